@@ -1,0 +1,229 @@
+/* dev.h - one device contract, several devices: verbs, shm, soft.
+ *
+ * A device is one port of one NIC, opened by one process. The vocabulary is that of <infiniband/verbs.h>: work
+ * requests, completions, opcodes, statuses, states, access flags and attributes are its own types and mean what the
+ * InfiniBand specification and ibv_*(3) say. Only the objects are ours, because they are not made by libibverbs.
+ *
+ * What a device promises beyond verbs (PROTOCOL.md; one conformance test or more for each):
+ *   D1  Order: the wrs of a qp execute at the responder in post order.
+ *   D2  Completion: a successful wc says that its wr, and all before it on that qp, executed.
+ *   D3  Fence: once hf_qp_fence has returned 0, nothing arrives through that qp any more, in either direction: no
+ *       packet executes, no response lands in local memory. It may fail, and says so.
+ *   D4  Executed psn: after the fence, how far the responder got, to the packet (HF_DEV_EXECUTED_PSN).
+ *   D4b Atomic results: after the fence, psn and original value of the last max_dest_rd_atomic atomics that executed
+ *       as responder (HF_DEV_ATOMIC_RESULTS).
+ *   D5  Access flags can change in RTS (HF_DEV_ACCESS_IN_RTS); otherwise the qp has to be cycled. Once the call has
+ *       returned, an operation without permission does not execute.
+ *   D6  DC initiators and targets (HF_DEV_DC); otherwise the standby pool shares RC qps.
+ *   D7  Atomicity: with each other, other NICs and CPU atomics (HF_DEV_ATOMIC_GLOBAL), or within one HCA only.
+ *   D8  Events: port up and down, qp fatal, last wqe reached, cq error. A port can be down without any completion.
+ *
+ * Threads: a device and its objects belong to one thread, but hf_cq_poll, post and hf_dev_poll may be called by
+ * different threads when no two work on the same qp, cq or srq at once. hf_dev_set_link may be called by any.
+ *
+ * Nothing blocks but open, close and the registration of memory. A data-path failure is a completion, not a return
+ * value: posting returns -errno only for what was not posted (-EINVAL malformed, -ENOMEM queue full). */
+#ifndef HOLDFAST_DEV_H
+#define HOLDFAST_DEV_H
+
+#include <infiniband/verbs.h>
+
+#include <holdfast/env.h>
+#include <holdfast/loop.h>
+
+enum hf_dev_cap {
+	HF_DEV_EXECUTED_PSN = 1 << 0,   /* D4 */
+	HF_DEV_ATOMIC_RESULTS = 1 << 1, /* D4b */
+	HF_DEV_ACCESS_IN_RTS = 1 << 2,  /* D5 */
+	HF_DEV_DC = 1 << 3,             /* D6 */
+	HF_DEV_ATOMIC_GLOBAL = 1 << 4,  /* D7 */
+	HF_DEV_SRQ = 1 << 5,
+};
+
+#define HF_NAME_BYTES 32 /* of a fabric, node, rail or device, with its NUL */
+
+struct hf_dev_config {
+	const char *kind;       /* "shm", "soft" */
+	const char *fabric;     /* links are switched by this name from other processes; soft may go without (NULL) */
+	const char *node;       /* "a": whose port */
+	const char *rail;       /* "r0": which port of the node */
+	struct hf_addr address; /* soft: where its NIC lives; port 0 means 4791 */
+	enum ibv_mtu mtu;       /* the port's active MTU; 0: the device's best */
+	uint32_t caps_masked;   /* enum hf_dev_cap to hide, so that upper layers can be tested without them */
+};
+
+struct hf_dev_attr {
+	uint32_t caps; /* enum hf_dev_cap */
+	uint32_t max_qp_wr, max_sge, max_inline, max_cqe, max_srq_wr;
+	uint32_t max_qp, max_cq, max_mr, max_pd, max_srq;
+	uint8_t max_rd_atomic; /* both as initiator and as responder */
+	uint64_t max_msg_bytes;
+	char name[HF_NAME_BYTES]; /* "shm:a/r0": for people */
+};
+
+/* Objects start with these; the device's own part follows. Fields are read-only. */
+struct hf_dev {
+	const struct hf_dev_ops *ops;
+	struct hf_env *env;
+	struct hf_dev_attr attr;
+};
+struct hf_pd {
+	struct hf_dev *dev;
+};
+struct hf_mr {
+	struct hf_dev *dev;
+	struct hf_pd *pd;
+	void *addr;
+	uint64_t bytes;
+	uint64_t iova; /* the address that remote work requests use */
+	uint32_t lkey, rkey;
+	int access; /* enum ibv_access_flags */
+};
+struct hf_cq {
+	struct hf_dev *dev;
+	uint32_t cqe;
+	void *context; /* the owner's */
+};
+struct hf_srq {
+	struct hf_dev *dev;
+	struct hf_pd *pd;
+	uint32_t max_wr, max_sge;
+	void *context;
+};
+struct hf_qp {
+	struct hf_dev *dev;
+	struct hf_pd *pd;
+	struct hf_cq *send_cq, *recv_cq;
+	struct hf_srq *srq;
+	struct ibv_qp_cap cap;
+	enum ibv_qp_type type;
+	bool sq_sig_all;
+	uint32_t qp_num;
+	void *context;
+};
+
+struct hf_qp_init {
+	struct hf_cq *send_cq, *recv_cq;
+	struct hf_srq *srq;    /* NULL: a receive queue of its own */
+	struct ibv_qp_cap cap; /* rounded up; the result is in the qp */
+	enum ibv_qp_type type; /* IBV_QPT_RC, or IBV_QPT_DRIVER with one of the two below (D6) */
+	enum { HF_DC_NONE, HF_DC_INITIATOR, HF_DC_TARGET } dc;
+	uint64_t dc_key; /* of a target; initiators must present it */
+	bool sq_sig_all;
+	void *context;
+};
+
+/* ---- device ---- */
+
+/* Opens a port. -ENODEV: no such kind (the error lists those there are); -EADDRINUSE: node and rail, or address,
+ * taken by a live process; -ENOSPC, -ENOMEM: /dev/shm or memory exhausted. Blocks for milliseconds. */
+int hf_dev_open(
+	struct hf_env *env, const struct hf_dev_config *config, struct hf_dev **dev_out, struct hf_error *error);
+void hf_dev_close(struct hf_dev *dev); /* NULL is legal; its objects were destroyed before */
+
+/* The kinds there are, NULL terminated, and a sentence on each for people. */
+struct hf_dev_kind {
+	const char *name, *what;
+};
+const struct hf_dev_kind *hf_dev_kinds(void);
+
+int hf_dev_query_port(struct hf_dev *dev, struct ibv_port_attr *attr_out);
+union ibv_gid hf_dev_gid(const struct hf_dev *dev); /* the port's, for ah_attr.grh.dgid of its peers */
+
+/* Does what is due: packets, timers, acknowledgements. Any call that polls does this too. */
+enum hf_poll hf_dev_poll(struct hf_dev *dev, uint64_t now_ns);
+
+/* Becomes readable for an armed cq, an event of the port, or when hf_dev_poll has something to do. */
+struct hf_io *hf_dev_io(struct hf_dev *dev);
+/* Before a wait on it: true when nothing is pending and whatever comes will make it readable. */
+bool hf_dev_arm(struct hf_dev *dev);
+
+/* D8. */
+struct hf_dev_event {
+	enum ibv_event_type type; /* PORT_ACTIVE, PORT_ERR, QP_FATAL, QP_LAST_WQE_REACHED, CQ_ERR, DEVICE_FATAL, ... */
+	struct hf_qp *qp;         /* QP events */
+	struct hf_cq *cq;         /* CQ events */
+	struct hf_srq *srq;       /* SRQ events */
+};
+/* 1: filled; 0: none pending. Events of a destroyed object are dropped with it. */
+int hf_dev_get_event(struct hf_dev *dev, struct hf_dev_event *event_out);
+
+/* The operator's switch, which cuts what leaves (TX), what arrives (RX) or both. The port is down, and says so in
+ * events and attributes, when either is cut in full by HF_LINK_BOTH; a single direction is a silent fault. */
+enum hf_link { HF_LINK_TX = 1, HF_LINK_RX = 2, HF_LINK_BOTH = 3 };
+int hf_dev_set_link(struct hf_dev *dev, enum hf_link direction, bool up);
+
+/* What was dropped or refused, for operators and tests. */
+struct hf_dev_counters {
+	uint64_t packets_sent, packets_received, bytes_sent, bytes_received;
+	uint64_t retransmitted, duplicates, naks_sent, rnr_naks_sent;
+	uint64_t malformed; /* truncated, bad ICRC, bad opcode, unknown qp: dropped, never believed */
+	uint64_t dropped_link_down;
+};
+void hf_dev_counters(struct hf_dev *dev, struct hf_dev_counters *counters_out);
+
+/* ---- memory ---- */
+
+int hf_pd_alloc(struct hf_dev *dev, struct hf_pd **pd_out);
+int hf_pd_free(struct hf_pd *pd); /* -EBUSY while objects of it exist */
+
+/* Registers [addr, addr + bytes), known to peers as [iova, iova + bytes); keys are random. -EOPNOTSUPP with words: this
+ * device cannot reach that kind of memory (shm: private memory, see hf_mem_alloc). Local write is implied by nothing:
+ * access is enum ibv_access_flags as in ibv_reg_mr(3), REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE. */
+int hf_mr_reg(struct hf_pd *pd, void *addr, uint64_t bytes, uint64_t iova, int access, struct hf_mr **mr_out,
+	struct hf_error *error);
+int hf_mr_dereg(struct hf_mr *mr); /* when it returns no remote operation touches the memory any more */
+
+/* ---- completion ---- */
+
+int hf_cq_create(struct hf_dev *dev, uint32_t cqe, void *context, struct hf_cq **cq_out);
+int hf_cq_destroy(struct hf_cq *cq); /* -EBUSY while a qp uses it */
+/* Notifies through hf_dev_io for the next completion (or solicited one), once. */
+int hf_cq_req_notify(struct hf_cq *cq, bool solicited_only);
+/* True, once per notification, for a cq that was notified. */
+bool hf_cq_notified(struct hf_cq *cq);
+
+/* ---- queue pairs ---- */
+
+int hf_srq_create(struct hf_pd *pd, uint32_t max_wr, uint32_t max_sge, void *context, struct hf_srq **srq_out);
+int hf_srq_destroy(struct hf_srq *srq);
+
+int hf_qp_create(struct hf_pd *pd, const struct hf_qp_init *init, struct hf_qp **qp_out);
+int hf_qp_destroy(struct hf_qp *qp);
+
+/* As ibv_modify_qp(3): moves that the specification does not allow and attributes missing for a move are -EINVAL.
+ * The peer is ah_attr.grh.dgid and dest_qp_num. IBV_QP_ACCESS_FLAGS in RTS: D5. */
+int hf_qp_modify(struct hf_qp *qp, struct ibv_qp_attr *attr, int mask);
+int hf_qp_query(struct hf_qp *qp, struct ibv_qp_attr *attr_out, int mask);
+
+/* D3. Moves the qp to ERR and fences it. 0: done, also when it was before. -EINPROGRESS: poll and call again.
+ * Another errno: it cannot be fenced, and what it may still do is unknown. Its wrs are flushed meanwhile. */
+int hf_qp_fence(struct hf_qp *qp);
+
+/* D4, after the fence: the psn of the first request packet that did not execute here. -EOPNOTSUPP without D4. */
+int hf_qp_executed_psn(struct hf_qp *qp, uint32_t *psn_out);
+
+/* D4b, after the fence: newest first; returns how many were filled. -EOPNOTSUPP without D4b. */
+struct hf_atomic_result {
+	uint32_t psn;
+	uint64_t original;
+};
+int hf_qp_atomic_results(struct hf_qp *qp, struct hf_atomic_result *results_out, unsigned n);
+
+/* The psn that the next wr to be posted will start at: with D4, a wr executed when that is at or before executed psn. */
+uint32_t hf_qp_next_psn(struct hf_qp *qp);
+
+/* D6: where the wrs of an initiator go. */
+struct hf_dc_dest {
+	union ibv_gid gid;
+	uint32_t dct_num;
+	uint64_t dc_key;
+};
+int hf_qp_post_send_dc(
+	struct hf_qp *qp, const struct hf_dc_dest *dest, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
+
+/* ---- the data path: hf_qp_post_send, hf_qp_post_recv, hf_srq_post_recv, hf_cq_poll ---- */
+
+#include <holdfast/dev_ops.h>
+
+#endif

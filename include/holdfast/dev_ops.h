@@ -1,0 +1,71 @@
+/* dev_ops.h - what a device implements, and the data path that goes straight to it.
+ *
+ * Included by dev.h, whose comments say what each operation means. dev.c checks arguments that are the same for every
+ * device and dispatches; what a device leaves NULL is answered with -EOPNOTSUPP. */
+#ifndef HOLDFAST_DEV_OPS_H
+#define HOLDFAST_DEV_OPS_H
+
+struct hf_dev_ops {
+	void (*close)(struct hf_dev *dev);
+	int (*query_port)(struct hf_dev *dev, struct ibv_port_attr *attr_out);
+	union ibv_gid (*gid)(const struct hf_dev *dev);
+	enum hf_poll (*poll)(struct hf_dev *dev, uint64_t now_ns);
+	struct hf_io *(*io)(struct hf_dev *dev);
+	bool (*arm)(struct hf_dev *dev);
+	int (*get_event)(struct hf_dev *dev, struct hf_dev_event *event_out);
+	int (*set_link)(struct hf_dev *dev, enum hf_link direction, bool up);
+	void (*counters)(struct hf_dev *dev, struct hf_dev_counters *counters_out);
+
+	int (*pd_alloc)(struct hf_dev *dev, struct hf_pd **pd_out);
+	int (*pd_free)(struct hf_pd *pd);
+	int (*mr_reg)(struct hf_pd *pd, void *addr, uint64_t bytes, uint64_t iova, int access, struct hf_mr **mr_out,
+		struct hf_error *error);
+	int (*mr_dereg)(struct hf_mr *mr);
+
+	int (*cq_create)(struct hf_dev *dev, uint32_t cqe, void *context, struct hf_cq **cq_out);
+	int (*cq_destroy)(struct hf_cq *cq);
+	int (*cq_poll)(struct hf_cq *cq, int n, struct ibv_wc *wc);
+	int (*cq_req_notify)(struct hf_cq *cq, bool solicited_only);
+	bool (*cq_notified)(struct hf_cq *cq);
+
+	int (*srq_create)(struct hf_pd *pd, uint32_t max_wr, uint32_t max_sge, void *context, struct hf_srq **srq_out);
+	int (*srq_destroy)(struct hf_srq *srq);
+	int (*srq_post_recv)(struct hf_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
+
+	int (*qp_create)(struct hf_pd *pd, const struct hf_qp_init *init, struct hf_qp **qp_out);
+	int (*qp_destroy)(struct hf_qp *qp);
+	int (*qp_modify)(struct hf_qp *qp, struct ibv_qp_attr *attr, int mask);
+	int (*qp_query)(struct hf_qp *qp, struct ibv_qp_attr *attr_out, int mask);
+	int (*qp_post_send)(struct hf_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
+	int (*qp_post_recv)(struct hf_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
+	int (*qp_fence)(struct hf_qp *qp);
+	int (*qp_executed_psn)(struct hf_qp *qp, uint32_t *psn_out);
+	int (*qp_atomic_results)(struct hf_qp *qp, struct hf_atomic_result *results_out, unsigned n);
+	uint32_t (*qp_next_psn)(struct hf_qp *qp);
+	int (*qp_post_send_dc)(
+		struct hf_qp *qp, const struct hf_dc_dest *dest, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
+};
+
+/* ---- the data path ----
+ * As ibv_post_send(3), ibv_post_recv(3), ibv_poll_cq(3); errors are returned as -errno. */
+static inline int hf_qp_post_send(struct hf_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+{
+	return qp->dev->ops->qp_post_send(qp, wr, bad_wr);
+}
+
+static inline int hf_qp_post_recv(struct hf_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+	return qp->dev->ops->qp_post_recv(qp, wr, bad_wr);
+}
+
+static inline int hf_srq_post_recv(struct hf_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+	return srq->dev->ops->srq_post_recv(srq, wr, bad_wr);
+}
+
+static inline int hf_cq_poll(struct hf_cq *cq, int n, struct ibv_wc *wc)
+{
+	return cq->dev->ops->cq_poll(cq, n, wc);
+}
+
+#endif

@@ -1,0 +1,162 @@
+/* env.h - the world: everything that only an operating system can do, as an interface.
+ *
+ * Product code reads no clock, opens no socket or file, starts no thread and draws no random number except through
+ * this header. There are two worlds: the host's (hf_env_host) and the simulator's, which runs the same code in
+ * virtual time. Nothing here blocks unless its comment says so.
+ *
+ * Loops, timers and readiness are in loop.h; what processes of one host share is internal (env/share.h). */
+#ifndef HOLDFAST_ENV_H
+#define HOLDFAST_ENV_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <holdfast/error.h>
+
+struct hf_env;  /* a world, as one process sees it */
+struct hf_loop; /* loop.h */
+struct hf_io;   /* a socket, listener or notifier: something that becomes ready (loop.h says when) */
+
+/* The world of this host; one per process, never destroyed. */
+struct hf_env *hf_env_host(void);
+
+/* Monotonic time since an arbitrary start. */
+uint64_t hf_env_now_ns(struct hf_env *env);
+
+/* Time of day, nanoseconds since 1970; for people and file formats, never for protocols. */
+uint64_t hf_env_wall_ns(struct hf_env *env);
+
+/* Fills with unguessable bytes. */
+void hf_env_entropy(struct hf_env *env, void *data, size_t bytes);
+
+/* ---- addresses ---- */
+
+/* An IPv4 or IPv6 address with its port; the port is 0 where only the host is meant. */
+struct hf_addr {
+	union {
+		struct sockaddr sa;
+		struct sockaddr_in in;
+		struct sockaddr_in6 in6;
+	};
+};
+
+/* "127.0.0.2", "127.0.0.2:18515", "[::1]:18515"; -EINVAL when it is none of these. */
+int hf_addr_parse(const char *text, struct hf_addr *addr_out);
+
+#define HF_ADDR_TEXT 64
+/* The same notation; always terminated; returns `text`. */
+const char *hf_addr_format(const struct hf_addr *addr, char text[HF_ADDR_TEXT]);
+
+bool hf_addr_equal(const struct hf_addr *a, const struct hf_addr *b); /* host and port */
+uint16_t hf_addr_port(const struct hf_addr *addr);
+void hf_addr_set_port(struct hf_addr *addr, uint16_t port);
+
+/* ---- any io ---- */
+
+/* Closes; NULL is legal. An io that is watched is unwatched first. */
+void hf_io_close(struct hf_io *io);
+int hf_io_local(struct hf_io *io, struct hf_addr *addr_out);
+
+/* ---- datagrams ---- */
+
+/* One call's worth of payload to or from one peer. When segment_bytes is not 0 the payload is a run of datagrams of
+ * that many bytes each, the last of which may be shorter (UDP_SEGMENT and UDP_GRO do the cutting in the kernel;
+ * where it cannot, env does). */
+struct hf_dgram {
+	struct hf_addr peer;
+	void *data;
+	uint32_t bytes;         /* send: to send. recv: in, capacity of data; out, received */
+	uint32_t segment_bytes; /* 0: a single datagram */
+};
+
+#define HF_DGRAM_MAX_BYTES    65507u /* of one payload, segmented or not, over IPv4 */
+#define HF_DGRAM_MAX_SEGMENTS 64u    /* of one payload */
+
+enum hf_dgram_flags {
+	HF_DGRAM_ROCE = 1 << 0, /* send with IPv4 identification 0 and "don't fragment", which an ICRC must know */
+	HF_DGRAM_GRO = 1 << 1,  /* may deliver several datagrams as one payload with segment_bytes set */
+};
+
+/* Binds; -EADDRINUSE, -EADDRNOTAVAIL and -EACCES come with words in `error`. The socket stays unconnected. */
+int hf_dgram_open(
+	struct hf_env *env, const struct hf_addr *local, unsigned flags, struct hf_io **io_out, struct hf_error *error);
+
+/* Returns how many of the n were handed to the network, or -EAGAIN when none was because its queue is full.
+ * Errors that concern only one peer (unreachable, refused) count as sent: the network loses datagrams. */
+int hf_dgram_send(struct hf_io *io, const struct hf_dgram *dgrams, unsigned n);
+
+/* Returns how many of the n were filled; -EAGAIN when none is there. */
+int hf_dgram_recv(struct hf_io *io, struct hf_dgram *dgrams, unsigned n);
+
+/* ---- streams ---- */
+
+int hf_stream_listen(struct hf_env *env, const struct hf_addr *local, struct hf_io **io_out, struct hf_error *error);
+/* -EAGAIN when nobody is waiting. */
+int hf_stream_accept(struct hf_io *listener, struct hf_io **io_out, struct hf_addr *peer_out);
+/* Starts to connect from `local` (its port may be 0) and returns; writable, or an error at the first read or write,
+ * tells the outcome. */
+int hf_stream_connect(struct hf_env *env, const struct hf_addr *local, const struct hf_addr *peer,
+	struct hf_io **io_out, struct hf_error *error);
+/* Bytes moved, at least 1; 0 from read at the end of the stream; -EAGAIN when it would block; -errno when broken. */
+ssize_t hf_stream_read(struct hf_io *io, void *data, size_t bytes);
+ssize_t hf_stream_write(struct hf_io *io, const void *data, size_t bytes);
+
+/* ---- notifiers: wake a loop of another thread ---- */
+
+int hf_notifier_open(struct hf_env *env, struct hf_io **io_out);
+void hf_notifier_signal(struct hf_io *io); /* any thread; many signals may make one readiness */
+void hf_notifier_clear(struct hf_io *io);  /* the watching thread, before it looks for work */
+
+/* ---- threads ---- */
+
+enum hf_thread_kind {
+	HF_THREAD_HELPER, /* of the process: stops when the process is paused */
+	HF_THREAD_NIC,    /* stands for hardware: the simulator keeps it running while its process is paused */
+};
+struct hf_thread;
+
+/* Runs start(loop, context) on a thread of its own, then its loop until hf_thread_stop. In the simulator a thread is
+ * one more actor of the host, and its loop runs between those of the others. */
+int hf_thread_start(struct hf_env *env, const char *name, enum hf_thread_kind kind,
+	void (*start)(struct hf_loop *loop, void *context), void *context, struct hf_thread **thread_out);
+/* Blocks until the thread has left its loop, which is then destroyed. NULL is legal. */
+void hf_thread_stop(struct hf_thread *thread);
+
+/* ---- files (these block for as long as the disk takes) ---- */
+
+struct hf_file;
+enum hf_file_flags {
+	HF_FILE_WRITE = 1 << 0,
+	HF_FILE_CREATE = 1 << 1,    /* with mode 0600, if it is not there */
+	HF_FILE_EXCLUSIVE = 1 << 2, /* with CREATE: -EEXIST if it is there */
+	HF_FILE_TRUNCATE = 1 << 3,
+};
+
+int hf_file_open(struct hf_env *env, const char *path, unsigned flags, struct hf_file **file_out);
+void hf_file_close(struct hf_file *file);
+int64_t hf_file_bytes(struct hf_file *file);
+/* Bytes moved; less than asked only at the end of the file or when the disk is full. */
+ssize_t hf_file_read_at(struct hf_file *file, void *data, size_t bytes, uint64_t offset);
+ssize_t hf_file_write_at(struct hf_file *file, const void *data, size_t bytes, uint64_t offset);
+int hf_file_resize(struct hf_file *file, uint64_t bytes);
+int hf_file_sync(struct hf_file *file);                                   /* data and size are durable on return */
+int hf_file_rename(struct hf_env *env, const char *from, const char *to); /* atomic, durable on return */
+int hf_file_remove(struct hf_env *env, const char *path);
+
+/* ---- memory ---- */
+
+/* Zeroed memory, page aligned, that processes of this host can be given access to: what every device can register.
+ * *addr_out is NULL on failure; -ENOMEM comes with words (limits, /dev/shm). */
+int hf_mem_alloc(struct hf_env *env, size_t bytes, void **addr_out, struct hf_error *error);
+void hf_mem_free(struct hf_env *env, void *addr);
+
+/* A file as memory. Stores are durable after hf_mem_flush; the offset into the file is a multiple of the page size.
+ * Shared with whoever maps the same file, so every device can register it too. Unmapped by hf_mem_free. */
+int hf_mem_map_file(struct hf_env *env, struct hf_file *file, uint64_t offset, size_t bytes, bool writable,
+	void **addr_out, struct hf_error *error);
+int hf_mem_flush(struct hf_env *env, void *addr, size_t bytes);
+
+#endif

@@ -1,0 +1,32 @@
+/* fabric.h - a named set of ports and links on one host, and the operator's switch for each link.
+ *
+ * A fabric is a directory of mode 0700 below /dev/shm. Every port that joins it has a line on its link board; the
+ * board outlives the processes, and lines of dead processes are reused. Any process of the same user may switch a
+ * link; the port's device sees it at its next poll, or is woken. */
+#ifndef HOLDFAST_FABRIC_H
+#define HOLDFAST_FABRIC_H
+
+#include <holdfast/dev.h>
+
+struct hf_fabric;
+
+/* Opens a fabric, which must exist unless `create`; -ENOENT with words otherwise. NULL is closed harmlessly. */
+int hf_fabric_open(const char *name, bool create, struct hf_fabric **fabric_out, struct hf_error *error);
+void hf_fabric_close(struct hf_fabric *fabric);
+/* Calls found(name, context) for each fabric of this user. */
+int hf_fabric_each(void (*found)(const char *name, void *context), void *context);
+
+struct hf_link_info {
+	char node[HF_NAME_BYTES], rail[HF_NAME_BYTES], kind[HF_NAME_BYTES];
+	char address[HF_ADDR_TEXT]; /* soft: of the NIC; shm: empty */
+	int pid;                    /* of the owner */
+	bool alive;                 /* the owner runs */
+	bool tx_up, rx_up;
+};
+/* Fills at most n, returns how many links there are. */
+int hf_fabric_links(struct hf_fabric *fabric, struct hf_link_info *links_out, unsigned n);
+/* -ENOENT, with the links there are in `error`. Takes effect at once; returns before the port's owner has seen it. */
+int hf_fabric_set_link(struct hf_fabric *fabric, const char *node, const char *rail, enum hf_link direction, bool up,
+	struct hf_error *error);
+
+#endif

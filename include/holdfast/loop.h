@@ -1,0 +1,68 @@
+/* loop.h - the poll loop: pollers, timers and readiness of one thread.
+ *
+ * A loop owns its pollers, timers and watches; all calls are made on its thread (hf_loop_wake excepted), and nothing
+ * attached to it needs a lock. Each turn polls every poller, fires due timers and, once nothing has been busy for a
+ * short while, sleeps until a watched io is ready, a timer is due or somebody wakes it. */
+#ifndef HOLDFAST_LOOP_H
+#define HOLDFAST_LOOP_H
+
+#include <holdfast/env.h>
+
+enum hf_poll {
+	HF_IDLE, /* there was nothing to do */
+	HF_BUSY, /* something was done: poll again soon */
+};
+
+int hf_loop_create(struct hf_env *env, struct hf_loop **loop_out);
+void hf_loop_destroy(struct hf_loop *loop); /* NULL is legal; everything attached was removed before */
+
+struct hf_env *hf_loop_env(struct hf_loop *loop);
+uint64_t hf_loop_now_ns(struct hf_loop *loop); /* time at the start of this turn: free to read */
+
+/* Runs until hf_loop_stop. */
+void hf_loop_run(struct hf_loop *loop);
+void hf_loop_stop(struct hf_loop *loop);
+/* One turn; sleeps for at most max_sleep_ns when nothing is busy. Not inside another turn. */
+enum hf_poll hf_loop_turn(struct hf_loop *loop, uint64_t max_sleep_ns);
+/* From any thread: the loop's sleep, or its next one, ends at once. */
+void hf_loop_wake(struct hf_loop *loop);
+
+/* ---- pollers ---- */
+
+struct hf_poller {
+	enum hf_poll (*poll)(struct hf_poller *poller, uint64_t now_ns);
+	/* Before the loop sleeps: ask for a wake-up (arm a completion queue, say) and return true, or return false
+	 * because there is work again. NULL: other io or timers of the loop wake it. */
+	bool (*arm)(struct hf_poller *poller);
+	struct hf_poller *next, *prev; /* the loop's */
+};
+void hf_loop_add_poller(struct hf_loop *loop, struct hf_poller *poller);
+void hf_loop_remove_poller(struct hf_loop *loop, struct hf_poller *poller); /* also from inside a poll */
+
+/* ---- timers: one shot ---- */
+
+struct hf_timer {
+	void (*fire)(struct hf_timer *timer, uint64_t now_ns);
+	uint64_t due_ns;
+	size_t heap_slot; /* the loop's; 0: not set */
+};
+void hf_loop_set_timer(struct hf_loop *loop, struct hf_timer *timer, uint64_t due_ns); /* when set: moves it */
+void hf_loop_cancel_timer(struct hf_loop *loop, struct hf_timer *timer);               /* not set: nothing happens */
+
+/* ---- readiness ---- */
+
+enum hf_ready {
+	HF_READABLE = 1 << 0, /* also: something to accept, end of stream, error, notifier signalled */
+	HF_WRITABLE = 1 << 1,
+};
+struct hf_watch {
+	void (*ready)(struct hf_watch *watch, unsigned ready);
+	struct hf_io *io; /* the loop's, NULL when not watching */
+	unsigned wanted;
+	struct hf_loop *loop;
+};
+/* Level triggered. A second call changes what is wanted; 0 keeps the watch but silences it. */
+int hf_loop_watch(struct hf_loop *loop, struct hf_watch *watch, struct hf_io *io, unsigned wanted);
+void hf_loop_unwatch(struct hf_watch *watch); /* also from inside a ready; never called again after it returns */
+
+#endif

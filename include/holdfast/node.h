@@ -1,0 +1,78 @@
+/* node.h - one process on its rails: devices, control channel, peers.
+ *
+ * A node opens the device of each of its rails and a control channel that runs over all of them and survives as long
+ * as one path is left. Peers are other nodes; a restarted process is another incarnation and a new peer.
+ *
+ * Owned by one loop, on whose thread all callbacks come and all calls are made. */
+#ifndef HOLDFAST_NODE_H
+#define HOLDFAST_NODE_H
+
+#include <holdfast/dev.h>
+#include <holdfast/loop.h>
+
+#define HF_RAILS_MAX 8
+
+/* What is done about wrs in flight when their rail fails (Varuna, section 5.1). */
+enum hf_policy {
+	HF_POLICY_NONE,         /* nothing: they complete in error, as on a plain qp */
+	HF_POLICY_RESEND,       /* a qp is made on another rail and all of them are sent again, executed or not */
+	HF_POLICY_RESEND_CACHE, /* the same, with a qp made beforehand on every rail */
+};
+
+struct hf_rail_config {
+	char name[HF_NAME_BYTES]; /* "r0"; pairs with the peer's rail of the same name */
+	char kind[HF_NAME_BYTES]; /* "shm", "soft" */
+	struct hf_addr address;   /* soft: of the NIC; port 0: 4791 */
+	struct hf_addr control;   /* where this rail's control streams are bound; port 0: any, for who only connects */
+	enum ibv_mtu mtu;         /* 0: the device's best */
+};
+
+struct hf_node_config {
+	char name[HF_NAME_BYTES];
+	char fabric[HF_NAME_BYTES];                /* empty: none */
+	struct hf_rail_config rails[HF_RAILS_MAX]; /* in order of preference: the first that is up is the primary */
+	unsigned rail_count;
+	struct hf_addr management[HF_RAILS_MAX]; /* control streams over networks that are no rails */
+	unsigned management_count;
+	enum hf_policy policy;
+	uint64_t heartbeat_ns;      /* between heartbeats on each control path; 0: 50 ms */
+	unsigned heartbeat_misses;  /* this many without an answer and the path is down; 0: 4 */
+	uint64_t failback_ns;       /* the primary must have been up for so long before traffic returns; 0: 200 ms */
+	uint64_t budget_ns;         /* without any path, wrs complete in error after so long; 0: 10 s */
+	uint8_t timeout, retry_cnt; /* of the qps, as in ibv_qp_attr; 0: 10 (4 ms) and 3 */
+	uint32_t caps_masked;       /* hf_dev_config */
+};
+
+/* Reads a configuration file (JSON; docs/configuration.md). -EINVAL with file, line and what was expected there. */
+int hf_node_config_load(
+	struct hf_env *env, const char *path, struct hf_node_config *config_out, struct hf_error *error);
+int hf_node_config_parse(const char *text, size_t bytes, struct hf_node_config *config_out, struct hf_error *error);
+
+struct hf_node;
+struct hf_peer;
+
+struct hf_node_events {
+	void (*peer_up)(struct hf_peer *peer, void *context);   /* either side connected; it can be used */
+	void (*peer_down)(struct hf_peer *peer, void *context); /* gone for good: its vqps are in error; closed after */
+	void (*rail_changed)(struct hf_node *node, unsigned rail, bool up, void *context);
+};
+
+int hf_node_open(struct hf_loop *loop, const struct hf_node_config *config, const struct hf_node_events *events,
+	void *context, struct hf_node **node_out, struct hf_error *error);
+void hf_node_close(struct hf_node *node); /* closes peers and destroys what was left; NULL is legal */
+
+struct hf_loop *hf_node_loop(struct hf_node *node);
+unsigned hf_node_rails(const struct hf_node *node);
+struct hf_dev *hf_node_dev(struct hf_node *node, unsigned rail); /* for its link switch and counters */
+const char *hf_node_rail_name(const struct hf_node *node, unsigned rail);
+bool hf_node_rail_up(const struct hf_node *node, unsigned rail);
+
+/* Connects to the node whose control addresses these are, one or more; retries until hf_peer_close. */
+int hf_peer_connect(struct hf_node *node, const struct hf_addr *addresses, unsigned n, struct hf_peer **peer_out,
+	struct hf_error *error);
+void hf_peer_close(struct hf_peer *peer);
+const char *hf_peer_name(const struct hf_peer *peer); /* "" until it is up */
+void hf_peer_set_context(struct hf_peer *peer, void *context);
+void *hf_peer_context(const struct hf_peer *peer);
+
+#endif

@@ -1,0 +1,105 @@
+/* vqp.h - a queue pair that survives the loss of a rail.
+ *
+ * A vqp posts each wr on one rail. When that rail fails, both sides agree on another one and the policy says what
+ * becomes of the wrs in flight (Varuna, sections 3.4 and 5.1). Regions are registered on the NIC of every rail; the
+ * keys that applications see stay the same, whatever rail is in use (section 4, Memory Management).
+ *
+ * Everything belongs to the node's loop; no function here blocks or takes a lock, registration excepted. */
+#ifndef HOLDFAST_VQP_H
+#define HOLDFAST_VQP_H
+
+#include <holdfast/node.h>
+
+struct hf_vpd; /* protection domain over all rails */
+struct hf_vcq; /* completion queue over all rails */
+struct hf_vqp;
+
+int hf_vpd_alloc(struct hf_node *node, struct hf_vpd **pd_out);
+int hf_vpd_free(struct hf_vpd *pd); /* -EBUSY while objects of it exist */
+
+/* A region registered on every rail. Peers of the protection domain's vqps learn its per-rail keys through the control
+ * channel; wrs name it by these keys and plain addresses on any rail. */
+struct hf_vmr {
+	struct hf_vpd *pd;
+	void *addr;
+	uint64_t bytes;
+	uint32_t lkey, rkey;
+};
+int hf_vmr_reg(
+	struct hf_vpd *pd, void *addr, uint64_t bytes, int access, struct hf_vmr **mr_out, struct hf_error *error);
+int hf_vmr_dereg(struct hf_vmr *mr);
+
+int hf_vcq_create(struct hf_node *node, uint32_t cqe, void *context, struct hf_vcq **cq_out);
+int hf_vcq_destroy(struct hf_vcq *cq);
+int hf_vcq_poll(struct hf_vcq *cq, int n, struct ibv_wc *wc); /* as ibv_poll_cq(3); wc.qp_num is the vqp's */
+/* Calls notify(cq, context) on the loop once completions are there, once per request. */
+void hf_vcq_req_notify(struct hf_vcq *cq, void (*notify)(struct hf_vcq *cq, void *context));
+
+struct hf_vqp_init {
+	struct hf_vcq *send_cq, *recv_cq;
+	struct ibv_qp_cap cap;
+	bool sq_sig_all;
+	int access; /* what the peer may do through this vqp: enum ibv_access_flags */
+	void *context;
+	/* The vqp came up, changed rail or failed for good. NULL: not told. */
+	void (*changed)(struct hf_vqp *vqp, void *context);
+};
+int hf_vqp_create(struct hf_vpd *pd, const struct hf_vqp_init *init, struct hf_vqp **vqp_out);
+void hf_vqp_destroy(struct hf_vqp *vqp); /* its unpolled completions are dropped; NULL is legal */
+
+/* ---- connecting ---- */
+
+#define HF_PRIVATE_BYTES 256
+
+/* A request to connect, valid during the callback. */
+struct hf_vqp_request {
+	struct hf_peer *peer;
+	const void *private_data;
+	size_t private_bytes;
+};
+/* Serves `service` (a name of at most HF_NAME_BYTES - 1): on_request makes a vqp and returns it, with an answer of at
+ * most HF_PRIVATE_BYTES in reply, or returns NULL to refuse. */
+struct hf_vqp_service {
+	const char *name;
+	struct hf_vqp *(*on_request)(
+		const struct hf_vqp_request *request, void *reply, size_t *reply_bytes, void *context);
+	void *context;
+};
+int hf_vqp_serve(struct hf_node *node, const struct hf_vqp_service *service); /* the struct stays the caller's */
+
+/* Asks `peer` to connect; `changed` tells the outcome. wrs may be posted at once and wait. */
+int hf_vqp_connect(
+	struct hf_vqp *vqp, struct hf_peer *peer, const char *service, const void *private_data, size_t private_bytes);
+/* The answer of the other side, once connected. */
+const void *hf_vqp_reply(const struct hf_vqp *vqp, size_t *bytes_out);
+
+enum hf_vqp_state {
+	HF_VQP_INIT,       /* made; not connected */
+	HF_VQP_CONNECTING, /* waiting for the peer, or for a first qp */
+	HF_VQP_UP,         /* posting on a rail */
+	HF_VQP_RECOVERING, /* the rail failed; both sides are settling what becomes of the wrs in flight */
+	HF_VQP_ERROR,      /* for good: every wr completes in error */
+	HF_VQP_STATES,
+};
+enum hf_vqp_state hf_vqp_state(const struct hf_vqp *vqp);
+int hf_vqp_rail(const struct hf_vqp *vqp); /* the node's rail in use; -1 when none is */
+uint32_t hf_vqp_num(const struct hf_vqp *vqp);
+void *hf_vqp_context(const struct hf_vqp *vqp);
+
+struct hf_vqp_counters {
+	uint64_t posted, completed, failed; /* wrs */
+	uint64_t failovers, failbacks;
+	uint64_t resent_wrs, resent_bytes; /* sent again after a failover, whether they had executed or not */
+	uint64_t last_failover_ns;         /* from the detection to traffic on another rail */
+};
+void hf_vqp_counters(const struct hf_vqp *vqp, struct hf_vqp_counters *counters_out);
+
+/* ---- the data path ---- */
+
+/* As ibv_post_send(3), in order. Inline payloads are copied; other buffers, and the receive side's too, belong to the
+ * vqp until their wc is polled; the list itself may be reused at once. -ENOMEM: the queue is full (poll, post again);
+ * -EINVAL: malformed; *bad_wr is the first that was not taken. */
+int hf_vqp_post_send(struct hf_vqp *vqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
+int hf_vqp_post_recv(struct hf_vqp *vqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
+
+#endif

@@ -1,0 +1,32 @@
+/* log.h - one line of text per event, on standard error, from any thread.
+ *
+ * A line is "holdfast: LEVEL: text". Lines below the level (default: info; HOLDFAST_LOG=debug|info|warn|error) cost
+ * one comparison. Whoever can be called often by a peer's doing uses a struct log_limit. */
+#ifndef HOLDFAST_BASE_LOG_H
+#define HOLDFAST_BASE_LOG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
+
+/* Where lines go instead of standard error (the simulator and tests collect them); NULL restores the default. */
+typedef void log_sink(enum log_level level, const char *line, void *context);
+void log_set_sink(log_sink *sink, void *context);
+void log_set_level(enum log_level level);
+
+void log_line(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#define log_debug(...) log_line(LOG_DEBUG, __VA_ARGS__)
+#define log_info(...)  log_line(LOG_INFO, __VA_ARGS__)
+#define log_warn(...)  log_line(LOG_WARN, __VA_ARGS__)
+#define log_error(...) log_line(LOG_ERROR, __VA_ARGS__)
+
+/* At most one line a second; says how many were left out. Zero-initialised; not shared between threads. */
+struct log_limit {
+	uint64_t next_ns;
+	uint64_t suppressed;
+};
+bool log_limit_allows(struct log_limit *limit, uint64_t now_ns, uint64_t *suppressed_out);
+
+#endif

@@ -1,0 +1,24 @@
+/* order.h - memory ordering by the name of its use; protocol code contains no bare fence.
+ *
+ *   publish(p, v)   v, and everything written before it, is seen by whoever observes v
+ *   observe(p)      the counterpart: what was written before the publish is visible after it
+ *   announce()      a store before it is seen by others before any load after it is done (Dekker) */
+#ifndef HOLDFAST_BASE_ORDER_H
+#define HOLDFAST_BASE_ORDER_H
+
+#include <stdatomic.h>
+
+#define publish(pointer, value) atomic_store_explicit((pointer), (value), memory_order_release)
+#define observe(pointer)        atomic_load_explicit((pointer), memory_order_acquire)
+#define announce()              atomic_thread_fence(memory_order_seq_cst)
+
+static inline void cpu_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+#endif

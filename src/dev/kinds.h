@@ -1,0 +1,18 @@
+/* kinds.h - the kinds of device there are. The simulator adds its own in front of the product's. */
+#ifndef HOLDFAST_DEV_KINDS_H
+#define HOLDFAST_DEV_KINDS_H
+
+#include <holdfast/dev.h>
+
+struct dev_kind {
+	const char *name, *what;
+	int (*open)(struct hf_env *env, const struct hf_dev_config *config, struct hf_dev **dev_out,
+		struct hf_error *error);
+};
+
+/* Whoever was added last is asked first, so a world can bring its own "soft". The kind stays the caller's. */
+void dev_kind_add(const struct dev_kind *kind);
+
+extern const struct dev_kind shm_kind, soft_kind;
+
+#endif

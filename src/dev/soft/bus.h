@@ -1,0 +1,33 @@
+/* bus.h - how a soft NIC reaches host memory and the completion queues in it.
+ *
+ * On a host it is the CPU's own loads and stores (bus_direct). The simulator's bus is what PCIe and a real NIC make
+ * of it: writes are posted and become visible later and in pieces, an acknowledgement may leave before, atomics are a
+ * read...write window against CPU and other NICs, completions travel apart from data and are lost with the NIC.
+ * Order that every bus keeps: reads see this bus's earlier writes; a completion is visible after the writes before it. */
+#ifndef HOLDFAST_DEV_SOFT_BUS_H
+#define HOLDFAST_DEV_SOFT_BUS_H
+
+#include <infiniband/verbs.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct soft_bus {
+	const struct soft_bus_ops *ops;
+};
+
+struct soft_bus_ops {
+	void (*read)(struct soft_bus *bus, void *to, const void *host, size_t bytes);
+	void (*write)(struct soft_bus *bus, void *host, const void *from, size_t bytes);
+	/* Both return the original value; `host` is 8-byte aligned. */
+	uint64_t (*cas)(struct soft_bus *bus, uint64_t *host, uint64_t compare, uint64_t swap);
+	uint64_t (*faa)(struct soft_bus *bus, uint64_t *host, uint64_t add);
+	/* Calls deliver(cq, wc) once the writes before it are visible: at once, or later. */
+	void (*complete)(struct soft_bus *bus, void (*deliver)(void *cq, const struct ibv_wc *wc), void *cq,
+		const struct ibv_wc *wc);
+	/* Everything written is visible when it returns: part of a fence and of deregistration. */
+	void (*drain)(struct soft_bus *bus);
+};
+
+extern const struct soft_bus_ops bus_direct;
+
+#endif

@@ -1,0 +1,62 @@
+/* share.h - what processes of one host share: named segments, memory of a peer, doorbells, who is alive.
+ *
+ * The one-host part of env: the shm device and the fabric stand on it, the simulator has none of it. Everything named
+ * lives in a directory of mode 0700 below /dev/shm. A process that dies leaves files behind but no lock: whoever
+ * comes next finds the lock free (share_owner_lock) and removes them. */
+#ifndef HOLDFAST_ENV_SHARE_H
+#define HOLDFAST_ENV_SHARE_H
+
+#include <holdfast/env.h>
+
+/* Opens, or makes, /dev/shm/holdfast-UID-NAME; names have [a-z0-9._-] only. -EACCES when somebody else owns it. */
+struct share_dir;
+int share_dir_open(const char *name, struct share_dir **dir_out, struct hf_error *error);
+void share_dir_close(struct share_dir *dir);
+/* Calls found(name, context) for every file. */
+int share_dir_list(struct share_dir *dir, void (*found)(const char *name, void *context), void *context);
+int share_dir_remove(struct share_dir *dir, const char *file);
+
+/* A file of the directory, mapped shared and writable, zeroed when new. */
+struct share_segment {
+	void *addr;
+	size_t bytes;
+	int fd;
+};
+int share_segment_create(struct share_dir *dir, const char *file, size_t bytes, struct share_segment *out,
+	struct hf_error *error); /* -EEXIST: it is there */
+int share_segment_open(struct share_dir *dir, const char *file, struct share_segment *out, struct hf_error *error);
+void share_segment_close(struct share_segment *segment);
+/* A lock that the kernel drops with its owner. True: we hold it now, whoever had it before is gone. */
+bool share_owner_lock(struct share_segment *segment);
+/* True when somebody alive, ourselves included, holds it. */
+bool share_owner_alive(struct share_segment *segment);
+
+/* Memory that can be shared: which file of ours backs [addr, addr + bytes). -ENOENT: private memory.
+ * fd stays ours and open as long as the memory is mapped. */
+struct share_backing {
+	int fd;
+	uint64_t offset;
+	uint64_t inode; /* tells a peer whether it opened the same file */
+	bool writable;
+};
+int share_backing_find(const void *addr, size_t bytes, struct share_backing *out);
+/* Maps a peer's file fd as seen through its process; -ESTALE when that is not the inode any more (it died). */
+int share_peer_map(pid_t pid, int fd, uint64_t inode, uint64_t offset, size_t bytes, bool writable, void **addr_out);
+void share_peer_unmap(void *addr, size_t bytes);
+/* Moves [addr, addr + bytes) (whole pages of shared memory) to fresh pages with the same content: stores through older
+ * mappings of peers land in orphaned pages. Our own threads' stores are not lost. Fills the new backing. */
+int share_move_pages(void *addr, size_t bytes, struct share_backing *out, struct hf_error *error);
+
+/* A process, safely against reuse of its number. */
+struct share_process;
+int share_process_open(pid_t pid, struct share_process **process_out); /* -ESRCH: gone */
+bool share_process_exited(struct share_process *process);
+void share_process_close(struct share_process *process);
+
+/* A doorbell that any process of the directory's owner can ring by name; ours is an io that becomes readable. */
+int share_bell_create(struct hf_env *env, struct share_dir *dir, const char *file, struct hf_io **io_out);
+int share_bell_open(struct share_dir *dir, const char *file, int *fd_out);
+void share_bell_ring(int fd);
+void share_bell_clear(struct hf_io *io);
+
+#endif

@@ -1,0 +1,84 @@
+/* world.h - what a world implements for env.h and loop.h: the host's in env/linux, the simulator's in sim/.
+ *
+ * env.c checks arguments and dispatches; loop.c is the same in every world and asks it only to wait. */
+#ifndef HOLDFAST_ENV_WORLD_H
+#define HOLDFAST_ENV_WORLD_H
+
+#include <holdfast/loop.h>
+
+struct hf_env {
+	const struct world_ops *ops;
+};
+
+/* Every io starts with this; the rest is the world's. */
+struct hf_io {
+	const struct world_io_ops *ops;
+	struct hf_watch *watch; /* who watches it, if anybody */
+};
+
+struct hf_file {
+	const struct world_file_ops *ops;
+};
+
+struct world_io_ops {
+	void (*close)(struct hf_io *io);
+	int (*local)(struct hf_io *io, struct hf_addr *addr_out);
+	int (*dgram_send)(struct hf_io *io, const struct hf_dgram *dgrams, unsigned n);
+	int (*dgram_recv)(struct hf_io *io, struct hf_dgram *dgrams, unsigned n);
+	int (*accept)(struct hf_io *io, struct hf_io **io_out, struct hf_addr *peer_out);
+	ssize_t (*read)(struct hf_io *io, void *data, size_t bytes);
+	ssize_t (*write)(struct hf_io *io, const void *data, size_t bytes);
+	void (*signal)(struct hf_io *io);
+	void (*clear)(struct hf_io *io);
+};
+
+struct world_file_ops {
+	void (*close)(struct hf_file *file);
+	int64_t (*bytes)(struct hf_file *file);
+	ssize_t (*read_at)(struct hf_file *file, void *data, size_t bytes, uint64_t offset);
+	ssize_t (*write_at)(struct hf_file *file, const void *data, size_t bytes, uint64_t offset);
+	int (*resize)(struct hf_file *file, uint64_t bytes);
+	int (*sync)(struct hf_file *file);
+	int (*map)(struct hf_file *file, uint64_t offset, size_t bytes, bool writable, void **addr_out,
+		struct hf_error *error);
+};
+
+/* How one loop waits: an epoll descriptor, or an actor of the simulator. */
+struct world_waiter;
+
+struct world_ops {
+	uint64_t (*now_ns)(struct hf_env *env);
+	uint64_t (*wall_ns)(struct hf_env *env);
+	void (*entropy)(struct hf_env *env, void *data, size_t bytes);
+
+	int (*waiter_open)(struct hf_env *env, struct hf_loop *loop, struct world_waiter **waiter_out);
+	void (*waiter_close)(struct world_waiter *waiter);
+	int (*waiter_watch)(struct world_waiter *waiter, struct hf_watch *watch); /* new or changed `wanted` */
+	void (*waiter_unwatch)(struct world_waiter *waiter, struct hf_watch *watch);
+	/* Calls ready() of what is ready, after waiting for at most max_ns (0: not at all); returns how many. The
+	 * simulator never waits: it notes max_ns as the time when the loop wants to run again. */
+	unsigned (*waiter_wait)(struct world_waiter *waiter, uint64_t max_ns);
+	void (*waiter_wake)(struct world_waiter *waiter); /* from any thread */
+
+	int (*dgram_open)(struct hf_env *env, const struct hf_addr *local, unsigned flags, struct hf_io **io_out,
+		struct hf_error *error);
+	int (*stream_listen)(
+		struct hf_env *env, const struct hf_addr *local, struct hf_io **io_out, struct hf_error *error);
+	int (*stream_connect)(struct hf_env *env, const struct hf_addr *local, const struct hf_addr *peer,
+		struct hf_io **io_out, struct hf_error *error);
+	int (*notifier_open)(struct hf_env *env, struct hf_io **io_out);
+
+	int (*thread_start)(struct hf_env *env, const char *name, enum hf_thread_kind kind,
+		void (*start)(struct hf_loop *loop, void *context), void *context, struct hf_thread **thread_out);
+	void (*thread_stop)(struct hf_thread *thread);
+
+	int (*file_open)(struct hf_env *env, const char *path, unsigned flags, struct hf_file **file_out);
+	int (*file_rename)(struct hf_env *env, const char *from, const char *to);
+	int (*file_remove)(struct hf_env *env, const char *path);
+
+	int (*mem_alloc)(struct hf_env *env, size_t bytes, void **addr_out, struct hf_error *error);
+	void (*mem_free)(struct hf_env *env, void *addr);
+	int (*mem_flush)(struct hf_env *env, void *addr, size_t bytes);
+};
+
+#endif
