@@ -33,4 +33,10 @@ struct share_dir *fabric_port_dir(struct fabric_port *port);
 struct hf_io *fabric_port_bell(struct fabric_port *port);
 void fabric_port_bell_clear(struct fabric_port *port);
 
+/* The line of any port of the fabric, ours included, whose link a requester looks at before each operation; NULL when
+ * there is none. Valid until fabric_leave, but reused for another port once its owner has left. */
+struct fabric_line *fabric_port_find(struct fabric_port *port, const char *node, const char *rail);
+/* The bell of any port, ours included, for share_bell_ring; the caller closes it. -ENOENT: no such port. */
+int fabric_port_open_bell(struct fabric_port *port, const char *node, const char *rail, int *fd_out);
+
 #endif
