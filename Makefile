@@ -1,8 +1,71 @@
-# The front door. Everything is built by Meson and Ninja in $(BUILD).
+# The front door. Meson and Ninja do the building, in $(BUILD); what is missing on a fresh Debian 12 is installed first.
 BUILD ?= build
-.PHONY: all
-all: $(BUILD)/build.ninja
-	ninja -C $(BUILD)
+SEEDS ?= 1000
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS ?= fuzz_packet fuzz_control fuzz_config
+DEMO_ARGS ?=
+DESTDIR ?=
+NINJA = ninja -C $(1) --quiet
+
+.DEFAULT_GOAL = all
+.PHONY: all demo check bench sim fuzz tidy format asan tsan install clean deps help
+
+all: $(BUILD)/build.ninja ## Builds build/holdfast, the library and the simulator
+	@$(call NINJA,$(BUILD))
+
+demo: all ## Moves files over two rails that are cut meanwhile (DEMO_ARGS="--quick --input PATH")
+	@$(BUILD)/holdfast demo $(DEMO_ARGS)
+
+check: all ## Every test: style, unit, conformance, end to end, simulator, mutants
+	@python3 scripts/check.py $(BUILD)
+
+bench: ## Measures beside UCX; writes build/bench.json
+	@scripts/deps.sh build bench
+	@$(MAKE) --no-print-directory all
+	@$(BUILD)/holdfast bench --out $(BUILD)/bench.json $(BENCH_ARGS)
+
+sim: all ## Seeded clusters in virtual time (SEEDS=1000), or one again (SEED=n TRACE=1)
+	@$(BUILD)/holdfast-sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(TRACE),--trace) $(SIM_ARGS)
+
+fuzz: ## Every parser of foreign bytes, under ASan and UBSan (FUZZ_SECONDS=60 each)
+	@scripts/deps.sh build fuzz
+	@[ -f $(BUILD)-fuzz/build.ninja ] || CC=clang meson setup $(BUILD)-fuzz -Dfuzz=true \
+		-Db_sanitize=address,undefined -Db_lundef=false >/dev/null
+	@ninja -C $(BUILD)-fuzz --quiet $(addprefix fuzz/,$(FUZZ_TARGETS))
+	@python3 scripts/fuzz.py $(BUILD)-fuzz $(FUZZ_SECONDS) $(FUZZ_TARGETS)
+
+tidy: all ## What STYLE asks for and a program can check
+	@python3 scripts/tidy.py
+
+format: ## clang-format over all sources
+	@scripts/deps.sh format
+	@git ls-files '*.[ch]' | xargs clang-format -i
+
+asan: ## The tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@scripts/deps.sh build
+	@[ -f $(BUILD)-asan/build.ninja ] || meson setup $(BUILD)-asan -Db_sanitize=address,undefined >/dev/null
+	@$(call NINJA,$(BUILD)-asan)
+	@python3 scripts/check.py $(BUILD)-asan --slow --no-suite tidy --no-suite mutants --no-suite install
+
+tsan: ## The tests under ThreadSanitizer
+	@scripts/deps.sh build
+	@[ -f $(BUILD)-tsan/build.ninja ] || meson setup $(BUILD)-tsan -Db_sanitize=thread >/dev/null
+	@$(call NINJA,$(BUILD)-tsan)
+	@python3 scripts/check.py $(BUILD)-tsan --slow --no-suite tidy --no-suite mutants --no-suite install
+
+install: all ## Into DESTDIR, below the prefix given to meson (default /usr/local)
+	@meson install -C $(BUILD) --no-rebuild $(if $(DESTDIR),--destdir $(DESTDIR))
+
+deps: ## Only installs the Debian packages that building and testing need
+	@scripts/deps.sh build
+
+clean: ## Removes all build directories
+	@rm -rf $(BUILD) $(BUILD)-fuzz $(BUILD)-asan $(BUILD)-tsan
+
+help: ## This list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name what; do \
+		printf '  make %-8s %s\n' "$$name" "$$what"; done
 
 $(BUILD)/build.ninja:
-	meson setup $(BUILD)
+	@scripts/deps.sh build
+	@meson setup $(BUILD) >/dev/null || { cat $(BUILD)/meson-logs/meson-log.txt; exit 1; }

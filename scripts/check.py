@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""check.py BUILD [--slow] [--no-suite SUITE]... - runs the tests of a build directory and counts them.
+
+A cmocka program counts as its test cases, a TAP program as its lines, any other as one test. A test that could not
+run is skipped with its reason, never passed; a program that crashed, timed out or left with an error without saying
+which case failed counts as one failure. The last line is "N passed, N failed, N skipped"; the exit status is 1
+when anything failed or nothing ran.
+"""
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+
+CMOCKA = re.compile(r"^\[ +(OK|FAILED|SKIPPED|RUN|ERROR) +\] (\S+)$")
+CMOCKA_TOTAL = re.compile(r"^\[ +(PASSED|FAILED|SKIPPED|ERROR) +\] (\d+) test\(s\)")
+TAP = re.compile(r"^(not ok|ok)\b[ \d]*-? ?(.*)$")
+MESON_FINE = ("OK", "EXPECTEDFAIL", "SKIP")
+SLOWEST_SHOWN = 8
+
+
+def count_cmocka(lines):
+    """(passed, [failed], [(skipped, reason)]) of a program's output; None when it is no cmocka program."""
+    passed, failed, skipped, said, seen = 0, [], [], "", False
+    for line in lines:
+        case = CMOCKA.match(line)
+        if not case or CMOCKA_TOTAL.match(line):
+            said = line.strip() or said
+            continue
+        seen = True
+        word, name = case.groups()
+        if word == "RUN":
+            said = ""
+        elif word == "OK":
+            passed += 1
+        elif word == "SKIPPED" and name not in [s[0] for s in skipped]:
+            skipped.append((name, said or "no reason given"))
+        elif word in ("FAILED", "ERROR") and name not in failed:
+            failed.append(name)
+    return (passed, failed, skipped) if seen else None
+
+
+def count_tap(lines):
+    passed, failed, skipped, seen = 0, [], [], False
+    for line in lines:
+        point = TAP.match(line)
+        if not point:
+            continue
+        seen = True
+        name, _, directive = point.group(2).partition(" # ")
+        if directive.upper().startswith("SKIP"):
+            skipped.append((name, directive[4:].strip() or "no reason given"))
+        elif point.group(1) == "ok":
+            passed += 1
+        else:
+            failed.append(name)
+    return (passed, failed, skipped) if seen else None
+
+
+def count(test):
+    """The same for one entry of meson's testlog.json."""
+    out = test.get("stdout", "")
+    lines = (out + "\n" + test.get("stderr", "")).splitlines()
+    counted = count_cmocka(lines)
+    if counted is None and re.search(r"^1\.\.\d+", out, re.M):
+        counted = count_tap(out.splitlines())
+    if test["result"] == "SKIP" and (counted is None or not counted[2]):
+        said = [line.strip() for line in lines if line.strip()]
+        return 0, [], [(test["name"], said[-1] if said else "no reason given")]
+    fine = test["result"] in MESON_FINE
+    if counted is None:
+        return (1, [], []) if fine else (0, [test["result"].lower()], [])
+    passed, failed, skipped = counted
+    if not fine and not failed:
+        failed = [test["result"].lower()]
+    return passed, failed, skipped
+
+
+def read_log(build):
+    with open(os.path.join(build, "meson-logs", "testlog.json"), encoding="utf-8") as log:
+        return [json.loads(line) for line in log if line.strip()]
+
+
+def main():
+    parser = argparse.ArgumentParser(description="runs and counts the tests of a build directory")
+    parser.add_argument("build")
+    parser.add_argument("--slow", action="store_true", help="five times the time-outs, for sanitizers")
+    parser.add_argument("--no-suite", action="append", default=[], metavar="SUITE")
+    parser.add_argument("--count-only", action="store_true", help="count an existing log")
+    options = parser.parse_args()
+
+    status = 0
+    if not options.count_only:
+        command = ["meson", "test", "-C", options.build, "--no-rebuild", "--print-errorlogs"]
+        command += ["--timeout-multiplier", "5"] if options.slow else []
+        for suite in options.no_suite:
+            command += ["--no-suite", suite]
+        status = subprocess.run(command, stdin=subprocess.DEVNULL).returncode
+    tests = read_log(options.build)
+
+    passed, failed, skipped = 0, [], []
+    for test in tests:
+        counts = count(test)
+        passed += counts[0]
+        failed += [f"{test['name']}: {name}" for name in counts[1]]
+        skipped += [f"{test['name']}: {name}: {reason}" for name, reason in counts[2]]
+    if status != 0 and not failed:
+        failed.append(f"meson test: exit status {status}")
+
+    print("\nslowest:")
+    for test in sorted(tests, key=lambda t: -t["duration"])[:SLOWEST_SHOWN]:
+        print(f"  {test['duration']:7.1f} s  {test['name']}")
+    for title, names in (("skipped:", skipped), ("failed:", failed)):
+        if names:
+            print(title)
+            print("".join(f"  {name}\n" for name in names), end="")
+    print(f"\n{passed} passed, {len(failed)} failed, {len(skipped)} skipped")
+    return 1 if failed or passed == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
