@@ -29,4 +29,7 @@ int hf_fabric_links(struct hf_fabric *fabric, struct hf_link_info *links_out, un
 int hf_fabric_set_link(struct hf_fabric *fabric, const char *node, const char *rail, enum hf_link direction, bool up,
 	struct hf_error *error);
 
+/* Removes a fabric with all that its ports left. -EBUSY when a live process has a port on it; -ENOENT. */
+int hf_fabric_remove(const char *name);
+
 #endif
