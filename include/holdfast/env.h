@@ -76,8 +76,10 @@ struct hf_dgram {
 #define HF_DGRAM_MAX_SEGMENTS 64u    /* of one payload */
 
 enum hf_dgram_flags {
-	HF_DGRAM_ROCE = 1 << 0, /* send with IPv4 identification 0 and "don't fragment", which an ICRC must know */
-	HF_DGRAM_GRO = 1 << 1,  /* may deliver several datagrams as one payload with segment_bytes set */
+	/* Send with "don't fragment" and IPv4 identification 0, which an ICRC must know. Of a payload with segment_bytes
+	 * datagram i gets identification 0 or, where the kernel or NIC does the cutting, i. */
+	HF_DGRAM_ROCE = 1 << 0,
+	HF_DGRAM_GRO = 1 << 1, /* may deliver several datagrams as one payload with segment_bytes set */
 };
 
 /* Binds; -EADDRINUSE, -EADDRNOTAVAIL and -EACCES come with words in `error`. The socket stays unconnected. */
@@ -85,10 +87,10 @@ int hf_dgram_open(
 	struct hf_env *env, const struct hf_addr *local, unsigned flags, struct hf_io **io_out, struct hf_error *error);
 
 /* Returns how many of the n were handed to the network, or -EAGAIN when none was because its queue is full.
- * Errors that concern only one peer (unreachable, refused) count as sent: the network loses datagrams. */
+ * Errors that concern only one peer (unreachable, refused, too big) count as sent: the network loses datagrams. */
 int hf_dgram_send(struct hf_io *io, const struct hf_dgram *dgrams, unsigned n);
 
-/* Returns how many of the n were filled; -EAGAIN when none is there. */
+/* Returns how many of the n were filled; -EAGAIN when none is there. What exceeds the capacity is cut off and lost. */
 int hf_dgram_recv(struct hf_io *io, struct hf_dgram *dgrams, unsigned n);
 
 /* ---- streams ---- */

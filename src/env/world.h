@@ -20,6 +20,11 @@ struct hf_file {
 	const struct world_file_ops *ops;
 };
 
+/* Every thread starts with this. */
+struct hf_thread {
+	struct hf_env *env;
+};
+
 struct world_io_ops {
 	void (*close)(struct hf_io *io);
 	int (*local)(struct hf_io *io, struct hf_addr *addr_out);
@@ -47,16 +52,24 @@ struct world_file_ops {
 struct world_waiter;
 
 struct world_ops {
+	/* How long a loop that found nothing to do polls on before it sleeps; 0: it sleeps at once, and asks the waiter
+	 * in every turn (as the simulator wants it). */
+	uint64_t spin_ns;
+	/* Lets other threads run between two such turns; NULL when spin_ns is 0. */
+	void (*relax)(struct hf_env *env);
+
 	uint64_t (*now_ns)(struct hf_env *env);
 	uint64_t (*wall_ns)(struct hf_env *env);
 	void (*entropy)(struct hf_env *env, void *data, size_t bytes);
 
 	int (*waiter_open)(struct hf_env *env, struct hf_loop *loop, struct world_waiter **waiter_out);
+	/* Watches that are left are forgotten: their io and the io's watch become NULL. */
 	void (*waiter_close)(struct world_waiter *waiter);
 	int (*waiter_watch)(struct world_waiter *waiter, struct hf_watch *watch); /* new or changed `wanted` */
 	void (*waiter_unwatch)(struct world_waiter *waiter, struct hf_watch *watch);
-	/* Calls ready() of what is ready, after waiting for at most max_ns (0: not at all); returns how many. The
-	 * simulator never waits: it notes max_ns as the time when the loop wants to run again. */
+	/* Calls ready() of what is ready, after waiting for at most max_ns (0: not at all); returns how many, a wake-up
+	 * included. When that is not 0 the loop wants another turn at once. A ready() may unwatch and close any io.
+	 * The simulator never waits: it notes max_ns as the time when the loop wants to run again. */
 	unsigned (*waiter_wait)(struct world_waiter *waiter, uint64_t max_ns);
 	void (*waiter_wake)(struct world_waiter *waiter); /* from any thread */
 
@@ -67,6 +80,7 @@ struct world_ops {
 	int (*stream_connect)(struct hf_env *env, const struct hf_addr *local, const struct hf_addr *peer,
 		struct hf_io **io_out, struct hf_error *error);
 	int (*notifier_open)(struct hf_env *env, struct hf_io **io_out);
+	int (*group_open)(struct hf_env *env, struct hf_io *const *members, unsigned n, struct hf_io **io_out);
 
 	int (*thread_start)(struct hf_env *env, const char *name, enum hf_thread_kind kind,
 		void (*start)(struct hf_loop *loop, void *context), void *context, struct hf_thread **thread_out);

@@ -1,0 +1,156 @@
+/* Files. A rename is durable once the directories of both names are. */
+#include "env/linux/linux.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct linux_file {
+	struct hf_file file;
+	int fd;
+};
+
+static int fd_of(const struct hf_file *file)
+{
+	return container_of(file, const struct linux_file, file)->fd;
+}
+
+static void file_close(struct hf_file *file)
+{
+	close(fd_of(file));
+	free(container_of(file, struct linux_file, file));
+}
+
+static int64_t file_bytes(struct hf_file *file)
+{
+	struct stat stat;
+
+	return fstat(fd_of(file), &stat) == 0 ? stat.st_size : -errno;
+}
+
+static ssize_t file_read_at(struct hf_file *file, void *data, size_t bytes, uint64_t offset)
+{
+	size_t done = 0;
+
+	while (done < bytes) {
+		ssize_t got = pread(fd_of(file), (char *)data + done, bytes - done, (off_t)(offset + done));
+
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0 && done == 0)
+			return -errno;
+		if (got <= 0)
+			break;
+		done += (size_t)got;
+	}
+	return (ssize_t)done;
+}
+
+static ssize_t file_write_at(struct hf_file *file, const void *data, size_t bytes, uint64_t offset)
+{
+	size_t done = 0;
+
+	while (done < bytes) {
+		ssize_t put = pwrite(fd_of(file), (const char *)data + done, bytes - done, (off_t)(offset + done));
+
+		if (put < 0 && errno == EINTR)
+			continue;
+		if (put < 0 && done == 0)
+			return -errno;
+		if (put <= 0)
+			break;
+		done += (size_t)put;
+	}
+	return (ssize_t)done;
+}
+
+static int file_resize(struct hf_file *file, uint64_t bytes)
+{
+	return ftruncate(fd_of(file), (off_t)bytes) == 0 ? 0 : -errno;
+}
+
+static int file_sync(struct hf_file *file)
+{
+	return fsync(fd_of(file)) == 0 ? 0 : -errno;
+}
+
+static int file_map(
+	struct hf_file *file, uint64_t offset, size_t bytes, bool writable, void **addr_out, struct hf_error *error)
+{
+	return linux_mem_map(fd_of(file), offset, bytes, writable, addr_out, error);
+}
+
+static const struct world_file_ops file_ops = {
+	.close = file_close,
+	.bytes = file_bytes,
+	.read_at = file_read_at,
+	.write_at = file_write_at,
+	.resize = file_resize,
+	.sync = file_sync,
+	.map = file_map,
+};
+
+int linux_file_open(struct hf_env *env, const char *path, unsigned flags, struct hf_file **file_out)
+{
+	struct linux_file *file = calloc(1, sizeof(*file));
+	int how = O_CLOEXEC | ((flags & HF_FILE_WRITE) != 0 ? O_RDWR : O_RDONLY);
+	int error;
+
+	(void)env;
+	if (file == NULL)
+		return -ENOMEM;
+	if ((flags & HF_FILE_CREATE) != 0)
+		how |= O_CREAT;
+	if ((flags & HF_FILE_EXCLUSIVE) != 0)
+		how |= O_EXCL;
+	if ((flags & HF_FILE_TRUNCATE) != 0)
+		how |= O_TRUNC;
+	file->file.ops = &file_ops;
+	file->fd = open(path, how, 0600);
+	if (file->fd >= 0) {
+		*file_out = &file->file;
+		return 0;
+	}
+	error = -errno;
+	free(file);
+	return error;
+}
+
+static int sync_directory_of(const char *path)
+{
+	char copy[PATH_MAX];
+	int fd, error = 0;
+
+	if ((size_t)snprintf(copy, sizeof(copy), "%s", path) >= sizeof(copy))
+		return -ENAMETOOLONG;
+	fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	if (fsync(fd) != 0)
+		error = -errno;
+	close(fd);
+	return error;
+}
+
+int linux_file_rename(struct hf_env *env, const char *from, const char *to)
+{
+	int error;
+
+	(void)env;
+	if (rename(from, to) != 0)
+		return -errno;
+	error = sync_directory_of(to);
+	return error != 0 ? error : sync_directory_of(from);
+}
+
+int linux_file_remove(struct hf_env *env, const char *path)
+{
+	(void)env;
+	return unlink(path) == 0 ? 0 : -errno;
+}

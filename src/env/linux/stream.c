@@ -1,0 +1,148 @@
+/* Streams: TCP, never blocking, small writes sent at once (TCP_NODELAY).
+ *
+ * A connect that fails before it returns (loopback refuses at once) is reported like one that fails later: by the
+ * first read or write. The descriptor of such a stream is ready at once, because a socket that is not connected is. */
+#include "env/linux/linux.h"
+
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LISTEN_BACKLOG 128
+
+struct linux_stream {
+	struct linux_io io;
+	int connect_error; /* not reported yet */
+};
+
+static struct linux_stream *stream_of(struct hf_io *io)
+{
+	return container_of(io, struct linux_stream, io.io);
+}
+
+static int take_connect_error(struct hf_io *io)
+{
+	int error = stream_of(io)->connect_error;
+
+	stream_of(io)->connect_error = 0;
+	return error;
+}
+
+static ssize_t stream_read(struct hf_io *io, void *data, size_t bytes)
+{
+	int error = take_connect_error(io);
+	ssize_t got;
+
+	if (error != 0)
+		return error;
+	do
+		got = recv(io_fd(io), data, bytes, 0);
+	while (got < 0 && errno == EINTR);
+	return got < 0 ? -errno : got;
+}
+
+static ssize_t stream_write(struct hf_io *io, const void *data, size_t bytes)
+{
+	int error = take_connect_error(io);
+	ssize_t sent;
+
+	if (error != 0)
+		return error;
+	do
+		sent = send(io_fd(io), data, bytes, MSG_NOSIGNAL);
+	while (sent < 0 && errno == EINTR);
+	return sent < 0 ? -errno : sent;
+}
+
+static const struct world_io_ops stream_ops = {
+	.close = linux_io_close,
+	.local = linux_io_local,
+	.read = stream_read,
+	.write = stream_write,
+};
+
+/* Takes the descriptor. */
+static int new_stream(int fd, int connect_error, struct hf_io **io_out)
+{
+	struct linux_stream *stream = calloc(1, sizeof(*stream));
+	int on = 1;
+
+	if (stream == NULL) {
+		close(fd);
+		return -ENOMEM;
+	}
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	stream->io.io.ops = &stream_ops;
+	stream->io.fd = fd;
+	list_init(&stream->io.node);
+	stream->connect_error = connect_error;
+	*io_out = &stream->io.io;
+	return 0;
+}
+
+static int accept_stream(struct hf_io *io, struct hf_io **io_out, struct hf_addr *peer_out)
+{
+	struct hf_addr peer;
+	socklen_t bytes;
+	int fd;
+
+	do {
+		bytes = sizeof(peer);
+		memset(&peer, 0, sizeof(peer));
+		fd = accept4(io_fd(io), &peer.sa, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	} while (fd < 0 && (errno == EINTR || errno == ECONNABORTED));
+	if (fd < 0)
+		return -errno;
+	if (peer_out != NULL)
+		*peer_out = peer;
+	return new_stream(fd, 0, io_out);
+}
+
+static const struct world_io_ops listener_ops = {
+	.close = linux_io_close,
+	.local = linux_io_local,
+	.accept = accept_stream,
+};
+
+int linux_stream_listen(struct hf_env *env, const struct hf_addr *local, struct hf_io **io_out, struct hf_error *error)
+{
+	int fd = socket(local->sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int on = 1, code;
+
+	(void)env;
+	if (fd < 0)
+		return linux_bind_error(local, "listening on", -errno, error);
+	/* A restarted process must not wait for the connections of the one before it to leave TIME_WAIT. */
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	if (local->sa.sa_family == AF_INET6)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+	if (bind(fd, &local->sa, addr_bytes(local)) == 0 && listen(fd, LISTEN_BACKLOG) == 0)
+		return linux_io_new(fd, &listener_ops, io_out);
+	code = -errno;
+	close(fd);
+	return linux_bind_error(local, "listening on", code, error);
+}
+
+int linux_stream_connect(struct hf_env *env, const struct hf_addr *local, const struct hf_addr *peer,
+	struct hf_io **io_out, struct hf_error *error)
+{
+	int fd = socket(peer->sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int on = 1, code;
+
+	(void)env;
+	if (fd < 0)
+		return linux_bind_error(peer, "connecting to", -errno, error);
+	if (local != NULL) {
+		if (hf_addr_port(local) == 0)
+			setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on));
+		if (bind(fd, &local->sa, addr_bytes(local)) != 0) {
+			code = -errno;
+			close(fd);
+			return linux_bind_error(local, "connecting from", code, error);
+		}
+	}
+	code = connect(fd, &peer->sa, addr_bytes(peer)) == 0 ? 0 : -errno;
+	return new_stream(fd, code == -EINPROGRESS || code == -EINTR ? 0 : code, io_out);
+}

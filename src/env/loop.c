@@ -1,0 +1,252 @@
+/* The poll loop. A turn reads the clock, polls every poller, fires due timers, and then waits: not at all while there
+ * is work, with a yield to others for spin_ns after the last work, and otherwise in the world's waiter.
+ *
+ *   busy --nothing to do--> spinning --spin_ns--> arm every poller --all armed--> sleeping --ready, timer, wake--> busy
+ *                                                       |
+ *                                                       +--one has work again--> another turn
+ *
+ * While pollers find work the waiter is asked once per IO_CHECK_NS only: its system call costs more than most polls. */
+#include "env/world.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/ensure.h"
+#include "env/timers.h"
+
+#define IO_CHECK_NS 5000u
+
+struct hf_loop {
+	struct hf_env *env;
+	struct world_waiter *waiter;
+	struct hf_poller pollers;    /* head of a ring */
+	struct hf_poller *next_poll; /* the poller after the one being called, which may remove either */
+	struct timers timers;
+	uint64_t now_ns;
+	uint64_t busy_at_ns, io_checked_ns;
+	bool now_stale; /* a sleep lies between now_ns and the present */
+	bool busy;      /* this turn found work */
+	bool in_turn;
+	_Atomic bool stopping;
+};
+
+int hf_loop_create(struct hf_env *env, struct hf_loop **loop_out)
+{
+	struct hf_loop *loop = calloc(1, sizeof(*loop));
+	int error;
+
+	*loop_out = NULL;
+	if (loop == NULL)
+		return -ENOMEM;
+	loop->env = env;
+	loop->pollers.next = loop->pollers.prev = &loop->pollers;
+	loop->now_ns = loop->busy_at_ns = hf_env_now_ns(env);
+	error = env->ops->waiter_open(env, loop, &loop->waiter);
+	if (error != 0) {
+		free(loop);
+		return error;
+	}
+	*loop_out = loop;
+	return 0;
+}
+
+void hf_loop_destroy(struct hf_loop *loop)
+{
+	if (loop == NULL)
+		return;
+	ensure(!loop->in_turn);
+	while (loop->pollers.next != &loop->pollers)
+		hf_loop_remove_poller(loop, loop->pollers.next);
+	timers_destroy(&loop->timers);
+	loop->env->ops->waiter_close(loop->waiter);
+	free(loop);
+}
+
+struct hf_env *hf_loop_env(struct hf_loop *loop)
+{
+	return loop->env;
+}
+
+uint64_t hf_loop_now_ns(struct hf_loop *loop)
+{
+	if (loop->now_stale) {
+		loop->now_ns = hf_env_now_ns(loop->env);
+		loop->now_stale = false;
+	}
+	return loop->now_ns;
+}
+
+void hf_loop_run(struct hf_loop *loop)
+{
+	while (!atomic_load_explicit(&loop->stopping, memory_order_acquire))
+		hf_loop_turn(loop, UINT64_MAX);
+	atomic_store(&loop->stopping, false);
+}
+
+void hf_loop_stop(struct hf_loop *loop)
+{
+	atomic_store_explicit(&loop->stopping, true, memory_order_release);
+}
+
+void hf_loop_wake(struct hf_loop *loop)
+{
+	loop->env->ops->waiter_wake(loop->waiter);
+}
+
+/* ---- pollers ---- */
+
+static void ring_insert(struct hf_loop *loop, struct hf_poller *poller)
+{
+	poller->prev = loop->pollers.prev;
+	poller->next = &loop->pollers;
+	poller->prev->next = poller;
+	poller->next->prev = poller;
+}
+
+void hf_loop_add_poller(struct hf_loop *loop, struct hf_poller *poller)
+{
+	ensure(poller->next == NULL);
+	ring_insert(loop, poller);
+}
+
+void hf_loop_remove_poller(struct hf_loop *loop, struct hf_poller *poller)
+{
+	if (poller->next == NULL)
+		return;
+	if (loop->next_poll == poller)
+		loop->next_poll = poller->next;
+	poller->prev->next = poller->next;
+	poller->next->prev = poller->prev;
+	poller->next = poller->prev = NULL;
+}
+
+/* Calls visit for every poller that is there at the start and is not removed meanwhile, until one answers false. */
+static bool each_poller(struct hf_loop *loop, bool (*visit)(struct hf_loop *loop, struct hf_poller *poller))
+{
+	struct hf_poller end = {0}; /* what is added during the walk comes behind it */
+	bool on = true;
+
+	ring_insert(loop, &end);
+	for (struct hf_poller *at = loop->pollers.next; on && at != &end; at = loop->next_poll) {
+		loop->next_poll = at->next;
+		on = visit(loop, at);
+	}
+	loop->next_poll = NULL;
+	hf_loop_remove_poller(loop, &end);
+	return on;
+}
+
+static bool poll_one(struct hf_loop *loop, struct hf_poller *poller)
+{
+	if (poller->poll(poller, loop->now_ns) == HF_BUSY)
+		loop->busy = true;
+	return true;
+}
+
+static bool arm_one(struct hf_loop *loop, struct hf_poller *poller)
+{
+	(void)loop;
+	return poller->arm == NULL || poller->arm(poller);
+}
+
+/* ---- timers ---- */
+
+void hf_loop_set_timer(struct hf_loop *loop, struct hf_timer *timer, uint64_t due_ns)
+{
+	timers_set(&loop->timers, timer, due_ns, loop->now_ns);
+}
+
+void hf_loop_cancel_timer(struct hf_loop *loop, struct hf_timer *timer)
+{
+	timers_cancel(&loop->timers, timer);
+}
+
+/* ---- readiness ---- */
+
+int hf_loop_watch(struct hf_loop *loop, struct hf_watch *watch, struct hf_io *io, unsigned wanted)
+{
+	unsigned before = watch->wanted;
+	bool fresh = watch->io != io;
+	int error;
+
+	ensure(watch->io == NULL || watch->loop == loop);
+	ensure(io->watch == NULL || io->watch == watch);
+	if (!fresh && before == wanted)
+		return 0;
+	if (fresh)
+		hf_loop_unwatch(watch);
+	watch->io = io;
+	watch->loop = loop;
+	watch->wanted = wanted;
+	io->watch = watch;
+	error = loop->env->ops->waiter_watch(loop->waiter, watch);
+	if (error != 0 && fresh)
+		watch->io = NULL, io->watch = NULL;
+	if (error != 0)
+		watch->wanted = before;
+	return error;
+}
+
+void hf_loop_unwatch(struct hf_watch *watch)
+{
+	if (watch->io == NULL)
+		return;
+	watch->loop->env->ops->waiter_unwatch(watch->loop->waiter, watch);
+	watch->io->watch = NULL;
+	watch->io = NULL;
+}
+
+/* ---- a turn ---- */
+
+/* How long the loop may sleep; 0 while there is work or may be soon. */
+static uint64_t sleep_ns(struct hf_loop *loop, uint64_t max_sleep_ns)
+{
+	uint64_t due_ns;
+
+	if (max_sleep_ns == 0 || atomic_load_explicit(&loop->stopping, memory_order_relaxed))
+		return 0;
+	if (loop->busy || loop->now_ns - loop->busy_at_ns < loop->env->ops->spin_ns)
+		return 0;
+	if (!each_poller(loop, arm_one))
+		return 0;
+	due_ns = timers_next_due(&loop->timers); /* after the arming, which may have set one */
+	if (due_ns <= loop->now_ns)
+		return 0;
+	return due_ns - loop->now_ns < max_sleep_ns ? due_ns - loop->now_ns : max_sleep_ns;
+}
+
+/* Whether this turn asks the waiter, which it need not do each time while pollers are spun. */
+static bool waiter_is_due(const struct hf_loop *loop, uint64_t wait_ns)
+{
+	return wait_ns > 0 || loop->env->ops->spin_ns == 0 || loop->pollers.next == &loop->pollers ||
+	       loop->now_ns - loop->io_checked_ns >= IO_CHECK_NS;
+}
+
+enum hf_poll hf_loop_turn(struct hf_loop *loop, uint64_t max_sleep_ns)
+{
+	const struct world_ops *ops = loop->env->ops;
+	uint64_t wait_ns;
+
+	ensure(!loop->in_turn);
+	loop->in_turn = true;
+	loop->now_ns = hf_env_now_ns(loop->env);
+	loop->now_stale = false;
+	loop->busy = false;
+	each_poller(loop, poll_one);
+	if (timers_fire(&loop->timers, loop->now_ns) > 0)
+		loop->busy = true;
+	wait_ns = sleep_ns(loop, max_sleep_ns);
+	if (waiter_is_due(loop, wait_ns)) {
+		loop->io_checked_ns = loop->now_ns;
+		loop->now_stale = wait_ns > 0;
+		if (ops->waiter_wait(loop->waiter, wait_ns) > 0)
+			loop->busy = true;
+		else if (!loop->busy && wait_ns == 0 && ops->relax != NULL)
+			ops->relax(loop->env);
+	}
+	if (loop->busy)
+		loop->busy_at_ns = hf_loop_now_ns(loop);
+	loop->in_turn = false;
+	return loop->busy ? HF_BUSY : HF_IDLE;
+}
