@@ -1,0 +1,35 @@
+/* The beds there are. */
+#include "bed.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+const struct bed beds[] = {
+	{.name = "shm", .kind = "shm", .cpu_threads = true, .big_bytes = 64u << 20},
+	{.name = "shm-processes", .kind = "shm", .two_processes = true, .cpu_threads = true, .big_bytes = 64u << 20},
+	{.name = "soft",
+		.kind = "soft",
+		.address_a = "127.0.0.21",
+		.address_b = "127.0.0.22",
+		.cpu_threads = true,
+		.big_bytes = 64u << 20},
+};
+const unsigned bed_count = sizeof(beds) / sizeof(beds[0]);
+
+const struct bed *bed_find(const char *name)
+{
+	for (unsigned i = 0; i < bed_count; i++)
+		if (strcmp(beds[i].name, name) == 0)
+			return &beds[i];
+	return NULL;
+}
+
+const char *bed_fabric(void)
+{
+	static char fabric[ACTOR_TEXT];
+
+	if (fabric[0] == 0)
+		snprintf(fabric, sizeof(fabric), "conformance-%d", (int)getpid());
+	return fabric;
+}

@@ -1,0 +1,117 @@
+/* D6: a DC initiator reaches any target whose key it presents, and none other. */
+#include "pair.h"
+
+#include <errno.h>
+
+#define KEY 0x0123456789abcdefull
+
+/* Initiator 0 at a, and targets 0 to n - 1 at b with keys KEY, KEY + 1, ... */
+static struct pair *dc_pair(void **state, uint32_t targets)
+{
+	struct pair *pair = pair_of(state);
+	struct side_qp initiator = {.send_cq = SEND_CQ,
+		.recv_cq = RECV_CQ,
+		.srq = ACTOR_NONE,
+		.dc = HF_DC_INITIATOR,
+		.cap = {64, 0, ACTOR_SGES, 0, 64}};
+	struct ibv_qp_attr rtr = {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .min_rnr_timer = 1};
+	struct ibv_qp_attr rts = {.qp_state = IBV_QPS_RTS, .timeout = 8, .retry_cnt = 2, .rnr_retry = 7};
+
+	require_cap(pair, HF_DEV_DC, "the device has no DC");
+	assert_int_equal(side_srq_create(pair->b, 0, 0, 32), 0);
+	assert_int_equal(side_qp_create(pair->a, 0, &initiator), 0);
+	assert_int_equal(qp_to_init(pair->a, 0, 0), 0);
+	assert_int_equal(side_qp_modify(pair->a, 0, &rtr, IBV_QP_STATE | IBV_QP_PATH_MTU), 0);
+	assert_int_equal(
+		side_qp_modify(pair->a, 0, &rts, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY),
+		0);
+	for (uint32_t i = 0; i < targets; i++) {
+		struct side_qp target = {
+			.send_cq = SEND_CQ, .recv_cq = RECV_CQ, .srq = 0, .dc = HF_DC_TARGET, .dc_key = KEY + i};
+
+		assert_int_equal(side_qp_create(pair->b, i, &target), 0);
+		assert_int_equal(qp_to_init(pair->b, i, REMOTE_ACCESS), 0);
+		assert_int_equal(
+			side_qp_modify(pair->b, i, &rtr, IBV_QP_STATE | IBV_QP_PATH_MTU | IBV_QP_MIN_RNR_TIMER), 0);
+	}
+	return pair;
+}
+
+static struct hf_dc_dest dest(struct pair *pair, uint32_t target)
+{
+	return (struct hf_dc_dest){.gid = pair->b->gid, .dct_num = pair->b->qp_num[target], .dc_key = KEY + target};
+}
+
+static void post_dc(struct pair *pair, struct hf_dc_dest to, struct wr *wr, uint64_t wr_id)
+{
+	wr->wr.wr_id = wr_id;
+	wr->wr.send_flags |= IBV_SEND_SIGNALED;
+	assert_int_equal(side_post_send_dc(pair->a, 0, &to, &wr->wr), 0);
+}
+
+static void an_initiator_reaches_one_target_after_the_other(void **state)
+{
+	struct pair *pair = dc_pair(state, 3);
+	struct wr wr;
+
+	side_fill(pair->a, pair->a->mem[0], 10000, 1);
+	side_store(pair->b, pair->b->mem[0], 0);
+	for (unsigned i = 0; i < 12; i++) {
+		if (i % 2 == 0)
+			wr_write(&wr, pair->a, pair->b, 0, 65536 + i * 10000, 10000);
+		else
+			wr_faa(&wr, pair->a, pair->b, 32768, 0, 1);
+		post_dc(pair, dest(pair, i % 3), &wr, i);
+	}
+	for (unsigned i = 0; i < 12; i++)
+		expect_wc(pair, pair->a, SEND_CQ, i, IBV_WC_SUCCESS);
+	for (unsigned i = 0; i < 12; i += 2)
+		assert_int_equal(side_mismatch(pair->b, pair->b->mem[0] + 65536 + i * 10000, 10000, 1), 10000);
+	assert_int_equal(side_load(pair->b, pair->b->mem[0]), 6);
+}
+
+static void a_target_refuses_a_wrong_key(void **state)
+{
+	struct pair *pair = dc_pair(state, 1);
+	struct hf_dc_dest to = dest(pair, 0);
+	struct wr wr;
+
+	side_store(pair->b, pair->b->mem[0], 7);
+	to.dc_key ^= 1;
+	post_dc(pair, to, wr_write(&wr, pair->a, pair->b, 8, 0, 8), 1);
+	assert_int_not_equal(next_wc(pair, pair->a, SEND_CQ).status, IBV_WC_SUCCESS);
+	assert_int_equal(side_load(pair->b, pair->b->mem[0]), 7);
+}
+
+static void a_send_to_a_target_arrives_in_its_shared_receive_queue(void **state)
+{
+	struct pair *pair = dc_pair(state, 1);
+	struct recv recv;
+	struct wr wr;
+
+	recv_into(&recv, pair->b, 0, 4096)->wr.wr_id = 3;
+	assert_int_equal(side_srq_post_recv(pair->b, 0, &recv.wr, NULL), 0);
+	side_fill(pair->a, pair->a->mem[0], 3000, 5);
+	post_dc(pair, dest(pair, 0), wr_send(&wr, pair->a, 0, 3000), 1);
+	expect_wc(pair, pair->b, RECV_CQ, 3, IBV_WC_SUCCESS);
+	expect_wc(pair, pair->a, SEND_CQ, 1, IBV_WC_SUCCESS);
+	assert_int_equal(side_mismatch(pair->b, pair->b->mem[0], 3000, 5), 3000);
+}
+
+static void a_device_without_dc_says_so(void **state)
+{
+	struct pair *pair = pair_of(state);
+	struct side_qp initiator = {.srq = ACTOR_NONE, .dc = HF_DC_INITIATOR, .cap = {64, 0, 1, 0, 0}};
+
+	if (pair->a->attr.caps & HF_DEV_DC)
+		skip_because("the device has DC");
+	assert_int_equal(side_qp_create(pair->a, 0, &initiator), -EOPNOTSUPP);
+}
+
+const struct CMUnitTest dc_tests[] = {
+	CONFORMS(an_initiator_reaches_one_target_after_the_other),
+	CONFORMS(a_target_refuses_a_wrong_key),
+	CONFORMS(a_send_to_a_target_arrives_in_its_shared_receive_queue),
+	CONFORMS(a_device_without_dc_says_so),
+};
+const size_t dc_tests_count = sizeof(dc_tests) / sizeof(dc_tests[0]);

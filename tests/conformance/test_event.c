@@ -1,0 +1,284 @@
+/* D8, and how a sleeping program is woken: port events, qp and cq events, completion notification. */
+#include "pair.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <holdfast/fabric.h>
+
+#define WAKE_NS (10000 * MS) /* a wake-up that takes so long has failed */
+
+static struct side_event next_event(struct pair *pair, struct side *side)
+{
+	uint64_t end_ns = pair_now_ns(pair) + WAKE_NS;
+	struct side_event event;
+
+	while (side_get_event(side, &event) == 0) {
+		if (pair_now_ns(pair) > end_ns)
+			fail_msg("no event came");
+		turn(pair);
+	}
+	return event;
+}
+
+static void expect_no_event(struct pair *pair, struct side *side)
+{
+	struct side_event event;
+
+	turns_for(pair, 2 * MS);
+	assert_int_equal(side_get_event(side, &event), 0);
+}
+
+static void a_port_that_goes_down_and_up_says_so(void **state)
+{
+	struct pair *pair = connected(state);
+
+	assert_int_equal(side_port_state(pair->a), IBV_PORT_ACTIVE);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(side_set_link(pair->a, HF_LINK_BOTH, false), 0);
+		assert_int_equal(next_event(pair, pair->a).type, IBV_EVENT_PORT_ERR);
+		assert_int_equal(side_port_state(pair->a), IBV_PORT_DOWN);
+		assert_int_equal(side_set_link(pair->a, HF_LINK_BOTH, true), 0);
+		assert_int_equal(next_event(pair, pair->a).type, IBV_EVENT_PORT_ACTIVE);
+		assert_int_equal(side_port_state(pair->a), IBV_PORT_ACTIVE);
+	}
+	expect_no_event(pair, pair->a);
+}
+
+static void a_cut_of_one_direction_is_silent(void **state)
+{
+	struct pair *pair = connected(state);
+
+	assert_int_equal(side_set_link(pair->a, HF_LINK_TX, false), 0);
+	expect_no_event(pair, pair->a);
+	assert_int_equal(side_port_state(pair->a), IBV_PORT_ACTIVE);
+	assert_int_equal(side_set_link(pair->a, HF_LINK_TX, true), 0);
+	assert_int_equal(side_set_link(pair->a, HF_LINK_RX, false), 0);
+	expect_no_event(pair, pair->a);
+	assert_int_equal(side_port_state(pair->a), IBV_PORT_ACTIVE);
+}
+
+static void a_port_that_is_down_fails_nothing_by_itself(void **state)
+{
+	struct pair *pair = connected(state);
+	struct wr wr;
+
+	assert_int_equal(side_set_link(pair->a, HF_LINK_BOTH, false), 0);
+	assert_int_equal(next_event(pair, pair->a).type, IBV_EVENT_PORT_ERR);
+	expect_no_wc(pair, pair->a, SEND_CQ);
+	assert_int_equal(qp_state(pair->a, 0), IBV_QPS_RTS);
+	assert_int_equal(side_set_link(pair->a, HF_LINK_BOTH, true), 0);
+	post(pair->a, 0, wr_write(&wr, pair->a, pair->b, 0, 0, 8), 1);
+	expect_wc(pair, pair->a, SEND_CQ, 1, IBV_WC_SUCCESS);
+}
+
+/* From outside, as an operator does, while the program sleeps. */
+static void a_link_switched_through_the_fabric_wakes_its_port(void **state)
+{
+	struct pair *pair = pair_of(state);
+	struct hf_fabric *fabric;
+	struct hf_error error;
+
+	if (pair->bed->world_open != NULL)
+		skip_because("this world has no fabric");
+	assert_int_equal(hf_fabric_open(bed_fabric(), false, &fabric, &error), 0);
+	while (!side_arm(pair->b))
+		side_poll(pair->b);
+	assert_false(side_io_readable(pair->b, 0));
+	assert_int_equal(hf_fabric_set_link(fabric, "b", "r0", HF_LINK_BOTH, false, &error), 0);
+	assert_true(side_io_readable(pair->b, WAKE_NS));
+	assert_int_equal(next_event(pair, pair->b).type, IBV_EVENT_PORT_ERR);
+	assert_int_equal(hf_fabric_set_link(fabric, "b", "r0", HF_LINK_BOTH, true, &error), 0);
+	assert_int_equal(next_event(pair, pair->b).type, IBV_EVENT_PORT_ACTIVE);
+	assert_int_equal(hf_fabric_set_link(fabric, "nobody", "r0", HF_LINK_BOTH, false, &error), -ENOENT);
+	assert_int_not_equal(error.text[0], 0);
+	hf_fabric_close(fabric);
+}
+
+static void a_notified_completion_wakes_a_sleeper(void **state)
+{
+	struct pair *pair = connected(state);
+	struct recv recv;
+	struct wr wr;
+
+	for (unsigned i = 0; i < 3; i++) {
+		post_receive(pair->b, 0, recv_into(&recv, pair->b, 0, 64), i);
+		assert_int_equal(side_req_notify(pair->b, RECV_CQ, false), 0);
+		while (!side_arm(pair->b))
+			side_poll(pair->b);
+		assert_false(side_io_readable(pair->b, 0));
+		assert_false(side_notified(pair->b, RECV_CQ));
+		post(pair->a, 0, wr_send(&wr, pair->a, 0, 64), i);
+		assert_true(side_io_readable(pair->b, WAKE_NS));
+		expect_wc(pair, pair->b, RECV_CQ, i, IBV_WC_SUCCESS);
+		assert_true(side_notified(pair->b, RECV_CQ));
+		assert_false(side_notified(pair->b, RECV_CQ));
+		expect_wc(pair, pair->a, SEND_CQ, i, IBV_WC_SUCCESS);
+	}
+}
+
+static void a_requester_that_sleeps_is_woken_by_its_own_completion(void **state)
+{
+	struct pair *pair = connected(state);
+	uint64_t end_ns = pair_now_ns(pair) + WAKE_NS;
+	struct wr wr;
+
+	assert_int_equal(side_req_notify(pair->a, SEND_CQ, false), 0);
+	post(pair->a, 0, wr_write(&wr, pair->a, pair->b, 0, 0, 64), 1);
+	while (!side_notified(pair->a, SEND_CQ) && pair_now_ns(pair) < end_ns) {
+		if (side_arm(pair->a))
+			side_io_readable(pair->a, 100 * MS);
+		side_poll(pair->a);
+		side_poll(pair->b);
+	}
+	expect_wc(pair, pair->a, SEND_CQ, 1, IBV_WC_SUCCESS);
+	assert_in_range(pair_now_ns(pair), 0, end_ns);
+}
+
+static void notification_of_solicited_completions_ignores_the_others(void **state)
+{
+	struct pair *pair = connected(state);
+	struct recv recv;
+	struct wr wr;
+
+	post_receive(pair->b, 0, recv_into(&recv, pair->b, 0, 64), 1);
+	post_receive(pair->b, 0, recv_into(&recv, pair->b, 0, 64), 2);
+	assert_int_equal(side_req_notify(pair->b, RECV_CQ, true), 0);
+	post(pair->a, 0, wr_send(&wr, pair->a, 0, 64), 1);
+	expect_wc(pair, pair->a, SEND_CQ, 1, IBV_WC_SUCCESS);
+	expect_wc(pair, pair->b, RECV_CQ, 1, IBV_WC_SUCCESS);
+	assert_false(side_notified(pair->b, RECV_CQ));
+	wr_send(&wr, pair->a, 0, 64)->wr.send_flags = IBV_SEND_SOLICITED;
+	post(pair->a, 0, &wr, 2);
+	expect_wc(pair, pair->b, RECV_CQ, 2, IBV_WC_SUCCESS);
+	assert_true(side_notified(pair->b, RECV_CQ));
+}
+
+static void a_cq_without_a_request_does_not_notify(void **state)
+{
+	struct pair *pair = connected(state);
+	struct wr wr;
+
+	post(pair->a, 0, wr_write(&wr, pair->a, pair->b, 0, 0, 64), 1);
+	expect_wc(pair, pair->a, SEND_CQ, 1, IBV_WC_SUCCESS);
+	assert_false(side_notified(pair->a, SEND_CQ));
+}
+
+static void a_shared_receive_queue_says_when_a_failed_qp_took_its_last(void **state)
+{
+	struct pair *pair = pair_of(state);
+	struct side_event event;
+
+	require_cap(pair, HF_DEV_SRQ, "the device has no shared receive queues");
+	assert_int_equal(side_srq_create(pair->a, 0, 0, 16), 0);
+	assert_int_equal(side_srq_create(pair->b, 0, 0, 16), 0);
+	pair_connect(pair, 0, (struct link_options){.srq_plus1 = 1});
+	assert_int_equal(qp_to(pair->b, 0, IBV_QPS_ERR), 0);
+	event = next_event(pair, pair->b);
+	assert_int_equal(event.type, IBV_EVENT_QP_LAST_WQE_REACHED);
+	assert_int_equal(event.qp, 0);
+}
+
+static void a_completion_queue_that_overflows_says_so(void **state)
+{
+	struct pair *pair = connected(state);
+	struct side_event event;
+	struct recv recv;
+	struct wr wr;
+
+	assert_int_equal(side_cq_create(pair->b, 2, 4), 0);
+	assert_int_equal(
+		side_qp_create(pair->b, 1,
+			&(struct side_qp){.send_cq = 2, .recv_cq = 2, .srq = ACTOR_NONE, .cap = {16, 64, 1, 1}}),
+		0);
+	assert_int_equal(side_qp_create(pair->a, 1,
+				 &(struct side_qp){.recv_cq = RECV_CQ, .srq = ACTOR_NONE, .cap = {64, 16, 1, 1}}),
+		0);
+	pair_connect_qp(pair, 1, impatient);
+	for (unsigned i = 0; i < 60; i++)
+		post_receive(pair->b, 1, recv_into(&recv, pair->b, 0, 8), i);
+	for (unsigned i = 0; i < 60; i++)
+		post_quiet(pair->a, 1, wr_send(&wr, pair->a, 0, 8), i);
+	event = next_event(pair, pair->b);
+	assert_int_equal(event.type, IBV_EVENT_CQ_ERR);
+	assert_int_equal(event.cq, 2);
+}
+
+static void events_of_a_destroyed_object_go_with_it(void **state)
+{
+	struct pair *pair = pair_of(state);
+
+	require_cap(pair, HF_DEV_SRQ, "the device has no shared receive queues");
+	assert_int_equal(side_srq_create(pair->a, 0, 0, 16), 0);
+	assert_int_equal(side_srq_create(pair->b, 0, 0, 16), 0);
+	pair_connect(pair, 0, (struct link_options){.srq_plus1 = 1});
+	assert_int_equal(qp_to(pair->b, 0, IBV_QPS_ERR), 0);
+	turns_for(pair, MS);
+	assert_int_equal(side_qp_destroy(pair->b, 0), 0);
+	expect_no_event(pair, pair->b);
+}
+
+/* ---- opening ---- */
+
+static int open_third(struct pair *pair, const char *kind, const char *node, const char *address, char *words)
+{
+	struct side *c = side_local(pair->a->env);
+	struct actor_config config = {.rail = "r0"};
+	int rc;
+
+	snprintf(config.kind, sizeof(config.kind), "%s", kind);
+	snprintf(config.node, sizeof(config.node), "%s", node);
+	snprintf(config.fabric, sizeof(config.fabric), "%s", bed_fabric());
+	snprintf(config.address, sizeof(config.address), "%s", address == NULL ? "" : address);
+	rc = side_open(c, &config);
+	snprintf(words, HF_ERROR_BYTES, "%s", c->error);
+	side_free(c);
+	return rc;
+}
+
+static void what_cannot_be_opened_is_refused_with_words(void **state)
+{
+	struct pair *pair = pair_of(state);
+	char words[HF_ERROR_BYTES];
+
+	if (pair->bed->world_open != NULL)
+		skip_because("this world has no fabric");
+	assert_int_equal(open_third(pair, "telegraph", "c", NULL, words), -ENODEV);
+	assert_non_null(strstr(words, "shm"));
+	assert_non_null(strstr(words, "soft"));
+	assert_int_equal(open_third(pair, pair->bed->kind, "b", pair->bed->address_b, words), -EADDRINUSE);
+	assert_int_not_equal(words[0], 0);
+	assert_int_equal(open_third(pair, pair->bed->kind, "../b", pair->bed->address_b, words), -EINVAL);
+	assert_int_not_equal(words[0], 0);
+}
+
+static void a_port_can_be_opened_again_after_it_was_closed(void **state)
+{
+	struct pair *pair = pair_of(state);
+	struct actor_config config = {.node = "b", .rail = "r0"};
+
+	side_close(pair->b);
+	snprintf(config.kind, sizeof(config.kind), "%s", pair->bed->kind);
+	snprintf(config.fabric, sizeof(config.fabric), "%s", pair->bed->world_open == NULL ? bed_fabric() : "");
+	snprintf(
+		config.address, sizeof(config.address), "%s", pair->bed->address_b == NULL ? "" : pair->bed->address_b);
+	assert_int_equal(side_open(pair->b, &config), 0);
+}
+
+const struct CMUnitTest event_tests[] = {
+	CONFORMS(a_port_that_goes_down_and_up_says_so),
+	CONFORMS(a_cut_of_one_direction_is_silent),
+	CONFORMS(a_port_that_is_down_fails_nothing_by_itself),
+	CONFORMS(a_link_switched_through_the_fabric_wakes_its_port),
+	CONFORMS(a_notified_completion_wakes_a_sleeper),
+	CONFORMS(a_requester_that_sleeps_is_woken_by_its_own_completion),
+	CONFORMS(notification_of_solicited_completions_ignores_the_others),
+	CONFORMS(a_cq_without_a_request_does_not_notify),
+	CONFORMS(a_shared_receive_queue_says_when_a_failed_qp_took_its_last),
+	CONFORMS(a_completion_queue_that_overflows_says_so),
+	CONFORMS(events_of_a_destroyed_object_go_with_it),
+	CONFORMS(what_cannot_be_opened_is_refused_with_words),
+	CONFORMS(a_port_can_be_opened_again_after_it_was_closed),
+};
+const size_t event_tests_count = sizeof(event_tests) / sizeof(event_tests[0]);

@@ -1,0 +1,130 @@
+/* Two processes: one that is stopped in the middle of an operation (R15), and one that dies. */
+#include "pair.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+
+#define BIG (64u << 20)
+
+static struct pair *two_processes(void **state)
+{
+	struct pair *pair = pair_of(state);
+
+	if (!pair->bed->two_processes)
+		skip_because("both ends live in one process");
+	return pair;
+}
+
+/* b copies 64 MB into a and is stopped on the way. */
+static void start_copy_and_stop(struct pair *pair)
+{
+	struct wr wr;
+	struct side *sides[] = {pair->a, pair->b};
+
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(side_mem_alloc(sides[i], 1, BIG), 0);
+		assert_int_equal(side_mr_reg(sides[i], 1, 0, sides[i]->mem[1], BIG, sides[i]->mem[1], ALL_ACCESS), 0);
+	}
+	side_fill(pair->b, pair->b->mem[1], BIG, 1);
+	side_fill(pair->a, pair->a->mem[1], BIG, 2);
+	wr_write(&wr, pair->b, pair->a, 0, 0, BIG);
+	wr.sge[0] = (struct ibv_sge){.addr = pair->b->mem[1], .length = BIG, .lkey = pair->b->lkey[1]};
+	wr.wr.wr.rdma.remote_addr = pair->a->mem[1];
+	wr.wr.wr.rdma.rkey = pair->a->rkey[1];
+	wr.wr.send_flags = IBV_SEND_SIGNALED;
+	side_post_send_ask(pair->b, 0, &wr.wr);
+	while (side_mismatch(pair->a, pair->a->mem[1] + 4096, 64, 1) != 64)
+		side_poll(pair->a);
+	assert_int_equal(kill(pair->b->pid, SIGSTOP), 0);
+}
+
+static void a_process_stopped_in_the_middle_of_a_copy_writes_nothing_after_the_fence(void **state)
+{
+	struct pair *pair = two_processes(state);
+	struct actor_answer answer;
+	uint64_t digest;
+
+	pair_connect(pair, 0, impatient);
+	start_copy_and_stop(pair);
+	fence(pair, pair->a, 0);
+	digest = side_digest(pair->a, pair->a->mem[1], BIG);
+	assert_int_equal(kill(pair->b->pid, SIGCONT), 0);
+	side_hear(pair->b, &answer);
+	turns_for(pair, 5 * MS);
+	assert_int_equal(side_digest(pair->a, pair->a->mem[1], BIG), digest);
+}
+
+static void the_executed_psn_of_a_stopped_copy_is_true(void **state)
+{
+	struct pair *pair = two_processes(state);
+	struct actor_answer answer;
+	uint32_t psn = 0;
+	uint64_t bytes;
+
+	require_cap(pair, HF_DEV_EXECUTED_PSN, "the device does not tell executed psns");
+	pair_connect(pair, 0, impatient);
+	start_copy_and_stop(pair);
+	fence(pair, pair->a, 0);
+	assert_int_equal(side_executed_psn(pair->a, 0, &psn), 0);
+	bytes = (uint64_t)((psn - 2000) & PSN_MASK) * 1024;
+	assert_in_range(bytes, 0, BIG);
+	assert_int_equal(side_mismatch(pair->a, pair->a->mem[1], bytes, 1), bytes);
+	assert_int_equal(kill(pair->b->pid, SIGCONT), 0);
+	side_hear(pair->b, &answer);
+}
+
+static void kill_b(struct pair *pair)
+{
+	assert_int_equal(kill(pair->b->pid, SIGKILL), 0);
+	assert_int_equal(waitpid(pair->b->pid, NULL, 0), pair->b->pid);
+}
+
+static void requests_to_a_process_that_died_time_out(void **state)
+{
+	struct pair *pair = two_processes(state);
+	struct ibv_wc wc;
+	struct wr wr;
+
+	pair_connect(pair, 0, impatient);
+	wr_write(&wr, pair->a, pair->b, 0, 0, 8);
+	kill_b(pair);
+	post(pair->a, 0, &wr, 1);
+	while (side_cq_poll(pair->a, SEND_CQ, 1, &wc) == 0)
+		side_poll(pair->a);
+	assert_int_equal(wc.status, IBV_WC_RETRY_EXC_ERR);
+}
+
+/* Its name is free, its regions can be left, and others go on. */
+static void a_process_that_died_in_the_middle_of_a_copy_holds_up_nobody(void **state)
+{
+	struct pair *pair = two_processes(state);
+	struct actor_config config = {.node = "b", .rail = "r0"};
+	struct side *next;
+	int rc;
+
+	pair_connect(pair, 0, impatient);
+	start_copy_and_stop(pair);
+	kill_b(pair);
+	pair->b->asking = false;
+	while ((rc = side_fence(pair->a, 0)) == -EINPROGRESS)
+		side_poll(pair->a);
+	assert_int_equal(rc, 0);
+	assert_int_equal(side_mr_dereg(pair->a, 1), 0);
+	assert_int_equal(side_qp_destroy(pair->a, 0), 0);
+	next = side_remote();
+	snprintf(config.kind, sizeof(config.kind), "%s", pair->bed->kind);
+	snprintf(config.fabric, sizeof(config.fabric), "%s", bed_fabric());
+	if (side_open(next, &config) != 0)
+		fail_msg("open: %s", next->error);
+	side_free(next);
+}
+
+const struct CMUnitTest process_tests[] = {
+	CONFORMS(a_process_stopped_in_the_middle_of_a_copy_writes_nothing_after_the_fence),
+	CONFORMS(the_executed_psn_of_a_stopped_copy_is_true),
+	CONFORMS(requests_to_a_process_that_died_time_out),
+	CONFORMS(a_process_that_died_in_the_middle_of_a_copy_holds_up_nobody),
+};
+const size_t process_tests_count = sizeof(process_tests) / sizeof(process_tests[0]);
