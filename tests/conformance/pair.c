@@ -20,13 +20,13 @@ static void prepare(struct side *side, struct pair *pair, const char *node, cons
 	strcpy(config.node, node);
 	strcpy(config.address, address == NULL ? "" : address);
 	if (side_open(side, &config) != 0)
-		fail_msg("open: %s", side->error);
+		fail_msg("open: %s", side->error.text);
 	assert_int_equal(side_pd_alloc(side, 0), 0);
 	assert_int_equal(side_cq_create(side, SEND_CQ, 256), 0);
 	assert_int_equal(side_cq_create(side, RECV_CQ, 256), 0);
 	assert_int_equal(side_mem_alloc(side, 0, PAIR_BYTES), 0);
 	if (side_mr_reg(side, 0, 0, side->mem[0], PAIR_BYTES, iova_of(side, 0), ALL_ACCESS) != 0)
-		fail_msg("register: %s", side->error);
+		fail_msg("register: %s", side->error.text);
 }
 
 /* The initial state of each test is its bed. */

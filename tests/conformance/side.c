@@ -146,9 +146,9 @@ int side_open(struct side *side, const struct actor_config *config)
 
 	call->config = *config;
 	answer = answer_of(side, call);
-	side->error[0] = 0;
+	side->error = (struct hf_error){0};
 	if (answer->rc != 0) {
-		snprintf(side->error, sizeof(side->error), "%s", answer->error.text);
+		side->error = answer->error;
 		return answer->rc;
 	}
 	side->attr = answer->opened.attr;
@@ -198,7 +198,7 @@ int side_mr_reg(struct side *side, uint32_t mr, uint32_t pd, uint64_t addr, uint
 		side->lkey[mr] = answer->mr.lkey;
 		side->rkey[mr] = answer->mr.rkey;
 	} else {
-		snprintf(side->error, sizeof(side->error), "%s", answer->error.text);
+		side->error = answer->error;
 	}
 	return answer->rc;
 }

@@ -21,7 +21,7 @@ struct side {
 	uint32_t lkey[ACTOR_SLOTS], rkey[ACTOR_SLOTS];
 	uint32_t qp_num[ACTOR_SLOTS];
 	struct ibv_qp_cap qp_cap[ACTOR_SLOTS];
-	char error[HF_ERROR_BYTES]; /* of the last call that gave words */
+	struct hf_error error; /* of the last call that failed with words */
 };
 
 struct side *side_local(struct hf_env *env);

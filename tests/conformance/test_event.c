@@ -232,7 +232,7 @@ static int open_third(struct pair *pair, const char *kind, const char *node, con
 	snprintf(config.fabric, sizeof(config.fabric), "%s", bed_fabric());
 	snprintf(config.address, sizeof(config.address), "%s", address == NULL ? "" : address);
 	rc = side_open(c, &config);
-	snprintf(words, HF_ERROR_BYTES, "%s", c->error);
+	snprintf(words, HF_ERROR_BYTES, "%s", c->error.text);
 	side_free(c);
 	return rc;
 }

@@ -117,7 +117,7 @@ static void a_process_that_died_in_the_middle_of_a_copy_holds_up_nobody(void **s
 	snprintf(config.kind, sizeof(config.kind), "%s", pair->bed->kind);
 	snprintf(config.fabric, sizeof(config.fabric), "%s", bed_fabric());
 	if (side_open(next, &config) != 0)
-		fail_msg("open: %s", next->error);
+		fail_msg("open: %s", next->error.text);
 	side_free(next);
 }
 
