@@ -5,7 +5,7 @@ FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?= fuzz_packet fuzz_control fuzz_config
 DEMO_ARGS ?=
 DESTDIR ?=
-NINJA = ninja -C $(1) --quiet
+NINJA = ninja -C $(1) --quiet >&2
 
 .DEFAULT_GOAL = all
 .PHONY: all demo check bench sim fuzz tidy format asan tsan install clean deps help

@@ -5,6 +5,8 @@
 #ifndef HOLDFAST_DEV_OPS_H
 #define HOLDFAST_DEV_OPS_H
 
+#include <holdfast/dev.h>
+
 struct hf_dev_ops {
 	void (*close)(struct hf_dev *dev);
 	int (*query_port)(struct hf_dev *dev, struct ibv_port_attr *attr_out);
