@@ -1,0 +1,29 @@
+/* dc.h - dynamically connected transport of soft NICs (D6): one initiator speaks to many targets, one after the other.
+ *
+ * Every request of an initiator carries its number and the target's key (DCETH). A target keeps one stream, that is, a
+ * responder, for each initiator it has heard of; psns of a stream only grow, with gaps where the initiator spoke to
+ * others. An initiator changes its destination only when everything was acknowledged, and then announces by a connect
+ * packet at which psn it goes on; it announces again whenever it goes back, so the announcement needs no answer. Its
+ * life tells a recycled initiator from a late packet of the former one. */
+#ifndef HOLDFAST_DEV_SOFT_DC_H
+#define HOLDFAST_DEV_SOFT_DC_H
+
+#include "dev/soft/engine.h"
+
+struct dc_streams;
+
+/* Of a target. */
+int dc_streams_create(struct soft_qp *qp, struct dc_streams **streams_out);
+void dc_streams_destroy(struct dc_streams *streams); /* NULL is legal */
+void dc_streams_stop(struct dc_streams *streams);
+void dc_streams_silence(struct dc_streams *streams);
+void dc_streams_forget(struct dc_streams *streams);
+/* A request; false: not believed. `data` is the packet as it came, for its ICRC. */
+bool dc_receive(struct soft_qp *target, const struct hf_addr *peer, uint16_t place, const uint8_t *data, size_t bytes,
+	const struct packet *packet);
+
+/* Of an initiator: may the packet at next, of this wr, leave? */
+enum dc_ready { DC_READY, DC_WAIT, DC_TX_FULL };
+enum dc_ready dc_connect(struct requester *requester, const struct send_slot *slot);
+
+#endif

@@ -1,0 +1,92 @@
+#include "dev/soft/flow.h"
+
+#include <errno.h>
+#include <string.h>
+
+static const uint8_t v4_mapped[12] = {[10] = 0xff, [11] = 0xff};
+
+union ibv_gid flow_gid(const struct hf_addr *addr)
+{
+	union ibv_gid gid = {0};
+
+	if (addr->sa.sa_family == AF_INET6) {
+		memcpy(gid.raw, &addr->in6.sin6_addr, 16);
+	} else {
+		memcpy(gid.raw, v4_mapped, 12);
+		memcpy(gid.raw + 12, &addr->in.sin_addr, 4);
+	}
+	return gid;
+}
+
+void flow_init_addr(struct flow *flow, const struct hf_addr *local, const struct hf_addr *peer, uint32_t dest_qpn)
+{
+	flow->peer = *peer;
+	flow->dest_qpn = dest_qpn;
+	hf_addr_set_port(&flow->peer, hf_addr_port(local));
+	packet_path_init(&flow->out, local, &flow->peer);
+	packet_path_init(&flow->in, &flow->peer, local);
+}
+
+int flow_init(struct flow *flow, const struct hf_addr *local, const union ibv_gid *gid, uint32_t dest_qpn)
+{
+	struct hf_addr peer = *local; /* its family, and for fe80:: its interface */
+	bool mapped = memcmp(gid->raw, v4_mapped, sizeof(v4_mapped)) == 0;
+
+	if (mapped != (local->sa.sa_family == AF_INET))
+		return -EINVAL;
+	if (mapped)
+		memcpy(&peer.in.sin_addr, gid->raw + 12, 4);
+	else
+		memcpy(&peer.in6.sin6_addr, gid->raw, 16);
+	flow_init_addr(flow, local, &peer, dest_qpn);
+	return 0;
+}
+
+bool flow_is_from(const struct flow *flow, const struct hf_addr *peer)
+{
+	if (flow->peer.sa.sa_family != peer->sa.sa_family)
+		return false;
+	if (peer->sa.sa_family == AF_INET6)
+		return memcmp(&flow->peer.in6.sin6_addr, &peer->in6.sin6_addr, 16) == 0;
+	return flow->peer.in.sin_addr.s_addr == peer->in.sin_addr.s_addr;
+}
+
+static uint32_t pad_of(uint32_t bytes)
+{
+	return -bytes & 3;
+}
+
+static uint32_t packet_bytes(const struct packet *packet)
+{
+	return packet_header_bytes(packet->traits) + packet->payload_bytes + pad_of(packet->payload_bytes) +
+	       PACKET_ICRC_BYTES;
+}
+
+uint8_t *flow_packet(struct flow *flow, struct tx *tx, struct packet *packet, uint8_t **payload_out)
+{
+	uint32_t pad = pad_of(packet->payload_bytes), header;
+	uint8_t *at;
+
+	if (packet->traits == 0)
+		packet->traits = packet_traits(packet->opcode);
+	header = packet_header_bytes(packet->traits);
+	at = tx_reserve(tx, &flow->peer, packet_bytes(packet));
+	if (at == NULL)
+		return NULL;
+	packet->dest_qpn = flow->dest_qpn;
+	packet->ip_id = tx_place(tx);
+	packet_encode(at, packet, pad);
+	*payload_out = at + header;
+	memset(at + header + packet->payload_bytes, 0, pad);
+	return at;
+}
+
+void flow_seal(const struct flow *flow, uint8_t *at, const struct packet *packet)
+{
+	packet_seal(&flow->out, packet->ip_id, at, packet_bytes(packet));
+}
+
+void flow_cancel(struct tx *tx, const struct packet *packet)
+{
+	tx_cancel(tx, packet_bytes(packet));
+}

@@ -1,0 +1,145 @@
+#include "dev/soft/nic.h"
+
+#include "base/ensure.h"
+
+#define RECV_ROUNDS 4u /* of one drive, before it looks at other work */
+#define SEND_ROUNDS 4u
+
+bool nic_link_is_up(const struct soft_nic *nic, enum hf_link direction)
+{
+	const struct fabric_line *line = nic->port == NULL ? NULL : fabric_port_line(nic->port);
+	uint32_t link = atomic_load_explicit(line == NULL ? &nic->link : &line->link, memory_order_acquire);
+
+	return (link & (uint32_t)direction) == (uint32_t)direction;
+}
+
+/* The port is down when both directions are cut; one alone is a silent fault. Its state is told by events. */
+static void look_at_link(struct soft_nic *nic)
+{
+	bool was_down = nic->link_seen == 0, is_down;
+
+	nic->link_seen = (nic_link_is_up(nic, HF_LINK_TX) ? HF_LINK_TX : 0u) |
+			 (nic_link_is_up(nic, HF_LINK_RX) ? HF_LINK_RX : 0u);
+	is_down = nic->link_seen == 0;
+	if (nic->port != NULL) {
+		uint32_t switches = observe(&fabric_port_line(nic->port)->switches);
+		bool flapped = switches - nic->switches_seen > 1 && was_down == is_down;
+
+		nic->switches_seen = switches;
+		if (flapped && !is_down) {
+			engine_event(&nic->engine, IBV_EVENT_PORT_ERR, NULL, NULL);
+			engine_event(&nic->engine, IBV_EVENT_PORT_ACTIVE, NULL, NULL);
+		}
+	}
+	if (was_down != is_down)
+		engine_event(&nic->engine, is_down ? IBV_EVENT_PORT_ERR : IBV_EVENT_PORT_ACTIVE, NULL, NULL);
+}
+
+static void receive_run(struct soft_nic *nic, const struct hf_dgram *run, uint64_t now_ns)
+{
+	const uint8_t *data = run->data;
+	uint32_t segment = run->segment_bytes == 0 ? run->bytes : run->segment_bytes;
+
+	for (uint32_t at = 0; at < run->bytes; at += segment) {
+		uint32_t left = run->bytes - at;
+
+		if ((nic->link_seen & HF_LINK_RX) == 0)
+			nic->engine.counters.dropped_link_down++;
+		else
+			engine_receive(&nic->engine, &run->peer, (uint16_t)(at / segment), data + at, left < segment ? left : segment, now_ns);
+	}
+}
+
+static bool receive(struct soft_nic *nic, uint64_t now_ns)
+{
+	bool any = false;
+
+	for (unsigned round = 0; round < RECV_ROUNDS; round++) {
+		int n;
+
+		for (unsigned i = 0; i < RECV_RUNS; i++)
+			nic->received[i].bytes = HF_DGRAM_MAX_BYTES;
+		n = hf_dgram_recv(nic->socket, nic->received, RECV_RUNS);
+		for (int i = 0; i < n; i++)
+			receive_run(nic, &nic->received[i], now_ns);
+		any = any || n > 0;
+		if (n < (int)RECV_RUNS)
+			break;
+	}
+	return any;
+}
+
+/* False: the socket takes no more for now. */
+static bool send_runs(struct soft_nic *nic)
+{
+	struct tx *tx = &nic->engine.tx;
+	struct hf_dev_counters *counters = &nic->engine.counters;
+	unsigned n = tx->count - tx->first, sent = n;
+
+	if ((nic->link_seen & HF_LINK_TX) != 0) {
+		int rc = hf_dgram_send(nic->socket, tx->runs + tx->first, n);
+
+		sent = rc > 0 ? (unsigned)rc : 0;
+	}
+	for (unsigned i = tx->first; i < tx->first + sent; i++) {
+		if ((nic->link_seen & HF_LINK_TX) == 0) {
+			counters->dropped_link_down += tx->packets[i];
+			continue;
+		}
+		counters->packets_sent += tx->packets[i];
+		counters->bytes_sent += tx->runs[i].bytes;
+	}
+	tx_sent(tx, sent);
+	return sent == n;
+}
+
+static bool transmit(struct soft_nic *nic, bool hold_acks, uint64_t now_ns)
+{
+	bool any = false;
+
+	for (unsigned round = 0; round < SEND_ROUNDS; round++) {
+		bool more = engine_transmit(&nic->engine, hold_acks, now_ns);
+
+		if (tx_empty(&nic->engine.tx))
+			break;
+		any = true;
+		if (!send_runs(nic) || !more)
+			break;
+	}
+	return any;
+}
+
+enum hf_poll nic_drive(struct soft_nic *nic, bool hold_acks, uint64_t now_ns)
+{
+	struct engine *engine = &nic->engine;
+	bool busy;
+
+	look_at_link(nic);
+	busy = engine_answer_doorbells(engine, now_ns);
+	busy = receive(nic, now_ns) || busy;
+	engine_tick(engine, now_ns);
+	hold_acks = hold_acks && !nic->acks_held;
+	busy = transmit(nic, hold_acks, now_ns) || busy;
+	nic->acks_held = hold_acks && !list_empty(&engine->busy_responders);
+	return busy || nic->acks_held ? HF_BUSY : HF_IDLE;
+}
+
+enum hf_poll nic_borrow(struct soft_nic *nic, bool hold_acks)
+{
+	uint64_t now_ns = hf_env_now_ns(nic->base.env), due_ns;
+	enum hf_poll result;
+
+	atomic_store_explicit(&nic->last_poll_ns, now_ns, memory_order_relaxed);
+	atomic_store_explicit(&nic->app_sleeps, false, memory_order_relaxed);
+	if (pthread_mutex_trylock(&nic->lock) != 0)
+		return HF_IDLE;
+	result = nic_drive(nic, hold_acks, now_ns);
+	due_ns = nic->engine.deadline_ns;
+	if (nic->acks_held || !tx_empty(&nic->engine.tx))
+		due_ns = now_ns;
+	pthread_mutex_unlock(&nic->lock);
+	/* The thread may be asleep for longer than what was just begun may wait, should nobody poll again. */
+	if (due_ns < atomic_load_explicit(&nic->thread_due_ns, memory_order_relaxed))
+		nic_thread_ring(nic);
+	return result;
+}

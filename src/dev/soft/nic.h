@@ -1,0 +1,61 @@
+/* nic.h - a soft NIC: an engine, its socket, its thread, and who of those that could drive it does.
+ *
+ * Whoever polls or posts drives the engine under a try-lock (the NIC is borrowed); its own thread sleeps meanwhile and
+ * takes over TAKEOVER_NS after the last poll, and at once when the application blocks for events. All of the engine
+ * is guarded by `lock`; only control operations wait for it. */
+#ifndef HOLDFAST_DEV_SOFT_NIC_H
+#define HOLDFAST_DEV_SOFT_NIC_H
+
+#include <pthread.h>
+
+#include "dev/fabric.h"
+#include "dev/soft/engine.h"
+#include "dev/soft/soft.h"
+
+#define RECV_RUNS 4u
+
+struct soft_nic {
+	struct hf_dev base;
+	struct engine engine;
+	pthread_mutex_t lock;
+	struct hf_io *socket;
+	struct hf_io *notifier; /* for the application: hf_dev_io */
+	struct hf_dgram received[RECV_RUNS];
+	uint8_t *receive_memory;
+	bool acks_held; /* by the last drive; the next one sends them */
+	enum ibv_mtu mtu;
+	char gid_text[HF_ADDR_TEXT];
+
+	struct fabric_port *port; /* NULL: without a fabric */
+	_Atomic uint32_t link;    /* enum hf_link bits that are up; without a fabric */
+	uint32_t switches_seen, link_seen;
+
+	_Atomic uint64_t last_poll_ns; /* of the application */
+	_Atomic bool app_sleeps;       /* it called hf_dev_arm and has not polled since */
+	_Atomic uint64_t thread_due_ns; /* when the thread will look by itself */
+	struct hf_thread *thread;
+	struct hf_io *thread_bell;
+	struct hf_loop *thread_loop;
+	struct hf_watch socket_watch, bell_watch, board_watch;
+	struct hf_timer thread_timer;
+};
+
+static inline struct soft_nic *nic_of(const struct hf_dev *dev)
+{
+	return (struct soft_nic *)dev;
+}
+
+/* For an application that polls or posts; does nothing when another thread is at it. */
+enum hf_poll nic_borrow(struct soft_nic *nic, bool hold_acks);
+/* With the lock held. */
+enum hf_poll nic_drive(struct soft_nic *nic, bool hold_acks, uint64_t now_ns);
+bool nic_link_is_up(const struct soft_nic *nic, enum hf_link direction);
+
+int nic_thread_start(struct soft_nic *nic);
+void nic_thread_stop(struct soft_nic *nic);
+void nic_thread_ring(struct soft_nic *nic);
+
+/* Objects: objects.c, queues.c */
+extern const struct hf_dev_ops soft_ops;
+
+#endif

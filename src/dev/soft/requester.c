@@ -1,0 +1,225 @@
+#include "dev/soft/requester.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/ensure.h"
+#include "dev/qp_rules.h"
+#include "dev/soft/engine.h"
+
+#define TIMEOUT_UNIT_NS 4096u
+
+int requester_init(struct requester *requester, struct soft_qp *qp, const struct ibv_qp_cap *cap)
+{
+	size_t bytes = sizeof(struct send_slot) + cap->max_send_sge * sizeof(struct ibv_sge) + cap->max_inline_data;
+
+	requester->qp = qp;
+	requester->max_sge = cap->max_send_sge;
+	list_init(&requester->busy);
+	return ring_init(&requester->ring, cap->max_send_wr, (uint32_t)(bytes + 63) & ~63u);
+}
+
+void requester_free(struct requester *requester)
+{
+	ring_free(&requester->ring);
+}
+
+void requester_start(struct requester *requester, uint32_t psn, uint64_t life)
+{
+	/* Room below, so that late acknowledgements of lower psns do not wrap. */
+	uint64_t first = (uint64_t)1 << 32 | psn;
+
+	atomic_store(&requester->posted, first);
+	requester->acked = requester->next = requester->sent = first;
+	requester->retries = requester->qp->attr.retry_cnt;
+	requester->rnr_retries = requester->qp->attr.rnr_retry;
+	requester->life = life;
+}
+
+/* ---- the application's end ---- */
+
+static void fill_slot(struct requester *requester, struct send_slot *slot, const struct ibv_send_wr *wr)
+{
+	bool atomic = wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+
+	slot->wr_id = wr->wr_id;
+	slot->opcode = wr->opcode;
+	slot->send_flags = wr->send_flags;
+	slot->status = IBV_WC_SUCCESS;
+	slot->checked = false;
+	slot->imm = wr->imm_data;
+	slot->va = atomic ? wr->wr.atomic.remote_addr : wr->wr.rdma.remote_addr;
+	slot->rkey = atomic ? wr->wr.atomic.rkey : wr->wr.rdma.rkey;
+	slot->compare_add = wr->wr.atomic.compare_add;
+	slot->swap = wr->wr.atomic.swap;
+	slot->bytes = qp_rules_wr_bytes(wr);
+	slot->psns = qp_rules_psns(wr->opcode, slot->bytes, requester->qp->mtu_bytes);
+	slot->num_sge = (uint32_t)wr->num_sge;
+	if (wr->send_flags & IBV_SEND_INLINE) {
+		uint8_t *to = send_slot_inline(requester, slot);
+
+		for (int i = 0; i < wr->num_sge; to += wr->sg_list[i].length, i++)
+			memcpy(to, (const void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length);
+	} else if (wr->num_sge > 0) {
+		memcpy(slot->sge, wr->sg_list, (size_t)wr->num_sge * sizeof(*wr->sg_list));
+	}
+}
+
+static int post_one(struct requester *requester, const struct hf_dc_dest *dest, const struct ibv_send_wr *wr)
+{
+	enum ibv_qp_state state = qp_state(requester->qp);
+	struct send_slot *slot;
+	uint64_t psn;
+	int rc;
+
+	if (state != IBV_QPS_RTS && state != IBV_QPS_ERR)
+		return -EINVAL;
+	rc = qp_rules_check_send(&requester->qp->base, wr);
+	if (rc != 0)
+		return rc;
+	slot = ring_room(&requester->ring);
+	if (slot == NULL)
+		return -ENOMEM;
+	fill_slot(requester, slot, wr);
+	if (dest != NULL)
+		slot->dest = *dest;
+	psn = atomic_load_explicit(&requester->posted, memory_order_relaxed);
+	slot->psn = psn;
+	atomic_store_explicit(&requester->posted, psn + slot->psns, memory_order_relaxed);
+	ring_push(&requester->ring);
+	return 0;
+}
+
+int requester_post(struct requester *requester, const struct hf_dc_dest *dest, struct ibv_send_wr *wr,
+	struct ibv_send_wr **bad_wr)
+{
+	for (; wr != NULL; wr = wr->next) {
+		int rc = post_one(requester, dest, wr);
+
+		if (rc != 0) {
+			*bad_wr = wr;
+			return rc;
+		}
+	}
+	return 0;
+}
+
+/* ---- completion ---- */
+
+struct send_slot *requester_tail_slot(struct requester *requester)
+{
+	return ring_oldest(&requester->ring);
+}
+
+static enum ibv_wc_opcode wc_opcode(enum ibv_wr_opcode opcode)
+{
+	if (opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
+		return IBV_WC_RDMA_WRITE;
+	if (opcode == IBV_WR_RDMA_READ)
+		return IBV_WC_RDMA_READ;
+	if (opcode == IBV_WR_ATOMIC_CMP_AND_SWP)
+		return IBV_WC_COMP_SWAP;
+	return opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ? IBV_WC_FETCH_ADD : IBV_WC_SEND;
+}
+
+void requester_complete(struct requester *requester, enum ibv_wc_status status)
+{
+	struct soft_qp *qp = requester->qp;
+	struct send_slot *slot = requester_tail_slot(requester);
+	uint32_t tail = atomic_load_explicit(&requester->ring.tail, memory_order_relaxed);
+	bool signaled = qp->base.sq_sig_all || (slot->send_flags & IBV_SEND_SIGNALED) || status != IBV_WC_SUCCESS;
+	struct ibv_wc wc = {.wr_id = slot->wr_id,
+		.status = status,
+		.opcode = wc_opcode(slot->opcode),
+		.byte_len = (uint32_t)slot->bytes};
+
+	if (requester->cursor == tail)
+		requester->cursor++;
+	ring_pop(&requester->ring); /* before the wc: whoever has polled it finds room */
+	if (signaled)
+		completion_add(qp, qp->base.send_cq, &wc);
+}
+
+void requester_flush(struct requester *requester)
+{
+	while (requester_tail_slot(requester) != NULL)
+		requester_complete(requester, IBV_WC_WR_FLUSH_ERR);
+	requester->ack_due_ns = requester->rnr_due_ns = 0;
+	requester->reads_out = 0;
+	list_remove(&requester->busy);
+}
+
+void requester_forget(struct requester *requester)
+{
+	while (requester_tail_slot(requester) != NULL) {
+		ring_pop(&requester->ring);
+		requester->cursor++;
+	}
+	requester->cursor = atomic_load_explicit(&requester->ring.tail, memory_order_relaxed);
+	requester->ack_due_ns = requester->rnr_due_ns = 0;
+	requester->reads_out = 0;
+	requester->went_back = requester->connected = false;
+	list_remove(&requester->busy);
+}
+
+/* The oldest wr failed for good; the ones behind it are flushed. */
+void requester_fail(struct requester *requester, enum ibv_wc_status status)
+{
+	if (requester_tail_slot(requester) != NULL)
+		requester_complete(requester, status);
+	qp_fail(requester->qp);
+}
+
+/* ---- time ---- */
+
+void requester_arm_timer(struct requester *requester, uint64_t now_ns)
+{
+	uint8_t timeout = requester->qp->attr.timeout;
+
+	if (timeout == 0 || requester->acked == requester->sent) { /* 0: wait for ever */
+		requester->ack_due_ns = 0;
+		return;
+	}
+	requester->ack_due_ns = now_ns + ((uint64_t)TIMEOUT_UNIT_NS << timeout);
+	engine_set_timer(requester->qp->engine, requester->ack_due_ns);
+}
+
+void requester_go_back(struct requester *requester)
+{
+	requester->went_back = true;
+	requester->next = requester->acked;
+	requester->cursor = atomic_load_explicit(&requester->ring.tail, memory_order_relaxed);
+	requester->reads_out = 0;
+	requester->connected = false;
+	if (list_empty(&requester->busy))
+		list_push_back(&requester->qp->engine->busy_requesters, &requester->busy);
+}
+
+static void timed_out(struct requester *requester, uint64_t now_ns)
+{
+	if (requester->retries == 0) {
+		requester_fail(requester, IBV_WC_RETRY_EXC_ERR);
+		return;
+	}
+	requester->retries--;
+	requester_go_back(requester);
+	requester_arm_timer(requester, now_ns);
+}
+
+void requester_tick(struct requester *requester, uint64_t now_ns)
+{
+	struct engine *engine = requester->qp->engine;
+
+	if (requester->rnr_due_ns != 0 && requester->rnr_due_ns <= now_ns) {
+		requester->rnr_due_ns = 0;
+		requester_go_back(requester);
+		requester_arm_timer(requester, now_ns);
+	} else if (requester->rnr_due_ns != 0) {
+		engine_set_timer(engine, requester->rnr_due_ns);
+	} else if (requester->ack_due_ns != 0 && requester->ack_due_ns <= now_ns) {
+		requester->ack_due_ns = 0;
+		timed_out(requester, now_ns);
+	} else if (requester->ack_due_ns != 0) {
+		engine_set_timer(engine, requester->ack_due_ns);
+	}
+}

@@ -1,0 +1,250 @@
+/* The send side, outwards: segmentation of wrs into packets, as far as the window allows. */
+#include <string.h>
+
+#include "dev/soft/dc.h"
+#include "dev/soft/engine.h"
+
+/* What may be on its way at once to a peer's socket buffer. A lost burst costs far more than a smaller window. */
+#define WINDOW_BYTES       (192u * 1024)
+#define WINDOW_PACKETS_MAX 128u
+#define ACKS_PER_WINDOW    4u
+#define BURST_PACKETS      64u /* before it is another qp's turn */
+
+enum sent { SENT, SENT_NOTHING, SENT_TX_FULL };
+
+uint32_t requester_window(const struct requester *requester)
+{
+	uint32_t packets = WINDOW_BYTES / requester->qp->mtu_bytes;
+
+	return packets < WINDOW_PACKETS_MAX ? packets : WINDOW_PACKETS_MAX;
+}
+
+bool send_slot_is_read(const struct send_slot *slot)
+{
+	return slot->opcode == IBV_WR_RDMA_READ || slot->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+	       slot->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+uint64_t requester_piece_end(const struct requester *requester, const struct send_slot *slot, uint64_t psn)
+{
+	uint32_t piece = requester_window(requester) / 2;
+	uint64_t end = slot->psn + ((psn - slot->psn) / piece + 1) * piece;
+
+	return end < slot->psn + slot->psns ? end : slot->psn + slot->psns;
+}
+
+/* Copies [offset, offset + bytes) of the wr's payload. False: a sge's memory may not be read. */
+static bool gather(struct requester *requester, struct send_slot *slot, uint64_t offset, uint8_t *to, uint32_t bytes)
+{
+	struct engine *engine = requester->qp->engine;
+
+	if (slot->send_flags & IBV_SEND_INLINE) {
+		memcpy(to, send_slot_inline(requester, slot) + offset, bytes);
+		return true;
+	}
+	for (uint32_t i = 0; i < slot->num_sge && bytes > 0; i++) {
+		struct ibv_sge part = slot->sge[i];
+		const void *host;
+
+		if (offset >= part.length) {
+			offset -= part.length;
+			continue;
+		}
+		part.addr += offset;
+		part.length -= (uint32_t)offset;
+		if (part.length > bytes)
+			part.length = bytes;
+		host = engine_local(engine, requester->qp->base.pd, &part, 0);
+		if (host == NULL)
+			return false;
+		engine->bus->ops->read(engine->bus, to, host, part.length);
+		to += part.length;
+		bytes -= part.length;
+		offset = 0;
+	}
+	return true;
+}
+
+/* Once, when its first packet is due: nothing of a wr with a wrong sge leaves. */
+static bool sges_are_good(struct requester *requester, struct send_slot *slot)
+{
+	int access = send_slot_is_read(slot) ? IBV_ACCESS_LOCAL_WRITE : 0;
+
+	if (slot->checked || (slot->send_flags & IBV_SEND_INLINE))
+		return true;
+	for (uint32_t i = 0; i < slot->num_sge; i++)
+		if (slot->sge[i].length > 0 &&
+			engine_local(requester->qp->engine, requester->qp->base.pd, &slot->sge[i], access) == NULL)
+			return false;
+	slot->checked = true;
+	return true;
+}
+
+static uint8_t message_opcode(const struct send_slot *slot, bool first, bool last)
+{
+	bool write = slot->opcode == IBV_WR_RDMA_WRITE || slot->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+	bool imm = slot->opcode == IBV_WR_RDMA_WRITE_WITH_IMM || slot->opcode == IBV_WR_SEND_WITH_IMM;
+	uint8_t opcode = write ? PACKET_WRITE_FIRST : PACKET_SEND_FIRST;
+
+	if (!last)
+		return first ? opcode : (uint8_t)(opcode + 1);
+	return (uint8_t)(opcode + (first ? 4 : 2) + (imm ? 1 : 0));
+}
+
+static void packet_common(struct requester *requester, struct packet *packet)
+{
+	packet->psn = (uint32_t)requester->next & 0xffffff;
+	packet->traits = packet_traits(packet->opcode);
+	if (requester->qp->dc == HF_DC_INITIATOR) {
+		packet->traits |= PACKET_HAS_DCETH;
+		packet->dc_key = requester->dest.dc_key;
+		packet->source_qpn = requester->qp->base.qp_num;
+	}
+}
+
+/* One packet of a WRITE or SEND. */
+static enum sent send_message_packet(struct requester *requester, struct send_slot *slot)
+{
+	struct engine *engine = requester->qp->engine;
+	uint32_t mtu = requester->qp->mtu_bytes, index = (uint32_t)(requester->next - slot->psn);
+	uint64_t offset = (uint64_t)index * mtu;
+	bool first = index == 0, last = index + 1 == slot->psns;
+	struct packet packet = {.opcode = message_opcode(slot, first, last)};
+	uint32_t every = requester_window(requester) / ACKS_PER_WINDOW;
+	uint8_t *at, *payload;
+
+	packet.payload_bytes = last ? (uint32_t)(slot->bytes - offset) : mtu;
+	packet.ack_request = last || index % every == every - 1 || requester->sent > requester->next;
+	packet.solicited = last && (slot->send_flags & IBV_SEND_SOLICITED) != 0;
+	packet.va = slot->va;
+	packet.rkey = slot->rkey;
+	packet.dma_bytes = (uint32_t)slot->bytes;
+	packet.imm = slot->imm;
+	packet_common(requester, &packet);
+	at = flow_packet(&requester->flow, &engine->tx, &packet, &payload);
+	if (at == NULL)
+		return SENT_TX_FULL;
+	if (!gather(requester, slot, offset, payload, packet.payload_bytes)) {
+		flow_cancel(&engine->tx, &packet);
+		slot->status = IBV_WC_LOC_PROT_ERR; /* deregistered meanwhile */
+		return SENT_NOTHING;
+	}
+	flow_seal(&requester->flow, at, &packet);
+	requester->next++;
+	return SENT;
+}
+
+/* Asks for the rest of the piece that next lies in. */
+static enum sent send_read_request(struct requester *requester, struct send_slot *slot)
+{
+	uint32_t mtu = requester->qp->mtu_bytes;
+	uint64_t end = requester_piece_end(requester, slot, requester->next);
+	uint64_t offset = (requester->next - slot->psn) * mtu, until = (end - slot->psn) * mtu;
+	struct packet packet = {.opcode = PACKET_READ_REQUEST, .ack_request = true, .rkey = slot->rkey};
+	uint8_t *at, *payload;
+
+	if (requester->reads_out >= requester->qp->attr.max_rd_atomic)
+		return SENT_NOTHING;
+	packet.va = slot->va + offset;
+	packet.dma_bytes = (uint32_t)((until < slot->bytes ? until : slot->bytes) - offset);
+	packet_common(requester, &packet);
+	at = flow_packet(&requester->flow, &requester->qp->engine->tx, &packet, &payload);
+	if (at == NULL)
+		return SENT_TX_FULL;
+	flow_seal(&requester->flow, at, &packet);
+	requester->reads_out++;
+	requester->next = end;
+	return SENT;
+}
+
+static enum sent send_atomic(struct requester *requester, struct send_slot *slot)
+{
+	bool swap = slot->opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
+	struct packet packet = {.opcode = swap ? PACKET_COMPARE_SWAP : PACKET_FETCH_ADD,
+		.ack_request = true,
+		.va = slot->va,
+		.rkey = slot->rkey,
+		.swap_add = swap ? slot->swap : slot->compare_add,
+		.compare = swap ? slot->compare_add : 0};
+	uint8_t *at, *payload;
+
+	if (requester->reads_out >= requester->qp->attr.max_rd_atomic)
+		return SENT_NOTHING;
+	packet_common(requester, &packet);
+	at = flow_packet(&requester->flow, &requester->qp->engine->tx, &packet, &payload);
+	if (at == NULL)
+		return SENT_TX_FULL;
+	flow_seal(&requester->flow, at, &packet);
+	requester->reads_out++;
+	requester->next++;
+	return SENT;
+}
+
+static bool opcode_is_atomic(enum ibv_wr_opcode opcode)
+{
+	return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+static enum sent send_packet(struct requester *requester, struct send_slot *slot)
+{
+	bool begins = requester->next == slot->psn;
+
+	if (slot->status != IBV_WC_SUCCESS)
+		return SENT_NOTHING;
+	if (begins && (slot->send_flags & IBV_SEND_FENCE) && requester->reads_out > 0)
+		return SENT_NOTHING;
+	if (!sges_are_good(requester, slot)) {
+		slot->status = IBV_WC_LOC_PROT_ERR;
+		return SENT_NOTHING;
+	}
+	if (requester->qp->dc == HF_DC_INITIATOR) {
+		enum dc_ready ready = dc_connect(requester, slot);
+
+		if (ready != DC_READY)
+			return ready == DC_TX_FULL ? SENT_TX_FULL : SENT_NOTHING;
+	}
+	if (slot->opcode == IBV_WR_RDMA_READ)
+		return send_read_request(requester, slot);
+	return opcode_is_atomic(slot->opcode) ? send_atomic(requester, slot) : send_message_packet(requester, slot);
+}
+
+static void note_sent(struct requester *requester, uint64_t from, uint64_t now_ns)
+{
+	struct engine *engine = requester->qp->engine;
+
+	if (requester->sent > from)
+		engine->counters.retransmitted++;
+	if (requester->next > requester->sent)
+		requester->sent = requester->next;
+	if (requester->ack_due_ns == 0)
+		requester_arm_timer(requester, now_ns);
+}
+
+bool requester_transmit(struct requester *requester, uint64_t now_ns)
+{
+	uint32_t window = requester_window(requester);
+
+	if (qp_state(requester->qp) != IBV_QPS_RTS || requester->rnr_due_ns != 0)
+		return false;
+	for (unsigned burst = 0; burst < BURST_PACKETS;) {
+		struct send_slot *slot = ring_slot(&requester->ring, requester->cursor);
+		uint64_t from = requester->next;
+		enum sent sent;
+
+		if (requester->cursor == observe(&requester->ring.head) || from - requester->acked >= window)
+			return false;
+		sent = send_packet(requester, slot);
+		if (sent == SENT_TX_FULL)
+			return true;
+		if (sent == SENT_NOTHING) {
+			if (slot->status != IBV_WC_SUCCESS && slot == requester_tail_slot(requester))
+				requester_fail(requester, slot->status);
+			return false;
+		}
+		note_sent(requester, from, now_ns);
+		burst += (unsigned)(requester->next - from);
+		if (requester->next == slot->psn + slot->psns)
+			requester->cursor++;
+	}
+	return true; /* more, after the others */
+}

@@ -1,0 +1,64 @@
+/* responder.h - the receive side of a queue pair: requests are executed in psn order, each once, and answered.
+ *
+ *   expected   psn of the first request packet that has not executed: D4's evidence
+ *   replay     the atomics that executed last and what they found: duplicates are answered from it, and it is D4b's
+ *              evidence
+ *   pending    READ and atomic responses that are due, in psn order; an ACK or NAK leaves when they have
+ *
+ * A duplicate WRITE or SEND is acknowledged again, a duplicate READ executed again. */
+#ifndef HOLDFAST_DEV_SOFT_RESPONDER_H
+#define HOLDFAST_DEV_SOFT_RESPONDER_H
+
+#include <holdfast/dev.h>
+
+#include "base/list.h"
+#include "dev/soft/flow.h"
+
+#define RD_ATOMIC_MAX 16u
+#define RECV_SGE_MAX  16u
+
+struct pending_response {
+	bool atomic, started;
+	uint32_t psn, psns; /* what is left of it */
+	uint64_t va;
+	uint32_t rkey, bytes;
+	uint64_t original;
+};
+
+struct responder {
+	struct soft_qp *qp;
+	struct flow *flow;
+	struct list busy;
+	uint32_t expected, msn;
+
+	enum { MESSAGE_NONE, MESSAGE_SEND, MESSAGE_WRITE } message; /* begun and not ended */
+	uint64_t write_va;
+	uint32_t write_rkey, write_left, message_bytes;
+	bool has_recv; /* recv holds the receive that a SEND is filling */
+	uint64_t recv_wr_id;
+	uint32_t recv_num_sge;
+	struct ibv_sge recv_sge[RECV_SGE_MAX];
+
+	bool nak_sent; /* for this gap; silent until `expected` arrives */
+	bool ack_due;
+	bool nak_due;
+	bool fatal; /* nak_due is the last word: the qp goes to ERR with it */
+	uint8_t nak_syndrome;
+
+	struct pending_response pending[RD_ATOMIC_MAX];
+	unsigned pending_first, pending_count;
+	struct hf_atomic_result replay[RD_ATOMIC_MAX];
+	unsigned replay_next, replay_count;
+};
+
+void responder_init(struct responder *responder, struct soft_qp *qp, struct flow *flow);
+void responder_start(struct responder *responder, uint32_t psn); /* INIT to RTR */
+void responder_receive(struct responder *responder, const struct packet *packet);
+/* True: tx is full. */
+bool responder_transmit(struct responder *responder, bool hold_acks);
+void responder_stop(struct responder *responder);  /* ERR: the receive in progress is flushed */
+void responder_silence(struct responder *responder); /* fence: answers nothing any more */
+void responder_forget(struct responder *responder); /* RESET */
+unsigned responder_atomic_results(const struct responder *responder, struct hf_atomic_result *results_out, unsigned n);
+
+#endif
