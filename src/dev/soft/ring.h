@@ -13,8 +13,10 @@
 struct ring {
 	uint8_t *slots;
 	uint32_t mask, slot_bytes;
-	_Alignas(64) _Atomic uint32_t head;
-	_Alignas(64) _Atomic uint32_t tail;
+	uint8_t apart[64]; /* the two sides write on cache lines of their own */
+	_Atomic uint32_t head;
+	uint8_t apart_too[64];
+	_Atomic uint32_t tail;
 };
 
 int ring_init(struct ring *ring, uint32_t slots, uint32_t slot_bytes); /* slots are rounded up to a power of two */

@@ -48,7 +48,7 @@ static int set_link(struct hf_dev *dev, enum hf_link direction, bool up)
 	struct fabric_line *line = nic->port == NULL ? NULL : fabric_port_line(nic->port);
 	_Atomic uint32_t *link = line == NULL ? &nic->link : &line->link;
 
-	if ((direction & ~HF_LINK_BOTH) != 0 || direction == 0)
+	if (((unsigned)direction & ~(unsigned)HF_LINK_BOTH) != 0 || direction == 0)
 		return -EINVAL;
 	if (up)
 		atomic_fetch_or(link, (uint32_t)direction);
