@@ -51,8 +51,8 @@ static uint64_t faa_direct(struct soft_bus *bus, uint64_t *host, uint64_t add)
 	return __atomic_fetch_add(host, add, __ATOMIC_SEQ_CST);
 }
 
-static void complete_direct(struct soft_bus *bus, void (*deliver)(void *cq, const struct ibv_wc *wc), void *cq,
-	const struct ibv_wc *wc)
+static void complete_direct(
+	struct soft_bus *bus, void (*deliver)(void *cq, const struct ibv_wc *wc), void *cq, const struct ibv_wc *wc)
 {
 	(void)bus;
 	deliver(cq, wc);

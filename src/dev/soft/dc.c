@@ -139,8 +139,7 @@ static void connect_stream(struct stream *stream, const struct packet *packet)
 static void refuse_key(struct dc_streams *streams, struct flow *flow, const struct packet *packet)
 {
 	struct engine *engine = streams->qp->engine;
-	struct packet answer = {
-		.opcode = PACKET_ACK, .psn = packet->psn, .syndrome = SYNDROME_NAK | NAK_REMOTE_ACCESS};
+	struct packet answer = {.opcode = PACKET_ACK, .psn = packet->psn, .syndrome = SYNDROME_NAK | NAK_REMOTE_ACCESS};
 	uint8_t *payload, *at = flow_packet(flow, &engine->tx, &answer, &payload);
 
 	if (at == NULL)
@@ -149,8 +148,8 @@ static void refuse_key(struct dc_streams *streams, struct flow *flow, const stru
 	engine->counters.naks_sent++;
 }
 
-bool dc_receive(
-	struct soft_qp *target, const struct hf_addr *peer, uint16_t place, const uint8_t *data, size_t bytes, const struct packet *packet)
+bool dc_receive(struct soft_qp *target, const struct hf_addr *peer, uint16_t place, const uint8_t *data, size_t bytes,
+	const struct packet *packet)
 {
 	struct dc_streams *streams = target->streams;
 	enum ibv_qp_state state = qp_state(target);

@@ -34,7 +34,7 @@ struct soft_mr {
 struct soft_cq {
 	struct hf_cq base;
 	struct engine *engine;
-	struct ring ring; /* of ibv_wc; produced by the bus's delivery, consumed by the application */
+	struct ring ring;  /* of ibv_wc; produced by the bus's delivery, consumed by the application */
 	_Atomic int armed; /* enum cq_armed */
 	_Atomic bool notified;
 	bool overflowed;
@@ -85,7 +85,7 @@ struct engine {
 	struct soft_mr *mrs[MR_BUCKETS];
 	struct list all_qps, cqs;
 
-	_Atomic(struct soft_qp *) doorbells;    /* qps with newly posted work */
+	_Atomic(struct soft_qp *) doorbells;          /* qps with newly posted work */
 	struct list busy_requesters, busy_responders; /* with something to send */
 	struct tx tx;
 	uint64_t deadline_ns; /* when engine_tick is due, at the latest */

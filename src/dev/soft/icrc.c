@@ -73,8 +73,7 @@ void packet_path_init(struct packet_path *path, const struct hf_addr *from, cons
 }
 
 /* `pseudo` is a copy of the path's with room for BTH. */
-static uint32_t icrc(
-	const struct packet_path *path, uint8_t *pseudo, uint16_t ip_id, const uint8_t *data, size_t bytes)
+static uint32_t icrc(const struct packet_path *path, uint8_t *pseudo, uint16_t ip_id, const uint8_t *data, size_t bytes)
 {
 	uint8_t *ip = pseudo + ONES_BYTES;
 	uint8_t *bth = pseudo + path->bytes;

@@ -1,39 +1,7 @@
 #include "dev/soft/nic.h"
 
-#include "base/ensure.h"
-
 #define RECV_ROUNDS 4u /* of one drive, before it looks at other work */
 #define SEND_ROUNDS 4u
-
-bool nic_link_is_up(const struct soft_nic *nic, enum hf_link direction)
-{
-	const struct fabric_line *line = nic->port == NULL ? NULL : fabric_port_line(nic->port);
-	uint32_t link = atomic_load_explicit(line == NULL ? &nic->link : &line->link, memory_order_acquire);
-
-	return (link & (uint32_t)direction) == (uint32_t)direction;
-}
-
-/* The port is down when both directions are cut; one alone is a silent fault. Its state is told by events. */
-static void look_at_link(struct soft_nic *nic)
-{
-	bool was_down = nic->link_seen == 0, is_down;
-
-	nic->link_seen = (nic_link_is_up(nic, HF_LINK_TX) ? HF_LINK_TX : 0u) |
-			 (nic_link_is_up(nic, HF_LINK_RX) ? HF_LINK_RX : 0u);
-	is_down = nic->link_seen == 0;
-	if (nic->port != NULL) {
-		uint32_t switches = observe(&fabric_port_line(nic->port)->switches);
-		bool flapped = switches - nic->switches_seen > 1 && was_down == is_down;
-
-		nic->switches_seen = switches;
-		if (flapped && !is_down) {
-			engine_event(&nic->engine, IBV_EVENT_PORT_ERR, NULL, NULL);
-			engine_event(&nic->engine, IBV_EVENT_PORT_ACTIVE, NULL, NULL);
-		}
-	}
-	if (was_down != is_down)
-		engine_event(&nic->engine, is_down ? IBV_EVENT_PORT_ERR : IBV_EVENT_PORT_ACTIVE, NULL, NULL);
-}
 
 static void receive_run(struct soft_nic *nic, const struct hf_dgram *run, uint64_t now_ns)
 {
@@ -46,7 +14,8 @@ static void receive_run(struct soft_nic *nic, const struct hf_dgram *run, uint64
 		if ((nic->link_seen & HF_LINK_RX) == 0)
 			nic->engine.counters.dropped_link_down++;
 		else
-			engine_receive(&nic->engine, &run->peer, (uint16_t)(at / segment), data + at, left < segment ? left : segment, now_ns);
+			engine_receive(&nic->engine, &run->peer, (uint16_t)(at / segment), data + at,
+				left < segment ? left : segment, now_ns);
 	}
 }
 
@@ -114,7 +83,7 @@ enum hf_poll nic_drive(struct soft_nic *nic, bool hold_acks, uint64_t now_ns)
 	struct engine *engine = &nic->engine;
 	bool busy;
 
-	look_at_link(nic);
+	link_look(nic);
 	busy = engine_answer_doorbells(engine, now_ns);
 	busy = receive(nic, now_ns) || busy;
 	engine_tick(engine, now_ns);

@@ -8,7 +8,6 @@
 
 #include <pthread.h>
 
-#include "dev/fabric.h"
 #include "dev/soft/engine.h"
 #include "dev/soft/soft.h"
 
@@ -26,17 +25,16 @@ struct soft_nic {
 	enum ibv_mtu mtu;
 	char gid_text[HF_ADDR_TEXT];
 
-	struct fabric_port *port; /* NULL: without a fabric */
-	_Atomic uint32_t link;    /* enum hf_link bits that are up; without a fabric */
-	uint32_t switches_seen, link_seen;
+	_Atomic uint32_t link; /* enum hf_link bits that are up */
+	uint32_t link_seen;    /* by the engine */
 
-	_Atomic uint64_t last_poll_ns; /* of the application */
-	_Atomic bool app_sleeps;       /* it called hf_dev_arm and has not polled since */
+	_Atomic uint64_t last_poll_ns;  /* of the application */
+	_Atomic bool app_sleeps;        /* it called hf_dev_arm and has not polled since */
 	_Atomic uint64_t thread_due_ns; /* when the thread will look by itself */
 	struct hf_thread *thread;
 	struct hf_io *thread_bell;
 	struct hf_loop *thread_loop;
-	struct hf_watch socket_watch, bell_watch, board_watch;
+	struct hf_watch socket_watch, bell_watch;
 	struct hf_timer thread_timer;
 };
 
@@ -49,7 +47,13 @@ static inline struct soft_nic *nic_of(const struct hf_dev *dev)
 enum hf_poll nic_borrow(struct soft_nic *nic, bool hold_acks);
 /* With the lock held. */
 enum hf_poll nic_drive(struct soft_nic *nic, bool hold_acks, uint64_t now_ns);
-bool nic_link_is_up(const struct soft_nic *nic, enum hf_link direction);
+
+/* link.c: the operator's switch. */
+int link_open(struct soft_nic *nic, const struct hf_dev_config *config, struct hf_error *error);
+void link_close(struct soft_nic *nic);
+bool link_is_up(const struct soft_nic *nic, enum hf_link direction);
+void link_set(struct soft_nic *nic, enum hf_link direction, bool up);
+void link_look(struct soft_nic *nic); /* notices what was switched; with the lock held */
 
 int nic_thread_start(struct soft_nic *nic);
 void nic_thread_stop(struct soft_nic *nic);

@@ -90,8 +90,8 @@ static int post_one(struct requester *requester, const struct hf_dc_dest *dest, 
 	return 0;
 }
 
-int requester_post(struct requester *requester, const struct hf_dc_dest *dest, struct ibv_send_wr *wr,
-	struct ibv_send_wr **bad_wr)
+int requester_post(
+	struct requester *requester, const struct hf_dc_dest *dest, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
 {
 	for (; wr != NULL; wr = wr->next) {
 		int rc = post_one(requester, dest, wr);

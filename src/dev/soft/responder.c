@@ -32,8 +32,7 @@ void responder_silence(struct responder *responder)
 void responder_stop(struct responder *responder)
 {
 	struct soft_qp *qp = responder->qp;
-	struct ibv_wc wc = {
-		.wr_id = responder->recv_wr_id, .status = IBV_WC_WR_FLUSH_ERR, .opcode = IBV_WC_RECV};
+	struct ibv_wc wc = {.wr_id = responder->recv_wr_id, .status = IBV_WC_WR_FLUSH_ERR, .opcode = IBV_WC_RECV};
 
 	if (responder->has_recv)
 		completion_add(qp, qp->base.recv_cq, &wc);
@@ -171,8 +170,7 @@ enum scatter { SCATTER_DONE, SCATTER_TOO_LONG, SCATTER_NO_ACCESS };
 static enum scatter scatter(struct responder *responder, uint64_t offset, const uint8_t *from, uint32_t bytes)
 {
 	struct engine *engine = responder->qp->engine;
-	const struct hf_pd *pd =
-		responder->qp->base.srq != NULL ? responder->qp->base.srq->pd : responder->qp->base.pd;
+	const struct hf_pd *pd = responder->qp->base.srq != NULL ? responder->qp->base.srq->pd : responder->qp->base.pd;
 
 	for (uint32_t i = 0; i < responder->recv_num_sge && bytes > 0; i++) {
 		struct ibv_sge part = responder->recv_sge[i];
@@ -282,8 +280,7 @@ static void execute_write(struct responder *responder, const struct packet *pack
 
 	if ((packet->traits & PACKET_IS_FIRST) && !begin_write(responder, packet))
 		return;
-	if (packet->payload_bytes > responder->write_left ||
-		(last && packet->payload_bytes != responder->write_left)) {
+	if (packet->payload_bytes > responder->write_left || (last && packet->payload_bytes != responder->write_left)) {
 		refuse(responder, NAK_INVALID, IBV_WC_SUCCESS);
 		return;
 	}
@@ -357,8 +354,8 @@ static void execute_atomic(struct responder *responder, const struct packet *pac
 		refuse(responder, NAK_INVALID, IBV_WC_SUCCESS);
 		return;
 	}
-	host = engine_remote(qp->engine, qp->base.pd, packet->rkey, packet->va, sizeof(uint64_t),
-		IBV_ACCESS_REMOTE_ATOMIC);
+	host = engine_remote(
+		qp->engine, qp->base.pd, packet->rkey, packet->va, sizeof(uint64_t), IBV_ACCESS_REMOTE_ATOMIC);
 	if (host == NULL || ((uintptr_t)host & 7) != 0) {
 		refuse(responder, NAK_REMOTE_ACCESS, IBV_WC_SUCCESS);
 		return;

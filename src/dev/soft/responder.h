@@ -56,9 +56,9 @@ void responder_start(struct responder *responder, uint32_t psn); /* INIT to RTR 
 void responder_receive(struct responder *responder, const struct packet *packet);
 /* True: tx is full. */
 bool responder_transmit(struct responder *responder, bool hold_acks);
-void responder_stop(struct responder *responder);  /* ERR: the receive in progress is flushed */
+void responder_stop(struct responder *responder);    /* ERR: the receive in progress is flushed */
 void responder_silence(struct responder *responder); /* fence: answers nothing any more */
-void responder_forget(struct responder *responder); /* RESET */
+void responder_forget(struct responder *responder);  /* RESET */
 unsigned responder_atomic_results(const struct responder *responder, struct hf_atomic_result *results_out, unsigned n);
 
 #endif

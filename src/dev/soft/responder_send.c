@@ -77,8 +77,8 @@ static enum step send_pending(struct responder *responder)
 
 	while (responder->pending_count > 0 && burst++ < BURST_PACKETS) {
 		struct pending_response *response = &responder->pending[responder->pending_first];
-		enum step step = response->atomic ? send_atomic_ack(responder, response)
-						  : send_read_packet(responder, response);
+		enum step step =
+			response->atomic ? send_atomic_ack(responder, response) : send_read_packet(responder, response);
 
 		if (step != STEP_DONE)
 			return step;

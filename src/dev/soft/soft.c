@@ -22,7 +22,7 @@ static struct soft_bus direct = {.ops = &bus_direct};
 static int query_port(struct hf_dev *dev, struct ibv_port_attr *attr_out)
 {
 	struct soft_nic *nic = nic_of(dev);
-	bool up = nic_link_is_up(nic, HF_LINK_TX) || nic_link_is_up(nic, HF_LINK_RX);
+	bool up = link_is_up(nic, HF_LINK_TX) || link_is_up(nic, HF_LINK_RX);
 
 	*attr_out = (struct ibv_port_attr){.state = up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN,
 		.max_mtu = IBV_MTU_4096,
@@ -45,17 +45,10 @@ static union ibv_gid gid(const struct hf_dev *dev)
 static int set_link(struct hf_dev *dev, enum hf_link direction, bool up)
 {
 	struct soft_nic *nic = nic_of(dev);
-	struct fabric_line *line = nic->port == NULL ? NULL : fabric_port_line(nic->port);
-	_Atomic uint32_t *link = line == NULL ? &nic->link : &line->link;
 
 	if (((unsigned)direction & ~(unsigned)HF_LINK_BOTH) != 0 || direction == 0)
 		return -EINVAL;
-	if (up)
-		atomic_fetch_or(link, (uint32_t)direction);
-	else
-		atomic_fetch_and(link, ~(uint32_t)direction);
-	if (line != NULL)
-		atomic_fetch_add(&line->switches, 1);
+	link_set(nic, direction, up);
 	pthread_mutex_lock(&nic->lock);
 	nic_drive(nic, false, hf_env_now_ns(dev->env));
 	pthread_mutex_unlock(&nic->lock);
@@ -139,8 +132,7 @@ static void close_nic(struct hf_dev *dev)
 	struct soft_nic *nic = nic_of(dev);
 
 	nic_thread_stop(nic);
-	if (nic->port != NULL)
-		fabric_leave(nic->port);
+	link_close(nic);
 	hf_io_close(nic->socket);
 	hf_io_close(nic->notifier);
 	free(nic->engine.tx.memory);
@@ -222,27 +214,13 @@ static void describe(struct soft_nic *nic, struct hf_env *env, const struct hf_d
 static int open_socket(struct soft_nic *nic, struct hf_env *env, struct hf_addr *addr, struct hf_error *error)
 {
 	if (is_wildcard(addr))
-		return hf_error_set(error, -EINVAL, "a soft NIC needs an address of its own, such as 127.0.0.2: its "
-						    "peers know it by that");
+		return hf_error_set(error, -EINVAL,
+			"a soft NIC needs an address of its own, such as 127.0.0.2: its "
+			"peers know it by that");
 	if (hf_addr_port(addr) == 0)
 		hf_addr_set_port(addr, ROCE_PORT);
 	hf_addr_format(addr, nic->gid_text);
 	return hf_dgram_open(env, addr, HF_DGRAM_ROCE | HF_DGRAM_GRO, &nic->socket, error);
-}
-
-static int join_fabric(
-	struct soft_nic *nic, struct hf_env *env, const struct hf_dev_config *config, struct hf_error *error)
-{
-	int rc;
-
-	nic->link_seen = HF_LINK_BOTH;
-	atomic_init(&nic->link, HF_LINK_BOTH);
-	if (config->fabric == NULL)
-		return 0;
-	rc = fabric_join(env, config, nic->gid_text, &nic->port, error);
-	if (rc == 0)
-		nic->switches_seen = observe(&fabric_port_line(nic->port)->switches);
-	return rc;
 }
 
 static int allocate(struct soft_nic *nic)
@@ -274,7 +252,7 @@ int soft_open(struct hf_env *env, const struct hf_dev_config *config, struct sof
 	nic->engine.wake = wake;
 	hf_env_entropy(env, &nic->engine.qp_salt, sizeof(nic->engine.qp_salt));
 	if ((rc = allocate(nic)) != 0 || (rc = hf_notifier_open(env, &nic->notifier)) != 0 ||
-		(rc = join_fabric(nic, env, config, error)) != 0 || (rc = nic_thread_start(nic)) != 0)
+		(rc = link_open(nic, config, error)) != 0 || (rc = nic_thread_start(nic)) != 0)
 		goto fail;
 	*dev_out = &nic->base;
 	return 0;

@@ -13,7 +13,7 @@
 struct tx {
 	struct hf_dgram runs[TX_RUNS];
 	uint32_t packets[TX_RUNS];
-	bool closed[TX_RUNS]; /* its last packet was shorter than the others */
+	bool closed[TX_RUNS];  /* its last packet was shorter than the others */
 	unsigned first, count; /* runs [first, count) wait to be sent */
 	uint8_t *memory;       /* TX_RUNS * TX_RUN_BYTES */
 };
