@@ -1,0 +1,177 @@
+/* The layer between product code and the soft engine's operations. */
+#include "sim/device.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/ensure.h"
+#include "dev/kinds.h"
+#include "dev/soft/soft.h"
+
+struct nic *nic_of(const struct hf_dev *dev)
+{
+	list_for_each (at, &env_process(dev->env)->nics) {
+		struct nic *nic = container_of(at, struct nic, node);
+
+		if (nic->dev == dev)
+			return nic;
+	}
+	ensure(false);
+	return NULL;
+}
+
+struct nic *nic_at(const struct port *port)
+{
+	list_for_each (p, &port->host->processes) {
+		struct process *process = container_of(p, struct process, node);
+
+		list_for_each (n, &process->nics) {
+			struct nic *nic = container_of(n, struct nic, node);
+
+			if (nic->port == port)
+				return nic;
+		}
+	}
+	return NULL;
+}
+
+static void nic_free(struct nic *nic)
+{
+	bus_free(&nic->bus);
+	list_remove(&nic->node);
+	free(nic);
+}
+
+static void nic_close(struct hf_dev *dev)
+{
+	struct nic *nic = nic_of(dev);
+
+	nic->engine->close(dev);
+	nic_free(nic);
+}
+
+static int nic_mr_reg(struct hf_pd *pd, void *addr, uint64_t bytes, uint64_t iova, int access, struct hf_mr **mr_out,
+	struct hf_error *error)
+{
+	struct nic *nic = nic_of(pd->dev);
+	int rc = nic->engine->mr_reg(pd, addr, bytes, iova, access, mr_out, error);
+
+	if (rc == 0)
+		bus_grant(&nic->bus, addr, bytes);
+	return rc;
+}
+
+static int nic_mr_dereg(struct hf_mr *mr)
+{
+	struct nic *nic = nic_of(mr->dev);
+	void *addr = mr->addr;
+	uint64_t bytes = mr->bytes;
+	int rc = nic->engine->mr_dereg(mr);
+
+	if (rc == 0)
+		bus_revoke(&nic->bus, addr, bytes);
+	return rc;
+}
+
+static int nic_cq_destroy(struct hf_cq *cq)
+{
+	struct nic *nic = nic_of(cq->dev);
+	int rc = nic->engine->cq_destroy(cq);
+
+	if (rc == 0)
+		bus_forget(&nic->bus, cq);
+	return rc;
+}
+
+static int nic_qp_fence(struct hf_qp *qp)
+{
+	struct nic *nic = nic_of(qp->dev);
+	uint64_t now_ns = nic->bus.world->now_ns;
+
+	if (nic->dead || now_ns < nic->fence_fails_until_ns)
+		return -EIO;
+	if (now_ns < nic->fence_slow_until_ns)
+		return -EINPROGRESS;
+	return nic->engine->qp_fence(qp);
+}
+
+static int nic_get_event(struct hf_dev *dev, struct hf_dev_event *event_out)
+{
+	struct nic *nic = nic_of(dev);
+
+	if (!nic->fatal_pending)
+		return nic->engine->get_event(dev, event_out);
+	nic->fatal_pending = false;
+	*event_out = (struct hf_dev_event){.type = IBV_EVENT_DEVICE_FATAL};
+	return 1;
+}
+
+static int open_on_bus(
+	struct hf_env *env, const struct hf_dev_config *config, struct hf_dev **dev_out, struct hf_error *error)
+{
+	struct process *process = env_process(env);
+	struct hf_dev_config simulated = *config;
+	struct nic *nic = calloc(1, sizeof(*nic));
+	int rc;
+
+	if (nic == NULL)
+		return -ENOMEM;
+	nic->process = process;
+	nic->port = network_find(process->host->network, &config->address);
+	simulated.fabric = NULL; /* links are switched by faults here, not by other processes */
+	simulated.caps_masked |= process->host->caps_masked;
+	list_push_back(&process->nics, &nic->node);
+	bus_init(&nic->bus, nic, process_world(process), (simulated.caps_masked & HF_DEV_ATOMIC_GLOBAL) == 0);
+	rc = soft_open(env, &simulated, &nic->bus.base, dev_out, error);
+	if (rc != 0 || nic->port == NULL) {
+		nic_free(nic);
+		return rc != 0 ? rc : -EADDRNOTAVAIL;
+	}
+	nic->dev = *dev_out;
+	nic->engine = nic->dev->ops;
+	nic->ops = *nic->engine;
+	nic->ops.close = nic_close;
+	nic->ops.mr_reg = nic_mr_reg;
+	nic->ops.mr_dereg = nic_mr_dereg;
+	nic->ops.cq_destroy = nic_cq_destroy;
+	nic->ops.qp_fence = nic_qp_fence;
+	nic->ops.get_event = nic_get_event;
+	nic->dev->ops = &nic->ops;
+	nic->port->dark = false;
+	if (nic->port->downs > 0)
+		nic_set_link(nic, false);
+	return 0;
+}
+
+void device_register(void)
+{
+	static const struct dev_kind kind = {
+		.name = "soft", .what = "RoCEv2 in user space, on a simulated bus", .open = open_on_bus};
+
+	dev_kind_add(&kind);
+}
+
+void device_abandon(struct process *process)
+{
+	list_for_each (at, &process->nics)
+		bus_kill(&container_of(at, struct nic, node)->bus);
+}
+
+void nic_crash(struct nic *nic, bool with_events)
+{
+	if (nic->dead)
+		return;
+	if (with_events) {
+		nic->fatal_pending = true;
+		nic->engine->set_link(nic->dev, HF_LINK_BOTH, false); /* wakes whoever waits for events */
+	}
+	nic->dead = true;
+	nic->port->dark = true;
+	bus_kill(&nic->bus);
+}
+
+void nic_set_link(struct nic *nic, bool up)
+{
+	if (!nic->dead)
+		nic->engine->set_link(nic->dev, HF_LINK_BOTH, up);
+}

@@ -1,0 +1,277 @@
+/* What each kind of fault does at its beginning and at its end. */
+#include "sim/faults.h"
+
+#include "base/ensure.h"
+#include "sim/device.h"
+
+#define FLAP_NS_MAX (3 * NS_MS)
+
+/* ---- one direction or both ---- */
+
+static void cut(struct fault *fault, int by)
+{
+	if (fault->kind != FAULT_CUT_RX)
+		fault->port->cut_tx += (unsigned)by;
+	if (fault->kind != FAULT_CUT_TX)
+		fault->port->cut_rx += (unsigned)by;
+}
+
+static void switch_port(struct fault *fault, bool down)
+{
+	struct port *port = fault->port;
+	struct nic *nic = nic_at(port);
+
+	port->downs += down ? 1u : -1u;
+	port->cut_tx += down ? 1u : -1u;
+	port->cut_rx += down ? 1u : -1u;
+	if (nic != NULL && port->downs == (down ? 1 : 0))
+		nic_set_link(nic, !down);
+}
+
+static void flap(struct fault *fault)
+{
+	struct world *world = fault->faults->world;
+
+	switch_port(fault, fault->flaps_left % 2 == 0); /* an even number of switches: it ends up */
+	if (--fault->flaps_left > 0)
+		world_schedule(world, &fault->end, world->now_ns + world_range(world, 1, FLAP_NS_MAX));
+}
+
+static void partition(struct fault *fault, int by)
+{
+	struct network *network = fault->faults->network;
+
+	for (unsigned i = 0; i < network->port_count; i++)
+		for (unsigned j = 0; j < network->port_count; j++)
+			if ((network->ports[i].host == fault->port->host) != (network->ports[j].host == fault->port->host))
+				network->paths[i][j].cuts += (unsigned)by;
+}
+
+/* ---- conditions of the path between two ports ---- */
+
+static void condition(struct fault *fault, bool on)
+{
+	struct network *network = fault->faults->network;
+	struct conditions *path = network_path(network, fault->port, fault->other);
+	uint32_t ppm = on ? (uint32_t)fault->amount : 0;
+
+	if (fault->kind == FAULT_LOSS)
+		path->loss_ppm = ppm;
+	if (fault->kind == FAULT_DUPLICATE)
+		path->duplicate_ppm = ppm;
+	if (fault->kind == FAULT_REORDER)
+		path->reorder_ppm = ppm;
+	if (fault->kind == FAULT_LATE)
+		path->late_ppm = ppm;
+	if (fault->kind == FAULT_DELAY)
+		path->jitter_ns = on ? fault->amount : 300;
+	if (fault->kind == FAULT_CLOG && on)
+		path->clogged_until_ns = fault->faults->world->now_ns + fault->duration_ns;
+}
+
+static bool begin_fence_fault(struct fault *fault)
+{
+	struct nic *nic = nic_at(fault->port);
+	uint64_t until_ns = fault->faults->world->now_ns + fault->duration_ns;
+
+	if (nic == NULL)
+		return false;
+	if (fault->kind == FAULT_FENCE_SLOW)
+		nic->fence_slow_until_ns = until_ns;
+	else
+		nic->fence_fails_until_ns = until_ns;
+	return true;
+}
+
+static bool begin_nic_crash(struct fault *fault)
+{
+	struct nic *nic = nic_at(fault->port);
+
+	if (nic == NULL || nic->dead)
+		return false;
+	nic_crash(nic, fault->amount % 2 == 0);
+	return true;
+}
+
+/* ---- dispatch ---- */
+
+/* False: the victim is not there, nothing was injected. */
+static bool begin(struct fault *fault)
+{
+	switch (fault->kind) {
+	case FAULT_CUT:
+	case FAULT_CUT_TX:
+	case FAULT_CUT_RX:
+		cut(fault, 1);
+		return true;
+	case FAULT_PORT_DOWN:
+		switch_port(fault, true);
+		return true;
+	case FAULT_FLAP:
+		flap(fault);
+		return true;
+	case FAULT_PARTITION:
+		partition(fault, 1);
+		return true;
+	case FAULT_LOSS:
+	case FAULT_DELAY:
+	case FAULT_DUPLICATE:
+	case FAULT_REORDER:
+	case FAULT_LATE:
+	case FAULT_CLOG:
+		condition(fault, true);
+		return true;
+	case FAULT_STREAM_RESET:
+		return network_reset_streams(fault->faults->network, fault->port, fault->other) > 0;
+	case FAULT_FENCE_SLOW:
+	case FAULT_FENCE_FAILS:
+		return begin_fence_fault(fault);
+	case FAULT_NIC_CRASH:
+		return begin_nic_crash(fault);
+	case FAULT_PAUSE:
+		if (!fault->process->running || fault->process->paused)
+			return false;
+		process_pause(fault->process);
+		return true;
+	case FAULT_PROCESS_CRASH:
+		if (!fault->process->running)
+			return false;
+		process_crash(fault->process);
+		return true;
+	case FAULT_HOST_STOP:
+		if (fault->process->host->stopped || !fault->process->running)
+			return false;
+		host_stop(fault->process->host);
+		return true;
+	case FAULT_KINDS:
+		break;
+	}
+	ensure(false);
+	return false;
+}
+
+static void end(struct fault *fault)
+{
+	switch (fault->kind) {
+	case FAULT_CUT:
+	case FAULT_CUT_TX:
+	case FAULT_CUT_RX:
+		cut(fault, -1);
+		break;
+	case FAULT_PORT_DOWN:
+		switch_port(fault, false);
+		break;
+	case FAULT_PARTITION:
+		partition(fault, -1);
+		break;
+	case FAULT_LOSS:
+	case FAULT_DELAY:
+	case FAULT_DUPLICATE:
+	case FAULT_REORDER:
+	case FAULT_LATE:
+	case FAULT_CLOG:
+		condition(fault, false);
+		break;
+	case FAULT_PAUSE:
+		if (fault->process->paused)
+			process_resume(fault->process);
+		break;
+	case FAULT_PROCESS_CRASH:
+		if (!fault->process->running && !fault->process->host->stopped)
+			process_start(fault->process);
+		break;
+	case FAULT_HOST_STOP:
+		host_start(fault->process->host);
+		break;
+	case FAULT_FLAP:
+	case FAULT_STREAM_RESET:
+	case FAULT_FENCE_SLOW:
+	case FAULT_FENCE_FAILS:
+	case FAULT_NIC_CRASH: /* until its device is opened again */
+	case FAULT_KINDS:
+		break;
+	}
+	network_healed(fault->faults->network);
+}
+
+static void end_event(struct world_event *event)
+{
+	struct fault *fault = container_of(event, struct fault, end);
+
+	world_trace(fault->faults->world, "%s ends", fault_name(fault->kind));
+	if (fault->kind == FAULT_FLAP)
+		flap(fault);
+	end(fault);
+}
+
+static void begin_event(struct world_event *event)
+{
+	struct fault *fault = container_of(event, struct fault, begin);
+	struct world *world = fault->faults->world;
+
+	if (!begin(fault))
+		return;
+	world_count_fault(world, fault->kind);
+	world_trace(world, "  port %u, other %u, process %s, for %.3f ms", fault->port->index, fault->other->index,
+		fault->process->name, (double)fault->duration_ns / 1e6);
+	if (fault->kind != FAULT_FLAP)
+		world_schedule(world, &fault->end, world->now_ns + fault->duration_ns);
+}
+
+/* ---- planning ---- */
+
+static enum fault_kind pick_kind(struct world *world, uint32_t allowed)
+{
+	for (;;) {
+		enum fault_kind kind = (enum fault_kind)world_range(world, 0, FAULT_KINDS - 1);
+
+		if (allowed & FAULT_BIT(kind))
+			return kind;
+	}
+}
+
+/* Mostly short, sometimes long: uniform in the exponent. */
+static uint64_t pick_duration(struct world *world, uint64_t most_ns)
+{
+	uint64_t ns = world_range(world, 20 * NS_US, 400 * NS_MS) >> world_range(world, 0, 8);
+
+	return ns < most_ns ? ns : most_ns;
+}
+
+static uint64_t pick_amount(struct world *world, enum fault_kind kind)
+{
+	if (kind == FAULT_DELAY)
+		return world_range(world, 5 * NS_US, 2 * NS_MS);
+	if (kind == FAULT_LATE)
+		return world_range(world, 2000, 100000);
+	return world_range(world, 5000, 300000);
+}
+
+void faults_plan(struct faults *faults, struct network *network, struct process *const *processes, unsigned n,
+	uint32_t allowed, unsigned count, uint64_t quiet_ns)
+{
+	struct world *world = network->world;
+
+	*faults = (struct faults){.world = world, .network = network, .quiet_ns = quiet_ns};
+	ensure(count <= FAULTS_MAX);
+	for (; faults->count < count; faults->count++) {
+		struct fault *fault = &faults->plan[faults->count];
+		uint64_t at_ns = world_range(world, world->now_ns, quiet_ns - quiet_ns / 10);
+
+		fault->faults = faults;
+		fault->kind = pick_kind(world, allowed);
+		fault->port = &network->ports[world_range(world, 0, network->port_count - 1)];
+		do
+			fault->other = &network->ports[world_range(world, 0, network->port_count - 1)];
+		while (fault->other->host == fault->port->host || fault->other->rail != fault->port->rail);
+		fault->process = processes[world_range(world, 0, n - 1)];
+		fault->duration_ns = pick_duration(world, quiet_ns - at_ns);
+		fault->amount = pick_amount(world, fault->kind);
+		fault->flaps_left = 2 * (unsigned)world_range(world, 0, 4) + 2;
+		fault->begin.what = "fault";
+		fault->begin.fire = begin_event;
+		fault->end.what = "heal";
+		fault->end.fire = end_event;
+		world_schedule(world, &fault->begin, at_ns);
+	}
+}

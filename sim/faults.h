@@ -1,0 +1,38 @@
+/* faults.h - the seeded schedule of what goes wrong.
+ *
+ * A plan is made before the run: so many faults of the kinds that a scenario allows, each with its time, its victim and
+ * its end. All of them have ended at quiet_ns; from then on the world is well and liveness can be demanded. */
+#ifndef HOLDFAST_SIM_FAULTS_H
+#define HOLDFAST_SIM_FAULTS_H
+
+#include "sim/network.h"
+
+#define FAULTS_MAX 24
+
+struct fault {
+	struct world_event begin, end;
+	enum fault_kind kind;
+	struct faults *faults;
+	struct port *port, *other;
+	struct process *process;
+	uint64_t duration_ns;
+	uint64_t amount; /* ppm or ns, as the kind has it */
+	unsigned flaps_left;
+	bool begun;
+};
+
+struct faults {
+	struct world *world;
+	struct network *network;
+	struct fault plan[FAULTS_MAX];
+	unsigned count;
+	uint64_t quiet_ns;
+};
+
+#define FAULT_BIT(kind) (1u << (kind))
+
+/* Plans `count` faults of the kinds in `allowed` on these processes and all ports, over [now, quiet_ns). */
+void faults_plan(struct faults *faults, struct network *network, struct process *const *processes, unsigned n,
+	uint32_t allowed, unsigned count, uint64_t quiet_ns);
+
+#endif

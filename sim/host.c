@@ -1,0 +1,365 @@
+/* Hosts, processes, and the scheduling of actors. */
+#include "sim/host.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/ensure.h"
+#include "sim/device.h"
+#include "sim/disk.h"
+
+#define STEP_NS_MIN    40u /* between two turns of a busy loop */
+#define STEP_NS_MAX    400u
+#define WAKE_NS_MIN    200u /* from readiness to the turn that sees it */
+#define WAKE_NS_MAX    3000u
+#define PREEMPT_PPM    500u /* of turns, which are delayed by up to PREEMPT_NS_MAX */
+#define PREEMPT_NS_MAX 200000u
+#define SLEEP_FOREVER  UINT64_MAX
+
+struct actor_thread {
+	struct hf_thread base; /* first */
+	struct process *process;
+	struct list node;
+	struct hf_loop *loop;
+	void (*start)(struct hf_loop *loop, void *context);
+	void *context;
+	struct world_event begin;
+};
+
+void host_init(struct host *host, struct world *world, struct network *network, const char *name)
+{
+	*host = (struct host){.world = world, .network = network};
+	snprintf(host->name, sizeof(host->name), "%s", name);
+	host->skew_ns = world_range(world, 0, 5 * NS_S);
+	list_init(&host->processes);
+	list_init(&host->disk);
+}
+
+void host_free(struct host *host)
+{
+	list_for_each_safe (at, &host->processes)
+		process_free(container_of(at, struct process, node));
+	disk_free(host);
+}
+
+struct process *process_create(struct host *host, const char *name, const struct program *program, void *context)
+{
+	struct process *process = calloc(1, sizeof(*process));
+
+	ensure(process != NULL);
+	process->env.ops = &sim_env_ops;
+	process->host = host;
+	process->program = program;
+	process->context = context;
+	snprintf(process->name, sizeof(process->name), "%s", name);
+	list_init(&process->actors);
+	list_init(&process->ios);
+	list_init(&process->threads);
+	list_init(&process->memory);
+	list_init(&process->nics);
+	list_push_back(&host->processes, &process->node);
+	return process;
+}
+
+void process_start(struct process *process)
+{
+	ensure(!process->running && !process->host->stopped);
+	process->incarnation++;
+	process->running = true;
+	process->paused = process->muted = false;
+	rng_seed(&process->entropy, rng_next(&process_world(process)->rng));
+	world_trace(process_world(process), "%s starts", process->name);
+	if (process->program->start(process, process->context) != 0)
+		process_crash(process);
+}
+
+/* What a program's stop has to take apart; a list that is not empty afterwards is a leak in product or program. */
+static void check_nothing_left(struct process *process)
+{
+	if (!list_empty(&process->actors) || !list_empty(&process->ios) || !list_empty(&process->threads) ||
+		!list_empty(&process->nics))
+		world_violate(process_world(process), "closing frees everything", "%s left a loop, io, thread or device",
+			process->name);
+}
+
+void process_crash(struct process *process)
+{
+	if (!process->running)
+		return;
+	world_trace(process_world(process), "%s dies", process->name);
+	process->running = false;
+	process->muted = true;
+	list_for_each (at, &process->actors)
+		world_cancel(process_world(process), &container_of(at, struct world_waiter, node)->turn);
+	list_for_each (at, &process->ios) {
+		struct sim_io *io = container_of(at, struct sim_io, node);
+
+		io->abandon(io);
+	}
+	device_abandon(process);
+	process->program->stop(process, process->context);
+	check_nothing_left(process);
+	memory_abandon(process);
+}
+
+void process_pause(struct process *process)
+{
+	process->paused = process->running;
+	world_trace(process_world(process), "%s is paused", process->name);
+}
+
+void process_resume(struct process *process)
+{
+	process->paused = false;
+	world_trace(process_world(process), "%s goes on", process->name);
+	list_for_each (at, &process->actors) {
+		struct world_waiter *actor = container_of(at, struct world_waiter, node);
+
+		if (actor->deferred)
+			actor_kick(actor);
+	}
+}
+
+void process_free(struct process *process)
+{
+	process_crash(process);
+	list_remove(&process->node);
+	free(process);
+}
+
+void host_stop(struct host *host)
+{
+	host->stopped = true; /* first: its kernel says good-bye to nobody */
+	list_for_each (at, &host->processes)
+		process_crash(container_of(at, struct process, node));
+	disk_power_loss(host);
+}
+
+void host_start(struct host *host)
+{
+	host->stopped = false;
+	list_for_each (at, &host->processes)
+		process_start(container_of(at, struct process, node));
+}
+
+/* ---- io ---- */
+
+void sim_io_init(struct sim_io *io, struct process *process, const struct world_io_ops *ops,
+	unsigned (*ready)(struct sim_io *io), void (*abandon)(struct sim_io *io))
+{
+	io->io.ops = ops;
+	io->process = process;
+	io->ready = ready;
+	io->abandon = abandon;
+	list_init(&io->watched_node);
+	list_push_back(&process->ios, &io->node);
+}
+
+void sim_io_free(struct sim_io *io)
+{
+	if (io->group != NULL)
+		group_leave(io);
+	list_remove(&io->node);
+	list_remove(&io->watched_node);
+	io->waiter = NULL;
+	io->watch = NULL;
+}
+
+void sim_io_changed(struct sim_io *io)
+{
+	if (io->group != NULL)
+		sim_io_changed(io->group);
+	if (io->waiter != NULL && (io->ready(io) & io->watch->wanted) != 0)
+		actor_kick(io->waiter);
+}
+
+/* ---- actors ---- */
+
+static void schedule_turn(struct world_waiter *actor, uint64_t delay_ns)
+{
+	struct world *world = process_world(actor->process);
+	uint64_t at_ns;
+
+	if (world_chance(world, PREEMPT_PPM))
+		delay_ns += world_range(world, 0, PREEMPT_NS_MAX);
+	at_ns = world->now_ns + delay_ns;
+	if (actor->turn.slot == 0 || actor->turn.at_ns > at_ns)
+		world_schedule(world, &actor->turn, at_ns);
+}
+
+void actor_kick(struct world_waiter *actor)
+{
+	actor->sleep_ns = 0; /* inside a turn: it is the turn's end that schedules */
+	if (!actor->in_turn && actor->process->running)
+		schedule_turn(actor, world_range(process_world(actor->process), WAKE_NS_MIN, WAKE_NS_MAX));
+}
+
+static bool something_ready(struct world_waiter *actor)
+{
+	list_for_each (at, &actor->watched) {
+		struct sim_io *io = container_of(at, struct sim_io, watched_node);
+
+		if ((io->ready(io) & io->watch->wanted) != 0)
+			return true;
+	}
+	return false;
+}
+
+static void take_turn(struct world_event *event)
+{
+	struct world_waiter *actor = container_of(event, struct world_waiter, turn);
+	struct world *world = process_world(actor->process);
+	enum hf_poll poll;
+
+	actor->deferred = actor->process->paused && !actor->nic;
+	if (actor->deferred)
+		return;
+	actor->in_turn = true;
+	actor->sleep_ns = SLEEP_FOREVER;
+	poll = hf_loop_turn(actor->loop, SLEEP_FOREVER);
+	actor->in_turn = false;
+	if (poll == HF_BUSY || actor->sleep_ns == 0 || something_ready(actor))
+		schedule_turn(actor, world_range(world, STEP_NS_MIN, STEP_NS_MAX));
+	else if (actor->sleep_ns != SLEEP_FOREVER)
+		schedule_turn(actor, actor->sleep_ns + world_range(world, 0, WAKE_NS_MAX));
+}
+
+int actor_open(struct hf_env *env, struct hf_loop *loop, struct world_waiter **actor_out)
+{
+	struct process *process = env_process(env);
+	struct world_waiter *actor = calloc(1, sizeof(*actor));
+
+	if (actor == NULL)
+		return -ENOMEM;
+	actor->process = process;
+	actor->loop = loop;
+	actor->nic = process->opening_nic_actor;
+	actor->turn.what = "turn";
+	actor->turn.fire = take_turn;
+	actor->turn.detail = (uint64_t)(process->name[0] & 0x7f) << 8 | actor->nic;
+	list_init(&actor->watched);
+	list_push_back(&process->actors, &actor->node);
+	actor_kick(actor);
+	*actor_out = actor;
+	return 0;
+}
+
+void actor_close(struct world_waiter *actor)
+{
+	ensure(!actor->in_turn);
+	world_cancel(process_world(actor->process), &actor->turn);
+	list_for_each_safe (at, &actor->watched) {
+		struct sim_io *io = container_of(at, struct sim_io, watched_node);
+
+		list_remove(&io->watched_node);
+		io->watch->io = NULL;
+		io->io.watch = NULL;
+		io->waiter = NULL;
+		io->watch = NULL;
+	}
+	list_remove(&actor->node);
+	free(actor);
+}
+
+int actor_watch(struct world_waiter *actor, struct hf_watch *watch)
+{
+	struct sim_io *io = (struct sim_io *)(void *)watch->io;
+
+	if (io->waiter == NULL)
+		list_push_back(&actor->watched, &io->watched_node);
+	ensure(io->waiter == NULL || io->waiter == actor);
+	io->waiter = actor;
+	io->watch = watch;
+	sim_io_changed(io);
+	return 0;
+}
+
+void actor_unwatch(struct world_waiter *actor, struct hf_watch *watch)
+{
+	struct sim_io *io = (struct sim_io *)(void *)watch->io;
+
+	ensure(io->waiter == NULL || io->waiter == actor);
+	list_remove(&io->watched_node);
+	io->waiter = NULL;
+	io->watch = NULL;
+}
+
+/* Calls ready() of what is ready. A callback may unwatch or close any other io, so each round starts at the front;
+ * an io that was served goes to the back, behind a marker. */
+unsigned actor_wait(struct world_waiter *actor, uint64_t max_ns)
+{
+	struct list served;
+	unsigned calls = 0;
+
+	actor->sleep_ns = max_ns < actor->sleep_ns ? max_ns : actor->sleep_ns;
+	list_init(&served);
+	for (struct list *at; (at = list_pop_front(&actor->watched)) != NULL;) {
+		struct sim_io *io = container_of(at, struct sim_io, watched_node);
+		unsigned ready = io->ready(io) & io->watch->wanted;
+
+		list_push_back(&served, at);
+		if (ready == 0)
+			continue;
+		calls++;
+		io->watch->ready(io->watch, ready);
+	}
+	while (!list_empty(&served))
+		list_push_back(&actor->watched, list_pop_front(&served));
+	return calls;
+}
+
+/* ---- threads ---- */
+
+static void begin_thread(struct world_event *event)
+{
+	struct actor_thread *thread = container_of(event, struct actor_thread, begin);
+
+	thread->start(thread->loop, thread->context);
+}
+
+int thread_start(struct hf_env *env, const char *name, enum hf_thread_kind kind,
+	void (*start)(struct hf_loop *loop, void *context), void *context, struct hf_thread **thread_out)
+{
+	struct process *process = env_process(env);
+	struct actor_thread *thread;
+	int rc;
+
+	*thread_out = NULL;
+	if (process->muted)
+		return -EAGAIN;
+	thread = calloc(1, sizeof(*thread));
+	if (thread == NULL)
+		return -ENOMEM;
+	process->opening_nic_actor = kind == HF_THREAD_NIC;
+	rc = hf_loop_create(env, &thread->loop);
+	process->opening_nic_actor = false;
+	if (rc != 0) {
+		free(thread);
+		return rc;
+	}
+	world_trace(process_world(process), "%s starts thread %s", process->name, name);
+	thread->base.env = env;
+	thread->process = process;
+	thread->start = start;
+	thread->context = context;
+	thread->begin.what = "thread";
+	thread->begin.fire = begin_thread;
+	list_push_back(&process->threads, &thread->node);
+	/* before the first turn of its loop, which WAKE_NS_MIN delays */
+	world_schedule(process_world(process), &thread->begin,
+		process_world(process)->now_ns + world_range(process_world(process), 0, WAKE_NS_MIN - 1));
+	*thread_out = &thread->base;
+	return 0;
+}
+
+void thread_stop(struct hf_thread *stopped)
+{
+	struct actor_thread *thread = (struct actor_thread *)(void *)stopped;
+
+	world_cancel(process_world(thread->process), &thread->begin);
+	hf_loop_destroy(thread->loop);
+	list_remove(&thread->node);
+	free(thread);
+}

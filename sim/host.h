@@ -1,0 +1,130 @@
+/* host.h - hosts and their processes, whose loops are the world's actors.
+ *
+ * A process is an hf_env: product code that is given it runs in this world. Each of its loops, its threads' ones too,
+ * is an actor: the world runs one turn of it at a time and schedules the next by what the turn reported.
+ *
+ * A program is what a process runs. Crashing a process mutes it (nothing that it does is seen by anybody) and then
+ * lets the program take its objects apart, so that a crash leaks nothing of the test's own memory.
+ *
+ * Invariants: an actor never runs inside another one's turn; a paused process runs NIC actors only; nothing of a
+ * dead process runs. */
+#ifndef HOLDFAST_SIM_HOST_H
+#define HOLDFAST_SIM_HOST_H
+
+#include "base/list.h"
+#include "env/world.h"
+#include "sim/world.h"
+
+#define SIM_NAME_BYTES 16
+
+struct network;
+struct process;
+
+struct host {
+	struct world *world;
+	struct network *network;
+	char name[SIM_NAME_BYTES];
+	uint64_t skew_ns; /* of its clock against the world's */
+	uint32_t caps_masked; /* enum hf_dev_cap that its NICs have not */
+	bool stopped;
+	struct list processes, disk; /* the disk's files: disk.c */
+};
+
+struct program {
+	const char *name;
+	int (*start)(struct process *process, void *context); /* 0, or -errno: the process dies at once */
+	void (*stop)(struct process *process, void *context); /* frees; also after a start that failed */
+};
+
+struct process {
+	struct hf_env env; /* first */
+	struct host *host;
+	const struct program *program;
+	void *context; /* the program's */
+	char name[SIM_NAME_BYTES];
+	unsigned incarnation;
+	bool running, paused, muted;
+	struct list node; /* of the host */
+	struct list actors, ios, threads, memory, nics;
+	struct rng entropy;
+	bool opening_nic_actor; /* the next loop is that of a NIC thread */
+};
+
+/* One loop of a process: what waiter_open makes. */
+struct world_waiter {
+	struct process *process;
+	struct hf_loop *loop;
+	struct list node;    /* of the process */
+	struct list watched; /* struct sim_io */
+	struct world_event turn;
+	uint64_t sleep_ns; /* what the loop asked for in its last wait */
+	bool nic, in_turn, deferred;
+	unsigned number;
+};
+
+/* What every io of this world starts with. */
+struct sim_io {
+	struct hf_io io; /* first */
+	struct process *process;
+	struct list node;         /* of the process */
+	struct list watched_node; /* of the waiter */
+	struct world_waiter *waiter;
+	struct hf_watch *watch;
+	struct sim_io *group; /* that it is a member of */
+	unsigned (*ready)(struct sim_io *io); /* enum hf_ready that hold now */
+	void (*abandon)(struct sim_io *io);   /* its process died: unlink from the network, keep the memory */
+};
+
+void host_init(struct host *host, struct world *world, struct network *network, const char *name);
+void host_free(struct host *host);
+
+/* The process is made once and started, crashed and restarted in place. */
+struct process *process_create(struct host *host, const char *name, const struct program *program, void *context);
+void process_start(struct process *process);
+void process_crash(struct process *process);
+void process_pause(struct process *process);
+void process_resume(struct process *process);
+void process_free(struct process *process);
+/* Power off: every process dies, what was not synced or flushed is lost; nobody hears of it. */
+void host_stop(struct host *host);
+void host_start(struct host *host);
+
+static inline struct process *env_process(struct hf_env *env)
+{
+	return (struct process *)(void *)env;
+}
+
+static inline struct world *process_world(const struct process *process)
+{
+	return process->host->world;
+}
+
+/* ---- for the parts of the env ---- */
+
+extern const struct world_ops sim_env_ops; /* env.c */
+
+void sim_io_init(struct sim_io *io, struct process *process, const struct world_io_ops *ops,
+	unsigned (*ready)(struct sim_io *io), void (*abandon)(struct sim_io *io));
+void group_leave(struct sim_io *io);    /* env.c */
+void sim_io_free(struct sim_io *io);    /* unlinks; the memory stays the caller's */
+void sim_io_changed(struct sim_io *io); /* something may have become ready */
+
+void actor_kick(struct world_waiter *actor); /* runs soon */
+int actor_open(struct hf_env *env, struct hf_loop *loop, struct world_waiter **actor_out);
+void actor_close(struct world_waiter *actor);
+int actor_watch(struct world_waiter *actor, struct hf_watch *watch);
+void actor_unwatch(struct world_waiter *actor, struct hf_watch *watch);
+unsigned actor_wait(struct world_waiter *actor, uint64_t max_ns);
+
+int thread_start(struct hf_env *env, const char *name, enum hf_thread_kind kind,
+	void (*start)(struct hf_loop *loop, void *context), void *context, struct hf_thread **thread_out);
+void thread_stop(struct hf_thread *thread);
+
+/* memory.c */
+int memory_alloc(struct hf_env *env, size_t bytes, void **addr_out, struct hf_error *error);
+void memory_free(struct hf_env *env, void *addr);
+int memory_flush(struct hf_env *env, void *addr, size_t bytes);
+void memory_abandon(struct process *process);
+void memory_reset(void); /* before the first world of a run of the program and after each */
+
+#endif

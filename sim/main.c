@@ -1,0 +1,149 @@
+/* holdfast-sim: clusters of product code in virtual time, one for each seed. */
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "sim/device.h"
+#include "sim/runner.h"
+
+struct options {
+	uint64_t first, seeds, seed;
+	unsigned jobs;
+	bool one, trace, stop;
+	const struct scenario *scenario;
+};
+
+static void usage(FILE *to)
+{
+	fprintf(to, "usage: holdfast-sim [--seeds N] [--first K] [--jobs J] [--scenario S] [--stop-at-violation]\n"
+		    "       holdfast-sim --seed K [--trace] [--scenario S]\n"
+		    "Runs product code in a simulated world, once for each seed. Scenarios, all of them unless one is named:\n");
+	for (unsigned i = 0; scenarios[i] != NULL; i++)
+		fprintf(to, "  %-10s %s\n", scenarios[i]->name, scenarios[i]->what);
+	fprintf(to, "Exit status: 0 no violation, 1 violations, 2 wrong usage or a run that died.\n");
+}
+
+static bool parse_number(const char *text, uint64_t least, uint64_t most, uint64_t *value_out)
+{
+	char *end;
+
+	*value_out = strtoull(text, &end, 10);
+	if (*text >= '0' && *text <= '9' && *end == '\0' && *value_out >= least && *value_out <= most)
+		return true;
+	fprintf(stderr, "holdfast-sim: \"%s\" is not a number from %" PRIu64 " to %" PRIu64 "\n", text, least, most);
+	return false;
+}
+
+static bool parse(int argc, char **argv, struct options *options)
+{
+	static const struct option longs[] = {
+		{"seeds", required_argument, NULL, 'n'},
+		{"first", required_argument, NULL, 'f'},
+		{"jobs", required_argument, NULL, 'j'},
+		{"seed", required_argument, NULL, 's'},
+		{"scenario", required_argument, NULL, 'c'},
+		{"trace", no_argument, NULL, 't'},
+		{"stop-at-violation", no_argument, NULL, 'x'},
+		{"help", no_argument, NULL, 'h'},
+		{0},
+	};
+	uint64_t jobs;
+
+	*options = (struct options){.first = 1, .seeds = 100, .jobs = 2};
+	for (int c; (c = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
+		if (c == 'n' && !parse_number(optarg, 1, UINT32_MAX, &options->seeds))
+			return false;
+		if (c == 'f' && !parse_number(optarg, 0, UINT64_MAX / 2, &options->first))
+			return false;
+		if (c == 's' && !parse_number(optarg, 0, UINT64_MAX, &options->seed))
+			return false;
+		if (c == 'j' && !parse_number(optarg, 1, RUNNER_JOBS_MAX, &jobs))
+			return false;
+		if (c == 'j')
+			options->jobs = (unsigned)jobs;
+		if (c == 'c' && (options->scenario = scenario_find(optarg)) == NULL) {
+			fprintf(stderr, "holdfast-sim: there is no scenario \"%s\"\n", optarg);
+			return false;
+		}
+		options->one |= c == 's';
+		options->trace |= c == 't';
+		options->stop |= c == 'x';
+		if (c == 'h') {
+			usage(stdout);
+			exit(0);
+		}
+		if (c == '?')
+			return false;
+	}
+	return optind == argc;
+}
+
+static void print_faults(const uint64_t *faults)
+{
+	printf("faults injected:");
+	for (unsigned i = 0; i < FAULT_KINDS; i++)
+		if (faults[i] > 0)
+			printf(" %s %" PRIu64, fault_name((enum fault_kind)i), faults[i]);
+	printf("\n");
+}
+
+static int run_one_seed(const struct options *options)
+{
+	struct run_result result;
+
+	run_seed(options->seed, options->scenario, options->trace, &result);
+	printf("seed %" PRIu64 ": hash %016" PRIx64 ", %" PRIu64 " events, %.3f s of virtual time, %" PRIu64 " operations\n",
+		result.seed, result.hash, result.events, (double)result.virtual_ns / 1e9, result.outcome.operations);
+	print_faults(result.faults);
+	if (result.violations > 0)
+		printf("VIOLATION: %s\n", result.violation);
+	return result.violations > 0;
+}
+
+static double now_seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static int run_many(const struct options *options)
+{
+	static struct run_sum sum;
+	double started = now_seconds(), took;
+	uint64_t died;
+	int rc = run_seeds(options->first, options->seeds, options->jobs, options->scenario, options->stop, &sum, &died);
+
+	took = now_seconds() - started;
+	printf("%" PRIu64 " seeds in %.1f s (%.0f seeds/s), %" PRIu64 " events, %.0f s of virtual time, %" PRIu64
+	       " operations, %" PRIu64 " failovers, hash %016" PRIx64 "\n",
+		sum.seeds, took, (double)sum.seeds / took, sum.events, (double)sum.virtual_ns / 1e9,
+		sum.outcome.operations, sum.outcome.failovers, sum.hash);
+	print_faults(sum.faults);
+	for (unsigned i = 0; i < sum.kept; i++)
+		printf("VIOLATION seed %" PRIu64 ": %s\n  again: make sim SEED=%" PRIu64 " TRACE=1\n", sum.violations[i].seed,
+			sum.violations[i].violation, sum.violations[i].seed);
+	if (rc != 0) {
+		printf("DIED in seed %" PRIu64 "\n  again: make sim SEED=%" PRIu64 " TRACE=1\n", died, died);
+		return 2;
+	}
+	printf("%s: %" PRIu64 " of %" PRIu64 " seeds violated\n", sum.violated == 0 ? "ok" : "FAILED", sum.violated,
+		sum.seeds);
+	return sum.violated > 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct options options;
+
+	if (!parse(argc, argv, &options)) {
+		usage(stderr);
+		return 2;
+	}
+	device_register();
+	return options.one ? run_one_seed(&options) : run_many(&options);
+}

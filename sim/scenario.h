@@ -1,0 +1,23 @@
+/* scenario.h - what a seed is run through: a cluster, its workload, its faults, and the checkers' verdict. */
+#ifndef HOLDFAST_SIM_SCENARIO_H
+#define HOLDFAST_SIM_SCENARIO_H
+
+#include "sim/world.h"
+
+/* What a run showed besides its violations. */
+struct outcome {
+	uint64_t operations; /* completed */
+	uint64_t doubled;    /* non-idempotent ones that took effect twice where the policy allows it */
+	uint64_t failovers;
+};
+
+struct scenario {
+	const char *name, *what;
+	void (*run)(struct world *world, struct outcome *outcome);
+};
+
+extern const struct scenario scenario_rc;
+extern const struct scenario *const scenarios[]; /* NULL terminated: scenarios.c */
+const struct scenario *scenario_find(const char *name);
+
+#endif

@@ -1,0 +1,14 @@
+/* The scenarios there are; a seed runs through the first one unless told otherwise. */
+#include <string.h>
+
+#include "sim/scenario.h"
+
+const struct scenario *const scenarios[] = {&scenario_rc, NULL};
+
+const struct scenario *scenario_find(const char *name)
+{
+	for (unsigned i = 0; scenarios[i] != NULL; i++)
+		if (strcmp(scenarios[i]->name, name) == 0)
+			return scenarios[i];
+	return NULL;
+}
