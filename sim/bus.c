@@ -7,12 +7,12 @@
 
 #include "base/ensure.h"
 
-#define LINE_BYTES     64u
-#define PIECES_MAX     4u
-#define STALL_PPM      2000u /* of entries that everything behind them waits for */
-#define STALL_NS_MAX   (60 * NS_US)
-#define DIRECT_PPM     250000u /* of writes into an empty queue that are visible at once */
-#define ATOMIC_NS_MAX  2000u
+#define LINE_BYTES    64u
+#define PIECES_MAX    4u
+#define STALL_PPM     2000u /* of entries that everything behind them waits for */
+#define STALL_NS_MAX  (60 * NS_US)
+#define DIRECT_PPM    250000u /* of writes into an empty queue that are visible at once */
+#define ATOMIC_NS_MAX 2000u
 
 struct posted {
 	struct list node;
@@ -70,8 +70,8 @@ static bool allowed(struct nic_bus *bus, const void *host, size_t bytes, const c
 		if (addr >= grant->addr && addr - grant->addr + bytes <= grant->bytes)
 			return true;
 	}
-	world_violate(bus->world, "isolation", "a NIC %s %zu bytes at %#" PRIx64 ", which is not registered on it", what,
-		bytes, addr);
+	world_violate(bus->world, "isolation", "a NIC %s %zu bytes at %#" PRIx64 ", which is not registered on it",
+		what, bytes, addr);
 	return false;
 }
 
@@ -181,7 +181,8 @@ static void bus_read(struct soft_bus *base, void *to, const void *host, size_t b
 static void bus_write(struct soft_bus *base, void *host, const void *from, size_t bytes)
 {
 	struct nic_bus *bus = bus_of(base);
-	struct effect effect = {.kind = EFFECT_WRITE, .nic = bus->nic, .host = (uintptr_t)host, .bytes = bytes, .data = from};
+	struct effect effect = {
+		.kind = EFFECT_WRITE, .nic = bus->nic, .host = (uintptr_t)host, .bytes = bytes, .data = from};
 
 	if (bytes == 0 || bus->dead || !allowed(bus, host, bytes, "wrote"))
 		return;
@@ -194,9 +195,10 @@ static void bus_write(struct soft_bus *base, void *host, const void *from, size_
 		size_t n = bytes - at;
 
 		if (piece < PIECES_MAX && n > LINE_BYTES)
-			n = world_range(bus->world, 1, n / LINE_BYTES) * LINE_BYTES - (((uintptr_t)host + at) % LINE_BYTES);
-		enqueue_write(bus, (char *)host + at, (const char *)from + at, n,
-			world_range(bus->world, 0, bus->lag_ns));
+			n = world_range(bus->world, 1, n / LINE_BYTES) * LINE_BYTES -
+			    (((uintptr_t)host + at) % LINE_BYTES);
+		enqueue_write(
+			bus, (char *)host + at, (const char *)from + at, n, world_range(bus->world, 0, bus->lag_ns));
 		at += n;
 	}
 }
@@ -236,17 +238,14 @@ static uint64_t bus_cas(struct soft_bus *base, uint64_t *host, uint64_t compare,
 static uint64_t bus_faa(struct soft_bus *base, uint64_t *host, uint64_t add)
 {
 	struct nic_bus *bus = bus_of(base);
-	struct effect effect = {.kind = EFFECT_FAA,
-		.nic = bus->nic,
-		.host = (uintptr_t)host,
-		.bytes = sizeof(*host),
-		.argument = add};
+	struct effect effect = {
+		.kind = EFFECT_FAA, .nic = bus->nic, .host = (uintptr_t)host, .bytes = sizeof(*host), .argument = add};
 
 	return atomic(bus, &effect);
 }
 
-static void bus_complete(struct soft_bus *base, void (*deliver)(void *cq, const struct ibv_wc *wc), void *cq,
-	const struct ibv_wc *wc)
+static void bus_complete(
+	struct soft_bus *base, void (*deliver)(void *cq, const struct ibv_wc *wc), void *cq, const struct ibv_wc *wc)
 {
 	struct nic_bus *bus = bus_of(base);
 	struct posted *entry;

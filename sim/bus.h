@@ -25,9 +25,9 @@ struct effect {
 	const struct nic *nic;
 	uint64_t host; /* address */
 	size_t bytes;
-	const void *data;               /* WRITE */
-	uint64_t argument, compare;     /* CAS: swap and compare; FAA: what is added */
-	uint64_t original;              /* CAS, FAA */
+	const void *data;           /* WRITE */
+	uint64_t argument, compare; /* CAS: swap and compare; FAA: what is added */
+	uint64_t original;          /* CAS, FAA */
 };
 
 struct bus_observer {
@@ -44,7 +44,7 @@ struct nic_bus {
 	struct list queue, granted, observers;
 	struct world_event step;
 	uint64_t last_due_ns;
-	uint64_t lag_ns;       /* how long a posted write usually takes to be visible */
+	uint64_t lag_ns; /* how long a posted write usually takes to be visible */
 	bool global_atomics;
 	bool dead;
 };

@@ -153,8 +153,8 @@ static int file_sync(struct hf_file *file)
 	return 0;
 }
 
-static int file_map(struct hf_file *file, uint64_t offset, size_t bytes, bool writable, void **addr_out,
-	struct hf_error *error)
+static int file_map(
+	struct hf_file *file, uint64_t offset, size_t bytes, bool writable, void **addr_out, struct hf_error *error)
 {
 	struct handle *handle = (struct handle *)(void *)file;
 	struct disk_file *on = handle->on;

@@ -43,7 +43,8 @@ static void partition(struct fault *fault, int by)
 
 	for (unsigned i = 0; i < network->port_count; i++)
 		for (unsigned j = 0; j < network->port_count; j++)
-			if ((network->ports[i].host == fault->port->host) != (network->ports[j].host == fault->port->host))
+			if ((network->ports[i].host == fault->port->host) !=
+				(network->ports[j].host == fault->port->host))
 				network->paths[i][j].cuts += (unsigned)by;
 }
 

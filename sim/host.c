@@ -80,8 +80,8 @@ static void check_nothing_left(struct process *process)
 {
 	if (!list_empty(&process->actors) || !list_empty(&process->ios) || !list_empty(&process->threads) ||
 		!list_empty(&process->nics))
-		world_violate(process_world(process), "closing frees everything", "%s left a loop, io, thread or device",
-			process->name);
+		world_violate(process_world(process), "closing frees everything",
+			"%s left a loop, io, thread or device", process->name);
 }
 
 void process_crash(struct process *process)

@@ -24,7 +24,7 @@ struct host {
 	struct world *world;
 	struct network *network;
 	char name[SIM_NAME_BYTES];
-	uint64_t skew_ns; /* of its clock against the world's */
+	uint64_t skew_ns;     /* of its clock against the world's */
 	uint32_t caps_masked; /* enum hf_dev_cap that its NICs have not */
 	bool stopped;
 	struct list processes, disk; /* the disk's files: disk.c */
@@ -70,7 +70,7 @@ struct sim_io {
 	struct list watched_node; /* of the waiter */
 	struct world_waiter *waiter;
 	struct hf_watch *watch;
-	struct sim_io *group; /* that it is a member of */
+	struct sim_io *group;                 /* that it is a member of */
 	unsigned (*ready)(struct sim_io *io); /* enum hf_ready that hold now */
 	void (*abandon)(struct sim_io *io);   /* its process died: unlink from the network, keep the memory */
 };

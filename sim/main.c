@@ -20,7 +20,8 @@ static void usage(FILE *to)
 {
 	fprintf(to, "usage: holdfast-sim [--seeds N] [--first K] [--jobs J] [--scenario S] [--stop-at-violation]\n"
 		    "       holdfast-sim --seed K [--trace] [--scenario S]\n"
-		    "Runs product code in a simulated world, once for each seed. Scenarios, all of them unless one is named:\n");
+		    "Runs product code in a simulated world, once for each seed. Scenarios, all of them unless one is "
+		    "named:\n");
 	for (unsigned i = 0; scenarios[i] != NULL; i++)
 		fprintf(to, "  %-10s %s\n", scenarios[i]->name, scenarios[i]->what);
 	fprintf(to, "Exit status: 0 no violation, 1 violations, 2 wrong usage or a run that died.\n");
@@ -95,7 +96,8 @@ static int run_one_seed(const struct options *options)
 	struct run_result result;
 
 	run_seed(options->seed, options->scenario, options->trace, &result);
-	printf("seed %" PRIu64 ": hash %016" PRIx64 ", %" PRIu64 " events, %.3f s of virtual time, %" PRIu64 " operations\n",
+	printf("seed %" PRIu64 ": hash %016" PRIx64 ", %" PRIu64 " events, %.3f s of virtual time, %" PRIu64
+	       " operations\n",
 		result.seed, result.hash, result.events, (double)result.virtual_ns / 1e9, result.outcome.operations);
 	print_faults(result.faults);
 	if (result.violations > 0)
@@ -116,7 +118,8 @@ static int run_many(const struct options *options)
 	static struct run_sum sum;
 	double started = now_seconds(), took;
 	uint64_t died;
-	int rc = run_seeds(options->first, options->seeds, options->jobs, options->scenario, options->stop, &sum, &died);
+	int rc =
+		run_seeds(options->first, options->seeds, options->jobs, options->scenario, options->stop, &sum, &died);
 
 	took = now_seconds() - started;
 	printf("%" PRIu64 " seeds in %.1f s (%.0f seeds/s), %" PRIu64 " events, %.0f s of virtual time, %" PRIu64
@@ -125,8 +128,8 @@ static int run_many(const struct options *options)
 		sum.outcome.operations, sum.outcome.failovers, sum.hash);
 	print_faults(sum.faults);
 	for (unsigned i = 0; i < sum.kept; i++)
-		printf("VIOLATION seed %" PRIu64 ": %s\n  again: make sim SEED=%" PRIu64 " TRACE=1\n", sum.violations[i].seed,
-			sum.violations[i].violation, sum.violations[i].seed);
+		printf("VIOLATION seed %" PRIu64 ": %s\n  again: make sim SEED=%" PRIu64 " TRACE=1\n",
+			sum.violations[i].seed, sum.violations[i].violation, sum.violations[i].seed);
 	if (rc != 0) {
 		printf("DIED in seed %" PRIu64 "\n  again: make sim SEED=%" PRIu64 " TRACE=1\n", died, died);
 		return 2;

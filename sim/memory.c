@@ -27,8 +27,8 @@ static size_t arena_used;
 void memory_reset(void)
 {
 	if (arena == NULL) {
-		arena = mmap(ARENA_AT, ARENA_BYTES, PROT_READ | PROT_WRITE,
-			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		arena = mmap(ARENA_AT, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+			-1, 0);
 		ensure(arena != MAP_FAILED);
 	}
 	if (arena_used > 0)

@@ -41,8 +41,8 @@ struct network {
 	struct conditions paths[PORTS_MAX][PORTS_MAX]; /* [from][to] */
 	uint64_t stream_limit_ns;                      /* a stream that is cut for longer breaks */
 	uint64_t datagrams, dropped;
-	struct list packets;   /* on their way */
-	uint16_t last_port;    /* given to a socket that asked for any */
+	struct list packets; /* on their way */
+	uint16_t last_port;  /* given to a socket that asked for any */
 };
 
 /* What becomes of one packet. */
@@ -73,15 +73,14 @@ unsigned network_reset_streams(struct network *network, struct port *a, const st
  * -EADDRNOTAVAIL otherwise. */
 int network_bind(struct process *process, const struct hf_addr *local, struct port **port_out, struct hf_addr *bound,
 	struct hf_error *error);
-int sim_dgram_open(struct hf_env *env, const struct hf_addr *local, unsigned flags, struct hf_io **io_out,
-	struct hf_error *error);
-int sim_stream_listen(
-	struct hf_env *env, const struct hf_addr *local, struct hf_io **io_out, struct hf_error *error);
+int sim_dgram_open(
+	struct hf_env *env, const struct hf_addr *local, unsigned flags, struct hf_io **io_out, struct hf_error *error);
+int sim_stream_listen(struct hf_env *env, const struct hf_addr *local, struct hf_io **io_out, struct hf_error *error);
 int sim_stream_connect(struct hf_env *env, const struct hf_addr *local, const struct hf_addr *peer,
 	struct hf_io **io_out, struct hf_error *error);
 void streams_healed(struct port *port);
 unsigned streams_reset(struct port *port, const struct port *other);
-void streams_free(struct port *port);            /* at the end of the world */
-void packets_free(struct network *network);      /* likewise */
+void streams_free(struct port *port);       /* at the end of the world */
+void packets_free(struct network *network); /* likewise */
 
 #endif

@@ -39,7 +39,7 @@ struct rc_end {
 	struct hf_qp *qp; /* NULL: none */
 	uint8_t *memory;
 	struct area *target;
-	struct flow *flow; /* what this end asks of the other */
+	struct flow *flow;      /* what this end asks of the other */
 	struct rc_words *words; /* the other side's */
 	size_t history[RC_SLOTS];
 	uint64_t seen[RC_WORDS]; /* a value of each word, to compare with */

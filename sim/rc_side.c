@@ -96,8 +96,8 @@ static void fill_local(struct rc_end *end, const struct op *op, struct posting *
 		uint32_t first = (uint32_t)world_range(world, 1, op->bytes - 1);
 
 		posting->sge[0].length = first;
-		posting->sge[1] = (struct ibv_sge){
-			.addr = (uintptr_t)local + first, .length = op->bytes - first, .lkey = lkey};
+		posting->sge[1] =
+			(struct ibv_sge){.addr = (uintptr_t)local + first, .length = op->bytes - first, .lkey = lkey};
 		posting->wr.num_sge = 2;
 	}
 }
@@ -171,8 +171,7 @@ int rc_post_receives(struct rc_end *end)
 		struct ibv_sge sge = {.addr = (uintptr_t)end->memory + RC_WINDOW + slot * RC_SLOT_BYTES,
 			.length = RC_SLOT_BYTES,
 			.lkey = rail_of(end)->mr->lkey};
-		struct ibv_recv_wr wr = {
-			.wr_id = RECEIVE_BIT | end->receives_posted, .sg_list = &sge, .num_sge = 1};
+		struct ibv_recv_wr wr = {.wr_id = RECEIVE_BIT | end->receives_posted, .sg_list = &sge, .num_sge = 1};
 		struct ibv_recv_wr *bad;
 		int rc = hf_qp_post_recv(end->qp, &wr, &bad);
 
@@ -214,13 +213,13 @@ static void take_send(struct rc_end *end, const struct ibv_wc *wc)
 		end->lane->completed_since_quiet++;
 	if (op->kind == OP_CAS || op->kind == OP_FAA) {
 		unsigned word = (unsigned)((op->target - (uintptr_t)end->words->at) / 8);
-		uint64_t original = *(uint64_t *)(void *)(end->memory + 3 * RC_WINDOW +
-							  (op->number % RC_SLOTS) * RC_SLOT_BYTES);
+		uint64_t original =
+			*(uint64_t *)(void *)(end->memory + 3 * RC_WINDOW + (op->number % RC_SLOTS) * RC_SLOT_BYTES);
 
-		linear_complete(&end->words->history[word], end->history[op->number % RC_SLOTS], original,
-			rc->world->now_ns);
+		linear_complete(
+			&end->words->history[word], end->history[op->number % RC_SLOTS], original, rc->world->now_ns);
 		end->seen[word] = op->kind == OP_CAS && original != op->compare ? original
-				  : op->kind == OP_CAS				? op->argument
+				  : op->kind == OP_CAS                          ? op->argument
 										: original + op->argument;
 	}
 }

@@ -43,7 +43,8 @@ static void run_one(uint64_t seed, const struct scenario *scenario, bool tracing
 	for (unsigned i = 0; i < FAULT_KINDS; i++)
 		result->faults[i] += world.faults[i];
 	if (world.violations > 0 && result->violations == 0)
-		snprintf(result->violation, sizeof(result->violation), "%.16s: %.480s", scenario->name, world.violation);
+		snprintf(
+			result->violation, sizeof(result->violation), "%.16s: %.480s", scenario->name, world.violation);
 	result->violations += world.violations;
 	world_free(&world);
 }
@@ -114,7 +115,8 @@ static void work(struct job *job, uint64_t first, uint64_t seeds, unsigned step,
 int run_seeds(uint64_t first, uint64_t seeds, unsigned jobs, const struct scenario *scenario, bool stop_at_violation,
 	struct run_sum *sum_out, uint64_t *died_seed_out)
 {
-	struct job *shared = mmap(NULL, jobs * sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct job *shared =
+		mmap(NULL, jobs * sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	pid_t pids[RUNNER_JOBS_MAX];
 	int rc = 0;
 

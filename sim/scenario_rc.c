@@ -146,8 +146,9 @@ static bool must_settle(const struct rc_lane *lane)
 	const struct rc_end *a = &lane->ends[0], *b = &lane->ends[1];
 
 	return a->qp == NULL || b->qp == NULL || a->failed || b->failed || (spent(a) && spent(b)) ||
-	       lane->rc->world->now_ns > lane->until_ns || (lane->rc->stopping && !rc_in_flight(a) && !rc_in_flight(b)) ||
-	       nic_of(a->qp->dev)->dead || nic_of(b->qp->dev)->dead;
+	       lane->rc->world->now_ns > lane->until_ns ||
+	       (lane->rc->stopping && !rc_in_flight(a) && !rc_in_flight(b)) || nic_of(a->qp->dev)->dead ||
+	       nic_of(b->qp->dev)->dead;
 }
 
 /* True: this end is fenced, or gone, or will never be. */

@@ -255,7 +255,8 @@ static void deliver(struct world_event *event)
 		release(stream);
 		return;
 	}
-	schedule_first(stream, world->now_ns + network_fate(stream->network, stream->from, stream->to).delay_ns / 4 + 1);
+	schedule_first(
+		stream, world->now_ns + network_fate(stream->network, stream->from, stream->to).delay_ns / 4 + 1);
 	wake(stream);
 }
 

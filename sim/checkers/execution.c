@@ -129,7 +129,11 @@ static bool flow_wrote(struct flow *flow, const struct effect *effect)
 	else if (op != NULL && is_write != (op->kind == OP_WRITE || op->kind == OP_WRITE_IMM))
 		violate(flow, "once-in-order", "a wr of another kind took effect", op);
 	else
-		data_took_effect(flow, op, op == NULL ? 0 : is_write ? op->target : receive_at(flow, op->message), effect);
+		data_took_effect(flow, op,
+			op == NULL ? 0
+			: is_write ? op->target
+				   : receive_at(flow, op->message),
+			effect);
 	if (is_write)
 		memcpy(flow->target->shadow + (effect->host - flow->target->addr), effect->data, effect->bytes);
 	return true;
@@ -174,11 +178,13 @@ static void on_effect(struct bus_observer *observer, const struct effect *effect
 		}
 	}
 	if (effect->kind == EFFECT_WRITE)
-		world_violate(execution->world, "isolation", "%zu bytes were written to %#" PRIx64 ", where nobody asked for it",
-			effect->bytes, effect->host);
+		world_violate(execution->world, "isolation",
+			"%zu bytes were written to %#" PRIx64 ", where nobody asked for it", effect->bytes,
+			effect->host);
 	else
 		world_violate(execution->world, "once-in-order",
-			"an atomic (operand %#" PRIx64 ") took effect that is not the next wr of any flow", effect->argument);
+			"an atomic (operand %#" PRIx64 ") took effect that is not the next wr of any flow",
+			effect->argument);
 }
 
 static void on_lost(struct bus_observer *observer, const struct nic *nic, uint64_t host, size_t bytes)
@@ -217,7 +223,8 @@ struct op *flow_post(struct flow *flow, const struct op *op)
 /* A READ behind a WRITE of its flow returns it, or a later one (a READ may be executed again). */
 static void check_read(struct flow *flow, const struct op *op)
 {
-	const uint8_t *data = (const uint8_t *)(uintptr_t)(flow->landing + (op->number % flow->slots) * flow->slot_bytes);
+	const uint8_t *data =
+		(const uint8_t *)(uintptr_t)(flow->landing + (op->number % flow->slots) * flow->slot_bytes);
 	const struct op *last = NULL;
 
 	for (uint32_t i = 0; i < op->number; i++)
@@ -237,7 +244,8 @@ static void check_read(struct flow *flow, const struct op *op)
 
 static void check_success(struct flow *flow, const struct op *op)
 {
-	const uint8_t *landed = (const uint8_t *)(uintptr_t)(flow->landing + (op->number % flow->slots) * flow->slot_bytes);
+	const uint8_t *landed =
+		(const uint8_t *)(uintptr_t)(flow->landing + (op->number % flow->slots) * flow->slot_bytes);
 	const struct op *next = front(flow);
 
 	if (next != NULL && next->number <= op->number)
@@ -284,12 +292,11 @@ void flow_received(struct flow *flow, const struct ibv_wc *wc)
 		violate(flow, "receives", "a message came that was not sent, or into another receive than its own", op);
 	else if (wc->byte_len != op->bytes || (op->bytes > 0 && !op->executed))
 		violate(flow, "receives", "a receive completed with another length than was sent", op);
-	else if (op->kind == OP_WRITE_IMM &&
-		 (!(wc->wc_flags & IBV_WC_WITH_IMM) || wc->imm_data != htobe32(op->imm) ||
-			 wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM))
+	else if (op->kind == OP_WRITE_IMM && (!(wc->wc_flags & IBV_WC_WITH_IMM) || wc->imm_data != htobe32(op->imm) ||
+						     wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM))
 		violate(flow, "receives", "a receive completed with another immediate than was sent", op);
-	else if (op->kind == OP_SEND && !payload_is(flow, op->number, 0, op->bytes,
-						(const uint8_t *)(uintptr_t)receive_at(flow, op->message)))
+	else if (op->kind == OP_SEND &&
+		 !payload_is(flow, op->number, 0, op->bytes, (const uint8_t *)(uintptr_t)receive_at(flow, op->message)))
 		violate(flow, "receives", "a receive completed before its bytes were there", op);
 }
 
@@ -339,8 +346,9 @@ void area_check(struct execution *execution, const struct area *area)
 		return;
 	for (uint64_t i = 0; i < area->bytes; i++)
 		if (memory[i] != area->shadow[i]) {
-			world_violate(execution->world, "memory", "byte %" PRIu64 " of the area at %#" PRIx64 " is not what its effects left",
-				i, area->addr);
+			world_violate(execution->world, "memory",
+				"byte %" PRIu64 " of the area at %#" PRIx64 " is not what its effects left", i,
+				area->addr);
 			return;
 		}
 }

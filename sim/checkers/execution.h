@@ -50,8 +50,8 @@ struct flow {
 	struct list node;
 	struct world *world;
 	struct area *target, *words;
-	uint64_t receives;   /* address of the receive buffers */
-	uint64_t landing;    /* of the requester's buffers for responses, one of slot_bytes per wr in flight */
+	uint64_t receives; /* address of the receive buffers */
+	uint64_t landing;  /* of the requester's buffers for responses, one of slot_bytes per wr in flight */
 	uint32_t slots, slot_bytes;
 	uint16_t tag;
 	uint32_t mtu_bytes;
