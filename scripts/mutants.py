@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""mutants.py BUILD [NAME...] - proves that the simulator catches the bugs it is there to catch.
+
+A mutant is sim/mutants/NAME.patch: a change of one or more .c files of the product that breaks one rule. Above the
+diff it says, one a line:
+
+    Breaks: the rule, and what goes wrong then
+    Run: arguments of holdfast-sim that find it
+    Caught by: words that the simulator's verdict must contain
+
+The patch is applied to a copy below BUILD/mutants, the changed files are compiled with the commands of BUILD and linked
+in front of the product's archive; nothing in the product knows about it. A mutant is caught when the simulator
+fails with those words, and the same run of the unchanged simulator finds nothing. TAP, a line a mutant.
+"""
+import concurrent.futures
+import glob
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+SIMULATOR = "holdfast-sim"
+RUN_SECONDS = 120
+
+
+class Broken(Exception):
+    """The mutant could not be made or run: neither caught nor missed."""
+
+
+def run(command, cwd, seconds=RUN_SECONDS, text=None):
+    try:
+        return subprocess.run(command, cwd=cwd, input=text, stdin=None if text else subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                              timeout=seconds)
+    except subprocess.TimeoutExpired as late:
+        raise Broken(f"{' '.join(command[:3])} ... took more than {seconds} s") from late
+
+
+def field(text, name):
+    found = re.search(rf"^{name}:[ \t]*(.+)$", text.split("\n--- ")[0], re.M)
+    return found.group(1).strip() if found else None
+
+
+class Mutant:
+    def __init__(self, path, source, build):
+        with open(path, encoding="utf-8") as file:
+            self.text = file.read()
+        self.name = os.path.basename(path)[:-len(".patch")]
+        self.source, self.build = source, build
+        self.tree = os.path.join(build, "mutants", self.name)
+        self.breaks, self.caught_by = field(self.text, "Breaks"), field(self.text, "Caught by")
+        self.arguments = shlex.split(field(self.text, "Run") or "")
+
+    def patch(self):
+        files = re.findall(r"^\+\+\+ b/(\S+)", self.text, re.M)
+        if not (self.breaks and self.caught_by and self.arguments and files):
+            raise Broken("needs the lines Breaks:, Run: and Caught by: above a diff of a/ and b/")
+        shutil.rmtree(self.tree, ignore_errors=True)
+        for name in files:
+            if not name.endswith(".c"):
+                raise Broken(f"{name}: only .c files can be mutated")
+            os.makedirs(os.path.dirname(os.path.join(self.tree, name)), exist_ok=True)
+            shutil.copy(os.path.join(self.source, name), os.path.join(self.tree, name))
+        done = run(["patch", "-p1", "--fuzz=0", "--no-backup-if-mismatch", "--batch"], self.tree, text=self.text)
+        if done.returncode != 0:
+            raise Broken("does not apply any more: make it again for the code as it is\n" + done.stdout)
+        return files
+
+    def compile(self, name, commands):
+        original = os.path.realpath(os.path.join(self.source, name))
+        for entry in commands:
+            if os.path.realpath(os.path.join(entry["directory"], entry["file"])) != original:
+                continue
+            words = shlex.split(entry["command"])
+            target = os.path.join(self.tree, name[:-2] + ".o")
+            words[words.index("-o") + 1] = target
+            words[words.index("-c") + 1] = os.path.join(self.tree, name)
+            words = [word for word in words if word not in ("-MD", "-Werror")]
+            for option in ("-MQ", "-MF"):
+                at = words.index(option)
+                del words[at:at + 2]
+            # The mutant may leave a function without a caller; that is not what it is tried for.
+            done = run(words + ["-Wno-unused", "-Wno-unused-parameter"], entry["directory"])
+            if done.returncode != 0:
+                raise Broken(f"{name} does not compile\n{done.stdout}")
+            return target
+        raise Broken(f"{name} is not part of the build")
+
+    def link(self, objects, command):
+        program = os.path.join(self.tree, SIMULATOR)
+        words = shlex.split(command)
+        at = words.index("-o")
+        words[at + 1:at + 2] = [program] + objects
+        done = run(words, self.build)
+        if done.returncode != 0:
+            raise Broken("does not link\n" + done.stdout)
+        return program
+
+    def attempt(self, commands, link_command):
+        objects = [self.compile(name, commands) for name in self.patch()]
+        program = self.link(objects, link_command)
+        control = run([os.path.join(self.build, SIMULATOR)] + self.arguments, self.build)
+        if control.returncode != 0:
+            raise Broken("the unchanged simulator fails the same run\n" + control.stdout[-4000:])
+        done = run([program] + self.arguments, self.build)
+        if done.returncode == 0:
+            return False, "survived: " + " ".join(self.arguments)
+        if self.caught_by not in done.stdout:
+            return False, f'failed without "{self.caught_by}"\n' + done.stdout[-4000:]
+        return True, ""
+
+
+def link_command_of(build):
+    done = run(["ninja", "-t", "commands", SIMULATOR], build)
+    links = [line for line in done.stdout.splitlines() if re.search(rf"-o {SIMULATOR}\s", line)]
+    if done.returncode != 0 or not links:
+        raise SystemExit(f"mutants: {SIMULATOR} is no target of {build}\n{done.stdout}")
+    return links[-1]
+
+
+def main():
+    if len(sys.argv) < 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    source = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+    build, wanted = os.path.abspath(sys.argv[1]), sys.argv[2:]
+    mutants = [Mutant(path, source, build) for path in sorted(glob.glob(f"{source}/sim/mutants/*.patch"))]
+    mutants = [mutant for mutant in mutants if not wanted or mutant.name in wanted]
+    with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
+        commands = json.load(file)
+    link_command = link_command_of(build)
+
+    def attempt(mutant):
+        try:
+            return mutant.attempt(commands, link_command)
+        except Broken as why:
+            return False, str(why)
+
+    print(f"1..{len(mutants)}")
+    all_caught = bool(mutants)
+    with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        for number, (mutant, (caught, said)) in enumerate(zip(mutants, pool.map(attempt, mutants)), 1):
+            all_caught &= caught
+            print(f"{'ok' if caught else 'not ok'} {number} - {mutant.name}: {mutant.breaks}", flush=True)
+            print("".join(f"# {line}\n" for line in said.splitlines()), end="")
+    return 0 if all_caught else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
