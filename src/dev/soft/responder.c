@@ -467,6 +467,11 @@ void responder_receive(struct responder *responder, const struct packet *packet)
 	responder->nak_sent = false;
 	if (responder->nak_due && !responder->fatal) /* of a gap that has closed before we said so */
 		responder->nak_due = false;
+	if (responder->pending_count > 0 && (packet->traits & PACKET_IS_READ) == 0 && !responder_respond(responder)) {
+		responder->nak_sent = true;
+		nak(responder, SYNDROME_NAK | NAK_PSN_SEQUENCE); /* leaves when the responses have */
+		return;
+	}
 	if (!in_sequence(responder, packet))
 		refuse(responder, NAK_INVALID, IBV_WC_SUCCESS);
 	else if (packet->traits & PACKET_IS_SEND)

@@ -5,6 +5,9 @@
  *              evidence
  *   pending    READ and atomic responses that are due, in psn order; an ACK or NAK leaves when they have
  *
+ * A READ is executed when its data has been read into packets, so what would change memory behind it waits until then
+ * (D1). Responses are made at once; when there is no room for them, the request behind is asked for again.
+ *
  * A duplicate WRITE or SEND is acknowledged again, a duplicate READ executed again. */
 #ifndef HOLDFAST_DEV_SOFT_RESPONDER_H
 #define HOLDFAST_DEV_SOFT_RESPONDER_H
@@ -54,6 +57,8 @@ struct responder {
 void responder_init(struct responder *responder, struct soft_qp *qp, struct flow *flow);
 void responder_start(struct responder *responder, uint32_t psn); /* INIT to RTR */
 void responder_receive(struct responder *responder, const struct packet *packet);
+/* Makes the responses that are due, as far as tx has room. False: not all of them. */
+bool responder_respond(struct responder *responder);
 /* True: tx is full. */
 bool responder_transmit(struct responder *responder, bool hold_acks);
 void responder_stop(struct responder *responder);    /* ERR: the receive in progress is flushed */

@@ -114,18 +114,16 @@ static void refuse_pending(struct responder *responder)
 	qp_fail(qp);
 }
 
+bool responder_respond(struct responder *responder)
+{
+	if (send_pending(responder) == STEP_REFUSED)
+		refuse_pending(responder);
+	return responder->pending_count == 0;
+}
+
 bool responder_transmit(struct responder *responder, bool hold_acks)
 {
-	switch (send_pending(responder)) {
-	case STEP_FULL:
-		return true;
-	case STEP_REFUSED:
-		refuse_pending(responder);
-		return false;
-	case STEP_DONE:
-		break;
-	}
-	if (responder->pending_count > 0)
+	if (!responder_respond(responder))
 		return true;
 	if (responder->nak_due)
 		return send_nak(responder);
