@@ -42,11 +42,14 @@ def count_cmocka(lines):
 
 
 def count_tap(lines):
-    passed, failed, skipped, seen = 0, [], [], False
+    passed, failed, skipped, seen, last_failed = 0, [], [], False, False
     for line in lines:
         point = TAP.match(line)
+        if not point and last_failed and line.startswith("# "):
+            failed[-1] += "\n      " + line[2:]
         if not point:
             continue
+        last_failed = False
         seen = True
         name, _, directive = point.group(2).partition(" # ")
         if directive.upper().startswith("SKIP"):
@@ -55,6 +58,7 @@ def count_tap(lines):
             passed += 1
         else:
             failed.append(name)
+            last_failed = True
     return (passed, failed, skipped) if seen else None
 
 

@@ -46,12 +46,12 @@ BANS = [
      "hf_env_entropy(), or a printed seed in tests"),
     ("socket", ("src/", "sim/"), OS_FILES,
      "socket socketpair bind listen accept4 recvmsg recvmmsg sendmsg sendmmsg getaddrinfo epoll_create1 epoll_wait "
-     "eventfd poll ppoll select", "hf_dgram_*, hf_stream_*, hf_notifier_* and the loop"),
+     "eventfd ppoll", "hf_dgram_*, hf_stream_*, hf_notifier_* and the loop"),
     ("file", ("src/", "sim/"), OS_FILES, "open openat creat fopen fdopen opendir mkstemp shm_open memfd_create",
      "hf_file_*, or env/share.h for what processes share"),
     ("memory map", ("src/",), OS_FILES, "mmap munmap mremap", "hf_mem_alloc(), hf_mem_map_file()"),
     ("thread", ("src/", "sim/"), OS_FILES, "pthread_create thrd_create", "hf_thread_start()"),
-    ("process", ("src/", "sim/"), OS_FILES, "fork vfork execve execv execvp posix_spawn system popen",
+    ("process", ("src/",), OS_FILES, "fork vfork execve execv execvp posix_spawn system popen",
      "the program's process file"),
     ("string", ("",), (), "strcpy strcat sprintf vsprintf gets strtok atoi atol alloca",
      "snprintf, memcpy, strtok_r, strtoul with its error checked"),
@@ -59,6 +59,8 @@ BANS = [
     ("bare fence", ("src/",), ("src/base/order.h",), "atomic_thread_fence __sync_synchronize __atomic_thread_fence",
      "publish(), observe(), announce() of base/order.h"),
 ]
+OS_HEADERS = ("poll.h", "sys/poll.h", "sys/select.h", "sys/epoll.h", "sys/eventfd.h", "sys/timerfd.h", "sys/socket.h",
+              "sys/random.h", "threads.h")
 STEP_BAN = ("malloc calloc realloc free strdup pthread_mutex_lock", r"hf_(env|loop|io|dgram|stream|file|thread|mem)_\w+")
 VAGUE_NAMES = {"util", "utils", "common", "misc", "helper", "helpers", "stuff", "shared"}
 
@@ -118,6 +120,8 @@ def check_includes(source):
             if quote == '"' and target.startswith(backend + "/") \
                     and not source.under([f"src/{backend}/"] + friends):
                 yield number, "backend", f"{target} belongs to {backend}; ask the contract for a capability instead"
+        if quote == "<" and target in OS_HEADERS and source.under(["src/"]) and not source.under(OS_FILES):
+            yield number, "layer", f"<{target}> belongs to env; go through <holdfast/env.h> or <holdfast/loop.h>"
         theirs = None
         if target.startswith("holdfast/"):
             theirs = PUBLIC_LAYER.get(target[len("holdfast/"):])

@@ -210,7 +210,7 @@ struct hf_atomic_result {
 };
 int hf_qp_atomic_results(struct hf_qp *qp, struct hf_atomic_result *results_out, unsigned n);
 
-/* The psn that the next wr to be posted will start at: with D4, a wr executed when that is at or before executed psn. */
+/* The psn at which the next wr to be posted starts. With D4, a wr executed when that is at or before executed psn. */
 uint32_t hf_qp_next_psn(struct hf_qp *qp);
 
 /* D6: where the wrs of an initiator go. */

@@ -76,8 +76,8 @@ struct hf_dgram {
 #define HF_DGRAM_MAX_SEGMENTS 64u    /* of one payload */
 
 enum hf_dgram_flags {
-	/* Send with "don't fragment" and IPv4 identification 0, which an ICRC must know. Of a payload with segment_bytes
-	 * datagram i gets identification 0 or, where the kernel or NIC does the cutting, i. */
+	/* Send with "don't fragment" and IPv4 identification 0, which an ICRC must know. Of a payload with
+	 * segment_bytes datagram i gets identification 0 or, where the kernel or NIC does the cutting, i. */
 	HF_DGRAM_ROCE = 1 << 0,
 	HF_DGRAM_GRO = 1 << 1, /* may deliver several datagrams as one payload with segment_bytes set */
 };

@@ -18,7 +18,7 @@ void histogram_reset(struct histogram *histogram);
 void histogram_add(struct histogram *histogram, uint64_t value);
 void histogram_merge(struct histogram *into, const struct histogram *from);
 
-/* The value below or at which `quantile` (0..1) of the values lie; exact for the least and the greatest; 0 when empty. */
+/* The value at or below which `quantile` (0..1) of the values lie; exact for least and greatest; 0 when empty. */
 uint64_t histogram_quantile(const struct histogram *histogram, double quantile);
 
 #endif

@@ -1,4 +1,4 @@
-/* What is the same for every device: kinds, argument checks, dispatch. A NULL in a device's ops means that it cannot. */
+/* What is the same for every device: kinds, argument checks, dispatch. NULL in a device's ops: it cannot. */
 #include "dev/kinds.h"
 
 #include <errno.h>
