@@ -44,7 +44,7 @@ int main(int argc, char **argv)
 	const struct bed *bed;
 
 	if (argc == 3 && strcmp(argv[1], "--serve") == 0)
-		return side_serve(atoi(argv[2]));
+		return side_serve((int)strtol(argv[2], NULL, 10));
 	if (argc < 2 || (bed = bed_find(argv[1])) == NULL) {
 		fprintf(stderr, "usage: conformance BED [PATTERN]; beds:");
 		for (unsigned i = 0; i < bed_count; i++)

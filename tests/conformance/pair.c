@@ -15,10 +15,10 @@ static void prepare(struct side *side, struct pair *pair, const char *node, cons
 {
 	struct actor_config config = {.node = "", .rail = "r0"};
 
-	strcpy(config.kind, pair->bed->kind);
-	strcpy(config.fabric, pair->bed->world_open == NULL ? bed_fabric() : "");
-	strcpy(config.node, node);
-	strcpy(config.address, address == NULL ? "" : address);
+	snprintf(config.kind, sizeof(config.kind), "%s", pair->bed->kind);
+	snprintf(config.fabric, sizeof(config.fabric), "%s", pair->bed->world_open == NULL ? bed_fabric() : "");
+	snprintf(config.node, sizeof(config.node), "%s", node);
+	snprintf(config.address, sizeof(config.address), "%s", address == NULL ? "" : address);
 	if (side_open(side, &config) != 0)
 		fail_msg("open: %s", side->error.text);
 	assert_int_equal(side_pd_alloc(side, 0), 0);
