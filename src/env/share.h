@@ -8,9 +8,16 @@
 
 #include <holdfast/env.h>
 
-/* Opens, or makes, /dev/shm/holdfast-UID-NAME; names have [a-z0-9._-] only. -EACCES when somebody else owns it. */
+/* Opens, or makes, /dev/shm/holdfast-UID-NAME; names (of files too) have [a-z0-9._-] only, do not begin with a dot and
+ * have at most SHARE_NAME_MAX bytes: -EINVAL. -EACCES when somebody else owns it or others may look into it. */
+#define SHARE_NAME_MAX 96
+bool share_name_valid(const char *name);
 struct share_dir;
 int share_dir_open(const char *name, struct share_dir **dir_out, struct hf_error *error);
+/* -ENOENT unless it is there. */
+int share_dir_find(const char *name, struct share_dir **dir_out, struct hf_error *error);
+/* Calls found(name, context) for every directory of this user. */
+int share_dir_each(void (*found)(const char *name, void *context), void *context);
 void share_dir_close(struct share_dir *dir);
 /* Calls found(name, context) for every file. */
 int share_dir_list(struct share_dir *dir, void (*found)(const char *name, void *context), void *context);
@@ -21,7 +28,9 @@ struct share_segment {
 	void *addr;
 	size_t bytes;
 	int fd;
+	bool owned; /* share_owner_lock succeeded on it */
 };
+/* Its memory is there when it returns (-ENOSPC with words otherwise, never a SIGBUS later), and others see it whole. */
 int share_segment_create(struct share_dir *dir, const char *file, size_t bytes, struct share_segment *out,
 	struct hf_error *error); /* -EEXIST: it is there */
 int share_segment_open(struct share_dir *dir, const char *file, struct share_segment *out, struct hf_error *error);
@@ -31,7 +40,17 @@ bool share_owner_lock(struct share_segment *segment);
 /* True when somebody alive, ourselves included, holds it. */
 bool share_owner_alive(struct share_segment *segment);
 
-/* Memory that can be shared: which file of ours backs [addr, addr + bytes). -ENOENT: private memory.
+/* More locks of that kind, by number from 0. They belong to the opened segment, so two openings exclude one another,
+ * in one process too; closing it or dying releases them. A child that forks without exec keeps them held. */
+bool share_slot_lock(struct share_segment *segment, unsigned slot);
+void share_slot_unlock(struct share_segment *segment, unsigned slot);
+/* True when another opening holds it. */
+bool share_slot_locked(struct share_segment *segment, unsigned slot);
+/* Waits for a short critical section of others; -ETIMEDOUT after about two seconds (its holder was stopped). */
+int share_slot_wait(struct share_segment *segment, unsigned slot);
+
+/* Memory that can be shared: which file of ours backs [addr, addr + bytes). -ENOENT: private memory. -EXDEV: shared,
+ * but in several files since a part was moved (share_move_pages of the whole makes it one again).
  * fd stays ours and open as long as the memory is mapped. */
 struct share_backing {
 	int fd;
@@ -43,8 +62,12 @@ int share_backing_find(const void *addr, size_t bytes, struct share_backing *out
 /* Maps a peer's file fd as seen through its process; -ESTALE when that is not the inode any more (it died). */
 int share_peer_map(pid_t pid, int fd, uint64_t inode, uint64_t offset, size_t bytes, bool writable, void **addr_out);
 void share_peer_unmap(void *addr, size_t bytes);
-/* Moves [addr, addr + bytes) (whole pages of shared memory) to fresh pages with the same content: stores through older
- * mappings of peers land in orphaned pages. Our own threads' stores are not lost. Fills the new backing. */
+/* Moves [addr, addr + bytes) (whole pages, of one hf_mem_alloc) to fresh pages with the same content: stores through
+ * older mappings of peers land in orphaned pages. Our own threads' stores are not lost: they wait meanwhile (milliseconds
+ * for megabytes). Without privilege a system call of ours that stores into the range meanwhile fails with EFAULT.
+ * Fills the new backing. Nothing has moved unless it returns 0. -EOPNOTSUPP: memory of a file, which must stay the
+ * file's; or the kernel (or a container's seccomp filter) has no userfaultfd and this process has several threads, whose
+ * stores could be lost. */
 int share_move_pages(void *addr, size_t bytes, struct share_backing *out, struct hf_error *error);
 
 /* A process, safely against reuse of its number. */

@@ -1,0 +1,204 @@
+/* Which file backs a piece of memory, and a peer's file mapped through its process.
+ *
+ * Our own allocations are in the registry (memory.h). Any other shared mapping of a file is found in /proc/self/maps,
+ * and the file is opened a second time by its path, checked by inode; that descriptor is kept for the rest of the
+ * process, one a file, because nobody tells when the program unmaps it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "base/list.h"
+#include "env/linux/memory.h"
+
+#define PROC_PATH_BYTES 64
+
+/* A line of /proc/self/maps. */
+struct mapping {
+	uint64_t start, end, offset, inode;
+	unsigned major, minor;
+	bool readable, writable, shared;
+	const char *path;
+};
+
+struct opened_file {
+	struct list node;
+	dev_t device;
+	ino_t inode;
+	bool writable;
+	int fd;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct list opened = {&opened, &opened};
+
+static bool parse_mapping(char *line, struct mapping *out)
+{
+	char access[5];
+	int path_at = 0;
+
+	*out = (struct mapping){0};
+	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64 " %n", &out->start, &out->end, access,
+		    &out->offset, &out->major, &out->minor, &out->inode, &path_at) < 7)
+		return false;
+	out->readable = access[0] == 'r';
+	out->writable = access[1] == 'w';
+	out->shared = access[3] == 's';
+	line[strcspn(line, "\n")] = '\0';
+	out->path = path_at > 0 ? line + path_at : "";
+	return true;
+}
+
+/* Opens what the mapping shows, by its path or, where that is gone and we may, through the mapping itself. */
+static int open_mapped(const struct mapping *mapping)
+{
+	char through[PROC_PATH_BYTES];
+	int how = (mapping->writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK;
+	int fd = mapping->path[0] == '/' ? open(mapping->path, how) : -1;
+	struct stat stat;
+
+	if (fd < 0) {
+		snprintf(through, sizeof(through), "/proc/self/map_files/%" PRIx64 "-%" PRIx64, mapping->start,
+			mapping->end);
+		fd = open(through, how);
+	}
+	if (fd < 0)
+		return -ENOENT;
+	/* The device number is not compared: btrfs and overlayfs show another one in maps than in stat. */
+	if (fstat(fd, &stat) == 0 && stat.st_ino == mapping->inode)
+		return fd;
+	close(fd);
+	return -ENOENT;
+}
+
+/* The descriptor kept for the file of `mapping`, opened when it is new. */
+static int keep_open(const struct mapping *mapping)
+{
+	dev_t device = makedev(mapping->major, mapping->minor);
+	struct opened_file *file;
+	int fd;
+
+	list_for_each (node, &opened) {
+		file = container_of(node, struct opened_file, node);
+		if (file->device == device && file->inode == mapping->inode && file->writable == mapping->writable)
+			return file->fd;
+	}
+	fd = open_mapped(mapping);
+	if (fd < 0)
+		return fd;
+	file = calloc(1, sizeof(*file));
+	if (file == NULL) {
+		close(fd);
+		return -ENOMEM;
+	}
+	*file = (struct opened_file){
+		.device = device, .inode = mapping->inode, .writable = mapping->writable, .fd = fd};
+	list_push_back(&opened, &file->node);
+	return fd;
+}
+
+/* Whether `next` goes on where the mapping ends: mprotect and madvise split what is one mapping of a file. */
+static bool continues(const struct mapping *mapping, const struct mapping *next)
+{
+	return next->start == mapping->end && next->shared && next->inode == mapping->inode &&
+	       next->major == mapping->major && next->minor == mapping->minor &&
+	       next->offset == mapping->offset + (mapping->end - mapping->start);
+}
+
+static int find_in_maps(FILE *maps, uint64_t start, uint64_t end, struct share_backing *out)
+{
+	struct mapping found = {0}, next;
+	char *line = NULL, *path = NULL;
+	size_t capacity = 0;
+	int fd = -ENOENT;
+
+	while (getline(&line, &capacity, maps) > 0 && parse_mapping(line, &next)) {
+		if (path == NULL && (start < next.start || start >= next.end))
+			continue;
+		if (path != NULL && !continues(&found, &next))
+			break;
+		if (!next.shared || !next.readable || next.inode == 0)
+			break;
+		if (path == NULL) {
+			path = strdup(next.path);
+			found = next;
+			found.path = path;
+		}
+		found.writable = found.writable && next.writable;
+		found.end = next.end;
+		if (found.end >= end)
+			break;
+	}
+	if (path != NULL && found.end >= end)
+		fd = keep_open(&found);
+	free(path);
+	free(line);
+	if (fd < 0)
+		return fd;
+	*out = (struct share_backing){
+		.fd = fd,
+		.offset = found.offset + (start - found.start),
+		.inode = found.inode,
+		.writable = found.writable,
+	};
+	return 0;
+}
+
+int share_backing_find(const void *addr, size_t bytes, struct share_backing *out)
+{
+	int error = memory_find(addr, bytes, out);
+	FILE *maps;
+
+	if (error != -ENOENT)
+		return error;
+	if (bytes == 0 || (uintptr_t)addr + bytes < (uintptr_t)addr)
+		return -ENOENT;
+	maps = fopen("/proc/self/maps", "re");
+	if (maps == NULL)
+		return -errno;
+	pthread_mutex_lock(&lock);
+	error = find_in_maps(maps, (uintptr_t)addr, (uintptr_t)addr + bytes, out);
+	pthread_mutex_unlock(&lock);
+	fclose(maps);
+	return error;
+}
+
+int share_peer_map(pid_t pid, int fd, uint64_t inode, uint64_t offset, size_t bytes, bool writable, void **addr_out)
+{
+	char path[PROC_PATH_BYTES];
+	struct stat stat;
+	void *addr = MAP_FAILED;
+	int opened_fd, error = 0;
+
+	*addr_out = NULL;
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, fd);
+	opened_fd = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK);
+	if (opened_fd < 0)
+		return errno == ENOENT || errno == ESRCH ? -ESTALE : -errno;
+	if (fstat(opened_fd, &stat) != 0 || stat.st_ino != inode)
+		error = -ESTALE;
+	else if (offset > (uint64_t)stat.st_size || bytes > (uint64_t)stat.st_size - offset)
+		error = -EINVAL; /* beyond the end: a store would be a SIGBUS */
+	else
+		addr = mmap(NULL, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, opened_fd,
+			(off_t)offset);
+	if (error == 0 && addr == MAP_FAILED)
+		error = -errno;
+	close(opened_fd);
+	if (error == 0)
+		*addr_out = addr;
+	return error;
+}
+
+void share_peer_unmap(void *addr, size_t bytes)
+{
+	if (addr != NULL)
+		munmap(addr, bytes);
+}
