@@ -2,7 +2,14 @@
  *
  * A fabric is a directory of mode 0700 below /dev/shm. Every port that joins it has a line on its link board; the
  * board outlives the processes, and lines of dead processes are reused. Any process of the same user may switch a
- * link; the port's device sees it at its next poll, or is woken. */
+ * link; the port's device sees it at its next poll, or is woken.
+ *
+ * How long a switch lasts: as long as hf_fabric_links shows the link. A port that is closed takes its line along, and
+ * opens again with its link up. The line of a process that died stays, as a cable stays unplugged when the machine
+ * at its end crashes: the next process that opens the same node and rail finds the link as it was switched. Whoever
+ * wants it up whatever happened before switches it up, or removes the fabric first.
+ *
+ * Names of fabrics, nodes and rails have [a-z0-9._-] only, do not begin with a dot, and end before HF_NAME_BYTES. */
 #ifndef HOLDFAST_FABRIC_H
 #define HOLDFAST_FABRIC_H
 

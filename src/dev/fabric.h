@@ -10,7 +10,7 @@
 
 #include "env/share.h"
 
-/* A line of the board, in shared memory. */
+/* A line of the board, in shared memory (layout: board.h). */
 struct fabric_line {
 	_Atomic uint32_t state;    /* 0 free, 1 used; changed under the board's lock */
 	_Atomic uint32_t link;     /* enum hf_link bits that are UP */
@@ -18,12 +18,15 @@ struct fabric_line {
 	int32_t pid;
 	char node[HF_NAME_BYTES], rail[HF_NAME_BYTES], kind[HF_NAME_BYTES];
 	char address[HF_ADDR_TEXT];
+	_Atomic uint32_t takings; /* counts owners: tells a port from the one that had its line before */
+	uint32_t reserved[3];
 };
 
 struct fabric_port; /* ours on the board */
 
-/* Takes a line, up in both directions unless the operator switched this name down before. -EADDRINUSE: node/rail is
- * taken by a live process. */
+/* Takes a line, up in both directions; but the line that a dead process left under the same name is taken as it was
+ * switched. -EADDRINUSE: node/rail is taken by a live process; -EINVAL: bad names; -ENOSPC: /dev/shm or the board is
+ * full. The names in config are copied. */
 int fabric_join(struct hf_env *env, const struct hf_dev_config *config, const char *address,
 	struct fabric_port **port_out, struct hf_error *error);
 void fabric_leave(struct fabric_port *port);

@@ -22,6 +22,8 @@ void share_dir_close(struct share_dir *dir);
 /* Calls found(name, context) for every file. */
 int share_dir_list(struct share_dir *dir, void (*found)(const char *name, void *context), void *context);
 int share_dir_remove(struct share_dir *dir, const char *file);
+/* Removes the directory with all its files; the handle stays to be closed, nothing can be made through it any more. */
+int share_dir_delete(struct share_dir *dir);
 
 /* A file of the directory, mapped shared and writable, zeroed when new. */
 struct share_segment {
@@ -69,6 +71,9 @@ void share_peer_unmap(void *addr, size_t bytes);
  * file's; or the kernel (or a container's seccomp filter) has no userfaultfd and this process has several threads, whose
  * stores could be lost. */
 int share_move_pages(void *addr, size_t bytes, struct share_backing *out, struct hf_error *error);
+
+/* This process, by the number that others know it by. */
+pid_t share_own_pid(void);
 
 /* A process, safely against reuse of its number. */
 struct share_process;

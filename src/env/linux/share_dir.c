@@ -18,7 +18,6 @@
 #define SHARE_ROOT        "/dev/shm"
 #define SHARE_PREFIX      "holdfast-%u-"
 #define PREFIX_BYTES      32
-#define PATH_BYTES        192
 #define OWNER_BYTE        0
 #define SLOT_BYTE(slot)   (1 + (off_t)(slot))
 #define SLOT_WAIT_STEPS   2000
@@ -39,9 +38,9 @@ static int refuse_name(const char *what, const char *name, struct hf_error *erro
 		what, name, SHARE_NAME_MAX);
 }
 
-static void path_of(const char *name, char path[PATH_BYTES])
+static void path_of(const char *name, char path[SHARE_PATH_BYTES])
 {
-	snprintf(path, PATH_BYTES, SHARE_ROOT "/" SHARE_PREFIX "%s", (unsigned)geteuid(), name);
+	snprintf(path, SHARE_PATH_BYTES, SHARE_ROOT "/" SHARE_PREFIX "%s", (unsigned)geteuid(), name);
 }
 
 /* What others could read or replace is not ours, whoever's name it bears. */
@@ -62,17 +61,18 @@ static int check_ownership(int fd, const char *path, struct hf_error *error)
 
 static int open_dir(const char *name, bool create, struct share_dir **dir_out, struct hf_error *error)
 {
-	char path[PATH_BYTES];
 	struct share_dir *dir;
+	const char *path;
 	int code = 0;
 
 	*dir_out = NULL;
 	if (!share_name_valid(name))
 		return refuse_name("fabric", name, error);
-	path_of(name, path);
 	dir = calloc(1, sizeof(*dir));
 	if (dir == NULL)
 		return hf_error_set(error, -ENOMEM, "out of memory");
+	path_of(name, dir->path);
+	path = dir->path;
 	if (create && mkdir(path, 0700) != 0 && errno != EEXIST) {
 		code = hf_error_set(error, -errno, "cannot make %s: %s%s", path, strerror(errno),
 			errno == ENOENT ? "; mount a tmpfs on " SHARE_ROOT : "");
@@ -158,6 +158,20 @@ int share_dir_remove(struct share_dir *dir, const char *file)
 	return unlinkat(dir->fd, file, 0) == 0 ? 0 : -errno;
 }
 
+static void remove_file(const char *name, void *context)
+{
+	share_dir_remove(context, name);
+}
+
+int share_dir_delete(struct share_dir *dir)
+{
+	int error = share_dir_list(dir, remove_file, dir);
+
+	if (error == 0 && rmdir(dir->path) != 0)
+		error = -errno;
+	return error;
+}
+
 /* ---- segments ---- */
 
 static int map_segment(int fd, size_t bytes, struct share_segment *out)
@@ -173,7 +187,7 @@ static int map_segment(int fd, size_t bytes, struct share_segment *out)
 /* Gives the nameless file its name, which fails when that is taken. */
 static int link_as(int fd, struct share_dir *dir, const char *file)
 {
-	char self[PATH_BYTES];
+	char self[SHARE_PATH_BYTES];
 
 	snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
 	return linkat(AT_FDCWD, self, dir->fd, file, AT_SYMLINK_FOLLOW) == 0 ? 0 : -errno;

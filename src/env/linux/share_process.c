@@ -11,6 +11,11 @@ struct share_process {
 	int fd;
 };
 
+pid_t share_own_pid(void)
+{
+	return getpid();
+}
+
 int share_process_open(pid_t pid, struct share_process **process_out)
 {
 	struct share_process *process = calloc(1, sizeof(*process));

@@ -1,0 +1,194 @@
+/* A fabric as operators see it: its links and their switches. The ports' side is fabric_port.c. */
+#include <holdfast/fabric.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/order.h"
+#include "dev/board.h"
+
+#define LINKS_TEXT_BYTES 160
+
+struct hf_fabric {
+	struct board board;
+};
+
+int hf_fabric_open(const char *name, bool create, struct hf_fabric **fabric_out, struct hf_error *error)
+{
+	struct hf_fabric *fabric = calloc(1, sizeof(*fabric));
+	int code;
+
+	*fabric_out = NULL;
+	if (fabric == NULL)
+		return hf_error_set(error, -ENOMEM, "out of memory");
+	code = board_open(name, create, &fabric->board, error);
+	if (code != 0) {
+		free(fabric);
+		return code;
+	}
+	*fabric_out = fabric;
+	return 0;
+}
+
+void hf_fabric_close(struct hf_fabric *fabric)
+{
+	if (fabric == NULL)
+		return;
+	board_close(&fabric->board);
+	free(fabric);
+}
+
+int hf_fabric_each(void (*found)(const char *name, void *context), void *context)
+{
+	return share_dir_each(found, context);
+}
+
+static void copy_text(char *to, const char *from, size_t bytes)
+{
+	memcpy(to, from, bytes);
+	to[bytes - 1] = '\0';
+}
+
+static void describe(struct board *board, unsigned index, struct hf_link_info *info)
+{
+	const struct fabric_line *line = &board->memory->line[index];
+	uint32_t link = observe(&line->link);
+
+	*info = (struct hf_link_info){
+		.pid = line->pid,
+		.alive = board_owner_alive(board, index),
+		.tx_up = (link & HF_LINK_TX) != 0,
+		.rx_up = (link & HF_LINK_RX) != 0,
+	};
+	copy_text(info->node, line->node, sizeof(info->node));
+	copy_text(info->rail, line->rail, sizeof(info->rail));
+	copy_text(info->kind, line->kind, sizeof(info->kind));
+	copy_text(info->address, line->address, sizeof(info->address));
+}
+
+int hf_fabric_links(struct hf_fabric *fabric, struct hf_link_info *links_out, unsigned n)
+{
+	struct board *board = &fabric->board;
+	unsigned count = 0;
+	int code = board_lock(board, NULL);
+
+	if (code != 0)
+		return code;
+	for (unsigned i = 0; i < BOARD_LINES; i++) {
+		if (observe(&board->memory->line[i].state) != BOARD_LINE_USED)
+			continue;
+		if (count < n)
+			describe(board, i, &links_out[count]);
+		count++;
+	}
+	board_unlock(board);
+	return (int)count;
+}
+
+static int no_such_link(struct board *board, const char *node, const char *rail, struct hf_error *error)
+{
+	char there[LINKS_TEXT_BYTES] = "";
+	size_t length = 0;
+
+	for (unsigned i = 0; i < BOARD_LINES && length < sizeof(there); i++) {
+		const struct fabric_line *line = &board->memory->line[i];
+
+		if (observe(&line->state) == BOARD_LINE_USED)
+			length += (size_t)snprintf(there + length, sizeof(there) - length, " %.*s/%.*s",
+				HF_NAME_BYTES - 1, line->node, HF_NAME_BYTES - 1, line->rail);
+	}
+	return hf_error_set(error, -ENOENT, "there is no link %.40s/%.40s; there %s%s", node, rail,
+		length == 0 ? "are none" : "are", there);
+}
+
+static void switch_line(struct fabric_line *line, enum hf_link direction, bool up)
+{
+	uint32_t before = atomic_load(&line->link);
+	uint32_t after = up ? before | (uint32_t)direction : before & ~(uint32_t)direction;
+
+	if (after == before)
+		return;
+	atomic_store(&line->link, after);
+	atomic_fetch_add(&line->switches, 1);
+}
+
+static void ring(struct board *board, unsigned line)
+{
+	char name[BOARD_BELL_BYTES];
+	int fd;
+
+	board_bell_name(line, name);
+	if (share_bell_open(board->dir, name, &fd) != 0)
+		return; /* its owner died before it had a bell */
+	share_bell_ring(fd);
+	close(fd);
+}
+
+int hf_fabric_set_link(struct hf_fabric *fabric, const char *node, const char *rail, enum hf_link direction, bool up,
+	struct hf_error *error)
+{
+	struct board *board = &fabric->board;
+	int line, code;
+
+	if (direction < HF_LINK_TX || direction > HF_LINK_BOTH)
+		return hf_error_set(error, -EINVAL, "a link is switched in direction tx, rx or both");
+	code = board_lock(board, error);
+	if (code != 0)
+		return code;
+	line = board_find(board, node, rail);
+	if (line < 0) {
+		code = no_such_link(board, node, rail, error);
+	} else {
+		switch_line(&board->memory->line[line], direction, up);
+		ring(board, (unsigned)line);
+	}
+	board_unlock(board);
+	return code;
+}
+
+/* With the lock held. */
+static bool has_live_port(struct board *board)
+{
+	for (unsigned i = 0; i < BOARD_LINES; i++)
+		if (observe(&board->memory->line[i].state) == BOARD_LINE_USED && board_owner_alive(board, i))
+			return true;
+	return false;
+}
+
+/* A directory without a board: somebody died while making it. */
+static int remove_remains(const char *name)
+{
+	struct share_dir *dir;
+	int code = share_dir_find(name, &dir, NULL);
+
+	if (code != 0)
+		return code;
+	code = share_dir_delete(dir);
+	share_dir_close(dir);
+	return code;
+}
+
+int hf_fabric_remove(const char *name)
+{
+	struct board board;
+	int code = board_open(name, false, &board, NULL);
+
+	if (code == -ENOENT)
+		return remove_remains(name);
+	if (code != 0)
+		return code;
+	code = board_lock(&board, NULL);
+	if (code == 0 && has_live_port(&board)) {
+		code = -EBUSY;
+		board_unlock(&board);
+	} else if (code == 0) {
+		publish(&board.memory->removed, 1); /* whoever waits for the lock learns it then */
+		code = share_dir_delete(board.dir);
+		board_unlock(&board);
+	}
+	board_close(&board);
+	return code;
+}
