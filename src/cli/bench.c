@@ -2,7 +2,7 @@
  *
  * Each figure is measured in rounds of: cache line, ours, cache line, UCX, cache line. The bare cache line says how
  * far apart the two cores are just then, which changes while a virtual machine runs; a round in which it changed is
- * measured again, a bounded number of times. A figure is the median of its rounds, its ratio that of the rounds' ratios. */
+ * measured again, a bounded number of times. A figure is the median of its rounds, its ratio that of their ratios. */
 #include "cli/bench.h"
 
 #include <errno.h>

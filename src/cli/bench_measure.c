@@ -60,7 +60,7 @@ struct job {
 
 static int open_end(struct end *end, int parent_pid, struct hf_error *error)
 {
-	char fabric[HF_NAME_BYTES];
+	char fabric[HF_NAME_BYTES], address[HF_ADDR_TEXT];
 	struct hf_dev_config config = {.kind = end->figure->kind,
 		.fabric = fabric,
 		.node = end->near ? "near" : "far",
@@ -70,7 +70,9 @@ static int open_end(struct end *end, int parent_pid, struct hf_error *error)
 	int rc;
 
 	snprintf(fabric, sizeof(fabric), "bench-%d", parent_pid);
-	hf_addr_parse(end->near ? "127.0.0.61" : "127.0.0.62", &config.address);
+	snprintf(address, sizeof(address), "127.%d.%d.%d", 200 + parent_pid / 250 % 50, 1 + parent_pid % 250,
+		end->near ? 1 : 2);
+	hf_addr_parse(address, &config.address);
 	if ((rc = hf_dev_open(end->env, &config, &end->dev, error)) != 0 ||
 		(rc = hf_mem_alloc(end->env, MEM_BYTES, &mem, error)) != 0)
 		return rc;

@@ -232,12 +232,12 @@ static void fill(uint8_t *at, uint64_t bytes, uint64_t seed)
 		at[i] = actor_pattern(seed, i);
 }
 
-/* The index of the first byte that a fill would have made different, or `bytes`. */
-static uint64_t mismatch(const uint8_t *at, uint64_t bytes, uint64_t seed)
+/* The index of the first byte that a fill, of which `first` bytes lie before `at`, would have made different. */
+static uint64_t mismatch(const uint8_t *at, uint64_t bytes, uint64_t seed, uint64_t first)
 {
 	uint64_t i = 0;
 
-	while (i < bytes && at[i] == actor_pattern(seed, i))
+	while (i < bytes && at[i] == actor_pattern(seed, first + i))
 		i++;
 	return i;
 }
@@ -258,7 +258,7 @@ static void do_memory(struct actor *actor, const struct actor_call *call, struct
 	if (call->op == ACTOR_FILL) {
 		fill(at, call->bytes, call->value);
 	} else if (call->op == ACTOR_MISMATCH) {
-		answer->value = mismatch(at, call->bytes, call->value);
+		answer->value = mismatch(at, call->bytes, call->value, call->first);
 	} else if (call->op == ACTOR_DIGEST) {
 		answer->value = digest(at, call->bytes);
 	} else if (call->op == ACTOR_LOAD) {

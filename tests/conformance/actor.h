@@ -67,7 +67,7 @@ struct actor_call {
 	uint32_t object; /* its number */
 	uint32_t pd, send_cq, recv_cq, srq;
 	uint32_t n;
-	uint64_t addr, bytes, value; /* of memory calls; see actor.c for each */
+	uint64_t addr, bytes, value, first; /* of memory calls; see actor.c for each */
 	int access, mask;
 	bool flag;
 	union {

@@ -8,12 +8,7 @@
 const struct bed beds[] = {
 	{.name = "shm", .kind = "shm", .cpu_threads = true, .big_bytes = 64u << 20},
 	{.name = "shm-processes", .kind = "shm", .two_processes = true, .cpu_threads = true, .big_bytes = 64u << 20},
-	{.name = "soft",
-		.kind = "soft",
-		.address_a = "127.0.0.21",
-		.address_b = "127.0.0.22",
-		.cpu_threads = true,
-		.big_bytes = 64u << 20},
+	{.name = "soft", .kind = "soft", .has_addresses = true, .cpu_threads = true, .big_bytes = 64u << 20},
 };
 const unsigned bed_count = sizeof(beds) / sizeof(beds[0]);
 
@@ -32,4 +27,15 @@ const char *bed_fabric(void)
 	if (fabric[0] == 0)
 		snprintf(fabric, sizeof(fabric), "conformance-%d", (int)getpid());
 	return fabric;
+}
+
+const char *bed_address(const struct bed *bed, unsigned n)
+{
+	static char address[ACTOR_TEXT];
+	unsigned run = (unsigned)getpid();
+
+	address[0] = 0;
+	if (bed->has_addresses)
+		snprintf(address, sizeof(address), "127.%u.%u.%u", 100 + run / 250 % 100, 1 + run % 250, n);
+	return address;
 }

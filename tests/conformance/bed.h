@@ -6,10 +6,10 @@
 
 struct bed {
 	const char *name, *kind;
-	const char *address_a, *address_b; /* soft: of the two NICs */
-	bool two_processes;                /* b lives in another process */
-	bool cpu_threads;                  /* threads of the test run beside the device */
-	uint64_t big_bytes;                /* the largest message worth sending here */
+	bool has_addresses; /* its NICs live at addresses of loopback */
+	bool two_processes; /* b lives in another process */
+	bool cpu_threads;   /* threads of the test run beside the device */
+	uint64_t big_bytes; /* the largest message worth sending here */
 	/* A world of its own (the simulator's); NULL: this host. pass() lets `ns` of its time go by. */
 	int (*world_open)(struct hf_env **a_out, struct hf_env **b_out);
 	void (*world_close)(void);
@@ -19,7 +19,11 @@ struct bed {
 extern const struct bed beds[];
 extern const unsigned bed_count;
 const struct bed *bed_find(const char *name);
-/* The fabric of this run. */
+/* The fabric of this run, and the address of its n-th NIC (empty where there are none): runs do not meet. */
 const char *bed_fabric(void);
+const char *bed_address(const struct bed *bed, unsigned n);
+#define BED_A     1
+#define BED_B     2
+#define BED_THIRD 3
 
 #endif

@@ -12,14 +12,14 @@
 
 const struct link_options impatient = {.timeout = 8, .retry_cnt = 2};
 
-static void prepare(struct side *side, struct pair *pair, const char *node, const char *address)
+static void prepare(struct side *side, struct pair *pair, const char *node, unsigned address)
 {
 	struct actor_config config = {.node = "", .rail = "r0"};
 
 	snprintf(config.kind, sizeof(config.kind), "%s", pair->bed->kind);
 	snprintf(config.fabric, sizeof(config.fabric), "%s", pair->bed->world_open == NULL ? bed_fabric() : "");
 	snprintf(config.node, sizeof(config.node), "%s", node);
-	snprintf(config.address, sizeof(config.address), "%s", address == NULL ? "" : address);
+	snprintf(config.address, sizeof(config.address), "%s", bed_address(pair->bed, address));
 	if (side_open(side, &config) != 0)
 		fail_msg("open: %s", side->error.text);
 	assert_int_equal(side_pd_alloc(side, 0), 0);
@@ -42,8 +42,8 @@ int pair_setup(void **state)
 		assert_int_equal(pair->bed->world_open(&env_a, &env_b), 0);
 	pair->a = side_local(env_a);
 	pair->b = pair->bed->two_processes ? side_remote() : side_local(env_b);
-	prepare(pair->a, pair, "a", pair->bed->address_a);
-	prepare(pair->b, pair, "b", pair->bed->address_b);
+	prepare(pair->a, pair, "a", BED_A);
+	prepare(pair->b, pair, "b", BED_B);
 	return 0;
 }
 

@@ -467,9 +467,15 @@ void side_fill(struct side *side, uint64_t addr, uint64_t bytes, uint64_t seed)
 	memory(side, ACTOR_FILL, addr, bytes, seed);
 }
 
+uint64_t side_mismatch_from(struct side *side, uint64_t addr, uint64_t bytes, uint64_t seed, uint64_t first)
+{
+	the_call.first = first;
+	return memory(side, ACTOR_MISMATCH, addr, bytes, seed);
+}
+
 uint64_t side_mismatch(struct side *side, uint64_t addr, uint64_t bytes, uint64_t seed)
 {
-	return memory(side, ACTOR_MISMATCH, addr, bytes, seed);
+	return side_mismatch_from(side, addr, bytes, seed, 0);
 }
 
 uint64_t side_digest(struct side *side, uint64_t addr, uint64_t bytes)

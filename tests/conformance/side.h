@@ -88,6 +88,8 @@ bool side_io_readable(struct side *side, uint64_t within_ns);
 
 void side_fill(struct side *side, uint64_t addr, uint64_t bytes, uint64_t seed);
 uint64_t side_mismatch(struct side *side, uint64_t addr, uint64_t bytes, uint64_t seed);
+/* Of a fill that began `first` bytes before. */
+uint64_t side_mismatch_from(struct side *side, uint64_t addr, uint64_t bytes, uint64_t seed, uint64_t first);
 uint64_t side_digest(struct side *side, uint64_t addr, uint64_t bytes);
 uint64_t side_load(struct side *side, uint64_t addr);
 void side_store(struct side *side, uint64_t addr, uint64_t value);

@@ -221,7 +221,7 @@ static void events_of_a_destroyed_object_go_with_it(void **state)
 
 /* ---- opening ---- */
 
-static int open_third(struct pair *pair, const char *kind, const char *node, const char *address, char *words)
+static int open_third(struct pair *pair, const char *kind, const char *node, unsigned address, char *words)
 {
 	struct side *c = side_local(pair->a->env);
 	struct actor_config config = {.rail = "r0"};
@@ -230,7 +230,7 @@ static int open_third(struct pair *pair, const char *kind, const char *node, con
 	snprintf(config.kind, sizeof(config.kind), "%s", kind);
 	snprintf(config.node, sizeof(config.node), "%s", node);
 	snprintf(config.fabric, sizeof(config.fabric), "%s", bed_fabric());
-	snprintf(config.address, sizeof(config.address), "%s", address == NULL ? "" : address);
+	snprintf(config.address, sizeof(config.address), "%s", bed_address(pair->bed, address));
 	rc = side_open(c, &config);
 	snprintf(words, HF_ERROR_BYTES, "%s", c->error.text);
 	side_free(c);
@@ -244,12 +244,12 @@ static void what_cannot_be_opened_is_refused_with_words(void **state)
 
 	if (pair->bed->world_open != NULL)
 		skip_because("this world has no fabric");
-	assert_int_equal(open_third(pair, "telegraph", "c", NULL, words), -ENODEV);
+	assert_int_equal(open_third(pair, "telegraph", "c", BED_THIRD, words), -ENODEV);
 	assert_non_null(strstr(words, "shm"));
 	assert_non_null(strstr(words, "soft"));
-	assert_int_equal(open_third(pair, pair->bed->kind, "b", pair->bed->address_b, words), -EADDRINUSE);
+	assert_int_equal(open_third(pair, pair->bed->kind, "b", BED_B, words), -EADDRINUSE);
 	assert_int_not_equal(words[0], 0);
-	assert_int_equal(open_third(pair, pair->bed->kind, "../b", pair->bed->address_b, words), -EINVAL);
+	assert_int_equal(open_third(pair, pair->bed->kind, "../b", BED_B, words), -EINVAL);
 	assert_int_not_equal(words[0], 0);
 }
 
@@ -261,8 +261,7 @@ static void a_port_can_be_opened_again_after_it_was_closed(void **state)
 	side_close(pair->b);
 	snprintf(config.kind, sizeof(config.kind), "%s", pair->bed->kind);
 	snprintf(config.fabric, sizeof(config.fabric), "%s", pair->bed->world_open == NULL ? bed_fabric() : "");
-	snprintf(
-		config.address, sizeof(config.address), "%s", pair->bed->address_b == NULL ? "" : pair->bed->address_b);
+	snprintf(config.address, sizeof(config.address), "%s", bed_address(pair->bed, BED_B));
 	assert_int_equal(side_open(pair->b, &config), 0);
 }
 

@@ -3,7 +3,7 @@
 
 #define ROUNDS 48
 
-/* Each WRITE puts its number where the READ behind it must find it. */
+/* Each WRITE puts its number where the READ behind it finds it; only a fence orders a WRITE behind a READ. */
 static void wrs_execute_in_post_order(void **state)
 {
 	struct pair *pair = connected(state);
@@ -11,7 +11,8 @@ static void wrs_execute_in_post_order(void **state)
 
 	for (unsigned i = 0; i < ROUNDS / 2; i++) {
 		side_store(pair->a, pair->a->mem[0] + 8 * i, i + 1);
-		post(pair->a, 0, wr_write(&wr, pair->a, pair->b, 8 * i, 0, 8), 2 * i);
+		wr_write(&wr, pair->a, pair->b, 8 * i, 0, 8)->wr.send_flags = IBV_SEND_FENCE;
+		post(pair->a, 0, &wr, 2 * i);
 		post(pair->a, 0, wr_read(&wr, pair->a, pair->b, 4096 + 8 * i, 0, 8), 2 * i + 1);
 	}
 	for (unsigned i = 0; i < ROUNDS / 2; i++) {
