@@ -3,7 +3,8 @@
  * On a host it is the CPU's own loads and stores (bus_direct). The simulator's bus is what PCIe and a real NIC make
  * of it: writes are posted and become visible later and in pieces, an acknowledgement may leave before, atomics are a
  * read...write window against CPU and other NICs, completions travel apart from data and are lost with the NIC.
- * Every bus keeps this order: reads see its earlier writes; a completion is visible after the writes before it. */
+ * Order that every bus keeps: reads see this bus's earlier writes; a completion is visible after the writes before
+ * it. */
 #ifndef HOLDFAST_DEV_SOFT_BUS_H
 #define HOLDFAST_DEV_SOFT_BUS_H
 

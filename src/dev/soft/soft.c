@@ -66,7 +66,7 @@ static void counters(struct hf_dev *dev, struct hf_dev_counters *counters_out)
 
 /* ---- driving and waiting ---- */
 
-static enum hf_poll poll(struct hf_dev *dev, uint64_t now_ns)
+static enum hf_poll drive(struct hf_dev *dev, uint64_t now_ns)
 {
 	(void)now_ns; /* possibly of an earlier turn; retransmission wants the present */
 	return nic_borrow(nic_of(dev), true);
@@ -145,7 +145,7 @@ const struct hf_dev_ops soft_ops = {
 	.close = close_nic,
 	.query_port = query_port,
 	.gid = gid,
-	.poll = poll,
+	.poll = drive,
 	.io = io,
 	.arm = arm,
 	.get_event = get_event,

@@ -1,0 +1,457 @@
+/* Two engines, connected by a network in memory that loses, repeats, reorders and delays what each sends. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dev/soft/engine.h"
+
+#define MEMORY_BYTES (256u << 10)
+#define CQE          4096u
+#define KEY          0x5eed0000u
+#define FLIGHT_MAX   8192u
+#define PACKET_ROOM  4400u
+#define STEP_NS      2000u
+#define STEPS_MAX    3000000u
+#define FIRST_PSN    0xfffff0u /* wraps early */
+
+struct host {
+	struct hf_dev dev;
+	struct engine engine;
+	struct soft_pd pd;
+	struct soft_mr mr;
+	struct soft_cq cq;
+	struct soft_qp qp;
+	uint8_t *memory;
+	unsigned wakes;
+};
+
+struct flight {
+	uint64_t due_ns;
+	int to;
+	uint32_t bytes;
+	uint8_t data[PACKET_ROOM];
+};
+
+struct world {
+	struct host host[2];
+	struct flight *flights;
+	unsigned flight_count;
+	uint64_t now_ns, random;
+	unsigned loss, copies, delays; /* in 1000 */
+	bool cut[2];                   /* what this host sends is lost */
+};
+
+static struct soft_bus bus = {.ops = &bus_direct};
+
+static unsigned roll(struct world *world, unsigned limit)
+{
+	world->random = world->random * 6364136223846793005u + 1442695040888963407u;
+	return (unsigned)(world->random >> 33) % limit;
+}
+
+static void count_wake(struct engine *engine)
+{
+	container_of(engine, struct host, engine)->wakes++;
+}
+
+/* ---- building ---- */
+
+static void build_host(struct host *host, const char *address)
+{
+	struct hf_addr addr;
+
+	assert_int_equal(hf_addr_parse(address, &addr), 0);
+	host->dev.attr = (struct hf_dev_attr){.max_rd_atomic = RD_ATOMIC_MAX, .max_msg_bytes = 1u << 30};
+	engine_init(&host->engine, &host->dev, &bus, &addr);
+	host->engine.wake = count_wake;
+	host->engine.tx.memory = malloc((size_t)TX_RUNS * TX_RUN_BYTES);
+	host->memory = calloc(1, MEMORY_BYTES);
+	host->mr.base = (struct hf_mr){.pd = &host->pd.base,
+		.addr = host->memory,
+		.bytes = MEMORY_BYTES,
+		.iova = 0x10000,
+		.lkey = KEY,
+		.rkey = KEY,
+		.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+			  IBV_ACCESS_REMOTE_ATOMIC};
+	host->engine.mrs[KEY % MR_BUCKETS] = &host->mr;
+	assert_int_equal(ring_init(&host->cq.ring, CQE, sizeof(struct ibv_wc)), 0);
+	host->cq.engine = &host->engine;
+}
+
+static void build_qp(struct host *host)
+{
+	struct soft_qp *qp = &host->qp;
+
+	qp->base = (struct hf_qp){.dev = &host->dev,
+		.pd = &host->pd.base,
+		.send_cq = &host->cq.base,
+		.recv_cq = &host->cq.base,
+		.cap = {.max_send_wr = 1024, .max_recv_wr = 1024, .max_send_sge = 2, .max_recv_sge = 2},
+		.type = IBV_QPT_RC};
+	responder_init(&qp->responder, qp, &qp->requester.flow);
+	assert_int_equal(requester_init(&qp->requester, qp, &qp->base.cap), 0);
+	assert_int_equal(ring_init(&qp->recv_ring, 1024, recv_slot_bytes(2)), 0);
+	assert_int_equal(engine_add_qp(&host->engine, qp), 0);
+}
+
+static void connect_to(struct host *host, const struct host *peer, uint8_t retry_cnt)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
+		.port_num = 1,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
+		.path_mtu = IBV_MTU_1024,
+		.dest_qp_num = peer->qp.base.qp_num,
+		.rq_psn = FIRST_PSN,
+		.sq_psn = FIRST_PSN,
+		.max_rd_atomic = 4,
+		.max_dest_rd_atomic = 4,
+		.min_rnr_timer = 1,
+		.timeout = 8,
+		.retry_cnt = retry_cnt,
+		.rnr_retry = 7,
+		.ah_attr = {.is_global = 1, .grh = {.dgid = flow_gid(&peer->engine.local)}}};
+
+	assert_int_equal(
+		qp_apply(&host->qp, &attr, IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS, 0), 0);
+	attr.qp_state = IBV_QPS_RTR;
+	assert_int_equal(qp_apply(&host->qp, &attr,
+				 IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+					 IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+				 0),
+		0);
+	attr.qp_state = IBV_QPS_RTS;
+	assert_int_equal(qp_apply(&host->qp, &attr,
+				 IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+					 IBV_QP_MAX_QP_RD_ATOMIC,
+				 0),
+		0);
+}
+
+static struct world *build(uint64_t seed, uint8_t retry_cnt)
+{
+	struct world *world = calloc(1, sizeof(*world));
+
+	assert_non_null(world);
+	world->flights = calloc(FLIGHT_MAX, sizeof(*world->flights));
+	world->random = seed * 0x9e3779b97f4a7c15u + 1;
+	build_host(&world->host[0], "127.0.0.1:4791");
+	build_host(&world->host[1], "127.0.0.2:4791");
+	build_qp(&world->host[0]);
+	build_qp(&world->host[1]);
+	connect_to(&world->host[0], &world->host[1], retry_cnt);
+	connect_to(&world->host[1], &world->host[0], retry_cnt);
+	return world;
+}
+
+static void destroy(struct world *world)
+{
+	for (int i = 0; i < 2; i++) {
+		struct host *host = &world->host[i];
+
+		requester_free(&host->qp.requester);
+		ring_free(&host->qp.recv_ring);
+		ring_free(&host->cq.ring);
+		free(host->engine.tx.memory);
+		free(host->memory);
+	}
+	free(world->flights);
+	free(world);
+}
+
+/* ---- the network ---- */
+
+static void launch(struct world *world, int to, const uint8_t *data, uint32_t bytes)
+{
+	struct flight *flight = &world->flights[world->flight_count];
+
+	if (world->flight_count == FLIGHT_MAX || world->cut[1 - to] || roll(world, 1000) < world->loss)
+		return;
+	assert_true(bytes <= PACKET_ROOM);
+	world->flight_count++;
+	flight->to = to;
+	flight->bytes = bytes;
+	flight->due_ns = world->now_ns + (roll(world, 1000) < world->delays ? roll(world, 300000) : 0);
+	memcpy(flight->data, data, bytes);
+	if (roll(world, 1000) < world->copies)
+		launch(world, to, data, bytes);
+}
+
+static void take_sent(struct world *world, int from)
+{
+	struct tx *tx = &world->host[from].engine.tx;
+
+	for (unsigned i = tx->first; i < tx->count; i++)
+		for (uint32_t at = 0; at < tx->runs[i].bytes; at += tx->runs[i].segment_bytes) {
+			uint32_t left = tx->runs[i].bytes - at, segment = tx->runs[i].segment_bytes;
+
+			launch(world, 1 - from, (uint8_t *)tx->runs[i].data + at, left < segment ? left : segment);
+		}
+	tx_sent(tx, tx->count - tx->first);
+}
+
+static void deliver_due(struct world *world)
+{
+	unsigned kept = 0, count = world->flight_count;
+
+	for (unsigned i = 0; i < count; i++) {
+		struct flight *flight = &world->flights[i];
+
+		if (flight->due_ns <= world->now_ns)
+			engine_receive(&world->host[flight->to].engine, &world->host[1 - flight->to].engine.local, 0,
+				flight->data, flight->bytes, world->now_ns);
+		else if (kept++ != i)
+			world->flights[kept - 1] = *flight;
+	}
+	world->flight_count = kept;
+}
+
+static void step(struct world *world)
+{
+	world->now_ns += STEP_NS;
+	deliver_due(world);
+	for (int i = 0; i < 2; i++) {
+		struct engine *engine = &world->host[i].engine;
+
+		engine_answer_doorbells(engine, world->now_ns);
+		engine_tick(engine, world->now_ns);
+		for (unsigned round = 0; round < 4 && engine_transmit(engine, false, world->now_ns); round++)
+			take_sent(world, i);
+		take_sent(world, i);
+	}
+}
+
+static struct ibv_wc next_wc(struct world *world, int i)
+{
+	struct ibv_wc wc;
+
+	for (unsigned steps = 0; completions_poll(&world->host[i].cq, 1, &wc) == 0; steps++) {
+		if (steps == STEPS_MAX)
+			fail_msg("nothing completes any more");
+		step(world);
+	}
+	return wc;
+}
+
+/* ---- posting ---- */
+
+static void post(
+	struct world *world, enum ibv_wr_opcode opcode, uint64_t id, uint32_t local, uint32_t remote, uint32_t bytes)
+{
+	struct host *host = &world->host[0];
+	struct ibv_sge sge = {.addr = (uintptr_t)host->memory + local, .length = bytes, .lkey = KEY};
+	struct ibv_send_wr *bad,
+		wr = {.wr_id = id, .sg_list = &sge, .num_sge = 1, .opcode = opcode, .send_flags = IBV_SEND_SIGNALED};
+
+	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		wr.wr.atomic.remote_addr = 0x10000 + remote;
+		wr.wr.atomic.compare_add = 1;
+		wr.wr.atomic.rkey = KEY;
+	} else {
+		wr.wr.rdma.remote_addr = 0x10000 + remote;
+		wr.wr.rdma.rkey = KEY;
+	}
+	assert_int_equal(requester_post(&host->qp.requester, NULL, &wr, &bad), 0);
+	engine_ring_doorbell(&host->qp);
+}
+
+static void post_recv(struct world *world, uint64_t id, uint32_t local, uint32_t bytes)
+{
+	struct host *host = &world->host[1];
+	struct ibv_sge sge = {.addr = (uintptr_t)host->memory + local, .length = bytes, .lkey = KEY};
+	struct ibv_recv_wr *bad, wr = {.wr_id = id, .sg_list = &sge, .num_sge = 1};
+
+	assert_int_equal(recv_post(&host->qp.recv_ring, 2, &wr, &bad), 0);
+}
+
+static void fill(uint8_t *at, uint32_t bytes, unsigned seed)
+{
+	for (uint32_t i = 0; i < bytes; i++)
+		at[i] = (uint8_t)(i * 31 + (i >> 8) * 7 + seed);
+}
+
+/* ---- tests ---- */
+
+#define ROUNDS 60u
+
+/* Each round: a WRITE of some packets, an atomic on a counter that no other operation touches, a READ back of what was
+ * written, a message. Everything completes once, in order, with what it must have found. */
+static void storm(uint64_t seed)
+{
+	struct world *world = build(seed, 7);
+	uint64_t counter;
+
+	print_message("seed %llu\n", (unsigned long long)seed);
+	world->loss = 40;
+	world->copies = 40;
+	world->delays = 60;
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		uint32_t bytes = 1 + roll(world, 9000);
+
+		fill(world->host[0].memory, bytes, i);
+		post_recv(world, i, 200000, 4096);
+		post(world, IBV_WR_RDMA_WRITE, 4 * i, 0, 1024, bytes);
+		post(world, IBV_WR_ATOMIC_FETCH_AND_ADD, 4 * i + 1, 100000, 8, 8);
+		post(world, IBV_WR_RDMA_READ, 4 * i + 2, 50000, 1024, bytes);
+		post(world, IBV_WR_SEND, 4 * i + 3, 0, 0, bytes < 4096 ? bytes : 4096);
+		for (unsigned k = 0; k < 4; k++) {
+			struct ibv_wc wc = next_wc(world, 0);
+
+			assert_int_equal(wc.status, IBV_WC_SUCCESS);
+			assert_int_equal(wc.wr_id, 4 * i + k);
+		}
+		memcpy(&counter, world->host[0].memory + 100000, 8);
+		assert_int_equal(counter, i);
+		assert_memory_equal(world->host[0].memory + 50000, world->host[0].memory, bytes);
+		assert_int_equal(next_wc(world, 1).wr_id, i);
+		assert_memory_equal(world->host[1].memory + 200000, world->host[0].memory, bytes < 4096 ? bytes : 4096);
+	}
+	assert_true(world->host[0].engine.counters.retransmitted > 0);
+	assert_int_equal(world->host[1].engine.counters.malformed, 0);
+	destroy(world);
+}
+
+static void everything_executes_once_over_a_network_that_does_what_it_likes(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 1; seed <= 40; seed++)
+		storm(seed);
+}
+
+/* The same without waiting: many wrs are in flight when packets are lost. */
+static void a_full_queue_of_atomics_counts_every_one(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 1; seed <= 10; seed++) {
+		struct world *world = build(seed, 7);
+		uint64_t counter;
+
+		print_message("seed %llu\n", (unsigned long long)seed);
+		world->loss = 100;
+		world->copies = 100;
+		world->delays = 100;
+		for (unsigned i = 0; i < 300; i++)
+			post(world, IBV_WR_ATOMIC_FETCH_AND_ADD, i, 8 * i, 8, 8);
+		for (unsigned i = 0; i < 300; i++)
+			assert_int_equal(next_wc(world, 0).wr_id, i);
+		for (unsigned i = 0; i < 300; i++) {
+			memcpy(&counter, world->host[0].memory + 8 * i, 8);
+			assert_int_equal(counter, i);
+		}
+		memcpy(&counter, world->host[1].memory + 8, 8);
+		assert_int_equal(counter, 300);
+		destroy(world);
+	}
+}
+
+static void a_request_is_given_up_when_its_retries_are_spent(void **state)
+{
+	struct world *world = build(1, 3);
+	uint64_t unit_ns = 4096u << 8;
+
+	(void)state;
+	world->cut[0] = true;
+	post(world, IBV_WR_RDMA_WRITE, 1, 0, 0, 8);
+	post(world, IBV_WR_RDMA_WRITE, 2, 0, 0, 8);
+	assert_int_equal(next_wc(world, 0).status, IBV_WC_RETRY_EXC_ERR);
+	assert_in_range(world->now_ns, 4 * unit_ns, 5 * unit_ns);
+	assert_int_equal(next_wc(world, 0).status, IBV_WC_WR_FLUSH_ERR);
+	assert_int_equal(qp_state(&world->host[0].qp), IBV_QPS_ERR);
+	assert_int_equal(world->host[0].engine.counters.retransmitted, 3 * 2);
+	destroy(world);
+}
+
+static void acknowledgements_that_are_lost_leave_the_evidence(void **state)
+{
+	struct world *world = build(1, 1);
+	struct hf_atomic_result results[4];
+
+	(void)state;
+	world->cut[1] = true;
+	post(world, IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0, 8, 8);
+	post(world, IBV_WR_ATOMIC_FETCH_AND_ADD, 2, 0, 8, 8);
+	post(world, IBV_WR_RDMA_WRITE, 3, 0, 1024, 3000);
+	assert_int_equal(next_wc(world, 0).status, IBV_WC_RETRY_EXC_ERR);
+	assert_int_equal(world->host[1].qp.responder.expected, (FIRST_PSN + 5) & 0xffffff);
+	assert_int_equal(responder_atomic_results(&world->host[1].qp.responder, results, 4), 2);
+	assert_int_equal(results[0].psn, (FIRST_PSN + 1) & 0xffffff);
+	assert_int_equal(results[0].original, 1);
+	assert_int_equal(results[1].original, 0);
+	destroy(world);
+}
+
+static void a_message_waits_for_its_receive(void **state)
+{
+	struct world *world = build(1, 7);
+
+	(void)state;
+	post(world, IBV_WR_SEND, 1, 0, 0, 3000);
+	for (unsigned i = 0; i < 1000; i++)
+		step(world);
+	assert_true(world->host[1].engine.counters.rnr_naks_sent > 1);
+	post_recv(world, 7, 0, 4096);
+	assert_int_equal(next_wc(world, 0).status, IBV_WC_SUCCESS);
+	assert_int_equal(next_wc(world, 1).byte_len, 3000);
+	destroy(world);
+}
+
+/* A stranger with the right numbers but another address, and one who flips a bit. */
+static void packets_of_others_are_counted_and_dropped(void **state)
+{
+	struct world *world = build(1, 7);
+	struct host *b = &world->host[1];
+	struct hf_addr stranger;
+	struct tx *tx = &world->host[0].engine.tx;
+	uint8_t *packet;
+
+	(void)state;
+	fill(world->host[0].memory, 8, 1);
+	post(world, IBV_WR_RDMA_WRITE, 1, 0, 0, 8);
+	engine_answer_doorbells(&world->host[0].engine, 0);
+	engine_transmit(&world->host[0].engine, false, 0);
+	packet = tx->runs[0].data;
+	assert_int_equal(hf_addr_parse("127.0.0.3:4791", &stranger), 0);
+	engine_receive(&b->engine, &stranger, 0, packet, tx->runs[0].bytes, 0);
+	assert_int_equal(b->engine.counters.malformed, 1);
+	packet[30] ^= 1;
+	engine_receive(&b->engine, &world->host[0].engine.local, 0, packet, tx->runs[0].bytes, 0);
+	assert_int_equal(b->engine.counters.malformed, 2);
+	assert_int_equal(b->memory[0], 0);
+	packet[30] ^= 1;
+	engine_receive(&b->engine, &world->host[0].engine.local, 0, packet, tx->runs[0].bytes, 0);
+	assert_memory_equal(b->memory, world->host[0].memory, 8);
+	destroy(world);
+}
+
+static void a_responder_in_error_executes_nothing(void **state)
+{
+	struct world *world = build(1, 0);
+
+	(void)state;
+	qp_fail(&world->host[1].qp);
+	fill(world->host[0].memory, 8, 1);
+	post(world, IBV_WR_RDMA_WRITE, 1, 0, 0, 8);
+	assert_int_equal(next_wc(world, 0).status, IBV_WC_RETRY_EXC_ERR);
+	assert_int_equal(world->host[1].memory[0], 0);
+	assert_int_equal(world->host[1].qp.responder.expected, FIRST_PSN);
+	destroy(world);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(everything_executes_once_over_a_network_that_does_what_it_likes),
+		cmocka_unit_test(a_full_queue_of_atomics_counts_every_one),
+		cmocka_unit_test(a_request_is_given_up_when_its_retries_are_spent),
+		cmocka_unit_test(acknowledgements_that_are_lost_leave_the_evidence),
+		cmocka_unit_test(a_message_waits_for_its_receive),
+		cmocka_unit_test(packets_of_others_are_counted_and_dropped),
+		cmocka_unit_test(a_responder_in_error_executes_nothing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
