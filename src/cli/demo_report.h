@@ -1,0 +1,16 @@
+/* demo_report.h - what a demo found, in words and as JSON. */
+#ifndef HOLDFAST_CLI_DEMO_REPORT_H
+#define HOLDFAST_CLI_DEMO_REPORT_H
+
+#include "cli/demo.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+/* demo.json: an array, an object a device. NULL when out of memory. */
+json_t *report_json(const struct demo_result *results, unsigned n, const struct demo_input *input);
+
+/* Some lines on one device, the verdict last. */
+void report_print(const struct demo_result *result, const struct demo_input *input, FILE *to);
+
+#endif

@@ -1,0 +1,40 @@
+#include "cli/help.h"
+
+#include <string.h>
+
+static const struct {
+	const char *command, *text;
+} pages[] = {
+	{"demo", "[--device shm|soft|all] [--input PATH] [--quick] [--seconds N] [--rate MB/S]\n"
+		 "                     [--config FILE] [--base ADDRESS] [--output DIR] [--json]\n\n"
+		 "  --device KIND    only this kind of device; all (shm, then soft) otherwise\n"
+		 "  --input PATH     move this file, or the files of this directory as one archive; otherwise\n"
+		 "                   the project's tree (or this program) and 1 GiB of random bytes\n"
+		 "  --quick          256 MiB of random bytes and fewer cuts; both devices take less than 20 s\n"
+		 "  --seconds N      keep moving and cutting for so long on each device\n"
+		 "  --rate MB/S      move at most so many megabytes a second; 0: as fast as it goes\n"
+		 "  --config FILE    timers, policy and MTU from a node configuration\n"
+		 "  --base ADDRESS   IPv4 address of node a's first rail; the other three rails follow it\n"
+		 "  --output DIR     where demo.json and demo.html go; the current directory otherwise\n"
+		 "  --json           print nothing but the report, as JSON\n"},
+	{"link", "up|down NODE/RAIL [--fabric NAME] [--direction tx|rx|both] [--json]\n\n"
+		 "  --fabric NAME     needed when there is more than one fabric\n"
+		 "  --direction WAY   cut or restore only what leaves (tx) or arrives (rx); both otherwise\n"
+		 "  --json            print what was switched as JSON\n"},
+	{"links", "[--fabric NAME] [--json]\n\n"
+		  "  --fabric NAME   only of this fabric; all of this user's otherwise\n"
+		  "  --json          print the links as JSON\n"},
+	{"devices", "[--json]\n\n"
+		    "  --json   print the kinds as JSON\n"},
+	{"bench", "[OPTION]...\n\n"
+		  "  See holdfast-bench(1).\n"},
+	{"version", "[--json]\n"},
+	{"help", "[COMMAND]\n"},
+};
+
+void help_print(const char *command, const char *what, FILE *to)
+{
+	for (unsigned i = 0; i < sizeof(pages) / sizeof(pages[0]); i++)
+		if (strcmp(pages[i].command, command) == 0)
+			fprintf(to, "holdfast %s: %s\n\nusage: holdfast %s %s", command, what, command, pages[i].text);
+}

@@ -1,0 +1,55 @@
+/* process.h - processes, their pipes, signals and the terminal: what a program does that a library does not.
+ *
+ * A started process has three things from us: a channel (socketpair) for lines of JSON both ways, a lifeline (the
+ * reading end of a pipe whose other end only we hold) and a file for its standard error. When we end, however that
+ * happens, the lifeline's end of file ends the child: SIGIO first, which wakes it, and SIGALRM a moment later for a
+ * child that does not come round to look. */
+#ifndef HOLDFAST_CLI_PROCESS_H
+#define HOLDFAST_CLI_PROCESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct process {
+	pid_t pid;       /* 0: none */
+	int channel_fd;  /* ours; nonblocking */
+	int lifeline_fd; /* ours */
+	int status;      /* as of waitpid(2), once reaped */
+	bool reaped;
+};
+
+/* The numbers under which a child finds its ends. */
+#define PROCESS_CHANNEL_FD  3
+#define PROCESS_LIFELINE_FD 4
+
+/* Runs this same program with argv (argv[0] is a name only). 0, or -errno. */
+int process_start(char *const argv[], const char *stderr_path, struct process *out);
+/* Closes our ends, waits for at most grace_ms, kills. Nothing of it is left afterwards. Zeroed or stopped: harmless. */
+void process_stop(struct process *process, unsigned grace_ms);
+/* True once it ended, with the reason in words ("was killed by signal 9"). */
+bool process_ended(struct process *process, char *words, size_t words_bytes);
+
+/* In the child, first thing: takes the lifeline up; SIGINT is left to the parent. */
+int process_hold_lifeline(void);
+bool process_parent_gone(void);
+
+/* Bytes moved; 0: end of file; -EAGAIN; -errno. */
+ssize_t process_read(int fd, void *data, size_t bytes);
+/* All of it, waiting for at most a second for room; 0 or -errno. */
+int process_write(int fd, const void *data, size_t bytes);
+/* Waits until one of n is readable or the time is over. */
+void process_wait_readable(const int *fds, unsigned n, unsigned timeout_ms);
+
+/* SIGINT and SIGTERM only set a flag from here on; a broken pipe is an error of the write. */
+void process_catch_signals(void);
+bool process_interrupted(void);
+
+bool process_stdout_is_terminal(void);
+unsigned process_terminal_columns(void); /* 80 when unknown */
+
+bool process_alive(pid_t pid);
+pid_t process_own_pid(void);
+
+#endif

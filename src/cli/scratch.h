@@ -1,0 +1,33 @@
+/* scratch.h - a temporary directory that a killed program cannot leave behind for good.
+ *
+ *   $TMPDIR/holdfast-demo-UID-PID-XXXXXX/    mode 0700
+ *       lock                                 held (flock) by its owner as long as it lives
+ *
+ * The next run removes what nobody holds any more. */
+#ifndef HOLDFAST_CLI_SCRATCH_H
+#define HOLDFAST_CLI_SCRATCH_H
+
+#include <holdfast/error.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SCRATCH_PATH_BYTES 512
+
+struct scratch {
+	char path[SCRATCH_PATH_BYTES];
+	int lock_fd;
+};
+
+/* Makes a directory, after removing those of dead owners. -errno with words. */
+int scratch_create(struct scratch *scratch, struct hf_error *error);
+void scratch_remove(struct scratch *scratch); /* with its files; harmless when it was not created or is gone */
+/* Removes a directory of that form and its files; for a process that outlived the owner. */
+void scratch_remove_path(const char *path);
+/* Removes those of dead owners; returns how many. */
+unsigned scratch_clean(void);
+
+/* What the file system can still take. */
+uint64_t scratch_room_bytes(const struct scratch *scratch);
+
+#endif

@@ -1,0 +1,127 @@
+"""A demo whose nodes or parent are killed at any moment leaves nothing that stops the next: killed.py HOLDFAST DEVICE.
+
+The moment is drawn from SEED (printed): a number of lines that the demo has said.
+"""
+import json
+import os
+import random
+import signal
+import sys
+import time
+
+import program
+
+DEVICE = sys.argv[2] if len(sys.argv) > 2 else "shm"
+SEED = int(os.environ.get("SEED", random.randrange(1 << 32)))
+ROUNDS = 3
+LAST_LINE = 9
+END_LIMIT_S = 20
+dice = random.Random(SEED)
+
+
+def _start_and_wait(directory):
+    """A demo that has said a random number of lines; with a slow schedule, so that it is far from its end."""
+    process = program.start(directory, "demo", "--seconds", "60", "--device", DEVICE, "--input",
+                            program.make_input(directory))
+    program.read_until(process, ["traffic on"])
+    for _ in range(dice.randrange(LAST_LINE)):
+        process.stdout.readline()
+    return process
+
+
+def _is_gone(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
+            return stat.read().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def _ends(pids):
+    """Waits for processes that are not ours to wait for."""
+    limit = time.monotonic() + END_LIMIT_S
+    while not all(_is_gone(pid) for pid in pids):
+        assert time.monotonic() < limit, f"{pids} go on without their parent"
+        os.sched_yield()
+
+
+def _next_run_succeeds(directory, dead_pid):
+    done = program.run(directory, "demo", "--quick", "--json", "--device", DEVICE, "--input",
+                       program.make_input(directory), check=0)
+    assert json.loads(done.stdout)[0]["lost"] == 0
+    assert program.left_in_shm(dead_pid) == []
+    assert program.left_in(directory) == []
+
+
+def _kill_a_node(directory, which):
+    process = _start_and_wait(directory)
+    os.kill(program.children(process.pid)[which], signal.SIGKILL)
+    _, said = process.communicate(timeout=END_LIMIT_S)
+    assert process.returncode == 1, said
+    assert "killed by signal 9" in said or "is gone" in said, said
+    assert program.left_in_shm(process.pid) == []
+    assert program.left_in(directory) == []
+    _next_run_succeeds(directory, process.pid)
+
+
+def receiver_killed_at_any_moment_is_told_and_leaves_nothing(directory):
+    for _ in range(ROUNDS):
+        _kill_a_node(directory, 0)
+
+
+def sender_killed_at_any_moment_is_told_and_leaves_nothing(directory):
+    for _ in range(ROUNDS):
+        _kill_a_node(directory, 1)
+
+
+def parent_killed_at_any_moment_takes_its_nodes_along(directory):
+    for _ in range(ROUNDS):
+        process = _start_and_wait(directory)
+        nodes = program.children(process.pid)
+        process.kill()
+        process.communicate(timeout=END_LIMIT_S)
+        _ends(nodes)
+        _next_run_succeeds(directory, process.pid)
+
+
+def all_killed_at_once_leave_nothing_that_stops_the_next(directory):
+    process = _start_and_wait(directory)
+    for pid in [*program.children(process.pid), process.pid]:
+        os.kill(pid, signal.SIGKILL)
+    process.communicate(timeout=END_LIMIT_S)
+    _next_run_succeeds(directory, process.pid)
+
+
+def parent_killed_before_traffic_takes_its_nodes_along(directory):
+    process = program.start(directory, "demo", "--device", DEVICE, "--input", program.make_input(directory))
+    program.read_until(process, ["moving"])
+    nodes = program.children(process.pid)
+    process.kill()
+    process.communicate(timeout=END_LIMIT_S)
+    _ends(nodes)
+    _next_run_succeeds(directory, process.pid)
+
+
+def a_stopped_node_dies_with_its_parent(directory):
+    process = _start_and_wait(directory)
+    nodes = program.children(process.pid)
+    os.kill(nodes[0], signal.SIGSTOP)
+    process.kill()
+    process.communicate(timeout=END_LIMIT_S)
+    os.kill(nodes[0], signal.SIGCONT)
+    _ends(nodes)
+    _next_run_succeeds(directory, process.pid)
+
+
+def interrupt_ends_a_demo_cleanly(directory):
+    process = _start_and_wait(directory)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=END_LIMIT_S)
+    assert process.returncode == 130, said
+    assert program.left_in_shm(process.pid) == []
+    assert program.left_in(directory) == []
+
+
+if __name__ == "__main__":
+    print(f"# SEED={SEED}", flush=True)
+    sys.exit(program.main(sys.modules[__name__]))

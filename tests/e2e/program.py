@@ -1,0 +1,98 @@
+"""The built program as tests run it, and the TAP that they print.
+
+A test is a function whose name is a sentence; main() runs those of a module and prints a line each. A test that cannot
+run raises Skip with the reason. Each test has a directory of its own as TMPDIR and as current directory, so that tests
+may run beside one another.
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import traceback
+
+HOLDFAST = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else "build/holdfast"
+RUN_LIMIT_S = 120
+SMALL_DEMO = ["demo", "--quick", "--input"]
+
+
+class Skip(Exception):
+    pass
+
+
+def environment(directory):
+    return dict(os.environ, TMPDIR=str(directory))
+
+
+def run(directory, *arguments, check=None, **more):
+    """Runs `holdfast ARGUMENTS` to its end in `directory`; with `check`, its status must be that."""
+    done = subprocess.run([HOLDFAST, *arguments], cwd=directory, env=environment(directory), text=True,
+                          capture_output=True, timeout=RUN_LIMIT_S, stdin=subprocess.DEVNULL, **more)
+    if check is not None:
+        assert done.returncode == check, (
+            f"holdfast {' '.join(arguments)}: status {done.returncode} instead of {check}\n"
+            f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+    return done
+
+
+def start(directory, *arguments):
+    """Starts `holdfast ARGUMENTS` with its output as lines to read."""
+    return subprocess.Popen([HOLDFAST, *arguments], cwd=directory, env=environment(directory), text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+
+
+def read_until(process, words):
+    """Reads lines until one has all the words in it; returns it."""
+    seen = []
+    for line in process.stdout:
+        seen.append(line)
+        if all(word in line for word in words):
+            return line
+    raise AssertionError(f"the program ended before it said {words}:\n{''.join(seen)}\n{process.stderr.read()}")
+
+
+def children(pid):
+    """The process ids of a process's children, oldest first."""
+    return [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def left_in_shm(pid):
+    """What a demo of that process id has in /dev/shm."""
+    return sorted(path.name for path in pathlib.Path("/dev/shm").iterdir() if f"-demo-{pid}-" in path.name)
+
+
+def left_in(directory):
+    """Scratch directories of demos."""
+    return sorted(path.name for path in pathlib.Path(directory).iterdir() if path.name.startswith("holdfast-demo-"))
+
+
+def make_input(directory, bytes_wanted=3_000_001):
+    """A file of bytes that do not repeat at any power of two."""
+    path = pathlib.Path(directory) / "input.bin"
+    path.write_bytes(bytes(range(251)) * (bytes_wanted // 251) + b"x" * (bytes_wanted % 251))
+    return str(path)
+
+
+def demo_results(directory):
+    return json.loads((pathlib.Path(directory) / "demo.json").read_text())
+
+
+def main(module):
+    """Runs the test functions of a module: those that are public, take `directory` and were defined in it."""
+    tests = [f for name, f in vars(module).items()
+             if callable(f) and not name.startswith("_") and getattr(f, "__module__", "") == module.__name__]
+    print(f"1..{len(tests)}", flush=True)
+    failed = 0
+    for number, test in enumerate(tests, 1):
+        with tempfile.TemporaryDirectory(prefix="holdfast-test-") as directory:
+            try:
+                test(directory)
+                print(f"ok {number} - {test.__name__}", flush=True)
+            except Skip as skip:
+                print(f"ok {number} - {test.__name__} # SKIP {skip}", flush=True)
+            except Exception:  # whatever goes wrong in a test is that test's failure
+                failed += 1
+                print(f"not ok {number} - {test.__name__}", flush=True)
+                print("\n".join("# " + line for line in traceback.format_exc().splitlines()), flush=True)
+    return 1 if failed else 0
