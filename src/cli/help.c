@@ -26,8 +26,12 @@ static const struct {
 		  "  --json          print the links as JSON\n"},
 	{"devices", "[--json]\n\n"
 		    "  --json   print the kinds as JSON\n"},
-	{"bench", "[OPTION]...\n\n"
-		  "  See holdfast-bench(1).\n"},
+	{"bench", "[--only PART] [--rounds N] [--no-peer] [--out FILE] [--json]\n\n"
+		  "  --only PART   only figures with this in their names\n"
+		  "  --rounds N    measure each so often, 5 times otherwise; a figure is the median\n"
+		  "  --no-peer     without UCX\n"
+		  "  --out FILE    write the figures there as JSON\n"
+		  "  --json        print nothing but the figures, as JSON\n"},
 	{"version", "[--json]\n"},
 	{"help", "[COMMAND]\n"},
 };
