@@ -1,8 +1,10 @@
 /* rc.h - plain RC queue pairs between two processes: the device contract under faults.
  *
- * Each rail has its device on both sides and a number of lanes, a lane being a qp on either side. Both ends post work of
- * all kinds. When an end fails, or a lane has lived its time, both ends are fenced, what the devices then say is
- * compared with the truth, and the lane is connected afresh. (rc_side.c: a process; scenario_rc.c: lanes and verdict.) */
+ * Each rail has its device on both sides and a number of lanes, a lane being a qp on either side. Both ends post
+ * work of all kinds. When an end fails, or a lane has lived its time, both ends are fenced, what the devices then say
+ * is compared with the truth, and the lane is connected afresh.
+ *
+ * Elsewhere: a process of it (rc_side.c), lanes and the verdict (scenario_rc.c). */
 #ifndef HOLDFAST_SIM_RC_H
 #define HOLDFAST_SIM_RC_H
 
@@ -45,6 +47,7 @@ struct rc_end {
 	uint64_t seen[RC_WORDS]; /* a value of each word, to compare with */
 	uint64_t next_post_ns;
 	uint32_t budget, receives_posted;
+	bool hot; /* posts without rest */
 	bool failed, fenced, unfenceable;
 };
 

@@ -160,7 +160,7 @@ static bool post_burst(struct rc_end *end, uint64_t now_ns)
 		return false;
 	for (unsigned i = 1; i <= n; i++)
 		post_one(end, i == n || world_chance(world, 700000));
-	end->next_post_ns = now_ns + (world_chance(world, 300000) ? 0 : world_range(world, 0, REST_NS_MAX));
+	end->next_post_ns = now_ns + (end->hot || world_chance(world, 300000) ? 0 : world_range(world, 0, REST_NS_MAX));
 	return true;
 }
 

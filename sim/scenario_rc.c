@@ -89,8 +89,9 @@ static int create_end(struct rc_end *end)
 
 	end->failed = end->fenced = end->unfenceable = false;
 	end->receives_posted = 0;
-	end->budget = (uint32_t)world_range(end->lane->rc->world, 4, 120);
+	end->budget = (uint32_t)world_range(end->lane->rc->world, 4, 150);
 	end->next_post_ns = 0;
+	end->hot = world_chance(end->lane->rc->world, 400000);
 	return hf_qp_create(rail->pd, &init, &end->qp);
 }
 
@@ -128,7 +129,8 @@ static void connect_lane(struct rc_lane *lane)
 		if (code != 0)
 			world_violate(rc->world, "connecting", "a qp cannot be connected: %s", strerror(-code));
 	}
-	lane->until_ns = rc->world->now_ns + world_range(rc->world, NS_MS, LANE_NS_MAX);
+	lane->until_ns =
+		rc->world->now_ns + world_range(rc->world, 50 * NS_US, LANE_NS_MAX >> world_range(rc->world, 0, 8));
 	lane->state = RC_RUNNING;
 	for (unsigned i = 0; i < RC_SIDES; i++)
 		hf_loop_wake(lane->ends[i].side->loop);
@@ -168,8 +170,10 @@ static bool fence_end(struct rc_end *end)
 		return false;
 	end->fenced = code == 0;
 	end->unfenceable = code != 0;
-	if (end->fenced)
+	if (end->fenced) {
 		other->flow->responder_fenced = end->flow->requester_fenced = true;
+		area_check(&end->lane->rc->execution, end->target); /* at rest from now on */
+	}
 	world_note(end->lane->rc->world, "fenced", end->fenced);
 	return true;
 }
@@ -192,7 +196,6 @@ static void judge(struct rc_end *end)
 		world_violate(rc->world, "executed-psn", "a fenced qp answered %d for its atomics", n);
 	if (n >= 0)
 		flow_check_atomics(flow, results, (unsigned)n, 4);
-	area_check(&rc->execution, end->target);
 }
 
 static void settle_lane(struct rc_lane *lane)
@@ -232,8 +235,10 @@ static void check_lane(struct world_event *event)
 		connect_lane(lane);
 		break;
 	case RC_RUNNING:
-		if (must_settle(lane))
-			lane->state = RC_SETTLING;
+		if (!must_settle(lane))
+			break;
+		lane->state = RC_SETTLING;
+		settle_lane(lane);
 		break;
 	case RC_SETTLING:
 		settle_lane(lane);
