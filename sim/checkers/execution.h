@@ -2,8 +2,8 @@
  *
  * A flow is what one end of a qp asks of the other. Each wr's payload says which flow, wr and byte it is, and
  * each atomic's operand is used once, so that the bus shows which wr takes effect at any moment. Claims, by name:
- *   once-in-order   every effect is the next byte of the next wr of its flow: none twice, none out of order (D1, V1, V2)
- *   completed       a success says that the wr and all before it took effect; values are those of the effect (D2, V3, V5)
+ *   once-in-order   every effect is the next byte of the next wr of its flow: none twice, none early (D1, V1, V2)
+ *   completed       a success says that the wr and all before it took effect; values are the effect's (D2, V3, V5)
  *   fenced          nothing takes effect, and no response lands, after the fence returned (D3)
  *   executed-psn    the device's executed psn and atomic results are what happened (D4, D4b)
  *   receives        the k-th message is in the k-th receive, with its immediate and length

@@ -1,0 +1,165 @@
+/* Virtual time and its actors. */
+#include "sim/tests/fixture.h"
+
+#include "sim/device.h"
+#include "sim/runner.h"
+
+struct noted {
+	struct world_event event;
+	unsigned *order, *count, number;
+};
+
+static void note(struct world_event *event)
+{
+	struct noted *noted = container_of(event, struct noted, event);
+
+	noted->order[(*noted->count)++] = noted->number;
+}
+
+static void events_fire_by_time_and_then_in_the_order_they_were_scheduled(void **state)
+{
+	static const uint64_t times[6] = {30, 10, 20, 10, 30, 10};
+	static const unsigned expected[6] = {1, 3, 5, 2, 0, 4};
+	struct noted events[6] = {0};
+	unsigned order[6], count = 0;
+	struct world world;
+
+	(void)state;
+	world_init(&world, 1, false);
+	for (unsigned i = 0; i < 6; i++) {
+		events[i] = (struct noted){.order = order, .count = &count, .number = i};
+		events[i].event.what = "note";
+		events[i].event.fire = note;
+		world_schedule(&world, &events[i].event, times[i]);
+	}
+	world_run_until(&world, 100);
+	assert_int_equal(count, 6);
+	assert_memory_equal(order, expected, sizeof(order));
+	assert_int_equal(world.now_ns, 100);
+	world_free(&world);
+}
+
+static void cancelled_events_do_not_fire_and_moved_ones_fire_once(void **state)
+{
+	struct noted events[64] = {0};
+	unsigned order[64], count = 0;
+	struct world world;
+
+	(void)state;
+	world_init(&world, 1, false);
+	for (unsigned i = 0; i < 64; i++) {
+		events[i] = (struct noted){.order = order, .count = &count, .number = i};
+		events[i].event.what = "note";
+		events[i].event.fire = note;
+		world_schedule(&world, &events[i].event, (i * 37) % 64);
+	}
+	for (unsigned i = 0; i < 64; i += 2)
+		world_cancel(&world, &events[i].event);
+	for (unsigned i = 1; i < 64; i += 2)
+		world_schedule(&world, &events[i].event, 200 - i);
+	world_run_until(&world, 1000);
+	assert_int_equal(count, 32);
+	for (unsigned i = 0; i < 32; i++)
+		assert_int_equal(order[i], 63 - 2 * i);
+	world_free(&world);
+}
+
+static void the_same_seed_does_the_same_and_another_does_not(void **state)
+{
+	struct run_result first, again, other;
+
+	(void)state;
+	for (uint64_t seed = 1; seed <= 12; seed++) {
+		run_seed(seed, NULL, false, &first);
+		run_seed(seed, NULL, false, &again);
+		run_seed(seed + 1000, NULL, false, &other);
+		assert_true(first.events > 100);
+		assert_true(first.hash == again.hash);
+		assert_int_equal(first.events, again.events);
+		assert_true(first.hash != other.hash);
+	}
+}
+
+/* ---- actors ---- */
+
+struct ticker {
+	struct hf_timer timer;
+	struct hf_loop *loop;
+	uint64_t period_ns;
+	unsigned ticks;
+};
+
+static void tick(struct hf_timer *timer, uint64_t now_ns)
+{
+	struct ticker *ticker = container_of(timer, struct ticker, timer);
+
+	ticker->ticks++;
+	hf_loop_set_timer(ticker->loop, timer, now_ns + ticker->period_ns);
+}
+
+static void begin(struct hf_loop *loop, void *context)
+{
+	struct ticker *ticker = context;
+
+	ticker->loop = loop;
+	ticker->timer.fire = tick;
+	hf_loop_set_timer(loop, &ticker->timer, hf_loop_now_ns(loop) + ticker->period_ns);
+}
+
+static void nic_threads_run_on_while_their_process_is_paused(void **state)
+{
+	struct ticker nic = {.period_ns = NS_MS}, helper = {.period_ns = NS_MS};
+	struct hf_thread *threads[2];
+	struct fixture f;
+	struct hf_env *env;
+	unsigned nic_before, helper_before;
+
+	(void)state;
+	fixture_open(&f, 3, NULL, NULL);
+	env = fixture_env(&f, 0);
+	assert_int_equal(hf_thread_start(env, "nic", HF_THREAD_NIC, begin, &nic, &threads[0]), 0);
+	assert_int_equal(hf_thread_start(env, "helper", HF_THREAD_HELPER, begin, &helper, &threads[1]), 0);
+	fixture_run(&f, 20 * NS_MS);
+	assert_in_range(nic.ticks, 18, 20);
+	assert_in_range(helper.ticks, 18, 20);
+	process_pause(f.processes[0]);
+	nic_before = nic.ticks;
+	helper_before = helper.ticks;
+	fixture_run(&f, 20 * NS_MS);
+	assert_in_range(nic.ticks - nic_before, 18, 20);
+	assert_int_equal(helper.ticks, helper_before);
+	process_resume(f.processes[0]);
+	fixture_run(&f, 5 * NS_MS);
+	assert_in_range(helper.ticks - helper_before, 4, 6);
+	hf_thread_stop(threads[0]);
+	hf_thread_stop(threads[1]);
+	fixture_close(&f);
+}
+
+static void what_a_program_leaves_behind_is_a_violation(void **state)
+{
+	struct fixture f;
+	struct hf_io *io;
+
+	(void)state;
+	fixture_open(&f, 3, NULL, NULL);
+	assert_int_equal(hf_notifier_open(fixture_env(&f, 0), &io), 0);
+	process_crash(f.processes[0]);
+	assert_int_equal(f.world.violations, 1);
+	hf_io_close(io);
+	fixture_close(&f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(events_fire_by_time_and_then_in_the_order_they_were_scheduled),
+		cmocka_unit_test(cancelled_events_do_not_fire_and_moved_ones_fire_once),
+		cmocka_unit_test(the_same_seed_does_the_same_and_another_does_not),
+		cmocka_unit_test(nic_threads_run_on_while_their_process_is_paused),
+		cmocka_unit_test(what_a_program_leaves_behind_is_a_violation),
+	};
+
+	device_register();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
