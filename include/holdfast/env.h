@@ -87,7 +87,7 @@ int hf_dgram_open(
 	struct hf_env *env, const struct hf_addr *local, unsigned flags, struct hf_io **io_out, struct hf_error *error);
 
 /* Returns how many of the n were handed to the network, or -EAGAIN when none was because its queue is full.
- * Errors that concern only one peer (unreachable, refused, too big) count as sent: the network loses datagrams. */
+ * Errors that concern one peer only (unreachable, refused, too big) count as sent: the network loses datagrams. */
 int hf_dgram_send(struct hf_io *io, const struct hf_dgram *dgrams, unsigned n);
 
 /* Returns how many of the n were filled; -EAGAIN when none is there. What exceeds the capacity is cut off and lost. */

@@ -65,11 +65,11 @@ int share_backing_find(const void *addr, size_t bytes, struct share_backing *out
 int share_peer_map(pid_t pid, int fd, uint64_t inode, uint64_t offset, size_t bytes, bool writable, void **addr_out);
 void share_peer_unmap(void *addr, size_t bytes);
 /* Moves [addr, addr + bytes) (whole pages, of one hf_mem_alloc) to fresh pages with the same content: stores through
- * older mappings of peers land in orphaned pages. Our own threads' stores are not lost: they wait meanwhile (milliseconds
- * for megabytes). Without privilege a system call of ours that stores into the range meanwhile fails with EFAULT.
- * Fills the new backing. Nothing has moved unless it returns 0. -EOPNOTSUPP: memory of a file, which must stay the
- * file's; or the kernel (or a container's seccomp filter) has no userfaultfd and this process has several threads, whose
- * stores could be lost. */
+ * older mappings of peers land in orphaned pages. Our own threads' stores are not lost: they wait meanwhile
+ * (milliseconds for megabytes). Without privilege a system call of ours that stores into the range meanwhile fails
+ * with EFAULT. Fills the new backing. Nothing has moved unless it returns 0. -EOPNOTSUPP: memory of a file, which must
+ * stay the file's; or the kernel (or a container's seccomp filter) has no userfaultfd, and this process has several
+ * threads, whose stores could be lost. */
 int share_move_pages(void *addr, size_t bytes, struct share_backing *out, struct hf_error *error);
 
 /* This process, by the number that others know it by. */

@@ -1,4 +1,6 @@
-/* share_dir.h - a share_dir is used through a descriptor of its directory, not by its path: nobody can exchange it under us. */
+/* share_dir.h - what a share_dir is.
+ *
+ * It is used through a descriptor of its directory, not by its path: nobody can exchange it under us. */
 #ifndef HOLDFAST_ENV_LINUX_SHARE_DIR_H
 #define HOLDFAST_ENV_LINUX_SHARE_DIR_H
 

@@ -1,8 +1,10 @@
 /* Which file backs a piece of memory, and a peer's file mapped through its process.
  *
  * Our own allocations are in the registry (memory.h). Any other shared mapping of a file is found in /proc/self/maps,
- * and the file is opened a second time by its path, checked by inode; that descriptor is kept for the rest of the
- * process, one a file, because nobody tells when the program unmaps it. */
+ * and the file is opened a second time: by its path, through a descriptor that the program has of it, or through the
+ * mapping itself, which takes privilege. The inode is checked. That descriptor is kept for the rest of the process, one
+ * a file, because nobody tells when the program unmaps it. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -56,26 +58,55 @@ static bool parse_mapping(char *line, struct mapping *out)
 	return true;
 }
 
-/* Opens what the mapping shows, by its path or, where that is gone and we may, through the mapping itself. */
+/* A descriptor of that file, or -1. */
+static int open_checked(const char *path, const struct mapping *mapping)
+{
+	int fd = open(path, (mapping->writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK);
+	struct stat stat;
+
+	/* The device number is not compared: btrfs and overlayfs show another one in maps than in stat. */
+	if (fd < 0 || (fstat(fd, &stat) == 0 && stat.st_ino == mapping->inode))
+		return fd;
+	close(fd);
+	return -1;
+}
+
+/* Files without a name (memfd_create, unlinked) can be opened again through a descriptor of them. */
+static int open_through_descriptors(const struct mapping *mapping)
+{
+	DIR *descriptors = opendir("/proc/self/fd");
+	char path[PROC_PATH_BYTES];
+	struct dirent *entry;
+	struct stat stat;
+	int fd = -1;
+
+	while (fd < 0 && descriptors != NULL && (entry = readdir(descriptors)) != NULL) {
+		int number = (int)strtol(entry->d_name, NULL, 10);
+
+		if (fstat(number, &stat) != 0 || stat.st_ino != mapping->inode || !S_ISREG(stat.st_mode) ||
+			stat.st_dev != makedev(mapping->major, mapping->minor))
+			continue;
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", number);
+		fd = open_checked(path, mapping);
+	}
+	if (descriptors != NULL)
+		closedir(descriptors);
+	return fd;
+}
+
 static int open_mapped(const struct mapping *mapping)
 {
 	char through[PROC_PATH_BYTES];
-	int how = (mapping->writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK;
-	int fd = mapping->path[0] == '/' ? open(mapping->path, how) : -1;
-	struct stat stat;
+	int fd = mapping->path[0] == '/' ? open_checked(mapping->path, mapping) : -1;
 
+	if (fd < 0)
+		fd = open_through_descriptors(mapping);
 	if (fd < 0) {
 		snprintf(through, sizeof(through), "/proc/self/map_files/%" PRIx64 "-%" PRIx64, mapping->start,
 			mapping->end);
-		fd = open(through, how);
+		fd = open_checked(through, mapping);
 	}
-	if (fd < 0)
-		return -ENOENT;
-	/* The device number is not compared: btrfs and overlayfs show another one in maps than in stat. */
-	if (fstat(fd, &stat) == 0 && stat.st_ino == mapping->inode)
-		return fd;
-	close(fd);
-	return -ENOENT;
+	return fd < 0 ? -ENOENT : fd;
 }
 
 /* The descriptor kept for the file of `mapping`, opened when it is new. */
@@ -114,7 +145,7 @@ static bool continues(const struct mapping *mapping, const struct mapping *next)
 
 static int find_in_maps(FILE *maps, uint64_t start, uint64_t end, struct share_backing *out)
 {
-	struct mapping found = {0}, next;
+	struct mapping first = {0}, found = {0}, next;
 	char *line = NULL, *path = NULL;
 	size_t capacity = 0;
 	int fd = -ENOENT;
@@ -128,16 +159,17 @@ static int find_in_maps(FILE *maps, uint64_t start, uint64_t end, struct share_b
 			break;
 		if (path == NULL) {
 			path = strdup(next.path);
-			found = next;
-			found.path = path;
+			first = found = next;
+			first.path = path;
 		}
 		found.writable = found.writable && next.writable;
 		found.end = next.end;
 		if (found.end >= end)
 			break;
 	}
+	first.writable = found.writable;
 	if (path != NULL && found.end >= end)
-		fd = keep_open(&found);
+		fd = keep_open(&first);
 	free(path);
 	free(line);
 	if (fd < 0)
