@@ -1,24 +1,33 @@
-/* The switch of a soft NIC's port: its own. */
+/* The switch of a soft NIC's port: on the board of its fabric, where any process of the user can reach it, or its own. */
 #include "dev/soft/nic.h"
 
 #define DROP_ROUNDS 4096u /* more than a socket holds */
 
-int link_open(struct soft_nic *nic, const struct hf_dev_config *config, struct hf_error *error)
+int link_open(struct soft_nic *nic, struct hf_env *env, const struct hf_dev_config *config, struct hf_error *error)
 {
-	(void)config, (void)error;
-	atomic_init(&nic->link, HF_LINK_BOTH);
-	nic->link_seen = HF_LINK_BOTH;
-	return 0;
+	int rc = 0;
+
+	atomic_init(&nic->own_link, HF_LINK_BOTH);
+	nic->link = &nic->own_link;
+	if (config->fabric != NULL)
+		rc = fabric_join(env, config, nic->address_text, &nic->port, error);
+	if (nic->port != NULL) {
+		nic->link = &fabric_port_line(nic->port)->link;
+		nic->switches_seen = observe(&fabric_port_line(nic->port)->switches);
+	}
+	nic->link_seen = atomic_load(nic->link) & HF_LINK_BOTH; /* the board may remember that it is switched down */
+	return rc;
 }
 
 void link_close(struct soft_nic *nic)
 {
-	(void)nic;
+	if (nic->port != NULL)
+		fabric_leave(nic->port);
 }
 
 bool link_is_up(const struct soft_nic *nic, enum hf_link direction)
 {
-	uint32_t link = atomic_load_explicit(&nic->link, memory_order_acquire);
+	uint32_t link = atomic_load_explicit(nic->link, memory_order_acquire);
 
 	return (link & (uint32_t)direction) == (uint32_t)direction;
 }
@@ -26,9 +35,11 @@ bool link_is_up(const struct soft_nic *nic, enum hf_link direction)
 void link_set(struct soft_nic *nic, enum hf_link direction, bool up)
 {
 	if (up)
-		atomic_fetch_or(&nic->link, (uint32_t)direction);
+		atomic_fetch_or(nic->link, (uint32_t)direction);
 	else
-		atomic_fetch_and(&nic->link, ~(uint32_t)direction);
+		atomic_fetch_and(nic->link, ~(uint32_t)direction);
+	if (nic->port != NULL)
+		atomic_fetch_add(&fabric_port_line(nic->port)->switches, 1);
 }
 
 /* What came while the port did not listen is lost, although it lies in the socket. */
@@ -47,17 +58,32 @@ static void drop_arrivals(struct soft_nic *nic)
 	}
 }
 
+/* Down and up again, or the other way, between two looks. */
+static bool flapped(struct soft_nic *nic)
+{
+	uint32_t switches, before = nic->switches_seen;
+
+	if (nic->port == NULL)
+		return false;
+	switches = observe(&fabric_port_line(nic->port)->switches);
+	nic->switches_seen = switches;
+	return switches - before > 1;
+}
+
 /* The port is down when both directions are cut; one alone is a silent fault. Its state is told by events. */
 void link_look(struct soft_nic *nic)
 {
-	bool was_down = nic->link_seen == 0, is_down;
-	bool was_deaf = (nic->link_seen & HF_LINK_RX) == 0;
+	bool was_down = nic->link_seen == 0, is_down, was_deaf = (nic->link_seen & HF_LINK_RX) == 0;
+	bool twice = flapped(nic);
 
-	nic->link_seen =
-		(link_is_up(nic, HF_LINK_TX) ? HF_LINK_TX : 0u) | (link_is_up(nic, HF_LINK_RX) ? HF_LINK_RX : 0u);
+	nic->link_seen = atomic_load_explicit(nic->link, memory_order_acquire) & HF_LINK_BOTH;
 	is_down = nic->link_seen == 0;
 	if (was_deaf && (nic->link_seen & HF_LINK_RX) != 0)
 		drop_arrivals(nic);
-	if (was_down != is_down)
+	if (was_down != is_down) {
 		engine_event(&nic->engine, is_down ? IBV_EVENT_PORT_ERR : IBV_EVENT_PORT_ACTIVE, NULL, NULL);
+	} else if (twice && !is_down) {
+		engine_event(&nic->engine, IBV_EVENT_PORT_ERR, NULL, NULL);
+		engine_event(&nic->engine, IBV_EVENT_PORT_ACTIVE, NULL, NULL);
+	}
 }

@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 
+#include "dev/fabric.h"
 #include "dev/soft/engine.h"
 #include "dev/soft/soft.h"
 
@@ -23,10 +24,12 @@ struct soft_nic {
 	uint8_t *receive_memory;
 	bool acks_held; /* by the last drive; the next one sends them */
 	enum ibv_mtu mtu;
-	char gid_text[HF_ADDR_TEXT];
+	char address_text[HF_ADDR_TEXT];
 
-	_Atomic uint32_t link; /* enum hf_link bits that are up */
-	uint32_t link_seen;    /* by the engine */
+	struct fabric_port *port; /* NULL: without a fabric */
+	_Atomic uint32_t *link;   /* enum hf_link bits that are up: on the board, or own_link */
+	_Atomic uint32_t own_link;
+	uint32_t link_seen, switches_seen; /* by the engine */
 
 	_Atomic uint64_t last_poll_ns;  /* of the application */
 	_Atomic bool app_sleeps;        /* it called hf_dev_arm and has not polled since */
@@ -34,7 +37,7 @@ struct soft_nic {
 	struct hf_thread *thread;
 	struct hf_io *thread_bell;
 	struct hf_loop *thread_loop;
-	struct hf_watch socket_watch, bell_watch;
+	struct hf_watch socket_watch, bell_watch, board_watch;
 	struct hf_timer thread_timer;
 };
 
@@ -49,7 +52,7 @@ enum hf_poll nic_borrow(struct soft_nic *nic, bool hold_acks);
 enum hf_poll nic_drive(struct soft_nic *nic, bool hold_acks, uint64_t now_ns);
 
 /* link.c: the operator's switch. */
-int link_open(struct soft_nic *nic, const struct hf_dev_config *config, struct hf_error *error);
+int link_open(struct soft_nic *nic, struct hf_env *env, const struct hf_dev_config *config, struct hf_error *error);
 void link_close(struct soft_nic *nic);
 bool link_is_up(const struct soft_nic *nic, enum hf_link direction);
 void link_set(struct soft_nic *nic, enum hf_link direction, bool up);

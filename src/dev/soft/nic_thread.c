@@ -59,6 +59,18 @@ static void bell_ready(struct hf_watch *watch, unsigned ready)
 	look(nic);
 }
 
+static void board_ready(struct hf_watch *watch, unsigned ready)
+{
+	struct soft_nic *nic = container_of(watch, struct soft_nic, board_watch);
+
+	(void)ready;
+	fabric_port_bell_clear(nic->port);
+	pthread_mutex_lock(&nic->lock); /* whoever else drives: the port event is due now */
+	nic_drive(nic, false, hf_env_now_ns(nic->base.env));
+	pthread_mutex_unlock(&nic->lock);
+	look(nic);
+}
+
 static void timer_fired(struct hf_timer *timer, uint64_t now_ns)
 {
 	(void)now_ns;
@@ -72,8 +84,11 @@ static void start(struct hf_loop *loop, void *context)
 	nic->thread_loop = loop;
 	nic->socket_watch.ready = socket_ready;
 	nic->bell_watch.ready = bell_ready;
+	nic->board_watch.ready = board_ready;
 	nic->thread_timer.fire = timer_fired;
 	hf_loop_watch(loop, &nic->bell_watch, nic->thread_bell, HF_READABLE);
+	if (nic->port != NULL)
+		hf_loop_watch(loop, &nic->board_watch, fabric_port_bell(nic->port), HF_READABLE);
 	look(nic);
 }
 

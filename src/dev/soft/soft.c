@@ -207,7 +207,7 @@ static void describe(struct soft_nic *nic, struct hf_env *env, const struct hf_d
 	if (config->node != NULL && config->rail != NULL)
 		snprintf(attr->name, sizeof(attr->name), "soft:%.12s/%.12s", config->node, config->rail);
 	else
-		snprintf(attr->name, sizeof(attr->name), "soft:%.24s", nic->gid_text);
+		snprintf(attr->name, sizeof(attr->name), "soft:%.24s", nic->address_text);
 	nic->mtu = config->mtu == 0 ? IBV_MTU_4096 : config->mtu;
 }
 
@@ -219,7 +219,7 @@ static int open_socket(struct soft_nic *nic, struct hf_env *env, struct hf_addr 
 			"peers know it by that");
 	if (hf_addr_port(addr) == 0)
 		hf_addr_set_port(addr, ROCE_PORT);
-	hf_addr_format(addr, nic->gid_text);
+	hf_addr_format(addr, nic->address_text);
 	return hf_dgram_open(env, addr, HF_DGRAM_ROCE | HF_DGRAM_GRO, &nic->socket, error);
 }
 
@@ -252,7 +252,7 @@ int soft_open(struct hf_env *env, const struct hf_dev_config *config, struct sof
 	nic->engine.wake = wake;
 	hf_env_entropy(env, &nic->engine.qp_salt, sizeof(nic->engine.qp_salt));
 	if ((rc = allocate(nic)) != 0 || (rc = hf_notifier_open(env, &nic->notifier)) != 0 ||
-		(rc = link_open(nic, config, error)) != 0 || (rc = nic_thread_start(nic)) != 0)
+		(rc = link_open(nic, env, config, error)) != 0 || (rc = nic_thread_start(nic)) != 0)
 		goto fail;
 	*dev_out = &nic->base;
 	return 0;
