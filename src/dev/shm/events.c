@@ -1,0 +1,147 @@
+/* What happens to a port from outside: its link is switched, a peer was refused and moved a qp to ERR.
+ *
+ * Both are seen at the next poll by one load of a quiet cache line each. */
+#include "dev/shm/shm.h"
+
+void own_bell_ring(struct shm_dev *dev)
+{
+	atomic_store(&dev->shared->header.rung, 1);
+	share_bell_ring(dev->own_bell);
+}
+
+void event_push(struct shm_dev *dev, struct hf_dev_event event)
+{
+	shm_lock(&dev->lock);
+	if (dev->event_tail - dev->event_head < SHM_EVENTS)
+		dev->events[dev->event_tail++ % SHM_EVENTS] = event;
+	shm_unlock(&dev->lock);
+	own_bell_ring(dev);
+}
+
+void events_forget_qp(struct shm_dev *dev, const struct hf_qp *qp)
+{
+	uint32_t kept;
+
+	shm_lock(&dev->lock);
+	kept = dev->event_head;
+	for (uint32_t i = dev->event_head; i != dev->event_tail; i++)
+		if (dev->events[i % SHM_EVENTS].qp != qp)
+			dev->events[kept++ % SHM_EVENTS] = dev->events[i % SHM_EVENTS];
+	dev->event_tail = kept;
+	shm_unlock(&dev->lock);
+}
+
+bool events_pending(struct shm_dev *dev)
+{
+	return dev->event_head != dev->event_tail;
+}
+
+/* ---- links ---- */
+
+/* Down is the port only when both directions are; one direction is a fault that nobody reports. */
+static void look_at_link(struct shm_dev *dev, uint32_t switches)
+{
+	uint32_t missed = switches - dev->seen_switches;
+	bool down = (atomic_load(&dev->line->link) & HF_LINK_BOTH) == 0;
+
+	dev->seen_switches = switches;
+	fabric_port_bell_clear(dev->port);
+	if (down == dev->port_down && (down || missed < 2))
+		return;
+	if (!dev->port_down)
+		event_push(dev, (struct hf_dev_event){.type = IBV_EVENT_PORT_ERR});
+	if (!down)
+		event_push(dev, (struct hf_dev_event){.type = IBV_EVENT_PORT_ACTIVE});
+	dev->port_down = down;
+}
+
+/* ---- refusals ---- */
+
+static void look_at_fault(struct shm_dev *dev, struct shm_qp *qp)
+{
+	uint32_t fault = atomic_exchange(&qp->shared->fault, 0);
+	enum ibv_event_type type = IBV_EVENT_QP_FATAL;
+
+	if (QP_WORD_STATE(atomic_load(&qp->shared->state)) != IBV_QPS_ERR || qp->state == IBV_QPS_ERR)
+		return;
+	if (fault == IBV_EVENT_QP_ACCESS_ERR + 1)
+		type = IBV_EVENT_QP_ACCESS_ERR;
+	else if (fault == IBV_EVENT_QP_REQ_ERR + 1)
+		type = IBV_EVENT_QP_REQ_ERR;
+	dev->counters.naks_sent++;
+	qp_enter_error(qp, IBV_WC_SUCCESS);
+	event_push(dev, (struct hf_dev_event){.type = type, .qp = &qp->qp});
+}
+
+static void look_at_faults(struct shm_dev *dev)
+{
+	struct qp_bitmap *faults = &dev->shared->header.faults;
+	uint64_t words = atomic_exchange(&faults->summary, 0);
+
+	while (words != 0) {
+		unsigned word = (unsigned)__builtin_ctzll(words);
+		uint64_t bits = atomic_exchange(&faults->words[word], 0);
+
+		words &= words - 1;
+		for (; bits != 0; bits &= bits - 1) {
+			struct shm_qp *qp = dev->qps[word * 64 + (unsigned)__builtin_ctzll(bits)];
+
+			if (qp != NULL)
+				look_at_fault(dev, qp);
+		}
+	}
+}
+
+bool events_look(struct shm_dev *dev)
+{
+	struct port_header *header = &dev->shared->header;
+	uint32_t switches = atomic_load(&dev->line->switches);
+	bool found = false;
+
+	if (switches != dev->seen_switches) {
+		look_at_link(dev, switches);
+		found = true;
+	}
+	if (atomic_load(&header->faults.summary) != 0) {
+		look_at_faults(dev);
+		found = true;
+	}
+	return found;
+}
+
+/* The bell is cleared before somebody looks for work, so that what comes later rings it again. */
+void events_clear_bell(struct shm_dev *dev)
+{
+	if (atomic_load(&dev->shared->header.rung) != 0) {
+		atomic_store(&dev->shared->header.rung, 0);
+		fabric_port_bell_clear(dev->port);
+	}
+}
+
+int shm_get_event(struct hf_dev *base, struct hf_dev_event *event_out)
+{
+	struct shm_dev *dev = shm_dev_of(base);
+	int got;
+
+	events_look(dev);
+	shm_lock(&dev->lock);
+	got = dev->event_head != dev->event_tail;
+	if (got)
+		*event_out = dev->events[dev->event_head++ % SHM_EVENTS];
+	shm_unlock(&dev->lock);
+	return got;
+}
+
+int shm_set_link(struct hf_dev *base, enum hf_link direction, bool up)
+{
+	struct shm_dev *dev = shm_dev_of(base);
+	uint32_t bits = (uint32_t)direction & HF_LINK_BOTH;
+
+	if (up)
+		atomic_fetch_or(&dev->line->link, bits);
+	else
+		atomic_fetch_and(&dev->line->link, ~bits);
+	atomic_fetch_add(&dev->line->switches, 1);
+	own_bell_ring(dev);
+	return 0;
+}

@@ -1,0 +1,560 @@
+/* Execution: the requester does the responder's work on the responder's memory.
+ *
+ * Each operation raises OP_BUSY, checks all that may have been withdrawn, touches memory, and commits (SEG-1, SEG-2).
+ * A long copy does so in chunks that check again and commit their packets, so a cut, a revocation or a fence stops it
+ * at a packet, and the wr resumes there when it may (sqe.done). A refusal moves the responder's qp to ERR, as a NAK
+ * would; whether the requester learns of it is the response's fate. */
+#include "dev/shm/shm.h"
+#include "dev/qp_rules.h"
+
+#include <string.h>
+
+/* ---- the op word ---- */
+
+static void lost(struct shm_qp *qp)
+{
+	uint64_t taken = qp->op | OP_BUSY | OP_TAKEN;
+
+	atomic_compare_exchange_strong(&qp->remote->op, &taken, taken | OP_GIVEN);
+	unbind_requester(qp);
+}
+
+static inline bool op_begin(struct shm_qp *qp)
+{
+	uint64_t idle = qp->op;
+
+	if (atomic_compare_exchange_strong(&qp->remote->op, &idle, idle | OP_BUSY))
+		return true;
+	unbind_requester(qp);
+	return false;
+}
+
+static void op_abort(struct shm_qp *qp)
+{
+	uint64_t busy = qp->op | OP_BUSY;
+
+	if (!atomic_compare_exchange_strong(&qp->remote->op, &busy, qp->op))
+		lost(qp);
+}
+
+static inline bool op_commit(struct shm_qp *qp, uint32_t psns, uint32_t receives, bool more)
+{
+	uint64_t busy = qp->op | OP_BUSY;
+	uint64_t next = OP_WORD(psn_add(OP_PSN(qp->op), psns), OP_RECEIVES(qp->op) + receives);
+
+	if (!atomic_compare_exchange_strong(&qp->remote->op, &busy, more ? next | OP_BUSY : next)) {
+		lost(qp);
+		return false;
+	}
+	qp->op = next;
+	qp->execute_psn = OP_PSN(next);
+	return true;
+}
+
+static inline void op_touch(
+	struct shm_qp *qp, enum touch_kind kind, const struct region *region, uint64_t offset, uint64_t bytes)
+{
+	struct qp_slot *remote = qp->remote;
+
+	atomic_store_explicit(&remote->touch_kind, kind, memory_order_relaxed);
+	atomic_store_explicit(&remote->touch_mr, region->slot, memory_order_relaxed);
+	atomic_store_explicit(&remote->touch_addr, region->addr + offset, memory_order_relaxed);
+	atomic_store_explicit(&remote->touch_bytes, bytes, memory_order_relaxed);
+}
+
+/* With OP_BUSY up: is everything still as it must be? */
+static inline bool qp_answers(struct shm_qp *qp)
+{
+	uint64_t state = atomic_load(&qp->remote->state);
+
+	return (state == QP_WORD(qp->incarnation, IBV_QPS_RTS) || state == QP_WORD(qp->incarnation, IBV_QPS_RTR)) &&
+	       request_path_up(qp);
+}
+
+static inline bool region_is_current(struct shm_qp *qp, const struct region *region)
+{
+	return atomic_load(&qp->peer->shared->mrs[region->slot].word) == region->word;
+}
+
+static void region_drop(struct shm_qp *qp, struct region *region)
+{
+	for (int i = 0; i < 2; i++)
+		if (qp->cached[i] == region) {
+			qp->cached[i] = NULL;
+			region_forget(shm_dev_of(qp->qp.dev), qp->peer, region);
+			region_put(region);
+			return;
+		}
+}
+
+static enum wr_outcome nak(
+	struct shm_qp *qp, struct sqe *sqe, enum ibv_wc_status status, enum ibv_event_type event)
+{
+	uint64_t rts = QP_WORD(qp->incarnation, IBV_QPS_RTS), rtr = QP_WORD(qp->incarnation, IBV_QPS_RTR);
+	uint64_t err = QP_WORD(qp->incarnation, IBV_QPS_ERR);
+	struct port_header *header = &qp->peer->shared->header;
+
+	atomic_store(&qp->remote->fault, (uint32_t)event + 1);
+	if (!atomic_compare_exchange_strong(&qp->remote->state, &rts, err) &&
+		!atomic_compare_exchange_strong(&qp->remote->state, &rtr, err))
+		return WR_NO_ANSWER;
+	qp_bitmap_set(&header->faults, qp->remote_slot);
+	atomic_store(&header->armed, 0);
+	peer_ring_bell(qp->peer);
+	if (!response_path_up(qp))
+		return WR_NO_ANSWER;
+	sqe->status = (uint8_t)status;
+	return WR_FAILED;
+}
+
+/* ---- finding memory ---- */
+
+static inline enum wr_outcome find_region(struct shm_qp *qp, uint32_t key, bool is_rkey, struct region **region_out)
+{
+	enum wr_outcome outcome;
+	uint32_t turn;
+
+	for (int i = 0; i < 2; i++)
+		if (qp->cached[i] != NULL && (is_rkey ? qp->cached[i]->rkey : qp->cached[i]->lkey) == key) {
+			*region_out = qp->cached[i];
+			return WR_DONE;
+		}
+	outcome = region_get(shm_dev_of(qp->qp.dev), qp->peer, key, is_rkey, region_out);
+	if (outcome != WR_DONE)
+		return outcome;
+	turn = qp->cached_turn++ & 1;
+	region_put(qp->cached[turn]);
+	qp->cached[turn] = *region_out;
+	return WR_DONE;
+}
+
+static inline bool in_range(uint64_t begin, uint64_t bytes, uint64_t from, uint64_t length)
+{
+	return from >= begin && length <= bytes && from - begin <= bytes - length;
+}
+
+/* The region of the wr's rkey; op_begin has not happened yet. */
+static inline enum wr_outcome find_remote(
+	struct shm_qp *qp, struct sqe *sqe, uint32_t access, struct region **region_out)
+{
+	enum wr_outcome outcome = find_region(qp, sqe->rkey, true, region_out);
+	struct region *region = *region_out;
+
+	if (outcome == WR_NO_ANSWER || outcome == WR_AGAIN)
+		return outcome;
+	if (outcome != WR_DONE || region->pd != qp->remote_pd || (region->access & access) == 0 ||
+		!in_range(region->iova, region->bytes, sqe->remote_addr, sqe->bytes)) {
+		if (outcome == WR_DONE && !region_is_current(qp, region)) {
+			region_drop(qp, region);
+			return WR_AGAIN;
+		}
+		return nak(qp, sqe, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
+	}
+	return WR_DONE;
+}
+
+/* ---- local memory ---- */
+
+struct cursor {
+	const struct ibv_sge *sge;
+	uint32_t offset;
+};
+
+static void cursor_skip(struct cursor *cursor, uint32_t bytes)
+{
+	while (bytes > 0 && bytes >= cursor->sge->length) {
+		bytes -= cursor->sge->length;
+		cursor->sge++;
+	}
+	cursor->offset = bytes;
+}
+
+/* A word is stored as a word: whoever polls it never sees half of it. */
+static inline void copy(void *to, const void *from, size_t bytes)
+{
+	if (bytes == 8 && ((uintptr_t)to & 7) == 0) {
+		uint64_t value;
+
+		memcpy(&value, from, 8);
+		atomic_store_explicit((_Atomic uint64_t *)to, value, memory_order_relaxed);
+	} else {
+		memcpy(to, from, bytes);
+	}
+}
+
+/* `gather`: from the sges to `remote`; otherwise the other way. */
+static void copy_sges(struct cursor *cursor, uint8_t *remote, size_t bytes, bool gather)
+{
+	while (bytes > 0) {
+		size_t part = cursor->sge->length - cursor->offset;
+		uint8_t *local = (uint8_t *)(uintptr_t)cursor->sge->addr + cursor->offset;
+
+		if (part > bytes)
+			part = bytes;
+		if (gather)
+			copy(remote, local, part);
+		else
+			copy(local, remote, part);
+		remote += part;
+		bytes -= part;
+		cursor->offset += (uint32_t)part;
+		if (cursor->offset == cursor->sge->length) {
+			cursor->sge++;
+			cursor->offset = 0;
+		}
+	}
+}
+
+static bool local_memory_is_good(const struct shm_qp *qp, const struct sqe *sqe)
+{
+	const struct shm_dev *dev = shm_dev_of(qp->qp.dev);
+	bool written = sqe->opcode == IBV_WR_RDMA_READ || sqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+		       sqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+
+	if (sqe->flags & IBV_SEND_INLINE)
+		return true;
+	for (unsigned i = 0; i < sqe->num_sge; i++) {
+		const struct ibv_sge *sge = &sqe->sges[i];
+		const struct shm_mr *mr = atomic_load_explicit(&dev->mrs[sge->lkey & SLOT_MASK], memory_order_acquire);
+
+		if (sge->length == 0)
+			continue;
+		if (mr == NULL || mr->mr.lkey != sge->lkey || mr->mr.pd != qp->qp.pd ||
+			!in_range((uintptr_t)mr->mr.addr, mr->mr.bytes, sge->addr, sge->length) ||
+			(written && (mr->mr.access & IBV_ACCESS_LOCAL_WRITE) == 0))
+			return false;
+	}
+	return true;
+}
+
+/* ---- WRITE ---- */
+
+static inline uint32_t chunk_psns(const struct shm_qp *qp, const struct sqe *sqe, uint32_t bytes)
+{
+	uint32_t mtu_log = 7 + (uint32_t)qp->attr.path_mtu;
+
+	if (sqe->done + bytes == sqe->bytes)
+		return sqe->psns - (sqe->done >> mtu_log);
+	return bytes >> mtu_log;
+}
+
+static inline uint32_t chunk_bytes(const struct sqe *sqe)
+{
+	uint32_t rest = sqe->bytes - sqe->done;
+
+	return rest < CHUNK_BYTES ? rest : CHUNK_BYTES;
+}
+
+/* Behind op_begin or a commit with more to come; everything but WR_DONE leaves the op word idle. */
+static inline enum wr_outcome check(
+	struct shm_qp *qp, struct sqe *sqe, struct region *region, uint32_t access)
+{
+	if (!qp_answers(qp)) {
+		op_abort(qp);
+		return WR_NO_ANSWER;
+	}
+	if (region != NULL && !region_is_current(qp, region)) {
+		op_abort(qp);
+		region_drop(qp, region);
+		return WR_AGAIN;
+	}
+	if (access != 0 && (atomic_load(&qp->remote->access) & access) == 0) {
+		op_abort(qp);
+		return nak(qp, sqe, IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
+	}
+	return WR_DONE;
+}
+
+static inline void count(struct shm_qp *qp, const struct sqe *sqe)
+{
+	struct qp_slot *remote = qp->remote;
+
+	qp->packets += sqe->psns;
+	qp->bytes += sqe->bytes;
+	atomic_store_explicit(&remote->packets,
+		atomic_load_explicit(&remote->packets, memory_order_relaxed) + sqe->psns, memory_order_relaxed);
+	atomic_store_explicit(&remote->bytes,
+		atomic_load_explicit(&remote->bytes, memory_order_relaxed) + sqe->bytes, memory_order_relaxed);
+}
+
+static inline enum wr_outcome execute_write(struct shm_qp *qp, struct sqe *sqe)
+{
+	bool imm = sqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+	struct cursor from = {.sge = sqe->sges};
+	struct recv_slot *slot = NULL;
+	struct region *region = NULL;
+	uint64_t offset = 0;
+	enum wr_outcome outcome;
+
+	if (imm && (outcome = receive_take(qp, &slot)) != WR_DONE)
+		return outcome;
+	if (sqe->bytes != 0) {
+		if ((outcome = find_remote(qp, sqe, IBV_ACCESS_REMOTE_WRITE, &region)) != WR_DONE)
+			return outcome;
+		offset = sqe->remote_addr - region->iova;
+		op_touch(qp, TOUCH_WRITE, region, offset + sqe->done, sqe->bytes - sqe->done);
+		if (sqe->done != 0)
+			cursor_skip(&from, sqe->done);
+	}
+	if (!op_begin(qp))
+		return WR_NO_ANSWER;
+	for (;;) {
+		uint32_t bytes = chunk_bytes(sqe), psns = chunk_psns(qp, sqe, bytes);
+		bool more = sqe->done + bytes != sqe->bytes;
+
+		if ((outcome = check(qp, sqe, region, IBV_ACCESS_REMOTE_WRITE)) != WR_DONE)
+			return outcome;
+		if (region != NULL)
+			copy_sges(&from, region->at + offset + sqe->done, bytes, true);
+		if (imm && !more)
+			receive_complete(qp, slot, sqe, IBV_WC_SUCCESS);
+		if (!op_commit(qp, psns, imm && !more, more))
+			return WR_NO_ANSWER;
+		sqe->done += bytes;
+		if (!more)
+			break;
+	}
+	count(qp, sqe);
+	if (imm)
+		receive_signal(qp, (sqe->flags & IBV_SEND_SOLICITED) != 0);
+	return WR_DONE;
+}
+
+/* ---- READ ---- */
+
+static enum wr_outcome execute_read(struct shm_qp *qp, struct sqe *sqe)
+{
+	struct cursor to = {.sge = sqe->sges};
+	struct region *region = NULL;
+	enum wr_outcome outcome;
+
+	if (sqe->bytes != 0) {
+		if ((outcome = find_remote(qp, sqe, IBV_ACCESS_REMOTE_READ, &region)) != WR_DONE)
+			return outcome;
+		op_touch(qp, TOUCH_READ, region, sqe->remote_addr - region->iova, sqe->bytes);
+		if (sqe->done != 0)
+			cursor_skip(&to, sqe->done);
+	}
+	if (!op_begin(qp))
+		return WR_NO_ANSWER;
+	for (;;) {
+		uint32_t bytes = chunk_bytes(sqe), psns = chunk_psns(qp, sqe, bytes);
+		bool more = sqe->done + bytes != sqe->bytes;
+
+		if ((outcome = check(qp, sqe, region, IBV_ACCESS_REMOTE_READ)) != WR_DONE)
+			return outcome;
+		if (!response_path_up(qp))
+			sqe->response_lost = true;
+		if (region != NULL && !sqe->response_lost)
+			copy_sges(&to, region->at + (sqe->remote_addr - region->iova) + sqe->done, bytes, false);
+		if (!op_commit(qp, psns, 0, more))
+			return WR_NO_ANSWER;
+		sqe->done += bytes;
+		if (!more)
+			break;
+	}
+	count(qp, sqe);
+	return WR_DONE;
+}
+
+/* The response was lost: the request is a duplicate now and is executed once more, which changes no psn. */
+bool read_again(struct shm_qp *qp, struct sqe *sqe)
+{
+	struct cursor to = {.sge = sqe->sges};
+	struct region *region = NULL;
+
+	if (sqe->bytes == 0)
+		return true;
+	if (!local_memory_is_good(qp, sqe) ||
+		find_remote(qp, sqe, IBV_ACCESS_REMOTE_READ, &region) != WR_DONE)
+		return false;
+	op_touch(qp, TOUCH_READ, region, sqe->remote_addr - region->iova, sqe->bytes);
+	if (!op_begin(qp) || check(qp, sqe, region, IBV_ACCESS_REMOTE_READ) != WR_DONE)
+		return false;
+	copy_sges(&to, region->at + (sqe->remote_addr - region->iova), sqe->bytes, false);
+	op_abort(qp);
+	return true;
+}
+
+/* ---- atomics ---- */
+
+static enum wr_outcome execute_atomic(struct shm_qp *qp, struct sqe *sqe)
+{
+	struct atomic_result *result;
+	struct region *region;
+	enum wr_outcome outcome;
+	_Atomic uint64_t *word;
+	uint32_t psn = OP_PSN(qp->op), n;
+
+	if ((outcome = find_remote(qp, sqe, IBV_ACCESS_REMOTE_ATOMIC, &region)) != WR_DONE)
+		return outcome;
+	word = (_Atomic uint64_t *)(void *)(region->at + (sqe->remote_addr - region->iova));
+	if (((uintptr_t)word & 7) != 0)
+		return nak(qp, sqe, IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
+	op_touch(qp, TOUCH_ATOMIC, region, sqe->remote_addr - region->iova, 8);
+	if (!op_begin(qp))
+		return WR_NO_ANSWER;
+	if ((outcome = check(qp, sqe, region, IBV_ACCESS_REMOTE_ATOMIC)) != WR_DONE)
+		return outcome;
+	if (sqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		sqe->original = atomic_fetch_add(word, sqe->compare_add);
+	} else {
+		sqe->original = sqe->compare_add;
+		atomic_compare_exchange_strong(word, &sqe->original, sqe->swap);
+	}
+	n = atomic_load_explicit(&qp->remote->atomics, memory_order_relaxed);
+	result = &qp->remote->results[n % RD_ATOMIC];
+	atomic_store_explicit(&result->psn, psn, memory_order_relaxed);
+	atomic_store_explicit(&result->original, sqe->original, memory_order_relaxed);
+	atomic_store_explicit(&qp->remote->atomics, n + 1, memory_order_relaxed);
+	if (!op_commit(qp, 1, 0, false))
+		return WR_NO_ANSWER;
+	count(qp, sqe);
+	return WR_DONE;
+}
+
+/* ---- SEND ---- */
+
+/* A receive as its owner posted it, copied, because the owner might change it under us. */
+struct receive {
+	uint32_t num_sge;
+	struct ibv_sge sges[MAX_SGE];
+	uint64_t bytes;
+};
+
+static bool receive_read(const struct recv_slot *slot, uint32_t stride, struct receive *receive)
+{
+	uint32_t room = (stride - (uint32_t)sizeof(*slot)) / (uint32_t)sizeof(struct ibv_sge);
+
+	receive->num_sge = slot->num_sge;
+	receive->bytes = 0;
+	if (receive->num_sge > MAX_SGE || receive->num_sge > room)
+		return false;
+	memcpy(receive->sges, slot->sges, receive->num_sge * sizeof(struct ibv_sge));
+	for (uint32_t i = 0; i < receive->num_sge; i++)
+		receive->bytes += receive->sges[i].length;
+	return true;
+}
+
+/* With OP_BUSY up: the part of the chunk that goes to one sge. WR_FAILED: the receive's memory is not registered. */
+static enum wr_outcome scatter_part(
+	struct shm_qp *qp, const struct ibv_sge *sge, uint32_t skip, struct cursor *from, uint32_t bytes)
+{
+	uint32_t pd = qp->remote_srq != NULL ? qp->srq_pd : qp->remote_pd;
+	struct region *region;
+	enum wr_outcome outcome = find_region(qp, sge->lkey, false, &region);
+
+	if (outcome != WR_DONE)
+		return outcome;
+	if (region->pd != pd || (region->access & IBV_ACCESS_LOCAL_WRITE) == 0 ||
+		!in_range(region->addr, region->bytes, sge->addr, sge->length))
+		return WR_FAILED;
+	op_touch(qp, TOUCH_WRITE, region, sge->addr - region->addr + skip, bytes);
+	announce(); /* whoever moves the pages of a stopped process reads where it was about to copy to */
+	if (!region_is_current(qp, region)) {
+		region_drop(qp, region);
+		return WR_AGAIN;
+	}
+	if (!qp_answers(qp))
+		return WR_NO_ANSWER;
+	copy_sges(from, region->at + (sge->addr - region->addr) + skip, bytes, true);
+	return WR_DONE;
+}
+
+static enum wr_outcome scatter(
+	struct shm_qp *qp, const struct receive *receive, uint32_t at, struct cursor *from, uint32_t bytes)
+{
+	for (uint32_t i = 0; i < receive->num_sge && bytes > 0; i++) {
+		const struct ibv_sge *sge = &receive->sges[i];
+		enum wr_outcome outcome;
+		uint32_t part;
+
+		if (at >= sge->length) {
+			at -= sge->length;
+			continue;
+		}
+		part = sge->length - at < bytes ? sge->length - at : bytes;
+		if ((outcome = scatter_part(qp, sge, at, from, part)) != WR_DONE)
+			return outcome;
+		bytes -= part;
+		at = 0;
+	}
+	return WR_DONE;
+}
+
+/* The receive itself is at fault: it completes in error, and both qps are done for. OP_BUSY is up. */
+static enum wr_outcome fail_receive(
+	struct shm_qp *qp, struct sqe *sqe, struct recv_slot *slot, enum ibv_wc_status here, enum ibv_wc_status there)
+{
+	receive_complete(qp, slot, sqe, there);
+	if (!op_commit(qp, 0, 1, false))
+		return WR_NO_ANSWER;
+	receive_signal(qp, true);
+	return nak(qp, sqe, here, IBV_EVENT_QP_REQ_ERR);
+}
+
+static enum wr_outcome execute_send(struct shm_qp *qp, struct sqe *sqe)
+{
+	struct cursor from = {.sge = sqe->sges};
+	struct recv_slot *slot;
+	struct receive receive;
+	enum wr_outcome outcome;
+
+	if ((outcome = receive_take(qp, &slot)) != WR_DONE)
+		return outcome;
+	if (!receive_read(slot, qp->remote_srq != NULL ? qp->remote_srq_slots.stride : qp->remote_receives.stride,
+		    &receive))
+		return WR_NO_ANSWER;
+	if (sqe->done != 0)
+		cursor_skip(&from, sqe->done);
+	atomic_store_explicit(&qp->remote->touch_bytes, 0, memory_order_relaxed);
+	if (!op_begin(qp))
+		return WR_NO_ANSWER;
+	for (;;) {
+		uint32_t bytes = chunk_bytes(sqe), psns = chunk_psns(qp, sqe, bytes);
+		bool more = sqe->done + bytes != sqe->bytes;
+
+		if ((outcome = check(qp, sqe, NULL, 0)) != WR_DONE)
+			return outcome;
+		if (sqe->bytes > receive.bytes)
+			return fail_receive(qp, sqe, slot, IBV_WC_REM_INV_REQ_ERR, IBV_WC_LOC_LEN_ERR);
+		outcome = scatter(qp, &receive, sqe->done, &from, bytes);
+		if (outcome == WR_FAILED)
+			return fail_receive(qp, sqe, slot, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR);
+		if (outcome != WR_DONE) {
+			op_abort(qp);
+			return outcome;
+		}
+		if (!more)
+			receive_complete(qp, slot, sqe, IBV_WC_SUCCESS);
+		if (!op_commit(qp, psns, !more, more))
+			return WR_NO_ANSWER;
+		sqe->done += bytes;
+		if (!more)
+			break;
+	}
+	count(qp, sqe);
+	receive_signal(qp, (sqe->flags & IBV_SEND_SOLICITED) != 0);
+	return WR_DONE;
+}
+
+/* ---- any ---- */
+
+enum wr_outcome execute_wr(struct shm_qp *qp, struct sqe *sqe)
+{
+	if (!local_memory_is_good(qp, sqe)) {
+		sqe->status = IBV_WC_LOC_PROT_ERR;
+		return WR_FAILED;
+	}
+	if (!request_path_up(qp)) {
+		qp->dropped++;
+		return WR_NO_ANSWER;
+	}
+	if (sqe->opcode == IBV_WR_RDMA_WRITE || sqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
+		return execute_write(qp, sqe);
+	if (sqe->opcode == IBV_WR_RDMA_READ)
+		return execute_read(qp, sqe);
+	if (sqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || sqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
+		return execute_atomic(qp, sqe);
+	return execute_send(qp, sqe); /* others were refused when they were posted */
+}

@@ -1,0 +1,173 @@
+/* D3: the fence, and every other place where the owner waits until requesters are out of its memory.
+ *
+ * The owner withdraws something (a qp's state, an access flag, a registration) and then looks at the op word: when it is
+ * idle, or has changed since, no operation that began before the withdrawal is under way (SEG-1). A requester leaves
+ * within a chunk. One that does not is a process that exited, whose operation is taken over at once, or that was stopped,
+ * whose operation is taken over after STUCK_NS: it does not count as executed (SEG-2), and the memory that it is about to
+ * touch is moved to other pages (SEG-3).
+ *
+ * Only an atomic of a stopped process leaves something unknown: whether it took effect before the process was stopped
+ * cannot be seen, so the fence holds but the evidence is withheld (-ENODATA). */
+#include "dev/shm/shm.h"
+#include "dev/qp_rules.h"
+
+#include <errno.h>
+
+static uint64_t now_ns(const struct shm_qp *qp)
+{
+	return hf_env_now_ns(qp->qp.dev->env);
+}
+
+static bool requester_is_gone(struct shm_qp *qp)
+{
+	return qp->peer != NULL && peer_is_gone(qp->peer);
+}
+
+static void set_drained(struct shm_qp *qp, uint64_t op)
+{
+	qp->evidence = op;
+	qp->drained = true;
+}
+
+/* True: the operation was under way and is ours now. */
+bool take_op(struct shm_qp *qp)
+{
+	uint64_t op = atomic_load(&qp->shared->op);
+
+	while ((op & OP_BUSY) != 0 && (op & OP_TAKEN) == 0)
+		if (atomic_compare_exchange_weak(&qp->shared->op, &op, op | OP_TAKEN)) {
+			set_drained(qp, op);
+			return true;
+		}
+	set_drained(qp, op);
+	return false;
+}
+
+int take_over(struct shm_qp *qp)
+{
+	bool gone = requester_is_gone(qp);
+	uint32_t kind;
+
+	if (!take_op(qp) || gone)
+		return 0;
+	log_warn("%s: the peer of qp 0x%x stopped in the middle of an operation: fenced without it",
+		qp->qp.dev->attr.name, qp->qp.qp_num);
+	kind = atomic_load(&qp->shared->touch_kind);
+	if (kind == TOUCH_READ)
+		return 0;
+	qp->unknown = kind != TOUCH_WRITE;
+	return move_touched(qp);
+}
+
+bool drain_try(struct shm_qp *qp)
+{
+	uint64_t op;
+
+	if (qp->drained)
+		return true;
+	op = atomic_load(&qp->shared->op);
+	if ((op & OP_BUSY) == 0 || (op & OP_TAKEN) != 0)
+		set_drained(qp, op);
+	else if (requester_is_gone(qp))
+		take_over(qp);
+	return qp->drained;
+}
+
+int drain_wait(struct shm_qp *qp)
+{
+	uint64_t since = now_ns(qp);
+
+	while (!drain_try(qp)) {
+		if (now_ns(qp) - since > STUCK_NS)
+			return take_over(qp);
+		cpu_relax();
+	}
+	return 0;
+}
+
+/* A qp whose peer is stuck is lost, as with a broken path, when something else needs the peer to be out. */
+void quiesce_one(struct shm_qp *qp)
+{
+	uint64_t begun = atomic_load(&qp->shared->op), since;
+
+	if ((begun & OP_BUSY) == 0 || (begun & OP_TAKEN) != 0)
+		return;
+	since = now_ns(qp);
+	while (atomic_load(&qp->shared->op) == begun) {
+		if (requester_is_gone(qp) || now_ns(qp) - since > STUCK_NS) {
+			qp_enter_error(qp, IBV_WC_SUCCESS);
+			if (take_over(qp) == 0)
+				event_push(shm_dev_of(qp->qp.dev),
+					(struct hf_dev_event){.type = IBV_EVENT_QP_FATAL, .qp = &qp->qp});
+			return;
+		}
+		cpu_relax();
+	}
+}
+
+void quiesce_all(struct shm_dev *dev)
+{
+	for (uint32_t slot = 0; slot < QP_SLOTS; slot++)
+		if (dev->qps[slot] != NULL)
+			quiesce_one(dev->qps[slot]);
+}
+
+/* ---- the contract ---- */
+
+int shm_qp_fence(struct hf_qp *base)
+{
+	struct shm_qp *qp = shm_qp_of(base);
+
+	events_look(shm_dev_of(base->dev));
+	if (qp->state == IBV_QPS_RESET)
+		return -EINVAL;
+	qp_enter_error(qp, IBV_WC_SUCCESS);
+	if (drain_try(qp))
+		return qp->fence_error;
+	if (now_ns(qp) - qp->drain_since_ns <= STUCK_NS)
+		return -EINPROGRESS;
+	qp->fence_error = take_over(qp);
+	return qp->fence_error;
+}
+
+static int has_evidence(const struct shm_qp *qp)
+{
+	if (qp->state == IBV_QPS_RESET || qp->state == IBV_QPS_INIT)
+		return -EINVAL;
+	return qp->unknown ? -ENODATA : 0;
+}
+
+static uint64_t evidence(const struct shm_qp *qp)
+{
+	return qp->drained ? qp->evidence : atomic_load(&qp->shared->op);
+}
+
+int shm_qp_executed_psn(struct hf_qp *base, uint32_t *psn_out)
+{
+	struct shm_qp *qp = shm_qp_of(base);
+	int rc = has_evidence(qp);
+
+	if (rc == 0)
+		*psn_out = OP_PSN(evidence(qp));
+	return rc;
+}
+
+/* A result is written before its psn counts, so the newest may be of an atomic that does not. */
+int shm_qp_atomic_results(struct hf_qp *base, struct hf_atomic_result *results_out, unsigned n)
+{
+	struct shm_qp *qp = shm_qp_of(base);
+	uint32_t written = atomic_load(&qp->shared->atomics), psn, limit = qp->attr.max_dest_rd_atomic;
+	int rc = has_evidence(qp), filled = 0;
+
+	if (rc != 0)
+		return rc;
+	psn = OP_PSN(evidence(qp));
+	for (uint32_t i = 0; i < RD_ATOMIC && i < written && (uint32_t)filled < n && (uint32_t)filled < limit; i++) {
+		const struct atomic_result *result = &qp->shared->results[(written - 1 - i) % RD_ATOMIC];
+
+		if (psn_diff(atomic_load(&result->psn), psn) < 0)
+			results_out[filled++] = (struct hf_atomic_result){
+				.psn = atomic_load(&result->psn), .original = atomic_load(&result->original)};
+	}
+	return filled;
+}

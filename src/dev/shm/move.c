@@ -1,0 +1,172 @@
+/* R15: a process that was stopped in the middle of a copy must not write once it continues.
+ *
+ * Its mapping cannot be taken from it, but the pages can be taken from under it: every registration of this process that
+ * shares a page with the range is withdrawn (MR_MOVING; requesters try again), whoever is in it gets out or is taken
+ * over as well, the content goes to fresh pages at the same addresses, and the registrations return with the new file
+ * and another generation, so that peers map it anew. The late store lands in pages that nobody else sees.
+ *
+ * A registration must lie in one file, so the range is extended until it holds whole registrations. All devices of the
+ * process take part: the same memory may be registered on several. */
+#include "dev/shm/shm.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+static struct list devices = {&devices, &devices};
+static atomic_flag devices_lock = ATOMIC_FLAG_INIT; /* also held where registrations come and go */
+
+void process_lock(void)
+{
+	shm_lock(&devices_lock);
+}
+
+void process_unlock(void)
+{
+	shm_unlock(&devices_lock);
+}
+
+void process_add_dev(struct shm_dev *dev)
+{
+	process_lock();
+	list_push_back(&devices, &dev->process_node);
+	process_unlock();
+}
+
+void process_remove_dev(struct shm_dev *dev)
+{
+	process_lock();
+	list_remove(&dev->process_node);
+	process_unlock();
+}
+
+struct range {
+	uint64_t begin, end; /* whole pages */
+};
+
+static struct range whole_pages(uint64_t addr, uint64_t bytes)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+	return (struct range){.begin = addr / page * page, .end = (addr + bytes + page - 1) / page * page};
+}
+
+static bool mr_in_range(const struct shm_mr *mr, const struct range *range)
+{
+	struct range own = whole_pages((uintptr_t)mr->mr.addr, mr->mr.bytes);
+
+	return mr->shared && own.begin < range->end && range->begin < own.end;
+}
+
+static void each_mr(struct range *range, void (*visit)(struct shm_dev *dev, struct shm_mr *mr, struct range *range))
+{
+	list_for_each(node, &devices) {
+		struct shm_dev *dev = container_of(node, struct shm_dev, process_node);
+
+		for (uint32_t slot = 0; slot < MR_SLOTS; slot++) {
+			struct shm_mr *mr = atomic_load(&dev->mrs[slot]);
+
+			if (mr != NULL && mr_in_range(mr, range))
+				visit(dev, mr, range);
+		}
+	}
+}
+
+static void extend(struct shm_dev *dev, struct shm_mr *mr, struct range *range)
+{
+	struct range own = whole_pages((uintptr_t)mr->mr.addr, mr->mr.bytes);
+
+	(void)dev;
+	if (own.begin < range->begin)
+		range->begin = own.begin;
+	if (own.end > range->end)
+		range->end = own.end;
+}
+
+static void withdraw(struct shm_dev *dev, struct shm_mr *mr, struct range *range)
+{
+	(void)range;
+	atomic_store(&dev->shared->mrs[mr->slot].word, MR_WORD(mr->generation, MR_MOVING));
+}
+
+static void restore(struct shm_dev *dev, struct shm_mr *mr, struct range *range)
+{
+	struct mr_entry *entry = &dev->shared->mrs[mr->slot];
+	struct share_backing backing;
+
+	(void)range;
+	if (share_backing_find(mr->mr.addr, mr->mr.bytes, &backing) != 0) {
+		log_error("%s: a region cannot be reached any more after its pages were moved", dev->dev.attr.name);
+		atomic_store(&entry->word, MR_WORD(++mr->generation, MR_LOCAL));
+		return;
+	}
+	entry->fd = backing.fd;
+	entry->inode = backing.inode;
+	entry->offset = backing.offset;
+	atomic_store(&entry->word, MR_WORD(++mr->generation, MR_VALID));
+}
+
+/* Whoever is in the range gets out within a chunk; who does not is stopped as well, and its operation is taken over. */
+static void clear_out(struct shm_dev *dev, const struct range *range)
+{
+	for (uint32_t slot = 0; slot < QP_SLOTS; slot++) {
+		struct shm_qp *qp = dev->qps[slot];
+		uint64_t begun = qp == NULL ? 0 : atomic_load(&qp->shared->op), since;
+
+		if ((begun & OP_BUSY) == 0 || (begun & OP_TAKEN) != 0)
+			continue;
+		since = hf_env_now_ns(dev->dev.env);
+		while (atomic_load(&qp->shared->op) == begun && hf_env_now_ns(dev->dev.env) - since <= STUCK_NS)
+			cpu_relax();
+		if (atomic_load(&qp->shared->op) != begun ||
+			atomic_load(&qp->shared->touch_addr) >= range->end ||
+			atomic_load(&qp->shared->touch_addr) + atomic_load(&qp->shared->touch_bytes) <= range->begin)
+			continue;
+		qp_enter_error(qp, IBV_WC_SUCCESS);
+		if (take_op(qp))
+			qp->unknown = atomic_load(&qp->shared->touch_kind) == TOUCH_ATOMIC;
+		event_push(dev, (struct hf_dev_event){.type = IBV_EVENT_QP_FATAL, .qp = &qp->qp});
+	}
+}
+
+static int move_pages(struct range *range)
+{
+	struct share_backing backing;
+	struct hf_error error = {0};
+	int rc;
+
+	for (struct range before = {0}; before.begin != range->begin || before.end != range->end;) {
+		before = *range;
+		each_mr(range, extend);
+	}
+	each_mr(range, withdraw);
+	list_for_each(node, &devices)
+		clear_out(container_of(node, struct shm_dev, process_node), range);
+	rc = share_move_pages((void *)(uintptr_t)range->begin, (size_t)(range->end - range->begin), &backing, &error);
+	if (rc != 0)
+		log_error("shm: pages under a stopped peer cannot be moved: %s", error.text);
+	each_mr(range, restore);
+	return rc;
+}
+
+/* The range that the peer said it touches, believed only as far as it lies in a registration of ours. */
+int move_touched(struct shm_qp *qp)
+{
+	struct shm_dev *dev = shm_dev_of(qp->qp.dev);
+	uint64_t addr = atomic_load(&qp->shared->touch_addr), bytes = atomic_load(&qp->shared->touch_bytes);
+	uint32_t slot = atomic_load(&qp->shared->touch_mr);
+	struct range range;
+	struct shm_mr *mr;
+	int rc = -EIO;
+
+	if (bytes == 0)
+		return 0;
+	process_lock();
+	mr = slot < MR_SLOTS ? atomic_load(&dev->mrs[slot]) : NULL;
+	if (mr != NULL && mr->shared && addr >= (uintptr_t)mr->mr.addr && bytes <= mr->mr.bytes &&
+		addr - (uintptr_t)mr->mr.addr <= mr->mr.bytes - bytes) {
+		range = whole_pages(addr, bytes);
+		rc = move_pages(&range);
+	}
+	process_unlock();
+	return rc;
+}

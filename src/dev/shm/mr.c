@@ -1,0 +1,118 @@
+/* Registrations: an entry of the table that peers map the memory from.
+ *
+ * Keys are random but for their low bits, which name the entry; lkey and rkey differ, so that one does not pass for the
+ * other. Private memory has an entry without a file: it serves as the local buffer of wrs, and no peer reaches it. */
+#include "dev/shm/shm.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static uint32_t random_key(struct shm_dev *dev, uint32_t slot)
+{
+	uint32_t key;
+
+	do {
+		hf_env_entropy(dev->dev.env, &key, sizeof(key));
+		key = (key & ~SLOT_MASK) | slot;
+	} while (key <= SLOT_MASK);
+	return key;
+}
+
+static int find_backing(void *addr, uint64_t bytes, int access, struct share_backing *backing, struct hf_error *error)
+{
+	const int remote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+	int rc = share_backing_find(addr, (size_t)bytes, backing);
+
+	if (rc == 0 && !backing->writable && (access & IBV_ACCESS_LOCAL_WRITE))
+		return hf_error_set(error, -EACCES, "shm: the memory is mapped read-only: register it without write access");
+	if (rc != 0 && (access & remote) != 0)
+		return hf_error_set(error, -EOPNOTSUPP,
+			"shm: peers cannot reach private memory: allocate it with hf_mem_alloc, or map a shared file");
+	return rc;
+}
+
+static int take_slot(struct shm_dev *dev, struct shm_mr *mr)
+{
+	uint32_t start;
+	int rc = -ENOMEM;
+
+	hf_env_entropy(dev->dev.env, &start, sizeof(start));
+	for (uint32_t i = 0; i < MR_SLOTS && rc != 0; i++) {
+		uint32_t slot = (start + i) & SLOT_MASK;
+
+		if (atomic_load(&dev->mrs[slot]) == NULL) {
+			mr->slot = slot;
+			rc = 0;
+		}
+	}
+	return rc;
+}
+
+static void show(struct shm_dev *dev, struct shm_mr *mr, const struct share_backing *backing)
+{
+	struct mr_entry *entry = &dev->shared->mrs[mr->slot];
+
+	entry->rkey = mr->mr.rkey;
+	entry->lkey = mr->mr.lkey;
+	entry->access = (uint32_t)mr->mr.access;
+	entry->pd = ((struct shm_pd *)mr->mr.pd)->id;
+	entry->fd = backing->fd;
+	entry->inode = backing->inode;
+	entry->offset = backing->offset;
+	entry->iova = mr->mr.iova;
+	entry->addr = (uintptr_t)mr->mr.addr;
+	entry->bytes = mr->mr.bytes;
+	mr->generation = (atomic_load(&entry->word) >> 8) + 1;
+	atomic_store(&entry->word, MR_WORD(mr->generation, mr->shared ? MR_VALID : MR_LOCAL));
+}
+
+int shm_mr_reg(struct hf_pd *pd, void *addr, uint64_t bytes, uint64_t iova, int access, struct hf_mr **mr_out,
+	struct hf_error *error)
+{
+	struct shm_dev *dev = shm_dev_of(pd->dev);
+	struct share_backing backing = {.fd = -1};
+	struct shm_mr *mr = calloc(1, sizeof(*mr));
+	int rc;
+
+	if (mr == NULL)
+		return -ENOMEM;
+	process_lock(); /* pages must not move between finding and showing their file */
+	rc = find_backing(addr, bytes, access, &backing, error);
+	mr->shared = rc == 0;
+	if (rc == -ENOENT)
+		rc = 0;
+	if (rc == 0 && (rc = take_slot(dev, mr)) != 0)
+		hf_error_set(error, rc, "shm: all %u registrations of the port are taken", MR_SLOTS);
+	if (rc == 0) {
+		mr->mr = (struct hf_mr){.dev = pd->dev, .pd = pd, .addr = addr, .bytes = bytes, .iova = iova,
+			.lkey = random_key(dev, mr->slot), .rkey = random_key(dev, mr->slot), .access = access};
+		((struct shm_pd *)pd)->users++;
+		show(dev, mr, &backing);
+		atomic_store(&dev->mrs[mr->slot], mr);
+	}
+	process_unlock();
+	if (rc != 0) {
+		free(mr);
+		return rc;
+	}
+	*mr_out = &mr->mr;
+	return 0;
+}
+
+int shm_mr_dereg(struct hf_mr *base)
+{
+	struct shm_mr *mr = (struct shm_mr *)base;
+	struct shm_dev *dev = shm_dev_of(base->dev);
+	_Atomic uint64_t *word = &dev->shared->mrs[mr->slot].word;
+
+	atomic_store(word, MR_WORD(mr->generation, MR_REVOKED));
+	if (mr->shared)
+		quiesce_all(dev);
+	process_lock();
+	atomic_store(word, MR_WORD(mr->generation, MR_FREE));
+	atomic_store(&dev->mrs[mr->slot], NULL);
+	process_unlock();
+	((struct shm_pd *)base->pd)->users--;
+	free(mr);
+	return 0;
+}

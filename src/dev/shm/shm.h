@@ -1,0 +1,242 @@
+/* shm.h - the shm device inside: its objects, and what its files do for one another.
+ *
+ * A device belongs to one thread as dev.h says; what several threads of that rule may share (the lists of the device,
+ * peers, regions, events) is under dev->lock, which the fast path does not take. */
+#ifndef HOLDFAST_DEV_SHM_SHM_H
+#define HOLDFAST_DEV_SHM_SHM_H
+
+#include <holdfast/dev.h>
+
+#include "base/list.h"
+#include "base/log.h"
+#include "base/order.h"
+#include "dev/fabric.h"
+#include "dev/shm/segment.h"
+#include "env/share.h"
+
+#define SHM_MAX_WR     16384u
+#define SHM_MAX_INLINE 1024u
+#define SHM_ARENAS     256u
+#define SHM_EVENTS     256u
+#define BLOCK_LOGS     32u
+#define CHUNK_BYTES    65536u /* of a copy between two looks at whether it may go on; a multiple of every mtu */
+/* An operation that has not ended after this long is that of a process that was stopped. */
+#define STUCK_NS 20000000ull
+
+/* A spin lock for slow paths of a few hundred instructions at most. */
+static inline void shm_lock(atomic_flag *lock)
+{
+	while (atomic_flag_test_and_set_explicit(lock, memory_order_acquire))
+		cpu_relax();
+}
+
+static inline void shm_unlock(atomic_flag *lock)
+{
+	atomic_flag_clear_explicit(lock, memory_order_release);
+}
+
+/* ---- objects ---- */
+
+struct arena {
+	struct share_segment segment;
+	size_t used;
+};
+
+struct shm_dev {
+	struct hf_dev dev;
+	struct segment *shared;
+	struct fabric_line *line;
+	struct shm_qp *qps[QP_SLOTS];
+	struct shm_mr *_Atomic mrs[MR_SLOTS];
+	struct list stalled; /* qps with wrs that could not execute or whose acknowledgement was lost */
+	_Atomic uint32_t seen_switches;
+	uint32_t polls;
+	uint64_t look_after_peers_ns; /* when to look whether peers live */
+
+	struct fabric_port *port;
+	struct share_segment segment;
+	union ibv_gid gid;
+	enum ibv_mtu mtu;
+	int own_bell; /* rings our own io */
+	bool port_down;
+	atomic_flag lock;
+	struct list peers, pds;
+	struct shm_srq *srqs[SRQ_SLOTS];
+	struct shm_cq *cqs[CQ_SLOTS];
+	uint32_t next_qp_count;
+	uint32_t next_pd;
+	struct arena arenas[SHM_ARENAS];
+	struct list free_blocks[BLOCK_LOGS]; /* of the arenas, by power of two (arena.c) */
+	struct hf_dev_event events[SHM_EVENTS];
+	_Atomic uint32_t event_head, event_tail; /* changed under the lock */
+	struct hf_dev_counters counters; /* of destroyed qps, and what is rare */
+	struct list process_node;        /* all devices of the process (move.c) */
+};
+
+struct shm_pd {
+	struct hf_pd pd;
+	uint32_t id;
+	uint32_t users;
+	struct list node;
+};
+
+struct shm_mr {
+	struct hf_mr mr;
+	uint32_t slot;
+	uint64_t generation; /* of its entry */
+	bool shared;         /* peers can reach it */
+};
+
+struct shm_cq {
+	struct hf_cq cq;
+	uint32_t slot, users;
+	struct cq_slot *shared;
+	struct list senders;   /* qps with wrs to complete */
+	struct list receivers; /* qps that may have receives to complete */
+};
+
+struct shm_srq {
+	struct hf_srq srq;
+	struct srq_slot *shared;
+	uint32_t slot, users;
+	uint8_t *slots;
+	_Atomic uint64_t *claims;
+	uint32_t mask; /* of claims and of recv_slots */
+	uint32_t stride, tail, free_count;
+	uint16_t *free_slots;
+	struct srq_post {
+		uint32_t position; /* in claims */
+		uint32_t claimer;  /* noted when its claim is overwritten */
+		bool posted;
+	} *posts; /* by recv_slot */
+};
+
+/* A peer's port, mapped. */
+struct peer {
+	struct list node;
+	uint32_t users;
+	struct share_segment segment;
+	struct segment *shared;
+	struct fabric_line *line;
+	struct share_process *process;
+	uint8_t gid[16];
+	_Atomic bool gone; /* closed or exited */
+	int bell;
+	struct share_segment arenas[SHM_ARENAS];
+	struct region *regions[MR_SLOTS];
+};
+
+/* A registration of a peer, mapped: a private copy of its entry, true as long as the entry's word is the same. */
+struct region {
+	_Atomic uint32_t users;
+	uint64_t word;
+	uint32_t slot, rkey, lkey, access, pd;
+	uint64_t iova, addr, bytes;
+	uint8_t *at; /* where its first byte is mapped here */
+	void *map;
+	size_t map_bytes;
+};
+
+enum wr_outcome {
+	WR_DONE,
+	WR_NO_ANSWER,  /* a link is down, or there is nobody at the other end */
+	WR_NO_RECEIVE, /* RNR */
+	WR_WAITS,      /* for responses of wrs before it */
+	WR_AGAIN,      /* the responder is moving the memory: try at the next poll */
+	WR_FAILED,     /* sqe.status says why */
+};
+
+/* A send wr between post and poll. */
+struct sqe {
+	uint64_t wr_id;
+	uint32_t bytes, psn;
+	uint32_t psns;
+	uint8_t opcode; /* enum ibv_wr_opcode */
+	uint8_t status; /* enum ibv_wc_status */
+	uint8_t num_sge;
+	bool response_lost; /* a READ that executed while its response could not come back */
+	unsigned flags;     /* enum ibv_send_flags */
+	uint32_t rkey;
+	uint64_t remote_addr;
+	const struct ibv_sge *sges; /* the caller's while it posts, the sqe's own later */
+	uint32_t done;              /* bytes that executed already */
+	uint32_t imm;
+	uint64_t compare_add, swap;
+	uint64_t original;
+};
+
+struct shm_qp {
+	struct hf_qp qp;
+	struct qp_slot *shared; /* ours: what our requester works on */
+	uint32_t slot;
+
+	/* As requester. Counts, [polled, acked) are complete, [acked, executed) lack their acknowledgement. */
+	uint32_t polled, acked, executed, tail;
+	uint32_t sq_mask;
+	struct sqe *sq;
+	uint32_t next_psn; /* of the next wr to be posted */
+	uint32_t execute_psn; /* of the next packet to execute */
+	uint32_t reads;    /* READs and atomics in [acked, executed) */
+	bool ack_lost;
+	uint8_t fail_status; /* of the wr at `acked` once the qp is in ERR; 0: it is flushed as well */
+
+	/* What is known of the responder: valid while `peer` and `bound`. */
+	bool bound;
+	struct peer *peer;
+	struct qp_slot *remote;
+	uint64_t incarnation;
+	uint64_t op; /* its op word when idle */
+	struct region *cached[2];
+	uint32_t cached_turn;
+	uint32_t remote_pd;
+	struct ring_view {
+		uint8_t *at;
+		uint32_t mask, stride;
+	} remote_receives, remote_claims, remote_srq_slots;
+	struct srq_slot *remote_srq; /* NULL: a receive queue of its own */
+	uint32_t srq_pd, claimed;    /* recv_slot held for the wr in progress, + 1 */
+	uint32_t remote_slot, remote_recv_cq;
+
+	struct list stalled_node, sender_node, receiver_node;
+	uint64_t stalled_since_ns, rnr_since_ns;
+	uint64_t bind_again_ns;
+	uint32_t rnr_tries;
+
+	/* As responder. */
+	uint8_t *recv_ring;
+	uint32_t recv_mask, recv_stride;
+	uint32_t recv_tail, recv_polled;
+	bool drained;  /* in ERR: no requester touches anything any more, and `evidence` is final */
+	bool unknown;  /* an atomic was under way when a stopped process was fenced: D4 and D4b cannot tell */
+	bool last_wqe; /* its event was raised */
+	uint64_t evidence; /* the op word when drained */
+	uint64_t drain_since_ns;
+	int fence_error;
+	struct ring_place ring;
+
+	enum ibv_qp_state state; /* the shared one may be in ERR already */
+	struct ibv_qp_attr attr;
+	uint64_t incarnation_own;
+	struct ibv_sge *sge_store; /* max_send_sge per sqe */
+	uint8_t *inline_store;     /* max_inline_data per sqe */
+	uint64_t packets, bytes, retransmitted, dropped;
+};
+
+static inline struct shm_dev *shm_dev_of(const struct hf_dev *dev)
+{
+	return (struct shm_dev *)(void *)dev;
+}
+
+static inline struct shm_qp *shm_qp_of(struct hf_qp *qp)
+{
+	return (struct shm_qp *)qp;
+}
+
+static inline struct shm_cq *shm_cq_of(struct hf_cq *cq)
+{
+	return (struct shm_cq *)cq;
+}
+
+#include "dev/shm/shm_calls.h"
+
+#endif

@@ -1,0 +1,129 @@
+/* shm_calls.h - what the files of the shm device call of one another; included by shm.h. */
+#ifndef HOLDFAST_DEV_SHM_CALLS_H
+#define HOLDFAST_DEV_SHM_CALLS_H
+
+/* arena.c: memory that peers map, for rings */
+int arena_alloc(struct shm_dev *dev, size_t bytes, struct ring_place *place, uint8_t **at_out, struct hf_error *error);
+void arena_free(struct shm_dev *dev, const struct ring_place *place);
+void arena_close(struct shm_dev *dev);
+void arena_file(char name[64], const uint8_t gid[16], uint32_t arena);
+void port_file(char name[64], const uint8_t gid[16]);
+
+/* peer.c: ports and regions of others, mapped */
+struct peer *peer_get(struct shm_dev *dev, const uint8_t gid[16]); /* NULL: there is no such live port */
+void peer_put(struct shm_dev *dev, struct peer *peer);
+/* A ring of the peer with `elements` of at least `bytes` each; NULL when its place makes no sense. */
+uint8_t *peer_ring(struct shm_dev *dev, struct peer *peer, const struct ring_place *place, size_t bytes);
+void peers_look_now(struct shm_dev *dev, uint64_t now_ns); /* marks those gone whose process exited, at times */
+bool peer_is_gone(struct peer *peer);
+void peer_ring_bell(struct peer *peer);
+/* A use of the region of a key, which is an rkey or an lkey. WR_DONE, or WR_FAILED: no such registration. */
+enum wr_outcome region_get(
+	struct shm_dev *dev, struct peer *peer, uint32_t key, bool is_rkey, struct region **region_out);
+void region_put(struct region *region);
+void region_forget(struct shm_dev *dev, struct peer *peer, struct region *region);
+
+/* bind.c: the connection of a requester */
+bool bind_requester(struct shm_qp *qp, uint64_t now_ns);
+void unbind_requester(struct shm_qp *qp); /* keeps the peer mapped */
+void release_requester(struct shm_qp *qp);
+
+/* receive.c: taking a receive of the responder */
+enum wr_outcome receive_take(struct shm_qp *qp, struct recv_slot **slot_out);
+void receive_complete(struct shm_qp *qp, struct recv_slot *slot, const struct sqe *sqe, enum ibv_wc_status status);
+void receive_signal(struct shm_qp *qp, bool solicited); /* behind the commit */
+
+/* execute.c */
+enum wr_outcome execute_wr(struct shm_qp *qp, struct sqe *sqe);
+bool read_again(struct shm_qp *qp, struct sqe *sqe);
+
+/* post.c */
+int shm_qp_post_send(struct hf_qp *base, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
+/* progress.c: acknowledgements, retries, time */
+void progress_take_acks(struct shm_qp *qp);
+enum wr_outcome progress_pump(struct shm_qp *qp); /* executes what is posted, in order */
+void progress_run(struct shm_qp *qp, uint64_t now_ns);
+void progress_stall(struct shm_qp *qp);
+void progress_unstall(struct shm_qp *qp);
+bool progress_all(struct shm_dev *dev, uint64_t now_ns);
+
+/* recv.c: the owner's side of receives */
+int shm_qp_post_recv(struct hf_qp *base, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
+int shm_srq_create(struct hf_pd *pd, uint32_t max_wr, uint32_t max_sge, void *context, struct hf_srq **srq_out);
+int shm_srq_destroy(struct hf_srq *base);
+int shm_srq_post_recv(struct hf_srq *base, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
+int recv_ring_create(struct shm_qp *qp);
+void recv_ring_destroy(struct shm_qp *qp);
+int recv_poll(struct shm_qp *qp, int n, struct ibv_wc *wc);
+bool recv_idle(struct shm_qp *qp);        /* nothing to complete now */
+void recv_flush_claims(struct shm_qp *qp); /* of an srq */
+
+/* cq.c */
+int shm_cq_create(struct hf_dev *dev, uint32_t cqe, void *context, struct hf_cq **cq_out);
+int shm_cq_destroy(struct hf_cq *base);
+int shm_cq_poll(struct hf_cq *base, int n, struct ibv_wc *wc);
+int shm_cq_req_notify(struct hf_cq *base, bool solicited_only);
+bool shm_cq_notified(struct hf_cq *base);
+bool cq_has_work(struct shm_cq *cq);
+void cq_announce(struct shm_cq *cq, bool solicited); /* a completion of our own doing */
+void cq_forget(struct shm_qp *qp);
+
+/* qp.c */
+int shm_qp_create(struct hf_pd *pd, const struct hf_qp_init *init, struct hf_qp **qp_out);
+int shm_qp_destroy(struct hf_qp *base);
+int shm_qp_modify(struct hf_qp *base, struct ibv_qp_attr *attr, int mask);
+int shm_qp_query(struct hf_qp *base, struct ibv_qp_attr *attr_out, int mask);
+uint32_t shm_qp_next_psn(struct hf_qp *base);
+void qp_enter_error(struct shm_qp *qp, enum ibv_wc_status status); /* IBV_WC_SUCCESS: no wr of ours failed */
+
+/* fence.c */
+int shm_qp_fence(struct hf_qp *base);
+int shm_qp_executed_psn(struct hf_qp *base, uint32_t *psn_out);
+int shm_qp_atomic_results(struct hf_qp *base, struct hf_atomic_result *results_out, unsigned n);
+bool drain_try(struct shm_qp *qp); /* in ERR or RESET: true once no requester touches anything */
+int drain_wait(struct shm_qp *qp); /* blocks, for at most STUCK_NS and a move of pages */
+void quiesce_all(struct shm_dev *dev);
+void quiesce_one(struct shm_qp *qp); /* until the operation that is under way, if any, has ended */
+int take_over(struct shm_qp *qp);
+bool take_op(struct shm_qp *qp); /* true: an operation was under way and is ours now */
+
+/* move.c: the pages under a stopped requester */
+int move_touched(struct shm_qp *qp);
+void process_lock(void); /* held where registrations of any device come and go */
+void process_unlock(void);
+void process_add_dev(struct shm_dev *dev);
+void process_remove_dev(struct shm_dev *dev);
+
+/* mr.c */
+int shm_mr_reg(struct hf_pd *pd, void *addr, uint64_t bytes, uint64_t iova, int access, struct hf_mr **mr_out,
+	struct hf_error *error);
+int shm_mr_dereg(struct hf_mr *base);
+
+/* events.c */
+bool events_look(struct shm_dev *dev); /* link switches and faults: true when there were any */
+void events_clear_bell(struct shm_dev *dev);
+void event_push(struct shm_dev *dev, struct hf_dev_event event);
+void events_forget_qp(struct shm_dev *dev, const struct hf_qp *qp);
+int shm_get_event(struct hf_dev *base, struct hf_dev_event *event_out);
+bool events_pending(struct shm_dev *dev);
+int shm_set_link(struct hf_dev *base, enum hf_link direction, bool up);
+void own_bell_ring(struct shm_dev *dev);
+
+static inline bool link_has(struct fabric_line *line, uint32_t direction)
+{
+	return line != NULL && (atomic_load(&line->link) & direction) != 0;
+}
+
+static inline bool request_path_up(struct shm_qp *qp)
+{
+	return link_has(shm_dev_of(qp->qp.dev)->line, HF_LINK_TX) && link_has(qp->peer->line, HF_LINK_RX) &&
+	       !atomic_load_explicit(&qp->peer->gone, memory_order_relaxed);
+}
+
+static inline bool response_path_up(struct shm_qp *qp)
+{
+	return qp->peer != NULL && link_has(qp->peer->line, HF_LINK_TX) &&
+	       link_has(shm_dev_of(qp->qp.dev)->line, HF_LINK_RX);
+}
+
+#endif
