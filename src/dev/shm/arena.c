@@ -55,8 +55,7 @@ static int arena_open(struct shm_dev *dev, uint32_t index, size_t bytes, struct 
 	char name[64];
 
 	arena_file(name, dev->gid.raw, index);
-	return share_segment_create(
-		fabric_port_dir(dev->port), name, bytes, &dev->arenas[index].segment, error);
+	return share_segment_create(fabric_port_dir(dev->port), name, bytes, &dev->arenas[index].segment, error);
 }
 
 static int cut_block(struct shm_dev *dev, size_t bytes, struct ring_place *place, struct hf_error *error)

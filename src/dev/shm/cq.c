@@ -62,7 +62,7 @@ static int poll_senders(struct shm_cq *cq, int n, struct ibv_wc *wc)
 {
 	int got = 0;
 
-	list_for_each_safe(node, &cq->senders) {
+	list_for_each_safe (node, &cq->senders) {
 		struct shm_qp *qp = container_of(node, struct shm_qp, sender_node);
 
 		if (qp->state != IBV_QPS_ERR)
@@ -106,7 +106,7 @@ static int poll_receivers(struct shm_cq *cq, int n, struct ibv_wc *wc)
 {
 	int got = 0;
 
-	list_for_each_safe(node, &cq->receivers) {
+	list_for_each_safe (node, &cq->receivers) {
 		struct shm_qp *qp = container_of(node, struct shm_qp, receiver_node);
 
 		got += recv_poll(qp, n - got, wc + got);
@@ -177,14 +177,13 @@ bool cq_has_work(struct shm_cq *cq)
 {
 	if (atomic_load(&cq->shared->receives.summary) != 0)
 		return true;
-	list_for_each(node, &cq->receivers)
+	list_for_each (node, &cq->receivers)
 		if (!recv_idle(container_of(node, struct shm_qp, receiver_node)))
 			return true;
-	list_for_each(node, &cq->senders) {
+	list_for_each (node, &cq->senders) {
 		struct shm_qp *qp = container_of(node, struct shm_qp, sender_node);
 
-		if (qp->state == IBV_QPS_ERR || qp->polled != qp->acked ||
-			(qp->acked != qp->executed && !qp->ack_lost))
+		if (qp->state == IBV_QPS_ERR || qp->polled != qp->acked || (qp->acked != qp->executed && !qp->ack_lost))
 			return true;
 	}
 	return false;
@@ -217,6 +216,8 @@ int shm_cq_create(struct hf_dev *base, uint32_t cqe, void *context, struct hf_cq
 	list_init(&cq->receivers);
 	atomic_store(&cq->shared->armed, CQ_QUIET);
 	atomic_store(&cq->shared->notified, 0);
+	atomic_store(&cq->shared->unpolled, 0);
+	cq->shared->cqe = cqe;
 	*cq_out = &cq->cq;
 	return 0;
 }

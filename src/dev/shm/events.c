@@ -41,12 +41,12 @@ bool events_pending(struct shm_dev *dev)
 /* Down is the port only when both directions are; one direction is a fault that nobody reports. */
 static void look_at_link(struct shm_dev *dev, uint32_t switches)
 {
-	uint32_t missed = switches - dev->seen_switches;
+	uint32_t missed = switches - dev->seen_switches - atomic_exchange(&dev->silent_switches, 0);
 	bool down = (atomic_load(&dev->line->link) & HF_LINK_BOTH) == 0;
 
 	dev->seen_switches = switches;
 	fabric_port_bell_clear(dev->port);
-	if (down == dev->port_down && (down || missed < 2))
+	if (down == dev->port_down && (down || missed < 2 || missed > UINT32_MAX / 2))
 		return;
 	if (!dev->port_down)
 		event_push(dev, (struct hf_dev_event){.type = IBV_EVENT_PORT_ERR});
@@ -68,6 +68,8 @@ static void look_at_fault(struct shm_dev *dev, struct shm_qp *qp)
 		type = IBV_EVENT_QP_ACCESS_ERR;
 	else if (fault == IBV_EVENT_QP_REQ_ERR + 1)
 		type = IBV_EVENT_QP_REQ_ERR;
+	else if (fault == IBV_EVENT_CQ_ERR + 1)
+		event_push(dev, (struct hf_dev_event){.type = IBV_EVENT_CQ_ERR, .cq = qp->qp.recv_cq});
 	dev->counters.naks_sent++;
 	qp_enter_error(qp, IBV_WC_SUCCESS);
 	event_push(dev, (struct hf_dev_event){.type = type, .qp = &qp->qp});
@@ -135,12 +137,19 @@ int shm_get_event(struct hf_dev *base, struct hf_dev_event *event_out)
 int shm_set_link(struct hf_dev *base, enum hf_link direction, bool up)
 {
 	struct shm_dev *dev = shm_dev_of(base);
-	uint32_t bits = (uint32_t)direction & HF_LINK_BOTH;
+	uint32_t bits = (uint32_t)direction & HF_LINK_BOTH, before, after;
 
-	if (up)
-		atomic_fetch_or(&dev->line->link, bits);
-	else
-		atomic_fetch_and(&dev->line->link, ~bits);
+	if (up) {
+		before = atomic_fetch_or(&dev->line->link, bits);
+		after = before | bits;
+	} else {
+		before = atomic_fetch_and(&dev->line->link, ~bits);
+		after = before & ~bits;
+	}
+	if (before == after)
+		return 0;
+	if (before != 0 && after != 0) /* one direction: not the flap of a port that missed switches would mean */
+		atomic_fetch_add(&dev->silent_switches, 1);
 	atomic_fetch_add(&dev->line->switches, 1);
 	own_bell_ring(dev);
 	return 0;

@@ -87,8 +87,7 @@ static void region_drop(struct shm_qp *qp, struct region *region)
 		}
 }
 
-static enum wr_outcome nak(
-	struct shm_qp *qp, struct sqe *sqe, enum ibv_wc_status status, enum ibv_event_type event)
+bool refuse(struct shm_qp *qp, enum ibv_event_type event)
 {
 	uint64_t rts = QP_WORD(qp->incarnation, IBV_QPS_RTS), rtr = QP_WORD(qp->incarnation, IBV_QPS_RTR);
 	uint64_t err = QP_WORD(qp->incarnation, IBV_QPS_ERR);
@@ -97,11 +96,16 @@ static enum wr_outcome nak(
 	atomic_store(&qp->remote->fault, (uint32_t)event + 1);
 	if (!atomic_compare_exchange_strong(&qp->remote->state, &rts, err) &&
 		!atomic_compare_exchange_strong(&qp->remote->state, &rtr, err))
-		return WR_NO_ANSWER;
+		return false;
 	qp_bitmap_set(&header->faults, qp->remote_slot);
 	atomic_store(&header->armed, 0);
 	peer_ring_bell(qp->peer);
-	if (!response_path_up(qp))
+	return true;
+}
+
+static enum wr_outcome nak(struct shm_qp *qp, struct sqe *sqe, enum ibv_wc_status status, enum ibv_event_type event)
+{
+	if (!refuse(qp, event) || !response_path_up(qp))
 		return WR_NO_ANSWER;
 	sqe->status = (uint8_t)status;
 	return WR_FAILED;
@@ -246,8 +250,7 @@ static inline uint32_t chunk_bytes(const struct sqe *sqe)
 }
 
 /* Behind op_begin or a commit with more to come; everything but WR_DONE leaves the op word idle. */
-static inline enum wr_outcome check(
-	struct shm_qp *qp, struct sqe *sqe, struct region *region, uint32_t access)
+static inline enum wr_outcome check(struct shm_qp *qp, struct sqe *sqe, struct region *region, uint32_t access)
 {
 	if (!qp_answers(qp)) {
 		op_abort(qp);
@@ -273,8 +276,8 @@ static inline void count(struct shm_qp *qp, const struct sqe *sqe)
 	qp->bytes += sqe->bytes;
 	atomic_store_explicit(&remote->packets,
 		atomic_load_explicit(&remote->packets, memory_order_relaxed) + sqe->psns, memory_order_relaxed);
-	atomic_store_explicit(&remote->bytes,
-		atomic_load_explicit(&remote->bytes, memory_order_relaxed) + sqe->bytes, memory_order_relaxed);
+	atomic_store_explicit(&remote->bytes, atomic_load_explicit(&remote->bytes, memory_order_relaxed) + sqe->bytes,
+		memory_order_relaxed);
 }
 
 static inline enum wr_outcome execute_write(struct shm_qp *qp, struct sqe *sqe)
@@ -365,8 +368,7 @@ bool read_again(struct shm_qp *qp, struct sqe *sqe)
 
 	if (sqe->bytes == 0)
 		return true;
-	if (!local_memory_is_good(qp, sqe) ||
-		find_remote(qp, sqe, IBV_ACCESS_REMOTE_READ, &region) != WR_DONE)
+	if (!local_memory_is_good(qp, sqe) || find_remote(qp, sqe, IBV_ACCESS_REMOTE_READ, &region) != WR_DONE)
 		return false;
 	op_touch(qp, TOUCH_READ, region, sqe->remote_addr - region->iova, sqe->bytes);
 	if (!op_begin(qp) || check(qp, sqe, region, IBV_ACCESS_REMOTE_READ) != WR_DONE)
@@ -502,8 +504,8 @@ static enum wr_outcome execute_send(struct shm_qp *qp, struct sqe *sqe)
 
 	if ((outcome = receive_take(qp, &slot)) != WR_DONE)
 		return outcome;
-	if (!receive_read(slot, qp->remote_srq != NULL ? qp->remote_srq_slots.stride : qp->remote_receives.stride,
-		    &receive))
+	if (!receive_read(
+		    slot, qp->remote_srq != NULL ? qp->remote_srq_slots.stride : qp->remote_receives.stride, &receive))
 		return WR_NO_ANSWER;
 	if (sqe->done != 0)
 		cursor_skip(&from, sqe->done);

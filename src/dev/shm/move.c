@@ -59,7 +59,7 @@ static bool mr_in_range(const struct shm_mr *mr, const struct range *range)
 
 static void each_mr(struct range *range, void (*visit)(struct shm_dev *dev, struct shm_mr *mr, struct range *range))
 {
-	list_for_each(node, &devices) {
+	list_for_each (node, &devices) {
 		struct shm_dev *dev = container_of(node, struct shm_dev, process_node);
 
 		for (uint32_t slot = 0; slot < MR_SLOTS; slot++) {
@@ -117,8 +117,7 @@ static void clear_out(struct shm_dev *dev, const struct range *range)
 		since = hf_env_now_ns(dev->dev.env);
 		while (atomic_load(&qp->shared->op) == begun && hf_env_now_ns(dev->dev.env) - since <= STUCK_NS)
 			cpu_relax();
-		if (atomic_load(&qp->shared->op) != begun ||
-			atomic_load(&qp->shared->touch_addr) >= range->end ||
+		if (atomic_load(&qp->shared->op) != begun || atomic_load(&qp->shared->touch_addr) >= range->end ||
 			atomic_load(&qp->shared->touch_addr) + atomic_load(&qp->shared->touch_bytes) <= range->begin)
 			continue;
 		qp_enter_error(qp, IBV_WC_SUCCESS);
@@ -139,7 +138,7 @@ static int move_pages(struct range *range)
 		each_mr(range, extend);
 	}
 	each_mr(range, withdraw);
-	list_for_each(node, &devices)
+	list_for_each (node, &devices)
 		clear_out(container_of(node, struct shm_dev, process_node), range);
 	rc = share_move_pages((void *)(uintptr_t)range->begin, (size_t)(range->end - range->begin), &backing, &error);
 	if (rc != 0)

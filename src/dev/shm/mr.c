@@ -24,7 +24,8 @@ static int find_backing(void *addr, uint64_t bytes, int access, struct share_bac
 	int rc = share_backing_find(addr, (size_t)bytes, backing);
 
 	if (rc == 0 && !backing->writable && (access & IBV_ACCESS_LOCAL_WRITE))
-		return hf_error_set(error, -EACCES, "shm: the memory is mapped read-only: register it without write access");
+		return hf_error_set(
+			error, -EACCES, "shm: the memory is mapped read-only: register it without write access");
 	if (rc != 0 && (access & remote) != 0)
 		return hf_error_set(error, -EOPNOTSUPP,
 			"shm: peers cannot reach private memory: allocate it with hf_mem_alloc, or map a shared file");
@@ -84,8 +85,14 @@ int shm_mr_reg(struct hf_pd *pd, void *addr, uint64_t bytes, uint64_t iova, int 
 	if (rc == 0 && (rc = take_slot(dev, mr)) != 0)
 		hf_error_set(error, rc, "shm: all %u registrations of the port are taken", MR_SLOTS);
 	if (rc == 0) {
-		mr->mr = (struct hf_mr){.dev = pd->dev, .pd = pd, .addr = addr, .bytes = bytes, .iova = iova,
-			.lkey = random_key(dev, mr->slot), .rkey = random_key(dev, mr->slot), .access = access};
+		mr->mr = (struct hf_mr){.dev = pd->dev,
+			.pd = pd,
+			.addr = addr,
+			.bytes = bytes,
+			.iova = iova,
+			.lkey = random_key(dev, mr->slot),
+			.rkey = random_key(dev, mr->slot),
+			.access = access};
 		((struct shm_pd *)pd)->users++;
 		show(dev, mr, &backing);
 		atomic_store(&dev->mrs[mr->slot], mr);

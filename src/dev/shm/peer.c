@@ -69,7 +69,7 @@ struct peer *peer_get(struct shm_dev *dev, const uint8_t gid[16])
 	struct peer *found = NULL;
 
 	shm_lock(&dev->lock);
-	list_for_each(node, &dev->peers) {
+	list_for_each (node, &dev->peers) {
 		struct peer *peer = container_of(node, struct peer, node);
 
 		if (memcmp(peer->gid, gid, 16) == 0)
@@ -113,7 +113,7 @@ void peers_look_now(struct shm_dev *dev, uint64_t now_ns)
 		return;
 	}
 	dev->look_after_peers_ns = now_ns + PEERS_LOOK_NS;
-	list_for_each(node, &dev->peers)
+	list_for_each (node, &dev->peers)
 		peer_is_gone(container_of(node, struct peer, node));
 	shm_unlock(&dev->lock);
 }
@@ -210,8 +210,16 @@ static enum wr_outcome region_open(struct peer *peer, uint32_t slot, struct regi
 		return WR_AGAIN;
 	if ((region = calloc(1, sizeof(*region))) == NULL)
 		return WR_NO_ANSWER;
-	*region = (struct region){.users = 1, .word = word, .slot = slot, .rkey = entry.rkey, .lkey = entry.lkey,
-		.access = entry.access, .pd = entry.pd, .iova = entry.iova, .addr = entry.addr, .bytes = entry.bytes};
+	*region = (struct region){.users = 1,
+		.word = word,
+		.slot = slot,
+		.rkey = entry.rkey,
+		.lkey = entry.lkey,
+		.access = entry.access,
+		.pd = entry.pd,
+		.iova = entry.iova,
+		.addr = entry.addr,
+		.bytes = entry.bytes};
 	if (region_map(peer, &entry, region) != 0) {
 		free(region);
 		/* Registered anew meanwhile, or its owner died. */

@@ -85,9 +85,11 @@ static int post_one(struct shm_qp *qp, struct ibv_send_wr *wr)
 	if (qp->state == IBV_QPS_ERR) {
 		cq_announce(cq, true);
 	} else if (!first || progress_pump(qp) != WR_DONE) {
-		if (qp->executed != qp->tail && qp->state == IBV_QPS_RTS)
+		if (qp->state == IBV_QPS_RTS)
 			keep(qp, sqe);
 		progress_stall(qp);
+	} else if (sqe->opcode == IBV_WR_RDMA_READ || is_atomic(wr->opcode)) {
+		keep(qp, sqe); /* its response is still to come */
 	}
 	return 0;
 }

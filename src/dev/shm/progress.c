@@ -237,7 +237,7 @@ bool progress_all(struct shm_dev *dev, uint64_t now)
 {
 	bool any = !list_empty(&dev->stalled);
 
-	list_for_each_safe(node, &dev->stalled)
+	list_for_each_safe (node, &dev->stalled)
 		progress_run(container_of(node, struct shm_qp, stalled_node), now);
 	return any;
 }

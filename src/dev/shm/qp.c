@@ -30,6 +30,7 @@ void qp_enter_error(struct shm_qp *qp, enum ibv_wc_status status)
 	qp->drain_since_ns = hf_env_now_ns(qp->qp.dev->env);
 	if (list_empty(&qp->receiver_node))
 		list_push_back(&recv_cq->receivers, &qp->receiver_node);
+	recv_last_wqe(qp);
 	cq_announce(send_cq, true);
 	cq_announce(recv_cq, true);
 }
@@ -80,7 +81,7 @@ static int to_reset(struct shm_qp *qp)
 	qp->incarnation_own++;
 	set_state(qp, IBV_QPS_RESET);
 	rc = drain_wait(qp);
-	recv_flush_claims(qp);
+	recv_forget(qp);
 	events_forget_qp(shm_dev_of(qp->qp.dev), &qp->qp);
 	progress_unstall(qp);
 	cq_forget(qp);
@@ -90,7 +91,8 @@ static int to_reset(struct shm_qp *qp)
 	qp->ack_lost = false;
 	qp->fail_status = 0;
 	qp->recv_tail = qp->recv_polled = 0;
-	qp->drained = qp->unknown = qp->last_wqe = false;
+	qp->drained = qp->unknown = qp->last_wqe = qp->claims_flushed = false;
+	qp->fence_error = 0;
 	atomic_store(&qp->shared->recv_tail, 0);
 	held = atomic_load(&qp->shared->op) & (OP_TAKEN | OP_GIVEN);
 	if (held != OP_TAKEN)
@@ -122,8 +124,7 @@ static int to_rts(struct shm_qp *qp)
 {
 	uint64_t rtr = QP_WORD(qp->incarnation_own, IBV_QPS_RTR);
 
-	if (!atomic_compare_exchange_strong(
-		    &qp->shared->state, &rtr, QP_WORD(qp->incarnation_own, IBV_QPS_RTS)))
+	if (!atomic_compare_exchange_strong(&qp->shared->state, &rtr, QP_WORD(qp->incarnation_own, IBV_QPS_RTS)))
 		return -EINVAL; /* a refusal came first */
 	qp->state = IBV_QPS_RTS;
 	qp->next_psn = qp->execute_psn = qp->attr.sq_psn;
@@ -307,8 +308,14 @@ int shm_qp_create(struct hf_pd *pd, const struct hf_qp_init *init, struct hf_qp 
 
 	if (qp == NULL)
 		return -ENOMEM;
-	qp->qp = (struct hf_qp){.dev = pd->dev, .pd = pd, .send_cq = init->send_cq, .recv_cq = init->recv_cq,
-		.srq = init->srq, .cap = init->cap, .type = init->type, .sq_sig_all = init->sq_sig_all,
+	qp->qp = (struct hf_qp){.dev = pd->dev,
+		.pd = pd,
+		.send_cq = init->send_cq,
+		.recv_cq = init->recv_cq,
+		.srq = init->srq,
+		.cap = init->cap,
+		.type = init->type,
+		.sq_sig_all = init->sq_sig_all,
 		.context = init->context};
 	qp->state = IBV_QPS_RESET;
 	list_init(&qp->stalled_node);

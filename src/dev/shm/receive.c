@@ -19,9 +19,9 @@ static enum wr_outcome take_own(struct shm_qp *qp, struct recv_slot **slot_out)
 		return WR_NO_RECEIVE;
 	if (posted > qp->remote_receives.mask + 1)
 		return WR_NO_ANSWER;
-	*slot_out = (struct recv_slot *)(void *)(qp->remote_receives.at +
-						 (size_t)(consumed & qp->remote_receives.mask) *
-							 qp->remote_receives.stride);
+	*slot_out =
+		(struct recv_slot *)(void *)(qp->remote_receives.at + (size_t)(consumed & qp->remote_receives.mask) *
+									      qp->remote_receives.stride);
 	return WR_DONE;
 }
 
@@ -40,8 +40,8 @@ static enum wr_outcome claim(struct shm_qp *qp)
 		seen = atomic_load(&ring[position & qp->remote_claims.mask]);
 		if (SRQ_CLAIM_POSITION(seen) != (position & 0xffffffu) || SRQ_CLAIM_QP(seen) != 0)
 			continue;
-		if (!atomic_compare_exchange_strong(&ring[position & qp->remote_claims.mask], &seen,
-			    seen | qp->attr.dest_qp_num))
+		if (!atomic_compare_exchange_strong(
+			    &ring[position & qp->remote_claims.mask], &seen, seen | qp->attr.dest_qp_num))
 			continue;
 		atomic_compare_exchange_strong(&srq->head, &head, position + 1);
 		qp->claimed = SRQ_CLAIM_SLOT(seen) + 1;
@@ -92,6 +92,8 @@ void receive_signal(struct shm_qp *qp, bool solicited)
 	bool ring = false;
 
 	qp->claimed = 0;
+	if (atomic_fetch_add(&cq->unpolled, 1) >= cq->cqe)
+		refuse(qp, IBV_EVENT_CQ_ERR);
 	qp_bitmap_set(&cq->receives, qp->remote_slot);
 	armed = atomic_load(&cq->armed);
 	if ((armed == CQ_ARMED || (armed == CQ_ARMED_SOLICITED && solicited)) &&

@@ -78,8 +78,8 @@ static int post_one(struct shm_qp *qp, struct ibv_recv_wr *wr)
 		return -EINVAL;
 	if (qp->recv_ring == NULL || qp->recv_tail - qp->recv_polled > qp->recv_mask)
 		return -ENOMEM;
-	write_slot((struct recv_slot *)(void *)(qp->recv_ring +
-						(size_t)(qp->recv_tail & qp->recv_mask) * qp->recv_stride),
+	write_slot(
+		(struct recv_slot *)(void *)(qp->recv_ring + (size_t)(qp->recv_tail & qp->recv_mask) * qp->recv_stride),
 		wr);
 	publish(&qp->shared->recv_tail, ++qp->recv_tail);
 	if (qp->state == IBV_QPS_ERR) {
@@ -155,6 +155,7 @@ static int poll_one(struct shm_qp *qp, struct ibv_wc *wc)
 	uint32_t index;
 
 	qp->recv_polled++;
+	atomic_fetch_sub(&shm_cq_of(qp->qp.recv_cq)->shared->unpolled, 1);
 	if (srq == NULL) {
 		fill_wc(qp, (struct recv_slot *)(void *)at, wc);
 		return 1;
@@ -192,27 +193,22 @@ static int flush_claim(struct shm_qp *qp, struct ibv_wc *wc)
 	return 0;
 }
 
-void recv_flush_claims(struct shm_qp *qp)
+void recv_forget(struct shm_qp *qp)
 {
 	struct ibv_wc wc;
 
-	if (qp->qp.srq == NULL)
-		return;
 	while (consumed(qp) != 0)
 		poll_one(qp, &wc);
-	while (flush_claim(qp, &wc) != 0)
+	while (qp->qp.srq != NULL && flush_claim(qp, &wc) != 0)
 		continue;
 }
 
 static int flush_one(struct shm_qp *qp, struct ibv_wc *wc)
 {
 	if (qp->qp.srq != NULL) {
-		if (qp->last_wqe || flush_claim(qp, wc) != 0)
-			return !qp->last_wqe;
-		qp->last_wqe = true;
-		event_push(shm_dev_of(qp->qp.dev),
-			(struct hf_dev_event){.type = IBV_EVENT_QP_LAST_WQE_REACHED, .qp = &qp->qp});
-		return 0;
+		if (!qp->claims_flushed)
+			qp->claims_flushed = flush_claim(qp, wc) == 0;
+		return !qp->claims_flushed;
 	}
 	if (qp->recv_polled == qp->recv_tail)
 		return 0;
@@ -225,10 +221,21 @@ static int flush_one(struct shm_qp *qp, struct ibv_wc *wc)
 	return 1;
 }
 
+void recv_last_wqe(struct shm_qp *qp)
+{
+	if (qp->qp.srq == NULL || qp->last_wqe || !drain_try(qp))
+		return;
+	qp->last_wqe = true;
+	event_push(shm_dev_of(qp->qp.dev), (struct hf_dev_event){.type = IBV_EVENT_QP_LAST_WQE_REACHED, .qp = &qp->qp});
+}
+
 int recv_poll(struct shm_qp *qp, int n, struct ibv_wc *wc)
 {
 	bool drained = qp->state == IBV_QPS_ERR && drain_try(qp);
 	int got = 0;
+
+	if (drained)
+		recv_last_wqe(qp);
 
 	while (got < n && consumed(qp) != 0)
 		got += poll_one(qp, wc + got);
@@ -247,7 +254,7 @@ bool recv_idle(struct shm_qp *qp)
 		return true;
 	if (!qp->drained)
 		return false;
-	return qp->qp.srq != NULL ? qp->last_wqe : qp->recv_polled == qp->recv_tail;
+	return qp->qp.srq != NULL ? qp->claims_flushed : qp->recv_polled == qp->recv_tail;
 }
 
 /* ---- shared receive queues ---- */
@@ -263,8 +270,8 @@ static int srq_alloc(struct shm_srq *srq, struct shm_dev *dev)
 	srq->free_slots = calloc(srq->mask + 1, sizeof(*srq->free_slots));
 	if (srq->posts == NULL || srq->free_slots == NULL)
 		return -ENOMEM;
-	rc = arena_alloc(dev, (size_t)(srq->mask + 1) * sizeof(uint64_t), &shared->claims, (uint8_t **)&srq->claims,
-		NULL);
+	rc = arena_alloc(
+		dev, (size_t)(srq->mask + 1) * sizeof(uint64_t), &shared->claims, (uint8_t **)&srq->claims, NULL);
 	if (rc != 0) {
 		shared->claims.slots = shared->slots.slots = 0;
 		return rc;

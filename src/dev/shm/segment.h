@@ -90,13 +90,13 @@ struct mr_entry {
 	uint64_t iova, addr, bytes;
 };
 
-#define OP_BUSY               1ull
-#define OP_TAKEN              2ull
-#define OP_GIVEN              4ull
-#define OP_FLAGS              7ull
+#define OP_BUSY                1ull
+#define OP_TAKEN               2ull
+#define OP_GIVEN               4ull
+#define OP_FLAGS               7ull
 #define OP_WORD(psn, receives) ((uint64_t)(receives) << 32 | (uint64_t)(psn) << 8)
-#define OP_PSN(word)          ((uint32_t)((word) >> 8) & 0xffffffu)
-#define OP_RECEIVES(word)     ((uint32_t)((word) >> 32))
+#define OP_PSN(word)           ((uint32_t)((word) >> 8) & 0xffffffu)
+#define OP_RECEIVES(word)      ((uint32_t)((word) >> 32))
 
 #define QP_WORD(incarnation, state) ((uint64_t)(incarnation) << 8 | (uint64_t)(state))
 #define QP_WORD_STATE(word)         ((enum ibv_qp_state)((word)&0xff))
@@ -145,6 +145,8 @@ struct qp_slot {
 struct cq_slot {
 	_Alignas(64) _Atomic uint32_t armed; /* enum cq_armed */
 	_Atomic uint32_t notified;
+	uint32_t cqe;
+	_Alignas(64) _Atomic uint32_t unpolled; /* receives completed and not polled; more than cqe are an overrun */
 	struct qp_bitmap receives;
 };
 enum cq_armed { CQ_QUIET, CQ_ARMED, CQ_ARMED_SOLICITED };
@@ -191,7 +193,7 @@ _Static_assert(sizeof(struct port_header) <= 4096, "the header fits its page");
 _Static_assert(sizeof(struct mr_entry) == 128, "shared layout");
 _Static_assert(offsetof(struct qp_slot, receives) == 64 && offsetof(struct qp_slot, op) == 128, "shared layout");
 _Static_assert(offsetof(struct qp_slot, results) == 192 && sizeof(struct qp_slot) == 448, "the requester has one line");
-_Static_assert(sizeof(struct cq_slot) == 640, "shared layout");
+_Static_assert(sizeof(struct cq_slot) == 704, "shared layout");
 _Static_assert(sizeof(struct srq_slot) == 192 && sizeof(struct recv_slot) == 32, "shared layout");
 _Static_assert(offsetof(struct segment, mrs) == 4096, "shared layout");
 _Static_assert(QP_SLOTS == 1u << SLOT_BITS && MR_SLOTS == 1u << SLOT_BITS && BITMAP_WORDS == 64, "keys name slots");

@@ -45,8 +45,8 @@ static void sweep_port(const char *name, void *context)
 	if (strspn(name, "0123456789abcdef") != 32 || strcmp(name + 32, ".port") != 0 ||
 		share_segment_open(sweep->dir, name, &segment, NULL) != 0)
 		return;
-	if (segment.bytes >= sizeof(struct segment) &&
-		observe(&((struct segment *)segment.addr)->header.open) != 0 && share_owner_lock(&segment)) {
+	if (segment.bytes >= sizeof(struct segment) && observe(&((struct segment *)segment.addr)->header.open) != 0 &&
+		share_owner_lock(&segment)) {
 		memcpy(files.dead, name, 32);
 		share_dir_list(sweep->dir, sweep_arena, &files);
 		share_dir_remove(sweep->dir, name);

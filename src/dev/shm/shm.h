@@ -50,6 +50,7 @@ struct shm_dev {
 	struct shm_mr *_Atomic mrs[MR_SLOTS];
 	struct list stalled; /* qps with wrs that could not execute or whose acknowledgement was lost */
 	_Atomic uint32_t seen_switches;
+	_Atomic uint32_t silent_switches; /* by us, of one direction, since then */
 	uint32_t polls;
 	uint64_t look_after_peers_ns; /* when to look whether peers live */
 
@@ -69,8 +70,8 @@ struct shm_dev {
 	struct list free_blocks[BLOCK_LOGS]; /* of the arenas, by power of two (arena.c) */
 	struct hf_dev_event events[SHM_EVENTS];
 	_Atomic uint32_t event_head, event_tail; /* changed under the lock */
-	struct hf_dev_counters counters; /* of destroyed qps, and what is rare */
-	struct list process_node;        /* all devices of the process (move.c) */
+	struct hf_dev_counters counters;         /* of destroyed qps, and what is rare */
+	struct list process_node;                /* all devices of the process (move.c) */
 };
 
 struct shm_pd {
@@ -108,7 +109,7 @@ struct shm_srq {
 		uint32_t position; /* in claims */
 		uint32_t claimer;  /* noted when its claim is overwritten */
 		bool posted;
-	} *posts; /* by recv_slot */
+	} * posts; /* by recv_slot */
 };
 
 /* A peer's port, mapped. */
@@ -174,9 +175,9 @@ struct shm_qp {
 	uint32_t polled, acked, executed, tail;
 	uint32_t sq_mask;
 	struct sqe *sq;
-	uint32_t next_psn; /* of the next wr to be posted */
+	uint32_t next_psn;    /* of the next wr to be posted */
 	uint32_t execute_psn; /* of the next packet to execute */
-	uint32_t reads;    /* READs and atomics in [acked, executed) */
+	uint32_t reads;       /* READs and atomics in [acked, executed) */
 	bool ack_lost;
 	uint8_t fail_status; /* of the wr at `acked` once the qp is in ERR; 0: it is flushed as well */
 
@@ -209,6 +210,7 @@ struct shm_qp {
 	bool drained;  /* in ERR: no requester touches anything any more, and `evidence` is final */
 	bool unknown;  /* an atomic was under way when a stopped process was fenced: D4 and D4b cannot tell */
 	bool last_wqe; /* its event was raised */
+	bool claims_flushed;
 	uint64_t evidence; /* the op word when drained */
 	uint64_t drain_since_ns;
 	int fence_error;

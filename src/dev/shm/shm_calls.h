@@ -34,6 +34,7 @@ void receive_complete(struct shm_qp *qp, struct recv_slot *slot, const struct sq
 void receive_signal(struct shm_qp *qp, bool solicited); /* behind the commit */
 
 /* execute.c */
+bool refuse(struct shm_qp *qp, enum ibv_event_type event); /* moves the responder's qp to ERR */
 enum wr_outcome execute_wr(struct shm_qp *qp, struct sqe *sqe);
 bool read_again(struct shm_qp *qp, struct sqe *sqe);
 
@@ -55,8 +56,9 @@ int shm_srq_post_recv(struct hf_srq *base, struct ibv_recv_wr *wr, struct ibv_re
 int recv_ring_create(struct shm_qp *qp);
 void recv_ring_destroy(struct shm_qp *qp);
 int recv_poll(struct shm_qp *qp, int n, struct ibv_wc *wc);
-bool recv_idle(struct shm_qp *qp);        /* nothing to complete now */
-void recv_flush_claims(struct shm_qp *qp); /* of an srq */
+bool recv_idle(struct shm_qp *qp);     /* nothing to complete now */
+void recv_forget(struct shm_qp *qp);   /* reset: completions that nobody polled, claims in an srq */
+void recv_last_wqe(struct shm_qp *qp); /* in ERR: says so once it is drained */
 
 /* cq.c */
 int shm_cq_create(struct hf_dev *dev, uint32_t cqe, void *context, struct hf_cq **cq_out);
