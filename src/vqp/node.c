@@ -1,177 +1,341 @@
-/* The API of node.h and vqp.h, so that programs link while the parts behind it grow: nothing can be opened yet. */
-#include <holdfast/vqp.h>
+/* A node: the devices of its rails, the control channel over them, and the poller and timer that drive everything. */
+#include "vqp/objects.h"
 
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
-int hf_node_config_load(struct hf_env *env, const char *path, struct hf_node_config *config_out, struct hf_error *error)
+#include "base/log.h"
+
+#define TICK_NS            20000000ull
+#define HEARTBEAT_NS       50000000ull
+#define HEARTBEAT_MISSES   4u
+#define FAILBACK_NS        200000000ull
+#define BUDGET_NS          10000000000ull
+#define QP_TIMEOUT         10 /* 4.096 us * 2^10 = 4 ms */
+#define QP_RETRIES         3
+#define PEER_DEAD_EXTRA_NS 1000000000ull /* a peer outlives its vqps' budget, so that they fail with their own reason */
+
+uint32_t node_up_mask(const struct hf_node *node)
 {
-	(void)env, (void)config_out;
-	return hf_error_set(error, -EOPNOTSUPP, "%s: cannot be read yet", path);
+	uint32_t mask = 0;
+
+	for (unsigned i = 0; i < node->rail_count; i++)
+		if (node->rails[i].up)
+			mask |= 1u << i;
+	return mask;
 }
-int hf_node_config_parse(const char *text, size_t bytes, struct hf_node_config *config_out, struct hf_error *error)
+
+void node_tick_soon(struct hf_node *node)
 {
-	(void)text, (void)bytes, (void)config_out;
-	return hf_error_set(error, -EOPNOTSUPP, "configurations cannot be read yet");
+	if (node->attached)
+		hf_loop_set_timer(node->loop, &node->timer, hf_loop_now_ns(node->loop));
 }
+
+static void rail_set(struct hf_node *node, unsigned i, bool up)
+{
+	struct message message = {.kind = MESSAGE_RAILS};
+
+	if (node->rails[i].up == up)
+		return;
+	node->rails[i].up = up;
+	log_info("node %s: rail %s is %s", node->config.name, node->rails[i].config.name, up ? "up" : "down");
+	control_enable(node->control, i, up);
+	message.up = node_up_mask(node);
+	list_for_each (at, &node->peers) {
+		struct hf_peer *peer = container_of(at, struct hf_peer, node_link);
+
+		peer_send(peer, &message);
+		peer_refresh_rails(peer);
+	}
+	if (node->events.rail_changed != NULL)
+		node->events.rail_changed(node, i, up, node->context);
+}
+
+static void qp_fatal(struct hf_node *node, const struct hf_qp *qp)
+{
+	list_for_each (at, &node->vqps) {
+		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
+
+		if (vqp->path.qp != qp || vqp->state != HF_VQP_UP || vqp->path.broken)
+			continue;
+		if (policy_recovers(node->config.policy))
+			failover_broken(vqp);
+		else
+			vqp_fail(vqp, IBV_WC_FATAL_ERR, IBV_WC_WR_FLUSH_ERR, true);
+	}
+}
+
+static enum hf_poll rail_events(struct hf_node *node, unsigned i)
+{
+	struct hf_dev_event event;
+	enum hf_poll poll = HF_IDLE;
+
+	while (hf_dev_get_event(node->rails[i].dev, &event) == 1) {
+		poll = HF_BUSY;
+		if (event.type == IBV_EVENT_PORT_ACTIVE)
+			rail_set(node, i, true);
+		else if (event.type == IBV_EVENT_PORT_ERR || event.type == IBV_EVENT_DEVICE_FATAL)
+			rail_set(node, i, false);
+		else if (event.type == IBV_EVENT_QP_FATAL)
+			qp_fatal(node, event.qp);
+	}
+	return poll;
+}
+
+static enum hf_poll node_notify(struct hf_node *node)
+{
+	enum hf_poll poll = HF_IDLE;
+
+	list_for_each (at, &node->vcqs) {
+		struct hf_vcq *cq = container_of(at, struct hf_vcq, node_link);
+		void (*notify)(struct hf_vcq *, void *) = cq->notify;
+
+		if (notify == NULL || !vcq_ready(cq))
+			continue;
+		cq->notify = NULL;
+		notify(cq, cq->context);
+		return HF_BUSY; /* it may have destroyed anything; the others have their turn at the next poll */
+	}
+	return poll;
+}
+
+static enum hf_poll node_poll(struct hf_poller *poller, uint64_t now_ns)
+{
+	struct hf_node *node = container_of(poller, struct hf_node, poller);
+	enum hf_poll poll = HF_IDLE;
+
+	for (unsigned i = 0; i < node->rail_count; i++) {
+		if (hf_dev_poll(node->rails[i].dev, now_ns) == HF_BUSY)
+			poll = HF_BUSY;
+		if (rail_events(node, i) == HF_BUSY)
+			poll = HF_BUSY;
+	}
+	list_for_each_safe (at, &node->vqps) {
+		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
+
+		if (harvest(vqp) == HF_BUSY)
+			poll = HF_BUSY;
+		if (failover_progress(vqp, now_ns) == HF_BUSY)
+			poll = HF_BUSY;
+	}
+	return node_notify(node) == HF_BUSY ? HF_BUSY : poll;
+}
+
+/* Asks every queue for a wake-up, then looks once more: what came in between would not wake anybody. */
+static bool node_arm(struct hf_poller *poller)
+{
+	struct hf_node *node = container_of(poller, struct hf_node, poller);
+
+	list_for_each (at, &node->vqps) {
+		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
+
+		if (vqp->fencing || vqp->failing)
+			return false;
+		if (vqp->path.cq == NULL)
+			continue;
+		(void)hf_cq_notified(vqp->path.cq);
+		if (hf_cq_req_notify(vqp->path.cq, false) != 0 || harvest(vqp) == HF_BUSY)
+			return false;
+	}
+	list_for_each (at, &node->vcqs) {
+		const struct hf_vcq *cq = container_of(at, struct hf_vcq, node_link);
+
+		if (cq->notify != NULL && vcq_ready(cq))
+			return false;
+	}
+	for (unsigned i = 0; i < node->rail_count; i++)
+		if (!hf_dev_arm(node->rails[i].dev))
+			return false;
+	return true;
+}
+
+static void node_tick(struct hf_timer *timer, uint64_t now_ns)
+{
+	struct hf_node *node = container_of(timer, struct hf_node, timer);
+
+	list_for_each (at, &node->peers)
+		peer_tick(container_of(at, struct hf_peer, node_link), now_ns);
+	list_for_each_safe (at, &node->vqps)
+		failover_tick(container_of(at, struct hf_vqp, node_link), now_ns);
+	hf_loop_set_timer(node->loop, timer, now_ns + TICK_NS);
+}
+
+static void rail_ready(struct hf_watch *watch, unsigned ready)
+{
+	(void)watch, (void)ready; /* being awake is enough: the poller does the work */
+}
+
+static int rail_open(struct hf_node *node, unsigned i, struct hf_error *error)
+{
+	struct node_rail *rail = &node->rails[i];
+	struct hf_dev_config config = {.kind = rail->config.kind,
+		.fabric = node->config.fabric[0] == '\0' ? NULL : node->config.fabric,
+		.node = node->config.name,
+		.rail = rail->config.name,
+		.address = rail->config.address,
+		.mtu = rail->config.mtu,
+		.caps_masked = node->config.caps_masked};
+	struct ibv_port_attr port = {0};
+	int rc = hf_dev_open(node->env, &config, &rail->dev, error);
+
+	if (rc != 0)
+		return rc;
+	rail->up = hf_dev_query_port(rail->dev, &port) == 0 && port.state == IBV_PORT_ACTIVE;
+	rail->watch.ready = rail_ready;
+	rc = hf_loop_watch(node->loop, &rail->watch, hf_dev_io(rail->dev), HF_READABLE);
+	return rc == 0 ? 0 : hf_error_set(error, rc, "rail %s: cannot be watched: %s", config.rail, strerror(-rc));
+}
+
+static int open_control(struct hf_node *node, struct hf_error *error)
+{
+	struct frame_endpoint endpoints[FRAME_ENDPOINTS_MAX] = {0};
+	struct control_config config = {.name = node->config.name,
+		.heartbeat_ns = node->config.heartbeat_ns,
+		.misses = node->config.heartbeat_misses,
+		.dead_ns = node->config.budget_ns + PEER_DEAD_EXTRA_NS,
+		.endpoint_count = node->rail_count + node->config.management_count,
+		.endpoints = endpoints};
+	int rc;
+
+	_Static_assert(FRAME_ENDPOINTS_MAX >= 2 * HF_RAILS_MAX, "every rail and management network has an endpoint");
+	for (unsigned i = 0; i < node->rail_count; i++) {
+		memcpy(endpoints[i].label, node->rails[i].config.name, HF_NAME_BYTES);
+		endpoints[i].addr = node->rails[i].config.control;
+	}
+	for (unsigned i = 0; i < node->config.management_count; i++) {
+		struct frame_endpoint *endpoint = &endpoints[node->rail_count + i];
+
+		endpoint->label[0] = '@';
+		endpoint->label[1] = (char)('0' + i);
+		endpoint->addr = node->config.management[i];
+	}
+	while (config.incarnation == 0)
+		hf_env_entropy(node->env, &config.incarnation, sizeof(config.incarnation));
+	rc = control_open(node->loop, &config, &peer_control_events, node, &node->control, error);
+	for (unsigned i = 0; rc == 0 && i < node->rail_count; i++)
+		control_enable(node->control, i, node->rails[i].up);
+	return rc;
+}
+
+static void fill_defaults(struct hf_node_config *config)
+{
+	if (config->heartbeat_ns == 0)
+		config->heartbeat_ns = HEARTBEAT_NS;
+	if (config->heartbeat_misses == 0)
+		config->heartbeat_misses = HEARTBEAT_MISSES;
+	if (config->failback_ns == 0)
+		config->failback_ns = FAILBACK_NS;
+	if (config->budget_ns == 0)
+		config->budget_ns = BUDGET_NS;
+	if (config->timeout == 0)
+		config->timeout = QP_TIMEOUT;
+	if (config->retry_cnt == 0)
+		config->retry_cnt = QP_RETRIES;
+}
+
 int hf_node_open(struct hf_loop *loop, const struct hf_node_config *config, const struct hf_node_events *events,
 	void *context, struct hf_node **node_out, struct hf_error *error)
 {
-	(void)loop, (void)events, (void)context, (void)node_out;
-	return hf_error_set(error, -EOPNOTSUPP, "node %s: cannot be opened yet", config->name);
+	struct hf_node *node;
+	int rc = 0;
+
+	*node_out = NULL;
+	if (config->rail_count == 0 || config->rail_count > HF_RAILS_MAX || config->management_count > HF_RAILS_MAX)
+		return hf_error_set(error, -EINVAL, "a node has 1 to %d rails and at most %d management addresses",
+			HF_RAILS_MAX, HF_RAILS_MAX);
+	node = calloc(1, sizeof(*node));
+	if (node == NULL)
+		return hf_error_set(error, -ENOMEM, "no memory for a node");
+	node->loop = loop;
+	node->env = hf_loop_env(loop);
+	node->config = *config;
+	fill_defaults(&node->config);
+	if (events != NULL)
+		node->events = *events;
+	node->context = context;
+	list_init(&node->peers);
+	list_init(&node->vpds);
+	list_init(&node->vcqs);
+	list_init(&node->vqps);
+	hf_env_entropy(node->env, &node->next_num, sizeof(node->next_num));
+	node->rail_count = config->rail_count;
+	for (unsigned i = 0; i < node->rail_count; i++)
+		node->rails[i].config = config->rails[i];
+	for (unsigned i = 0; rc == 0 && i < node->rail_count; i++)
+		rc = rail_open(node, i, error);
+	if (rc == 0)
+		rc = open_control(node, error);
+	if (rc != 0) {
+		hf_node_close(node);
+		return rc;
+	}
+	node->poller = (struct hf_poller){.poll = node_poll, .arm = node_arm};
+	node->timer.fire = node_tick;
+	hf_loop_add_poller(loop, &node->poller);
+	node->attached = true;
+	node_tick_soon(node);
+	*node_out = node;
+	return 0;
 }
+
+static void close_objects(struct hf_node *node)
+{
+	while (!list_empty(&node->vqps))
+		hf_vqp_destroy(container_of(node->vqps.next, struct hf_vqp, node_link));
+	while (!list_empty(&node->peers))
+		hf_peer_close(container_of(node->peers.next, struct hf_peer, node_link));
+	while (!list_empty(&node->vcqs))
+		(void)hf_vcq_destroy(container_of(node->vcqs.next, struct hf_vcq, node_link));
+	while (!list_empty(&node->vpds)) {
+		struct hf_vpd *pd = container_of(node->vpds.next, struct hf_vpd, node_link);
+
+		while (!list_empty(&pd->regions))
+			region_free(container_of(pd->regions.next, struct region, pd_link));
+		(void)hf_vpd_free(pd);
+	}
+}
+
 void hf_node_close(struct hf_node *node)
 {
-	(void)node;
+	if (node == NULL)
+		return;
+	close_objects(node);
+	control_close(node->control);
+	if (node->attached) {
+		hf_loop_remove_poller(node->loop, &node->poller);
+		hf_loop_cancel_timer(node->loop, &node->timer);
+	}
+	for (unsigned i = 0; i < node->rail_count; i++) {
+		if (node->rails[i].watch.io != NULL)
+			hf_loop_unwatch(&node->rails[i].watch);
+		hf_dev_close(node->rails[i].dev);
+	}
+	free(node->regions);
+	free(node);
 }
+
 struct hf_loop *hf_node_loop(struct hf_node *node)
 {
-	(void)node;
-	return NULL;
+	return node->loop;
 }
+
 unsigned hf_node_rails(const struct hf_node *node)
 {
-	(void)node;
-	return 0;
+	return node->rail_count;
 }
+
 struct hf_dev *hf_node_dev(struct hf_node *node, unsigned rail)
 {
-	(void)node, (void)rail;
-	return NULL;
+	return node->rails[rail].dev;
 }
+
 const char *hf_node_rail_name(const struct hf_node *node, unsigned rail)
 {
-	(void)node, (void)rail;
-	return "";
+	return node->rails[rail].config.name;
 }
+
 bool hf_node_rail_up(const struct hf_node *node, unsigned rail)
 {
-	(void)node, (void)rail;
-	return false;
-}
-int hf_peer_connect(struct hf_node *node, const struct hf_addr *addresses, unsigned n, struct hf_peer **peer_out,
-	struct hf_error *error)
-{
-	(void)node, (void)addresses, (void)n, (void)peer_out, (void)error;
-	return -EOPNOTSUPP;
-}
-void hf_peer_close(struct hf_peer *peer)
-{
-	(void)peer;
-}
-const char *hf_peer_name(const struct hf_peer *peer)
-{
-	(void)peer;
-	return "";
-}
-void hf_peer_set_context(struct hf_peer *peer, void *context)
-{
-	(void)peer, (void)context;
-}
-void *hf_peer_context(const struct hf_peer *peer)
-{
-	(void)peer;
-	return NULL;
-}
-int hf_vpd_alloc(struct hf_node *node, struct hf_vpd **pd_out)
-{
-	(void)node, (void)pd_out;
-	return -EOPNOTSUPP;
-}
-int hf_vpd_free(struct hf_vpd *pd)
-{
-	(void)pd;
-	return 0;
-}
-int hf_vmr_reg(
-	struct hf_vpd *pd, void *addr, uint64_t bytes, int access, struct hf_vmr **mr_out, struct hf_error *error)
-{
-	(void)pd, (void)addr, (void)bytes, (void)access, (void)mr_out, (void)error;
-	return -EOPNOTSUPP;
-}
-int hf_vmr_dereg(struct hf_vmr *mr)
-{
-	(void)mr;
-	return 0;
-}
-int hf_vcq_create(struct hf_node *node, uint32_t cqe, void *context, struct hf_vcq **cq_out)
-{
-	(void)node, (void)cqe, (void)context, (void)cq_out;
-	return -EOPNOTSUPP;
-}
-int hf_vcq_destroy(struct hf_vcq *cq)
-{
-	(void)cq;
-	return 0;
-}
-int hf_vcq_poll(struct hf_vcq *cq, int n, struct ibv_wc *wc)
-{
-	(void)cq, (void)n, (void)wc;
-	return 0;
-}
-void hf_vcq_req_notify(struct hf_vcq *cq, void (*notify)(struct hf_vcq *cq, void *context))
-{
-	(void)cq, (void)notify;
-}
-int hf_vqp_create(struct hf_vpd *pd, const struct hf_vqp_init *init, struct hf_vqp **vqp_out)
-{
-	(void)pd, (void)init, (void)vqp_out;
-	return -EOPNOTSUPP;
-}
-void hf_vqp_destroy(struct hf_vqp *vqp)
-{
-	(void)vqp;
-}
-int hf_vqp_serve(struct hf_node *node, const struct hf_vqp_service *service)
-{
-	(void)node, (void)service;
-	return -EOPNOTSUPP;
-}
-int hf_vqp_connect(
-	struct hf_vqp *vqp, struct hf_peer *peer, const char *service, const void *private_data, size_t private_bytes)
-{
-	(void)vqp, (void)peer, (void)service, (void)private_data, (void)private_bytes;
-	return -EOPNOTSUPP;
-}
-const void *hf_vqp_reply(const struct hf_vqp *vqp, size_t *bytes_out)
-{
-	(void)vqp;
-	*bytes_out = 0;
-	return NULL;
-}
-enum hf_vqp_state hf_vqp_state(const struct hf_vqp *vqp)
-{
-	(void)vqp;
-	return HF_VQP_INIT;
-}
-int hf_vqp_rail(const struct hf_vqp *vqp)
-{
-	(void)vqp;
-	return -1;
-}
-uint32_t hf_vqp_num(const struct hf_vqp *vqp)
-{
-	(void)vqp;
-	return 0;
-}
-void *hf_vqp_context(const struct hf_vqp *vqp)
-{
-	(void)vqp;
-	return NULL;
-}
-void hf_vqp_counters(const struct hf_vqp *vqp, struct hf_vqp_counters *counters_out)
-{
-	(void)vqp;
-	*counters_out = (struct hf_vqp_counters){0};
-}
-int hf_vqp_post_send(struct hf_vqp *vqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
-{
-	(void)vqp;
-	*bad_wr = wr;
-	return -EOPNOTSUPP;
-}
-int hf_vqp_post_recv(struct hf_vqp *vqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
-{
-	(void)vqp;
-	*bad_wr = wr;
-	return -EOPNOTSUPP;
+	return node->rails[rail].up;
 }

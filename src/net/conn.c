@@ -1,0 +1,326 @@
+/* Control streams and their handshake: from a stranger to a path of a session. The picture is in peer_table.h. */
+#include "net/peer_table.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/ensure.h"
+
+static struct conn *conn_of(struct stream *stream)
+{
+	return container_of(stream, struct conn, stream);
+}
+
+static bool conn_is_stranger(const struct conn *conn)
+{
+	return !conn->dialed && (conn->state == CONN_HELLO || conn->state == CONN_READY);
+}
+
+/* Leaves the session, if it was a path of one. */
+static void conn_detach(struct conn *conn)
+{
+	struct control_peer *peer = conn->peer;
+
+	if (conn_is_stranger(conn))
+		conn->control->strangers--;
+	conn->peer = NULL;
+	if (peer == NULL || peer->paths[conn->endpoint] != conn)
+		return;
+	peer->paths[conn->endpoint] = NULL;
+	if (conn->state == CONN_PATH)
+		peer_path_lost(peer, conn->endpoint);
+}
+
+void conn_close(struct conn *conn)
+{
+	if (conn->state == CONN_DEAD)
+		return;
+	conn_detach(conn);
+	conn->state = CONN_DEAD;
+	stream_close(&conn->stream);
+	control_soon(conn->control);
+}
+
+void conn_mute(struct conn *conn)
+{
+	conn_detach(conn);
+	conn->state = CONN_MUTED;
+	stream_mute(&conn->stream);
+}
+
+void conn_free(struct conn *conn)
+{
+	conn_close(conn);
+	list_remove(&conn->node);
+	free(conn);
+}
+
+static void conn_refuse(struct conn *conn, const char *reason)
+{
+	char text[HF_ADDR_TEXT];
+	uint64_t suppressed;
+
+	if (log_limit_allows(&conn->control->limit, hf_loop_now_ns(conn->control->loop), &suppressed))
+		log_warn("control: %s disconnected: %s (%llu more)", hf_addr_format(&conn->remote, text), reason,
+			(unsigned long long)suppressed);
+	conn_close(conn);
+}
+
+static void conn_broken(struct stream *stream, const char *reason)
+{
+	struct conn *conn = conn_of(stream);
+	char text[HF_ADDR_TEXT];
+
+	/* That a stream ends is nobody's fault; that it carries garbage is. */
+	if (conn->stream.in_bytes > 0) {
+		conn_refuse(conn, reason);
+		return;
+	}
+	log_debug("control: %s: %s", hf_addr_format(&conn->remote, text), reason);
+	conn_close(conn);
+}
+
+static void conn_room(struct stream *stream)
+{
+	struct conn *conn = conn_of(stream);
+
+	if (conn->state == CONN_PATH)
+		peer_pump(conn->peer);
+}
+
+static void conn_send_hello(struct conn *conn)
+{
+	struct control *control = conn->control;
+	struct frame_hello hello = {.incarnation = control->incarnation};
+	uint8_t body[FRAME_BODY_MAX];
+	struct frame frame = {.type = FRAME_HELLO, .body = body};
+
+	memcpy(hello.name, control->name, sizeof(hello.name));
+	memcpy(hello.label, control->endpoints[conn->endpoint].label, sizeof(hello.label));
+	for (unsigned i = 0; i < control->endpoint_count; i++)
+		if (control->endpoints[i].addr.sa.sa_family != AF_UNSPEC)
+			hello.endpoints[hello.endpoint_count++] = control->endpoints[i];
+	frame.body_bytes = frame_hello_encode(&hello, body);
+	stream_send(&conn->stream, &frame);
+}
+
+/* Of two streams for one path, both sides keep the one that the lower name dialed; of two from the same side, the
+ * newer, because whoever dials again has lost the older. */
+static bool conn_wins(const struct conn *conn, const struct conn *against)
+{
+	bool we_are_lower = strcmp(conn->control->name, conn->hello.name) < 0;
+
+	return conn->dialed == against->dialed || conn->dialed == we_are_lower;
+}
+
+static void conn_attach(struct conn *conn, struct control_peer *peer)
+{
+	struct conn *against = peer->paths[conn->endpoint];
+
+	if (against != NULL && against != conn) {
+		if (against->state == CONN_PATH && !conn_wins(conn, against)) {
+			conn_close(conn);
+			return;
+		}
+		conn_close(against);
+	}
+	if (conn_is_stranger(conn))
+		conn->control->strangers--;
+	conn->peer = peer;
+	conn->state = CONN_PATH;
+	peer->paths[conn->endpoint] = conn;
+	peer_path_up(peer, conn->endpoint);
+}
+
+static bool conn_labels_match(const struct conn *conn)
+{
+	return strcmp(conn->hello.label, conn->control->endpoints[conn->endpoint].label) == 0;
+}
+
+/* We dialed, and this is who answered. */
+static void conn_answered(struct conn *conn)
+{
+	struct control_peer *peer = conn->peer, *other = peer_find(conn->control, conn->hello.name);
+	struct frame ready = {.type = FRAME_READY};
+
+	if (peer == NULL) {
+		conn_close(conn);
+		return;
+	}
+	if (other != NULL && other->incarnation != conn->hello.incarnation) {
+		log_info("control: %s restarted", conn->hello.name);
+		peer_gone(other);
+		if (other == peer)
+			return;
+	} else if (other != NULL && other != peer) {
+		log_warn("control: %s is connected already, by its own doing or an earlier call", other->name);
+		peer_gone(peer);
+		return;
+	}
+	if (peer->known && strcmp(peer->name, conn->hello.name) != 0) {
+		conn_refuse(conn, "another node answers at an address of the peer");
+		return;
+	}
+	peer_know(peer, &conn->hello);
+	if (!conn_labels_match(conn)) {
+		conn_close(conn); /* it told where to connect to; the paths are dialed now */
+		return;
+	}
+	stream_send(&conn->stream, &ready);
+	conn_attach(conn, peer);
+}
+
+static struct control_peer *find_who_dials_it(struct control *control, const struct frame_hello *hello)
+{
+	list_for_each (at, &control->peers) {
+		struct control_peer *peer = container_of(at, struct control_peer, node);
+
+		for (unsigned i = 0; !peer->known && !peer->gone && i < peer->bootstrap_count; i++)
+			for (unsigned k = 0; k < hello->endpoint_count; k++)
+				if (hf_addr_equal(&peer->bootstrap[i], &hello->endpoints[k].addr))
+					return peer;
+	}
+	return NULL;
+}
+
+/* Somebody dialed us, and is alive. */
+static void conn_introduced(struct conn *conn)
+{
+	struct control *control = conn->control;
+	struct control_peer *peer = peer_find(control, conn->hello.name);
+
+	if (!conn_labels_match(conn)) {
+		conn_refuse(conn, "it connected across rails");
+		return;
+	}
+	if (peer != NULL && peer->incarnation != conn->hello.incarnation) {
+		log_info("control: %s restarted", peer->name);
+		peer_gone(peer);
+		peer = NULL;
+	}
+	if (peer == NULL)
+		peer = find_who_dials_it(control, &conn->hello);
+	if (peer == NULL)
+		peer = peer_create(control, NULL);
+	if (peer == NULL) {
+		conn_refuse(conn, "no memory for another peer");
+		return;
+	}
+	peer_know(peer, &conn->hello);
+	conn_attach(conn, peer);
+}
+
+static void conn_hello(struct conn *conn, const struct frame *frame)
+{
+	const char *reason = NULL;
+
+	if (frame->type != FRAME_HELLO) {
+		conn_refuse(conn, "it did not begin with a HELLO");
+		return;
+	}
+	if (frame_hello_decode(frame->body, frame->body_bytes, &conn->hello, &reason) != FRAME_OK) {
+		conn_refuse(conn, reason);
+		return;
+	}
+	if (strcmp(conn->hello.name, conn->control->name) == 0) {
+		conn_refuse(conn, "it has our own name: node names must differ");
+		return;
+	}
+	if (conn->dialed) {
+		conn_answered(conn);
+		return;
+	}
+	conn->state = CONN_READY;
+	conn_send_hello(conn);
+}
+
+static void conn_frame(struct stream *stream, const struct frame *frame)
+{
+	struct conn *conn = conn_of(stream);
+
+	switch (conn->state) {
+	case CONN_HELLO:
+		conn_hello(conn, frame);
+		break;
+	case CONN_READY:
+		if (frame->type == FRAME_READY)
+			conn_introduced(conn);
+		else
+			conn_refuse(conn, "it did not say READY");
+		break;
+	case CONN_PATH:
+		if (frame->type == FRAME_HELLO || frame->type == FRAME_READY)
+			conn_refuse(conn, "it introduced itself twice");
+		else
+			peer_heard(conn->peer, conn, frame);
+		break;
+	case CONN_MUTED:
+	case CONN_DEAD:
+		break;
+	}
+}
+
+/* Takes over `io`, also when it fails. */
+static struct conn *conn_create(
+	struct control *control, unsigned endpoint, struct hf_io *io, const struct hf_addr *remote)
+{
+	struct conn *conn = calloc(1, sizeof(*conn));
+
+	if (conn == NULL) {
+		hf_io_close(io);
+		return NULL;
+	}
+	conn->control = control;
+	conn->endpoint = endpoint;
+	conn->remote = *remote;
+	conn->state = CONN_HELLO;
+	conn->deadline_ns = hf_loop_now_ns(control->loop) + HANDSHAKE_NS;
+	conn->stream.frame = conn_frame;
+	conn->stream.room = conn_room;
+	conn->stream.broken = conn_broken;
+	if (stream_open(&conn->stream, control->loop, io) != 0) {
+		free(conn);
+		return NULL;
+	}
+	list_push_back(&control->conns, &conn->node);
+	return conn;
+}
+
+int conn_accept(struct control *control, unsigned endpoint, struct hf_io *io, const struct hf_addr *remote)
+{
+	struct conn *conn;
+
+	if (control->strangers >= STRANGERS_MAX) {
+		hf_io_close(io);
+		return -ENOSPC;
+	}
+	conn = conn_create(control, endpoint, io, remote);
+	if (conn == NULL)
+		return -ENOMEM;
+	control->strangers++;
+	return 0;
+}
+
+int conn_dial(struct control_peer *peer, unsigned endpoint, const struct hf_addr *remote, bool asks)
+{
+	struct control *control = peer->control;
+	struct hf_addr local = control->endpoints[endpoint].addr;
+	struct hf_io *io;
+	struct conn *conn;
+	int rc;
+
+	hf_addr_set_port(&local, 0);
+	rc = hf_stream_connect(control->env, &local, remote, &io, NULL);
+	if (rc != 0)
+		return rc;
+	conn = conn_create(control, endpoint, io, remote);
+	if (conn == NULL)
+		return -ENOMEM;
+	conn->dialed = true;
+	conn->peer = peer;
+	if (!asks)
+		peer->paths[endpoint] = conn;
+	conn_send_hello(conn);
+	return 0;
+}

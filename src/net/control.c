@@ -1,0 +1,487 @@
+/* Peers and their sessions over time: dialing, ticking, queueing, dying. Streams are conn.c's. */
+#include "net/peer_table.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/ensure.h"
+
+struct control_peer *peer_find(struct control *control, const char *name)
+{
+	list_for_each (at, &control->peers) {
+		struct control_peer *peer = container_of(at, struct control_peer, node);
+
+		if (peer->known && !peer->gone && strcmp(peer->name, name) == 0)
+			return peer;
+	}
+	return NULL;
+}
+
+struct control_peer *peer_create(struct control *control, void *context)
+{
+	struct control_peer *peer = calloc(1, sizeof(*peer));
+
+	if (peer == NULL)
+		return NULL;
+	peer->control = control;
+	peer->context = context;
+	list_init(&peer->outgoing);
+	list_push_back(&control->peers, &peer->node);
+	return peer;
+}
+
+/* Somebody answered: from here on the peer is this incarnation, until it is gone. */
+void peer_know(struct control_peer *peer, const struct frame_hello *hello)
+{
+	struct control *control = peer->control;
+
+	peer->remote_count = hello->endpoint_count;
+	memcpy(peer->remote, hello->endpoints, sizeof(peer->remote));
+	control_soon(control);
+	if (peer->known)
+		return;
+	peer->known = true;
+	memcpy(peer->name, hello->name, sizeof(peer->name));
+	peer->incarnation = hello->incarnation;
+	session_init(&peer->session, control->heartbeat_ns, control->misses, control->dead_ns,
+		hf_loop_now_ns(control->loop));
+}
+
+void peer_gone(struct control_peer *peer)
+{
+	peer->gone = true;
+	for (unsigned i = 0; i < FRAME_ENDPOINTS_MAX; i++)
+		if (peer->paths[i] != NULL)
+			conn_close(peer->paths[i]);
+	control_soon(peer->control);
+}
+
+void peer_path_up(struct control_peer *peer, unsigned endpoint)
+{
+	struct control *control = peer->control;
+
+	session_path_up(&peer->session, endpoint, hf_loop_now_ns(control->loop));
+	peer->dial_wait_ns[endpoint] = 0;
+	log_debug("control: %s: path %s is up", peer->name, control->endpoints[endpoint].label);
+	if (!peer->told) {
+		peer->told = true;
+		control->events.up(peer, control->context);
+	}
+	control->events.path(peer, endpoint, true, control->context);
+	peer_pump(peer);
+	control_soon(control);
+}
+
+void peer_path_lost(struct control_peer *peer, unsigned endpoint)
+{
+	struct control *control = peer->control;
+
+	session_path_lost(&peer->session, endpoint, hf_loop_now_ns(control->loop));
+	log_debug("control: %s: path %s is lost", peer->name, control->endpoints[endpoint].label);
+	if (peer->gone)
+		return;
+	control->events.path(peer, endpoint, false, control->context);
+	peer_pump(peer);
+	control_soon(control);
+}
+
+static void peer_forget_acknowledged(struct control_peer *peer)
+{
+	list_for_each_safe (at, &peer->outgoing) {
+		struct outgoing *out = container_of(at, struct outgoing, node);
+
+		if (out->sequence > peer->session.acked)
+			return;
+		list_remove(at);
+		free(out);
+	}
+}
+
+void peer_heard(struct control_peer *peer, struct conn *conn, const struct frame *frame)
+{
+	struct control *control = peer->control;
+	enum session_outcome outcome = session_heard(
+		&peer->session, conn->endpoint, frame->sequence, frame->ack, hf_loop_now_ns(control->loop));
+
+	if (outcome == SESSION_VIOLATION) {
+		log_warn("control: %s disconnected: messages are missing", peer->name);
+		conn_close(conn);
+		return;
+	}
+	if (frame->type == FRAME_BYE) {
+		log_debug("control: %s says bye", peer->name);
+		peer_gone(peer);
+		return;
+	}
+	peer_forget_acknowledged(peer);
+	if (outcome == SESSION_DELIVER && !peer->gone)
+		control->events.message(peer, frame->body, frame->body_bytes, control->context);
+}
+
+static const struct outgoing *outgoing_find(const struct control_peer *peer, uint64_t sequence)
+{
+	/* From the end: what leaves next was mostly queued last. */
+	for (struct list *at = peer->outgoing.prev; at != &peer->outgoing; at = at->prev) {
+		const struct outgoing *out = container_of(at, struct outgoing, node);
+
+		if (out->sequence == sequence)
+			return out;
+	}
+	return NULL;
+}
+
+void peer_pump(struct control_peer *peer)
+{
+	struct session *session = &peer->session;
+	uint64_t sequence;
+
+	while (!peer->gone && (sequence = session_next(session)) != 0) {
+		struct conn *conn = peer->paths[session->active];
+		const struct outgoing *out = outgoing_find(peer, sequence);
+		struct frame frame = {.type = FRAME_MESSAGE, .sequence = sequence, .ack = session->delivered};
+
+		ensure(conn != NULL && conn->state == CONN_PATH && out != NULL);
+		if (!stream_has_room(&conn->stream))
+			return;
+		frame.body = out->data;
+		frame.body_bytes = out->bytes;
+		session_sent(session);
+		stream_send(&conn->stream, &frame);
+	}
+}
+
+int control_send(struct control_peer *peer, const void *data, uint32_t bytes)
+{
+	struct outgoing *out;
+
+	ensure(bytes > 0 && bytes <= CONTROL_MESSAGE_MAX);
+	if (!peer->known || peer->gone)
+		return -ENOTCONN;
+	out = malloc(sizeof(*out) + bytes);
+	if (out == NULL)
+		return -ENOMEM;
+	out->sequence = session_queue(&peer->session);
+	if (out->sequence == 0) {
+		free(out);
+		return -ENOBUFS;
+	}
+	out->bytes = bytes;
+	memcpy(out->data, data, bytes);
+	list_push_back(&peer->outgoing, &out->node);
+	peer_pump(peer);
+	return 0;
+}
+
+static void peer_free(struct control_peer *peer)
+{
+	struct list *at;
+
+	list_for_each (node, &peer->control->conns) {
+		struct conn *conn = container_of(node, struct conn, node);
+
+		if (conn->peer == peer)
+			conn_close(conn);
+	}
+	while ((at = list_pop_front(&peer->outgoing)) != NULL)
+		free(container_of(at, struct outgoing, node));
+	list_remove(&peer->node);
+	free(peer);
+}
+
+static void peer_say_bye(struct control_peer *peer)
+{
+	struct frame bye = {.type = FRAME_BYE, .ack = peer->session.delivered};
+
+	for (unsigned i = 0; i < FRAME_ENDPOINTS_MAX; i++) {
+		struct conn *conn = peer->paths[i];
+
+		if (conn != NULL && conn->state == CONN_PATH && stream_has_room(&conn->stream))
+			stream_send(&conn->stream, &bye);
+	}
+}
+
+void control_peer_close(struct control_peer *peer)
+{
+	if (peer == NULL)
+		return;
+	peer_say_bye(peer);
+	peer->gone = true;
+	peer_free(peer);
+}
+
+/* ---- dialing ---- */
+
+static const struct hf_addr *remote_of(const struct control_peer *peer, const char *label)
+{
+	for (unsigned i = 0; i < peer->remote_count; i++)
+		if (strcmp(peer->remote[i].label, label) == 0 && hf_addr_port(&peer->remote[i].addr) != 0)
+			return &peer->remote[i].addr;
+	return NULL;
+}
+
+static bool endpoint_dials(const struct control *control, unsigned i)
+{
+	return control->endpoints[i].addr.sa.sa_family != AF_UNSPEC && control->listeners[i].enabled;
+}
+
+/* Nobody answered yet: each address in turn, from each endpoint in turn. */
+static void peer_ask(struct control_peer *peer, uint64_t now_ns)
+{
+	struct control *control = peer->control;
+
+	if (now_ns < peer->dial_at_ns[0])
+		return;
+	for (unsigned i = 0; i < peer->bootstrap_count; i++) {
+		unsigned endpoint = (i + peer->bootstrap_turn) % control->endpoint_count;
+
+		if (endpoint_dials(control, endpoint))
+			(void)conn_dial(peer, endpoint, &peer->bootstrap[i], true);
+	}
+	peer->bootstrap_turn++;
+	peer->dial_wait_ns[0] = peer->dial_wait_ns[0] == 0 ? DIAL_MIN_NS : peer->dial_wait_ns[0] * 2;
+	if (peer->dial_wait_ns[0] > DIAL_MAX_NS)
+		peer->dial_wait_ns[0] = DIAL_MAX_NS;
+	peer->dial_at_ns[0] = now_ns + peer->dial_wait_ns[0];
+}
+
+static void peer_dial(struct control_peer *peer, unsigned i, uint64_t now_ns)
+{
+	struct control *control = peer->control;
+	const struct hf_addr *remote = remote_of(peer, control->endpoints[i].label);
+	uint64_t *wait_ns = &peer->dial_wait_ns[i];
+
+	if (peer->paths[i] != NULL || remote == NULL || !endpoint_dials(control, i) || now_ns < peer->dial_at_ns[i])
+		return;
+	(void)conn_dial(peer, i, remote, false);
+	*wait_ns = *wait_ns == 0 ? DIAL_MIN_NS : *wait_ns * 2 > DIAL_MAX_NS ? DIAL_MAX_NS : *wait_ns * 2;
+	peer->dial_at_ns[i] = now_ns + *wait_ns;
+}
+
+/* ---- time ---- */
+
+static void peer_tick(struct control_peer *peer, uint64_t now_ns, uint64_t *due_ns)
+{
+	struct frame heartbeat = {.type = FRAME_HEARTBEAT};
+	struct session_actions actions;
+
+	if (peer->dials && !peer->known)
+		peer_ask(peer, now_ns);
+	if (!peer->known)
+		return;
+	for (unsigned i = 0; peer->dials && i < peer->control->endpoint_count; i++)
+		peer_dial(peer, i, now_ns);
+	session_tick(&peer->session, now_ns, &actions);
+	heartbeat.ack = peer->session.delivered;
+	for (unsigned i = 0; i < SESSION_PATHS_MAX; i++) {
+		struct conn *conn = peer->paths[i];
+
+		if ((actions.lost & 1u << i) != 0 && conn != NULL)
+			conn_close(conn);
+		else if ((actions.heartbeat & 1u << i) != 0 && conn != NULL && stream_has_room(&conn->stream))
+			stream_send(&conn->stream, &heartbeat);
+	}
+	if (actions.dead) {
+		log_warn("control: %s is gone: no path for %llu ms", peer->name,
+			(unsigned long long)(peer->control->dead_ns / 1000000));
+		peer_gone(peer);
+	}
+	if (actions.due_ns < *due_ns)
+		*due_ns = actions.due_ns;
+}
+
+static void control_reap(struct control *control, uint64_t now_ns)
+{
+	list_for_each_safe (at, &control->conns) {
+		struct conn *conn = container_of(at, struct conn, node);
+
+		if ((conn->state == CONN_HELLO || conn->state == CONN_READY) && now_ns >= conn->deadline_ns)
+			conn_close(conn);
+		if (conn->state == CONN_DEAD)
+			conn_free(conn);
+	}
+}
+
+static void control_bury(struct control *control)
+{
+	list_for_each_safe (at, &control->peers) {
+		struct control_peer *peer = container_of(at, struct control_peer, node);
+
+		if (!peer->gone)
+			continue;
+		control->events.down(peer, control->context);
+		peer_free(peer);
+	}
+}
+
+static void control_fire(struct hf_timer *timer, uint64_t now_ns)
+{
+	struct control *control = container_of(timer, struct control, timer);
+	uint64_t due_ns = now_ns + (control->heartbeat_ns < DIAL_MIN_NS ? control->heartbeat_ns : DIAL_MIN_NS);
+
+	/* With every peer's paths up, heartbeats alone set the pace. */
+	list_for_each (at, &control->peers)
+		peer_tick(container_of(at, struct control_peer, node), now_ns, &due_ns);
+	control_bury(control);
+	control_reap(control, now_ns);
+	hf_loop_set_timer(control->loop, timer, due_ns);
+}
+
+void control_soon(struct control *control)
+{
+	hf_loop_set_timer(control->loop, &control->timer, hf_loop_now_ns(control->loop));
+}
+
+/* ---- listening ---- */
+
+static void listener_ready(struct hf_watch *watch, unsigned ready)
+{
+	struct listener *listener = container_of(watch, struct listener, watch);
+	struct control *control = listener->control;
+	struct hf_addr remote;
+	struct hf_io *io;
+
+	(void)ready;
+	if (listener->enabled && hf_stream_accept(listener->io, &io, &remote) == 0)
+		(void)conn_accept(control, (unsigned)(listener - control->listeners), io, &remote);
+}
+
+static int listener_open(struct control *control, unsigned i, struct hf_error *error)
+{
+	struct listener *listener = &control->listeners[i];
+	const struct hf_addr *addr = &control->endpoints[i].addr;
+	int rc;
+
+	listener->control = control;
+	listener->enabled = true;
+	listener->watch.ready = listener_ready;
+	if (addr->sa.sa_family == AF_UNSPEC || hf_addr_port(addr) == 0)
+		return 0;
+	rc = hf_stream_listen(control->env, addr, &listener->io, error);
+	if (rc != 0)
+		return rc;
+	rc = hf_loop_watch(control->loop, &listener->watch, listener->io, HF_READABLE);
+	return rc == 0 ? 0 : hf_error_set(error, rc, "control: cannot watch a listener: %s", strerror(-rc));
+}
+
+void control_enable(struct control *control, unsigned endpoint, bool enabled)
+{
+	struct listener *listener = &control->listeners[endpoint];
+
+	if (listener->enabled == enabled)
+		return;
+	listener->enabled = enabled;
+	if (listener->io != NULL)
+		(void)hf_loop_watch(control->loop, &listener->watch, listener->io, enabled ? HF_READABLE : 0);
+	list_for_each (at, &control->conns) {
+		struct conn *conn = container_of(at, struct conn, node);
+
+		if (conn->endpoint != endpoint || conn->state == CONN_DEAD)
+			continue;
+		if (enabled)
+			conn_close(conn);
+		else
+			conn_mute(conn);
+	}
+	list_for_each (at, &control->peers) {
+		struct control_peer *peer = container_of(at, struct control_peer, node);
+
+		peer->dial_at_ns[endpoint] = peer->dial_wait_ns[endpoint] = 0;
+	}
+	control_soon(control);
+}
+
+int control_open(struct hf_loop *loop, const struct control_config *config, const struct control_events *events,
+	void *context, struct control **control_out, struct hf_error *error)
+{
+	struct control *control = calloc(1, sizeof(*control));
+	int rc = 0;
+
+	if (control == NULL)
+		return hf_error_set(error, -ENOMEM, "no memory for the control channel");
+	ensure(config->endpoint_count > 0 && config->endpoint_count <= FRAME_ENDPOINTS_MAX);
+	control->loop = loop;
+	control->env = hf_loop_env(loop);
+	control->events = *events;
+	control->context = context;
+	control->incarnation = config->incarnation;
+	control->heartbeat_ns = config->heartbeat_ns;
+	control->misses = config->misses;
+	control->dead_ns = config->dead_ns;
+	control->endpoint_count = config->endpoint_count;
+	memcpy(control->name, config->name, strnlen(config->name, sizeof(control->name) - 1));
+	memcpy(control->endpoints, config->endpoints, config->endpoint_count * sizeof(*config->endpoints));
+	list_init(&control->peers);
+	list_init(&control->conns);
+	control->timer.fire = control_fire;
+	for (unsigned i = 0; rc == 0 && i < control->endpoint_count; i++)
+		rc = listener_open(control, i, error);
+	if (rc != 0) {
+		control_close(control);
+		return rc;
+	}
+	control_soon(control);
+	*control_out = control;
+	return 0;
+}
+
+void control_close(struct control *control)
+{
+	if (control == NULL)
+		return;
+	while (!list_empty(&control->peers))
+		control_peer_close(container_of(control->peers.next, struct control_peer, node));
+	while (!list_empty(&control->conns))
+		conn_free(container_of(control->conns.next, struct conn, node));
+	for (unsigned i = 0; i < control->endpoint_count; i++) {
+		if (control->listeners[i].io == NULL)
+			continue;
+		hf_loop_unwatch(&control->listeners[i].watch);
+		hf_io_close(control->listeners[i].io);
+	}
+	hf_loop_cancel_timer(control->loop, &control->timer);
+	free(control);
+}
+
+int control_connect(struct control *control, const struct hf_addr *addresses, unsigned n, void *context,
+	struct control_peer **peer_out)
+{
+	struct control_peer *peer;
+
+	if (n == 0 || n > BOOTSTRAP_MAX)
+		return -EINVAL;
+	peer = peer_create(control, context);
+	if (peer == NULL)
+		return -ENOMEM;
+	peer->dials = true;
+	peer->bootstrap_count = n;
+	memcpy(peer->bootstrap, addresses, n * sizeof(*addresses));
+	control_soon(control);
+	*peer_out = peer;
+	return 0;
+}
+
+const char *control_peer_name(const struct control_peer *peer)
+{
+	return peer->name;
+}
+
+uint64_t control_peer_incarnation(const struct control_peer *peer)
+{
+	return peer->incarnation;
+}
+
+bool control_path_up(const struct control_peer *peer, unsigned endpoint)
+{
+	return peer->known && peer->session.paths[endpoint].up;
+}
+
+void control_peer_set_context(struct control_peer *peer, void *context)
+{
+	peer->context = context;
+}
+
+void *control_peer_context(const struct control_peer *peer)
+{
+	return peer->context;
+}

@@ -1,0 +1,63 @@
+/* control.h - the control channel of a node: reliable, ordered messages to each peer over every path there is.
+ *
+ * A node listens on one endpoint a rail and one a management network. A path joins the endpoints of two nodes that
+ * carry the same label. Whoever connects needs one address that works: the HELLO that answers lists the others, and
+ * all paths are brought up and kept up. What runs over the paths is one session (session.h).
+ *
+ * A peer is a name and an incarnation. When another incarnation answers to the name, or nobody does for dead_ns, or it
+ * says BYE, `down` is called once and the peer is freed when that returns.
+ *
+ * Owned by a loop; callbacks come from it, never from inside a call of this header (control_send included), except
+ * that control_close and control_peer_close are silent: no callback follows. */
+#ifndef HOLDFAST_NET_CONTROL_H
+#define HOLDFAST_NET_CONTROL_H
+
+#include <holdfast/loop.h>
+
+#include "net/frame.h"
+
+#define CONTROL_MESSAGE_MAX FRAME_BODY_MAX
+
+struct control;
+struct control_peer;
+
+struct control_config {
+	const char *name;
+	uint64_t incarnation; /* never 0; another one at every start */
+	uint64_t heartbeat_ns;
+	unsigned misses;
+	uint64_t dead_ns;
+	unsigned endpoint_count;
+	const struct frame_endpoint *endpoints; /* in order of preference; family AF_UNSPEC: no control there */
+};
+
+struct control_events {
+	void (*up)(struct control_peer *peer, void *context);
+	void (*down)(struct control_peer *peer, void *context);
+	void (*message)(struct control_peer *peer, const void *data, uint32_t bytes, void *context);
+	void (*path)(struct control_peer *peer, unsigned endpoint, bool up, void *context);
+};
+
+int control_open(struct hf_loop *loop, const struct control_config *config, const struct control_events *events,
+	void *context, struct control **control_out, struct hf_error *error);
+void control_close(struct control *control); /* says BYE to every peer; NULL is legal */
+
+/* An endpoint whose port is down carries nothing, and its streams fall silent as if cut. */
+void control_enable(struct control *control, unsigned endpoint, bool enabled);
+
+/* Connects to whoever answers at one of these addresses; tries until it is closed. */
+int control_connect(struct control *control, const struct hf_addr *addresses, unsigned n, void *context,
+	struct control_peer **peer_out);
+void control_peer_close(struct control_peer *peer);
+
+/* -ENOBUFS when the peer acknowledges nothing for too long, -ENOMEM; otherwise it will be delivered unless the peer
+ * goes down first. */
+int control_send(struct control_peer *peer, const void *data, uint32_t bytes);
+
+const char *control_peer_name(const struct control_peer *peer);
+uint64_t control_peer_incarnation(const struct control_peer *peer);
+bool control_path_up(const struct control_peer *peer, unsigned endpoint);
+void control_peer_set_context(struct control_peer *peer, void *context);
+void *control_peer_context(const struct control_peer *peer);
+
+#endif

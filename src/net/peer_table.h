@@ -1,0 +1,115 @@
+/* peer_table.h - what control.c (peers, sessions, time) and conn.c (streams and their handshake) share.
+ *
+ *   who dialed            who listens
+ *     | HELLO ---------------> |      the stream is a stranger's
+ *     | <--------------- HELLO |
+ *     | READY ---------------> |      both know the other; the stream becomes a path of the session
+ *
+ * Without READY a HELLO proves nothing: one that a dead process left in a socket must not replace its successor. */
+#ifndef HOLDFAST_NET_PEER_TABLE_H
+#define HOLDFAST_NET_PEER_TABLE_H
+
+#include "base/list.h"
+#include "base/log.h"
+#include "net/control.h"
+#include "net/session.h"
+#include "net/stream.h"
+
+#define HANDSHAKE_NS  1000000000ull /* a stream that has not become a path after so long is closed */
+#define DIAL_MIN_NS   20000000ull
+#define DIAL_MAX_NS   1000000000ull
+#define STRANGERS_MAX 64u /* accepted streams in their handshake */
+#define BOOTSTRAP_MAX 16u
+
+enum conn_state {
+	CONN_HELLO, /* waiting for the other side's HELLO */
+	CONN_READY, /* accepted, HELLO answered, waiting for READY */
+	CONN_PATH,  /* a path of its peer's session */
+	CONN_MUTED, /* its endpoint went down under it: neither read nor closed, so that it looks cut */
+	CONN_DEAD,  /* closed; freed at the next turn */
+};
+
+struct conn {
+	struct stream stream;
+	struct list node; /* of the control's conns */
+	struct control *control;
+	struct control_peer *peer; /* whom it was dialed for, or belongs to */
+	unsigned endpoint;         /* ours */
+	bool dialed;
+	enum conn_state state;
+	uint64_t deadline_ns;
+	struct hf_addr remote;
+	struct frame_hello hello; /* the other side's */
+};
+
+struct outgoing { /* a message until it is acknowledged */
+	struct list node;
+	uint64_t sequence;
+	uint32_t bytes;
+	uint8_t data[];
+};
+
+struct control_peer {
+	struct list node;
+	struct control *control;
+	void *context;
+	bool known; /* somebody answered: name, incarnation and session are set */
+	bool told;  /* `up` was called */
+	bool gone;  /* `down` is due at the next turn */
+	bool dials;
+	char name[FRAME_NAME_BYTES];
+	uint64_t incarnation;
+	struct session session;
+	struct list outgoing;
+	struct hf_addr bootstrap[BOOTSTRAP_MAX];
+	unsigned bootstrap_count, bootstrap_turn;
+	unsigned remote_count;
+	struct frame_endpoint remote[FRAME_ENDPOINTS_MAX];
+	struct conn *paths[FRAME_ENDPOINTS_MAX]; /* by our endpoint: dialing or up */
+	uint64_t dial_at_ns[FRAME_ENDPOINTS_MAX], dial_wait_ns[FRAME_ENDPOINTS_MAX];
+};
+
+struct listener {
+	struct hf_watch watch;
+	struct control *control;
+	struct hf_io *io; /* NULL: this endpoint only dials */
+	bool enabled;
+};
+
+struct control {
+	struct hf_loop *loop;
+	struct hf_env *env;
+	struct control_events events;
+	void *context;
+	char name[FRAME_NAME_BYTES];
+	uint64_t incarnation, heartbeat_ns, dead_ns;
+	unsigned misses;
+	unsigned endpoint_count;
+	struct frame_endpoint endpoints[FRAME_ENDPOINTS_MAX];
+	struct listener listeners[FRAME_ENDPOINTS_MAX];
+	struct list peers, conns;
+	unsigned strangers;
+	struct hf_timer timer;
+	struct log_limit limit;
+};
+
+/* conn.c */
+int conn_accept(struct control *control, unsigned endpoint, struct hf_io *io, const struct hf_addr *remote);
+/* Starts a stream to `remote`; it sits in peer->paths[endpoint] unless it only asks who is there. */
+int conn_dial(struct control_peer *peer, unsigned endpoint, const struct hf_addr *remote, bool asks);
+void conn_close(struct conn *conn);
+void conn_mute(struct conn *conn);
+void conn_free(struct conn *conn);
+
+/* control.c */
+struct control_peer *peer_find(struct control *control, const char *name);
+struct control_peer *peer_create(struct control *control, void *context);
+void peer_know(struct control_peer *peer, const struct frame_hello *hello);
+void peer_gone(struct control_peer *peer);
+void peer_path_up(struct control_peer *peer, unsigned endpoint);
+void peer_path_lost(struct control_peer *peer, unsigned endpoint);
+void peer_heard(struct control_peer *peer, struct conn *conn, const struct frame *frame);
+void peer_pump(struct control_peer *peer);
+void control_soon(struct control *control); /* the timer fires in the next turn */
+
+#endif

@@ -1,0 +1,66 @@
+/* session.h - the conversation of two incarnations of nodes over several paths, as a pure step: no clock, socket or
+ * memory of its own. Messages are numbered; whatever path carries them, each is delivered once and in order.
+ *
+ * Messages leave on one path at a time, the first that is up. A path is a reliable stream, so only the loss of a path
+ * loses messages; then all that were not acknowledged leave again on the next path, and the receiver drops what it
+ * has seen. Every path carries heartbeats; one that stays silent for `misses` intervals is lost.
+ *
+ * Invariants, checked by ensure() here and by the tests:
+ *   NET-1  acked <= sent <= queued: what was acknowledged was sent, what was sent was queued.
+ *   NET-2  What leaves on a path begins at acked + 1 and goes on without a gap, so a gap is a lie of the peer. */
+#ifndef HOLDFAST_NET_SESSION_H
+#define HOLDFAST_NET_SESSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SESSION_PATHS_MAX  16u
+#define SESSION_QUEUED_MAX 65536u /* a peer that acknowledges nothing for so many messages is lost */
+#define SESSION_PATH_NONE  (-1)
+
+struct session_path {
+	bool up;
+	uint64_t heard_ns;        /* when the peer last said something on it */
+	uint64_t heartbeat_at_ns; /* when ours is due */
+};
+
+struct session {
+	uint64_t heartbeat_ns;
+	uint64_t silence_ns; /* a path silent for so long is lost */
+	uint64_t dead_ns;    /* without any path for so long the peer is gone */
+	uint64_t alone_since_ns;
+	uint64_t queued, sent, acked; /* the last message that was queued, sent on the active path, acknowledged */
+	uint64_t delivered;           /* the last message of the peer that was delivered */
+	int active;                   /* the path that messages leave on, or SESSION_PATH_NONE */
+	struct session_path paths[SESSION_PATHS_MAX];
+};
+
+void session_init(struct session *session, uint64_t heartbeat_ns, unsigned misses, uint64_t dead_ns, uint64_t now_ns);
+
+void session_path_up(struct session *session, unsigned path, uint64_t now_ns);
+void session_path_lost(struct session *session, unsigned path, uint64_t now_ns);
+
+/* Numbers a message; 0 when too many wait for their acknowledgement. The caller keeps it until it is <= acked. */
+uint64_t session_queue(struct session *session);
+/* The message that is to be written to the active path next, or 0; session_sent follows when it was. */
+uint64_t session_next(const struct session *session);
+void session_sent(struct session *session);
+
+enum session_outcome {
+	SESSION_NOTHING,   /* not a message, or one that was delivered before */
+	SESSION_DELIVER,   /* hand this message up */
+	SESSION_VIOLATION, /* a gap, or an acknowledgement of what was never sent: the path is to be cut */
+};
+/* Any frame arrived on a path: `sequence` is 0 when it is no message. */
+enum session_outcome session_heard(
+	struct session *session, unsigned path, uint64_t sequence, uint64_t ack, uint64_t now_ns);
+
+struct session_actions {
+	uint32_t heartbeat; /* bit per path: send a heartbeat there, it carries `delivered` as its acknowledgement */
+	uint32_t lost;      /* bit per path: it was silent for too long; close its stream */
+	bool dead;          /* the peer is gone */
+	uint64_t due_ns;    /* call again no later than this */
+};
+void session_tick(struct session *session, uint64_t now_ns, struct session_actions *actions);
+
+#endif

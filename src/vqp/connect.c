@@ -1,0 +1,126 @@
+/* Connecting two vqps: CONNECT names a service and brings private data, ACCEPT the other number, REFUSE ends it.
+ * After that both sides are in the exchange of recovery.h, which finds the first path like every later one. */
+#include "vqp/objects.h"
+
+#include <errno.h>
+#include <string.h>
+
+static void begin(struct hf_vqp *vqp, const struct message *message)
+{
+	struct recovery_event event = {.type = RECOVERY_EVENT_CONNECTED};
+
+	vqp->remote_num = message->from;
+	vqp->remote_access = message->access;
+	region_announce_all(vqp->pd, vqp->peer);
+	failover_event(vqp, &event);
+}
+
+static void join(struct hf_vqp *vqp, struct hf_peer *peer)
+{
+	bool picks = strcmp(vqp->node->config.name, hf_peer_name(peer)) < 0;
+
+	recovery_init(&vqp->recovery, picks, vqp->node->config.budget_ns);
+	vqp->peer = peer;
+}
+
+int hf_vqp_serve(struct hf_node *node, const struct hf_vqp_service *service)
+{
+	if (service->name[0] == '\0' || strlen(service->name) >= HF_NAME_BYTES)
+		return -EINVAL;
+	if (node->service_count == NODE_SERVICES_MAX)
+		return -ENOSPC;
+	for (unsigned i = 0; i < node->service_count; i++)
+		if (strcmp(node->services[i]->name, service->name) == 0)
+			return -EEXIST;
+	node->services[node->service_count++] = service;
+	return 0;
+}
+
+int hf_vqp_connect(
+	struct hf_vqp *vqp, struct hf_peer *peer, const char *service, const void *private_data, size_t private_bytes)
+{
+	if (vqp->state != HF_VQP_INIT)
+		return -EISCONN;
+	if (service[0] == '\0' || strlen(service) >= HF_NAME_BYTES || private_bytes > HF_PRIVATE_BYTES)
+		return -EINVAL;
+	memcpy(vqp->service, service, strlen(service) + 1);
+	if (private_bytes > 0)
+		memcpy(vqp->private_data, private_data, private_bytes);
+	vqp->private_bytes = (uint16_t)private_bytes;
+	vqp->peer = peer;
+	vqp_move(vqp, HF_VQP_CONNECTING);
+	if (peer->up)
+		connect_send(vqp);
+	return 0;
+}
+
+void connect_send(struct hf_vqp *vqp)
+{
+	struct message message = {.kind = MESSAGE_CONNECT,
+		.from = vqp->num,
+		.access = (uint32_t)vqp->access,
+		.private_bytes = vqp->private_bytes};
+
+	if (vqp->asked)
+		return;
+	vqp->asked = true;
+	join(vqp, vqp->peer);
+	memcpy(message.service, vqp->service, sizeof(message.service));
+	memcpy(message.private_data, vqp->private_data, sizeof(message.private_data));
+	peer_send(vqp->peer, &message);
+}
+
+static struct hf_vqp *ask_service(struct hf_peer *peer, const struct message *message, struct message *answer)
+{
+	struct hf_vqp_request request = {
+		.peer = peer, .private_data = message->private_data, .private_bytes = message->private_bytes};
+	struct hf_node *node = peer->node;
+	size_t reply_bytes = 0;
+	struct hf_vqp *vqp = NULL;
+
+	for (unsigned i = 0; i < node->service_count; i++)
+		if (strcmp(node->services[i]->name, message->service) == 0)
+			vqp = node->services[i]->on_request(
+				&request, answer->private_data, &reply_bytes, node->services[i]->context);
+	answer->private_bytes = (uint16_t)(reply_bytes <= HF_PRIVATE_BYTES ? reply_bytes : HF_PRIVATE_BYTES);
+	return vqp != NULL && vqp->state == HF_VQP_INIT ? vqp : NULL;
+}
+
+static void on_connect(struct hf_peer *peer, const struct message *message)
+{
+	struct message answer = {.kind = MESSAGE_ACCEPT, .to = message->from};
+	struct message refuse = {.kind = MESSAGE_REFUSE, .to = message->from};
+	struct hf_vqp *vqp = ask_service(peer, message, &answer);
+
+	if (vqp == NULL) {
+		peer_send(peer, &refuse);
+		return;
+	}
+	answer.from = vqp->num;
+	answer.access = (uint32_t)vqp->access;
+	join(vqp, peer);
+	vqp_move(vqp, HF_VQP_CONNECTING);
+	peer_send(peer, &answer);
+	begin(vqp, message);
+}
+
+void connect_message(struct hf_peer *peer, const struct message *message)
+{
+	struct hf_vqp *vqp;
+
+	if (message->kind == MESSAGE_CONNECT) {
+		if (message->from != 0)
+			on_connect(peer, message);
+		return;
+	}
+	vqp = vqp_find(peer->node, message->to);
+	if (vqp == NULL || vqp->peer != peer || vqp->state != HF_VQP_CONNECTING || vqp->remote_num != 0)
+		return;
+	if (message->kind == MESSAGE_REFUSE || message->from == 0) {
+		vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, false);
+		return;
+	}
+	memcpy(vqp->reply, message->private_data, sizeof(vqp->reply));
+	vqp->reply_bytes = message->private_bytes;
+	begin(vqp, message);
+}

@@ -1,0 +1,15 @@
+/* When traffic returns to a better rail: the first in order that both can use, once it has been up for failback_ns
+ * without interruption. The way back is the exchange of recovery.h, which falls quiet first (R1). */
+#include "vqp/objects.h"
+
+bool failback_due(const struct hf_vqp *vqp, uint64_t now_ns)
+{
+	int best;
+
+	if (vqp->state != HF_VQP_UP || vqp->path.qp == NULL || !vqp->recovery.picks ||
+		!policy_recovers(vqp->node->config.policy))
+		return false;
+	best = rail_choose(peer_usable(vqp->peer));
+	return best >= 0 && best < (int)vqp->path.rail &&
+	       now_ns - vqp->peer->rails[best].up_since_ns >= vqp->node->config.failback_ns;
+}

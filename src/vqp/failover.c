@@ -1,0 +1,410 @@
+/* Carries out what recovery.c decides: fencing, exchanging, building, resuming. */
+#include "vqp/objects.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/ensure.h"
+#include "base/log.h"
+
+static void send_plain(struct hf_vqp *vqp, enum message_kind kind)
+{
+	struct message message = {.kind = kind,
+		.to = vqp->remote_num,
+		.from = vqp->num,
+		.epoch = vqp->recovery.epoch,
+		.failback = vqp->recovery.kind == RECOVERY_FAILBACK};
+
+	if (kind == MESSAGE_STATE) {
+		message.up = node_up_mask(vqp->node);
+		evidence_gather(vqp, vqp->recovery.fenced && !vqp->fence_failed, &message);
+	}
+	peer_send(vqp->peer, &message);
+}
+
+static void send_path(struct hf_vqp *vqp, enum message_kind kind, const struct path *path, bool cached)
+{
+	struct message message = {
+		.kind = kind, .to = vqp->remote_num, .from = vqp->num, .epoch = vqp->recovery.epoch, .cached = cached};
+
+	path_attributes(vqp, path, &message);
+	peer_send(vqp->peer, &message);
+}
+
+/* The verdicts: what is known to have arrived is done, the rest leaves again in order. */
+static void settle(struct hf_vqp *vqp)
+{
+	struct inflight *log = &vqp->sends;
+
+	for (uint64_t at = log->head; at < log->next; at++) {
+		struct inflight_wr *entry = inflight_at(log, at);
+
+		if (entry->done)
+			continue;
+		if (policy_verdict(vqp->node->config.policy, entry, &vqp->their_state) == VERDICT_COMPLETE) {
+			entry->done = true;
+			entry->status = IBV_WC_SUCCESS;
+		} else {
+			entry->sent_before = true;
+		}
+	}
+}
+
+/* The logs start over: on the new qp everything that is not done is posted, from the oldest on. */
+static void rewind_logs(struct hf_vqp *vqp)
+{
+	vqp->sends.next = vqp->sends.head;
+	vqp->recvs.next = vqp->recvs.head;
+	/* Completions leave from behind `next` only, so what is done at the front stays behind it. */
+	while (vqp->sends.next < vqp->sends.tail && inflight_at(&vqp->sends, vqp->sends.next)->done)
+		vqp->sends.next++;
+	while (vqp->recvs.next < vqp->recvs.tail && inflight_at(&vqp->recvs, vqp->recvs.next)->done)
+		vqp->recvs.next++;
+	vqp->packets = vqp->unsignaled = 0;
+	vqp->probing = false;
+}
+
+static void begin_fence(struct hf_vqp *vqp)
+{
+	vqp->fencing = true;
+	if (vqp->path.qp != NULL)
+		vqp->path.broken = true;
+	if (vqp->state == HF_VQP_UP)
+		vqp_move(vqp, HF_VQP_RECOVERING);
+	node_tick_soon(vqp->node);
+}
+
+static void build_failed(struct hf_vqp *vqp, unsigned rail, int rc)
+{
+	struct rail_actions ignored;
+
+	log_warn("vqp %u: no qp on rail %s: %s", vqp->num, hf_node_rail_name(vqp->node, rail), strerror(-rc));
+	rail_step(&vqp->peer->rails[rail], RAIL_EVENT_WC_ERROR, hf_loop_now_ns(vqp->node->loop), &ignored);
+	failover_broken(vqp);
+}
+
+/* The standby qp of that rail becomes the one in use, when both sides have one. */
+static bool take_standby(struct hf_vqp *vqp, unsigned rail)
+{
+	if (!vqp->standby[rail].ready)
+		return false;
+	vqp->path = vqp->standby[rail];
+	vqp->standby[rail] = (struct path){0};
+	return true;
+}
+
+static void do_go(struct hf_vqp *vqp)
+{
+	unsigned rail = (unsigned)vqp->recovery.rail;
+	struct recovery_event ready = {.type = RECOVERY_EVENT_READY, .epoch = vqp->recovery.epoch};
+	int rc;
+
+	path_destroy(&vqp->path);
+	rewind_logs(vqp);
+	if (take_standby(vqp, rail)) {
+		send_path(vqp, MESSAGE_GO, &vqp->path, true);
+		rc = path_post_recvs(vqp, &vqp->path);
+		if (rc != 0)
+			build_failed(vqp, rail, rc);
+		else
+			failover_event(vqp, &ready);
+		return;
+	}
+	path_destroy(&vqp->standby[rail]); /* half made */
+	rc = path_create(vqp, &vqp->path, rail);
+	if (rc != 0)
+		build_failed(vqp, rail, rc);
+	else
+		send_path(vqp, MESSAGE_GO, &vqp->path, false);
+}
+
+static void do_build(struct hf_vqp *vqp)
+{
+	unsigned rail = (unsigned)vqp->recovery.rail;
+	int rc = 0;
+
+	path_destroy(&vqp->path);
+	rewind_logs(vqp);
+	if (vqp->go.cached) {
+		if (!take_standby(vqp, rail))
+			rc = -ENOENT;
+	} else {
+		path_destroy(&vqp->standby[rail]);
+		rc = path_create(vqp, &vqp->path, rail);
+		if (rc == 0)
+			rc = path_connect(vqp, &vqp->path, &vqp->go);
+	}
+	if (rc == 0)
+		rc = path_post_recvs(vqp, &vqp->path);
+	if (rc != 0)
+		build_failed(vqp, rail, rc);
+	else if (!vqp->go.cached)
+		send_path(vqp, MESSAGE_QP, &vqp->path, false);
+}
+
+static void do_resume(struct hf_vqp *vqp)
+{
+	bool first = vqp->state == HF_VQP_CONNECTING;
+	uint64_t now_ns = hf_env_now_ns(vqp->node->env);
+
+	if (vqp->path.qp == NULL)
+		return;
+	vqp->held = false;
+	if (!first) {
+		*(vqp->recovery.kind == RECOVERY_FAILBACK ? &vqp->counters.failbacks : &vqp->counters.failovers) += 1;
+		if (vqp->recovery.kind == RECOVERY_FAILOVER && vqp->detected_ns != 0)
+			vqp->counters.last_failover_ns = now_ns - vqp->detected_ns;
+		log_info("vqp %u: on rail %s", vqp->num, hf_node_rail_name(vqp->node, vqp->path.rail));
+	}
+	vqp->detected_ns = 0;
+	(void)path_post_recvs(vqp, &vqp->path);
+	vqp_move(vqp, HF_VQP_UP);
+	post_pump(vqp);
+	node_tick_soon(vqp->node);
+}
+
+void failover_event(struct hf_vqp *vqp, const struct recovery_event *event)
+{
+	struct recovery_event full = *event;
+	uint64_t now_ns = hf_env_now_ns(vqp->node->env);
+	unsigned actions;
+
+	if (vqp->peer == NULL || vqp->state == HF_VQP_ERROR)
+		return;
+	full.usable = peer_usable(vqp->peer);
+	actions = recovery_step(&vqp->recovery, &full, now_ns);
+	if (actions & RECOVERY_HOLD) {
+		vqp->held = true;
+		vqp->drained_quiet = false;
+		if (vqp->detected_ns == 0)
+			vqp->detected_ns = now_ns;
+	}
+	if (actions & RECOVERY_SEND_FENCE)
+		send_plain(vqp, MESSAGE_FENCE);
+	if (actions & RECOVERY_DO_QUIET) {
+		vqp->drained_quiet = true;
+		node_tick_soon(vqp->node);
+	}
+	if (actions & RECOVERY_DO_FENCE)
+		begin_fence(vqp);
+	if (actions & RECOVERY_SEND_STATE)
+		send_plain(vqp, MESSAGE_STATE);
+	if (actions & RECOVERY_SETTLE)
+		settle(vqp);
+	if (actions & RECOVERY_DO_GO)
+		do_go(vqp);
+	if (actions & RECOVERY_DO_BUILD)
+		do_build(vqp);
+	if (actions & RECOVERY_SEND_READY)
+		send_plain(vqp, MESSAGE_READY);
+	if (actions & RECOVERY_RESUME)
+		do_resume(vqp);
+	if (actions & RECOVERY_FAIL) {
+		log_error("vqp %u: no path within the budget", vqp->num);
+		vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR, true);
+	}
+}
+
+void failover_broken(struct hf_vqp *vqp)
+{
+	struct recovery_event event = {.type = RECOVERY_EVENT_BROKEN};
+
+	vqp->path.broken = true;
+	failover_event(vqp, &event);
+}
+
+/* ---- standby qps (resend-cache) ---- */
+
+static void standby_offer(struct hf_vqp *vqp)
+{
+	uint32_t usable = peer_usable(vqp->peer);
+
+	if (!vqp->recovery.picks || !policy_caches(vqp->node->config.policy) || vqp->state != HF_VQP_UP)
+		return;
+	for (unsigned rail = 0; rail < vqp->node->rail_count; rail++) {
+		struct path *path = &vqp->standby[rail];
+
+		if (rail == vqp->path.rail || (usable & 1u << rail) == 0 || path->qp != NULL)
+			continue;
+		if (path_create(vqp, path, rail) == 0)
+			send_path(vqp, MESSAGE_STANDBY, path, false);
+	}
+}
+
+static void standby_message(struct hf_vqp *vqp, const struct message *message, unsigned rail)
+{
+	struct path *path = &vqp->standby[rail];
+
+	if (message->kind == MESSAGE_STANDBY && !vqp->recovery.picks) {
+		path_destroy(path);
+		if (path_create(vqp, path, rail) != 0)
+			return;
+		if (path_connect(vqp, path, message) != 0) {
+			path_destroy(path);
+			return;
+		}
+		path->ready = true;
+		send_path(vqp, MESSAGE_STANDBY_QP, path, false);
+	} else if (message->kind == MESSAGE_STANDBY_QP && vqp->recovery.picks && path->qp != NULL && !path->ready) {
+		if (path_connect(vqp, path, message) == 0)
+			path->ready = true;
+		else
+			path_destroy(path);
+	}
+}
+
+/* ---- messages ---- */
+
+static int our_rail(const struct hf_peer *peer, uint8_t theirs)
+{
+	for (unsigned i = 0; i < peer->node->rail_count; i++)
+		if (peer->rail_map[i] == (int)theirs)
+			return (int)i;
+	return -1;
+}
+
+static void on_qp(struct hf_vqp *vqp, const struct message *message)
+{
+	struct recovery_event event = {.type = RECOVERY_EVENT_READY, .epoch = message->epoch};
+	int rc;
+
+	if (message->epoch != vqp->recovery.epoch || vqp->recovery.state != RECOVERY_BUILD || !vqp->recovery.picks ||
+		vqp->path.qp == NULL)
+		return;
+	rc = path_connect(vqp, &vqp->path, message);
+	if (rc == 0)
+		rc = path_post_recvs(vqp, &vqp->path);
+	if (rc != 0)
+		build_failed(vqp, vqp->path.rail, rc);
+	else
+		failover_event(vqp, &event);
+}
+
+void failover_message(struct hf_vqp *vqp, const struct message *message)
+{
+	struct recovery_event event = {
+		.epoch = message->epoch, .kind = message->failback ? RECOVERY_FAILBACK : RECOVERY_FAILOVER};
+	int rail = our_rail(vqp->peer, message->rail);
+
+	if (vqp->state == HF_VQP_ERROR || vqp->state == HF_VQP_INIT || message->from != vqp->remote_num)
+		return;
+	switch ((unsigned)message->kind) {
+	case MESSAGE_FENCE:
+		event.type = RECOVERY_EVENT_FENCE;
+		failover_event(vqp, &event);
+		break;
+	case MESSAGE_STATE:
+		if (message->epoch == vqp->recovery.epoch)
+			vqp->their_state = *message;
+		vqp->peer->remote_up = message->up;
+		peer_refresh_rails(vqp->peer);
+		event.type = RECOVERY_EVENT_STATE;
+		failover_event(vqp, &event);
+		break;
+	case MESSAGE_GO:
+		if (rail < 0)
+			break;
+		if (message->epoch == vqp->recovery.epoch)
+			vqp->go = *message;
+		event.type = RECOVERY_EVENT_GO;
+		event.rail = rail;
+		event.ready_at_once = message->cached;
+		failover_event(vqp, &event);
+		break;
+	case MESSAGE_QP:
+		on_qp(vqp, message);
+		break;
+	case MESSAGE_READY:
+		event.type = RECOVERY_EVENT_READY;
+		if (!vqp->recovery.picks)
+			failover_event(vqp, &event);
+		break;
+	case MESSAGE_STANDBY:
+	case MESSAGE_STANDBY_QP:
+		if (rail >= 0 && vqp->peer->rail_map[rail] >= 0)
+			standby_message(vqp, message, (unsigned)rail);
+		break;
+	}
+}
+
+/* ---- progress ---- */
+
+static void drain(struct hf_vqp *vqp)
+{
+	while (harvest(vqp) == HF_BUSY)
+		;
+}
+
+static enum hf_poll fence_progress(struct hf_vqp *vqp)
+{
+	struct recovery_event event = {.type = RECOVERY_EVENT_FENCED};
+	int rc = vqp->path.qp == NULL ? 0 : hf_qp_fence(vqp->path.qp);
+
+	if (rc == -EINPROGRESS) {
+		(void)harvest(vqp);
+		return HF_BUSY;
+	}
+	if (rc != 0)
+		log_warn("vqp %u: rail %s cannot be fenced: %s", vqp->num, hf_node_rail_name(vqp->node, vqp->path.rail),
+			strerror(-rc));
+	drain(vqp);
+	vqp->fence_failed = rc != 0;
+	vqp->fencing = false;
+	failover_event(vqp, &event);
+	return HF_BUSY;
+}
+
+static enum hf_poll fail_progress(struct hf_vqp *vqp)
+{
+	if (vqp->path.qp != NULL && hf_qp_fence(vqp->path.qp) == -EINPROGRESS)
+		return HF_BUSY;
+	drain(vqp);
+	vqp->failing = false;
+	inflight_fail(&vqp->sends, vqp->fail_first, vqp->fail_rest);
+	inflight_fail(&vqp->recvs, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR);
+	path_destroy(&vqp->path);
+	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
+		path_destroy(&vqp->standby[i]);
+	if (vqp->changed != NULL)
+		vqp->changed(vqp, vqp->context);
+	return HF_BUSY;
+}
+
+enum hf_poll failover_progress(struct hf_vqp *vqp, uint64_t now_ns)
+{
+	struct recovery_event quiet = {.type = RECOVERY_EVENT_QUIET};
+
+	(void)now_ns;
+	if (vqp->failing)
+		return fail_progress(vqp);
+	if (vqp->state == HF_VQP_ERROR)
+		return HF_IDLE;
+	if (vqp->fencing)
+		return fence_progress(vqp);
+	if (vqp->drained_quiet && vqp->recovery.state == RECOVERY_QUIET) {
+		if (post_quiet(vqp)) {
+			vqp->drained_quiet = false;
+			failover_event(vqp, &quiet);
+			return HF_BUSY;
+		}
+		(void)post_probe(vqp);
+	}
+	return HF_IDLE;
+}
+
+void failover_tick(struct hf_vqp *vqp, uint64_t now_ns)
+{
+	struct recovery_event event = {.type = RECOVERY_EVENT_RAILS};
+
+	if (vqp->peer == NULL || vqp->state == HF_VQP_ERROR || vqp->state == HF_VQP_INIT)
+		return;
+	if (vqp->recovery.state == RECOVERY_BUILD && vqp->recovery.rail >= 0 &&
+		(peer_usable(vqp->peer) & 1u << vqp->recovery.rail) == 0)
+		failover_broken(vqp);
+	failover_event(vqp, &event);
+	standby_offer(vqp);
+	if (failback_due(vqp, now_ns)) {
+		event.type = RECOVERY_EVENT_RETURN;
+		failover_event(vqp, &event);
+	}
+}

@@ -1,0 +1,113 @@
+/* Completions of the qp in use: what they say about wrs in the log, and about the path (PROTOCOL.md, R16). */
+#include "vqp/objects.h"
+
+#include "dev/qp_rules.h"
+
+#define HARVEST_BATCH 32
+#define POSITION(id)  ((id) & ~(WR_RECV | WR_PROBE))
+
+static void retire(struct hf_vqp *vqp, uint64_t end)
+{
+	struct inflight *log = &vqp->sends;
+
+	for (uint64_t at = log->head; at < end && at < log->next; at++) {
+		struct inflight_wr *entry = inflight_at(log, at);
+
+		if (!entry->done)
+			vqp->packets -= entry->psns;
+	}
+	if (end > log->head)
+		(void)inflight_retire(log, end - 1);
+	recovery_progress(&vqp->recovery);
+}
+
+static bool is_of_path(const struct hf_vqp *vqp, const struct ibv_wc *wc)
+{
+	return qp_rules_status_is_path(wc->status) ||
+	       (wc->status == IBV_WC_LOC_QP_OP_ERR && !vqp->node->rails[vqp->path.rail].up);
+}
+
+/* A wr failed because of what it asked for: it is reported, and the vqp is in error like a plain qp would be. */
+static void fail_one(struct hf_vqp *vqp, uint64_t position, enum ibv_wc_status status)
+{
+	retire(vqp, position); /* D1: all before it executed */
+	vqp_fail(vqp, status, IBV_WC_WR_FLUSH_ERR, true);
+}
+
+static void send_failed(struct hf_vqp *vqp, const struct ibv_wc *wc)
+{
+	bool probe = (wc->wr_id & WR_PROBE) != 0;
+	struct rail_actions ignored;
+
+	if (vqp->state != HF_VQP_UP || vqp->path.broken)
+		return;
+	if (wc->status != IBV_WC_WR_FLUSH_ERR && !is_of_path(vqp, wc) && !probe) {
+		fail_one(vqp, POSITION(wc->wr_id), wc->status);
+		return;
+	}
+	if (!policy_recovers(vqp->node->config.policy)) {
+		fail_one(vqp, POSITION(wc->wr_id), wc->status);
+		return;
+	}
+	retire(vqp, POSITION(wc->wr_id));
+	if (wc->status != IBV_WC_WR_FLUSH_ERR)
+		rail_step(&vqp->peer->rails[vqp->path.rail], RAIL_EVENT_WC_ERROR, hf_loop_now_ns(vqp->node->loop),
+			&ignored);
+	failover_broken(vqp);
+}
+
+static void recv_completed(struct hf_vqp *vqp, const struct ibv_wc *wc)
+{
+	uint64_t position = POSITION(wc->wr_id);
+	struct inflight_wr *entry = inflight_at(&vqp->recvs, position);
+
+	if (position < vqp->recvs.head || position >= vqp->recvs.next || entry->done)
+		return;
+	if (wc->status == IBV_WC_WR_FLUSH_ERR)
+		return; /* says nothing by itself; it is posted again, or fails with the vqp */
+	entry->done = true;
+	entry->status = wc->status;
+	entry->wc = *wc;
+	if (wc->status == IBV_WC_SUCCESS)
+		vqp->consumed++;
+	else
+		vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, true);
+}
+
+static void completed(struct hf_vqp *vqp, const struct ibv_wc *wc)
+{
+	if (wc->wr_id & WR_PROBE)
+		vqp->probing = false;
+	if (wc->wr_id & WR_RECV)
+		recv_completed(vqp, wc);
+	else if (wc->status != IBV_WC_SUCCESS)
+		send_failed(vqp, wc);
+	else
+		retire(vqp, POSITION(wc->wr_id) + ((wc->wr_id & WR_PROBE) == 0));
+}
+
+static void forget_silent(struct inflight *log)
+{
+	while (log->head < log->next) {
+		struct inflight_wr *entry = inflight_at(log, log->head);
+
+		if (!entry->done || entry->signaled || entry->status != IBV_WC_SUCCESS)
+			return;
+		log->head++;
+	}
+}
+
+enum hf_poll harvest(struct hf_vqp *vqp)
+{
+	struct ibv_wc wc[HARVEST_BATCH];
+	int n = 0;
+
+	if (vqp->path.cq != NULL)
+		n = hf_cq_poll(vqp->path.cq, HARVEST_BATCH, wc);
+	for (int i = 0; i < n; i++)
+		completed(vqp, &wc[i]);
+	forget_silent(&vqp->sends);
+	if (n > 0)
+		post_pump(vqp);
+	return n > 0 ? HF_BUSY : HF_IDLE;
+}

@@ -1,0 +1,89 @@
+#include "vqp/inflight.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int inflight_init(struct inflight *log, uint32_t capacity, uint32_t max_sge, uint32_t max_inline)
+{
+	uint32_t slots = 1;
+
+	while (slots < capacity)
+		slots *= 2;
+	*log = (struct inflight){.capacity = capacity, .mask = slots - 1, .max_sge = max_sge, .max_inline = max_inline};
+	log->slots = calloc(slots, sizeof(*log->slots));
+	log->sges = calloc((size_t)slots * (max_sge + 1), sizeof(*log->sges));
+	log->inlines = calloc(slots, (size_t)max_inline + 1);
+	if (log->slots != NULL && log->sges != NULL && log->inlines != NULL)
+		return 0;
+	inflight_free(log);
+	return -ENOMEM;
+}
+
+void inflight_free(struct inflight *log)
+{
+	free(log->slots);
+	free(log->sges);
+	free(log->inlines);
+	*log = (struct inflight){0};
+}
+
+static void copy_inline(struct inflight *log, struct inflight_wr *entry, struct ibv_sge *sges, uint8_t *at)
+{
+	uint32_t used = 0;
+
+	for (int i = 0; i < entry->wr.num_sge; i++) {
+		memcpy(at + used, (void *)(uintptr_t)entry->wr.sg_list[i].addr, entry->wr.sg_list[i].length);
+		used += entry->wr.sg_list[i].length;
+	}
+	sges[0] = (struct ibv_sge){.addr = (uintptr_t)at, .length = used};
+	entry->wr.num_sge = log->max_sge == 0 ? 0 : 1;
+}
+
+struct inflight_wr *inflight_copy(struct inflight *log, const struct ibv_send_wr *wr)
+{
+	size_t slot = log->tail & log->mask;
+	struct inflight_wr *entry = &log->slots[slot];
+	struct ibv_sge *sges = log->sges + slot * (log->max_sge + 1);
+
+	*entry = (struct inflight_wr){.wr_id = wr->wr_id, .wr = *wr};
+	entry->wr.next = NULL;
+	if (wr->send_flags & IBV_SEND_INLINE)
+		copy_inline(log, entry, sges, log->inlines + slot * ((size_t)log->max_inline + 1));
+	else if (wr->num_sge > 0)
+		memcpy(sges, wr->sg_list, (size_t)wr->num_sge * sizeof(*sges));
+	entry->wr.sg_list = sges;
+	return entry;
+}
+
+uint32_t inflight_retire(struct inflight *log, uint64_t position)
+{
+	uint32_t n = 0;
+
+	for (uint64_t at = log->head; at <= position && at < log->next; at++) {
+		struct inflight_wr *entry = inflight_at(log, at);
+
+		if (entry->done)
+			continue;
+		entry->done = true;
+		entry->status = IBV_WC_SUCCESS;
+		n++;
+	}
+	return n;
+}
+
+void inflight_fail(struct inflight *log, enum ibv_wc_status first, enum ibv_wc_status rest)
+{
+	enum ibv_wc_status status = first;
+
+	for (uint64_t at = log->head; at < log->tail; at++) {
+		struct inflight_wr *entry = inflight_at(log, at);
+
+		if (entry->done)
+			continue;
+		entry->done = true;
+		entry->status = status;
+		status = rest;
+	}
+	log->next = log->tail;
+}

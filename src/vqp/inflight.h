@@ -1,0 +1,61 @@
+/* inflight.h - the request log of a vqp: a copy of every wr from its post until its completion was polled.
+ *
+ *      head                next               tail
+ *   ... | posted to a qp ... | waiting ...... | free ...        positions only grow; slot = position & mask
+ *
+ * A copy owns its sges and its inline bytes, because a wr may have to be sent again after the caller has reused both.
+ * One allocation when the vqp is made, none after that. Receives are kept in the same kind of log.
+ *
+ * Invariants:
+ *   LOG-1  head <= next <= tail; what is behind `next` was handed to the current qp, or is done.
+ *   LOG-2  Completions leave in the order of positions, so one that is done waits for those before it. */
+#ifndef HOLDFAST_VQP_INFLIGHT_H
+#define HOLDFAST_VQP_INFLIGHT_H
+
+#include <holdfast/vqp.h>
+
+struct inflight_wr {
+	uint64_t wr_id;
+	uint64_t message; /* number, from 1, of a wr that takes a receive; 0 otherwise */
+	uint64_t bytes;   /* of a receive: received */
+	uint32_t psns;    /* packets that it takes */
+	uint32_t first_psn;
+	uint32_t qp_num; /* of the device's qp it was posted to last; 0: none yet */
+	bool signaled;   /* its owner wants a completion when it succeeds */
+	bool done;
+	bool sent_before; /* handed to a qp that has failed since */
+	enum ibv_wc_status status;
+	struct ibv_send_wr wr; /* sg_list points to the log's own copy */
+	struct ibv_wc wc;      /* of a receive */
+};
+
+struct inflight {
+	uint64_t head, next, tail;
+	uint32_t capacity, mask, max_sge, max_inline;
+	struct inflight_wr *slots;
+	struct ibv_sge *sges;
+	uint8_t *inlines;
+};
+
+int inflight_init(struct inflight *log, uint32_t capacity, uint32_t max_sge, uint32_t max_inline);
+void inflight_free(struct inflight *log);
+
+static inline struct inflight_wr *inflight_at(const struct inflight *log, uint64_t position)
+{
+	return &log->slots[position & log->mask];
+}
+
+static inline bool inflight_full(const struct inflight *log)
+{
+	return log->tail - log->head >= log->capacity;
+}
+
+/* The next free slot with sges (and inline bytes) copied; it counts when log->tail is moved. */
+struct inflight_wr *inflight_copy(struct inflight *log, const struct ibv_send_wr *wr);
+
+/* Success of all that was posted up to and including `position` (D2). Returns how many became done. */
+uint32_t inflight_retire(struct inflight *log, uint64_t position);
+/* Everything that is not done becomes so, with `first` for the oldest and `rest` for the others. */
+void inflight_fail(struct inflight *log, enum ibv_wc_status first, enum ibv_wc_status rest);
+
+#endif

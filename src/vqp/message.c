@@ -1,0 +1,195 @@
+/* Control messages, little-endian, packed:
+ *
+ *   u16 kind   u16 zero   u32 to   u32 from   u32 epoch   then, in the order of visit(), the fields of the kind
+ *
+ * One function describes encoding and decoding, so that they cannot differ. Everything is validated: ranges of small
+ * numbers, names, and that not a byte is missing or left over. */
+#include "vqp/message.h"
+
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/ensure.h"
+#include "net/control.h"
+
+struct wire {
+	uint8_t *at;
+	uint32_t bytes, used;
+	bool decode, bad;
+};
+
+static void raw(struct wire *wire, void *value, uint32_t bytes)
+{
+	if (wire->bad || wire->bytes - wire->used < bytes) {
+		wire->bad = true;
+		return;
+	}
+	if (wire->decode)
+		memcpy(value, wire->at + wire->used, bytes);
+	else
+		memcpy(wire->at + wire->used, value, bytes);
+	wire->used += bytes;
+}
+
+static void u8(struct wire *wire, uint8_t *value, uint8_t max)
+{
+	raw(wire, value, 1);
+	if (*value > max)
+		wire->bad = true;
+}
+
+static void u16(struct wire *wire, uint16_t *value, uint16_t max)
+{
+	uint16_t le = htole16(*value);
+
+	raw(wire, &le, sizeof(le));
+	*value = le16toh(le);
+	if (*value > max)
+		wire->bad = true;
+}
+
+static void u32(struct wire *wire, uint32_t *value, uint32_t max)
+{
+	uint32_t le = htole32(*value);
+
+	raw(wire, &le, sizeof(le));
+	*value = le32toh(le);
+	if (*value > max)
+		wire->bad = true;
+}
+
+static void u64(struct wire *wire, uint64_t *value)
+{
+	uint64_t le = htole64(*value);
+
+	raw(wire, &le, sizeof(le));
+	*value = le64toh(le);
+}
+
+static void name(struct wire *wire, char value[HF_NAME_BYTES])
+{
+	raw(wire, value, HF_NAME_BYTES);
+	if (strnlen(value, HF_NAME_BYTES) == 0 || strnlen(value, HF_NAME_BYTES) == HF_NAME_BYTES)
+		wire->bad = true;
+}
+
+#define RAIL_MASK ((1u << HF_RAILS_MAX) - 1)
+#define NUM_MASK  0xffffffu
+
+static void qp(struct wire *wire, struct message *m)
+{
+	u8(wire, &m->rail, HF_RAILS_MAX - 1);
+	u8(wire, &m->cached, 1);
+	u8(wire, &m->rd_atomic, UINT8_MAX);
+	u8(wire, &m->mtu, IBV_MTU_4096);
+	u32(wire, &m->qp_num, NUM_MASK);
+	u32(wire, &m->psn, NUM_MASK);
+	if (m->mtu < IBV_MTU_256)
+		wire->bad = true;
+}
+
+static void private_data(struct wire *wire, struct message *m)
+{
+	u32(wire, &m->access, UINT32_MAX);
+	u16(wire, &m->private_bytes, HF_PRIVATE_BYTES);
+	if (!wire->bad)
+		raw(wire, m->private_data, m->private_bytes);
+}
+
+static void node(struct wire *wire, struct message *m)
+{
+	u8(wire, &m->rail_count, HF_RAILS_MAX);
+	for (unsigned i = 0; !wire->bad && i < m->rail_count; i++) {
+		name(wire, m->rails[i].name);
+		name(wire, m->rails[i].kind);
+		raw(wire, m->rails[i].gid, sizeof(m->rails[i].gid));
+	}
+	u32(wire, &m->up, RAIL_MASK);
+}
+
+static void visit(struct wire *wire, struct message *m)
+{
+	uint16_t kind = (uint16_t)m->kind, zero = 0;
+
+	u16(wire, &kind, MESSAGE_KINDS - 1);
+	u16(wire, &zero, 0);
+	u32(wire, &m->to, NUM_MASK);
+	u32(wire, &m->from, NUM_MASK);
+	u32(wire, &m->epoch, UINT32_MAX);
+	m->kind = (enum message_kind)kind;
+	switch (m->kind) {
+	case MESSAGE_NODE:
+		node(wire, m);
+		break;
+	case MESSAGE_RAILS:
+		u32(wire, &m->up, RAIL_MASK);
+		break;
+	case MESSAGE_REGION:
+		u32(wire, &m->rkey, UINT32_MAX);
+		for (unsigned i = 0; i < HF_RAILS_MAX; i++)
+			u32(wire, &m->rkeys[i], UINT32_MAX);
+		break;
+	case MESSAGE_REGION_GONE:
+	case MESSAGE_REGION_ASK:
+	case MESSAGE_REGION_NONE:
+		u32(wire, &m->rkey, UINT32_MAX);
+		break;
+	case MESSAGE_CONNECT:
+		name(wire, m->service);
+		private_data(wire, m);
+		break;
+	case MESSAGE_ACCEPT:
+		private_data(wire, m);
+		break;
+	case MESSAGE_FENCE:
+		u8(wire, &m->failback, 1);
+		break;
+	case MESSAGE_STATE:
+		u8(wire, &m->failback, 1);
+		u8(wire, &m->fenced, 1);
+		u8(wire, &m->has_psn, 1);
+		u32(wire, &m->executed_psn, NUM_MASK);
+		u64(wire, &m->consumed);
+		u32(wire, &m->up, RAIL_MASK);
+		break;
+	case MESSAGE_GO:
+	case MESSAGE_QP:
+	case MESSAGE_STANDBY:
+	case MESSAGE_STANDBY_QP:
+		qp(wire, m);
+		break;
+	case MESSAGE_REFUSE:
+	case MESSAGE_READY:
+	case MESSAGE_CLOSED:
+		break;
+	case MESSAGE_KINDS:
+		wire->bad = true;
+		break;
+	default: /* a peer's number that is none of ours */
+		wire->bad = true;
+		break;
+	}
+}
+
+uint32_t message_encode(const struct message *message, uint8_t *at)
+{
+	struct message copy = *message;
+	struct wire wire = {.at = at, .bytes = CONTROL_MESSAGE_MAX};
+
+	visit(&wire, &copy);
+	ensure(!wire.bad);
+	return wire.used;
+}
+
+bool message_decode(const uint8_t *at, uint32_t bytes, struct message *message_out)
+{
+	uint8_t copy[CONTROL_MESSAGE_MAX];
+	struct wire wire = {.at = copy, .bytes = bytes, .decode = true};
+
+	*message_out = (struct message){0};
+	if (bytes > sizeof(copy))
+		return false;
+	memcpy(copy, at, bytes);
+	visit(&wire, message_out);
+	return !wire.bad && wire.used == bytes;
+}

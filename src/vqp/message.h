@@ -1,0 +1,67 @@
+/* message.h - what nodes and vqps say to each other over the control channel. Pure; the layout is in message.c. */
+#ifndef HOLDFAST_VQP_MESSAGE_H
+#define HOLDFAST_VQP_MESSAGE_H
+
+#include <holdfast/vqp.h>
+
+enum message_kind {
+	MESSAGE_NODE = 1, /* first: our rails */
+	MESSAGE_RAILS,    /* which of our ports are up now */
+	MESSAGE_REGION,   /* a region and its key on each of our rails */
+	MESSAGE_REGION_GONE,
+	MESSAGE_REGION_ASK,  /* a wr names this key, which was not announced yet */
+	MESSAGE_REGION_NONE, /* the answer: there is no such region for you */
+	MESSAGE_CONNECT,
+	MESSAGE_ACCEPT,
+	MESSAGE_REFUSE,
+	MESSAGE_FENCE, /* recovery.h */
+	MESSAGE_STATE,
+	MESSAGE_GO,
+	MESSAGE_QP,
+	MESSAGE_READY,
+	MESSAGE_STANDBY,    /* picker: a qp made beforehand on one more rail */
+	MESSAGE_STANDBY_QP, /* its match */
+	MESSAGE_CLOSED,     /* the vqp is in error or was destroyed */
+	MESSAGE_KINDS,
+};
+
+struct message_rail {
+	char name[HF_NAME_BYTES], kind[HF_NAME_BYTES];
+	uint8_t gid[16];
+};
+
+struct message {
+	enum message_kind kind;
+	uint32_t to, from; /* vqp numbers; 0: the node */
+	uint32_t epoch;
+	/* NODE, RAILS, STATE */
+	uint8_t rail_count;
+	struct message_rail rails[HF_RAILS_MAX];
+	uint32_t up; /* bit per rail of the sender */
+	/* REGION... */
+	uint32_t rkey;
+	uint32_t rkeys[HF_RAILS_MAX];
+	/* CONNECT, ACCEPT */
+	char service[HF_NAME_BYTES];
+	uint32_t access;
+	uint16_t private_bytes;
+	uint8_t private_data[HF_PRIVATE_BYTES];
+	/* FENCE, STATE */
+	uint8_t failback; /* 0, 1 */
+	uint8_t fenced;   /* 0: the device could not promise it */
+	uint8_t has_psn;
+	uint32_t executed_psn;
+	uint64_t consumed; /* messages taken by receives since the vqp was made */
+	/* GO, QP, STANDBY, STANDBY_QP */
+	uint8_t rail;   /* of the sender */
+	uint8_t cached; /* GO: the standby qp of that rail is to be used */
+	uint8_t rd_atomic, mtu;
+	uint32_t qp_num, psn;
+};
+
+/* Returns the length, at most CONTROL_MESSAGE_MAX. */
+uint32_t message_encode(const struct message *message, uint8_t *at);
+/* False: it does not follow the layout. */
+bool message_decode(const uint8_t *at, uint32_t bytes, struct message *message_out);
+
+#endif

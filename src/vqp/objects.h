@@ -1,0 +1,214 @@
+/* objects.h - a node's objects and how they hang together; nothing in here is seen outside of src/vqp.
+ *
+ *   node -- rails[] (a device and a pd each)
+ *    |-- peers   (what we know of another incarnation: its rails, its regions)
+ *    |-- vpds -- regions (an mr on every rail)
+ *    |-- vcqs -- vqps (the request log, the receive log, the qp in use, standby qps, the state of recovery) */
+#ifndef HOLDFAST_VQP_OBJECTS_H
+#define HOLDFAST_VQP_OBJECTS_H
+
+#include <holdfast/vqp.h>
+
+#include "base/list.h"
+#include "net/control.h"
+#include "rail/rail.h"
+#include "vqp/inflight.h"
+#include "vqp/message.h"
+#include "vqp/recovery.h"
+
+#define NODE_SERVICES_MAX 32u
+
+struct region;
+
+struct node_rail {
+	struct hf_node *node;
+	struct hf_rail_config config;
+	struct hf_dev *dev;
+	struct hf_watch watch;
+	bool up;
+};
+
+struct hf_node {
+	struct hf_loop *loop;
+	struct hf_env *env;
+	struct hf_node_config config;
+	struct hf_node_events events;
+	void *context;
+	struct node_rail rails[HF_RAILS_MAX];
+	unsigned rail_count;
+	struct control *control;
+	struct hf_poller poller;
+	struct hf_timer timer;
+	bool attached; /* the poller is the loop's */
+	uint32_t next_num;
+	struct list peers, vpds, vcqs, vqps;
+	const struct hf_vqp_service *services[NODE_SERVICES_MAX];
+	unsigned service_count;
+	struct region **regions; /* by the low bits of a key */
+	uint32_t region_slots, region_turn;
+};
+
+struct remote_region {
+	uint32_t rkey; /* 0: free */
+	enum { REMOTE_ASKED, REMOTE_KNOWN, REMOTE_NONE } state;
+	uint32_t rkeys[HF_RAILS_MAX]; /* by our rail */
+};
+
+struct hf_peer {
+	struct list node_link;
+	struct hf_node *node;
+	struct control_peer *control; /* NULL: gone */
+	void *context;
+	bool up; /* its NODE message came */
+	unsigned rail_count;
+	struct message_rail remote[HF_RAILS_MAX];
+	int rail_map[HF_RAILS_MAX];      /* our rail -> theirs; -1: they have none of that name and kind */
+	uint32_t remote_up;              /* bit per rail of theirs */
+	bool control_lost[HF_RAILS_MAX]; /* our rail: its control path was up and is lost */
+	struct rail rails[HF_RAILS_MAX]; /* by our rail */
+	struct remote_region *regions;   /* open addressing by rkey; a power of two */
+	uint32_t region_slots, region_used;
+};
+
+struct hf_vpd {
+	struct list node_link, regions;
+	struct hf_node *node;
+	struct hf_pd *pds[HF_RAILS_MAX];
+	unsigned users;
+};
+
+struct region {
+	struct hf_vmr mr; /* first: what the application sees */
+	struct list pd_link;
+	struct hf_mr *mrs[HF_RAILS_MAX];
+};
+
+struct hf_vcq {
+	struct list node_link;
+	struct hf_node *node;
+	void *context;
+	void (*notify)(struct hf_vcq *cq, void *context);
+	struct list senders, receivers; /* vqps */
+	unsigned users;
+};
+
+/* A device's qp of a vqp, with a cq of its own, so that draining it is reading one queue to its end. */
+struct path {
+	struct hf_qp *qp; /* NULL: none */
+	struct hf_cq *cq;
+	unsigned rail;
+	uint32_t psn;
+	bool ready; /* both sides can send */
+	bool broken;
+};
+
+struct hf_vqp {
+	struct list node_link, send_link, recv_link, service_link;
+	struct hf_node *node;
+	struct hf_vpd *pd;
+	struct hf_vcq *send_cq, *recv_cq;
+	struct hf_peer *peer;
+	struct ibv_qp_cap cap;
+	struct hf_qp shape; /* what arguments of posts are checked against */
+	bool sq_sig_all;
+	int access;
+	void *context;
+	void (*changed)(struct hf_vqp *vqp, void *context);
+	enum hf_vqp_state state;
+	uint32_t num, remote_num;
+	uint32_t remote_access;
+	char service[HF_NAME_BYTES];
+	uint8_t private_data[HF_PRIVATE_BYTES], reply[HF_PRIVATE_BYTES];
+	uint16_t private_bytes, reply_bytes;
+	bool asked; /* CONNECT was sent */
+
+	struct inflight sends, recvs;
+	uint64_t messages;            /* numbered so far */
+	uint64_t consumed;            /* of the peer's */
+	uint32_t unsignaled, packets; /* since the last forced signal; unretired */
+	struct path path, standby[HF_RAILS_MAX];
+	bool held, fencing, fence_failed, drained_quiet, probing;
+	struct recovery recovery;
+	struct message their_state;
+	struct message go;
+	enum ibv_wc_status fail_first, fail_rest; /* what wrs get once the qp is fenced, in HF_VQP_ERROR */
+	bool failing;
+	uint64_t detected_ns;
+	struct hf_vqp_counters counters;
+};
+
+#define WR_RECV  (1ull << 63)
+#define WR_PROBE (1ull << 62)
+
+/* node.c */
+uint32_t node_up_mask(const struct hf_node *node);
+void node_tick_soon(struct hf_node *node);
+
+/* peer.c */
+struct hf_peer *peer_open(struct hf_node *node, struct control_peer *control);
+void peer_free_memory(struct hf_peer *peer);
+void peer_send(struct hf_peer *peer, struct message *message);
+extern const struct control_events peer_control_events;
+/* Rails that both sides can use; bit per rail of ours. */
+uint32_t peer_usable(const struct hf_peer *peer);
+void peer_rail_event(struct hf_peer *peer, unsigned rail, enum rail_event event);
+void peer_refresh_rails(struct hf_peer *peer);
+void peer_tick(struct hf_peer *peer, uint64_t now_ns);
+
+/* region.c */
+uint32_t region_lkey(const struct hf_vpd *pd, uint32_t lkey, unsigned rail); /* 0: no such region */
+enum region_lookup { REGION_FOUND, REGION_UNKNOWN, REGION_REFUSED };
+/* On a rail of ours. Unknown ones are asked for, once; the vqps are pumped when the answer comes. */
+enum region_lookup region_rkey(struct hf_vqp *vqp, uint32_t rkey, unsigned rail, uint32_t *rkey_out);
+void region_free(struct region *region);
+void region_announce_all(struct hf_vpd *pd, struct hf_peer *peer);
+void region_message(struct hf_peer *peer, const struct message *message);
+
+/* connect.c */
+void connect_message(struct hf_peer *peer, const struct message *message);
+void connect_send(struct hf_vqp *vqp);
+
+/* vqp.c */
+bool vqp_uses(const struct hf_vqp *vqp, const struct hf_peer *peer);
+struct hf_vqp *vqp_find(struct hf_node *node, uint32_t num);
+void vqp_move(struct hf_vqp *vqp, enum hf_vqp_state to);
+void vqp_fail(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest, bool tell);
+
+/* path.c */
+int path_create(struct hf_vqp *vqp, struct path *path, unsigned rail);
+int path_connect(struct hf_vqp *vqp, struct path *path, const struct message *theirs);
+int path_post_recvs(struct hf_vqp *vqp, struct path *path);
+void path_destroy(struct path *path);
+void path_attributes(const struct hf_vqp *vqp, const struct path *path, struct message *message);
+
+/* vcq.c */
+bool vcq_ready(const struct hf_vcq *cq);
+
+/* post.c */
+void post_pump(struct hf_vqp *vqp);
+bool post_probe(struct hf_vqp *vqp); /* false: nothing that the peer permits would do */
+bool post_quiet(const struct hf_vqp *vqp);
+
+/* harvest.c */
+enum hf_poll harvest(struct hf_vqp *vqp);
+
+/* failover.c */
+void failover_event(struct hf_vqp *vqp, const struct recovery_event *event);
+void failover_broken(struct hf_vqp *vqp);
+void failover_message(struct hf_vqp *vqp, const struct message *message);
+enum hf_poll failover_progress(struct hf_vqp *vqp, uint64_t now_ns); /* fencing, quiet */
+void failover_tick(struct hf_vqp *vqp, uint64_t now_ns);
+
+/* failback.c */
+bool failback_due(const struct hf_vqp *vqp, uint64_t now_ns);
+
+/* evidence.c */
+void evidence_gather(struct hf_vqp *vqp, bool fenced, struct message *state);
+
+/* policy.c */
+enum verdict { VERDICT_COMPLETE, VERDICT_RESEND };
+enum verdict policy_verdict(enum hf_policy policy, const struct inflight_wr *entry, const struct message *evidence);
+bool policy_recovers(enum hf_policy policy);
+bool policy_caches(enum hf_policy policy);
+
+#endif

@@ -1,0 +1,123 @@
+/* A device's qp for a vqp: making, connecting and unmaking it. */
+#include "vqp/objects.h"
+
+#include <string.h>
+
+#define PATH_SLACK    1u /* a probe besides what the application may have in flight */
+#define RNR_RETRY     7  /* without end: the receiver decides when it is ready */
+#define MIN_RNR_TIMER 8
+#define RD_ATOMIC_MAX 16u
+
+int path_create(struct hf_vqp *vqp, struct path *path, unsigned rail)
+{
+	struct hf_dev *dev = vqp->node->rails[rail].dev;
+	struct hf_qp_init init = {.cap = vqp->cap, .type = IBV_QPT_RC, .context = vqp};
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = (unsigned)vqp->access};
+	int rc;
+
+	*path = (struct path){.rail = rail};
+	init.cap.max_send_wr += PATH_SLACK;
+	rc = hf_cq_create(dev, init.cap.max_send_wr + init.cap.max_recv_wr + PATH_SLACK, vqp, &path->cq);
+	if (rc != 0)
+		return rc;
+	init.send_cq = init.recv_cq = path->cq;
+	rc = hf_qp_create(vqp->pd->pds[rail], &init, &path->qp);
+	if (rc == 0)
+		rc = hf_qp_modify(
+			path->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	if (rc != 0) {
+		path_destroy(path);
+		return rc;
+	}
+	hf_env_entropy(vqp->node->env, &path->psn, sizeof(path->psn));
+	path->psn &= 0xffffffu;
+	return 0;
+}
+
+static uint8_t rd_atomic(const struct hf_dev *dev)
+{
+	return dev->attr.max_rd_atomic < RD_ATOMIC_MAX ? dev->attr.max_rd_atomic : (uint8_t)RD_ATOMIC_MAX;
+}
+
+static enum ibv_mtu active_mtu(struct hf_dev *dev)
+{
+	struct ibv_port_attr port = {0};
+
+	return hf_dev_query_port(dev, &port) == 0 && port.active_mtu >= IBV_MTU_256 ? port.active_mtu : IBV_MTU_1024;
+}
+
+void path_attributes(const struct hf_vqp *vqp, const struct path *path, struct message *message)
+{
+	struct hf_dev *dev = vqp->node->rails[path->rail].dev;
+
+	message->rail = (uint8_t)path->rail;
+	message->rd_atomic = rd_atomic(dev);
+	message->mtu = (uint8_t)active_mtu(dev);
+	message->qp_num = path->qp->qp_num;
+	message->psn = path->psn;
+}
+
+int path_connect(struct hf_vqp *vqp, struct path *path, const struct message *theirs)
+{
+	struct hf_dev *dev = vqp->node->rails[path->rail].dev;
+	enum ibv_mtu mtu = active_mtu(dev);
+	uint8_t ours = rd_atomic(dev);
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = theirs->mtu < mtu ? (enum ibv_mtu)theirs->mtu : mtu,
+		.dest_qp_num = theirs->qp_num,
+		.rq_psn = theirs->psn,
+		.max_dest_rd_atomic = ours,
+		.min_rnr_timer = MIN_RNR_TIMER,
+		.ah_attr = {.is_global = 1, .port_num = 1},
+	};
+	int rc;
+
+	memcpy(attr.ah_attr.grh.dgid.raw, vqp->peer->remote[vqp->peer->rail_map[path->rail]].gid, 16);
+	rc = hf_qp_modify(path->qp, &attr,
+		IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+			IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	if (rc != 0)
+		return rc;
+	attr = (struct ibv_qp_attr){
+		.qp_state = IBV_QPS_RTS,
+		.sq_psn = path->psn,
+		.timeout = vqp->node->config.timeout,
+		.retry_cnt = vqp->node->config.retry_cnt,
+		.rnr_retry = RNR_RETRY,
+		.max_rd_atomic = theirs->rd_atomic < ours ? theirs->rd_atomic : ours,
+	};
+	return hf_qp_modify(path->qp, &attr,
+		IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+			IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+/* Those that no message has taken, in order: the k-th message goes into the k-th receive on every path. */
+int path_post_recvs(struct hf_vqp *vqp, struct path *path)
+{
+	struct inflight *log = &vqp->recvs;
+	struct ibv_sge sges[64];
+	int rc = 0;
+
+	for (; rc == 0 && log->next < log->tail; log->next++) {
+		struct inflight_wr *entry = inflight_at(log, log->next);
+		struct ibv_recv_wr wr = {.wr_id = WR_RECV | log->next, .sg_list = sges, .num_sge = entry->wr.num_sge};
+		struct ibv_recv_wr *bad;
+
+		for (int i = 0; i < wr.num_sge; i++) {
+			sges[i] = entry->wr.sg_list[i];
+			sges[i].lkey = region_lkey(vqp->pd, sges[i].lkey, path->rail);
+		}
+		rc = hf_qp_post_recv(path->qp, &wr, &bad);
+		if (rc != 0)
+			break;
+	}
+	return rc;
+}
+
+void path_destroy(struct path *path)
+{
+	(void)hf_qp_destroy(path->qp);
+	(void)hf_cq_destroy(path->cq);
+	*path = (struct path){0};
+}

@@ -1,0 +1,306 @@
+/* A peer: what its NODE message said of its rails, how our paths to it are, and whom its messages are for. */
+#include "vqp/objects.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+struct hf_peer *peer_open(struct hf_node *node, struct control_peer *control)
+{
+	struct hf_peer *peer = calloc(1, sizeof(*peer));
+
+	if (peer == NULL)
+		return NULL;
+	peer->node = node;
+	peer->control = control;
+	for (unsigned i = 0; i < HF_RAILS_MAX; i++) {
+		rail_init(&peer->rails[i]);
+		peer->rail_map[i] = -1;
+	}
+	list_push_back(&node->peers, &peer->node_link);
+	return peer;
+}
+
+void peer_free_memory(struct hf_peer *peer)
+{
+	list_remove(&peer->node_link);
+	free(peer->regions);
+	free(peer);
+}
+
+void peer_send(struct hf_peer *peer, struct message *message)
+{
+	uint8_t bytes[CONTROL_MESSAGE_MAX];
+	int rc;
+
+	if (peer->control == NULL)
+		return;
+	rc = control_send(peer->control, bytes, message_encode(message, bytes));
+	if (rc != 0 && rc != -ENOTCONN)
+		log_warn("peer %s: a message was not sent: %s", hf_peer_name(peer), strerror(-rc));
+}
+
+uint32_t peer_usable(const struct hf_peer *peer)
+{
+	uint32_t usable = 0;
+
+	for (unsigned i = 0; i < peer->node->rail_count; i++)
+		if (peer->rails[i].state == RAIL_UP)
+			usable |= 1u << i;
+	return usable;
+}
+
+static bool ports_up(const struct hf_peer *peer, unsigned rail)
+{
+	return peer->node->rails[rail].up && peer->rail_map[rail] >= 0 &&
+	       (peer->remote_up & 1u << peer->rail_map[rail]) != 0;
+}
+
+/* Every vqp on that rail: it is over when a port is down, and worth a look when only heartbeats are missing. */
+static void disturb(struct hf_peer *peer, unsigned rail, bool over)
+{
+	list_for_each (at, &peer->node->vqps) {
+		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
+
+		if (!vqp_uses(vqp, peer) || vqp->path.qp == NULL || vqp->path.rail != rail || vqp->path.broken ||
+			!policy_recovers(vqp->node->config.policy))
+			continue;
+		if (over)
+			failover_broken(vqp);
+		else
+			(void)post_probe(vqp);
+	}
+}
+
+void peer_refresh_rails(struct hf_peer *peer)
+{
+	uint64_t now_ns = hf_loop_now_ns(peer->node->loop);
+	struct rail_actions actions;
+
+	for (unsigned i = 0; peer->up && i < peer->node->rail_count; i++) {
+		bool up = ports_up(peer, i);
+
+		rail_step(&peer->rails[i], up && !peer->control_lost[i] ? RAIL_EVENT_LINK_UP : RAIL_EVENT_LINK_DOWN,
+			now_ns, &actions);
+		if (actions.became_unusable)
+			disturb(peer, i, !up);
+		else if (!up)
+			disturb(peer, i, true);
+	}
+	node_tick_soon(peer->node);
+}
+
+void peer_tick(struct hf_peer *peer, uint64_t now_ns)
+{
+	struct rail_actions actions;
+
+	for (unsigned i = 0; i < peer->node->rail_count; i++)
+		rail_step(&peer->rails[i], RAIL_EVENT_TICK, now_ns, &actions);
+}
+
+/* ---- what the control channel says ---- */
+
+static void send_node(struct hf_peer *peer)
+{
+	struct hf_node *node = peer->node;
+	struct message message = {
+		.kind = MESSAGE_NODE, .rail_count = (uint8_t)node->rail_count, .up = node_up_mask(node)};
+
+	for (unsigned i = 0; i < node->rail_count; i++) {
+		union ibv_gid gid = hf_dev_gid(node->rails[i].dev);
+
+		memcpy(message.rails[i].name, node->rails[i].config.name, HF_NAME_BYTES);
+		memcpy(message.rails[i].kind, node->rails[i].config.kind, HF_NAME_BYTES);
+		memcpy(message.rails[i].gid, gid.raw, sizeof(message.rails[i].gid));
+	}
+	peer_send(peer, &message);
+}
+
+static void on_up(struct control_peer *control, void *context)
+{
+	struct hf_node *node = context;
+	struct hf_peer *peer = control_peer_context(control);
+
+	if (peer == NULL) {
+		peer = peer_open(node, control);
+		if (peer == NULL)
+			return;
+		control_peer_set_context(control, peer);
+	}
+	send_node(peer);
+}
+
+static void on_down(struct control_peer *control, void *context)
+{
+	struct hf_node *node = context;
+	struct hf_peer *peer = control_peer_context(control);
+
+	if (peer == NULL)
+		return;
+	list_for_each (at, &node->vqps) {
+		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
+
+		if (vqp_uses(vqp, peer))
+			vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR, false);
+		if (vqp->peer == peer)
+			vqp->peer = NULL;
+	}
+	if (node->events.peer_down != NULL)
+		node->events.peer_down(peer, node->context);
+	peer_free_memory(peer);
+}
+
+static void on_path(struct control_peer *control, unsigned endpoint, bool up, void *context)
+{
+	struct hf_node *node = context;
+	struct hf_peer *peer = control_peer_context(control);
+
+	if (peer == NULL || endpoint >= node->rail_count)
+		return;
+	peer->control_lost[endpoint] = !up;
+	peer_refresh_rails(peer);
+}
+
+static void on_node(struct hf_peer *peer, const struct message *message)
+{
+	struct hf_node *node = peer->node;
+
+	if (peer->up)
+		return;
+	peer->rail_count = message->rail_count;
+	memcpy(peer->remote, message->rails, sizeof(peer->remote));
+	peer->remote_up = message->up;
+	for (unsigned i = 0; i < node->rail_count; i++)
+		for (unsigned k = 0; k < peer->rail_count; k++)
+			if (strcmp(node->rails[i].config.name, peer->remote[k].name) == 0 &&
+				strcmp(node->rails[i].config.kind, peer->remote[k].kind) == 0)
+				peer->rail_map[i] = (int)k;
+	peer->up = true;
+	peer_refresh_rails(peer);
+	log_info("peer %s is up", hf_peer_name(peer));
+	list_for_each (at, &node->vqps) {
+		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
+
+		if (vqp_uses(vqp, peer))
+			connect_send(vqp);
+	}
+	if (node->events.peer_up != NULL)
+		node->events.peer_up(peer, node->context);
+}
+
+static void to_vqp(struct hf_peer *peer, const struct message *message)
+{
+	struct hf_vqp *vqp = vqp_find(peer->node, message->to);
+	struct message closed = {.kind = MESSAGE_CLOSED, .to = message->from, .from = message->to};
+
+	if (vqp == NULL || vqp->peer != peer || vqp->state == HF_VQP_ERROR) {
+		if (message->kind != MESSAGE_CLOSED)
+			peer_send(peer, &closed);
+	} else if (message->kind == MESSAGE_CLOSED) {
+		vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, false);
+	} else {
+		failover_message(vqp, message);
+	}
+}
+
+static void on_message(struct control_peer *control, const void *data, uint32_t bytes, void *context)
+{
+	struct hf_peer *peer = control_peer_context(control);
+	struct message message;
+
+	(void)context;
+	if (peer == NULL)
+		return;
+	if (!message_decode(data, bytes, &message) || (!peer->up && message.kind != MESSAGE_NODE)) {
+		log_warn("peer %s: a malformed message was dropped", hf_peer_name(peer));
+		return;
+	}
+	switch (message.kind) {
+	case MESSAGE_NODE:
+		on_node(peer, &message);
+		break;
+	case MESSAGE_RAILS:
+		peer->remote_up = message.up;
+		peer_refresh_rails(peer);
+		break;
+	case MESSAGE_REGION:
+	case MESSAGE_REGION_GONE:
+	case MESSAGE_REGION_ASK:
+	case MESSAGE_REGION_NONE:
+		region_message(peer, &message);
+		break;
+	case MESSAGE_CONNECT:
+	case MESSAGE_ACCEPT:
+	case MESSAGE_REFUSE:
+		connect_message(peer, &message);
+		break;
+	case MESSAGE_FENCE:
+	case MESSAGE_STATE:
+	case MESSAGE_GO:
+	case MESSAGE_QP:
+	case MESSAGE_READY:
+	case MESSAGE_STANDBY:
+	case MESSAGE_STANDBY_QP:
+	case MESSAGE_CLOSED:
+		to_vqp(peer, &message);
+		break;
+	case MESSAGE_KINDS:
+		break;
+	}
+}
+
+const struct control_events peer_control_events = {
+	.up = on_up, .down = on_down, .message = on_message, .path = on_path};
+
+/* ---- the application's calls ---- */
+
+int hf_peer_connect(struct hf_node *node, const struct hf_addr *addresses, unsigned n, struct hf_peer **peer_out,
+	struct hf_error *error)
+{
+	struct hf_peer *peer = peer_open(node, NULL);
+	int rc = peer == NULL ? -ENOMEM : control_connect(node->control, addresses, n, peer, &peer->control);
+
+	*peer_out = NULL;
+	if (rc != 0) {
+		if (peer != NULL)
+			peer_free_memory(peer);
+		return hf_error_set(error, rc,
+			rc == -EINVAL ? "give at least one control address of the peer, and at most 16"
+				      : "no memory for another peer");
+	}
+	*peer_out = peer;
+	return 0;
+}
+
+void hf_peer_close(struct hf_peer *peer)
+{
+	if (peer == NULL)
+		return;
+	list_for_each (at, &peer->node->vqps) {
+		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
+
+		if (vqp_uses(vqp, peer))
+			vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, true);
+		if (vqp->peer == peer)
+			vqp->peer = NULL;
+	}
+	control_peer_close(peer->control);
+	peer_free_memory(peer);
+}
+
+const char *hf_peer_name(const struct hf_peer *peer)
+{
+	return control_peer_name(peer->control);
+}
+
+void hf_peer_set_context(struct hf_peer *peer, void *context)
+{
+	peer->context = context;
+}
+
+void *hf_peer_context(const struct hf_peer *peer)
+{
+	return peer->context;
+}

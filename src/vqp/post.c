@@ -1,0 +1,205 @@
+/* Posting: the caller's list is copied into the request log; what may leave is translated for the rail in use.
+ *
+ * A wr waits in the log while the vqp has no path, while a failback waits for quiet, while its rkey is not known yet,
+ * and while too many packets are unretired (PROTOCOL.md, R3). */
+#include "vqp/objects.h"
+
+#include <errno.h>
+
+#include "dev/qp_rules.h"
+
+#define SGE_LIMIT      64
+#define SIGNAL_EVERY   64u
+#define PACKETS_SIGNAL (1u << 20) /* force a signal after so many */
+#define PACKETS_MAX    (1u << 22) /* wait for retirement above; < 2^23 */
+
+static bool takes_receive(enum ibv_wr_opcode opcode)
+{
+	return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+}
+
+static bool is_atomic(enum ibv_wr_opcode opcode)
+{
+	return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+static bool names_rkey(enum ibv_wr_opcode opcode)
+{
+	return is_atomic(opcode) || opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM ||
+	       opcode == IBV_WR_RDMA_READ;
+}
+
+/* Puts the rail's rkey into the copy. REGION_UNKNOWN: wait, and ask. */
+static enum region_lookup translate_rkey(struct hf_vqp *vqp, struct ibv_send_wr *wr)
+{
+	uint32_t *rkey = is_atomic(wr->opcode) ? &wr->wr.atomic.rkey : &wr->wr.rdma.rkey;
+	enum region_lookup found;
+
+	if (!names_rkey(wr->opcode) || (wr->opcode != IBV_WR_RDMA_READ && qp_rules_wr_bytes(wr) == 0))
+		return REGION_FOUND;
+	found = region_rkey(vqp, *rkey, vqp->path.rail, rkey);
+	if (found == REGION_REFUSED)
+		*rkey = 0; /* the responder refuses it in its turn, with all before it executed */
+	return found;
+}
+
+static bool force_signal(struct hf_vqp *vqp, const struct inflight_wr *entry)
+{
+	uint32_t every = vqp->cap.max_send_wr / 4 < SIGNAL_EVERY ? vqp->cap.max_send_wr / 4 + 1 : SIGNAL_EVERY;
+	bool no_probe = (vqp->remote_access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)) == 0;
+
+	if (entry->signaled || no_probe || ++vqp->unsignaled >= every || vqp->packets >= PACKETS_SIGNAL) {
+		vqp->unsignaled = 0;
+		return true;
+	}
+	return false;
+}
+
+/* Posts the wr at log->next; false when it has to wait. */
+static bool post_next(struct hf_vqp *vqp)
+{
+	struct inflight *log = &vqp->sends;
+	struct inflight_wr *entry = inflight_at(log, log->next);
+	struct ibv_send_wr wr = entry->wr, *bad;
+	struct ibv_sge sges[SGE_LIMIT];
+	enum region_lookup found;
+	int rc;
+
+	if (vqp->packets > 0 && vqp->packets + entry->psns > PACKETS_MAX)
+		return false;
+	found = translate_rkey(vqp, &wr);
+	if (found == REGION_UNKNOWN)
+		return false;
+	for (int i = 0; i < wr.num_sge; i++) {
+		sges[i] = wr.sg_list[i];
+		if ((wr.send_flags & IBV_SEND_INLINE) == 0)
+			sges[i].lkey = region_lkey(vqp->pd, sges[i].lkey, vqp->path.rail);
+	}
+	wr.sg_list = sges;
+	wr.wr_id = log->next;
+	wr.send_flags &= ~(unsigned)IBV_SEND_SIGNALED;
+	if (force_signal(vqp, entry))
+		wr.send_flags |= IBV_SEND_SIGNALED;
+	entry->first_psn = hf_qp_next_psn(vqp->path.qp);
+	rc = hf_qp_post_send(vqp->path.qp, &wr, &bad);
+	if (rc != 0)
+		return false;
+	entry->qp_num = vqp->path.qp->qp_num;
+	if (entry->sent_before) {
+		entry->sent_before = false;
+		vqp->counters.resent_wrs++;
+		vqp->counters.resent_bytes += entry->bytes;
+	}
+	vqp->packets += entry->psns;
+	log->next++;
+	return true;
+}
+
+void post_pump(struct hf_vqp *vqp)
+{
+	struct inflight *log = &vqp->sends;
+
+	while (vqp->state == HF_VQP_UP && !vqp->held && log->next < log->tail) {
+		if (inflight_at(log, log->next)->done)
+			log->next++;
+		else if (!post_next(vqp))
+			return;
+	}
+}
+
+bool post_quiet(const struct hf_vqp *vqp)
+{
+	for (uint64_t at = vqp->sends.head; at < vqp->sends.next; at++)
+		if (!inflight_at(&vqp->sends, at)->done)
+			return false;
+	return true;
+}
+
+bool post_probe(struct hf_vqp *vqp)
+{
+	struct ibv_send_wr wr = {.wr_id = WR_PROBE | vqp->sends.next, .send_flags = IBV_SEND_SIGNALED}, *bad;
+
+	if (vqp->probing)
+		return true;
+	if (vqp->remote_access & IBV_ACCESS_REMOTE_WRITE)
+		wr.opcode = IBV_WR_RDMA_WRITE;
+	else if (vqp->remote_access & IBV_ACCESS_REMOTE_READ)
+		wr.opcode = IBV_WR_RDMA_READ;
+	else
+		return false;
+	vqp->probing = vqp->path.qp != NULL && hf_qp_post_send(vqp->path.qp, &wr, &bad) == 0;
+	return vqp->probing;
+}
+
+static int check_send(const struct hf_vqp *vqp, const struct ibv_send_wr *wr)
+{
+	for (int i = 0; i < wr->num_sge && (uint32_t)wr->num_sge <= vqp->cap.max_send_sge; i++)
+		if (wr->sg_list == NULL)
+			return -EINVAL;
+	return qp_rules_check_send(&vqp->shape, wr);
+}
+
+static void log_send(struct hf_vqp *vqp, const struct ibv_send_wr *wr)
+{
+	struct inflight_wr *entry = inflight_copy(&vqp->sends, wr);
+
+	entry->bytes = qp_rules_wr_bytes(wr);
+	entry->psns = qp_rules_psns(wr->opcode, entry->bytes, 256); /* no path has a smaller mtu */
+	entry->signaled = vqp->sq_sig_all || (wr->send_flags & IBV_SEND_SIGNALED) != 0;
+	if (takes_receive(wr->opcode))
+		entry->message = ++vqp->messages;
+	vqp->sends.tail++;
+	vqp->counters.posted++;
+	if (vqp->state == HF_VQP_ERROR && !vqp->failing) {
+		entry->done = true;
+		entry->status = IBV_WC_WR_FLUSH_ERR;
+	}
+}
+
+int hf_vqp_post_send(struct hf_vqp *vqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+{
+	int rc = 0;
+
+	for (; wr != NULL && rc == 0; wr = rc == 0 ? wr->next : wr) {
+		rc = check_send(vqp, wr);
+		if (rc == 0 && inflight_full(&vqp->sends))
+			(void)harvest(vqp); /* unsignaled wrs that succeeded leave without a poll */
+		if (rc == 0 && inflight_full(&vqp->sends))
+			rc = -ENOMEM;
+		if (rc == 0)
+			log_send(vqp, wr);
+	}
+	if (rc != 0)
+		*bad_wr = wr;
+	post_pump(vqp);
+	return rc;
+}
+
+int hf_vqp_post_recv(struct hf_vqp *vqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+	int rc = 0;
+
+	for (; wr != NULL; wr = wr->next) {
+		struct ibv_send_wr copy = {.wr_id = wr->wr_id, .sg_list = wr->sg_list, .num_sge = wr->num_sge};
+
+		if (wr->num_sge < 0 || (uint32_t)wr->num_sge > vqp->cap.max_recv_sge)
+			rc = -EINVAL;
+		else if (inflight_full(&vqp->recvs))
+			rc = -ENOMEM;
+		if (rc != 0) {
+			*bad_wr = wr;
+			break;
+		}
+		struct inflight_wr *entry = inflight_copy(&vqp->recvs, &copy);
+
+		entry->signaled = true;
+		vqp->recvs.tail++;
+		if (vqp->state == HF_VQP_ERROR && !vqp->failing) {
+			entry->done = true;
+			entry->status = IBV_WC_WR_FLUSH_ERR;
+		}
+	}
+	if (vqp->state == HF_VQP_UP && !vqp->held && vqp->path.qp != NULL && !vqp->path.broken)
+		(void)path_post_recvs(vqp, &vqp->path);
+	return rc;
+}

@@ -1,0 +1,282 @@
+/* Regions: registered on the NIC of every rail, named by keys of our own that stay the same on all of them (Varuna,
+ * section 4, Memory Management). A peer learns the rkey of each rail when a vqp connects it with the region's
+ * protection domain, when the region is made later, or when it asks because a wr named it sooner than the control
+ * channel did; and forgets it before the region is deregistered.
+ *
+ * A key is a turn of 16 bits above a slot of 16 bits, so that a key is not reused soon. It is a name, not a secret:
+ * what a peer can reach is decided by the devices' own random rkeys, which only peers of the domain are told. */
+#include "vqp/objects.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define SLOT_BITS  16
+#define SLOTS_MIN  64u
+#define SLOTS_MAX  (1u << SLOT_BITS)
+#define REMOTE_MIN 64u
+#define REMOTE_MAX (1u << 17)
+
+int hf_vpd_alloc(struct hf_node *node, struct hf_vpd **pd_out)
+{
+	struct hf_vpd *pd = calloc(1, sizeof(*pd));
+	int rc = pd == NULL ? -ENOMEM : 0;
+
+	*pd_out = NULL;
+	for (unsigned i = 0; rc == 0 && i < node->rail_count; i++)
+		rc = hf_pd_alloc(node->rails[i].dev, &pd->pds[i]);
+	if (rc != 0) {
+		for (unsigned i = 0; pd != NULL && i < node->rail_count; i++)
+			(void)hf_pd_free(pd->pds[i]);
+		free(pd);
+		return rc;
+	}
+	pd->node = node;
+	list_init(&pd->regions);
+	list_push_back(&node->vpds, &pd->node_link);
+	*pd_out = pd;
+	return 0;
+}
+
+int hf_vpd_free(struct hf_vpd *pd)
+{
+	if (pd == NULL)
+		return 0;
+	if (pd->users > 0 || !list_empty(&pd->regions))
+		return -EBUSY;
+	for (unsigned i = 0; i < pd->node->rail_count; i++)
+		(void)hf_pd_free(pd->pds[i]);
+	list_remove(&pd->node_link);
+	free(pd);
+	return 0;
+}
+
+/* ---- ours ---- */
+
+static int take_slot(struct hf_node *node, uint32_t *slot_out)
+{
+	uint32_t slots = node->region_slots == 0 ? SLOTS_MIN : node->region_slots * 2;
+	struct region **grown;
+
+	for (uint32_t i = 0; i < node->region_slots; i++)
+		if (node->regions[i] == NULL) {
+			*slot_out = i;
+			return 0;
+		}
+	if (slots > SLOTS_MAX)
+		return -ENOSPC;
+	grown = realloc(node->regions, slots * sizeof(struct region *));
+	if (grown == NULL)
+		return -ENOMEM;
+	for (uint32_t i = node->region_slots; i < slots; i++)
+		grown[i] = NULL;
+	*slot_out = node->region_slots;
+	node->regions = grown;
+	node->region_slots = slots;
+	return 0;
+}
+
+static struct region *find(const struct hf_node *node, uint32_t key)
+{
+	uint32_t slot = key & (SLOTS_MAX - 1);
+	struct region *region = slot < node->region_slots ? node->regions[slot] : NULL;
+
+	return region != NULL && region->mr.lkey == key ? region : NULL;
+}
+
+uint32_t region_lkey(const struct hf_vpd *pd, uint32_t lkey, unsigned rail)
+{
+	const struct region *region = find(pd->node, lkey);
+
+	return region != NULL && region->mr.pd == pd ? region->mrs[rail]->lkey : 0;
+}
+
+static void tell(const struct region *region, struct hf_peer *peer)
+{
+	struct message message = {.kind = MESSAGE_REGION, .rkey = region->mr.rkey};
+
+	for (unsigned i = 0; i < peer->node->rail_count; i++)
+		message.rkeys[i] = region->mrs[i]->rkey;
+	peer_send(peer, &message);
+}
+
+static bool shares(const struct hf_vpd *pd, const struct hf_peer *peer)
+{
+	list_for_each (at, &pd->node->vqps) {
+		const struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
+
+		if (vqp->pd == pd && vqp_uses(vqp, peer))
+			return true;
+	}
+	return false;
+}
+
+void region_announce_all(struct hf_vpd *pd, struct hf_peer *peer)
+{
+	list_for_each (at, &pd->regions)
+		tell(container_of(at, struct region, pd_link), peer);
+}
+
+void region_free(struct region *region)
+{
+	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
+		(void)hf_mr_dereg(region->mrs[i]);
+	list_remove(&region->pd_link);
+	free(region);
+}
+
+int hf_vmr_reg(
+	struct hf_vpd *pd, void *addr, uint64_t bytes, int access, struct hf_vmr **mr_out, struct hf_error *error)
+{
+	struct hf_node *node = pd->node;
+	struct region *region = calloc(1, sizeof(*region));
+	uint32_t slot = 0;
+	int rc = region == NULL ? -ENOMEM : take_slot(node, &slot);
+
+	*mr_out = NULL;
+	if (rc != 0) {
+		free(region);
+		return hf_error_set(error, rc, "no room for another region");
+	}
+	list_init(&region->pd_link);
+	for (unsigned i = 0; rc == 0 && i < node->rail_count; i++)
+		rc = hf_mr_reg(pd->pds[i], addr, bytes, (uintptr_t)addr, access, &region->mrs[i], error);
+	if (rc != 0) {
+		region_free(region);
+		return rc;
+	}
+	node->region_turn = (node->region_turn + 1) & (SLOTS_MAX - 1);
+	if (node->region_turn == 0)
+		node->region_turn = 1;
+	region->mr = (struct hf_vmr){.pd = pd, .addr = addr, .bytes = bytes};
+	region->mr.lkey = region->mr.rkey = node->region_turn << SLOT_BITS | slot;
+	node->regions[slot] = region;
+	list_push_back(&pd->regions, &region->pd_link);
+	list_for_each (at, &node->peers) {
+		struct hf_peer *peer = container_of(at, struct hf_peer, node_link);
+
+		if (shares(pd, peer))
+			tell(region, peer);
+	}
+	*mr_out = &region->mr;
+	return 0;
+}
+
+int hf_vmr_dereg(struct hf_vmr *mr)
+{
+	struct region *region = container_of(mr, struct region, mr);
+	struct message gone = {.kind = MESSAGE_REGION_GONE};
+	struct hf_node *node;
+
+	if (mr == NULL)
+		return 0;
+	node = mr->pd->node;
+	gone.rkey = mr->rkey;
+	list_for_each (at, &node->peers) {
+		struct hf_peer *peer = container_of(at, struct hf_peer, node_link);
+
+		if (shares(mr->pd, peer))
+			peer_send(peer, &gone);
+	}
+	node->regions[mr->lkey & (SLOTS_MAX - 1)] = NULL;
+	region_free(region);
+	return 0;
+}
+
+/* ---- the peers' ---- */
+
+static struct remote_region *probe(struct remote_region *table, uint32_t slots, uint32_t rkey)
+{
+	uint32_t at = rkey * 2654435761u;
+
+	while (table[at & (slots - 1)].rkey != 0 && table[at & (slots - 1)].rkey != rkey)
+		at++;
+	return &table[at & (slots - 1)];
+}
+
+static bool grow(struct hf_peer *peer)
+{
+	uint32_t slots = peer->region_slots == 0 ? REMOTE_MIN : peer->region_slots * 2;
+	struct remote_region *table;
+
+	if (slots > REMOTE_MAX)
+		return false;
+	table = calloc(slots, sizeof(*table));
+	if (table == NULL)
+		return false;
+	for (uint32_t i = 0; i < peer->region_slots; i++)
+		if (peer->regions[i].rkey != 0)
+			*probe(table, slots, peer->regions[i].rkey) = peer->regions[i];
+	free(peer->regions);
+	peer->regions = table;
+	peer->region_slots = slots;
+	return true;
+}
+
+/* NULL: no room. Entries of regions that are gone stay as REMOTE_NONE, their keys come back late or never. */
+static struct remote_region *insert(struct hf_peer *peer, uint32_t rkey)
+{
+	struct remote_region *entry;
+
+	if (rkey == 0 || ((peer->region_used + 1) * 2 > peer->region_slots && !grow(peer)))
+		return NULL;
+	entry = probe(peer->regions, peer->region_slots, rkey);
+	if (entry->rkey == 0) {
+		entry->rkey = rkey;
+		peer->region_used++;
+	}
+	return entry;
+}
+
+enum region_lookup region_rkey(struct hf_vqp *vqp, uint32_t rkey, unsigned rail, uint32_t *rkey_out)
+{
+	struct hf_peer *peer = vqp->peer;
+	struct message ask = {.kind = MESSAGE_REGION_ASK, .to = vqp->remote_num, .from = vqp->num, .rkey = rkey};
+	struct remote_region *entry;
+
+	entry = rkey == 0 || peer->region_slots == 0 ? NULL : probe(peer->regions, peer->region_slots, rkey);
+	if (entry != NULL && entry->rkey != 0) {
+		*rkey_out = entry->rkeys[rail];
+		return entry->state == REMOTE_KNOWN  ? REGION_FOUND
+		       : entry->state == REMOTE_NONE ? REGION_REFUSED
+						     : REGION_UNKNOWN;
+	}
+	entry = insert(peer, rkey);
+	if (entry == NULL)
+		return REGION_REFUSED;
+	entry->state = REMOTE_ASKED;
+	peer_send(peer, &ask);
+	return REGION_UNKNOWN;
+}
+
+static void asked(struct hf_peer *peer, const struct message *message)
+{
+	struct message none = {.kind = MESSAGE_REGION_NONE, .rkey = message->rkey};
+	const struct region *region = find(peer->node, message->rkey);
+
+	if (region != NULL && shares(region->mr.pd, peer))
+		tell(region, peer);
+	else
+		peer_send(peer, &none);
+}
+
+void region_message(struct hf_peer *peer, const struct message *message)
+{
+	struct remote_region *entry;
+
+	if (message->kind == MESSAGE_REGION_ASK) {
+		asked(peer, message);
+		return;
+	}
+	entry = insert(peer, message->rkey);
+	if (entry == NULL)
+		return;
+	entry->state = message->kind == MESSAGE_REGION ? REMOTE_KNOWN : REMOTE_NONE;
+	for (unsigned i = 0; i < peer->node->rail_count; i++)
+		entry->rkeys[i] = peer->rail_map[i] < 0 ? 0 : message->rkeys[peer->rail_map[i]];
+	list_for_each (at, &peer->node->vqps) {
+		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
+
+		if (vqp_uses(vqp, peer))
+			post_pump(vqp);
+	}
+}

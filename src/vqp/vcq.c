@@ -1,0 +1,147 @@
+/* Completion queues over all rails. A vcq stores nothing: completions wait in the logs of its vqps, in order, so it
+ * cannot overflow; polling it reads the device queues of its vqps first. */
+#include "vqp/objects.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+int hf_vcq_create(struct hf_node *node, uint32_t cqe, void *context, struct hf_vcq **cq_out)
+{
+	struct hf_vcq *cq;
+
+	if (cqe == 0)
+		return -EINVAL;
+	cq = calloc(1, sizeof(*cq));
+	if (cq == NULL)
+		return -ENOMEM;
+	cq->node = node;
+	cq->context = context;
+	list_init(&cq->senders);
+	list_init(&cq->receivers);
+	list_push_back(&node->vcqs, &cq->node_link);
+	*cq_out = cq;
+	return 0;
+}
+
+int hf_vcq_destroy(struct hf_vcq *cq)
+{
+	if (cq == NULL)
+		return 0;
+	if (cq->users > 0)
+		return -EBUSY;
+	list_remove(&cq->node_link);
+	free(cq);
+	return 0;
+}
+
+static enum ibv_wc_opcode wc_opcode(enum ibv_wr_opcode opcode)
+{
+	if (opcode == IBV_WR_RDMA_READ)
+		return IBV_WC_RDMA_READ;
+	if (opcode == IBV_WR_ATOMIC_CMP_AND_SWP)
+		return IBV_WC_COMP_SWAP;
+	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
+		return IBV_WC_FETCH_ADD;
+	if (opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
+		return IBV_WC_RDMA_WRITE;
+	return IBV_WC_SEND;
+}
+
+static int take_sends(struct hf_vqp *vqp, int n, struct ibv_wc *wc)
+{
+	struct inflight *log = &vqp->sends;
+	int taken = 0;
+
+	while (taken < n && log->head < log->next) {
+		struct inflight_wr *entry = inflight_at(log, log->head);
+
+		if (!entry->done)
+			break;
+		log->head++;
+		if (!entry->signaled && entry->status == IBV_WC_SUCCESS)
+			continue;
+		*(entry->status == IBV_WC_SUCCESS ? &vqp->counters.completed : &vqp->counters.failed) += 1;
+		wc[taken++] = (struct ibv_wc){
+			.wr_id = entry->wr_id,
+			.status = entry->status,
+			.opcode = wc_opcode(entry->wr.opcode),
+			.byte_len = (uint32_t)entry->bytes,
+			.qp_num = vqp->num,
+		};
+	}
+	return taken;
+}
+
+static int take_recvs(struct hf_vqp *vqp, int n, struct ibv_wc *wc)
+{
+	struct inflight *log = &vqp->recvs;
+	int taken = 0;
+
+	while (taken < n && log->head < log->next) {
+		struct inflight_wr *entry = inflight_at(log, log->head);
+
+		if (!entry->done)
+			break;
+		log->head++;
+		wc[taken] = entry->wc;
+		wc[taken].wr_id = entry->wr_id;
+		wc[taken].status = entry->status;
+		wc[taken].qp_num = vqp->num;
+		wc[taken].src_qp = vqp->remote_num;
+		if (entry->status != IBV_WC_SUCCESS)
+			wc[taken].opcode = IBV_WC_RECV;
+		taken++;
+	}
+	return taken;
+}
+
+static int take(struct hf_vcq *cq, int n, struct ibv_wc *wc)
+{
+	int taken = 0;
+
+	list_for_each (at, &cq->senders)
+		taken += take_sends(container_of(at, struct hf_vqp, send_link), n - taken, wc + taken);
+	list_for_each (at, &cq->receivers)
+		taken += take_recvs(container_of(at, struct hf_vqp, recv_link), n - taken, wc + taken);
+	return taken;
+}
+
+int hf_vcq_poll(struct hf_vcq *cq, int n, struct ibv_wc *wc)
+{
+	int taken = take(cq, n, wc);
+
+	if (taken > 0)
+		return taken;
+	list_for_each (at, &cq->senders)
+		(void)harvest(container_of(at, struct hf_vqp, send_link));
+	list_for_each (at, &cq->receivers)
+		(void)harvest(container_of(at, struct hf_vqp, recv_link));
+	taken = take(cq, n, wc);
+	/* Whoever is first in the list is served first, so the list turns. */
+	if (taken > 0 && !list_empty(&cq->senders))
+		list_push_back(&cq->senders, list_pop_front(&cq->senders));
+	return taken;
+}
+
+static bool log_ready(const struct inflight *log)
+{
+	return log->head < log->next && inflight_at(log, log->head)->done;
+}
+
+bool vcq_ready(const struct hf_vcq *cq)
+{
+	list_for_each (at, &cq->senders)
+		if (log_ready(&container_of(at, struct hf_vqp, send_link)->sends))
+			return true;
+	list_for_each (at, &cq->receivers)
+		if (log_ready(&container_of(at, struct hf_vqp, recv_link)->recvs))
+			return true;
+	return false;
+}
+
+void hf_vcq_req_notify(struct hf_vcq *cq, void (*notify)(struct hf_vcq *cq, void *context))
+{
+	cq->notify = notify;
+	if (vcq_ready(cq))
+		hf_loop_wake(cq->node->loop);
+}

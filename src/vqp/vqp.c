@@ -1,0 +1,173 @@
+/* Making and ending vqps. Connecting is connect.c's, posting post.c's, surviving failover.c's. */
+#include "vqp/objects.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/ensure.h"
+
+#define BIT(n)   (1u << (n))
+#define NUM_MASK 0xffffffu
+
+static const unsigned vqp_allowed[HF_VQP_STATES] = {
+	[HF_VQP_INIT] = BIT(HF_VQP_CONNECTING) | BIT(HF_VQP_ERROR),
+	[HF_VQP_CONNECTING] = BIT(HF_VQP_UP) | BIT(HF_VQP_ERROR),
+	[HF_VQP_UP] = BIT(HF_VQP_UP) | BIT(HF_VQP_RECOVERING) | BIT(HF_VQP_ERROR),
+	[HF_VQP_RECOVERING] = BIT(HF_VQP_UP) | BIT(HF_VQP_ERROR),
+};
+
+void vqp_move(struct hf_vqp *vqp, enum hf_vqp_state to)
+{
+	ensure(vqp_allowed[vqp->state] & BIT(to));
+	vqp->state = to;
+	if (to == HF_VQP_UP && vqp->changed != NULL)
+		vqp->changed(vqp, vqp->context);
+}
+
+struct hf_vqp *vqp_find(struct hf_node *node, uint32_t num)
+{
+	list_for_each (at, &node->vqps)
+		if (container_of(at, struct hf_vqp, node_link)->num == num)
+			return container_of(at, struct hf_vqp, node_link);
+	return NULL;
+}
+
+bool vqp_uses(const struct hf_vqp *vqp, const struct hf_peer *peer)
+{
+	return vqp->peer == peer && vqp->state != HF_VQP_INIT && vqp->state != HF_VQP_ERROR;
+}
+
+/* Its wrs complete once the qp is fenced (V4); `changed` is called then. */
+void vqp_fail(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest, bool tell)
+{
+	struct message closed = {.kind = MESSAGE_CLOSED, .to = vqp->remote_num, .from = vqp->num};
+
+	if (vqp->state == HF_VQP_ERROR)
+		return;
+	if (tell && vqp->peer != NULL && vqp->remote_num != 0)
+		peer_send(vqp->peer, &closed);
+	vqp_move(vqp, HF_VQP_ERROR);
+	vqp->fail_first = first;
+	vqp->fail_rest = rest;
+	vqp->failing = true;
+	vqp->path.broken = true;
+	node_tick_soon(vqp->node);
+}
+
+static int check_init(const struct hf_vpd *pd, const struct hf_vqp_init *init)
+{
+	if (init->send_cq == NULL || init->recv_cq == NULL || init->cap.max_send_wr == 0)
+		return -EINVAL;
+	for (unsigned i = 0; i < pd->node->rail_count; i++) {
+		const struct hf_dev_attr *attr = &pd->node->rails[i].dev->attr;
+
+		if (init->cap.max_send_wr >= attr->max_qp_wr || init->cap.max_recv_wr > attr->max_qp_wr ||
+			init->cap.max_send_sge > attr->max_sge || init->cap.max_recv_sge > attr->max_sge ||
+			init->cap.max_inline_data > attr->max_inline)
+			return -EINVAL;
+	}
+	return 0;
+}
+
+static uint32_t next_num(struct hf_node *node)
+{
+	do {
+		node->next_num = (node->next_num + 1) & NUM_MASK;
+	} while (node->next_num == 0 || vqp_find(node, node->next_num) != NULL);
+	return node->next_num;
+}
+
+int hf_vqp_create(struct hf_vpd *pd, const struct hf_vqp_init *init, struct hf_vqp **vqp_out)
+{
+	int rc = check_init(pd, init);
+	struct hf_vqp *vqp = rc == 0 ? calloc(1, sizeof(*vqp)) : NULL;
+
+	*vqp_out = NULL;
+	if (rc != 0)
+		return rc;
+	if (vqp == NULL ||
+		inflight_init(&vqp->sends, init->cap.max_send_wr, init->cap.max_send_sge, init->cap.max_inline_data) !=
+			0 ||
+		inflight_init(&vqp->recvs, init->cap.max_recv_wr, init->cap.max_recv_sge, 0) != 0) {
+		if (vqp != NULL)
+			inflight_free(&vqp->sends);
+		free(vqp);
+		return -ENOMEM;
+	}
+	vqp->node = pd->node;
+	vqp->pd = pd;
+	vqp->send_cq = init->send_cq;
+	vqp->recv_cq = init->recv_cq;
+	vqp->cap = init->cap;
+	vqp->sq_sig_all = init->sq_sig_all;
+	vqp->access = init->access;
+	vqp->context = init->context;
+	vqp->changed = init->changed;
+	vqp->num = next_num(pd->node);
+	vqp->shape.dev = pd->node->rails[0].dev;
+	vqp->shape.cap = init->cap;
+	pd->users++;
+	vqp->send_cq->users++;
+	vqp->recv_cq->users++;
+	list_push_back(&pd->node->vqps, &vqp->node_link);
+	list_push_back(&vqp->send_cq->senders, &vqp->send_link);
+	list_push_back(&vqp->recv_cq->receivers, &vqp->recv_link);
+	*vqp_out = vqp;
+	return 0;
+}
+
+void hf_vqp_destroy(struct hf_vqp *vqp)
+{
+	struct message closed = {.kind = MESSAGE_CLOSED};
+
+	if (vqp == NULL)
+		return;
+	if (vqp->peer != NULL && vqp->state != HF_VQP_ERROR && vqp->remote_num != 0) {
+		closed.to = vqp->remote_num;
+		closed.from = vqp->num;
+		peer_send(vqp->peer, &closed);
+	}
+	path_destroy(&vqp->path);
+	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
+		path_destroy(&vqp->standby[i]);
+	list_remove(&vqp->node_link);
+	list_remove(&vqp->send_link);
+	list_remove(&vqp->recv_link);
+	vqp->pd->users--;
+	vqp->send_cq->users--;
+	vqp->recv_cq->users--;
+	inflight_free(&vqp->sends);
+	inflight_free(&vqp->recvs);
+	free(vqp);
+}
+
+enum hf_vqp_state hf_vqp_state(const struct hf_vqp *vqp)
+{
+	return vqp->state;
+}
+
+int hf_vqp_rail(const struct hf_vqp *vqp)
+{
+	return vqp->state == HF_VQP_UP && vqp->path.qp != NULL ? (int)vqp->path.rail : -1;
+}
+
+uint32_t hf_vqp_num(const struct hf_vqp *vqp)
+{
+	return vqp->num;
+}
+
+void *hf_vqp_context(const struct hf_vqp *vqp)
+{
+	return vqp->context;
+}
+
+const void *hf_vqp_reply(const struct hf_vqp *vqp, size_t *bytes_out)
+{
+	*bytes_out = vqp->reply_bytes;
+	return vqp->reply;
+}
+
+void hf_vqp_counters(const struct hf_vqp *vqp, struct hf_vqp_counters *counters_out)
+{
+	*counters_out = vqp->counters;
+}
