@@ -122,7 +122,8 @@ struct actor_answer {
 
 struct actor;
 
-struct actor *actor_new(struct hf_env *env);
+/* pass: lets time go by in a world that stands still otherwise; NULL: time goes by itself. */
+struct actor *actor_new(struct hf_env *env, void (*pass)(uint64_t ns));
 void actor_free(struct actor *actor); /* destroys what is left in it; NULL is legal */
 void actor_do(struct actor *actor, struct actor_call *call, struct actor_answer *answer);
 

@@ -1,16 +1,9 @@
-/* The beds there are. */
+/* What beds have in common; the table of them is bed_host.c's or bed_sim.c's. */
 #include "bed.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-const struct bed beds[] = {
-	{.name = "shm", .kind = "shm", .cpu_threads = true, .big_bytes = 64u << 20},
-	{.name = "shm-processes", .kind = "shm", .two_processes = true, .cpu_threads = true, .big_bytes = 64u << 20},
-	{.name = "soft", .kind = "soft", .has_addresses = true, .cpu_threads = true, .big_bytes = 64u << 20},
-};
-const unsigned bed_count = sizeof(beds) / sizeof(beds[0]);
 
 const struct bed *bed_find(const char *name)
 {

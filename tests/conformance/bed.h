@@ -11,9 +11,10 @@ struct bed {
 	bool cpu_threads;   /* threads of the test run beside the device */
 	uint64_t big_bytes; /* the largest message worth sending here */
 	/* A world of its own (the simulator's); NULL: this host. pass() lets `ns` of its time go by. */
-	int (*world_open)(struct hf_env **a_out, struct hf_env **b_out);
+	int (*world_open)(const struct bed *bed, struct hf_env **a_out, struct hf_env **b_out);
 	void (*world_close)(void);
 	void (*pass)(uint64_t ns);
+	void (*settle)(void); /* where memory shows what executed only after a while */
 };
 
 extern const struct bed beds[];

@@ -39,9 +39,9 @@ int pair_setup(void **state)
 	pair->bed = *state;
 	*state = pair;
 	if (pair->bed->world_open != NULL)
-		assert_int_equal(pair->bed->world_open(&env_a, &env_b), 0);
-	pair->a = side_local(env_a);
-	pair->b = pair->bed->two_processes ? side_remote() : side_local(env_b);
+		assert_int_equal(pair->bed->world_open(pair->bed, &env_a, &env_b), 0);
+	pair->a = side_local(env_a, pair->bed->pass, pair->bed->settle);
+	pair->b = pair->bed->two_processes ? side_remote() : side_local(env_b, pair->bed->pass, pair->bed->settle);
 	prepare(pair->a, pair, "a", BED_A);
 	prepare(pair->b, pair, "b", BED_B);
 	return 0;

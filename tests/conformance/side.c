@@ -12,14 +12,15 @@
 
 #include "base/ensure.h"
 
-struct side *side_local(struct hf_env *env)
+struct side *side_local(struct hf_env *env, void (*pass)(uint64_t ns), void (*settle)(void))
 {
 	struct side *side = calloc(1, sizeof(*side));
 
 	ensure(side != NULL);
 	side->fd = -1;
 	side->env = env;
-	side->actor = actor_new(env);
+	side->settle = settle;
+	side->actor = actor_new(env, pass);
 	return side;
 }
 
@@ -78,7 +79,7 @@ static ssize_t send_some(int fd, void *data, size_t bytes)
 
 int side_serve(int fd)
 {
-	struct actor *actor = actor_new(hf_env_host());
+	struct actor *actor = actor_new(hf_env_host(), NULL);
 	static struct actor_call call;
 	static struct actor_answer answer;
 
@@ -453,6 +454,8 @@ static uint64_t memory(struct side *side, enum actor_op op, uint64_t addr, uint6
 	call->addr = addr;
 	call->bytes = bytes;
 	call->value = value;
+	if (side->settle != NULL && (op == ACTOR_MISMATCH || op == ACTOR_LOAD))
+		side->settle();
 	return answer_of(side, call)->value;
 }
 

@@ -9,11 +9,12 @@
 #include "actor.h"
 
 struct side {
-	struct actor *actor; /* NULL: remote */
-	int fd;              /* remote: calls and answers */
-	pid_t pid;           /* remote */
-	bool asking;         /* remote: an answer is owed */
-	struct hf_env *env;  /* of a local one */
+	struct actor *actor;  /* NULL: remote */
+	int fd;               /* remote: calls and answers */
+	pid_t pid;            /* remote */
+	bool asking;          /* remote: an answer is owed */
+	struct hf_env *env;   /* of a local one */
+	void (*settle)(void); /* called before memory is looked at, digests excepted; NULL: it need not be */
 
 	struct hf_dev_attr attr;
 	union ibv_gid gid;
@@ -24,7 +25,8 @@ struct side {
 	struct hf_error error; /* of the last call that failed with words */
 };
 
-struct side *side_local(struct hf_env *env);
+/* pass: bed.h */
+struct side *side_local(struct hf_env *env, void (*pass)(uint64_t ns), void (*settle)(void));
 struct side *side_remote(void); /* starts another process of this program */
 void side_free(struct side *side);
 /* What that process does: answers calls on `fd` until it is closed. */
@@ -90,6 +92,7 @@ void side_fill(struct side *side, uint64_t addr, uint64_t bytes, uint64_t seed);
 uint64_t side_mismatch(struct side *side, uint64_t addr, uint64_t bytes, uint64_t seed);
 /* Of a fill that began `first` bytes before. */
 uint64_t side_mismatch_from(struct side *side, uint64_t addr, uint64_t bytes, uint64_t seed, uint64_t first);
+/* As it is this very moment. */
 uint64_t side_digest(struct side *side, uint64_t addr, uint64_t bytes);
 uint64_t side_load(struct side *side, uint64_t addr);
 void side_store(struct side *side, uint64_t addr, uint64_t value);

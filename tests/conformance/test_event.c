@@ -223,7 +223,7 @@ static void events_of_a_destroyed_object_go_with_it(void **state)
 
 static int open_third(struct pair *pair, const char *kind, const char *node, unsigned address, char *words)
 {
-	struct side *c = side_local(pair->a->env);
+	struct side *c = side_local(pair->a->env, NULL, NULL);
 	struct actor_config config = {.rail = "r0"};
 	int rc;
 

@@ -185,7 +185,7 @@ static void capabilities_can_be_hidden(void **state)
 	snprintf(config.kind, sizeof(config.kind), "%s", pair->bed->kind);
 	snprintf(config.fabric, sizeof(config.fabric), "%s", bed_fabric());
 	snprintf(config.address, sizeof(config.address), "%s", bed_address(pair->bed, BED_THIRD));
-	c = side_local(hf_env_host());
+	c = side_local(hf_env_host(), NULL, NULL);
 	assert_int_equal(side_open(c, &config), 0);
 	assert_int_equal(c->attr.caps, 0);
 	assert_int_equal(side_pd_alloc(c, 0), 0);
