@@ -1,4 +1,5 @@
-/* The switch of a soft NIC's port: on the board of its fabric, where any process of the user can reach it, or its own. */
+/* The switch of a soft NIC's port: on the board of its fabric, where any process of the user can reach it, or its
+ * own. */
 #include "dev/soft/nic.h"
 
 #define DROP_ROUNDS 4096u /* more than a socket holds */

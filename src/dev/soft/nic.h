@@ -39,6 +39,7 @@ struct soft_nic {
 	struct hf_loop *thread_loop;
 	struct hf_watch socket_watch, bell_watch, board_watch;
 	struct hf_timer thread_timer;
+	uint64_t patience_ns; /* until the thread looks again at an application that polls */
 };
 
 static inline struct soft_nic *nic_of(const struct hf_dev *dev)

@@ -1,7 +1,12 @@
-/* The NIC's own thread: drives the engine when the application does not. */
+/* The NIC's own thread: drives the engine when the application does not.
+ *
+ * While the application polls, the thread only looks from time to time whether it still does: TAKEOVER_NS after its
+ * last poll at first, and half as often each time that it was found polling, because on a small machine a thread that
+ * wakes takes its core from somebody. */
 #include "dev/soft/nic.h"
 
-#define TAKEOVER_NS 100000u /* after the last poll */
+#define TAKEOVER_NS     100000u  /* after the last poll */
+#define TAKEOVER_MAX_NS 1600000u /* of an application that has polled for long */
 
 static void set_due(struct soft_nic *nic, uint64_t due_ns)
 {
@@ -28,9 +33,11 @@ static void look(struct soft_nic *nic)
 
 	if (!atomic_load(&nic->app_sleeps) && now_ns < last_ns + TAKEOVER_NS) {
 		watch_socket(nic, false);
-		set_due(nic, last_ns + TAKEOVER_NS);
+		set_due(nic, last_ns + nic->patience_ns);
+		nic->patience_ns = nic->patience_ns * 2 < TAKEOVER_MAX_NS ? nic->patience_ns * 2 : TAKEOVER_MAX_NS;
 		return;
 	}
+	nic->patience_ns = TAKEOVER_NS;
 	watch_socket(nic, true);
 	if (pthread_mutex_trylock(&nic->lock) != 0) { /* somebody else is at it; again soon, in case he stops */
 		set_due(nic, now_ns + TAKEOVER_NS);
@@ -82,6 +89,7 @@ static void start(struct hf_loop *loop, void *context)
 	struct soft_nic *nic = context;
 
 	nic->thread_loop = loop;
+	nic->patience_ns = TAKEOVER_NS;
 	nic->socket_watch.ready = socket_ready;
 	nic->bell_watch.ready = bell_ready;
 	nic->board_watch.ready = board_ready;
