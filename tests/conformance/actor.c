@@ -142,7 +142,7 @@ static void create_qp(struct actor *actor, const struct actor_call *call, struct
 	};
 	struct hf_qp *qp;
 
-	init.dc = call->qp.dc;
+	init.dc = (unsigned)call->qp.dc;
 	answer->rc = hf_qp_create(actor->pd[call->pd], &init, &qp);
 	if (answer->rc != 0)
 		return;
@@ -352,7 +352,7 @@ static void do_dev(struct actor *actor, struct actor_call *call, struct actor_an
 	else if (call->op == ACTOR_CQ_POLL)
 		answer->rc = hf_cq_poll(cq, (int)call->n, answer->wc);
 	else if (call->op == ACTOR_DEV_POLL)
-		answer->rc = hf_dev_poll(actor->dev, hf_env_now_ns(actor->env));
+		answer->rc = (int)hf_dev_poll(actor->dev, hf_env_now_ns(actor->env));
 	else if (call->op == ACTOR_SET_LINK)
 		answer->rc = hf_dev_set_link(actor->dev, (enum hf_link)call->n, call->flag);
 	else if (call->op == ACTOR_GET_EVENT)
