@@ -1,0 +1,44 @@
+/* pair.h - two nodes of one process with two soft rails over loopback, driven by one loop, for tests. */
+#ifndef HOLDFAST_TEST_VQP_PAIR_H
+#define HOLDFAST_TEST_VQP_PAIR_H
+
+#include <holdfast/vqp.h>
+
+#define PAIR_BYTES (1u << 20)
+#define PAIR_DEPTH 64u
+
+struct end {
+	struct hf_node *node;
+	struct hf_peer *peer;
+	struct hf_vpd *pd;
+	struct hf_vcq *cq;
+	struct hf_vqp *vqp;
+	struct hf_vmr *mr;
+	uint8_t *memory;
+	unsigned peers_up, peers_down;
+	const char *name;
+};
+
+struct pair {
+	struct hf_loop *loop;
+	struct end a, b;
+	struct hf_addr control[2][2]; /* of a, b by rail */
+	struct hf_vqp_service service;
+	int access;
+};
+
+void pair_open(struct pair *pair, enum hf_policy policy);
+void pair_connect(struct pair *pair); /* until both vqps are up */
+void pair_close(struct pair *pair);
+void pair_config(struct pair *pair, const struct end *end, enum hf_policy policy, struct hf_node_config *config);
+/* Turns the loop until done(pair), for at most 20 s; false: it did not happen. */
+bool pair_until(struct pair *pair, bool (*done)(struct pair *pair));
+void pair_cut(struct pair *pair, unsigned rail, bool up); /* a's link of that rail */
+
+/* Polls end's cq until n completions came; fails the test when they do not. */
+void pair_collect(struct pair *pair, struct end *end, unsigned n, struct ibv_wc *wc);
+int pair_write(struct pair *pair, uint64_t wr_id, uint32_t offset, uint32_t bytes, bool signaled);
+int pair_send(struct pair *pair, uint64_t wr_id, uint32_t offset, uint32_t bytes);
+int pair_recv(struct end *end, uint64_t wr_id, uint32_t offset, uint32_t bytes);
+
+#endif

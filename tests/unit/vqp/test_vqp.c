@@ -1,0 +1,237 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "pair.h"
+
+static void fill(uint8_t *memory, uint32_t bytes, unsigned seed)
+{
+	for (uint32_t i = 0; i < bytes; i++)
+		memory[i] = (uint8_t)(i * 31 + seed + (i >> 8));
+}
+
+static void a_write_lands_and_completes_once(void **state)
+{
+	struct pair pair;
+	struct ibv_wc wc;
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_RESEND);
+	pair_connect(&pair);
+	fill(pair.a.memory, 4096, 1);
+	assert_int_equal(pair_write(&pair, 42, 0, 4096, true), 0);
+	pair_collect(&pair, &pair.a, 1, &wc);
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	assert_int_equal(wc.wr_id, 42);
+	assert_int_equal(wc.opcode, IBV_WC_RDMA_WRITE);
+	assert_int_equal(wc.qp_num, hf_vqp_num(pair.a.vqp));
+	assert_memory_equal(pair.a.memory, pair.b.memory, 4096);
+	assert_int_equal(hf_vcq_poll(pair.a.cq, 1, &wc), 0);
+	pair_close(&pair);
+}
+
+static void messages_go_into_receives_in_order(void **state)
+{
+	struct ibv_wc sent[16], received[16];
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_RESEND);
+	pair_connect(&pair);
+	fill(pair.a.memory, 16 * 64, 7);
+	for (unsigned i = 0; i < 16; i++)
+		assert_int_equal(pair_recv(&pair.b, 100 + i, i * 64, 64), 0);
+	for (unsigned i = 0; i < 16; i++)
+		assert_int_equal(pair_send(&pair, i, i * 64, i + 1), 0);
+	pair_collect(&pair, &pair.b, 16, received);
+	pair_collect(&pair, &pair.a, 16, sent);
+	for (unsigned i = 0; i < 16; i++) {
+		assert_int_equal(sent[i].wr_id, i);
+		assert_int_equal(received[i].wr_id, 100 + i);
+		assert_int_equal(received[i].byte_len, i + 1);
+		assert_int_equal(received[i].opcode, IBV_WC_RECV);
+		assert_memory_equal(pair.a.memory + i * 64, pair.b.memory + i * 64, i + 1);
+	}
+	pair_close(&pair);
+}
+
+static bool on_rail_1(struct pair *pair)
+{
+	return hf_vqp_rail(pair->a.vqp) == 1 && hf_vqp_rail(pair->b.vqp) == 1;
+}
+
+static bool on_rail_0(struct pair *pair)
+{
+	return hf_vqp_rail(pair->a.vqp) == 0 && hf_vqp_rail(pair->b.vqp) == 0;
+}
+
+/* Cuts the rail with a window of writes in flight; every one completes, in order, and the bytes are right. */
+static void cut_in_the_middle(enum hf_policy policy)
+{
+	const uint32_t piece = 8192, n = PAIR_BYTES / 8192;
+	struct hf_vqp_counters counters;
+	struct pair pair;
+	uint32_t posted = 0, done = 0;
+
+	pair_open(&pair, policy);
+	pair_connect(&pair);
+	assert_true(pair_until(&pair, on_rail_0));
+	fill(pair.a.memory, PAIR_BYTES, 3);
+	while (done < n) {
+		struct ibv_wc wc;
+
+		while (posted < n && pair_write(&pair, posted, posted * piece, piece, true) == 0)
+			posted++;
+		if (done == n / 2)
+			pair_cut(&pair, 0, false);
+		pair_collect(&pair, &pair.a, 1, &wc);
+		assert_int_equal(wc.status, IBV_WC_SUCCESS);
+		assert_int_equal(wc.wr_id, done);
+		done++;
+	}
+	assert_memory_equal(pair.a.memory, pair.b.memory, PAIR_BYTES);
+	assert_true(pair_until(&pair, on_rail_1));
+	hf_vqp_counters(pair.a.vqp, &counters);
+	assert_int_equal(counters.failovers, 1);
+	assert_int_equal(counters.failed, 0);
+	pair_cut(&pair, 0, true);
+	assert_true(pair_until(&pair, on_rail_0));
+	hf_vqp_counters(pair.a.vqp, &counters);
+	assert_int_equal(counters.failbacks, 1);
+	fill(pair.a.memory, PAIR_BYTES, 99);
+	assert_int_equal(pair_write(&pair, 7, 0, PAIR_BYTES, true), 0);
+	struct ibv_wc wc;
+
+	pair_collect(&pair, &pair.a, 1, &wc);
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	assert_memory_equal(pair.a.memory, pair.b.memory, PAIR_BYTES);
+	pair_close(&pair);
+}
+
+static void writes_outlive_a_cut_rail_and_return_to_it(void **state)
+{
+	(void)state;
+	cut_in_the_middle(HF_POLICY_RESEND);
+}
+
+static void writes_outlive_a_cut_rail_on_a_qp_made_beforehand(void **state)
+{
+	(void)state;
+	cut_in_the_middle(HF_POLICY_RESEND_CACHE);
+}
+
+static void without_a_policy_a_cut_is_an_error(void **state)
+{
+	struct pair pair;
+	struct ibv_wc wc[2];
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_NONE);
+	pair_connect(&pair);
+	pair_cut(&pair, 0, false);
+	assert_int_equal(pair_write(&pair, 1, 0, 64, true), 0);
+	assert_int_equal(pair_write(&pair, 2, 0, 64, true), 0);
+	pair_collect(&pair, &pair.a, 2, wc);
+	assert_int_not_equal(wc[0].status, IBV_WC_SUCCESS);
+	assert_int_equal(wc[1].status, IBV_WC_WR_FLUSH_ERR);
+	assert_int_equal(hf_vqp_state(pair.a.vqp), HF_VQP_ERROR);
+	pair_close(&pair);
+}
+
+static void without_any_path_wrs_complete_in_error_within_the_budget(void **state)
+{
+	struct pair pair;
+	struct ibv_wc wc[2];
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_RESEND);
+	pair_connect(&pair);
+	pair_cut(&pair, 0, false);
+	pair_cut(&pair, 1, false);
+	assert_int_equal(pair_write(&pair, 1, 0, 64, true), 0);
+	assert_int_equal(pair_write(&pair, 2, 0, 64, false), 0);
+	pair_collect(&pair, &pair.a, 2, wc);
+	assert_int_equal(wc[0].wr_id, 1);
+	assert_int_equal(wc[0].status, IBV_WC_RETRY_EXC_ERR);
+	assert_int_equal(wc[1].status, IBV_WC_RETRY_EXC_ERR);
+	pair_close(&pair);
+}
+
+static void a_program_error_is_reported_and_starts_no_failover(void **state)
+{
+	struct hf_vqp_counters counters;
+	struct pair pair;
+	struct ibv_wc wc[2];
+	uint32_t rkey;
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_RESEND);
+	pair_connect(&pair);
+	rkey = pair.b.mr->rkey;
+	pair.b.mr->rkey ^= 0x10000;
+	assert_int_equal(pair_write(&pair, 1, 0, 64, true), 0);
+	pair.b.mr->rkey = rkey;
+	pair_collect(&pair, &pair.a, 1, wc);
+	assert_int_equal(wc[0].status, IBV_WC_REM_ACCESS_ERR);
+	assert_int_equal(hf_vqp_state(pair.a.vqp), HF_VQP_ERROR);
+	hf_vqp_counters(pair.a.vqp, &counters);
+	assert_int_equal(counters.failovers, 0);
+	pair_close(&pair);
+}
+
+static void unsignaled_wrs_make_room_and_no_completion(void **state)
+{
+	struct pair pair;
+	struct ibv_wc wc[2];
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_RESEND);
+	pair_connect(&pair);
+	for (unsigned i = 0; i < 10 * PAIR_DEPTH; i++)
+		while (pair_write(&pair, i, 0, 64, false) != 0)
+			hf_loop_turn(pair.loop, 1000000);
+	while (pair_write(&pair, 777, 0, 64, true) != 0)
+		hf_loop_turn(pair.loop, 1000000);
+	pair_collect(&pair, &pair.a, 1, wc);
+	assert_int_equal(wc[0].wr_id, 777);
+	pair_close(&pair);
+}
+
+static bool b_lost_its_peer(struct pair *pair)
+{
+	return pair->b.peers_down == 1;
+}
+
+static void a_peer_that_closes_takes_its_vqps_into_error(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_RESEND);
+	pair_connect(&pair);
+	hf_vqp_destroy(pair.a.vqp);
+	hf_peer_close(pair.a.peer);
+	assert_true(pair_until(&pair, b_lost_its_peer));
+	assert_int_equal(hf_vqp_state(pair.b.vqp), HF_VQP_ERROR);
+	pair_close(&pair);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_write_lands_and_completes_once),
+		cmocka_unit_test(messages_go_into_receives_in_order),
+		cmocka_unit_test(writes_outlive_a_cut_rail_and_return_to_it),
+		cmocka_unit_test(writes_outlive_a_cut_rail_on_a_qp_made_beforehand),
+		cmocka_unit_test(without_a_policy_a_cut_is_an_error),
+		cmocka_unit_test(without_any_path_wrs_complete_in_error_within_the_budget),
+		cmocka_unit_test(a_program_error_is_reported_and_starts_no_failover),
+		cmocka_unit_test(unsignaled_wrs_make_room_and_no_completion),
+		cmocka_unit_test(a_peer_that_closes_takes_its_vqps_into_error),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
