@@ -35,7 +35,7 @@ static void start_copy_and_stop(struct pair *pair)
 	wr.wr.wr.rdma.rkey = pair->a->rkey[1];
 	wr.wr.send_flags = IBV_SEND_SIGNALED;
 	side_post_send_ask(pair->b, 0, &wr.wr);
-	while (side_mismatch(pair->a, pair->a->mem[1] + 4096, 64, 1) != 64)
+	while (side_mismatch_from(pair->a, pair->a->mem[1] + 4096, 64, 1, 4096) != 64)
 		side_poll(pair->a);
 	assert_int_equal(kill(pair->b->pid, SIGSTOP), 0);
 }
