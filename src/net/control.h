@@ -7,8 +7,8 @@
  * A peer is a name and an incarnation. When another incarnation answers to the name, or nobody does for dead_ns, or it
  * says BYE, `down` is called once and the peer is freed when that returns.
  *
- * Owned by a loop; callbacks come from it, never from inside a call of this header (control_send included), except
- * that control_close and control_peer_close are silent: no callback follows. */
+ * Owned by a loop; callbacks come from it, except that control_enable and control_path_suspect report the paths they
+ * end from inside. After control_close and control_peer_close no callback follows. */
 #ifndef HOLDFAST_NET_CONTROL_H
 #define HOLDFAST_NET_CONTROL_H
 
@@ -57,6 +57,9 @@ int control_send(struct control_peer *peer, const void *data, uint32_t bytes);
 const char *control_peer_name(const struct control_peer *peer);
 uint64_t control_peer_incarnation(const struct control_peer *peer);
 bool control_path_up(const struct control_peer *peer, unsigned endpoint);
+/* Somebody knows that this path is of no use though its heartbeats have not been missed yet: messages move to another
+ * path at once, if there is one, and this one has to come up anew. */
+void control_path_suspect(struct control_peer *peer, unsigned endpoint);
 void control_peer_set_context(struct control_peer *peer, void *context);
 void *control_peer_context(const struct control_peer *peer);
 

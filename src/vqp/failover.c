@@ -69,6 +69,10 @@ static void begin_fence(struct hf_vqp *vqp)
 	vqp->fencing = true;
 	if (vqp->path.qp != NULL)
 		vqp->path.broken = true;
+	/* What broke the data path has probably broken control on that rail, and the exchange is not to wait for
+	 * heartbeats to tell. */
+	if (vqp->path.qp != NULL && vqp->recovery.kind == RECOVERY_FAILOVER)
+		control_path_suspect(vqp->peer->control, vqp->path.rail);
 	if (vqp->state == HF_VQP_UP)
 		vqp_move(vqp, HF_VQP_RECOVERING);
 	node_tick_soon(vqp->node);
@@ -296,8 +300,7 @@ void failover_message(struct hf_vqp *vqp, const struct message *message)
 	case MESSAGE_STATE:
 		if (message->epoch == vqp->recovery.epoch)
 			vqp->their_state = *message;
-		vqp->peer->remote_up = message->up;
-		peer_refresh_rails(vqp->peer);
+		peer_ports(vqp->peer, message->up);
 		event.type = RECOVERY_EVENT_STATE;
 		failover_event(vqp, &event);
 		break;

@@ -92,6 +92,16 @@ void peer_refresh_rails(struct hf_peer *peer)
 	node_tick_soon(peer->node);
 }
 
+/* A port of theirs that is down carries no control either, which they know before we miss heartbeats. */
+void peer_ports(struct hf_peer *peer, uint32_t up)
+{
+	peer->remote_up = up;
+	for (unsigned i = 0; i < peer->node->rail_count; i++)
+		if (peer->rail_map[i] >= 0 && (up & 1u << peer->rail_map[i]) == 0)
+			control_path_suspect(peer->control, i);
+	peer_refresh_rails(peer);
+}
+
 void peer_tick(struct hf_peer *peer, uint64_t now_ns)
 {
 	struct rail_actions actions;
@@ -222,8 +232,7 @@ static void on_message(struct control_peer *control, const void *data, uint32_t 
 		on_node(peer, &message);
 		break;
 	case MESSAGE_RAILS:
-		peer->remote_up = message.up;
-		peer_refresh_rails(peer);
+		peer_ports(peer, message.up);
 		break;
 	case MESSAGE_REGION:
 	case MESSAGE_REGION_GONE:
