@@ -15,7 +15,7 @@ static struct pair *dc_pair(void **state, uint32_t targets)
 		.dc = HF_DC_INITIATOR,
 		.cap = {64, 0, ACTOR_SGES, 0, 64}};
 	struct ibv_qp_attr rtr = {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .min_rnr_timer = 1};
-	struct ibv_qp_attr rts = {.qp_state = IBV_QPS_RTS, .timeout = 8, .retry_cnt = 2, .rnr_retry = 7};
+	struct ibv_qp_attr rts = {.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7};
 
 	require_cap(pair, HF_DEV_DC, "the device has no DC");
 	assert_int_equal(side_srq_create(pair->b, 0, 0, 32), 0);
