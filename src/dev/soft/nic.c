@@ -1,6 +1,7 @@
 #include "dev/soft/nic.h"
 
-#define RECV_ROUNDS 4u /* of one drive, before it looks at other work */
+#define RECV_ROUNDS 1u    /* of one drive: a stream's sender waits for acknowledgements */
+#define HOLD_BYTES  4096u /* after more than this no answer is likely to come along soon */
 #define SEND_ROUNDS 4u
 
 static void receive_run(struct soft_nic *nic, const struct hf_dgram *run, uint64_t now_ns)
@@ -81,13 +82,14 @@ static bool transmit(struct soft_nic *nic, bool hold_acks, uint64_t now_ns)
 enum hf_poll nic_drive(struct soft_nic *nic, bool hold_acks, uint64_t now_ns)
 {
 	struct engine *engine = &nic->engine;
+	uint64_t received = engine->counters.bytes_received;
 	bool busy;
 
 	link_look(nic);
 	busy = engine_answer_doorbells(engine, now_ns);
 	busy = receive(nic, now_ns) || busy;
 	engine_tick(engine, now_ns);
-	hold_acks = hold_acks && !nic->acks_held;
+	hold_acks = hold_acks && !nic->acks_held && engine->counters.bytes_received - received < HOLD_BYTES;
 	busy = transmit(nic, hold_acks, now_ns) || busy;
 	nic->acks_held = hold_acks && !list_empty(&engine->busy_responders);
 	return busy || nic->acks_held ? HF_BUSY : HF_IDLE;

@@ -5,7 +5,7 @@
 #include "dev/soft/engine.h"
 
 /* What may be on its way at once to a peer's socket buffer. A lost burst costs far more than a smaller window. */
-#define WINDOW_BYTES       (192u * 1024)
+#define WINDOW_BYTES       (256u * 1024)
 #define WINDOW_PACKETS_MAX 128u
 #define ACKS_PER_WINDOW    4u
 #define BURST_PACKETS      64u /* before it is another qp's turn */
