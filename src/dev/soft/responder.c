@@ -105,13 +105,26 @@ static void acknowledge(struct responder *responder, const struct packet *packet
 	answer(responder);
 }
 
+/* A new request that would be one too many says that the oldest was answered, when that is possible at all: when it
+ * was asked for again and waits here only because of that. */
+static bool pending_has_room(struct responder *responder)
+{
+	if (responder->pending_count < responder->qp->attr.max_dest_rd_atomic)
+		return true;
+	if (responder->pending_count == 0 || !responder->pending[responder->pending_first].repeated)
+		return false;
+	responder->pending_first = (responder->pending_first + 1) % RD_ATOMIC_MAX;
+	responder->pending_count--;
+	return true;
+}
+
 static bool pending_add(struct responder *responder, const struct pending_response *response)
 {
-	unsigned at = (responder->pending_first + responder->pending_count) % RD_ATOMIC_MAX;
-	unsigned limit = responder->qp->attr.max_dest_rd_atomic;
+	unsigned at;
 
-	if (responder->pending_count >= limit)
+	if (!pending_has_room(responder))
 		return false;
+	at = (responder->pending_first + responder->pending_count) % RD_ATOMIC_MAX;
 	responder->pending[at] = *response;
 	responder->pending_count++;
 	answer(responder);
@@ -350,7 +363,7 @@ static void execute_atomic(struct responder *responder, const struct packet *pac
 	void *host;
 
 	if ((qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_ATOMIC) == 0 || (packet->va & 7) != 0 ||
-		responder->pending_count >= qp->attr.max_dest_rd_atomic) {
+		!pending_has_room(responder)) {
 		refuse(responder, NAK_INVALID, IBV_WC_SUCCESS);
 		return;
 	}
@@ -400,7 +413,7 @@ static void drop_pending_from(struct responder *responder, uint32_t psn)
 
 static void repeat_atomic(struct responder *responder, const struct packet *packet)
 {
-	struct pending_response response = {.atomic = true, .psn = packet->psn, .psns = 1};
+	struct pending_response response = {.atomic = true, .repeated = true, .psn = packet->psn, .psns = 1};
 
 	for (unsigned i = 0; i < responder->replay_count; i++) {
 		if (responder->replay[i].psn != packet->psn)
@@ -427,6 +440,7 @@ static void receive_duplicate(struct responder *responder, const struct packet *
 		return;
 	}
 	response = read_response(responder, packet);
+	response.repeated = true;
 	if (psn_diff(psn_add(packet->psn, response.psns), responder->expected) <= 0 &&
 		check_read(responder, packet) == 0)
 		pending_add(responder, &response);

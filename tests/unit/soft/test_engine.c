@@ -42,6 +42,7 @@ struct world {
 	unsigned flight_count;
 	uint64_t now_ns, random;
 	unsigned loss, copies, delays; /* in 1000 */
+	unsigned steps, answer_every;  /* host 1 sends in every so many steps only */
 	bool cut[2];                   /* what this host sends is lost */
 };
 
@@ -138,6 +139,7 @@ static struct world *build(uint64_t seed, uint8_t retry_cnt)
 
 	assert_non_null(world);
 	world->flights = calloc(FLIGHT_MAX, sizeof(*world->flights));
+	world->answer_every = 1;
 	world->random = seed * 0x9e3779b97f4a7c15u + 1;
 	build_host(&world->host[0], "127.0.0.1:4791");
 	build_host(&world->host[1], "127.0.0.2:4791");
@@ -219,6 +221,8 @@ static void step(struct world *world)
 
 		engine_answer_doorbells(engine, world->now_ns);
 		engine_tick(engine, world->now_ns);
+		if (i == 1 && ++world->steps % world->answer_every != 0)
+			continue;
 		for (unsigned round = 0; round < 4 && engine_transmit(engine, false, world->now_ns); round++)
 			take_sent(world, i);
 		take_sent(world, i);
@@ -348,6 +352,33 @@ static void a_full_queue_of_atomics_counts_every_one(void **state)
 	}
 }
 
+/* Answers that come after the time-out, together with new requests: the responder still has the repeated ones before
+ * it, and must not take the new ones for more than it agreed to. */
+static void late_responses_do_not_make_later_reads_too_many(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 1; seed <= 10; seed++) {
+		struct world *world = build(seed, 7);
+
+		print_message("seed %llu\n", (unsigned long long)seed);
+		world->delays = 300;
+		world->answer_every = 650; /* longer than the time-out */
+		fill(world->host[1].memory, 8 * 300, (unsigned)seed);
+		for (unsigned i = 0; i < 300; i++)
+			post(world, i % 3 == 0 ? IBV_WR_ATOMIC_FETCH_AND_ADD : IBV_WR_RDMA_READ, i, 8 * i,
+				i % 3 == 0 ? 100000 : 8 * i, 8);
+		for (unsigned i = 0; i < 300; i++) {
+			struct ibv_wc wc = next_wc(world, 0);
+
+			assert_int_equal(wc.status, IBV_WC_SUCCESS);
+			assert_int_equal(wc.wr_id, i);
+			if (i % 3 != 0)
+				assert_memory_equal(world->host[0].memory + 8 * i, world->host[1].memory + 8 * i, 8);
+		}
+		destroy(world);
+	}
+}
+
 static void a_request_is_given_up_when_its_retries_are_spent(void **state)
 {
 	struct world *world = build(1, 3);
@@ -446,6 +477,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(everything_executes_once_over_a_network_that_does_what_it_likes),
 		cmocka_unit_test(a_full_queue_of_atomics_counts_every_one),
+		cmocka_unit_test(late_responses_do_not_make_later_reads_too_many),
 		cmocka_unit_test(a_request_is_given_up_when_its_retries_are_spent),
 		cmocka_unit_test(acknowledgements_that_are_lost_leave_the_evidence),
 		cmocka_unit_test(a_message_waits_for_its_receive),
