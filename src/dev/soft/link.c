@@ -1,4 +1,4 @@
-/* The switch of a soft NIC's port: on the board of its fabric, where other processes of the user reach it, or its own. */
+/* The switch of a soft NIC's port: on the board of its fabric, where any process of the user can reach it, or its
  * own. */
 #include "dev/soft/nic.h"
 
