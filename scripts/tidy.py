@@ -57,7 +57,7 @@ BANS = [
      "snprintf, memcpy, strtok_r, strtoul with its error checked"),
     ("assertion", ("src/",), ("src/base/ensure",), "assert abort", "ensure() for our own bugs, an outcome for input"),
     ("bare fence", ("src/",), ("src/base/order.h",), "atomic_thread_fence __sync_synchronize __atomic_thread_fence",
-     "publish(), observe(), announce() of base/order.h"),
+     "publish(), observe(), announce(), confirm() of base/order.h"),
 ]
 OS_HEADERS = ("poll.h", "sys/poll.h", "sys/select.h", "sys/epoll.h", "sys/eventfd.h", "sys/timerfd.h", "sys/socket.h",
               "sys/random.h", "threads.h")

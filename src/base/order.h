@@ -2,7 +2,8 @@
  *
  *   publish(p, v)   v, and everything written before it, is seen by whoever observes v
  *   observe(p)      the counterpart: what was written before the publish is visible after it
- *   announce()      a store before it is seen by others before any load after it is done (Dekker) */
+ *   announce()      a store before it is seen by others before any load after it is done (Dekker)
+ *   confirm()       a load before it is done before any load after it: read, then see that nothing has changed */
 #ifndef HOLDFAST_BASE_ORDER_H
 #define HOLDFAST_BASE_ORDER_H
 
@@ -11,6 +12,7 @@
 #define publish(pointer, value) atomic_store_explicit((pointer), (value), memory_order_release)
 #define observe(pointer)        atomic_load_explicit((pointer), memory_order_acquire)
 #define announce()              atomic_thread_fence(memory_order_seq_cst)
+#define confirm()               atomic_thread_fence(memory_order_acquire)
 
 static inline void cpu_relax(void)
 {

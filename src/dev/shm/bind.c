@@ -83,7 +83,7 @@ static bool bind_slot(struct shm_qp *qp)
 		qp->claimed = 0;
 	qp->incarnation = QP_WORD_INCARNATION(state);
 	qp->op = op;
-	atomic_thread_fence(memory_order_acquire);
+	confirm();
 	return QP_WORD_INCARNATION(atomic_load(&remote->state)) == qp->incarnation;
 }
 

@@ -1,10 +1,10 @@
 /* D3: the fence, and every other place where the owner waits until requesters are out of its memory.
  *
- * The owner withdraws something (a qp's state, an access flag, a registration) and then looks at the op word: when it is
- * idle, or has changed since, no operation that began before the withdrawal is under way (SEG-1). A requester leaves
- * within a chunk. One that does not is a process that exited, whose operation is taken over at once, or that was stopped,
- * whose operation is taken over after STUCK_NS: it does not count as executed (SEG-2), and the memory that it is about to
- * touch is moved to other pages (SEG-3).
+ * The owner withdraws something (a qp's state, an access flag, a registration) and then looks at the op word: when it
+ * is idle, or has changed since, no operation that began before the withdrawal is under way (SEG-1). A requester leaves
+ * within a chunk. One that does not is a process that exited, whose operation is taken over at once, or that was
+ * stopped, whose operation is taken over after STUCK_NS: it does not count as executed (SEG-2), and the memory that
+ * it is about to touch is moved to other pages (SEG-3).
  *
  * Only an atomic of a stopped process leaves something unknown: whether it took effect before the process was stopped
  * cannot be seen, so the fence holds but the evidence is withheld (-ENODATA). */

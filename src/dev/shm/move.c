@@ -1,9 +1,9 @@
 /* R15: a process that was stopped in the middle of a copy must not write once it continues.
  *
- * Its mapping cannot be taken from it, but the pages can be taken from under it: every registration of this process that
- * shares a page with the range is withdrawn (MR_MOVING; requesters try again), whoever is in it gets out or is taken
- * over as well, the content goes to fresh pages at the same addresses, and the registrations return with the new file
- * and another generation, so that peers map it anew. The late store lands in pages that nobody else sees.
+ * Its mapping cannot be taken from it, but the pages can be taken from under it: every registration of this process
+ * that shares a page with the range is withdrawn (MR_MOVING; requesters try again), whoever is in it gets out or is
+ * taken over as well, the content goes to fresh pages at the same addresses, and the registrations return with the
+ * new file and another generation, so that peers map it anew. The late store lands in pages that nobody else sees.
  *
  * A registration must lie in one file, so the range is extended until it holds whole registrations. All devices of the
  * process take part: the same memory may be registered on several. */

@@ -205,7 +205,7 @@ static enum wr_outcome region_open(struct peer *peer, uint32_t slot, struct regi
 	if (MR_WORD_STATE(word) != MR_VALID)
 		return WR_FAILED;
 	memcpy(&entry, shared, sizeof(entry));
-	atomic_thread_fence(memory_order_acquire);
+	confirm();
 	if (atomic_load(&shared->word) != word)
 		return WR_AGAIN;
 	if ((region = calloc(1, sizeof(*region))) == NULL)

@@ -1,9 +1,9 @@
 /* Progress of a requester: executing what is posted, acknowledgements, and what happens when neither comes.
  *
  * The acknowledgement of an executed wr is a step of its own, taken when somebody polls: it arrives when the response
- * path (the responder's TX, our RX) is up then. When it is not, the acknowledgement is lost for good, and the request is
- * asked again, which needs both paths and a responder that still answers; its psn tells that nothing is to be executed
- * twice. A wr that cannot execute is tried again with each poll. Both last as long as RC's retry budget,
+ * path (the responder's TX, our RX) is up then. When it is not, the acknowledgement is lost for good, and the request
+ * is asked again, which needs both paths and a responder that still answers; its psn tells that nothing is to be
+ * executed twice. A wr that cannot execute is tried again with each poll. Both last as long as RC's retry budget,
  * (retry_cnt + 1) * 4.096 us * 2^timeout without any progress; then the oldest wr fails with RETRY_EXC_ERR.
  *
  * A qp that waits for anything of this is on dev->stalled. hf_dev_poll and hf_cq_poll run those, so they count as work

@@ -1,8 +1,8 @@
 /* Queue pairs: life and states.
  *
  * The state that counts for a peer is in the qp_slot, with an incarnation that changes with each reset, so that a
- * requester of a former life is never mistaken for one of this. The owner alone changes it, but for the move to ERR by a
- * requester that was refused; qp->state follows when the owner looks (events.c). */
+ * requester of a former life is never mistaken for one of this. The owner alone changes it, but for the move to ERR
+ * by a requester that was refused; qp->state follows when the owner looks (events.c). */
 #include "dev/shm/shm.h"
 #include "dev/qp_rules.h"
 

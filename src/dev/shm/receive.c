@@ -1,7 +1,7 @@
 /* The requester's side of receives: which one a message goes into, and its completion.
  *
- * A receive queue has one producer, its owner, and one consumer, the connected requester: the count of consumed receives
- * is part of the op word, so that a message is consumed exactly when it is executed (SEG-2).
+ * A receive queue has one producer, its owner, and one consumer, the connected requester: the count of consumed
+ * receives is part of the op word, so that a message is consumed exactly when it is executed (SEG-2).
  *
  * An srq has many consumers. A claim is one exchange that puts the claimer's qp number (of the responder's qp) into the
  * ring's entry, so there is no moment at which a dying process holds a receive that is not known to be its own; the

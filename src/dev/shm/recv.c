@@ -2,8 +2,8 @@
  *
  * A receive queue lives in the port's arena: a recv_slot is written here when it is posted and by the requester when it
  * is consumed; the op word counts the consumed ones. For a qp with an srq the ring holds, instead, the indexes of the
- * srq's recv_slots in the order of their completion. What is left when the qp is in ERR is flushed once no requester can
- * touch it any more (drain_try). */
+ * srq's recv_slots in the order of their completion. What is left when the qp is in ERR is flushed once no requester
+ * can touch it any more (drain_try). */
 #include "dev/shm/shm.h"
 
 #include <errno.h>
