@@ -16,7 +16,7 @@ struct scenario {
 	void (*run)(struct world *world, struct outcome *outcome);
 };
 
-extern const struct scenario scenario_rc;
+extern const struct scenario scenario_rc, scenario_vqp;
 extern const struct scenario *const scenarios[]; /* NULL terminated: scenarios.c */
 const struct scenario *scenario_find(const char *name);
 

@@ -1,0 +1,265 @@
+/* Virtual queue pairs under faults: what took effect at the server, against what the client was told. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/ensure.h"
+#include "sim/device.h"
+#include "sim/vq.h"
+
+#define BUDGET_NS       (2 * NS_S)
+#define BUDGET_SLACK_NS (500 * NS_MS) /* for the error to be found and told */
+#define LIVE_NS         (6 * NS_S)
+#define LIVE_OPERATIONS 5u
+#define VQ_FAULTS                                                                                                      \
+	(FAULT_BIT(FAULT_CUT) | FAULT_BIT(FAULT_CUT_TX) | FAULT_BIT(FAULT_CUT_RX) | FAULT_BIT(FAULT_PORT_DOWN) |       \
+		FAULT_BIT(FAULT_FLAP) | FAULT_BIT(FAULT_LOSS) | FAULT_BIT(FAULT_DELAY) | FAULT_BIT(FAULT_DUPLICATE) |  \
+		FAULT_BIT(FAULT_REORDER) | FAULT_BIT(FAULT_LATE) | FAULT_BIT(FAULT_CLOG) |                             \
+		FAULT_BIT(FAULT_STREAM_RESET) | FAULT_BIT(FAULT_PAUSE))
+
+/* ---- effects ---- */
+
+static bool settled(const struct vq_op *op, uint32_t generation)
+{
+	return op->executed > 0 || op->completed || op->generation != generation || op->kind == VQ_SEND;
+}
+
+static void took_effect_first(struct vq *vq, uint32_t number)
+{
+	for (uint32_t i = 0; i < number; i++)
+		if (!settled(&vq->ops[i], vq->ops[number].generation)) {
+			world_violate(vq->world, "order", "wr %u took effect before wr %u, which was posted earlier",
+				number, i);
+			return;
+		}
+}
+
+static void began(struct vq *vq, uint32_t number)
+{
+	struct vq_op *op = &vq->ops[number];
+
+	if (op->begun++ == 0)
+		took_effect_first(vq, number);
+	else if (vq->policy == HF_POLICY_NONE)
+		world_violate(vq->world, "once", "wr %u took effect again", number);
+}
+
+static void slot_written(struct vq *vq, const struct effect *effect)
+{
+	uint64_t at = effect->host - (uintptr_t)vq->server.memory;
+	uint32_t number = (uint32_t)(at / VQ_SLOT_BYTES), offset = (uint32_t)(at % VQ_SLOT_BYTES);
+	struct vq_op *op = &vq->ops[number];
+	const uint8_t *data = effect->data;
+
+	if (number >= vq->count || op->kind != VQ_WRITE || offset + effect->bytes > op->bytes) {
+		world_violate(vq->world, "once", "%zu bytes landed in slot %u, where no wr wanted them", effect->bytes,
+			number);
+		return;
+	}
+	for (uint32_t i = 0; i + 8 <= effect->bytes; i += 8)
+		if (get_le64(data + i) != vq_word(number, (offset + i) / 8)) {
+			world_violate(vq->world, "once", "slot %u got other bytes than its wr's", number);
+			return;
+		}
+	if (offset == 0)
+		began(vq, number);
+	if (offset + effect->bytes == op->bytes)
+		op->executed++;
+}
+
+static void added(struct vq *vq, const struct effect *effect)
+{
+	for (uint32_t i = 0; i < vq->count; i++) {
+		struct vq_op *op = &vq->ops[i];
+
+		if (op->kind != VQ_FAA || op->argument != effect->argument)
+			continue;
+		began(vq, i);
+		vq->outcome->doubled += op->executed++ > 0;
+		vq->shadow_word += effect->argument;
+		return;
+	}
+	world_violate(vq->world, "once", "an addition took effect that nobody posted");
+}
+
+static void on_effect(struct bus_observer *observer, const struct effect *effect)
+{
+	struct vq_side *side = env_process(effect->nic->dev->env)->context;
+	struct vq *vq = side->vq;
+	uint64_t slots = (uintptr_t)vq->server.memory, receives = (uintptr_t)vq_receive(vq, 0);
+
+	(void)observer;
+	if (effect->kind == EFFECT_FAA && effect->host == (uintptr_t)vq_counter(vq))
+		added(vq, effect);
+	else if (effect->kind == EFFECT_WRITE && effect->host >= slots && effect->host < receives)
+		slot_written(vq, effect);
+}
+
+static void on_lost(struct bus_observer *observer, const struct nic *nic, uint64_t host, size_t bytes)
+{
+	struct vq_side *side = nic->process->context;
+
+	(void)observer, (void)host, (void)bytes;
+	side->vq->lossy = true;
+}
+
+void vq_watch(struct vq_side *server)
+{
+	for (unsigned i = 0; i < VQ_RAILS; i++) {
+		server->observers[i] = (struct bus_observer){.effect = on_effect, .lost = on_lost};
+		bus_observe(&nic_of(hf_node_dev(server->node, i))->bus, &server->observers[i]);
+	}
+}
+
+/* ---- what the two programs saw ---- */
+
+void vq_completed(struct vq *vq, const struct ibv_wc *wc)
+{
+	struct vq_client *client = &vq->client.client;
+	struct vq_op *op = &vq->ops[client->next_completed];
+
+	world_note(vq->world, "wc", wc->wr_id << 8 | wc->status);
+	if (client->next_completed >= vq->count || wc->wr_id != client->next_completed) {
+		world_violate(vq->world, "completed", "a completion of wr %" PRIu64 " where wr %u was due", wc->wr_id,
+			client->next_completed);
+		return;
+	}
+	client->next_completed++;
+	op->completed = true;
+	op->succeeded = wc->status == IBV_WC_SUCCESS;
+	if (vq->world->now_ns - op->posted_ns > vq->budget_ns + BUDGET_SLACK_NS &&
+		vq->world->now_ns - op->posted_ns > vq->faults.quiet_ns)
+		world_violate(vq->world, "budget", "wr %u took %.3f s", client->next_completed - 1,
+			(double)(vq->world->now_ns - op->posted_ns) / 1e9);
+	if (!op->succeeded)
+		return;
+	vq->outcome->operations++;
+	vq->succeeded_since_quiet += vq->world->now_ns >= vq->faults.quiet_ns;
+	if (op->kind != VQ_SEND && op->executed == 0)
+		world_violate(vq->world, "completed", "wr %u completed without having taken effect",
+			client->next_completed - 1);
+}
+
+void vq_received(struct vq *vq, struct vq_served *served, const struct ibv_wc *wc)
+{
+	uint32_t sent = 0;
+
+	if (wc->status != IBV_WC_SUCCESS)
+		return;
+	for (uint32_t i = 0; i < vq->count; i++) {
+		const struct vq_op *op = &vq->ops[i];
+
+		if (op->kind != VQ_SEND || op->generation != served->generation || sent++ != served->received)
+			continue;
+		if (wc->wr_id != served->received || wc->byte_len != op->bytes ||
+			get_le64(vq_receive(vq, served->received)) != vq_word(i, 0))
+			world_violate(vq->world, "receives", "message %u is not wr %u in receive %u", served->received,
+				i, served->received);
+		served->received++;
+		return;
+	}
+	world_violate(vq->world, "receives", "a message was received that was not sent");
+}
+
+/* ---- the run ---- */
+
+static void check_memory(struct vq *vq)
+{
+	for (unsigned i = 0; i < VQ_RAILS; i++)
+		bus_drain(&nic_of(hf_node_dev(vq->server.node, i))->bus);
+	for (uint32_t i = 0; i < vq->count; i++) {
+		const struct vq_op *op = &vq->ops[i];
+
+		for (uint32_t at = 0; op->kind == VQ_WRITE && op->succeeded && at < op->bytes; at += 8)
+			if (get_le64(vq_slot(vq, i) + at) != vq_word(i, at / 8)) {
+				world_violate(vq->world, "completed", "wr %u completed and its bytes are not there", i);
+				return;
+			}
+	}
+	if (*vq_counter(vq) != vq->shadow_word)
+		world_violate(vq->world, "memory", "the counter is not the sum of what took effect");
+}
+
+static void set_up(struct vq *vq, struct world *world, struct outcome *outcome)
+{
+	vq->world = world;
+	vq->outcome = outcome;
+	vq->policy = (enum hf_policy)world_range(world, HF_POLICY_NONE, HF_POLICY_RESEND_CACHE);
+	vq->budget_ns = BUDGET_NS;
+	network_init(&vq->network, world);
+	vq->network.stream_limit_ns = 8 * NS_S;
+	for (unsigned i = 0; i < 2; i++) {
+		struct vq_side *side = i == 0 ? &vq->client : &vq->server;
+
+		side->vq = vq;
+		side->is_server = i == 1;
+		/* the node with the lower name picks the paths */
+		host_init(&side->host, world, &vq->network, i == 1 ? "m" : world_chance(world, 500000) ? "a" : "z");
+		side->process = process_create(&side->host, side->host.name, &vq_program, side);
+	}
+	for (unsigned rail = 0; rail < VQ_RAILS; rail++)
+		for (unsigned i = 0; i < 2; i++) {
+			char address[HF_ADDR_TEXT];
+
+			snprintf(address, sizeof(address), "10.%u.0.%u", rail, i + 1);
+			network_add_port(&vq->network, i == 0 ? &vq->client.host : &vq->server.host, rail, address);
+		}
+}
+
+static void run_until_alive(struct vq *vq, uint64_t limit_ns)
+{
+	struct world *world = vq->world;
+
+	while (world->violations == 0 && world->now_ns < limit_ns && vq->succeeded_since_quiet < LIVE_OPERATIONS &&
+		vq->count < VQ_OPS_MAX)
+		world_run_until(world, world->now_ns + NS_MS);
+	if (world->violations == 0 && vq->succeeded_since_quiet < LIVE_OPERATIONS && vq->count < VQ_OPS_MAX)
+		world_violate(world, "liveness", "no progress after the faults had healed");
+}
+
+static void run_until_idle(struct vq *vq, uint64_t limit_ns)
+{
+	struct world *world = vq->world;
+
+	vq->stopping = true;
+	while (world->violations == 0 && world->now_ns < limit_ns && vq->client.client.vqp != NULL &&
+		vq->client.client.next_completed < vq->count)
+		world_run_until(world, world->now_ns + NS_MS);
+	if (world->violations == 0 && vq->client.client.vqp != NULL && vq->client.client.next_completed < vq->count)
+		world_violate(world, "budget", "wr %u never completed", vq->client.client.next_completed);
+}
+
+static void run(struct world *world, struct outcome *outcome)
+{
+	struct vq *vq = calloc(1, sizeof(*vq));
+	struct process *processes[2];
+	struct hf_vqp_counters counters;
+	uint64_t quiet_ns = world_range(world, 100 * NS_MS, 600 * NS_MS);
+
+	ensure(vq != NULL);
+	set_up(vq, world, outcome);
+	process_start(processes[0] = vq->server.process);
+	process_start(processes[1] = vq->client.process);
+	faults_plan(&vq->faults, &vq->network, processes, 2, VQ_FAULTS, (unsigned)world_range(world, 0, 8), quiet_ns);
+	world_run_until(world, quiet_ns);
+	run_until_alive(vq, quiet_ns + LIVE_NS);
+	run_until_idle(vq, world->now_ns + BUDGET_NS + LIVE_NS);
+	if (world->violations == 0)
+		check_memory(vq);
+	if (vq->client.client.vqp != NULL) {
+		hf_vqp_counters(vq->client.client.vqp, &counters);
+		outcome->failovers += counters.failovers;
+	}
+	host_free(&vq->client.host);
+	host_free(&vq->server.host);
+	network_free(&vq->network);
+	free(vq);
+}
+
+const struct scenario scenario_vqp = {
+	.name = "vqp",
+	.what = "virtual queue pairs over two rails, under each of the three policies",
+	.run = run,
+};

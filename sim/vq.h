@@ -1,0 +1,126 @@
+/* vq.h - virtual queue pairs between two nodes over two rails, under each policy: what V1 to V7 leave of a baseline.
+ *
+ * The client writes once into a slot of its own per wr, adds operands that are used once, and sends messages; the
+ * server only serves. Effects are watched at the server's buses. A policy that resends blindly may execute an
+ * addition twice, which is counted, not condemned; everything else is held to its claim:
+ *   once          under `none` nothing takes effect twice (V1)
+ *   order         wrs take effect for the first time in the order in which they were posted (V2)
+ *   completed     one completion a wr, in order; success says that it took effect and is there (V1, V3)
+ *   receives      the k-th message is in the k-th receive
+ *   budget        each wr completes within the configured budget (V7)
+ *   liveness      when all has healed there is progress
+ *
+ * Elsewhere: the two programs (vq_nodes.c), the truth and the verdict (scenario_vqp.c). */
+#ifndef HOLDFAST_SIM_VQ_H
+#define HOLDFAST_SIM_VQ_H
+
+#include <holdfast/vqp.h>
+
+#include "sim/bus.h"
+#include "sim/faults.h"
+#include "sim/scenario.h"
+
+#define VQ_RAILS      2u
+#define VQ_OPS_MAX    400u
+#define VQ_SLOT_BYTES 4096u
+#define VQ_RECEIVES   32u
+#define VQ_DEPTH      16u
+#define VQ_VQPS_MAX   64u /* that a server sees in a run */
+
+enum vq_kind { VQ_WRITE, VQ_FAA, VQ_SEND };
+
+struct vq_op {
+	enum vq_kind kind;
+	uint32_t bytes, generation; /* of the client's vqp */
+	uint64_t argument;
+	uint64_t posted_ns;
+	uint32_t begun, executed; /* times */
+	bool completed, succeeded;
+};
+
+/* One of the server's vqps; they are made by requests. */
+struct vq_served {
+	struct hf_vqp *vqp;
+	uint32_t generation, received, posted;
+};
+
+struct vq;
+
+struct vq_client {
+	struct hf_peer *peer;
+	struct hf_vqp *vqp;
+	bool peer_is_up, peer_is_gone;
+	uint32_t generation, first, next_completed; /* ops of this vqp begin at `first` */
+	uint64_t next_post_ns, retry_at_ns;
+	uint64_t remote_addr;
+	uint32_t remote_rkey;
+};
+
+struct vq_server {
+	struct hf_vqp_service service;
+	struct vq_served served[VQ_VQPS_MAX];
+	unsigned count;
+};
+
+struct vq_side {
+	struct vq *vq;
+	bool is_server;
+	struct host host;
+	struct process *process;
+	struct hf_loop *loop;
+	struct hf_node *node;
+	struct hf_vpd *pd;
+	struct hf_vcq *cq;
+	struct hf_vmr *mr;
+	uint8_t *memory; /* client: sources and results. server: slots, receives, the word */
+	struct hf_poller poller;
+	struct hf_timer timer;
+	struct bus_observer observers[VQ_RAILS];
+	struct vq_client client;
+	struct vq_server server;
+};
+
+struct vq {
+	struct world *world;
+	struct network network;
+	struct faults faults;
+	struct vq_side client, server;
+	enum hf_policy policy;
+	uint64_t budget_ns;
+	struct vq_op ops[VQ_OPS_MAX];
+	uint32_t count;
+	uint64_t shadow_word; /* what the additions that took effect leave */
+	uint64_t succeeded_since_quiet;
+	struct outcome *outcome;
+	bool lossy; /* a NIC died with posted writes */
+	bool stopping;
+};
+
+extern const struct program vq_program; /* vq_nodes.c; its context is a struct vq_side */
+
+static inline uint64_t vq_word(uint32_t op, uint32_t index)
+{
+	return (uint64_t)(op + 1) << 32 | index;
+}
+
+static inline uint8_t *vq_slot(const struct vq *vq, uint32_t op)
+{
+	return vq->server.memory + (size_t)op * VQ_SLOT_BYTES;
+}
+
+static inline uint8_t *vq_receive(const struct vq *vq, uint32_t k)
+{
+	return vq->server.memory + (VQ_OPS_MAX + k % VQ_RECEIVES) * (size_t)VQ_SLOT_BYTES;
+}
+
+static inline uint64_t *vq_counter(const struct vq *vq)
+{
+	return (uint64_t *)(void *)(vq->server.memory + (VQ_OPS_MAX + VQ_RECEIVES) * (size_t)VQ_SLOT_BYTES);
+}
+
+/* ---- the truth: scenario_vqp.c ---- */
+void vq_watch(struct vq_side *server);
+void vq_completed(struct vq *vq, const struct ibv_wc *wc);
+void vq_received(struct vq *vq, struct vq_served *served, const struct ibv_wc *wc);
+
+#endif

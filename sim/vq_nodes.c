@@ -1,0 +1,384 @@
+/* The client's and the server's program. */
+#include "sim/vq.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/ensure.h"
+
+#define CONTROL_PORT 7000u
+#define MEMORY_BYTES ((VQ_OPS_MAX + VQ_RECEIVES + 1) * (size_t)VQ_SLOT_BYTES)
+#define POLL_MAX     16
+#define REST_NS_MAX  (2 * NS_MS)
+#define RETRY_NS     (5 * NS_MS)
+#define HEARTBEAT_NS (5 * NS_MS)
+#define FAILBACK_NS  (20 * NS_MS)
+#define QP_TIMEOUT   8 /* 1 ms */
+#define QP_RETRY_CNT 2
+#define SERVICE      "slots"
+
+/* ---- the client: connecting ---- */
+
+static void peer_up(struct hf_peer *peer, void *context)
+{
+	struct vq_side *side = context;
+
+	if (peer == side->client.peer)
+		side->client.peer_is_up = true;
+}
+
+static void peer_down(struct hf_peer *peer, void *context)
+{
+	struct vq_side *side = context;
+
+	if (peer == side->client.peer)
+		side->client.peer_is_gone = true;
+}
+
+static struct hf_addr address_of(const struct vq_side *side, unsigned rail, uint16_t port)
+{
+	struct hf_addr addr = side->vq->network.ports[rail * 2 + side->is_server].address;
+
+	hf_addr_set_port(&addr, port);
+	return addr;
+}
+
+static void connect_peer(struct vq_side *side)
+{
+	struct hf_addr addresses[VQ_RAILS];
+	struct hf_error error = {0};
+
+	for (unsigned i = 0; i < VQ_RAILS; i++)
+		addresses[i] = address_of(&side->vq->server, i, CONTROL_PORT);
+	side->client.peer_is_up = side->client.peer_is_gone = false;
+	if (hf_peer_connect(side->node, addresses, VQ_RAILS, &side->client.peer, &error) != 0)
+		world_violate(side->vq->world, "connecting", "%s", error.text);
+}
+
+static void changed(struct hf_vqp *vqp, void *context)
+{
+	struct vq_side *side = context;
+	struct vq_client *client = &side->client;
+	size_t bytes;
+	const uint8_t *reply = hf_vqp_reply(vqp, &bytes);
+
+	world_note(side->vq->world, "vqp-state", (uint64_t)hf_vqp_state(vqp));
+	if (hf_vqp_state(vqp) != HF_VQP_UP || client->remote_addr != 0 || vqp != client->vqp)
+		return;
+	if (bytes != 12) {
+		world_violate(side->vq->world, "connecting", "the server's answer has %zu bytes", bytes);
+		return;
+	}
+	client->remote_addr = get_le64(reply);
+	client->remote_rkey = get_le32(reply + 8);
+}
+
+static void connect_vqp(struct vq_side *side)
+{
+	struct vq_client *client = &side->client;
+	struct hf_vqp_init init = {
+		.send_cq = side->cq,
+		.recv_cq = side->cq,
+		.cap = {.max_send_wr = 2 * VQ_DEPTH, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
+		.context = side,
+		.changed = changed,
+	};
+	uint8_t generation[4];
+
+	put_le32(generation, ++client->generation);
+	client->first = client->next_completed = side->vq->count;
+	client->remote_addr = 0;
+	if (hf_vqp_create(side->pd, &init, &client->vqp) != 0 ||
+		hf_vqp_connect(client->vqp, client->peer, SERVICE, generation, sizeof(generation)) != 0)
+		world_violate(side->vq->world, "connecting", "a vqp cannot be made");
+}
+
+/* An error that is for good ends a vqp, a peer that is gone ends its vqp too; either way another is made. */
+static bool renew(struct vq_side *side, uint64_t now_ns)
+{
+	struct vq_client *client = &side->client;
+	struct vq *vq = side->vq;
+
+	if (client->vqp != NULL && (client->peer_is_gone || hf_vqp_state(client->vqp) == HF_VQP_ERROR)) {
+		if (client->next_completed < vq->count)
+			world_violate(vq->world, "completed", "a vqp in error kept back the completion of wr %u",
+				client->next_completed);
+		hf_vqp_destroy(client->vqp);
+		client->vqp = NULL;
+		client->retry_at_ns = now_ns + RETRY_NS;
+		return true;
+	}
+	if (client->peer_is_gone) {
+		hf_peer_close(client->peer);
+		client->peer = NULL;
+		client->peer_is_gone = false;
+		return true;
+	}
+	if (now_ns < client->retry_at_ns || vq->stopping)
+		return false;
+	if (client->peer == NULL)
+		connect_peer(side);
+	else if (client->peer_is_up && client->vqp == NULL)
+		connect_vqp(side);
+	else
+		return false;
+	return true;
+}
+
+/* ---- the client: posting ---- */
+
+static void fill(struct vq_side *side, uint32_t number, struct vq_op *op, struct ibv_send_wr *wr, struct ibv_sge *sge)
+{
+	struct vq_client *client = &side->client;
+	uint8_t *local = side->memory + (size_t)number * VQ_SLOT_BYTES;
+
+	for (uint32_t i = 0; i < op->bytes / 8 && op->kind != VQ_FAA; i++)
+		put_le64(local + i * 8, vq_word(number, i));
+	*sge = (struct ibv_sge){.addr = (uintptr_t)local, .length = op->bytes, .lkey = side->mr->lkey};
+	*wr = (struct ibv_send_wr){.wr_id = number, .sg_list = sge, .num_sge = 1, .send_flags = IBV_SEND_SIGNALED};
+	if (op->kind == VQ_WRITE) {
+		wr->opcode = IBV_WR_RDMA_WRITE;
+		wr->wr.rdma.remote_addr = client->remote_addr + (uint64_t)number * VQ_SLOT_BYTES;
+		wr->wr.rdma.rkey = client->remote_rkey;
+	} else if (op->kind == VQ_FAA) {
+		wr->opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
+		wr->wr.atomic.remote_addr = client->remote_addr + (VQ_OPS_MAX + VQ_RECEIVES) * (uint64_t)VQ_SLOT_BYTES;
+		wr->wr.atomic.rkey = client->remote_rkey;
+		wr->wr.atomic.compare_add = op->argument;
+	} else {
+		wr->opcode = IBV_WR_SEND;
+	}
+}
+
+static bool post(struct vq_side *side, uint64_t now_ns)
+{
+	static const enum vq_kind mix[] = {VQ_WRITE, VQ_WRITE, VQ_WRITE, VQ_WRITE, VQ_FAA, VQ_FAA, VQ_SEND};
+	struct vq *vq = side->vq;
+	struct vq_client *client = &side->client;
+	struct ibv_send_wr wr, *bad;
+	struct ibv_sge sge;
+	struct vq_op *op = &vq->ops[vq->count];
+
+	if (client->vqp == NULL || client->remote_addr == 0 || now_ns < client->next_post_ns || vq->stopping ||
+		vq->count == VQ_OPS_MAX || vq->count - client->next_completed >= VQ_DEPTH ||
+		hf_vqp_state(client->vqp) == HF_VQP_ERROR)
+		return false;
+	*op = (struct vq_op){.kind = mix[world_range(vq->world, 0, sizeof(mix) / sizeof(mix[0]) - 1)]};
+	op->bytes = op->kind == VQ_FAA ? 8 : 8 * (uint32_t)world_range(vq->world, 1, VQ_SLOT_BYTES / 8);
+	op->argument = rng_next(&vq->world->rng);
+	op->generation = client->generation;
+	op->posted_ns = vq->world->now_ns;
+	fill(side, vq->count, op, &wr, &sge);
+	vq->count++;
+	if (hf_vqp_post_send(client->vqp, &wr, &bad) != 0)
+		world_violate(vq->world, "posting", "a well-formed wr was refused");
+	client->next_post_ns = now_ns + (world_chance(vq->world, 600000) ? 0 : world_range(vq->world, 0, REST_NS_MAX));
+	return true;
+}
+
+/* ---- the server ---- */
+
+static void post_receives(struct vq_side *side, struct vq_served *served)
+{
+	while (served->posted < served->received + VQ_RECEIVES) {
+		struct ibv_sge sge = {.addr = (uintptr_t)vq_receive(side->vq, served->posted),
+			.length = VQ_SLOT_BYTES,
+			.lkey = side->mr->lkey};
+		struct ibv_recv_wr wr = {.wr_id = served->posted, .sg_list = &sge, .num_sge = 1}, *bad;
+
+		if (hf_vqp_post_recv(served->vqp, &wr, &bad) != 0)
+			return;
+		served->posted++;
+	}
+}
+
+static struct hf_vqp *on_request(const struct hf_vqp_request *request, void *reply, size_t *reply_bytes, void *context)
+{
+	struct vq_side *side = context;
+	struct vq_served *served = &side->server.served[side->server.count];
+	struct hf_vqp_init init = {
+		.send_cq = side->cq,
+		.recv_cq = side->cq,
+		.cap = {.max_send_wr = 1, .max_recv_wr = VQ_RECEIVES, .max_send_sge = 1, .max_recv_sge = 1},
+		.access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC,
+	};
+
+	if (request->private_bytes != 4 || side->server.count == VQ_VQPS_MAX ||
+		hf_vqp_create(side->pd, &init, &served->vqp) != 0)
+		return NULL;
+	side->server.count++;
+	served->generation = get_le32(request->private_data);
+	served->received = served->posted = 0;
+	post_receives(side, served);
+	put_le64(reply, (uintptr_t)side->memory);
+	put_le32((uint8_t *)reply + 8, side->mr->rkey);
+	*reply_bytes = 12;
+	return served->vqp;
+}
+
+static void drop_dead_vqps(struct vq_side *side)
+{
+	for (unsigned i = 0; i < side->server.count; i++) {
+		struct vq_served *served = &side->server.served[i];
+
+		if (served->vqp != NULL && hf_vqp_state(served->vqp) == HF_VQP_ERROR) {
+			hf_vqp_destroy(served->vqp);
+			served->vqp = NULL;
+		}
+	}
+}
+
+static struct vq_served *served_by(struct vq_side *side, uint32_t num)
+{
+	for (unsigned i = 0; i < side->server.count; i++)
+		if (side->server.served[i].vqp != NULL && hf_vqp_num(side->server.served[i].vqp) == num)
+			return &side->server.served[i];
+	return NULL;
+}
+
+/* ---- both ---- */
+
+static unsigned poll_cq(struct vq_side *side)
+{
+	struct ibv_wc wc[POLL_MAX];
+	unsigned taken = 0;
+
+	for (int n; (n = hf_vcq_poll(side->cq, POLL_MAX, wc)) > 0; taken += (unsigned)n)
+		for (int i = 0; i < n; i++) {
+			struct vq_served *served = side->is_server ? served_by(side, wc[i].qp_num) : NULL;
+
+			if (!side->is_server)
+				vq_completed(side->vq, &wc[i]);
+			else if (served != NULL) {
+				vq_received(side->vq, served, &wc[i]);
+				post_receives(side, served);
+			}
+		}
+	return taken;
+}
+
+static enum hf_poll poll_side(struct hf_poller *poller, uint64_t now_ns)
+{
+	struct vq_side *side = container_of(poller, struct vq_side, poller);
+	bool busy = poll_cq(side) > 0;
+
+	if (side->is_server) {
+		drop_dead_vqps(side);
+		return busy ? HF_BUSY : HF_IDLE;
+	}
+	busy |= renew(side, now_ns);
+	busy |= post(side, now_ns);
+	return busy ? HF_BUSY : HF_IDLE;
+}
+
+static void notified(struct hf_vcq *cq, void *context)
+{
+	(void)cq, (void)context; /* that the loop turns is enough */
+}
+
+static void timer_fired(struct hf_timer *timer, uint64_t now_ns)
+{
+	(void)timer, (void)now_ns;
+}
+
+static bool arm_side(struct hf_poller *poller)
+{
+	struct vq_side *side = container_of(poller, struct vq_side, poller);
+	uint64_t now_ns = hf_loop_now_ns(side->loop);
+
+	hf_vcq_req_notify(side->cq, notified);
+	if (poll_cq(side) > 0)
+		return false;
+	if (!side->is_server && side->client.next_post_ns > now_ns)
+		hf_loop_set_timer(side->loop, &side->timer, side->client.next_post_ns);
+	else if (!side->is_server && side->client.retry_at_ns > now_ns)
+		hf_loop_set_timer(side->loop, &side->timer, side->client.retry_at_ns);
+	return true;
+}
+
+static void configure(struct vq_side *side, struct hf_node_config *config)
+{
+	*config = (struct hf_node_config){.rail_count = VQ_RAILS, .policy = side->vq->policy};
+	snprintf(config->name, sizeof(config->name), "%s", side->host.name);
+	for (unsigned i = 0; i < VQ_RAILS; i++) {
+		struct hf_rail_config *rail = &config->rails[i];
+
+		snprintf(rail->name, sizeof(rail->name), "r%u", i);
+		snprintf(rail->kind, sizeof(rail->kind), "soft");
+		rail->address = address_of(side, i, 0);
+		rail->control = address_of(side, i, side->is_server ? CONTROL_PORT : 0);
+		rail->mtu = IBV_MTU_1024;
+	}
+	config->heartbeat_ns = HEARTBEAT_NS;
+	config->heartbeat_misses = 4;
+	config->failback_ns = FAILBACK_NS;
+	config->budget_ns = side->vq->budget_ns;
+	config->timeout = QP_TIMEOUT;
+	config->retry_cnt = QP_RETRY_CNT;
+}
+
+static int start_side(struct process *process, void *context)
+{
+	static const struct hf_node_events events = {.peer_up = peer_up, .peer_down = peer_down};
+	struct vq_side *side = context;
+	struct hf_node_config config;
+	struct hf_error error = {0};
+	int rc;
+
+	configure(side, &config);
+	if ((rc = hf_loop_create(&process->env, &side->loop)) != 0 ||
+		(rc = hf_node_open(side->loop, &config, &events, side, &side->node, &error)) != 0 ||
+		(rc = hf_vpd_alloc(side->node, &side->pd)) != 0 ||
+		(rc = hf_vcq_create(side->node, 1024, NULL, &side->cq)) != 0 ||
+		(rc = hf_mem_alloc(&process->env, MEMORY_BYTES, (void **)&side->memory, &error)) != 0 ||
+		(rc = hf_vmr_reg(side->pd, side->memory, MEMORY_BYTES,
+			 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC, &side->mr,
+			 &error)) != 0) {
+		world_violate(side->vq->world, "start", "node %s: %s %s", side->host.name, strerror(-rc), error.text);
+		return rc;
+	}
+	if (side->is_server) {
+		vq_watch(side);
+		side->server.service =
+			(struct hf_vqp_service){.name = SERVICE, .on_request = on_request, .context = side};
+		if ((rc = hf_vqp_serve(side->node, &side->server.service)) != 0)
+			return rc;
+	}
+	side->poller = (struct hf_poller){.poll = poll_side, .arm = arm_side};
+	side->timer = (struct hf_timer){.fire = timer_fired};
+	hf_loop_add_poller(side->loop, &side->poller);
+	return 0;
+}
+
+static void stop_side(struct process *process, void *context)
+{
+	struct vq_side *side = context;
+
+	if (side->loop == NULL)
+		return;
+	hf_vqp_destroy(side->client.vqp);
+	for (unsigned i = 0; i < side->server.count; i++)
+		hf_vqp_destroy(side->server.served[i].vqp);
+	if (side->mr != NULL)
+		hf_vmr_dereg(side->mr);
+	if (side->cq != NULL)
+		hf_vcq_destroy(side->cq);
+	if (side->pd != NULL)
+		hf_vpd_free(side->pd);
+	hf_node_close(side->node);
+	hf_mem_free(&process->env, side->memory);
+	hf_loop_cancel_timer(side->loop, &side->timer);
+	hf_loop_destroy(side->loop);
+	side->client = (struct vq_client){.generation = side->client.generation};
+	side->server.count = 0;
+	side->mr = NULL;
+	side->cq = NULL;
+	side->pd = NULL;
+	side->node = NULL;
+	side->loop = NULL;
+}
+
+const struct program vq_program = {.name = "vq", .start = start_side, .stop = stop_side};
