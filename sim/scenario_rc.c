@@ -91,7 +91,7 @@ static int create_end(struct rc_end *end)
 	end->receives_posted = 0;
 	end->budget = (uint32_t)world_range(end->lane->rc->world, 4, 150);
 	end->next_post_ns = 0;
-	end->hot = world_chance(end->lane->rc->world, 400000);
+	end->hot = world_chance(end->lane->rc->world, 200000);
 	return hf_qp_create(rail->pd, &init, &end->qp);
 }
 
@@ -386,7 +386,7 @@ static void run(struct world *world, struct outcome *outcome)
 {
 	struct rc *rc = calloc(1, sizeof(*rc));
 	struct process *processes[RC_SIDES];
-	uint64_t quiet_ns = world_range(world, 30 * NS_MS, 150 * NS_MS);
+	uint64_t quiet_ns = world_range(world, 30 * NS_MS, 120 * NS_MS);
 
 	ensure(rc != NULL);
 	set_up(rc, world, outcome);
