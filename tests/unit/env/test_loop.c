@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <holdfast/loop.h>
 
@@ -488,6 +490,43 @@ static void the_time_that_a_ready_sees_is_from_after_the_sleep(void **state)
 	hf_io_close(signalled_in_arm);
 }
 
+static void start_nothing(struct hf_loop *loop, void *context)
+{
+	(void)loop, (void)context;
+}
+
+/* Descriptors run out at every point once: an error each time, nothing leaks, and then it works. */
+static void loops_and_threads_survive_a_lack_of_descriptors(void **state)
+{
+	struct rlimit before, tight;
+	int lowest = dup(0), code = -1;
+	unsigned failed = 0;
+
+	(void)state;
+	close(lowest);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	tight = before;
+	for (tight.rlim_cur = (rlim_t)lowest; code != 0; tight.rlim_cur++) {
+		struct hf_loop *loop = NULL;
+		struct hf_thread *thread = NULL;
+
+		assert_true(failed < 16);
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &tight), 0);
+		code = hf_loop_create(fixture->env, &loop);
+		if (code == 0)
+			code = hf_thread_start(fixture->env, "test", HF_THREAD_NIC, start_nothing, NULL, &thread);
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+		assert_true(code == 0 || code == -EMFILE);
+		failed += code != 0;
+		hf_thread_stop(thread);
+		hf_loop_destroy(loop);
+	}
+	assert_int_equal(failed, 4); /* two descriptors each */
+	code = dup(0);
+	assert_int_equal(code, lowest);
+	close(code);
+}
+
 int main(void)
 {
 #define WITH_LOOP(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -507,6 +546,7 @@ int main(void)
 		WITH_LOOP(a_poller_that_refuses_to_be_armed_keeps_the_loop_awake),
 		WITH_LOOP(a_wake_before_the_sleep_ends_it),
 		WITH_LOOP(a_thread_runs_its_own_loop_and_can_wake_another),
+		WITH_LOOP(loops_and_threads_survive_a_lack_of_descriptors),
 		WITH_LOOP(the_time_that_a_ready_sees_is_from_after_the_sleep),
 	};
 
