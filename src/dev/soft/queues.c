@@ -65,8 +65,7 @@ int objects_cq_req_notify(struct hf_cq *base, bool solicited_only)
 {
 	struct soft_cq *cq = (struct soft_cq *)base;
 
-	atomic_store(&cq->armed, solicited_only ? CQ_SOLICITED : CQ_ANY);
-	announce(); /* against delivery, see there */
+	atomic_exchange(&cq->armed, solicited_only ? CQ_SOLICITED : CQ_ANY); /* against delivery, see there */
 	return 0;
 }
 
