@@ -9,6 +9,8 @@
 
 #define PATIENCE_NS 20000000000ull
 
+const char *pair_kind = "soft";
+
 static struct end *end_of(struct pair *pair, struct hf_node *node)
 {
 	return node == pair->a.node ? &pair->a : &pair->b;
@@ -67,11 +69,13 @@ void pair_config(struct pair *pair, const struct end *end, enum hf_policy policy
 		.failback_ns = 100000000,
 		.budget_ns = 3000000000};
 	snprintf(config->name, sizeof(config->name), "%s", end->name);
+	if (strcmp(pair_kind, "shm") == 0)
+		snprintf(config->fabric, sizeof(config->fabric), "test-vqp-%u", pid);
 	for (unsigned i = 0; i < 2; i++) {
 		char text[HF_ADDR_TEXT];
 
 		snprintf(config->rails[i].name, HF_NAME_BYTES, "r%u", i);
-		snprintf(config->rails[i].kind, HF_NAME_BYTES, "soft");
+		snprintf(config->rails[i].kind, HF_NAME_BYTES, "%s", pair_kind);
 		snprintf(text, sizeof(text), "127.%u.%u.%u", 32 + (pid >> 8) % 64, pid & 0xff, 1 + side * 2 + i);
 		assert_int_equal(hf_addr_parse(text, &config->rails[i].address), 0);
 		config->rails[i].control = config->rails[i].address;

@@ -1,4 +1,4 @@
-/* pair.h - two nodes of one process with two soft rails over loopback, driven by one loop, for tests. */
+/* pair.h - two nodes of one process with two rails, soft over loopback or shm, driven by one loop, for tests. */
 #ifndef HOLDFAST_TEST_VQP_PAIR_H
 #define HOLDFAST_TEST_VQP_PAIR_H
 
@@ -6,6 +6,8 @@
 
 #define PAIR_BYTES (1u << 20)
 #define PAIR_DEPTH 64u
+
+extern const char *pair_kind; /* of both rails */
 
 struct end {
 	struct hf_node *node;

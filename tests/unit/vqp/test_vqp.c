@@ -219,7 +219,7 @@ static void a_peer_that_closes_takes_its_vqps_into_error(void **state)
 	pair_close(&pair);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_write_lands_and_completes_once),
@@ -233,5 +233,7 @@ int main(void)
 		cmocka_unit_test(a_peer_that_closes_takes_its_vqps_into_error),
 	};
 
+	if (argc > 1)
+		pair_kind = argv[1];
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
