@@ -184,7 +184,7 @@ static int region_map(struct peer *peer, const struct mr_entry *entry, struct re
 
 	if (region->bytes == 0 || region->bytes + skip + page < region->bytes)
 		return -EINVAL;
-	region->map_bytes = (size_t)((region->bytes + skip + page - 1) / page * page);
+	region->map_bytes = (size_t)(region->bytes + skip); /* not rounded up: a file may end in the middle of a page */
 	rc = share_peer_map(peer->shared->header.pid, entry->fd, entry->inode, entry->offset - skip, region->map_bytes,
 		(region->access & IBV_ACCESS_LOCAL_WRITE) != 0, &map);
 	if (rc != 0)
