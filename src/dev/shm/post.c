@@ -14,7 +14,9 @@ static void keep(struct shm_qp *qp, struct sqe *sqe)
 	size_t index = (size_t)(sqe - qp->sq);
 	struct ibv_sge *sges = qp->sge_store + index * (qp->qp.cap.max_send_sge + 1);
 
-	if (sqe->flags & IBV_SEND_INLINE) {
+	if (sqe->num_sge == 1 && (sqe->flags & IBV_SEND_INLINE) == 0) {
+		sges[0] = sqe->sges[0];
+	} else if (sqe->flags & IBV_SEND_INLINE) {
 		uint8_t *data = qp->inline_store + index * qp->qp.cap.max_inline_data, *at = data;
 
 		for (unsigned i = 0; i < sqe->num_sge; i++) {

@@ -60,6 +60,10 @@ static void deliver_original(const struct sqe *sqe)
 {
 	const uint8_t *from = (const uint8_t *)&sqe->original;
 
+	if (sqe->num_sge == 1) {
+		memcpy((void *)(uintptr_t)sqe->sges[0].addr, from, sizeof(sqe->original));
+		return;
+	}
 	for (unsigned i = 0; i < sqe->num_sge; i++) {
 		memcpy((void *)(uintptr_t)sqe->sges[i].addr, from, sqe->sges[i].length);
 		from += sqe->sges[i].length;
