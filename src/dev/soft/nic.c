@@ -97,20 +97,19 @@ enum hf_poll nic_drive(struct soft_nic *nic, bool hold_acks, uint64_t now_ns)
 
 enum hf_poll nic_borrow(struct soft_nic *nic, bool hold_acks)
 {
-	uint64_t now_ns = hf_env_now_ns(nic->base.env), due_ns;
+	uint64_t now_ns = hf_env_now_ns(nic->base.env);
 	enum hf_poll result;
+	bool waits;
 
 	atomic_store_explicit(&nic->last_poll_ns, now_ns, memory_order_relaxed);
 	atomic_store_explicit(&nic->app_sleeps, false, memory_order_relaxed);
 	if (pthread_mutex_trylock(&nic->lock) != 0)
 		return HF_IDLE;
 	result = nic_drive(nic, hold_acks, now_ns);
-	due_ns = nic->engine.deadline_ns;
-	if (nic->acks_held || !tx_empty(&nic->engine.tx))
-		due_ns = now_ns;
+	waits = nic->acks_held || !tx_empty(&nic->engine.tx) || nic->engine.deadline_ns != ENGINE_NO_TIMER;
 	pthread_mutex_unlock(&nic->lock);
-	/* The thread may be asleep for longer than what was just begun may wait, should nobody poll again. */
-	if (due_ns < atomic_load_explicit(&nic->thread_due_ns, memory_order_relaxed))
+	/* Should nobody poll again, the thread must see to what is left. When it sleeps it has to be told. */
+	if (waits && atomic_load_explicit(&nic->thread_due_ns, memory_order_relaxed) > now_ns + NIC_TAKEOVER_MAX_NS)
 		nic_thread_ring(nic);
 	return result;
 }

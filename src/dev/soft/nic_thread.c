@@ -5,8 +5,7 @@
  * wakes takes its core from somebody. */
 #include "dev/soft/nic.h"
 
-#define TAKEOVER_NS     100000u  /* after the last poll */
-#define TAKEOVER_MAX_NS 1600000u /* of an application that has polled for long */
+#define TAKEOVER_NS 100000u /* after the last poll */
 
 static void set_due(struct soft_nic *nic, uint64_t due_ns)
 {
@@ -34,7 +33,8 @@ static void look(struct soft_nic *nic)
 	if (!atomic_load(&nic->app_sleeps) && now_ns < last_ns + TAKEOVER_NS) {
 		watch_socket(nic, false);
 		set_due(nic, last_ns + nic->patience_ns);
-		nic->patience_ns = nic->patience_ns * 2 < TAKEOVER_MAX_NS ? nic->patience_ns * 2 : TAKEOVER_MAX_NS;
+		nic->patience_ns =
+			nic->patience_ns * 2 < NIC_TAKEOVER_MAX_NS ? nic->patience_ns * 2 : NIC_TAKEOVER_MAX_NS;
 		return;
 	}
 	nic->patience_ns = TAKEOVER_NS;
