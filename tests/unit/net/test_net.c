@@ -1,0 +1,463 @@
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "net/control.h"
+#include "net/frame.h"
+#include "net/session.h"
+
+#define MS 1000000ull
+
+/* ---- frames ---- */
+
+static uint32_t sample_frame(uint8_t *at)
+{
+	struct frame frame = {.type = FRAME_MESSAGE, .sequence = 7, .ack = 3, .body = "hello", .body_bytes = 5};
+
+	return frame_encode(&frame, at);
+}
+
+static void a_frame_is_read_as_it_was_written(void **state)
+{
+	uint8_t at[FRAME_MAX];
+	uint32_t bytes = sample_frame(at), used;
+	const char *reason;
+	struct frame frame;
+
+	(void)state;
+	assert_int_equal(frame_decode(at, bytes, &frame, &used, &reason), FRAME_OK);
+	assert_int_equal(used, bytes);
+	assert_int_equal(frame.type, FRAME_MESSAGE);
+	assert_int_equal(frame.sequence, 7);
+	assert_int_equal(frame.ack, 3);
+	assert_int_equal(frame.body_bytes, 5);
+	assert_memory_equal(frame.body, "hello", 5);
+}
+
+static void every_beginning_of_a_frame_asks_for_more(void **state)
+{
+	uint8_t at[FRAME_MAX];
+	uint32_t bytes = sample_frame(at), used;
+	const char *reason;
+	struct frame frame;
+
+	(void)state;
+	for (uint32_t n = 0; n < bytes; n++)
+		assert_int_equal(frame_decode(at, n, &frame, &used, &reason), FRAME_MORE);
+}
+
+static void a_frame_with_any_bit_flipped_is_never_believed(void **state)
+{
+	uint8_t at[FRAME_MAX];
+	uint32_t bytes = sample_frame(at), used;
+	const char *reason;
+	struct frame frame;
+
+	(void)state;
+	for (uint32_t bit = 0; bit < bytes * 8; bit++) {
+		at[bit / 8] ^= (uint8_t)(1u << bit % 8);
+		assert_int_not_equal(frame_decode(at, bytes, &frame, &used, &reason), FRAME_OK);
+		at[bit / 8] ^= (uint8_t)(1u << bit % 8);
+	}
+}
+
+static void garbage_is_refused_before_more_is_waited_for(void **state)
+{
+	const char *reason = NULL;
+	struct frame frame;
+	uint32_t used;
+
+	(void)state;
+	assert_int_equal(frame_decode((const uint8_t *)"GET", 3, &frame, &used, &reason), FRAME_BAD);
+	assert_non_null(reason);
+}
+
+static void a_hello_is_read_as_it_was_written(void **state)
+{
+	struct frame_hello hello = {.incarnation = 99, .name = "node-a", .label = "r1", .endpoint_count = 2}, out;
+	uint8_t at[FRAME_BODY_MAX];
+	const char *reason;
+	uint32_t bytes;
+
+	(void)state;
+	strcpy(hello.endpoints[0].label, "r0");
+	strcpy(hello.endpoints[1].label, "@0");
+	assert_int_equal(hf_addr_parse("127.0.0.2:18515", &hello.endpoints[0].addr), 0);
+	assert_int_equal(hf_addr_parse("[::1]:18516", &hello.endpoints[1].addr), 0);
+	bytes = frame_hello_encode(&hello, at);
+	assert_int_equal(frame_hello_decode(at, bytes, &out, &reason), FRAME_OK);
+	assert_string_equal(out.name, "node-a");
+	assert_string_equal(out.label, "r1");
+	assert_int_equal(out.endpoint_count, 2);
+	for (unsigned i = 0; i < 2; i++)
+		assert_true(hf_addr_equal(&out.endpoints[i].addr, &hello.endpoints[i].addr));
+	assert_int_equal(frame_hello_decode(at, bytes - 1, &out, &reason), FRAME_BAD);
+	at[72] = 200; /* more addresses than it brings */
+	assert_int_equal(frame_hello_decode(at, bytes, &out, &reason), FRAME_BAD);
+}
+
+/* ---- session ---- */
+
+static void messages_move_to_another_path_from_the_first_unacknowledged_on(void **state)
+{
+	struct session session;
+
+	(void)state;
+	session_init(&session, 50 * MS, 4, 1000 * MS, 0);
+	session_path_up(&session, 0, 0);
+	session_path_up(&session, 1, 0);
+	for (uint64_t i = 1; i <= 5; i++) {
+		assert_int_equal(session_queue(&session), i);
+		assert_int_equal(session_next(&session), i);
+		session_sent(&session);
+	}
+	assert_int_equal(session_next(&session), 0);
+	assert_int_equal(session_heard(&session, 0, 0, 2, MS), SESSION_NOTHING);
+	session_path_lost(&session, 0, MS);
+	assert_int_equal(session.active, 1);
+	assert_int_equal(session_next(&session), 3);
+	session_path_lost(&session, 1, MS);
+	assert_int_equal(session_next(&session), 0);
+	session_path_up(&session, 1, MS);
+	assert_int_equal(session_next(&session), 3);
+}
+
+static void each_message_is_delivered_once_and_in_order(void **state)
+{
+	struct session session;
+
+	(void)state;
+	session_init(&session, 50 * MS, 4, 1000 * MS, 0);
+	session_path_up(&session, 0, 0);
+	session_path_up(&session, 1, 0);
+	assert_int_equal(session_heard(&session, 0, 1, 0, 0), SESSION_DELIVER);
+	assert_int_equal(session_heard(&session, 0, 2, 0, 0), SESSION_DELIVER);
+	assert_int_equal(session_heard(&session, 1, 1, 0, 0), SESSION_NOTHING);
+	assert_int_equal(session_heard(&session, 1, 2, 0, 0), SESSION_NOTHING);
+	assert_int_equal(session_heard(&session, 1, 3, 0, 0), SESSION_DELIVER);
+	assert_int_equal(session_heard(&session, 1, 5, 0, 0), SESSION_VIOLATION);
+	assert_int_equal(session_heard(&session, 1, 0, 1, 0), SESSION_VIOLATION); /* we sent nothing */
+}
+
+static void a_silent_path_is_lost_and_a_peer_without_paths_is_dead(void **state)
+{
+	struct session_actions actions;
+	struct session session;
+
+	(void)state;
+	session_init(&session, 50 * MS, 4, 1000 * MS, 0);
+	session_path_up(&session, 0, 0);
+	session_path_up(&session, 1, 0);
+	session_tick(&session, 0, &actions);
+	assert_int_equal(actions.heartbeat, 3);
+	assert_int_equal(actions.due_ns, 50 * MS);
+	session_heard(&session, 1, 0, 0, 150 * MS);
+	session_tick(&session, 199 * MS, &actions);
+	assert_int_equal(actions.lost, 0);
+	session_tick(&session, 200 * MS, &actions);
+	assert_int_equal(actions.lost, 1);
+	assert_int_equal(session.active, 1);
+	session_tick(&session, 350 * MS, &actions);
+	assert_int_equal(actions.lost, 2);
+	assert_false(actions.dead);
+	session_tick(&session, 1349 * MS, &actions);
+	assert_false(actions.dead);
+	session_tick(&session, 1350 * MS, &actions);
+	assert_true(actions.dead);
+}
+
+static void a_peer_that_acknowledges_nothing_stops_the_queue(void **state)
+{
+	struct session session;
+
+	(void)state;
+	session_init(&session, 50 * MS, 4, 1000 * MS, 0);
+	for (unsigned i = 0; i < SESSION_QUEUED_MAX; i++)
+		assert_int_not_equal(session_queue(&session), 0);
+	assert_int_equal(session_queue(&session), 0);
+}
+
+/* ---- the channel ---- */
+
+struct side {
+	struct control *control;
+	struct control_peer *peer;
+	unsigned ups, downs, paths, received;
+	uint64_t next;
+	struct frame_endpoint endpoints[3];
+	char name[8];
+};
+
+struct channel {
+	struct hf_loop *loop;
+	struct side a, b;
+};
+
+static void on_up(struct control_peer *peer, void *context)
+{
+	struct side *side = context;
+
+	side->peer = peer;
+	side->ups++;
+}
+
+static void on_down(struct control_peer *peer, void *context)
+{
+	struct side *side = context;
+
+	if (side->peer == peer)
+		side->peer = NULL;
+	side->downs++;
+}
+
+static void on_message(struct control_peer *peer, const void *data, uint32_t bytes, void *context)
+{
+	struct side *side = context;
+	uint64_t value;
+
+	(void)peer;
+	assert_int_equal(bytes, sizeof(value));
+	memcpy(&value, data, sizeof(value));
+	assert_int_equal(value, side->next);
+	side->next++;
+	side->received++;
+}
+
+static void on_path(struct control_peer *peer, unsigned endpoint, bool up, void *context)
+{
+	struct side *side = context;
+
+	(void)peer;
+	side->paths = up ? side->paths | 1u << endpoint : side->paths & ~(1u << endpoint);
+}
+
+static const struct control_events events = {.up = on_up, .down = on_down, .message = on_message, .path = on_path};
+
+static void side_open(
+	struct channel *channel, struct side *side, const char *name, unsigned number, uint64_t incarnation)
+{
+	static const char *const labels[] = {"r0", "r1", "@0"};
+	struct control_config config = {.name = name,
+		.incarnation = incarnation,
+		.heartbeat_ns = 20 * MS,
+		.misses = 4,
+		.dead_ns = 5000 * MS,
+		.endpoint_count = 3,
+		.endpoints = side->endpoints};
+	struct hf_error error = {0};
+
+	for (unsigned i = 0; i < 3; i++) {
+		char text[HF_ADDR_TEXT];
+
+		strcpy(side->endpoints[i].label, labels[i]);
+		snprintf(text, sizeof(text), "127.%u.%u.%u:18600", 96 + ((unsigned)getpid() >> 8) % 64,
+			(unsigned)getpid() & 0xff, 1 + number * 3 + i);
+		assert_int_equal(hf_addr_parse(text, &side->endpoints[i].addr), 0);
+	}
+	if (control_open(channel->loop, &config, &events, side, &side->control, &error) != 0)
+		fail_msg("%s", error.text);
+}
+
+static void channel_open(struct channel *channel)
+{
+	*channel = (struct channel){0};
+	assert_int_equal(hf_loop_create(hf_env_host(), &channel->loop), 0);
+	side_open(channel, &channel->a, "a", 0, 11);
+	side_open(channel, &channel->b, "b", 1, 22);
+}
+
+static void channel_close(struct channel *channel)
+{
+	control_close(channel->a.control);
+	control_close(channel->b.control);
+	hf_loop_destroy(channel->loop);
+}
+
+static void until(struct channel *channel, bool (*done)(const struct channel *channel))
+{
+	uint64_t end_ns = hf_env_now_ns(hf_env_host()) + 20000 * MS;
+
+	while (!done(channel)) {
+		assert_true(hf_env_now_ns(hf_env_host()) < end_ns);
+		hf_loop_turn(channel->loop, 5 * MS);
+	}
+}
+
+static bool all_paths(const struct channel *channel)
+{
+	return channel->a.paths == 7 && channel->b.paths == 7;
+}
+
+static void a_connects_to_the_second_address_of_b(struct channel *channel)
+{
+	struct control_peer *peer;
+
+	assert_int_equal(control_connect(channel->a.control, &channel->b.endpoints[1].addr, 1, NULL, &peer), 0);
+	until(channel, all_paths);
+}
+
+static void send_n(struct side *side, uint64_t first, unsigned n)
+{
+	for (uint64_t value = first; value < first + n; value++)
+		assert_int_equal(control_send(side->peer, &value, sizeof(value)), 0);
+}
+
+static void one_address_brings_up_every_path(void **state)
+{
+	struct channel channel;
+
+	(void)state;
+	channel_open(&channel);
+	a_connects_to_the_second_address_of_b(&channel);
+	assert_int_equal(channel.a.ups, 1);
+	assert_int_equal(channel.b.ups, 1);
+	assert_string_equal(control_peer_name(channel.a.peer), "b");
+	assert_string_equal(control_peer_name(channel.b.peer), "a");
+	channel_close(&channel);
+}
+
+static bool b_has_2000(const struct channel *channel)
+{
+	return channel->b.received == 2000;
+}
+
+static void messages_outlive_the_path_they_were_sent_on(void **state)
+{
+	struct channel channel;
+
+	(void)state;
+	channel_open(&channel);
+	a_connects_to_the_second_address_of_b(&channel);
+	send_n(&channel.a, 0, 1000);
+	control_enable(channel.b.control, 0, false); /* falls silent under them */
+	send_n(&channel.a, 1000, 1000);
+	until(&channel, b_has_2000);
+	control_enable(channel.b.control, 0, true);
+	until(&channel, all_paths);
+	assert_int_equal(channel.a.downs, 0);
+	channel_close(&channel);
+}
+
+static bool a_sees_the_cut(const struct channel *channel)
+{
+	return channel->a.paths == 6;
+}
+
+static void a_cut_path_looks_cut_and_is_not_closed(void **state)
+{
+	struct channel channel;
+
+	(void)state;
+	channel_open(&channel);
+	a_connects_to_the_second_address_of_b(&channel);
+	control_enable(channel.b.control, 0, false);
+	assert_int_equal(channel.b.paths, 6); /* b knows at once */
+	hf_loop_turn(channel.loop, 0);
+	hf_loop_turn(channel.loop, 0);
+	assert_int_equal(channel.a.paths, 7); /* a has to miss heartbeats */
+	until(&channel, a_sees_the_cut);
+	channel_close(&channel);
+}
+
+static bool a_met_the_successor(const struct channel *channel)
+{
+	return channel->a.downs == 1;
+}
+
+static bool the_successor_is_up(const struct channel *channel)
+{
+	return channel->a.peer != NULL && control_peer_incarnation(channel->a.peer) == 33 && channel->a.paths == 7;
+}
+
+static void a_restarted_peer_is_another_peer(void **state)
+{
+	struct control_peer *peer;
+	struct channel channel;
+
+	(void)state;
+	channel_open(&channel);
+	a_connects_to_the_second_address_of_b(&channel);
+	send_n(&channel.a, 0, 10);
+	/* It dies without a word: every path falls silent, then its addresses are somebody else's. */
+	for (unsigned i = 0; i < 3; i++)
+		control_enable(channel.b.control, i, false);
+	control_close(channel.b.control);
+	channel.b = (struct side){0};
+	side_open(&channel, &channel.b, "b", 1, 33);
+	until(&channel, a_met_the_successor);
+	assert_int_equal(control_connect(channel.a.control, &channel.b.endpoints[0].addr, 1, NULL, &peer), 0);
+	until(&channel, the_successor_is_up);
+	assert_int_equal(channel.b.received, 0); /* nothing of the old conversation reaches it */
+	channel_close(&channel);
+}
+
+static unsigned lines;
+
+static void count_line(enum log_level level, const char *line, void *context)
+{
+	(void)context;
+	if (level >= LOG_WARN && strstr(line, "magic") != NULL)
+		lines++;
+}
+
+static void whoever_speaks_garbage_is_disconnected_with_a_reason(void **state)
+{
+	struct channel channel;
+	struct hf_addr local;
+	struct hf_io *io;
+	ssize_t n = -1;
+	char end;
+
+	(void)state;
+	channel_open(&channel);
+	a_connects_to_the_second_address_of_b(&channel);
+	lines = 0;
+	log_set_sink(count_line, NULL);
+	assert_int_equal(hf_addr_parse("127.0.0.1", &local), 0);
+	assert_int_equal(hf_stream_connect(hf_env_host(), &local, &channel.b.endpoints[0].addr, &io, NULL), 0);
+	for (unsigned i = 0; i < 1000 && n < 0; i++) {
+		n = hf_stream_write(io, "GET / HTTP/1.1\r\n\r\n", 18);
+		hf_loop_turn(channel.loop, MS);
+	}
+	assert_int_equal(n, 18);
+	do {
+		hf_loop_turn(channel.loop, MS);
+		n = hf_stream_read(io, &end, 1);
+	} while (n > 0 || n == -EAGAIN);
+	hf_io_close(io);
+	log_set_sink(NULL, NULL);
+	assert_int_equal(lines, 1);
+	assert_int_equal(channel.b.downs, 0);
+	send_n(&channel.a, 0, 2000);
+	until(&channel, b_has_2000);
+	channel_close(&channel);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_frame_is_read_as_it_was_written),
+		cmocka_unit_test(every_beginning_of_a_frame_asks_for_more),
+		cmocka_unit_test(a_frame_with_any_bit_flipped_is_never_believed),
+		cmocka_unit_test(garbage_is_refused_before_more_is_waited_for),
+		cmocka_unit_test(a_hello_is_read_as_it_was_written),
+		cmocka_unit_test(messages_move_to_another_path_from_the_first_unacknowledged_on),
+		cmocka_unit_test(each_message_is_delivered_once_and_in_order),
+		cmocka_unit_test(a_silent_path_is_lost_and_a_peer_without_paths_is_dead),
+		cmocka_unit_test(a_peer_that_acknowledges_nothing_stops_the_queue),
+		cmocka_unit_test(one_address_brings_up_every_path),
+		cmocka_unit_test(messages_outlive_the_path_they_were_sent_on),
+		cmocka_unit_test(a_cut_path_looks_cut_and_is_not_closed),
+		cmocka_unit_test(a_restarted_peer_is_another_peer),
+		cmocka_unit_test(whoever_speaks_garbage_is_disconnected_with_a_reason),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
