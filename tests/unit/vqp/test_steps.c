@@ -1,0 +1,503 @@
+/* The pure parts: rail, recovery, request log, policy, messages, configuration. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "rail/rail.h"
+#include "vqp/inflight.h"
+#include "vqp/message.h"
+#include "vqp/objects.h"
+#include "vqp/recovery.h"
+
+#define MS 1000000ull
+
+/* ---- rail ---- */
+
+static void a_rail_with_errors_is_paused_for_longer_each_time(void **state)
+{
+	struct rail_actions actions;
+	struct rail rail;
+	uint64_t now_ns = 10 * MS, previous_ns = 0;
+
+	(void)state;
+	rail_init(&rail);
+	rail_step(&rail, RAIL_EVENT_WC_ERROR, now_ns, &actions);
+	assert_int_equal(rail.state, RAIL_DOWN);
+	rail_step(&rail, RAIL_EVENT_LINK_UP, now_ns, &actions);
+	assert_true(actions.became_up);
+	for (unsigned i = 0; i < 4; i++) {
+		rail_step(&rail, RAIL_EVENT_WC_ERROR, now_ns, &actions);
+		assert_true(actions.became_unusable);
+		assert_true(rail.pause_ns > previous_ns);
+		previous_ns = rail.pause_ns;
+		rail_step(&rail, RAIL_EVENT_TICK, rail.resume_at_ns - 1, &actions);
+		assert_int_equal(rail.state, RAIL_PAUSED);
+		now_ns = rail.resume_at_ns;
+		rail_step(&rail, RAIL_EVENT_TICK, now_ns, &actions);
+		assert_int_equal(rail.state, RAIL_UP);
+	}
+	now_ns += 60000 * MS; /* calm for a long time: forgiven */
+	rail_step(&rail, RAIL_EVENT_WC_ERROR, now_ns, &actions);
+	assert_true(rail.pause_ns < previous_ns);
+}
+
+static void the_first_usable_rail_in_order_is_chosen(void **state)
+{
+	(void)state;
+	assert_int_equal(rail_choose(0), -1);
+	assert_int_equal(rail_choose(6), 1);
+	assert_int_equal(rail_choose(1), 0);
+}
+
+/* ---- recovery: two sides, messages in flight, and the trace of what was done ---- */
+
+struct wire_message {
+	enum recovery_event_type type;
+	uint32_t epoch;
+	enum recovery_kind kind;
+	int rail;
+};
+
+struct actor {
+	struct recovery step;
+	const char *name;
+	struct wire_message in[32];
+	unsigned first, last;
+	bool fence_waits;
+};
+
+struct stage {
+	struct actor a, b;
+	uint32_t usable;
+	uint64_t now_ns;
+	char trace[1024];
+};
+
+static void note(struct stage *stage, const struct actor *actor, const char *what)
+{
+	size_t used = strlen(stage->trace);
+
+	snprintf(stage->trace + used, sizeof(stage->trace) - used, "%s%s:%s", used == 0 ? "" : " ", actor->name, what);
+}
+
+static void say(struct stage *stage, struct actor *from, enum recovery_event_type type, const char *what)
+{
+	struct actor *to = from == &stage->a ? &stage->b : &stage->a;
+
+	note(stage, from, what);
+	to->in[to->last++ % 32] = (struct wire_message){
+		.type = type, .epoch = from->step.epoch, .kind = from->step.kind, .rail = from->step.rail};
+}
+
+static void feed(struct stage *stage, struct actor *actor, struct recovery_event event)
+{
+	unsigned actions;
+
+	event.usable = stage->usable;
+	actions = recovery_step(&actor->step, &event, stage->now_ns);
+	if (actions & RECOVERY_SEND_FENCE)
+		say(stage, actor, RECOVERY_EVENT_FENCE, "FENCE");
+	if (actions & RECOVERY_SEND_STATE)
+		say(stage, actor, RECOVERY_EVENT_STATE, "STATE");
+	if (actions & RECOVERY_SETTLE)
+		note(stage, actor, "settle");
+	if (actions & RECOVERY_DO_GO)
+		say(stage, actor, RECOVERY_EVENT_GO, "GO");
+	if (actions & RECOVERY_DO_BUILD)
+		say(stage, actor, RECOVERY_EVENT_READY, "QP");
+	if (actions & RECOVERY_SEND_READY)
+		say(stage, actor, RECOVERY_EVENT_READY, "READY");
+	if (actions & RECOVERY_RESUME)
+		note(stage, actor, "resume");
+	if (actions & RECOVERY_FAIL)
+		note(stage, actor, "fail");
+	if ((actions & RECOVERY_DO_QUIET) != 0)
+		feed(stage, actor, (struct recovery_event){.type = RECOVERY_EVENT_QUIET});
+	if ((actions & RECOVERY_DO_FENCE) != 0 && !actor->fence_waits)
+		feed(stage, actor, (struct recovery_event){.type = RECOVERY_EVENT_FENCED});
+}
+
+static bool deliver(struct stage *stage, struct actor *to)
+{
+	struct wire_message message;
+
+	if (to->first == to->last)
+		return false;
+	message = to->in[to->first++ % 32];
+	feed(stage, to,
+		(struct recovery_event){
+			.type = message.type, .epoch = message.epoch, .kind = message.kind, .rail = message.rail});
+	return true;
+}
+
+static void settle_down(struct stage *stage)
+{
+	while (deliver(stage, &stage->a) || deliver(stage, &stage->b))
+		;
+}
+
+static void stage_open(struct stage *stage)
+{
+	*stage = (struct stage){.usable = 3, .a.name = "a", .b.name = "b"};
+	recovery_init(&stage->a.step, true, 1000 * MS);
+	recovery_init(&stage->b.step, false, 1000 * MS);
+	feed(stage, &stage->a, (struct recovery_event){.type = RECOVERY_EVENT_CONNECTED});
+	feed(stage, &stage->b, (struct recovery_event){.type = RECOVERY_EVENT_CONNECTED});
+	settle_down(stage);
+	assert_int_equal(stage->a.step.state, RECOVERY_IDLE);
+	assert_int_equal(stage->b.step.state, RECOVERY_IDLE);
+}
+
+static void fail_path(struct stage *stage, struct actor *actor)
+{
+	feed(stage, actor, (struct recovery_event){.type = RECOVERY_EVENT_BROKEN});
+}
+
+static void both_idle_at(struct stage *stage, uint32_t epoch, int rail)
+{
+	assert_int_equal(stage->a.step.state, RECOVERY_IDLE);
+	assert_int_equal(stage->b.step.state, RECOVERY_IDLE);
+	assert_int_equal(stage->a.step.epoch, epoch);
+	assert_int_equal(stage->b.step.epoch, epoch);
+	assert_int_equal(stage->a.step.rail, rail);
+	assert_int_equal(stage->b.step.rail, rail);
+}
+
+static void connecting_is_an_exchange(void **state)
+{
+	struct stage stage;
+
+	(void)state;
+	stage_open(&stage);
+	assert_string_equal(stage.trace, "a:STATE b:STATE a:settle a:GO b:settle b:QP a:READY a:resume b:resume");
+	both_idle_at(&stage, 1, 0);
+}
+
+static void a_failure_seen_by_one_side_moves_both(void **state)
+{
+	struct stage stage;
+
+	(void)state;
+	stage_open(&stage);
+	stage.trace[0] = '\0';
+	stage.usable = 2;
+	fail_path(&stage, &stage.b);
+	settle_down(&stage);
+	assert_string_equal(
+		stage.trace, "b:FENCE b:STATE a:STATE a:settle a:GO b:settle b:QP a:READY a:resume b:resume");
+	both_idle_at(&stage, 2, 1);
+}
+
+static void a_failure_seen_by_both_at_once_is_one_exchange(void **state)
+{
+	struct stage stage;
+
+	(void)state;
+	stage_open(&stage);
+	stage.trace[0] = '\0';
+	stage.usable = 2;
+	fail_path(&stage, &stage.a);
+	fail_path(&stage, &stage.b);
+	settle_down(&stage);
+	assert_string_equal(
+		stage.trace, "a:FENCE a:STATE b:FENCE b:STATE a:settle a:GO b:settle b:QP a:READY a:resume b:resume");
+	both_idle_at(&stage, 2, 1);
+}
+
+static void nothing_is_said_before_the_fence(void **state)
+{
+	struct stage stage;
+
+	(void)state;
+	stage_open(&stage);
+	stage.trace[0] = '\0';
+	stage.b.fence_waits = true;
+	fail_path(&stage, &stage.a);
+	settle_down(&stage);
+	assert_string_equal(stage.trace, "a:FENCE a:STATE");
+	feed(&stage, &stage.b, (struct recovery_event){.type = RECOVERY_EVENT_FENCED});
+	settle_down(&stage);
+	both_idle_at(&stage, 2, 0);
+}
+
+static void a_second_failure_in_the_middle_is_the_next_epoch(void **state)
+{
+	struct stage stage;
+
+	(void)state;
+	stage_open(&stage);
+	fail_path(&stage, &stage.a);
+	while (stage.b.step.state != RECOVERY_BUILD && (deliver(&stage, &stage.b) || deliver(&stage, &stage.a)))
+		;
+	assert_int_equal(stage.b.step.state, RECOVERY_BUILD);
+	fail_path(&stage, &stage.b); /* the path that was just built */
+	stage.usable = 2;
+	settle_down(&stage);
+	both_idle_at(&stage, 3, 1);
+}
+
+static void messages_of_older_epochs_are_ignored(void **state)
+{
+	static const enum recovery_event_type types[] = {
+		RECOVERY_EVENT_FENCE, RECOVERY_EVENT_STATE, RECOVERY_EVENT_GO, RECOVERY_EVENT_READY};
+	struct stage stage;
+
+	(void)state;
+	stage_open(&stage);
+	fail_path(&stage, &stage.a);
+	settle_down(&stage);
+	for (unsigned i = 0; i < 4; i++) {
+		struct recovery_event event = {.type = types[i], .epoch = 1, .usable = 3};
+
+		assert_int_equal(recovery_step(&stage.a.step, &event, 0), 0);
+		assert_int_equal(recovery_step(&stage.b.step, &event, 0), 0);
+	}
+	both_idle_at(&stage, 2, 0);
+}
+
+static void a_failback_is_quiet_on_both_sides_before_either_fences(void **state)
+{
+	struct stage stage;
+
+	(void)state;
+	stage_open(&stage);
+	stage.trace[0] = '\0';
+	feed(&stage, &stage.b, (struct recovery_event){.type = RECOVERY_EVENT_RETURN});
+	assert_string_equal(stage.trace, ""); /* only the picker asks */
+	stage.a.fence_waits = stage.b.fence_waits = true;
+	feed(&stage, &stage.a, (struct recovery_event){.type = RECOVERY_EVENT_RETURN});
+	assert_int_equal(stage.a.step.state, RECOVERY_EXCHANGE);
+	settle_down(&stage);
+	assert_int_equal(stage.a.step.state, RECOVERY_FENCE);
+	assert_int_equal(stage.b.step.state, RECOVERY_FENCE);
+	feed(&stage, &stage.a, (struct recovery_event){.type = RECOVERY_EVENT_FENCED});
+	settle_down(&stage); /* GO waits for b's fence */
+	assert_int_equal(stage.b.step.state, RECOVERY_FENCE);
+	feed(&stage, &stage.b, (struct recovery_event){.type = RECOVERY_EVENT_FENCED});
+	settle_down(&stage);
+	assert_string_equal(
+		stage.trace, "a:FENCE a:STATE b:STATE a:settle a:GO b:settle b:QP a:READY a:resume b:resume");
+	both_idle_at(&stage, 2, 0);
+}
+
+static void a_failover_overrules_a_failback_of_the_same_epoch(void **state)
+{
+	struct stage stage;
+
+	(void)state;
+	stage_open(&stage);
+	feed(&stage, &stage.a, (struct recovery_event){.type = RECOVERY_EVENT_RETURN});
+	fail_path(&stage, &stage.b);
+	stage.usable = 2;
+	settle_down(&stage);
+	assert_int_equal(stage.a.step.kind, RECOVERY_FAILOVER);
+	both_idle_at(&stage, 2, 1);
+}
+
+static void without_a_path_the_budget_ends_it(void **state)
+{
+	struct recovery_event tick = {.type = RECOVERY_EVENT_RAILS};
+	struct stage stage;
+
+	(void)state;
+	stage_open(&stage);
+	recovery_progress(&stage.a.step);
+	stage.usable = 0;
+	stage.now_ns = 5000 * MS;
+	fail_path(&stage, &stage.a);
+	settle_down(&stage);
+	assert_int_equal(recovery_step(&stage.a.step, &tick, 5999 * MS), 0);
+	assert_int_equal(recovery_step(&stage.a.step, &tick, 6000 * MS), RECOVERY_FAIL);
+	assert_int_equal(recovery_step(&stage.a.step, &tick, 7000 * MS), 0);
+}
+
+static void a_rail_that_comes_back_in_time_is_taken(void **state)
+{
+	struct stage stage;
+
+	(void)state;
+	stage_open(&stage);
+	stage.usable = 0;
+	fail_path(&stage, &stage.a);
+	settle_down(&stage);
+	assert_int_equal(stage.a.step.state, RECOVERY_PATH);
+	stage.usable = 1;
+	feed(&stage, &stage.a, (struct recovery_event){.type = RECOVERY_EVENT_RAILS});
+	settle_down(&stage);
+	both_idle_at(&stage, 2, 0);
+}
+
+/* ---- request log, policy ---- */
+
+static void the_log_owns_what_it_may_have_to_send_again(void **state)
+{
+	struct inflight log;
+	char payload[8] = "before";
+	struct ibv_sge sge = {.addr = (uintptr_t)payload, .length = 7};
+	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .send_flags = IBV_SEND_INLINE};
+	struct inflight_wr *entry;
+
+	(void)state;
+	assert_int_equal(inflight_init(&log, 5, 2, 16), 0);
+	entry = inflight_copy(&log, &wr);
+	strcpy(payload, "after!");
+	sge.length = 0;
+	assert_string_equal((char *)(uintptr_t)entry->wr.sg_list[0].addr, "before");
+	assert_int_equal(entry->wr.sg_list[0].length, 7);
+	log.tail = 5;
+	assert_true(inflight_full(&log));
+	inflight_free(&log);
+}
+
+static void success_of_one_wr_is_success_of_all_before_it(void **state)
+{
+	struct inflight log;
+
+	(void)state;
+	assert_int_equal(inflight_init(&log, 8, 1, 0), 0);
+	log.tail = log.next = 6;
+	assert_int_equal(inflight_retire(&log, 3), 4);
+	assert_int_equal(inflight_retire(&log, 3), 0);
+	assert_false(inflight_at(&log, 4)->done);
+	inflight_fail(&log, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR);
+	assert_int_equal(inflight_at(&log, 3)->status, IBV_WC_SUCCESS);
+	assert_int_equal(inflight_at(&log, 4)->status, IBV_WC_RETRY_EXC_ERR);
+	assert_int_equal(inflight_at(&log, 5)->status, IBV_WC_WR_FLUSH_ERR);
+	inflight_free(&log);
+}
+
+static void resend_is_blind_except_for_messages_that_were_taken(void **state)
+{
+	struct message evidence = {.consumed = 3, .has_psn = 1, .executed_psn = 1000};
+	struct inflight_wr write = {.first_psn = 1}, taken = {.message = 3}, waiting = {.message = 4};
+
+	(void)state;
+	assert_int_equal(policy_verdict(HF_POLICY_RESEND, &write, &evidence), VERDICT_RESEND);
+	assert_int_equal(policy_verdict(HF_POLICY_RESEND, &taken, &evidence), VERDICT_COMPLETE);
+	assert_int_equal(policy_verdict(HF_POLICY_RESEND, &waiting, &evidence), VERDICT_RESEND);
+}
+
+/* ---- messages ---- */
+
+static void every_kind_of_message_is_read_as_it_was_written(void **state)
+{
+	(void)state;
+	for (unsigned kind = 1; kind < MESSAGE_KINDS; kind++) {
+		struct message in = {.kind = (enum message_kind)kind, .to = 5, .from = 6, .epoch = 7}, out;
+		uint8_t at[CONTROL_MESSAGE_MAX], again[CONTROL_MESSAGE_MAX];
+		uint32_t bytes;
+
+		strcpy(in.service, "service");
+		in.rail_count = 1;
+		strcpy(in.rails[0].name, "r0");
+		strcpy(in.rails[0].kind, "soft");
+		in.mtu = IBV_MTU_4096;
+		in.private_bytes = 9;
+		in.consumed = 1ull << 40;
+		bytes = message_encode(&in, at);
+		assert_true(message_decode(at, bytes, &out));
+		assert_int_equal(message_encode(&out, again), bytes);
+		assert_memory_equal(at, again, bytes);
+		assert_false(message_decode(at, bytes - 1, &out));
+		at[bytes] = 0;
+		assert_false(message_decode(at, bytes + 1, &out));
+	}
+}
+
+/* ---- configuration ---- */
+
+static void refused(const char *text, const char *words)
+{
+	struct hf_node_config config;
+	struct hf_error error = {0};
+
+	assert_true(hf_node_config_parse(text, strlen(text), &config, &error) < 0);
+	if (strstr(error.text, words) == NULL)
+		fail_msg("\"%s\" does not say \"%s\"", error.text, words);
+}
+
+static void a_configuration_is_read_in_full(void **state)
+{
+	static const char text[] = "{ \"name\": \"a\", \"fabric\": \"f\", \"rails\": ["
+				   "{\"name\": \"r0\", \"kind\": \"soft\", \"address\": \"127.0.0.2\", \"control\": "
+				   "\"127.0.0.2:1\", \"mtu\": 2048},"
+				   "{\"name\": \"r1\", \"kind\": \"shm\"}], \"management\": [\"127.0.0.9:7\"], "
+				   "\"policy\": \"resend-cache\","
+				   "\"heartbeat_ms\": 10, \"heartbeat_misses\": 3, \"failback_ms\": 20, \"budget_ms\": "
+				   "30, \"timeout\": 12,"
+				   "\"retry_cnt\": 5 }";
+	struct hf_node_config config;
+	struct hf_error error = {0};
+
+	(void)state;
+	assert_int_equal(hf_node_config_parse(text, strlen(text), &config, &error), 0);
+	assert_string_equal(config.rails[1].kind, "shm");
+	assert_int_equal(config.rail_count, 2);
+	assert_int_equal(config.rails[0].mtu, IBV_MTU_2048);
+	assert_int_equal(hf_addr_port(&config.management[0]), 7);
+	assert_int_equal(config.policy, HF_POLICY_RESEND_CACHE);
+	assert_int_equal(config.heartbeat_ns, 10 * MS);
+	assert_int_equal(config.heartbeat_misses, 3);
+	assert_int_equal(config.budget_ns, 30 * MS);
+	assert_int_equal(config.timeout, 12);
+	assert_int_equal(config.retry_cnt, 5);
+}
+
+static void what_is_wrong_in_a_configuration_is_named_with_its_line(void **state)
+{
+	(void)state;
+	refused("{\n\"name\": \"a\",\n}", "line 3");
+	refused("[]", "expected an object");
+	refused("{\"name\": \"a\"}", "at least one of \"rails\"");
+	refused("{\n\"name\": \"a\",\n\"rale\": []}", "line 3: rale: unknown key");
+	refused("{\"name\": \"A\"}", "name: expected a name");
+	refused("{\n\"rails\": [\n{\"name\": \"r0\",\n\"kind\": \"soft\"},\n{\"name\": \"r1\", \"kind\": \"soft\",\n"
+		"\"mtu\": 1500}]}",
+		"line 6: rails[1].mtu: expected 256");
+	refused("{\"budget_ms\": 0}", "budget_ms: expected a whole number from 1");
+	refused("{\"timeout\": 32}", "from 1 to 31");
+	refused("{\"policy\": \"varnish\"}", "expected \"none\"");
+	refused("{\"management\": [\"here\"]}", "management[0]: expected an address");
+	refused("{\"name\": \"a\", \"name\": \"b\"}", "duplicate");
+}
+
+static void a_missing_file_is_named(void **state)
+{
+	struct hf_node_config config;
+	struct hf_error error = {0};
+
+	(void)state;
+	assert_true(hf_node_config_load(hf_env_host(), "/nonexistent/a.json", &config, &error) < 0);
+	assert_non_null(strstr(error.text, "/nonexistent/a.json: No such file"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_rail_with_errors_is_paused_for_longer_each_time),
+		cmocka_unit_test(the_first_usable_rail_in_order_is_chosen),
+		cmocka_unit_test(connecting_is_an_exchange),
+		cmocka_unit_test(a_failure_seen_by_one_side_moves_both),
+		cmocka_unit_test(a_failure_seen_by_both_at_once_is_one_exchange),
+		cmocka_unit_test(nothing_is_said_before_the_fence),
+		cmocka_unit_test(a_second_failure_in_the_middle_is_the_next_epoch),
+		cmocka_unit_test(messages_of_older_epochs_are_ignored),
+		cmocka_unit_test(a_failback_is_quiet_on_both_sides_before_either_fences),
+		cmocka_unit_test(a_failover_overrules_a_failback_of_the_same_epoch),
+		cmocka_unit_test(without_a_path_the_budget_ends_it),
+		cmocka_unit_test(a_rail_that_comes_back_in_time_is_taken),
+		cmocka_unit_test(the_log_owns_what_it_may_have_to_send_again),
+		cmocka_unit_test(success_of_one_wr_is_success_of_all_before_it),
+		cmocka_unit_test(resend_is_blind_except_for_messages_that_were_taken),
+		cmocka_unit_test(every_kind_of_message_is_read_as_it_was_written),
+		cmocka_unit_test(a_configuration_is_read_in_full),
+		cmocka_unit_test(what_is_wrong_in_a_configuration_is_named_with_its_line),
+		cmocka_unit_test(a_missing_file_is_named),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
