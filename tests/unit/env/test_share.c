@@ -7,6 +7,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -14,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include "child.h"
 #include "env/share.h"
@@ -402,6 +405,63 @@ static void no_store_of_our_own_threads_is_lost_in_a_move(void **state)
 	hf_mem_free(env, (void *)counting.counters);
 }
 
+/* As a container's filter does. */
+static int forbid_userfaultfd(void)
+{
+	struct sock_filter rules[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_userfaultfd, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = {.len = sizeof(rules) / sizeof(rules[0]), .filter = rules};
+
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 ? prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) : -1;
+}
+
+enum { CHILD_PASSED, CHILD_HAD_NO_FILTER, CHILD_MOVED_WRONGLY, CHILD_LOST_CONTENT };
+
+static int move_without_userfaultfd(struct child *child, void *context)
+{
+	struct counting counting = {0};
+	struct share_backing moved;
+	struct hf_error error = {""};
+	struct stat tasks;
+	pthread_t thread;
+	int code;
+
+	(void)child, (void)context;
+	if (forbid_userfaultfd() != 0)
+		return CHILD_HAD_NO_FILTER;
+	if (hf_mem_alloc(env, COUNTING_PAGES * 4096, (void **)&counting.counters, NULL) != 0)
+		return CHILD_HAD_NO_FILTER;
+	counting.counters[1] = 5;
+	code = share_move_pages((void *)counting.counters, 4096, &moved, NULL);
+	if (stat("/proc/self/task", &tasks) != 0 ||
+		(tasks.st_nlink == 3 && code != 0)) /* not so: a sanitizer's thread */
+		return CHILD_MOVED_WRONGLY;
+	if (counting.counters[1] != 5)
+		return CHILD_LOST_CONTENT;
+	pthread_create(&thread, NULL, count, &counting);
+	while (!atomic_load(&counting.started))
+		;
+	code = share_move_pages((void *)counting.counters, 4096, &moved, &error);
+	atomic_store(&counting.stop, true);
+	pthread_join(thread, NULL);
+	return code == -EOPNOTSUPP && strstr(error.text, "userfaultfd") != NULL ? CHILD_PASSED : CHILD_MOVED_WRONGLY;
+}
+
+static void without_userfaultfd_pages_are_moved_only_where_no_store_can_be_lost(void **state)
+{
+	struct child child = child_start(move_without_userfaultfd, NULL);
+	int outcome = child_end(&child);
+
+	(void)state;
+	if (outcome == CHILD_HAD_NO_FILTER)
+		skip();
+	assert_int_equal(outcome, CHILD_PASSED);
+}
+
 static void shared_mappings_of_the_program_are_found_by_their_file(void **state)
 {
 	struct share_backing backing, again;
@@ -508,6 +568,7 @@ int main(void)
 		WITH_DIR(the_backing_of_moved_pages_is_found_and_of_a_mixture_refused),
 		WITH_DIR(what_cannot_be_moved_is_refused_and_stays),
 		WITH_DIR(no_store_of_our_own_threads_is_lost_in_a_move),
+		WITH_DIR(without_userfaultfd_pages_are_moved_only_where_no_store_can_be_lost),
 		WITH_DIR(shared_mappings_of_the_program_are_found_by_their_file),
 		WITH_DIR(a_memfd_of_the_program_is_found_through_its_descriptor),
 		WITH_DIR(a_peer_that_is_not_the_same_any_more_is_stale),
