@@ -152,8 +152,6 @@ static int explain_death(struct run *run, enum side side, const char *words)
 	char log[LOG_BYTES + 1] = "", *line;
 	struct hf_file *file;
 
-	if (run->failure != 0)
-		return run->failure; /* it said why */
 	if (hf_file_open(run->task->env, run->nodes[side].log_path, 0, &file) == 0) {
 		int64_t bytes = hf_file_bytes(file);
 		ssize_t n =
@@ -169,24 +167,38 @@ static int explain_death(struct run *run, enum side side, const char *words)
 		line[0] != '\0' ? ": " : "", line);
 }
 
+/* What a node has said, also one that has ended since: its last words are the best. */
+static void hear_messages(struct run *run, enum side side)
+{
+	json_t *message;
+
+	while ((message = channel_receive(&run->nodes[side].channel)) != NULL) {
+		take_message(run, message, side);
+		json_decref(message);
+	}
+}
+
 int demo_hear(struct run *run)
 {
-	for (enum side side = SIDE_A; side < SIDES; side++) {
-		struct node_state *node = &run->nodes[side];
-		char words[WORDS_BYTES];
-		json_t *message;
-		bool ended;
+	char words[SIDES][WORDS_BYTES];
+	bool ended[SIDES] = {false};
 
-		if (!node->started)
-			continue;
-		ended = process_ended(&node->process, words, sizeof(words)); /* before its last words are read */
-		while ((message = channel_receive(&node->channel)) != NULL) {
-			take_message(run, message, side);
-			json_decref(message);
-		}
-		if (ended)
-			return explain_death(run, side, words);
-		if (node->channel.ended && run->failure == 0 && node->channel.used > 0)
+	for (enum side side = SIDE_A; side < SIDES; side++)
+		if (run->nodes[side].started)
+			ended[side] = process_ended(&run->nodes[side].process, words[side], WORDS_BYTES);
+	for (enum side side = SIDE_A; side < SIDES; side++)
+		if (run->nodes[side].started)
+			hear_messages(run, side);
+	for (enum side side = SIDE_A; side < SIDES; side++)
+		if (ended[side] && process_killed(&run->nodes[side].process))
+			return explain_death(
+				run, side, words[side]); /* whatever the other says that it suffers from it */
+	for (enum side side = SIDE_A; side < SIDES; side++) {
+		const struct channel *channel = &run->nodes[side].channel;
+
+		if (run->failure == 0 && ended[side])
+			return explain_death(run, side, words[side]);
+		if (run->failure == 0 && run->nodes[side].started && channel->ended && channel->used > 0)
 			return hf_error_set(run->error, -EPROTO, "node %s sent a malformed message", side_name(side));
 	}
 	return run->failure;

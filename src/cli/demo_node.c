@@ -160,8 +160,10 @@ static int run(struct demo_node *node)
 
 	if (!failed)
 		failed = open_node(node, &config);
-	if (!failed)
+	if (!failed) {
+		node->error.text[0] = '\0'; /* of what succeeded in the end */
 		failed = sender ? demo_sender_run(node) : demo_receiver_run(node);
+	}
 	if (failed || node->error.text[0] != '\0')
 		channel_send(&node->channel, json_pack("{s:s, s:i}", "error", node->error.text, "code", failed));
 	close_node(node);

@@ -103,6 +103,11 @@ bool process_ended(struct process *process, char *words, size_t words_bytes)
 	return true;
 }
 
+bool process_killed(const struct process *process)
+{
+	return process->reaped && WIFSIGNALED(process->status);
+}
+
 /* ---- the child's side ---- */
 
 static void on_orphaned(int signal_number)

@@ -31,6 +31,9 @@ void process_stop(struct process *process, unsigned grace_ms);
 /* True once it ended, with the reason in words ("was killed by signal 9"). */
 bool process_ended(struct process *process, char *words, size_t words_bytes);
 
+/* True when it ended by a signal. */
+bool process_killed(const struct process *process);
+
 /* In the child, first thing: takes the lifeline up; SIGINT is left to the parent. */
 int process_hold_lifeline(void);
 bool process_parent_gone(void);
