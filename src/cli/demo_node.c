@@ -9,6 +9,7 @@
 #include "cli/process.h"
 
 #define SETUP_WAIT_MS 10000u
+#define QP_TIMEOUT    12u /* 17 ms, four times: a busy machine does not look like a cut */
 #define QUEUE_WRS     64u
 #define CQ_ENTRIES    256u
 #define INLINE_BYTES  16u
@@ -96,6 +97,7 @@ static int configure(struct demo_node *node, struct hf_node_config *config, bool
 		return hf_error_set(&node->error, -EPROTO, "the demo's setup message is malformed");
 	memset(config, 0, sizeof(*config));
 	config->policy = HF_POLICY_RESEND;
+	config->timeout = QP_TIMEOUT;
 	if (config_path[0] != '\0') {
 		int failed = hf_node_config_load(node->env, config_path, config, &node->error);
 

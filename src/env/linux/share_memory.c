@@ -202,6 +202,13 @@ int share_backing_find(const void *addr, size_t bytes, struct share_backing *out
 	return error;
 }
 
+static uint64_t whole_pages(uint64_t bytes)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+	return (bytes + page - 1) / page * page;
+}
+
 int share_peer_map(pid_t pid, int fd, uint64_t inode, uint64_t offset, size_t bytes, bool writable, void **addr_out)
 {
 	char path[PROC_PATH_BYTES];
@@ -216,8 +223,8 @@ int share_peer_map(pid_t pid, int fd, uint64_t inode, uint64_t offset, size_t by
 		return errno == ENOENT || errno == ESRCH ? -ESTALE : -errno;
 	if (fstat(opened_fd, &stat) != 0 || stat.st_ino != inode)
 		error = -ESTALE;
-	else if (offset > (uint64_t)stat.st_size || bytes > (uint64_t)stat.st_size - offset)
-		error = -EINVAL; /* beyond the end: a store would be a SIGBUS */
+	else if (offset > whole_pages((uint64_t)stat.st_size) || bytes > whole_pages((uint64_t)stat.st_size) - offset)
+		error = -EINVAL; /* beyond the last page: a store would be a SIGBUS */
 	else
 		addr = mmap(NULL, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, opened_fd,
 			(off_t)offset);

@@ -509,6 +509,23 @@ static void a_memfd_of_the_program_is_found_through_its_descriptor(void **state)
 	close(fd);
 }
 
+/* Peers map whole pages, and a file's length is seldom a multiple of them. */
+static void the_last_page_of_a_file_of_odd_length_is_mapped_whole(void **state)
+{
+	int fd = memfd_create("odd", 0);
+	struct stat stat;
+	void *mapped;
+
+	(void)state;
+	assert_int_equal(ftruncate(fd, 4096 + 1), 0);
+	assert_int_equal(fstat(fd, &stat), 0);
+	assert_int_equal(share_peer_map(getpid(), fd, stat.st_ino, 0, 2 * 4096, true, &mapped), 0);
+	((char *)mapped)[4096] = 1;
+	share_peer_unmap(mapped, 2 * 4096);
+	assert_int_equal(share_peer_map(getpid(), fd, stat.st_ino, 0, 2 * 4096 + 1, true, &mapped), -EINVAL);
+	close(fd);
+}
+
 static void a_peer_that_is_not_the_same_any_more_is_stale(void **state)
 {
 	struct share_backing backing;
@@ -571,6 +588,7 @@ int main(void)
 		WITH_DIR(without_userfaultfd_pages_are_moved_only_where_no_store_can_be_lost),
 		WITH_DIR(shared_mappings_of_the_program_are_found_by_their_file),
 		WITH_DIR(a_memfd_of_the_program_is_found_through_its_descriptor),
+		WITH_DIR(the_last_page_of_a_file_of_odd_length_is_mapped_whole),
 		WITH_DIR(a_peer_that_is_not_the_same_any_more_is_stale),
 		WITH_DIR(a_process_has_exited_once_it_was_killed),
 	};
