@@ -17,16 +17,18 @@
 
 #include "base/order.h"
 
-#define LANDING      (1u << 20)
-#define MEM_BYTES    (2u << 20)
-#define QUEUE        128u
-#define SIGNAL_EVERY 32u
-#define WINDOW       32u
-#define BATCHES      400u
-#define BATCH_NS     100000u /* about; a batch that was interrupted does not move the median */
-#define STALL_NS     10000000000ull
-#define BANDWIDTH_NS 300000000ull
-#define ACCESS       (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
+#define LANDING         (1u << 20)
+#define MEM_BYTES       (2u << 20)
+#define QUEUE           128u
+#define SIGNAL_EVERY    32u
+#define WINDOW          32u
+#define BATCHES         400u
+#define WARM_UP         20u
+#define BATCH_STEPS_MAX 4096u
+#define BATCH_NS        100000u /* about; a batch that was interrupted does not move the median */
+#define STALL_NS        10000000000ull
+#define BANDWIDTH_NS    300000000ull
+#define ACCESS          (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 
 /* What one end tells the other. */
 struct card {
@@ -241,13 +243,13 @@ static int one_cas(struct end *end, uint64_t *count)
 	return rc < 0 ? rc : 0;
 }
 
-/* The median of many short batches; the first batch says how long a batch should be. */
+/* The median of many short batches; the last of some to warm up says how long a batch should be. */
 static int time_batches(struct end *end, int (*step)(struct end *end, uint64_t *count), double *ns_out)
 {
 	static double batches[BATCHES];
 	uint64_t count = 0, steps = 16;
 
-	for (unsigned i = 0; i <= BATCHES; i++) {
+	for (unsigned i = 0; i < WARM_UP + BATCHES; i++) {
 		uint64_t start_ns = hf_env_now_ns(end->env), taken_ns;
 
 		for (uint64_t k = 0; k < steps; k++) {
@@ -257,12 +259,12 @@ static int time_batches(struct end *end, int (*step)(struct end *end, uint64_t *
 				return rc;
 		}
 		taken_ns = hf_env_now_ns(end->env) - start_ns;
-		if (i > 0)
-			batches[i - 1] = (double)taken_ns / (double)steps;
-		else if (taken_ns < steps * BATCH_NS)
+		if (i >= WARM_UP)
+			batches[i - WARM_UP] = (double)taken_ns / (double)steps;
+		else
 			steps = 8 + steps * BATCH_NS / (taken_ns + 1);
-		if (steps > 4096)
-			steps = 4096;
+		if (steps > BATCH_STEPS_MAX)
+			steps = BATCH_STEPS_MAX;
 	}
 	*ns_out = bench_median(batches, BATCHES);
 	return 0;
