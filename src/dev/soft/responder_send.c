@@ -110,6 +110,10 @@ static void refuse_pending(struct responder *responder)
 		return; /* the requester asks again, and finds the qp in ERR */
 	qp->engine->counters.naks_sent++;
 	responder->nak_due = responder->ack_due = false;
+	if (qp->dc == HF_DC_TARGET) { /* its stream ends, and no other */
+		responder->fatal = true;
+		return;
+	}
 	engine_event(qp->engine, IBV_EVENT_QP_ACCESS_ERR, &qp->base, NULL);
 	qp_fail(qp);
 }

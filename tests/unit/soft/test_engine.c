@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dev/soft/dc.h"
 #include "dev/soft/engine.h"
 
 #define MEMORY_BYTES (256u << 10)
@@ -472,6 +473,152 @@ static void a_responder_in_error_executes_nothing(void **state)
 	destroy(world);
 }
 
+/* ---- DC ---- */
+
+#define TARGETS 2
+#define DC_KEY  0xdc0ffeeu
+
+struct dc_world {
+	struct world *world;
+	struct soft_qp initiator, target[TARGETS];
+};
+
+static void start_dc(struct host *host, struct soft_qp *qp, int dc)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
+		.port_num = 1,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC,
+		.path_mtu = IBV_MTU_1024,
+		.timeout = 8,
+		.retry_cnt = 7,
+		.rnr_retry = 7};
+
+	qp->base = host->qp.base;
+	qp->base.type = IBV_QPT_DRIVER;
+	qp->dc = dc;
+	qp->dc_key = DC_KEY;
+	responder_init(&qp->responder, qp, &qp->requester.flow);
+	assert_int_equal(requester_init(&qp->requester, qp, &qp->base.cap), 0);
+	assert_int_equal(ring_init(&qp->recv_ring, 8, recv_slot_bytes(2)), 0);
+	assert_int_equal(engine_add_qp(&host->engine, qp), 0);
+	if (dc == HF_DC_TARGET)
+		assert_int_equal(dc_streams_create(qp, &qp->streams), 0);
+	assert_int_equal(qp_apply(qp, &attr, IBV_QP_STATE | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 1), 0);
+	attr.qp_state = IBV_QPS_RTR;
+	assert_int_equal(qp_apply(qp, &attr, IBV_QP_STATE | IBV_QP_PATH_MTU, 1), 0);
+	attr.qp_state = IBV_QPS_RTS;
+	if (dc == HF_DC_INITIATOR)
+		assert_int_equal(
+			qp_apply(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY, 1), 0);
+}
+
+static struct dc_world *build_dc(uint64_t seed)
+{
+	struct dc_world *dc = calloc(1, sizeof(*dc));
+
+	assert_non_null(dc);
+	dc->world = build(seed, 7);
+	start_dc(&dc->world->host[0], &dc->initiator, HF_DC_INITIATOR);
+	for (int i = 0; i < TARGETS; i++)
+		start_dc(&dc->world->host[1], &dc->target[i], HF_DC_TARGET);
+	return dc;
+}
+
+static void destroy_dc(struct dc_world *dc)
+{
+	requester_free(&dc->initiator.requester);
+	ring_free(&dc->initiator.recv_ring);
+	for (int i = 0; i < TARGETS; i++) {
+		dc_streams_destroy(dc->target[i].streams);
+		requester_free(&dc->target[i].requester);
+		ring_free(&dc->target[i].recv_ring);
+	}
+	destroy(dc->world);
+	free(dc);
+}
+
+static void post_dc(struct dc_world *dc, int target, uint64_t dc_key, uint64_t id)
+{
+	struct host *host = &dc->world->host[0];
+	struct hf_dc_dest dest = {.gid = flow_gid(&dc->world->host[1].engine.local),
+		.dct_num = dc->target[target].base.qp_num,
+		.dc_key = dc_key};
+	struct ibv_sge sge = {.addr = (uintptr_t)host->memory + 8 * id, .length = 8, .lkey = KEY};
+	struct ibv_send_wr *bad, wr = {.wr_id = id,
+					 .sg_list = &sge,
+					 .num_sge = 1,
+					 .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
+					 .send_flags = IBV_SEND_SIGNALED,
+					 .wr.atomic = {.remote_addr = 0x10000, .compare_add = 1, .rkey = KEY}};
+
+	assert_int_equal(requester_post(&dc->initiator.requester, &dest, &wr, &bad), 0);
+	engine_ring_doorbell(&dc->initiator);
+}
+
+static void an_initiator_executes_once_at_each_of_its_targets(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 1; seed <= 10; seed++) {
+		struct dc_world *dc = build_dc(seed);
+		struct world *world = dc->world;
+		uint64_t counter;
+
+		print_message("seed %llu\n", (unsigned long long)seed);
+		world->loss = world->copies = world->delays = 60;
+		for (unsigned i = 0; i < 200; i++)
+			post_dc(dc, (int)(i / 5 % TARGETS), DC_KEY, i);
+		for (unsigned i = 0; i < 200; i++) {
+			struct ibv_wc wc = next_wc(world, 0);
+
+			assert_int_equal(wc.status, IBV_WC_SUCCESS);
+			assert_int_equal(wc.wr_id, i);
+			memcpy(&counter, world->host[0].memory + 8 * i, 8);
+			assert_int_equal(counter, i);
+		}
+		assert_int_equal(world->host[1].engine.counters.malformed, 0);
+		destroy_dc(dc);
+	}
+}
+
+static void a_wrong_key_is_refused_and_harms_nobody_else(void **state)
+{
+	struct dc_world *dc = build_dc(1);
+
+	(void)state;
+	post_dc(dc, 0, DC_KEY + 1, 1);
+	assert_int_equal(next_wc(dc->world, 0).status, IBV_WC_REM_ACCESS_ERR);
+	assert_int_equal(dc->world->host[1].memory[0], 0);
+	assert_int_equal(qp_state(&dc->target[0]), IBV_QPS_RTR);
+	destroy_dc(dc);
+}
+
+/* Its psns begin anew, below those that the target has seen: its life says that they are no duplicates. */
+static void a_recycled_initiator_is_not_taken_for_its_former_self(void **state)
+{
+	struct dc_world *dc = build_dc(1);
+	struct soft_qp *qp = &dc->initiator;
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_INIT, .port_num = 1, .path_mtu = IBV_MTU_1024, .timeout = 8, .retry_cnt = 3};
+
+	(void)state;
+	post_dc(dc, 0, DC_KEY, 0);
+	post_dc(dc, 0, DC_KEY, 1);
+	assert_int_equal(next_wc(dc->world, 0).status, IBV_WC_SUCCESS);
+	assert_int_equal(next_wc(dc->world, 0).status, IBV_WC_SUCCESS);
+	qp_move(qp, IBV_QPS_RESET);
+	assert_int_equal(qp_apply(qp, &attr, IBV_QP_STATE | IBV_QP_PORT, dc->world->now_ns), 0);
+	attr.qp_state = IBV_QPS_RTR;
+	assert_int_equal(qp_apply(qp, &attr, IBV_QP_STATE | IBV_QP_PATH_MTU, dc->world->now_ns), 0);
+	attr.qp_state = IBV_QPS_RTS;
+	assert_int_equal(qp_apply(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY,
+				 dc->world->now_ns),
+		0);
+	post_dc(dc, 0, DC_KEY, 2);
+	assert_int_equal(next_wc(dc->world, 0).status, IBV_WC_SUCCESS);
+	assert_int_equal(dc->world->host[1].memory[0], 3);
+	destroy_dc(dc);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -483,6 +630,9 @@ int main(void)
 		cmocka_unit_test(a_message_waits_for_its_receive),
 		cmocka_unit_test(packets_of_others_are_counted_and_dropped),
 		cmocka_unit_test(a_responder_in_error_executes_nothing),
+		cmocka_unit_test(an_initiator_executes_once_at_each_of_its_targets),
+		cmocka_unit_test(a_wrong_key_is_refused_and_harms_nobody_else),
+		cmocka_unit_test(a_recycled_initiator_is_not_taken_for_its_former_self),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
