@@ -181,7 +181,7 @@ static struct segment *segment_of(const struct end *end, struct share_segment *m
 
 	for (int i = 0; i < 16; i++)
 		snprintf(name + 2 * i, 3, "%02x", gid.raw[i]);
-	strcpy(name + 32, ".port");
+	snprintf(name + 32, sizeof(name) - 32, ".port");
 	assert_int_equal(share_dir_open(fabric, &dir, NULL), 0);
 	assert_int_equal(share_segment_open(dir, name, mapped, NULL), 0);
 	share_dir_close(dir);
