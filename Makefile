@@ -4,6 +4,9 @@ SEEDS ?= 1000
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?= fuzz_packet fuzz_control fuzz_config
 DEMO_ARGS ?=
+UBSAN = halt_on_error=1:print_stacktrace=1
+SANITIZED_SEEDS ?= 50
+SANITIZED = --no-suite tidy --no-suite install --no-suite mutants --no-suite sim
 DESTDIR ?=
 NINJA = ninja -C $(1) --quiet >&2
 
@@ -45,13 +48,15 @@ asan: ## The tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@scripts/deps.sh build
 	@[ -f $(BUILD)-asan/build.ninja ] || meson setup $(BUILD)-asan -Db_sanitize=address,undefined >/dev/null
 	@$(call NINJA,$(BUILD)-asan)
-	@python3 scripts/check.py $(BUILD)-asan --slow --no-suite tidy --no-suite mutants --no-suite install
+	@UBSAN_OPTIONS=$(UBSAN) $(BUILD)-asan/holdfast-sim --seeds $(SANITIZED_SEEDS)
+	@UBSAN_OPTIONS=$(UBSAN) python3 scripts/check.py $(BUILD)-asan --slow $(SANITIZED)
 
 tsan: ## The tests under ThreadSanitizer
 	@scripts/deps.sh build
 	@[ -f $(BUILD)-tsan/build.ninja ] || meson setup $(BUILD)-tsan -Db_sanitize=thread >/dev/null
 	@$(call NINJA,$(BUILD)-tsan)
-	@python3 scripts/check.py $(BUILD)-tsan --slow --no-suite tidy --no-suite mutants --no-suite install
+	@$(BUILD)-tsan/holdfast-sim --seeds $(SANITIZED_SEEDS)
+	@python3 scripts/check.py $(BUILD)-tsan --slow $(SANITIZED)
 
 install: all ## Into DESTDIR, below the prefix given to meson (default /usr/local)
 	@meson install -C $(BUILD) --no-rebuild $(if $(DESTDIR),--destdir $(DESTDIR))
