@@ -222,10 +222,11 @@ static void note_sent(struct requester *requester, uint64_t from, uint64_t now_n
 
 bool requester_transmit(struct requester *requester, uint64_t now_ns)
 {
-	uint32_t window = requester_window(requester);
+	uint32_t window;
 
 	if (qp_state(requester->qp) != IBV_QPS_RTS || requester->rnr_due_ns != 0)
 		return false;
+	window = requester_window(requester); /* there is an MTU only from RTR on */
 	for (unsigned burst = 0; burst < BURST_PACKETS;) {
 		struct send_slot *slot = ring_slot(&requester->ring, requester->cursor);
 		uint64_t from = requester->next;
