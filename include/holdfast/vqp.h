@@ -41,7 +41,8 @@ struct hf_vqp_init {
 	bool sq_sig_all;
 	int access; /* what the peer may do through this vqp: enum ibv_access_flags */
 	void *context;
-	/* The vqp came up, changed rail or failed for good. NULL: not told. */
+	/* The vqp came up, changed rail or failed for good. May post, poll and connect, but destroy nothing. NULL: not
+	 * told. */
 	void (*changed)(struct hf_vqp *vqp, void *context);
 };
 int hf_vqp_create(struct hf_vpd *pd, const struct hf_vqp_init *init, struct hf_vqp **vqp_out);

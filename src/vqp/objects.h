@@ -17,6 +17,7 @@
 #include "vqp/recovery.h"
 
 #define NODE_SERVICES_MAX 32u
+#define VQP_SGE_MAX       32u /* of a wr, whatever the devices can do */
 
 struct region;
 

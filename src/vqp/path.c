@@ -96,7 +96,7 @@ int path_connect(struct hf_vqp *vqp, struct path *path, const struct message *th
 int path_post_recvs(struct hf_vqp *vqp, struct path *path)
 {
 	struct inflight *log = &vqp->recvs;
-	struct ibv_sge sges[64];
+	struct ibv_sge sges[VQP_SGE_MAX];
 	int rc = 0;
 
 	for (; rc == 0 && log->next < log->tail; log->next++) {

@@ -8,7 +8,6 @@
 
 #include "dev/qp_rules.h"
 
-#define SGE_LIMIT      64
 #define SIGNAL_EVERY   64u
 #define PACKETS_SIGNAL (1u << 20) /* force a signal after so many */
 #define PACKETS_MAX    (1u << 22) /* wait for retirement above; < 2^23 */
@@ -61,7 +60,7 @@ static bool post_next(struct hf_vqp *vqp)
 	struct inflight *log = &vqp->sends;
 	struct inflight_wr *entry = inflight_at(log, log->next);
 	struct ibv_send_wr wr = entry->wr, *bad;
-	struct ibv_sge sges[SGE_LIMIT];
+	struct ibv_sge sges[VQP_SGE_MAX];
 	enum region_lookup found;
 	int rc;
 
@@ -82,8 +81,11 @@ static bool post_next(struct hf_vqp *vqp)
 		wr.send_flags |= IBV_SEND_SIGNALED;
 	entry->first_psn = hf_qp_next_psn(vqp->path.qp);
 	rc = hf_qp_post_send(vqp->path.qp, &wr, &bad);
-	if (rc != 0)
+	if (rc != 0) {
+		if (rc != -ENOMEM) /* full: completions will make room */
+			vqp_fail(vqp, IBV_WC_LOC_QP_OP_ERR, IBV_WC_WR_FLUSH_ERR, true);
 		return false;
+	}
 	entry->qp_num = vqp->path.qp->qp_num;
 	if (entry->sent_before) {
 		entry->sent_before = false;

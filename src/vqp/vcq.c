@@ -114,8 +114,12 @@ int hf_vcq_poll(struct hf_vcq *cq, int n, struct ibv_wc *wc)
 		return taken;
 	list_for_each (at, &cq->senders)
 		(void)harvest(container_of(at, struct hf_vqp, send_link));
-	list_for_each (at, &cq->receivers)
-		(void)harvest(container_of(at, struct hf_vqp, recv_link));
+	list_for_each (at, &cq->receivers) {
+		struct hf_vqp *vqp = container_of(at, struct hf_vqp, recv_link);
+
+		if (vqp->send_cq != cq)
+			(void)harvest(vqp);
+	}
 	taken = take(cq, n, wc);
 	/* Whoever is first in the list is served first, so the list turns. */
 	if (taken > 0 && !list_empty(&cq->senders))

@@ -56,7 +56,8 @@ void vqp_fail(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status r
 
 static int check_init(const struct hf_vpd *pd, const struct hf_vqp_init *init)
 {
-	if (init->send_cq == NULL || init->recv_cq == NULL || init->cap.max_send_wr == 0)
+	if (init->send_cq == NULL || init->recv_cq == NULL || init->cap.max_send_wr == 0 ||
+		init->cap.max_send_sge > VQP_SGE_MAX || init->cap.max_recv_sge > VQP_SGE_MAX)
 		return -EINVAL;
 	for (unsigned i = 0; i < pd->node->rail_count; i++) {
 		const struct hf_dev_attr *attr = &pd->node->rails[i].dev->attr;

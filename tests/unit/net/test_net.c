@@ -87,8 +87,8 @@ static void a_hello_is_read_as_it_was_written(void **state)
 	uint32_t bytes;
 
 	(void)state;
-	strcpy(hello.endpoints[0].label, "r0");
-	strcpy(hello.endpoints[1].label, "@0");
+	snprintf(hello.endpoints[0].label, sizeof(hello.endpoints[0].label), "%s", "r0");
+	snprintf(hello.endpoints[1].label, sizeof(hello.endpoints[1].label), "%s", "@0");
 	assert_int_equal(hf_addr_parse("127.0.0.2:18515", &hello.endpoints[0].addr), 0);
 	assert_int_equal(hf_addr_parse("[::1]:18516", &hello.endpoints[1].addr), 0);
 	bytes = frame_hello_encode(&hello, at);
@@ -256,7 +256,7 @@ static void side_open(
 	for (unsigned i = 0; i < 3; i++) {
 		char text[HF_ADDR_TEXT];
 
-		strcpy(side->endpoints[i].label, labels[i]);
+		snprintf(side->endpoints[i].label, sizeof(side->endpoints[i].label), "%s", labels[i]);
 		snprintf(text, sizeof(text), "127.%u.%u.%u:18600", 96 + ((unsigned)getpid() >> 8) % 64,
 			(unsigned)getpid() & 0xff, 1 + number * 3 + i);
 		assert_int_equal(hf_addr_parse(text, &side->endpoints[i].addr), 0);

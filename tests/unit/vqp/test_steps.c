@@ -344,7 +344,7 @@ static void the_log_owns_what_it_may_have_to_send_again(void **state)
 	(void)state;
 	assert_int_equal(inflight_init(&log, 5, 2, 16), 0);
 	entry = inflight_copy(&log, &wr);
-	strcpy(payload, "after!");
+	snprintf(payload, sizeof(payload), "%s", "after!");
 	sge.length = 0;
 	assert_string_equal((char *)(uintptr_t)entry->wr.sg_list[0].addr, "before");
 	assert_int_equal(entry->wr.sg_list[0].length, 7);
@@ -391,10 +391,10 @@ static void every_kind_of_message_is_read_as_it_was_written(void **state)
 		uint8_t at[CONTROL_MESSAGE_MAX], again[CONTROL_MESSAGE_MAX];
 		uint32_t bytes;
 
-		strcpy(in.service, "service");
+		snprintf(in.service, sizeof(in.service), "%s", "service");
 		in.rail_count = 1;
-		strcpy(in.rails[0].name, "r0");
-		strcpy(in.rails[0].kind, "soft");
+		snprintf(in.rails[0].name, sizeof(in.rails[0].name), "%s", "r0");
+		snprintf(in.rails[0].kind, sizeof(in.rails[0].kind), "%s", "soft");
 		in.mtu = IBV_MTU_4096;
 		in.private_bytes = 9;
 		in.consumed = 1ull << 40;
