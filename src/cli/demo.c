@@ -257,5 +257,6 @@ int demo_command(int argc, char **argv)
 		return cli_refuse("demo", "%s", error.text);
 	status = run(&options, &scratch, failback_ns);
 	scratch_remove(&scratch);
+	demo_clean_fabrics(); /* nodes that were still dying when this began are dead by now */
 	return status;
 }

@@ -9,6 +9,7 @@ import sys
 import program
 
 DEVICE = sys.argv[2] if len(sys.argv) > 2 else "shm"
+SHORT = ["demo", "--quick", "--seconds", "1", "--device", DEVICE]
 
 
 def _check(result):
@@ -38,7 +39,7 @@ def quick_demo_loses_nothing_and_writes_its_reports(directory):
 
 def a_file_of_odd_length_is_moved(directory):
     path = program.make_input(directory, 1_234_567)
-    program.run(directory, "demo", "--quick", "--json", "--device", DEVICE, "--input", path, check=0)
+    program.run(directory, *SHORT, "--json", "--input", path, check=0)
     result = program.demo_results(directory)[0]
     _check(result)
     assert result["input"]["sha256"] == hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()
@@ -47,7 +48,7 @@ def a_file_of_odd_length_is_moved(directory):
 
 def one_byte_is_moved(directory):
     (pathlib.Path(directory) / "byte").write_bytes(b"!")
-    program.run(directory, "demo", "--quick", "--device", DEVICE, "--input", "byte", check=0)
+    program.run(directory, *SHORT, "--input", "byte", check=0)
     _check(program.demo_results(directory)[0])
 
 
@@ -58,15 +59,14 @@ def a_directory_is_moved_as_one_archive(directory):
     (tree / "empty").write_bytes(b"")
     (tree / "big").write_bytes(os.urandom(700_001))
     (tree / "link").symlink_to("/etc/passwd")
-    program.run(directory, "demo", "--quick", "--device", DEVICE, "--input", "tree", "--output", "tree", check=0)
+    program.run(directory, *SHORT, "--input", "tree", "--output", "tree", check=0)
     result = program.demo_results(tree)[0]
     _check(result)
     assert result["input"]["what"].startswith("3 files")
 
 
 def lines_tell_of_each_cut_where_there_is_no_terminal(directory):
-    done = program.run(directory, "demo", "--quick", "--device", DEVICE, "--input", program.make_input(directory),
-                       check=0)
+    done = program.run(directory, *SHORT, "--input", program.make_input(directory), check=0)
     result = program.demo_results(directory)[0]
     assert done.stdout.count("  cut r") == done.stdout.count("  restored r") == result["cuts"]
     assert "nothing lost" in done.stdout and "\033" not in done.stdout
@@ -77,7 +77,7 @@ def a_terminal_shows_a_picture_in_place(directory):
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(directory)
-        os.execve(program.HOLDFAST, ["holdfast", "demo", "--quick", "--device", DEVICE, "--input", path],
+        os.execve(program.HOLDFAST, ["holdfast", *SHORT, "--input", path],
                   dict(program.environment(directory), TERM="xterm"))
     seen = b""
     try:
@@ -102,7 +102,7 @@ def two_demos_run_beside_one_another(directory):
     running = []
     for place in places:
         place.mkdir()
-        running.append(program.start(place, "demo", "--quick", "--json", "--device", DEVICE, "--input", path))
+        running.append(program.start(place, *SHORT, "--json", "--input", path))
     for process, place in zip(running, places):
         _, said = process.communicate(timeout=program.RUN_LIMIT_S)
         assert process.returncode == 0, said
@@ -110,7 +110,7 @@ def two_demos_run_beside_one_another(directory):
 
 
 def a_pass_as_fast_as_it_goes_loses_nothing(directory):
-    program.run(directory, "demo", "--quick", "--json", "--device", DEVICE, "--rate", "0", check=0)
+    program.run(directory, *SHORT, "--json", "--rate", "0", check=0)
     result = program.demo_results(directory)[0]
     assert result["lost"] == 0 and result["hash_equal"] and result["cuts"] >= 4
 

@@ -13,7 +13,7 @@ import program
 
 DEVICE = sys.argv[2] if len(sys.argv) > 2 else "shm"
 SEED = int(os.environ.get("SEED", random.randrange(1 << 32)))
-ROUNDS = 3
+ROUNDS = 2
 LAST_LINE = 9
 END_LIMIT_S = 20
 dice = random.Random(SEED)
@@ -46,7 +46,7 @@ def _ends(pids):
 
 
 def _next_run_succeeds(directory, dead_pid):
-    done = program.run(directory, "demo", "--quick", "--json", "--device", DEVICE, "--input",
+    done = program.run(directory, "demo", "--quick", "--seconds", "1", "--json", "--device", DEVICE, "--input",
                        program.make_input(directory), check=0)
     assert json.loads(done.stdout)[0]["lost"] == 0
     assert program.left_in_shm(dead_pid) == []

@@ -1,6 +1,8 @@
 """Wrong input: a clear message, status 2, no crash, nothing left behind."""
+import os
 import pathlib
 import socket
+import subprocess
 import sys
 
 import program
@@ -96,9 +98,19 @@ def a_roce_port_in_use_is_named(directory):
                  program.make_input(directory), words=["127.0.62.3"])
 
 
+def no_shared_memory_left_is_told_with_the_remedy(directory):
+    for device, size in (("shm", "4k"), ("shm", "64k"), ("soft", "4k")):
+        script = f'mount -t tmpfs -o size={size} tmpfs /dev/shm && exec "$0" demo --device {device} --input "$1"'
+        done = subprocess.run(["unshare", "--mount", "--map-root-user", "sh", "-c", script, program.HOLDFAST,
+                               program.make_input(directory)], cwd=directory, env=program.environment(directory),
+                              text=True, capture_output=True, timeout=program.RUN_LIMIT_S)
+        if "unshare:" in done.stderr or "mount:" in done.stderr:
+            raise program.Skip("no mount namespace of one's own here")
+        assert done.returncode == 2, done.stderr
+        assert "/dev/shm" in done.stderr and "remount" in done.stderr, done.stderr
+
+
 def a_temporary_directory_that_is_missing_is_named(directory):
-    import os
-    import subprocess
     done = subprocess.run([program.HOLDFAST, "demo"], env=dict(os.environ, TMPDIR="/no/such/place"), text=True,
                           capture_output=True, timeout=program.RUN_LIMIT_S)
     assert done.returncode == 2 and "/no/such/place" in done.stderr and "TMPDIR" in done.stderr, done.stderr
