@@ -8,6 +8,7 @@
 #include "dev/soft/engine.h"
 
 #define TIMEOUT_UNIT_NS 4096u
+#define MTU_BYTES_MIN   256u /* until it is modified: a qp that went from INIT to ERR takes wrs too, to flush them */
 
 int requester_init(struct requester *requester, struct soft_qp *qp, const struct ibv_qp_cap *cap)
 {
@@ -15,6 +16,7 @@ int requester_init(struct requester *requester, struct soft_qp *qp, const struct
 
 	requester->qp = qp;
 	requester->max_sge = cap->max_send_sge;
+	qp->mtu_bytes = MTU_BYTES_MIN;
 	list_init(&requester->busy);
 	return ring_init(&requester->ring, cap->max_send_wr, (uint32_t)(bytes + 63) & ~63u);
 }

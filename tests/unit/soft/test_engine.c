@@ -473,6 +473,23 @@ static void a_responder_in_error_executes_nothing(void **state)
 	destroy(world);
 }
 
+static void a_qp_that_was_never_connected_flushes_what_is_posted(void **state)
+{
+	struct world *world = build(1, 0);
+	struct soft_qp *qp = &world->host[0].qp;
+
+	(void)state;
+	requester_free(&qp->requester);
+	ring_free(&qp->recv_ring);
+	engine_remove_qp(&world->host[0].engine, qp);
+	memset(qp, 0, sizeof(*qp));
+	build_qp(&world->host[0]);
+	qp_fail(qp);
+	post(world, IBV_WR_RDMA_WRITE, 1, 0, 0, 3000);
+	assert_int_equal(next_wc(world, 0).status, IBV_WC_WR_FLUSH_ERR);
+	destroy(world);
+}
+
 /* ---- DC ---- */
 
 #define TARGETS 2
@@ -630,6 +647,7 @@ int main(void)
 		cmocka_unit_test(a_message_waits_for_its_receive),
 		cmocka_unit_test(packets_of_others_are_counted_and_dropped),
 		cmocka_unit_test(a_responder_in_error_executes_nothing),
+		cmocka_unit_test(a_qp_that_was_never_connected_flushes_what_is_posted),
 		cmocka_unit_test(an_initiator_executes_once_at_each_of_its_targets),
 		cmocka_unit_test(a_wrong_key_is_refused_and_harms_nobody_else),
 		cmocka_unit_test(a_recycled_initiator_is_not_taken_for_its_former_self),
