@@ -123,6 +123,69 @@ static void writes_outlive_a_cut_rail_on_a_qp_made_beforehand(void **state)
 	cut_in_the_middle(HF_POLICY_RESEND_CACHE);
 }
 
+/* What a receive took is not sent again and what none took is: the k-th message is in the k-th receive. */
+static void messages_outlive_a_cut_rail_each_once_and_in_order(void **state)
+{
+	enum { MESSAGES = 400 };
+	struct pair pair;
+	uint32_t posted = 0, sent = 0, received = 0, offered = 0;
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_RESEND);
+	pair_connect(&pair);
+	fill(pair.a.memory, MESSAGES * 1024, 5);
+	while (received < MESSAGES || sent < MESSAGES) {
+		struct ibv_wc wc[8];
+		int n;
+
+		while (offered < MESSAGES && pair_recv(&pair.b, offered, offered * 1024, 1024) == 0)
+			offered++;
+		while (posted < MESSAGES && pair_send(&pair, posted, posted * 1024, 1 + posted * 2) == 0)
+			posted++;
+		if (received == MESSAGES / 4 || received == MESSAGES / 2)
+			pair_cut(&pair, received == MESSAGES / 4 ? 0 : 1, false);
+		if (received == MESSAGES * 3 / 8)
+			pair_cut(&pair, 0, true);
+		n = hf_vcq_poll(pair.b.cq, 1, wc);
+		if (n == 1) {
+			assert_int_equal(wc[0].status, IBV_WC_SUCCESS);
+			assert_int_equal(wc[0].wr_id, received);
+			assert_int_equal(wc[0].byte_len, 1 + received * 2);
+			received++;
+		}
+		for (int i = hf_vcq_poll(pair.a.cq, 8, wc); i > 0; i--, sent++)
+			assert_int_equal(wc[i - 1].status, IBV_WC_SUCCESS);
+		hf_loop_turn(pair.loop, 1000000);
+	}
+	for (uint32_t i = 0; i < MESSAGES; i++)
+		assert_memory_equal(pair.a.memory + i * 1024, pair.b.memory + i * 1024, 1 + i * 2);
+	pair_close(&pair);
+}
+
+/* Nothing leaves the port, and no event says so: only the wr's own error does. */
+static void a_silent_cut_is_found_by_the_error_of_a_wr(void **state)
+{
+	struct hf_vqp_counters counters;
+	struct pair pair;
+	struct ibv_wc wc;
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_RESEND);
+	pair_connect(&pair);
+	assert_true(pair_until(&pair, on_rail_0));
+	fill(pair.a.memory, 4096, 9);
+	assert_int_equal(hf_dev_set_link(hf_node_dev(pair.a.node, 0), HF_LINK_TX, false), 0);
+	assert_int_equal(pair_write(&pair, 1, 0, 4096, true), 0);
+	pair_collect(&pair, &pair.a, 1, &wc);
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	assert_memory_equal(pair.a.memory, pair.b.memory, 4096);
+	hf_vqp_counters(pair.a.vqp, &counters);
+	assert_true(counters.failovers >= 1);
+	assert_true(counters.resent_wrs >= 1);
+	assert_true(hf_node_rail_up(pair.a.node, 0));
+	pair_close(&pair);
+}
+
 static void without_a_policy_a_cut_is_an_error(void **state)
 {
 	struct pair pair;
@@ -226,6 +289,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(messages_go_into_receives_in_order),
 		cmocka_unit_test(writes_outlive_a_cut_rail_and_return_to_it),
 		cmocka_unit_test(writes_outlive_a_cut_rail_on_a_qp_made_beforehand),
+		cmocka_unit_test(messages_outlive_a_cut_rail_each_once_and_in_order),
+		cmocka_unit_test(a_silent_cut_is_found_by_the_error_of_a_wr),
 		cmocka_unit_test(without_a_policy_a_cut_is_an_error),
 		cmocka_unit_test(without_any_path_wrs_complete_in_error_within_the_budget),
 		cmocka_unit_test(a_program_error_is_reported_and_starts_no_failover),
