@@ -94,6 +94,18 @@ static bool begin_nic_crash(struct fault *fault)
 	return true;
 }
 
+/* Its device has to be opened again, and what it served with it: the operator restarts the process. */
+static void replace_nic(const struct port *port)
+{
+	struct nic *nic = nic_at(port);
+	struct process *process = nic == NULL ? NULL : nic->process;
+
+	if (process == NULL || !nic->dead)
+		return;
+	process_crash(process);
+	process_start(process);
+}
+
 /* ---- dispatch ---- */
 
 /* False: the victim is not there, nothing was injected. */
@@ -184,11 +196,13 @@ static void end(struct fault *fault)
 	case FAULT_HOST_STOP:
 		host_start(fault->process->host);
 		break;
+	case FAULT_NIC_CRASH:
+		replace_nic(fault->port);
+		break;
 	case FAULT_FLAP:
 	case FAULT_STREAM_RESET:
 	case FAULT_FENCE_SLOW:
 	case FAULT_FENCE_FAILS:
-	case FAULT_NIC_CRASH: /* until its device is opened again */
 	case FAULT_KINDS:
 		break;
 	}

@@ -81,7 +81,6 @@ struct rc_side {
 	struct hf_poller poller;
 	struct hf_timer timer;
 	struct rc_rail rails[RC_RAILS];
-	struct world_event restart; /* after its NIC died */
 };
 
 struct rc {

@@ -247,23 +247,6 @@ static void check_lane(struct world_event *event)
 	world_schedule(world, &lane->check, world->now_ns + world_range(world, CHECK_NS_MIN, CHECK_NS_MAX));
 }
 
-/* ---- a process whose NIC died starts again ---- */
-
-static void restart_if_dead(struct world_event *event)
-{
-	struct rc_side *side = container_of(event, struct rc_side, restart);
-	struct world *world = side->rc->world;
-	bool dead = false;
-
-	list_for_each (at, &side->process->nics)
-		dead |= container_of(at, struct nic, node)->dead;
-	if (dead && !side->process->paused) {
-		process_crash(side->process);
-		process_start(side->process);
-	}
-	world_schedule(world, &side->restart, world->now_ns + world_range(world, 5 * NS_MS, 40 * NS_MS));
-}
-
 /* ---- the run ---- */
 
 static void set_up(struct rc *rc, struct world *world, struct outcome *outcome)
@@ -292,9 +275,6 @@ static void set_up(struct rc *rc, struct world *world, struct outcome *outcome)
 		host_init(&side->host, world, &rc->network, i == 0 ? "a" : "b");
 		side->host.caps_masked = masked;
 		side->process = process_create(&side->host, i == 0 ? "a" : "b", &rc_program, side);
-		side->restart.what = "restart?";
-		side->restart.fire = restart_if_dead;
-		world_schedule(world, &side->restart, 5 * NS_MS);
 	}
 	for (unsigned rail = 0; rail < rc->rail_count; rail++)
 		for (unsigned i = 0; i < RC_SIDES; i++) {

@@ -10,14 +10,16 @@
 #include "sim/vq.h"
 
 #define BUDGET_NS       (2 * NS_S)
-#define BUDGET_SLACK_NS (500 * NS_MS) /* for the error to be found and told */
+#define BUDGET_SLACK_NS (1 * NS_S) /* for the error to be found, and for pauses */
 #define LIVE_NS         (6 * NS_S)
 #define LIVE_OPERATIONS 5u
 #define VQ_FAULTS                                                                                                      \
 	(FAULT_BIT(FAULT_CUT) | FAULT_BIT(FAULT_CUT_TX) | FAULT_BIT(FAULT_CUT_RX) | FAULT_BIT(FAULT_PORT_DOWN) |       \
 		FAULT_BIT(FAULT_FLAP) | FAULT_BIT(FAULT_LOSS) | FAULT_BIT(FAULT_DELAY) | FAULT_BIT(FAULT_DUPLICATE) |  \
 		FAULT_BIT(FAULT_REORDER) | FAULT_BIT(FAULT_LATE) | FAULT_BIT(FAULT_CLOG) |                             \
-		FAULT_BIT(FAULT_STREAM_RESET) | FAULT_BIT(FAULT_PAUSE))
+		FAULT_BIT(FAULT_STREAM_RESET) | FAULT_BIT(FAULT_PAUSE) | FAULT_BIT(FAULT_FENCE_SLOW) |                 \
+		FAULT_BIT(FAULT_PARTITION) | FAULT_BIT(FAULT_FENCE_FAILS) | FAULT_BIT(FAULT_PROCESS_CRASH) |           \
+		FAULT_BIT(FAULT_HOST_STOP) | FAULT_BIT(FAULT_NIC_CRASH))
 
 /* ---- effects ---- */
 
@@ -97,23 +99,23 @@ static void on_effect(struct bus_observer *observer, const struct effect *effect
 		slot_written(vq, effect);
 }
 
-static void on_lost(struct bus_observer *observer, const struct nic *nic, uint64_t host, size_t bytes)
-{
-	struct vq_side *side = nic->process->context;
-
-	(void)observer, (void)host, (void)bytes;
-	side->vq->lossy = true;
-}
-
 void vq_watch(struct vq_side *server)
 {
 	for (unsigned i = 0; i < VQ_RAILS; i++) {
-		server->observers[i] = (struct bus_observer){.effect = on_effect, .lost = on_lost};
+		server->observers[i] = (struct bus_observer){.effect = on_effect};
 		bus_observe(&nic_of(hf_node_dev(server->node, i))->bus, &server->observers[i]);
 	}
 }
 
 /* ---- what the two programs saw ---- */
+
+static bool a_nic_died(const struct vq *vq)
+{
+	for (unsigned i = 0; i < vq->network.port_count; i++)
+		if (vq->network.ports[i].dark)
+			return true;
+	return false;
+}
 
 void vq_completed(struct vq *vq, const struct ibv_wc *wc)
 {
@@ -129,12 +131,16 @@ void vq_completed(struct vq *vq, const struct ibv_wc *wc)
 	client->next_completed++;
 	op->completed = true;
 	op->succeeded = wc->status == IBV_WC_SUCCESS;
-	if (vq->world->now_ns - op->posted_ns > vq->budget_ns + BUDGET_SLACK_NS &&
-		vq->world->now_ns - op->posted_ns > vq->faults.quiet_ns)
+	if (vq->world->now_ns - op->posted_ns > vq->budget_ns + BUDGET_SLACK_NS)
 		world_violate(vq->world, "budget", "wr %u took %.3f s", client->next_completed - 1,
 			(double)(vq->world->now_ns - op->posted_ns) / 1e9);
-	if (!op->succeeded)
+	if (!op->succeeded) {
+		if (vq->policy != HF_POLICY_NONE && !vq->crashed && !a_nic_died(vq))
+			world_violate(vq->world, "lost",
+				"wr %u failed with status %d although a path came back in time",
+				client->next_completed - 1, (int)wc->status);
 		return;
+	}
 	vq->outcome->operations++;
 	vq->succeeded_since_quiet += vq->world->now_ns >= vq->faults.quiet_ns;
 	if (op->kind != VQ_SEND && op->executed == 0)
@@ -172,7 +178,9 @@ static void check_memory(struct vq *vq)
 	for (uint32_t i = 0; i < vq->count; i++) {
 		const struct vq_op *op = &vq->ops[i];
 
-		for (uint32_t at = 0; op->kind == VQ_WRITE && op->succeeded && at < op->bytes; at += 8)
+		if (op->kind != VQ_WRITE || !op->succeeded || op->server_memory != (uintptr_t)vq->server.memory)
+			continue; /* memory of an earlier incarnation is gone */
+		for (uint32_t at = 0; at < op->bytes; at += 8)
 			if (get_le64(vq_slot(vq, i) + at) != vq_word(i, at / 8)) {
 				world_violate(vq->world, "completed", "wr %u completed and its bytes are not there", i);
 				return;

@@ -6,6 +6,7 @@
  *   once          under `none` nothing takes effect twice (V1)
  *   order         wrs take effect for the first time in the order in which they were posted (V2)
  *   completed     one completion a wr, in order; success says that it took effect and is there (V1, V3)
+ *   lost          under the other policies no wr fails, as long as no process or NIC died
  *   receives      the k-th message is in the k-th receive
  *   budget        each wr completes within the configured budget (V7)
  *   liveness      when all has healed there is progress
@@ -33,6 +34,7 @@ struct vq_op {
 	enum vq_kind kind;
 	uint32_t bytes, generation; /* of the client's vqp */
 	uint64_t argument;
+	uint64_t server_memory; /* address: of one incarnation of the server */
 	uint64_t posted_ns;
 	uint32_t begun, executed; /* times */
 	bool completed, succeeded;
@@ -49,7 +51,7 @@ struct vq;
 struct vq_client {
 	struct hf_peer *peer;
 	struct hf_vqp *vqp;
-	bool peer_is_up, peer_is_gone;
+	bool peer_is_up;
 	uint32_t generation, first, next_completed; /* ops of this vqp begin at `first` */
 	uint64_t next_post_ns, retry_at_ns;
 	uint64_t remote_addr;
@@ -92,7 +94,7 @@ struct vq {
 	uint64_t shadow_word; /* what the additions that took effect leave */
 	uint64_t succeeded_since_quiet;
 	struct outcome *outcome;
-	bool lossy; /* a NIC died with posted writes */
+	bool crashed; /* a process or NIC died: wrs may fail */
 	bool stopping;
 };
 

@@ -35,7 +35,7 @@ static void peer_down(struct hf_peer *peer, void *context)
 	struct vq_side *side = context;
 
 	if (peer == side->client.peer)
-		side->client.peer_is_gone = true;
+		side->client.peer = NULL; /* closed behind us; its vqp is in error */
 }
 
 static struct hf_addr address_of(const struct vq_side *side, unsigned rail, uint16_t port)
@@ -53,7 +53,7 @@ static void connect_peer(struct vq_side *side)
 
 	for (unsigned i = 0; i < VQ_RAILS; i++)
 		addresses[i] = address_of(&side->vq->server, i, CONTROL_PORT);
-	side->client.peer_is_up = side->client.peer_is_gone = false;
+	side->client.peer_is_up = false;
 	if (hf_peer_connect(side->node, addresses, VQ_RAILS, &side->client.peer, &error) != 0)
 		world_violate(side->vq->world, "connecting", "%s", error.text);
 }
@@ -96,32 +96,24 @@ static void connect_vqp(struct vq_side *side)
 		world_violate(side->vq->world, "connecting", "a vqp cannot be made");
 }
 
-/* An error that is for good ends a vqp, a peer that is gone ends its vqp too; either way another is made. */
+/* An error is for good: another vqp is made, and first another peer when that is what was lost. */
 static bool renew(struct vq_side *side, uint64_t now_ns)
 {
 	struct vq_client *client = &side->client;
 	struct vq *vq = side->vq;
 
-	if (client->vqp != NULL && (client->peer_is_gone || hf_vqp_state(client->vqp) == HF_VQP_ERROR)) {
-		if (client->next_completed < vq->count)
-			world_violate(vq->world, "completed", "a vqp in error kept back the completion of wr %u",
-				client->next_completed);
+	/* in error, its wrs complete once it is fenced */
+	if (client->vqp != NULL && hf_vqp_state(client->vqp) == HF_VQP_ERROR && client->next_completed == vq->count) {
 		hf_vqp_destroy(client->vqp);
 		client->vqp = NULL;
 		client->retry_at_ns = now_ns + RETRY_NS;
 		return true;
 	}
-	if (client->peer_is_gone) {
-		hf_peer_close(client->peer);
-		client->peer = NULL;
-		client->peer_is_gone = false;
-		return true;
-	}
 	if (now_ns < client->retry_at_ns || vq->stopping)
 		return false;
-	if (client->peer == NULL)
+	if (client->peer == NULL && client->vqp == NULL)
 		connect_peer(side);
-	else if (client->peer_is_up && client->vqp == NULL)
+	else if (client->peer != NULL && client->peer_is_up && client->vqp == NULL)
 		connect_vqp(side);
 	else
 		return false;
@@ -170,6 +162,7 @@ static bool post(struct vq_side *side, uint64_t now_ns)
 	op->bytes = op->kind == VQ_FAA ? 8 : 8 * (uint32_t)world_range(vq->world, 1, VQ_SLOT_BYTES / 8);
 	op->argument = rng_next(&vq->world->rng);
 	op->generation = client->generation;
+	op->server_memory = client->remote_addr;
 	op->posted_ns = vq->world->now_ns;
 	fill(side, vq->count, op, &wr, &sge);
 	vq->count++;
@@ -342,6 +335,7 @@ static int start_side(struct process *process, void *context)
 	}
 	if (side->is_server) {
 		vq_watch(side);
+		side->vq->shadow_word = 0;
 		side->server.service =
 			(struct hf_vqp_service){.name = SERVICE, .on_request = on_request, .context = side};
 		if ((rc = hf_vqp_serve(side->node, &side->server.service)) != 0)
@@ -357,6 +351,7 @@ static void stop_side(struct process *process, void *context)
 {
 	struct vq_side *side = context;
 
+	side->vq->crashed = true;
 	if (side->loop == NULL)
 		return;
 	hf_vqp_destroy(side->client.vqp);
@@ -374,6 +369,7 @@ static void stop_side(struct process *process, void *context)
 	hf_loop_destroy(side->loop);
 	side->client = (struct vq_client){.generation = side->client.generation};
 	side->server.count = 0;
+	side->memory = NULL;
 	side->mr = NULL;
 	side->cq = NULL;
 	side->pd = NULL;
