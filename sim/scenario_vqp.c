@@ -38,14 +38,25 @@ static void took_effect_first(struct vq *vq, uint32_t number)
 		}
 }
 
+static uint64_t failovers_of(const struct vq_client *client)
+{
+	struct hf_vqp_counters counters;
+
+	hf_vqp_counters(client->vqp, &counters);
+	return counters.failovers;
+}
+
 static void began(struct vq *vq, uint32_t number)
 {
+	const struct vq_client *client = &vq->client.client;
 	struct vq_op *op = &vq->ops[number];
 
 	if (op->begun++ == 0)
 		took_effect_first(vq, number);
 	else if (vq->policy == HF_POLICY_NONE)
 		world_violate(vq->world, "once", "wr %u took effect again", number);
+	else if (op->generation == client->generation && client->vqp != NULL && op->failovers == failovers_of(client))
+		world_violate(vq->world, "once", "wr %u took effect again without a failover", number);
 }
 
 static void slot_written(struct vq *vq, const struct effect *effect)

@@ -150,6 +150,7 @@ static bool post(struct vq_side *side, uint64_t now_ns)
 	static const enum vq_kind mix[] = {VQ_WRITE, VQ_WRITE, VQ_WRITE, VQ_WRITE, VQ_FAA, VQ_FAA, VQ_SEND};
 	struct vq *vq = side->vq;
 	struct vq_client *client = &side->client;
+	struct hf_vqp_counters counters;
 	struct ibv_send_wr wr, *bad;
 	struct ibv_sge sge;
 	struct vq_op *op = &vq->ops[vq->count];
@@ -163,6 +164,8 @@ static bool post(struct vq_side *side, uint64_t now_ns)
 	op->argument = rng_next(&vq->world->rng);
 	op->generation = client->generation;
 	op->server_memory = client->remote_addr;
+	hf_vqp_counters(client->vqp, &counters);
+	op->failovers = counters.failovers;
 	op->posted_ns = vq->world->now_ns;
 	fill(side, vq->count, op, &wr, &sge);
 	vq->count++;
