@@ -3,7 +3,8 @@
  * A node opens the device of each of its rails and a control channel that runs over all of them and survives as long
  * as one path is left. Peers are other nodes; a restarted process is another incarnation and a new peer.
  *
- * Owned by one loop, on whose thread all callbacks come and all calls are made. */
+ * Owned by one loop, on whose thread all callbacks come and all calls are made. A callback may connect, post and poll;
+ * it closes neither the node nor the peer that it is about. */
 #ifndef HOLDFAST_NODE_H
 #define HOLDFAST_NODE_H
 

@@ -302,13 +302,20 @@ static void control_reap(struct control *control, uint64_t now_ns)
 	}
 }
 
+static struct control_peer *find_gone(struct control *control)
+{
+	list_for_each (at, &control->peers)
+		if (container_of(at, struct control_peer, node)->gone)
+			return container_of(at, struct control_peer, node);
+	return NULL;
+}
+
+/* `down` may connect to others and close others, so the list is read from its start after each. */
 static void control_bury(struct control *control)
 {
-	list_for_each_safe (at, &control->peers) {
-		struct control_peer *peer = container_of(at, struct control_peer, node);
+	struct control_peer *peer;
 
-		if (!peer->gone)
-			continue;
+	while ((peer = find_gone(control)) != NULL) {
 		control->events.down(peer, control->context);
 		peer_free(peer);
 	}
