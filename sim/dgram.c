@@ -206,6 +206,10 @@ int sim_dgram_open(
 
 void packets_free(struct network *network)
 {
-	while (!list_empty(&network->packets))
-		free(container_of(list_pop_front(&network->packets), struct packet, node));
+	while (!list_empty(&network->packets)) {
+		struct packet *packet = container_of(list_pop_front(&network->packets), struct packet, node);
+
+		world_cancel(network->world, &packet->arrival);
+		free(packet);
+	}
 }
