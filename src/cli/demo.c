@@ -24,8 +24,10 @@
 #define SECONDS_MOST    86400.0
 #define RATE_DEFAULT    300.0 /* what a core can hash meanwhile, and receive over soft */
 #define RATE_MOST       1e6
-#define FAILBACK_NS     250000000u
-#define ADDRESS_LAST    252u /* of a base: three more follow it in its network of 256 */
+#define MEMORY_ROOM                                                                                                    \
+	(4ull << 30) /* input and copy, and as much again left free: then no disk has a part in the figures */
+#define FAILBACK_NS  250000000u
+#define ADDRESS_LAST 252u /* of a base: three more follow it in its network of 256 */
 
 static const char *const default_devices[] = {"shm", "soft"};
 
@@ -253,7 +255,7 @@ int demo_command(int argc, char **argv)
 		return status;
 	process_catch_signals();
 	demo_clean_fabrics();
-	if (scratch_create(&scratch, &error) != 0)
+	if (scratch_create(&scratch, options.input == NULL ? MEMORY_ROOM : 0, &error) != 0)
 		return cli_refuse("demo", "%s", error.text);
 	status = run(&options, &scratch, failback_ns);
 	scratch_remove(&scratch);

@@ -13,15 +13,40 @@
 
 #include "cli/process.h"
 
-#define NAME_FORM  "holdfast-demo-%u-"
-#define LOCK_NAME  "lock"
-#define NAME_BYTES 64
+#define NAME_FORM     "holdfast-demo-%u-"
+#define LOCK_NAME     "lock"
+#define MEMORY_PARENT "/dev/shm"
+#define NAME_BYTES    64
 
-static const char *parent_path(void)
+static uint64_t room_of(const char *path)
+{
+	struct statvfs status;
+
+	if (statvfs(path, &status) != 0)
+		return UINT64_MAX; /* unknown: a full disk will be told by the write */
+	return (uint64_t)status.f_bavail * status.f_frsize;
+}
+
+static const char *wanted_parent(void)
 {
 	const char *path = getenv("TMPDIR");
 
-	return path != NULL && path[0] == '/' ? path : "/tmp";
+	return path != NULL && path[0] == '/' ? path : NULL;
+}
+
+static const char *disk_parent(void)
+{
+	return wanted_parent() != NULL ? wanted_parent() : "/tmp";
+}
+
+static const char *parent_for(uint64_t memory_bytes)
+{
+	struct statvfs status;
+
+	if (wanted_parent() == NULL && memory_bytes > 0 && statvfs(MEMORY_PARENT, &status) == 0 &&
+		room_of(MEMORY_PARENT) >= memory_bytes)
+		return MEMORY_PARENT;
+	return disk_parent();
 }
 
 static int take_lock(const char *path)
@@ -56,7 +81,7 @@ void scratch_remove_path(const char *path)
 	rmdir(path);
 }
 
-static bool clean_one(const char *name, const char *prefix)
+static bool clean_one(const char *parent, const char *name, const char *prefix)
 {
 	char path[SCRATCH_PATH_BYTES];
 	struct stat status;
@@ -65,7 +90,7 @@ static bool clean_one(const char *name, const char *prefix)
 
 	/* The lock decides. The pid covers the moment between the making of a directory and of its lock. */
 	if (pid <= 0 || process_alive((pid_t)pid) ||
-		snprintf(path, sizeof(path), "%s/%s", parent_path(), name) >= (int)sizeof(path))
+		snprintf(path, sizeof(path), "%s/%s", parent, name) >= (int)sizeof(path))
 		return false;
 	if (lstat(path, &status) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != getuid())
 		return false;
@@ -77,10 +102,10 @@ static bool clean_one(const char *name, const char *prefix)
 	return true;
 }
 
-unsigned scratch_clean(void)
+static unsigned clean_parent(const char *parent)
 {
 	char prefix[NAME_BYTES];
-	DIR *dir = opendir(parent_path());
+	DIR *dir = opendir(parent);
 	const struct dirent *entry;
 	unsigned removed = 0;
 
@@ -88,26 +113,32 @@ unsigned scratch_clean(void)
 		return 0;
 	snprintf(prefix, sizeof(prefix), NAME_FORM, getuid());
 	while ((entry = readdir(dir)) != NULL)
-		if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0 && clean_one(entry->d_name, prefix))
+		if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0 && clean_one(parent, entry->d_name, prefix))
 			removed++;
 	closedir(dir);
 	return removed;
 }
 
-int scratch_create(struct scratch *scratch, struct hf_error *error)
+unsigned scratch_clean(void)
 {
+	return clean_parent(disk_parent()) + clean_parent(MEMORY_PARENT);
+}
+
+int scratch_create(struct scratch *scratch, uint64_t memory_bytes, struct hf_error *error)
+{
+	const char *parent = parent_for(memory_bytes);
 	int failed;
 
 	scratch_clean();
 	memset(scratch, 0, sizeof(*scratch));
 	scratch->lock_fd = -1;
-	if (snprintf(scratch->path, sizeof(scratch->path), "%s/" NAME_FORM "%d-XXXXXX", parent_path(), getuid(),
+	if (snprintf(scratch->path, sizeof(scratch->path), "%s/" NAME_FORM "%d-XXXXXX", parent, getuid(),
 		    process_own_pid()) >= (int)sizeof(scratch->path) ||
 		mkdtemp(scratch->path) == NULL) {
 		failed = errno != 0 ? -errno : -ENAMETOOLONG;
 		scratch->path[0] = '\0';
-		return hf_error_set(error, failed, "no temporary directory can be made in %s: %s; set TMPDIR",
-			parent_path(), strerror(-failed));
+		return hf_error_set(error, failed, "no temporary directory can be made in %s: %s; set TMPDIR", parent,
+			strerror(-failed));
 	}
 	scratch->lock_fd = take_lock(scratch->path);
 	if (scratch->lock_fd >= 0)
@@ -130,9 +161,5 @@ void scratch_remove(struct scratch *scratch)
 
 uint64_t scratch_room_bytes(const struct scratch *scratch)
 {
-	struct statvfs status;
-
-	if (statvfs(scratch->path, &status) != 0)
-		return UINT64_MAX; /* unknown: a full disk will be told by the write */
-	return (uint64_t)status.f_bavail * status.f_frsize;
+	return room_of(scratch->path);
 }

@@ -1,7 +1,7 @@
 /* scratch.h - a temporary directory that a killed program cannot leave behind for good.
  *
- *   $TMPDIR/holdfast-demo-UID-PID-XXXXXX/    mode 0700
- *       lock                                 held (flock) by its owner as long as it lives
+ *   DIRECTORY/holdfast-demo-UID-PID-XXXXXX/    mode 0700
+ *       lock                                   held (flock) by its owner as long as it lives
  *
  * The next run removes what nobody holds any more. */
 #ifndef HOLDFAST_CLI_SCRATCH_H
@@ -19,8 +19,9 @@ struct scratch {
 	int lock_fd;
 };
 
-/* Makes a directory, after removing those of dead owners. -errno with words. */
-int scratch_create(struct scratch *scratch, struct hf_error *error);
+/* Makes a directory, after removing those of dead owners; in $TMPDIR, otherwise in /dev/shm when that has room for
+ * memory_bytes (0: not there), otherwise in /tmp. -errno with words. */
+int scratch_create(struct scratch *scratch, uint64_t memory_bytes, struct hf_error *error);
 void scratch_remove(struct scratch *scratch); /* with its files; harmless when it was not created or is gone */
 /* Removes a directory of that form and its files; for a process that outlived the owner. */
 void scratch_remove_path(const char *path);
