@@ -111,10 +111,12 @@ bool events_look(struct shm_dev *dev)
 	return found;
 }
 
-/* The bell is cleared before somebody looks for work, so that what comes later rings it again. */
-void events_clear_bell(struct shm_dev *dev)
+/* The bell is cleared before somebody looks for work, so that what comes later rings it again. `rung` saves the system
+ * call but is set before the bell rings, so a ring can come behind a clear: now and then, and before a sleep, the bell is
+ * cleared whatever `rung` says. */
+void events_clear_bell(struct shm_dev *dev, bool surely)
 {
-	if (atomic_load(&dev->shared->header.rung) != 0) {
+	if (surely || atomic_load(&dev->shared->header.rung) != 0) {
 		atomic_store(&dev->shared->header.rung, 0);
 		fabric_port_bell_clear(dev->port);
 	}

@@ -120,7 +120,7 @@ int shm_qp_fence(struct hf_qp *base)
 
 	events_look(shm_dev_of(base->dev));
 	if (qp->state == IBV_QPS_RESET)
-		return -EINVAL;
+		return shm_qp_modify(base, &(struct ibv_qp_attr){.qp_state = IBV_QPS_ERR}, IBV_QP_STATE);
 	qp_enter_error(qp, IBV_WC_SUCCESS);
 	if (drain_try(qp))
 		return qp->fence_error;

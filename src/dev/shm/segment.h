@@ -25,6 +25,7 @@
  *   SEG-2  What a request did counts (psn, receives consumed) if and only if the exchange that clears OP_BUSY, or moves
  *          the psn under it, succeeds. The owner takes a stuck operation over by exchanging in OP_TAKEN, so that both
  *          always agree on what was executed. A requester that finds OP_TAKEN answers OP_GIVEN once it has backed off.
+ *          (An atomic looks for OP_TAKEN and then stores: when it was taken over, its evidence is withheld anyway.)
  *   SEG-3  After OP_TAKEN the requester may still store into `touch`, one recv_slot, one atomic result and the range in
  *          `touch`: the range is moved to other pages (move.c), the slot and its ring are not reused before OP_GIVEN.
  *

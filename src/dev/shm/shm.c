@@ -206,13 +206,13 @@ static union ibv_gid shm_gid(const struct hf_dev *base)
 static enum hf_poll shm_poll(struct hf_dev *base, uint64_t now_ns)
 {
 	struct shm_dev *dev = shm_dev_of(base);
-	bool busy;
+	bool look = now_ns >= dev->look_after_peers_ns, busy;
 
-	events_clear_bell(dev);
+	events_clear_bell(dev, look);
 	busy = events_look(dev);
 	if (!list_empty(&dev->stalled))
 		busy = progress_all(dev, now_ns) || busy;
-	if (now_ns >= dev->look_after_peers_ns)
+	if (look)
 		peers_look_now(dev, now_ns);
 	return busy ? HF_BUSY : HF_IDLE;
 }
@@ -239,7 +239,7 @@ static bool shm_arm(struct hf_dev *base)
 {
 	struct shm_dev *dev = shm_dev_of(base);
 
-	events_clear_bell(dev);
+	events_clear_bell(dev, true);
 	atomic_store(&dev->shared->header.armed, 1);
 	if (!has_work(dev))
 		return true;

@@ -103,7 +103,7 @@ int shm_mr_dereg(struct hf_mr *base);
 
 /* events.c */
 bool events_look(struct shm_dev *dev); /* link switches and faults: true when there were any */
-void events_clear_bell(struct shm_dev *dev);
+void events_clear_bell(struct shm_dev *dev, bool surely);
 void event_push(struct shm_dev *dev, struct hf_dev_event event);
 void events_forget_qp(struct shm_dev *dev, const struct hf_qp *qp);
 int shm_get_event(struct hf_dev *base, struct hf_dev_event *event_out);
