@@ -116,6 +116,10 @@ static void visit(struct wire *wire, struct message *m)
 	u32(wire, &m->to, NUM_MASK);
 	u32(wire, &m->from, NUM_MASK);
 	u32(wire, &m->epoch, UINT32_MAX);
+	if (wire->bad || kind == 0) {
+		wire->bad = true;
+		return;
+	}
 	m->kind = (enum message_kind)kind;
 	switch (m->kind) {
 	case MESSAGE_NODE:
@@ -163,9 +167,6 @@ static void visit(struct wire *wire, struct message *m)
 	case MESSAGE_CLOSED:
 		break;
 	case MESSAGE_KINDS:
-		wire->bad = true;
-		break;
-	default: /* a peer's number that is none of ours */
 		wire->bad = true;
 		break;
 	}
