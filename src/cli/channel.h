@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define CHANNEL_LINE_BYTES 4096
+#define CHANNEL_LINE_BYTES 16384 /* three paths of PATH_MAX and some words */
 
 struct channel {
 	int fd;

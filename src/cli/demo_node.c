@@ -1,5 +1,7 @@
 #include "cli/demo_node.h"
 
+#include <holdfast/fabric.h>
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +9,7 @@
 
 #include "cli/cli.h"
 #include "cli/process.h"
+#include "cli/scratch.h"
 
 #define SETUP_WAIT_MS 10000u
 #define QP_TIMEOUT    12u /* 17 ms, four times: a busy machine does not look like a cut */
@@ -172,6 +175,18 @@ static int run(struct demo_node *node)
 	return failed ? EXIT_FOUND : EXIT_DONE;
 }
 
+/* The parent was killed: what it would have removed goes now, and not with the next demo only. */
+static void clean_up_after_parent(const struct demo_node *node)
+{
+	const char *scratch = json_string_value(json_object_get(node->setup, "scratch"));
+	const char *fabric = json_string_value(json_object_get(node->setup, "fabric"));
+
+	if (scratch != NULL)
+		scratch_remove_path(scratch);
+	if (fabric != NULL)
+		hf_fabric_remove(fabric); /* refused as long as the other node is on it, which then does the same */
+}
+
 int demo_node_command(int argc, char **argv)
 {
 	static struct demo_node node;
@@ -189,7 +204,7 @@ int demo_node_command(int argc, char **argv)
 	node.env = hf_env_host();
 	status = run(&node);
 	if (process_parent_gone())
-		fprintf(stderr, "the demo ended before its node\n");
+		clean_up_after_parent(&node);
 	json_decref(node.setup);
 	return status;
 }

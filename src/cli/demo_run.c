@@ -80,8 +80,9 @@ static int start_node(struct run *run, enum side side, const struct hf_addr *bas
 	node->started = true;
 	channel_init(&node->channel, node->process.channel_fd);
 	return tell(run, side,
-		json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I}", "role", side_name(side), "device",
-			task->device, "fabric", run->fabric_name, "base", hf_addr_format(base, text), "config",
+		json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I}", "scratch", task->scratch->path,
+			"role", side_name(side), "device", task->device, "fabric", run->fabric_name, "base",
+			hf_addr_format(base, text), "config",
 			task->options->config != NULL ? task->options->config : "", "input", task->input->path,
 			"output", run->copy_path, "bytes", (json_int_t)task->input->bytes, "rate",
 			(json_int_t)task->options->rate_bytes, "failback_ns", (json_int_t)task->failback_ns));

@@ -81,6 +81,7 @@ def parent_killed_at_any_moment_takes_its_nodes_along(directory):
         process.kill()
         process.communicate(timeout=END_LIMIT_S)
         _ends(nodes)
+        assert program.left_in(directory) == [], "its nodes tidy up after it"
         _next_run_succeeds(directory, process.pid)
 
 
