@@ -112,8 +112,8 @@ bool events_look(struct shm_dev *dev)
 }
 
 /* The bell is cleared before somebody looks for work, so that what comes later rings it again. `rung` saves the system
- * call but is set before the bell rings, so a ring can come behind a clear: now and then, and before a sleep, the bell is
- * cleared whatever `rung` says. */
+ * call but is set before the bell rings, so a ring can come behind a clear: now and then, and before a sleep, the bell
+ * is cleared whatever `rung` says. */
 void events_clear_bell(struct shm_dev *dev, bool surely)
 {
 	if (surely || atomic_load(&dev->shared->header.rung) != 0) {

@@ -341,7 +341,7 @@ static _Noreturn void be_requester(int socket, enum ibv_wr_opcode opcode)
 	struct card card;
 	struct end end;
 
-	open_end(&end, "b", BIG, false);
+	open_end(&end, "other", BIG, false);
 	memset(end.mem, 0xbb, BIG);
 	card = card_of(&end);
 	tell(socket, &card);
@@ -429,6 +429,39 @@ static void access_can_be_taken_from_a_stopped_process(void **state)
 	close_end(&end);
 }
 
+/* The pages move under every registration of them, on whichever port of the process. */
+static void memory_that_moved_is_still_reached_through_another_port(void **state)
+{
+	struct other other = start_requester(IBV_WR_RDMA_WRITE);
+	struct ibv_qp_attr attr = {.qp_access_flags = 0};
+	struct hf_error error;
+	struct end end, pair[2];
+	struct hf_mr *again;
+	struct ibv_sge sge;
+
+	(void)state;
+	open_end(&end, "z", BIG, false);
+	open_pair(pair);
+	to_rts(&pair[0]);
+	assert_int_equal(hf_mr_reg(pair[1].pd, end.mem, BIG, (uintptr_t)end.mem, ALL_ACCESS, &again, &error), 0);
+	pair[0].mem[0] = 1;
+	sge = sge_of(&pair[0], 1);
+	assert_int_equal(post(&pair[0], IBV_WR_RDMA_WRITE, &sge, (uintptr_t)end.mem, again->rkey), 0);
+	assert_int_equal(next_wc(&pair[0]).status, IBV_WC_SUCCESS);
+	let_it_copy(&end, &other);
+	assert_int_equal(kill(other.pid, SIGSTOP), 0);
+	assert_int_equal(waitpid(other.pid, NULL, WUNTRACED), other.pid);
+	assert_int_equal(hf_qp_modify(end.qp, &attr, IBV_QP_ACCESS_FLAGS), 0);
+	pair[0].mem[0] = 2;
+	assert_int_equal(post(&pair[0], IBV_WR_RDMA_WRITE, &sge, (uintptr_t)end.mem, again->rkey), 0);
+	assert_int_equal(next_wc(&pair[0]).status, IBV_WC_SUCCESS);
+	assert_int_equal(end.mem[0], 2);
+	end_other(&other, SIGKILL);
+	assert_int_equal(hf_mr_dereg(again), 0);
+	close_pair(pair);
+	close_end(&end);
+}
+
 static void a_receive_held_by_a_killed_process_comes_back(void **state)
 {
 	struct other other = start_requester(IBV_WR_SEND);
@@ -507,6 +540,7 @@ int main(void)
 		cmocka_unit_test(a_registration_of_a_file_that_is_not_there_is_no_answer),
 		cmocka_unit_test(receives_that_were_never_posted_do_not_complete),
 		cmocka_unit_test(access_can_be_taken_from_a_stopped_process),
+		cmocka_unit_test(memory_that_moved_is_still_reached_through_another_port),
 		cmocka_unit_test(a_receive_held_by_a_killed_process_comes_back),
 		cmocka_unit_test(what_a_killed_process_left_is_removed_by_the_next),
 	};
