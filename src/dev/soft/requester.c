@@ -36,6 +36,7 @@ void requester_start(struct requester *requester, uint32_t psn, uint64_t life)
 	requester->retries = requester->qp->attr.retry_cnt;
 	requester->rnr_retries = requester->qp->attr.rnr_retry;
 	requester->life = life;
+	requester_reset_window(requester);
 }
 
 /* ---- the application's end ---- */
@@ -204,6 +205,7 @@ static void timed_out(struct requester *requester, uint64_t now_ns)
 		return;
 	}
 	requester->retries--;
+	requester_shrink_window(requester);
 	requester_go_back(requester);
 	requester_arm_timer(requester, now_ns);
 }

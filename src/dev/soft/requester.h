@@ -7,8 +7,11 @@
  *   psns   acked <= next <= sent <= posted           acked: oldest not acknowledged, lies in the slot at tail
  *
  * Going back (a NAK, a time-out, a lost response) puts next to acked and cursor to tail. A READ is asked for in
- * pieces of at most half a window, so that responses are bounded by the same window as requests; the pieces' borders
- * do not depend on what was lost. */
+ * pieces, so that responses are bounded by the same window as requests; the pieces' borders do not depend on what was
+ * lost.
+ *
+ * The window starts at what any socket buffer holds, grows with what is acknowledged and is halved when something was
+ * lost: a peer's buffer is not known, and a lost burst costs far more than a smaller window. */
 #ifndef HOLDFAST_DEV_SOFT_REQUESTER_H
 #define HOLDFAST_DEV_SOFT_REQUESTER_H
 
@@ -42,6 +45,8 @@ struct requester {
 	uint64_t acked, next, sent;
 	unsigned reads_out; /* READ pieces and atomics that wait for a response */
 	unsigned retries, rnr_retries;
+	uint32_t window, window_credit; /* in packets; acknowledged ones that have not made it grow yet */
+	bool window_was_too_big;
 	uint64_t ack_due_ns, rnr_due_ns; /* 0: not set */
 	bool went_back;                  /* since acked last moved */
 	struct hf_dc_dest dest;          /* DC: where flow leads */
@@ -72,7 +77,9 @@ void requester_go_back(struct requester *requester);
 void requester_complete(struct requester *requester, enum ibv_wc_status status);
 void requester_fail(struct requester *requester, enum ibv_wc_status status);
 void requester_arm_timer(struct requester *requester, uint64_t now_ns);
-uint32_t requester_window(const struct requester *requester); /* in packets */
+void requester_reset_window(struct requester *requester);
+void requester_grow_window(struct requester *requester, uint64_t packets); /* that were acknowledged */
+void requester_shrink_window(struct requester *requester);
 /* The psn behind the piece of a READ (or atomic) that psn lies in. */
 uint64_t requester_piece_end(const struct requester *requester, const struct send_slot *slot, uint64_t psn);
 bool send_slot_is_read(const struct send_slot *slot); /* READ or atomic: has a response of its own */

@@ -57,6 +57,7 @@ static bool acknowledged(struct requester *requester, uint64_t end, uint64_t now
 		requester_complete(requester, IBV_WC_SUCCESS);
 	}
 	if (requester->acked != before) {
+		requester_grow_window(requester, requester->acked - before);
 		progressed(requester, now_ns);
 		fail_if_wrong(requester);
 	}
@@ -66,8 +67,10 @@ static bool acknowledged(struct requester *requester, uint64_t end, uint64_t now
 /* Something is missing; ask again, but once until there is progress: the timer does the rest. */
 static void ask_again(struct requester *requester)
 {
-	if (!requester->went_back && qp_state(requester->qp) == IBV_QPS_RTS)
-		requester_go_back(requester);
+	if (requester->went_back || qp_state(requester->qp) != IBV_QPS_RTS)
+		return;
+	requester_shrink_window(requester);
+	requester_go_back(requester);
 }
 
 static void receive_rnr(struct requester *requester, uint8_t code, uint64_t now_ns)
@@ -151,6 +154,7 @@ static void response_taken(struct requester *requester, struct send_slot *slot, 
 	uint64_t piece_end = requester_piece_end(requester, slot, requester->acked);
 
 	requester->acked++;
+	requester_grow_window(requester, 1);
 	if (requester->acked == piece_end && requester->next >= piece_end && requester->reads_out > 0)
 		requester->reads_out--; /* not when it came late and its second request has not left yet */
 	if (requester->acked == slot->psn + slot->psns)

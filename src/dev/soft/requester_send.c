@@ -4,19 +4,52 @@
 #include "dev/soft/dc.h"
 #include "dev/soft/engine.h"
 
-/* What may be on its way at once to a peer's socket buffer. A lost burst costs far more than a smaller window. */
-#define WINDOW_BYTES       (256u * 1024)
-#define WINDOW_PACKETS_MAX 128u
-#define ACKS_PER_WINDOW    4u
-#define BURST_PACKETS      64u /* before it is another qp's turn */
+#define WINDOW_START_BYTES   (256u * 1024)
+#define WINDOW_START_PACKETS 128u /* of small ones, each of which takes a buffer */
+#define WINDOW_MAX_BYTES     (2u << 20)
+#define WINDOW_MAX_PACKETS   1024u
+#define WINDOW_MIN_PACKETS   16u
+#define GROWTH_FAST          4u  /* acknowledged packets for one more in the window, before anything was lost */
+#define GROWTH_SLOW          64u /* and after */
+#define PIECE_BYTES          (128u * 1024)
+#define PIECE_PACKETS        64u
+#define ACK_EVERY_BYTES      (64u * 1024)
+#define BURST_PACKETS        64u /* before it is another qp's turn */
 
 enum sent { SENT, SENT_NOTHING, SENT_TX_FULL };
 
-uint32_t requester_window(const struct requester *requester)
+static uint32_t packets_of(const struct requester *requester, uint32_t bytes, uint32_t most)
 {
-	uint32_t packets = WINDOW_BYTES / requester->qp->mtu_bytes;
+	uint32_t packets = bytes / requester->qp->mtu_bytes;
 
-	return packets < WINDOW_PACKETS_MAX ? packets : WINDOW_PACKETS_MAX;
+	return packets < most ? packets : most;
+}
+
+void requester_reset_window(struct requester *requester)
+{
+	requester->window = packets_of(requester, WINDOW_START_BYTES, WINDOW_START_PACKETS);
+	requester->window_credit = 0;
+	requester->window_was_too_big = false;
+}
+
+void requester_grow_window(struct requester *requester, uint64_t packets)
+{
+	uint32_t price = requester->window_was_too_big ? GROWTH_SLOW : GROWTH_FAST;
+	uint32_t most = packets_of(requester, WINDOW_MAX_BYTES, WINDOW_MAX_PACKETS);
+
+	requester->window_credit += (uint32_t)packets;
+	requester->window += requester->window_credit / price;
+	requester->window_credit %= price;
+	if (requester->window > most)
+		requester->window = most;
+}
+
+void requester_shrink_window(struct requester *requester)
+{
+	requester->window_was_too_big = true;
+	requester->window /= 2;
+	if (requester->window < WINDOW_MIN_PACKETS)
+		requester->window = WINDOW_MIN_PACKETS;
 }
 
 bool send_slot_is_read(const struct send_slot *slot)
@@ -27,7 +60,7 @@ bool send_slot_is_read(const struct send_slot *slot)
 
 uint64_t requester_piece_end(const struct requester *requester, const struct send_slot *slot, uint64_t psn)
 {
-	uint32_t piece = requester_window(requester) / 2;
+	uint32_t piece = packets_of(requester, PIECE_BYTES, PIECE_PACKETS);
 	uint64_t end = slot->psn + ((psn - slot->psn) / piece + 1) * piece;
 
 	return end < slot->psn + slot->psns ? end : slot->psn + slot->psns;
@@ -110,7 +143,7 @@ static enum sent send_message_packet(struct requester *requester, struct send_sl
 	uint64_t offset = (uint64_t)index * mtu;
 	bool first = index == 0, last = index + 1 == slot->psns;
 	struct packet packet = {.opcode = message_opcode(slot, first, last)};
-	uint32_t every = requester_window(requester) / ACKS_PER_WINDOW;
+	uint32_t every = packets_of(requester, ACK_EVERY_BYTES, WINDOW_MIN_PACKETS);
 	uint8_t *at, *payload;
 
 	packet.payload_bytes = last ? (uint32_t)(slot->bytes - offset) : mtu;
@@ -222,17 +255,14 @@ static void note_sent(struct requester *requester, uint64_t from, uint64_t now_n
 
 bool requester_transmit(struct requester *requester, uint64_t now_ns)
 {
-	uint32_t window;
-
 	if (qp_state(requester->qp) != IBV_QPS_RTS || requester->rnr_due_ns != 0)
 		return false;
-	window = requester_window(requester); /* there is an MTU only from RTR on */
 	for (unsigned burst = 0; burst < BURST_PACKETS;) {
 		struct send_slot *slot = ring_slot(&requester->ring, requester->cursor);
 		uint64_t from = requester->next;
 		enum sent sent;
 
-		if (requester->cursor == observe(&requester->ring.head) || from - requester->acked >= window)
+		if (requester->cursor == observe(&requester->ring.head) || from - requester->acked >= requester->window)
 			return false;
 		sent = send_packet(requester, slot);
 		if (sent == SENT_TX_FULL)
