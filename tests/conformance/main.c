@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <holdfast/fabric.h>
+
 #define TESTS_MAX 256
 
 static struct CMUnitTest tests[TESTS_MAX];
@@ -25,6 +27,8 @@ static void add(const struct CMUnitTest *list, size_t n, const struct bed *bed)
 
 static int run(const struct bed *bed)
 {
+	int failed;
+
 	ADD(transfer_tests);
 	ADD(order_tests);
 	ADD(receive_tests);
@@ -36,7 +40,9 @@ static int run(const struct bed *bed)
 	ADD(event_tests);
 	ADD(dc_tests);
 	ADD(process_tests);
-	return _cmocka_run_group_tests(bed->name, tests, test_count, NULL, NULL);
+	failed = _cmocka_run_group_tests(bed->name, tests, test_count, NULL, NULL);
+	hf_fabric_remove(bed_fabric());
+	return failed;
 }
 
 int main(int argc, char **argv)
