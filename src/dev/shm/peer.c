@@ -173,8 +173,8 @@ void region_forget(struct shm_dev *dev, struct peer *peer, struct region *region
 		region_put(region);
 }
 
-/* Maps whole pages. The page before the region's first byte belongs to the same file, so that is no wider access than
- * the owner's own mapping of its peers' files. */
+/* Maps from the start of the region's first page to its last byte: what lies before the region in that page belongs to
+ * the same file, and a file may end in the middle of a page. */
 static int region_map(struct peer *peer, const struct mr_entry *entry, struct region *region)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -182,9 +182,9 @@ static int region_map(struct peer *peer, const struct mr_entry *entry, struct re
 	void *map;
 	int rc;
 
-	if (region->bytes == 0 || region->bytes + skip + page < region->bytes)
+	if (region->bytes == 0 || region->bytes + skip < region->bytes)
 		return -EINVAL;
-	region->map_bytes = (size_t)(region->bytes + skip); /* not rounded up: a file may end in the middle of a page */
+	region->map_bytes = (size_t)(region->bytes + skip);
 	rc = share_peer_map(peer->shared->header.pid, entry->fd, entry->inode, entry->offset - skip, region->map_bytes,
 		(region->access & IBV_ACCESS_LOCAL_WRITE) != 0, &map);
 	if (rc != 0)

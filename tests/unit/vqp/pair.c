@@ -7,6 +7,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include <holdfast/fabric.h>
+
 #define PATIENCE_NS 20000000000ull
 
 const char *pair_kind = "soft";
@@ -58,6 +60,11 @@ static struct hf_vqp *on_request(const struct hf_vqp_request *request, void *rep
 	return pair->b.vqp;
 }
 
+static void name_fabric(char name[HF_NAME_BYTES])
+{
+	snprintf(name, HF_NAME_BYTES, "test-vqp-%u", (unsigned)getpid());
+}
+
 void pair_config(struct pair *pair, const struct end *end, enum hf_policy policy, struct hf_node_config *config)
 {
 	unsigned side = end == &pair->b;
@@ -70,7 +77,7 @@ void pair_config(struct pair *pair, const struct end *end, enum hf_policy policy
 		.budget_ns = 3000000000};
 	snprintf(config->name, sizeof(config->name), "%s", end->name);
 	if (strcmp(pair_kind, "shm") == 0)
-		snprintf(config->fabric, sizeof(config->fabric), "test-vqp-%u", pid);
+		name_fabric(config->fabric);
 	for (unsigned i = 0; i < 2; i++) {
 		char text[HF_ADDR_TEXT];
 
@@ -138,9 +145,15 @@ static void close_end(struct pair *pair, struct end *end)
 
 void pair_close(struct pair *pair)
 {
+	char fabric[HF_NAME_BYTES];
+
 	close_end(pair, &pair->a);
 	close_end(pair, &pair->b);
 	hf_loop_destroy(pair->loop);
+	if (strcmp(pair_kind, "shm") == 0) {
+		name_fabric(fabric);
+		assert_int_equal(hf_fabric_remove(fabric), 0);
+	}
 }
 
 bool pair_until(struct pair *pair, bool (*done)(struct pair *pair))
