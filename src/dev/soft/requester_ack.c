@@ -1,6 +1,7 @@
 /* The send side, inwards: acknowledgements, negative ones, responses of READs and atomics. */
 #include "dev/qp_rules.h"
 #include "dev/soft/engine.h"
+#include "dev/soft/sge.h"
 
 /* Of AETH's five bits (specification, table 45), in units of 10 us. */
 static uint64_t rnr_delay_ns(uint8_t code)
@@ -123,27 +124,18 @@ static void receive_ack(struct requester *requester, const struct packet *packet
 static bool land(struct requester *requester, struct send_slot *slot, uint64_t offset, const void *data, uint32_t bytes)
 {
 	struct engine *engine = requester->qp->engine;
+	struct sge_walk walk = {.next = slot->sge, .left = slot->num_sge, .offset = offset};
 	const uint8_t *from = data;
+	struct ibv_sge piece;
 
-	for (uint32_t i = 0; i < slot->num_sge && bytes > 0; i++) {
-		struct ibv_sge part = slot->sge[i];
-		void *host;
+	while (bytes > 0 && sge_walk_next(&walk, bytes, &piece)) {
+		void *host = engine_local(engine, requester->qp->base.pd, &piece, IBV_ACCESS_LOCAL_WRITE);
 
-		if (offset >= part.length) {
-			offset -= part.length;
-			continue;
-		}
-		part.addr += offset;
-		part.length -= (uint32_t)offset;
-		if (part.length > bytes)
-			part.length = bytes;
-		host = engine_local(engine, requester->qp->base.pd, &part, IBV_ACCESS_LOCAL_WRITE);
 		if (host == NULL)
 			return false;
-		engine->bus->ops->write(engine->bus, host, from, part.length);
-		from += part.length;
-		bytes -= part.length;
-		offset = 0;
+		engine->bus->ops->write(engine->bus, host, from, piece.length);
+		from += piece.length;
+		bytes -= piece.length;
 	}
 	return true;
 }

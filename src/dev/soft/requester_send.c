@@ -3,6 +3,7 @@
 
 #include "dev/soft/dc.h"
 #include "dev/soft/engine.h"
+#include "dev/soft/sge.h"
 
 #define WINDOW_START_BYTES   (256u * 1024)
 #define WINDOW_START_PACKETS 128u /* of small ones, each of which takes a buffer */
@@ -70,30 +71,21 @@ uint64_t requester_piece_end(const struct requester *requester, const struct sen
 static bool gather(struct requester *requester, struct send_slot *slot, uint64_t offset, uint8_t *to, uint32_t bytes)
 {
 	struct engine *engine = requester->qp->engine;
+	struct sge_walk walk = {.next = slot->sge, .left = slot->num_sge, .offset = offset};
+	struct ibv_sge piece;
 
 	if (slot->send_flags & IBV_SEND_INLINE) {
 		memcpy(to, send_slot_inline(requester, slot) + offset, bytes);
 		return true;
 	}
-	for (uint32_t i = 0; i < slot->num_sge && bytes > 0; i++) {
-		struct ibv_sge part = slot->sge[i];
-		const void *host;
+	while (bytes > 0 && sge_walk_next(&walk, bytes, &piece)) {
+		const void *host = engine_local(engine, requester->qp->base.pd, &piece, 0);
 
-		if (offset >= part.length) {
-			offset -= part.length;
-			continue;
-		}
-		part.addr += offset;
-		part.length -= (uint32_t)offset;
-		if (part.length > bytes)
-			part.length = bytes;
-		host = engine_local(engine, requester->qp->base.pd, &part, 0);
 		if (host == NULL)
 			return false;
-		engine->bus->ops->read(engine->bus, to, host, part.length);
-		to += part.length;
-		bytes -= part.length;
-		offset = 0;
+		engine->bus->ops->read(engine->bus, to, host, piece.length);
+		to += piece.length;
+		bytes -= piece.length;
 	}
 	return true;
 }

@@ -5,6 +5,7 @@
 #include "base/bytes.h"
 #include "dev/qp_rules.h"
 #include "dev/soft/engine.h"
+#include "dev/soft/sge.h"
 
 #define READ_BYTES_MAX (1u << 30)
 
@@ -184,26 +185,17 @@ static enum scatter scatter(struct responder *responder, uint64_t offset, const 
 {
 	struct engine *engine = responder->qp->engine;
 	const struct hf_pd *pd = responder->qp->base.srq != NULL ? responder->qp->base.srq->pd : responder->qp->base.pd;
+	struct sge_walk walk = {.next = responder->recv_sge, .left = responder->recv_num_sge, .offset = offset};
+	struct ibv_sge piece;
 
-	for (uint32_t i = 0; i < responder->recv_num_sge && bytes > 0; i++) {
-		struct ibv_sge part = responder->recv_sge[i];
-		void *host;
+	while (bytes > 0 && sge_walk_next(&walk, bytes, &piece)) {
+		void *host = engine_local(engine, pd, &piece, IBV_ACCESS_LOCAL_WRITE);
 
-		if (offset >= part.length) {
-			offset -= part.length;
-			continue;
-		}
-		part.addr += offset;
-		part.length -= (uint32_t)offset;
-		if (part.length > bytes)
-			part.length = bytes;
-		host = engine_local(engine, pd, &part, IBV_ACCESS_LOCAL_WRITE);
 		if (host == NULL)
 			return SCATTER_NO_ACCESS;
-		engine->bus->ops->write(engine->bus, host, from, part.length);
-		from += part.length;
-		bytes -= part.length;
-		offset = 0;
+		engine->bus->ops->write(engine->bus, host, from, piece.length);
+		from += piece.length;
+		bytes -= piece.length;
 	}
 	return bytes == 0 ? SCATTER_DONE : SCATTER_TOO_LONG;
 }
