@@ -65,6 +65,13 @@ void screen_draw(struct screen *screen, const struct draw_view *view, const stru
 	screen->next_ns = now_ns + EVERY_NS;
 }
 
+static void put_line(const char *format, va_list arguments)
+{
+	vprintf(format, arguments);
+	putchar('\n');
+	fflush(stdout);
+}
+
 void screen_event(struct screen *screen, const char *format, ...)
 {
 	va_list arguments;
@@ -72,10 +79,8 @@ void screen_event(struct screen *screen, const char *format, ...)
 	if (screen->mode != SCREEN_LINES)
 		return;
 	va_start(arguments, format);
-	vprintf(format, arguments);
+	put_line(format, arguments);
 	va_end(arguments);
-	putchar('\n');
-	fflush(stdout);
 }
 
 void screen_say(struct screen *screen, const char *format, ...)
@@ -85,8 +90,6 @@ void screen_say(struct screen *screen, const char *format, ...)
 	if (screen->mode == SCREEN_SILENT)
 		return;
 	va_start(arguments, format);
-	vprintf(format, arguments);
+	put_line(format, arguments);
 	va_end(arguments);
-	putchar('\n');
-	fflush(stdout);
 }

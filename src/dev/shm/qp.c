@@ -4,6 +4,7 @@
  * requester of a former life is never mistaken for one of this. The owner alone changes it, but for the move to ERR
  * by a requester that was refused; qp->state follows when the owner looks (events.c). */
 #include "dev/shm/shm.h"
+#include "dev/qp_base.h"
 #include "dev/qp_rules.h"
 
 #include <errno.h>
@@ -308,15 +309,7 @@ int shm_qp_create(struct hf_pd *pd, const struct hf_qp_init *init, struct hf_qp 
 
 	if (qp == NULL)
 		return -ENOMEM;
-	qp->qp = (struct hf_qp){.dev = pd->dev,
-		.pd = pd,
-		.send_cq = init->send_cq,
-		.recv_cq = init->recv_cq,
-		.srq = init->srq,
-		.cap = init->cap,
-		.type = init->type,
-		.sq_sig_all = init->sq_sig_all,
-		.context = init->context};
+	qp->qp = qp_from_init(pd, init);
 	qp->state = IBV_QPS_RESET;
 	list_init(&qp->stalled_node);
 	list_init(&qp->sender_node);

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "dev/qp_base.h"
 #include "dev/soft/dc.h"
 #include "dev/soft/objects.h"
 
@@ -146,15 +147,7 @@ static int build_qp(struct hf_pd *pd, const struct hf_qp_init *init, struct soft
 	struct ibv_qp_cap *cap = &qp->base.cap;
 	int rc;
 
-	qp->base = (struct hf_qp){.dev = pd->dev,
-		.pd = pd,
-		.send_cq = init->send_cq,
-		.recv_cq = init->recv_cq,
-		.srq = init->srq,
-		.cap = init->cap,
-		.type = init->type,
-		.sq_sig_all = init->sq_sig_all,
-		.context = init->context};
+	qp->base = qp_from_init(pd, init);
 	list_init(&qp->node);
 	qp->dc = (int)init->dc;
 	qp->dc_key = init->dc_key;
