@@ -48,6 +48,7 @@ static void settle(struct hf_vqp *vqp)
 			entry->sent_before = true;
 		}
 	}
+	vcq_note(vqp);
 }
 
 /* The logs start over: on the new qp everything that is not done is posted, from the oldest on. */
@@ -75,7 +76,7 @@ static void begin_fence(struct hf_vqp *vqp)
 		control_path_suspect(vqp->peer->control, vqp->path.rail);
 	if (vqp->state == HF_VQP_UP)
 		vqp_move(vqp, HF_VQP_RECOVERING);
-	node_tick_soon(vqp->node);
+	vqp_due(vqp);
 }
 
 static void build_failed(struct hf_vqp *vqp, unsigned rail, int rc)
@@ -94,6 +95,7 @@ static bool take_standby(struct hf_vqp *vqp, unsigned rail)
 		return false;
 	vqp->path = vqp->standby[rail];
 	vqp->standby[rail] = (struct path){0};
+	path_carry(&vqp->path);
 	return true;
 }
 
@@ -116,10 +118,12 @@ static void do_go(struct hf_vqp *vqp)
 	}
 	path_destroy(&vqp->standby[rail]); /* half made */
 	rc = path_create(vqp, &vqp->path, rail);
-	if (rc != 0)
+	if (rc != 0) {
 		build_failed(vqp, rail, rc);
-	else
-		send_path(vqp, MESSAGE_GO, &vqp->path, false);
+		return;
+	}
+	path_carry(&vqp->path);
+	send_path(vqp, MESSAGE_GO, &vqp->path, false);
 }
 
 static void do_build(struct hf_vqp *vqp)
@@ -135,8 +139,10 @@ static void do_build(struct hf_vqp *vqp)
 	} else {
 		path_destroy(&vqp->standby[rail]);
 		rc = path_create(vqp, &vqp->path, rail);
-		if (rc == 0)
+		if (rc == 0) {
+			path_carry(&vqp->path);
 			rc = path_connect(vqp, &vqp->path, &vqp->go);
+		}
 	}
 	if (rc == 0)
 		rc = path_post_recvs(vqp, &vqp->path);
@@ -177,6 +183,9 @@ void failover_event(struct hf_vqp *vqp, const struct recovery_event *event)
 		return;
 	full.usable = peer_usable(vqp->peer);
 	actions = recovery_step(&vqp->recovery, &full, now_ns);
+	list_remove(&vqp->recovering_link);
+	if (vqp->recovery.state != RECOVERY_IDLE && vqp->recovery.state != RECOVERY_FAILED)
+		list_push_back(&vqp->node->recovering, &vqp->recovering_link);
 	if (actions & RECOVERY_HOLD) {
 		vqp->held = true;
 		vqp->drained_quiet = false;
@@ -187,7 +196,7 @@ void failover_event(struct hf_vqp *vqp, const struct recovery_event *event)
 		send_plain(vqp, MESSAGE_FENCE);
 	if (actions & RECOVERY_DO_QUIET) {
 		vqp->drained_quiet = true;
-		node_tick_soon(vqp->node);
+		vqp_due(vqp);
 	}
 	if (actions & RECOVERY_DO_FENCE)
 		begin_fence(vqp);
@@ -332,67 +341,105 @@ void failover_message(struct hf_vqp *vqp, const struct message *message)
 
 /* ---- progress ---- */
 
-static void drain(struct hf_vqp *vqp)
-{
-	while (harvest(vqp) == HF_BUSY)
-		;
-}
-
-static enum hf_poll fence_progress(struct hf_vqp *vqp)
+static void fenced(struct hf_vqp *vqp)
 {
 	struct recovery_event event = {.type = RECOVERY_EVENT_FENCED};
-	int rc = vqp->path.qp == NULL ? 0 : hf_qp_fence(vqp->path.qp);
 
-	if (rc == -EINPROGRESS) {
-		(void)harvest(vqp);
-		return HF_BUSY;
-	}
-	if (rc != 0)
+	if (vqp->fence_rc != 0)
 		log_warn("vqp %u: rail %s cannot be fenced: %s", vqp->num, hf_node_rail_name(vqp->node, vqp->path.rail),
-			strerror(-rc));
-	drain(vqp);
-	vqp->fence_failed = rc != 0;
+			strerror(-vqp->fence_rc));
+	vqp->fence_failed = vqp->fence_rc != 0;
 	vqp->fencing = false;
 	failover_event(vqp, &event);
-	return HF_BUSY;
 }
 
-static enum hf_poll fail_progress(struct hf_vqp *vqp)
+static void failed(struct hf_vqp *vqp)
 {
-	if (vqp->path.qp != NULL && hf_qp_fence(vqp->path.qp) == -EINPROGRESS)
-		return HF_BUSY;
-	drain(vqp);
 	vqp->failing = false;
 	inflight_fail(&vqp->sends, vqp->fail_first, vqp->fail_rest);
 	inflight_fail(&vqp->recvs, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR);
+	vcq_note(vqp);
 	path_destroy(&vqp->path);
 	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
 		path_destroy(&vqp->standby[i]);
+	list_remove(&vqp->recovering_link);
 	if (vqp->changed != NULL)
 		vqp->changed(vqp, vqp->context);
-	return HF_BUSY;
 }
 
-enum hf_poll failover_progress(struct hf_vqp *vqp, uint64_t now_ns)
+static bool waits_for_quiet(const struct hf_vqp *vqp)
+{
+	return vqp->drained_quiet && vqp->recovery.state == RECOVERY_QUIET && !vqp->failing && !vqp->fencing;
+}
+
+/* Nothing to do for it before a completion comes. */
+bool failover_waits(const struct hf_vqp *vqp)
+{
+	return waits_for_quiet(vqp) && !post_quiet(vqp);
+}
+
+static bool progress(struct hf_vqp *vqp)
 {
 	struct recovery_event quiet = {.type = RECOVERY_EVENT_QUIET};
 
-	(void)now_ns;
-	if (vqp->failing)
-		return fail_progress(vqp);
-	if (vqp->state == HF_VQP_ERROR)
-		return HF_IDLE;
-	if (vqp->fencing)
-		return fence_progress(vqp);
-	if (vqp->drained_quiet && vqp->recovery.state == RECOVERY_QUIET) {
-		if (post_quiet(vqp)) {
-			vqp->drained_quiet = false;
-			failover_event(vqp, &quiet);
-			return HF_BUSY;
+	if ((vqp->failing || vqp->fencing) && vqp->fence_rc == -EINPROGRESS)
+		return false;
+	if (vqp->failing) {
+		failed(vqp);
+	} else if (vqp->fencing && vqp->state != HF_VQP_ERROR) {
+		fenced(vqp);
+	} else if (waits_for_quiet(vqp)) {
+		if (!post_quiet(vqp)) {
+			(void)post_probe(vqp);
+			return false;
 		}
-		(void)post_probe(vqp);
+		vqp->drained_quiet = false;
+		failover_event(vqp, &quiet);
+		return true;
 	}
-	return HF_IDLE;
+	return true;
+}
+
+/* Fences all that wait for it, then reads the queues once for all of them: what comes out of a queue after the fence
+ * are the last completions of the fenced qps, and of others, which are told as ever. */
+static void fence_all(struct hf_node *node, struct list *round)
+{
+	bool drain[HF_RAILS_MAX] = {0};
+
+	list_for_each (at, round) {
+		struct hf_vqp *vqp = container_of(at, struct hf_vqp, due_link);
+
+		if (!vqp->failing && !vqp->fencing)
+			continue;
+		vqp->fence_rc = vqp->path.qp == NULL ? 0 : hf_qp_fence(vqp->path.qp);
+		if (vqp->path.qp != NULL && vqp->fence_rc != -EINPROGRESS)
+			drain[vqp->path.rail] = true;
+	}
+	for (unsigned i = 0; i < node->rail_count; i++)
+		if (drain[i])
+			rail_cqs_drain(&node->rails[i].cqs);
+}
+
+enum hf_poll failover_turn(struct hf_node *node)
+{
+	enum hf_poll poll = HF_IDLE;
+	struct list round, *at;
+
+	if (list_empty(&node->due))
+		return HF_IDLE;
+	list_init(&round);
+	while ((at = list_pop_front(&node->due)) != NULL)
+		list_push_back(&round, at);
+	fence_all(node, &round);
+	while ((at = list_pop_front(&round)) != NULL) {
+		struct hf_vqp *vqp = container_of(at, struct hf_vqp, due_link);
+
+		if (progress(vqp))
+			poll = HF_BUSY;
+		else if (list_empty(&vqp->due_link))
+			list_push_back(&node->due, &vqp->due_link);
+	}
+	return poll;
 }
 
 void failover_tick(struct hf_vqp *vqp, uint64_t now_ns)

@@ -3,8 +3,7 @@
 
 #include "dev/qp_rules.h"
 
-#define HARVEST_BATCH 32
-#define POSITION(id)  ((id) & ~(WR_RECV | WR_PROBE))
+#define POSITION(id) ((id) & ~(WR_RECV | WR_PROBE))
 
 static void retire(struct hf_vqp *vqp, uint64_t end)
 {
@@ -74,8 +73,12 @@ static void recv_completed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 		vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, true);
 }
 
-static void completed(struct hf_vqp *vqp, const struct ibv_wc *wc)
+static void on_wc(struct wc_sink *sink, const struct ibv_wc *wc)
 {
+	struct hf_vqp *vqp = container_of(sink, struct hf_vqp, sink);
+
+	if (vqp->path.qp == NULL || wc->qp_num != vqp->path.qp->qp_num)
+		return;
 	if (wc->wr_id & WR_PROBE)
 		vqp->probing = false;
 	if (wc->wr_id & WR_RECV)
@@ -97,17 +100,27 @@ static void forget_silent(struct inflight *log)
 	}
 }
 
-enum hf_poll harvest(struct hf_vqp *vqp)
+static void on_settled(struct wc_sink *sink)
 {
-	struct ibv_wc wc[HARVEST_BATCH];
-	int n = 0;
+	struct hf_vqp *vqp = container_of(sink, struct hf_vqp, sink);
 
-	if (vqp->path.cq != NULL)
-		n = hf_cq_poll(vqp->path.cq, HARVEST_BATCH, wc);
-	for (int i = 0; i < n; i++)
-		completed(vqp, &wc[i]);
 	forget_silent(&vqp->sends);
-	if (n > 0)
-		post_pump(vqp);
-	return n > 0 ? HF_BUSY : HF_IDLE;
+	vcq_note(vqp);
+	post_pump(vqp);
+}
+
+void harvest_init(struct hf_vqp *vqp)
+{
+	vqp->sink = (struct wc_sink){.completed = on_wc, .settled = on_settled};
+	list_init(&vqp->sink.link);
+}
+
+enum hf_poll harvest(struct hf_node *node)
+{
+	enum hf_poll poll = HF_IDLE;
+
+	for (unsigned i = 0; i < node->rail_count; i++)
+		if (rail_cqs_read(&node->rails[i].cqs) == HF_BUSY)
+			poll = HF_BUSY;
+	return poll;
 }

@@ -8,6 +8,7 @@
 #include "base/log.h"
 
 #define TICK_NS            20000000ull
+#define TICK_VQPS          256u
 #define HEARTBEAT_NS       50000000ull
 #define HEARTBEAT_MISSES   4u
 #define FAILBACK_NS        200000000ull
@@ -52,13 +53,12 @@ static void rail_set(struct hf_node *node, unsigned i, bool up)
 		node->events.rail_changed(node, i, up, node->context);
 }
 
-static void qp_fatal(struct hf_node *node, const struct hf_qp *qp)
+static void qp_fatal(struct hf_node *node, unsigned rail, const struct hf_qp *qp)
 {
-	list_for_each (at, &node->vqps) {
-		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
+	struct wc_sink *sink = table_get(&node->rails[rail].cqs.sinks, qp->qp_num);
+	struct hf_vqp *vqp = sink == NULL ? NULL : container_of(sink, struct hf_vqp, sink);
 
-		if (vqp->path.qp != qp || vqp->state != HF_VQP_UP || vqp->path.broken)
-			continue;
+	if (vqp != NULL && vqp->path.qp == qp && vqp->state == HF_VQP_UP && !vqp->path.broken) {
 		if (policy_recovers(node->config.policy))
 			failover_broken(vqp);
 		else
@@ -78,7 +78,7 @@ static enum hf_poll rail_events(struct hf_node *node, unsigned i)
 		else if (event.type == IBV_EVENT_PORT_ERR || event.type == IBV_EVENT_DEVICE_FATAL)
 			rail_set(node, i, false);
 		else if (event.type == IBV_EVENT_QP_FATAL)
-			qp_fatal(node, event.qp);
+			qp_fatal(node, i, event.qp);
 	}
 	return poll;
 }
@@ -111,14 +111,10 @@ static enum hf_poll node_poll(struct hf_poller *poller, uint64_t now_ns)
 		if (rail_events(node, i) == HF_BUSY)
 			poll = HF_BUSY;
 	}
-	list_for_each_safe (at, &node->vqps) {
-		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
-
-		if (harvest(vqp) == HF_BUSY)
-			poll = HF_BUSY;
-		if (failover_progress(vqp, now_ns) == HF_BUSY)
-			poll = HF_BUSY;
-	}
+	if (harvest(node) == HF_BUSY)
+		poll = HF_BUSY;
+	if (failover_turn(node) == HF_BUSY)
+		poll = HF_BUSY;
 	return node_notify(node) == HF_BUSY ? HF_BUSY : poll;
 }
 
@@ -127,17 +123,12 @@ static bool node_arm(struct hf_poller *poller)
 {
 	struct hf_node *node = container_of(poller, struct hf_node, poller);
 
-	list_for_each (at, &node->vqps) {
-		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
-
-		if (vqp->fencing || vqp->failing)
+	list_for_each (at, &node->due)
+		if (!failover_waits(container_of(at, struct hf_vqp, due_link)))
 			return false;
-		if (vqp->path.cq == NULL)
-			continue;
-		(void)hf_cq_notified(vqp->path.cq);
-		if (hf_cq_req_notify(vqp->path.cq, false) != 0 || harvest(vqp) == HF_BUSY)
+	for (unsigned i = 0; i < node->rail_count; i++)
+		if (!rail_cqs_arm(&node->rails[i].cqs))
 			return false;
-	}
 	list_for_each (at, &node->vcqs) {
 		const struct hf_vcq *cq = container_of(at, struct hf_vcq, node_link);
 
@@ -156,8 +147,15 @@ static void node_tick(struct hf_timer *timer, uint64_t now_ns)
 
 	list_for_each (at, &node->peers)
 		peer_tick(container_of(at, struct hf_peer, node_link), now_ns);
-	list_for_each_safe (at, &node->vqps)
+	list_for_each_safe (at, &node->recovering)
+		failover_tick(container_of(at, struct hf_vqp, recovering_link), now_ns);
+	/* The others want little: a standby, a way back. A few of them at a time, each in its turn. */
+	for (unsigned i = 0; i < node->vqp_count && i < TICK_VQPS; i++) {
+		struct list *at = list_pop_front(&node->vqps);
+
+		list_push_back(&node->vqps, at);
 		failover_tick(container_of(at, struct hf_vqp, node_link), now_ns);
+	}
 	hf_loop_set_timer(node->loop, timer, now_ns + TICK_NS);
 }
 
@@ -181,6 +179,7 @@ static int rail_open(struct hf_node *node, unsigned i, struct hf_error *error)
 
 	if (rc != 0)
 		return rc;
+	rail->cqs.dev = rail->dev;
 	rail->up = hf_dev_query_port(rail->dev, &port) == 0 && port.state == IBV_PORT_ACTIVE;
 	rail->watch.ready = rail_ready;
 	rc = hf_loop_watch(node->loop, &rail->watch, hf_dev_io(rail->dev), HF_READABLE);
@@ -258,6 +257,8 @@ int hf_node_open(struct hf_loop *loop, const struct hf_node_config *config, cons
 	list_init(&node->vpds);
 	list_init(&node->vcqs);
 	list_init(&node->vqps);
+	list_init(&node->due);
+	list_init(&node->recovering);
 	hf_env_entropy(node->env, &node->next_num, sizeof(node->next_num));
 	node->rail_count = config->rail_count;
 	for (unsigned i = 0; i < node->rail_count; i++)
@@ -309,8 +310,10 @@ void hf_node_close(struct hf_node *node)
 	for (unsigned i = 0; i < node->rail_count; i++) {
 		if (node->rails[i].watch.io != NULL)
 			hf_loop_unwatch(&node->rails[i].watch);
+		rail_cqs_close(&node->rails[i].cqs);
 		hf_dev_close(node->rails[i].dev);
 	}
+	table_free(&node->nums);
 	free(node->regions);
 	free(node);
 }

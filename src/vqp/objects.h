@@ -14,6 +14,7 @@
 #include "rail/rail.h"
 #include "vqp/inflight.h"
 #include "vqp/message.h"
+#include "vqp/rail_cq.h"
 #include "vqp/recovery.h"
 
 #define NODE_SERVICES_MAX 32u
@@ -26,6 +27,7 @@ struct node_rail {
 	struct hf_rail_config config;
 	struct hf_dev *dev;
 	struct hf_watch watch;
+	struct rail_cqs cqs;
 	bool up;
 };
 
@@ -43,6 +45,10 @@ struct hf_node {
 	bool attached; /* the poller is the loop's */
 	uint32_t next_num;
 	struct list peers, vpds, vcqs, vqps;
+	struct list due;        /* vqps with something to do at every turn: a fence, quiet to wait for */
+	struct list recovering; /* vqps in the exchange, looked at whenever a rail changes and at every tick */
+	struct table nums;      /* vqps by number */
+	unsigned vqp_count;
 	const struct hf_vqp_service *services[NODE_SERVICES_MAX];
 	unsigned service_count;
 	struct region **regions; /* by the low bits of a key */
@@ -89,22 +95,26 @@ struct hf_vcq {
 	struct hf_node *node;
 	void *context;
 	void (*notify)(struct hf_vcq *cq, void *context);
-	struct list senders, receivers; /* vqps */
+	struct list ready_sends, ready_recvs; /* vqps with something to poll, or that had */
 	unsigned users;
 };
 
-/* A device's qp of a vqp, with a cq of its own, so that draining it is reading one queue to its end. */
+/* A device's qp of a vqp. */
 struct path {
 	struct hf_qp *qp; /* NULL: none */
-	struct hf_cq *cq;
+	struct rail_cqs *cqs;
+	struct rail_cq *cq; /* where `cqes` entries are reserved */
+	uint32_t cqes;
 	unsigned rail;
 	uint32_t psn;
 	bool ready; /* both sides can send */
 	bool broken;
+	bool carries; /* in use, or was: its completions are polled for */
 };
 
 struct hf_vqp {
-	struct list node_link, send_link, recv_link, service_link;
+	struct list node_link, due_link, recovering_link, ready_send_link, ready_recv_link;
+	struct wc_sink sink;
 	struct hf_node *node;
 	struct hf_vpd *pd;
 	struct hf_vcq *send_cq, *recv_cq;
@@ -129,6 +139,7 @@ struct hf_vqp {
 	uint32_t unsignaled, packets; /* since the last forced signal; unretired */
 	struct path path, standby[HF_RAILS_MAX];
 	bool held, fencing, fence_failed, drained_quiet, probing;
+	int fence_rc; /* of the last try; -EINPROGRESS: to be tried again */
 	struct recovery recovery;
 	struct message their_state;
 	struct message go;
@@ -173,6 +184,7 @@ void connect_send(struct hf_vqp *vqp);
 /* vqp.c */
 bool vqp_uses(const struct hf_vqp *vqp, const struct hf_peer *peer);
 struct hf_vqp *vqp_find(struct hf_node *node, uint32_t num);
+void vqp_due(struct hf_vqp *vqp); /* there is something to fence or to wait for: see failover_turn */
 void vqp_move(struct hf_vqp *vqp, enum hf_vqp_state to);
 void vqp_fail(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest, bool tell);
 
@@ -180,11 +192,13 @@ void vqp_fail(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status r
 int path_create(struct hf_vqp *vqp, struct path *path, unsigned rail);
 int path_connect(struct hf_vqp *vqp, struct path *path, const struct message *theirs);
 int path_post_recvs(struct hf_vqp *vqp, struct path *path);
+void path_carry(struct path *path); /* traffic is on it from now */
 void path_destroy(struct path *path);
 void path_attributes(const struct hf_vqp *vqp, const struct path *path, struct message *message);
 
 /* vcq.c */
 bool vcq_ready(const struct hf_vcq *cq);
+void vcq_note(struct hf_vqp *vqp); /* completions may have become ready */
 
 /* post.c */
 void post_pump(struct hf_vqp *vqp);
@@ -192,13 +206,15 @@ bool post_probe(struct hf_vqp *vqp); /* false: nothing that the peer permits wou
 bool post_quiet(const struct hf_vqp *vqp);
 
 /* harvest.c */
-enum hf_poll harvest(struct hf_vqp *vqp);
+void harvest_init(struct hf_vqp *vqp);
+enum hf_poll harvest(struct hf_node *node); /* reads the queues of every rail in use */
 
 /* failover.c */
 void failover_event(struct hf_vqp *vqp, const struct recovery_event *event);
 void failover_broken(struct hf_vqp *vqp);
 void failover_message(struct hf_vqp *vqp, const struct message *message);
-enum hf_poll failover_progress(struct hf_vqp *vqp, uint64_t now_ns); /* fencing, quiet */
+enum hf_poll failover_turn(struct hf_node *node); /* fencing, quiet */
+bool failover_waits(const struct hf_vqp *vqp);
 void failover_tick(struct hf_vqp *vqp, uint64_t now_ns);
 
 /* failback.c */

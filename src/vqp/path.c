@@ -10,18 +10,23 @@
 
 int path_create(struct hf_vqp *vqp, struct path *path, unsigned rail)
 {
-	struct hf_dev *dev = vqp->node->rails[rail].dev;
+	struct rail_cqs *cqs = &vqp->node->rails[rail].cqs;
 	struct hf_qp_init init = {.cap = vqp->cap, .type = IBV_QPT_RC, .context = vqp};
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = (unsigned)vqp->access};
 	int rc;
 
-	*path = (struct path){.rail = rail};
+	*path = (struct path){.rail = rail, .cqs = cqs};
 	init.cap.max_send_wr += PATH_SLACK;
-	rc = hf_cq_create(dev, init.cap.max_send_wr + init.cap.max_recv_wr + PATH_SLACK, vqp, &path->cq);
-	if (rc != 0)
+	path->cqes = init.cap.max_send_wr + init.cap.max_recv_wr;
+	rc = rail_cq_reserve(cqs, path->cqes, &path->cq);
+	if (rc != 0) {
+		*path = (struct path){0};
 		return rc;
-	init.send_cq = init.recv_cq = path->cq;
+	}
+	init.send_cq = init.recv_cq = path->cq->cq;
 	rc = hf_qp_create(vqp->pd->pds[rail], &init, &path->qp);
+	if (rc == 0)
+		rc = table_put(&cqs->sinks, path->qp->qp_num, &vqp->sink);
 	if (rc == 0)
 		rc = hf_qp_modify(
 			path->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
@@ -115,9 +120,22 @@ int path_post_recvs(struct hf_vqp *vqp, struct path *path)
 	return rc;
 }
 
+void path_carry(struct path *path)
+{
+	if (!path->carries)
+		path->cqs->carrying++;
+	path->carries = true;
+}
+
 void path_destroy(struct path *path)
 {
-	(void)hf_qp_destroy(path->qp);
-	(void)hf_cq_destroy(path->cq);
+	if (path->qp != NULL) {
+		table_remove(&path->cqs->sinks, path->qp->qp_num);
+		(void)hf_qp_destroy(path->qp);
+	}
+	if (path->cq != NULL)
+		rail_cq_release(path->cq, path->cqes, path->qp != NULL);
+	if (path->carries)
+		path->cqs->carrying--;
 	*path = (struct path){0};
 }

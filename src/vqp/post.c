@@ -141,6 +141,17 @@ static int check_send(const struct hf_vqp *vqp, const struct ibv_send_wr *wr)
 	return qp_rules_check_send(&vqp->shape, wr);
 }
 
+/* What is posted to a vqp that has failed for good completes at once. */
+static void flush_if_over(struct hf_vqp *vqp, struct inflight *log, struct inflight_wr *entry)
+{
+	if (vqp->state != HF_VQP_ERROR || vqp->failing)
+		return;
+	entry->done = true;
+	entry->status = IBV_WC_WR_FLUSH_ERR;
+	log->next = log->tail;
+	vcq_note(vqp);
+}
+
 static void log_send(struct hf_vqp *vqp, const struct ibv_send_wr *wr)
 {
 	struct inflight_wr *entry = inflight_copy(&vqp->sends, wr);
@@ -152,10 +163,7 @@ static void log_send(struct hf_vqp *vqp, const struct ibv_send_wr *wr)
 		entry->message = ++vqp->messages;
 	vqp->sends.tail++;
 	vqp->counters.posted++;
-	if (vqp->state == HF_VQP_ERROR && !vqp->failing) {
-		entry->done = true;
-		entry->status = IBV_WC_WR_FLUSH_ERR;
-	}
+	flush_if_over(vqp, &vqp->sends, entry);
 }
 
 int hf_vqp_post_send(struct hf_vqp *vqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
@@ -165,7 +173,7 @@ int hf_vqp_post_send(struct hf_vqp *vqp, struct ibv_send_wr *wr, struct ibv_send
 	for (; wr != NULL && rc == 0; wr = rc == 0 ? wr->next : wr) {
 		rc = check_send(vqp, wr);
 		if (rc == 0 && inflight_full(&vqp->sends))
-			(void)harvest(vqp); /* unsignaled wrs that succeeded leave without a poll */
+			(void)harvest(vqp->node); /* unsignaled wrs that succeeded leave without a poll */
 		if (rc == 0 && inflight_full(&vqp->sends))
 			rc = -ENOMEM;
 		if (rc == 0)
@@ -196,10 +204,7 @@ int hf_vqp_post_recv(struct hf_vqp *vqp, struct ibv_recv_wr *wr, struct ibv_recv
 
 		entry->signaled = true;
 		vqp->recvs.tail++;
-		if (vqp->state == HF_VQP_ERROR && !vqp->failing) {
-			entry->done = true;
-			entry->status = IBV_WC_WR_FLUSH_ERR;
-		}
+		flush_if_over(vqp, &vqp->recvs, entry);
 	}
 	if (vqp->state == HF_VQP_UP && !vqp->held && vqp->path.qp != NULL && !vqp->path.broken)
 		(void)path_post_recvs(vqp, &vqp->path);

@@ -1,5 +1,5 @@
 /* Completion queues over all rails. A vcq stores nothing: completions wait in the logs of its vqps, in order, so it
- * cannot overflow; polling it reads the device queues of its vqps first. */
+ * cannot overflow, and knows which of them have some; polling it reads the device queues of the rails in use. */
 #include "vqp/objects.h"
 
 #include <errno.h>
@@ -16,8 +16,8 @@ int hf_vcq_create(struct hf_node *node, uint32_t cqe, void *context, struct hf_v
 		return -ENOMEM;
 	cq->node = node;
 	cq->context = context;
-	list_init(&cq->senders);
-	list_init(&cq->receivers);
+	list_init(&cq->ready_sends);
+	list_init(&cq->ready_recvs);
 	list_push_back(&node->vcqs, &cq->node_link);
 	*cq_out = cq;
 	return 0;
@@ -95,14 +95,31 @@ static int take_recvs(struct hf_vqp *vqp, int n, struct ibv_wc *wc)
 	return taken;
 }
 
+static bool log_ready(const struct inflight *log)
+{
+	return log->head < log->next && inflight_at(log, log->head)->done;
+}
+
+/* Whoever is first in the list is served first, so the lists turn. */
 static int take(struct hf_vcq *cq, int n, struct ibv_wc *wc)
 {
 	int taken = 0;
+	struct list *at;
 
-	list_for_each (at, &cq->senders)
-		taken += take_sends(container_of(at, struct hf_vqp, send_link), n - taken, wc + taken);
-	list_for_each (at, &cq->receivers)
-		taken += take_recvs(container_of(at, struct hf_vqp, recv_link), n - taken, wc + taken);
+	while (taken < n && (at = list_pop_front(&cq->ready_sends)) != NULL) {
+		struct hf_vqp *vqp = container_of(at, struct hf_vqp, ready_send_link);
+
+		taken += take_sends(vqp, n - taken, wc + taken);
+		if (log_ready(&vqp->sends))
+			list_push_back(&cq->ready_sends, at);
+	}
+	while (taken < n && (at = list_pop_front(&cq->ready_recvs)) != NULL) {
+		struct hf_vqp *vqp = container_of(at, struct hf_vqp, ready_recv_link);
+
+		taken += take_recvs(vqp, n - taken, wc + taken);
+		if (log_ready(&vqp->recvs))
+			list_push_back(&cq->ready_recvs, at);
+	}
 	return taken;
 }
 
@@ -112,33 +129,25 @@ int hf_vcq_poll(struct hf_vcq *cq, int n, struct ibv_wc *wc)
 
 	if (taken > 0)
 		return taken;
-	list_for_each (at, &cq->senders)
-		(void)harvest(container_of(at, struct hf_vqp, send_link));
-	list_for_each (at, &cq->receivers) {
-		struct hf_vqp *vqp = container_of(at, struct hf_vqp, recv_link);
-
-		if (vqp->send_cq != cq)
-			(void)harvest(vqp);
-	}
-	taken = take(cq, n, wc);
-	/* Whoever is first in the list is served first, so the list turns. */
-	if (taken > 0 && !list_empty(&cq->senders))
-		list_push_back(&cq->senders, list_pop_front(&cq->senders));
-	return taken;
+	(void)harvest(cq->node);
+	return take(cq, n, wc);
 }
 
-static bool log_ready(const struct inflight *log)
+void vcq_note(struct hf_vqp *vqp)
 {
-	return log->head < log->next && inflight_at(log, log->head)->done;
+	if (list_empty(&vqp->ready_send_link) && log_ready(&vqp->sends))
+		list_push_back(&vqp->send_cq->ready_sends, &vqp->ready_send_link);
+	if (list_empty(&vqp->ready_recv_link) && log_ready(&vqp->recvs))
+		list_push_back(&vqp->recv_cq->ready_recvs, &vqp->ready_recv_link);
 }
 
 bool vcq_ready(const struct hf_vcq *cq)
 {
-	list_for_each (at, &cq->senders)
-		if (log_ready(&container_of(at, struct hf_vqp, send_link)->sends))
+	list_for_each (at, &cq->ready_sends)
+		if (log_ready(&container_of(at, struct hf_vqp, ready_send_link)->sends))
 			return true;
-	list_for_each (at, &cq->receivers)
-		if (log_ready(&container_of(at, struct hf_vqp, recv_link)->recvs))
+	list_for_each (at, &cq->ready_recvs)
+		if (log_ready(&container_of(at, struct hf_vqp, ready_recv_link)->recvs))
 			return true;
 	return false;
 }

@@ -26,15 +26,19 @@ void vqp_move(struct hf_vqp *vqp, enum hf_vqp_state to)
 
 struct hf_vqp *vqp_find(struct hf_node *node, uint32_t num)
 {
-	list_for_each (at, &node->vqps)
-		if (container_of(at, struct hf_vqp, node_link)->num == num)
-			return container_of(at, struct hf_vqp, node_link);
-	return NULL;
+	return table_get(&node->nums, num);
 }
 
 bool vqp_uses(const struct hf_vqp *vqp, const struct hf_peer *peer)
 {
 	return vqp->peer == peer && vqp->state != HF_VQP_INIT && vqp->state != HF_VQP_ERROR;
+}
+
+void vqp_due(struct hf_vqp *vqp)
+{
+	vqp->fence_rc = -EINPROGRESS;
+	if (list_empty(&vqp->due_link))
+		list_push_back(&vqp->node->due, &vqp->due_link);
 }
 
 /* Its wrs complete once the qp is fenced (V4); `changed` is called then. */
@@ -51,7 +55,7 @@ void vqp_fail(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status r
 	vqp->fail_rest = rest;
 	vqp->failing = true;
 	vqp->path.broken = true;
-	node_tick_soon(vqp->node);
+	vqp_due(vqp);
 }
 
 static int check_init(const struct hf_vpd *pd, const struct hf_vqp_init *init)
@@ -86,12 +90,16 @@ int hf_vqp_create(struct hf_vpd *pd, const struct hf_vqp_init *init, struct hf_v
 	*vqp_out = NULL;
 	if (rc != 0)
 		return rc;
-	if (vqp == NULL ||
+	if (vqp != NULL)
+		vqp->num = next_num(pd->node);
+	if (vqp == NULL || table_put(&pd->node->nums, vqp->num, vqp) != 0 ||
 		inflight_init(&vqp->sends, init->cap.max_send_wr, init->cap.max_send_sge, init->cap.max_inline_data) !=
 			0 ||
 		inflight_init(&vqp->recvs, init->cap.max_recv_wr, init->cap.max_recv_sge, 0) != 0) {
-		if (vqp != NULL)
+		if (vqp != NULL) {
+			table_remove(&pd->node->nums, vqp->num);
 			inflight_free(&vqp->sends);
+		}
 		free(vqp);
 		return -ENOMEM;
 	}
@@ -104,15 +112,18 @@ int hf_vqp_create(struct hf_vpd *pd, const struct hf_vqp_init *init, struct hf_v
 	vqp->access = init->access;
 	vqp->context = init->context;
 	vqp->changed = init->changed;
-	vqp->num = next_num(pd->node);
 	vqp->shape.dev = pd->node->rails[0].dev;
 	vqp->shape.cap = init->cap;
 	pd->users++;
 	vqp->send_cq->users++;
 	vqp->recv_cq->users++;
+	list_init(&vqp->due_link);
+	list_init(&vqp->recovering_link);
+	list_init(&vqp->ready_send_link);
+	list_init(&vqp->ready_recv_link);
+	harvest_init(vqp);
 	list_push_back(&pd->node->vqps, &vqp->node_link);
-	list_push_back(&vqp->send_cq->senders, &vqp->send_link);
-	list_push_back(&vqp->recv_cq->receivers, &vqp->recv_link);
+	pd->node->vqp_count++;
 	*vqp_out = vqp;
 	return 0;
 }
@@ -132,8 +143,13 @@ void hf_vqp_destroy(struct hf_vqp *vqp)
 	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
 		path_destroy(&vqp->standby[i]);
 	list_remove(&vqp->node_link);
-	list_remove(&vqp->send_link);
-	list_remove(&vqp->recv_link);
+	list_remove(&vqp->due_link);
+	list_remove(&vqp->recovering_link);
+	list_remove(&vqp->ready_send_link);
+	list_remove(&vqp->ready_recv_link);
+	list_remove(&vqp->sink.link);
+	table_remove(&vqp->node->nums, vqp->num);
+	vqp->node->vqp_count--;
 	vqp->pd->users--;
 	vqp->send_cq->users--;
 	vqp->recv_cq->users--;
