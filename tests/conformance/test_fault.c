@@ -167,6 +167,26 @@ static void a_message_is_received_once_when_its_acknowledgement_was_late(void **
 	expect_no_wc(pair, pair->b, RECV_CQ);
 }
 
+static void what_took_effect_is_counted_once_however_often_it_was_sent(void **state)
+{
+	struct pair *pair = connected(state);
+	struct hf_dev_counters before, after;
+	struct wr wr;
+
+	side_store(pair->b, pair->b->mem[0] + 64, 0);
+	side_counters(pair->b, &before);
+	switch_link(pair, answer_cuts[0], false);
+	post(pair->a, 0, wr_write(&wr, pair->a, pair->b, 0, 0, 64), 0);
+	post(pair->a, 0, wr_faa(&wr, pair->a, pair->b, 64, 64, 1), 1);
+	until_word(pair, pair->b, pair->b->mem[0] + 64, 1);
+	expect_no_wc(pair, pair->a, SEND_CQ);
+	switch_link(pair, answer_cuts[0], true);
+	expect_wc(pair, pair->a, SEND_CQ, 0, IBV_WC_SUCCESS);
+	expect_wc(pair, pair->a, SEND_CQ, 1, IBV_WC_SUCCESS);
+	side_counters(pair->b, &after);
+	assert_int_equal(after.executed_bytes - before.executed_bytes, 64 + 8);
+}
+
 static void reads_and_big_writes_survive_a_flapping_link(void **state)
 {
 	struct pair *pair = connected_with(state, (struct link_options){.timeout = 9, .mtu = IBV_MTU_4096});
@@ -309,6 +329,7 @@ const struct CMUnitTest fault_tests[] = {
 	CONFORMS(a_request_cut_off_for_a_while_is_executed_once),
 	CONFORMS(an_acknowledgement_cut_off_for_a_while_does_not_repeat_the_request),
 	CONFORMS(a_message_is_received_once_when_its_acknowledgement_was_late),
+	CONFORMS(what_took_effect_is_counted_once_however_often_it_was_sent),
 	CONFORMS(reads_and_big_writes_survive_a_flapping_link),
 	CONFORMS(wrs_behind_one_that_failed_are_flushed_in_order),
 	CONFORMS(an_unsignaled_wr_that_fails_completes_all_the_same),

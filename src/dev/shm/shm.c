@@ -265,6 +265,7 @@ static void shm_counters(struct hf_dev *base, struct hf_dev_counters *counters_o
 		counters_out->retransmitted += qp->retransmitted;
 		counters_out->dropped_link_down += qp->dropped;
 	}
+	counters_out->executed_bytes = counters_out->bytes_received; /* what arrives is what was executed */
 	shm_unlock(&dev->lock);
 }
 

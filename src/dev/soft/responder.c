@@ -91,8 +91,9 @@ static void refuse(struct responder *responder, uint8_t code, enum ibv_wc_status
 	qp_fail(qp);
 }
 
-static void executed(struct responder *responder, uint32_t psns, bool message_ends)
+static void executed(struct responder *responder, uint32_t psns, uint32_t bytes, bool message_ends)
 {
+	responder->qp->engine->counters.executed_bytes += bytes;
 	responder->expected = psn_add(responder->expected, psns);
 	if (message_ends)
 		responder->msn = psn_add(responder->msn, 1);
@@ -223,7 +224,7 @@ static void execute_send(struct responder *responder, const struct packet *packe
 		break;
 	}
 	responder->message_bytes += packet->payload_bytes;
-	executed(responder, 1, last);
+	executed(responder, 1, packet->payload_bytes, last);
 	if (last) {
 		responder->message = MESSAGE_NONE;
 		complete_recv(responder, packet, IBV_WC_RECV);
@@ -297,7 +298,7 @@ static void execute_write(struct responder *responder, const struct packet *pack
 	}
 	if (!write_payload(responder, packet))
 		return;
-	executed(responder, 1, last);
+	executed(responder, 1, packet->payload_bytes, last);
 	if (last)
 		responder->message = MESSAGE_NONE;
 	if (packet->traits & PACKET_HAS_IMM)
@@ -344,7 +345,7 @@ static void execute_read(struct responder *responder, const struct packet *packe
 	if (wrong != 0)
 		refuse(responder, wrong, IBV_WC_SUCCESS);
 	else
-		executed(responder, response.psns, true);
+		executed(responder, response.psns, packet->dma_bytes, true);
 }
 
 static void execute_atomic(struct responder *responder, const struct packet *packet)
@@ -375,7 +376,7 @@ static void execute_atomic(struct responder *responder, const struct packet *pac
 	if (responder->replay_count < RD_ATOMIC_MAX)
 		responder->replay_count++;
 	pending_add(responder, &response);
-	executed(responder, 1, true);
+	executed(responder, 1, sizeof(uint64_t), true);
 }
 
 unsigned responder_atomic_results(const struct responder *responder, struct hf_atomic_result *results_out, unsigned n)
