@@ -38,6 +38,7 @@ enum hf_dev_cap {
 	HF_DEV_DC = 1 << 3,             /* D6 */
 	HF_DEV_ATOMIC_GLOBAL = 1 << 4,  /* D7 */
 	HF_DEV_SRQ = 1 << 5,
+	HF_DEV_DC_EVIDENCE = 1 << 6, /* D3, D4 and D4b of each initiator at a DC target */
 };
 
 #define HF_NAME_BYTES 32 /* of a fabric, node, rail or device, with its NUL */
@@ -222,6 +223,21 @@ struct hf_dc_dest {
 };
 int hf_qp_post_send_dc(
 	struct hf_qp *qp, const struct hf_dc_dest *dest, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
+
+/* Evidence of DC (HF_DEV_DC_EVIDENCE, else -EOPNOTSUPP): the initiator says who it is since it last came to RTS, in ERR
+ * too; the target then fences and tells of that one, while its other initiators go on. After the fence nothing of that
+ * use executes there any more; the initiator may speak to the target again once it was moved through RESET.
+ * -ENOENT: nothing of that use executed. -ENODATA: not known any more. -ENOSPC: cannot be fenced. */
+struct hf_dc_source {
+	union ibv_gid gid;
+	uint32_t qp_num;
+	uint64_t use;
+};
+int hf_qp_dc_source(struct hf_qp *initiator, struct hf_dc_source *source_out);
+int hf_qp_fence_dc(struct hf_qp *target, const struct hf_dc_source *source);
+int hf_qp_executed_psn_dc(struct hf_qp *target, const struct hf_dc_source *source, uint32_t *psn_out);
+int hf_qp_atomic_results_dc(
+	struct hf_qp *target, const struct hf_dc_source *source, struct hf_atomic_result *results_out, unsigned n);
 
 /* ---- the data path: hf_qp_post_send, hf_qp_post_recv, hf_srq_post_recv, hf_cq_poll ---- */
 

@@ -46,6 +46,11 @@ struct hf_dev_ops {
 	uint32_t (*qp_next_psn)(struct hf_qp *qp);
 	int (*qp_post_send_dc)(
 		struct hf_qp *qp, const struct hf_dc_dest *dest, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
+	int (*qp_dc_source)(struct hf_qp *initiator, struct hf_dc_source *source_out);
+	int (*qp_fence_dc)(struct hf_qp *target, const struct hf_dc_source *source);
+	int (*qp_executed_psn_dc)(struct hf_qp *target, const struct hf_dc_source *source, uint32_t *psn_out);
+	int (*qp_atomic_results_dc)(struct hf_qp *target, const struct hf_dc_source *source,
+		struct hf_atomic_result *results_out, unsigned n);
 };
 
 /* ---- the data path ----

@@ -341,6 +341,23 @@ static void do_qp(struct actor *actor, struct actor_call *call, struct actor_ans
 	}
 }
 
+static void do_qp_dc(struct actor *actor, struct actor_call *call, struct actor_answer *answer)
+{
+	struct hf_qp *qp = slot(actor->qp, call->object);
+	uint32_t psn = 0;
+
+	if (call->op == ACTOR_DC_SOURCE)
+		answer->rc = hf_qp_dc_source(qp, &answer->dc_source);
+	else if (call->op == ACTOR_FENCE_DC)
+		answer->rc = hf_qp_fence_dc(qp, &call->dc_source);
+	else if (call->op == ACTOR_EXECUTED_PSN_DC)
+		answer->rc = hf_qp_executed_psn_dc(qp, &call->dc_source, &psn);
+	else
+		answer->rc = hf_qp_atomic_results_dc(qp, &call->dc_source, answer->atomics, call->n);
+	if (call->op == ACTOR_EXECUTED_PSN_DC)
+		answer->value = psn;
+}
+
 static void do_dev(struct actor *actor, struct actor_call *call, struct actor_answer *answer)
 {
 	struct hf_cq *cq = slot(actor->cq, call->object);
@@ -397,6 +414,12 @@ void actor_do(struct actor *actor, struct actor_call *call, struct actor_answer 
 	case ACTOR_ATOMIC_RESULTS:
 	case ACTOR_NEXT_PSN:
 		do_qp(actor, call, answer);
+		break;
+	case ACTOR_DC_SOURCE:
+	case ACTOR_FENCE_DC:
+	case ACTOR_EXECUTED_PSN_DC:
+	case ACTOR_ATOMIC_RESULTS_DC:
+		do_qp_dc(actor, call, answer);
 		break;
 	case ACTOR_POST_RECV:
 	case ACTOR_SRQ_POST_RECV:

@@ -39,6 +39,10 @@ enum actor_op {
 	ACTOR_EXECUTED_PSN,
 	ACTOR_ATOMIC_RESULTS,
 	ACTOR_NEXT_PSN,
+	ACTOR_DC_SOURCE,
+	ACTOR_FENCE_DC,
+	ACTOR_EXECUTED_PSN_DC,
+	ACTOR_ATOMIC_RESULTS_DC,
 	ACTOR_SET_LINK,
 	ACTOR_GET_EVENT,
 	ACTOR_QUERY_PORT,
@@ -73,6 +77,7 @@ struct actor_call {
 	union {
 		struct actor_config config;
 		struct ibv_qp_attr attr;
+		struct hf_dc_source dc_source;
 		struct {
 			struct ibv_qp_cap cap;
 			uint64_t dc_key;
@@ -112,6 +117,7 @@ struct actor_answer {
 		struct ibv_wc wc[ACTOR_WCS];
 		struct hf_atomic_result atomics[ACTOR_WCS];
 		struct hf_dev_counters counters;
+		struct hf_dc_source dc_source;
 		struct {
 			enum ibv_event_type type;
 			uint32_t qp, cq, srq; /* numbers, or ACTOR_NONE */

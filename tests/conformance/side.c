@@ -392,6 +392,48 @@ int side_atomic_results(struct side *side, uint32_t qp, struct hf_atomic_result 
 	return answer->rc;
 }
 
+int side_dc_source(struct side *side, uint32_t qp, struct hf_dc_source *source_out)
+{
+	struct actor_answer *answer = answer_of(side, call_of(ACTOR_DC_SOURCE, qp));
+
+	*source_out = answer->dc_source;
+	return answer->rc;
+}
+
+int side_fence_dc(struct side *side, uint32_t qp, const struct hf_dc_source *source)
+{
+	struct actor_call *call = call_of(ACTOR_FENCE_DC, qp);
+
+	call->dc_source = *source;
+	return answer_of(side, call)->rc;
+}
+
+int side_executed_psn_dc(struct side *side, uint32_t qp, const struct hf_dc_source *source, uint32_t *psn_out)
+{
+	struct actor_call *call = call_of(ACTOR_EXECUTED_PSN_DC, qp);
+	struct actor_answer *answer;
+
+	call->dc_source = *source;
+	answer = answer_of(side, call);
+	*psn_out = (uint32_t)answer->value;
+	return answer->rc;
+}
+
+int side_atomic_results_dc(struct side *side, uint32_t qp, const struct hf_dc_source *source,
+	struct hf_atomic_result *results_out, unsigned n)
+{
+	struct actor_call *call = call_of(ACTOR_ATOMIC_RESULTS_DC, qp);
+	struct actor_answer *answer;
+
+	ensure(n <= ACTOR_WCS);
+	call->dc_source = *source;
+	call->n = n;
+	answer = answer_of(side, call);
+	if (answer->rc > 0)
+		memcpy(results_out, answer->atomics, (size_t)answer->rc * sizeof(*results_out));
+	return answer->rc;
+}
+
 uint32_t side_next_psn(struct side *side, uint32_t qp)
 {
 	return (uint32_t)answer_of(side, call_of(ACTOR_NEXT_PSN, qp))->value;

@@ -74,6 +74,11 @@ int side_fence(struct side *side, uint32_t qp);
 int side_executed_psn(struct side *side, uint32_t qp, uint32_t *psn_out);
 int side_atomic_results(struct side *side, uint32_t qp, struct hf_atomic_result *results_out, unsigned n);
 uint32_t side_next_psn(struct side *side, uint32_t qp);
+int side_dc_source(struct side *side, uint32_t qp, struct hf_dc_source *source_out);
+int side_fence_dc(struct side *side, uint32_t qp, const struct hf_dc_source *source);
+int side_executed_psn_dc(struct side *side, uint32_t qp, const struct hf_dc_source *source, uint32_t *psn_out);
+int side_atomic_results_dc(struct side *side, uint32_t qp, const struct hf_dc_source *source,
+	struct hf_atomic_result *results_out, unsigned n);
 
 struct side_event {
 	enum ibv_event_type type;

@@ -5,6 +5,19 @@
 
 #define KEY 0x0123456789abcdefull
 
+static const struct ibv_qp_attr rtr = {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .min_rnr_timer = 1};
+
+static void initiator_to_rts(struct pair *pair)
+{
+	const struct ibv_qp_attr rts = {.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7};
+
+	assert_int_equal(qp_to_init(pair->a, 0, 0), 0);
+	assert_int_equal(side_qp_modify(pair->a, 0, &rtr, IBV_QP_STATE | IBV_QP_PATH_MTU), 0);
+	assert_int_equal(
+		side_qp_modify(pair->a, 0, &rts, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY),
+		0);
+}
+
 /* Initiator 0 at a, and targets 0 to n - 1 at b with keys KEY, KEY + 1, ... */
 static struct pair *dc_pair(void **state, uint32_t targets)
 {
@@ -14,17 +27,11 @@ static struct pair *dc_pair(void **state, uint32_t targets)
 		.srq = ACTOR_NONE,
 		.dc = HF_DC_INITIATOR,
 		.cap = {64, 0, ACTOR_SGES, 0, 64}};
-	struct ibv_qp_attr rtr = {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .min_rnr_timer = 1};
-	struct ibv_qp_attr rts = {.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7};
 
 	require_cap(pair, HF_DEV_DC, "the device has no DC");
 	assert_int_equal(side_srq_create(pair->b, 0, 0, 32), 0);
 	assert_int_equal(side_qp_create(pair->a, 0, &initiator), 0);
-	assert_int_equal(qp_to_init(pair->a, 0, 0), 0);
-	assert_int_equal(side_qp_modify(pair->a, 0, &rtr, IBV_QP_STATE | IBV_QP_PATH_MTU), 0);
-	assert_int_equal(
-		side_qp_modify(pair->a, 0, &rts, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY),
-		0);
+	initiator_to_rts(pair);
 	for (uint32_t i = 0; i < targets; i++) {
 		struct side_qp target = {
 			.send_cq = SEND_CQ, .recv_cq = RECV_CQ, .srq = 0, .dc = HF_DC_TARGET, .dc_key = KEY + i};
@@ -98,6 +105,86 @@ static void a_send_to_a_target_arrives_in_its_shared_receive_queue(void **state)
 	assert_int_equal(side_mismatch(pair->b, pair->b->mem[0], 3000, 5), 3000);
 }
 
+/* Three FAAs execute; two more are posted when nothing of the initiator arrives. Fences both ends. */
+static struct hf_dc_source five_of_which_three_execute(struct pair *pair, uint32_t psn[5])
+{
+	struct hf_dc_source source;
+	struct wr wr;
+
+	side_store(pair->b, pair->b->mem[0], 100);
+	for (unsigned i = 0; i < 5; i++) {
+		if (i == 3)
+			assert_int_equal(side_set_link(pair->a, HF_LINK_TX, false), 0);
+		psn[i] = side_next_psn(pair->a, 0);
+		post_dc(pair, dest(pair, i == 1 ? 1 : 0), wr_faa(&wr, pair->a, pair->b, 8 * i, 0, 1), i);
+		if (i < 3)
+			expect_wc(pair, pair->a, SEND_CQ, i, IBV_WC_SUCCESS);
+	}
+	fence(pair, pair->a, 0);
+	assert_int_equal(side_dc_source(pair->a, 0, &source), 0);
+	assert_int_equal(side_fence_dc(pair->b, 0, &source), 0);
+	assert_int_equal(side_set_link(pair->a, HF_LINK_TX, true), 0);
+	return source;
+}
+
+static void a_fenced_target_tells_what_of_an_initiator_executed(void **state)
+{
+	struct pair *pair = dc_pair(state, 3);
+	struct hf_atomic_result results[4];
+	struct hf_dc_source source;
+	uint32_t psn[5], executed;
+
+	require_cap(pair, HF_DEV_DC_EVIDENCE, "the device's DC targets do not tell what executed");
+	source = five_of_which_three_execute(pair, psn);
+	assert_int_equal(side_executed_psn_dc(pair->b, 0, &source, &executed), 0);
+	assert_int_equal(executed, psn[3]);
+	assert_int_equal(side_atomic_results_dc(pair->b, 0, &source, results, 4), 2);
+	assert_int_equal(results[0].psn, psn[2]);
+	assert_int_equal(results[0].original, 102);
+	assert_int_equal(results[1].psn, psn[0]);
+	assert_int_equal(side_fence_dc(pair->b, 2, &source), 0);
+	assert_int_equal(side_executed_psn_dc(pair->b, 2, &source, &executed), -ENOENT);
+	assert_int_equal(side_executed_psn(pair->b, 0, &executed), -EOPNOTSUPP);
+}
+
+/* The second target is not fenced; the first one hears the initiator again when it comes with a new use. */
+static void an_initiator_that_was_fenced_and_reset_is_heard_again(void **state)
+{
+	struct pair *pair = dc_pair(state, 2);
+	struct hf_dc_source source, again;
+	uint32_t psn[5], executed;
+	struct wr wr;
+
+	require_cap(pair, HF_DEV_DC_EVIDENCE, "the device's DC targets do not tell what executed");
+	source = five_of_which_three_execute(pair, psn);
+	for (unsigned i = 3; i < 5; i++)
+		expect_wc(pair, pair->a, SEND_CQ, i, IBV_WC_WR_FLUSH_ERR);
+	assert_int_equal(qp_to(pair->a, 0, IBV_QPS_RESET), 0);
+	initiator_to_rts(pair);
+	for (unsigned i = 0; i < 4; i++) {
+		post_dc(pair, dest(pair, i % 2), wr_faa(&wr, pair->a, pair->b, 8, 0, 1), i);
+		expect_wc(pair, pair->a, SEND_CQ, i, IBV_WC_SUCCESS);
+	}
+	assert_int_equal(side_load(pair->b, pair->b->mem[0]), 107);
+	assert_int_equal(side_dc_source(pair->a, 0, &again), 0);
+	assert_true(again.use > source.use);
+	assert_int_equal(side_executed_psn_dc(pair->b, 0, &source, &executed), -ENODATA);
+	assert_int_equal(side_executed_psn_dc(pair->b, 0, &again, &executed), 0);
+}
+
+static void evidence_of_dc_belongs_to_targets_and_sources_to_initiators(void **state)
+{
+	struct pair *pair = dc_pair(state, 1);
+	struct hf_dc_source source;
+	uint32_t executed;
+
+	require_cap(pair, HF_DEV_DC_EVIDENCE, "the device's DC targets do not tell what executed");
+	assert_int_equal(side_dc_source(pair->b, 0, &source), -EINVAL);
+	assert_int_equal(side_dc_source(pair->a, 0, &source), 0);
+	assert_int_equal(side_fence_dc(pair->a, 0, &source), -EINVAL);
+	assert_int_equal(side_executed_psn_dc(pair->a, 0, &source, &executed), -EINVAL);
+}
+
 static void a_device_without_dc_says_so(void **state)
 {
 	struct pair *pair = pair_of(state);
@@ -112,6 +199,9 @@ const struct CMUnitTest dc_tests[] = {
 	CONFORMS(an_initiator_reaches_one_target_after_the_other),
 	CONFORMS(a_target_refuses_a_wrong_key),
 	CONFORMS(a_send_to_a_target_arrives_in_its_shared_receive_queue),
+	CONFORMS(a_fenced_target_tells_what_of_an_initiator_executed),
+	CONFORMS(an_initiator_that_was_fenced_and_reset_is_heard_again),
+	CONFORMS(evidence_of_dc_belongs_to_targets_and_sources_to_initiators),
 	CONFORMS(a_device_without_dc_says_so),
 };
 const size_t dc_tests_count = sizeof(dc_tests) / sizeof(dc_tests[0]);

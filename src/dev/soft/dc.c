@@ -12,8 +12,8 @@
 struct stream {
 	struct responder responder;
 	struct flow flow;
-	uint64_t life;
-	uint64_t last_used; /* in packets that the target received */
+	uint64_t life, fenced_life; /* what is of the fenced one, or older, is dropped */
+	uint64_t last_used;         /* in packets that the target received */
 	bool used;
 	struct stream *next; /* in its bucket */
 };
@@ -21,6 +21,7 @@ struct stream {
 struct dc_streams {
 	struct soft_qp *qp;
 	uint64_t received;
+	bool forgot_some; /* of those who were evicted nothing is known */
 	struct stream *buckets[STREAMS_BUCKETS];
 	struct stream streams[STREAMS_MAX];
 };
@@ -101,6 +102,7 @@ static struct stream *free_stream(struct dc_streams *streams)
 	if (streams->received - oldest->last_used < KEEP_PACKETS)
 		return NULL;
 	unlink_stream(streams, oldest);
+	streams->forgot_some = true;
 	return oldest;
 }
 
@@ -113,7 +115,7 @@ static struct stream *add_stream(struct dc_streams *streams, const struct flow *
 	bucket = &streams->buckets[flow->dest_qpn % STREAMS_BUCKETS];
 	stream->flow = *flow;
 	stream->used = true;
-	stream->life = 0;
+	stream->life = stream->fenced_life = 0;
 	stream->next = *bucket;
 	*bucket = stream;
 	responder_init(&stream->responder, streams->qp, &stream->flow);
@@ -124,7 +126,7 @@ static void connect_stream(struct stream *stream, const struct packet *packet)
 {
 	struct responder *responder = &stream->responder;
 
-	if (packet->va < stream->life)
+	if (packet->va < stream->life || packet->va <= stream->fenced_life)
 		return; /* late, of a former use of that initiator */
 	if (packet->va > stream->life) {
 		responder_forget(responder);
@@ -174,9 +176,57 @@ bool dc_receive(struct soft_qp *target, const struct hf_addr *peer, uint16_t pla
 	stream->last_used = streams->received;
 	if (packet->traits & PACKET_IS_CONNECT)
 		connect_stream(stream, packet);
-	else if (!stream->responder.fatal)
+	else if (!stream->responder.fatal && stream->life > stream->fenced_life &&
+		 packet->source_use == (uint8_t)stream->life)
 		responder_receive(&stream->responder, packet);
 	return true;
+}
+
+/* ---- evidence ---- */
+
+static int flow_of_source(const struct dc_streams *streams, const struct hf_dc_source *source, struct flow *flow_out)
+{
+	return flow_init(flow_out, &streams->qp->engine->local, &source->gid, source->qp_num);
+}
+
+int dc_fence(struct dc_streams *streams, const struct hf_dc_source *source)
+{
+	struct stream *stream;
+	struct flow flow;
+	int rc = flow_of_source(streams, source, &flow);
+
+	if (rc != 0)
+		return rc;
+	stream = find_stream(streams, &flow.peer, source->qp_num);
+	if (stream == NULL)
+		stream = add_stream(streams, &flow);
+	if (stream == NULL)
+		return -ENOSPC;
+	stream->last_used = streams->received;
+	if (stream->fenced_life < source->use)
+		stream->fenced_life = source->use;
+	if (stream->life <= stream->fenced_life) {
+		stream->responder.fatal = false; /* a refusal that has not left yet is not to leave any more */
+		responder_stop(&stream->responder);
+	}
+	return 0;
+}
+
+int dc_evidence(struct dc_streams *streams, const struct hf_dc_source *source, const struct responder **responder_out)
+{
+	struct stream *stream;
+	struct flow flow;
+	int rc = flow_of_source(streams, source, &flow);
+
+	if (rc != 0)
+		return rc;
+	stream = find_stream(streams, &flow.peer, source->qp_num);
+	if (stream == NULL || stream->life < source->use)
+		return streams->forgot_some ? -ENODATA : -ENOENT;
+	if (stream->life > source->use)
+		return -ENODATA;
+	*responder_out = &stream->responder;
+	return 0;
 }
 
 /* ---- initiator ---- */
@@ -196,7 +246,8 @@ enum dc_ready dc_connect(struct requester *requester, const struct send_slot *sl
 		.psn = (uint32_t)requester->next & 0xffffff,
 		.va = requester->life,
 		.dc_key = slot->dest.dc_key,
-		.source_qpn = qp->base.qp_num};
+		.source_qpn = qp->base.qp_num,
+		.source_use = (uint8_t)requester->life};
 	uint8_t *payload, *at;
 
 	if (!same_dest(&requester->dest, &slot->dest)) {

@@ -4,7 +4,11 @@
  * responder, for each initiator it has heard of; psns of a stream only grow, with gaps where the initiator spoke to
  * others. An initiator changes its destination only when everything was acknowledged, and then announces by a connect
  * packet at which psn it goes on; it announces again whenever it goes back, so the announcement needs no answer. Its
- * life tells a recycled initiator from a late packet of the former one. */
+ * life tells a recycled initiator from a late packet of the former one: a connect packet carries all of it, every
+ * other request its lowest byte.
+ *
+ * A stream is also the evidence of what executed (HF_DEV_DC_EVIDENCE). A fenced one stays as the tombstone that keeps
+ * late packets out, until its initiator comes with a later life. */
 #ifndef HOLDFAST_DEV_SOFT_DC_H
 #define HOLDFAST_DEV_SOFT_DC_H
 
@@ -21,6 +25,10 @@ void dc_streams_forget(struct dc_streams *streams);
 /* A request; false: not believed. `data` is the packet as it came, for its ICRC. */
 bool dc_receive(struct soft_qp *target, const struct hf_addr *peer, uint16_t place, const uint8_t *data, size_t bytes,
 	const struct packet *packet);
+
+int dc_fence(struct dc_streams *streams, const struct hf_dc_source *source);
+/* After the fence. */
+int dc_evidence(struct dc_streams *streams, const struct hf_dc_source *source, const struct responder **responder_out);
 
 /* Of an initiator: may the packet at next, of this wr, leave? */
 enum dc_ready { DC_READY, DC_WAIT, DC_TX_FULL };

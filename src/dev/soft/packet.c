@@ -69,6 +69,7 @@ static void decode_extended(const uint8_t *at, struct packet *out)
 {
 	if (out->traits & PACKET_HAS_DCETH) {
 		out->dc_key = get_be64(at);
+		out->source_use = at[8];
 		out->source_qpn = get_be24(at + 9);
 		at += DCETH_BYTES;
 	}
@@ -133,7 +134,7 @@ static uint8_t *encode_extended(uint8_t *at, uint16_t traits, const struct packe
 {
 	if (traits & PACKET_HAS_DCETH) {
 		put_be64(at, packet->dc_key);
-		put_be32(at + 8, packet->source_qpn);
+		put_be32(at + 8, (uint32_t)packet->source_use << 24 | packet->source_qpn);
 		at += DCETH_BYTES;
 	}
 	if (traits & (PACKET_HAS_RETH | PACKET_HAS_ATOMIC_ETH)) {

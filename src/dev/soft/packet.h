@@ -2,7 +2,7 @@
  *
  * Layout, big-endian (InfiniBand specification 9.2 and 9.3, annex A17):
  *   BTH   0 opcode  1 SE:1 M:1 pad:2 version:4  2 pkey:16  4 reserved:8  5 qpn:24  8 A:1 reserved:7  9 psn:24
- *   DCETH (ours, first of a DC request) 12 dc_key:64  20 reserved:8  21 source qpn:24
+ *   DCETH (ours, first of a DC request) 12 dc_key:64  20 source use:8  21 source qpn:24
  *   then, by opcode: RETH va:64 rkey:32 bytes:32 | AtomicETH va:64 rkey:32 swap_add:64 compare:64 |
  *                    AETH syndrome:8 msn:24 [AtomicAckETH original:64] | ImmDt 32
  *   payload, pad to a multiple of four, ICRC:32 (least significant byte first)
@@ -92,6 +92,7 @@ struct packet {
 	uint32_t imm; /* in the order of the wire, as in ibv_wc */
 	uint64_t dc_key;
 	uint32_t source_qpn;
+	uint8_t source_use;
 	const uint8_t *payload;
 	uint32_t payload_bytes; /* without pad */
 	uint16_t ip_id;         /* to be sent: its place in its run, which is what the kernel writes into IPv4 */

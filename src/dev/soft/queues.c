@@ -315,7 +315,8 @@ int objects_qp_executed_psn(struct hf_qp *base, uint32_t *psn_out)
 	struct soft_nic *nic = nic_of(base->dev);
 	struct soft_qp *qp = (struct soft_qp *)base;
 
-	if (qp->dc != HF_DC_NONE) /* a target has as many as initiators, an initiator none */
+	if (qp->dc !=
+		HF_DC_NONE) /* a target has as many as initiators, an initiator none: objects_qp_executed_psn_dc */
 		return -EOPNOTSUPP;
 	pthread_mutex_lock(&nic->lock);
 	*psn_out = qp->responder.expected;
@@ -342,4 +343,70 @@ uint32_t objects_qp_next_psn(struct hf_qp *base)
 	struct soft_qp *qp = (struct soft_qp *)base;
 
 	return (uint32_t)atomic_load_explicit(&qp->requester.posted, memory_order_relaxed) & 0xffffff;
+}
+
+/* ---- of each initiator at a DC target ---- */
+
+int objects_qp_dc_source(struct hf_qp *base, struct hf_dc_source *source_out)
+{
+	struct soft_nic *nic = nic_of(base->dev);
+	struct soft_qp *qp = (struct soft_qp *)base;
+
+	if (qp->dc != HF_DC_INITIATOR)
+		return -EINVAL;
+	pthread_mutex_lock(&nic->lock);
+	*source_out = (struct hf_dc_source){
+		.gid = flow_gid(&nic->engine.local), .qp_num = base->qp_num, .use = qp->requester.life};
+	pthread_mutex_unlock(&nic->lock);
+	return 0;
+}
+
+int objects_qp_fence_dc(struct hf_qp *base, const struct hf_dc_source *source)
+{
+	struct soft_nic *nic = nic_of(base->dev);
+	struct soft_qp *qp = (struct soft_qp *)base;
+	int rc;
+
+	if (qp->dc != HF_DC_TARGET)
+		return -EINVAL;
+	pthread_mutex_lock(&nic->lock);
+	rc = dc_fence(qp->streams, source);
+	nic->engine.bus->ops->drain(nic->engine.bus);
+	pthread_mutex_unlock(&nic->lock);
+	return rc;
+}
+
+int objects_qp_executed_psn_dc(struct hf_qp *base, const struct hf_dc_source *source, uint32_t *psn_out)
+{
+	struct soft_nic *nic = nic_of(base->dev);
+	struct soft_qp *qp = (struct soft_qp *)base;
+	const struct responder *responder;
+	int rc;
+
+	if (qp->dc != HF_DC_TARGET)
+		return -EINVAL;
+	pthread_mutex_lock(&nic->lock);
+	rc = dc_evidence(qp->streams, source, &responder);
+	if (rc == 0)
+		*psn_out = responder->expected;
+	pthread_mutex_unlock(&nic->lock);
+	return rc;
+}
+
+int objects_qp_atomic_results_dc(
+	struct hf_qp *base, const struct hf_dc_source *source, struct hf_atomic_result *results_out, unsigned n)
+{
+	struct soft_nic *nic = nic_of(base->dev);
+	struct soft_qp *qp = (struct soft_qp *)base;
+	const struct responder *responder;
+	int rc;
+
+	if (qp->dc != HF_DC_TARGET)
+		return -EINVAL;
+	pthread_mutex_lock(&nic->lock);
+	rc = dc_evidence(qp->streams, source, &responder);
+	if (rc == 0)
+		rc = (int)responder_atomic_results(responder, results_out, n);
+	pthread_mutex_unlock(&nic->lock);
+	return rc;
 }

@@ -26,7 +26,7 @@ void requester_free(struct requester *requester)
 	ring_free(&requester->ring);
 }
 
-void requester_start(struct requester *requester, uint32_t psn, uint64_t life)
+void requester_start(struct requester *requester, uint32_t psn, uint64_t now_ns)
 {
 	/* Room below, so that late acknowledgements of lower psns do not wrap. */
 	uint64_t first = (uint64_t)1 << 32 | psn;
@@ -35,7 +35,7 @@ void requester_start(struct requester *requester, uint32_t psn, uint64_t life)
 	requester->acked = requester->next = requester->sent = first;
 	requester->retries = requester->qp->attr.retry_cnt;
 	requester->rnr_retries = requester->qp->attr.rnr_retry;
-	requester->life = life;
+	requester->life = (now_ns & ~(uint64_t)0xff) | (uint8_t)(requester->life + 1);
 	requester_reset_window(requester);
 }
 

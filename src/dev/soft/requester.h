@@ -51,12 +51,12 @@ struct requester {
 	bool went_back;                  /* since acked last moved */
 	struct hf_dc_dest dest;          /* DC: where flow leads */
 	bool connected;                  /* DC: the connect packet left since the stream was (re)started */
-	uint64_t life;                   /* DC: tells this use of the qp from earlier ones; increases */
+	uint64_t life; /* DC: tells this use of the qp from earlier ones; increases; the last byte counts */
 };
 
 int requester_init(struct requester *requester, struct soft_qp *qp, const struct ibv_qp_cap *cap);
 void requester_free(struct requester *requester);
-void requester_start(struct requester *requester, uint32_t psn, uint64_t life); /* RTR to RTS */
+void requester_start(struct requester *requester, uint32_t psn, uint64_t now_ns); /* RTR to RTS */
 
 /* The application's end. dest: of a DC initiator, else NULL. */
 int requester_post(struct requester *requester, const struct hf_dc_dest *dest, struct ibv_send_wr *wr,

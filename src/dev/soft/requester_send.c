@@ -124,6 +124,7 @@ static void packet_common(struct requester *requester, struct packet *packet)
 		packet->traits |= PACKET_HAS_DCETH;
 		packet->dc_key = requester->dest.dc_key;
 		packet->source_qpn = requester->qp->base.qp_num;
+		packet->source_use = (uint8_t)requester->life;
 	}
 }
 
