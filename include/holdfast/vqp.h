@@ -17,6 +17,14 @@ struct hf_vqp;
 int hf_vpd_alloc(struct hf_node *node, struct hf_vpd **pd_out);
 int hf_vpd_free(struct hf_vpd *pd); /* -EBUSY while objects of it exist */
 
+/* How atomics on a region survive a failover: a property of the region, the same for all its peers. */
+enum hf_atomic_mode {
+	HF_ATOMIC_NATIVE, /* the NIC's own; their results are recovered from the NIC that executed them (D4b) */
+	HF_ATOMIC_UID,   /* in two stages through slots beside the region, for NICs without D4b (Varuna, section 3.3) */
+	HF_ATOMIC_PLAIN, /* the NIC's own, whose results are not recovered: a lost one is sent again */
+	HF_ATOMIC_MODES,
+};
+
 /* A region registered on every rail. Peers of the protection domain's vqps learn its per-rail keys through the control
  * channel; wrs name it by these keys and plain addresses on any rail. */
 struct hf_vmr {
@@ -24,9 +32,14 @@ struct hf_vmr {
 	void *addr;
 	uint64_t bytes;
 	uint32_t lkey, rkey;
+	enum hf_atomic_mode mode;
 };
+/* In HF_ATOMIC_NATIVE. */
 int hf_vmr_reg(
 	struct hf_vpd *pd, void *addr, uint64_t bytes, int access, struct hf_vmr **mr_out, struct hf_error *error);
+/* -EINVAL: the access asked for does not go with the mode; the error says which. */
+int hf_vmr_reg_atomic(struct hf_vpd *pd, void *addr, uint64_t bytes, int access, enum hf_atomic_mode mode,
+	struct hf_vmr **mr_out, struct hf_error *error);
 int hf_vmr_dereg(struct hf_vmr *mr);
 
 int hf_vcq_create(struct hf_node *node, uint32_t cqe, void *context, struct hf_vcq **cq_out);

@@ -132,6 +132,7 @@ static void visit(struct wire *wire, struct message *m)
 		u32(wire, &m->rkey, UINT32_MAX);
 		for (unsigned i = 0; i < HF_RAILS_MAX; i++)
 			u32(wire, &m->rkeys[i], UINT32_MAX);
+		u8(wire, &m->mode, HF_ATOMIC_MODES - 1);
 		break;
 	case MESSAGE_REGION_GONE:
 	case MESSAGE_REGION_ASK:

@@ -41,6 +41,7 @@ struct message {
 	/* REGION... */
 	uint32_t rkey;
 	uint32_t rkeys[HF_RAILS_MAX];
+	uint8_t mode; /* enum hf_atomic_mode */
 	/* CONNECT, ACCEPT */
 	char service[HF_NAME_BYTES];
 	uint32_t access;

@@ -92,7 +92,7 @@ uint32_t region_lkey(const struct hf_vpd *pd, uint32_t lkey, unsigned rail)
 
 static void tell(const struct region *region, struct hf_peer *peer)
 {
-	struct message message = {.kind = MESSAGE_REGION, .rkey = region->mr.rkey};
+	struct message message = {.kind = MESSAGE_REGION, .rkey = region->mr.rkey, .mode = (uint8_t)region->mr.mode};
 
 	for (unsigned i = 0; i < peer->node->rail_count; i++)
 		message.rkeys[i] = region->mrs[i]->rkey;
@@ -124,15 +124,39 @@ void region_free(struct region *region)
 	free(region);
 }
 
+static int check_mode(enum hf_atomic_mode mode, struct hf_error *error)
+{
+	switch (mode) {
+	case HF_ATOMIC_NATIVE:
+	case HF_ATOMIC_PLAIN:
+		return 0;
+	case HF_ATOMIC_UID:
+		return hf_error_set(error, -EOPNOTSUPP, "atomics by uid are not in this version");
+	case HF_ATOMIC_MODES:
+		break;
+	}
+	return hf_error_set(error, -EINVAL, "%d is no mode of atomics", (int)mode);
+}
+
 int hf_vmr_reg(
 	struct hf_vpd *pd, void *addr, uint64_t bytes, int access, struct hf_vmr **mr_out, struct hf_error *error)
 {
+	return hf_vmr_reg_atomic(pd, addr, bytes, access, HF_ATOMIC_NATIVE, mr_out, error);
+}
+
+int hf_vmr_reg_atomic(struct hf_vpd *pd, void *addr, uint64_t bytes, int access, enum hf_atomic_mode mode,
+	struct hf_vmr **mr_out, struct hf_error *error)
+{
 	struct hf_node *node = pd->node;
-	struct region *region = calloc(1, sizeof(*region));
+	struct region *region;
 	uint32_t slot = 0;
-	int rc = region == NULL ? -ENOMEM : take_slot(node, &slot);
+	int rc = check_mode(mode, error);
 
 	*mr_out = NULL;
+	if (rc != 0)
+		return rc;
+	region = calloc(1, sizeof(*region));
+	rc = region == NULL ? -ENOMEM : take_slot(node, &slot);
 	if (rc != 0) {
 		free(region);
 		return hf_error_set(error, rc, "no room for another region");
@@ -147,7 +171,7 @@ int hf_vmr_reg(
 	node->region_turn = (node->region_turn + 1) & (SLOTS_MAX - 1);
 	if (node->region_turn == 0)
 		node->region_turn = 1;
-	region->mr = (struct hf_vmr){.pd = pd, .addr = addr, .bytes = bytes};
+	region->mr = (struct hf_vmr){.pd = pd, .addr = addr, .bytes = bytes, .mode = mode};
 	region->mr.lkey = region->mr.rkey = node->region_turn << SLOT_BITS | slot;
 	node->regions[slot] = region;
 	list_push_back(&pd->regions, &region->pd_link);
@@ -248,6 +272,14 @@ enum region_lookup region_rkey(struct hf_vqp *vqp, uint32_t rkey, unsigned rail,
 	return REGION_UNKNOWN;
 }
 
+const struct remote_region *region_remote(const struct hf_peer *peer, uint32_t rkey)
+{
+	const struct remote_region *entry =
+		rkey == 0 || peer->region_slots == 0 ? NULL : probe(peer->regions, peer->region_slots, rkey);
+
+	return entry != NULL && entry->rkey != 0 && entry->state == REMOTE_KNOWN ? entry : NULL;
+}
+
 static void asked(struct hf_peer *peer, const struct message *message)
 {
 	struct message none = {.kind = MESSAGE_REGION_NONE, .rkey = message->rkey};
@@ -271,6 +303,7 @@ void region_message(struct hf_peer *peer, const struct message *message)
 	if (entry == NULL)
 		return;
 	entry->state = message->kind == MESSAGE_REGION ? REMOTE_KNOWN : REMOTE_NONE;
+	entry->mode = (enum hf_atomic_mode)message->mode;
 	for (unsigned i = 0; i < peer->node->rail_count; i++)
 		entry->rkeys[i] = peer->rail_map[i] < 0 ? 0 : message->rkeys[peer->rail_map[i]];
 	list_for_each (at, &peer->node->vqps) {

@@ -398,6 +398,7 @@ static void every_kind_of_message_is_read_as_it_was_written(void **state)
 		in.mtu = IBV_MTU_4096;
 		in.private_bytes = 9;
 		in.consumed = 1ull << 40;
+		in.mode = HF_ATOMIC_PLAIN;
 		bytes = message_encode(&in, at);
 		assert_true(message_decode(at, bytes, &out));
 		assert_int_equal(message_encode(&out, again), bytes);
@@ -405,7 +406,22 @@ static void every_kind_of_message_is_read_as_it_was_written(void **state)
 		assert_false(message_decode(at, bytes - 1, &out));
 		at[bytes] = 0;
 		assert_false(message_decode(at, bytes + 1, &out));
+		if (kind == MESSAGE_REGION)
+			assert_int_equal(out.mode, HF_ATOMIC_PLAIN);
 	}
+}
+
+static void a_region_in_no_mode_of_atomics_is_not_believed(void **state)
+{
+	struct message in = {.kind = MESSAGE_REGION, .rkey = 1}, out;
+	uint8_t at[CONTROL_MESSAGE_MAX];
+	uint32_t bytes;
+
+	(void)state;
+	bytes = message_encode(&in, at);
+	assert_true(message_decode(at, bytes, &out));
+	at[bytes - 1] = HF_ATOMIC_MODES; /* the mode is the last byte */
+	assert_false(message_decode(at, bytes, &out));
 }
 
 /* ---- configuration ---- */
@@ -494,6 +510,7 @@ int main(void)
 		cmocka_unit_test(success_of_one_wr_is_success_of_all_before_it),
 		cmocka_unit_test(resend_is_blind_except_for_messages_that_were_taken),
 		cmocka_unit_test(every_kind_of_message_is_read_as_it_was_written),
+		cmocka_unit_test(a_region_in_no_mode_of_atomics_is_not_believed),
 		cmocka_unit_test(a_configuration_is_read_in_full),
 		cmocka_unit_test(what_is_wrong_in_a_configuration_is_named_with_its_line),
 		cmocka_unit_test(a_missing_file_is_named),
