@@ -81,6 +81,9 @@ static bool begin_fence_fault(struct fault *fault)
 		nic->fence_slow_until_ns = until_ns;
 	else
 		nic->fence_fails_until_ns = until_ns;
+	/* A fence matters when the path fails while packets are on their way: they wait, and arrive unfenced. */
+	network_path(fault->faults->network, fault->other, fault->port)->clogged_until_ns =
+		until_ns - fault->duration_ns / 2;
 	return true;
 }
 

@@ -51,6 +51,8 @@ static void began(struct vq *vq, uint32_t number)
 	const struct vq_client *client = &vq->client.client;
 	struct vq_op *op = &vq->ops[number];
 
+	if (op->completed && vq->policy != HF_POLICY_NONE)
+		world_violate(vq->world, "after", "wr %u took effect although it had completed", number);
 	if (op->begun++ == 0)
 		took_effect_first(vq, number);
 	else if (vq->policy == HF_POLICY_NONE)
@@ -110,11 +112,23 @@ static void on_effect(struct bus_observer *observer, const struct effect *effect
 		slot_written(vq, effect);
 }
 
-void vq_watch(struct vq_side *server)
+/* Values that atomics return land in the slot of their wr. */
+static void on_landing(struct bus_observer *observer, const struct effect *effect)
+{
+	struct vq_side *side = env_process(effect->nic->dev->env)->context;
+	struct vq *vq = side->vq;
+	uint64_t number = (effect->host - (uintptr_t)side->memory) / VQ_SLOT_BYTES;
+
+	(void)observer;
+	if (effect->kind == EFFECT_WRITE && number < vq->count && vq->ops[number].completed)
+		world_violate(vq->world, "after", "an answer landed for wr %" PRIu64 ", which had completed", number);
+}
+
+void vq_watch(struct vq_side *side)
 {
 	for (unsigned i = 0; i < VQ_RAILS; i++) {
-		server->observers[i] = (struct bus_observer){.effect = on_effect};
-		bus_observe(&nic_of(hf_node_dev(server->node, i))->bus, &server->observers[i]);
+		side->observers[i] = (struct bus_observer){.effect = side->is_server ? on_effect : on_landing};
+		bus_observe(&nic_of(hf_node_dev(side->node, i))->bus, &side->observers[i]);
 	}
 }
 

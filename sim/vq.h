@@ -7,6 +7,7 @@
  *   order         wrs take effect for the first time in the order in which they were posted (V2)
  *   completed     one completion a wr, in order; success says that it took effect and is there (V1, V3)
  *   lost          under the other policies no wr fails, as long as no process or NIC died
+ *   after         nothing of a wr takes effect or lands once it has completed, but under `none` (V4)
  *   receives      the k-th message is in the k-th receive
  *   budget        each wr completes within the configured budget (V7)
  *   liveness      when all has healed there is progress
@@ -122,7 +123,7 @@ static inline uint64_t *vq_counter(const struct vq *vq)
 }
 
 /* ---- the truth: scenario_vqp.c ---- */
-void vq_watch(struct vq_side *server);
+void vq_watch(struct vq_side *side);
 void vq_completed(struct vq *vq, const struct ibv_wc *wc);
 void vq_received(struct vq *vq, struct vq_served *served, const struct ibv_wc *wc);
 

@@ -336,8 +336,8 @@ static int start_side(struct process *process, void *context)
 		world_violate(side->vq->world, "start", "node %s: %s %s", side->host.name, strerror(-rc), error.text);
 		return rc;
 	}
+	vq_watch(side);
 	if (side->is_server) {
-		vq_watch(side);
 		side->vq->shadow_word = 0;
 		side->server.service =
 			(struct hf_vqp_service){.name = SERVICE, .on_request = on_request, .context = side};

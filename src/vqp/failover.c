@@ -17,7 +17,7 @@ static void send_plain(struct hf_vqp *vqp, enum message_kind kind)
 
 	if (kind == MESSAGE_STATE) {
 		message.up = node_up_mask(vqp->node);
-		evidence_gather(vqp, vqp->recovery.fenced && !vqp->fence_failed, &message);
+		evidence_gather(vqp, vqp->recovery.fenced, &message);
 	}
 	peer_send(vqp->peer, &message);
 }
@@ -345,17 +345,23 @@ static void fenced(struct hf_vqp *vqp)
 {
 	struct recovery_event event = {.type = RECOVERY_EVENT_FENCED};
 
-	if (vqp->fence_rc != 0)
-		log_warn("vqp %u: rail %s cannot be fenced: %s", vqp->num, hf_node_rail_name(vqp->node, vqp->path.rail),
-			strerror(-vqp->fence_rc));
-	vqp->fence_failed = vqp->fence_rc != 0;
 	vqp->fencing = false;
 	failover_event(vqp, &event);
 }
 
+/* CLOSED promises the other side that nothing of its wrs happens here any more, so it follows the fence. */
+static void say_closed(struct hf_vqp *vqp)
+{
+	struct message closed = {.kind = MESSAGE_CLOSED, .to = vqp->remote_num, .from = vqp->num};
+
+	if (vqp->fail_tell && vqp->peer != NULL && vqp->remote_num != 0)
+		peer_send(vqp->peer, &closed);
+}
+
 static void failed(struct hf_vqp *vqp)
 {
-	vqp->failing = false;
+	say_closed(vqp);
+	vqp->failing = vqp->fail_tell = false;
 	inflight_fail(&vqp->sends, vqp->fail_first, vqp->fail_rest);
 	inflight_fail(&vqp->recvs, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR);
 	vcq_note(vqp);
@@ -372,17 +378,31 @@ static bool waits_for_quiet(const struct hf_vqp *vqp)
 	return vqp->drained_quiet && vqp->recovery.state == RECOVERY_QUIET && !vqp->failing && !vqp->fencing;
 }
 
-/* Nothing to do for it before a completion comes. */
+/* Nothing to do for it before a completion comes, or a tick. */
 bool failover_waits(const struct hf_vqp *vqp)
 {
+	if (vqp->failing || vqp->fencing)
+		return fence_sleeps(&vqp->path, hf_env_now_ns(vqp->node->env));
 	return waits_for_quiet(vqp) && !post_quiet(vqp);
+}
+
+static bool path_is_fenced(struct hf_vqp *vqp)
+{
+	struct path *path = &vqp->path;
+
+	if (vqp->fence == FENCE_HOPELESS && path_end_qp(path) == 0) {
+		log_warn("vqp %u: its qp on rail %s was ended instead; what that executed last cannot be asked",
+			vqp->num, hf_node_rail_name(vqp->node, path->rail));
+		vqp->fence = FENCE_DONE;
+	}
+	return vqp->fence == FENCE_DONE;
 }
 
 static bool progress(struct hf_vqp *vqp)
 {
 	struct recovery_event quiet = {.type = RECOVERY_EVENT_QUIET};
 
-	if ((vqp->failing || vqp->fencing) && vqp->fence_rc == -EINPROGRESS)
+	if ((vqp->failing || vqp->fencing) && !path_is_fenced(vqp))
 		return false;
 	if (vqp->failing) {
 		failed(vqp);
@@ -404,6 +424,7 @@ static bool progress(struct hf_vqp *vqp)
  * are the last completions of the fenced qps, and of others, which are told as ever. */
 static void fence_all(struct hf_node *node, struct list *round)
 {
+	uint64_t now_ns = hf_env_now_ns(node->env);
 	bool drain[HF_RAILS_MAX] = {0};
 
 	list_for_each (at, round) {
@@ -411,8 +432,8 @@ static void fence_all(struct hf_node *node, struct list *round)
 
 		if (!vqp->failing && !vqp->fencing)
 			continue;
-		vqp->fence_rc = vqp->path.qp == NULL ? 0 : hf_qp_fence(vqp->path.qp);
-		if (vqp->path.qp != NULL && vqp->fence_rc != -EINPROGRESS)
+		vqp->fence = fence_path(vqp, &vqp->path, now_ns);
+		if (vqp->path.qp != NULL && vqp->fence != FENCE_WAITS)
 			drain[vqp->path.rail] = true;
 	}
 	for (unsigned i = 0; i < node->rail_count; i++)

@@ -75,9 +75,10 @@ static enum hf_poll rail_events(struct hf_node *node, unsigned i)
 		poll = HF_BUSY;
 		if (event.type == IBV_EVENT_PORT_ACTIVE)
 			rail_set(node, i, true);
-		else if (event.type == IBV_EVENT_PORT_ERR || event.type == IBV_EVENT_DEVICE_FATAL)
+		else if (event.type == IBV_EVENT_PORT_ERR || event.type == IBV_EVENT_DEVICE_FATAL) {
+			node->rails[i].fatal |= event.type == IBV_EVENT_DEVICE_FATAL;
 			rail_set(node, i, false);
-		else if (event.type == IBV_EVENT_QP_FATAL)
+		} else if (event.type == IBV_EVENT_QP_FATAL)
 			qp_fatal(node, i, event.qp);
 	}
 	return poll;

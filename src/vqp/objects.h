@@ -29,6 +29,7 @@ struct node_rail {
 	struct hf_watch watch;
 	struct rail_cqs cqs;
 	bool up;
+	bool fatal; /* its device said so: nothing of it answers any more */
 };
 
 struct hf_node {
@@ -110,7 +111,14 @@ struct path {
 	uint32_t psn;
 	bool ready; /* both sides can send */
 	bool broken;
-	bool carries; /* in use, or was: its completions are polled for */
+	bool carries;                            /* in use, or was: its completions are polled for */
+	uint64_t fence_since_ns, fence_retry_ns; /* the fence has failed since; is tried again then; 0: neither */
+};
+
+enum fence {
+	FENCE_WAITS,    /* nothing may be judged or reported yet */
+	FENCE_DONE,     /* nothing arrives any more, and the device can be asked what did */
+	FENCE_HOPELESS, /* the qp has to be destroyed once its completions were read */
 };
 
 struct hf_vqp {
@@ -139,13 +147,13 @@ struct hf_vqp {
 	uint64_t consumed;            /* of the peer's */
 	uint32_t unsignaled, packets; /* since the last forced signal; unretired */
 	struct path path, standby[HF_RAILS_MAX];
-	bool held, fencing, fence_failed, drained_quiet, probing;
-	int fence_rc; /* of the last try; -EINPROGRESS: to be tried again */
+	bool held, fencing, drained_quiet, probing;
+	enum fence fence; /* of the path in use, while fencing or failing */
 	struct recovery recovery;
 	struct message their_state;
 	struct message go;
 	enum ibv_wc_status fail_first, fail_rest; /* what wrs get once the qp is fenced, in HF_VQP_ERROR */
-	bool failing;
+	bool failing, fail_tell;
 	uint64_t detected_ns;
 	struct hf_vqp_counters counters;
 };
@@ -190,12 +198,14 @@ struct hf_vqp *vqp_find(struct hf_node *node, uint32_t num);
 void vqp_due(struct hf_vqp *vqp); /* there is something to fence or to wait for: see failover_turn */
 void vqp_move(struct hf_vqp *vqp, enum hf_vqp_state to);
 void vqp_fail(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest, bool tell);
+void vqp_end_paths(struct hf_vqp *vqp); /* what completed is kept; nothing arrives any more */
 
 /* path.c */
 int path_create(struct hf_vqp *vqp, struct path *path, unsigned rail);
 int path_connect(struct hf_vqp *vqp, struct path *path, const struct message *theirs);
 int path_post_recvs(struct hf_vqp *vqp, struct path *path);
 void path_carry(struct path *path); /* traffic is on it from now */
+int path_end_qp(struct path *path); /* destroys the qp alone */
 void path_destroy(struct path *path);
 void path_attributes(const struct hf_vqp *vqp, const struct path *path, struct message *message);
 
@@ -211,6 +221,10 @@ bool post_quiet(const struct hf_vqp *vqp);
 /* harvest.c */
 void harvest_init(struct hf_vqp *vqp);
 enum hf_poll harvest(struct hf_node *node); /* reads the queues of every rail in use */
+
+/* fence.c */
+enum fence fence_path(const struct hf_vqp *vqp, struct path *path, uint64_t now_ns);
+bool fence_sleeps(const struct path *path, uint64_t now_ns); /* it is tried again at a tick */
 
 /* failover.c */
 void failover_event(struct hf_vqp *vqp, const struct recovery_event *event);

@@ -127,14 +127,26 @@ void path_carry(struct path *path)
 	path->carries = true;
 }
 
+int path_end_qp(struct path *path)
+{
+	uint32_t num = path->qp->qp_num;
+	int rc = hf_qp_destroy(path->qp);
+
+	if (rc != 0)
+		return rc;
+	table_remove(&path->cqs->sinks, num);
+	rail_cq_release(path->cq, path->cqes, true);
+	path->qp = NULL;
+	path->cq = NULL;
+	return 0;
+}
+
 void path_destroy(struct path *path)
 {
-	if (path->qp != NULL) {
-		table_remove(&path->cqs->sinks, path->qp->qp_num);
-		(void)hf_qp_destroy(path->qp);
-	}
+	if (path->qp != NULL)
+		(void)path_end_qp(path);
 	if (path->cq != NULL)
-		rail_cq_release(path->cq, path->cqes, path->qp != NULL);
+		rail_cq_release(path->cq, path->cqes, false);
 	if (path->carries)
 		path->cqs->carrying--;
 	*path = (struct path){0};

@@ -206,7 +206,9 @@ static void to_vqp(struct hf_peer *peer, const struct message *message)
 	struct message closed = {.kind = MESSAGE_CLOSED, .to = message->from, .from = message->to};
 
 	if (vqp == NULL || vqp->peer != peer || vqp->state == HF_VQP_ERROR) {
-		if (message->kind != MESSAGE_CLOSED)
+		bool fenced = vqp == NULL || !vqp->failing;
+
+		if (message->kind != MESSAGE_CLOSED && fenced)
 			peer_send(peer, &closed);
 	} else if (message->kind == MESSAGE_CLOSED) {
 		vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, false);
@@ -291,9 +293,11 @@ void hf_peer_close(struct hf_peer *peer)
 		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
 
 		if (vqp_uses(vqp, peer))
-			vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, true);
-		if (vqp->peer == peer)
+			vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, false);
+		if (vqp->peer == peer) {
+			vqp_end_paths(vqp); /* BYE lets the peer report: nothing of it happens here any more */
 			vqp->peer = NULL;
+		}
 	}
 	control_peer_close(peer->control);
 	peer_free_memory(peer);

@@ -36,26 +36,32 @@ bool vqp_uses(const struct hf_vqp *vqp, const struct hf_peer *peer)
 
 void vqp_due(struct hf_vqp *vqp)
 {
-	vqp->fence_rc = -EINPROGRESS;
+	vqp->fence = FENCE_WAITS;
 	if (list_empty(&vqp->due_link))
 		list_push_back(&vqp->node->due, &vqp->due_link);
 }
 
-/* Its wrs complete once the qp is fenced (V4); `changed` is called then. */
+/* Its wrs complete once the qp is fenced (V4); `changed` is called then, and the other side told. */
 void vqp_fail(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest, bool tell)
 {
-	struct message closed = {.kind = MESSAGE_CLOSED, .to = vqp->remote_num, .from = vqp->num};
-
 	if (vqp->state == HF_VQP_ERROR)
 		return;
-	if (tell && vqp->peer != NULL && vqp->remote_num != 0)
-		peer_send(vqp->peer, &closed);
 	vqp_move(vqp, HF_VQP_ERROR);
+	vqp->fail_tell = tell;
 	vqp->fail_first = first;
 	vqp->fail_rest = rest;
 	vqp->failing = true;
 	vqp->path.broken = true;
 	vqp_due(vqp);
+}
+
+void vqp_end_paths(struct hf_vqp *vqp)
+{
+	if (vqp->path.qp != NULL)
+		rail_cqs_drain(vqp->path.cqs);
+	path_destroy(&vqp->path);
+	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
+		path_destroy(&vqp->standby[i]);
 }
 
 static int check_init(const struct hf_vpd *pd, const struct hf_vqp_init *init)
@@ -134,14 +140,14 @@ void hf_vqp_destroy(struct hf_vqp *vqp)
 
 	if (vqp == NULL)
 		return;
-	if (vqp->peer != NULL && vqp->state != HF_VQP_ERROR && vqp->remote_num != 0) {
+	path_destroy(&vqp->path);
+	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
+		path_destroy(&vqp->standby[i]);
+	if (vqp->peer != NULL && (vqp->state != HF_VQP_ERROR || vqp->failing) && vqp->remote_num != 0) {
 		closed.to = vqp->remote_num;
 		closed.from = vqp->num;
 		peer_send(vqp->peer, &closed);
 	}
-	path_destroy(&vqp->path);
-	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
-		path_destroy(&vqp->standby[i]);
 	list_remove(&vqp->node_link);
 	list_remove(&vqp->due_link);
 	list_remove(&vqp->recovering_link);

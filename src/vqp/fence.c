@@ -1,0 +1,44 @@
+/* The fence of a path (PROTOCOL.md, D3), which may fail.
+ *
+ * While it fails, packets that are still on their way may execute here, and answers may land in local memory. So
+ * nothing of that path is judged, replayed or reported (V1, V4): the exchange does not go on. The fence is tried again
+ * for a while, because a qp that is fenced can still be asked what it executed. After that, or at once when the device
+ * said that it is dead, the qp is destroyed: that ends it just as surely, but its evidence with it, and only the
+ * completion log is left to speak. Where even that fails the path stays unfenced, and its wrs are withheld. */
+#include "vqp/objects.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/log.h"
+
+#define FENCE_PATIENCE_NS 100000000ull /* of retries, before the evidence is given up */
+#define FENCE_RETRY_NS    1000000ull
+
+bool fence_sleeps(const struct path *path, uint64_t now_ns)
+{
+	return path->fence_retry_ns > now_ns;
+}
+
+enum fence fence_path(const struct hf_vqp *vqp, struct path *path, uint64_t now_ns)
+{
+	int rc;
+
+	if (path->qp == NULL)
+		return FENCE_DONE;
+	if (fence_sleeps(path, now_ns))
+		return FENCE_WAITS;
+	rc = hf_qp_fence(path->qp);
+	if (rc == 0)
+		return FENCE_DONE;
+	if (path->fence_since_ns == 0 && rc != -EINPROGRESS)
+		log_warn("vqp %u: rail %s cannot be fenced: %s", vqp->num, hf_node_rail_name(vqp->node, path->rail),
+			strerror(-rc));
+	if (path->fence_since_ns == 0)
+		path->fence_since_ns = now_ns;
+	if (now_ns - path->fence_since_ns >= FENCE_PATIENCE_NS || vqp->node->rails[path->rail].fatal)
+		return FENCE_HOPELESS;
+	if (rc != -EINPROGRESS)
+		path->fence_retry_ns = now_ns + FENCE_RETRY_NS;
+	return FENCE_WAITS;
+}
