@@ -183,8 +183,9 @@ void failover_event(struct hf_vqp *vqp, const struct recovery_event *event)
 		return;
 	full.usable = peer_usable(vqp->peer);
 	actions = recovery_step(&vqp->recovery, &full, now_ns);
-	list_remove(&vqp->recovering_link);
-	if (vqp->recovery.state != RECOVERY_IDLE && vqp->recovery.state != RECOVERY_FAILED)
+	if (vqp->recovery.state == RECOVERY_IDLE || vqp->recovery.state == RECOVERY_FAILED)
+		list_remove(&vqp->recovering_link);
+	else if (list_empty(&vqp->recovering_link)) /* it keeps its place: somebody may be walking the list */
 		list_push_back(&vqp->node->recovering, &vqp->recovering_link);
 	if (actions & RECOVERY_HOLD) {
 		vqp->held = true;
