@@ -97,9 +97,9 @@ static int run_one_seed(const struct options *options)
 
 	run_seed(options->seed, options->scenario, options->trace, &result);
 	printf("seed %" PRIu64 ": hash %016" PRIx64 ", %" PRIu64 " events, %.3f s of virtual time, %" PRIu64
-	       " operations, %" PRIu64 " failovers, %" PRIu64 " doubled\n",
+	       " operations, %" PRIu64 " failovers, %" PRIu64 " doubled, %" PRIu64 " unknown\n",
 		result.seed, result.hash, result.events, (double)result.virtual_ns / 1e9, result.outcome.operations,
-		result.outcome.failovers, result.outcome.doubled);
+		result.outcome.failovers, result.outcome.doubled, result.outcome.unknown);
 	print_faults(result.faults);
 	if (result.violations > 0)
 		printf("VIOLATION: %s\n", result.violation);
@@ -124,10 +124,10 @@ static int run_many(const struct options *options)
 
 	took = now_seconds() - started;
 	printf("%" PRIu64 " seeds in %.1f s (%.0f seeds/s), %" PRIu64 " events, %.0f s of virtual time, %" PRIu64
-	       " operations, %" PRIu64 " failovers, %" PRIu64 " additions doubled by blind resending, hash %016" PRIx64
-	       "\n",
+	       " operations, %" PRIu64 " failovers, %" PRIu64 " additions doubled by blind resending, %" PRIu64
+	       " unknown, hash %016" PRIx64 "\n",
 		sum.seeds, took, (double)sum.seeds / took, sum.events, (double)sum.virtual_ns / 1e9,
-		sum.outcome.operations, sum.outcome.failovers, sum.outcome.doubled, sum.hash);
+		sum.outcome.operations, sum.outcome.failovers, sum.outcome.doubled, sum.outcome.unknown, sum.hash);
 	print_faults(sum.faults);
 	for (unsigned i = 0; i < sum.kept; i++)
 		printf("VIOLATION seed %" PRIu64 ": %s\n  again: make sim SEED=%" PRIu64 " TRACE=1\n",

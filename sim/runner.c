@@ -64,6 +64,7 @@ static void add_outcome(struct outcome *to, const struct outcome *more)
 {
 	to->operations += more->operations;
 	to->doubled += more->doubled;
+	to->unknown += more->unknown;
 	to->failovers += more->failovers;
 }
 

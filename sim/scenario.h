@@ -8,6 +8,7 @@
 struct outcome {
 	uint64_t operations; /* completed */
 	uint64_t doubled;    /* non-idempotent ones that took effect twice where the policy allows it */
+	uint64_t unknown;    /* completed as HF_WC_UNKNOWN */
 	uint64_t failovers;
 };
 

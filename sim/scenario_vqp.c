@@ -55,7 +55,7 @@ static void began(struct vq *vq, uint32_t number)
 		world_violate(vq->world, "after", "wr %u took effect although it had completed", number);
 	if (op->begun++ == 0)
 		took_effect_first(vq, number);
-	else if (vq->policy == HF_POLICY_NONE)
+	else if (vq->policy == HF_POLICY_NONE || vq->policy == HF_POLICY_VARUNA)
 		world_violate(vq->world, "once", "wr %u took effect again", number);
 	else if (op->generation == client->generation && client->vqp != NULL && op->failovers == failovers_of(client))
 		world_violate(vq->world, "once", "wr %u took effect again without a failover", number);
@@ -80,6 +80,10 @@ static void slot_written(struct vq *vq, const struct effect *effect)
 		}
 	if (offset == 0)
 		began(vq, number);
+	if (vq->policy == HF_POLICY_VARUNA && offset != op->landed)
+		world_violate(vq->world, "once", "byte %u of wr %u took effect where byte %u was due", offset, number,
+			op->landed);
+	op->landed = offset + (uint32_t)effect->bytes;
 	if (offset + effect->bytes == op->bytes)
 		op->executed++;
 }
@@ -160,7 +164,8 @@ void vq_completed(struct vq *vq, const struct ibv_wc *wc)
 		world_violate(vq->world, "budget", "wr %u took %.3f s", client->next_completed - 1,
 			(double)(vq->world->now_ns - op->posted_ns) / 1e9);
 	if (!op->succeeded) {
-		if (vq->policy != HF_POLICY_NONE && !vq->crashed && !a_nic_died(vq))
+		vq->outcome->unknown += wc->vendor_err == HF_WC_UNKNOWN;
+		if (vq->policy != HF_POLICY_NONE && wc->vendor_err != HF_WC_UNKNOWN && !vq->crashed && !a_nic_died(vq))
 			world_violate(vq->world, "lost",
 				"wr %u failed with status %d although a path came back in time",
 				client->next_completed - 1, (int)wc->status);
@@ -219,7 +224,7 @@ static void set_up(struct vq *vq, struct world *world, struct outcome *outcome)
 {
 	vq->world = world;
 	vq->outcome = outcome;
-	vq->policy = (enum hf_policy)world_range(world, HF_POLICY_NONE, HF_POLICY_RESEND_CACHE);
+	vq->policy = (enum hf_policy)world_range(world, HF_POLICY_NONE, HF_POLICY_VARUNA);
 	vq->budget_ns = BUDGET_NS;
 	network_init(&vq->network, world);
 	vq->network.stream_limit_ns = 8 * NS_S;
@@ -293,6 +298,6 @@ static void run(struct world *world, struct outcome *outcome)
 
 const struct scenario scenario_vqp = {
 	.name = "vqp",
-	.what = "virtual queue pairs over two rails, under each of the three policies",
+	.what = "virtual queue pairs over two rails, under each of the four policies",
 	.run = run,
 };

@@ -18,6 +18,7 @@ enum hf_policy {
 	HF_POLICY_NONE,         /* nothing: they complete in error, as on a plain qp */
 	HF_POLICY_RESEND,       /* a qp is made on another rail and all of them are sent again, executed or not */
 	HF_POLICY_RESEND_CACHE, /* the same, with a qp made beforehand on every rail */
+	HF_POLICY_VARUNA,       /* what executed is completed, the rest is sent again: exactly once */
 };
 
 struct hf_rail_config {

@@ -103,12 +103,21 @@ void *hf_vqp_context(const struct hf_vqp *vqp);
 struct hf_vqp_counters {
 	uint64_t posted, completed, failed; /* wrs */
 	uint64_t failovers, failbacks;
-	uint64_t resent_wrs, resent_bytes; /* sent again after a failover, whether they had executed or not */
-	uint64_t last_failover_ns;         /* from the detection to traffic on another rail */
+	uint64_t resent_wrs,
+		resent_bytes;      /* handed to another qp after a failover: wrs, and what was left of their bytes */
+	uint64_t unknown;          /* wrs that completed as HF_WC_UNKNOWN */
+	uint64_t last_failover_ns; /* from the detection to traffic on another rail */
 };
 void hf_vqp_counters(const struct hf_vqp *vqp, struct hf_vqp_counters *counters_out);
 
 /* ---- the data path ---- */
+
+/* wc.vendor_err of a wr that failed: what became of it. A wr without evidence is told to be unknown, never guessed. */
+enum hf_wc_outcome {
+	HF_WC_SUCCEEDED,
+	HF_WC_NOT_EXECUTED, /* it did not take effect, and never will */
+	HF_WC_UNKNOWN, /* it took effect in full, in part or not at all; if it returns a value, that is lost. Final */
+};
 
 /* As ibv_post_send(3), in order. Inline payloads are copied; other buffers, and the receive side's too, belong to the
  * vqp until their wc is polled; the list itself may be reused at once. -ENOMEM: the queue is full (poll, post again);

@@ -187,14 +187,14 @@ static int parse_mtu(struct where *where, const json_t *value, enum ibv_mtu *out
 
 static int parse_policy(struct where *where, const json_t *value, enum hf_policy *out)
 {
-	static const char *const names[] = {"none", "resend", "resend-cache"};
+	static const char *const names[] = {"none", "resend", "resend-cache", "varuna"};
 
 	for (unsigned i = 0; json_is_string(value) && i < sizeof(names) / sizeof(*names); i++)
 		if (strcmp(json_string_value(value), names[i]) == 0) {
 			*out = (enum hf_policy)i;
 			return 0;
 		}
-	return fault(where, "expected \"none\", \"resend\" or \"resend-cache\"");
+	return fault(where, "expected \"none\", \"resend\", \"resend-cache\" or \"varuna\"");
 }
 
 static int parse_number(struct where *where, const json_t *value, int max, json_int_t *out)

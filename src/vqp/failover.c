@@ -6,6 +6,7 @@
 
 #include "base/ensure.h"
 #include "base/log.h"
+#include "vqp/verdict.h"
 
 static void send_plain(struct hf_vqp *vqp, enum message_kind kind)
 {
@@ -31,23 +32,13 @@ static void send_path(struct hf_vqp *vqp, enum message_kind kind, const struct p
 	peer_send(vqp->peer, &message);
 }
 
-/* The verdicts: what is known to have arrived is done, the rest leaves again in order. */
 static void settle(struct hf_vqp *vqp)
 {
-	struct inflight *log = &vqp->sends;
+	uint32_t unknown = verdict_enter(vqp->node->config.policy, &vqp->sends, &vqp->evidence);
 
-	for (uint64_t at = log->head; at < log->next; at++) {
-		struct inflight_wr *entry = inflight_at(log, at);
-
-		if (entry->done)
-			continue;
-		if (policy_verdict(vqp->node->config.policy, entry, &vqp->their_state) == VERDICT_COMPLETE) {
-			entry->done = true;
-			entry->status = IBV_WC_SUCCESS;
-		} else {
-			entry->sent_before = true;
-		}
-	}
+	vqp->counters.unknown += unknown;
+	if (unknown > 0)
+		log_warn("vqp %u: nobody can say what became of %u wrs", vqp->num, unknown);
 	vcq_note(vqp);
 }
 
@@ -309,7 +300,7 @@ void failover_message(struct hf_vqp *vqp, const struct message *message)
 		break;
 	case MESSAGE_STATE:
 		if (message->epoch == vqp->recovery.epoch)
-			vqp->their_state = *message;
+			vqp->evidence = evidence_of(message, our_rail(vqp->peer, message->about_rail));
 		peer_ports(vqp->peer, message->up);
 		event.type = RECOVERY_EVENT_STATE;
 		failover_event(vqp, &event);

@@ -18,15 +18,18 @@ struct inflight_wr {
 	uint64_t wr_id;
 	uint64_t message; /* number, from 1, of a wr that takes a receive; 0 otherwise */
 	uint64_t bytes;   /* of a receive: received */
-	uint32_t psns;    /* packets that it takes */
-	uint32_t first_psn;
-	uint32_t qp_num; /* of the device's qp it was posted to last; 0: none yet */
-	bool signaled;   /* its owner wants a completion when it succeeds */
+	uint64_t landed;  /* of a WRITE: so many bytes took effect on paths that failed; it resumes behind them */
+	uint32_t psns;    /* packets that it takes: on the path it was posted to, before that an upper bound */
+	/* The device's qp it was posted to and has no verdict of; qp_num 0: none, it is to be posted. */
+	uint32_t qp_num, rail, first_psn, mtu_bytes;
+	uint32_t grant; /* of the vqp, when it was posted: nothing is replayed across grants (R13) */
+	bool signaled;  /* its owner wants a completion when it succeeds */
 	bool done;
 	bool sent_before; /* handed to a qp that has failed since */
 	enum ibv_wc_status status;
-	struct ibv_send_wr wr; /* sg_list points to the log's own copy */
-	struct ibv_wc wc;      /* of a receive */
+	enum hf_wc_outcome outcome; /* of one that failed */
+	struct ibv_send_wr wr;      /* sg_list points to the log's own copy */
+	struct ibv_wc wc;           /* of a receive */
 };
 
 struct inflight {

@@ -154,6 +154,8 @@ static void visit(struct wire *wire, struct message *m)
 		u8(wire, &m->fenced, 1);
 		u8(wire, &m->has_psn, 1);
 		u32(wire, &m->executed_psn, NUM_MASK);
+		u8(wire, &m->about_rail, HF_RAILS_MAX - 1);
+		u32(wire, &m->about_qp, NUM_MASK);
 		u64(wire, &m->consumed);
 		u32(wire, &m->up, RAIL_MASK);
 		break;

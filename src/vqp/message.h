@@ -52,6 +52,8 @@ struct message {
 	uint8_t fenced;   /* 0: the device could not promise it */
 	uint8_t has_psn;
 	uint32_t executed_psn;
+	uint8_t about_rail; /* of the sender; its qp there was connected to about_qp, the receiver's; 0: to none */
+	uint32_t about_qp;
 	uint64_t consumed; /* messages taken by receives since the vqp was made */
 	/* GO, QP, STANDBY, STANDBY_QP */
 	uint8_t rail;   /* of the sender */

@@ -12,6 +12,7 @@
 #include "base/list.h"
 #include "net/control.h"
 #include "rail/rail.h"
+#include "vqp/evidence.h"
 #include "vqp/inflight.h"
 #include "vqp/message.h"
 #include "vqp/rail_cq.h"
@@ -109,7 +110,8 @@ struct path {
 	uint32_t cqes;
 	unsigned rail;
 	uint32_t psn;
-	bool ready; /* both sides can send */
+	uint32_t dest_qp_num, mtu_bytes; /* once connected */
+	bool ready;                      /* both sides can send */
 	bool broken;
 	bool carries;                            /* in use, or was: its completions are polled for */
 	uint64_t fence_since_ns, fence_retry_ns; /* the fence has failed since; is tried again then; 0: neither */
@@ -137,6 +139,7 @@ struct hf_vqp {
 	enum hf_vqp_state state;
 	uint32_t num, remote_num;
 	uint32_t remote_access;
+	uint32_t grant;
 	char service[HF_NAME_BYTES];
 	uint8_t private_data[HF_PRIVATE_BYTES], reply[HF_PRIVATE_BYTES];
 	uint16_t private_bytes, reply_bytes;
@@ -150,7 +153,7 @@ struct hf_vqp {
 	bool held, fencing, drained_quiet, probing;
 	enum fence fence; /* of the path in use, while fencing or failing */
 	struct recovery recovery;
-	struct message their_state;
+	struct evidence evidence; /* of the other side, in this epoch */
 	struct message go;
 	enum ibv_wc_status fail_first, fail_rest; /* what wrs get once the qp is fenced, in HF_VQP_ERROR */
 	bool failing, fail_tell;
@@ -238,11 +241,10 @@ void failover_tick(struct hf_vqp *vqp, uint64_t now_ns);
 bool failback_due(const struct hf_vqp *vqp, uint64_t now_ns);
 
 /* evidence.c */
-void evidence_gather(struct hf_vqp *vqp, bool fenced, struct message *state);
+void evidence_gather(const struct hf_vqp *vqp, bool fenced, struct message *state);
+struct evidence evidence_of(const struct message *state, int our_rail);
 
 /* policy.c */
-enum verdict { VERDICT_COMPLETE, VERDICT_RESEND };
-enum verdict policy_verdict(enum hf_policy policy, const struct inflight_wr *entry, const struct message *evidence);
 bool policy_recovers(enum hf_policy policy);
 bool policy_caches(enum hf_policy policy);
 

@@ -92,6 +92,8 @@ int path_connect(struct hf_vqp *vqp, struct path *path, const struct message *th
 		.rnr_retry = RNR_RETRY,
 		.max_rd_atomic = theirs->rd_atomic < ours ? theirs->rd_atomic : ours,
 	};
+	path->dest_qp_num = theirs->qp_num;
+	path->mtu_bytes = 128u << (theirs->mtu < mtu ? theirs->mtu : mtu);
 	return hf_qp_modify(path->qp, &attr,
 		IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 			IBV_QP_MAX_QP_RD_ATOMIC);

@@ -2,7 +2,7 @@
  *
  * A wr waits in the log while the vqp has no path, while a failback waits for quiet, while its rkey is not known yet,
  * and while too many packets are unretired (PROTOCOL.md, R3). */
-#include "vqp/objects.h"
+#include "vqp/plan.h"
 
 #include <errno.h>
 
@@ -17,31 +17,6 @@ static bool takes_receive(enum ibv_wr_opcode opcode)
 	return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 }
 
-static bool is_atomic(enum ibv_wr_opcode opcode)
-{
-	return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
-
-static bool names_rkey(enum ibv_wr_opcode opcode)
-{
-	return is_atomic(opcode) || opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM ||
-	       opcode == IBV_WR_RDMA_READ;
-}
-
-/* Puts the rail's rkey into the copy. REGION_UNKNOWN: wait, and ask. */
-static enum region_lookup translate_rkey(struct hf_vqp *vqp, struct ibv_send_wr *wr)
-{
-	uint32_t *rkey = is_atomic(wr->opcode) ? &wr->wr.atomic.rkey : &wr->wr.rdma.rkey;
-	enum region_lookup found;
-
-	if (!names_rkey(wr->opcode) || (wr->opcode != IBV_WR_RDMA_READ && qp_rules_wr_bytes(wr) == 0))
-		return REGION_FOUND;
-	found = region_rkey(vqp, *rkey, vqp->path.rail, rkey);
-	if (found == REGION_REFUSED)
-		*rkey = 0; /* the responder refuses it in its turn, with all before it executed */
-	return found;
-}
-
 static bool force_signal(struct hf_vqp *vqp, const struct inflight_wr *entry)
 {
 	uint32_t every = vqp->cap.max_send_wr / 4 < SIGNAL_EVERY ? vqp->cap.max_send_wr / 4 + 1 : SIGNAL_EVERY;
@@ -54,57 +29,84 @@ static bool force_signal(struct hf_vqp *vqp, const struct inflight_wr *entry)
 	return false;
 }
 
-/* Posts the wr at log->next; false when it has to wait. */
-static bool post_next(struct hf_vqp *vqp)
+/* Compiles what may leave, from log->next on. Returns how many entries; *end_out: where they end. */
+static unsigned gather(struct hf_vqp *vqp, struct plan *plan, uint64_t *end_out)
 {
 	struct inflight *log = &vqp->sends;
-	struct inflight_wr *entry = inflight_at(log, log->next);
-	struct ibv_send_wr wr = entry->wr, *bad;
-	struct ibv_sge sges[VQP_SGE_MAX];
-	enum region_lookup found;
-	int rc;
+	uint32_t packets = vqp->packets;
+	unsigned added = 0;
+	uint64_t at = log->next;
 
-	if (vqp->packets > 0 && vqp->packets + entry->psns > PACKETS_MAX)
-		return false;
-	found = translate_rkey(vqp, &wr);
-	if (found == REGION_UNKNOWN)
-		return false;
-	for (int i = 0; i < wr.num_sge; i++) {
-		sges[i] = wr.sg_list[i];
-		if ((wr.send_flags & IBV_SEND_INLINE) == 0)
-			sges[i].lkey = region_lkey(vqp->pd, sges[i].lkey, vqp->path.rail);
+	for (; at < log->tail; at++) {
+		struct inflight_wr *entry = inflight_at(log, at);
+
+		if (entry->done)
+			continue;
+		if (!plan_has_room(plan, entry) || (packets > 0 && packets + entry->psns > PACKETS_MAX))
+			break;
+		if (!plan_add(plan, vqp, at, force_signal(vqp, entry)))
+			break;
+		packets += entry->psns;
+		added++;
 	}
-	wr.sg_list = sges;
-	wr.wr_id = log->next;
-	wr.send_flags &= ~(unsigned)IBV_SEND_SIGNALED;
-	if (force_signal(vqp, entry))
-		wr.send_flags |= IBV_SEND_SIGNALED;
-	entry->first_psn = hf_qp_next_psn(vqp->path.qp);
-	rc = hf_qp_post_send(vqp->path.qp, &wr, &bad);
-	if (rc != 0) {
-		if (rc != -ENOMEM) /* full: completions will make room */
-			vqp_fail(vqp, IBV_WC_LOC_QP_OP_ERR, IBV_WC_WR_FLUSH_ERR, true);
-		return false;
-	}
+	*end_out = at;
+	return added;
+}
+
+static void posted(struct hf_vqp *vqp, struct inflight_wr *entry)
+{
+	entry->rail = vqp->path.rail;
 	entry->qp_num = vqp->path.qp->qp_num;
-	if (entry->sent_before) {
-		entry->sent_before = false;
-		vqp->counters.resent_wrs++;
-		vqp->counters.resent_bytes += entry->bytes;
-	}
+	entry->grant = vqp->grant;
 	vqp->packets += entry->psns;
-	log->next++;
-	return true;
+	if (!entry->sent_before)
+		return;
+	entry->sent_before = false;
+	vqp->counters.resent_wrs++;
+	if (entry->wr.opcode != IBV_WR_RDMA_READ)
+		vqp->counters.resent_bytes += entry->bytes - entry->landed;
+}
+
+/* The device took what is before `end`. */
+static void advance(struct hf_vqp *vqp, uint64_t end)
+{
+	struct inflight *log = &vqp->sends;
+
+	for (; log->next < end; log->next++)
+		if (!inflight_at(log, log->next)->done)
+			posted(vqp, inflight_at(log, log->next));
+}
+
+/* False: the device did not take everything. */
+static bool hand_over(struct hf_vqp *vqp, struct plan *plan, uint64_t end)
+{
+	struct ibv_send_wr *bad = NULL;
+	int rc = hf_qp_post_send(vqp->path.qp, plan->wrs, &bad);
+	unsigned taken = rc == 0 ? plan->wr_count : (unsigned)(bad - plan->wrs);
+
+	if (rc == 0) {
+		advance(vqp, end);
+		return true;
+	}
+	advance(vqp, plan->positions[taken]);
+	if (rc != -ENOMEM) /* full: completions will make room */
+		vqp_fail(vqp, IBV_WC_LOC_QP_OP_ERR, IBV_WC_WR_FLUSH_ERR, true);
+	return false;
 }
 
 void post_pump(struct hf_vqp *vqp)
 {
 	struct inflight *log = &vqp->sends;
+	struct plan plan;
+	uint64_t end;
 
 	while (vqp->state == HF_VQP_UP && !vqp->held && log->next < log->tail) {
-		if (inflight_at(log, log->next)->done)
-			log->next++;
-		else if (!post_next(vqp))
+		plan_init(&plan, vqp);
+		if (gather(vqp, &plan, &end) == 0) {
+			advance(vqp, end); /* over what is done */
+			return;
+		}
+		if (!hand_over(vqp, &plan, end))
 			return;
 	}
 }

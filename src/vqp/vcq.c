@@ -64,6 +64,7 @@ static int take_sends(struct hf_vqp *vqp, int n, struct ibv_wc *wc)
 		wc[taken++] = (struct ibv_wc){
 			.wr_id = entry->wr_id,
 			.status = entry->status,
+			.vendor_err = (uint32_t)entry->outcome,
 			.opcode = wc_opcode(entry->wr.opcode),
 			.byte_len = (uint32_t)entry->bytes,
 			.qp_num = vqp->num,

@@ -370,17 +370,6 @@ static void success_of_one_wr_is_success_of_all_before_it(void **state)
 	inflight_free(&log);
 }
 
-static void resend_is_blind_except_for_messages_that_were_taken(void **state)
-{
-	struct message evidence = {.consumed = 3, .has_psn = 1, .executed_psn = 1000};
-	struct inflight_wr write = {.first_psn = 1}, taken = {.message = 3}, waiting = {.message = 4};
-
-	(void)state;
-	assert_int_equal(policy_verdict(HF_POLICY_RESEND, &write, &evidence), VERDICT_RESEND);
-	assert_int_equal(policy_verdict(HF_POLICY_RESEND, &taken, &evidence), VERDICT_COMPLETE);
-	assert_int_equal(policy_verdict(HF_POLICY_RESEND, &waiting, &evidence), VERDICT_RESEND);
-}
-
 /* ---- messages ---- */
 
 static void every_kind_of_message_is_read_as_it_was_written(void **state)
@@ -508,7 +497,6 @@ int main(void)
 		cmocka_unit_test(a_rail_that_comes_back_in_time_is_taken),
 		cmocka_unit_test(the_log_owns_what_it_may_have_to_send_again),
 		cmocka_unit_test(success_of_one_wr_is_success_of_all_before_it),
-		cmocka_unit_test(resend_is_blind_except_for_messages_that_were_taken),
 		cmocka_unit_test(every_kind_of_message_is_read_as_it_was_written),
 		cmocka_unit_test(a_region_in_no_mode_of_atomics_is_not_believed),
 		cmocka_unit_test(a_configuration_is_read_in_full),

@@ -19,7 +19,7 @@ static void a_write_lands_and_completes_once(void **state)
 	struct ibv_wc wc;
 
 	(void)state;
-	pair_open(&pair, HF_POLICY_RESEND);
+	pair_open(&pair, HF_POLICY_VARUNA);
 	pair_connect(&pair);
 	fill(pair.a.memory, 4096, 1);
 	assert_int_equal(pair_write(&pair, 42, 0, 4096, true), 0);
@@ -39,7 +39,7 @@ static void messages_go_into_receives_in_order(void **state)
 	struct pair pair;
 
 	(void)state;
-	pair_open(&pair, HF_POLICY_RESEND);
+	pair_open(&pair, HF_POLICY_VARUNA);
 	pair_connect(&pair);
 	fill(pair.a.memory, 16 * 64, 7);
 	for (unsigned i = 0; i < 16; i++)
@@ -117,6 +117,12 @@ static void writes_outlive_a_cut_rail_and_return_to_it(void **state)
 	cut_in_the_middle(HF_POLICY_RESEND);
 }
 
+static void writes_outlive_a_cut_rail_each_once(void **state)
+{
+	(void)state;
+	cut_in_the_middle(HF_POLICY_VARUNA);
+}
+
 static void writes_outlive_a_cut_rail_on_a_qp_made_beforehand(void **state)
 {
 	(void)state;
@@ -131,7 +137,7 @@ static void messages_outlive_a_cut_rail_each_once_and_in_order(void **state)
 	uint32_t posted = 0, sent = 0, received = 0, offered = 0;
 
 	(void)state;
-	pair_open(&pair, HF_POLICY_RESEND);
+	pair_open(&pair, HF_POLICY_VARUNA);
 	pair_connect(&pair);
 	fill(pair.a.memory, MESSAGES * 1024, 5);
 	while (received < MESSAGES || sent < MESSAGES) {
@@ -170,7 +176,7 @@ static void a_silent_cut_is_found_by_the_error_of_a_wr(void **state)
 	struct ibv_wc wc;
 
 	(void)state;
-	pair_open(&pair, HF_POLICY_RESEND);
+	pair_open(&pair, HF_POLICY_VARUNA);
 	pair_connect(&pair);
 	assert_true(pair_until(&pair, on_rail_0));
 	fill(pair.a.memory, 4096, 9);
@@ -210,7 +216,7 @@ static void without_any_path_wrs_complete_in_error_within_the_budget(void **stat
 	struct ibv_wc wc[2];
 
 	(void)state;
-	pair_open(&pair, HF_POLICY_RESEND);
+	pair_open(&pair, HF_POLICY_VARUNA);
 	pair_connect(&pair);
 	pair_cut(&pair, 0, false);
 	pair_cut(&pair, 1, false);
@@ -231,7 +237,7 @@ static void a_program_error_is_reported_and_starts_no_failover(void **state)
 	uint32_t rkey;
 
 	(void)state;
-	pair_open(&pair, HF_POLICY_RESEND);
+	pair_open(&pair, HF_POLICY_VARUNA);
 	pair_connect(&pair);
 	rkey = pair.b.mr->rkey;
 	pair.b.mr->rkey ^= 0x10000;
@@ -251,7 +257,7 @@ static void unsignaled_wrs_make_room_and_no_completion(void **state)
 	struct ibv_wc wc[2];
 
 	(void)state;
-	pair_open(&pair, HF_POLICY_RESEND);
+	pair_open(&pair, HF_POLICY_VARUNA);
 	pair_connect(&pair);
 	for (unsigned i = 0; i < 10 * PAIR_DEPTH; i++)
 		while (pair_write(&pair, i, 0, 64, false) != 0)
@@ -273,7 +279,7 @@ static void a_peer_that_closes_takes_its_vqps_into_error(void **state)
 	struct pair pair;
 
 	(void)state;
-	pair_open(&pair, HF_POLICY_RESEND);
+	pair_open(&pair, HF_POLICY_VARUNA);
 	pair_connect(&pair);
 	hf_vqp_destroy(pair.a.vqp);
 	hf_peer_close(pair.a.peer);
@@ -288,6 +294,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_write_lands_and_completes_once),
 		cmocka_unit_test(messages_go_into_receives_in_order),
 		cmocka_unit_test(writes_outlive_a_cut_rail_and_return_to_it),
+		cmocka_unit_test(writes_outlive_a_cut_rail_each_once),
 		cmocka_unit_test(writes_outlive_a_cut_rail_on_a_qp_made_beforehand),
 		cmocka_unit_test(messages_outlive_a_cut_rail_each_once_and_in_order),
 		cmocka_unit_test(a_silent_cut_is_found_by_the_error_of_a_wr),

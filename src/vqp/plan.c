@@ -1,0 +1,95 @@
+#include "vqp/plan.h"
+
+#include "base/ensure.h"
+#include "dev/qp_rules.h"
+
+_Static_assert(VQP_SGE_MAX <= PLAN_SGES, "an entry fits into an empty plan");
+
+void plan_init(struct plan *plan, const struct hf_vqp *vqp)
+{
+	plan->wr_count = plan->sge_count = 0;
+	plan->psn = hf_qp_next_psn(vqp->path.qp);
+}
+
+static bool is_atomic(enum ibv_wr_opcode opcode)
+{
+	return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+static bool names_rkey(enum ibv_wr_opcode opcode)
+{
+	return is_atomic(opcode) || opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM ||
+	       opcode == IBV_WR_RDMA_READ;
+}
+
+/* Puts the rail's rkey into the wr. REGION_UNKNOWN: wait, and ask. */
+static enum region_lookup translate_rkey(struct hf_vqp *vqp, struct ibv_send_wr *wr, uint64_t bytes)
+{
+	uint32_t *rkey = is_atomic(wr->opcode) ? &wr->wr.atomic.rkey : &wr->wr.rdma.rkey;
+	enum region_lookup found;
+
+	if (!names_rkey(wr->opcode) || (wr->opcode != IBV_WR_RDMA_READ && bytes == 0))
+		return REGION_FOUND;
+	found = region_rkey(vqp, *rkey, vqp->path.rail, rkey);
+	if (found == REGION_REFUSED)
+		*rkey = 0; /* the responder refuses it in its turn, with all before it executed */
+	return found;
+}
+
+/* The list behind its first `skip` bytes. Returns how many sges it takes. */
+static int copy_sges(const struct hf_vqp *vqp, const struct ibv_send_wr *wr, uint64_t skip, struct ibv_sge *sges)
+{
+	bool is_inline = (wr->send_flags & IBV_SEND_INLINE) != 0;
+	int count = 0;
+
+	for (int i = 0; i < wr->num_sge; i++) {
+		struct ibv_sge sge = wr->sg_list[i];
+
+		if (skip > 0 && skip >= sge.length) {
+			skip -= sge.length;
+			continue;
+		}
+		sge.addr += skip;
+		sge.length -= (uint32_t)skip;
+		skip = 0;
+		if (!is_inline)
+			sge.lkey = region_lkey(vqp->pd, sge.lkey, vqp->path.rail);
+		sges[count++] = sge;
+	}
+	return count;
+}
+
+bool plan_has_room(const struct plan *plan, const struct inflight_wr *entry)
+{
+	return plan->wr_count < PLAN_WRS && plan->sge_count + (unsigned)entry->wr.num_sge <= PLAN_SGES;
+}
+
+bool plan_add(struct plan *plan, struct hf_vqp *vqp, uint64_t position, bool signal)
+{
+	struct inflight_wr *entry = inflight_at(&vqp->sends, position);
+	struct ibv_send_wr *wr = &plan->wrs[plan->wr_count];
+	uint64_t left = entry->bytes - entry->landed;
+
+	ensure(plan_has_room(plan, entry));
+	*wr = entry->wr;
+	if (translate_rkey(vqp, wr, left) == REGION_UNKNOWN)
+		return false;
+	wr->sg_list = plan->sges + plan->sge_count;
+	wr->num_sge = copy_sges(vqp, &entry->wr, entry->landed, wr->sg_list);
+	if (entry->landed > 0)
+		wr->wr.rdma.remote_addr += entry->landed; /* only WRITEs land in part */
+	wr->wr_id = position;
+	wr->next = NULL;
+	wr->send_flags &= ~(unsigned)IBV_SEND_SIGNALED;
+	if (signal)
+		wr->send_flags |= IBV_SEND_SIGNALED;
+	if (plan->wr_count > 0)
+		plan->wrs[plan->wr_count - 1].next = wr;
+	plan->positions[plan->wr_count++] = position;
+	plan->sge_count += (unsigned)wr->num_sge;
+	entry->mtu_bytes = vqp->path.mtu_bytes;
+	entry->first_psn = plan->psn;
+	entry->psns = qp_rules_psns(wr->opcode, left, vqp->path.mtu_bytes);
+	plan->psn = psn_add(plan->psn, entry->psns);
+	return true;
+}

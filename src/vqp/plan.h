@@ -1,0 +1,29 @@
+/* plan.h - the device's wrs that entries of the request log become, chained so that one call posts them.
+ *
+ * Most entries are one wr. Where more are needed for one entry, the last of them carries its identity (wr_id, the
+ * position in the log) and its signal, so that one completion says that all of them executed (D2). They are posted
+ * together or not at all. */
+#ifndef HOLDFAST_VQP_PLAN_H
+#define HOLDFAST_VQP_PLAN_H
+
+#include "vqp/objects.h"
+
+#define PLAN_WRS  32u
+#define PLAN_SGES 64u
+
+struct plan {
+	struct ibv_send_wr wrs[PLAN_WRS];
+	uint64_t positions[PLAN_WRS]; /* in the log: whose wr it is */
+	struct ibv_sge sges[PLAN_SGES];
+	unsigned wr_count, sge_count;
+	uint32_t psn; /* of the next wr */
+};
+
+void plan_init(struct plan *plan, const struct hf_vqp *vqp);
+/* An empty plan has room for every entry. */
+bool plan_has_room(const struct plan *plan, const struct inflight_wr *entry);
+/* Compiles the wr at `position` for the path in use, from its first byte that has not landed. False: it cannot leave
+ * yet, because its rkey had to be asked for. */
+bool plan_add(struct plan *plan, struct hf_vqp *vqp, uint64_t position, bool signal);
+
+#endif

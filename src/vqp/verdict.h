@@ -1,0 +1,37 @@
+/* verdict.h - what becomes of a wr in flight when its path is lost. Pure.
+ *
+ * `resend` is blind: what executed while its acknowledgement was lost executes again. Only messages that a receive
+ * took are known to have arrived, since the receiver's log counts them (R8); sending those again would put every
+ * later message into the wrong receive.
+ *
+ * `varuna` judges by evidence (R3, R8):
+ *   READ                  is issued again;
+ *   SEND                  executed when its receive completion was harvested, else it is sent again;
+ *   WRITE                 executed, or resumes behind the packets that did, or is unknown;
+ *   WRITE_WITH_IMM        the same, but it is not over before its receive completion was harvested: when only that
+ *                         was lost, the immediate is repeated;
+ *   CAS, FAA              not executed, or unknown, since the value is lost.
+ * A wr with IBV_SEND_FENCE of which anything executed says that READs and atomics before it have completed.
+ *
+ * Invariant:
+ *   VER-1  A verdict is entered into the log before anything is replayed, and leaves no trace of the qp: a second
+ *          failure finds a wr that is done, or one that is to be posted from `landed` on. */
+#ifndef HOLDFAST_VQP_VERDICT_H
+#define HOLDFAST_VQP_VERDICT_H
+
+#include "vqp/evidence.h"
+#include "vqp/inflight.h"
+
+enum verdict {
+	VERDICT_EXECUTED,
+	VERDICT_REPLAY,
+	VERDICT_UNKNOWN,
+};
+
+/* *landed_out: of a WRITE that is replayed, the bytes that took effect on this path. */
+enum verdict verdict_judge(
+	enum hf_policy policy, const struct inflight_wr *entry, const struct evidence *evidence, uint64_t *landed_out);
+/* Judges what was posted and is not done, [head, next). Returns how many are unknown. */
+uint32_t verdict_enter(enum hf_policy policy, struct inflight *log, const struct evidence *evidence);
+
+#endif

@@ -1,0 +1,243 @@
+/* What becomes of a wr in flight, by its kind and by the evidence. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "vqp/verdict.h"
+
+#define QP  7u
+#define PSN 0xfffffeu /* wraps in the middle of a wr */
+#define MTU 1024u
+
+/* Of nine packets, the last of them short. */
+static struct inflight_wr a_wr(enum ibv_wr_opcode opcode)
+{
+	return (struct inflight_wr){.wr = {.opcode = opcode},
+		.bytes = 8 * MTU + 100,
+		.qp_num = QP,
+		.first_psn = PSN,
+		.psns = 9,
+		.mtu_bytes = MTU};
+}
+
+static struct evidence executed(uint32_t packets)
+{
+	return (struct evidence){
+		.qp_num = QP, .fenced = true, .has_psn = true, .executed_psn = (PSN + packets) & 0xffffff};
+}
+
+static enum verdict judge(const struct inflight_wr *entry, struct evidence evidence, uint64_t *landed_out)
+{
+	return verdict_judge(HF_POLICY_VARUNA, entry, &evidence, landed_out);
+}
+
+static void resend_is_blind_except_for_messages_that_were_taken(void **state)
+{
+	struct inflight_wr write = a_wr(IBV_WR_RDMA_WRITE), taken = {.message = 3}, waiting = {.message = 4};
+	struct evidence evidence = executed(9);
+	uint64_t landed;
+
+	(void)state;
+	evidence.consumed = 3;
+	assert_int_equal(verdict_judge(HF_POLICY_RESEND, &write, &evidence, &landed), VERDICT_REPLAY);
+	assert_int_equal(landed, 0);
+	assert_int_equal(verdict_judge(HF_POLICY_RESEND, &taken, &evidence, &landed), VERDICT_EXECUTED);
+	assert_int_equal(verdict_judge(HF_POLICY_RESEND, &waiting, &evidence, &landed), VERDICT_REPLAY);
+}
+
+static void a_write_resumes_at_the_first_packet_that_did_not_execute(void **state)
+{
+	struct inflight_wr write = a_wr(IBV_WR_RDMA_WRITE);
+	uint64_t landed;
+
+	(void)state;
+	for (uint32_t packets = 0; packets < 9; packets++) {
+		assert_int_equal(judge(&write, executed(packets), &landed), VERDICT_REPLAY);
+		assert_int_equal(landed, packets * MTU);
+	}
+	assert_int_equal(judge(&write, executed(9), &landed), VERDICT_EXECUTED);
+	assert_int_equal(judge(&write, executed(1000), &landed), VERDICT_EXECUTED);
+	assert_int_equal(judge(&write, executed((uint32_t)-5), &landed), VERDICT_REPLAY);
+	assert_int_equal(landed, 0);
+}
+
+static void without_evidence_a_write_is_unknown(void **state)
+{
+	struct inflight_wr write = a_wr(IBV_WR_RDMA_WRITE);
+	struct evidence other = executed(9), none = executed(9), running = executed(3);
+	uint64_t landed;
+
+	(void)state;
+	other.qp_num = QP + 1;
+	none.has_psn = false;
+	running.fenced = false;
+	assert_int_equal(judge(&write, other, &landed), VERDICT_UNKNOWN);
+	other.qp_num = QP;
+	other.rail = 1;
+	assert_int_equal(judge(&write, other, &landed), VERDICT_UNKNOWN);
+	assert_int_equal(judge(&write, none, &landed), VERDICT_UNKNOWN);
+	assert_int_equal(judge(&write, running, &landed), VERDICT_UNKNOWN);
+	running.executed_psn = (PSN + 9) & 0xffffff;
+	assert_int_equal(judge(&write, running, &landed), VERDICT_EXECUTED);
+}
+
+static void a_message_executed_when_its_receive_completed(void **state)
+{
+	struct inflight_wr send = a_wr(IBV_WR_SEND), imm = a_wr(IBV_WR_RDMA_WRITE_WITH_IMM);
+	struct evidence evidence = executed(9);
+	uint64_t landed;
+
+	(void)state;
+	send.message = imm.message = 5;
+	evidence.consumed = 4;
+	assert_int_equal(judge(&send, evidence, &landed), VERDICT_REPLAY);
+	assert_int_equal(landed, 0); /* all of it, into the same receive */
+	assert_int_equal(judge(&imm, evidence, &landed), VERDICT_REPLAY);
+	assert_int_equal(landed, imm.bytes); /* only the immediate */
+	evidence.consumed = 5;
+	assert_int_equal(judge(&send, evidence, &landed), VERDICT_EXECUTED);
+	assert_int_equal(judge(&imm, evidence, &landed), VERDICT_EXECUTED);
+	evidence = executed(2);
+	assert_int_equal(judge(&imm, evidence, &landed), VERDICT_REPLAY);
+	assert_int_equal(landed, 2 * MTU);
+}
+
+static void reads_are_issued_again(void **state)
+{
+	struct inflight_wr read = a_wr(IBV_WR_RDMA_READ);
+	struct evidence none = {0};
+	uint64_t landed;
+
+	(void)state;
+	assert_int_equal(judge(&read, executed(9), &landed), VERDICT_REPLAY);
+	assert_int_equal(judge(&read, none, &landed), VERDICT_REPLAY);
+	assert_int_equal(landed, 0);
+}
+
+static void an_atomic_whose_value_is_lost_is_unknown(void **state)
+{
+	struct inflight_wr add = a_wr(IBV_WR_ATOMIC_FETCH_AND_ADD);
+	uint64_t landed;
+
+	(void)state;
+	add.psns = 1;
+	assert_int_equal(judge(&add, executed(0), &landed), VERDICT_REPLAY);
+	assert_int_equal(judge(&add, executed(1), &landed), VERDICT_UNKNOWN);
+}
+
+/* ---- a whole log ---- */
+
+static struct inflight_wr *add_to(struct inflight *log, enum ibv_wr_opcode opcode, uint32_t psn)
+{
+	struct inflight_wr *entry = inflight_at(log, log->tail++);
+
+	*entry = a_wr(opcode);
+	entry->bytes = 100;
+	entry->first_psn = psn;
+	entry->psns = 1;
+	log->next = log->tail;
+	return entry;
+}
+
+/* The failure that comes before anything was replayed has evidence of another qp, and must not judge again. */
+static void a_second_failure_continues_from_the_verdicts(void **state)
+{
+	struct inflight_wr *write;
+	struct evidence evidence = {.qp_num = QP, .fenced = true, .has_psn = true, .executed_psn = 10 + 3};
+	struct inflight log;
+
+	(void)state;
+	assert_int_equal(inflight_init(&log, 8, 1, 0), 0);
+	write = add_to(&log, IBV_WR_RDMA_WRITE, 10);
+	write->bytes = 5 * MTU;
+	write->psns = 5;
+	assert_int_equal(verdict_enter(HF_POLICY_VARUNA, &log, &evidence), 0);
+	assert_int_equal(write->landed, 3 * MTU);
+	evidence.executed_psn = 10 + 5;
+	assert_int_equal(verdict_enter(HF_POLICY_VARUNA, &log, &evidence), 0);
+	assert_false(write->done);
+	assert_int_equal(write->landed, 3 * MTU);
+
+	write->qp_num = 8; /* posted again: two packets, one of which executes before the next failure */
+	write->first_psn = 500;
+	write->psns = 2;
+	evidence = (struct evidence){.qp_num = 8, .fenced = true, .has_psn = true, .executed_psn = 501};
+	assert_int_equal(verdict_enter(HF_POLICY_VARUNA, &log, &evidence), 0);
+	assert_int_equal(write->landed, 4 * MTU);
+	inflight_free(&log);
+}
+
+/* X is read, then written behind a fence: to read again after the write would find the new value. */
+static void a_read_before_an_executed_fence_is_not_issued_again(void **state)
+{
+	struct inflight_wr *before, *write, *behind;
+	struct evidence evidence = {.qp_num = QP, .fenced = true, .has_psn = true, .executed_psn = 12};
+	struct inflight log;
+
+	(void)state;
+	assert_int_equal(inflight_init(&log, 8, 1, 0), 0);
+	before = add_to(&log, IBV_WR_RDMA_READ, 10);
+	write = add_to(&log, IBV_WR_RDMA_WRITE, 11);
+	behind = add_to(&log, IBV_WR_RDMA_READ, 12);
+	write->wr.send_flags = IBV_SEND_FENCE;
+	assert_int_equal(verdict_enter(HF_POLICY_VARUNA, &log, &evidence), 0);
+	assert_true(before->done);
+	assert_true(write->done);
+	assert_false(behind->done);
+	inflight_free(&log);
+}
+
+static void a_read_before_a_fence_that_did_not_execute_is_issued_again(void **state)
+{
+	struct inflight_wr *before, *write;
+	struct evidence evidence = {.qp_num = QP, .fenced = true, .has_psn = true, .executed_psn = 11};
+	struct inflight log;
+
+	(void)state;
+	assert_int_equal(inflight_init(&log, 8, 1, 0), 0);
+	before = add_to(&log, IBV_WR_RDMA_READ, 10);
+	write = add_to(&log, IBV_WR_RDMA_WRITE, 11);
+	write->wr.send_flags = IBV_SEND_FENCE;
+	assert_int_equal(verdict_enter(HF_POLICY_VARUNA, &log, &evidence), 0);
+	assert_false(before->done);
+	assert_false(write->done);
+	inflight_free(&log);
+}
+
+static void what_is_unknown_is_done_and_told(void **state)
+{
+	struct inflight_wr *first, *second;
+	struct evidence evidence = {.qp_num = QP, .fenced = true, .has_psn = true, .executed_psn = 11};
+	struct inflight log;
+
+	(void)state;
+	assert_int_equal(inflight_init(&log, 8, 1, 0), 0);
+	first = add_to(&log, IBV_WR_ATOMIC_FETCH_AND_ADD, 10);
+	second = add_to(&log, IBV_WR_ATOMIC_FETCH_AND_ADD, 11);
+	assert_int_equal(verdict_enter(HF_POLICY_VARUNA, &log, &evidence), 1);
+	assert_true(first->done);
+	assert_int_not_equal(first->status, IBV_WC_SUCCESS);
+	assert_int_equal(first->outcome, HF_WC_UNKNOWN);
+	assert_false(second->done);
+	inflight_free(&log);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(resend_is_blind_except_for_messages_that_were_taken),
+		cmocka_unit_test(a_write_resumes_at_the_first_packet_that_did_not_execute),
+		cmocka_unit_test(without_evidence_a_write_is_unknown),
+		cmocka_unit_test(a_message_executed_when_its_receive_completed),
+		cmocka_unit_test(reads_are_issued_again),
+		cmocka_unit_test(an_atomic_whose_value_is_lost_is_unknown),
+		cmocka_unit_test(a_second_failure_continues_from_the_verdicts),
+		cmocka_unit_test(a_read_before_an_executed_fence_is_not_issued_again),
+		cmocka_unit_test(a_read_before_a_fence_that_did_not_execute_is_issued_again),
+		cmocka_unit_test(what_is_unknown_is_done_and_told),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
