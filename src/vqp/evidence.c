@@ -6,11 +6,9 @@ void evidence_gather(const struct hf_vqp *vqp, bool fenced, struct message *stat
 
 	state->fenced = fenced;
 	state->consumed = vqp->consumed;
-	if (vqp->path.qp == NULL)
-		return;
 	state->about_rail = (uint8_t)vqp->path.rail;
 	state->about_qp = vqp->path.dest_qp_num;
-	if (fenced && hf_qp_executed_psn(vqp->path.qp, &psn) == 0) {
+	if (fenced && vqp->path.qp != NULL && hf_qp_executed_psn(vqp->path.qp, &psn) == 0) {
 		state->has_psn = 1;
 		state->executed_psn = psn;
 	}
