@@ -36,7 +36,7 @@ struct hf_node_config {
 	unsigned rail_count;
 	struct hf_addr management[HF_RAILS_MAX]; /* control streams over networks that are no rails */
 	unsigned management_count;
-	enum hf_policy policy;
+	enum hf_policy policy;      /* the same at both ends: connecting is refused otherwise */
 	uint64_t heartbeat_ns;      /* between heartbeats on each control path; 0: 50 ms */
 	unsigned heartbeat_misses;  /* this many without an answer and the path is down; 0: 4 */
 	uint64_t failback_ns;       /* the primary must have been up for so long before traffic returns; 0: 200 ms */

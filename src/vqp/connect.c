@@ -3,7 +3,11 @@
 #include "vqp/objects.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/log.h"
 
 static void begin(struct hf_vqp *vqp, const struct message *message)
 {
@@ -66,6 +70,7 @@ void connect_send(struct hf_vqp *vqp)
 	vqp->asked = true;
 	join(vqp, vqp->peer);
 	memcpy(message.service, vqp->service, sizeof(message.service));
+	policy_terms(&vqp->node->config, message.terms);
 	memcpy(message.private_data, vqp->private_data, sizeof(message.private_data));
 	peer_send(vqp->peer, &message);
 }
@@ -86,12 +91,25 @@ static struct hf_vqp *ask_service(struct hf_peer *peer, const struct message *me
 	return vqp != NULL && vqp->state == HF_VQP_INIT ? vqp : NULL;
 }
 
+/* Sides that do not settle a failure in the same way must not settle one together. */
+static bool agrees(const struct hf_peer *peer, const char *ours, const char *theirs)
+{
+	if (strcmp(ours, theirs) == 0)
+		return true;
+	log_error("a vqp of peer %s is refused: its policy is '%s', that of this node %s is '%s'", hf_peer_name(peer),
+		theirs, peer->node->config.name, ours);
+	return false;
+}
+
 static void on_connect(struct hf_peer *peer, const struct message *message)
 {
 	struct message answer = {.kind = MESSAGE_ACCEPT, .to = message->from};
 	struct message refuse = {.kind = MESSAGE_REFUSE, .to = message->from};
-	struct hf_vqp *vqp = ask_service(peer, message, &answer);
+	struct hf_vqp *vqp = NULL;
 
+	policy_terms(&peer->node->config, refuse.terms);
+	if (agrees(peer, refuse.terms, message->terms))
+		vqp = ask_service(peer, message, &answer);
 	if (vqp == NULL) {
 		peer_send(peer, &refuse);
 		return;
@@ -102,6 +120,25 @@ static void on_connect(struct hf_peer *peer, const struct message *message)
 	vqp_move(vqp, HF_VQP_CONNECTING);
 	peer_send(peer, &answer);
 	begin(vqp, message);
+}
+
+static void explain(struct hf_vqp *vqp, const struct message *message)
+{
+	char ours[HF_NAME_BYTES];
+	const char *who = hf_peer_name(vqp->peer);
+
+	policy_terms(&vqp->node->config, ours);
+	free(vqp->reason);
+	vqp->reason = malloc(HF_ERROR_BYTES);
+	if (vqp->reason == NULL)
+		return;
+	if (message->kind == MESSAGE_REFUSE && strcmp(ours, message->terms) != 0)
+		snprintf(vqp->reason, HF_ERROR_BYTES,
+			"node %s refused: its policy is '%s', that of this node %s is '%s'; both must have the same",
+			who, message->terms, vqp->node->config.name, ours);
+	else
+		snprintf(vqp->reason, HF_ERROR_BYTES, "service '%s' of node %s refused", vqp->service, who);
+	log_error("vqp %u: %s", vqp->num, vqp->reason);
 }
 
 void connect_message(struct hf_peer *peer, const struct message *message)
@@ -117,6 +154,7 @@ void connect_message(struct hf_peer *peer, const struct message *message)
 	if (vqp == NULL || vqp->peer != peer || vqp->state != HF_VQP_CONNECTING || vqp->remote_num != 0)
 		return;
 	if (message->kind == MESSAGE_REFUSE || message->from == 0) {
+		explain(vqp, message);
 		vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, false);
 		return;
 	}

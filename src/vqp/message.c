@@ -141,6 +141,7 @@ static void visit(struct wire *wire, struct message *m)
 		break;
 	case MESSAGE_CONNECT:
 		name(wire, m->service);
+		name(wire, m->terms);
 		private_data(wire, m);
 		break;
 	case MESSAGE_ACCEPT:
@@ -166,6 +167,8 @@ static void visit(struct wire *wire, struct message *m)
 		qp(wire, m);
 		break;
 	case MESSAGE_REFUSE:
+		name(wire, m->terms);
+		break;
 	case MESSAGE_READY:
 	case MESSAGE_CLOSED:
 		break;

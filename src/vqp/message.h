@@ -44,6 +44,7 @@ struct message {
 	uint8_t mode; /* enum hf_atomic_mode */
 	/* CONNECT, ACCEPT */
 	char service[HF_NAME_BYTES];
+	char terms[HF_NAME_BYTES]; /* also of REFUSE: what the other side must agree with; policy.c */
 	uint32_t access;
 	uint16_t private_bytes;
 	uint8_t private_data[HF_PRIVATE_BYTES];

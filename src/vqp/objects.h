@@ -13,8 +13,10 @@
 #include "net/control.h"
 #include "rail/rail.h"
 #include "vqp/evidence.h"
+#include "vqp/fence.h"
 #include "vqp/inflight.h"
 #include "vqp/message.h"
+#include "vqp/policy.h"
 #include "vqp/rail_cq.h"
 #include "vqp/recovery.h"
 
@@ -117,12 +119,6 @@ struct path {
 	uint64_t fence_since_ns, fence_retry_ns; /* the fence has failed since; is tried again then; 0: neither */
 };
 
-enum fence {
-	FENCE_WAITS,    /* nothing may be judged or reported yet */
-	FENCE_DONE,     /* nothing arrives any more, and the device can be asked what did */
-	FENCE_HOPELESS, /* the qp has to be destroyed once its completions were read */
-};
-
 struct hf_vqp {
 	struct list node_link, due_link, recovering_link, ready_send_link, ready_recv_link;
 	struct wc_sink sink;
@@ -143,7 +139,8 @@ struct hf_vqp {
 	char service[HF_NAME_BYTES];
 	uint8_t private_data[HF_PRIVATE_BYTES], reply[HF_PRIVATE_BYTES];
 	uint16_t private_bytes, reply_bytes;
-	bool asked; /* CONNECT was sent */
+	bool asked;   /* CONNECT was sent */
+	char *reason; /* of a refusal; NULL: none was given */
 
 	struct inflight sends, recvs;
 	uint64_t messages;            /* numbered so far */
@@ -225,10 +222,6 @@ bool post_quiet(const struct hf_vqp *vqp);
 void harvest_init(struct hf_vqp *vqp);
 enum hf_poll harvest(struct hf_node *node); /* reads the queues of every rail in use */
 
-/* fence.c */
-enum fence fence_path(const struct hf_vqp *vqp, struct path *path, uint64_t now_ns);
-bool fence_sleeps(const struct path *path, uint64_t now_ns); /* it is tried again at a tick */
-
 /* failover.c */
 void failover_event(struct hf_vqp *vqp, const struct recovery_event *event);
 void failover_broken(struct hf_vqp *vqp);
@@ -243,9 +236,5 @@ bool failback_due(const struct hf_vqp *vqp, uint64_t now_ns);
 /* evidence.c */
 void evidence_gather(const struct hf_vqp *vqp, bool fenced, struct message *state);
 struct evidence evidence_of(const struct message *state, int our_rail);
-
-/* policy.c */
-bool policy_recovers(enum hf_policy policy);
-bool policy_caches(enum hf_policy policy);
 
 #endif

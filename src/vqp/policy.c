@@ -1,5 +1,27 @@
 /* What the paper's baselines (Varuna, section 5.1) do, and what they do not. */
-#include "vqp/objects.h"
+#include "vqp/policy.h"
+
+#include <stdio.h>
+
+const char *policy_name(enum hf_policy policy)
+{
+	switch (policy) {
+	case HF_POLICY_NONE:
+		return "none";
+	case HF_POLICY_RESEND:
+		return "resend";
+	case HF_POLICY_RESEND_CACHE:
+		return "resend-cache";
+	case HF_POLICY_VARUNA:
+		return "varuna";
+	}
+	return "unknown";
+}
+
+void policy_terms(const struct hf_node_config *config, char terms_out[HF_NAME_BYTES])
+{
+	snprintf(terms_out, HF_NAME_BYTES, "%s", policy_name(config->policy));
+}
 
 bool policy_recovers(enum hf_policy policy)
 {

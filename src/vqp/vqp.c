@@ -161,6 +161,7 @@ void hf_vqp_destroy(struct hf_vqp *vqp)
 	vqp->recv_cq->users--;
 	inflight_free(&vqp->sends);
 	inflight_free(&vqp->recvs);
+	free(vqp->reason);
 	free(vqp);
 }
 
@@ -172,6 +173,11 @@ enum hf_vqp_state hf_vqp_state(const struct hf_vqp *vqp)
 int hf_vqp_rail(const struct hf_vqp *vqp)
 {
 	return vqp->state == HF_VQP_UP && vqp->path.qp != NULL ? (int)vqp->path.rail : -1;
+}
+
+const char *hf_vqp_reason(const struct hf_vqp *vqp)
+{
+	return vqp->reason == NULL ? "" : vqp->reason;
 }
 
 uint32_t hf_vqp_num(const struct hf_vqp *vqp)

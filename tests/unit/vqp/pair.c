@@ -116,10 +116,15 @@ static void open_end(struct pair *pair, struct end *end, const char *name, enum 
 
 void pair_open(struct pair *pair, enum hf_policy policy)
 {
+	pair_open_apart(pair, policy, policy);
+}
+
+void pair_open_apart(struct pair *pair, enum hf_policy policy_a, enum hf_policy policy_b)
+{
 	*pair = (struct pair){.access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC};
 	assert_int_equal(hf_loop_create(hf_env_host(), &pair->loop), 0);
-	open_end(pair, &pair->a, "a", policy);
-	open_end(pair, &pair->b, "b", policy);
+	open_end(pair, &pair->a, "a", policy_a);
+	open_end(pair, &pair->b, "b", policy_b);
 	pair->service = (struct hf_vqp_service){.name = "test", .on_request = on_request, .context = pair};
 	assert_int_equal(hf_vqp_serve(pair->b.node, &pair->service), 0);
 }
@@ -129,11 +134,16 @@ static bool both_up(struct pair *pair)
 	return hf_vqp_state(pair->a.vqp) == HF_VQP_UP && pair->b.vqp != NULL && hf_vqp_state(pair->b.vqp) == HF_VQP_UP;
 }
 
-void pair_connect(struct pair *pair)
+void pair_ask(struct pair *pair)
 {
 	assert_int_equal(hf_peer_connect(pair->a.node, &pair->control[1][0], 1, &pair->a.peer, NULL), 0);
 	make_vqp(pair, &pair->a);
 	assert_int_equal(hf_vqp_connect(pair->a.vqp, pair->a.peer, "test", "hello", 5), 0);
+}
+
+void pair_connect(struct pair *pair)
+{
+	pair_ask(pair);
 	assert_true(pair_until(pair, both_up));
 }
 

@@ -30,6 +30,8 @@ struct pair {
 };
 
 void pair_open(struct pair *pair, enum hf_policy policy);
+void pair_open_apart(struct pair *pair, enum hf_policy policy_a, enum hf_policy policy_b);
+void pair_ask(struct pair *pair);     /* a asks b for a vqp */
 void pair_connect(struct pair *pair); /* until both vqps are up */
 void pair_close(struct pair *pair);
 void pair_config(struct pair *pair, const struct end *end, enum hf_policy policy, struct hf_node_config *config);

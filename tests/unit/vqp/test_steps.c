@@ -381,6 +381,7 @@ static void every_kind_of_message_is_read_as_it_was_written(void **state)
 		uint32_t bytes;
 
 		snprintf(in.service, sizeof(in.service), "%s", "service");
+		snprintf(in.terms, sizeof(in.terms), "%s", "resend");
 		in.rail_count = 1;
 		snprintf(in.rails[0].name, sizeof(in.rails[0].name), "%s", "r0");
 		snprintf(in.rails[0].kind, sizeof(in.rails[0].kind), "%s", "soft");

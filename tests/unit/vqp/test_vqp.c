@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -288,6 +289,67 @@ static void a_peer_that_closes_takes_its_vqps_into_error(void **state)
 	pair_close(&pair);
 }
 
+static bool a_is_in_error(struct pair *pair)
+{
+	return hf_vqp_state(pair->a.vqp) == HF_VQP_ERROR;
+}
+
+/* Each side would settle a failure in its own way, so they do not get as far as to have one. */
+static void nodes_of_different_policies_refuse_each_other_and_name_both(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	pair_open_apart(&pair, HF_POLICY_RESEND, HF_POLICY_RESEND_CACHE);
+	pair_ask(&pair);
+	assert_true(pair_until(&pair, a_is_in_error));
+	assert_null(pair.b.vqp);
+	assert_string_equal(hf_vqp_reason(pair.a.vqp), "node b refused: its policy is 'resend-cache', that of this "
+						       "node a is 'resend'; both must have the same");
+	pair_close(&pair);
+}
+
+/* ---- a device whose fences fail ---- */
+
+static struct hf_dev_ops failing_ops;
+static unsigned fences_tried;
+
+static int fence_that_fails(struct hf_qp *qp)
+{
+	(void)qp;
+	fences_tried++;
+	return -EIO;
+}
+
+/* Its qp cannot be fenced, so it is ended before anything of it is judged. */
+static void traffic_moves_although_the_responder_cannot_fence(void **state)
+{
+	struct pair pair;
+	struct hf_dev *dev;
+	const struct hf_dev_ops *ops;
+	struct ibv_wc wc;
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_RESEND);
+	pair_connect(&pair);
+	assert_true(pair_until(&pair, on_rail_0));
+	dev = hf_node_dev(pair.b.node, 0);
+	ops = dev->ops;
+	failing_ops = *ops;
+	failing_ops.qp_fence = fence_that_fails;
+	fences_tried = 0;
+	dev->ops = &failing_ops;
+	fill(pair.a.memory, 4096, 11);
+	pair_cut(&pair, 0, false);
+	assert_int_equal(pair_write(&pair, 1, 0, 4096, true), 0);
+	pair_collect(&pair, &pair.a, 1, &wc);
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	assert_memory_equal(pair.a.memory, pair.b.memory, 4096);
+	assert_true(fences_tried > 1);
+	dev->ops = ops;
+	pair_close(&pair);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -303,6 +365,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_program_error_is_reported_and_starts_no_failover),
 		cmocka_unit_test(unsignaled_wrs_make_room_and_no_completion),
 		cmocka_unit_test(a_peer_that_closes_takes_its_vqps_into_error),
+		cmocka_unit_test(nodes_of_different_policies_refuse_each_other_and_name_both),
+		cmocka_unit_test(traffic_moves_although_the_responder_cannot_fence),
 	};
 
 	if (argc > 1)

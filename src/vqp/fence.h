@@ -1,0 +1,20 @@
+/* fence.h - whether a path is fenced yet (PROTOCOL.md, D3). What a fence that fails means is in fence.c. */
+#ifndef HOLDFAST_VQP_FENCE_H
+#define HOLDFAST_VQP_FENCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct hf_vqp;
+struct path;
+
+enum fence {
+	FENCE_WAITS,    /* nothing may be judged or reported yet */
+	FENCE_DONE,     /* nothing arrives any more, and the device can be asked what did */
+	FENCE_HOPELESS, /* the qp has to be destroyed once its completions were read */
+};
+
+enum fence fence_path(const struct hf_vqp *vqp, struct path *path, uint64_t now_ns);
+bool fence_sleeps(const struct path *path, uint64_t now_ns); /* it is tried again at a tick */
+
+#endif
