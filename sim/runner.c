@@ -57,7 +57,8 @@ void run_seed(uint64_t seed, const struct scenario *scenario, bool tracing, stru
 		return;
 	}
 	for (unsigned i = 0; scenarios[i] != NULL; i++)
-		run_one(seed, scenarios[i], tracing, result_out);
+		if (!scenarios[i]->only_when_named)
+			run_one(seed, scenarios[i], tracing, result_out);
 }
 
 static void add_outcome(struct outcome *to, const struct outcome *more)

@@ -14,10 +14,11 @@ struct outcome {
 
 struct scenario {
 	const char *name, *what;
+	bool only_when_named; /* not among those that every seed runs through */
 	void (*run)(struct world *world, struct outcome *outcome);
 };
 
-extern const struct scenario scenario_rc, scenario_vqp;
+extern const struct scenario scenario_rc, scenario_vqp, scenario_uid_model;
 extern const struct scenario *const scenarios[]; /* NULL terminated: scenarios.c */
 const struct scenario *scenario_find(const char *name);
 
