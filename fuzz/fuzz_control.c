@@ -15,13 +15,25 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 static void read_message(const uint8_t *at, uint32_t bytes)
 {
-	uint8_t again[CONTROL_MESSAGE_MAX];
+	uint8_t again[MESSAGE_MAX];
 	struct message message, copy;
 
 	if (!message_decode(at, bytes, &message))
 		return;
 	ensure(message_encode(&message, again) == bytes);
 	ensure(message_decode(again, bytes, &copy));
+}
+
+static void read_box(const uint8_t *at, uint32_t bytes)
+{
+	static struct message_box box;
+	const uint8_t *from = at;
+	struct message message;
+
+	box.used = 0;
+	while (message_box_next(&at, from + bytes, &message))
+		ensure(message_box_add(&box, &message));
+	ensure(box.used == (uint32_t)(at - from));
 }
 
 static void read_hello(const uint8_t *at, uint32_t bytes)
@@ -73,7 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		if (frame.type == FRAME_HELLO)
 			read_hello(frame.body, frame.body_bytes);
 		if (frame.type == FRAME_MESSAGE)
-			read_message(frame.body, frame.body_bytes);
+			read_box(frame.body, frame.body_bytes);
 		at += used;
 	}
 	return 0;

@@ -8,6 +8,7 @@
 
 #include "net/frame.h"
 
+#define STREAM_IN_BYTES  (16u * FRAME_MAX)
 #define STREAM_OUT_BYTES (8u * FRAME_MAX)
 
 struct stream {
@@ -19,7 +20,7 @@ struct stream {
 	void (*broken)(struct stream *stream, const char *reason);
 	bool muted;
 	uint32_t in_bytes, out_from, out_to;
-	uint8_t in[FRAME_MAX], out[STREAM_OUT_BYTES];
+	uint8_t in[STREAM_IN_BYTES], out[STREAM_OUT_BYTES];
 };
 
 /* Takes over `io`, connecting or connected; the three callbacks are set. 0 or -errno, and then io is closed. */

@@ -1,4 +1,4 @@
-/* Control messages, little-endian, packed:
+/* Control messages, little-endian, packed; one of the control channel carries several, each as u16 bytes, message:
  *
  *   u16 kind   u16 zero   u32 to   u32 from   u32 epoch   then, in the order of visit(), the fields of the kind
  *
@@ -181,7 +181,7 @@ static void visit(struct wire *wire, struct message *m)
 uint32_t message_encode(const struct message *message, uint8_t *at)
 {
 	struct message copy = *message;
-	struct wire wire = {.at = at, .bytes = CONTROL_MESSAGE_MAX};
+	struct wire wire = {.at = at, .bytes = MESSAGE_MAX};
 
 	visit(&wire, &copy);
 	ensure(!wire.bad);
@@ -190,7 +190,7 @@ uint32_t message_encode(const struct message *message, uint8_t *at)
 
 bool message_decode(const uint8_t *at, uint32_t bytes, struct message *message_out)
 {
-	uint8_t copy[CONTROL_MESSAGE_MAX];
+	uint8_t copy[MESSAGE_MAX];
 	struct wire wire = {.at = copy, .bytes = bytes, .decode = true};
 
 	*message_out = (struct message){0};
@@ -199,4 +199,30 @@ bool message_decode(const uint8_t *at, uint32_t bytes, struct message *message_o
 	memcpy(copy, at, bytes);
 	visit(&wire, message_out);
 	return !wire.bad && wire.used == bytes;
+}
+
+bool message_box_add(struct message_box *box, const struct message *message)
+{
+	uint8_t at[MESSAGE_MAX];
+	uint32_t bytes = message_encode(message, at);
+
+	if (sizeof(box->bytes) - box->used < MESSAGE_LENGTH_BYTES + bytes)
+		return false;
+	put_le16(box->bytes + box->used, (uint16_t)bytes);
+	memcpy(box->bytes + box->used + MESSAGE_LENGTH_BYTES, at, bytes);
+	box->used += MESSAGE_LENGTH_BYTES + bytes;
+	return true;
+}
+
+bool message_box_next(const uint8_t **at, const uint8_t *end, struct message *message_out)
+{
+	uint32_t left = (uint32_t)(end - *at), bytes;
+
+	if (left < MESSAGE_LENGTH_BYTES)
+		return false;
+	bytes = get_le16(*at);
+	if (left - MESSAGE_LENGTH_BYTES < bytes || !message_decode(*at + MESSAGE_LENGTH_BYTES, bytes, message_out))
+		return false;
+	*at += MESSAGE_LENGTH_BYTES + bytes;
+	return true;
 }

@@ -4,6 +4,8 @@
 
 #include <holdfast/vqp.h>
 
+#include "net/control.h"
+
 enum message_kind {
 	MESSAGE_NODE = 1, /* first: our rails */
 	MESSAGE_RAILS,    /* which of our ports are up now */
@@ -63,9 +65,22 @@ struct message {
 	uint32_t qp_num, psn;
 };
 
-/* Returns the length, at most CONTROL_MESSAGE_MAX. */
+#define MESSAGE_MAX          (CONTROL_MESSAGE_MAX - MESSAGE_LENGTH_BYTES)
+#define MESSAGE_LENGTH_BYTES 2u
+
+/* Returns the length, at most MESSAGE_MAX. */
 uint32_t message_encode(const struct message *message, uint8_t *at);
 /* False: it does not follow the layout. */
 bool message_decode(const uint8_t *at, uint32_t bytes, struct message *message_out);
+
+/* Several messages travel as one of the control channel, each behind its length. */
+struct message_box {
+	uint32_t used;
+	uint8_t bytes[CONTROL_MESSAGE_MAX];
+};
+bool message_box_add(struct message_box *box, const struct message *message); /* false: no room left */
+/* The messages in [*at, end), one a call; false: there is no further one, or it does not follow the layout, which
+ * *at == end tells apart. */
+bool message_box_next(const uint8_t **at, const uint8_t *end, struct message *message_out);
 
 #endif

@@ -47,6 +47,7 @@ static void rail_set(struct hf_node *node, unsigned i, bool up)
 		struct hf_peer *peer = container_of(at, struct hf_peer, node_link);
 
 		peer_send(peer, &message);
+		peer_flush(peer); /* so that the other side begins while we fence */
 		peer_refresh_rails(peer);
 	}
 	if (node->events.rail_changed != NULL)
@@ -101,6 +102,12 @@ static enum hf_poll node_notify(struct hf_node *node)
 	return poll;
 }
 
+static void node_flush(struct hf_node *node)
+{
+	list_for_each (at, &node->peers)
+		peer_flush(container_of(at, struct hf_peer, node_link));
+}
+
 static enum hf_poll node_poll(struct hf_poller *poller, uint64_t now_ns)
 {
 	struct hf_node *node = container_of(poller, struct hf_node, poller);
@@ -116,7 +123,10 @@ static enum hf_poll node_poll(struct hf_poller *poller, uint64_t now_ns)
 		poll = HF_BUSY;
 	if (failover_turn(node) == HF_BUSY)
 		poll = HF_BUSY;
-	return node_notify(node) == HF_BUSY ? HF_BUSY : poll;
+	if (node_notify(node) == HF_BUSY)
+		poll = HF_BUSY;
+	node_flush(node);
+	return poll;
 }
 
 /* Asks every queue for a wake-up, then looks once more: what came in between would not wake anybody. */
@@ -124,6 +134,7 @@ static bool node_arm(struct hf_poller *poller)
 {
 	struct hf_node *node = container_of(poller, struct hf_node, poller);
 
+	node_flush(node);
 	list_for_each (at, &node->due)
 		if (!failover_waits(container_of(at, struct hf_vqp, due_link)))
 			return false;

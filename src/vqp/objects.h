@@ -78,7 +78,8 @@ struct hf_peer {
 	uint32_t remote_up;              /* bit per rail of theirs */
 	bool control_lost[HF_RAILS_MAX]; /* our rail: its control path was up and is lost */
 	struct rail rails[HF_RAILS_MAX]; /* by our rail */
-	struct remote_region *regions;   /* open addressing by rkey; a power of two */
+	struct message_box outbox;
+	struct remote_region *regions; /* open addressing by rkey; a power of two */
 	uint32_t region_slots, region_used;
 };
 
@@ -168,7 +169,8 @@ void node_tick_soon(struct hf_node *node);
 /* peer.c */
 struct hf_peer *peer_open(struct hf_node *node, struct control_peer *control);
 void peer_free_memory(struct hf_peer *peer);
-void peer_send(struct hf_peer *peer, struct message *message);
+void peer_send(struct hf_peer *peer, const struct message *message); /* leaves at the end of the turn, or when full */
+void peer_flush(struct hf_peer *peer);
 extern const struct control_events peer_control_events;
 /* Rails that both sides can use; bit per rail of ours. */
 uint32_t peer_usable(const struct hf_peer *peer);

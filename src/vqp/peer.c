@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ensure.h"
 #include "base/log.h"
 
 struct hf_peer *peer_open(struct hf_node *node, struct control_peer *control)
@@ -30,16 +31,24 @@ void peer_free_memory(struct hf_peer *peer)
 	free(peer);
 }
 
-void peer_send(struct hf_peer *peer, struct message *message)
+void peer_flush(struct hf_peer *peer)
 {
-	uint8_t bytes[CONTROL_MESSAGE_MAX];
 	int rc;
 
-	if (peer->control == NULL)
+	if (peer->outbox.used == 0 || peer->control == NULL)
 		return;
-	rc = control_send(peer->control, bytes, message_encode(message, bytes));
+	rc = control_send(peer->control, peer->outbox.bytes, peer->outbox.used);
+	peer->outbox.used = 0;
 	if (rc != 0 && rc != -ENOTCONN)
-		log_warn("peer %s: a message was not sent: %s", hf_peer_name(peer), strerror(-rc));
+		log_warn("peer %s: messages were not sent: %s", hf_peer_name(peer), strerror(-rc));
+}
+
+void peer_send(struct hf_peer *peer, const struct message *message)
+{
+	if (peer->control == NULL || message_box_add(&peer->outbox, message))
+		return;
+	peer_flush(peer);
+	ensure(message_box_add(&peer->outbox, message));
 }
 
 uint32_t peer_usable(const struct hf_peer *peer)
@@ -95,6 +104,8 @@ void peer_refresh_rails(struct hf_peer *peer)
 /* A port of theirs that is down carries no control either, which they know before we miss heartbeats. */
 void peer_ports(struct hf_peer *peer, uint32_t up)
 {
+	if (up == peer->remote_up)
+		return;
 	peer->remote_up = up;
 	for (unsigned i = 0; i < peer->node->rail_count; i++)
 		if (peer->rail_map[i] >= 0 && (up & 1u << peer->rail_map[i]) == 0)
@@ -217,35 +228,25 @@ static void to_vqp(struct hf_peer *peer, const struct message *message)
 	}
 }
 
-static void on_message(struct control_peer *control, const void *data, uint32_t bytes, void *context)
+static void dispatch(struct hf_peer *peer, const struct message *message)
 {
-	struct hf_peer *peer = control_peer_context(control);
-	struct message message;
-
-	(void)context;
-	if (peer == NULL)
-		return;
-	if (!message_decode(data, bytes, &message) || (!peer->up && message.kind != MESSAGE_NODE)) {
-		log_warn("peer %s: a malformed message was dropped", hf_peer_name(peer));
-		return;
-	}
-	switch (message.kind) {
+	switch (message->kind) {
 	case MESSAGE_NODE:
-		on_node(peer, &message);
+		on_node(peer, message);
 		break;
 	case MESSAGE_RAILS:
-		peer_ports(peer, message.up);
+		peer_ports(peer, message->up);
 		break;
 	case MESSAGE_REGION:
 	case MESSAGE_REGION_GONE:
 	case MESSAGE_REGION_ASK:
 	case MESSAGE_REGION_NONE:
-		region_message(peer, &message);
+		region_message(peer, message);
 		break;
 	case MESSAGE_CONNECT:
 	case MESSAGE_ACCEPT:
 	case MESSAGE_REFUSE:
-		connect_message(peer, &message);
+		connect_message(peer, message);
 		break;
 	case MESSAGE_FENCE:
 	case MESSAGE_STATE:
@@ -255,10 +256,26 @@ static void on_message(struct control_peer *control, const void *data, uint32_t 
 	case MESSAGE_STANDBY:
 	case MESSAGE_STANDBY_QP:
 	case MESSAGE_CLOSED:
-		to_vqp(peer, &message);
+		to_vqp(peer, message);
 		break;
 	case MESSAGE_KINDS:
 		break;
+	}
+}
+
+static void on_message(struct control_peer *control, const void *data, uint32_t bytes, void *context)
+{
+	const uint8_t *at = data, *end = at + bytes;
+	struct hf_peer *peer = control_peer_context(control);
+	struct message message;
+
+	(void)context;
+	while (peer != NULL && at != end) {
+		if (!message_box_next(&at, end, &message) || (!peer->up && message.kind != MESSAGE_NODE)) {
+			log_warn("peer %s: malformed messages were dropped", hf_peer_name(peer));
+			return;
+		}
+		dispatch(peer, &message);
 	}
 }
 
@@ -299,6 +316,7 @@ void hf_peer_close(struct hf_peer *peer)
 			vqp->peer = NULL;
 		}
 	}
+	peer_flush(peer);
 	control_peer_close(peer->control);
 	peer_free_memory(peer);
 }

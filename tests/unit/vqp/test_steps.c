@@ -401,6 +401,27 @@ static void every_kind_of_message_is_read_as_it_was_written(void **state)
 	}
 }
 
+static void several_messages_travel_as_one_until_it_is_full(void **state)
+{
+	static struct message_box box;
+	struct message in = {.kind = MESSAGE_REGION_ASK}, out;
+	const uint8_t *at = box.bytes;
+	uint32_t count = 0;
+
+	(void)state;
+	for (in.rkey = 1; message_box_add(&box, &in); in.rkey++)
+		count++;
+	assert_true(count > 50 && box.used <= CONTROL_MESSAGE_MAX);
+	for (uint32_t i = 1; i <= count; i++) {
+		assert_true(message_box_next(&at, box.bytes + box.used, &out));
+		assert_int_equal(out.rkey, i);
+	}
+	assert_ptr_equal(at, box.bytes + box.used);
+	assert_false(message_box_next(&at, box.bytes + box.used, &out));
+	at = box.bytes;
+	assert_false(message_box_next(&at, box.bytes + 5, &out)); /* ends within a message */
+}
+
 static void a_region_in_no_mode_of_atomics_is_not_believed(void **state)
 {
 	struct message in = {.kind = MESSAGE_REGION, .rkey = 1}, out;
@@ -499,6 +520,7 @@ int main(void)
 		cmocka_unit_test(the_log_owns_what_it_may_have_to_send_again),
 		cmocka_unit_test(success_of_one_wr_is_success_of_all_before_it),
 		cmocka_unit_test(every_kind_of_message_is_read_as_it_was_written),
+		cmocka_unit_test(several_messages_travel_as_one_until_it_is_full),
 		cmocka_unit_test(a_region_in_no_mode_of_atomics_is_not_believed),
 		cmocka_unit_test(a_configuration_is_read_in_full),
 		cmocka_unit_test(what_is_wrong_in_a_configuration_is_named_with_its_line),
