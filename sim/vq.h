@@ -7,7 +7,7 @@
  *                 nothing whose path did not fail (R1)
  *   order         wrs take effect for the first time in the order in which they were posted (V2)
  *   completed     one completion a wr, in order; success says that it took effect and is there (V1, V3)
- *   lost          under the other policies no wr fails (`varuna`: but as unknown), as long as no process or NIC died
+ *   lost          under the other policies no wr fails, as long as no process or NIC died (`varuna`: or a fence)
  *   after         nothing of a wr takes effect or lands once it has completed, but under `none` (V4)
  *   receives      the k-th message is in the k-th receive
  *   budget        each wr completes within the configured budget (V7)
@@ -40,6 +40,7 @@ struct vq_op {
 	uint64_t posted_ns;
 	uint64_t failovers;       /* of its vqp, when it was posted */
 	uint32_t begun, executed; /* times */
+	uint32_t overtaken_by;    /* a later wr, which took effect sooner; 0: none did */
 	uint32_t landed;          /* bytes of a WRITE, by the latest execution */
 	bool completed, succeeded;
 };

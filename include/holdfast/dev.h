@@ -202,7 +202,8 @@ int hf_qp_query(struct hf_qp *qp, struct ibv_qp_attr *attr_out, int mask);
  * Another errno: it cannot be fenced, and what it may still do is unknown. Its wrs are flushed meanwhile. */
 int hf_qp_fence(struct hf_qp *qp);
 
-/* D4, after the fence: the psn of the first request packet that did not execute here. -EOPNOTSUPP without D4. */
+/* D4, after the fence: the psn of the first request packet that did not execute here. -EOPNOTSUPP without D4.
+ * -ENODATA: filled, but whether that one packet executed cannot be told; what is behind it did not. */
 int hf_qp_executed_psn(struct hf_qp *qp, uint32_t *psn_out);
 
 /* D4b, after the fence: newest first; returns how many were filled. -EOPNOTSUPP without D4b. */

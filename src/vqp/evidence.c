@@ -1,27 +1,42 @@
 #include "vqp/objects.h"
 
+#include <errno.h>
+#include <string.h>
+
 void evidence_gather(const struct hf_vqp *vqp, bool fenced, struct message *state)
 {
 	uint32_t psn;
+	int rc;
 
 	state->fenced = fenced;
 	state->consumed = vqp->consumed;
 	state->about_rail = (uint8_t)vqp->path.rail;
 	state->about_qp = vqp->path.dest_qp_num;
-	if (fenced && vqp->path.qp != NULL && hf_qp_executed_psn(vqp->path.qp, &psn) == 0) {
+	if (!fenced || vqp->path.qp == NULL)
+		return;
+	rc = hf_qp_executed_psn(vqp->path.qp, &psn);
+	if (rc == 0 || rc == -ENODATA) {
 		state->has_psn = 1;
+		state->in_doubt = rc != 0;
 		state->executed_psn = psn;
 	}
+	rc = hf_qp_atomic_results(vqp->path.qp, state->atomics, EVIDENCE_ATOMICS);
+	state->atomic_count = (uint8_t)(rc > 0 ? rc : 0);
 }
 
 struct evidence evidence_of(const struct message *state, int our_rail)
 {
-	return (struct evidence){
+	struct evidence evidence = {
 		.rail = (uint32_t)our_rail,
 		.qp_num = our_rail < 0 ? 0 : state->about_qp,
 		.fenced = state->fenced != 0,
 		.has_psn = state->has_psn != 0,
 		.executed_psn = state->executed_psn,
+		.in_doubt = state->in_doubt != 0,
 		.consumed = state->consumed,
+		.atomic_count = state->atomic_count,
 	};
+
+	memcpy(evidence.atomics, state->atomics, sizeof(evidence.atomics));
+	return evidence;
 }

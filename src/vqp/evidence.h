@@ -4,15 +4,19 @@
 #ifndef HOLDFAST_VQP_EVIDENCE_H
 #define HOLDFAST_VQP_EVIDENCE_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include <holdfast/dev.h>
+
+#define EVIDENCE_ATOMICS 16u /* what qps are made with: max_dest_rd_atomic */
 
 struct evidence {
 	uint32_t rail, qp_num; /* of the qp to which the wrs were posted; qp_num 0: about none */
 	bool fenced;           /* nothing executes any more; without it only what did execute is sure */
 	bool has_psn;
 	uint32_t executed_psn; /* of the first request packet that did not execute */
-	uint64_t consumed;     /* messages whose receive completions were harvested, since the vqp was made */
+	bool in_doubt;         /* whether that one did is not known, only what is behind it did not */
+	unsigned atomic_count;
+	struct hf_atomic_result atomics[EVIDENCE_ATOMICS]; /* newest first */
+	uint64_t consumed; /* messages whose receive completions were harvested, since the vqp was made */
 };
 
 #endif

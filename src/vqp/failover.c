@@ -32,14 +32,40 @@ static void send_path(struct hf_vqp *vqp, enum message_kind kind, const struct p
 	peer_send(vqp->peer, &message);
 }
 
+/* Before the other side has a new path, so that no message that resumes is there sooner (R8). */
+static void tell_lengths(struct hf_vqp *vqp)
+{
+	struct message message = {.kind = MESSAGE_LENGTHS, .to = vqp->remote_num, .from = vqp->num};
+	bool told = vqp->told_lengths;
+
+	vqp->told_lengths = false;
+	for (uint64_t at = vqp->sends.head; at < vqp->sends.tail; at++) {
+		const struct inflight_wr *entry = inflight_at(&vqp->sends, at);
+
+		if (entry->done || entry->message == 0 || entry->landed == 0)
+			continue;
+		if (message.length_count == MESSAGE_LENGTHS_MAX) {
+			message.more = 1;
+			peer_send(vqp->peer, &message);
+			message.more = message.length_count = 0;
+		}
+		message.lengths[message.length_count++] =
+			(struct message_length){.message = entry->message, .bytes = (uint32_t)entry->bytes};
+		vqp->told_lengths = true;
+	}
+	if (told || vqp->told_lengths)
+		peer_send(vqp->peer, &message);
+}
+
 static void settle(struct hf_vqp *vqp)
 {
-	uint32_t unknown = verdict_enter(vqp->node->config.policy, &vqp->sends, &vqp->evidence);
+	struct verdict_sum sum = verdict_enter(vqp->node->config.policy, &vqp->sends, &vqp->evidence);
 
-	vqp->counters.unknown += unknown;
-	if (unknown > 0)
-		log_warn("vqp %u: nobody can say what became of %u wrs", vqp->num, unknown);
+	vqp->messages -= sum.dropped;
+	if (sum.unknown > 0)
+		log_warn("vqp %u: nobody can say what became of %u wrs", vqp->num, sum.unknown);
 	vcq_note(vqp);
+	tell_lengths(vqp);
 }
 
 /* The logs start over: on the new qp everything that is not done is posted, from the oldest on. */
@@ -305,6 +331,10 @@ void failover_message(struct hf_vqp *vqp, const struct message *message)
 		event.type = RECOVERY_EVENT_STATE;
 		failover_event(vqp, &event);
 		break;
+	case MESSAGE_LENGTHS:
+		if (lengths_learn(&vqp->lengths, message) != 0)
+			vqp_fail(vqp, IBV_WC_GENERAL_ERR, IBV_WC_WR_FLUSH_ERR, true);
+		break;
 	case MESSAGE_GO:
 		if (rail < 0)
 			break;
@@ -352,10 +382,12 @@ static void say_closed(struct hf_vqp *vqp)
 
 static void failed(struct hf_vqp *vqp)
 {
+	const struct inflight_end flushed = {.first = IBV_WC_WR_FLUSH_ERR, .rest = IBV_WC_WR_FLUSH_ERR};
+
 	say_closed(vqp);
 	vqp->failing = vqp->fail_tell = false;
-	inflight_fail(&vqp->sends, vqp->fail_first, vqp->fail_rest);
-	inflight_fail(&vqp->recvs, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR);
+	inflight_fail(&vqp->sends, &vqp->end);
+	inflight_fail(&vqp->recvs, &flushed);
 	vcq_note(vqp);
 	path_destroy(&vqp->path);
 	for (unsigned i = 0; i < HF_RAILS_MAX; i++)

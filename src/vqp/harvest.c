@@ -67,10 +67,13 @@ static void recv_completed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 	entry->done = true;
 	entry->status = wc->status;
 	entry->wc = *wc;
-	if (wc->status == IBV_WC_SUCCESS)
-		vqp->consumed++;
-	else
+	if (wc->status != IBV_WC_SUCCESS) {
 		vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, true);
+		return;
+	}
+	vqp->consumed++;
+	if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
+		(void)lengths_of(&vqp->lengths, vqp->consumed, &entry->wc.byte_len);
 }
 
 static void on_wc(struct wc_sink *sink, const struct ibv_wc *wc)

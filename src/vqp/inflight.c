@@ -72,9 +72,19 @@ uint32_t inflight_retire(struct inflight *log, uint64_t position)
 	return n;
 }
 
-void inflight_fail(struct inflight *log, enum ibv_wc_status first, enum ibv_wc_status rest)
+static enum hf_wc_outcome outcome(const struct inflight_wr *entry, bool oldest, bool refused)
 {
-	enum ibv_wc_status status = first;
+	/* The receive that a WRITE_WITH_IMM did not find is looked for after its data were written. */
+	bool written = oldest && (entry->psns > 1 || entry->wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM);
+
+	if (entry->landed > 0)
+		return HF_WC_UNKNOWN;
+	return entry->qp_num == 0 || (refused && !written) ? HF_WC_NOT_EXECUTED : HF_WC_UNKNOWN;
+}
+
+void inflight_fail(struct inflight *log, const struct inflight_end *end)
+{
+	bool oldest = true;
 
 	for (uint64_t at = log->head; at < log->tail; at++) {
 		struct inflight_wr *entry = inflight_at(log, at);
@@ -82,8 +92,9 @@ void inflight_fail(struct inflight *log, enum ibv_wc_status first, enum ibv_wc_s
 		if (entry->done)
 			continue;
 		entry->done = true;
-		entry->status = status;
-		status = rest;
+		entry->status = oldest ? end->first : end->rest;
+		entry->outcome = outcome(entry, oldest, end->refused);
+		oldest = false;
 	}
 	log->next = log->tail;
 }

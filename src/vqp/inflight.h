@@ -23,7 +23,8 @@ struct inflight_wr {
 	/* The device's qp it was posted to and has no verdict of; qp_num 0: none, it is to be posted. */
 	uint32_t qp_num, rail, first_psn, mtu_bytes;
 	uint32_t grant; /* of the vqp, when it was posted: nothing is replayed across grants (R13) */
-	bool signaled;  /* its owner wants a completion when it succeeds */
+	bool idempotent;
+	bool signaled; /* its owner wants a completion when it succeeds */
 	bool done;
 	bool sent_before; /* handed to a qp that has failed since */
 	enum ibv_wc_status status;
@@ -58,7 +59,12 @@ struct inflight_wr *inflight_copy(struct inflight *log, const struct ibv_send_wr
 
 /* Success of all that was posted up to and including `position` (D2). Returns how many became done. */
 uint32_t inflight_retire(struct inflight *log, uint64_t position);
-/* Everything that is not done becomes so, with `first` for the oldest and `rest` for the others. */
-void inflight_fail(struct inflight *log, enum ibv_wc_status first, enum ibv_wc_status rest);
+/* How the wrs end that are not done when a vqp fails: the oldest of them, and the others. */
+struct inflight_end {
+	enum ibv_wc_status first, rest;
+	bool refused; /* the responder refused the oldest, and executed nothing behind it */
+};
+/* Everything that is not done becomes so. What was posted and nobody gave a verdict of is unknown. */
+void inflight_fail(struct inflight *log, const struct inflight_end *end);
 
 #endif

@@ -107,6 +107,26 @@ static void node(struct wire *wire, struct message *m)
 	u32(wire, &m->up, RAIL_MASK);
 }
 
+static void atomics(struct wire *wire, struct message *m)
+{
+	u8(wire, &m->in_doubt, 1);
+	u8(wire, &m->atomic_count, EVIDENCE_ATOMICS);
+	for (unsigned i = 0; !wire->bad && i < m->atomic_count; i++) {
+		u32(wire, &m->atomics[i].psn, NUM_MASK);
+		u64(wire, &m->atomics[i].original);
+	}
+}
+
+static void lengths(struct wire *wire, struct message *m)
+{
+	u8(wire, &m->more, 1);
+	u8(wire, &m->length_count, MESSAGE_LENGTHS_MAX);
+	for (unsigned i = 0; !wire->bad && i < m->length_count; i++) {
+		u64(wire, &m->lengths[i].message);
+		u32(wire, &m->lengths[i].bytes, UINT32_MAX);
+	}
+}
+
 static void visit(struct wire *wire, struct message *m)
 {
 	uint16_t kind = (uint16_t)m->kind, zero = 0;
@@ -157,8 +177,12 @@ static void visit(struct wire *wire, struct message *m)
 		u32(wire, &m->executed_psn, NUM_MASK);
 		u8(wire, &m->about_rail, HF_RAILS_MAX - 1);
 		u32(wire, &m->about_qp, NUM_MASK);
+		atomics(wire, m);
 		u64(wire, &m->consumed);
 		u32(wire, &m->up, RAIL_MASK);
+		break;
+	case MESSAGE_LENGTHS:
+		lengths(wire, m);
 		break;
 	case MESSAGE_GO:
 	case MESSAGE_QP:

@@ -5,6 +5,9 @@
 #include <holdfast/vqp.h>
 
 #include "net/control.h"
+#include "vqp/evidence.h"
+
+#define MESSAGE_LENGTHS_MAX 64u /* in one message */
 
 enum message_kind {
 	MESSAGE_NODE = 1, /* first: our rails */
@@ -21,6 +24,7 @@ enum message_kind {
 	MESSAGE_GO,
 	MESSAGE_QP,
 	MESSAGE_READY,
+	MESSAGE_LENGTHS, /* what receives report of WRITE_WITH_IMMs that resume: instead of what they were told before */
 	MESSAGE_STANDBY,    /* picker: a qp made beforehand on one more rail */
 	MESSAGE_STANDBY_QP, /* its match */
 	MESSAGE_CLOSED,     /* the vqp is in error or was destroyed */
@@ -30,6 +34,12 @@ enum message_kind {
 struct message_rail {
 	char name[HF_NAME_BYTES], kind[HF_NAME_BYTES];
 	uint8_t gid[16];
+};
+
+/* The k-th message of the sender has so many bytes, however many of them are still to come. */
+struct message_length {
+	uint64_t message;
+	uint32_t bytes;
 };
 
 struct message {
@@ -55,9 +65,15 @@ struct message {
 	uint8_t fenced;   /* 0: the device could not promise it */
 	uint8_t has_psn;
 	uint32_t executed_psn;
+	uint8_t in_doubt, atomic_count;
+	struct hf_atomic_result atomics[EVIDENCE_ATOMICS];
 	uint8_t about_rail; /* of the sender; its qp there was connected to about_qp, the receiver's; 0: to none */
 	uint32_t about_qp;
 	uint64_t consumed; /* messages taken by receives since the vqp was made */
+	/* LENGTHS */
+	uint8_t more; /* another one follows */
+	uint8_t length_count;
+	struct message_length lengths[MESSAGE_LENGTHS_MAX];
 	/* GO, QP, STANDBY, STANDBY_QP */
 	uint8_t rail;   /* of the sender */
 	uint8_t cached; /* GO: the standby qp of that rail is to be used */

@@ -15,6 +15,7 @@
 #include "vqp/evidence.h"
 #include "vqp/fence.h"
 #include "vqp/inflight.h"
+#include "vqp/lengths.h"
 #include "vqp/message.h"
 #include "vqp/policy.h"
 #include "vqp/rail_cq.h"
@@ -146,14 +147,16 @@ struct hf_vqp {
 	struct inflight sends, recvs;
 	uint64_t messages;            /* numbered so far */
 	uint64_t consumed;            /* of the peer's */
+	struct lengths lengths;       /* of the peer's that resume */
 	uint32_t unsignaled, packets; /* since the last forced signal; unretired */
 	struct path path, standby[HF_RAILS_MAX];
+	bool told_lengths; /* and the peer has not forgotten them */
 	bool held, fencing, drained_quiet, probing;
 	enum fence fence; /* of the path in use, while fencing or failing */
 	struct recovery recovery;
 	struct evidence evidence; /* of the other side, in this epoch */
 	struct message go;
-	enum ibv_wc_status fail_first, fail_rest; /* what wrs get once the qp is fenced, in HF_VQP_ERROR */
+	struct inflight_end end; /* what wrs get once the qp is fenced, in HF_VQP_ERROR */
 	bool failing, fail_tell;
 	uint64_t detected_ns;
 	struct hf_vqp_counters counters;

@@ -250,6 +250,7 @@ static void dispatch(struct hf_peer *peer, const struct message *message)
 		break;
 	case MESSAGE_FENCE:
 	case MESSAGE_STATE:
+	case MESSAGE_LENGTHS:
 	case MESSAGE_GO:
 	case MESSAGE_QP:
 	case MESSAGE_READY:

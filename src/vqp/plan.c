@@ -80,7 +80,7 @@ bool plan_add(struct plan *plan, struct hf_vqp *vqp, uint64_t position, bool sig
 		wr->wr.rdma.remote_addr += entry->landed; /* only WRITEs land in part */
 	wr->wr_id = position;
 	wr->next = NULL;
-	wr->send_flags &= ~(unsigned)IBV_SEND_SIGNALED;
+	wr->send_flags &= ~(unsigned)(IBV_SEND_SIGNALED | HF_SEND_IDEMPOTENT);
 	if (signal)
 		wr->send_flags |= IBV_SEND_SIGNALED;
 	if (plan->wr_count > 0)

@@ -159,6 +159,7 @@ static void log_send(struct hf_vqp *vqp, const struct ibv_send_wr *wr)
 	struct inflight_wr *entry = inflight_copy(&vqp->sends, wr);
 
 	entry->bytes = qp_rules_wr_bytes(wr);
+	entry->idempotent = (wr->send_flags & HF_SEND_IDEMPOTENT) != 0;
 	entry->psns = qp_rules_psns(wr->opcode, entry->bytes, 256); /* no path has a smaller mtu */
 	entry->signaled = vqp->sq_sig_all || (wr->send_flags & IBV_SEND_SIGNALED) != 0;
 	if (takes_receive(wr->opcode))

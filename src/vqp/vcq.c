@@ -60,6 +60,7 @@ static int take_sends(struct hf_vqp *vqp, int n, struct ibv_wc *wc)
 		log->head++;
 		if (!entry->signaled && entry->status == IBV_WC_SUCCESS)
 			continue;
+		vqp->counters.unknown += entry->outcome == HF_WC_UNKNOWN;
 		*(entry->status == IBV_WC_SUCCESS ? &vqp->counters.completed : &vqp->counters.failed) += 1;
 		wc[taken++] = (struct ibv_wc){
 			.wr_id = entry->wr_id,

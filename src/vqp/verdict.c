@@ -1,92 +1,113 @@
 #include "vqp/verdict.h"
 
+#include <string.h>
+
 #include "base/ensure.h"
 #include "dev/qp_rules.h"
 
 enum executed { EXECUTED_NOT, EXECUTED_PARTLY, EXECUTED_FULLY, EXECUTED_MAYBE };
 
-/* By psn; *packets_out: how many executed. */
+static bool is_about(const struct evidence *evidence, const struct inflight_wr *entry)
+{
+	return evidence->qp_num == entry->qp_num && evidence->rail == entry->rail;
+}
+
+/* By psn; *packets_out: how many executed for sure. */
 static enum executed by_psn(const struct inflight_wr *entry, const struct evidence *evidence, uint32_t *packets_out)
 {
 	int32_t packets;
 
 	*packets_out = 0;
-	if (!evidence->has_psn || evidence->qp_num != entry->qp_num || evidence->rail != entry->rail)
+	if (!evidence->has_psn || !is_about(evidence, entry))
 		return EXECUTED_MAYBE;
 	packets = psn_diff(evidence->executed_psn, entry->first_psn);
 	if (packets >= (int32_t)entry->psns)
 		return EXECUTED_FULLY;
 	if (packets > 0)
 		*packets_out = (uint32_t)packets;
-	if (!evidence->fenced)
+	if (!evidence->fenced || (evidence->in_doubt && packets >= 0))
 		return EXECUTED_MAYBE;
 	return packets > 0 ? EXECUTED_PARTLY : EXECUTED_NOT;
 }
 
-static enum verdict judge_write(
-	const struct inflight_wr *entry, enum executed executed, uint32_t packets, uint64_t *landed_out)
+/* To send again what may have executed is harmless only when the application says so. */
+static struct verdict in_doubt(const struct inflight_wr *entry, const struct evidence *evidence)
 {
-	uint64_t left = entry->bytes - entry->landed, landed = (uint64_t)packets * entry->mtu_bytes;
+	return (struct verdict){.kind = entry->idempotent && evidence->fenced ? VERDICT_REPLAY : VERDICT_UNKNOWN};
+}
 
-	switch (executed) {
+static struct verdict judge_write(const struct inflight_wr *entry, const struct evidence *evidence)
+{
+	uint64_t left = entry->bytes - entry->landed, landed;
+	uint32_t packets;
+
+	switch (by_psn(entry, evidence, &packets)) {
 	case EXECUTED_NOT:
-		return VERDICT_REPLAY;
+		return (struct verdict){.kind = VERDICT_REPLAY};
 	case EXECUTED_PARTLY:
-		*landed_out = landed < left ? landed : left;
-		return VERDICT_REPLAY;
+		landed = (uint64_t)packets * entry->mtu_bytes;
+		return (struct verdict){.kind = VERDICT_REPLAY, .landed = landed < left ? landed : left};
 	case EXECUTED_FULLY:
-		*landed_out = left;
-		return entry->message != 0 ? VERDICT_REPLAY : VERDICT_EXECUTED;
+		if (entry->message != 0)
+			return (struct verdict){.kind = VERDICT_REPLAY, .landed = left};
+		return (struct verdict){.kind = VERDICT_EXECUTED};
 	case EXECUTED_MAYBE:
 		break;
 	}
-	return VERDICT_UNKNOWN;
+	return in_doubt(entry, evidence);
 }
 
-static enum verdict judge_by_evidence(
-	const struct inflight_wr *entry, const struct evidence *evidence, uint64_t *landed_out)
+static struct verdict judge_atomic(const struct inflight_wr *entry, const struct evidence *evidence)
 {
 	uint32_t packets;
-	enum executed executed = by_psn(entry, evidence, &packets);
 
-	if (entry->message != 0 && entry->message <= evidence->consumed)
-		return VERDICT_EXECUTED;
-	switch ((unsigned)entry->wr.opcode) {
-	case IBV_WR_RDMA_READ:
-		return VERDICT_REPLAY;
-	case IBV_WR_SEND:
-	case IBV_WR_SEND_WITH_IMM:
-		return evidence->fenced ? VERDICT_REPLAY : VERDICT_UNKNOWN;
-	case IBV_WR_RDMA_WRITE:
-	case IBV_WR_RDMA_WRITE_WITH_IMM:
-		return judge_write(entry, executed, packets, landed_out);
-	case IBV_WR_ATOMIC_CMP_AND_SWP:
-	case IBV_WR_ATOMIC_FETCH_AND_ADD:
-		return executed == EXECUTED_NOT ? VERDICT_REPLAY : VERDICT_UNKNOWN;
-	}
-	ensure(false); /* others are refused when they are posted */
-	return VERDICT_UNKNOWN;
+	for (unsigned i = 0; is_about(evidence, entry) && i < evidence->atomic_count; i++)
+		if (evidence->atomics[i].psn == entry->first_psn)
+			return (struct verdict){.kind = VERDICT_EXECUTED, .original = evidence->atomics[i].original};
+	if (by_psn(entry, evidence, &packets) == EXECUTED_NOT)
+		return (struct verdict){.kind = VERDICT_REPLAY};
+	return in_doubt(entry, evidence);
 }
 
-enum verdict verdict_judge(
-	enum hf_policy policy, const struct inflight_wr *entry, const struct evidence *evidence, uint64_t *landed_out)
+static struct verdict judge_by_evidence(const struct inflight_wr *entry, const struct evidence *evidence)
 {
-	*landed_out = 0;
+	if (entry->message != 0 && entry->message <= evidence->consumed)
+		return (struct verdict){.kind = VERDICT_EXECUTED};
+	switch ((unsigned)entry->wr.opcode) {
+	case IBV_WR_RDMA_READ:
+		return (struct verdict){.kind = VERDICT_REPLAY};
+	case IBV_WR_SEND:
+	case IBV_WR_SEND_WITH_IMM:
+		return (struct verdict){.kind = evidence->fenced ? VERDICT_REPLAY : VERDICT_UNKNOWN};
+	case IBV_WR_RDMA_WRITE:
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		return judge_write(entry, evidence);
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		return judge_atomic(entry, evidence);
+	}
+	ensure(false); /* others are refused when they are posted */
+	return (struct verdict){.kind = VERDICT_UNKNOWN};
+}
+
+struct verdict verdict_judge(enum hf_policy policy, const struct inflight_wr *entry, const struct evidence *evidence)
+{
+	bool taken = entry->message != 0 && entry->message <= evidence->consumed;
+
 	switch (policy) {
 	case HF_POLICY_NONE:
 	case HF_POLICY_RESEND:
 	case HF_POLICY_RESEND_CACHE:
 		break;
 	case HF_POLICY_VARUNA:
-		return judge_by_evidence(entry, evidence, landed_out);
+		return judge_by_evidence(entry, evidence);
 	}
-	return entry->message != 0 && entry->message <= evidence->consumed ? VERDICT_EXECUTED : VERDICT_REPLAY;
+	return (struct verdict){.kind = taken ? VERDICT_EXECUTED : VERDICT_REPLAY};
 }
 
-static bool returns_data(const struct inflight_wr *entry)
+static bool is_atomic(const struct inflight_wr *entry)
 {
-	return entry->wr.opcode == IBV_WR_RDMA_READ || entry->wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-	       entry->wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+	return entry->wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || entry->wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
 /* The device posts a wr with IBV_SEND_FENCE only when the data of all READs and atomics before it are there. */
@@ -106,23 +127,36 @@ static void finish_fenced(struct inflight *log, const struct evidence *evidence)
 	for (uint64_t at = log->head; at < end; at++) {
 		struct inflight_wr *entry = inflight_at(log, at);
 
-		if (entry->done || entry->qp_num == 0 || !returns_data(entry))
+		if (entry->done || entry->qp_num == 0 || (entry->wr.opcode != IBV_WR_RDMA_READ && !is_atomic(entry)))
 			continue;
 		entry->done = true;
 		entry->status = IBV_WC_SUCCESS;
 	}
 }
 
-static void enter(struct inflight_wr *entry, enum verdict verdict, uint64_t landed)
+static void give_value(const struct inflight_wr *entry, uint64_t value)
 {
-	switch (verdict) {
+	uint32_t given = 0;
+
+	for (int i = 0; i < entry->wr.num_sge; i++) {
+		memcpy((void *)(uintptr_t)entry->wr.sg_list[i].addr, (const uint8_t *)&value + given,
+			entry->wr.sg_list[i].length);
+		given += entry->wr.sg_list[i].length;
+	}
+}
+
+static void enter(enum hf_policy policy, struct inflight_wr *entry, const struct verdict *verdict)
+{
+	switch (verdict->kind) {
 	case VERDICT_EXECUTED:
+		if (policy == HF_POLICY_VARUNA && is_atomic(entry))
+			give_value(entry, verdict->original);
 		entry->done = true;
 		entry->status = IBV_WC_SUCCESS;
 		break;
 	case VERDICT_REPLAY:
 		entry->sent_before = true;
-		entry->landed += landed;
+		entry->landed += verdict->landed;
 		break;
 	case VERDICT_UNKNOWN:
 		entry->done = true;
@@ -133,22 +167,24 @@ static void enter(struct inflight_wr *entry, enum verdict verdict, uint64_t land
 	entry->qp_num = 0;
 }
 
-uint32_t verdict_enter(enum hf_policy policy, struct inflight *log, const struct evidence *evidence)
+struct verdict_sum verdict_enter(enum hf_policy policy, struct inflight *log, const struct evidence *evidence)
 {
-	uint32_t unknown = 0;
+	struct verdict_sum sum = {0};
 
 	if (policy == HF_POLICY_VARUNA)
 		finish_fenced(log, evidence);
-	for (uint64_t at = log->head; at < log->next; at++) {
+	for (uint64_t at = log->head; at < log->tail; at++) {
 		struct inflight_wr *entry = inflight_at(log, at);
-		enum verdict verdict;
-		uint64_t landed;
+		struct verdict verdict;
 
-		if (entry->done || entry->qp_num == 0)
-			continue;
-		verdict = verdict_judge(policy, entry, evidence, &landed);
-		enter(entry, verdict, landed);
-		unknown += verdict == VERDICT_UNKNOWN;
+		if (!entry->done && entry->qp_num != 0 && at < log->next) {
+			verdict = verdict_judge(policy, entry, evidence);
+			enter(policy, entry, &verdict);
+			sum.unknown += verdict.kind == VERDICT_UNKNOWN;
+			sum.dropped += verdict.kind == VERDICT_UNKNOWN && entry->message != 0;
+		}
+		if (!entry->done && entry->message != 0)
+			entry->message -= sum.dropped;
 	}
-	return unknown;
+	return sum;
 }

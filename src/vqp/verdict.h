@@ -10,7 +10,9 @@
  *   WRITE                 executed, or resumes behind the packets that did, or is unknown;
  *   WRITE_WITH_IMM        the same, but it is not over before its receive completion was harvested: when only that
  *                         was lost, the immediate is repeated;
- *   CAS, FAA              not executed, or unknown, since the value is lost.
+ *   CAS, FAA              executed when the responder's device still knows the original value (D4b, R9), not executed,
+ *                         or unknown: the value is lost, and is never guessed.
+ * Where the evidence is in doubt, one that is declared idempotent is sent again.
  * A wr with IBV_SEND_FENCE of which anything executed says that READs and atomics before it have completed.
  *
  * Invariant:
@@ -22,16 +24,25 @@
 #include "vqp/evidence.h"
 #include "vqp/inflight.h"
 
-enum verdict {
+enum verdict_kind {
 	VERDICT_EXECUTED,
 	VERDICT_REPLAY,
 	VERDICT_UNKNOWN,
 };
+struct verdict {
+	enum verdict_kind kind;
+	uint64_t landed;   /* REPLAY of a WRITE: bytes that took effect on this path */
+	uint64_t original; /* EXECUTED atomic: the value it found */
+};
 
-/* *landed_out: of a WRITE that is replayed, the bytes that took effect on this path. */
-enum verdict verdict_judge(
-	enum hf_policy policy, const struct inflight_wr *entry, const struct evidence *evidence, uint64_t *landed_out);
-/* Judges what was posted and is not done, [head, next). Returns how many are unknown. */
-uint32_t verdict_enter(enum hf_policy policy, struct inflight *log, const struct evidence *evidence);
+struct verdict verdict_judge(enum hf_policy policy, const struct inflight_wr *entry, const struct evidence *evidence);
+
+struct verdict_sum {
+	uint32_t unknown;
+	uint32_t
+		dropped; /* messages that will never take their receive: the numbers of later ones went down by so many */
+};
+/* Judges what was posted and is not done, [head, next), and puts the values of atomics where the wrs want them. */
+struct verdict_sum verdict_enter(enum hf_policy policy, struct inflight *log, const struct evidence *evidence);
 
 #endif

@@ -41,6 +41,13 @@ void vqp_due(struct hf_vqp *vqp)
 		list_push_back(&vqp->node->due, &vqp->due_link);
 }
 
+/* What only the responder says. */
+static bool is_refusal(enum ibv_wc_status status)
+{
+	return status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR || status == IBV_WC_REM_OP_ERR ||
+	       status == IBV_WC_RNR_RETRY_EXC_ERR;
+}
+
 /* Its wrs complete once the qp is fenced (V4); `changed` is called then, and the other side told. */
 void vqp_fail(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest, bool tell)
 {
@@ -48,8 +55,7 @@ void vqp_fail(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status r
 		return;
 	vqp_move(vqp, HF_VQP_ERROR);
 	vqp->fail_tell = tell;
-	vqp->fail_first = first;
-	vqp->fail_rest = rest;
+	vqp->end = (struct inflight_end){.first = first, .rest = rest, .refused = is_refusal(first)};
 	vqp->failing = true;
 	vqp->path.broken = true;
 	vqp_due(vqp);
@@ -162,6 +168,7 @@ void hf_vqp_destroy(struct hf_vqp *vqp)
 	inflight_free(&vqp->sends);
 	inflight_free(&vqp->recvs);
 	free(vqp->reason);
+	lengths_free(&vqp->lengths);
 	free(vqp);
 }
 

@@ -7,7 +7,7 @@
  * it is about to touch is moved to other pages (SEG-3).
  *
  * Only an atomic of a stopped process leaves something unknown: whether it took effect before the process was stopped
- * cannot be seen, so the fence holds but the evidence is withheld (-ENODATA). */
+ * cannot be seen, so the fence holds but the evidence is in doubt about that one (-ENODATA). */
 #include "dev/shm/shm.h"
 #include "dev/qp_rules.h"
 
@@ -147,7 +147,7 @@ int shm_qp_executed_psn(struct hf_qp *base, uint32_t *psn_out)
 	struct shm_qp *qp = shm_qp_of(base);
 	int rc = has_evidence(qp);
 
-	if (rc == 0)
+	if (rc == 0 || rc == -ENODATA)
 		*psn_out = OP_PSN(evidence(qp));
 	return rc;
 }
@@ -159,7 +159,7 @@ int shm_qp_atomic_results(struct hf_qp *base, struct hf_atomic_result *results_o
 	uint32_t written = atomic_load(&qp->shared->atomics), psn, limit = qp->attr.max_dest_rd_atomic;
 	int rc = has_evidence(qp), filled = 0;
 
-	if (rc != 0)
+	if (rc != 0 && rc != -ENODATA)
 		return rc;
 	psn = OP_PSN(evidence(qp));
 	for (uint32_t i = 0; i < RD_ATOMIC && i < written && (uint32_t)filled < n && (uint32_t)filled < limit; i++) {

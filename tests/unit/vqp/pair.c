@@ -214,6 +214,22 @@ int pair_write(struct pair *pair, uint64_t wr_id, uint32_t offset, uint32_t byte
 	return hf_vqp_post_send(pair->a.vqp, &wr, &bad);
 }
 
+int pair_add(struct pair *pair, uint64_t wr_id, uint32_t local, uint32_t remote, uint64_t operand)
+{
+	struct ibv_sge sge = {.addr = (uintptr_t)pair->a.memory + local, .length = 8, .lkey = pair->a.mr->lkey};
+	struct ibv_send_wr wr = {.wr_id = wr_id,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.atomic = {.remote_addr = (uintptr_t)pair->b.memory + remote,
+			.compare_add = operand,
+			.rkey = pair->b.mr->rkey}};
+	struct ibv_send_wr *bad;
+
+	return hf_vqp_post_send(pair->a.vqp, &wr, &bad);
+}
+
 int pair_send(struct pair *pair, uint64_t wr_id, uint32_t offset, uint32_t bytes)
 {
 	struct ibv_sge sge = {.addr = (uintptr_t)pair->a.memory + offset, .length = bytes, .lkey = pair->a.mr->lkey};

@@ -42,6 +42,8 @@ void pair_cut(struct pair *pair, unsigned rail, bool up); /* a's link of that ra
 /* Polls end's cq until n completions came; fails the test when they do not. */
 void pair_collect(struct pair *pair, struct end *end, unsigned n, struct ibv_wc *wc);
 int pair_write(struct pair *pair, uint64_t wr_id, uint32_t offset, uint32_t bytes, bool signaled);
+/* Adds to the word at b's offset; what it found comes to a's. */
+int pair_add(struct pair *pair, uint64_t wr_id, uint32_t local, uint32_t remote, uint64_t operand);
 int pair_send(struct pair *pair, uint64_t wr_id, uint32_t offset, uint32_t bytes);
 int pair_recv(struct end *end, uint64_t wr_id, uint32_t offset, uint32_t bytes);
 

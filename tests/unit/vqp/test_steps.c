@@ -355,6 +355,7 @@ static void the_log_owns_what_it_may_have_to_send_again(void **state)
 
 static void success_of_one_wr_is_success_of_all_before_it(void **state)
 {
+	const struct inflight_end end = {.first = IBV_WC_RETRY_EXC_ERR, .rest = IBV_WC_WR_FLUSH_ERR};
 	struct inflight log;
 
 	(void)state;
@@ -363,11 +364,36 @@ static void success_of_one_wr_is_success_of_all_before_it(void **state)
 	assert_int_equal(inflight_retire(&log, 3), 4);
 	assert_int_equal(inflight_retire(&log, 3), 0);
 	assert_false(inflight_at(&log, 4)->done);
-	inflight_fail(&log, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR);
+	inflight_at(&log, 4)->qp_num = 7;
+	inflight_fail(&log, &end);
 	assert_int_equal(inflight_at(&log, 3)->status, IBV_WC_SUCCESS);
 	assert_int_equal(inflight_at(&log, 4)->status, IBV_WC_RETRY_EXC_ERR);
 	assert_int_equal(inflight_at(&log, 5)->status, IBV_WC_WR_FLUSH_ERR);
+	assert_int_equal(inflight_at(&log, 4)->outcome, HF_WC_UNKNOWN);
+	assert_int_equal(inflight_at(&log, 5)->outcome, HF_WC_NOT_EXECUTED);
 	inflight_free(&log);
+}
+
+static void a_receive_reports_what_the_latest_list_says(void **state)
+{
+	struct message first = {.kind = MESSAGE_LENGTHS, .more = 1, .length_count = 1, .lengths = {{5, 1000}}};
+	struct message second = {.kind = MESSAGE_LENGTHS, .length_count = 1, .lengths = {{7, 3000}}};
+	struct message other = {.kind = MESSAGE_LENGTHS, .length_count = 1, .lengths = {{8, 4000}}};
+	struct lengths lengths = {0};
+	uint32_t bytes = 0;
+
+	(void)state;
+	assert_int_equal(lengths_learn(&lengths, &first), 0);
+	assert_int_equal(lengths_learn(&lengths, &second), 0);
+	assert_true(lengths_of(&lengths, 5, &bytes));
+	assert_int_equal(bytes, 1000);
+	assert_true(lengths_of(&lengths, 7, &bytes));
+	assert_false(lengths_of(&lengths, 6, &bytes));
+	assert_int_equal(bytes, 3000);
+	assert_int_equal(lengths_learn(&lengths, &other), 0);
+	assert_false(lengths_of(&lengths, 7, &bytes));
+	assert_true(lengths_of(&lengths, 8, &bytes));
+	lengths_free(&lengths);
 }
 
 /* ---- messages ---- */
@@ -388,6 +414,10 @@ static void every_kind_of_message_is_read_as_it_was_written(void **state)
 		in.mtu = IBV_MTU_4096;
 		in.private_bytes = 9;
 		in.consumed = 1ull << 40;
+		in.atomic_count = 3;
+		in.atomics[2] = (struct hf_atomic_result){.psn = 9, .original = 1ull << 63};
+		in.length_count = 2;
+		in.lengths[1] = (struct message_length){.message = 1ull << 33, .bytes = 1u << 31};
 		in.mode = HF_ATOMIC_PLAIN;
 		bytes = message_encode(&in, at);
 		assert_true(message_decode(at, bytes, &out));
@@ -519,6 +549,7 @@ int main(void)
 		cmocka_unit_test(a_rail_that_comes_back_in_time_is_taken),
 		cmocka_unit_test(the_log_owns_what_it_may_have_to_send_again),
 		cmocka_unit_test(success_of_one_wr_is_success_of_all_before_it),
+		cmocka_unit_test(a_receive_reports_what_the_latest_list_says),
 		cmocka_unit_test(every_kind_of_message_is_read_as_it_was_written),
 		cmocka_unit_test(several_messages_travel_as_one_until_it_is_full),
 		cmocka_unit_test(a_region_in_no_mode_of_atomics_is_not_believed),

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <cmocka.h>
 
 #include "vqp/verdict.h"
@@ -28,23 +29,25 @@ static struct evidence executed(uint32_t packets)
 		.qp_num = QP, .fenced = true, .has_psn = true, .executed_psn = (PSN + packets) & 0xffffff};
 }
 
-static enum verdict judge(const struct inflight_wr *entry, struct evidence evidence, uint64_t *landed_out)
+static enum verdict_kind judge(const struct inflight_wr *entry, struct evidence evidence, uint64_t *landed_out)
 {
-	return verdict_judge(HF_POLICY_VARUNA, entry, &evidence, landed_out);
+	struct verdict verdict = verdict_judge(HF_POLICY_VARUNA, entry, &evidence);
+
+	*landed_out = verdict.landed;
+	return verdict.kind;
 }
 
 static void resend_is_blind_except_for_messages_that_were_taken(void **state)
 {
 	struct inflight_wr write = a_wr(IBV_WR_RDMA_WRITE), taken = {.message = 3}, waiting = {.message = 4};
 	struct evidence evidence = executed(9);
-	uint64_t landed;
 
 	(void)state;
 	evidence.consumed = 3;
-	assert_int_equal(verdict_judge(HF_POLICY_RESEND, &write, &evidence, &landed), VERDICT_REPLAY);
-	assert_int_equal(landed, 0);
-	assert_int_equal(verdict_judge(HF_POLICY_RESEND, &taken, &evidence, &landed), VERDICT_EXECUTED);
-	assert_int_equal(verdict_judge(HF_POLICY_RESEND, &waiting, &evidence, &landed), VERDICT_REPLAY);
+	assert_int_equal(verdict_judge(HF_POLICY_RESEND, &write, &evidence).kind, VERDICT_REPLAY);
+	assert_int_equal(verdict_judge(HF_POLICY_RESEND, &write, &evidence).landed, 0);
+	assert_int_equal(verdict_judge(HF_POLICY_RESEND, &taken, &evidence).kind, VERDICT_EXECUTED);
+	assert_int_equal(verdict_judge(HF_POLICY_RESEND, &waiting, &evidence).kind, VERDICT_REPLAY);
 }
 
 static void a_write_resumes_at_the_first_packet_that_did_not_execute(void **state)
@@ -116,6 +119,24 @@ static void reads_are_issued_again(void **state)
 	assert_int_equal(landed, 0);
 }
 
+static void an_atomic_completes_with_the_value_that_the_device_found(void **state)
+{
+	struct inflight_wr add = a_wr(IBV_WR_ATOMIC_FETCH_AND_ADD);
+	struct evidence evidence = executed(1);
+	struct verdict verdict;
+
+	(void)state;
+	add.psns = 1;
+	evidence.atomics[0] = (struct hf_atomic_result){.psn = PSN + 1, .original = 5};
+	evidence.atomics[1] = (struct hf_atomic_result){.psn = PSN, .original = 77};
+	evidence.atomic_count = 2;
+	verdict = verdict_judge(HF_POLICY_VARUNA, &add, &evidence);
+	assert_int_equal(verdict.kind, VERDICT_EXECUTED);
+	assert_int_equal(verdict.original, 77);
+	evidence.qp_num = QP + 1;
+	assert_int_equal(verdict_judge(HF_POLICY_VARUNA, &add, &evidence).kind, VERDICT_UNKNOWN);
+}
+
 static void an_atomic_whose_value_is_lost_is_unknown(void **state)
 {
 	struct inflight_wr add = a_wr(IBV_WR_ATOMIC_FETCH_AND_ADD);
@@ -125,6 +146,36 @@ static void an_atomic_whose_value_is_lost_is_unknown(void **state)
 	add.psns = 1;
 	assert_int_equal(judge(&add, executed(0), &landed), VERDICT_REPLAY);
 	assert_int_equal(judge(&add, executed(1), &landed), VERDICT_UNKNOWN);
+	add.idempotent = true;
+	assert_int_equal(judge(&add, executed(1), &landed), VERDICT_REPLAY);
+}
+
+/* A requester that was stopped in its middle: nobody saw whether it took effect. */
+static void only_the_atomic_in_doubt_is_unknown(void **state)
+{
+	struct inflight_wr add = a_wr(IBV_WR_ATOMIC_FETCH_AND_ADD), behind;
+	struct evidence evidence = executed(0);
+	uint64_t landed;
+
+	(void)state;
+	add.psns = 1;
+	behind = add;
+	behind.first_psn = PSN + 1;
+	evidence.in_doubt = true;
+	assert_int_equal(judge(&add, evidence, &landed), VERDICT_UNKNOWN);
+	assert_int_equal(judge(&behind, evidence, &landed), VERDICT_REPLAY);
+}
+
+static void what_is_declared_idempotent_is_never_unknown(void **state)
+{
+	struct inflight_wr write = a_wr(IBV_WR_RDMA_WRITE);
+	struct evidence evidence = {.fenced = true};
+	uint64_t landed;
+
+	(void)state;
+	write.idempotent = true;
+	assert_int_equal(judge(&write, evidence, &landed), VERDICT_REPLAY);
+	assert_int_equal(judge(&write, executed(9), &landed), VERDICT_EXECUTED);
 }
 
 /* ---- a whole log ---- */
@@ -153,10 +204,10 @@ static void a_second_failure_continues_from_the_verdicts(void **state)
 	write = add_to(&log, IBV_WR_RDMA_WRITE, 10);
 	write->bytes = 5 * MTU;
 	write->psns = 5;
-	assert_int_equal(verdict_enter(HF_POLICY_VARUNA, &log, &evidence), 0);
+	assert_int_equal(verdict_enter(HF_POLICY_VARUNA, &log, &evidence).unknown, 0);
 	assert_int_equal(write->landed, 3 * MTU);
 	evidence.executed_psn = 10 + 5;
-	assert_int_equal(verdict_enter(HF_POLICY_VARUNA, &log, &evidence), 0);
+	assert_int_equal(verdict_enter(HF_POLICY_VARUNA, &log, &evidence).unknown, 0);
 	assert_false(write->done);
 	assert_int_equal(write->landed, 3 * MTU);
 
@@ -164,7 +215,7 @@ static void a_second_failure_continues_from_the_verdicts(void **state)
 	write->first_psn = 500;
 	write->psns = 2;
 	evidence = (struct evidence){.qp_num = 8, .fenced = true, .has_psn = true, .executed_psn = 501};
-	assert_int_equal(verdict_enter(HF_POLICY_VARUNA, &log, &evidence), 0);
+	assert_int_equal(verdict_enter(HF_POLICY_VARUNA, &log, &evidence).unknown, 0);
 	assert_int_equal(write->landed, 4 * MTU);
 	inflight_free(&log);
 }
@@ -182,7 +233,7 @@ static void a_read_before_an_executed_fence_is_not_issued_again(void **state)
 	write = add_to(&log, IBV_WR_RDMA_WRITE, 11);
 	behind = add_to(&log, IBV_WR_RDMA_READ, 12);
 	write->wr.send_flags = IBV_SEND_FENCE;
-	assert_int_equal(verdict_enter(HF_POLICY_VARUNA, &log, &evidence), 0);
+	assert_int_equal(verdict_enter(HF_POLICY_VARUNA, &log, &evidence).unknown, 0);
 	assert_true(before->done);
 	assert_true(write->done);
 	assert_false(behind->done);
@@ -200,9 +251,63 @@ static void a_read_before_a_fence_that_did_not_execute_is_issued_again(void **st
 	before = add_to(&log, IBV_WR_RDMA_READ, 10);
 	write = add_to(&log, IBV_WR_RDMA_WRITE, 11);
 	write->wr.send_flags = IBV_SEND_FENCE;
-	assert_int_equal(verdict_enter(HF_POLICY_VARUNA, &log, &evidence), 0);
+	assert_int_equal(verdict_enter(HF_POLICY_VARUNA, &log, &evidence).unknown, 0);
 	assert_false(before->done);
 	assert_false(write->done);
+	inflight_free(&log);
+}
+
+static void the_value_of_an_atomic_goes_where_the_wr_wants_it(void **state)
+{
+	uint8_t memory[16] = {0};
+	struct ibv_sge sges[2] = {
+		{.addr = (uintptr_t)memory, .length = 3}, {.addr = (uintptr_t)memory + 8, .length = 5}};
+	struct evidence evidence = {
+		.qp_num = QP, .fenced = true, .has_psn = true, .executed_psn = 11, .atomic_count = 1};
+	struct inflight_wr *add;
+	struct inflight log;
+	uint64_t value = 0x1122334455667788, got;
+
+	(void)state;
+	evidence.atomics[0] = (struct hf_atomic_result){.psn = 10, .original = value};
+	assert_int_equal(inflight_init(&log, 8, 2, 0), 0);
+	add = add_to(&log, IBV_WR_ATOMIC_CMP_AND_SWP, 10);
+	add->wr.sg_list = sges;
+	add->wr.num_sge = 2;
+	assert_int_equal(verdict_enter(HF_POLICY_VARUNA, &log, &evidence).unknown, 0);
+	assert_true(add->done);
+	memcpy(&got, memory, 3);
+	memcpy((uint8_t *)&got + 3, memory + 8, 5);
+	assert_int_equal(got, value);
+	inflight_free(&log);
+}
+
+/* The receive that an unknown message did not take is for the next one. */
+static void numbers_close_up_behind_a_message_that_is_unknown(void **state)
+{
+	struct evidence evidence = {.qp_num = QP, .fenced = true, .consumed = 4};
+	struct inflight_wr *taken, *lost, *send, *waiting;
+	struct verdict_sum sum;
+	struct inflight log;
+
+	(void)state;
+	assert_int_equal(inflight_init(&log, 8, 1, 0), 0);
+	taken = add_to(&log, IBV_WR_RDMA_WRITE_WITH_IMM, 10);
+	lost = add_to(&log, IBV_WR_RDMA_WRITE_WITH_IMM, 11);
+	send = add_to(&log, IBV_WR_SEND, 12);
+	waiting = add_to(&log, IBV_WR_SEND, 0);
+	log.next--;
+	taken->message = 4;
+	lost->message = 5;
+	send->message = 6;
+	waiting->message = 7;
+	sum = verdict_enter(HF_POLICY_VARUNA, &log, &evidence);
+	assert_int_equal(sum.unknown, 1);
+	assert_int_equal(sum.dropped, 1);
+	assert_int_equal(taken->status, IBV_WC_SUCCESS);
+	assert_int_equal(lost->outcome, HF_WC_UNKNOWN);
+	assert_int_equal(send->message, 5);
+	assert_int_equal(waiting->message, 6);
 	inflight_free(&log);
 }
 
@@ -216,7 +321,7 @@ static void what_is_unknown_is_done_and_told(void **state)
 	assert_int_equal(inflight_init(&log, 8, 1, 0), 0);
 	first = add_to(&log, IBV_WR_ATOMIC_FETCH_AND_ADD, 10);
 	second = add_to(&log, IBV_WR_ATOMIC_FETCH_AND_ADD, 11);
-	assert_int_equal(verdict_enter(HF_POLICY_VARUNA, &log, &evidence), 1);
+	assert_int_equal(verdict_enter(HF_POLICY_VARUNA, &log, &evidence).unknown, 1);
 	assert_true(first->done);
 	assert_int_not_equal(first->status, IBV_WC_SUCCESS);
 	assert_int_equal(first->outcome, HF_WC_UNKNOWN);
@@ -232,10 +337,15 @@ int main(void)
 		cmocka_unit_test(without_evidence_a_write_is_unknown),
 		cmocka_unit_test(a_message_executed_when_its_receive_completed),
 		cmocka_unit_test(reads_are_issued_again),
+		cmocka_unit_test(an_atomic_completes_with_the_value_that_the_device_found),
 		cmocka_unit_test(an_atomic_whose_value_is_lost_is_unknown),
+		cmocka_unit_test(only_the_atomic_in_doubt_is_unknown),
+		cmocka_unit_test(what_is_declared_idempotent_is_never_unknown),
 		cmocka_unit_test(a_second_failure_continues_from_the_verdicts),
 		cmocka_unit_test(a_read_before_an_executed_fence_is_not_issued_again),
 		cmocka_unit_test(a_read_before_a_fence_that_did_not_execute_is_issued_again),
+		cmocka_unit_test(the_value_of_an_atomic_goes_where_the_wr_wants_it),
+		cmocka_unit_test(numbers_close_up_behind_a_message_that_is_unknown),
 		cmocka_unit_test(what_is_unknown_is_done_and_told),
 	};
 

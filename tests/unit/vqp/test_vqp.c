@@ -193,6 +193,36 @@ static void a_silent_cut_is_found_by_the_error_of_a_wr(void **state)
 	pair_close(&pair);
 }
 
+/* The addition executes at b, and its answer is lost on the way: b's device still knows what it found (R9). */
+static void an_atomic_whose_answer_was_lost_returns_what_it_found(void **state)
+{
+	struct hf_vqp_counters counters;
+	struct pair pair;
+	struct ibv_wc wc;
+	uint64_t *word, *result;
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_VARUNA);
+	pair_connect(&pair);
+	assert_true(pair_until(&pair, on_rail_0));
+	word = (uint64_t *)(void *)pair.b.memory;
+	result = (uint64_t *)(void *)(pair.a.memory + 64);
+	*word = 1000;
+	assert_int_equal(hf_dev_set_link(hf_node_dev(pair.a.node, 0), HF_LINK_RX, false), 0);
+	assert_int_equal(pair_add(&pair, 1, 64, 0, 7), 0);
+	pair_collect(&pair, &pair.a, 1, &wc);
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	assert_int_equal(wc.opcode, IBV_WC_FETCH_ADD);
+	assert_int_equal(*result, 1000);
+	assert_int_equal(*word, 1007);
+	assert_true(pair_until(&pair, on_rail_1));
+	hf_vqp_counters(pair.a.vqp, &counters);
+	assert_int_equal(counters.failovers, 1);
+	assert_int_equal(counters.resent_wrs, 0);
+	assert_int_equal(counters.unknown, 0);
+	pair_close(&pair);
+}
+
 static void without_a_policy_a_cut_is_an_error(void **state)
 {
 	struct pair pair;
@@ -360,6 +390,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(writes_outlive_a_cut_rail_on_a_qp_made_beforehand),
 		cmocka_unit_test(messages_outlive_a_cut_rail_each_once_and_in_order),
 		cmocka_unit_test(a_silent_cut_is_found_by_the_error_of_a_wr),
+		cmocka_unit_test(an_atomic_whose_answer_was_lost_returns_what_it_found),
 		cmocka_unit_test(without_a_policy_a_cut_is_an_error),
 		cmocka_unit_test(without_any_path_wrs_complete_in_error_within_the_budget),
 		cmocka_unit_test(a_program_error_is_reported_and_starts_no_failover),
