@@ -121,8 +121,8 @@ enum hf_wc_outcome {
 	HF_WC_UNKNOWN, /* it took effect in full, in part or not at all; if it returns a value, that is lost. Final */
 };
 
-/* A send flag besides verbs' own: to execute this wr twice does no harm. It is sent again where nobody can say whether it
- * executed, and costs no evidence. */
+/* A send flag besides verbs' own: to execute this wr twice does no harm. It is sent again where nobody can say whether
+ * it executed, and costs no evidence. */
 #define HF_SEND_IDEMPOTENT (1u << 24)
 
 /* As ibv_post_send(3), in order. Inline payloads are copied; other buffers, and the receive side's too, belong to the

@@ -24,7 +24,7 @@ enum message_kind {
 	MESSAGE_GO,
 	MESSAGE_QP,
 	MESSAGE_READY,
-	MESSAGE_LENGTHS, /* what receives report of WRITE_WITH_IMMs that resume: instead of what they were told before */
+	MESSAGE_LENGTHS,    /* what the receives of WRITE_WITH_IMMs that resume report; all of them */
 	MESSAGE_STANDBY,    /* picker: a qp made beforehand on one more rail */
 	MESSAGE_STANDBY_QP, /* its match */
 	MESSAGE_CLOSED,     /* the vqp is in error or was destroyed */
