@@ -209,7 +209,10 @@ static uint64_t atomic(struct nic_bus *bus, struct effect *effect)
 
 	if (bus->dead || !allowed(bus, host, sizeof(*host), "did an atomic of"))
 		return 0;
-	push_overlapping(bus, host, sizeof(*host));
+	if (bus->global_atomics)
+		bus_drain(bus); /* a request to the root complex does not pass posted writes */
+	else
+		push_overlapping(bus, host, sizeof(*host));
 	effect->original = *host;
 	tell(bus, effect);
 	if (effect->kind == EFFECT_CAS && effect->original != effect->compare)

@@ -42,6 +42,13 @@ int hf_vmr_reg_atomic(struct hf_vpd *pd, void *addr, uint64_t bytes, int access,
 	struct hf_vmr **mr_out, struct hf_error *error);
 int hf_vmr_dereg(struct hf_vmr *mr);
 
+/* The owner's own atomics on the aligned word at `at`, atomic with those of peers in every mode; in HF_ATOMIC_UID the
+ * only right way to touch memory that peers may reach. -EINVAL: not a word of the region; -EAGAIN: peers change it all
+ * the time; -EOPNOTSUPP: the NICs' atomics are not atomic with the CPU's. */
+int hf_vmr_atomic_cas(struct hf_vmr *mr, uint64_t *at, uint64_t compare, uint64_t swap, uint64_t *original_out);
+int hf_vmr_atomic_faa(struct hf_vmr *mr, uint64_t *at, uint64_t add, uint64_t *original_out);
+int hf_vmr_atomic_load(struct hf_vmr *mr, const uint64_t *at, uint64_t *value_out);
+
 int hf_vcq_create(struct hf_node *node, uint32_t cqe, void *context, struct hf_vcq **cq_out);
 int hf_vcq_destroy(struct hf_vcq *cq);
 int hf_vcq_poll(struct hf_vcq *cq, int n, struct ibv_wc *wc); /* as ibv_poll_cq(3); wc.qp_num is the vqp's */

@@ -6,6 +6,8 @@
 
 #include "base/ensure.h"
 #include "base/log.h"
+#include "vqp/uid_post.h"
+#include "vqp/uid_slots.h"
 #include "vqp/verdict.h"
 
 static void send_plain(struct hf_vqp *vqp, enum message_kind kind)
@@ -80,6 +82,7 @@ static void rewind_logs(struct hf_vqp *vqp)
 		vqp->recvs.next++;
 	vqp->packets = vqp->unsignaled = 0;
 	vqp->probing = false;
+	uid_post_lost(vqp);
 }
 
 static void begin_fence(struct hf_vqp *vqp)
@@ -358,6 +361,12 @@ void failover_message(struct hf_vqp *vqp, const struct message *message)
 		if (rail >= 0 && vqp->peer->rail_map[rail] >= 0)
 			standby_message(vqp, message, (unsigned)rail);
 		break;
+	case MESSAGE_SLOTS_ASK:
+		uid_slots_lend(vqp);
+		break;
+	case MESSAGE_SLOTS:
+		uid_post_slots(vqp, message);
+		break;
 	}
 }
 
@@ -392,6 +401,7 @@ static void failed(struct hf_vqp *vqp)
 	path_destroy(&vqp->path);
 	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
 		path_destroy(&vqp->standby[i]);
+	uid_slots_return(vqp);
 	list_remove(&vqp->recovering_link);
 	if (vqp->changed != NULL)
 		vqp->changed(vqp, vqp->context);

@@ -2,8 +2,9 @@
 #include "vqp/objects.h"
 
 #include "dev/qp_rules.h"
+#include "vqp/uid_post.h"
 
-#define POSITION(id) ((id) & ~(WR_RECV | WR_PROBE))
+#define POSITION(id) ((id)&WR_POSITION)
 
 static void retire(struct hf_vqp *vqp, uint64_t end)
 {
@@ -76,6 +77,14 @@ static void recv_completed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 		(void)lengths_of(&vqp->lengths, vqp->consumed, &entry->wc.byte_len);
 }
 
+/* Of a wr in the log, all up to it executed; of one beside the log, all that was posted before. */
+static void send_completed(struct hf_vqp *vqp, const struct ibv_wc *wc)
+{
+	retire(vqp, POSITION(wc->wr_id) + ((wc->wr_id & (WR_PROBE | WR_UID)) == 0));
+	if (wc->wr_id & WR_UID)
+		uid_post_completed(vqp, wc);
+}
+
 static void on_wc(struct wc_sink *sink, const struct ibv_wc *wc)
 {
 	struct hf_vqp *vqp = container_of(sink, struct hf_vqp, sink);
@@ -89,7 +98,7 @@ static void on_wc(struct wc_sink *sink, const struct ibv_wc *wc)
 	else if (wc->status != IBV_WC_SUCCESS)
 		send_failed(vqp, wc);
 	else
-		retire(vqp, POSITION(wc->wr_id) + ((wc->wr_id & WR_PROBE) == 0));
+		send_completed(vqp, wc);
 }
 
 static void forget_silent(struct inflight *log)

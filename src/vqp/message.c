@@ -11,6 +11,7 @@
 #include "base/bytes.h"
 #include "base/ensure.h"
 #include "net/control.h"
+#include "vqp/uid.h"
 
 struct wire {
 	uint8_t *at;
@@ -85,6 +86,18 @@ static void qp(struct wire *wire, struct message *m)
 	u32(wire, &m->qp_num, NUM_MASK);
 	u32(wire, &m->psn, NUM_MASK);
 	if (m->mtu < IBV_MTU_256)
+		wire->bad = true;
+}
+
+static void slots(struct wire *wire, struct message *m)
+{
+	u32(wire, &m->rkey, UINT32_MAX);
+	u64(wire, &m->slots_addr);
+	u64(wire, &m->sequence);
+	u32(wire, &m->slots, 1u << UID_INDEX_BITS);
+	u32(wire, &m->first_slot, 1u << UID_INDEX_BITS);
+	u8(wire, &m->own_slots, UINT8_MAX);
+	if (m->sequence > UID_SEQUENCE_MAX || m->first_slot + m->own_slots > m->slots)
 		wire->bad = true;
 }
 
@@ -190,10 +203,14 @@ static void visit(struct wire *wire, struct message *m)
 	case MESSAGE_STANDBY_QP:
 		qp(wire, m);
 		break;
+	case MESSAGE_SLOTS:
+		slots(wire, m);
+		break;
 	case MESSAGE_REFUSE:
 		name(wire, m->terms);
 		break;
 	case MESSAGE_READY:
+	case MESSAGE_SLOTS_ASK:
 	case MESSAGE_CLOSED:
 		break;
 	case MESSAGE_KINDS:

@@ -27,6 +27,8 @@ enum message_kind {
 	MESSAGE_LENGTHS,    /* what the receives of WRITE_WITH_IMMs that resume report; all of them */
 	MESSAGE_STANDBY,    /* picker: a qp made beforehand on one more rail */
 	MESSAGE_STANDBY_QP, /* its match */
+	MESSAGE_SLOTS_ASK,  /* a vqp wants to do atomics by uid */
+	MESSAGE_SLOTS,      /* what it may use for that; own_slots 0: nothing is left */
 	MESSAGE_CLOSED,     /* the vqp is in error or was destroyed */
 	MESSAGE_KINDS,
 };
@@ -54,6 +56,10 @@ struct message {
 	uint32_t rkey;
 	uint32_t rkeys[HF_RAILS_MAX];
 	uint8_t mode; /* enum hf_atomic_mode */
+	/* SLOTS, and rkey */
+	uint64_t slots_addr, sequence;
+	uint32_t slots, first_slot;
+	uint8_t own_slots;
 	/* CONNECT, ACCEPT */
 	char service[HF_NAME_BYTES];
 	char terms[HF_NAME_BYTES]; /* also of REFUSE: what the other side must agree with; policy.c */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "vqp/uid_slots.h"
 
 #define TICK_NS            20000000ull
 #define TICK_VQPS          256u
@@ -168,6 +169,7 @@ static void node_tick(struct hf_timer *timer, uint64_t now_ns)
 		list_push_back(&node->vqps, at);
 		failover_tick(container_of(at, struct hf_vqp, node_link), now_ns);
 	}
+	uid_slots_tick(node);
 	hf_loop_set_timer(node->loop, timer, now_ns + TICK_NS);
 }
 
@@ -303,6 +305,7 @@ static void close_objects(struct hf_node *node)
 	while (!list_empty(&node->vpds)) {
 		struct hf_vpd *pd = container_of(node->vpds.next, struct hf_vpd, node_link);
 
+		uid_arena_close(pd);
 		while (!list_empty(&pd->regions))
 			region_free(container_of(pd->regions.next, struct region, pd_link));
 		(void)hf_vpd_free(pd);

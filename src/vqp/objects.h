@@ -25,6 +25,8 @@
 #define VQP_SGE_MAX       32u /* of a wr, whatever the devices can do */
 
 struct region;
+struct uid_arena;  /* uid_slots.h */
+struct uid_client; /* uid_post.c */
 
 struct node_rail {
 	struct hf_node *node;
@@ -82,12 +84,14 @@ struct hf_peer {
 	struct message_box outbox;
 	struct remote_region *regions; /* open addressing by rkey; a power of two */
 	uint32_t region_slots, region_used;
+	bool has_uids; /* it has announced a region in HF_ATOMIC_UID */
 };
 
 struct hf_vpd {
 	struct list node_link, regions;
 	struct hf_node *node;
 	struct hf_pd *pds[HF_RAILS_MAX];
+	struct uid_arena *uids; /* NULL: no region needs one */
 	unsigned users;
 };
 
@@ -159,11 +163,14 @@ struct hf_vqp {
 	struct inflight_end end; /* what wrs get once the qp is fenced, in HF_VQP_ERROR */
 	bool failing, fail_tell;
 	uint64_t detected_ns;
+	struct uid_client *uid; /* NULL: no wr needed it */
 	struct hf_vqp_counters counters;
 };
 
-#define WR_RECV  (1ull << 63)
-#define WR_PROBE (1ull << 62)
+#define WR_RECV     (1ull << 63)
+#define WR_PROBE    (1ull << 62)
+#define WR_UID      (1ull << 61) /* uid_post.c */
+#define WR_POSITION ((1ull << 48) - 1)
 
 /* node.c */
 uint32_t node_up_mask(const struct hf_node *node);

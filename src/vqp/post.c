@@ -3,6 +3,7 @@
  * A wr waits in the log while the vqp has no path, while a failback waits for quiet, while its rkey is not known yet,
  * and while too many packets are unretired (PROTOCOL.md, R3). */
 #include "vqp/plan.h"
+#include "vqp/uid_post.h"
 
 #include <errno.h>
 
@@ -42,7 +43,8 @@ static unsigned gather(struct hf_vqp *vqp, struct plan *plan, uint64_t *end_out)
 
 		if (entry->done)
 			continue;
-		if (!plan_has_room(plan, entry) || (packets > 0 && packets + entry->psns > PACKETS_MAX))
+		if (uid_post_takes(vqp, entry) || !plan_has_room(plan, entry) ||
+			(packets > 0 && packets + entry->psns > PACKETS_MAX))
 			break;
 		if (!plan_add(plan, vqp, at, force_signal(vqp, entry)))
 			break;
@@ -100,10 +102,14 @@ void post_pump(struct hf_vqp *vqp)
 	struct plan plan;
 	uint64_t end;
 
+	if (vqp->state == HF_VQP_UP && !vqp->held)
+		uid_post_confirm(vqp);
 	while (vqp->state == HF_VQP_UP && !vqp->held && log->next < log->tail) {
 		plan_init(&plan, vqp);
 		if (gather(vqp, &plan, &end) == 0) {
 			advance(vqp, end); /* over what is done */
+			if (end < log->tail && uid_post_takes(vqp, inflight_at(log, end)))
+				uid_post_pump(vqp);
 			return;
 		}
 		if (!hand_over(vqp, &plan, end))
@@ -116,7 +122,7 @@ bool post_quiet(const struct hf_vqp *vqp)
 	for (uint64_t at = vqp->sends.head; at < vqp->sends.next; at++)
 		if (!inflight_at(&vqp->sends, at)->done)
 			return false;
-	return true;
+	return uid_post_quiet(vqp);
 }
 
 bool post_probe(struct hf_vqp *vqp)

@@ -5,7 +5,7 @@
  *
  * A key is a turn of 16 bits above a slot of 16 bits, so that a key is not reused soon. It is a name, not a secret:
  * what a peer can reach is decided by the devices' own random rkeys, which only peers of the domain are told. */
-#include "vqp/objects.h"
+#include "vqp/uid_slots.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -41,7 +41,11 @@ int hf_vpd_free(struct hf_vpd *pd)
 {
 	if (pd == NULL)
 		return 0;
-	if (pd->users > 0 || !list_empty(&pd->regions))
+	if (pd->users > 0)
+		return -EBUSY;
+	if (pd->uids != NULL && pd->regions.next == pd->regions.prev)
+		uid_arena_close(pd); /* its region is the last */
+	if (!list_empty(&pd->regions))
 		return -EBUSY;
 	for (unsigned i = 0; i < pd->node->rail_count; i++)
 		(void)hf_pd_free(pd->pds[i]);
@@ -120,18 +124,30 @@ void region_free(struct region *region)
 {
 	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
 		(void)hf_mr_dereg(region->mrs[i]);
+	if (region->mr.pd != NULL)
+		uid_slots_leave_region(region->mr.pd, &region->mr);
 	list_remove(&region->pd_link);
 	free(region);
 }
 
-static int check_mode(enum hf_atomic_mode mode, struct hf_error *error)
+static int check_mode(enum hf_atomic_mode mode, uint64_t addr, uint64_t bytes, int access, struct hf_error *error)
 {
+	const int needed = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+
 	switch (mode) {
 	case HF_ATOMIC_NATIVE:
 	case HF_ATOMIC_PLAIN:
 		return 0;
 	case HF_ATOMIC_UID:
-		return hf_error_set(error, -EOPNOTSUPP, "atomics by uid are not in this version");
+		if (access & IBV_ACCESS_REMOTE_WRITE)
+			return hf_error_set(
+				error, -EINVAL, "a region whose atomics go by uid cannot have REMOTE_WRITE");
+		if ((access & needed) != needed)
+			return hf_error_set(
+				error, -EINVAL, "a region whose atomics go by uid needs REMOTE_READ and REMOTE_ATOMIC");
+		if (addr % 8 != 0 || bytes % 8 != 0)
+			return hf_error_set(error, -EINVAL, "a region whose atomics go by uid consists of whole words");
+		return 0;
 	case HF_ATOMIC_MODES:
 		break;
 	}
@@ -150,9 +166,11 @@ int hf_vmr_reg_atomic(struct hf_vpd *pd, void *addr, uint64_t bytes, int access,
 	struct hf_node *node = pd->node;
 	struct region *region;
 	uint32_t slot = 0;
-	int rc = check_mode(mode, error);
+	int rc = check_mode(mode, (uintptr_t)addr, bytes, access, error);
 
 	*mr_out = NULL;
+	if (rc == 0 && mode == HF_ATOMIC_UID)
+		rc = uid_arena_open(pd, error);
 	if (rc != 0)
 		return rc;
 	region = calloc(1, sizeof(*region));
@@ -304,6 +322,7 @@ void region_message(struct hf_peer *peer, const struct message *message)
 		return;
 	entry->state = message->kind == MESSAGE_REGION ? REMOTE_KNOWN : REMOTE_NONE;
 	entry->mode = (enum hf_atomic_mode)message->mode;
+	peer->has_uids |= entry->mode == HF_ATOMIC_UID;
 	for (unsigned i = 0; i < peer->node->rail_count; i++)
 		entry->rkeys[i] = peer->rail_map[i] < 0 ? 0 : message->rkeys[peer->rail_map[i]];
 	list_for_each (at, &peer->node->vqps) {

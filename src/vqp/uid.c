@@ -183,7 +183,7 @@ static void slot_checked(struct uid_op *op, const struct uid_slot *slot, struct 
 
 static void slot_found(struct uid_op *op, const struct uid_slot *slot, struct uid_plan *plan)
 {
-	op->sequence = slot->word >> UID_STATE_BITS;
+	op->sequence = slot->word >> UID_STATE_BITS & UID_SEQUENCE_MAX;
 	op->target = slot->target;
 	if ((slot->word & ((1u << UID_STATE_BITS) - 1)) == UID_FREE)
 		over(op, 0, false);

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 
 #include "base/ensure.h"
+#include "vqp/uid_post.h"
+#include "vqp/uid_slots.h"
 
 #define BIT(n)   (1u << (n))
 #define NUM_MASK 0xffffffu
@@ -149,6 +151,8 @@ void hf_vqp_destroy(struct hf_vqp *vqp)
 	path_destroy(&vqp->path);
 	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
 		path_destroy(&vqp->standby[i]);
+	uid_slots_return(vqp);
+	uid_post_free(vqp);
 	if (vqp->peer != NULL && (vqp->state != HF_VQP_ERROR || vqp->failing) && vqp->remote_num != 0) {
 		closed.to = vqp->remote_num;
 		closed.from = vqp->num;

@@ -12,6 +12,7 @@
 #define PATIENCE_NS 20000000000ull
 
 const char *pair_kind = "soft";
+uint32_t pair_caps_masked;
 
 static struct end *end_of(struct pair *pair, struct hf_node *node)
 {
@@ -72,6 +73,7 @@ void pair_config(struct pair *pair, const struct end *end, enum hf_policy policy
 
 	*config = (struct hf_node_config){.rail_count = 2,
 		.policy = policy,
+		.caps_masked = pair_caps_masked,
 		.heartbeat_ns = 20000000,
 		.failback_ns = 100000000,
 		.budget_ns = 3000000000};

@@ -7,7 +7,8 @@
 #define PAIR_BYTES (1u << 20)
 #define PAIR_DEPTH 64u
 
-extern const char *pair_kind; /* of both rails */
+extern const char *pair_kind;     /* of both rails */
+extern uint32_t pair_caps_masked; /* enum hf_dev_cap that they have not */
 
 struct end {
 	struct hf_node *node;

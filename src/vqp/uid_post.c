@@ -1,0 +1,477 @@
+#include "vqp/uid_post.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/ensure.h"
+#include "base/log.h"
+#include "dev/qp_rules.h"
+#include "vqp/plan.h"
+#include "vqp/uid.h"
+
+#define OWN_MAX        16u
+#define SEQUENCE_SPARE (1ull << 32) /* a slot that has fewer left is not used any more */
+
+enum own_state { OWN_IDLE, OWN_BUSY, OWN_OWING, OWN_CONFIRMING };
+
+struct own_slot {
+	enum own_state state;
+	uint32_t rkey;    /* of the target, as the application names it */
+	struct uid_op op; /* OWING, CONFIRMING: whose UID is to be replaced */
+	uint64_t sequence;
+};
+
+/* Where NICs put what they read, and take slots from. */
+struct scratch {
+	struct uid_slot out, in;
+	uint64_t value, state, unused[2];
+};
+_Static_assert(sizeof(struct scratch) == 96, "words are aligned");
+
+struct uid_client {
+	enum { SLOTS_UNKNOWN, SLOTS_ASKED, SLOTS_KNOWN } slots_state;
+	uint32_t arena_rkey, slots, first, own_count;
+	uint64_t arena_addr;
+	struct own_slot own[OWN_MAX];
+	struct hf_vmr *mr;
+	struct scratch *scratch;
+
+	bool active;   /* the wr at log->next has begun */
+	bool posted;   /* and waits for a completion */
+	bool whole;    /* a READ: of the whole, before its words */
+	uint64_t word; /* a READ: the offset of the word in question */
+	unsigned mine; /* index into own; of atomics */
+	struct uid_op op;
+	struct uid_plan plan;
+};
+
+/* wr_id: WR_UID, which of our slots is confirmed (0: none; from 1), the position in the log up to which all is done. */
+#define CONFIRM_SHIFT 52u
+#define CONFIRMED(id) ((unsigned)((id) >> CONFIRM_SHIFT) & 0x1fu)
+_Static_assert(OWN_MAX < 0x1f, "a slot fits into a wr_id");
+
+/* ---- the wr ---- */
+
+static bool is_atomic(const struct ibv_send_wr *wr)
+{
+	return wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+static uint32_t rkey_of(const struct ibv_send_wr *wr)
+{
+	return is_atomic(wr) ? wr->wr.atomic.rkey : wr->wr.rdma.rkey;
+}
+
+bool uid_post_takes(const struct hf_vqp *vqp, const struct inflight_wr *entry)
+{
+	const struct remote_region *region;
+	const struct ibv_send_wr *wr = &entry->wr;
+
+	if (!vqp->peer->has_uids || entry->bytes == 0 || wr->opcode == IBV_WR_SEND ||
+		wr->opcode == IBV_WR_SEND_WITH_IMM)
+		return false;
+	region = region_remote(vqp->peer, rkey_of(wr));
+	return region != NULL && region->mode == HF_ATOMIC_UID;
+}
+
+/* NULL: it can be done. */
+static const char *why_refused(const struct hf_vqp *vqp, const struct inflight_wr *entry)
+{
+	const uint32_t needed = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+	const struct uid_client *uid = vqp->uid;
+
+	if (is_atomic(&entry->wr)) {
+		if ((vqp->remote_access & needed) != needed)
+			return "atomics by uid need REMOTE_READ, REMOTE_WRITE and REMOTE_ATOMIC on the peer's vqp";
+		if (entry->wr.wr.atomic.remote_addr % 8 != 0)
+			return "the address of an atomic is not aligned";
+	} else if (entry->wr.opcode != IBV_WR_RDMA_READ) {
+		return "a region in the uid mode of atomics takes no WRITE: it would erase a uid";
+	} else if (entry->wr.wr.rdma.remote_addr % 8 != 0 || entry->bytes % 8 != 0) {
+		return "of a region in the uid mode of atomics whole words are read";
+	}
+	if (uid != NULL && uid->slots_state == SLOTS_KNOWN && uid->own_count == 0)
+		return "the peer has no slots left for atomics by uid";
+	return NULL;
+}
+
+/* In its turn, when all before it has completed, like a NIC would. */
+static void refuse(struct hf_vqp *vqp, const char *why)
+{
+	if (!post_quiet(vqp)) {
+		(void)post_probe(vqp);
+		return;
+	}
+	log_error("vqp %u: %s", vqp->num, why);
+	vqp_fail(vqp, IBV_WC_REM_INV_REQ_ERR, IBV_WC_WR_FLUSH_ERR, true);
+}
+
+static uint64_t word_at(const struct ibv_send_wr *wr, uint64_t offset, const uint64_t *write)
+{
+	uint8_t bytes[8] = {0};
+	uint64_t at = 0, value;
+
+	if (write != NULL)
+		memcpy(bytes, write, sizeof(bytes));
+	for (int i = 0; i < wr->num_sge; i++)
+		for (uint32_t j = 0; j < wr->sg_list[i].length; j++, at++) {
+			uint8_t *byte = (uint8_t *)(uintptr_t)wr->sg_list[i].addr + j;
+
+			if (at < offset || at - offset >= 8)
+				continue;
+			if (write != NULL)
+				*byte = bytes[at - offset];
+			else
+				bytes[at - offset] = *byte;
+		}
+	memcpy(&value, bytes, sizeof(value));
+	return value;
+}
+
+/* ---- slots and scratch ---- */
+
+static bool make_client(struct hf_vqp *vqp)
+{
+	struct uid_client *uid = vqp->uid;
+	struct hf_error error = {0};
+
+	if (uid != NULL)
+		return true;
+	uid = calloc(1, sizeof(*uid));
+	if (uid == NULL)
+		return false;
+	vqp->uid = uid;
+	if (hf_mem_alloc(vqp->node->env, sizeof(*uid->scratch), (void **)&uid->scratch, &error) == 0 &&
+		hf_vmr_reg_atomic(vqp->pd, uid->scratch, sizeof(*uid->scratch), IBV_ACCESS_LOCAL_WRITE, HF_ATOMIC_PLAIN,
+			&uid->mr, &error) == 0)
+		return true;
+	log_error("vqp %u: no memory for atomics by uid: %s", vqp->num, error.text);
+	uid_post_free(vqp);
+	return false;
+}
+
+void uid_post_free(struct hf_vqp *vqp)
+{
+	struct uid_client *uid = vqp->uid;
+
+	vqp->uid = NULL;
+	if (uid == NULL)
+		return;
+	(void)hf_vmr_dereg(uid->mr);
+	if (uid->scratch != NULL)
+		hf_mem_free(vqp->node->env, uid->scratch);
+	free(uid);
+}
+
+static bool slots_known(struct hf_vqp *vqp)
+{
+	struct message ask = {.kind = MESSAGE_SLOTS_ASK, .to = vqp->remote_num, .from = vqp->num};
+
+	if (vqp->uid->slots_state == SLOTS_UNKNOWN) {
+		vqp->uid->slots_state = SLOTS_ASKED;
+		peer_send(vqp->peer, &ask);
+	}
+	return vqp->uid->slots_state == SLOTS_KNOWN;
+}
+
+void uid_post_slots(struct hf_vqp *vqp, const struct message *message)
+{
+	struct uid_client *uid = vqp->uid;
+
+	if (uid == NULL || uid->slots_state != SLOTS_ASKED || message->own_slots > OWN_MAX ||
+		message->first_slot + message->own_slots > message->slots)
+		return;
+	uid->slots_state = SLOTS_KNOWN;
+	uid->arena_rkey = message->rkey;
+	uid->arena_addr = message->slots_addr;
+	uid->slots = message->slots;
+	uid->first = message->first_slot;
+	for (unsigned i = 0; i < message->own_slots; i++)
+		uid->own[i].sequence = message->sequence;
+	uid->own_count = message->sequence > UID_SEQUENCE_MAX - SEQUENCE_SPARE ? 0 : message->own_slots;
+	post_pump(vqp);
+}
+
+static bool take_slot(struct uid_client *uid)
+{
+	for (unsigned i = 0; i < uid->own_count; i++)
+		if (uid->own[i].state == OWN_IDLE && uid->own[i].sequence <= UID_SEQUENCE_MAX - SEQUENCE_SPARE) {
+			uid->own[i].state = OWN_BUSY;
+			uid->mine = i;
+			return true;
+		}
+	return false; /* a confirmation will free one */
+}
+
+/* ---- accesses become wrs ---- */
+
+struct accesses {
+	struct ibv_send_wr wrs[2];
+	struct ibv_sge sges[2];
+};
+
+static void compile(const struct hf_vqp *vqp, const struct uid_access *access, uint32_t target_rkey,
+	uint32_t arena_rkey, struct ibv_send_wr *wr, struct ibv_sge *sge)
+{
+	struct uid_client *uid = vqp->uid;
+	struct scratch *scratch = uid->scratch;
+	uint64_t slot = uid->arena_addr + access->index * sizeof(struct uid_slot);
+	bool is_cas = access->kind == UID_CAS_SLOT || access->kind == UID_CAS_TARGET;
+
+	*sge = (struct ibv_sge){.lkey = region_lkey(vqp->pd, uid->mr->lkey, vqp->path.rail)};
+	*wr = (struct ibv_send_wr){.sg_list = sge, .num_sge = 1};
+	switch (access->kind) {
+	case UID_WRITE_SLOT:
+		scratch->out = access->slot;
+		sge->addr = (uintptr_t)&scratch->out;
+		sge->length = sizeof(scratch->out);
+		wr->opcode = IBV_WR_RDMA_WRITE;
+		break;
+	case UID_READ_SLOT:
+		sge->addr = (uintptr_t)&scratch->in;
+		sge->length = sizeof(scratch->in);
+		wr->opcode = IBV_WR_RDMA_READ;
+		break;
+	case UID_READ_TARGET:
+		sge->addr = (uintptr_t)&scratch->value;
+		sge->length = sizeof(scratch->value);
+		wr->opcode = IBV_WR_RDMA_READ;
+		break;
+	case UID_CAS_SLOT:
+	case UID_CAS_TARGET:
+		sge->addr = access->kind == UID_CAS_SLOT ? (uintptr_t)&scratch->state : (uintptr_t)&scratch->value;
+		sge->length = 8;
+		wr->opcode = IBV_WR_ATOMIC_CMP_AND_SWP;
+		break;
+	}
+	if (is_cas) {
+		wr->wr.atomic.compare_add = access->compare;
+		wr->wr.atomic.swap = access->swap;
+		wr->wr.atomic.remote_addr = access->kind == UID_CAS_SLOT ? slot : access->target;
+		wr->wr.atomic.rkey = access->kind == UID_CAS_SLOT ? arena_rkey : target_rkey;
+	} else {
+		wr->wr.rdma.remote_addr = access->kind == UID_READ_TARGET ? access->target : slot;
+		wr->wr.rdma.rkey = access->kind == UID_READ_TARGET ? target_rkey : arena_rkey;
+	}
+}
+
+/* All or, when the qp is full, not yet: what part of it was posted does no harm when it is posted again. */
+static bool post_plan(struct hf_vqp *vqp, const struct uid_plan *plan, uint32_t rkey, uint64_t wr_id)
+{
+	struct accesses accesses;
+	uint32_t target_rkey = 0, arena_rkey = 0;
+	struct ibv_send_wr *bad;
+
+	if (region_rkey(vqp, vqp->uid->arena_rkey, vqp->path.rail, &arena_rkey) == REGION_UNKNOWN ||
+		region_rkey(vqp, rkey, vqp->path.rail, &target_rkey) == REGION_UNKNOWN)
+		return false;
+	for (unsigned i = 0; i < plan->count; i++) {
+		compile(vqp, &plan->access[i], target_rkey, arena_rkey, &accesses.wrs[i], &accesses.sges[i]);
+		accesses.wrs[i].wr_id = wr_id;
+		if (i > 0)
+			accesses.wrs[i - 1].next = &accesses.wrs[i];
+	}
+	accesses.wrs[plan->count - 1].send_flags = IBV_SEND_SIGNALED;
+	return hf_qp_post_send(vqp->path.qp, accesses.wrs, &bad) == 0;
+}
+
+/* ---- confirming ---- */
+
+static bool target_is_gone(const struct hf_vqp *vqp, uint32_t rkey)
+{
+	return region_remote(vqp->peer, rkey) == NULL;
+}
+
+void uid_post_confirm(struct hf_vqp *vqp)
+{
+	struct uid_client *uid = vqp->uid;
+
+	for (unsigned i = 0; uid != NULL && i < uid->own_count; i++) {
+		struct own_slot *own = &uid->own[i];
+		struct uid_plan plan;
+
+		if (own->state != OWN_OWING)
+			continue;
+		if (target_is_gone(vqp, own->rkey)) { /* the responder replaced it when it let the region go */
+			own->state = OWN_IDLE;
+			continue;
+		}
+		uid_confirm(&own->op, &plan);
+		if (!post_plan(vqp, &plan, own->rkey, WR_UID | (uint64_t)(i + 1) << CONFIRM_SHIFT | vqp->sends.next))
+			return;
+		own->state = OWN_CONFIRMING;
+	}
+}
+
+/* ---- the operation ---- */
+
+static void begin_read(struct uid_client *uid, const struct inflight_wr *entry)
+{
+	uid->op = (struct uid_op){
+		.kind = UID_READ,
+		.slots = uid->slots,
+		.target = entry->wr.wr.rdma.remote_addr + uid->word,
+	};
+	uid_begin(&uid->op, &uid->plan);
+}
+
+static bool begin(struct hf_vqp *vqp, const struct inflight_wr *entry)
+{
+	struct uid_client *uid = vqp->uid;
+	const struct ibv_send_wr *wr = &entry->wr;
+	bool is_cas = wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
+
+	uid->whole = !is_atomic(wr);
+	uid->word = 0;
+	if (!uid->whole) {
+		if (!take_slot(uid))
+			return false;
+		uid->op = (struct uid_op){.kind = is_cas ? UID_CAS : UID_FAA,
+			.slots = uid->slots,
+			.index = uid->first + uid->mine,
+			.sequence = uid->own[uid->mine].sequence,
+			.target = wr->wr.atomic.remote_addr,
+			.compare = wr->wr.atomic.compare_add,
+			.argument = is_cas ? wr->wr.atomic.swap : wr->wr.atomic.compare_add};
+		uid_begin(&uid->op, &uid->plan);
+	}
+	uid->active = true;
+	return true;
+}
+
+/* A READ of the application's own sges. */
+static bool post_whole(struct hf_vqp *vqp)
+{
+	struct ibv_send_wr *bad;
+	struct plan plan;
+
+	plan_init(&plan, vqp);
+	if (!plan_add(&plan, vqp, vqp->sends.next, true))
+		return false;
+	plan.wrs[0].wr_id |= WR_UID;
+	return hf_qp_post_send(vqp->path.qp, plan.wrs, &bad) == 0;
+}
+
+void uid_post_pump(struct hf_vqp *vqp)
+{
+	struct inflight_wr *entry = inflight_at(&vqp->sends, vqp->sends.next);
+	struct uid_client *uid;
+	const char *why;
+
+	if (!make_client(vqp)) {
+		vqp_fail(vqp, IBV_WC_LOC_QP_OP_ERR, IBV_WC_WR_FLUSH_ERR, true);
+		return;
+	}
+	uid = vqp->uid;
+	why = uid->active ? NULL : why_refused(vqp, entry);
+	if (why != NULL) {
+		refuse(vqp, why);
+		return;
+	}
+	if (!slots_known(vqp) || (!uid->active && !begin(vqp, entry)) || uid->posted)
+		return;
+	entry->qp_num = uid->op.state == UID_OP_TRY ? vqp->path.qp->qp_num : 0;
+	uid->posted = uid->whole ? post_whole(vqp)
+				 : post_plan(vqp, &uid->plan, rkey_of(&entry->wr), WR_UID | vqp->sends.next);
+}
+
+static void over(struct hf_vqp *vqp, struct inflight_wr *entry)
+{
+	struct uid_client *uid = vqp->uid;
+
+	uid->active = false;
+	entry->done = true;
+	entry->status = IBV_WC_SUCCESS;
+	vqp->sends.next++;
+}
+
+static void atomic_over(struct hf_vqp *vqp, struct inflight_wr *entry)
+{
+	struct uid_client *uid = vqp->uid;
+	struct own_slot *own = &uid->own[uid->mine];
+
+	own->sequence = uid->op.sequence;
+	own->state = uid->op.installed ? OWN_OWING : OWN_IDLE;
+	own->op = uid->op;
+	own->rkey = rkey_of(&entry->wr);
+	(void)word_at(&entry->wr, 0, &uid->op.original);
+	over(vqp, entry);
+}
+
+/* From uid->word on: the first word that may be a UID is looked into. */
+static void check_words(struct hf_vqp *vqp, struct inflight_wr *entry)
+{
+	struct uid_client *uid = vqp->uid;
+	uint32_t index;
+	uint64_t sequence;
+
+	for (; uid->word < entry->bytes; uid->word += 8)
+		if (uid_decode(word_at(&entry->wr, uid->word, NULL), uid->slots, &index, &sequence)) {
+			begin_read(uid, entry);
+			return;
+		}
+	over(vqp, entry);
+}
+
+static void op_completed(struct hf_vqp *vqp)
+{
+	struct uid_client *uid = vqp->uid;
+	struct inflight_wr *entry = inflight_at(&vqp->sends, vqp->sends.next);
+	struct uid_result result = {.value = uid->scratch->value, .slot = uid->scratch->in};
+
+	uid->posted = false;
+	if (uid->whole) {
+		uid->whole = false;
+		check_words(vqp, entry);
+		return;
+	}
+	uid_step(&uid->op, &result, &uid->plan);
+	if (uid->op.state != UID_OP_OVER)
+		return;
+	if (is_atomic(&entry->wr)) {
+		atomic_over(vqp, entry);
+		return;
+	}
+	(void)word_at(&entry->wr, uid->word, &uid->op.original);
+	uid->word += 8;
+	check_words(vqp, entry);
+}
+
+void uid_post_completed(struct hf_vqp *vqp, const struct ibv_wc *wc)
+{
+	struct uid_client *uid = vqp->uid;
+	unsigned confirmed = CONFIRMED(wc->wr_id);
+
+	if (uid == NULL)
+		return;
+	if (confirmed > 0 && uid->own[confirmed - 1].state == OWN_CONFIRMING)
+		uid->own[confirmed - 1].state = OWN_IDLE;
+	else if (confirmed == 0 && uid->active && uid->posted)
+		op_completed(vqp);
+}
+
+void uid_post_lost(struct hf_vqp *vqp)
+{
+	struct uid_client *uid = vqp->uid;
+
+	if (uid == NULL)
+		return;
+	for (unsigned i = 0; i < uid->own_count; i++)
+		if (uid->own[i].state == OWN_CONFIRMING)
+			uid->own[i].state = OWN_OWING;
+	if (uid->active && uid->posted && !uid->whole)
+		uid_lost(&uid->op, &uid->plan);
+	uid->posted = false;
+}
+
+bool uid_post_quiet(const struct hf_vqp *vqp)
+{
+	const struct uid_client *uid = vqp->uid;
+
+	if (uid == NULL)
+		return true;
+	for (unsigned i = 0; i < uid->own_count; i++)
+		if (uid->own[i].state == OWN_CONFIRMING)
+			return false;
+	return !uid->posted;
+}

@@ -1,0 +1,34 @@
+/* uid_slots.h - the responder's end of atomics by uid: the slots of its peers, and what it does about them itself.
+ *
+ * A protection domain with a region in HF_ATOMIC_UID has an arena of slots, registered on every rail like any region
+ * (plain, never with relaxed ordering). A peer's vqp is lent UID_SLOTS_PER_VQP of them when it asks. The node looks
+ * into the slots that are lent from time to time and replaces the UIDs that their owners have left, and does so for
+ * the last time when the vqp has ended and its paths are fenced; only then are they lent again, with the sequences
+ * where they stood. It takes part with atomics like everybody else. */
+#ifndef HOLDFAST_VQP_UID_SLOTS_H
+#define HOLDFAST_VQP_UID_SLOTS_H
+
+#include "vqp/objects.h"
+#include "vqp/uid.h"
+
+#define UID_SLOTS_PER_VQP 4u
+
+struct uid_arena {
+	struct hf_vmr *mr;
+	struct uid_slot *slots;
+	uint32_t count;
+	uint32_t *owners; /* vqp by slots / UID_SLOTS_PER_VQP; 0: free */
+};
+
+/* Makes the arena, if there is none yet. */
+int uid_arena_open(struct hf_vpd *pd, struct hf_error *error);
+void uid_arena_close(struct hf_vpd *pd);
+/* The peer's vqp asks for slots. */
+void uid_slots_lend(struct hf_vqp *vqp);
+/* The vqp's paths are fenced, or destroyed. */
+void uid_slots_return(struct hf_vqp *vqp);
+/* No peer reaches this memory any more: every UID in it is replaced. */
+void uid_slots_leave_region(struct hf_vpd *pd, const struct hf_vmr *mr);
+void uid_slots_tick(struct hf_node *node);
+
+#endif
