@@ -10,6 +10,10 @@
 #include "vqp/uid_slots.h"
 #include "vqp/verdict.h"
 
+/* A SEND may wait for its receive for as long as the application pleases. A failback does not wait for that, or new
+ * wrs would: it becomes a failover, which judges the last wrs by evidence. */
+#define QUIET_PATIENCE_NS 100000000ull
+
 static void send_plain(struct hf_vqp *vqp, enum message_kind kind)
 {
 	struct message message = {.kind = kind,
@@ -196,12 +200,14 @@ static void do_resume(struct hf_vqp *vqp)
 void failover_event(struct hf_vqp *vqp, const struct recovery_event *event)
 {
 	struct recovery_event full = *event;
+	enum recovery_state before;
 	uint64_t now_ns = hf_env_now_ns(vqp->node->env);
 	unsigned actions;
 
 	if (vqp->peer == NULL || vqp->state == HF_VQP_ERROR)
 		return;
 	full.usable = peer_usable(vqp->peer);
+	before = vqp->recovery.state;
 	actions = recovery_step(&vqp->recovery, &full, now_ns);
 	if (vqp->recovery.state == RECOVERY_IDLE || vqp->recovery.state == RECOVERY_FAILED)
 		list_remove(&vqp->recovering_link);
@@ -234,7 +240,8 @@ void failover_event(struct hf_vqp *vqp, const struct recovery_event *event)
 	if (actions & RECOVERY_RESUME)
 		do_resume(vqp);
 	if (actions & RECOVERY_FAIL) {
-		log_error("vqp %u: no path within the budget", vqp->num);
+		log_error("vqp %u: no path within the budget: epoch %u, it waited for %s", vqp->num,
+			vqp->recovery.epoch, recovery_state_name(before));
 		vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR, true);
 	}
 }
@@ -505,6 +512,8 @@ void failover_tick(struct hf_vqp *vqp, uint64_t now_ns)
 		return;
 	if (vqp->recovery.state == RECOVERY_BUILD && vqp->recovery.rail >= 0 &&
 		(peer_usable(vqp->peer) & 1u << vqp->recovery.rail) == 0)
+		failover_broken(vqp);
+	if (vqp->recovery.state == RECOVERY_QUIET && now_ns - vqp->recovery.since_ns >= QUIET_PATIENCE_NS)
 		failover_broken(vqp);
 	failover_event(vqp, &event);
 	standby_offer(vqp);

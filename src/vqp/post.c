@@ -215,7 +215,8 @@ int hf_vqp_post_recv(struct hf_vqp *vqp, struct ibv_recv_wr *wr, struct ibv_recv
 		vqp->recvs.tail++;
 		flush_if_over(vqp, &vqp->recvs, entry);
 	}
-	if (vqp->state == HF_VQP_UP && !vqp->held && vqp->path.qp != NULL && !vqp->path.broken)
+	/* Also while new sends are held for a failback: the peer's last SEND may be waiting for this receive. */
+	if (vqp->state == HF_VQP_UP && vqp->path.qp != NULL && !vqp->path.broken)
 		(void)path_post_recvs(vqp, &vqp->path);
 	return rc;
 }

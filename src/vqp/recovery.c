@@ -15,6 +15,21 @@ static const unsigned recovery_allowed[RECOVERY_STATES] = {
 	[RECOVERY_BUILD] = BIT(RECOVERY_QUIET) | BIT(RECOVERY_FENCE) | BIT(RECOVERY_IDLE) | BIT(RECOVERY_FAILED),
 };
 
+const char *recovery_state_name(enum recovery_state state)
+{
+	static const char *const names[RECOVERY_STATES] = {
+		[RECOVERY_IDLE] = "nothing",
+		[RECOVERY_QUIET] = "the last wr",
+		[RECOVERY_FENCE] = "the fence",
+		[RECOVERY_EXCHANGE] = "the other side's state",
+		[RECOVERY_PATH] = "a rail",
+		[RECOVERY_BUILD] = "the other side's qp",
+		[RECOVERY_FAILED] = "nothing any more",
+	};
+
+	return names[state];
+}
+
 static void recovery_move(struct recovery *recovery, enum recovery_state to)
 {
 	ensure(recovery_allowed[recovery->state] & BIT(to));

@@ -93,6 +93,8 @@ struct recovery {
 void recovery_init(struct recovery *recovery, bool picks, uint64_t budget_ns);
 /* Returns the actions, to be done in the order of their bits. */
 unsigned recovery_step(struct recovery *recovery, const struct recovery_event *event, uint64_t now_ns);
+/* What is waited for in that state, for people. */
+const char *recovery_state_name(enum recovery_state state);
 /* A wr completed on the new path: the outage is over and the next one has a budget of its own. */
 void recovery_progress(struct recovery *recovery);
 

@@ -319,6 +319,41 @@ static void a_peer_that_closes_takes_its_vqps_into_error(void **state)
 	pair_close(&pair);
 }
 
+static int b_sends(struct pair *pair, uint64_t wr_id, uint32_t offset, uint32_t bytes)
+{
+	struct ibv_sge sge = {.addr = (uintptr_t)pair->b.memory + offset, .length = bytes, .lkey = pair->b.mr->lkey};
+	struct ibv_send_wr wr = {.wr_id = wr_id, .sg_list = &sge, .num_sge = 1, .send_flags = IBV_SEND_SIGNALED}, *bad;
+
+	wr.opcode = IBV_WR_SEND;
+	return hf_vqp_post_send(pair->b.vqp, &wr, &bad);
+}
+
+/* The way back to the primary wants the last wr to complete first, and that one waits for a receive. */
+static void a_failback_does_not_keep_receives_from_the_message_it_waits_for(void **state)
+{
+	struct pair pair;
+	struct ibv_wc wc;
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_RESEND);
+	pair_connect(&pair);
+	pair_cut(&pair, 0, false);
+	assert_true(pair_until(&pair, on_rail_1));
+	fill(pair.b.memory, 64, 3);
+	assert_int_equal(b_sends(&pair, 5, 0, 64), 0);
+	pair_cut(&pair, 0, true);
+	assert_true(pair_until(&pair, on_rail_0)); /* although the message still waits */
+	assert_int_equal(pair_recv(&pair.a, 6, 128, 64), 0);
+	pair_collect(&pair, &pair.a, 1, &wc);
+	assert_int_equal(wc.wr_id, 6);
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	pair_collect(&pair, &pair.b, 1, &wc);
+	assert_int_equal(wc.wr_id, 5);
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	assert_memory_equal(pair.b.memory, pair.a.memory + 128, 64);
+	pair_close(&pair);
+}
+
 static bool a_is_in_error(struct pair *pair)
 {
 	return hf_vqp_state(pair->a.vqp) == HF_VQP_ERROR;
@@ -396,6 +431,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_program_error_is_reported_and_starts_no_failover),
 		cmocka_unit_test(unsignaled_wrs_make_room_and_no_completion),
 		cmocka_unit_test(a_peer_that_closes_takes_its_vqps_into_error),
+		cmocka_unit_test(a_failback_does_not_keep_receives_from_the_message_it_waits_for),
 		cmocka_unit_test(nodes_of_different_policies_refuse_each_other_and_name_both),
 		cmocka_unit_test(traffic_moves_although_the_responder_cannot_fence),
 	};
