@@ -1,6 +1,8 @@
 # The front door. Meson and Ninja do the building, in $(BUILD); what is missing on a fresh Debian 12 is installed first.
 BUILD ?= build
 SEEDS ?= 1000
+SHM_CUTS ?= 1000
+SOFT_CUTS ?= 200
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?= fuzz_packet fuzz_control fuzz_config
 DEMO_ARGS ?=
@@ -11,7 +13,7 @@ DESTDIR ?=
 NINJA = ninja -C $(1) --quiet >&2
 
 .DEFAULT_GOAL = all
-.PHONY: all demo check bench sim fuzz tidy format asan tsan install clean deps help
+.PHONY: all demo check stress bench sim fuzz tidy format asan tsan install clean deps help
 
 all: $(BUILD)/build.ninja ## Builds build/holdfast, the library and the simulator
 	@$(call NINJA,$(BUILD))
@@ -21,6 +23,11 @@ demo: all ## Moves files over two rails that are cut meanwhile (DEMO_ARGS="--qui
 
 check: all ## Every test: style, unit, conformance, end to end, simulator, mutants
 	@python3 scripts/check.py $(BUILD)
+
+stress: all ## Exactly once in real processes: 1,000 cuts over shm, 200 over soft, and the test of that test
+	@$(BUILD)/tests/stress/stress shm $(SHM_CUTS) 2>$(BUILD)/stress-shm.log
+	@$(BUILD)/tests/stress/stress soft $(SOFT_CUTS) 2>$(BUILD)/stress-soft.log
+	@$(BUILD)/tests/stress/stress soft 20 --policy resend 2>$(BUILD)/stress-resend.log
 
 bench: ## Measures beside UCX; writes build/bench.json
 	@scripts/deps.sh build bench

@@ -1,0 +1,107 @@
+/* A node of the stress test: its configuration, and the objects that server and clients have alike. */
+#include "stress.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define CONTROL_PORT 18515u
+
+static unsigned group; /* the parent's pid: tests run side by side */
+
+const char *stress_fabric(void)
+{
+	static char name[HF_NAME_BYTES];
+
+	if (group == 0) { /* the first call is the parent's, before it has children */
+		group = (unsigned)getpid();
+		snprintf(name, sizeof(name), "stress-%u", group);
+	}
+	return name;
+}
+
+/* A turn of a loop that has nothing to do. */
+void stress_pause(uint64_t ns)
+{
+	static struct hf_loop *loop;
+	uint64_t until_ns = hf_env_now_ns(hf_env_host()) + ns;
+
+	if (loop == NULL && hf_loop_create(hf_env_host(), &loop) != 0)
+		abort();
+	for (uint64_t now_ns; (now_ns = hf_env_now_ns(hf_env_host())) < until_ns;)
+		hf_loop_turn(loop, until_ns - now_ns);
+}
+
+/* Whoever has the lower name picks the rails: sometimes that is the server, sometimes the client. */
+const char *stress_node_name(unsigned process)
+{
+	static const char *const names[PROCESSES] = {"m", "a1", "z2", "a3", "z4"};
+
+	return names[process];
+}
+
+static struct hf_addr address(unsigned process, unsigned rail)
+{
+	char text[HF_ADDR_TEXT];
+	struct hf_addr addr;
+
+	snprintf(text, sizeof(text), "127.%u.%u.%u", 128 + (group >> 8) % 64, group & 0xff, 1 + process * RAILS + rail);
+	if (hf_addr_parse(text, &addr) != 0)
+		abort();
+	return addr;
+}
+
+void stress_addresses(unsigned process, struct hf_addr control[RAILS])
+{
+	for (unsigned i = 0; i < RAILS; i++) {
+		control[i] = address(process, i);
+		hf_addr_set_port(&control[i], process == 0 ? CONTROL_PORT : 0);
+	}
+}
+
+static void fail(const struct stress_node *node, const char *what, const char *why)
+{
+	fprintf(stderr, "stress: node %s: %s: %s\n", stress_node_name(node->process), what, why);
+	_exit(2);
+}
+
+void stress_node_open(struct stress_node *node, const struct hf_node_events *events, void *context, size_t bytes)
+{
+	struct hf_node_config config = {.rail_count = RAILS,
+		.policy = node->stress->policy,
+		.heartbeat_ns = 20000000,
+		.failback_ns = 40000000,
+		.budget_ns = 20000000000};
+	struct hf_addr control[RAILS];
+	struct hf_error error = {0};
+
+	stress_addresses(node->process, control);
+	snprintf(config.name, sizeof(config.name), "%s", stress_node_name(node->process));
+	snprintf(config.fabric, sizeof(config.fabric), "%s", stress_fabric());
+	for (unsigned i = 0; i < RAILS; i++) {
+		snprintf(config.rails[i].name, HF_NAME_BYTES, "r%u", i);
+		snprintf(config.rails[i].kind, HF_NAME_BYTES, "%s", node->stress->kind);
+		config.rails[i].address = address(node->process, i);
+		config.rails[i].control = control[i];
+	}
+	if (hf_loop_create(hf_env_host(), &node->loop) != 0 ||
+		hf_node_open(node->loop, &config, events, context, &node->node, &error) != 0)
+		fail(node, "open", error.text);
+	if (hf_vpd_alloc(node->node, &node->pd) != 0 || hf_vcq_create(node->node, 4096, NULL, &node->cq) != 0 ||
+		hf_mem_alloc(hf_env_host(), bytes, &node->memory, &error) != 0 ||
+		hf_vmr_reg(node->pd, node->memory, bytes,
+			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+				IBV_ACCESS_REMOTE_ATOMIC,
+			&node->mr, &error) != 0)
+		fail(node, "memory", error.text);
+}
+
+void stress_node_close(struct stress_node *node)
+{
+	hf_vmr_dereg(node->mr);
+	hf_vcq_destroy(node->cq);
+	hf_vpd_free(node->pd);
+	hf_node_close(node->node);
+	hf_mem_free(hf_env_host(), node->memory);
+	hf_loop_destroy(node->loop);
+}
