@@ -27,6 +27,13 @@ enum hf_poll hf_loop_turn(struct hf_loop *loop, uint64_t max_sleep_ns);
 /* From any thread: the loop's sleep, or its next one, ends at once. */
 void hf_loop_wake(struct hf_loop *loop);
 
+/* A loop may be driven by several threads in turn, one at a time under a lock of theirs. Who sleeps then does not do so
+ * inside a turn: under the lock, hf_loop_prepare arms the pollers and returns for how long nothing is to be done, 0
+ * when another turn is due; without the lock, hf_loop_wait sleeps for at most that long. Others may turn the loop
+ * meanwhile; when that leaves work for an earlier time they follow it by hf_loop_wake. Only on a host. */
+uint64_t hf_loop_prepare(struct hf_loop *loop, uint64_t max_sleep_ns);
+void hf_loop_wait(struct hf_loop *loop, uint64_t sleep_ns);
+
 /* ---- pollers ---- */
 
 struct hf_poller {

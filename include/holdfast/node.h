@@ -72,6 +72,9 @@ bool hf_node_rail_up(const struct hf_node *node, unsigned rail);
 /* Connects to the node whose control addresses these are, one or more; retries until hf_peer_close. */
 int hf_peer_connect(struct hf_node *node, const struct hf_addr *addresses, unsigned n, struct hf_peer **peer_out,
 	struct hf_error *error);
+/* The peer that listens at this control address, whichever side connected, or that hf_peer_connect is looking for
+ * there; NULL. Of two nodes that connect to each other one may find that it is connected already. */
+struct hf_peer *hf_peer_find(struct hf_node *node, const struct hf_addr *address);
 void hf_peer_close(struct hf_peer *peer);
 const char *hf_peer_name(const struct hf_peer *peer); /* "" until it is up */
 void hf_peer_set_context(struct hf_peer *peer, void *context);

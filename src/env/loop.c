@@ -250,3 +250,21 @@ enum hf_poll hf_loop_turn(struct hf_loop *loop, uint64_t max_sleep_ns)
 	loop->in_turn = false;
 	return loop->busy ? HF_BUSY : HF_IDLE;
 }
+
+uint64_t hf_loop_prepare(struct hf_loop *loop, uint64_t max_sleep_ns)
+{
+	uint64_t wait_ns;
+
+	ensure(!loop->in_turn);
+	loop->in_turn = true;
+	loop->now_ns = hf_env_now_ns(loop->env);
+	wait_ns = sleep_ns(loop, max_sleep_ns);
+	loop->now_stale = wait_ns > 0;
+	loop->in_turn = false;
+	return wait_ns;
+}
+
+void hf_loop_wait(struct hf_loop *loop, uint64_t max_ns)
+{
+	loop->env->ops->waiter_sleep(loop->waiter, max_ns);
+}

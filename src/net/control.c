@@ -468,6 +468,28 @@ int control_connect(struct control *control, const struct hf_addr *addresses, un
 	return 0;
 }
 
+static bool lives_at(const struct control_peer *peer, const struct hf_addr *address)
+{
+	for (unsigned i = 0; i < peer->remote_count; i++)
+		if (hf_addr_equal(&peer->remote[i].addr, address))
+			return true;
+	for (unsigned i = 0; !peer->known && i < peer->bootstrap_count; i++)
+		if (hf_addr_equal(&peer->bootstrap[i], address))
+			return true;
+	return false;
+}
+
+struct control_peer *control_find(struct control *control, const struct hf_addr *address)
+{
+	list_for_each (at, &control->peers) {
+		struct control_peer *peer = container_of(at, struct control_peer, node);
+
+		if (!peer->gone && lives_at(peer, address))
+			return peer;
+	}
+	return NULL;
+}
+
 const char *control_peer_name(const struct control_peer *peer)
 {
 	return peer->name;

@@ -49,6 +49,8 @@ void control_enable(struct control *control, unsigned endpoint, bool enabled);
 int control_connect(struct control *control, const struct hf_addr *addresses, unsigned n, void *context,
 	struct control_peer **peer_out);
 void control_peer_close(struct control_peer *peer);
+/* Whoever listens there, or is being dialed there; NULL. */
+struct control_peer *control_find(struct control *control, const struct hf_addr *address);
 
 /* -ENOBUFS when the peer acknowledges nothing for too long, -ENOMEM; otherwise it will be delivered unless the peer
  * goes down first. */

@@ -1,5 +1,13 @@
 /* Connecting two vqps: CONNECT names a service and brings private data, ACCEPT the other number, REFUSE ends it.
- * After that both sides are in the exchange of recovery.h, which finds the first path like every later one. */
+ * After that both sides are in the exchange of recovery.h, which finds the first path like every later one.
+ *
+ * Where both sides know both numbers already, each says JOIN once it was called. A JOIN that finds the other side not
+ * yet called is dropped there, since that side's own will be answered:
+ *
+ *   called first                        called later
+ *     | JOIN ----------------------------> |   dropped
+ *     | <---------------------------- JOIN |   joined
+ *     | JOIN, answer --------------------> |   joined */
 #include "vqp/objects.h"
 
 #include <errno.h>
@@ -8,6 +16,8 @@
 #include <string.h>
 
 #include "base/log.h"
+
+#define NUM_MAX 0xffffffu
 
 static void begin(struct hf_vqp *vqp, const struct message *message)
 {
@@ -58,6 +68,33 @@ int hf_vqp_connect(
 	return 0;
 }
 
+int hf_vqp_connect_num(struct hf_vqp *vqp, struct hf_peer *peer, uint32_t num, int access)
+{
+	if (vqp->state != HF_VQP_INIT)
+		return -EISCONN;
+	if (num == 0 || num > NUM_MAX)
+		return -EINVAL;
+	vqp->access = access;
+	vqp->wanted_num = num;
+	vqp->peer = peer;
+	vqp_move(vqp, HF_VQP_CONNECTING);
+	if (peer->up)
+		connect_send(vqp);
+	return 0;
+}
+
+static void say_join(struct hf_vqp *vqp, bool answer)
+{
+	struct message message = {.kind = MESSAGE_JOIN,
+		.to = vqp->wanted_num,
+		.from = vqp->num,
+		.access = (uint32_t)vqp->access,
+		.answer = answer};
+
+	policy_terms(&vqp->node->config, message.terms);
+	peer_send(vqp->peer, &message);
+}
+
 void connect_send(struct hf_vqp *vqp)
 {
 	struct message message = {.kind = MESSAGE_CONNECT,
@@ -69,6 +106,10 @@ void connect_send(struct hf_vqp *vqp)
 		return;
 	vqp->asked = true;
 	join(vqp, vqp->peer);
+	if (vqp->wanted_num != 0) {
+		say_join(vqp, false);
+		return;
+	}
 	memcpy(message.service, vqp->service, sizeof(message.service));
 	policy_terms(&vqp->node->config, message.terms);
 	memcpy(message.private_data, vqp->private_data, sizeof(message.private_data));
@@ -99,6 +140,25 @@ static bool agrees(const struct hf_peer *peer, const char *ours, const char *the
 	log_error("a vqp of peer %s is refused: its policy is '%s', that of this node %s is '%s'", hf_peer_name(peer),
 		theirs, peer->node->config.name, ours);
 	return false;
+}
+
+static void on_join(struct hf_peer *peer, const struct message *message)
+{
+	struct hf_vqp *vqp = vqp_find(peer->node, message->to);
+	struct message refuse = {.kind = MESSAGE_REFUSE, .to = message->from};
+
+	policy_terms(&peer->node->config, refuse.terms);
+	if (vqp != NULL && vqp->state == HF_VQP_INIT)
+		return;
+	if (vqp == NULL || vqp->peer != peer || vqp->wanted_num != message->from || vqp->state == HF_VQP_ERROR ||
+		!agrees(peer, refuse.terms, message->terms)) {
+		peer_send(peer, &refuse);
+		return;
+	}
+	if (!message->answer)
+		say_join(vqp, true);
+	if (vqp->state == HF_VQP_CONNECTING && vqp->remote_num == 0)
+		begin(vqp, message);
 }
 
 static void on_connect(struct hf_peer *peer, const struct message *message)
@@ -136,6 +196,8 @@ static void explain(struct hf_vqp *vqp, const struct message *message)
 		snprintf(vqp->reason, HF_ERROR_BYTES,
 			"node %s refused: its policy is '%s', that of this node %s is '%s'; both must have the same",
 			who, message->terms, vqp->node->config.name, ours);
+	else if (vqp->wanted_num != 0)
+		snprintf(vqp->reason, HF_ERROR_BYTES, "node %s has no vqp %u for this one", who, vqp->wanted_num);
 	else
 		snprintf(vqp->reason, HF_ERROR_BYTES, "service '%s' of node %s refused", vqp->service, who);
 	log_error("vqp %u: %s", vqp->num, vqp->reason);
@@ -148,6 +210,11 @@ void connect_message(struct hf_peer *peer, const struct message *message)
 	if (message->kind == MESSAGE_CONNECT) {
 		if (message->from != 0)
 			on_connect(peer, message);
+		return;
+	}
+	if (message->kind == MESSAGE_JOIN) {
+		if (message->from != 0)
+			on_join(peer, message);
 		return;
 	}
 	vqp = vqp_find(peer->node, message->to);

@@ -180,6 +180,11 @@ static void visit(struct wire *wire, struct message *m)
 	case MESSAGE_ACCEPT:
 		private_data(wire, m);
 		break;
+	case MESSAGE_JOIN:
+		name(wire, m->terms);
+		u32(wire, &m->access, UINT32_MAX);
+		u8(wire, &m->answer, 1);
+		break;
 	case MESSAGE_FENCE:
 		u8(wire, &m->failback, 1);
 		break;

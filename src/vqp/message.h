@@ -30,6 +30,7 @@ enum message_kind {
 	MESSAGE_SLOTS_ASK,  /* a vqp wants to do atomics by uid */
 	MESSAGE_SLOTS,      /* what it may use for that; own_slots 0: nothing is left */
 	MESSAGE_CLOSED,     /* the vqp is in error or was destroyed */
+	MESSAGE_JOIN, /* both sides name both numbers (hf_vqp_connect_num) */
 	MESSAGE_KINDS,
 };
 
@@ -66,6 +67,8 @@ struct message {
 	uint32_t access;
 	uint16_t private_bytes;
 	uint8_t private_data[HF_PRIVATE_BYTES];
+	/* JOIN (and access) */
+	uint8_t answer; /* 1: to the other side's JOIN, not answered itself */
 	/* FENCE, STATE */
 	uint8_t failback; /* 0, 1 */
 	uint8_t fenced;   /* 0: the device could not promise it */

@@ -140,6 +140,7 @@ struct hf_vqp {
 	void (*changed)(struct hf_vqp *vqp, void *context);
 	enum hf_vqp_state state;
 	uint32_t num, remote_num;
+	uint32_t wanted_num; /* hf_vqp_connect_num: the other's; 0 otherwise */
 	uint32_t remote_access;
 	uint32_t grant;
 	char service[HF_NAME_BYTES];

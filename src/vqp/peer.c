@@ -246,6 +246,7 @@ static void dispatch(struct hf_peer *peer, const struct message *message)
 	case MESSAGE_CONNECT:
 	case MESSAGE_ACCEPT:
 	case MESSAGE_REFUSE:
+	case MESSAGE_JOIN:
 		connect_message(peer, message);
 		break;
 	case MESSAGE_FENCE:
@@ -303,6 +304,13 @@ int hf_peer_connect(struct hf_node *node, const struct hf_addr *addresses, unsig
 	}
 	*peer_out = peer;
 	return 0;
+}
+
+struct hf_peer *hf_peer_find(struct hf_node *node, const struct hf_addr *address)
+{
+	struct control_peer *control = control_find(node->control, address);
+
+	return control == NULL ? NULL : control_peer_context(control);
 }
 
 void hf_peer_close(struct hf_peer *peer)

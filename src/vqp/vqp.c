@@ -176,6 +176,11 @@ void hf_vqp_destroy(struct hf_vqp *vqp)
 	free(vqp);
 }
 
+void hf_vqp_abort(struct hf_vqp *vqp)
+{
+	vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, true);
+}
+
 enum hf_vqp_state hf_vqp_state(const struct hf_vqp *vqp)
 {
 	return vqp->state;

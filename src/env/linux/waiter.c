@@ -5,6 +5,7 @@
 #include "env/linux/linux.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -156,4 +157,16 @@ void linux_waiter_wake(struct world_waiter *waiter)
 
 	/* EAGAIN: the counter is full, so a wake-up is pending anyway. */
 	(void)!write(waiter->wake_fd, &one, sizeof(one));
+}
+
+/* Others may change the set meanwhile, which the kernel allows; nothing but its descriptor is touched here. */
+void linux_waiter_sleep(struct world_waiter *waiter, uint64_t max_ns)
+{
+	struct pollfd set = {.fd = waiter->epoll_fd, .events = POLLIN};
+	struct timespec timeout = {
+		.tv_sec = (time_t)(max_ns / 1000000000u),
+		.tv_nsec = (long)(max_ns % 1000000000u),
+	};
+
+	(void)ppoll(&set, 1, &timeout, NULL); /* interrupted by a signal: the caller looks again */
 }

@@ -1,0 +1,18 @@
+/* tally.h - a count that a program outside of our loops waits for: a descriptor that is readable while it is not zero.
+ *
+ * The descriptor is handed to the program, which may put it into its own poll(2) and make it non-blocking. Counts are
+ * added and taken by any thread. */
+#ifndef HOLDFAST_ENV_TALLY_H
+#define HOLDFAST_ENV_TALLY_H
+
+#include <stdbool.h>
+
+int tally_open(int *fd_out);
+void tally_close(int fd);
+void tally_add(int fd);
+/* Takes one, after waiting for it unless the program made the descriptor non-blocking: -EAGAIN then; -EINTR. */
+int tally_take(int fd);
+/* Takes one that is known to be there, unless somebody who waits was quicker: false. */
+bool tally_drop(int fd);
+
+#endif

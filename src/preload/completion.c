@@ -1,0 +1,228 @@
+/* Completion queues, and the channels that a program waits at for their events. */
+#include "preload/objects.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "env/tally.h"
+#include "preload/drive.h"
+#include "preload/real.h"
+
+#define IDLE_POLLS 8u  /* without a completion: then it is time to turn the loop */
+#define BUSY_POLLS 64u /* the same, of those that found completions */
+
+static struct cq *cq_of(struct ibv_cq *cq)
+{
+	return container_of(cq, struct cq, cq);
+}
+
+static struct channel *channel_of(struct ibv_comp_channel *channel)
+{
+	return container_of(channel, struct channel, channel);
+}
+
+/* ---- channels ---- */
+
+struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context)
+{
+	struct channel *channel;
+	int rc;
+
+	if (!context_is_ours(context))
+		return REAL(ibv_create_comp_channel)(context);
+	channel = calloc(1, sizeof(*channel));
+	rc = channel == NULL ? -ENOMEM : tally_open(&channel->channel.fd);
+	if (rc != 0) {
+		free(channel);
+		errno = -rc;
+		return NULL;
+	}
+	channel->channel.context = context;
+	list_init(&channel->waiting);
+	return &channel->channel;
+}
+
+int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
+{
+	int users;
+
+	if (!context_is_ours(channel->context))
+		return REAL(ibv_destroy_comp_channel)(channel);
+	drive_lock();
+	users = channel->refcnt;
+	drive_unlock();
+	if (users > 0)
+		return EBUSY;
+	tally_close(channel->fd);
+	free(channel_of(channel));
+	return 0;
+}
+
+/* Of the loop: completions are there. */
+static void notify(struct hf_vcq *vcq, void *context)
+{
+	struct cq *cq = context;
+	struct channel *channel = channel_of(cq->cq.channel);
+
+	(void)vcq;
+	if (cq->queued++ == 0)
+		list_push_back(&channel->waiting, &cq->channel_link);
+	tally_add(channel->channel.fd);
+}
+
+/* The next event's cq; NULL when its cq was destroyed meanwhile. */
+static struct cq *take_event(struct channel *channel)
+{
+	struct list *at = list_pop_front(&channel->waiting);
+	struct cq *cq = at == NULL ? NULL : container_of(at, struct cq, channel_link);
+
+	if (cq == NULL)
+		return NULL;
+	cq->given++;
+	if (--cq->queued > 0)
+		list_push_back(&channel->waiting, &cq->channel_link);
+	return cq;
+}
+
+int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq_out, void **context_out)
+{
+	struct cq *cq = NULL;
+	int rc = 0;
+
+	if (!context_is_ours(channel->context))
+		return REAL(ibv_get_cq_event)(channel, cq_out, context_out);
+	while (cq == NULL && rc == 0) {
+		drive_wait_begin();
+		rc = tally_take(channel->fd);
+		drive_wait_end();
+		if (rc != 0)
+			break;
+		drive_lock();
+		cq = take_event(channel_of(channel));
+		drive_unlock();
+	}
+	if (rc != 0) {
+		errno = -rc;
+		return -1;
+	}
+	*cq_out = &cq->cq;
+	*context_out = cq->cq.cq_context;
+	return 0;
+}
+
+void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int n)
+{
+	if (!context_is_ours(cq->context)) {
+		REAL(ibv_ack_cq_events)(cq, n);
+		return;
+	}
+	pthread_mutex_lock(&cq->mutex);
+	cq->comp_events_completed += n;
+	pthread_cond_signal(&cq->cond);
+	pthread_mutex_unlock(&cq->mutex);
+}
+
+/* ---- queues ---- */
+
+struct ibv_cq *ibv_create_cq(
+	struct ibv_context *context, int cqe, void *cq_context, struct ibv_comp_channel *channel, int vector)
+{
+	struct cq *cq;
+	int rc;
+
+	if (!context_is_ours(context))
+		return REAL(ibv_create_cq)(context, cqe, cq_context, channel, vector);
+	cq = cqe <= 0 || vector != 0 ? NULL : calloc(1, sizeof(*cq));
+	if (cq == NULL) {
+		errno = cqe <= 0 || vector != 0 ? EINVAL : ENOMEM;
+		return NULL;
+	}
+	cq->cq = (struct ibv_cq){.context = context, .channel = channel, .cq_context = cq_context, .cqe = cqe};
+	pthread_mutex_init(&cq->cq.mutex, NULL);
+	pthread_cond_init(&cq->cq.cond, NULL);
+	list_init(&cq->channel_link);
+	drive_lock();
+	rc = hf_vcq_create(node_of(context), (uint32_t)cqe, cq, &cq->vcq);
+	if (rc == 0 && channel != NULL)
+		channel->refcnt++;
+	drive_unlock();
+	if (rc == 0)
+		return &cq->cq;
+	free(cq);
+	errno = -rc;
+	return NULL;
+}
+
+/* A vcq holds no entries of its own and cannot overflow, so any size is at hand. */
+int ibv_resize_cq(struct ibv_cq *cq, int cqe)
+{
+	if (!context_is_ours(cq->context))
+		return REAL(ibv_resize_cq)(cq, cqe);
+	if (cqe <= 0)
+		return EINVAL;
+	cq->cqe = cqe;
+	return 0;
+}
+
+static void drop_events(struct cq *cq)
+{
+	list_remove(&cq->channel_link);
+	for (; cq->queued > 0; cq->queued--)
+		(void)tally_drop(cq->cq.channel->fd);
+}
+
+int ibv_destroy_cq(struct ibv_cq *public)
+{
+	struct cq *cq = cq_of(public);
+	int rc;
+
+	if (!context_is_ours(public->context))
+		return REAL(ibv_destroy_cq)(public);
+	drive_lock();
+	rc = hf_vcq_destroy(cq->vcq);
+	if (rc == 0) {
+		drop_events(cq);
+		if (public->channel != NULL)
+		public->channel->refcnt--;
+	}
+	drive_unlock();
+	if (rc != 0)
+		return -rc;
+	pthread_mutex_lock(&public->mutex);
+	while (public->comp_events_completed != cq->given)
+		pthread_cond_wait(&public->cond, &public->mutex);
+	pthread_mutex_unlock(&public->mutex);
+	free(cq);
+	return 0;
+}
+
+int completion_req_notify(struct ibv_cq *public, int solicited_only)
+{
+	struct cq *cq = cq_of(public);
+
+	(void)solicited_only; /* an event for every completion is one for the solicited ones too */
+	if (public->channel == NULL)
+		return EINVAL;
+	drive_lock();
+	hf_vcq_req_notify(cq->vcq, notify);
+	drive_again();
+	drive_unlock();
+	return 0;
+}
+
+int completion_poll(struct ibv_cq *public, int n, struct ibv_wc *wc)
+{
+	static _Thread_local unsigned idle, busy;
+	struct cq *cq = cq_of(public);
+	int got;
+
+	if (n <= 0 || !drive_try_lock())
+		return 0;
+	got = hf_vcq_poll(cq->vcq, n, wc);
+	if (got > 0 ? ++busy >= BUSY_POLLS : ++idle >= IDLE_POLLS) {
+		idle = busy = 0;
+		drive_turn();
+	}
+	drive_unlock();
+	return got;
+}

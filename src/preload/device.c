@@ -1,0 +1,230 @@
+/* Devices and contexts: the list, opening, closing. Nothing is opened until the program opens it. */
+#include "preload/objects.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "env/tally.h"
+#include "preload/bond.h"
+#include "preload/drive.h"
+#include "preload/real.h"
+
+#undef ibv_get_device_list
+
+static struct bond the_bond;
+static pthread_once_t configured = PTHREAD_ONCE_INIT;
+static int configure_rc;
+/* Held to open and close, which the lock of drive.h cannot be: the loop's thread ends meanwhile. */
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+
+bool device_is_ours(const struct ibv_device *device)
+{
+	return device == &the_bond.device;
+}
+
+bool context_is_ours(const struct ibv_context *context)
+{
+	return device_is_ours(context->device);
+}
+
+static void complain(const struct hf_error *error, int rc)
+{
+	log_error("%s", error->text[0] != '\0' ? error->text : strerror(-rc));
+}
+
+static void configure(void)
+{
+	struct hf_error error = {0};
+
+	configure_rc = bond_configure(&the_bond, &error);
+	if (configure_rc != 0)
+		complain(&error, configure_rc);
+	the_bond.device.node_type = IBV_NODE_CA;
+	the_bond.device.transport_type = IBV_TRANSPORT_IB;
+	snprintf(the_bond.device.name, sizeof(the_bond.device.name), "holdfast0");
+	snprintf(the_bond.device.dev_name, sizeof(the_bond.device.dev_name), "holdfast0");
+	list_init(&the_bond.contexts);
+}
+
+/* ---- the list ---- */
+
+/* What the program gets is `devices`; the real list is given back with it. */
+struct device_list {
+	struct ibv_device **real;
+	struct ibv_device *devices[];
+};
+
+static struct device_list *list_make(struct ibv_device **real, int real_count)
+{
+	struct device_list *list = calloc(1, sizeof(*list) + ((size_t)real_count + 2) * sizeof(list->devices[0]));
+	unsigned n = 0;
+
+	if (list == NULL)
+		return NULL;
+	list->real = real;
+	if (configure_rc == 0)
+		list->devices[n++] = &the_bond.device;
+	for (int i = 0; i < real_count; i++)
+		list->devices[n++] = real[i];
+	return list;
+}
+
+struct ibv_device **ibv_get_device_list(int *num_devices)
+{
+	__typeof__(&ibv_get_device_list) real_get = (__typeof__(&ibv_get_device_list))real_find("ibv_get_device_list");
+	struct ibv_device **real;
+	struct device_list *list;
+	int real_count = 0;
+
+	pthread_once(&configured, configure);
+	real = real_get == NULL ? NULL : real_get(&real_count);
+	list = list_make(real, real == NULL ? 0 : real_count);
+	if (list == NULL) {
+		if (real != NULL)
+			REAL(ibv_free_device_list)(real);
+		errno = ENOMEM;
+		return NULL;
+	}
+	if (num_devices != NULL)
+		*num_devices = (configure_rc == 0) + (real == NULL ? 0 : real_count);
+	errno = 0;
+	return list->devices;
+}
+
+void ibv_free_device_list(struct ibv_device **devices)
+{
+	struct device_list *list = container_of(devices, struct device_list, devices);
+
+	if (devices == NULL)
+		return;
+	if (list->real != NULL)
+		REAL(ibv_free_device_list)(list->real);
+	free(list);
+}
+
+const char *ibv_get_device_name(struct ibv_device *device)
+{
+	return device->name;
+}
+
+__be64 ibv_get_device_guid(struct ibv_device *device)
+{
+	if (!device_is_ours(device))
+		return REAL(ibv_get_device_guid)(device);
+	return container_of(device, struct bond, device)->guid;
+}
+
+int ibv_get_device_index(struct ibv_device *device)
+{
+	return device_is_ours(device) ? -1 : REAL(ibv_get_device_index)(device);
+}
+
+/* ---- opening and closing ---- */
+
+static void fill_context(struct context *context, struct bond *bond)
+{
+	struct ibv_context *public = &context->verbs.context;
+
+	context->bond = bond;
+	list_init(&context->events);
+	context->verbs.sz = sizeof(context->verbs);
+	context->verbs.query_port = query_port;
+	context->verbs.query_device_ex = query_device_ex;
+	context->verbs.create_qp_ex = queue_pair_create_ex;
+	public->abi_compat = __VERBS_ABI_IS_EXTENDED;
+	public->device = &bond->device;
+	public->cmd_fd = -1;
+	public->num_comp_vectors = 1;
+	public->ops.poll_cq = completion_poll;
+	public->ops.req_notify_cq = completion_req_notify;
+	public->ops.post_send = queue_pair_post_send;
+	public->ops.post_recv = queue_pair_post_recv;
+	pthread_mutex_init(&public->mutex, NULL);
+}
+
+static int bond_use(struct bond *bond)
+{
+	struct hf_error error = {0};
+	int rc = drive_open();
+
+	if (rc == 0 && bond->users == 0) {
+		drive_lock();
+		rc = bond_open(bond, drive_loop(), &error);
+		drive_again();
+		drive_unlock();
+		if (rc != 0) {
+			complain(&error, rc);
+			drive_close();
+		}
+	}
+	if (rc == 0)
+		bond->users++;
+	return rc;
+}
+
+static void bond_leave(struct bond *bond)
+{
+	if (--bond->users == 0) {
+		drive_lock();
+		bond_close(bond);
+		drive_unlock();
+	}
+	drive_close();
+}
+
+struct ibv_context *ibv_open_device(struct ibv_device *device)
+{
+	struct bond *bond = container_of(device, struct bond, device);
+	struct context *context;
+	int rc;
+
+	if (!device_is_ours(device))
+		return REAL(ibv_open_device)(device);
+	context = calloc(1, sizeof(*context));
+	if (context == NULL) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	fill_context(context, bond);
+	rc = tally_open(&context->verbs.context.async_fd);
+	if (rc == 0) {
+		pthread_mutex_lock(&opening);
+		rc = bond_use(bond);
+		pthread_mutex_unlock(&opening);
+		if (rc != 0)
+			tally_close(context->verbs.context.async_fd);
+	}
+	if (rc != 0) {
+		free(context);
+		errno = -rc;
+		return NULL;
+	}
+	drive_lock();
+	list_push_back(&bond->contexts, &context->bond_link);
+	drive_unlock();
+	return &context->verbs.context;
+}
+
+int ibv_close_device(struct ibv_context *public)
+{
+	struct context *context = context_of(public);
+	struct bond *bond = context->bond;
+
+	if (!context_is_ours(public))
+		return REAL(ibv_close_device)(public);
+	drive_lock();
+	list_remove(&context->bond_link);
+	async_free(context);
+	drive_unlock();
+	pthread_mutex_lock(&opening);
+	bond_leave(bond);
+	pthread_mutex_unlock(&opening);
+	tally_close(public->async_fd);
+	pthread_mutex_destroy(&public->mutex);
+	free(context);
+	return 0;
+}

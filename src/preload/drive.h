@@ -1,0 +1,34 @@
+/* drive.h - one loop for all of a program's threads: who turns it, and when.
+ *
+ * The nodes behind a program's devices belong to one loop, and a program may call from any thread. So one lock guards
+ * loop, nodes and objects. A thread that polls drives the loop while it has the lock (it is borrowed); the library's
+ * own thread does so when nobody has polled for 100 us, and at once when a thread of the program waits for events.
+ * While the program polls, that thread naps; when there is nothing to do it sleeps until the devices have something.
+ * Recovery is therefore answered whatever the program is busy with (PROTOCOL.md, R2).
+ *
+ * The lock is held for the length of a call, never while anybody sleeps. */
+#ifndef HOLDFAST_PRELOAD_DRIVE_H
+#define HOLDFAST_PRELOAD_DRIVE_H
+
+#include <holdfast/loop.h>
+
+/* Makes the loop and starts the thread, for the first user; the last one ends both. Without the lock; opening and
+ * closing are serialized by the caller. */
+int drive_open(void);
+void drive_close(void);
+struct hf_loop *drive_loop(void);
+
+void drive_lock(void);
+void drive_unlock(void);
+/* False: somebody else is at it, and other threads have had a chance to run. */
+bool drive_try_lock(void);
+
+/* With the lock held. */
+void drive_turn(void);  /* by a thread that polls */
+void drive_again(void); /* a call has left work for the loop */
+
+/* Around a wait for events, without the lock. */
+void drive_wait_begin(void);
+void drive_wait_end(void);
+
+#endif

@@ -1,0 +1,103 @@
+/* objects.h - what programs hold in their hands: libibverbs' own structures with ours around them.
+ *
+ * A program is shown a device for each bond of rails. A context opens the bond's node, which all contexts of that
+ * device share; protection domains, regions, completion queues and queue pairs are the vqp layer's with the public
+ * part in front. A handle of a real device, which the program may use beside ours, is told by its context and goes to
+ * the real libibverbs (real.h).
+ *
+ * Everything here is guarded by the lock of drive.h, unless it says otherwise. */
+#ifndef HOLDFAST_PRELOAD_OBJECTS_H
+#define HOLDFAST_PRELOAD_OBJECTS_H
+
+#include <holdfast/vqp.h>
+
+#include "base/list.h"
+
+#define PROVIDER_BYTES 512 /* providers look behind an ibv_device for their own part: they find zeros */
+
+struct bond {
+	struct ibv_device device; /* first */
+	unsigned char provider[PROVIDER_BYTES];
+	struct hf_node_config config;
+	bool configured; /* by a file; else names and addresses are chosen at each opening */
+	__be64 guid;
+	unsigned users; /* contexts */
+	struct hf_node *node;
+	struct hf_addr address; /* of control, by which peers know us: the gid is made of it */
+	bool up;                /* any rail */
+	struct list contexts;
+};
+
+struct async_event {
+	struct list node;
+	struct ibv_async_event event;
+};
+
+struct context {
+	struct verbs_context verbs; /* its last member is what the program has */
+	struct bond *bond;
+	struct list bond_link;
+	struct list events; /* async_event, as many as verbs.context.async_fd counts */
+};
+
+struct pd {
+	struct ibv_pd pd; /* first */
+	struct hf_vpd *vpd;
+};
+
+struct region {
+	struct ibv_mr mr; /* first */
+	struct hf_vmr *vmr;
+};
+
+struct channel {
+	struct ibv_comp_channel channel; /* first; refcnt: cqs */
+	struct list waiting;             /* cqs with events; the descriptor counts their events */
+};
+
+struct cq {
+	struct ibv_cq cq; /* first */
+	struct hf_vcq *vcq;
+	struct list channel_link;
+	unsigned queued; /* events that wait in the channel */
+	unsigned given;  /* events that the program got; it acknowledges as many before the cq can go */
+};
+
+struct queue_pair {
+	struct ibv_qp qp; /* first */
+	struct hf_vqp *vqp;
+	struct ibv_qp_attr attr;
+	struct ibv_qp_init_attr init;
+};
+
+/* device.c */
+bool device_is_ours(const struct ibv_device *device);
+static inline struct context *context_of(struct ibv_context *context)
+{
+	return container_of(context, struct context, verbs.context);
+}
+static inline struct hf_node *node_of(struct ibv_context *context)
+{
+	return context_of(context)->bond->node;
+}
+bool context_is_ours(const struct ibv_context *context);
+
+/* query.c */
+int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr, size_t bytes);
+int query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
+	struct ibv_device_attr_ex *attr, size_t bytes);
+
+/* completion.c */
+int completion_poll(struct ibv_cq *cq, int n, struct ibv_wc *wc);
+int completion_req_notify(struct ibv_cq *cq, int solicited_only);
+
+/* queue_pair.c */
+int queue_pair_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+int queue_pair_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+struct ibv_qp *queue_pair_create_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *init);
+
+/* async.c: events of ports */
+void async_port_changed(struct bond *bond, bool up);
+void async_free(struct context *context);
+
+#endif

@@ -1,0 +1,265 @@
+/* Queue pairs: RC only, each a vqp. The states are the program's, by the rules of ibv_modify_qp(3); the vqp connects
+ * when the program names the peer, in the move to RTR, and finds rails and qps by itself. So of the attributes only the
+ * peer, its number and the access flags matter; the others are kept for ibv_query_qp. */
+#include "preload/objects.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "dev/qp_rules.h"
+#include "preload/bond.h"
+#include "preload/drive.h"
+#include "preload/real.h"
+
+static struct queue_pair *queue_pair_of(struct ibv_qp *qp)
+{
+	return container_of(qp, struct queue_pair, qp);
+}
+
+/* ---- creation ---- */
+
+static struct ibv_qp *refuse(int error)
+{
+	errno = error;
+	return NULL;
+}
+
+static int create_vqp(struct queue_pair *qp, struct ibv_pd *pd)
+{
+	struct ibv_qp_cap *cap = &qp->init.cap;
+	struct hf_vqp_init init = {.sq_sig_all = qp->init.sq_sig_all != 0, .context = qp};
+	int rc;
+
+	/* A vqp has both queues, and a wr of either may have an sge. */
+	cap->max_send_wr += cap->max_send_wr == 0;
+	cap->max_recv_wr += cap->max_recv_wr == 0;
+	cap->max_send_sge += cap->max_send_sge == 0;
+	cap->max_recv_sge += cap->max_recv_sge == 0;
+	init.cap = *cap;
+	init.send_cq = container_of(qp->init.send_cq, struct cq, cq)->vcq;
+	init.recv_cq = container_of(qp->init.recv_cq, struct cq, cq)->vcq;
+	drive_lock();
+	rc = hf_vqp_create(container_of(pd, struct pd, pd)->vpd, &init, &qp->vqp);
+	drive_unlock();
+	return rc;
+}
+
+static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
+{
+	struct queue_pair *qp;
+	int rc;
+
+	if (init->qp_type != IBV_QPT_RC || init->srq != NULL)
+		return refuse(EOPNOTSUPP);
+	if (init->send_cq == NULL || init->recv_cq == NULL)
+		return refuse(EINVAL);
+	qp = calloc(1, sizeof(*qp));
+	if (qp == NULL)
+		return refuse(ENOMEM);
+	qp->init = *init;
+	rc = create_vqp(qp, pd);
+	if (rc != 0) {
+		free(qp);
+		return refuse(-rc);
+	}
+	init->cap = qp->init.cap;
+	qp->attr.cap = qp->init.cap;
+	qp->qp = (struct ibv_qp){.context = pd->context,
+		.qp_context = init->qp_context,
+		.pd = pd,
+		.send_cq = init->send_cq,
+		.recv_cq = init->recv_cq,
+		.qp_num = hf_vqp_num(qp->vqp),
+		.state = IBV_QPS_RESET,
+		.qp_type = IBV_QPT_RC};
+	pthread_mutex_init(&qp->qp.mutex, NULL);
+	pthread_cond_init(&qp->qp.cond, NULL);
+	return &qp->qp;
+}
+
+struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
+{
+	if (!context_is_ours(pd->context))
+		return REAL(ibv_create_qp)(pd, init);
+	return create(pd, init);
+}
+
+/* What the older call can say too; the newer ways to post (send_ops_flags) are not there. */
+struct ibv_qp *queue_pair_create_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *init)
+{
+	struct ibv_qp_init_attr legacy;
+	struct ibv_qp *qp;
+
+	(void)context;
+	if ((init->comp_mask & IBV_QP_INIT_ATTR_PD) == 0)
+		return refuse(EINVAL);
+	if ((init->comp_mask & ~(uint32_t)(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS)) != 0 ||
+		((init->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && init->create_flags != 0))
+		return refuse(EOPNOTSUPP);
+	memcpy(&legacy, init, sizeof(legacy)); /* the newer structure begins with the older one */
+	qp = create(init->pd, &legacy);
+	if (qp != NULL)
+		init->cap = legacy.cap;
+	return qp;
+}
+
+int ibv_destroy_qp(struct ibv_qp *public)
+{
+	struct queue_pair *qp = queue_pair_of(public);
+
+	if (!context_is_ours(public->context))
+		return REAL(ibv_destroy_qp)(public);
+	drive_lock();
+	hf_vqp_destroy(qp->vqp);
+	drive_again();
+	drive_unlock();
+	free(qp);
+	return 0;
+}
+
+struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
+{
+	return context_is_ours(qp->context) ? NULL : REAL(ibv_qp_to_qp_ex)(qp);
+}
+
+/* ---- moves ---- */
+
+static void keep(struct ibv_qp_attr *kept, const struct ibv_qp_attr *attr, int mask)
+{
+	if (mask & IBV_QP_ACCESS_FLAGS)
+		kept->qp_access_flags = attr->qp_access_flags;
+	if (mask & IBV_QP_PORT)
+		kept->port_num = attr->port_num;
+	if (mask & IBV_QP_AV)
+		kept->ah_attr = attr->ah_attr;
+	if (mask & IBV_QP_PATH_MTU)
+		kept->path_mtu = attr->path_mtu;
+	if (mask & IBV_QP_DEST_QPN)
+		kept->dest_qp_num = attr->dest_qp_num;
+	if (mask & IBV_QP_RQ_PSN)
+		kept->rq_psn = attr->rq_psn;
+	if (mask & IBV_QP_SQ_PSN)
+		kept->sq_psn = attr->sq_psn;
+	if (mask & IBV_QP_MAX_DEST_RD_ATOMIC)
+		kept->max_dest_rd_atomic = attr->max_dest_rd_atomic;
+	if (mask & IBV_QP_MAX_QP_RD_ATOMIC)
+		kept->max_rd_atomic = attr->max_rd_atomic;
+	if (mask & IBV_QP_MIN_RNR_TIMER)
+		kept->min_rnr_timer = attr->min_rnr_timer;
+	if (mask & IBV_QP_TIMEOUT)
+		kept->timeout = attr->timeout;
+	if (mask & IBV_QP_RETRY_CNT)
+		kept->retry_cnt = attr->retry_cnt;
+	if (mask & IBV_QP_RNR_RETRY)
+		kept->rnr_retry = attr->rnr_retry;
+}
+
+static int find_peer(struct bond *bond, const struct ibv_ah_attr *ah, struct hf_peer **peer_out)
+{
+	struct hf_error error = {0};
+	struct hf_addr address;
+	int rc = bond_address_of(bond, ah, &address);
+
+	if (rc != 0)
+		return rc;
+	*peer_out = hf_peer_find(bond->node, &address);
+	if (*peer_out == NULL)
+		rc = hf_peer_connect(bond->node, &address, 1, peer_out, &error);
+	if (rc != 0)
+		log_warn("ibv_modify_qp: %s", error.text);
+	return rc;
+}
+
+static int connect_peer(struct queue_pair *qp, const struct ibv_qp_attr *attr)
+{
+	struct hf_peer *peer = NULL;
+	int rc = find_peer(context_of(qp->qp.context)->bond, &attr->ah_attr, &peer);
+
+	return rc != 0 ? rc : hf_vqp_connect_num(qp->vqp, peer, attr->dest_qp_num, (int)qp->attr.qp_access_flags);
+}
+
+/* With the lock held. */
+static int move(struct queue_pair *qp, struct ibv_qp_attr *attr, int mask)
+{
+	enum ibv_qp_state from = qp->qp.state, to = mask & IBV_QP_STATE ? attr->qp_state : from;
+	int rc = qp_rules_check(IBV_QPT_RC, from, attr, mask);
+
+	if (rc != 0)
+		return rc;
+	if (to == IBV_QPS_RESET)
+		return hf_vqp_state(qp->vqp) == HF_VQP_INIT ? 0 : -EOPNOTSUPP;
+	if (to == IBV_QPS_ERR) {
+		hf_vqp_abort(qp->vqp);
+		return 0;
+	}
+	if ((mask & IBV_QP_ACCESS_FLAGS) && from >= IBV_QPS_RTR && attr->qp_access_flags != qp->attr.qp_access_flags)
+		return -EOPNOTSUPP;
+	keep(&qp->attr, attr, mask);
+	return to == IBV_QPS_RTR && from == IBV_QPS_INIT ? connect_peer(qp, attr) : 0;
+}
+
+int ibv_modify_qp(struct ibv_qp *public, struct ibv_qp_attr *attr, int mask)
+{
+	struct queue_pair *qp = queue_pair_of(public);
+	int rc;
+
+	if (!context_is_ours(public->context))
+		return REAL(ibv_modify_qp)(public, attr, mask);
+	drive_lock();
+	rc = move(qp, attr, mask);
+	if (rc == 0 && (mask & IBV_QP_STATE) != 0)
+	public->state = attr->qp_state;
+	drive_again();
+	drive_unlock();
+	return -rc;
+}
+
+int ibv_query_qp(struct ibv_qp *public, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
+{
+	struct queue_pair *qp = queue_pair_of(public);
+
+	if (!context_is_ours(public->context))
+		return REAL(ibv_query_qp)(public, attr, mask, init);
+	drive_lock();
+	if (hf_vqp_state(qp->vqp) == HF_VQP_ERROR)
+	public->state = IBV_QPS_ERR;
+	*attr = qp->attr;
+	attr->qp_state = attr->cur_qp_state = public->state;
+	*init = qp->init;
+	drive_unlock();
+	return 0;
+}
+
+/* ---- posting ---- */
+
+int queue_pair_post_send(struct ibv_qp *public, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	struct queue_pair *qp = queue_pair_of(public);
+	int rc;
+
+	if (public->state != IBV_QPS_RTS && public->state != IBV_QPS_ERR) {
+		*bad = wr;
+		return EINVAL;
+	}
+	drive_lock();
+	rc = hf_vqp_post_send(qp->vqp, wr, bad);
+	drive_unlock();
+	return -rc;
+}
+
+int queue_pair_post_recv(struct ibv_qp *public, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	struct queue_pair *qp = queue_pair_of(public);
+	int rc;
+
+	if (public->state == IBV_QPS_RESET) {
+		*bad = wr;
+		return EINVAL;
+	}
+	drive_lock();
+	rc = hf_vqp_post_recv(qp->vqp, wr, bad);
+	drive_unlock();
+	return -rc;
+}

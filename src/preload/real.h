@@ -1,0 +1,13 @@
+/* real.h - the libibverbs behind ours, which the program is linked with and which knows the handles that are not ours. */
+#ifndef HOLDFAST_PRELOAD_REAL_H
+#define HOLDFAST_PRELOAD_REAL_H
+
+/* The next function of this name after ours; NULL when there is no libibverbs. */
+void *real_find(const char *name);
+/* For a foreign handle, which nobody but a real libibverbs can have made. */
+void *real_need(const char *name);
+
+/* Calls go like REAL(ibv_alloc_pd)(context). */
+#define REAL(function) ((__typeof__(&(function)))real_need(#function))
+
+#endif
