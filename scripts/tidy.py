@@ -15,7 +15,7 @@ import sys
 
 # ---- the house: lowest layer first; each may include those before it ----
 
-LAYERS = ["base", "env", "net", "dev", "rail", "vqp", "transfer", "smr", "kv", "broker", "cli"]
+LAYERS = ["base", "env", "net", "dev", "rail", "vqp", "transfer", "smr", "kv", "broker", "cli", "preload"]
 BESIDE = {("kv", "broker"), ("broker", "kv"), ("smr", "transfer")}  # in LAYERS' order, but strangers to each other
 PUBLIC_LAYER = {
     "error.h": "base", "env.h": "env", "loop.h": "env", "dev.h": "dev", "dev_ops.h": "dev", "fabric.h": "dev",

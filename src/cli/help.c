@@ -32,6 +32,12 @@ static const struct {
 		  "  --no-peer     without UCX\n"
 		  "  --out FILE    write the figures there as JSON\n"
 		  "  --json        print nothing but the figures, as JSON\n"},
+	{"run", "[--config FILE | [--device shm|soft] [--node NAME] [--fabric NAME]]\n"
+		"                    -- PROGRAM [ARGUMENT]...\n\n"
+		"  --config FILE    the rails, addresses and policy of a node configuration\n"
+		"  --device KIND    two rails of this device between the programs of this host; shm otherwise\n"
+		"  --node NAME      by which `holdfast link` knows the program; its name and number otherwise\n"
+		"  --fabric NAME    on which its links are; verbs otherwise\n"},
 	{"version", "[--json]\n"},
 	{"help", "[COMMAND]\n"},
 };

@@ -11,6 +11,7 @@
 
 static const struct command commands[] = {
 	{"demo", demo_command, "move files between two nodes while their rails are cut, and show that all arrived"},
+	{"run", run_command, "run a program written for libibverbs, as it is, on a bond of rails"},
 	{"link", link_command, "switch a link down or up"},
 	{"links", links_command, "list the links and their states"},
 	{"devices", devices_command, "list the kinds of device there are"},

@@ -37,6 +37,12 @@ static void exec_child(char *const argv[], const char *stderr_path, int channel_
 	_exit(127);
 }
 
+int process_become(char *const argv[])
+{
+	execvp(argv[0], argv);
+	return -errno;
+}
+
 int process_start(char *const argv[], const char *stderr_path, struct process *out)
 {
 	int pair[2] = {-1, -1}, pipe_fds[2] = {-1, -1}, failed;

@@ -26,6 +26,8 @@ struct process {
 
 /* Runs this same program with argv (argv[0] is a name only). 0, or -errno. */
 int process_start(char *const argv[], const char *stderr_path, struct process *out);
+/* Becomes the program argv[0], found as a shell finds it. Returns -errno only. */
+int process_become(char *const argv[]);
 /* Closes our ends, waits for at most grace_ms, kills. Nothing of it is left afterwards. Zeroed or stopped: harmless. */
 void process_stop(struct process *process, unsigned grace_ms);
 /* True once it ended, with the reason in words ("was killed by signal 9"). */

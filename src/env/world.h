@@ -72,7 +72,8 @@ struct world_ops {
 	 * The simulator never waits: it notes max_ns as the time when the loop wants to run again. */
 	unsigned (*waiter_wait)(struct world_waiter *waiter, uint64_t max_ns);
 	void (*waiter_wake)(struct world_waiter *waiter); /* from any thread */
-	/* Returns when waiter_wait would find something, after max_ns at the latest; any thread. The simulator has none. */
+	/* Returns when waiter_wait would find something, after max_ns at the latest; any thread. The simulator has
+	 * none. */
 	void (*waiter_sleep)(struct world_waiter *waiter, uint64_t max_ns);
 
 	int (*dgram_open)(struct hf_env *env, const struct hf_addr *local, unsigned flags, struct hf_io **io_out,

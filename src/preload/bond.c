@@ -13,6 +13,8 @@
 #define BOND_CONTROL_PORT 18600
 #define BOND_RAILS        2u
 #define BOND_FABRIC       "verbs"
+#define BOND_TIMEOUT      12 /* 16 ms, 7 times: programs of one host keep one another from running */
+#define BOND_RETRIES      7
 #define CONTROL_NET       0x7f3fu /* 127.63 */
 #define RAIL_NET          0x7f40u /* 127.64 */
 #define SLOTS             0xfffeu
@@ -60,7 +62,10 @@ int bond_configure(struct bond *bond, struct hf_error *error)
 		bond->configured = true;
 		return hf_node_config_load(hf_env_host(), file, config, error);
 	}
-	*config = (struct hf_node_config){.policy = HF_POLICY_RESEND, .rail_count = BOND_RAILS};
+	*config = (struct hf_node_config){.policy = HF_POLICY_VARUNA,
+		.rail_count = BOND_RAILS,
+		.timeout = BOND_TIMEOUT,
+		.retry_cnt = BOND_RETRIES};
 	snprintf(config->name, sizeof(config->name), "%s", wanted("HOLDFAST_VERBS_NODE", ""));
 	snprintf(config->fabric, sizeof(config->fabric), "%s", wanted("HOLDFAST_VERBS_FABRIC", BOND_FABRIC));
 	for (unsigned i = 0; i < config->rail_count; i++) {

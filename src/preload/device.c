@@ -40,6 +40,8 @@ static void configure(void)
 {
 	struct hf_error error = {0};
 
+	if (getenv("HOLDFAST_LOG") == NULL)
+		log_set_level(LOG_WARN); /* it is the program's standard error */
 	configure_rc = bond_configure(&the_bond, &error);
 	if (configure_rc != 0)
 		complain(&error, configure_rc);

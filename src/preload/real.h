@@ -1,4 +1,4 @@
-/* real.h - the libibverbs behind ours, which the program is linked with and which knows the handles that are not ours. */
+/* real.h - the libibverbs behind ours, with which the program is linked: it knows the handles that are not ours. */
 #ifndef HOLDFAST_PRELOAD_REAL_H
 #define HOLDFAST_PRELOAD_REAL_H
 

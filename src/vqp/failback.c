@@ -6,7 +6,7 @@ bool failback_due(const struct hf_vqp *vqp, uint64_t now_ns)
 {
 	int best;
 
-	if (vqp->state != HF_VQP_UP || vqp->path.qp == NULL || !vqp->recovery.picks ||
+	if (vqp->state != HF_VQP_UP || vqp->forsaken || vqp->path.qp == NULL || !vqp->recovery.picks ||
 		!policy_recovers(vqp->node->config.policy))
 		return false;
 	best = rail_choose(peer_usable(vqp->peer));

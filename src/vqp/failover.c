@@ -250,6 +250,10 @@ void failover_broken(struct hf_vqp *vqp)
 {
 	struct recovery_event event = {.type = RECOVERY_EVENT_BROKEN};
 
+	if (vqp->forsaken) {
+		vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR, false);
+		return;
+	}
 	vqp->path.broken = true;
 	failover_event(vqp, &event);
 }

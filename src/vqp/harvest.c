@@ -50,7 +50,7 @@ static void send_failed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 		return;
 	}
 	retire(vqp, POSITION(wc->wr_id));
-	if (wc->status != IBV_WC_WR_FLUSH_ERR)
+	if (wc->status != IBV_WC_WR_FLUSH_ERR && !vqp->forsaken)
 		rail_step(&vqp->peer->rails[vqp->path.rail], RAIL_EVENT_WC_ERROR, hf_loop_now_ns(vqp->node->loop),
 			&ignored);
 	failover_broken(vqp);

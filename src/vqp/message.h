@@ -30,7 +30,7 @@ enum message_kind {
 	MESSAGE_SLOTS_ASK,  /* a vqp wants to do atomics by uid */
 	MESSAGE_SLOTS,      /* what it may use for that; own_slots 0: nothing is left */
 	MESSAGE_CLOSED,     /* the vqp is in error or was destroyed */
-	MESSAGE_JOIN, /* both sides name both numbers (hf_vqp_connect_num) */
+	MESSAGE_JOIN,       /* both sides name both numbers (hf_vqp_connect_num) */
 	MESSAGE_KINDS,
 };
 

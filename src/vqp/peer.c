@@ -163,7 +163,7 @@ static void on_down(struct control_peer *control, void *context)
 	list_for_each (at, &node->vqps) {
 		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
 
-		if (vqp_uses(vqp, peer))
+		if (vqp_uses(vqp, peer) && !vqp_forsake(vqp))
 			vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR, false);
 		if (vqp->peer == peer)
 			vqp->peer = NULL;
@@ -222,7 +222,8 @@ static void to_vqp(struct hf_peer *peer, const struct message *message)
 		if (message->kind != MESSAGE_CLOSED && fenced)
 			peer_send(peer, &closed);
 	} else if (message->kind == MESSAGE_CLOSED) {
-		vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, false);
+		if (!vqp_forsake(vqp))
+			vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, false);
 	} else {
 		failover_message(vqp, message);
 	}

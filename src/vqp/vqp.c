@@ -176,6 +176,14 @@ void hf_vqp_destroy(struct hf_vqp *vqp)
 	free(vqp);
 }
 
+bool vqp_forsake(struct hf_vqp *vqp)
+{
+	if (vqp->wanted_num == 0 || vqp->state != HF_VQP_UP || vqp->held || vqp->path.broken)
+		return false;
+	vqp->forsaken = true;
+	return true;
+}
+
 void hf_vqp_abort(struct hf_vqp *vqp)
 {
 	vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, true);

@@ -1,0 +1,146 @@
+"""Programs of Debian that were written for libibverbs, unmodified: verbs_programs.py HOLDFAST DEVICE.
+
+Two processes a test, a server and a client, over two rails of one device on this host.
+"""
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+
+import program
+
+DEVICE = sys.argv[2] if len(sys.argv) > 2 else "soft"
+START_LIMIT_S = 30
+
+
+def _need(name):
+    if shutil.which(name) is None:
+        raise program.Skip(f"{name} is not installed (scripts/packages.txt names its package)")
+
+
+def _free_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+def _listens(port):
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with open(table, encoding="ascii") as lines:
+            for line in list(lines)[1:]:
+                words = line.split()
+                if words[3] == "0A" and int(words[1].rsplit(":", 1)[1], 16) == port:
+                    return True
+    return False
+
+
+def _until(what, fine, *processes):
+    """Waits for a condition that the processes bring about."""
+    end = time.monotonic() + START_LIMIT_S
+    while not fine():
+        for process in processes:
+            assert process.poll() is None, f"ended while {what}:\n{''.join(process.communicate())}"
+        assert time.monotonic() < end, f"still {what} after {START_LIMIT_S} s"
+        time.sleep(0.01)
+
+
+class _Pair:
+    """A server and a client of one program; `node`s are "server" and "client" of a fabric of their own."""
+
+    def __init__(self, directory, *command):
+        _need(command[0])
+        self.directory, self.fabric = directory, f"test-verbs-{DEVICE}-{os.getpid()}"
+        port = _free_port()
+        command = [*command, "-p", str(port)]
+        self.server = self._start("server", command)
+        _until("the server is not listening", lambda: _listens(port), self.server)
+        self.client = self._start("client", [*command, "127.0.0.1"])
+
+    def _start(self, node, command):
+        environment = dict(program.environment(self.directory), HOLDFAST_LOG="info")
+        return subprocess.Popen([program.HOLDFAST, "run", "--device", DEVICE, "--fabric", self.fabric, "--node", node,
+                                 "--", *command], cwd=self.directory, env=environment, text=True,
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def link(self, way, link):
+        program.run(self.directory, "link", way, link, "--fabric", self.fabric, check=0)
+
+    def finish(self):
+        """What both printed on either stream, when both succeeded."""
+        said = {}
+        for name, process in (("client", self.client), ("server", self.server)):
+            try:
+                out, err = process.communicate(timeout=program.RUN_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                out, err = process.communicate()
+                err += f"\n{name}: killed after {program.RUN_LIMIT_S} s"
+            said[name] = (process.returncode, out, err)
+        for name, (status, out, err) in said.items():
+            assert status == 0, f"the {name} left with {status}:\n" + "\n".join(
+                f"{who}: {status}\n{out[-2000:]}\n{err[-2000:]}" for who, (status, out, err) in said.items())
+        return said["client"][1] + said["client"][2] + said["server"][1] + said["server"][2]
+
+
+def _runs(directory, *command, words=()):
+    said = _Pair(directory, *command).finish()
+    for word in words:
+        assert word in said, f"'{word}' is not in:\n{said}"
+
+
+def the_device_describes_itself(directory):
+    _need("ibv_devinfo")
+    done = program.run(directory, "run", "--device", DEVICE, "--fabric", f"test-verbs-info-{DEVICE}-{os.getpid()}",
+                       "--", "ibv_devinfo", "-v", check=0)
+    for words in ("holdfast0", "PORT_ACTIVE", "Ethernet", "RoCE v2", "::ffff:127.63."):
+        assert words in done.stdout, done.stdout
+
+
+def pingpong_runs_and_its_data_is_right(directory):
+    _runs(directory, "ibv_rc_pingpong", "-c", words=["1000 iters"])
+
+
+def pingpong_runs_by_gid(directory):
+    _runs(directory, "ibv_rc_pingpong", "-g", "0", words=["1000 iters"])
+
+
+def pingpong_waits_for_events(directory):
+    _runs(directory, "ibv_rc_pingpong", "-e", "-g", "0", words=["1000 iters"])
+
+
+def ib_write_bw_runs(directory):
+    _runs(directory, "ib_write_bw", words=["BW average"])
+
+
+def ib_write_lat_runs(directory):
+    _runs(directory, "ib_write_lat", "-n", "200", words=["t_avg"])
+
+
+def ib_read_bw_runs(directory):
+    _runs(directory, "ib_read_bw", words=["BW average"])
+
+
+def ib_read_lat_runs(directory):
+    _runs(directory, "ib_read_lat", words=["t_avg"])
+
+
+def ib_send_bw_runs(directory):
+    _runs(directory, "ib_send_bw", words=["BW average"])
+
+
+def ib_send_lat_runs(directory):
+    _runs(directory, "ib_send_lat", words=["t_avg"])
+
+
+def ib_atomic_bw_runs(directory):
+    _runs(directory, "ib_atomic_bw", words=["BW average"])
+
+
+def ib_atomic_lat_runs(directory):
+    _runs(directory, "ib_atomic_lat", words=["t_avg"])
+
+
+if __name__ == "__main__":
+    sys.exit(program.main(sys.modules[__name__]))
