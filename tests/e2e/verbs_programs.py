@@ -3,6 +3,8 @@
 Two processes a test, a server and a client, over two rails of one device on this host.
 """
 import os
+import pathlib
+import re
 import shutil
 import socket
 import subprocess
@@ -41,7 +43,7 @@ def _until(what, fine, *processes):
     end = time.monotonic() + START_LIMIT_S
     while not fine():
         for process in processes:
-            assert process.poll() is None, f"ended while {what}:\n{''.join(process.communicate())}"
+            assert process.poll() is None, f"ended while {what}:\n{process.communicate()[0]}"
         assert time.monotonic() < end, f"still {what} after {START_LIMIT_S} s"
         time.sleep(0.01)
 
@@ -55,14 +57,25 @@ class _Pair:
         port = _free_port()
         command = [*command, "-p", str(port)]
         self.server = self._start("server", command)
-        _until("the server is not listening", lambda: _listens(port), self.server)
+        _until("not listening", lambda: _listens(port), self.server)
         self.client = self._start("client", [*command, "127.0.0.1"])
 
     def _start(self, node, command):
         environment = dict(program.environment(self.directory), HOLDFAST_LOG="info")
-        return subprocess.Popen([program.HOLDFAST, "run", "--device", DEVICE, "--fabric", self.fabric, "--node", node,
-                                 "--", *command], cwd=self.directory, env=environment, text=True,
-                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        with open(self._log(node), "w", encoding="utf-8") as log:
+            return subprocess.Popen([program.HOLDFAST, "run", "--device", DEVICE, "--fabric", self.fabric, "--node",
+                                     node, "--", *command], cwd=self.directory, env=environment, text=True,
+                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)
+
+    def _log(self, node):
+        return pathlib.Path(self.directory) / f"{node}.log"
+
+    def until_traffic(self):
+        _until("not connected", lambda: "is up" in self._log("client").read_text(), self.server, self.client)
+
+    def moves(self):
+        """How often the client's queue pairs went to another rail."""
+        return len(re.findall(r"vqp \d+: on rail", self._log("client").read_text()))
 
     def link(self, way, link):
         program.run(self.directory, "link", way, link, "--fabric", self.fabric, check=0)
@@ -72,12 +85,11 @@ class _Pair:
         said = {}
         for name, process in (("client", self.client), ("server", self.server)):
             try:
-                out, err = process.communicate(timeout=program.RUN_LIMIT_S)
+                out = process.communicate(timeout=program.RUN_LIMIT_S)[0]
             except subprocess.TimeoutExpired:
                 process.kill()
-                out, err = process.communicate()
-                err += f"\n{name}: killed after {program.RUN_LIMIT_S} s"
-            said[name] = (process.returncode, out, err)
+                out = process.communicate()[0] + f"\n{name}: killed after {program.RUN_LIMIT_S} s"
+            said[name] = (process.returncode, out, self._log(name).read_text())
         for name, (status, out, err) in said.items():
             assert status == 0, f"the {name} left with {status}:\n" + "\n".join(
                 f"{who}: {status}\n{out[-2000:]}\n{err[-2000:]}" for who, (status, out, err) in said.items())
@@ -140,6 +152,46 @@ def ib_atomic_bw_runs(directory):
 
 def ib_atomic_lat_runs(directory):
     _runs(directory, "ib_atomic_lat", words=["t_avg"])
+
+
+# ---- with a rail cut and restored in the middle ----
+
+
+def _runs_through_cuts(directory, cuts, *command, words=()):
+    pair = _Pair(directory, *command)
+    pair.until_traffic()
+    for cut in range(cuts):
+        link = ("client/r0", "server/r0")[cut % 2]
+        before = pair.moves()
+        pair.link("down", link)
+        _until("on the rail that was cut", lambda: pair.moves() > before, pair.server, pair.client)
+        before = pair.moves()
+        pair.link("up", link)
+        if cut + 1 < cuts:
+            _until("on the second rail", lambda: pair.moves() > before, pair.server, pair.client)
+    said = pair.finish()
+    for word in words:
+        assert word in said, f"'{word}' is not in:\n{said}"
+
+
+def pingpong_goes_on_through_cuts(directory):
+    _runs_through_cuts(directory, 3, "ibv_rc_pingpong", "-c", "-n", "200000", words=["200000 iters"])
+
+
+def ib_write_bw_goes_on_through_cuts(directory):
+    _runs_through_cuts(directory, 3, "ib_write_bw", "-D", "5", words=["BW average"])
+
+
+def ib_read_bw_goes_on_through_cuts(directory):
+    _runs_through_cuts(directory, 1, "ib_read_bw", "-D", "3", words=["BW average"])
+
+
+def ib_send_bw_goes_on_through_cuts(directory):
+    _runs_through_cuts(directory, 1, "ib_send_bw", "-D", "3", words=["BW average"])
+
+
+def ib_atomic_bw_goes_on_through_cuts(directory):
+    _runs_through_cuts(directory, 3, "ib_atomic_bw", "-D", "5", words=["BW average"])
 
 
 if __name__ == "__main__":
