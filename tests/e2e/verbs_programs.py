@@ -154,45 +154,5 @@ def ib_atomic_lat_runs(directory):
     _runs(directory, "ib_atomic_lat", words=["t_avg"])
 
 
-# ---- with a rail cut and restored in the middle ----
-
-
-def _runs_through_cuts(directory, cuts, *command, words=()):
-    pair = _Pair(directory, *command)
-    pair.until_traffic()
-    for cut in range(cuts):
-        link = ("client/r0", "server/r0")[cut % 2]
-        before = pair.moves()
-        pair.link("down", link)
-        _until("on the rail that was cut", lambda: pair.moves() > before, pair.server, pair.client)
-        before = pair.moves()
-        pair.link("up", link)
-        if cut + 1 < cuts:
-            _until("on the second rail", lambda: pair.moves() > before, pair.server, pair.client)
-    said = pair.finish()
-    for word in words:
-        assert word in said, f"'{word}' is not in:\n{said}"
-
-
-def pingpong_goes_on_through_cuts(directory):
-    _runs_through_cuts(directory, 3, "ibv_rc_pingpong", "-c", "-n", "200000", words=["200000 iters"])
-
-
-def ib_write_bw_goes_on_through_cuts(directory):
-    _runs_through_cuts(directory, 3, "ib_write_bw", "-D", "5", words=["BW average"])
-
-
-def ib_read_bw_goes_on_through_cuts(directory):
-    _runs_through_cuts(directory, 1, "ib_read_bw", "-D", "3", words=["BW average"])
-
-
-def ib_send_bw_goes_on_through_cuts(directory):
-    _runs_through_cuts(directory, 1, "ib_send_bw", "-D", "3", words=["BW average"])
-
-
-def ib_atomic_bw_goes_on_through_cuts(directory):
-    _runs_through_cuts(directory, 3, "ib_atomic_bw", "-D", "5", words=["BW average"])
-
-
 if __name__ == "__main__":
     sys.exit(program.main(sys.modules[__name__]))
