@@ -101,8 +101,23 @@ static void send_one(struct sim_socket *from, const struct hf_addr *receiver, co
 		launch(from, to, receiver, data, bytes, fate.copy_delay_ns);
 }
 
+/* Of a payload in pieces: joined in `room`. */
+static const uint8_t *payload_of(const struct hf_dgram *dgram, uint8_t room[HF_DGRAM_MAX_BYTES])
+{
+	uint32_t at = 0;
+
+	if (dgram->piece_count == 0)
+		return dgram->data;
+	for (uint32_t i = 0; i < dgram->piece_count; i++) {
+		memcpy(room + at, dgram->pieces[i].iov_base, dgram->pieces[i].iov_len);
+		at += (uint32_t)dgram->pieces[i].iov_len;
+	}
+	return room;
+}
+
 static int dgram_send(struct hf_io *io, const struct hf_dgram *dgrams, unsigned n)
 {
+	static uint8_t room[HF_DGRAM_MAX_BYTES];
 	struct sim_socket *from = socket_of(io);
 
 	if (from->base.process->muted)
@@ -110,12 +125,12 @@ static int dgram_send(struct hf_io *io, const struct hf_dgram *dgrams, unsigned 
 	for (unsigned i = 0; i < n; i++) {
 		const struct hf_dgram *d = &dgrams[i];
 		uint32_t step = d->segment_bytes == 0 ? d->bytes : d->segment_bytes;
+		const uint8_t *data = payload_of(d, room);
 
 		if (d->bytes == 0)
-			send_one(from, &d->peer, d->data, 0);
+			send_one(from, &d->peer, data, 0);
 		for (uint32_t at = 0; at < d->bytes; at += step)
-			send_one(from, &d->peer, (const uint8_t *)d->data + at,
-				d->bytes - at < step ? d->bytes - at : step);
+			send_one(from, &d->peer, data + at, d->bytes - at < step ? d->bytes - at : step);
 	}
 	return (int)n;
 }

@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 #include <holdfast/error.h>
 
@@ -70,10 +71,14 @@ struct hf_dgram {
 	void *data;
 	uint32_t bytes;         /* send: to send. recv: in, capacity of data; out, received */
 	uint32_t segment_bytes; /* 0: a single datagram */
+	uint32_t
+		piece_count; /* send: not 0: the payload lies in these pieces, which have `bytes` in all, not in data */
+	const struct iovec *pieces;
 };
 
 #define HF_DGRAM_MAX_BYTES    65507u /* of one payload, segmented or not, over IPv4 */
 #define HF_DGRAM_MAX_SEGMENTS 64u    /* of one payload */
+#define HF_DGRAM_MAX_PIECES   256u   /* of one payload */
 
 enum hf_dgram_flags {
 	/* Send with "don't fragment" and IPv4 identification 0, which an ICRC must know. Of a payload with

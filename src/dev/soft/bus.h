@@ -18,6 +18,8 @@ struct soft_bus {
 
 struct soft_bus_ops {
 	void (*read)(struct soft_bus *bus, void *to, const void *host, size_t bytes);
+	/* Host memory that may be looked at in place for a moment, as read would find it; NULL: it has to be read. */
+	const void *(*view)(struct soft_bus *bus, const void *host, size_t bytes);
 	void (*write)(struct soft_bus *bus, void *host, const void *from, size_t bytes);
 	/* Both return the original value; `host` is 8-byte aligned. */
 	uint64_t (*cas)(struct soft_bus *bus, uint64_t *host, uint64_t compare, uint64_t swap);

@@ -19,6 +19,13 @@ static void read_direct(struct soft_bus *bus, void *to, const void *host, size_t
 	memcpy(to, host, bytes);
 }
 
+static const void *view_direct(struct soft_bus *bus, const void *host, size_t bytes)
+{
+	(void)bus;
+	(void)bytes;
+	return host;
+}
+
 static void write_direct(struct soft_bus *bus, void *host, const void *from, size_t bytes)
 {
 	uint64_t word;
@@ -65,6 +72,7 @@ static void drain_direct(struct soft_bus *bus)
 
 const struct soft_bus_ops bus_direct = {
 	.read = read_direct,
+	.view = view_direct,
 	.write = write_direct,
 	.cas = cas_direct,
 	.faa = faa_direct,

@@ -150,7 +150,7 @@ static void refuse_key(struct dc_streams *streams, struct flow *flow, const stru
 	engine->counters.naks_sent++;
 }
 
-bool dc_receive(struct soft_qp *target, const struct hf_addr *peer, uint16_t place, const uint8_t *data, size_t bytes,
+bool dc_receive(struct soft_qp *target, const struct hf_addr *peer, uint16_t place, uint8_t *data, size_t bytes,
 	const struct packet *packet)
 {
 	struct dc_streams *streams = target->streams;

@@ -177,8 +177,8 @@ static bool qp_receives(const struct soft_qp *qp)
 	return state == IBV_QPS_RTR || state == IBV_QPS_RTS;
 }
 
-void engine_receive(struct engine *engine, const struct hf_addr *peer, uint16_t place, const uint8_t *data,
-	size_t bytes, uint64_t now_ns)
+void engine_receive(
+	struct engine *engine, const struct hf_addr *peer, uint16_t place, uint8_t *data, size_t bytes, uint64_t now_ns)
 {
 	struct packet packet;
 	struct soft_qp *qp;

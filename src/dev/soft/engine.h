@@ -101,8 +101,8 @@ void engine_init(struct engine *engine, struct hf_dev *dev, struct soft_bus *bus
 /* ---- driving it ---- */
 
 /* One datagram. `place`: in the run that it came with, else 0. */
-void engine_receive(struct engine *engine, const struct hf_addr *peer, uint16_t place, const uint8_t *data,
-	size_t bytes, uint64_t now_ns);
+void engine_receive(struct engine *engine, const struct hf_addr *peer, uint16_t place, uint8_t *data, size_t bytes,
+	uint64_t now_ns);
 /* Looks at what was posted; true when there was something. */
 bool engine_answer_doorbells(struct engine *engine, uint64_t now_ns);
 /* Fires what is due and renews deadline_ns. */

@@ -3,6 +3,9 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/bytes.h"
+#include "base/crc.h"
+
 static const uint8_t v4_mapped[12] = {[10] = 0xff, [11] = 0xff};
 
 union ibv_gid flow_gid(const struct hf_addr *addr)
@@ -62,26 +65,50 @@ static uint32_t packet_bytes(const struct packet *packet)
 	       PACKET_ICRC_BYTES;
 }
 
-uint8_t *flow_packet(struct flow *flow, struct tx *tx, struct packet *packet, uint8_t **payload_out)
+static uint8_t *reserve(struct flow *flow, struct tx *tx, struct packet *packet, uint32_t foreign)
 {
-	uint32_t pad = pad_of(packet->payload_bytes), header;
 	uint8_t *at;
 
 	if (packet->traits == 0)
 		packet->traits = packet_traits(packet->opcode);
-	header = packet_header_bytes(packet->traits);
-	at = tx_reserve(tx, &flow->peer, packet_bytes(packet));
+	at = tx_reserve(tx, &flow->peer, packet_bytes(packet), foreign);
 	if (at == NULL)
 		return NULL;
 	packet->dest_qpn = flow->dest_qpn;
 	packet->ip_id = tx_place(tx);
-	packet_encode(at, packet, pad);
-	*payload_out = at + header;
-	memset(at + header + packet->payload_bytes, 0, pad);
+	packet_encode(at, packet, pad_of(packet->payload_bytes));
 	return at;
 }
 
-void flow_seal(const struct flow *flow, uint8_t *at, const struct packet *packet)
+bool flow_refer(struct flow *flow, struct tx *tx, struct packet *packet, const void *payload)
+{
+	uint32_t pad = pad_of(packet->payload_bytes), header, crc;
+	uint8_t *at = reserve(flow, tx, packet, packet->payload_bytes);
+
+	if (at == NULL)
+		return false;
+	header = packet_header_bytes(packet->traits);
+	memset(at + header, 0, pad);
+	crc = packet_icrc(&flow->out, packet->ip_id, packet_bytes(packet), at, header);
+	crc = crc32(crc, payload, packet->payload_bytes);
+	crc = crc32(crc, at + header, pad);
+	put_le32(at + header + pad, crc);
+	tx_refer(tx, payload, packet->payload_bytes, pad + PACKET_ICRC_BYTES);
+	return true;
+}
+
+uint8_t *flow_packet(struct flow *flow, struct tx *tx, struct packet *packet, uint8_t **payload_out)
+{
+	uint8_t *at = reserve(flow, tx, packet, 0);
+
+	if (at == NULL)
+		return NULL;
+	*payload_out = at + packet_header_bytes(packet->traits);
+	memset(*payload_out + packet->payload_bytes, 0, pad_of(packet->payload_bytes));
+	return at;
+}
+
+void flow_seal(struct flow *flow, uint8_t *at, const struct packet *packet)
 {
 	packet_seal(&flow->out, packet->ip_id, at, packet_bytes(packet));
 }

@@ -70,35 +70,52 @@ void packet_path_init(struct packet_path *path, const struct hf_addr *from, cons
 	put_be16(udp + 2, hf_addr_port(to));
 	put_be16(udp + 6, 0xffff);
 	path->bytes = (uint8_t)(path->udp + UDP_BYTES);
+	path->port = hf_addr_port(from);
 }
 
-/* `pseudo` is a copy of the path's with room for BTH. */
-static uint32_t icrc(const struct packet_path *path, uint8_t *pseudo, uint16_t ip_id, const uint8_t *data, size_t bytes)
+/* Of everything below BTH. Most packets of a path have the size of the one before, so that only the identification
+ * is new; and that is 16 bits whose parts in a CRC are added, as it is linear. */
+static uint32_t crc_of_headers(struct packet_path *path, uint16_t from_port, uint16_t ip_id, size_t bytes)
 {
-	uint8_t *ip = pseudo + ONES_BYTES;
-	uint8_t *bth = pseudo + path->bytes;
-	size_t udp_bytes = UDP_BYTES + bytes;
+	static const uint32_t id_parts[16] = {0x9b73ead4, 0xed96d3e9, 0x005ca193, 0x00b94326, 0x0172864c, 0x02e50c98,
+		0x05ca1930, 0x0b943260, 0x81256527, 0xd93bcc0f, 0x69069e5f, 0xd20d3cbe, 0x7f6b7f3d, 0xfed6fe7a,
+		0x26dcfab5, 0x4db9f56a};
+	uint16_t udp_bytes = (uint16_t)(UDP_BYTES + bytes);
 	uint32_t crc;
 
-	if (path->v6) {
-		put_be16(ip + 4, (uint16_t)udp_bytes);
-	} else {
-		put_be16(ip + 2, (uint16_t)(IPV4_BYTES + udp_bytes));
-		put_be16(ip + 4, ip_id);
+	if (path->known_udp_bytes != udp_bytes || path->known_port != from_port) {
+		uint8_t *ip = path->pseudo + ONES_BYTES, *udp = path->pseudo + path->udp;
+
+		if (path->v6)
+			put_be16(ip + 4, udp_bytes);
+		else
+			put_be16(ip + 2, (uint16_t)(IPV4_BYTES + udp_bytes));
+		put_be16(udp, from_port);
+		put_be16(udp + 4, udp_bytes);
+		path->known_crc = crc32(0, path->pseudo, path->bytes);
+		path->known_udp_bytes = udp_bytes;
+		path->known_port = from_port;
 	}
-	put_be16(pseudo + path->udp + 4, (uint16_t)udp_bytes);
-	memcpy(bth, data, PACKET_BTH_BYTES);
-	bth[BTH_RESERVED_AT] = 0xff;
-	crc = crc32(0, pseudo, path->bytes + PACKET_BTH_BYTES);
-	return crc32(crc, data + PACKET_BTH_BYTES, bytes - PACKET_BTH_BYTES - PACKET_ICRC_BYTES);
+	crc = path->known_crc;
+	for (unsigned bit = 0; !path->v6 && ip_id >> bit != 0; bit++)
+		if (ip_id >> bit & 1)
+			crc ^= id_parts[bit];
+	return crc;
 }
 
-void packet_seal(const struct packet_path *path, uint16_t ip_id, uint8_t *data, size_t bytes)
+uint32_t packet_icrc(struct packet_path *path, uint16_t ip_id, size_t bytes, uint8_t *header, size_t header_bytes)
 {
-	uint8_t pseudo[sizeof(path->pseudo) + PACKET_BTH_BYTES];
+	uint32_t crc = crc_of_headers(path, path->port, ip_id, bytes);
 
-	memcpy(pseudo, path->pseudo, sizeof(path->pseudo));
-	put_le32(data + bytes - PACKET_ICRC_BYTES, icrc(path, pseudo, ip_id, data, bytes));
+	header[BTH_RESERVED_AT] = 0xff;
+	crc = crc32(crc, header, header_bytes);
+	header[BTH_RESERVED_AT] = 0;
+	return crc;
+}
+
+void packet_seal(struct packet_path *path, uint16_t ip_id, uint8_t *data, size_t bytes)
+{
+	put_le32(data + bytes - PACKET_ICRC_BYTES, packet_icrc(path, ip_id, bytes, data, bytes - PACKET_ICRC_BYTES));
 }
 
 /* a * b modulo the polynomial, both reflected (bit 31 is the coefficient of 1). */
@@ -127,16 +144,13 @@ static uint32_t run_backwards(uint32_t crc, size_t bytes)
 	return crc;
 }
 
-bool packet_icrc_good(
-	const struct packet_path *path, uint16_t from_port, uint16_t guess, const uint8_t *data, size_t bytes)
+bool packet_icrc_good(struct packet_path *path, uint16_t from_port, uint16_t guess, uint8_t *data, size_t bytes)
 {
-	uint8_t pseudo[sizeof(path->pseudo) + PACKET_BTH_BYTES];
-	uint32_t wrong;
+	uint32_t crc = crc_of_headers(path, from_port, guess, bytes), wrong;
 	size_t behind;
 
-	memcpy(pseudo, path->pseudo, sizeof(path->pseudo));
-	put_be16(pseudo + path->udp, from_port);
-	wrong = icrc(path, pseudo, guess, data, bytes) ^ get_le32(data + bytes - PACKET_ICRC_BYTES);
+	data[BTH_RESERVED_AT] = 0xff;
+	wrong = crc32(crc, data, bytes - PACKET_ICRC_BYTES) ^ get_le32(data + bytes - PACKET_ICRC_BYTES);
 	if (wrong == 0 || path->v6)
 		return wrong == 0;
 	behind = path->bytes - ID_END_AT + bytes - PACKET_ICRC_BYTES;

@@ -3,10 +3,11 @@
 #define RECV_ROUNDS 1u    /* of one drive: a stream's sender waits for acknowledgements */
 #define HOLD_BYTES  4096u /* after more than this no answer is likely to come along soon */
 #define SEND_ROUNDS 4u
+#define RECV_GAP_NS 20000u /* an application that posts and never polls looks for what arrived every so often */
 
 static void receive_run(struct soft_nic *nic, const struct hf_dgram *run, uint64_t now_ns)
 {
-	const uint8_t *data = run->data;
+	uint8_t *data = run->data;
 	uint32_t segment = run->segment_bytes == 0 ? run->bytes : run->segment_bytes;
 
 	for (uint32_t at = 0; at < run->bytes; at += segment) {
@@ -60,6 +61,7 @@ static bool send_runs(struct soft_nic *nic)
 		counters->bytes_sent += tx->runs[i].bytes;
 	}
 	tx_sent(tx, sent);
+	tx_settle(tx);
 	return sent == n;
 }
 
@@ -79,23 +81,26 @@ static bool transmit(struct soft_nic *nic, bool hold_acks, uint64_t now_ns)
 	return any;
 }
 
-enum hf_poll nic_drive(struct soft_nic *nic, bool hold_acks, uint64_t now_ns)
+enum hf_poll nic_drive(struct soft_nic *nic, enum nic_reason reason, uint64_t now_ns)
 {
 	struct engine *engine = &nic->engine;
 	uint64_t received = engine->counters.bytes_received;
-	bool busy;
+	bool busy, hold_acks;
 
 	link_look(nic);
 	busy = engine_answer_doorbells(engine, now_ns);
-	busy = receive(nic, now_ns) || busy;
+	if (reason != NIC_POSTED || now_ns - nic->received_ns > RECV_GAP_NS) {
+		nic->received_ns = now_ns;
+		busy = receive(nic, now_ns) || busy;
+	}
 	engine_tick(engine, now_ns);
-	hold_acks = hold_acks && !nic->acks_held && engine->counters.bytes_received - received < HOLD_BYTES;
+	hold_acks = reason == NIC_POLLED && !nic->acks_held && engine->counters.bytes_received - received < HOLD_BYTES;
 	busy = transmit(nic, hold_acks, now_ns) || busy;
 	nic->acks_held = hold_acks && !list_empty(&engine->busy_responders);
 	return busy || nic->acks_held ? HF_BUSY : HF_IDLE;
 }
 
-enum hf_poll nic_borrow(struct soft_nic *nic, bool hold_acks)
+enum hf_poll nic_borrow(struct soft_nic *nic, enum nic_reason reason)
 {
 	uint64_t now_ns = hf_env_now_ns(nic->base.env);
 	enum hf_poll result;
@@ -105,7 +110,7 @@ enum hf_poll nic_borrow(struct soft_nic *nic, bool hold_acks)
 	atomic_store_explicit(&nic->app_sleeps, false, memory_order_relaxed);
 	if (pthread_mutex_trylock(&nic->lock) != 0)
 		return HF_IDLE;
-	result = nic_drive(nic, hold_acks, now_ns);
+	result = nic_drive(nic, reason, now_ns);
 	waits = nic->acks_held || !tx_empty(&nic->engine.tx) || nic->engine.deadline_ns != ENGINE_NO_TIMER;
 	pthread_mutex_unlock(&nic->lock);
 	/* Should nobody poll again, the thread must see to what is left. When it sleeps it has to be told. */

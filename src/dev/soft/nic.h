@@ -23,7 +23,8 @@ struct soft_nic {
 	struct hf_io *notifier; /* for the application: hf_dev_io */
 	struct hf_dgram received[RECV_RUNS];
 	uint8_t *receive_memory;
-	bool acks_held; /* by the last drive; the next one sends them */
+	bool acks_held;       /* by the last drive; the next one sends them */
+	uint64_t received_ns; /* when the socket was last looked at */
 	enum ibv_mtu mtu;
 	char address_text[HF_ADDR_TEXT];
 
@@ -48,10 +49,17 @@ static inline struct soft_nic *nic_of(const struct hf_dev *dev)
 	return (struct soft_nic *)dev;
 }
 
+/* Why the NIC is driven, which says what can wait. */
+enum nic_reason {
+	NIC_POSTED, /* what was posted leaves; what arrived waits for the next poll, unless there was none for long */
+	NIC_POLLED, /* acknowledgements can wait for what the application may be about to post */
+	NIC_ARMED,  /* it is about to sleep */
+	NIC_DUE,    /* everything, now */
+};
 /* For an application that polls or posts; does nothing when another thread is at it. */
-enum hf_poll nic_borrow(struct soft_nic *nic, bool hold_acks);
+enum hf_poll nic_borrow(struct soft_nic *nic, enum nic_reason reason);
 /* With the lock held. */
-enum hf_poll nic_drive(struct soft_nic *nic, bool hold_acks, uint64_t now_ns);
+enum hf_poll nic_drive(struct soft_nic *nic, enum nic_reason reason, uint64_t now_ns);
 
 /* link.c: the operator's switch. */
 int link_open(struct soft_nic *nic, struct hf_env *env, const struct hf_dev_config *config, struct hf_error *error);

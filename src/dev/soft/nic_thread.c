@@ -43,7 +43,7 @@ static void look(struct soft_nic *nic)
 		set_due(nic, now_ns + TAKEOVER_NS);
 		return;
 	}
-	nic_drive(nic, false, now_ns);
+	nic_drive(nic, NIC_DUE, now_ns);
 	sending = !tx_empty(&nic->engine.tx) || !list_empty(&nic->engine.busy_requesters) ||
 		  !list_empty(&nic->engine.busy_responders);
 	due_ns = nic->engine.deadline_ns;
@@ -73,7 +73,7 @@ static void board_ready(struct hf_watch *watch, unsigned ready)
 	(void)ready;
 	fabric_port_bell_clear(nic->port);
 	pthread_mutex_lock(&nic->lock); /* whoever else drives: the port event is due now */
-	nic_drive(nic, false, hf_env_now_ns(nic->base.env));
+	nic_drive(nic, NIC_DUE, hf_env_now_ns(nic->base.env));
 	pthread_mutex_unlock(&nic->lock);
 	look(nic);
 }

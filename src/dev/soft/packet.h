@@ -108,19 +108,25 @@ uint32_t packet_header_bytes(uint16_t traits);
 
 /* ---- ICRC ---- */
 
-/* The headers below BTH of one direction between two sockets, invariant fields set and variant ones masked. */
+/* The headers below BTH of one direction between two sockets, invariant fields set and variant ones masked; and the CRC
+ * over them as it was for the packet before. */
 struct packet_path {
 	uint8_t pseudo[56]; /* 8 ones, IP header, UDP header */
 	uint8_t bytes, udp; /* how many count, where UDP begins */
 	bool v6;
+	uint16_t port; /* of the sender */
+	uint16_t known_udp_bytes, known_port;
+	uint32_t known_crc; /* with identification 0 */
 };
 void packet_path_init(struct packet_path *path, const struct hf_addr *from, const struct hf_addr *to);
 
-/* Of the packet at `data`, whose `bytes` include the place for the ICRC; written there by packet_seal. */
-void packet_seal(const struct packet_path *path, uint16_t ip_id, uint8_t *data, size_t bytes);
+/* The ICRC of a packet of `bytes`, as far as it goes: over header_bytes from BTH on. What follows up to the ICRC is
+ * added by crc32(). `header` is written to and restored. */
+uint32_t packet_icrc(struct packet_path *path, uint16_t ip_id, size_t bytes, uint8_t *header, size_t header_bytes);
+/* Of a whole packet at `data`, whose `bytes` include the place for the ICRC, which is filled. */
+void packet_seal(struct packet_path *path, uint16_t ip_id, uint8_t *data, size_t bytes);
 /* True when it is right for some value of the IPv4 identification, which a UDP socket does not show. When it is
- * guessed right that is cheap. */
-bool packet_icrc_good(
-	const struct packet_path *path, uint16_t from_port, uint16_t guess, const uint8_t *data, size_t bytes);
+ * guessed right that is cheap. BTH's reserved byte is set to ones, as the ICRC sees it. */
+bool packet_icrc_good(struct packet_path *path, uint16_t from_port, uint16_t guess, uint8_t *data, size_t bytes);
 
 #endif

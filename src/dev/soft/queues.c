@@ -58,7 +58,7 @@ int objects_cq_poll(struct hf_cq *base, int n, struct ibv_wc *wc)
 
 	if (taken > 0 || n <= 0)
 		return taken;
-	nic_borrow(nic_of(base->dev), true);
+	nic_borrow(nic_of(base->dev), NIC_POLLED);
 	return completions_poll(cq, n, wc);
 }
 
@@ -243,19 +243,28 @@ int objects_qp_query(struct hf_qp *base, struct ibv_qp_attr *attr_out, int mask)
 	return 0;
 }
 
+static int post_send(
+	struct soft_qp *qp, const struct hf_dc_dest *dest, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+{
+	uint64_t before = atomic_load_explicit(&qp->requester.posted, memory_order_relaxed);
+	int rc = requester_post(&qp->requester, dest, wr, bad_wr);
+
+	engine_ring_doorbell(qp);
+	if (!requester_may_wait(
+		    &qp->requester, atomic_load_explicit(&qp->requester.posted, memory_order_relaxed) - before))
+		nic_borrow(nic_of(qp->base.dev), NIC_POSTED);
+	return rc;
+}
+
 int objects_qp_post_send(struct hf_qp *base, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
 {
 	struct soft_qp *qp = (struct soft_qp *)base;
-	int rc;
 
 	if (qp->dc != HF_DC_NONE) {
 		*bad_wr = wr;
 		return -EINVAL;
 	}
-	rc = requester_post(&qp->requester, NULL, wr, bad_wr);
-	engine_ring_doorbell(qp);
-	nic_borrow(nic_of(base->dev), false);
-	return rc;
+	return post_send(qp, NULL, wr, bad_wr);
 }
 
 int objects_qp_post_send_dc(
@@ -263,16 +272,12 @@ int objects_qp_post_send_dc(
 {
 	struct soft_qp *qp = (struct soft_qp *)base;
 	struct flow flow;
-	int rc;
 
 	if (qp->dc != HF_DC_INITIATOR || flow_init(&flow, &qp->engine->local, &dest->gid, dest->dct_num) != 0) {
 		*bad_wr = wr;
 		return -EINVAL;
 	}
-	rc = requester_post(&qp->requester, dest, wr, bad_wr);
-	engine_ring_doorbell(qp);
-	nic_borrow(nic_of(base->dev), false);
-	return rc;
+	return post_send(qp, dest, wr, bad_wr);
 }
 
 int objects_qp_post_recv(struct hf_qp *base, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
@@ -287,7 +292,7 @@ int objects_qp_post_recv(struct hf_qp *base, struct ibv_recv_wr *wr, struct ibv_
 	rc = recv_post(&qp->recv_ring, base->cap.max_recv_sge, wr, bad_wr);
 	if (qp_state(qp) == IBV_QPS_ERR) { /* flushed at once */
 		engine_ring_doorbell(qp);
-		nic_borrow(nic_of(base->dev), false);
+		nic_borrow(nic_of(base->dev), NIC_POSTED);
 	}
 	return rc;
 }

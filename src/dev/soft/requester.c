@@ -8,6 +8,8 @@
 #include "dev/soft/engine.h"
 
 #define TIMEOUT_UNIT_NS 4096u
+#define STREAM_BYTES    (128u * 1024)
+#define GATHER_BYTES    (256u * 1024)
 #define MTU_BYTES_MIN   256u /* until it is modified: a qp that went from INIT to ERR takes wrs too, to flush them */
 
 int requester_init(struct requester *requester, struct soft_qp *qp, const struct ibv_qp_cap *cap)
@@ -32,7 +34,9 @@ void requester_start(struct requester *requester, uint32_t psn, uint64_t now_ns)
 	uint64_t first = (uint64_t)1 << 32 | psn;
 
 	atomic_store(&requester->posted, first);
-	requester->acked = requester->next = requester->sent = first;
+	requester->acked = requester->next = requester->sent = requester->ack_asked = first;
+	atomic_store_explicit(&requester->acked_shown, first, memory_order_relaxed);
+	requester->undriven = 0;
 	requester->retries = requester->qp->attr.retry_cnt;
 	requester->rnr_retries = requester->qp->attr.rnr_retry;
 	requester->life = (now_ns & ~(uint64_t)0xff) | (uint8_t)(requester->life + 1);
@@ -105,6 +109,19 @@ int requester_post(
 		}
 	}
 	return 0;
+}
+
+bool requester_may_wait(struct requester *requester, uint64_t posted)
+{
+	uint64_t acked = atomic_load_explicit(&requester->acked_shown, memory_order_relaxed);
+	uint64_t now = atomic_load_explicit(&requester->posted, memory_order_relaxed);
+	uint32_t mtu = requester->qp->mtu_bytes;
+
+	requester->undriven += posted;
+	if (requester->undriven < GATHER_BYTES / mtu && now - acked >= requester->undriven + STREAM_BYTES / mtu)
+		return true;
+	requester->undriven = 0;
+	return false;
 }
 
 /* ---- completion ---- */

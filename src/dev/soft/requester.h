@@ -40,9 +40,12 @@ struct requester {
 	struct list busy;
 	struct ring ring; /* of send_slot */
 	uint32_t max_sge;
-	_Atomic uint64_t posted; /* psn; the application's */
+	_Atomic uint64_t posted;      /* psn; the application's */
+	_Atomic uint64_t acked_shown; /* acked, for the application */
+	uint64_t undriven;            /* packets posted since post last drove the NIC; the application's */
 	uint32_t cursor;
 	uint64_t acked, next, sent;
+	uint64_t ack_asked; /* for what is before this psn */
 	unsigned reads_out; /* READ pieces and atomics that wait for a response */
 	unsigned retries, rnr_retries;
 	uint32_t window, window_credit; /* in packets; acknowledged ones that have not made it grow yet */
@@ -51,7 +54,7 @@ struct requester {
 	bool went_back;                  /* since acked last moved */
 	struct hf_dc_dest dest;          /* DC: where flow leads */
 	bool connected;                  /* DC: the connect packet left since the stream was (re)started */
-	uint64_t life; /* DC: tells this use of the qp from earlier ones; increases; the last byte counts */
+	uint64_t life;                   /* DC: tells this use of the qp from earlier ones; its last byte counts */
 };
 
 int requester_init(struct requester *requester, struct soft_qp *qp, const struct ibv_qp_cap *cap);
@@ -61,6 +64,10 @@ void requester_start(struct requester *requester, uint32_t psn, uint64_t now_ns)
 /* The application's end. dest: of a DC initiator, else NULL. */
 int requester_post(struct requester *requester, const struct hf_dc_dest *dest, struct ibv_send_wr *wr,
 	struct ibv_send_wr **bad_wr);
+
+/* After a post of so many psns: so much is on its way that its sender will look for acknowledgements soon, and what was
+ * posted can leave then, in fewer system calls. */
+bool requester_may_wait(struct requester *requester, uint64_t psns);
 
 /* True: tx is full. */
 bool requester_transmit(struct requester *requester, uint64_t now_ns);

@@ -17,6 +17,7 @@ static void progressed(struct requester *requester, uint64_t now_ns)
 	struct soft_qp *qp = requester->qp;
 
 	requester->went_back = false;
+	atomic_store_explicit(&requester->acked_shown, requester->acked, memory_order_relaxed);
 	requester->retries = qp->attr.retry_cnt;
 	requester->rnr_retries = qp->attr.rnr_retry;
 	if (requester->next < requester->acked) { /* what we went back for had arrived after all */

@@ -14,8 +14,10 @@
 #define GROWTH_SLOW          64u /* and after */
 #define PIECE_BYTES          (128u * 1024)
 #define PIECE_PACKETS        64u
-#define ACK_EVERY_BYTES      (64u * 1024)
-#define BURST_PACKETS        64u /* before it is another qp's turn */
+#define ACKS_IN_WINDOW       8u    /* at least so many are asked for, so that it moves on evenly */
+#define ACK_EVERY_MAX        64u   /* packets */
+#define REFER_BYTES          1024u /* payloads from here on are not copied */
+#define BURST_PACKETS        64u   /* before it is another qp's turn */
 
 enum sent { SENT, SENT_NOTHING, SENT_TX_FULL };
 
@@ -90,6 +92,22 @@ static bool gather(struct requester *requester, struct send_slot *slot, uint64_t
 	return true;
 }
 
+/* Where the payload lies in host memory, if it is in one piece, worth referring to and may be looked at there. */
+static const void *payload_in_place(
+	struct requester *requester, struct send_slot *slot, uint64_t offset, uint32_t bytes)
+{
+	struct engine *engine = requester->qp->engine;
+	struct sge_walk walk = {.next = slot->sge, .left = slot->num_sge, .offset = offset};
+	struct ibv_sge piece;
+	const void *host;
+
+	if (bytes < REFER_BYTES || (slot->send_flags & IBV_SEND_INLINE) || !sge_walk_next(&walk, bytes, &piece) ||
+		piece.length < bytes)
+		return NULL;
+	host = engine_local(engine, requester->qp->base.pd, &piece, 0);
+	return host == NULL ? NULL : engine->bus->ops->view(engine->bus, host, bytes);
+}
+
 /* Once, when its first packet is due: nothing of a wr with a wrong sge leaves. */
 static bool sges_are_good(struct requester *requester, struct send_slot *slot)
 {
@@ -116,6 +134,29 @@ static uint8_t message_opcode(const struct send_slot *slot, bool first, bool las
 	return (uint8_t)(opcode + (first ? 4 : 2) + (imm ? 1 : 0));
 }
 
+/* Is the packet behind this one going to leave, whatever becomes of this one? */
+static bool more_follows(struct requester *requester)
+{
+	struct send_slot *slot = ring_slot(&requester->ring, requester->cursor + 1);
+
+	return requester->cursor + 1 != observe(&requester->ring.head) && slot->status == IBV_WC_SUCCESS &&
+	       sges_are_good(requester, slot);
+}
+
+/* An acknowledgement interrupts a sender, so one is asked for only when somebody waits for it: the application for a
+ * completion, the window to move on, DC to change its destination. */
+static bool wants_ack(struct requester *requester, const struct send_slot *slot, bool last)
+{
+	uint32_t every = requester->window / ACKS_IN_WINDOW;
+
+	if (requester->sent > requester->next)
+		return true;
+	if (requester->next - requester->ack_asked >= (every < ACK_EVERY_MAX ? every : ACK_EVERY_MAX))
+		return true;
+	return last && (requester->qp->base.sq_sig_all || (slot->send_flags & IBV_SEND_SIGNALED) ||
+			       requester->qp->dc == HF_DC_INITIATOR || !more_follows(requester));
+}
+
 static void packet_common(struct requester *requester, struct packet *packet)
 {
 	packet->psn = (uint32_t)requester->next & 0xffffff;
@@ -128,35 +169,54 @@ static void packet_common(struct requester *requester, struct packet *packet)
 	}
 }
 
-/* One packet of a WRITE or SEND. */
+static enum sent copy_message_packet(
+	struct requester *requester, struct send_slot *slot, uint64_t offset, struct packet *packet)
+{
+	struct engine *engine = requester->qp->engine;
+	uint8_t *payload, *at = flow_packet(&requester->flow, &engine->tx, packet, &payload);
+
+	if (at == NULL)
+		return SENT_TX_FULL;
+	if (!gather(requester, slot, offset, payload, packet->payload_bytes)) {
+		flow_cancel(&engine->tx, packet);
+		slot->status = IBV_WC_LOC_PROT_ERR; /* deregistered meanwhile */
+		return SENT_NOTHING;
+	}
+	flow_seal(&requester->flow, at, packet);
+	return SENT;
+}
+
+/* One packet of a WRITE or SEND. A plain WRITE leaves as one message a packet: with a RETH in each all have the same
+ * size, and a run is as long as the kernel can cut it. One with an immediate stays whole, as its receive tells the
+ * length of a message. */
 static enum sent send_message_packet(struct requester *requester, struct send_slot *slot)
 {
 	struct engine *engine = requester->qp->engine;
 	uint32_t mtu = requester->qp->mtu_bytes, index = (uint32_t)(requester->next - slot->psn);
 	uint64_t offset = (uint64_t)index * mtu;
-	bool first = index == 0, last = index + 1 == slot->psns;
-	struct packet packet = {.opcode = message_opcode(slot, first, last)};
-	uint32_t every = packets_of(requester, ACK_EVERY_BYTES, WINDOW_MIN_PACKETS);
-	uint8_t *at, *payload;
+	bool alone = slot->opcode == IBV_WR_RDMA_WRITE, last = index + 1 == slot->psns;
+	struct packet packet = {.opcode = message_opcode(slot, alone || index == 0, alone || last)};
+	const void *host;
+	enum sent sent;
 
 	packet.payload_bytes = last ? (uint32_t)(slot->bytes - offset) : mtu;
-	packet.ack_request = last || index % every == every - 1 || requester->sent > requester->next;
+	packet.ack_request = wants_ack(requester, slot, last);
 	packet.solicited = last && (slot->send_flags & IBV_SEND_SOLICITED) != 0;
-	packet.va = slot->va;
+	packet.va = slot->va + (alone ? offset : 0);
 	packet.rkey = slot->rkey;
-	packet.dma_bytes = (uint32_t)slot->bytes;
+	packet.dma_bytes = alone ? packet.payload_bytes : (uint32_t)slot->bytes;
 	packet.imm = slot->imm;
 	packet_common(requester, &packet);
-	at = flow_packet(&requester->flow, &engine->tx, &packet, &payload);
-	if (at == NULL)
-		return SENT_TX_FULL;
-	if (!gather(requester, slot, offset, payload, packet.payload_bytes)) {
-		flow_cancel(&engine->tx, &packet);
-		slot->status = IBV_WC_LOC_PROT_ERR; /* deregistered meanwhile */
-		return SENT_NOTHING;
-	}
-	flow_seal(&requester->flow, at, &packet);
+	host = payload_in_place(requester, slot, offset, packet.payload_bytes);
+	if (host == NULL)
+		sent = copy_message_packet(requester, slot, offset, &packet);
+	else
+		sent = flow_refer(&requester->flow, &engine->tx, &packet, host) ? SENT : SENT_TX_FULL;
+	if (sent != SENT)
+		return sent;
 	requester->next++;
+	if (packet.ack_request)
+		requester->ack_asked = requester->next;
 	return SENT;
 }
 

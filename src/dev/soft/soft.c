@@ -50,7 +50,7 @@ static int set_link(struct hf_dev *dev, enum hf_link direction, bool up)
 		return -EINVAL;
 	link_set(nic, direction, up);
 	pthread_mutex_lock(&nic->lock);
-	nic_drive(nic, false, hf_env_now_ns(dev->env));
+	nic_drive(nic, NIC_DUE, hf_env_now_ns(dev->env));
 	pthread_mutex_unlock(&nic->lock);
 	return 0;
 }
@@ -69,7 +69,7 @@ static void counters(struct hf_dev *dev, struct hf_dev_counters *counters_out)
 static enum hf_poll drive(struct hf_dev *dev, uint64_t now_ns)
 {
 	(void)now_ns; /* possibly of an earlier turn; retransmission wants the present */
-	return nic_borrow(nic_of(dev), true);
+	return nic_borrow(nic_of(dev), NIC_POLLED);
 }
 
 static struct hf_io *io(struct hf_dev *dev)
@@ -93,7 +93,7 @@ static bool arm(struct hf_dev *dev)
 	bool pends;
 
 	hf_notifier_clear(nic->notifier);
-	if (nic_borrow(nic, false) == HF_BUSY)
+	if (nic_borrow(nic, NIC_ARMED) == HF_BUSY)
 		return false;
 	pthread_mutex_lock(&nic->lock);
 	pends = something_pends(nic);

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/ensure.h"
+
 #define DGRAM_BATCH        32
 #define DGRAM_BUFFER_BYTES (8 << 20) /* asked for; without privilege the kernel gives net.core.*mem_max */
 #define DGRAM_ERRORS_MAX   16        /* errors left by peers that one receive skips */
@@ -38,6 +40,10 @@ static void describe(struct msghdr *message, struct iovec *iov, const struct hf_
 		.msg_iov = iov,
 		.msg_iovlen = 1,
 	};
+	if (dgram->piece_count > 0) {
+		message->msg_iov = (struct iovec *)(uintptr_t)dgram->pieces; /* sendmsg's lacks a const */
+		message->msg_iovlen = dgram->piece_count;
+	}
 }
 
 static void ask_to_cut(struct msghdr *message, struct control *control, uint32_t segment_bytes)
@@ -108,6 +114,30 @@ static unsigned send_pieces(int fd, const struct hf_dgram *dgram)
 	return 1;
 }
 
+/* The same for a payload in pieces, which are joined first: this is the slow way anyhow. */
+static unsigned send_gathered(int fd, const struct hf_dgram *dgram)
+{
+	static _Thread_local char joined[HF_DGRAM_MAX_BYTES];
+	struct hf_dgram whole = *dgram;
+
+	whole.data = joined;
+	whole.bytes = 0;
+	for (uint32_t i = 0; i < dgram->piece_count; i++) {
+		const struct iovec *piece = &dgram->pieces[i];
+
+		ensure(piece->iov_len <= sizeof(joined) - whole.bytes);
+		memcpy(joined + whole.bytes, piece->iov_base, piece->iov_len);
+		whole.bytes += (uint32_t)piece->iov_len;
+	}
+	whole.piece_count = 0;
+	return send_pieces(fd, &whole);
+}
+
+static unsigned cut_and_send(int fd, const struct hf_dgram *dgram)
+{
+	return dgram->piece_count > 0 ? send_gathered(fd, dgram) : send_pieces(fd, dgram);
+}
+
 /* Sends a batch from the start of dgrams; how many are gone, 0 when the queue is full. */
 static unsigned send_some(struct linux_dgram *socket, const struct hf_dgram *dgrams, unsigned n)
 {
@@ -118,7 +148,7 @@ static unsigned send_some(struct linux_dgram *socket, const struct hf_dgram *dgr
 	int sent;
 
 	if (is_run(&dgrams[0]) && !socket->kernel_cuts)
-		return send_pieces(socket->io.fd, &dgrams[0]);
+		return cut_and_send(socket->io.fd, &dgrams[0]);
 	for (; count < n && count < DGRAM_BATCH; count++) {
 		if (is_run(&dgrams[count]) && !socket->kernel_cuts)
 			break;
@@ -137,7 +167,7 @@ static unsigned send_some(struct linux_dgram *socket, const struct hf_dgram *dgr
 		return 1; /* lost on the way to its peer: refused, unreachable, too big */
 	if (errno == EIO)
 		socket->kernel_cuts = false; /* the way out cannot checksum, which cutting needs */
-	return send_pieces(socket->io.fd, &dgrams[0]);
+	return cut_and_send(socket->io.fd, &dgrams[0]);
 }
 
 static int dgram_send(struct hf_io *io, const struct hf_dgram *dgrams, unsigned n)

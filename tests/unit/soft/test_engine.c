@@ -188,6 +188,7 @@ static void take_sent(struct world *world, int from)
 {
 	struct tx *tx = &world->host[from].engine.tx;
 
+	tx_settle(tx);
 	for (unsigned i = tx->first; i < tx->count; i++)
 		for (uint32_t at = 0; at < tx->runs[i].bytes; at += tx->runs[i].segment_bytes) {
 			uint32_t left = tx->runs[i].bytes - at, segment = tx->runs[i].segment_bytes;
@@ -636,6 +637,57 @@ static void a_recycled_initiator_is_not_taken_for_its_former_self(void **state)
 	destroy_dc(dc);
 }
 
+/* An acknowledgement interrupts the sender: of a batch only the end, which completes, is worth one. */
+static void a_batch_is_acknowledged_at_its_end(void **state)
+{
+	struct world *world = build(1, 7);
+	struct host *host = &world->host[0];
+	struct hf_dgram *run = &host->engine.tx.runs[0];
+	struct ibv_sge sge = {.addr = (uintptr_t)host->memory, .length = 8, .lkey = KEY};
+	struct ibv_send_wr *bad, wr[10];
+
+	(void)state;
+	for (unsigned i = 0; i < 10; i++)
+		wr[i] = (struct ibv_send_wr){.next = i < 9 ? &wr[i + 1] : NULL,
+			.sg_list = &sge,
+			.num_sge = 1,
+			.opcode = IBV_WR_RDMA_WRITE,
+			.send_flags = i < 9 ? 0 : IBV_SEND_SIGNALED,
+			.wr.rdma = {.remote_addr = 0x10000 + 8 * i, .rkey = KEY}};
+	assert_int_equal(requester_post(&host->qp.requester, NULL, wr, &bad), 0);
+	engine_ring_doorbell(&host->qp);
+	engine_answer_doorbells(&host->engine, 0);
+	engine_transmit(&host->engine, false, 0);
+	assert_int_equal(run->bytes, 10 * run->segment_bytes);
+	for (unsigned i = 0; i < 10; i++)
+		assert_int_equal(((uint8_t *)run->data)[i * run->segment_bytes + 8] >> 7, i == 9);
+	destroy(world);
+}
+
+/* A wr that cannot leave keeps those before it from being the last; they are acknowledged all the same. */
+static void a_wr_before_a_wrong_one_needs_no_timeout(void **state)
+{
+	struct world *world = build(1, 7);
+	struct host *host = &world->host[0];
+	struct ibv_sge good = {.addr = (uintptr_t)host->memory, .length = 8, .lkey = KEY}, wrong = good;
+	struct ibv_send_wr *bad, wr[2];
+
+	(void)state;
+	wrong.lkey = KEY + 1;
+	for (unsigned i = 0; i < 2; i++)
+		wr[i] = (struct ibv_send_wr){.wr_id = i,
+			.next = i == 0 ? &wr[1] : NULL,
+			.sg_list = i == 0 ? &good : &wrong,
+			.num_sge = 1,
+			.opcode = IBV_WR_RDMA_WRITE,
+			.wr.rdma = {.remote_addr = 0x10000, .rkey = KEY}};
+	assert_int_equal(requester_post(&host->qp.requester, NULL, wr, &bad), 0);
+	engine_ring_doorbell(&host->qp);
+	assert_int_equal(next_wc(world, 0).status, IBV_WC_LOC_PROT_ERR);
+	assert_int_equal(host->engine.counters.retransmitted, 0);
+	destroy(world);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -645,6 +697,8 @@ int main(void)
 		cmocka_unit_test(a_request_is_given_up_when_its_retries_are_spent),
 		cmocka_unit_test(acknowledgements_that_are_lost_leave_the_evidence),
 		cmocka_unit_test(a_message_waits_for_its_receive),
+		cmocka_unit_test(a_batch_is_acknowledged_at_its_end),
+		cmocka_unit_test(a_wr_before_a_wrong_one_needs_no_timeout),
 		cmocka_unit_test(packets_of_others_are_counted_and_dropped),
 		cmocka_unit_test(a_responder_in_error_executes_nothing),
 		cmocka_unit_test(a_qp_that_was_never_connected_flushes_what_is_posted),
