@@ -88,8 +88,10 @@ static int nic_qp_fence(struct hf_qp *qp)
 	struct nic *nic = nic_of(qp->dev);
 	uint64_t now_ns = nic->bus.world->now_ns;
 
-	if (nic->dead || now_ns < nic->fence_fails_until_ns)
+	if (nic->dead || now_ns < nic->fence_fails_until_ns) {
+		nic->port->fence_failures++;
 		return -EIO;
+	}
 	if (now_ns < nic->fence_slow_until_ns)
 		return -EINPROGRESS;
 	return nic->engine->qp_fence(qp);
@@ -166,6 +168,7 @@ void nic_crash(struct nic *nic, bool with_events)
 		nic->engine->set_link(nic->dev, HF_LINK_BOTH, false); /* wakes whoever waits for events */
 	}
 	nic->dead = true;
+	nic->port->nic_crashes++;
 	nic->port->dark = true;
 	bus_kill(&nic->bus);
 }

@@ -19,12 +19,13 @@ struct port {
 	struct host *host;
 	struct hf_addr address; /* its port number is 0 */
 	unsigned index, rail;
-	unsigned cut_tx, cut_rx; /* faults that hold it cut */
-	unsigned downs;          /* of them, those that the NIC knows of */
-	bool dark;               /* its NIC is dead */
-	struct list sockets;     /* datagram sockets bound here: dgram.c */
-	struct list listeners;   /* and listeners, */
-	struct list streams;     /* and ends of streams: stream.c */
+	unsigned cut_tx, cut_rx;              /* faults that hold it cut */
+	unsigned downs;                       /* of them, those that the NIC knows of */
+	bool dark;                            /* its NIC is dead */
+	uint64_t nic_crashes, fence_failures; /* of the NICs that were here, so far */
+	struct list sockets;                  /* datagram sockets bound here: dgram.c */
+	struct list listeners;                /* and listeners, */
+	struct list streams;                  /* and ends of streams: stream.c */
 };
 
 struct conditions {

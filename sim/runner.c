@@ -67,6 +67,8 @@ static void add_outcome(struct outcome *to, const struct outcome *more)
 	to->doubled += more->doubled;
 	to->unknown += more->unknown;
 	to->failovers += more->failovers;
+	to->failed += more->failed;
+	to->refused += more->refused;
 }
 
 static void add(struct run_sum *sum, const struct run_result *result)

@@ -10,6 +10,7 @@ struct outcome {
 	uint64_t doubled;    /* non-idempotent ones that took effect twice where the policy allows it */
 	uint64_t unknown;    /* completed as HF_WC_UNKNOWN */
 	uint64_t failovers;
+	uint64_t failed, refused; /* wrs that did not succeed; among them, those that a wrong key was meant for */
 };
 
 struct scenario {
@@ -18,7 +19,7 @@ struct scenario {
 	void (*run)(struct world *world, struct outcome *outcome);
 };
 
-extern const struct scenario scenario_rc, scenario_vqp, scenario_uid_model;
+extern const struct scenario scenario_rc, scenario_vqp, scenario_varuna, scenario_uid_model;
 extern const struct scenario *const scenarios[]; /* NULL terminated: scenarios.c */
 const struct scenario *scenario_find(const char *name);
 

@@ -75,6 +75,8 @@ static void data_took_effect(struct flow *flow, struct op *op, uint64_t base, co
 {
 	uint64_t at = effect->host - base;
 
+	if (op != NULL && flow->restarts && at == 0)
+		op->done_bytes = 0;
 	if (op == NULL || is_atomic(op) || at != op->done_bytes || effect->bytes > op->bytes - op->done_bytes) {
 		violate(flow, "once-in-order", "bytes took effect that are not the next ones", op);
 		return;
@@ -85,6 +87,17 @@ static void data_took_effect(struct flow *flow, struct op *op, uint64_t base, co
 	}
 	op->done_bytes += (uint32_t)effect->bytes;
 	op->executed = op->done_bytes == op->bytes;
+}
+
+/* Of a vqp: nothing happens once the wr, or the receive that it would fill, was handed back. */
+static void check_not_over(struct flow *flow, const struct op *op)
+{
+	if (!flow->exactly_once || op == NULL)
+		return;
+	if (op->completed)
+		violate(flow, "after-completion", "a wr took effect that had completed", op);
+	else if (op->kind == OP_SEND && flow->receives_closed)
+		violate(flow, "after-completion", "a message went into a receive that had completed", op);
 }
 
 static uint64_t receive_at(const struct flow *flow, uint32_t message)
@@ -124,6 +137,11 @@ static bool flow_wrote(struct flow *flow, const struct effect *effect)
 	}
 	if (!is_write && !within(effect->host, effect->bytes, flow->receives, window))
 		return false;
+	check_not_over(flow, op);
+	if (op != NULL) {
+		op->sequence = flow->execution->effects;
+		op->nic = effect->nic;
+	}
 	if (flow->responder_fenced)
 		violate(flow, "fenced", "bytes took effect", op);
 	else if (op != NULL && is_write != (op->kind == OP_WRITE || op->kind == OP_WRITE_IMM))
@@ -146,17 +164,33 @@ static bool flow_did_atomic(struct flow *flow, const struct effect *effect)
 
 	if (op == NULL || !is_atomic(op) || op->argument != effect->argument || op->target != effect->host)
 		return false;
+	check_not_over(flow, op);
 	if (flow->responder_fenced)
 		violate(flow, "fenced", "an atomic took effect", op);
-	if (effect->original != *shadow)
+	if (effect->original != *shadow && !flow->words->lossy)
 		violate(flow, "memory", "an atomic found a value that the ones before it did not leave", op);
 	op->original = effect->original;
 	op->executed = true;
+	op->sequence = flow->execution->effects;
+	op->nic = effect->nic;
 	if (effect->kind == EFFECT_FAA)
 		*shadow = effect->original + effect->argument;
 	else if (effect->original == effect->compare)
 		*shadow = effect->argument;
 	return true;
+}
+
+static bool is_owned(const struct execution *execution, const struct effect *effect)
+{
+	if (list_empty(&execution->owned))
+		return true;
+	list_for_each (at, &execution->owned) {
+		const struct area *area = container_of(at, struct area, node);
+
+		if (within(effect->host, effect->bytes, area->addr, area->bytes))
+			return true;
+	}
+	return false;
 }
 
 static void on_effect(struct bus_observer *observer, const struct effect *effect)
@@ -177,6 +211,8 @@ static void on_effect(struct bus_observer *observer, const struct effect *effect
 			return;
 		}
 	}
+	if (!is_owned(execution, effect))
+		return;
 	if (effect->kind == EFFECT_WRITE)
 		world_violate(execution->world, "isolation",
 			"%zu bytes were written to %#" PRIx64 ", where nobody asked for it", effect->bytes,
@@ -187,11 +223,58 @@ static void on_effect(struct bus_observer *observer, const struct effect *effect
 			effect->argument);
 }
 
+static bool covers(const struct flow *flow, const struct op *op, uint64_t host, size_t bytes)
+{
+	uint64_t base = op->kind == OP_SEND ? receive_at(flow, op->message) : op->target;
+
+	if (is_atomic(op))
+		return op->executed && op->target == host && (op->kind == OP_FAA || op->original == op->compare);
+	return has_effect(op) && within(host, bytes, base, op->done_bytes);
+}
+
+/* The newest wr that this NIC executed there; the oldest of several losses finds the newest wr, but the last of them
+ * has found them all. */
+static struct op *newest_there(struct flow *flow, const struct nic *nic, uint64_t host, size_t bytes)
+{
+	for (uint32_t i = flow->front < flow->count ? flow->front + 1 : flow->count; i-- > 0;) {
+		struct op *op = &flow->ops[i];
+
+		if (op->nic == nic && covers(flow, op, host, bytes))
+			return op;
+	}
+	return NULL;
+}
+
+/* It did not happen after all: the wr's turn has come again. */
+static void undo(struct execution *execution, const struct nic *nic, uint64_t host, size_t bytes)
+{
+	struct flow *its = NULL;
+	struct op *newest = NULL;
+
+	list_for_each (at, &execution->flows) {
+		struct flow *flow = container_of(at, struct flow, node);
+		struct op *op = flow->exactly_once ? newest_there(flow, nic, host, bytes) : NULL;
+
+		if (op != NULL && (newest == NULL || op->sequence > newest->sequence)) {
+			newest = op;
+			its = flow;
+		}
+	}
+	if (newest == NULL)
+		return;
+	newest->executed = false;
+	if (!is_atomic(newest))
+		newest->done_bytes = (uint32_t)(host - (newest->kind == OP_SEND ? receive_at(its, newest->message)
+										: newest->target));
+	if (newest->number < its->front)
+		its->front = newest->number;
+}
+
 static void on_lost(struct bus_observer *observer, const struct nic *nic, uint64_t host, size_t bytes)
 {
 	struct execution *execution = ((struct watcher *)(void *)observer)->execution;
 
-	(void)nic;
+	undo(execution, nic, host, bytes);
 	list_for_each (at, &execution->areas) {
 		struct area *area = container_of(at, struct area, node);
 
@@ -220,11 +303,22 @@ struct op *flow_post(struct flow *flow, const struct op *op)
 	return posted;
 }
 
-/* A READ behind a WRITE of its flow returns it, or a later one (a READ may be executed again). */
+/* The first wr behind a READ that must not take effect before it has returned. */
+static uint32_t first_fenced_behind(const struct flow *flow, const struct op *op)
+{
+	for (uint32_t i = op->number + 1; i < flow->count; i++)
+		if (flow->ops[i].fenced)
+			return i;
+	return UINT32_MAX;
+}
+
+/* A READ behind a WRITE of its flow returns it, or a later one (a READ may be executed again), but none behind a fence
+ * that came after it. */
 static void check_read(struct flow *flow, const struct op *op)
 {
 	const uint8_t *data =
 		(const uint8_t *)(uintptr_t)(flow->landing + (op->number % flow->slots) * flow->slot_bytes);
+	uint32_t fenced = first_fenced_behind(flow, op);
 	const struct op *last = NULL;
 
 	for (uint32_t i = 0; i < op->number; i++)
@@ -235,9 +329,12 @@ static void check_read(struct flow *flow, const struct op *op)
 		uint64_t word = get_le64(data + at);
 		uint32_t number = (uint32_t)(word >> 24) & 0xffffff;
 
-		if (word >> 48 == flow->tag && number >= last->number && (word & 0xffffff) == at / 8)
+		if (word >> 48 == flow->tag && number >= last->number && number < fenced && (word & 0xffffff) == at / 8)
 			continue;
-		violate(flow, "completed", "a READ returned something older than the WRITE before it", op);
+		violate(flow, "completed",
+			number >= fenced ? "a READ returned what was written behind a fence after it"
+					 : "a READ returned something older than the WRITE before it",
+			op);
 		return;
 	}
 }
@@ -252,8 +349,16 @@ static void check_success(struct flow *flow, const struct op *op)
 		violate(flow, "completed", "success before it and all before it took effect", op);
 	else if (is_atomic(op) && get_le64(landed) != op->original)
 		violate(flow, "completed", "an atomic's value is not that of its execution", op);
-	else if (op->kind == OP_READ)
+	else if (op->kind == OP_READ && !flow->target->lossy)
 		check_read(flow, op);
+}
+
+void flow_disclaimed(struct flow *flow, uint32_t number)
+{
+	const struct op *op = &flow->ops[number];
+
+	if (has_effect(op) && (op->executed || op->done_bytes > 0))
+		violate(flow, "outcome", "a wr was reported as not executed and has executed, at least in part", op);
 }
 
 void flow_completed(struct flow *flow, const struct ibv_wc *wc)
@@ -282,6 +387,7 @@ void flow_received(struct flow *flow, const struct ibv_wc *wc)
 {
 	const struct op *op = NULL;
 
+	flow->receives_closed |= wc->status != IBV_WC_SUCCESS;
 	if (wc->status != IBV_WC_SUCCESS)
 		return;
 	for (uint32_t i = 0; i < flow->count && op == NULL; i++)
@@ -359,6 +465,17 @@ void execution_init(struct execution *execution, struct world *world)
 	list_init(&execution->flows);
 	list_init(&execution->areas);
 	list_init(&execution->observers);
+	list_init(&execution->owned);
+}
+
+void execution_own(struct execution *execution, const void *addr, size_t bytes)
+{
+	struct area *area = calloc(1, sizeof(*area));
+
+	ensure(area != NULL);
+	area->addr = (uintptr_t)addr;
+	area->bytes = bytes;
+	list_push_back(&execution->owned, &area->node);
 }
 
 void execution_watch(struct execution *execution, struct nic_bus *bus)
@@ -404,6 +521,7 @@ struct flow *execution_add_flow(struct execution *execution, struct area *target
 
 	ensure(flow != NULL);
 	flow->world = execution->world;
+	flow->execution = execution;
 	flow->target = target;
 	flow->words = words;
 	flow->receives = (uintptr_t)receives;
@@ -430,6 +548,8 @@ void execution_free(struct execution *execution)
 {
 	list_for_each_safe (at, &execution->flows)
 		execution_drop_flow(execution, container_of(at, struct flow, node));
+	list_for_each_safe (at, &execution->owned)
+		execution_drop_area(execution, container_of(at, struct area, node));
 	list_for_each_safe (at, &execution->areas)
 		execution_drop_area(execution, container_of(at, struct area, node));
 	while (!list_empty(&execution->observers))

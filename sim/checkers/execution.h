@@ -9,7 +9,13 @@
  *   receives        the k-th message is in the k-th receive, with its immediate and length
  *   landing         nothing lands in memory of a wr that completed (V4)
  *   memory          at rest, memory holds what the effects in their order leave (replayed into a shadow)
- *   isolation       a NIC writes only where somebody asked it to */
+ *   isolation       a NIC writes only where somebody asked it to
+ *
+ * A flow of a vqp runs over several NICs and promises more:
+ *   after-completion  nothing of a wr that has completed, with any status, takes effect (V4)
+ *   outcome           a wr that completed as "not executed" did not execute, not even in part (V1)
+ * What the posted queue of a dying NIC takes with it did not execute: sent again, it executes once. When its wr had
+ * been acknowledged already, nothing behind it may take effect any more (V2): the vqp has to fail. */
 #ifndef HOLDFAST_SIM_CHECKERS_EXECUTION_H
 #define HOLDFAST_SIM_CHECKERS_EXECUTION_H
 
@@ -29,10 +35,13 @@ struct op {
 	uint32_t message;           /* SEND, WRITE_IMM: the k-th */
 	uint32_t imm;
 	bool unsignaled;
+	bool fenced; /* IBV_SEND_FENCE: what it writes is not seen by READs before it */
 	/* the truth */
 	uint32_t done_bytes;
 	bool executed;
 	uint64_t original;
+	uint64_t sequence; /* of its last effect, among all */
+	const struct nic *nic;
 	/* what the requester saw */
 	bool completed;
 	uint64_t posted_ns;
@@ -49,6 +58,7 @@ struct area {
 struct flow {
 	struct list node;
 	struct world *world;
+	struct execution *execution;
 	struct area *target, *words;
 	uint64_t receives; /* address of the receive buffers */
 	uint64_t landing;  /* of the requester's buffers for responses, one of slot_bytes per wr in flight */
@@ -59,11 +69,16 @@ struct flow {
 	uint32_t count, capacity, front; /* front: the first that has not taken effect */
 	uint32_t messages, next_completed, received;
 	bool responder_fenced, requester_fenced;
+	/* of a vqp */
+	bool exactly_once;
+	bool restarts;        /* evidence speaks of whole wrs only: a WRITE that executed in part begins again */
+	bool receives_closed; /* its receives were handed back */
 };
 
 struct execution {
 	struct world *world;
 	struct list flows, areas, observers;
+	struct list owned; /* areas; when there are any, what is written elsewhere is the library's own business */
 	uint16_t last_tag;
 	uint64_t effects;
 };
@@ -74,6 +89,8 @@ void execution_watch(struct execution *execution, struct nic_bus *bus);
 
 struct area *execution_add_area(struct execution *execution, void *addr, size_t bytes);
 void execution_drop_area(struct execution *execution, struct area *area); /* its flows are closed */
+/* Memory of applications. */
+void execution_own(struct execution *execution, const void *addr, size_t bytes);
 /* At rest: everything that was posted is visible. */
 void area_check(struct execution *execution, const struct area *area);
 
@@ -88,6 +105,7 @@ void flow_payload(const struct flow *flow, uint32_t number, uint32_t at, uint32_
 struct op *flow_post(struct flow *flow, const struct op *op);
 void flow_completed(struct flow *flow, const struct ibv_wc *wc); /* wr_id is the op's number */
 void flow_received(struct flow *flow, const struct ibv_wc *wc);  /* wr_id is the receive's number */
+void flow_disclaimed(struct flow *flow, uint32_t number);        /* before flow_completed: "not executed" */
 void flow_check_psn(struct flow *flow, uint32_t executed_psn);
 void flow_check_atomics(struct flow *flow, const struct hf_atomic_result *results, unsigned n, unsigned kept);
 

@@ -1,0 +1,239 @@
+/* The run of virtual queue pairs that promise exactly once, and its verdict. */
+#include "sim/varuna.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/ensure.h"
+#include "sim/device.h"
+
+#define HEARTBEAT_NS    (5 * NS_MS)
+#define FAILBACK_NS     (20 * NS_MS)
+#define QP_TIMEOUT      8 /* 1 ms */
+#define QP_RETRY_CNT    2
+#define BUDGET_NS       (2 * NS_S)
+#define LIVE_NS         (6 * NS_S)
+#define LIVE_OPERATIONS 5u /* of each link */
+#define VR_FAULTS                                                                                                      \
+	(FAULT_BIT(FAULT_CUT) | FAULT_BIT(FAULT_CUT_TX) | FAULT_BIT(FAULT_CUT_RX) | FAULT_BIT(FAULT_PORT_DOWN) |       \
+		FAULT_BIT(FAULT_FLAP) | FAULT_BIT(FAULT_LOSS) | FAULT_BIT(FAULT_DELAY) | FAULT_BIT(FAULT_DUPLICATE) |  \
+		FAULT_BIT(FAULT_REORDER) | FAULT_BIT(FAULT_LATE) | FAULT_BIT(FAULT_CLOG) |                             \
+		FAULT_BIT(FAULT_STREAM_RESET) | FAULT_BIT(FAULT_PAUSE) | FAULT_BIT(FAULT_FENCE_SLOW) |                 \
+		FAULT_BIT(FAULT_PARTITION) | FAULT_BIT(FAULT_FENCE_FAILS) | FAULT_BIT(FAULT_PROCESS_CRASH) |           \
+		FAULT_BIT(FAULT_HOST_STOP) | FAULT_BIT(FAULT_NIC_CRASH))
+
+/* ---- excuses ---- */
+
+uint64_t vr_incidents(const struct vr_node *node)
+{
+	uint64_t sum = node->process->incarnation;
+
+	for (unsigned i = 0; i < node->vr->rail_count; i++)
+		sum += vr_port(node, i)->nic_crashes + vr_port(node, i)->fence_failures;
+	return sum;
+}
+
+bool vr_excused(const struct vr_link *link)
+{
+	return vr_incidents(link->ends[0].node) + vr_incidents(link->ends[1].node) != link->incidents ||
+	       !link->ends[0].node->process->running || !link->ends[1].node->process->running ||
+	       link->ends[0].culprit != UINT32_MAX || link->ends[1].culprit != UINT32_MAX;
+}
+
+/* ---- the run ---- */
+
+static void name_nodes(struct vr *vr)
+{
+	static const char *const names[VR_NODES] = {"a", "m", "z"}; /* the lower name picks the paths */
+	unsigned turn = (unsigned)world_range(vr->world, 0, VR_NODES - 1);
+	bool backwards = world_chance(vr->world, 500000);
+
+	for (unsigned i = 0; i < vr->node_count; i++) {
+		unsigned at = (turn + i) % VR_NODES;
+
+		snprintf(vr->nodes[i].name, sizeof(vr->nodes[i].name), "%s", names[backwards ? VR_NODES - 1 - at : at]);
+	}
+}
+
+static void make_links(struct vr *vr)
+{
+	unsigned each = (unsigned)world_range(vr->world, 1, vr->node_count == 2 ? 3 : 2);
+
+	for (unsigned a = 0; a < vr->node_count; a++)
+		for (unsigned b = a + 1; b < vr->node_count; b++)
+			for (unsigned i = 0; i < each; i++) {
+				struct vr_link *link = &vr->links[vr->link_count];
+
+				*link = (struct vr_link){.vr = vr, .index = vr->link_count++};
+				link->ends[0] =
+					(struct vr_end){.node = &vr->nodes[a], .link = link, .culprit = UINT32_MAX};
+				link->ends[1] =
+					(struct vr_end){.node = &vr->nodes[b], .link = link, .culprit = UINT32_MAX};
+			}
+}
+
+static void set_up(struct vr *vr, struct world *world, struct outcome *outcome)
+{
+	static const enum ibv_mtu mtus[] = {IBV_MTU_256, IBV_MTU_512, IBV_MTU_1024};
+	enum ibv_mtu mtu = mtus[world_range(world, 0, 2)];
+
+	vr->world = world;
+	vr->outcome = outcome;
+	vr->node_count = (unsigned)world_range(world, 2, VR_NODES);
+	vr->rail_count = (unsigned)world_range(world, 2, VR_RAILS);
+	vr->config = (struct hf_node_config){
+		.policy = HF_POLICY_RESEND,
+		.heartbeat_ns = HEARTBEAT_NS,
+		.heartbeat_misses = 4,
+		.failback_ns = FAILBACK_NS,
+		.budget_ns = BUDGET_NS,
+		.timeout = QP_TIMEOUT,
+		.retry_cnt = QP_RETRY_CNT,
+	};
+	for (unsigned i = 0; i < VR_RAILS; i++)
+		vr->config.rails[i].mtu = mtu;
+	list_init(&vr->words);
+	network_init(&vr->network, world);
+	vr->network.stream_limit_ns = 8 * NS_S;
+	execution_init(&vr->execution, world);
+	name_nodes(vr);
+	for (unsigned i = 0; i < vr->node_count; i++) {
+		struct vr_node *node = &vr->nodes[i];
+
+		node->vr = vr;
+		node->index = i;
+		host_init(&node->host, world, &vr->network, node->name);
+		node->process = process_create(&node->host, node->name, &vr_program, node);
+	}
+	for (unsigned rail = 0; rail < vr->rail_count; rail++)
+		for (unsigned i = 0; i < vr->node_count; i++) {
+			char address[HF_ADDR_TEXT];
+
+			snprintf(address, sizeof(address), "10.%u.0.%u", rail, i + 1);
+			network_add_port(&vr->network, &vr->nodes[i].host, rail, address);
+		}
+	make_links(vr);
+}
+
+static bool all_links(const struct vr *vr, bool (*holds)(const struct vr_link *link))
+{
+	for (unsigned i = 0; i < vr->link_count; i++)
+		if (!holds(&vr->links[i]))
+			return false;
+	return true;
+}
+
+static bool is_alive(const struct vr_link *link)
+{
+	return link->completed_since_quiet >= LIVE_OPERATIONS;
+}
+
+static bool is_idle(const struct vr_link *link)
+{
+	for (unsigned i = 0; i < 2; i++)
+		if (link->ends[i].vqp != NULL && vr_in_flight(&link->ends[i]) > 0)
+			return false;
+	return true;
+}
+
+static void run_until(struct vr *vr, bool (*holds)(const struct vr_link *link), uint64_t limit_ns, const char *claim,
+	const char *what)
+{
+	struct world *world = vr->world;
+
+	while (world->violations == 0 && !all_links(vr, holds) && world->now_ns < limit_ns)
+		world_run_until(world, world->now_ns + NS_MS);
+	for (unsigned i = 0; i < vr->link_count && world->violations == 0; i++)
+		if (!holds(&vr->links[i]))
+			world_violate(world, claim, "link %u %s", i, what);
+}
+
+/* ---- at rest ---- */
+
+static void check_memory(struct vr *vr)
+{
+	for (unsigned i = 0; i < vr->node_count; i++)
+		for (unsigned rail = 0; rail < vr->rail_count; rail++)
+			bus_drain(&nic_of(hf_node_dev(vr->nodes[i].node, rail))->bus);
+	for (unsigned i = 0; i < vr->link_count; i++)
+		for (unsigned end = 0; end < 2; end++)
+			area_check(&vr->execution, vr->links[i].ends[end].target);
+	for (unsigned i = 0; i < vr->node_count; i++)
+		area_check(&vr->execution, vr->nodes[i].words->area);
+}
+
+static void check_words(struct vr *vr)
+{
+	list_for_each (at, &vr->words) {
+		struct vr_words *words = container_of(at, struct vr_words, node);
+
+		for (unsigned i = 0; i < VR_WORDS && !words->area->lossy && vr->world->violations == 0; i++) {
+			const char *wrong = linear_check(&words->history[i]);
+
+			if (wrong != NULL)
+				world_violate(vr->world, "linearizability", "%s", wrong);
+		}
+	}
+}
+
+static void count_failovers(struct vr *vr)
+{
+	struct hf_vqp_counters counters;
+
+	for (unsigned i = 0; i < vr->link_count; i++)
+		for (unsigned end = 0; end < 2; end++)
+			if (vr->links[i].ends[end].vqp != NULL) {
+				hf_vqp_counters(vr->links[i].ends[end].vqp, &counters);
+				vr->failovers += counters.failovers;
+			}
+	vr->outcome->failovers += vr->failovers;
+	if (vr->faults.count == 0 && vr->failovers > 0)
+		world_violate(vr->world, "calm", "a failover without a fault");
+}
+
+static void tear_down(struct vr *vr)
+{
+	for (unsigned i = 0; i < vr->node_count; i++)
+		host_free(&vr->nodes[i].host);
+	execution_free(&vr->execution);
+	network_free(&vr->network);
+	while (!list_empty(&vr->words)) {
+		struct vr_words *words = container_of(list_pop_front(&vr->words), struct vr_words, node);
+
+		for (unsigned i = 0; i < VR_WORDS; i++)
+			linear_free(&words->history[i]);
+		free(words);
+	}
+	free(vr);
+}
+
+static void run(struct world *world, struct outcome *outcome)
+{
+	struct vr *vr = calloc(1, sizeof(*vr));
+	struct process *processes[VR_NODES];
+	uint64_t quiet_ns = world_range(world, 50 * NS_MS, 400 * NS_MS);
+
+	ensure(vr != NULL);
+	set_up(vr, world, outcome);
+	for (unsigned i = 0; i < vr->node_count; i++)
+		process_start(processes[i] = vr->nodes[i].process);
+	faults_plan(&vr->faults, &vr->network, processes, vr->node_count, VR_FAULTS, (unsigned)world_range(world, 0, 8),
+		quiet_ns);
+	world_run_until(world, quiet_ns);
+	run_until(vr, is_alive, quiet_ns + LIVE_NS, "liveness", "made no progress after the faults had healed");
+	vr->stopping = true;
+	run_until(vr, is_idle, world->now_ns + BUDGET_NS + LIVE_NS, "budget", "has wrs that never completed");
+	if (world->violations == 0)
+		check_memory(vr);
+	if (world->violations == 0)
+		check_words(vr);
+	count_failovers(vr);
+	tear_down(vr);
+}
+
+const struct scenario scenario_varuna = {
+	.name = "varuna",
+	.what = "virtual queue pairs that promise exactly once, in both directions between two or three nodes",
+	.run = run,
+};

@@ -1,0 +1,355 @@
+/* A node's program: its rails and memory, the peers and vqps of its links, and their renewal after an error. */
+#include "sim/varuna.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/ensure.h"
+#include "sim/device.h"
+
+#define CONTROL_PORT 7000u
+#define END_BYTES    (4 * (size_t)VR_WINDOW)
+#define WORDS_BYTES  4096u
+#define POLL_MAX     16
+#define RETRY_NS     (5 * NS_MS)
+#define SERVICE      "links"
+#define ACCESS       (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+
+/* ---- ends of this node ---- */
+
+static struct vr_end *end_of(struct vr_node *node, struct vr_link *link)
+{
+	if (link->ends[0].node == node)
+		return &link->ends[0];
+	return link->ends[1].node == node ? &link->ends[1] : NULL;
+}
+
+static struct vr_end *end_by_num(struct vr_node *node, uint32_t num)
+{
+	for (unsigned i = 0; i < node->vr->link_count; i++) {
+		struct vr_end *end = end_of(node, &node->vr->links[i]);
+
+		if (end != NULL && end->vqp != NULL && hf_vqp_num(end->vqp) == num)
+			return end;
+	}
+	return NULL;
+}
+
+static bool connects(const struct vr_end *end)
+{
+	return end == &end->link->ends[0];
+}
+
+/* ---- peers ---- */
+
+static void peer_up(struct hf_peer *peer, void *context)
+{
+	struct vr_node *node = context;
+
+	for (unsigned i = 0; i < VR_NODES; i++)
+		if (peer == node->peers[i])
+			node->peer_is_up[i] = true;
+}
+
+static void peer_down(struct hf_peer *peer, void *context)
+{
+	struct vr_node *node = context;
+
+	for (unsigned i = 0; i < VR_NODES; i++)
+		if (peer == node->peers[i])
+			node->peers[i] = NULL; /* closed behind us; its vqps are in error */
+}
+
+static void connect_peer(struct vr_node *node, const struct vr_node *to)
+{
+	struct hf_addr addresses[VR_RAILS];
+	struct hf_error error = {0};
+
+	for (unsigned i = 0; i < node->vr->rail_count; i++) {
+		addresses[i] = vr_port(to, i)->address;
+		hf_addr_set_port(&addresses[i], CONTROL_PORT);
+	}
+	node->peer_is_up[to->index] = false;
+	if (hf_peer_connect(node->node, addresses, node->vr->rail_count, &node->peers[to->index], &error) != 0)
+		world_violate(node->vr->world, "connecting", "%s", error.text);
+}
+
+/* ---- vqps ---- */
+
+static void changed(struct hf_vqp *vqp, void *context)
+{
+	struct vr_end *end = context;
+
+	world_note(end->link->vr->world, "vqp-state", (uint64_t)hf_vqp_state(vqp));
+}
+
+static bool make_vqp(struct vr_end *end)
+{
+	struct hf_vqp_init init = {
+		.send_cq = end->node->cq,
+		.recv_cq = end->node->cq,
+		.cap = {.max_send_wr = 2 * VR_DEPTH,
+			.max_recv_wr = VR_SLOTS,
+			.max_send_sge = 3,
+			.max_recv_sge = 2,
+			.max_inline_data = 64},
+		.access = ACCESS,
+		.context = end,
+		.changed = changed,
+	};
+
+	end->receives_posted = 0;
+	end->accepted = false;
+	return hf_vqp_create(end->node->pd, &init, &end->vqp) == 0;
+}
+
+static void connect_vqp(struct vr_end *end)
+{
+	uint8_t request[8];
+
+	put_le32(request, end->link->index);
+	put_le32(request + 4, ++end->link->attempt);
+	if (!make_vqp(end) || hf_vqp_connect(end->vqp, end->node->peers[vr_other(end)->node->index], SERVICE, request,
+				      sizeof(request)) != 0)
+		world_violate(end->link->vr->world, "connecting", "a vqp cannot be made");
+}
+
+/* Refused as long as our former vqp of that link is there: its qps still serve the former flow. */
+static struct hf_vqp *on_request(const struct hf_vqp_request *request, void *reply, size_t *reply_bytes, void *context)
+{
+	struct vr_node *node = context;
+	const uint8_t *asked = request->private_data;
+	struct vr_link *link;
+	struct vr_end *end;
+
+	(void)reply;
+	*reply_bytes = 0;
+	if (request->private_bytes != 8 || get_le32(asked) >= node->vr->link_count)
+		return NULL;
+	link = &node->vr->links[get_le32(asked)];
+	end = end_of(node, link);
+	if (end != &link->ends[1] || end->vqp != NULL || link->ends[0].vqp == NULL ||
+		get_le32(asked + 4) != link->attempt || !make_vqp(end))
+		return NULL;
+	link->incidents = vr_incidents(link->ends[0].node) + vr_incidents(link->ends[1].node);
+	vr_begin_flows(link);
+	for (unsigned i = 0; i < 2; i++)
+		vr_post_receives(&link->ends[i]);
+	return end->vqp;
+}
+
+static void drop_vqp(struct vr_end *end)
+{
+	struct hf_vqp_counters counters;
+
+	if (end->vqp == NULL)
+		return;
+	hf_vqp_counters(end->vqp, &counters);
+	end->link->vr->failovers += counters.failovers;
+	hf_vqp_destroy(end->vqp);
+	end->vqp = NULL;
+}
+
+/* An error is for good: when every wr has completed, another vqp is made, and first another peer when that is what
+ * was lost. */
+static bool renew(struct vr_end *end, uint64_t now_ns)
+{
+	struct vr_node *node = end->node;
+	unsigned other = vr_other(end)->node->index;
+
+	if (end->vqp != NULL && hf_vqp_state(end->vqp) == HF_VQP_ERROR && vr_in_flight(end) == 0) {
+		drop_vqp(end);
+		end->retry_at_ns = now_ns + RETRY_NS;
+		return true;
+	}
+	if (!connects(end) || end->vqp != NULL || now_ns < end->retry_at_ns || node->vr->stopping)
+		return false;
+	if (node->peers[other] == NULL)
+		connect_peer(node, vr_other(end)->node);
+	else if (node->peer_is_up[other])
+		connect_vqp(end);
+	else
+		return false;
+	return true;
+}
+
+/* ---- the loop ---- */
+
+static unsigned poll_cq(struct vr_node *node)
+{
+	struct ibv_wc wc[POLL_MAX];
+	unsigned taken = 0;
+
+	for (int n; (n = hf_vcq_poll(node->cq, POLL_MAX, wc)) > 0; taken += (unsigned)n)
+		for (int i = 0; i < n; i++) {
+			struct vr_end *end = end_by_num(node, wc[i].qp_num);
+
+			if (end != NULL)
+				vr_take(end, &wc[i]);
+		}
+	return taken;
+}
+
+static enum hf_poll poll_node(struct hf_poller *poller, uint64_t now_ns)
+{
+	struct vr_node *node = container_of(poller, struct vr_node, poller);
+	bool busy = poll_cq(node) > 0;
+
+	for (unsigned i = 0; i < node->vr->link_count; i++) {
+		struct vr_end *end = end_of(node, &node->vr->links[i]);
+
+		if (end == NULL)
+			continue;
+		busy |= renew(end, now_ns);
+		busy |= vr_post(end, now_ns);
+	}
+	return busy ? HF_BUSY : HF_IDLE;
+}
+
+static void notified(struct hf_vcq *cq, void *context)
+{
+	(void)cq, (void)context; /* that the loop turns is enough */
+}
+
+static void timer_fired(struct hf_timer *timer, uint64_t now_ns)
+{
+	(void)timer, (void)now_ns;
+}
+
+static void set_timer(struct vr_node *node, uint64_t now_ns)
+{
+	uint64_t due_ns = UINT64_MAX;
+
+	for (unsigned i = 0; i < node->vr->link_count; i++) {
+		const struct vr_end *end = end_of(node, &node->vr->links[i]);
+
+		if (end == NULL)
+			continue;
+		if (end->next_post_ns > now_ns && end->next_post_ns < due_ns)
+			due_ns = end->next_post_ns;
+		if (end->retry_at_ns > now_ns && end->retry_at_ns < due_ns)
+			due_ns = end->retry_at_ns;
+	}
+	if (due_ns != UINT64_MAX)
+		hf_loop_set_timer(node->loop, &node->timer, due_ns);
+}
+
+static bool arm_node(struct hf_poller *poller)
+{
+	struct vr_node *node = container_of(poller, struct vr_node, poller);
+
+	hf_vcq_req_notify(node->cq, notified);
+	if (poll_cq(node) > 0)
+		return false;
+	set_timer(node, hf_loop_now_ns(node->loop));
+	return true;
+}
+
+/* ---- start and stop ---- */
+
+static void configure(struct vr_node *node, struct hf_node_config *config)
+{
+	*config = node->vr->config;
+	config->rail_count = node->vr->rail_count;
+	snprintf(config->name, sizeof(config->name), "%s", node->name);
+	for (unsigned i = 0; i < config->rail_count; i++) {
+		struct hf_rail_config *rail = &config->rails[i];
+
+		snprintf(rail->name, sizeof(rail->name), "r%u", i);
+		snprintf(rail->kind, sizeof(rail->kind), "soft");
+		rail->address = rail->control = vr_port(node, i)->address;
+		hf_addr_set_port(&rail->control, CONTROL_PORT);
+	}
+}
+
+static void lay_out(struct vr_node *node, size_t bytes)
+{
+	struct vr *vr = node->vr;
+	uint8_t *at = node->memory + WORDS_BYTES;
+
+	execution_own(&vr->execution, node->memory, bytes);
+	node->words = calloc(1, sizeof(*node->words));
+	ensure(node->words != NULL);
+	node->words->at = (uint64_t *)(void *)node->memory;
+	node->words->area = execution_add_area(&vr->execution, node->words->at, VR_WORDS * sizeof(uint64_t));
+	list_push_back(&vr->words, &node->words->node);
+	for (unsigned i = 0; i < vr->link_count; i++) {
+		struct vr_end *end = end_of(node, &vr->links[i]);
+
+		if (end == NULL)
+			continue;
+		end->memory = at;
+		end->target = execution_add_area(&vr->execution, at, VR_WINDOW);
+		at += END_BYTES;
+	}
+}
+
+static int start_node(struct process *process, void *context)
+{
+	static const struct hf_node_events events = {.peer_up = peer_up, .peer_down = peer_down};
+	struct vr_node *node = context;
+	size_t bytes = WORDS_BYTES + node->vr->link_count * END_BYTES;
+	struct hf_node_config config;
+	struct hf_error error = {0};
+	int rc;
+
+	configure(node, &config);
+	if ((rc = hf_loop_create(&process->env, &node->loop)) != 0 ||
+		(rc = hf_node_open(node->loop, &config, &events, node, &node->node, &error)) != 0 ||
+		(rc = hf_vpd_alloc(node->node, &node->pd)) != 0 ||
+		(rc = hf_vcq_create(node->node, 1024, NULL, &node->cq)) != 0 ||
+		(rc = hf_mem_alloc(&process->env, bytes, (void **)&node->memory, &error)) != 0 ||
+		(rc = hf_vmr_reg(node->pd, node->memory, bytes, IBV_ACCESS_LOCAL_WRITE | ACCESS, &node->mr, &error)) !=
+			0) {
+		world_violate(node->vr->world, "start", "node %s: %s %s", node->name, strerror(-rc), error.text);
+		return rc;
+	}
+	lay_out(node, bytes);
+	for (unsigned i = 0; i < node->vr->rail_count; i++)
+		execution_watch(&node->vr->execution, &nic_of(hf_node_dev(node->node, i))->bus);
+	node->service = (struct hf_vqp_service){.name = SERVICE, .on_request = on_request, .context = node};
+	if ((rc = hf_vqp_serve(node->node, &node->service)) != 0)
+		return rc;
+	node->poller = (struct hf_poller){.poll = poll_node, .arm = arm_node};
+	node->timer = (struct hf_timer){.fire = timer_fired};
+	hf_loop_add_poller(node->loop, &node->poller);
+	return 0;
+}
+
+static void stop_node(struct process *process, void *context)
+{
+	struct vr_node *node = context;
+
+	if (node->loop == NULL)
+		return;
+	for (unsigned i = 0; i < node->vr->link_count; i++) {
+		struct vr_end *end = end_of(node, &node->vr->links[i]);
+
+		if (end == NULL)
+			continue;
+		drop_vqp(end);
+		end->memory = NULL;
+	}
+	if (node->mr != NULL)
+		hf_vmr_dereg(node->mr);
+	if (node->cq != NULL)
+		hf_vcq_destroy(node->cq);
+	if (node->pd != NULL)
+		hf_vpd_free(node->pd);
+	hf_node_close(node->node);
+	hf_mem_free(&process->env, node->memory);
+	hf_loop_cancel_timer(node->loop, &node->timer);
+	hf_loop_destroy(node->loop);
+	memset(node->peers, 0, sizeof(node->peers));
+	node->memory = NULL;
+	node->mr = NULL;
+	node->cq = NULL;
+	node->pd = NULL;
+	node->node = NULL;
+	node->loop = NULL;
+}
+
+const struct program vr_program = {.name = "varuna", .start = start_node, .stop = stop_node};

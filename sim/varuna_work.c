@@ -1,0 +1,329 @@
+/* What the ends of a link post, and what they make of completions. */
+#include "sim/varuna.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/ensure.h"
+
+#define LIST_MAX        4u
+#define SGES_MAX        3u
+#define INLINE_MAX      64u
+#define REST_NS_MAX     (1 * NS_MS)
+#define RECEIVE_BIT     (1ull << 32)
+#define SAME_ID         0x5a5au
+#define BUDGET_SLACK_NS (1 * NS_S) /* for the error to be found, and for pauses */
+#define CULPRIT_PPM     400u       /* of wrs, which name a wrong key */
+#define NO_CULPRIT      UINT32_MAX
+
+struct posting {
+	struct ibv_send_wr wr;
+	struct ibv_sge sges[SGES_MAX];
+};
+
+uint32_t vr_in_flight(const struct vr_end *end)
+{
+	return !end->accepted ? 0 : end->flow->count - end->flow->next_completed;
+}
+
+/* ---- flows ---- */
+
+void vr_end_flows(struct vr_link *link)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		execution_drop_flow(&link->vr->execution, link->ends[i].flow);
+		link->ends[i].flow = NULL;
+	}
+}
+
+void vr_begin_flows(struct vr_link *link)
+{
+	struct vr *vr = link->vr;
+
+	vr_end_flows(link);
+	for (unsigned i = 0; i < 2; i++) {
+		struct vr_end *end = &link->ends[i], *other = &link->ends[1 - i];
+
+		end->words = other->node->words;
+		memset(end->seen, 0, sizeof(end->seen));
+		end->flow =
+			execution_add_flow(&vr->execution, other->target, end->words->area, other->memory + VR_WINDOW,
+				end->memory + 3 * VR_WINDOW, VR_SLOTS, VR_SLOT_BYTES, 128u << vr->config.rails[0].mtu);
+		end->accepted = true;
+		end->flow->exactly_once = vr->config.policy != HF_POLICY_RESEND;
+		end->hot = world_chance(vr->world, 200000);
+		end->same_id = world_chance(vr->world, 200000);
+		end->culprit = NO_CULPRIT;
+		end->next_post_ns = 0;
+	}
+}
+
+/* ---- making wrs ---- */
+
+static uint32_t pick_bytes(struct world *world)
+{
+	if (world_chance(world, 400000))
+		return (uint32_t)world_range(world, 1, INLINE_MAX);
+	if (world_chance(world, 300000))
+		return VR_SLOT_BYTES;
+	return (uint32_t)world_range(world, 8, VR_SLOT_BYTES);
+}
+
+static enum op_kind pick_kind(struct world *world)
+{
+	static const enum op_kind mix[] = {OP_WRITE, OP_WRITE, OP_WRITE, OP_WRITE, OP_WRITE_IMM, OP_WRITE_IMM, OP_SEND,
+		OP_SEND, OP_READ, OP_READ, OP_CAS, OP_CAS, OP_FAA, OP_FAA};
+
+	return mix[world_range(world, 0, sizeof(mix) / sizeof(mix[0]) - 1)];
+}
+
+static void make_atomic(struct vr_end *end, struct op *op)
+{
+	struct world *world = end->link->vr->world;
+	unsigned word = (unsigned)world_range(world, 0, VR_WORDS - 1);
+
+	op->bytes = 8;
+	op->target = (uintptr_t)&end->words->at[word];
+	op->argument = rng_next(&world->rng);
+	op->compare = op->kind == OP_CAS ? end->seen[word] : 0;
+	end->history[end->flow->count % VR_SLOTS] =
+		linear_post(&end->words->history[word], op->kind == OP_CAS, op->argument, op->compare, world->now_ns);
+}
+
+static struct op *make_op(struct vr_end *end, bool signaled)
+{
+	struct world *world = end->link->vr->world;
+	struct op op = {.kind = pick_kind(world), .bytes = pick_bytes(world), .unsignaled = !signaled};
+	uint64_t target = (uintptr_t)vr_other(end)->memory;
+
+	op.imm = (uint32_t)rng_next(&world->rng);
+	op.fenced = world_chance(world, 70000);
+	op.target = target + (end->flow->count % VR_SLOTS) * VR_SLOT_BYTES;
+	if (op.kind == OP_READ) /* of what one of the last wrs may have written */
+		op.target = target + world_range(world, 0, VR_SLOTS - 1) * VR_SLOT_BYTES;
+	if (op.kind == OP_CAS || op.kind == OP_FAA)
+		make_atomic(end, &op);
+	return flow_post(end->flow, &op);
+}
+
+static bool goes_out(const struct op *op)
+{
+	return op->kind == OP_WRITE || op->kind == OP_WRITE_IMM || op->kind == OP_SEND;
+}
+
+static void fill_local(struct vr_end *end, const struct op *op, struct posting *posting)
+{
+	struct world *world = end->link->vr->world;
+	uint8_t *local =
+		end->memory + (goes_out(op) ? 2 : 3) * VR_WINDOW + (op->number % VR_SLOTS) * (size_t)VR_SLOT_BYTES;
+	uint32_t left = op->bytes;
+
+	if (goes_out(op))
+		flow_payload(end->flow, op->number, 0, op->bytes, local);
+	posting->wr.sg_list = posting->sges;
+	if (goes_out(op) && op->bytes <= INLINE_MAX && world_chance(world, 500000))
+		posting->wr.send_flags |= IBV_SEND_INLINE;
+	while (left > 0) {
+		bool split = op->kind != OP_CAS && op->kind != OP_FAA && posting->wr.num_sge + 1 < (int)SGES_MAX &&
+			     left > 8 && world_chance(world, 200000);
+		uint32_t n = split ? 8 * (uint32_t)world_range(world, 1, left / 8) : left;
+
+		posting->sges[posting->wr.num_sge++] =
+			(struct ibv_sge){.addr = (uintptr_t)local, .length = n, .lkey = end->node->mr->lkey};
+		local += n;
+		left -= n;
+	}
+}
+
+static void fill_remote(struct vr_end *end, const struct op *op, struct ibv_send_wr *wr)
+{
+	static const enum ibv_wr_opcode opcodes[] = {
+		[OP_WRITE] = IBV_WR_RDMA_WRITE,
+		[OP_WRITE_IMM] = IBV_WR_RDMA_WRITE_WITH_IMM,
+		[OP_SEND] = IBV_WR_SEND_WITH_IMM,
+		[OP_READ] = IBV_WR_RDMA_READ,
+		[OP_CAS] = IBV_WR_ATOMIC_CMP_AND_SWP,
+		[OP_FAA] = IBV_WR_ATOMIC_FETCH_AND_ADD,
+	};
+	uint32_t rkey = vr_other(end)->node->mr->rkey;
+
+	wr->opcode = opcodes[op->kind];
+	wr->imm_data = htobe32(op->imm);
+	if (op->kind == OP_WRITE && end->culprit == NO_CULPRIT && world_chance(end->link->vr->world, CULPRIT_PPM)) {
+		end->culprit = op->number;
+		rkey ^= 1u << 31;
+	}
+	if (op->kind == OP_CAS || op->kind == OP_FAA) {
+		wr->wr.atomic.remote_addr = op->target;
+		wr->wr.atomic.rkey = rkey;
+		wr->wr.atomic.compare_add = op->kind == OP_CAS ? op->compare : op->argument;
+		wr->wr.atomic.swap = op->argument;
+	} else {
+		wr->wr.rdma.remote_addr = op->target;
+		wr->wr.rdma.rkey = rkey;
+	}
+}
+
+/* What the caller may do to its own memory as soon as the post has returned. */
+static void reuse(struct posting *postings, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (postings[i].wr.send_flags & IBV_SEND_INLINE)
+			for (int s = 0; s < postings[i].wr.num_sge; s++)
+				memset((void *)(uintptr_t)postings[i].sges[s].addr, 0xee, postings[i].sges[s].length);
+	memset(postings, 0xee, n * sizeof(*postings));
+}
+
+static void post_list(struct vr_end *end, unsigned n)
+{
+	struct posting postings[LIST_MAX] = {0}, copies[LIST_MAX];
+	struct world *world = end->link->vr->world;
+	struct ibv_send_wr *bad;
+	uint32_t first = end->flow->count;
+	int rc;
+
+	for (unsigned i = 0; i < n; i++) {
+		struct posting *posting = &postings[i];
+		bool signaled = end->same_id || i + 1 == n || world_chance(world, 600000);
+		const struct op *op = make_op(end, signaled);
+
+		posting->wr.wr_id = end->same_id ? SAME_ID : op->number;
+		posting->wr.next = i + 1 < n ? &postings[i + 1].wr : NULL;
+		posting->wr.send_flags = (signaled ? IBV_SEND_SIGNALED : 0) | (op->fenced ? IBV_SEND_FENCE : 0);
+		fill_local(end, op, posting);
+		fill_remote(end, op, &posting->wr);
+	}
+	memcpy(copies, postings, sizeof(postings));
+	rc = hf_vqp_post_send(end->vqp, &postings[0].wr, &bad);
+	if (rc != 0)
+		world_violate(world, "posting", "well-formed wrs from %u on were refused: %s", first, strerror(-rc));
+	if (memcmp(copies, postings, sizeof(postings)) != 0)
+		world_violate(world, "wr", "the caller's wrs from %u on were written to", first);
+	reuse(postings, n);
+}
+
+bool vr_post(struct vr_end *end, uint64_t now_ns)
+{
+	struct vr *vr = end->link->vr;
+	unsigned n = (unsigned)world_range(vr->world, 1, LIST_MAX);
+
+	if (end->vqp == NULL || !end->accepted || vr_other(end)->memory == NULL || now_ns < end->next_post_ns ||
+		vr->stopping || hf_vqp_state(end->vqp) == HF_VQP_ERROR || vr_in_flight(end) + n > VR_DEPTH ||
+		(end->flow->count >= VR_OPS_MAX && vr->world->now_ns < vr->faults.quiet_ns))
+		return false;
+	post_list(end, n);
+	end->next_post_ns =
+		now_ns + (end->hot || world_chance(vr->world, 300000) ? world_range(vr->world, 0, REST_NS_MAX / 50)
+								      : world_range(vr->world, 0, REST_NS_MAX));
+	return true;
+}
+
+void vr_post_receives(struct vr_end *end)
+{
+	uint32_t received = !end->accepted ? 0 : vr_other(end)->flow->received;
+
+	while (end->receives_posted < received + VR_SLOTS) {
+		uint32_t slot = end->receives_posted % VR_SLOTS;
+		uint64_t at = (uintptr_t)end->memory + VR_WINDOW + (uint64_t)slot * VR_SLOT_BYTES;
+		struct ibv_sge sges[2] = {{.addr = at, .length = VR_SLOT_BYTES, .lkey = end->node->mr->lkey}};
+		struct ibv_recv_wr wr = {.wr_id = RECEIVE_BIT | end->receives_posted, .sg_list = sges, .num_sge = 1};
+		struct ibv_recv_wr *bad;
+
+		if (slot % 2 == 1) {
+			sges[0].length = 512;
+			sges[1] = sges[0];
+			sges[1].addr += 512;
+			sges[1].length = VR_SLOT_BYTES - 512;
+			wr.num_sge = 2;
+		}
+		if (hf_vqp_post_recv(end->vqp, &wr, &bad) != 0)
+			return;
+		end->receives_posted++;
+	}
+}
+
+/* ---- completions ---- */
+
+static void check_wc(struct vr_end *end, const struct op *op, const struct ibv_wc *wc)
+{
+	static const enum ibv_wc_opcode opcodes[] = {
+		[OP_WRITE] = IBV_WC_RDMA_WRITE,
+		[OP_WRITE_IMM] = IBV_WC_RDMA_WRITE,
+		[OP_SEND] = IBV_WC_SEND,
+		[OP_READ] = IBV_WC_RDMA_READ,
+		[OP_CAS] = IBV_WC_COMP_SWAP,
+		[OP_FAA] = IBV_WC_FETCH_ADD,
+	};
+	bool has_length = op->kind == OP_READ || op->kind == OP_CAS || op->kind == OP_FAA;
+
+	if (wc->opcode != opcodes[op->kind] || (has_length && wc->byte_len != op->bytes))
+		world_violate(end->link->vr->world, "completed", "wr %u: its wc has opcode %d and %u bytes", op->number,
+			(int)wc->opcode, wc->byte_len);
+}
+
+static void take_atomic(struct vr_end *end, const struct op *op)
+{
+	unsigned word = (unsigned)((op->target - (uintptr_t)end->words->at) / 8);
+	uint64_t original = get_le64(end->memory + 3 * VR_WINDOW + (op->number % VR_SLOTS) * (size_t)VR_SLOT_BYTES);
+
+	linear_complete(&end->words->history[word], end->history[op->number % VR_SLOTS], original,
+		end->link->vr->world->now_ns);
+	if (op->kind == OP_FAA)
+		end->seen[word] = original + op->argument;
+	else
+		end->seen[word] = original == op->compare ? op->argument : original;
+}
+
+static void take_failure(struct vr_end *end, const struct op *op, const struct ibv_wc *wc)
+{
+	struct vr *vr = end->link->vr;
+
+	if (op->number == end->culprit && wc->status == IBV_WC_REM_ACCESS_ERR)
+		vr->outcome->refused++;
+	else if (!vr_excused(end->link))
+		world_violate(vr->world, "lost", "link %u: wr %u failed with status %d although evidence was to be had",
+			end->link->index, op->number, (int)wc->status);
+	vr->outcome->failed++;
+}
+
+static void take_send(struct vr_end *end, struct ibv_wc *wc)
+{
+	struct vr *vr = end->link->vr;
+	const struct op *op;
+
+	if (end->same_id && wc->wr_id == SAME_ID)
+		wc->wr_id = end->flow->next_completed;
+	op = wc->wr_id < end->flow->count ? &end->flow->ops[wc->wr_id] : NULL;
+	world_note(vr->world, "wc", wc->wr_id << 8 | wc->status);
+	flow_completed(end->flow, wc);
+	if (op == NULL)
+		return;
+	if (vr->world->now_ns - op->posted_ns > vr->config.budget_ns + BUDGET_SLACK_NS)
+		world_violate(vr->world, "budget", "wr %u took %.3f s", op->number,
+			(double)(vr->world->now_ns - op->posted_ns) / 1e9);
+	if (wc->status != IBV_WC_SUCCESS) {
+		take_failure(end, op, wc);
+		return;
+	}
+	check_wc(end, op, wc);
+	vr->outcome->operations++;
+	if (vr->world->now_ns >= vr->faults.quiet_ns)
+		end->link->completed_since_quiet++;
+	if (op->kind == OP_CAS || op->kind == OP_FAA)
+		take_atomic(end, op);
+}
+
+void vr_take(struct vr_end *end, struct ibv_wc *wc)
+{
+	if (!end->accepted)
+		return; /* receives that nobody will use */
+	if ((wc->wr_id & RECEIVE_BIT) == 0) {
+		take_send(end, wc);
+		return;
+	}
+	wc->wr_id &= ~RECEIVE_BIT;
+	flow_received(vr_other(end)->flow, wc);
+	if (wc->status == IBV_WC_SUCCESS)
+		vr_post_receives(end);
+}
