@@ -281,7 +281,8 @@ void bus_drain(struct nic_bus *bus)
 
 static void drain(struct soft_bus *base)
 {
-	bus_drain(bus_of(base));
+	if (!bus_of(base)->stuck)
+		bus_drain(bus_of(base));
 }
 
 static const struct soft_bus_ops sim_bus_ops = {

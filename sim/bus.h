@@ -47,6 +47,7 @@ struct nic_bus {
 	uint64_t lag_ns; /* how long a posted write usually takes to be visible */
 	bool global_atomics;
 	bool dead;
+	bool stuck; /* drain does nothing */
 };
 
 void bus_init(struct nic_bus *bus, struct nic *nic, struct world *world, bool global_atomics);

@@ -8,6 +8,8 @@
 #include "dev/kinds.h"
 #include "dev/soft/soft.h"
 
+#define FENCE_MOMENT_PPM 300000u /* of calls that find it still in progress */
+
 struct nic *nic_of(const struct hf_dev *dev)
 {
 	list_for_each (at, &env_process(dev->env)->nics) {
@@ -83,18 +85,29 @@ static int nic_cq_destroy(struct hf_cq *cq)
 	return rc;
 }
 
+static int fence_failed(struct nic *nic)
+{
+	nic->port->fence_failures++;
+	return -EIO;
+}
+
 static int nic_qp_fence(struct hf_qp *qp)
 {
 	struct nic *nic = nic_of(qp->dev);
 	uint64_t now_ns = nic->bus.world->now_ns;
+	int rc;
 
-	if (nic->dead || now_ns < nic->fence_fails_until_ns) {
-		nic->port->fence_failures++;
-		return -EIO;
-	}
-	if (now_ns < nic->fence_slow_until_ns)
+	if (nic->dead || now_ns < nic->fence_fails_until_ns)
+		return fence_failed(nic);
+	/* The psn may go on for a moment after ERR. */
+	if (now_ns < nic->fence_slow_until_ns || world_chance(nic->bus.world, FENCE_MOMENT_PPM))
 		return -EINPROGRESS;
-	return nic->engine->qp_fence(qp);
+	nic->bus.stuck = now_ns < nic->drain_hangs_until_ns || now_ns < nic->drain_fails_until_ns;
+	rc = nic->engine->qp_fence(qp);
+	if (rc == 0 && nic->bus.stuck)
+		rc = now_ns < nic->drain_fails_until_ns ? fence_failed(nic) : -EINPROGRESS;
+	nic->bus.stuck = false;
+	return rc;
 }
 
 static int nic_get_event(struct hf_dev *dev, struct hf_dev_event *event_out)

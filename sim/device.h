@@ -23,7 +23,7 @@ struct nic {
 	const struct hf_dev_ops *engine; /* the product's */
 	struct hf_dev_ops ops;           /* ours, in front */
 	bool dead, fatal_pending;
-	uint64_t fence_slow_until_ns, fence_fails_until_ns;
+	uint64_t fence_slow_until_ns, fence_fails_until_ns, drain_hangs_until_ns, drain_fails_until_ns;
 };
 
 void device_register(void); /* once per program */

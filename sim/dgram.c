@@ -92,7 +92,7 @@ static void send_one(struct sim_socket *from, const struct hf_addr *receiver, co
 	if (to == NULL)
 		return;
 	fate = network_fate(network, from->port, to);
-	if (fate.lost) {
+	if (fate.lost || network_loses(network, from->port, to, data, bytes)) {
 		network->dropped++;
 		return;
 	}

@@ -28,6 +28,18 @@ static void switch_port(struct fault *fault, bool down)
 		nic_set_link(nic, !down);
 }
 
+static void switch_rail(struct fault *fault, bool down)
+{
+	struct network *network = fault->faults->network;
+	struct fault each = *fault;
+
+	for (unsigned i = 0; i < network->port_count; i++) {
+		each.port = &network->ports[i];
+		if (each.port->rail == fault->port->rail)
+			switch_port(&each, down);
+	}
+}
+
 static void flap(struct fault *fault)
 {
 	struct world *world = fault->faults->world;
@@ -66,6 +78,12 @@ static void condition(struct fault *fault, bool on)
 		path->late_ppm = ppm;
 	if (fault->kind == FAULT_DELAY)
 		path->jitter_ns = on ? fault->amount : 300;
+	if (fault->kind == FAULT_ACKS_LOST)
+		path->acks_lost_ppm = ppm;
+	if (fault->kind == FAULT_RESPONSES_LOST)
+		path->responses_lost_ppm = ppm;
+	if (fault->kind == FAULT_CONTROL_HELD && on)
+		path->held_until_ns = fault->faults->world->now_ns + fault->duration_ns;
 	if (fault->kind == FAULT_CLOG && on)
 		path->clogged_until_ns = fault->faults->world->now_ns + fault->duration_ns;
 }
@@ -79,8 +97,12 @@ static bool begin_fence_fault(struct fault *fault)
 		return false;
 	if (fault->kind == FAULT_FENCE_SLOW)
 		nic->fence_slow_until_ns = until_ns;
-	else
+	else if (fault->kind == FAULT_FENCE_FAILS)
 		nic->fence_fails_until_ns = until_ns;
+	else if (fault->kind == FAULT_DRAIN_HANGS)
+		nic->drain_hangs_until_ns = until_ns;
+	else
+		nic->drain_fails_until_ns = until_ns;
 	/* A fence matters when the path fails while packets are on their way: they wait, and arrive unfenced. */
 	network_path(fault->faults->network, fault->other, fault->port)->clogged_until_ns =
 		until_ns - fault->duration_ns / 2;
@@ -123,6 +145,9 @@ static bool begin(struct fault *fault)
 	case FAULT_PORT_DOWN:
 		switch_port(fault, true);
 		return true;
+	case FAULT_RAIL_DOWN:
+		switch_rail(fault, true);
+		return true;
 	case FAULT_FLAP:
 		flap(fault);
 		return true;
@@ -135,12 +160,17 @@ static bool begin(struct fault *fault)
 	case FAULT_REORDER:
 	case FAULT_LATE:
 	case FAULT_CLOG:
+	case FAULT_ACKS_LOST:
+	case FAULT_RESPONSES_LOST:
+	case FAULT_CONTROL_HELD:
 		condition(fault, true);
 		return true;
 	case FAULT_STREAM_RESET:
 		return network_reset_streams(fault->faults->network, fault->port, fault->other) > 0;
 	case FAULT_FENCE_SLOW:
 	case FAULT_FENCE_FAILS:
+	case FAULT_DRAIN_HANGS:
+	case FAULT_DRAIN_FAILS:
 		return begin_fence_fault(fault);
 	case FAULT_NIC_CRASH:
 		return begin_nic_crash(fault);
@@ -177,6 +207,9 @@ static void end(struct fault *fault)
 	case FAULT_PORT_DOWN:
 		switch_port(fault, false);
 		break;
+	case FAULT_RAIL_DOWN:
+		switch_rail(fault, false);
+		break;
 	case FAULT_PARTITION:
 		partition(fault, -1);
 		break;
@@ -186,6 +219,9 @@ static void end(struct fault *fault)
 	case FAULT_REORDER:
 	case FAULT_LATE:
 	case FAULT_CLOG:
+	case FAULT_ACKS_LOST:
+	case FAULT_RESPONSES_LOST:
+	case FAULT_CONTROL_HELD:
 		condition(fault, false);
 		break;
 	case FAULT_PAUSE:
@@ -206,6 +242,8 @@ static void end(struct fault *fault)
 	case FAULT_STREAM_RESET:
 	case FAULT_FENCE_SLOW:
 	case FAULT_FENCE_FAILS:
+	case FAULT_DRAIN_HANGS:
+	case FAULT_DRAIN_FAILS:
 	case FAULT_KINDS:
 		break;
 	}
@@ -262,6 +300,8 @@ static uint64_t pick_amount(struct world *world, enum fault_kind kind)
 		return world_range(world, 5 * NS_US, 2 * NS_MS);
 	if (kind == FAULT_LATE)
 		return world_range(world, 2000, 100000);
+	if (kind == FAULT_ACKS_LOST || kind == FAULT_RESPONSES_LOST) /* mostly all of them */
+		return world_chance(world, 700000) ? 1000000 : world_range(world, 100000, 900000);
 	return world_range(world, 5000, 300000);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/ensure.h"
+#include "dev/soft/packet.h"
 
 #define BASE_DELAY_NS_MIN 800u
 #define BASE_DELAY_NS_MAX 3000u
@@ -153,6 +154,17 @@ struct fate network_fate(struct network *network, const struct port *from, const
 	for (size_t i = 0; i < sizeof(stages) / sizeof(stages[0]) && !fate.lost; i++)
 		stages[i](network, from, to, &fate);
 	return fate;
+}
+
+bool network_loses(
+	struct network *network, const struct port *from, const struct port *to, const uint8_t *data, size_t bytes)
+{
+	const struct conditions *path = network_path(network, from, to);
+	uint16_t traits = bytes == 0 ? 0 : packet_traits(data[0]);
+
+	if ((traits & PACKET_IS_RESPONSE) == 0)
+		return false;
+	return world_chance(network->world, data[0] == PACKET_ACK ? path->acks_lost_ppm : path->responses_lost_ppm);
 }
 
 void network_healed(struct network *network)

@@ -32,7 +32,9 @@ struct conditions {
 	unsigned cuts;
 	uint64_t delay_ns, jitter_ns;
 	uint64_t clogged_until_ns;
+	uint64_t held_until_ns; /* streams only */
 	uint32_t loss_ppm, duplicate_ppm, reorder_ppm, late_ppm;
+	uint32_t acks_lost_ppm, responses_lost_ppm;
 };
 
 struct network {
@@ -59,6 +61,9 @@ bool network_busy(const struct network *network); /* packets are on their way */
 struct port *network_add_port(struct network *network, struct host *host, unsigned rail, const char *address);
 struct port *network_find(struct network *network, const struct hf_addr *address); /* by host part; NULL */
 
+/* Whether a datagram is one of a kind that this path loses. */
+bool network_loses(
+	struct network *network, const struct port *from, const struct port *to, const uint8_t *data, size_t bytes);
 struct fate network_fate(struct network *network, const struct port *from, const struct port *to);
 /* Nothing holds this direction cut. */
 bool network_open(const struct network *network, const struct port *from, const struct port *to);

@@ -17,8 +17,9 @@
 #define RTO_NS        (30 * NS_MS)
 #define RTO_NS_MAX    (1 * NS_S)
 #define BACKLOG_MAX   16
-#define SHORT_IO_PPM  30000u /* of reads and writes that move less than they could */
-#define STREAM_LOSSES 3u     /* a segment is lost this much less often than a datagram: TCP has SACK */
+#define SHORT_IO_PPM  30000u       /* of reads and writes that move less than they could */
+#define HOLD_NS_MAX   (20 * NS_US) /* between the ends of several streams that were held */
+#define STREAM_LOSSES 3u           /* a segment is lost this much less often than a datagram: TCP has SACK */
 
 enum segment_kind { SEGMENT_SYN, SEGMENT_SYN_ACK, SEGMENT_DATA, SEGMENT_FIN, SEGMENT_RST };
 
@@ -230,6 +231,10 @@ static void deliver(struct world_event *event)
 	struct segment *segment;
 	bool last;
 
+	if (path->held_until_ns > world->now_ns) {
+		world_schedule(world, &stream->delivery, path->held_until_ns + world_range(world, 0, HOLD_NS_MAX));
+		return;
+	}
 	/* acknowledgements have to get back, too */
 	if (!network_open(stream->network, stream->from, stream->to) ||
 		!network_open(stream->network, stream->to, stream->from) ||

@@ -40,8 +40,14 @@ enum fault_kind {
 	FAULT_CLOG,
 	FAULT_PARTITION,
 	FAULT_STREAM_RESET,
-	FAULT_FENCE_SLOW,
+	FAULT_RAIL_DOWN,      /* every port of a rail at the same moment, with events everywhere */
+	FAULT_ACKS_LOST,      /* requests and responses pass */
+	FAULT_RESPONSES_LOST, /* of READs and atomics only */
+	FAULT_CONTROL_HELD,   /* streams stall and then bring everything at once; datagrams pass */
+	FAULT_FENCE_SLOW,     /* in progress, and the qp works on meanwhile */
 	FAULT_FENCE_FAILS,
+	FAULT_DRAIN_HANGS, /* the qp is silent, but what it had posted is not known to be visible: in progress */
+	FAULT_DRAIN_FAILS, /* the same, and the fence fails */
 	FAULT_NIC_CRASH,
 	FAULT_PAUSE,
 	FAULT_PROCESS_CRASH,
