@@ -8,7 +8,8 @@
 #include "dev/kinds.h"
 #include "dev/soft/soft.h"
 
-#define FENCE_MOMENT_PPM 300000u /* of calls that find it still in progress */
+#define FENCE_PATIENCE_NS (50 * NS_MS) /* nobody has to wait longer than that for a fence */
+#define FENCE_MOMENT_PPM  300000u      /* of calls that find it still in progress */
 
 struct nic *nic_of(const struct hf_dev *dev)
 {
@@ -99,6 +100,9 @@ static int nic_qp_fence(struct hf_qp *qp)
 
 	if (nic->dead || now_ns < nic->fence_fails_until_ns)
 		return fence_failed(nic);
+	if (nic->fence_slow_until_ns > now_ns + FENCE_PATIENCE_NS ||
+		nic->drain_hangs_until_ns > now_ns + FENCE_PATIENCE_NS)
+		nic->port->fence_failures++;
 	/* The psn may go on for a moment after ERR. */
 	if (now_ns < nic->fence_slow_until_ns || world_chance(nic->bus.world, FENCE_MOMENT_PPM))
 		return -EINPROGRESS;

@@ -15,11 +15,13 @@
 #define LATE_NS_MAX       (3 * NS_S)
 #define STREAM_LIMIT_MIN  (1 * NS_S)
 #define STREAM_LIMIT_MAX  (8 * NS_S)
+#define UNORDERED_PPM     200000u /* of worlds */
 #define FIRST_PORT        32768u
 
 void network_init(struct network *network, struct world *world)
 {
 	*network = (struct network){.world = world, .last_port = FIRST_PORT};
+	network->unordered = world_chance(world, UNORDERED_PPM);
 	network->stream_limit_ns = world_range(world, STREAM_LIMIT_MIN, STREAM_LIMIT_MAX);
 	list_init(&network->packets);
 }
@@ -109,9 +111,14 @@ static void pass_loss(struct network *network, const struct port *from, const st
 
 static void pass_wire(struct network *network, const struct port *from, const struct port *to, struct fate *fate)
 {
-	const struct conditions *path = network_path(network, from, to);
+	struct conditions *path = network_path(network, from, to);
+	uint64_t at_ns = network->world->now_ns + path->delay_ns +
+			 (path->jitter_ns ? world_range(network->world, 0, path->jitter_ns) : 0);
 
-	fate->delay_ns += path->delay_ns + (path->jitter_ns ? world_range(network->world, 0, path->jitter_ns) : 0);
+	if (!network->unordered && at_ns <= path->last_ns)
+		at_ns = path->last_ns + 1;
+	path->last_ns = at_ns;
+	fate->delay_ns += at_ns - network->world->now_ns;
 }
 
 /* A clogged path holds everything until it opens. */

@@ -13,7 +13,7 @@
 #include "base/list.h"
 #include "sim/host.h"
 
-#define PORTS_MAX 16
+#define PORTS_MAX 16 /* a path keeps the order of its packets, as switches do, unless a fault or the world does not */
 
 struct port {
 	struct host *host;
@@ -33,6 +33,7 @@ struct conditions {
 	uint64_t delay_ns, jitter_ns;
 	uint64_t clogged_until_ns;
 	uint64_t held_until_ns; /* streams only */
+	uint64_t last_ns;       /* when the last packet that nothing delayed arrives */
 	uint32_t loss_ppm, duplicate_ppm, reorder_ppm, late_ppm;
 	uint32_t acks_lost_ppm, responses_lost_ppm;
 };
@@ -43,6 +44,7 @@ struct network {
 	unsigned port_count;
 	struct conditions paths[PORTS_MAX][PORTS_MAX]; /* [from][to] */
 	uint64_t stream_limit_ns;                      /* a stream that is cut for longer breaks */
+	bool unordered; /* jitter lets packets overtake each other also where no fault is */
 	uint64_t datagrams, dropped;
 	struct list packets; /* on their way */
 	uint16_t last_port;  /* given to a socket that asked for any */

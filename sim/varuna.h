@@ -35,6 +35,11 @@
 #define VR_DEPTH      8u   /* wrs in flight */
 #define VR_OPS_MAX    120u /* of an end and vqp, before the faults have healed */
 
+/* What the product does not do yet; each goes when its mechanism comes. */
+#define VR_GOES_ON_BEHIND_UNKNOWN true /* V2: what follows a wr that is unknown executes: fences do not fail here */
+#define VR_SHORT_IMMEDIATES       true /* R8: a repeated immediate tells the length of what was repeated */
+#define VR_ATOMICS_MAY_BE_UNKNOWN true /* R9: D4b is not asked */
+
 struct vr;
 struct vr_node;
 struct vr_link;
@@ -71,6 +76,7 @@ struct vr_link {
 	struct vr *vr;
 	unsigned index;
 	struct vr_end ends[2];
+	unsigned culprits;  /* wrs with a wrong key, ever */
 	uint32_t attempt;   /* of ends[0] to connect */
 	uint64_t incidents; /* of both nodes when the vqps were made */
 	uint64_t completed_since_quiet;
@@ -107,7 +113,8 @@ struct vr {
 	struct list words;
 	struct outcome *outcome;
 	struct hf_node_config config; /* what all nodes have in common */
-	uint64_t failovers;           /* of vqps that are gone */
+	uint64_t failovers;           /* of all vqps, */
+	uint64_t unprovoked;          /* and of those of links where nobody used a wrong key (R16 is to come) */
 	bool stopping;                /* nothing new is posted */
 };
 

@@ -149,6 +149,7 @@ static void drop_vqp(struct vr_end *end)
 		return;
 	hf_vqp_counters(end->vqp, &counters);
 	end->link->vr->failovers += counters.failovers;
+	end->link->vr->unprovoked += end->link->culprits == 0 ? counters.failovers : 0;
 	hf_vqp_destroy(end->vqp);
 	end->vqp = NULL;
 }

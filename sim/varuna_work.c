@@ -51,7 +51,8 @@ void vr_begin_flows(struct vr_link *link)
 			execution_add_flow(&vr->execution, other->target, end->words->area, other->memory + VR_WINDOW,
 				end->memory + 3 * VR_WINDOW, VR_SLOTS, VR_SLOT_BYTES, 128u << vr->config.rails[0].mtu);
 		end->accepted = true;
-		end->flow->exactly_once = vr->config.policy != HF_POLICY_RESEND;
+		end->flow->exactly_once = true;
+		end->flow->short_immediates = VR_SHORT_IMMEDIATES;
 		end->hot = world_chance(vr->world, 200000);
 		end->same_id = world_chance(vr->world, 200000);
 		end->culprit = NO_CULPRIT;
@@ -152,6 +153,7 @@ static void fill_remote(struct vr_end *end, const struct op *op, struct ibv_send
 	wr->imm_data = htobe32(op->imm);
 	if (op->kind == OP_WRITE && end->culprit == NO_CULPRIT && world_chance(end->link->vr->world, CULPRIT_PPM)) {
 		end->culprit = op->number;
+		end->link->culprits++;
 		rkey ^= 1u << 31;
 	}
 	if (op->kind == OP_CAS || op->kind == OP_FAA) {
@@ -281,9 +283,14 @@ static void take_failure(struct vr_end *end, const struct op *op, const struct i
 
 	if (op->number == end->culprit && wc->status == IBV_WC_REM_ACCESS_ERR)
 		vr->outcome->refused++;
+	else if (VR_ATOMICS_MAY_BE_UNKNOWN && (op->kind == OP_CAS || op->kind == OP_FAA) &&
+		 wc->vendor_err == HF_WC_UNKNOWN)
+		vr->outcome->unknown++;
 	else if (!vr_excused(end->link))
-		world_violate(vr->world, "lost", "link %u: wr %u failed with status %d although evidence was to be had",
-			end->link->index, op->number, (int)wc->status);
+		world_violate(vr->world, "lost",
+			"link %u: wr %u, of kind %d, failed with status %d, outcome %u, although evidence was to be "
+			"had",
+			end->link->index, op->number, (int)op->kind, (int)wc->status, wc->vendor_err);
 	vr->outcome->failed++;
 }
 
@@ -296,6 +303,8 @@ static void take_send(struct vr_end *end, struct ibv_wc *wc)
 		wc->wr_id = end->flow->next_completed;
 	op = wc->wr_id < end->flow->count ? &end->flow->ops[wc->wr_id] : NULL;
 	world_note(vr->world, "wc", wc->wr_id << 8 | wc->status);
+	if (op != NULL && wc->status != IBV_WC_SUCCESS && wc->vendor_err == HF_WC_NOT_EXECUTED)
+		flow_disclaimed(end->flow, op->number);
 	flow_completed(end->flow, wc);
 	if (op == NULL)
 		return;

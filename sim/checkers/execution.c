@@ -53,10 +53,16 @@ static bool is_atomic(const struct op *op)
 	return op->kind == OP_CAS || op->kind == OP_FAA;
 }
 
+/* A vqp may go on behind a wr that failed; then that one may not execute any more. */
+static bool is_behind(const struct flow *flow, const struct op *op)
+{
+	return op->executed || !has_effect(op) || (flow->exactly_once && op->failed);
+}
+
 /* The wr whose turn it is; NULL when all have had theirs. */
 static struct op *front(struct flow *flow)
 {
-	while (flow->front < flow->count && (flow->ops[flow->front].executed || !has_effect(&flow->ops[flow->front])))
+	while (flow->front < flow->count && is_behind(flow, &flow->ops[flow->front]))
 		flow->front++;
 	return flow->front < flow->count ? &flow->ops[flow->front] : NULL;
 }
@@ -120,6 +126,25 @@ static void response_landed(struct flow *flow, const struct effect *effect)
 		violate(flow, "landing", "a response is longer than what was asked for", op);
 }
 
+/* A message that was not received counts for nothing: it is sent again, into the same receive (R8). */
+static struct op *sent_again(struct flow *flow, struct op *turn, const struct effect *effect)
+{
+	for (uint32_t i = turn == NULL ? flow->count : turn->number + 1; flow->exactly_once && i-- > 0;) {
+		struct op *op = &flow->ops[i];
+
+		if (op->kind == OP_SEND && op->message >= flow->received &&
+			receive_at(flow, op->message) == effect->host) {
+			op->done_bytes = 0;
+			op->executed = false;
+			flow->front = op->number;
+			return op;
+		}
+		if (op->executed && has_effect(op))
+			break;
+	}
+	return turn;
+}
+
 static bool within(uint64_t addr, uint64_t bytes, uint64_t base, uint64_t length)
 {
 	return addr >= base && addr - base + bytes <= length;
@@ -137,6 +162,8 @@ static bool flow_wrote(struct flow *flow, const struct effect *effect)
 	}
 	if (!is_write && !within(effect->host, effect->bytes, flow->receives, window))
 		return false;
+	if (!is_write)
+		op = sent_again(flow, op, effect);
 	check_not_over(flow, op);
 	if (op != NULL) {
 		op->sequence = flow->execution->effects;
@@ -263,6 +290,7 @@ static void undo(struct execution *execution, const struct nic *nic, uint64_t ho
 	if (newest == NULL)
 		return;
 	newest->executed = false;
+	newest->lost = true;
 	if (!is_atomic(newest))
 		newest->done_bytes = (uint32_t)(host - (newest->kind == OP_SEND ? receive_at(its, newest->message)
 										: newest->target));
@@ -345,6 +373,8 @@ static void check_success(struct flow *flow, const struct op *op)
 		(const uint8_t *)(uintptr_t)(flow->landing + (op->number % flow->slots) * flow->slot_bytes);
 	const struct op *next = front(flow);
 
+	if (next != NULL && next->number <= op->number && next->lost)
+		return; /* acknowledged all the same; now nothing of this flow can take effect without a violation */
 	if (next != NULL && next->number <= op->number)
 		violate(flow, "completed", "success before it and all before it took effect", op);
 	else if (is_atomic(op) && get_le64(landed) != op->original)
@@ -378,6 +408,7 @@ void flow_completed(struct flow *flow, const struct ibv_wc *wc)
 		flow->ops[i].completed = true;
 	}
 	op->completed = true;
+	op->failed = wc->status != IBV_WC_SUCCESS;
 	flow->next_completed = op->number + 1;
 	if (wc->status == IBV_WC_SUCCESS)
 		check_success(flow, op);
@@ -396,7 +427,8 @@ void flow_received(struct flow *flow, const struct ibv_wc *wc)
 			op = &flow->ops[i];
 	if (op == NULL || wc->wr_id != flow->received++)
 		violate(flow, "receives", "a message came that was not sent, or into another receive than its own", op);
-	else if (wc->byte_len != op->bytes || (op->bytes > 0 && !op->executed))
+	else if ((wc->byte_len != op->bytes && !(flow->short_immediates && op->kind == OP_WRITE_IMM)) ||
+		 (op->bytes > 0 && !op->executed))
 		violate(flow, "receives", "a receive completed with another length than was sent", op);
 	else if (op->kind == OP_WRITE_IMM && (!(wc->wc_flags & IBV_WC_WITH_IMM) || wc->imm_data != htobe32(op->imm) ||
 						     wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM))

@@ -39,11 +39,12 @@ struct op {
 	/* the truth */
 	uint32_t done_bytes;
 	bool executed;
+	bool lost; /* it had executed, and a NIC died with it */
 	uint64_t original;
 	uint64_t sequence; /* of its last effect, among all */
 	const struct nic *nic;
 	/* what the requester saw */
-	bool completed;
+	bool completed, failed;
 	uint64_t posted_ns;
 };
 
@@ -71,8 +72,9 @@ struct flow {
 	bool responder_fenced, requester_fenced;
 	/* of a vqp */
 	bool exactly_once;
-	bool restarts;        /* evidence speaks of whole wrs only: a WRITE that executed in part begins again */
-	bool receives_closed; /* its receives were handed back */
+	bool restarts;         /* evidence speaks of whole wrs only: a WRITE that executed in part begins again */
+	bool short_immediates; /* a receive's length is not checked where an immediate may have been repeated */
+	bool receives_closed;  /* its receives were handed back */
 };
 
 struct execution {
