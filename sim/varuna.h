@@ -37,8 +37,6 @@
 
 /* What the product does not do yet; each goes when its mechanism comes. */
 #define VR_GOES_ON_BEHIND_UNKNOWN true /* V2: what follows a wr that is unknown executes: fences do not fail here */
-#define VR_SHORT_IMMEDIATES       true /* R8: a repeated immediate tells the length of what was repeated */
-#define VR_ATOMICS_MAY_BE_UNKNOWN true /* R9: D4b is not asked */
 
 struct vr;
 struct vr_node;

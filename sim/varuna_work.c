@@ -52,7 +52,6 @@ void vr_begin_flows(struct vr_link *link)
 				end->memory + 3 * VR_WINDOW, VR_SLOTS, VR_SLOT_BYTES, 128u << vr->config.rails[0].mtu);
 		end->accepted = true;
 		end->flow->exactly_once = true;
-		end->flow->short_immediates = VR_SHORT_IMMEDIATES;
 		end->hot = world_chance(vr->world, 200000);
 		end->same_id = world_chance(vr->world, 200000);
 		end->culprit = NO_CULPRIT;
@@ -283,15 +282,13 @@ static void take_failure(struct vr_end *end, const struct op *op, const struct i
 
 	if (op->number == end->culprit && wc->status == IBV_WC_REM_ACCESS_ERR)
 		vr->outcome->refused++;
-	else if (VR_ATOMICS_MAY_BE_UNKNOWN && (op->kind == OP_CAS || op->kind == OP_FAA) &&
-		 wc->vendor_err == HF_WC_UNKNOWN)
-		vr->outcome->unknown++;
 	else if (!vr_excused(end->link))
 		world_violate(vr->world, "lost",
 			"link %u: wr %u, of kind %d, failed with status %d, outcome %u, although evidence was to be "
 			"had",
 			end->link->index, op->number, (int)op->kind, (int)wc->status, wc->vendor_err);
 	vr->outcome->failed++;
+	vr->outcome->unknown += wc->vendor_err == HF_WC_UNKNOWN;
 }
 
 static void take_send(struct vr_end *end, struct ibv_wc *wc)

@@ -427,8 +427,7 @@ void flow_received(struct flow *flow, const struct ibv_wc *wc)
 			op = &flow->ops[i];
 	if (op == NULL || wc->wr_id != flow->received++)
 		violate(flow, "receives", "a message came that was not sent, or into another receive than its own", op);
-	else if ((wc->byte_len != op->bytes && !(flow->short_immediates && op->kind == OP_WRITE_IMM)) ||
-		 (op->bytes > 0 && !op->executed))
+	else if (wc->byte_len != op->bytes || (op->bytes > 0 && !op->executed))
 		violate(flow, "receives", "a receive completed with another length than was sent", op);
 	else if (op->kind == OP_WRITE_IMM && (!(wc->wc_flags & IBV_WC_WITH_IMM) || wc->imm_data != htobe32(op->imm) ||
 						     wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM))

@@ -72,9 +72,8 @@ struct flow {
 	bool responder_fenced, requester_fenced;
 	/* of a vqp */
 	bool exactly_once;
-	bool restarts;         /* evidence speaks of whole wrs only: a WRITE that executed in part begins again */
-	bool short_immediates; /* a receive's length is not checked where an immediate may have been repeated */
-	bool receives_closed;  /* its receives were handed back */
+	bool restarts;        /* evidence speaks of whole wrs only: a WRITE that executed in part begins again */
+	bool receives_closed; /* its receives were handed back */
 };
 
 struct execution {

@@ -18,12 +18,15 @@ static bool takes_receive(enum ibv_wr_opcode opcode)
 	return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 }
 
+/* A replayed wr speaks for itself: the signaled one behind it, which would have spoken for it, may have executed
+ * before, and then is not posted again. */
 static bool force_signal(struct hf_vqp *vqp, const struct inflight_wr *entry)
 {
 	uint32_t every = vqp->cap.max_send_wr / 4 < SIGNAL_EVERY ? vqp->cap.max_send_wr / 4 + 1 : SIGNAL_EVERY;
 	bool no_probe = (vqp->remote_access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)) == 0;
 
-	if (entry->signaled || no_probe || ++vqp->unsignaled >= every || vqp->packets >= PACKETS_SIGNAL) {
+	if (entry->signaled || entry->sent_before || no_probe || ++vqp->unsignaled >= every ||
+		vqp->packets >= PACKETS_SIGNAL) {
 		vqp->unsignaled = 0;
 		return true;
 	}
