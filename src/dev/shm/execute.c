@@ -189,17 +189,24 @@ static void cursor_skip(struct cursor *cursor, uint32_t bytes)
 	cursor->offset = bytes;
 }
 
-/* A word is stored as a word: whoever polls it never sees half of it. */
+#define WORD_BYTES 8u
+
+/* A word is stored as a word: whoever polls it never sees half of it. What ends with a word has that stored last and
+ * once: memcpy may store bytes twice, and who saw the last of them may have changed the others by then. */
 static inline void copy(void *to, const void *from, size_t bytes)
 {
-	if (bytes == 8 && ((uintptr_t)to & 7) == 0) {
-		uint64_t value;
+	uint8_t *end = (uint8_t *)to + bytes;
+	uint64_t last;
 
-		memcpy(&value, from, 8);
-		atomic_store_explicit((_Atomic uint64_t *)to, value, memory_order_relaxed);
-	} else {
+	if (bytes < WORD_BYTES || ((uintptr_t)end & (WORD_BYTES - 1)) != 0) {
 		memcpy(to, from, bytes);
+		return;
 	}
+	bytes -= WORD_BYTES;
+	memcpy(&last, (const uint8_t *)from + bytes, WORD_BYTES);
+	if (bytes > 0)
+		memcpy(to, from, bytes);
+	atomic_store_explicit((_Atomic uint64_t *)((uint8_t *)to + bytes), last, memory_order_release);
 }
 
 /* `gather`: from the sges to `remote`; otherwise the other way. */
