@@ -29,10 +29,12 @@ stress: all ## Exactly once in real processes: 1,000 cuts over shm, 200 over sof
 	@$(BUILD)/tests/stress/stress soft $(SOFT_CUTS) 2>$(BUILD)/stress-soft.log
 	@$(BUILD)/tests/stress/stress soft 20 --policy resend 2>$(BUILD)/stress-resend.log
 
-bench: ## Measures beside UCX; writes build/bench.json
+bench: ## Measures beside UCX, then vqps and failovers; writes build/bench*.json and .html
 	@scripts/deps.sh build bench
 	@$(MAKE) --no-print-directory all
 	@$(BUILD)/holdfast bench --out $(BUILD)/bench.json $(BENCH_ARGS)
+	@$(BUILD)/holdfast bench verbs --out $(BUILD)/bench-verbs.json --html $(BUILD)/bench-verbs.html
+	@$(BUILD)/holdfast bench failover --out $(BUILD)/bench-failover.json --html $(BUILD)/bench-failover.html
 
 sim: all ## Seeded clusters in virtual time (SEEDS=1000), or one again (SEED=n TRACE=1)
 	@$(BUILD)/holdfast-sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(TRACE),--trace) $(SIM_ARGS)

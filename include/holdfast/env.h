@@ -140,6 +140,7 @@ enum hf_file_flags {
 	HF_FILE_CREATE = 1 << 1,    /* with mode 0600, if it is not there */
 	HF_FILE_EXCLUSIVE = 1 << 2, /* with CREATE: -EEXIST if it is there */
 	HF_FILE_TRUNCATE = 1 << 3,
+	HF_FILE_PUBLIC = 1 << 4, /* with CREATE: mode 0666 less the umask, for reports and the like */
 };
 
 int hf_file_open(struct hf_env *env, const char *path, unsigned flags, struct hf_file **file_out);

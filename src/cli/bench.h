@@ -1,7 +1,9 @@
 /* bench.h - what the parts of `holdfast bench` tell one another.
  *
- * bench.c runs rounds and reports; bench_measure.c measures our devices between two processes; bench_peer.c reads what
- * UCX's own benchmark says of itself; bench_process.c starts processes, pins them and lets them meet in memory. */
+ * bench.c finds the set of figures that was asked for. `ground`: bench_ground.c runs rounds and reports,
+ * bench_measure.c measures our devices between two processes, bench_peer.c reads what UCX's own benchmark says of
+ * itself. `verbs` and `failover`: bench_vqp.c runs and reports, bench_nodes.h has two nodes to measure with.
+ * bench_process.c starts processes, pins them and lets them meet in memory. */
 #ifndef HOLDFAST_CLI_BENCH_H
 #define HOLDFAST_CLI_BENCH_H
 
@@ -12,6 +14,11 @@
 #include <stdint.h>
 
 int bench_command(int argc, char **argv);
+int bench_ground(int argc, char **argv); /* argv as the command got it */
+int bench_verbs(int argc, char **argv);
+int bench_failover(int argc, char **argv);
+/* Complains and returns the exit status of wrong input. */
+int bench_refuse(const char *words, const char *argument);
 
 enum bench_shape {
 	BENCH_WRITE_LATENCY, /* ns, half a round trip of WRITEs into each other's polled memory, median */
@@ -40,6 +47,8 @@ int bench_together(int (*near)(struct bench_meeting *meeting, void *context),
 	int (*far)(struct bench_meeting *meeting, void *context), void *context);
 /* Gives mine to the other and takes what it gave; false when it ended or does not answer. */
 bool bench_swap(struct bench_meeting *meeting, bool near, const void *mine, void *theirs, size_t bytes);
+/* The other one waits in bench_swap(). */
+bool bench_asked(const struct bench_meeting *meeting, bool near);
 bool bench_other_left(struct bench_meeting *meeting, bool near);
 void bench_leave(struct bench_meeting *meeting, bool near);
 

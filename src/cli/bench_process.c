@@ -57,6 +57,13 @@ bool bench_other_left(struct bench_meeting *meeting, bool near)
 	return observe(near ? &meeting->far.left : &meeting->near.left) != 0;
 }
 
+bool bench_asked(const struct bench_meeting *meeting, bool near)
+{
+	const struct half *ours = near ? &meeting->near : &meeting->far, *other = near ? &meeting->far : &meeting->near;
+
+	return observe(&other->turn) > observe(&ours->turn);
+}
+
 void bench_leave(struct bench_meeting *meeting, bool near)
 {
 	publish(near ? &meeting->near.left : &meeting->far.left, 1);

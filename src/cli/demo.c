@@ -15,6 +15,7 @@
 #include "cli/demo_report.h"
 #include "cli/demo_run.h"
 #include "cli/process.h"
+#include "cli/report_file.h"
 #include "cli/tree.h"
 
 #define NS_A_SECOND     1e9
@@ -161,9 +162,9 @@ static int write_reports(
 	int failed = text != NULL && page != NULL ? 0 : -ENOMEM, status = EXIT_DONE;
 
 	if (!failed)
-		failed = demo_write_file(env, options->output, "demo.json", text);
+		failed = report_write(env, options->output, "demo.json", text);
 	if (!failed)
-		failed = demo_write_file(env, options->output, "demo.html", page);
+		failed = report_write(env, options->output, "demo.html", page);
 	if (failed) {
 		cli_refuse("demo", "the reports cannot be written to '%s': %s; choose another with --output",
 			options->output, strerror(-failed));

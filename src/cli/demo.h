@@ -67,7 +67,4 @@ struct demo_result {
 /* Operations that never completed well, and passes and bytes that arrived wrong: 0 or the demo failed. */
 uint64_t demo_lost(const struct demo_result *result);
 
-/* Writes text to a file, whole or not at all; 0 or -errno. */
-int demo_write_file(struct hf_env *env, const char *directory, const char *name, const char *text);
-
 #endif

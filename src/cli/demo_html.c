@@ -1,10 +1,10 @@
 #include "cli/demo_html.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "cli/demo_draw.h"
+#include "cli/page.h"
 
 /* The plot, in units of the SVG's viewBox. */
 #define WIDTH     960.0
@@ -15,67 +15,9 @@
 #define BOTTOM    36.0
 #define INNER     (WIDTH - LEFT - RIGHT)
 #define DEPTH     (HEIGHT - TOP - BOTTOM)
-#define TICKS     4u
 #define MEGABYTE  1e6
 #define NS        1e9
 #define LABEL_GAP 34.0 /* closer labels would cover one another */
-
-static const char style[] =
-	":root{--ground:#fcfcfa;--ink:#22242a;--soft:#6b6f7a;--line:#d9dade;--r0:#2563a8;--r1:#b3641c;--cut:#c22f3d;"
-	"--good:#1d7a46;--box:#f2f2ef}"
-	"@media(prefers-color-scheme:dark){:root{--ground:#16181d;--ink:#e6e7ea;--soft:#9a9fab;--line:#34373f;"
-	"--r0:#6aa9ec;--r1:#e8a15c;--cut:#f0717c;--good:#5cc98b;--box:#1f2229}}"
-	"*{box-sizing:border-box}body{margin:0 auto;padding:2rem 1.25rem;max-width:64rem;background:var(--ground);"
-	"color:var(--ink);font:16px/1.5 system-ui,sans-serif}h1{font-size:1.6rem;margin:0 0 .25rem}"
-	"h2{font-size:1.2rem;margin:2.5rem 0 .25rem}p{margin:.25rem 0 1rem;color:var(--soft)}"
-	"svg{width:100%;height:auto;display:block}svg text{font:12px system-ui,sans-serif;fill:var(--soft)}"
-	".grid{stroke:var(--line);stroke-width:1}.r0{fill:var(--r0)}.r1{fill:var(--r1)}"
-	".down{fill:var(--cut);opacity:.13}.cut{stroke:var(--cut);stroke-width:1.5}svg text.cuttext{fill:var(--cut)}"
-	"dl{display:grid;grid-template-columns:repeat(auto-fit,minmax(11rem,1fr));gap:.75rem;margin:1rem 0}"
-	"dl div{background:var(--box);border-radius:6px;padding:.6rem .8rem}dt{color:var(--soft);font-size:.85rem}"
-	"dd{margin:0;font-size:1.15rem;font-variant-numeric:tabular-nums}.good{color:var(--good)}"
-	".bad{color:var(--cut)}code{font:13px ui-monospace,monospace;overflow-wrap:anywhere}"
-	"table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}"
-	"th,td{text-align:left;padding:.3rem .6rem;border-bottom:1px solid var(--line)}th{color:var(--soft);"
-	"font-weight:500}details{margin:1rem 0}summary{cursor:pointer;color:var(--soft)}"
-	".key{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin:0 .35em 0 1em;vertical-align:-1px}";
-
-static void put_escaped(FILE *to, const char *text)
-{
-	for (; *text != '\0'; text++) {
-		switch (*text) {
-		case '<':
-			fputs("&lt;", to);
-			break;
-		case '>':
-			fputs("&gt;", to);
-			break;
-		case '&':
-			fputs("&amp;", to);
-			break;
-		case '"':
-			fputs("&quot;", to);
-			break;
-		default:
-			fputc(*text, to);
-		}
-	}
-}
-
-/* 1, 2 or 5 times a power of ten, so that some four ticks cover the range. */
-static double tick_of(double range)
-{
-	double rough = range / TICKS, power;
-
-	if (rough <= 0)
-		return 1;
-	power = pow(10, floor(log10(rough)));
-	if (rough / power > 5)
-		return 10 * power;
-	if (rough / power > 2)
-		return 5 * power;
-	return rough / power > 1 ? 2 * power : power;
-}
 
 struct plot {
 	double seconds, top_rate; /* what the axes reach to */
@@ -93,7 +35,7 @@ static double y_of(const struct plot *plot, double rate)
 
 static void put_axes(FILE *to, const struct plot *plot)
 {
-	double step = tick_of(plot->top_rate), time_step = tick_of(plot->seconds);
+	double step = page_tick(plot->top_rate), time_step = page_tick(plot->seconds);
 
 	for (double rate = 0; rate <= plot->top_rate * 1.001; rate += step)
 		fprintf(to,
@@ -231,20 +173,16 @@ char *html_page(const struct demo_result *results, unsigned n, const struct demo
 
 	if (to == NULL)
 		return NULL;
-	fprintf(to,
-		"<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
-		"<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
-		"<meta name=\"color-scheme\" content=\"light dark\"><title>Holdfast demo</title><style>%s</style>"
-		"</head><body>\n<h1>Holdfast demo</h1>\n<p>Two nodes, two rails. Moved: ",
-		style);
-	put_escaped(to, input->what);
+	page_begin(to, "Holdfast demo");
+	fputs("<p>Two nodes, two rails. Moved: ", to);
+	page_text(to, input->what);
 	fprintf(to,
 		" (%s), over and over, while the rail that carried the traffic was cut.</p>\n"
 		"<p>Sent: <code>%s</code></p>\n",
 		draw_bytes((double)input->bytes), input->sha256);
 	for (unsigned i = 0; i < n; i++)
 		put_device(to, &results[i]);
-	fputs("</body></html>\n", to);
+	page_end(to);
 	failed = ferror(to) != 0;
 	if (fclose(to) != 0 || failed) {
 		free(page);

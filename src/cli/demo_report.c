@@ -1,6 +1,5 @@
 #include "cli/demo_report.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,38 +7,12 @@
 
 #define NS_A_SECOND 1e9
 #define MICRO       1e3
-#define PATH_BYTES  4096
 
 uint64_t demo_lost(const struct demo_result *result)
 {
 	uint64_t lost = result->failed + result->passes_wrong + result->bytes_differ;
 
 	return lost == 0 && !result->hash_equal ? 1 : lost;
-}
-
-int demo_write_file(struct hf_env *env, const char *directory, const char *name, const char *text)
-{
-	char path[PATH_BYTES], half[PATH_BYTES];
-	struct hf_file *file;
-	size_t bytes = strlen(text);
-	ssize_t n;
-	int failed;
-
-	if (snprintf(path, sizeof(path), "%s/%s", directory, name) >= (int)sizeof(path) ||
-		snprintf(half, sizeof(half), "%s/.%s.new", directory, name) >= (int)sizeof(half))
-		return -ENAMETOOLONG;
-	failed = hf_file_open(env, half, HF_FILE_WRITE | HF_FILE_CREATE | HF_FILE_TRUNCATE, &file);
-	if (failed)
-		return failed;
-	n = hf_file_write_at(file, text, bytes, 0);
-	hf_file_close(file);
-	if (n == (ssize_t)bytes)
-		failed = hf_file_rename(env, half, path);
-	else
-		failed = n < 0 ? (int)n : -ENOSPC;
-	if (failed)
-		hf_file_remove(env, half);
-	return failed;
 }
 
 static double quantile_us(const struct demo_result *result, double quantile)

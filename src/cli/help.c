@@ -26,18 +26,31 @@ static const struct {
 		  "  --json          print the links as JSON\n"},
 	{"devices", "[--json]\n\n"
 		    "  --json   print the kinds as JSON\n"},
-	{"bench", "[--only PART] [--rounds N] [--no-peer] [--out FILE] [--json]\n\n"
-		  "  --only PART   only figures with this in their names\n"
-		  "  --rounds N    measure each so often, 5 times otherwise; a figure is the median\n"
-		  "  --no-peer     without UCX\n"
-		  "  --out FILE    write the figures there as JSON\n"
-		  "  --json        print nothing but the figures, as JSON\n"},
 	{"run", "[--config FILE | [--device shm|soft] [--node NAME] [--fabric NAME]]\n"
 		"                    -- PROGRAM [ARGUMENT]...\n\n"
 		"  --config FILE    the rails, addresses and policy of a node configuration\n"
 		"  --device KIND    two rails of this device between the programs of this host; shm otherwise\n"
 		"  --node NAME      by which `holdfast link` knows the program; its name and number otherwise\n"
 		"  --fabric NAME    on which its links are; verbs otherwise\n"},
+	{"bench", "[ground] [--only PART] [--rounds N] [--no-peer] [--out FILE] [--json]\n"
+		  "       holdfast bench verbs [--device shm|soft] [--mode NAME] [--figure 8|9|10] [--rounds N]\n"
+		  "                     [--html FILE] [--out FILE] [--json]\n"
+		  "       holdfast bench failover [--device shm|soft] [--mode NAME] [--cuts N] [--clients N]\n"
+		  "                     [--no-scale|--only-scale] [--html FILE] [--out FILE] [--json]\n\n"
+		  "ground measures the devices beside UCX; verbs what a vqp costs while nothing fails; failover what\n"
+		  "a cut costs.\n\n"
+		  "  --only PART      only figures with this in their names\n"
+		  "  --rounds N       measure each so often, 5 times (verbs: 3) otherwise; a figure is the median\n"
+		  "  --no-peer        without UCX\n"
+		  "  --device KIND    only this kind of device\n"
+		  "  --mode NAME      only this mode (none, resend, resend-cache, varuna, ...), and none beside it\n"
+		  "  --figure N       only the points of this figure of the Varuna paper\n"
+		  "  --cuts N         so many of each kind; 10 otherwise\n"
+		  "  --clients N      so many vqps; 16 otherwise\n"
+		  "  --no-scale       without 64 and 4,096 vqps; --only-scale: nothing else\n"
+		  "  --html FILE      write the paper's figures, drawn from ours, there\n"
+		  "  --out FILE       write the figures there as JSON\n"
+		  "  --json           print nothing but the figures, as JSON\n"},
 	{"version", "[--json]\n"},
 	{"help", "[COMMAND]\n"},
 };

@@ -15,7 +15,7 @@ static const struct command commands[] = {
 	{"link", link_command, "switch a link down or up"},
 	{"links", links_command, "list the links and their states"},
 	{"devices", devices_command, "list the kinds of device there are"},
-	{"bench", bench_command, "measure the devices beside UCX"},
+	{"bench", bench_command, "measure the devices beside UCX, and what a vqp and a failover cost"},
 	{"version", version_command, "print the version"},
 	{"help", help_command, "say how a command is called"},
 	{"demo-node", demo_node_command, NULL},

@@ -112,7 +112,7 @@ int linux_file_open(struct hf_env *env, const char *path, unsigned flags, struct
 	if ((flags & HF_FILE_TRUNCATE) != 0)
 		how |= O_TRUNC;
 	file->file.ops = &file_ops;
-	file->fd = open(path, how, 0600);
+	file->fd = open(path, how, (flags & HF_FILE_PUBLIC) != 0 ? 0666 : 0600);
 	if (file->fd >= 0) {
 		*file_out = &file->file;
 		return 0;

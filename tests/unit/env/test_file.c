@@ -74,6 +74,8 @@ static void what_is_written_is_read_after_opening_again(void **state)
 static void flags_of_opening_are_kept(void **state)
 {
 	struct hf_file *file;
+	struct stat stat_out;
+	mode_t mask = umask(022);
 
 	(void)state;
 	assert_int_equal(hf_file_open(env, path, 0, &file), -ENOENT);
@@ -88,6 +90,13 @@ static void flags_of_opening_are_kept(void **state)
 	file = open_file(path, HF_FILE_WRITE | HF_FILE_TRUNCATE);
 	assert_int_equal(hf_file_bytes(file), 0);
 	hf_file_close(file);
+	assert_int_equal(stat(path, &stat_out), 0);
+	assert_int_equal(stat_out.st_mode & 0777, 0600);
+	assert_int_equal(hf_file_remove(env, path), 0);
+	hf_file_close(open_file(path, HF_FILE_WRITE | HF_FILE_CREATE | HF_FILE_PUBLIC));
+	assert_int_equal(stat(path, &stat_out), 0);
+	assert_int_equal(stat_out.st_mode & 0777, 0644);
+	umask(mask);
 }
 
 static void a_rename_replaces_and_a_remove_removes(void **state)

@@ -1,0 +1,244 @@
+#include "cli/bench_page.h"
+
+#include <string.h>
+
+#include "cli/page.h"
+
+#define KB 1024u
+#define MB (1024u * 1024u)
+
+/* ---- figures 8 to 10 ---- */
+
+/* The points of one chart: of a figure, an operation, and one at a time or in batches. */
+struct selection {
+	unsigned n;
+	unsigned at[VERBS_POINTS_MAX];
+	bool by_size; /* else by clients */
+};
+
+static struct selection select_points(unsigned figure, enum bench_op op, bool batch)
+{
+	const struct verbs_point *points;
+	unsigned count = verbs_points(&points);
+	struct selection selection = {.by_size = figure == 8};
+
+	for (unsigned i = 0; i < count; i++)
+		if (points[i].figure == figure && points[i].op == op && points[i].batch == batch)
+			selection.at[selection.n++] = i;
+	return selection;
+}
+
+static const char *point_label(const struct page_chart *chart, unsigned at, char *text)
+{
+	const struct selection *selection = chart->context;
+	const struct verbs_point *points;
+	uint32_t bytes;
+
+	verbs_points(&points);
+	bytes = points[selection->at[at]].bytes;
+	if (!selection->by_size)
+		snprintf(text, PAGE_LABEL_BYTES, "%u", points[selection->at[at]].clients);
+	else if (bytes >= MB)
+		snprintf(text, PAGE_LABEL_BYTES, "%u MB", bytes / MB);
+	else if (bytes >= KB)
+		snprintf(text, PAGE_LABEL_BYTES, "%u KB", bytes / KB);
+	else
+		snprintf(text, PAGE_LABEL_BYTES, "%u B", bytes);
+	return text;
+}
+
+enum measure { LATENCY, BANDWIDTH, OPERATIONS };
+
+static double value_of(const struct verbs_result *result, enum measure measure)
+{
+	if (measure == LATENCY)
+		return result->median_ns / 1e3;
+	return measure == BANDWIDTH ? result->mb_per_s : result->ops_per_s / 1e3;
+}
+
+static void chart_points(FILE *to, const struct verbs_table *tables, unsigned n, const char *kind,
+	const struct selection *selection, enum measure measure, const char *title)
+{
+	static const char *const units[] = {"us", "MB/s", "1000/s"};
+	static double values[PAGE_LINES_MAX][VERBS_POINTS_MAX];
+	struct page_chart chart = {.title = title,
+		.unit = units[measure],
+		.n = selection->n,
+		.label = point_label,
+		.context = selection,
+		.log_scale = true};
+
+	for (unsigned i = 0; i < n; i++) {
+		if (strcmp(tables[i].kind, kind) != 0 || chart.line_count == PAGE_LINES_MAX)
+			continue;
+		for (unsigned k = 0; k < selection->n; k++)
+			values[chart.line_count][k] = value_of(&tables[i].results[selection->at[k]], measure);
+		chart.lines[chart.line_count].name = tables[i].mode->name;
+		chart.lines[chart.line_count].color = chart.line_count;
+		chart.lines[chart.line_count].values = values[chart.line_count];
+		chart.line_count++;
+	}
+	if (values[0][0] > 0)
+		page_chart(to, &chart);
+}
+
+static void verbs_of_kind(FILE *to, const struct verbs_table *tables, unsigned n, const char *kind)
+{
+	static const struct {
+		unsigned figure;
+		enum bench_op op;
+		bool batch;
+		enum measure measure;
+		const char *title;
+	} charts[] = {
+		{8, BENCH_WRITE, false, LATENCY, "WRITE one at a time, 16 clients: latency (figure 8)"},
+		{8, BENCH_WRITE, false, BANDWIDTH, "WRITE one at a time, 16 clients: bandwidth (figure 8)"},
+		{8, BENCH_WRITE, true, LATENCY, "WRITE in batches of 64, 16 clients: latency of a batch (figure 8)"},
+		{8, BENCH_WRITE, true, BANDWIDTH, "WRITE in batches of 64, 16 clients: bandwidth (figure 8)"},
+		{9, BENCH_WRITE, false, LATENCY, "WRITE of 4 KB one at a time, by clients: latency (figure 9)"},
+		{9, BENCH_CAS, false, LATENCY, "CAS one at a time, by clients: latency (figure 9)"},
+		{9, BENCH_CAS, false, OPERATIONS, "CAS one at a time, by clients: operations (figure 9)"},
+		{10, BENCH_WRITE, true, BANDWIDTH, "WRITE of 4 KB in batches, by clients: bandwidth (figure 10)"},
+		{10, BENCH_CAS_READS, true, OPERATIONS,
+			"CAS and three READs in batches, by clients: operations (figure 10)"},
+	};
+
+	for (size_t i = 0; i < sizeof(charts) / sizeof(charts[0]); i++) {
+		struct selection selection = select_points(charts[i].figure, charts[i].op, charts[i].batch);
+
+		chart_points(to, tables, n, kind, &selection, charts[i].measure, charts[i].title);
+	}
+}
+
+static void verbs_rows(FILE *to, const struct verbs_table *table)
+{
+	const struct verbs_point *points;
+	unsigned count = verbs_points(&points);
+
+	for (unsigned i = 0; i < count; i++) {
+		const struct verbs_result *result = &table->results[i];
+
+		if (result->median_ns <= 0)
+			continue;
+		fprintf(to,
+			"<tr><td>%s</td><td>%s</td><td>%s%s</td><td>%u</td><td>%u</td><td>%.1f</td><td>%.1f</td>"
+			"<td>%.0f</td><td>%.3f</td><td>%.3f</td></tr>\n",
+			table->kind, table->mode->name, verbs_op_name(&points[i]), points[i].batch ? " x 64" : "",
+			points[i].bytes, points[i].clients, result->median_ns / 1e3, result->p99_ns / 1e3,
+			result->mb_per_s, result->latency_ratio, result->bandwidth_ratio);
+	}
+}
+
+void bench_page_verbs(FILE *to, const struct verbs_table *tables, unsigned n)
+{
+	page_begin(to, "Virtual queue pairs while nothing fails");
+	fputs("<p>Clients are vqps of one process, each a closed loop to a server in another process. Medians of the "
+	      "rounds; ratios are to the first mode in the same round.</p>\n",
+		to);
+	for (unsigned i = 0; i < n; i++)
+		if (i == 0 || strcmp(tables[i].kind, tables[i - 1].kind) != 0) {
+			fprintf(to, "<h2>%s</h2>\n", tables[i].kind);
+			verbs_of_kind(to, tables, n, tables[i].kind);
+		}
+	fputs("<details><summary>Every figure</summary><table><tr><th>Device</th><th>Mode</th><th>Operation</th>"
+	      "<th>Bytes</th><th>Clients</th><th>Median, us</th><th>p99, us</th><th>MB/s</th><th>Latency ratio</th>"
+	      "<th>Bandwidth ratio</th></tr>\n",
+		to);
+	for (unsigned i = 0; i < n; i++)
+		verbs_rows(to, &tables[i]);
+	fputs("</table></details>\n", to);
+	page_end(to);
+}
+
+/* ---- figures 11 and 12 ---- */
+
+static const char *step_label(const struct page_chart *chart, unsigned at, char *text)
+{
+	const struct failover_result *result = chart->context;
+
+	snprintf(text, PAGE_LABEL_BYTES, "%.3g ms", ((double)at - FAILOVER_BEFORE) * result->step_us / 1e3);
+	return text;
+}
+
+static bool same_experiment(const struct failover_result *a, const struct failover_result *b)
+{
+	return a->kind == b->kind && a->shape == b->shape && a->cut == b->cut;
+}
+
+static void chart_throughput(FILE *to, const struct failover_result *results, unsigned n, unsigned first)
+{
+	char title[128];
+	struct page_chart chart = {.title = title,
+		.unit = "MB/s",
+		.n = FAILOVER_SERIES,
+		.label = step_label,
+		.context = &results[first],
+		.marked = FAILOVER_BEFORE};
+
+	snprintf(title, sizeof(title), "%s, %s in batches, cut of %s: throughput around the cut (figure 12)",
+		results[first].kind, results[first].shape->name, failover_cut_names[results[first].cut]);
+	for (unsigned i = first; i < n && same_experiment(&results[i], &results[first]); i++) {
+		if (chart.line_count == PAGE_LINES_MAX)
+			break;
+		chart.lines[chart.line_count].name = results[i].mode->name;
+		chart.lines[chart.line_count].color = chart.line_count + 1; /* as in the other figures: 0 is none's */
+		chart.lines[chart.line_count].values = results[i].mb_per_s;
+		chart.line_count++;
+	}
+	page_chart(to, &chart);
+}
+
+static void failover_rows(FILE *to, const struct failover_result *results, unsigned n)
+{
+	fputs("<h2>Sent again, and how long it took (figure 11)</h2>\n<table><tr><th>Device</th><th>Mode</th>"
+	      "<th>Batch of 64</th><th>Cut</th><th>Executed already</th><th>Sent again, KB</th><th>Not executed, "
+	      "KB</th>"
+	      "<th>First, us</th><th>Recovered, us</th><th>From detection, us</th></tr>\n",
+		to);
+	for (unsigned i = 0; i < n; i++)
+		fprintf(to,
+			"<tr><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%.1f %%</td><td>%.1f</td><td>%.1f</td>"
+			"<td>%.0f</td><td>%.0f</td><td>%.0f</td></tr>\n",
+			results[i].kind, results[i].mode->name, results[i].shape->name,
+			failover_cut_names[results[i].cut], results[i].executed_share * 100,
+			results[i].resent_bytes / KB, results[i].unexecuted_bytes / KB, results[i].first_us,
+			results[i].recovered_us, results[i].from_detected_us);
+	fputs("</table>\n", to);
+}
+
+static void scale_rows(FILE *to, const struct failover_scale *scales, unsigned n)
+{
+	fputs("<h2>Many vqps</h2>\n<table><tr><th>Device</th><th>Mode</th><th>vqps</th><th>Memory, both processes, MB"
+	      "</th><th>Over none</th><th>First completion, us</th><th>All resumed, us</th></tr>\n",
+		to);
+	for (unsigned i = 0; i < n; i++) {
+		const struct failover_scale *none = &scales[i];
+
+		for (unsigned k = 0; k < i; k++)
+			if (scales[k].kind == scales[i].kind && scales[k].vqps == scales[i].vqps &&
+				scales[k].mode->policy == HF_POLICY_NONE)
+				none = &scales[k];
+		fprintf(to,
+			"<tr><td>%s</td><td>%s</td><td>%u</td><td>%.1f</td><td>%+.1f "
+			"%%</td><td>%.0f</td><td>%.0f</td></tr>\n",
+			scales[i].kind, scales[i].mode->name, scales[i].vqps, scales[i].memory_bytes / MB,
+			none->memory_bytes > 0 ? (scales[i].memory_bytes / none->memory_bytes - 1) * 100 : 0,
+			scales[i].first_us, scales[i].all_us);
+	}
+	fputs("</table>\n", to);
+}
+
+void bench_page_failover(FILE *to, const struct failover_result *results, unsigned n,
+	const struct failover_scale *scales, unsigned scale_count)
+{
+	page_begin(to, "Virtual queue pairs when their rail is cut");
+	fputs("<p>Clients keep batches of 64 in flight on rail r0, which is cut at random moments.</p>\n", to);
+	if (n > 0)
+		failover_rows(to, results, n);
+	for (unsigned i = 0; i < n; i++)
+		if (i == 0 || !same_experiment(&results[i], &results[i - 1]))
+			chart_throughput(to, results, n, i);
+	if (scale_count > 0)
+		scale_rows(to, scales, scale_count);
+	page_end(to);
+}

@@ -1,0 +1,318 @@
+/* holdfast bench verbs, holdfast bench failover: options in, tables, JSON and a page out. */
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cli/bench_page.h"
+#include "cli/cli.h"
+#include "cli/report_file.h"
+
+#define ROUNDS_DEFAULT  3u
+#define CUTS_DEFAULT    10u
+#define CLIENTS_DEFAULT 16u
+#define SCALES_MAX      32u
+
+static const char *const every_kind[] = {"shm", "soft", NULL};
+static const unsigned scale_vqps[] = {64, 4096};
+
+struct options {
+	const char *kinds[3];
+	const char *mode, *out, *html;
+	bool json, no_scale, only_scale;
+	unsigned rounds, cuts, clients, figure;
+};
+
+static bool number(const char *text, unsigned least, unsigned most, unsigned *out)
+{
+	double value;
+
+	if (text == NULL || !cli_number(text, least, most, &value) || value != (unsigned)value)
+		return false;
+	*out = (unsigned)value;
+	return true;
+}
+
+/* What has a value. */
+static int parse_value(struct options *options, const char *name, const char *value)
+{
+	if (strcmp(name, "--device") == 0) {
+		if (strcmp(value, "shm") != 0 && strcmp(value, "soft") != 0)
+			return bench_refuse("devices are shm and soft, not", value);
+		options->kinds[0] = value;
+		options->kinds[1] = NULL;
+	} else if (strcmp(name, "--mode") == 0) {
+		if (bench_mode_find(value) == NULL)
+			return bench_refuse("there is no mode called", value);
+		options->mode = value;
+	} else if (strcmp(name, "--rounds") == 0) {
+		if (!number(value, 1, VERBS_ROUNDS_MAX, &options->rounds))
+			return bench_refuse("rounds are a number from 1 to 31, not", value);
+	} else if (strcmp(name, "--cuts") == 0) {
+		if (!number(value, 1, FAILOVER_CUTS_MAX, &options->cuts))
+			return bench_refuse("cuts are a number from 1 to 99, not", value);
+	} else if (strcmp(name, "--clients") == 0) {
+		if (!number(value, 1, BENCH_CLIENTS_MAX, &options->clients))
+			return bench_refuse("clients are a number from 1 to 4096, not", value);
+	} else if (strcmp(name, "--figure") == 0) {
+		if (!number(value, 8, 10, &options->figure))
+			return bench_refuse("figures are 8, 9 and 10, not", value);
+	} else if (strcmp(name, "--out") == 0) {
+		options->out = value;
+	} else if (strcmp(name, "--html") == 0) {
+		options->html = value;
+	} else {
+		return bench_refuse("unknown argument", name);
+	}
+	return EXIT_DONE;
+}
+
+static int parse(int argc, char **argv, struct options *options)
+{
+	log_set_level(LOG_ERROR); /* hundreds of failovers are what is asked for */
+	*options = (struct options){.kinds = {every_kind[0], every_kind[1], NULL},
+		.rounds = ROUNDS_DEFAULT,
+		.cuts = CUTS_DEFAULT,
+		.clients = CLIENTS_DEFAULT};
+	for (int i = 1; i < argc; i++) {
+		int refused = EXIT_DONE;
+
+		if (strcmp(argv[i], "--json") == 0)
+			options->json = true;
+		else if (strcmp(argv[i], "--no-scale") == 0)
+			options->no_scale = true;
+		else if (strcmp(argv[i], "--only-scale") == 0)
+			options->only_scale = true;
+		else if (i + 1 == argc)
+			refused = bench_refuse("unknown or incomplete argument", argv[i]);
+		else
+			refused = parse_value(options, argv[i], argv[i + 1]), i++;
+		if (refused != EXIT_DONE)
+			return refused;
+	}
+	return EXIT_DONE;
+}
+
+/* ---- out ---- */
+
+static int write_text(const char *path, const char *text)
+{
+	int failed = text == NULL ? -ENOMEM : report_write(hf_env_host(), NULL, path, text);
+
+	if (failed == 0)
+		return EXIT_DONE;
+	fprintf(stderr, "holdfast bench: %s cannot be written: %s\n", path, strerror(-failed));
+	return EXIT_FOUND;
+}
+
+static int write_json(json_t *report, const struct options *options)
+{
+	int status = EXIT_DONE;
+
+	if (options->out != NULL) {
+		char *text = json_dumps(report, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+
+		status = write_text(options->out, text);
+		free(text);
+	}
+	if (options->json)
+		return cli_print_json(report) != EXIT_DONE ? EXIT_FOUND : status;
+	json_decref(report);
+	return status;
+}
+
+/* What was drawn into a stream in memory becomes the file; NULL: nothing was to be drawn. */
+static int write_page(FILE *drawn, char **text, const struct options *options)
+{
+	bool failed;
+	int status;
+
+	if (drawn == NULL)
+		return EXIT_DONE;
+	failed = ferror(drawn) != 0;
+	failed = fclose(drawn) != 0 || failed;
+	status = write_text(options->html, failed ? NULL : *text);
+	free(*text);
+	return status;
+}
+
+static int complain(const struct hf_error *error)
+{
+	fprintf(stderr, "holdfast bench: %s\n", error->text);
+	return EXIT_FOUND;
+}
+
+static FILE *log_of(const struct options *options)
+{
+	return options->json ? stderr : stdout; /* --json leaves standard output to the JSON */
+}
+
+/* ---- verbs ---- */
+
+static json_t *verbs_json(const struct verbs_table *tables, unsigned n)
+{
+	const struct verbs_point *points;
+	unsigned count = verbs_points(&points);
+	json_t *array = json_array();
+
+	for (unsigned i = 0; i < n; i++)
+		for (unsigned p = 0; p < count; p++) {
+			const struct verbs_result *result = &tables[i].results[p];
+
+			if (result->median_ns > 0)
+				json_array_append_new(array,
+					json_pack("{s:i, s:s, s:s, s:s, s:b, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f}",
+						"figure", points[p].figure, "device", tables[i].kind, "mode",
+						tables[i].mode->name, "operation", verbs_op_name(&points[p]), "batch",
+						points[p].batch, "bytes", points[p].bytes, "clients", points[p].clients,
+						"median_ns", result->median_ns, "p99_ns", result->p99_ns, "mb_per_s",
+						result->mb_per_s, "ops_per_s", result->ops_per_s, "latency_ratio",
+						result->latency_ratio, "bandwidth_ratio", result->bandwidth_ratio));
+		}
+	return array;
+}
+
+static void verbs_print(FILE *log, const struct verbs_table *tables, unsigned n)
+{
+	const struct verbs_point *points;
+	unsigned count = verbs_points(&points);
+
+	for (unsigned i = 0; i < n; i++)
+		for (unsigned p = 0; p < count; p++) {
+			const struct verbs_result *result = &tables[i].results[p];
+
+			if (result->median_ns > 0)
+				fprintf(log,
+					"%-4s %-12s %-12s %-4s %7u B %2u clients  %9.1f us  p99 %9.1f us  %8.1f MB/s  "
+					"latency x %.3f  bandwidth x %.3f\n",
+					tables[i].kind, tables[i].mode->name, verbs_op_name(&points[p]),
+					points[p].batch ? "x 64" : "", points[p].bytes, points[p].clients,
+					result->median_ns / 1e3, result->p99_ns / 1e3, result->mb_per_s,
+					result->latency_ratio, result->bandwidth_ratio);
+		}
+}
+
+int bench_verbs(int argc, char **argv)
+{
+	struct options options;
+	struct verbs_table *tables;
+	struct hf_error error = {0};
+	unsigned n;
+	int status = parse(argc, argv, &options);
+	char *text = NULL;
+	size_t bytes;
+	FILE *page;
+
+	if (status != EXIT_DONE)
+		return status;
+	if (verbs_run(&(struct verbs_options){.kinds = options.kinds,
+			      .only_mode = options.mode,
+			      .rounds = options.rounds,
+			      .only_figure = options.figure,
+			      .log = log_of(&options)},
+		    &tables, &n, &error) != 0)
+		return complain(&error);
+	verbs_print(log_of(&options), tables, n);
+	page = options.html != NULL ? open_memstream(&text, &bytes) : NULL;
+	if (page != NULL)
+		bench_page_verbs(page, tables, n);
+	status = write_page(page, &text, &options);
+	if (write_json(verbs_json(tables, n), &options) != EXIT_DONE)
+		status = EXIT_FOUND;
+	free(tables);
+	return status;
+}
+
+/* ---- failover ---- */
+
+static json_t *failover_json(
+	const struct failover_result *results, unsigned n, const struct failover_scale *scales, unsigned scale_count)
+{
+	json_t *failovers = json_array(), *many = json_array();
+
+	for (unsigned i = 0; i < n; i++) {
+		const struct failover_result *result = &results[i];
+		json_t *series = json_array();
+
+		for (unsigned k = 0; k < FAILOVER_SERIES; k++)
+			json_array_append_new(series, json_real(result->mb_per_s[k]));
+		json_array_append_new(failovers,
+			json_pack("{s:s, s:s, s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}",
+				"device", result->kind, "mode", result->mode->name, "batch", result->shape->name, "cut",
+				failover_cut_names[result->cut], "cuts", result->cuts, "in_flight_bytes",
+				result->in_flight_bytes, "post_failure_share", result->executed_share,
+				"sent_again_bytes", result->resent_bytes, "not_executed_bytes",
+				result->unexecuted_bytes, "executed_twice_bytes", result->doubled_bytes, "first_us",
+				result->first_us, "first_p99_us", result->first_p99_us, "recovered_us",
+				result->recovered_us, "from_detection_us", result->from_detected_us, "step_us",
+				result->step_us, "mb_per_s", series));
+	}
+	for (unsigned i = 0; i < scale_count; i++)
+		json_array_append_new(many,
+			json_pack("{s:s, s:s, s:i, s:f, s:f, s:f}", "device", scales[i].kind, "mode",
+				scales[i].mode->name, "vqps", scales[i].vqps, "memory_bytes", scales[i].memory_bytes,
+				"first_us", scales[i].first_us, "all_us", scales[i].all_us));
+	return json_pack("{s:o, s:o}", "failovers", failovers, "many_vqps", many);
+}
+
+/* The modes by turns, at each number of vqps. */
+static int scale_all(const struct options *options, struct failover_scale *scales, unsigned *n, struct hf_error *error)
+{
+	int rc = 0;
+
+	for (const char *const *kind = options->kinds; *kind != NULL && rc == 0; kind++)
+		for (size_t v = 0; v < sizeof(scale_vqps) / sizeof(scale_vqps[0]); v++)
+			for (unsigned m = 0; m < bench_mode_count && rc == 0 && *n < SCALES_MAX; m++) {
+				if (options->mode != NULL && m > 0 && strcmp(options->mode, bench_modes[m].name) != 0)
+					continue;
+				rc = failover_scale(*kind, &bench_modes[m], scale_vqps[v], &scales[*n], error);
+				if (rc != 0)
+					break;
+				fprintf(log_of(options),
+					"  %-4s %-12s %4u vqps: %8.1f MB  first %8.0f us  all %8.0f us\n", *kind,
+					bench_modes[m].name, scale_vqps[v], scales[*n].memory_bytes / 1048576,
+					scales[*n].first_us, scales[*n].all_us);
+				fflush(log_of(options));
+				++*n;
+			}
+	return rc;
+}
+
+int bench_failover(int argc, char **argv)
+{
+	static struct failover_scale scales[SCALES_MAX];
+	struct failover_result *results = NULL;
+	struct hf_error error = {0};
+	struct options options;
+	unsigned n = 0, scale_count = 0;
+	int status = parse(argc, argv, &options), rc = 0;
+	char *text = NULL;
+	size_t bytes;
+	FILE *page;
+
+	if (status != EXIT_DONE)
+		return status;
+	if (!options.only_scale)
+		rc = failover_run(&(struct failover_options){.kinds = options.kinds,
+					  .only_mode = options.mode,
+					  .cuts = options.cuts,
+					  .clients = options.clients,
+					  .log = log_of(&options)},
+			&results, &n, &error);
+	if (rc == 0 && !options.no_scale)
+		rc = scale_all(&options, scales, &scale_count, &error);
+	if (rc != 0) {
+		free(results);
+		return complain(&error);
+	}
+	page = options.html != NULL ? open_memstream(&text, &bytes) : NULL;
+	if (page != NULL)
+		bench_page_failover(page, results, n, scales, scale_count);
+	status = write_page(page, &text, &options);
+	if (write_json(failover_json(results, n, scales, scale_count), &options) != EXIT_DONE)
+		status = EXIT_FOUND;
+	free(results);
+	return status;
+}

@@ -1,0 +1,37 @@
+"""`holdfast bench verbs` and `holdfast bench failover`: what they measure is there and makes sense. No figure is judged."""
+import json
+import pathlib
+import sys
+
+import program
+
+MODES = ["none", "resend", "resend-cache", "varuna"]
+
+
+def verbs_measures_every_point_of_a_figure_in_every_mode(directory):
+    done = program.run(directory, "bench", "verbs", "--device", "shm", "--figure", "9", "--rounds", "1", "--json",
+                       "--out", "verbs.json", "--html", "verbs.html", check=0)
+    rows = json.loads(done.stdout)
+    assert rows == json.loads(pathlib.Path(directory, "verbs.json").read_text())
+    for mode in MODES:
+        of_mode = [row for row in rows if row["mode"] == mode]
+        assert sorted((row["operation"], row["clients"]) for row in of_mode) == sorted(
+            (operation, clients) for operation in ("WRITE", "CAS") for clients in (1, 2, 4, 8, 16)), of_mode
+        assert all(row["median_ns"] > 0 and row["p99_ns"] >= row["median_ns"] and row["ops_per_s"] > 0
+                   for row in of_mode), of_mode
+    page = pathlib.Path(directory, "verbs.html").read_text()
+    assert page.count("<svg viewBox=\"0 0 960") == 3 and page.rstrip().endswith("</html>"), page[:2000]
+
+
+def wrong_words_are_refused_with_the_right_ones(directory):
+    for words, complaint in ((["verbs", "--device", "verbs"], "shm and soft"),
+                             (["verbs", "--mode", "magic"], "no mode called 'magic'"),
+                             (["failover", "--cuts", "0"], "from 1 to 99"),
+                             (["paint"], "no set of figures called 'paint'"),
+                             (["failover", "--cuts"], "incomplete argument '--cuts'")):
+        done = program.run(directory, "bench", *words, check=2)
+        assert complaint in done.stderr, done.stderr
+
+
+if __name__ == "__main__":
+    sys.exit(program.main(sys.modules[__name__]))
