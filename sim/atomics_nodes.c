@@ -1,0 +1,338 @@
+/* The clients' and the owner's program. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/ensure.h"
+#include "sim/atomics.h"
+
+#define CONTROL_PORT 7000u
+#define MEMORY_BYTES 4096u
+#define POLL_MAX     16
+#define REST_NS_MAX  (2 * NS_MS)
+#define OWN_NS_MAX   (20 * NS_MS)
+#define RETRY_NS     (5 * NS_MS)
+#define BUDGET_NS    (2 * NS_S)
+#define ACCESS       (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
+
+_Static_assert(ATOMICS_OPS * 8 <= MEMORY_BYTES, "a client has a result for each op");
+
+/* ---- a client ---- */
+
+static void peer_up(struct hf_peer *peer, void *context)
+{
+	struct atomics_side *side = context;
+
+	side->peer_is_up |= peer == side->peer;
+}
+
+static void peer_down(struct hf_peer *peer, void *context)
+{
+	struct atomics_side *side = context;
+
+	if (peer == side->peer)
+		side->peer = NULL;
+}
+
+static struct hf_addr address_of(const struct atomics_side *side, unsigned rail, uint16_t port)
+{
+	struct hf_addr addr = side->run->network.ports[rail * (ATOMICS_CLIENTS + 1) + side->number].address;
+
+	hf_addr_set_port(&addr, port);
+	return addr;
+}
+
+static void connect_peer(struct atomics_side *side)
+{
+	struct hf_addr addresses[ATOMICS_RAILS];
+	struct hf_error error = {0};
+
+	for (unsigned i = 0; i < ATOMICS_RAILS; i++)
+		addresses[i] = address_of(&side->run->sides[0], i, CONTROL_PORT);
+	side->peer_is_up = false;
+	if (hf_peer_connect(side->node, addresses, ATOMICS_RAILS, &side->peer, &error) != 0)
+		world_violate(side->run->world, "connecting", "%s", error.text);
+}
+
+static void changed(struct hf_vqp *vqp, void *context)
+{
+	struct atomics_side *side = context;
+	size_t bytes;
+	const uint8_t *reply = hf_vqp_reply(vqp, &bytes);
+
+	if (hf_vqp_state(vqp) != HF_VQP_UP || bytes != 12 || vqp != side->vqp)
+		return;
+	side->remote_addr = get_le64(reply);
+	side->remote_rkey = get_le32(reply + 8);
+}
+
+static void connect_vqp(struct atomics_side *side)
+{
+	struct hf_vqp_init init = {
+		.send_cq = side->cq,
+		.recv_cq = side->cq,
+		.cap = {.max_send_wr = 2 * ATOMICS_DEPTH, .max_send_sge = 1, .max_recv_sge = 1, .max_recv_wr = 1},
+		.context = side,
+		.changed = changed,
+	};
+
+	side->remote_addr = 0;
+	if (hf_vqp_create(side->pd, &init, &side->vqp) != 0 ||
+		hf_vqp_connect(side->vqp, side->peer, "words", "", 0) != 0)
+		world_violate(side->run->world, "connecting", "a vqp cannot be made");
+}
+
+static bool renew(struct atomics_side *side, uint64_t now_ns)
+{
+	if (side->vqp != NULL && hf_vqp_state(side->vqp) == HF_VQP_ERROR && side->completed == side->posted) {
+		hf_vqp_destroy(side->vqp);
+		side->vqp = NULL;
+		side->retry_ns = now_ns + RETRY_NS;
+		return true;
+	}
+	if (now_ns < side->retry_ns || side->run->stopping)
+		return false;
+	if (side->peer == NULL && side->vqp == NULL)
+		connect_peer(side);
+	else if (side->peer != NULL && side->peer_is_up && side->vqp == NULL)
+		connect_vqp(side);
+	else
+		return false;
+	return true;
+}
+
+static bool post(struct atomics_side *side, uint64_t now_ns)
+{
+	struct world *world = side->run->world;
+	struct atomics_op *op;
+	struct ibv_send_wr wr = {.wr_id = side->posted, .num_sge = 1, .send_flags = IBV_SEND_SIGNALED}, *bad;
+	struct ibv_sge sge = {.addr = (uintptr_t)&side->memory[side->posted], .length = 8};
+
+	if (side->vqp == NULL || side->remote_addr == 0 || now_ns < side->next_ns || side->run->stopping ||
+		side->posted == ATOMICS_OPS || side->posted - side->completed >= ATOMICS_DEPTH ||
+		hf_vqp_state(side->vqp) == HF_VQP_ERROR)
+		return false;
+	op = atomics_choose(side);
+	sge.lkey = side->mr->lkey;
+	wr.sg_list = &sge;
+	if (op->kind == ATOMICS_READ) {
+		wr.opcode = IBV_WR_RDMA_READ;
+		wr.wr.rdma.remote_addr = side->remote_addr + op->word * 8;
+		wr.wr.rdma.rkey = side->remote_rkey;
+	} else {
+		wr.opcode = op->kind == ATOMICS_CAS ? IBV_WR_ATOMIC_CMP_AND_SWP : IBV_WR_ATOMIC_FETCH_AND_ADD;
+		wr.wr.atomic.remote_addr = side->remote_addr + op->word * 8;
+		wr.wr.atomic.rkey = side->remote_rkey;
+		wr.wr.atomic.compare_add = op->kind == ATOMICS_CAS ? op->compare : op->argument;
+		wr.wr.atomic.swap = op->argument;
+	}
+	if (hf_vqp_post_send(side->vqp, &wr, &bad) != 0)
+		world_violate(world, "posting", "a well-formed wr was refused");
+	side->next_ns = now_ns + (world_chance(world, 500000) ? 0 : world_range(world, 0, REST_NS_MAX));
+	return true;
+}
+
+/* ---- the owner ---- */
+
+static struct hf_vqp *on_request(const struct hf_vqp_request *request, void *reply, size_t *reply_bytes, void *context)
+{
+	struct atomics_side *side = context;
+	struct hf_vqp_init init = {
+		.send_cq = side->cq,
+		.recv_cq = side->cq,
+		.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
+		.access = ACCESS,
+	};
+
+	(void)request;
+	if (side->served_count == ATOMICS_SERVED ||
+		hf_vqp_create(side->pd, &init, &side->served[side->served_count]) != 0)
+		return NULL;
+	put_le64(reply, (uintptr_t)side->memory);
+	put_le32((uint8_t *)reply + 8, side->mr->rkey);
+	*reply_bytes = 12;
+	return side->served[side->served_count++];
+}
+
+static void drop_dead_vqps(struct atomics_side *side)
+{
+	for (unsigned i = 0; i < side->served_count; i++)
+		if (side->served[i] != NULL && hf_vqp_state(side->served[i]) == HF_VQP_ERROR) {
+			hf_vqp_destroy(side->served[i]);
+			side->served[i] = NULL;
+		}
+}
+
+static bool own_atomic(struct atomics_side *side, uint64_t now_ns)
+{
+	struct atomics_op *op;
+	uint64_t original;
+	int rc;
+
+	if (now_ns < side->next_ns || side->run->stopping || side->posted == ATOMICS_OPS)
+		return false;
+	side->next_ns = now_ns + world_range(side->run->world, 0, OWN_NS_MAX);
+	op = atomics_choose(side);
+	side->completed++;
+	if (op->kind == ATOMICS_CAS)
+		rc = hf_vmr_atomic_cas(side->mr, &side->memory[op->word], op->compare, op->argument, &original);
+	else if (op->kind == ATOMICS_FAA)
+		rc = hf_vmr_atomic_faa(side->mr, &side->memory[op->word], op->argument, &original);
+	else
+		rc = hf_vmr_atomic_load(side->mr, &side->memory[op->word], &original);
+	if (rc != 0)
+		world_violate(side->run->world, "owner", "an atomic of the owner failed: %s", strerror(-rc));
+	else
+		atomics_answered(side, op, original);
+	return true;
+}
+
+/* ---- both ---- */
+
+static unsigned poll_cq(struct atomics_side *side)
+{
+	struct ibv_wc wc[POLL_MAX];
+	unsigned taken = 0;
+
+	for (int n; (n = hf_vcq_poll(side->cq, POLL_MAX, wc)) > 0; taken += (unsigned)n)
+		for (int i = 0; i < n && side->number > 0; i++)
+			atomics_completed(side, &wc[i]);
+	return taken;
+}
+
+static enum hf_poll poll_side(struct hf_poller *poller, uint64_t now_ns)
+{
+	struct atomics_side *side = container_of(poller, struct atomics_side, poller);
+	bool busy = poll_cq(side) > 0;
+
+	if (side->number == 0) {
+		drop_dead_vqps(side);
+		busy |= own_atomic(side, now_ns);
+	} else {
+		busy |= renew(side, now_ns);
+		busy |= post(side, now_ns);
+	}
+	return busy ? HF_BUSY : HF_IDLE;
+}
+
+static void notified(struct hf_vcq *cq, void *context)
+{
+	(void)cq, (void)context; /* that the loop turns is enough */
+}
+
+static void timer_fired(struct hf_timer *timer, uint64_t now_ns)
+{
+	(void)timer, (void)now_ns;
+}
+
+static bool arm_side(struct hf_poller *poller)
+{
+	struct atomics_side *side = container_of(poller, struct atomics_side, poller);
+	uint64_t now_ns = hf_loop_now_ns(side->loop);
+
+	hf_vcq_req_notify(side->cq, notified);
+	if (poll_cq(side) > 0)
+		return false;
+	if (side->next_ns > now_ns)
+		hf_loop_set_timer(side->loop, &side->timer, side->next_ns);
+	else if (side->retry_ns > now_ns)
+		hf_loop_set_timer(side->loop, &side->timer, side->retry_ns);
+	return true;
+}
+
+static void configure(struct atomics_side *side, struct hf_node_config *config)
+{
+	*config = (struct hf_node_config){.rail_count = ATOMICS_RAILS, .policy = side->run->policy};
+	snprintf(config->name, sizeof(config->name), "%s", side->host.name);
+	for (unsigned i = 0; i < ATOMICS_RAILS; i++) {
+		struct hf_rail_config *rail = &config->rails[i];
+
+		snprintf(rail->name, sizeof(rail->name), "r%u", i);
+		snprintf(rail->kind, sizeof(rail->kind), "soft");
+		rail->address = address_of(side, i, 0);
+		rail->control = address_of(side, i, side->number == 0 ? CONTROL_PORT : 0);
+		rail->mtu = IBV_MTU_1024;
+	}
+	config->heartbeat_ns = 5 * NS_MS;
+	config->heartbeat_misses = 4;
+	config->failback_ns = 20 * NS_MS;
+	config->budget_ns = BUDGET_NS;
+	config->timeout = 8;
+	config->retry_cnt = 2;
+}
+
+static int open_region(struct process *process, struct atomics_side *side, struct hf_error *error)
+{
+	int access = IBV_ACCESS_LOCAL_WRITE;
+	int rc = hf_mem_alloc(&process->env, MEMORY_BYTES, (void **)&side->memory, error);
+
+	if (rc != 0)
+		return rc;
+	memset(side->memory, 0, MEMORY_BYTES);
+	if (side->number == 0)
+		access |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+	return hf_vmr_reg_atomic(side->pd, side->memory, MEMORY_BYTES, access,
+		side->number == 0 ? side->run->mode : HF_ATOMIC_PLAIN, &side->mr, error);
+}
+
+static int start_side(struct process *process, void *context)
+{
+	static const struct hf_node_events events = {.peer_up = peer_up, .peer_down = peer_down};
+	struct atomics_side *side = context;
+	struct hf_node_config config;
+	struct hf_error error = {0};
+	int rc;
+
+	configure(side, &config);
+	if ((rc = hf_loop_create(&process->env, &side->loop)) != 0 ||
+		(rc = hf_node_open(side->loop, &config, &events, side, &side->node, &error)) != 0 ||
+		(rc = hf_vpd_alloc(side->node, &side->pd)) != 0 ||
+		(rc = hf_vcq_create(side->node, 64, NULL, &side->cq)) != 0 ||
+		(rc = open_region(process, side, &error)) != 0) {
+		world_violate(side->run->world, "start", "node %s: %s %s", side->host.name, strerror(-rc), error.text);
+		return rc;
+	}
+	side->service = (struct hf_vqp_service){.name = "words", .on_request = on_request, .context = side};
+	if (side->number == 0 && (rc = hf_vqp_serve(side->node, &side->service)) != 0)
+		return rc;
+	side->poller = (struct hf_poller){.poll = poll_side, .arm = arm_side};
+	side->timer = (struct hf_timer){.fire = timer_fired};
+	hf_loop_add_poller(side->loop, &side->poller);
+	return 0;
+}
+
+static void stop_side(struct process *process, void *context)
+{
+	struct atomics_side *side = context;
+
+	side->run->crashed = true;
+	if (side->loop == NULL)
+		return;
+	hf_vqp_destroy(side->vqp);
+	for (unsigned i = 0; i < side->served_count; i++)
+		hf_vqp_destroy(side->served[i]);
+	if (side->mr != NULL)
+		hf_vmr_dereg(side->mr);
+	if (side->cq != NULL)
+		hf_vcq_destroy(side->cq);
+	if (side->pd != NULL)
+		hf_vpd_free(side->pd);
+	hf_node_close(side->node);
+	hf_mem_free(&process->env, side->memory);
+	hf_loop_cancel_timer(side->loop, &side->timer);
+	hf_loop_destroy(side->loop);
+	side->peer = NULL;
+	side->vqp = NULL;
+	side->peer_is_up = false;
+	side->completed = side->posted; /* what was under way has no answer */
+	side->served_count = 0;
+	side->memory = NULL;
+	side->mr = NULL;
+	side->cq = NULL;
+	side->pd = NULL;
+	side->node = NULL;
+	side->loop = NULL;
+}
+
+const struct program atomics_program = {.name = "atomics", .start = start_side, .stop = stop_side};
