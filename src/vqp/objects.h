@@ -20,11 +20,11 @@
 #include "vqp/policy.h"
 #include "vqp/rail_cq.h"
 #include "vqp/recovery.h"
+#include "vqp/region.h"
 
 #define NODE_SERVICES_MAX 32u
 #define VQP_SGE_MAX       32u /* of a wr, whatever the devices can do */
 
-struct region;
 struct uid_arena;  /* uid_slots.h */
 struct uid_client; /* uid_post.c */
 
@@ -62,13 +62,6 @@ struct hf_node {
 	uint32_t region_slots, region_turn;
 };
 
-struct remote_region {
-	uint32_t rkey; /* 0: free */
-	enum { REMOTE_ASKED, REMOTE_KNOWN, REMOTE_NONE } state;
-	enum hf_atomic_mode mode;
-	uint32_t rkeys[HF_RAILS_MAX]; /* by our rail */
-};
-
 struct hf_peer {
 	struct list node_link;
 	struct hf_node *node;
@@ -93,12 +86,6 @@ struct hf_vpd {
 	struct hf_pd *pds[HF_RAILS_MAX];
 	struct uid_arena *uids; /* NULL: no region needs one */
 	unsigned users;
-};
-
-struct region {
-	struct hf_vmr mr; /* first: what the application sees */
-	struct list pd_link;
-	struct hf_mr *mrs[HF_RAILS_MAX];
 };
 
 struct hf_vcq {
@@ -190,17 +177,6 @@ void peer_rail_event(struct hf_peer *peer, unsigned rail, enum rail_event event)
 void peer_refresh_rails(struct hf_peer *peer);
 void peer_ports(struct hf_peer *peer, uint32_t up); /* theirs, as they say */
 void peer_tick(struct hf_peer *peer, uint64_t now_ns);
-
-/* region.c */
-uint32_t region_lkey(const struct hf_vpd *pd, uint32_t lkey, unsigned rail); /* 0: no such region */
-enum region_lookup { REGION_FOUND, REGION_UNKNOWN, REGION_REFUSED };
-/* On a rail of ours. Unknown ones are asked for, once; the vqps are pumped when the answer comes. */
-enum region_lookup region_rkey(struct hf_vqp *vqp, uint32_t rkey, unsigned rail, uint32_t *rkey_out);
-/* What the peer has announced under that key; NULL: nothing, yet or any more. */
-const struct remote_region *region_remote(const struct hf_peer *peer, uint32_t rkey);
-void region_free(struct region *region);
-void region_announce_all(struct hf_vpd *pd, struct hf_peer *peer);
-void region_message(struct hf_peer *peer, const struct message *message);
 
 /* connect.c */
 void connect_message(struct hf_peer *peer, const struct message *message);

@@ -39,8 +39,7 @@ struct verdict verdict_judge(enum hf_policy policy, const struct inflight_wr *en
 
 struct verdict_sum {
 	uint32_t unknown;
-	uint32_t
-		dropped; /* messages that will never take their receive: the numbers of later ones went down by so many */
+	uint32_t dropped; /* messages that will never take their receive: later ones are numbered lower by so many */
 };
 /* Judges what was posted and is not done, [head, next), and puts the values of atomics where the wrs want them. */
 struct verdict_sum verdict_enter(enum hf_policy policy, struct inflight *log, const struct evidence *evidence);

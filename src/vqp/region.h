@@ -1,0 +1,33 @@
+/* region.h - regions on every rail: ours, and what peers have told us of theirs. */
+#ifndef HOLDFAST_VQP_REGION_H
+#define HOLDFAST_VQP_REGION_H
+
+#include <holdfast/vqp.h>
+
+#include "base/list.h"
+#include "vqp/message.h"
+
+struct region {
+	struct hf_vmr mr; /* first: what the application sees */
+	struct list pd_link;
+	struct hf_mr *mrs[HF_RAILS_MAX];
+};
+
+struct remote_region {
+	uint32_t rkey; /* 0: free */
+	enum { REMOTE_ASKED, REMOTE_KNOWN, REMOTE_NONE } state;
+	enum hf_atomic_mode mode;
+	uint32_t rkeys[HF_RAILS_MAX]; /* by our rail */
+};
+
+uint32_t region_lkey(const struct hf_vpd *pd, uint32_t lkey, unsigned rail); /* 0: no such region */
+enum region_lookup { REGION_FOUND, REGION_UNKNOWN, REGION_REFUSED };
+/* On a rail of ours. Unknown ones are asked for, once; the vqps are pumped when the answer comes. */
+enum region_lookup region_rkey(struct hf_vqp *vqp, uint32_t rkey, unsigned rail, uint32_t *rkey_out);
+/* What the peer has announced under that key; NULL: nothing, yet or any more. */
+const struct remote_region *region_remote(const struct hf_peer *peer, uint32_t rkey);
+void region_free(struct region *region);
+void region_announce_all(struct hf_vpd *pd, struct hf_peer *peer);
+void region_message(struct hf_peer *peer, const struct message *message);
+
+#endif
