@@ -51,14 +51,16 @@ bool share_slot_locked(struct share_segment *segment, unsigned slot);
 /* Waits for a short critical section of others; -ETIMEDOUT after about two seconds (its holder was stopped). */
 int share_slot_wait(struct share_segment *segment, unsigned slot);
 
-/* Memory that can be shared: which file of ours backs [addr, addr + bytes). -ENOENT: private memory. -EXDEV: shared,
- * but in several files since a part was moved (share_move_pages of the whole makes it one again).
+/* Memory that can be shared: which file of ours backs [addr, addr + bytes). -ENOENT: private memory, at least in part,
+ * with only `writable` filled. -EFAULT: not all of it is mapped, and readable. -EXDEV: shared, but in several files
+ * since a part was moved (share_move_pages of the whole makes it one again).
  * fd stays ours and open as long as the memory is mapped. */
 struct share_backing {
 	int fd;
 	uint64_t offset;
 	uint64_t inode; /* tells a peer whether it opened the same file */
 	bool writable;
+	bool movable; /* share_move_pages can move it: it is not a file's */
 };
 int share_backing_find(const void *addr, size_t bytes, struct share_backing *out);
 /* Maps a peer's file fd as seen through its process; -ESTALE when that is not the inode any more (it died). */

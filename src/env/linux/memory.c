@@ -145,6 +145,7 @@ int memory_find(const void *addr, size_t bytes, struct share_backing *out)
 			.offset = piece->offset + (uint64_t)(at - piece->addr),
 			.inode = piece->file->inode,
 			.writable = piece->writable,
+			.movable = piece->anonymous && piece->writable,
 		};
 	}
 	memory_unlock();

@@ -143,44 +143,71 @@ static bool continues(const struct mapping *mapping, const struct mapping *next)
 	       next->offset == mapping->offset + (mapping->end - mapping->start);
 }
 
-static int find_in_maps(FILE *maps, uint64_t start, uint64_t end, struct share_backing *out)
-{
-	struct mapping first = {0}, found = {0}, next;
-	char *line = NULL, *path = NULL;
-	size_t capacity = 0;
-	int fd = -ENOENT;
+/* What the lines of /proc/self/maps say of [start, end). */
+struct survey {
+	uint64_t start, end;
+	uint64_t seen;        /* mapped and readable up to here */
+	struct mapping first; /* its path is the survey's */
+	struct mapping last;
+	bool writable, shared; /* all of it so far; shared: one file, without a break */
+};
 
-	while (getline(&line, &capacity, maps) > 0 && parse_mapping(line, &next)) {
-		if (path == NULL && (start < next.start || start >= next.end))
-			continue;
-		if (path != NULL && !continues(&found, &next))
-			break;
-		if (!next.shared || !next.readable || next.inode == 0)
-			break;
-		if (path == NULL) {
-			path = strdup(next.path);
-			first = found = next;
-			first.path = path;
-		}
-		found.writable = found.writable && next.writable;
-		found.end = next.end;
-		if (found.end >= end)
-			break;
+/* False: there is a hole, or something that cannot be read. */
+static bool survey_add(struct survey *survey, const struct mapping *next)
+{
+	bool first = survey->first.path == NULL;
+
+	if (next->end <= survey->start)
+		return true;
+	if (next->start > survey->seen || !next->readable)
+		return false;
+	if (first) {
+		survey->first = *next;
+		survey->first.path = strdup(next->path);
+		survey->writable = survey->shared = true;
 	}
-	first.writable = found.writable;
-	if (path != NULL && found.end >= end)
-		fd = keep_open(&first);
-	free(path);
-	free(line);
+	survey->shared = survey->shared && next->shared && next->inode != 0 && survey->first.path != NULL &&
+			 (first || continues(&survey->last, next));
+	survey->writable = survey->writable && next->writable;
+	survey->last = *next;
+	survey->seen = next->end;
+	return true;
+}
+
+static int survey_backing(struct survey *survey, struct share_backing *out)
+{
+	int fd;
+
+	*out = (struct share_backing){.fd = -1, .writable = survey->writable};
+	if (survey->seen < survey->end)
+		return -EFAULT;
+	if (!survey->shared)
+		return -ENOENT;
+	survey->first.writable = survey->writable;
+	fd = keep_open(&survey->first);
 	if (fd < 0)
 		return fd;
-	*out = (struct share_backing){
-		.fd = fd,
-		.offset = found.offset + (start - found.start),
-		.inode = found.inode,
-		.writable = found.writable,
-	};
+	out->fd = fd;
+	out->offset = survey->first.offset + (survey->start - survey->first.start);
+	out->inode = survey->first.inode;
 	return 0;
+}
+
+static int find_in_maps(FILE *maps, uint64_t start, uint64_t end, struct share_backing *out)
+{
+	struct survey survey = {.start = start, .end = end, .seen = start};
+	struct mapping next;
+	char *line = NULL;
+	size_t capacity = 0;
+	int error;
+
+	while (survey.seen < end && getline(&line, &capacity, maps) > 0 && parse_mapping(line, &next))
+		if (!survey_add(&survey, &next))
+			break;
+	error = survey_backing(&survey, out);
+	free((char *)(uintptr_t)survey.first.path);
+	free(line);
+	return error;
 }
 
 int share_backing_find(const void *addr, size_t bytes, struct share_backing *out)
@@ -190,8 +217,10 @@ int share_backing_find(const void *addr, size_t bytes, struct share_backing *out
 
 	if (error != -ENOENT)
 		return error;
-	if (bytes == 0 || (uintptr_t)addr + bytes < (uintptr_t)addr)
+	if (bytes == 0)
 		return -ENOENT;
+	if ((uintptr_t)addr + bytes < (uintptr_t)addr)
+		return -EFAULT;
 	maps = fopen("/proc/self/maps", "re");
 	if (maps == NULL)
 		return -errno;

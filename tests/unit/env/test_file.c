@@ -152,7 +152,7 @@ static void shared_memory_is_zeroed_and_found_by_any_of_its_addresses(void **sta
 	assert_int_equal(share_backing_find(addr + 5000, 5000, &backing), 0);
 	assert_int_equal(backing.offset, 5000);
 	hf_mem_free(env, addr);
-	assert_int_equal(share_backing_find(addr + 5000, 5000, &backing), -ENOENT);
+	assert_int_not_equal(share_backing_find(addr + 5000, 5000, &backing), 0);
 	assert_int_equal(hf_mem_alloc(env, 0, &none, NULL), -EINVAL);
 	hf_mem_free(env, NULL);
 }
