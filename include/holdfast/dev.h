@@ -169,9 +169,11 @@ void hf_dev_counters(struct hf_dev *dev, struct hf_dev_counters *counters_out);
 int hf_pd_alloc(struct hf_dev *dev, struct hf_pd **pd_out);
 int hf_pd_free(struct hf_pd *pd); /* -EBUSY while objects of it exist */
 
-/* Registers [addr, addr + bytes), known to peers as [iova, iova + bytes); keys are random. -EOPNOTSUPP with words: this
- * device cannot reach that kind of memory (shm: private memory, see hf_mem_alloc). Local write is implied by nothing:
- * access is enum ibv_access_flags as in ibv_reg_mr(3), REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE. */
+/* Registers [addr, addr + bytes), known to peers as [iova, iova + bytes); keys are random. Any memory will do; how
+ * peers reach it is the device's business (shm: docs/devices.md). -EOPNOTSUPP with words: the device, or this host,
+ * cannot let peers do that with that kind of memory (shm: atomics in private memory). -EFAULT: not all of it is mapped.
+ * -EACCES: it cannot be written. Local write is implied by nothing: access is enum ibv_access_flags as in
+ * ibv_reg_mr(3), REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE. */
 int hf_mr_reg(struct hf_pd *pd, void *addr, uint64_t bytes, uint64_t iova, int access, struct hf_mr **mr_out,
 	struct hf_error *error);
 int hf_mr_dereg(struct hf_mr *mr); /* when it returns no remote operation touches the memory any more */

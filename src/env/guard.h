@@ -31,7 +31,7 @@ bool guard_works(void);
 /* The calling thread, by the number that other processes know it by. */
 uint32_t guard_thread(void);
 
-/* Stores to memory that is mapped here; an aligned word is stored as a word. 0; -ECANCELED: the gate is closed, and a
+/* Stores to memory that is mapped here; a last word that is aligned is stored last and as a word. 0; -ECANCELED: the gate is closed, and a
  * part may have been stored. */
 int guard_store(struct guard guard, void *to, const void *from, size_t bytes);
 /* Copies the local pieces, `bytes` in all, to the memory of process `pid` at `remote`, whatever memory it is. As above;

@@ -5,8 +5,10 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/ensure.h"
 
@@ -22,6 +24,7 @@ struct actor {
 	struct hf_mr *mr[ACTOR_SLOTS];
 	struct hf_qp *qp[ACTOR_SLOTS];
 	void *mem[ACTOR_SLOTS];
+	enum actor_memory memory[ACTOR_SLOTS];
 	struct {
 		pthread_t thread;
 		_Atomic uint64_t *word;
@@ -62,6 +65,48 @@ static void adder_join(struct actor *actor)
 		array[i] = NULL;                                                                                       \
 	}
 
+/* The file has no name any more when it is mapped. */
+static int mem_map(struct actor *actor, uint64_t bytes, void **addr_out, struct hf_error *error)
+{
+	struct hf_file *file;
+	char path[64];
+	int rc;
+
+	snprintf(path, sizeof(path), "/dev/shm/holdfast-conformance-%d", (int)getpid());
+	rc = hf_file_open(actor->env, path, HF_FILE_WRITE | HF_FILE_CREATE | HF_FILE_EXCLUSIVE, &file);
+	if (rc != 0)
+		return rc;
+	hf_file_remove(actor->env, path);
+	rc = hf_file_resize(file, bytes);
+	if (rc == 0)
+		rc = hf_mem_map_file(actor->env, file, 0, bytes, true, addr_out, error);
+	hf_file_close(file);
+	return rc;
+}
+
+static int mem_alloc(struct actor *actor, uint32_t i, uint64_t bytes, enum actor_memory memory, struct hf_error *error)
+{
+	actor->memory[i] = memory;
+	switch (memory) {
+	case ACTOR_SHARED:
+		return hf_mem_alloc(actor->env, bytes, &actor->mem[i], error);
+	case ACTOR_PRIVATE:
+		actor->mem[i] = calloc(1, bytes);
+		return actor->mem[i] == NULL ? -ENOMEM : 0;
+	case ACTOR_FILE:
+		return mem_map(actor, bytes, &actor->mem[i], error);
+	}
+	return -EINVAL;
+}
+
+static void mem_free(struct actor *actor, uint32_t i)
+{
+	if (actor->memory[i] == ACTOR_PRIVATE)
+		free(actor->mem[i]);
+	else if (actor->mem[i] != NULL)
+		hf_mem_free(actor->env, actor->mem[i]);
+}
+
 static void actor_close(struct actor *actor)
 {
 	adder_join(actor);
@@ -73,8 +118,7 @@ static void actor_close(struct actor *actor)
 	hf_dev_close(actor->dev);
 	actor->dev = NULL;
 	for (unsigned i = 0; i < ACTOR_SLOTS; i++)
-		if (actor->mem[i] != NULL)
-			hf_mem_free(actor->env, actor->mem[i]);
+		mem_free(actor, i);
 	memset(actor->mem, 0, sizeof(actor->mem));
 }
 
@@ -296,7 +340,7 @@ static void do_object(struct actor *actor, struct actor_call *call, struct actor
 	} else if (call->op == ACTOR_PD_FREE) {
 		DESTROY(actor->pd, hf_pd_free);
 	} else if (call->op == ACTOR_MEM_ALLOC) {
-		answer->rc = hf_mem_alloc(actor->env, call->bytes, &actor->mem[i], &answer->error);
+		answer->rc = mem_alloc(actor, i, call->bytes, (enum actor_memory)call->n, &answer->error);
 		answer->value = (uintptr_t)actor->mem[i];
 	} else if (call->op == ACTOR_MR_REG) {
 		reg(actor, call, answer);

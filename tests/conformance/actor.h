@@ -14,6 +14,13 @@
 #define ACTOR_NONE  UINT32_MAX
 #define ACTOR_TEXT  48
 
+/* What ACTOR_MEM_ALLOC gives. */
+enum actor_memory {
+	ACTOR_SHARED,  /* hf_mem_alloc */
+	ACTOR_PRIVATE, /* malloc */
+	ACTOR_FILE,    /* hf_mem_map_file */
+};
+
 enum actor_op {
 	ACTOR_OPEN,
 	ACTOR_CLOSE,

@@ -9,6 +9,8 @@ struct bed {
 	bool has_addresses; /* its NICs live at addresses of loopback */
 	bool two_processes; /* b lives in another process */
 	bool cpu_threads;   /* threads of the test run beside the device */
+	enum actor_memory memory;
+	bool no_atomics;    /* its memory is registered without them */
 	uint64_t big_bytes; /* the largest message worth sending here */
 	/* A world of its own (the simulator's); NULL: this host. pass() lets `ns` of its time go by. */
 	int (*world_open)(const struct bed *bed, struct hf_env **a_out, struct hf_env **b_out);

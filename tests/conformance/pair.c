@@ -16,6 +16,8 @@ static void prepare(struct side *side, struct pair *pair, const char *node, unsi
 {
 	struct actor_config config = {.node = "", .rail = "r0"};
 
+	side->memory = pair->bed->memory;
+	side->no_atomics = pair->bed->no_atomics;
 	snprintf(config.kind, sizeof(config.kind), "%s", pair->bed->kind);
 	snprintf(config.fabric, sizeof(config.fabric), "%s", pair->bed->world_open == NULL ? bed_fabric() : "");
 	snprintf(config.node, sizeof(config.node), "%s", node);

@@ -178,6 +178,7 @@ int side_mem_alloc(struct side *side, uint32_t mem, uint64_t bytes)
 	struct actor_answer *answer;
 
 	call->bytes = bytes;
+	call->n = side->memory;
 	answer = answer_of(side, call);
 	side->mem[mem] = answer->value;
 	side->mem_bytes[mem] = bytes;
@@ -193,7 +194,7 @@ int side_mr_reg(struct side *side, uint32_t mr, uint32_t pd, uint64_t addr, uint
 	call->addr = addr;
 	call->bytes = bytes;
 	call->value = iova;
-	call->access = access;
+	call->access = side->no_atomics ? access & ~IBV_ACCESS_REMOTE_ATOMIC : access;
 	answer = answer_of(side, call);
 	if (answer->rc == 0) {
 		side->lkey[mr] = answer->mr.lkey;

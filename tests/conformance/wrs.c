@@ -42,6 +42,8 @@ struct wr *wr_send(struct wr *wr, struct side *from, uint64_t local, uint32_t by
 
 static struct wr *atomic(struct wr *wr, struct side *to, uint64_t remote, uint64_t compare_add, uint64_t swap)
 {
+	if (to->no_atomics)
+		skip_because("the memory is registered without atomics");
 	wr->wr.wr.atomic.remote_addr = iova_of(to, remote);
 	wr->wr.wr.atomic.rkey = to->rkey[0];
 	wr->wr.wr.atomic.compare_add = compare_add;

@@ -5,6 +5,7 @@
  * at a packet, and the wr resumes there when it may (sqe.done). A refusal moves the responder's qp to ERR, as a NAK
  * would; whether the requester learns of it is the response's fate. */
 #include "dev/shm/shm.h"
+#include "dev/shm/cursor.h"
 #include "dev/qp_rules.h"
 
 #include <string.h>
@@ -72,6 +73,8 @@ static inline void op_touch(
 {
 	struct qp_slot *remote = qp->remote;
 
+	if (kind == TOUCH_GUARDED)
+		atomic_store_explicit(&remote->touch_thread, guard_thread(), memory_order_relaxed);
 	atomic_store_explicit(&remote->touch_kind, kind, memory_order_relaxed);
 	atomic_store_explicit(&remote->touch_mr, region->slot, memory_order_relaxed);
 	atomic_store_explicit(&remote->touch_addr, region->addr + offset, memory_order_relaxed);
@@ -175,63 +178,6 @@ static inline enum wr_outcome find_remote(
 
 /* ---- local memory ---- */
 
-struct cursor {
-	const struct ibv_sge *sge;
-	uint32_t offset;
-};
-
-static void cursor_skip(struct cursor *cursor, uint32_t bytes)
-{
-	while (bytes > 0 && bytes >= cursor->sge->length) {
-		bytes -= cursor->sge->length;
-		cursor->sge++;
-	}
-	cursor->offset = bytes;
-}
-
-#define WORD_BYTES 8u
-
-/* A word is stored as a word: whoever polls it never sees half of it. What ends with a word has that stored last and
- * once: memcpy may store bytes twice, and who saw the last of them may have changed the others by then. */
-static inline void copy(void *to, const void *from, size_t bytes)
-{
-	uint8_t *end = (uint8_t *)to + bytes;
-	uint64_t last;
-
-	if (bytes < WORD_BYTES || ((uintptr_t)end & (WORD_BYTES - 1)) != 0) {
-		memcpy(to, from, bytes);
-		return;
-	}
-	bytes -= WORD_BYTES;
-	memcpy(&last, (const uint8_t *)from + bytes, WORD_BYTES);
-	if (bytes > 0)
-		memcpy(to, from, bytes);
-	atomic_store_explicit((_Atomic uint64_t *)((uint8_t *)to + bytes), last, memory_order_release);
-}
-
-/* `gather`: from the sges to `remote`; otherwise the other way. */
-static void copy_sges(struct cursor *cursor, uint8_t *remote, size_t bytes, bool gather)
-{
-	while (bytes > 0) {
-		size_t part = cursor->sge->length - cursor->offset;
-		uint8_t *local = (uint8_t *)(uintptr_t)cursor->sge->addr + cursor->offset;
-
-		if (part > bytes)
-			part = bytes;
-		if (gather)
-			copy(remote, local, part);
-		else
-			copy(local, remote, part);
-		remote += part;
-		bytes -= part;
-		cursor->offset += (uint32_t)part;
-		if (cursor->offset == cursor->sge->length) {
-			cursor->sge++;
-			cursor->offset = 0;
-		}
-	}
-}
-
 static inline __attribute__((always_inline)) bool local_memory_is_good(const struct shm_qp *qp, const struct sqe *sqe)
 {
 	const struct shm_dev *dev = shm_dev_of(qp->qp.dev);
@@ -291,6 +237,31 @@ static inline __attribute__((always_inline)) enum wr_outcome check(
 	return WR_DONE;
 }
 
+static inline enum wr_outcome store(
+	struct shm_qp *qp, const struct region *region, uint64_t offset, struct cursor *from, uint32_t bytes)
+{
+	if (region->guarded)
+		return reach_store(qp, region, offset, from, bytes);
+	copy_sges(from, region->at + offset, bytes, true);
+	return WR_DONE;
+}
+
+static inline enum wr_outcome load(
+	struct shm_qp *qp, const struct region *region, uint64_t offset, struct cursor *to, uint32_t bytes)
+{
+	if (region->at == NULL)
+		return reach_load(qp, region, offset, to, bytes);
+	copy_sges(to, region->at + offset, bytes, false);
+	return WR_DONE;
+}
+
+/* A copy that did not succeed, with OP_BUSY up. WR_FAILED: the registered memory is not there any more. */
+static enum wr_outcome give_up(struct shm_qp *qp, struct sqe *sqe, enum wr_outcome outcome)
+{
+	op_abort(qp);
+	return outcome == WR_FAILED ? nak(qp, sqe, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR) : outcome;
+}
+
 static inline void count(struct shm_qp *qp, const struct sqe *sqe)
 {
 	struct qp_slot *remote = qp->remote;
@@ -318,7 +289,7 @@ static inline enum wr_outcome execute_write(struct shm_qp *qp, struct sqe *sqe)
 		if ((outcome = find_remote(qp, sqe, IBV_ACCESS_REMOTE_WRITE, &region)) != WR_DONE)
 			return outcome;
 		offset = sqe->remote_addr - region->iova;
-		op_touch(qp, TOUCH_WRITE, region, offset + sqe->done, sqe->bytes - sqe->done);
+		op_touch(qp, region->store_as, region, offset + sqe->done, sqe->bytes - sqe->done);
 		if (sqe->done != 0)
 			cursor_skip(&from, sqe->done);
 	}
@@ -330,8 +301,8 @@ static inline enum wr_outcome execute_write(struct shm_qp *qp, struct sqe *sqe)
 
 		if ((outcome = check(qp, sqe, region, IBV_ACCESS_REMOTE_WRITE)) != WR_DONE)
 			return outcome;
-		if (region != NULL)
-			copy_sges(&from, region->at + offset + sqe->done, bytes, true);
+		if (region != NULL && (outcome = store(qp, region, offset + sqe->done, &from, bytes)) != WR_DONE)
+			return give_up(qp, sqe, outcome);
 		if (imm && !more)
 			receive_complete(qp, slot, sqe, IBV_WC_SUCCESS);
 		if (!op_commit(qp, psns, imm && !more, more))
@@ -371,8 +342,11 @@ static enum wr_outcome execute_read(struct shm_qp *qp, struct sqe *sqe)
 			return outcome;
 		if (!response_path_up(qp))
 			sqe->response_lost = true;
-		if (region != NULL && !sqe->response_lost)
-			copy_sges(&to, region->at + (sqe->remote_addr - region->iova) + sqe->done, bytes, false);
+		if (region != NULL && !sqe->response_lost) {
+			outcome = load(qp, region, sqe->remote_addr - region->iova + sqe->done, &to, bytes);
+			if (outcome != WR_DONE)
+				return give_up(qp, sqe, outcome);
+		}
 		if (!op_commit(qp, psns, 0, more))
 			return WR_NO_ANSWER;
 		sqe->done += bytes;
@@ -388,6 +362,7 @@ bool read_again(struct shm_qp *qp, struct sqe *sqe)
 {
 	struct cursor to = {.sge = sqe->sges};
 	struct region *region = NULL;
+	enum wr_outcome outcome;
 
 	if (sqe->bytes == 0)
 		return true;
@@ -396,9 +371,9 @@ bool read_again(struct shm_qp *qp, struct sqe *sqe)
 	op_touch(qp, TOUCH_READ, region, sqe->remote_addr - region->iova, sqe->bytes);
 	if (!op_begin(qp) || check(qp, sqe, region, IBV_ACCESS_REMOTE_READ) != WR_DONE)
 		return false;
-	copy_sges(&to, region->at + (sqe->remote_addr - region->iova), sqe->bytes, false);
+	outcome = load(qp, region, sqe->remote_addr - region->iova, &to, sqe->bytes);
 	op_abort(qp);
-	return true;
+	return outcome == WR_DONE;
 }
 
 /* ---- atomics ---- */
@@ -414,7 +389,7 @@ static enum wr_outcome execute_atomic(struct shm_qp *qp, struct sqe *sqe)
 	if ((outcome = find_remote(qp, sqe, IBV_ACCESS_REMOTE_ATOMIC, &region)) != WR_DONE)
 		return outcome;
 	word = (_Atomic uint64_t *)(void *)(region->at + (sqe->remote_addr - region->iova));
-	if (((uintptr_t)word & 7) != 0)
+	if (((uintptr_t)word & 7) != 0 || region->at == NULL)
 		return nak(qp, sqe, IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
 	op_touch(qp, TOUCH_ATOMIC, region, sqe->remote_addr - region->iova, 8);
 	if (!op_begin(qp))
@@ -474,7 +449,7 @@ static enum wr_outcome scatter_part(
 	if (region->pd != pd || (region->access & IBV_ACCESS_LOCAL_WRITE) == 0 ||
 		!in_range(region->addr, region->bytes, sge->addr, sge->length))
 		return WR_FAILED;
-	op_touch(qp, TOUCH_WRITE, region, sge->addr - region->addr + skip, bytes);
+	op_touch(qp, region->store_as, region, sge->addr - region->addr + skip, bytes);
 	announce(); /* whoever moves the pages of a stopped process reads where it was about to copy to */
 	if (!region_is_current(qp, region)) {
 		region_drop(qp, region);
@@ -482,8 +457,7 @@ static enum wr_outcome scatter_part(
 	}
 	if (!qp_answers(qp))
 		return WR_NO_ANSWER;
-	copy_sges(from, region->at + (sge->addr - region->addr) + skip, bytes, true);
-	return WR_DONE;
+	return store(qp, region, sge->addr - region->addr + skip, from, bytes);
 }
 
 static enum wr_outcome scatter(

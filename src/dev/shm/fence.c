@@ -6,6 +6,11 @@
  * stopped, whose operation is taken over after STUCK_NS: it does not count as executed (SEG-2), and the memory that
  * it is about to touch is moved to other pages (SEG-3).
  *
+ * Memory whose pages cannot be moved is copied to under guard (guard.h): there the owner waits, behind OP_TAKEN, until
+ * the thread is seen stopped, or anywhere but in the copy. A thread that is in the system call that copies and stays
+ * there (its pages are swapped in, a debugger holds it) makes the fence fail after LATE_NS; it holds later, when the
+ * thread has come out.
+ *
  * Only an atomic of a stopped process leaves something unknown: whether it took effect before the process was stopped
  * cannot be seen, so the fence holds but the evidence is in doubt about that one (-ENODATA). */
 #include "dev/shm/shm.h"
@@ -29,34 +34,62 @@ static void set_drained(struct shm_qp *qp, uint64_t op)
 	qp->drained = true;
 }
 
-/* True: the operation was under way and is ours now. */
+/* True: the operation was under way and is ours now. Of a guarded copy it is not known yet where its thread is. */
 bool take_op(struct shm_qp *qp)
 {
 	uint64_t op = atomic_load(&qp->shared->op);
 
 	while ((op & OP_BUSY) != 0 && (op & OP_TAKEN) == 0)
 		if (atomic_compare_exchange_weak(&qp->shared->op, &op, op | OP_TAKEN)) {
-			set_drained(qp, op);
+			uint32_t kind = atomic_load(&qp->shared->touch_kind);
+
+			qp->held = kind == TOUCH_GUARDED;
+			qp->unknown = kind == TOUCH_ATOMIC;
+			if (qp->held)
+				qp->evidence = op;
+			else
+				set_drained(qp, op);
 			return true;
 		}
 	set_drained(qp, op);
 	return false;
 }
 
-int take_over(struct shm_qp *qp)
+/* Whether it has backed off, or cannot do any more. */
+static bool requester_has_left(struct shm_qp *qp)
+{
+	return (atomic_load(&qp->shared->op) & OP_GIVEN) != 0 || requester_is_gone(qp);
+}
+
+static bool is_out(struct shm_qp *qp)
+{
+	return requester_has_left(qp) ||
+	       (qp->peer != NULL && guard_is_out(qp->peer->shared->header.pid, atomic_load(&qp->shared->touch_thread)));
+}
+
+static int take_over(struct shm_qp *qp)
 {
 	bool gone = requester_is_gone(qp);
 	uint32_t kind;
 
-	if (!take_op(qp) || gone)
+	if (!take_op(qp) || gone) {
+		set_drained(qp, qp->evidence);
 		return 0;
+	}
+	kind = atomic_load(&qp->shared->touch_kind);
 	log_warn("%s: the peer of qp 0x%x stopped in the middle of an operation: fenced without it",
 		qp->qp.dev->attr.name, qp->qp.qp_num);
-	kind = atomic_load(&qp->shared->touch_kind);
-	if (kind == TOUCH_READ)
+	switch ((enum touch_kind)kind) {
+	case TOUCH_READ:
+	case TOUCH_GUARDED:
 		return 0;
-	qp->unknown = kind != TOUCH_WRITE;
-	return move_touched(qp);
+	case TOUCH_WRITE:
+	case TOUCH_ATOMIC:
+		return move_touched(qp);
+	case TOUCH_FREE:
+		break;
+	}
+	return -EIO;
 }
 
 bool drain_try(struct shm_qp *qp)
@@ -66,23 +99,40 @@ bool drain_try(struct shm_qp *qp)
 	if (qp->drained)
 		return true;
 	op = atomic_load(&qp->shared->op);
-	if ((op & OP_BUSY) == 0 || (op & OP_TAKEN) != 0)
+	if (qp->held) {
+		if (is_out(qp))
+			set_drained(qp, qp->evidence);
+	} else if ((op & OP_BUSY) == 0 || (op & OP_TAKEN) != 0) {
 		set_drained(qp, op);
-	else if (requester_is_gone(qp))
+	} else if (requester_is_gone(qp)) {
 		take_over(qp);
+	}
 	return qp->drained;
+}
+
+/* 0: drained; -EINPROGRESS; else what keeps it from being fenced. */
+static int drain_step(struct shm_qp *qp, uint64_t since_ns)
+{
+	uint64_t waited_ns;
+
+	if (drain_try(qp))
+		return qp->fence_error;
+	waited_ns = now_ns(qp) - since_ns;
+	if (!qp->held && waited_ns > STUCK_NS) {
+		qp->fence_error = take_over(qp);
+		return qp->held ? -EINPROGRESS : qp->fence_error;
+	}
+	return waited_ns <= LATE_NS ? -EINPROGRESS : -EIO;
 }
 
 int drain_wait(struct shm_qp *qp)
 {
 	uint64_t since = now_ns(qp);
+	int rc;
 
-	while (!drain_try(qp)) {
-		if (now_ns(qp) - since > STUCK_NS)
-			return take_over(qp);
+	while ((rc = drain_step(qp, since)) == -EINPROGRESS)
 		cpu_relax();
-	}
-	return 0;
+	return rc;
 }
 
 /* A qp whose peer is stuck is lost, as with a broken path, when something else needs the peer to be out. */
@@ -90,19 +140,21 @@ void quiesce_one(struct shm_qp *qp)
 {
 	uint64_t begun = atomic_load(&qp->shared->op), since;
 
-	if ((begun & OP_BUSY) == 0 || (begun & OP_TAKEN) != 0)
+	if ((begun & OP_BUSY) == 0 || ((begun & OP_TAKEN) != 0 && !qp->held))
 		return;
 	since = now_ns(qp);
-	while (atomic_load(&qp->shared->op) == begun) {
+	while (atomic_load(&qp->shared->op) == begun && !qp->held) {
 		if (requester_is_gone(qp) || now_ns(qp) - since > STUCK_NS) {
 			qp_enter_error(qp, IBV_WC_SUCCESS);
 			if (take_over(qp) == 0)
 				event_push(shm_dev_of(qp->qp.dev),
 					(struct hf_dev_event){.type = IBV_EVENT_QP_FATAL, .qp = &qp->qp});
-			return;
+			break;
 		}
 		cpu_relax();
 	}
+	if (qp->held)
+		drain_wait(qp);
 }
 
 void quiesce_all(struct shm_dev *dev)
@@ -114,6 +166,7 @@ void quiesce_all(struct shm_dev *dev)
 
 /* ---- the contract ---- */
 
+/* A fence that failed holds as soon as the requester runs again and gives the operation up. */
 int shm_qp_fence(struct hf_qp *base)
 {
 	struct shm_qp *qp = shm_qp_of(base);
@@ -122,12 +175,9 @@ int shm_qp_fence(struct hf_qp *base)
 	if (qp->state == IBV_QPS_RESET)
 		return shm_qp_modify(base, &(struct ibv_qp_attr){.qp_state = IBV_QPS_ERR}, IBV_QP_STATE);
 	qp_enter_error(qp, IBV_WC_SUCCESS);
-	if (drain_try(qp))
-		return qp->fence_error;
-	if (now_ns(qp) - qp->drain_since_ns <= STUCK_NS)
-		return -EINPROGRESS;
-	qp->fence_error = take_over(qp);
-	return qp->fence_error;
+	if (qp->fence_error != 0 && requester_has_left(qp))
+		qp->fence_error = 0;
+	return drain_step(qp, qp->drain_since_ns);
 }
 
 static int has_evidence(const struct shm_qp *qp)

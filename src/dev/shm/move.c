@@ -54,7 +54,7 @@ static bool mr_in_range(const struct shm_mr *mr, const struct range *range)
 {
 	struct range own = whole_pages((uintptr_t)mr->mr.addr, mr->mr.bytes);
 
-	return mr->shared && own.begin < range->end && range->begin < own.end;
+	return mr->shared && mr->kind == MR_MAPPED && own.begin < range->end && range->begin < own.end;
 }
 
 static void each_mr(struct range *range, void (*visit)(struct shm_dev *dev, struct shm_mr *mr, struct range *range))
@@ -121,8 +121,7 @@ static void clear_out(struct shm_dev *dev, const struct range *range)
 			atomic_load(&qp->shared->touch_addr) + atomic_load(&qp->shared->touch_bytes) <= range->begin)
 			continue;
 		qp_enter_error(qp, IBV_WC_SUCCESS);
-		if (take_op(qp))
-			qp->unknown = atomic_load(&qp->shared->touch_kind) == TOUCH_ATOMIC;
+		take_op(qp);
 		event_push(dev, (struct hf_dev_event){.type = IBV_EVENT_QP_FATAL, .qp = &qp->qp});
 	}
 }
@@ -161,7 +160,7 @@ int move_touched(struct shm_qp *qp)
 		return 0;
 	process_lock();
 	mr = slot < MR_SLOTS ? atomic_load(&dev->mrs[slot]) : NULL;
-	if (mr != NULL && mr->shared && addr >= (uintptr_t)mr->mr.addr && bytes <= mr->mr.bytes &&
+	if (mr != NULL && mr->kind == MR_MAPPED && addr >= (uintptr_t)mr->mr.addr && bytes <= mr->mr.bytes &&
 		addr - (uintptr_t)mr->mr.addr <= mr->mr.bytes - bytes) {
 		range = whole_pages(addr, bytes);
 		rc = move_pages(&range);

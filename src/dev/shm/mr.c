@@ -1,7 +1,8 @@
 /* Registrations: an entry of the table that peers map the memory from.
  *
  * Keys are random but for their low bits, which name the entry; lkey and rkey differ, so that one does not pass for the
- * other. Private memory has an entry without a file: it serves as the local buffer of wrs, and no peer reaches it. */
+ * other. Memory of hf_mem_alloc and of shared file mappings is mapped by peers; into any other the kernel copies for
+ * them (reach.c), if the host lets it: otherwise it serves as the local buffer of wrs only. */
 #include "dev/shm/shm.h"
 
 #include <errno.h>
@@ -18,18 +19,38 @@ static uint32_t random_key(struct shm_dev *dev, uint32_t slot)
 	return key;
 }
 
-static int find_backing(void *addr, uint64_t bytes, int access, struct share_backing *backing, struct hf_error *error)
+/* Private memory: whether peers may reach it, and what for. */
+static int admit(struct shm_mr *mr, int access, struct hf_error *error)
 {
 	const int remote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+
+	mr->kind = MR_PRIVATE;
+	mr->shared = guard_admit_peers() == 0;
+	if ((access & IBV_ACCESS_REMOTE_ATOMIC) != 0)
+		return hf_error_set(error, -EOPNOTSUPP,
+			"shm: no remote atomics in private memory: allocate it with hf_mem_alloc, or map a shared "
+			"file");
+	if (!mr->shared && (access & remote) != 0)
+		return hf_error_set(error, -EOPNOTSUPP,
+			"shm: this host's kernel.yama.ptrace_scope keeps peers out of private memory: set it to 0 or "
+			"1, or "
+			"allocate the memory with hf_mem_alloc");
+	return 0;
+}
+
+static int find_backing(struct shm_mr *mr, void *addr, uint64_t bytes, int access, struct share_backing *backing,
+	struct hf_error *error)
+{
 	int rc = share_backing_find(addr, (size_t)bytes, backing);
 
-	if (rc == 0 && !backing->writable && (access & IBV_ACCESS_LOCAL_WRITE))
+	if (rc == -EFAULT)
+		return hf_error_set(error, rc, "shm: not all of the memory is mapped and readable");
+	if (bytes != 0 && rc != -EXDEV && !backing->writable && (access & IBV_ACCESS_LOCAL_WRITE))
 		return hf_error_set(
 			error, -EACCES, "shm: the memory is mapped read-only: register it without write access");
-	if (rc != 0 && (access & remote) != 0)
-		return hf_error_set(error, -EOPNOTSUPP,
-			"shm: peers cannot reach private memory: allocate it with hf_mem_alloc, or map a shared file");
-	return rc;
+	mr->shared = true;
+	mr->kind = backing->movable ? MR_MAPPED : MR_FILE;
+	return rc == -ENOENT || rc == -EXDEV ? admit(mr, access, error) : rc;
 }
 
 static int take_slot(struct shm_dev *dev, struct shm_mr *mr)
@@ -58,6 +79,7 @@ static void show(struct shm_dev *dev, struct shm_mr *mr, const struct share_back
 	entry->access = (uint32_t)mr->mr.access;
 	entry->pd = ((struct shm_pd *)mr->mr.pd)->id;
 	entry->fd = backing->fd;
+	entry->kind = mr->kind;
 	entry->inode = backing->inode;
 	entry->offset = backing->offset;
 	entry->iova = mr->mr.iova;
@@ -78,10 +100,7 @@ int shm_mr_reg(struct hf_pd *pd, void *addr, uint64_t bytes, uint64_t iova, int 
 	if (mr == NULL)
 		return -ENOMEM;
 	process_lock(); /* pages must not move between finding and showing their file */
-	rc = find_backing(addr, bytes, access, &backing, error);
-	mr->shared = rc == 0;
-	if (rc == -ENOENT)
-		rc = 0;
+	rc = find_backing(mr, addr, bytes, access, &backing, error);
 	if (rc == 0 && (rc = take_slot(dev, mr)) != 0)
 		hf_error_set(error, rc, "shm: all %u registrations of the port are taken", MR_SLOTS);
 	if (rc == 0) {

@@ -182,6 +182,10 @@ static int region_map(struct peer *peer, const struct mr_entry *entry, struct re
 	void *map;
 	int rc;
 
+	region->guarded = entry->kind != MR_MAPPED;
+	region->store_as = !region->guarded ? TOUCH_WRITE : guard_works() ? TOUCH_GUARDED : TOUCH_FREE;
+	if (entry->kind == MR_PRIVATE)
+		return 0;
 	if (region->bytes == 0 || region->bytes + skip < region->bytes)
 		return -EINVAL;
 	region->map_bytes = (size_t)(region->bytes + skip);

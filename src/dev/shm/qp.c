@@ -92,7 +92,7 @@ static int to_reset(struct shm_qp *qp)
 	qp->ack_lost = false;
 	qp->fail_status = 0;
 	qp->recv_tail = qp->recv_polled = 0;
-	qp->drained = qp->unknown = qp->last_wqe = qp->claims_flushed = false;
+	qp->drained = qp->held = qp->unknown = qp->last_wqe = qp->claims_flushed = false;
 	qp->fence_error = 0;
 	atomic_store(&qp->shared->recv_tail, 0);
 	held = atomic_load(&qp->shared->op) & (OP_TAKEN | OP_GIVEN);

@@ -27,7 +27,7 @@ static void write_slot(struct recv_slot *slot, const struct ibv_recv_wr *wr)
 		memcpy(slot->sges, wr->sg_list, (size_t)wr->num_sge * sizeof(*wr->sg_list));
 }
 
-/* Peers can only write to memory that they can map. */
+/* Peers can only write to memory that they can reach. */
 static bool wr_is_good(const struct shm_dev *dev, const struct ibv_recv_wr *wr, uint32_t max_sge)
 {
 	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > max_sge)

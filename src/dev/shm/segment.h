@@ -28,6 +28,9 @@
  *          (An atomic looks for OP_TAKEN and then stores: when it was taken over, its evidence is withheld anyway.)
  *   SEG-3  After OP_TAKEN the requester may still store into `touch`, one recv_slot, one atomic result and the range in
  *          `touch`: the range is moved to other pages (move.c), the slot and its ring are not reused before OP_GIVEN.
+ *   SEG-4  Memory whose pages cannot be moved (a file's, a program's private memory) is stored to under guard
+ *          (guard.h): the copy and a look at the op word are one. The owner waits, behind OP_TAKEN, until the thread is
+ *          out of it.
  *
  * A reader trusts nothing here: counts, offsets and lengths are checked before use. */
 #ifndef HOLDFAST_DEV_SHM_SEGMENT_H
@@ -38,7 +41,7 @@
 #include <stdatomic.h>
 
 #define SEGMENT_MAGIC   0x74736166646c6f68ull /* "holdfast" */
-#define SEGMENT_VERSION 1u
+#define SEGMENT_VERSION 2u
 
 #define MR_SLOTS     4096u
 #define QP_SLOTS     4096u
@@ -74,19 +77,26 @@ struct port_header {
 enum mr_state {
 	MR_FREE,
 	MR_VALID,
-	MR_LOCAL,   /* private memory: for the owner's own wrs */
+	MR_LOCAL,   /* peers cannot reach it: for the owner's own wrs */
 	MR_REVOKED, /* the owner waits for operations to end */
 	MR_MOVING,  /* to other pages; try again */
 };
 #define MR_WORD(generation, state) ((uint64_t)(generation) << 8 | (uint64_t)(state))
 #define MR_WORD_STATE(word)        ((enum mr_state)((word)&0xff))
 
+/* How peers reach the memory. */
+enum mr_kind {
+	MR_MAPPED,  /* it has pages of its own, which can be moved (move.c): they map it */
+	MR_FILE,    /* they map it, and copy under guard (reach.c) since it has to stay where it is */
+	MR_PRIVATE, /* the kernel copies for them, under guard */
+};
+
 struct mr_entry {
 	_Alignas(128) _Atomic uint64_t word; /* MR_WORD: the rest is valid for one word */
 	uint32_t rkey, lkey;
 	uint32_t access, pd;
-	int32_t fd; /* of the owner */
-	uint32_t unused;
+	int32_t fd;             /* of the owner, unless it is private */
+	uint32_t kind;          /* enum mr_kind */
 	uint64_t inode, offset; /* of the file, and of addr in it */
 	uint64_t iova, addr, bytes;
 };
@@ -103,7 +113,13 @@ struct mr_entry {
 #define QP_WORD_STATE(word)         ((enum ibv_qp_state)((word)&0xff))
 #define QP_WORD_INCARNATION(word)   ((word) >> 8)
 
-enum touch_kind { TOUCH_READ, TOUCH_WRITE, TOUCH_ATOMIC };
+enum touch_kind {
+	TOUCH_READ,
+	TOUCH_WRITE, /* mapped memory: its pages can be moved */
+	TOUCH_ATOMIC,
+	TOUCH_GUARDED, /* `touch_thread` copies under guard, whose gate is the op word */
+	TOUCH_FREE,    /* neither: the requester's machine has no guard */
+};
 
 /* Where a ring lives: file GID.arena, from `offset`. */
 struct ring_place {
@@ -140,6 +156,7 @@ struct qp_slot {
 	_Atomic uint32_t touch_kind;      /* what the operation is about to touch */
 	_Atomic uint32_t touch_mr;
 	_Atomic uint64_t touch_addr, touch_bytes; /* in the owner's addresses */
+	_Atomic uint32_t touch_thread;
 	_Alignas(64) struct atomic_result results[RD_ATOMIC];
 };
 

@@ -11,17 +11,20 @@
 #include "base/log.h"
 #include "base/order.h"
 #include "dev/fabric.h"
+#include "dev/shm/peer.h"
 #include "dev/shm/segment.h"
+#include "env/guard.h"
 #include "env/share.h"
 
 #define SHM_MAX_WR     16384u
 #define SHM_MAX_INLINE 1024u
-#define SHM_ARENAS     256u
 #define SHM_EVENTS     256u
 #define BLOCK_LOGS     32u
 #define CHUNK_BYTES    65536u /* of a copy between two looks at whether it may go on; a multiple of every mtu */
 /* An operation that has not ended after this long is that of a process that was stopped. */
 #define STUCK_NS 20000000ull
+/* And for so long the fence waits for its thread to come out of a copy that the kernel makes for it. */
+#define LATE_NS 2000000000ull
 
 /* A spin lock for slow paths of a few hundred instructions at most. */
 static inline void shm_lock(atomic_flag *lock)
@@ -85,7 +88,8 @@ struct shm_mr {
 	struct hf_mr mr;
 	uint32_t slot;
 	uint64_t generation; /* of its entry */
-	bool shared;         /* peers can reach it */
+	enum mr_kind kind;
+	bool shared; /* peers can reach it */
 };
 
 struct shm_cq {
@@ -110,32 +114,6 @@ struct shm_srq {
 		uint32_t claimer;  /* noted when its claim is overwritten */
 		bool posted;
 	} * posts; /* by recv_slot */
-};
-
-/* A peer's port, mapped. */
-struct peer {
-	struct list node;
-	uint32_t users;
-	struct share_segment segment;
-	struct segment *shared;
-	struct fabric_line *line;
-	struct share_process *process;
-	uint8_t gid[16];
-	_Atomic bool gone; /* closed or exited */
-	int bell;
-	struct share_segment arenas[SHM_ARENAS];
-	struct region *regions[MR_SLOTS];
-};
-
-/* A registration of a peer, mapped: a private copy of its entry, true as long as the entry's word is the same. */
-struct region {
-	_Atomic uint32_t users;
-	uint64_t word;
-	uint32_t slot, rkey, lkey, access, pd;
-	uint64_t iova, addr, bytes;
-	uint8_t *at; /* where its first byte is mapped here */
-	void *map;
-	size_t map_bytes;
 };
 
 enum wr_outcome {
@@ -208,6 +186,7 @@ struct shm_qp {
 	uint32_t recv_mask, recv_stride;
 	uint32_t recv_tail, recv_polled;
 	bool drained;  /* in ERR: no requester touches anything any more, and `evidence` is final */
+	bool held;     /* its operation was taken over, but its thread may be in the middle of a guarded copy still */
 	bool unknown;  /* an atomic was under way when a stopped process was fenced: D4 and D4b cannot tell */
 	bool last_wqe; /* its event was raised */
 	bool claims_flushed;

@@ -38,6 +38,13 @@ bool refuse(struct shm_qp *qp, enum ibv_event_type event); /* moves the responde
 enum wr_outcome execute_wr(struct shm_qp *qp, struct sqe *sqe);
 bool read_again(struct shm_qp *qp, struct sqe *sqe);
 
+/* reach.c: memory of a peer that is not plainly mapped; with OP_BUSY up. WR_FAILED: it is not there. */
+struct cursor;
+enum wr_outcome reach_store(
+	struct shm_qp *qp, const struct region *region, uint64_t offset, struct cursor *from, size_t bytes);
+enum wr_outcome reach_load(
+	struct shm_qp *qp, const struct region *region, uint64_t offset, struct cursor *to, size_t bytes);
+
 /* post.c */
 int shm_qp_post_send(struct hf_qp *base, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
 /* progress.c: acknowledgements, retries, time */
@@ -83,11 +90,10 @@ int shm_qp_fence(struct hf_qp *base);
 int shm_qp_executed_psn(struct hf_qp *base, uint32_t *psn_out);
 int shm_qp_atomic_results(struct hf_qp *base, struct hf_atomic_result *results_out, unsigned n);
 bool drain_try(struct shm_qp *qp); /* in ERR or RESET: true once no requester touches anything */
-int drain_wait(struct shm_qp *qp); /* blocks, for at most STUCK_NS and a move of pages */
+int drain_wait(struct shm_qp *qp); /* blocks, for at most LATE_NS and a move of pages */
 void quiesce_all(struct shm_dev *dev);
 void quiesce_one(struct shm_qp *qp); /* until the operation that is under way, if any, has ended */
-int take_over(struct shm_qp *qp);
-bool take_op(struct shm_qp *qp); /* true: an operation was under way and is ours now */
+bool take_op(struct shm_qp *qp);     /* true: an operation was under way and is ours now */
 
 /* move.c: the pages under a stopped requester */
 int move_touched(struct shm_qp *qp);

@@ -22,6 +22,7 @@
 
 #include "base/order.h"
 
+#define WORD_BYTES      sizeof(uint64_t)
 #define PROC_PATH_BYTES 64
 #define PROC_TEXT_BYTES 512
 #define YAMA_SCOPE      "/proc/sys/kernel/yama/ptrace_scope"
@@ -180,12 +181,16 @@ uint32_t guard_thread(void)
 
 int guard_store(struct guard guard, void *to, const void *from, size_t bytes)
 {
+	uint8_t *last = (uint8_t *)to + bytes - WORD_BYTES;
 	uint64_t value;
+	int rc = 0;
 
-	if (bytes != sizeof(value) || ((uintptr_t)to & (sizeof(value) - 1)) != 0)
+	if (bytes < WORD_BYTES || ((uintptr_t)last & (WORD_BYTES - 1)) != 0)
 		return store_bytes(guard, to, from, bytes);
-	memcpy(&value, from, sizeof(value));
-	return store_word(guard, to, value);
+	memcpy(&value, (const uint8_t *)from + bytes - WORD_BYTES, WORD_BYTES);
+	if (bytes > WORD_BYTES)
+		rc = store_bytes(guard, to, from, bytes - WORD_BYTES);
+	return rc != 0 ? rc : store_word(guard, (uint64_t *)(void *)last, value);
 }
 
 /* A copy that stops short met a page that is not there. */

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -190,26 +191,83 @@ static struct segment *segment_of(const struct end *end, struct share_segment *m
 
 /* ---- memory ---- */
 
-static void private_memory_is_a_local_buffer_and_nothing_more(void **state)
+#define NO_ATOMICS (ALL_ACCESS & ~IBV_ACCESS_REMOTE_ATOMIC)
+
+static void private_memory_is_written_read_and_received_into(void **state)
 {
-	static uint64_t private = 42;
+	static uint64_t words[3]; /* 0: of a; 1: of b, written and read; 2: of b, received into */
 	struct hf_error error = {0};
 	struct end pair[2];
-	struct ibv_sge sge = {.addr = (uintptr_t) & private, .length = 8};
-	struct ibv_recv_wr recv = {.sg_list = &sge, .num_sge = 1}, *bad;
+	struct ibv_sge sge = {.addr = (uintptr_t)&words[0], .length = 8};
+	struct ibv_sge into = {.addr = (uintptr_t)&words[2], .length = 8};
+	struct ibv_recv_wr recv = {.sg_list = &into, .num_sge = 1}, *bad;
+	struct hf_mr *mr[2];
+
+	(void)state;
+	words[0] = 42;
+	open_pair(pair);
+	to_rts(&pair[0]);
+	assert_int_equal(hf_mr_reg(pair[0].pd, &words[0], 8, 0, IBV_ACCESS_LOCAL_WRITE, &mr[0], &error), 0);
+	assert_int_equal(hf_mr_reg(pair[1].pd, &words[1], 16, (uintptr_t)&words[1], NO_ATOMICS, &mr[1], &error), 0);
+	sge.lkey = mr[0]->lkey;
+	into.lkey = mr[1]->lkey;
+	assert_int_equal(post(&pair[0], IBV_WR_RDMA_WRITE, &sge, (uintptr_t)&words[1], mr[1]->rkey), 0);
+	assert_int_equal(next_wc(&pair[0]).status, IBV_WC_SUCCESS);
+	assert_int_equal(words[1], 42);
+	words[1] = 43;
+	assert_int_equal(post(&pair[0], IBV_WR_RDMA_READ, &sge, (uintptr_t)&words[1], mr[1]->rkey), 0);
+	assert_int_equal(next_wc(&pair[0]).status, IBV_WC_SUCCESS);
+	assert_int_equal(words[0], 43);
+	assert_int_equal(hf_qp_post_recv(pair[1].qp, &recv, &bad), 0);
+	assert_int_equal(post(&pair[0], IBV_WR_SEND, &sge, 0, 0), 0);
+	assert_int_equal(next_wc(&pair[0]).status, IBV_WC_SUCCESS);
+	assert_int_equal(next_wc(&pair[1]).byte_len, 8);
+	assert_int_equal(words[2], 43);
+	assert_int_equal(hf_mr_dereg(mr[0]), 0);
+	assert_int_equal(hf_mr_dereg(mr[1]), 0);
+	close_pair(pair);
+}
+
+static void memory_that_is_not_there_is_not_registered(void **state)
+{
+	char *pages = mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct hf_error error = {0};
+	struct end pair[2];
 	struct hf_mr *mr;
 
 	(void)state;
+	assert_ptr_not_equal(pages, MAP_FAILED);
+	assert_int_equal(munmap(pages + 4096, 4096), 0);
+	assert_int_equal(mprotect(pages, 4096, PROT_READ), 0);
+	open_pair(pair);
+	assert_int_equal(hf_mr_reg(pair[0].pd, pages, 3 * 4096, 0, IBV_ACCESS_LOCAL_WRITE, &mr, &error), -EFAULT);
+	assert_non_null(strstr(error.text, "not all of the memory is mapped"));
+	assert_int_equal(hf_mr_reg(pair[0].pd, pages, 4096, 0, IBV_ACCESS_LOCAL_WRITE, &mr, &error), -EACCES);
+	assert_int_equal(hf_mr_reg(pair[0].pd, pages, 4096, 0, IBV_ACCESS_REMOTE_READ, &mr, &error), 0);
+	assert_int_equal(hf_mr_dereg(mr), 0);
+	close_pair(pair);
+	munmap(pages, 3 * 4096);
+}
+
+/* A NIC would have pinned it; here its peer is refused, and lives. */
+static void private_memory_that_was_unmapped_while_registered_is_refused(void **state)
+{
+	char *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct hf_error error = {0};
+	struct end pair[2];
+	struct ibv_sge sge = {.length = 8};
+	struct hf_mr *mr;
+
+	(void)state;
+	assert_ptr_not_equal(page, MAP_FAILED);
 	open_pair(pair);
 	to_rts(&pair[0]);
-	assert_int_equal(hf_mr_reg(pair[0].pd, &private, 8, 0, ALL_ACCESS, &mr, &error), -EOPNOTSUPP);
-	assert_non_null(strstr(error.text, "hf_mem_alloc"));
-	assert_int_equal(hf_mr_reg(pair[0].pd, &private, 8, 0, IBV_ACCESS_LOCAL_WRITE, &mr, &error), 0);
-	sge.lkey = mr->lkey;
-	assert_int_equal(post(&pair[0], IBV_WR_RDMA_WRITE, &sge, (uintptr_t)pair[1].mem, pair[1].mr->rkey), 0);
-	assert_int_equal(next_wc(&pair[0]).status, IBV_WC_SUCCESS);
-	assert_int_equal(pair[1].mem[0], 42);
-	assert_int_equal(hf_qp_post_recv(pair[0].qp, &recv, &bad), -EINVAL);
+	assert_int_equal(hf_mr_reg(pair[1].pd, page, 4096, (uintptr_t)page, NO_ATOMICS, &mr, &error), 0);
+	munmap(page, 4096);
+	sge.addr = (uintptr_t)pair[0].mem;
+	sge.lkey = pair[0].mr->lkey;
+	assert_int_equal(post(&pair[0], IBV_WR_RDMA_WRITE, &sge, (uintptr_t)page, mr->rkey), 0);
+	assert_int_equal(next_wc(&pair[0]).status, IBV_WC_REM_ACCESS_ERR);
 	assert_int_equal(hf_mr_dereg(mr), 0);
 	close_pair(pair);
 }
@@ -532,7 +590,9 @@ static void what_a_killed_process_left_is_removed_by_the_next(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(private_memory_is_a_local_buffer_and_nothing_more),
+		cmocka_unit_test(private_memory_is_written_read_and_received_into),
+		cmocka_unit_test(memory_that_is_not_there_is_not_registered),
+		cmocka_unit_test(private_memory_that_was_unmapped_while_registered_is_refused),
 		cmocka_unit_test(memory_that_is_registered_anew_is_reached_by_its_new_key_only),
 		cmocka_unit_test(a_local_key_does_not_pass_for_a_remote_one),
 		cmocka_unit_test(a_ring_that_is_nowhere_is_no_answer),
