@@ -25,6 +25,7 @@ static void begin(struct hf_vqp *vqp, const struct message *message)
 
 	vqp->remote_num = message->from;
 	vqp->remote_access = message->access;
+	vqp->remote_pd = message->pd;
 	region_announce_all(vqp->pd, vqp->peer);
 	failover_event(vqp, &event);
 }
@@ -100,6 +101,7 @@ void connect_send(struct hf_vqp *vqp)
 	struct message message = {.kind = MESSAGE_CONNECT,
 		.from = vqp->num,
 		.access = (uint32_t)vqp->access,
+		.pd = vqp->pd->num,
 		.private_bytes = vqp->private_bytes};
 
 	if (vqp->asked)
@@ -176,6 +178,7 @@ static void on_connect(struct hf_peer *peer, const struct message *message)
 	}
 	answer.from = vqp->num;
 	answer.access = (uint32_t)vqp->access;
+	answer.pd = vqp->pd->num;
 	join(vqp, peer);
 	vqp_move(vqp, HF_VQP_CONNECTING);
 	peer_send(peer, &answer);

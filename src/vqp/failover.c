@@ -6,6 +6,7 @@
 
 #include "base/ensure.h"
 #include "base/log.h"
+#include "vqp/pool.h"
 #include "vqp/uid_post.h"
 #include "vqp/uid_slots.h"
 #include "vqp/verdict.h"
@@ -29,12 +30,15 @@ static void send_plain(struct hf_vqp *vqp, enum message_kind kind)
 	peer_send(vqp->peer, &message);
 }
 
-static void send_path(struct hf_vqp *vqp, enum message_kind kind, const struct path *path, bool cached)
+static void send_path(struct hf_vqp *vqp, enum message_kind kind, const struct path *path, enum message_path cached)
 {
-	struct message message = {
-		.kind = kind, .to = vqp->remote_num, .from = vqp->num, .epoch = vqp->recovery.epoch, .cached = cached};
+	struct message message = {.kind = kind,
+		.to = vqp->remote_num,
+		.from = vqp->num,
+		.epoch = vqp->recovery.epoch,
+		.cached = (uint8_t)cached};
 
-	path_attributes(vqp, path, &message);
+	path_attributes(vqp->node, path, &message);
 	peer_send(vqp->peer, &message);
 }
 
@@ -89,11 +93,21 @@ static void rewind_logs(struct hf_vqp *vqp)
 	uid_post_lost(vqp);
 }
 
+static void leave_path(struct hf_vqp *vqp)
+{
+	if (vqp->path.qp != NULL)
+		vqp->last_rail = vqp->path.rail;
+	vqp_drop_path(vqp);
+	rewind_logs(vqp);
+}
+
 static void begin_fence(struct hf_vqp *vqp)
 {
 	vqp->fencing = true;
 	if (vqp->path.qp != NULL)
 		vqp->path.broken = true;
+	if (vqp->recovery.kind == RECOVERY_FAILOVER)
+		rebuild_end(vqp, vqp->path.qp != NULL, hf_loop_now_ns(vqp->node->loop));
 	/* What broke the data path has probably broken control on that rail, and the exchange is not to wait for
 	 * heartbeats to tell. */
 	if (vqp->path.qp != NULL && vqp->recovery.kind == RECOVERY_FAILOVER)
@@ -123,21 +137,51 @@ static bool take_standby(struct hf_vqp *vqp, unsigned rail)
 	return true;
 }
 
-static void do_go(struct hf_vqp *vqp)
+/* A dedicated one if it is there, else one of the pool (R7: unless messages wait, which it cannot carry). */
+static enum message_path take_ready(struct hf_vqp *vqp, unsigned rail)
 {
-	unsigned rail = (unsigned)vqp->recovery.rail;
+	struct pool_qp *standby;
+
+	if (take_standby(vqp, rail))
+		return MESSAGE_PATH_STANDBY;
+	standby = pool_pick(vqp, rail);
+	if (standby == NULL)
+		return MESSAGE_PATH_BUILT;
+	pool_join(vqp, standby);
+	return MESSAGE_PATH_POOL;
+}
+
+/* After a failover the other side waits for nothing but this GO, whatever it is to do next: its old qp is fenced, and
+ * what was made beforehand is ready there too. After a failback it may still be fencing; should that fail, it would
+ * never have been on the new qp, where our wrs execute. So then we wait for its answer. */
+static bool goes_at_once(const struct hf_vqp *vqp, unsigned cached)
+{
+	return cached != MESSAGE_PATH_BUILT && vqp->recovery.kind == RECOVERY_FAILOVER;
+}
+
+static void go_ready(struct hf_vqp *vqp, enum message_path cached)
+{
 	struct recovery_event ready = {.type = RECOVERY_EVENT_READY, .epoch = vqp->recovery.epoch};
 	int rc;
 
-	path_destroy(&vqp->path);
-	rewind_logs(vqp);
-	if (take_standby(vqp, rail)) {
-		send_path(vqp, MESSAGE_GO, &vqp->path, true);
-		rc = path_post_recvs(vqp, &vqp->path);
-		if (rc != 0)
-			build_failed(vqp, rail, rc);
-		else
-			failover_event(vqp, &ready);
+	send_path(vqp, MESSAGE_GO, &vqp->path, cached);
+	rc = path_post_recvs(vqp, &vqp->path);
+	if (rc != 0)
+		build_failed(vqp, vqp->path.rail, rc);
+	else if (goes_at_once(vqp, cached))
+		failover_event(vqp, &ready);
+}
+
+static void do_go(struct hf_vqp *vqp)
+{
+	unsigned rail = (unsigned)vqp->recovery.rail;
+	enum message_path cached;
+	int rc;
+
+	leave_path(vqp);
+	cached = take_ready(vqp, rail);
+	if (cached != MESSAGE_PATH_BUILT) {
+		go_ready(vqp, cached);
 		return;
 	}
 	path_destroy(&vqp->standby[rail]); /* half made */
@@ -147,7 +191,32 @@ static void do_go(struct hf_vqp *vqp)
 		return;
 	}
 	path_carry(&vqp->path);
-	send_path(vqp, MESSAGE_GO, &vqp->path, false);
+	send_path(vqp, MESSAGE_GO, &vqp->path, MESSAGE_PATH_BUILT);
+}
+
+static int match_built(struct hf_vqp *vqp, unsigned rail)
+{
+	int rc;
+
+	path_destroy(&vqp->standby[rail]);
+	rc = path_create(vqp, &vqp->path, rail);
+	if (rc != 0)
+		return rc;
+	path_carry(&vqp->path);
+	return path_connect(vqp, &vqp->path, &vqp->go);
+}
+
+/* What was made beforehand may have broken meanwhile, which the picker could not know: no fault of the rail. */
+static bool match_ready(struct hf_vqp *vqp, unsigned rail)
+{
+	struct pool_qp *standby;
+
+	if (vqp->go.cached == MESSAGE_PATH_STANDBY)
+		return take_standby(vqp, rail);
+	standby = pool_named(vqp, rail, vqp->go.qp_num);
+	if (standby != NULL)
+		pool_join(vqp, standby);
+	return standby != NULL;
 }
 
 static void do_build(struct hf_vqp *vqp)
@@ -155,25 +224,19 @@ static void do_build(struct hf_vqp *vqp)
 	unsigned rail = (unsigned)vqp->recovery.rail;
 	int rc = 0;
 
-	path_destroy(&vqp->path);
-	rewind_logs(vqp);
-	if (vqp->go.cached) {
-		if (!take_standby(vqp, rail))
-			rc = -ENOENT;
-	} else {
-		path_destroy(&vqp->standby[rail]);
-		rc = path_create(vqp, &vqp->path, rail);
-		if (rc == 0) {
-			path_carry(&vqp->path);
-			rc = path_connect(vqp, &vqp->path, &vqp->go);
-		}
+	leave_path(vqp);
+	if (vqp->go.cached != MESSAGE_PATH_BUILT && !match_ready(vqp, rail)) {
+		failover_broken(vqp);
+		return;
 	}
+	if (vqp->go.cached == MESSAGE_PATH_BUILT)
+		rc = match_built(vqp, rail);
 	if (rc == 0)
 		rc = path_post_recvs(vqp, &vqp->path);
 	if (rc != 0)
 		build_failed(vqp, rail, rc);
-	else if (!vqp->go.cached)
-		send_path(vqp, MESSAGE_QP, &vqp->path, false);
+	else if (!goes_at_once(vqp, vqp->go.cached))
+		send_path(vqp, MESSAGE_QP, &vqp->path, MESSAGE_PATH_BUILT);
 }
 
 static void do_resume(struct hf_vqp *vqp)
@@ -185,7 +248,10 @@ static void do_resume(struct hf_vqp *vqp)
 		return;
 	vqp->held = false;
 	if (!first) {
-		*(vqp->recovery.kind == RECOVERY_FAILBACK ? &vqp->counters.failbacks : &vqp->counters.failovers) += 1;
+		if (vqp->recovery.kind == RECOVERY_FAILOVER)
+			vqp->counters.failovers++;
+		else if (vqp->path.rail != vqp->last_rail)
+			vqp->counters.failbacks++;
 		if (vqp->recovery.kind == RECOVERY_FAILOVER && vqp->detected_ns != 0)
 			vqp->counters.last_failover_ns = now_ns - vqp->detected_ns;
 		log_debug("vqp %u: on rail %s", vqp->num, hf_node_rail_name(vqp->node, vqp->path.rail));
@@ -194,7 +260,22 @@ static void do_resume(struct hf_vqp *vqp)
 	(void)path_post_recvs(vqp, &vqp->path);
 	vqp_move(vqp, HF_VQP_UP);
 	post_pump(vqp);
-	node_tick_soon(vqp->node);
+	rebuild_end(vqp, false, now_ns);
+	if (vqp->path.shared != NULL && vqp->recovery.picks)
+		rebuild_want(vqp, vqp->path.rail, now_ns);
+	pool_enlist(vqp);
+	if (first || policy_caches(vqp->node->config.policy))
+		node_tick_soon(vqp->node);
+}
+
+/* A swap goes to the rail that was prepared and probed for it, should another one have come up meanwhile. */
+static uint32_t usable_rails(const struct hf_vqp *vqp)
+{
+	uint32_t usable = peer_usable(vqp->peer), prepared = 1u << vqp->rebuild.rail;
+
+	if (vqp->recovery.kind == RECOVERY_FAILBACK && vqp->rebuild.state == REBUILD_SWAPPING && (usable & prepared))
+		return prepared;
+	return usable;
 }
 
 void failover_event(struct hf_vqp *vqp, const struct recovery_event *event)
@@ -206,7 +287,7 @@ void failover_event(struct hf_vqp *vqp, const struct recovery_event *event)
 
 	if (vqp->peer == NULL || vqp->state == HF_VQP_ERROR)
 		return;
-	full.usable = peer_usable(vqp->peer);
+	full.usable = usable_rails(vqp);
 	before = vqp->recovery.state;
 	actions = recovery_step(&vqp->recovery, &full, now_ns);
 	if (vqp->recovery.state == RECOVERY_IDLE || vqp->recovery.state == RECOVERY_FAILED)
@@ -260,6 +341,14 @@ void failover_broken(struct hf_vqp *vqp)
 
 /* ---- standby qps (resend-cache) ---- */
 
+bool failover_offer(struct hf_vqp *vqp, unsigned rail)
+{
+	if (path_create(vqp, &vqp->standby[rail], rail) != 0)
+		return false;
+	send_path(vqp, MESSAGE_STANDBY, &vqp->standby[rail], MESSAGE_PATH_BUILT);
+	return true;
+}
+
 static void standby_offer(struct hf_vqp *vqp)
 {
 	uint32_t usable = peer_usable(vqp->peer);
@@ -267,12 +356,9 @@ static void standby_offer(struct hf_vqp *vqp)
 	if (!vqp->recovery.picks || !policy_caches(vqp->node->config.policy) || vqp->state != HF_VQP_UP)
 		return;
 	for (unsigned rail = 0; rail < vqp->node->rail_count; rail++) {
-		struct path *path = &vqp->standby[rail];
-
-		if (rail == vqp->path.rail || (usable & 1u << rail) == 0 || path->qp != NULL)
+		if (rail == vqp->path.rail || (usable & 1u << rail) == 0 || vqp->standby[rail].qp != NULL)
 			continue;
-		if (path_create(vqp, path, rail) == 0)
-			send_path(vqp, MESSAGE_STANDBY, path, false);
+		(void)failover_offer(vqp, rail);
 	}
 }
 
@@ -289,10 +375,11 @@ static void standby_message(struct hf_vqp *vqp, const struct message *message, u
 			return;
 		}
 		path->ready = true;
-		send_path(vqp, MESSAGE_STANDBY_QP, path, false);
+		send_path(vqp, MESSAGE_STANDBY_QP, path, MESSAGE_PATH_BUILT);
 	} else if (message->kind == MESSAGE_STANDBY_QP && vqp->recovery.picks && path->qp != NULL && !path->ready) {
-		if (path_connect(vqp, path, message) == 0)
-			path->ready = true;
+		path->ready = path_connect(vqp, path, message) == 0;
+		if (path->ready)
+			rebuild_ready(vqp, rail);
 		else
 			path_destroy(path);
 	}
@@ -316,7 +403,7 @@ static void on_qp(struct hf_vqp *vqp, const struct message *message)
 	if (message->epoch != vqp->recovery.epoch || vqp->recovery.state != RECOVERY_BUILD || !vqp->recovery.picks ||
 		vqp->path.qp == NULL)
 		return;
-	rc = path_connect(vqp, &vqp->path, message);
+	rc = vqp->path.ready || vqp->path.shared != NULL ? 0 : path_connect(vqp, &vqp->path, message);
 	if (rc == 0)
 		rc = path_post_recvs(vqp, &vqp->path);
 	if (rc != 0)
@@ -356,7 +443,7 @@ void failover_message(struct hf_vqp *vqp, const struct message *message)
 			vqp->go = *message;
 		event.type = RECOVERY_EVENT_GO;
 		event.rail = rail;
-		event.ready_at_once = message->cached;
+		event.ready_at_once = goes_at_once(vqp, message->cached);
 		failover_event(vqp, &event);
 		break;
 	case MESSAGE_QP:
@@ -377,6 +464,11 @@ void failover_message(struct hf_vqp *vqp, const struct message *message)
 		break;
 	case MESSAGE_SLOTS:
 		uid_post_slots(vqp, message);
+		break;
+	case MESSAGE_POOL:
+	case MESSAGE_POOL_QP:
+		if (rail >= 0)
+			pool_message(vqp, message, (unsigned)rail);
 		break;
 	}
 }
@@ -409,9 +501,7 @@ static void failed(struct hf_vqp *vqp)
 	inflight_fail(&vqp->sends, &vqp->end);
 	inflight_fail(&vqp->recvs, &flushed);
 	vcq_note(vqp);
-	path_destroy(&vqp->path);
-	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
-		path_destroy(&vqp->standby[i]);
+	vqp_forget_paths(vqp);
 	uid_slots_return(vqp);
 	list_remove(&vqp->recovering_link);
 	if (vqp->changed != NULL)
@@ -427,15 +517,20 @@ static bool waits_for_quiet(const struct hf_vqp *vqp)
 bool failover_waits(const struct hf_vqp *vqp)
 {
 	if (vqp->failing || vqp->fencing)
-		return fence_sleeps(&vqp->path, hf_env_now_ns(vqp->node->env));
+		return fence_sleeps(vqp, hf_env_now_ns(vqp->node->env));
 	return waits_for_quiet(vqp) && !post_quiet(vqp);
+}
+
+static int end_qp(struct path *path)
+{
+	return path->shared != NULL ? pool_end_qp(path->shared) : path_end_qp(path);
 }
 
 static bool path_is_fenced(struct hf_vqp *vqp)
 {
 	struct path *path = &vqp->path;
 
-	if (vqp->fence == FENCE_HOPELESS && path_end_qp(path) == 0) {
+	if (vqp->fence == FENCE_HOPELESS && end_qp(path) == 0) {
 		log_warn("vqp %u: its qp on rail %s was ended instead; what that executed last cannot be asked",
 			vqp->num, hf_node_rail_name(vqp->node, path->rail));
 		vqp->fence = FENCE_DONE;
@@ -522,7 +617,6 @@ void failover_tick(struct hf_vqp *vqp, uint64_t now_ns)
 	failover_event(vqp, &event);
 	standby_offer(vqp);
 	if (failback_due(vqp, now_ns)) {
-		event.type = RECOVERY_EVENT_RETURN;
-		failover_event(vqp, &event);
+		rebuild_want(vqp, (unsigned)rail_choose(peer_usable(vqp->peer)), now_ns);
 	}
 }

@@ -5,7 +5,7 @@
  * for a while, because a qp that is fenced can still be asked what it executed. After that, or at once when the device
  * said that it is dead, the qp is destroyed: that ends it just as surely, but its evidence with it, and only the
  * completion log is left to speak. Where even that fails the path stays unfenced, and its wrs are withheld. */
-#include "vqp/objects.h"
+#include "vqp/pool.h"
 
 #include <errno.h>
 #include <string.h>
@@ -15,18 +15,25 @@
 #define FENCE_PATIENCE_NS 100000000ull /* of retries, before the evidence is given up */
 #define FENCE_RETRY_NS    1000000ull
 
-bool fence_sleeps(const struct path *path, uint64_t now_ns)
+static bool sleeps(const struct path *path, uint64_t now_ns)
 {
 	return path->fence_retry_ns > now_ns;
 }
 
-enum fence fence_path(const struct hf_vqp *vqp, struct path *path, uint64_t now_ns)
+bool fence_sleeps(const struct hf_vqp *vqp, uint64_t now_ns)
+{
+	return sleeps(vqp->path.shared != NULL ? &vqp->path.shared->path : &vqp->path, now_ns);
+}
+
+enum fence fence_path(struct hf_vqp *vqp, struct path *path, uint64_t now_ns)
 {
 	int rc;
 
+	if (path->shared != NULL)
+		return pool_fence(vqp, now_ns);
 	if (path->qp == NULL)
 		return FENCE_DONE;
-	if (fence_sleeps(path, now_ns))
+	if (sleeps(path, now_ns))
 		return FENCE_WAITS;
 	rc = hf_qp_fence(path->qp);
 	if (rc == 0)

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 struct hf_vqp;
-struct path;
+struct path; /* of it, or of the standby qp that it shares */
 
 enum fence {
 	FENCE_WAITS,    /* nothing may be judged or reported yet */
@@ -14,7 +14,7 @@ enum fence {
 	FENCE_HOPELESS, /* the qp has to be destroyed once its completions were read */
 };
 
-enum fence fence_path(const struct hf_vqp *vqp, struct path *path, uint64_t now_ns);
-bool fence_sleeps(const struct path *path, uint64_t now_ns); /* it is tried again at a tick */
+enum fence fence_path(struct hf_vqp *vqp, struct path *path, uint64_t now_ns);
+bool fence_sleeps(const struct hf_vqp *vqp, uint64_t now_ns); /* it is tried again at a tick */
 
 #endif

@@ -1,5 +1,5 @@
 /* Completions of the qp in use: what they say about wrs in the log, and about the path (PROTOCOL.md, R16). */
-#include "vqp/objects.h"
+#include "vqp/pool.h"
 
 #include "dev/qp_rules.h"
 #include "vqp/uid_post.h"
@@ -14,7 +14,7 @@ static void retire(struct hf_vqp *vqp, uint64_t end)
 		struct inflight_wr *entry = inflight_at(log, at);
 
 		if (!entry->done)
-			vqp->packets -= entry->psns;
+			path_count(&vqp->path, &vqp->packets, -(int64_t)entry->psns);
 	}
 	if (end > log->head)
 		(void)inflight_retire(log, end - 1);
@@ -39,12 +39,16 @@ static void send_failed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 	bool probe = (wc->wr_id & WR_PROBE) != 0;
 	struct rail_actions ignored;
 
-	if (vqp->state != HF_VQP_UP || vqp->path.broken)
+	if (vqp->state != HF_VQP_UP && vqp->state != HF_VQP_RECOVERING)
 		return;
+	/* Also when the other side was quicker to say that the qp is lost: otherwise the wr would break the next one,
+	 * which others may share. */
 	if (wc->status != IBV_WC_WR_FLUSH_ERR && !is_of_path(vqp, wc) && !probe) {
 		fail_one(vqp, POSITION(wc->wr_id), wc->status);
 		return;
 	}
+	if (vqp->state != HF_VQP_UP || vqp->path.broken)
+		return;
 	if (!policy_recovers(vqp->node->config.policy)) {
 		fail_one(vqp, POSITION(wc->wr_id), wc->status);
 		return;
@@ -85,12 +89,34 @@ static void send_completed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 		uid_post_completed(vqp, wc);
 }
 
+static bool is_of_rebuild(const struct hf_vqp *vqp, const struct ibv_wc *wc)
+{
+	const struct hf_qp *qp = vqp->standby[vqp->rebuild.rail].qp;
+
+	return qp != NULL && qp->qp_num == wc->qp_num && (wc->wr_id & WR_PROBE) != 0;
+}
+
+static void on_fatal(struct wc_sink *sink)
+{
+	struct hf_vqp *vqp = container_of(sink, struct hf_vqp, sink);
+
+	if (vqp->state != HF_VQP_UP || vqp->path.broken)
+		return;
+	if (policy_recovers(vqp->node->config.policy))
+		failover_broken(vqp);
+	else
+		vqp_fail(vqp, IBV_WC_FATAL_ERR, IBV_WC_WR_FLUSH_ERR, true);
+}
+
 static void on_wc(struct wc_sink *sink, const struct ibv_wc *wc)
 {
 	struct hf_vqp *vqp = container_of(sink, struct hf_vqp, sink);
 
-	if (vqp->path.qp == NULL || wc->qp_num != vqp->path.qp->qp_num)
+	if (vqp->path.qp == NULL || wc->qp_num != vqp->path.qp->qp_num) {
+		if (is_of_rebuild(vqp, wc))
+			rebuild_probed(vqp, wc->status == IBV_WC_SUCCESS);
 		return;
+	}
 	if (wc->wr_id & WR_PROBE)
 		vqp->probing = false;
 	if (wc->wr_id & WR_RECV)
@@ -123,7 +149,7 @@ static void on_settled(struct wc_sink *sink)
 
 void harvest_init(struct hf_vqp *vqp)
 {
-	vqp->sink = (struct wc_sink){.completed = on_wc, .settled = on_settled};
+	vqp->sink = (struct wc_sink){.completed = on_wc, .settled = on_settled, .fatal = on_fatal};
 	list_init(&vqp->sink.link);
 }
 

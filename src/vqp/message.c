@@ -80,7 +80,7 @@ static void name(struct wire *wire, char value[HF_NAME_BYTES])
 static void qp(struct wire *wire, struct message *m)
 {
 	u8(wire, &m->rail, HF_RAILS_MAX - 1);
-	u8(wire, &m->cached, 1);
+	u8(wire, &m->cached, MESSAGE_PATHS - 1);
 	u8(wire, &m->rd_atomic, UINT8_MAX);
 	u8(wire, &m->mtu, IBV_MTU_4096);
 	u32(wire, &m->qp_num, NUM_MASK);
@@ -104,6 +104,7 @@ static void slots(struct wire *wire, struct message *m)
 static void private_data(struct wire *wire, struct message *m)
 {
 	u32(wire, &m->access, UINT32_MAX);
+	u32(wire, &m->pd, UINT32_MAX);
 	u16(wire, &m->private_bytes, HF_PRIVATE_BYTES);
 	if (!wire->bad)
 		raw(wire, m->private_data, m->private_bytes);
@@ -206,10 +207,15 @@ static void visit(struct wire *wire, struct message *m)
 	case MESSAGE_QP:
 	case MESSAGE_STANDBY:
 	case MESSAGE_STANDBY_QP:
+	case MESSAGE_POOL:
 		qp(wire, m);
 		break;
 	case MESSAGE_SLOTS:
 		slots(wire, m);
+		break;
+	case MESSAGE_POOL_QP:
+		qp(wire, m);
+		u32(wire, &m->about_qp, NUM_MASK);
 		break;
 	case MESSAGE_REFUSE:
 		name(wire, m->terms);

@@ -29,9 +29,19 @@ enum message_kind {
 	MESSAGE_STANDBY_QP, /* its match */
 	MESSAGE_SLOTS_ASK,  /* a vqp wants to do atomics by uid */
 	MESSAGE_SLOTS,      /* what it may use for that; own_slots 0: nothing is left */
+	MESSAGE_POOL,       /* picker: a qp that the vqps like this one share when they have to */
+	MESSAGE_POOL_QP,    /* its match */
 	MESSAGE_CLOSED,     /* the vqp is in error or was destroyed */
 	MESSAGE_JOIN,       /* both sides name both numbers (hf_vqp_connect_num) */
 	MESSAGE_KINDS,
+};
+
+/* What the picker goes to. */
+enum message_path {
+	MESSAGE_PATH_BUILT,   /* a qp still to be matched */
+	MESSAGE_PATH_STANDBY, /* the vqp's own, made beforehand on that rail */
+	MESSAGE_PATH_POOL,    /* qp_num of the picker's pool */
+	MESSAGE_PATHS,
 };
 
 struct message_rail {
@@ -65,6 +75,7 @@ struct message {
 	char service[HF_NAME_BYTES];
 	char terms[HF_NAME_BYTES]; /* also of REFUSE: what the other side must agree with; policy.c */
 	uint32_t access;
+	uint32_t pd; /* of the sender's, by a number of its own */
 	uint16_t private_bytes;
 	uint8_t private_data[HF_PRIVATE_BYTES];
 	/* JOIN (and access) */
@@ -83,9 +94,9 @@ struct message {
 	uint8_t more; /* another one follows */
 	uint8_t length_count;
 	struct message_length lengths[MESSAGE_LENGTHS_MAX];
-	/* GO, QP, STANDBY, STANDBY_QP */
+	/* GO, QP, STANDBY, STANDBY_QP, POOL, POOL_QP (which says in about_qp what it matches) */
 	uint8_t rail;   /* of the sender */
-	uint8_t cached; /* GO: the standby qp of that rail is to be used */
+	uint8_t cached; /* GO: enum message_path */
 	uint8_t rd_atomic, mtu;
 	uint32_t qp_num, psn;
 };

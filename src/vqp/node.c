@@ -1,5 +1,5 @@
 /* A node: the devices of its rails, the control channel over them, and the poller and timer that drive everything. */
-#include "vqp/objects.h"
+#include "vqp/pool.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -26,6 +26,15 @@ uint32_t node_up_mask(const struct hf_node *node)
 		if (node->rails[i].up)
 			mask |= 1u << i;
 	return mask;
+}
+
+/* xorshift64*. */
+uint32_t node_random(struct hf_node *node)
+{
+	node->random ^= node->random >> 12;
+	node->random ^= node->random << 25;
+	node->random ^= node->random >> 27;
+	return (uint32_t)(node->random * 0x2545f4914f6cdd1dull >> 32);
 }
 
 void node_tick_soon(struct hf_node *node)
@@ -58,14 +67,9 @@ static void rail_set(struct hf_node *node, unsigned i, bool up)
 static void qp_fatal(struct hf_node *node, unsigned rail, const struct hf_qp *qp)
 {
 	struct wc_sink *sink = table_get(&node->rails[rail].cqs.sinks, qp->qp_num);
-	struct hf_vqp *vqp = sink == NULL ? NULL : container_of(sink, struct hf_vqp, sink);
 
-	if (vqp != NULL && vqp->path.qp == qp && vqp->state == HF_VQP_UP && !vqp->path.broken) {
-		if (policy_recovers(node->config.policy))
-			failover_broken(vqp);
-		else
-			vqp_fail(vqp, IBV_WC_FATAL_ERR, IBV_WC_WR_FLUSH_ERR, true);
-	}
+	if (sink != NULL)
+		sink->fatal(sink);
 }
 
 static enum hf_poll rail_events(struct hf_node *node, unsigned i)
@@ -122,7 +126,7 @@ static enum hf_poll node_poll(struct hf_poller *poller, uint64_t now_ns)
 	}
 	if (harvest(node) == HF_BUSY)
 		poll = HF_BUSY;
-	if (failover_turn(node) == HF_BUSY)
+	if (failover_turn(node) == HF_BUSY || rebuild_turn(node, now_ns) || pool_turn(node))
 		poll = HF_BUSY;
 	if (node_notify(node) == HF_BUSY)
 		poll = HF_BUSY;
@@ -170,6 +174,8 @@ static void node_tick(struct hf_timer *timer, uint64_t now_ns)
 		failover_tick(container_of(at, struct hf_vqp, node_link), now_ns);
 	}
 	uid_slots_tick(node);
+	rebuild_tick(node, now_ns);
+	pool_tick(node, now_ns);
 	hf_loop_set_timer(node->loop, timer, now_ns + TICK_NS);
 }
 
@@ -241,6 +247,8 @@ static void fill_defaults(struct hf_node_config *config)
 		config->failback_ns = FAILBACK_NS;
 	if (config->budget_ns == 0)
 		config->budget_ns = BUDGET_NS;
+	if (config->pool_size == 0)
+		config->pool_size = 1;
 	if (config->timeout == 0)
 		config->timeout = QP_TIMEOUT;
 	if (config->retry_cnt == 0)
@@ -273,7 +281,12 @@ int hf_node_open(struct hf_loop *loop, const struct hf_node_config *config, cons
 	list_init(&node->vqps);
 	list_init(&node->due);
 	list_init(&node->recovering);
+	list_init(&node->pools);
+	list_init(&node->rebuilds.waiting);
+	list_init(&node->rebuilds.running);
 	hf_env_entropy(node->env, &node->next_num, sizeof(node->next_num));
+	while (node->random == 0)
+		hf_env_entropy(node->env, &node->random, sizeof(node->random));
 	node->rail_count = config->rail_count;
 	for (unsigned i = 0; i < node->rail_count; i++)
 		node->rails[i].config = config->rails[i];

@@ -18,7 +18,9 @@
 #include "vqp/lengths.h"
 #include "vqp/message.h"
 #include "vqp/policy.h"
+#include "vqp/path.h"
 #include "vqp/rail_cq.h"
+#include "vqp/rebuild.h"
 #include "vqp/recovery.h"
 #include "vqp/region.h"
 
@@ -50,8 +52,11 @@ struct hf_node {
 	struct hf_poller poller;
 	struct hf_timer timer;
 	bool attached; /* the poller is the loop's */
-	uint32_t next_num;
+	uint32_t next_num, next_pd;
 	struct list peers, vpds, vcqs, vqps;
+	struct list pools;
+	struct rebuilds rebuilds;
+	uint64_t random;
 	struct list due;        /* vqps with something to do at every turn: a fence, quiet to wait for */
 	struct list recovering; /* vqps in the exchange, looked at whenever a rail changes and at every tick */
 	struct table nums;      /* vqps by number */
@@ -83,6 +88,7 @@ struct hf_peer {
 struct hf_vpd {
 	struct list node_link, regions;
 	struct hf_node *node;
+	uint32_t num; /* of the node's; tells peers which vqps have it in common */
 	struct hf_pd *pds[HF_RAILS_MAX];
 	struct uid_arena *uids; /* NULL: no region needs one */
 	unsigned users;
@@ -97,23 +103,9 @@ struct hf_vcq {
 	unsigned users;
 };
 
-/* A device's qp of a vqp. */
-struct path {
-	struct hf_qp *qp; /* NULL: none */
-	struct rail_cqs *cqs;
-	struct rail_cq *cq; /* where `cqes` entries are reserved */
-	uint32_t cqes;
-	unsigned rail;
-	uint32_t psn;
-	uint32_t dest_qp_num, mtu_bytes; /* once connected */
-	bool ready;                      /* both sides can send */
-	bool broken;
-	bool carries;                            /* in use, or was: its completions are polled for */
-	uint64_t fence_since_ns, fence_retry_ns; /* the fence has failed since; is tried again then; 0: neither */
-};
-
 struct hf_vqp {
 	struct list node_link, due_link, recovering_link, ready_send_link, ready_recv_link;
+	struct list pool_link, pool_wait_link, member_link;
 	struct wc_sink sink;
 	struct hf_node *node;
 	struct hf_vpd *pd;
@@ -129,7 +121,7 @@ struct hf_vqp {
 	uint32_t num, remote_num;
 	uint32_t wanted_num; /* hf_vqp_connect_num: the other's; 0 otherwise */
 	bool forsaken;       /* vqp_forsake */
-	uint32_t remote_access;
+	uint32_t remote_access, remote_pd;
 	uint32_t grant;
 	char service[HF_NAME_BYTES];
 	uint8_t private_data[HF_PRIVATE_BYTES], reply[HF_PRIVATE_BYTES];
@@ -145,7 +137,10 @@ struct hf_vqp {
 	struct path path, standby[HF_RAILS_MAX];
 	bool told_lengths; /* and the peer has not forgotten them */
 	bool held, fencing, drained_quiet, probing;
-	enum fence fence; /* of the path in use, while fencing or failing */
+	enum fence fence;  /* of the path in use, while fencing or failing */
+	struct pool *pool; /* that it may fall back on */
+	struct rebuild rebuild;
+	unsigned last_rail; /* that it was on before the exchange */
 	struct recovery recovery;
 	struct evidence evidence; /* of the other side, in this epoch */
 	struct message go;
@@ -164,6 +159,7 @@ struct hf_vqp {
 /* node.c */
 uint32_t node_up_mask(const struct hf_node *node);
 void node_tick_soon(struct hf_node *node);
+uint32_t node_random(struct hf_node *node); /* to spread things by chance; not to keep secrets */
 
 /* peer.c */
 struct hf_peer *peer_open(struct hf_node *node, struct control_peer *control);
@@ -191,16 +187,9 @@ void vqp_move(struct hf_vqp *vqp, enum hf_vqp_state to);
  * what is in flight or posted later ends as the device's own retries do. False: it has to fail now. */
 bool vqp_forsake(struct hf_vqp *vqp);
 void vqp_fail(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest, bool tell);
-void vqp_end_paths(struct hf_vqp *vqp); /* what completed is kept; nothing arrives any more */
-
-/* path.c */
-int path_create(struct hf_vqp *vqp, struct path *path, unsigned rail);
-int path_connect(struct hf_vqp *vqp, struct path *path, const struct message *theirs);
-int path_post_recvs(struct hf_vqp *vqp, struct path *path);
-void path_carry(struct path *path); /* traffic is on it from now */
-int path_end_qp(struct path *path); /* destroys the qp alone */
-void path_destroy(struct path *path);
-void path_attributes(const struct hf_vqp *vqp, const struct path *path, struct message *message);
+void vqp_drop_path(struct hf_vqp *vqp);    /* the one in use, which is fenced, or was never connected */
+void vqp_forget_paths(struct hf_vqp *vqp); /* all of them */
+void vqp_end_paths(struct hf_vqp *vqp);    /* what completed is kept; nothing arrives any more */
 
 /* vcq.c */
 bool vcq_ready(const struct hf_vcq *cq);
@@ -208,7 +197,9 @@ void vcq_note(struct hf_vqp *vqp); /* completions may have become ready */
 
 /* post.c */
 void post_pump(struct hf_vqp *vqp);
-bool post_probe(struct hf_vqp *vqp); /* false: nothing that the peer permits would do */
+bool post_probe(struct hf_vqp *vqp);           /* on the path in use, unless one is under way; false: it cannot */
+bool post_may_probe(const struct hf_vqp *vqp); /* the peer permits something that would do */
+bool post_probe_on(struct hf_vqp *vqp, struct path *path);
 bool post_quiet(const struct hf_vqp *vqp);
 
 /* harvest.c */
@@ -221,6 +212,7 @@ void failover_broken(struct hf_vqp *vqp);
 void failover_message(struct hf_vqp *vqp, const struct message *message);
 enum hf_poll failover_turn(struct hf_node *node); /* fencing, quiet */
 bool failover_waits(const struct hf_vqp *vqp);
+bool failover_offer(struct hf_vqp *vqp, unsigned rail); /* a dedicated qp on one more rail; false: the device refuses */
 void failover_tick(struct hf_vqp *vqp, uint64_t now_ns);
 
 /* failback.c */

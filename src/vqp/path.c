@@ -1,5 +1,5 @@
 /* A device's qp for a vqp: making, connecting and unmaking it. */
-#include "vqp/objects.h"
+#include "vqp/pool.h"
 
 #include <string.h>
 
@@ -8,25 +8,24 @@
 #define MIN_RNR_TIMER 8
 #define RD_ATOMIC_MAX 16u
 
-int path_create(struct hf_vqp *vqp, struct path *path, unsigned rail)
+int path_make(struct hf_vpd *pd, unsigned rail, const struct ibv_qp_cap *cap, uint32_t cqes, int access,
+	struct wc_sink *sink, struct path *path)
 {
-	struct rail_cqs *cqs = &vqp->node->rails[rail].cqs;
-	struct hf_qp_init init = {.cap = vqp->cap, .type = IBV_QPT_RC, .context = vqp};
-	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = (unsigned)vqp->access};
+	struct rail_cqs *cqs = &pd->node->rails[rail].cqs;
+	struct hf_qp_init init = {.cap = *cap, .type = IBV_QPT_RC};
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = (unsigned)access};
 	int rc;
 
-	*path = (struct path){.rail = rail, .cqs = cqs};
-	init.cap.max_send_wr += PATH_SLACK;
-	path->cqes = init.cap.max_send_wr + init.cap.max_recv_wr;
+	*path = (struct path){.rail = rail, .cqs = cqs, .cqes = cqes};
 	rc = rail_cq_reserve(cqs, path->cqes, &path->cq);
 	if (rc != 0) {
 		*path = (struct path){0};
 		return rc;
 	}
 	init.send_cq = init.recv_cq = path->cq->cq;
-	rc = hf_qp_create(vqp->pd->pds[rail], &init, &path->qp);
+	rc = hf_qp_create(pd->pds[rail], &init, &path->qp);
 	if (rc == 0)
-		rc = table_put(&cqs->sinks, path->qp->qp_num, &vqp->sink);
+		rc = table_put(&cqs->sinks, path->qp->qp_num, sink);
 	if (rc == 0)
 		rc = hf_qp_modify(
 			path->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
@@ -34,9 +33,16 @@ int path_create(struct hf_vqp *vqp, struct path *path, unsigned rail)
 		path_destroy(path);
 		return rc;
 	}
-	hf_env_entropy(vqp->node->env, &path->psn, sizeof(path->psn));
-	path->psn &= 0xffffffu;
+	path->psn = node_random(pd->node) & 0xffffffu;
 	return 0;
+}
+
+int path_create(struct hf_vqp *vqp, struct path *path, unsigned rail)
+{
+	struct ibv_qp_cap cap = vqp->cap;
+
+	cap.max_send_wr += PATH_SLACK;
+	return path_make(vqp->pd, rail, &cap, cap.max_send_wr + cap.max_recv_wr, vqp->access, &vqp->sink, path);
 }
 
 static uint8_t rd_atomic(const struct hf_dev *dev)
@@ -51,9 +57,9 @@ static enum ibv_mtu active_mtu(struct hf_dev *dev)
 	return hf_dev_query_port(dev, &port) == 0 && port.active_mtu >= IBV_MTU_256 ? port.active_mtu : IBV_MTU_1024;
 }
 
-void path_attributes(const struct hf_vqp *vqp, const struct path *path, struct message *message)
+void path_attributes(const struct hf_node *node, const struct path *path, struct message *message)
 {
-	struct hf_dev *dev = vqp->node->rails[path->rail].dev;
+	struct hf_dev *dev = node->rails[path->rail].dev;
 
 	message->rail = (uint8_t)path->rail;
 	message->rd_atomic = rd_atomic(dev);
@@ -106,6 +112,8 @@ int path_post_recvs(struct hf_vqp *vqp, struct path *path)
 	struct ibv_sge sges[VQP_SGE_MAX];
 	int rc = 0;
 
+	if (path->shared != NULL) /* R7: messages wait for a dedicated qp */
+		return 0;
 	for (; rc == 0 && log->next < log->tail; log->next++) {
 		struct inflight_wr *entry = inflight_at(log, log->next);
 		struct ibv_recv_wr wr = {.wr_id = WR_RECV | log->next, .sg_list = sges, .num_sge = entry->wr.num_sge};
@@ -129,6 +137,25 @@ void path_carry(struct path *path)
 	path->carries = true;
 }
 
+int path_post_send(struct hf_vqp *vqp, struct path *path, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+{
+	return path->shared != NULL ? pool_post_send(vqp, wr, bad_wr) : hf_qp_post_send(path->qp, wr, bad_wr);
+}
+
+void path_uncarry(struct path *path)
+{
+	if (path->carries)
+		path->cqs->carrying--;
+	path->carries = false;
+}
+
+void path_count(struct path *path, uint32_t *packets, int64_t more)
+{
+	*packets += (uint32_t)more;
+	if (path->shared != NULL)
+		path->shared->packets += (uint32_t)more;
+}
+
 int path_end_qp(struct path *path)
 {
 	uint32_t num = path->qp->qp_num;
@@ -149,7 +176,6 @@ void path_destroy(struct path *path)
 		(void)path_end_qp(path);
 	if (path->cq != NULL)
 		rail_cq_release(path->cq, path->cqes, false);
-	if (path->carries)
-		path->cqs->carrying--;
+	path_uncarry(path);
 	*path = (struct path){0};
 }

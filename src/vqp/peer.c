@@ -1,5 +1,5 @@
 /* A peer: what its NODE message said of its rails, how our paths to it are, and whom its messages are for. */
-#include "vqp/objects.h"
+#include "vqp/pool.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -26,6 +26,7 @@ struct hf_peer *peer_open(struct hf_node *node, struct control_peer *control)
 
 void peer_free_memory(struct hf_peer *peer)
 {
+	pool_free_peer(peer);
 	list_remove(&peer->node_link);
 	free(peer->regions);
 	free(peer);
@@ -260,6 +261,8 @@ static void dispatch(struct hf_peer *peer, const struct message *message)
 	case MESSAGE_STANDBY_QP:
 	case MESSAGE_SLOTS_ASK:
 	case MESSAGE_SLOTS:
+	case MESSAGE_POOL:
+	case MESSAGE_POOL_QP:
 	case MESSAGE_CLOSED:
 		to_vqp(peer, message);
 		break;

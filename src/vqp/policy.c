@@ -28,6 +28,11 @@ bool policy_recovers(enum hf_policy policy)
 	return policy != HF_POLICY_NONE;
 }
 
+bool policy_pools(enum hf_policy policy)
+{
+	return policy == HF_POLICY_VARUNA;
+}
+
 bool policy_caches(enum hf_policy policy)
 {
 	return policy == HF_POLICY_RESEND_CACHE;

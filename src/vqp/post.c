@@ -3,6 +3,7 @@
  * A wr waits in the log while the vqp has no path, while a failback waits for quiet, while its rkey is not known yet,
  * and while too many packets are unretired (PROTOCOL.md, R3). */
 #include "vqp/plan.h"
+#include "vqp/pool.h"
 #include "vqp/uid_post.h"
 
 #include <errno.h>
@@ -25,8 +26,8 @@ static bool force_signal(struct hf_vqp *vqp, const struct inflight_wr *entry)
 	uint32_t every = vqp->cap.max_send_wr / 4 < SIGNAL_EVERY ? vqp->cap.max_send_wr / 4 + 1 : SIGNAL_EVERY;
 	bool no_probe = (vqp->remote_access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)) == 0;
 
-	if (entry->signaled || entry->sent_before || no_probe || ++vqp->unsignaled >= every ||
-		vqp->packets >= PACKETS_SIGNAL) {
+	if (entry->signaled || entry->sent_before || no_probe || vqp->path.shared != NULL ||
+		++vqp->unsignaled >= every || vqp->packets >= PACKETS_SIGNAL) {
 		vqp->unsignaled = 0;
 		return true;
 	}
@@ -37,7 +38,7 @@ static bool force_signal(struct hf_vqp *vqp, const struct inflight_wr *entry)
 static unsigned gather(struct hf_vqp *vqp, struct plan *plan, uint64_t *end_out)
 {
 	struct inflight *log = &vqp->sends;
-	uint32_t packets = vqp->packets;
+	uint32_t packets = vqp->path.shared != NULL ? vqp->path.shared->packets : vqp->packets;
 	unsigned added = 0;
 	uint64_t at = log->next;
 
@@ -46,8 +47,14 @@ static unsigned gather(struct hf_vqp *vqp, struct plan *plan, uint64_t *end_out)
 
 		if (entry->done)
 			continue;
-		if (uid_post_takes(vqp, entry) || !plan_has_room(plan, entry) ||
-			(packets > 0 && packets + entry->psns > PACKETS_MAX))
+		if (vqp->path.shared != NULL && entry->message != 0)
+			break; /* R7: it and what follows it wait for a dedicated qp */
+		if (packets > 0 && packets + entry->psns > PACKETS_MAX) {
+			if (vqp->path.shared != NULL)
+				pool_wait(vqp); /* it may be others that have so many */
+			break;
+		}
+		if (uid_post_takes(vqp, entry) || !plan_has_room(plan, entry))
 			break;
 		if (!plan_add(plan, vqp, at, force_signal(vqp, entry)))
 			break;
@@ -63,7 +70,7 @@ static void posted(struct hf_vqp *vqp, struct inflight_wr *entry)
 	entry->rail = vqp->path.rail;
 	entry->qp_num = vqp->path.qp->qp_num;
 	entry->grant = vqp->grant;
-	vqp->packets += entry->psns;
+	path_count(&vqp->path, &vqp->packets, entry->psns);
 	if (!entry->sent_before)
 		return;
 	entry->sent_before = false;
@@ -86,9 +93,8 @@ static void advance(struct hf_vqp *vqp, uint64_t end)
 static bool hand_over(struct hf_vqp *vqp, struct plan *plan, uint64_t end)
 {
 	struct ibv_send_wr *bad = NULL;
-	int rc = hf_qp_post_send(vqp->path.qp, plan->wrs, &bad);
+	int rc = path_post_send(vqp, &vqp->path, plan->wrs, &bad);
 	unsigned taken = rc == 0 ? plan->wr_count : (unsigned)(bad - plan->wrs);
-
 	if (rc == 0) {
 		advance(vqp, end);
 		return true;
@@ -128,19 +134,25 @@ bool post_quiet(const struct hf_vqp *vqp)
 	return uid_post_quiet(vqp);
 }
 
-bool post_probe(struct hf_vqp *vqp)
+bool post_may_probe(const struct hf_vqp *vqp)
+{
+	return (vqp->remote_access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)) != 0;
+}
+
+bool post_probe_on(struct hf_vqp *vqp, struct path *path)
 {
 	struct ibv_send_wr wr = {.wr_id = WR_PROBE | vqp->sends.next, .send_flags = IBV_SEND_SIGNALED}, *bad;
 
-	if (vqp->probing)
-		return true;
-	if (vqp->remote_access & IBV_ACCESS_REMOTE_WRITE)
-		wr.opcode = IBV_WR_RDMA_WRITE;
-	else if (vqp->remote_access & IBV_ACCESS_REMOTE_READ)
-		wr.opcode = IBV_WR_RDMA_READ;
-	else
+	if (!post_may_probe(vqp) || path->qp == NULL)
 		return false;
-	vqp->probing = vqp->path.qp != NULL && hf_qp_post_send(vqp->path.qp, &wr, &bad) == 0;
+	wr.opcode = vqp->remote_access & IBV_ACCESS_REMOTE_WRITE ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
+	return path_post_send(vqp, path, &wr, &bad) == 0;
+}
+
+bool post_probe(struct hf_vqp *vqp)
+{
+	if (!vqp->probing)
+		vqp->probing = post_probe_on(vqp, &vqp->path);
 	return vqp->probing;
 }
 

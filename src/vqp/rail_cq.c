@@ -56,6 +56,7 @@ static int read_batch(struct rail_cqs *cqs, struct rail_cq *cq)
 	int n = hf_cq_poll(cq->cq, BATCH, wc);
 
 	if (n < BATCH) {
+		cq->reads++;
 		cq->reserved -= leaving;
 		cq->leaving -= leaving;
 	}

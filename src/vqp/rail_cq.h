@@ -20,12 +20,14 @@
 struct wc_sink {
 	void (*completed)(struct wc_sink *sink, const struct ibv_wc *wc);
 	void (*settled)(struct wc_sink *sink); /* once, after some were told */
+	void (*fatal)(struct wc_sink *sink);   /* the device says that the qp is dead */
 	struct list link;                      /* told of some */
 };
 
 struct rail_cq {
 	struct hf_cq *cq;
 	uint32_t reserved, leaving; /* entries: by qps, destroyed ones included; by destroyed ones */
+	uint64_t reads;             /* how often it was read to its end */
 };
 
 struct rail_cqs {

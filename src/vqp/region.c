@@ -6,6 +6,7 @@
  * A key is a turn of 16 bits above a slot of 16 bits, so that a key is not reused soon. It is a name, not a secret:
  * what a peer can reach is decided by the devices' own random rkeys, which only peers of the domain are told. */
 #include "vqp/uid_slots.h"
+#include "vqp/pool.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -31,6 +32,7 @@ int hf_vpd_alloc(struct hf_node *node, struct hf_vpd **pd_out)
 		return rc;
 	}
 	pd->node = node;
+	pd->num = ++node->next_pd;
 	list_init(&pd->regions);
 	list_push_back(&node->vpds, &pd->node_link);
 	*pd_out = pd;
@@ -47,6 +49,7 @@ int hf_vpd_free(struct hf_vpd *pd)
 		uid_arena_close(pd); /* its region is the last */
 	if (!list_empty(&pd->regions))
 		return -EBUSY;
+	pool_free_pd(pd);
 	for (unsigned i = 0; i < pd->node->rail_count; i++)
 		(void)hf_pd_free(pd->pds[i]);
 	list_remove(&pd->node_link);

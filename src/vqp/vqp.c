@@ -1,5 +1,5 @@
 /* Making and ending vqps. Connecting is connect.c's, posting post.c's, surviving failover.c's. */
-#include "vqp/objects.h"
+#include "vqp/pool.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -63,13 +63,30 @@ void vqp_fail(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status r
 	vqp_due(vqp);
 }
 
-void vqp_end_paths(struct hf_vqp *vqp)
+void vqp_drop_path(struct hf_vqp *vqp)
 {
-	if (vqp->path.qp != NULL)
-		rail_cqs_drain(vqp->path.cqs);
-	path_destroy(&vqp->path);
+	if (vqp->path.shared != NULL)
+		pool_leave(vqp);
+	else
+		path_destroy(&vqp->path);
+}
+
+void vqp_forget_paths(struct hf_vqp *vqp)
+{
+	rebuild_end(vqp, false, 0);
+	pool_forget(vqp);
+	vqp_drop_path(vqp);
 	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
 		path_destroy(&vqp->standby[i]);
+}
+
+void vqp_end_paths(struct hf_vqp *vqp)
+{
+	if (vqp->path.shared != NULL)
+		pool_evict(vqp);
+	if (vqp->path.qp != NULL)
+		rail_cqs_drain(vqp->path.cqs);
+	vqp_forget_paths(vqp);
 }
 
 static int check_init(const struct hf_vpd *pd, const struct hf_vqp_init *init)
@@ -133,6 +150,10 @@ int hf_vqp_create(struct hf_vpd *pd, const struct hf_vqp_init *init, struct hf_v
 	vqp->recv_cq->users++;
 	list_init(&vqp->due_link);
 	list_init(&vqp->recovering_link);
+	list_init(&vqp->pool_link);
+	list_init(&vqp->pool_wait_link);
+	list_init(&vqp->member_link);
+	rebuild_init(vqp);
 	list_init(&vqp->ready_send_link);
 	list_init(&vqp->ready_recv_link);
 	harvest_init(vqp);
@@ -148,9 +169,9 @@ void hf_vqp_destroy(struct hf_vqp *vqp)
 
 	if (vqp == NULL)
 		return;
-	path_destroy(&vqp->path);
-	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
-		path_destroy(&vqp->standby[i]);
+	if (vqp->path.shared != NULL)
+		pool_evict(vqp);
+	vqp_forget_paths(vqp);
 	uid_slots_return(vqp);
 	uid_post_free(vqp);
 	if (vqp->peer != NULL && (vqp->state != HF_VQP_ERROR || vqp->failing) && vqp->remote_num != 0) {

@@ -1,0 +1,43 @@
+/* path.h - a device's qp that a vqp uses, or may use: a dedicated one, or a share in a standby qp (pool.h). */
+#ifndef HOLDFAST_VQP_PATH_H
+#define HOLDFAST_VQP_PATH_H
+
+#include <holdfast/vqp.h>
+
+#include "vqp/message.h"
+#include "vqp/rail_cq.h"
+
+struct pool_qp;
+
+/* A device's qp of a vqp. */
+struct path {
+	struct hf_qp *qp;       /* NULL: none */
+	struct pool_qp *shared; /* the standby qp that this is; NULL: a dedicated one */
+	struct rail_cqs *cqs;
+	struct rail_cq *cq; /* where `cqes` entries are reserved */
+	uint32_t cqes;
+	unsigned rail;
+	uint32_t psn;
+	uint32_t dest_qp_num, mtu_bytes; /* once connected */
+	bool ready;                      /* both sides can send */
+	bool broken;
+	bool carries;                            /* in use, or was: its completions are polled for */
+	uint64_t fence_since_ns, fence_retry_ns; /* the fence has failed since; is tried again then; 0: neither */
+};
+
+int path_create(struct hf_vqp *vqp, struct path *path, unsigned rail);
+int path_make(struct hf_vpd *pd, unsigned rail, const struct ibv_qp_cap *cap, uint32_t cqes, int access,
+	struct wc_sink *sink, struct path *path);
+int path_connect(struct hf_vqp *vqp, struct path *path, const struct message *theirs);
+int path_post_recvs(struct hf_vqp *vqp, struct path *path);
+void path_carry(struct path *path); /* traffic is on it from now */
+int path_end_qp(struct path *path); /* destroys the qp alone */
+void path_destroy(struct path *path);
+/* As hf_qp_post_send, with wr_ids that find their way back to this vqp. */
+int path_post_send(struct hf_vqp *vqp, struct path *path, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
+void path_uncarry(struct path *path);
+/* Packets that became unretired, of the vqp and, on a shared qp, of all on it. */
+void path_count(struct path *path, uint32_t *packets, int64_t more);
+void path_attributes(const struct hf_node *node, const struct path *path, struct message *message);
+
+#endif
