@@ -39,6 +39,7 @@ enum hf_dev_cap {
 	HF_DEV_ATOMIC_GLOBAL = 1 << 4,  /* D7 */
 	HF_DEV_SRQ = 1 << 5,
 	HF_DEV_DC_EVIDENCE = 1 << 6, /* D3, D4 and D4b of each initiator at a DC target */
+	HF_DEV_FOOTER = 1 << 7,      /* hf_qp_post_send_footed, towards peers that have it too */
 };
 
 #define HF_NAME_BYTES 32 /* of a fabric, node, rail or device, with its NUL */

@@ -5,7 +5,11 @@
 #ifndef HOLDFAST_DEV_OPS_H
 #define HOLDFAST_DEV_OPS_H
 
+#include <errno.h>
+
 #include <holdfast/dev.h>
+
+struct hf_footer;
 
 struct hf_dev_ops {
 	void (*close)(struct hf_dev *dev);
@@ -46,6 +50,8 @@ struct hf_dev_ops {
 	uint32_t (*qp_next_psn)(struct hf_qp *qp);
 	int (*qp_post_send_dc)(
 		struct hf_qp *qp, const struct hf_dc_dest *dest, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
+	int (*qp_post_send_footed)(struct hf_qp *qp, const struct hf_dc_dest *dest, struct ibv_send_wr *wr,
+		const struct hf_footer *footers, struct ibv_send_wr **bad_wr);
 	int (*qp_dc_source)(struct hf_qp *initiator, struct hf_dc_source *source_out);
 	int (*qp_fence_dc)(struct hf_qp *target, const struct hf_dc_source *source);
 	int (*qp_executed_psn_dc)(struct hf_qp *target, const struct hf_dc_source *source, uint32_t *psn_out);
@@ -58,6 +64,24 @@ struct hf_dev_ops {
 static inline int hf_qp_post_send(struct hf_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
 {
 	return qp->dev->ops->qp_post_send(qp, wr, bad_wr);
+}
+
+/* A footer (HF_DEV_FOOTER): eight bytes, as they lie in memory, that the responder writes behind the operation of a WRITE,
+ * SEND or atomic; to remote_addr, which is a multiple of 8, as an inline WRITE posted behind it would, and with the same
+ * permissions. But it is part of the operation: it travels in its last packet, and either both execute or neither does;
+ * it takes no psn, no place in the queue and no completion. rkey 0: none. */
+struct hf_footer {
+	uint64_t remote_addr, value;
+	uint32_t rkey;
+};
+
+/* As hf_qp_post_send, or with a dest as hf_qp_post_send_dc; footers[i] belongs to the i-th wr of the list. */
+static inline int hf_qp_post_send_footed(struct hf_qp *qp, const struct hf_dc_dest *dest, struct ibv_send_wr *wr,
+	const struct hf_footer *footers, struct ibv_send_wr **bad_wr)
+{
+	if ((qp->dev->attr.caps & HF_DEV_FOOTER) == 0)
+		return -EOPNOTSUPP;
+	return qp->dev->ops->qp_post_send_footed(qp, dest, wr, footers, bad_wr);
 }
 
 static inline int hf_qp_post_recv(struct hf_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)

@@ -204,7 +204,10 @@ static void post_send(struct actor *actor, struct actor_call *call, struct actor
 		wr[i].sg_list = call->send.sge[i];
 		wr[i].next = i + 1 < call->n ? &wr[i + 1] : NULL;
 	}
-	if (call->send.dc)
+	if (call->send.footed)
+		answer->rc = hf_qp_post_send_footed(
+			qp, call->send.dc ? &call->send.dest : NULL, wr, call->send.footer, &bad);
+	else if (call->send.dc)
 		answer->rc = hf_qp_post_send_dc(qp, &call->send.dest, wr, &bad);
 	else
 		answer->rc = hf_qp_post_send(qp, wr, &bad);

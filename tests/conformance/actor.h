@@ -92,8 +92,9 @@ struct actor_call {
 			bool sq_sig_all;
 		} qp;
 		struct {
-			bool dc;
+			bool dc, footed;
 			struct hf_dc_dest dest;
+			struct hf_footer footer[ACTOR_WRS];
 			struct ibv_send_wr wr[ACTOR_WRS]; /* sg_list and next are set by the actor */
 			struct ibv_sge sge[ACTOR_WRS][ACTOR_SGES];
 		} send;

@@ -119,6 +119,7 @@ TEST_LIST(atomic_tests);
 TEST_LIST(qp_tests);
 TEST_LIST(event_tests);
 TEST_LIST(dc_tests);
+TEST_LIST(footer_tests);
 TEST_LIST(process_tests);
 
 #define CONFORMS(test) cmocka_unit_test_setup_teardown(test, pair_setup, pair_teardown)

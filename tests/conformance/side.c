@@ -287,7 +287,7 @@ static struct actor_call *call_of_sends(uint32_t qp, const struct ibv_send_wr *w
 {
 	struct actor_call *call = call_of(ACTOR_POST_SEND, qp);
 
-	call->send.dc = false;
+	call->send.dc = call->send.footed = false;
 	for (call->n = 0; wr != NULL; wr = wr->next, call->n++) {
 		ensure(call->n < ACTOR_WRS);
 		call->send.wr[call->n] = *wr;
@@ -322,6 +322,20 @@ int side_post_send_dc(struct side *side, uint32_t qp, const struct hf_dc_dest *d
 
 	call->send.dc = true;
 	call->send.dest = *dest;
+	return posted(side, call, NULL);
+}
+
+int side_post_send_footed(struct side *side, uint32_t qp, const struct hf_dc_dest *dest, const struct ibv_send_wr *wr,
+	const struct hf_footer *footers)
+{
+	struct actor_call *call = call_of_sends(qp, wr);
+
+	call->send.footed = true;
+	memcpy(call->send.footer, footers, call->n * sizeof(*footers));
+	if (dest != NULL) {
+		call->send.dc = true;
+		call->send.dest = *dest;
+	}
 	return posted(side, call, NULL);
 }
 

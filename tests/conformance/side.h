@@ -67,6 +67,8 @@ int side_qp_query(struct side *side, uint32_t qp, struct ibv_qp_attr *attr_out, 
 int side_post_send(struct side *side, uint32_t qp, const struct ibv_send_wr *wr, unsigned *bad_out);
 void side_post_send_ask(struct side *side, uint32_t qp, const struct ibv_send_wr *wr);
 int side_post_send_dc(struct side *side, uint32_t qp, const struct hf_dc_dest *dest, const struct ibv_send_wr *wr);
+int side_post_send_footed(struct side *side, uint32_t qp, const struct hf_dc_dest *dest, const struct ibv_send_wr *wr,
+	const struct hf_footer *footers);
 int side_post_recv(struct side *side, uint32_t qp, const struct ibv_recv_wr *wr, unsigned *bad_out);
 int side_srq_post_recv(struct side *side, uint32_t srq, const struct ibv_recv_wr *wr, unsigned *bad_out);
 int side_cq_poll(struct side *side, uint32_t cq, unsigned n, struct ibv_wc *wc);

@@ -185,6 +185,20 @@ static void evidence_of_dc_belongs_to_targets_and_sources_to_initiators(void **s
 	assert_int_equal(side_executed_psn_dc(pair->a, 0, &source, &executed), -EINVAL);
 }
 
+static void a_footer_reaches_a_target_too(void **state)
+{
+	struct pair *pair = dc_pair(state, 1);
+	struct hf_footer footer = {.remote_addr = iova_of(pair->b, 64), .value = 99, .rkey = pair->b->rkey[0]};
+	struct hf_dc_dest to = dest(pair, 0);
+	struct wr wr;
+
+	require_cap(pair, HF_DEV_FOOTER, "the device has no footers");
+	wr_faa(&wr, pair->a, pair->b, 8, 0, 1)->wr.send_flags |= IBV_SEND_SIGNALED;
+	assert_int_equal(side_post_send_footed(pair->a, 0, &to, &wr.wr, &footer), 0);
+	assert_int_equal(next_wc(pair, pair->a, SEND_CQ).status, IBV_WC_SUCCESS);
+	assert_int_equal(side_load(pair->b, pair->b->mem[0] + 64), 99);
+}
+
 static void a_device_without_dc_says_so(void **state)
 {
 	struct pair *pair = pair_of(state);
@@ -202,6 +216,7 @@ const struct CMUnitTest dc_tests[] = {
 	CONFORMS(a_fenced_target_tells_what_of_an_initiator_executed),
 	CONFORMS(an_initiator_that_was_fenced_and_reset_is_heard_again),
 	CONFORMS(evidence_of_dc_belongs_to_targets_and_sources_to_initiators),
+	CONFORMS(a_footer_reaches_a_target_too),
 	CONFORMS(a_device_without_dc_says_so),
 };
 const size_t dc_tests_count = sizeof(dc_tests) / sizeof(dc_tests[0]);

@@ -11,6 +11,8 @@
 #define ATOMIC_BYTES   28u
 #define ORIGINAL_BYTES 8u
 #define IMM_BYTES      4u
+#define FOOT_BYTES     20u
+#define FOOTED_DC      0x40u /* in BTH's byte 8 */
 
 #define ONLY (PACKET_IS_FIRST | PACKET_IS_LAST)
 
@@ -42,6 +44,12 @@ static const uint16_t traits_of[32] = {
 	[PACKET_DC_CONNECT & 0x1f] = PACKET_IS_CONNECT | ONLY | PACKET_HAS_RETH,
 };
 
+/* A READ executes when it is answered, which is too late for a footer. */
+static bool may_be_footed(uint16_t traits)
+{
+	return (traits & (PACKET_IS_RESPONSE | PACKET_IS_READ)) == 0;
+}
+
 uint16_t packet_traits(uint8_t opcode)
 {
 	uint16_t traits = traits_of[opcode & 0x1f];
@@ -54,6 +62,8 @@ uint16_t packet_traits(uint8_t opcode)
 		return traits;
 	if ((opcode & TYPE_MASK) == PACKET_DC && (traits & PACKET_IS_RESPONSE) == 0)
 		return traits | PACKET_HAS_DCETH;
+	if ((opcode & TYPE_MASK) == PACKET_FOOTED && may_be_footed(traits))
+		return traits | PACKET_HAS_FOOT;
 	return 0;
 }
 
@@ -62,7 +72,8 @@ uint32_t packet_header_bytes(uint16_t traits)
 	return PACKET_BTH_BYTES + (traits & PACKET_HAS_DCETH ? DCETH_BYTES : 0) +
 	       (traits & PACKET_HAS_RETH ? RETH_BYTES : 0) + (traits & PACKET_HAS_AETH ? AETH_BYTES : 0) +
 	       (traits & PACKET_HAS_ATOMIC_ETH ? ATOMIC_BYTES : 0) +
-	       (traits & PACKET_HAS_ATOMIC_ACK_ETH ? ORIGINAL_BYTES : 0) + (traits & PACKET_HAS_IMM ? IMM_BYTES : 0);
+	       (traits & PACKET_HAS_ATOMIC_ACK_ETH ? ORIGINAL_BYTES : 0) + (traits & PACKET_HAS_IMM ? IMM_BYTES : 0) +
+	       (traits & PACKET_HAS_FOOT ? FOOT_BYTES : 0);
 }
 
 static void decode_extended(const uint8_t *at, struct packet *out)
@@ -95,8 +106,15 @@ static void decode_extended(const uint8_t *at, struct packet *out)
 		out->original = get_be64(at);
 		at += ORIGINAL_BYTES;
 	}
-	if (out->traits & PACKET_HAS_IMM)
+	if (out->traits & PACKET_HAS_IMM) {
 		memcpy(&out->imm, at, sizeof(out->imm));
+		at += IMM_BYTES;
+	}
+	if (out->traits & PACKET_HAS_FOOT) {
+		out->footer.remote_addr = get_be64(at);
+		memcpy(&out->footer.value, at + 8, sizeof(out->footer.value));
+		out->footer.rkey = get_be32(at + 16);
+	}
 }
 
 bool packet_decode(const void *data, size_t bytes, struct packet *out)
@@ -109,6 +127,8 @@ bool packet_decode(const void *data, size_t bytes, struct packet *out)
 		bytes > PACKET_HEADER_BYTES_MAX + PACKET_PAYLOAD_MAX + PACKET_ICRC_BYTES)
 		return false;
 	out->traits = packet_traits(bth[0]);
+	if ((out->traits & PACKET_HAS_FOOT) && (bth[8] & FOOTED_DC))
+		out->traits |= PACKET_HAS_DCETH;
 	header = packet_header_bytes(out->traits);
 	pad = bth[1] >> 4 & 3;
 	if (out->traits == 0 || (bth[1] & 0x0f) != 0 || (get_be16(bth + 2) & 0x7fff) != (PACKET_PKEY & 0x7fff) ||
@@ -163,22 +183,30 @@ static uint8_t *encode_extended(uint8_t *at, uint16_t traits, const struct packe
 		memcpy(at, &packet->imm, sizeof(packet->imm));
 		at += IMM_BYTES;
 	}
+	if (traits & PACKET_HAS_FOOT) {
+		put_be64(at, packet->footer.remote_addr);
+		memcpy(at + 8, &packet->footer.value, sizeof(packet->footer.value));
+		put_be32(at + 16, packet->footer.rkey);
+		at += FOOT_BYTES;
+	}
 	return at;
 }
 
 uint32_t packet_encode(uint8_t *at, const struct packet *packet, uint32_t pad)
 {
-	uint16_t traits = packet->traits;
+	uint16_t traits = packet->traits == 0 ? packet_traits(packet->opcode) : packet->traits;
 	uint8_t opcode = packet->opcode;
 
-	if (traits & PACKET_HAS_DCETH)
+	if (traits & PACKET_HAS_FOOT)
+		opcode |= PACKET_FOOTED;
+	else if (traits & PACKET_HAS_DCETH)
 		opcode |= PACKET_DC;
-	else
-		traits = packet_traits(opcode);
 	at[0] = opcode;
 	at[1] = (uint8_t)((packet->solicited ? 0x80u : 0u) | 0x40u | pad << 4); /* M: migrated, as everybody sends */
 	put_be16(at + 2, PACKET_PKEY);
 	put_be32(at + 4, packet->dest_qpn);
 	put_be32(at + 8, packet->psn | (packet->ack_request ? 0x80000000u : 0));
+	if ((traits & PACKET_HAS_FOOT) && (traits & PACKET_HAS_DCETH))
+		at[8] |= FOOTED_DC;
 	return (uint32_t)(encode_extended(at + PACKET_BTH_BYTES, traits, packet) - at);
 }

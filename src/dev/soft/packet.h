@@ -5,6 +5,7 @@
  *   DCETH (ours, first of a DC request) 12 dc_key:64  20 source use:8  21 source qpn:24
  *   then, by opcode: RETH va:64 rkey:32 bytes:32 | AtomicETH va:64 rkey:32 swap_add:64 compare:64 |
  *                    AETH syndrome:8 msn:24 [AtomicAckETH original:64] | ImmDt 32
+ *   FOOT (ours, of a footed request) va:64 value:64 rkey:32 (0: none behind this packet)
  *   payload, pad to a multiple of four, ICRC:32 (least significant byte first)
  *
  * Pure: no clock, memory or descriptors. Whatever comes from outside is decoded by packet_decode, which believes
@@ -12,7 +13,7 @@
 #ifndef HOLDFAST_DEV_SOFT_PACKET_H
 #define HOLDFAST_DEV_SOFT_PACKET_H
 
-#include <holdfast/env.h>
+#include <holdfast/dev.h>
 
 enum packet_opcode {
 	PACKET_SEND_FIRST = 0x00,
@@ -38,6 +39,8 @@ enum packet_opcode {
 	PACKET_FETCH_ADD = 0x14,
 	/* In the manufacturer's range: a request of a DC initiator is the RC opcode with this bit set and a DCETH. */
 	PACKET_DC = 0xc0,
+	/* And with these a FOOT; whether it has a DCETH too is said in BTH (FOOTED_DC). */
+	PACKET_FOOTED = 0xe0,
 	PACKET_DC_CONNECT = 0xdf, /* the stream goes on at its psn; takes none itself; RETH's va is the stream's life */
 };
 
@@ -58,6 +61,7 @@ enum packet_trait {
 	PACKET_HAS_PAYLOAD = 1 << 12,
 	PACKET_HAS_DCETH = 1 << 13,
 	PACKET_IS_CONNECT = 1 << 14,
+	PACKET_HAS_FOOT = 1 << 15,
 };
 
 /* AETH syndromes: kind in the upper three bits (specification 9.7.5.2). */
@@ -73,7 +77,7 @@ enum packet_trait {
 
 #define PACKET_BTH_BYTES        12u
 #define PACKET_ICRC_BYTES       4u
-#define PACKET_HEADER_BYTES_MAX 60u
+#define PACKET_HEADER_BYTES_MAX 72u
 #define PACKET_PAYLOAD_MAX      4096u
 #define PACKET_PKEY             0xffffu
 
@@ -93,6 +97,7 @@ struct packet {
 	uint64_t dc_key;
 	uint32_t source_qpn;
 	uint8_t source_use;
+	struct hf_footer footer; /* value as it lies in memory */
 	const uint8_t *payload;
 	uint32_t payload_bytes; /* without pad */
 	uint16_t ip_id;         /* to be sent: its place in its run, which is what the kernel writes into IPv4 */
@@ -103,7 +108,7 @@ bool packet_decode(const void *data, size_t bytes, struct packet *out);
 
 /* Writes everything before the payload; returns its size. traits may be zero: they follow from the opcode. */
 uint32_t packet_encode(uint8_t *at, const struct packet *packet, uint32_t pad);
-uint16_t packet_traits(uint8_t opcode); /* 0: no such opcode */
+uint16_t packet_traits(uint8_t opcode); /* 0: no such opcode; a footed one may have a DCETH besides */
 uint32_t packet_header_bytes(uint16_t traits);
 
 /* ---- ICRC ---- */

@@ -243,11 +243,11 @@ int objects_qp_query(struct hf_qp *base, struct ibv_qp_attr *attr_out, int mask)
 	return 0;
 }
 
-static int post_send(
-	struct soft_qp *qp, const struct hf_dc_dest *dest, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+static int post_send(struct soft_qp *qp, const struct hf_dc_dest *dest, struct ibv_send_wr *wr,
+	const struct hf_footer *footers, struct ibv_send_wr **bad_wr)
 {
 	uint64_t before = atomic_load_explicit(&qp->requester.posted, memory_order_relaxed);
-	int rc = requester_post(&qp->requester, dest, wr, bad_wr);
+	int rc = requester_post(&qp->requester, dest, wr, footers, bad_wr);
 
 	engine_ring_doorbell(qp);
 	if (!requester_may_wait(
@@ -256,28 +256,30 @@ static int post_send(
 	return rc;
 }
 
-int objects_qp_post_send(struct hf_qp *base, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+int objects_qp_post_send_footed(struct hf_qp *base, const struct hf_dc_dest *dest, struct ibv_send_wr *wr,
+	const struct hf_footer *footers, struct ibv_send_wr **bad_wr)
 {
 	struct soft_qp *qp = (struct soft_qp *)base;
+	struct flow flow;
 
-	if (qp->dc != HF_DC_NONE) {
+	if (dest == NULL ? qp->dc != HF_DC_NONE
+			 : qp->dc != HF_DC_INITIATOR ||
+				   flow_init(&flow, &qp->engine->local, &dest->gid, dest->dct_num) != 0) {
 		*bad_wr = wr;
 		return -EINVAL;
 	}
-	return post_send(qp, NULL, wr, bad_wr);
+	return post_send(qp, dest, wr, footers, bad_wr);
+}
+
+int objects_qp_post_send(struct hf_qp *base, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+{
+	return objects_qp_post_send_footed(base, NULL, wr, NULL, bad_wr);
 }
 
 int objects_qp_post_send_dc(
 	struct hf_qp *base, const struct hf_dc_dest *dest, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
 {
-	struct soft_qp *qp = (struct soft_qp *)base;
-	struct flow flow;
-
-	if (qp->dc != HF_DC_INITIATOR || flow_init(&flow, &qp->engine->local, &dest->gid, dest->dct_num) != 0) {
-		*bad_wr = wr;
-		return -EINVAL;
-	}
-	return post_send(qp, dest, wr, bad_wr);
+	return objects_qp_post_send_footed(base, dest, wr, NULL, bad_wr);
 }
 
 int objects_qp_post_recv(struct hf_qp *base, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)

@@ -72,7 +72,13 @@ static void fill_slot(struct requester *requester, struct send_slot *slot, const
 	}
 }
 
-static int post_one(struct requester *requester, const struct hf_dc_dest *dest, const struct ibv_send_wr *wr)
+static bool footer_is_sound(const struct hf_footer *footer, const struct ibv_send_wr *wr)
+{
+	return footer->rkey == 0 || (footer->remote_addr % 8 == 0 && wr->opcode != IBV_WR_RDMA_READ);
+}
+
+static int post_one(struct requester *requester, const struct hf_dc_dest *dest, const struct ibv_send_wr *wr,
+	const struct hf_footer *footer)
 {
 	enum ibv_qp_state state = qp_state(requester->qp);
 	struct send_slot *slot;
@@ -81,13 +87,14 @@ static int post_one(struct requester *requester, const struct hf_dc_dest *dest, 
 
 	if (state != IBV_QPS_RTS && state != IBV_QPS_ERR)
 		return -EINVAL;
-	rc = qp_rules_check_send(&requester->qp->base, wr);
+	rc = footer_is_sound(footer, wr) ? qp_rules_check_send(&requester->qp->base, wr) : -EINVAL;
 	if (rc != 0)
 		return rc;
 	slot = ring_room(&requester->ring);
 	if (slot == NULL)
 		return -ENOMEM;
 	fill_slot(requester, slot, wr);
+	slot->footer = *footer;
 	if (dest != NULL)
 		slot->dest = *dest;
 	psn = atomic_load_explicit(&requester->posted, memory_order_relaxed);
@@ -97,11 +104,13 @@ static int post_one(struct requester *requester, const struct hf_dc_dest *dest, 
 	return 0;
 }
 
-int requester_post(
-	struct requester *requester, const struct hf_dc_dest *dest, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+int requester_post(struct requester *requester, const struct hf_dc_dest *dest, struct ibv_send_wr *wr,
+	const struct hf_footer *footers, struct ibv_send_wr **bad_wr)
 {
+	static const struct hf_footer none;
+
 	for (; wr != NULL; wr = wr->next) {
-		int rc = post_one(requester, dest, wr);
+		int rc = post_one(requester, dest, wr, footers == NULL ? &none : footers++);
 
 		if (rc != 0) {
 			*bad_wr = wr;

@@ -30,6 +30,7 @@ struct send_slot {
 	bool checked;
 	uint32_t imm, rkey;
 	uint64_t va, compare_add, swap;
+	struct hf_footer footer;
 	struct hf_dc_dest dest; /* of a DC initiator's wr */
 	struct ibv_sge sge[];   /* max_send_sge of them, then the inline data */
 };
@@ -61,9 +62,9 @@ int requester_init(struct requester *requester, struct soft_qp *qp, const struct
 void requester_free(struct requester *requester);
 void requester_start(struct requester *requester, uint32_t psn, uint64_t now_ns); /* RTR to RTS */
 
-/* The application's end. dest: of a DC initiator, else NULL. */
+/* The application's end. dest: of a DC initiator, else NULL. footers: of each wr, or NULL. */
 int requester_post(struct requester *requester, const struct hf_dc_dest *dest, struct ibv_send_wr *wr,
-	struct ibv_send_wr **bad_wr);
+	const struct hf_footer *footers, struct ibv_send_wr **bad_wr);
 
 /* After a post of so many psns: so much is on its way that its sender will look for acknowledgements soon, and what was
  * posted can leave then, in fewer system calls. */

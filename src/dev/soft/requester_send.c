@@ -157,10 +157,16 @@ static bool wants_ack(struct requester *requester, const struct send_slot *slot,
 			       requester->qp->dc == HF_DC_INITIATOR || !more_follows(requester));
 }
 
-static void packet_common(struct requester *requester, struct packet *packet)
+/* foot: in the packet; it is empty in all but the last, where others must have the same size. */
+static void packet_common(struct requester *requester, const struct send_slot *slot, struct packet *packet, bool foot)
 {
 	packet->psn = (uint32_t)requester->next & 0xffffff;
 	packet->traits = packet_traits(packet->opcode);
+	if (foot && slot->footer.rkey != 0) {
+		packet->traits |= PACKET_HAS_FOOT;
+		if (requester->next + 1 == slot->psn + slot->psns)
+			packet->footer = slot->footer;
+	}
 	if (requester->qp->dc == HF_DC_INITIATOR) {
 		packet->traits |= PACKET_HAS_DCETH;
 		packet->dc_key = requester->dest.dc_key;
@@ -206,7 +212,7 @@ static enum sent send_message_packet(struct requester *requester, struct send_sl
 	packet.rkey = slot->rkey;
 	packet.dma_bytes = alone ? packet.payload_bytes : (uint32_t)slot->bytes;
 	packet.imm = slot->imm;
-	packet_common(requester, &packet);
+	packet_common(requester, slot, &packet, alone || last);
 	host = payload_in_place(requester, slot, offset, packet.payload_bytes);
 	if (host == NULL)
 		sent = copy_message_packet(requester, slot, offset, &packet);
@@ -233,7 +239,7 @@ static enum sent send_read_request(struct requester *requester, struct send_slot
 		return SENT_NOTHING;
 	packet.va = slot->va + offset;
 	packet.dma_bytes = (uint32_t)((until < slot->bytes ? until : slot->bytes) - offset);
-	packet_common(requester, &packet);
+	packet_common(requester, slot, &packet, false);
 	at = flow_packet(&requester->flow, &requester->qp->engine->tx, &packet, &payload);
 	if (at == NULL)
 		return SENT_TX_FULL;
@@ -256,7 +262,7 @@ static enum sent send_atomic(struct requester *requester, struct send_slot *slot
 
 	if (requester->reads_out >= requester->qp->attr.max_rd_atomic)
 		return SENT_NOTHING;
-	packet_common(requester, &packet);
+	packet_common(requester, slot, &packet, true);
 	at = flow_packet(&requester->flow, &requester->qp->engine->tx, &packet, &payload);
 	if (at == NULL)
 		return SENT_TX_FULL;

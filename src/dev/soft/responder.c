@@ -93,6 +93,10 @@ static void refuse(struct responder *responder, uint8_t code, enum ibv_wc_status
 
 static void executed(struct responder *responder, uint32_t psns, uint32_t bytes, bool message_ends)
 {
+	struct soft_bus *bus = responder->qp->engine->bus;
+
+	if (responder->foot_to != NULL)
+		bus->ops->write(bus, responder->foot_to, &responder->foot_value, sizeof(responder->foot_value));
 	responder->qp->engine->counters.executed_bytes += bytes;
 	responder->expected = psn_add(responder->expected, psns);
 	if (message_ends)
@@ -456,6 +460,28 @@ static bool in_sequence(const struct responder *responder, const struct packet *
 	return packet->payload_bytes <= mtu && (first || packet->payload_bytes > 0);
 }
 
+/* Before the operation, since both execute or neither does. False: refused. */
+static bool prepare_footer(struct responder *responder, const struct packet *packet)
+{
+	const struct hf_footer *footer = &packet->footer;
+	struct soft_qp *qp = responder->qp;
+
+	responder->foot_to = NULL;
+	if ((packet->traits & PACKET_HAS_FOOT) == 0 || footer->rkey == 0)
+		return true;
+	if ((qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE) == 0 || footer->remote_addr % 8 != 0 ||
+		(packet->traits & PACKET_IS_LAST) == 0) {
+		refuse(responder, NAK_INVALID, IBV_WC_SUCCESS);
+		return false;
+	}
+	responder->foot_value = footer->value;
+	responder->foot_to = engine_remote(qp->engine, qp->base.pd, footer->rkey, footer->remote_addr,
+		sizeof(footer->value), IBV_ACCESS_REMOTE_WRITE);
+	if (responder->foot_to == NULL)
+		refuse(responder, NAK_REMOTE_ACCESS, IBV_WC_SUCCESS);
+	return responder->foot_to != NULL;
+}
+
 void responder_receive(struct responder *responder, const struct packet *packet)
 {
 	int32_t ahead = psn_diff(packet->psn, responder->expected);
@@ -479,6 +505,8 @@ void responder_receive(struct responder *responder, const struct packet *packet)
 		nak(responder, SYNDROME_NAK | NAK_PSN_SEQUENCE); /* leaves when the responses have */
 		return;
 	}
+	if (!prepare_footer(responder, packet))
+		return;
 	if (!in_sequence(responder, packet))
 		refuse(responder, NAK_INVALID, IBV_WC_SUCCESS);
 	else if (packet->traits & PACKET_IS_SEND)

@@ -43,6 +43,9 @@ struct responder {
 	uint32_t recv_num_sge;
 	struct ibv_sge recv_sge[RECV_SGE_MAX];
 
+	void *foot_to; /* where the footer of the packet at hand goes; NULL: it has none */
+	uint64_t foot_value;
+
 	bool nak_sent; /* for this gap; silent until `expected` arrives */
 	bool ack_due;
 	bool nak_due;

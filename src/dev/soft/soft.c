@@ -174,6 +174,7 @@ const struct hf_dev_ops soft_ops = {
 	.qp_atomic_results = objects_qp_atomic_results,
 	.qp_next_psn = objects_qp_next_psn,
 	.qp_post_send_dc = objects_qp_post_send_dc,
+	.qp_post_send_footed = objects_qp_post_send_footed,
 	.qp_dc_source = objects_qp_dc_source,
 	.qp_fence_dc = objects_qp_fence_dc,
 	.qp_executed_psn_dc = objects_qp_executed_psn_dc,
@@ -191,7 +192,7 @@ static void describe(struct soft_nic *nic, struct hf_env *env, const struct hf_d
 {
 	struct hf_dev_attr *attr = &nic->base.attr;
 	const uint32_t caps = HF_DEV_EXECUTED_PSN | HF_DEV_ATOMIC_RESULTS | HF_DEV_ACCESS_IN_RTS | HF_DEV_DC |
-			      HF_DEV_ATOMIC_GLOBAL | HF_DEV_SRQ | HF_DEV_DC_EVIDENCE;
+			      HF_DEV_ATOMIC_GLOBAL | HF_DEV_SRQ | HF_DEV_DC_EVIDENCE | HF_DEV_FOOTER;
 
 	nic->base.ops = &soft_ops;
 	nic->base.env = env;

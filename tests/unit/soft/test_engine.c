@@ -261,7 +261,7 @@ static void post(
 		wr.wr.rdma.remote_addr = 0x10000 + remote;
 		wr.wr.rdma.rkey = KEY;
 	}
-	assert_int_equal(requester_post(&host->qp.requester, NULL, &wr, &bad), 0);
+	assert_int_equal(requester_post(&host->qp.requester, NULL, &wr, NULL, &bad), 0);
 	engine_ring_doorbell(&host->qp);
 }
 
@@ -569,7 +569,7 @@ static void post_dc(struct dc_world *dc, int target, uint64_t dc_key, uint64_t i
 					 .send_flags = IBV_SEND_SIGNALED,
 					 .wr.atomic = {.remote_addr = 0x10000, .compare_add = 1, .rkey = KEY}};
 
-	assert_int_equal(requester_post(&dc->initiator.requester, &dest, &wr, &bad), 0);
+	assert_int_equal(requester_post(&dc->initiator.requester, &dest, &wr, NULL, &bad), 0);
 	engine_ring_doorbell(&dc->initiator);
 }
 
@@ -654,7 +654,7 @@ static void a_batch_is_acknowledged_at_its_end(void **state)
 			.opcode = IBV_WR_RDMA_WRITE,
 			.send_flags = i < 9 ? 0 : IBV_SEND_SIGNALED,
 			.wr.rdma = {.remote_addr = 0x10000 + 8 * i, .rkey = KEY}};
-	assert_int_equal(requester_post(&host->qp.requester, NULL, wr, &bad), 0);
+	assert_int_equal(requester_post(&host->qp.requester, NULL, wr, NULL, &bad), 0);
 	engine_ring_doorbell(&host->qp);
 	engine_answer_doorbells(&host->engine, 0);
 	engine_transmit(&host->engine, false, 0);
@@ -681,7 +681,7 @@ static void a_wr_before_a_wrong_one_needs_no_timeout(void **state)
 			.num_sge = 1,
 			.opcode = IBV_WR_RDMA_WRITE,
 			.wr.rdma = {.remote_addr = 0x10000, .rkey = KEY}};
-	assert_int_equal(requester_post(&host->qp.requester, NULL, wr, &bad), 0);
+	assert_int_equal(requester_post(&host->qp.requester, NULL, wr, NULL, &bad), 0);
 	engine_ring_doorbell(&host->qp);
 	assert_int_equal(next_wc(world, 0).status, IBV_WC_LOC_PROT_ERR);
 	assert_int_equal(host->engine.counters.retransmitted, 0);
