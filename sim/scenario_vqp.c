@@ -143,6 +143,14 @@ void vq_watch(struct vq_side *side)
 
 /* ---- what the two programs saw ---- */
 
+static bool a_fence_failed(const struct vq *vq)
+{
+	for (unsigned i = 0; i < vq->network.port_count; i++)
+		if (vq->network.ports[i].fence_failures > 0)
+			return true;
+	return false;
+}
+
 static bool a_nic_died(const struct vq *vq)
 {
 	for (unsigned i = 0; i < vq->network.port_count; i++)
@@ -171,7 +179,7 @@ void vq_completed(struct vq *vq, const struct ibv_wc *wc)
 	if (!op->succeeded) {
 		bool unknown = vq->policy == HF_POLICY_VARUNA && wc->vendor_err == HF_WC_UNKNOWN;
 		bool excused = vq->policy == HF_POLICY_NONE || vq->crashed || a_nic_died(vq) ||
-			       (unknown && vq->world->faults[FAULT_FENCE_FAILS] > 0); /* its evidence is gone */
+			       a_fence_failed(vq); /* its evidence is gone, and nothing executes behind it */
 
 		vq->outcome->unknown += unknown;
 		if (!excused)

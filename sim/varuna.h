@@ -36,7 +36,6 @@
 #define VR_OPS_MAX    120u /* of an end and vqp, before the faults have healed */
 
 /* What the product does not do yet; each goes when its mechanism comes. */
-#define VR_GOES_ON_BEHIND_UNKNOWN true /* V2: what follows a wr that is unknown executes: fences do not fail here */
 
 struct vr;
 struct vr_node;

@@ -67,13 +67,18 @@ static void tell_lengths(struct hf_vqp *vqp)
 		peer_send(vqp->peer, &message);
 }
 
+/* Behind a wr that is unknown nothing of the vqp executes (V2), as behind one that failed on a plain qp: a WRITE of a
+ * flag must not be seen when nobody knows of the data before it. */
 static void settle(struct hf_vqp *vqp)
 {
 	struct verdict_sum sum = verdict_enter(vqp->node->config.policy, &vqp->sends, &vqp->evidence);
 
 	vqp->messages -= sum.dropped;
-	if (sum.unknown > 0)
+	if (sum.unknown > 0) {
 		log_warn("vqp %u: nobody can say what became of %u wrs", vqp->num, sum.unknown);
+		vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, true);
+		return;
+	}
 	vcq_note(vqp);
 	tell_lengths(vqp);
 }
@@ -312,6 +317,8 @@ void failover_event(struct hf_vqp *vqp, const struct recovery_event *event)
 		send_plain(vqp, MESSAGE_STATE);
 	if (actions & RECOVERY_SETTLE)
 		settle(vqp);
+	if (vqp->state == HF_VQP_ERROR)
+		return;
 	if (actions & RECOVERY_DO_GO)
 		do_go(vqp);
 	if (actions & RECOVERY_DO_BUILD)
