@@ -61,7 +61,7 @@ class _Pair:
         self.client = self._start("client", [*command, "127.0.0.1"])
 
     def _start(self, node, command):
-        environment = dict(program.environment(self.directory), HOLDFAST_LOG="info")
+        environment = dict(program.environment(self.directory), HOLDFAST_LOG="debug")
         with open(self._log(node), "w", encoding="utf-8") as log:
             return subprocess.Popen([program.HOLDFAST, "run", "--device", DEVICE, "--fabric", self.fabric, "--node",
                                      node, "--", *command], cwd=self.directory, env=environment, text=True,
@@ -152,6 +152,43 @@ def ib_atomic_bw_runs(directory):
 
 def ib_atomic_lat_runs(directory):
     _runs(directory, "ib_atomic_lat", words=["t_avg"])
+
+
+# ---- with a rail cut and restored in the middle ----
+
+
+def _runs_through_cuts(directory, cuts, *command, words=()):
+    pair = _Pair(directory, *command)
+    pair.until_traffic()
+    for cut in range(cuts):
+        link = f"client/r{cut % 2}"  # the rail in use, because the other one was cut before
+        before = pair.moves()
+        pair.link("down", link)
+        _until("on the rail that was cut", lambda: pair.moves() > before, pair.server, pair.client)
+        pair.link("up", link)
+    said = pair.finish()
+    for word in words:
+        assert word in said, f"'{word}' is not in:\n{said}"
+
+
+def pingpong_goes_on_through_cuts(directory):
+    _runs_through_cuts(directory, 3, "ibv_rc_pingpong", "-c", "-s", "65536", "-n", "8000", words=["8000 iters"])
+
+
+def ib_write_bw_goes_on_through_cuts(directory):
+    _runs_through_cuts(directory, 3, "ib_write_bw", "-D", "5", words=["BW average"])
+
+
+def ib_read_bw_goes_on_through_cuts(directory):
+    _runs_through_cuts(directory, 1, "ib_read_bw", "-D", "3", words=["BW average"])
+
+
+def ib_send_bw_goes_on_through_cuts(directory):
+    _runs_through_cuts(directory, 1, "ib_send_bw", "-D", "3", words=["BW average"])
+
+
+def ib_atomic_bw_goes_on_through_cuts(directory):
+    _runs_through_cuts(directory, 3, "ib_atomic_bw", "-D", "5", words=["BW average"])
 
 
 if __name__ == "__main__":
