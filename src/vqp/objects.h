@@ -183,8 +183,8 @@ bool vqp_uses(const struct hf_vqp *vqp, const struct hf_peer *peer);
 struct hf_vqp *vqp_find(struct hf_node *node, uint32_t num);
 void vqp_due(struct hf_vqp *vqp); /* there is something to fence or to wait for: see failover_turn */
 void vqp_move(struct hf_vqp *vqp, enum hf_vqp_state to);
-/* The other side ended. A vqp that a program connected by numbers is then what a plain qp is: its receives stay, and
- * what is in flight or posted later ends as the device's own retries do. False: it has to fail now. */
+/* The other side ended. A vqp that a program connected by numbers is then what a plain qp is: its receives stay, what
+ * is in flight ends as the device's own retries do, and what is posted later fails. False: it has to fail now. */
 bool vqp_forsake(struct hf_vqp *vqp);
 void vqp_fail(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest, bool tell);
 void vqp_drop_path(struct hf_vqp *vqp);    /* the one in use, which is fenced, or was never connected */

@@ -111,6 +111,11 @@ void post_pump(struct hf_vqp *vqp)
 	struct plan plan;
 	uint64_t end;
 
+	if (vqp->forsaken) {
+		if (vqp->state == HF_VQP_UP && log->next < log->tail)
+			vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR, false);
+		return;
+	}
 	if (vqp->state == HF_VQP_UP && !vqp->held)
 		uid_post_confirm(vqp);
 	while (vqp->state == HF_VQP_UP && !vqp->held && log->next < log->tail) {

@@ -199,7 +199,8 @@ void hf_vqp_destroy(struct hf_vqp *vqp)
 
 bool vqp_forsake(struct hf_vqp *vqp)
 {
-	if (vqp->wanted_num == 0 || vqp->state != HF_VQP_UP || vqp->held || vqp->path.broken)
+	if (vqp->wanted_num == 0 || vqp->state != HF_VQP_UP || vqp->held || vqp->path.broken ||
+		vqp->sends.next < vqp->sends.tail)
 		return false;
 	vqp->forsaken = true;
 	return true;

@@ -356,7 +356,7 @@ static void a_group_is_readable_while_a_member_is(void **state)
 
 struct armed_poller {
 	struct hf_poller poller;
-	unsigned armed;
+	unsigned armed, polls;
 };
 
 static enum hf_poll poll_nothing(struct hf_poller *poller, uint64_t now_ns)
@@ -527,6 +527,36 @@ static void loops_and_threads_survive_a_lack_of_descriptors(void **state)
 	close(code);
 }
 
+static enum hf_poll count_polls(struct hf_poller *poller, uint64_t now_ns)
+{
+	(void)now_ns;
+	container_of(poller, struct armed_poller, poller)->polls++;
+	return HF_IDLE;
+}
+
+static bool arm_counting(struct hf_poller *poller)
+{
+	container_of(poller, struct armed_poller, poller)->armed++;
+	return true;
+}
+
+/* As a program's threads drive a loop: who waits holds no lock, and others may turn the loop meanwhile. */
+static void a_wait_outside_of_a_turn_ends_by_a_wake_and_allows_turns(void **state)
+{
+	struct armed_poller counting = {.poller = {.poll = count_polls, .arm = arm_counting}};
+
+	(void)state;
+	hf_loop_add_poller(fixture->loop, &counting.poller);
+	while (hf_loop_prepare(fixture->loop, LONG_NS) == 0)
+		hf_loop_turn(fixture->loop, 0);
+	assert_true(counting.armed > 0);
+	hf_loop_turn(fixture->loop, 0);
+	assert_true(counting.polls > 0);
+	hf_loop_wake(fixture->loop);
+	hf_loop_wait(fixture->loop, LONG_NS); /* nothing else would end it */
+	hf_loop_remove_poller(fixture->loop, &counting.poller);
+}
+
 int main(void)
 {
 #define WITH_LOOP(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -545,6 +575,7 @@ int main(void)
 		WITH_LOOP(a_group_is_readable_while_a_member_is),
 		WITH_LOOP(a_poller_that_refuses_to_be_armed_keeps_the_loop_awake),
 		WITH_LOOP(a_wake_before_the_sleep_ends_it),
+		WITH_LOOP(a_wait_outside_of_a_turn_ends_by_a_wake_and_allows_turns),
 		WITH_LOOP(a_thread_runs_its_own_loop_and_can_wake_another),
 		WITH_LOOP(loops_and_threads_survive_a_lack_of_descriptors),
 		WITH_LOOP(the_time_that_a_ready_sees_is_from_after_the_sleep),

@@ -36,7 +36,7 @@ static void on_peer_down(struct hf_peer *peer, void *context)
 	end->peers_down++;
 }
 
-static void make_vqp(struct pair *pair, struct end *end)
+void pair_make_vqp(struct pair *pair, struct end *end)
 {
 	struct hf_vqp_init init = {.send_cq = end->cq,
 		.recv_cq = end->cq,
@@ -55,7 +55,7 @@ static struct hf_vqp *on_request(const struct hf_vqp_request *request, void *rep
 	struct pair *pair = context;
 
 	(void)request;
-	make_vqp(pair, &pair->b);
+	pair_make_vqp(pair, &pair->b);
 	memcpy(reply, &pair->b.mr->rkey, sizeof(uint32_t));
 	*reply_bytes = sizeof(uint32_t);
 	return pair->b.vqp;
@@ -139,7 +139,7 @@ static bool both_up(struct pair *pair)
 void pair_ask(struct pair *pair)
 {
 	assert_int_equal(hf_peer_connect(pair->a.node, &pair->control[1][0], 1, &pair->a.peer, NULL), 0);
-	make_vqp(pair, &pair->a);
+	pair_make_vqp(pair, &pair->a);
 	assert_int_equal(hf_vqp_connect(pair->a.vqp, pair->a.peer, "test", "hello", 5), 0);
 }
 

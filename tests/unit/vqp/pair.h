@@ -32,6 +32,7 @@ struct pair {
 
 void pair_open(struct pair *pair, enum hf_policy policy);
 void pair_open_apart(struct pair *pair, enum hf_policy policy_a, enum hf_policy policy_b);
+void pair_make_vqp(struct pair *pair, struct end *end);
 void pair_ask(struct pair *pair);     /* a asks b for a vqp */
 void pair_connect(struct pair *pair); /* until both vqps are up */
 void pair_close(struct pair *pair);

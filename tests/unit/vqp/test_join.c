@@ -1,0 +1,167 @@
+/* Vqps that know each other's number: hf_vqp_connect_num. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "pair.h"
+
+static void find_peer(struct pair *pair, struct end *end, unsigned other)
+{
+	end->peer = hf_peer_find(end->node, &pair->control[other][0]);
+	if (end->peer == NULL)
+		assert_int_equal(hf_peer_connect(end->node, &pair->control[other][0], 1, &end->peer, NULL), 0);
+}
+
+static void join(struct pair *pair, struct end *end, struct end *other)
+{
+	find_peer(pair, end, other == &pair->b);
+	assert_int_equal(hf_vqp_connect_num(end->vqp, end->peer, hf_vqp_num(other->vqp), pair->access), 0);
+}
+
+static void open_both(struct pair *pair)
+{
+	pair_open(pair, HF_POLICY_VARUNA);
+	pair_make_vqp(pair, &pair->a);
+	pair_make_vqp(pair, &pair->b);
+}
+
+static bool both_up(struct pair *pair)
+{
+	return hf_vqp_state(pair->a.vqp) == HF_VQP_UP && hf_vqp_state(pair->b.vqp) == HF_VQP_UP;
+}
+
+static bool peers_know_each_other(struct pair *pair)
+{
+	return pair->a.peers_up == 1 && pair->b.peers_up == 1;
+}
+
+static void check_write(struct pair *pair)
+{
+	struct ibv_wc wc;
+
+	memset(pair->a.memory, 0x5a, 4096);
+	assert_int_equal(pair_write(pair, 1, 0, 4096, true), 0);
+	pair_collect(pair, &pair->a, 1, &wc);
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	assert_memory_equal(pair->a.memory, pair->b.memory, 4096);
+}
+
+static void one_side_may_call_long_before_the_other(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_both(&pair);
+	join(&pair, &pair.a, &pair.b);
+	assert_true(pair_until(&pair, peers_know_each_other));
+	for (unsigned i = 0; i < 50; i++)
+		hf_loop_turn(pair.loop, 1000000); /* b drops what a says */
+	assert_int_equal(hf_vqp_state(pair.a.vqp), HF_VQP_CONNECTING);
+	assert_int_equal(hf_vqp_state(pair.b.vqp), HF_VQP_INIT);
+	join(&pair, &pair.b, &pair.a);
+	assert_true(pair_until(&pair, both_up));
+	check_write(&pair);
+	pair_close(&pair);
+}
+
+static void both_sides_may_call_at_once(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_both(&pair);
+	join(&pair, &pair.a, &pair.b);
+	join(&pair, &pair.b, &pair.a);
+	assert_true(pair_until(&pair, both_up));
+	assert_true(peers_know_each_other(&pair));
+	assert_int_equal(pair.a.peers_down + pair.b.peers_down, 0);
+	check_write(&pair);
+	pair_close(&pair);
+}
+
+static bool a_failed(struct pair *pair)
+{
+	return hf_vqp_state(pair->a.vqp) == HF_VQP_ERROR;
+}
+
+static void a_number_that_nobody_has_is_refused(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_both(&pair);
+	find_peer(&pair, &pair.a, 1);
+	assert_int_equal(hf_vqp_connect_num(pair.a.vqp, pair.a.peer, 0, 0), -EINVAL);
+	assert_int_equal(hf_vqp_connect_num(pair.a.vqp, pair.a.peer, (hf_vqp_num(pair.b.vqp) + 1) & 0xffffff, 0), 0);
+	assert_true(pair_until(&pair, a_failed));
+	assert_non_null(strstr(hf_vqp_reason(pair.a.vqp), "has no vqp"));
+	pair_close(&pair);
+}
+
+static void an_aborted_vqp_flushes_on_both_sides(void **state)
+{
+	struct ibv_wc wc[2];
+	struct pair pair;
+
+	(void)state;
+	open_both(&pair);
+	join(&pair, &pair.a, &pair.b);
+	join(&pair, &pair.b, &pair.a);
+	assert_true(pair_until(&pair, both_up));
+	assert_int_equal(pair_recv(&pair.a, 7, 0, 64), 0);
+	hf_vqp_abort(pair.a.vqp);
+	pair_collect(&pair, &pair.a, 1, wc);
+	assert_int_equal(wc[0].wr_id, 7);
+	assert_int_equal(wc[0].status, IBV_WC_WR_FLUSH_ERR);
+	pair_close(&pair);
+}
+
+static bool a_lost_its_peer(struct pair *pair)
+{
+	return pair->a.peers_down == 1;
+}
+
+/* As of a plain qp: nothing tells it that the other one is gone until it sends something. */
+static void receives_stay_when_the_other_side_ends_and_a_send_fails(void **state)
+{
+	struct ibv_wc wc[2];
+	struct pair pair;
+
+	(void)state;
+	open_both(&pair);
+	join(&pair, &pair.a, &pair.b);
+	join(&pair, &pair.b, &pair.a);
+	assert_true(pair_until(&pair, both_up));
+	assert_int_equal(pair_recv(&pair.a, 7, 0, 64), 0);
+	hf_vqp_destroy(pair.b.vqp);
+	hf_peer_close(pair.b.peer);
+	assert_true(pair_until(&pair, a_lost_its_peer));
+	assert_int_equal(hf_vqp_state(pair.a.vqp), HF_VQP_UP);
+	assert_int_equal(hf_vcq_poll(pair.a.cq, 1, wc), 0);
+	assert_int_equal(pair_send(&pair, 8, 0, 64), 0);
+	pair_collect(&pair, &pair.a, 2, wc);
+	assert_int_equal(wc[0].wr_id, 8);
+	assert_int_equal(wc[0].status, IBV_WC_RETRY_EXC_ERR);
+	assert_int_equal(wc[1].wr_id, 7);
+	assert_int_equal(wc[1].status, IBV_WC_WR_FLUSH_ERR);
+	pair_close(&pair);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(one_side_may_call_long_before_the_other),
+		cmocka_unit_test(both_sides_may_call_at_once),
+		cmocka_unit_test(a_number_that_nobody_has_is_refused),
+		cmocka_unit_test(an_aborted_vqp_flushes_on_both_sides),
+		cmocka_unit_test(receives_stay_when_the_other_side_ends_and_a_send_fails),
+	};
+
+	if (argc > 1)
+		pair_kind = argv[1];
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
