@@ -244,6 +244,13 @@ static void do_build(struct hf_vqp *vqp)
 		send_path(vqp, MESSAGE_QP, &vqp->path, MESSAGE_PATH_BUILT);
 }
 
+/* Asked again at ticks, because the rail may have been paused when it was its turn. */
+static void want_dedicated(struct hf_vqp *vqp, uint64_t now_ns)
+{
+	if (vqp->path.shared != NULL && vqp->recovery.picks && vqp->state == HF_VQP_UP)
+		rebuild_want(vqp, vqp->path.rail, now_ns);
+}
+
 static void do_resume(struct hf_vqp *vqp)
 {
 	bool first = vqp->state == HF_VQP_CONNECTING;
@@ -266,8 +273,7 @@ static void do_resume(struct hf_vqp *vqp)
 	vqp_move(vqp, HF_VQP_UP);
 	post_pump(vqp);
 	rebuild_end(vqp, false, now_ns);
-	if (vqp->path.shared != NULL && vqp->recovery.picks)
-		rebuild_want(vqp, vqp->path.rail, now_ns);
+	want_dedicated(vqp, now_ns);
 	pool_enlist(vqp);
 	if (first || policy_caches(vqp->node->config.policy))
 		node_tick_soon(vqp->node);
@@ -623,6 +629,7 @@ void failover_tick(struct hf_vqp *vqp, uint64_t now_ns)
 		failover_broken(vqp);
 	failover_event(vqp, &event);
 	standby_offer(vqp);
+	want_dedicated(vqp, now_ns);
 	if (failback_due(vqp, now_ns)) {
 		rebuild_want(vqp, (unsigned)rail_choose(peer_usable(vqp->peer)), now_ns);
 	}
