@@ -179,6 +179,7 @@ void vq_completed(struct vq *vq, const struct ibv_wc *wc)
 	if (!op->succeeded) {
 		bool unknown = vq->policy == HF_POLICY_VARUNA && wc->vendor_err == HF_WC_UNKNOWN;
 		bool excused = vq->policy == HF_POLICY_NONE || vq->crashed || a_nic_died(vq) ||
+			       (unknown && vq->evidence == HF_EVIDENCE_LOG) ||
 			       a_fence_failed(vq); /* its evidence is gone, and nothing executes behind it */
 
 		vq->outcome->unknown += unknown;
@@ -242,6 +243,7 @@ static void set_up(struct vq *vq, struct world *world, struct outcome *outcome)
 	vq->world = world;
 	vq->outcome = outcome;
 	vq->policy = (enum hf_policy)world_range(world, HF_POLICY_NONE, HF_POLICY_VARUNA);
+	vq->evidence = (enum hf_evidence)world_range(world, HF_EVIDENCE_BOTH, HF_EVIDENCE_LOG);
 	vq->budget_ns = BUDGET_NS;
 	network_init(&vq->network, world);
 	vq->network.stream_limit_ns = 8 * NS_S;

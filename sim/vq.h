@@ -93,6 +93,7 @@ struct vq {
 	struct faults faults;
 	struct vq_side client, server;
 	enum hf_policy policy;
+	enum hf_evidence evidence;
 	uint64_t budget_ns;
 	struct vq_op ops[VQ_OPS_MAX];
 	uint32_t count;

@@ -21,6 +21,13 @@ enum hf_policy {
 	HF_POLICY_VARUNA,       /* what executed is completed, the rest is sent again: exactly once */
 };
 
+/* By what `varuna` tells which wrs in flight executed. */
+enum hf_evidence {
+	HF_EVIDENCE_BOTH, /* either of the two; the default */
+	HF_EVIDENCE_PSN,  /* the responder's device: exact and free, gone with the device */
+	HF_EVIDENCE_LOG,  /* the completion log: 8 bytes written behind each wr, survives the device */
+};
+
 struct hf_rail_config {
 	char name[HF_NAME_BYTES]; /* "r0"; pairs with the peer's rail of the same name */
 	char kind[HF_NAME_BYTES]; /* "shm", "soft" */
@@ -37,6 +44,7 @@ struct hf_node_config {
 	struct hf_addr management[HF_RAILS_MAX]; /* control streams over networks that are no rails */
 	unsigned management_count;
 	enum hf_policy policy;      /* the same at both ends: connecting is refused otherwise */
+	enum hf_evidence evidence;  /* likewise */
 	uint64_t heartbeat_ns;      /* between heartbeats on each control path; 0: 50 ms */
 	unsigned heartbeat_misses;  /* this many without an answer and the path is down; 0: 4 */
 	uint64_t failback_ns;       /* the primary must have been up for so long before traffic returns; 0: 200 ms */

@@ -141,7 +141,7 @@ static void push(struct where *where, const char *key, size_t index)
 
 /* ---- values ---- */
 
-enum kind { NAME, ADDRESS, MTU, POLICY, MILLISECONDS, SMALL, COUNT, RAILS, ADDRESSES };
+enum kind { NAME, ADDRESS, MTU, POLICY, EVIDENCE, MILLISECONDS, SMALL, COUNT, RAILS, ADDRESSES };
 
 struct field {
 	const char *key;
@@ -195,6 +195,18 @@ static int parse_policy(struct where *where, const json_t *value, enum hf_policy
 			return 0;
 		}
 	return fault(where, "expected \"none\", \"resend\", \"resend-cache\" or \"varuna\"");
+}
+
+static int parse_evidence(struct where *where, const json_t *value, enum hf_evidence *out)
+{
+	static const char *const names[] = {"both", "psn", "log"};
+
+	for (unsigned i = 0; json_is_string(value) && i < sizeof(names) / sizeof(*names); i++)
+		if (strcmp(json_string_value(value), names[i]) == 0) {
+			*out = (enum hf_evidence)i;
+			return 0;
+		}
+	return fault(where, "expected \"both\", \"psn\" or \"log\"");
 }
 
 static int parse_number(struct where *where, const json_t *value, int max, json_int_t *out)
@@ -265,6 +277,8 @@ static int parse_value(struct where *where, const json_t *value, const struct fi
 		return parse_mtu(where, value, at);
 	case POLICY:
 		return parse_policy(where, value, at);
+	case EVIDENCE:
+		return parse_evidence(where, value, at);
 	case MILLISECONDS:
 		rc = parse_number(where, value, MS_MAX, &number);
 		*(uint64_t *)at = (uint64_t)number * MS;
@@ -327,6 +341,7 @@ static const struct field node_fields[] = {
 	{"rails", RAILS, 0, 0},
 	{"management", ADDRESSES, 0, 0},
 	{"policy", POLICY, offsetof(struct hf_node_config, policy), 0},
+	{"evidence", EVIDENCE, offsetof(struct hf_node_config, evidence), 0},
 	{"heartbeat_ms", MILLISECONDS, offsetof(struct hf_node_config, heartbeat_ns), 0},
 	{"heartbeat_misses", COUNT, offsetof(struct hf_node_config, heartbeat_misses), 1000},
 	{"failback_ms", MILLISECONDS, offsetof(struct hf_node_config, failback_ns), 0},
@@ -342,7 +357,7 @@ int hf_node_config_parse(const char *text, size_t bytes, struct hf_node_config *
 	json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &syntax);
 	int rc;
 
-	*config_out = (struct hf_node_config){.policy = HF_POLICY_RESEND};
+	*config_out = (struct hf_node_config){.policy = HF_POLICY_VARUNA};
 	if (root == NULL)
 		return hf_error_set(error, -EINVAL, "line %d: %s", syntax.line, syntax.text);
 	rc = parse_object(&where, root, node_fields, sizeof(node_fields) / sizeof(*node_fields), config_out);

@@ -19,6 +19,26 @@
 
 #define NUM_MAX 0xffffffu
 
+/* A peer that may write gets a completion log for its wrs (R14: access is never widened for it). */
+static void offer_log(struct hf_vqp *vqp, uint32_t depth)
+{
+	struct message message = {.kind = MESSAGE_LOG, .to = vqp->remote_num, .from = vqp->num};
+	int rc;
+
+	if (!policy_logs(&vqp->node->config) || (vqp->access & IBV_ACCESS_REMOTE_WRITE) == 0 || depth == 0)
+		return;
+	message.log_entries = log_entries_for(depth);
+	rc = log_ring_take(vqp->pd, message.log_entries, &vqp->log_ring);
+	if (rc != 0) {
+		log_warn("vqp %u: no memory for a completion log: %s", vqp->num, strerror(-rc));
+		return;
+	}
+	message.log_addr = (uintptr_t)vqp->log_ring.entries;
+	for (unsigned i = 0; i < vqp->node->rail_count; i++)
+		message.rkeys[i] = vqp->log_ring.slab->mrs[i]->rkey;
+	peer_send(vqp->peer, &message);
+}
+
 static void begin(struct hf_vqp *vqp, const struct message *message)
 {
 	struct recovery_event event = {.type = RECOVERY_EVENT_CONNECTED};
@@ -27,6 +47,7 @@ static void begin(struct hf_vqp *vqp, const struct message *message)
 	vqp->remote_access = message->access;
 	vqp->remote_pd = message->pd;
 	region_announce_all(vqp->pd, vqp->peer);
+	offer_log(vqp, message->depth);
 	failover_event(vqp, &event);
 }
 
@@ -102,6 +123,7 @@ void connect_send(struct hf_vqp *vqp)
 		.from = vqp->num,
 		.access = (uint32_t)vqp->access,
 		.pd = vqp->pd->num,
+		.depth = vqp->sends.capacity,
 		.private_bytes = vqp->private_bytes};
 
 	if (vqp->asked)
@@ -179,6 +201,7 @@ static void on_connect(struct hf_peer *peer, const struct message *message)
 	answer.from = vqp->num;
 	answer.access = (uint32_t)vqp->access;
 	answer.pd = vqp->pd->num;
+	answer.depth = vqp->sends.capacity;
 	join(vqp, peer);
 	vqp_move(vqp, HF_VQP_CONNECTING);
 	peer_send(peer, &answer);

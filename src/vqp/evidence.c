@@ -10,12 +10,17 @@ void evidence_gather(const struct hf_vqp *vqp, bool fenced, struct message *stat
 
 	state->fenced = fenced;
 	state->consumed = vqp->consumed;
+	if (fenced && vqp->log_ring.slab != NULL) {
+		state->has_log = 1;
+		(void)log_newest(
+			vqp->log_ring.entries, vqp->log_ring.slab->ring_entries, &state->log_number, &state->log_entry);
+	}
 	state->about_rail = (uint8_t)vqp->path.rail;
 	state->about_qp = vqp->path.dest_qp_num;
 	if (!fenced || vqp->path.qp == NULL)
 		return;
 	rc = hf_qp_executed_psn(vqp->path.qp, &psn);
-	if (rc == 0 || rc == -ENODATA) {
+	if ((rc == 0 || rc == -ENODATA) && (!state->has_log || vqp->node->config.evidence != HF_EVIDENCE_LOG)) {
 		state->has_psn = 1;
 		state->in_doubt = rc != 0;
 		state->executed_psn = psn;
@@ -33,6 +38,9 @@ struct evidence evidence_of(const struct message *state, int our_rail)
 		.has_psn = state->has_psn != 0,
 		.executed_psn = state->executed_psn,
 		.in_doubt = state->in_doubt != 0,
+		.has_log = state->has_log != 0,
+		.log_number = state->log_number,
+		.log_entry = state->log_entry,
 		.consumed = state->consumed,
 		.atomic_count = state->atomic_count,
 	};

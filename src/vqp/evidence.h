@@ -16,6 +16,9 @@ struct evidence {
 	bool in_doubt;         /* whether that one did is not known, only what is behind it did not */
 	unsigned atomic_count;
 	struct hf_atomic_result atomics[EVIDENCE_ATOMICS]; /* newest first */
+	bool has_log;
+	uint32_t log_number; /* the newest entry of the completion log, and where it is; log_entry 0: there is none */
+	uint64_t log_entry;
 	uint64_t consumed; /* messages whose receive completions were harvested, since the vqp was made */
 };
 

@@ -425,6 +425,17 @@ static void on_qp(struct hf_vqp *vqp, const struct message *message)
 		failover_event(vqp, &event);
 }
 
+static void learn_log(struct hf_vqp *vqp, const struct message *message)
+{
+	const struct hf_peer *peer = vqp->peer;
+
+	if (vqp->log.entries != 0 || !policy_logs(&vqp->node->config))
+		return;
+	vqp->log = (struct log_writer){.addr = message->log_addr, .entries = message->log_entries};
+	for (unsigned i = 0; i < peer->node->rail_count; i++)
+		vqp->log_rkeys[i] = peer->rail_map[i] < 0 ? 0 : message->rkeys[peer->rail_map[i]];
+}
+
 void failover_message(struct hf_vqp *vqp, const struct message *message)
 {
 	struct recovery_event event = {
@@ -444,6 +455,9 @@ void failover_message(struct hf_vqp *vqp, const struct message *message)
 		peer_ports(vqp->peer, message->up);
 		event.type = RECOVERY_EVENT_STATE;
 		failover_event(vqp, &event);
+		break;
+	case MESSAGE_LOG:
+		learn_log(vqp, message);
 		break;
 	case MESSAGE_LENGTHS:
 		if (lengths_learn(&vqp->lengths, message) != 0)

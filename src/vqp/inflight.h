@@ -22,6 +22,8 @@ struct inflight_wr {
 	uint32_t psns;    /* packets that it takes: on the path it was posted to, before that an upper bound */
 	/* The device's qp it was posted to and has no verdict of; qp_num 0: none, it is to be posted. */
 	uint32_t qp_num, rail, first_psn, mtu_bytes;
+	uint64_t log_entry; /* of the completion log, written behind it; 0: none */
+	uint32_t log_number;
 	uint32_t grant; /* of the vqp, when it was posted: nothing is replayed across grants (R13) */
 	bool idempotent;
 	bool signaled; /* its owner wants a completion when it succeeds */

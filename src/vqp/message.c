@@ -12,6 +12,7 @@
 #include "base/ensure.h"
 #include "net/control.h"
 #include "vqp/uid.h"
+#include "vqp/completion_log.h"
 
 struct wire {
 	uint8_t *at;
@@ -105,6 +106,7 @@ static void private_data(struct wire *wire, struct message *m)
 {
 	u32(wire, &m->access, UINT32_MAX);
 	u32(wire, &m->pd, UINT32_MAX);
+	u32(wire, &m->depth, LOG_ENTRIES_MAX);
 	u16(wire, &m->private_bytes, HF_PRIVATE_BYTES);
 	if (!wire->bad)
 		raw(wire, m->private_data, m->private_bytes);
@@ -129,6 +131,23 @@ static void atomics(struct wire *wire, struct message *m)
 		u32(wire, &m->atomics[i].psn, NUM_MASK);
 		u64(wire, &m->atomics[i].original);
 	}
+}
+
+static void completion_log(struct wire *wire, struct message *m)
+{
+	u8(wire, &m->has_log, 1);
+	u32(wire, &m->log_number, LOG_ENTRIES_MAX - 1);
+	u64(wire, &m->log_entry);
+}
+
+static void where_log_is(struct wire *wire, struct message *m)
+{
+	u64(wire, &m->log_addr);
+	u32(wire, &m->log_entries, LOG_ENTRIES_MAX);
+	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
+		u32(wire, &m->rkeys[i], UINT32_MAX);
+	if (m->log_entries == 0 || (m->log_entries & (m->log_entries - 1)) != 0)
+		wire->bad = true;
 }
 
 static void lengths(struct wire *wire, struct message *m)
@@ -197,8 +216,12 @@ static void visit(struct wire *wire, struct message *m)
 		u8(wire, &m->about_rail, HF_RAILS_MAX - 1);
 		u32(wire, &m->about_qp, NUM_MASK);
 		atomics(wire, m);
+		completion_log(wire, m);
 		u64(wire, &m->consumed);
 		u32(wire, &m->up, RAIL_MASK);
+		break;
+	case MESSAGE_LOG:
+		where_log_is(wire, m);
 		break;
 	case MESSAGE_LENGTHS:
 		lengths(wire, m);

@@ -24,6 +24,7 @@ enum message_kind {
 	MESSAGE_GO,
 	MESSAGE_QP,
 	MESSAGE_READY,
+	MESSAGE_LOG,        /* before the first FENCE: where the receiver's completion log is */
 	MESSAGE_LENGTHS,    /* what the receives of WRITE_WITH_IMMs that resume report; all of them */
 	MESSAGE_STANDBY,    /* picker: a qp made beforehand on one more rail */
 	MESSAGE_STANDBY_QP, /* its match */
@@ -75,7 +76,8 @@ struct message {
 	char service[HF_NAME_BYTES];
 	char terms[HF_NAME_BYTES]; /* also of REFUSE: what the other side must agree with; policy.c */
 	uint32_t access;
-	uint32_t pd; /* of the sender's, by a number of its own */
+	uint32_t pd;    /* of the sender's, by a number of its own */
+	uint32_t depth; /* of the sender's request log */
 	uint16_t private_bytes;
 	uint8_t private_data[HF_PRIVATE_BYTES];
 	/* JOIN (and access) */
@@ -89,7 +91,13 @@ struct message {
 	struct hf_atomic_result atomics[EVIDENCE_ATOMICS];
 	uint8_t about_rail; /* of the sender; its qp there was connected to about_qp, the receiver's; 0: to none */
 	uint32_t about_qp;
+	uint8_t has_log;
+	uint32_t log_number;
+	uint64_t log_entry;
 	uint64_t consumed; /* messages taken by receives since the vqp was made */
+	/* LOG; its keys are in rkeys */
+	uint64_t log_addr;
+	uint32_t log_entries; /* a power of two */
 	/* LENGTHS */
 	uint8_t more; /* another one follows */
 	uint8_t length_count;

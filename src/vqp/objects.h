@@ -12,10 +12,12 @@
 #include "base/list.h"
 #include "net/control.h"
 #include "rail/rail.h"
+#include "vqp/completion_log.h"
 #include "vqp/evidence.h"
 #include "vqp/fence.h"
 #include "vqp/inflight.h"
 #include "vqp/lengths.h"
+#include "vqp/log_slab.h"
 #include "vqp/message.h"
 #include "vqp/policy.h"
 #include "vqp/path.h"
@@ -91,6 +93,7 @@ struct hf_vpd {
 	uint32_t num; /* of the node's; tells peers which vqps have it in common */
 	struct hf_pd *pds[HF_RAILS_MAX];
 	struct uid_arena *uids; /* NULL: no region needs one */
+	struct list log_slabs;
 	unsigned users;
 };
 
@@ -130,8 +133,11 @@ struct hf_vqp {
 	char *reason; /* of a refusal; NULL: none was given */
 
 	struct inflight sends, recvs;
-	uint64_t messages;            /* numbered so far */
-	uint64_t consumed;            /* of the peer's */
+	uint64_t messages;        /* numbered so far */
+	uint64_t consumed;        /* of the peer's */
+	struct log_ring log_ring; /* of the peer's wrs, here */
+	struct log_writer log;    /* of ours, there */
+	uint32_t log_rkeys[HF_RAILS_MAX];
 	struct lengths lengths;       /* of the peer's that resume */
 	uint32_t unsignaled, packets; /* since the last forced signal; unretired */
 	struct path path, standby[HF_RAILS_MAX];

@@ -41,6 +41,10 @@ int path_create(struct hf_vqp *vqp, struct path *path, unsigned rail)
 {
 	struct ibv_qp_cap cap = vqp->cap;
 
+	if (vqp->log.entries > 0)
+		cap.max_send_wr *= 2;
+	if (cap.max_inline_data < LOG_ENTRY_BYTES)
+		cap.max_inline_data = LOG_ENTRY_BYTES;
 	cap.max_send_wr += PATH_SLACK;
 	return path_make(vqp->pd, rail, &cap, cap.max_send_wr + cap.max_recv_wr, vqp->access, &vqp->sink, path);
 }

@@ -253,6 +253,7 @@ static void dispatch(struct hf_peer *peer, const struct message *message)
 		break;
 	case MESSAGE_FENCE:
 	case MESSAGE_STATE:
+	case MESSAGE_LOG:
 	case MESSAGE_LENGTHS:
 	case MESSAGE_GO:
 	case MESSAGE_QP:

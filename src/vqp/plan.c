@@ -1,9 +1,12 @@
 #include "vqp/plan.h"
 
+#include "base/bytes.h"
 #include "base/ensure.h"
 #include "dev/qp_rules.h"
 
-_Static_assert(VQP_SGE_MAX <= PLAN_SGES, "an entry fits into an empty plan");
+#define PLAN_WRS_EACH 2u /* of an entry, at most: the wr, and what is written into the completion log behind it */
+
+_Static_assert(VQP_SGE_MAX < PLAN_SGES && PLAN_WRS_EACH <= PLAN_WRS, "an entry fits into an empty plan");
 
 void plan_init(struct plan *plan, const struct hf_vqp *vqp)
 {
@@ -61,7 +64,47 @@ static int copy_sges(const struct hf_vqp *vqp, const struct ibv_send_wr *wr, uin
 
 bool plan_has_room(const struct plan *plan, const struct inflight_wr *entry)
 {
-	return plan->wr_count < PLAN_WRS && plan->sge_count + (unsigned)entry->wr.num_sge <= PLAN_SGES;
+	return plan->wr_count + PLAN_WRS_EACH <= PLAN_WRS && plan->sge_count + (unsigned)entry->wr.num_sge < PLAN_SGES;
+}
+
+/* What changes memory, and is not declared harmless to repeat. Messages have the log of receives (R8). */
+static bool is_logged(const struct hf_vqp *vqp, const struct inflight_wr *entry)
+{
+	return vqp->log.entries > 0 && (vqp->remote_access & IBV_ACCESS_REMOTE_WRITE) != 0 && !entry->idempotent &&
+	       (is_atomic(entry->wr.opcode) || entry->wr.opcode == IBV_WR_RDMA_WRITE ||
+		       entry->wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM);
+}
+
+static struct ibv_send_wr *append(struct plan *plan, uint64_t position, uint32_t psns)
+{
+	struct ibv_send_wr *wr = &plan->wrs[plan->wr_count];
+
+	wr->wr_id = position;
+	wr->next = NULL;
+	if (plan->wr_count > 0)
+		plan->wrs[plan->wr_count - 1].next = wr;
+	plan->positions[plan->wr_count++] = position;
+	plan->psn = psn_add(plan->psn, psns);
+	return wr;
+}
+
+static struct ibv_send_wr *append_log_write(
+	struct plan *plan, struct hf_vqp *vqp, uint64_t position, struct inflight_wr *entry)
+{
+	uint64_t *word = &plan->words[plan->wr_count];
+	struct ibv_sge *sge = &plan->sges[plan->sge_count++];
+	struct ibv_send_wr *wr = &plan->wrs[plan->wr_count];
+
+	entry->log_number = log_take(&vqp->log, &entry->wr, &entry->log_entry);
+	*word = htole64(entry->log_entry);
+	*sge = (struct ibv_sge){.addr = (uintptr_t)word, .length = LOG_ENTRY_BYTES};
+	*wr = (struct ibv_send_wr){.sg_list = sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_INLINE,
+		.wr.rdma = {.remote_addr = vqp->log.addr + (uint64_t)entry->log_number * LOG_ENTRY_BYTES,
+			.rkey = vqp->log_rkeys[vqp->path.rail]}};
+	return append(plan, position, 1);
 }
 
 bool plan_add(struct plan *plan, struct hf_vqp *vqp, uint64_t position, bool signal)
@@ -78,18 +121,16 @@ bool plan_add(struct plan *plan, struct hf_vqp *vqp, uint64_t position, bool sig
 	wr->num_sge = copy_sges(vqp, &entry->wr, entry->landed, wr->sg_list);
 	if (entry->landed > 0)
 		wr->wr.rdma.remote_addr += entry->landed; /* only WRITEs land in part */
-	wr->wr_id = position;
-	wr->next = NULL;
 	wr->send_flags &= ~(unsigned)(IBV_SEND_SIGNALED | HF_SEND_IDEMPOTENT);
-	if (signal)
-		wr->send_flags |= IBV_SEND_SIGNALED;
-	if (plan->wr_count > 0)
-		plan->wrs[plan->wr_count - 1].next = wr;
-	plan->positions[plan->wr_count++] = position;
 	plan->sge_count += (unsigned)wr->num_sge;
 	entry->mtu_bytes = vqp->path.mtu_bytes;
 	entry->first_psn = plan->psn;
 	entry->psns = qp_rules_psns(wr->opcode, left, vqp->path.mtu_bytes);
-	plan->psn = psn_add(plan->psn, entry->psns);
+	entry->log_entry = 0;
+	wr = append(plan, position, entry->psns);
+	if (is_logged(vqp, entry))
+		wr = append_log_write(plan, vqp, position, entry);
+	if (signal)
+		wr->send_flags |= IBV_SEND_SIGNALED;
 	return true;
 }

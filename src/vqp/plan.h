@@ -15,6 +15,7 @@ struct plan {
 	struct ibv_send_wr wrs[PLAN_WRS];
 	uint64_t positions[PLAN_WRS]; /* in the log: whose wr it is */
 	struct ibv_sge sges[PLAN_SGES];
+	uint64_t words[PLAN_WRS]; /* what log writes write: inline, so that the post has read it when it returns */
 	unsigned wr_count, sge_count;
 	uint32_t psn; /* of the next wr */
 };

@@ -20,7 +20,13 @@ const char *policy_name(enum hf_policy policy)
 
 void policy_terms(const struct hf_node_config *config, char terms_out[HF_NAME_BYTES])
 {
-	snprintf(terms_out, HF_NAME_BYTES, "%s", policy_name(config->policy));
+	static const char *const evidence[] = {
+		[HF_EVIDENCE_BOTH] = "both", [HF_EVIDENCE_PSN] = "psn", [HF_EVIDENCE_LOG] = "log"};
+
+	if (config->policy == HF_POLICY_VARUNA)
+		snprintf(terms_out, HF_NAME_BYTES, "%s by %s", policy_name(config->policy), evidence[config->evidence]);
+	else
+		snprintf(terms_out, HF_NAME_BYTES, "%s", policy_name(config->policy));
 }
 
 bool policy_recovers(enum hf_policy policy)
@@ -36,4 +42,9 @@ bool policy_pools(enum hf_policy policy)
 bool policy_caches(enum hf_policy policy)
 {
 	return policy == HF_POLICY_RESEND_CACHE;
+}
+
+bool policy_logs(const struct hf_node_config *config)
+{
+	return config->policy == HF_POLICY_VARUNA && config->evidence != HF_EVIDENCE_PSN;
 }

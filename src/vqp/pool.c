@@ -292,6 +292,8 @@ static struct pool *pool_open(struct hf_vqp *vqp)
 	pool->cap = vqp->cap;
 	pool->cap.max_send_wr = POOL_DEPTH;
 	pool->cap.max_recv_wr = pool->cap.max_recv_sge = 1;
+	if (pool->cap.max_inline_data < LOG_ENTRY_BYTES)
+		pool->cap.max_inline_data = LOG_ENTRY_BYTES;
 	list_init(&pool->qps);
 	list_init(&pool->members);
 	list_push_back(&vqp->node->pools, &pool->node_link);

@@ -34,6 +34,7 @@ int hf_vpd_alloc(struct hf_node *node, struct hf_vpd **pd_out)
 	pd->node = node;
 	pd->num = ++node->next_pd;
 	list_init(&pd->regions);
+	list_init(&pd->log_slabs);
 	list_push_back(&node->vpds, &pd->node_link);
 	*pd_out = pd;
 	return 0;
@@ -50,6 +51,7 @@ int hf_vpd_free(struct hf_vpd *pd)
 	if (!list_empty(&pd->regions))
 		return -EBUSY;
 	pool_free_pd(pd);
+	log_slabs_free(pd);
 	for (unsigned i = 0; i < pd->node->rail_count; i++)
 		(void)hf_pd_free(pd->pds[i]);
 	list_remove(&pd->node_link);

@@ -30,18 +30,59 @@ static enum executed by_psn(const struct inflight_wr *entry, const struct eviden
 	return packets > 0 ? EXECUTED_PARTLY : EXECUTED_NOT;
 }
 
+struct log_reading verdict_read_log(const struct inflight *log, const struct evidence *evidence)
+{
+	struct log_reading reading = {.doubt_end = UINT64_MAX};
+
+	if (!evidence->has_log)
+		return reading;
+	for (uint64_t at = log->head; at < log->next; at++) {
+		const struct inflight_wr *entry = inflight_at(log, at);
+
+		if (entry->done || entry->qp_num == 0 || entry->log_entry == 0)
+			continue;
+		if (entry->log_entry == evidence->log_entry && entry->log_number == evidence->log_number) {
+			reading.executed_end = at + 1;
+			reading.doubt_end = UINT64_MAX;
+		} else if (reading.doubt_end == UINT64_MAX) {
+			reading.doubt_end = at + 1;
+		}
+	}
+	return reading;
+}
+
+struct judge {
+	const struct inflight_wr *entry;
+	uint64_t position;
+	const struct evidence *evidence;
+	const struct log_reading *reading;
+};
+
+static enum executed by_both(const struct judge *judge, uint32_t *packets_out)
+{
+	enum executed executed = by_psn(judge->entry, judge->evidence, packets_out);
+
+	if (judge->position < judge->reading->executed_end)
+		return EXECUTED_FULLY;
+	if (executed == EXECUTED_MAYBE && judge->evidence->fenced && is_about(judge->evidence, judge->entry) &&
+		judge->position >= judge->reading->doubt_end)
+		return EXECUTED_NOT;
+	return executed;
+}
+
 /* To send again what may have executed is harmless only when the application says so. */
 static struct verdict in_doubt(const struct inflight_wr *entry, const struct evidence *evidence)
 {
 	return (struct verdict){.kind = entry->idempotent && evidence->fenced ? VERDICT_REPLAY : VERDICT_UNKNOWN};
 }
 
-static struct verdict judge_write(const struct inflight_wr *entry, const struct evidence *evidence)
+static struct verdict judge_write(const struct judge *judge)
 {
+	const struct inflight_wr *entry = judge->entry;
 	uint64_t left = entry->bytes - entry->landed, landed;
 	uint32_t packets;
 
-	switch (by_psn(entry, evidence, &packets)) {
+	switch (by_both(judge, &packets)) {
 	case EXECUTED_NOT:
 		return (struct verdict){.kind = VERDICT_REPLAY};
 	case EXECUTED_PARTLY:
@@ -54,23 +95,28 @@ static struct verdict judge_write(const struct inflight_wr *entry, const struct 
 	case EXECUTED_MAYBE:
 		break;
 	}
-	return in_doubt(entry, evidence);
+	return in_doubt(entry, judge->evidence);
 }
 
-static struct verdict judge_atomic(const struct inflight_wr *entry, const struct evidence *evidence)
+static struct verdict judge_atomic(const struct judge *judge)
 {
+	const struct inflight_wr *entry = judge->entry;
+	const struct evidence *evidence = judge->evidence;
 	uint32_t packets;
 
 	for (unsigned i = 0; is_about(evidence, entry) && i < evidence->atomic_count; i++)
 		if (evidence->atomics[i].psn == entry->first_psn)
 			return (struct verdict){.kind = VERDICT_EXECUTED, .original = evidence->atomics[i].original};
-	if (by_psn(entry, evidence, &packets) == EXECUTED_NOT)
+	if (by_both(judge, &packets) == EXECUTED_NOT)
 		return (struct verdict){.kind = VERDICT_REPLAY};
 	return in_doubt(entry, evidence);
 }
 
-static struct verdict judge_by_evidence(const struct inflight_wr *entry, const struct evidence *evidence)
+static struct verdict judge_by_evidence(const struct judge *judge)
 {
+	const struct inflight_wr *entry = judge->entry;
+	const struct evidence *evidence = judge->evidence;
+
 	if (entry->message != 0 && entry->message <= evidence->consumed)
 		return (struct verdict){.kind = VERDICT_EXECUTED};
 	switch ((unsigned)entry->wr.opcode) {
@@ -81,17 +127,19 @@ static struct verdict judge_by_evidence(const struct inflight_wr *entry, const s
 		return (struct verdict){.kind = evidence->fenced ? VERDICT_REPLAY : VERDICT_UNKNOWN};
 	case IBV_WR_RDMA_WRITE:
 	case IBV_WR_RDMA_WRITE_WITH_IMM:
-		return judge_write(entry, evidence);
+		return judge_write(judge);
 	case IBV_WR_ATOMIC_CMP_AND_SWP:
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
-		return judge_atomic(entry, evidence);
+		return judge_atomic(judge);
 	}
 	ensure(false); /* others are refused when they are posted */
 	return (struct verdict){.kind = VERDICT_UNKNOWN};
 }
 
-struct verdict verdict_judge(enum hf_policy policy, const struct inflight_wr *entry, const struct evidence *evidence)
+struct verdict verdict_judge(enum hf_policy policy, const struct inflight_wr *entry, uint64_t position,
+	const struct evidence *evidence, const struct log_reading *reading)
 {
+	const struct judge judge = {.entry = entry, .position = position, .evidence = evidence, .reading = reading};
 	bool taken = entry->message != 0 && entry->message <= evidence->consumed;
 
 	switch (policy) {
@@ -100,7 +148,7 @@ struct verdict verdict_judge(enum hf_policy policy, const struct inflight_wr *en
 	case HF_POLICY_RESEND_CACHE:
 		break;
 	case HF_POLICY_VARUNA:
-		return judge_by_evidence(entry, evidence);
+		return judge_by_evidence(&judge);
 	}
 	return (struct verdict){.kind = taken ? VERDICT_EXECUTED : VERDICT_REPLAY};
 }
@@ -111,7 +159,7 @@ static bool is_atomic(const struct inflight_wr *entry)
 }
 
 /* The device posts a wr with IBV_SEND_FENCE only when the data of all READs and atomics before it are there. */
-static void finish_fenced(struct inflight *log, const struct evidence *evidence)
+static void finish_fenced(struct inflight *log, const struct evidence *evidence, const struct log_reading *reading)
 {
 	uint64_t end = log->head;
 	uint32_t packets;
@@ -121,7 +169,7 @@ static void finish_fenced(struct inflight *log, const struct evidence *evidence)
 
 		if (entry->done || entry->qp_num == 0 || (entry->wr.send_flags & IBV_SEND_FENCE) == 0)
 			continue;
-		if (by_psn(entry, evidence, &packets) == EXECUTED_FULLY || packets > 0)
+		if (at < reading->executed_end || by_psn(entry, evidence, &packets) == EXECUTED_FULLY || packets > 0)
 			end = at;
 	}
 	for (uint64_t at = log->head; at < end; at++) {
@@ -169,16 +217,17 @@ static void enter(enum hf_policy policy, struct inflight_wr *entry, const struct
 
 struct verdict_sum verdict_enter(enum hf_policy policy, struct inflight *log, const struct evidence *evidence)
 {
+	struct log_reading reading = verdict_read_log(log, evidence);
 	struct verdict_sum sum = {0};
 
 	if (policy == HF_POLICY_VARUNA)
-		finish_fenced(log, evidence);
+		finish_fenced(log, evidence, &reading);
 	for (uint64_t at = log->head; at < log->tail; at++) {
 		struct inflight_wr *entry = inflight_at(log, at);
 		struct verdict verdict;
 
 		if (!entry->done && entry->qp_num != 0 && at < log->next) {
-			verdict = verdict_judge(policy, entry, evidence);
+			verdict = verdict_judge(policy, entry, at, evidence, &reading);
 			enter(policy, entry, &verdict);
 			sum.unknown += verdict.kind == VERDICT_UNKNOWN;
 			sum.dropped += verdict.kind == VERDICT_UNKNOWN && entry->message != 0;

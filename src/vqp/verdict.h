@@ -13,6 +13,9 @@
  *   CAS, FAA              executed when the responder's device still knows the original value (D4b, R9), not executed,
  *                         or unknown: the value is lost, and is never guessed.
  * Where the evidence is in doubt, one that is declared idempotent is sent again.
+ *
+ * Under `both` a wr executed when either the psn or the completion log says so. Where only the log can speak, the first
+ * logged wr without an entry is in doubt, because its entry may be what was lost; those behind it did not execute.
  * A wr with IBV_SEND_FENCE of which anything executed says that READs and atomics before it have completed.
  *
  * Invariant:
@@ -35,11 +38,19 @@ struct verdict {
 	uint64_t original; /* EXECUTED atomic: the value it found */
 };
 
-struct verdict verdict_judge(enum hf_policy policy, const struct inflight_wr *entry, const struct evidence *evidence);
+/* What the completion log says of the wrs in flight, by their positions in `log`. */
+struct log_reading {
+	uint64_t executed_end; /* what was posted before it executed */
+	uint64_t doubt_end;    /* and nothing from here on: after the fence; UINT64_MAX: no such place */
+};
+struct log_reading verdict_read_log(const struct inflight *log, const struct evidence *evidence);
+
+struct verdict verdict_judge(enum hf_policy policy, const struct inflight_wr *entry, uint64_t position,
+	const struct evidence *evidence, const struct log_reading *reading);
 
 struct verdict_sum {
 	uint32_t unknown;
-	uint32_t dropped; /* messages that will never take their receive: later ones are numbered lower by so many */
+	uint32_t dropped; /* messages that will never take their receive; later numbers went down by so many */
 };
 /* Judges what was posted and is not done, [head, next), and puts the values of atomics where the wrs want them. */
 struct verdict_sum verdict_enter(enum hf_policy policy, struct inflight *log, const struct evidence *evidence);

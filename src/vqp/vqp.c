@@ -91,15 +91,17 @@ void vqp_end_paths(struct hf_vqp *vqp)
 
 static int check_init(const struct hf_vpd *pd, const struct hf_vqp_init *init)
 {
+	bool logs = policy_logs(&pd->node->config);
+
 	if (init->send_cq == NULL || init->recv_cq == NULL || init->cap.max_send_wr == 0 ||
 		init->cap.max_send_sge > VQP_SGE_MAX || init->cap.max_recv_sge > VQP_SGE_MAX)
 		return -EINVAL;
 	for (unsigned i = 0; i < pd->node->rail_count; i++) {
 		const struct hf_dev_attr *attr = &pd->node->rails[i].dev->attr;
 
-		if (init->cap.max_send_wr >= attr->max_qp_wr || init->cap.max_recv_wr > attr->max_qp_wr ||
-			init->cap.max_send_sge > attr->max_sge || init->cap.max_recv_sge > attr->max_sge ||
-			init->cap.max_inline_data > attr->max_inline)
+		if (init->cap.max_send_wr * (logs ? 2 : 1) >= attr->max_qp_wr ||
+			init->cap.max_recv_wr > attr->max_qp_wr || init->cap.max_send_sge > attr->max_sge ||
+			init->cap.max_recv_sge > attr->max_sge || init->cap.max_inline_data > attr->max_inline)
 			return -EINVAL;
 	}
 	return 0;
@@ -194,6 +196,7 @@ void hf_vqp_destroy(struct hf_vqp *vqp)
 	inflight_free(&vqp->recvs);
 	free(vqp->reason);
 	lengths_free(&vqp->lengths);
+	log_ring_give(&vqp->log_ring);
 	free(vqp);
 }
 

@@ -414,6 +414,8 @@ static void every_kind_of_message_is_read_as_it_was_written(void **state)
 		in.mtu = IBV_MTU_4096;
 		in.private_bytes = 9;
 		in.consumed = 1ull << 40;
+		in.log_entries = 128;
+		in.depth = 128;
 		in.atomic_count = 3;
 		in.atomics[2] = (struct hf_atomic_result){.psn = 9, .original = 1ull << 63};
 		in.length_count = 2;

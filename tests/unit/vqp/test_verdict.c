@@ -6,11 +6,14 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "vqp/completion_log.h"
 #include "vqp/verdict.h"
 
 #define QP  7u
 #define PSN 0xfffffeu /* wraps in the middle of a wr */
 #define MTU 1024u
+
+static const struct log_reading nothing_logged = {.doubt_end = UINT64_MAX};
 
 /* Of nine packets, the last of them short. */
 static struct inflight_wr a_wr(enum ibv_wr_opcode opcode)
@@ -31,10 +34,15 @@ static struct evidence executed(uint32_t packets)
 
 static enum verdict_kind judge(const struct inflight_wr *entry, struct evidence evidence, uint64_t *landed_out)
 {
-	struct verdict verdict = verdict_judge(HF_POLICY_VARUNA, entry, &evidence);
+	struct verdict verdict = verdict_judge(HF_POLICY_VARUNA, entry, 0, &evidence, &nothing_logged);
 
 	*landed_out = verdict.landed;
 	return verdict.kind;
+}
+
+static struct verdict resend(const struct inflight_wr *entry, const struct evidence *evidence)
+{
+	return verdict_judge(HF_POLICY_RESEND, entry, 0, evidence, &nothing_logged);
 }
 
 static void resend_is_blind_except_for_messages_that_were_taken(void **state)
@@ -44,10 +52,10 @@ static void resend_is_blind_except_for_messages_that_were_taken(void **state)
 
 	(void)state;
 	evidence.consumed = 3;
-	assert_int_equal(verdict_judge(HF_POLICY_RESEND, &write, &evidence).kind, VERDICT_REPLAY);
-	assert_int_equal(verdict_judge(HF_POLICY_RESEND, &write, &evidence).landed, 0);
-	assert_int_equal(verdict_judge(HF_POLICY_RESEND, &taken, &evidence).kind, VERDICT_EXECUTED);
-	assert_int_equal(verdict_judge(HF_POLICY_RESEND, &waiting, &evidence).kind, VERDICT_REPLAY);
+	assert_int_equal(resend(&write, &evidence).kind, VERDICT_REPLAY);
+	assert_int_equal(resend(&write, &evidence).landed, 0);
+	assert_int_equal(resend(&taken, &evidence).kind, VERDICT_EXECUTED);
+	assert_int_equal(resend(&waiting, &evidence).kind, VERDICT_REPLAY);
 }
 
 static void a_write_resumes_at_the_first_packet_that_did_not_execute(void **state)
@@ -130,11 +138,11 @@ static void an_atomic_completes_with_the_value_that_the_device_found(void **stat
 	evidence.atomics[0] = (struct hf_atomic_result){.psn = PSN + 1, .original = 5};
 	evidence.atomics[1] = (struct hf_atomic_result){.psn = PSN, .original = 77};
 	evidence.atomic_count = 2;
-	verdict = verdict_judge(HF_POLICY_VARUNA, &add, &evidence);
+	verdict = verdict_judge(HF_POLICY_VARUNA, &add, 0, &evidence, &nothing_logged);
 	assert_int_equal(verdict.kind, VERDICT_EXECUTED);
 	assert_int_equal(verdict.original, 77);
 	evidence.qp_num = QP + 1;
-	assert_int_equal(verdict_judge(HF_POLICY_VARUNA, &add, &evidence).kind, VERDICT_UNKNOWN);
+	assert_int_equal(judge(&add, evidence, &verdict.landed), VERDICT_UNKNOWN);
 }
 
 static void an_atomic_whose_value_is_lost_is_unknown(void **state)
@@ -329,6 +337,118 @@ static void what_is_unknown_is_done_and_told(void **state)
 	inflight_free(&log);
 }
 
+/* ---- by the completion log ---- */
+
+#define ENTRIES 4u
+
+static struct inflight_wr *log_to(struct inflight *log, struct log_writer *writer, enum ibv_wr_opcode opcode)
+{
+	struct inflight_wr *entry = add_to(log, opcode, 10);
+
+	entry->log_number = log_take(writer, &entry->wr, &entry->log_entry);
+	return entry;
+}
+
+static struct evidence newest(const struct inflight_wr *entry)
+{
+	return (struct evidence){.qp_num = QP,
+		.fenced = true,
+		.has_log = true,
+		.log_number = entry == NULL ? 0 : entry->log_number,
+		.log_entry = entry == NULL ? 0 : entry->log_entry};
+}
+
+static void the_first_wr_without_an_entry_is_unknown_and_later_ones_did_not_execute(void **state)
+{
+	struct log_writer writer = {.entries = ENTRIES};
+	struct inflight_wr *first, *read, *lost, *idempotent, *behind;
+	struct evidence evidence;
+	struct inflight log;
+
+	(void)state;
+	assert_int_equal(inflight_init(&log, 8, 1, 0), 0);
+	first = log_to(&log, &writer, IBV_WR_RDMA_WRITE);
+	read = add_to(&log, IBV_WR_RDMA_READ, 10);
+	idempotent = add_to(&log, IBV_WR_RDMA_WRITE, 10);
+	idempotent->idempotent = true;
+	lost = log_to(&log, &writer, IBV_WR_ATOMIC_FETCH_AND_ADD);
+	behind = log_to(&log, &writer, IBV_WR_ATOMIC_FETCH_AND_ADD);
+	evidence = newest(first);
+	assert_int_equal(verdict_enter(HF_POLICY_VARUNA, &log, &evidence).unknown, 1);
+	assert_int_equal(first->status, IBV_WC_SUCCESS);
+	assert_true(first->done);
+	assert_false(read->done);
+	assert_false(idempotent->done);
+	assert_int_equal(lost->outcome, HF_WC_UNKNOWN);
+	assert_false(behind->done);
+	inflight_free(&log);
+}
+
+static void an_entry_says_that_all_before_it_executed(void **state)
+{
+	struct log_writer writer = {.entries = ENTRIES};
+	struct inflight_wr *first, *idempotent, *last;
+	struct evidence evidence;
+	struct inflight log;
+
+	(void)state;
+	assert_int_equal(inflight_init(&log, 8, 1, 0), 0);
+	first = log_to(&log, &writer, IBV_WR_RDMA_WRITE);
+	idempotent = add_to(&log, IBV_WR_RDMA_WRITE, 10);
+	idempotent->idempotent = true;
+	last = log_to(&log, &writer, IBV_WR_RDMA_WRITE);
+	evidence = newest(last);
+	assert_int_equal(verdict_enter(HF_POLICY_VARUNA, &log, &evidence).unknown, 0);
+	assert_true(first->done);
+	assert_true(idempotent->done);
+	assert_true(last->done);
+	inflight_free(&log);
+}
+
+/* Every bit of an entry counts: with fewer bits of stamp an old entry is taken for a new one, and the wr vanishes. */
+static void an_entry_of_an_earlier_turn_says_nothing(void **state)
+{
+	struct inflight_wr *write;
+	struct evidence evidence;
+	struct inflight log;
+
+	(void)state;
+	assert_int_equal(inflight_init(&log, 1, 1, 0), 0);
+	for (unsigned bit = 0; bit < LOG_STAMP_BITS; bit++) {
+		struct log_writer writer = {.entries = 1}, later = {.entries = 1, .turn = 1ull << bit};
+
+		log.head = log.next = log.tail = 0;
+		write = log_to(&log, &writer, IBV_WR_RDMA_WRITE);
+		evidence = newest(write);
+		write->log_number = log_take(&later, &write->wr, &write->log_entry);
+		assert_int_equal(verdict_read_log(&log, &evidence).executed_end, 0);
+		evidence = newest(write);
+		assert_int_equal(verdict_read_log(&log, &evidence).executed_end, 1);
+	}
+	inflight_free(&log);
+}
+
+static void the_psn_decides_where_the_log_cannot(void **state)
+{
+	struct log_writer writer = {.entries = ENTRIES};
+	struct inflight_wr *first, *second;
+	struct evidence evidence;
+	struct inflight log;
+
+	(void)state;
+	assert_int_equal(inflight_init(&log, 8, 1, 0), 0);
+	first = log_to(&log, &writer, IBV_WR_RDMA_WRITE);
+	second = log_to(&log, &writer, IBV_WR_RDMA_WRITE);
+	second->first_psn = 12;
+	evidence = newest(NULL); /* the first executed, and its log write did not */
+	evidence.has_psn = true;
+	evidence.executed_psn = 11;
+	assert_int_equal(verdict_enter(HF_POLICY_VARUNA, &log, &evidence).unknown, 0);
+	assert_true(first->done);
+	assert_false(second->done);
+	inflight_free(&log);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -347,6 +467,10 @@ int main(void)
 		cmocka_unit_test(the_value_of_an_atomic_goes_where_the_wr_wants_it),
 		cmocka_unit_test(numbers_close_up_behind_a_message_that_is_unknown),
 		cmocka_unit_test(what_is_unknown_is_done_and_told),
+		cmocka_unit_test(the_first_wr_without_an_entry_is_unknown_and_later_ones_did_not_execute),
+		cmocka_unit_test(an_entry_says_that_all_before_it_executed),
+		cmocka_unit_test(an_entry_of_an_earlier_turn_says_nothing),
+		cmocka_unit_test(the_psn_decides_where_the_log_cannot),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
