@@ -35,8 +35,8 @@ static int least(uint32_t a, uint32_t b)
 static void narrow(struct ibv_device_attr *attr, const struct hf_dev_attr *rail)
 {
 	attr->max_qp = least((uint32_t)attr->max_qp, rail->max_qp);
-	/* A vqp has one more wr on each of its qps: a probe. */
-	attr->max_qp_wr = least((uint32_t)attr->max_qp_wr, rail->max_qp_wr - 1);
+	/* A vqp has more wrs on each of its qps: what is written into the completion log behind each, and a probe. */
+	attr->max_qp_wr = least((uint32_t)attr->max_qp_wr, rail->max_qp_wr / 2 - 1);
 	attr->max_sge = least((uint32_t)attr->max_sge, rail->max_sge);
 	attr->max_cq = least((uint32_t)attr->max_cq, rail->max_cq);
 	attr->max_cqe = least((uint32_t)attr->max_cqe, rail->max_cqe);
