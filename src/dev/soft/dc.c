@@ -23,7 +23,8 @@ struct dc_streams {
 	uint64_t received;
 	bool forgot_some; /* of those who were evicted nothing is known */
 	struct stream *buckets[STREAMS_BUCKETS];
-	struct stream streams[STREAMS_MAX];
+	struct stream *streams[STREAMS_MAX]; /* the first `count` exist */
+	unsigned count;
 };
 
 int dc_streams_create(struct soft_qp *qp, struct dc_streams **streams_out)
@@ -32,8 +33,6 @@ int dc_streams_create(struct soft_qp *qp, struct dc_streams **streams_out)
 	if (*streams_out == NULL)
 		return -ENOMEM;
 	(*streams_out)->qp = qp;
-	for (unsigned i = 0; i < STREAMS_MAX; i++)
-		list_init(&(*streams_out)->streams[i].responder.busy);
 	return 0;
 }
 
@@ -50,9 +49,9 @@ static void unlink_stream(struct dc_streams *streams, struct stream *stream)
 
 void dc_streams_forget(struct dc_streams *streams)
 {
-	for (unsigned i = 0; i < STREAMS_MAX; i++)
-		if (streams->streams[i].used)
-			unlink_stream(streams, &streams->streams[i]);
+	for (unsigned i = 0; i < streams->count; i++)
+		if (streams->streams[i]->used)
+			unlink_stream(streams, streams->streams[i]);
 }
 
 void dc_streams_destroy(struct dc_streams *streams)
@@ -60,21 +59,23 @@ void dc_streams_destroy(struct dc_streams *streams)
 	if (streams == NULL)
 		return;
 	dc_streams_forget(streams);
+	for (unsigned i = 0; i < streams->count; i++)
+		free(streams->streams[i]);
 	free(streams);
 }
 
 void dc_streams_stop(struct dc_streams *streams)
 {
-	for (unsigned i = 0; i < STREAMS_MAX; i++)
-		if (streams->streams[i].used)
-			responder_stop(&streams->streams[i].responder);
+	for (unsigned i = 0; i < streams->count; i++)
+		if (streams->streams[i]->used)
+			responder_stop(&streams->streams[i]->responder);
 }
 
 void dc_streams_silence(struct dc_streams *streams)
 {
-	for (unsigned i = 0; i < STREAMS_MAX; i++)
-		if (streams->streams[i].used)
-			responder_silence(&streams->streams[i].responder);
+	for (unsigned i = 0; i < streams->count; i++)
+		if (streams->streams[i]->used)
+			responder_silence(&streams->streams[i]->responder);
 }
 
 static struct stream *find_stream(struct dc_streams *streams, const struct hf_addr *peer, uint32_t source_qpn)
@@ -86,19 +87,34 @@ static struct stream *find_stream(struct dc_streams *streams, const struct hf_ad
 	return stream;
 }
 
+/* The only memory that a packet can make us take: so much for each initiator that knows the key, up to a limit. */
+static struct stream *make_stream(struct dc_streams *streams)
+{
+	struct stream *stream = streams->count == STREAMS_MAX ? NULL : calloc(1, sizeof(*stream));
+
+	if (stream == NULL)
+		return NULL;
+	list_init(&stream->responder.busy);
+	streams->streams[streams->count++] = stream;
+	return stream;
+}
+
 /* A free stream, or one that was not heard of for so long that no copy of its packets can be on its way. */
 static struct stream *free_stream(struct dc_streams *streams)
 {
-	struct stream *oldest = NULL;
+	struct stream *oldest = NULL, *made;
 
-	for (unsigned i = 0; i < STREAMS_MAX; i++) {
-		struct stream *stream = &streams->streams[i];
+	for (unsigned i = 0; i < streams->count; i++) {
+		struct stream *stream = streams->streams[i];
 
 		if (!stream->used)
 			return stream;
 		if (oldest == NULL || stream->last_used < oldest->last_used)
 			oldest = stream;
 	}
+	made = make_stream(streams);
+	if (made != NULL || oldest == NULL)
+		return made;
 	if (streams->received - oldest->last_used < KEEP_PACKETS)
 		return NULL;
 	unlink_stream(streams, oldest);
@@ -155,20 +171,20 @@ bool dc_receive(struct soft_qp *target, const struct hf_addr *peer, uint16_t pla
 {
 	struct dc_streams *streams = target->streams;
 	enum ibv_qp_state state = qp_state(target);
-	struct stream *stream;
-	struct flow flow;
+	struct stream *stream = find_stream(streams, peer, packet->source_qpn);
+	struct flow flow, *from = stream == NULL ? &flow : &stream->flow;
 
-	flow_init_addr(&flow, &target->engine->local, peer, packet->source_qpn);
-	if (!packet_icrc_good(&flow.in, hf_addr_port(peer), place, data, bytes))
+	if (stream == NULL)
+		flow_init_addr(&flow, &target->engine->local, peer, packet->source_qpn);
+	if (!packet_icrc_good(&from->in, hf_addr_port(peer), place, data, bytes))
 		return false;
 	if (state != IBV_QPS_RTR && state != IBV_QPS_RTS)
 		return true; /* as if it were lost */
 	if (packet->dc_key != target->dc_key) {
-		refuse_key(streams, &flow, packet);
+		refuse_key(streams, from, packet);
 		return true;
 	}
 	streams->received++;
-	stream = find_stream(streams, peer, packet->source_qpn);
 	if (stream == NULL && (packet->traits & PACKET_IS_CONNECT))
 		stream = add_stream(streams, &flow);
 	if (stream == NULL)

@@ -15,6 +15,7 @@ void engine_init(struct engine *engine, struct hf_dev *dev, struct soft_bus *bus
 	engine->local = *local;
 	list_init(&engine->all_qps);
 	list_init(&engine->cqs);
+	list_init(&engine->timed);
 	list_init(&engine->busy_requesters);
 	list_init(&engine->busy_responders);
 	engine->deadline_ns = ENGINE_NO_TIMER;
@@ -82,6 +83,7 @@ void engine_remove_qp(struct engine *engine, struct soft_qp *qp)
 	engine->qps[qp->base.qp_num % QP_MAX] = NULL;
 	list_remove(&qp->node);
 	list_remove(&qp->requester.busy);
+	list_remove(&qp->requester.timed);
 	list_remove(&qp->responder.busy);
 }
 
@@ -209,8 +211,10 @@ malformed:
 	engine->counters.malformed++;
 }
 
-void engine_set_timer(struct engine *engine, uint64_t due_ns)
+void engine_time(struct engine *engine, struct list *timed, uint64_t due_ns)
 {
+	if (list_empty(timed))
+		list_push_back(&engine->timed, timed);
 	if (due_ns < engine->deadline_ns)
 		engine->deadline_ns = due_ns;
 }
@@ -220,47 +224,42 @@ void engine_tick(struct engine *engine, uint64_t now_ns)
 	if (now_ns < engine->deadline_ns)
 		return;
 	engine->deadline_ns = ENGINE_NO_TIMER;
-	list_for_each_safe (at, &engine->all_qps) {
-		struct soft_qp *qp = container_of(at, struct soft_qp, node);
-
-		requester_tick(&qp->requester, now_ns);
-	}
+	list_for_each_safe (at, &engine->timed)
+		if (!requester_tick(container_of(at, struct requester, timed), now_ns))
+			list_remove(at);
 }
 
 /* Each busy side once, in turn; one that has more to send goes to the back of its list. */
 static bool transmit_responders(struct engine *engine, bool hold_acks)
 {
-	struct list todo;
+	struct list end, *at;
 	bool full = false;
 
-	list_init(&todo);
-	while (!list_empty(&engine->busy_responders))
-		list_push_back(&todo, list_pop_front(&engine->busy_responders));
-	while (!list_empty(&todo)) {
-		struct responder *responder = container_of(list_pop_front(&todo), struct responder, busy);
+	list_push_back(&engine->busy_responders, &end);
+	while (!full && (at = list_pop_front(&engine->busy_responders)) != &end) {
+		struct responder *responder = container_of(at, struct responder, busy);
 
-		full = full || responder_transmit(responder, hold_acks);
+		full = responder_transmit(responder, hold_acks);
 		if (responder->pending_count > 0 || responder->ack_due || responder->nak_due)
 			list_push_back(&engine->busy_responders, &responder->busy);
 	}
+	list_remove(&end);
 	return full;
 }
 
 bool engine_transmit(struct engine *engine, bool hold_acks, uint64_t now_ns)
 {
-	struct list todo;
+	struct list end, *at;
 	bool full = false;
 
-	list_init(&todo);
-	while (!list_empty(&engine->busy_requesters))
-		list_push_back(&todo, list_pop_front(&engine->busy_requesters));
-	while (!list_empty(&todo)) {
-		struct requester *requester = container_of(list_pop_front(&todo), struct requester, busy);
+	list_push_back(&engine->busy_requesters, &end);
+	while (!full && (at = list_pop_front(&engine->busy_requesters)) != &end) {
+		struct requester *requester = container_of(at, struct requester, busy);
 
-		if (full || requester_transmit(requester, now_ns)) {
+		full = requester_transmit(requester, now_ns);
+		if (full)
 			list_push_back(&engine->busy_requesters, &requester->busy);
-			full = true;
-		}
 	}
+	list_remove(&end);
 	return transmit_responders(engine, hold_acks) || full;
 }

@@ -1,7 +1,7 @@
 /* engine.h - the RC engine of a soft NIC: queue pairs, memory regions and completion queues, moved by packets and time.
  *
  * Pure: time is an argument, packets are handed in and taken out of `tx`; no clock, thread, descriptor, and no
- * allocation but when an object is made. Everything here runs under the NIC's lock, except the application's ends of
+ * allocation but when an object is made (and for each initiator of a DC target). Everything here runs under the NIC's lock, except the application's ends of
  * the rings (requester_post, recv_post, completions_poll) and what is marked _Atomic.
  *
  * Elsewhere: the send side (requester.h), the receive side (responder.h), who drives it when (nic.c). */
@@ -88,6 +88,7 @@ struct engine {
 	_Atomic(struct soft_qp *) doorbells;          /* qps with newly posted work */
 	struct list busy_requesters, busy_responders; /* with something to send */
 	struct tx tx;
+	struct list timed;    /* requesters that wait for a time */
 	uint64_t deadline_ns; /* when engine_tick is due, at the latest */
 
 	struct hf_dev_event events[EVENTS_MAX];
@@ -110,7 +111,8 @@ void engine_tick(struct engine *engine, uint64_t now_ns);
 /* Fills tx. True: tx was too small, send it and call again. Plain acknowledgements may be held back for a moment,
  * because the application's answer may be about to share their system call. */
 bool engine_transmit(struct engine *engine, bool hold_acks, uint64_t now_ns);
-void engine_set_timer(struct engine *engine, uint64_t due_ns);
+/* The requester whose `timed` this is gets a tick then, or earlier. */
+void engine_time(struct engine *engine, struct list *timed, uint64_t due_ns);
 
 /* ---- objects ---- */
 

@@ -20,7 +20,8 @@ int requester_init(struct requester *requester, struct soft_qp *qp, const struct
 	requester->max_sge = cap->max_send_sge;
 	qp->mtu_bytes = MTU_BYTES_MIN;
 	list_init(&requester->busy);
-	return ring_init(&requester->ring, cap->max_send_wr, (uint32_t)(bytes + 63) & ~63u);
+	list_init(&requester->timed);
+	return ring_init(&requester->ring, cap->max_send_wr, (uint32_t)(bytes + 15) & ~15u);
 }
 
 void requester_free(struct requester *requester)
@@ -210,7 +211,7 @@ void requester_arm_timer(struct requester *requester, uint64_t now_ns)
 		return;
 	}
 	requester->ack_due_ns = now_ns + ((uint64_t)TIMEOUT_UNIT_NS << timeout);
-	engine_set_timer(requester->qp->engine, requester->ack_due_ns);
+	engine_time(requester->qp->engine, &requester->timed, requester->ack_due_ns);
 }
 
 void requester_go_back(struct requester *requester)
@@ -236,7 +237,7 @@ static void timed_out(struct requester *requester, uint64_t now_ns)
 	requester_arm_timer(requester, now_ns);
 }
 
-void requester_tick(struct requester *requester, uint64_t now_ns)
+bool requester_tick(struct requester *requester, uint64_t now_ns)
 {
 	struct engine *engine = requester->qp->engine;
 
@@ -245,11 +246,12 @@ void requester_tick(struct requester *requester, uint64_t now_ns)
 		requester_go_back(requester);
 		requester_arm_timer(requester, now_ns);
 	} else if (requester->rnr_due_ns != 0) {
-		engine_set_timer(engine, requester->rnr_due_ns);
+		engine_time(engine, &requester->timed, requester->rnr_due_ns);
 	} else if (requester->ack_due_ns != 0 && requester->ack_due_ns <= now_ns) {
 		requester->ack_due_ns = 0;
 		timed_out(requester, now_ns);
 	} else if (requester->ack_due_ns != 0) {
-		engine_set_timer(engine, requester->ack_due_ns);
+		engine_time(engine, &requester->timed, requester->ack_due_ns);
 	}
+	return requester->ack_due_ns != 0 || requester->rnr_due_ns != 0;
 }

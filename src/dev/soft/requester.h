@@ -38,7 +38,7 @@ struct send_slot {
 struct requester {
 	struct soft_qp *qp;
 	struct flow flow;
-	struct list busy;
+	struct list busy, timed;
 	struct ring ring; /* of send_slot */
 	uint32_t max_sge;
 	_Atomic uint64_t posted;      /* psn; the application's */
@@ -73,7 +73,7 @@ bool requester_may_wait(struct requester *requester, uint64_t psns);
 /* True: tx is full. */
 bool requester_transmit(struct requester *requester, uint64_t now_ns);
 void requester_receive(struct requester *requester, const struct packet *packet, uint64_t now_ns);
-void requester_tick(struct requester *requester, uint64_t now_ns);
+bool requester_tick(struct requester *requester, uint64_t now_ns); /* false: it waits for no time */
 void requester_flush(struct requester *requester);
 void requester_forget(struct requester *requester);
 

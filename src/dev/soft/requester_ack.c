@@ -87,7 +87,7 @@ static void receive_rnr(struct requester *requester, uint8_t code, uint64_t now_
 		requester->rnr_retries--;
 	requester->rnr_due_ns = now_ns + rnr_delay_ns(code);
 	requester->ack_due_ns = 0;
-	engine_set_timer(requester->qp->engine, requester->rnr_due_ns);
+	engine_time(requester->qp->engine, &requester->timed, requester->rnr_due_ns);
 }
 
 static void receive_nak(struct requester *requester, uint8_t code)
