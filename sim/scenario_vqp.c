@@ -179,8 +179,8 @@ void vq_completed(struct vq *vq, const struct ibv_wc *wc)
 	if (!op->succeeded) {
 		bool unknown = vq->policy == HF_POLICY_VARUNA && wc->vendor_err == HF_WC_UNKNOWN;
 		bool excused = vq->policy == HF_POLICY_NONE || vq->crashed || a_nic_died(vq) ||
-			       (unknown && vq->evidence == HF_EVIDENCE_LOG) ||
-			       a_fence_failed(vq); /* its evidence is gone, and nothing executes behind it */
+			       (vq->policy == HF_POLICY_VARUNA && vq->evidence == HF_EVIDENCE_LOG) ||
+			       a_fence_failed(vq); /* one is unknown, and nothing executes behind it */
 
 		vq->outcome->unknown += unknown;
 		if (!excused)
