@@ -52,6 +52,7 @@ struct hf_dev_config {
 	struct hf_addr address; /* soft: where its NIC lives; port 0 means 4791 */
 	enum ibv_mtu mtu;       /* the port's active MTU; 0: the device's best */
 	uint32_t caps_masked;   /* enum hf_dev_cap to hide, so that upper layers can be tested without them */
+	bool remap_private;     /* shm: private memory gets pages that peers map (docs/devices.md: faster; mind fork) */
 };
 
 struct hf_dev_attr {
@@ -172,7 +173,7 @@ int hf_pd_free(struct hf_pd *pd); /* -EBUSY while objects of it exist */
 
 /* Registers [addr, addr + bytes), known to peers as [iova, iova + bytes); keys are random. Any memory will do; how
  * peers reach it is the device's business (shm: docs/devices.md). -EOPNOTSUPP with words: the device, or this host,
- * cannot let peers do that with that kind of memory (shm: atomics in private memory). -EFAULT: not all of it is mapped.
+ * cannot let peers do that with that kind of memory (shm: atomics on a stack). -EFAULT: not all of it is mapped.
  * -EACCES: it cannot be written. Local write is implied by nothing: access is enum ibv_access_flags as in
  * ibv_reg_mr(3), REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE. */
 int hf_mr_reg(struct hf_pd *pd, void *addr, uint64_t bytes, uint64_t iova, int access, struct hf_mr **mr_out,

@@ -31,8 +31,8 @@ bool guard_works(void);
 /* The calling thread, by the number that other processes know it by. */
 uint32_t guard_thread(void);
 
-/* Stores to memory that is mapped here; a last word that is aligned is stored last and as a word. 0; -ECANCELED: the gate is closed, and a
- * part may have been stored. */
+/* Stores to memory that is mapped here; a last word that is aligned is stored last and as a word. 0; -ECANCELED: the
+ * gate is closed, and a part may have been stored. */
 int guard_store(struct guard guard, void *to, const void *from, size_t bytes);
 /* Copies the local pieces, `bytes` in all, to the memory of process `pid` at `remote`, whatever memory it is. As above;
  * -EFAULT: it is not mapped, or not writable, there; -EPERM: that process may not be reached (guard_admit_peers);

@@ -63,12 +63,21 @@ struct share_backing {
 	bool movable; /* share_move_pages can move it: it is not a file's */
 };
 int share_backing_find(const void *addr, size_t bytes, struct share_backing *out);
+/* Remapped memory (share_remap): its fd stays open while somebody holds what was found. Of other memory nothing. */
+void share_backing_hold(const struct share_backing *backing);
+void share_backing_release(const struct share_backing *backing);
 /* Maps a peer's file fd as seen through its process; -ESTALE when that is not the inode any more (it died). */
 int share_peer_map(pid_t pid, int fd, uint64_t inode, uint64_t offset, size_t bytes, bool writable, void **addr_out);
 void share_peer_unmap(void *addr, size_t bytes);
-/* Moves [addr, addr + bytes) (whole pages, of one hf_mem_alloc) to fresh pages with the same content: stores through
- * older mappings of peers land in orphaned pages. Our own threads' stores are not lost: they wait meanwhile
- * (milliseconds for megabytes). Without privilege a system call of ours that stores into the range meanwhile fails
+/* Gives [addr, addr + bytes) (whole pages of private memory, or of memory that was remapped before) shared pages with
+ * the same content, so that share_backing_find finds them. No store of our own threads is lost, as in
+ * share_move_pages. From then on, for the rest of the mapping's life, a forked child shares these pages with us, and
+ * MADV_DONTNEED does not zero them. -EOPNOTSUPP with words: a stack, reserved huge pages, not writable, or no
+ * userfaultfd. */
+int share_remap(void *addr, size_t bytes, struct hf_error *error);
+/* Moves [addr, addr + bytes) (whole pages, of one hf_mem_alloc, or remapped) to fresh pages with the same content:
+ * stores through older mappings of peers land in orphaned pages. Our own threads' stores are not lost: they wait
+ * meanwhile (milliseconds for megabytes). Without privilege a system call of ours that stores into the range meanwhile fails
  * with EFAULT. Fills the new backing. Nothing has moved unless it returns 0. -EOPNOTSUPP: memory of a file, which must
  * stay the file's; or the kernel (or a container's seccomp filter) has no userfaultfd, and this process has several
  * threads, whose stores could be lost. */

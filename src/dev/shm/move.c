@@ -6,7 +6,9 @@
  * new file and another generation, so that peers map it anew. The late store lands in pages that nobody else sees.
  *
  * A registration must lie in one file, so the range is extended until it holds whole registrations. All devices of the
- * process take part: the same memory may be registered on several. */
+ * process take part: the same memory may be registered on several.
+ *
+ * Private memory that peers are to map gets its shared pages in the same way. */
 #include "dev/shm/shm.h"
 
 #include <errno.h>
@@ -54,7 +56,7 @@ static bool mr_in_range(const struct shm_mr *mr, const struct range *range)
 {
 	struct range own = whole_pages((uintptr_t)mr->mr.addr, mr->mr.bytes);
 
-	return mr->shared && mr->kind == MR_MAPPED && own.begin < range->end && range->begin < own.end;
+	return mr->shared && mr->mr.bytes != 0 && own.begin < range->end && range->begin < own.end;
 }
 
 static void each_mr(struct range *range, void (*visit)(struct shm_dev *dev, struct shm_mr *mr, struct range *range))
@@ -76,6 +78,8 @@ static void extend(struct shm_dev *dev, struct shm_mr *mr, struct range *range)
 	struct range own = whole_pages((uintptr_t)mr->mr.addr, mr->mr.bytes);
 
 	(void)dev;
+	if (mr->kind == MR_PRIVATE) /* needs no file */
+		return;
 	if (own.begin < range->begin)
 		range->begin = own.begin;
 	if (own.end > range->end)
@@ -91,18 +95,26 @@ static void withdraw(struct shm_dev *dev, struct shm_mr *mr, struct range *range
 static void restore(struct shm_dev *dev, struct shm_mr *mr, struct range *range)
 {
 	struct mr_entry *entry = &dev->shared->mrs[mr->slot];
-	struct share_backing backing;
+	enum mr_state state = MR_VALID;
+	struct share_backing found;
+	int rc = share_backing_find(mr->mr.addr, mr->mr.bytes, &found);
 
 	(void)range;
-	if (share_backing_find(mr->mr.addr, mr->mr.bytes, &backing) != 0) {
+	if (rc == 0)
+		share_backing_hold(&found);
+	if (mr->kind != MR_PRIVATE)
+		share_backing_release(&mr->backing);
+	if (rc == 0) {
+		mr->kind = found.movable ? MR_MAPPED : MR_FILE;
+		mr->backing = found;
+	} else if (mr->kind != MR_PRIVATE) {
 		log_error("%s: a region cannot be reached any more after its pages were moved", dev->dev.attr.name);
-		atomic_store(&entry->word, MR_WORD(++mr->generation, MR_LOCAL));
-		return;
+		mr->kind = MR_PRIVATE;
+		mr->shared = false;
+		state = MR_LOCAL;
 	}
-	entry->fd = backing.fd;
-	entry->inode = backing.inode;
-	entry->offset = backing.offset;
-	atomic_store(&entry->word, MR_WORD(++mr->generation, MR_VALID));
+	mr_show_place(entry, mr);
+	atomic_store(&entry->word, MR_WORD(++mr->generation, state));
 }
 
 /* Whoever is in the range gets out within a chunk; who does not is stopped as well, and its operation is taken over. */
@@ -126,10 +138,9 @@ static void clear_out(struct shm_dev *dev, const struct range *range)
 	}
 }
 
-static int move_pages(struct range *range)
+static int move_pages(
+	struct range *range, int (*mover)(void *addr, size_t bytes, struct hf_error *error), struct hf_error *error)
 {
-	struct share_backing backing;
-	struct hf_error error = {0};
 	int rc;
 
 	for (struct range before = {0}; before.begin != range->begin || before.end != range->end;) {
@@ -139,11 +150,23 @@ static int move_pages(struct range *range)
 	each_mr(range, withdraw);
 	list_for_each (node, &devices)
 		clear_out(container_of(node, struct shm_dev, process_node), range);
-	rc = share_move_pages((void *)(uintptr_t)range->begin, (size_t)(range->end - range->begin), &backing, &error);
-	if (rc != 0)
-		log_error("shm: pages under a stopped peer cannot be moved: %s", error.text);
+	rc = mover((void *)(uintptr_t)range->begin, (size_t)(range->end - range->begin), error);
 	each_mr(range, restore);
 	return rc;
+}
+
+int move_to_shared_pages(void *addr, uint64_t bytes, struct hf_error *error)
+{
+	struct range range = whole_pages((uintptr_t)addr, bytes);
+
+	return move_pages(&range, share_remap, error);
+}
+
+static int to_fresh_pages(void *addr, size_t bytes, struct hf_error *error)
+{
+	struct share_backing backing;
+
+	return share_move_pages(addr, bytes, &backing, error);
 }
 
 /* The range that the peer said it touches, believed only as far as it lies in a registration of ours. */
@@ -152,6 +175,7 @@ int move_touched(struct shm_qp *qp)
 	struct shm_dev *dev = shm_dev_of(qp->qp.dev);
 	uint64_t addr = atomic_load(&qp->shared->touch_addr), bytes = atomic_load(&qp->shared->touch_bytes);
 	uint32_t slot = atomic_load(&qp->shared->touch_mr);
+	struct hf_error error = {0};
 	struct range range;
 	struct shm_mr *mr;
 	int rc = -EIO;
@@ -163,7 +187,9 @@ int move_touched(struct shm_qp *qp)
 	if (mr != NULL && mr->kind == MR_MAPPED && addr >= (uintptr_t)mr->mr.addr && bytes <= mr->mr.bytes &&
 		addr - (uintptr_t)mr->mr.addr <= mr->mr.bytes - bytes) {
 		range = whole_pages(addr, bytes);
-		rc = move_pages(&range);
+		rc = move_pages(&range, to_fresh_pages, &error);
+		if (rc != 0)
+			log_error("shm: pages under a stopped peer cannot be moved: %s", error.text);
 	}
 	process_unlock();
 	return rc;

@@ -1,8 +1,9 @@
 /* Registrations: an entry of the table that peers map the memory from.
  *
  * Keys are random but for their low bits, which name the entry; lkey and rkey differ, so that one does not pass for the
- * other. Memory of hf_mem_alloc and of shared file mappings is mapped by peers; into any other the kernel copies for
- * them (reach.c), if the host lets it: otherwise it serves as the local buffer of wrs only. */
+ * other. Memory of hf_mem_alloc and of shared file mappings is mapped by peers. Private memory gets shared pages when
+ * it is registered for remote atomics (move.c), as the device's configuration may ask for all of it; into any other the
+ * kernel copies for the peers (reach.c). Where the host forbids that too, it serves as the local buffer of wrs. */
 #include "dev/shm/shm.h"
 
 #include <errno.h>
@@ -19,38 +20,51 @@ static uint32_t random_key(struct shm_dev *dev, uint32_t slot)
 	return key;
 }
 
-/* Private memory: whether peers may reach it, and what for. */
-static int admit(struct shm_mr *mr, int access, struct hf_error *error)
+#define REMOTE_ACCESS (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+
+/* Private memory: peers map it when it has to be so, or is to be so; otherwise the kernel copies for them. */
+static int admit(struct shm_dev *dev, struct shm_mr *mr, void *addr, uint64_t bytes, int access, struct hf_error *error)
 {
-	const int remote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+	bool admitted = guard_admit_peers() == 0;
+	bool atomics = (access & IBV_ACCESS_REMOTE_ATOMIC) != 0, remote = (access & REMOTE_ACCESS) != 0;
+	struct hf_error why = {0};
 
 	mr->kind = MR_PRIVATE;
-	mr->shared = guard_admit_peers() == 0;
-	if ((access & IBV_ACCESS_REMOTE_ATOMIC) != 0)
+	mr->shared = admitted;
+	if (bytes == 0 || (!atomics && !dev->remap_private && (admitted || !remote)))
+		return 0;
+	if (move_to_shared_pages(addr, bytes, &why) == 0 &&
+		share_backing_find(addr, (size_t)bytes, &mr->backing) == 0) {
+		mr->kind = MR_MAPPED;
+		mr->shared = true;
+		return 0;
+	}
+	if (atomics)
 		return hf_error_set(error, -EOPNOTSUPP,
-			"shm: no remote atomics in private memory: allocate it with hf_mem_alloc, or map a shared "
-			"file");
-	if (!mr->shared && (access & remote) != 0)
+			"shm: no remote atomics in this memory, since peers cannot map it: %.120s; allocate it with "
+			"hf_mem_alloc",
+			why.text);
+	if (remote && !admitted)
 		return hf_error_set(error, -EOPNOTSUPP,
-			"shm: this host's kernel.yama.ptrace_scope keeps peers out of private memory: set it to 0 or "
-			"1, or "
-			"allocate the memory with hf_mem_alloc");
+			"shm: kernel.yama.ptrace_scope keeps peers out of private memory, and they cannot map it: "
+			"%.120s; set it to 0 or 1, or allocate the memory with hf_mem_alloc",
+			why.text);
 	return 0;
 }
 
-static int find_backing(struct shm_mr *mr, void *addr, uint64_t bytes, int access, struct share_backing *backing,
-	struct hf_error *error)
+static int find_backing(
+	struct shm_dev *dev, struct shm_mr *mr, void *addr, uint64_t bytes, int access, struct hf_error *error)
 {
-	int rc = share_backing_find(addr, (size_t)bytes, backing);
+	int rc = share_backing_find(addr, (size_t)bytes, &mr->backing);
 
 	if (rc == -EFAULT)
 		return hf_error_set(error, rc, "shm: not all of the memory is mapped and readable");
-	if (bytes != 0 && rc != -EXDEV && !backing->writable && (access & IBV_ACCESS_LOCAL_WRITE))
+	if (bytes != 0 && rc != -EXDEV && !mr->backing.writable && (access & IBV_ACCESS_LOCAL_WRITE))
 		return hf_error_set(
 			error, -EACCES, "shm: the memory is mapped read-only: register it without write access");
 	mr->shared = true;
-	mr->kind = backing->movable ? MR_MAPPED : MR_FILE;
-	return rc == -ENOENT || rc == -EXDEV ? admit(mr, access, error) : rc;
+	mr->kind = mr->backing.movable ? MR_MAPPED : MR_FILE;
+	return rc == -ENOENT || rc == -EXDEV ? admit(dev, mr, addr, bytes, access, error) : rc;
 }
 
 static int take_slot(struct shm_dev *dev, struct shm_mr *mr)
@@ -70,7 +84,16 @@ static int take_slot(struct shm_dev *dev, struct shm_mr *mr)
 	return rc;
 }
 
-static void show(struct shm_dev *dev, struct shm_mr *mr, const struct share_backing *backing)
+/* Where peers find it. */
+void mr_show_place(struct mr_entry *entry, const struct shm_mr *mr)
+{
+	entry->kind = mr->kind;
+	entry->fd = mr->kind == MR_PRIVATE ? -1 : mr->backing.fd;
+	entry->inode = mr->backing.inode;
+	entry->offset = mr->backing.offset;
+}
+
+static void show(struct shm_dev *dev, struct shm_mr *mr)
 {
 	struct mr_entry *entry = &dev->shared->mrs[mr->slot];
 
@@ -78,10 +101,7 @@ static void show(struct shm_dev *dev, struct shm_mr *mr, const struct share_back
 	entry->lkey = mr->mr.lkey;
 	entry->access = (uint32_t)mr->mr.access;
 	entry->pd = ((struct shm_pd *)mr->mr.pd)->id;
-	entry->fd = backing->fd;
-	entry->kind = mr->kind;
-	entry->inode = backing->inode;
-	entry->offset = backing->offset;
+	mr_show_place(entry, mr);
 	entry->iova = mr->mr.iova;
 	entry->addr = (uintptr_t)mr->mr.addr;
 	entry->bytes = mr->mr.bytes;
@@ -93,14 +113,13 @@ int shm_mr_reg(struct hf_pd *pd, void *addr, uint64_t bytes, uint64_t iova, int 
 	struct hf_error *error)
 {
 	struct shm_dev *dev = shm_dev_of(pd->dev);
-	struct share_backing backing = {.fd = -1};
 	struct shm_mr *mr = calloc(1, sizeof(*mr));
 	int rc;
 
 	if (mr == NULL)
 		return -ENOMEM;
 	process_lock(); /* pages must not move between finding and showing their file */
-	rc = find_backing(mr, addr, bytes, access, &backing, error);
+	rc = find_backing(dev, mr, addr, bytes, access, error);
 	if (rc == 0 && (rc = take_slot(dev, mr)) != 0)
 		hf_error_set(error, rc, "shm: all %u registrations of the port are taken", MR_SLOTS);
 	if (rc == 0) {
@@ -113,7 +132,9 @@ int shm_mr_reg(struct hf_pd *pd, void *addr, uint64_t bytes, uint64_t iova, int 
 			.rkey = random_key(dev, mr->slot),
 			.access = access};
 		((struct shm_pd *)pd)->users++;
-		show(dev, mr, &backing);
+		if (mr->kind != MR_PRIVATE)
+			share_backing_hold(&mr->backing);
+		show(dev, mr);
 		atomic_store(&dev->mrs[mr->slot], mr);
 	}
 	process_unlock();
@@ -137,6 +158,8 @@ int shm_mr_dereg(struct hf_mr *base)
 	process_lock();
 	atomic_store(word, MR_WORD(mr->generation, MR_FREE));
 	atomic_store(&dev->mrs[mr->slot], NULL);
+	if (mr->kind != MR_PRIVATE)
+		share_backing_release(&mr->backing);
 	process_unlock();
 	((struct shm_pd *)base->pd)->users--;
 	free(mr);

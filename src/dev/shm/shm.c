@@ -141,6 +141,7 @@ static struct shm_dev *new_dev(struct hf_env *env, const struct hf_dev_config *c
 	dev->dev.ops = &shm_ops;
 	dev->dev.env = env;
 	dev->own_bell = -1;
+	dev->remap_private = config->remap_private;
 	dev->mtu = config->mtu == 0 ? IBV_MTU_4096 : config->mtu;
 	atomic_flag_clear(&dev->lock);
 	list_init(&dev->stalled);

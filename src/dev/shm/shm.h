@@ -63,6 +63,7 @@ struct shm_dev {
 	enum ibv_mtu mtu;
 	int own_bell; /* rings our own io */
 	bool port_down;
+	bool remap_private; /* hf_dev_config */
 	atomic_flag lock;
 	struct list peers, pds;
 	struct shm_srq *srqs[SRQ_SLOTS];
@@ -89,7 +90,8 @@ struct shm_mr {
 	uint32_t slot;
 	uint64_t generation; /* of its entry */
 	enum mr_kind kind;
-	bool shared; /* peers can reach it */
+	struct share_backing backing; /* unless it is private; held */
+	bool shared;                  /* peers can reach it */
 };
 
 struct shm_cq {

@@ -98,6 +98,8 @@ bool take_op(struct shm_qp *qp);     /* true: an operation was under way and is 
 /* move.c: the pages under a stopped requester */
 int move_touched(struct shm_qp *qp);
 void process_lock(void); /* held where registrations of any device come and go */
+/* With that lock: private memory to pages that peers can map. */
+int move_to_shared_pages(void *addr, uint64_t bytes, struct hf_error *error);
 void process_unlock(void);
 void process_add_dev(struct shm_dev *dev);
 void process_remove_dev(struct shm_dev *dev);
@@ -106,6 +108,7 @@ void process_remove_dev(struct shm_dev *dev);
 int shm_mr_reg(struct hf_pd *pd, void *addr, uint64_t bytes, uint64_t iova, int access, struct hf_mr **mr_out,
 	struct hf_error *error);
 int shm_mr_dereg(struct hf_mr *base);
+void mr_show_place(struct mr_entry *entry, const struct shm_mr *mr);
 
 /* events.c */
 bool events_look(struct shm_dev *dev); /* link switches and faults: true when there were any */

@@ -19,16 +19,9 @@
 
 #include "base/list.h"
 #include "env/linux/memory.h"
+#include "env/linux/remap.h"
 
 #define PROC_PATH_BYTES 64
-
-/* A line of /proc/self/maps. */
-struct mapping {
-	uint64_t start, end, offset, inode;
-	unsigned major, minor;
-	bool readable, writable, shared;
-	const char *path;
-};
 
 struct opened_file {
 	struct list node;
@@ -41,7 +34,7 @@ struct opened_file {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct list opened = {&opened, &opened};
 
-static bool parse_mapping(char *line, struct mapping *out)
+bool mapping_parse(char *line, struct mapping *out)
 {
 	char access[5];
 	int path_at = 0;
@@ -52,6 +45,7 @@ static bool parse_mapping(char *line, struct mapping *out)
 		return false;
 	out->readable = access[0] == 'r';
 	out->writable = access[1] == 'w';
+	out->executable = access[2] == 'x';
 	out->shared = access[3] == 's';
 	line[strcspn(line, "\n")] = '\0';
 	out->path = path_at > 0 ? line + path_at : "";
@@ -116,6 +110,8 @@ static int keep_open(const struct mapping *mapping)
 	struct opened_file *file;
 	int fd;
 
+	if (remap_is_ours(mapping))
+		return remap_fd(mapping->inode);
 	list_for_each (node, &opened) {
 		file = container_of(node, struct opened_file, node);
 		if (file->device == device && file->inode == mapping->inode && file->writable == mapping->writable)
@@ -190,6 +186,7 @@ static int survey_backing(struct survey *survey, struct share_backing *out)
 	out->fd = fd;
 	out->offset = survey->first.offset + (survey->start - survey->first.start);
 	out->inode = survey->first.inode;
+	out->movable = remap_is_ours(&survey->first);
 	return 0;
 }
 
@@ -201,7 +198,7 @@ static int find_in_maps(FILE *maps, uint64_t start, uint64_t end, struct share_b
 	size_t capacity = 0;
 	int error;
 
-	while (survey.seen < end && getline(&line, &capacity, maps) > 0 && parse_mapping(line, &next))
+	while (survey.seen < end && getline(&line, &capacity, maps) > 0 && mapping_parse(line, &next))
 		if (!survey_add(&survey, &next))
 			break;
 	error = survey_backing(&survey, out);
@@ -229,6 +226,35 @@ int share_backing_find(const void *addr, size_t bytes, struct share_backing *out
 	pthread_mutex_unlock(&lock);
 	fclose(maps);
 	return error;
+}
+
+void share_backing_hold(const struct share_backing *backing)
+{
+	pthread_mutex_lock(&lock);
+	if (backing->movable)
+		remap_hold(backing->inode);
+	pthread_mutex_unlock(&lock);
+}
+
+void share_backing_release(const struct share_backing *backing)
+{
+	pthread_mutex_lock(&lock);
+	if (backing->movable)
+		remap_release(backing->inode);
+	pthread_mutex_unlock(&lock);
+}
+
+int share_remap(void *addr, size_t bytes, struct hf_error *error)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	int code;
+
+	if (bytes == 0 || bytes % page != 0 || (uintptr_t)addr % page != 0)
+		return hf_error_set(error, -EINVAL, "only whole pages can be remapped");
+	pthread_mutex_lock(&lock);
+	code = remap_pages(addr, bytes, error);
+	pthread_mutex_unlock(&lock);
+	return code;
 }
 
 static uint64_t whole_pages(uint64_t bytes)

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "env/linux/memory.h"
+#include "env/linux/remap.h"
 
 #define PROC_TASK "/proc/self/task"
 
@@ -33,20 +34,30 @@
 #ifndef UFFD_FEATURE_WP_HUGETLBFS_SHMEM
 #define UFFD_FEATURE_WP_HUGETLBFS_SHMEM (1 << 12)
 #endif
+#ifndef UFFD_FEATURE_WP_UNPOPULATED /* Linux 6.4: also of private pages that nobody has touched */
+#define UFFD_FEATURE_WP_UNPOPULATED (1 << 13)
+#endif
+
+static int try_userfaultfd(uint64_t features)
+{
+	struct uffdio_api api = {.api = UFFD_API, .features = features};
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK), error;
+
+	if (fd < 0 && errno == EPERM)
+		fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
+	if (fd < 0 || ioctl(fd, UFFDIO_API, &api) == 0)
+		return fd < 0 ? -errno : fd;
+	error = -errno;
+	close(fd);
+	return error;
+}
 
 /* A descriptor, or -errno. System calls that store into the range wait too if we may ask for that. */
 static int open_userfaultfd(void)
 {
-	struct uffdio_api api = {.api = UFFD_API, .features = UFFD_FEATURE_WP_HUGETLBFS_SHMEM};
-	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+	int fd = try_userfaultfd(UFFD_FEATURE_WP_HUGETLBFS_SHMEM | UFFD_FEATURE_WP_UNPOPULATED);
 
-	if (fd < 0 && errno == EPERM)
-		fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
-	if (fd >= 0 && ioctl(fd, UFFDIO_API, &api) != 0) {
-		close(fd);
-		fd = -1;
-	}
-	return fd < 0 ? -errno : fd;
+	return fd == -EINVAL ? try_userfaultfd(UFFD_FEATURE_WP_HUGETLBFS_SHMEM) : fd;
 }
 
 static int protect(int uffd, const void *addr, size_t bytes)
@@ -81,27 +92,26 @@ static int copy_out(int fd, const char *addr, size_t bytes)
 	return 0;
 }
 
-/* Steps 1 to 4. */
-static int replace(char *addr, size_t bytes, int fd, struct hf_error *error)
+/* Steps 1 to 4. Between 1 and 4 nothing is stored but on this stack: it might be the range that waits for us. */
+int pages_replace(char *addr, size_t bytes, int fd, struct hf_error *error)
 {
 	int uffd = open_userfaultfd();
-	int code = uffd < 0 ? uffd : protect(uffd, addr, bytes);
+	int guarded = uffd < 0 ? uffd : protect(uffd, addr, bytes);
+	bool possible = guarded == 0 || single_threaded();
+	int code = possible ? copy_out(fd, addr, bytes) : 0;
 
-	if (code != 0 && !single_threaded()) {
-		code = hf_error_set(error, -EOPNOTSUPP,
-			"cannot move shared pages under running threads: userfaultfd: %s; Linux 5.19 with userfaultfd "
-			"allowed by the container is needed",
-			strerror(-code));
-		goto out;
-	}
-	code = copy_out(fd, addr, bytes);
-	if (code == 0 && syscall(SYS_mmap, addr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == -1)
+	if (possible && code == 0 &&
+		syscall(SYS_mmap, addr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == -1)
 		code = -errno;
-	if (code != 0)
-		hf_error_set(error, code, "cannot move %zu bytes of shared memory: %s", bytes, strerror(-code));
-out:
 	if (uffd >= 0)
 		close(uffd);
+	if (!possible)
+		return hf_error_set(error, -EOPNOTSUPP,
+			"cannot move pages under running threads: userfaultfd: %s; Linux 5.19 with userfaultfd "
+			"allowed by the container is needed",
+			strerror(-guarded));
+	if (code != 0)
+		hf_error_set(error, code, "cannot move %zu bytes to shared pages: %s", bytes, strerror(-code));
 	return code;
 }
 
@@ -111,7 +121,7 @@ static int move_locked(char *addr, size_t bytes, struct hf_error *error)
 	int fd;
 
 	if (code == -ENOENT)
-		return hf_error_set(error, code, "memory that did not come from hf_mem_alloc cannot be moved");
+		return code;
 	if (code != 0)
 		return hf_error_set(
 			error, code, "memory of a file cannot be moved to other pages: it would leave the file");
@@ -123,7 +133,7 @@ static int move_locked(char *addr, size_t bytes, struct hf_error *error)
 	if (code != 0)
 		hf_error_set(error, code, "no fresh pages for %zu bytes of shared memory: %s", bytes, strerror(-code));
 	else
-		code = replace(addr, bytes, fd, error);
+		code = pages_replace(addr, bytes, fd, error);
 	if (code == 0)
 		memory_replaced(addr, bytes, fd);
 	else if (fd >= 0)
@@ -141,5 +151,7 @@ int share_move_pages(void *addr, size_t bytes, struct share_backing *out, struct
 	memory_lock();
 	code = move_locked(addr, bytes, error);
 	memory_unlock();
-	return code == 0 ? memory_find(addr, bytes, out) : code;
+	if (code == -ENOENT) /* not of hf_mem_alloc */
+		code = share_remap(addr, bytes, error);
+	return code == 0 ? share_backing_find(addr, bytes, out) : code;
 }
