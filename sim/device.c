@@ -147,6 +147,8 @@ static int open_on_bus(
 		return rc != 0 ? rc : -EADDRNOTAVAIL;
 	}
 	nic->dev = *dev_out;
+	if (process->host->rd_atomic != 0)
+		nic->dev->attr.max_rd_atomic = process->host->rd_atomic;
 	nic->engine = nic->dev->ops;
 	nic->ops = *nic->engine;
 	nic->ops.close = nic_close;

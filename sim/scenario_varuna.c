@@ -106,6 +106,8 @@ static void set_up(struct vr *vr, struct world *world, struct outcome *outcome)
 		node->vr = vr;
 		node->index = i;
 		host_init(&node->host, world, &vr->network, node->name);
+		if (world_chance(world, 300000))
+			node->host.rd_atomic = (uint8_t)world_range(world, 1, 2);
 		node->process = process_create(&node->host, node->name, &vr_program, node);
 	}
 	for (unsigned rail = 0; rail < vr->rail_count; rail++)

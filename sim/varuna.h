@@ -65,6 +65,7 @@ struct vr_end {
 	uint32_t receives_posted;
 	bool hot;         /* posts without rest */
 	bool same_id;     /* always the same wr_id */
+	bool atomics;     /* nothing else, so that several lack a signal in a row */
 	uint32_t culprit; /* number of the wr with a wrong rkey; UINT32_MAX: none yet */
 };
 

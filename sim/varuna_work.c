@@ -54,6 +54,7 @@ void vr_begin_flows(struct vr_link *link)
 		end->flow->exactly_once = true;
 		end->hot = world_chance(vr->world, 200000);
 		end->same_id = world_chance(vr->world, 200000);
+		end->atomics = world_chance(vr->world, 60000);
 		end->culprit = NO_CULPRIT;
 		end->next_post_ns = 0;
 	}
@@ -70,11 +71,13 @@ static uint32_t pick_bytes(struct world *world)
 	return (uint32_t)world_range(world, 8, VR_SLOT_BYTES);
 }
 
-static enum op_kind pick_kind(struct world *world)
+static enum op_kind pick_kind(struct world *world, bool atomics)
 {
 	static const enum op_kind mix[] = {OP_WRITE, OP_WRITE, OP_WRITE, OP_WRITE, OP_WRITE_IMM, OP_WRITE_IMM, OP_SEND,
 		OP_SEND, OP_READ, OP_READ, OP_CAS, OP_CAS, OP_FAA, OP_FAA};
 
+	if (atomics)
+		return world_chance(world, 500000) ? OP_CAS : OP_FAA;
 	return mix[world_range(world, 0, sizeof(mix) / sizeof(mix[0]) - 1)];
 }
 
@@ -94,7 +97,7 @@ static void make_atomic(struct vr_end *end, struct op *op)
 static struct op *make_op(struct vr_end *end, bool signaled)
 {
 	struct world *world = end->link->vr->world;
-	struct op op = {.kind = pick_kind(world), .bytes = pick_bytes(world), .unsignaled = !signaled};
+	struct op op = {.kind = pick_kind(world, end->atomics), .bytes = pick_bytes(world), .unsignaled = !signaled};
 	uint64_t target = (uintptr_t)vr_other(end)->memory;
 
 	op.imm = (uint32_t)rng_next(&world->rng);

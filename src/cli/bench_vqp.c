@@ -71,7 +71,7 @@ static int parse_value(struct options *options, const char *name, const char *va
 
 static int parse(int argc, char **argv, struct options *options)
 {
-	log_set_level(LOG_ERROR); /* hundreds of failovers are what is asked for */
+	log_set_level(LOG_WARN); /* hundreds of failovers are what is asked for */
 	*options = (struct options){.kinds = {every_kind[0], every_kind[1], NULL},
 		.rounds = ROUNDS_DEFAULT,
 		.cuts = CUTS_DEFAULT,

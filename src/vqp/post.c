@@ -19,7 +19,14 @@ static bool takes_receive(enum ibv_wr_opcode opcode)
 	return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 }
 
-/* A replayed wr speaks for itself: the signaled one behind it, which would have spoken for it, may have executed
+static bool is_atomic(enum ibv_wr_opcode opcode)
+{
+	return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+/* The responder keeps the results of a few atomics only: those whose answers came have to be known without it.
+ *
+ * A replayed wr speaks for itself: the signaled one behind it, which would have spoken for it, may have executed
  * before, and then is not posted again. */
 static bool force_signal(struct hf_vqp *vqp, const struct inflight_wr *entry)
 {
@@ -27,7 +34,7 @@ static bool force_signal(struct hf_vqp *vqp, const struct inflight_wr *entry)
 	bool no_probe = (vqp->remote_access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)) == 0;
 
 	if (entry->signaled || entry->sent_before || no_probe || vqp->path.shared != NULL ||
-		++vqp->unsignaled >= every || vqp->packets >= PACKETS_SIGNAL) {
+		is_atomic(entry->wr.opcode) || ++vqp->unsignaled >= every || vqp->packets >= PACKETS_SIGNAL) {
 		vqp->unsignaled = 0;
 		return true;
 	}

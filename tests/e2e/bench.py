@@ -23,6 +23,21 @@ def verbs_measures_every_point_of_a_figure_in_every_mode(directory):
     assert page.count("<svg viewBox=\"0 0 960") == 3 and page.rstrip().endswith("</html>"), page[:2000]
 
 
+def a_cut_sends_again_what_was_in_flight_and_varuna_no_more_than_had_not_executed(directory):
+    done = program.run(directory, "bench", "failover", "--device", "shm", "--cuts", "2", "--clients", "4", "--no-scale",
+                       "--json", "--html", "failover.html", check=0)
+    rows = json.loads(done.stdout)["failovers"]
+    assert len(rows) == 27, len(rows)
+    for row in rows:
+        assert row["in_flight_bytes"] > 0 and row["recovered_us"] >= row["from_detection_us"] > 0, row
+    for row in rows:
+        if row["mode"] == "varuna" and row["batch"] != "CAS":
+            assert row["executed_twice_bytes"] <= 0, row
+    assert sum(row["executed_twice_bytes"] for row in rows
+               if row["mode"] == "resend" and row["cut"] == "acknowledgements") > 0, rows
+    assert "figure 12" in pathlib.Path(directory, "failover.html").read_text()
+
+
 def wrong_words_are_refused_with_the_right_ones(directory):
     for words, complaint in ((["verbs", "--device", "verbs"], "shm and soft"),
                              (["verbs", "--mode", "magic"], "no mode called 'magic'"),

@@ -385,9 +385,9 @@ static void execute_atomic(struct responder *responder, const struct packet *pac
 
 unsigned responder_atomic_results(const struct responder *responder, struct hf_atomic_result *results_out, unsigned n)
 {
-	unsigned filled = 0;
+	unsigned kept = responder->qp->attr.max_dest_rd_atomic, filled = 0;
 
-	for (; filled < n && filled < responder->replay_count; filled++)
+	for (; filled < n && filled < responder->replay_count && filled < kept; filled++)
 		results_out[filled] =
 			responder->replay[(responder->replay_next + RD_ATOMIC_MAX - 1 - filled) % RD_ATOMIC_MAX];
 	return filled;
