@@ -1,8 +1,9 @@
 /* engine.h - the RC engine of a soft NIC: queue pairs, memory regions and completion queues, moved by packets and time.
  *
  * Pure: time is an argument, packets are handed in and taken out of `tx`; no clock, thread, descriptor, and no
- * allocation but when an object is made (and for each initiator of a DC target). Everything here runs under the NIC's lock, except the application's ends of
- * the rings (requester_post, recv_post, completions_poll) and what is marked _Atomic.
+ * allocation but when an object is made (and for each initiator of a DC target). Everything here runs under the NIC's
+ * lock, except the application's ends of the rings (requester_post, recv_post, completions_poll) and what is marked
+ * _Atomic.
  *
  * Elsewhere: the send side (requester.h), the receive side (responder.h), who drives it when (nic.c). */
 #ifndef HOLDFAST_DEV_SOFT_ENGINE_H
