@@ -75,12 +75,12 @@ void share_peer_unmap(void *addr, size_t bytes);
  * MADV_DONTNEED does not zero them. -EOPNOTSUPP with words: a stack, reserved huge pages, not writable, or no
  * userfaultfd. */
 int share_remap(void *addr, size_t bytes, struct hf_error *error);
-/* Moves [addr, addr + bytes) (whole pages, of one hf_mem_alloc, or remapped) to fresh pages with the same content:
- * stores through older mappings of peers land in orphaned pages. Our own threads' stores are not lost: they wait
- * meanwhile (milliseconds for megabytes). Without privilege a system call of ours that stores into the range meanwhile fails
- * with EFAULT. Fills the new backing. Nothing has moved unless it returns 0. -EOPNOTSUPP: memory of a file, which must
- * stay the file's; or the kernel (or a container's seccomp filter) has no userfaultfd, and this process has several
- * threads, whose stores could be lost. */
+/* Moves [addr, addr + bytes) (whole pages, of one hf_mem_alloc; others are remapped) to fresh pages with the same
+ * content: stores through older mappings of peers land in orphaned pages. Our own threads' stores are not lost: they
+ * wait meanwhile (milliseconds for megabytes). Without privilege a system call of ours that stores into the range
+ * meanwhile fails with EFAULT. Fills the new backing. Nothing has moved unless it returns 0. -EOPNOTSUPP: memory of a
+ * file, which must stay the file's, or of a stack; or the kernel (or a container's seccomp filter) has no userfaultfd,
+ * and this process has several threads, whose stores could be lost. */
 int share_move_pages(void *addr, size_t bytes, struct share_backing *out, struct hf_error *error);
 
 /* This process, by the number that others know it by. */
