@@ -71,6 +71,7 @@ struct atomics {
 	uint64_t last[ATOMICS_WORDS]; /* seen by somebody: good to compare with */
 	enum hf_atomic_mode mode;
 	enum hf_policy policy;
+	bool hca; /* atomicity ends at the NIC */
 	bool crashed, may_be_unknown, stopping;
 	uint64_t succeeded_since_quiet;
 	struct outcome *outcome;

@@ -173,6 +173,8 @@ static bool own_atomic(struct atomics_side *side, uint64_t now_ns)
 	if (now_ns < side->next_ns || side->run->stopping || side->posted == ATOMICS_OPS)
 		return false;
 	side->next_ns = now_ns + world_range(side->run->world, 0, OWN_NS_MAX);
+	if (side->run->hca)
+		return false; /* the CPU's would not be atomic with theirs, and are refused */
 	op = atomics_choose(side);
 	side->completed++;
 	if (op->kind == ATOMICS_CAS)

@@ -9,7 +9,9 @@ bool failback_due(const struct hf_vqp *vqp, uint64_t now_ns)
 	if (vqp->state != HF_VQP_UP || vqp->forsaken || vqp->path.qp == NULL || !vqp->recovery.picks ||
 		!policy_recovers(vqp->node->config.policy))
 		return false;
-	best = rail_choose(peer_usable(vqp->peer));
+	best = rail_choose(home_rails(vqp, peer_usable(vqp->peer)));
+	if (best > (int)vqp->path.rail)
+		return true; /* where atomics are done: not better, but needed */
 	return best >= 0 && best < (int)vqp->path.rail &&
 	       now_ns - vqp->peer->rails[best].up_since_ns >= vqp->node->config.failback_ns;
 }

@@ -96,6 +96,7 @@ static void rewind_logs(struct hf_vqp *vqp)
 	vqp->packets = vqp->unsignaled = 0;
 	vqp->probing = false;
 	uid_post_lost(vqp);
+	home_left(vqp);
 }
 
 static void leave_path(struct hf_vqp *vqp)
@@ -286,7 +287,7 @@ static uint32_t usable_rails(const struct hf_vqp *vqp)
 
 	if (vqp->recovery.kind == RECOVERY_FAILBACK && vqp->rebuild.state == REBUILD_SWAPPING && (usable & prepared))
 		return prepared;
-	return usable;
+	return home_rails(vqp, usable);
 }
 
 void failover_event(struct hf_vqp *vqp, const struct recovery_event *event)
@@ -486,6 +487,9 @@ void failover_message(struct hf_vqp *vqp, const struct message *message)
 		if (rail >= 0 && vqp->peer->rail_map[rail] >= 0)
 			standby_message(vqp, message, (unsigned)rail);
 		break;
+	case MESSAGE_MOVE:
+		home_asked(vqp, rail);
+		break;
 	case MESSAGE_SLOTS_ASK:
 		uid_slots_lend(vqp);
 		break;
@@ -644,7 +648,10 @@ void failover_tick(struct hf_vqp *vqp, uint64_t now_ns)
 	failover_event(vqp, &event);
 	standby_offer(vqp);
 	want_dedicated(vqp, now_ns);
-	if (failback_due(vqp, now_ns)) {
-		rebuild_want(vqp, (unsigned)rail_choose(peer_usable(vqp->peer)), now_ns);
+	if (failback_due(vqp, now_ns))
+		rebuild_want(vqp, (unsigned)rail_choose(home_rails(vqp, peer_usable(vqp->peer))), now_ns);
+	if (home_despairs(vqp, now_ns)) {
+		log_error("vqp %u: it cannot come to where the region's atomics are done", vqp->num);
+		vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR, true);
 	}
 }

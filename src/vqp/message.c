@@ -185,6 +185,8 @@ static void visit(struct wire *wire, struct message *m)
 		u32(wire, &m->rkey, UINT32_MAX);
 		for (unsigned i = 0; i < HF_RAILS_MAX; i++)
 			u32(wire, &m->rkeys[i], UINT32_MAX);
+		u8(wire, &m->home, UINT8_MAX);
+		u32(wire, &m->atomic_rkey, UINT32_MAX);
 		u8(wire, &m->mode, HF_ATOMIC_MODES - 1);
 		break;
 	case MESSAGE_REGION_GONE:
@@ -244,6 +246,9 @@ static void visit(struct wire *wire, struct message *m)
 		name(wire, m->terms);
 		break;
 	case MESSAGE_READY:
+	case MESSAGE_MOVE:
+		u8(wire, &m->rail, HF_RAILS_MAX - 1);
+		break;
 	case MESSAGE_SLOTS_ASK:
 	case MESSAGE_CLOSED:
 		break;

@@ -32,6 +32,7 @@ enum message_kind {
 	MESSAGE_SLOTS,      /* what it may use for that; own_slots 0: nothing is left */
 	MESSAGE_POOL,       /* picker: a qp that the vqps like this one share when they have to */
 	MESSAGE_POOL_QP,    /* its match */
+	MESSAGE_MOVE,       /* to the picker: our home of atomics is to be on that rail */
 	MESSAGE_CLOSED,     /* the vqp is in error or was destroyed */
 	MESSAGE_JOIN,       /* both sides name both numbers (hf_vqp_connect_num) */
 	MESSAGE_KINDS,
@@ -44,6 +45,8 @@ enum message_path {
 	MESSAGE_PATH_POOL,    /* qp_num of the picker's pool */
 	MESSAGE_PATHS,
 };
+
+#define MESSAGE_HOME_ANY 0xff
 
 struct message_rail {
 	char name[HF_NAME_BYTES], kind[HF_NAME_BYTES];
@@ -67,7 +70,9 @@ struct message {
 	/* REGION... */
 	uint32_t rkey;
 	uint32_t rkeys[HF_RAILS_MAX];
-	uint8_t mode; /* enum hf_atomic_mode */
+	uint8_t mode;         /* enum hf_atomic_mode */
+	uint8_t home;         /* rail of the sender where atomics go; MESSAGE_HOME_ANY */
+	uint32_t atomic_rkey; /* for them, there; 0: not now */
 	/* SLOTS, and rkey */
 	uint64_t slots_addr, sequence;
 	uint32_t slots, first_slot;

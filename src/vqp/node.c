@@ -174,6 +174,7 @@ static void node_tick(struct hf_timer *timer, uint64_t now_ns)
 		failover_tick(container_of(at, struct hf_vqp, node_link), now_ns);
 	}
 	uid_slots_tick(node);
+	home_tick(node, now_ns);
 	rebuild_tick(node, now_ns);
 	pool_tick(node, now_ns);
 	hf_loop_set_timer(node->loop, timer, now_ns + TICK_NS);

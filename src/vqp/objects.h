@@ -94,6 +94,7 @@ struct hf_vpd {
 	struct hf_pd *pds[HF_RAILS_MAX];
 	struct uid_arena *uids; /* NULL: no region needs one */
 	struct list log_slabs;
+	struct home home;
 	unsigned users;
 };
 
@@ -154,6 +155,9 @@ struct hf_vqp {
 	bool failing, fail_tell;
 	uint64_t detected_ns;
 	struct uid_client *uid; /* NULL: no wr needed it */
+	int home_rail;          /* of the other side's atomics, as far as it mattered; -1 */
+	uint64_t home_wait_ns;  /* an atomic has waited for it since; 0: none does */
+	bool home_leaves;       /* ours is moving away from its path */
 	struct hf_vqp_counters counters;
 };
 

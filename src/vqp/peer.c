@@ -260,6 +260,7 @@ static void dispatch(struct hf_peer *peer, const struct message *message)
 	case MESSAGE_READY:
 	case MESSAGE_STANDBY:
 	case MESSAGE_STANDBY_QP:
+	case MESSAGE_MOVE:
 	case MESSAGE_SLOTS_ASK:
 	case MESSAGE_SLOTS:
 	case MESSAGE_POOL:

@@ -33,7 +33,8 @@ static enum region_lookup translate_rkey(struct hf_vqp *vqp, struct ibv_send_wr 
 
 	if (!names_rkey(wr->opcode) || (wr->opcode != IBV_WR_RDMA_READ && bytes == 0))
 		return REGION_FOUND;
-	found = region_rkey(vqp, *rkey, vqp->path.rail, rkey);
+	found = is_atomic(wr->opcode) ? region_rkey_atomic(vqp, *rkey, vqp->path.rail, rkey)
+				      : region_rkey(vqp, *rkey, vqp->path.rail, rkey);
 	if (found == REGION_REFUSED)
 		*rkey = 0; /* the responder refuses it in its turn, with all before it executed */
 	return found;

@@ -11,6 +11,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/log.h"
+
 #define SLOT_BITS  16
 #define SLOTS_MIN  64u
 #define SLOTS_MAX  (1u << SLOT_BITS)
@@ -35,6 +37,7 @@ int hf_vpd_alloc(struct hf_node *node, struct hf_vpd **pd_out)
 	pd->num = ++node->next_pd;
 	list_init(&pd->regions);
 	list_init(&pd->log_slabs);
+	home_init(pd);
 	list_push_back(&node->vpds, &pd->node_link);
 	*pd_out = pd;
 	return 0;
@@ -101,11 +104,27 @@ uint32_t region_lkey(const struct hf_vpd *pd, uint32_t lkey, unsigned rail)
 
 static void tell(const struct region *region, struct hf_peer *peer)
 {
+	const struct home *home = &region->mr.pd->home;
 	struct message message = {.kind = MESSAGE_REGION, .rkey = region->mr.rkey, .mode = (uint8_t)region->mr.mode};
 
+	message.home = home->rail < 0 ? MESSAGE_HOME_ANY : (uint8_t)(home->next < 0 ? home->rail : home->next);
+	if (region->atomics != NULL && home->next < 0)
+		message.atomic_rkey = region->atomics->rkey;
 	for (unsigned i = 0; i < peer->node->rail_count; i++)
 		message.rkeys[i] = region->mrs[i]->rkey;
 	peer_send(peer, &message);
+}
+
+static bool shares(const struct hf_vpd *pd, const struct hf_peer *peer);
+
+static void tell_all(const struct region *region)
+{
+	list_for_each (at, &region->mr.pd->node->peers) {
+		struct hf_peer *peer = container_of(at, struct hf_peer, node_link);
+
+		if (shares(region->mr.pd, peer))
+			tell(region, peer);
+	}
 }
 
 static bool shares(const struct hf_vpd *pd, const struct hf_peer *peer)
@@ -129,10 +148,42 @@ void region_free(struct region *region)
 {
 	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
 		(void)hf_mr_dereg(region->mrs[i]);
+	(void)hf_mr_dereg(region->atomics);
 	if (region->mr.pd != NULL)
 		uid_slots_leave_region(region->mr.pd, &region->mr);
 	list_remove(&region->pd_link);
 	free(region);
+}
+
+/* What atomics go through, on the home of the domain. */
+static int reg_atomics(struct hf_vpd *pd, struct region *region, struct hf_error *error)
+{
+	if ((region->access & IBV_ACCESS_REMOTE_ATOMIC) == 0)
+		return 0;
+	return hf_mr_reg(pd->pds[pd->home.rail], region->mr.addr, region->mr.bytes, (uintptr_t)region->mr.addr,
+		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC, &region->atomics, error);
+}
+
+void region_announce_home(struct hf_vpd *pd)
+{
+	list_for_each (at, &pd->regions)
+		tell_all(container_of(at, struct region, pd_link));
+}
+
+void region_move_home(struct hf_vpd *pd)
+{
+	struct hf_error error = {0};
+
+	list_for_each (at, &pd->regions) {
+		struct region *region = container_of(at, struct region, pd_link);
+
+		(void)hf_mr_dereg(region->atomics);
+		region->atomics = NULL;
+		if (reg_atomics(pd, region, &error) != 0)
+			log_error("node %s: no atomics on region %x any more: %s", pd->node->config.name,
+				region->mr.rkey, error.text);
+	}
+	region_announce_home(pd);
 }
 
 static int check_mode(enum hf_atomic_mode mode, uint64_t addr, uint64_t bytes, int access, struct hf_error *error)
@@ -185,8 +236,14 @@ int hf_vmr_reg_atomic(struct hf_vpd *pd, void *addr, uint64_t bytes, int access,
 		return hf_error_set(error, rc, "no room for another region");
 	}
 	list_init(&region->pd_link);
+	region->access = access;
+	region->mr = (struct hf_vmr){.addr = addr, .bytes = bytes, .mode = mode};
+	if (pd->home.rail >= 0)
+		access &= ~IBV_ACCESS_REMOTE_ATOMIC;
 	for (unsigned i = 0; rc == 0 && i < node->rail_count; i++)
 		rc = hf_mr_reg(pd->pds[i], addr, bytes, (uintptr_t)addr, access, &region->mrs[i], error);
+	if (rc == 0 && pd->home.rail >= 0)
+		rc = reg_atomics(pd, region, error);
 	if (rc != 0) {
 		region_free(region);
 		return rc;
@@ -194,16 +251,11 @@ int hf_vmr_reg_atomic(struct hf_vpd *pd, void *addr, uint64_t bytes, int access,
 	node->region_turn = (node->region_turn + 1) & (SLOTS_MAX - 1);
 	if (node->region_turn == 0)
 		node->region_turn = 1;
-	region->mr = (struct hf_vmr){.pd = pd, .addr = addr, .bytes = bytes, .mode = mode};
+	region->mr.pd = pd;
 	region->mr.lkey = region->mr.rkey = node->region_turn << SLOT_BITS | slot;
 	node->regions[slot] = region;
 	list_push_back(&pd->regions, &region->pd_link);
-	list_for_each (at, &node->peers) {
-		struct hf_peer *peer = container_of(at, struct hf_peer, node_link);
-
-		if (shares(pd, peer))
-			tell(region, peer);
-	}
+	tell_all(region);
 	*mr_out = &region->mr;
 	return 0;
 }
@@ -303,6 +355,30 @@ const struct remote_region *region_remote(const struct hf_peer *peer, uint32_t r
 	return entry != NULL && entry->rkey != 0 && entry->state == REMOTE_KNOWN ? entry : NULL;
 }
 
+enum region_lookup region_rkey_atomic(struct hf_vqp *vqp, uint32_t rkey, unsigned rail, uint32_t *rkey_out)
+{
+	enum region_lookup found = region_rkey(vqp, rkey, rail, rkey_out);
+	const struct remote_region *region = region_remote(vqp->peer, rkey);
+
+	if (found != REGION_FOUND || region->home == HOME_ANY)
+		return found;
+	if (region->home != (int)rail || region->atomic_rkey == 0) {
+		home_wait(vqp, region->home);
+		return REGION_UNKNOWN;
+	}
+	home_reached(vqp);
+	*rkey_out = region->atomic_rkey;
+	return REGION_FOUND;
+}
+
+static int home_of(const struct hf_peer *peer, const struct message *message)
+{
+	for (unsigned i = 0; i < peer->node->rail_count && message->home != MESSAGE_HOME_ANY; i++)
+		if (peer->rail_map[i] == (int)message->home)
+			return (int)i;
+	return message->home == MESSAGE_HOME_ANY ? HOME_ANY : HOME_ELSEWHERE;
+}
+
 static void asked(struct hf_peer *peer, const struct message *message)
 {
 	struct message none = {.kind = MESSAGE_REGION_NONE, .rkey = message->rkey};
@@ -327,6 +403,8 @@ void region_message(struct hf_peer *peer, const struct message *message)
 		return;
 	entry->state = message->kind == MESSAGE_REGION ? REMOTE_KNOWN : REMOTE_NONE;
 	entry->mode = (enum hf_atomic_mode)message->mode;
+	entry->home = home_of(peer, message);
+	entry->atomic_rkey = message->atomic_rkey;
 	peer->has_uids |= entry->mode == HF_ATOMIC_UID;
 	for (unsigned i = 0; i < peer->node->rail_count; i++)
 		entry->rkeys[i] = peer->rail_map[i] < 0 ? 0 : message->rkeys[peer->rail_map[i]];

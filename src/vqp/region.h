@@ -5,18 +5,23 @@
 #include <holdfast/vqp.h>
 
 #include "base/list.h"
+#include "vqp/home.h"
 #include "vqp/message.h"
 
 struct region {
 	struct hf_vmr mr; /* first: what the application sees */
 	struct list pd_link;
 	struct hf_mr *mrs[HF_RAILS_MAX];
+	int access;
+	struct hf_mr *atomics; /* home.h: the second one, on the home of the domain; NULL: none */
 };
 
 struct remote_region {
 	uint32_t rkey; /* 0: free */
 	enum { REMOTE_ASKED, REMOTE_KNOWN, REMOTE_NONE } state;
 	enum hf_atomic_mode mode;
+	int home;                     /* our rail, or HOME_ANY, HOME_ELSEWHERE */
+	uint32_t atomic_rkey;         /* there; 0: not now */
 	uint32_t rkeys[HF_RAILS_MAX]; /* by our rail */
 };
 
@@ -24,6 +29,10 @@ uint32_t region_lkey(const struct hf_vpd *pd, uint32_t lkey, unsigned rail); /* 
 enum region_lookup { REGION_FOUND, REGION_UNKNOWN, REGION_REFUSED };
 /* On a rail of ours. Unknown ones are asked for, once; the vqps are pumped when the answer comes. */
 enum region_lookup region_rkey(struct hf_vqp *vqp, uint32_t rkey, unsigned rail, uint32_t *rkey_out);
+/* The same for an atomic, which also waits until the vqp is at the region's home. */
+enum region_lookup region_rkey_atomic(struct hf_vqp *vqp, uint32_t rkey, unsigned rail, uint32_t *rkey_out);
+void region_announce_home(struct hf_vpd *pd); /* it is about to move: no atomics meanwhile */
+void region_move_home(struct hf_vpd *pd);
 /* What the peer has announced under that key; NULL: nothing, yet or any more. */
 const struct remote_region *region_remote(const struct hf_peer *peer, uint32_t rkey);
 void region_free(struct region *region);

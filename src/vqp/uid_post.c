@@ -255,6 +255,18 @@ static void compile(const struct hf_vqp *vqp, const struct uid_access *access, u
 	}
 }
 
+/* False: they are not known yet, or the vqp is not where atomics are done. */
+static bool find_rkeys(struct hf_vqp *vqp, enum uid_access_kind kind, uint32_t rkey, uint32_t *target_rkey_out,
+	uint32_t *arena_rkey_out)
+{
+	bool is_cas = kind == UID_CAS_SLOT || kind == UID_CAS_TARGET;
+	enum region_lookup (*lookup)(struct hf_vqp *, uint32_t, unsigned, uint32_t *) =
+		is_cas ? region_rkey_atomic : region_rkey;
+
+	return lookup(vqp, vqp->uid->arena_rkey, vqp->path.rail, arena_rkey_out) != REGION_UNKNOWN &&
+	       lookup(vqp, rkey, vqp->path.rail, target_rkey_out) != REGION_UNKNOWN;
+}
+
 /* All or, when the qp is full, not yet: what part of it was posted does no harm when it is posted again. */
 static bool post_plan(struct hf_vqp *vqp, const struct uid_plan *plan, uint32_t rkey, uint64_t wr_id)
 {
@@ -262,10 +274,9 @@ static bool post_plan(struct hf_vqp *vqp, const struct uid_plan *plan, uint32_t 
 	uint32_t target_rkey = 0, arena_rkey = 0;
 	struct ibv_send_wr *bad;
 
-	if (region_rkey(vqp, vqp->uid->arena_rkey, vqp->path.rail, &arena_rkey) == REGION_UNKNOWN ||
-		region_rkey(vqp, rkey, vqp->path.rail, &target_rkey) == REGION_UNKNOWN)
-		return false;
 	for (unsigned i = 0; i < plan->count; i++) {
+		if (!find_rkeys(vqp, plan->access[i].kind, rkey, &target_rkey, &arena_rkey))
+			return false;
 		compile(vqp, &plan->access[i], target_rkey, arena_rkey, &accesses.wrs[i], &accesses.sges[i]);
 		accesses.wrs[i].wr_id = wr_id;
 		if (i > 0)

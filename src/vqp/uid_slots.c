@@ -32,9 +32,6 @@ int uid_arena_open(struct hf_vpd *pd, struct hf_error *error)
 
 	if (pd->uids != NULL)
 		return 0;
-	if (!cpu_may(pd->node))
-		return hf_error_set(error, -EOPNOTSUPP,
-			"atomics by uid need rails whose atomics are atomic with the CPU's and each other");
 	arena = calloc(1, sizeof(*arena));
 	if (arena == NULL)
 		return hf_error_set(error, -ENOMEM, "no memory for the slots of atomics");
@@ -68,7 +65,11 @@ void uid_arena_close(struct hf_vpd *pd)
 	free(arena);
 }
 
-/* ---- the responder's own part, by atomics of the CPU ---- */
+/* ---- the responder's own part, by atomics of the CPU ----
+ *
+ * To resolve is right also where NICs' atomics are not atomic with the CPU's: whoever else touches a word that holds a
+ * UID, or the state of its slot, changes it to what is written here or not at all, so a window between a NIC's read
+ * and its write does no harm. */
 
 /* NULL: a slot is written by a peer, who may name any address. */
 static uint64_t *target_in(const struct hf_vpd *pd, uint64_t target)

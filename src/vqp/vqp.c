@@ -138,6 +138,7 @@ int hf_vqp_create(struct hf_vpd *pd, const struct hf_vqp_init *init, struct hf_v
 	}
 	vqp->node = pd->node;
 	vqp->pd = pd;
+	vqp->home_rail = -1;
 	vqp->send_cq = init->send_cq;
 	vqp->recv_cq = init->recv_cq;
 	vqp->cap = init->cap;
