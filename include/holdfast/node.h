@@ -86,6 +86,14 @@ int hf_peer_connect(struct hf_node *node, const struct hf_addr *addresses, unsig
  * there; NULL. Of two nodes that connect to each other one may find that it is connected already. */
 struct hf_peer *hf_peer_find(struct hf_node *node, const struct hf_addr *address);
 void hf_peer_close(struct hf_peer *peer);
+
+/* What a program's own detectors know. A rail (ours, by its number) that is reported bad is not used with that peer
+ * until the report is revoked, and traffic leaves it at once, as if a port had gone down; a trigger does the same for
+ * a moment, after which the rail may be chosen again. -EINVAL: no such rail. */
+int hf_peer_report(struct hf_peer *peer, unsigned rail);
+int hf_peer_trigger(struct hf_peer *peer, unsigned rail);
+int hf_peer_revoke(struct hf_peer *peer, unsigned rail);
+
 const char *hf_peer_name(const struct hf_peer *peer); /* "" until it is up */
 void hf_peer_set_context(struct hf_peer *peer, void *context);
 void *hf_peer_context(const struct hf_peer *peer);

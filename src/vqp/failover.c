@@ -24,7 +24,7 @@ static void send_plain(struct hf_vqp *vqp, enum message_kind kind)
 		.failback = vqp->recovery.kind == RECOVERY_FAILBACK};
 
 	if (kind == MESSAGE_STATE) {
-		message.up = node_up_mask(vqp->node);
+		message.up = detector_up_mask(vqp->peer);
 		evidence_gather(vqp, vqp->recovery.fenced, &message);
 	}
 	peer_send(vqp->peer, &message);

@@ -52,10 +52,10 @@ static void rail_set(struct hf_node *node, unsigned i, bool up)
 	node->rails[i].up = up;
 	log_info("node %s: rail %s is %s", node->config.name, node->rails[i].config.name, up ? "up" : "down");
 	control_enable(node->control, i, up);
-	message.up = node_up_mask(node);
 	list_for_each (at, &node->peers) {
 		struct hf_peer *peer = container_of(at, struct hf_peer, node_link);
 
+		message.up = detector_up_mask(peer);
 		peer_send(peer, &message);
 		peer_flush(peer); /* so that the other side begins while we fence */
 		peer_refresh_rails(peer);

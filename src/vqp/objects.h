@@ -77,8 +77,10 @@ struct hf_peer {
 	bool up; /* its NODE message came */
 	unsigned rail_count;
 	struct message_rail remote[HF_RAILS_MAX];
-	int rail_map[HF_RAILS_MAX];      /* our rail -> theirs; -1: they have none of that name and kind */
-	uint32_t remote_up;              /* bit per rail of theirs */
+	int rail_map[HF_RAILS_MAX]; /* our rail -> theirs; -1: they have none of that name and kind */
+	uint32_t remote_up;         /* bit per rail of theirs */
+	uint32_t reported;          /* bit per rail of ours: of no use, as the program says */
+	uint64_t reported_until_ns[HF_RAILS_MAX];
 	bool control_lost[HF_RAILS_MAX]; /* our rail: its control path was up and is lost */
 	struct rail rails[HF_RAILS_MAX]; /* by our rail */
 	struct message_box outbox;
@@ -183,6 +185,10 @@ void peer_rail_event(struct hf_peer *peer, unsigned rail, enum rail_event event)
 void peer_refresh_rails(struct hf_peer *peer);
 void peer_ports(struct hf_peer *peer, uint32_t up); /* theirs, as they say */
 void peer_tick(struct hf_peer *peer, uint64_t now_ns);
+
+/* detector.c */
+uint32_t detector_up_mask(const struct hf_peer *peer); /* node_up_mask without what was reported bad */
+void detector_tick(struct hf_peer *peer, uint64_t now_ns);
 
 /* connect.c */
 void connect_message(struct hf_peer *peer, const struct message *message);

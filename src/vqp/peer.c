@@ -64,7 +64,7 @@ uint32_t peer_usable(const struct hf_peer *peer)
 
 static bool ports_up(const struct hf_peer *peer, unsigned rail)
 {
-	return peer->node->rails[rail].up && peer->rail_map[rail] >= 0 &&
+	return (detector_up_mask(peer) & 1u << rail) != 0 && peer->rail_map[rail] >= 0 &&
 	       (peer->remote_up & 1u << peer->rail_map[rail]) != 0;
 }
 
@@ -118,6 +118,7 @@ void peer_tick(struct hf_peer *peer, uint64_t now_ns)
 {
 	struct rail_actions actions;
 
+	detector_tick(peer, now_ns);
 	for (unsigned i = 0; i < peer->node->rail_count; i++)
 		rail_step(&peer->rails[i], RAIL_EVENT_TICK, now_ns, &actions);
 }
@@ -128,7 +129,7 @@ static void send_node(struct hf_peer *peer)
 {
 	struct hf_node *node = peer->node;
 	struct message message = {
-		.kind = MESSAGE_NODE, .rail_count = (uint8_t)node->rail_count, .up = node_up_mask(node)};
+		.kind = MESSAGE_NODE, .rail_count = (uint8_t)node->rail_count, .up = detector_up_mask(peer)};
 
 	for (unsigned i = 0; i < node->rail_count; i++) {
 		union ibv_gid gid = hf_dev_gid(node->rails[i].dev);

@@ -1,0 +1,337 @@
+/* Standby qps that many vqps share, the way back to qps of their own, and what a program's own detectors say; over
+ * soft or shm, as the argument says. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "pair.h"
+#include "vqp/pool.h"
+
+#define VQPS    24u
+#define CULPRIT 5u
+
+static struct hf_vqp *ours[VQPS], *theirs[VQPS];
+static unsigned made;
+
+static struct hf_vqp *make(struct pair *pair, struct end *end)
+{
+	struct hf_vqp_init init = {.send_cq = end->cq,
+		.recv_cq = end->cq,
+		.cap = {.max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1},
+		.access = pair->access};
+	struct hf_vqp *vqp = NULL;
+
+	assert_int_equal(hf_vqp_create(end->pd, &init, &vqp), 0);
+	return vqp;
+}
+
+static struct hf_vqp *on_request(const struct hf_vqp_request *request, void *reply, size_t *reply_bytes, void *context)
+{
+	struct pair *pair = context;
+
+	(void)request, (void)reply, (void)reply_bytes;
+	theirs[made] = make(pair, &pair->b);
+	return theirs[made++];
+}
+
+static bool all_up(struct pair *pair)
+{
+	(void)pair;
+	for (unsigned i = 0; i < VQPS; i++)
+		if (hf_vqp_state(ours[i]) != HF_VQP_UP || theirs[i] == NULL || hf_vqp_state(theirs[i]) != HF_VQP_UP)
+			return false;
+	return true;
+}
+
+static bool pool_ready(struct pair *pair)
+{
+	return ours[0]->pool != NULL && pool_pick(ours[0], 0) != NULL && pool_pick(ours[0], 1) != NULL && all_up(pair);
+}
+
+static void open_many(struct pair *pair)
+{
+	made = 0;
+	memset(theirs, 0, sizeof(theirs));
+	pair_open(pair, HF_POLICY_VARUNA);
+	pair->service.on_request = on_request;
+	assert_int_equal(hf_peer_connect(pair->a.node, &pair->control[1][0], 1, &pair->a.peer, NULL), 0);
+	for (unsigned i = 0; i < VQPS; i++) {
+		ours[i] = make(pair, &pair->a);
+		assert_int_equal(hf_vqp_connect(ours[i], pair->a.peer, "test", NULL, 0), 0);
+	}
+	assert_true(pair_until(pair, all_up));
+	assert_true(pair_until(pair, pool_ready));
+}
+
+/* As if their paths had failed again and again just now. */
+static void hold_rebuilds(struct pair *pair)
+{
+	for (unsigned i = 0; i < VQPS; i++) {
+		ours[i]->rebuild.backoff_ns = UINT64_MAX / 4;
+		ours[i]->rebuild.failed_ns = hf_loop_now_ns(pair->loop);
+	}
+}
+
+static int write_on(struct pair *pair, unsigned i, uint32_t rkey)
+{
+	struct ibv_sge sge = {.addr = (uintptr_t)pair->a.memory + 64 * i, .length = 64, .lkey = pair->a.mr->lkey};
+	struct ibv_send_wr wr = {.wr_id = i,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = {.remote_addr = (uintptr_t)pair->b.memory + 64 * i, .rkey = rkey}};
+	struct ibv_send_wr *bad;
+
+	return hf_vqp_post_send(ours[i], &wr, &bad);
+}
+
+static void write_on_all(struct pair *pair)
+{
+	for (unsigned i = 0; i < VQPS; i++)
+		assert_int_equal(write_on(pair, i, pair->b.mr->rkey), 0);
+}
+
+static void collect_successes(struct pair *pair, unsigned n)
+{
+	struct ibv_wc wc[VQPS];
+
+	pair_collect(pair, &pair->a, n, wc);
+	for (unsigned i = 0; i < n; i++)
+		assert_int_equal(wc[i].status, IBV_WC_SUCCESS);
+}
+
+static bool all_shared(struct pair *pair)
+{
+	for (unsigned i = 0; i < VQPS; i++)
+		if (ours[i]->path.shared == NULL || theirs[i]->path.shared == NULL)
+			return false;
+	return all_up(pair);
+}
+
+static bool all_dedicated_on(unsigned rail)
+{
+	for (unsigned i = 0; i < VQPS; i++)
+		if (ours[i]->path.shared != NULL || hf_vqp_rail(ours[i]) != (int)rail ||
+			theirs[i]->path.shared != NULL || hf_vqp_rail(theirs[i]) != (int)rail)
+			return false;
+	return true;
+}
+
+static bool all_dedicated_on_1(struct pair *pair)
+{
+	return all_up(pair) && all_dedicated_on(1);
+}
+
+static bool all_dedicated_on_0(struct pair *pair)
+{
+	return all_up(pair) && all_dedicated_on(0);
+}
+
+static void all_vqps_of_a_link_go_on_on_one_standby_qp_and_then_on_their_own(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_many(&pair);
+	memset(pair.a.memory, 7, 64 * VQPS);
+	hold_rebuilds(&pair);
+	pair_cut(&pair, 0, false);
+	write_on_all(&pair);
+	collect_successes(&pair, VQPS);
+	assert_true(pair_until(&pair, all_shared));
+	assert_int_equal(ours[0]->path.shared->users, VQPS);
+	assert_memory_equal(pair.b.memory, pair.a.memory, 64 * VQPS);
+	for (unsigned i = 0; i < VQPS; i++) {
+		ours[i]->rebuild.at_ns = 0;
+		ours[i]->rebuild.backoff_ns = 0;
+	}
+	write_on_all(&pair);
+	assert_true(pair_until(&pair, all_dedicated_on_1));
+	collect_successes(&pair, VQPS);
+	pair_cut(&pair, 0, true);
+	assert_true(pair_until(&pair, all_dedicated_on_0));
+	write_on_all(&pair);
+	collect_successes(&pair, VQPS);
+	pair_close(&pair);
+}
+
+static bool others_up(struct pair *pair)
+{
+	(void)pair;
+	for (unsigned i = 0; i < VQPS; i++)
+		if (i != CULPRIT && hf_vqp_state(ours[i]) != HF_VQP_UP)
+			return false;
+	return true;
+}
+
+/* V8, R6: the qp dies of it, and with it the wrs of all others that are in flight. */
+static void on_a_standby_qp_only_the_culprit_sees_its_error(void **state)
+{
+	struct ibv_wc wc[VQPS];
+	struct pair pair;
+
+	(void)state;
+	open_many(&pair);
+	hold_rebuilds(&pair);
+	pair_cut(&pair, 0, false);
+	write_on_all(&pair);
+	collect_successes(&pair, VQPS);
+	assert_true(pair_until(&pair, all_shared));
+	for (unsigned i = 0; i < VQPS; i++)
+		assert_int_equal(write_on(&pair, i, i == CULPRIT ? 1 : pair.b.mr->rkey), 0);
+	pair_collect(&pair, &pair.a, VQPS, wc);
+	for (unsigned i = 0; i < VQPS; i++)
+		assert_int_equal(wc[i].status == IBV_WC_SUCCESS, wc[i].wr_id != CULPRIT);
+	assert_int_equal(hf_vqp_state(ours[CULPRIT]), HF_VQP_ERROR);
+	assert_true(pair_until(&pair, others_up));
+	for (unsigned i = 0; i < VQPS; i++)
+		if (i != CULPRIT)
+			assert_int_equal(hf_vqp_rail(ours[i]), 1);
+	assert_int_equal(pair.a.peer->rails[1].state, RAIL_UP); /* the rail did nothing wrong */
+	assert_int_equal(pair.a.peer->rails[1].pause_ns, 0);
+	pair_close(&pair);
+}
+
+static void a_vqp_that_ends_on_a_standby_qp_disturbs_no_other(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_many(&pair);
+	hold_rebuilds(&pair);
+	pair_cut(&pair, 0, false);
+	write_on_all(&pair);
+	collect_successes(&pair, VQPS);
+	assert_true(pair_until(&pair, all_shared));
+	write_on_all(&pair);
+	hf_vqp_destroy(ours[VQPS - 1]);
+	collect_successes(&pair, VQPS - 1);
+	pair_close(&pair);
+}
+
+static bool second_done(struct pair *pair)
+{
+	struct ibv_wc wc;
+
+	return hf_vcq_poll(pair->b.cq, 1, &wc) == 1 && wc.status == IBV_WC_SUCCESS && wc.wr_id == 9;
+}
+
+/* R7: a standby qp has no receives, or messages of vqps would be mixed up. */
+static void messages_wait_for_a_qp_of_their_own(void **state)
+{
+	struct ibv_sge sge, into;
+	struct ibv_send_wr send = {.wr_id = 1, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad;
+	struct ibv_recv_wr recv = {.wr_id = 9, .num_sge = 1}, *bad_recv;
+	struct pair pair;
+
+	(void)state;
+	open_many(&pair);
+	hold_rebuilds(&pair);
+	pair_cut(&pair, 0, false);
+	write_on_all(&pair);
+	collect_successes(&pair, VQPS);
+	assert_true(pair_until(&pair, all_shared));
+	sge = (struct ibv_sge){.addr = (uintptr_t)pair.a.memory, .length = 8, .lkey = pair.a.mr->lkey};
+	into = (struct ibv_sge){.addr = (uintptr_t)pair.b.memory + 4096, .length = 8, .lkey = pair.b.mr->lkey};
+	send.sg_list = &sge;
+	recv.sg_list = &into;
+	memcpy(pair.a.memory, "a letter", 8);
+	assert_int_equal(hf_vqp_post_recv(theirs[3], &recv, &bad_recv), 0);
+	assert_int_equal(hf_vqp_post_send(ours[3], &send, &bad), 0);
+	for (unsigned i = 0; i < 100; i++)
+		hf_loop_turn(pair.loop, 0);
+	assert_memory_not_equal(pair.b.memory + 4096, "a letter", 8);
+	ours[3]->rebuild.at_ns = 0;
+	assert_true(pair_until(&pair, second_done));
+	assert_memory_equal(pair.b.memory + 4096, "a letter", 8);
+	assert_null(ours[3]->path.shared);
+	assert_non_null(ours[4]->path.shared);
+	pair_close(&pair);
+}
+
+static void a_rail_that_the_program_reports_is_left_until_that_is_revoked(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_many(&pair);
+	assert_int_equal(hf_peer_report(pair.b.peer, 0), 0); /* by the side that does not pick */
+	write_on_all(&pair);
+	collect_successes(&pair, VQPS);
+	assert_true(pair_until(&pair, all_dedicated_on_1));
+	assert_int_equal(hf_peer_revoke(pair.b.peer, 0), 0);
+	assert_true(pair_until(&pair, all_dedicated_on_0));
+	assert_int_equal(hf_peer_report(pair.a.peer, 2), -EINVAL);
+	pair_close(&pair);
+}
+
+static bool has_been_on_1(struct pair *pair)
+{
+	struct hf_vqp_counters counters;
+
+	(void)pair;
+	hf_vqp_counters(ours[0], &counters);
+	return counters.failovers == 1;
+}
+
+static void a_triggered_failover_lasts_a_moment(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_many(&pair);
+	assert_int_equal(hf_peer_trigger(pair.a.peer, 0), 0);
+	assert_true(pair_until(&pair, has_been_on_1));
+	assert_true(pair_until(&pair, all_dedicated_on_0));
+	pair_close(&pair);
+}
+
+static unsigned count_standby_qps(const struct hf_node *node, unsigned rail)
+{
+	unsigned n = 0;
+
+	list_for_each (at, &node->pools)
+		list_for_each (on, &container_of(at, struct pool, node_link)->qps) {
+			const struct pool_qp *standby = container_of(on, struct pool_qp, link);
+
+			n += standby->path.rail == rail && standby->state == POOL_READY;
+		}
+	return n;
+}
+
+static bool three_each(struct pair *pair)
+{
+	return count_standby_qps(pair->a.node, 1) == 3 && count_standby_qps(pair->b.node, 1) == 3;
+}
+
+static void the_number_of_standby_qps_follows_that_of_the_vqps_if_told_to(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_many(&pair);
+	assert_int_equal(count_standby_qps(pair.a.node, 1), 1);
+	pair.a.node->config.pool_vqps = (VQPS + 2) / 3;
+	assert_true(pair_until(&pair, three_each));
+	pair_close(&pair);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(all_vqps_of_a_link_go_on_on_one_standby_qp_and_then_on_their_own),
+		cmocka_unit_test(on_a_standby_qp_only_the_culprit_sees_its_error),
+		cmocka_unit_test(a_vqp_that_ends_on_a_standby_qp_disturbs_no_other),
+		cmocka_unit_test(messages_wait_for_a_qp_of_their_own),
+		cmocka_unit_test(a_rail_that_the_program_reports_is_left_until_that_is_revoked),
+		cmocka_unit_test(a_triggered_failover_lasts_a_moment),
+		cmocka_unit_test(the_number_of_standby_qps_follows_that_of_the_vqps_if_told_to),
+	};
+
+	pair_kind = argc > 1 ? argv[1] : "soft";
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
