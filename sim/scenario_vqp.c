@@ -183,6 +183,9 @@ void vq_completed(struct vq *vq, const struct ibv_wc *wc)
 			       a_fence_failed(vq); /* one is unknown, and nothing executes behind it */
 
 		vq->outcome->unknown += unknown;
+		if (vq->policy == HF_POLICY_VARUNA && wc->vendor_err == HF_WC_NOT_EXECUTED && op->begun > 0)
+			world_violate(vq->world, "outcome", "wr %u took effect, and is told not to have executed",
+				client->next_completed - 1);
 		if (!excused)
 			world_violate(vq->world, "lost",
 				"wr %u failed with status %d although a path came back in time",
@@ -244,6 +247,7 @@ static void set_up(struct vq *vq, struct world *world, struct outcome *outcome)
 	vq->outcome = outcome;
 	vq->policy = (enum hf_policy)world_range(world, HF_POLICY_NONE, HF_POLICY_VARUNA);
 	vq->evidence = (enum hf_evidence)world_range(world, HF_EVIDENCE_BOTH, HF_EVIDENCE_LOG);
+	vq->caps_masked = world_chance(world, 500000) ? HF_DEV_FOOTER : 0;
 	vq->budget_ns = BUDGET_NS;
 	network_init(&vq->network, world);
 	vq->network.stream_limit_ns = 8 * NS_S;

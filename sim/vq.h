@@ -9,6 +9,7 @@
  *   completed     one completion a wr, in order; success says that it took effect and is there (V1, V3)
  *   lost          under the other policies no wr fails, as long as no process or NIC died (`varuna`: or a fence)
  *   after         nothing of a wr takes effect or lands once it has completed, but under `none` (V4)
+ *   outcome       a wr that is told not to have executed did not
  *   receives      the k-th message is in the k-th receive
  *   budget        each wr completes within the configured budget (V7)
  *   liveness      when all has healed there is progress
@@ -94,6 +95,7 @@ struct vq {
 	struct vq_side client, server;
 	enum hf_policy policy;
 	enum hf_evidence evidence;
+	uint32_t caps_masked;
 	uint64_t budget_ns;
 	struct vq_op ops[VQ_OPS_MAX];
 	uint32_t count;

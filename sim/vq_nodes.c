@@ -297,8 +297,10 @@ static bool arm_side(struct hf_poller *poller)
 
 static void configure(struct vq_side *side, struct hf_node_config *config)
 {
-	*config = (struct hf_node_config){
-		.rail_count = VQ_RAILS, .policy = side->vq->policy, .evidence = side->vq->evidence};
+	*config = (struct hf_node_config){.rail_count = VQ_RAILS,
+		.policy = side->vq->policy,
+		.evidence = side->vq->evidence,
+		.caps_masked = side->vq->caps_masked};
 	snprintf(config->name, sizeof(config->name), "%s", side->host.name);
 	for (unsigned i = 0; i < VQ_RAILS; i++) {
 		struct hf_rail_config *rail = &config->rails[i];

@@ -84,6 +84,7 @@ static void qp(struct wire *wire, struct message *m)
 	u8(wire, &m->cached, MESSAGE_PATHS - 1);
 	u8(wire, &m->rd_atomic, UINT8_MAX);
 	u8(wire, &m->mtu, IBV_MTU_4096);
+	u8(wire, &m->footers, 1);
 	u32(wire, &m->qp_num, NUM_MASK);
 	u32(wire, &m->psn, NUM_MASK);
 	if (m->mtu < IBV_MTU_256)

@@ -110,7 +110,7 @@ struct message {
 	/* GO, QP, STANDBY, STANDBY_QP, POOL, POOL_QP (which says in about_qp what it matches) */
 	uint8_t rail;   /* of the sender */
 	uint8_t cached; /* GO: enum message_path */
-	uint8_t rd_atomic, mtu;
+	uint8_t rd_atomic, mtu, footers;
 	uint32_t qp_num, psn;
 };
 

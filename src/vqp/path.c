@@ -68,6 +68,7 @@ void path_attributes(const struct hf_node *node, const struct path *path, struct
 	message->rail = (uint8_t)path->rail;
 	message->rd_atomic = rd_atomic(dev);
 	message->mtu = (uint8_t)active_mtu(dev);
+	message->footers = (dev->attr.caps & HF_DEV_FOOTER) != 0;
 	message->qp_num = path->qp->qp_num;
 	message->psn = path->psn;
 }
@@ -102,6 +103,7 @@ int path_connect(struct hf_vqp *vqp, struct path *path, const struct message *th
 		.rnr_retry = RNR_RETRY,
 		.max_rd_atomic = theirs->rd_atomic < ours ? theirs->rd_atomic : ours,
 	};
+	path->footers = theirs->footers && (dev->attr.caps & HF_DEV_FOOTER) != 0;
 	path->dest_qp_num = theirs->qp_num;
 	path->mtu_bytes = 128u << (theirs->mtu < mtu ? theirs->mtu : mtu);
 	return hf_qp_modify(path->qp, &attr,
@@ -141,9 +143,13 @@ void path_carry(struct path *path)
 	path->carries = true;
 }
 
-int path_post_send(struct hf_vqp *vqp, struct path *path, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+int path_post_send(struct hf_vqp *vqp, struct path *path, struct ibv_send_wr *wr, const struct hf_footer *footers,
+	struct ibv_send_wr **bad_wr)
 {
-	return path->shared != NULL ? pool_post_send(vqp, wr, bad_wr) : hf_qp_post_send(path->qp, wr, bad_wr);
+	if (path->shared != NULL)
+		return pool_post_send(vqp, wr, footers, bad_wr);
+	return footers == NULL ? hf_qp_post_send(path->qp, wr, bad_wr)
+			       : hf_qp_post_send_footed(path->qp, NULL, wr, footers, bad_wr);
 }
 
 void path_uncarry(struct path *path)

@@ -20,6 +20,7 @@ struct path {
 	uint32_t psn;
 	uint32_t dest_qp_num, mtu_bytes; /* once connected */
 	bool ready;                      /* both sides can send */
+	bool footers;                    /* both devices know them: see plan.h */
 	bool broken;
 	bool carries;                            /* in use, or was: its completions are polled for */
 	uint64_t fence_since_ns, fence_retry_ns; /* the fence has failed since; is tried again then; 0: neither */
@@ -33,8 +34,10 @@ int path_post_recvs(struct hf_vqp *vqp, struct path *path);
 void path_carry(struct path *path); /* traffic is on it from now */
 int path_end_qp(struct path *path); /* destroys the qp alone */
 void path_destroy(struct path *path);
-/* As hf_qp_post_send, with wr_ids that find their way back to this vqp. */
-int path_post_send(struct hf_vqp *vqp, struct path *path, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
+/* As hf_qp_post_send, or with footers (NULL: none) as hf_qp_post_send_footed, with wr_ids that find their way back to
+ * this vqp. */
+int path_post_send(struct hf_vqp *vqp, struct path *path, struct ibv_send_wr *wr, const struct hf_footer *footers,
+	struct ibv_send_wr **bad_wr);
 void path_uncarry(struct path *path);
 /* Packets that became unretired, of the vqp and, on a shared qp, of all on it. */
 void path_count(struct path *path, uint32_t *packets, int64_t more);

@@ -11,6 +11,7 @@ _Static_assert(VQP_SGE_MAX < PLAN_SGES && PLAN_WRS_EACH <= PLAN_WRS, "an entry f
 void plan_init(struct plan *plan, const struct hf_vqp *vqp)
 {
 	plan->wr_count = plan->sge_count = 0;
+	plan->footed = false;
 	plan->psn = hf_qp_next_psn(vqp->path.qp);
 }
 
@@ -84,9 +85,21 @@ static struct ibv_send_wr *append(struct plan *plan, uint64_t position, uint32_t
 	wr->next = NULL;
 	if (plan->wr_count > 0)
 		plan->wrs[plan->wr_count - 1].next = wr;
+	plan->footers[plan->wr_count].rkey = 0;
 	plan->positions[plan->wr_count++] = position;
 	plan->psn = psn_add(plan->psn, psns);
 	return wr;
+}
+
+static void add_footer(struct plan *plan, struct hf_vqp *vqp, struct inflight_wr *entry)
+{
+	struct hf_footer *footer = &plan->footers[plan->wr_count - 1];
+
+	entry->log_number = log_take(&vqp->log, &entry->wr, &entry->log_entry);
+	entry->footed = plan->footed = true;
+	*footer = (struct hf_footer){.remote_addr = vqp->log.addr + (uint64_t)entry->log_number * LOG_ENTRY_BYTES,
+		.value = htole64(entry->log_entry),
+		.rkey = vqp->log_rkeys[vqp->path.rail]};
 }
 
 static struct ibv_send_wr *append_log_write(
@@ -128,8 +141,11 @@ bool plan_add(struct plan *plan, struct hf_vqp *vqp, uint64_t position, bool sig
 	entry->first_psn = plan->psn;
 	entry->psns = qp_rules_psns(wr->opcode, left, vqp->path.mtu_bytes);
 	entry->log_entry = 0;
+	entry->footed = false;
 	wr = append(plan, position, entry->psns);
-	if (is_logged(vqp, entry))
+	if (is_logged(vqp, entry) && vqp->path.footers)
+		add_footer(plan, vqp, entry);
+	else if (is_logged(vqp, entry))
 		wr = append_log_write(plan, vqp, position, entry);
 	if (signal)
 		wr->send_flags |= IBV_SEND_SIGNALED;

@@ -70,7 +70,8 @@ static void on_fatal(struct wc_sink *sink)
 	pool_break(container_of(sink, struct pool_qp, sink));
 }
 
-int pool_post_send(struct hf_vqp *vqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+int pool_post_send(
+	struct hf_vqp *vqp, struct ibv_send_wr *wr, const struct hf_footer *footers, struct ibv_send_wr **bad_wr)
 {
 	struct pool_qp *standby = vqp->path.shared;
 	uint32_t count = 0;
@@ -88,7 +89,8 @@ int pool_post_send(struct hf_vqp *vqp, struct ibv_send_wr *wr, struct ibv_send_w
 			(struct pool_wr){.wr_id = at->wr_id, .num = vqp->num};
 		at->wr_id = standby->posted++;
 	}
-	rc = hf_qp_post_send(standby->path.qp, wr, bad_wr);
+	rc = footers == NULL ? hf_qp_post_send(standby->path.qp, wr, bad_wr)
+			     : hf_qp_post_send_footed(standby->path.qp, NULL, wr, footers, bad_wr);
 	if (rc == -ENOMEM)
 		pool_wait(vqp);
 	return rc;

@@ -82,7 +82,8 @@ void pool_evict(struct hf_vqp *vqp);
 int pool_end_qp(struct pool_qp *standby); /* as path_end_qp */
 
 /* As hf_qp_post_send, all or nothing of the list. -ENOMEM: so many do not fit now; the vqp is pumped when some do. */
-int pool_post_send(struct hf_vqp *vqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
+int pool_post_send(
+	struct hf_vqp *vqp, struct ibv_send_wr *wr, const struct hf_footer *footers, struct ibv_send_wr **bad_wr);
 void pool_wait(struct hf_vqp *vqp);
 
 void pool_message(struct hf_vqp *vqp, const struct message *message, unsigned rail);

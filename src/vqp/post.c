@@ -100,7 +100,7 @@ static void advance(struct hf_vqp *vqp, uint64_t end)
 static bool hand_over(struct hf_vqp *vqp, struct plan *plan, uint64_t end)
 {
 	struct ibv_send_wr *bad = NULL;
-	int rc = path_post_send(vqp, &vqp->path, plan->wrs, &bad);
+	int rc = path_post_send(vqp, &vqp->path, plan->wrs, plan_footers(plan), &bad);
 	unsigned taken = rc == 0 ? plan->wr_count : (unsigned)(bad - plan->wrs);
 	if (rc == 0) {
 		advance(vqp, end);
@@ -161,7 +161,7 @@ bool post_probe_on(struct hf_vqp *vqp, struct path *path)
 	if (!post_may_probe(vqp) || path->qp == NULL)
 		return false;
 	wr.opcode = vqp->remote_access & IBV_ACCESS_REMOTE_WRITE ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
-	return path_post_send(vqp, path, &wr, &bad) == 0;
+	return path_post_send(vqp, path, &wr, NULL, &bad) == 0;
 }
 
 bool post_probe(struct hf_vqp *vqp)

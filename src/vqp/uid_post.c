@@ -283,7 +283,7 @@ static bool post_plan(struct hf_vqp *vqp, const struct uid_plan *plan, uint32_t 
 			accesses.wrs[i - 1].next = &accesses.wrs[i];
 	}
 	accesses.wrs[plan->count - 1].send_flags = IBV_SEND_SIGNALED;
-	return path_post_send(vqp, &vqp->path, accesses.wrs, &bad) == 0;
+	return path_post_send(vqp, &vqp->path, accesses.wrs, NULL, &bad) == 0;
 }
 
 /* ---- confirming ---- */
@@ -360,7 +360,7 @@ static bool post_whole(struct hf_vqp *vqp)
 	if (!plan_add(&plan, vqp, vqp->sends.next, true))
 		return false;
 	plan.wrs[0].wr_id |= WR_UID;
-	return path_post_send(vqp, &vqp->path, plan.wrs, &bad) == 0;
+	return path_post_send(vqp, &vqp->path, plan.wrs, NULL, &bad) == 0;
 }
 
 void uid_post_pump(struct hf_vqp *vqp)

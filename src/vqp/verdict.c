@@ -45,7 +45,7 @@ struct log_reading verdict_read_log(const struct inflight *log, const struct evi
 			reading.executed_end = at + 1;
 			reading.doubt_end = UINT64_MAX;
 		} else if (reading.doubt_end == UINT64_MAX) {
-			reading.doubt_end = at + 1;
+			reading.doubt_end = entry->footed && entry->psns == 1 ? at : at + 1;
 		}
 	}
 	return reading;
@@ -215,25 +215,22 @@ static void enter(enum hf_policy policy, struct inflight_wr *entry, const struct
 	entry->qp_num = 0;
 }
 
-struct verdict_sum verdict_enter(enum hf_policy policy, struct inflight *log, const struct evidence *evidence)
+uint32_t verdict_enter(enum hf_policy policy, struct inflight *log, const struct evidence *evidence)
 {
 	struct log_reading reading = verdict_read_log(log, evidence);
-	struct verdict_sum sum = {0};
+	uint32_t unknown = 0;
 
 	if (policy == HF_POLICY_VARUNA)
 		finish_fenced(log, evidence, &reading);
-	for (uint64_t at = log->head; at < log->tail; at++) {
+	for (uint64_t at = log->head; at < log->next; at++) {
 		struct inflight_wr *entry = inflight_at(log, at);
 		struct verdict verdict;
 
-		if (!entry->done && entry->qp_num != 0 && at < log->next) {
-			verdict = verdict_judge(policy, entry, at, evidence, &reading);
-			enter(policy, entry, &verdict);
-			sum.unknown += verdict.kind == VERDICT_UNKNOWN;
-			sum.dropped += verdict.kind == VERDICT_UNKNOWN && entry->message != 0;
-		}
-		if (!entry->done && entry->message != 0)
-			entry->message -= sum.dropped;
+		if (entry->done || entry->qp_num == 0)
+			continue;
+		verdict = verdict_judge(policy, entry, at, evidence, &reading);
+		enter(policy, entry, &verdict);
+		unknown += verdict.kind == VERDICT_UNKNOWN;
 	}
-	return sum;
+	return unknown;
 }

@@ -48,11 +48,8 @@ struct log_reading verdict_read_log(const struct inflight *log, const struct evi
 struct verdict verdict_judge(enum hf_policy policy, const struct inflight_wr *entry, uint64_t position,
 	const struct evidence *evidence, const struct log_reading *reading);
 
-struct verdict_sum {
-	uint32_t unknown;
-	uint32_t dropped; /* messages that will never take their receive; later numbers went down by so many */
-};
-/* Judges what was posted and is not done, [head, next), and puts the values of atomics where the wrs want them. */
-struct verdict_sum verdict_enter(enum hf_policy policy, struct inflight *log, const struct evidence *evidence);
+/* Judges what was posted and is not done, [head, next), and puts the values of atomics where the wrs want them. Returns
+ * how many are unknown. */
+uint32_t verdict_enter(enum hf_policy policy, struct inflight *log, const struct evidence *evidence);
 
 #endif
