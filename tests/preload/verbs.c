@@ -1,0 +1,525 @@
+/* A program written for libibverbs, linked with it and with nothing of ours: what `holdfast run` gives such programs
+ * beyond what perftest asks for. Prints TAP. verbs HOLDFAST: under `holdfast run`, whose options say which device.
+ *
+ * Each test runs in two processes of its own, sides 0 and 1, which talk over a socketpair. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <infiniband/verbs.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define DEPTH      64
+#define BYTES      8192
+#define THREADS    4
+#define ROUNDS     400
+#define EXIT_SKIP  77
+#define WAIT_MS    20000
+#define ALL_ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
+
+static const char *holdfast;
+
+static void check_failed(const char *what, int line)
+{
+	printf("# line %d: not so: %s (errno %d, %s)\n", line, what, errno, strerror(errno));
+	fflush(stdout);
+	_exit(1);
+}
+#define check(x) ((x) ? (void)0 : check_failed(#x, __LINE__))
+
+/* ---- what a side has ---- */
+
+struct hello {
+	union ibv_gid gid;
+	uint32_t qp_num[THREADS], rkey;
+	uint64_t addr;
+};
+
+struct side {
+	int number, socket;
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *cq[THREADS];
+	struct ibv_qp *qp[THREADS];
+	struct ibv_mr *mr;
+	char *memory;
+	struct hello mine, theirs;
+};
+
+static void meet(struct side *side)
+{
+	char byte = 'x';
+
+	check(write(side->socket, &byte, 1) == 1);
+	check(read(side->socket, &byte, 1) == 1);
+}
+
+static void open_device(struct side *side)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+
+	check(list != NULL && list[0] != NULL);
+	check(strcmp(ibv_get_device_name(list[0]), "holdfast0") == 0);
+	side->context = ibv_open_device(list[0]);
+	check(side->context != NULL);
+	ibv_free_device_list(list);
+	side->pd = ibv_alloc_pd(side->context);
+	check(side->pd != NULL);
+}
+
+static struct ibv_qp *make_qp(struct side *side, struct ibv_cq *cq, enum ibv_qp_type type)
+{
+	struct ibv_qp_init_attr init = {.send_cq = cq,
+		.recv_cq = cq,
+		.qp_type = type,
+		.cap = {.max_send_wr = DEPTH,
+			.max_recv_wr = DEPTH,
+			.max_send_sge = 1,
+			.max_recv_sge = 1,
+			.max_inline_data = 32}};
+
+	return ibv_create_qp(side->pd, &init);
+}
+
+static void to_init(struct ibv_qp *qp, unsigned access)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = access};
+
+	check(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0);
+}
+
+static int to_rtr(struct ibv_qp *qp, const union ibv_gid *gid, uint32_t number)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
+		.path_mtu = IBV_MTU_1024,
+		.dest_qp_num = number,
+		.max_dest_rd_atomic = 1,
+		.min_rnr_timer = 12,
+		.ah_attr = {.is_global = 1, .port_num = 1, .grh = {.dgid = *gid, .hop_limit = 1}}};
+
+	return ibv_modify_qp(qp, &attr,
+		IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+			IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+}
+
+static void to_rts(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1};
+
+	check(ibv_modify_qp(qp, &attr,
+		      IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+			      IBV_QP_MAX_QP_RD_ATOMIC) == 0);
+}
+
+static void tell(int socket, const struct hello *hello)
+{
+	struct hello copy = *hello;
+
+	check(write(socket, &copy, sizeof(copy)) == sizeof(copy));
+}
+
+static void hear(int socket, struct hello *hello)
+{
+	check(read(socket, hello, sizeof(*hello)) == sizeof(*hello));
+}
+
+static void connect_sides(struct side *side, unsigned n, unsigned access)
+{
+	open_device(side);
+	side->channel = ibv_create_comp_channel(side->context);
+	check(side->channel != NULL);
+	side->memory = calloc(1, BYTES);
+	side->mr = ibv_reg_mr(side->pd, side->memory, BYTES, access);
+	if (side->mr == NULL && (access & IBV_ACCESS_REMOTE_ATOMIC) != 0)
+		_exit(EXIT_SKIP);
+	check(side->mr != NULL);
+	for (unsigned i = 0; i < n; i++) {
+		side->cq[i] = ibv_create_cq(side->context, 2 * DEPTH, side, side->channel, 0);
+		check(side->cq[i] != NULL);
+		side->qp[i] = make_qp(side, side->cq[i], IBV_QPT_RC);
+		check(side->qp[i] != NULL);
+		to_init(side->qp[i], access & ~(unsigned)IBV_ACCESS_LOCAL_WRITE);
+		side->mine.qp_num[i] = side->qp[i]->qp_num;
+	}
+	check(ibv_query_gid(side->context, 1, 0, &side->mine.gid) == 0);
+	side->mine.rkey = side->mr->rkey;
+	side->mine.addr = (uintptr_t)side->memory;
+	tell(side->socket, &side->mine);
+	hear(side->socket, &side->theirs);
+	for (unsigned i = 0; i < n; i++) {
+		check(to_rtr(side->qp[i], &side->theirs.gid, side->theirs.qp_num[i]) == 0);
+		to_rts(side->qp[i]);
+	}
+}
+
+static void close_side(struct side *side, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		check(ibv_destroy_qp(side->qp[i]) == 0);
+		check(ibv_destroy_cq(side->cq[i]) == 0);
+	}
+	check(ibv_destroy_comp_channel(side->channel) == 0);
+	check(ibv_dereg_mr(side->mr) == 0);
+	check(ibv_dealloc_pd(side->pd) == 0);
+	check(ibv_close_device(side->context) == 0);
+}
+
+static int post(
+	struct side *side, unsigned i, enum ibv_wr_opcode opcode, uint64_t wr_id, uint64_t remote, uint32_t rkey)
+{
+	struct ibv_sge sge = {.addr = (uintptr_t)side->memory + BYTES / 2 + i * 8, .length = 8, .lkey = side->mr->lkey};
+	struct ibv_send_wr wr = {
+		.wr_id = wr_id, .sg_list = &sge, .num_sge = 1, .opcode = opcode, .send_flags = IBV_SEND_SIGNALED};
+	struct ibv_send_wr *bad = NULL;
+	int rc;
+
+	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		wr.wr.atomic.remote_addr = remote;
+		wr.wr.atomic.rkey = rkey;
+		wr.wr.atomic.compare_add = 1;
+	} else {
+		wr.wr.rdma.remote_addr = remote;
+		wr.wr.rdma.rkey = rkey;
+	}
+	rc = ibv_post_send(side->qp[i], &wr, &bad);
+	check(rc == 0 || bad == &wr);
+	return rc;
+}
+
+static void post_recv(struct side *side, unsigned i, uint64_t wr_id)
+{
+	struct ibv_sge sge = {.addr = (uintptr_t)side->memory, .length = 64, .lkey = side->mr->lkey};
+	struct ibv_recv_wr wr = {.wr_id = wr_id, .sg_list = &sge, .num_sge = 1}, *bad;
+
+	check(ibv_post_recv(side->qp[i], &wr, &bad) == 0);
+}
+
+static struct ibv_wc poll_one(struct ibv_cq *cq)
+{
+	struct ibv_wc wc;
+	int n;
+
+	while ((n = ibv_poll_cq(cq, 1, &wc)) == 0)
+		;
+	check(n == 1);
+	return wc;
+}
+
+/* ---- the tests ---- */
+
+static void what_is_not_there_says_so(struct side *side)
+{
+	struct ibv_srq_init_attr srq = {.attr = {.max_wr = 1, .max_sge = 1}};
+	struct ibv_cq_init_attr_ex cq_ex = {.cqe = 1};
+	struct ibv_ah_attr ah = {.port_num = 1};
+	struct ibv_alloc_dm_attr dm = {.length = 64};
+	struct ibv_cq *cq;
+
+	open_device(side);
+	cq = ibv_create_cq(side->context, 1, NULL, NULL, 0);
+	check(ibv_create_srq(side->pd, &srq) == NULL && errno == EOPNOTSUPP);
+	check(make_qp(side, cq, IBV_QPT_UD) == NULL && errno == EOPNOTSUPP);
+	check(make_qp(side, cq, IBV_QPT_UC) == NULL && errno == EOPNOTSUPP);
+	check(ibv_create_ah(side->pd, &ah) == NULL && errno == EOPNOTSUPP);
+	check(ibv_create_cq_ex(side->context, &cq_ex) == NULL && errno == EOPNOTSUPP);
+	check(ibv_alloc_dm(side->context, &dm) == NULL && errno == EOPNOTSUPP);
+	check(ibv_alloc_mw(side->pd, IBV_MW_TYPE_1) == NULL && errno == EOPNOTSUPP);
+	check(ibv_reg_mr(side->pd, &ah, sizeof(ah), IBV_ACCESS_ON_DEMAND) == NULL && errno == EOPNOTSUPP);
+	check(ibv_reg_mr_iova(side->pd, &ah, sizeof(ah), 0, 0) == NULL && errno == EOPNOTSUPP);
+	check(ibv_create_cq(side->context, 0, NULL, NULL, 0) == NULL && errno == EINVAL);
+	check(ibv_create_cq(side->context, 1, NULL, NULL, 1) == NULL && errno == EINVAL);
+}
+
+static void old_and_new_queries_agree(struct side *side)
+{
+	int (*query_port)(struct ibv_context *, uint8_t, void *);
+	struct ibv_device_attr_ex device_ex;
+	struct ibv_port_attr port, old;
+	struct ibv_device_attr device;
+	struct ibv_gid_entry entry;
+	union ibv_gid gid;
+
+	open_device(side);
+	check(ibv_query_device(side->context, &device) == 0);
+	check(ibv_query_device_ex(side->context, NULL, &device_ex) == 0);
+	check(memcmp(&device, &device_ex.orig_attr, sizeof(device)) == 0);
+	check(device.max_qp_wr >= 1000 && device.max_srq == 0 && device_ex.phys_port_cnt_ex == 1);
+	check(ibv_query_port(side->context, 1, &port) == 0 && port.state == IBV_PORT_ACTIVE);
+	check(ibv_query_port(side->context, 2, &port) == EINVAL);
+	/* What programs of before libibverbs 1.3 call knows less of the structure. */
+	*(void **)&query_port = dlsym(RTLD_DEFAULT, "ibv_query_port");
+	memset(&old, 0xee, sizeof(old));
+	check(query_port(side->context, 1, &old) == 0 && old.state == IBV_PORT_ACTIVE && old.lid == port.lid);
+	check(old.port_cap_flags2 == 0xeeee);
+	check(ibv_query_gid(side->context, 1, 0, &gid) == 0);
+	check(ibv_query_gid_ex(side->context, 1, 0, &entry, 0) == 0);
+	check(entry.gid_type == IBV_GID_TYPE_ROCE_V2 && memcmp(&entry.gid, &gid, sizeof(gid)) == 0);
+	check(ibv_query_gid(side->context, 1, 1, &gid) != 0);
+	check(ibv_query_gid_ex(side->context, 1, 1, &entry, 0) == ENODATA);
+	check(ibv_query_gid_table(side->context, &entry, 1, 0) == 1);
+}
+
+static void moves_and_posts_follow_the_rules(struct side *side)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS};
+	struct ibv_qp_init_attr init;
+	struct ibv_send_wr wr = {.opcode = IBV_WR_SEND}, *bad;
+	union ibv_gid own;
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+
+	open_device(side);
+	cq = ibv_create_cq(side->context, 1, NULL, NULL, 0);
+	qp = make_qp(side, cq, IBV_QPT_RC);
+	check(qp != NULL && qp->state == IBV_QPS_RESET && qp->qp_num != 0);
+	check(ibv_modify_qp(qp, &attr, IBV_QP_STATE) == EINVAL);
+	to_init(qp, 0);
+	check(ibv_post_send(qp, &wr, &bad) == EINVAL && bad == &wr);
+	check(ibv_query_qp(qp, &attr, IBV_QP_STATE, &init) == 0);
+	check(attr.qp_state == IBV_QPS_INIT && init.cap.max_send_wr == DEPTH && init.send_cq == cq);
+	check(ibv_query_gid(side->context, 1, 0, &own) == 0);
+	check(to_rtr(qp, &own, 5) == EINVAL); /* to its own process */
+	check(ibv_destroy_cq(cq) == EBUSY);
+	check(ibv_destroy_qp(qp) == 0 && ibv_destroy_cq(cq) == 0);
+}
+
+static void a_refused_write_names_its_qp_and_flushes_the_rest(struct side *side)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	struct ibv_wc wc;
+
+	connect_sides(side, 1, ALL_ACCESS);
+	if (side->number == 0) {
+		post_recv(side, 0, 9);
+		check(post(side, 0, IBV_WR_RDMA_WRITE, 1, side->theirs.addr, side->theirs.rkey + 1) == 0);
+		wc = poll_one(side->cq[0]);
+		check(wc.wr_id == 1 && wc.status == IBV_WC_REM_ACCESS_ERR && wc.qp_num == side->qp[0]->qp_num);
+		wc = poll_one(side->cq[0]);
+		check(wc.wr_id == 9 && wc.status == IBV_WC_WR_FLUSH_ERR);
+		check(ibv_query_qp(side->qp[0], &attr, IBV_QP_STATE, &init) == 0 && attr.qp_state == IBV_QPS_ERR);
+		check(post(side, 0, IBV_WR_RDMA_WRITE, 2, side->theirs.addr, side->theirs.rkey) == 0);
+		wc = poll_one(side->cq[0]);
+		check(wc.wr_id == 2 && wc.status == IBV_WC_WR_FLUSH_ERR);
+	}
+	meet(side);
+	close_side(side, 1);
+}
+
+static void a_channel_can_be_polled_with_others_and_does_not_block_if_told(struct side *side)
+{
+	struct pollfd ready;
+	struct ibv_cq *cq;
+	void *context;
+
+	connect_sides(side, 1, ALL_ACCESS);
+	ready = (struct pollfd){.fd = side->channel->fd, .events = POLLIN};
+	if (side->number == 0) {
+		check(fcntl(ready.fd, F_SETFL, fcntl(ready.fd, F_GETFL) | O_NONBLOCK) == 0);
+		check(ibv_get_cq_event(side->channel, &cq, &context) == -1 && errno == EAGAIN);
+		post_recv(side, 0, 3);
+		check(ibv_req_notify_cq(side->cq[0], 0) == 0);
+		meet(side);
+		check(poll(&ready, 1, WAIT_MS) == 1);
+		check(ibv_get_cq_event(side->channel, &cq, &context) == 0 && cq == side->cq[0] && context == side);
+		check(poll(&ready, 1, 0) == 0); /* one event a request */
+		check(poll_one(cq).wr_id == 3);
+		ibv_ack_cq_events(cq, 1);
+	} else {
+		meet(side);
+		check(post(side, 0, IBV_WR_SEND, 1, 0, 0) == 0);
+		check(poll_one(side->cq[0]).status == IBV_WC_SUCCESS);
+	}
+	meet(side);
+	close_side(side, 1);
+}
+
+static void a_blocked_thread_wakes_for_each_message(struct side *side)
+{
+	struct ibv_cq *cq;
+	void *context;
+
+	connect_sides(side, 1, ALL_ACCESS);
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		if (side->number == 0) {
+			post_recv(side, 0, i);
+			check(ibv_req_notify_cq(side->cq[0], 0) == 0);
+			meet(side);
+			check(ibv_get_cq_event(side->channel, &cq, &context) == 0);
+			ibv_ack_cq_events(cq, 1);
+			check(poll_one(cq).wr_id == i);
+		} else {
+			meet(side);
+			check(post(side, 0, IBV_WR_SEND, i, 0, 0) == 0);
+			check(poll_one(side->cq[0]).status == IBV_WC_SUCCESS);
+		}
+	}
+	meet(side);
+	close_side(side, 1);
+}
+
+struct worker {
+	struct side *side;
+	unsigned number;
+	enum ibv_wr_opcode opcode;
+};
+
+static void *work(void *argument)
+{
+	struct worker *worker = argument;
+	struct side *side = worker->side;
+	unsigned posted = 0, done = 0;
+
+	while (done < ROUNDS) {
+		struct ibv_wc wc[8];
+		int n;
+
+		while (posted < ROUNDS && posted - done < DEPTH / 2) {
+			check(post(side, worker->number, worker->opcode, posted, side->theirs.addr,
+				      side->theirs.rkey) == 0);
+			posted++;
+		}
+		n = ibv_poll_cq(side->cq[worker->number], 8, wc);
+		for (int i = 0; i < n; i++)
+			check(wc[i].status == IBV_WC_SUCCESS && wc[i].wr_id == done++);
+	}
+	return NULL;
+}
+
+static void work_in_threads(struct side *side, enum ibv_wr_opcode opcode)
+{
+	struct worker workers[THREADS];
+	pthread_t threads[THREADS];
+
+	for (unsigned i = 0; i < THREADS; i++) {
+		workers[i] = (struct worker){.side = side, .number = i, .opcode = opcode};
+		check(pthread_create(&threads[i], NULL, work, &workers[i]) == 0);
+	}
+	for (unsigned i = 0; i < THREADS; i++)
+		check(pthread_join(threads[i], NULL) == 0);
+}
+
+static void threads_of_both_sides_write_at_once(struct side *side)
+{
+	connect_sides(side, THREADS, ALL_ACCESS);
+	work_in_threads(side, IBV_WR_RDMA_WRITE);
+	work_in_threads(side, IBV_WR_RDMA_READ);
+	meet(side);
+	close_side(side, THREADS);
+}
+
+static void threads_of_both_sides_count_each_add_once(struct side *side)
+{
+	uint64_t count;
+
+	connect_sides(side, THREADS, ALL_ACCESS | IBV_ACCESS_REMOTE_ATOMIC);
+	work_in_threads(side, IBV_WR_ATOMIC_FETCH_AND_ADD);
+	meet(side);
+	memcpy(&count, side->memory, sizeof(count));
+	check(count == THREADS * ROUNDS);
+	meet(side);
+	close_side(side, THREADS);
+}
+
+static void switch_link(const char *way, int side, int rail)
+{
+	char command[512];
+
+	snprintf(command, sizeof(command), "env -u LD_PRELOAD %s link %s --fabric %s side%d/r%d >/dev/null", holdfast,
+		way, getenv("HOLDFAST_VERBS_FABRIC"), side, rail);
+	check(system(command) == 0);
+}
+
+static void a_port_is_up_while_any_of_its_rails_is(struct side *side)
+{
+	struct ibv_async_event event;
+	struct ibv_port_attr port;
+
+	open_device(side);
+	switch_link("down", side->number, 0);
+	check(ibv_query_port(side->context, 1, &port) == 0 && port.state == IBV_PORT_ACTIVE);
+	switch_link("down", side->number, 1);
+	check(ibv_get_async_event(side->context, &event) == 0 && event.event_type == IBV_EVENT_PORT_ERR);
+	ibv_ack_async_event(&event);
+	check(ibv_query_port(side->context, 1, &port) == 0 && port.state == IBV_PORT_DOWN);
+	switch_link("up", side->number, 0);
+	check(ibv_get_async_event(side->context, &event) == 0 && event.event_type == IBV_EVENT_PORT_ACTIVE);
+	ibv_ack_async_event(&event);
+	check(ibv_close_device(side->context) == 0);
+}
+
+/* ---- running them ---- */
+
+static void run_side(void (*test)(struct side *side), int number, int socket)
+{
+	struct side side = {.number = number, .socket = socket};
+	char node[16];
+
+	snprintf(node, sizeof(node), "side%d", number);
+	check(setenv("HOLDFAST_VERBS_NODE", node, 1) == 0);
+	test(&side);
+	fflush(stdout);
+	_exit(0);
+}
+
+/* The worse of both sides' statuses. */
+static int run(void (*test)(struct side *side))
+{
+	int pair[2], worst = 0;
+
+	fflush(stdout);
+	check(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
+	for (int i = 0; i < 2; i++)
+		if (fork() == 0) {
+			close(pair[!i]);
+			run_side(test, i, pair[i]);
+		}
+	close(pair[0]);
+	close(pair[1]);
+	for (int i = 0; i < 2; i++) {
+		int status;
+
+		check(wait(&status) > 0);
+		status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+		worst = status > worst ? status : worst;
+	}
+	return worst;
+}
+
+int main(int argc, char **argv)
+{
+#define TEST(name)                                                                                                     \
+	{                                                                                                              \
+#name, name                                                                                            \
+	}
+	static const struct {
+		const char *name;
+		void (*test)(struct side *side);
+	} tests[] = {TEST(what_is_not_there_says_so), TEST(old_and_new_queries_agree),
+		TEST(moves_and_posts_follow_the_rules), TEST(a_refused_write_names_its_qp_and_flushes_the_rest),
+		TEST(a_channel_can_be_polled_with_others_and_does_not_block_if_told),
+		TEST(a_blocked_thread_wakes_for_each_message), TEST(threads_of_both_sides_write_at_once),
+		TEST(threads_of_both_sides_count_each_add_once), TEST(a_port_is_up_while_any_of_its_rails_is)};
+	const unsigned n = sizeof(tests) / sizeof(tests[0]);
+	bool failed = false;
+
+	holdfast = argc > 1 ? argv[1] : "holdfast";
+	printf("1..%u\n", n);
+	for (unsigned i = 0; i < n; i++) {
+		int status = run(tests[i].test);
+
+		failed = failed || (status != 0 && status != EXIT_SKIP);
+		printf("%s %u - %s%s\n", status == 0 || status == EXIT_SKIP ? "ok" : "not ok", i + 1, tests[i].name,
+			status == EXIT_SKIP ? " # SKIP this device has no remote atomics in private memory" : "");
+	}
+	return failed;
+}
