@@ -266,8 +266,8 @@ static void do_resume(struct hf_vqp *vqp)
 			vqp->counters.failbacks++;
 		if (vqp->recovery.kind == RECOVERY_FAILOVER && vqp->detected_ns != 0)
 			vqp->counters.last_failover_ns = now_ns - vqp->detected_ns;
-		log_debug("vqp %u: on rail %s", vqp->num, hf_node_rail_name(vqp->node, vqp->path.rail));
 	}
+	log_debug("vqp %u: on rail %s", vqp->num, hf_node_rail_name(vqp->node, vqp->path.rail));
 	vqp->detected_ns = 0;
 	(void)path_post_recvs(vqp, &vqp->path);
 	vqp_move(vqp, HF_VQP_UP);

@@ -82,11 +82,11 @@ class _Pair:
         return pathlib.Path(self.directory) / f"{node}.log"
 
     def until_traffic(self):
-        _until("not connected", lambda: "is up" in self._log("client").read_text(), self.server, self.client)
+        _until("not connected", lambda: self.rail() is not None, self.server, self.client)
 
     def rail(self):
-        """The rail that the client's queue pair went to last."""
-        return (["r0"] + re.findall(r"vqp \d+: on rail (\w+)", self._log("client").read_text()))[-1]
+        """The rail that the client's queue pair went to last; None before it is connected."""
+        return ([None] + re.findall(r"vqp \d+: on rail (\w+)", self._log("client").read_text()))[-1]
 
     def link(self, way, link):
         program.run(self.directory, "link", way, link, "--fabric", self.fabric, check=0)
