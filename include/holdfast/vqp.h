@@ -59,7 +59,8 @@ struct hf_vqp_init {
 	struct hf_vcq *send_cq, *recv_cq;
 	struct ibv_qp_cap cap;
 	bool sq_sig_all;
-	int access; /* what the peer may do through this vqp: enum ibv_access_flags */
+	int access;     /* what the peer may do through this vqp: enum ibv_access_flags */
+	bool revocable; /* that may be changed later: grant.h. Both ends keep a qp on every rail for it */
 	void *context;
 	/* The vqp came up, changed rail or failed for good. May post, poll and connect, but destroy nothing. NULL: not
 	 * told. */

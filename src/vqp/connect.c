@@ -44,7 +44,7 @@ static void begin(struct hf_vqp *vqp, const struct message *message)
 	struct recovery_event event = {.type = RECOVERY_EVENT_CONNECTED};
 
 	vqp->remote_num = message->from;
-	vqp->remote_access = message->access;
+	access_connected(vqp, message);
 	vqp->remote_pd = message->pd;
 	region_announce_all(vqp->pd, vqp->peer);
 	offer_log(vqp, message->depth);
@@ -107,12 +107,9 @@ int hf_vqp_connect_num(struct hf_vqp *vqp, struct hf_peer *peer, uint32_t num, i
 
 static void say_join(struct hf_vqp *vqp, bool answer)
 {
-	struct message message = {.kind = MESSAGE_JOIN,
-		.to = vqp->wanted_num,
-		.from = vqp->num,
-		.access = (uint32_t)vqp->access,
-		.answer = answer};
+	struct message message = {.kind = MESSAGE_JOIN, .to = vqp->wanted_num, .from = vqp->num, .answer = answer};
 
+	access_tell(vqp, &message);
 	policy_terms(&vqp->node->config, message.terms);
 	peer_send(vqp->peer, &message);
 }
@@ -121,7 +118,6 @@ void connect_send(struct hf_vqp *vqp)
 {
 	struct message message = {.kind = MESSAGE_CONNECT,
 		.from = vqp->num,
-		.access = (uint32_t)vqp->access,
 		.pd = vqp->pd->num,
 		.depth = vqp->sends.capacity,
 		.private_bytes = vqp->private_bytes};
@@ -134,6 +130,7 @@ void connect_send(struct hf_vqp *vqp)
 		say_join(vqp, false);
 		return;
 	}
+	access_tell(vqp, &message);
 	memcpy(message.service, vqp->service, sizeof(message.service));
 	policy_terms(&vqp->node->config, message.terms);
 	memcpy(message.private_data, vqp->private_data, sizeof(message.private_data));
@@ -199,7 +196,7 @@ static void on_connect(struct hf_peer *peer, const struct message *message)
 		return;
 	}
 	answer.from = vqp->num;
-	answer.access = (uint32_t)vqp->access;
+	access_tell(vqp, &answer);
 	answer.pd = vqp->pd->num;
 	answer.depth = vqp->sends.capacity;
 	join(vqp, peer);

@@ -41,6 +41,8 @@ struct evidence evidence_of(const struct message *state, int our_rail)
 		.has_log = state->has_log != 0,
 		.log_number = state->log_number,
 		.log_entry = state->log_entry,
+		.grant = state->grant,
+		.access = state->access,
 		.consumed = state->consumed,
 		.atomic_count = state->atomic_count,
 	};

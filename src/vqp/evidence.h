@@ -19,7 +19,8 @@ struct evidence {
 	bool has_log;
 	uint32_t log_number; /* the newest entry of the completion log, and where it is; log_entry 0: there is none */
 	uint64_t log_entry;
-	uint64_t consumed; /* messages whose receive completions were harvested, since the vqp was made */
+	uint32_t grant, access; /* what that side grants now (R13) */
+	uint64_t consumed;      /* messages whose receive completions were harvested, since the vqp was made */
 };
 
 #endif

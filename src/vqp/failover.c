@@ -26,6 +26,7 @@ static void send_plain(struct hf_vqp *vqp, enum message_kind kind)
 	if (kind == MESSAGE_STATE) {
 		message.up = detector_up_mask(vqp->peer);
 		evidence_gather(vqp, vqp->recovery.fenced, &message);
+		access_tell(vqp, &message);
 	}
 	peer_send(vqp->peer, &message);
 }
@@ -71,6 +72,7 @@ static void tell_lengths(struct hf_vqp *vqp)
  * flag must not be seen when nobody knows of the data before it. */
 static void settle(struct hf_vqp *vqp)
 {
+	int refused;
 	uint32_t unknown = verdict_enter(vqp->node->config.policy, &vqp->sends, &vqp->evidence);
 
 	if (unknown > 0) {
@@ -78,8 +80,12 @@ static void settle(struct hf_vqp *vqp)
 		vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, true);
 		return;
 	}
+	refused = access_settle(vqp);
 	vcq_note(vqp);
-	tell_lengths(vqp);
+	if (refused != 0)
+		vqp_fail(vqp, (enum ibv_wc_status)refused, IBV_WC_WR_FLUSH_ERR, true);
+	else
+		tell_lengths(vqp);
 }
 
 /* The logs start over: on the new qp everything that is not done is posted, from the oldest on. */
@@ -126,6 +132,10 @@ static void build_failed(struct hf_vqp *vqp, unsigned rail, int rc)
 {
 	struct rail_actions ignored;
 
+	if (rc == -ESTALE) { /* no fault of the rail */
+		failover_broken(vqp);
+		return;
+	}
 	log_warn("vqp %u: no qp on rail %s: %s", vqp->num, hf_node_rail_name(vqp->node, rail), strerror(-rc));
 	rail_step(&vqp->peer->rails[rail], RAIL_EVENT_WC_ERROR, hf_loop_now_ns(vqp->node->loop), &ignored);
 	failover_broken(vqp);
@@ -134,7 +144,7 @@ static void build_failed(struct hf_vqp *vqp, unsigned rail, int rc)
 /* The standby qp of that rail becomes the one in use, when both sides have one. */
 static bool take_standby(struct hf_vqp *vqp, unsigned rail)
 {
-	if (!vqp->standby[rail].ready)
+	if (!vqp->standby[rail].ready || (vqp->recovery.picks && vqp->standby[rail].broken))
 		return false;
 	vqp->path = vqp->standby[rail];
 	vqp->standby[rail] = (struct path){0};
@@ -184,6 +194,10 @@ static void do_go(struct hf_vqp *vqp)
 	int rc;
 
 	leave_path(vqp);
+	if (access_is_stale(vqp)) {
+		build_failed(vqp, rail, -ESTALE);
+		return;
+	}
 	cached = take_ready(vqp, rail);
 	if (cached != MESSAGE_PATH_BUILT) {
 		go_ready(vqp, cached);
@@ -234,8 +248,14 @@ static void do_build(struct hf_vqp *vqp)
 		failover_broken(vqp);
 		return;
 	}
-	if (vqp->go.cached == MESSAGE_PATH_BUILT)
+	/* The other side may post to what was made beforehand already, so that is taken even if it is of an earlier
+	 * grant: the next exchange asks it what executed. */
+	if (access_is_stale(vqp))
+		rc = -ESTALE;
+	else if (vqp->go.cached == MESSAGE_PATH_BUILT)
 		rc = match_built(vqp, rail);
+	else if (!access_is_current(vqp, &vqp->path))
+		rc = -ESTALE;
 	if (rc == 0)
 		rc = path_post_recvs(vqp, &vqp->path);
 	if (rc != 0)
@@ -271,6 +291,7 @@ static void do_resume(struct hf_vqp *vqp)
 	vqp->detected_ns = 0;
 	(void)path_post_recvs(vqp, &vqp->path);
 	vqp_move(vqp, HF_VQP_UP);
+	access_check(vqp);
 	post_pump(vqp);
 	rebuild_end(vqp, false, now_ns);
 	want_dedicated(vqp, now_ns);
@@ -366,9 +387,12 @@ static void standby_offer(struct hf_vqp *vqp)
 {
 	uint32_t usable = peer_usable(vqp->peer);
 
-	if (!vqp->recovery.picks || !policy_caches(vqp->node->config.policy) || vqp->state != HF_VQP_UP)
+	if (!vqp->recovery.picks || !(vqp->grants.dedicated || policy_caches(vqp->node->config.policy)) ||
+		vqp->state != HF_VQP_UP)
 		return;
 	for (unsigned rail = 0; rail < vqp->node->rail_count; rail++) {
+		if (vqp->standby[rail].broken)
+			path_destroy(&vqp->standby[rail]);
 		if (rail == vqp->path.rail || (usable & 1u << rail) == 0 || vqp->standby[rail].qp != NULL)
 			continue;
 		(void)failover_offer(vqp, rail);
@@ -411,12 +435,15 @@ static int our_rail(const struct hf_peer *peer, uint8_t theirs)
 static void on_qp(struct hf_vqp *vqp, const struct message *message)
 {
 	struct recovery_event event = {.type = RECOVERY_EVENT_READY, .epoch = message->epoch};
-	int rc;
+	int rc = 0;
 
 	if (message->epoch != vqp->recovery.epoch || vqp->recovery.state != RECOVERY_BUILD || !vqp->recovery.picks ||
 		vqp->path.qp == NULL)
 		return;
-	rc = vqp->path.ready || vqp->path.shared != NULL ? 0 : path_connect(vqp, &vqp->path, message);
+	if (access_is_stale(vqp))
+		rc = -ESTALE;
+	else if (!vqp->path.ready && vqp->path.shared == NULL)
+		rc = path_connect(vqp, &vqp->path, message);
 	if (rc == 0)
 		rc = path_post_recvs(vqp, &vqp->path);
 	if (rc != 0)
@@ -481,6 +508,9 @@ void failover_message(struct hf_vqp *vqp, const struct message *message)
 		if (!vqp->recovery.picks)
 			failover_event(vqp, &event);
 		break;
+	case MESSAGE_GRANT:
+		access_message(vqp, message);
+		break;
 	case MESSAGE_STANDBY:
 	case MESSAGE_STANDBY_QP:
 		if (rail >= 0 && vqp->peer->rail_map[rail] >= 0)
@@ -510,6 +540,7 @@ static void fenced(struct hf_vqp *vqp)
 	struct recovery_event event = {.type = RECOVERY_EVENT_FENCED};
 
 	vqp->fencing = false;
+	access_check(vqp);
 	failover_event(vqp, &event);
 }
 
@@ -534,6 +565,7 @@ static void failed(struct hf_vqp *vqp)
 	vqp_forget_paths(vqp);
 	uid_slots_return(vqp);
 	list_remove(&vqp->recovering_link);
+	access_check(vqp);
 	if (vqp->changed != NULL)
 		vqp->changed(vqp, vqp->context);
 }
@@ -646,6 +678,8 @@ void failover_tick(struct hf_vqp *vqp, uint64_t now_ns)
 		failover_broken(vqp);
 	failover_event(vqp, &event);
 	standby_offer(vqp);
+	if (vqp->grants.done != NULL)
+		access_check(vqp);
 	want_dedicated(vqp, now_ns);
 	if (failback_due(vqp, now_ns))
 		rebuild_want(vqp, (unsigned)rail_choose(home_rails(vqp, peer_usable(vqp->peer))), now_ns);

@@ -12,8 +12,8 @@
 
 #include "base/log.h"
 
-#define FENCE_PATIENCE_NS 100000000ull /* of retries, before the evidence is given up */
-#define FENCE_RETRY_NS    1000000ull
+#define FENCE_PATIENCE 4 /* the part of the budget that is spent on retries before the evidence is given up */
+#define FENCE_RETRY_NS 1000000ull
 
 static bool sleeps(const struct path *path, uint64_t now_ns)
 {
@@ -43,7 +43,8 @@ enum fence fence_path(struct hf_vqp *vqp, struct path *path, uint64_t now_ns)
 			strerror(-rc));
 	if (path->fence_since_ns == 0)
 		path->fence_since_ns = now_ns;
-	if (now_ns - path->fence_since_ns >= FENCE_PATIENCE_NS || vqp->node->rails[path->rail].fatal)
+	if (now_ns - path->fence_since_ns >= vqp->node->config.budget_ns / FENCE_PATIENCE ||
+		vqp->node->rails[path->rail].fatal)
 		return FENCE_HOPELESS;
 	if (rc != -EINPROGRESS)
 		path->fence_retry_ns = now_ns + FENCE_RETRY_NS;

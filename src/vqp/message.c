@@ -103,9 +103,16 @@ static void slots(struct wire *wire, struct message *m)
 		wire->bad = true;
 }
 
-static void private_data(struct wire *wire, struct message *m)
+static void access(struct wire *wire, struct message *m)
 {
 	u32(wire, &m->access, UINT32_MAX);
+	u32(wire, &m->grant, UINT32_MAX);
+	u8(wire, &m->revocable, 1);
+}
+
+static void private_data(struct wire *wire, struct message *m)
+{
+	access(wire, m);
 	u32(wire, &m->pd, UINT32_MAX);
 	u32(wire, &m->depth, LOG_ENTRIES_MAX);
 	u16(wire, &m->private_bytes, HF_PRIVATE_BYTES);
@@ -205,7 +212,7 @@ static void visit(struct wire *wire, struct message *m)
 		break;
 	case MESSAGE_JOIN:
 		name(wire, m->terms);
-		u32(wire, &m->access, UINT32_MAX);
+		access(wire, m);
 		u8(wire, &m->answer, 1);
 		break;
 	case MESSAGE_FENCE:
@@ -221,6 +228,7 @@ static void visit(struct wire *wire, struct message *m)
 		atomics(wire, m);
 		completion_log(wire, m);
 		u64(wire, &m->consumed);
+		access(wire, m);
 		u32(wire, &m->up, RAIL_MASK);
 		break;
 	case MESSAGE_LOG:
@@ -242,6 +250,9 @@ static void visit(struct wire *wire, struct message *m)
 	case MESSAGE_POOL_QP:
 		qp(wire, m);
 		u32(wire, &m->about_qp, NUM_MASK);
+		break;
+	case MESSAGE_GRANT:
+		access(wire, m);
 		break;
 	case MESSAGE_REFUSE:
 		name(wire, m->terms);

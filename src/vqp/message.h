@@ -33,6 +33,7 @@ enum message_kind {
 	MESSAGE_POOL,       /* picker: a qp that the vqps like this one share when they have to */
 	MESSAGE_POOL_QP,    /* its match */
 	MESSAGE_MOVE,       /* to the picker: our home of atomics is to be on that rail */
+	MESSAGE_GRANT,      /* more may be done than before */
 	MESSAGE_CLOSED,     /* the vqp is in error or was destroyed */
 	MESSAGE_JOIN,       /* both sides name both numbers (hf_vqp_connect_num) */
 	MESSAGE_KINDS,
@@ -80,12 +81,13 @@ struct message {
 	/* CONNECT, ACCEPT */
 	char service[HF_NAME_BYTES];
 	char terms[HF_NAME_BYTES]; /* also of REFUSE: what the other side must agree with; policy.c */
-	uint32_t access;
+	uint32_t access, grant;    /* also of JOIN, STATE and GRANT: what the sender lets the receiver do */
+	uint8_t revocable;
 	uint32_t pd;    /* of the sender's, by a number of its own */
 	uint32_t depth; /* of the sender's request log */
 	uint16_t private_bytes;
 	uint8_t private_data[HF_PRIVATE_BYTES];
-	/* JOIN (and access) */
+	/* JOIN */
 	uint8_t answer; /* 1: to the other side's JOIN, not answered itself */
 	/* FENCE, STATE */
 	uint8_t failback; /* 0, 1 */

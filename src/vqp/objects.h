@@ -12,6 +12,7 @@
 #include "base/list.h"
 #include "net/control.h"
 #include "rail/rail.h"
+#include "vqp/access.h"
 #include "vqp/completion_log.h"
 #include "vqp/evidence.h"
 #include "vqp/fence.h"
@@ -128,7 +129,7 @@ struct hf_vqp {
 	uint32_t wanted_num; /* hf_vqp_connect_num: the other's; 0 otherwise */
 	bool forsaken;       /* vqp_forsake */
 	uint32_t remote_access, remote_pd;
-	uint32_t grant;
+	struct grants grants;
 	char service[HF_NAME_BYTES];
 	uint8_t private_data[HF_PRIVATE_BYTES], reply[HF_PRIVATE_BYTES];
 	uint16_t private_bytes, reply_bytes;

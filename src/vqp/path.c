@@ -82,6 +82,7 @@ int path_connect(struct hf_vqp *vqp, struct path *path, const struct message *th
 		.qp_state = IBV_QPS_RTR,
 		.path_mtu = theirs->mtu < mtu ? (enum ibv_mtu)theirs->mtu : mtu,
 		.dest_qp_num = theirs->qp_num,
+		.qp_access_flags = access_at_rtr(vqp, path), /* it may have changed since INIT */
 		.rq_psn = theirs->psn,
 		.max_dest_rd_atomic = ours,
 		.min_rnr_timer = MIN_RNR_TIMER,
@@ -92,7 +93,7 @@ int path_connect(struct hf_vqp *vqp, struct path *path, const struct message *th
 	memcpy(attr.ah_attr.grh.dgid.raw, vqp->peer->remote[vqp->peer->rail_map[path->rail]].gid, 16);
 	rc = hf_qp_modify(path->qp, &attr,
 		IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-			IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+			IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER | IBV_QP_ACCESS_FLAGS);
 	if (rc != 0)
 		return rc;
 	attr = (struct ibv_qp_attr){

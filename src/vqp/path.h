@@ -19,6 +19,8 @@ struct path {
 	unsigned rail;
 	uint32_t psn;
 	uint32_t dest_qp_num, mtu_bytes; /* once connected */
+	uint32_t grant;                  /* in which it was connected; 0: not yet */
+	int access;                      /* what it grants */
 	bool ready;                      /* both sides can send */
 	bool footers;                    /* both devices know them: see plan.h */
 	bool broken;

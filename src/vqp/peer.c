@@ -266,6 +266,7 @@ static void dispatch(struct hf_peer *peer, const struct message *message)
 	case MESSAGE_SLOTS:
 	case MESSAGE_POOL:
 	case MESSAGE_POOL_QP:
+	case MESSAGE_GRANT:
 	case MESSAGE_CLOSED:
 		to_vqp(peer, message);
 		break;

@@ -306,7 +306,8 @@ void pool_enlist(struct hf_vqp *vqp)
 {
 	struct pool *pool = NULL;
 
-	if (vqp->pool != NULL || vqp->node->rail_count < 2 || !policy_pools(vqp->node->config.policy))
+	if (vqp->pool != NULL || vqp->grants.dedicated || vqp->node->rail_count < 2 ||
+		!policy_pools(vqp->node->config.policy))
 		return;
 	list_for_each (at, &vqp->node->pools)
 		if (fits(container_of(at, struct pool, node_link), vqp))

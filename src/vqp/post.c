@@ -76,7 +76,6 @@ static void posted(struct hf_vqp *vqp, struct inflight_wr *entry)
 {
 	entry->rail = vqp->path.rail;
 	entry->qp_num = vqp->path.qp->qp_num;
-	entry->grant = vqp->grant;
 	path_count(&vqp->path, &vqp->packets, entry->psns);
 	if (!entry->sent_before)
 		return;
@@ -190,6 +189,19 @@ static void flush_if_over(struct hf_vqp *vqp, struct inflight *log, struct infli
 	vcq_note(vqp);
 }
 
+/* So does what is posted behind a revocation, before hf_vqp_rearm; all before it has ended then. */
+static void flush_if_revoked(struct hf_vqp *vqp, struct inflight_wr *entry)
+{
+	if (entry->done || vqp->grants.theirs == 0 || vqp->grants.armed != 0)
+		return;
+	entry->done = true;
+	entry->status = IBV_WC_WR_FLUSH_ERR;
+	entry->outcome = HF_WC_NOT_EXECUTED;
+	vqp->messages -= entry->message != 0;
+	vqp->sends.next = vqp->sends.tail;
+	vcq_note(vqp);
+}
+
 static void log_send(struct hf_vqp *vqp, const struct ibv_send_wr *wr)
 {
 	struct inflight_wr *entry = inflight_copy(&vqp->sends, wr);
@@ -203,6 +215,8 @@ static void log_send(struct hf_vqp *vqp, const struct ibv_send_wr *wr)
 	vqp->sends.tail++;
 	vqp->counters.posted++;
 	flush_if_over(vqp, &vqp->sends, entry);
+	entry->grant = vqp->grants.armed;
+	flush_if_revoked(vqp, entry);
 }
 
 int hf_vqp_post_send(struct hf_vqp *vqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)

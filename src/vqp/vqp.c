@@ -144,6 +144,8 @@ int hf_vqp_create(struct hf_vpd *pd, const struct hf_vqp_init *init, struct hf_v
 	vqp->cap = init->cap;
 	vqp->sq_sig_all = init->sq_sig_all;
 	vqp->access = init->access;
+	vqp->grants.revocable = init->revocable;
+	vqp->grants.ours = 1;
 	vqp->context = init->context;
 	vqp->changed = init->changed;
 	vqp->shape.dev = pd->node->rails[0].dev;

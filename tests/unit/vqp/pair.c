@@ -45,7 +45,8 @@ void pair_make_vqp(struct pair *pair, struct end *end)
 			.max_send_sge = 2,
 			.max_recv_sge = 1,
 			.max_inline_data = 64},
-		.access = pair->access};
+		.access = pair->access,
+		.revocable = pair->revocable};
 
 	assert_int_equal(hf_vqp_create(end->pd, &init, &end->vqp), 0);
 }

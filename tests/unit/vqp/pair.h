@@ -28,6 +28,7 @@ struct pair {
 	struct hf_addr control[2][2]; /* of a, b by rail */
 	struct hf_vqp_service service;
 	int access;
+	bool revocable;
 };
 
 void pair_open(struct pair *pair, enum hf_policy policy);

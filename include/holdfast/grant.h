@@ -1,0 +1,35 @@
+/* grant.h - what a peer may do through a vqp, changed while it is connected (PROTOCOL.md, R13).
+ *
+ * A grant lasts until something of it is taken away. Every wr belongs to the grant under which it was posted, and
+ * executes under that one or not at all: what a revocation finds in flight completes in error, nothing of it is sent
+ * again under a later grant, not even by packets that were on their way, because a later grant has another qp. To
+ * give more does not end a grant.
+ *
+ *   granting side                                  using side
+ *     hf_vqp_set_access(0)                           wrs in flight
+ *       off on every qp; returns                     those that executed succeed, the others complete with
+ *     | FENCE, STATE: grant 2 ------------------->   IBV_WC_REM_ACCESS_ERR and IBV_WC_WR_FLUSH_ERR; `changed`
+ *     hf_vqp_set_access(REMOTE_WRITE)                what is posted now is flushed
+ *     | another qp, of grant 2 ------------------>   hf_vqp_rearm: from now on wrs belong to grant 2
+ *
+ * Only a vqp that was made `revocable` can change what it grants. Both ends keep a qp of their own on every rail then
+ * and stay off the standby pool, where another's qp would have to be revoked with it. */
+#ifndef HOLDFAST_GRANT_H
+#define HOLDFAST_GRANT_H
+
+#include <holdfast/vqp.h>
+
+/* From now on the peer may do `access` (enum ibv_access_flags) through this vqp. What is taken away is off on every
+ * path when this returns 0, and what is given is on; also on paths that are being built. -EINPROGRESS: done(vqp,
+ * context) is called once when that is so, or when the vqp failed; a later call replaces it. -EINVAL: not revocable. */
+int hf_vqp_set_access(struct hf_vqp *vqp, int access, void (*done)(struct hf_vqp *vqp, void *context), void *context);
+
+/* What the peer grants this side, as far as it was told. */
+int hf_vqp_remote_access(const struct hf_vqp *vqp);
+/* False since the peer has taken something away: what is posted is flushed until hf_vqp_rearm. */
+bool hf_vqp_armed(const struct hf_vqp *vqp);
+/* wrs that are posted from now on belong to the grant that this side was told of last. -ENOTCONN: never connected, or
+ * failed. */
+int hf_vqp_rearm(struct hf_vqp *vqp);
+
+#endif

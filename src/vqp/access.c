@@ -1,0 +1,240 @@
+#include "vqp/access.h"
+
+#include <holdfast/grant.h>
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "vqp/objects.h"
+
+/* ---- what we grant ---- */
+
+void access_tell(struct hf_vqp *vqp, struct message *message)
+{
+	message->access = (uint32_t)vqp->access;
+	message->grant = vqp->grants.ours;
+	message->revocable = vqp->grants.revocable;
+	if (message->kind == MESSAGE_STATE)
+		vqp->grants.told = vqp->grants.ours;
+}
+
+unsigned access_at_rtr(const struct hf_vqp *vqp, struct path *path)
+{
+	path->grant = vqp->grants.ours;
+	path->access = vqp->access;
+	return (unsigned)vqp->access;
+}
+
+bool access_is_stale(const struct hf_vqp *vqp)
+{
+	return vqp->grants.told != vqp->grants.ours;
+}
+
+bool access_is_current(const struct hf_vqp *vqp, const struct path *path)
+{
+	return path->grant == vqp->grants.ours && !path->broken;
+}
+
+static bool changes_in_rts(const struct path *path)
+{
+	return (path->qp->dev->attr.caps & HF_DEV_ACCESS_IN_RTS) != 0;
+}
+
+/* A standby of the side that picks: the other does not post to it before it is told to. */
+static bool is_untouched(const struct hf_vqp *vqp, const struct path *path)
+{
+	return path != &vqp->path && vqp->recovery.picks;
+}
+
+/* What was taken away goes off wherever it is on. A qp that may have carried traffic gets more only within its grant
+ * (ACC-2), because packets of an earlier one may still be on their way. False: it has to be fenced for that. */
+static bool apply(struct hf_vqp *vqp, struct path *path)
+{
+	struct ibv_qp_attr attr = {0};
+	int access = path->access & vqp->access;
+
+	if (path->qp == NULL || path->broken)
+		return true; /* being fenced: access_check waits for it */
+	if (path->grant == vqp->grants.ours || is_untouched(vqp, path))
+		access = vqp->access;
+	if (access == path->access || path->grant == 0)
+		return true; /* not at RTR yet: it gets its flags there */
+	if (!changes_in_rts(path))
+		return false;
+	attr.qp_access_flags = (unsigned)access;
+	if (hf_qp_modify(path->qp, &attr, IBV_QP_ACCESS_FLAGS) != 0)
+		return false;
+	path->access = access;
+	if (is_untouched(vqp, path))
+		path->grant = vqp->grants.ours;
+	return true;
+}
+
+/* It is kept although it is of no use: the peer may be about to post to its other end, and asks then what executed. */
+static void retire_standby(struct path *path)
+{
+	path->broken = true;
+	(void)hf_qp_fence(path->qp);
+}
+
+static bool standby_is_off(const struct hf_vqp *vqp, const struct path *path)
+{
+	return path->qp == NULL || (path->access & ~vqp->access) == 0 || hf_qp_fence(path->qp) == 0;
+}
+
+static void tell_given(struct hf_vqp *vqp)
+{
+	struct message message = {.kind = MESSAGE_GRANT, .to = vqp->remote_num, .from = vqp->num};
+
+	if (vqp->remote_num == 0 || vqp->peer == NULL)
+		return;
+	access_tell(vqp, &message);
+	peer_send(vqp->peer, &message);
+}
+
+/* On every path: nothing that is not granted, and what was given. */
+static bool is_settled(const struct hf_vqp *vqp)
+{
+	const struct path *path = &vqp->path;
+	bool fenced = path->qp == NULL || (path->broken && vqp->fence == FENCE_DONE);
+
+	if (vqp->state == HF_VQP_INIT || vqp->state == HF_VQP_ERROR)
+		return !vqp->failing;
+	if (!fenced && (path->access & ~vqp->access) != 0)
+		return false;
+	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
+		if (!standby_is_off(vqp, &vqp->standby[i]))
+			return false;
+	return !vqp->grants.given || (!fenced && path->grant != 0 && !path->broken && path->access == vqp->access);
+}
+
+void access_check(struct hf_vqp *vqp)
+{
+	void (*done)(struct hf_vqp *, void *) = vqp->grants.done;
+
+	if (!is_settled(vqp))
+		return;
+	vqp->grants.given = false;
+	vqp->grants.done = NULL;
+	if (done != NULL)
+		done(vqp, vqp->grants.context);
+}
+
+int hf_vqp_set_access(struct hf_vqp *vqp, int access, void (*done)(struct hf_vqp *vqp, void *context), void *context)
+{
+	int taken = vqp->access & ~access, given = access & ~vqp->access;
+	bool cycle = false;
+
+	if (!vqp->grants.revocable)
+		return -EINVAL;
+	vqp->access = access;
+	vqp->grants.done = NULL;
+	if (taken != 0)
+		vqp->grants.ours++;
+	vqp->grants.given |= given != 0;
+	cycle |= !apply(vqp, &vqp->path);
+	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
+		if (!apply(vqp, &vqp->standby[i]))
+			retire_standby(&vqp->standby[i]);
+	if (taken == 0 && given != 0)
+		tell_given(vqp);
+	if (vqp->path.qp != NULL && (taken != 0 || cycle))
+		failover_broken(vqp); /* the next qp is of the new grant */
+	if (is_settled(vqp)) {
+		vqp->grants.given = false;
+		return 0;
+	}
+	vqp->grants.done = done;
+	vqp->grants.context = context;
+	return -EINPROGRESS;
+}
+
+/* ---- what we use ---- */
+
+static void arm_all(struct hf_vqp *vqp)
+{
+	for (uint64_t at = vqp->sends.head; at < vqp->sends.tail; at++)
+		inflight_at(&vqp->sends, at)->grant = vqp->grants.armed;
+}
+
+/* What was posted before belongs to the first grant there is. */
+void access_connected(struct hf_vqp *vqp, const struct message *message)
+{
+	vqp->remote_access = message->access;
+	vqp->grants.theirs = vqp->grants.armed = message->grant;
+	vqp->grants.dedicated = vqp->grants.revocable || message->revocable;
+	arm_all(vqp);
+}
+
+/* The peer has taken something away: verdicts have said what executed; the rest never will (R13). */
+static void end_grant(struct hf_vqp *vqp)
+{
+	struct inflight *log = &vqp->sends;
+	enum ibv_wc_status status = IBV_WC_REM_ACCESS_ERR;
+
+	for (uint64_t at = log->head; at < log->tail; at++) {
+		struct inflight_wr *entry = inflight_at(log, at);
+
+		if (entry->done)
+			continue;
+		entry->done = true;
+		entry->status = status;
+		entry->outcome = entry->landed == 0 ? HF_WC_NOT_EXECUTED : HF_WC_UNKNOWN;
+		entry->qp_num = 0;
+		vqp->messages -= entry->message != 0;
+		status = IBV_WC_WR_FLUSH_ERR;
+	}
+	log->next = log->tail;
+	vqp->grants.armed = 0;
+	vcq_note(vqp);
+}
+
+bool access_may_be_revoked(struct hf_vqp *vqp, int status)
+{
+	if (!vqp->grants.dedicated || (status != IBV_WC_REM_ACCESS_ERR && status != IBV_WC_REM_INV_REQ_ERR))
+		return false;
+	vqp->grants.refused = status;
+	return true;
+}
+
+int access_settle(struct hf_vqp *vqp)
+{
+	int refused = vqp->grants.refused;
+
+	vqp->grants.refused = 0;
+	vqp->remote_access = vqp->evidence.access;
+	if (vqp->evidence.grant == vqp->grants.theirs)
+		return refused;
+	vqp->grants.theirs = vqp->evidence.grant;
+	for (unsigned i = 0; vqp->recovery.picks && i < HF_RAILS_MAX; i++)
+		path_destroy(&vqp->standby[i]); /* their ends of them are of the grant before */
+	if (vqp->grants.armed != vqp->grants.theirs)
+		end_grant(vqp);
+	return 0;
+}
+
+/* GRANT: more than before, in the same grant. */
+void access_message(struct hf_vqp *vqp, const struct message *message)
+{
+	if (message->grant == vqp->grants.theirs)
+		vqp->remote_access = message->access;
+}
+
+int hf_vqp_remote_access(const struct hf_vqp *vqp)
+{
+	return (int)vqp->remote_access;
+}
+
+bool hf_vqp_armed(const struct hf_vqp *vqp)
+{
+	return vqp->grants.armed != 0 || vqp->grants.theirs == 0;
+}
+
+int hf_vqp_rearm(struct hf_vqp *vqp)
+{
+	if (vqp->grants.theirs == 0 || vqp->state == HF_VQP_ERROR)
+		return -ENOTCONN;
+	vqp->grants.armed = vqp->grants.theirs;
+	return 0;
+}

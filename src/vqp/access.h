@@ -1,0 +1,48 @@
+/* access.h - grants: what a vqp lets its peer do, and under which grant its own wrs are posted (R13).
+ *
+ * Invariants:
+ *   ACC-1  A qp never has a flag that its vqp does not grant at that moment.
+ *   ACC-2  A qp that may have carried traffic is given no flag in a later grant than the one it was connected in.
+ *   ACC-3  The grant that STATE told is the one in which the next qp is connected; else that qp is not used.
+ *   ACC-4  A wr is posted only to a qp of the grant that it belongs to. */
+#ifndef HOLDFAST_VQP_ACCESS_H
+#define HOLDFAST_VQP_ACCESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct hf_vqp;
+struct path;
+struct message;
+
+struct grants {
+	/* what we grant */
+	bool revocable;
+	uint32_t ours, told; /* the grant now; the one that STATE of this exchange told */
+	bool given;          /* something was, that is not on yet */
+	void (*done)(struct hf_vqp *vqp, void *context);
+	void *context;
+	/* what we use */
+	uint32_t theirs, armed; /* the peer's grant as told; the one that wrs belong to when they are posted */
+	bool dedicated;         /* either side is revocable: no standby pool */
+	int refused; /* the status with which the peer refused a wr; it has still to say under which grant. 0: none */
+};
+
+void access_tell(struct hf_vqp *vqp, struct message *message);
+void access_connected(struct hf_vqp *vqp, const struct message *message);
+/* A wr failed with a status that a revocation may have caused: true when the exchange has to tell. */
+bool access_may_be_revoked(struct hf_vqp *vqp, int status);
+/* Behind the verdicts: wrs of an earlier grant end here. Or the status with which the peer refused a wr under the same
+ * grant, which is an error of the program. */
+int access_settle(struct hf_vqp *vqp);
+/* What a qp that is moved to RTR grants. */
+unsigned access_at_rtr(const struct hf_vqp *vqp, struct path *path);
+/* Something was revoked since STATE: the next qp has to wait for another exchange (ACC-3). */
+bool access_is_stale(const struct hf_vqp *vqp);
+/* Made beforehand, and of this grant. */
+bool access_is_current(const struct hf_vqp *vqp, const struct path *path);
+/* Something that hf_vqp_set_access waits for may have come about. */
+void access_check(struct hf_vqp *vqp);
+void access_message(struct hf_vqp *vqp, const struct message *message);
+
+#endif

@@ -1,0 +1,232 @@
+/* What a peer may do, taken away and given again while wrs are in flight (PROTOCOL.md, R13). b grants, a writes. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include <holdfast/grant.h>
+
+#include "pair.h"
+
+#define ALL   (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+#define WRS   32u
+#define PIECE 4096u
+
+static unsigned done_called;
+
+static void done(struct hf_vqp *vqp, void *context)
+{
+	(void)vqp, (void)context;
+	done_called++;
+}
+
+static bool is_done(struct pair *pair)
+{
+	(void)pair;
+	return done_called > 0;
+}
+
+static void open_pair(struct pair *pair)
+{
+	pair_open(pair, HF_POLICY_VARUNA);
+	pair->revocable = true;
+	pair_connect(pair);
+	memset(pair->a.memory, 0x11, PAIR_BYTES);
+	done_called = 0;
+}
+
+/* Until what b has said stands on every path. */
+static void set_access(struct pair *pair, int access)
+{
+	int rc = hf_vqp_set_access(pair->b.vqp, access, done, pair);
+
+	done_called = 0;
+	if (rc == -EINPROGRESS) {
+		assert_true(pair_until(pair, is_done));
+		rc = 0;
+	}
+	assert_int_equal(rc, 0);
+}
+
+static bool a_is_disarmed(struct pair *pair)
+{
+	return !hf_vqp_armed(pair->a.vqp) && hf_vqp_state(pair->a.vqp) == HF_VQP_UP;
+}
+
+static unsigned count_landed(const struct pair *pair)
+{
+	unsigned landed = 0;
+
+	for (unsigned i = 0; i < WRS; i++)
+		landed += pair->b.memory[i * PIECE] != 0;
+	return landed;
+}
+
+static void post_writes(struct pair *pair)
+{
+	for (unsigned i = 0; i < WRS; i++)
+		assert_int_equal(pair_write(pair, i, i * PIECE, PIECE, true), 0);
+}
+
+/* Returns how many succeeded: those in front. */
+static unsigned collect(struct pair *pair, struct ibv_wc wc[WRS])
+{
+	unsigned n = 0;
+
+	pair_collect(pair, &pair->a, WRS, wc);
+	while (n < WRS && wc[n].status == IBV_WC_SUCCESS)
+		n++;
+	for (unsigned i = n; i < WRS; i++)
+		assert_int_not_equal(wc[i].status, IBV_WC_SUCCESS);
+	return n;
+}
+
+static void a_write(struct pair *pair, enum ibv_wc_status status)
+{
+	struct ibv_wc wc;
+
+	assert_int_equal(pair_write(pair, 77, 0, 64, true), 0);
+	pair_collect(pair, &pair->a, 1, &wc);
+	assert_int_equal(wc.status, status);
+}
+
+static void only_a_revocable_vqp_can_change_what_it_grants(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_VARUNA);
+	pair_connect(&pair);
+	assert_int_equal(hf_vqp_set_access(pair.b.vqp, 0, NULL, NULL), -EINVAL);
+	pair_close(&pair);
+}
+
+/* Those that had executed succeed; the others say that they never will, and what comes later is flushed. */
+static void a_revocation_ends_the_wrs_in_flight(void **state)
+{
+	struct ibv_wc wc[WRS];
+	struct pair pair;
+	unsigned succeeded;
+
+	(void)state;
+	open_pair(&pair);
+	post_writes(&pair);
+	set_access(&pair, IBV_ACCESS_REMOTE_READ);
+	succeeded = collect(&pair, wc);
+	assert_int_equal(count_landed(&pair), succeeded);
+	if (succeeded < WRS) {
+		assert_int_equal(wc[succeeded].status, IBV_WC_REM_ACCESS_ERR);
+		assert_int_equal(wc[WRS - 1].vendor_err, HF_WC_NOT_EXECUTED);
+	}
+	assert_true(pair_until(&pair, a_is_disarmed));
+	assert_int_equal(hf_vqp_remote_access(pair.a.vqp), IBV_ACCESS_REMOTE_READ);
+	a_write(&pair, IBV_WC_WR_FLUSH_ERR);
+	pair_close(&pair);
+}
+
+/* The whole point: the old leader's writes do not land because the same access is given to it again. */
+static void what_was_posted_before_a_revocation_does_not_land_after_the_next_grant(void **state)
+{
+	struct ibv_wc wc[WRS];
+	struct pair pair;
+
+	(void)state;
+	for (unsigned rail_lost = 0; rail_lost < 2; rail_lost++) {
+		unsigned succeeded;
+
+		open_pair(&pair);
+		post_writes(&pair);
+		if (rail_lost)
+			pair_cut(&pair, 0, false);
+		(void)hf_vqp_set_access(pair.b.vqp, 0, NULL, NULL);
+		(void)hf_vqp_set_access(pair.b.vqp, ALL, done, NULL);
+		succeeded = collect(&pair, wc);
+		assert_true(pair_until(&pair, a_is_disarmed));
+		assert_int_equal(count_landed(&pair), succeeded);
+		a_write(&pair, IBV_WC_WR_FLUSH_ERR);
+		assert_int_equal(hf_vqp_rearm(pair.a.vqp), 0);
+		a_write(&pair, IBV_WC_SUCCESS);
+		pair_close(&pair);
+	}
+}
+
+static void access_that_is_given_holds_when_the_call_is_over(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_pair(&pair);
+	set_access(&pair, IBV_ACCESS_REMOTE_READ);
+	assert_true(pair_until(&pair, a_is_disarmed));
+	assert_int_equal(hf_vqp_rearm(pair.a.vqp), 0);
+	set_access(&pair, ALL);
+	a_write(&pair, IBV_WC_SUCCESS); /* more of the same grant: nothing has to be armed again */
+	pair_close(&pair);
+}
+
+static bool on_rail_1(struct pair *pair)
+{
+	return hf_vqp_rail(pair->a.vqp) == 1 && hf_vqp_rail(pair->b.vqp) == 1;
+}
+
+static void access_that_was_revoked_is_revoked_on_the_other_rail_too(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_pair(&pair);
+	set_access(&pair, IBV_ACCESS_REMOTE_READ);
+	assert_true(pair_until(&pair, a_is_disarmed));
+	pair_cut(&pair, 0, false);
+	assert_true(pair_until(&pair, on_rail_1));
+	assert_int_equal(hf_vqp_rearm(pair.a.vqp), 0);
+	a_write(&pair, IBV_WC_REM_INV_REQ_ERR);
+	assert_int_equal(count_landed(&pair), 0);
+	pair_close(&pair);
+}
+
+/* Refused although nothing was revoked: the program is wrong, and no exchange repairs that. */
+static void a_wr_that_the_grant_never_allowed_is_an_error_of_the_program(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_VARUNA);
+	pair.revocable = true;
+	pair.access = IBV_ACCESS_REMOTE_READ;
+	pair_connect(&pair);
+	memset(pair.a.memory, 0x11, PAIR_BYTES);
+	a_write(&pair, IBV_WC_REM_INV_REQ_ERR);
+	assert_int_equal(hf_vqp_state(pair.a.vqp), HF_VQP_ERROR);
+	assert_int_equal(count_landed(&pair), 0);
+	pair_close(&pair);
+}
+
+static void without_flags_that_change_in_rts_the_qp_is_cycled(void **state)
+{
+	pair_caps_masked = HF_DEV_ACCESS_IN_RTS;
+	a_revocation_ends_the_wrs_in_flight(state);
+	what_was_posted_before_a_revocation_does_not_land_after_the_next_grant(state);
+	access_that_is_given_holds_when_the_call_is_over(state);
+	pair_caps_masked = 0;
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(only_a_revocable_vqp_can_change_what_it_grants),
+		cmocka_unit_test(a_revocation_ends_the_wrs_in_flight),
+		cmocka_unit_test(what_was_posted_before_a_revocation_does_not_land_after_the_next_grant),
+		cmocka_unit_test(access_that_is_given_holds_when_the_call_is_over),
+		cmocka_unit_test(access_that_was_revoked_is_revoked_on_the_other_rail_too),
+		cmocka_unit_test(a_wr_that_the_grant_never_allowed_is_an_error_of_the_program),
+		cmocka_unit_test(without_flags_that_change_in_rts_the_qp_is_cycled),
+	};
+
+	if (argc > 1)
+		pair_kind = argv[1];
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
