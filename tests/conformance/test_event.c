@@ -136,6 +136,54 @@ static void a_requester_that_sleeps_is_woken_by_its_own_completion(void **state)
 	assert_in_range(pair_now_ns(pair), 0, end_ns);
 }
 
+/* Sleeps whenever it may, until a completion comes; how often it slept. */
+static unsigned sleep_until_wc(struct pair *pair, struct side *side, struct ibv_wc *wc)
+{
+	unsigned sleeps = 0;
+
+	while (side_cq_poll(side, SEND_CQ, 1, wc) == 0) {
+		if (side_arm(side)) {
+			sleeps++;
+			assert_true(side_io_readable(side, WAKE_NS));
+		}
+		turn(pair);
+	}
+	return sleeps;
+}
+
+static void a_requester_that_sleeps_is_woken_when_its_retries_are_spent(void **state)
+{
+	struct pair *pair = connected_with(state, (struct link_options){.timeout = 12, .retry_cnt = 1});
+	struct ibv_wc wc;
+	struct wr wr;
+
+	assert_int_equal(side_set_link(pair->b, HF_LINK_RX, false), 0);
+	assert_int_equal(side_req_notify(pair->a, SEND_CQ, false), 0);
+	post(pair->a, 0, wr_write(&wr, pair->a, pair->b, 0, 0, 64), 1);
+	assert_int_not_equal(sleep_until_wc(pair, pair->a, &wc), 0);
+	assert_int_equal(wc.status, IBV_WC_RETRY_EXC_ERR);
+}
+
+static void a_requester_sleeps_while_its_peer_has_no_receive(void **state)
+{
+	struct pair *pair = connected_with(state, (struct link_options){.min_rnr_timer = 16}); /* 2.56 ms */
+	struct recv recv;
+	struct ibv_wc wc;
+	struct wr wr;
+
+	assert_int_equal(side_req_notify(pair->a, SEND_CQ, false), 0);
+	post(pair->a, 0, wr_send(&wr, pair->a, 0, 64), 1);
+	for (unsigned sleeps = 0; sleeps < 2; turn(pair))
+		if (side_arm(pair->a)) {
+			sleeps++;
+			side_io_readable(pair->a, 5 * MS);
+		}
+	assert_int_equal(side_cq_poll(pair->a, SEND_CQ, 1, &wc), 0);
+	post_receive(pair->b, 0, recv_into(&recv, pair->b, 0, 64), 2);
+	sleep_until_wc(pair, pair->a, &wc);
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+}
+
 static void notification_of_solicited_completions_ignores_the_others(void **state)
 {
 	struct pair *pair = connected(state);
@@ -272,6 +320,8 @@ const struct CMUnitTest event_tests[] = {
 	CONFORMS(a_link_switched_through_the_fabric_wakes_its_port),
 	CONFORMS(a_notified_completion_wakes_a_sleeper),
 	CONFORMS(a_requester_that_sleeps_is_woken_by_its_own_completion),
+	CONFORMS(a_requester_that_sleeps_is_woken_when_its_retries_are_spent),
+	CONFORMS(a_requester_sleeps_while_its_peer_has_no_receive),
 	CONFORMS(notification_of_solicited_completions_ignores_the_others),
 	CONFORMS(a_cq_without_a_request_does_not_notify),
 	CONFORMS(a_shared_receive_queue_says_when_a_failed_qp_took_its_last),

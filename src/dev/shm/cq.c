@@ -1,7 +1,8 @@
 /* Completion queues. There is no queue: a wc is made from the state of a qp when somebody polls.
  *
- * Of its qps a cq visits those with wrs to complete (senders) and those whose bit a requester has set because it
- * completed a receive (receivers, from cq_slot.receives). As nothing is queued, nothing overruns. */
+ * Of its qps a cq visits those with wrs to complete (senders), but for those that wait for a path, and those whose bit
+ * a requester has set because it completed a receive (receivers, from cq_slot.receives). As nothing is queued, nothing
+ * overruns. */
 #include "dev/shm/shm.h"
 
 #include <errno.h>
@@ -58,6 +59,19 @@ static int poll_failed(struct shm_qp *qp, int n, struct ibv_wc *wc)
 	return got;
 }
 
+void cq_expect(struct shm_qp *qp)
+{
+	if (list_empty(&qp->sender_node) && qp->polled != qp->tail)
+		list_push_back(&shm_cq_of(qp->qp.send_cq)->senders, &qp->sender_node);
+}
+
+/* Nothing to complete before progress_run has made progress, which then says so. */
+static bool sender_waits(const struct shm_qp *qp)
+{
+	return qp->polled == qp->tail ||
+	       (qp->state == IBV_QPS_RTS && qp->polled == qp->acked && !list_empty(&qp->stalled_node));
+}
+
 static int poll_senders(struct shm_cq *cq, int n, struct ibv_wc *wc)
 {
 	int got = 0;
@@ -70,7 +84,7 @@ static int poll_senders(struct shm_cq *cq, int n, struct ibv_wc *wc)
 		got += poll_complete(qp, n - got, wc + got);
 		if (qp->state == IBV_QPS_ERR && got < n)
 			got += poll_failed(qp, n - got, wc + got);
-		if (qp->polled == qp->tail)
+		if (sender_waits(qp))
 			list_remove(&qp->sender_node);
 		if (got == n) {
 			if (!list_empty(&qp->sender_node)) { /* the others come first next time */
@@ -177,15 +191,27 @@ bool cq_has_work(struct shm_cq *cq)
 {
 	if (atomic_load(&cq->shared->receives.summary) != 0)
 		return true;
-	list_for_each (node, &cq->receivers)
-		if (!recv_idle(container_of(node, struct shm_qp, receiver_node)))
+	list_for_each (node, &cq->receivers) {
+		struct shm_qp *qp = container_of(node, struct shm_qp, receiver_node);
+
+		if (!recv_idle(qp) && !recv_drains(qp))
 			return true;
+	}
 	list_for_each (node, &cq->senders) {
 		struct shm_qp *qp = container_of(node, struct shm_qp, sender_node);
 
 		if (qp->state == IBV_QPS_ERR || qp->polled != qp->acked || (qp->acked != qp->executed && !qp->ack_lost))
 			return true;
 	}
+	return false;
+}
+
+/* Whether it waits for a requester to get out of the way, of which nobody tells. */
+bool cq_drains(const struct shm_cq *cq)
+{
+	list_for_each (node, &cq->receivers)
+		if (recv_drains(container_of(node, struct shm_qp, receiver_node)))
+			return true;
 	return false;
 }
 

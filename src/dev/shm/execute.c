@@ -156,6 +156,12 @@ static inline bool in_range(uint64_t begin, uint64_t bytes, uint64_t from, uint6
 	return from >= begin && length <= bytes && from - begin <= bytes - length;
 }
 
+static enum wr_outcome unmapped(struct sqe *sqe)
+{
+	sqe->status = IBV_WC_LOC_QP_OP_ERR;
+	return WR_FAILED;
+}
+
 /* The region of the wr's rkey; op_begin has not happened yet. */
 static inline enum wr_outcome find_remote(
 	struct shm_qp *qp, struct sqe *sqe, uint32_t access, struct region **region_out)
@@ -165,6 +171,8 @@ static inline enum wr_outcome find_remote(
 
 	if (outcome == WR_NO_ANSWER || outcome == WR_AGAIN)
 		return outcome;
+	if (outcome == WR_UNMAPPED)
+		return unmapped(sqe);
 	if (outcome != WR_DONE || region->pd != qp->remote_pd || (region->access & access) == 0 ||
 		!in_range(region->iova, region->bytes, sqe->remote_addr, sqe->bytes)) {
 		if (outcome == WR_DONE && !region_is_current(qp, region)) {
@@ -522,7 +530,7 @@ static enum wr_outcome execute_send(struct shm_qp *qp, struct sqe *sqe)
 			return fail_receive(qp, sqe, slot, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR);
 		if (outcome != WR_DONE) {
 			op_abort(qp);
-			return outcome;
+			return outcome == WR_UNMAPPED ? unmapped(sqe) : outcome;
 		}
 		if (!more)
 			receive_complete(qp, slot, sqe, IBV_WC_SUCCESS);

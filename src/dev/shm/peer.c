@@ -203,6 +203,7 @@ static enum wr_outcome region_open(struct peer *peer, uint32_t slot, struct regi
 	struct mr_entry *shared = &peer->shared->mrs[slot], entry;
 	uint64_t word = atomic_load(&shared->word);
 	struct region *region;
+	int rc;
 
 	if (MR_WORD_STATE(word) == MR_MOVING)
 		return WR_AGAIN;
@@ -213,7 +214,7 @@ static enum wr_outcome region_open(struct peer *peer, uint32_t slot, struct regi
 	if (atomic_load(&shared->word) != word)
 		return WR_AGAIN;
 	if ((region = calloc(1, sizeof(*region))) == NULL)
-		return WR_NO_ANSWER;
+		return WR_UNMAPPED;
 	*region = (struct region){.users = 1,
 		.word = word,
 		.slot = slot,
@@ -224,10 +225,12 @@ static enum wr_outcome region_open(struct peer *peer, uint32_t slot, struct regi
 		.iova = entry.iova,
 		.addr = entry.addr,
 		.bytes = entry.bytes};
-	if (region_map(peer, &entry, region) != 0) {
+	rc = region_map(peer, &entry, region);
+	if (rc != 0) {
 		free(region);
-		/* Registered anew meanwhile, or its owner died. */
-		return atomic_load(&shared->word) != word ? WR_AGAIN : WR_NO_ANSWER;
+		if (atomic_load(&shared->word) != word)
+			return WR_AGAIN;                           /* registered anew meanwhile */
+		return rc == -ESTALE ? WR_NO_ANSWER : WR_UNMAPPED; /* its owner died */
 	}
 	*region_out = region;
 	return WR_DONE;

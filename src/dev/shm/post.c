@@ -82,8 +82,7 @@ static int post_one(struct shm_qp *qp, struct ibv_send_wr *wr)
 	sqe = &qp->sq[qp->tail & qp->sq_mask];
 	fill(qp, sqe, wr);
 	qp->tail++;
-	if (list_empty(&qp->sender_node))
-		list_push_back(&cq->senders, &qp->sender_node);
+	cq_expect(qp);
 	if (qp->state == IBV_QPS_ERR) {
 		cq_announce(cq, true);
 	} else if (!first || progress_pump(qp) != WR_DONE) {

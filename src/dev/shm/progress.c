@@ -13,6 +13,8 @@
 #include <string.h>
 
 #define TIMEOUT_UNIT_NS 4096ull
+#define STALLED_BATCH   16u /* of qps, tried again by one poll */
+#define LOOK_NS         1000000u
 
 /* min_rnr_timer, InfiniBand specification table 45, in units of 10 us. */
 static const uint32_t rnr_10us[32] = {65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768,
@@ -189,11 +191,14 @@ enum wr_outcome progress_pump(struct shm_qp *qp)
 
 /* ---- time ---- */
 
+static uint64_t rnr_ns(const struct shm_qp *qp)
+{
+	return rnr_10us[qp->remote == NULL ? 0 : atomic_load(&qp->remote->min_rnr_timer) & 31] * 10000ull;
+}
+
 static void wait_for_receive(struct shm_qp *qp, uint64_t now)
 {
-	uint32_t timer = atomic_load(&qp->remote->min_rnr_timer) & 31;
-
-	if (qp->rnr_since_ns != 0 && now - qp->rnr_since_ns < rnr_10us[timer] * 10000ull)
+	if (qp->rnr_since_ns != 0 && now - qp->rnr_since_ns < rnr_ns(qp))
 		return;
 	if (qp->attr.rnr_retry != 7 && qp->rnr_tries >= qp->attr.rnr_retry) {
 		qp_enter_error(qp, IBV_WC_RNR_RETRY_EXC_ERR);
@@ -204,9 +209,14 @@ static void wait_for_receive(struct shm_qp *qp, uint64_t now)
 	qp->stalled_since_ns = now;
 }
 
+static uint64_t budget_ns(const struct shm_qp *qp)
+{
+	return (TIMEOUT_UNIT_NS << qp->attr.timeout) * (qp->attr.retry_cnt + 1u);
+}
+
 static void wait_for_answer(struct shm_qp *qp, uint64_t now)
 {
-	uint64_t budget = (TIMEOUT_UNIT_NS << qp->attr.timeout) * (qp->attr.retry_cnt + 1u);
+	uint64_t budget = budget_ns(qp);
 
 	if (qp->peer != NULL && peer_is_gone(qp->peer))
 		qp_enter_error(qp, IBV_WC_RETRY_EXC_ERR);
@@ -227,8 +237,12 @@ void progress_run(struct shm_qp *qp, uint64_t now)
 		qp->rnr_since_ns = 0;
 		qp->rnr_tries = 0;
 	}
-	if (qp->executed != executed || qp->acked != acked)
+	if (qp->executed != executed || qp->acked != acked) {
 		qp->stalled_since_ns = now;
+		cq_expect(qp);
+		if (qp->acked != acked)
+			cq_announce(shm_cq_of(qp->qp.send_cq), false);
+	}
 	if (outcome == WR_DONE && !qp->ack_lost)
 		progress_unstall(qp);
 	else if (outcome == WR_NO_RECEIVE && !qp->ack_lost && response_path_up(qp))
@@ -237,11 +251,51 @@ void progress_run(struct shm_qp *qp, uint64_t now)
 		wait_for_answer(qp, now);
 }
 
+/* Nobody tells when a link of the peer comes up or a receive is posted: a sleeper looks again after LOOK_NS, at the RNR
+ * timer, and when the retry budget is spent. */
+static uint64_t due_ns(const struct shm_qp *qp, uint64_t now)
+{
+	uint64_t due = now + LOOK_NS, other = UINT64_MAX;
+
+	if (qp->rnr_since_ns != 0)
+		other = qp->rnr_since_ns + rnr_ns(qp);
+	else if (qp->attr.timeout != 0)
+		other = qp->stalled_since_ns + budget_ns(qp);
+	return other < due ? other : due;
+}
+
+uint64_t progress_due_ns(struct shm_dev *dev, uint64_t now)
+{
+	uint64_t first = now + LOOK_NS;
+	unsigned n = 0;
+
+	list_for_each (node, &dev->stalled) {
+		uint64_t due = due_ns(container_of(node, struct shm_qp, stalled_node), now);
+
+		if (due < first)
+			first = due;
+		if (++n == STALLED_BATCH)
+			break;
+	}
+	return first;
+}
+
+/* A few of them, in turn: a poll must not take longer because thousands of qps wait for a link. */
 bool progress_all(struct shm_dev *dev, uint64_t now)
 {
+	struct list *first = dev->stalled.next;
 	bool any = !list_empty(&dev->stalled);
 
-	list_for_each_safe (node, &dev->stalled)
+	for (unsigned i = 0; i < STALLED_BATCH && !list_empty(&dev->stalled); i++) {
+		struct list *node = dev->stalled.next;
+
+		if (i > 0 && node == first)
+			break;
+		shm_lock(&dev->lock);
+		list_remove(node);
+		list_push_back(&dev->stalled, node);
+		shm_unlock(&dev->lock);
 		progress_run(container_of(node, struct shm_qp, stalled_node), now);
+	}
 	return any;
 }

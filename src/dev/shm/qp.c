@@ -28,6 +28,7 @@ void qp_enter_error(struct shm_qp *qp, enum ibv_wc_status status)
 	set_state(qp, IBV_QPS_ERR);
 	progress_unstall(qp);
 	qp->fail_status = (uint8_t)status;
+	cq_expect(qp);
 	qp->drain_since_ns = hf_env_now_ns(qp->qp.dev->env);
 	if (list_empty(&qp->receiver_node))
 		list_push_back(&recv_cq->receivers, &qp->receiver_node);
@@ -250,19 +251,25 @@ static int take_slot(struct shm_dev *dev, struct shm_qp *qp)
 	return rc;
 }
 
+/* One piece, and not cleared: what is read was written before, and pages that a qp never gets to are never there. */
 static int alloc_send_queue(struct shm_qp *qp)
 {
 	struct ibv_qp_cap *cap = &qp->qp.cap;
 	uint32_t n = round_up(cap->max_send_wr == 0 ? 1 : cap->max_send_wr);
+	size_t sges_bytes, inline_bytes;
 
 	cap->max_send_wr = n;
 	if (cap->max_send_sge == 0)
 		cap->max_send_sge = 1;
 	qp->sq_mask = n - 1;
-	qp->sq = calloc(n, sizeof(*qp->sq));
-	qp->sge_store = calloc(n, (cap->max_send_sge + 1) * sizeof(*qp->sge_store));
-	qp->inline_store = calloc(n, cap->max_inline_data + 1);
-	return qp->sq == NULL || qp->sge_store == NULL || qp->inline_store == NULL ? -ENOMEM : 0;
+	sges_bytes = (size_t)n * (cap->max_send_sge + 1) * sizeof(*qp->sge_store);
+	inline_bytes = (size_t)n * (cap->max_inline_data + 1);
+	qp->sq = malloc(n * sizeof(*qp->sq) + sges_bytes + inline_bytes);
+	if (qp->sq == NULL)
+		return -ENOMEM;
+	qp->sge_store = (struct ibv_sge *)(void *)(qp->sq + n);
+	qp->inline_store = (uint8_t *)qp->sge_store + sges_bytes;
+	return 0;
 }
 
 static void show_slot(struct shm_qp *qp)
@@ -296,8 +303,6 @@ static void free_qp(struct shm_qp *qp)
 {
 	recv_ring_destroy(qp);
 	free(qp->sq);
-	free(qp->sge_store);
-	free(qp->inline_store);
 	free(qp);
 }
 

@@ -257,6 +257,11 @@ bool recv_idle(struct shm_qp *qp)
 	return qp->qp.srq != NULL ? qp->claims_flushed : qp->recv_polled == qp->recv_tail;
 }
 
+bool recv_drains(struct shm_qp *qp)
+{
+	return qp->state == IBV_QPS_ERR && consumed(qp) == 0 && !drain_try(qp);
+}
+
 /* ---- shared receive queues ---- */
 
 static int srq_alloc(struct shm_srq *srq, struct shm_dev *dev)

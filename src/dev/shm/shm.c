@@ -13,6 +13,8 @@
  *   a receive            recv.c -> cq.c */
 #include "dev/shm/shm.h"
 #include "dev/kinds.h"
+#include "env/alarm.h"
+#include "env/group.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -21,6 +23,8 @@
 #include <unistd.h>
 
 #define MAX_MSG_BYTES (1ull << 30)
+#define SLEEP_MIN_NS  20000u  /* what it takes to wake up */
+#define DRAIN_LOOK_NS 100000u /* whether a requester has got out of the way */
 
 /* ---- what dead ports left ---- */
 
@@ -122,6 +126,8 @@ static void shm_close(struct hf_dev *base)
 		share_dir_remove(fabric_port_dir(dev->port), name);
 		share_segment_close(&dev->segment);
 	}
+	hf_io_close(dev->io);
+	hf_io_close(dev->alarm);
 	if (dev->own_bell >= 0)
 		close(dev->own_bell);
 	if (dev->port != NULL)
@@ -153,6 +159,15 @@ static struct shm_dev *new_dev(struct hf_env *env, const struct hf_dev_config *c
 	return dev;
 }
 
+static int open_io(struct shm_dev *dev)
+{
+	struct hf_io *members[] = {fabric_port_bell(dev->port), NULL};
+	int rc = alarm_io_open(&dev->alarm);
+
+	members[1] = dev->alarm;
+	return rc != 0 ? rc : io_group_open(dev->dev.env, members, 2, &dev->io);
+}
+
 static int shm_open_dev(
 	struct hf_env *env, const struct hf_dev_config *config, struct hf_dev **dev_out, struct hf_error *error)
 {
@@ -165,7 +180,7 @@ static int shm_open_dev(
 		return -ENOMEM;
 	if ((rc = fabric_join(env, config, "", &dev->port, error)) != 0 ||
 		(rc = fabric_port_open_bell(dev->port, config->node, config->rail, &dev->own_bell)) != 0 ||
-		(rc = create_segment(dev, config, error)) != 0) {
+		(rc = open_io(dev)) != 0 || (rc = create_segment(dev, config, error)) != 0) {
 		shm_close(&dev->dev);
 		return rc;
 	}
@@ -204,11 +219,20 @@ static union ibv_gid shm_gid(const struct hf_dev *base)
 	return shm_dev_of(base)->gid;
 }
 
+static void set_alarm(struct shm_dev *dev, uint64_t at_ns)
+{
+	if (dev->alarm_ns != at_ns)
+		alarm_io_set(dev->alarm, at_ns);
+	dev->alarm_ns = at_ns;
+}
+
 static enum hf_poll shm_poll(struct hf_dev *base, uint64_t now_ns)
 {
 	struct shm_dev *dev = shm_dev_of(base);
 	bool look = now_ns >= dev->look_after_peers_ns, busy;
 
+	if (dev->alarm_ns != 0 && now_ns >= dev->alarm_ns)
+		set_alarm(dev, 0);
 	events_clear_bell(dev, look);
 	busy = events_look(dev);
 	if (!list_empty(&dev->stalled))
@@ -220,14 +244,14 @@ static enum hf_poll shm_poll(struct hf_dev *base, uint64_t now_ns)
 
 static struct hf_io *shm_io(struct hf_dev *base)
 {
-	return fabric_port_bell(shm_dev_of(base)->port);
+	return shm_dev_of(base)->io;
 }
 
 static bool has_work(struct shm_dev *dev)
 {
 	struct port_header *header = &dev->shared->header;
 
-	if (atomic_load(&header->faults.summary) != 0 || events_pending(dev) || !list_empty(&dev->stalled) ||
+	if (atomic_load(&header->faults.summary) != 0 || events_pending(dev) ||
 		atomic_load(&dev->line->switches) != dev->seen_switches)
 		return true;
 	for (uint32_t slot = 0; slot < CQ_SLOTS; slot++)
@@ -236,13 +260,36 @@ static bool has_work(struct shm_dev *dev)
 	return false;
 }
 
+/* When something is due that nobody tells of; UINT64_MAX: nothing is. */
+static uint64_t next_due_ns(struct shm_dev *dev, uint64_t now_ns)
+{
+	uint64_t due_ns = list_empty(&dev->stalled) ? UINT64_MAX : progress_due_ns(dev, now_ns);
+
+	for (uint32_t slot = 0; slot < CQ_SLOTS; slot++)
+		if (dev->cqs[slot] != NULL && cq_drains(dev->cqs[slot]) && due_ns > now_ns + DRAIN_LOOK_NS)
+			due_ns = now_ns + DRAIN_LOOK_NS;
+	return due_ns;
+}
+
+/* Something that is due soon is not worth a sleep. */
+static bool arm_alarm(struct shm_dev *dev)
+{
+	uint64_t now_ns = hf_env_now_ns(dev->dev.env);
+	uint64_t due_ns = next_due_ns(dev, now_ns);
+
+	if (due_ns <= now_ns + SLEEP_MIN_NS)
+		return false;
+	set_alarm(dev, due_ns == UINT64_MAX ? 0 : due_ns);
+	return true;
+}
+
 static bool shm_arm(struct hf_dev *base)
 {
 	struct shm_dev *dev = shm_dev_of(base);
 
 	events_clear_bell(dev, true);
 	atomic_store(&dev->shared->header.armed, 1);
-	if (!has_work(dev))
+	if (!has_work(dev) && arm_alarm(dev))
 		return true;
 	atomic_store(&dev->shared->header.armed, 0);
 	return false;

@@ -55,13 +55,15 @@ struct shm_dev {
 	_Atomic uint32_t seen_switches;
 	_Atomic uint32_t silent_switches; /* by us, of one direction, since then */
 	uint32_t polls;
+	uint64_t alarm_ns;            /* what the alarm is set to; 0: to nothing */
 	uint64_t look_after_peers_ns; /* when to look whether peers live */
 
 	struct fabric_port *port;
 	struct share_segment segment;
 	union ibv_gid gid;
 	enum ibv_mtu mtu;
-	int own_bell; /* rings our own io */
+	int own_bell;             /* rings our own io */
+	struct hf_io *alarm, *io; /* the port's bell and the alarm are one io */
 	bool port_down;
 	bool remap_private; /* hf_dev_config */
 	atomic_flag lock;
@@ -124,6 +126,7 @@ enum wr_outcome {
 	WR_NO_RECEIVE, /* RNR */
 	WR_WAITS,      /* for responses of wrs before it */
 	WR_AGAIN,      /* the responder is moving the memory: try at the next poll */
+	WR_UNMAPPED,   /* this process cannot map the memory: its limits, not the path */
 	WR_FAILED,     /* sqe.status says why */
 };
 
@@ -200,8 +203,8 @@ struct shm_qp {
 	enum ibv_qp_state state; /* the shared one may be in ERR already */
 	struct ibv_qp_attr attr;
 	uint64_t incarnation_own;
-	struct ibv_sge *sge_store; /* max_send_sge per sqe */
-	uint8_t *inline_store;     /* max_inline_data per sqe */
+	struct ibv_sge *sge_store; /* max_send_sge per sqe; behind sq */
+	uint8_t *inline_store;     /* max_inline_data per sqe; behind that */
 	uint64_t packets, bytes, retransmitted, dropped;
 };
 

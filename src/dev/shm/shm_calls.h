@@ -54,6 +54,7 @@ void progress_run(struct shm_qp *qp, uint64_t now_ns);
 void progress_stall(struct shm_qp *qp);
 void progress_unstall(struct shm_qp *qp);
 bool progress_all(struct shm_dev *dev, uint64_t now_ns);
+uint64_t progress_due_ns(struct shm_dev *dev, uint64_t now_ns); /* when a stalled qp wants to be run */
 
 /* recv.c: the owner's side of receives */
 int shm_qp_post_recv(struct hf_qp *base, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
@@ -64,6 +65,7 @@ int recv_ring_create(struct shm_qp *qp);
 void recv_ring_destroy(struct shm_qp *qp);
 int recv_poll(struct shm_qp *qp, int n, struct ibv_wc *wc);
 bool recv_idle(struct shm_qp *qp);     /* nothing to complete now */
+bool recv_drains(struct shm_qp *qp);   /* in ERR: its receives wait for a requester to get out of the way */
 void recv_forget(struct shm_qp *qp);   /* reset: completions that nobody polled, claims in an srq */
 void recv_last_wqe(struct shm_qp *qp); /* in ERR: says so once it is drained */
 
@@ -74,7 +76,9 @@ int shm_cq_poll(struct hf_cq *base, int n, struct ibv_wc *wc);
 int shm_cq_req_notify(struct hf_cq *base, bool solicited_only);
 bool shm_cq_notified(struct hf_cq *base);
 bool cq_has_work(struct shm_cq *cq);
+bool cq_drains(const struct shm_cq *cq);
 void cq_announce(struct shm_cq *cq, bool solicited); /* a completion of our own doing */
+void cq_expect(struct shm_qp *qp);                   /* it may have wrs to complete */
 void cq_forget(struct shm_qp *qp);
 
 /* qp.c */

@@ -8,7 +8,8 @@
  *            threads wait; and, while a thread runs that cannot be asked, whatever looks like one of glibc's: a guard
  *            page below it, and not the heap of a malloc arena.
  *   REMAP-3  The memfd stays open as long as a registration holds it, and no longer: pages that the program has
- *            unmapped are freed then. Remapped memory without a registration is known by its name and can be remapped again. */
+ *            unmapped are freed then. Remapped memory without a registration is known by its name and can be
+ *            remapped again. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

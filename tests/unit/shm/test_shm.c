@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -355,6 +356,24 @@ static void a_registration_of_a_file_that_is_not_there_is_no_answer(void **state
 	close_pair(pair);
 }
 
+/* Another path would not mend it, so it must not look like one that is broken. */
+static void a_wr_whose_memory_we_cannot_map_fails_as_our_own_error(void **state)
+{
+	struct rlimit limit, none;
+	struct end pair[2];
+
+	(void)state;
+	open_pair(pair);
+	to_rts(&pair[0]);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	none = limit;
+	none.rlim_cur = 3;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	assert_int_equal(write_status(&pair[0], &pair[1], pair[1].mr->rkey), IBV_WC_LOC_QP_OP_ERR);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	close_pair(pair);
+}
+
 static void receives_that_were_never_posted_do_not_complete(void **state)
 {
 	struct share_segment mapped;
@@ -598,6 +617,7 @@ int main(void)
 		cmocka_unit_test(a_ring_that_is_nowhere_is_no_answer),
 		cmocka_unit_test(counts_that_cannot_be_are_no_answer),
 		cmocka_unit_test(a_registration_of_a_file_that_is_not_there_is_no_answer),
+		cmocka_unit_test(a_wr_whose_memory_we_cannot_map_fails_as_our_own_error),
 		cmocka_unit_test(receives_that_were_never_posted_do_not_complete),
 		cmocka_unit_test(access_can_be_taken_from_a_stopped_process),
 		cmocka_unit_test(memory_that_moved_is_still_reached_through_another_port),
