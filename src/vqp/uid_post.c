@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "dev/qp_rules.h"
 #include "vqp/plan.h"
-#include "vqp/uid.h"
+#include "vqp/uid_wire.h"
 
 #define OWN_MAX        16u
 #define SEQUENCE_SPARE (1ull << 32) /* a slot that has fewer left is not used any more */
@@ -21,20 +21,13 @@ struct own_slot {
 	uint64_t sequence;
 };
 
-/* Where NICs put what they read, and take slots from. */
-struct scratch {
-	struct uid_slot out, in;
-	uint64_t value, state, unused[2];
-};
-_Static_assert(sizeof(struct scratch) == 96, "words are aligned");
-
 struct uid_client {
 	enum { SLOTS_UNKNOWN, SLOTS_ASKED, SLOTS_KNOWN } slots_state;
 	uint32_t arena_rkey, slots, first, own_count;
 	uint64_t arena_addr;
 	struct own_slot own[OWN_MAX];
 	struct hf_vmr *mr;
-	struct scratch *scratch;
+	struct uid_scratch *scratch;
 
 	bool active;   /* the wr at log->next has begun */
 	bool posted;   /* and waits for a completion */
@@ -210,74 +203,33 @@ struct accesses {
 	struct ibv_sge sges[2];
 };
 
-static void compile(const struct hf_vqp *vqp, const struct uid_access *access, uint32_t target_rkey,
-	uint32_t arena_rkey, struct ibv_send_wr *wr, struct ibv_sge *sge)
+/* The keys that this access needs. False: they are not known yet, or the vqp is not where atomics are done. */
+static bool find_rkeys(struct hf_vqp *vqp, const struct uid_access *access, uint32_t rkey, struct uid_wire *wire)
 {
-	struct uid_client *uid = vqp->uid;
-	struct scratch *scratch = uid->scratch;
-	uint64_t slot = uid->arena_addr + access->index * sizeof(struct uid_slot);
-	bool is_cas = access->kind == UID_CAS_SLOT || access->kind == UID_CAS_TARGET;
+	uint32_t arena = vqp->uid->arena_rkey;
+	unsigned rail = vqp->path.rail;
 
-	*sge = (struct ibv_sge){.lkey = region_lkey(vqp->pd, uid->mr->lkey, vqp->path.rail)};
-	*wr = (struct ibv_send_wr){.sg_list = sge, .num_sge = 1};
-	switch (access->kind) {
-	case UID_WRITE_SLOT:
-		scratch->out = access->slot;
-		sge->addr = (uintptr_t)&scratch->out;
-		sge->length = sizeof(scratch->out);
-		wr->opcode = IBV_WR_RDMA_WRITE;
-		break;
-	case UID_READ_SLOT:
-		sge->addr = (uintptr_t)&scratch->in;
-		sge->length = sizeof(scratch->in);
-		wr->opcode = IBV_WR_RDMA_READ;
-		break;
-	case UID_READ_TARGET:
-		sge->addr = (uintptr_t)&scratch->value;
-		sge->length = sizeof(scratch->value);
-		wr->opcode = IBV_WR_RDMA_READ;
-		break;
-	case UID_CAS_SLOT:
-	case UID_CAS_TARGET:
-		sge->addr = access->kind == UID_CAS_SLOT ? (uintptr_t)&scratch->state : (uintptr_t)&scratch->value;
-		sge->length = 8;
-		wr->opcode = IBV_WR_ATOMIC_CMP_AND_SWP;
-		break;
-	}
-	if (is_cas) {
-		wr->wr.atomic.compare_add = access->compare;
-		wr->wr.atomic.swap = access->swap;
-		wr->wr.atomic.remote_addr = access->kind == UID_CAS_SLOT ? slot : access->target;
-		wr->wr.atomic.rkey = access->kind == UID_CAS_SLOT ? arena_rkey : target_rkey;
-	} else {
-		wr->wr.rdma.remote_addr = access->kind == UID_READ_TARGET ? access->target : slot;
-		wr->wr.rdma.rkey = access->kind == UID_READ_TARGET ? target_rkey : arena_rkey;
-	}
-}
-
-/* False: they are not known yet, or the vqp is not where atomics are done. */
-static bool find_rkeys(struct hf_vqp *vqp, enum uid_access_kind kind, uint32_t rkey, uint32_t *target_rkey_out,
-	uint32_t *arena_rkey_out)
-{
-	bool is_cas = kind == UID_CAS_SLOT || kind == UID_CAS_TARGET;
-	enum region_lookup (*lookup)(struct hf_vqp *, uint32_t, unsigned, uint32_t *) =
-		is_cas ? region_rkey_atomic : region_rkey;
-
-	return lookup(vqp, vqp->uid->arena_rkey, vqp->path.rail, arena_rkey_out) != REGION_UNKNOWN &&
-	       lookup(vqp, rkey, vqp->path.rail, target_rkey_out) != REGION_UNKNOWN;
+	if (uid_access_is_cas(access))
+		return region_rkey_atomic(vqp, arena, rail, &wire->arena_atomic) != REGION_UNKNOWN &&
+		       region_rkey_atomic(vqp, rkey, rail, &wire->target_atomic) != REGION_UNKNOWN;
+	return region_rkey(vqp, arena, rail, &wire->arena_rkey) != REGION_UNKNOWN &&
+	       region_rkey(vqp, rkey, rail, &wire->target_rkey) != REGION_UNKNOWN;
 }
 
 /* All or, when the qp is full, not yet: what part of it was posted does no harm when it is posted again. */
 static bool post_plan(struct hf_vqp *vqp, const struct uid_plan *plan, uint32_t rkey, uint64_t wr_id)
 {
+	struct uid_wire wire = {.scratch = vqp->uid->scratch,
+		.scratch_lkey = region_lkey(vqp->pd, vqp->uid->mr->lkey, vqp->path.rail),
+		.arena_addr = vqp->uid->arena_addr,
+		.ignored = CONFIRMED(wr_id) != 0};
 	struct accesses accesses;
-	uint32_t target_rkey = 0, arena_rkey = 0;
 	struct ibv_send_wr *bad;
 
 	for (unsigned i = 0; i < plan->count; i++) {
-		if (!find_rkeys(vqp, plan->access[i].kind, rkey, &target_rkey, &arena_rkey))
+		if (!find_rkeys(vqp, &plan->access[i], rkey, &wire))
 			return false;
-		compile(vqp, &plan->access[i], target_rkey, arena_rkey, &accesses.wrs[i], &accesses.sges[i]);
+		uid_wire_access(&wire, &plan->access[i], &accesses.wrs[i], &accesses.sges[i]);
 		accesses.wrs[i].wr_id = wr_id;
 		if (i > 0)
 			accesses.wrs[i - 1].next = &accesses.wrs[i];
@@ -428,7 +380,7 @@ static void op_completed(struct hf_vqp *vqp)
 {
 	struct uid_client *uid = vqp->uid;
 	struct inflight_wr *entry = inflight_at(&vqp->sends, vqp->sends.next);
-	struct uid_result result = {.value = uid->scratch->value, .slot = uid->scratch->in};
+	struct uid_result result = uid_wire_result(uid->scratch);
 
 	uid->posted = false;
 	if (uid->whole) {
