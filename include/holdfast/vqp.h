@@ -52,6 +52,11 @@ int hf_vmr_atomic_load(struct hf_vmr *mr, const uint64_t *at, uint64_t *value_ou
 int hf_vcq_create(struct hf_node *node, uint32_t cqe, void *context, struct hf_vcq **cq_out);
 int hf_vcq_destroy(struct hf_vcq *cq);
 int hf_vcq_poll(struct hf_vcq *cq, int n, struct ibv_wc *wc); /* as ibv_poll_cq(3); wc.qp_num is the vqp's */
+/* The same, of one vqp's wrs alone. */
+int hf_vcq_poll_vqp(struct hf_vcq *cq, struct hf_vqp *vqp, int n, struct ibv_wc *wc);
+/* The completion of one request (hf_vqp_last_request), once it and all before it are done; the others stay. 1: filled;
+ * 0: not done yet; -ENOENT: it has no completion, or that was polled. */
+int hf_vcq_poll_request(struct hf_vcq *cq, struct hf_vqp *vqp, uint64_t request, struct ibv_wc *wc);
 /* Calls notify(cq, context) on the loop once completions are there, once per request. */
 void hf_vcq_req_notify(struct hf_vcq *cq, void (*notify)(struct hf_vcq *cq, void *context));
 
@@ -142,6 +147,17 @@ enum hf_wc_outcome {
  * vqp until their wc is polled; the list itself may be reused at once. -ENOMEM: the queue is full (poll, post again);
  * -EINVAL: malformed; *bad_wr is the first that was not taken. */
 int hf_vqp_post_send(struct hf_vqp *vqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
+/* The wr that was posted last, by a number that no other wr of this vqp ever has: for applications that give all their
+ * wrs the same wr_id. 0: none was posted yet. */
+uint64_t hf_vqp_last_request(const struct hf_vqp *vqp);
+
+/* Posting without a copy: hands out the vqp's own wrs, which live until they have completed. sg_list has room for
+ * max_send_sge; num_sge, opcode and all else are zero. hf_vqp_post_wrs posts those handed out, in their order. NULL:
+ * the queue is full. Between the two nothing else is posted to the vqp (-EBUSY). */
+struct ibv_send_wr *hf_vqp_wr(struct hf_vqp *vqp);
+/* -EINVAL: the first that was not posted is malformed; it and those behind it are taken back. */
+int hf_vqp_post_wrs(struct hf_vqp *vqp, struct ibv_send_wr **bad_wr);
+
 int hf_vqp_post_recv(struct hf_vqp *vqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
 
 #endif

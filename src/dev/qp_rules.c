@@ -131,36 +131,3 @@ uint32_t qp_rules_psns(enum ibv_wr_opcode opcode, uint64_t bytes, uint32_t mtu_b
 		return 1;
 	return (uint32_t)((bytes + mtu_bytes - 1) / mtu_bytes);
 }
-
-bool qp_rules_status_is_path(enum ibv_wc_status status)
-{
-	switch (status) {
-	case IBV_WC_RETRY_EXC_ERR:
-	case IBV_WC_RESP_TIMEOUT_ERR:
-	case IBV_WC_GENERAL_ERR:
-	case IBV_WC_FATAL_ERR:
-	case IBV_WC_BAD_RESP_ERR:
-		return true;
-	case IBV_WC_SUCCESS:
-	case IBV_WC_LOC_LEN_ERR:
-	case IBV_WC_LOC_QP_OP_ERR: /* of the path only while the port is down, which the caller knows */
-	case IBV_WC_LOC_EEC_OP_ERR:
-	case IBV_WC_LOC_PROT_ERR:
-	case IBV_WC_WR_FLUSH_ERR:
-	case IBV_WC_MW_BIND_ERR:
-	case IBV_WC_LOC_ACCESS_ERR:
-	case IBV_WC_REM_INV_REQ_ERR:
-	case IBV_WC_REM_ACCESS_ERR:
-	case IBV_WC_REM_OP_ERR:
-	case IBV_WC_RNR_RETRY_EXC_ERR:
-	case IBV_WC_LOC_RDD_VIOL_ERR:
-	case IBV_WC_REM_INV_RD_REQ_ERR:
-	case IBV_WC_REM_ABORT_ERR:
-	case IBV_WC_INV_EECN_ERR:
-	case IBV_WC_INV_EEC_STATE_ERR:
-	case IBV_WC_TM_ERR:
-	case IBV_WC_TM_RNDV_INCOMPLETE:
-		return false;
-	}
-	return false;
-}

@@ -17,9 +17,6 @@ int qp_rules_check_send(const struct hf_qp *qp, const struct ibv_send_wr *wr);
 uint32_t qp_rules_psns(enum ibv_wr_opcode opcode, uint64_t bytes, uint32_t mtu_bytes);
 uint64_t qp_rules_wr_bytes(const struct ibv_send_wr *wr);
 
-/* R16: statuses that mean "the path broke"; the others mean "the program is wrong", or nothing (flush). */
-bool qp_rules_status_is_path(enum ibv_wc_status status);
-
 /* 24-bit psn arithmetic: the signed distance from b to a. */
 static inline int32_t psn_diff(uint32_t a, uint32_t b)
 {

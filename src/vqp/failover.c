@@ -278,7 +278,7 @@ static void do_resume(struct hf_vqp *vqp)
 
 	if (vqp->path.qp == NULL)
 		return;
-	vqp->held = false;
+	vqp->held = vqp->rail_suspect = false;
 	if (!first) {
 		if (vqp->recovery.kind == RECOVERY_FAILOVER)
 			vqp->counters.failovers++;
@@ -452,6 +452,18 @@ static void on_qp(struct hf_vqp *vqp, const struct message *message)
 		failover_event(vqp, &event);
 }
 
+/* A qp whose other end died of its own program error is not answered either. That end says CLOSED; this one answers
+ * the exchange, so it was the path. */
+static void blame_rail(struct hf_vqp *vqp)
+{
+	struct rail_actions ignored;
+
+	if (vqp->rail_suspect)
+		rail_step(&vqp->peer->rails[vqp->path.rail], RAIL_EVENT_WC_ERROR, hf_loop_now_ns(vqp->node->loop),
+			&ignored);
+	vqp->rail_suspect = false;
+}
+
 static void learn_log(struct hf_vqp *vqp, const struct message *message)
 {
 	const struct hf_peer *peer = vqp->peer;
@@ -477,6 +489,8 @@ void failover_message(struct hf_vqp *vqp, const struct message *message)
 		failover_event(vqp, &event);
 		break;
 	case MESSAGE_STATE:
+		if (message->epoch == vqp->recovery.epoch)
+			blame_rail(vqp);
 		if (message->epoch == vqp->recovery.epoch)
 			vqp->evidence = evidence_of(message, our_rail(vqp->peer, message->about_rail));
 		peer_ports(vqp->peer, message->up);

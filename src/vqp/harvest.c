@@ -1,8 +1,8 @@
 /* Completions of the qp in use: what they say about wrs in the log, and about the path (PROTOCOL.md, R16). */
 #include "vqp/pool.h"
 
-#include "dev/qp_rules.h"
 #include "vqp/uid_post.h"
+#include "vqp/wc_kind.h"
 
 #define POSITION(id) ((id)&WR_POSITION)
 
@@ -21,12 +21,6 @@ static void retire(struct hf_vqp *vqp, uint64_t end)
 	recovery_progress(&vqp->recovery);
 }
 
-static bool is_of_path(const struct hf_vqp *vqp, const struct ibv_wc *wc)
-{
-	return qp_rules_status_is_path(wc->status) ||
-	       (wc->status == IBV_WC_LOC_QP_OP_ERR && !vqp->node->rails[vqp->path.rail].up);
-}
-
 /* A wr failed because of what it asked for: it is reported, and the vqp is in error like a plain qp would be. */
 static void fail_one(struct hf_vqp *vqp, uint64_t position, enum ibv_wc_status status)
 {
@@ -36,8 +30,8 @@ static void fail_one(struct hf_vqp *vqp, uint64_t position, enum ibv_wc_status s
 
 static void send_failed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 {
+	enum wc_kind kind = wc_kind_of(wc->status, vqp->node->rails[vqp->path.rail].up);
 	bool probe = (wc->wr_id & WR_PROBE) != 0;
-	struct rail_actions ignored;
 
 	if (vqp->state != HF_VQP_UP && vqp->state != HF_VQP_RECOVERING)
 		return;
@@ -48,7 +42,7 @@ static void send_failed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 		failover_broken(vqp);
 		return;
 	}
-	if (wc->status != IBV_WC_WR_FLUSH_ERR && !is_of_path(vqp, wc) && !probe) {
+	if (kind == WC_PROGRAM && !probe) {
 		fail_one(vqp, POSITION(wc->wr_id), wc->status);
 		return;
 	}
@@ -59,9 +53,7 @@ static void send_failed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 		return;
 	}
 	retire(vqp, POSITION(wc->wr_id));
-	if (wc->status != IBV_WC_WR_FLUSH_ERR && !vqp->forsaken)
-		rail_step(&vqp->peer->rails[vqp->path.rail], RAIL_EVENT_WC_ERROR, hf_loop_now_ns(vqp->node->loop),
-			&ignored);
+	vqp->rail_suspect = kind == WC_PATH;
 	failover_broken(vqp);
 }
 

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ensure.h"
+
 int inflight_init(struct inflight *log, uint32_t capacity, uint32_t max_sge, uint32_t max_inline)
 {
 	uint32_t slots = 1;
@@ -40,19 +42,53 @@ static void copy_inline(struct inflight *log, struct inflight_wr *entry, struct 
 	entry->wr.num_sge = log->max_sge == 0 ? 0 : 1;
 }
 
-struct inflight_wr *inflight_copy(struct inflight *log, const struct ibv_send_wr *wr)
+static struct ibv_sge *sges_at(const struct inflight *log, uint64_t position)
 {
-	size_t slot = log->tail & log->mask;
-	struct inflight_wr *entry = &log->slots[slot];
-	struct ibv_sge *sges = log->sges + slot * (log->max_sge + 1);
+	return log->sges + (position & log->mask) * (log->max_sge + 1);
+}
 
-	*entry = (struct inflight_wr){.wr_id = wr->wr_id, .wr = *wr};
-	entry->wr.next = NULL;
+static void own(struct inflight *log, struct inflight_wr *entry)
+{
+	struct ibv_sge *sges = sges_at(log, log->tail);
+	const struct ibv_send_wr *wr = &entry->wr;
+
 	if (wr->send_flags & IBV_SEND_INLINE)
-		copy_inline(log, entry, sges, log->inlines + slot * ((size_t)log->max_inline + 1));
-	else if (wr->num_sge > 0)
+		copy_inline(log, entry, sges, log->inlines + (log->tail & log->mask) * ((size_t)log->max_inline + 1));
+	else if (wr->num_sge > 0 && wr->sg_list != sges)
 		memcpy(sges, wr->sg_list, (size_t)wr->num_sge * sizeof(*sges));
 	entry->wr.sg_list = sges;
+	entry->wr.next = NULL;
+}
+
+struct inflight_wr *inflight_copy(struct inflight *log, const struct ibv_send_wr *wr)
+{
+	struct inflight_wr *entry = inflight_at(log, log->tail);
+
+	*entry = (struct inflight_wr){.wr_id = wr->wr_id, .wr = *wr};
+	own(log, entry);
+	return entry;
+}
+
+struct ibv_send_wr *inflight_lend(struct inflight *log)
+{
+	uint64_t position = log->tail + log->lent;
+	struct inflight_wr *entry = inflight_at(log, position);
+
+	if (position - log->head >= log->capacity)
+		return NULL;
+	*entry = (struct inflight_wr){.wr = {.sg_list = sges_at(log, position)}};
+	log->lent++;
+	return &entry->wr;
+}
+
+struct inflight_wr *inflight_adopt(struct inflight *log)
+{
+	struct inflight_wr *entry = inflight_at(log, log->tail);
+
+	ensure(log->lent > 0);
+	log->lent--;
+	entry->wr_id = entry->wr.wr_id;
+	own(log, entry);
 	return entry;
 }
 

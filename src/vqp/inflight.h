@@ -15,6 +15,7 @@
 #include <holdfast/vqp.h>
 
 struct inflight_wr {
+	struct ibv_send_wr wr; /* first; sg_list points to the log's own sges */
 	uint64_t wr_id;
 	uint64_t message; /* number, from 1, of a wr that takes a receive; 0 otherwise */
 	uint64_t bytes;   /* of a receive: received */
@@ -29,15 +30,16 @@ struct inflight_wr {
 	bool idempotent;
 	bool signaled; /* its owner wants a completion when it succeeds */
 	bool done;
+	bool polled;      /* its completion, ahead of others before it */
 	bool sent_before; /* handed to a qp that has failed since */
 	enum ibv_wc_status status;
 	enum hf_wc_outcome outcome; /* of one that failed */
-	struct ibv_send_wr wr;      /* sg_list points to the log's own copy */
 	struct ibv_wc wc;           /* of a receive */
 };
 
 struct inflight {
 	uint64_t head, next, tail;
+	uint32_t lent; /* slots from tail on that the application fills */
 	uint32_t capacity, mask, max_sge, max_inline;
 	struct inflight_wr *slots;
 	struct ibv_sge *sges;
@@ -59,6 +61,10 @@ static inline bool inflight_full(const struct inflight *log)
 
 /* The next free slot with sges (and inline bytes) copied; it counts when log->tail is moved. */
 struct inflight_wr *inflight_copy(struct inflight *log, const struct ibv_send_wr *wr);
+/* One more slot for the application to fill, empty, with room for sges; NULL: full. */
+struct ibv_send_wr *inflight_lend(struct inflight *log);
+/* The first of those, as inflight_copy: sges (and inline bytes) that are elsewhere are copied. */
+struct inflight_wr *inflight_adopt(struct inflight *log);
 
 /* Success of all that was posted up to and including `position` (D2). Returns how many became done. */
 uint32_t inflight_retire(struct inflight *log, uint64_t position);

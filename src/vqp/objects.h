@@ -145,6 +145,7 @@ struct hf_vqp {
 	struct lengths lengths;       /* of the peer's that resume */
 	uint32_t unsignaled, packets; /* since the last forced signal; unretired */
 	struct path path, standby[HF_RAILS_MAX];
+	bool rail_suspect; /* a wr failed as it does when the path is broken */
 	bool told_lengths; /* and the peer has not forgotten them */
 	bool held, fencing, drained_quiet, probing;
 	enum fence fence;  /* of the path in use, while fencing or failing */

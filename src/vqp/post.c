@@ -185,6 +185,7 @@ static void flush_if_over(struct hf_vqp *vqp, struct inflight *log, struct infli
 		return;
 	entry->done = true;
 	entry->status = IBV_WC_WR_FLUSH_ERR;
+	entry->outcome = HF_WC_NOT_EXECUTED;
 	log->next = log->tail;
 	vcq_note(vqp);
 }
@@ -202,9 +203,9 @@ static void flush_if_revoked(struct hf_vqp *vqp, struct inflight_wr *entry)
 	vcq_note(vqp);
 }
 
-static void log_send(struct hf_vqp *vqp, const struct ibv_send_wr *wr)
+static void logged(struct hf_vqp *vqp, struct inflight_wr *entry)
 {
-	struct inflight_wr *entry = inflight_copy(&vqp->sends, wr);
+	const struct ibv_send_wr *wr = &entry->wr;
 
 	entry->bytes = qp_rules_wr_bytes(wr);
 	entry->idempotent = (wr->send_flags & HF_SEND_IDEMPOTENT) != 0;
@@ -221,7 +222,7 @@ static void log_send(struct hf_vqp *vqp, const struct ibv_send_wr *wr)
 
 int hf_vqp_post_send(struct hf_vqp *vqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
 {
-	int rc = 0;
+	int rc = vqp->sends.lent > 0 ? -EBUSY : 0;
 
 	for (; wr != NULL && rc == 0; wr = rc == 0 ? wr->next : wr) {
 		rc = check_send(vqp, wr);
@@ -230,10 +231,44 @@ int hf_vqp_post_send(struct hf_vqp *vqp, struct ibv_send_wr *wr, struct ibv_send
 		if (rc == 0 && inflight_full(&vqp->sends))
 			rc = -ENOMEM;
 		if (rc == 0)
-			log_send(vqp, wr);
+			logged(vqp, inflight_copy(&vqp->sends, wr));
 	}
 	if (rc != 0)
 		*bad_wr = wr;
+	post_pump(vqp);
+	return rc;
+}
+
+uint64_t hf_vqp_last_request(const struct hf_vqp *vqp)
+{
+	return vqp->sends.tail;
+}
+
+struct ibv_send_wr *hf_vqp_wr(struct hf_vqp *vqp)
+{
+	struct ibv_send_wr *wr = inflight_lend(&vqp->sends);
+
+	if (wr != NULL)
+		return wr;
+	(void)harvest(vqp->node);
+	return inflight_lend(&vqp->sends);
+}
+
+int hf_vqp_post_wrs(struct hf_vqp *vqp, struct ibv_send_wr **bad_wr)
+{
+	struct inflight *log = &vqp->sends;
+	int rc = 0;
+
+	while (log->lent > 0 && rc == 0) {
+		struct ibv_send_wr *wr = &inflight_at(log, log->tail)->wr;
+
+		rc = check_send(vqp, wr);
+		if (rc == 0)
+			logged(vqp, inflight_adopt(log));
+		else
+			*bad_wr = wr;
+	}
+	log->lent = 0;
 	post_pump(vqp);
 	return rc;
 }

@@ -47,6 +47,25 @@ static enum ibv_wc_opcode wc_opcode(enum ibv_wr_opcode opcode)
 	return IBV_WC_SEND;
 }
 
+static void fill_send(struct hf_vqp *vqp, const struct inflight_wr *entry, struct ibv_wc *wc)
+{
+	vqp->counters.unknown += entry->outcome == HF_WC_UNKNOWN;
+	*(entry->status == IBV_WC_SUCCESS ? &vqp->counters.completed : &vqp->counters.failed) += 1;
+	*wc = (struct ibv_wc){
+		.wr_id = entry->wr_id,
+		.status = entry->status,
+		.vendor_err = (uint32_t)entry->outcome,
+		.opcode = wc_opcode(entry->wr.opcode),
+		.byte_len = (uint32_t)entry->bytes,
+		.qp_num = vqp->num,
+	};
+}
+
+static bool is_silent(const struct inflight_wr *entry)
+{
+	return entry->polled || (!entry->signaled && entry->status == IBV_WC_SUCCESS);
+}
+
 static int take_sends(struct hf_vqp *vqp, int n, struct ibv_wc *wc)
 {
 	struct inflight *log = &vqp->sends;
@@ -58,18 +77,8 @@ static int take_sends(struct hf_vqp *vqp, int n, struct ibv_wc *wc)
 		if (!entry->done)
 			break;
 		log->head++;
-		if (!entry->signaled && entry->status == IBV_WC_SUCCESS)
-			continue;
-		vqp->counters.unknown += entry->outcome == HF_WC_UNKNOWN;
-		*(entry->status == IBV_WC_SUCCESS ? &vqp->counters.completed : &vqp->counters.failed) += 1;
-		wc[taken++] = (struct ibv_wc){
-			.wr_id = entry->wr_id,
-			.status = entry->status,
-			.vendor_err = (uint32_t)entry->outcome,
-			.opcode = wc_opcode(entry->wr.opcode),
-			.byte_len = (uint32_t)entry->bytes,
-			.qp_num = vqp->num,
-		};
+		if (!is_silent(entry))
+			fill_send(vqp, entry, &wc[taken++]);
 	}
 	return taken;
 }
@@ -133,6 +142,52 @@ int hf_vcq_poll(struct hf_vcq *cq, int n, struct ibv_wc *wc)
 		return taken;
 	(void)harvest(cq->node);
 	return take(cq, n, wc);
+}
+
+int hf_vcq_poll_vqp(struct hf_vcq *cq, struct hf_vqp *vqp, int n, struct ibv_wc *wc)
+{
+	int taken = 0;
+
+	(void)harvest(cq->node);
+	if (vqp->send_cq == cq)
+		taken = take_sends(vqp, n, wc);
+	if (vqp->recv_cq == cq)
+		taken += take_recvs(vqp, n - taken, wc + taken);
+	return taken;
+}
+
+/* D2: success of a wr is success of all before it, so it is told only when those are done. */
+static bool all_done(const struct inflight *log, uint64_t position)
+{
+	for (uint64_t at = log->head; at <= position; at++)
+		if (at >= log->next || !inflight_at(log, at)->done)
+			return false;
+	return true;
+}
+
+static void forget_polled(struct inflight *log)
+{
+	while (log_ready(log) && is_silent(inflight_at(log, log->head)))
+		log->head++;
+}
+
+int hf_vcq_poll_request(struct hf_vcq *cq, struct hf_vqp *vqp, uint64_t request, struct ibv_wc *wc)
+{
+	struct inflight *log = &vqp->sends;
+	struct inflight_wr *entry;
+
+	(void)harvest(cq->node);
+	if (vqp->send_cq != cq || request <= log->head || request > log->tail)
+		return -ENOENT;
+	entry = inflight_at(log, request - 1);
+	if (!entry->polled && !all_done(log, request - 1))
+		return 0;
+	if (is_silent(entry))
+		return -ENOENT;
+	fill_send(vqp, entry, wc);
+	entry->polled = true;
+	forget_polled(log);
+	return 1;
 }
 
 void vcq_note(struct hf_vqp *vqp)

@@ -195,20 +195,6 @@ static void psn_distances_have_a_sign_across_the_wrap(void **state)
 	assert_int_equal(psn_add(0xfffff0, 0x20), 0x10);
 }
 
-static void only_failures_of_the_path_count_as_such(void **state)
-{
-	const enum ibv_wc_status path[] = {IBV_WC_RETRY_EXC_ERR, IBV_WC_RESP_TIMEOUT_ERR, IBV_WC_GENERAL_ERR,
-		IBV_WC_FATAL_ERR, IBV_WC_BAD_RESP_ERR};
-	unsigned paths = 0;
-
-	(void)state;
-	for (unsigned i = 0; i < sizeof(path) / sizeof(path[0]); i++)
-		assert_true(qp_rules_status_is_path(path[i]));
-	for (enum ibv_wc_status status = IBV_WC_SUCCESS; status <= IBV_WC_TM_RNDV_INCOMPLETE; status++)
-		paths += qp_rules_status_is_path(status);
-	assert_int_equal(paths, sizeof(path) / sizeof(path[0]));
-}
-
 /* ---- what dev.c checks for every device ---- */
 
 static void an_unknown_kind_is_refused_with_those_there_are(void **state)
@@ -268,7 +254,6 @@ int main(void)
 		cmocka_unit_test(wrs_keep_to_the_limits_of_their_qp),
 		cmocka_unit_test(a_wr_takes_a_psn_for_each_packet),
 		cmocka_unit_test(psn_distances_have_a_sign_across_the_wrap),
-		cmocka_unit_test(only_failures_of_the_path_count_as_such),
 		cmocka_unit_test(an_unknown_kind_is_refused_with_those_there_are),
 		cmocka_unit_test(names_that_could_leave_their_directory_are_refused),
 		cmocka_unit_test(the_kinds_say_what_they_are),

@@ -8,6 +8,7 @@
 
 #include "vqp/completion_log.h"
 #include "vqp/verdict.h"
+#include "vqp/wc_kind.h"
 
 #define QP  7u
 #define PSN 0xfffffeu /* wraps in the middle of a wr */
@@ -308,6 +309,25 @@ static void what_is_unknown_is_done_and_told(void **state)
 	inflight_free(&log);
 }
 
+/* ---- what a status says ---- */
+
+static void failures_of_the_path_and_of_the_program_are_kept_apart(void **state)
+{
+	const enum ibv_wc_status program[] = {IBV_WC_LOC_LEN_ERR, IBV_WC_LOC_PROT_ERR, IBV_WC_REM_ACCESS_ERR,
+		IBV_WC_REM_INV_REQ_ERR, IBV_WC_REM_OP_ERR, IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_LOC_QP_OP_ERR};
+	const enum ibv_wc_status path[] = {IBV_WC_RETRY_EXC_ERR, IBV_WC_RESP_TIMEOUT_ERR, IBV_WC_GENERAL_ERR,
+		IBV_WC_FATAL_ERR, IBV_WC_BAD_RESP_ERR};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(program) / sizeof(program[0]); i++)
+		assert_int_equal(wc_kind_of(program[i], true), WC_PROGRAM);
+	for (unsigned i = 0; i < sizeof(path) / sizeof(path[0]); i++)
+		assert_int_equal(wc_kind_of(path[i], true), WC_PATH);
+	assert_int_equal(wc_kind_of(IBV_WC_LOC_QP_OP_ERR, false), WC_PATH);
+	assert_int_equal(wc_kind_of(IBV_WC_WR_FLUSH_ERR, true), WC_FLUSH);
+	assert_int_equal(wc_kind_of(IBV_WC_SUCCESS, false), WC_OK);
+}
+
 /* ---- by the completion log ---- */
 
 #define ENTRIES 4u
@@ -462,6 +482,7 @@ int main(void)
 		cmocka_unit_test(a_read_before_a_fence_that_did_not_execute_is_issued_again),
 		cmocka_unit_test(the_value_of_an_atomic_goes_where_the_wr_wants_it),
 		cmocka_unit_test(what_is_unknown_is_done_and_told),
+		cmocka_unit_test(failures_of_the_path_and_of_the_program_are_kept_apart),
 		cmocka_unit_test(the_first_wr_without_an_entry_is_unknown_and_later_ones_did_not_execute),
 		cmocka_unit_test(with_footers_nothing_is_unknown_but_a_wr_of_several_packets),
 		cmocka_unit_test(an_entry_says_that_all_before_it_executed),

@@ -300,6 +300,112 @@ static void unsignaled_wrs_make_room_and_no_completion(void **state)
 	pair_close(&pair);
 }
 
+/* All wrs have the same wr_id; what is polled for by number leaves the others where they are. */
+static void a_completion_is_polled_for_by_request(void **state)
+{
+	uint64_t requests[4];
+	struct pair pair;
+	struct ibv_wc wc[4];
+	int rc = 0;
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_VARUNA);
+	pair_connect(&pair);
+	for (unsigned i = 0; i < 4; i++) {
+		assert_int_equal(pair_write(&pair, 0, i * 64, 64, i != 1), 0);
+		requests[i] = hf_vqp_last_request(pair.a.vqp);
+	}
+	while (rc == 0) {
+		rc = hf_vcq_poll_request(pair.a.cq, pair.a.vqp, requests[2], wc);
+		hf_loop_turn(pair.loop, 0);
+	}
+	assert_int_equal(rc, 1);
+	assert_int_equal(wc[0].status, IBV_WC_SUCCESS);
+	assert_int_equal(hf_vcq_poll_request(pair.a.cq, pair.a.vqp, requests[2], wc), -ENOENT);
+	assert_int_equal(hf_vcq_poll_request(pair.a.cq, pair.a.vqp, requests[1], wc), -ENOENT); /* unsignaled */
+	assert_int_equal(hf_vcq_poll_request(pair.a.cq, pair.a.vqp, requests[3] + 1, wc), -ENOENT);
+	pair_collect(&pair, &pair.a, 2, wc);
+	assert_int_equal(hf_vcq_poll(pair.a.cq, 4, wc), 0);
+	assert_int_equal(hf_vcq_poll_vqp(pair.a.cq, pair.a.vqp, 4, wc), 0);
+	pair_close(&pair);
+}
+
+static void wrs_of_the_vqp_are_posted_without_a_copy(void **state)
+{
+	struct pair pair;
+	struct ibv_send_wr *wr, *bad;
+	struct ibv_wc wc[2];
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_VARUNA);
+	pair_connect(&pair);
+	fill(pair.a.memory, 128, 3);
+	for (unsigned i = 0; i < 2; i++) {
+		wr = hf_vqp_wr(pair.a.vqp);
+		assert_non_null(wr);
+		wr->wr_id = i;
+		wr->opcode = IBV_WR_RDMA_WRITE;
+		wr->send_flags = IBV_SEND_SIGNALED | (i == 1 ? IBV_SEND_INLINE : 0);
+		wr->sg_list[0] = (struct ibv_sge){
+			.addr = (uintptr_t)pair.a.memory + i * 64, .length = 64, .lkey = pair.a.mr->lkey};
+		wr->num_sge = 1;
+		wr->wr.rdma.remote_addr = (uintptr_t)pair.b.memory + i * 64;
+		wr->wr.rdma.rkey = pair.b.mr->rkey;
+	}
+	assert_int_equal(pair_write(&pair, 7, 0, 64, true), -EBUSY);
+	assert_int_equal(hf_vqp_post_wrs(pair.a.vqp, &bad), 0);
+	pair_collect(&pair, &pair.a, 2, wc);
+	assert_int_equal(wc[0].wr_id, 0);
+	assert_int_equal(wc[1].wr_id, 1);
+	assert_int_equal(wc[1].status, IBV_WC_SUCCESS);
+	assert_memory_equal(pair.a.memory, pair.b.memory, 128);
+	wr = hf_vqp_wr(pair.a.vqp);
+	wr->num_sge = -1;
+	assert_int_equal(hf_vqp_post_wrs(pair.a.vqp, &bad), -EINVAL);
+	assert_ptr_equal(bad, wr);
+	for (unsigned i = 0; i < PAIR_DEPTH; i++)
+		assert_non_null(hf_vqp_wr(pair.a.vqp));
+	assert_null(hf_vqp_wr(pair.a.vqp));
+	pair_close(&pair);
+}
+
+/* An inline source, the list and the wrs may be used again as soon as the post has returned, log writes included. */
+static void what_the_caller_posted_is_his_again(void **state)
+{
+	struct ibv_send_wr wr[2], kept[2], *bad;
+	struct ibv_sge sge[2];
+	uint64_t words[2] = {0x1111111111111111, 0x2222222222222222};
+	struct pair pair;
+	struct ibv_wc wc[2];
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_VARUNA);
+	pair_connect(&pair);
+	memset(wr, 0, sizeof(wr));
+	for (unsigned i = 0; i < 2; i++) {
+		sge[i] = (struct ibv_sge){.addr = (uintptr_t)&words[i], .length = 8};
+		wr[i].next = i == 0 ? &wr[1] : NULL;
+		wr[i].sg_list = &sge[i];
+		wr[i].num_sge = 1;
+		wr[i].opcode = IBV_WR_RDMA_WRITE;
+		wr[i].send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE;
+		wr[i].wr.rdma.remote_addr = (uintptr_t)pair.b.memory + i * 8;
+		wr[i].wr.rdma.rkey = pair.b.mr->rkey;
+	}
+	memcpy(kept, wr, sizeof(wr));
+	pair_cut(&pair, 0, false); /* so that they have to wait, or are sent again */
+	assert_int_equal(hf_vqp_post_send(pair.a.vqp, wr, &bad), 0);
+	assert_memory_equal(wr, kept, sizeof(wr));
+	memset(words, 0xff, sizeof(words));
+	memset(sge, 0, sizeof(sge));
+	pair_collect(&pair, &pair.a, 2, wc);
+	assert_int_equal(wc[1].status, IBV_WC_SUCCESS);
+	memset(words, 0x11, 8);
+	memset(words + 1, 0x22, 8);
+	assert_memory_equal(pair.b.memory, words, 16);
+	pair_close(&pair);
+}
+
 static bool b_lost_its_peer(struct pair *pair)
 {
 	return pair->b.peers_down == 1;
@@ -430,6 +536,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(without_any_path_wrs_complete_in_error_within_the_budget),
 		cmocka_unit_test(a_program_error_is_reported_and_starts_no_failover),
 		cmocka_unit_test(unsignaled_wrs_make_room_and_no_completion),
+		cmocka_unit_test(a_completion_is_polled_for_by_request),
+		cmocka_unit_test(wrs_of_the_vqp_are_posted_without_a_copy),
+		cmocka_unit_test(what_the_caller_posted_is_his_again),
 		cmocka_unit_test(a_peer_that_closes_takes_its_vqps_into_error),
 		cmocka_unit_test(a_failback_does_not_keep_receives_from_the_message_it_waits_for),
 		cmocka_unit_test(nodes_of_different_policies_refuse_each_other_and_name_both),
