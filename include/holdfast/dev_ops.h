@@ -66,10 +66,10 @@ static inline int hf_qp_post_send(struct hf_qp *qp, struct ibv_send_wr *wr, stru
 	return qp->dev->ops->qp_post_send(qp, wr, bad_wr);
 }
 
-/* A footer (HF_DEV_FOOTER): eight bytes, as they lie in memory, that the responder writes behind the operation of a WRITE,
- * SEND or atomic; to remote_addr, which is a multiple of 8, as an inline WRITE posted behind it would, and with the same
- * permissions. But it is part of the operation: it travels in its last packet, and either both execute or neither does;
- * it takes no psn, no place in the queue and no completion. rkey 0: none. */
+/* A footer (HF_DEV_FOOTER): eight bytes, as they lie in memory, that the responder writes behind the operation of a
+ * WRITE, SEND or atomic; to remote_addr, which is a multiple of 8, as an inline WRITE posted behind it would, and with
+ * the same permissions. But it is part of the operation: it travels in its last packet, and either both execute or
+ * neither does; it takes no psn, no place in the queue and no completion. rkey 0: none. */
 struct hf_footer {
 	uint64_t remote_addr, value;
 	uint32_t rkey;

@@ -35,11 +35,15 @@ bool link_is_up(const struct soft_nic *nic, enum hf_link direction)
 
 void link_set(struct soft_nic *nic, enum hf_link direction, bool up)
 {
+	uint32_t before, after;
+
 	if (up)
-		atomic_fetch_or(nic->link, (uint32_t)direction);
+		before = atomic_fetch_or(nic->link, (uint32_t)direction);
 	else
-		atomic_fetch_and(nic->link, ~(uint32_t)direction);
-	if (nic->port != NULL)
+		before = atomic_fetch_and(nic->link, ~(uint32_t)direction);
+	after = up ? before | (uint32_t)direction : before & ~(uint32_t)direction;
+	if (nic->port != NULL &&
+		((before & HF_LINK_BOTH) == 0) != ((after & HF_LINK_BOTH) == 0)) /* else it is silent */
 		atomic_fetch_add(&fabric_port_line(nic->port)->switches, 1);
 }
 

@@ -1,8 +1,8 @@
 /* The NIC's own thread: drives the engine when the application does not.
  *
  * While the application polls, the thread only looks from time to time whether it still does: TAKEOVER_NS after its
- * last poll at first, and half as often each time that it was found polling, because on a small machine a thread that
- * wakes takes its core from somebody. */
+ * last poll at first, and half as often each time that it was found polling, down to once in NIC_TAKEOVER_MAX_NS. On a
+ * small machine a thread that wakes takes its core from somebody, for some 5 us each time. */
 #include "dev/soft/nic.h"
 
 #define TAKEOVER_NS 100000u /* after the last poll */

@@ -73,6 +73,9 @@ enum packet_trait {
 #define NAK_INVALID       1u
 #define NAK_REMOTE_ACCESS 2u
 #define NAK_REMOTE_OP     3u
+/* The only credits that we give, as rxe does; those that others give are not counted either. Credits would save a SEND
+ * that has no receive its way there and the RNR NAK back, but the specification takes them from shared receive queues
+ * anyhow (9.7.7.2), and a requester has to live with the NAK. */
 #define CREDITS_UNLIMITED 0x1fu
 
 #define PACKET_BTH_BYTES        12u

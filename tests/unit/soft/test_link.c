@@ -1,0 +1,81 @@
+/* What switches between two looks of a NIC tells it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <holdfast/fabric.h>
+
+#include "dev/soft/nic.h"
+
+static char fabric[HF_NAME_BYTES];
+
+static struct soft_nic *open_nic(void)
+{
+	struct hf_dev_config config = {.kind = "soft", .fabric = fabric, .node = "a", .rail = "r0"};
+	struct hf_error error;
+	struct hf_dev *dev;
+	char address[HF_ADDR_TEXT];
+
+	snprintf(fabric, sizeof(fabric), "test-link-%d", (int)getpid());
+	snprintf(address, sizeof(address), "127.90.%d.%d", (int)getpid() / 250 % 250, 1 + (int)getpid() % 250);
+	assert_int_equal(hf_addr_parse(address, &config.address), 0);
+	assert_int_equal(hf_dev_open(hf_env_host(), &config, &dev, &error), 0);
+	return nic_of(dev);
+}
+
+static void close_nic(struct soft_nic *nic)
+{
+	hf_dev_close(&nic->base);
+	hf_fabric_remove(fabric);
+}
+
+/* The lock keeps the NIC's own thread from looking meanwhile. */
+static void flap(struct soft_nic *nic, enum hf_link direction)
+{
+	pthread_mutex_lock(&nic->lock);
+	link_set(nic, direction, false);
+	link_set(nic, direction, true);
+	link_look(nic);
+	pthread_mutex_unlock(&nic->lock);
+}
+
+static void a_flap_that_nobody_saw_is_told(void **state)
+{
+	struct soft_nic *nic = open_nic();
+	struct hf_dev_event event;
+
+	(void)state;
+	flap(nic, HF_LINK_BOTH);
+	assert_int_equal(hf_dev_get_event(&nic->base, &event), 1);
+	assert_int_equal(event.type, IBV_EVENT_PORT_ERR);
+	assert_int_equal(hf_dev_get_event(&nic->base, &event), 1);
+	assert_int_equal(event.type, IBV_EVENT_PORT_ACTIVE);
+	assert_int_equal(hf_dev_get_event(&nic->base, &event), 0);
+	close_nic(nic);
+}
+
+static void a_flap_of_one_direction_is_silent(void **state)
+{
+	struct soft_nic *nic = open_nic();
+	struct hf_dev_event event;
+
+	(void)state;
+	flap(nic, HF_LINK_TX);
+	flap(nic, HF_LINK_RX);
+	assert_int_equal(hf_dev_get_event(&nic->base, &event), 0);
+	close_nic(nic);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_flap_that_nobody_saw_is_told),
+		cmocka_unit_test(a_flap_of_one_direction_is_silent),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
