@@ -8,6 +8,8 @@
 #include <infiniband/verbs.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -439,6 +441,112 @@ static void switch_link(const char *way, int side, int rail)
 	check(system(command) == 0);
 }
 
+/* ---- adds through cuts ---- */
+
+#define VALUES_MAX (1u << 24)
+#define CUTS       4
+#define PROGRESS   2000 /* adds between two switches */
+
+struct counting {
+	struct side *side;
+	atomic_bool stop;
+	atomic_uint added;
+	atomic_uchar *seen; /* by the value that an add returned */
+};
+
+struct adder {
+	struct counting *counting;
+	unsigned number;
+};
+
+static int post_add(struct side *side, unsigned i, uint64_t *result, uint64_t wr_id)
+{
+	struct ibv_sge sge = {.addr = (uintptr_t)result, .length = 8, .lkey = side->mr->lkey};
+	struct ibv_send_wr wr = {.wr_id = wr_id,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.atomic = {.remote_addr = side->theirs.addr, .compare_add = 1, .rkey = side->theirs.rkey}};
+	struct ibv_send_wr *bad;
+
+	return ibv_post_send(side->qp[i], &wr, &bad);
+}
+
+static void *add_until_told(void *argument)
+{
+	struct adder *adder = argument;
+	struct counting *counting = adder->counting;
+	struct side *side = counting->side;
+	uint64_t *results = (uint64_t *)(void *)(side->memory + BYTES / 2) + adder->number * DEPTH;
+	uint64_t posted = 0, done = 0;
+	bool stop = false;
+
+	while (!stop || done < posted) {
+		struct ibv_wc wc;
+
+		for (; !stop && posted - done < DEPTH / 2; posted++)
+			check(post_add(side, adder->number, &results[posted % DEPTH], posted) == 0);
+		if (ibv_poll_cq(side->cq[adder->number], 1, &wc) == 1) {
+			uint64_t found = results[done % DEPTH];
+
+			check(wc.status == IBV_WC_SUCCESS && wc.wr_id == done);
+			check(found < VALUES_MAX && atomic_exchange(&counting->seen[found], 1) == 0);
+			done++;
+			atomic_fetch_add(&counting->added, 1);
+		}
+		stop = atomic_load(&counting->stop) || atomic_load(&counting->added) > VALUES_MAX / 2;
+	}
+	return NULL;
+}
+
+static void let_add(struct counting *counting)
+{
+	unsigned from = atomic_load(&counting->added);
+
+	while (atomic_load(&counting->added) - from < PROGRESS)
+		sched_yield();
+}
+
+static void cut_rails(struct counting *counting)
+{
+	for (int cut = 0; cut < CUTS; cut++) {
+		let_add(counting);
+		switch_link("down", 0, cut % 2);
+		let_add(counting);
+		switch_link("up", 0, cut % 2);
+	}
+}
+
+static void adds_go_on_through_cuts_each_once_with_its_value(struct side *side)
+{
+	struct counting counting = {.side = side, .seen = calloc(VALUES_MAX, 1)};
+	struct adder adders[THREADS];
+	pthread_t threads[THREADS];
+	uint64_t counted;
+	unsigned theirs;
+
+	connect_sides(side, THREADS, ALL_ACCESS | IBV_ACCESS_REMOTE_ATOMIC);
+	for (unsigned i = 0; i < THREADS; i++) {
+		adders[i] = (struct adder){.counting = &counting, .number = i};
+		check(pthread_create(&threads[i], NULL, add_until_told, &adders[i]) == 0);
+	}
+	if (side->number == 0)
+		cut_rails(&counting);
+	meet(side);
+	atomic_store(&counting.stop, true);
+	for (unsigned i = 0; i < THREADS; i++)
+		check(pthread_join(threads[i], NULL) == 0);
+	check(write(side->socket, &counting.added, sizeof(theirs)) == sizeof(theirs));
+	check(read(side->socket, &theirs, sizeof(theirs)) == sizeof(theirs));
+	memcpy(&counted, side->memory, sizeof(counted));
+	check(counted == theirs);
+	for (unsigned i = 0; i < counting.added; i++)
+		check(counting.seen[i] == 1);
+	meet(side);
+	close_side(side, THREADS);
+}
+
 static void a_port_is_up_while_any_of_its_rails_is(struct side *side)
 {
 	struct ibv_async_event event;
@@ -508,7 +616,8 @@ int main(int argc, char **argv)
 		TEST(moves_and_posts_follow_the_rules), TEST(a_refused_write_names_its_qp_and_flushes_the_rest),
 		TEST(a_channel_can_be_polled_with_others_and_does_not_block_if_told),
 		TEST(a_blocked_thread_wakes_for_each_message), TEST(threads_of_both_sides_write_at_once),
-		TEST(threads_of_both_sides_count_each_add_once), TEST(a_port_is_up_while_any_of_its_rails_is)};
+		TEST(threads_of_both_sides_count_each_add_once), TEST(adds_go_on_through_cuts_each_once_with_its_value),
+		TEST(a_port_is_up_while_any_of_its_rails_is)};
 	const unsigned n = sizeof(tests) / sizeof(tests[0]);
 	bool failed = false;
 
