@@ -105,22 +105,26 @@ int hf_vqp_connect_num(struct hf_vqp *vqp, struct hf_peer *peer, uint32_t num, i
 	return 0;
 }
 
+static void introduce(struct hf_vqp *vqp, struct message *message)
+{
+	message->from = vqp->num;
+	access_tell(vqp, message);
+	message->pd = vqp->pd->num;
+	message->depth = vqp->sends.capacity;
+}
+
 static void say_join(struct hf_vqp *vqp, bool answer)
 {
-	struct message message = {.kind = MESSAGE_JOIN, .to = vqp->wanted_num, .from = vqp->num, .answer = answer};
+	struct message message = {.kind = MESSAGE_JOIN, .to = vqp->wanted_num, .answer = answer};
 
-	access_tell(vqp, &message);
+	introduce(vqp, &message);
 	policy_terms(&vqp->node->config, message.terms);
 	peer_send(vqp->peer, &message);
 }
 
 void connect_send(struct hf_vqp *vqp)
 {
-	struct message message = {.kind = MESSAGE_CONNECT,
-		.from = vqp->num,
-		.pd = vqp->pd->num,
-		.depth = vqp->sends.capacity,
-		.private_bytes = vqp->private_bytes};
+	struct message message = {.kind = MESSAGE_CONNECT, .private_bytes = vqp->private_bytes};
 
 	if (vqp->asked)
 		return;
@@ -130,7 +134,7 @@ void connect_send(struct hf_vqp *vqp)
 		say_join(vqp, false);
 		return;
 	}
-	access_tell(vqp, &message);
+	introduce(vqp, &message);
 	memcpy(message.service, vqp->service, sizeof(message.service));
 	policy_terms(&vqp->node->config, message.terms);
 	memcpy(message.private_data, vqp->private_data, sizeof(message.private_data));
@@ -195,10 +199,7 @@ static void on_connect(struct hf_peer *peer, const struct message *message)
 		peer_send(peer, &refuse);
 		return;
 	}
-	answer.from = vqp->num;
-	access_tell(vqp, &answer);
-	answer.pd = vqp->pd->num;
-	answer.depth = vqp->sends.capacity;
+	introduce(vqp, &answer);
 	join(vqp, peer);
 	vqp_move(vqp, HF_VQP_CONNECTING);
 	peer_send(peer, &answer);

@@ -110,11 +110,16 @@ static void access(struct wire *wire, struct message *m)
 	u8(wire, &m->revocable, 1);
 }
 
-static void private_data(struct wire *wire, struct message *m)
+static void own_end(struct wire *wire, struct message *m)
 {
 	access(wire, m);
 	u32(wire, &m->pd, UINT32_MAX);
 	u32(wire, &m->depth, LOG_ENTRIES_MAX);
+}
+
+static void private_data(struct wire *wire, struct message *m)
+{
+	own_end(wire, m);
 	u16(wire, &m->private_bytes, HF_PRIVATE_BYTES);
 	if (!wire->bad)
 		raw(wire, m->private_data, m->private_bytes);
@@ -212,7 +217,7 @@ static void visit(struct wire *wire, struct message *m)
 		break;
 	case MESSAGE_JOIN:
 		name(wire, m->terms);
-		access(wire, m);
+		own_end(wire, m);
 		u8(wire, &m->answer, 1);
 		break;
 	case MESSAGE_FENCE:
