@@ -18,7 +18,8 @@ static struct {
 	struct hf_thread *thread;
 	unsigned users;
 	bool stopping;
-	bool asleep; /* the thread sleeps until the devices have something */
+	_Atomic bool thread_turns; /* the thread has the lock, and will let others have it soon */
+	bool asleep;               /* the thread sleeps until the devices have something */
 	unsigned waiting;
 	uint64_t borrowed_ns;
 } drive = {.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
@@ -43,6 +44,10 @@ bool drive_try_lock(void)
 {
 	if (pthread_mutex_trylock(&drive.lock) == 0)
 		return true;
+	if (atomic_load_explicit(&drive.thread_turns, memory_order_relaxed)) {
+		drive_lock(); /* a program that an event has woken finds its completions at the first poll */
+		return true;
+	}
 	sched_yield();
 	return false;
 }
@@ -90,8 +95,10 @@ static void run(struct hf_loop *own, void *context)
 			continue;
 		}
 		patience_ns = TAKEOVER_NS;
+		atomic_store_explicit(&drive.thread_turns, true, memory_order_relaxed);
 		(void)hf_loop_turn(drive.loop, 0);
 		sleep_ns = hf_loop_prepare(drive.loop, SLEEP_MAX_NS);
+		atomic_store_explicit(&drive.thread_turns, false, memory_order_relaxed);
 		if (sleep_ns > 0)
 			sleep_until_ready(sleep_ns);
 		else

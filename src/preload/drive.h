@@ -20,7 +20,7 @@ struct hf_loop *drive_loop(void);
 
 void drive_lock(void);
 void drive_unlock(void);
-/* False: somebody else is at it, and other threads have had a chance to run. */
+/* False: another thread of the program is at it, and others have had a chance to run. */
 bool drive_try_lock(void);
 
 /* With the lock held. */
