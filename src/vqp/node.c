@@ -2,6 +2,7 @@
 #include "vqp/pool.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +10,8 @@
 #include "vqp/uid_slots.h"
 
 #define TICK_NS            20000000ull
+#define DIG_MOST           4u
+#define DIG_TICK           256u
 #define TICK_VQPS          256u
 #define HEARTBEAT_NS       50000000ull
 #define HEARTBEAT_MISSES   4u
@@ -43,6 +46,7 @@ void node_tick_soon(struct hf_node *node)
 		hf_loop_set_timer(node->loop, &node->timer, hf_loop_now_ns(node->loop));
 }
 
+/* The peers are told first: from this one message they know which of their vqps to fence, and do it while we do. */
 static void rail_set(struct hf_node *node, unsigned i, bool up)
 {
 	struct message message = {.kind = MESSAGE_RAILS};
@@ -50,16 +54,19 @@ static void rail_set(struct hf_node *node, unsigned i, bool up)
 	if (node->rails[i].up == up)
 		return;
 	node->rails[i].up = up;
-	log_info("node %s: rail %s is %s", node->config.name, node->rails[i].config.name, up ? "up" : "down");
+	node->switching = true; /* what control says of its path on that rail can wait */
 	control_enable(node->control, i, up);
+	node->switching = false;
 	list_for_each (at, &node->peers) {
 		struct hf_peer *peer = container_of(at, struct hf_peer, node_link);
 
 		message.up = detector_up_mask(peer);
 		peer_send(peer, &message);
-		peer_flush(peer); /* so that the other side begins while we fence */
-		peer_refresh_rails(peer);
+		peer_flush(peer);
 	}
+	list_for_each (at, &node->peers)
+		peer_refresh_rails(container_of(at, struct hf_peer, node_link));
+	log_info("node %s: rail %s is %s", node->config.name, node->rails[i].config.name, up ? "up" : "down");
 	if (node->events.rail_changed != NULL)
 		node->events.rail_changed(node, i, up, node->context);
 }
@@ -126,6 +133,9 @@ static enum hf_poll node_poll(struct hf_poller *poller, uint64_t now_ns)
 	}
 	if (harvest(node) == HF_BUSY)
 		poll = HF_BUSY;
+	/* Old qps are destroyed when nothing better is to do. */
+	if (poll == HF_IDLE && path_dig(node, DIG_MOST))
+		poll = HF_BUSY;
 	if (failover_turn(node) == HF_BUSY || rebuild_turn(node, now_ns) || pool_turn(node))
 		poll = HF_BUSY;
 	if (node_notify(node) == HF_BUSY)
@@ -175,6 +185,7 @@ static void node_tick(struct hf_timer *timer, uint64_t now_ns)
 	}
 	uid_slots_tick(node);
 	home_tick(node, now_ns);
+	(void)path_dig(node, DIG_TICK); /* also under load */
 	rebuild_tick(node, now_ns);
 	pool_tick(node, now_ns);
 	hf_loop_set_timer(node->loop, timer, now_ns + TICK_NS);
@@ -283,6 +294,7 @@ int hf_node_open(struct hf_loop *loop, const struct hf_node_config *config, cons
 	list_init(&node->due);
 	list_init(&node->recovering);
 	list_init(&node->pools);
+	list_init(&node->graves);
 	list_init(&node->rebuilds.waiting);
 	list_init(&node->rebuilds.running);
 	hf_env_entropy(node->env, &node->next_num, sizeof(node->next_num));
@@ -310,6 +322,7 @@ int hf_node_open(struct hf_loop *loop, const struct hf_node_config *config, cons
 
 static void close_objects(struct hf_node *node)
 {
+	(void)path_dig(node, UINT_MAX);
 	while (!list_empty(&node->vqps))
 		hf_vqp_destroy(container_of(node->vqps.next, struct hf_vqp, node_link));
 	while (!list_empty(&node->peers))

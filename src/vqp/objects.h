@@ -54,10 +54,11 @@ struct hf_node {
 	struct control *control;
 	struct hf_poller poller;
 	struct hf_timer timer;
-	bool attached; /* the poller is the loop's */
+	bool switching; /* a port of ours changed, and the peers are being told */
+	bool attached;  /* the poller is the loop's */
 	uint32_t next_num, next_pd;
 	struct list peers, vpds, vcqs, vqps;
-	struct list pools;
+	struct list pools, graves;
 	struct rebuilds rebuilds;
 	uint64_t random;
 	struct list due;        /* vqps with something to do at every turn: a fence, quiet to wait for */

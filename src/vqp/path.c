@@ -1,6 +1,7 @@
 /* A device's qp for a vqp: making, connecting and unmaking it. */
 #include "vqp/pool.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define PATH_SLACK    1u /* a probe besides what the application may have in flight */
@@ -189,4 +190,39 @@ void path_destroy(struct path *path)
 		rail_cq_release(path->cq, path->cqes, false);
 	path_uncarry(path);
 	*path = (struct path){0};
+}
+
+struct grave {
+	struct list link;
+	struct path path;
+};
+
+void path_bury(struct hf_node *node, struct path *path)
+{
+	struct grave *grave = path->qp == NULL ? NULL : malloc(sizeof(*grave));
+
+	if (grave == NULL) {
+		path_destroy(path);
+		return;
+	}
+	table_remove(&path->cqs->sinks, path->qp->qp_num);
+	path_uncarry(path);
+	grave->path = *path;
+	*path = (struct path){0};
+	list_push_back(&node->graves, &grave->link);
+}
+
+bool path_dig(struct hf_node *node, unsigned most)
+{
+	bool dug = false;
+	struct list *at;
+
+	for (; most > 0 && (at = list_pop_front(&node->graves)) != NULL; most--) {
+		struct grave *grave = container_of(at, struct grave, link);
+
+		path_destroy(&grave->path);
+		free(grave);
+		dug = true;
+	}
+	return dug;
 }

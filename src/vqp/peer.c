@@ -183,7 +183,8 @@ static void on_path(struct control_peer *control, unsigned endpoint, bool up, vo
 	if (peer == NULL || endpoint >= node->rail_count)
 		return;
 	peer->control_lost[endpoint] = !up;
-	peer_refresh_rails(peer);
+	if (!node->switching)
+		peer_refresh_rails(peer);
 }
 
 static void on_node(struct hf_peer *peer, const struct message *message)

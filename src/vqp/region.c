@@ -9,6 +9,7 @@
 #include "vqp/pool.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -54,6 +55,7 @@ int hf_vpd_free(struct hf_vpd *pd)
 	if (!list_empty(&pd->regions))
 		return -EBUSY;
 	pool_free_pd(pd);
+	(void)path_dig(pd->node, UINT_MAX);
 	log_slabs_free(pd);
 	for (unsigned i = 0; i < pd->node->rail_count; i++)
 		(void)hf_pd_free(pd->pds[i]);

@@ -68,13 +68,15 @@ void vqp_drop_path(struct hf_vqp *vqp)
 	if (vqp->path.shared != NULL)
 		pool_leave(vqp);
 	else
-		path_destroy(&vqp->path);
+		path_bury(vqp->node, &vqp->path);
 }
 
 void vqp_forget_paths(struct hf_vqp *vqp)
 {
 	rebuild_end(vqp, false, 0);
 	pool_forget(vqp);
+	if (vqp->path.shared == NULL)
+		path_destroy(&vqp->path); /* now: nothing of it is to arrive any more */
 	vqp_drop_path(vqp);
 	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
 		path_destroy(&vqp->standby[i]);
