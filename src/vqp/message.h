@@ -7,7 +7,7 @@
 #include "net/control.h"
 #include "vqp/evidence.h"
 
-#define MESSAGE_LENGTHS_MAX 64u /* in one message */
+#define MESSAGE_LENGTHS_MAX 32u /* in one message */
 
 enum message_kind {
 	MESSAGE_NODE = 1, /* first: our rails */
@@ -66,7 +66,6 @@ struct message {
 	uint32_t epoch;
 	/* NODE, RAILS, STATE */
 	uint8_t rail_count;
-	struct message_rail rails[HF_RAILS_MAX];
 	uint32_t up; /* bit per rail of the sender */
 	/* REGION... */
 	uint32_t rkey;
@@ -79,14 +78,11 @@ struct message {
 	uint32_t slots, first_slot;
 	uint8_t own_slots;
 	/* CONNECT, ACCEPT */
-	char service[HF_NAME_BYTES];
-	char terms[HF_NAME_BYTES]; /* also of REFUSE: what the other side must agree with; policy.c */
-	uint32_t access, grant;    /* also of JOIN, STATE and GRANT: what the sender lets the receiver do */
+	uint32_t access, grant; /* also of JOIN, STATE and GRANT: what the sender lets the receiver do */
 	uint8_t revocable;
 	uint32_t pd;    /* of the sender's, by a number of its own */
 	uint32_t depth; /* of the sender's request log */
 	uint16_t private_bytes;
-	uint8_t private_data[HF_PRIVATE_BYTES];
 	/* JOIN */
 	uint8_t answer; /* 1: to the other side's JOIN, not answered itself */
 	/* FENCE, STATE */
@@ -95,7 +91,6 @@ struct message {
 	uint8_t has_psn;
 	uint32_t executed_psn;
 	uint8_t in_doubt, atomic_count;
-	struct hf_atomic_result atomics[EVIDENCE_ATOMICS];
 	uint8_t about_rail; /* of the sender; its qp there was connected to about_qp, the receiver's; 0: to none */
 	uint32_t about_qp;
 	uint8_t has_log;
@@ -108,12 +103,22 @@ struct message {
 	/* LENGTHS */
 	uint8_t more; /* another one follows */
 	uint8_t length_count;
-	struct message_length lengths[MESSAGE_LENGTHS_MAX];
 	/* GO, QP, STANDBY, STANDBY_QP, POOL, POOL_QP (which says in about_qp what it matches) */
 	uint8_t rail;   /* of the sender */
 	uint8_t cached; /* GO: enum message_path */
 	uint8_t rd_atomic, mtu, footers;
 	uint32_t qp_num, psn;
+	/* What is large, of one kind each, so that the others are quickly filled and copied. */
+	union {
+		struct message_rail rails[HF_RAILS_MAX]; /* NODE */
+		struct {                                 /* CONNECT, ACCEPT, REFUSE */
+			char service[HF_NAME_BYTES];
+			char terms[HF_NAME_BYTES]; /* what the other side must agree with; policy.c */
+			uint8_t private_data[HF_PRIVATE_BYTES];
+		};
+		struct hf_atomic_result atomics[EVIDENCE_ATOMICS];  /* STATE */
+		struct message_length lengths[MESSAGE_LENGTHS_MAX]; /* LENGTHS */
+	};
 };
 
 #define MESSAGE_MAX          (CONTROL_MESSAGE_MAX - MESSAGE_LENGTH_BYTES)

@@ -406,20 +406,25 @@ static void every_kind_of_message_is_read_as_it_was_written(void **state)
 		uint8_t at[CONTROL_MESSAGE_MAX], again[CONTROL_MESSAGE_MAX];
 		uint32_t bytes;
 
-		snprintf(in.service, sizeof(in.service), "%s", "service");
-		snprintf(in.terms, sizeof(in.terms), "%s", "resend");
-		in.rail_count = 1;
-		snprintf(in.rails[0].name, sizeof(in.rails[0].name), "%s", "r0");
-		snprintf(in.rails[0].kind, sizeof(in.rails[0].kind), "%s", "soft");
+		if (kind == MESSAGE_NODE) {
+			in.rail_count = 1;
+			snprintf(in.rails[0].name, sizeof(in.rails[0].name), "%s", "r0");
+			snprintf(in.rails[0].kind, sizeof(in.rails[0].kind), "%s", "soft");
+		} else if (kind == MESSAGE_STATE) {
+			in.atomics[2] = (struct hf_atomic_result){.psn = 9, .original = 1ull << 63};
+		} else if (kind == MESSAGE_LENGTHS) {
+			in.lengths[1] = (struct message_length){.message = 1ull << 33, .bytes = 1u << 31};
+		} else {
+			snprintf(in.service, sizeof(in.service), "%s", "service");
+			snprintf(in.terms, sizeof(in.terms), "%s", "resend");
+		}
 		in.mtu = IBV_MTU_4096;
 		in.private_bytes = 9;
 		in.consumed = 1ull << 40;
 		in.log_entries = 128;
 		in.depth = 128;
 		in.atomic_count = 3;
-		in.atomics[2] = (struct hf_atomic_result){.psn = 9, .original = 1ull << 63};
 		in.length_count = 2;
-		in.lengths[1] = (struct message_length){.message = 1ull << 33, .bytes = 1u << 31};
 		in.mode = HF_ATOMIC_PLAIN;
 		bytes = message_encode(&in, at);
 		assert_true(message_decode(at, bytes, &out));
