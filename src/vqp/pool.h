@@ -63,7 +63,8 @@ struct pool {
 	struct list qps, members; /* members: member_link of those vqps */
 };
 
-/* Of a vqp that came up: it may fall back on a pool from now, which is made if need be. */
+/* Of a vqp that came up: it may fall back on a pool from now, which is made if need be; but not where access may be
+ * revoked (R13). */
 void pool_enlist(struct hf_vqp *vqp);
 void pool_forget(struct hf_vqp *vqp); /* the vqp ends, or loses its peer */
 
