@@ -64,7 +64,7 @@ static bool names_us(const struct shm_qp *qp, const struct qp_slot *remote)
 
 static bool bind_slot(struct shm_qp *qp)
 {
-	uint32_t slot = qp->attr.dest_qp_num & SLOT_MASK;
+	uint32_t slot = qp->attr.dest_qp_num & QP_SLOT_MASK;
 	struct qp_slot *remote = &qp->peer->shared->qps[slot];
 	uint64_t state = atomic_load(&remote->state);
 	uint64_t op = atomic_load(&remote->op);

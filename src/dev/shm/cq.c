@@ -97,23 +97,13 @@ static int poll_senders(struct shm_cq *cq, int n, struct ibv_wc *wc)
 	return got;
 }
 
-static void collect_receivers(struct shm_cq *cq)
+static void collect_receiver(uint32_t slot, void *context)
 {
-	struct shm_dev *dev = shm_dev_of(cq->cq.dev);
-	uint64_t words = atomic_exchange(&cq->shared->receives.summary, 0);
+	struct shm_cq *cq = context;
+	struct shm_qp *qp = shm_dev_of(cq->cq.dev)->qps[slot];
 
-	while (words != 0) {
-		unsigned word = (unsigned)__builtin_ctzll(words);
-		uint64_t bits = atomic_exchange(&cq->shared->receives.words[word], 0);
-
-		words &= words - 1;
-		for (; bits != 0; bits &= bits - 1) {
-			struct shm_qp *qp = dev->qps[word * 64 + (unsigned)__builtin_ctzll(bits)];
-
-			if (qp != NULL && qp->qp.recv_cq == &cq->cq && list_empty(&qp->receiver_node))
-				list_push_back(&cq->receivers, &qp->receiver_node);
-		}
-	}
+	if (qp != NULL && qp->qp.recv_cq == &cq->cq && list_empty(&qp->receiver_node))
+		list_push_back(&cq->receivers, &qp->receiver_node);
 }
 
 static int poll_receivers(struct shm_cq *cq, int n, struct ibv_wc *wc)
@@ -152,8 +142,8 @@ int shm_cq_poll(struct hf_cq *base, int n, struct ibv_wc *wc)
 	look_around(shm_dev_of(base->dev));
 	if (!list_empty(&cq->senders))
 		got = poll_senders(cq, n, wc);
-	if (atomic_load(&cq->shared->receives.summary) != 0)
-		collect_receivers(cq);
+	if (qp_bitmap_any(&cq->shared->receives))
+		qp_bitmap_take(&cq->shared->receives, collect_receiver, cq);
 	if (got < n && !list_empty(&cq->receivers))
 		got += poll_receivers(cq, n - got, wc + got);
 	return got;
@@ -189,7 +179,7 @@ void cq_announce(struct shm_cq *cq, bool solicited)
 /* Whether a poll would find something, acknowledgements that have only to be taken included. */
 bool cq_has_work(struct shm_cq *cq)
 {
-	if (atomic_load(&cq->shared->receives.summary) != 0)
+	if (qp_bitmap_any(&cq->shared->receives))
 		return true;
 	list_for_each (node, &cq->receivers) {
 		struct shm_qp *qp = container_of(node, struct shm_qp, receiver_node);

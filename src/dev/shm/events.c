@@ -57,11 +57,16 @@ static void look_at_link(struct shm_dev *dev, uint32_t switches)
 
 /* ---- refusals ---- */
 
-static void look_at_fault(struct shm_dev *dev, struct shm_qp *qp)
+static void look_at_fault(uint32_t slot, void *context)
 {
-	uint32_t fault = atomic_exchange(&qp->shared->fault, 0);
+	struct shm_dev *dev = context;
+	struct shm_qp *qp = dev->qps[slot];
 	enum ibv_event_type type = IBV_EVENT_QP_FATAL;
+	uint32_t fault;
 
+	if (qp == NULL)
+		return;
+	fault = atomic_exchange(&qp->shared->fault, 0);
 	if (QP_WORD_STATE(atomic_load(&qp->shared->state)) != IBV_QPS_ERR || qp->state == IBV_QPS_ERR)
 		return;
 	if (fault == IBV_EVENT_QP_ACCESS_ERR + 1)
@@ -75,25 +80,6 @@ static void look_at_fault(struct shm_dev *dev, struct shm_qp *qp)
 	event_push(dev, (struct hf_dev_event){.type = type, .qp = &qp->qp});
 }
 
-static void look_at_faults(struct shm_dev *dev)
-{
-	struct qp_bitmap *faults = &dev->shared->header.faults;
-	uint64_t words = atomic_exchange(&faults->summary, 0);
-
-	while (words != 0) {
-		unsigned word = (unsigned)__builtin_ctzll(words);
-		uint64_t bits = atomic_exchange(&faults->words[word], 0);
-
-		words &= words - 1;
-		for (; bits != 0; bits &= bits - 1) {
-			struct shm_qp *qp = dev->qps[word * 64 + (unsigned)__builtin_ctzll(bits)];
-
-			if (qp != NULL)
-				look_at_fault(dev, qp);
-		}
-	}
-}
-
 bool events_look(struct shm_dev *dev)
 {
 	struct port_header *header = &dev->shared->header;
@@ -104,8 +90,8 @@ bool events_look(struct shm_dev *dev)
 		look_at_link(dev, switches);
 		found = true;
 	}
-	if (atomic_load(&header->faults.summary) != 0) {
-		look_at_faults(dev);
+	if (qp_bitmap_any(&header->faults)) {
+		qp_bitmap_take(&header->faults, look_at_fault, dev);
 		found = true;
 	}
 	return found;

@@ -239,9 +239,9 @@ static int take_slot(struct shm_dev *dev, struct shm_qp *qp)
 	for (uint32_t tries = 0; tries < QP_SLOTS; tries++) {
 		uint32_t number = ++dev->next_qp_count & 0xffffffu;
 
-		if (number < 2 || !slot_is_usable(dev, number & SLOT_MASK))
+		if (number < 2 || !slot_is_usable(dev, number & QP_SLOT_MASK))
 			continue;
-		qp->slot = number & SLOT_MASK;
+		qp->slot = number & QP_SLOT_MASK;
 		qp->qp.qp_num = number;
 		dev->qps[qp->slot] = qp;
 		rc = 0;

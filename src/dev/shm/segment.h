@@ -40,26 +40,22 @@
 
 #include <stdatomic.h>
 
-#define SEGMENT_MAGIC   0x74736166646c6f68ull /* "holdfast" */
-#define SEGMENT_VERSION 2u
+#include "dev/shm/bitmap.h"
 
-#define MR_SLOTS     4096u
-#define QP_SLOTS     4096u
-#define CQ_SLOTS     512u
-#define SRQ_SLOTS    256u
-#define RD_ATOMIC    16u
-#define MAX_SGE      16u
-#define BITMAP_WORDS (QP_SLOTS / 64)
+#define SEGMENT_MAGIC   0x74736166646c6f68ull /* "holdfast" */
+#define SEGMENT_VERSION 3u
+
+#define MR_SLOTS  4096u
+#define CQ_SLOTS  512u
+#define SRQ_SLOTS 256u
+#define RD_ATOMIC 16u
+#define MAX_SGE   16u
 
 /* The low bits of a key or qp number are the index of its entry, the rest is random or a count. */
-#define SLOT_BITS 12
-#define SLOT_MASK ((1u << SLOT_BITS) - 1)
-
-/* Bits of qps, with a word that says which words have any. */
-struct qp_bitmap {
-	_Alignas(64) _Atomic uint64_t summary;
-	_Alignas(64) _Atomic uint64_t words[BITMAP_WORDS];
-};
+#define SLOT_BITS    12
+#define SLOT_MASK    ((1u << SLOT_BITS) - 1)
+#define QP_SLOT_BITS 13
+#define QP_SLOT_MASK ((1u << QP_SLOT_BITS) - 1)
 
 struct port_header {
 	uint64_t magic;
@@ -211,20 +207,9 @@ _Static_assert(sizeof(struct port_header) <= 4096, "the header fits its page");
 _Static_assert(sizeof(struct mr_entry) == 128, "shared layout");
 _Static_assert(offsetof(struct qp_slot, receives) == 64 && offsetof(struct qp_slot, op) == 128, "shared layout");
 _Static_assert(offsetof(struct qp_slot, results) == 192 && sizeof(struct qp_slot) == 448, "the requester has one line");
-_Static_assert(sizeof(struct cq_slot) == 704, "shared layout");
+_Static_assert(sizeof(struct cq_slot) == 1216, "shared layout");
 _Static_assert(sizeof(struct srq_slot) == 192 && sizeof(struct recv_slot) == 32, "shared layout");
 _Static_assert(offsetof(struct segment, mrs) == 4096, "shared layout");
-_Static_assert(QP_SLOTS == 1u << SLOT_BITS && MR_SLOTS == 1u << SLOT_BITS && BITMAP_WORDS == 64, "keys name slots");
-
-/* Sets a bit so that the owner, who clears it before it looks, sees what was published before. */
-static inline void qp_bitmap_set(struct qp_bitmap *bitmap, uint32_t slot)
-{
-	uint64_t bit = 1ull << (slot % 64), word_bit = 1ull << (slot / 64);
-
-	if ((atomic_load(&bitmap->words[slot / 64]) & bit) == 0)
-		atomic_fetch_or(&bitmap->words[slot / 64], bit);
-	if ((atomic_load(&bitmap->summary) & word_bit) == 0)
-		atomic_fetch_or(&bitmap->summary, word_bit);
-}
+_Static_assert(QP_SLOTS == 1u << QP_SLOT_BITS && MR_SLOTS == 1u << SLOT_BITS, "qp numbers and keys name slots");
 
 #endif

@@ -251,7 +251,7 @@ static bool has_work(struct shm_dev *dev)
 {
 	struct port_header *header = &dev->shared->header;
 
-	if (atomic_load(&header->faults.summary) != 0 || events_pending(dev) ||
+	if (qp_bitmap_any(&header->faults) || events_pending(dev) ||
 		atomic_load(&dev->line->switches) != dev->seen_switches)
 		return true;
 	for (uint32_t slot = 0; slot < CQ_SLOTS; slot++)

@@ -190,6 +190,87 @@ static struct segment *segment_of(const struct end *end, struct share_segment *m
 	return mapped->addr;
 }
 
+/* ---- many ---- */
+
+#define MANY          5000u
+#define QP_BYTES_MOST 16384u /* resident, of a qp that was not used yet */
+
+static uint64_t resident_bytes(void)
+{
+	FILE *file = fopen("/proc/self/statm", "re");
+	unsigned long long total = 0, resident = 0;
+
+	assert_non_null(file);
+	assert_int_equal(fscanf(file, "%llu %llu", &total, &resident), 2);
+	fclose(file);
+	return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static void create_many(struct end *end, struct hf_qp **qps)
+{
+	struct hf_qp_init init = {
+		.send_cq = end->cq, .recv_cq = end->cq, .cap = {256, 16, 2, 1, 64}, .type = IBV_QPT_RC};
+
+	for (unsigned i = 0; i < MANY; i++)
+		assert_int_equal(hf_qp_create(end->pd, &init, &qps[i]), 0);
+}
+
+static void connect_many(struct end *end, struct hf_qp **qps, const struct end *peer, struct hf_qp **peer_qps)
+{
+	struct end one = *end;
+
+	for (unsigned i = 0; i < MANY; i++) {
+		one.qp = qps[i];
+		connect_end(&one, &(struct card){.gid = hf_dev_gid(peer->dev), .qp_num = peer_qps[i]->qp_num});
+	}
+}
+
+/* All with a wr under way when the port goes down: one event, and every wr completes behind its fence. */
+static void thousands_of_qps_share_a_port(void **state)
+{
+	static struct hf_qp *of_a[MANY], *of_b[MANY];
+	struct hf_dev_event event;
+	struct end pair[2], one;
+	struct ibv_wc wc[64];
+	unsigned flushed = 0;
+	uint64_t before;
+
+	(void)state;
+	open_pair(pair);
+	before = resident_bytes();
+	create_many(&pair[0], of_a);
+	create_many(&pair[1], of_b);
+	connect_many(&pair[0], of_a, &pair[1], of_b);
+	connect_many(&pair[1], of_b, &pair[0], of_a);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they touch what is allocated */
+	assert_in_range(resident_bytes() - before, 1, 2ull * MANY * QP_BYTES_MOST);
+#else
+	(void)before;
+#endif
+	assert_int_equal(hf_dev_set_link(pair[0].dev, HF_LINK_BOTH, false), 0);
+	one = pair[0];
+	for (unsigned i = 0; i < MANY; i++) {
+		struct ibv_sge sge = {.addr = (uintptr_t)one.mem, .length = 8, .lkey = one.mr->lkey};
+
+		one.qp = of_a[i];
+		assert_int_equal(post(&one, IBV_WR_RDMA_WRITE, &sge, (uintptr_t)pair[1].mem, pair[1].mr->rkey), 0);
+	}
+	assert_int_equal(hf_dev_get_event(pair[0].dev, &event), 1);
+	assert_int_equal(event.type, IBV_EVENT_PORT_ERR);
+	assert_int_equal(hf_dev_get_event(pair[0].dev, &event), 0);
+	for (unsigned i = 0; i < MANY; i++)
+		assert_int_equal(hf_qp_fence(of_a[i]), 0);
+	while (flushed < MANY)
+		flushed += (unsigned)hf_cq_poll(pair[0].cq, 64, wc);
+	assert_int_equal(hf_cq_poll(pair[0].cq, 64, wc), 0);
+	for (unsigned i = 0; i < MANY; i++) {
+		assert_int_equal(hf_qp_destroy(of_a[i]), 0);
+		assert_int_equal(hf_qp_destroy(of_b[i]), 0);
+	}
+	assert_int_equal(hf_dev_set_link(pair[0].dev, HF_LINK_BOTH, true), 0);
+	close_pair(pair);
+}
+
 /* ---- memory ---- */
 
 #define NO_ATOMICS (ALL_ACCESS & ~IBV_ACCESS_REMOTE_ATOMIC)
@@ -313,7 +394,7 @@ static void a_ring_that_is_nowhere_is_no_answer(void **state)
 
 	(void)state;
 	open_pair(pair);
-	slot = &segment_of(&pair[1], &mapped)->qps[pair[1].qp->qp_num & SLOT_MASK];
+	slot = &segment_of(&pair[1], &mapped)->qps[pair[1].qp->qp_num & QP_SLOT_MASK];
 	slot->receives.offset = UINT64_MAX / 64 * 64;
 	to_rts(&pair[0]);
 	assert_int_equal(write_status(&pair[0], &pair[1], pair[1].mr->rkey), IBV_WC_RETRY_EXC_ERR);
@@ -331,7 +412,7 @@ static void counts_that_cannot_be_are_no_answer(void **state)
 	(void)state;
 	open_pair(pair);
 	to_rts(&pair[0]);
-	slot = &segment_of(&pair[1], &mapped)->qps[pair[1].qp->qp_num & SLOT_MASK];
+	slot = &segment_of(&pair[1], &mapped)->qps[pair[1].qp->qp_num & QP_SLOT_MASK];
 	atomic_store(&slot->recv_tail, 1u << 30);
 	sge = sge_of(&pair[0], 8);
 	assert_int_equal(post(&pair[0], IBV_WR_SEND, &sge, 0, 0), 0);
@@ -384,7 +465,7 @@ static void receives_that_were_never_posted_do_not_complete(void **state)
 
 	(void)state;
 	open_pair(pair);
-	slot = pair[1].qp->qp_num & SLOT_MASK;
+	slot = pair[1].qp->qp_num & QP_SLOT_MASK;
 	shared = segment_of(&pair[1], &mapped);
 	atomic_store(&shared->qps[slot].op, OP_WORD(0, 1u << 20));
 	qp_bitmap_set(&shared->cqs[shared->qps[slot].recv_cq].receives, slot);
@@ -453,7 +534,7 @@ static struct other start_requester(enum ibv_wr_opcode opcode)
 static void let_it_copy(struct end *end, struct other *other)
 {
 	struct share_segment mapped;
-	struct qp_slot *slot = &segment_of(end, &mapped)->qps[end->qp->qp_num & SLOT_MASK];
+	struct qp_slot *slot = &segment_of(end, &mapped)->qps[end->qp->qp_num & QP_SLOT_MASK];
 	struct card card = card_of(end);
 
 	connect_end(end, &other->card);
@@ -476,7 +557,7 @@ static void end_other(struct other *other, int signal)
 static void wait_until_it_backed_off(struct end *end)
 {
 	struct share_segment mapped;
-	struct qp_slot *slot = &segment_of(end, &mapped)->qps[end->qp->qp_num & SLOT_MASK];
+	struct qp_slot *slot = &segment_of(end, &mapped)->qps[end->qp->qp_num & QP_SLOT_MASK];
 
 	while ((atomic_load(&slot->op) & OP_TAKEN) != 0 ? (atomic_load(&slot->op) & OP_GIVEN) == 0
 							: QP_WORD_STATE(atomic_load(&slot->state)) != IBV_QPS_ERR)
@@ -609,6 +690,7 @@ static void what_a_killed_process_left_is_removed_by_the_next(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(thousands_of_qps_share_a_port),
 		cmocka_unit_test(private_memory_is_written_read_and_received_into),
 		cmocka_unit_test(memory_that_is_not_there_is_not_registered),
 		cmocka_unit_test(private_memory_that_was_unmapped_while_registered_is_refused),
