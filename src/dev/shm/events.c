@@ -9,13 +9,15 @@ void own_bell_ring(struct shm_dev *dev)
 	share_bell_ring(dev->own_bell);
 }
 
+/* Who does not sleep looks before he does (has_work): a thousand events of a thousand qps ring once. */
 void event_push(struct shm_dev *dev, struct hf_dev_event event)
 {
 	shm_lock(&dev->lock);
 	if (dev->event_tail - dev->event_head < SHM_EVENTS)
 		dev->events[dev->event_tail++ % SHM_EVENTS] = event;
 	shm_unlock(&dev->lock);
-	own_bell_ring(dev);
+	if (atomic_load(&dev->shared->header.armed) != 0 && atomic_exchange(&dev->shared->header.armed, 0) != 0)
+		own_bell_ring(dev);
 }
 
 void events_forget_qp(struct shm_dev *dev, const struct hf_qp *qp)

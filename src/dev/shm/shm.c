@@ -132,6 +132,7 @@ static void shm_close(struct hf_dev *base)
 		close(dev->own_bell);
 	if (dev->port != NULL)
 		fabric_leave(dev->port);
+	free(dev->events);
 	free(dev);
 }
 
@@ -146,6 +147,11 @@ static struct shm_dev *new_dev(struct hf_env *env, const struct hf_dev_config *c
 	memset(dev, 0, sizeof(*dev));
 	dev->dev.ops = &shm_ops;
 	dev->dev.env = env;
+	dev->events = malloc(SHM_EVENTS * sizeof(*dev->events)); /* not cleared: untouched, it takes no memory */
+	if (dev->events == NULL) {
+		free(dev);
+		return NULL;
+	}
 	dev->own_bell = -1;
 	dev->remap_private = config->remap_private;
 	dev->mtu = config->mtu == 0 ? IBV_MTU_4096 : config->mtu;

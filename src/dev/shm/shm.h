@@ -18,7 +18,7 @@
 
 #define SHM_MAX_WR     16384u
 #define SHM_MAX_INLINE 1024u
-#define SHM_EVENTS     256u
+#define SHM_EVENTS     (4 * QP_SLOTS) /* a power of two */
 #define BLOCK_LOGS     32u
 #define CHUNK_BYTES    65536u /* of a copy between two looks at whether it may go on; a multiple of every mtu */
 /* An operation that has not ended after this long is that of a process that was stopped. */
@@ -73,8 +73,8 @@ struct shm_dev {
 	uint32_t next_qp_count;
 	uint32_t next_pd;
 	struct arena arenas[SHM_ARENAS];
-	struct list free_blocks[BLOCK_LOGS]; /* of the arenas, by power of two (arena.c) */
-	struct hf_dev_event events[SHM_EVENTS];
+	struct list free_blocks[BLOCK_LOGS];     /* of the arenas, by power of two (arena.c) */
+	struct hf_dev_event *events;             /* SHM_EVENTS of them */
 	_Atomic uint32_t event_head, event_tail; /* changed under the lock */
 	struct hf_dev_counters counters;         /* of destroyed qps, and what is rare */
 	struct list process_node;                /* all devices of the process (move.c) */
