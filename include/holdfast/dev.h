@@ -220,29 +220,9 @@ int hf_qp_atomic_results(struct hf_qp *qp, struct hf_atomic_result *results_out,
 /* The psn at which the next wr to be posted starts. With D4, a wr executed when that is at or before executed psn. */
 uint32_t hf_qp_next_psn(struct hf_qp *qp);
 
-/* D6: where the wrs of an initiator go. */
-struct hf_dc_dest {
-	union ibv_gid gid;
-	uint32_t dct_num;
-	uint64_t dc_key;
-};
-int hf_qp_post_send_dc(
-	struct hf_qp *qp, const struct hf_dc_dest *dest, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
+/* D6, dynamically connected queue pairs: hf_qp_post_send_dc, and what of an initiator executed at a target. */
 
-/* Evidence of DC (HF_DEV_DC_EVIDENCE, else -EOPNOTSUPP): the initiator says who it is since it last came to RTS, in ERR
- * too; the target then fences and tells of that one, while its other initiators go on. After the fence nothing of that
- * use executes there any more; the initiator may speak to the target again once it was moved through RESET.
- * -ENOENT: nothing of that use executed. -ENODATA: not known any more. -ENOSPC: cannot be fenced. */
-struct hf_dc_source {
-	union ibv_gid gid;
-	uint32_t qp_num;
-	uint64_t use;
-};
-int hf_qp_dc_source(struct hf_qp *initiator, struct hf_dc_source *source_out);
-int hf_qp_fence_dc(struct hf_qp *target, const struct hf_dc_source *source);
-int hf_qp_executed_psn_dc(struct hf_qp *target, const struct hf_dc_source *source, uint32_t *psn_out);
-int hf_qp_atomic_results_dc(
-	struct hf_qp *target, const struct hf_dc_source *source, struct hf_atomic_result *results_out, unsigned n);
+#include <holdfast/dev_dc.h>
 
 /* ---- the data path: hf_qp_post_send, hf_qp_post_recv, hf_srq_post_recv, hf_cq_poll ---- */
 
