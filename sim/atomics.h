@@ -60,6 +60,8 @@ struct atomics_side {
 	struct hf_vqp_service service;
 	struct hf_vqp *served[ATOMICS_SERVED];
 	unsigned served_count;
+	struct hf_vmr_atomic own;
+	struct atomics_op *own_op; /* NULL: none is under way */
 };
 
 struct atomics {

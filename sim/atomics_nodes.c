@@ -164,29 +164,39 @@ static void drop_dead_vqps(struct atomics_side *side)
 		}
 }
 
+static void own_done(struct hf_vmr_atomic *atomic, int rc)
+{
+	struct atomics_side *side = atomic->context;
+	struct atomics_op *op = side->own_op;
+
+	side->own_op = NULL;
+	if (rc == 0)
+		atomics_answered(side, op, atomic->original);
+	else if (rc != -ECANCELED && !side->run->may_be_unknown)
+		world_violate(side->run->world, "owner", "an atomic of the owner failed: %s", strerror(-rc));
+}
+
 static bool own_atomic(struct atomics_side *side, uint64_t now_ns)
 {
+	static const enum ibv_wr_opcode opcodes[] = {[ATOMICS_CAS] = IBV_WR_ATOMIC_CMP_AND_SWP,
+		[ATOMICS_FAA] = IBV_WR_ATOMIC_FETCH_AND_ADD,
+		[ATOMICS_READ] = IBV_WR_RDMA_READ};
 	struct atomics_op *op;
-	uint64_t original;
-	int rc;
 
-	if (now_ns < side->next_ns || side->run->stopping || side->posted == ATOMICS_OPS)
+	if (now_ns < side->next_ns || side->run->stopping || side->posted == ATOMICS_OPS || side->own_op != NULL)
 		return false;
 	side->next_ns = now_ns + world_range(side->run->world, 0, OWN_NS_MAX);
-	if (side->run->hca)
-		return false; /* the CPU's would not be atomic with theirs, and are refused */
-	op = atomics_choose(side);
+	op = side->own_op = atomics_choose(side);
 	side->completed++;
-	if (op->kind == ATOMICS_CAS)
-		rc = hf_vmr_atomic_cas(side->mr, &side->memory[op->word], op->compare, op->argument, &original);
-	else if (op->kind == ATOMICS_FAA)
-		rc = hf_vmr_atomic_faa(side->mr, &side->memory[op->word], op->argument, &original);
-	else
-		rc = hf_vmr_atomic_load(side->mr, &side->memory[op->word], &original);
-	if (rc != 0)
-		world_violate(side->run->world, "owner", "an atomic of the owner failed: %s", strerror(-rc));
-	else
-		atomics_answered(side, op, original);
+	side->own = (struct hf_vmr_atomic){.mr = side->mr,
+		.at = &side->memory[op->word],
+		.opcode = opcodes[op->kind],
+		.compare_add = op->kind == ATOMICS_CAS ? op->compare : op->argument,
+		.swap = op->argument,
+		.done = own_done,
+		.context = side};
+	if (hf_vmr_atomic_post(&side->own) != 0)
+		world_violate(side->run->world, "owner", "a well-formed atomic of the owner was refused");
 	return true;
 }
 

@@ -110,6 +110,8 @@ static void set_up(struct atomics *run, struct world *world, struct outcome *out
 
 static bool idle(const struct atomics *run)
 {
+	if (run->sides[0].own_op != NULL)
+		return false;
 	for (unsigned i = 1; i <= ATOMICS_CLIENTS; i++)
 		if (run->sides[i].vqp != NULL && run->sides[i].completed < run->sides[i].posted)
 			return false;

@@ -44,10 +44,25 @@ int hf_vmr_dereg(struct hf_vmr *mr);
 
 /* The owner's own atomics on the aligned word at `at`, atomic with those of peers in every mode; in HF_ATOMIC_UID the
  * only right way to touch memory that peers may reach. -EINVAL: not a word of the region; -EAGAIN: peers change it all
- * the time; -EOPNOTSUPP: the NICs' atomics are not atomic with the CPU's. */
+ * the time; -EOPNOTSUPP: the NICs' atomics are not atomic with the CPU's, so it takes hf_vmr_atomic_post. */
 int hf_vmr_atomic_cas(struct hf_vmr *mr, uint64_t *at, uint64_t compare, uint64_t swap, uint64_t *original_out);
 int hf_vmr_atomic_faa(struct hf_vmr *mr, uint64_t *at, uint64_t add, uint64_t *original_out);
 int hf_vmr_atomic_load(struct hf_vmr *mr, const uint64_t *at, uint64_t *value_out);
+
+/* The same through the NIC where it has to be, else at once; the struct is the library's until done() was called, which
+ * may be before hf_vmr_atomic_post returns. rc: 0; -EIO: nobody can say whether it executed; -ECANCELED: the region is
+ * being deregistered; or as above. */
+struct hf_vmr_atomic {
+	struct hf_vmr *mr;
+	uint64_t *at;
+	enum ibv_wr_opcode opcode; /* ATOMIC_CMP_AND_SWP, ATOMIC_FETCH_AND_ADD, RDMA_READ */
+	uint64_t compare_add, swap;
+	void (*done)(struct hf_vmr_atomic *atomic, int rc);
+	void *context;
+	uint64_t original;
+	struct hf_vmr_atomic *next; /* the library's */
+};
+int hf_vmr_atomic_post(struct hf_vmr_atomic *atomic);
 
 int hf_vcq_create(struct hf_node *node, uint32_t cqe, void *context, struct hf_vcq **cq_out);
 int hf_vcq_destroy(struct hf_vcq *cq);

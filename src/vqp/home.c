@@ -1,7 +1,7 @@
 #include "vqp/home.h"
 
 #include "base/log.h"
-#include "vqp/objects.h"
+#include "vqp/own.h"
 
 static bool is_needed(const struct hf_node *node)
 {
@@ -121,7 +121,7 @@ static void advance(struct hf_vpd *pd, uint64_t now_ns)
 		if (late && vqp->state == HF_VQP_UP && !vqp->path.broken)
 			failover_broken(vqp);
 	}
-	if (!all_left)
+	if (!own_left(pd) || !all_left)
 		return;
 	pd->home.rail = pd->home.next;
 	pd->home.next = -1;
@@ -162,7 +162,9 @@ static void decide(struct hf_vpd *pd, uint64_t now_ns)
 	for (unsigned rail = 1; rail < pd->node->rail_count; rail++)
 		if (votes.can[rail] > votes.can[most])
 			most = rail;
-	if (votes.can[most] > votes.can[home])
+	if (votes.can[most] == 0) /* no peer has a say: for the owner's own */
+		most = pd->node->rails[home].up ? home : (unsigned)rail_choose(node_up_mask(pd->node) | 1u << home);
+	if (votes.can[most] > votes.can[home] || (votes.can[most] == 0 && most != home))
 		begin(pd, (int)most, now_ns);
 	else if (most < home && votes.stable[most] == votes.can[home] && votes.can[home] > 0 &&
 		 now_ns - pd->home.since_ns >= pd->node->config.failback_ns)
@@ -180,5 +182,6 @@ void home_tick(struct hf_node *node, uint64_t now_ns)
 			advance(pd, now_ns);
 		else
 			decide(pd, now_ns);
+		own_tick(pd);
 	}
 }

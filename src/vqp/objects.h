@@ -30,6 +30,7 @@
 #define NODE_SERVICES_MAX 32u
 #define VQP_SGE_MAX       32u /* of a wr, whatever the devices can do */
 
+struct own;
 struct uid_arena;  /* uid_slots.h */
 struct uid_client; /* uid_post.c */
 
@@ -99,6 +100,7 @@ struct hf_vpd {
 	struct uid_arena *uids; /* NULL: no region needs one */
 	struct list log_slabs;
 	struct home home;
+	struct own *own; /* own.h; NULL: the owner did no atomics through a NIC */
 	unsigned users;
 };
 

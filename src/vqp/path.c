@@ -74,16 +74,17 @@ void path_attributes(const struct hf_node *node, const struct path *path, struct
 	message->psn = path->psn;
 }
 
-int path_connect(struct hf_vqp *vqp, struct path *path, const struct message *theirs)
+static int connect_to(const struct hf_node *node, struct path *path, const uint8_t *gid, unsigned access,
+	const struct message *theirs)
 {
-	struct hf_dev *dev = vqp->node->rails[path->rail].dev;
+	struct hf_dev *dev = node->rails[path->rail].dev;
 	enum ibv_mtu mtu = active_mtu(dev);
 	uint8_t ours = rd_atomic(dev);
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTR,
 		.path_mtu = theirs->mtu < mtu ? (enum ibv_mtu)theirs->mtu : mtu,
 		.dest_qp_num = theirs->qp_num,
-		.qp_access_flags = access_at_rtr(vqp, path), /* it may have changed since INIT */
+		.qp_access_flags = access, /* it may have changed since INIT */
 		.rq_psn = theirs->psn,
 		.max_dest_rd_atomic = ours,
 		.min_rnr_timer = MIN_RNR_TIMER,
@@ -91,7 +92,7 @@ int path_connect(struct hf_vqp *vqp, struct path *path, const struct message *th
 	};
 	int rc;
 
-	memcpy(attr.ah_attr.grh.dgid.raw, vqp->peer->remote[vqp->peer->rail_map[path->rail]].gid, 16);
+	memcpy(attr.ah_attr.grh.dgid.raw, gid, 16);
 	rc = hf_qp_modify(path->qp, &attr,
 		IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 			IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER | IBV_QP_ACCESS_FLAGS);
@@ -100,8 +101,8 @@ int path_connect(struct hf_vqp *vqp, struct path *path, const struct message *th
 	attr = (struct ibv_qp_attr){
 		.qp_state = IBV_QPS_RTS,
 		.sq_psn = path->psn,
-		.timeout = vqp->node->config.timeout,
-		.retry_cnt = vqp->node->config.retry_cnt,
+		.timeout = node->config.timeout,
+		.retry_cnt = node->config.retry_cnt,
 		.rnr_retry = RNR_RETRY,
 		.max_rd_atomic = theirs->rd_atomic < ours ? theirs->rd_atomic : ours,
 	};
@@ -111,6 +112,22 @@ int path_connect(struct hf_vqp *vqp, struct path *path, const struct message *th
 	return hf_qp_modify(path->qp, &attr,
 		IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 			IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+int path_connect(struct hf_vqp *vqp, struct path *path, const struct message *theirs)
+{
+	const uint8_t *gid = vqp->peer->remote[vqp->peer->rail_map[path->rail]].gid;
+
+	return connect_to(vqp->node, path, gid, access_at_rtr(vqp, path), theirs);
+}
+
+int path_connect_self(const struct hf_node *node, struct path *path, int access)
+{
+	union ibv_gid gid = hf_dev_gid(node->rails[path->rail].dev);
+	struct message ours = {0};
+
+	path_attributes(node, path, &ours);
+	return connect_to(node, path, gid.raw, (unsigned)access, &ours);
 }
 
 /* Those that no message has taken, in order: the k-th message goes into the k-th receive on every path. */

@@ -32,6 +32,7 @@ int path_create(struct hf_vqp *vqp, struct path *path, unsigned rail);
 int path_make(struct hf_vpd *pd, unsigned rail, const struct ibv_qp_cap *cap, uint32_t cqes, int access,
 	struct wc_sink *sink, struct path *path);
 int path_connect(struct hf_vqp *vqp, struct path *path, const struct message *theirs);
+int path_connect_self(const struct hf_node *node, struct path *path, int access); /* both ends are this one */
 int path_post_recvs(struct hf_vqp *vqp, struct path *path);
 void path_carry(struct path *path); /* traffic is on it from now */
 int path_end_qp(struct path *path); /* destroys the qp alone */

@@ -10,7 +10,8 @@
 _Static_assert(ARENA_SLOTS <= 1u << UID_INDEX_BITS, "a UID names every slot");
 _Static_assert(ARENA_SLOTS % UID_SLOTS_PER_VQP == 0, "slots are lent by the vqp");
 
-#define STEPS_MAX 100000u /* of an operation here, against peers who change the word all the time */
+#define OWNER_SELF UINT32_MAX /* no vqp has that number */
+#define STEPS_MAX  100000u    /* of an operation here, against peers who change the word all the time */
 
 #define SLOT_ACCESS                                                                                                    \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
@@ -198,6 +199,18 @@ void uid_slots_return(struct hf_vqp *vqp)
 	arena->owners[group] = 0;
 }
 
+bool uid_slots_own(struct hf_vpd *pd, uint32_t *index_out, uint64_t *sequence_out)
+{
+	uint32_t group;
+
+	if (!lent(pd->uids, OWNER_SELF, &group) && !lent(pd->uids, 0, &group))
+		return false;
+	pd->uids->owners[group] = OWNER_SELF;
+	*index_out = group * UID_SLOTS_PER_VQP;
+	*sequence_out = load(&pd->uids->slots[*index_out].word) >> UID_STATE_BITS & UID_SEQUENCE_MAX;
+	return true;
+}
+
 static void resolve_lent(struct hf_vpd *pd)
 {
 	for (uint32_t group = 0; group < pd->uids->count / UID_SLOTS_PER_VQP; group++)
@@ -223,14 +236,14 @@ void uid_slots_tick(struct hf_node *node)
 
 /* ---- the application's own atomics ---- */
 
-static int own(struct hf_vmr *mr, struct uid_op *op, uint64_t *original_out)
+static int by_cpu(struct hf_vmr *mr, struct uid_op *op, uint64_t *original_out)
 {
 	*original_out = 0;
-	if (!cpu_may(mr->pd->node))
-		return -EOPNOTSUPP;
 	if (op->target % 8 != 0 || op->target < (uintptr_t)mr->addr || mr->bytes < 8 ||
 		op->target - (uintptr_t)mr->addr > mr->bytes - 8)
 		return -EINVAL;
+	if (!cpu_may(mr->pd->node))
+		return -EOPNOTSUPP;
 	if (mr->mode != HF_ATOMIC_UID) {
 		uint64_t *at = (uint64_t *)(uintptr_t)op->target;
 
@@ -250,19 +263,19 @@ int hf_vmr_atomic_cas(struct hf_vmr *mr, uint64_t *at, uint64_t compare, uint64_
 {
 	struct uid_op op = {.kind = UID_DIRECT_CAS, .target = (uintptr_t)at, .compare = compare, .argument = swap};
 
-	return own(mr, &op, original_out);
+	return by_cpu(mr, &op, original_out);
 }
 
 int hf_vmr_atomic_faa(struct hf_vmr *mr, uint64_t *at, uint64_t add, uint64_t *original_out)
 {
 	struct uid_op op = {.kind = UID_DIRECT_FAA, .target = (uintptr_t)at, .argument = add};
 
-	return own(mr, &op, original_out);
+	return by_cpu(mr, &op, original_out);
 }
 
 int hf_vmr_atomic_load(struct hf_vmr *mr, const uint64_t *at, uint64_t *value_out)
 {
 	struct uid_op op = {.kind = UID_READ, .target = (uintptr_t)at};
 
-	return own(mr, &op, value_out);
+	return by_cpu(mr, &op, value_out);
 }

@@ -19,7 +19,7 @@ struct uid_wire {
 	uint32_t scratch_lkey;
 	uint32_t arena_rkey, target_rkey;     /* for READ and WRITE */
 	uint32_t arena_atomic, target_atomic; /* rkeys for CAS */
-	bool ignored; /* what is found is of no interest, and must not land where another operation expects its answer */
+	bool ignored; /* what is found; it must not land where another operation expects its answer */
 };
 
 void uid_wire_access(

@@ -91,7 +91,39 @@ static void where_atomicity_is_global_no_rail_is_special(void **state)
 	pair_close(&pair);
 }
 
-static void the_cpu_keeps_out_of_atomics_that_are_not_its_own(void **state)
+static unsigned own_done_count;
+static int own_rc;
+
+static void own_done(struct hf_vmr_atomic *atomic, int rc)
+{
+	(void)atomic;
+	own_rc = rc;
+	own_done_count++;
+}
+
+static bool own_is_done(struct pair *pair)
+{
+	(void)pair;
+	return own_done_count == 1;
+}
+
+static uint64_t own(struct pair *pair, enum ibv_wr_opcode opcode, uint64_t compare_add, uint64_t swap)
+{
+	struct hf_vmr_atomic atomic = {.mr = pair->b.mr,
+		.at = (uint64_t *)(void *)pair->b.memory,
+		.opcode = opcode,
+		.compare_add = compare_add,
+		.swap = swap,
+		.done = own_done};
+
+	own_done_count = 0;
+	assert_int_equal(hf_vmr_atomic_post(&atomic), 0);
+	assert_true(pair_until(pair, own_is_done));
+	assert_int_equal(own_rc, 0);
+	return atomic.original;
+}
+
+static void the_owner_goes_through_the_home_too(void **state)
 {
 	uint64_t original;
 	struct pair pair;
@@ -101,6 +133,35 @@ static void the_cpu_keeps_out_of_atomics_that_are_not_its_own(void **state)
 	pair_open(&pair, HF_POLICY_VARUNA);
 	pair_connect(&pair);
 	assert_int_equal(hf_vmr_atomic_cas(pair.b.mr, (uint64_t *)(void *)pair.b.memory, 0, 1, &original), -EOPNOTSUPP);
+	add_one(&pair, 0);
+	expect(&pair, 0);
+	assert_int_equal(own(&pair, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 0), 1);
+	assert_int_equal(own(&pair, IBV_WR_ATOMIC_CMP_AND_SWP, 1, 1), 1);
+	pair_cut(&pair, 0, false);
+	add_one(&pair, 1);
+	expect(&pair, 1);
+	assert_true(home_is_1(&pair));
+	assert_int_equal(own(&pair, IBV_WR_RDMA_READ, 0, 0), 2);
+	pair_close(&pair);
+	pair_caps_masked = 0;
+}
+
+static void the_owners_atomic_of_a_region_that_goes_is_cancelled(void **state)
+{
+	struct hf_vmr_atomic atomic = {.opcode = IBV_WR_RDMA_READ, .done = own_done};
+	struct pair pair;
+
+	(void)state;
+	pair_caps_masked = HF_DEV_ATOMIC_GLOBAL;
+	pair_open(&pair, HF_POLICY_VARUNA);
+	pair_connect(&pair);
+	atomic.mr = pair.b.mr;
+	atomic.at = (uint64_t *)(void *)pair.b.memory;
+	own_done_count = 0;
+	assert_int_equal(hf_vmr_atomic_post(&atomic), 0);
+	hf_vmr_dereg(pair.b.mr);
+	assert_int_equal(own_done_count, 1);
+	assert_int_equal(own_rc, -ECANCELED);
 	pair_close(&pair);
 	pair_caps_masked = 0;
 }
@@ -110,7 +171,8 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(atomics_have_a_rail_of_their_own_and_follow_the_peers),
 		cmocka_unit_test(where_atomicity_is_global_no_rail_is_special),
-		cmocka_unit_test(the_cpu_keeps_out_of_atomics_that_are_not_its_own),
+		cmocka_unit_test(the_owner_goes_through_the_home_too),
+		cmocka_unit_test(the_owners_atomic_of_a_region_that_goes_is_cancelled),
 	};
 
 	if (argc > 1)

@@ -1,0 +1,377 @@
+#include "vqp/own.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "vqp/uid_slots.h"
+#include "vqp/uid_wire.h"
+
+#define OWN_DEPTH   4u
+#define OWN_RESULTS 16
+#define OWN_ACCESS                                                                                                     \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
+
+struct own {
+	struct hf_vpd *pd;
+	struct wc_sink sink;
+	struct path path; /* connected with itself */
+	struct hf_mr *mr; /* of the scratch, on that rail */
+	struct uid_scratch *scratch;
+	struct hf_vmr_atomic *first, *last; /* first: under way */
+	bool begun, posted, failed, confirming, has_slot;
+	uint32_t slot, first_psn;
+	uint64_t sequence;
+	struct uid_op op;
+	struct uid_plan plan;
+};
+
+static bool by_uid(const struct own *own)
+{
+	return own->first->mr->mode == HF_ATOMIC_UID;
+}
+
+/* ---- the qp ---- */
+
+static void drop_path(struct own *own)
+{
+	if (own->path.qp != NULL)
+		rail_cqs_drain(own->path.cqs);
+	list_remove(&own->sink.link);
+	path_destroy(&own->path);
+	(void)hf_mr_dereg(own->mr);
+	own->mr = NULL;
+	own->failed = false;
+}
+
+static bool make_path(struct own *own)
+{
+	const struct ibv_qp_cap cap = {.max_send_wr = OWN_DEPTH, .max_send_sge = 1};
+	struct hf_vpd *pd = own->pd;
+	unsigned rail = (unsigned)pd->home.rail;
+	struct hf_error error = {0};
+	int rc;
+
+	if (own->path.qp != NULL)
+		return !own->failed;
+	if (pd->home.next >= 0 || !pd->node->rails[rail].up)
+		return false;
+	rc = path_make(pd, rail, &cap, OWN_DEPTH, OWN_ACCESS, &own->sink, &own->path);
+	if (rc == 0)
+		rc = path_connect_self(pd->node, &own->path, OWN_ACCESS);
+	if (rc == 0)
+		rc = hf_mr_reg(pd->pds[rail], own->scratch, sizeof(*own->scratch), (uintptr_t)own->scratch,
+			IBV_ACCESS_LOCAL_WRITE, &own->mr, &error);
+	if (rc == 0) {
+		path_carry(&own->path);
+		return true;
+	}
+	drop_path(own);
+	return false;
+}
+
+/* ---- one atomic ---- */
+
+static void finish(struct own *own, int rc, uint64_t original)
+{
+	struct hf_vmr_atomic *atomic = own->first;
+
+	own->first = atomic->next;
+	if (own->first == NULL)
+		own->last = NULL;
+	own->begun = own->posted = own->confirming = false;
+	atomic->next = NULL;
+	atomic->original = original;
+	atomic->done(atomic, rc);
+}
+
+static void begin(struct own *own)
+{
+	const struct hf_vmr_atomic *atomic = own->first;
+	const struct uid_arena *arena = own->pd->uids;
+	bool is_cas = atomic->opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
+
+	own->begun = true;
+	if (!by_uid(own))
+		return;
+	own->op = (struct uid_op){.kind = is_cas                               ? UID_CAS
+					  : atomic->opcode == IBV_WR_RDMA_READ ? UID_READ
+									       : UID_FAA,
+		.slots = arena->count,
+		.index = own->slot,
+		.sequence = own->sequence,
+		.target = (uintptr_t)atomic->at,
+		.compare = atomic->compare_add,
+		.argument = is_cas ? atomic->swap : atomic->compare_add};
+	uid_begin(&own->op, &own->plan);
+}
+
+/* A load is an addition of nothing: the region may not be open to READs. */
+static void compile_direct(const struct own *own, struct ibv_send_wr *wr, struct ibv_sge *sge)
+{
+	const struct hf_vmr_atomic *atomic = own->first;
+	bool is_cas = atomic->opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
+
+	*sge = (struct ibv_sge){.addr = (uintptr_t)&own->scratch->value, .length = 8, .lkey = own->mr->lkey};
+	*wr = (struct ibv_send_wr){.sg_list = sge, .num_sge = 1};
+	wr->opcode = is_cas ? IBV_WR_ATOMIC_CMP_AND_SWP : IBV_WR_ATOMIC_FETCH_AND_ADD;
+	wr->wr.atomic.remote_addr = (uintptr_t)atomic->at;
+	wr->wr.atomic.rkey = container_of(atomic->mr, struct region, mr)->atomics->rkey;
+	wr->wr.atomic.compare_add = atomic->opcode == IBV_WR_RDMA_READ ? 0 : atomic->compare_add;
+	wr->wr.atomic.swap = atomic->swap;
+}
+
+static unsigned compile_by_uid(const struct own *own, struct ibv_send_wr *wrs, struct ibv_sge *sges)
+{
+	const struct region *target = container_of(own->first->mr, struct region, mr);
+	const struct region *arena = container_of(own->pd->uids->mr, struct region, mr);
+	unsigned rail = own->path.rail;
+	const struct uid_wire wire = {.scratch = own->scratch,
+		.arena_addr = (uintptr_t)own->pd->uids->slots,
+		.scratch_lkey = own->mr->lkey,
+		.arena_rkey = arena->mrs[rail]->rkey,
+		.target_rkey = target->mrs[rail]->rkey,
+		.arena_atomic = arena->atomics->rkey,
+		.target_atomic = target->atomics->rkey};
+
+	for (unsigned i = 0; i < own->plan.count; i++)
+		uid_wire_access(&wire, &own->plan.access[i], &wrs[i], &sges[i]);
+	return own->plan.count;
+}
+
+static void pump(struct own *own)
+{
+	struct ibv_send_wr wrs[2], *bad;
+	struct ibv_sge sges[2];
+	unsigned n = 1;
+
+	if (own->first == NULL || own->posted || !make_path(own))
+		return;
+	if (!own->begun)
+		begin(own);
+	if (by_uid(own))
+		n = compile_by_uid(own, wrs, sges);
+	else
+		compile_direct(own, &wrs[0], &sges[0]);
+	if (n > 1)
+		wrs[0].next = &wrs[1];
+	wrs[n - 1].send_flags = IBV_SEND_SIGNALED;
+	own->first_psn = hf_qp_next_psn(own->path.qp);
+	own->posted = hf_qp_post_send(own->path.qp, wrs, &bad) == 0;
+}
+
+static void uid_answered(struct own *own)
+{
+	struct uid_result result = uid_wire_result(own->scratch);
+
+	if (own->confirming) {
+		finish(own, 0, own->op.original);
+		return;
+	}
+	uid_step(&own->op, &result, &own->plan);
+	if (own->op.state != UID_OP_OVER)
+		return;
+	own->sequence = own->op.sequence;
+	if (own->op.installed) {
+		own->confirming = true;
+		uid_confirm(&own->op, &own->plan);
+	} else {
+		finish(own, 0, own->op.original);
+	}
+}
+
+static void on_wc(struct wc_sink *sink, const struct ibv_wc *wc)
+{
+	struct own *own = container_of(sink, struct own, sink);
+
+	if (own->path.qp == NULL || wc->qp_num != own->path.qp->qp_num || !own->posted || own->failed)
+		return;
+	if (wc->status != IBV_WC_SUCCESS) {
+		own->failed = true;
+		node_tick_soon(own->pd->node);
+		return;
+	}
+	own->posted = false;
+	if (by_uid(own))
+		uid_answered(own);
+	else
+		finish(own, 0, own->scratch->value);
+}
+
+static void on_settled(struct wc_sink *sink)
+{
+	pump(container_of(sink, struct own, sink));
+}
+
+static void on_fatal(struct wc_sink *sink)
+{
+	container_of(sink, struct own, sink)->failed = true;
+}
+
+/* ---- losing the qp ---- */
+
+/* What the NIC, as its own responder, says of the wr; it was fenced. */
+static void settle_direct(struct own *own)
+{
+	struct hf_atomic_result results[OWN_RESULTS];
+	uint32_t executed;
+	int n;
+
+	if (hf_qp_executed_psn(own->path.qp, &executed) == 0 && executed == own->first_psn) {
+		own->posted = false; /* it did not: once more */
+		return;
+	}
+	n = hf_qp_atomic_results(own->path.qp, results, OWN_RESULTS);
+	for (int i = 0; i < n; i++)
+		if (results[i].psn == own->first_psn) {
+			finish(own, 0, results[i].original);
+			return;
+		}
+	finish(own, -EIO, 0);
+}
+
+/* False: the fence is under way. */
+static bool lose(struct own *own)
+{
+	int rc = hf_qp_fence(own->path.qp);
+
+	if (rc == -EINPROGRESS)
+		return false;
+	rail_cqs_drain(own->path.cqs); /* it may have completed after all */
+	if (own->posted && by_uid(own)) {
+		if (!own->confirming)
+			uid_lost(&own->op, &own->plan);
+		own->posted = false;
+	} else if (own->posted && rc == 0) {
+		settle_direct(own);
+	} else if (own->posted) {
+		finish(own, -EIO, 0);
+	}
+	drop_path(own);
+	return true;
+}
+
+bool own_left(struct hf_vpd *pd)
+{
+	struct own *own = pd->own;
+
+	return own == NULL || own->path.qp == NULL || lose(own);
+}
+
+void own_tick(struct hf_vpd *pd)
+{
+	struct own *own = pd->own;
+
+	if (own == NULL)
+		return;
+	if (own->path.qp != NULL && (own->failed || !pd->node->rails[own->path.rail].up) && !lose(own))
+		return;
+	pump(own);
+}
+
+/* ---- making and ending ---- */
+
+static int make(struct hf_vpd *pd)
+{
+	struct own *own = calloc(1, sizeof(*own));
+	struct hf_error error = {0};
+	int rc;
+
+	if (own == NULL)
+		return -ENOMEM;
+	rc = hf_mem_alloc(pd->node->env, sizeof(*own->scratch), (void **)&own->scratch, &error);
+	if (rc != 0) {
+		free(own);
+		return rc;
+	}
+	own->pd = pd;
+	own->sink = (struct wc_sink){.completed = on_wc, .settled = on_settled, .fatal = on_fatal};
+	list_init(&own->sink.link);
+	pd->own = own;
+	return 0;
+}
+
+static int own_post(struct hf_vmr_atomic *atomic)
+{
+	struct hf_vpd *pd = atomic->mr->pd;
+	struct own *own;
+	int rc = pd->own == NULL ? make(pd) : 0;
+
+	if (rc != 0)
+		return rc;
+	if (container_of(atomic->mr, struct region, mr)->atomics == NULL)
+		return -EACCES; /* nobody does atomics on it */
+	own = pd->own;
+	if (atomic->mr->mode == HF_ATOMIC_UID && !own->has_slot) {
+		if (!uid_slots_own(pd, &own->slot, &own->sequence))
+			return -ENOSPC;
+		own->has_slot = true;
+	}
+	atomic->next = NULL;
+	if (own->last == NULL)
+		own->first = atomic;
+	else
+		own->last->next = atomic;
+	own->last = atomic;
+	pump(own);
+	return 0;
+}
+
+int hf_vmr_atomic_post(struct hf_vmr_atomic *atomic)
+{
+	int rc = -EINVAL;
+
+	atomic->original = 0;
+	if (atomic->opcode == IBV_WR_ATOMIC_CMP_AND_SWP)
+		rc = hf_vmr_atomic_cas(atomic->mr, atomic->at, atomic->compare_add, atomic->swap, &atomic->original);
+	else if (atomic->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
+		rc = hf_vmr_atomic_faa(atomic->mr, atomic->at, atomic->compare_add, &atomic->original);
+	else if (atomic->opcode == IBV_WR_RDMA_READ)
+		rc = hf_vmr_atomic_load(atomic->mr, atomic->at, &atomic->original);
+	if (rc == -EOPNOTSUPP)
+		return own_post(atomic);
+	if (rc == -EINVAL)
+		return rc;
+	atomic->done(atomic, rc);
+	return 0;
+}
+
+void own_leave_region(struct hf_vpd *pd, const struct hf_vmr *mr)
+{
+	struct own *own = pd->own;
+	struct hf_vmr_atomic *atomic, *next;
+
+	if (own == NULL)
+		return;
+	atomic = own->first;
+	if (atomic != NULL && atomic->mr == mr)
+		drop_path(own);
+	if (atomic != NULL && atomic->mr == mr)
+		own->begun = own->posted = own->confirming = false;
+	own->first = own->last = NULL;
+	for (; atomic != NULL; atomic = next) {
+		next = atomic->next;
+		atomic->next = NULL;
+		if (atomic->mr == mr) {
+			atomic->done(atomic, -ECANCELED);
+			continue;
+		}
+		if (own->last == NULL)
+			own->first = atomic;
+		else
+			own->last->next = atomic;
+		own->last = atomic;
+	}
+}
+
+void own_close(struct hf_vpd *pd)
+{
+	struct own *own = pd->own;
+
+	pd->own = NULL;
+	if (own == NULL)
+		return;
+	drop_path(own);
+	hf_mem_free(pd->node->env, own->scratch);
+	free(own);
+}
