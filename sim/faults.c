@@ -4,7 +4,9 @@
 #include "base/ensure.h"
 #include "sim/device.h"
 
-#define FLAP_NS_MAX (3 * NS_MS)
+#define FLAP_NS_MAX       (3 * NS_MS)
+#define CRASH_WAITS_MAX   60u
+#define CRASH_WAIT_NS_MAX (6 * NS_US)
 
 /* ---- one direction or both ---- */
 
@@ -260,11 +262,25 @@ static void end_event(struct world_event *event)
 	end(fault);
 }
 
+/* A NIC that dies matters most while it holds writes that it has acknowledged. */
+static bool waits_for_writes(struct fault *fault)
+{
+	struct world *world = fault->faults->world;
+	const struct nic *nic = nic_at(fault->port);
+
+	if (nic == NULL || !list_empty(&nic->bus.queue) || fault->waited++ == CRASH_WAITS_MAX)
+		return false;
+	world_schedule(world, &fault->begin, world->now_ns + world_range(world, 1, CRASH_WAIT_NS_MAX));
+	return true;
+}
+
 static void begin_event(struct world_event *event)
 {
 	struct fault *fault = container_of(event, struct fault, begin);
 	struct world *world = fault->faults->world;
 
+	if (fault->kind == FAULT_NIC_CRASH && waits_for_writes(fault))
+		return;
 	if (!begin(fault))
 		return;
 	world_count_fault(world, fault->kind);

@@ -17,7 +17,7 @@ struct fault {
 	struct process *process;
 	uint64_t duration_ns;
 	uint64_t amount; /* ppm or ns, as the kind has it */
-	unsigned flaps_left;
+	unsigned flaps_left, waited;
 	bool begun;
 };
 
