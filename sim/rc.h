@@ -38,7 +38,8 @@ struct rc_words {
 struct rc_end {
 	struct rc_side *side;
 	struct rc_lane *lane;
-	struct hf_qp *qp; /* NULL: none */
+	struct hf_qp *qp;   /* NULL: none */
+	struct hf_srq *srq; /* of this qp; NULL: it has receives of its own */
 	uint8_t *memory;
 	struct area *target;
 	struct flow *flow;      /* what this end asks of the other */
@@ -49,6 +50,8 @@ struct rc_end {
 	uint32_t budget, receives_posted;
 	bool hot; /* posts without rest */
 	bool failed, fenced, unfenceable;
+	bool last_wqe; /* the event came */
+	bool denies;   /* the peer may do nothing with our memory at the moment */
 };
 
 enum rc_lane_state { RC_DOWN, RC_RUNNING, RC_SETTLING };
@@ -109,6 +112,8 @@ static inline struct rc_end *rc_other(struct rc_end *end)
 
 /* Takes what the cq has; for the judge, who must know everything before he judges. */
 unsigned rc_poll_cq(struct rc_side *side, unsigned rail);
+void rc_take_events(struct rc_side *side, unsigned rail);
+void rc_destroy_qp(struct rc_end *end);
 int rc_post_receives(struct rc_end *end);
 unsigned rc_in_flight(const struct rc_end *end);
 

@@ -173,7 +173,7 @@ int rc_post_receives(struct rc_end *end)
 			.lkey = rail_of(end)->mr->lkey};
 		struct ibv_recv_wr wr = {.wr_id = RECEIVE_BIT | end->receives_posted, .sg_list = &sge, .num_sge = 1};
 		struct ibv_recv_wr *bad;
-		int rc = hf_qp_post_recv(end->qp, &wr, &bad);
+		int rc = end->srq != NULL ? hf_srq_post_recv(end->srq, &wr, &bad) : hf_qp_post_recv(end->qp, &wr, &bad);
 
 		if (rc != 0)
 			return rc;
@@ -255,6 +255,19 @@ unsigned rc_poll_cq(struct rc_side *side, unsigned rail)
 	return taken;
 }
 
+void rc_take_events(struct rc_side *side, unsigned rail)
+{
+	struct hf_dev_event event;
+
+	while (hf_dev_get_event(side->rails[rail].dev, &event) > 0) {
+		struct rc_end *end = event.qp == NULL ? NULL : end_of(side, rail, event.qp->qp_num);
+
+		world_note(side->rc->world, "device-event", (uint64_t)event.type);
+		if (end != NULL)
+			end->last_wqe |= event.type == IBV_EVENT_QP_LAST_WQE_REACHED;
+	}
+}
+
 /* ---- the process ---- */
 
 static enum hf_poll poll_side(struct hf_poller *poller, uint64_t now_ns)
@@ -264,12 +277,9 @@ static enum hf_poll poll_side(struct hf_poller *poller, uint64_t now_ns)
 	bool busy = false;
 
 	for (unsigned rail = 0; rail < rc->rail_count; rail++) {
-		struct hf_dev_event event;
-
 		busy |= hf_dev_poll(side->rails[rail].dev, now_ns) == HF_BUSY;
 		busy |= rc_poll_cq(side, rail) > 0;
-		while (hf_dev_get_event(side->rails[rail].dev, &event) > 0)
-			world_note(rc->world, "device-event", (uint64_t)event.type);
+		rc_take_events(side, rail);
 	}
 	for (unsigned i = 0; i < rc->rail_count * rc->lane_count; i++)
 		busy |= post_burst(&rc->lanes[i].ends[side->index], now_ns);
@@ -377,6 +387,16 @@ static void must(struct rc_side *side, int rc, const char *what)
 		world_violate(side->rc->world, "closing frees everything", "%s: %s", what, strerror(-rc));
 }
 
+void rc_destroy_qp(struct rc_end *end)
+{
+	if (end->qp != NULL)
+		must(end->side, hf_qp_destroy(end->qp), "qp destroy");
+	if (end->srq != NULL)
+		must(end->side, hf_srq_destroy(end->srq), "srq destroy");
+	end->qp = NULL;
+	end->srq = NULL;
+}
+
 static void close_rail(struct rc_side *side, struct rc_rail *rail)
 {
 	hf_loop_unwatch(&rail->watch);
@@ -400,9 +420,7 @@ static void stop_side(struct process *process, void *context)
 	for (unsigned i = 0; i < rc->rail_count * rc->lane_count; i++) {
 		struct rc_end *end = &rc->lanes[i].ends[side->index];
 
-		if (end->qp != NULL)
-			must(side, hf_qp_destroy(end->qp), "qp destroy");
-		end->qp = NULL;
+		rc_destroy_qp(end);
 		end->memory = NULL;
 	}
 	for (unsigned rail = 0; rail < RC_RAILS; rail++)

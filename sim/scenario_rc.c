@@ -12,6 +12,8 @@
 #define CHECK_NS_MAX    (300 * NS_US)
 #define LANE_NS_MAX     (60 * NS_MS)
 #define LIVE_NS         (3 * NS_S) /* after the faults have healed */
+#define RC_ACCESS       (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+#define ACCESS_PPM      4000u      /* of looks at a lane that runs */
 #define LIVE_OPERATIONS 10u        /* that each lane must complete by then */
 #define REST_NS         (2 * NS_S) /* for late packets to arrive, when all is said */
 #define RC_FAULTS                                                                                                      \
@@ -40,7 +42,7 @@ static int connect_end(struct rc_end *end, uint32_t sq_psn, uint32_t rq_psn)
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT,
 		.port_num = 1,
-		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
+		.qp_access_flags = RC_ACCESS,
 		.path_mtu = rc->mtu,
 		.dest_qp_num = other->qp->qp_num,
 		.rq_psn = rq_psn,
@@ -88,11 +90,14 @@ static int create_end(struct rc_end *end)
 		.type = IBV_QPT_RC,
 	};
 
-	end->failed = end->fenced = end->unfenceable = false;
+	end->failed = end->fenced = end->unfenceable = end->last_wqe = end->denies = false;
 	end->receives_posted = 0;
 	end->budget = (uint32_t)world_range(end->lane->rc->world, 4, 150);
 	end->next_post_ns = 0;
 	end->hot = world_chance(end->lane->rc->world, 200000);
+	if (world_chance(end->lane->rc->world, 300000) && hf_srq_create(rail->pd, RC_SLOTS, 1, end, &end->srq) != 0)
+		return -ENOMEM;
+	init.srq = end->srq;
 	return hf_qp_create(rail->pd, &init, &end->qp);
 }
 
@@ -199,6 +204,16 @@ static void judge(struct rc_end *end)
 		flow_check_atomics(flow, results, (unsigned)n, 4);
 }
 
+/* Who shares receives has to be told that a qp in error takes no more of them. */
+static void check_last_wqe(struct rc_end *end)
+{
+	if (end->qp == NULL || end->srq == NULL || !end->fenced)
+		return;
+	rc_take_events(end->side, end->lane->rail);
+	if (!end->last_wqe)
+		world_violate(end->lane->rc->world, "events", "a qp with an srq was fenced without its last-wqe event");
+}
+
 static void settle_lane(struct rc_lane *lane)
 {
 	struct rc *rc = lane->rc;
@@ -213,17 +228,34 @@ static void settle_lane(struct rc_lane *lane)
 		if (lane->ends[i].fenced && lane->ends[i].qp != NULL)
 			judge(&lane->ends[i]);
 	for (unsigned i = 0; i < RC_SIDES; i++) {
-		struct rc_end *end = &lane->ends[i];
-
-		if (end->qp != NULL && hf_qp_destroy(end->qp) != 0)
-			world_violate(rc->world, "closing frees everything", "a qp cannot be destroyed");
-		end->qp = NULL;
+		check_last_wqe(&lane->ends[i]);
+		rc_destroy_qp(&lane->ends[i]);
 	}
 	for (unsigned i = 0; i < RC_SIDES; i++) {
 		execution_drop_flow(&rc->execution, lane->ends[i].flow);
 		lane->ends[i].flow = NULL;
 	}
 	lane->state = RC_DOWN;
+}
+
+/* D5: from when the call has returned until the next one, what the peer asks for is refused. */
+static void switch_access(struct rc_end *end)
+{
+	struct rc *rc = end->lane->rc;
+	struct ibv_qp_attr attr = {.qp_access_flags = end->denies ? RC_ACCESS : 0};
+	bool can = (end->qp->dev->attr.caps & HF_DEV_ACCESS_IN_RTS) != 0;
+	int code;
+
+	if (end->side->process->paused || nic_of(end->qp->dev)->dead)
+		return;
+	code = hf_qp_modify(end->qp, &attr, IBV_QP_ACCESS_FLAGS);
+	if (can ? code != 0 : code == 0)
+		world_violate(rc->world, "access", "switching it in RTS answered %d", code);
+	if (code == 0)
+		rc_other(end)->flow->denied = end->denies = !end->denies;
+	world_note(rc->world, "access", end->denies);
+	if (end->denies)
+		area_check(&rc->execution, end->target); /* what was allowed before has happened */
 }
 
 static void check_lane(struct world_event *event)
@@ -236,8 +268,11 @@ static void check_lane(struct world_event *event)
 		connect_lane(lane);
 		break;
 	case RC_RUNNING:
-		if (!must_settle(lane))
+		if (!must_settle(lane)) {
+			if (world_chance(world, ACCESS_PPM))
+				switch_access(&lane->ends[world_range(world, 0, 1)]);
 			break;
+		}
 		lane->state = RC_SETTLING;
 		settle_lane(lane);
 		break;
@@ -367,7 +402,7 @@ static void run(struct world *world, struct outcome *outcome)
 {
 	struct rc *rc = calloc(1, sizeof(*rc));
 	struct process *processes[RC_SIDES];
-	uint64_t quiet_ns = world_range(world, 30 * NS_MS, 120 * NS_MS);
+	uint64_t quiet_ns = world_range(world, 20 * NS_MS, 80 * NS_MS);
 
 	ensure(rc != NULL);
 	set_up(rc, world, outcome);

@@ -168,6 +168,8 @@ static bool flow_wrote(struct flow *flow, const struct effect *effect)
 		op->sequence = flow->execution->effects;
 		op->nic = effect->nic;
 	}
+	if (flow->denied && is_write)
+		violate(flow, "access", "a WRITE took effect that is not permitted", op);
 	if (flow->responder_fenced)
 		violate(flow, "fenced", "bytes took effect", op);
 	else if (op != NULL && is_write != (op->kind == OP_WRITE || op->kind == OP_WRITE_IMM))
@@ -191,6 +193,8 @@ static bool flow_did_atomic(struct flow *flow, const struct effect *effect)
 	if (op == NULL || !is_atomic(op) || op->argument != effect->argument || op->target != effect->host)
 		return false;
 	check_not_over(flow, op);
+	if (flow->denied)
+		violate(flow, "access", "an atomic took effect that is not permitted", op);
 	if (flow->responder_fenced)
 		violate(flow, "fenced", "an atomic took effect", op);
 	if (effect->original != *shadow && !flow->words->lossy)

@@ -10,6 +10,7 @@
  *   landing         nothing lands in memory of a wr that completed (V4)
  *   memory          at rest, memory holds what the effects in their order leave (replayed into a shadow)
  *   isolation       a NIC writes only where somebody asked it to
+ *   access          no WRITE and no atomic takes effect while the responder denies it (D5)
  *
  * A flow of a vqp runs over several NICs and promises more:
  *   after-completion  nothing of a wr that has completed, with any status, takes effect (V4)
@@ -70,6 +71,7 @@ struct flow {
 	uint32_t count, capacity, front; /* front: the first that has not taken effect */
 	uint32_t messages, next_completed, received;
 	bool responder_fenced, requester_fenced;
+	bool denied; /* the responder permits nothing at the moment */
 	/* of a vqp */
 	bool exactly_once;
 	bool restarts;        /* evidence speaks of whole wrs only: a WRITE that executed in part begins again */
