@@ -242,11 +242,12 @@ static void settle_lane(struct rc_lane *lane)
 static void switch_access(struct rc_end *end)
 {
 	struct rc *rc = end->lane->rc;
-	struct ibv_qp_attr attr = {.qp_access_flags = end->denies ? RC_ACCESS : 0};
+	struct ibv_qp_attr attr = {.qp_access_flags = end->denies ? RC_ACCESS : 0}, now;
 	bool can = (end->qp->dev->attr.caps & HF_DEV_ACCESS_IN_RTS) != 0;
 	int code;
 
-	if (end->side->process->paused || nic_of(end->qp->dev)->dead)
+	if (end->side->process->paused || nic_of(end->qp->dev)->dead || hf_qp_query(end->qp, &now, IBV_QP_STATE) != 0 ||
+		now.qp_state != IBV_QPS_RTS)
 		return;
 	code = hf_qp_modify(end->qp, &attr, IBV_QP_ACCESS_FLAGS);
 	if (can ? code != 0 : code == 0)

@@ -19,6 +19,7 @@ struct evidence {
 	bool has_log;
 	uint32_t log_number; /* the newest entry of the completion log, and where it is; log_entry 0: there is none */
 	uint64_t log_entry;
+	bool ended_here;        /* our own qp could not be fenced: answers that its device took may never have landed */
 	uint32_t grant, access; /* what that side grants now (R13) */
 	uint64_t consumed;      /* messages whose receive completions were harvested, since the vqp was made */
 };

@@ -68,15 +68,31 @@ static void tell_lengths(struct hf_vqp *vqp)
 		peer_send(vqp->peer, &message);
 }
 
+/* Its fence was hopeless; or there never was one. */
+static bool was_ended(const struct path *path)
+{
+	return path->shared != NULL ? path->shared->path.qp == NULL : path->qp == NULL;
+}
+
 /* Behind a wr that is unknown nothing of the vqp executes (V2), as behind one that failed on a plain qp: a WRITE of a
  * flag must not be seen when nobody knows of the data before it. */
 static void settle(struct hf_vqp *vqp)
 {
 	int refused;
-	uint32_t unknown = verdict_enter(vqp->node->config.policy, &vqp->sends, &vqp->evidence);
+	uint32_t unknown;
 
+	if (verdict_lost(&vqp->sends, &vqp->evidence)) {
+		log_error("vqp %u: a NIC of the other side died with writes that it had acknowledged", vqp->num);
+		vqp->doomed = true;
+	}
+	vqp->evidence.ended_here = was_ended(&vqp->path);
+	unknown = verdict_enter(vqp->node->config.policy, &vqp->sends, &vqp->evidence);
 	if (unknown > 0) {
 		log_warn("vqp %u: nobody can say what became of %u wrs", vqp->num, unknown);
+		vqp->doomed = true;
+	}
+	/* The picker may post as soon as it has said GO: then it is on that path that its wrs have to be fenced. */
+	if (vqp->doomed && vqp->recovery.picks) {
 		vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, true);
 		return;
 	}
@@ -278,6 +294,10 @@ static void do_resume(struct hf_vqp *vqp)
 
 	if (vqp->path.qp == NULL)
 		return;
+	if (vqp->doomed) {
+		vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, true);
+		return;
+	}
 	vqp->held = vqp->rail_suspect = false;
 	if (!first) {
 		if (vqp->recovery.kind == RECOVERY_FAILOVER)

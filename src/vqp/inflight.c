@@ -103,6 +103,10 @@ uint32_t inflight_retire(struct inflight *log, uint64_t position)
 			continue;
 		entry->done = true;
 		entry->status = IBV_WC_SUCCESS;
+		if (entry->log_entry != 0) {
+			log->last_entry = entry->log_entry;
+			log->last_number = entry->log_number;
+		}
 		n++;
 	}
 	return n;

@@ -44,6 +44,8 @@ struct inflight {
 	struct inflight_wr *slots;
 	struct ibv_sge *sges;
 	uint8_t *inlines;
+	uint64_t last_entry; /* of the completion log: that of the last wr which is known to have got there; 0: none */
+	uint32_t last_number;
 };
 
 int inflight_init(struct inflight *log, uint32_t capacity, uint32_t max_sge, uint32_t max_inline);

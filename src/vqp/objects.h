@@ -151,6 +151,7 @@ struct hf_vqp {
 	bool rail_suspect; /* a wr failed as it does when the path is broken */
 	bool told_lengths; /* and the peer has not forgotten them */
 	bool held, fencing, drained_quiet, probing;
+	bool doomed;       /* a wr is unknown: it fails once it knows where the other side may post */
 	enum fence fence;  /* of the path in use, while fencing or failing */
 	struct pool *pool; /* that it may fall back on */
 	struct rebuild rebuild;

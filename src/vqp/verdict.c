@@ -158,30 +158,6 @@ static bool is_atomic(const struct inflight_wr *entry)
 	return entry->wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || entry->wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
-/* The device posts a wr with IBV_SEND_FENCE only when the data of all READs and atomics before it are there. */
-static void finish_fenced(struct inflight *log, const struct evidence *evidence, const struct log_reading *reading)
-{
-	uint64_t end = log->head;
-	uint32_t packets;
-
-	for (uint64_t at = log->head; at < log->next; at++) {
-		const struct inflight_wr *entry = inflight_at(log, at);
-
-		if (entry->done || entry->qp_num == 0 || (entry->wr.send_flags & IBV_SEND_FENCE) == 0)
-			continue;
-		if (at < reading->executed_end || by_psn(entry, evidence, &packets) == EXECUTED_FULLY || packets > 0)
-			end = at;
-	}
-	for (uint64_t at = log->head; at < end; at++) {
-		struct inflight_wr *entry = inflight_at(log, at);
-
-		if (entry->done || entry->qp_num == 0 || (entry->wr.opcode != IBV_WR_RDMA_READ && !is_atomic(entry)))
-			continue;
-		entry->done = true;
-		entry->status = IBV_WC_SUCCESS;
-	}
-}
-
 static void give_value(const struct inflight_wr *entry, uint64_t value)
 {
 	uint32_t given = 0;
@@ -215,13 +191,61 @@ static void enter(enum hf_policy policy, struct inflight_wr *entry, const struct
 	entry->qp_num = 0;
 }
 
+/* The device posts a wr with IBV_SEND_FENCE only when the data of all READs and atomics before it are there. */
+static uint32_t finish_fenced(struct inflight *log, const struct evidence *evidence, const struct log_reading *reading)
+{
+	uint64_t end = log->head;
+	uint32_t packets, unknown = 0;
+
+	for (uint64_t at = log->head; at < log->next; at++) {
+		const struct inflight_wr *entry = inflight_at(log, at);
+
+		if (entry->done || entry->qp_num == 0 || (entry->wr.send_flags & IBV_SEND_FENCE) == 0)
+			continue;
+		if (at < reading->executed_end || by_psn(entry, evidence, &packets) == EXECUTED_FULLY || packets > 0)
+			end = at;
+	}
+	for (uint64_t at = log->head; at < end; at++) {
+		struct inflight_wr *entry = inflight_at(log, at);
+
+		if (entry->done || entry->qp_num == 0 || (entry->wr.opcode != IBV_WR_RDMA_READ && !is_atomic(entry)))
+			continue;
+		/* A dead device may have taken the data with it. An atomic's are asked for; to READ again would be to
+		 * read what was written behind the fence. */
+		if (evidence->ended_here && is_atomic(entry))
+			continue;
+		if (evidence->ended_here) {
+			enter(HF_POLICY_VARUNA, entry, &(struct verdict){.kind = VERDICT_UNKNOWN});
+			unknown++;
+			continue;
+		}
+		entry->done = true;
+		entry->status = IBV_WC_SUCCESS;
+	}
+	return unknown;
+}
+
+/* The newest entry of the completion log is that of the last wr that completed, or of one in flight. */
+bool verdict_lost(struct inflight *log, const struct evidence *evidence)
+{
+	struct log_reading reading = verdict_read_log(log, evidence);
+	bool kept = log->last_entry == 0 || evidence->has_psn || !evidence->has_log || reading.executed_end > 0 ||
+		    (evidence->log_entry == log->last_entry && evidence->log_number == log->last_number);
+
+	if (reading.executed_end > 0) {
+		log->last_entry = evidence->log_entry;
+		log->last_number = evidence->log_number;
+	}
+	return !kept;
+}
+
 uint32_t verdict_enter(enum hf_policy policy, struct inflight *log, const struct evidence *evidence)
 {
 	struct log_reading reading = verdict_read_log(log, evidence);
 	uint32_t unknown = 0;
 
 	if (policy == HF_POLICY_VARUNA)
-		finish_fenced(log, evidence, &reading);
+		unknown = finish_fenced(log, evidence, &reading);
 	for (uint64_t at = log->head; at < log->next; at++) {
 		struct inflight_wr *entry = inflight_at(log, at);
 		struct verdict verdict;

@@ -48,6 +48,10 @@ struct log_reading verdict_read_log(const struct inflight *log, const struct evi
 struct verdict verdict_judge(enum hf_policy policy, const struct inflight_wr *entry, uint64_t position,
 	const struct evidence *evidence, const struct log_reading *reading);
 
+/* Before the verdicts: whether wrs that had completed are lost, because the responder's device died before they were in
+ * memory. */
+bool verdict_lost(struct inflight *log, const struct evidence *evidence);
+
 /* Judges what was posted and is not done, [head, next), and puts the values of atomics where the wrs want them. Returns
  * how many are unknown. */
 uint32_t verdict_enter(enum hf_policy policy, struct inflight *log, const struct evidence *evidence);
