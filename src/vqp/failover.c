@@ -372,7 +372,8 @@ void failover_event(struct hf_vqp *vqp, const struct recovery_event *event)
 		do_build(vqp);
 	if (actions & RECOVERY_SEND_READY)
 		send_plain(vqp, MESSAGE_READY);
-	if (actions & RECOVERY_RESUME)
+	/* Unless what was to be built failed, which has begun the next epoch. */
+	if ((actions & RECOVERY_RESUME) && vqp->recovery.state == RECOVERY_IDLE)
 		do_resume(vqp);
 	if (actions & RECOVERY_FAIL) {
 		log_error("vqp %u: no path within the budget: epoch %u, it waited for %s", vqp->num,

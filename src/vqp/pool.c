@@ -244,13 +244,13 @@ void pool_join(struct hf_vqp *vqp, struct pool_qp *standby)
 {
 	ensure(vqp->path.qp == NULL && standby->state == POOL_READY);
 	path_carry(&standby->path);
-	vqp->path = (struct path){.qp = standby->path.qp,
-		.cqs = standby->path.cqs,
-		.shared = standby,
-		.rail = standby->path.rail,
-		.psn = standby->path.psn,
-		.dest_qp_num = standby->path.dest_qp_num,
-		.mtu_bytes = standby->path.mtu_bytes};
+	vqp->path = standby->path; /* but its place in the queues is the standby qp's */
+	vqp->path.shared = standby;
+	vqp->path.cq = NULL;
+	vqp->path.cqes = 0;
+	vqp->path.carries = false;
+	vqp->path.grant = vqp->grants.ours;
+	vqp->path.access = vqp->access;
 	list_push_back(&standby->vqps, &vqp->pool_link);
 	standby->users++;
 }
