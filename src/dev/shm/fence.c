@@ -44,6 +44,7 @@ bool take_op(struct shm_qp *qp)
 			uint32_t kind = atomic_load(&qp->shared->touch_kind);
 
 			qp->held = kind == TOUCH_GUARDED;
+			qp->held_since_ns = now_ns(qp);
 			qp->unknown = kind == TOUCH_ATOMIC;
 			if (qp->held)
 				qp->evidence = op;
@@ -113,16 +114,16 @@ bool drain_try(struct shm_qp *qp)
 /* 0: drained; -EINPROGRESS; else what keeps it from being fenced. */
 static int drain_step(struct shm_qp *qp, uint64_t since_ns)
 {
-	uint64_t waited_ns;
+	uint64_t now;
 
 	if (drain_try(qp))
 		return qp->fence_error;
-	waited_ns = now_ns(qp) - since_ns;
-	if (!qp->held && waited_ns > STUCK_NS) {
+	now = now_ns(qp);
+	if (!qp->held && now - since_ns > STUCK_NS) {
 		qp->fence_error = take_over(qp);
 		return qp->held ? -EINPROGRESS : qp->fence_error;
 	}
-	return waited_ns <= LATE_NS ? -EINPROGRESS : -EIO;
+	return !qp->held || now - qp->held_since_ns <= LATE_NS ? -EINPROGRESS : -EIO;
 }
 
 int drain_wait(struct shm_qp *qp)

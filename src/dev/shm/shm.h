@@ -196,7 +196,7 @@ struct shm_qp {
 	bool last_wqe; /* its event was raised */
 	bool claims_flushed;
 	uint64_t evidence; /* the op word when drained */
-	uint64_t drain_since_ns;
+	uint64_t drain_since_ns, held_since_ns;
 	int fence_error;
 	struct ring_place ring;
 

@@ -226,14 +226,17 @@ int guard_read(pid_t pid, const struct iovec *local, unsigned n, uint64_t remote
 
 /* ---- who may, and who is out ---- */
 
+/* What there is of the file; errno tells why nothing is. */
 static bool read_text(const char *path, char text[PROC_TEXT_BYTES])
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = open(path, O_RDONLY | O_CLOEXEC), error;
 	ssize_t got = fd < 0 ? -1 : read(fd, text, PROC_TEXT_BYTES - 1);
 
+	error = got == 0 ? ESRCH : errno;
 	if (fd >= 0)
 		close(fd);
 	text[got < 0 ? 0 : got] = 0;
+	errno = error;
 	return got > 0;
 }
 
@@ -263,7 +266,7 @@ bool guard_is_out(pid_t pid, uint32_t thread)
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%u/stat", (int)pid, thread);
 	if (!read_text(path, text))
-		return true;
+		return errno == ENOENT || errno == ESRCH;
 	state = state_of(text);
 	if (state == 'T' || state == 'Z' || state == 'X')
 		return true;
