@@ -124,7 +124,7 @@ static struct ibv_send_wr *append_log_write(
 bool plan_add(struct plan *plan, struct hf_vqp *vqp, uint64_t position, bool signal)
 {
 	struct inflight_wr *entry = inflight_at(&vqp->sends, position);
-	struct ibv_send_wr *wr = &plan->wrs[plan->wr_count];
+	struct ibv_send_wr *wr = &plan->wrs[plan->wr_count], *log_write;
 	uint64_t left = entry->bytes - entry->landed;
 
 	ensure(plan_has_room(plan, entry));
@@ -145,8 +145,13 @@ bool plan_add(struct plan *plan, struct hf_vqp *vqp, uint64_t position, bool sig
 	wr = append(plan, position, entry->psns);
 	if (is_logged(vqp, entry) && vqp->path.footers)
 		add_footer(plan, vqp, entry);
-	else if (is_logged(vqp, entry))
-		wr = append_log_write(plan, vqp, position, entry);
+	else if (is_logged(vqp, entry)) {
+		log_write = append_log_write(plan, vqp, position, entry);
+		/* An atomic signals by itself. Its answer makes room for another one, whose result takes its place at
+		 * the responder, and may come long before its log write is acknowledged. */
+		if (!is_atomic(entry->wr.opcode))
+			wr = log_write;
+	}
 	if (signal)
 		wr->send_flags |= IBV_SEND_SIGNALED;
 	return true;

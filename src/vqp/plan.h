@@ -1,8 +1,8 @@
 /* plan.h - the device's wrs that entries of the request log become, chained so that one call posts them.
  *
- * Most entries are one wr. Where more are needed for one entry, the last of them carries its identity (wr_id, the
- * position in the log) and its signal, so that one completion says that all of them executed (D2). They are posted
- * together or not at all.
+ * Most entries are one wr. Where more are needed for one entry, the last of them carries its signal, so that one
+ * completion says that all of them executed (D2); but an atomic carries its own. They are posted together or not at
+ * all.
  *
  * What is written into the completion log behind a wr is a wr of its own, or where both devices know footers a footer
  * of it, which costs no packet and executes with it or not at all. */

@@ -1,5 +1,6 @@
 /* A program written for libibverbs, linked with it and with nothing of ours: what `holdfast run` gives such programs
- * beyond what perftest asks for. Prints TAP. verbs HOLDFAST: under `holdfast run`, whose options say which device.
+ * beyond what perftest asks for. Prints TAP. verbs HOLDFAST [WORDS]: under `holdfast run`, whose
+ * options say which device; only the tests with these words in their names.
  *
  * Each test runs in two processes of its own, sides 0 and 1, which talk over a socketpair. */
 #include <dlfcn.h>
@@ -24,6 +25,7 @@
 #define ROUNDS     400
 #define EXIT_SKIP  77
 #define WAIT_MS    20000
+#define NODE_BYTES 32
 #define ALL_ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
 
 static const char *holdfast;
@@ -45,6 +47,7 @@ struct hello {
 };
 
 struct side {
+	unsigned index; /* of the test */
 	int number, socket;
 	struct ibv_context *context;
 	struct ibv_pd *pd;
@@ -432,12 +435,19 @@ static void threads_of_both_sides_count_each_add_once(struct side *side)
 	close_side(side, THREADS);
 }
 
-static void switch_link(const char *way, int side, int rail)
+/* A link that was cut stays so for the next process of the name: each test has names of its own. */
+static void name_node(unsigned test, int side, char node[NODE_BYTES])
 {
-	char command[512];
+	snprintf(node, NODE_BYTES, "test%u-side%d", test, side);
+}
 
-	snprintf(command, sizeof(command), "env -u LD_PRELOAD %s link %s --fabric %s side%d/r%d >/dev/null", holdfast,
-		way, getenv("HOLDFAST_VERBS_FABRIC"), side, rail);
+static void switch_link(const struct side *side, const char *way, int rail)
+{
+	char command[512], node[NODE_BYTES];
+
+	name_node(side->index, side->number, node);
+	snprintf(command, sizeof(command), "env -u LD_PRELOAD %s link %s --fabric %s %s/r%d >/dev/null", holdfast, way,
+		getenv("HOLDFAST_VERBS_FABRIC"), node, rail);
 	check(system(command) == 0);
 }
 
@@ -512,9 +522,9 @@ static void cut_rails(struct counting *counting)
 {
 	for (int cut = 0; cut < CUTS; cut++) {
 		let_add(counting);
-		switch_link("down", 0, cut % 2);
+		switch_link(counting->side, "down", cut % 2);
 		let_add(counting);
-		switch_link("up", 0, cut % 2);
+		switch_link(counting->side, "up", cut % 2);
 	}
 }
 
@@ -553,13 +563,13 @@ static void a_port_is_up_while_any_of_its_rails_is(struct side *side)
 	struct ibv_port_attr port;
 
 	open_device(side);
-	switch_link("down", side->number, 0);
+	switch_link(side, "down", 0);
 	check(ibv_query_port(side->context, 1, &port) == 0 && port.state == IBV_PORT_ACTIVE);
-	switch_link("down", side->number, 1);
+	switch_link(side, "down", 1);
 	check(ibv_get_async_event(side->context, &event) == 0 && event.event_type == IBV_EVENT_PORT_ERR);
 	ibv_ack_async_event(&event);
 	check(ibv_query_port(side->context, 1, &port) == 0 && port.state == IBV_PORT_DOWN);
-	switch_link("up", side->number, 0);
+	switch_link(side, "up", 0);
 	check(ibv_get_async_event(side->context, &event) == 0 && event.event_type == IBV_EVENT_PORT_ACTIVE);
 	ibv_ack_async_event(&event);
 	check(ibv_close_device(side->context) == 0);
@@ -567,12 +577,12 @@ static void a_port_is_up_while_any_of_its_rails_is(struct side *side)
 
 /* ---- running them ---- */
 
-static void run_side(void (*test)(struct side *side), int number, int socket)
+static void run_side(void (*test)(struct side *side), unsigned index, int number, int socket)
 {
-	struct side side = {.number = number, .socket = socket};
-	char node[16];
+	struct side side = {.number = number, .index = index, .socket = socket};
+	char node[NODE_BYTES];
 
-	snprintf(node, sizeof(node), "side%d", number);
+	name_node(index, number, node);
 	check(setenv("HOLDFAST_VERBS_NODE", node, 1) == 0);
 	test(&side);
 	fflush(stdout);
@@ -580,7 +590,7 @@ static void run_side(void (*test)(struct side *side), int number, int socket)
 }
 
 /* The worse of both sides' statuses. */
-static int run(void (*test)(struct side *side))
+static int run(void (*test)(struct side *side), unsigned index)
 {
 	int pair[2], worst = 0;
 
@@ -589,7 +599,7 @@ static int run(void (*test)(struct side *side))
 	for (int i = 0; i < 2; i++)
 		if (fork() == 0) {
 			close(pair[!i]);
-			run_side(test, i, pair[i]);
+			run_side(test, index, i, pair[i]);
 		}
 	close(pair[0]);
 	close(pair[1]);
@@ -624,7 +634,9 @@ int main(int argc, char **argv)
 	holdfast = argc > 1 ? argv[1] : "holdfast";
 	printf("1..%u\n", n);
 	for (unsigned i = 0; i < n; i++) {
-		int status = run(tests[i].test);
+		if (argc > 2 && strstr(tests[i].name, argv[2]) == NULL)
+			continue;
+		int status = run(tests[i].test, i);
 
 		failed = failed || (status != 0 && status != EXIT_SKIP);
 		printf("%s %u - %s%s\n", status == 0 || status == EXIT_SKIP ? "ok" : "not ok", i + 1, tests[i].name,
