@@ -11,8 +11,8 @@
 
 #include "vqp/objects.h"
 
-#define PLAN_WRS  32u
-#define PLAN_SGES 64u
+#define PLAN_WRS  66u /* a batch of 64 leaves in one call, which one run of packets can carry */
+#define PLAN_SGES 128u
 
 struct plan {
 	struct ibv_send_wr wrs[PLAN_WRS];
