@@ -260,7 +260,7 @@ static void do_build(struct hf_vqp *vqp)
 	int rc = 0;
 
 	leave_path(vqp);
-	if (vqp->go.cached != MESSAGE_PATH_BUILT && !match_ready(vqp, rail)) {
+	if (vqp->go.cached != MESSAGE_PATH_BUILT && (!match_ready(vqp, rail) || vqp->path.broken)) {
 		failover_broken(vqp);
 		return;
 	}

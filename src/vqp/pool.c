@@ -158,6 +158,7 @@ void pool_break(struct pool_qp *standby)
 	if (standby->state == POOL_BROKEN)
 		return;
 	standby->state = POOL_BROKEN;
+	standby->broken_ns = hf_loop_now_ns(standby->pool->pd->node->loop);
 	list_for_each_safe (at, &standby->vqps) {
 		struct hf_vqp *vqp = container_of(at, struct hf_vqp, pool_link);
 
@@ -233,7 +234,7 @@ struct pool_qp *pool_named(struct hf_vqp *vqp, unsigned rail, uint32_t their_qp_
 	list_for_each (at, &vqp->pool->qps) {
 		struct pool_qp *standby = container_of(at, struct pool_qp, link);
 
-		if (standby->path.rail == rail && standby->state == POOL_READY &&
+		if (standby->path.rail == rail && standby->state != POOL_OFFERED &&
 			standby->path.dest_qp_num == their_qp_num)
 			return standby;
 	}
@@ -242,7 +243,7 @@ struct pool_qp *pool_named(struct hf_vqp *vqp, unsigned rail, uint32_t their_qp_
 
 void pool_join(struct hf_vqp *vqp, struct pool_qp *standby)
 {
-	ensure(vqp->path.qp == NULL && standby->state == POOL_READY);
+	ensure(vqp->path.qp == NULL && standby->state != POOL_OFFERED);
 	path_carry(&standby->path);
 	vqp->path = standby->path; /* but its place in the queues is the standby qp's */
 	vqp->path.shared = standby;
@@ -251,6 +252,7 @@ void pool_join(struct hf_vqp *vqp, struct pool_qp *standby)
 	vqp->path.carries = false;
 	vqp->path.grant = vqp->grants.ours;
 	vqp->path.access = vqp->access;
+	vqp->path.broken = standby->state == POOL_BROKEN;
 	list_push_back(&standby->vqps, &vqp->pool_link);
 	standby->users++;
 }
@@ -267,7 +269,7 @@ void pool_leave(struct hf_vqp *vqp)
 	if (--standby->users > 0)
 		return;
 	path_uncarry(&standby->path);
-	if (standby->state == POOL_BROKEN)
+	if (standby->state == POOL_BROKEN && vqp->recovery.picks)
 		unmake(standby);
 }
 
@@ -373,11 +375,24 @@ static void keep_ready(struct pool *pool, unsigned rail, uint64_t now_ns)
 	}
 }
 
+/* The picker may have sent a vqp there before it heard that the qp is broken, and asks what executed (POOL-3). */
+static void drop_broken(struct pool *pool, uint64_t now_ns)
+{
+	list_for_each_safe (at, &pool->qps) {
+		struct pool_qp *standby = container_of(at, struct pool_qp, link);
+
+		if (standby->state == POOL_BROKEN && standby->users == 0 &&
+			now_ns - standby->broken_ns >= pool->pd->node->config.budget_ns)
+			unmake(standby);
+	}
+}
+
 void pool_tick(struct hf_node *node, uint64_t now_ns)
 {
 	list_for_each (at, &node->pools) {
 		struct pool *pool = container_of(at, struct pool, node_link);
 
+		drop_broken(pool, now_ns);
 		if (list_empty(&pool->members) ||
 			!container_of(pool->members.next, struct hf_vqp, member_link)->recovery.picks)
 			continue;

@@ -15,7 +15,9 @@
  *
  * Invariants:
  *   POOL-1  A vqp is in the list of the one standby qp that its path names, and in no other.
- *   POOL-2  A standby qp that was fenced takes no further vqp; it is destroyed when the last has left. */
+ *   POOL-2  A standby qp that was fenced carries no further vqp's traffic; it is destroyed when the last has left.
+ *   POOL-3  The side that does not pick keeps a broken one for as long as a vqp may still be sent there, which happened
+ *           before the picker knew: that vqp joins it to tell what executed, and settles again at once. */
 #ifndef HOLDFAST_VQP_POOL_H
 #define HOLDFAST_VQP_POOL_H
 
@@ -41,7 +43,7 @@ struct pool_qp {
 	struct path path;
 	enum pool_qp_state state;
 	bool fenced;
-	uint64_t offered_ns;
+	uint64_t offered_ns, broken_ns;
 	struct list vqps;          /* pool_link; on it */
 	struct list told, waiting; /* sinks with completions in this batch; vqps that found it full */
 	unsigned users;
