@@ -33,7 +33,7 @@ bool access_is_stale(const struct hf_vqp *vqp)
 
 bool access_is_current(const struct hf_vqp *vqp, const struct path *path)
 {
-	return path->grant == vqp->grants.ours && !path->broken;
+	return !path->broken && (path->shared != NULL || path->grant == vqp->grants.ours);
 }
 
 static bool changes_in_rts(const struct path *path)
