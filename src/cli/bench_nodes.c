@@ -19,10 +19,12 @@
 #define OFFSET_ALIGN 8u
 
 const struct bench_mode bench_modes[] = {
-	{"none", HF_POLICY_NONE, false},
-	{"resend", HF_POLICY_RESEND, false},
-	{"resend-cache", HF_POLICY_RESEND_CACHE, false},
-	{"varuna", HF_POLICY_VARUNA, false},
+	{"none", HF_POLICY_NONE, HF_EVIDENCE_PSN},
+	{"resend", HF_POLICY_RESEND, HF_EVIDENCE_PSN},
+	{"resend-cache", HF_POLICY_RESEND_CACHE, HF_EVIDENCE_PSN},
+	{"varuna", HF_POLICY_VARUNA, HF_EVIDENCE_BOTH},
+	{"varuna-psn", HF_POLICY_VARUNA, HF_EVIDENCE_PSN},
+	{"varuna-log", HF_POLICY_VARUNA, HF_EVIDENCE_LOG},
 };
 const unsigned bench_mode_count = sizeof(bench_modes) / sizeof(bench_modes[0]);
 
@@ -63,6 +65,7 @@ static void configure(const struct bench_nodes *nodes, int near_pid, struct hf_n
 {
 	*config = (struct hf_node_config){.rail_count = BENCH_RAILS,
 		.policy = nodes->setup->mode->policy,
+		.evidence = nodes->setup->mode->evidence,
 		.failback_ns = nodes->setup->failback_ns,
 		.timeout = nodes->setup->timeout};
 	snprintf(config->name, sizeof(config->name), "%s", nodes->near ? "near" : "far");

@@ -17,7 +17,7 @@
 struct bench_mode {
 	const char *name;
 	enum hf_policy policy;
-	bool logs; /* a log entry of 8 bytes is written behind each wr that is not idempotent */
+	enum hf_evidence evidence;
 };
 extern const struct bench_mode bench_modes[];
 extern const unsigned bench_mode_count;

@@ -25,8 +25,9 @@ struct inflight_wr {
 	uint32_t qp_num, rail, first_psn, mtu_bytes;
 	uint64_t log_entry; /* of the completion log, written behind it; 0: none */
 	uint32_t log_number;
-	bool footed;    /* the entry and the wr execute together or not at all */
-	uint32_t grant; /* of the vqp, when it was posted: nothing is replayed across grants (R13) */
+	bool footed;      /* the entry and the wr execute together or not at all */
+	bool log_counted; /* its entry has taken a wr of its own once */
+	uint32_t grant;   /* of the vqp, when it was posted: nothing is replayed across grants (R13) */
 	bool idempotent;
 	bool signaled; /* its owner wants a completion when it succeeds */
 	bool done;

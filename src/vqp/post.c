@@ -77,6 +77,10 @@ static void posted(struct hf_vqp *vqp, struct inflight_wr *entry)
 	entry->rail = vqp->path.rail;
 	entry->qp_num = vqp->path.qp->qp_num;
 	path_count(&vqp->path, &vqp->packets, entry->psns);
+	if (entry->log_entry != 0 && !entry->footed && !entry->log_counted) {
+		entry->log_counted = true;
+		vqp->counters.log_writes++;
+	}
 	if (!entry->sent_before)
 		return;
 	entry->sent_before = false;

@@ -5,7 +5,7 @@ import sys
 
 import program
 
-MODES = ["none", "resend", "resend-cache", "varuna"]
+MODES = ["none", "resend", "resend-cache", "varuna", "varuna-psn", "varuna-log"]
 
 
 def verbs_measures_every_point_of_a_figure_in_every_mode(directory):
@@ -27,7 +27,7 @@ def a_cut_sends_again_what_was_in_flight_and_varuna_no_more_than_had_not_execute
     done = program.run(directory, "bench", "failover", "--device", "shm", "--cuts", "2", "--clients", "4", "--no-scale",
                        "--json", "--html", "failover.html", check=0)
     rows = json.loads(done.stdout)["failovers"]
-    assert len(rows) == 27, len(rows)
+    assert len(rows) == 36, len(rows)
     for row in rows:
         assert row["in_flight_bytes"] > 0 and row["recovered_us"] >= row["from_detection_us"] > 0, row
     for row in rows:
