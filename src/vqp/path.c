@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PATH_SLACK    1u /* a probe besides what the application may have in flight */
+#define PATH_SLACK    2u /* besides what the application may have in flight: a probe, an atomic's log write */
 #define RNR_RETRY     7  /* without end: the receiver decides when it is ready */
 #define MIN_RNR_TIMER 8
 #define RD_ATOMIC_MAX 16u

@@ -12,11 +12,18 @@
 
 /* ---- its queues ---- */
 
-/* At the last time that the queue was empty no more than `depth` wrs were unfinished, and `depth` have been posted
- * since at most; so there are never more than twice as many completions in it. */
+static uint32_t least(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Of the completion queue: at the last time that it was empty no more than `depth` wrs were unfinished, and `depth`
+ * have been posted since at most; so there are never more than twice as many completions in it. Of the qp's own queue:
+ * what has not completed takes its place. A list that fits is taken whole, so no wr is posted without its log write. */
 static uint32_t room(struct pool_qp *standby)
 {
 	uint32_t depth = standby->path.cqes / 2;
+	uint32_t unfinished = (uint32_t)(standby->posted - standby->completed);
 
 	if (standby->path.cq == NULL)
 		return 0;
@@ -24,7 +31,7 @@ static uint32_t room(struct pool_qp *standby)
 		standby->reads = standby->path.cq->reads;
 		standby->posted_at_read = standby->posted;
 	}
-	return depth - (uint32_t)(standby->posted - standby->posted_at_read);
+	return least(depth - (uint32_t)(standby->posted - standby->posted_at_read), depth - least(unfinished, depth));
 }
 
 static void on_wc(struct wc_sink *sink, const struct ibv_wc *wc)
@@ -35,6 +42,8 @@ static void on_wc(struct wc_sink *sink, const struct ibv_wc *wc)
 	struct ibv_wc own = *wc;
 
 	own.wr_id = wr->wr_id;
+	if (wc->status == IBV_WC_SUCCESS)
+		standby->completed = wc->wr_id + 1; /* and all before it */
 	if (vqp != NULL && vqp->path.shared == standby) {
 		if (list_empty(&vqp->sink.link))
 			list_push_back(&standby->told, &vqp->sink.link);
@@ -74,6 +83,7 @@ int pool_post_send(
 	struct hf_vqp *vqp, struct ibv_send_wr *wr, const struct hf_footer *footers, struct ibv_send_wr **bad_wr)
 {
 	struct pool_qp *standby = vqp->path.shared;
+	uint64_t first = standby->posted;
 	uint32_t count = 0;
 	int rc;
 
@@ -91,6 +101,11 @@ int pool_post_send(
 	}
 	rc = footers == NULL ? hf_qp_post_send(standby->path.qp, wr, bad_wr)
 			     : hf_qp_post_send_footed(standby->path.qp, NULL, wr, footers, bad_wr);
+	if (rc == 0)
+		return 0;
+	/* Numbers that were not used are given again: notes of wrs in flight would be overwritten otherwise. */
+	for (standby->posted = first; wr != *bad_wr; wr = wr->next)
+		standby->posted++;
 	if (rc == -ENOMEM)
 		pool_wait(vqp);
 	return rc;

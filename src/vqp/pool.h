@@ -49,7 +49,8 @@ struct pool_qp {
 	unsigned users;
 	uint32_t packets;                   /* unretired, of all its vqps */
 	struct pool_wr wrs[2 * POOL_DEPTH]; /* by their wr_id on the qp, which counts them */
-	uint64_t posted, posted_at_read;    /* wrs: ever; when the queue was last read to its end */
+	uint64_t posted, completed;         /* wrs, ever */
+	uint64_t posted_at_read;            /* when the queue was last read to its end */
 	uint64_t reads;                     /* of the queue, then */
 };
 
