@@ -67,7 +67,11 @@ void atomics_completed(struct atomics_side *side, const struct ibv_wc *wc)
 	if (wc->status == IBV_WC_SUCCESS) {
 		run->succeeded_since_quiet += run->world->now_ns >= run->faults.quiet_ns;
 		atomics_answered(side, op, side->memory[wc->wr_id]);
-	} else if (!run->crashed && !run->may_be_unknown) {
+		return;
+	}
+	if (wc->vendor_err == HF_WC_NOT_EXECUTED)
+		linear_withdraw(&run->words[op->word], op->linear);
+	if (!run->crashed && !run->may_be_unknown) {
 		world_violate(run->world, "lost", "wr %" PRIu64 " failed with status %d although a path came back",
 			wc->wr_id, (int)wc->status);
 	}
@@ -84,7 +88,7 @@ static void set_up(struct atomics *run, struct world *world, struct outcome *out
 	run->mode = world_chance(world, 700000) ? HF_ATOMIC_UID : HF_ATOMIC_NATIVE;
 	run->policy = HF_POLICY_VARUNA;
 	run->hca = world_chance(world, 500000);
-	run->may_be_unknown = run->mode == HF_ATOMIC_NATIVE;
+	run->may_be_unknown = run->mode == HF_ATOMIC_NATIVE && world_chance(world, 300000);
 	network_init(&run->network, world);
 	run->network.stream_limit_ns = 8 * NS_S;
 	for (unsigned i = 0; i <= ATOMICS_CLIENTS; i++) {
@@ -93,7 +97,7 @@ static void set_up(struct atomics *run, struct world *world, struct outcome *out
 		side->run = run;
 		side->number = i;
 		host_init(&side->host, world, &run->network, names[i]);
-		if (run->mode == HF_ATOMIC_UID)
+		if (run->mode == HF_ATOMIC_UID || run->may_be_unknown)
 			side->host.caps_masked |= HF_DEV_ATOMIC_RESULTS;
 		if (run->hca)
 			side->host.caps_masked |= HF_DEV_ATOMIC_GLOBAL;
@@ -186,7 +190,9 @@ static void run(struct world *world, struct outcome *outcome)
 	for (unsigned i = 0; i < ATOMICS_CLIENTS; i++)
 		process_start(clients[i] = run->sides[i + 1].process);
 	/* The owner lives: what his memory held would be gone with him. */
-	faults_plan(&run->faults, &run->network, clients, ATOMICS_CLIENTS, ATOMICS_FAULTS,
+	faults_plan(&run->faults, &run->network, clients, ATOMICS_CLIENTS,
+		/* a qp that cannot be fenced is destroyed, and its results with it: by uid nothing is lost with them */
+		run->mode == HF_ATOMIC_UID ? ATOMICS_FAULTS | FAULT_BIT(FAULT_FENCE_FAILS) : ATOMICS_FAULTS,
 		(unsigned)world_range(world, 0, 10), quiet_ns);
 	world_run_until(world, quiet_ns);
 	run_until_alive(run, quiet_ns + LIVE_NS);

@@ -29,6 +29,8 @@ struct linear {
 /* Returns the operation's index. */
 size_t linear_post(struct linear *linear, bool is_cas, uint64_t argument, uint64_t compare, uint64_t now_ns);
 void linear_complete(struct linear *linear, size_t index, uint64_t original, uint64_t now_ns);
+/* The client was told that it did not take effect. */
+void linear_withdraw(struct linear *linear, size_t index);
 /* NULL: it could. Otherwise what is wrong, in words. */
 const char *linear_check(struct linear *linear);
 void linear_free(struct linear *linear);

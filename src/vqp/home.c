@@ -23,11 +23,16 @@ static bool concerns(const struct hf_vpd *pd, const struct hf_vqp *vqp)
 	       vqp_uses(vqp, vqp->peer);
 }
 
+bool home_binds(const struct hf_vqp *vqp)
+{
+	return vqp->pd->home.rail >= 0 && (vqp->access & IBV_ACCESS_REMOTE_ATOMIC) != 0;
+}
+
 static int wanted(const struct hf_vqp *vqp)
 {
 	const struct home *home = &vqp->pd->home;
 
-	if (home->rail >= 0 && (vqp->access & IBV_ACCESS_REMOTE_ATOMIC))
+	if (home_binds(vqp))
 		return home->next >= 0 ? home->next : home->rail;
 	return vqp->home_rail;
 }
@@ -95,8 +100,10 @@ static void begin(struct hf_vpd *pd, int rail, uint64_t now_ns)
 	list_for_each (at, &pd->node->vqps) {
 		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
 
-		if (vqp->pd != pd || (vqp->access & IBV_ACCESS_REMOTE_ATOMIC) == 0)
+		if (vqp->pd != pd || !home_binds(vqp))
 			continue;
+		/* The other side may take it without having heard of the move; one made from now on, it has. */
+		path_destroy(&vqp->standby[pd->home.rail]);
 		vqp->home_leaves = vqp->path.qp != NULL && (int)vqp->path.rail == pd->home.rail;
 		if (vqp->home_leaves && concerns(pd, vqp))
 			ask_to_leave(vqp, rail);

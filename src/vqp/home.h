@@ -16,8 +16,8 @@
  * can return. A vqp that does not leave in time is fenced by its owner alone.
  *
  * Invariant:
- *   HOME-1  The key for atomics on one rail is given out only after every qp that carried a vqp with atomic access on
- *           the rail before was fenced, and the registration there was removed. */
+ *   HOME-1  The key for atomics on one rail is given out only after every qp that a vqp with atomic access had, or
+ *           could have taken, on the rail before was fenced or destroyed, and the registration there was removed. */
 #ifndef HOLDFAST_VQP_HOME_H
 #define HOLDFAST_VQP_HOME_H
 
@@ -41,6 +41,9 @@ struct home {
 void home_init(struct hf_vpd *pd);
 /* Of the rails that the vqp could use, those that it should. */
 uint32_t home_rails(const struct hf_vqp *vqp, uint32_t usable);
+/* The other side's atomics need a home with us: qps made beforehand would outlive its moves, so it has none in common
+ * with others. */
+bool home_binds(const struct hf_vqp *vqp);
 /* An atomic of ours has to wait for the other side's home. */
 void home_wait(struct hf_vqp *vqp, int rail);
 void home_reached(struct hf_vqp *vqp);

@@ -323,7 +323,7 @@ void pool_enlist(struct hf_vqp *vqp)
 {
 	struct pool *pool = NULL;
 
-	if (vqp->pool != NULL || vqp->grants.dedicated || vqp->node->rail_count < 2 ||
+	if (vqp->pool != NULL || vqp->grants.dedicated || home_binds(vqp) || vqp->node->rail_count < 2 ||
 		!policy_pools(vqp->node->config.policy))
 		return;
 	list_for_each (at, &vqp->node->pools)

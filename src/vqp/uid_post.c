@@ -333,9 +333,10 @@ void uid_post_pump(struct hf_vqp *vqp)
 	}
 	if (!slots_known(vqp) || (!uid->active && !begin(vqp, entry)) || uid->posted)
 		return;
-	entry->qp_num = uid->op.state == UID_OP_TRY ? vqp->path.qp->qp_num : 0;
 	uid->posted = uid->whole ? post_whole(vqp)
 				 : post_plan(vqp, &uid->plan, rkey_of(&entry->wr), WR_UID | vqp->sends.next);
+	if (uid->posted && !uid->whole && uid->op.state == UID_OP_TRY)
+		entry->qp_num = vqp->path.qp->qp_num; /* it may have executed, until the answer or a look says no */
 }
 
 static void over(struct hf_vqp *vqp, struct inflight_wr *entry)
@@ -389,6 +390,8 @@ static void op_completed(struct hf_vqp *vqp)
 		return;
 	}
 	uid_step(&uid->op, &result, &uid->plan);
+	if (uid->op.state != UID_OP_CHECK_SLOT)
+		entry->qp_num = 0;
 	if (uid->op.state != UID_OP_OVER)
 		return;
 	if (is_atomic(&entry->wr)) {
