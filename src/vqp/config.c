@@ -346,6 +346,7 @@ static const struct field node_fields[] = {
 	{"heartbeat_misses", COUNT, offsetof(struct hf_node_config, heartbeat_misses), 1000},
 	{"failback_ms", MILLISECONDS, offsetof(struct hf_node_config, failback_ns), 0},
 	{"budget_ms", MILLISECONDS, offsetof(struct hf_node_config, budget_ns), 0},
+	{"lease_ms", MILLISECONDS, offsetof(struct hf_node_config, lease_ns), 0},
 	{"pool_size", COUNT, offsetof(struct hf_node_config, pool_size), 64},
 	{"pool_vqps", COUNT, offsetof(struct hf_node_config, pool_vqps), 1000000},
 	{"timeout", SMALL, offsetof(struct hf_node_config, timeout), 31},

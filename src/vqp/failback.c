@@ -12,8 +12,8 @@ bool failback_due(const struct hf_vqp *vqp, uint64_t now_ns)
 	best = rail_choose(home_rails(vqp, peer_usable(vqp->peer)));
 	if (best > (int)vqp->path.rail)
 		return true; /* where atomics are done: not better, but needed */
-	/* On a standby qp messages wait for a dedicated one on this rail. A better rail that does not keep what it promises
-	 * would have them wait without end, so it has its turn after that. */
+	/* On a standby qp messages wait for a dedicated one on this rail. A better rail that does not keep what it
+	 * promises would have them wait without end, so it has its turn after that. */
 	return best >= 0 && best < (int)vqp->path.rail && vqp->path.shared == NULL &&
 	       now_ns - vqp->peer->rails[best].up_since_ns >= vqp->node->config.failback_ns;
 }

@@ -379,6 +379,7 @@ void failover_event(struct hf_vqp *vqp, const struct recovery_event *event)
 		log_error("vqp %u: no path within the budget: epoch %u, it waited for %s", vqp->num,
 			vqp->recovery.epoch, recovery_state_name(before));
 		vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR, true);
+		vqp->fail_waits = true;
 	}
 }
 
@@ -575,6 +576,7 @@ static void fenced(struct hf_vqp *vqp)
 	struct recovery_event event = {.type = RECOVERY_EVENT_FENCED};
 
 	vqp->fencing = false;
+	vqp->fenced_ns = hf_env_now_ns(vqp->node->env);
 	access_check(vqp);
 	failover_event(vqp, &event);
 }
@@ -610,11 +612,25 @@ static bool waits_for_quiet(const struct hf_vqp *vqp)
 	return vqp->drained_quiet && vqp->recovery.state == RECOVERY_QUIET && !vqp->failing && !vqp->fencing;
 }
 
+/* Nobody has told that the other side fenced. By its lease it has, or nothing that left here is on its way any more, so
+ * what is told to be unknown now does not execute later (R5, V4). */
+static bool waits_for_lease(const struct hf_vqp *vqp, uint64_t now_ns)
+{
+	const struct lease *lease;
+
+	if (!vqp->fail_waits || vqp->peer == NULL || (vqp->recovery.heard && vqp->evidence.fenced))
+		return false;
+	lease = &vqp->peer->lease;
+	return !lease_is_over(lease, now_ns) && now_ns - vqp->fenced_ns < lease_with_margin(lease->ours_ns);
+}
+
 /* Nothing to do for it before a completion comes, or a tick. */
 bool failover_waits(const struct hf_vqp *vqp)
 {
+	uint64_t now_ns = hf_env_now_ns(vqp->node->env);
+
 	if (vqp->failing || vqp->fencing)
-		return fence_sleeps(vqp, hf_env_now_ns(vqp->node->env));
+		return fence_sleeps(vqp, now_ns) || (vqp->failing && waits_for_lease(vqp, now_ns));
 	return waits_for_quiet(vqp) && !post_quiet(vqp);
 }
 
@@ -640,6 +656,8 @@ static bool progress(struct hf_vqp *vqp)
 	struct recovery_event quiet = {.type = RECOVERY_EVENT_QUIET};
 
 	if ((vqp->failing || vqp->fencing) && !path_is_fenced(vqp))
+		return false;
+	if (vqp->failing && waits_for_lease(vqp, hf_env_now_ns(vqp->node->env)))
 		return false;
 	if (vqp->failing) {
 		failed(vqp);

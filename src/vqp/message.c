@@ -191,6 +191,11 @@ static void visit(struct wire *wire, struct message *m)
 	case MESSAGE_NODE:
 		node(wire, m);
 		break;
+	case MESSAGE_LEASE:
+		u64(wire, &m->stamp);
+		u64(wire, &m->echo);
+		u64(wire, &m->lease_ns);
+		break;
 	case MESSAGE_RAILS:
 		u32(wire, &m->up, RAIL_MASK);
 		break;

@@ -36,6 +36,7 @@ enum message_kind {
 	MESSAGE_GRANT,      /* more may be done than before */
 	MESSAGE_CLOSED,     /* the vqp is in error or was destroyed */
 	MESSAGE_JOIN,       /* both sides name both numbers (hf_vqp_connect_num) */
+	MESSAGE_LEASE,      /* lease.h */
 	MESSAGE_KINDS,
 };
 
@@ -67,6 +68,8 @@ struct message {
 	/* NODE, RAILS, STATE */
 	uint8_t rail_count;
 	uint32_t up; /* bit per rail of the sender */
+	/* LEASE */
+	uint64_t stamp, echo, lease_ns;
 	/* REGION... */
 	uint32_t rkey;
 	uint32_t rkeys[HF_RAILS_MAX];

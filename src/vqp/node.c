@@ -259,6 +259,8 @@ static void fill_defaults(struct hf_node_config *config)
 		config->failback_ns = FAILBACK_NS;
 	if (config->budget_ns == 0)
 		config->budget_ns = BUDGET_NS;
+	if (config->lease_ns == 0)
+		config->lease_ns = config->budget_ns / 2;
 	if (config->pool_size == 0)
 		config->pool_size = 1;
 	if (config->timeout == 0)
@@ -277,6 +279,11 @@ int hf_node_open(struct hf_loop *loop, const struct hf_node_config *config, cons
 	if (config->rail_count == 0 || config->rail_count > HF_RAILS_MAX || config->management_count > HF_RAILS_MAX)
 		return hf_error_set(error, -EINVAL, "a node has 1 to %d rails and at most %d management addresses",
 			HF_RAILS_MAX, HF_RAILS_MAX);
+	if (config->lease_ns != 0 &&
+		lease_with_margin(config->lease_ns) > (config->budget_ns == 0 ? BUDGET_NS : config->budget_ns))
+		return hf_error_set(error, -EINVAL,
+			"a lease of %llu ms does not fit into the budget: it takes an eighth more, and 50 ms",
+			(unsigned long long)(config->lease_ns / 1000000));
 	node = calloc(1, sizeof(*node));
 	if (node == NULL)
 		return hf_error_set(error, -ENOMEM, "no memory for a node");

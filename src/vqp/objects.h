@@ -19,6 +19,7 @@
 #include "vqp/inflight.h"
 #include "vqp/lengths.h"
 #include "vqp/log_slab.h"
+#include "vqp/lease.h"
 #include "vqp/message.h"
 #include "vqp/policy.h"
 #include "vqp/path.h"
@@ -87,6 +88,7 @@ struct hf_peer {
 	bool control_lost[HF_RAILS_MAX]; /* our rail: its control path was up and is lost */
 	struct rail rails[HF_RAILS_MAX]; /* by our rail */
 	struct message_box outbox;
+	struct lease lease;
 	struct remote_region *regions; /* open addressing by rkey; a power of two */
 	uint32_t region_slots, region_used;
 	bool has_uids; /* it has announced a region in HF_ATOMIC_UID */
@@ -159,8 +161,9 @@ struct hf_vqp {
 	struct recovery recovery;
 	struct evidence evidence; /* of the other side, in this epoch */
 	struct message go;
-	struct inflight_end end; /* what wrs get once the qp is fenced, in HF_VQP_ERROR */
-	bool failing, fail_tell;
+	struct inflight_end end;             /* what wrs get once the qp is fenced, in HF_VQP_ERROR */
+	bool failing, fail_tell, fail_waits; /* waits: the other side may not have fenced yet */
+	uint64_t fenced_ns;
 	uint64_t detected_ns;
 	struct uid_client *uid; /* NULL: no wr needed it */
 	int home_rail;          /* of the other side's atomics, as far as it mattered; -1 */

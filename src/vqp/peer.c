@@ -114,11 +114,40 @@ void peer_ports(struct hf_peer *peer, uint32_t up)
 	peer_refresh_rails(peer);
 }
 
+/* Traffic of a peer that may have been told that we fenced it ends here, also where no wr of ours would notice (R5). */
+static void cut_off(struct hf_peer *peer)
+{
+	list_for_each (at, &peer->node->vqps) {
+		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
+
+		if (!vqp_uses(vqp, peer) || vqp->path.qp == NULL || vqp->path.broken)
+			continue;
+		if (policy_recovers(vqp->node->config.policy))
+			failover_broken(vqp);
+		else
+			vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR, true);
+	}
+}
+
+static void lease_tick(struct hf_peer *peer, uint64_t now_ns)
+{
+	struct message message = {
+		.kind = MESSAGE_LEASE, .stamp = now_ns, .echo = peer->lease.stamp, .lease_ns = peer->lease.ours_ns};
+
+	if (!peer->up)
+		return;
+	if (lease_must_send(&peer->lease, now_ns))
+		peer_send(peer, &message);
+	if (lease_expired(&peer->lease, now_ns))
+		cut_off(peer);
+}
+
 void peer_tick(struct hf_peer *peer, uint64_t now_ns)
 {
 	struct rail_actions actions;
 
 	detector_tick(peer, now_ns);
+	lease_tick(peer, now_ns);
 	for (unsigned i = 0; i < peer->node->rail_count; i++)
 		rail_step(&peer->rails[i], RAIL_EVENT_TICK, now_ns, &actions);
 }
@@ -202,6 +231,7 @@ static void on_node(struct hf_peer *peer, const struct message *message)
 				strcmp(node->rails[i].config.kind, peer->remote[k].kind) == 0)
 				peer->rail_map[i] = (int)k;
 	peer->up = true;
+	lease_init(&peer->lease, node->config.lease_ns, hf_loop_now_ns(node->loop));
 	peer_refresh_rails(peer);
 	log_info("peer %s is up", hf_peer_name(peer));
 	list_for_each (at, &node->vqps) {
@@ -237,6 +267,10 @@ static void dispatch(struct hf_peer *peer, const struct message *message)
 	switch (message->kind) {
 	case MESSAGE_NODE:
 		on_node(peer, message);
+		break;
+	case MESSAGE_LEASE:
+		lease_hear(&peer->lease, message->stamp, message->echo, message->lease_ns,
+			hf_loop_now_ns(peer->node->loop));
 		break;
 	case MESSAGE_RAILS:
 		peer_ports(peer, message->up);

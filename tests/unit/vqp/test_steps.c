@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "rail/rail.h"
+#include "vqp/lease.h"
 #include "vqp/inflight.h"
 #include "vqp/message.h"
 #include "vqp/objects.h"
@@ -472,6 +473,51 @@ static void a_region_in_no_mode_of_atomics_is_not_believed(void **state)
 	assert_false(message_decode(at, bytes, &out));
 }
 
+/* ---- leases ---- */
+
+#define LEASE_NS 1000000000ull
+
+/* Only what comes back counts: that the other side is heard does not say that it hears us. */
+static void a_lease_lasts_from_the_newest_stamp_that_came_back(void **state)
+{
+	struct lease lease;
+
+	(void)state;
+	lease_init(&lease, LEASE_NS, 100);
+	assert_true(lease_must_send(&lease, 1000));
+	assert_false(lease_must_send(&lease, 1001));
+	lease_hear(&lease, 5, 1000, LEASE_NS, 500000000);
+	assert_false(lease_expired(&lease, 1000 + LEASE_NS - 1));
+	lease_hear(&lease, 6, 1000, LEASE_NS, 900000000); /* heard again, with nothing new of ours */
+	assert_true(lease_expired(&lease, 1000 + LEASE_NS));
+	lease_hear(&lease, 7, 5000, LEASE_NS, 900000000); /* of a stamp that was never sent */
+	assert_true(lease_expired(&lease, 1000 + LEASE_NS));
+}
+
+/* Whatever messages are lost or late: when one side is sure that the other has fenced, it has. */
+static void nobody_counts_on_a_lease_that_still_runs(void **state)
+{
+	struct lease holder, user;
+	uint64_t sent = 0;
+
+	(void)state;
+	lease_init(&holder, LEASE_NS, 1);
+	lease_init(&user, LEASE_NS, 1);
+	for (uint64_t now = 1, random = 1; now < 100 * LEASE_NS; now += LEASE_NS / 16) {
+		random = random * 6364136223846793005ull + 1442695040888963407ull;
+		if (lease_is_over(&user, now) && user.theirs_ns != 0)
+			assert_true(lease_expired(&holder, now));
+		if (lease_must_send(&holder, now))
+			sent = now;
+		(void)lease_must_send(&user, now);
+		if (random >> 60 < 3) /* late by anything: what is delivered was sent before */
+			lease_hear(&user, sent, holder.stamp, LEASE_NS, now);
+		if (random >> 58 < 9)
+			lease_hear(&holder, user.sent_ns, user.stamp, LEASE_NS, now);
+	}
+	assert_true(sent > 0);
+}
+
 /* ---- configuration ---- */
 
 static void refused(const char *text, const char *words)
@@ -560,6 +606,8 @@ int main(void)
 		cmocka_unit_test(every_kind_of_message_is_read_as_it_was_written),
 		cmocka_unit_test(several_messages_travel_as_one_until_it_is_full),
 		cmocka_unit_test(a_region_in_no_mode_of_atomics_is_not_believed),
+		cmocka_unit_test(a_lease_lasts_from_the_newest_stamp_that_came_back),
+		cmocka_unit_test(nobody_counts_on_a_lease_that_still_runs),
 		cmocka_unit_test(a_configuration_is_read_in_full),
 		cmocka_unit_test(what_is_wrong_in_a_configuration_is_named_with_its_line),
 		cmocka_unit_test(a_missing_file_is_named),

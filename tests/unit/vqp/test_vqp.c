@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "pair.h"
+#include "vqp/objects.h"
 
 static void fill(uint8_t *memory, uint32_t bytes, unsigned seed)
 {
@@ -480,6 +481,47 @@ static void nodes_of_different_policies_refuse_each_other_and_name_both(void **s
 	pair_close(&pair);
 }
 
+static bool b_has_failed_over(struct pair *pair)
+{
+	struct hf_vqp_counters counters;
+
+	hf_vqp_counters(pair->b.vqp, &counters);
+	return counters.failovers > 0;
+}
+
+/* b posts nothing, so that no wr of its own tells it; a counts on it all the same. */
+static void who_had_no_contact_for_a_lease_fences_the_peer(void **state)
+{
+	struct pair pair;
+	struct ibv_wc wc;
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_VARUNA);
+	pair_connect(&pair);
+	assert_true(pair_until(&pair, on_rail_0));
+	pair.b.peer->lease.ours_ns = 1; /* it has expired */
+	assert_true(pair_until(&pair, b_has_failed_over));
+	pair.b.peer->lease.ours_ns = 1000000000;
+	assert_int_equal(pair_write(&pair, 1, 0, 64, true), 0);
+	pair_collect(&pair, &pair.a, 1, &wc);
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	pair_close(&pair);
+}
+
+static void a_lease_that_does_not_fit_into_the_budget_is_refused(void **state)
+{
+	struct hf_node_config config = {.name = "a", .rail_count = 1, .budget_ns = 1000000000, .lease_ns = 900000000};
+	struct hf_error error = {0};
+	struct hf_loop *loop;
+	struct hf_node *node;
+
+	(void)state;
+	assert_int_equal(hf_loop_create(hf_env_host(), &loop), 0);
+	assert_int_equal(hf_node_open(loop, &config, NULL, NULL, &node, &error), -EINVAL);
+	assert_non_null(strstr(error.text, "900 ms does not fit"));
+	hf_loop_destroy(loop);
+}
+
 /* ---- a device whose fences fail ---- */
 
 static struct hf_dev_ops failing_ops;
@@ -542,6 +584,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_peer_that_closes_takes_its_vqps_into_error),
 		cmocka_unit_test(a_failback_does_not_keep_receives_from_the_message_it_waits_for),
 		cmocka_unit_test(nodes_of_different_policies_refuse_each_other_and_name_both),
+		cmocka_unit_test(who_had_no_contact_for_a_lease_fences_the_peer),
+		cmocka_unit_test(a_lease_that_does_not_fit_into_the_budget_is_refused),
 		cmocka_unit_test(traffic_moves_although_the_responder_cannot_fence),
 	};
 
