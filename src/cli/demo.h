@@ -57,6 +57,8 @@ struct demo_result {
 	uint64_t bytes_differ;      /* in the copy at the end */
 	uint64_t passes_wrong;      /* whose hash differed at the receiver */
 	uint64_t resent_wrs, resent_bytes, failovers, failbacks;
+	uint64_t doubled_bytes; /* that took effect twice at node b, by the counters of its devices */
+	uint64_t doubled;       /* WRITEs, at least */
 	char sha256_to[DIGEST_TEXT];
 	bool hash_equal;     /* of the copy at the end, and of every pass */
 	struct hf_error why; /* the first operation that failed, in words */

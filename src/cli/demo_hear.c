@@ -78,12 +78,13 @@ static void take_cut(struct run *run, json_t *message)
 static void take_done(struct run *run, json_t *message)
 {
 	struct demo_result *result = run->result;
-	json_int_t operations, bytes, failed, passes, resent_wrs, resent_bytes, failovers, failbacks;
+	json_int_t operations, bytes, failed, passes, resent_wrs, resent_bytes, failovers, failbacks, expected;
 	const char *why;
 
-	if (json_unpack(message, "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "why", &why, "operations",
+	if (json_unpack(message, "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "why", &why, "operations",
 		    &operations, "bytes", &bytes, "failed", &failed, "passes", &passes, "resent_wrs", &resent_wrs,
-		    "resent_bytes", &resent_bytes, "failovers", &failovers, "failbacks", &failbacks) != 0)
+		    "resent_bytes", &resent_bytes, "failovers", &failovers, "failbacks", &failbacks, "expected_bytes",
+		    &expected) != 0)
 		return;
 	run->sender_done = true;
 	run->sender_done_ns = hf_env_now_ns(run->task->env);
@@ -96,20 +97,22 @@ static void take_done(struct run *run, json_t *message)
 	result->resent_bytes = (uint64_t)resent_bytes;
 	result->failovers = (uint64_t)failovers;
 	result->failbacks = (uint64_t)failbacks;
+	run->expected_bytes = (uint64_t)expected;
 }
 
 static void take_pass(struct run *run, json_t *message)
 {
-	json_int_t pass, resent_wrs, resent_bytes, failed;
+	json_int_t pass, resent_wrs, resent_bytes, failed, executed;
 	const char *sha256;
 
-	if (json_unpack(message, "{s:I, s:s, s:I, s:I, s:I}", "pass", &pass, "sha256", &sha256, "resent_wrs",
-		    &resent_wrs, "resent_bytes", &resent_bytes, "failed", &failed) != 0)
+	if (json_unpack(message, "{s:I, s:I, s:s, s:I, s:I, s:I}", "pass", &pass, "executed_bytes", &executed, "sha256",
+		    &sha256, "resent_wrs", &resent_wrs, "resent_bytes", &resent_bytes, "failed", &failed) != 0)
 		return;
 	run->passes_hashed++;
 	run->receiver_resent_wrs = (uint64_t)resent_wrs;
 	run->receiver_resent_bytes = (uint64_t)resent_bytes;
 	run->receiver_failed = (uint64_t)failed;
+	run->executed_bytes = (uint64_t)executed;
 	run->progress_ns = hf_env_now_ns(run->task->env);
 	if (strcmp(sha256, run->task->input->sha256) == 0)
 		return;

@@ -136,7 +136,9 @@ static void put_facts(FILE *to, const struct demo_result *result)
 	put_fact(to, "Moved", "", text);
 	snprintf(text, sizeof(text), "%s, %llu WRITEs", draw_bytes((double)result->resent_bytes),
 		(unsigned long long)result->resent_wrs);
-	put_fact(to, "Sent twice", "", text);
+	put_fact(to, "Sent again", "", text);
+	put_fact(to, "Took effect twice", result->doubled_bytes == 0 ? "good" : "bad",
+		result->doubled_bytes == 0 ? "nothing" : draw_bytes((double)result->doubled_bytes));
 	fputs("</dl>\n", to);
 }
 

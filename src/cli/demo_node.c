@@ -99,7 +99,7 @@ static int configure(struct demo_node *node, struct hf_node_config *config, bool
 		hf_addr_parse(base_text, &base) != 0)
 		return hf_error_set(&node->error, -EPROTO, "the demo's setup message is malformed");
 	memset(config, 0, sizeof(*config));
-	config->policy = HF_POLICY_RESEND;
+	config->policy = HF_POLICY_VARUNA;
 	config->timeout = QP_TIMEOUT;
 	if (config_path[0] != '\0') {
 		int failed = hf_node_config_load(node->env, config_path, config, &node->error);

@@ -49,6 +49,7 @@ struct run {
 	uint64_t sender_done_ns;
 	uint64_t passes_hashed;
 	uint64_t last_failover_ns;
+	uint64_t expected_bytes, executed_bytes; /* at node b: by what node a did, by node b's devices */
 	uint64_t receiver_resent_wrs, receiver_resent_bytes, receiver_failed;
 };
 

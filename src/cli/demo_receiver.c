@@ -33,6 +33,19 @@ struct receiver {
 	uint64_t failed; /* grants that completed in error */
 };
 
+static uint64_t executed_bytes(const struct demo_node *node)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < hf_node_rails(node->node); i++) {
+		struct hf_dev_counters counters;
+
+		hf_dev_counters(hf_node_dev(node->node, i), &counters);
+		sum += counters.executed_bytes;
+	}
+	return sum;
+}
+
 static int report_pass(struct receiver *receiver, uint64_t pass)
 {
 	struct hf_vqp_counters counters;
@@ -41,7 +54,8 @@ static int report_pass(struct receiver *receiver, uint64_t pass)
 	digest_finish(receiver->digest, sha256);
 	hf_vqp_counters(receiver->node->vqp, &counters);
 	return channel_send(&receiver->node->channel,
-		json_pack("{s:I, s:s, s:I, s:I, s:I}", "pass", (json_int_t)pass, "sha256", sha256, "resent_wrs",
+		json_pack("{s:I, s:I, s:s, s:I, s:I, s:I}", "pass", (json_int_t)pass, "executed_bytes",
+			(json_int_t)executed_bytes(receiver->node), "sha256", sha256, "resent_wrs",
 			(json_int_t)counters.resent_wrs, "resent_bytes", (json_int_t)counters.resent_bytes, "failed",
 			(json_int_t)receiver->failed));
 }

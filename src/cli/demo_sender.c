@@ -19,6 +19,7 @@
 #define STATUS_EVERY_NS    20000000u
 #define PAGE_BYTES         4096u
 #define NS_A_SECOND        1000000000ull
+#define LOG_ENTRY_BYTES    8u /* of a completion log */
 
 struct done {
 	uint64_t posted_ns, done_ns;
@@ -48,6 +49,7 @@ struct sender {
 	uint64_t passes_begun;
 	struct demo_progress progress_sent;
 	unsigned progress_in_flight;
+	uint64_t progress_posted;
 	bool finish; /* begin no further pass */
 	bool told_done;
 
@@ -78,6 +80,13 @@ static void tell_status(struct sender *sender, uint64_t now_ns)
 			(json_int_t)(sender->completed / node->shape.chunks_per_pass)));
 }
 
+/* What ought to take effect at node b: chunks, progress and entries of the completion log. */
+static uint64_t expected_bytes(const struct sender *sender, const struct hf_vqp_counters *counters)
+{
+	return sender->bytes_done + sender->progress_posted * sizeof(struct demo_progress) +
+	       counters->log_writes * LOG_ENTRY_BYTES;
+}
+
 static void tell_done(struct sender *sender)
 {
 	struct hf_vqp_counters counters;
@@ -85,13 +94,14 @@ static void tell_done(struct sender *sender)
 	sender->told_done = true;
 	hf_vqp_counters(sender->node->vqp, &counters);
 	channel_send(&sender->node->channel,
-		json_pack("{s:b, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "done", 1, "why",
+		json_pack("{s:b, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "done", 1, "why",
 			sender->node->error.text, "operations", (json_int_t)sender->completed, "bytes",
 			(json_int_t)sender->bytes_done, "failed",
 			(json_int_t)(sender->failed + (sender->posted - sender->completed)), "passes",
 			(json_int_t)(sender->completed / sender->node->shape.chunks_per_pass), "resent_wrs",
 			(json_int_t)counters.resent_wrs, "resent_bytes", (json_int_t)counters.resent_bytes, "failovers",
-			(json_int_t)counters.failovers, "failbacks", (json_int_t)counters.failbacks));
+			(json_int_t)counters.failovers, "failbacks", (json_int_t)counters.failbacks, "expected_bytes",
+			(json_int_t)expected_bytes(sender, &counters)));
 }
 
 /* Whether this completion shows that traffic flows again: posted after the cut, and not over the rail that was cut (a
@@ -293,6 +303,7 @@ static void post_progress(struct sender *sender)
 		return;
 	sender->progress_sent = progress;
 	sender->progress_in_flight++;
+	sender->progress_posted++;
 }
 
 static bool all_done(const struct sender *sender)

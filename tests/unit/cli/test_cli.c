@@ -413,7 +413,7 @@ static struct demo_result *some_result(void)
 	result.cuts[1] = (struct demo_cut){.rail = 1, .at_ns = 700 * MS};
 	histogram_add(&result.failover_ns, 2 * MS);
 	result.operations = 4321;
-	result.resent_wrs = 7;
+	result.doubled = 7;
 	result.hash_equal = true;
 	result.duration_ns = 1000 * MS;
 	series_init(&result.moved, 20 * MS);
