@@ -15,8 +15,8 @@
 #define BOND_FABRIC       "verbs"
 #define BOND_TIMEOUT      12 /* 16 ms, 7 times: programs of one host keep one another from running */
 #define BOND_RETRIES      7
-#define CONTROL_NET       0x7f3fu /* 127.63 */
-#define RAIL_NET          0x7f40u /* 127.64 */
+#define CONTROL_NET       0x7fa0u /* 127.160 */
+#define RAIL_NET          0x7fa1u /* 127.161 */
 #define SLOTS             0xfffeu
 #define SLOT_TRIES        256u
 #define SLOT_STRIDE       4099u /* prime to SLOTS: neighbours' retries do not meet */

@@ -4,8 +4,8 @@
  * each opening, so that several programs of one host find one another by what they tell each other anyway:
  *
  *   slot     16 bits, taken by binding its addresses; the port's lid
- *   control  127.63.HI.LO, port BOND_CONTROL_PORT: a network that is no rail, and the port's gid (::ffff:127.63.HI.LO)
- *   rail i   127.(64 + i).HI.LO, its NIC (soft) and control streams
+ *   control  127.160.HI.LO, port BOND_CONTROL_PORT: a network that is no rail; as ::ffff:127.160.HI.LO the port's gid
+ *   rail i   127.(161 + i).HI.LO, its NIC (soft) and control streams
  *
  * So a gid or a lid leads to a peer's control address: a gid is the IPv4 (or IPv6) address itself, a lid replaces the
  * low 16 bits of our own; the port is our own. */
