@@ -27,7 +27,7 @@ def an_unknown_command_is_refused(directory):
 
 
 def an_unknown_option_is_refused(directory):
-    for command in ("demo", "link", "links", "devices"):
+    for command in ("demo", "link", "links", "devices", "run"):
         _refused(directory, command, "--frobnicate", words=["--frobnicate", f"holdfast help {command}"])
 
 
@@ -41,6 +41,19 @@ def an_argument_too_many_is_refused(directory):
 
 def an_unknown_device_is_refused(directory):
     _refused(directory, "demo", "--device", "token-ring", words=["token-ring", "holdfast devices"])
+
+
+def a_program_is_not_run_on_what_is_not_there(directory):
+    _refused(directory, "run", words=["name a program"])
+    _refused(directory, "run", "--", "no-such-program", words=["no-such-program", "No such file"])
+    _refused(directory, "run", "--device", "token-ring", "--", "true", words=["token-ring", "holdfast devices"])
+    _refused(directory, "run", "--config", "no-such.json", "--", "true", words=["no-such.json"])
+    _refused(directory, "run", "--node", "Not/A/Name", "--", "true", words=["--node", "Not/A/Name"])
+    _refused(directory, "run", "--node", "a", "--config", "node.json", "--", "true", words=["--config", "--node"])
+
+
+def a_program_leaves_with_its_own_status(directory):
+    assert program.run(directory, "run", "--", "sh", "-c", "exit 7").returncode == 7
 
 
 def a_missing_file_is_refused(directory):
