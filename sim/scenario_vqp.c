@@ -51,6 +51,17 @@ static uint64_t failovers_of(const struct vq_client *client)
 	return counters.failovers;
 }
 
+static void check_grant(struct vq *vq, const struct vq_op *op, uint32_t number)
+{
+	for (unsigned i = 0; i < vq->server.server.count; i++) {
+		const struct vq_served *served = &vq->server.server.served[i];
+
+		if (served->vqp != NULL && served->generation == op->generation && op->posted_ns < served->revoked_ns)
+			world_violate(vq->world, "grants", "wr %u took effect in another grant than it was posted in",
+				number);
+	}
+}
+
 static void began(struct vq *vq, uint32_t number)
 {
 	const struct vq_client *client = &vq->client.client;
@@ -58,6 +69,7 @@ static void began(struct vq *vq, uint32_t number)
 
 	if (op->completed && vq->policy != HF_POLICY_NONE)
 		world_violate(vq->world, "after", "wr %u took effect although it had completed", number);
+	check_grant(vq, op, number);
 	if (op->begun++ == 0)
 		took_effect_first(vq, number);
 	else if (vq->policy == HF_POLICY_NONE || vq->policy == HF_POLICY_VARUNA)
@@ -178,7 +190,7 @@ void vq_completed(struct vq *vq, const struct ibv_wc *wc)
 			(double)(vq->world->now_ns - op->posted_ns) / 1e9);
 	if (!op->succeeded) {
 		bool unknown = vq->policy == HF_POLICY_VARUNA && wc->vendor_err == HF_WC_UNKNOWN;
-		bool excused = vq->policy == HF_POLICY_NONE || vq->crashed || a_nic_died(vq) ||
+		bool excused = vq->revokes || vq->policy == HF_POLICY_NONE || vq->crashed || a_nic_died(vq) ||
 			       (vq->policy == HF_POLICY_VARUNA && vq->evidence == HF_EVIDENCE_LOG) ||
 			       a_fence_failed(vq); /* one is unknown, and nothing executes behind it */
 
@@ -208,7 +220,8 @@ void vq_received(struct vq *vq, struct vq_served *served, const struct ibv_wc *w
 	for (uint32_t i = 0; i < vq->count; i++) {
 		const struct vq_op *op = &vq->ops[i];
 
-		if (op->kind != VQ_SEND || op->generation != served->generation || sent++ != served->received)
+		if (op->kind != VQ_SEND || op->generation != served->generation ||
+			(vq->revokes && op->completed && !op->succeeded) || sent++ != served->received)
 			continue;
 		if (wc->wr_id != served->received || wc->byte_len != op->bytes ||
 			get_le64(vq_receive(vq, served->received)) != vq_word(i, 0))
@@ -292,7 +305,7 @@ static void run_until_idle(struct vq *vq, uint64_t limit_ns)
 		world_violate(world, "budget", "wr %u never completed", vq->client.client.next_completed);
 }
 
-static void run(struct world *world, struct outcome *outcome)
+static void run_with(struct world *world, struct outcome *outcome, bool revokes)
 {
 	struct vq *vq = calloc(1, sizeof(*vq));
 	struct process *processes[2];
@@ -301,6 +314,7 @@ static void run(struct world *world, struct outcome *outcome)
 
 	ensure(vq != NULL);
 	set_up(vq, world, outcome);
+	vq->revokes = revokes;
 	process_start(processes[0] = vq->server.process);
 	process_start(processes[1] = vq->client.process);
 	faults_plan(&vq->faults, &vq->network, processes, 2, VQ_FAULTS, (unsigned)world_range(world, 0, 8), quiet_ns);
@@ -319,8 +333,24 @@ static void run(struct world *world, struct outcome *outcome)
 	free(vq);
 }
 
+static void run(struct world *world, struct outcome *outcome)
+{
+	run_with(world, outcome, false);
+}
+
+static void run_grants(struct world *world, struct outcome *outcome)
+{
+	run_with(world, outcome, true);
+}
+
 const struct scenario scenario_vqp = {
 	.name = "vqp",
 	.what = "virtual queue pairs over two rails, under each of the four policies",
 	.run = run,
+};
+
+const struct scenario scenario_grants = {
+	.name = "grants",
+	.what = "virtual queue pairs whose access is taken away and given again with wrs in flight",
+	.run = run_grants,
 };

@@ -10,6 +10,8 @@
  *   lost          under the other policies no wr fails, as long as no process or NIC died (`varuna`: or a fence)
  *   after         nothing of a wr takes effect or lands once it has completed, but under `none` (V4)
  *   outcome       a wr that is told not to have executed did not
+ *   grants        in `grants`: what was posted before access was taken away does not take effect later, also when it
+ *                 is given again (R13)
  *   receives      the k-th message is in the k-th receive
  *   budget        each wr completes within the configured budget (V7)
  *   liveness      when all has healed there is progress
@@ -50,6 +52,7 @@ struct vq_op {
 struct vq_served {
 	struct hf_vqp *vqp;
 	uint32_t generation, received, posted;
+	uint64_t revoked_ns; /* what was posted before belongs to a grant that is over */
 };
 
 struct vq;
@@ -68,6 +71,8 @@ struct vq_server {
 	struct hf_vqp_service service;
 	struct vq_served served[VQ_VQPS_MAX];
 	unsigned count;
+	uint64_t next_grant_ns;
+	bool withdrawn; /* nothing may be done at the moment */
 };
 
 struct vq_side {
@@ -104,6 +109,7 @@ struct vq {
 	struct outcome *outcome;
 	bool crashed; /* a process or NIC died: wrs may fail */
 	bool stopping;
+	bool revokes; /* scenario `grants`: the server takes access away and gives it again */
 };
 
 extern const struct program vq_program; /* vq_nodes.c; its context is a struct vq_side */

@@ -1,6 +1,8 @@
 /* The client's and the server's program. */
 #include "sim/vq.h"
 
+#include <holdfast/grant.h>
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +20,8 @@
 #define FAILBACK_NS  (20 * NS_MS)
 #define QP_TIMEOUT   8 /* 1 ms */
 #define QP_RETRY_CNT 2
+#define GRANTED      (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
+#define GRANT_NS_MAX (20 * NS_MS)
 #define SERVICE      "slots"
 
 /* ---- the client: connecting ---- */
@@ -145,6 +149,15 @@ static void fill(struct vq_side *side, uint32_t number, struct vq_op *op, struct
 	}
 }
 
+/* Armed again once it is told of a grant that is worth it. All that the last one left has been polled. */
+static bool may_post(const struct vq *vq, const struct vq_client *client)
+{
+	if (!hf_vqp_armed(client->vqp) && client->next_completed == vq->count &&
+		hf_vqp_remote_access(client->vqp) == GRANTED)
+		(void)hf_vqp_rearm(client->vqp);
+	return hf_vqp_armed(client->vqp);
+}
+
 static bool post(struct vq_side *side, uint64_t now_ns)
 {
 	static const enum vq_kind mix[] = {VQ_WRITE, VQ_WRITE, VQ_WRITE, VQ_WRITE, VQ_FAA, VQ_FAA, VQ_SEND};
@@ -157,7 +170,7 @@ static bool post(struct vq_side *side, uint64_t now_ns)
 
 	if (client->vqp == NULL || client->remote_addr == 0 || now_ns < client->next_post_ns || vq->stopping ||
 		vq->count == VQ_OPS_MAX || vq->count - client->next_completed >= VQ_DEPTH ||
-		hf_vqp_state(client->vqp) == HF_VQP_ERROR)
+		hf_vqp_state(client->vqp) == HF_VQP_ERROR || !may_post(vq, client))
 		return false;
 	*op = (struct vq_op){.kind = mix[world_range(vq->world, 0, sizeof(mix) / sizeof(mix[0]) - 1)]};
 	op->bytes = op->kind == VQ_FAA ? 8 : 8 * (uint32_t)world_range(vq->world, 1, VQ_SLOT_BYTES / 8);
@@ -199,7 +212,8 @@ static struct hf_vqp *on_request(const struct hf_vqp_request *request, void *rep
 		.send_cq = side->cq,
 		.recv_cq = side->cq,
 		.cap = {.max_send_wr = 1, .max_recv_wr = VQ_RECEIVES, .max_send_sge = 1, .max_recv_sge = 1},
-		.access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC,
+		.access = GRANTED,
+		.revocable = side->vq->revokes,
 	};
 
 	if (request->private_bytes != 4 || side->server.count == VQ_VQPS_MAX ||
@@ -208,6 +222,7 @@ static struct hf_vqp *on_request(const struct hf_vqp_request *request, void *rep
 	side->server.count++;
 	served->generation = get_le32(request->private_data);
 	served->received = served->posted = 0;
+	served->revoked_ns = 0;
 	post_receives(side, served);
 	put_le64(reply, (uintptr_t)side->memory);
 	put_le32((uint8_t *)reply + 8, side->mr->rkey);
@@ -256,6 +271,36 @@ static unsigned poll_cq(struct vq_side *side)
 	return taken;
 }
 
+/* From now on nothing that was posted before takes effect. */
+static void revoked(struct hf_vqp *vqp, void *context)
+{
+	struct vq_side *side = context;
+
+	world_note(side->vq->world, "revoked", hf_vqp_num(vqp));
+	served_by(side, hf_vqp_num(vqp))->revoked_ns = side->vq->world->now_ns;
+}
+
+/* Off, and on again at any moment after that: at once, too, and while the exchange about it is under way. */
+static void change_grants(struct vq_side *side, uint64_t now_ns)
+{
+	struct vq *vq = side->vq;
+	bool off = !side->server.withdrawn && vq->world->now_ns < vq->faults.quiet_ns;
+
+	if (side->server.withdrawn || off)
+		for (unsigned i = 0; i < side->server.count; i++) {
+			struct vq_served *served = &side->server.served[i];
+
+			if (served->vqp == NULL)
+				continue;
+			if (hf_vqp_set_access(served->vqp, off ? 0 : GRANTED, off ? revoked : NULL, side) == 0 && off)
+				revoked(served->vqp, side);
+		}
+	side->server.withdrawn = off;
+	side->server.next_grant_ns =
+		now_ns + (off ? world_range(vq->world, 0, GRANT_NS_MAX) >> world_range(vq->world, 0, 12)
+			      : world_range(vq->world, 0, GRANT_NS_MAX));
+}
+
 static enum hf_poll poll_side(struct hf_poller *poller, uint64_t now_ns)
 {
 	struct vq_side *side = container_of(poller, struct vq_side, poller);
@@ -263,6 +308,8 @@ static enum hf_poll poll_side(struct hf_poller *poller, uint64_t now_ns)
 
 	if (side->is_server) {
 		drop_dead_vqps(side);
+		if (side->vq->revokes && now_ns >= side->server.next_grant_ns)
+			change_grants(side, now_ns);
 		return busy ? HF_BUSY : HF_IDLE;
 	}
 	busy |= renew(side, now_ns);
@@ -288,7 +335,9 @@ static bool arm_side(struct hf_poller *poller)
 	hf_vcq_req_notify(side->cq, notified);
 	if (poll_cq(side) > 0)
 		return false;
-	if (!side->is_server && side->client.next_post_ns > now_ns)
+	if (side->is_server && side->vq->revokes)
+		hf_loop_set_timer(side->loop, &side->timer, side->server.next_grant_ns);
+	else if (!side->is_server && side->client.next_post_ns > now_ns)
 		hf_loop_set_timer(side->loop, &side->timer, side->client.next_post_ns);
 	else if (!side->is_server && side->client.retry_at_ns > now_ns)
 		hf_loop_set_timer(side->loop, &side->timer, side->client.retry_at_ns);
@@ -375,6 +424,7 @@ static void stop_side(struct process *process, void *context)
 	hf_loop_destroy(side->loop);
 	side->client = (struct vq_client){.generation = side->client.generation};
 	side->server.count = 0;
+	side->server.withdrawn = false;
 	side->memory = NULL;
 	side->mr = NULL;
 	side->cq = NULL;

@@ -214,9 +214,11 @@ int access_settle(struct hf_vqp *vqp)
 	return 0;
 }
 
-/* GRANT: more than before, in the same grant. */
+/* GRANT: more than before, in the same grant; that may be one that STATE told and that is not settled yet. */
 void access_message(struct hf_vqp *vqp, const struct message *message)
 {
+	if (message->grant == vqp->evidence.grant)
+		vqp->evidence.access = message->access;
 	if (message->grant == vqp->grants.theirs)
 		vqp->remote_access = message->access;
 }
