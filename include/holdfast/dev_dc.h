@@ -5,7 +5,10 @@
 #ifndef HOLDFAST_DEV_DC_H
 #define HOLDFAST_DEV_DC_H
 
-#include <holdfast/dev.h>
+#include <infiniband/verbs.h>
+
+struct hf_qp;
+struct hf_atomic_result;
 
 /* Where the wrs of an initiator go. */
 struct hf_dc_dest {
