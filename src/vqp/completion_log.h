@@ -7,7 +7,7 @@
  * who compares all 64 bits of it with those of its wrs in flight.
  *
  *   entry, 8 bytes, little-endian
- *      0..47  pointer   of the requester's copy of the wr
+ *      0..47  pointer   to the requester's copy of the wr, in its request log
  *     48..62  stamp     how often the ring was filled before, modulo 2^15
  *         63  finished  1; an entry of zeros was never written
  *

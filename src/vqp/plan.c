@@ -91,11 +91,20 @@ static struct ibv_send_wr *append(struct plan *plan, uint64_t position, uint32_t
 	return wr;
 }
 
+/* Where the copy lies in the request log. That tells copies apart as well as an address, which is none of the
+ * responder's business, and would make no two runs of the simulator alike. */
+static void take_log_entry(struct hf_vqp *vqp, struct inflight_wr *entry)
+{
+	uintptr_t offset = (uintptr_t)&entry->wr - (uintptr_t)vqp->sends.slots;
+
+	entry->log_number = log_take(&vqp->log, (const void *)offset, &entry->log_entry);
+}
+
 static void add_footer(struct plan *plan, struct hf_vqp *vqp, struct inflight_wr *entry)
 {
 	struct hf_footer *footer = &plan->footers[plan->wr_count - 1];
 
-	entry->log_number = log_take(&vqp->log, &entry->wr, &entry->log_entry);
+	take_log_entry(vqp, entry);
 	entry->footed = plan->footed = true;
 	*footer = (struct hf_footer){.remote_addr = vqp->log.addr + (uint64_t)entry->log_number * LOG_ENTRY_BYTES,
 		.value = htole64(entry->log_entry),
@@ -109,7 +118,7 @@ static struct ibv_send_wr *append_log_write(
 	struct ibv_sge *sge = &plan->sges[plan->sge_count++];
 	struct ibv_send_wr *wr = &plan->wrs[plan->wr_count];
 
-	entry->log_number = log_take(&vqp->log, &entry->wr, &entry->log_entry);
+	take_log_entry(vqp, entry);
 	*word = htole64(entry->log_entry);
 	*sge = (struct ibv_sge){.addr = (uintptr_t)word, .length = LOG_ENTRY_BYTES};
 	*wr = (struct ibv_send_wr){.sg_list = sge,
