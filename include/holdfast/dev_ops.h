@@ -10,6 +10,7 @@
 #include <holdfast/dev.h>
 
 struct hf_footer;
+struct hf_dc_dest;
 
 struct hf_dev_ops {
 	void (*close)(struct hf_dev *dev);

@@ -75,6 +75,10 @@ def main():
                   {"holdfast", "holdfast-sim"} <= {os.path.basename(path) for path in programs}, programs)
         help_said = run([path for path in programs if path.endswith("/holdfast")][0], "help")
         tap.point("the installed program runs", help_said.returncode == 0, help_said.stderr)
+        with_library = run([path for path in programs if path.endswith("/holdfast")][0], "run", "--", "sh", "-c",
+                           "echo $LD_PRELOAD")
+        tap.point("it finds the library for unmodified programs where it was installed",
+                  with_library.returncode == 0 and with_library.stdout.startswith(root), with_library)
         tap.point("it has man pages", find(root, r"holdfast.*\.1(\.gz)?"), "no holdfast*.1")
         library = find(root, r"libholdfast\.so\.\d.*")
         archive = find(root, r"libholdfast\.a")
