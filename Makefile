@@ -28,6 +28,8 @@ stress: all ## Exactly once in real processes: 1,000 cuts over shm, 200 over sof
 	@$(BUILD)/tests/stress/stress shm $(SHM_CUTS) 2>$(BUILD)/stress-shm.log
 	@$(BUILD)/tests/stress/stress soft $(SOFT_CUTS) 2>$(BUILD)/stress-soft.log
 	@$(BUILD)/tests/stress/stress soft 20 --policy resend 2>$(BUILD)/stress-resend.log
+	@$(BUILD)/tests/stress/restart shm 50 2>$(BUILD)/restart-shm.log
+	@$(BUILD)/tests/stress/restart soft 20 2>$(BUILD)/restart-soft.log
 
 bench: ## Measures beside UCX, then vqps and failovers; writes build/bench*.json and .html
 	@scripts/deps.sh build bench

@@ -43,14 +43,13 @@ struct hf_node_config {
 	unsigned rail_count;
 	struct hf_addr management[HF_RAILS_MAX]; /* control streams over networks that are no rails */
 	unsigned management_count;
-	enum hf_policy policy;     /* the same at both ends: connecting is refused otherwise */
-	enum hf_evidence evidence; /* likewise */
-	uint64_t heartbeat_ns;     /* between heartbeats on each control path; 0: 50 ms */
-	unsigned heartbeat_misses; /* this many without an answer and the path is down; 0: 4 */
-	uint64_t failback_ns;      /* the primary must have been up for so long before traffic returns; 0: 200 ms */
-	uint64_t budget_ns;        /* without any path, wrs complete in error after so long; 0: 10 s */
-	uint64_t
-		lease_ns; /* without contact on any control path a peer's qps are fenced after so long; 0: half the budget */
+	enum hf_policy policy;      /* the same at both ends: connecting is refused otherwise */
+	enum hf_evidence evidence;  /* likewise */
+	uint64_t heartbeat_ns;      /* between heartbeats on each control path; 0: 50 ms */
+	unsigned heartbeat_misses;  /* this many without an answer and the path is down; 0: 4 */
+	uint64_t failback_ns;       /* the primary must have been up for so long before traffic returns; 0: 200 ms */
+	uint64_t budget_ns;         /* without any path, wrs complete in error after so long; 0: 10 s */
+	uint64_t lease_ns;          /* without contact for so long a peer's qps are fenced; 0: half the budget */
 	unsigned pool_size;         /* standby qps on each rail for each peer and protection domain; 0: 1 */
 	unsigned pool_vqps;         /* and one for so many vqps at least; 0: their number does not follow the vqps */
 	uint8_t timeout, retry_cnt; /* of the qps, as in ibv_qp_attr; 0: 10 (4 ms) and 3 */

@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,18 +15,6 @@
 #include "stress.h"
 
 #define PATIENCE_MS 30000u
-
-void stress_violate(struct stress *stress, const char *format, ...)
-{
-	unsigned n = atomic_fetch_add(&stress->violations, 1);
-	va_list args;
-
-	if (n >= VIOLATIONS_SHOWN)
-		return;
-	va_start(args, format);
-	vsnprintf(stress->shown[n], VIOLATION_BYTES, format, args);
-	va_end(args);
-}
 
 static void start(struct stress *stress, unsigned process, pid_t *pid_out)
 {
