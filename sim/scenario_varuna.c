@@ -7,12 +7,14 @@
 
 #include "base/ensure.h"
 #include "sim/device.h"
+#include "vqp/objects.h"
 
 #define HEARTBEAT_NS    (5 * NS_MS)
 #define FAILBACK_NS     (20 * NS_MS)
 #define QP_TIMEOUT      8 /* 1 ms */
 #define QP_RETRY_CNT    2
 #define BUDGET_NS       (2 * NS_S)
+#define TRIGGER_SEEDS   4u /* of so many seeds one has a trigger, and every second of these no faults */
 #define LIVE_NS         (6 * NS_S)
 #define LIVE_OPERATIONS 5u /* of each link */
 #define VR_FAULTS                                                                                                      \
@@ -193,8 +195,23 @@ static void count_failovers(struct vr *vr)
 				vr->unprovoked += vr->links[i].culprits == 0 ? counters.failovers : 0;
 			}
 	vr->outcome->failovers += vr->failovers;
-	if (vr->faults.count == 0 && !vr->network.unordered && vr->unprovoked > 0)
+	if (vr->faults.count == 0 && !vr->network.unordered && !vr->triggered && vr->unprovoked > 0)
 		world_violate(vr->world, "calm", "a failover without a fault");
+}
+
+static void check_blame(struct vr *vr)
+{
+	for (unsigned i = 0; i < vr->node_count; i++) {
+		const struct hf_node *node = vr->nodes[i].node;
+
+		if (node == NULL || vr->faults.count > 0 || vr->network.unordered)
+			continue;
+		list_for_each (at, &node->peers)
+			for (unsigned rail = 0; rail < vr->rail_count; rail++)
+				if (container_of(at, struct hf_peer, node_link)->rails[rail].pause_ns > 0)
+					world_violate(vr->world, "blame", "%s left rail %u alone without a fault",
+						vr->nodes[i].name, rail);
+	}
 }
 
 static void tear_down(struct vr *vr)
@@ -218,13 +235,18 @@ static void run(struct world *world, struct outcome *outcome)
 	struct vr *vr = calloc(1, sizeof(*vr));
 	struct process *processes[VR_NODES];
 	uint64_t quiet_ns = world_range(world, 50 * NS_MS, 400 * NS_MS);
+	unsigned fault_count;
 
 	ensure(vr != NULL);
 	set_up(vr, world, outcome);
 	for (unsigned i = 0; i < vr->node_count; i++)
 		process_start(processes[i] = vr->nodes[i].process);
-	faults_plan(&vr->faults, &vr->network, processes, vr->node_count, VR_FAULTS, (unsigned)world_range(world, 0, 8),
-		quiet_ns);
+	fault_count = (unsigned)world_range(world, 0, 8);
+	if (world->seed % TRIGGER_SEEDS == 0) {
+		vr->triggers = true;
+		fault_count = world->seed % (2 * TRIGGER_SEEDS) == 0 ? 0 : fault_count;
+	}
+	faults_plan(&vr->faults, &vr->network, processes, vr->node_count, VR_FAULTS, fault_count, quiet_ns);
 	world_run_until(world, quiet_ns);
 	run_until(vr, is_alive, quiet_ns + LIVE_NS, "liveness", "made no progress after the faults had healed");
 	vr->stopping = true;
@@ -234,6 +256,7 @@ static void run(struct world *world, struct outcome *outcome)
 	if (world->violations == 0)
 		check_words(vr);
 	count_failovers(vr);
+	check_blame(vr);
 	tear_down(vr);
 }
 

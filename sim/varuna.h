@@ -10,7 +10,8 @@
  *   budget          each wr completes within the configured budget (V7)
  *   one-culprit     a wrong rkey fails the vqp that used it, with that status, and no other vqp (V8)
  *   wr              the caller's wrs are not written to
- *   calm            without faults there is no failover
+ *   calm            without faults there is no failover, unless a program asked for it
+ *   blame           without faults no rail is left alone: an error of a program is not the rail's (R6, V8)
  *   liveness        when all has healed, every link makes progress
  *
  * Elsewhere: a node's program (varuna_nodes.c), its work (varuna_work.c), the run and the verdict
@@ -111,6 +112,7 @@ struct vr {
 	struct list words;
 	struct outcome *outcome;
 	struct hf_node_config config; /* what all nodes have in common */
+	bool triggers, triggered;     /* a program wants traffic off a first rail, once standby qps are there */
 	uint64_t failovers;           /* of all vqps, */
 	uint64_t unprovoked;          /* and of those of links where nobody used a wrong key (R16 is to come) */
 	bool stopping;                /* nothing new is posted */

@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "base/ensure.h"
 #include "sim/device.h"
+#include "vqp/pool.h"
 
 #define CONTROL_PORT 7000u
 #define END_BYTES    (4 * (size_t)VR_WINDOW)
@@ -194,11 +195,30 @@ static unsigned poll_cq(struct vr_node *node)
 	return taken;
 }
 
+/* Brings many vqps onto a standby qp at once, without a fault that could be blamed for anything. */
+static void trigger(struct vr_node *node)
+{
+	struct vr *vr = node->vr;
+
+	if (vr->triggered || !vr->triggers)
+		return;
+	for (unsigned i = 0; i < vr->link_count; i++) {
+		const struct vr_end *end = end_of(node, &vr->links[i]);
+
+		if (end != NULL && (end->vqp == NULL || end->vqp->pool == NULL || list_empty(&end->vqp->pool->qps)))
+			return;
+	}
+	for (unsigned i = 0; i < vr->node_count; i++)
+		if (node->peers[i] != NULL && node->peer_is_up[i])
+			vr->triggered |= hf_peer_trigger(node->peers[i], 0) == 0;
+}
+
 static enum hf_poll poll_node(struct hf_poller *poller, uint64_t now_ns)
 {
 	struct vr_node *node = container_of(poller, struct vr_node, poller);
 	bool busy = poll_cq(node) > 0;
 
+	trigger(node);
 	for (unsigned i = 0; i < node->vr->link_count; i++) {
 		struct vr_end *end = end_of(node, &node->vr->links[i]);
 

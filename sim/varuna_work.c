@@ -6,6 +6,7 @@
 
 #include "base/bytes.h"
 #include "base/ensure.h"
+#include "vqp/objects.h"
 
 #define LIST_MAX        4u
 #define SGES_MAX        3u
@@ -15,6 +16,7 @@
 #define SAME_ID         0x5a5au
 #define BUDGET_SLACK_NS (1 * NS_S) /* for the error to be found, and for pauses */
 #define CULPRIT_PPM     400u       /* of wrs, which name a wrong key */
+#define SHARED_PPM      30000u     /* and of those on a standby qp, where others could suffer */
 #define NO_CULPRIT      UINT32_MAX
 
 struct posting {
@@ -153,7 +155,8 @@ static void fill_remote(struct vr_end *end, const struct op *op, struct ibv_send
 
 	wr->opcode = opcodes[op->kind];
 	wr->imm_data = htobe32(op->imm);
-	if (op->kind == OP_WRITE && end->culprit == NO_CULPRIT && world_chance(end->link->vr->world, CULPRIT_PPM)) {
+	if (op->kind == OP_WRITE && end->culprit == NO_CULPRIT &&
+		world_chance(end->link->vr->world, end->vqp->path.shared != NULL ? SHARED_PPM : CULPRIT_PPM)) {
 		end->culprit = op->number;
 		end->link->culprits++;
 		rkey ^= 1u << 31;
