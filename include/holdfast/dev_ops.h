@@ -11,6 +11,7 @@
 
 struct hf_footer;
 struct hf_dc_dest;
+struct hf_dc_source;
 
 struct hf_dev_ops {
 	void (*close)(struct hf_dev *dev);
