@@ -17,9 +17,10 @@ static struct pair *two_processes(void **state)
 	return pair;
 }
 
-/* b copies 64 MB into a and is stopped on the way. */
-static void start_copy_and_stop(struct pair *pair)
+/* b copies 64 MB into a, by a WRITE or a SEND, and is stopped on the way. */
+static void start_copy_and_stop(struct pair *pair, enum ibv_wr_opcode opcode)
 {
+	struct recv recv;
 	struct wr wr;
 	struct side *sides[] = {pair->a, pair->b};
 
@@ -31,6 +32,12 @@ static void start_copy_and_stop(struct pair *pair)
 	side_fill(pair->a, pair->a->mem[1], BIG, 2);
 	wr_write(&wr, pair->b, pair->a, 0, 0, BIG);
 	wr.sge[0] = (struct ibv_sge){.addr = pair->b->mem[1], .length = BIG, .lkey = pair->b->lkey[1]};
+	wr.wr.opcode = opcode;
+	if (opcode == IBV_WR_SEND) {
+		recv_into(&recv, pair->a, 0, BIG);
+		recv.sge[0] = (struct ibv_sge){.addr = pair->a->mem[1], .length = BIG, .lkey = pair->a->lkey[1]};
+		post_receive(pair->a, 0, &recv, 7);
+	}
 	wr.wr.wr.rdma.remote_addr = pair->a->mem[1];
 	wr.wr.wr.rdma.rkey = pair->a->rkey[1];
 	wr.wr.send_flags = IBV_SEND_SIGNALED;
@@ -47,8 +54,26 @@ static void a_process_stopped_in_the_middle_of_a_copy_writes_nothing_after_the_f
 	uint64_t digest;
 
 	pair_connect(pair, 0, impatient);
-	start_copy_and_stop(pair);
+	start_copy_and_stop(pair, IBV_WR_RDMA_WRITE);
 	fence(pair, pair->a, 0);
+	digest = side_digest(pair->a, pair->a->mem[1], BIG);
+	assert_int_equal(kill(pair->b->pid, SIGCONT), 0);
+	side_hear(pair->b, &answer);
+	turns_for(pair, 5 * MS);
+	assert_int_equal(side_digest(pair->a, pair->a->mem[1], BIG), digest);
+}
+
+/* The receive goes back to its owner, who may use the memory for something else at once. */
+static void a_process_stopped_in_the_middle_of_a_send_writes_nothing_into_a_flushed_receive(void **state)
+{
+	struct pair *pair = two_processes(state);
+	struct actor_answer answer;
+	uint64_t digest;
+
+	pair_connect(pair, 0, impatient);
+	start_copy_and_stop(pair, IBV_WR_SEND);
+	fence(pair, pair->a, 0);
+	expect_wc(pair, pair->a, RECV_CQ, 7, IBV_WC_WR_FLUSH_ERR);
 	digest = side_digest(pair->a, pair->a->mem[1], BIG);
 	assert_int_equal(kill(pair->b->pid, SIGCONT), 0);
 	side_hear(pair->b, &answer);
@@ -65,7 +90,7 @@ static void the_executed_psn_of_a_stopped_copy_is_true(void **state)
 
 	require_cap(pair, HF_DEV_EXECUTED_PSN, "the device does not tell executed psns");
 	pair_connect(pair, 0, impatient);
-	start_copy_and_stop(pair);
+	start_copy_and_stop(pair, IBV_WR_RDMA_WRITE);
 	fence(pair, pair->a, 0);
 	assert_int_equal(side_executed_psn(pair->a, 0, &psn), 0);
 	bytes = (uint64_t)((psn - 2000) & PSN_MASK) * 1024;
@@ -105,7 +130,7 @@ static void a_process_that_died_in_the_middle_of_a_copy_holds_up_nobody(void **s
 	int rc;
 
 	pair_connect(pair, 0, impatient);
-	start_copy_and_stop(pair);
+	start_copy_and_stop(pair, IBV_WR_RDMA_WRITE);
 	kill_b(pair);
 	pair->b->asking = false;
 	while ((rc = side_fence(pair->a, 0)) == -EINPROGRESS)
@@ -123,6 +148,7 @@ static void a_process_that_died_in_the_middle_of_a_copy_holds_up_nobody(void **s
 
 const struct CMUnitTest process_tests[] = {
 	CONFORMS(a_process_stopped_in_the_middle_of_a_copy_writes_nothing_after_the_fence),
+	CONFORMS(a_process_stopped_in_the_middle_of_a_send_writes_nothing_into_a_flushed_receive),
 	CONFORMS(the_executed_psn_of_a_stopped_copy_is_true),
 	CONFORMS(requests_to_a_process_that_died_time_out),
 	CONFORMS(a_process_that_died_in_the_middle_of_a_copy_holds_up_nobody),
