@@ -14,7 +14,8 @@
 #define QP_TIMEOUT      8 /* 1 ms */
 #define QP_RETRY_CNT    2
 #define BUDGET_NS       (2 * NS_S)
-#define TRIGGER_SEEDS   4u /* of so many seeds one has a trigger, and every second of these no faults */
+#define TRIGGER_SEEDS   4u      /* of so many seeds one has a trigger, and every second of these no faults */
+#define MASKED_PPM      350000u /* of worlds */
 #define LIVE_NS         (6 * NS_S)
 #define LIVE_OPERATIONS 5u /* of each link */
 #define VR_FAULTS                                                                                                      \
@@ -40,7 +41,8 @@ uint64_t vr_incidents(const struct vr_node *node)
 
 bool vr_excused(const struct vr_link *link)
 {
-	return vr_incidents(link->ends[0].node) + vr_incidents(link->ends[1].node) != link->incidents ||
+	return link->vr->weak ||
+	       vr_incidents(link->ends[0].node) + vr_incidents(link->ends[1].node) != link->incidents ||
 	       !link->ends[0].node->process->running || !link->ends[1].node->process->running ||
 	       link->ends[0].culprit != UINT32_MAX || link->ends[1].culprit != UINT32_MAX;
 }
@@ -77,6 +79,23 @@ static void make_links(struct vr *vr)
 			}
 }
 
+/* Every set of capabilities, and every kind of evidence that is to be had with it. */
+static void pick_capabilities(struct vr *vr)
+{
+	static const uint32_t maskable =
+		HF_DEV_EXECUTED_PSN | HF_DEV_ATOMIC_RESULTS | HF_DEV_ACCESS_IN_RTS | HF_DEV_DC | HF_DEV_SRQ;
+	bool psn;
+
+	if (world_chance(vr->world, MASKED_PPM))
+		vr->caps_masked = (uint32_t)rng_next(&vr->world->rng) & maskable;
+	if (vr->hca_atomics)
+		vr->caps_masked |= HF_DEV_ATOMIC_GLOBAL;
+	if (world_chance(vr->world, MASKED_PPM))
+		vr->config.evidence = world_chance(vr->world, 500000) ? HF_EVIDENCE_PSN : HF_EVIDENCE_LOG;
+	psn = (vr->caps_masked & HF_DEV_EXECUTED_PSN) == 0 && vr->config.evidence != HF_EVIDENCE_LOG;
+	vr->weak = !psn || (vr->caps_masked & HF_DEV_ATOMIC_RESULTS) != 0;
+}
+
 static void set_up(struct vr *vr, struct world *world, struct outcome *outcome)
 {
 	static const enum ibv_mtu mtus[] = {IBV_MTU_256, IBV_MTU_512, IBV_MTU_1024};
@@ -95,6 +114,7 @@ static void set_up(struct vr *vr, struct world *world, struct outcome *outcome)
 		.timeout = QP_TIMEOUT,
 		.retry_cnt = QP_RETRY_CNT,
 	};
+	pick_capabilities(vr);
 	for (unsigned i = 0; i < VR_RAILS; i++)
 		vr->config.rails[i].mtu = mtu;
 	list_init(&vr->words);
@@ -110,6 +130,7 @@ static void set_up(struct vr *vr, struct world *world, struct outcome *outcome)
 		host_init(&node->host, world, &vr->network, node->name);
 		if (world_chance(world, 300000))
 			node->host.rd_atomic = (uint8_t)world_range(world, 1, 2);
+		node->host.caps_masked = vr->caps_masked;
 		node->process = process_create(&node->host, node->name, &vr_program, node);
 	}
 	for (unsigned rail = 0; rail < vr->rail_count; rail++)
@@ -230,7 +251,7 @@ static void tear_down(struct vr *vr)
 	free(vr);
 }
 
-static void run(struct world *world, struct outcome *outcome)
+static void run_with(struct world *world, struct outcome *outcome, bool hca_atomics)
 {
 	struct vr *vr = calloc(1, sizeof(*vr));
 	struct process *processes[VR_NODES];
@@ -238,6 +259,7 @@ static void run(struct world *world, struct outcome *outcome)
 	unsigned fault_count;
 
 	ensure(vr != NULL);
+	vr->hca_atomics = hca_atomics;
 	set_up(vr, world, outcome);
 	for (unsigned i = 0; i < vr->node_count; i++)
 		process_start(processes[i] = vr->nodes[i].process);
@@ -259,6 +281,22 @@ static void run(struct world *world, struct outcome *outcome)
 	check_blame(vr);
 	tear_down(vr);
 }
+
+static void run(struct world *world, struct outcome *outcome)
+{
+	run_with(world, outcome, false);
+}
+
+static void run_hca(struct world *world, struct outcome *outcome)
+{
+	run_with(world, outcome, true);
+}
+
+const struct scenario scenario_varuna_hca = {
+	.name = "varuna-hca",
+	.what = "the same on NICs whose atomics exclude only each other's; only when it is named",
+	.run = run_hca,
+};
 
 const struct scenario scenario_varuna = {
 	.name = "varuna",

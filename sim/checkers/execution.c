@@ -390,6 +390,8 @@ void flow_disclaimed(struct flow *flow, uint32_t number)
 {
 	const struct op *op = &flow->ops[number];
 
+	if (op->kind == OP_CAS && op->original != op->compare)
+		return; /* it found another value and changed nothing */
 	/* a message that nobody received leaves bytes in a receive that is not completed */
 	if (has_effect(op) && op->kind != OP_SEND && (op->executed || op->done_bytes > 0))
 		violate(flow, "outcome", "a wr was reported as not executed and has executed, at least in part", op);
