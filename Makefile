@@ -1,6 +1,7 @@
 # The front door. Meson and Ninja do the building, in $(BUILD); what is missing on a fresh Debian 12 is installed first.
 BUILD ?= build
 SEEDS ?= 1000
+NIGHTLY_SEEDS ?= 100000
 SHM_CUTS ?= 1000
 SOFT_CUTS ?= 200
 FUZZ_SECONDS ?= 60
@@ -13,7 +14,7 @@ DESTDIR ?=
 NINJA = ninja -C $(1) --quiet >&2
 
 .DEFAULT_GOAL = all
-.PHONY: all demo check stress bench sim fuzz tidy format asan tsan install clean deps help
+.PHONY: all demo check stress bench sim nightly fuzz tidy format asan tsan install clean deps help
 
 all: $(BUILD)/build.ninja ## Builds build/holdfast, the library and the simulator
 	@$(call NINJA,$(BUILD))
@@ -40,6 +41,9 @@ bench: ## Measures beside UCX, then vqps and failovers; writes build/bench*.json
 
 sim: all ## Seeded clusters in virtual time (SEEDS=1000), or one again (SEED=n TRACE=1)
 	@$(BUILD)/holdfast-sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(TRACE),--trace) $(SIM_ARGS)
+
+nightly: all ## The same with NIGHTLY_SEEDS=100000, on all cores
+	@nice $(BUILD)/holdfast-sim --seeds $(NIGHTLY_SEEDS) --jobs $$(n=$$(nproc); echo $$((n > 16 ? 16 : n)))
 
 fuzz: ## Every parser of foreign bytes, under ASan and UBSan (FUZZ_SECONDS=60 each)
 	@scripts/deps.sh build fuzz
