@@ -52,6 +52,20 @@ void peer_send(struct hf_peer *peer, const struct message *message)
 	ensure(message_box_add(&peer->outbox, message));
 }
 
+/* Pauses are for choosing among rails; where every rail is paused, the one whose pause ends first is better than none. */
+static uint32_t least_paused(const struct hf_peer *peer)
+{
+	const struct rail *best = NULL;
+
+	for (unsigned i = 0; i < peer->node->rail_count; i++) {
+		const struct rail *rail = &peer->rails[i];
+
+		if (rail->state == RAIL_PAUSED && (best == NULL || rail->resume_at_ns < best->resume_at_ns))
+			best = rail;
+	}
+	return best == NULL ? 0 : 1u << (best - peer->rails);
+}
+
 uint32_t peer_usable(const struct hf_peer *peer)
 {
 	uint32_t usable = 0;
@@ -59,7 +73,7 @@ uint32_t peer_usable(const struct hf_peer *peer)
 	for (unsigned i = 0; i < peer->node->rail_count; i++)
 		if (peer->rails[i].state == RAIL_UP)
 			usable |= 1u << i;
-	return usable;
+	return usable != 0 ? usable : least_paused(peer);
 }
 
 static bool ports_up(const struct hf_peer *peer, unsigned rail)
