@@ -52,7 +52,7 @@ void peer_send(struct hf_peer *peer, const struct message *message)
 	ensure(message_box_add(&peer->outbox, message));
 }
 
-/* Pauses are for choosing among rails; where every rail is paused, the one whose pause ends first is better than none. */
+/* Pauses are for choosing among rails: where every rail is paused, the one whose pause ends first is the best. */
 static uint32_t least_paused(const struct hf_peer *peer)
 {
 	const struct rail *best = NULL;
