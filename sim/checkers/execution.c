@@ -259,14 +259,15 @@ static bool covers(const struct flow *flow, const struct op *op, uint64_t host, 
 
 	if (is_atomic(op))
 		return op->executed && op->target == host && (op->kind == OP_FAA || op->original == op->compare);
-	return has_effect(op) && within(host, bytes, base, op->done_bytes);
+	/* the pieces of one WRITE are lost one by one */
+	return has_effect(op) && within(host, bytes, base, op->lost ? op->bytes : op->done_bytes);
 }
 
 /* The newest wr that this NIC executed there; the oldest of several losses finds the newest wr, but the last of them
  * has found them all. */
 static struct op *newest_there(struct flow *flow, const struct nic *nic, uint64_t host, size_t bytes)
 {
-	for (uint32_t i = flow->front < flow->count ? flow->front + 1 : flow->count; i-- > 0;) {
+	for (uint32_t i = flow->count; i-- > 0;) {
 		struct op *op = &flow->ops[i];
 
 		if (op->nic == nic && covers(flow, op, host, bytes))
@@ -293,10 +294,10 @@ static void undo(struct execution *execution, const struct nic *nic, uint64_t ho
 	if (newest == NULL)
 		return;
 	newest->executed = false;
-	newest->lost = true;
-	if (!is_atomic(newest))
+	if (!newest->lost && !is_atomic(newest))
 		newest->done_bytes = (uint32_t)(host - (newest->kind == OP_SEND ? receive_at(its, newest->message)
 										: newest->target));
+	newest->lost = true;
 	if (newest->number < its->front)
 		its->front = newest->number;
 }
