@@ -4,8 +4,7 @@
 
 #include <infiniband/verbs.h>
 
-#include <stdatomic.h>
-#include <string.h>
+#include "base/copy.h"
 
 struct cursor {
 	const struct ibv_sge *sge;
@@ -39,26 +38,6 @@ static inline void cursor_pass(struct cursor *cursor, size_t part)
 	}
 }
 
-#define WORD_BYTES 8u
-
-/* A word is stored as a word: whoever polls it never sees half of it. What ends with a word has that stored last and
- * once: memcpy may store bytes twice, and who saw the last of them may have changed the others by then. */
-static inline void copy(void *to, const void *from, size_t bytes)
-{
-	uint8_t *end = (uint8_t *)to + bytes;
-	uint64_t last;
-
-	if (bytes < WORD_BYTES || ((uintptr_t)end & (WORD_BYTES - 1)) != 0) {
-		memcpy(to, from, bytes);
-		return;
-	}
-	bytes -= WORD_BYTES;
-	memcpy(&last, (const uint8_t *)from + bytes, WORD_BYTES);
-	if (bytes > 0)
-		memcpy(to, from, bytes);
-	atomic_store_explicit((_Atomic uint64_t *)((uint8_t *)to + bytes), last, memory_order_release);
-}
-
 /* `gather`: from the sges to `remote`; otherwise the other way. */
 static inline void copy_sges(struct cursor *cursor, uint8_t *remote, size_t bytes, bool gather)
 {
@@ -67,9 +46,9 @@ static inline void copy_sges(struct cursor *cursor, uint8_t *remote, size_t byte
 		uint8_t *local = cursor_at(cursor, bytes, &part);
 
 		if (gather)
-			copy(remote, local, part);
+			copy_shown(remote, local, part);
 		else
-			copy(local, remote, part);
+			copy_shown(local, remote, part);
 		remote += part;
 		bytes -= part;
 		cursor_pass(cursor, part);

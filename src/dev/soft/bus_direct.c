@@ -1,8 +1,11 @@
 /* The bus of a host: the NIC is a thread or the caller, and reaches memory with the CPU's own loads and stores.
  *
- * A store that fits into one aligned word is a single release store: a reader who polls that word sees it whole, and
- * everything stored before it. Atomics are atomic with each other, with other NICs and with the CPU (D7 global). */
+ * A store that fits into one aligned word, and the last word of a longer one, is a single release store: a reader who
+ * polls that word sees it whole, and everything stored before it. Atomics are atomic with each other, with other NICs
+ * and with the CPU (D7 global). */
 #include "dev/soft/bus.h"
+
+#include "base/copy.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -28,20 +31,16 @@ static const void *view_direct(struct soft_bus *bus, const void *host, size_t by
 
 static void write_direct(struct soft_bus *bus, void *host, const void *from, size_t bytes)
 {
-	uint64_t word;
 	uint32_t half;
 
 	(void)bus;
-	if (bytes == sizeof(word) && ((uintptr_t)host & 7) == 0) {
-		memcpy(&word, from, sizeof(word));
-		__atomic_store_n((uint64_t *)host, word, __ATOMIC_RELEASE);
-	} else if (bytes == sizeof(half) && ((uintptr_t)host & 3) == 0) {
+	if (bytes == sizeof(half) && ((uintptr_t)host & 3) == 0) {
 		memcpy(&half, from, sizeof(half));
 		__atomic_store_n((uint32_t *)host, half, __ATOMIC_RELEASE);
 	} else if (bytes == 1) {
 		__atomic_store_n((uint8_t *)host, *(const uint8_t *)from, __ATOMIC_RELEASE);
 	} else {
-		memcpy(host, from, bytes);
+		copy_shown(host, from, bytes);
 	}
 }
 
