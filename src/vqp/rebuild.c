@@ -6,7 +6,7 @@
 #define LOOKS_MAX   16u /* at waiting ones, a turn */
 #define PATIENCE_NS 1000000000ull
 #define BACKOFF_MIN 10000000ull
-#define BACKOFF_MAX 2000000000ull
+#define BACKOFF_MAX 250000000ull  /* messages may be waiting (R7) */
 #define CALM_NS     5000000000ull /* without a failure for so long: the next backoff is a short one again */
 
 void rebuild_init(struct hf_vqp *vqp)
@@ -109,6 +109,7 @@ void rebuild_ready(struct hf_vqp *vqp, unsigned rail)
 void rebuild_probed(struct hf_vqp *vqp, bool came_through)
 {
 	struct hf_node *node = vqp->node;
+	bool in_use = vqp->path.qp != NULL && vqp->path.rail == vqp->rebuild.rail;
 	struct rail_actions ignored;
 
 	if (vqp->rebuild.state != REBUILD_PROBING)
@@ -121,6 +122,9 @@ void rebuild_probed(struct hf_vqp *vqp, bool came_through)
 		rail_step(&vqp->peer->rails[vqp->rebuild.rail], RAIL_EVENT_WC_ERROR, hf_loop_now_ns(node->loop),
 			&ignored);
 	give_up(vqp, hf_loop_now_ns(node->loop));
+	/* A message waits for this qp with nothing before it in flight, so nobody else finds that the rail is silent. */
+	if (!came_through && in_use && vqp->state == HF_VQP_UP && vqp->recovery.state == RECOVERY_IDLE)
+		failover_broken(vqp);
 }
 
 void rebuild_end(struct hf_vqp *vqp, bool path_failed, uint64_t now_ns)
