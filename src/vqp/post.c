@@ -159,8 +159,8 @@ bool post_may_probe(const struct hf_vqp *vqp)
 
 bool post_probe_on(struct hf_vqp *vqp, struct path *path)
 {
-	/* On the path in use it speaks for all that was posted before; on another one for nothing, even when that has become
-	 * the path in use by the time that it completes. */
+	/* On the path in use it speaks for all that was posted before; on another one for nothing, even when that has
+	 * become the path in use by the time that it completes. */
 	uint64_t end = path == &vqp->path ? vqp->sends.next : 0;
 	struct ibv_send_wr wr = {.wr_id = WR_PROBE | end, .send_flags = IBV_SEND_SIGNALED}, *bad;
 

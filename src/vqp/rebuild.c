@@ -122,7 +122,7 @@ void rebuild_probed(struct hf_vqp *vqp, bool came_through)
 		rail_step(&vqp->peer->rails[vqp->rebuild.rail], RAIL_EVENT_WC_ERROR, hf_loop_now_ns(node->loop),
 			&ignored);
 	give_up(vqp, hf_loop_now_ns(node->loop));
-	/* A message waits for this qp with nothing before it in flight, so nobody else finds that the rail is silent. */
+	/* A message waits for this qp, with nothing before it in flight: nobody else finds that the rail is silent. */
 	if (!came_through && in_use && vqp->state == HF_VQP_UP && vqp->recovery.state == RECOVERY_IDLE)
 		failover_broken(vqp);
 }
