@@ -140,7 +140,7 @@ struct hf_vqp_counters {
 	uint64_t failovers, failbacks;
 	uint64_t resent_wrs,
 		resent_bytes;      /* handed to another qp after a failover: wrs, and what was left of their bytes */
-	uint64_t log_writes;       /* entries of the completion log that took a wr of their own, once for each wr */
+	uint64_t log_bytes;        /* of log entries that took a wr of their own, once for each wr */
 	uint64_t unknown;          /* wrs that completed as HF_WC_UNKNOWN */
 	uint64_t last_failover_ns; /* from the detection to traffic on another rail */
 };

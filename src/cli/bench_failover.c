@@ -5,19 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEPTH           (2 * BENCH_BATCH)
-#define SIGNAL_EVERY    8u
-#define QP_TIMEOUT      11u /* 8 ms, four times */
-#define CLIENT_BYTES    (BENCH_BATCH * 65536u)
-#define FAILBACK_NS     20000000ull
-#define STEP_NS         500000ull /* of the series */
-#define STEADY_NS       15000000ull
-#define RANDOM_NS       8000000u
-#define AFTER_NS        (STEP_NS * (FAILOVER_SERIES - FAILOVER_BEFORE))
-#define STALL_NS        15000000000ull
-#define TURN_EVERY      16u
-#define POLL_WCS        32
-#define LOG_ENTRY_BYTES 8u
+#define DEPTH        (2 * BENCH_BATCH)
+#define SIGNAL_EVERY 8u
+#define QP_TIMEOUT   11u /* 8 ms, four times */
+#define CLIENT_BYTES (BENCH_BATCH * 65536u)
+#define FAILBACK_NS  20000000ull
+#define STEP_NS      500000ull /* of the series */
+#define STEADY_NS    15000000ull
+#define RANDOM_NS    8000000u
+#define AFTER_NS     (STEP_NS * (FAILOVER_SERIES - FAILOVER_BEFORE))
+#define STALL_NS     15000000000ull
+#define TURN_EVERY   16u
+#define POLL_WCS     32
 
 const char *const failover_cut_names[FAILOVER_CUT_KINDS] = {"both ways", "requests", "acknowledgements"};
 static const enum hf_link cut_links[FAILOVER_CUT_KINDS] = {HF_LINK_BOTH, HF_LINK_TX, HF_LINK_RX};
@@ -158,7 +157,7 @@ static int drive_until(struct run *run, uint64_t until_ns)
 /* ---- one cut ---- */
 
 struct totals {
-	uint64_t resent_bytes, resent_wrs, executed_bytes, log_writes;
+	uint64_t resent_bytes, resent_wrs, executed_bytes, log_bytes;
 };
 
 /* With nothing in flight: what the vqps sent again, and what the far side's devices executed, up to now. */
@@ -173,7 +172,7 @@ static int tally(struct run *run, struct totals *totals_out)
 		hf_vqp_counters(run->nodes.clients[i].vqp, &counters);
 		totals_out->resent_bytes += counters.resent_bytes;
 		totals_out->resent_wrs += counters.resent_wrs;
-		totals_out->log_writes += counters.log_writes;
+		totals_out->log_bytes += counters.log_bytes;
 	}
 	return bench_swap(run->nodes.meeting, true, &question, &totals_out->executed_bytes, sizeof(question)) ? 0
 													      : -EPIPE;
@@ -262,7 +261,7 @@ static int one_cut(struct run *run, enum failover_cut cut, struct cut_sample *sa
 	sample->in_flight = (double)run->in_flight_bytes;
 	sample->resent = (double)(after.resent_bytes - before.resent_bytes);
 	sample->doubled = executed - (double)(run->bytes_done - bytes_before);
-	sample->doubled -= (double)(LOG_ENTRY_BYTES * (after.log_writes - before.log_writes));
+	sample->doubled -= (double)(after.log_bytes - before.log_bytes);
 	sample->first_us = (double)(run->first_ns - run->cut_ns) / 1e3;
 	sample->recovered_us = (double)(run->recovered_ns - run->cut_ns) / 1e3;
 	sample->detected_us = (double)(run->recovered_ns - run->detected_ns) / 1e3;

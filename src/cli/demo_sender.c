@@ -19,7 +19,6 @@
 #define STATUS_EVERY_NS    20000000u
 #define PAGE_BYTES         4096u
 #define NS_A_SECOND        1000000000ull
-#define LOG_ENTRY_BYTES    8u /* of a completion log */
 
 struct done {
 	uint64_t posted_ns, done_ns;
@@ -83,8 +82,7 @@ static void tell_status(struct sender *sender, uint64_t now_ns)
 /* What ought to take effect at node b: chunks, progress and entries of the completion log. */
 static uint64_t expected_bytes(const struct sender *sender, const struct hf_vqp_counters *counters)
 {
-	return sender->bytes_done + sender->progress_posted * sizeof(struct demo_progress) +
-	       counters->log_writes * LOG_ENTRY_BYTES;
+	return sender->bytes_done + sender->progress_posted * sizeof(struct demo_progress) + counters->log_bytes;
 }
 
 static void tell_done(struct sender *sender)

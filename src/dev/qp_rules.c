@@ -104,11 +104,6 @@ static bool opcode_may_be_inline(enum ibv_wr_opcode opcode)
 	       opcode == IBV_WR_SEND_WITH_IMM;
 }
 
-static bool opcode_is_atomic(enum ibv_wr_opcode opcode)
-{
-	return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
-
 int qp_rules_check_send(const struct hf_qp *qp, const struct ibv_send_wr *wr)
 {
 	uint64_t bytes;
@@ -120,14 +115,14 @@ int qp_rules_check_send(const struct hf_qp *qp, const struct ibv_send_wr *wr)
 		return -EINVAL;
 	if (wr->send_flags & IBV_SEND_INLINE)
 		return opcode_may_be_inline(wr->opcode) && bytes <= qp->cap.max_inline_data ? 0 : -EINVAL;
-	if (opcode_is_atomic(wr->opcode))
+	if (qp_rules_is_atomic(wr->opcode))
 		return bytes == sizeof(uint64_t) && (wr->wr.atomic.remote_addr & 7) == 0 ? 0 : -EINVAL;
 	return opcode_may_be_inline(wr->opcode) || wr->opcode == IBV_WR_RDMA_READ ? 0 : -EINVAL;
 }
 
 uint32_t qp_rules_psns(enum ibv_wr_opcode opcode, uint64_t bytes, uint32_t mtu_bytes)
 {
-	if (opcode_is_atomic(opcode) || bytes == 0)
+	if (qp_rules_is_atomic(opcode) || bytes == 0)
 		return 1;
 	return (uint32_t)((bytes + mtu_bytes - 1) / mtu_bytes);
 }

@@ -17,6 +17,11 @@ int qp_rules_check_send(const struct hf_qp *qp, const struct ibv_send_wr *wr);
 uint32_t qp_rules_psns(enum ibv_wr_opcode opcode, uint64_t bytes, uint32_t mtu_bytes);
 uint64_t qp_rules_wr_bytes(const struct ibv_send_wr *wr);
 
+static inline bool qp_rules_is_atomic(enum ibv_wr_opcode opcode)
+{
+	return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
 /* 24-bit psn arithmetic: the signed distance from b to a. */
 static inline int32_t psn_diff(uint32_t a, uint32_t b)
 {

@@ -15,27 +15,22 @@ void plan_init(struct plan *plan, const struct hf_vqp *vqp)
 	plan->psn = hf_qp_next_psn(vqp->path.qp);
 }
 
-static bool is_atomic(enum ibv_wr_opcode opcode)
-{
-	return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
-
 static bool names_rkey(enum ibv_wr_opcode opcode)
 {
-	return is_atomic(opcode) || opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM ||
+	return qp_rules_is_atomic(opcode) || opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM ||
 	       opcode == IBV_WR_RDMA_READ;
 }
 
 /* Puts the rail's rkey into the wr. REGION_UNKNOWN: wait, and ask. */
 static enum region_lookup translate_rkey(struct hf_vqp *vqp, struct ibv_send_wr *wr, uint64_t bytes)
 {
-	uint32_t *rkey = is_atomic(wr->opcode) ? &wr->wr.atomic.rkey : &wr->wr.rdma.rkey;
+	uint32_t *rkey = qp_rules_is_atomic(wr->opcode) ? &wr->wr.atomic.rkey : &wr->wr.rdma.rkey;
 	enum region_lookup found;
 
 	if (!names_rkey(wr->opcode) || (wr->opcode != IBV_WR_RDMA_READ && bytes == 0))
 		return REGION_FOUND;
-	found = is_atomic(wr->opcode) ? region_rkey_atomic(vqp, *rkey, vqp->path.rail, rkey)
-				      : region_rkey(vqp, *rkey, vqp->path.rail, rkey);
+	found = qp_rules_is_atomic(wr->opcode) ? region_rkey_atomic(vqp, *rkey, vqp->path.rail, rkey)
+					       : region_rkey(vqp, *rkey, vqp->path.rail, rkey);
 	if (found == REGION_REFUSED)
 		*rkey = 0; /* the responder refuses it in its turn, with all before it executed */
 	return found;
@@ -73,7 +68,7 @@ bool plan_has_room(const struct plan *plan, const struct inflight_wr *entry)
 static bool is_logged(const struct hf_vqp *vqp, const struct inflight_wr *entry)
 {
 	return vqp->log.entries > 0 && (vqp->remote_access & IBV_ACCESS_REMOTE_WRITE) != 0 && !entry->idempotent &&
-	       (is_atomic(entry->wr.opcode) || entry->wr.opcode == IBV_WR_RDMA_WRITE ||
+	       (qp_rules_is_atomic(entry->wr.opcode) || entry->wr.opcode == IBV_WR_RDMA_WRITE ||
 		       entry->wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM);
 }
 
@@ -158,7 +153,7 @@ bool plan_add(struct plan *plan, struct hf_vqp *vqp, uint64_t position, bool sig
 		log_write = append_log_write(plan, vqp, position, entry);
 		/* An atomic signals by itself. Its answer makes room for another one, whose result takes its place at
 		 * the responder, and may come long before its log write is acknowledged. */
-		if (!is_atomic(entry->wr.opcode))
+		if (!qp_rules_is_atomic(entry->wr.opcode))
 			wr = log_write;
 	}
 	if (signal)

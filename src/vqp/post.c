@@ -19,11 +19,6 @@ static bool takes_receive(enum ibv_wr_opcode opcode)
 	return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 }
 
-static bool is_atomic(enum ibv_wr_opcode opcode)
-{
-	return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
-
 /* The responder keeps the results of a few atomics only: those whose answers came have to be known without it.
  *
  * A replayed wr speaks for itself: the signaled one behind it, which would have spoken for it, may have executed
@@ -34,7 +29,7 @@ static bool force_signal(struct hf_vqp *vqp, const struct inflight_wr *entry)
 	bool no_probe = (vqp->remote_access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)) == 0;
 
 	if (entry->signaled || entry->sent_before || no_probe || vqp->path.shared != NULL ||
-		is_atomic(entry->wr.opcode) || ++vqp->unsignaled >= every || vqp->packets >= PACKETS_SIGNAL) {
+		qp_rules_is_atomic(entry->wr.opcode) || ++vqp->unsignaled >= every || vqp->packets >= PACKETS_SIGNAL) {
 		vqp->unsignaled = 0;
 		return true;
 	}
@@ -79,7 +74,7 @@ static void posted(struct hf_vqp *vqp, struct inflight_wr *entry)
 	path_count(&vqp->path, &vqp->packets, entry->psns);
 	if (entry->log_entry != 0 && !entry->footed && !entry->log_counted) {
 		entry->log_counted = true;
-		vqp->counters.log_writes++;
+		vqp->counters.log_bytes += LOG_ENTRY_BYTES;
 	}
 	if (!entry->sent_before)
 		return;

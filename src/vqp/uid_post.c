@@ -45,14 +45,9 @@ _Static_assert(OWN_MAX < 0x1f, "a slot fits into a wr_id");
 
 /* ---- the wr ---- */
 
-static bool is_atomic(const struct ibv_send_wr *wr)
-{
-	return wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
-
 static uint32_t rkey_of(const struct ibv_send_wr *wr)
 {
-	return is_atomic(wr) ? wr->wr.atomic.rkey : wr->wr.rdma.rkey;
+	return qp_rules_is_atomic(wr->opcode) ? wr->wr.atomic.rkey : wr->wr.rdma.rkey;
 }
 
 bool uid_post_takes(const struct hf_vqp *vqp, const struct inflight_wr *entry)
@@ -73,7 +68,7 @@ static const char *why_refused(const struct hf_vqp *vqp, const struct inflight_w
 	const uint32_t needed = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 	const struct uid_client *uid = vqp->uid;
 
-	if (is_atomic(&entry->wr)) {
+	if (qp_rules_is_atomic(entry->wr.opcode)) {
 		if ((vqp->remote_access & needed) != needed)
 			return "atomics by uid need REMOTE_READ, REMOTE_WRITE and REMOTE_ATOMIC on the peer's vqp";
 		if (entry->wr.wr.atomic.remote_addr % 8 != 0)
@@ -284,7 +279,7 @@ static bool begin(struct hf_vqp *vqp, const struct inflight_wr *entry)
 	const struct ibv_send_wr *wr = &entry->wr;
 	bool is_cas = wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
 
-	uid->whole = !is_atomic(wr);
+	uid->whole = !qp_rules_is_atomic(wr->opcode);
 	uid->word = 0;
 	if (!uid->whole) {
 		if (!take_slot(uid))
@@ -394,7 +389,7 @@ static void op_completed(struct hf_vqp *vqp)
 		entry->qp_num = 0;
 	if (uid->op.state != UID_OP_OVER)
 		return;
-	if (is_atomic(&entry->wr)) {
+	if (qp_rules_is_atomic(entry->wr.opcode)) {
 		atomic_over(vqp, entry);
 		return;
 	}

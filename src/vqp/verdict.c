@@ -153,11 +153,6 @@ struct verdict verdict_judge(enum hf_policy policy, const struct inflight_wr *en
 	return (struct verdict){.kind = taken ? VERDICT_EXECUTED : VERDICT_REPLAY};
 }
 
-static bool is_atomic(const struct inflight_wr *entry)
-{
-	return entry->wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || entry->wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
-
 static void give_value(const struct inflight_wr *entry, uint64_t value)
 {
 	uint32_t given = 0;
@@ -173,7 +168,7 @@ static void enter(enum hf_policy policy, struct inflight_wr *entry, const struct
 {
 	switch (verdict->kind) {
 	case VERDICT_EXECUTED:
-		if (policy == HF_POLICY_VARUNA && is_atomic(entry))
+		if (policy == HF_POLICY_VARUNA && qp_rules_is_atomic(entry->wr.opcode))
 			give_value(entry, verdict->original);
 		entry->done = true;
 		entry->status = IBV_WC_SUCCESS;
@@ -208,11 +203,12 @@ static uint32_t finish_fenced(struct inflight *log, const struct evidence *evide
 	for (uint64_t at = log->head; at < end; at++) {
 		struct inflight_wr *entry = inflight_at(log, at);
 
-		if (entry->done || entry->qp_num == 0 || (entry->wr.opcode != IBV_WR_RDMA_READ && !is_atomic(entry)))
+		if (entry->done || entry->qp_num == 0 ||
+			(entry->wr.opcode != IBV_WR_RDMA_READ && !qp_rules_is_atomic(entry->wr.opcode)))
 			continue;
 		/* A dead device may have taken the data with it. An atomic's are asked for; to READ again would be to
 		 * read what was written behind the fence. */
-		if (evidence->ended_here && is_atomic(entry))
+		if (evidence->ended_here && qp_rules_is_atomic(entry->wr.opcode))
 			continue;
 		if (evidence->ended_here) {
 			enter(HF_POLICY_VARUNA, entry, &(struct verdict){.kind = VERDICT_UNKNOWN});

@@ -564,7 +564,7 @@ enum wr_outcome execute_wr(struct shm_qp *qp, struct sqe *sqe)
 		return execute_write(qp, sqe);
 	if (sqe->opcode == IBV_WR_RDMA_READ)
 		return execute_read(qp, sqe);
-	if (sqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || sqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
+	if (qp_rules_is_atomic(sqe->opcode))
 		return execute_atomic(qp, sqe);
 	return execute_send(qp, sqe); /* others were refused when they were posted */
 }

@@ -31,11 +31,6 @@ static void keep(struct shm_qp *qp, struct sqe *sqe)
 	sqe->sges = sges;
 }
 
-static inline bool is_atomic(enum ibv_wr_opcode opcode)
-{
-	return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
-
 static inline void fill(struct shm_qp *qp, struct sqe *sqe, const struct ibv_send_wr *wr)
 {
 	uint32_t bytes = wr->num_sge == 1 ? wr->sg_list->length : (uint32_t)qp_rules_wr_bytes(wr);
@@ -50,7 +45,7 @@ static inline void fill(struct shm_qp *qp, struct sqe *sqe, const struct ibv_sen
 	sqe->sges = wr->sg_list;
 	sqe->done = 0;
 	sqe->imm = wr->imm_data;
-	if (is_atomic(wr->opcode)) {
+	if (qp_rules_is_atomic(wr->opcode)) {
 		sqe->psns = 1;
 		sqe->rkey = wr->wr.atomic.rkey;
 		sqe->remote_addr = wr->wr.atomic.remote_addr;
@@ -89,7 +84,7 @@ static int post_one(struct shm_qp *qp, struct ibv_send_wr *wr)
 		if (qp->state == IBV_QPS_RTS)
 			keep(qp, sqe);
 		progress_stall(qp);
-	} else if (sqe->opcode == IBV_WR_RDMA_READ || is_atomic(wr->opcode)) {
+	} else if (sqe->opcode == IBV_WR_RDMA_READ || qp_rules_is_atomic(wr->opcode)) {
 		keep(qp, sqe); /* its response is still to come */
 	}
 	return 0;

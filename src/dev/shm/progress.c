@@ -8,6 +8,7 @@
  *
  * A qp that waits for anything of this is on dev->stalled. hf_dev_poll and hf_cq_poll run those, so they count as work
  * on these qps where dev.h speaks of threads. */
+#include "dev/qp_rules.h"
 #include "dev/shm/shm.h"
 
 #include <string.h>
@@ -53,11 +54,6 @@ void progress_unstall(struct shm_qp *qp)
 
 /* ---- acknowledgements ---- */
 
-static bool is_atomic(const struct sqe *sqe)
-{
-	return sqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || sqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
-
 static void deliver_original(const struct sqe *sqe)
 {
 	const uint8_t *from = (const uint8_t *)&sqe->original;
@@ -88,7 +84,7 @@ static bool deliver(struct shm_qp *qp)
 				sqe->response_lost = false;
 			}
 			qp->reads--;
-		} else if (is_atomic(sqe)) {
+		} else if (qp_rules_is_atomic(sqe->opcode)) {
 			deliver_original(sqe);
 			qp->reads--;
 		}
@@ -135,7 +131,7 @@ void progress_take_acks(struct shm_qp *qp)
 
 static enum wr_outcome start(struct shm_qp *qp, struct sqe *sqe)
 {
-	bool reads = sqe->opcode == IBV_WR_RDMA_READ || is_atomic(sqe);
+	bool reads = sqe->opcode == IBV_WR_RDMA_READ || qp_rules_is_atomic(sqe->opcode);
 	enum wr_outcome outcome;
 
 	if (!qp->bound && !bind_requester(qp, now_ns(qp)))

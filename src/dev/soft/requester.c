@@ -48,7 +48,7 @@ void requester_start(struct requester *requester, uint32_t psn, uint64_t now_ns)
 
 static void fill_slot(struct requester *requester, struct send_slot *slot, const struct ibv_send_wr *wr)
 {
-	bool atomic = wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+	bool atomic = qp_rules_is_atomic(wr->opcode);
 
 	slot->wr_id = wr->wr_id;
 	slot->opcode = wr->opcode;

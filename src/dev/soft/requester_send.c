@@ -1,6 +1,7 @@
 /* The send side, outwards: segmentation of wrs into packets, as far as the window allows. */
 #include <string.h>
 
+#include "dev/qp_rules.h"
 #include "dev/soft/dc.h"
 #include "dev/soft/engine.h"
 #include "dev/soft/sge.h"
@@ -57,8 +58,7 @@ void requester_shrink_window(struct requester *requester)
 
 bool send_slot_is_read(const struct send_slot *slot)
 {
-	return slot->opcode == IBV_WR_RDMA_READ || slot->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-	       slot->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+	return slot->opcode == IBV_WR_RDMA_READ || qp_rules_is_atomic(slot->opcode);
 }
 
 uint64_t requester_piece_end(const struct requester *requester, const struct send_slot *slot, uint64_t psn)
@@ -272,11 +272,6 @@ static enum sent send_atomic(struct requester *requester, struct send_slot *slot
 	return SENT;
 }
 
-static bool opcode_is_atomic(enum ibv_wr_opcode opcode)
-{
-	return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
-
 static enum sent send_packet(struct requester *requester, struct send_slot *slot)
 {
 	bool begins = requester->next == slot->psn;
@@ -297,7 +292,7 @@ static enum sent send_packet(struct requester *requester, struct send_slot *slot
 	}
 	if (slot->opcode == IBV_WR_RDMA_READ)
 		return send_read_request(requester, slot);
-	return opcode_is_atomic(slot->opcode) ? send_atomic(requester, slot) : send_message_packet(requester, slot);
+	return qp_rules_is_atomic(slot->opcode) ? send_atomic(requester, slot) : send_message_packet(requester, slot);
 }
 
 static void note_sent(struct requester *requester, uint64_t from, uint64_t now_ns)
