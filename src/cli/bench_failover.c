@@ -317,7 +317,8 @@ static int run_near(struct bench_meeting *meeting, void *context)
 	if (run.lanes == NULL)
 		return -ENOMEM;
 	rc = bench_nodes_open(&run.nodes, &job->setup, meeting, true);
-	job->error = run.nodes.error;
+	if (rc != 0)
+		job->error = run.nodes.error;
 	for (unsigned i = 0; i < job->setup.clients && rc == 0; i++)
 		bench_list(&run.nodes.clients[i], job->shape->op, job->shape->bytes, BENCH_BATCH, SIGNAL_EVERY, i,
 			run.lanes[i].wrs, run.lanes[i].sges);

@@ -106,6 +106,12 @@ static int weigh(struct bench_nodes *nodes, double *sum_out)
 	return 0;
 }
 
+/* With the log alone a wr without an entry is unknown, and its vqp is in error then. */
+static bool is_cut(const struct bench_mode *mode)
+{
+	return mode->policy != HF_POLICY_NONE && mode->evidence != HF_EVIDENCE_LOG;
+}
+
 static int run_near(struct bench_meeting *meeting, void *context)
 {
 	struct job *job = context;
@@ -113,14 +119,15 @@ static int run_near(struct bench_meeting *meeting, void *context)
 	uint64_t first_ns;
 	int rc = bench_nodes_open(&nodes, &job->setup, meeting, true);
 
-	job->error = nodes.error;
+	if (rc != 0)
+		job->error = nodes.error;
 	if (rc == 0)
 		rc = post_all(&nodes);
 	if (rc == 0)
 		rc = take_all(&nodes, &first_ns);
 	if (rc == 0)
 		rc = weigh(&nodes, &job->scale.memory_bytes);
-	if (rc == 0 && job->setup.mode->policy != HF_POLICY_NONE)
+	if (rc == 0 && is_cut(job->setup.mode))
 		rc = cut_and_wait(&nodes, &job->scale);
 	if (rc != 0 && job->error.text[0] == '\0')
 		hf_error_set(&job->error, rc, "%s, %s, %u vqps: %s", job->setup.kind, job->setup.mode->name,

@@ -170,7 +170,8 @@ static int run_near(struct bench_meeting *meeting, void *context)
 	if (work == NULL)
 		return -ENOMEM;
 	rc = bench_nodes_open(&nodes, &job->setup, meeting, true);
-	job->error = nodes.error;
+	if (rc != 0)
+		job->error = nodes.error;
 	for (unsigned i = 0; i < POINTS && rc == 0; i++)
 		if (job->only_figure == 0 || job->only_figure == points[i].figure) {
 			rc = run_point(&nodes, work, &points[i], &job->measured[i]);

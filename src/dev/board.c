@@ -69,11 +69,14 @@ static int open_once(const char *fabric, bool create, struct board *board, struc
 
 int board_open(const char *fabric, bool create, struct board *board, struct hf_error *error)
 {
-	int code = open_once(fabric, create, board, error);
+	struct hf_error last = {0}; /* of what goes right in the end nothing is said */
+	int code = open_once(fabric, create, board, &last);
 
 	/* Somebody makes (-EEXIST) or removes (-ENOENT) it between our steps. */
 	for (unsigned i = 1; create && i < BOARD_ATTEMPTS && (code == -EEXIST || code == -ENOENT); i++)
-		code = open_once(fabric, create, board, error);
+		code = open_once(fabric, create, board, &last);
+	if (code != 0 && error != NULL)
+		*error = last;
 	if (code == -ENOENT && !create)
 		return hf_error_set(error, code, "there is no fabric %s", fabric);
 	return code;

@@ -80,6 +80,19 @@ static void a_port_that_joins_is_on_the_board_with_its_link_up(void **state)
 	hf_fabric_close(fabric);
 }
 
+/* The first that comes finds no board, and another may make it meanwhile. */
+static void a_fabric_that_could_be_joined_leaves_no_words_of_failure(void **state)
+{
+	struct hf_dev_config config = {.kind = "shm", .fabric = fabric_name, .node = "node-a", .rail = "r0"};
+	struct fabric_port *port;
+	struct hf_error error = {""};
+
+	(void)state;
+	assert_int_equal(fabric_join(env, &config, "127.0.0.2", &port, &error), 0);
+	assert_string_equal(error.text, "");
+	fabric_leave(port);
+}
+
 static void each_direction_is_switched_by_itself_and_flaps_are_counted(void **state)
 {
 	struct fabric_port *port = join("a", "r0");
@@ -384,6 +397,7 @@ int main(void)
 #define WITH_FABRIC(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
 		WITH_FABRIC(a_port_that_joins_is_on_the_board_with_its_link_up),
+		WITH_FABRIC(a_fabric_that_could_be_joined_leaves_no_words_of_failure),
 		WITH_FABRIC(each_direction_is_switched_by_itself_and_flaps_are_counted),
 		WITH_FABRIC(a_switch_and_a_peer_ring_the_bell_until_it_is_cleared),
 		WITH_FABRIC(a_bell_that_is_rung_too_often_is_cleared_all_the_same),
