@@ -136,7 +136,7 @@ static enum hf_poll node_poll(struct hf_poller *poller, uint64_t now_ns)
 	/* Old qps are destroyed when nothing better is to do. */
 	if (poll == HF_IDLE && path_dig(node, DIG_MOST))
 		poll = HF_BUSY;
-	if (failover_turn(node) == HF_BUSY || rebuild_turn(node, now_ns) || pool_turn(node))
+	if (due_turn(node) == HF_BUSY || rebuild_turn(node, now_ns) || pool_turn(node))
 		poll = HF_BUSY;
 	if (node_notify(node) == HF_BUSY)
 		poll = HF_BUSY;
@@ -151,7 +151,7 @@ static bool node_arm(struct hf_poller *poller)
 
 	node_flush(node);
 	list_for_each (at, &node->due)
-		if (!failover_waits(container_of(at, struct hf_vqp, due_link)))
+		if (!due_waits(container_of(at, struct hf_vqp, due_link)))
 			return false;
 	for (unsigned i = 0; i < node->rail_count; i++)
 		if (!rail_cqs_arm(&node->rails[i].cqs))

@@ -15,6 +15,7 @@
 #include "vqp/access.h"
 #include "vqp/completion_log.h"
 #include "vqp/evidence.h"
+#include "vqp/failover.h"
 #include "vqp/fence.h"
 #include "vqp/inflight.h"
 #include "vqp/lengths.h"
@@ -206,7 +207,7 @@ void connect_send(struct hf_vqp *vqp);
 /* vqp.c */
 bool vqp_uses(const struct hf_vqp *vqp, const struct hf_peer *peer);
 struct hf_vqp *vqp_find(struct hf_node *node, uint32_t num);
-void vqp_due(struct hf_vqp *vqp); /* there is something to fence or to wait for: see failover_turn */
+void vqp_due(struct hf_vqp *vqp); /* there is something to fence or to wait for: see due_turn */
 void vqp_move(struct hf_vqp *vqp, enum hf_vqp_state to);
 /* The other side ended. A vqp that a program connected by numbers is then what a plain qp is: its receives stay, what
  * is in flight ends as the device's own retries do, and what is posted later fails. False: it has to fail now. */
@@ -230,15 +231,6 @@ bool post_quiet(const struct hf_vqp *vqp);
 /* harvest.c */
 void harvest_init(struct hf_vqp *vqp);
 enum hf_poll harvest(struct hf_node *node); /* reads the queues of every rail in use */
-
-/* failover.c */
-void failover_event(struct hf_vqp *vqp, const struct recovery_event *event);
-void failover_broken(struct hf_vqp *vqp);
-void failover_message(struct hf_vqp *vqp, const struct message *message);
-enum hf_poll failover_turn(struct hf_node *node); /* fencing, quiet */
-bool failover_waits(const struct hf_vqp *vqp);
-bool failover_offer(struct hf_vqp *vqp, unsigned rail); /* a dedicated qp on one more rail; false: the device refuses */
-void failover_tick(struct hf_vqp *vqp, uint64_t now_ns);
 
 /* failback.c */
 bool failback_due(const struct hf_vqp *vqp, uint64_t now_ns);

@@ -272,7 +272,7 @@ static void to_vqp(struct hf_peer *peer, const struct message *message)
 		if (!vqp_forsake(vqp))
 			vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, false);
 	} else {
-		failover_message(vqp, message);
+		exchange_message(vqp, message);
 	}
 }
 

@@ -96,7 +96,7 @@ static void start(struct hf_vqp *vqp, uint64_t now_ns)
 		leave(vqp);
 	else if (path->ready)
 		probe(vqp);
-	else if (path->qp == NULL && !failover_offer(vqp, rebuild->rail))
+	else if (path->qp == NULL && !standby_offer(vqp, rebuild->rail))
 		give_up(vqp, now_ns);
 }
 

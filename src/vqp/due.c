@@ -1,0 +1,153 @@
+/* What is due at every turn: vqps whose path is to be fenced, which is over when the last completions were read; and
+ * vqps that wait for quiet, or that end. */
+#include "vqp/pool.h"
+
+#include "base/log.h"
+#include "vqp/uid_slots.h"
+
+static void fenced(struct hf_vqp *vqp)
+{
+	struct recovery_event event = {.type = RECOVERY_EVENT_FENCED};
+
+	vqp->fencing = false;
+	vqp->fenced_ns = hf_env_now_ns(vqp->node->env);
+	access_check(vqp);
+	failover_event(vqp, &event);
+}
+
+/* CLOSED promises the other side that nothing of its wrs happens here any more, so it follows the fence. */
+static void say_closed(struct hf_vqp *vqp)
+{
+	struct message closed = {.kind = MESSAGE_CLOSED, .to = vqp->remote_num, .from = vqp->num};
+
+	if (vqp->fail_tell && vqp->peer != NULL && vqp->remote_num != 0)
+		peer_send(vqp->peer, &closed);
+}
+
+static void failed(struct hf_vqp *vqp)
+{
+	const struct inflight_end flushed = {.first = IBV_WC_WR_FLUSH_ERR, .rest = IBV_WC_WR_FLUSH_ERR};
+
+	say_closed(vqp);
+	vqp->failing = vqp->fail_tell = false;
+	inflight_fail(&vqp->sends, &vqp->end);
+	inflight_fail(&vqp->recvs, &flushed);
+	vcq_note(vqp);
+	vqp_forget_paths(vqp);
+	uid_slots_return(vqp);
+	list_remove(&vqp->recovering_link);
+	access_check(vqp);
+	if (vqp->changed != NULL)
+		vqp->changed(vqp, vqp->context);
+}
+
+static bool waits_for_quiet(const struct hf_vqp *vqp)
+{
+	return vqp->drained_quiet && vqp->recovery.state == RECOVERY_QUIET && !vqp->failing && !vqp->fencing;
+}
+
+/* Nobody has told that the other side fenced. By its lease it has, or nothing that left here is on its way any more, so
+ * what is told to be unknown now does not execute later (R5, V4). */
+static bool waits_for_lease(const struct hf_vqp *vqp, uint64_t now_ns)
+{
+	const struct lease *lease;
+
+	if (!vqp->fail_waits || vqp->peer == NULL || (vqp->recovery.heard && vqp->evidence.fenced))
+		return false;
+	lease = &vqp->peer->lease;
+	return !lease_is_over(lease, now_ns) && now_ns - vqp->fenced_ns < lease_with_margin(lease->ours_ns);
+}
+
+/* Nothing to do for it before a completion comes, or a tick. */
+bool due_waits(const struct hf_vqp *vqp)
+{
+	uint64_t now_ns = hf_env_now_ns(vqp->node->env);
+
+	if (vqp->failing || vqp->fencing)
+		return fence_sleeps(vqp, now_ns) || (vqp->failing && waits_for_lease(vqp, now_ns));
+	return waits_for_quiet(vqp) && !post_quiet(vqp);
+}
+
+static int end_qp(struct path *path)
+{
+	return path->shared != NULL ? pool_end_qp(path->shared) : path_end_qp(path);
+}
+
+static bool path_is_fenced(struct hf_vqp *vqp)
+{
+	struct path *path = &vqp->path;
+
+	if (vqp->fence == FENCE_HOPELESS && end_qp(path) == 0) {
+		log_warn("vqp %u: its qp on rail %s was ended instead; what that executed last cannot be asked",
+			vqp->num, hf_node_rail_name(vqp->node, path->rail));
+		vqp->fence = FENCE_DONE;
+	}
+	return vqp->fence == FENCE_DONE;
+}
+
+static bool progress(struct hf_vqp *vqp)
+{
+	struct recovery_event quiet = {.type = RECOVERY_EVENT_QUIET};
+
+	if ((vqp->failing || vqp->fencing) && !path_is_fenced(vqp))
+		return false;
+	if (vqp->failing && waits_for_lease(vqp, hf_env_now_ns(vqp->node->env)))
+		return false;
+	if (vqp->failing) {
+		failed(vqp);
+	} else if (vqp->fencing && vqp->state != HF_VQP_ERROR) {
+		fenced(vqp);
+	} else if (waits_for_quiet(vqp)) {
+		if (!post_quiet(vqp)) {
+			(void)post_probe(vqp);
+			return false;
+		}
+		vqp->drained_quiet = false;
+		failover_event(vqp, &quiet);
+		return true;
+	}
+	return true;
+}
+
+/* Fences all that wait for it, then reads the queues once for all of them: what comes out of a queue after the fence
+ * are the last completions of the fenced qps, and of others, which are told as ever. */
+static void fence_all(struct hf_node *node, struct list *round)
+{
+	uint64_t now_ns = hf_env_now_ns(node->env);
+	bool drain[HF_RAILS_MAX] = {0};
+
+	list_for_each (at, round) {
+		struct hf_vqp *vqp = container_of(at, struct hf_vqp, due_link);
+
+		if (!vqp->failing && !vqp->fencing)
+			continue;
+		vqp->fence = fence_path(vqp, &vqp->path, now_ns);
+		if (vqp->path.qp != NULL && vqp->fence != FENCE_WAITS)
+			drain[vqp->path.rail] = true;
+	}
+	for (unsigned i = 0; i < node->rail_count; i++)
+		if (drain[i])
+			rail_cqs_drain(&node->rails[i].cqs);
+}
+
+enum hf_poll due_turn(struct hf_node *node)
+{
+	enum hf_poll poll = HF_IDLE;
+	struct list round, *at;
+
+	if (list_empty(&node->due))
+		return HF_IDLE;
+	list_init(&round);
+	while ((at = list_pop_front(&node->due)) != NULL)
+		list_push_back(&round, at);
+	fence_all(node, &round);
+	while ((at = list_pop_front(&round)) != NULL) {
+		struct hf_vqp *vqp = container_of(at, struct hf_vqp, due_link);
+
+		if (progress(vqp))
+			poll = HF_BUSY;
+		else if (list_empty(&vqp->due_link))
+			list_push_back(&node->due, &vqp->due_link);
+	}
+	return poll;
+}

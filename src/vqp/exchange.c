@@ -1,0 +1,184 @@
+/* What the two ends of a vqp say to each other, and who takes it. Of the exchange (recovery.h): FENCE, STATE, LENGTHS,
+ * GO, QP, READY. */
+#include "vqp/pool.h"
+
+#include <errno.h>
+
+#include "vqp/uid_post.h"
+#include "vqp/uid_slots.h"
+
+void exchange_say(struct hf_vqp *vqp, enum message_kind kind)
+{
+	struct message message = {.kind = kind,
+		.to = vqp->remote_num,
+		.from = vqp->num,
+		.epoch = vqp->recovery.epoch,
+		.failback = vqp->recovery.kind == RECOVERY_FAILBACK};
+
+	if (kind == MESSAGE_STATE) {
+		message.up = detector_up_mask(vqp->peer);
+		evidence_gather(vqp, vqp->recovery.fenced, &message);
+		access_tell(vqp, &message);
+	}
+	peer_send(vqp->peer, &message);
+}
+
+void exchange_say_path(struct hf_vqp *vqp, enum message_kind kind, const struct path *path, enum message_path cached)
+{
+	struct message message = {.kind = kind,
+		.to = vqp->remote_num,
+		.from = vqp->num,
+		.epoch = vqp->recovery.epoch,
+		.cached = (uint8_t)cached};
+
+	path_attributes(vqp->node, path, &message);
+	peer_send(vqp->peer, &message);
+}
+
+/* Before the other side has a new path, so that no message that resumes is there sooner (R8). */
+void exchange_tell_lengths(struct hf_vqp *vqp)
+{
+	struct message message = {.kind = MESSAGE_LENGTHS, .to = vqp->remote_num, .from = vqp->num};
+	bool told = vqp->told_lengths;
+
+	vqp->told_lengths = false;
+	for (uint64_t at = vqp->sends.head; at < vqp->sends.tail; at++) {
+		const struct inflight_wr *entry = inflight_at(&vqp->sends, at);
+
+		if (entry->done || entry->message == 0 || entry->landed == 0)
+			continue;
+		if (message.length_count == MESSAGE_LENGTHS_MAX) {
+			message.more = 1;
+			peer_send(vqp->peer, &message);
+			message.more = message.length_count = 0;
+		}
+		message.lengths[message.length_count++] =
+			(struct message_length){.message = entry->message, .bytes = (uint32_t)entry->bytes};
+		vqp->told_lengths = true;
+	}
+	if (told || vqp->told_lengths)
+		peer_send(vqp->peer, &message);
+}
+
+static int our_rail(const struct hf_peer *peer, uint8_t theirs)
+{
+	for (unsigned i = 0; i < peer->node->rail_count; i++)
+		if (peer->rail_map[i] == (int)theirs)
+			return (int)i;
+	return -1;
+}
+
+static void on_qp(struct hf_vqp *vqp, const struct message *message)
+{
+	struct recovery_event event = {.type = RECOVERY_EVENT_READY, .epoch = message->epoch};
+	int rc = 0;
+
+	if (message->epoch != vqp->recovery.epoch || vqp->recovery.state != RECOVERY_BUILD || !vqp->recovery.picks ||
+		vqp->path.qp == NULL)
+		return;
+	if (access_is_stale(vqp))
+		rc = -ESTALE;
+	else if (!vqp->path.ready && vqp->path.shared == NULL)
+		rc = path_connect(vqp, &vqp->path, message);
+	if (rc == 0)
+		rc = path_post_recvs(vqp, &vqp->path);
+	if (rc != 0)
+		next_path_failed(vqp, vqp->path.rail, rc);
+	else
+		failover_event(vqp, &event);
+}
+
+/* A qp whose other end died of its own program error is not answered either. That end says CLOSED; this one answers
+ * the exchange, so it was the path. */
+static void blame_rail(struct hf_vqp *vqp)
+{
+	struct rail_actions ignored;
+
+	if (vqp->rail_suspect)
+		rail_step(&vqp->peer->rails[vqp->path.rail], RAIL_EVENT_WC_ERROR, hf_loop_now_ns(vqp->node->loop),
+			&ignored);
+	vqp->rail_suspect = false;
+}
+
+static void learn_log(struct hf_vqp *vqp, const struct message *message)
+{
+	const struct hf_peer *peer = vqp->peer;
+
+	if (vqp->log.entries != 0 || !policy_logs(&vqp->node->config))
+		return;
+	vqp->log = (struct log_writer){.addr = message->log_addr, .entries = message->log_entries};
+	for (unsigned i = 0; i < peer->node->rail_count; i++)
+		vqp->log_rkeys[i] = peer->rail_map[i] < 0 ? 0 : message->rkeys[peer->rail_map[i]];
+}
+
+void exchange_message(struct hf_vqp *vqp, const struct message *message)
+{
+	struct recovery_event event = {
+		.epoch = message->epoch, .kind = message->failback ? RECOVERY_FAILBACK : RECOVERY_FAILOVER};
+	int rail = our_rail(vqp->peer, message->rail);
+
+	if (vqp->state == HF_VQP_ERROR || vqp->state == HF_VQP_INIT || message->from != vqp->remote_num)
+		return;
+	switch ((unsigned)message->kind) {
+	case MESSAGE_FENCE:
+		event.type = RECOVERY_EVENT_FENCE;
+		failover_event(vqp, &event);
+		break;
+	case MESSAGE_STATE:
+		if (message->epoch == vqp->recovery.epoch)
+			blame_rail(vqp);
+		if (message->epoch == vqp->recovery.epoch)
+			vqp->evidence = evidence_of(message, our_rail(vqp->peer, message->about_rail));
+		peer_ports(vqp->peer, message->up);
+		event.type = RECOVERY_EVENT_STATE;
+		failover_event(vqp, &event);
+		break;
+	case MESSAGE_LOG:
+		learn_log(vqp, message);
+		break;
+	case MESSAGE_LENGTHS:
+		if (lengths_learn(&vqp->lengths, message) != 0)
+			vqp_fail(vqp, IBV_WC_GENERAL_ERR, IBV_WC_WR_FLUSH_ERR, true);
+		break;
+	case MESSAGE_GO:
+		if (rail < 0)
+			break;
+		if (message->epoch == vqp->recovery.epoch)
+			vqp->go = *message;
+		event.type = RECOVERY_EVENT_GO;
+		event.rail = rail;
+		event.ready_at_once = next_path_goes_at_once(vqp, message->cached);
+		failover_event(vqp, &event);
+		break;
+	case MESSAGE_QP:
+		on_qp(vqp, message);
+		break;
+	case MESSAGE_READY:
+		event.type = RECOVERY_EVENT_READY;
+		if (!vqp->recovery.picks)
+			failover_event(vqp, &event);
+		break;
+	case MESSAGE_GRANT:
+		access_message(vqp, message);
+		break;
+	case MESSAGE_STANDBY:
+	case MESSAGE_STANDBY_QP:
+		if (rail >= 0 && vqp->peer->rail_map[rail] >= 0)
+			standby_message(vqp, message, (unsigned)rail);
+		break;
+	case MESSAGE_MOVE:
+		home_asked(vqp, rail);
+		break;
+	case MESSAGE_SLOTS_ASK:
+		uid_slots_lend(vqp);
+		break;
+	case MESSAGE_SLOTS:
+		uid_post_slots(vqp, message);
+		break;
+	case MESSAGE_POOL:
+	case MESSAGE_POOL_QP:
+		if (rail >= 0)
+			pool_message(vqp, message, (unsigned)rail);
+		break;
+	}
+}

@@ -1,0 +1,45 @@
+/* failover.h - how a vqp leaves a path and goes on with another: recovery.h decides, these carry it out. Seen only in
+ * src/vqp; all of it runs on the node's loop. */
+#ifndef HOLDFAST_VQP_FAILOVER_H
+#define HOLDFAST_VQP_FAILOVER_H
+
+#include <holdfast/loop.h>
+
+#include "vqp/message.h"
+#include "vqp/recovery.h"
+
+struct hf_node;
+struct hf_vqp;
+struct path;
+
+/* failover.c */
+void failover_event(struct hf_vqp *vqp, const struct recovery_event *event);
+void failover_broken(struct hf_vqp *vqp); /* the path in use is of no use any more */
+void failover_tick(struct hf_vqp *vqp, uint64_t now_ns);
+
+/* exchange.c */
+void exchange_say(struct hf_vqp *vqp, enum message_kind kind); /* FENCE, STATE, READY */
+void exchange_say_path(struct hf_vqp *vqp, enum message_kind kind, const struct path *path, enum message_path cached);
+/* Before the other side has a new path, so that no message that resumes is there sooner (R8). */
+void exchange_tell_lengths(struct hf_vqp *vqp);
+void exchange_message(struct hf_vqp *vqp, const struct message *message);
+
+/* due.c */
+enum hf_poll due_turn(struct hf_node *node);
+bool due_waits(const struct hf_vqp *vqp); /* nothing to do for it before a completion comes, or a tick */
+
+/* next_path.c */
+void next_path_go(struct hf_vqp *vqp);    /* the picker takes a path and says GO */
+void next_path_match(struct hf_vqp *vqp); /* the other end takes its match */
+void next_path_failed(struct hf_vqp *vqp, unsigned rail, int rc);
+/* After this GO the picker posts without an answer. */
+bool next_path_goes_at_once(const struct hf_vqp *vqp, unsigned cached);
+
+/* standby.c */
+bool standby_offer(struct hf_vqp *vqp, unsigned rail); /* a qp on one more rail; false: the device refuses */
+void standby_offer_all(struct hf_vqp *vqp);            /* where the policy or a revocable grant wants them */
+/* The one of that rail becomes the path in use, when both sides have one. */
+bool standby_take(struct hf_vqp *vqp, unsigned rail);
+void standby_message(struct hf_vqp *vqp, const struct message *message, unsigned rail);
+
+#endif

@@ -1,0 +1,60 @@
+/* A vqp's own qps made beforehand, one on each rail: by policy (resend-cache), where a grant may be revoked (R13), and
+ * while a dedicated qp is being made in the background (rebuild.h). The picker offers, the other end matches. */
+#include "vqp/objects.h"
+
+bool standby_offer(struct hf_vqp *vqp, unsigned rail)
+{
+	if (path_create(vqp, &vqp->standby[rail], rail) != 0)
+		return false;
+	exchange_say_path(vqp, MESSAGE_STANDBY, &vqp->standby[rail], MESSAGE_PATH_BUILT);
+	return true;
+}
+
+void standby_offer_all(struct hf_vqp *vqp)
+{
+	uint32_t usable = peer_usable(vqp->peer);
+
+	if (!vqp->recovery.picks || !(vqp->grants.dedicated || policy_caches(vqp->node->config.policy)) ||
+		vqp->state != HF_VQP_UP)
+		return;
+	for (unsigned rail = 0; rail < vqp->node->rail_count; rail++) {
+		if (vqp->standby[rail].broken)
+			path_destroy(&vqp->standby[rail]);
+		if (rail == vqp->path.rail || (usable & 1u << rail) == 0 || vqp->standby[rail].qp != NULL)
+			continue;
+		(void)standby_offer(vqp, rail);
+	}
+}
+
+void standby_message(struct hf_vqp *vqp, const struct message *message, unsigned rail)
+{
+	struct path *path = &vqp->standby[rail];
+
+	if (message->kind == MESSAGE_STANDBY && !vqp->recovery.picks) {
+		path_destroy(path);
+		if (path_create(vqp, path, rail) != 0)
+			return;
+		if (path_connect(vqp, path, message) != 0) {
+			path_destroy(path);
+			return;
+		}
+		path->ready = true;
+		exchange_say_path(vqp, MESSAGE_STANDBY_QP, path, MESSAGE_PATH_BUILT);
+	} else if (message->kind == MESSAGE_STANDBY_QP && vqp->recovery.picks && path->qp != NULL && !path->ready) {
+		path->ready = path_connect(vqp, path, message) == 0;
+		if (path->ready)
+			rebuild_ready(vqp, rail);
+		else
+			path_destroy(path);
+	}
+}
+
+bool standby_take(struct hf_vqp *vqp, unsigned rail)
+{
+	if (!vqp->standby[rail].ready || (vqp->recovery.picks && vqp->standby[rail].broken))
+		return false;
+	vqp->path = vqp->standby[rail];
+	vqp->standby[rail] = (struct path){0};
+	path_carry(&vqp->path);
+	return true;
+}
