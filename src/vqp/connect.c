@@ -42,11 +42,17 @@ static void offer_log(struct hf_vqp *vqp, uint32_t depth)
 static void begin(struct hf_vqp *vqp, const struct message *message)
 {
 	struct recovery_event event = {.type = RECOVERY_EVENT_CONNECTED};
+	int rc;
 
 	vqp->remote_num = message->from;
 	access_connected(vqp, message);
 	vqp->remote_pd = message->pd;
-	region_announce_all(vqp->pd, vqp->peer);
+	rc = region_join(vqp);
+	if (rc != 0) {
+		log_error("vqp %u: %s", vqp->num, strerror(-rc));
+		vqp_fail(vqp, IBV_WC_GENERAL_ERR, IBV_WC_WR_FLUSH_ERR, true);
+		return;
+	}
 	offer_log(vqp, message->depth);
 	failover_event(vqp, &event);
 }

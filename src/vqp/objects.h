@@ -96,7 +96,7 @@ struct hf_peer {
 };
 
 struct hf_vpd {
-	struct list node_link, regions;
+	struct list node_link, regions, audiences;
 	struct hf_node *node;
 	uint32_t num; /* of the node's; tells peers which vqps have it in common */
 	struct hf_pd *pds[HF_RAILS_MAX];
@@ -124,6 +124,7 @@ struct hf_vqp {
 	struct hf_vpd *pd;
 	struct hf_vcq *send_cq, *recv_cq;
 	struct hf_peer *peer;
+	struct region_audience *audience; /* that it counts in; NULL: none */
 	struct ibv_qp_cap cap;
 	struct hf_qp shape; /* what arguments of posts are checked against */
 	bool sq_sig_all;

@@ -210,8 +210,10 @@ static void on_down(struct control_peer *control, void *context)
 
 		if (vqp_uses(vqp, peer) && !vqp_forsake(vqp))
 			vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR, false);
-		if (vqp->peer == peer)
+		if (vqp->peer == peer) {
+			region_leave(vqp);
 			vqp->peer = NULL;
+		}
 	}
 	if (node->events.peer_down != NULL)
 		node->events.peer_down(peer, node->context);
@@ -381,6 +383,7 @@ void hf_peer_close(struct hf_peer *peer)
 			vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, false);
 		if (vqp->peer == peer) {
 			vqp_end_paths(vqp); /* BYE lets the peer report: nothing of it happens here any more */
+			region_leave(vqp);
 			vqp->peer = NULL;
 		}
 	}

@@ -1,7 +1,8 @@
 /* Regions: registered on the NIC of every rail, named by keys of our own that stay the same on all of them (Varuna,
  * section 4, Memory Management). A peer learns the rkey of each rail when a vqp connects it with the region's
  * protection domain, when the region is made later, or when it asks because a wr named it sooner than the control
- * channel did; and forgets it before the region is deregistered.
+ * channel did; and forgets it before the region is deregistered. A domain's regions are announced to a peer once, with
+ * the first vqp that joins them, and are known to all later ones.
  *
  * A key is a turn of 16 bits above a slot of 16 bits, so that a key is not reused soon. It is a name, not a secret:
  * what a peer can reach is decided by the devices' own random rkeys, which only peers of the domain are told. */
@@ -38,6 +39,7 @@ int hf_vpd_alloc(struct hf_node *node, struct hf_vpd **pd_out)
 	pd->node = node;
 	pd->num = ++node->next_pd;
 	list_init(&pd->regions);
+	list_init(&pd->audiences);
 	list_init(&pd->log_slabs);
 	home_init(pd);
 	list_push_back(&node->vpds, &pd->node_link);
@@ -119,33 +121,50 @@ static void tell(const struct region *region, struct hf_peer *peer)
 	peer_send(peer, &message);
 }
 
-static bool shares(const struct hf_vpd *pd, const struct hf_peer *peer);
-
 static void tell_all(const struct region *region)
 {
-	list_for_each (at, &region->mr.pd->node->peers) {
-		struct hf_peer *peer = container_of(at, struct hf_peer, node_link);
-
-		if (shares(region->mr.pd, peer))
-			tell(region, peer);
-	}
+	list_for_each (at, &region->mr.pd->audiences)
+		tell(region, container_of(at, struct region_audience, pd_link)->peer);
 }
 
-static bool shares(const struct hf_vpd *pd, const struct hf_peer *peer)
+static struct region_audience *audience_of(const struct hf_vpd *pd, const struct hf_peer *peer)
 {
-	list_for_each (at, &pd->node->vqps) {
-		const struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
+	list_for_each (at, &pd->audiences) {
+		struct region_audience *audience = container_of(at, struct region_audience, pd_link);
 
-		if (vqp->pd == pd && vqp_uses(vqp, peer))
-			return true;
+		if (audience->peer == peer)
+			return audience;
 	}
-	return false;
+	return NULL;
 }
 
-void region_announce_all(struct hf_vpd *pd, struct hf_peer *peer)
+int region_join(struct hf_vqp *vqp)
 {
-	list_for_each (at, &pd->regions)
-		tell(container_of(at, struct region, pd_link), peer);
+	struct region_audience *audience = audience_of(vqp->pd, vqp->peer);
+
+	if (audience == NULL) {
+		audience = calloc(1, sizeof(*audience));
+		if (audience == NULL)
+			return -ENOMEM;
+		audience->peer = vqp->peer;
+		list_push_back(&vqp->pd->audiences, &audience->pd_link);
+		list_for_each (at, &vqp->pd->regions)
+			tell(container_of(at, struct region, pd_link), vqp->peer);
+	}
+	audience->vqps++;
+	vqp->audience = audience;
+	return 0;
+}
+
+void region_leave(struct hf_vqp *vqp)
+{
+	struct region_audience *audience = vqp->audience;
+
+	vqp->audience = NULL;
+	if (audience == NULL || --audience->vqps > 0)
+		return;
+	list_remove(&audience->pd_link);
+	free(audience);
 }
 
 void region_free(struct region *region)
@@ -276,12 +295,8 @@ int hf_vmr_dereg(struct hf_vmr *mr)
 		return 0;
 	node = mr->pd->node;
 	gone.rkey = mr->rkey;
-	list_for_each (at, &node->peers) {
-		struct hf_peer *peer = container_of(at, struct hf_peer, node_link);
-
-		if (shares(mr->pd, peer))
-			peer_send(peer, &gone);
-	}
+	list_for_each (at, &mr->pd->audiences)
+		peer_send(container_of(at, struct region_audience, pd_link)->peer, &gone);
 	node->regions[mr->lkey & (SLOTS_MAX - 1)] = NULL;
 	region_free(region);
 	return 0;
@@ -390,7 +405,7 @@ static void asked(struct hf_peer *peer, const struct message *message)
 	struct message none = {.kind = MESSAGE_REGION_NONE, .rkey = message->rkey};
 	const struct region *region = find(peer->node, message->rkey);
 
-	if (region != NULL && shares(region->mr.pd, peer))
+	if (region != NULL && audience_of(region->mr.pd, peer) != NULL)
 		tell(region, peer);
 	else
 		peer_send(peer, &none);

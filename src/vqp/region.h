@@ -16,6 +16,13 @@ struct region {
 	struct hf_mr *atomics; /* home.h: the second one, on the home of the domain; NULL: none */
 };
 
+/* A peer that is told of a domain's regions, for as long as a vqp connects it with them. */
+struct region_audience {
+	struct list pd_link;
+	struct hf_peer *peer;
+	uint32_t vqps;
+};
+
 struct remote_region {
 	uint32_t rkey; /* 0: free */
 	enum { REMOTE_ASKED, REMOTE_KNOWN, REMOTE_NONE } state;
@@ -36,7 +43,9 @@ void region_move_home(struct hf_vpd *pd);
 /* What the peer has announced under that key; NULL: nothing, yet or any more. */
 const struct remote_region *region_remote(const struct hf_peer *peer, uint32_t rkey);
 void region_free(struct region *region);
-void region_announce_all(struct hf_vpd *pd, struct hf_peer *peer);
+/* The vqp is connected: its peer is told of the regions, unless another vqp brought it there before. -ENOMEM. */
+int region_join(struct hf_vqp *vqp);
+void region_leave(struct hf_vqp *vqp); /* it has failed, or its peer is gone; twice is legal */
 void region_message(struct hf_peer *peer, const struct message *message);
 
 #endif

@@ -56,6 +56,7 @@ void vqp_fail(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status r
 	if (vqp->state == HF_VQP_ERROR)
 		return;
 	vqp_move(vqp, HF_VQP_ERROR);
+	region_leave(vqp);
 	vqp->fail_tell = tell;
 	vqp->end = (struct inflight_end){.first = first, .rest = rest, .refused = is_refusal(first)};
 	vqp->failing = true;
@@ -186,6 +187,7 @@ void hf_vqp_destroy(struct hf_vqp *vqp)
 		closed.from = vqp->num;
 		peer_send(vqp->peer, &closed);
 	}
+	region_leave(vqp);
 	list_remove(&vqp->node_link);
 	list_remove(&vqp->due_link);
 	list_remove(&vqp->recovering_link);

@@ -1,0 +1,215 @@
+/* Many vqps between two nodes: what they say to each other while they connect, counted message by message. The linker
+ * leads calls of peer_send through here (--wrap), so it is what the product sends that is counted. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "pair.h"
+#include "vqp/objects.h"
+
+#define REGIONS   8u
+#define VQPS_MAX  64u
+#define WORD      8u
+#define KEY_TAKEN 4096u /* offset in the pair's memory of what a region of the test covers */
+
+void __real_peer_send(struct hf_peer *peer, const struct message *message);
+void __wrap_peer_send(struct hf_peer *peer, const struct message *message);
+
+static unsigned said[MESSAGE_KINDS];
+static struct hf_vqp *ours[VQPS_MAX], *theirs[VQPS_MAX];
+static struct hf_vmr *regions[2][REGIONS];
+static unsigned made, wanted;
+
+void __wrap_peer_send(struct hf_peer *peer, const struct message *message)
+{
+	said[message->kind]++;
+	__real_peer_send(peer, message);
+}
+
+static unsigned said_in_all(void)
+{
+	unsigned sum = 0;
+
+	for (unsigned kind = 0; kind < MESSAGE_KINDS; kind++)
+		sum += kind == MESSAGE_LEASE ? 0 : said[kind];
+	return sum;
+}
+
+static struct hf_vqp *make(struct pair *pair, struct end *end)
+{
+	struct hf_vqp_init init = {.send_cq = end->cq,
+		.recv_cq = end->cq,
+		.cap = {.max_send_wr = 4, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
+		.access = pair->access};
+	struct hf_vqp *vqp = NULL;
+
+	assert_int_equal(hf_vqp_create(end->pd, &init, &vqp), 0);
+	return vqp;
+}
+
+static struct hf_vqp *on_request(const struct hf_vqp_request *request, void *reply, size_t *reply_bytes, void *context)
+{
+	struct pair *pair = context;
+
+	(void)request, (void)reply, (void)reply_bytes;
+	theirs[made] = make(pair, &pair->b);
+	return theirs[made++];
+}
+
+static bool all_up(struct pair *pair)
+{
+	(void)pair;
+	for (unsigned i = 0; i < wanted; i++)
+		if (hf_vqp_state(ours[i]) != HF_VQP_UP || theirs[i] == NULL || hf_vqp_state(theirs[i]) != HF_VQP_UP)
+			return false;
+	return true;
+}
+
+static void register_all(struct end *end, struct hf_vmr **mrs)
+{
+	for (unsigned i = 0; i < REGIONS; i++)
+		assert_int_equal(hf_vmr_reg(end->pd, end->memory + i * KEY_TAKEN, KEY_TAKEN,
+					 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, &mrs[i], NULL),
+			0);
+}
+
+static void open_with_regions(struct pair *pair, enum hf_policy policy)
+{
+	made = wanted = 0;
+	memset(theirs, 0, sizeof(theirs));
+	pair_open(pair, policy);
+	pair->service.on_request = on_request;
+	register_all(&pair->a, regions[0]);
+	register_all(&pair->b, regions[1]);
+	assert_int_equal(hf_peer_connect(pair->a.node, &pair->control[1][0], 1, &pair->a.peer, NULL), 0);
+}
+
+static void connect_up_to(struct pair *pair, unsigned n)
+{
+	for (; wanted < n; wanted++) {
+		ours[wanted] = make(pair, &pair->a);
+		assert_int_equal(hf_vqp_connect(ours[wanted], pair->a.peer, "test", NULL, 0), 0);
+	}
+	assert_true(pair_until(pair, all_up));
+}
+
+static bool write_is_done(struct pair *pair, struct hf_vqp *vqp, uint32_t rkey, uintptr_t remote)
+{
+	struct ibv_sge sge = {.addr = (uintptr_t)pair->a.memory, .length = WORD, .lkey = pair->a.mr->lkey};
+	struct ibv_send_wr wr = {.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = {.remote_addr = remote, .rkey = rkey}};
+	struct ibv_send_wr *bad;
+	struct ibv_wc wc = {0};
+
+	assert_int_equal(hf_vqp_post_send(vqp, &wr, &bad), 0);
+	pair_collect(pair, &pair->a, 1, &wc);
+	return wc.status == IBV_WC_SUCCESS;
+}
+
+/* The pair's own region, and those of the test, are told to either side once, not with every vqp. */
+static void regions_are_announced_once_however_many_vqps_connect(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	memset(said, 0, sizeof(said));
+	open_with_regions(&pair, HF_POLICY_VARUNA);
+	connect_up_to(&pair, VQPS_MAX);
+	assert_int_equal(said[MESSAGE_CONNECT], VQPS_MAX);
+	assert_int_equal(said[MESSAGE_REGION], 2 * (REGIONS + 1));
+	assert_int_equal(said[MESSAGE_REGION_ASK], 0);
+	pair_close(&pair);
+}
+
+/* Under `none`, which says nothing in the background. */
+static void each_further_vqp_takes_as_many_messages_as_the_one_before(void **state)
+{
+	unsigned after_half, after_all, of_half;
+	struct pair pair;
+
+	(void)state;
+	memset(said, 0, sizeof(said));
+	open_with_regions(&pair, HF_POLICY_NONE);
+	connect_up_to(&pair, VQPS_MAX / 4);
+	of_half = said_in_all();
+	connect_up_to(&pair, VQPS_MAX / 4 * 2);
+	after_half = said_in_all() - of_half;
+	connect_up_to(&pair, VQPS_MAX / 4 * 3);
+	after_all = said_in_all() - of_half - after_half;
+	assert_int_equal(after_all, after_half);
+	assert_int_equal(after_all % (VQPS_MAX / 4), 0);
+	pair_close(&pair);
+}
+
+static void a_region_made_later_is_announced_once_too(void **state)
+{
+	struct pair pair;
+	struct hf_vmr *mr;
+
+	(void)state;
+	open_with_regions(&pair, HF_POLICY_VARUNA);
+	connect_up_to(&pair, VQPS_MAX / 8);
+	memset(said, 0, sizeof(said));
+	assert_int_equal(hf_vmr_reg(pair.b.pd, pair.b.memory, KEY_TAKEN,
+				 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, &mr, NULL),
+		0);
+	assert_int_equal(said[MESSAGE_REGION], 1);
+	assert_true(write_is_done(&pair, ours[0], mr->rkey, (uintptr_t)pair.b.memory));
+	assert_int_equal(hf_vmr_dereg(mr), 0);
+	assert_int_equal(said[MESSAGE_REGION_GONE], 1);
+	pair_close(&pair);
+}
+
+static bool first_has_ended(struct pair *pair)
+{
+	(void)pair;
+	return hf_vqp_state(theirs[0]) == HF_VQP_ERROR;
+}
+
+/* Whom no vqp connects with the domain any more is told nothing of it, and all of it with the next vqp. */
+static void a_peer_that_left_is_told_again_when_it_comes_back(void **state)
+{
+	struct pair pair;
+	struct hf_vmr *mr;
+
+	(void)state;
+	open_with_regions(&pair, HF_POLICY_VARUNA);
+	connect_up_to(&pair, 1);
+	hf_vqp_destroy(ours[0]);
+	assert_true(pair_until(&pair, first_has_ended));
+	memset(said, 0, sizeof(said));
+	assert_int_equal(hf_vmr_dereg(regions[1][0]), 0);
+	assert_int_equal(hf_vmr_reg(pair.b.pd, pair.b.memory, KEY_TAKEN,
+				 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, &mr, NULL),
+		0);
+	assert_int_equal(said[MESSAGE_REGION] + said[MESSAGE_REGION_GONE], 0);
+	ours[0] = make(&pair, &pair.a);
+	assert_int_equal(hf_vqp_connect(ours[0], pair.a.peer, "test", NULL, 0), 0);
+	hf_vqp_destroy(theirs[0]);
+	theirs[0] = NULL;
+	made = 0;
+	assert_true(pair_until(&pair, all_up));
+	assert_int_equal(said[MESSAGE_REGION], 2 * (REGIONS + 1));
+	assert_true(write_is_done(&pair, ours[0], mr->rkey, (uintptr_t)pair.b.memory));
+	pair_close(&pair);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(regions_are_announced_once_however_many_vqps_connect),
+		cmocka_unit_test(each_further_vqp_takes_as_many_messages_as_the_one_before),
+		cmocka_unit_test(a_region_made_later_is_announced_once_too),
+		cmocka_unit_test(a_peer_that_left_is_told_again_when_it_comes_back),
+	};
+
+	if (argc > 1)
+		pair_kind = argv[1];
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
