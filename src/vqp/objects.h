@@ -142,7 +142,6 @@ struct hf_vqp {
 	uint16_t private_bytes, reply_bytes;
 	bool asked;   /* CONNECT was sent */
 	char *reason; /* of a refusal; NULL: none was given */
-
 	struct inflight sends, recvs;
 	uint64_t messages;        /* numbered so far */
 	uint64_t consumed;        /* of the peer's */
