@@ -2,6 +2,7 @@
  *
  * The fast path reads no clock, takes no lock and makes no system call. Until it is known whether the wr can execute at
  * once, its sge list and inline data stay where the caller has them. */
+#include "base/copy.h"
 #include "dev/shm/shm.h"
 #include "dev/qp_rules.h"
 
@@ -61,6 +62,24 @@ static inline void fill(struct shm_qp *qp, struct sqe *sqe, const struct ibv_sen
 	qp->next_psn = psn_add(qp->next_psn, sqe->psns);
 }
 
+/* The line that the peer polls, if it does. Nothing is stored yet, and nothing has been checked but that it is there. */
+static inline void expect_landing(const struct shm_qp *qp, const struct ibv_send_wr *wr)
+{
+	if (wr->opcode != IBV_WR_RDMA_WRITE || wr->num_sge != 1 || wr->sg_list->length > COPY_EXPECT_BYTES)
+		return;
+	for (int i = 0; i < 2; i++) {
+		const struct region *region = qp->cached[i];
+		uint64_t last = wr->wr.rdma.remote_addr + wr->sg_list->length - 1;
+
+		if (region == NULL || region->rkey != wr->wr.rdma.rkey)
+			continue;
+		last -= region->iova;
+		if (region->at != NULL && last < region->bytes)
+			copy_expect(region->at + last);
+		return;
+	}
+}
+
 static int post_one(struct shm_qp *qp, struct ibv_send_wr *wr)
 {
 	struct shm_cq *cq = shm_cq_of(qp->qp.send_cq);
@@ -68,6 +87,7 @@ static int post_one(struct shm_qp *qp, struct ibv_send_wr *wr)
 	bool first = qp->executed == qp->tail;
 	int rc;
 
+	expect_landing(qp, wr); /* first, so that the line travels while we do the rest */
 	if (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_ERR)
 		return -EINVAL;
 	if (qp->tail - qp->polled > qp->sq_mask)
