@@ -62,7 +62,7 @@ static inline void fill(struct shm_qp *qp, struct sqe *sqe, const struct ibv_sen
 	qp->next_psn = psn_add(qp->next_psn, sqe->psns);
 }
 
-/* The line that the peer polls, if it does. Nothing is stored yet, and nothing has been checked but that it is there. */
+/* The line that the peer polls, if it does. Nothing is stored yet, and only that the line is there has been checked. */
 static inline void expect_landing(const struct shm_qp *qp, const struct ibv_send_wr *wr)
 {
 	if (wr->opcode != IBV_WR_RDMA_WRITE || wr->num_sge != 1 || wr->sg_list->length > COPY_EXPECT_BYTES)
