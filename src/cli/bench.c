@@ -1,6 +1,7 @@
 /* holdfast bench: finds the set of figures that was asked for. */
 #include "cli/bench.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,17 +17,9 @@ int bench_refuse(const char *words, const char *argument)
 	return cli_refuse("bench", "%s '%s'; `holdfast help bench` shows the options", words, argument);
 }
 
-static int ascending(const void *a, const void *b)
+void bench_fabric_name(char name[HF_NAME_BYTES], int near_pid)
 {
-	double left = *(const double *)a, right = *(const double *)b;
-
-	return (left > right) - (left < right);
-}
-
-double bench_median(double *values, unsigned n)
-{
-	qsort(values, n, sizeof(*values), ascending);
-	return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+	snprintf(name, HF_NAME_BYTES, "bench-%d", near_pid);
 }
 
 int bench_command(int argc, char **argv)

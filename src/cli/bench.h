@@ -2,16 +2,19 @@
  *
  * bench.c finds the set of figures that was asked for. `ground`: bench_ground.c runs rounds and reports,
  * bench_measure.c measures our devices between two processes, bench_peer.c reads what UCX's own benchmark says of
- * itself. `verbs` and `failover`: bench_vqp.c runs and reports, bench_nodes.h has two nodes to measure with.
+ * itself. `verbs` and `failover`: bench_vqp.c runs, bench_report.h reports, bench_nodes.h has two nodes to measure
+ * with, bench_fleet.h those of all modes at once.
  * bench_process.c starts processes, pins them and lets them meet in memory. */
 #ifndef HOLDFAST_CLI_BENCH_H
 #define HOLDFAST_CLI_BENCH_H
 
-#include <holdfast/error.h>
+#include <holdfast/dev.h>
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "cli/bench_paired.h"
 
 int bench_command(int argc, char **argv);
 int bench_ground(int argc, char **argv); /* argv as the command got it */
@@ -51,6 +54,10 @@ bool bench_swap(struct bench_meeting *meeting, bool near, const void *mine, void
 bool bench_asked(const struct bench_meeting *meeting, bool near);
 bool bench_other_left(struct bench_meeting *meeting, bool near);
 void bench_leave(struct bench_meeting *meeting, bool near);
+/* What both processes have used of their cores, in ns; the near one asks. */
+uint64_t bench_cpu_ns(const struct bench_meeting *meeting);
+/* The fabric of the two processes. */
+void bench_fabric_name(char name[HF_NAME_BYTES], int near_pid);
 
 /* Runs a program pinned to a core with one more environment word "NAME=value", reading what it prints. */
 struct bench_program {
@@ -67,7 +74,5 @@ int bench_cache_line_ns(double *ns_out);
 int bench_measure(const struct bench_figure *figure, double *value_out, struct hf_error *error);
 /* -ENOENT: ucx_perftest is not installed. */
 int bench_peer_measure(const struct bench_figure *figure, double *value_out, struct hf_error *error);
-
-double bench_median(double *values, unsigned n); /* sorts them */
 
 #endif

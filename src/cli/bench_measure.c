@@ -61,11 +61,6 @@ struct job {
 	struct hf_error *error;
 };
 
-static void fabric_name(char name[HF_NAME_BYTES], int parent_pid)
-{
-	snprintf(name, HF_NAME_BYTES, "bench-%d", parent_pid);
-}
-
 static int open_end(struct end *end, int parent_pid, struct hf_error *error)
 {
 	char fabric[HF_NAME_BYTES], address[HF_ADDR_TEXT];
@@ -77,7 +72,7 @@ static int open_end(struct end *end, int parent_pid, struct hf_error *error)
 	void *mem;
 	int rc;
 
-	fabric_name(fabric, parent_pid);
+	bench_fabric_name(fabric, parent_pid);
 	snprintf(address, sizeof(address), "127.%d.%d.%d", 200 + parent_pid / 250 % 50, 1 + parent_pid % 250,
 		end->near ? 1 : 2);
 	hf_addr_parse(address, &config.address);
@@ -366,7 +361,7 @@ int bench_measure(const struct bench_figure *figure, double *value_out, struct h
 
 	error->text[0] = 0;
 	rc = bench_together(run_near, run_far, &job);
-	fabric_name(fabric, bench_own_pid());
+	bench_fabric_name(fabric, bench_own_pid());
 	hf_fabric_remove(fabric);
 	*value_out = job.value;
 	if (rc != 0 && error->text[0] == 0)

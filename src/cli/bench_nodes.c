@@ -36,26 +36,21 @@ const struct bench_mode *bench_mode_find(const char *name)
 	return NULL;
 }
 
-static void fabric_name(char name[HF_NAME_BYTES], int near_pid)
-{
-	snprintf(name, HF_NAME_BYTES, "bench-%d", near_pid);
-}
-
 void bench_nodes_clean(void)
 {
 	char name[HF_NAME_BYTES];
 
-	fabric_name(name, bench_own_pid());
+	bench_fabric_name(name, bench_own_pid());
 	hf_fabric_remove(name);
 }
 
-static struct hf_addr address_of(int near_pid, bool near, unsigned rail, uint16_t port)
+static struct hf_addr address_of(const struct bench_nodes *nodes, int near_pid, bool near, unsigned rail, uint16_t port)
 {
 	char text[HF_ADDR_TEXT];
 	struct hf_addr address = {0};
 
 	snprintf(text, sizeof(text), "127.%d.%d.%u", 150 + near_pid / 250 % 50, 1 + near_pid % 250,
-		(near ? 1 : 1 + BENCH_RAILS) + rail);
+		1 + 2 * BENCH_RAILS * nodes->setup->number + (near ? 0 : BENCH_RAILS) + rail);
 	hf_addr_parse(text, &address);
 	hf_addr_set_port(&address, port);
 	return address;
@@ -68,16 +63,16 @@ static void configure(const struct bench_nodes *nodes, int near_pid, struct hf_n
 		.evidence = nodes->setup->mode->evidence,
 		.failback_ns = nodes->setup->failback_ns,
 		.timeout = nodes->setup->timeout};
-	snprintf(config->name, sizeof(config->name), "%s", nodes->near ? "near" : "far");
-	fabric_name(config->fabric, near_pid);
+	snprintf(config->name, sizeof(config->name), "%s%u", nodes->near ? "near" : "far", nodes->setup->number);
+	bench_fabric_name(config->fabric, near_pid);
 	for (unsigned i = 0; i < BENCH_RAILS; i++) {
 		struct hf_rail_config *rail = &config->rails[i];
 
 		rail->mtu = IBV_MTU_4096;
 		snprintf(rail->name, sizeof(rail->name), "r%u", i);
 		snprintf(rail->kind, sizeof(rail->kind), "%s", nodes->setup->kind);
-		rail->address = address_of(near_pid, nodes->near, i, 0);
-		rail->control = address_of(near_pid, nodes->near, i, CONTROL_PORT);
+		rail->address = address_of(nodes, near_pid, nodes->near, i, 0);
+		rail->control = address_of(nodes, near_pid, nodes->near, i, CONTROL_PORT);
 	}
 }
 
@@ -148,7 +143,7 @@ static int connect_clients(struct bench_nodes *nodes, int near_pid)
 	int rc;
 
 	for (unsigned i = 0; i < BENCH_RAILS; i++)
-		addresses[i] = address_of(near_pid, false, i, CONTROL_PORT);
+		addresses[i] = address_of(nodes, near_pid, false, i, CONTROL_PORT);
 	rc = hf_peer_connect(nodes->node, addresses, BENCH_RAILS, &nodes->peer, &nodes->error);
 	if (rc != 0)
 		return rc;
@@ -175,7 +170,7 @@ static int open_node(struct bench_nodes *nodes, int near_pid)
 	const struct hf_node_events events = {.peer_down = on_peer_down};
 	uint64_t bytes = nodes->setup->clients * nodes->setup->client_bytes;
 	struct hf_node_config config;
-	void *memory;
+	void *memory = nodes->near ? nodes->setup->near_memory : nodes->setup->far_memory;
 	int rc;
 
 	configure(nodes, near_pid, &config);
@@ -183,11 +178,15 @@ static int open_node(struct bench_nodes *nodes, int near_pid)
 	if (nodes->clients == NULL)
 		return -ENOMEM;
 	if ((rc = hf_loop_create(nodes->env, &nodes->loop)) != 0 ||
-		(rc = hf_node_open(nodes->loop, &config, &events, nodes, &nodes->node, &nodes->error)) != 0 ||
-		(rc = hf_mem_alloc(nodes->env, bytes, &memory, &nodes->error)) != 0)
+		(rc = hf_node_open(nodes->loop, &config, &events, nodes, &nodes->node, &nodes->error)) != 0)
 		return rc;
+	if (memory == NULL) {
+		if ((rc = hf_mem_alloc(nodes->env, bytes, &memory, &nodes->error)) != 0)
+			return rc;
+		nodes->own_memory = memory;
+		memset(memory, 0, bytes);
+	}
 	nodes->memory = memory;
-	memset(memory, 0, bytes);
 	if ((rc = hf_vpd_alloc(nodes->node, &nodes->pd)) != 0 ||
 		(rc = hf_vmr_reg(nodes->pd, memory, bytes, ACCESS, &nodes->mr, &nodes->error)) != 0 ||
 		(rc = hf_vcq_create(nodes->node, 2 * nodes->setup->depth, NULL, &nodes->cq)) != 0)
@@ -238,8 +237,8 @@ void bench_nodes_close(struct bench_nodes *nodes)
 		hf_vpd_free(nodes->pd);
 	hf_node_close(nodes->node);
 	hf_loop_destroy(nodes->loop);
-	if (nodes->memory != NULL)
-		hf_mem_free(nodes->env, nodes->memory);
+	if (nodes->own_memory != NULL)
+		hf_mem_free(nodes->env, nodes->own_memory);
 	free(nodes->clients);
 }
 

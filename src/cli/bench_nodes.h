@@ -27,10 +27,12 @@ struct bench_setup {
 	const char *kind; /* of the devices */
 	const struct bench_mode *mode;
 	unsigned clients;
-	uint32_t depth;        /* wrs in flight of a client */
-	uint64_t client_bytes; /* of each client's regions */
+	uint32_t depth;                 /* wrs in flight of a client */
+	uint64_t client_bytes;          /* of each client's regions */
+	void *near_memory, *far_memory; /* of all clients, when it is not the nodes' own */
 	uint64_t failback_ns;
 	uint8_t timeout; /* of the qps, as in ibv_qp_attr */
+	unsigned number; /* tells several in the same two processes apart */
 };
 
 struct bench_nodes;
@@ -54,7 +56,7 @@ struct bench_nodes {
 	struct hf_vpd *pd;
 	struct hf_vcq *cq;
 	struct hf_vmr *mr;
-	uint8_t *memory;
+	uint8_t *memory, *own_memory;
 	struct bench_client *clients;
 	unsigned made, up, down;
 	struct hf_vqp_service service;

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "cli/bench_bars.h"
 #include "cli/page.h"
 
 #define KB 1024u
@@ -122,27 +123,59 @@ static void verbs_rows(FILE *to, const struct verbs_table *table)
 			continue;
 		fprintf(to,
 			"<tr><td>%s</td><td>%s</td><td>%s%s</td><td>%u</td><td>%u</td><td>%.1f</td><td>%.1f</td>"
-			"<td>%.0f</td><td>%.3f</td><td>%.3f</td></tr>\n",
+			"<td>%.0f</td>",
 			table->kind, table->mode->name, verbs_op_name(&points[i]), points[i].batch ? " x 64" : "",
 			points[i].bytes, points[i].clients, result->median_ns / 1e3, result->p99_ns / 1e3,
-			result->mb_per_s, result->latency_ratio, result->bandwidth_ratio);
+			result->mb_per_s);
+		if (result->time.n > 0)
+			fprintf(to, "<td>%.3f (%.3f to %.3f)</td><td>%+.0f (%+.0f to %+.0f)</td><td>%.3f</td></tr>\n",
+				result->time.median, result->time.low, result->time.high, result->cost_ns.median,
+				result->cost_ns.low, result->cost_ns.high, result->cpu.median);
+		else
+			fputs("<td></td><td></td><td></td></tr>\n", to);
 	}
+}
+
+static void bar_rows(FILE *to, const struct verbs_table *tables, unsigned n)
+{
+	fputs("<h2>Bars</h2>\n<table><tr><th>Bar</th><th>Verdict</th><th>Points met, missed, undecided</th><th>Most "
+	      "at</th>"
+	      "<th>There</th></tr>\n",
+		to);
+	for (unsigned i = 0; i < verbs_bar_count; i++) {
+		struct verbs_bar_result result = verbs_bar_judge(&verbs_bars[i], tables, n);
+
+		if (result.worst == NULL)
+			continue;
+		fprintf(to,
+			"<tr><td>%s</td><td>%s</td><td>%u, %u, %u</td><td>%s%s of %u B, %u clients</td><td>%.3f (%.3f "
+			"to "
+			"%.3f)</td></tr>\n",
+			verbs_bars[i].words, paired_verdict_names[result.verdict], result.met, result.missed,
+			result.undecided, verbs_op_name(result.worst), result.worst->batch ? " x 64" : "",
+			result.worst->bytes, result.worst->clients, result.there.median, result.there.low,
+			result.there.high);
+	}
+	fputs("</table>\n", to);
 }
 
 void bench_page_verbs(FILE *to, const struct verbs_table *tables, unsigned n)
 {
 	page_begin(to, "Virtual queue pairs while nothing fails");
-	fputs("<p>Clients are vqps of one process, each a closed loop to a server in another process. Medians of the "
-	      "rounds; ratios are to the first mode in the same round.</p>\n",
+	fputs("<p>Clients are vqps of one process, each a closed loop to a server in another process. The modes take "
+	      "turns of some milliseconds; ratios are medians of such pairs beside the first mode, with the sign "
+	      "test's 95 % "
+	      "interval.</p>\n",
 		to);
+	bar_rows(to, tables, n);
 	for (unsigned i = 0; i < n; i++)
 		if (i == 0 || strcmp(tables[i].kind, tables[i - 1].kind) != 0) {
 			fprintf(to, "<h2>%s</h2>\n", tables[i].kind);
 			verbs_of_kind(to, tables, n, tables[i].kind);
 		}
 	fputs("<details><summary>Every figure</summary><table><tr><th>Device</th><th>Mode</th><th>Operation</th>"
-	      "<th>Bytes</th><th>Clients</th><th>Median, us</th><th>p99, us</th><th>MB/s</th><th>Latency ratio</th>"
-	      "<th>Bandwidth ratio</th></tr>\n",
+	      "<th>Bytes</th><th>Clients</th><th>Median, us</th><th>p99, us</th><th>MB/s</th><th>Time, ratio</th>"
+	      "<th>ns an operation more</th><th>CPU time, ratio</th></tr>\n",
 		to);
 	for (unsigned i = 0; i < n; i++)
 		verbs_rows(to, &tables[i]);

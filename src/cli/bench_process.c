@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <holdfast/env.h>
@@ -31,6 +32,7 @@ struct half {
 };
 struct bench_meeting {
 	struct half near, far;
+	pid_t far_pid;
 };
 
 static void pin(unsigned core)
@@ -62,6 +64,22 @@ bool bench_asked(const struct bench_meeting *meeting, bool near)
 	const struct half *ours = near ? &meeting->near : &meeting->far, *other = near ? &meeting->far : &meeting->near;
 
 	return observe(&other->turn) > observe(&ours->turn);
+}
+
+static uint64_t cpu_ns(clockid_t clock)
+{
+	struct timespec used;
+
+	if (clock_gettime(clock, &used) != 0)
+		return 0;
+	return (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
+}
+
+uint64_t bench_cpu_ns(const struct bench_meeting *meeting)
+{
+	clockid_t far;
+
+	return cpu_ns(CLOCK_PROCESS_CPUTIME_ID) + (clock_getcpuclockid(meeting->far_pid, &far) == 0 ? cpu_ns(far) : 0);
 }
 
 void bench_leave(struct bench_meeting *meeting, bool near)
@@ -126,6 +144,7 @@ int bench_together(int (*near)(struct bench_meeting *meeting, void *context),
 		bench_leave(meeting, false);
 		_exit(rc < 0 ? -rc : 0);
 	}
+	meeting->far_pid = pid;
 	pin(0);
 	rc = near(meeting, context);
 	bench_leave(meeting, true);

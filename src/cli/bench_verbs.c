@@ -5,34 +5,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/histogram.h"
+#include "cli/bench_bars.h"
+#include "cli/bench_slices.h"
 
-#define CLIENTS      16u
 #define QP_TIMEOUT   15u /* 134 ms: a busy machine is not a cut */
 #define CLIENT_BYTES (1u << 20)
-#define WARM_UP_NS   10000000ull
-#define POINT_NS     60000000ull
-#define SLICE_NS     2000000ull /* the rate is that of the median slice: the machine is shared, and stops us at times */
-#define SLICES       ((unsigned)(POINT_NS / SLICE_NS))
-#define SLICE_LISTS  64.0 /* with fewer in the median slice, the rate is that of the whole time */
-#define ATTEMPTS     6u
-#define STALL_NS     10000000000ull
-#define TURN_EVERY   64u /* polls; the control channel's heartbeats can wait as long */
-#define POLL_WCS     16
-#define TABLES_MAX   32u
+#define SECOND_NS    1000000000ull
+#define POINT_NS     60000000ull /* of a round */
+#define UNDECIDED_NS 150000000ull
+#define TABLES_MAX   (2 * BENCH_FLEET_MAX)
+#define FEW          4u
 
 /* clang-format off */
 #define SYNC  BENCH_WRITE, false
 #define BATCH BENCH_WRITE, true
 static const struct verbs_point points[] = {
-	{8, SYNC, 16, CLIENTS}, {8, SYNC, 64, CLIENTS}, {8, SYNC, 256, CLIENTS},
-	{8, SYNC, 1024, CLIENTS}, {8, SYNC, 4096, CLIENTS},
-	{8, SYNC, 16384, CLIENTS}, {8, SYNC, 65536, CLIENTS},
-	{8, SYNC, 262144, CLIENTS}, {8, SYNC, 1048576, CLIENTS},
-	{8, BATCH, 8, CLIENTS}, {8, BATCH, 16, CLIENTS}, {8, BATCH, 64, CLIENTS},
-	{8, BATCH, 256, CLIENTS}, {8, BATCH, 1024, CLIENTS}, {8, BATCH, 4096, CLIENTS},
-	{8, BATCH, 16384, CLIENTS}, {8, BATCH, 65536, CLIENTS},
-	{8, BATCH, 262144, CLIENTS}, {8, BATCH, 1048576, CLIENTS},
+	{8, SYNC, 16, VERBS_CLIENTS}, {8, SYNC, 64, VERBS_CLIENTS}, {8, SYNC, 256, VERBS_CLIENTS},
+	{8, SYNC, 1024, VERBS_CLIENTS}, {8, SYNC, 4096, VERBS_CLIENTS},
+	{8, SYNC, 16384, VERBS_CLIENTS}, {8, SYNC, 65536, VERBS_CLIENTS},
+	{8, SYNC, 262144, VERBS_CLIENTS}, {8, SYNC, 1048576, VERBS_CLIENTS},
+	{8, BATCH, 8, VERBS_CLIENTS}, {8, BATCH, 16, VERBS_CLIENTS}, {8, BATCH, 64, VERBS_CLIENTS},
+	{8, BATCH, 256, VERBS_CLIENTS}, {8, BATCH, 1024, VERBS_CLIENTS}, {8, BATCH, 4096, VERBS_CLIENTS},
+	{8, BATCH, 16384, VERBS_CLIENTS}, {8, BATCH, 65536, VERBS_CLIENTS},
+	{8, BATCH, 262144, FEW}, {8, BATCH, 1048576, FEW},
 	{9, SYNC, 4096, 1}, {9, SYNC, 4096, 2}, {9, SYNC, 4096, 4},
 	{9, SYNC, 4096, 8}, {9, SYNC, 4096, 16},
 	{9, BENCH_CAS, false, 8, 1}, {9, BENCH_CAS, false, 8, 2}, {9, BENCH_CAS, false, 8, 4},
@@ -59,239 +54,173 @@ const char *verbs_op_name(const struct verbs_point *point)
 	return point->op == BENCH_CAS ? "CAS" : "WRITE";
 }
 
-/* ---- one point ---- */
+/* ---- one round: every point that is due, in new processes ---- */
 
-struct work {
-	struct ibv_send_wr wrs[CLIENTS][BENCH_BATCH];
-	struct ibv_sge sges[CLIENTS][BENCH_BATCH];
-	uint64_t posted_ns[CLIENTS];
-	struct histogram latency;
-	double slices[SLICES]; /* lists completed in each */
+struct run {
+	const struct verbs_options *options;
+	const char *kind;
+	unsigned round;
+	struct bench_fleet fleet;
+	struct slices *slices; /* by mode of the fleet, then point */
+	uint32_t due[POINTS];  /* bit per mode; 0: the point is done */
 };
 
-struct measured {
-	double median_ns, p99_ns, ops_per_s;
-};
-
-static int post_client(struct bench_nodes *nodes, struct work *work, unsigned client, uint64_t now_ns)
+static struct slices *slices_of(struct run *run, unsigned mode, unsigned point)
 {
-	struct ibv_send_wr *bad;
-
-	work->posted_ns[client] = now_ns;
-	return hf_vqp_post_send(nodes->clients[client].vqp, work->wrs[client], &bad);
+	return &run->slices[mode * POINTS + point];
 }
 
-/* Lets every client post again when its list has completed, until end_ns; then waits for those in flight. */
-static int drive(struct bench_nodes *nodes, struct work *work, unsigned clients, uint64_t from_ns, uint64_t until_ns)
+static int measure_points(struct bench_fleet *fleet, void *context)
 {
-	unsigned in_flight = clients, polls = 0;
-	uint64_t now_ns = hf_env_now_ns(nodes->env);
-	struct ibv_wc wcs[POLL_WCS];
+	struct run *run = context;
+	uint64_t for_ns = run->round < run->options->rounds ? POINT_NS : UNDECIDED_NS;
 	int rc = 0;
 
-	for (unsigned i = 0; i < clients && rc == 0; i++)
-		rc = post_client(nodes, work, i, now_ns);
-	while (in_flight > 0 && rc == 0) {
-		int n = hf_vcq_poll(nodes->cq, POLL_WCS, wcs);
+	for (unsigned p = 0; p < POINTS && rc == 0; p++) {
+		struct slices *into[BENCH_FLEET_MAX];
 
-		if (++polls % TURN_EVERY == 0)
-			bench_nodes_turn(nodes);
-		now_ns = hf_env_now_ns(nodes->env);
-		if (nodes->broken || nodes->down > 0 || now_ns > until_ns + STALL_NS)
-			return -EIO;
-		for (int i = 0; i < n && rc == 0; i++) {
-			unsigned client = (unsigned)wcs[i].wr_id;
-
-			if (wcs[i].status != IBV_WC_SUCCESS)
-				return -EIO;
-			if (now_ns >= from_ns && now_ns < until_ns) {
-				histogram_add(&work->latency, now_ns - work->posted_ns[client]);
-				if (now_ns - from_ns < POINT_NS)
-					work->slices[(now_ns - from_ns) / SLICE_NS]++;
-			}
-			if (now_ns < until_ns)
-				rc = post_client(nodes, work, client, now_ns);
-			else
-				in_flight--;
-		}
+		if (run->due[p] == 0)
+			continue;
+		for (unsigned m = 0; m < fleet->n; m++)
+			into[m] = slices_of(run, m, p);
+		rc = slices_measure(fleet, &points[p], run->due[p], for_ns, run->options->handicap, into);
+		if (rc != 0 && fleet->error.text[0] == '\0')
+			hf_error_set(&fleet->error, rc, "%s: %s of %u bytes, %u clients, failed: %s", run->kind,
+				verbs_op_name(&points[p]), points[p].bytes, points[p].clients, strerror(-rc));
 	}
 	return rc;
 }
 
-static double lists_per_s(struct work *work, uint64_t window_ns)
-{
-	double median = bench_median(work->slices, SLICES);
+/* ---- which points are due ---- */
 
-	return median >= SLICE_LISTS ? median * 1e9 / SLICE_NS : (double)work->latency.count * 1e9 / (double)window_ns;
+/* A mode that has a bar at a point which is not decided beyond doubt. */
+static bool undecided(struct run *run, unsigned mode, unsigned p)
+{
+	struct slices *slices = slices_of(run, mode, p);
+	const char *name = run->fleet.modes[mode]->name;
+	double ratio = verbs_bar_at(run->kind, name, &points[p], false);
+	double cost = verbs_bar_at(run->kind, name, &points[p], true);
+	struct paired paired;
+
+	if (slices->n == SLICES_PAIRS_MAX)
+		return false;
+	paired = paired_of(slices->ratio, slices->n);
+	if (ratio > 0 && paired_judge(&paired, ratio) == PAIRED_UNDECIDED)
+		return true;
+	paired = paired_of(slices->cost_ns, slices->n);
+	return cost > 0 && paired_judge(&paired, cost) == PAIRED_UNDECIDED;
 }
 
-static int run_point(
-	struct bench_nodes *nodes, struct work *work, const struct verbs_point *point, struct measured *measured_out)
+/* False: nothing is due any more. */
+static bool find_due(struct run *run)
 {
-	unsigned n = point->batch ? BENCH_BATCH : 1;
-	uint64_t window_ns = POINT_NS / 2;
+	bool any = false;
+
+	for (unsigned p = 0; p < POINTS; p++) {
+		bool wanted = run->options->only_figure == 0 || run->options->only_figure == points[p].figure;
+
+		run->due[p] = 0;
+		for (unsigned m = 0; m < run->fleet.n && wanted; m++)
+			if (run->round < run->options->rounds || (m > 0 && undecided(run, m, p)))
+				run->due[p] |= 1u << m;
+		any = any || run->due[p] != 0;
+	}
+	return any;
+}
+
+/* ---- a kind of devices ---- */
+
+/* In steady state resend-cache is resend (as in the paper); `none` beside itself shows what the method is worth. */
+static void choose_modes(const struct verbs_options *options, struct bench_fleet *fleet)
+{
+	fleet->modes[fleet->n++] = &bench_modes[0];
+	if (options->only_mode != NULL) {
+		fleet->modes[fleet->n++] = bench_mode_find(options->only_mode);
+		return;
+	}
+	for (unsigned m = 1; m < bench_mode_count && fleet->n < BENCH_FLEET_MAX; m++)
+		if (bench_modes[m].policy != HF_POLICY_RESEND_CACHE)
+			fleet->modes[fleet->n++] = &bench_modes[m];
+}
+
+static int run_rounds(struct run *run)
+{
+	struct hf_env *env = hf_env_host();
+	uint64_t end_ns = hf_env_now_ns(env) + run->options->seconds * SECOND_NS;
 	int rc = 0;
 
-	for (unsigned i = 0; i < point->clients; i++)
-		bench_list(&nodes->clients[i], point->op, point->bytes, n, 0, i, work->wrs[i], work->sges[i]);
-	histogram_reset(&work->latency);
-	/* Nothing may complete in so short a time when somebody else has the core, or the lists are long. */
-	for (unsigned i = 0; i < ATTEMPTS && work->latency.count == 0 && rc == 0; i++) {
-		uint64_t from_ns = hf_env_now_ns(nodes->env) + WARM_UP_NS;
+	for (run->round = 0; rc == 0 && (run->round < run->options->rounds || hf_env_now_ns(env) < end_ns);
+		run->round++) {
+		unsigned due = 0;
 
-		memset(work->slices, 0, sizeof(work->slices));
-		window_ns *= 2;
-		rc = drive(nodes, work, point->clients, from_ns, from_ns + window_ns);
+		if (!find_due(run))
+			break;
+		for (unsigned p = 0; p < POINTS; p++)
+			due += run->due[p] != 0;
+		rc = bench_fleet_run(&run->fleet, measure_points, run);
+		fprintf(run->options->log, "  %s, round %u: %u points\n", run->kind, run->round + 1, due);
+		fflush(run->options->log);
 	}
-	if (rc == 0 && work->latency.count == 0)
-		rc = -ETIMEDOUT;
-	*measured_out = (struct measured){.median_ns = (double)histogram_quantile(&work->latency, 0.5),
-		.p99_ns = (double)histogram_quantile(&work->latency, 0.99),
-		.ops_per_s = lists_per_s(work, window_ns) * n};
 	return rc;
 }
 
-/* ---- one mode ---- */
-
-struct job {
-	struct bench_setup setup;
-	unsigned only_figure;
-	struct measured measured[POINTS];
-	struct hf_error error;
-};
-
-static int run_near(struct bench_meeting *meeting, void *context)
+static void summarize(struct run *run, unsigned mode, struct verbs_table *table)
 {
-	struct job *job = context;
-	struct work *work = calloc(1, sizeof(*work));
-	struct bench_nodes nodes;
+	*table = (struct verbs_table){.kind = run->kind, .mode = run->fleet.modes[mode]};
+	for (unsigned p = 0; p < POINTS; p++) {
+		struct slices *of = slices_of(run, mode, p);
+		struct verbs_result *result = &table->results[p];
+
+		if (of->n == 0)
+			continue;
+		result->median_ns = (double)histogram_quantile(&of->latency, 0.5);
+		result->p99_ns = (double)histogram_quantile(&of->latency, 0.99);
+		result->ops_per_s = 1e9 / bench_median(of->per_op_ns, of->n);
+		result->mb_per_s = result->ops_per_s * points[p].bytes / 1e6;
+		if (mode == 0)
+			continue;
+		result->time = paired_of(of->ratio, of->n);
+		result->cost_ns = paired_of(of->cost_ns, of->n);
+		result->cpu = paired_of(of->cpu, of->n);
+	}
+}
+
+static int run_kind(struct run *run, struct verbs_table *tables, unsigned *n, struct hf_error *error)
+{
 	int rc;
 
-	if (work == NULL)
+	run->fleet = (struct bench_fleet){.setup = {.kind = run->kind,
+						  .clients = VERBS_CLIENTS,
+						  .depth = 2 * BENCH_BATCH,
+						  .timeout = QP_TIMEOUT,
+						  .client_bytes = CLIENT_BYTES}};
+	choose_modes(run->options, &run->fleet);
+	run->slices = calloc((size_t)run->fleet.n * POINTS, sizeof(*run->slices));
+	if (run->slices == NULL)
 		return -ENOMEM;
-	rc = bench_nodes_open(&nodes, &job->setup, meeting, true);
+	for (unsigned i = 0; i < run->fleet.n * POINTS; i++)
+		histogram_reset(&run->slices[i].latency);
+	rc = run_rounds(run);
+	for (unsigned m = 0; m < run->fleet.n && rc == 0; m++)
+		summarize(run, m, &tables[(*n)++]);
 	if (rc != 0)
-		job->error = nodes.error;
-	for (unsigned i = 0; i < POINTS && rc == 0; i++)
-		if (job->only_figure == 0 || job->only_figure == points[i].figure) {
-			rc = run_point(&nodes, work, &points[i], &job->measured[i]);
-			if (rc != 0)
-				hf_error_set(&job->error, rc, "%s, %s: %s of %u bytes failed: %s", job->setup.kind,
-					job->setup.mode->name, verbs_op_name(&points[i]), points[i].bytes,
-					strerror(-rc));
-		}
-	bench_leave(meeting, true);
-	bench_nodes_close(&nodes);
-	free(work);
+		*error = run->fleet.error;
+	free(run->slices);
 	return rc;
-}
-
-static int run_far(struct bench_meeting *meeting, void *context)
-{
-	struct job *job = context;
-	struct bench_nodes nodes;
-	int rc = bench_nodes_open(&nodes, &job->setup, meeting, false);
-
-	if (rc == 0)
-		bench_nodes_serve(&nodes);
-	else
-		fprintf(stderr, "holdfast bench: the server: %s\n", nodes.error.text);
-	bench_nodes_close(&nodes);
-	return rc;
-}
-
-/* ---- rounds ---- */
-
-struct samples {
-	double median_ns[VERBS_ROUNDS_MAX], p99_ns[VERBS_ROUNDS_MAX], ops[VERBS_ROUNDS_MAX];
-	double latency_ratio[VERBS_ROUNDS_MAX], ops_ratio[VERBS_ROUNDS_MAX];
-};
-
-static bool wanted(const struct verbs_options *options, const struct bench_mode *mode)
-{
-	return options->only_mode == NULL || mode == &bench_modes[0] || strcmp(options->only_mode, mode->name) == 0;
-}
-
-/* Every mode once; the first one is what the others of this round are compared with. */
-static int one_round(const struct verbs_options *options, const char *kind, unsigned round, struct samples *samples,
-	struct hf_error *error)
-{
-	static struct job job, base;
-	unsigned column = 0;
-
-	for (unsigned m = 0; m < bench_mode_count; m++) {
-		int rc;
-
-		if (!wanted(options, &bench_modes[m]))
-			continue;
-		job = (struct job){.setup = {.kind = kind,
-					   .mode = &bench_modes[m],
-					   .clients = CLIENTS,
-					   .depth = 2 * BENCH_BATCH,
-					   .timeout = QP_TIMEOUT,
-					   .client_bytes = CLIENT_BYTES},
-			.only_figure = options->only_figure};
-		rc = bench_together(run_near, run_far, &job);
-		bench_nodes_clean();
-		if (rc != 0) {
-			*error = job.error;
-			return rc;
-		}
-		if (m == 0)
-			base = job;
-		for (unsigned p = 0; p < POINTS; p++) {
-			const struct measured *now = &job.measured[p], *none = &base.measured[p];
-			struct samples *into = &samples[column * POINTS + p];
-
-			into->median_ns[round] = now->median_ns;
-			into->p99_ns[round] = now->p99_ns;
-			into->ops[round] = now->ops_per_s;
-			into->latency_ratio[round] = none->median_ns > 0 ? now->median_ns / none->median_ns : 0;
-			into->ops_ratio[round] = none->ops_per_s > 0 ? now->ops_per_s / none->ops_per_s : 0;
-		}
-		fprintf(options->log, "  round %u: %s %s\n", round + 1, kind, bench_modes[m].name);
-		fflush(options->log);
-		column++;
-	}
-	return 0;
-}
-
-static void summarize(struct samples *samples, unsigned rounds, struct verbs_table *table)
-{
-	for (unsigned p = 0; p < POINTS; p++) {
-		struct samples *of = &samples[p];
-		double ops = bench_median(of->ops, rounds);
-
-		table->results[p] = (struct verbs_result){.median_ns = bench_median(of->median_ns, rounds),
-			.p99_ns = bench_median(of->p99_ns, rounds),
-			.ops_per_s = ops,
-			.mb_per_s = ops * points[p].bytes / 1e6,
-			.latency_ratio = bench_median(of->latency_ratio, rounds),
-			.bandwidth_ratio = bench_median(of->ops_ratio, rounds)};
-	}
 }
 
 int verbs_run(
 	const struct verbs_options *options, struct verbs_table **tables_out, unsigned *n_out, struct hf_error *error)
 {
-	struct samples *samples = calloc((size_t)bench_mode_count * POINTS, sizeof(*samples));
 	struct verbs_table *tables = calloc(TABLES_MAX, sizeof(*tables));
-	unsigned n = 0;
-	int rc = samples == NULL || tables == NULL ? -ENOMEM : 0;
+	static struct run run;
+	int rc = tables == NULL ? -ENOMEM : 0;
 
+	*n_out = 0;
 	for (const char *const *kind = options->kinds; *kind != NULL && rc == 0; kind++) {
-		unsigned column = 0;
-
-		for (unsigned round = 0; round < options->rounds && rc == 0; round++)
-			rc = one_round(options, *kind, round, samples, error);
-		for (unsigned m = 0; m < bench_mode_count && rc == 0; m++) {
-			if (!wanted(options, &bench_modes[m]))
-				continue;
-			tables[n] = (struct verbs_table){.kind = *kind, .mode = &bench_modes[m]};
-			summarize(&samples[column++ * POINTS], options->rounds, &tables[n++]);
-		}
+		run = (struct run){.options = options, .kind = *kind};
+		rc = run_kind(&run, tables, n_out, error);
 	}
-	free(samples);
 	if (rc != 0) {
 		free(tables);
 		if (error->text[0] == '\0')
@@ -299,6 +228,5 @@ int verbs_run(
 		return rc;
 	}
 	*tables_out = tables;
-	*n_out = n;
 	return 0;
 }

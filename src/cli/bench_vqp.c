@@ -7,10 +7,13 @@
 
 #include "base/log.h"
 #include "cli/bench_page.h"
+#include "cli/bench_report.h"
 #include "cli/cli.h"
 #include "cli/report_file.h"
 
-#define ROUNDS_DEFAULT  3u
+#define ROUNDS_DEFAULT  6u
+#define SECONDS_DEFAULT 45u
+#define HANDICAP_MAX    1000u
 #define CUTS_DEFAULT    10u
 #define CLIENTS_DEFAULT 16u
 #define SCALES_MAX      32u
@@ -22,7 +25,7 @@ struct options {
 	const char *kinds[3];
 	const char *mode, *out, *html;
 	bool json, no_scale, only_scale;
-	unsigned rounds, cuts, clients, figure;
+	unsigned rounds, seconds, handicap, cuts, clients, figure;
 };
 
 static bool number(const char *text, unsigned least, unsigned most, unsigned *out)
@@ -49,7 +52,13 @@ static int parse_value(struct options *options, const char *name, const char *va
 		options->mode = value;
 	} else if (strcmp(name, "--rounds") == 0) {
 		if (!number(value, 1, VERBS_ROUNDS_MAX, &options->rounds))
-			return bench_refuse("rounds are a number from 1 to 31, not", value);
+			return bench_refuse("rounds are a number from 1 to 99, not", value);
+	} else if (strcmp(name, "--seconds") == 0) {
+		if (!number(value, 0, VERBS_SECONDS_MAX, &options->seconds))
+			return bench_refuse("seconds are a number from 0 to 3600, not", value);
+	} else if (strcmp(name, "--handicap") == 0) {
+		if (!number(value, 0, HANDICAP_MAX, &options->handicap))
+			return bench_refuse("a handicap is a number from 0 to 1000 per cent, not", value);
 	} else if (strcmp(name, "--cuts") == 0) {
 		if (!number(value, 1, FAILOVER_CUTS_MAX, &options->cuts))
 			return bench_refuse("cuts are a number from 1 to 99, not", value);
@@ -74,6 +83,7 @@ static int parse(int argc, char **argv, struct options *options)
 	log_set_level(LOG_WARN); /* hundreds of failovers are what is asked for */
 	*options = (struct options){.kinds = {every_kind[0], every_kind[1], NULL},
 		.rounds = ROUNDS_DEFAULT,
+		.seconds = SECONDS_DEFAULT,
 		.cuts = CUTS_DEFAULT,
 		.clients = CLIENTS_DEFAULT};
 	for (int i = 1; i < argc; i++) {
@@ -151,49 +161,6 @@ static FILE *log_of(const struct options *options)
 
 /* ---- verbs ---- */
 
-static json_t *verbs_json(const struct verbs_table *tables, unsigned n)
-{
-	const struct verbs_point *points;
-	unsigned count = verbs_points(&points);
-	json_t *array = json_array();
-
-	for (unsigned i = 0; i < n; i++)
-		for (unsigned p = 0; p < count; p++) {
-			const struct verbs_result *result = &tables[i].results[p];
-
-			if (result->median_ns > 0)
-				json_array_append_new(array,
-					json_pack("{s:i, s:s, s:s, s:s, s:b, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f}",
-						"figure", points[p].figure, "device", tables[i].kind, "mode",
-						tables[i].mode->name, "operation", verbs_op_name(&points[p]), "batch",
-						points[p].batch, "bytes", points[p].bytes, "clients", points[p].clients,
-						"median_ns", result->median_ns, "p99_ns", result->p99_ns, "mb_per_s",
-						result->mb_per_s, "ops_per_s", result->ops_per_s, "latency_ratio",
-						result->latency_ratio, "bandwidth_ratio", result->bandwidth_ratio));
-		}
-	return array;
-}
-
-static void verbs_print(FILE *log, const struct verbs_table *tables, unsigned n)
-{
-	const struct verbs_point *points;
-	unsigned count = verbs_points(&points);
-
-	for (unsigned i = 0; i < n; i++)
-		for (unsigned p = 0; p < count; p++) {
-			const struct verbs_result *result = &tables[i].results[p];
-
-			if (result->median_ns > 0)
-				fprintf(log,
-					"%-4s %-12s %-12s %-4s %7u B %2u clients  %9.1f us  p99 %9.1f us  %8.1f MB/s  "
-					"latency x %.3f  bandwidth x %.3f\n",
-					tables[i].kind, tables[i].mode->name, verbs_op_name(&points[p]),
-					points[p].batch ? "x 64" : "", points[p].bytes, points[p].clients,
-					result->median_ns / 1e3, result->p99_ns / 1e3, result->mb_per_s,
-					result->latency_ratio, result->bandwidth_ratio);
-		}
-}
-
 int bench_verbs(int argc, char **argv)
 {
 	struct options options;
@@ -210,52 +177,24 @@ int bench_verbs(int argc, char **argv)
 	if (verbs_run(&(struct verbs_options){.kinds = options.kinds,
 			      .only_mode = options.mode,
 			      .rounds = options.rounds,
+			      .seconds = options.seconds,
+			      .handicap = options.handicap,
 			      .only_figure = options.figure,
 			      .log = log_of(&options)},
 		    &tables, &n, &error) != 0)
 		return complain(&error);
-	verbs_print(log_of(&options), tables, n);
+	report_verbs(log_of(&options), tables, n);
 	page = options.html != NULL ? open_memstream(&text, &bytes) : NULL;
 	if (page != NULL)
 		bench_page_verbs(page, tables, n);
 	status = write_page(page, &text, &options);
-	if (write_json(verbs_json(tables, n), &options) != EXIT_DONE)
+	if (write_json(report_verbs_json(tables, n), &options) != EXIT_DONE)
 		status = EXIT_FOUND;
 	free(tables);
 	return status;
 }
 
 /* ---- failover ---- */
-
-static json_t *failover_json(
-	const struct failover_result *results, unsigned n, const struct failover_scale *scales, unsigned scale_count)
-{
-	json_t *failovers = json_array(), *many = json_array();
-
-	for (unsigned i = 0; i < n; i++) {
-		const struct failover_result *result = &results[i];
-		json_t *series = json_array();
-
-		for (unsigned k = 0; k < FAILOVER_SERIES; k++)
-			json_array_append_new(series, json_real(result->mb_per_s[k]));
-		json_array_append_new(failovers,
-			json_pack("{s:s, s:s, s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}",
-				"device", result->kind, "mode", result->mode->name, "batch", result->shape->name, "cut",
-				failover_cut_names[result->cut], "cuts", result->cuts, "in_flight_bytes",
-				result->in_flight_bytes, "post_failure_share", result->executed_share,
-				"sent_again_bytes", result->resent_bytes, "not_executed_bytes",
-				result->unexecuted_bytes, "executed_twice_bytes", result->doubled_bytes, "first_us",
-				result->first_us, "first_p99_us", result->first_p99_us, "recovered_us",
-				result->recovered_us, "from_detection_us", result->from_detected_us, "step_us",
-				result->step_us, "mb_per_s", series));
-	}
-	for (unsigned i = 0; i < scale_count; i++)
-		json_array_append_new(many,
-			json_pack("{s:s, s:s, s:i, s:f, s:f, s:f}", "device", scales[i].kind, "mode",
-				scales[i].mode->name, "vqps", scales[i].vqps, "memory_bytes", scales[i].memory_bytes,
-				"first_us", scales[i].first_us, "all_us", scales[i].all_us));
-	return json_pack("{s:o, s:o}", "failovers", failovers, "many_vqps", many);
-}
 
 /* The modes by turns, at each number of vqps. */
 static int scale_all(const struct options *options, struct failover_scale *scales, unsigned *n, struct hf_error *error)
@@ -311,7 +250,7 @@ int bench_failover(int argc, char **argv)
 	if (page != NULL)
 		bench_page_failover(page, results, n, scales, scale_count);
 	status = write_page(page, &text, &options);
-	if (write_json(failover_json(results, n, scales, scale_count), &options) != EXIT_DONE)
+	if (write_json(report_failover_json(results, n, scales, scale_count), &options) != EXIT_DONE)
 		status = EXIT_FOUND;
 	free(results);
 	return status;

@@ -5,22 +5,41 @@ import sys
 
 import program
 
-MODES = ["none", "resend", "resend-cache", "varuna", "varuna-psn", "varuna-log"]
+MODES = ["none", "resend", "varuna", "varuna-psn", "varuna-log"]
 
 
 def verbs_measures_every_point_of_a_figure_in_every_mode(directory):
-    done = program.run(directory, "bench", "verbs", "--device", "shm", "--figure", "9", "--rounds", "1", "--json",
-                       "--out", "verbs.json", "--html", "verbs.html", check=0)
-    rows = json.loads(done.stdout)
-    assert rows == json.loads(pathlib.Path(directory, "verbs.json").read_text())
+    done = program.run(directory, "bench", "verbs", "--device", "shm", "--figure", "9", "--rounds", "2", "--seconds", "0",
+                       "--json", "--out", "verbs.json", "--html", "verbs.html", check=0)
+    report = json.loads(done.stdout)
+    assert report == json.loads(pathlib.Path(directory, "verbs.json").read_text())
+    rows = report["points"]
     for mode in MODES:
         of_mode = [row for row in rows if row["mode"] == mode]
         assert sorted((row["operation"], row["clients"]) for row in of_mode) == sorted(
             (operation, clients) for operation in ("WRITE", "CAS") for clients in (1, 2, 4, 8, 16)), of_mode
         assert all(row["median_ns"] > 0 and row["p99_ns"] >= row["median_ns"] and row["ops_per_s"] > 0
                    for row in of_mode), of_mode
+        for row in of_mode if mode != "none" else []:
+            assert row["pairs"] >= 2 and row["latency_ratio"] > 0 and row["cpu_ratio"] > 0, row
+            assert (row["latency_ratio_low"] or 0) <= row["latency_ratio"] <= (row["latency_ratio_high"] or 1e9), row
+            assert abs(row["latency_ratio"] * row["bandwidth_ratio"] - 1) < 1e-6, row
     page = pathlib.Path(directory, "verbs.html").read_text()
+    for bar in report["bars"]:
+        assert bar["device"] == "shm" and bar["verdict"] in ("met", "missed", "undecided"), bar
+        assert bar["points_met"] + bar["points_missed"] + bar["points_undecided"] == 10, bar
+        assert bar["bar"] in page, bar
+    assert [bar["mode"] for bar in report["bars"]] == ["varuna-psn", "varuna-log", "varuna"], report["bars"]
     assert page.count("<svg viewBox=\"0 0 960") == 3 and page.rstrip().endswith("</html>"), page[:2000]
+
+
+def none_is_compared_with_itself_when_it_is_asked_for(directory):
+    done = program.run(directory, "bench", "verbs", "--device", "soft", "--figure", "9", "--mode", "none", "--rounds", "1",
+                       "--seconds", "0", "--handicap", "100", "--json", check=0)
+    report = json.loads(done.stdout)
+    assert report["bars"] == [] and len(report["points"]) == 20, report
+    assert all("latency_ratio" not in row for row in report["points"][:10]), report
+    assert all(row["mode"] == "none" and row["latency_ratio"] > 0 for row in report["points"][10:]), report
 
 
 def a_cut_sends_again_what_was_in_flight_and_varuna_no_more_than_had_not_executed(directory):

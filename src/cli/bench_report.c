@@ -1,0 +1,149 @@
+#include "cli/bench_report.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "cli/bench_bars.h"
+
+/* ---- verbs ---- */
+
+static json_t *finite_json(double value)
+{
+	return isfinite(value) ? json_real(value) : json_null();
+}
+
+/* "NAME", "NAME_low" and "NAME_high". */
+static void add_paired(json_t *object, const char *name, struct paired paired)
+{
+	char low[64], high[64];
+
+	if (paired.n == 0)
+		return;
+	snprintf(low, sizeof(low), "%s_low", name);
+	snprintf(high, sizeof(high), "%s_high", name);
+	json_object_set_new(object, name, json_real(paired.median));
+	json_object_set_new(object, low, finite_json(paired.low));
+	json_object_set_new(object, high, finite_json(paired.high));
+}
+
+static json_t *point_json(
+	const struct verbs_table *table, const struct verbs_point *point, const struct verbs_result *result)
+{
+	json_t *object = json_pack("{s:i, s:s, s:s, s:s, s:b, s:i, s:i, s:f, s:f, s:f, s:f, s:i}", "figure",
+		point->figure, "device", table->kind, "mode", table->mode->name, "operation", verbs_op_name(point),
+		"batch", point->batch, "bytes", point->bytes, "clients", point->clients, "median_ns", result->median_ns,
+		"p99_ns", result->p99_ns, "mb_per_s", result->mb_per_s, "ops_per_s", result->ops_per_s, "pairs",
+		result->time.n);
+
+	add_paired(object, "latency_ratio", result->time);
+	add_paired(object, "bandwidth_ratio", paired_inverse(&result->time));
+	add_paired(object, "cpu_ratio", result->cpu);
+	add_paired(object, "cost_ns", result->cost_ns);
+	return object;
+}
+
+static json_t *bar_json(const struct verbs_bar *bar, const struct verbs_bar_result *result)
+{
+	json_t *object = json_pack("{s:s, s:s, s:s, s:f, s:s, s:i, s:i, s:i}", "bar", bar->words, "device", bar->kind,
+		"mode", bar->mode, "most", bar->most, "verdict", paired_verdict_names[result->verdict], "points_met",
+		result->met, "points_missed", result->missed, "points_undecided", result->undecided);
+
+	json_object_set_new(object, "worst",
+		json_pack("{s:s, s:b, s:i, s:i}", "operation", verbs_op_name(result->worst), "batch",
+			result->worst->batch, "bytes", result->worst->bytes, "clients", result->worst->clients));
+	add_paired(object, "there", result->there);
+	return object;
+}
+
+json_t *report_verbs_json(const struct verbs_table *tables, unsigned n)
+{
+	json_t *rows = json_array(), *bars = json_array();
+	const struct verbs_point *points;
+	unsigned count = verbs_points(&points);
+
+	for (unsigned i = 0; i < n; i++)
+		for (unsigned p = 0; p < count; p++)
+			if (tables[i].results[p].median_ns > 0)
+				json_array_append_new(rows, point_json(&tables[i], &points[p], &tables[i].results[p]));
+	for (unsigned i = 0; i < verbs_bar_count; i++) {
+		struct verbs_bar_result result = verbs_bar_judge(&verbs_bars[i], tables, n);
+
+		if (result.worst != NULL)
+			json_array_append_new(bars, bar_json(&verbs_bars[i], &result));
+	}
+	return json_pack("{s:o, s:o}", "points", rows, "bars", bars);
+}
+
+static void print_point(
+	FILE *to, const struct verbs_table *table, const struct verbs_point *point, const struct verbs_result *result)
+{
+	fprintf(to, "%-4s %-12s %-12s %-4s %7u B %2u clients  %9.1f us  p99 %9.1f us  %8.1f MB/s", table->kind,
+		table->mode->name, verbs_op_name(point), point->batch ? "x 64" : "", point->bytes, point->clients,
+		result->median_ns / 1e3, result->p99_ns / 1e3, result->mb_per_s);
+	if (result->time.n > 0)
+		fprintf(to, "  time x %.3f (%.3f to %.3f)  %+.0f ns (%+.0f to %+.0f)  cpu x %.3f  %u pairs",
+			result->time.median, result->time.low, result->time.high, result->cost_ns.median,
+			result->cost_ns.low, result->cost_ns.high, result->cpu.median, result->time.n);
+	fputc('\n', to);
+}
+
+static void print_bar(FILE *to, const struct verbs_bar *bar, const struct verbs_bar_result *result)
+{
+	fprintf(to, "%s: %s (%u points met, %u missed, %u undecided)\n", bar->words,
+		paired_verdict_names[result->verdict], result->met, result->missed, result->undecided);
+	fprintf(to, "    most at %s%s of %u B, %u clients: ", verbs_op_name(result->worst),
+		result->worst->batch ? " x 64" : "", result->worst->bytes, result->worst->clients);
+	if (bar->by_cost)
+		fprintf(to, "%+.1f ns (%+.1f to %+.1f)\n", result->there.median, result->there.low, result->there.high);
+	else
+		fprintf(to, "x %.4f (%.4f to %.4f)\n", result->there.median, result->there.low, result->there.high);
+}
+
+void report_verbs(FILE *to, const struct verbs_table *tables, unsigned n)
+{
+	const struct verbs_point *points;
+	unsigned count = verbs_points(&points);
+
+	for (unsigned i = 0; i < n; i++)
+		for (unsigned p = 0; p < count; p++)
+			if (tables[i].results[p].median_ns > 0)
+				print_point(to, &tables[i], &points[p], &tables[i].results[p]);
+	for (unsigned i = 0; i < verbs_bar_count; i++) {
+		struct verbs_bar_result result = verbs_bar_judge(&verbs_bars[i], tables, n);
+
+		if (result.worst != NULL)
+			print_bar(to, &verbs_bars[i], &result);
+	}
+}
+
+/* ---- failover ---- */
+
+json_t *report_failover_json(
+	const struct failover_result *results, unsigned n, const struct failover_scale *scales, unsigned scale_count)
+{
+	json_t *failovers = json_array(), *many = json_array();
+
+	for (unsigned i = 0; i < n; i++) {
+		const struct failover_result *result = &results[i];
+		json_t *series = json_array();
+
+		for (unsigned k = 0; k < FAILOVER_SERIES; k++)
+			json_array_append_new(series, json_real(result->mb_per_s[k]));
+		json_array_append_new(failovers,
+			json_pack("{s:s, s:s, s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}",
+				"device", result->kind, "mode", result->mode->name, "batch", result->shape->name, "cut",
+				failover_cut_names[result->cut], "cuts", result->cuts, "in_flight_bytes",
+				result->in_flight_bytes, "post_failure_share", result->executed_share,
+				"sent_again_bytes", result->resent_bytes, "not_executed_bytes",
+				result->unexecuted_bytes, "executed_twice_bytes", result->doubled_bytes, "first_us",
+				result->first_us, "first_p99_us", result->first_p99_us, "recovered_us",
+				result->recovered_us, "from_detection_us", result->from_detected_us, "step_us",
+				result->step_us, "mb_per_s", series));
+	}
+	for (unsigned i = 0; i < scale_count; i++)
+		json_array_append_new(many,
+			json_pack("{s:s, s:s, s:i, s:f, s:f, s:f}", "device", scales[i].kind, "mode",
+				scales[i].mode->name, "vqps", scales[i].vqps, "memory_bytes", scales[i].memory_bytes,
+				"first_us", scales[i].first_us, "all_us", scales[i].all_us));
+	return json_pack("{s:o, s:o}", "failovers", failovers, "many_vqps", many);
+}

@@ -1,0 +1,16 @@
+/* bench_report.h - what the sets of figures about vqps say in words and as JSON. */
+#ifndef HOLDFAST_CLI_BENCH_REPORT_H
+#define HOLDFAST_CLI_BENCH_REPORT_H
+
+#include <jansson.h>
+
+#include "cli/bench_failover.h"
+#include "cli/bench_verbs.h"
+
+void report_verbs(FILE *to, const struct verbs_table *tables, unsigned n);
+json_t *report_verbs_json(const struct verbs_table *tables, unsigned n);
+
+json_t *report_failover_json(
+	const struct failover_result *results, unsigned n, const struct failover_scale *scales, unsigned scale_count);
+
+#endif

@@ -1,0 +1,27 @@
+/* bench_slices.h - modes taking turns at one point, in slices of some milliseconds.
+ *
+ * A slice is a number of lists, each posted when its client's one before has completed; its time is exact, from a
+ * completion after the first eighth (or from the first post when there are few) to the last completion. A block is
+ * every mode once in a random order and then once in the reverse order, so that what changes steadily meanwhile is the
+ * same for all. The better one of a mode's two slices, beside that of the first mode, is one pair. */
+#ifndef HOLDFAST_CLI_BENCH_SLICES_H
+#define HOLDFAST_CLI_BENCH_SLICES_H
+
+#include "base/histogram.h"
+#include "cli/bench_fleet.h"
+#include "cli/bench_verbs.h"
+
+#define SLICES_PAIRS_MAX 2048u
+
+/* Of one mode at one point. */
+struct slices {
+	unsigned n; /* pairs; of the first mode: blocks */
+	double per_op_ns[SLICES_PAIRS_MAX], ratio[SLICES_PAIRS_MAX], cost_ns[SLICES_PAIRS_MAX], cpu[SLICES_PAIRS_MAX];
+	struct histogram latency; /* of lists */
+};
+
+/* Adds blocks for about so long, one at least. due: bit per mode of the fleet, the first always; into: by mode. */
+int slices_measure(struct bench_fleet *fleet, const struct verbs_point *point, uint32_t due, uint64_t for_ns,
+	unsigned handicap, struct slices **into);
+
+#endif
