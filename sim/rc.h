@@ -105,7 +105,7 @@ struct rc {
 
 extern const struct program rc_program;
 
-static inline struct rc_end *rc_other(struct rc_end *end)
+static inline struct rc_end *rc_other(const struct rc_end *end)
 {
 	return &end->lane->ends[1 - end->side->index];
 }

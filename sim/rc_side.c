@@ -148,14 +148,20 @@ static void post_one(struct rc_end *end, bool signaled)
 	op->psns = (hf_qp_next_psn(end->qp) - op->psn) & 0xffffff;
 }
 
+static bool may_post(const struct rc_end *end)
+{
+	return end->qp != NULL && !end->failed && end->lane->state == RC_RUNNING && !end->lane->rc->stopping &&
+	       end->flow->count < end->budget && rc_other(end)->memory != NULL;
+}
+
 static bool post_burst(struct rc_end *end, uint64_t now_ns)
 {
 	struct world *world = end->lane->rc->world;
-	unsigned n = (unsigned)world_range(world, 1, BURST_MAX);
+	unsigned n;
 
-	if (end->qp == NULL || end->failed || end->lane->state != RC_RUNNING || end->lane->rc->stopping ||
-		now_ns < end->next_post_ns || end->flow->count >= end->budget || rc_other(end)->memory == NULL)
+	if (!may_post(end) || now_ns < end->next_post_ns)
 		return false;
+	n = (unsigned)world_range(world, 1, BURST_MAX);
 	if (rc_in_flight(end) + n > RC_DEPTH)
 		return false;
 	for (unsigned i = 1; i <= n; i++)
@@ -294,8 +300,7 @@ static void set_burst_timer(struct rc_side *side)
 	for (unsigned i = 0; i < side->rc->rail_count * side->rc->lane_count; i++) {
 		struct rc_end *end = &side->rc->lanes[i].ends[side->index];
 
-		if (end->qp != NULL && !end->failed && end->flow->count < end->budget && rc_in_flight(end) == 0 &&
-			!side->rc->stopping && end->next_post_ns < due_ns)
+		if (may_post(end) && rc_in_flight(end) == 0 && end->next_post_ns < due_ns)
 			due_ns = end->next_post_ns;
 	}
 	if (due_ns != UINT64_MAX)

@@ -281,7 +281,8 @@ static void check_lane(struct world_event *event)
 		settle_lane(lane);
 		break;
 	}
-	world_schedule(world, &lane->check, world->now_ns + world_range(world, CHECK_NS_MIN, CHECK_NS_MAX));
+	if (lane->state != RC_DOWN || !lane->rc->stopping)
+		world_schedule(world, &lane->check, world->now_ns + world_range(world, CHECK_NS_MIN, CHECK_NS_MAX));
 }
 
 /* ---- the run ---- */

@@ -14,15 +14,33 @@
 
 #define FENCE_PATIENCE 4 /* the part of the budget that is spent on retries before the evidence is given up */
 #define FENCE_RETRY_NS 1000000ull
+/* What is in progress is asked for again at once; when that lasts, after a part more of the time that it has lasted:
+ * a core is not spun for a device that hangs, and who waits for long waits hardly longer. */
+#define FENCE_SPIN_NS 50000u
+#define FENCE_PART    8
 
 static bool sleeps(const struct path *path, uint64_t now_ns)
 {
 	return path->fence_retry_ns > now_ns;
 }
 
+uint64_t fence_retry_ns(const struct hf_vqp *vqp)
+{
+	return vqp->path.shared != NULL ? vqp->path.shared->path.fence_retry_ns : vqp->path.fence_retry_ns;
+}
+
 bool fence_sleeps(const struct hf_vqp *vqp, uint64_t now_ns)
 {
-	return sleeps(vqp->path.shared != NULL ? &vqp->path.shared->path : &vqp->path, now_ns);
+	return fence_retry_ns(vqp) > now_ns;
+}
+
+static uint64_t retry_after(uint64_t lasted_ns, bool in_progress)
+{
+	if (!in_progress)
+		return FENCE_RETRY_NS;
+	if (lasted_ns < FENCE_SPIN_NS)
+		return 0;
+	return lasted_ns / FENCE_PART < FENCE_RETRY_NS ? lasted_ns / FENCE_PART : FENCE_RETRY_NS;
 }
 
 enum fence fence_path(struct hf_vqp *vqp, struct path *path, uint64_t now_ns)
@@ -46,7 +64,6 @@ enum fence fence_path(struct hf_vqp *vqp, struct path *path, uint64_t now_ns)
 	if (now_ns - path->fence_since_ns >= vqp->node->config.budget_ns / FENCE_PATIENCE ||
 		vqp->node->rails[path->rail].fatal)
 		return FENCE_HOPELESS;
-	if (rc != -EINPROGRESS)
-		path->fence_retry_ns = now_ns + FENCE_RETRY_NS;
+	path->fence_retry_ns = now_ns + retry_after(now_ns - path->fence_since_ns, rc == -EINPROGRESS);
 	return FENCE_WAITS;
 }

@@ -15,6 +15,7 @@ enum fence {
 };
 
 enum fence fence_path(struct hf_vqp *vqp, struct path *path, uint64_t now_ns);
-bool fence_sleeps(const struct hf_vqp *vqp, uint64_t now_ns); /* it is tried again at a tick */
+bool fence_sleeps(const struct hf_vqp *vqp, uint64_t now_ns); /* until fence_retry_ns() */
+uint64_t fence_retry_ns(const struct hf_vqp *vqp);
 
 #endif

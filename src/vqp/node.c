@@ -144,15 +144,38 @@ static enum hf_poll node_poll(struct hf_poller *poller, uint64_t now_ns)
 	return poll;
 }
 
+/* False: some vqp has something to do now. */
+static bool all_due_wait(struct hf_node *node)
+{
+	uint64_t retry_ns = UINT64_MAX;
+
+	list_for_each (at, &node->due) {
+		const struct hf_vqp *vqp = container_of(at, struct hf_vqp, due_link);
+		uint64_t its_ns = fence_retry_ns(vqp);
+
+		if (!due_waits(vqp))
+			return false;
+		if (its_ns > hf_loop_now_ns(node->loop) && its_ns < retry_ns)
+			retry_ns = its_ns;
+	}
+	if (retry_ns != UINT64_MAX)
+		hf_loop_set_timer(node->loop, &node->fence_timer, retry_ns);
+	return true;
+}
+
+static void fence_due(struct hf_timer *timer, uint64_t now_ns)
+{
+	(void)timer, (void)now_ns; /* that the loop turns is enough */
+}
+
 /* Asks every queue for a wake-up, then looks once more: what came in between would not wake anybody. */
 static bool node_arm(struct hf_poller *poller)
 {
 	struct hf_node *node = container_of(poller, struct hf_node, poller);
 
 	node_flush(node);
-	list_for_each (at, &node->due)
-		if (!due_waits(container_of(at, struct hf_vqp, due_link)))
-			return false;
+	if (!all_due_wait(node))
+		return false;
 	for (unsigned i = 0; i < node->rail_count; i++)
 		if (!rail_cqs_arm(&node->rails[i].cqs))
 			return false;
@@ -320,6 +343,7 @@ int hf_node_open(struct hf_loop *loop, const struct hf_node_config *config, cons
 	}
 	node->poller = (struct hf_poller){.poll = node_poll, .arm = node_arm};
 	node->timer.fire = node_tick;
+	node->fence_timer.fire = fence_due;
 	hf_loop_add_poller(loop, &node->poller);
 	node->attached = true;
 	node_tick_soon(node);
@@ -355,6 +379,7 @@ void hf_node_close(struct hf_node *node)
 	if (node->attached) {
 		hf_loop_remove_poller(node->loop, &node->poller);
 		hf_loop_cancel_timer(node->loop, &node->timer);
+		hf_loop_cancel_timer(node->loop, &node->fence_timer);
 	}
 	for (unsigned i = 0; i < node->rail_count; i++) {
 		if (node->rails[i].watch.io != NULL)

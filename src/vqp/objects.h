@@ -57,8 +57,9 @@ struct hf_node {
 	struct control *control;
 	struct hf_poller poller;
 	struct hf_timer timer;
-	bool switching; /* a port of ours changed, and the peers are being told */
-	bool attached;  /* the poller is the loop's */
+	struct hf_timer fence_timer; /* of a node that sleeps: when a fence is tried again */
+	bool switching;              /* a port of ours changed, and the peers are being told */
+	bool attached;               /* the poller is the loop's */
 	uint32_t next_num, next_pd;
 	struct list peers, vpds, vcqs, vqps;
 	struct list pools, graves;
