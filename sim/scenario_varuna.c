@@ -294,7 +294,7 @@ static void run_hca(struct world *world, struct outcome *outcome)
 
 const struct scenario scenario_varuna_hca = {
 	.name = "varuna-hca",
-	.what = "the same on NICs whose atomics exclude only each other's; only when it is named",
+	.what = "the same on NICs whose atomics exclude only each other's",
 	.run = run_hca,
 };
 

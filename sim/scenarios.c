@@ -3,13 +3,13 @@
 
 #include "sim/scenario.h"
 
-const struct scenario *const scenarios[] = {
-	&scenario_rc, &scenario_vqp, &scenario_grants, &scenario_varuna, &scenario_atomics, &scenario_uid_model, NULL};
+const struct scenario *const scenarios[] = {&scenario_rc, &scenario_vqp, &scenario_grants, &scenario_varuna,
+	&scenario_varuna_hca, &scenario_atomics, &scenario_uid_model, NULL};
 
 const struct scenario *scenario_find(const char *name)
 {
 	for (unsigned i = 0; scenarios[i] != NULL; i++)
 		if (strcmp(scenarios[i]->name, name) == 0)
 			return scenarios[i];
-	return strcmp(scenario_varuna_hca.name, name) == 0 ? &scenario_varuna_hca : NULL;
+	return NULL;
 }

@@ -8,7 +8,7 @@
  *   outcome         a wr that fails says whether it was not executed or is unknown; the former is true
  *   linearizability the values that atomics returned can be explained by one order for each word (V5)
  *   budget          each wr completes within the configured budget (V7)
- *   one-culprit     a wrong rkey fails the vqp that used it, with that status, and no other vqp (V8)
+ *   one-culprit     a wrong rkey fails the vqp that used it, with that status, soon, and no other vqp (V8)
  *   wr              the caller's wrs are not written to
  *   calm            without faults there is no failover, unless a program asked for it
  *   blame           without faults no rail is left alone: an error of a program is not the rail's (R6, V8)
@@ -64,10 +64,11 @@ struct vr_end {
 	uint64_t seen[VR_WORDS]; /* a value of each word, to compare with */
 	uint64_t next_post_ns, retry_at_ns;
 	uint32_t receives_posted;
-	bool hot;         /* posts without rest */
-	bool same_id;     /* always the same wr_id */
-	bool atomics;     /* nothing else, so that several lack a signal in a row */
-	uint32_t culprit; /* number of the wr with a wrong rkey; UINT32_MAX: none yet */
+	bool hot;                  /* posts without rest */
+	bool same_id;              /* always the same wr_id */
+	bool atomics;              /* nothing else, so that several lack a signal in a row */
+	uint32_t culprit;          /* number of the wr with a wrong rkey; UINT32_MAX: none yet */
+	uint64_t failovers_before; /* of the vqp, when that was posted */
 };
 
 /* ends[0] connects, ends[1] accepts. */

@@ -8,16 +8,17 @@
 #include "base/ensure.h"
 #include "vqp/objects.h"
 
-#define LIST_MAX        4u
-#define SGES_MAX        3u
-#define INLINE_MAX      64u
-#define REST_NS_MAX     (1 * NS_MS)
-#define RECEIVE_BIT     (1ull << 32)
-#define SAME_ID         0x5a5au
-#define BUDGET_SLACK_NS (1 * NS_S) /* for the error to be found, and for pauses */
-#define CULPRIT_PPM     400u       /* of wrs, which name a wrong key */
-#define SHARED_PPM      30000u     /* and of those on a standby qp, where others could suffer */
-#define NO_CULPRIT      UINT32_MAX
+#define LIST_MAX          4u
+#define SGES_MAX          3u
+#define INLINE_MAX        64u
+#define REST_NS_MAX       (1 * NS_MS)
+#define RECEIVE_BIT       (1ull << 32)
+#define SAME_ID           0x5a5au
+#define BUDGET_SLACK_NS   (1 * NS_S) /* for the error to be found, and for pauses */
+#define CULPRIT_PPM       400u       /* of wrs, which name a wrong key */
+#define SHARED_PPM        100000u    /* and of those on a standby qp, where others could suffer */
+#define CULPRIT_FAILOVERS 20u        /* of its vqp until it is told, where faults come together with it */
+#define NO_CULPRIT        UINT32_MAX
 
 struct posting {
 	struct ibv_send_wr wr;
@@ -141,6 +142,14 @@ static void fill_local(struct vr_end *end, const struct op *op, struct posting *
 	}
 }
 
+static uint64_t failovers_of(const struct vr_end *end)
+{
+	struct hf_vqp_counters counters;
+
+	hf_vqp_counters(end->vqp, &counters);
+	return counters.failovers;
+}
+
 static void fill_remote(struct vr_end *end, const struct op *op, struct ibv_send_wr *wr)
 {
 	static const enum ibv_wr_opcode opcodes[] = {
@@ -159,6 +168,7 @@ static void fill_remote(struct vr_end *end, const struct op *op, struct ibv_send
 		world_chance(end->link->vr->world, end->vqp->path.shared != NULL ? SHARED_PPM : CULPRIT_PPM)) {
 		end->culprit = op->number;
 		end->link->culprits++;
+		end->failovers_before = failovers_of(end);
 		rkey ^= 1u << 31;
 	}
 	if (op->kind == OP_CAS || op->kind == OP_FAA) {
@@ -282,10 +292,22 @@ static void take_atomic(struct vr_end *end, const struct op *op)
 		end->seen[word] = original == op->compare ? op->argument : original;
 }
 
+/* The NAK may be lost with the qp, when others are quicker to fence it; the exchange tells then. */
+static void check_culprit(const struct vr_end *end)
+{
+	uint64_t failovers = failovers_of(end) - end->failovers_before;
+
+	if (failovers > CULPRIT_FAILOVERS)
+		world_violate(end->link->vr->world, "one-culprit",
+			"a wrong key was tried again in %" PRIu64 " failovers", failovers);
+}
+
 static void take_failure(struct vr_end *end, const struct op *op, const struct ibv_wc *wc)
 {
 	struct vr *vr = end->link->vr;
 
+	if (op->number == end->culprit)
+		check_culprit(end);
 	if (op->number == end->culprit && wc->status == IBV_WC_REM_ACCESS_ERR)
 		vr->outcome->refused++;
 	else if (!vr_excused(end->link))

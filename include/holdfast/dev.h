@@ -217,6 +217,14 @@ struct hf_atomic_result {
 };
 int hf_qp_atomic_results(struct hf_qp *qp, struct hf_atomic_result *results_out, unsigned n);
 
+/* After the fence: the request that the responder refused here, and with which status, although the requester may never
+ * hear of it: a fence may be quicker than the NAK. 1: filled; 0: none was; -EOPNOTSUPP: the device does not tell. */
+struct hf_refusal {
+	uint32_t psn; /* of its first packet that did not execute */
+	enum ibv_wc_status status;
+};
+int hf_qp_refusal(struct hf_qp *qp, struct hf_refusal *refusal_out);
+
 /* The psn at which the next wr to be posted starts. With D4, a wr executed when that is at or before executed psn. */
 uint32_t hf_qp_next_psn(struct hf_qp *qp);
 

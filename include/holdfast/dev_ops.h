@@ -12,6 +12,7 @@
 struct hf_footer;
 struct hf_dc_dest;
 struct hf_dc_source;
+struct hf_refusal;
 
 struct hf_dev_ops {
 	void (*close)(struct hf_dev *dev);
@@ -49,6 +50,7 @@ struct hf_dev_ops {
 	int (*qp_fence)(struct hf_qp *qp);
 	int (*qp_executed_psn)(struct hf_qp *qp, uint32_t *psn_out);
 	int (*qp_atomic_results)(struct hf_qp *qp, struct hf_atomic_result *results_out, unsigned n);
+	int (*qp_refusal)(struct hf_qp *qp, struct hf_refusal *refusal_out);
 	uint32_t (*qp_next_psn)(struct hf_qp *qp);
 	int (*qp_post_send_dc)(
 		struct hf_qp *qp, const struct hf_dc_dest *dest, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);

@@ -244,6 +244,11 @@ int hf_qp_atomic_results(struct hf_qp *qp, struct hf_atomic_result *results_out,
 	return qp->dev->ops->qp_atomic_results(qp, results_out, n);
 }
 
+int hf_qp_refusal(struct hf_qp *qp, struct hf_refusal *refusal_out)
+{
+	return qp->dev->ops->qp_refusal == NULL ? -EOPNOTSUPP : qp->dev->ops->qp_refusal(qp, refusal_out);
+}
+
 uint32_t hf_qp_next_psn(struct hf_qp *qp)
 {
 	return qp->dev->ops->qp_next_psn(qp);

@@ -190,28 +190,35 @@ static void end_grant(struct hf_vqp *vqp)
 	vcq_note(vqp);
 }
 
-bool access_may_be_revoked(struct hf_vqp *vqp, int status)
+bool access_may_be_revoked(struct hf_vqp *vqp, uint64_t position, enum ibv_wc_status status)
 {
 	if (!vqp->grants.dedicated || (status != IBV_WC_REM_ACCESS_ERR && status != IBV_WC_REM_INV_REQ_ERR))
 		return false;
 	vqp->grants.refused = status;
+	vqp->grants.refused_at = position;
 	return true;
 }
 
-int access_settle(struct hf_vqp *vqp)
+/* Under the same grant it is an error of the program. */
+static void keep_refusal(struct hf_vqp *vqp)
 {
-	int refused = vqp->grants.refused;
+	if (vqp->grants.refused != IBV_WC_SUCCESS && vqp->grants.refused_at >= vqp->sends.head)
+		inflight_at(&vqp->sends, vqp->grants.refused_at)->refused = vqp->grants.refused;
+}
 
-	vqp->grants.refused = 0;
+void access_settle(struct hf_vqp *vqp)
+{
+	if (vqp->evidence.grant == vqp->grants.theirs)
+		keep_refusal(vqp);
+	vqp->grants.refused = IBV_WC_SUCCESS;
 	vqp->remote_access = vqp->evidence.access;
 	if (vqp->evidence.grant == vqp->grants.theirs)
-		return refused;
+		return;
 	vqp->grants.theirs = vqp->evidence.grant;
 	for (unsigned i = 0; vqp->recovery.picks && i < HF_RAILS_MAX; i++)
 		path_destroy(&vqp->standby[i]); /* their ends of them are of the grant before */
 	if (vqp->grants.armed != vqp->grants.theirs)
 		end_grant(vqp);
-	return 0;
 }
 
 /* GRANT: more than before, in the same grant; that may be one that STATE told and that is not settled yet. */

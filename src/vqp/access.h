@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <infiniband/verbs.h>
+
 struct hf_vqp;
 struct path;
 struct message;
@@ -25,16 +27,17 @@ struct grants {
 	/* what we use */
 	uint32_t theirs, armed; /* the peer's grant as told; the one that wrs belong to when they are posted */
 	bool dedicated;         /* either side is revocable: no standby pool */
-	int refused; /* the status with which the peer refused a wr; it has still to say under which grant. 0: none */
+	enum ibv_wc_status
+		refused; /* with which the peer refused a wr; it has still to say under which grant. 0: none */
+	uint64_t refused_at;
 };
 
 void access_tell(struct hf_vqp *vqp, struct message *message);
 void access_connected(struct hf_vqp *vqp, const struct message *message);
 /* A wr failed with a status that a revocation may have caused: true when the exchange has to tell. */
-bool access_may_be_revoked(struct hf_vqp *vqp, int status);
-/* Behind the verdicts: wrs of an earlier grant end here. Or the status with which the peer refused a wr under the same
- * grant, which is an error of the program. */
-int access_settle(struct hf_vqp *vqp);
+bool access_may_be_revoked(struct hf_vqp *vqp, uint64_t position, enum ibv_wc_status status);
+/* Behind the verdicts: wrs of an earlier grant end here. */
+void access_settle(struct hf_vqp *vqp);
 /* What a qp that is moved to RTR grants. */
 unsigned access_at_rtr(const struct hf_vqp *vqp, struct path *path);
 /* Something was revoked since STATE: the next qp has to wait for another exchange (ACC-3). */

@@ -1,10 +1,12 @@
-#include "vqp/objects.h"
+#include "vqp/pool.h"
 
 #include <errno.h>
 #include <string.h>
 
 void evidence_gather(const struct hf_vqp *vqp, bool fenced, struct message *state)
 {
+	const struct path *path = vqp->path.shared != NULL ? &vqp->path.shared->path : &vqp->path;
+	struct hf_refusal refusal;
 	uint32_t psn;
 	int rc;
 
@@ -17,6 +19,7 @@ void evidence_gather(const struct hf_vqp *vqp, bool fenced, struct message *stat
 	}
 	state->about_rail = (uint8_t)vqp->path.rail;
 	state->about_qp = vqp->path.dest_qp_num;
+	state->ended = path->qp == NULL;
 	if (!fenced || vqp->path.qp == NULL)
 		return;
 	rc = hf_qp_executed_psn(vqp->path.qp, &psn);
@@ -24,6 +27,10 @@ void evidence_gather(const struct hf_vqp *vqp, bool fenced, struct message *stat
 		state->has_psn = 1;
 		state->in_doubt = rc != 0;
 		state->executed_psn = psn;
+	}
+	if (hf_qp_refusal(vqp->path.qp, &refusal) == 1) {
+		state->refused = (uint8_t)refusal.status;
+		state->refused_psn = refusal.psn;
 	}
 	rc = hf_qp_atomic_results(vqp->path.qp, state->atomics, EVIDENCE_ATOMICS);
 	state->atomic_count = (uint8_t)(rc > 0 ? rc : 0);
@@ -44,6 +51,8 @@ struct evidence evidence_of(const struct message *state, int our_rail)
 		.grant = state->grant,
 		.access = state->access,
 		.consumed = state->consumed,
+		.refusal = {.psn = state->refused_psn, .status = (enum ibv_wc_status)state->refused},
+		.ended_there = state->ended != 0,
 		.atomic_count = state->atomic_count,
 	};
 

@@ -12,13 +12,15 @@ struct evidence {
 	uint32_t rail, qp_num; /* of the qp to which the wrs were posted; qp_num 0: about none */
 	bool fenced;           /* nothing executes any more; without it only what did execute is sure */
 	bool has_psn;
-	uint32_t executed_psn; /* of the first request packet that did not execute */
-	bool in_doubt;         /* whether that one did is not known, only what is behind it did not */
+	uint32_t executed_psn;     /* of the first request packet that did not execute */
+	bool in_doubt;             /* whether that one did is not known, only what is behind it did not */
+	struct hf_refusal refusal; /* the responder refused that request; status 0: none that it knows of */
 	unsigned atomic_count;
 	struct hf_atomic_result atomics[EVIDENCE_ATOMICS]; /* newest first */
 	bool has_log;
 	uint32_t log_number; /* the newest entry of the completion log, and where it is; log_entry 0: there is none */
 	uint64_t log_entry;
+	bool ended_there;       /* theirs could not: of a wr, bytes may be in memory and its footer not */
 	bool ended_here;        /* our own qp could not be fenced: answers that its device took may never have landed */
 	uint32_t grant, access; /* what that side grants now (R13) */
 	uint64_t consumed;      /* messages whose receive completions were harvested, since the vqp was made */

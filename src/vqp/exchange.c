@@ -7,6 +7,12 @@
 #include "vqp/uid_post.h"
 #include "vqp/uid_slots.h"
 
+bool exchange_suspects_rail(const struct hf_vqp *vqp)
+{
+	return vqp->path.qp != NULL && vqp->recovery.kind == RECOVERY_FAILOVER &&
+	       (vqp->rail_suspect || vqp->peer->rails[vqp->path.rail].state != RAIL_UP);
+}
+
 void exchange_say(struct hf_vqp *vqp, enum message_kind kind)
 {
 	struct message message = {.kind = kind,
@@ -15,6 +21,8 @@ void exchange_say(struct hf_vqp *vqp, enum message_kind kind)
 		.epoch = vqp->recovery.epoch,
 		.failback = vqp->recovery.kind == RECOVERY_FAILBACK};
 
+	if (kind == MESSAGE_FENCE)
+		message.suspect = exchange_suspects_rail(vqp);
 	if (kind == MESSAGE_STATE) {
 		message.up = detector_up_mask(vqp->peer);
 		evidence_gather(vqp, vqp->recovery.fenced, &message);
@@ -100,6 +108,13 @@ static void blame_rail(struct hf_vqp *vqp)
 	vqp->rail_suspect = false;
 }
 
+/* The sender's end of the path in use, unless it is of an exchange that is over. */
+static void hear_suspicion(const struct hf_vqp *vqp, const struct message *message)
+{
+	if (message->suspect && message->epoch != vqp->recovery.epoch && vqp->path.qp != NULL)
+		control_path_suspect(vqp->peer->control, vqp->path.rail);
+}
+
 static void learn_log(struct hf_vqp *vqp, const struct message *message)
 {
 	const struct hf_peer *peer = vqp->peer;
@@ -122,6 +137,7 @@ void exchange_message(struct hf_vqp *vqp, const struct message *message)
 	switch ((unsigned)message->kind) {
 	case MESSAGE_FENCE:
 		event.type = RECOVERY_EVENT_FENCE;
+		hear_suspicion(vqp, message);
 		failover_event(vqp, &event);
 		break;
 	case MESSAGE_STATE:

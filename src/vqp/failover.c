@@ -19,7 +19,7 @@ static bool was_ended(const struct path *path)
  * flag must not be seen when nobody knows of the data before it. */
 static void settle(struct hf_vqp *vqp)
 {
-	int refused;
+	enum ibv_wc_status refused;
 	uint32_t unknown;
 
 	if (verdict_lost(&vqp->sends, &vqp->evidence)) {
@@ -37,10 +37,12 @@ static void settle(struct hf_vqp *vqp)
 		vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, true);
 		return;
 	}
-	refused = access_settle(vqp);
+	access_settle(vqp);
 	vcq_note(vqp);
-	if (refused != 0)
-		vqp_fail(vqp, (enum ibv_wc_status)refused, IBV_WC_WR_FLUSH_ERR, true);
+	/* Likewise what was refused: the other side waits until it is on a path, and all before it is done. */
+	refused = inflight_refused(&vqp->sends);
+	if (refused != IBV_WC_SUCCESS && vqp->recovery.picks)
+		vqp_fail(vqp, refused, IBV_WC_WR_FLUSH_ERR, true);
 	else
 		exchange_tell_lengths(vqp);
 }
@@ -52,9 +54,7 @@ static void begin_fence(struct hf_vqp *vqp)
 		vqp->path.broken = true;
 	if (vqp->recovery.kind == RECOVERY_FAILOVER)
 		rebuild_end(vqp, vqp->path.qp != NULL, hf_loop_now_ns(vqp->node->loop));
-	/* What broke the data path has probably broken control on that rail, and the exchange is not to wait for
-	 * heartbeats to tell. */
-	if (vqp->path.qp != NULL && vqp->recovery.kind == RECOVERY_FAILOVER)
+	if (exchange_suspects_rail(vqp))
 		control_path_suspect(vqp->peer->control, vqp->path.rail);
 	if (vqp->state == HF_VQP_UP)
 		vqp_move(vqp, HF_VQP_RECOVERING);

@@ -22,6 +22,9 @@ void exchange_say(struct hf_vqp *vqp, enum message_kind kind); /* FENCE, STATE, 
 void exchange_say_path(struct hf_vqp *vqp, enum message_kind kind, const struct path *path, enum message_path cached);
 /* Before the other side has a new path, so that no message that resumes is there sooner (R8). */
 void exchange_tell_lengths(struct hf_vqp *vqp);
+/* What broke the data path has probably broken control on that rail, and the exchange is not to wait for heartbeats to
+ * tell. But a qp that died of a program's error says nothing about its rail, nor does a flush. */
+bool exchange_suspects_rail(const struct hf_vqp *vqp);
 void exchange_message(struct hf_vqp *vqp, const struct message *message);
 
 /* due.c */

@@ -112,6 +112,14 @@ uint32_t inflight_retire(struct inflight *log, uint64_t position)
 	return n;
 }
 
+enum ibv_wc_status inflight_refused(const struct inflight *log)
+{
+	for (uint64_t at = log->head; at < log->tail; at++)
+		if (!inflight_at(log, at)->done)
+			return inflight_at(log, at)->refused;
+	return IBV_WC_SUCCESS;
+}
+
 static enum hf_wc_outcome outcome(const struct inflight_wr *entry, bool oldest, bool refused)
 {
 	/* The receive that a WRITE_WITH_IMM did not find is looked for after its data were written. */

@@ -31,8 +31,9 @@ struct inflight_wr {
 	bool idempotent;
 	bool signaled; /* its owner wants a completion when it succeeds */
 	bool done;
-	bool polled;      /* its completion, ahead of others before it */
-	bool sent_before; /* handed to a qp that has failed since */
+	bool polled;                /* its completion, ahead of others before it */
+	bool sent_before;           /* handed to a qp that has failed since */
+	enum ibv_wc_status refused; /* by the responder, whose NAK was lost: it is not posted again. 0: it was not */
 	enum ibv_wc_status status;
 	enum hf_wc_outcome outcome; /* of one that failed */
 	struct ibv_wc wc;           /* of a receive */
@@ -71,6 +72,8 @@ struct inflight_wr *inflight_adopt(struct inflight *log);
 
 /* Success of all that was posted up to and including `position` (D2). Returns how many became done. */
 uint32_t inflight_retire(struct inflight *log, uint64_t position);
+/* The status of the oldest that is not done, when that was refused. */
+enum ibv_wc_status inflight_refused(const struct inflight *log);
 /* How the wrs end that are not done when a vqp fails: the oldest of them, and the others. */
 struct inflight_end {
 	enum ibv_wc_status first, rest;

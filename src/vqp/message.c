@@ -146,6 +146,13 @@ static void atomics(struct wire *wire, struct message *m)
 	}
 }
 
+static void fault(struct wire *wire, struct message *m)
+{
+	u8(wire, &m->ended, 1);
+	u8(wire, &m->refused, IBV_WC_GENERAL_ERR);
+	u32(wire, &m->refused_psn, NUM_MASK);
+}
+
 static void completion_log(struct wire *wire, struct message *m)
 {
 	u8(wire, &m->has_log, 1);
@@ -227,6 +234,7 @@ static void visit(struct wire *wire, struct message *m)
 		break;
 	case MESSAGE_FENCE:
 		u8(wire, &m->failback, 1);
+		u8(wire, &m->suspect, 1);
 		break;
 	case MESSAGE_STATE:
 		u8(wire, &m->failback, 1);
@@ -235,6 +243,7 @@ static void visit(struct wire *wire, struct message *m)
 		u32(wire, &m->executed_psn, NUM_MASK);
 		u8(wire, &m->about_rail, HF_RAILS_MAX - 1);
 		u32(wire, &m->about_qp, NUM_MASK);
+		fault(wire, m);
 		atomics(wire, m);
 		completion_log(wire, m);
 		u64(wire, &m->consumed);

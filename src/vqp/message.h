@@ -90,10 +90,14 @@ struct message {
 	uint8_t answer; /* 1: to the other side's JOIN, not answered itself */
 	/* FENCE, STATE */
 	uint8_t failback; /* 0, 1 */
+	uint8_t suspect;  /* FENCE: the rail of the sender's qp seems to be broken */
 	uint8_t fenced;   /* 0: the device could not promise it */
 	uint8_t has_psn;
 	uint32_t executed_psn;
 	uint8_t in_doubt, atomic_count;
+	uint8_t ended;   /* the qp could not be fenced: its device may have died with writes under way */
+	uint8_t refused; /* enum ibv_wc_status, of the request at refused_psn; 0: none */
+	uint32_t refused_psn;
 	uint8_t about_rail; /* of the sender; its qp there was connected to about_qp, the receiver's; 0: to none */
 	uint32_t about_qp;
 	uint8_t has_log;

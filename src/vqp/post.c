@@ -49,6 +49,8 @@ static unsigned gather(struct hf_vqp *vqp, struct plan *plan, uint64_t *end_out)
 
 		if (entry->done)
 			continue;
+		if (entry->refused != IBV_WC_SUCCESS)
+			break;
 		if (vqp->path.shared != NULL && entry->message != 0)
 			break; /* R7: it and what follows it wait for a dedicated qp */
 		if (packets > 0 && packets + entry->psns > PACKETS_MAX) {
@@ -113,6 +115,15 @@ static bool hand_over(struct hf_vqp *vqp, struct plan *plan, uint64_t end)
 	return false;
 }
 
+/* As if the NAK had come: all before it has completed. */
+static void fail_refused(struct hf_vqp *vqp)
+{
+	enum ibv_wc_status status = inflight_refused(&vqp->sends);
+
+	if (status != IBV_WC_SUCCESS)
+		vqp_fail(vqp, status, IBV_WC_WR_FLUSH_ERR, true);
+}
+
 void post_pump(struct hf_vqp *vqp)
 {
 	struct inflight *log = &vqp->sends;
@@ -130,6 +141,7 @@ void post_pump(struct hf_vqp *vqp)
 		plan_init(&plan, vqp);
 		if (gather(vqp, &plan, &end) == 0) {
 			advance(vqp, end); /* over what is done */
+			fail_refused(vqp);
 			if (end < log->tail && uid_post_takes(vqp, inflight_at(log, end)))
 				uid_post_pump(vqp);
 			return;

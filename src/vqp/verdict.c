@@ -45,7 +45,7 @@ struct log_reading verdict_read_log(const struct inflight *log, const struct evi
 			reading.executed_end = at + 1;
 			reading.doubt_end = UINT64_MAX;
 		} else if (reading.doubt_end == UINT64_MAX) {
-			reading.doubt_end = entry->footed && entry->psns == 1 ? at : at + 1;
+			reading.doubt_end = entry->footed && entry->psns == 1 && !evidence->ended_there ? at : at + 1;
 		}
 	}
 	return reading;
@@ -76,21 +76,36 @@ static struct verdict in_doubt(const struct inflight_wr *entry, const struct evi
 	return (struct verdict){.kind = entry->idempotent && evidence->fenced ? VERDICT_REPLAY : VERDICT_UNKNOWN};
 }
 
+/* The packets of it that executed, for one that the responder refused; -1: another one was, or none. */
+static int32_t packets_before_refusal(const struct inflight_wr *entry, const struct evidence *evidence)
+{
+	int32_t packets = psn_diff(evidence->refusal.psn, entry->first_psn);
+
+	return evidence->refusal.status != IBV_WC_SUCCESS && is_about(evidence, entry) && packets < (int32_t)entry->psns
+		       ? packets
+		       : -1;
+}
+
+static uint64_t bytes_of(const struct inflight_wr *entry, uint32_t packets)
+{
+	uint64_t left = entry->bytes - entry->landed, landed = (uint64_t)packets * entry->mtu_bytes;
+
+	return landed < left ? landed : left;
+}
+
 static struct verdict judge_write(const struct judge *judge)
 {
 	const struct inflight_wr *entry = judge->entry;
-	uint64_t left = entry->bytes - entry->landed, landed;
 	uint32_t packets;
 
 	switch (by_both(judge, &packets)) {
 	case EXECUTED_NOT:
 		return (struct verdict){.kind = VERDICT_REPLAY};
 	case EXECUTED_PARTLY:
-		landed = (uint64_t)packets * entry->mtu_bytes;
-		return (struct verdict){.kind = VERDICT_REPLAY, .landed = landed < left ? landed : left};
+		return (struct verdict){.kind = VERDICT_REPLAY, .landed = bytes_of(entry, packets)};
 	case EXECUTED_FULLY:
 		if (entry->message != 0)
-			return (struct verdict){.kind = VERDICT_REPLAY, .landed = left};
+			return (struct verdict){.kind = VERDICT_REPLAY, .landed = entry->bytes - entry->landed};
 		return (struct verdict){.kind = VERDICT_EXECUTED};
 	case EXECUTED_MAYBE:
 		break;
@@ -136,12 +151,24 @@ static struct verdict judge_by_evidence(const struct judge *judge)
 	return (struct verdict){.kind = VERDICT_UNKNOWN};
 }
 
+static struct verdict refusal(const struct inflight_wr *entry, const struct evidence *evidence, uint32_t packets)
+{
+	bool is_write = entry->wr.opcode == IBV_WR_RDMA_WRITE || entry->wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+
+	return (struct verdict){.kind = VERDICT_REFUSED,
+		.landed = is_write ? bytes_of(entry, packets) : 0,
+		.status = evidence->refusal.status};
+}
+
 struct verdict verdict_judge(enum hf_policy policy, const struct inflight_wr *entry, uint64_t position,
 	const struct evidence *evidence, const struct log_reading *reading)
 {
 	const struct judge judge = {.entry = entry, .position = position, .evidence = evidence, .reading = reading};
 	bool taken = entry->message != 0 && entry->message <= evidence->consumed;
+	int32_t packets = packets_before_refusal(entry, evidence);
 
+	if (packets >= 0)
+		return refusal(entry, evidence, (uint32_t)packets);
 	switch (policy) {
 	case HF_POLICY_NONE:
 	case HF_POLICY_RESEND:
@@ -172,6 +199,10 @@ static void enter(enum hf_policy policy, struct inflight_wr *entry, const struct
 			give_value(entry, verdict->original);
 		entry->done = true;
 		entry->status = IBV_WC_SUCCESS;
+		break;
+	case VERDICT_REFUSED:
+		entry->refused = verdict->status;
+		entry->landed += verdict->landed;
 		break;
 	case VERDICT_REPLAY:
 		entry->sent_before = true;

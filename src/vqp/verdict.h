@@ -12,6 +12,7 @@
  *                         was lost, the immediate is repeated;
  *   CAS, FAA              executed when the responder's device still knows the original value (D4b, R9), not executed,
  *                         or unknown: the value is lost, and is never guessed.
+ * Whatever it is, when the responder says that it refused it: it fails with that status, in its turn.
  * Where the evidence is in doubt, one that is declared idempotent is sent again.
  *
  * Under `both` a wr executed when either the psn or the completion log says so. Where only the log can speak, the first
@@ -31,11 +32,13 @@ enum verdict_kind {
 	VERDICT_EXECUTED,
 	VERDICT_REPLAY,
 	VERDICT_UNKNOWN,
+	VERDICT_REFUSED, /* by the responder: nothing behind `landed` executed, nor will it */
 };
 struct verdict {
 	enum verdict_kind kind;
-	uint64_t landed;   /* REPLAY of a WRITE: bytes that took effect on this path */
-	uint64_t original; /* EXECUTED atomic: the value it found */
+	uint64_t landed;           /* REPLAY, REFUSED, of a WRITE: bytes that took effect on this path */
+	uint64_t original;         /* EXECUTED atomic: the value it found */
+	enum ibv_wc_status status; /* REFUSED */
 };
 
 /* What the completion log says of the wrs in flight, by their positions in `log`. */

@@ -381,6 +381,8 @@ static void do_qp(struct actor *actor, struct actor_call *call, struct actor_ans
 	} else if (call->op == ACTOR_EXECUTED_PSN) {
 		answer->rc = hf_qp_executed_psn(qp, &psn);
 		answer->value = psn;
+	} else if (call->op == ACTOR_REFUSAL) {
+		answer->rc = hf_qp_refusal(qp, &answer->refusal);
 	} else if (call->op == ACTOR_ATOMIC_RESULTS) {
 		answer->rc = hf_qp_atomic_results(qp, answer->atomics, call->n);
 	} else {
@@ -458,6 +460,7 @@ void actor_do(struct actor *actor, struct actor_call *call, struct actor_answer 
 	case ACTOR_POST_SEND:
 	case ACTOR_FENCE:
 	case ACTOR_EXECUTED_PSN:
+	case ACTOR_REFUSAL:
 	case ACTOR_ATOMIC_RESULTS:
 	case ACTOR_NEXT_PSN:
 		do_qp(actor, call, answer);

@@ -44,6 +44,7 @@ enum actor_op {
 	ACTOR_DEV_POLL,
 	ACTOR_FENCE,
 	ACTOR_EXECUTED_PSN,
+	ACTOR_REFUSAL,
 	ACTOR_ATOMIC_RESULTS,
 	ACTOR_NEXT_PSN,
 	ACTOR_DC_SOURCE,
@@ -124,6 +125,7 @@ struct actor_answer {
 		struct ibv_port_attr port_attr;
 		struct ibv_wc wc[ACTOR_WCS];
 		struct hf_atomic_result atomics[ACTOR_WCS];
+		struct hf_refusal refusal;
 		struct hf_dev_counters counters;
 		struct hf_dc_source dc_source;
 		struct {

@@ -394,6 +394,14 @@ int side_executed_psn(struct side *side, uint32_t qp, uint32_t *psn_out)
 	return answer->rc;
 }
 
+int side_refusal(struct side *side, uint32_t qp, struct hf_refusal *refusal_out)
+{
+	struct actor_answer *answer = answer_of(side, call_of(ACTOR_REFUSAL, qp));
+
+	*refusal_out = answer->refusal;
+	return answer->rc;
+}
+
 int side_atomic_results(struct side *side, uint32_t qp, struct hf_atomic_result *results_out, unsigned n)
 {
 	struct actor_call *call = call_of(ACTOR_ATOMIC_RESULTS, qp);

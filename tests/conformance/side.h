@@ -76,6 +76,7 @@ enum hf_poll side_poll(struct side *side);
 
 int side_fence(struct side *side, uint32_t qp);
 int side_executed_psn(struct side *side, uint32_t qp, uint32_t *psn_out);
+int side_refusal(struct side *side, uint32_t qp, struct hf_refusal *refusal_out);
 int side_atomic_results(struct side *side, uint32_t qp, struct hf_atomic_result *results_out, unsigned n);
 uint32_t side_next_psn(struct side *side, uint32_t qp);
 int side_dc_source(struct side *side, uint32_t qp, struct hf_dc_source *source_out);

@@ -198,7 +198,33 @@ static void capabilities_can_be_hidden(void **state)
 	side_free(c);
 }
 
+static void the_responder_tells_which_request_it_refused(void **state)
+{
+	struct pair *pair = connected(state);
+	struct hf_refusal refusal = {0};
+	struct wr wr;
+
+	pair_connect(pair, 1, (struct link_options){0});
+	fence(pair, pair->b, 1);
+	if (side_refusal(pair->b, 1, &refusal) == -EOPNOTSUPP)
+		skip_because("the device does not tell what it refused");
+	assert_int_equal(side_refusal(pair->b, 1, &refusal), 0);
+	post(pair->a, 0, wr_write(&wr, pair->a, pair->b, 0, 0, 2 * PACKET), 1);
+	wr_write(&wr, pair->a, pair->b, 0, 0, 64);
+	wr.wr.wr.rdma.rkey ^= 1u << 31;
+	post(pair->a, 0, &wr, 2);
+	expect_wc(pair, pair->a, SEND_CQ, 1, IBV_WC_SUCCESS);
+	expect_wc(pair, pair->a, SEND_CQ, 2, IBV_WC_REM_ACCESS_ERR);
+	fence(pair, pair->b, 0);
+	assert_int_equal(side_refusal(pair->b, 0, &refusal), 1);
+	assert_int_equal(refusal.psn, 1002);
+	assert_int_equal(refusal.status, IBV_WC_REM_ACCESS_ERR);
+	assert_int_equal(qp_to(pair->b, 0, IBV_QPS_RESET), 0);
+	assert_int_equal(side_refusal(pair->b, 0, &refusal), 0);
+}
+
 const struct CMUnitTest fence_tests[] = {
+	CONFORMS(the_responder_tells_which_request_it_refused),
 	CONFORMS(nothing_arrives_after_the_fence),
 	CONFORMS(the_executed_psn_is_true_to_the_packet),
 	CONFORMS(what_completed_before_the_fence_counts_as_executed),

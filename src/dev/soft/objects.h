@@ -34,6 +34,7 @@ int objects_qp_post_recv(struct hf_qp *qp, struct ibv_recv_wr *wr, struct ibv_re
 int objects_qp_fence(struct hf_qp *qp);
 int objects_qp_executed_psn(struct hf_qp *qp, uint32_t *psn_out);
 int objects_qp_atomic_results(struct hf_qp *qp, struct hf_atomic_result *results_out, unsigned n);
+int objects_qp_refusal(struct hf_qp *qp, struct hf_refusal *refusal_out);
 uint32_t objects_qp_next_psn(struct hf_qp *qp);
 int objects_qp_dc_source(struct hf_qp *initiator, struct hf_dc_source *source_out);
 int objects_qp_fence_dc(struct hf_qp *target, const struct hf_dc_source *source);

@@ -345,6 +345,19 @@ int objects_qp_atomic_results(struct hf_qp *base, struct hf_atomic_result *resul
 	return (int)filled;
 }
 
+int objects_qp_refusal(struct hf_qp *base, struct hf_refusal *refusal_out)
+{
+	struct soft_nic *nic = nic_of(base->dev);
+	struct soft_qp *qp = (struct soft_qp *)base;
+
+	if (qp->dc != HF_DC_NONE)
+		return -EOPNOTSUPP;
+	pthread_mutex_lock(&nic->lock);
+	*refusal_out = qp->responder.refusal;
+	pthread_mutex_unlock(&nic->lock);
+	return refusal_out->status != IBV_WC_SUCCESS;
+}
+
 uint32_t objects_qp_next_psn(struct hf_qp *base)
 {
 	struct soft_qp *qp = (struct soft_qp *)base;

@@ -70,6 +70,17 @@ static void nak(struct responder *responder, uint8_t syndrome)
 	answer(responder);
 }
 
+void responder_refused(struct responder *responder, uint8_t code, uint32_t psn)
+{
+	static const enum ibv_wc_status statuses[] = {
+		[NAK_INVALID] = IBV_WC_REM_INV_REQ_ERR,
+		[NAK_REMOTE_ACCESS] = IBV_WC_REM_ACCESS_ERR,
+		[NAK_REMOTE_OP] = IBV_WC_REM_OP_ERR,
+	};
+
+	responder->refusal = (struct hf_refusal){.psn = psn, .status = statuses[code]};
+}
+
 /* The request cannot be executed, and nothing after it. */
 static void refuse(struct responder *responder, uint8_t code, enum ibv_wc_status recv_status)
 {
@@ -78,6 +89,7 @@ static void refuse(struct responder *responder, uint8_t code, enum ibv_wc_status
 
 	nak(responder, (uint8_t)(SYNDROME_NAK | code));
 	responder->fatal = true;
+	responder_refused(responder, code, responder->expected);
 	if (responder->has_recv && recv_status != IBV_WC_SUCCESS) {
 		responder->has_recv = false;
 		completion_add(qp, qp->base.recv_cq, &wc);

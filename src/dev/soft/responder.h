@@ -51,6 +51,7 @@ struct responder {
 	bool nak_due;
 	bool fatal; /* nak_due is the last word: the qp goes to ERR with it */
 	uint8_t nak_syndrome;
+	struct hf_refusal refusal; /* what was refused for good; status 0: nothing */
 
 	struct pending_response pending[RD_ATOMIC_MAX];
 	unsigned pending_first, pending_count;
@@ -68,6 +69,7 @@ bool responder_transmit(struct responder *responder, bool hold_acks);
 void responder_stop(struct responder *responder);    /* ERR: the receive in progress is flushed */
 void responder_silence(struct responder *responder); /* fence: answers nothing any more */
 void responder_forget(struct responder *responder);  /* RESET */
+void responder_refused(struct responder *responder, uint8_t code, uint32_t psn); /* kept for hf_qp_refusal */
 unsigned responder_atomic_results(const struct responder *responder, struct hf_atomic_result *results_out, unsigned n);
 
 #endif

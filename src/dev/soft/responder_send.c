@@ -106,6 +106,7 @@ static void refuse_pending(struct responder *responder)
 	uint32_t psn = responder->pending[responder->pending_first].psn;
 
 	responder->pending_count = 0;
+	responder_refused(responder, NAK_REMOTE_ACCESS, psn);
 	if (send_ack(responder, SYNDROME_NAK | NAK_REMOTE_ACCESS, psn) == STEP_FULL)
 		return; /* the requester asks again, and finds the qp in ERR */
 	qp->engine->counters.naks_sent++;

@@ -172,6 +172,7 @@ const struct hf_dev_ops soft_ops = {
 	.qp_fence = objects_qp_fence,
 	.qp_executed_psn = objects_qp_executed_psn,
 	.qp_atomic_results = objects_qp_atomic_results,
+	.qp_refusal = objects_qp_refusal,
 	.qp_next_psn = objects_qp_next_psn,
 	.qp_post_send_dc = objects_qp_post_send_dc,
 	.qp_post_send_footed = objects_qp_post_send_footed,

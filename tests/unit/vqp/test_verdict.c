@@ -202,6 +202,40 @@ static struct inflight_wr *add_to(struct inflight *log, enum ibv_wr_opcode opcod
 }
 
 /* The failure that comes before anything was replayed has evidence of another qp, and must not judge again. */
+/* Its NAK was lost. A READ before it is issued again, and it fails when that is done. */
+static void what_the_responder_refused_is_not_sent_again(void **state)
+{
+	struct inflight_wr *read, *write, *behind;
+	struct evidence evidence = {.qp_num = QP,
+		.fenced = true,
+		.has_psn = true,
+		.executed_psn = 13,
+		.refusal = {.psn = 13, .status = IBV_WC_REM_ACCESS_ERR}};
+	struct inflight_end end = {.first = IBV_WC_REM_ACCESS_ERR, .rest = IBV_WC_WR_FLUSH_ERR, .refused = true};
+	struct inflight log;
+
+	(void)state;
+	assert_int_equal(inflight_init(&log, 8, 1, 0), 0);
+	read = add_to(&log, IBV_WR_RDMA_READ, 10);
+	write = add_to(&log, IBV_WR_RDMA_WRITE, 11);
+	write->bytes = 5 * MTU;
+	write->psns = 5;
+	behind = add_to(&log, IBV_WR_RDMA_WRITE, 16);
+	assert_int_equal(verdict_enter(HF_POLICY_VARUNA, &log, &evidence), 0);
+	assert_int_equal(read->refused, IBV_WC_SUCCESS);
+	assert_int_equal(behind->refused, IBV_WC_SUCCESS);
+	assert_int_equal(write->refused, IBV_WC_REM_ACCESS_ERR);
+	assert_int_equal(inflight_refused(&log), IBV_WC_SUCCESS);
+	assert_int_equal(inflight_retire(&log, 0), 1);
+	assert_int_equal(inflight_refused(&log), IBV_WC_REM_ACCESS_ERR);
+	inflight_fail(&log, &end);
+	assert_int_equal(write->status, IBV_WC_REM_ACCESS_ERR);
+	assert_int_equal(write->outcome, HF_WC_UNKNOWN); /* two of its packets executed */
+	assert_int_equal(behind->status, IBV_WC_WR_FLUSH_ERR);
+	assert_int_equal(behind->outcome, HF_WC_NOT_EXECUTED);
+	inflight_free(&log);
+}
+
 static void a_second_failure_continues_from_the_verdicts(void **state)
 {
 	struct inflight_wr *write;
@@ -400,6 +434,26 @@ static void with_footers_nothing_is_unknown_but_a_wr_of_several_packets(void **s
 	inflight_free(&log);
 }
 
+/* A NIC that died may have had the bytes of a wr in memory, and its footer still under way. */
+static void a_footer_that_is_missing_says_nothing_when_the_nic_died(void **state)
+{
+	struct log_writer writer = {.entries = ENTRIES};
+	struct inflight_wr *lost, *behind;
+	struct evidence evidence = newest(NULL);
+	struct inflight log;
+
+	(void)state;
+	assert_int_equal(inflight_init(&log, 8, 1, 0), 0);
+	lost = log_to(&log, &writer, IBV_WR_RDMA_WRITE);
+	behind = log_to(&log, &writer, IBV_WR_RDMA_WRITE);
+	lost->footed = behind->footed = true;
+	evidence.ended_there = true;
+	assert_int_equal(verdict_enter(HF_POLICY_VARUNA, &log, &evidence), 1);
+	assert_int_equal(lost->outcome, HF_WC_UNKNOWN);
+	assert_false(behind->done);
+	inflight_free(&log);
+}
+
 static void an_entry_says_that_all_before_it_executed(void **state)
 {
 	struct log_writer writer = {.entries = ENTRIES};
@@ -477,6 +531,8 @@ int main(void)
 		cmocka_unit_test(an_atomic_whose_value_is_lost_is_unknown),
 		cmocka_unit_test(only_the_atomic_in_doubt_is_unknown),
 		cmocka_unit_test(what_is_declared_idempotent_is_never_unknown),
+		cmocka_unit_test(a_footer_that_is_missing_says_nothing_when_the_nic_died),
+		cmocka_unit_test(what_the_responder_refused_is_not_sent_again),
 		cmocka_unit_test(a_second_failure_continues_from_the_verdicts),
 		cmocka_unit_test(a_read_before_an_executed_fence_is_not_issued_again),
 		cmocka_unit_test(a_read_before_a_fence_that_did_not_execute_is_issued_again),
