@@ -108,6 +108,14 @@ static void blame_rail(struct hf_vqp *vqp)
 	vqp->rail_suspect = false;
 }
 
+static void hear_state(struct hf_vqp *vqp, const struct message *message)
+{
+	if (message->epoch != vqp->recovery.epoch)
+		return;
+	blame_rail(vqp);
+	vqp->evidence = evidence_of(message, our_rail(vqp->peer, message->about_rail));
+}
+
 /* The sender's end of the path in use, unless it is of an exchange that is over. */
 static void hear_suspicion(const struct hf_vqp *vqp, const struct message *message)
 {
@@ -141,10 +149,7 @@ void exchange_message(struct hf_vqp *vqp, const struct message *message)
 		failover_event(vqp, &event);
 		break;
 	case MESSAGE_STATE:
-		if (message->epoch == vqp->recovery.epoch)
-			blame_rail(vqp);
-		if (message->epoch == vqp->recovery.epoch)
-			vqp->evidence = evidence_of(message, our_rail(vqp->peer, message->about_rail));
+		hear_state(vqp, message);
 		peer_ports(vqp->peer, message->up);
 		event.type = RECOVERY_EVENT_STATE;
 		failover_event(vqp, &event);
