@@ -7,6 +7,7 @@ may run beside one another.
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,14 @@ SMALL_DEMO = ["demo", "--quick", "--input"]
 
 class Skip(Exception):
     pass
+
+
+def needs_verbs_library():
+    """Skips a test that starts an unmodified program with `holdfast run`, when the library was built so that none can
+    load it."""
+    library = pathlib.Path(HOLDFAST).with_name("libholdfast-verbs.so")
+    if re.search(rb"lib[at]san\.so", library.read_bytes()):
+        raise Skip("a library with a sanitizer cannot be loaded into a program without")
 
 
 def environment(directory):

@@ -20,9 +20,7 @@ PINGPONGS = {"shm": "60000", "soft": "8000"}  # a second or more
 
 
 def _need(name):
-    library = pathlib.Path(program.HOLDFAST).with_name("libholdfast-verbs.so")
-    if re.search(rb"lib[at]san\.so", library.read_bytes()):
-        raise program.Skip("a library with a sanitizer cannot be loaded into a program without")
+    program.needs_verbs_library()
     if shutil.which(name) is None:
         raise program.Skip(f"{name} is not installed (scripts/packages.txt names its package)")
 

@@ -53,6 +53,7 @@ def a_program_is_not_run_on_what_is_not_there(directory):
 
 
 def a_program_leaves_with_its_own_status(directory):
+    program.needs_verbs_library()
     assert program.run(directory, "run", "--", "sh", "-c", "exit 7").returncode == 7
 
 
