@@ -70,8 +70,9 @@ static void violate(struct flow *flow, const char *claim, const char *what, cons
 {
 	const struct op *next = front(flow);
 
-	world_violate(flow->world, claim, "flow %u: %s (wr %d, next in order is %d of %u)", flow->tag, what,
-		op == NULL ? -1 : (int)op->number, next == NULL ? -1 : (int)next->number, flow->count);
+	world_violate(flow->world, claim, "flow %u: %s (wr %d, next in order is %d%s of %u)", flow->tag, what,
+		op == NULL ? -1 : (int)op->number, next == NULL ? -1 : (int)next->number,
+		next != NULL && next->lost ? ", which a NIC died with," : "", flow->count);
 }
 
 /* ---- effects ---- */
@@ -223,6 +224,25 @@ static bool is_owned(const struct execution *execution, const struct effect *eff
 	return false;
 }
 
+/* Operands are used once, so it is found whose it is, if anybody's. */
+static void atomic_out_of_turn(struct execution *execution, const struct effect *effect)
+{
+	list_for_each (at, &execution->flows) {
+		struct flow *flow = container_of(at, struct flow, node);
+
+		for (uint32_t i = 0; i < flow->count; i++) {
+			const struct op *op = &flow->ops[i];
+
+			if (!is_atomic(op) || op->argument != effect->argument)
+				continue;
+			violate(flow, "once-in-order", "an atomic took effect that is not the next wr", op);
+			return;
+		}
+	}
+	world_violate(execution->world, "once-in-order",
+		"an atomic (operand %#" PRIx64 ") took effect that is no wr of any flow", effect->argument);
+}
+
 static void on_effect(struct bus_observer *observer, const struct effect *effect)
 {
 	struct execution *execution = ((struct watcher *)(void *)observer)->execution;
@@ -248,9 +268,7 @@ static void on_effect(struct bus_observer *observer, const struct effect *effect
 			"%zu bytes were written to %#" PRIx64 ", where nobody asked for it", effect->bytes,
 			effect->host);
 	else
-		world_violate(execution->world, "once-in-order",
-			"an atomic (operand %#" PRIx64 ") took effect that is not the next wr of any flow",
-			effect->argument);
+		atomic_out_of_turn(execution, effect);
 }
 
 static bool covers(const struct flow *flow, const struct op *op, uint64_t host, size_t bytes)

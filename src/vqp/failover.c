@@ -22,8 +22,8 @@ static void settle(struct hf_vqp *vqp)
 	enum ibv_wc_status refused;
 	uint32_t unknown;
 
-	if (verdict_lost(&vqp->sends, &vqp->evidence)) {
-		log_error("vqp %u: a NIC of the other side died with writes that it had acknowledged", vqp->num);
+	if (verdict_lost(&vqp->sends, vqp->messages, &vqp->evidence)) {
+		log_error("vqp %u: a NIC of the other side died with what it had acknowledged", vqp->num);
 		vqp->doomed = true;
 	}
 	vqp->evidence.ended_here = was_ended(&vqp->path);

@@ -30,6 +30,13 @@ void standby_message(struct hf_vqp *vqp, const struct message *message, unsigned
 {
 	struct path *path = &vqp->standby[rail];
 
+	/* It would be of a grant of which the peer has not heard: it could post to it what it posted in the one before.
+	 * The exchange that tells it is due, and then another one is offered. */
+	if (access_is_stale(vqp)) {
+		if (vqp->recovery.picks)
+			path_destroy(path);
+		return;
+	}
 	if (message->kind == MESSAGE_STANDBY && !vqp->recovery.picks) {
 		path_destroy(path);
 		if (path_create(vqp, path, rail) != 0)

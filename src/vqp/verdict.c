@@ -253,7 +253,20 @@ static uint32_t finish_fenced(struct inflight *log, const struct evidence *evide
 }
 
 /* The newest entry of the completion log is that of the last wr that completed, or of one in flight. */
-bool verdict_lost(struct inflight *log, const struct evidence *evidence)
+static bool lost_messages(const struct inflight *log, uint64_t messages, const struct evidence *evidence)
+{
+	uint64_t acknowledged = messages;
+
+	for (uint64_t at = log->tail; at-- > log->head;) {
+		const struct inflight_wr *entry = inflight_at(log, at);
+
+		if (entry->message != 0 && !entry->done)
+			acknowledged = entry->message - 1;
+	}
+	return evidence->fenced && acknowledged > evidence->consumed;
+}
+
+bool verdict_lost(struct inflight *log, uint64_t messages, const struct evidence *evidence)
 {
 	struct log_reading reading = verdict_read_log(log, evidence);
 	bool kept = log->last_entry == 0 || evidence->has_psn || !evidence->has_log || reading.executed_end > 0 ||
@@ -263,7 +276,7 @@ bool verdict_lost(struct inflight *log, const struct evidence *evidence)
 		log->last_entry = evidence->log_entry;
 		log->last_number = evidence->log_number;
 	}
-	return !kept;
+	return !kept || lost_messages(log, messages, evidence);
 }
 
 uint32_t verdict_enter(enum hf_policy policy, struct inflight *log, const struct evidence *evidence)

@@ -52,8 +52,8 @@ struct verdict verdict_judge(enum hf_policy policy, const struct inflight_wr *en
 	const struct evidence *evidence, const struct log_reading *reading);
 
 /* Before the verdicts: whether wrs that had completed are lost, because the responder's device died before they were in
- * memory. */
-bool verdict_lost(struct inflight *log, const struct evidence *evidence);
+ * memory, or before it had told of a message. `messages`: how many were posted since the vqp was made. */
+bool verdict_lost(struct inflight *log, uint64_t messages, const struct evidence *evidence);
 
 /* Judges what was posted and is not done, [head, next), and puts the values of atomics where the wrs want them. Returns
  * how many are unknown. */

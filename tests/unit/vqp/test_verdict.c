@@ -201,7 +201,28 @@ static struct inflight_wr *add_to(struct inflight *log, enum ibv_wr_opcode opcod
 	return entry;
 }
 
-/* The failure that comes before anything was replayed has evidence of another qp, and must not judge again. */
+/* The NIC died between its acknowledgement and its receive completion. What was never acknowledged is sent again. */
+static void an_acknowledged_message_that_no_receive_took_is_lost(void **state)
+{
+	struct evidence evidence = {.qp_num = QP, .fenced = true, .consumed = 1};
+	struct inflight_wr *first, *second;
+	struct inflight log;
+
+	(void)state;
+	assert_int_equal(inflight_init(&log, 8, 1, 0), 0);
+	first = add_to(&log, IBV_WR_SEND, 10);
+	first->message = 1;
+	second = add_to(&log, IBV_WR_SEND, 11);
+	second->message = 2;
+	first->done = true;
+	assert_false(verdict_lost(&log, 2, &evidence));
+	second->done = true;
+	assert_true(verdict_lost(&log, 2, &evidence));
+	evidence.consumed = 2;
+	assert_false(verdict_lost(&log, 2, &evidence));
+	inflight_free(&log);
+}
+
 /* Its NAK was lost. A READ before it is issued again, and it fails when that is done. */
 static void what_the_responder_refused_is_not_sent_again(void **state)
 {
@@ -236,6 +257,7 @@ static void what_the_responder_refused_is_not_sent_again(void **state)
 	inflight_free(&log);
 }
 
+/* The failure that comes before anything was replayed has evidence of another qp, and must not judge again. */
 static void a_second_failure_continues_from_the_verdicts(void **state)
 {
 	struct inflight_wr *write;
@@ -533,6 +555,7 @@ int main(void)
 		cmocka_unit_test(what_is_declared_idempotent_is_never_unknown),
 		cmocka_unit_test(a_footer_that_is_missing_says_nothing_when_the_nic_died),
 		cmocka_unit_test(what_the_responder_refused_is_not_sent_again),
+		cmocka_unit_test(an_acknowledged_message_that_no_receive_took_is_lost),
 		cmocka_unit_test(a_second_failure_continues_from_the_verdicts),
 		cmocka_unit_test(a_read_before_an_executed_fence_is_not_issued_again),
 		cmocka_unit_test(a_read_before_a_fence_that_did_not_execute_is_issued_again),
