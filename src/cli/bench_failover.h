@@ -1,20 +1,25 @@
 /* bench_failover.h - what a failover costs, on the axes of Varuna's figures 11 and 12 and its table of memory.
  *
  * Clients keep lists of 64 wrs in flight on rail r0, which is cut at a random moment: both ways (the ports say so), or
- * silently for requests or for acknowledgements only. For each cut:
- *   sent again    wrs and bytes that the vqps posted once more
- *   not executed  of these, what had not taken effect: bytes sent again, less those that took effect a second time. The
- *                 latter are known from the devices' own counters of what they executed, not from the vqps
- *   first         from the cut to the first completion on the other rail
- *   recovered     from the cut until all has completed that was in flight when the failure was found (the first
- *                 vqp left its rail); and from then on, since a silent cut is found by timeouts that are the same
- *                 for every policy */
+ * silently for requests or for acknowledgements only (bench_cut.h). The policies are open at once and take turns, a cut
+ * each (bench_fleet.h). For each cut:
+ *   post-failure  what was in flight when the failure was found, and had executed
+ *   sent again    bytes that the vqps posted once more
+ *   not executed  of these, what had not taken effect: bytes sent again, less those that took effect a second time.
+ *                 The latter are known from the devices' own counters of what they executed, not from the vqps
+ *   detection     from the cut until the first vqp leaves its rail: timeouts, the same for every policy
+ *   recovery      from then on until the post-failure requests have completed, and until all then in flight has
+ *
+ * On soft a list of long WRITEs is longer than a qp's window, so most of it has neither been sent nor executed when
+ * acknowledgements stop. Every policy sends that for the first time then, but it counts as sent again, since it was
+ * posted. */
 #ifndef HOLDFAST_CLI_BENCH_FAILOVER_H
 #define HOLDFAST_CLI_BENCH_FAILOVER_H
 
 #include <stdio.h>
 
 #include "cli/bench_nodes.h"
+#include "cli/bench_paired.h"
 
 #define FAILOVER_SERIES    120u /* steps: a sixth before the cut */
 #define FAILOVER_BEFORE    20u
@@ -30,19 +35,32 @@ struct failover_shape {
 	uint32_t bytes;
 };
 
+/* Of a policy in one experiment: means (bytes) and medians (times) over the cuts. */
 struct failover_result {
 	const char *kind; /* of the devices */
 	const struct bench_mode *mode;
 	const struct failover_shape *shape;
 	enum failover_cut cut;
-	unsigned cuts;
-	double in_flight_bytes, resent_bytes, unexecuted_bytes, doubled_bytes; /* means of a cut */
-	double executed_share;         /* of the bytes then in flight: post-failure requests */
-	double first_us, first_p99_us; /* medians and p99 over the cuts */
-	double recovered_us, from_detected_us;
+	unsigned cuts, vqps;
+	double in_flight_bytes, post_failure_bytes, resent_bytes, unexecuted_bytes, doubled_bytes;
+	double doubled_most;                         /* of a cut */
+	double detection_us, first_us, first_p99_us; /* from the cut; first: until a completion on another rail */
+	double post_us, all_us;                      /* from detection; post_us: 0 when nothing was post-failure */
+	/* Beside `resend`, cut by cut; n is 0 for resend itself and where there is nothing to compare. */
+	struct paired post_ratio, all_ratio;
+	double resent_ratio; /* 0: unknown */
 	double step_us;
 	double mb_per_s[FAILOVER_SERIES]; /* around the cut; mean of the cuts */
 };
+/* Whether the policy goes on after a cut at all, so that this can be measured. */
+bool failover_measures(const struct bench_mode *mode);
+
+/* What the policy `varuna` has to keep to. */
+#define FAILOVER_RATIO_MOST  0.35  /* recovery of post-failure requests beside resend's, acknowledgements cut */
+#define FAILOVER_PAPER_RATIO 0.254 /* bytes sent again beside resend's, 64 KB; section 5.3 */
+bool failover_has_recovery_bar(const struct failover_result *result);
+/* Sent again at most what was not executed and one packet a vqp, in every cut. */
+bool failover_within_a_packet(const struct failover_result *result);
 
 struct failover_options {
 	const char *const *kinds; /* NULL terminated */

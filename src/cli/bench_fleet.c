@@ -47,8 +47,9 @@ int bench_fleet_turn(struct bench_fleet *fleet, unsigned at, uint64_t now_ns)
 
 int bench_fleet_executed(struct bench_fleet *fleet, unsigned at, uint64_t *bytes_out)
 {
-	uint64_t question = at;
+	uint64_t question = 0;
 
+	bench_fleet_use(fleet, at);
 	return bench_swap(fleet->meeting, true, &question, bytes_out, sizeof(question)) ? 0 : -EPIPE;
 }
 
@@ -92,13 +93,13 @@ static int serve_connecting(struct bench_fleet *fleet)
 static int serve(struct bench_fleet *fleet)
 {
 	while (!bench_other_left(fleet->meeting, false)) {
-		unsigned at = observe(&fleet->watch->in_use);
 		uint64_t executed, question;
 
 		serve_turn(fleet);
 		if (!bench_asked(fleet->meeting, false))
 			continue;
-		executed = executed_bytes(&fleet->nodes[at]);
+		/* Set before it asked. */
+		executed = executed_bytes(&fleet->nodes[observe(&fleet->watch->in_use)]);
 		if (!bench_swap(fleet->meeting, false, &executed, &question, sizeof(executed)))
 			break;
 	}

@@ -221,21 +221,51 @@ static void chart_throughput(FILE *to, const struct failover_result *results, un
 	page_chart(to, &chart);
 }
 
+/* A median and its interval, in per cent; nothing when there is none. */
+static void percent_cell(FILE *to, const struct paired *paired)
+{
+	if (paired->n > 0)
+		fprintf(to, "<td>%.0f %% (%.0f to %.0f)</td>", paired->median * 100, paired->low * 100,
+			paired->high * 100);
+	else
+		fputs("<td></td>", to);
+}
+
+static void failover_row(FILE *to, const struct failover_result *result)
+{
+	const struct paired *ratio = result->post_ratio.n > 0 ? &result->post_ratio : &result->all_ratio;
+	double in_flight = result->in_flight_bytes > 0 ? result->in_flight_bytes : 1;
+
+	fprintf(to, "<tr><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%.1f %%</td><td>%.1f</td><td>%.1f</td>",
+		result->kind, result->mode->name, result->shape->name, failover_cut_names[result->cut],
+		result->post_failure_bytes / in_flight * 100, result->resent_bytes / KB, result->unexecuted_bytes / KB);
+	if (result->all_ratio.n > 0)
+		fprintf(to, "<td>%.1f %%</td>", result->resent_ratio * 100);
+	else
+		fputs("<td></td>", to);
+	fprintf(to, "<td>%.0f</td><td>%.0f</td><td>%.0f</td><td>%.0f</td>", result->detection_us, result->first_us,
+		result->post_us, result->all_us);
+	percent_cell(to, ratio);
+	fprintf(to, "<td>%s</td></tr>\n",
+		failover_has_recovery_bar(result)
+			? paired_verdict_names[paired_judge_once(&result->post_ratio, FAILOVER_RATIO_MOST)]
+			: "");
+}
+
 static void failover_rows(FILE *to, const struct failover_result *results, unsigned n)
 {
-	fputs("<h2>Sent again, and how long it took (figure 11)</h2>\n<table><tr><th>Device</th><th>Mode</th>"
-	      "<th>Batch of 64</th><th>Cut</th><th>Executed already</th><th>Sent again, KB</th><th>Not executed, "
-	      "KB</th>"
-	      "<th>First, us</th><th>Recovered, us</th><th>From detection, us</th></tr>\n",
+	fputs("<h2>Sent again, and how long it took (figure 11)</h2>\n<p>Detection is the same for every policy: "
+	      "timeouts, when "
+	      "a cut is silent. Recovery is counted from then on. In the paper, varuna sends 25.4 % of what resend "
+	      "does at "
+	      "64 KB, and recovers 52.2 % (4 KB) and 64.5 % (64 KB) "
+	      "sooner.</p>\n<table><tr><th>Device</th><th>Mode</th>"
+	      "<th>Batch of 64</th><th>Cut</th><th>Post-failure</th><th>Sent again, KB</th><th>Not executed, KB</th>"
+	      "<th>Beside resend</th><th>Detection, us</th><th>First, us</th><th>Recovery of post-failure, us</th>"
+	      "<th>of all, us</th><th>Beside resend</th><th>at most 35 %</th></tr>\n",
 		to);
 	for (unsigned i = 0; i < n; i++)
-		fprintf(to,
-			"<tr><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%.1f %%</td><td>%.1f</td><td>%.1f</td>"
-			"<td>%.0f</td><td>%.0f</td><td>%.0f</td></tr>\n",
-			results[i].kind, results[i].mode->name, results[i].shape->name,
-			failover_cut_names[results[i].cut], results[i].executed_share * 100,
-			results[i].resent_bytes / KB, results[i].unexecuted_bytes / KB, results[i].first_us,
-			results[i].recovered_us, results[i].from_detected_us);
+		failover_row(to, &results[i]);
 	fputs("</table>\n", to);
 }
 

@@ -73,11 +73,21 @@ struct paired paired_inverse(const struct paired *paired)
 	return inverse;
 }
 
+static enum paired_verdict judge(unsigned n, double low, double high, double most)
+{
+	if (n == 0)
+		return PAIRED_UNDECIDED;
+	if (high <= most)
+		return PAIRED_MET;
+	return low > most ? PAIRED_MISSED : PAIRED_UNDECIDED;
+}
+
 enum paired_verdict paired_judge(const struct paired *paired, double most)
 {
-	if (paired->n == 0)
-		return PAIRED_UNDECIDED;
-	if (paired->sure_high <= most)
-		return PAIRED_MET;
-	return paired->sure_low > most ? PAIRED_MISSED : PAIRED_UNDECIDED;
+	return judge(paired->n, paired->sure_low, paired->sure_high, most);
+}
+
+enum paired_verdict paired_judge_once(const struct paired *paired, double most)
+{
+	return judge(paired->n, paired->low, paired->high, most);
 }

@@ -20,9 +20,11 @@ struct paired paired_of(double *values, unsigned n);
 /* Of 1 / value. */
 struct paired paired_inverse(const struct paired *paired);
 
-/* A bar that something is at most: met or missed when the sure interval lies on one side of it. */
+/* A bar that something is at most: met or missed when an interval lies on one side of it. paired_judge takes the sure
+ * one; paired_judge_once the other, for what is looked at once. */
 enum paired_verdict { PAIRED_MET, PAIRED_MISSED, PAIRED_UNDECIDED };
 enum paired_verdict paired_judge(const struct paired *paired, double most);
+enum paired_verdict paired_judge_once(const struct paired *paired, double most);
 extern const char *const paired_verdict_names[];
 
 double bench_median(double *values, unsigned n); /* sorts them; n > 0 */

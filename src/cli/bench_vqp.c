@@ -14,7 +14,7 @@
 #define ROUNDS_DEFAULT  6u
 #define SECONDS_DEFAULT 45u
 #define HANDICAP_MAX    1000u
-#define CUTS_DEFAULT    10u
+#define CUTS_DEFAULT    11u
 #define CLIENTS_DEFAULT 16u
 #define SCALES_MAX      32u
 
@@ -233,6 +233,8 @@ int bench_failover(int argc, char **argv)
 
 	if (status != EXIT_DONE)
 		return status;
+	if (!options.only_scale && options.mode != NULL && !failover_measures(bench_mode_find(options.mode)))
+		return bench_refuse("nothing goes on after a cut in mode", options.mode);
 	if (!options.only_scale)
 		rc = failover_run(&(struct failover_options){.kinds = options.kinds,
 					  .only_mode = options.mode,
@@ -246,6 +248,7 @@ int bench_failover(int argc, char **argv)
 		free(results);
 		return complain(&error);
 	}
+	report_failover(log_of(&options), results, n);
 	page = options.html != NULL ? open_memstream(&text, &bytes) : NULL;
 	if (page != NULL)
 		bench_page_failover(page, results, n, scales, scale_count);

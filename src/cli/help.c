@@ -48,7 +48,7 @@ static const struct {
 		  "  --mode NAME      only this mode (resend, resend-cache, varuna, ...) beside none; none: beside "
 		  "itself\n"
 		  "  --figure N       only the points of this figure of the Varuna paper\n"
-		  "  --cuts N         so many of each kind; 10 otherwise\n"
+		  "  --cuts N         so many of each kind; 11 otherwise\n"
 		  "  --clients N      so many vqps; 16 otherwise\n"
 		  "  --no-scale       without 64 and 4,096 vqps; --only-scale: nothing else\n"
 		  "  --html FILE      write the paper's figures, drawn from ours, there\n"

@@ -82,6 +82,9 @@ static void a_bar_is_met_above_the_interval_missed_below_it_and_undecided_within
 	assert_int_equal(paired_judge(&paired, 3), PAIRED_UNDECIDED);
 	assert_int_equal(paired_judge(&paired, 17.9), PAIRED_UNDECIDED);
 	assert_int_equal(paired_judge(&none, 1), PAIRED_UNDECIDED);
+	assert_int_equal(paired_judge_once(&paired, 15), PAIRED_MET);
+	assert_int_equal(paired_judge_once(&paired, 5.9), PAIRED_MISSED);
+	assert_int_equal(paired_judge_once(&paired, 14.9), PAIRED_UNDECIDED);
 }
 
 static void the_inverse_has_its_ends_exchanged(void **state)
