@@ -166,6 +166,33 @@ static void the_owners_atomic_of_a_region_that_goes_is_cancelled(void **state)
 	pair_caps_masked = 0;
 }
 
+/* Its owner's other peers have drawn it to a rail that we do not share. Nothing is tried elsewhere, and nothing hangs. */
+static void an_atomic_whose_home_cannot_be_reached_ends_within_the_budget(void **state)
+{
+	struct remote_region *remote;
+	struct pair pair;
+	struct ibv_wc wc;
+
+	(void)state;
+	pair_caps_masked = HF_DEV_ATOMIC_GLOBAL;
+	pair_open(&pair, HF_POLICY_VARUNA);
+	pair.a.node->config.budget_ns = 100000000;
+	pair_connect(&pair);
+	add_one(&pair, 0);
+	expect(&pair, 0);
+	remote = (struct remote_region *)(uintptr_t)region_remote(pair.a.peer, pair.b.mr->rkey);
+	assert_non_null(remote);
+	remote->home = HOME_ELSEWHERE;
+	remote->atomic_rkey = 0;
+	add_one(&pair, 1);
+	pair_collect(&pair, &pair.a, 1, &wc);
+	assert_int_equal(wc.status, IBV_WC_RETRY_EXC_ERR);
+	assert_int_equal(wc.vendor_err, HF_WC_NOT_EXECUTED);
+	assert_int_equal(((const uint64_t *)(const void *)pair.b.memory)[0], 1);
+	pair_close(&pair);
+	pair_caps_masked = 0;
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -173,6 +200,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(where_atomicity_is_global_no_rail_is_special),
 		cmocka_unit_test(the_owner_goes_through_the_home_too),
 		cmocka_unit_test(the_owners_atomic_of_a_region_that_goes_is_cancelled),
+		cmocka_unit_test(an_atomic_whose_home_cannot_be_reached_ends_within_the_budget),
 	};
 
 	if (argc > 1)

@@ -290,6 +290,33 @@ static void a_triggered_failover_lasts_a_moment(void **state)
 	pair_close(&pair);
 }
 
+/* What goes over a standby qp is logged as it is elsewhere: its NIC may be the next to die. */
+static void a_wr_on_a_standby_qp_has_its_entry_in_the_log(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_many(&pair);
+	hold_rebuilds(&pair);
+	pair_cut(&pair, 0, false);
+	write_on_all(&pair);
+	collect_successes(&pair, VQPS);
+	assert_true(pair_until(&pair, all_shared));
+	for (unsigned i = 0; i < VQPS; i++) {
+		const struct log_ring *ring = &theirs[i]->log_ring;
+		uint64_t turn = ours[i]->log.turn, entry = 0;
+		uint32_t number = 0;
+
+		assert_int_equal(write_on(&pair, i, pair.b.mr->rkey), 0);
+		collect_successes(&pair, 1);
+		assert_non_null(ours[i]->path.shared);
+		assert_true(log_newest(ring->entries, ring->slab->ring_entries, &number, &entry));
+		assert_int_equal(number, turn & (ours[i]->log.entries - 1));
+		assert_true(entry == ours[i]->sends.last_entry);
+	}
+	pair_close(&pair);
+}
+
 static unsigned count_standby_qps(const struct hf_node *node, unsigned rail)
 {
 	unsigned n = 0;
@@ -326,6 +353,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(all_vqps_of_a_link_go_on_on_one_standby_qp_and_then_on_their_own),
 		cmocka_unit_test(on_a_standby_qp_only_the_culprit_sees_its_error),
 		cmocka_unit_test(a_vqp_that_ends_on_a_standby_qp_disturbs_no_other),
+		cmocka_unit_test(a_wr_on_a_standby_qp_has_its_entry_in_the_log),
 		cmocka_unit_test(messages_wait_for_a_qp_of_their_own),
 		cmocka_unit_test(a_rail_that_the_program_reports_is_left_until_that_is_revoked),
 		cmocka_unit_test(a_triggered_failover_lasts_a_moment),

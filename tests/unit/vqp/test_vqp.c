@@ -481,6 +481,45 @@ static void nodes_of_different_policies_refuse_each_other_and_name_both(void **s
 	pair_close(&pair);
 }
 
+static void nodes_of_different_evidence_refuse_each_other_and_name_both(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_VARUNA);
+	pair.a.node->config.evidence = HF_EVIDENCE_PSN;
+	pair.b.node->config.evidence = HF_EVIDENCE_LOG;
+	pair_ask(&pair);
+	assert_true(pair_until(&pair, a_is_in_error));
+	assert_null(pair.b.vqp);
+	assert_string_equal(hf_vqp_reason(pair.a.vqp), "node b refused: its policy is 'varuna by log', that of this "
+						       "node a is 'varuna by psn'; both must have the same");
+	pair_close(&pair);
+}
+
+/* Its place would be that of one in flight, whose copy is all that there is to send it again. */
+static void what_the_request_log_cannot_hold_is_refused_before_it_is_posted(void **state)
+{
+	struct pair pair;
+	struct ibv_wc wc[PAIR_DEPTH];
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_VARUNA);
+	pair_connect(&pair);
+	for (unsigned i = 0; i < PAIR_DEPTH; i++)
+		assert_int_equal(pair_write(&pair, i, 64 * i, 64, true), 0);
+	memset(pair.a.memory + 64 * PAIR_DEPTH, 7, 64);
+	assert_int_equal(pair_write(&pair, PAIR_DEPTH, 64 * PAIR_DEPTH, 64, true), -ENOMEM);
+	pair_collect(&pair, &pair.a, PAIR_DEPTH, wc);
+	for (unsigned i = 0; i < PAIR_DEPTH; i++)
+		assert_int_equal(wc[i].wr_id, i);
+	assert_int_equal(pair.b.memory[64 * PAIR_DEPTH], 0);
+	assert_int_equal(pair_write(&pair, 0, 64 * PAIR_DEPTH, 64, true), 0);
+	pair_collect(&pair, &pair.a, 1, wc);
+	assert_int_equal(pair.b.memory[64 * PAIR_DEPTH], 7);
+	pair_close(&pair);
+}
+
 static bool b_has_failed_over(struct pair *pair)
 {
 	struct hf_vqp_counters counters;
@@ -584,6 +623,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_peer_that_closes_takes_its_vqps_into_error),
 		cmocka_unit_test(a_failback_does_not_keep_receives_from_the_message_it_waits_for),
 		cmocka_unit_test(nodes_of_different_policies_refuse_each_other_and_name_both),
+		cmocka_unit_test(nodes_of_different_evidence_refuse_each_other_and_name_both),
+		cmocka_unit_test(what_the_request_log_cannot_hold_is_refused_before_it_is_posted),
 		cmocka_unit_test(who_had_no_contact_for_a_lease_fences_the_peer),
 		cmocka_unit_test(a_lease_that_does_not_fit_into_the_budget_is_refused),
 		cmocka_unit_test(traffic_moves_although_the_responder_cannot_fence),
