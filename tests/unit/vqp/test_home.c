@@ -166,7 +166,7 @@ static void the_owners_atomic_of_a_region_that_goes_is_cancelled(void **state)
 	pair_caps_masked = 0;
 }
 
-/* Its owner's other peers have drawn it to a rail that we do not share. Nothing is tried elsewhere, and nothing hangs. */
+/* Its other peers have drawn it to a rail that we do not share. Nothing is tried elsewhere, and nothing hangs. */
 static void an_atomic_whose_home_cannot_be_reached_ends_within_the_budget(void **state)
 {
 	struct remote_region *remote;
