@@ -122,7 +122,7 @@ int qp_rules_check_send(const struct hf_qp *qp, const struct ibv_send_wr *wr)
 
 uint32_t qp_rules_psns(enum ibv_wr_opcode opcode, uint64_t bytes, uint32_t mtu_bytes)
 {
-	if (qp_rules_is_atomic(opcode) || bytes == 0)
+	if (qp_rules_is_atomic(opcode) || bytes <= mtu_bytes) /* most are: no division */
 		return 1;
 	return (uint32_t)((bytes + mtu_bytes - 1) / mtu_bytes);
 }

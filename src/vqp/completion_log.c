@@ -16,7 +16,7 @@ uint32_t log_entries_for(uint32_t wrs)
 uint32_t log_take(struct log_writer *writer, const void *pointer, uint64_t *entry_out)
 {
 	uint64_t address = (uintptr_t)pointer & ((1ull << LOG_POINTER_BITS) - 1);
-	uint64_t stamp = writer->turn / writer->entries & LOG_STAMP_MASK;
+	uint64_t stamp = writer->turn >> __builtin_ctz(writer->entries) & LOG_STAMP_MASK;
 	uint32_t number = (uint32_t)(writer->turn++ & (writer->entries - 1));
 
 	*entry_out = LOG_FINISHED | stamp << LOG_POINTER_BITS | address;

@@ -1,6 +1,7 @@
 #include "vqp/inflight.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,11 +61,22 @@ static void own(struct inflight *log, struct inflight_wr *entry)
 	entry->wr.next = NULL;
 }
 
+/* All but the wr, which comes before it, and the wc behind it, which only receives have and who posts them clears. */
+static inline void clear(struct inflight_wr *entry)
+{
+	_Static_assert(offsetof(struct inflight_wr, wr_id) == sizeof(entry->wr) &&
+			       offsetof(struct inflight_wr, wc) + sizeof(entry->wc) == sizeof(*entry),
+		"nothing is left out");
+	memset(&entry->wr_id, 0, offsetof(struct inflight_wr, wc) - offsetof(struct inflight_wr, wr_id));
+}
+
 struct inflight_wr *inflight_copy(struct inflight *log, const struct ibv_send_wr *wr)
 {
 	struct inflight_wr *entry = inflight_at(log, log->tail);
 
-	*entry = (struct inflight_wr){.wr_id = wr->wr_id, .wr = *wr};
+	entry->wr = *wr;
+	clear(entry);
+	entry->wr_id = wr->wr_id;
 	own(log, entry);
 	return entry;
 }
@@ -76,7 +88,8 @@ struct ibv_send_wr *inflight_lend(struct inflight *log)
 
 	if (position - log->head >= log->capacity)
 		return NULL;
-	*entry = (struct inflight_wr){.wr = {.sg_list = sges_at(log, position)}};
+	entry->wr = (struct ibv_send_wr){.sg_list = sges_at(log, position)};
+	clear(entry);
 	log->lent++;
 	return &entry->wr;
 }

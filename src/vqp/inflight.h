@@ -36,7 +36,7 @@ struct inflight_wr {
 	enum ibv_wc_status refused; /* by the responder, whose NAK was lost: it is not posted again. 0: it was not */
 	enum ibv_wc_status status;
 	enum hf_wc_outcome outcome; /* of one that failed */
-	struct ibv_wc wc;           /* of a receive */
+	struct ibv_wc wc;           /* of a receive; last, see clear() */
 };
 
 struct inflight {

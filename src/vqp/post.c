@@ -304,6 +304,7 @@ int hf_vqp_post_recv(struct hf_vqp *vqp, struct ibv_recv_wr *wr, struct ibv_recv
 		}
 		struct inflight_wr *entry = inflight_copy(&vqp->recvs, &copy);
 
+		entry->wc = (struct ibv_wc){0};
 		entry->signaled = true;
 		vqp->recvs.tail++;
 		flush_if_over(vqp, &vqp->recvs, entry);

@@ -347,10 +347,23 @@ static struct remote_region *insert(struct hf_peer *peer, uint32_t rkey)
 	return entry;
 }
 
+/* False: there is no room to note the answer. Not in line, because every post looks up a key, and the message is large
+ * to be filled. */
+static __attribute__((noinline)) bool ask_for(struct hf_vqp *vqp, uint32_t rkey)
+{
+	struct message ask = {.kind = MESSAGE_REGION_ASK, .to = vqp->remote_num, .from = vqp->num, .rkey = rkey};
+	struct remote_region *entry = insert(vqp->peer, rkey);
+
+	if (entry == NULL)
+		return false;
+	entry->state = REMOTE_ASKED;
+	peer_send(vqp->peer, &ask);
+	return true;
+}
+
 enum region_lookup region_rkey(struct hf_vqp *vqp, uint32_t rkey, unsigned rail, uint32_t *rkey_out)
 {
 	struct hf_peer *peer = vqp->peer;
-	struct message ask = {.kind = MESSAGE_REGION_ASK, .to = vqp->remote_num, .from = vqp->num, .rkey = rkey};
 	struct remote_region *entry;
 
 	entry = rkey == 0 || peer->region_slots == 0 ? NULL : probe(peer->regions, peer->region_slots, rkey);
@@ -360,12 +373,7 @@ enum region_lookup region_rkey(struct hf_vqp *vqp, uint32_t rkey, unsigned rail,
 		       : entry->state == REMOTE_NONE ? REGION_REFUSED
 						     : REGION_UNKNOWN;
 	}
-	entry = insert(peer, rkey);
-	if (entry == NULL)
-		return REGION_REFUSED;
-	entry->state = REMOTE_ASKED;
-	peer_send(peer, &ask);
-	return REGION_UNKNOWN;
+	return ask_for(vqp, rkey) ? REGION_UNKNOWN : REGION_REFUSED;
 }
 
 const struct remote_region *region_remote(const struct hf_peer *peer, uint32_t rkey)
