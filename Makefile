@@ -7,6 +7,8 @@ SOFT_CUTS ?= 200
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?= fuzz_packet fuzz_control fuzz_config
 DEMO_ARGS ?=
+VERBS_SECONDS ?= 40
+FAILOVER_CUTS ?= 11
 UBSAN = halt_on_error=1:print_stacktrace=1
 SANITIZED_SEEDS ?= 50
 SANITIZED = --no-suite tidy --no-suite install --no-suite mutants --no-suite sim
@@ -32,12 +34,14 @@ stress: all ## Exactly once in real processes: 1,000 cuts over shm, 200 over sof
 	@$(BUILD)/tests/stress/restart shm 50 2>$(BUILD)/restart-shm.log
 	@$(BUILD)/tests/stress/restart soft 20 2>$(BUILD)/restart-soft.log
 
-bench: ## Measures beside UCX, then vqps and failovers; writes build/bench*.json and .html
+bench: ## Measures beside UCX, then vqps and failovers, 4 min (VERBS_SECONDS=40 FAILOVER_CUTS=11); build/bench*.json, .html
 	@scripts/deps.sh build bench
 	@$(MAKE) --no-print-directory all
 	@$(BUILD)/holdfast bench --out $(BUILD)/bench.json $(BENCH_ARGS)
-	@$(BUILD)/holdfast bench verbs --out $(BUILD)/bench-verbs.json --html $(BUILD)/bench-verbs.html
-	@$(BUILD)/holdfast bench failover --out $(BUILD)/bench-failover.json --html $(BUILD)/bench-failover.html
+	@$(BUILD)/holdfast bench verbs --seconds $(VERBS_SECONDS) --out $(BUILD)/bench-verbs.json \
+		--html $(BUILD)/bench-verbs.html
+	@$(BUILD)/holdfast bench failover --cuts $(FAILOVER_CUTS) --out $(BUILD)/bench-failover.json \
+		--html $(BUILD)/bench-failover.html
 
 sim: all ## Seeded clusters in virtual time (SEEDS=1000), or one again (SEED=n TRACE=1)
 	@$(BUILD)/holdfast-sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(TRACE),--trace) $(SIM_ARGS)

@@ -7,7 +7,8 @@
 #define LISTS_MAX    1000000u
 #define WARM_UP_PART 8u
 #define BLOCKS_LEAST 2u
-#define CALIBRATIONS 3u
+#define BLOCKS_LEAST 2u /* in six rounds enough for a sure interval */
+#define CALIBRATIONS 4u
 #define STALL_NS     10000000000ull
 #define TURN_EVERY   64u /* polls; what is due in the background can wait as long */
 #define POLL_WCS     16
@@ -153,19 +154,19 @@ static int add_slice(struct series *series, unsigned at, struct histogram *laten
 	return rc;
 }
 
-/* How many lists of the first mode take a slice's time; every client has one at least. */
+/* How many lists of the first mode take a slice's time when nobody disturbs; every client has one at least. */
 static int calibrate(struct series *series)
 {
+	double least_ns = 0;
 	int rc = 0;
 
 	series->lists = series->point->clients;
 	for (unsigned i = 0; i < CALIBRATIONS && rc == 0; i++) {
 		struct best best = {0};
-		double list_ns;
 
 		rc = add_slice(series, 0, NULL, &best);
-		list_ns = best.ns[0] * list_wrs(series->point) + 1;
-		series->lists = (uint64_t)((double)SLICE_NS / list_ns);
+		keep_less(&least_ns, best.ns[0] * list_wrs(series->point) + 1);
+		series->lists = (uint64_t)(SLICE_NS / least_ns);
 		if (series->lists < series->point->clients)
 			series->lists = series->point->clients;
 		if (series->lists > LISTS_MAX)
@@ -237,7 +238,7 @@ int slices_measure(struct bench_fleet *fleet, const struct verbs_point *point, u
 	series.random |= 1;
 	rc = calibrate(&series);
 	end_ns = hf_env_now_ns(env) + for_ns;
-	for (unsigned i = 0; rc == 0 && (i == 0 || hf_env_now_ns(env) < end_ns); i++)
+	for (unsigned i = 0; rc == 0 && (i < BLOCKS_LEAST || hf_env_now_ns(env) < end_ns); i++)
 		rc = add_block(&series, due, into);
 	return rc;
 }

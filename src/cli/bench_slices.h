@@ -20,7 +20,7 @@ struct slices {
 	struct histogram latency; /* of lists */
 };
 
-/* Adds blocks for about so long, one at least. due: bit per mode of the fleet, the first always; into: by mode. */
+/* Adds blocks for about so long, two at least. due: bit per mode of the fleet, the first always; into: by mode. */
 int slices_measure(struct bench_fleet *fleet, const struct verbs_point *point, uint32_t due, uint64_t for_ns,
 	unsigned handicap, struct slices **into);
 
