@@ -125,6 +125,7 @@ static bool match_ready(struct hf_vqp *vqp, unsigned rail)
 
 	if (vqp->go.cached == MESSAGE_PATH_STANDBY)
 		return standby_take(vqp, rail);
+	pool_enlist(vqp); /* the picker may be on its second path before this side was ever on its first */
 	standby = pool_named(vqp, rail, vqp->go.qp_num);
 	if (standby != NULL)
 		pool_join(vqp, standby);
