@@ -294,6 +294,8 @@ unsigned actor_wait(struct world_waiter *actor, uint64_t max_ns)
 	unsigned calls = 0;
 
 	actor->sleep_ns = max_ns < actor->sleep_ns ? max_ns : actor->sleep_ns;
+	if (!something_ready(actor))
+		return 0;
 	list_init(&served);
 	for (struct list *at; (at = list_pop_front(&actor->watched)) != NULL;) {
 		struct sim_io *io = container_of(at, struct sim_io, watched_node);

@@ -55,42 +55,42 @@ void world_free(struct world *world)
 	world->count = world->capacity = 0;
 }
 
-static bool before(const struct world_event *a, const struct world_event *b)
+static bool before(const struct world_entry *a, const struct world_entry *b)
 {
 	return a->at_ns < b->at_ns || (a->at_ns == b->at_ns && a->sequence < b->sequence);
 }
 
-static void place(struct world *world, struct world_event *event, size_t slot)
+static void place(struct world *world, const struct world_entry *entry, size_t slot)
 {
-	world->heap[slot] = event;
-	event->slot = slot;
+	world->heap[slot] = *entry;
+	entry->event->slot = slot;
 }
 
-static void sift_up(struct world *world, struct world_event *event, size_t slot)
+static void sift_up(struct world *world, struct world_entry entry, size_t slot)
 {
-	while (slot > 1 && before(event, world->heap[slot / 2])) {
-		place(world, world->heap[slot / 2], slot);
+	while (slot > 1 && before(&entry, &world->heap[slot / 2])) {
+		place(world, &world->heap[slot / 2], slot);
 		slot /= 2;
 	}
-	place(world, event, slot);
+	place(world, &entry, slot);
 }
 
-static void sift_down(struct world *world, struct world_event *event, size_t slot)
+static void sift_down(struct world *world, struct world_entry entry, size_t slot)
 {
 	for (size_t child = slot * 2; child <= world->count; slot = child, child = slot * 2) {
-		if (child < world->count && before(world->heap[child + 1], world->heap[child]))
+		if (child < world->count && before(&world->heap[child + 1], &world->heap[child]))
 			child++;
-		if (!before(world->heap[child], event))
+		if (!before(&world->heap[child], &entry))
 			break;
-		place(world, world->heap[child], slot);
+		place(world, &world->heap[child], slot);
 	}
-	place(world, event, slot);
+	place(world, &entry, slot);
 }
 
 static void heap_grow(struct world *world)
 {
 	size_t capacity = world->capacity == 0 ? 256 : world->capacity * 2;
-	struct world_event **heap = realloc(world->heap, (capacity + 1) * sizeof(*heap));
+	struct world_entry *heap = realloc(world->heap, (capacity + 1) * sizeof(*heap));
 
 	ensure(heap != NULL);
 	world->heap = heap;
@@ -99,16 +99,16 @@ static void heap_grow(struct world *world)
 
 void world_cancel(struct world *world, struct world_event *event)
 {
-	struct world_event *last;
+	struct world_entry last;
 	size_t slot = event->slot;
 
 	if (slot == 0)
 		return;
 	event->slot = 0;
 	last = world->heap[world->count--];
-	if (last == event)
+	if (last.event == event)
 		return;
-	if (slot > 1 && before(last, world->heap[slot / 2]))
+	if (slot > 1 && before(&last, &world->heap[slot / 2]))
 		sift_up(world, last, slot);
 	else
 		sift_down(world, last, slot);
@@ -116,13 +116,15 @@ void world_cancel(struct world *world, struct world_event *event)
 
 void world_schedule(struct world *world, struct world_event *event, uint64_t at_ns)
 {
+	struct world_entry entry = {.event = event};
+
 	ensure(event->fire != NULL && event->what != NULL);
 	world_cancel(world, event);
-	event->at_ns = at_ns < world->now_ns ? world->now_ns : at_ns;
-	event->sequence = world->sequence++;
+	entry.at_ns = event->at_ns = at_ns < world->now_ns ? world->now_ns : at_ns;
+	entry.sequence = world->sequence++;
 	if (world->count == world->capacity)
 		heap_grow(world);
-	sift_up(world, event, ++world->count);
+	sift_up(world, entry, ++world->count);
 }
 
 static void fold(struct world *world, uint64_t value)
@@ -163,7 +165,7 @@ bool world_step(struct world *world)
 
 	if (world->count == 0)
 		return false;
-	event = world->heap[1];
+	event = world->heap[1].event;
 	ensure(event->at_ns >= world->now_ns);
 	world_cancel(world, event);
 	world->now_ns = event->at_ns;
@@ -178,7 +180,7 @@ bool world_step(struct world *world)
 
 void world_run_until(struct world *world, uint64_t until_ns)
 {
-	while (world->violations == 0 && world->count > 0 && world->heap[1]->at_ns <= until_ns)
+	while (world->violations == 0 && world->count > 0 && world->heap[1].at_ns <= until_ns)
 		world_step(world);
 	if (world->violations == 0 && world->now_ns < until_ns)
 		world->now_ns = until_ns;

@@ -19,11 +19,17 @@
 
 /* Embedded in its owner; zero-initialised it is not scheduled. */
 struct world_event {
-	uint64_t at_ns, sequence;
+	uint64_t at_ns;
 	size_t slot; /* in the heap, from 1; 0: not scheduled */
 	const char *what;
 	uint64_t detail;
 	void (*fire)(struct world_event *event);
+};
+
+/* The keys lie beside each other in the heap: comparing them touches no event. */
+struct world_entry {
+	uint64_t at_ns, sequence;
+	struct world_event *event;
 };
 
 enum fault_kind {
@@ -63,7 +69,7 @@ struct world {
 	struct rng rng;
 	uint64_t hash, events;
 	bool tracing;
-	struct world_event **heap; /* [1..count] */
+	struct world_entry *heap; /* [1..count] */
 	size_t count, capacity;
 	uint64_t faults[FAULT_KINDS]; /* injected so far */
 	unsigned violations;

@@ -17,28 +17,46 @@ struct watcher {
 
 /* ---- payloads: every 8 bytes say tag:16, number:24, index:24 ---- */
 
+static uint64_t payload_word(const struct flow *flow, uint32_t number, uint32_t index)
+{
+	return (uint64_t)flow->tag << 48 | (uint64_t)(number & 0xffffff) << 24 | index;
+}
+
+/* What is left of the word in which `at` lies, and no more than `bytes`. */
+static uint32_t part_of_word(uint32_t at, uint32_t bytes)
+{
+	return 8 - at % 8 < bytes ? 8 - at % 8 : bytes;
+}
+
 void flow_payload(const struct flow *flow, uint32_t number, uint32_t at, uint32_t bytes, uint8_t *out)
 {
-	for (uint32_t i = 0; i < bytes;) {
+	while (bytes > 0) {
 		uint8_t word[8];
-		uint32_t skip = (at + i) % 8, n = 8 - skip < bytes - i ? 8 - skip : bytes - i;
+		uint32_t n = part_of_word(at, bytes);
 
-		put_le64(word, (uint64_t)flow->tag << 48 | (uint64_t)(number & 0xffffff) << 24 | (at + i) / 8);
-		memcpy(out + i, word + skip, n);
-		i += n;
+		put_le64(word, payload_word(flow, number, at / 8));
+		if (n == 8)
+			memcpy(out, word, 8);
+		else
+			memcpy(out, word + at % 8, n);
+		at += n;
+		out += n;
+		bytes -= n;
 	}
 }
 
 static bool payload_is(const struct flow *flow, uint32_t number, uint32_t at, uint32_t bytes, const uint8_t *data)
 {
-	for (uint32_t i = 0; i < bytes;) {
-		uint8_t expected[256];
-		uint32_t n = bytes - i < sizeof(expected) ? bytes - i : (uint32_t)sizeof(expected);
+	while (bytes > 0) {
+		uint8_t word[8];
+		uint32_t n = part_of_word(at, bytes);
 
-		flow_payload(flow, number, at + i, n, expected);
-		if (memcmp(expected, data + i, n) != 0)
+		put_le64(word, payload_word(flow, number, at / 8));
+		if (n == 8 ? memcmp(word, data, 8) != 0 : memcmp(word + at % 8, data, n) != 0)
 			return false;
-		i += n;
+		at += n;
+		data += n;
+		bytes -= n;
 	}
 	return true;
 }
