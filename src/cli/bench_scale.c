@@ -39,39 +39,46 @@ static double memory_bytes(struct hf_env *env)
 	return at == NULL ? 0 : strtod(at + sizeof("\nPss:") - 1, NULL) * KB;
 }
 
-static int post_all(struct bench_nodes *nodes)
+static int post_to(struct bench_nodes *nodes, unsigned client)
 {
-	for (unsigned i = 0; i < nodes->setup->clients; i++) {
-		struct ibv_send_wr wr, *bad;
-		struct ibv_sge sge;
-		int rc;
+	struct ibv_send_wr wr, *bad;
+	struct ibv_sge sge;
 
-		bench_list(&nodes->clients[i], BENCH_WRITE, BYTES, 1, 0, i, &wr, &sge);
-		rc = hf_vqp_post_send(nodes->clients[i].vqp, &wr, &bad);
-		if (rc != 0)
-			return rc;
-	}
-	return 0;
+	bench_list(&nodes->clients[client], BENCH_WRITE, BYTES, 1, 0, client, &wr, &sge);
+	return hf_vqp_post_send(nodes->clients[client].vqp, &wr, &bad);
 }
 
-/* Until every client has completed one; the time of the first is kept. */
-static int take_all(struct bench_nodes *nodes, uint64_t *first_ns)
+static int take(struct bench_nodes *nodes, unsigned *left, uint64_t *first_ns)
+{
+	struct ibv_wc wcs[POLL_WCS];
+	int n = hf_vcq_poll(nodes->cq, POLL_WCS, wcs);
+
+	for (int i = 0; i < n; i++)
+		if (wcs[i].status != IBV_WC_SUCCESS)
+			return -EIO;
+	if (n > 0 && *first_ns == 0)
+		*first_ns = hf_env_now_ns(nodes->env);
+	*left -= (unsigned)n;
+	return n;
+}
+
+/* One wr to every client, and their completions, as an application does both that polls between its posts. The time of
+ * the first completion is kept. */
+static int post_and_take_all(struct bench_nodes *nodes, uint64_t *first_ns)
 {
 	uint64_t end_ns = hf_env_now_ns(nodes->env) + STALL_NS;
-	unsigned left = nodes->setup->clients, turns = 0;
-	struct ibv_wc wcs[POLL_WCS];
+	unsigned left = nodes->setup->clients, posted = 0, turns = 0;
 
 	*first_ns = 0;
 	while (left > 0) {
-		int n = hf_vcq_poll(nodes->cq, POLL_WCS, wcs);
+		int n, rc = 0;
 
-		for (int i = 0; i < n; i++)
-			if (wcs[i].status != IBV_WC_SUCCESS)
-				return -EIO;
-		if (n > 0 && *first_ns == 0)
-			*first_ns = hf_env_now_ns(nodes->env);
-		left -= (unsigned)n;
-		if (++turns % TURN_EVERY == 0 || n == 0)
+		if (posted < nodes->setup->clients)
+			rc = post_to(nodes, posted++);
+		n = rc == 0 ? take(nodes, &left, first_ns) : rc;
+		if (n < 0)
+			return n;
+		if (++turns % TURN_EVERY == 0 || (n == 0 && posted == nodes->setup->clients))
 			bench_nodes_turn(nodes);
 		if (nodes->broken || nodes->down > 0 || hf_env_now_ns(nodes->env) > end_ns)
 			return -ETIMEDOUT;
@@ -85,9 +92,7 @@ static int cut_and_wait(struct bench_nodes *nodes, struct failover_scale *scale)
 	int rc;
 
 	hf_dev_set_link(hf_node_dev(nodes->node, 0), HF_LINK_BOTH, false);
-	rc = post_all(nodes);
-	if (rc == 0)
-		rc = take_all(nodes, &first_ns);
+	rc = post_and_take_all(nodes, &first_ns);
 	if (rc != 0)
 		return rc;
 	scale->first_us = (double)(first_ns - cut_ns) / 1e3;
@@ -122,9 +127,7 @@ static int run_near(struct bench_meeting *meeting, void *context)
 	if (rc != 0)
 		job->error = nodes.error;
 	if (rc == 0)
-		rc = post_all(&nodes);
-	if (rc == 0)
-		rc = take_all(&nodes, &first_ns);
+		rc = post_and_take_all(&nodes, &first_ns);
 	if (rc == 0)
 		rc = weigh(&nodes, &job->scale.memory_bytes);
 	if (rc == 0 && is_cut(job->setup.mode))

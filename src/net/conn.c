@@ -42,6 +42,16 @@ void conn_close(struct conn *conn)
 	control_soon(conn->control);
 }
 
+void conn_leave(struct conn *conn)
+{
+	if (conn->state == CONN_DEAD)
+		return;
+	conn_detach(conn);
+	conn->state = CONN_DEAD;
+	conn->stream.muted = true;
+	control_soon(conn->control);
+}
+
 void conn_mute(struct conn *conn)
 {
 	conn_detach(conn);
@@ -52,6 +62,7 @@ void conn_mute(struct conn *conn)
 void conn_free(struct conn *conn)
 {
 	conn_close(conn);
+	stream_close(&conn->stream);
 	list_remove(&conn->node);
 	free(conn);
 }

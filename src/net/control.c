@@ -522,5 +522,5 @@ void control_path_suspect(struct control_peer *peer, unsigned endpoint)
 	for (unsigned i = 0; peer->known && i < SESSION_PATHS_MAX; i++)
 		another = another || (i != endpoint && peer->session.paths[i].up);
 	if (another && peer->paths[endpoint] != NULL && peer->paths[endpoint]->state == CONN_PATH)
-		conn_close(peer->paths[endpoint]);
+		conn_leave(peer->paths[endpoint]);
 }

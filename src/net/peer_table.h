@@ -98,6 +98,7 @@ int conn_accept(struct control *control, unsigned endpoint, struct hf_io *io, co
 /* Starts a stream to `remote`; it sits in peer->paths[endpoint] unless it only asks who is there. */
 int conn_dial(struct control_peer *peer, unsigned endpoint, const struct hf_addr *remote, bool asks);
 void conn_close(struct conn *conn);
+void conn_leave(struct conn *conn); /* as conn_close, but the stream is closed when the timer fires */
 void conn_mute(struct conn *conn);
 void conn_free(struct conn *conn);
 

@@ -5,6 +5,11 @@
 #include "base/log.h"
 #include "vqp/uid_slots.h"
 
+/* Vqps a turn. First few, so that the first is through the exchange soon; then as many as have their STATEs in one
+ * message of the control channel. */
+#define SLICE_FIRST 3u
+#define SLICE_MOST  24u
+
 static void fenced(struct hf_vqp *vqp)
 {
 	struct recovery_event event = {.type = RECOVERY_EVENT_FENCED};
@@ -65,7 +70,7 @@ bool due_waits(const struct hf_vqp *vqp)
 
 	if (vqp->failing || vqp->fencing)
 		return fence_sleeps(vqp, now_ns) || (vqp->failing && waits_for_lease(vqp, now_ns));
-	return waits_for_quiet(vqp) && !post_quiet(vqp);
+	return !vqp->path.cut && waits_for_quiet(vqp) && !post_quiet(vqp);
 }
 
 static int end_qp(struct path *path)
@@ -89,8 +94,11 @@ static bool progress(struct hf_vqp *vqp)
 {
 	struct recovery_event quiet = {.type = RECOVERY_EVENT_QUIET};
 
-	if ((vqp->failing || vqp->fencing) && !path_is_fenced(vqp))
+	if ((vqp->failing || vqp->fencing) && !path_is_fenced(vqp)) {
+		if (vqp->fence_unsaid && vqp->peer != NULL)
+			exchange_say(vqp, MESSAGE_FENCE);
 		return false;
+	}
 	if (vqp->failing && waits_for_lease(vqp, hf_env_now_ns(vqp->node->env)))
 		return false;
 	if (vqp->failing) {
@@ -119,6 +127,10 @@ static void fence_all(struct hf_node *node, struct list *round)
 	list_for_each (at, round) {
 		struct hf_vqp *vqp = container_of(at, struct hf_vqp, due_link);
 
+		if (vqp->path.cut) {
+			vqp->path.cut = false;
+			failover_broken(vqp);
+		}
 		if (!vqp->failing && !vqp->fencing)
 			continue;
 		vqp->fence = fence_path(vqp, &vqp->path, now_ns);
@@ -130,15 +142,23 @@ static void fence_all(struct hf_node *node, struct list *round)
 			rail_cqs_drain(&node->rails[i].cqs);
 }
 
+static unsigned least(unsigned a, unsigned b)
+{
+	return a < b ? a : b;
+}
+
 enum hf_poll due_turn(struct hf_node *node)
 {
 	enum hf_poll poll = HF_IDLE;
 	struct list round, *at;
 
-	if (list_empty(&node->due))
+	if (list_empty(&node->due)) {
+		node->due_slice = 0;
 		return HF_IDLE;
+	}
+	node->due_slice = node->due_slice == 0 ? SLICE_FIRST : least(2 * node->due_slice, SLICE_MOST);
 	list_init(&round);
-	while ((at = list_pop_front(&node->due)) != NULL)
+	for (unsigned i = 0; i < node->due_slice && (at = list_pop_front(&node->due)) != NULL; i++)
 		list_push_back(&round, at);
 	fence_all(node, &round);
 	while ((at = list_pop_front(&round)) != NULL) {

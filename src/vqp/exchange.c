@@ -21,8 +21,10 @@ void exchange_say(struct hf_vqp *vqp, enum message_kind kind)
 		.epoch = vqp->recovery.epoch,
 		.failback = vqp->recovery.kind == RECOVERY_FAILBACK};
 
-	if (kind == MESSAGE_FENCE)
+	if (kind == MESSAGE_FENCE || kind == MESSAGE_STATE) {
 		message.suspect = exchange_suspects_rail(vqp);
+		vqp->fence_unsaid = false;
+	}
 	if (kind == MESSAGE_STATE) {
 		message.up = detector_up_mask(vqp->peer);
 		evidence_gather(vqp, vqp->recovery.fenced, &message);
@@ -134,6 +136,22 @@ static void learn_log(struct hf_vqp *vqp, const struct message *message)
 		vqp->log_rkeys[i] = peer->rail_map[i] < 0 ? 0 : message->rkeys[peer->rail_map[i]];
 }
 
+/* FENCE, or STATE, which is that too when it is the first of its epoch. The other side waits for us to answer, so it
+ * is fenced before others; but not before the first path, which is none to be fenced. */
+static void asked_to_fence(struct hf_vqp *vqp, const struct message *message, enum recovery_kind kind)
+{
+	struct recovery_event fence = {.type = RECOVERY_EVENT_FENCE, .epoch = message->epoch, .kind = kind};
+
+	if (vqp->recovery.epoch == 0)
+		return;
+	hear_suspicion(vqp, message);
+	failover_event(vqp, &fence);
+	if (vqp->fencing && !list_empty(&vqp->due_link)) {
+		list_remove(&vqp->due_link);
+		list_push_front(&vqp->node->due, &vqp->due_link);
+	}
+}
+
 void exchange_message(struct hf_vqp *vqp, const struct message *message)
 {
 	struct recovery_event event = {
@@ -144,11 +162,10 @@ void exchange_message(struct hf_vqp *vqp, const struct message *message)
 		return;
 	switch ((unsigned)message->kind) {
 	case MESSAGE_FENCE:
-		event.type = RECOVERY_EVENT_FENCE;
-		hear_suspicion(vqp, message);
-		failover_event(vqp, &event);
+		asked_to_fence(vqp, message, event.kind);
 		break;
 	case MESSAGE_STATE:
+		asked_to_fence(vqp, message, event.kind);
 		hear_state(vqp, message);
 		peer_ports(vqp->peer, message->up);
 		event.type = RECOVERY_EVENT_STATE;

@@ -50,6 +50,7 @@ static void settle(struct hf_vqp *vqp)
 static void begin_fence(struct hf_vqp *vqp)
 {
 	vqp->fencing = true;
+	vqp->path.cut = false;
 	if (vqp->path.qp != NULL)
 		vqp->path.broken = true;
 	if (vqp->recovery.kind == RECOVERY_FAILOVER)
@@ -133,7 +134,11 @@ void failover_event(struct hf_vqp *vqp, const struct recovery_event *event)
 		if (vqp->detected_ns == 0)
 			vqp->detected_ns = now_ns;
 	}
-	if (actions & RECOVERY_SEND_FENCE)
+	if (actions & RECOVERY_HOLD)
+		vqp->fence_unsaid = false;
+	if ((actions & RECOVERY_SEND_FENCE) && vqp->recovery.kind == RECOVERY_FAILOVER)
+		vqp->fence_unsaid = true;
+	else if (actions & RECOVERY_SEND_FENCE)
 		exchange_say(vqp, MESSAGE_FENCE);
 	if (actions & RECOVERY_DO_QUIET) {
 		vqp->drained_quiet = true;
@@ -162,6 +167,12 @@ void failover_event(struct hf_vqp *vqp, const struct recovery_event *event)
 		vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR, true);
 		vqp->fail_waits = true;
 	}
+}
+
+void failover_cut(struct hf_vqp *vqp)
+{
+	vqp->path.cut = true;
+	vqp_due(vqp);
 }
 
 void failover_broken(struct hf_vqp *vqp)

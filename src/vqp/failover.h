@@ -15,6 +15,9 @@ struct path;
 /* failover.c */
 void failover_event(struct hf_vqp *vqp, const struct recovery_event *event);
 void failover_broken(struct hf_vqp *vqp); /* the path in use is of no use any more */
+/* So it is for many vqps at once, as their port is down. Each begins when its turn comes (due.c), so that the first are
+ * through the exchange while others wait. Until then nothing has happened to it. */
+void failover_cut(struct hf_vqp *vqp);
 void failover_tick(struct hf_vqp *vqp, uint64_t now_ns);
 
 /* exchange.c */

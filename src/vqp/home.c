@@ -28,6 +28,14 @@ bool home_binds(const struct hf_vqp *vqp)
 	return vqp->pd->home.rail >= 0 && (vqp->access & IBV_ACCESS_REMOTE_ATOMIC) != 0;
 }
 
+bool home_needed(const struct hf_node *node)
+{
+	list_for_each (at, &node->vpds)
+		if (container_of(at, struct hf_vpd, node_link)->home.rail >= 0)
+			return true;
+	return false;
+}
+
 static int wanted(const struct hf_vqp *vqp)
 {
 	const struct home *home = &vqp->pd->home;

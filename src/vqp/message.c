@@ -238,6 +238,7 @@ static void visit(struct wire *wire, struct message *m)
 		break;
 	case MESSAGE_STATE:
 		u8(wire, &m->failback, 1);
+		u8(wire, &m->suspect, 1);
 		u8(wire, &m->fenced, 1);
 		u8(wire, &m->has_psn, 1);
 		u32(wire, &m->executed_psn, NUM_MASK);

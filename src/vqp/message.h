@@ -90,7 +90,7 @@ struct message {
 	uint8_t answer; /* 1: to the other side's JOIN, not answered itself */
 	/* FENCE, STATE */
 	uint8_t failback; /* 0, 1 */
-	uint8_t suspect;  /* FENCE: the rail of the sender's qp seems to be broken */
+	uint8_t suspect;  /* the rail of the sender's qp seems to be broken */
 	uint8_t fenced;   /* 0: the device could not promise it */
 	uint8_t has_psn;
 	uint32_t executed_psn;

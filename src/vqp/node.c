@@ -125,18 +125,23 @@ static enum hf_poll node_poll(struct hf_poller *poller, uint64_t now_ns)
 	struct hf_node *node = container_of(poller, struct hf_node, poller);
 	enum hf_poll poll = HF_IDLE;
 
-	for (unsigned i = 0; i < node->rail_count; i++) {
-		if (hf_dev_poll(node->rails[i].dev, now_ns) == HF_BUSY)
-			poll = HF_BUSY;
+	/* First what ends a path: nothing is tried on it in vain, and who waits for our part of the exchange has it. */
+	for (unsigned i = 0; i < node->rail_count; i++)
 		if (rail_events(node, i) == HF_BUSY)
 			poll = HF_BUSY;
+	if (due_turn(node) == HF_BUSY) {
+		node_flush(node);
+		poll = HF_BUSY;
 	}
+	for (unsigned i = 0; i < node->rail_count; i++)
+		if (hf_dev_poll(node->rails[i].dev, now_ns) == HF_BUSY)
+			poll = HF_BUSY;
 	if (harvest(node) == HF_BUSY)
 		poll = HF_BUSY;
 	/* Old qps are destroyed when nothing better is to do. */
-	if (poll == HF_IDLE && path_dig(node, DIG_MOST))
+	if (poll == HF_IDLE && list_empty(&node->recovering) && path_dig(node, DIG_MOST))
 		poll = HF_BUSY;
-	if (due_turn(node) == HF_BUSY || rebuild_turn(node, now_ns) || pool_turn(node))
+	if (rebuild_turn(node, now_ns) || pool_turn(node))
 		poll = HF_BUSY;
 	if (node_notify(node) == HF_BUSY)
 		poll = HF_BUSY;
@@ -208,7 +213,8 @@ static void node_tick(struct hf_timer *timer, uint64_t now_ns)
 	}
 	uid_slots_tick(node);
 	home_tick(node, now_ns);
-	(void)path_dig(node, DIG_TICK); /* also under load */
+	if (list_empty(&node->due))
+		(void)path_dig(node, DIG_TICK); /* also under load */
 	rebuild_tick(node, now_ns);
 	pool_tick(node, now_ns);
 	hf_loop_set_timer(node->loop, timer, now_ns + TICK_NS);

@@ -66,6 +66,7 @@ struct hf_node {
 	struct rebuilds rebuilds;
 	uint64_t random;
 	struct list due;        /* vqps with something to do at every turn: a fence, quiet to wait for */
+	unsigned due_slice;     /* of them, at the last turn; 0: there were none */
 	struct list recovering; /* vqps in the exchange, looked at whenever a rail changes and at every tick */
 	struct table nums;      /* vqps by number */
 	unsigned vqp_count;
@@ -155,6 +156,7 @@ struct hf_vqp {
 	bool rail_suspect; /* a wr failed as it does when the path is broken */
 	bool told_lengths; /* and the peer has not forgotten them */
 	bool held, fencing, drained_quiet, probing;
+	bool fence_unsaid; /* a fence that is not done at its first turn is said; else the STATE says it as well */
 	bool doomed;       /* a wr is unknown: it fails once it knows where the other side may post */
 	enum fence fence;  /* of the path in use, while fencing or failing */
 	struct pool *pool; /* that it may fall back on */

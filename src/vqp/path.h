@@ -24,6 +24,7 @@ struct path {
 	bool ready;                      /* both sides can send */
 	bool footers;                    /* both devices know them: see plan.h */
 	bool broken;
+	bool cut;                                /* about to be: failover_cut */
 	bool carries;                            /* in use, or was: its completions are polled for */
 	uint64_t fence_since_ns, fence_retry_ns; /* the fence has failed since; is tried again then; 0: neither */
 };

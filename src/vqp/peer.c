@@ -89,10 +89,10 @@ static void disturb(struct hf_peer *peer, unsigned rail, bool over)
 		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
 
 		if (!vqp_uses(vqp, peer) || vqp->path.qp == NULL || vqp->path.rail != rail || vqp->path.broken ||
-			!policy_recovers(vqp->node->config.policy))
+			vqp->path.cut || !policy_recovers(vqp->node->config.policy))
 			continue;
 		if (over)
-			failover_broken(vqp);
+			failover_cut(vqp);
 		else
 			(void)post_probe(vqp);
 	}
@@ -102,18 +102,21 @@ void peer_refresh_rails(struct hf_peer *peer)
 {
 	uint64_t now_ns = hf_loop_now_ns(peer->node->loop);
 	struct rail_actions actions;
+	bool soon = !list_empty(&peer->node->recovering) || home_needed(peer->node);
 
 	for (unsigned i = 0; peer->up && i < peer->node->rail_count; i++) {
 		bool up = ports_up(peer, i);
 
 		rail_step(&peer->rails[i], up && !peer->control_lost[i] ? RAIL_EVENT_LINK_UP : RAIL_EVENT_LINK_DOWN,
 			now_ns, &actions);
+		soon = soon || actions.became_up;
 		if (actions.became_unusable)
 			disturb(peer, i, !up);
 		else if (!up)
 			disturb(peer, i, true);
 	}
-	node_tick_soon(peer->node);
+	if (soon) /* the others wait for nothing but the exchange, which begins now */
+		node_tick_soon(peer->node);
 }
 
 /* A port of theirs that is down carries no control either, which they know before we miss heartbeats. */
@@ -340,6 +343,8 @@ static void on_message(struct control_peer *control, const void *data, uint32_t 
 		}
 		dispatch(peer, &message);
 	}
+	if (peer != NULL)
+		peer_flush(peer); /* the other side may be waiting for these answers */
 }
 
 const struct control_events peer_control_events = {

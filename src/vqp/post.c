@@ -137,7 +137,7 @@ void post_pump(struct hf_vqp *vqp)
 	}
 	if (vqp->state == HF_VQP_UP && !vqp->held)
 		uid_post_confirm(vqp);
-	while (vqp->state == HF_VQP_UP && !vqp->held && log->next < log->tail) {
+	while (vqp->state == HF_VQP_UP && !vqp->held && !vqp->path.cut && log->next < log->tail) {
 		plan_init(&plan, vqp);
 		if (gather(vqp, &plan, &end) == 0) {
 			advance(vqp, end); /* over what is done */

@@ -7,10 +7,11 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "net/peer_table.h"
 #include "pair.h"
 #include "vqp/pool.h"
 
-#define VQPS    24u
+#define VQPS    64u
 #define CULPRIT 5u
 
 static struct hf_vqp *ours[VQPS], *theirs[VQPS];
@@ -156,6 +157,57 @@ static void all_vqps_of_a_link_go_on_on_one_standby_qp_and_then_on_their_own(voi
 	assert_true(pair_until(&pair, all_dedicated_on_0));
 	write_on_all(&pair);
 	collect_successes(&pair, VQPS);
+	pair_close(&pair);
+}
+
+static bool some_are_through_while_others_wait(struct pair *pair)
+{
+	bool through = false, waits = false;
+
+	(void)pair;
+	for (unsigned i = 0; i < VQPS; i++) {
+		through = through || hf_vqp_rail(ours[i]) == 1;
+		waits = waits || ours[i]->path.cut;
+	}
+	return through && waits;
+}
+
+static void the_first_vqps_are_through_the_exchange_while_others_wait_for_their_turn(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_many(&pair);
+	hold_rebuilds(&pair);
+	pair_cut(&pair, 0, false);
+	assert_true(pair_until(&pair, some_are_through_while_others_wait));
+	assert_true(pair_until(&pair, all_shared));
+	write_on_all(&pair);
+	collect_successes(&pair, VQPS);
+	pair_close(&pair);
+}
+
+static uint64_t messages_of(const struct pair *pair)
+{
+	const struct hf_peer *theirs_of_us = container_of(pair->b.node->peers.next, struct hf_peer, node_link);
+
+	return pair->a.peer->control->session.queued + theirs_of_us->control->session.queued;
+}
+
+/* Each side: that the rail is down; 3, 6, 12, 24 and the rest; and an answer to each of these. Some of them come
+ * together. */
+static void many_vqps_settle_a_failure_in_few_messages(void **state)
+{
+	struct pair pair;
+	uint64_t before;
+
+	(void)state;
+	open_many(&pair);
+	hold_rebuilds(&pair);
+	before = messages_of(&pair);
+	pair_cut(&pair, 0, false);
+	assert_true(pair_until(&pair, all_shared));
+	assert_true(messages_of(&pair) - before <= 2 * (1 + 5 + 5));
 	pair_close(&pair);
 }
 
@@ -351,6 +403,8 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all_vqps_of_a_link_go_on_on_one_standby_qp_and_then_on_their_own),
+		cmocka_unit_test(the_first_vqps_are_through_the_exchange_while_others_wait_for_their_turn),
+		cmocka_unit_test(many_vqps_settle_a_failure_in_few_messages),
 		cmocka_unit_test(on_a_standby_qp_only_the_culprit_sees_its_error),
 		cmocka_unit_test(a_vqp_that_ends_on_a_standby_qp_disturbs_no_other),
 		cmocka_unit_test(a_wr_on_a_standby_qp_has_its_entry_in_the_log),
