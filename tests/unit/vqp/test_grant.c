@@ -10,6 +10,7 @@
 #include <holdfast/grant.h>
 
 #include "pair.h"
+#include "vqp/pool.h"
 
 #define ALL   (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 #define WRS   32u
@@ -188,6 +189,24 @@ static void access_that_was_revoked_is_revoked_on_the_other_rail_too(void **stat
 	pair_close(&pair);
 }
 
+/* What the other side posted in the grant before it could post there. */
+static void no_standby_is_made_in_a_grant_of_which_the_peer_has_not_heard(void **state)
+{
+	struct message offer = {.kind = MESSAGE_STANDBY};
+	struct path theirs = {0};
+	struct pair pair;
+
+	(void)state;
+	open_pair(&pair);
+	assert_int_equal(path_create(pair.a.vqp, &theirs, 1), 0);
+	path_attributes(pair.a.node, &theirs, &offer);
+	(void)hf_vqp_set_access(pair.b.vqp, 0, NULL, NULL);
+	standby_message(pair.b.vqp, &offer, 1);
+	assert_true(pair.b.vqp->standby[1].grant != pair.b.vqp->grants.ours);
+	path_destroy(&theirs);
+	pair_close(&pair);
+}
+
 /* Refused although nothing was revoked: the program is wrong, and no exchange repairs that. */
 static void a_wr_that_the_grant_never_allowed_is_an_error_of_the_program(void **state)
 {
@@ -222,6 +241,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_was_posted_before_a_revocation_does_not_land_after_the_next_grant),
 		cmocka_unit_test(access_that_is_given_holds_when_the_call_is_over),
 		cmocka_unit_test(access_that_was_revoked_is_revoked_on_the_other_rail_too),
+		cmocka_unit_test(no_standby_is_made_in_a_grant_of_which_the_peer_has_not_heard),
 		cmocka_unit_test(a_wr_that_the_grant_never_allowed_is_an_error_of_the_program),
 		cmocka_unit_test(without_flags_that_change_in_rts_the_qp_is_cycled),
 	};
