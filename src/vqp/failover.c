@@ -122,6 +122,7 @@ void failover_event(struct hf_vqp *vqp, const struct recovery_event *event)
 	if (vqp->peer == NULL || vqp->state == HF_VQP_ERROR)
 		return;
 	full.usable = usable_rails(vqp);
+	full.idle = vqp->sends.head == vqp->sends.tail;
 	before = vqp->recovery.state;
 	actions = recovery_step(&vqp->recovery, &full, now_ns);
 	if (vqp->recovery.state == RECOVERY_IDLE || vqp->recovery.state == RECOVERY_FAILED)

@@ -68,6 +68,8 @@ static unsigned begin(struct recovery *recovery, uint32_t epoch, enum recovery_k
 static unsigned resume(struct recovery *recovery)
 {
 	recovery_move(recovery, RECOVERY_IDLE);
+	if (recovery->idle)
+		recovery_progress(recovery);
 	return RECOVERY_RESUME;
 }
 
@@ -179,6 +181,7 @@ unsigned recovery_step(struct recovery *recovery, const struct recovery_event *e
 {
 	if (recovery->state == RECOVERY_FAILED)
 		return 0;
+	recovery->idle = event->idle;
 	switch (event->type) {
 	case RECOVERY_EVENT_CONNECTED:
 		ensure(recovery->epoch == 0);

@@ -61,6 +61,7 @@ struct recovery_event {
 	int rail;
 	bool ready_at_once; /* GO: the qps were made beforehand */
 	uint32_t usable;    /* rails that both sides can use, in order of preference; valid in every event */
+	bool idle;          /* none of our wrs is waiting; valid in every event */
 };
 
 enum recovery_action {
@@ -90,7 +91,7 @@ struct recovery {
 	bool go_at_once;
 	uint64_t budget_ns;
 	uint64_t since_ns; /* when traffic stopped */
-	bool stopped;
+	bool stopped, idle;
 };
 
 void recovery_init(struct recovery *recovery, bool picks, uint64_t budget_ns);
@@ -98,7 +99,8 @@ void recovery_init(struct recovery *recovery, bool picks, uint64_t budget_ns);
 unsigned recovery_step(struct recovery *recovery, const struct recovery_event *event, uint64_t now_ns);
 /* What is waited for in that state, for people. */
 const char *recovery_state_name(enum recovery_state state);
-/* A wr completed on the new path: the outage is over and the next one has a budget of its own. */
+/* A wr completed on the new path: the outage is over and the next one has a budget of its own. Where none is waiting,
+ * as at a responder that never posts, it is over when traffic may flow. */
 void recovery_progress(struct recovery *recovery);
 
 #endif

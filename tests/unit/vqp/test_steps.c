@@ -74,6 +74,7 @@ struct actor {
 struct stage {
 	struct actor a, b;
 	uint32_t usable;
+	bool idle; /* neither has wrs */
 	uint64_t now_ns;
 	char trace[1024];
 };
@@ -99,6 +100,7 @@ static void feed(struct stage *stage, struct actor *actor, struct recovery_event
 	unsigned actions;
 
 	event.usable = stage->usable;
+	event.idle = stage->idle;
 	actions = recovery_step(&actor->step, &event, stage->now_ns);
 	if (actions & RECOVERY_SEND_FENCE)
 		say(stage, actor, RECOVERY_EVENT_FENCE, "FENCE");
@@ -314,6 +316,26 @@ static void without_a_path_the_budget_ends_it(void **state)
 	assert_int_equal(recovery_step(&stage.a.step, &tick, 5999 * MS), 0);
 	assert_int_equal(recovery_step(&stage.a.step, &tick, 6000 * MS), RECOVERY_FAIL);
 	assert_int_equal(recovery_step(&stage.a.step, &tick, 7000 * MS), 0);
+}
+
+/* A responder that never posts has no wr whose completion would end an outage. */
+static void a_side_without_work_has_a_budget_for_every_outage(void **state)
+{
+	struct recovery_event tick = {.type = RECOVERY_EVENT_RAILS};
+	struct stage stage;
+
+	(void)state;
+	stage_open(&stage);
+	stage.idle = true;
+	fail_path(&stage, &stage.a);
+	settle_down(&stage);
+	both_idle_at(&stage, 2, 0);
+	stage.usable = 0;
+	stage.now_ns = 5000 * MS;
+	fail_path(&stage, &stage.a);
+	settle_down(&stage);
+	assert_int_equal(recovery_step(&stage.b.step, &tick, 5999 * MS), 0);
+	assert_int_equal(recovery_step(&stage.b.step, &tick, 6000 * MS), RECOVERY_FAIL);
 }
 
 static void a_rail_that_comes_back_in_time_is_taken(void **state)
@@ -599,6 +621,7 @@ int main(void)
 		cmocka_unit_test(a_failback_is_quiet_on_both_sides_before_either_fences),
 		cmocka_unit_test(a_failover_overrules_a_failback_of_the_same_epoch),
 		cmocka_unit_test(without_a_path_the_budget_ends_it),
+		cmocka_unit_test(a_side_without_work_has_a_budget_for_every_outage),
 		cmocka_unit_test(a_rail_that_comes_back_in_time_is_taken),
 		cmocka_unit_test(the_log_owns_what_it_may_have_to_send_again),
 		cmocka_unit_test(success_of_one_wr_is_success_of_all_before_it),
