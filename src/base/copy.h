@@ -1,7 +1,8 @@
 /* copy.h - stores into memory that somebody else polls.
  *
  * A word is stored as a word: whoever polls it never sees half of it. What ends with a word has that stored last and
- * once: memcpy may store bytes twice, and who saw the last of them may have changed the others by then. */
+ * once: memcpy may store bytes twice, and who saw the last of them may have changed the others by then. Of what is
+ * short and consists of words, such as the slots of atomics (vqp/uid.h), every word is stored whole and once. */
 #ifndef HOLDFAST_BASE_COPY_H
 #define HOLDFAST_BASE_COPY_H
 
@@ -10,7 +11,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#define COPY_WORD_BYTES 8u
+#define COPY_WORD_BYTES  8u
+#define COPY_WORDS_BYTES 32u /* at most so many are stored word by word */
 
 /* Asks for the cache line of the last byte that will be stored: who polls it has it, and it travels while we do what
  * comes before the store. A poller takes it back as soon as it has arrived, so it is worth while only when the store
@@ -26,20 +28,31 @@ static inline void copy_expect(const void *last)
 #endif
 }
 
+static inline void copy_word(void *to, const void *from, memory_order order)
+{
+	uint64_t word;
+
+	memcpy(&word, from, sizeof(word));
+	atomic_store_explicit((_Atomic uint64_t *)to, word, order);
+}
+
 static inline void copy_shown(void *to, const void *from, size_t bytes)
 {
-	uint8_t *end = (uint8_t *)to + bytes;
-	uint64_t last;
+	uint8_t *at = to;
+	const uint8_t *source = from;
+	size_t before;
 
-	if (bytes < COPY_WORD_BYTES || ((uintptr_t)end & (COPY_WORD_BYTES - 1)) != 0) {
+	if (bytes < COPY_WORD_BYTES || ((uintptr_t)(at + bytes) & (COPY_WORD_BYTES - 1)) != 0) {
 		memcpy(to, from, bytes);
 		return;
 	}
-	bytes -= COPY_WORD_BYTES;
-	memcpy(&last, (const uint8_t *)from + bytes, COPY_WORD_BYTES);
-	if (bytes > 0)
-		memcpy(to, from, bytes);
-	atomic_store_explicit((_Atomic uint64_t *)(void *)((uint8_t *)to + bytes), last, memory_order_release);
+	before = bytes - COPY_WORD_BYTES;
+	if (bytes <= COPY_WORDS_BYTES && bytes % COPY_WORD_BYTES == 0)
+		for (size_t i = 0; i < before; i += COPY_WORD_BYTES)
+			copy_word(at + i, source + i, memory_order_relaxed);
+	else
+		memcpy(at, source, before);
+	copy_word(at + before, source + before, memory_order_release);
 }
 
 #endif
