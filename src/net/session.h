@@ -3,7 +3,9 @@
  *
  * Messages leave on one path at a time, the first that is up. A path is a reliable stream, so only the loss of a path
  * loses messages; then all that were not acknowledged leave again on the next path, and the receiver drops what it
- * has seen. Every path carries heartbeats; one that stays silent for `misses` intervals is lost.
+ * has seen. Every path carries heartbeats; one that stays silent for `misses` intervals is lost. While this process is
+ * kept from running it hears nobody, so a tick that comes late counts none of the delay as silence: what was said
+ * meanwhile is yet to be read.
  *
  * Invariants, checked by ensure() here and by the tests:
  *   NET-1  acked <= sent <= queued: what was acknowledged was sent, what was sent was queued.
@@ -29,6 +31,7 @@ struct session {
 	uint64_t silence_ns; /* a path silent for so long is lost */
 	uint64_t dead_ns;    /* without any path for so long the peer is gone */
 	uint64_t alone_since_ns;
+	uint64_t due_ns;              /* of the next tick */
 	uint64_t queued, sent, acked; /* the last message that was queued, sent on the active path, acknowledged */
 	uint64_t delivered;           /* the last message of the peer that was delivered */
 	int active;                   /* the path that messages leave on, or SESSION_PATH_NONE */

@@ -146,6 +146,16 @@ static void each_message_is_delivered_once_and_in_order(void **state)
 	assert_int_equal(session_heard(&session, 1, 0, 1, 0), SESSION_VIOLATION); /* we sent nothing */
 }
 
+/* Ticks when each is due, the last one at that time. */
+static void tick_until(struct session *session, uint64_t now_ns, struct session_actions *actions)
+{
+	while (session->due_ns < now_ns) {
+		session_tick(session, session->due_ns, actions);
+		assert_int_equal(actions->lost, 0);
+	}
+	session_tick(session, now_ns, actions);
+}
+
 static void a_silent_path_is_lost_and_a_peer_without_paths_is_dead(void **state)
 {
 	struct session_actions actions;
@@ -158,19 +168,39 @@ static void a_silent_path_is_lost_and_a_peer_without_paths_is_dead(void **state)
 	session_tick(&session, 0, &actions);
 	assert_int_equal(actions.heartbeat, 3);
 	assert_int_equal(actions.due_ns, 50 * MS);
+	tick_until(&session, 150 * MS, &actions);
 	session_heard(&session, 1, 0, 0, 150 * MS);
-	session_tick(&session, 199 * MS, &actions);
+	tick_until(&session, 199 * MS, &actions);
 	assert_int_equal(actions.lost, 0);
-	session_tick(&session, 200 * MS, &actions);
+	tick_until(&session, 200 * MS, &actions);
 	assert_int_equal(actions.lost, 1);
 	assert_int_equal(session.active, 1);
-	session_tick(&session, 350 * MS, &actions);
+	tick_until(&session, 350 * MS, &actions);
 	assert_int_equal(actions.lost, 2);
 	assert_false(actions.dead);
-	session_tick(&session, 1349 * MS, &actions);
+	tick_until(&session, 1349 * MS, &actions);
 	assert_false(actions.dead);
-	session_tick(&session, 1350 * MS, &actions);
+	tick_until(&session, 1350 * MS, &actions);
 	assert_true(actions.dead);
+}
+
+/* The heartbeats of that time wait to be read: they are judged at the next tick. */
+static void nobody_is_silent_while_this_process_does_not_run(void **state)
+{
+	struct session_actions actions;
+	struct session session;
+
+	(void)state;
+	session_init(&session, 50 * MS, 4, 1000 * MS, 0);
+	session_path_up(&session, 0, 0);
+	session_tick(&session, 0, &actions);
+	session_tick(&session, 5000 * MS, &actions); /* due at 50 */
+	assert_int_equal(actions.lost, 0);
+	session_heard(&session, 0, 0, 0, 5000 * MS);
+	tick_until(&session, 5199 * MS, &actions);
+	assert_int_equal(actions.lost, 0);
+	tick_until(&session, 5200 * MS, &actions); /* and of true silence it is lost as ever */
+	assert_int_equal(actions.lost, 1);
 }
 
 static void a_peer_that_acknowledges_nothing_stops_the_queue(void **state)
@@ -451,6 +481,7 @@ int main(void)
 		cmocka_unit_test(messages_move_to_another_path_from_the_first_unacknowledged_on),
 		cmocka_unit_test(each_message_is_delivered_once_and_in_order),
 		cmocka_unit_test(a_silent_path_is_lost_and_a_peer_without_paths_is_dead),
+		cmocka_unit_test(nobody_is_silent_while_this_process_does_not_run),
 		cmocka_unit_test(a_peer_that_acknowledges_nothing_stops_the_queue),
 		cmocka_unit_test(one_address_brings_up_every_path),
 		cmocka_unit_test(messages_outlive_the_path_they_were_sent_on),
