@@ -73,13 +73,20 @@ struct failover_options {
 int failover_run(const struct failover_options *options, struct failover_result **results_out, unsigned *n_out,
 	struct hf_error *error);
 
-/* Memory of both processes together with so many vqps connected, each having done one WRITE, in bytes; and the time
- * from a cut both ways until the first and until every vqp has completed another (0: the policy does not recover). */
+/* Many vqps at once. Memory is what both processes have of their own and their shares of what they share (PSS), after
+ * malloc has given back what it kept for later: with the nodes, their devices and regions but no vqp yet; with all vqps
+ * connected; and when each has used every place of its queues. A policy's standby qps and logs are in there with all
+ * that they need of a device, so a difference between two modes is what it costs: varuna-psn has standby qps and no
+ * completion log. Pages of the devices' shared segments count once they were touched.
+ *
+ * Times are until all vqps are up, and from a cut both ways until the first and until every vqp has completed another
+ * wr (0: the mode is not cut). */
 struct failover_scale {
 	const char *kind;
 	const struct bench_mode *mode;
 	unsigned vqps;
-	double memory_bytes, first_us, all_us;
+	double nodes_bytes, connected_bytes, memory_bytes;
+	double connect_us, first_us, all_us;
 };
 int failover_scale(const char *kind, const struct bench_mode *mode, unsigned vqps, struct failover_scale *scale_out,
 	struct hf_error *error);

@@ -138,7 +138,7 @@ static void on_peer_down(struct hf_peer *peer, void *context)
 
 static int connect_clients(struct bench_nodes *nodes, int near_pid)
 {
-	uint64_t end_ns = hf_env_now_ns(nodes->env) + CONNECT_MAX;
+	uint64_t start_ns = hf_env_now_ns(nodes->env), end_ns = start_ns + CONNECT_MAX;
 	struct hf_addr addresses[BENCH_RAILS];
 	int rc;
 
@@ -160,6 +160,7 @@ static int connect_clients(struct bench_nodes *nodes, int near_pid)
 			return hf_error_set(
 				&nodes->error, -ETIMEDOUT, "%u of %u vqps came up", nodes->up, nodes->setup->clients);
 	}
+	nodes->connect_ns = hf_env_now_ns(nodes->env) - start_ns;
 	return 0;
 }
 

@@ -59,6 +59,7 @@ struct bench_nodes {
 	uint8_t *memory, *own_memory;
 	struct bench_client *clients;
 	unsigned made, up, down;
+	uint64_t connect_ns; /* until all of them were up, the near side's */
 	struct hf_vqp_service service;
 	uint64_t far_addr;
 	uint32_t far_rkey;

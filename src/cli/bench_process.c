@@ -153,6 +153,33 @@ int bench_together(int (*near)(struct bench_meeting *meeting, void *context),
 	return rc != 0 ? rc : far_rc;
 }
 
+int bench_apart(int (*work)(void *context), void *context, size_t bytes)
+{
+	void *shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int status = 0, rc;
+	pid_t pid;
+
+	if (shared == MAP_FAILED)
+		return -errno;
+	memcpy(shared, context, bytes);
+	pid = fork();
+	if (pid == 0) {
+		rc = work(shared);
+		_exit(rc < 0 ? -rc : 0);
+	}
+	rc = pid < 0 ? -errno : 0;
+	while (pid > 0 && waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR) {
+			rc = -errno;
+			break;
+		}
+	if (rc == 0)
+		rc = WIFEXITED(status) ? -WEXITSTATUS(status) : -ECHILD;
+	memcpy(context, shared, bytes);
+	munmap(shared, bytes);
+	return rc;
+}
+
 /* ---- the bare cache line ---- */
 
 #define LINE_BATCHES 200u

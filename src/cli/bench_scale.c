@@ -2,16 +2,19 @@
 #include "cli/bench_failover.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define DEPTH        32u
 #define BYTES        64u
-#define QP_TIMEOUT   14u /* 67 ms, four times */
-#define CLIENT_BYTES 4096u
+#define QP_TIMEOUT   14u            /* 67 ms, four times */
+#define CLIENT_BYTES BYTES          /* the application's memory is not what is weighed */
+#define ROUNDS       3u             /* of full queues: rings that are larger than that have been through as well */
 #define FAILBACK_NS  60000000000ull /* not while we look */
 #define STALL_NS     60000000000ull
+#define SETTLE_NS    1000000000ull
 #define TURN_EVERY   4u
 #define POLL_WCS     64
 #define KB           1024.0
@@ -30,6 +33,7 @@ static double memory_bytes(struct hf_env *env)
 	const char *at;
 	ssize_t n;
 
+	malloc_trim(0);
 	if (hf_file_open(env, "/proc/self/smaps_rollup", 0, &file) != 0)
 		return 0;
 	n = hf_file_read_at(file, text, sizeof(text) - 1, 0);
@@ -39,13 +43,14 @@ static double memory_bytes(struct hf_env *env)
 	return at == NULL ? 0 : strtod(at + sizeof("\nPss:") - 1, NULL) * KB;
 }
 
-static int post_to(struct bench_nodes *nodes, unsigned client)
+/* So many at once, of which the last is signaled. */
+static int post_to(struct bench_nodes *nodes, unsigned client, unsigned wrs)
 {
-	struct ibv_send_wr wr, *bad;
-	struct ibv_sge sge;
+	struct ibv_send_wr list[DEPTH], *bad;
+	struct ibv_sge sges[DEPTH];
 
-	bench_list(&nodes->clients[client], BENCH_WRITE, BYTES, 1, 0, client, &wr, &sge);
-	return hf_vqp_post_send(nodes->clients[client].vqp, &wr, &bad);
+	bench_list(&nodes->clients[client], BENCH_WRITE, BYTES, wrs, 0, client, list, sges);
+	return hf_vqp_post_send(nodes->clients[client].vqp, list, &bad);
 }
 
 static int take(struct bench_nodes *nodes, unsigned *left, uint64_t *first_ns)
@@ -62,9 +67,9 @@ static int take(struct bench_nodes *nodes, unsigned *left, uint64_t *first_ns)
 	return n;
 }
 
-/* One wr to every client, and their completions, as an application does both that polls between its posts. The time of
+/* `wrs` to every client, and their completions, as an application does both that polls between its posts. The time of
  * the first completion is kept. */
-static int post_and_take_all(struct bench_nodes *nodes, uint64_t *first_ns)
+static int post_and_take_all(struct bench_nodes *nodes, unsigned wrs, uint64_t *first_ns)
 {
 	uint64_t end_ns = hf_env_now_ns(nodes->env) + STALL_NS;
 	unsigned left = nodes->setup->clients, posted = 0, turns = 0;
@@ -74,7 +79,7 @@ static int post_and_take_all(struct bench_nodes *nodes, uint64_t *first_ns)
 		int n, rc = 0;
 
 		if (posted < nodes->setup->clients)
-			rc = post_to(nodes, posted++);
+			rc = post_to(nodes, posted++, wrs);
 		n = rc == 0 ? take(nodes, &left, first_ns) : rc;
 		if (n < 0)
 			return n;
@@ -86,13 +91,33 @@ static int post_and_take_all(struct bench_nodes *nodes, uint64_t *first_ns)
 	return 0;
 }
 
+static int fill_queues(struct bench_nodes *nodes)
+{
+	uint64_t first_ns;
+	int rc = 0;
+
+	for (unsigned round = 0; round < ROUNDS && rc == 0; round++)
+		rc = post_and_take_all(nodes, DEPTH, &first_ns);
+	return rc;
+}
+
+/* What is made in the background meanwhile (standby qps) is part of what a policy costs. */
+static int settle(struct bench_nodes *nodes)
+{
+	uint64_t end_ns = hf_env_now_ns(nodes->env) + SETTLE_NS;
+
+	while (!nodes->broken && hf_env_now_ns(nodes->env) < end_ns)
+		bench_nodes_turn(nodes);
+	return nodes->broken ? -EPIPE : 0;
+}
+
 static int cut_and_wait(struct bench_nodes *nodes, struct failover_scale *scale)
 {
 	uint64_t cut_ns = hf_env_now_ns(nodes->env), first_ns;
 	int rc;
 
 	hf_dev_set_link(hf_node_dev(nodes->node, 0), HF_LINK_BOTH, false);
-	rc = post_and_take_all(nodes, &first_ns);
+	rc = post_and_take_all(nodes, 1, &first_ns);
 	if (rc != 0)
 		return rc;
 	scale->first_us = (double)(first_ns - cut_ns) / 1e3;
@@ -121,13 +146,17 @@ static int run_near(struct bench_meeting *meeting, void *context)
 {
 	struct job *job = context;
 	struct bench_nodes nodes;
-	uint64_t first_ns;
 	int rc = bench_nodes_open(&nodes, &job->setup, meeting, true);
 
 	if (rc != 0)
 		job->error = nodes.error;
+	job->scale.connect_us = (double)nodes.connect_ns / 1e3;
 	if (rc == 0)
-		rc = post_and_take_all(&nodes, &first_ns);
+		rc = settle(&nodes);
+	if (rc == 0)
+		rc = weigh(&nodes, &job->scale.connected_bytes);
+	if (rc == 0)
+		rc = fill_queues(&nodes);
 	if (rc == 0)
 		rc = weigh(&nodes, &job->scale.memory_bytes);
 	if (rc == 0 && is_cut(job->setup.mode))
@@ -156,24 +185,57 @@ static int run_far(struct bench_meeting *meeting, void *context)
 	return rc;
 }
 
+/* Nodes that have no vqp to connect: what they take before. */
+static int run_idle(struct bench_meeting *meeting, void *context)
+{
+	struct job *job = context;
+	struct bench_nodes nodes;
+	int rc = bench_nodes_open(&nodes, &job->setup, meeting, true);
+
+	if (rc == 0)
+		rc = settle(&nodes);
+	if (rc == 0)
+		rc = weigh(&nodes, &job->scale.nodes_bytes);
+	if (rc != 0)
+		hf_error_set(&job->error, rc, "%s without vqps: %s", job->setup.kind, strerror(-rc));
+	bench_leave(meeting, true);
+	bench_nodes_close(&nodes);
+	return rc;
+}
+
+static int run_apart(void *context)
+{
+	struct job *job = context;
+	unsigned vqps = job->setup.clients;
+	int rc;
+
+	job->setup.clients = 1; /* that is near enough to none, and they are connected */
+	rc = bench_together(run_idle, run_far, job);
+	bench_nodes_clean();
+	job->setup.clients = vqps;
+	if (rc == 0)
+		rc = bench_together(run_near, run_far, job);
+	bench_nodes_clean();
+	return rc;
+}
+
 int failover_scale(const char *kind, const struct bench_mode *mode, unsigned vqps, struct failover_scale *scale_out,
 	struct hf_error *error)
 {
-	static struct job job;
-	int rc;
-
-	job = (struct job){.setup = {.kind = kind,
-				   .mode = mode,
-				   .clients = vqps,
-				   .depth = DEPTH,
-				   .timeout = QP_TIMEOUT,
-				   .client_bytes = CLIENT_BYTES,
-				   .failback_ns = FAILBACK_NS},
+	struct job job = {.setup = {.kind = kind,
+				  .mode = mode,
+				  .clients = vqps,
+				  .depth = DEPTH,
+				  .timeout = QP_TIMEOUT,
+				  .client_bytes = CLIENT_BYTES,
+				  .failback_ns = FAILBACK_NS},
 		.scale = {.kind = kind, .mode = mode, .vqps = vqps}};
-	rc = bench_together(run_near, run_far, &job);
-	bench_nodes_clean();
+	int rc = bench_apart(run_apart, &job, sizeof(job)); /* nothing of other runs is in the heap that is weighed */
+
 	*scale_out = job.scale;
 	if (rc != 0)
 		*error = job.error;
+	if (rc != 0 && error->text[0] == '\0')
+		hf_error_set(error, rc, "%s, %s, %u vqps: %s", kind, mode->name, vqps, strerror(-rc));
 	return rc;
 }

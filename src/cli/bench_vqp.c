@@ -17,6 +17,7 @@
 #define CUTS_DEFAULT    11u
 #define CLIENTS_DEFAULT 16u
 #define SCALES_MAX      32u
+#define MB              1048576.0
 
 static const char *const every_kind[] = {"shm", "soft", NULL};
 static const unsigned scale_vqps[] = {64, 4096};
@@ -210,9 +211,12 @@ static int scale_all(const struct options *options, struct failover_scale *scale
 				if (rc != 0)
 					break;
 				fprintf(log_of(options),
-					"  %-4s %-12s %4u vqps: %8.1f MB  first %8.0f us  all %8.0f us\n", *kind,
-					bench_modes[m].name, scale_vqps[v], scales[*n].memory_bytes / 1048576,
-					scales[*n].first_us, scales[*n].all_us);
+					"  %-4s %-12s %4u vqps: nodes %5.1f  connected %6.1f  used %6.1f MB  up %6.0f "
+					"ms  "
+					"first %8.0f us  all %8.0f us\n",
+					*kind, bench_modes[m].name, scale_vqps[v], scales[*n].nodes_bytes / MB,
+					scales[*n].connected_bytes / MB, scales[*n].memory_bytes / MB,
+					scales[*n].connect_us / 1e3, scales[*n].first_us, scales[*n].all_us);
 				fflush(log_of(options));
 				++*n;
 			}
