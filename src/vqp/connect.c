@@ -34,8 +34,10 @@ static void offer_log(struct hf_vqp *vqp, uint32_t depth)
 		return;
 	}
 	message.log_addr = (uintptr_t)vqp->log_ring.entries;
-	for (unsigned i = 0; i < vqp->node->rail_count; i++)
+	for (unsigned i = 0; i < vqp->node->rail_count; i++) {
 		message.rkeys[i] = vqp->log_ring.slab->mrs[i]->rkey;
+		message.up |= path_has_footers(vqp->node, i) ? 1u << i : 0;
+	}
 	peer_send(vqp->peer, &message);
 }
 
@@ -78,6 +80,21 @@ int hf_vqp_serve(struct hf_node *node, const struct hf_vqp_service *service)
 	return 0;
 }
 
+/* In place of what was kept; false: no memory. */
+static bool keep_private(struct hf_vqp *vqp, const void *data, size_t bytes)
+{
+	uint8_t *copy = bytes == 0 ? NULL : malloc(bytes);
+
+	if (bytes > 0 && copy == NULL)
+		return false;
+	if (bytes > 0)
+		memcpy(copy, data, bytes);
+	free(vqp->private_data);
+	vqp->private_data = copy;
+	vqp->private_bytes = (uint16_t)bytes;
+	return true;
+}
+
 int hf_vqp_connect(
 	struct hf_vqp *vqp, struct hf_peer *peer, const char *service, const void *private_data, size_t private_bytes)
 {
@@ -86,9 +103,8 @@ int hf_vqp_connect(
 	if (service[0] == '\0' || strlen(service) >= HF_NAME_BYTES || private_bytes > HF_PRIVATE_BYTES)
 		return -EINVAL;
 	memcpy(vqp->service, service, strlen(service) + 1);
-	if (private_bytes > 0)
-		memcpy(vqp->private_data, private_data, private_bytes);
-	vqp->private_bytes = (uint16_t)private_bytes;
+	if (!keep_private(vqp, private_data, private_bytes))
+		return -ENOMEM;
 	vqp->peer = peer;
 	vqp_move(vqp, HF_VQP_CONNECTING);
 	if (peer->up)
@@ -143,8 +159,10 @@ void connect_send(struct hf_vqp *vqp)
 	introduce(vqp, &message);
 	memcpy(message.service, vqp->service, sizeof(message.service));
 	policy_terms(&vqp->node->config, message.terms);
-	memcpy(message.private_data, vqp->private_data, sizeof(message.private_data));
+	if (vqp->private_bytes > 0)
+		memcpy(message.private_data, vqp->private_data, vqp->private_bytes);
 	peer_send(vqp->peer, &message);
+	(void)keep_private(vqp, NULL, 0);
 }
 
 static struct hf_vqp *ask_service(struct hf_peer *peer, const struct message *message, struct message *answer)
@@ -255,7 +273,8 @@ void connect_message(struct hf_peer *peer, const struct message *message)
 		vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, false);
 		return;
 	}
-	memcpy(vqp->reply, message->private_data, sizeof(vqp->reply));
-	vqp->reply_bytes = message->private_bytes;
-	begin(vqp, message);
+	if (keep_private(vqp, message->private_data, message->private_bytes))
+		begin(vqp, message);
+	else
+		vqp_fail(vqp, IBV_WC_GENERAL_ERR, IBV_WC_WR_FLUSH_ERR, true);
 }

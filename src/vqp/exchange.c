@@ -133,7 +133,12 @@ static void learn_log(struct hf_vqp *vqp, const struct message *message)
 		return;
 	vqp->log = (struct log_writer){.addr = message->log_addr, .entries = message->log_entries};
 	for (unsigned i = 0; i < peer->node->rail_count; i++)
-		vqp->log_rkeys[i] = peer->rail_map[i] < 0 ? 0 : message->rkeys[peer->rail_map[i]];
+		if (peer->rail_map[i] >= 0) {
+			bool footers = (message->up & 1u << peer->rail_map[i]) != 0 && path_has_footers(peer->node, i);
+
+			vqp->log_rkeys[i] = message->rkeys[peer->rail_map[i]];
+			vqp->log_footers |= footers ? 1u << i : 0;
+		}
 }
 
 /* FENCE, or STATE, which is that too when it is the first of its epoch. The other side waits for us to answer, so it
@@ -182,7 +187,7 @@ void exchange_message(struct hf_vqp *vqp, const struct message *message)
 		if (rail < 0)
 			break;
 		if (message->epoch == vqp->recovery.epoch)
-			vqp->go = *message;
+			vqp->go = path_offered(message);
 		event.type = RECOVERY_EVENT_GO;
 		event.rail = rail;
 		event.ready_at_once = next_path_goes_at_once(vqp, message->cached);

@@ -68,14 +68,15 @@ static void recv_completed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 		return; /* says nothing by itself; it is posted again, or fails with the vqp */
 	entry->done = true;
 	entry->status = wc->status;
-	entry->wc = *wc;
+	entry->received = (struct inflight_received){
+		.opcode = wc->opcode, .byte_len = wc->byte_len, .imm_data = wc->imm_data, .wc_flags = wc->wc_flags};
 	if (wc->status != IBV_WC_SUCCESS) {
 		vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, true);
 		return;
 	}
 	vqp->consumed++;
 	if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
-		(void)lengths_of(&vqp->lengths, vqp->consumed, &entry->wc.byte_len);
+		(void)lengths_of(&vqp->lengths, vqp->consumed, &entry->received.byte_len);
 }
 
 /* Of a wr in the log, all up to it executed; of one beside the log, all that was posted before. */

@@ -10,25 +10,32 @@
 int inflight_init(struct inflight *log, uint32_t capacity, uint32_t max_sge, uint32_t max_inline)
 {
 	uint32_t slots = 1;
+	size_t sges_bytes;
 
 	while (slots < capacity)
 		slots *= 2;
 	*log = (struct inflight){.capacity = capacity, .mask = slots - 1, .max_sge = max_sge, .max_inline = max_inline};
-	log->slots = calloc(slots, sizeof(*log->slots));
-	log->sges = calloc((size_t)slots * (max_sge + 1), sizeof(*log->sges));
-	log->inlines = calloc(slots, (size_t)max_inline + 1);
-	if (log->slots != NULL && log->sges != NULL && log->inlines != NULL)
-		return 0;
-	inflight_free(log);
-	return -ENOMEM;
+	sges_bytes = (size_t)slots * (max_sge > 0 ? max_sge : 1) * sizeof(*log->sges);
+	log->slots = malloc(slots * sizeof(*log->slots) + sges_bytes + (size_t)slots * max_inline);
+	if (log->slots == NULL)
+		return -ENOMEM;
+	log->sges = (struct ibv_sge *)(void *)(log->slots + slots);
+	log->inlines = (uint8_t *)log->sges + sges_bytes;
+	return 0;
 }
 
 void inflight_free(struct inflight *log)
 {
 	free(log->slots);
-	free(log->sges);
-	free(log->inlines);
 	*log = (struct inflight){0};
+}
+
+size_t inflight_bytes(const struct inflight *log)
+{
+	size_t slots = log->mask + 1;
+
+	return slots *
+	       (sizeof(*log->slots) + (log->max_sge > 0 ? log->max_sge : 1) * sizeof(*log->sges) + log->max_inline);
 }
 
 static void copy_inline(struct inflight *log, struct inflight_wr *entry, struct ibv_sge *sges, uint8_t *at)
@@ -45,7 +52,7 @@ static void copy_inline(struct inflight *log, struct inflight_wr *entry, struct 
 
 static struct ibv_sge *sges_at(const struct inflight *log, uint64_t position)
 {
-	return log->sges + (position & log->mask) * (log->max_sge + 1);
+	return log->sges + (position & log->mask) * (log->max_sge > 0 ? log->max_sge : 1);
 }
 
 static void own(struct inflight *log, struct inflight_wr *entry)
@@ -54,20 +61,18 @@ static void own(struct inflight *log, struct inflight_wr *entry)
 	const struct ibv_send_wr *wr = &entry->wr;
 
 	if (wr->send_flags & IBV_SEND_INLINE)
-		copy_inline(log, entry, sges, log->inlines + (log->tail & log->mask) * ((size_t)log->max_inline + 1));
+		copy_inline(log, entry, sges, log->inlines + (log->tail & log->mask) * (size_t)log->max_inline);
 	else if (wr->num_sge > 0 && wr->sg_list != sges)
 		memcpy(sges, wr->sg_list, (size_t)wr->num_sge * sizeof(*sges));
 	entry->wr.sg_list = sges;
 	entry->wr.next = NULL;
 }
 
-/* All but the wr, which comes before it, and the wc behind it, which only receives have and who posts them clears. */
+/* All but the wr, which comes before it. */
 static inline void clear(struct inflight_wr *entry)
 {
-	_Static_assert(offsetof(struct inflight_wr, wr_id) == sizeof(entry->wr) &&
-			       offsetof(struct inflight_wr, wc) + sizeof(entry->wc) == sizeof(*entry),
-		"nothing is left out");
-	memset(&entry->wr_id, 0, offsetof(struct inflight_wr, wc) - offsetof(struct inflight_wr, wr_id));
+	_Static_assert(offsetof(struct inflight_wr, message) == sizeof(entry->wr), "nothing is left out");
+	memset(&entry->message, 0, sizeof(*entry) - offsetof(struct inflight_wr, message));
 }
 
 struct inflight_wr *inflight_copy(struct inflight *log, const struct ibv_send_wr *wr)
@@ -76,7 +81,6 @@ struct inflight_wr *inflight_copy(struct inflight *log, const struct ibv_send_wr
 
 	entry->wr = *wr;
 	clear(entry);
-	entry->wr_id = wr->wr_id;
 	own(log, entry);
 	return entry;
 }
@@ -100,7 +104,6 @@ struct inflight_wr *inflight_adopt(struct inflight *log)
 
 	ensure(log->lent > 0);
 	log->lent--;
-	entry->wr_id = entry->wr.wr_id;
 	own(log, entry);
 	return entry;
 }

@@ -4,7 +4,8 @@
  *   ... | posted to a qp ... | waiting ...... | free ...        positions only grow; slot = position & mask
  *
  * A copy owns its sges and its inline bytes, because a wr may have to be sent again after the caller has reused both.
- * One allocation when the vqp is made, none after that. Receives are kept in the same kind of log.
+ * One allocation when the vqp is made, none after that; it is not cleared, so a log that is never used takes no memory
+ * but for its ends. Receives are kept in the same kind of log.
  *
  * Invariants:
  *   LOG-1  head <= next <= tail; what is behind `next` was handed to the current qp, or is done.
@@ -14,30 +15,40 @@
 
 #include <holdfast/vqp.h>
 
+/* Of a receive: what came. */
+struct inflight_received {
+	enum ibv_wc_opcode opcode;
+	uint32_t byte_len;
+	uint32_t imm_data; /* as it is in ibv_wc */
+	unsigned wc_flags;
+};
+
+/* A vqp has as many as it has wrs in flight, twice with receives: nothing is in here that can be told from elsewhere. */
 struct inflight_wr {
 	struct ibv_send_wr wr; /* first; sg_list points to the log's own sges */
-	uint64_t wr_id;
-	uint64_t message; /* number, from 1, of a wr that takes a receive; 0 otherwise */
-	uint64_t bytes;   /* of a receive: received */
-	uint64_t landed;  /* of a WRITE: so many bytes took effect on paths that failed; it resumes behind them */
-	uint32_t psns;    /* packets that it takes: on the path it was posted to, before that an upper bound */
+	uint64_t message;      /* number, from 1, of a wr that takes a receive; 0 otherwise */
+	uint64_t bytes;        /* of a receive: received */
+	uint64_t landed;       /* of a WRITE: so many bytes took effect on paths that failed; it resumes behind them */
+	uint64_t log_entry;    /* of the completion log, written behind it; 0: none */
+	uint32_t psns;         /* packets that it takes: on the path it was posted to, before that an upper bound */
 	/* The device's qp it was posted to and has no verdict of; qp_num 0: none, it is to be posted. */
-	uint32_t qp_num, rail, first_psn, mtu_bytes;
-	uint64_t log_entry; /* of the completion log, written behind it; 0: none */
+	uint32_t qp_num, first_psn, mtu_bytes;
 	uint32_t log_number;
-	bool footed;      /* the entry and the wr execute together or not at all */
-	bool log_counted; /* its entry has taken a wr of its own once */
-	uint32_t grant;   /* of the vqp, when it was posted: nothing is replayed across grants (R13) */
+	uint32_t grant; /* of the vqp, when it was posted: nothing is replayed across grants (R13) */
+	struct inflight_received received;
+	enum ibv_wc_status status;
+	enum ibv_wc_status refused; /* by the responder, whose NAK was lost: it is not posted again. 0: it was not */
+	enum hf_wc_outcome outcome; /* of one that failed */
+	uint8_t rail;               /* of that qp */
+	bool footed;                /* the entry and the wr execute together or not at all */
+	bool log_counted;           /* its entry has taken a wr of its own once */
 	bool idempotent;
 	bool signaled; /* its owner wants a completion when it succeeds */
 	bool done;
-	bool polled;                /* its completion, ahead of others before it */
-	bool sent_before;           /* handed to a qp that has failed since */
-	enum ibv_wc_status refused; /* by the responder, whose NAK was lost: it is not posted again. 0: it was not */
-	enum ibv_wc_status status;
-	enum hf_wc_outcome outcome; /* of one that failed */
-	struct ibv_wc wc;           /* of a receive; last, see clear() */
+	bool polled;      /* its completion, ahead of others before it */
+	bool sent_before; /* handed to a qp that has failed since */
 };
+_Static_assert(sizeof(struct inflight_wr) <= 224, "thousands of vqps have this for every wr that may be in flight");
 
 struct inflight {
 	uint64_t head, next, tail;
@@ -52,6 +63,7 @@ struct inflight {
 
 int inflight_init(struct inflight *log, uint32_t capacity, uint32_t max_sge, uint32_t max_inline);
 void inflight_free(struct inflight *log);
+size_t inflight_bytes(const struct inflight *log); /* what it takes once every slot was used */
 
 static inline struct inflight_wr *inflight_at(const struct inflight *log, uint64_t position)
 {

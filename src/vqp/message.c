@@ -164,6 +164,7 @@ static void where_log_is(struct wire *wire, struct message *m)
 {
 	u64(wire, &m->log_addr);
 	u32(wire, &m->log_entries, LOG_ENTRIES_MAX);
+	u32(wire, &m->up, RAIL_MASK);
 	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
 		u32(wire, &m->rkeys[i], UINT32_MAX);
 	if (m->log_entries == 0 || (m->log_entries & (m->log_entries - 1)) != 0)

@@ -65,7 +65,7 @@ struct message {
 	enum message_kind kind;
 	uint32_t to, from; /* vqp numbers; 0: the node */
 	uint32_t epoch;
-	/* NODE, RAILS, STATE */
+	/* NODE, RAILS, STATE; LOG: whose devices know footers */
 	uint8_t rail_count;
 	uint32_t up; /* bit per rail of the sender */
 	/* LEASE */

@@ -115,7 +115,7 @@ static int match_built(struct hf_vqp *vqp, unsigned rail)
 	if (rc != 0)
 		return rc;
 	path_carry(&vqp->path);
-	return path_connect(vqp, &vqp->path, &vqp->go);
+	return path_connect_offered(vqp, &vqp->path, &vqp->go);
 }
 
 /* What was made beforehand may have broken meanwhile, which the picker could not know: no fault of the rail. */

@@ -140,8 +140,8 @@ struct hf_vqp {
 	uint32_t remote_access, remote_pd;
 	struct grants grants;
 	char service[HF_NAME_BYTES];
-	uint8_t private_data[HF_PRIVATE_BYTES], reply[HF_PRIVATE_BYTES];
-	uint16_t private_bytes, reply_bytes;
+	uint8_t *private_data; /* until CONNECT is sent, ours; then the reply; NULL: none */
+	uint16_t private_bytes;
 	bool asked;   /* CONNECT was sent */
 	char *reason; /* of a refusal; NULL: none was given */
 	struct inflight sends, recvs;
@@ -150,6 +150,7 @@ struct hf_vqp {
 	struct log_ring log_ring; /* of the peer's wrs, here */
 	struct log_writer log;    /* of ours, there */
 	uint32_t log_rkeys[HF_RAILS_MAX];
+	uint32_t log_footers;         /* bit per rail of ours: its entries are footers there */
 	struct lengths lengths;       /* of the peer's that resume */
 	uint32_t unsignaled, packets; /* since the last forced signal; unretired */
 	struct path path, standby[HF_RAILS_MAX];
@@ -163,8 +164,8 @@ struct hf_vqp {
 	struct rebuild rebuild;
 	unsigned last_rail; /* that it was on before the exchange */
 	struct recovery recovery;
-	struct evidence evidence; /* of the other side, in this epoch */
-	struct message go;
+	struct evidence evidence;            /* of the other side, in this epoch */
+	struct path_offer go;                /* what the picker goes to */
 	struct inflight_end end;             /* what wrs get once the qp is fenced, in HF_VQP_ERROR */
 	bool failing, fail_tell, fail_waits; /* waits: the other side may not have fenced yet */
 	uint64_t fenced_ns;

@@ -38,11 +38,27 @@ int path_make(struct hf_vpd *pd, unsigned rail, const struct ibv_qp_cap *cap, ui
 	return 0;
 }
 
+bool path_has_footers(const struct hf_node *node, unsigned rail)
+{
+	return (node->rails[rail].dev->attr.caps & HF_DEV_FOOTER) != 0;
+}
+
+struct path_offer path_offered(const struct message *message)
+{
+	return (struct path_offer){.cached = message->cached,
+		.rd_atomic = message->rd_atomic,
+		.mtu = message->mtu,
+		.footers = message->footers,
+		.qp_num = message->qp_num,
+		.psn = message->psn};
+}
+
+/* Writes into the completion log take a place of their own in the queue, unless they are footers. */
 int path_create(struct hf_vqp *vqp, struct path *path, unsigned rail)
 {
 	struct ibv_qp_cap cap = vqp->cap;
 
-	if (vqp->log.entries > 0)
+	if (vqp->log.entries > 0 && (vqp->log_footers & 1u << rail) == 0)
 		cap.max_send_wr *= 2;
 	if (cap.max_inline_data < LOG_ENTRY_BYTES)
 		cap.max_inline_data = LOG_ENTRY_BYTES;
@@ -69,13 +85,13 @@ void path_attributes(const struct hf_node *node, const struct path *path, struct
 	message->rail = (uint8_t)path->rail;
 	message->rd_atomic = rd_atomic(dev);
 	message->mtu = (uint8_t)active_mtu(dev);
-	message->footers = (dev->attr.caps & HF_DEV_FOOTER) != 0;
+	message->footers = path_has_footers(node, path->rail);
 	message->qp_num = path->qp->qp_num;
 	message->psn = path->psn;
 }
 
 static int connect_to(const struct hf_node *node, struct path *path, const uint8_t *gid, unsigned access,
-	const struct message *theirs)
+	const struct path_offer *theirs)
 {
 	struct hf_dev *dev = node->rails[path->rail].dev;
 	enum ibv_mtu mtu = active_mtu(dev);
@@ -106,7 +122,7 @@ static int connect_to(const struct hf_node *node, struct path *path, const uint8
 		.rnr_retry = RNR_RETRY,
 		.max_rd_atomic = theirs->rd_atomic < ours ? theirs->rd_atomic : ours,
 	};
-	path->footers = theirs->footers && (dev->attr.caps & HF_DEV_FOOTER) != 0;
+	path->footers = theirs->footers && path_has_footers(node, path->rail);
 	path->dest_qp_num = theirs->qp_num;
 	path->mtu_bytes = 128u << (theirs->mtu < mtu ? theirs->mtu : mtu);
 	return hf_qp_modify(path->qp, &attr,
@@ -115,6 +131,13 @@ static int connect_to(const struct hf_node *node, struct path *path, const uint8
 }
 
 int path_connect(struct hf_vqp *vqp, struct path *path, const struct message *theirs)
+{
+	struct path_offer offer = path_offered(theirs);
+
+	return path_connect_offered(vqp, path, &offer);
+}
+
+int path_connect_offered(struct hf_vqp *vqp, struct path *path, const struct path_offer *theirs)
 {
 	const uint8_t *gid = vqp->peer->remote[vqp->peer->rail_map[path->rail]].gid;
 
@@ -125,9 +148,11 @@ int path_connect_self(const struct hf_node *node, struct path *path, int access)
 {
 	union ibv_gid gid = hf_dev_gid(node->rails[path->rail].dev);
 	struct message ours = {0};
+	struct path_offer offer;
 
 	path_attributes(node, path, &ours);
-	return connect_to(node, path, gid.raw, (unsigned)access, &ours);
+	offer = path_offered(&ours);
+	return connect_to(node, path, gid.raw, (unsigned)access, &offer);
 }
 
 /* Those that no message has taken, in order: the k-th message goes into the k-th receive on every path. */

@@ -29,10 +29,20 @@ struct path {
 	uint64_t fence_since_ns, fence_retry_ns; /* the fence has failed since; is tried again then; 0: neither */
 };
 
+/* What the other side has, to be connected with. */
+struct path_offer {
+	uint8_t cached; /* enum message_path */
+	uint8_t rd_atomic, mtu, footers;
+	uint32_t qp_num, psn;
+};
+struct path_offer path_offered(const struct message *message);
+
+bool path_has_footers(const struct hf_node *node, unsigned rail); /* the device of that rail knows them */
 int path_create(struct hf_vqp *vqp, struct path *path, unsigned rail);
 int path_make(struct hf_vpd *pd, unsigned rail, const struct ibv_qp_cap *cap, uint32_t cqes, int access,
 	struct wc_sink *sink, struct path *path);
 int path_connect(struct hf_vqp *vqp, struct path *path, const struct message *theirs);
+int path_connect_offered(struct hf_vqp *vqp, struct path *path, const struct path_offer *theirs);
 int path_connect_self(const struct hf_node *node, struct path *path, int access); /* both ends are this one */
 int path_post_recvs(struct hf_vqp *vqp, struct path *path);
 void path_carry(struct path *path); /* traffic is on it from now */

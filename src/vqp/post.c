@@ -71,7 +71,7 @@ static unsigned gather(struct hf_vqp *vqp, struct plan *plan, uint64_t *end_out)
 
 static void posted(struct hf_vqp *vqp, struct inflight_wr *entry)
 {
-	entry->rail = vqp->path.rail;
+	entry->rail = (uint8_t)vqp->path.rail;
 	entry->qp_num = vqp->path.qp->qp_num;
 	path_count(&vqp->path, &vqp->packets, entry->psns);
 	if (entry->log_entry != 0 && !entry->footed && !entry->log_counted) {
@@ -304,7 +304,6 @@ int hf_vqp_post_recv(struct hf_vqp *vqp, struct ibv_recv_wr *wr, struct ibv_recv
 		}
 		struct inflight_wr *entry = inflight_copy(&vqp->recvs, &copy);
 
-		entry->wc = (struct ibv_wc){0};
 		entry->signaled = true;
 		vqp->recvs.tail++;
 		flush_if_over(vqp, &vqp->recvs, entry);

@@ -52,7 +52,7 @@ static void fill_send(struct hf_vqp *vqp, const struct inflight_wr *entry, struc
 	vqp->counters.unknown += entry->outcome == HF_WC_UNKNOWN;
 	*(entry->status == IBV_WC_SUCCESS ? &vqp->counters.completed : &vqp->counters.failed) += 1;
 	*wc = (struct ibv_wc){
-		.wr_id = entry->wr_id,
+		.wr_id = entry->wr.wr_id,
 		.status = entry->status,
 		.vendor_err = (uint32_t)entry->outcome,
 		.opcode = wc_opcode(entry->wr.opcode),
@@ -94,14 +94,14 @@ static int take_recvs(struct hf_vqp *vqp, int n, struct ibv_wc *wc)
 		if (!entry->done)
 			break;
 		log->head++;
-		wc[taken] = entry->wc;
-		wc[taken].wr_id = entry->wr_id;
-		wc[taken].status = entry->status;
-		wc[taken].qp_num = vqp->num;
-		wc[taken].src_qp = vqp->remote_num;
-		if (entry->status != IBV_WC_SUCCESS)
-			wc[taken].opcode = IBV_WC_RECV;
-		taken++;
+		wc[taken++] = (struct ibv_wc){.wr_id = entry->wr.wr_id,
+			.status = entry->status,
+			.opcode = entry->status == IBV_WC_SUCCESS ? entry->received.opcode : IBV_WC_RECV,
+			.byte_len = entry->received.byte_len,
+			.imm_data = entry->received.imm_data,
+			.wc_flags = entry->received.wc_flags,
+			.qp_num = vqp->num,
+			.src_qp = vqp->remote_num};
 	}
 	return taken;
 }

@@ -201,6 +201,7 @@ void hf_vqp_destroy(struct hf_vqp *vqp)
 	vqp->recv_cq->users--;
 	inflight_free(&vqp->sends);
 	inflight_free(&vqp->recvs);
+	free(vqp->private_data);
 	free(vqp->reason);
 	lengths_free(&vqp->lengths);
 	log_ring_give(&vqp->log_ring);
@@ -248,8 +249,10 @@ void *hf_vqp_context(const struct hf_vqp *vqp)
 
 const void *hf_vqp_reply(const struct hf_vqp *vqp, size_t *bytes_out)
 {
-	*bytes_out = vqp->reply_bytes;
-	return vqp->reply;
+	bool answered = vqp->remote_num != 0 && vqp->private_data != NULL;
+
+	*bytes_out = answered ? vqp->private_bytes : 0;
+	return answered ? (const void *)vqp->private_data : "";
 }
 
 void hf_vqp_counters(const struct hf_vqp *vqp, struct hf_vqp_counters *counters_out)
