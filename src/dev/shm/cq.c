@@ -36,7 +36,7 @@ static int poll_complete(struct shm_qp *qp, int n, struct ibv_wc *wc)
 	int got = 0;
 
 	for (; got < n && qp->polled != qp->acked; qp->polled++) {
-		struct sqe *sqe = &qp->sq[qp->polled & qp->sq_mask];
+		struct sqe *sqe = sqe_at(qp, qp->polled);
 
 		if (sqe->flags & IBV_SEND_SIGNALED)
 			fill_wc(qp, sqe, IBV_WC_SUCCESS, &wc[got++]);
@@ -52,7 +52,7 @@ static int poll_failed(struct shm_qp *qp, int n, struct ibv_wc *wc)
 	for (; got < n && qp->polled != qp->tail; qp->polled++) {
 		enum ibv_wc_status status = qp->fail_status != 0 ? qp->fail_status : IBV_WC_WR_FLUSH_ERR;
 
-		fill_wc(qp, &qp->sq[qp->polled & qp->sq_mask], status, &wc[got++]);
+		fill_wc(qp, sqe_at(qp, qp->polled), status, &wc[got++]);
 		qp->fail_status = 0;
 		qp->acked = qp->executed = qp->polled + 1;
 	}

@@ -90,11 +90,13 @@ static int post_one(struct shm_qp *qp, struct ibv_send_wr *wr)
 	expect_landing(qp, wr); /* first, so that the line travels while we do the rest */
 	if (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_ERR)
 		return -EINVAL;
-	if (qp->tail - qp->polled > qp->sq_mask)
+	if (qp->tail - qp->polled >= qp->sq_slots)
 		return -ENOMEM;
 	if ((rc = qp_rules_check_send(&qp->qp, wr)) != 0)
 		return rc;
-	sqe = &qp->sq[qp->tail & qp->sq_mask];
+	if (qp->polled - qp->sq_base >= qp->sq_slots)
+		qp->sq_base += qp->sq_slots;
+	sqe = sqe_at(qp, qp->tail);
 	fill(qp, sqe, wr);
 	qp->tail++;
 	cq_expect(qp);

@@ -72,7 +72,7 @@ static void deliver_original(const struct sqe *sqe)
 static bool deliver(struct shm_qp *qp)
 {
 	for (; qp->acked != qp->executed; qp->acked++) {
-		struct sqe *sqe = &qp->sq[qp->acked & qp->sq_mask];
+		struct sqe *sqe = sqe_at(qp, qp->acked);
 
 		if (sqe->opcode == IBV_WR_RDMA_READ) {
 			if (sqe->response_lost) {
@@ -171,7 +171,7 @@ enum wr_outcome progress_pump(struct shm_qp *qp)
 	struct shm_cq *cq = shm_cq_of(qp->qp.send_cq);
 
 	while (qp->executed != qp->tail) {
-		struct sqe *sqe = &qp->sq[qp->executed & qp->sq_mask];
+		struct sqe *sqe = sqe_at(qp, qp->executed);
 		enum wr_outcome outcome = start(qp, sqe);
 
 		if (outcome == WR_FAILED)

@@ -88,7 +88,7 @@ static int to_reset(struct shm_qp *qp)
 	progress_unstall(qp);
 	cq_forget(qp);
 	release_requester(qp);
-	qp->polled = qp->acked = qp->executed = qp->tail = 0;
+	qp->polled = qp->acked = qp->executed = qp->tail = qp->sq_base = 0;
 	qp->reads = 0;
 	qp->ack_lost = false;
 	qp->fail_status = 0;
@@ -216,15 +216,6 @@ uint32_t shm_qp_next_psn(struct hf_qp *base)
 
 /* ---- life ---- */
 
-static uint32_t round_up(uint32_t n)
-{
-	uint32_t power = 1;
-
-	while (power < n)
-		power <<= 1;
-	return power;
-}
-
 /* A slot that a stopped requester may still write to is not used again. */
 static bool slot_is_usable(struct shm_dev *dev, uint32_t slot)
 {
@@ -255,13 +246,13 @@ static int take_slot(struct shm_dev *dev, struct shm_qp *qp)
 static int alloc_send_queue(struct shm_qp *qp)
 {
 	struct ibv_qp_cap *cap = &qp->qp.cap;
-	uint32_t n = round_up(cap->max_send_wr == 0 ? 1 : cap->max_send_wr);
+	uint32_t n = cap->max_send_wr == 0 ? 1 : cap->max_send_wr;
 	size_t sges_bytes, inline_bytes;
 
 	cap->max_send_wr = n;
 	if (cap->max_send_sge == 0)
 		cap->max_send_sge = 1;
-	qp->sq_mask = n - 1;
+	qp->sq_slots = n;
 	sges_bytes = (size_t)n * (cap->max_send_sge + 1) * sizeof(*qp->sge_store);
 	inline_bytes = (size_t)n * (cap->max_inline_data + 1);
 	qp->sq = malloc(n * sizeof(*qp->sq) + sges_bytes + inline_bytes);

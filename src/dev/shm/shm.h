@@ -156,7 +156,8 @@ struct shm_qp {
 
 	/* As requester. Counts, [polled, acked) are complete, [acked, executed) lack their acknowledgement. */
 	uint32_t polled, acked, executed, tail;
-	uint32_t sq_mask;
+	uint32_t sq_slots; /* not rounded up: thousands of qps have queues of odd sizes */
+	uint32_t sq_base;  /* the count that is in slot 0, at most sq_slots behind `polled`: see sqe_at */
 	struct sqe *sq;
 	uint32_t next_psn;    /* of the next wr to be posted */
 	uint32_t execute_psn; /* of the next packet to execute */
@@ -216,6 +217,15 @@ static inline struct shm_dev *shm_dev_of(const struct hf_dev *dev)
 static inline struct shm_qp *shm_qp_of(struct hf_qp *qp)
 {
 	return (struct shm_qp *)qp;
+}
+
+/* Where the wr of that count is. The base moves on before a post: less than a lap behind `polled` then, so less than two
+ * behind `tail`. */
+static inline struct sqe *sqe_at(const struct shm_qp *qp, uint32_t count)
+{
+	uint32_t at = count - qp->sq_base;
+
+	return &qp->sq[at < qp->sq_slots ? at : at - qp->sq_slots];
 }
 
 static inline struct shm_cq *shm_cq_of(struct hf_cq *cq)
