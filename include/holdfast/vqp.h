@@ -146,6 +146,14 @@ struct hf_vqp_counters {
 };
 void hf_vqp_counters(const struct hf_vqp *vqp, struct hf_vqp_counters *counters_out);
 
+/* What a vqp has for its logs once all of them was used; they have the size of its queues and do not grow. */
+struct hf_vqp_memory {
+	uint64_t request_log_bytes;    /* copies of the wrs in flight, under every policy */
+	uint64_t receive_log_bytes;    /* of the receives */
+	uint64_t completion_log_bytes; /* what the other side writes here; 0: none */
+};
+void hf_vqp_memory(const struct hf_vqp *vqp, struct hf_vqp_memory *memory_out);
+
 /* ---- the data path ---- */
 
 /* wc.vendor_err of a wr that failed: what became of it. A wr without evidence is told to be unknown, never guessed. */

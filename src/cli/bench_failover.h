@@ -86,6 +86,7 @@ struct failover_scale {
 	const struct bench_mode *mode;
 	unsigned vqps;
 	double nodes_bytes, connected_bytes, memory_bytes;
+	double request_log_bytes, completion_log_bytes; /* of a vqp, all of them, as they are laid out */
 	double connect_us, first_us, all_us;
 };
 int failover_scale(const char *kind, const struct bench_mode *mode, unsigned vqps, struct failover_scale *scale_out,

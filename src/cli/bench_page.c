@@ -269,26 +269,69 @@ static void failover_rows(FILE *to, const struct failover_result *results, unsig
 	fputs("</table>\n", to);
 }
 
-static void scale_rows(FILE *to, const struct failover_scale *scales, unsigned n)
+static const struct failover_scale *scale_of(
+	const struct failover_scale *scales, unsigned n, const struct failover_scale *like, const char *mode)
 {
-	fputs("<h2>Many vqps</h2>\n<table><tr><th>Device</th><th>Mode</th><th>vqps</th><th>Memory, both processes, MB"
-	      "</th><th>Over none</th><th>First completion, us</th><th>All resumed, us</th></tr>\n",
-		to);
+	for (unsigned i = 0; i < n; i++)
+		if (scales[i].kind == like->kind && scales[i].vqps == like->vqps &&
+			strcmp(scales[i].mode->name, mode) == 0)
+			return &scales[i];
+	return NULL;
+}
+
+/* What the policy of `more` takes that the one of `less` does not. */
+static void scale_difference(
+	FILE *to, const char *words, const struct failover_scale *more, const struct failover_scale *less)
+{
+	double bytes;
+
+	if (more == NULL || less == NULL)
+		return;
+	bytes = more->memory_bytes - less->memory_bytes;
+	fprintf(to, "<li>%s, %u vqps: %s %+.1f MB, %+.1f %% of %s, %.0f B a connection (two vqps).</li>\n", more->kind,
+		more->vqps, words, bytes / MB, bytes / less->memory_bytes * 100, less->mode->name, bytes / more->vqps);
+}
+
+static void scale_split(FILE *to, const struct failover_scale *scales, unsigned n)
+{
+	fputs("<ul>\n", to);
 	for (unsigned i = 0; i < n; i++) {
 		const struct failover_scale *none = &scales[i];
 
-		for (unsigned k = 0; k < i; k++)
-			if (scales[k].kind == scales[i].kind && scales[k].vqps == scales[i].vqps &&
-				scales[k].mode->policy == HF_POLICY_NONE)
-				none = &scales[k];
+		if (none->mode->policy != HF_POLICY_NONE)
+			continue;
+		scale_difference(to, "standby qps (varuna-psn)", scale_of(scales, n, none, "varuna-psn"), none);
+		scale_difference(to, "completion logs, and what they need of the qps (varuna)",
+			scale_of(scales, n, none, "varuna"), scale_of(scales, n, none, "varuna-psn"));
+		scale_difference(
+			to, "a second qp each (resend-cache)", scale_of(scales, n, none, "resend-cache"), none);
+	}
+	fputs("</ul>\n", to);
+}
+
+static void scale_rows(FILE *to, const struct failover_scale *scales, unsigned n)
+{
+	fputs("<h2>Many vqps</h2>\n<p>Memory of both processes together (PSS), each mode in processes of its own: "
+	      "before "
+	      "there are vqps, with all connected, and when each has used every place of its queues.</p>\n"
+	      "<table><tr><th>Device</th><th>Mode</th><th>vqps</th><th>Nodes, MB</th><th>Connected, MB</th><th>Used, MB"
+	      "</th><th>Over none</th><th>Request log, B a vqp</th><th>Completion log, B a vqp</th><th>All up, ms</th>"
+	      "<th>First completion, us</th><th>All resumed, us</th></tr>\n",
+		to);
+	for (unsigned i = 0; i < n; i++) {
+		const struct failover_scale *at = &scales[i], *none = scale_of(scales, n, at, "none");
+
 		fprintf(to,
-			"<tr><td>%s</td><td>%s</td><td>%u</td><td>%.1f</td><td>%+.1f "
-			"%%</td><td>%.0f</td><td>%.0f</td></tr>\n",
-			scales[i].kind, scales[i].mode->name, scales[i].vqps, scales[i].memory_bytes / MB,
-			none->memory_bytes > 0 ? (scales[i].memory_bytes / none->memory_bytes - 1) * 100 : 0,
-			scales[i].first_us, scales[i].all_us);
+			"<tr><td>%s</td><td>%s</td><td>%u</td><td>%.1f</td><td>%.1f</td><td>%.1f</td><td>%+.1f %%</td>"
+			"<td>%.0f</td><td>%.0f</td><td>%.0f</td><td>%.0f</td><td>%.0f</td></tr>\n",
+			at->kind, at->mode->name, at->vqps, at->nodes_bytes / MB, at->connected_bytes / MB,
+			at->memory_bytes / MB,
+			none != NULL && none->memory_bytes > 0 ? (at->memory_bytes / none->memory_bytes - 1) * 100 : 0,
+			at->request_log_bytes, at->completion_log_bytes, at->connect_us / 1e3, at->first_us,
+			at->all_us);
 	}
 	fputs("</table>\n", to);
+	scale_split(to, scales, n);
 }
 
 void bench_page_failover(FILE *to, const struct failover_result *results, unsigned n,

@@ -214,10 +214,11 @@ json_t *report_failover_json(
 	}
 	for (unsigned i = 0; i < scale_count; i++)
 		json_array_append_new(many,
-			json_pack("{s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f}", "device", scales[i].kind, "mode",
-				scales[i].mode->name, "vqps", scales[i].vqps, "nodes_bytes", scales[i].nodes_bytes,
-				"connected_bytes", scales[i].connected_bytes, "memory_bytes", scales[i].memory_bytes,
-				"connect_us", scales[i].connect_us, "first_us", scales[i].first_us, "all_us",
-				scales[i].all_us));
+			json_pack("{s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "device", scales[i].kind,
+				"mode", scales[i].mode->name, "vqps", scales[i].vqps, "nodes_bytes",
+				scales[i].nodes_bytes, "connected_bytes", scales[i].connected_bytes, "memory_bytes",
+				scales[i].memory_bytes, "request_log_bytes", scales[i].request_log_bytes,
+				"completion_log_bytes", scales[i].completion_log_bytes, "connect_us",
+				scales[i].connect_us, "first_us", scales[i].first_us, "all_us", scales[i].all_us));
 	return json_pack("{s:o, s:o}", "failovers", failovers, "many_vqps", many);
 }

@@ -142,6 +142,15 @@ static bool is_cut(const struct bench_mode *mode)
 	return mode->policy != HF_POLICY_NONE && mode->evidence != HF_EVIDENCE_LOG;
 }
 
+static void note_logs(const struct bench_nodes *nodes, struct failover_scale *scale)
+{
+	struct hf_vqp_memory memory;
+
+	hf_vqp_memory(nodes->clients[0].vqp, &memory);
+	scale->request_log_bytes = (double)memory.request_log_bytes;
+	scale->completion_log_bytes = (double)memory.completion_log_bytes;
+}
+
 static int run_near(struct bench_meeting *meeting, void *context)
 {
 	struct job *job = context;
@@ -151,6 +160,8 @@ static int run_near(struct bench_meeting *meeting, void *context)
 	if (rc != 0)
 		job->error = nodes.error;
 	job->scale.connect_us = (double)nodes.connect_ns / 1e3;
+	if (rc == 0)
+		note_logs(&nodes, &job->scale);
 	if (rc == 0)
 		rc = settle(&nodes);
 	if (rc == 0)

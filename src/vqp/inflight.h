@@ -23,7 +23,7 @@ struct inflight_received {
 	unsigned wc_flags;
 };
 
-/* A vqp has as many as it has wrs in flight, twice with receives: nothing is in here that can be told from elsewhere. */
+/* A vqp has one for each wr that may be in flight, so nothing is in here that can be told from elsewhere. */
 struct inflight_wr {
 	struct ibv_send_wr wr; /* first; sg_list points to the log's own sges */
 	uint64_t message;      /* number, from 1, of a wr that takes a receive; 0 otherwise */

@@ -94,6 +94,11 @@ void log_ring_give(struct log_ring *ring)
 	*ring = (struct log_ring){0};
 }
 
+uint32_t log_ring_bytes(const struct log_ring *ring)
+{
+	return ring->slab == NULL ? 0 : ring_bytes(ring->slab);
+}
+
 void log_slabs_free(struct hf_vpd *pd)
 {
 	struct list *at;

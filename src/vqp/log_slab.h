@@ -29,6 +29,7 @@ struct log_ring {
 
 int log_ring_take(struct hf_vpd *pd, uint32_t entries, struct log_ring *ring_out);
 void log_ring_give(struct log_ring *ring); /* an empty one is legal */
+uint32_t log_ring_bytes(const struct log_ring *ring);
 void log_slabs_free(struct hf_vpd *pd);
 
 #endif

@@ -259,3 +259,10 @@ void hf_vqp_counters(const struct hf_vqp *vqp, struct hf_vqp_counters *counters_
 {
 	*counters_out = vqp->counters;
 }
+
+void hf_vqp_memory(const struct hf_vqp *vqp, struct hf_vqp_memory *memory_out)
+{
+	*memory_out = (struct hf_vqp_memory){.request_log_bytes = inflight_bytes(&vqp->sends),
+		.receive_log_bytes = inflight_bytes(&vqp->recvs),
+		.completion_log_bytes = log_ring_bytes(&vqp->log_ring)};
+}

@@ -129,6 +129,27 @@ static void a_full_send_queue_refuses_the_first_that_does_not_fit(void **state)
 	expect_wc(pair, pair->a, SEND_CQ, 77, IBV_WC_SUCCESS);
 }
 
+/* Queues need not be of a power of two: each lap begins at another place. */
+static void a_queue_of_an_odd_size_goes_round_and_round(void **state)
+{
+	enum { LAPS = 12 };
+	struct pair *pair = connected_with(state, (struct link_options){.send_wr = 5});
+	uint32_t room = pair->a->qp_cap[0].max_send_wr;
+	uint64_t posted = 0, taken = 0;
+	struct wr wr;
+
+	side_store(pair->b, pair->b->mem[0], 0);
+	for (unsigned lap = 0; lap < LAPS; lap++) {
+		for (; posted - taken < room; posted++)
+			post(pair->a, 0, wr_faa(&wr, pair->a, pair->b, 64, 0, 1), posted);
+		for (uint32_t i = 0; i < room - lap % 2; i++)
+			expect_wc(pair, pair->a, SEND_CQ, taken++, IBV_WC_SUCCESS);
+	}
+	while (taken < posted)
+		expect_wc(pair, pair->a, SEND_CQ, taken++, IBV_WC_SUCCESS);
+	assert_int_equal(side_load(pair->b, pair->b->mem[0]), posted);
+}
+
 /* Posts a good wr and then this one; only the good one is taken. */
 static void expect_malformed(struct pair *pair, struct wr *wr)
 {
@@ -276,6 +297,7 @@ const struct CMUnitTest qp_tests[] = {
 	CONFORMS(nothing_can_be_sent_before_rts),
 	CONFORMS(a_reset_forgets_wrs_without_completing_them),
 	CONFORMS(a_full_send_queue_refuses_the_first_that_does_not_fit),
+	CONFORMS(a_queue_of_an_odd_size_goes_round_and_round),
 	CONFORMS(malformed_wrs_are_refused_and_those_before_them_posted),
 	CONFORMS(a_message_longer_than_the_port_takes_is_refused),
 	CONFORMS(what_is_in_use_cannot_be_destroyed),

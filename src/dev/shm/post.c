@@ -13,7 +13,7 @@
 static void keep(struct shm_qp *qp, struct sqe *sqe)
 {
 	size_t index = (size_t)(sqe - qp->sq);
-	struct ibv_sge *sges = qp->sge_store + index * (qp->qp.cap.max_send_sge + 1);
+	struct ibv_sge *sges = qp->sge_store + index * qp->qp.cap.max_send_sge;
 
 	if (sqe->num_sge == 1 && (sqe->flags & IBV_SEND_INLINE) == 0) {
 		sges[0] = sqe->sges[0];
@@ -80,21 +80,39 @@ static inline void expect_landing(const struct shm_qp *qp, const struct ibv_send
 	}
 }
 
+/* A wr that succeeded and wants no completion has no more use for its place, when nothing is behind it. So log writes
+ * and the wrs that they follow take little of the queue, and a burst reads and writes the same few lines. */
+static inline void reuse_last_place(struct shm_qp *qp)
+{
+	if (qp->executed != qp->tail || qp->polled == qp->tail || qp->state != IBV_QPS_RTS ||
+		(sqe_at(qp, qp->tail - 1)->flags & IBV_SEND_SIGNALED) != 0)
+		return;
+	progress_take_acks(qp);
+	if (qp->acked != qp->tail || qp->polled == qp->tail || qp->state != IBV_QPS_RTS)
+		return;
+	qp->tail--;
+	qp->acked = qp->executed = qp->tail;
+}
+
 static int post_one(struct shm_qp *qp, struct ibv_send_wr *wr)
 {
 	struct shm_cq *cq = shm_cq_of(qp->qp.send_cq);
 	struct sqe *sqe;
-	bool first = qp->executed == qp->tail;
+	bool first;
 	int rc;
 
 	expect_landing(qp, wr); /* first, so that the line travels while we do the rest */
 	if (qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_ERR)
 		return -EINVAL;
+	reuse_last_place(qp);
+	first = qp->executed == qp->tail;
 	if (qp->tail - qp->polled >= qp->sq_slots)
 		return -ENOMEM;
 	if ((rc = qp_rules_check_send(&qp->qp, wr)) != 0)
 		return rc;
-	if (qp->polled - qp->sq_base >= qp->sq_slots)
+	if (qp->polled == qp->tail)
+		qp->sq_base = qp->tail; /* nothing is there: it begins anew, and gets no further than it has to */
+	else if (qp->polled - qp->sq_base >= qp->sq_slots)
 		qp->sq_base += qp->sq_slots;
 	sqe = sqe_at(qp, qp->tail);
 	fill(qp, sqe, wr);

@@ -253,8 +253,8 @@ static int alloc_send_queue(struct shm_qp *qp)
 	if (cap->max_send_sge == 0)
 		cap->max_send_sge = 1;
 	qp->sq_slots = n;
-	sges_bytes = (size_t)n * (cap->max_send_sge + 1) * sizeof(*qp->sge_store);
-	inline_bytes = (size_t)n * (cap->max_inline_data + 1);
+	sges_bytes = (size_t)n * cap->max_send_sge * sizeof(*qp->sge_store);
+	inline_bytes = (size_t)n * cap->max_inline_data;
 	qp->sq = malloc(n * sizeof(*qp->sq) + sges_bytes + inline_bytes);
 	if (qp->sq == NULL)
 		return -ENOMEM;

@@ -280,6 +280,59 @@ static void thousands_of_qps_share_a_port(void **state)
 	close_pair(pair);
 }
 
+static int post_unsignaled(struct end *end, struct ibv_sge *sge, const struct end *peer)
+{
+	struct ibv_send_wr *bad, wr = {.sg_list = sge,
+					 .num_sge = 1,
+					 .opcode = IBV_WR_RDMA_WRITE,
+					 .wr.rdma = {.remote_addr = (uintptr_t)peer->mem, .rkey = peer->mr->rkey}};
+
+	return hf_qp_post_send(end->qp, &wr, &bad);
+}
+
+/* Log writes, and the wrs that they follow, are such. */
+static void writes_that_executed_and_want_no_completion_take_no_places(void **state)
+{
+	struct end pair[2];
+	struct ibv_sge sge;
+	struct ibv_wc wc[2];
+
+	(void)state;
+	open_pair(pair);
+	to_rts(&pair[0]);
+	to_rts(&pair[1]);
+	sge = (struct ibv_sge){.addr = (uintptr_t)pair[0].mem, .length = 8, .lkey = pair[0].mr->lkey};
+	for (unsigned i = 1; i <= 4 * pair[0].qp->cap.max_send_wr; i++) {
+		memcpy(pair[0].mem, &i, sizeof(i));
+		assert_int_equal(post_unsignaled(&pair[0], &sge, &pair[1]), 0);
+		assert_memory_equal(pair[1].mem, &i, sizeof(i));
+	}
+	assert_int_equal(hf_cq_poll(pair[0].cq, 2, wc), 0);
+	assert_int_equal(post(&pair[0], IBV_WR_RDMA_WRITE, &sge, (uintptr_t)pair[1].mem, pair[1].mr->rkey), 0);
+	assert_int_equal(hf_cq_poll(pair[0].cq, 2, wc), 1);
+	close_pair(pair);
+}
+
+/* Those that cannot execute wait, and the queue becomes full. */
+static void writes_that_wait_for_the_link_keep_their_places(void **state)
+{
+	struct end pair[2];
+	struct ibv_sge sge;
+	unsigned taken = 0;
+
+	(void)state;
+	open_pair(pair);
+	to_rts(&pair[0]);
+	to_rts(&pair[1]);
+	sge = (struct ibv_sge){.addr = (uintptr_t)pair[0].mem, .length = 8, .lkey = pair[0].mr->lkey};
+	assert_int_equal(hf_dev_set_link(pair[1].dev, HF_LINK_BOTH, false), 0);
+	while (taken <= pair[0].qp->cap.max_send_wr && post_unsignaled(&pair[0], &sge, &pair[1]) == 0)
+		taken++;
+	assert_int_equal(taken, pair[0].qp->cap.max_send_wr);
+	assert_int_equal(hf_dev_set_link(pair[1].dev, HF_LINK_BOTH, true), 0);
+	close_pair(pair);
+}
+
 /* ---- memory ---- */
 
 #define NO_ATOMICS (ALL_ACCESS & ~IBV_ACCESS_REMOTE_ATOMIC)
@@ -700,6 +753,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(thousands_of_qps_share_a_port),
+		cmocka_unit_test(writes_that_executed_and_want_no_completion_take_no_places),
+		cmocka_unit_test(writes_that_wait_for_the_link_keep_their_places),
 		cmocka_unit_test(private_memory_is_written_read_and_received_into),
 		cmocka_unit_test(memory_that_is_not_there_is_not_registered),
 		cmocka_unit_test(private_memory_that_was_unmapped_while_registered_is_refused),

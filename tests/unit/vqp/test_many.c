@@ -13,6 +13,7 @@
 #define REGIONS   8u
 #define VQPS_MAX  64u
 #define WORD      8u
+#define DEPTH     8u
 #define KEY_TAKEN 4096u /* offset in the pair's memory of what a region of the test covers */
 
 void __real_peer_send(struct hf_peer *peer, const struct message *message);
@@ -42,7 +43,7 @@ static struct hf_vqp *make(struct pair *pair, struct end *end)
 {
 	struct hf_vqp_init init = {.send_cq = end->cq,
 		.recv_cq = end->cq,
-		.cap = {.max_send_wr = 4, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
+		.cap = {.max_send_wr = DEPTH, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
 		.access = pair->access};
 	struct hf_vqp *vqp = NULL;
 
@@ -200,6 +201,40 @@ static void a_peer_that_left_is_told_again_when_it_comes_back(void **state)
 	pair_close(&pair);
 }
 
+/* A log write is a footer where both devices know them, else a wr of its own. */
+static void queues_are_doubled_for_the_log_only_where_its_writes_take_places(void **state)
+{
+	uint32_t places[2]; /* a device may round them up */
+	struct pair pair;
+
+	(void)state;
+	for (unsigned masked = 0; masked < 2; masked++) {
+		pair_caps_masked = masked == 1 ? HF_DEV_FOOTER : 0;
+		open_with_regions(&pair, HF_POLICY_VARUNA);
+		connect_up_to(&pair, 1);
+		places[masked] = ours[0]->path.qp->cap.max_send_wr;
+		assert_true(write_is_done(&pair, ours[0], pair.b.mr->rkey, (uintptr_t)pair.b.memory));
+		assert_int_equal(places[masked] <= 2 * ours[0]->cap.max_send_wr, ours[0]->path.footers);
+		pair_close(&pair);
+	}
+	pair_caps_masked = 0;
+	assert_in_range(places[0], 1, places[1]);
+}
+
+static void logs_of_a_vqp_have_the_size_of_its_queue(void **state)
+{
+	struct hf_vqp_memory memory;
+	struct pair pair;
+
+	(void)state;
+	open_with_regions(&pair, HF_POLICY_VARUNA);
+	connect_up_to(&pair, 1);
+	hf_vqp_memory(ours[0], &memory);
+	assert_int_equal(memory.completion_log_bytes, DEPTH * LOG_ENTRY_BYTES);
+	assert_in_range(memory.request_log_bytes, DEPTH * sizeof(struct ibv_send_wr), DEPTH * 256);
+	pair_close(&pair);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -207,6 +242,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(each_further_vqp_takes_as_many_messages_as_the_one_before),
 		cmocka_unit_test(a_region_made_later_is_announced_once_too),
 		cmocka_unit_test(a_peer_that_left_is_told_again_when_it_comes_back),
+		cmocka_unit_test(queues_are_doubled_for_the_log_only_where_its_writes_take_places),
+		cmocka_unit_test(logs_of_a_vqp_have_the_size_of_its_queue),
 	};
 
 	if (argc > 1)
