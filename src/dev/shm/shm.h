@@ -219,8 +219,8 @@ static inline struct shm_qp *shm_qp_of(struct hf_qp *qp)
 	return (struct shm_qp *)qp;
 }
 
-/* Where the wr of that count is. The base moves on before a post: less than a lap behind `polled` then, so less than two
- * behind `tail`. */
+/* Where the wr of that count is. The base moves on before a post: it is less than a lap behind `polled` then, so less
+ * than two behind `tail`. */
 static inline struct sqe *sqe_at(const struct shm_qp *qp, uint32_t count)
 {
 	uint32_t at = count - qp->sq_base;
