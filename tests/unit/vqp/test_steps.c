@@ -379,11 +379,14 @@ static void the_log_owns_what_it_may_have_to_send_again(void **state)
 static void success_of_one_wr_is_success_of_all_before_it(void **state)
 {
 	const struct inflight_end end = {.first = IBV_WC_RETRY_EXC_ERR, .rest = IBV_WC_WR_FLUSH_ERR};
+	const struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE};
 	struct inflight log;
 
 	(void)state;
 	assert_int_equal(inflight_init(&log, 8, 1, 0), 0);
-	log.tail = log.next = 6;
+	for (log.tail = 0; log.tail < 6; log.tail++)
+		inflight_copy(&log, &wr);
+	log.next = log.tail;
 	assert_int_equal(inflight_retire(&log, 3), 4);
 	assert_int_equal(inflight_retire(&log, 3), 0);
 	assert_false(inflight_at(&log, 4)->done);
