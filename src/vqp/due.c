@@ -5,10 +5,10 @@
 #include "base/log.h"
 #include "vqp/uid_slots.h"
 
-/* Vqps a turn. First few, so that the first is through the exchange soon; then as many as have their STATEs in one
- * message of the control channel. */
+/* Vqps a turn: first few, so that the first is through the exchange soon, then twice as many each time; but the other
+ * side's messages are read between turns, and the first of thousands of vqps are to be through while the last begin. */
 #define SLICE_FIRST 3u
-#define SLICE_MOST  24u
+#define SLICE_MOST  96u
 
 static void fenced(struct hf_vqp *vqp)
 {

@@ -194,8 +194,8 @@ static uint64_t messages_of(const struct pair *pair)
 	return pair->a.peer->control->session.queued + theirs_of_us->control->session.queued;
 }
 
-/* Each side: that the rail is down; 3, 6, 12, 24 and the rest; and an answer to each of these. Some of them come
- * together. */
+/* Each side: that the rail is down; 3, 6, 12, 24 and the rest, which fits into one message too; and an answer to each
+ * of these. Some of them come together. */
 static void many_vqps_settle_a_failure_in_few_messages(void **state)
 {
 	struct pair pair;
