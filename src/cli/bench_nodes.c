@@ -62,6 +62,7 @@ static void configure(const struct bench_nodes *nodes, int near_pid, struct hf_n
 		.policy = nodes->setup->mode->policy,
 		.evidence = nodes->setup->mode->evidence,
 		.failback_ns = nodes->setup->failback_ns,
+		.heartbeat_misses = nodes->setup->heartbeat_misses,
 		.timeout = nodes->setup->timeout};
 	snprintf(config->name, sizeof(config->name), "%s%u", nodes->near ? "near" : "far", nodes->setup->number);
 	bench_fabric_name(config->fabric, near_pid);

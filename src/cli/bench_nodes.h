@@ -31,8 +31,9 @@ struct bench_setup {
 	uint64_t client_bytes;          /* of each client's regions */
 	void *near_memory, *far_memory; /* of all clients, when it is not the nodes' own */
 	uint64_t failback_ns;
-	uint8_t timeout; /* of the qps, as in ibv_qp_attr */
-	unsigned number; /* tells several in the same two processes apart */
+	uint8_t timeout;           /* of the qps, as in ibv_qp_attr */
+	unsigned heartbeat_misses; /* 0: the usual */
+	unsigned number;           /* tells several in the same two processes apart */
 };
 
 struct bench_nodes;

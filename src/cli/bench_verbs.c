@@ -8,13 +8,14 @@
 #include "cli/bench_bars.h"
 #include "cli/bench_slices.h"
 
-#define QP_TIMEOUT   15u /* 134 ms: a busy machine is not a cut */
-#define CLIENT_BYTES (1u << 20)
-#define SECOND_NS    1000000000ull
-#define POINT_NS     60000000ull /* of a round */
-#define UNDECIDED_NS 150000000ull
-#define TABLES_MAX   (2 * BENCH_FLEET_MAX)
-#define FEW          4u
+#define QP_TIMEOUT       15u  /* 134 ms: a busy machine is not a cut */
+#define HEARTBEAT_MISSES 100u /* of 50 ms: neither is a busy one that does not come to answer */
+#define CLIENT_BYTES     (1u << 20)
+#define SECOND_NS        1000000000ull
+#define POINT_NS         60000000ull /* of a round */
+#define UNDECIDED_NS     150000000ull
+#define TABLES_MAX       (2 * BENCH_FLEET_MAX)
+#define FEW              4u
 
 /* clang-format off */
 #define SYNC  BENCH_WRITE, false
@@ -193,6 +194,7 @@ static int run_kind(struct run *run, struct verbs_table *tables, unsigned *n, st
 						  .clients = VERBS_CLIENTS,
 						  .depth = 2 * BENCH_BATCH,
 						  .timeout = QP_TIMEOUT,
+						  .heartbeat_misses = HEARTBEAT_MISSES,
 						  .client_bytes = CLIENT_BYTES}};
 	choose_modes(run->options, &run->fleet);
 	run->slices = calloc((size_t)run->fleet.n * POINTS, sizeof(*run->slices));
