@@ -92,7 +92,8 @@ static int fence_failed(struct nic *nic)
 	return -EIO;
 }
 
-static int nic_qp_fence(struct hf_qp *qp)
+/* One of the engine's two fences: of a qp, or of one source at a DC target. */
+static int fence_on_bus(struct hf_qp *qp, const struct hf_dc_source *source)
 {
 	struct nic *nic = nic_of(qp->dev);
 	uint64_t now_ns = nic->bus.world->now_ns;
@@ -107,11 +108,21 @@ static int nic_qp_fence(struct hf_qp *qp)
 	if (now_ns < nic->fence_slow_until_ns || world_chance(nic->bus.world, FENCE_MOMENT_PPM))
 		return -EINPROGRESS;
 	nic->bus.stuck = now_ns < nic->drain_hangs_until_ns || now_ns < nic->drain_fails_until_ns;
-	rc = nic->engine->qp_fence(qp);
+	rc = source == NULL ? nic->engine->qp_fence(qp) : nic->engine->qp_fence_dc(qp, source);
 	if (rc == 0 && nic->bus.stuck)
 		rc = now_ns < nic->drain_fails_until_ns ? fence_failed(nic) : -EINPROGRESS;
 	nic->bus.stuck = false;
 	return rc;
+}
+
+static int nic_qp_fence(struct hf_qp *qp)
+{
+	return fence_on_bus(qp, NULL);
+}
+
+static int nic_qp_fence_dc(struct hf_qp *target, const struct hf_dc_source *source)
+{
+	return fence_on_bus(target, source);
 }
 
 static int nic_get_event(struct hf_dev *dev, struct hf_dev_event *event_out)
@@ -156,6 +167,7 @@ static int open_on_bus(
 	nic->ops.mr_dereg = nic_mr_dereg;
 	nic->ops.cq_destroy = nic_cq_destroy;
 	nic->ops.qp_fence = nic_qp_fence;
+	nic->ops.qp_fence_dc = nic_qp_fence_dc;
 	nic->ops.get_event = nic_get_event;
 	nic->dev->ops = &nic->ops;
 	nic->port->dark = false;

@@ -16,6 +16,10 @@
 #define BUDGET_NS       (2 * NS_S)
 #define TRIGGER_SEEDS   4u      /* of so many seeds one has a trigger, and every second of these no faults */
 #define MASKED_PPM      350000u /* of worlds */
+#define SHARED_RC_PPM   300000u /* of worlds: standby qps are RC, not DC */
+#define NO_DC_PPM       100000u /* of nodes in the others: so they are towards this one */
+#define FEW_ATOMICS_PPM 500000u /* of worlds: nodes differ in how many atomics they keep track of */
+#define LINGER_PPM      250000u /* of worlds */
 #define LIVE_NS         (6 * NS_S)
 #define LIVE_OPERATIONS 5u /* of each link */
 #define VR_FAULTS                                                                                                      \
@@ -88,6 +92,8 @@ static void pick_capabilities(struct vr *vr)
 
 	if (world_chance(vr->world, MASKED_PPM))
 		vr->caps_masked = (uint32_t)rng_next(&vr->world->rng) & maskable;
+	if (world_chance(vr->world, SHARED_RC_PPM))
+		vr->caps_masked |= HF_DEV_DC_EVIDENCE;
 	if (vr->hca_atomics)
 		vr->caps_masked |= HF_DEV_ATOMIC_GLOBAL;
 	if (world_chance(vr->world, MASKED_PPM))
@@ -100,6 +106,7 @@ static void set_up(struct vr *vr, struct world *world, struct outcome *outcome)
 {
 	static const enum ibv_mtu mtus[] = {IBV_MTU_256, IBV_MTU_512, IBV_MTU_1024};
 	enum ibv_mtu mtu = mtus[world_range(world, 0, 2)];
+	bool few_atomics = world_chance(world, FEW_ATOMICS_PPM);
 
 	vr->world = world;
 	vr->outcome = outcome;
@@ -113,8 +120,10 @@ static void set_up(struct vr *vr, struct world *world, struct outcome *outcome)
 		.budget_ns = BUDGET_NS,
 		.timeout = QP_TIMEOUT,
 		.retry_cnt = QP_RETRY_CNT,
+		.pool_size = (unsigned)world_range(world, 1, 2),
 	};
 	pick_capabilities(vr);
+	vr->lingers = world_chance(world, LINGER_PPM);
 	for (unsigned i = 0; i < VR_RAILS; i++)
 		vr->config.rails[i].mtu = mtu;
 	list_init(&vr->words);
@@ -128,9 +137,11 @@ static void set_up(struct vr *vr, struct world *world, struct outcome *outcome)
 		node->vr = vr;
 		node->index = i;
 		host_init(&node->host, world, &vr->network, node->name);
-		if (world_chance(world, 300000))
+		if (few_atomics && world_chance(world, 500000))
 			node->host.rd_atomic = (uint8_t)world_range(world, 1, 2);
 		node->host.caps_masked = vr->caps_masked;
+		if (world_chance(world, NO_DC_PPM))
+			node->host.caps_masked |= HF_DEV_DC;
 		node->process = process_create(&node->host, node->name, &vr_program, node);
 	}
 	for (unsigned rail = 0; rail < vr->rail_count; rail++)

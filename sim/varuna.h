@@ -117,6 +117,7 @@ struct vr {
 	uint64_t failovers;           /* of all vqps, */
 	uint64_t unprovoked;          /* and of those of links where nobody used a wrong key (R16 is to come) */
 	uint32_t caps_masked;         /* enum hf_dev_cap that no NIC of this world has */
+	bool lingers;                 /* vqps stay on standby qps for long, and so no messages are sent (R7) */
 	bool hca_atomics;             /* atomicity ends at the NIC (R12) */
 	bool weak;                    /* of some wrs in flight the evidence of this world cannot know */
 	bool stopping;                /* nothing new is posted */

@@ -15,6 +15,7 @@
 #define END_BYTES    (4 * (size_t)VR_WINDOW)
 #define WORDS_BYTES  4096u
 #define POLL_MAX     16
+#define LINGER_NS    (60 * NS_MS)
 #define RETRY_NS     (5 * NS_MS)
 #define SERVICE      "links"
 #define ACCESS       (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
@@ -84,6 +85,10 @@ static void changed(struct hf_vqp *vqp, void *context)
 {
 	struct vr_end *end = context;
 
+	if (end->link->vr->lingers && hf_vqp_state(vqp) == HF_VQP_UP) { /* as if its paths had failed many times */
+		vqp->rebuild.backoff_ns = LINGER_NS;
+		vqp->rebuild.failed_ns = hf_loop_now_ns(end->node->loop);
+	}
 	world_note(end->link->vr->world, "vqp-state", (uint64_t)hf_vqp_state(vqp));
 }
 

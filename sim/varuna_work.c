@@ -74,13 +74,17 @@ static uint32_t pick_bytes(struct world *world)
 	return (uint32_t)world_range(world, 8, VR_SLOT_BYTES);
 }
 
-static enum op_kind pick_kind(struct world *world, bool atomics)
+static enum op_kind pick_kind(struct world *world, bool atomics, bool messages)
 {
+	static const enum op_kind no_messages[] = {
+		OP_WRITE, OP_WRITE, OP_WRITE, OP_WRITE, OP_READ, OP_READ, OP_CAS, OP_FAA};
 	static const enum op_kind mix[] = {OP_WRITE, OP_WRITE, OP_WRITE, OP_WRITE, OP_WRITE_IMM, OP_WRITE_IMM, OP_SEND,
 		OP_SEND, OP_READ, OP_READ, OP_CAS, OP_CAS, OP_FAA, OP_FAA};
 
 	if (atomics)
 		return world_chance(world, 500000) ? OP_CAS : OP_FAA;
+	if (!messages)
+		return no_messages[world_range(world, 0, sizeof(no_messages) / sizeof(no_messages[0]) - 1)];
 	return mix[world_range(world, 0, sizeof(mix) / sizeof(mix[0]) - 1)];
 }
 
@@ -100,7 +104,9 @@ static void make_atomic(struct vr_end *end, struct op *op)
 static struct op *make_op(struct vr_end *end, bool signaled)
 {
 	struct world *world = end->link->vr->world;
-	struct op op = {.kind = pick_kind(world, end->atomics), .bytes = pick_bytes(world), .unsignaled = !signaled};
+	struct op op = {.kind = pick_kind(world, end->atomics, !end->link->vr->lingers),
+		.bytes = pick_bytes(world),
+		.unsignaled = !signaled};
 	uint64_t target = (uintptr_t)vr_other(end)->memory;
 
 	op.imm = (uint32_t)rng_next(&world->rng);

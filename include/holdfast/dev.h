@@ -38,7 +38,7 @@ enum hf_dev_cap {
 	HF_DEV_DC = 1 << 3,             /* D6 */
 	HF_DEV_ATOMIC_GLOBAL = 1 << 4,  /* D7 */
 	HF_DEV_SRQ = 1 << 5,
-	HF_DEV_DC_EVIDENCE = 1 << 6, /* D3, D4 and D4b of each initiator at a DC target */
+	HF_DEV_DC_EVIDENCE = 1 << 6, /* D3 of each initiator at a DC target, and what it has of D4 and D4b */
 	HF_DEV_FOOTER = 1 << 7,      /* hf_qp_post_send_footed, towards peers that have it too */
 };
 

@@ -9,6 +9,7 @@
 
 struct hf_qp;
 struct hf_atomic_result;
+struct hf_refusal;
 
 /* Where the wrs of an initiator go. */
 struct hf_dc_dest {
@@ -22,7 +23,8 @@ int hf_qp_post_send_dc(
 /* Evidence of DC (HF_DEV_DC_EVIDENCE, else -EOPNOTSUPP): the initiator says who it is since it last came to RTS, in ERR
  * too; the target then fences and tells of that one, while its other initiators go on. After the fence nothing of that
  * use executes there any more; the initiator may speak to the target again once it was moved through RESET.
- * -ENOENT: nothing of that use executed. -ENODATA: not known any more. -ENOSPC: cannot be fenced. */
+ * The fence answers as hf_qp_fence, or -ENOSPC: cannot be fenced. Then, -EOPNOTSUPP without D4 or D4b. -ENOENT: nothing
+ * of that use executed. -ENODATA: not known any more. */
 struct hf_dc_source {
 	union ibv_gid gid;
 	uint32_t qp_num;
@@ -33,5 +35,6 @@ int hf_qp_fence_dc(struct hf_qp *target, const struct hf_dc_source *source);
 int hf_qp_executed_psn_dc(struct hf_qp *target, const struct hf_dc_source *source, uint32_t *psn_out);
 int hf_qp_atomic_results_dc(
 	struct hf_qp *target, const struct hf_dc_source *source, struct hf_atomic_result *results_out, unsigned n);
+int hf_qp_refusal_dc(struct hf_qp *target, const struct hf_dc_source *source, struct hf_refusal *refusal_out);
 
 #endif

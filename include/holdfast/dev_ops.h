@@ -61,6 +61,7 @@ struct hf_dev_ops {
 	int (*qp_executed_psn_dc)(struct hf_qp *target, const struct hf_dc_source *source, uint32_t *psn_out);
 	int (*qp_atomic_results_dc)(struct hf_qp *target, const struct hf_dc_source *source,
 		struct hf_atomic_result *results_out, unsigned n);
+	int (*qp_refusal_dc)(struct hf_qp *target, const struct hf_dc_source *source, struct hf_refusal *refusal_out);
 };
 
 /* ---- the data path ----

@@ -50,7 +50,7 @@ struct hf_node_config {
 	uint64_t failback_ns;       /* the primary must have been up for so long before traffic returns; 0: 200 ms */
 	uint64_t budget_ns;         /* without any path, wrs complete in error after so long; 0: 10 s */
 	uint64_t lease_ns;          /* without contact for so long a peer's qps are fenced; 0: half the budget */
-	unsigned pool_size;         /* standby qps on each rail for each peer and protection domain; 0: 1 */
+	unsigned pool_size;         /* standby qps on each rail: for all peers on DC, else for each; 0: 1 */
 	unsigned pool_vqps;         /* and one for so many vqps at least; 0: their number does not follow the vqps */
 	uint8_t timeout, retry_cnt; /* of the qps, as in ibv_qp_attr; 0: 10 (4 ms) and 3 */
 	uint32_t caps_masked;       /* hf_dev_config */

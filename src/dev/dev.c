@@ -262,29 +262,38 @@ int hf_qp_post_send_dc(
 	return qp->dev->ops->qp_post_send_dc(qp, dest, wr, bad_wr);
 }
 
-static bool tells_of_dc(const struct hf_qp *qp)
+static bool tells_of_dc(const struct hf_qp *qp, uint32_t what)
 {
-	return (qp->dev->attr.caps & HF_DEV_DC_EVIDENCE) != 0;
+	return (qp->dev->attr.caps & HF_DEV_DC_EVIDENCE) != 0 && (qp->dev->attr.caps & what) == what;
 }
 
 int hf_qp_dc_source(struct hf_qp *initiator, struct hf_dc_source *source_out)
 {
-	return tells_of_dc(initiator) ? initiator->dev->ops->qp_dc_source(initiator, source_out) : -EOPNOTSUPP;
+	return tells_of_dc(initiator, 0) ? initiator->dev->ops->qp_dc_source(initiator, source_out) : -EOPNOTSUPP;
 }
 
 int hf_qp_fence_dc(struct hf_qp *target, const struct hf_dc_source *source)
 {
-	return tells_of_dc(target) ? target->dev->ops->qp_fence_dc(target, source) : -EOPNOTSUPP;
+	return tells_of_dc(target, 0) ? target->dev->ops->qp_fence_dc(target, source) : -EOPNOTSUPP;
 }
 
 int hf_qp_executed_psn_dc(struct hf_qp *target, const struct hf_dc_source *source, uint32_t *psn_out)
 {
-	return tells_of_dc(target) ? target->dev->ops->qp_executed_psn_dc(target, source, psn_out) : -EOPNOTSUPP;
+	return tells_of_dc(target, HF_DEV_EXECUTED_PSN) ? target->dev->ops->qp_executed_psn_dc(target, source, psn_out)
+							: -EOPNOTSUPP;
 }
 
 int hf_qp_atomic_results_dc(
 	struct hf_qp *target, const struct hf_dc_source *source, struct hf_atomic_result *results_out, unsigned n)
 {
-	return tells_of_dc(target) ? target->dev->ops->qp_atomic_results_dc(target, source, results_out, n)
-				   : -EOPNOTSUPP;
+	return tells_of_dc(target, HF_DEV_ATOMIC_RESULTS)
+		       ? target->dev->ops->qp_atomic_results_dc(target, source, results_out, n)
+		       : -EOPNOTSUPP;
+}
+
+int hf_qp_refusal_dc(struct hf_qp *target, const struct hf_dc_source *source, struct hf_refusal *refusal_out)
+{
+	return tells_of_dc(target, 0) && target->dev->ops->qp_refusal_dc != NULL
+		       ? target->dev->ops->qp_refusal_dc(target, source, refusal_out)
+		       : -EOPNOTSUPP;
 }

@@ -5,7 +5,7 @@
 
 void evidence_gather(const struct hf_vqp *vqp, bool fenced, struct message *state)
 {
-	const struct path *path = vqp->path.shared != NULL ? &vqp->path.shared->path : &vqp->path;
+	const struct path *path = &vqp->path;
 	struct hf_refusal refusal;
 	uint32_t psn;
 	int rc;
@@ -17,22 +17,24 @@ void evidence_gather(const struct hf_vqp *vqp, bool fenced, struct message *stat
 		(void)log_newest(
 			vqp->log_ring.entries, vqp->log_ring.slab->ring_entries, &state->log_number, &state->log_entry);
 	}
-	state->about_rail = (uint8_t)vqp->path.rail;
-	state->about_qp = vqp->path.dest_qp_num;
-	state->ended = path->qp == NULL;
-	if (!fenced || vqp->path.qp == NULL)
+	state->about_rail = (uint8_t)path->rail;
+	state->about_qp = path->their_key;
+	state->ended = path->shared != NULL ? !pool_tells(path->shared) : path->qp == NULL;
+	if (!fenced || state->ended)
 		return;
-	rc = hf_qp_executed_psn(vqp->path.qp, &psn);
+	rc = path->shared != NULL ? pool_executed_psn(path->shared, &psn) : hf_qp_executed_psn(path->qp, &psn);
 	if ((rc == 0 || rc == -ENODATA) && (!state->has_log || vqp->node->config.evidence != HF_EVIDENCE_LOG)) {
 		state->has_psn = 1;
 		state->in_doubt = rc != 0;
 		state->executed_psn = psn;
 	}
-	if (hf_qp_refusal(vqp->path.qp, &refusal) == 1) {
+	rc = path->shared != NULL ? pool_refusal(path->shared, &refusal) : hf_qp_refusal(path->qp, &refusal);
+	if (rc == 1) {
 		state->refused = (uint8_t)refusal.status;
 		state->refused_psn = refusal.psn;
 	}
-	rc = hf_qp_atomic_results(vqp->path.qp, state->atomics, EVIDENCE_ATOMICS);
+	rc = path->shared != NULL ? pool_atomic_results(path->shared, state->atomics, EVIDENCE_ATOMICS)
+				  : hf_qp_atomic_results(path->qp, state->atomics, EVIDENCE_ATOMICS);
 	state->atomic_count = (uint8_t)(rc > 0 ? rc : 0);
 }
 

@@ -1,6 +1,7 @@
 /* evidence.h - what one side knows of the other side's wrs after its fence; STATE of the exchange carries it.
  *
- * It speaks about one qp of the device, not about the vqp: of wrs that were posted to another one it says nothing. */
+ * It speaks about one qp of the device, or one destination of a DC initiator, not about the vqp: of wrs that were
+ * posted to another one it says nothing. */
 #ifndef HOLDFAST_VQP_EVIDENCE_H
 #define HOLDFAST_VQP_EVIDENCE_H
 
@@ -9,7 +10,7 @@
 #define EVIDENCE_ATOMICS 16u /* what qps are made with: max_dest_rd_atomic */
 
 struct evidence {
-	uint32_t rail, qp_num; /* of the qp to which the wrs were posted; qp_num 0: about none */
+	uint32_t rail, qp_num; /* of the path on which the wrs were posted, by its our_key; 0: about none */
 	bool fenced;           /* nothing executes any more; without it only what did execute is sure */
 	bool has_psn;
 	uint32_t executed_psn;     /* of the first request packet that did not execute */

@@ -42,6 +42,8 @@ void exchange_say_path(struct hf_vqp *vqp, enum message_kind kind, const struct 
 		.cached = (uint8_t)cached};
 
 	path_attributes(vqp->node, path, &message);
+	if (cached == MESSAGE_PATH_POOL)
+		message.qp_num = path->our_key;
 	peer_send(vqp->peer, &message);
 }
 
@@ -220,6 +222,7 @@ void exchange_message(struct hf_vqp *vqp, const struct message *message)
 		break;
 	case MESSAGE_POOL:
 	case MESSAGE_POOL_QP:
+	case MESSAGE_POOL_GONE:
 		if (rail >= 0)
 			pool_message(vqp, message, (unsigned)rail);
 		break;

@@ -19,14 +19,14 @@
 #define FENCE_SPIN_NS 50000u
 #define FENCE_PART    8
 
-static bool sleeps(const struct path *path, uint64_t now_ns)
+bool fence_path_sleeps(const struct path *path, uint64_t now_ns)
 {
 	return path->fence_retry_ns > now_ns;
 }
 
 uint64_t fence_retry_ns(const struct hf_vqp *vqp)
 {
-	return vqp->path.shared != NULL ? vqp->path.shared->path.fence_retry_ns : vqp->path.fence_retry_ns;
+	return vqp->path.shared != NULL ? pool_fence_retry_ns(vqp->path.shared) : vqp->path.fence_retry_ns;
 }
 
 bool fence_sleeps(const struct hf_vqp *vqp, uint64_t now_ns)
@@ -43,17 +43,8 @@ static uint64_t retry_after(uint64_t lasted_ns, bool in_progress)
 	return lasted_ns / FENCE_PART < FENCE_RETRY_NS ? lasted_ns / FENCE_PART : FENCE_RETRY_NS;
 }
 
-enum fence fence_path(struct hf_vqp *vqp, struct path *path, uint64_t now_ns)
+enum fence fence_judge(struct hf_vqp *vqp, struct path *path, int rc, uint64_t now_ns)
 {
-	int rc;
-
-	if (path->shared != NULL)
-		return pool_fence(vqp, now_ns);
-	if (path->qp == NULL)
-		return FENCE_DONE;
-	if (sleeps(path, now_ns))
-		return FENCE_WAITS;
-	rc = hf_qp_fence(path->qp);
 	if (rc == 0)
 		return FENCE_DONE;
 	if (path->fence_since_ns == 0 && rc != -EINPROGRESS)
@@ -66,4 +57,15 @@ enum fence fence_path(struct hf_vqp *vqp, struct path *path, uint64_t now_ns)
 		return FENCE_HOPELESS;
 	path->fence_retry_ns = now_ns + retry_after(now_ns - path->fence_since_ns, rc == -EINPROGRESS);
 	return FENCE_WAITS;
+}
+
+enum fence fence_path(struct hf_vqp *vqp, struct path *path, uint64_t now_ns)
+{
+	if (path->shared != NULL)
+		return pool_fence(vqp, now_ns);
+	if (path->qp == NULL)
+		return FENCE_DONE;
+	if (fence_path_sleeps(path, now_ns))
+		return FENCE_WAITS;
+	return fence_judge(vqp, path, hf_qp_fence(path->qp), now_ns);
 }

@@ -31,7 +31,7 @@ struct inflight_wr {
 	uint64_t landed;       /* of a WRITE: so many bytes took effect on paths that failed; it resumes behind them */
 	uint64_t log_entry;    /* of the completion log, written behind it; 0: none */
 	uint32_t psns;         /* packets that it takes: on the path it was posted to, before that an upper bound */
-	/* The device's qp it was posted to and has no verdict of; qp_num 0: none, it is to be posted. */
+	/* The path it was posted on, by its our_key, and has no verdict of; qp_num 0: none, it is to be posted. */
 	uint32_t qp_num, first_psn, mtu_bytes;
 	uint32_t log_number;
 	uint32_t grant; /* of the vqp, when it was posted: nothing is replayed across grants (R13) */

@@ -91,6 +91,14 @@ static void qp(struct wire *wire, struct message *m)
 		wire->bad = true;
 }
 
+static void dc(struct wire *wire, struct message *m)
+{
+	u8(wire, &m->dc, 1);
+	u32(wire, &m->dct_num, NUM_MASK);
+	u64(wire, &m->dc_key);
+	u64(wire, &m->dc_use);
+}
+
 static void slots(struct wire *wire, struct message *m)
 {
 	u32(wire, &m->rkey, UINT32_MAX);
@@ -132,6 +140,8 @@ static void node(struct wire *wire, struct message *m)
 		name(wire, m->rails[i].name);
 		name(wire, m->rails[i].kind);
 		raw(wire, m->rails[i].gid, sizeof(m->rails[i].gid));
+		u8(wire, &m->rails[i].dc_mtu, IBV_MTU_4096);
+		u8(wire, &m->rails[i].dc_rd_atomic, UINT8_MAX);
 	}
 	u32(wire, &m->up, RAIL_MASK);
 }
@@ -262,14 +272,22 @@ static void visit(struct wire *wire, struct message *m)
 	case MESSAGE_QP:
 	case MESSAGE_STANDBY:
 	case MESSAGE_STANDBY_QP:
+		qp(wire, m);
+		break;
 	case MESSAGE_POOL:
 		qp(wire, m);
+		dc(wire, m);
 		break;
 	case MESSAGE_SLOTS:
 		slots(wire, m);
 		break;
 	case MESSAGE_POOL_QP:
 		qp(wire, m);
+		dc(wire, m);
+		u32(wire, &m->about_qp, NUM_MASK);
+		break;
+	case MESSAGE_POOL_GONE:
+		u8(wire, &m->rail, HF_RAILS_MAX - 1);
 		u32(wire, &m->about_qp, NUM_MASK);
 		break;
 	case MESSAGE_GRANT:

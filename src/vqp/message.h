@@ -32,6 +32,7 @@ enum message_kind {
 	MESSAGE_SLOTS,      /* what it may use for that; own_slots 0: nothing is left */
 	MESSAGE_POOL,       /* picker: a qp that the vqps like this one share when they have to */
 	MESSAGE_POOL_QP,    /* its match */
+	MESSAGE_POOL_GONE,  /* picker: nobody will be sent there any more */
 	MESSAGE_MOVE,       /* to the picker: our home of atomics is to be on that rail */
 	MESSAGE_GRANT,      /* more may be done than before */
 	MESSAGE_CLOSED,     /* the vqp is in error or was destroyed */
@@ -44,7 +45,7 @@ enum message_kind {
 enum message_path {
 	MESSAGE_PATH_BUILT,   /* a qp still to be matched */
 	MESSAGE_PATH_STANDBY, /* the vqp's own, made beforehand on that rail */
-	MESSAGE_PATH_POOL,    /* qp_num of the picker's pool */
+	MESSAGE_PATH_POOL,    /* of the pool: qp_num is its our_key of the picker */
 	MESSAGE_PATHS,
 };
 
@@ -53,6 +54,7 @@ enum message_path {
 struct message_rail {
 	char name[HF_NAME_BYTES], kind[HF_NAME_BYTES];
 	uint8_t gid[16];
+	uint8_t dc_mtu, dc_rd_atomic; /* dc_mtu: of standby qps over DC; 0: it cannot have such */
 };
 
 /* The k-th message of the sender has so many bytes, however many of them are still to come. */
@@ -98,7 +100,7 @@ struct message {
 	uint8_t ended;   /* the qp could not be fenced: its device may have died with writes under way */
 	uint8_t refused; /* enum ibv_wc_status, of the request at refused_psn; 0: none */
 	uint32_t refused_psn;
-	uint8_t about_rail; /* of the sender; its qp there was connected to about_qp, the receiver's; 0: to none */
+	uint8_t about_rail; /* of the sender; about_qp: what the receiver's wrs there are known by; 0: none */
 	uint32_t about_qp;
 	uint8_t has_log;
 	uint32_t log_number;
@@ -110,11 +112,15 @@ struct message {
 	/* LENGTHS */
 	uint8_t more; /* another one follows */
 	uint8_t length_count;
-	/* GO, QP, STANDBY, STANDBY_QP, POOL, POOL_QP (which says in about_qp what it matches) */
+	/* GO, QP, STANDBY, STANDBY_QP, POOL, POOL_QP and POOL_GONE (which say in about_qp what it is about) */
 	uint8_t rail;   /* of the sender */
 	uint8_t cached; /* GO: enum message_path */
 	uint8_t rd_atomic, mtu, footers;
 	uint32_t qp_num, psn;
+	/* POOL, POOL_QP: qp_num and psn are of an initiator then */
+	uint8_t dc; /* 0, 1 */
+	uint32_t dct_num;
+	uint64_t dc_key, dc_use;
 	/* What is large, of one kind each, so that the others are quickly filled and copied. */
 	union {
 		struct message_rail rails[HF_RAILS_MAX]; /* NODE */

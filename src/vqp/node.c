@@ -330,6 +330,7 @@ int hf_node_open(struct hf_loop *loop, const struct hf_node_config *config, cons
 	list_init(&node->due);
 	list_init(&node->recovering);
 	list_init(&node->pools);
+	list_init(&node->initiators);
 	list_init(&node->graves);
 	list_init(&node->rebuilds.waiting);
 	list_init(&node->rebuilds.running);

@@ -63,6 +63,7 @@ struct hf_node {
 	uint32_t next_num, next_pd;
 	struct list peers, vpds, vcqs, vqps;
 	struct list pools, graves;
+	struct list initiators; /* carrier.h */
 	struct rebuilds rebuilds;
 	uint64_t random;
 	struct list due;        /* vqps with something to do at every turn: a fence, quiet to wait for */

@@ -46,7 +46,7 @@ static void drop_path(struct own *own)
 
 static bool make_path(struct own *own)
 {
-	const struct ibv_qp_cap cap = {.max_send_wr = OWN_DEPTH, .max_send_sge = 1};
+	const struct hf_qp_init init = {.cap = {.max_send_wr = OWN_DEPTH, .max_send_sge = 1}, .type = IBV_QPT_RC};
 	struct hf_vpd *pd = own->pd;
 	unsigned rail = (unsigned)pd->home.rail;
 	struct hf_error error = {0};
@@ -56,7 +56,7 @@ static bool make_path(struct own *own)
 		return !own->failed;
 	if (pd->home.next >= 0 || !pd->node->rails[rail].up)
 		return false;
-	rc = path_make(pd, rail, &cap, OWN_DEPTH, OWN_ACCESS, &own->sink, &own->path);
+	rc = path_make(pd, rail, &init, OWN_DEPTH, OWN_ACCESS, &own->sink, &own->path);
 	if (rc == 0)
 		rc = path_connect_self(pd->node, &own->path, OWN_ACCESS);
 	if (rc == 0)

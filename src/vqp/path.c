@@ -9,11 +9,11 @@
 #define MIN_RNR_TIMER 8
 #define RD_ATOMIC_MAX 16u
 
-int path_make(struct hf_vpd *pd, unsigned rail, const struct ibv_qp_cap *cap, uint32_t cqes, int access,
+int path_make(struct hf_vpd *pd, unsigned rail, const struct hf_qp_init *like, uint32_t cqes, int access,
 	struct wc_sink *sink, struct path *path)
 {
 	struct rail_cqs *cqs = &pd->node->rails[rail].cqs;
-	struct hf_qp_init init = {.cap = *cap, .type = IBV_QPT_RC};
+	struct hf_qp_init init = *like;
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = (unsigned)access};
 	int rc;
 
@@ -35,6 +35,7 @@ int path_make(struct hf_vpd *pd, unsigned rail, const struct ibv_qp_cap *cap, ui
 		return rc;
 	}
 	path->psn = node_random(pd->node) & 0xffffffu;
+	path->our_key = path->qp->qp_num;
 	return 0;
 }
 
@@ -56,22 +57,23 @@ struct path_offer path_offered(const struct message *message)
 /* Writes into the completion log take a place of their own in the queue, unless they are footers. */
 int path_create(struct hf_vqp *vqp, struct path *path, unsigned rail)
 {
-	struct ibv_qp_cap cap = vqp->cap;
+	struct hf_qp_init init = {.cap = vqp->cap, .type = IBV_QPT_RC};
+	struct ibv_qp_cap *cap = &init.cap;
 
 	if (vqp->log.entries > 0 && (vqp->log_footers & 1u << rail) == 0)
-		cap.max_send_wr *= 2;
-	if (cap.max_inline_data < LOG_ENTRY_BYTES)
-		cap.max_inline_data = LOG_ENTRY_BYTES;
-	cap.max_send_wr += PATH_SLACK;
-	return path_make(vqp->pd, rail, &cap, cap.max_send_wr + cap.max_recv_wr, vqp->access, &vqp->sink, path);
+		cap->max_send_wr *= 2;
+	if (cap->max_inline_data < LOG_ENTRY_BYTES)
+		cap->max_inline_data = LOG_ENTRY_BYTES;
+	cap->max_send_wr += PATH_SLACK;
+	return path_make(vqp->pd, rail, &init, cap->max_send_wr + cap->max_recv_wr, vqp->access, &vqp->sink, path);
 }
 
-static uint8_t rd_atomic(const struct hf_dev *dev)
+uint8_t path_rd_atomic(const struct hf_dev *dev)
 {
 	return dev->attr.max_rd_atomic < RD_ATOMIC_MAX ? dev->attr.max_rd_atomic : (uint8_t)RD_ATOMIC_MAX;
 }
 
-static enum ibv_mtu active_mtu(struct hf_dev *dev)
+enum ibv_mtu path_active_mtu(struct hf_dev *dev)
 {
 	struct ibv_port_attr port = {0};
 
@@ -83,8 +85,8 @@ void path_attributes(const struct hf_node *node, const struct path *path, struct
 	struct hf_dev *dev = node->rails[path->rail].dev;
 
 	message->rail = (uint8_t)path->rail;
-	message->rd_atomic = rd_atomic(dev);
-	message->mtu = (uint8_t)active_mtu(dev);
+	message->rd_atomic = path_rd_atomic(dev);
+	message->mtu = (uint8_t)path_active_mtu(dev);
 	message->footers = path_has_footers(node, path->rail);
 	message->qp_num = path->qp->qp_num;
 	message->psn = path->psn;
@@ -94,8 +96,8 @@ static int connect_to(const struct hf_node *node, struct path *path, const uint8
 	const struct path_offer *theirs)
 {
 	struct hf_dev *dev = node->rails[path->rail].dev;
-	enum ibv_mtu mtu = active_mtu(dev);
-	uint8_t ours = rd_atomic(dev);
+	enum ibv_mtu mtu = path_active_mtu(dev);
+	uint8_t ours = path_rd_atomic(dev);
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTR,
 		.path_mtu = theirs->mtu < mtu ? (enum ibv_mtu)theirs->mtu : mtu,
@@ -123,7 +125,7 @@ static int connect_to(const struct hf_node *node, struct path *path, const uint8
 		.max_rd_atomic = theirs->rd_atomic < ours ? theirs->rd_atomic : ours,
 	};
 	path->footers = theirs->footers && path_has_footers(node, path->rail);
-	path->dest_qp_num = theirs->qp_num;
+	path->their_key = theirs->qp_num;
 	path->mtu_bytes = 128u << (theirs->mtu < mtu ? theirs->mtu : mtu);
 	return hf_qp_modify(path->qp, &attr,
 		IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
@@ -191,7 +193,7 @@ int path_post_send(struct hf_vqp *vqp, struct path *path, struct ibv_send_wr *wr
 	struct ibv_send_wr **bad_wr)
 {
 	if (path->shared != NULL)
-		return pool_post_send(vqp, wr, footers, bad_wr);
+		return carrier_post_send(vqp, wr, footers, bad_wr);
 	return footers == NULL ? hf_qp_post_send(path->qp, wr, bad_wr)
 			       : hf_qp_post_send_footed(path->qp, NULL, wr, footers, bad_wr);
 }
@@ -207,7 +209,7 @@ void path_count(struct path *path, uint32_t *packets, int64_t more)
 {
 	*packets += (uint32_t)more;
 	if (path->shared != NULL)
-		path->shared->packets += (uint32_t)more;
+		path->shared->carrier->packets += (uint32_t)more;
 }
 
 int path_end_qp(struct path *path)

@@ -18,11 +18,14 @@ struct path {
 	uint32_t cqes;
 	unsigned rail;
 	uint32_t psn;
-	uint32_t dest_qp_num, mtu_bytes; /* once connected */
-	uint32_t grant;                  /* in which it was connected; 0: not yet */
-	int access;                      /* what it grants */
-	bool ready;                      /* both sides can send */
-	bool footers;                    /* both devices know them: see plan.h */
+	/* By what evidence names the wrs on it: ours, and the peer's. It is the number of the qp that posts them; on
+	 * DC, where that has many destinations, of the target that they go to. */
+	uint32_t our_key, their_key;
+	uint32_t mtu_bytes; /* once connected */
+	uint32_t grant;     /* in which it was connected; 0: not yet */
+	int access;         /* what it grants */
+	bool ready;         /* both sides can send */
+	bool footers;       /* both devices know them: see plan.h */
 	bool broken;
 	bool cut;                                /* about to be: failover_cut */
 	bool carries;                            /* in use, or was: its completions are polled for */
@@ -39,8 +42,11 @@ struct path_offer path_offered(const struct message *message);
 
 bool path_has_footers(const struct hf_node *node, unsigned rail); /* the device of that rail knows them */
 int path_create(struct hf_vqp *vqp, struct path *path, unsigned rail);
-int path_make(struct hf_vpd *pd, unsigned rail, const struct ibv_qp_cap *cap, uint32_t cqes, int access,
+/* A qp in INIT; its queues come from the rail. */
+int path_make(struct hf_vpd *pd, unsigned rail, const struct hf_qp_init *like, uint32_t cqes, int access,
 	struct wc_sink *sink, struct path *path);
+enum ibv_mtu path_active_mtu(struct hf_dev *dev);
+uint8_t path_rd_atomic(const struct hf_dev *dev);
 int path_connect(struct hf_vqp *vqp, struct path *path, const struct message *theirs);
 int path_connect_offered(struct hf_vqp *vqp, struct path *path, const struct path_offer *theirs);
 int path_connect_self(const struct hf_node *node, struct path *path, int access); /* both ends are this one */

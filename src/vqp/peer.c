@@ -183,6 +183,7 @@ static void send_node(struct hf_peer *peer)
 		memcpy(message.rails[i].name, node->rails[i].config.name, HF_NAME_BYTES);
 		memcpy(message.rails[i].kind, node->rails[i].config.kind, HF_NAME_BYTES);
 		memcpy(message.rails[i].gid, gid.raw, sizeof(message.rails[i].gid));
+		dc_describe(node->rails[i].dev, &message.rails[i]);
 	}
 	peer_send(peer, &message);
 }
@@ -320,6 +321,7 @@ static void dispatch(struct hf_peer *peer, const struct message *message)
 	case MESSAGE_SLOTS:
 	case MESSAGE_POOL:
 	case MESSAGE_POOL_QP:
+	case MESSAGE_POOL_GONE:
 	case MESSAGE_GRANT:
 	case MESSAGE_CLOSED:
 		to_vqp(peer, message);

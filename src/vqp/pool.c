@@ -10,161 +10,110 @@
 #define POOL_MAX       64u /* standby qps of a pool on one rail */
 #define OFFER_AGAIN_NS 1000000000ull
 
-/* ---- its queues ---- */
-
-static uint32_t least(uint32_t a, uint32_t b)
-{
-	return a < b ? a : b;
-}
-
-/* Of the completion queue: at the last time that it was empty no more than `depth` wrs were unfinished, and `depth`
- * have been posted since at most; so there are never more than twice as many completions in it. Of the qp's own queue:
- * what has not completed takes its place. A list that fits is taken whole, so no wr is posted without its log write. */
-static uint32_t room(struct pool_qp *standby)
-{
-	uint32_t depth = standby->path.cqes / 2;
-	uint32_t unfinished = (uint32_t)(standby->posted - standby->completed);
-
-	if (standby->path.cq == NULL)
-		return 0;
-	if (standby->reads != standby->path.cq->reads) {
-		standby->reads = standby->path.cq->reads;
-		standby->posted_at_read = standby->posted;
-	}
-	return least(depth - (uint32_t)(standby->posted - standby->posted_at_read), depth - least(unfinished, depth));
-}
-
-static void on_wc(struct wc_sink *sink, const struct ibv_wc *wc)
-{
-	struct pool_qp *standby = container_of(sink, struct pool_qp, sink);
-	const struct pool_wr *wr = &standby->wrs[wc->wr_id % (2 * POOL_DEPTH)];
-	struct hf_vqp *vqp = vqp_find(standby->pool->pd->node, wr->num);
-	struct ibv_wc own = *wc;
-
-	own.wr_id = wr->wr_id;
-	if (wc->status == IBV_WC_SUCCESS)
-		standby->completed = wc->wr_id + 1; /* and all before it */
-	if (vqp != NULL && vqp->path.shared == standby) {
-		if (list_empty(&vqp->sink.link))
-			list_push_back(&standby->told, &vqp->sink.link);
-		vqp->sink.completed(&vqp->sink, &own);
-	}
-	/* Whoever was at fault has been told; the others only lost their qp, and the rail is as good as before. */
-	if (wc->status != IBV_WC_SUCCESS)
-		pool_break(standby);
-}
-
-static void pump(struct pool_qp *standby)
-{
-	struct list *last = standby->waiting.prev, *at = NULL;
-
-	while (at != last && !list_empty(&standby->waiting) && room(standby) > 0) {
-		at = list_pop_front(&standby->waiting);
-		post_pump(container_of(at, struct hf_vqp, pool_wait_link));
-	}
-}
-
-static void on_settled(struct wc_sink *sink)
-{
-	struct pool_qp *standby = container_of(sink, struct pool_qp, sink);
-	struct list *at;
-
-	while ((at = list_pop_front(&standby->told)) != NULL)
-		container_of(at, struct wc_sink, link)->settled(container_of(at, struct wc_sink, link));
-	pump(standby);
-}
-
-static void on_fatal(struct wc_sink *sink)
-{
-	pool_break(container_of(sink, struct pool_qp, sink));
-}
-
-int pool_post_send(
-	struct hf_vqp *vqp, struct ibv_send_wr *wr, const struct hf_footer *footers, struct ibv_send_wr **bad_wr)
-{
-	struct pool_qp *standby = vqp->path.shared;
-	uint64_t first = standby->posted;
-	uint32_t count = 0;
-	int rc;
-
-	*bad_wr = wr;
-	for (const struct ibv_send_wr *at = wr; at != NULL; at = at->next)
-		count++;
-	if (count > room(standby)) {
-		pool_wait(vqp);
-		return -ENOMEM;
-	}
-	for (struct ibv_send_wr *at = wr; at != NULL; at = at->next) {
-		standby->wrs[standby->posted % (2 * POOL_DEPTH)] =
-			(struct pool_wr){.wr_id = at->wr_id, .num = vqp->num};
-		at->wr_id = standby->posted++;
-	}
-	rc = footers == NULL ? hf_qp_post_send(standby->path.qp, wr, bad_wr)
-			     : hf_qp_post_send_footed(standby->path.qp, NULL, wr, footers, bad_wr);
-	if (rc == 0)
-		return 0;
-	/* Numbers that were not used are given again: notes of wrs in flight would be overwritten otherwise. */
-	for (standby->posted = first; wr != *bad_wr; wr = wr->next)
-		standby->posted++;
-	if (rc == -ENOMEM)
-		pool_wait(vqp);
-	return rc;
-}
-
-void pool_wait(struct hf_vqp *vqp)
-{
-	if (list_empty(&vqp->pool_wait_link))
-		list_push_back(&vqp->path.shared->waiting, &vqp->pool_wait_link);
-}
-
 bool pool_turn(struct hf_node *node)
 {
 	bool pumped = false;
 
 	list_for_each (at, &node->pools)
-		list_for_each (on, &container_of(at, struct pool, node_link)->qps) {
-			struct pool_qp *standby = container_of(on, struct pool_qp, link);
-
-			if (list_empty(&standby->waiting) || room(standby) == 0)
-				continue;
-			pump(standby);
-			pumped = true;
-		}
+		list_for_each (on, &container_of(at, struct pool, node_link)->qps)
+			pumped |= carrier_pump(container_of(on, struct pool_qp, link)->carrier);
 	return pumped;
 }
 
 /* ---- life of a standby qp ---- */
 
+static void on_target_fatal(struct wc_sink *sink)
+{
+	pool_break(container_of(sink, struct pool_qp, dc_sink));
+}
+
+/* A target has no wrs. */
+static void on_target_wc(struct wc_sink *sink, const struct ibv_wc *wc)
+{
+	(void)sink, (void)wc;
+}
+
+static void on_target_settled(struct wc_sink *sink)
+{
+	(void)sink;
+}
+
+static unsigned so_many(const struct hf_node_config *config, unsigned vqps)
+{
+	unsigned n = config->pool_size;
+
+	if (config->pool_vqps > 0 && vqps / config->pool_vqps + (vqps % config->pool_vqps != 0) > n)
+		n = vqps / config->pool_vqps + (vqps % config->pool_vqps != 0);
+	return n < POOL_MAX ? n : POOL_MAX;
+}
+
+/* Of a rail and protection domain, for all peers. */
+static unsigned initiators_wanted(const struct pool *pool)
+{
+	const struct hf_node *node = pool->pd->node;
+	unsigned vqps = 0;
+
+	list_for_each (at, &node->pools) {
+		const struct pool *other = container_of(at, struct pool, node_link);
+
+		vqps += other->pd == pool->pd ? other->vqps : 0;
+	}
+	return so_many(&node->config, vqps);
+}
+
+static struct carrier *find_carrier(struct pool *pool, unsigned rail, bool dc)
+{
+	return dc ? carrier_share(pool->pd, rail, &pool->cap, initiators_wanted(pool))
+		  : carrier_make(pool->pd, rail, &pool->cap, pool->access);
+}
+
 static struct pool_qp *make(struct pool *pool, unsigned rail)
 {
 	struct pool_qp *standby = calloc(1, sizeof(*standby));
-	int rc;
+	bool dc = dc_suits(pool->peer, rail);
 
 	if (standby == NULL)
 		return NULL;
 	standby->pool = pool;
-	standby->sink = (struct wc_sink){.completed = on_wc, .settled = on_settled, .fatal = on_fatal};
-	list_init(&standby->sink.link);
 	list_init(&standby->vqps);
-	list_init(&standby->told);
-	list_init(&standby->waiting);
-	rc = path_make(
-		pool->pd, rail, &pool->cap, 2 * pool->cap.max_send_wr, pool->access, &standby->sink, &standby->path);
-	if (rc != 0) {
+	standby->dc_sink =
+		(struct wc_sink){.completed = on_target_wc, .settled = on_target_settled, .fatal = on_target_fatal};
+	list_init(&standby->dc_sink.link);
+	if (dc)
+		standby->dc = dc_end_make(pool->pd, rail, pool->access, &standby->dc_sink);
+	standby->carrier = dc && standby->dc == NULL ? NULL : find_carrier(pool, rail, dc);
+	if (standby->carrier == NULL) {
+		dc_end_free(standby->dc);
 		free(standby);
 		return NULL;
 	}
+	carrier_add(standby->carrier, &standby->carrier_link);
+	standby->path = standby->carrier->path;
+	standby->path.cq = NULL; /* its place in the queues is the carrier's */
+	standby->path.cqes = 0;
+	standby->path.carries = false;
+	standby->offer = dc ? standby->dc->path.qp->qp_num : standby->path.qp->qp_num;
 	standby->offered_ns = hf_loop_now_ns(pool->pd->node->loop);
 	list_push_back(&pool->qps, &standby->link);
 	return standby;
 }
 
+/* Wrs of a standby qp that have not completed hold up all others on its initiator, and may land here late. */
+static bool needs_carrier(const struct pool_qp *standby)
+{
+	return standby->dc == NULL || standby->posted_end > standby->carrier->completed;
+}
+
 static void unmake(struct pool_qp *standby)
 {
 	ensure(standby->users == 0);
-	list_remove(&standby->sink.link);
 	list_remove(&standby->link);
-	path_destroy(&standby->path);
+	list_remove(&standby->dc_sink.link);
+	path_uncarry(&standby->path);
+	if (standby->dc != NULL && needs_carrier(standby))
+		carrier_stop(standby->carrier);
+	dc_end_free(standby->dc);
+	carrier_drop(standby->carrier, &standby->carrier_link);
 	free(standby);
 }
 
@@ -182,33 +131,75 @@ void pool_break(struct pool_qp *standby)
 	}
 }
 
-int pool_end_qp(struct pool_qp *standby)
-{
-	int rc = standby->path.qp == NULL ? 0 : path_end_qp(&standby->path);
+/* ---- its fence ---- */
 
-	if (rc != 0)
-		return rc;
-	pool_break(standby);
-	standby->fenced = true;
-	list_for_each (at, &standby->vqps)
-		container_of(at, struct hf_vqp, pool_link)->path.qp = NULL;
-	return 0;
+bool pool_is_ended(const struct pool_qp *standby)
+{
+	return standby->carrier->path.qp == NULL;
+}
+
+static enum fence fence_carrier(struct hf_vqp *vqp, struct carrier *carrier, uint64_t now_ns)
+{
+	enum fence fence = FENCE_DONE;
+
+	carrier_break(carrier);
+	if (!carrier->fenced)
+		fence = fence_path(vqp, &carrier->path, now_ns);
+	carrier->fenced |= fence == FENCE_DONE;
+	return fence;
+}
+
+/* The target's path keeps the time of its own tries. */
+static enum fence fence_target(struct hf_vqp *vqp, struct dc_end *end, uint64_t now_ns)
+{
+	if (end == NULL || end->fenced)
+		return FENCE_DONE;
+	if (fence_path_sleeps(&end->path, now_ns))
+		return FENCE_WAITS;
+	return fence_judge(vqp, &end->path, dc_end_fence(end), now_ns);
 }
 
 /* A swap asks for no fence: both ends have fallen quiet, and others may be using it. */
 enum fence pool_fence(struct hf_vqp *vqp, uint64_t now_ns)
 {
 	struct pool_qp *standby = vqp->path.shared;
-	enum fence fence;
+	enum fence own = FENCE_DONE, theirs;
 
 	if (!vqp->failing && vqp->recovery.kind == RECOVERY_FAILBACK && standby->state != POOL_BROKEN)
 		return FENCE_DONE;
 	if (standby->fenced)
 		return FENCE_DONE;
 	pool_break(standby);
-	fence = fence_path(vqp, &standby->path, now_ns);
-	standby->fenced = fence == FENCE_DONE;
-	return fence;
+	if (needs_carrier(standby))
+		own = fence_carrier(vqp, standby->carrier, now_ns);
+	theirs = fence_target(vqp, standby->dc, now_ns);
+	standby->fenced = own == FENCE_DONE && theirs == FENCE_DONE;
+	if (own == FENCE_WAITS || theirs == FENCE_WAITS)
+		return FENCE_WAITS;
+	return standby->fenced ? FENCE_DONE : FENCE_HOPELESS;
+}
+
+uint64_t pool_fence_retry_ns(const struct pool_qp *standby)
+{
+	uint64_t own = needs_carrier(standby) && !standby->carrier->fenced ? standby->carrier->path.fence_retry_ns : 0;
+	uint64_t theirs = standby->dc != NULL && !standby->dc->fenced ? standby->dc->path.fence_retry_ns : 0;
+
+	return own > theirs ? own : theirs;
+}
+
+int pool_end_qp(struct pool_qp *standby)
+{
+	int rc = 0;
+
+	if (needs_carrier(standby) && !standby->carrier->fenced)
+		rc = carrier_end(standby->carrier);
+	if (rc == 0 && standby->dc != NULL && !standby->dc->fenced)
+		rc = dc_end_end(standby->dc);
+	if (rc != 0)
+		return rc;
+	pool_break(standby);
+	standby->fenced = true;
+	return 0;
 }
 
 void pool_evict(struct hf_vqp *vqp)
@@ -217,13 +208,58 @@ void pool_evict(struct hf_vqp *vqp)
 
 	vqp->path.broken = true; /* it does not settle with the others */
 	pool_break(standby);
-	if (!standby->fenced && standby->path.qp != NULL)
-		standby->fenced = hf_qp_fence(standby->path.qp) == 0;
-	if (!standby->fenced)
-		(void)pool_end_qp(standby);
+	if (needs_carrier(standby))
+		carrier_stop(standby->carrier);
+	if (standby->dc != NULL)
+		dc_end_stop(standby->dc, hf_loop_now_ns(vqp->node->loop));
+	standby->fenced =
+		(!needs_carrier(standby) || standby->carrier->fenced) && (standby->dc == NULL || standby->dc->fenced);
+}
+
+/* ---- what it tells ---- */
+
+bool pool_tells(const struct pool_qp *standby)
+{
+	return standby->dc != NULL ? standby->dc->path.qp != NULL : standby->carrier->path.qp != NULL;
+}
+
+int pool_executed_psn(const struct pool_qp *standby, uint32_t *psn_out)
+{
+	return standby->dc != NULL ? dc_end_executed_psn(standby->dc, psn_out)
+				   : hf_qp_executed_psn(standby->carrier->path.qp, psn_out);
+}
+
+int pool_atomic_results(const struct pool_qp *standby, struct hf_atomic_result *results_out, unsigned n)
+{
+	return standby->dc != NULL ? dc_end_atomic_results(standby->dc, results_out, n)
+				   : hf_qp_atomic_results(standby->carrier->path.qp, results_out, n);
+}
+
+int pool_refusal(const struct pool_qp *standby, struct hf_refusal *refusal_out)
+{
+	return standby->dc != NULL ? dc_end_refusal(standby->dc, refusal_out)
+				   : hf_qp_refusal(standby->carrier->path.qp, refusal_out);
 }
 
 /* ---- vqps on it ---- */
+
+/* Of the picker: the other side is told that nobody will be sent there any more. */
+static void withdraw(struct pool_qp *standby)
+{
+	struct pool *pool = standby->pool;
+
+	if (!list_empty(&pool->members)) {
+		const struct hf_vqp *vqp = container_of(pool->members.next, struct hf_vqp, member_link);
+		struct message message = {.kind = MESSAGE_POOL_GONE,
+			.to = vqp->remote_num,
+			.from = vqp->num,
+			.rail = (uint8_t)standby->path.rail,
+			.about_qp = standby->offer};
+
+		peer_send(pool->peer, &message);
+	}
+	unmake(standby);
+}
 
 struct pool_qp *pool_pick(struct hf_vqp *vqp, unsigned rail)
 {
@@ -242,7 +278,7 @@ struct pool_qp *pool_pick(struct hf_vqp *vqp, unsigned rail)
 	return picked;
 }
 
-struct pool_qp *pool_named(struct hf_vqp *vqp, unsigned rail, uint32_t their_qp_num)
+struct pool_qp *pool_named(struct hf_vqp *vqp, unsigned rail, uint32_t their_key)
 {
 	if (vqp->pool == NULL)
 		return NULL;
@@ -250,7 +286,7 @@ struct pool_qp *pool_named(struct hf_vqp *vqp, unsigned rail, uint32_t their_qp_
 		struct pool_qp *standby = container_of(at, struct pool_qp, link);
 
 		if (standby->path.rail == rail && standby->state != POOL_OFFERED &&
-			standby->path.dest_qp_num == their_qp_num)
+			standby->path.their_key == their_key)
 			return standby;
 	}
 	return NULL;
@@ -260,11 +296,9 @@ void pool_join(struct hf_vqp *vqp, struct pool_qp *standby)
 {
 	ensure(vqp->path.qp == NULL && standby->state != POOL_OFFERED);
 	path_carry(&standby->path);
-	vqp->path = standby->path; /* but its place in the queues is the standby qp's */
+	vqp->path = standby->path;
 	vqp->path.shared = standby;
-	vqp->path.cq = NULL;
-	vqp->path.cqes = 0;
-	vqp->path.carries = false;
+	vqp->path.carries = false; /* the standby qp does, for all of them */
 	vqp->path.grant = vqp->grants.ours;
 	vqp->path.access = vqp->access;
 	vqp->path.broken = standby->state == POOL_BROKEN;
@@ -278,14 +312,14 @@ void pool_leave(struct hf_vqp *vqp)
 
 	list_remove(&vqp->pool_link);
 	list_remove(&vqp->pool_wait_link);
-	standby->packets -= vqp->packets;
+	standby->carrier->packets -= vqp->packets;
 	vqp->packets = 0;
 	vqp->path = (struct path){0};
 	if (--standby->users > 0)
 		return;
 	path_uncarry(&standby->path);
 	if (standby->state == POOL_BROKEN && vqp->recovery.picks)
-		unmake(standby);
+		withdraw(standby);
 }
 
 /* ---- making them beforehand ---- */
@@ -309,7 +343,7 @@ static struct pool *pool_open(struct hf_vqp *vqp)
 	pool->access = vqp->access;
 	pool->remote_access = vqp->remote_access;
 	pool->cap = vqp->cap;
-	pool->cap.max_send_wr = POOL_DEPTH;
+	pool->cap.max_send_wr = CARRIER_DEPTH;
 	pool->cap.max_recv_wr = pool->cap.max_recv_sge = 1;
 	if (pool->cap.max_inline_data < LOG_ENTRY_BYTES)
 		pool->cap.max_inline_data = LOG_ENTRY_BYTES;
@@ -347,22 +381,13 @@ void pool_forget(struct hf_vqp *vqp)
 	vqp->pool = NULL;
 }
 
-static unsigned wanted(const struct pool *pool)
-{
-	const struct hf_node_config *config = &pool->pd->node->config;
-	unsigned n = config->pool_size;
-
-	if (config->pool_vqps > 0 && pool->vqps / config->pool_vqps + (pool->vqps % config->pool_vqps != 0) > n)
-		n = pool->vqps / config->pool_vqps + (pool->vqps % config->pool_vqps != 0);
-	return n < POOL_MAX ? n : POOL_MAX;
-}
-
 static void say(const struct hf_vqp *vqp, enum message_kind kind, const struct pool_qp *standby)
 {
-	struct message message = {
-		.kind = kind, .to = vqp->remote_num, .from = vqp->num, .about_qp = standby->path.dest_qp_num};
+	struct message message = {.kind = kind, .to = vqp->remote_num, .from = vqp->num, .about_qp = standby->offer};
 
 	path_attributes(vqp->node, &standby->path, &message);
+	if (standby->dc != NULL)
+		dc_end_say(standby->dc, standby->path.qp, &message);
 	peer_send(vqp->peer, &message);
 }
 
@@ -376,12 +401,13 @@ static void keep_ready(struct pool *pool, unsigned rail, uint64_t now_ns)
 
 		if (standby->path.rail != rail)
 			continue;
-		if (standby->state == POOL_OFFERED && now_ns - standby->offered_ns >= OFFER_AGAIN_NS)
-			unmake(standby);
+		if ((standby->state == POOL_OFFERED && now_ns - standby->offered_ns >= OFFER_AGAIN_NS) ||
+			(standby->state == POOL_BROKEN && standby->users == 0))
+			withdraw(standby);
 		else if (standby->state != POOL_BROKEN)
 			have++;
 	}
-	for (; have < wanted(pool); have++) {
+	for (; have < so_many(&pool->pd->node->config, pool->vqps); have++) {
 		struct pool_qp *standby = make(pool, rail);
 
 		if (standby == NULL)
@@ -439,17 +465,37 @@ static bool make_room(struct pool *pool, unsigned rail)
 	return idle != NULL;
 }
 
+static int connect_standby(struct hf_vqp *vqp, struct pool_qp *standby, const struct message *theirs)
+{
+	struct path *path = &standby->path;
+	int rc;
+
+	if (standby->dc == NULL) {
+		rc = path_connect(vqp, &standby->carrier->path, theirs);
+		path->footers = standby->carrier->path.footers;
+		path->mtu_bytes = standby->carrier->path.mtu_bytes;
+		path->their_key = standby->carrier->path.their_key;
+		return rc;
+	}
+	dc_end_hear(standby->dc, vqp->peer->remote[vqp->peer->rail_map[path->rail]].gid, theirs);
+	path->footers = theirs->footers && path_has_footers(vqp->node, path->rail);
+	path->our_key = theirs->dct_num;
+	path->their_key = standby->dc->path.qp->qp_num;
+	return 0;
+}
+
 static void offered(struct hf_vqp *vqp, const struct message *message, unsigned rail)
 {
 	struct pool_qp *standby;
 
 	pool_enlist(vqp);
-	if (vqp->pool == NULL || !make_room(vqp->pool, rail))
+	if (vqp->pool == NULL || !make_room(vqp->pool, rail) || dc_suits(vqp->peer, rail) != (message->dc != 0))
 		return;
 	standby = make(vqp->pool, rail);
 	if (standby == NULL)
 		return;
-	if (path_connect(vqp, &standby->path, message) != 0) {
+	standby->offer = message->dc ? message->dct_num : message->qp_num;
+	if (connect_standby(vqp, standby, message) != 0) {
 		unmake(standby);
 		return;
 	}
@@ -457,22 +503,40 @@ static void offered(struct hf_vqp *vqp, const struct message *message, unsigned 
 	say(vqp, MESSAGE_POOL_QP, standby);
 }
 
-static void answered(struct hf_vqp *vqp, const struct message *message, unsigned rail)
+static struct pool_qp *find_offer(struct hf_vqp *vqp, const struct message *message, unsigned rail)
 {
 	if (vqp->pool == NULL)
-		return;
+		return NULL;
 	list_for_each (at, &vqp->pool->qps) {
 		struct pool_qp *standby = container_of(at, struct pool_qp, link);
 
-		if (standby->path.rail != rail || standby->state != POOL_OFFERED ||
-			standby->path.qp->qp_num != message->about_qp)
-			continue;
-		if (path_connect(vqp, &standby->path, message) == 0)
-			standby->state = POOL_READY;
-		else
-			unmake(standby);
-		return;
+		if (standby->path.rail == rail && standby->offer == message->about_qp)
+			return standby;
 	}
+	return NULL;
+}
+
+static void answered(struct hf_vqp *vqp, const struct message *message, unsigned rail)
+{
+	struct pool_qp *standby = find_offer(vqp, message, rail);
+
+	if (standby == NULL || standby->state != POOL_OFFERED || (standby->dc != NULL) != (message->dc != 0))
+		return;
+	if (connect_standby(vqp, standby, message) == 0)
+		standby->state = POOL_READY;
+	else
+		withdraw(standby);
+}
+
+static void withdrawn(struct hf_vqp *vqp, const struct message *message, unsigned rail)
+{
+	struct pool_qp *standby = find_offer(vqp, message, rail);
+
+	if (standby == NULL)
+		return;
+	pool_break(standby);
+	if (standby->users == 0)
+		unmake(standby);
 }
 
 void pool_message(struct hf_vqp *vqp, const struct message *message, unsigned rail)
@@ -481,6 +545,8 @@ void pool_message(struct hf_vqp *vqp, const struct message *message, unsigned ra
 		offered(vqp, message, rail);
 	else if (message->kind == MESSAGE_POOL_QP && vqp->recovery.picks)
 		answered(vqp, message, rail);
+	else if (message->kind == MESSAGE_POOL_GONE && !vqp->recovery.picks)
+		withdrawn(vqp, message, rail);
 }
 
 /* ---- the end ---- */

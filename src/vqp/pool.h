@@ -5,23 +5,30 @@
  *                                                                     vqps /
  *
  * A pool belongs to a pair of protection domains of two nodes, and to one set of access rights, because a qp has one
- * of each: nobody gets more through a standby qp than through his own (R14). Both ends use the same qps, as requester
- * and as responder. The picker of the exchange makes them, offers them, and picks one at random, once per vqp and
- * failover; so many per rail, or one for so many vqps.
+ * of each: nobody gets more through a standby qp than through his own (R14). Both ends use the same standby qps, as
+ * requester and as responder. The picker of the exchange makes them, offers them, and picks one at random, once per
+ * vqp and failover; so many per rail, or one for so many vqps.
  *
- * A standby qp is an ordinary RC qp, with a note of whose each of its wrs is. It fails as one (R6): whatever ends it,
- * all its vqps settle in the exchange, each with the evidence of that one qp, and go on elsewhere. Only the vqp whose
- * wr was at fault sees an error. Messages wait for a dedicated qp (R7), so it has no receives.
+ * Where both devices have DC and tell what executed, a standby qp is a target at each end, of its own, and an initiator
+ * at each end, which it has in common with those of other peers (carrier.h, dc_end.h). Elsewhere it is an ordinary RC
+ * qp. In both cases there is a note of whose each wr is.
+ *
+ * It fails as one (R6): whatever ends it, all its vqps settle in the exchange, each with the evidence of that one
+ * standby qp, and go on elsewhere. Only the vqp whose wr was at fault sees an error. Messages wait for a dedicated qp
+ * (R7), so it has no receives.
  *
  * Invariants:
  *   POOL-1  A vqp is in the list of the one standby qp that its path names, and in no other.
  *   POOL-2  A standby qp that was fenced carries no further vqp's traffic; it is destroyed when the last has left.
  *   POOL-3  The side that does not pick keeps a broken one for as long as a vqp may still be sent there, which happened
- *           before the picker knew: that vqp joins it to tell what executed, and settles again at once. */
+ *           before the picker knew: that vqp joins it to tell what executed, and settles again at once.
+ *   POOL-4  Of an initiator, what is posted for a standby qp is over when that is fenced: its wrs have completed, or
+ *           the initiator is fenced too, with all others that it carries. */
 #ifndef HOLDFAST_VQP_POOL_H
 #define HOLDFAST_VQP_POOL_H
 
-#include "vqp/objects.h"
+#include "vqp/carrier.h"
+#include "vqp/dc_end.h"
 
 enum pool_qp_state {
 	POOL_OFFERED, /* waiting for the other end's qp */
@@ -29,29 +36,20 @@ enum pool_qp_state {
 	POOL_BROKEN, /* waiting for its last vqp to leave */
 };
 
-#define POOL_DEPTH 512u /* wrs in flight on a standby qp, of all its vqps */
-
-struct pool_wr {
-	uint64_t wr_id;
-	uint32_t num; /* of its vqp */
-};
-
 struct pool_qp {
-	struct list link; /* of the pool's */
+	struct list link, carrier_link; /* of the pool's; of the carrier's */
 	struct pool *pool;
-	struct wc_sink sink;
-	struct path path;
+	struct carrier *carrier;
+	struct dc_end *dc; /* NULL: it is an RC qp */
+	struct wc_sink dc_sink;
+	struct path path; /* the carrier's qp, as the vqps on it have it */
+	uint32_t offer;   /* the number of the picker's RC qp or target: what they call it until both ends have one */
 	enum pool_qp_state state;
 	bool fenced;
 	uint64_t offered_ns, broken_ns;
-	struct list vqps;          /* pool_link; on it */
-	struct list told, waiting; /* sinks with completions in this batch; vqps that found it full */
+	struct list vqps; /* pool_link; on it */
 	unsigned users;
-	uint32_t packets;                   /* unretired, of all its vqps */
-	struct pool_wr wrs[2 * POOL_DEPTH]; /* by their wr_id on the qp, which counts them */
-	uint64_t posted, completed;         /* wrs, ever */
-	uint64_t posted_at_read;            /* when the queue was last read to its end */
-	uint64_t reads;                     /* of the queue, then */
+	uint64_t posted_end; /* behind its newest wr, by the numbers of the carrier */
 };
 
 struct pool {
@@ -81,14 +79,17 @@ void pool_leave(struct hf_vqp *vqp);                         /* the vqp has no p
 /* All its vqps have to settle. */
 void pool_break(struct pool_qp *standby);
 enum fence pool_fence(struct hf_vqp *vqp, uint64_t now_ns);
+uint64_t pool_fence_retry_ns(const struct pool_qp *standby);
 /* The vqp ends now: nothing of it happens on the standby qp any more, and the others settle. */
 void pool_evict(struct hf_vqp *vqp);
-int pool_end_qp(struct pool_qp *standby); /* as path_end_qp */
+int pool_end_qp(struct pool_qp *standby); /* as path_end_qp, of what cannot be fenced */
+bool pool_is_ended(const struct pool_qp *standby);
 
-/* As hf_qp_post_send, all or nothing of the list. -ENOMEM: so many do not fit now; the vqp is pumped when some do. */
-int pool_post_send(
-	struct hf_vqp *vqp, struct ibv_send_wr *wr, const struct hf_footer *footers, struct ibv_send_wr **bad_wr);
-void pool_wait(struct hf_vqp *vqp);
+/* After the fence, as hf_qp_executed_psn, hf_qp_atomic_results and hf_qp_refusal: of the peer's wrs on it. */
+bool pool_tells(const struct pool_qp *standby); /* false: what could was ended */
+int pool_executed_psn(const struct pool_qp *standby, uint32_t *psn_out);
+int pool_atomic_results(const struct pool_qp *standby, struct hf_atomic_result *results_out, unsigned n);
+int pool_refusal(const struct pool_qp *standby, struct hf_refusal *refusal_out);
 
 void pool_message(struct hf_vqp *vqp, const struct message *message, unsigned rail);
 bool pool_turn(struct hf_node *node);

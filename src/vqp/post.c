@@ -40,7 +40,7 @@ static bool force_signal(struct hf_vqp *vqp, const struct inflight_wr *entry)
 static unsigned gather(struct hf_vqp *vqp, struct plan *plan, uint64_t *end_out)
 {
 	struct inflight *log = &vqp->sends;
-	uint32_t packets = vqp->path.shared != NULL ? vqp->path.shared->packets : vqp->packets;
+	uint32_t packets = vqp->path.shared != NULL ? vqp->path.shared->carrier->packets : vqp->packets;
 	unsigned added = 0;
 	uint64_t at = log->next;
 
@@ -55,7 +55,7 @@ static unsigned gather(struct hf_vqp *vqp, struct plan *plan, uint64_t *end_out)
 			break; /* R7: it and what follows it wait for a dedicated qp */
 		if (packets > 0 && packets + entry->psns > PACKETS_MAX) {
 			if (vqp->path.shared != NULL)
-				pool_wait(vqp); /* it may be others that have so many */
+				carrier_wait(vqp); /* it may be others that have so many */
 			break;
 		}
 		if (uid_post_takes(vqp, entry) || !plan_has_room(plan, entry))
@@ -72,7 +72,7 @@ static unsigned gather(struct hf_vqp *vqp, struct plan *plan, uint64_t *end_out)
 static void posted(struct hf_vqp *vqp, struct inflight_wr *entry)
 {
 	entry->rail = (uint8_t)vqp->path.rail;
-	entry->qp_num = vqp->path.qp->qp_num;
+	entry->qp_num = vqp->path.our_key;
 	path_count(&vqp->path, &vqp->packets, entry->psns);
 	if (entry->log_entry != 0 && !entry->footed && !entry->log_counted) {
 		entry->log_counted = true;

@@ -331,7 +331,7 @@ void uid_post_pump(struct hf_vqp *vqp)
 	uid->posted = uid->whole ? post_whole(vqp)
 				 : post_plan(vqp, &uid->plan, rkey_of(&entry->wr), WR_UID | vqp->sends.next);
 	if (uid->posted && !uid->whole && uid->op.state == UID_OP_TRY)
-		entry->qp_num = vqp->path.qp->qp_num; /* it may have executed, until the answer or a look says no */
+		entry->qp_num = vqp->path.our_key; /* it may have executed, until the answer or a look says no */
 }
 
 static void over(struct hf_vqp *vqp, struct inflight_wr *entry)

@@ -105,6 +105,17 @@ static void a_send_to_a_target_arrives_in_its_shared_receive_queue(void **state)
 	assert_int_equal(side_mismatch(pair->b, pair->b->mem[0], 3000, 5), 3000);
 }
 
+static void fence_dc(struct pair *pair, uint32_t target, const struct hf_dc_source *source)
+{
+	int rc;
+
+	for (unsigned tries = 0; (rc = side_fence_dc(pair->b, target, source)) == -EINPROGRESS; tries++) {
+		assert_in_range(tries, 0, 10000);
+		turn(pair);
+	}
+	assert_int_equal(rc, 0);
+}
+
 /* Three FAAs execute; two more are posted when nothing of the initiator arrives. Fences both ends. */
 static struct hf_dc_source five_of_which_three_execute(struct pair *pair, uint32_t psn[5])
 {
@@ -122,7 +133,7 @@ static struct hf_dc_source five_of_which_three_execute(struct pair *pair, uint32
 	}
 	fence(pair, pair->a, 0);
 	assert_int_equal(side_dc_source(pair->a, 0, &source), 0);
-	assert_int_equal(side_fence_dc(pair->b, 0, &source), 0);
+	fence_dc(pair, 0, &source);
 	assert_int_equal(side_set_link(pair->a, HF_LINK_TX, true), 0);
 	return source;
 }
@@ -142,7 +153,7 @@ static void a_fenced_target_tells_what_of_an_initiator_executed(void **state)
 	assert_int_equal(results[0].psn, psn[2]);
 	assert_int_equal(results[0].original, 102);
 	assert_int_equal(results[1].psn, psn[0]);
-	assert_int_equal(side_fence_dc(pair->b, 2, &source), 0);
+	fence_dc(pair, 2, &source);
 	assert_int_equal(side_executed_psn_dc(pair->b, 2, &source, &executed), -ENOENT);
 	assert_int_equal(side_executed_psn(pair->b, 0, &executed), -EOPNOTSUPP);
 }

@@ -39,6 +39,7 @@ uint32_t objects_qp_next_psn(struct hf_qp *qp);
 int objects_qp_dc_source(struct hf_qp *initiator, struct hf_dc_source *source_out);
 int objects_qp_fence_dc(struct hf_qp *target, const struct hf_dc_source *source);
 int objects_qp_executed_psn_dc(struct hf_qp *target, const struct hf_dc_source *source, uint32_t *psn_out);
+int objects_qp_refusal_dc(struct hf_qp *target, const struct hf_dc_source *source, struct hf_refusal *refusal_out);
 int objects_qp_atomic_results_dc(
 	struct hf_qp *target, const struct hf_dc_source *source, struct hf_atomic_result *results_out, unsigned n);
 

@@ -430,3 +430,22 @@ int objects_qp_atomic_results_dc(
 	pthread_mutex_unlock(&nic->lock);
 	return rc;
 }
+
+int objects_qp_refusal_dc(struct hf_qp *base, const struct hf_dc_source *source, struct hf_refusal *refusal_out)
+{
+	struct soft_nic *nic = nic_of(base->dev);
+	struct soft_qp *qp = (struct soft_qp *)base;
+	const struct responder *responder;
+	int rc;
+
+	if (qp->dc != HF_DC_TARGET)
+		return -EINVAL;
+	pthread_mutex_lock(&nic->lock);
+	rc = dc_evidence(qp->streams, source, &responder);
+	if (rc == 0) {
+		*refusal_out = responder->refusal;
+		rc = refusal_out->status != IBV_WC_SUCCESS;
+	}
+	pthread_mutex_unlock(&nic->lock);
+	return rc == -ENOENT ? 0 : rc;
+}

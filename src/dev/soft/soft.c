@@ -180,6 +180,7 @@ const struct hf_dev_ops soft_ops = {
 	.qp_fence_dc = objects_qp_fence_dc,
 	.qp_executed_psn_dc = objects_qp_executed_psn_dc,
 	.qp_atomic_results_dc = objects_qp_atomic_results_dc,
+	.qp_refusal_dc = objects_qp_refusal_dc,
 };
 
 static bool is_wildcard(const struct hf_addr *addr)

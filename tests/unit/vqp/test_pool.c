@@ -38,6 +38,11 @@ static struct hf_vqp *on_request(const struct hf_vqp_request *request, void *rep
 	return theirs[made++];
 }
 
+static bool is_dc(void)
+{
+	return strcmp(pair_kind, "soft") == 0;
+}
+
 static bool all_up(struct pair *pair)
 {
 	(void)pair;
@@ -145,6 +150,8 @@ static void all_vqps_of_a_link_go_on_on_one_standby_qp_and_then_on_their_own(voi
 	collect_successes(&pair, VQPS);
 	assert_true(pair_until(&pair, all_shared));
 	assert_int_equal(ours[0]->path.shared->users, VQPS);
+	assert_int_equal(ours[0]->path.shared->dc != NULL, is_dc());
+	assert_int_equal(ours[0]->path.shared->carrier->is_initiator, is_dc());
 	assert_memory_equal(pair.b.memory, pair.a.memory, 64 * VQPS);
 	for (unsigned i = 0; i < VQPS; i++) {
 		ours[i]->rebuild.at_ns = 0;
@@ -208,6 +215,52 @@ static void many_vqps_settle_a_failure_in_few_messages(void **state)
 	pair_cut(&pair, 0, false);
 	assert_true(pair_until(&pair, all_shared));
 	assert_true(messages_of(&pair) - before <= 2 * (1 + 5 + 5));
+	pair_close(&pair);
+}
+
+/* Who has no DC with evidence shares RC qps, with whoever has. */
+static void without_evidence_of_dc_the_standby_qp_is_an_rc_qp(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	pair_caps_masked = HF_DEV_DC_EVIDENCE;
+	open_many(&pair);
+	pair_caps_masked = 0;
+	assert_null(pool_pick(ours[0], 1)->dc);
+	assert_int_equal(pool_pick(ours[0], 1)->path.qp->type, IBV_QPT_RC);
+	hold_rebuilds(&pair);
+	pair_cut(&pair, 0, false);
+	write_on_all(&pair);
+	collect_successes(&pair, VQPS);
+	assert_true(pair_until(&pair, all_shared));
+	pair_close(&pair);
+}
+
+/* Psns of all its peers are compared at each of them. */
+static void an_initiator_is_given_up_before_its_psns_are_ambiguous(void **state)
+{
+	struct carrier *worn;
+	uint32_t num;
+	struct pair pair;
+
+	(void)state;
+	if (!is_dc())
+		return;
+	open_many(&pair);
+	hold_rebuilds(&pair);
+	pair_cut(&pair, 0, false);
+	write_on_all(&pair);
+	collect_successes(&pair, VQPS);
+	assert_true(pair_until(&pair, all_shared));
+	worn = ours[0]->path.shared->carrier;
+	num = worn->path.qp->qp_num;
+	worn->path.psn = (worn->path.psn - CARRIER_PACKETS) & 0xffffffu; /* as if it had sent so many */
+	write_on_all(&pair);
+	collect_successes(&pair, VQPS);
+	for (unsigned i = 0; i < VQPS; i++)
+		assert_int_not_equal(ours[i]->path.qp->qp_num, num);
+	assert_int_equal(pair.a.peer->rails[1].pause_ns, 0);
 	pair_close(&pair);
 }
 
@@ -405,6 +458,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(all_vqps_of_a_link_go_on_on_one_standby_qp_and_then_on_their_own),
 		cmocka_unit_test(the_first_vqps_are_through_the_exchange_while_others_wait_for_their_turn),
 		cmocka_unit_test(many_vqps_settle_a_failure_in_few_messages),
+		cmocka_unit_test(without_evidence_of_dc_the_standby_qp_is_an_rc_qp),
+		cmocka_unit_test(an_initiator_is_given_up_before_its_psns_are_ambiguous),
 		cmocka_unit_test(on_a_standby_qp_only_the_culprit_sees_its_error),
 		cmocka_unit_test(a_vqp_that_ends_on_a_standby_qp_disturbs_no_other),
 		cmocka_unit_test(a_wr_on_a_standby_qp_has_its_entry_in_the_log),
