@@ -167,6 +167,29 @@ static void all_vqps_of_a_link_go_on_on_one_standby_qp_and_then_on_their_own(voi
 	pair_close(&pair);
 }
 
+/* The picker may be on its second path before the other side was on its first, which is when that joins its pool. */
+static void who_is_told_of_a_standby_qp_before_it_joined_the_pool_finds_it(void **state)
+{
+	struct hf_vqp_counters counters;
+	struct pair pair;
+
+	(void)state;
+	open_many(&pair);
+	hold_rebuilds(&pair);
+	for (unsigned i = 0; i < VQPS / 2; i++) /* the others keep the pool */
+		pool_forget(theirs[i]);
+	pair_cut(&pair, 0, false);
+	write_on_all(&pair);
+	collect_successes(&pair, VQPS);
+	assert_true(pair_until(&pair, all_shared));
+	for (unsigned i = 0; i < VQPS; i++) {
+		hf_vqp_counters(theirs[i], &counters);
+		assert_int_equal(counters.failovers, 1);
+		assert_non_null(theirs[i]->pool);
+	}
+	pair_close(&pair);
+}
+
 static bool some_are_through_while_others_wait(struct pair *pair)
 {
 	bool through = false, waits = false;
@@ -456,6 +479,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all_vqps_of_a_link_go_on_on_one_standby_qp_and_then_on_their_own),
+		cmocka_unit_test(who_is_told_of_a_standby_qp_before_it_joined_the_pool_finds_it),
 		cmocka_unit_test(the_first_vqps_are_through_the_exchange_while_others_wait_for_their_turn),
 		cmocka_unit_test(many_vqps_settle_a_failure_in_few_messages),
 		cmocka_unit_test(without_evidence_of_dc_the_standby_qp_is_an_rc_qp),
