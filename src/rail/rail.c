@@ -8,7 +8,7 @@
 #define PAUSE_FORGET_NS 5000000000ull /* up for so long without an error: the next pause is a short one again */
 
 static const unsigned rail_allowed[RAIL_STATES] = {
-	[RAIL_DOWN] = BIT(RAIL_UP),
+	[RAIL_DOWN] = BIT(RAIL_UP) | BIT(RAIL_PAUSED),
 	[RAIL_UP] = BIT(RAIL_DOWN) | BIT(RAIL_PAUSED),
 	[RAIL_PAUSED] = BIT(RAIL_UP) | BIT(RAIL_DOWN),
 };
@@ -31,16 +31,14 @@ static void rail_up(struct rail *rail, uint64_t now_ns, struct rail_actions *act
 	actions->became_up = true;
 }
 
-static void rail_pause(struct rail *rail, uint64_t now_ns, struct rail_actions *actions)
+static void begin_pause(struct rail *rail, uint64_t now_ns)
 {
 	bool calm = now_ns - rail->up_since_ns >= PAUSE_FORGET_NS;
 
-	rail_move(rail, RAIL_PAUSED);
 	rail->pause_ns = rail->pause_ns == 0 || calm ? PAUSE_MIN_NS : rail->pause_ns * 2;
 	if (rail->pause_ns > PAUSE_MAX_NS)
 		rail->pause_ns = PAUSE_MAX_NS;
 	rail->resume_at_ns = now_ns + rail->pause_ns;
-	actions->became_unusable = true;
 }
 
 void rail_step(struct rail *rail, enum rail_event event, uint64_t now_ns, struct rail_actions *actions)
@@ -48,7 +46,11 @@ void rail_step(struct rail *rail, enum rail_event event, uint64_t now_ns, struct
 	*actions = (struct rail_actions){0};
 	switch (rail->state) {
 	case RAIL_DOWN:
-		if (event == RAIL_EVENT_LINK_UP)
+		if (event == RAIL_EVENT_WC_ERROR && now_ns >= rail->resume_at_ns)
+			begin_pause(rail, now_ns);
+		else if (event == RAIL_EVENT_LINK_UP && now_ns < rail->resume_at_ns)
+			rail_move(rail, RAIL_PAUSED);
+		else if (event == RAIL_EVENT_LINK_UP)
 			rail_up(rail, now_ns, actions);
 		break;
 	case RAIL_UP:
@@ -56,7 +58,9 @@ void rail_step(struct rail *rail, enum rail_event event, uint64_t now_ns, struct
 			rail_move(rail, RAIL_DOWN);
 			actions->became_unusable = true;
 		} else if (event == RAIL_EVENT_WC_ERROR) {
-			rail_pause(rail, now_ns, actions);
+			rail_move(rail, RAIL_PAUSED);
+			begin_pause(rail, now_ns);
+			actions->became_unusable = true;
 		}
 		break;
 	case RAIL_PAUSED:

@@ -23,6 +23,7 @@ void exchange_say(struct hf_vqp *vqp, enum message_kind kind)
 
 	if (kind == MESSAGE_FENCE || kind == MESSAGE_STATE) {
 		message.suspect = exchange_suspects_rail(vqp);
+		message.wr_failed = vqp->rail_suspect;
 		vqp->fence_unsaid = false;
 	}
 	if (kind == MESSAGE_STATE) {
@@ -120,10 +121,14 @@ static void hear_state(struct hf_vqp *vqp, const struct message *message)
 	vqp->evidence = evidence_of(message, our_rail(vqp->peer, message->about_rail));
 }
 
-/* The sender's end of the path in use, unless it is of an exchange that is over. */
-static void hear_suspicion(const struct hf_vqp *vqp, const struct message *message)
+/* The sender's end of the path in use, unless it is of an exchange that is over. The side that picks has to know of a
+ * failed wr of the other's, or it picks that rail again. */
+static void hear_suspicion(struct hf_vqp *vqp, const struct message *message)
 {
-	if (message->suspect && message->epoch != vqp->recovery.epoch && vqp->path.qp != NULL)
+	if (vqp->path.qp == NULL || (int32_t)(message->epoch - vqp->recovery.epoch) < 0)
+		return;
+	vqp->rail_suspect = vqp->rail_suspect || message->wr_failed;
+	if (message->suspect && message->epoch != vqp->recovery.epoch)
 		control_path_suspect(vqp->peer->control, vqp->path.rail);
 }
 

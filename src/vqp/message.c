@@ -246,10 +246,12 @@ static void visit(struct wire *wire, struct message *m)
 	case MESSAGE_FENCE:
 		u8(wire, &m->failback, 1);
 		u8(wire, &m->suspect, 1);
+		u8(wire, &m->wr_failed, 1);
 		break;
 	case MESSAGE_STATE:
 		u8(wire, &m->failback, 1);
 		u8(wire, &m->suspect, 1);
+		u8(wire, &m->wr_failed, 1);
 		u8(wire, &m->fenced, 1);
 		u8(wire, &m->has_psn, 1);
 		u32(wire, &m->executed_psn, NUM_MASK);

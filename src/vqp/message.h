@@ -91,9 +91,10 @@ struct message {
 	/* JOIN */
 	uint8_t answer; /* 1: to the other side's JOIN, not answered itself */
 	/* FENCE, STATE */
-	uint8_t failback; /* 0, 1 */
-	uint8_t suspect;  /* the rail of the sender's qp seems to be broken */
-	uint8_t fenced;   /* 0: the device could not promise it */
+	uint8_t failback;  /* 0, 1 */
+	uint8_t suspect;   /* the rail of the sender's qp seems to be broken */
+	uint8_t wr_failed; /* a wr of the sender's failed as it does when the path is broken */
+	uint8_t fenced;    /* 0: the device could not promise it */
 	uint8_t has_psn;
 	uint32_t executed_psn;
 	uint8_t in_doubt, atomic_count;

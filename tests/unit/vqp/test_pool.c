@@ -190,6 +190,25 @@ static void who_is_told_of_a_standby_qp_before_it_joined_the_pool_finds_it(void 
 	pair_close(&pair);
 }
 
+/* a picks, and its own wrs have not failed. */
+static void who_picks_hears_of_a_failed_wr_of_the_other_side(void **state)
+{
+	struct message fence = {.kind = MESSAGE_FENCE, .wr_failed = 1};
+	struct pair pair;
+
+	(void)state;
+	open_many(&pair);
+	assert_true(ours[0]->recovery.picks);
+	fence.to = ours[0]->num;
+	fence.from = theirs[0]->num;
+	fence.epoch = ours[0]->recovery.epoch + 1;
+	exchange_message(ours[0], &fence);
+	assert_int_equal(write_on(&pair, 0, pair.b.mr->rkey), 0);
+	collect_successes(&pair, 1);
+	assert_int_equal(hf_vqp_rail(ours[0]), 1);
+	pair_close(&pair);
+}
+
 static bool some_are_through_while_others_wait(struct pair *pair)
 {
 	bool through = false, waits = false;
@@ -480,6 +499,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all_vqps_of_a_link_go_on_on_one_standby_qp_and_then_on_their_own),
 		cmocka_unit_test(who_is_told_of_a_standby_qp_before_it_joined_the_pool_finds_it),
+		cmocka_unit_test(who_picks_hears_of_a_failed_wr_of_the_other_side),
 		cmocka_unit_test(the_first_vqps_are_through_the_exchange_while_others_wait_for_their_turn),
 		cmocka_unit_test(many_vqps_settle_a_failure_in_few_messages),
 		cmocka_unit_test(without_evidence_of_dc_the_standby_qp_is_an_rc_qp),
