@@ -170,6 +170,13 @@ static void completion_log(struct wire *wire, struct message *m)
 	u64(wire, &m->log_entry);
 }
 
+static void why_it_fences(struct wire *wire, struct message *m)
+{
+	u8(wire, &m->failback, 1);
+	u8(wire, &m->suspect, 1);
+	u8(wire, &m->wr_failed, 1);
+}
+
 static void where_log_is(struct wire *wire, struct message *m)
 {
 	u64(wire, &m->log_addr);
@@ -244,14 +251,10 @@ static void visit(struct wire *wire, struct message *m)
 		u8(wire, &m->answer, 1);
 		break;
 	case MESSAGE_FENCE:
-		u8(wire, &m->failback, 1);
-		u8(wire, &m->suspect, 1);
-		u8(wire, &m->wr_failed, 1);
+		why_it_fences(wire, m);
 		break;
 	case MESSAGE_STATE:
-		u8(wire, &m->failback, 1);
-		u8(wire, &m->suspect, 1);
-		u8(wire, &m->wr_failed, 1);
+		why_it_fences(wire, m);
 		u8(wire, &m->fenced, 1);
 		u8(wire, &m->has_psn, 1);
 		u32(wire, &m->executed_psn, NUM_MASK);
