@@ -40,6 +40,7 @@ void exchange_say_path(struct hf_vqp *vqp, enum message_kind kind, const struct 
 		.to = vqp->remote_num,
 		.from = vqp->num,
 		.epoch = vqp->recovery.epoch,
+		.about_qp = path->their_key,
 		.cached = (uint8_t)cached};
 
 	path_attributes(vqp->node, path, &message);

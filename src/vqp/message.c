@@ -278,6 +278,7 @@ static void visit(struct wire *wire, struct message *m)
 	case MESSAGE_STANDBY:
 	case MESSAGE_STANDBY_QP:
 		qp(wire, m);
+		u32(wire, &m->about_qp, NUM_MASK);
 		break;
 	case MESSAGE_POOL:
 		qp(wire, m);

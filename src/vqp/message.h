@@ -113,7 +113,7 @@ struct message {
 	/* LENGTHS */
 	uint8_t more; /* another one follows */
 	uint8_t length_count;
-	/* GO, QP, STANDBY, STANDBY_QP, POOL, POOL_QP and POOL_GONE (which say in about_qp what it is about) */
+	/* GO, QP, STANDBY, STANDBY_QP, POOL, POOL_QP, POOL_GONE; answers say in about_qp to what */
 	uint8_t rail;   /* of the sender */
 	uint8_t cached; /* GO: enum message_path */
 	uint8_t rd_atomic, mtu, footers;

@@ -26,6 +26,13 @@ void standby_offer_all(struct hf_vqp *vqp)
 	}
 }
 
+/* To what is offered now: an offer that was given up and made again has two answers. */
+static bool is_answer(const struct hf_vqp *vqp, const struct path *path, const struct message *message)
+{
+	return message->kind == MESSAGE_STANDBY_QP && vqp->recovery.picks && path->qp != NULL && !path->ready &&
+	       message->about_qp == path->qp->qp_num;
+}
+
 void standby_message(struct hf_vqp *vqp, const struct message *message, unsigned rail)
 {
 	struct path *path = &vqp->standby[rail];
@@ -47,7 +54,7 @@ void standby_message(struct hf_vqp *vqp, const struct message *message, unsigned
 		}
 		path->ready = true;
 		exchange_say_path(vqp, MESSAGE_STANDBY_QP, path, MESSAGE_PATH_BUILT);
-	} else if (message->kind == MESSAGE_STANDBY_QP && vqp->recovery.picks && path->qp != NULL && !path->ready) {
+	} else if (is_answer(vqp, path, message)) {
 		path->ready = path_connect(vqp, path, message) == 0;
 		if (path->ready)
 			rebuild_ready(vqp, rail);
