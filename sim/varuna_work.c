@@ -55,6 +55,7 @@ void vr_begin_flows(struct vr_link *link)
 				end->memory + 3 * VR_WINDOW, VR_SLOTS, VR_SLOT_BYTES, 128u << vr->config.rails[0].mtu);
 		end->accepted = true;
 		end->flow->exactly_once = true;
+		end->flow->unlogged = vr->config.evidence == HF_EVIDENCE_PSN;
 		end->hot = world_chance(vr->world, 200000);
 		end->same_id = world_chance(vr->world, 200000);
 		end->atomics = world_chance(vr->world, 60000);

@@ -73,7 +73,7 @@ static bool is_atomic(const struct op *op)
 
 static bool is_behind(const struct op *op)
 {
-	return op->executed || !has_effect(op);
+	return op->executed || op->given_up || !has_effect(op);
 }
 
 /* The wr whose turn it is; NULL when all have had theirs. */
@@ -168,11 +168,24 @@ static bool within(uint64_t addr, uint64_t bytes, uint64_t base, uint64_t length
 	return addr >= base && addr - base + bytes <= length;
 }
 
+/* The requester may have been told that it executed before a NIC died with it, and keeps nothing that would show it: then
+ * he goes on. A message that nobody received is missed all the same. What he was told is seen when it completes. */
+static void give_up_unseen(struct flow *flow, const struct effect *effect)
+{
+	for (struct op *op = front(flow); flow->unlogged && op != NULL && op->lost; op = front(flow)) {
+		uint64_t next = is_atomic(op) ? op->target : op->target + op->done_bytes;
+
+		if ((op->kind != OP_WRITE && !is_atomic(op)) || op->failed || next == effect->host)
+			return;
+		op->given_up = true;
+	}
+}
+
 static bool flow_wrote(struct flow *flow, const struct effect *effect)
 {
 	uint64_t window = (uint64_t)flow->slots * flow->slot_bytes;
 	bool is_write = within(effect->host, effect->bytes, flow->target->addr, flow->target->bytes);
-	struct op *op = front(flow);
+	struct op *op;
 
 	if (within(effect->host, effect->bytes, flow->landing, window)) {
 		response_landed(flow, effect);
@@ -180,6 +193,8 @@ static bool flow_wrote(struct flow *flow, const struct effect *effect)
 	}
 	if (!is_write && !within(effect->host, effect->bytes, flow->receives, window))
 		return false;
+	give_up_unseen(flow, effect);
+	op = front(flow);
 	if (!is_write)
 		op = sent_again(flow, op, effect);
 	check_not_over(flow, op);
@@ -204,11 +219,23 @@ static bool flow_wrote(struct flow *flow, const struct effect *effect)
 	return true;
 }
 
+/* Operands are used once. */
+static bool asked_for(const struct flow *flow, const struct effect *effect)
+{
+	for (uint32_t i = flow->front; i < flow->count; i++)
+		if (is_atomic(&flow->ops[i]) && flow->ops[i].argument == effect->argument)
+			return true;
+	return false;
+}
+
 static bool flow_did_atomic(struct flow *flow, const struct effect *effect)
 {
-	struct op *op = front(flow);
 	uint64_t *shadow = (uint64_t *)(void *)(flow->words->shadow + (effect->host - flow->words->addr));
+	struct op *op;
 
+	if (asked_for(flow, effect))
+		give_up_unseen(flow, effect);
+	op = front(flow);
 	if (op == NULL || !is_atomic(op) || op->argument != effect->argument || op->target != effect->host)
 		return false;
 	check_not_over(flow, op);
@@ -242,7 +269,7 @@ static bool is_owned(const struct execution *execution, const struct effect *eff
 	return false;
 }
 
-/* Operands are used once, so it is found whose it is, if anybody's. */
+/* It is found whose it is, if anybody's. */
 static void atomic_out_of_turn(struct execution *execution, const struct effect *effect)
 {
 	list_for_each (at, &execution->flows) {
@@ -452,6 +479,8 @@ void flow_completed(struct flow *flow, const struct ibv_wc *wc)
 	}
 	op->completed = true;
 	op->failed = wc->status != IBV_WC_SUCCESS;
+	if (op->failed && op->given_up)
+		violate(flow, "once-in-order", "something behind it took effect, and then a wr failed", op);
 	flow->next_completed = op->number + 1;
 	if (wc->status == IBV_WC_SUCCESS)
 		check_success(flow, op);

@@ -16,7 +16,8 @@
  *   after-completion  nothing of a wr that has completed, with any status, takes effect (V4)
  *   outcome           a wr that completed as "not executed" did not execute, not even in part (V1)
  * What the posted queue of a dying NIC takes with it did not execute: sent again, it executes once. When its wr had
- * been acknowledged already, nothing behind it may take effect any more (V2): the vqp has to fail. */
+ * been acknowledged already, nothing behind it may take effect any more (V2): the vqp has to fail, unless it keeps no log
+ * that would show it (unlogged). */
 #ifndef HOLDFAST_SIM_CHECKERS_EXECUTION_H
 #define HOLDFAST_SIM_CHECKERS_EXECUTION_H
 
@@ -40,7 +41,8 @@ struct op {
 	/* the truth */
 	uint32_t done_bytes;
 	bool executed;
-	bool lost; /* it had executed, and a NIC died with it */
+	bool lost;     /* it had executed, and a NIC died with it */
+	bool given_up; /* and nobody could know: what is behind it has taken effect */
 	uint64_t original;
 	uint64_t sequence; /* of its last effect, among all */
 	const struct nic *nic;
@@ -74,6 +76,7 @@ struct flow {
 	bool denied; /* the responder permits nothing at the moment */
 	/* of a vqp */
 	bool exactly_once;
+	bool unlogged;        /* its requester keeps no log of what executed, but for messages */
 	bool restarts;        /* evidence speaks of whole wrs only: a WRITE that executed in part begins again */
 	bool receives_closed; /* its receives were handed back */
 };
