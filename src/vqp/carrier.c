@@ -248,7 +248,7 @@ void carrier_break(struct carrier *carrier)
 		return;
 	carrier->broken = true;
 	list_for_each_safe (at, &carrier->standbys)
-		pool_break(container_of(at, struct pool_qp, carrier_link));
+		pool_qp_break(container_of(at, struct pool_qp, carrier_link));
 }
 
 int carrier_end(struct carrier *carrier)

@@ -75,7 +75,7 @@ bool due_waits(const struct hf_vqp *vqp)
 
 static int end_qp(struct path *path)
 {
-	return path->shared != NULL ? pool_end_qp(path->shared) : path_end_qp(path);
+	return path->shared != NULL ? pool_qp_end(path->shared) : path_end_qp(path);
 }
 
 static bool path_is_fenced(struct hf_vqp *vqp)

@@ -12,7 +12,7 @@
 /* Its fence was hopeless; or there never was one. */
 static bool was_ended(const struct path *path)
 {
-	return path->shared != NULL ? pool_is_ended(path->shared) : path->qp == NULL;
+	return path->shared != NULL ? pool_qp_is_ended(path->shared) : path->qp == NULL;
 }
 
 /* Behind a wr that is unknown nothing of the vqp executes (V2), as behind one that failed on a plain qp: a WRITE of a

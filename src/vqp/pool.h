@@ -27,30 +27,7 @@
 #ifndef HOLDFAST_VQP_POOL_H
 #define HOLDFAST_VQP_POOL_H
 
-#include "vqp/carrier.h"
-#include "vqp/dc_end.h"
-
-enum pool_qp_state {
-	POOL_OFFERED, /* waiting for the other end's qp */
-	POOL_READY,
-	POOL_BROKEN, /* waiting for its last vqp to leave */
-};
-
-struct pool_qp {
-	struct list link, carrier_link; /* of the pool's; of the carrier's */
-	struct pool *pool;
-	struct carrier *carrier;
-	struct dc_end *dc; /* NULL: it is an RC qp */
-	struct wc_sink dc_sink;
-	struct path path; /* the carrier's qp, as the vqps on it have it */
-	uint32_t offer;   /* the number of the picker's RC qp or target: what they call it until both ends have one */
-	enum pool_qp_state state;
-	bool fenced;
-	uint64_t offered_ns, broken_ns;
-	struct list vqps; /* pool_link; on it */
-	unsigned users;
-	uint64_t posted_end; /* behind its newest wr, by the numbers of the carrier */
-};
+#include "vqp/pool_qp.h"
 
 struct pool {
 	struct list node_link;
@@ -75,21 +52,6 @@ struct pool_qp *pool_pick(struct hf_vqp *vqp, unsigned rail);
 struct pool_qp *pool_named(struct hf_vqp *vqp, unsigned rail, uint32_t their_qp_num);
 void pool_join(struct hf_vqp *vqp, struct pool_qp *standby); /* becomes the vqp's path */
 void pool_leave(struct hf_vqp *vqp);                         /* the vqp has no path then */
-
-/* All its vqps have to settle. */
-void pool_break(struct pool_qp *standby);
-enum fence pool_fence(struct hf_vqp *vqp, uint64_t now_ns);
-uint64_t pool_fence_retry_ns(const struct pool_qp *standby);
-/* The vqp ends now: nothing of it happens on the standby qp any more, and the others settle. */
-void pool_evict(struct hf_vqp *vqp);
-int pool_end_qp(struct pool_qp *standby); /* as path_end_qp, of what cannot be fenced */
-bool pool_is_ended(const struct pool_qp *standby);
-
-/* After the fence, as hf_qp_executed_psn, hf_qp_atomic_results and hf_qp_refusal: of the peer's wrs on it. */
-bool pool_tells(const struct pool_qp *standby); /* false: what could was ended */
-int pool_executed_psn(const struct pool_qp *standby, uint32_t *psn_out);
-int pool_atomic_results(const struct pool_qp *standby, struct hf_atomic_result *results_out, unsigned n);
-int pool_refusal(const struct pool_qp *standby, struct hf_refusal *refusal_out);
 
 void pool_message(struct hf_vqp *vqp, const struct message *message, unsigned rail);
 bool pool_turn(struct hf_node *node);

@@ -86,7 +86,7 @@ void vqp_forget_paths(struct hf_vqp *vqp)
 void vqp_end_paths(struct hf_vqp *vqp)
 {
 	if (vqp->path.shared != NULL)
-		pool_evict(vqp);
+		pool_qp_evict(vqp);
 	if (vqp->path.qp != NULL)
 		rail_cqs_drain(vqp->path.cqs);
 	vqp_forget_paths(vqp);
@@ -178,7 +178,7 @@ void hf_vqp_destroy(struct hf_vqp *vqp)
 	if (vqp == NULL)
 		return;
 	if (vqp->path.shared != NULL)
-		pool_evict(vqp);
+		pool_qp_evict(vqp);
 	vqp_forget_paths(vqp);
 	uid_slots_return(vqp);
 	uid_post_free(vqp);
