@@ -39,6 +39,7 @@ struct soft_cq {
 	_Atomic int armed; /* enum cq_armed */
 	_Atomic bool notified;
 	bool overflowed;
+	_Atomic uint64_t polls_seen; /* of the NIC, when it was last found empty */
 	unsigned users;
 	struct list node;
 };

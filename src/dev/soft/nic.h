@@ -34,6 +34,7 @@ struct soft_nic {
 	uint32_t link_seen, switches_seen; /* by the engine */
 
 	_Atomic uint64_t last_poll_ns;  /* of the application */
+	_Atomic uint64_t polls;         /* that found their cq empty and drove the NIC */
 	_Atomic bool app_sleeps;        /* it called hf_dev_arm and has not polled since */
 	_Atomic uint64_t thread_due_ns; /* when the thread will look by itself */
 	struct hf_thread *thread;

@@ -51,14 +51,28 @@ int objects_cq_destroy(struct hf_cq *base)
 	return 0;
 }
 
+/* Who polls several cqs in turn drives the NIC once a round: a drive takes longer than all the rest, and for the others
+ * it is as fresh. */
+static bool was_driven_since(struct soft_nic *nic, struct soft_cq *cq)
+{
+	uint64_t polls = atomic_load_explicit(&nic->polls, memory_order_relaxed);
+	bool driven = polls != atomic_load_explicit(&cq->polls_seen, memory_order_relaxed);
+
+	if (!driven)
+		atomic_store_explicit(&nic->polls, ++polls, memory_order_relaxed);
+	atomic_store_explicit(&cq->polls_seen, polls, memory_order_relaxed);
+	return driven;
+}
+
 int objects_cq_poll(struct hf_cq *base, int n, struct ibv_wc *wc)
 {
+	struct soft_nic *nic = nic_of(base->dev);
 	struct soft_cq *cq = (struct soft_cq *)base;
 	int taken = completions_poll(cq, n, wc);
 
-	if (taken > 0 || n <= 0)
+	if (taken > 0 || n <= 0 || was_driven_since(nic, cq))
 		return taken;
-	nic_borrow(nic_of(base->dev), NIC_POLLED);
+	nic_borrow(nic, NIC_POLLED);
 	return completions_poll(cq, n, wc);
 }
 

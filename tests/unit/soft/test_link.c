@@ -1,4 +1,4 @@
-/* What switches between two looks of a NIC tells it. */
+/* A NIC of the host: what switches between two of its looks tells it, and which polls drive it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -70,11 +70,35 @@ static void a_flap_of_one_direction_is_silent(void **state)
 	close_nic(nic);
 }
 
+static void cqs_polled_in_turn_drive_the_nic_once_a_round(void **state)
+{
+	struct soft_nic *nic = open_nic();
+	struct hf_cq *cqs[2];
+	struct ibv_wc wc;
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(hf_cq_create(&nic->base, 16, NULL, &cqs[i]), 0);
+	for (unsigned round = 1; round <= 3; round++) {
+		for (unsigned i = 0; i < 2; i++)
+			assert_int_equal(hf_cq_poll(cqs[i], 1, &wc), 0);
+		assert_int_equal(atomic_load(&nic->polls), round);
+	}
+	for (unsigned more = 1; more <= 3; more++) {
+		assert_int_equal(hf_cq_poll(cqs[1], 1, &wc), 0); /* the other is not polled any more */
+		assert_int_equal(atomic_load(&nic->polls), 3 + more);
+	}
+	for (unsigned i = 0; i < 2; i++)
+		hf_cq_destroy(cqs[i]);
+	close_nic(nic);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_flap_that_nobody_saw_is_told),
 		cmocka_unit_test(a_flap_of_one_direction_is_silent),
+		cmocka_unit_test(cqs_polled_in_turn_drive_the_nic_once_a_round),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
