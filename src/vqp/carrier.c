@@ -164,7 +164,10 @@ static struct carrier *make(
 	list_init(&carrier->standbys);
 	list_init(&carrier->told);
 	list_init(&carrier->waiting);
-	if (path_make(pd, rail, init, 2 * init->cap.max_send_wr, access, &carrier->sink, &carrier->path) == 0)
+	if (path_make(pd, rail,
+		    &(struct path_need){
+			    .init = init, .cqes = 2 * init->cap.max_send_wr, .access = access, .spare = true},
+		    &carrier->sink, &carrier->path) == 0)
 		return carrier;
 	free(carrier);
 	return NULL;

@@ -65,7 +65,9 @@ struct dc_end *dc_end_make(struct hf_vpd *pd, unsigned rail, int access, struct 
 		return NULL;
 	hf_env_entropy(pd->node->env, &end->key, sizeof(end->key));
 	init.dc_key = end->key;
-	if (path_make(pd, rail, &init, 1, access, sink, &end->path) == 0 && dc_start(pd->node, &end->path, false) == 0)
+	if (path_make(pd, rail, &(struct path_need){.init = &init, .cqes = 1, .access = access, .spare = true}, sink,
+		    &end->path) == 0 &&
+		dc_start(pd->node, &end->path, false) == 0)
 		return end;
 	dc_end_free(end);
 	return NULL;

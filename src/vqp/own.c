@@ -56,7 +56,8 @@ static bool make_path(struct own *own)
 		return !own->failed;
 	if (pd->home.next >= 0 || !pd->node->rails[rail].up)
 		return false;
-	rc = path_make(pd, rail, &init, OWN_DEPTH, OWN_ACCESS, &own->sink, &own->path);
+	rc = path_make(pd, rail, &(struct path_need){.init = &init, .cqes = OWN_DEPTH, .access = OWN_ACCESS},
+		&own->sink, &own->path);
 	if (rc == 0)
 		rc = path_connect_self(pd->node, &own->path, OWN_ACCESS);
 	if (rc == 0)

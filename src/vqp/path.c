@@ -9,20 +9,20 @@
 #define MIN_RNR_TIMER 8
 #define RD_ATOMIC_MAX 16u
 
-int path_make(struct hf_vpd *pd, unsigned rail, const struct hf_qp_init *like, uint32_t cqes, int access,
-	struct wc_sink *sink, struct path *path)
+int path_make(struct hf_vpd *pd, unsigned rail, const struct path_need *need, struct wc_sink *sink, struct path *path)
 {
 	struct rail_cqs *cqs = &pd->node->rails[rail].cqs;
-	struct hf_qp_init init = *like;
-	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = (unsigned)access};
+	struct hf_qp_init init = *need->init;
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = (unsigned)need->access};
 	int rc;
 
-	*path = (struct path){.rail = rail, .cqs = cqs, .cqes = cqes};
-	rc = rail_cq_reserve(cqs, path->cqes, &path->cq);
+	*path = (struct path){.rail = rail, .cqs = cqs, .cqes = need->cqes};
+	rc = rail_cq_reserve(cqs, path->cqes, need->spare, &path->cq);
 	if (rc != 0) {
 		*path = (struct path){0};
 		return rc;
 	}
+	path->completes = path->cq;
 	init.send_cq = init.recv_cq = path->cq->cq;
 	rc = hf_qp_create(pd->pds[rail], &init, &path->qp);
 	if (rc == 0)
@@ -65,7 +65,9 @@ int path_create(struct hf_vqp *vqp, struct path *path, unsigned rail)
 	if (cap->max_inline_data < LOG_ENTRY_BYTES)
 		cap->max_inline_data = LOG_ENTRY_BYTES;
 	cap->max_send_wr += PATH_SLACK;
-	return path_make(vqp->pd, rail, &init, cap->max_send_wr + cap->max_recv_wr, vqp->access, &vqp->sink, path);
+	return path_make(vqp->pd, rail,
+		&(struct path_need){.init = &init, .cqes = cap->max_send_wr + cap->max_recv_wr, .access = vqp->access},
+		&vqp->sink, path);
 }
 
 uint8_t path_rd_atomic(const struct hf_dev *dev)
@@ -185,7 +187,7 @@ int path_post_recvs(struct hf_vqp *vqp, struct path *path)
 void path_carry(struct path *path)
 {
 	if (!path->carries)
-		path->cqs->carrying++;
+		path->completes->carrying++;
 	path->carries = true;
 }
 
@@ -201,7 +203,7 @@ int path_post_send(struct hf_vqp *vqp, struct path *path, struct ibv_send_wr *wr
 void path_uncarry(struct path *path)
 {
 	if (path->carries)
-		path->cqs->carrying--;
+		path->completes->carrying--;
 	path->carries = false;
 }
 

@@ -16,6 +16,7 @@ struct path {
 	struct rail_cqs *cqs;
 	struct rail_cq *cq; /* where `cqes` entries are reserved */
 	uint32_t cqes;
+	struct rail_cq *completes; /* where its wrs complete: that, or of a share in a qp, that qp's */
 	unsigned rail;
 	uint32_t psn;
 	/* By what evidence names the wrs on it: ours, and the peer's. It is the number of the qp that posts them; on
@@ -42,9 +43,14 @@ struct path_offer path_offered(const struct message *message);
 
 bool path_has_footers(const struct hf_node *node, unsigned rail); /* the device of that rail knows them */
 int path_create(struct hf_vqp *vqp, struct path *path, unsigned rail);
-/* A qp in INIT; its queues come from the rail. */
-int path_make(struct hf_vpd *pd, unsigned rail, const struct hf_qp_init *like, uint32_t cqes, int access,
-	struct wc_sink *sink, struct path *path);
+struct path_need {
+	const struct hf_qp_init *init; /* but for its queues, which come from the rail */
+	uint32_t cqes;
+	int access;
+	bool spare; /* nothing is posted to it until another path fails */
+};
+/* A qp in INIT. */
+int path_make(struct hf_vpd *pd, unsigned rail, const struct path_need *need, struct wc_sink *sink, struct path *path);
 enum ibv_mtu path_active_mtu(struct hf_dev *dev);
 uint8_t path_rd_atomic(const struct hf_dev *dev);
 int path_connect(struct hf_vqp *vqp, struct path *path, const struct message *theirs);

@@ -7,24 +7,27 @@
 #define BATCH         32
 #define FIRST_ENTRIES 1024u
 
-static uint32_t next_size(const struct rail_cqs *cqs, uint32_t entries)
+static uint32_t next_size(const struct rail_cqs *cqs, uint32_t entries, bool spare)
 {
-	uint32_t size = FIRST_ENTRIES << cqs->count;
+	uint32_t size = FIRST_ENTRIES;
 
+	for (unsigned i = 0; i < cqs->count; i++)
+		if (cqs->cqs[i].spare == spare)
+			size *= 2;
 	while (size < entries)
 		size *= 2;
 	return size <= cqs->dev->attr.max_cqe ? size : cqs->dev->attr.max_cqe;
 }
 
-int rail_cq_reserve(struct rail_cqs *cqs, uint32_t entries, struct rail_cq **cq_out)
+int rail_cq_reserve(struct rail_cqs *cqs, uint32_t entries, bool spare, struct rail_cq **cq_out)
 {
 	struct rail_cq *cq = NULL;
 
 	for (unsigned i = 0; i < cqs->count && cq == NULL; i++)
-		if (cqs->cqs[i].cq->cqe - cqs->cqs[i].reserved >= entries)
+		if (cqs->cqs[i].spare == spare && cqs->cqs[i].cq->cqe - cqs->cqs[i].reserved >= entries)
 			cq = &cqs->cqs[i];
 	if (cq == NULL) {
-		uint32_t size = next_size(cqs, entries);
+		uint32_t size = next_size(cqs, entries, spare);
 		int rc = cqs->count == RAIL_CQS_MAX || size < entries ? -ENOMEM : 0;
 
 		if (rc == 0)
@@ -32,6 +35,7 @@ int rail_cq_reserve(struct rail_cqs *cqs, uint32_t entries, struct rail_cq **cq_
 		if (rc != 0)
 			return rc;
 		cq = &cqs->cqs[cqs->count++];
+		cq->spare = spare;
 	}
 	cq->reserved += entries;
 	*cq_out = cq;
@@ -84,7 +88,7 @@ enum hf_poll rail_cqs_read(struct rail_cqs *cqs)
 		return HF_IDLE;
 	cqs->reading = true;
 	for (unsigned i = 0; i < cqs->count; i++)
-		if ((cqs->carrying > 0 || cqs->cqs[i].leaving > 0) && read_batch(cqs, &cqs->cqs[i]) > 0)
+		if ((cqs->cqs[i].carrying > 0 || cqs->cqs[i].leaving > 0) && read_batch(cqs, &cqs->cqs[i]) > 0)
 			poll = HF_BUSY;
 	cqs->reading = false;
 	return poll;

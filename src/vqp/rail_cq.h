@@ -1,6 +1,9 @@
 /* rail_cq.h - the completion queues of a rail: few, each shared by the qps of many vqps, so that polling costs the same
  * however many vqps there are.
  *
+ * Only those are polled that a qp with traffic completes into. Qps that wait for a failure (spare ones) have queues of
+ * their own, so that they cost nothing until then.
+ *
  * A qp reserves room for all that it can ever complete before it is made, so that no queue overflows; when there is no
  * room left another queue is made, twice as large. What a destroyed qp had reserved is free again once the queue was
  * read to its end after that: its last completions may still have been in there.
@@ -14,7 +17,7 @@
 #include "base/list.h"
 #include "base/table.h"
 
-#define RAIL_CQS_MAX 16u
+#define RAIL_CQS_MAX 24u
 
 /* Who is told of the completions of a qp. */
 struct wc_sink {
@@ -26,6 +29,8 @@ struct wc_sink {
 
 struct rail_cq {
 	struct hf_cq *cq;
+	bool spare;                 /* of spare qps */
+	unsigned carrying;          /* qps that traffic is on: without any there is nothing to poll for */
 	uint32_t reserved, leaving; /* entries: by qps, destroyed ones included; by destroyed ones */
 	uint64_t reads;             /* how often it was read to its end */
 };
@@ -35,12 +40,11 @@ struct rail_cqs {
 	struct rail_cq cqs[RAIL_CQS_MAX];
 	unsigned count;
 	struct table sinks; /* by the number of a qp */
-	unsigned carrying;  /* qps that traffic is on: without any there is nothing to poll for */
 	bool reading;       /* sinks are being told */
 };
 
 /* Reserves `entries`; -ENOMEM: the device has no more. */
-int rail_cq_reserve(struct rail_cqs *cqs, uint32_t entries, struct rail_cq **cq_out);
+int rail_cq_reserve(struct rail_cqs *cqs, uint32_t entries, bool spare, struct rail_cq **cq_out);
 /* `gone`: the qp is destroyed, its completions may still be there. */
 void rail_cq_release(struct rail_cq *cq, uint32_t entries, bool gone);
 

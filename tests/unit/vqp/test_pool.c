@@ -167,6 +167,35 @@ static void all_vqps_of_a_link_go_on_on_one_standby_qp_and_then_on_their_own(voi
 	pair_close(&pair);
 }
 
+static unsigned polled_queues(struct hf_node *node, bool spare)
+{
+	unsigned n = 0;
+
+	for (unsigned rail = 0; rail < node->rail_count; rail++)
+		for (unsigned i = 0; i < node->rails[rail].cqs.count; i++)
+			n += node->rails[rail].cqs.cqs[i].spare == spare && node->rails[rail].cqs.cqs[i].carrying > 0;
+	return n;
+}
+
+/* Nothing completes into them. */
+static void queues_of_standby_qps_are_polled_when_a_vqp_is_on_one(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_many(&pair);
+	hold_rebuilds(&pair);
+	assert_int_equal(polled_queues(pair.a.node, true), 0);
+	assert_int_not_equal(polled_queues(pair.a.node, false), 0);
+	pair_cut(&pair, 0, false);
+	write_on_all(&pair);
+	collect_successes(&pair, VQPS);
+	assert_true(pair_until(&pair, all_shared));
+	assert_int_equal(polled_queues(pair.a.node, true), 1);
+	assert_int_equal(polled_queues(pair.a.node, false), 0);
+	pair_close(&pair);
+}
+
 /* The picker may be on its second path before the other side was on its first, which is when that joins its pool. */
 static void who_is_told_of_a_standby_qp_before_it_joined_the_pool_finds_it(void **state)
 {
@@ -498,6 +527,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all_vqps_of_a_link_go_on_on_one_standby_qp_and_then_on_their_own),
+		cmocka_unit_test(queues_of_standby_qps_are_polled_when_a_vqp_is_on_one),
 		cmocka_unit_test(who_is_told_of_a_standby_qp_before_it_joined_the_pool_finds_it),
 		cmocka_unit_test(who_picks_hears_of_a_failed_wr_of_the_other_side),
 		cmocka_unit_test(the_first_vqps_are_through_the_exchange_while_others_wait_for_their_turn),
