@@ -44,6 +44,10 @@ bool next_path_goes_at_once(const struct hf_vqp *vqp, unsigned cached);
 /* standby.c */
 bool standby_offer(struct hf_vqp *vqp, unsigned rail); /* a qp on one more rail; false: the device refuses */
 void standby_offer_all(struct hf_vqp *vqp);            /* where the policy or a revocable grant wants them */
+/* The one of that rail is not to be used any more, and nothing arrives through it: the latter in time, which is asked
+ * for again and again. */
+void standby_withdraw(struct hf_vqp *vqp, unsigned rail);
+bool standby_is_withdrawn(struct hf_vqp *vqp, unsigned rail, uint64_t now_ns);
 /* The one of that rail becomes the path in use, when both sides have one. */
 bool standby_take(struct hf_vqp *vqp, unsigned rail);
 void standby_message(struct hf_vqp *vqp, const struct message *message, unsigned rail);

@@ -84,6 +84,13 @@ void home_left(struct hf_vqp *vqp)
 	vqp->home_leaves = false;
 }
 
+void home_took_withdrawn(struct hf_vqp *vqp)
+{
+	const struct home *home = &vqp->pd->home;
+
+	vqp->home_leaves = home_binds(vqp) && home->next >= 0 && (int)vqp->path.rail == home->rail;
+}
+
 /* Nothing arrives through the qp that it had when the move began. */
 static bool has_left(const struct hf_vqp *vqp)
 {
@@ -111,7 +118,7 @@ static void begin(struct hf_vpd *pd, int rail, uint64_t now_ns)
 		if (vqp->pd != pd || !home_binds(vqp))
 			continue;
 		/* The other side may take it without having heard of the move; one made from now on, it has. */
-		path_destroy(&vqp->standby[pd->home.rail]);
+		standby_withdraw(vqp, (unsigned)pd->home.rail);
 		vqp->home_leaves = vqp->path.qp != NULL && (int)vqp->path.rail == pd->home.rail;
 		if (vqp->home_leaves && concerns(pd, vqp))
 			ask_to_leave(vqp, rail);
@@ -130,7 +137,10 @@ static void advance(struct hf_vpd *pd, uint64_t now_ns)
 	list_for_each (at, &pd->node->vqps) {
 		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
 
-		if (vqp->pd != pd || has_left(vqp))
+		if (vqp->pd != pd)
+			continue;
+		all_left = standby_is_withdrawn(vqp, (unsigned)pd->home.rail, now_ns) && all_left;
+		if (has_left(vqp))
 			continue;
 		all_left = false;
 		if (late && vqp->state == HF_VQP_UP && !vqp->path.broken)

@@ -55,6 +55,8 @@ bool home_despairs(const struct hf_vqp *vqp, uint64_t now_ns);
 void home_asked(struct hf_vqp *vqp, int rail);
 /* The path that the vqp had was fenced, or destroyed. */
 void home_left(struct hf_vqp *vqp);
+/* But now it is on a qp that the move had withdrawn, and that the other side named before it heard of it. */
+void home_took_withdrawn(struct hf_vqp *vqp);
 void home_tick(struct hf_node *node, uint64_t now_ns);
 
 #endif

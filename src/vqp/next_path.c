@@ -139,6 +139,7 @@ void next_path_match(struct hf_vqp *vqp)
 
 	leave_path(vqp);
 	if (vqp->go.cached != MESSAGE_PATH_BUILT && (!match_ready(vqp, rail) || vqp->path.broken)) {
+		home_took_withdrawn(vqp);
 		failover_broken(vqp);
 		return;
 	}

@@ -63,6 +63,33 @@ void standby_message(struct hf_vqp *vqp, const struct message *message, unsigned
 	}
 }
 
+/* The picker may say GO to it before it hears that it is of no use any more, and posts at once: then it is asked what
+ * executed, as any path that broke. */
+void standby_withdraw(struct hf_vqp *vqp, unsigned rail)
+{
+	struct path *path = &vqp->standby[rail];
+
+	if (vqp->recovery.picks || !path->ready)
+		path_destroy(path);
+	else
+		path->broken = true;
+}
+
+bool standby_is_withdrawn(struct hf_vqp *vqp, unsigned rail, uint64_t now_ns)
+{
+	struct path *path = &vqp->standby[rail];
+	enum fence fence;
+
+	if (path->qp == NULL || !path->broken)
+		return true;
+	fence = fence_path(vqp, path, now_ns);
+	if (fence == FENCE_HOPELESS && path_end_qp(path) == 0) {
+		path_destroy(path);
+		return true;
+	}
+	return fence == FENCE_DONE;
+}
+
 bool standby_take(struct hf_vqp *vqp, unsigned rail)
 {
 	if (!vqp->standby[rail].ready || (vqp->recovery.picks && vqp->standby[rail].broken))

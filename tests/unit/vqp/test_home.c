@@ -193,6 +193,40 @@ static void an_atomic_whose_home_cannot_be_reached_ends_within_the_budget(void *
 	pair_caps_masked = 0;
 }
 
+static bool both_have_a_standby(struct pair *pair)
+{
+	return pair->a.vqp->standby[1].ready && pair->b.vqp->standby[1].ready;
+}
+
+/* The picker does not know that the owner's end of it is fenced, and posts there as soon as it has said GO. */
+static void what_is_posted_to_a_qp_that_a_move_has_withdrawn_is_not_unknown(void **state)
+{
+	struct pair pair;
+	struct ibv_wc wc[8];
+
+	(void)state;
+	pair_caps_masked = HF_DEV_ATOMIC_GLOBAL;
+	pair_open(&pair, HF_POLICY_VARUNA);
+	pair.revocable = true; /* so it has a qp on each rail */
+	pair_connect(&pair);
+	assert_true(pair_until(&pair, both_have_a_standby));
+	pair.b.pd->home.rail = 1; /* as after a move while the vqp was cut off */
+	assert_true(pair_until(&pair, home_is_0));
+	assert_true(pair.a.vqp->standby[1].ready && !pair.a.vqp->standby[1].broken);
+	pair_cut(&pair, 0, false);
+	for (unsigned i = 0; i < 8; i++)
+		assert_int_equal(pair_write(&pair, i, i * 64, 64, true), 0);
+	pair_collect(&pair, &pair.a, 8, wc);
+	for (unsigned i = 0; i < 8; i++) {
+		assert_int_equal(wc[i].status, IBV_WC_SUCCESS);
+		assert_int_equal(wc[i].wr_id, i);
+	}
+	assert_int_equal(pair.b.vqp->recovery.epoch, pair.a.vqp->recovery.epoch);
+	assert_true(pair.a.vqp->recovery.epoch > 2); /* one more than the failover takes: it was there */
+	pair_close(&pair);
+	pair_caps_masked = 0;
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -200,6 +234,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(where_atomicity_is_global_no_rail_is_special),
 		cmocka_unit_test(the_owner_goes_through_the_home_too),
 		cmocka_unit_test(the_owners_atomic_of_a_region_that_goes_is_cancelled),
+		cmocka_unit_test(what_is_posted_to_a_qp_that_a_move_has_withdrawn_is_not_unknown),
 		cmocka_unit_test(an_atomic_whose_home_cannot_be_reached_ends_within_the_budget),
 	};
 
