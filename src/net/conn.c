@@ -100,8 +100,19 @@ static void conn_room(struct stream *stream)
 		peer_pump(conn->peer);
 }
 
+/* The conversation that a stream would join as things are; NULL: a new one. */
+static struct control_peer *conn_would_join(const struct conn *conn)
+{
+	struct control_peer *peer = conn->dialed ? conn->peer : peer_find(conn->control, conn->hello.name);
+
+	if (peer == NULL || !peer->known)
+		return NULL;
+	return conn->dialed || peer->incarnation == conn->hello.incarnation ? peer : NULL;
+}
+
 static void conn_send_hello(struct conn *conn)
 {
+	const struct control_peer *peer = conn_would_join(conn);
 	struct control *control = conn->control;
 	struct frame_hello hello = {.incarnation = control->incarnation};
 	uint8_t body[FRAME_BODY_MAX];
@@ -112,6 +123,12 @@ static void conn_send_hello(struct conn *conn)
 	for (unsigned i = 0; i < control->endpoint_count; i++)
 		if (control->endpoints[i].addr.sa.sa_family != AF_UNSPEC)
 			hello.endpoints[hello.endpoint_count++] = control->endpoints[i];
+	if (peer != NULL) {
+		conn->known_as = peer->number;
+		conn->mark = session_mark(&peer->session);
+		frame.sequence = peer->session.queued;
+		frame.ack = peer->session.delivered;
+	}
 	frame.body_bytes = frame_hello_encode(&hello, body);
 	stream_send(&conn->stream, &frame);
 }
@@ -123,6 +140,11 @@ static bool conn_wins(const struct conn *conn, const struct conn *against)
 	bool we_are_lower = strcmp(conn->control->name, conn->hello.name) < 0;
 
 	return conn->dialed == against->dialed || conn->dialed == we_are_lower;
+}
+
+static bool conn_is_remembered(const struct conn *conn, const struct control_peer *peer, const struct frame *theirs)
+{
+	return conn->known_as != peer->number || session_is_remembered(conn->mark, theirs->sequence, theirs->ack);
 }
 
 static void conn_attach(struct conn *conn, struct control_peer *peer)
@@ -150,7 +172,7 @@ static bool conn_labels_match(const struct conn *conn)
 }
 
 /* We dialed, and this is who answered. */
-static void conn_answered(struct conn *conn)
+static void conn_answered(struct conn *conn, const struct frame *hello)
 {
 	struct control_peer *peer = conn->peer, *other = peer_find(conn->control, conn->hello.name);
 	struct frame ready = {.type = FRAME_READY};
@@ -164,6 +186,10 @@ static void conn_answered(struct conn *conn)
 		peer_gone(other);
 		if (other == peer)
 			return;
+	} else if (other != NULL && other == peer && !conn_is_remembered(conn, peer, hello)) {
+		log_info("control: %s has given us up", peer->name);
+		peer_gone(peer);
+		return;
 	} else if (other != NULL && other != peer) {
 		log_warn("control: %s is connected already, by its own doing or an earlier call", other->name);
 		peer_gone(peer);
@@ -178,6 +204,8 @@ static void conn_answered(struct conn *conn)
 		conn_close(conn); /* it told where to connect to; the paths are dialed now */
 		return;
 	}
+	ready.sequence = peer->session.queued;
+	ready.ack = peer->session.delivered;
 	stream_send(&conn->stream, &ready);
 	conn_attach(conn, peer);
 }
@@ -196,7 +224,7 @@ static struct control_peer *find_who_dials_it(struct control *control, const str
 }
 
 /* Somebody dialed us, and is alive. */
-static void conn_introduced(struct conn *conn)
+static void conn_introduced(struct conn *conn, const struct frame *ready)
 {
 	struct control *control = conn->control;
 	struct control_peer *peer = peer_find(control, conn->hello.name);
@@ -209,6 +237,13 @@ static void conn_introduced(struct conn *conn)
 		log_info("control: %s restarted", peer->name);
 		peer_gone(peer);
 		peer = NULL;
+	} else if (peer != NULL && !conn_is_remembered(conn, peer, ready)) {
+		log_info("control: %s has given us up", peer->name);
+		peer_gone(peer);
+		peer = NULL;
+	} else if (conn->known_as != 0 && (peer == NULL || peer->number != conn->known_as)) {
+		conn_close(conn); /* it means one that is gone, and will dial its successor */
+		return;
 	}
 	if (peer == NULL)
 		peer = find_who_dials_it(control, &conn->hello);
@@ -239,7 +274,7 @@ static void conn_hello(struct conn *conn, const struct frame *frame)
 		return;
 	}
 	if (conn->dialed) {
-		conn_answered(conn);
+		conn_answered(conn, frame);
 		return;
 	}
 	conn->state = CONN_READY;
@@ -256,7 +291,7 @@ static void conn_frame(struct stream *stream, const struct frame *frame)
 		break;
 	case CONN_READY:
 		if (frame->type == FRAME_READY)
-			conn_introduced(conn);
+			conn_introduced(conn, frame);
 		else
 			conn_refuse(conn, "it did not say READY");
 		break;

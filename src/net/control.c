@@ -26,6 +26,7 @@ struct control_peer *peer_create(struct control *control, void *context)
 		return NULL;
 	peer->control = control;
 	peer->context = context;
+	peer->number = ++control->peers_made;
 	list_init(&peer->outgoing);
 	list_push_back(&control->peers, &peer->node);
 	return peer;

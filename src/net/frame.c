@@ -8,6 +8,9 @@
  *    0 u64 incarnation       8 name[32]   40 label[32]   72 u8 endpoint_count   73 zero[7]   80 endpoint[]
  *   endpoint: 0 label[32]   32 u8 family (4, 6)   33 u8 zero   34 u16 port   36 u8 address[16], 4 used with family 4
  *
+ * In HELLO and READY `sequence` is the last message that the sender has queued for the other side, and `ack` the last
+ * that it has from there: 0 where it knows nobody of that name and incarnation.
+ *
  * Names are NUL terminated and NUL padded, of printable ASCII without spaces. READY, HEARTBEAT and BYE have no body.
  * What is zero is checked to be, so that it can mean something in a later version. */
 #include "net/frame.h"
@@ -63,8 +66,10 @@ static const char *header_fault(unsigned type, uint32_t body_bytes, uint64_t seq
 {
 	if (type == 0 || type >= FRAME_TYPES)
 		return "unknown frame type";
-	if ((type == FRAME_MESSAGE) != (sequence != 0))
-		return "messages are numbered from 1, other frames are not";
+	if (type == FRAME_MESSAGE && sequence == 0)
+		return "messages are numbered from 1";
+	if ((type == FRAME_HEARTBEAT || type == FRAME_BYE) && sequence != 0)
+		return "heartbeats and BYE are not numbered";
 	if ((type == FRAME_MESSAGE || type == FRAME_HELLO) != (body_bytes != 0))
 		return "HELLO and messages have a body, other frames have none";
 	return NULL;

@@ -24,7 +24,7 @@ enum frame_type {
 
 struct frame {
 	enum frame_type type;
-	uint64_t sequence; /* of a message, from 1; 0 in other frames */
+	uint64_t sequence; /* of a message, from 1; of HELLO and READY the last that is queued; 0 in other frames */
 	uint64_t ack;      /* the last message that was delivered in order */
 	const void *body;
 	uint32_t body_bytes;

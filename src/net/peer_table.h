@@ -5,7 +5,10 @@
  *     | <--------------- HELLO |
  *     | READY ---------------> |      both know the other; the stream becomes a path of the session
  *
- * Without READY a HELLO proves nothing: one that a dead process left in a socket must not replace its successor. */
+ * Without READY a HELLO proves nothing: one that a dead process left in a socket must not replace its successor.
+ *
+ * Who was cut off for long, or whose BYE was lost, may have forgotten a peer that has not forgotten it. So each side
+ * tells in the handshake where it stands, and compares that with where it stood itself when it said HELLO. */
 #ifndef HOLDFAST_NET_PEER_TABLE_H
 #define HOLDFAST_NET_PEER_TABLE_H
 
@@ -40,6 +43,8 @@ struct conn {
 	uint64_t deadline_ns;
 	struct hf_addr remote;
 	struct frame_hello hello; /* the other side's */
+	uint64_t known_as;        /* the peer, when we said HELLO: its number; 0: it was none yet */
+	struct session_mark mark; /* and where the conversation with it stood */
 };
 
 struct outgoing { /* a message until it is acknowledged */
@@ -59,6 +64,7 @@ struct control_peer {
 	bool dials;
 	char name[FRAME_NAME_BYTES];
 	uint64_t incarnation;
+	uint64_t number; /* no other peer of this control has it, before or after */
 	struct session session;
 	struct list outgoing;
 	struct hf_addr bootstrap[BOOTSTRAP_MAX];
@@ -88,6 +94,7 @@ struct control {
 	struct frame_endpoint endpoints[FRAME_ENDPOINTS_MAX];
 	struct listener listeners[FRAME_ENDPOINTS_MAX];
 	struct list peers, conns;
+	uint64_t peers_made;
 	unsigned strangers;
 	struct hf_timer timer;
 	struct log_limit limit;

@@ -67,6 +67,16 @@ void session_sent(struct session *session)
 	session->sent++;
 }
 
+struct session_mark session_mark(const struct session *session)
+{
+	return (struct session_mark){.acked = session->acked, .delivered = session->delivered};
+}
+
+bool session_is_remembered(struct session_mark before, uint64_t their_queued, uint64_t their_delivered)
+{
+	return their_delivered >= before.acked && their_queued >= before.delivered;
+}
+
 enum session_outcome session_heard(
 	struct session *session, unsigned path, uint64_t sequence, uint64_t ack, uint64_t now_ns)
 {

@@ -9,7 +9,8 @@
  *
  * Invariants, checked by ensure() here and by the tests:
  *   NET-1  acked <= sent <= queued: what was acknowledged was sent, what was sent was queued.
- *   NET-2  What leaves on a path begins at acked + 1 and goes on without a gap, so a gap is a lie of the peer. */
+ *   NET-2  What leaves on a path begins at acked + 1 and goes on without a gap, so a gap is a lie of the peer.
+ *   NET-3  The two ends of a path are of one conversation: who has forgotten it is another peer (session_mark). */
 #ifndef HOLDFAST_NET_SESSION_H
 #define HOLDFAST_NET_SESSION_H
 
@@ -48,6 +49,14 @@ uint64_t session_queue(struct session *session);
 /* The message that is to be written to the active path next, or 0; session_sent follows when it was. */
 uint64_t session_next(const struct session *session);
 void session_sent(struct session *session);
+
+/* Where a conversation stood. What the other side tells of it later, when it makes a path of another stream, is no
+ * less, unless it has forgotten this conversation: then its numbers begin anew, and neither understands the other. */
+struct session_mark {
+	uint64_t acked, delivered;
+};
+struct session_mark session_mark(const struct session *session);
+bool session_is_remembered(struct session_mark before, uint64_t their_queued, uint64_t their_delivered);
 
 enum session_outcome {
 	SESSION_NOTHING,   /* not a message, or one that was delivered before */

@@ -146,6 +146,27 @@ static void each_message_is_delivered_once_and_in_order(void **state)
 	assert_int_equal(session_heard(&session, 1, 0, 1, 0), SESSION_VIOLATION); /* we sent nothing */
 }
 
+static void who_tells_of_less_than_was_said_before_has_forgotten_it(void **state)
+{
+	struct session_mark mark;
+	struct session session;
+
+	(void)state;
+	session_init(&session, 50 * MS, 4, 1000 * MS, 0);
+	session_path_up(&session, 0, 0);
+	assert_true(session_is_remembered(session_mark(&session), 0, 0));
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_not_equal(session_queue(&session), 0);
+		session_sent(&session);
+	}
+	assert_int_equal(session_heard(&session, 0, 1, 2, 0), SESSION_DELIVER);
+	mark = session_mark(&session);
+	assert_true(session_is_remembered(mark, 1, 2));
+	assert_true(session_is_remembered(mark, 9, 9));
+	assert_false(session_is_remembered(mark, 0, 2));
+	assert_false(session_is_remembered(mark, 1, 1));
+}
+
 /* Ticks when each is due, the last one at that time. */
 static void tick_until(struct session *session, uint64_t now_ns, struct session_actions *actions)
 {
@@ -428,6 +449,72 @@ static void a_restarted_peer_is_another_peer(void **state)
 	channel_close(&channel);
 }
 
+/* As after a long cut, or when the BYE is lost: one side gives the other up, which knows nothing of that. */
+static void give_up_silently(struct channel *channel, struct side *side)
+{
+	for (unsigned i = 0; i < 3; i++)
+		control_enable(side->control, i, false);
+	control_peer_close(side->peer);
+	side->peer = NULL;
+	side->next = side->received = 0;
+	for (unsigned i = 0; i < 3; i++)
+		control_enable(side->control, i, true);
+	hf_loop_turn(channel->loop, 0);
+}
+
+static bool both_have_10(const struct channel *channel)
+{
+	return channel->a.received == 10 && channel->b.received == 10;
+}
+
+static bool both_are_up_twice(const struct channel *channel)
+{
+	return channel->a.ups == 2 && channel->b.ups == 2 && all_paths(channel);
+}
+
+static void talk(struct channel *channel)
+{
+	channel->a.next = channel->b.next = channel->a.received = channel->b.received = 0;
+	send_n(&channel->a, 0, 10);
+	send_n(&channel->b, 0, 10);
+	until(channel, both_have_10);
+}
+
+static void whoever_was_given_up_hears_of_it_when_it_is_dialed_again(void **state)
+{
+	struct control_peer *peer;
+	struct channel channel;
+
+	(void)state;
+	channel_open(&channel);
+	a_connects_to_the_second_address_of_b(&channel);
+	talk(&channel);
+	give_up_silently(&channel, &channel.a);
+	assert_int_equal(control_connect(channel.a.control, &channel.b.endpoints[0].addr, 1, NULL, &peer), 0);
+	until(&channel, both_are_up_twice);
+	assert_int_equal(channel.b.downs, 1);
+	talk(&channel);
+	channel_close(&channel);
+}
+
+static void whoever_was_given_up_hears_of_it_when_it_dials(void **state)
+{
+	struct control_peer *peer;
+	struct channel channel;
+
+	(void)state;
+	channel_open(&channel);
+	a_connects_to_the_second_address_of_b(&channel);
+	talk(&channel);
+	give_up_silently(&channel, &channel.b);
+	until(&channel, a_met_the_successor);
+	assert_int_equal(control_connect(channel.a.control, &channel.b.endpoints[0].addr, 1, NULL, &peer), 0);
+	until(&channel, both_are_up_twice);
+	assert_int_equal(channel.a.downs, 1);
+	talk(&channel);
+	channel_close(&channel);
+}
+
 static unsigned lines;
 
 static void count_line(enum log_level level, const char *line, void *context)
@@ -480,6 +567,7 @@ int main(void)
 		cmocka_unit_test(a_hello_is_read_as_it_was_written),
 		cmocka_unit_test(messages_move_to_another_path_from_the_first_unacknowledged_on),
 		cmocka_unit_test(each_message_is_delivered_once_and_in_order),
+		cmocka_unit_test(who_tells_of_less_than_was_said_before_has_forgotten_it),
 		cmocka_unit_test(a_silent_path_is_lost_and_a_peer_without_paths_is_dead),
 		cmocka_unit_test(nobody_is_silent_while_this_process_does_not_run),
 		cmocka_unit_test(a_peer_that_acknowledges_nothing_stops_the_queue),
@@ -487,6 +575,8 @@ int main(void)
 		cmocka_unit_test(messages_outlive_the_path_they_were_sent_on),
 		cmocka_unit_test(a_cut_path_looks_cut_and_is_not_closed),
 		cmocka_unit_test(a_restarted_peer_is_another_peer),
+		cmocka_unit_test(whoever_was_given_up_hears_of_it_when_it_is_dialed_again),
+		cmocka_unit_test(whoever_was_given_up_hears_of_it_when_it_dials),
 		cmocka_unit_test(whoever_speaks_garbage_is_disconnected_with_a_reason),
 	};
 
