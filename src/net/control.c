@@ -94,6 +94,8 @@ static void peer_forget_acknowledged(struct control_peer *peer)
 
 		if (out->sequence > peer->session.acked)
 			return;
+		if (peer->left_last == out)
+			peer->left_last = NULL;
 		list_remove(at);
 		free(out);
 	}
@@ -120,16 +122,18 @@ void peer_heard(struct control_peer *peer, struct conn *conn, const struct frame
 		control->events.message(peer, frame->body, frame->body_bytes, control->context);
 }
 
-static const struct outgoing *outgoing_find(const struct control_peer *peer, uint64_t sequence)
+/* What leaves next follows what left last, or is the oldest: after a change of paths, or when all that left is
+ * acknowledged. Thousands may be waiting for their acknowledgement then, so none is searched for. */
+static const struct outgoing *outgoing_next(const struct control_peer *peer)
 {
-	/* From the end: what leaves next was mostly queued last. */
-	for (struct list *at = peer->outgoing.prev; at != &peer->outgoing; at = at->prev) {
-		const struct outgoing *out = container_of(at, struct outgoing, node);
+	const struct session *session = &peer->session;
+	const struct outgoing *last = peer->left_last;
+	struct list *at = session->sent == session->acked ? peer->outgoing.next : NULL;
 
-		if (out->sequence == sequence)
-			return out;
-	}
-	return NULL;
+	if (at == NULL && last != NULL && last->sequence == session->sent)
+		at = last->node.next;
+	ensure(at != NULL && at != &peer->outgoing);
+	return container_of(at, struct outgoing, node);
 }
 
 void peer_pump(struct control_peer *peer)
@@ -139,15 +143,16 @@ void peer_pump(struct control_peer *peer)
 
 	while (!peer->gone && (sequence = session_next(session)) != 0) {
 		struct conn *conn = peer->paths[session->active];
-		const struct outgoing *out = outgoing_find(peer, sequence);
+		const struct outgoing *out = outgoing_next(peer);
 		struct frame frame = {.type = FRAME_MESSAGE, .sequence = sequence, .ack = session->delivered};
 
-		ensure(conn != NULL && conn->state == CONN_PATH && out != NULL);
+		ensure(conn != NULL && conn->state == CONN_PATH && out->sequence == sequence);
 		if (!stream_has_room(&conn->stream))
 			return;
 		frame.body = out->data;
 		frame.body_bytes = out->bytes;
 		session_sent(session);
+		peer->left_last = out;
 		stream_send(&conn->stream, &frame);
 	}
 }

@@ -67,6 +67,7 @@ struct control_peer {
 	uint64_t number; /* no other peer of this control has it, before or after */
 	struct session session;
 	struct list outgoing;
+	const struct outgoing *left_last; /* on the path in use, or before; NULL: acknowledged meanwhile */
 	struct hf_addr bootstrap[BOOTSTRAP_MAX];
 	unsigned bootstrap_count, bootstrap_turn;
 	unsigned remote_count;

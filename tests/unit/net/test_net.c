@@ -396,6 +396,28 @@ static void messages_outlive_the_path_they_were_sent_on(void **state)
 	channel_close(&channel);
 }
 
+static bool b_has_60000(const struct channel *channel)
+{
+	return channel->b.received == 60000;
+}
+
+/* Each is found without looking through the others, or this does not end in time. */
+static void tens_of_thousands_of_messages_wait_for_a_path(void **state)
+{
+	struct channel channel;
+
+	(void)state;
+	channel_open(&channel);
+	a_connects_to_the_second_address_of_b(&channel);
+	for (unsigned i = 0; i < 3; i++)
+		control_enable(channel.b.control, i, false);
+	send_n(&channel.a, 0, 60000);
+	for (unsigned i = 0; i < 3; i++)
+		control_enable(channel.b.control, i, true);
+	until(&channel, b_has_60000);
+	channel_close(&channel);
+}
+
 static bool a_sees_the_cut(const struct channel *channel)
 {
 	return channel->a.paths == 6;
@@ -573,6 +595,7 @@ int main(void)
 		cmocka_unit_test(a_peer_that_acknowledges_nothing_stops_the_queue),
 		cmocka_unit_test(one_address_brings_up_every_path),
 		cmocka_unit_test(messages_outlive_the_path_they_were_sent_on),
+		cmocka_unit_test(tens_of_thousands_of_messages_wait_for_a_path),
 		cmocka_unit_test(a_cut_path_looks_cut_and_is_not_closed),
 		cmocka_unit_test(a_restarted_peer_is_another_peer),
 		cmocka_unit_test(whoever_was_given_up_hears_of_it_when_it_is_dialed_again),
