@@ -44,6 +44,8 @@ static void begin_pause(struct rail *rail, uint64_t now_ns)
 void rail_step(struct rail *rail, enum rail_event event, uint64_t now_ns, struct rail_actions *actions)
 {
 	*actions = (struct rail_actions){0};
+	if (event == RAIL_EVENT_WC_ERROR)
+		rail->failed_ns = now_ns;
 	switch (rail->state) {
 	case RAIL_DOWN:
 		if (event == RAIL_EVENT_WC_ERROR && now_ns >= rail->resume_at_ns)

@@ -26,7 +26,8 @@ enum rail_event {
 struct rail {
 	enum rail_state state;
 	uint64_t up_since_ns, resume_at_ns;
-	uint64_t pause_ns; /* of the last pause */
+	uint64_t pause_ns;  /* of the last pause */
+	uint64_t failed_ns; /* when a wr failed last */
 };
 
 struct rail_actions {

@@ -66,7 +66,7 @@ static void begin_fence(struct hf_vqp *vqp)
 static void want_dedicated(struct hf_vqp *vqp, uint64_t now_ns)
 {
 	if (vqp->path.shared != NULL && vqp->recovery.picks && vqp->state == HF_VQP_UP)
-		rebuild_want(vqp, vqp->path.rail, now_ns);
+		rebuild_want_own(vqp, now_ns);
 }
 
 static void do_resume(struct hf_vqp *vqp)

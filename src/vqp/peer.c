@@ -52,15 +52,16 @@ void peer_send(struct hf_peer *peer, const struct message *message)
 	ensure(message_box_add(&peer->outbox, message));
 }
 
-/* Pauses are for choosing among rails: where every rail is paused, the one whose pause ends first is the best. */
-static uint32_t least_paused(const struct hf_peer *peer)
+/* Pauses are for choosing among rails. Where every rail is paused each has its turn: the one that failed longest ago is
+ * the best, not that whose pause ends first, which is the one that failed just now for the first time. */
+static uint32_t failed_longest_ago(const struct hf_peer *peer)
 {
 	const struct rail *best = NULL;
 
 	for (unsigned i = 0; i < peer->node->rail_count; i++) {
 		const struct rail *rail = &peer->rails[i];
 
-		if (rail->state == RAIL_PAUSED && (best == NULL || rail->resume_at_ns < best->resume_at_ns))
+		if (rail->state == RAIL_PAUSED && (best == NULL || rail->failed_ns < best->failed_ns))
 			best = rail;
 	}
 	return best == NULL ? 0 : 1u << (best - peer->rails);
@@ -73,7 +74,7 @@ uint32_t peer_usable(const struct hf_peer *peer)
 	for (unsigned i = 0; i < peer->node->rail_count; i++)
 		if (peer->rails[i].state == RAIL_UP)
 			usable |= 1u << i;
-	return usable != 0 ? usable : least_paused(peer);
+	return usable != 0 ? usable : failed_longest_ago(peer);
 }
 
 static bool ports_up(const struct hf_peer *peer, unsigned rail)

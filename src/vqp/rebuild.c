@@ -48,6 +48,17 @@ void rebuild_want(struct hf_vqp *vqp, unsigned rail, uint64_t now_ns)
 	list_push_back(&vqp->node->rebuilds.waiting, &rebuild->link);
 }
 
+/* Messages wait for it (R7), so it is made on a rail that may be used: nobody returns to one that is paused. */
+void rebuild_want_own(struct hf_vqp *vqp, uint64_t now_ns)
+{
+	uint32_t usable = peer_usable(vqp->peer);
+
+	rebuild_want(vqp,
+		usable == 0 || (usable & 1u << vqp->path.rail) ? vqp->path.rail
+							       : (unsigned)rail_choose(home_rails(vqp, usable)),
+		now_ns);
+}
+
 /* It is of no use to start over at once. */
 static void give_up(struct hf_vqp *vqp, uint64_t now_ns)
 {
@@ -58,7 +69,7 @@ static void give_up(struct hf_vqp *vqp, uint64_t now_ns)
 	leave(vqp);
 	back_off(&vqp->rebuild, now_ns);
 	if (vqp->path.shared != NULL)
-		rebuild_want(vqp, vqp->path.rail, now_ns);
+		rebuild_want_own(vqp, now_ns);
 }
 
 static void swap(struct hf_vqp *vqp)

@@ -1,4 +1,4 @@
-/* rebuild.h - a dedicated qp made in the background, for a vqp that is on a standby qp, or to return to a better rail.
+/* rebuild.h - a dedicated qp made in the background, for a vqp that is on a standby qp, or to go to a better rail.
  *
  *   waiting --admitted--> offered --both ends have it--> probing --a wr of ours came through--> swapping
  *
@@ -40,6 +40,7 @@ struct rebuilds {
 
 void rebuild_init(struct hf_vqp *vqp);
 void rebuild_want(struct hf_vqp *vqp, unsigned rail, uint64_t now_ns);
+void rebuild_want_own(struct hf_vqp *vqp, uint64_t now_ns);              /* on the rail in use, unless it is paused */
 void rebuild_ready(struct hf_vqp *vqp, unsigned rail);                   /* both ends have the qp */
 void rebuild_probed(struct hf_vqp *vqp, bool came_through);              /* the probe's completion */
 void rebuild_end(struct hf_vqp *vqp, bool path_failed, uint64_t now_ns); /* swapped, or no longer of use */

@@ -396,12 +396,21 @@ static bool second_done(struct pair *pair)
 	return hf_vcq_poll(pair->b.cq, 1, &wc) == 1 && wc.status == IBV_WC_SUCCESS && wc.wr_id == 9;
 }
 
+static void send_a_letter(struct pair *pair)
+{
+	struct ibv_sge sge = {.addr = (uintptr_t)pair->a.memory, .length = 8, .lkey = pair->a.mr->lkey};
+	struct ibv_sge into = {.addr = (uintptr_t)pair->b.memory + 4096, .length = 8, .lkey = pair->b.mr->lkey};
+	struct ibv_send_wr send = {.wr_id = 1, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad;
+	struct ibv_recv_wr recv = {.wr_id = 9, .sg_list = &into, .num_sge = 1}, *bad_recv;
+
+	memcpy(pair->a.memory, "a letter", 8);
+	assert_int_equal(hf_vqp_post_recv(theirs[3], &recv, &bad_recv), 0);
+	assert_int_equal(hf_vqp_post_send(ours[3], &send, &bad), 0);
+}
+
 /* R7: a standby qp has no receives, or messages of vqps would be mixed up. */
 static void messages_wait_for_a_qp_of_their_own(void **state)
 {
-	struct ibv_sge sge, into;
-	struct ibv_send_wr send = {.wr_id = 1, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad;
-	struct ibv_recv_wr recv = {.wr_id = 9, .num_sge = 1}, *bad_recv;
 	struct pair pair;
 
 	(void)state;
@@ -411,13 +420,7 @@ static void messages_wait_for_a_qp_of_their_own(void **state)
 	write_on_all(&pair);
 	collect_successes(&pair, VQPS);
 	assert_true(pair_until(&pair, all_shared));
-	sge = (struct ibv_sge){.addr = (uintptr_t)pair.a.memory, .length = 8, .lkey = pair.a.mr->lkey};
-	into = (struct ibv_sge){.addr = (uintptr_t)pair.b.memory + 4096, .length = 8, .lkey = pair.b.mr->lkey};
-	send.sg_list = &sge;
-	recv.sg_list = &into;
-	memcpy(pair.a.memory, "a letter", 8);
-	assert_int_equal(hf_vqp_post_recv(theirs[3], &recv, &bad_recv), 0);
-	assert_int_equal(hf_vqp_post_send(ours[3], &send, &bad), 0);
+	send_a_letter(&pair);
 	for (unsigned i = 0; i < 100; i++)
 		hf_loop_turn(pair.loop, 0);
 	assert_memory_not_equal(pair.b.memory + 4096, "a letter", 8);
@@ -426,6 +429,63 @@ static void messages_wait_for_a_qp_of_their_own(void **state)
 	assert_memory_equal(pair.b.memory + 4096, "a letter", 8);
 	assert_null(ours[3]->path.shared);
 	assert_non_null(ours[4]->path.shared);
+	pair_close(&pair);
+}
+
+/* As if its wrs had failed there for long. */
+static void pause_for_good(struct pair *pair, unsigned rail)
+{
+	struct rail_actions ignored;
+
+	rail_step(&pair->a.peer->rails[rail], RAIL_EVENT_WC_ERROR, hf_loop_now_ns(pair->loop), &ignored);
+	assert_int_equal(pair->a.peer->rails[rail].state, RAIL_PAUSED);
+	pair->a.peer->rails[rail].resume_at_ns = UINT64_MAX;
+}
+
+static bool rail_0_up(struct pair *pair)
+{
+	return peer_usable(pair->a.peer) == 3;
+}
+
+/* Nobody makes a qp on such a rail, and the way back to a better one is closed to who waits for a qp of its own. */
+static void a_message_does_not_wait_for_the_end_of_its_rails_pause(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_many(&pair);
+	hold_rebuilds(&pair);
+	pair_cut(&pair, 0, false);
+	write_on_all(&pair);
+	collect_successes(&pair, VQPS);
+	assert_true(pair_until(&pair, all_shared));
+	pair_cut(&pair, 0, true);
+	assert_true(pair_until(&pair, rail_0_up));
+	assert_true(all_shared(&pair));
+	pause_for_good(&pair, 1);
+	send_a_letter(&pair);
+	ours[3]->rebuild.at_ns = ours[3]->rebuild.backoff_ns = 0;
+	assert_true(pair_until(&pair, second_done));
+	assert_int_equal(hf_vqp_rail(ours[3]), 0);
+	assert_null(ours[3]->path.shared);
+	assert_int_equal(pair.a.peer->rails[1].state, RAIL_PAUSED);
+	pair_close(&pair);
+}
+
+/* Else one that is whole again and was paused for long waits until the other has been tried for as long. */
+static void paused_rails_take_turns_where_no_other_is_left(void **state)
+{
+	struct rail_actions ignored;
+	struct pair pair;
+
+	(void)state;
+	open_many(&pair);
+	pause_for_good(&pair, 0);
+	assert_int_equal(peer_usable(pair.a.peer), 2);
+	rail_step(&pair.a.peer->rails[1], RAIL_EVENT_WC_ERROR, hf_loop_now_ns(pair.loop) + 1, &ignored);
+	assert_int_equal(peer_usable(pair.a.peer), 1);
+	rail_step(&pair.a.peer->rails[0], RAIL_EVENT_WC_ERROR, hf_loop_now_ns(pair.loop) + 2, &ignored);
+	assert_int_equal(peer_usable(pair.a.peer), 2);
 	pair_close(&pair);
 }
 
@@ -538,6 +598,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_vqp_that_ends_on_a_standby_qp_disturbs_no_other),
 		cmocka_unit_test(a_wr_on_a_standby_qp_has_its_entry_in_the_log),
 		cmocka_unit_test(messages_wait_for_a_qp_of_their_own),
+		cmocka_unit_test(a_message_does_not_wait_for_the_end_of_its_rails_pause),
+		cmocka_unit_test(paused_rails_take_turns_where_no_other_is_left),
 		cmocka_unit_test(a_rail_that_the_program_reports_is_left_until_that_is_revoked),
 		cmocka_unit_test(a_triggered_failover_lasts_a_moment),
 		cmocka_unit_test(the_number_of_standby_qps_follows_that_of_the_vqps_if_told_to),
