@@ -169,7 +169,7 @@ static bool within(uint64_t addr, uint64_t bytes, uint64_t base, uint64_t length
 }
 
 /* The requester may have been told that it executed before a NIC died with it, and keeps nothing that would show it:
- * then he goes on. A message that nobody received is missed all the same. What he was told is seen at its completion. */
+ * then he goes on. A message that nobody received is missed anyway. What he was told is seen at its completion. */
 static void give_up_unseen(struct flow *flow, const struct effect *effect)
 {
 	for (struct op *op = front(flow); flow->unlogged && op != NULL && op->lost; op = front(flow)) {
