@@ -171,13 +171,19 @@ static bool conn_labels_match(const struct conn *conn)
 	return strcmp(conn->hello.label, conn->control->endpoints[conn->endpoint].label) == 0;
 }
 
+/* It speaks for another incarnation, which may have died since: a younger stream will tell. */
+static bool conn_may_be_stale(const struct conn *conn, const struct control_peer *peer)
+{
+	return peer != NULL && peer->incarnation != conn->hello.incarnation && conn->born < peer->known_at;
+}
+
 /* We dialed, and this is who answered. */
 static void conn_answered(struct conn *conn, const struct frame *hello)
 {
 	struct control_peer *peer = conn->peer, *other = peer_find(conn->control, conn->hello.name);
 	struct frame ready = {.type = FRAME_READY};
 
-	if (peer == NULL) {
+	if (peer == NULL || conn_may_be_stale(conn, other)) {
 		conn_close(conn);
 		return;
 	}
@@ -231,6 +237,10 @@ static void conn_introduced(struct conn *conn, const struct frame *ready)
 
 	if (!conn_labels_match(conn)) {
 		conn_refuse(conn, "it connected across rails");
+		return;
+	}
+	if (conn_may_be_stale(conn, peer)) {
+		conn_close(conn);
 		return;
 	}
 	if (peer != NULL && peer->incarnation != conn->hello.incarnation) {
@@ -321,6 +331,7 @@ static struct conn *conn_create(
 	conn->endpoint = endpoint;
 	conn->remote = *remote;
 	conn->state = CONN_HELLO;
+	conn->born = ++control->moments;
 	conn->deadline_ns = hf_loop_now_ns(control->loop) + HANDSHAKE_NS;
 	conn->stream.frame = conn_frame;
 	conn->stream.room = conn_room;

@@ -45,6 +45,7 @@ void peer_know(struct control_peer *peer, const struct frame_hello *hello)
 	peer->known = true;
 	memcpy(peer->name, hello->name, sizeof(peer->name));
 	peer->incarnation = hello->incarnation;
+	peer->known_at = ++control->moments;
 	session_init(&peer->session, control->heartbeat_ns, control->misses, control->dead_ns,
 		hf_loop_now_ns(control->loop));
 }

@@ -5,7 +5,9 @@
  *     | <--------------- HELLO |
  *     | READY ---------------> |      both know the other; the stream becomes a path of the session
  *
- * Without READY a HELLO proves nothing: one that a dead process left in a socket must not replace its successor.
+ * Without READY a HELLO proves nothing: one that a dead process left in a socket must not replace its successor. The
+ * answer to a HELLO, or READY, proves that its sender lived when the stream was young: another incarnation than the one
+ * we know is a successor on a stream that is younger than our knowledge, and may be a dead one on an older stream.
  *
  * Who was cut off for long, or whose BYE was lost, may have forgotten a peer that has not forgotten it. So each side
  * tells in the handshake where it stands, and compares that with where it stood itself when it said HELLO. */
@@ -41,6 +43,7 @@ struct conn {
 	bool dialed;
 	enum conn_state state;
 	uint64_t deadline_ns;
+	uint64_t born; /* by control->moments */
 	struct hf_addr remote;
 	struct frame_hello hello; /* the other side's */
 	uint64_t known_as;        /* the peer, when we said HELLO: its number; 0: it was none yet */
@@ -64,7 +67,8 @@ struct control_peer {
 	bool dials;
 	char name[FRAME_NAME_BYTES];
 	uint64_t incarnation;
-	uint64_t number; /* no other peer of this control has it, before or after */
+	uint64_t number;   /* no other peer of this control has it, before or after */
+	uint64_t known_at; /* by control->moments */
 	struct session session;
 	struct list outgoing;
 	const struct outgoing *left_last; /* on the path in use, or before; NULL: acknowledged meanwhile */
@@ -96,6 +100,7 @@ struct control {
 	struct listener listeners[FRAME_ENDPOINTS_MAX];
 	struct list peers, conns;
 	uint64_t peers_made;
+	uint64_t moments; /* counts streams and peers, in the order in which they came */
 	unsigned strangers;
 	struct hf_timer timer;
 	struct log_limit limit;

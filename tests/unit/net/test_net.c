@@ -537,6 +537,87 @@ static void whoever_was_given_up_hears_of_it_when_it_dials(void **state)
 	channel_close(&channel);
 }
 
+/* ---- what a dead process left in a socket ---- */
+
+#define DEAD 21 /* b's incarnation before this one */
+
+static void write_frame(struct channel *channel, struct hf_io *io, const struct frame *frame)
+{
+	uint8_t at[FRAME_MAX];
+	uint32_t bytes = frame_encode(frame, at);
+	ssize_t n = -1;
+
+	for (unsigned i = 0; i < 1000 && n < 0; i++) {
+		n = hf_stream_write(io, at, bytes);
+		hf_loop_turn(channel->loop, MS);
+	}
+	assert_int_equal(n, bytes);
+}
+
+static void write_hello_of_dead_b(struct channel *channel, struct hf_io *io)
+{
+	struct frame_hello hello = {.incarnation = DEAD, .name = "b", .endpoint_count = 1};
+	uint8_t body[FRAME_BODY_MAX];
+	struct frame frame = {.type = FRAME_HELLO, .body = body};
+
+	hello.endpoints[0] = channel->b.endpoints[0];
+	memcpy(hello.label, channel->a.endpoints[0].label, sizeof(hello.label));
+	frame.body_bytes = frame_hello_encode(&hello, body);
+	write_frame(channel, io, &frame);
+}
+
+static void b_is_still_b(struct channel *channel)
+{
+	for (unsigned i = 0; i < 20; i++)
+		hf_loop_turn(channel->loop, MS);
+	assert_int_equal(channel->a.downs, 0);
+	send_n(&channel->a, 0, 2000);
+	until(channel, b_has_2000);
+	assert_int_equal(control_peer_incarnation(channel->a.peer), 22);
+}
+
+static void an_answer_that_a_dead_process_left_does_not_end_its_successor(void **state)
+{
+	struct hf_addr addresses[2], from;
+	struct hf_io *listener, *io = NULL;
+	struct control_peer *peer;
+	struct channel channel;
+
+	(void)state;
+	channel_open(&channel);
+	addresses[0] = addresses[1] = channel.b.endpoints[1].addr;
+	hf_addr_set_port(&addresses[0], 18601); /* as if it was b's then */
+	assert_int_equal(hf_stream_listen(hf_env_host(), &addresses[0], &listener, NULL), 0);
+	assert_int_equal(control_connect(channel.a.control, addresses, 2, NULL, &peer), 0);
+	until(&channel, all_paths);
+	assert_int_equal(hf_stream_accept(listener, &io, &from), 0); /* dialed when nobody had answered yet */
+	write_hello_of_dead_b(&channel, io);
+	b_is_still_b(&channel);
+	hf_io_close(io);
+	hf_io_close(listener);
+	channel_close(&channel);
+}
+
+static void nor_does_the_introduction_that_it_left(void **state)
+{
+	struct channel channel;
+	struct hf_addr local;
+	struct hf_io *io;
+
+	(void)state;
+	channel_open(&channel);
+	assert_int_equal(hf_addr_parse("127.0.0.1", &local), 0);
+	assert_int_equal(hf_stream_connect(hf_env_host(), &local, &channel.a.endpoints[0].addr, &io, NULL), 0);
+	write_hello_of_dead_b(&channel, io);
+	for (unsigned i = 0; i < 20; i++)
+		hf_loop_turn(channel.loop, MS);
+	a_connects_to_the_second_address_of_b(&channel);
+	write_frame(&channel, io, &(struct frame){.type = FRAME_READY});
+	b_is_still_b(&channel);
+	hf_io_close(io);
+	channel_close(&channel);
+}
+
 static unsigned lines;
 
 static void count_line(enum log_level level, const char *line, void *context)
@@ -600,6 +681,8 @@ int main(void)
 		cmocka_unit_test(a_restarted_peer_is_another_peer),
 		cmocka_unit_test(whoever_was_given_up_hears_of_it_when_it_is_dialed_again),
 		cmocka_unit_test(whoever_was_given_up_hears_of_it_when_it_dials),
+		cmocka_unit_test(an_answer_that_a_dead_process_left_does_not_end_its_successor),
+		cmocka_unit_test(nor_does_the_introduction_that_it_left),
 		cmocka_unit_test(whoever_speaks_garbage_is_disconnected_with_a_reason),
 	};
 
