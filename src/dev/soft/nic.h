@@ -37,6 +37,7 @@ struct soft_nic {
 	_Atomic uint64_t polls;         /* that found their cq empty and drove the NIC */
 	_Atomic bool app_sleeps;        /* it called hf_dev_arm and has not polled since */
 	_Atomic uint64_t thread_due_ns; /* when the thread will look by itself */
+	_Atomic uint64_t vain_looks;    /* of the thread, while somebody else drove the NIC */
 	struct hf_thread *thread;
 	struct hf_io *thread_bell;
 	struct hf_loop *thread_loop;

@@ -38,11 +38,15 @@ static void look(struct soft_nic *nic)
 		return;
 	}
 	nic->patience_ns = TAKEOVER_NS;
-	watch_socket(nic, true);
-	if (pthread_mutex_trylock(&nic->lock) != 0) { /* somebody else is at it; again soon, in case he stops */
+	/* Somebody else is at it. Again soon, in case he stops; not as long as there is something to read, which would
+	 * be a spin, on the core that he may be waiting for. */
+	if (pthread_mutex_trylock(&nic->lock) != 0) {
+		watch_socket(nic, false);
 		set_due(nic, now_ns + TAKEOVER_NS);
+		atomic_fetch_add(&nic->vain_looks, 1);
 		return;
 	}
+	watch_socket(nic, true);
 	nic_drive(nic, NIC_DUE, now_ns);
 	sending = !tx_empty(&nic->engine.tx) || !list_empty(&nic->engine.busy_requesters) ||
 		  !list_empty(&nic->engine.busy_responders);

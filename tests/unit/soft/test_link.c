@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <sched.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -93,11 +94,29 @@ static void cqs_polled_in_turn_drive_the_nic_once_a_round(void **state)
 	close_nic(nic);
 }
 
+/* Whoever holds it may have been preempted, by the NIC's thread even. */
+static void a_nic_that_somebody_holds_is_not_waited_for_by_its_socket(void **state)
+{
+	struct soft_nic *nic = open_nic();
+	uint64_t looks;
+
+	(void)state;
+	pthread_mutex_lock(&nic->lock);
+	looks = atomic_load(&nic->vain_looks);
+	nic_thread_ring(nic);
+	while (atomic_load(&nic->vain_looks) == looks)
+		sched_yield();
+	assert_int_equal(nic->socket_watch.wanted, 0);
+	pthread_mutex_unlock(&nic->lock);
+	close_nic(nic);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_flap_that_nobody_saw_is_told),
 		cmocka_unit_test(a_flap_of_one_direction_is_silent),
+		cmocka_unit_test(a_nic_that_somebody_holds_is_not_waited_for_by_its_socket),
 		cmocka_unit_test(cqs_polled_in_turn_drive_the_nic_once_a_round),
 	};
 
