@@ -2,7 +2,11 @@
  *
  * A word is stored as a word: whoever polls it never sees half of it. What ends with a word has that stored last and
  * once: memcpy may store bytes twice, and who saw the last of them may have changed the others by then. Of what is
- * short and consists of words, such as the slots of atomics (vqp/uid.h), every word is stored whole and once. */
+ * short and consists of words, such as the slots of atomics (vqp/uid.h), every word is stored whole and once.
+ *
+ * What comes before the last word is memcpy's, which ThreadSanitizer takes for a race with whoever polls a part of it
+ * with atomic loads, as one-sided communication has it. Under it the same bytes are stored by relaxed atomic stores. A
+ * reader who loads them plainly without having observed the last word is reported as before. */
 #ifndef HOLDFAST_BASE_COPY_H
 #define HOLDFAST_BASE_COPY_H
 
@@ -36,6 +40,40 @@ static inline void copy_word(void *to, const void *from, memory_order order)
 	atomic_store_explicit((_Atomic uint64_t *)to, word, order);
 }
 
+#if defined(__SANITIZE_THREAD__)
+#define COPY_IS_CHECKED 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define COPY_IS_CHECKED 1
+#endif
+#endif
+
+#if defined(COPY_IS_CHECKED)
+static inline void copy_before(void *to, const void *from, size_t bytes)
+{
+	uint8_t *at = to;
+	const uint8_t *source = from, *end = source + bytes;
+
+	while (source != end) {
+		size_t step = 1;
+
+		if (((uintptr_t)at & (COPY_WORD_BYTES - 1)) == 0 && (size_t)(end - source) >= COPY_WORD_BYTES) {
+			step = COPY_WORD_BYTES;
+			copy_word(at, source, memory_order_relaxed);
+		} else {
+			atomic_store_explicit((_Atomic uint8_t *)at, *source, memory_order_relaxed);
+		}
+		at += step;
+		source += step;
+	}
+}
+#else
+static inline void copy_before(void *to, const void *from, size_t bytes)
+{
+	memcpy(to, from, bytes);
+}
+#endif
+
 static inline void copy_shown(void *to, const void *from, size_t bytes)
 {
 	uint8_t *at = to;
@@ -43,7 +81,7 @@ static inline void copy_shown(void *to, const void *from, size_t bytes)
 	size_t before;
 
 	if (bytes < COPY_WORD_BYTES || ((uintptr_t)(at + bytes) & (COPY_WORD_BYTES - 1)) != 0) {
-		memcpy(to, from, bytes);
+		copy_before(to, from, bytes);
 		return;
 	}
 	before = bytes - COPY_WORD_BYTES;
@@ -51,7 +89,7 @@ static inline void copy_shown(void *to, const void *from, size_t bytes)
 		for (size_t i = 0; i < before; i += COPY_WORD_BYTES)
 			copy_word(at + i, source + i, memory_order_relaxed);
 	else
-		memcpy(at, source, before);
+		copy_before(at, source, before);
 	copy_word(at + before, source + before, memory_order_release);
 }
 
