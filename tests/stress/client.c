@@ -5,8 +5,6 @@
 
 #include "stress.h"
 
-#define PER_PROCESS   (CLIENTS / CLIENT_PROCESSES)
-#define POLL_BATCH    32
 #define BATCH_MAX     16u
 #define REST_NS_MAX   1000000u
 #define ANSWERS       32u
@@ -441,7 +439,7 @@ static enum hf_poll poll_clients(struct hf_poller *poller, uint64_t now_ns)
 	bool busy = false;
 	int n;
 
-	while ((n = hf_vcq_poll(process->base.cq, POLL_BATCH, wc)) > 0) {
+	for (unsigned k = 0; k < POLLS_A_TURN && (n = hf_vcq_poll(process->base.cq, POLL_BATCH, wc)) > 0; k++) {
 		for (int i = 0; i < n; i++)
 			completed_by(process, &wc[i]);
 		busy = true;
@@ -483,7 +481,7 @@ int stress_client(struct stress *stress, unsigned number)
 	process.poller = (struct hf_poller){.poll = poll_clients};
 	hf_loop_add_poller(process.base.loop, &process.poller);
 	while (atomic_load(&stress->phase) < PHASE_END)
-		hf_loop_turn(process.base.loop, 200000);
+		stress_turn(&process.base, 200000);
 	hf_loop_remove_poller(process.base.loop, &process.poller);
 	for (unsigned i = 0; i < PER_PROCESS; i++)
 		hf_vqp_destroy(process.clients[i].vqp);

@@ -7,7 +7,8 @@
 #include "stress.h"
 
 #define MS            1000000ull
-#define HUNG_NS       15000000000ull /* without any completion of a client: something hangs */
+#define HUNG_NS       15000000000ull /* that both ends have lived without a completion of a client: something hangs */
+#define STUCK_NS      (10 * HUNG_NS) /* of the clock's: one that turns no more lives no more */
 #define CUT_NS_MAX    (60 * MS)
 #define REST_NS_MAX   (60 * MS)
 #define STEP_COMPLETE 3u /* completions of every client, before a cut is healed, while it goes on */
@@ -23,26 +24,54 @@ static uint64_t draw(uint64_t *random, uint64_t n)
 	return mix(*random) % n;
 }
 
+struct watched {
+	uint64_t completed[CLIENTS], lived_ns[PROCESSES], since_ns;
+};
+
+static struct watched watch(struct stress *stress)
+{
+	struct watched watched = {.since_ns = now_ns()};
+
+	for (unsigned i = 0; i < CLIENTS; i++)
+		watched.completed[i] = atomic_load(&stress->clients[i].completed);
+	for (unsigned i = 0; i < PROCESSES; i++)
+		watched.lived_ns[i] = atomic_load(&stress->lived_ns[i]);
+	return watched;
+}
+
+static bool goes_on(struct stress *stress, const struct watched *from, unsigned client)
+{
+	return atomic_load(&stress->clients[client].completed) >= from->completed[client] + STEP_COMPLETE;
+}
+
+static bool hangs(struct stress *stress, const struct watched *from, unsigned client)
+{
+	unsigned process = 1 + client / PER_PROCESS;
+	uint64_t server_ns = atomic_load(&stress->lived_ns[0]) - from->lived_ns[0];
+	uint64_t client_ns = atomic_load(&stress->lived_ns[process]) - from->lived_ns[process];
+
+	if (goes_on(stress, from, client))
+		return false;
+	return (server_ns > HUNG_NS && client_ns > HUNG_NS) || now_ns() - from->since_ns > STUCK_NS;
+}
+
 /* Until every client has completed more wrs than before; false: one of them hangs, or something was violated. */
 static bool all_go_on(struct stress *stress, uint64_t random_ns)
 {
-	uint64_t before[CLIENTS], since = now_ns();
-	unsigned behind = CLIENTS;
+	struct watched from = watch(stress);
+	unsigned behind = CLIENTS, hung = 0;
 
-	for (unsigned i = 0; i < CLIENTS; i++)
-		before[i] = atomic_load(&stress->clients[i].completed);
 	while (behind > 0) {
 		behind = 0;
-		for (unsigned i = 0; i < CLIENTS; i++)
-			behind += atomic_load(&stress->clients[i].completed) < before[i] + STEP_COMPLETE;
-		if (atomic_load(&stress->violations) > 0 && !stress->blind)
-			return false;
-		if (now_ns() - since > HUNG_NS) {
-			for (unsigned i = 0; i < CLIENTS; i++)
-				if (atomic_load(&stress->clients[i].completed) < before[i] + STEP_COMPLETE)
-					stress_violate(stress, "client %u hangs", i);
-			return false;
+		for (unsigned i = 0; i < CLIENTS; i++) {
+			behind += !goes_on(stress, &from, i);
+			if (hangs(stress, &from, i)) {
+				stress_violate(stress, "client %u hangs", i);
+				hung++;
+			}
 		}
+		if (hung > 0 || (atomic_load(&stress->violations) > 0 && !stress->blind))
+			return false;
 		stress_pause(MS / 2);
 	}
 	stress_pause(random_ns);

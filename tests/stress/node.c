@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #define CONTROL_PORT 18515u
+#define MOMENT_NS    5000000u
 
 static unsigned group; /* the parent's pid: tests run side by side */
 
@@ -94,6 +95,18 @@ void stress_node_open(struct stress_node *node, const struct hf_node_events *eve
 				IBV_ACCESS_REMOTE_ATOMIC,
 			&node->mr, &error) != 0)
 		fail(node, "memory", error.text);
+}
+
+void stress_turn(struct stress_node *node, uint64_t max_sleep_ns)
+{
+	uint64_t now_ns;
+
+	hf_loop_turn(node->loop, max_sleep_ns);
+	now_ns = hf_env_now_ns(hf_env_host());
+	if (node->turned_ns != 0)
+		atomic_fetch_add(&node->stress->lived_ns[node->process],
+			now_ns - node->turned_ns < MOMENT_NS ? now_ns - node->turned_ns : MOMENT_NS);
+	node->turned_ns = now_ns;
 }
 
 void stress_node_close(struct stress_node *node)

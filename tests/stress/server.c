@@ -5,7 +5,6 @@
 
 #include "stress.h"
 
-#define POLL_BATCH   32
 #define HOLD_RECORDS (RECORDS / 2) /* consumed records are watched for so long before their slots are given back */
 
 struct served {
@@ -230,13 +229,13 @@ static enum hf_poll poll_server(struct hf_poller *poller, uint64_t now_ns)
 	int n;
 
 	(void)now_ns;
-	while ((n = hf_vcq_poll(server->base.cq, POLL_BATCH, wc)) > 0) {
+	for (unsigned k = 0; k < POLLS_A_TURN && (n = hf_vcq_poll(server->base.cq, POLL_BATCH, wc)) > 0; k++) {
 		for (int i = 0; i < n; i++)
 			completed(server, &wc[i]);
 		busy = true;
 	}
 	for (unsigned i = 0; i < CLIENTS; i++)
-		while (server->served[i].vqp != NULL && consume(server, i))
+		if (server->served[i].vqp != NULL && consume(server, i))
 			busy = true;
 	return busy ? HF_BUSY : HF_IDLE;
 }
@@ -279,7 +278,7 @@ int stress_server(struct stress *stress)
 	hf_loop_add_poller(server.base.loop, &server.poller);
 	atomic_store(&stress->server_ready, true);
 	while (atomic_load(&stress->phase) < PHASE_CHECK)
-		hf_loop_turn(server.base.loop, 200000);
+		stress_turn(&server.base, 200000);
 	for (unsigned i = 0; i < 100; i++) /* what completed is in memory; it only has to be consumed */
 		hf_loop_turn(server.base.loop, 1000);
 	if (atomic_load(&stress->phase) == PHASE_CHECK)

@@ -24,6 +24,7 @@
 
 #define CLIENTS          16u
 #define CLIENT_PROCESSES 4u
+#define PER_PROCESS      (CLIENTS / CLIENT_PROCESSES)
 #define PROCESSES        (1 + CLIENT_PROCESSES) /* 0: the server */
 #define RAILS            2u
 #define CELLS            4u
@@ -38,6 +39,8 @@
 #define VIOLATIONS_SHOWN 8u
 #define VIOLATION_BYTES  200u
 #define SERVICE          "stress"
+#define POLL_BATCH       32
+#define POLLS_A_TURN     4u /* others are to be heard in between: heartbeats and messages of the exchange */
 
 enum stress_phase { PHASE_RUN, PHASE_DRAIN, PHASE_CHECK, PHASE_END };
 
@@ -74,6 +77,7 @@ struct stress {
 	_Atomic bool server_ready, server_done;
 	_Atomic unsigned violations;
 	char shown[VIOLATIONS_SHOWN][VIOLATION_BYTES];
+	_Atomic uint64_t lived_ns[PROCESSES]; /* stress_turn */
 	_Atomic uint64_t final_counter, final_chain, doubled;
 	struct stress_client clients[CLIENTS];
 	_Atomic uint8_t answered[COUNTER_MAX / 8]; /* a bit per number that somebody got from the counter */
@@ -123,9 +127,13 @@ struct stress_node {
 	struct hf_vcq *cq;
 	void *memory;
 	struct hf_vmr *mr;
+	uint64_t turned_ns;
 };
 void stress_node_open(struct stress_node *node, const struct hf_node_events *events, void *context, size_t bytes);
 void stress_node_close(struct stress_node *node);
+/* Turns its loop, and counts the time since the turn before as lived, but of a long one a moment only: on a machine
+ * that is busy with others, or under a sanitizer, nobody is told to hang for time that he did not have. */
+void stress_turn(struct stress_node *node, uint64_t max_sleep_ns);
 void stress_addresses(unsigned process, struct hf_addr control[RAILS]);
 const char *stress_node_name(unsigned process);
 const char *stress_fabric(void);
