@@ -20,25 +20,19 @@ static void fenced(struct hf_vqp *vqp)
 	failover_event(vqp, &event);
 }
 
-/* CLOSED promises the other side that nothing of its wrs happens here any more, so it follows the fence. */
-static void say_closed(struct hf_vqp *vqp)
-{
-	struct message closed = {.kind = MESSAGE_CLOSED, .to = vqp->remote_num, .from = vqp->num};
-
-	if (vqp->fail_tell && vqp->peer != NULL && vqp->remote_num != 0)
-		peer_send(vqp->peer, &closed);
-}
-
 static void failed(struct hf_vqp *vqp)
 {
 	const struct inflight_end flushed = {.first = IBV_WC_WR_FLUSH_ERR, .rest = IBV_WC_WR_FLUSH_ERR};
+	uint32_t standby = exchange_standby(vqp);
 
-	say_closed(vqp);
-	vqp->failing = vqp->fail_tell = false;
+	vqp->failing = false;
 	inflight_fail(&vqp->sends, &vqp->end);
 	inflight_fail(&vqp->recvs, &flushed);
 	vcq_note(vqp);
 	vqp_forget_paths(vqp);
+	if (vqp->fail_tell)
+		exchange_say_closed(vqp, standby);
+	vqp->fail_tell = false;
 	uid_slots_return(vqp);
 	list_remove(&vqp->recovering_link);
 	access_check(vqp);
@@ -57,7 +51,7 @@ static bool waits_for_lease(const struct hf_vqp *vqp, uint64_t now_ns)
 {
 	const struct lease *lease;
 
-	if (!vqp->fail_waits || vqp->peer == NULL || (vqp->recovery.heard && vqp->evidence.fenced))
+	if (vqp->peer == NULL || (!vqp->strays && (!vqp->fail_waits || (vqp->recovery.heard && vqp->evidence.fenced))))
 		return false;
 	lease = &vqp->peer->lease;
 	return !lease_is_over(lease, now_ns) && now_ns - vqp->fenced_ns < lease_with_margin(lease->ours_ns);
@@ -99,6 +93,8 @@ static bool progress(struct hf_vqp *vqp)
 			exchange_say(vqp, MESSAGE_FENCE);
 		return false;
 	}
+	if (vqp->strays && vqp->fenced_ns == 0)
+		vqp->fenced_ns = hf_env_now_ns(vqp->node->env);
 	if (vqp->failing && waits_for_lease(vqp, hf_env_now_ns(vqp->node->env)))
 		return false;
 	if (vqp->failing) {

@@ -74,6 +74,31 @@ void exchange_tell_lengths(struct hf_vqp *vqp)
 		peer_send(vqp->peer, &message);
 }
 
+uint32_t exchange_standby(const struct hf_vqp *vqp)
+{
+	return vqp->path.shared != NULL ? vqp->path.their_key : 0;
+}
+
+void exchange_say_closed(struct hf_vqp *vqp, uint32_t standby)
+{
+	struct message closed = {.kind = MESSAGE_CLOSED, .to = vqp->remote_num, .from = vqp->num, .about_qp = standby};
+
+	if (vqp->peer != NULL && vqp->remote_num != 0)
+		peer_send(vqp->peer, &closed);
+}
+
+/* A picker posts to a standby qp as soon as it has said GO. Who ends before it hears that fences another path, and its
+ * end of the standby qp serves others: what is on its way may execute there. Qps of its own it has destroyed. */
+void exchange_closed(struct hf_vqp *vqp, const struct message *message)
+{
+	if (vqp_forsake(vqp))
+		return;
+	vqp->strays = vqp->path.shared != NULL && message->about_qp != vqp->path.our_key;
+	if (vqp->strays)
+		vqp->fenced_ns = 0; /* as soon as our end is fenced */
+	vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, false);
+}
+
 static int our_rail(const struct hf_peer *peer, uint8_t theirs)
 {
 	for (unsigned i = 0; i < peer->node->rail_count; i++)

@@ -29,6 +29,11 @@ void exchange_tell_lengths(struct hf_vqp *vqp);
  * tell. But a qp that died of a program's error says nothing about its rail, nor does a flush. */
 bool exchange_suspects_rail(const struct hf_vqp *vqp);
 void exchange_message(struct hf_vqp *vqp, const struct message *message);
+/* CLOSED promises the other side that nothing of its wrs happens any more on the path that this vqp was on, so it
+ * follows the fence, or the end, of all that it had. `standby`: by exchange_standby, while it was on that. */
+uint32_t exchange_standby(const struct hf_vqp *vqp);
+void exchange_say_closed(struct hf_vqp *vqp, uint32_t standby);
+void exchange_closed(struct hf_vqp *vqp, const struct message *message);
 
 /* due.c */
 enum hf_poll due_turn(struct hf_node *node);

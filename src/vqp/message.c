@@ -293,6 +293,7 @@ static void visit(struct wire *wire, struct message *m)
 		u32(wire, &m->about_qp, NUM_MASK);
 		break;
 	case MESSAGE_POOL_GONE:
+	case MESSAGE_CLOSED:
 		u8(wire, &m->rail, HF_RAILS_MAX - 1);
 		u32(wire, &m->about_qp, NUM_MASK);
 		break;
@@ -307,7 +308,6 @@ static void visit(struct wire *wire, struct message *m)
 		u8(wire, &m->rail, HF_RAILS_MAX - 1);
 		break;
 	case MESSAGE_SLOTS_ASK:
-	case MESSAGE_CLOSED:
 		break;
 	case MESSAGE_KINDS:
 		wire->bad = true;

@@ -35,7 +35,7 @@ enum message_kind {
 	MESSAGE_POOL_GONE,  /* picker: nobody will be sent there any more */
 	MESSAGE_MOVE,       /* to the picker: our home of atomics is to be on that rail */
 	MESSAGE_GRANT,      /* more may be done than before */
-	MESSAGE_CLOSED,     /* the vqp is in error or was destroyed */
+	MESSAGE_CLOSED,     /* the vqp is in error or was destroyed; about_qp: of the standby qp that it was on */
 	MESSAGE_JOIN,       /* both sides name both numbers (hf_vqp_connect_num) */
 	MESSAGE_LEASE,      /* lease.h */
 	MESSAGE_KINDS,

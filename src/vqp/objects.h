@@ -169,6 +169,7 @@ struct hf_vqp {
 	struct path_offer go;                /* what the picker goes to */
 	struct inflight_end end;             /* what wrs get once the qp is fenced, in HF_VQP_ERROR */
 	bool failing, fail_tell, fail_waits; /* waits: the other side may not have fenced yet */
+	bool strays;                         /* nor does it, where our last wrs went */
 	uint64_t fenced_ns;
 	uint64_t detected_ns;
 	struct uid_client *uid; /* NULL: no wr needed it */

@@ -276,8 +276,7 @@ static void to_vqp(struct hf_peer *peer, const struct message *message)
 		if (message->kind != MESSAGE_CLOSED && fenced)
 			peer_send(peer, &closed);
 	} else if (message->kind == MESSAGE_CLOSED) {
-		if (!vqp_forsake(vqp))
-			vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, false);
+		exchange_closed(vqp, message);
 	} else {
 		exchange_message(vqp, message);
 	}

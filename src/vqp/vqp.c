@@ -173,20 +173,18 @@ int hf_vqp_create(struct hf_vpd *pd, const struct hf_vqp_init *init, struct hf_v
 
 void hf_vqp_destroy(struct hf_vqp *vqp)
 {
-	struct message closed = {.kind = MESSAGE_CLOSED};
+	uint32_t standby;
 
 	if (vqp == NULL)
 		return;
+	standby = exchange_standby(vqp);
 	if (vqp->path.shared != NULL)
 		pool_qp_evict(vqp);
 	vqp_forget_paths(vqp);
 	uid_slots_return(vqp);
 	uid_post_free(vqp);
-	if (vqp->peer != NULL && (vqp->state != HF_VQP_ERROR || vqp->failing) && vqp->remote_num != 0) {
-		closed.to = vqp->remote_num;
-		closed.from = vqp->num;
-		peer_send(vqp->peer, &closed);
-	}
+	if (vqp->state != HF_VQP_ERROR || vqp->failing)
+		exchange_say_closed(vqp, standby);
 	region_leave(vqp);
 	list_remove(&vqp->node_link);
 	list_remove(&vqp->due_link);

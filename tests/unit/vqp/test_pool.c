@@ -372,6 +372,42 @@ static void on_a_standby_qp_only_the_culprit_sees_its_error(void **state)
 	pair_close(&pair);
 }
 
+static bool has_failed(struct pair *pair)
+{
+	(void)pair;
+	return ours[0]->state == HF_VQP_ERROR && !ours[0]->failing;
+}
+
+/* The other side's vqp ended before it heard that ours is on a standby qp, and fenced nothing there. */
+static void what_the_other_side_fenced_nowhere_is_not_over_before_it_cannot_execute(void **state)
+{
+	struct message closed = {.kind = MESSAGE_CLOSED};
+	struct pair pair;
+	struct ibv_wc wc;
+	uint64_t told_ns;
+
+	(void)state;
+	for (unsigned there = 0; there < 2; there++) {
+		open_many(&pair);
+		hold_rebuilds(&pair);
+		pair_cut(&pair, 0, false);
+		write_on_all(&pair);
+		collect_successes(&pair, VQPS);
+		assert_true(pair_until(&pair, all_shared));
+		pair.a.peer->lease.ours_ns = 100000000;
+		assert_int_equal(write_on(&pair, 0, pair.b.mr->rkey), 0);
+		closed.about_qp = there ? ours[0]->path.our_key : 0;
+		told_ns = hf_env_now_ns(hf_loop_env(pair.loop));
+		exchange_closed(ours[0], &closed);
+		assert_true(pair_until(&pair, has_failed));
+		assert_int_equal(hf_vcq_poll(pair.a.cq, 1, &wc), 1);
+		assert_int_equal(ours[0]->strays, !there);
+		if (!there)
+			assert_true(hf_env_now_ns(hf_loop_env(pair.loop)) - told_ns >= 100000000);
+		pair_close(&pair);
+	}
+}
+
 static void a_vqp_that_ends_on_a_standby_qp_disturbs_no_other(void **state)
 {
 	struct pair pair;
@@ -595,6 +631,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(without_evidence_of_dc_the_standby_qp_is_an_rc_qp),
 		cmocka_unit_test(an_initiator_is_given_up_before_its_psns_are_ambiguous),
 		cmocka_unit_test(on_a_standby_qp_only_the_culprit_sees_its_error),
+		cmocka_unit_test(what_the_other_side_fenced_nowhere_is_not_over_before_it_cannot_execute),
 		cmocka_unit_test(a_vqp_that_ends_on_a_standby_qp_disturbs_no_other),
 		cmocka_unit_test(a_wr_on_a_standby_qp_has_its_entry_in_the_log),
 		cmocka_unit_test(messages_wait_for_a_qp_of_their_own),
