@@ -23,9 +23,9 @@ void evidence_gather(const struct hf_vqp *vqp, bool fenced, struct message *stat
 	if (!fenced || state->ended)
 		return;
 	rc = path->shared != NULL ? pool_qp_executed_psn(path->shared, &psn) : hf_qp_executed_psn(path->qp, &psn);
+	state->in_doubt = rc == -ENODATA;
 	if ((rc == 0 || rc == -ENODATA) && (!state->has_log || vqp->node->config.evidence != HF_EVIDENCE_LOG)) {
 		state->has_psn = 1;
-		state->in_doubt = rc != 0;
 		state->executed_psn = psn;
 	}
 	rc = path->shared != NULL ? pool_qp_refusal(path->shared, &refusal) : hf_qp_refusal(path->qp, &refusal);

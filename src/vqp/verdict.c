@@ -30,6 +30,13 @@ static enum executed by_psn(const struct inflight_wr *entry, const struct eviden
 	return packets > 0 ? EXECUTED_PARTLY : EXECUTED_NOT;
 }
 
+/* That one is missing says that its wr did not execute: not when the NIC died, or the process that stood for it was
+ * stopped, between the two. */
+static bool tells_of_footers(const struct evidence *evidence)
+{
+	return !evidence->ended_there && !evidence->in_doubt;
+}
+
 struct log_reading verdict_read_log(const struct inflight *log, const struct evidence *evidence)
 {
 	struct log_reading reading = {.doubt_end = UINT64_MAX};
@@ -45,7 +52,8 @@ struct log_reading verdict_read_log(const struct inflight *log, const struct evi
 			reading.executed_end = at + 1;
 			reading.doubt_end = UINT64_MAX;
 		} else if (reading.doubt_end == UINT64_MAX) {
-			reading.doubt_end = entry->footed && entry->psns == 1 && !evidence->ended_there ? at : at + 1;
+			reading.doubt_end =
+				entry->footed && entry->psns == 1 && tells_of_footers(evidence) ? at : at + 1;
 		}
 	}
 	return reading;

@@ -15,6 +15,8 @@ void unbind_requester(struct shm_qp *qp)
 		region_put(qp->cached[i]);
 		qp->cached[i] = NULL;
 	}
+	region_put(qp->foot_region);
+	qp->foot_region = NULL;
 }
 
 void release_requester(struct shm_qp *qp)
@@ -83,6 +85,7 @@ static bool bind_slot(struct shm_qp *qp)
 		qp->claimed = 0;
 	qp->incarnation = QP_WORD_INCARNATION(state);
 	qp->op = op;
+	qp->foot_shown = true;
 	confirm();
 	return QP_WORD_INCARNATION(atomic_load(&remote->state)) == qp->incarnation;
 }

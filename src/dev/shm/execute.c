@@ -20,10 +20,12 @@ static void lost(struct shm_qp *qp)
 	unbind_requester(qp);
 }
 
-static inline bool op_begin(struct shm_qp *qp)
+static inline bool op_begin(struct shm_qp *qp, const struct sqe *sqe)
 {
 	uint64_t idle = qp->op;
 
+	if (sqe->foot_rkey != 0 || qp->foot_shown)
+		footer_show(qp, sqe);
 	if (atomic_compare_exchange_strong(&qp->remote->op, &idle, idle | OP_BUSY))
 		return true;
 	unbind_requester(qp);
@@ -88,11 +90,6 @@ static inline bool qp_answers(struct shm_qp *qp)
 
 	return (state == QP_WORD(qp->incarnation, IBV_QPS_RTS) || state == QP_WORD(qp->incarnation, IBV_QPS_RTR)) &&
 	       request_path_up(qp);
-}
-
-static inline bool region_is_current(struct shm_qp *qp, const struct region *region)
-{
-	return atomic_load(&qp->peer->shared->mrs[region->slot].word) == region->word;
 }
 
 static void region_drop(struct shm_qp *qp, struct region *region)
@@ -160,6 +157,16 @@ static enum wr_outcome unmapped(struct sqe *sqe)
 {
 	sqe->status = IBV_WC_LOC_QP_OP_ERR;
 	return WR_FAILED;
+}
+
+/* Of the wr's footer; op_begin has not happened yet. */
+static enum wr_outcome find_footer(struct shm_qp *qp, struct sqe *sqe)
+{
+	enum wr_outcome outcome = footer_find(qp, sqe);
+
+	if (outcome == WR_UNMAPPED)
+		return unmapped(sqe);
+	return outcome == WR_FAILED ? nak(qp, sqe, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR) : outcome;
 }
 
 /* The region of the wr's rkey; op_begin has not happened yet. */
@@ -238,7 +245,15 @@ static inline __attribute__((always_inline)) enum wr_outcome check(
 		region_drop(qp, region);
 		return WR_AGAIN;
 	}
-	if (access != 0 && (atomic_load(&qp->remote->access) & access) == 0) {
+	if (sqe->foot_rkey != 0) {
+		if (!region_is_current(qp, qp->foot_region)) {
+			op_abort(qp);
+			footer_drop(qp);
+			return WR_AGAIN;
+		}
+		access |= IBV_ACCESS_REMOTE_WRITE;
+	}
+	if ((atomic_load(&qp->remote->access) & access) != access) {
 		op_abort(qp);
 		return nak(qp, sqe, IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
 	}
@@ -261,6 +276,12 @@ static inline enum wr_outcome load(
 		return reach_load(qp, region, offset, to, bytes);
 	copy_sges(to, region->at + offset, bytes, false);
 	return WR_DONE;
+}
+
+/* Behind the data. */
+static inline enum wr_outcome end_with_footer(struct shm_qp *qp, const struct sqe *sqe)
+{
+	return sqe->foot_rkey == 0 ? WR_DONE : footer_store(qp, sqe);
 }
 
 /* A copy that did not succeed, with OP_BUSY up. WR_FAILED: the registered memory is not there any more. */
@@ -291,6 +312,8 @@ static inline enum wr_outcome execute_write(struct shm_qp *qp, struct sqe *sqe)
 	uint64_t offset = 0;
 	enum wr_outcome outcome;
 
+	if (sqe->foot_rkey != 0 && (outcome = find_footer(qp, sqe)) != WR_DONE)
+		return outcome;
 	if (imm && (outcome = receive_take(qp, &slot)) != WR_DONE)
 		return outcome;
 	if (sqe->bytes != 0) {
@@ -301,7 +324,7 @@ static inline enum wr_outcome execute_write(struct shm_qp *qp, struct sqe *sqe)
 		if (sqe->done != 0)
 			cursor_skip(&from, sqe->done);
 	}
-	if (!op_begin(qp))
+	if (!op_begin(qp, sqe))
 		return WR_NO_ANSWER;
 	for (;;) {
 		uint32_t bytes = chunk_bytes(sqe), psns = chunk_psns(qp, sqe, bytes);
@@ -310,6 +333,8 @@ static inline enum wr_outcome execute_write(struct shm_qp *qp, struct sqe *sqe)
 		if ((outcome = check(qp, sqe, region, IBV_ACCESS_REMOTE_WRITE)) != WR_DONE)
 			return outcome;
 		if (region != NULL && (outcome = store(qp, region, offset + sqe->done, &from, bytes)) != WR_DONE)
+			return give_up(qp, sqe, outcome);
+		if (!more && (outcome = end_with_footer(qp, sqe)) != WR_DONE)
 			return give_up(qp, sqe, outcome);
 		if (imm && !more)
 			receive_complete(qp, slot, sqe, IBV_WC_SUCCESS);
@@ -340,7 +365,7 @@ static enum wr_outcome execute_read(struct shm_qp *qp, struct sqe *sqe)
 		if (sqe->done != 0)
 			cursor_skip(&to, sqe->done);
 	}
-	if (!op_begin(qp))
+	if (!op_begin(qp, sqe))
 		return WR_NO_ANSWER;
 	for (;;) {
 		uint32_t bytes = chunk_bytes(sqe), psns = chunk_psns(qp, sqe, bytes);
@@ -377,7 +402,7 @@ bool read_again(struct shm_qp *qp, struct sqe *sqe)
 	if (!local_memory_is_good(qp, sqe) || find_remote(qp, sqe, IBV_ACCESS_REMOTE_READ, &region) != WR_DONE)
 		return false;
 	op_touch(qp, TOUCH_READ, region, sqe->remote_addr - region->iova, sqe->bytes);
-	if (!op_begin(qp) || check(qp, sqe, region, IBV_ACCESS_REMOTE_READ) != WR_DONE)
+	if (!op_begin(qp, sqe) || check(qp, sqe, region, IBV_ACCESS_REMOTE_READ) != WR_DONE)
 		return false;
 	outcome = load(qp, region, sqe->remote_addr - region->iova, &to, sqe->bytes);
 	op_abort(qp);
@@ -396,11 +421,13 @@ static enum wr_outcome execute_atomic(struct shm_qp *qp, struct sqe *sqe)
 
 	if ((outcome = find_remote(qp, sqe, IBV_ACCESS_REMOTE_ATOMIC, &region)) != WR_DONE)
 		return outcome;
+	if (sqe->foot_rkey != 0 && (outcome = find_footer(qp, sqe)) != WR_DONE)
+		return outcome;
 	word = (_Atomic uint64_t *)(void *)(region->at + (sqe->remote_addr - region->iova));
 	if (((uintptr_t)word & 7) != 0 || region->at == NULL)
 		return nak(qp, sqe, IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
 	op_touch(qp, TOUCH_ATOMIC, region, sqe->remote_addr - region->iova, 8);
-	if (!op_begin(qp))
+	if (!op_begin(qp, sqe))
 		return WR_NO_ANSWER;
 	if ((outcome = check(qp, sqe, region, IBV_ACCESS_REMOTE_ATOMIC)) != WR_DONE)
 		return outcome;
@@ -415,8 +442,11 @@ static enum wr_outcome execute_atomic(struct shm_qp *qp, struct sqe *sqe)
 	atomic_store_explicit(&result->psn, psn, memory_order_relaxed);
 	atomic_store_explicit(&result->original, sqe->original, memory_order_relaxed);
 	atomic_store_explicit(&qp->remote->atomics, n + 1, memory_order_relaxed);
+	outcome = end_with_footer(qp, sqe);
 	if (!op_commit_atomic(qp))
 		return WR_NO_ANSWER;
+	if (outcome != WR_DONE) /* its memory is gone, or its process: what executed stays executed */
+		return outcome == WR_FAILED ? nak(qp, sqe, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR) : outcome;
 	count(qp, sqe);
 	return WR_DONE;
 }
@@ -507,6 +537,8 @@ static enum wr_outcome execute_send(struct shm_qp *qp, struct sqe *sqe)
 	struct receive receive;
 	enum wr_outcome outcome;
 
+	if (sqe->foot_rkey != 0 && (outcome = find_footer(qp, sqe)) != WR_DONE)
+		return outcome;
 	if ((outcome = receive_take(qp, &slot)) != WR_DONE)
 		return outcome;
 	if (!receive_read(
@@ -515,7 +547,7 @@ static enum wr_outcome execute_send(struct shm_qp *qp, struct sqe *sqe)
 	if (sqe->done != 0)
 		cursor_skip(&from, sqe->done);
 	atomic_store_explicit(&qp->remote->touch_bytes, 0, memory_order_relaxed);
-	if (!op_begin(qp))
+	if (!op_begin(qp, sqe))
 		return WR_NO_ANSWER;
 	for (;;) {
 		uint32_t bytes = chunk_bytes(sqe), psns = chunk_psns(qp, sqe, bytes);
@@ -532,6 +564,8 @@ static enum wr_outcome execute_send(struct shm_qp *qp, struct sqe *sqe)
 			op_abort(qp);
 			return outcome == WR_UNMAPPED ? unmapped(sqe) : outcome;
 		}
+		if (!more && (outcome = end_with_footer(qp, sqe)) != WR_DONE)
+			return give_up(qp, sqe, outcome);
 		if (!more)
 			receive_complete(qp, slot, sqe, IBV_WC_SUCCESS);
 		if (!op_commit(qp, psns, !more, more))

@@ -43,7 +43,7 @@ bool take_op(struct shm_qp *qp)
 		if (atomic_compare_exchange_weak(&qp->shared->op, &op, op | OP_TAKEN)) {
 			uint32_t kind = atomic_load(&qp->shared->touch_kind);
 
-			qp->held = kind == TOUCH_GUARDED;
+			qp->held = kind == TOUCH_GUARDED || atomic_load(&qp->shared->touch_foot) == FOOT_GUARDED;
 			qp->held_since_ns = now_ns(qp);
 			qp->unknown = kind == TOUCH_ATOMIC;
 			if (qp->held)
@@ -80,6 +80,8 @@ static int take_over(struct shm_qp *qp)
 	kind = atomic_load(&qp->shared->touch_kind);
 	log_warn("%s: the peer of qp 0x%x stopped in the middle of an operation: fenced without it",
 		qp->qp.dev->attr.name, qp->qp.qp_num);
+	if (atomic_load(&qp->shared->touch_foot) == FOOT_FREE)
+		return -EIO;
 	switch ((enum touch_kind)kind) {
 	case TOUCH_READ:
 	case TOUCH_GUARDED:

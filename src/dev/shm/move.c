@@ -117,7 +117,15 @@ static void restore(struct shm_dev *dev, struct shm_mr *mr, struct range *range)
 	atomic_store(&entry->word, MR_WORD(++mr->generation, state));
 }
 
-/* Whoever is in the range gets out within a chunk; who does not is stopped as well, and its operation is taken over. */
+static bool is_out_of(const struct qp_slot *slot, const struct range *range)
+{
+	uint64_t from = atomic_load(&slot->touch_addr);
+
+	return from >= range->end || from + atomic_load(&slot->touch_bytes) <= range->begin;
+}
+
+/* Whoever is in the range gets out within a chunk; who does not is stopped as well, and its operation is taken over. So
+ * is one that ends with a footer, which may go there. */
 static void clear_out(struct shm_dev *dev, const struct range *range)
 {
 	for (uint32_t slot = 0; slot < QP_SLOTS; slot++) {
@@ -129,8 +137,8 @@ static void clear_out(struct shm_dev *dev, const struct range *range)
 		since = hf_env_now_ns(dev->dev.env);
 		while (atomic_load(&qp->shared->op) == begun && hf_env_now_ns(dev->dev.env) - since <= STUCK_NS)
 			cpu_relax();
-		if (atomic_load(&qp->shared->op) != begun || atomic_load(&qp->shared->touch_addr) >= range->end ||
-			atomic_load(&qp->shared->touch_addr) + atomic_load(&qp->shared->touch_bytes) <= range->begin)
+		if (atomic_load(&qp->shared->op) != begun ||
+			(is_out_of(qp->shared, range) && atomic_load(&qp->shared->touch_foot) == FOOT_NONE))
 			continue;
 		qp_enter_error(qp, IBV_WC_SUCCESS);
 		take_op(qp);

@@ -32,6 +32,15 @@ static void keep(struct shm_qp *qp, struct sqe *sqe)
 	sqe->sges = sges;
 }
 
+static inline void fill_footer(struct sqe *sqe, const struct hf_footer *footer)
+{
+	sqe->foot_rkey = footer == NULL ? 0 : footer->rkey;
+	if (sqe->foot_rkey == 0)
+		return;
+	sqe->foot_addr = footer->remote_addr;
+	sqe->foot_value = footer->value;
+}
+
 static inline void fill(struct shm_qp *qp, struct sqe *sqe, const struct ibv_send_wr *wr)
 {
 	uint32_t bytes = wr->num_sge == 1 ? wr->sg_list->length : (uint32_t)qp_rules_wr_bytes(wr);
@@ -94,7 +103,14 @@ static inline void reuse_last_place(struct shm_qp *qp)
 	qp->acked = qp->executed = qp->tail;
 }
 
-static int post_one(struct shm_qp *qp, struct ibv_send_wr *wr)
+static bool footer_is_sound(const struct hf_footer *footer, const struct ibv_send_wr *wr)
+{
+	return footer == NULL || footer->rkey == 0 ||
+	       (footer->remote_addr % FOOTER_BYTES == 0 && wr->opcode != IBV_WR_RDMA_READ);
+}
+
+static inline __attribute__((always_inline)) int post_one(
+	struct shm_qp *qp, struct ibv_send_wr *wr, const struct hf_footer *footer)
 {
 	struct shm_cq *cq = shm_cq_of(qp->qp.send_cq);
 	struct sqe *sqe;
@@ -108,7 +124,7 @@ static int post_one(struct shm_qp *qp, struct ibv_send_wr *wr)
 	first = qp->executed == qp->tail;
 	if (qp->tail - qp->polled >= qp->sq_slots)
 		return -ENOMEM;
-	if ((rc = qp_rules_check_send(&qp->qp, wr)) != 0)
+	if ((rc = footer_is_sound(footer, wr) ? qp_rules_check_send(&qp->qp, wr) : -EINVAL) != 0)
 		return rc;
 	if (qp->polled == qp->tail)
 		qp->sq_base = qp->tail; /* nothing is there: it begins anew, and gets no further than it has to */
@@ -116,6 +132,7 @@ static int post_one(struct shm_qp *qp, struct ibv_send_wr *wr)
 		qp->sq_base += qp->sq_slots;
 	sqe = sqe_at(qp, qp->tail);
 	fill(qp, sqe, wr);
+	fill_footer(sqe, footer);
 	qp->tail++;
 	cq_expect(qp);
 	if (qp->state == IBV_QPS_ERR) {
@@ -135,7 +152,23 @@ int shm_qp_post_send(struct hf_qp *base, struct ibv_send_wr *wr, struct ibv_send
 	struct shm_qp *qp = shm_qp_of(base);
 
 	for (; wr != NULL; wr = wr->next) {
-		int rc = post_one(qp, wr);
+		int rc = post_one(qp, wr, NULL);
+
+		if (rc != 0) {
+			*bad_wr = wr;
+			return rc;
+		}
+	}
+	return 0;
+}
+
+int shm_qp_post_send_footed(struct hf_qp *base, const struct hf_dc_dest *dest, struct ibv_send_wr *wr,
+	const struct hf_footer *footers, struct ibv_send_wr **bad_wr)
+{
+	struct shm_qp *qp = shm_qp_of(base);
+
+	for (; wr != NULL; wr = wr->next) {
+		int rc = dest != NULL ? -EINVAL : post_one(qp, wr, footers++);
 
 		if (rc != 0) {
 			*bad_wr = wr;

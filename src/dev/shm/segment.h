@@ -30,7 +30,7 @@
  *          `touch`: the range is moved to other pages (move.c), the slot and its ring are not reused before OP_GIVEN.
  *   SEG-4  Memory whose pages cannot be moved (a file's, a program's private memory) is stored to under guard
  *          (guard.h): the copy and a look at the op word are one. The owner waits, behind OP_TAKEN, until the thread is
- *          out of it.
+ *          out of it. So are footers, wherever they go.
  *
  * A reader trusts nothing here: counts, offsets and lengths are checked before use. */
 #ifndef HOLDFAST_DEV_SHM_SEGMENT_H
@@ -43,7 +43,7 @@
 #include "dev/shm/bitmap.h"
 
 #define SEGMENT_MAGIC   0x74736166646c6f68ull /* "holdfast" */
-#define SEGMENT_VERSION 3u
+#define SEGMENT_VERSION 4u
 
 #define MR_SLOTS  4096u
 #define CQ_SLOTS  512u
@@ -117,6 +117,13 @@ enum touch_kind {
 	TOUCH_FREE,    /* neither: the requester's machine has no guard */
 };
 
+/* Whether the operation ends with a footer (footer.c), which is stored by `touch_thread`. */
+enum foot_kind {
+	FOOT_NONE,
+	FOOT_GUARDED,
+	FOOT_FREE, /* the requester's machine has no guard */
+};
+
 /* Where a ring lives: file GID.arena, from `offset`. */
 struct ring_place {
 	uint32_t arena;
@@ -153,6 +160,7 @@ struct qp_slot {
 	_Atomic uint32_t touch_mr;
 	_Atomic uint64_t touch_addr, touch_bytes; /* in the owner's addresses */
 	_Atomic uint32_t touch_thread;
+	_Atomic uint32_t touch_foot; /* enum foot_kind */
 	_Alignas(64) struct atomic_result results[RD_ATOMIC];
 };
 

@@ -94,7 +94,7 @@ static void set_attr(struct shm_dev *dev, const struct hf_dev_config *config)
 
 	*attr = (struct hf_dev_attr){
 		.caps = (HF_DEV_EXECUTED_PSN | HF_DEV_ATOMIC_RESULTS | HF_DEV_ACCESS_IN_RTS | HF_DEV_ATOMIC_GLOBAL |
-				HF_DEV_SRQ) &
+				HF_DEV_SRQ | HF_DEV_FOOTER) &
 			~config->caps_masked,
 		.max_qp_wr = SHM_MAX_WR,
 		.max_sge = MAX_SGE,
@@ -377,6 +377,7 @@ static const struct hf_dev_ops shm_ops = {
 	.qp_modify = shm_qp_modify,
 	.qp_query = shm_qp_query,
 	.qp_post_send = shm_qp_post_send,
+	.qp_post_send_footed = shm_qp_post_send_footed,
 	.qp_post_recv = shm_qp_post_recv,
 	.qp_fence = shm_qp_fence,
 	.qp_executed_psn = shm_qp_executed_psn,

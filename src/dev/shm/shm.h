@@ -20,6 +20,7 @@
 #define SHM_MAX_INLINE 1024u
 #define SHM_EVENTS     (4 * QP_SLOTS) /* a power of two */
 #define BLOCK_LOGS     32u
+#define FOOTER_BYTES   8u
 #define CHUNK_BYTES    65536u /* of a copy between two looks at whether it may go on; a multiple of every mtu */
 /* An operation that has not ended after this long is that of a process that was stopped. */
 #define STUCK_NS 20000000ull
@@ -147,6 +148,8 @@ struct sqe {
 	uint32_t imm;
 	uint64_t compare_add, swap;
 	uint64_t original;
+	uint64_t foot_addr, foot_value; /* a footer */
+	uint32_t foot_rkey;             /* 0: it has none */
 };
 
 struct shm_qp {
@@ -174,6 +177,8 @@ struct shm_qp {
 	struct region *cached[2];
 	uint32_t cached_turn;
 	uint32_t remote_pd;
+	struct region *foot_region; /* of the last footer; NULL: none */
+	bool foot_shown;            /* touch_foot is set, or what it is is not known */
 	struct ring_view {
 		uint8_t *at;
 		uint32_t mask, stride;
@@ -231,6 +236,11 @@ static inline struct sqe *sqe_at(const struct shm_qp *qp, uint32_t count)
 static inline struct shm_cq *shm_cq_of(struct hf_cq *cq)
 {
 	return (struct shm_cq *)cq;
+}
+
+static inline bool region_is_current(const struct shm_qp *qp, const struct region *region)
+{
+	return atomic_load(&qp->peer->shared->mrs[region->slot].word) == region->word;
 }
 
 #include "dev/shm/shm_calls.h"

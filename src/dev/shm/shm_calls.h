@@ -45,8 +45,16 @@ enum wr_outcome reach_store(
 enum wr_outcome reach_load(
 	struct shm_qp *qp, const struct region *region, uint64_t offset, struct cursor *to, size_t bytes);
 
+/* footer.c: of a wr that has one */
+enum wr_outcome footer_find(struct shm_qp *qp, const struct sqe *sqe);  /* WR_FAILED: it may not go there */
+void footer_drop(struct shm_qp *qp);                                    /* what was found is not true any more */
+void footer_show(struct shm_qp *qp, const struct sqe *sqe);             /* to the owner, before OP_BUSY; also: none */
+enum wr_outcome footer_store(struct shm_qp *qp, const struct sqe *sqe); /* as reach_store */
+
 /* post.c */
 int shm_qp_post_send(struct hf_qp *base, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
+int shm_qp_post_send_footed(struct hf_qp *base, const struct hf_dc_dest *dest, struct ibv_send_wr *wr,
+	const struct hf_footer *footers, struct ibv_send_wr **bad_wr);
 /* progress.c: acknowledgements, retries, time */
 void progress_take_acks(struct shm_qp *qp);
 enum wr_outcome progress_pump(struct shm_qp *qp); /* executes what is posted, in order */

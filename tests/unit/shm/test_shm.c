@@ -27,7 +27,8 @@
 #define SMALL 65536u
 #define ALL_ACCESS                                                                                                     \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
-#define PATIENCE 14 /* 67 ms, once */
+#define PATIENCE 14               /* 67 ms, once */
+#define SPIN     IBV_WR_LOCAL_INV /* no operation, but a thread that runs */
 
 struct end {
 	struct hf_dev *dev;
@@ -569,6 +570,9 @@ static _Noreturn void be_requester(int socket, enum ibv_wr_opcode opcode)
 	connect_end(&end, &card);
 	tell(socket, &card);
 	sge = sge_of(&end, BIG);
+	while (opcode == SPIN)
+		if (recv(socket, &card, sizeof(card), MSG_DONTWAIT) == 0)
+			_exit(0); /* the test is over */
 	do
 		post(&end, opcode, &sge, card.addr, card.rkey);
 	while (next_wc(&end).status == IBV_WC_SUCCESS);
@@ -646,6 +650,41 @@ static void access_can_be_taken_from_a_stopped_process(void **state)
 	for (size_t i = 0; i < BIG; i += 64)
 		assert_int_equal(end.mem[i], 0);
 	end_other(&other, SIGCONT);
+	close_end(&end);
+}
+
+/* Wherever the footer goes. It may be about to be stored by a thread that just has not got the core. */
+static void the_fence_waits_until_the_thread_of_a_footer_is_out_of_it(void **state)
+{
+	struct other other = start_requester(SPIN);
+	struct share_segment mapped;
+	struct qp_slot *slot;
+	struct ibv_sge sge;
+	struct card card;
+	struct end end;
+
+	(void)state;
+	open_end(&end, "a", SMALL, false);
+	slot = &segment_of(&end, &mapped)->qps[end.qp->qp_num & QP_SLOT_MASK];
+	card = card_of(&end);
+	connect_end(&end, &other.card);
+	tell(other.socket, &card);
+	hear(other.socket, &card);
+	sge = sge_of(&end, 8);
+	assert_int_equal(post(&end, IBV_WR_RDMA_WRITE, &sge, other.card.addr, other.card.rkey), 0);
+	assert_int_equal(next_wc(&end).status, IBV_WC_SUCCESS);
+	atomic_store(&slot->touch_kind, TOUCH_READ);
+	atomic_store(&slot->touch_foot, FOOT_GUARDED);
+	atomic_store(&slot->touch_thread, (uint32_t)other.pid);
+	atomic_fetch_or(&slot->op, OP_BUSY); /* as that thread would */
+	while ((atomic_load(&slot->op) & OP_TAKEN) == 0)
+		assert_int_equal(hf_qp_fence(end.qp), -EINPROGRESS);
+	assert_int_equal(hf_qp_fence(end.qp), -EINPROGRESS);
+	assert_int_equal(kill(other.pid, SIGSTOP), 0);
+	assert_int_equal(waitpid(other.pid, NULL, WUNTRACED), other.pid);
+	assert_int_equal(hf_qp_fence(end.qp), 0);
+	share_segment_close(&mapped);
+	end_other(&other, SIGKILL);
 	close_end(&end);
 }
 
@@ -766,6 +805,7 @@ int main(void)
 		cmocka_unit_test(a_wr_whose_memory_we_cannot_map_fails_as_our_own_error),
 		cmocka_unit_test(receives_that_were_never_posted_do_not_complete),
 		cmocka_unit_test(access_can_be_taken_from_a_stopped_process),
+		cmocka_unit_test(the_fence_waits_until_the_thread_of_a_footer_is_out_of_it),
 		cmocka_unit_test(memory_that_moved_is_still_reached_through_another_port),
 		cmocka_unit_test(a_receive_held_by_a_killed_process_comes_back),
 		cmocka_unit_test(what_a_killed_process_left_is_removed_by_the_next),

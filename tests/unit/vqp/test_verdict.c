@@ -476,6 +476,26 @@ static void a_footer_that_is_missing_says_nothing_when_the_nic_died(void **state
 	inflight_free(&log);
 }
 
+/* The process that did the responder's work was stopped, maybe between an atomic and its footer. */
+static void a_footer_that_is_missing_says_nothing_where_the_device_is_in_doubt(void **state)
+{
+	struct log_writer writer = {.entries = ENTRIES};
+	struct inflight_wr *doubtful, *behind;
+	struct evidence evidence = newest(NULL);
+	struct inflight log;
+
+	(void)state;
+	assert_int_equal(inflight_init(&log, 8, 1, 0), 0);
+	doubtful = log_to(&log, &writer, IBV_WR_ATOMIC_FETCH_AND_ADD);
+	behind = log_to(&log, &writer, IBV_WR_RDMA_WRITE);
+	doubtful->footed = behind->footed = true;
+	evidence.in_doubt = true;
+	assert_int_equal(verdict_enter(HF_POLICY_VARUNA, &log, &evidence), 1);
+	assert_int_equal(doubtful->outcome, HF_WC_UNKNOWN);
+	assert_false(behind->done);
+	inflight_free(&log);
+}
+
 static void an_entry_says_that_all_before_it_executed(void **state)
 {
 	struct log_writer writer = {.entries = ENTRIES};
@@ -554,6 +574,7 @@ int main(void)
 		cmocka_unit_test(only_the_atomic_in_doubt_is_unknown),
 		cmocka_unit_test(what_is_declared_idempotent_is_never_unknown),
 		cmocka_unit_test(a_footer_that_is_missing_says_nothing_when_the_nic_died),
+		cmocka_unit_test(a_footer_that_is_missing_says_nothing_where_the_device_is_in_doubt),
 		cmocka_unit_test(what_the_responder_refused_is_not_sent_again),
 		cmocka_unit_test(an_acknowledged_message_that_no_receive_took_is_lost),
 		cmocka_unit_test(a_second_failure_continues_from_the_verdicts),
