@@ -1,4 +1,4 @@
-/* What the checker of effects makes of a wr that a NIC acknowledged and died with. */
+/* What the checker of effects makes of a wr that a NIC acknowledged and died with, and of what READs return. */
 #include "sim/tests/fixture.h"
 
 #include "sim/checkers/execution.h"
@@ -157,6 +157,51 @@ static void what_a_nic_died_with_executes_once_when_it_is_sent_again(void **stat
 	}
 }
 
+static void post_reads_until(struct bed *bed, uint32_t number)
+{
+	while (bed->flow->count < number) {
+		const struct op op = {
+			.kind = OP_READ, .bytes = 8, .target = (uintptr_t)bed->memory + SLOT_BYTES, .unsignaled = true};
+
+		(void)flow_post(bed->flow, &op);
+	}
+}
+
+static void execute_at_0(struct bed *bed, uint32_t bytes)
+{
+	struct op op = {.kind = OP_WRITE, .bytes = bytes, .target = (uintptr_t)bed->memory, .unsignaled = true};
+	uint8_t payload[SLOT_BYTES];
+
+	op = *flow_post(bed->flow, &op);
+	flow_payload(bed->flow, op.number, 0, bytes, payload);
+	bed->buses[1].base.ops->write(&bed->buses[1].base, bed->memory, payload, bytes);
+	bus_drain(&bed->buses[1]);
+}
+
+/* 300 is 0x12c: with the upper half of the older one the word says 0x2c. */
+static void a_read_may_return_the_half_of_a_word_that_was_written_behind_it(void **state)
+{
+	struct op read = {.kind = OP_READ, .bytes = 64};
+	struct bed bed;
+
+	(void)state;
+	for (uint32_t written = 12; written <= 20; written += 8) {
+		open_bed(&bed, 1, false);
+		post_reads_until(&bed, 224);
+		execute_at_0(&bed, SLOT_BYTES);
+		read.target = (uintptr_t)bed.memory;
+		(void)flow_post(bed.flow, &read);
+		post_reads_until(&bed, 300);
+		execute_at_0(&bed, written);
+		memcpy(bed.memory + 2 * WINDOW + (225 % SLOTS) * SLOT_BYTES, bed.memory, read.bytes);
+		if (written == 20) /* and here of one that was overwritten long before */
+			bed.memory[2 * WINDOW + (225 % SLOTS) * SLOT_BYTES + 24 + 3] = 7;
+		complete(&bed, 225, IBV_WC_SUCCESS);
+		assert_int_equal(bed.world.violations > 0, written == 20);
+		close_bed(&bed);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -164,6 +209,7 @@ int main(void)
 		cmocka_unit_test(but_who_was_told_of_success_and_keeps_no_log_may_go_on),
 		cmocka_unit_test(who_was_told_of_failure_may_not),
 		cmocka_unit_test(nor_behind_a_message_since_the_receives_count),
+		cmocka_unit_test(a_read_may_return_the_half_of_a_word_that_was_written_behind_it),
 		cmocka_unit_test(what_a_nic_died_with_executes_once_when_it_is_sent_again),
 	};
 
