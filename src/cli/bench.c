@@ -6,6 +6,9 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/fabric_sweep.h"
+
+#define FABRIC_PREFIX "bench-"
 
 static const struct {
 	const char *name;
@@ -19,11 +22,12 @@ int bench_refuse(const char *words, const char *argument)
 
 void bench_fabric_name(char name[HF_NAME_BYTES], int near_pid)
 {
-	snprintf(name, HF_NAME_BYTES, "bench-%d", near_pid);
+	snprintf(name, HF_NAME_BYTES, FABRIC_PREFIX "%d", near_pid);
 }
 
 int bench_command(int argc, char **argv)
 {
+	fabric_sweep(FABRIC_PREFIX);
 	if (argc < 2 || argv[1][0] == '-')
 		return bench_ground(argc, argv);
 	for (size_t i = 0; i < sizeof(sets) / sizeof(sets[0]); i++)

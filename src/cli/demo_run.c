@@ -1,6 +1,7 @@
 /* Starts and stops a demo's nodes, and cuts and restores their rails. */
 #include "cli/demo_node.h"
 #include "cli/demo_parent.h"
+#include "cli/fabric_sweep.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -20,21 +21,9 @@
 
 /* ---- fabrics ---- */
 
-static void clean_fabric(const char *name, void *context)
-{
-	long pid;
-
-	(void)context;
-	if (strncmp(name, FABRIC_PREFIX, strlen(FABRIC_PREFIX)) != 0)
-		return;
-	pid = strtol(name + strlen(FABRIC_PREFIX), NULL, 10);
-	if (pid > 0 && !process_alive((pid_t)pid))
-		hf_fabric_remove(name); /* refuses one on which somebody lives after all */
-}
-
 void demo_clean_fabrics(void)
 {
-	hf_fabric_each(clean_fabric, NULL);
+	fabric_sweep(FABRIC_PREFIX);
 }
 
 /* ---- starting ---- */
