@@ -9,7 +9,6 @@
 #define STEADY_MIN_NS 10000000ull
 #define RANDOM_NS     4000000u
 #define STALL_NS      15000000000ull
-#define TURN_EVERY    16u
 #define POLL_WCS      32
 #define CAS_BYTES     8u
 
@@ -21,8 +20,9 @@ struct lane {
 	struct ibv_sge sges[BENCH_BATCH];
 	uint64_t stamp, stamp_before; /* what the list in flight writes; what was there */
 	unsigned done;                /* of the list in flight, in wrs */
+	uint64_t left_ns;             /* since the cut: when its vqp had found the failure; 0: not yet */
 	unsigned post_failure;        /* so many of the list have to complete until its post-failure requests have */
-	bool before_cut;              /* the list in flight was posted before the failure was found */
+	bool recovers;                /* the list in flight is the one that the failure met */
 };
 
 struct cuts {
@@ -39,10 +39,10 @@ struct cuts {
 	unsigned in_flight;
 	/* of the cut being measured */
 	bool cut;
-	uint64_t cut_ns, detected_ns, first_ns, post_ns, all_ns;
+	uint64_t cut_ns, detected_ns, first_ns;
+	uint64_t post_ns, all_ns; /* of the lane that took longest */
 	uint64_t in_flight_bytes, post_failure_bytes;
-	unsigned waiting,
-		waiting_post; /* lanes whose list of then, or the post-failure part of it, has not completed */
+	unsigned waiting; /* lanes whose list has not completed that the failure met */
 	double *series;
 	uint64_t start_ns; /* of the series */
 };
@@ -88,7 +88,7 @@ static int post_lane(struct cuts *cuts, unsigned at)
 	struct ibv_send_wr *bad;
 
 	lane->done = 0;
-	lane->before_cut = false;
+	lane->recovers = false;
 	stamp_list(cuts, lane);
 	cuts->in_flight++;
 	return hf_vqp_post_send(cuts->nodes->clients[at].vqp, lane->wrs, &bad);
@@ -108,13 +108,20 @@ static void count_bytes(struct cuts *cuts, uint64_t bytes, uint64_t at_ns)
 		cuts->series[step] += (double)bytes;
 }
 
+static void keep_longest(uint64_t *longest_ns, uint64_t ns)
+{
+	*longest_ns = ns > *longest_ns ? ns : *longest_ns;
+}
+
 static int list_done(struct cuts *cuts, unsigned at, uint64_t at_ns)
 {
 	struct lane *lane = &cuts->lanes[at];
 
 	cuts->in_flight--;
-	if (cuts->cut && lane->before_cut && --cuts->waiting == 0)
-		cuts->all_ns = at_ns;
+	if (cuts->cut && lane->recovers) {
+		cuts->waiting--;
+		keep_longest(&cuts->all_ns, at_ns - lane->left_ns);
+	}
 	return cuts->stop ? 0 : post_lane(cuts, at);
 }
 
@@ -134,8 +141,8 @@ static int take(struct cuts *cuts)
 		lane->done += SIGNAL_EVERY;
 		if (cuts->cut && cuts->first_ns == 0 && hf_vqp_rail(cuts->nodes->clients[at].vqp) != 0)
 			cuts->first_ns = at_ns;
-		if (cuts->cut && lane->before_cut && lane->done == lane->post_failure && --cuts->waiting_post == 0)
-			cuts->post_ns = at_ns;
+		if (cuts->cut && lane->recovers && lane->done == lane->post_failure)
+			keep_longest(&cuts->post_ns, at_ns - lane->left_ns);
 		if (lane->done == BENCH_BATCH)
 			rc = list_done(cuts, at, at_ns);
 	}
@@ -158,54 +165,50 @@ static unsigned executed_wrs(struct cuts *cuts, unsigned at)
 	return least;
 }
 
-/* What is in flight now has to be recovered. */
-static void mark_in_flight(struct cuts *cuts)
+/* What it has in flight has to be recovered. */
+static void mark_lane(struct cuts *cuts, unsigned at)
 {
-	cuts->detected_ns = now_ns(cuts);
-	for (unsigned i = 0; i < cuts->fleet->setup.clients; i++) {
-		struct lane *lane = &cuts->lanes[i];
-		unsigned executed = executed_wrs(cuts, i);
+	struct lane *lane = &cuts->lanes[at];
+	unsigned executed = executed_wrs(cuts, at);
 
-		lane->before_cut = true;
-		lane->post_failure = executed / SIGNAL_EVERY * SIGNAL_EVERY;
-		cuts->waiting++;
-		cuts->waiting_post += lane->post_failure > lane->done;
-		cuts->in_flight_bytes += (uint64_t)(BENCH_BATCH - lane->done) * cuts->shape->bytes;
-		cuts->post_failure_bytes += (uint64_t)(executed - lane->done) * cuts->shape->bytes;
-	}
+	lane->left_ns = now_ns(cuts);
+	lane->recovers = true;
+	lane->post_failure = executed / SIGNAL_EVERY * SIGNAL_EVERY;
+	if (cuts->detected_ns == 0)
+		cuts->detected_ns = lane->left_ns;
+	cuts->in_flight_bytes += (uint64_t)(BENCH_BATCH - lane->done) * cuts->shape->bytes;
+	cuts->post_failure_bytes += (uint64_t)(executed - lane->done) * cuts->shape->bytes;
 }
 
-/* The first vqp that has left its rail. */
+/* Vqps that have left their rail. */
 static void look_for_detection(struct cuts *cuts)
 {
 	for (unsigned i = 0; i < cuts->fleet->setup.clients; i++) {
 		struct hf_vqp *vqp = cuts->nodes->clients[i].vqp;
 
-		if (hf_vqp_state(vqp) == HF_VQP_UP && hf_vqp_rail(vqp) == 0)
-			continue;
-		mark_in_flight(cuts);
-		return;
+		if (cuts->lanes[i].left_ns == 0 && (hf_vqp_state(vqp) != HF_VQP_UP || hf_vqp_rail(vqp) != 0))
+			mark_lane(cuts, i);
 	}
 }
 
-static int turn(struct cuts *cuts, unsigned *turns)
+/* The loop turns at every poll: what a control message waits for otherwise is the benchmark. */
+static int turn(struct cuts *cuts)
 {
 	int rc = take(cuts);
 
-	if (rc == 0 && ++*turns % TURN_EVERY == 0)
+	if (rc == 0)
 		rc = bench_fleet_turn(cuts->fleet, cuts->mode, now_ns(cuts));
-	if (cuts->cut && cuts->detected_ns == 0)
+	if (cuts->cut)
 		look_for_detection(cuts);
 	return rc;
 }
 
 static int drive_until(struct cuts *cuts, uint64_t until_ns)
 {
-	unsigned turns = 0;
 	int rc = 0;
 
 	while (rc == 0 && now_ns(cuts) < until_ns)
-		rc = turn(cuts, &turns);
+		rc = turn(cuts);
 	return rc;
 }
 
@@ -242,24 +245,23 @@ static int start_lanes(struct cuts *cuts)
 static int finish_lanes(struct cuts *cuts)
 {
 	uint64_t end_ns = now_ns(cuts) + STALL_NS;
-	unsigned turns = 0;
 	int rc = 0;
 
 	cuts->stop = true;
 	while (cuts->in_flight > 0 && rc == 0)
-		rc = now_ns(cuts) > end_ns ? -ETIMEDOUT : turn(cuts, &turns);
+		rc = now_ns(cuts) > end_ns ? -ETIMEDOUT : turn(cuts);
 	return rc;
 }
 
 static int wait_for_primary(struct cuts *cuts)
 {
 	uint64_t end_ns = now_ns(cuts) + STALL_NS;
-	unsigned turns = 0, back, clients = cuts->fleet->setup.clients;
+	unsigned back, clients = cuts->fleet->setup.clients;
 	int rc = 0;
 
 	do {
 		back = 0;
-		rc = turn(cuts, &turns);
+		rc = turn(cuts);
 		for (unsigned i = 0; i < clients; i++)
 			back += hf_vqp_state(cuts->nodes->clients[i].vqp) == HF_VQP_UP &&
 				hf_vqp_rail(cuts->nodes->clients[i].vqp) == 0;
@@ -288,7 +290,9 @@ static void begin_cut(struct cuts *cuts)
 {
 	cuts->detected_ns = cuts->first_ns = cuts->post_ns = cuts->all_ns = 0;
 	cuts->in_flight_bytes = cuts->post_failure_bytes = 0;
-	cuts->waiting = cuts->waiting_post = 0;
+	cuts->waiting = cuts->fleet->setup.clients;
+	for (unsigned i = 0; i < cuts->fleet->setup.clients; i++)
+		cuts->lanes[i].left_ns = 0;
 	cuts->cut = true;
 	cuts->cut_ns = now_ns(cuts);
 }
@@ -298,7 +302,6 @@ static int cut_under_load(struct cuts *cuts)
 {
 	struct hf_dev *dev = hf_node_dev(cuts->nodes->node, 0);
 	uint64_t step_ns = cut_step_ns(cuts->kind), steady_ns, end_ns;
-	unsigned turns = 0;
 	uint32_t random;
 	int rc;
 
@@ -312,8 +315,8 @@ static int cut_under_load(struct cuts *cuts)
 	begin_cut(cuts);
 	hf_dev_set_link(dev, cut_links[cuts->kind], false);
 	end_ns = cuts->cut_ns + STALL_NS;
-	while (rc == 0 && (cuts->all_ns == 0 || cuts->first_ns == 0))
-		rc = now_ns(cuts) > end_ns ? -ETIMEDOUT : turn(cuts, &turns);
+	while (rc == 0 && (cuts->waiting > 0 || cuts->first_ns == 0))
+		rc = now_ns(cuts) > end_ns ? -ETIMEDOUT : turn(cuts);
 	if (rc == 0)
 		rc = drive_until(cuts, cuts->cut_ns + step_ns * (FAILOVER_SERIES - FAILOVER_BEFORE));
 	cuts->cut = false;
@@ -348,8 +351,8 @@ int cuts_one(struct cuts *cuts, unsigned mode, double *series, struct cut_sample
 			   (double)(after.log_bytes - before.log_bytes),
 		.detection_us = us_between(cuts->cut_ns, cuts->detected_ns),
 		.first_us = us_between(cuts->cut_ns, cuts->first_ns),
-		.post_us = us_between(cuts->detected_ns, cuts->post_ns),
-		.all_us = us_between(cuts->detected_ns, cuts->all_ns)};
+		.post_us = (double)cuts->post_ns / 1e3,
+		.all_us = (double)cuts->all_ns / 1e3};
 	return 0;
 }
 

@@ -4,9 +4,11 @@
  * each CAS swaps in, so a look at the far side's memory tells how far the responder had come in each list when the
  * failure was found: these are the post-failure requests, as long as their completions have not come.
  *
- *   cut --- detection ---> first vqp leaves its rail --- recovery ---> post-failure requests complete ... all complete
+ *   cut --- detection ---> the vqp leaves its rail --- recovery ---> post-failure requests complete ... all complete
  *
- * Detection is the same for all policies (retransmission timeouts, when a cut is silent), so it is kept apart. */
+ * Detection is the same for all policies (retransmission timeouts, when a cut is silent: those of some vqps expire
+ * milliseconds after others'), so it is kept apart, vqp by vqp. The recovery of a cut is that of the vqp whose took
+ * longest: they share the other rail, so it has waited for the others' as well. */
 #ifndef HOLDFAST_CLI_BENCH_CUT_H
 #define HOLDFAST_CLI_BENCH_CUT_H
 
@@ -18,8 +20,9 @@ struct cut_sample {
 	double resent, doubled;         /* bytes sent again, and executed twice */
 	double detection_us;            /* from the cut */
 	double first_us;                /* from the cut to the first completion on another rail */
-	double post_us,
-		all_us; /* from detection until they completed; post_us is 0 when no signaled one was among them */
+	/* Of the vqp that took longest, from when it had found the failure until they completed; post_us is 0 when no
+	 * signaled one was among them. */
+	double post_us, all_us;
 };
 
 struct cuts;

@@ -8,7 +8,13 @@
  *   not executed  of these, what had not taken effect: bytes sent again, less those that took effect a second time.
  *                 The latter are known from the devices' own counters of what they executed, not from the vqps
  *   detection     from the cut until the first vqp leaves its rail: timeouts, the same for every policy
- *   recovery      from then on until the post-failure requests have completed, and until all then in flight has
+ *   recovery      from when a vqp leaves its rail until its post-failure requests have completed, and until all that it
+ *                 had in flight has; of the vqp that takes longest
+ *
+ * So a recovery has in it: the fence, the exchange with the other side, what is made for a path on the other rail, what
+ * is sent again before the last post-failure request in the order of the list, and what other vqps do meanwhile on the
+ * same core and rail. Not the timeouts. The paper does not say what its recovery time (section 5.3) begins with; a port
+ * that goes down, which it injects, is told at once, so there is next to no detection in its figures either.
  *
  * On soft a list of long WRITEs is longer than a qp's window, so most of it has neither been sent nor executed when
  * acknowledgements stop. Every policy sends that for the first time then, but it counts as sent again, since it was
