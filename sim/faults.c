@@ -156,6 +156,9 @@ static bool begin(struct fault *fault)
 	case FAULT_PARTITION:
 		partition(fault, 1);
 		return true;
+	case FAULT_DATA_LOST:
+		fault->port->data_lost++;
+		return true;
 	case FAULT_LOSS:
 	case FAULT_DELAY:
 	case FAULT_DUPLICATE:
@@ -214,6 +217,9 @@ static void end(struct fault *fault)
 		break;
 	case FAULT_PARTITION:
 		partition(fault, -1);
+		break;
+	case FAULT_DATA_LOST:
+		fault->port->data_lost--;
 		break;
 	case FAULT_LOSS:
 	case FAULT_DELAY:
@@ -292,10 +298,13 @@ static void begin_event(struct world_event *event)
 
 /* ---- planning ---- */
 
+/* Kinds behind FAULT_HOST_STOP are of scenarios that name them: the seeds of the others stay what they were. */
 static enum fault_kind pick_kind(struct world *world, uint32_t allowed)
 {
+	unsigned last = allowed >> FAULT_DATA_LOST != 0 ? FAULT_KINDS - 1 : FAULT_HOST_STOP;
+
 	for (;;) {
-		enum fault_kind kind = (enum fault_kind)world_range(world, 0, FAULT_KINDS - 1);
+		enum fault_kind kind = (enum fault_kind)world_range(world, 0, last);
 
 		if (allowed & FAULT_BIT(kind))
 			return kind;
@@ -340,6 +349,8 @@ void faults_plan(struct faults *faults, struct network *network, struct process 
 		while (fault->other->host == fault->port->host || fault->other->rail != fault->port->rail);
 		fault->process = processes[world_range(world, 0, n - 1)];
 		fault->duration_ns = pick_duration(world, quiet_ns - at_ns);
+		if (fault->kind == FAULT_DATA_LOST) /* as likely long as short: nobody is told */
+			fault->duration_ns = world_range(world, 0, quiet_ns - at_ns);
 		fault->amount = pick_amount(world, fault->kind);
 		fault->flaps_left = 2 * (unsigned)world_range(world, 0, 4) + 2;
 		fault->begin.what = "fault";

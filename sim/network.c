@@ -169,6 +169,8 @@ bool network_loses(
 	const struct conditions *path = network_path(network, from, to);
 	uint16_t traits = bytes == 0 ? 0 : packet_traits(data[0]);
 
+	if (from->data_lost > 0 || to->data_lost > 0)
+		return true;
 	if ((traits & PACKET_IS_RESPONSE) == 0)
 		return false;
 	return world_chance(network->world, data[0] == PACKET_ACK ? path->acks_lost_ppm : path->responses_lost_ppm);

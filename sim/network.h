@@ -20,6 +20,7 @@ struct port {
 	struct hf_addr address; /* its port number is 0 */
 	unsigned index, rail;
 	unsigned cut_tx, cut_rx;              /* faults that hold it cut */
+	unsigned data_lost;                   /* and that take its datagrams, either way */
 	unsigned downs;                       /* of them, those that the NIC knows of */
 	bool dark;                            /* its NIC is dead */
 	uint64_t nic_crashes, fence_failures; /* of the NICs that were here, so far */

@@ -32,6 +32,10 @@
 		FAULT_BIT(FAULT_NIC_CRASH) | FAULT_BIT(FAULT_FENCE_FAILS) | FAULT_BIT(FAULT_DRAIN_FAILS) |             \
 		FAULT_BIT(FAULT_FENCE_SLOW) | FAULT_BIT(FAULT_DRAIN_HANGS))
 
+#define SILENT_FAULTS                                                                                                  \
+	(FAULT_BIT(FAULT_DATA_LOST) | FAULT_BIT(FAULT_CUT) | FAULT_BIT(FAULT_LOSS) | FAULT_BIT(FAULT_CONTROL_HELD) |   \
+		FAULT_BIT(FAULT_PAUSE))
+
 /* ---- excuses ---- */
 
 uint64_t vr_incidents(const struct vr_node *node)
@@ -262,15 +266,21 @@ static void tear_down(struct vr *vr)
 	free(vr);
 }
 
-static void run_with(struct world *world, struct outcome *outcome, bool hca_atomics)
+struct variant {
+	bool hca_atomics;
+	uint32_t faults;
+	uint64_t quiet_ns_max;
+};
+
+static void run_with(struct world *world, struct outcome *outcome, const struct variant *variant)
 {
 	struct vr *vr = calloc(1, sizeof(*vr));
 	struct process *processes[VR_NODES];
-	uint64_t quiet_ns = world_range(world, 50 * NS_MS, 400 * NS_MS);
+	uint64_t quiet_ns = world_range(world, 50 * NS_MS, variant->quiet_ns_max);
 	unsigned fault_count;
 
 	ensure(vr != NULL);
-	vr->hca_atomics = hca_atomics;
+	vr->hca_atomics = variant->hca_atomics;
 	set_up(vr, world, outcome);
 	for (unsigned i = 0; i < vr->node_count; i++)
 		process_start(processes[i] = vr->nodes[i].process);
@@ -279,7 +289,7 @@ static void run_with(struct world *world, struct outcome *outcome, bool hca_atom
 		vr->triggers = true;
 		fault_count = world->seed % (2 * TRIGGER_SEEDS) == 0 ? 0 : fault_count;
 	}
-	faults_plan(&vr->faults, &vr->network, processes, vr->node_count, VR_FAULTS, fault_count, quiet_ns);
+	faults_plan(&vr->faults, &vr->network, processes, vr->node_count, variant->faults, fault_count, quiet_ns);
 	world_run_until(world, quiet_ns);
 	run_until(vr, is_alive, quiet_ns + LIVE_NS, "liveness", "made no progress after the faults had healed");
 	vr->stopping = true;
@@ -295,13 +305,25 @@ static void run_with(struct world *world, struct outcome *outcome, bool hca_atom
 
 static void run(struct world *world, struct outcome *outcome)
 {
-	run_with(world, outcome, false);
+	run_with(world, outcome, &(struct variant){.faults = VR_FAULTS, .quiet_ns_max = 400 * NS_MS});
 }
 
 static void run_hca(struct world *world, struct outcome *outcome)
 {
-	run_with(world, outcome, true);
+	run_with(world, outcome,
+		&(struct variant){.hca_atomics = true, .faults = VR_FAULTS, .quiet_ns_max = 400 * NS_MS});
 }
+
+static void run_silent(struct world *world, struct outcome *outcome)
+{
+	run_with(world, outcome, &(struct variant){.faults = SILENT_FAULTS, .quiet_ns_max = 800 * NS_MS});
+}
+
+const struct scenario scenario_varuna_silent = {
+	.name = "varuna-silent",
+	.what = "the same on rails that lose all data for long while the control path lives",
+	.run = run_silent,
+};
 
 const struct scenario scenario_varuna_hca = {
 	.name = "varuna-hca",

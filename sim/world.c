@@ -35,6 +35,7 @@ static const char *const fault_names[FAULT_KINDS] = {
 	[FAULT_PAUSE] = "pause",
 	[FAULT_PROCESS_CRASH] = "process-crash",
 	[FAULT_HOST_STOP] = "host-stop",
+	[FAULT_DATA_LOST] = "data-lost",
 };
 
 const char *fault_name(enum fault_kind kind)

@@ -58,6 +58,7 @@ enum fault_kind {
 	FAULT_PAUSE,
 	FAULT_PROCESS_CRASH,
 	FAULT_HOST_STOP,
+	FAULT_DATA_LOST, /* all datagrams, as where a switch misuses the class of the data: streams pass */
 	FAULT_KINDS,
 };
 const char *fault_name(enum fault_kind kind);

@@ -372,6 +372,30 @@ static void on_a_standby_qp_only_the_culprit_sees_its_error(void **state)
 	pair_close(&pair);
 }
 
+/* A message waits for a qp of its own, and nothing before it is in flight. */
+static void a_probe_that_fails_on_the_rail_in_use_is_a_failure_of_it(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_many(&pair);
+	hold_rebuilds(&pair);
+	pair_cut(&pair, 0, false);
+	write_on_all(&pair);
+	collect_successes(&pair, VQPS);
+	assert_true(pair_until(&pair, all_shared));
+	list_remove(&ours[0]->rebuild.link);
+	list_push_back(&pair.a.node->rebuilds.running, &ours[0]->rebuild.link);
+	pair.a.node->rebuilds.running_count++;
+	ours[0]->rebuild.rail = ours[0]->path.rail;
+	ours[0]->rebuild.state = REBUILD_PROBING;
+	rebuild_probed(ours[0], false);
+	assert_true(ours[0]->path.broken);
+	assert_int_equal(hf_vqp_state(ours[0]), HF_VQP_RECOVERING);
+	assert_true(pair_until(&pair, all_up));
+	pair_close(&pair);
+}
+
 static bool has_failed(struct pair *pair)
 {
 	(void)pair;
@@ -631,6 +655,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(without_evidence_of_dc_the_standby_qp_is_an_rc_qp),
 		cmocka_unit_test(an_initiator_is_given_up_before_its_psns_are_ambiguous),
 		cmocka_unit_test(on_a_standby_qp_only_the_culprit_sees_its_error),
+		cmocka_unit_test(a_probe_that_fails_on_the_rail_in_use_is_a_failure_of_it),
 		cmocka_unit_test(what_the_other_side_fenced_nowhere_is_not_over_before_it_cannot_execute),
 		cmocka_unit_test(a_vqp_that_ends_on_a_standby_qp_disturbs_no_other),
 		cmocka_unit_test(a_wr_on_a_standby_qp_has_its_entry_in_the_log),

@@ -224,6 +224,38 @@ static void an_atomic_whose_answer_was_lost_returns_what_it_found(void **state)
 	pair_close(&pair);
 }
 
+static bool both_have_a_standby(struct pair *pair)
+{
+	return pair->a.vqp->standby[1].ready && pair->b.vqp->standby[1].ready;
+}
+
+/* The vqp goes over to a qp on which its probe is still on its way: that was posted before all that is replayed there. */
+static void a_probe_of_another_qp_speaks_for_nothing_in_the_log(void **state)
+{
+	const uint64_t none = UINT64_MAX;
+	struct ibv_wc wc[8];
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_VARUNA);
+	pair.revocable = true; /* so it has a qp on each rail */
+	pair_connect(&pair);
+	assert_true(pair_until(&pair, both_have_a_standby));
+	pair_cut(&pair, 0, false);
+	for (unsigned i = 0; i < 8; i++) {
+		memcpy(pair.a.memory + 8 * i, &none, sizeof(none));
+		assert_int_equal(pair_add(&pair, i, 8 * i, 0, 1), 0);
+	}
+	assert_true(post_probe_on(pair.a.vqp, &pair.a.vqp->standby[1]));
+	pair_collect(&pair, &pair.a, 8, wc);
+	for (uint64_t i = 0; i < 8; i++) {
+		assert_int_equal(wc[i].status, IBV_WC_SUCCESS);
+		assert_memory_equal(pair.a.memory + 8 * i, &i, sizeof(i));
+	}
+	assert_int_equal(hf_vqp_rail(pair.a.vqp), 1);
+	pair_close(&pair);
+}
+
 static void without_a_policy_a_cut_is_an_error(void **state)
 {
 	struct pair pair;
@@ -613,6 +645,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(messages_outlive_a_cut_rail_each_once_and_in_order),
 		cmocka_unit_test(a_silent_cut_is_found_by_the_error_of_a_wr),
 		cmocka_unit_test(an_atomic_whose_answer_was_lost_returns_what_it_found),
+		cmocka_unit_test(a_probe_of_another_qp_speaks_for_nothing_in_the_log),
 		cmocka_unit_test(without_a_policy_a_cut_is_an_error),
 		cmocka_unit_test(without_any_path_wrs_complete_in_error_within_the_budget),
 		cmocka_unit_test(a_program_error_is_reported_and_starts_no_failover),
