@@ -229,7 +229,7 @@ static bool both_have_a_standby(struct pair *pair)
 	return pair->a.vqp->standby[1].ready && pair->b.vqp->standby[1].ready;
 }
 
-/* The vqp goes over to a qp on which its probe is still on its way: that was posted before all that is replayed there. */
+/* The vqp goes over to a qp on which its probe is on its way yet: that was posted before all that is replayed there. */
 static void a_probe_of_another_qp_speaks_for_nothing_in_the_log(void **state)
 {
 	const uint64_t none = UINT64_MAX;
