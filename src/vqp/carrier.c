@@ -143,6 +143,7 @@ int carrier_post_send(
 
 void carrier_wait(struct hf_vqp *vqp)
 {
+	vqp->node->standby_waits = true;
 	if (list_empty(&vqp->pool_wait_link))
 		list_push_back(&vqp->path.shared->carrier->waiting, &vqp->pool_wait_link);
 }

@@ -60,6 +60,7 @@ struct hf_node {
 	struct hf_timer fence_timer; /* of a node that sleeps: when a fence is tried again */
 	bool switching;              /* a port of ours changed, and the peers are being told */
 	bool attached;               /* the poller is the loop's */
+	bool standby_waits;          /* a vqp may wait until there is room on its standby qp */
 	uint32_t next_num, next_pd;
 	struct list peers, vpds, vcqs, vqps;
 	struct list pools, graves;

@@ -7,13 +7,21 @@
 #define POOL_MAX       64u /* standby qps of a pool on one rail */
 #define OFFER_AGAIN_NS 1000000000ull
 
+/* While nobody waits, which is nearly always, a turn does not look at the standby qps: their lines are cold. */
 bool pool_turn(struct hf_node *node)
 {
 	bool pumped = false;
 
+	if (!node->standby_waits)
+		return false;
+	node->standby_waits = false;
 	list_for_each (at, &node->pools)
-		list_for_each (on, &container_of(at, struct pool, node_link)->qps)
-			pumped |= carrier_pump(container_of(on, struct pool_qp, link)->carrier);
+		list_for_each (on, &container_of(at, struct pool, node_link)->qps) {
+			struct carrier *carrier = container_of(on, struct pool_qp, link)->carrier;
+
+			pumped |= carrier_pump(carrier);
+			node->standby_waits |= !list_empty(&carrier->waiting);
+		}
 	return pumped;
 }
 

@@ -196,6 +196,26 @@ static void queues_of_standby_qps_are_polled_when_a_vqp_is_on_one(void **state)
 	pair_close(&pair);
 }
 
+/* Turns look at the standby qps only then. */
+static void who_waits_for_room_on_a_standby_qp_has_its_turn(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_many(&pair);
+	hold_rebuilds(&pair);
+	pair_cut(&pair, 0, false);
+	write_on_all(&pair);
+	collect_successes(&pair, VQPS);
+	assert_true(pair_until(&pair, all_shared));
+	assert_false(pool_turn(pair.a.node));
+	carrier_wait(ours[0]);
+	assert_true(pool_turn(pair.a.node));
+	assert_true(list_empty(&ours[0]->pool_wait_link));
+	assert_false(pool_turn(pair.a.node));
+	pair_close(&pair);
+}
+
 /* The picker may be on its second path before the other side was on its first, which is when that joins its pool. */
 static void who_is_told_of_a_standby_qp_before_it_joined_the_pool_finds_it(void **state)
 {
@@ -687,6 +707,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all_vqps_of_a_link_go_on_on_one_standby_qp_and_then_on_their_own),
 		cmocka_unit_test(queues_of_standby_qps_are_polled_when_a_vqp_is_on_one),
+		cmocka_unit_test(who_waits_for_room_on_a_standby_qp_has_its_turn),
 		cmocka_unit_test(who_is_told_of_a_standby_qp_before_it_joined_the_pool_finds_it),
 		cmocka_unit_test(who_picks_hears_of_a_failed_wr_of_the_other_side),
 		cmocka_unit_test(the_first_vqps_are_through_the_exchange_while_others_wait_for_their_turn),
