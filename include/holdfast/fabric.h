@@ -9,9 +9,9 @@
  * at its end crashes: the next process that opens the same node and rail finds the link as it was switched. Whoever
  * wants it up whatever happened before switches it up, or removes the fabric first.
  *
- * For the same reason nobody removes a fabric because its last process died: it stays, and what that process left in it,
- * registered memory too, is cleaned up by the next one that opens a fabric of that name. Whoever makes up a name for each
- * run removes what runs that were killed have left (hf_fabric_each, hf_fabric_remove), as the demo does.
+ * For the same reason nobody removes a fabric because its last process died: it stays, and what that process left in
+ * it, registered memory too, is cleaned up by the next one that opens a fabric of that name. Whoever makes up a name
+ * for each run removes what runs that were killed have left (hf_fabric_each, hf_fabric_remove), as the demo does.
  *
  * Names of fabrics, nodes and rails have [a-z0-9._-] only, do not begin with a dot, and end before HF_NAME_BYTES. */
 #ifndef HOLDFAST_FABRIC_H
