@@ -3,7 +3,8 @@
 #include "vqp/objects.h"
 
 #define RUNNING_MAX 32u
-#define LOOKS_MAX   16u /* at waiting ones, a turn */
+#define LOOKS_MAX   16u         /* at waiting ones, a turn */
+#define STORM_NS    50000000ull /* so long a failover goes before what is made in the background */
 #define PATIENCE_NS 1000000000ull
 #define BACKOFF_MIN 10000000ull
 #define BACKOFF_MAX 250000000ull  /* messages may be waiting (R7) */
@@ -151,11 +152,30 @@ void rebuild_end(struct hf_vqp *vqp, bool path_failed, uint64_t now_ns)
 	leave(vqp);
 }
 
+/* Others stand still and need the core. Those that begin to recover join the end of the list, and of what is there a
+ * running swap is the only kind that is no failover. */
+static bool failovers_go_on(const struct hf_node *node, uint64_t now_ns)
+{
+	unsigned looks = 0;
+
+	for (struct list *at = node->recovering.prev; at != &node->recovering && looks <= RUNNING_MAX; at = at->prev) {
+		const struct hf_vqp *vqp = container_of(at, struct hf_vqp, recovering_link);
+
+		looks++;
+		if (vqp->state == HF_VQP_RECOVERING && vqp->recovery.kind == RECOVERY_FAILOVER &&
+			now_ns < vqp->recovery.since_ns + STORM_NS)
+			return true;
+	}
+	return false;
+}
+
 bool rebuild_turn(struct hf_node *node, uint64_t now_ns)
 {
 	struct rebuilds *rebuilds = &node->rebuilds;
 	bool started = false;
 
+	if (list_empty(&rebuilds->waiting) || failovers_go_on(node, now_ns))
+		return false;
 	for (unsigned i = 0; i < LOOKS_MAX && rebuilds->running_count < RUNNING_MAX; i++) {
 		struct list *at = list_pop_front(&rebuilds->waiting);
 		struct hf_vqp *vqp = at == NULL ? NULL : container_of(at, struct hf_vqp, rebuild.link);

@@ -2,9 +2,10 @@
  *
  *   waiting --admitted--> offered --both ends have it--> probing --a wr of ours came through--> swapping
  *
- * Only so many are under way at a time, so that thousands of them do not stand in the way of traffic, and a vqp whose
- * paths fail again and again waits longer each time. The probe is what tells a rail that only looks well: traffic does
- * not go back and forth because of it. The swap is the exchange of recovery.h, which falls quiet first (R1). */
+ * Only so many are under way at a time, so that thousands of them do not stand in the way of traffic; none is begun
+ * just after another vqp began to fail over; and a vqp whose paths fail again and again waits longer each time. The
+ * probe is what tells a rail that only looks well: traffic does not go back and forth because of it. The swap is the
+ * exchange of recovery.h, which falls quiet first (R1). */
 #ifndef HOLDFAST_VQP_REBUILD_H
 #define HOLDFAST_VQP_REBUILD_H
 

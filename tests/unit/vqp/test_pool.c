@@ -167,6 +167,38 @@ static void all_vqps_of_a_link_go_on_on_one_standby_qp_and_then_on_their_own(voi
 	pair_close(&pair);
 }
 
+/* They share a core, and that one stands still. */
+static void nothing_is_rebuilt_while_another_vqp_fails_over(void **state)
+{
+	struct hf_vqp *stands_still;
+	struct rebuilds *rebuilds;
+	struct pair pair;
+	uint64_t now_ns;
+
+	(void)state;
+	open_many(&pair);
+	hold_rebuilds(&pair);
+	pair_cut(&pair, 0, false);
+	write_on_all(&pair);
+	collect_successes(&pair, VQPS);
+	assert_true(pair_until(&pair, all_shared));
+	stands_still = ours[0];
+	rebuilds = &pair.a.node->rebuilds;
+	now_ns = hf_env_now_ns(pair.a.node->env);
+	for (unsigned i = 1; i < VQPS; i++)
+		ours[i]->rebuild.at_ns = 0;
+	stands_still->state = HF_VQP_RECOVERING;
+	stands_still->recovery.since_ns = now_ns + 1; /* begun since the turn */
+	list_push_back(&pair.a.node->recovering, &stands_still->recovering_link);
+	assert_false(rebuild_turn(pair.a.node, now_ns));
+	assert_int_equal(rebuilds->running_count, 0);
+	assert_true(rebuild_turn(pair.a.node, now_ns + 1000000000ull)); /* one that finds no path is not waited for */
+	assert_true(rebuilds->running_count > 0);
+	list_remove(&stands_still->recovering_link);
+	stands_still->state = HF_VQP_UP;
+	pair_close(&pair);
+}
+
 static unsigned polled_queues(struct hf_node *node, bool spare)
 {
 	unsigned n = 0;
@@ -706,6 +738,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all_vqps_of_a_link_go_on_on_one_standby_qp_and_then_on_their_own),
+		cmocka_unit_test(nothing_is_rebuilt_while_another_vqp_fails_over),
 		cmocka_unit_test(queues_of_standby_qps_are_polled_when_a_vqp_is_on_one),
 		cmocka_unit_test(who_waits_for_room_on_a_standby_qp_has_its_turn),
 		cmocka_unit_test(who_is_told_of_a_standby_qp_before_it_joined_the_pool_finds_it),
