@@ -90,6 +90,19 @@ static bool bind_slot(struct shm_qp *qp)
 	return QP_WORD_INCARNATION(atomic_load(&remote->state)) == qp->incarnation;
 }
 
+/* The end that is ready first cannot be bound yet, but the rings of the other's qp are where they will be. Mapped now,
+ * the first wr does not wait for it: that may be the first one after a cut. */
+void bind_ahead(struct shm_qp *qp)
+{
+	const struct qp_slot *remote;
+
+	if (qp->peer == NULL || qp->bound || peer_is_gone(qp->peer))
+		return;
+	remote = &qp->peer->shared->qps[qp->attr.dest_qp_num & QP_SLOT_MASK];
+	if (remote->qp_num == qp->attr.dest_qp_num && remote->receives.slots != 0)
+		(void)view_ring(qp, &remote->receives, sizeof(uint32_t), &qp->remote_receives);
+}
+
 bool bind_requester(struct shm_qp *qp, uint64_t now_ns)
 {
 	struct shm_dev *dev = shm_dev_of(qp->qp.dev);

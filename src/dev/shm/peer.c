@@ -156,7 +156,7 @@ void region_put(struct region *region)
 {
 	if (region == NULL || atomic_fetch_sub(&region->users, 1) != 1)
 		return;
-	share_peer_unmap(region->map, region->map_bytes);
+	mapping_put(region->mapping);
 	free(region);
 }
 
@@ -179,7 +179,13 @@ static int region_map(struct peer *peer, const struct mr_entry *entry, struct re
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	uint64_t skip = entry->offset % page;
-	void *map;
+	struct mapping_place place = {.pid = peer->shared->header.pid,
+		.fd = entry->fd,
+		.inode = entry->inode,
+		.offset = entry->offset - skip,
+		.bytes = (size_t)(region->bytes + skip),
+		.writable = (region->access & IBV_ACCESS_LOCAL_WRITE) != 0,
+		.is_file = entry->kind != MR_MAPPED};
 	int rc;
 
 	region->guarded = entry->kind != MR_MAPPED;
@@ -188,13 +194,10 @@ static int region_map(struct peer *peer, const struct mr_entry *entry, struct re
 		return 0;
 	if (region->bytes == 0 || region->bytes + skip < region->bytes)
 		return -EINVAL;
-	region->map_bytes = (size_t)(region->bytes + skip);
-	rc = share_peer_map(peer->shared->header.pid, entry->fd, entry->inode, entry->offset - skip, region->map_bytes,
-		(region->access & IBV_ACCESS_LOCAL_WRITE) != 0, &map);
+	rc = mapping_get(&place, &region->mapping);
 	if (rc != 0)
 		return rc;
-	region->map = map;
-	region->at = (uint8_t *)map + skip;
+	region->at = (uint8_t *)mapping_at(region->mapping) + skip;
 	return 0;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/list.h"
 #include "dev/fabric.h"
+#include "dev/shm/mapping.h"
 #include "dev/shm/segment.h"
 #include "env/share.h"
 
@@ -34,8 +35,7 @@ struct region {
 	uint8_t *at;      /* where its first byte is mapped here; NULL: it is private */
 	bool guarded;     /* stores need a guard (SEG-4) */
 	uint8_t store_as; /* enum touch_kind of a store */
-	void *map;
-	size_t map_bytes;
+	struct mapping *mapping;
 };
 
 #endif

@@ -131,8 +131,8 @@ static int to_rts(struct shm_qp *qp)
 	qp->state = IBV_QPS_RTS;
 	qp->next_psn = qp->execute_psn = qp->attr.sq_psn;
 	qp->bind_again_ns = 0;
-	if (qp->peer != NULL)
-		bind_requester(qp, hf_env_now_ns(qp->qp.dev->env));
+	if (qp->peer != NULL && !bind_requester(qp, hf_env_now_ns(qp->qp.dev->env)))
+		bind_ahead(qp);
 	return 0;
 }
 

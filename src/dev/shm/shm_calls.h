@@ -25,6 +25,7 @@ void region_forget(struct shm_dev *dev, struct peer *peer, struct region *region
 
 /* bind.c: the connection of a requester */
 bool bind_requester(struct shm_qp *qp, uint64_t now_ns);
+void bind_ahead(struct shm_qp *qp);       /* maps what it will need */
 void unbind_requester(struct shm_qp *qp); /* keeps the peer mapped */
 void release_requester(struct shm_qp *qp);
 

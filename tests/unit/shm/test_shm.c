@@ -721,6 +721,90 @@ static void memory_that_moved_is_still_reached_through_another_port(void **state
 	close_end(&end);
 }
 
+/* ---- what is mapped before it is needed ---- */
+
+/* Mappings of this process of the file that `addr` lies in; or, with a name, of files whose path has that in it. */
+static unsigned count_mappings(const void *addr, const char *name)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	unsigned long long start, end, inode, wanted = 0;
+	char line[512], path[256];
+	unsigned n = 0;
+
+	assert_non_null(maps);
+	for (int pass = 0; pass < 2; pass++) {
+		rewind(maps);
+		while (fgets(line, sizeof(line), maps) != NULL) {
+			path[0] = '\0';
+			if (sscanf(line, "%llx-%llx %*s %*s %*s %llu %255s", &start, &end, &inode, path) < 3)
+				continue;
+			if (pass == 0 && start <= (uintptr_t)addr && (uintptr_t)addr < end)
+				wanted = inode;
+			if (pass == 1 && (name == NULL ? inode == wanted : strstr(path, name) != NULL))
+				n++;
+		}
+	}
+	fclose(maps);
+	return n;
+}
+
+static void memory_of_a_peer_is_mapped_once_for_all_rails(void **state)
+{
+	struct end rails[2][2];
+	struct hf_error error;
+	struct hf_mr *again;
+	struct ibv_sge sge;
+	uint8_t *memory;
+
+	(void)state;
+	open_pair(rails[0]);
+	open_end(&rails[1][0], "c", SMALL, false);
+	open_end(&rails[1][1], "d", SMALL, false);
+	to_rtr(&rails[1][0], &(struct card){.gid = hf_dev_gid(rails[1][1].dev), .qp_num = rails[1][1].qp->qp_num});
+	to_rtr(&rails[1][1], &(struct card){.gid = hf_dev_gid(rails[1][0].dev), .qp_num = rails[1][0].qp->qp_num});
+	to_rts(&rails[0][0]);
+	to_rts(&rails[1][0]);
+	memory = rails[0][1].mem;
+	assert_int_equal(hf_mr_reg(rails[1][1].pd, memory, SMALL, (uintptr_t)memory, ALL_ACCESS, &again, &error), 0);
+	assert_int_equal(count_mappings(memory, NULL), 1);
+	assert_int_equal(write_status(&rails[0][0], &rails[0][1], rails[0][1].mr->rkey), IBV_WC_SUCCESS);
+	assert_int_equal(count_mappings(memory, NULL), 2);
+	rails[1][0].mem[0] = 9;
+	sge = sge_of(&rails[1][0], 1);
+	assert_int_equal(post(&rails[1][0], IBV_WR_RDMA_WRITE, &sge, (uintptr_t)memory, again->rkey), 0);
+	assert_int_equal(next_wc(&rails[1][0]).status, IBV_WC_SUCCESS);
+	assert_int_equal(memory[0], 9);
+	assert_int_equal(count_mappings(memory, NULL), 2);
+	/* The one that mapped it ends; the other still has it. */
+	close_end(&rails[0][0]);
+	assert_int_equal(count_mappings(memory, NULL), 2);
+	rails[1][0].mem[0] = 10;
+	assert_int_equal(post(&rails[1][0], IBV_WR_RDMA_WRITE, &sge, (uintptr_t)memory, again->rkey), 0);
+	assert_int_equal(next_wc(&rails[1][0]).status, IBV_WC_SUCCESS);
+	assert_int_equal(memory[0], 10);
+	close_end(&rails[1][0]);
+	assert_int_equal(count_mappings(memory, NULL), 1);
+	assert_int_equal(hf_mr_dereg(again), 0);
+	close_end(&rails[0][1]);
+	close_end(&rails[1][1]);
+}
+
+static void whoever_is_ready_first_has_the_rings_of_the_other_mapped(void **state)
+{
+	struct end a, b;
+	unsigned before;
+
+	(void)state;
+	open_end(&a, "a", SMALL, false);
+	open_end(&b, "b", SMALL, false);
+	to_rtr(&a, &(struct card){.gid = hf_dev_gid(b.dev), .qp_num = b.qp->qp_num});
+	before = count_mappings(NULL, ".0"); /* the first arena of a port */
+	to_rts(&a);
+	assert_int_equal(count_mappings(NULL, ".0"), before + 1);
+	close_end(&a);
+	close_end(&b);
+}
+
 static void a_receive_held_by_a_killed_process_comes_back(void **state)
 {
 	struct other other = start_requester(IBV_WR_SEND);
@@ -807,6 +891,8 @@ int main(void)
 		cmocka_unit_test(access_can_be_taken_from_a_stopped_process),
 		cmocka_unit_test(the_fence_waits_until_the_thread_of_a_footer_is_out_of_it),
 		cmocka_unit_test(memory_that_moved_is_still_reached_through_another_port),
+		cmocka_unit_test(memory_of_a_peer_is_mapped_once_for_all_rails),
+		cmocka_unit_test(whoever_is_ready_first_has_the_rings_of_the_other_mapped),
 		cmocka_unit_test(a_receive_held_by_a_killed_process_comes_back),
 		cmocka_unit_test(what_a_killed_process_left_is_removed_by_the_next),
 	};

@@ -1,0 +1,31 @@
+/* mapping.h - memory of a peer as it is mapped here, once for all rails of this process.
+ *
+ * A peer registers the same memory on each of its rails. What one rail has mapped, the next one finds with its pages in
+ * place: after a cut nobody waits for system calls and page faults.
+ *
+ * Only memory that the peer allocated as shared is looked up, because its inode numbers are of one file system and are
+ * not given again while something maps the file. Of another file one mapping serves one registration. */
+#ifndef HOLDFAST_DEV_SHM_MAPPING_H
+#define HOLDFAST_DEV_SHM_MAPPING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct mapping_place {
+	pid_t pid; /* whose descriptor fd is */
+	int fd;
+	uint64_t inode, offset;
+	size_t bytes;
+	bool writable;
+	bool is_file; /* the file of somebody else: it is mapped anew */
+};
+
+struct mapping;
+/* A use of it; 0 or what share_peer_map says. From any thread. */
+int mapping_get(const struct mapping_place *place, struct mapping **mapping_out);
+void mapping_put(struct mapping *mapping); /* NULL is legal */
+void *mapping_at(const struct mapping *mapping);
+
+#endif
