@@ -49,14 +49,15 @@ void conn_leave(struct conn *conn)
 	conn_detach(conn);
 	conn->state = CONN_DEAD;
 	conn->stream.muted = true;
-	control_soon(conn->control);
+	control_later(conn->control);
 }
 
 void conn_mute(struct conn *conn)
 {
 	conn_detach(conn);
 	conn->state = CONN_MUTED;
-	stream_mute(&conn->stream);
+	conn->stream.muted = true;
+	control_later(conn->control);
 }
 
 void conn_free(struct conn *conn)

@@ -85,7 +85,7 @@ void peer_path_lost(struct control_peer *peer, unsigned endpoint)
 		return;
 	control->events.path(peer, endpoint, false, control->context);
 	peer_pump(peer);
-	control_soon(control);
+	control_later(control);
 }
 
 static void peer_forget_acknowledged(struct control_peer *peer)
@@ -178,6 +178,14 @@ int control_send(struct control_peer *peer, const void *data, uint32_t bytes)
 	list_push_back(&peer->outgoing, &out->node);
 	peer_pump(peer);
 	return 0;
+}
+
+void control_hear(struct control_peer *peer)
+{
+	int active = peer->session.active;
+
+	if (peer->known && !peer->gone && active != SESSION_PATH_NONE && peer->paths[active] != NULL)
+		stream_receive(&peer->paths[active]->stream);
 }
 
 static void peer_free(struct control_peer *peer)
@@ -304,8 +312,21 @@ static void control_reap(struct control *control, uint64_t now_ns)
 
 		if ((conn->state == CONN_HELLO || conn->state == CONN_READY) && now_ns >= conn->deadline_ns)
 			conn_close(conn);
+		if (conn->state == CONN_MUTED)
+			stream_mute(&conn->stream);
 		if (conn->state == CONN_DEAD)
 			conn_free(conn);
+	}
+}
+
+static void control_listen(struct control *control)
+{
+	for (unsigned i = 0; i < control->endpoint_count; i++) {
+		struct listener *listener = &control->listeners[i];
+
+		if (listener->io != NULL)
+			(void)hf_loop_watch(
+				control->loop, &listener->watch, listener->io, listener->enabled ? HF_READABLE : 0);
 	}
 }
 
@@ -338,12 +359,21 @@ static void control_fire(struct hf_timer *timer, uint64_t now_ns)
 		peer_tick(container_of(at, struct control_peer, node), now_ns, &due_ns);
 	control_bury(control);
 	control_reap(control, now_ns);
+	control_listen(control);
 	hf_loop_set_timer(control->loop, timer, due_ns);
 }
 
 void control_soon(struct control *control)
 {
 	hf_loop_set_timer(control->loop, &control->timer, hf_loop_now_ns(control->loop));
+}
+
+void control_later(struct control *control)
+{
+	uint64_t due_ns = hf_loop_now_ns(control->loop) + LATER_NS;
+
+	if (control->timer.heap_slot == 0 || control->timer.due_ns > due_ns)
+		hf_loop_set_timer(control->loop, &control->timer, due_ns);
 }
 
 /* ---- listening ---- */
@@ -385,8 +415,6 @@ void control_enable(struct control *control, unsigned endpoint, bool enabled)
 	if (listener->enabled == enabled)
 		return;
 	listener->enabled = enabled;
-	if (listener->io != NULL)
-		(void)hf_loop_watch(control->loop, &listener->watch, listener->io, enabled ? HF_READABLE : 0);
 	list_for_each (at, &control->conns) {
 		struct conn *conn = container_of(at, struct conn, node);
 
@@ -402,7 +430,10 @@ void control_enable(struct control *control, unsigned endpoint, bool enabled)
 
 		peer->dial_at_ns[endpoint] = peer->dial_wait_ns[endpoint] = 0;
 	}
-	control_soon(control);
+	if (enabled)
+		control_soon(control);
+	else
+		control_later(control);
 }
 
 int control_open(struct hf_loop *loop, const struct control_config *config, const struct control_events *events,

@@ -25,6 +25,7 @@
 #define DIAL_MAX_NS   1000000000ull
 #define STRANGERS_MAX 64u /* accepted streams in their handshake */
 #define BOOTSTRAP_MAX 16u
+#define LATER_NS      1000000ull
 
 enum conn_state {
 	CONN_HELLO, /* waiting for the other side's HELLO */
@@ -111,7 +112,7 @@ int conn_accept(struct control *control, unsigned endpoint, struct hf_io *io, co
 /* Starts a stream to `remote`; it sits in peer->paths[endpoint] unless it only asks who is there. */
 int conn_dial(struct control_peer *peer, unsigned endpoint, const struct hf_addr *remote, bool asks);
 void conn_close(struct conn *conn);
-void conn_leave(struct conn *conn); /* as conn_close, but the stream is closed when the timer fires */
+void conn_leave(struct conn *conn); /* as conn_close, but the stream is closed later */
 void conn_mute(struct conn *conn);
 void conn_free(struct conn *conn);
 
@@ -125,5 +126,8 @@ void peer_path_lost(struct control_peer *peer, unsigned endpoint);
 void peer_heard(struct control_peer *peer, struct conn *conn, const struct frame *frame);
 void peer_pump(struct control_peer *peer);
 void control_soon(struct control *control); /* the timer fires in the next turn */
+/* What to clear away when a path is lost waits until those who are told have found another: closing a stream takes
+ * longer than their whole exchange. */
+void control_later(struct control *control);
 
 #endif

@@ -10,14 +10,19 @@ void own_bell_ring(struct shm_dev *dev)
 }
 
 /* Who does not sleep looks before he does (has_work): a thousand events of a thousand qps ring once. */
+static void wake_sleeper(struct shm_dev *dev)
+{
+	if (atomic_load(&dev->shared->header.armed) != 0 && atomic_exchange(&dev->shared->header.armed, 0) != 0)
+		own_bell_ring(dev);
+}
+
 void event_push(struct shm_dev *dev, struct hf_dev_event event)
 {
 	shm_lock(&dev->lock);
 	if (dev->event_tail - dev->event_head < SHM_EVENTS)
 		dev->events[dev->event_tail++ % SHM_EVENTS] = event;
 	shm_unlock(&dev->lock);
-	if (atomic_load(&dev->shared->header.armed) != 0 && atomic_exchange(&dev->shared->header.armed, 0) != 0)
-		own_bell_ring(dev);
+	wake_sleeper(dev);
 }
 
 void events_forget_qp(struct shm_dev *dev, const struct hf_qp *qp)
@@ -141,6 +146,6 @@ int shm_set_link(struct hf_dev *base, enum hf_link direction, bool up)
 	if (before != 0 && after != 0) /* one direction: not the flap of a port that missed switches would mean */
 		atomic_fetch_add(&dev->silent_switches, 1);
 	atomic_fetch_add(&dev->line->switches, 1);
-	own_bell_ring(dev);
+	wake_sleeper(dev);
 	return 0;
 }
