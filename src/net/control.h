@@ -56,6 +56,9 @@ struct control_peer *control_find(struct control *control, const struct hf_addr 
  * goes down first. */
 int control_send(struct control_peer *peer, const void *data, uint32_t bytes);
 
+/* Takes what the peer has said meanwhile, before the loop comes to it. Not from inside a callback. */
+void control_hear(struct control_peer *peer);
+
 const char *control_peer_name(const struct control_peer *peer);
 uint64_t control_peer_incarnation(const struct control_peer *peer);
 bool control_path_up(const struct control_peer *peer, unsigned endpoint);

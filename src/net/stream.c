@@ -65,7 +65,7 @@ static bool stream_deliver(struct stream *stream)
 }
 
 /* One buffer a turn: a peer that sends without end does not keep the loop from its other work. */
-static void stream_receive(struct stream *stream)
+void stream_receive(struct stream *stream)
 {
 	ssize_t n = hf_stream_read(stream->io, stream->in + stream->in_bytes, STREAM_IN_BYTES - stream->in_bytes);
 

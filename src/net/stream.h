@@ -29,6 +29,7 @@ void stream_close(struct stream *stream);
 /* From now on nothing is read or written, as if the cable had been pulled; the peer is not told by a FIN. */
 void stream_mute(struct stream *stream);
 
+void stream_receive(struct stream *stream);        /* what has come, without waiting for the loop to say so */
 bool stream_has_room(const struct stream *stream); /* for one more frame of any size */
 /* The frame leaves now or when the socket takes it. Needs room. */
 void stream_send(struct stream *stream, const struct frame *frame);

@@ -6,8 +6,10 @@
 #include "vqp/uid_slots.h"
 
 /* Vqps a turn: first few, so that the first is through the exchange soon, then twice as many each time; but the other
- * side's messages are read between turns, and the first of thousands of vqps are to be through while the last begin. */
+ * side's messages are read between turns, and the first of thousands of vqps are to be through while the last begin.
+ * Until the first is, turns stay short: its answer would wait for a long one. */
 #define SLICE_FIRST 3u
+#define SLICE_ALONE 6u
 #define SLICE_MOST  96u
 
 static void fenced(struct hf_vqp *vqp)
@@ -143,6 +145,13 @@ static unsigned least(unsigned a, unsigned b)
 	return a < b ? a : b;
 }
 
+static unsigned next_slice(const struct hf_node *node)
+{
+	if (node->due_slice == 0)
+		return SLICE_FIRST;
+	return least(2 * node->due_slice, node->due_answered ? SLICE_MOST : SLICE_ALONE);
+}
+
 enum hf_poll due_turn(struct hf_node *node)
 {
 	enum hf_poll poll = HF_IDLE;
@@ -150,9 +159,10 @@ enum hf_poll due_turn(struct hf_node *node)
 
 	if (list_empty(&node->due)) {
 		node->due_slice = 0;
+		node->due_answered = false;
 		return HF_IDLE;
 	}
-	node->due_slice = node->due_slice == 0 ? SLICE_FIRST : least(2 * node->due_slice, SLICE_MOST);
+	node->due_slice = next_slice(node);
 	list_init(&round);
 	for (unsigned i = 0; i < node->due_slice && (at = list_pop_front(&node->due)) != NULL; i++)
 		list_push_back(&round, at);

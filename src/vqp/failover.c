@@ -81,6 +81,7 @@ static void do_resume(struct hf_vqp *vqp)
 		return;
 	}
 	vqp->held = vqp->rail_suspect = false;
+	vqp->node->due_answered = true;
 	if (!first) {
 		if (vqp->recovery.kind == RECOVERY_FAILOVER)
 			vqp->counters.failovers++;

@@ -120,6 +120,20 @@ static void node_flush(struct hf_node *node)
 		peer_flush(container_of(at, struct hf_peer, node_link));
 }
 
+/* Whom we are about to tell what executed here may have told it as well, while we fenced: then the path goes out in the
+ * same message. */
+static void node_hear(struct hf_node *node)
+{
+	node->hearing = true;
+	list_for_each (at, &node->peers) {
+		struct hf_peer *peer = container_of(at, struct hf_peer, node_link);
+
+		if (peer->outbox.used > 0 && peer->control != NULL)
+			control_hear(peer->control);
+	}
+	node->hearing = false;
+}
+
 static enum hf_poll node_poll(struct hf_poller *poller, uint64_t now_ns)
 {
 	struct hf_node *node = container_of(poller, struct hf_node, poller);
@@ -130,6 +144,7 @@ static enum hf_poll node_poll(struct hf_poller *poller, uint64_t now_ns)
 		if (rail_events(node, i) == HF_BUSY)
 			poll = HF_BUSY;
 	if (due_turn(node) == HF_BUSY) {
+		node_hear(node);
 		node_flush(node);
 		poll = HF_BUSY;
 	}

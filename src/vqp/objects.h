@@ -58,7 +58,8 @@ struct hf_node {
 	struct hf_poller poller;
 	struct hf_timer timer;
 	struct hf_timer fence_timer; /* of a node that sleeps: when a fence is tried again */
-	bool switching;              /* a port of ours changed, and the peers are being told */
+	bool switching;              /* ports changed: peer_refresh_rails follows */
+	bool hearing;                /* what came is being read, and answers leave together */
 	bool attached;               /* the poller is the loop's */
 	bool standby_waits;          /* a vqp may wait until there is room on its standby qp */
 	uint32_t next_num, next_pd;
@@ -69,6 +70,7 @@ struct hf_node {
 	uint64_t random;
 	struct list due;        /* vqps with something to do at every turn: a fence, quiet to wait for */
 	unsigned due_slice;     /* of them, at the last turn; 0: there were none */
+	bool due_answered;      /* some vqp has resumed since there were none */
 	struct list recovering; /* vqps in the exchange, looked at whenever a rail changes and at every tick */
 	struct table nums;      /* vqps by number */
 	unsigned vqp_count;

@@ -83,12 +83,25 @@ static bool ports_up(const struct hf_peer *peer, unsigned rail)
 	       (peer->remote_up & 1u << peer->rail_map[rail]) != 0;
 }
 
+/* What disturb() looks at, of a vqp that nobody may have looked at for long. The end of the list is none, whose address
+ * does no harm. */
+static void fetch(const struct hf_vqp *vqp)
+{
+	__builtin_prefetch(&vqp->node_link);
+	__builtin_prefetch(&vqp->peer);
+	__builtin_prefetch(&vqp->state);
+	__builtin_prefetch(&vqp->path.qp);
+	__builtin_prefetch(&vqp->path.cut);
+	__builtin_prefetch(&vqp->due_link, 1);
+}
+
 /* Every vqp on that rail: it is over when a port is down, and worth a look when only heartbeats are missing. */
 static void disturb(struct hf_peer *peer, unsigned rail, bool over)
 {
 	list_for_each (at, &peer->node->vqps) {
 		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
 
+		fetch(container_of(at->next, struct hf_vqp, node_link));
 		if (!vqp_uses(vqp, peer) || vqp->path.qp == NULL || vqp->path.rail != rail || vqp->path.broken ||
 			vqp->path.cut || !policy_recovers(vqp->node->config.policy))
 			continue;
@@ -126,9 +139,11 @@ void peer_ports(struct hf_peer *peer, uint32_t up)
 	if (up == peer->remote_up)
 		return;
 	peer->remote_up = up;
+	peer->node->switching = true; /* what control says of its paths is looked at once, below */
 	for (unsigned i = 0; i < peer->node->rail_count; i++)
 		if (peer->rail_map[i] >= 0 && (up & 1u << peer->rail_map[i]) == 0)
 			control_path_suspect(peer->control, i);
+	peer->node->switching = false;
 	peer_refresh_rails(peer);
 }
 
@@ -345,7 +360,7 @@ static void on_message(struct control_peer *control, const void *data, uint32_t 
 		}
 		dispatch(peer, &message);
 	}
-	if (peer != NULL)
+	if (peer != NULL && !peer->node->hearing)
 		peer_flush(peer); /* the other side may be waiting for these answers */
 }
 

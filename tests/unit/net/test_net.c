@@ -374,6 +374,22 @@ static void one_address_brings_up_every_path(void **state)
 	channel_close(&channel);
 }
 
+static void what_a_peer_has_said_is_heard_without_waiting_for_the_loop(void **state)
+{
+	struct channel channel;
+
+	(void)state;
+	channel_open(&channel);
+	a_connects_to_the_second_address_of_b(&channel);
+	send_n(&channel.a, 0, 2);
+	assert_int_equal(channel.b.received, 0);
+	control_hear(channel.b.peer);
+	assert_int_equal(channel.b.received, 2);
+	control_hear(channel.b.peer); /* nothing is no fault */
+	assert_int_equal(channel.b.paths, 7);
+	channel_close(&channel);
+}
+
 static bool b_has_2000(const struct channel *channel)
 {
 	return channel->b.received == 2000;
@@ -675,6 +691,7 @@ int main(void)
 		cmocka_unit_test(nobody_is_silent_while_this_process_does_not_run),
 		cmocka_unit_test(a_peer_that_acknowledges_nothing_stops_the_queue),
 		cmocka_unit_test(one_address_brings_up_every_path),
+		cmocka_unit_test(what_a_peer_has_said_is_heard_without_waiting_for_the_loop),
 		cmocka_unit_test(messages_outlive_the_path_they_were_sent_on),
 		cmocka_unit_test(tens_of_thousands_of_messages_wait_for_a_path),
 		cmocka_unit_test(a_cut_path_looks_cut_and_is_not_closed),
