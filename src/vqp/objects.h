@@ -58,8 +58,7 @@ struct hf_node {
 	struct hf_poller poller;
 	struct hf_timer timer;
 	struct hf_timer fence_timer; /* of a node that sleeps: when a fence is tried again */
-	bool switching;              /* ports changed: peer_refresh_rails follows */
-	bool hearing;                /* what came is being read, and answers leave together */
+	bool switching, hearing;     /* ports changed: peer_refresh_rails follows; messages are read: node_flush does */
 	bool attached;               /* the poller is the loop's */
 	bool standby_waits;          /* a vqp may wait until there is room on its standby qp */
 	uint32_t next_num, next_pd;
