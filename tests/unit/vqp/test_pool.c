@@ -13,6 +13,7 @@
 
 #define VQPS    64u
 #define CULPRIT 5u
+#define HELD    1000u
 
 static struct hf_vqp *ours[VQPS], *theirs[VQPS];
 static unsigned made;
@@ -72,13 +73,22 @@ static void open_many(struct pair *pair)
 	assert_true(pair_until(pair, pool_ready));
 }
 
-/* As if their paths had failed again and again just now. */
+/* As if so many of others were under way that no other may begin, however long a test takes. */
 static void hold_rebuilds(struct pair *pair)
 {
+	pair->a.node->rebuilds.running_count += HELD;
+}
+
+/* Only that of one vqp, or all of them: VQPS. */
+static void let_rebuild(struct pair *pair, unsigned which)
+{
 	for (unsigned i = 0; i < VQPS; i++) {
-		ours[i]->rebuild.backoff_ns = UINT64_MAX / 4;
-		ours[i]->rebuild.failed_ns = hf_loop_now_ns(pair->loop);
+		bool may = which == VQPS || which == i;
+
+		ours[i]->rebuild.at_ns = may ? 0 : UINT64_MAX;
+		ours[i]->rebuild.backoff_ns = may ? 0 : UINT64_MAX / 4;
 	}
+	pair->a.node->rebuilds.running_count -= HELD;
 }
 
 static int write_on(struct pair *pair, unsigned i, uint32_t rkey)
@@ -153,10 +163,7 @@ static void all_vqps_of_a_link_go_on_on_one_standby_qp_and_then_on_their_own(voi
 	assert_int_equal(ours[0]->path.shared->dc != NULL, is_dc());
 	assert_int_equal(ours[0]->path.shared->carrier->is_initiator, is_dc());
 	assert_memory_equal(pair.b.memory, pair.a.memory, 64 * VQPS);
-	for (unsigned i = 0; i < VQPS; i++) {
-		ours[i]->rebuild.at_ns = 0;
-		ours[i]->rebuild.backoff_ns = 0;
-	}
+	let_rebuild(&pair, VQPS);
 	write_on_all(&pair);
 	assert_true(pair_until(&pair, all_dedicated_on_1));
 	collect_successes(&pair, VQPS);
@@ -185,8 +192,7 @@ static void nothing_is_rebuilt_while_another_vqp_fails_over(void **state)
 	stands_still = ours[0];
 	rebuilds = &pair.a.node->rebuilds;
 	now_ns = hf_env_now_ns(pair.a.node->env);
-	for (unsigned i = 1; i < VQPS; i++)
-		ours[i]->rebuild.at_ns = 0;
+	let_rebuild(&pair, VQPS);
 	stands_still->state = HF_VQP_RECOVERING;
 	stands_still->recovery.since_ns = now_ns + 1; /* begun since the turn */
 	list_push_back(&pair.a.node->recovering, &stands_still->recovering_link);
@@ -575,7 +581,7 @@ static void messages_wait_for_a_qp_of_their_own(void **state)
 	for (unsigned i = 0; i < 100; i++)
 		hf_loop_turn(pair.loop, 0);
 	assert_memory_not_equal(pair.b.memory + 4096, "a letter", 8);
-	ours[3]->rebuild.at_ns = 0;
+	let_rebuild(&pair, 3);
 	assert_true(pair_until(&pair, second_done));
 	assert_memory_equal(pair.b.memory + 4096, "a letter", 8);
 	assert_null(ours[3]->path.shared);
@@ -615,7 +621,7 @@ static void a_message_does_not_wait_for_the_end_of_its_rails_pause(void **state)
 	assert_true(all_shared(&pair));
 	pause_for_good(&pair, 1);
 	send_a_letter(&pair);
-	ours[3]->rebuild.at_ns = ours[3]->rebuild.backoff_ns = 0;
+	let_rebuild(&pair, 3);
 	assert_true(pair_until(&pair, second_done));
 	assert_int_equal(hf_vqp_rail(ours[3]), 0);
 	assert_null(ours[3]->path.shared);
