@@ -360,3 +360,11 @@ void faults_plan(struct faults *faults, struct network *network, struct process 
 		world_schedule(world, &fault->begin, at_ns);
 	}
 }
+
+bool faults_since(const struct faults *faults, enum fault_kind kind, uint64_t since_ns)
+{
+	for (unsigned i = 0; i < faults->count; i++)
+		if (faults->plan[i].kind == kind && faults->plan[i].end.at_ns >= since_ns)
+			return true;
+	return false;
+}

@@ -35,4 +35,7 @@ struct faults {
 void faults_plan(struct faults *faults, struct network *network, struct process *const *processes, unsigned n,
 	uint32_t allowed, unsigned count, uint64_t quiet_ns);
 
+/* A fault of this kind was in force at some time since then. */
+bool faults_since(const struct faults *faults, enum fault_kind kind, uint64_t since_ns);
+
 #endif

@@ -8,7 +8,8 @@
  *   outcome         a wr that fails says whether it was not executed or is unknown; the former is true
  *   linearizability the values that atomics returned can be explained by one order for each word (V5)
  *   budget          each wr completes within the configured budget (V7)
- *   one-culprit     a wrong rkey fails the vqp that used it, with that status, soon, and no other vqp (V8)
+ *   one-culprit     a wrong rkey fails the vqp that used it, with that status, soon, and no other vqp (V8); how soon
+ *                   is not asked where rails lost all data meanwhile
  *   wr              the caller's wrs are not written to
  *   calm            without faults there is no failover, unless a program asked for it
  *   blame           without faults no rail is left alone: an error of a program is not the rail's (R6, V8)
@@ -69,6 +70,7 @@ struct vr_end {
 	bool atomics;              /* nothing else, so that several lack a signal in a row */
 	uint32_t culprit;          /* number of the wr with a wrong rkey; UINT32_MAX: none yet */
 	uint64_t failovers_before; /* of the vqp, when that was posted */
+	uint64_t culprit_ns;       /* when that was */
 };
 
 /* ends[0] connects, ends[1] accepts. */
