@@ -235,11 +235,11 @@ static void the_slots_of_a_dead_vqp_are_resolved_before_they_are_lent_again(void
 	pair_collect(&bed.pair, &bed.pair.a, 1, &wc);
 	slot = &bed.mr->pd->uids->slots[1];
 	*slot = (struct uid_slot){.word = uid_word(900, UID_PENDING), .swap = 44, .target = (uintptr_t)&bed.words[2]};
-	bed.words[2] = uid_make(1, 900);
+	__atomic_store_n(&bed.words[2], uid_make(1, 900), __ATOMIC_RELEASE); /* a NIC wrote it last */
 	slot[1] = (struct uid_slot){.word = uid_word(901, UID_PENDING), .swap = 45, .target = 0x10}; /* nobody's */
 	hf_vqp_destroy(bed.pair.b.vqp);
 	bed.pair.b.vqp = NULL;
-	assert_int_equal(bed.words[2], 44);
+	assert_int_equal(__atomic_load_n(&bed.words[2], __ATOMIC_ACQUIRE), 44);
 	assert_int_equal(slot->word, uid_word(900, UID_DONE));
 	close_bed(&bed);
 }
