@@ -68,14 +68,14 @@ asan: ## The tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@[ -f $(BUILD)-asan/build.ninja ] || meson setup $(BUILD)-asan -Db_sanitize=address,undefined >/dev/null
 	@$(call NINJA,$(BUILD)-asan)
 	@UBSAN_OPTIONS=$(UBSAN) $(BUILD)-asan/holdfast-sim --seeds $(SANITIZED_SEEDS)
-	@UBSAN_OPTIONS=$(UBSAN) python3 scripts/check.py $(BUILD)-asan --slow $(SANITIZED)
+	@UBSAN_OPTIONS=$(UBSAN) python3 scripts/check.py $(BUILD)-asan $(SANITIZED)
 
 tsan: ## The tests under ThreadSanitizer
 	@scripts/deps.sh build
 	@[ -f $(BUILD)-tsan/build.ninja ] || meson setup $(BUILD)-tsan -Db_sanitize=thread >/dev/null
 	@$(call NINJA,$(BUILD)-tsan)
 	@$(BUILD)-tsan/holdfast-sim --seeds $(SANITIZED_SEEDS)
-	@python3 scripts/check.py $(BUILD)-tsan --slow $(SANITIZED)
+	@python3 scripts/check.py $(BUILD)-tsan $(SANITIZED)
 
 install: all ## Into DESTDIR, below the prefix given to meson (default /usr/local)
 	@meson install -C $(BUILD) --no-rebuild $(if $(DESTDIR),--destdir $(DESTDIR))
