@@ -6,6 +6,7 @@
 #include "base/ensure.h"
 #include "dev/qp_rules.h"
 #include "vqp/dc_end.h"
+#include "vqp/plan.h"
 #include "vqp/pool.h"
 
 /* ---- its queues ---- */
@@ -57,12 +58,26 @@ bool carrier_pump(struct carrier *carrier)
 	struct list *last = carrier->waiting.prev, *at = NULL;
 	bool pumped = false;
 
-	while (at != last && !list_empty(&carrier->waiting) && room(carrier) > 0) {
+	while (at != last && !list_empty(&carrier->waiting) && room(carrier) >= PLAN_WRS_EACH) {
+		struct hf_vqp *vqp;
+
 		at = list_pop_front(&carrier->waiting);
-		post_pump(container_of(at, struct hf_vqp, pool_wait_link));
+		vqp = container_of(at, struct hf_vqp, pool_wait_link);
+		carrier->turn = vqp;
+		post_pump(vqp);
+		carrier->turn = NULL;
 		pumped = true;
 	}
 	return pumped;
+}
+
+uint32_t carrier_room(const struct hf_vqp *vqp)
+{
+	struct carrier *carrier = vqp->path.shared->carrier;
+
+	if (!list_empty(&carrier->waiting) && carrier->turn != vqp)
+		return 0;
+	return least(room(carrier), PLAN_WRS);
 }
 
 static void on_settled(struct wc_sink *sink)

@@ -34,6 +34,7 @@ struct carrier {
 	struct list standbys;                     /* carrier_link; on it */
 	unsigned users;                           /* those */
 	struct list told, waiting;                /* sinks with completions in this batch; vqps that found it full */
+	const struct hf_vqp *turn;                /* of those, the one that may post */
 	uint32_t packets;                         /* unretired, of all vqps */
 	struct carrier_wr wrs[2 * CARRIER_DEPTH]; /* by their wr_id on the qp, which counts them */
 	uint64_t posted, completed;               /* wrs, ever */
@@ -53,6 +54,9 @@ void carrier_break(struct carrier *carrier);
 int carrier_end(struct carrier *carrier);   /* as path_end_qp */
 void carrier_stop(struct carrier *carrier); /* now: nothing of it arrives any more */
 
+/* So many wrs the vqp may post now. It takes its turn behind those that wait: lists of others that were posted later
+ * would keep it from ever finding room otherwise. */
+uint32_t carrier_room(const struct hf_vqp *vqp);
 /* As hf_qp_post_send, all or nothing of the list. -ENOMEM: so many do not fit now; the vqp is pumped when some do. */
 int carrier_post_send(
 	struct hf_vqp *vqp, struct ibv_send_wr *wr, const struct hf_footer *footers, struct ibv_send_wr **bad_wr);

@@ -4,13 +4,12 @@
 #include "base/ensure.h"
 #include "dev/qp_rules.h"
 
-#define PLAN_WRS_EACH 2u /* of an entry, at most: the wr, and what is written into the completion log behind it */
-
 _Static_assert(VQP_SGE_MAX < PLAN_SGES && PLAN_WRS_EACH <= PLAN_WRS, "an entry fits into an empty plan");
 
 void plan_init(struct plan *plan, const struct hf_vqp *vqp)
 {
 	plan->wr_count = plan->sge_count = 0;
+	plan->room = PLAN_WRS;
 	plan->footed = false;
 	plan->psn = hf_qp_next_psn(vqp->path.qp);
 }
@@ -61,7 +60,8 @@ static int copy_sges(const struct hf_vqp *vqp, const struct ibv_send_wr *wr, uin
 
 bool plan_has_room(const struct plan *plan, const struct inflight_wr *entry)
 {
-	return plan->wr_count + PLAN_WRS_EACH <= PLAN_WRS && plan->sge_count + (unsigned)entry->wr.num_sge < PLAN_SGES;
+	return plan->wr_count + PLAN_WRS_EACH <= plan->room &&
+	       plan->sge_count + (unsigned)entry->wr.num_sge < PLAN_SGES;
 }
 
 /* What changes memory, and is not declared harmless to repeat. Messages have the log of receives (R8). */

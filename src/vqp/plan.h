@@ -11,8 +11,9 @@
 
 #include "vqp/objects.h"
 
-#define PLAN_WRS  66u /* a batch of 64 leaves in one call, which one run of packets can carry */
-#define PLAN_SGES 128u
+#define PLAN_WRS      66u /* a batch of 64 leaves in one call, which one run of packets can carry */
+#define PLAN_SGES     128u
+#define PLAN_WRS_EACH 2u /* of an entry, at most: the wr, and what is written into the completion log behind it */
 
 struct plan {
 	struct ibv_send_wr wrs[PLAN_WRS];
@@ -20,13 +21,13 @@ struct plan {
 	struct ibv_sge sges[PLAN_SGES];
 	struct hf_footer footers[PLAN_WRS]; /* where the path knows them */
 	uint64_t words[PLAN_WRS]; /* what log writes write: inline, so that the post has read it when it returns */
-	unsigned wr_count, sge_count;
-	bool footed;  /* one of them has a footer */
-	uint32_t psn; /* of the next wr */
+	unsigned wr_count, sge_count, room; /* room: of wrs, for what the qp can take now */
+	bool footed;                        /* one of them has a footer */
+	uint32_t psn;                       /* of the next wr */
 };
 
 void plan_init(struct plan *plan, const struct hf_vqp *vqp);
-/* An empty plan has room for every entry. */
+/* An empty plan has room for every entry, unless `room` was made less than PLAN_WRS_EACH. */
 bool plan_has_room(const struct plan *plan, const struct inflight_wr *entry);
 static inline const struct hf_footer *plan_footers(const struct plan *plan)
 {

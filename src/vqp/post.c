@@ -44,6 +44,8 @@ static unsigned gather(struct hf_vqp *vqp, struct plan *plan, uint64_t *end_out)
 	unsigned added = 0;
 	uint64_t at = log->next;
 
+	if (vqp->path.shared != NULL)
+		plan->room = carrier_room(vqp);
 	for (; at < log->tail; at++) {
 		struct inflight_wr *entry = inflight_at(log, at);
 
@@ -58,8 +60,13 @@ static unsigned gather(struct hf_vqp *vqp, struct plan *plan, uint64_t *end_out)
 				carrier_wait(vqp); /* it may be others that have so many */
 			break;
 		}
-		if (uid_post_takes(vqp, entry) || !plan_has_room(plan, entry))
+		if (uid_post_takes(vqp, entry))
 			break;
+		if (!plan_has_room(plan, entry)) {
+			if (vqp->path.shared != NULL && added == 0)
+				carrier_wait(vqp);
+			break;
+		}
 		if (!plan_add(plan, vqp, at, force_signal(vqp, entry)))
 			break;
 		packets += entry->psns;

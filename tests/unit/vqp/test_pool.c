@@ -14,6 +14,7 @@
 #define VQPS    64u
 #define CULPRIT 5u
 #define HELD    1000u
+#define LIST    16u /* as many as fit into a request log */
 
 static struct hf_vqp *ours[VQPS], *theirs[VQPS];
 static unsigned made;
@@ -22,7 +23,7 @@ static struct hf_vqp *make(struct pair *pair, struct end *end)
 {
 	struct hf_vqp_init init = {.send_cq = end->cq,
 		.recv_cq = end->cq,
-		.cap = {.max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1},
+		.cap = {.max_send_wr = LIST, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1},
 		.access = pair->access};
 	struct hf_vqp *vqp = NULL;
 
@@ -103,6 +104,24 @@ static int write_on(struct pair *pair, unsigned i, uint32_t rkey)
 	struct ibv_send_wr *bad;
 
 	return hf_vqp_post_send(ours[i], &wr, &bad);
+}
+
+/* In one call. */
+static void post_list(struct pair *pair, unsigned i, unsigned n)
+{
+	struct ibv_sge sge = {.addr = (uintptr_t)pair->a.memory + 64 * i, .length = 64, .lkey = pair->a.mr->lkey};
+	struct ibv_send_wr wrs[LIST], *bad;
+
+	assert_true(n <= LIST);
+	for (unsigned k = 0; k < n; k++)
+		wrs[k] = (struct ibv_send_wr){.wr_id = k,
+			.next = k + 1 < n ? &wrs[k + 1] : NULL,
+			.sg_list = &sge,
+			.num_sge = 1,
+			.opcode = IBV_WR_RDMA_WRITE,
+			.send_flags = IBV_SEND_SIGNALED,
+			.wr.rdma = {.remote_addr = (uintptr_t)pair->b.memory + 64 * i, .rkey = pair->b.mr->rkey}};
+	assert_int_equal(hf_vqp_post_send(ours[i], wrs, &bad), 0);
 }
 
 static void write_on_all(struct pair *pair)
@@ -251,6 +270,59 @@ static void who_waits_for_room_on_a_standby_qp_has_its_turn(void **state)
 	assert_true(pool_turn(pair.a.node));
 	assert_true(list_empty(&ours[0]->pool_wait_link));
 	assert_false(pool_turn(pair.a.node));
+	pair_close(&pair);
+}
+
+/* Lists that others post meanwhile would take what room there is, again and again. */
+static void nobody_posts_before_those_that_wait_for_room_on_a_standby_qp(void **state)
+{
+	struct pair pair;
+	struct carrier *carrier;
+	uint64_t posted;
+
+	(void)state;
+	open_many(&pair);
+	hold_rebuilds(&pair);
+	pair_cut(&pair, 0, false);
+	write_on_all(&pair);
+	collect_successes(&pair, VQPS);
+	assert_true(pair_until(&pair, all_shared));
+	carrier = ours[0]->path.shared->carrier;
+	posted = carrier->posted;
+	carrier_wait(ours[0]);
+	assert_int_equal(write_on(&pair, 1, pair.b.mr->rkey), 0);
+	assert_int_equal(write_on(&pair, 0, pair.b.mr->rkey), 0);
+	assert_int_equal(carrier->posted, posted);
+	assert_true(pool_turn(pair.a.node));
+	assert_int_equal(carrier->wrs[posted % (2 * CARRIER_DEPTH)].num, ours[0]->num);
+	assert_int_equal(carrier->wrs[(carrier->posted - 1) % (2 * CARRIER_DEPTH)].num, ours[1]->num);
+	collect_successes(&pair, 2);
+	pair_close(&pair);
+}
+
+static void a_list_leaves_in_parts_when_a_standby_qp_has_room_for_no_more(void **state)
+{
+	struct pair pair;
+	struct carrier *carrier;
+	uint32_t cqes;
+	uint64_t posted;
+
+	(void)state;
+	open_many(&pair);
+	hold_rebuilds(&pair);
+	pair_cut(&pair, 0, false);
+	write_on_all(&pair);
+	collect_successes(&pair, VQPS);
+	assert_true(pair_until(&pair, all_shared));
+	carrier = ours[0]->path.shared->carrier;
+	cqes = carrier->path.cqes;
+	posted = carrier->posted;
+	carrier->path.cqes = 2 * 6;
+	post_list(&pair, 0, LIST);
+	assert_in_range(carrier->posted - posted, 1, 6);
+	collect_successes(&pair, LIST);
+	assert_true(carrier->posted - posted >= LIST);
+	carrier->path.cqes = cqes;
 	pair_close(&pair);
 }
 
@@ -747,6 +819,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(nothing_is_rebuilt_while_another_vqp_fails_over),
 		cmocka_unit_test(queues_of_standby_qps_are_polled_when_a_vqp_is_on_one),
 		cmocka_unit_test(who_waits_for_room_on_a_standby_qp_has_its_turn),
+		cmocka_unit_test(nobody_posts_before_those_that_wait_for_room_on_a_standby_qp),
+		cmocka_unit_test(a_list_leaves_in_parts_when_a_standby_qp_has_room_for_no_more),
 		cmocka_unit_test(who_is_told_of_a_standby_qp_before_it_joined_the_pool_finds_it),
 		cmocka_unit_test(who_picks_hears_of_a_failed_wr_of_the_other_side),
 		cmocka_unit_test(the_first_vqps_are_through_the_exchange_while_others_wait_for_their_turn),
