@@ -132,6 +132,8 @@ enum hf_vqp_state hf_vqp_state(const struct hf_vqp *vqp);
 /* Why it was refused, for people; empty when nobody said. */
 const char *hf_vqp_reason(const struct hf_vqp *vqp);
 int hf_vqp_rail(const struct hf_vqp *vqp); /* the node's rail in use; -1 when none is */
+/* False: after a failover it is on a standby qp that it shares with others, until it has one of its own again. */
+bool hf_vqp_is_dedicated(const struct hf_vqp *vqp);
 uint32_t hf_vqp_num(const struct hf_vqp *vqp);
 void *hf_vqp_context(const struct hf_vqp *vqp);
 

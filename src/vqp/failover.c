@@ -198,7 +198,7 @@ void failover_tick(struct hf_vqp *vqp, uint64_t now_ns)
 	if (vqp->recovery.state == RECOVERY_BUILD && vqp->recovery.rail >= 0 &&
 		(peer_usable(vqp->peer) & 1u << vqp->recovery.rail) == 0)
 		failover_broken(vqp);
-	if (vqp->recovery.state == RECOVERY_QUIET && now_ns - vqp->recovery.since_ns >= QUIET_PATIENCE_NS)
+	if (vqp->recovery.state == RECOVERY_QUIET && now_ns >= vqp->recovery.since_ns + QUIET_PATIENCE_NS)
 		failover_broken(vqp);
 	failover_event(vqp, &event);
 	standby_offer_all(vqp);

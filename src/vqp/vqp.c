@@ -230,6 +230,11 @@ int hf_vqp_rail(const struct hf_vqp *vqp)
 	return vqp->state == HF_VQP_UP && vqp->path.qp != NULL ? (int)vqp->path.rail : -1;
 }
 
+bool hf_vqp_is_dedicated(const struct hf_vqp *vqp)
+{
+	return vqp->path.qp != NULL && vqp->path.shared == NULL;
+}
+
 const char *hf_vqp_reason(const struct hf_vqp *vqp)
 {
 	return vqp->reason == NULL ? "" : vqp->reason;

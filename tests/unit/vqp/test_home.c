@@ -76,6 +76,23 @@ static void atomics_have_a_rail_of_their_own_and_follow_the_peers(void **state)
 	pair_caps_masked = 0;
 }
 
+/* A tick goes by the time at which its turn began. */
+static void who_began_to_wait_for_the_home_in_the_turn_of_a_tick_does_not_despair(void **state)
+{
+	struct pair pair;
+	struct hf_vqp *vqp;
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_VARUNA);
+	pair_connect(&pair);
+	vqp = pair.a.vqp;
+	home_wait(vqp, 1);
+	assert_false(home_despairs(vqp, vqp->home_wait_ns - 1));
+	assert_true(home_despairs(vqp, vqp->home_wait_ns + vqp->node->config.budget_ns + 1));
+	home_reached(vqp);
+	pair_close(&pair);
+}
+
 static void where_atomicity_is_global_no_rail_is_special(void **state)
 {
 	struct pair pair;
@@ -233,6 +250,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(atomics_have_a_rail_of_their_own_and_follow_the_peers),
 		cmocka_unit_test(where_atomicity_is_global_no_rail_is_special),
+		cmocka_unit_test(who_began_to_wait_for_the_home_in_the_turn_of_a_tick_does_not_despair),
 		cmocka_unit_test(the_owner_goes_through_the_home_too),
 		cmocka_unit_test(the_owners_atomic_of_a_region_that_goes_is_cancelled),
 		cmocka_unit_test(what_is_posted_to_a_qp_that_a_move_has_withdrawn_is_not_unknown),

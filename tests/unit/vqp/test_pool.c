@@ -166,6 +166,28 @@ static bool all_dedicated_on_0(struct pair *pair)
 	return all_up(pair) && all_dedicated_on(0);
 }
 
+/* A tick goes by the time at which its turn began, which may be before a swap that the turn has begun. Were that taken
+ * for one that has waited too long, it would break the standby qp of all. */
+static void a_swap_that_began_in_the_turn_of_a_tick_is_not_late(void **state)
+{
+	struct recovery_event swap = {.type = RECOVERY_EVENT_RETURN};
+	struct pair pair;
+
+	(void)state;
+	open_many(&pair);
+	hold_rebuilds(&pair);
+	pair_cut(&pair, 0, false);
+	assert_true(pair_until(&pair, all_shared));
+	failover_event(ours[0], &swap);
+	assert_int_equal(ours[0]->recovery.state, RECOVERY_QUIET);
+	failover_tick(ours[0], ours[0]->recovery.since_ns - 1);
+	assert_int_equal(ours[0]->recovery.state, RECOVERY_QUIET);
+	assert_int_equal(ours[0]->recovery.kind, RECOVERY_FAILBACK);
+	assert_false(ours[0]->path.broken);
+	assert_true(pair_until(&pair, all_up));
+	pair_close(&pair);
+}
+
 static void all_vqps_of_a_link_go_on_on_one_standby_qp_and_then_on_their_own(void **state)
 {
 	struct pair pair;
@@ -178,6 +200,7 @@ static void all_vqps_of_a_link_go_on_on_one_standby_qp_and_then_on_their_own(voi
 	write_on_all(&pair);
 	collect_successes(&pair, VQPS);
 	assert_true(pair_until(&pair, all_shared));
+	assert_false(hf_vqp_is_dedicated(ours[0]));
 	assert_int_equal(ours[0]->path.shared->users, VQPS);
 	assert_int_equal(ours[0]->path.shared->dc != NULL, is_dc());
 	assert_int_equal(ours[0]->path.shared->carrier->is_initiator, is_dc());
@@ -185,6 +208,7 @@ static void all_vqps_of_a_link_go_on_on_one_standby_qp_and_then_on_their_own(voi
 	let_rebuild(&pair, VQPS);
 	write_on_all(&pair);
 	assert_true(pair_until(&pair, all_dedicated_on_1));
+	assert_true(hf_vqp_is_dedicated(ours[0]));
 	collect_successes(&pair, VQPS);
 	pair_cut(&pair, 0, true);
 	assert_true(pair_until(&pair, all_dedicated_on_0));
@@ -816,6 +840,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all_vqps_of_a_link_go_on_on_one_standby_qp_and_then_on_their_own),
+		cmocka_unit_test(a_swap_that_began_in_the_turn_of_a_tick_is_not_late),
 		cmocka_unit_test(nothing_is_rebuilt_while_another_vqp_fails_over),
 		cmocka_unit_test(queues_of_standby_qps_are_polled_when_a_vqp_is_on_one),
 		cmocka_unit_test(who_waits_for_room_on_a_standby_qp_has_its_turn),
