@@ -85,16 +85,28 @@ int failover_run(const struct failover_options *options, struct failover_result 
  * that they need of a device, so a difference between two modes is what it costs: varuna-psn has standby qps and no
  * completion log. Pages of the devices' shared segments count once they were touched.
  *
- * Times are until all vqps are up, and from a cut both ways until the first and until every vqp has completed another
- * wr (0: the mode is not cut). */
+ * Times are until all vqps are up, and, of the cuts, from a cut both ways until the first and until every vqp has
+ * completed another wr (0 cuts: the mode is not cut). The far side sleeps when its rail is cut, as servers do that have
+ * nothing to do; the near one polls. */
 struct failover_scale {
 	const char *kind;
 	const struct bench_mode *mode;
 	unsigned vqps;
 	double nodes_bytes, connected_bytes, memory_bytes;
 	double request_log_bytes, completion_log_bytes; /* of a vqp, all of them, as they are laid out */
-	double connect_us, first_us, all_us;
+	double connect_us;
+	unsigned cuts;
+	struct paired first;          /* us */
+	double first_p99_us, cold_us; /* cold: of the first cut alone, when nothing of it was ever done before */
+	double all_us;
 };
+/* What the policy `varuna` has to keep to, in the median; NULL: there is no such bar. */
+struct scale_bar {
+	const char *kind;
+	unsigned vqps;
+	double most_us;
+};
+const struct scale_bar *failover_scale_bar(const struct failover_scale *scale);
 int failover_scale(const char *kind, const struct bench_mode *mode, unsigned vqps, struct failover_scale *scale_out,
 	struct hf_error *error);
 

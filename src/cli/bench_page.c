@@ -316,19 +316,19 @@ static void scale_rows(FILE *to, const struct failover_scale *scales, unsigned n
 	      "there are vqps, with all connected, and when each has used every place of its queues.</p>\n"
 	      "<table><tr><th>Device</th><th>Mode</th><th>vqps</th><th>Nodes, MB</th><th>Connected, MB</th><th>Used, MB"
 	      "</th><th>Over none</th><th>Request log, B a vqp</th><th>Completion log, B a vqp</th><th>All up, ms</th>"
-	      "<th>First completion, us</th><th>All resumed, us</th></tr>\n",
+	      "<th>First completion, us</th><th>its p99</th><th>All resumed, us</th></tr>\n",
 		to);
 	for (unsigned i = 0; i < n; i++) {
 		const struct failover_scale *at = &scales[i], *none = scale_of(scales, n, at, "none");
 
 		fprintf(to,
 			"<tr><td>%s</td><td>%s</td><td>%u</td><td>%.1f</td><td>%.1f</td><td>%.1f</td><td>%+.1f %%</td>"
-			"<td>%.0f</td><td>%.0f</td><td>%.0f</td><td>%.0f</td><td>%.0f</td></tr>\n",
+			"<td>%.0f</td><td>%.0f</td><td>%.0f</td><td>%.0f</td><td>%.0f</td><td>%.0f</td></tr>\n",
 			at->kind, at->mode->name, at->vqps, at->nodes_bytes / MB, at->connected_bytes / MB,
 			at->memory_bytes / MB,
 			none != NULL && none->memory_bytes > 0 ? (at->memory_bytes / none->memory_bytes - 1) * 100 : 0,
-			at->request_log_bytes, at->completion_log_bytes, at->connect_us / 1e3, at->first_us,
-			at->all_us);
+			at->request_log_bytes, at->completion_log_bytes, at->connect_us / 1e3, at->first.median,
+			at->first_p99_us, at->all_us);
 	}
 	fputs("</table>\n", to);
 	scale_split(to, scales, n);

@@ -199,6 +199,45 @@ static json_t *failover_row(const struct failover_result *result, json_t *series
 	return row;
 }
 
+static const char *scale_verdict(const struct failover_scale *scale, const struct scale_bar *bar)
+{
+	return paired_verdict_names[paired_judge_once(&scale->first, bar->most_us)];
+}
+
+void report_scale(FILE *to, const struct failover_scale *scales, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		const struct scale_bar *bar = failover_scale_bar(&scales[i]);
+
+		if (bar != NULL)
+			fprintf(to,
+				"%s %s, %u vqps: from a cut to the first new completion %.0f us (%.0f to %.0f), p99 "
+				"%.0f us; median at most %.0f us: %s\n",
+				scales[i].kind, scales[i].mode->name, scales[i].vqps, scales[i].first.median,
+				scales[i].first.low, scales[i].first.high, scales[i].first_p99_us, bar->most_us,
+				scale_verdict(&scales[i], bar));
+	}
+}
+
+static json_t *scale_row(const struct failover_scale *scale)
+{
+	const struct scale_bar *bar = failover_scale_bar(scale);
+	json_t *row = json_pack("{s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:i}", "device", scale->kind, "mode",
+		scale->mode->name, "vqps", scale->vqps, "nodes_bytes", scale->nodes_bytes, "connected_bytes",
+		scale->connected_bytes, "memory_bytes", scale->memory_bytes, "request_log_bytes",
+		scale->request_log_bytes, "completion_log_bytes", scale->completion_log_bytes, "connect_us",
+		scale->connect_us, "cuts", scale->cuts);
+
+	add_paired(row, "first_us", scale->first);
+	if (scale->cuts > 0)
+		json_object_update_new(row, json_pack("{s:f, s:f, s:f}", "first_p99_us", scale->first_p99_us,
+						    "first_cold_us", scale->cold_us, "all_us", scale->all_us));
+	if (bar != NULL)
+		json_object_update_new(row, json_pack("{s:f, s:s}", "first_most_us", bar->most_us, "first_verdict",
+						    scale_verdict(scale, bar)));
+	return row;
+}
+
 json_t *report_failover_json(
 	const struct failover_result *results, unsigned n, const struct failover_scale *scales, unsigned scale_count)
 {
@@ -213,12 +252,6 @@ json_t *report_failover_json(
 		json_array_append_new(failovers, failover_row(result, series));
 	}
 	for (unsigned i = 0; i < scale_count; i++)
-		json_array_append_new(many,
-			json_pack("{s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "device", scales[i].kind,
-				"mode", scales[i].mode->name, "vqps", scales[i].vqps, "nodes_bytes",
-				scales[i].nodes_bytes, "connected_bytes", scales[i].connected_bytes, "memory_bytes",
-				scales[i].memory_bytes, "request_log_bytes", scales[i].request_log_bytes,
-				"completion_log_bytes", scales[i].completion_log_bytes, "connect_us",
-				scales[i].connect_us, "first_us", scales[i].first_us, "all_us", scales[i].all_us));
+		json_array_append_new(many, scale_row(&scales[i]));
 	return json_pack("{s:o, s:o}", "failovers", failovers, "many_vqps", many);
 }

@@ -11,6 +11,7 @@ void report_verbs(FILE *to, const struct verbs_table *tables, unsigned n);
 json_t *report_verbs_json(const struct verbs_table *tables, unsigned n);
 
 void report_failover(FILE *to, const struct failover_result *results, unsigned n);
+void report_scale(FILE *to, const struct failover_scale *scales, unsigned n);
 json_t *report_failover_json(
 	const struct failover_result *results, unsigned n, const struct failover_scale *scales, unsigned scale_count);
 

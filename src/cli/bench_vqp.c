@@ -26,7 +26,7 @@ struct options {
 	const char *kinds[3];
 	const char *mode, *out, *html;
 	bool json, no_scale, only_scale;
-	unsigned rounds, seconds, handicap, cuts, clients, figure;
+	unsigned rounds, seconds, handicap, cuts, clients, figure, vqps;
 };
 
 static bool number(const char *text, unsigned least, unsigned most, unsigned *out)
@@ -66,6 +66,9 @@ static int parse_value(struct options *options, const char *name, const char *va
 	} else if (strcmp(name, "--clients") == 0) {
 		if (!number(value, 1, BENCH_CLIENTS_MAX, &options->clients))
 			return bench_refuse("clients are a number from 1 to 4096, not", value);
+	} else if (strcmp(name, "--vqps") == 0) {
+		if (!number(value, 1, BENCH_CLIENTS_MAX, &options->vqps))
+			return bench_refuse("vqps are a number from 1 to 4096, not", value);
 	} else if (strcmp(name, "--figure") == 0) {
 		if (!number(value, 8, 10, &options->figure))
 			return bench_refuse("figures are 8, 9 and 10, not", value);
@@ -197,26 +200,33 @@ int bench_verbs(int argc, char **argv)
 
 /* ---- failover ---- */
 
+static void tell_scale(FILE *log, const struct failover_scale *scale)
+{
+	fprintf(log, "  %-4s %-12s %4u vqps: nodes %5.1f  connected %6.1f  used %6.1f MB  up %6.0f ms", scale->kind,
+		scale->mode->name, scale->vqps, scale->nodes_bytes / MB, scale->connected_bytes / MB,
+		scale->memory_bytes / MB, scale->connect_us / 1e3);
+	if (scale->cuts > 0)
+		fprintf(log, "  %u cuts: first %6.0f us (%.0f to %.0f)  p99 %6.0f us  cold %6.0f us  all %8.0f us",
+			scale->cuts, scale->first.median, scale->first.low, scale->first.high, scale->first_p99_us,
+			scale->cold_us, scale->all_us);
+	fputc('\n', log);
+}
+
 /* The modes by turns, at each number of vqps. */
 static int scale_all(const struct options *options, struct failover_scale *scales, unsigned *n, struct hf_error *error)
 {
 	int rc = 0;
 
 	for (const char *const *kind = options->kinds; *kind != NULL && rc == 0; kind++)
-		for (size_t v = 0; v < sizeof(scale_vqps) / sizeof(scale_vqps[0]); v++)
+		for (size_t v = 0; v < (options->vqps != 0 ? 1 : sizeof(scale_vqps) / sizeof(scale_vqps[0])); v++)
 			for (unsigned m = 0; m < bench_mode_count && rc == 0 && *n < SCALES_MAX; m++) {
 				if (options->mode != NULL && m > 0 && strcmp(options->mode, bench_modes[m].name) != 0)
 					continue;
-				rc = failover_scale(*kind, &bench_modes[m], scale_vqps[v], &scales[*n], error);
+				rc = failover_scale(*kind, &bench_modes[m],
+					options->vqps != 0 ? options->vqps : scale_vqps[v], &scales[*n], error);
 				if (rc != 0)
 					break;
-				fprintf(log_of(options),
-					"  %-4s %-12s %4u vqps: nodes %5.1f  connected %6.1f  used %6.1f MB  up %6.0f "
-					"ms  "
-					"first %8.0f us  all %8.0f us\n",
-					*kind, bench_modes[m].name, scale_vqps[v], scales[*n].nodes_bytes / MB,
-					scales[*n].connected_bytes / MB, scales[*n].memory_bytes / MB,
-					scales[*n].connect_us / 1e3, scales[*n].first_us, scales[*n].all_us);
+				tell_scale(log_of(options), &scales[*n]);
 				fflush(log_of(options));
 				++*n;
 			}
@@ -253,6 +263,7 @@ int bench_failover(int argc, char **argv)
 		return complain(&error);
 	}
 	report_failover(log_of(&options), results, n);
+	report_scale(log_of(&options), scales, scale_count);
 	page = options.html != NULL ? open_memstream(&text, &bytes) : NULL;
 	if (page != NULL)
 		bench_page_failover(page, results, n, scales, scale_count);

@@ -36,7 +36,7 @@ static const struct {
 		  "       holdfast bench verbs [--device shm|soft] [--mode NAME] [--figure 8|9|10] [--rounds N]\n"
 		  "                     [--seconds N] [--handicap N] [--html FILE] [--out FILE] [--json]\n"
 		  "       holdfast bench failover [--device shm|soft] [--mode NAME] [--cuts N] [--clients N]\n"
-		  "                     [--no-scale|--only-scale] [--html FILE] [--out FILE] [--json]\n\n"
+		  "                     [--no-scale|--only-scale] [--vqps N] [--html FILE] [--out FILE] [--json]\n\n"
 		  "ground measures the devices beside UCX; verbs what a vqp costs while nothing fails; failover what\n"
 		  "a cut costs.\n\n"
 		  "  --only PART      only figures with this in their names\n"
@@ -51,6 +51,7 @@ static const struct {
 		  "  --cuts N         so many of each kind; 11 otherwise\n"
 		  "  --clients N      so many vqps; 16 otherwise\n"
 		  "  --no-scale       without 64 and 4,096 vqps; --only-scale: nothing else\n"
+		  "  --vqps N         so many, not 64 and 4,096\n"
 		  "  --html FILE      write the paper's figures, drawn from ours, there\n"
 		  "  --out FILE       write the figures there as JSON\n"
 		  "  --json           print nothing but the figures, as JSON\n"},

@@ -59,6 +59,18 @@ def a_cut_sends_again_what_was_in_flight_and_varuna_no_more_than_had_not_execute
     assert "figure 12" in pathlib.Path(directory, "failover.html").read_text()
 
 
+def many_vqps_are_cut_again_and_again_and_the_first_completion_is_judged(directory):
+    done = program.run(directory, "bench", "failover", "--device", "shm", "--mode", "varuna", "--only-scale", "--vqps", "64",
+                       "--json", check=0)
+    none, varuna = json.loads(done.stdout)["many_vqps"]
+    assert none["mode"] == "none" and none["cuts"] == 0 and "first_us" not in none, none
+    assert varuna["mode"] == "varuna" and varuna["vqps"] == 64 and varuna["cuts"] > 10, varuna
+    assert 0 < varuna["first_us_low"] <= varuna["first_us"] <= varuna["first_p99_us"], varuna
+    assert varuna["first_us"] <= varuna["all_us"] and varuna["first_most_us"] == 100, varuna
+    assert varuna["first_verdict"] in ("met", "missed", "undecided"), varuna
+    assert "median at most 100 us: " + varuna["first_verdict"] in done.stderr, done.stderr
+
+
 def wrong_words_are_refused_with_the_right_ones(directory):
     for words, complaint in ((["verbs", "--device", "verbs"], "shm and soft"),
                              (["verbs", "--mode", "magic"], "no mode called 'magic'"),
