@@ -40,7 +40,7 @@ static const struct {
 		  "ground measures the devices beside UCX; verbs what a vqp costs while nothing fails; failover what\n"
 		  "a cut costs.\n\n"
 		  "  --only PART      only figures with this in their names\n"
-		  "  --rounds N       measure each so often, 5 times (verbs: 6) otherwise; a figure is the median\n"
+		  "  --rounds N       measure each so often, 11 times (verbs: 6) otherwise; a figure is the median\n"
 		  "  --seconds N      verbs: for each device, measure undecided points again until then; 45 otherwise\n"
 		  "  --handicap N     verbs: N % more work in each mode but none, to see what the method says of it\n"
 		  "  --no-peer        without UCX\n"
