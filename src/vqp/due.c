@@ -5,9 +5,10 @@
 #include "base/log.h"
 #include "vqp/uid_slots.h"
 
-/* Vqps a turn: first few, so that the first is through the exchange soon, then twice as many each time; but the other
- * side's messages are read between turns, and the first of thousands of vqps are to be through while the last begin.
- * Until the first is, turns stay short: its answer would wait for a long one. */
+/* Vqps a turn that nobody asked about: first few, so that the first is through the exchange soon, then twice as many
+ * each time; but the other side's messages are read between turns, and the first of thousands of vqps are to be through
+ * while the last begin. Until the first is, turns stay short: its answer would wait for a long one. Those that the
+ * other side asked about are fenced all at once: it cut its slices itself, and waits for each of them. */
 #define SLICE_FIRST 3u
 #define SLICE_ALONE 6u
 #define SLICE_MOST  96u
@@ -156,15 +157,18 @@ enum hf_poll due_turn(struct hf_node *node)
 {
 	enum hf_poll poll = HF_IDLE;
 	struct list round, *at;
+	unsigned n = 0;
 
-	if (list_empty(&node->due)) {
+	if (list_empty(&node->due) && list_empty(&node->asked)) {
 		node->due_slice = 0;
 		node->due_answered = false;
 		return HF_IDLE;
 	}
 	node->due_slice = next_slice(node);
 	list_init(&round);
-	for (unsigned i = 0; i < node->due_slice && (at = list_pop_front(&node->due)) != NULL; i++)
+	for (; n < SLICE_MOST && (at = list_pop_front(&node->asked)) != NULL; n++)
+		list_push_back(&round, at);
+	for (; n < node->due_slice && (at = list_pop_front(&node->due)) != NULL; n++)
 		list_push_back(&round, at);
 	fence_all(node, &round);
 	while ((at = list_pop_front(&round)) != NULL) {

@@ -175,7 +175,7 @@ static void learn_log(struct hf_vqp *vqp, const struct message *message)
 }
 
 /* FENCE, or STATE, which is that too when it is the first of its epoch. The other side waits for us to answer, so it
- * is fenced before others; but not before the first path, which is none to be fenced. */
+ * is fenced before those that nobody asked about; but not before the first path, which is none to be fenced. */
 static void asked_to_fence(struct hf_vqp *vqp, const struct message *message, enum recovery_kind kind)
 {
 	struct recovery_event fence = {.type = RECOVERY_EVENT_FENCE, .epoch = message->epoch, .kind = kind};
@@ -186,7 +186,7 @@ static void asked_to_fence(struct hf_vqp *vqp, const struct message *message, en
 	failover_event(vqp, &fence);
 	if (vqp->fencing && !list_empty(&vqp->due_link)) {
 		list_remove(&vqp->due_link);
-		list_push_front(&vqp->node->due, &vqp->due_link);
+		list_push_back(&vqp->node->asked, &vqp->due_link);
 	}
 }
 

@@ -169,6 +169,8 @@ static bool all_due_wait(struct hf_node *node)
 {
 	uint64_t retry_ns = UINT64_MAX;
 
+	if (!list_empty(&node->asked))
+		return false;
 	list_for_each (at, &node->due) {
 		const struct hf_vqp *vqp = container_of(at, struct hf_vqp, due_link);
 		uint64_t its_ns = fence_retry_ns(vqp);
@@ -228,7 +230,7 @@ static void node_tick(struct hf_timer *timer, uint64_t now_ns)
 	}
 	uid_slots_tick(node);
 	home_tick(node, now_ns);
-	if (list_empty(&node->due))
+	if (list_empty(&node->due) && list_empty(&node->asked))
 		(void)path_dig(node, DIG_TICK); /* also under load */
 	rebuild_tick(node, now_ns);
 	pool_tick(node, now_ns);
@@ -343,6 +345,7 @@ int hf_node_open(struct hf_loop *loop, const struct hf_node_config *config, cons
 	list_init(&node->vcqs);
 	list_init(&node->vqps);
 	list_init(&node->due);
+	list_init(&node->asked);
 	list_init(&node->recovering);
 	list_init(&node->pools);
 	list_init(&node->initiators);

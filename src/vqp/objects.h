@@ -67,7 +67,7 @@ struct hf_node {
 	struct list initiators; /* carrier.h */
 	struct rebuilds rebuilds;
 	uint64_t random;
-	struct list due;        /* vqps with something to do at every turn: a fence, quiet to wait for */
+	struct list due, asked; /* vqps with something to do at every turn; asked: first, as the peer waits for it */
 	unsigned due_slice;     /* of them, at the last turn; 0: there were none */
 	bool due_answered;      /* some vqp has resumed since there were none */
 	struct list recovering; /* vqps in the exchange, looked at whenever a rail changes and at every tick */

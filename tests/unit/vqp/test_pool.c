@@ -14,6 +14,7 @@
 #define VQPS    64u
 #define CULPRIT 5u
 #define HELD    1000u
+#define ASKED   12u /* more than begin at once by themselves */
 #define LIST    16u /* as many as fit into a request log */
 
 static struct hf_vqp *ours[VQPS], *theirs[VQPS];
@@ -347,6 +348,31 @@ static void a_list_leaves_in_parts_when_a_standby_qp_has_room_for_no_more(void *
 	collect_successes(&pair, LIST);
 	assert_true(carrier->posted - posted >= LIST);
 	carrier->path.cqes = cqes;
+	pair_close(&pair);
+}
+
+/* It waits for all of them: one that was asked about first must not be answered last. */
+static void vqps_that_the_other_side_asks_about_are_fenced_in_one_turn_in_that_order(void **state)
+{
+	struct pair pair;
+	struct list *at;
+
+	(void)state;
+	open_many(&pair);
+	for (unsigned i = 0; i < ASKED; i++) {
+		struct message fence = {.kind = MESSAGE_FENCE,
+			.to = theirs[i]->num,
+			.from = theirs[i]->remote_num,
+			.epoch = theirs[i]->recovery.epoch + 1};
+
+		exchange_message(theirs[i], &fence);
+	}
+	at = pair.b.node->asked.next;
+	for (unsigned i = 0; i < ASKED; i++, at = at->next)
+		assert_ptr_equal(container_of(at, struct hf_vqp, due_link), theirs[i]);
+	(void)due_turn(pair.b.node);
+	assert_true(list_empty(&pair.b.node->asked));
+	assert_true(pair_until(&pair, all_up));
 	pair_close(&pair);
 }
 
@@ -844,6 +870,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(nothing_is_rebuilt_while_another_vqp_fails_over),
 		cmocka_unit_test(queues_of_standby_qps_are_polled_when_a_vqp_is_on_one),
 		cmocka_unit_test(who_waits_for_room_on_a_standby_qp_has_its_turn),
+		cmocka_unit_test(vqps_that_the_other_side_asks_about_are_fenced_in_one_turn_in_that_order),
 		cmocka_unit_test(nobody_posts_before_those_that_wait_for_room_on_a_standby_qp),
 		cmocka_unit_test(a_list_leaves_in_parts_when_a_standby_qp_has_room_for_no_more),
 		cmocka_unit_test(who_is_told_of_a_standby_qp_before_it_joined_the_pool_finds_it),
