@@ -20,7 +20,7 @@ struct lane {
 	struct ibv_sge sges[BENCH_BATCH];
 	uint64_t stamp, stamp_before; /* what the list in flight writes; what was there */
 	unsigned done;                /* of the list in flight, in wrs */
-	uint64_t left_ns;             /* since the cut: when its vqp had found the failure; 0: not yet */
+	uint64_t left_ns;             /* since the cut: the turn in which its vqp found the failure began; 0: not yet */
 	unsigned post_failure;        /* so many of the list have to complete until its post-failure requests have */
 	bool recovers;                /* the list in flight is the one that the failure met */
 };
@@ -39,7 +39,7 @@ struct cuts {
 	unsigned in_flight;
 	/* of the cut being measured */
 	bool cut;
-	uint64_t cut_ns, detected_ns, first_ns;
+	uint64_t cut_ns, turn_ns, detected_ns, first_ns;
 	uint64_t post_ns, all_ns; /* of the lane that took longest */
 	uint64_t in_flight_bytes, post_failure_bytes;
 	unsigned waiting; /* lanes whose list has not completed that the failure met */
@@ -171,13 +171,23 @@ static void mark_lane(struct cuts *cuts, unsigned at)
 	struct lane *lane = &cuts->lanes[at];
 	unsigned executed = executed_wrs(cuts, at);
 
-	lane->left_ns = now_ns(cuts);
+	lane->left_ns = cuts->turn_ns;
 	lane->recovers = true;
 	lane->post_failure = executed / SIGNAL_EVERY * SIGNAL_EVERY;
 	if (cuts->detected_ns == 0)
 		cuts->detected_ns = lane->left_ns;
 	cuts->in_flight_bytes += (uint64_t)(BENCH_BATCH - lane->done) * cuts->shape->bytes;
 	cuts->post_failure_bytes += (uint64_t)(executed - lane->done) * cuts->shape->bytes;
+}
+
+/* In a turn a vqp may leave its rail, settle, and execute on another one what it sends again: before that it is known
+ * what had executed. */
+static void on_up(void *context, unsigned at)
+{
+	struct cuts *cuts = context;
+
+	if (cuts->cut && cuts->lanes[at].left_ns == 0 && hf_vqp_rail(cuts->nodes->clients[at].vqp) != 0)
+		mark_lane(cuts, at);
 }
 
 /* Vqps that have left their rail. */
@@ -194,8 +204,10 @@ static void look_for_detection(struct cuts *cuts)
 /* The loop turns at every poll: what a control message waits for otherwise is the benchmark. */
 static int turn(struct cuts *cuts)
 {
-	int rc = take(cuts);
+	int rc;
 
+	cuts->turn_ns = now_ns(cuts);
+	rc = take(cuts);
 	if (rc == 0)
 		rc = bench_fleet_turn(cuts->fleet, cuts->mode, now_ns(cuts));
 	if (cuts->cut)
@@ -274,6 +286,8 @@ static void use_mode(struct cuts *cuts, unsigned mode, double *series)
 {
 	cuts->mode = mode;
 	cuts->nodes = &cuts->fleet->nodes[mode];
+	cuts->nodes->came_up = on_up;
+	cuts->nodes->came_up_context = cuts;
 	cuts->series = series;
 	bench_fleet_use(cuts->fleet, mode);
 	for (unsigned i = 0; i < cuts->fleet->setup.clients; i++) {
@@ -377,6 +391,8 @@ void cuts_close(struct cuts *cuts)
 {
 	if (cuts == NULL)
 		return;
+	for (unsigned i = 0; i < cuts->fleet->n; i++)
+		cuts->fleet->nodes[i].came_up = NULL;
 	free(cuts->lanes);
 	free(cuts);
 }

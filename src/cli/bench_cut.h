@@ -8,7 +8,9 @@
  *
  * Detection is the same for all policies (retransmission timeouts, when a cut is silent: those of some vqps expire
  * milliseconds after others'), so it is kept apart, vqp by vqp. The recovery of a cut is that of the vqp whose took
- * longest: they share the other rail, so it has waited for the others' as well. */
+ * longest: they share the other rail, so it has waited for the others' as well. It begins with the turn of the loop in
+ * which the vqp left its rail: turns of one policy are longer than another's, and part of the recovery may be in that
+ * one. */
 #ifndef HOLDFAST_CLI_BENCH_CUT_H
 #define HOLDFAST_CLI_BENCH_CUT_H
 

@@ -8,8 +8,8 @@
  *   not executed  of these, what had not taken effect: bytes sent again, less those that took effect a second time.
  *                 The latter are known from the devices' own counters of what they executed, not from the vqps
  *   detection     from the cut until the first vqp leaves its rail: timeouts, the same for every policy
- *   recovery      from when a vqp leaves its rail until its post-failure requests have completed, and until all that it
- *                 had in flight has; of the vqp that takes longest
+ *   recovery      from the turn of the loop in which a vqp leaves its rail until its post-failure requests have
+ *                 completed, and until all that it had in flight has; of the vqp that takes longest
  *
  * So a recovery has in it: the fence, the exchange with the other side, what is made for a path on the other rail, what
  * is sent again before the last post-failure request in the order of the list, and what other vqps do meanwhile on the

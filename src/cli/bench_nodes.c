@@ -89,6 +89,8 @@ static void on_changed(struct hf_vqp *vqp, void *context)
 		client->came_up = true;
 		client->nodes->up++;
 	}
+	if (state == HF_VQP_UP && client->nodes->came_up != NULL)
+		client->nodes->came_up(client->nodes->came_up_context, (unsigned)(client - client->nodes->clients));
 	if (state == HF_VQP_ERROR)
 		client->nodes->down++;
 }
