@@ -26,6 +26,9 @@ void hf_loop_stop(struct hf_loop *loop);
 enum hf_poll hf_loop_turn(struct hf_loop *loop, uint64_t max_sleep_ns);
 /* From any thread: the loop's sleep, or its next one, ends at once. */
 void hf_loop_wake(struct hf_loop *loop);
+/* A poller's: the program has waited for something, and is to have it before descriptors are looked at; they have their
+ * turn in the next one, so this is for what happens rarely. */
+void hf_loop_hurry(struct hf_loop *loop);
 
 /* A loop may be driven by several threads in turn, one at a time under a lock of theirs. Who sleeps then does not do so
  * inside a turn: under the lock, hf_loop_prepare arms the pollers and returns for how long nothing is to be done, 0

@@ -5,7 +5,8 @@
  *                                                       |
  *                                                       +--one has work again--> another turn
  *
- * While pollers find work the waiter is asked once per IO_CHECK_NS only: its system call costs more than most polls. */
+ * While pollers find work the waiter is asked once per IO_CHECK_NS only: its system call costs more than most polls.
+ * In a turn that is hurried it is not asked at all. */
 #include "env/world.h"
 
 #include <errno.h>
@@ -27,6 +28,7 @@ struct hf_loop {
 	uint64_t busy_at_ns, io_checked_ns;
 	bool now_stale; /* a sleep lies between now_ns and the present */
 	bool busy;      /* this turn found work */
+	bool hurried;   /* and the program waits for its end */
 	bool in_turn;
 	_Atomic bool stopping;
 };
@@ -87,6 +89,11 @@ void hf_loop_run(struct hf_loop *loop)
 void hf_loop_stop(struct hf_loop *loop)
 {
 	atomic_store_explicit(&loop->stopping, true, memory_order_release);
+}
+
+void hf_loop_hurry(struct hf_loop *loop)
+{
+	loop->hurried = true;
 }
 
 void hf_loop_wake(struct hf_loop *loop)
@@ -219,6 +226,8 @@ static uint64_t sleep_ns(struct hf_loop *loop, uint64_t max_sleep_ns)
 /* Whether this turn asks the waiter, which it need not do each time while pollers are spun. */
 static bool waiter_is_due(const struct hf_loop *loop, uint64_t wait_ns)
 {
+	if (loop->hurried && wait_ns == 0 && loop->env->ops->spin_ns != 0)
+		return false;
 	return wait_ns > 0 || loop->env->ops->spin_ns == 0 || loop->pollers.next == &loop->pollers ||
 	       loop->now_ns - loop->io_checked_ns >= IO_CHECK_NS;
 }
@@ -232,7 +241,7 @@ enum hf_poll hf_loop_turn(struct hf_loop *loop, uint64_t max_sleep_ns)
 	loop->in_turn = true;
 	loop->now_ns = hf_env_now_ns(loop->env);
 	loop->now_stale = false;
-	loop->busy = false;
+	loop->busy = loop->hurried = false;
 	each_poller(loop, poll_one);
 	if (timers_fire(&loop->timers, loop->now_ns) > 0)
 		loop->busy = true;

@@ -5,12 +5,12 @@
 #include "base/log.h"
 #include "vqp/uid_slots.h"
 
-/* Vqps a turn that nobody asked about: first few, so that the first is through the exchange soon, then twice as many
- * each time; but the other side's messages are read between turns, and the first of thousands of vqps are to be through
+/* Vqps a turn that nobody asked about: first one, so that it is through the exchange soon, then twice as many each
+ * time; but the other side's messages are read between turns, and the first of thousands of vqps are to be through
  * while the last begin. Until the first is, turns stay short: its answer would wait for a long one. Those that the
  * other side asked about are fenced all at once: it cut its slices itself, and waits for each of them. */
-#define SLICE_FIRST 3u
-#define SLICE_ALONE 6u
+#define SLICE_FIRST 1u
+#define SLICE_ALONE 4u
 #define SLICE_MOST  96u
 
 static void fenced(struct hf_vqp *vqp)

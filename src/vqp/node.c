@@ -138,6 +138,7 @@ static enum hf_poll node_poll(struct hf_poller *poller, uint64_t now_ns)
 {
 	struct hf_node *node = container_of(poller, struct hf_node, poller);
 	enum hf_poll poll = HF_IDLE;
+	bool answered = node->due_answered;
 
 	/* First what ends a path: nothing is tried on it in vain, and who waits for our part of the exchange has it. */
 	for (unsigned i = 0; i < node->rail_count; i++)
@@ -147,6 +148,9 @@ static enum hf_poll node_poll(struct hf_poller *poller, uint64_t now_ns)
 		node_hear(node);
 		node_flush(node);
 		poll = HF_BUSY;
+		/* Some vqp goes on, for the first time since the cut: what it posts may complete in this turn. */
+		if (!answered && node->due_answered)
+			hf_loop_hurry(node->loop);
 	}
 	for (unsigned i = 0; i < node->rail_count; i++)
 		if (hf_dev_poll(node->rails[i].dev, now_ns) == HF_BUSY)

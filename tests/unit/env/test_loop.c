@@ -273,6 +273,39 @@ static void a_signalled_notifier_is_readable_until_it_is_cleared(void **state)
 	assert_null(watch.watch.io);
 }
 
+static enum hf_poll hurry_once(struct hf_poller *poller, uint64_t now_ns)
+{
+	struct named_poller *named = container_of(poller, struct named_poller, poller);
+
+	(void)now_ns;
+	note(named->name);
+	if (named->answer == HF_BUSY)
+		hf_loop_hurry(fixture->loop);
+	named->answer = HF_IDLE;
+	return HF_BUSY;
+}
+
+/* A loop that never looked at its descriptors does so in its first turn, unless a poller is in a hurry. */
+static void a_hurried_turn_leaves_descriptors_to_a_later_one(void **state)
+{
+	struct named_poller poller = a_poller('p');
+	struct named_watch watch = {.watch.ready = ready_named, .name = 'n'};
+	struct hf_io *io;
+
+	(void)state;
+	poller.poller.poll = hurry_once;
+	assert_int_equal(hf_notifier_open(fixture->env, &io), 0);
+	hf_notifier_signal(io);
+	assert_int_equal(hf_loop_watch(fixture->loop, &watch.watch, io, HF_READABLE), 0);
+	hf_loop_add_poller(fixture->loop, &poller.poller);
+	hf_loop_turn(fixture->loop, 0);
+	assert_string_equal(fixture->trace, "p");
+	hf_loop_turn(fixture->loop, 0);
+	assert_string_equal(fixture->trace, "ppn");
+	hf_loop_remove_poller(fixture->loop, &poller.poller);
+	hf_io_close(io);
+}
+
 static void a_silenced_watch_is_not_called_until_it_wants_again(void **state)
 {
 	struct named_watch watch = {.watch.ready = ready_named, .name = 'n'};
@@ -569,6 +602,7 @@ int main(void)
 		WITH_LOOP(a_timer_that_keeps_setting_itself_to_the_past_lets_others_fire),
 		WITH_LOOP(order_of_a_thousand_timers_holds_through_moves_and_cancels),
 		WITH_LOOP(a_signalled_notifier_is_readable_until_it_is_cleared),
+		WITH_LOOP(a_hurried_turn_leaves_descriptors_to_a_later_one),
 		WITH_LOOP(a_silenced_watch_is_not_called_until_it_wants_again),
 		WITH_LOOP(an_io_closed_in_a_ready_of_the_same_turn_is_never_reported),
 		WITH_LOOP(watches_left_behind_are_forgotten_with_their_loop),
