@@ -96,12 +96,48 @@ struct soft_qp *engine_find_qp(struct engine *engine, uint32_t qpn)
 
 /* ---- events ---- */
 
+typedef bool (*event_chooser)(const struct hf_dev_event *event, void *context);
+
+static void drop_events(struct engine *engine, event_chooser drops, void *context)
+{
+	unsigned count = atomic_load_explicit(&engine->event_count, memory_order_relaxed), kept = 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		struct hf_dev_event event = engine->events[(engine->first_event + i) % EVENTS_MAX];
+
+		if (!drops(&event, context))
+			engine->events[(engine->first_event + kept++) % EVENTS_MAX] = event;
+	}
+	publish(&engine->event_count, kept);
+}
+
+static bool is_of_port(enum ibv_event_type type)
+{
+	return type == IBV_EVENT_PORT_ERR || type == IBV_EVENT_PORT_ACTIVE;
+}
+
+static bool is_old_of_port(const struct hf_dev_event *event, void *context)
+{
+	unsigned *left = context;
+
+	if (*left == 0 || !is_of_port(event->type))
+		return false;
+	(*left)--;
+	return true;
+}
+
+/* When nobody reads them the newest are lost, as from a full NIC; but not those of the port, which say it once that the
+ * link is back. They come in turn, ERR and ACTIVE, so that the oldest two can leave. */
 void engine_event(struct engine *engine, enum ibv_event_type type, struct hf_qp *qp, struct hf_cq *cq)
 {
-	unsigned count = atomic_load_explicit(&engine->event_count, memory_order_relaxed);
+	unsigned count = atomic_load_explicit(&engine->event_count, memory_order_relaxed), old = 2;
 
-	if (count == EVENTS_MAX) /* nobody reads them; the newest are lost, as from a full NIC */
+	if (!is_of_port(type) && count >= EVENTS_MAX - PORT_EVENTS_MAX)
 		return;
+	if (count == EVENTS_MAX) {
+		drop_events(engine, is_old_of_port, &old);
+		count -= 2;
+	}
 	engine->events[(engine->first_event + count) % EVENTS_MAX] =
 		(struct hf_dev_event){.type = type, .qp = qp, .cq = cq, .srq = NULL};
 	publish(&engine->event_count, count + 1);
@@ -120,18 +156,14 @@ int engine_take_event(struct engine *engine, struct hf_dev_event *event_out)
 	return 1;
 }
 
-void engine_forget_events(struct engine *engine, const void *object)
+static bool is_about(const struct hf_dev_event *event, void *context)
 {
-	unsigned count = atomic_load_explicit(&engine->event_count, memory_order_relaxed), kept = 0;
+	return event->qp == context || event->cq == context || event->srq == context;
+}
 
-	for (unsigned i = 0; i < count; i++) {
-		struct hf_dev_event event = engine->events[(engine->first_event + i) % EVENTS_MAX];
-
-		if (event.qp == object || event.cq == object || event.srq == object)
-			continue;
-		engine->events[(engine->first_event + kept++) % EVENTS_MAX] = event;
-	}
-	publish(&engine->event_count, kept);
+void engine_forget_events(struct engine *engine, void *object)
+{
+	drop_events(engine, is_about, object);
 }
 
 /* ---- doorbells ---- */

@@ -20,6 +20,7 @@
 #define QP_MAX          (1u << QP_INDEX_BITS)
 #define MR_BUCKETS      4096u
 #define EVENTS_MAX      256u
+#define PORT_EVENTS_MAX 4u /* of these, so many are kept for the port */
 #define ENGINE_NO_TIMER UINT64_MAX
 
 struct soft_pd {
@@ -131,7 +132,7 @@ struct soft_qp *engine_find_qp(struct engine *engine, uint32_t qpn);
 void engine_ring_doorbell(struct soft_qp *qp); /* any thread */
 void engine_event(struct engine *engine, enum ibv_event_type type, struct hf_qp *qp, struct hf_cq *cq);
 int engine_take_event(struct engine *engine, struct hf_dev_event *event_out);
-void engine_forget_events(struct engine *engine, const void *object);
+void engine_forget_events(struct engine *engine, void *object);
 
 /* ---- queue pairs ---- */
 

@@ -71,6 +71,38 @@ static void a_flap_of_one_direction_is_silent(void **state)
 	close_nic(nic);
 }
 
+/* The state of the link is told when it changes, and then no more. */
+static void events_that_nobody_reads_do_not_hide_those_of_the_port(void **state)
+{
+	struct soft_nic *nic = open_nic();
+	struct hf_dev_event event;
+	enum ibv_event_type last = IBV_EVENT_PORT_ACTIVE;
+	unsigned others = 0, ports = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 2 * EVENTS_MAX; i++) {
+		pthread_mutex_lock(&nic->lock);
+		engine_event(&nic->engine, IBV_EVENT_CQ_ERR, NULL, NULL);
+		pthread_mutex_unlock(&nic->lock);
+	}
+	for (unsigned i = 0; i < 10; i++)
+		flap(nic, HF_LINK_BOTH);
+	while (hf_dev_get_event(&nic->base, &event) == 1) {
+		if (event.type == IBV_EVENT_CQ_ERR) {
+			others++;
+			continue;
+		}
+		assert_int_equal(
+			event.type, last == IBV_EVENT_PORT_ACTIVE ? IBV_EVENT_PORT_ERR : IBV_EVENT_PORT_ACTIVE);
+		last = event.type;
+		ports++;
+	}
+	assert_int_equal(last, IBV_EVENT_PORT_ACTIVE);
+	assert_int_equal(ports, PORT_EVENTS_MAX);
+	assert_int_equal(others, EVENTS_MAX - PORT_EVENTS_MAX);
+	close_nic(nic);
+}
+
 static void cqs_polled_in_turn_drive_the_nic_once_a_round(void **state)
 {
 	struct soft_nic *nic = open_nic();
@@ -116,6 +148,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_flap_that_nobody_saw_is_told),
 		cmocka_unit_test(a_flap_of_one_direction_is_silent),
+		cmocka_unit_test(events_that_nobody_reads_do_not_hide_those_of_the_port),
 		cmocka_unit_test(a_nic_that_somebody_holds_is_not_waited_for_by_its_socket),
 		cmocka_unit_test(cqs_polled_in_turn_drive_the_nic_once_a_round),
 	};
