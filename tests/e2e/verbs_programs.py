@@ -16,7 +16,12 @@ import program
 
 DEVICE = sys.argv[2] if len(sys.argv) > 2 else "soft"
 START_LIMIT_S = 30
+UNSTEADY_RUNS = 5
 PINGPONGS = {"shm": "60000", "soft": "8000"}  # a second or more
+
+
+class _ClockUnsteady(Exception):
+    """perftest ran, and then gave no report: it compares two clocks first, and others were using the cores."""
 
 
 def _need(name):
@@ -101,14 +106,35 @@ class _Pair:
             said[name] = (process.returncode, out, self._log(name).read_text())
         if any("no remote atomics" in err for _, _, err in said.values()):
             raise program.Skip(f"{DEVICE} cannot reach the program's memory by remote atomics")
+        if any("Correlation coefficient" in err for _, _, err in said.values()):
+            raise _ClockUnsteady
         for name, (status, out, err) in said.items():
             assert status == 0, f"the {name} left with {status}:\n" + "\n".join(
                 f"{who}: {status}\n{out[-2000:]}\n{err[-2000:]}" for who, (status, out, err) in said.items())
         return said["client"][1] + said["client"][2] + said["server"][1] + said["server"][2]
 
 
-def _runs(directory, *command, words=()):
-    said = _Pair(directory, *command).finish()
+def _run(pair, cuts):
+    """What both printed; a rail of the client was cut and restored so often in the middle."""
+    if cuts > 0:
+        pair.until_traffic()
+    for _ in range(cuts):
+        cut = pair.rail()
+        pair.link("down", f"client/{cut}")
+        _until("on the rail that was cut", lambda cut=cut: pair.rail() != cut, pair.server, pair.client)
+        pair.link("up", f"client/{cut}")
+    return pair.finish()
+
+
+def _runs(directory, *command, cuts=0, words=()):
+    for _ in range(UNSTEADY_RUNS):
+        try:
+            said = _run(_Pair(directory, *command), cuts)
+            break
+        except _ClockUnsteady:
+            continue
+    else:
+        raise AssertionError(f"{command[0]} could not measure the CPU's clock in {UNSTEADY_RUNS} runs")
     for word in words:
         assert word in said, f"'{word}' is not in:\n{said}"
 
@@ -184,38 +210,25 @@ def ib_atomic_lat_runs(directory):
 # ---- with a rail cut and restored in the middle ----
 
 
-def _runs_through_cuts(directory, cuts, *command, words=()):
-    pair = _Pair(directory, *command)
-    pair.until_traffic()
-    for _ in range(cuts):
-        cut = pair.rail()
-        pair.link("down", f"client/{cut}")
-        _until("on the rail that was cut", lambda: pair.rail() != cut, pair.server, pair.client)
-        pair.link("up", f"client/{cut}")
-    said = pair.finish()
-    for word in words:
-        assert word in said, f"'{word}' is not in:\n{said}"
-
-
 def pingpong_goes_on_through_cuts(directory):
-    _runs_through_cuts(directory, 3, "ibv_rc_pingpong", "-c", "-s", "65536", "-n", PINGPONGS[DEVICE],
-                        words=[f"{PINGPONGS[DEVICE]} iters"])
+    _runs(directory, "ibv_rc_pingpong", "-c", "-s", "65536", "-n", PINGPONGS[DEVICE], cuts=3,
+          words=[f"{PINGPONGS[DEVICE]} iters"])
 
 
 def ib_write_bw_goes_on_through_cuts(directory):
-    _runs_through_cuts(directory, 3, "ib_write_bw", "-D", "5", words=["BW average"])
+    _runs(directory, "ib_write_bw", "-D", "5", cuts=3, words=["BW average"])
 
 
 def ib_read_bw_goes_on_through_cuts(directory):
-    _runs_through_cuts(directory, 1, "ib_read_bw", "-D", "3", words=["BW average"])
+    _runs(directory, "ib_read_bw", "-D", "3", cuts=1, words=["BW average"])
 
 
 def ib_send_bw_goes_on_through_cuts(directory):
-    _runs_through_cuts(directory, 1, "ib_send_bw", "-D", "3", words=["BW average"])
+    _runs(directory, "ib_send_bw", "-D", "3", cuts=1, words=["BW average"])
 
 
 def ib_atomic_bw_goes_on_through_cuts(directory):
-    _runs_through_cuts(directory, 3, "ib_atomic_bw", "-D", "5", words=["BW average"])
+    _runs(directory, "ib_atomic_bw", "-D", "5", cuts=3, words=["BW average"])
 
 
 if __name__ == "__main__":
