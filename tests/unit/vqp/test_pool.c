@@ -148,6 +148,22 @@ static bool all_shared(struct pair *pair)
 	return all_up(pair);
 }
 
+/* All vqps are on standby qps of rail 1 then, and stay there. */
+static void lose_rail_0(struct pair *pair)
+{
+	hold_rebuilds(pair);
+	pair_cut(pair, 0, false);
+	write_on_all(pair);
+	collect_successes(pair, VQPS);
+	assert_true(pair_until(pair, all_shared));
+}
+
+static void open_on_standby(struct pair *pair)
+{
+	open_many(pair);
+	lose_rail_0(pair);
+}
+
 static bool all_dedicated_on(unsigned rail)
 {
 	for (unsigned i = 0; i < VQPS; i++)
@@ -196,11 +212,7 @@ static void all_vqps_of_a_link_go_on_on_one_standby_qp_and_then_on_their_own(voi
 	(void)state;
 	open_many(&pair);
 	memset(pair.a.memory, 7, 64 * VQPS);
-	hold_rebuilds(&pair);
-	pair_cut(&pair, 0, false);
-	write_on_all(&pair);
-	collect_successes(&pair, VQPS);
-	assert_true(pair_until(&pair, all_shared));
+	lose_rail_0(&pair);
 	assert_false(hf_vqp_is_dedicated(ours[0]));
 	assert_int_equal(ours[0]->path.shared->users, VQPS);
 	assert_int_equal(ours[0]->path.shared->dc != NULL, is_dc());
@@ -227,12 +239,7 @@ static void nothing_is_rebuilt_while_another_vqp_fails_over(void **state)
 	uint64_t now_ns;
 
 	(void)state;
-	open_many(&pair);
-	hold_rebuilds(&pair);
-	pair_cut(&pair, 0, false);
-	write_on_all(&pair);
-	collect_successes(&pair, VQPS);
-	assert_true(pair_until(&pair, all_shared));
+	open_on_standby(&pair);
 	stands_still = ours[0];
 	rebuilds = &pair.a.node->rebuilds;
 	now_ns = hf_env_now_ns(pair.a.node->env);
@@ -284,12 +291,7 @@ static void who_waits_for_room_on_a_standby_qp_has_its_turn(void **state)
 	struct pair pair;
 
 	(void)state;
-	open_many(&pair);
-	hold_rebuilds(&pair);
-	pair_cut(&pair, 0, false);
-	write_on_all(&pair);
-	collect_successes(&pair, VQPS);
-	assert_true(pair_until(&pair, all_shared));
+	open_on_standby(&pair);
 	assert_false(pool_turn(pair.a.node));
 	carrier_wait(ours[0]);
 	assert_true(pool_turn(pair.a.node));
@@ -306,12 +308,7 @@ static void nobody_posts_before_those_that_wait_for_room_on_a_standby_qp(void **
 	uint64_t posted;
 
 	(void)state;
-	open_many(&pair);
-	hold_rebuilds(&pair);
-	pair_cut(&pair, 0, false);
-	write_on_all(&pair);
-	collect_successes(&pair, VQPS);
-	assert_true(pair_until(&pair, all_shared));
+	open_on_standby(&pair);
 	carrier = ours[0]->path.shared->carrier;
 	posted = carrier->posted;
 	carrier_wait(ours[0]);
@@ -333,12 +330,7 @@ static void a_list_leaves_in_parts_when_a_standby_qp_has_room_for_no_more(void *
 	uint64_t posted;
 
 	(void)state;
-	open_many(&pair);
-	hold_rebuilds(&pair);
-	pair_cut(&pair, 0, false);
-	write_on_all(&pair);
-	collect_successes(&pair, VQPS);
-	assert_true(pair_until(&pair, all_shared));
+	open_on_standby(&pair);
 	carrier = ours[0]->path.shared->carrier;
 	cqes = carrier->path.cqes;
 	posted = carrier->posted;
@@ -480,11 +472,7 @@ static void without_evidence_of_dc_the_standby_qp_is_an_rc_qp(void **state)
 	pair_caps_masked = 0;
 	assert_null(pool_pick(ours[0], 1)->dc);
 	assert_int_equal(pool_pick(ours[0], 1)->path.qp->type, IBV_QPT_RC);
-	hold_rebuilds(&pair);
-	pair_cut(&pair, 0, false);
-	write_on_all(&pair);
-	collect_successes(&pair, VQPS);
-	assert_true(pair_until(&pair, all_shared));
+	lose_rail_0(&pair);
 	pair_close(&pair);
 }
 
@@ -498,12 +486,7 @@ static void an_initiator_is_given_up_before_its_psns_are_ambiguous(void **state)
 	(void)state;
 	if (!is_dc())
 		return;
-	open_many(&pair);
-	hold_rebuilds(&pair);
-	pair_cut(&pair, 0, false);
-	write_on_all(&pair);
-	collect_successes(&pair, VQPS);
-	assert_true(pair_until(&pair, all_shared));
+	open_on_standby(&pair);
 	worn = ours[0]->path.shared->carrier;
 	num = worn->path.qp->qp_num;
 	worn->path.psn = (worn->path.psn - CARRIER_PACKETS) & 0xffffffu; /* as if it had sent so many */
@@ -531,12 +514,7 @@ static void an_initiator_is_fenced_with_wrs_that_were_not_answered_and_only_then
 	for (unsigned answered = 0; is_dc() && answered < 2; answered++) {
 		struct carrier *initiator;
 
-		open_many(&pair);
-		hold_rebuilds(&pair);
-		pair_cut(&pair, 0, false);
-		write_on_all(&pair);
-		collect_successes(&pair, VQPS);
-		assert_true(pair_until(&pair, all_shared));
+		open_on_standby(&pair);
 		initiator = ours[0]->path.shared->carrier;
 		if (!answered)
 			assert_int_equal(write_on(&pair, 0, pair.b.mr->rkey), 0);
@@ -570,12 +548,7 @@ static void on_a_standby_qp_only_the_culprit_sees_its_error(void **state)
 	struct pair pair;
 
 	(void)state;
-	open_many(&pair);
-	hold_rebuilds(&pair);
-	pair_cut(&pair, 0, false);
-	write_on_all(&pair);
-	collect_successes(&pair, VQPS);
-	assert_true(pair_until(&pair, all_shared));
+	open_on_standby(&pair);
 	for (unsigned i = 0; i < VQPS; i++)
 		assert_int_equal(write_on(&pair, i, i == CULPRIT ? 1 : pair.b.mr->rkey), 0);
 	pair_collect(&pair, &pair.a, VQPS, wc);
@@ -597,12 +570,7 @@ static void a_probe_that_fails_on_the_rail_in_use_is_a_failure_of_it(void **stat
 	struct pair pair;
 
 	(void)state;
-	open_many(&pair);
-	hold_rebuilds(&pair);
-	pair_cut(&pair, 0, false);
-	write_on_all(&pair);
-	collect_successes(&pair, VQPS);
-	assert_true(pair_until(&pair, all_shared));
+	open_on_standby(&pair);
 	list_remove(&ours[0]->rebuild.link);
 	list_push_back(&pair.a.node->rebuilds.running, &ours[0]->rebuild.link);
 	pair.a.node->rebuilds.running_count++;
@@ -631,12 +599,7 @@ static void what_the_other_side_fenced_nowhere_is_not_over_before_it_cannot_exec
 
 	(void)state;
 	for (unsigned there = 0; there < 2; there++) {
-		open_many(&pair);
-		hold_rebuilds(&pair);
-		pair_cut(&pair, 0, false);
-		write_on_all(&pair);
-		collect_successes(&pair, VQPS);
-		assert_true(pair_until(&pair, all_shared));
+		open_on_standby(&pair);
 		pair.a.peer->lease.ours_ns = 100000000;
 		assert_int_equal(write_on(&pair, 0, pair.b.mr->rkey), 0);
 		closed.about_qp = there ? ours[0]->path.our_key : 0;
@@ -656,12 +619,7 @@ static void a_vqp_that_ends_on_a_standby_qp_disturbs_no_other(void **state)
 	struct pair pair;
 
 	(void)state;
-	open_many(&pair);
-	hold_rebuilds(&pair);
-	pair_cut(&pair, 0, false);
-	write_on_all(&pair);
-	collect_successes(&pair, VQPS);
-	assert_true(pair_until(&pair, all_shared));
+	open_on_standby(&pair);
 	write_on_all(&pair);
 	hf_vqp_destroy(ours[VQPS - 1]);
 	collect_successes(&pair, VQPS - 1);
@@ -693,12 +651,7 @@ static void messages_wait_for_a_qp_of_their_own(void **state)
 	struct pair pair;
 
 	(void)state;
-	open_many(&pair);
-	hold_rebuilds(&pair);
-	pair_cut(&pair, 0, false);
-	write_on_all(&pair);
-	collect_successes(&pair, VQPS);
-	assert_true(pair_until(&pair, all_shared));
+	open_on_standby(&pair);
 	send_a_letter(&pair);
 	for (unsigned i = 0; i < 100; i++)
 		hf_loop_turn(pair.loop, 0);
@@ -732,12 +685,7 @@ static void a_message_does_not_wait_for_the_end_of_its_rails_pause(void **state)
 	struct pair pair;
 
 	(void)state;
-	open_many(&pair);
-	hold_rebuilds(&pair);
-	pair_cut(&pair, 0, false);
-	write_on_all(&pair);
-	collect_successes(&pair, VQPS);
-	assert_true(pair_until(&pair, all_shared));
+	open_on_standby(&pair);
 	pair_cut(&pair, 0, true);
 	assert_true(pair_until(&pair, rail_0_up));
 	assert_true(all_shared(&pair));
@@ -811,12 +759,7 @@ static void a_wr_on_a_standby_qp_has_its_entry_in_the_log(void **state)
 	struct pair pair;
 
 	(void)state;
-	open_many(&pair);
-	hold_rebuilds(&pair);
-	pair_cut(&pair, 0, false);
-	write_on_all(&pair);
-	collect_successes(&pair, VQPS);
-	assert_true(pair_until(&pair, all_shared));
+	open_on_standby(&pair);
 	for (unsigned i = 0; i < VQPS; i++) {
 		const struct log_ring *ring = &theirs[i]->log_ring;
 		uint64_t turn = ours[i]->log.turn, entry = 0;

@@ -456,44 +456,40 @@ static void with_footers_nothing_is_unknown_but_a_wr_of_several_packets(void **s
 	inflight_free(&log);
 }
 
+static void its_missing_footer_says_nothing(enum ibv_wr_opcode opcode, const struct evidence *evidence)
+{
+	struct log_writer writer = {.entries = ENTRIES};
+	struct inflight_wr *doubtful, *behind;
+	struct inflight log;
+
+	assert_int_equal(inflight_init(&log, 8, 1, 0), 0);
+	doubtful = log_to(&log, &writer, opcode);
+	behind = log_to(&log, &writer, IBV_WR_RDMA_WRITE);
+	doubtful->footed = behind->footed = true;
+	assert_int_equal(verdict_enter(HF_POLICY_VARUNA, &log, evidence), 1);
+	assert_int_equal(doubtful->outcome, HF_WC_UNKNOWN);
+	assert_false(behind->done);
+	inflight_free(&log);
+}
+
 /* A NIC that died may have had the bytes of a wr in memory, and its footer still under way. */
 static void a_footer_that_is_missing_says_nothing_when_the_nic_died(void **state)
 {
-	struct log_writer writer = {.entries = ENTRIES};
-	struct inflight_wr *lost, *behind;
 	struct evidence evidence = newest(NULL);
-	struct inflight log;
 
 	(void)state;
-	assert_int_equal(inflight_init(&log, 8, 1, 0), 0);
-	lost = log_to(&log, &writer, IBV_WR_RDMA_WRITE);
-	behind = log_to(&log, &writer, IBV_WR_RDMA_WRITE);
-	lost->footed = behind->footed = true;
 	evidence.ended_there = true;
-	assert_int_equal(verdict_enter(HF_POLICY_VARUNA, &log, &evidence), 1);
-	assert_int_equal(lost->outcome, HF_WC_UNKNOWN);
-	assert_false(behind->done);
-	inflight_free(&log);
+	its_missing_footer_says_nothing(IBV_WR_RDMA_WRITE, &evidence);
 }
 
 /* The process that did the responder's work was stopped, maybe between an atomic and its footer. */
 static void a_footer_that_is_missing_says_nothing_where_the_device_is_in_doubt(void **state)
 {
-	struct log_writer writer = {.entries = ENTRIES};
-	struct inflight_wr *doubtful, *behind;
 	struct evidence evidence = newest(NULL);
-	struct inflight log;
 
 	(void)state;
-	assert_int_equal(inflight_init(&log, 8, 1, 0), 0);
-	doubtful = log_to(&log, &writer, IBV_WR_ATOMIC_FETCH_AND_ADD);
-	behind = log_to(&log, &writer, IBV_WR_RDMA_WRITE);
-	doubtful->footed = behind->footed = true;
 	evidence.in_doubt = true;
-	assert_int_equal(verdict_enter(HF_POLICY_VARUNA, &log, &evidence), 1);
-	assert_int_equal(doubtful->outcome, HF_WC_UNKNOWN);
-	assert_false(behind->done);
-	inflight_free(&log);
+	its_missing_footer_says_nothing(IBV_WR_ATOMIC_FETCH_AND_ADD, &evidence);
 }
 
 static void an_entry_says_that_all_before_it_executed(void **state)
