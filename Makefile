@@ -34,7 +34,7 @@ stress: all ## Exactly once in real processes: 1,000 cuts over shm, 200 over sof
 	@$(BUILD)/tests/stress/restart shm 50 2>$(BUILD)/restart-shm.log
 	@$(BUILD)/tests/stress/restart soft 20 2>$(BUILD)/restart-soft.log
 
-bench: ## Measures beside UCX, then vqps and failovers, a quarter of an hour (VERBS_SECONDS=40 FAILOVER_CUTS=11); build/bench*.json, .html
+bench: ## Measures beside UCX, vqps, failovers: 15 min (VERBS_SECONDS=40 FAILOVER_CUTS=11); build/bench*.json, .html
 	@scripts/deps.sh build bench
 	@$(MAKE) --no-print-directory all
 	@$(BUILD)/holdfast bench --out $(BUILD)/bench.json $(BENCH_ARGS)
