@@ -305,11 +305,13 @@ static void peer_tick(struct control_peer *peer, uint64_t now_ns, uint64_t *due_
 		*due_ns = actions.due_ns;
 }
 
-static void control_reap(struct control *control, uint64_t now_ns)
+/* While we had no core, what an introduction waits for may have come: that time does not count against it. */
+static void control_reap(struct control *control, uint64_t late_ns, uint64_t now_ns)
 {
 	list_for_each_safe (at, &control->conns) {
 		struct conn *conn = container_of(at, struct conn, node);
 
+		conn->deadline_ns += late_ns;
 		if ((conn->state == CONN_HELLO || conn->state == CONN_READY) && now_ns >= conn->deadline_ns)
 			conn_close(conn);
 		if (conn->state == CONN_MUTED)
@@ -352,13 +354,14 @@ static void control_bury(struct control *control)
 static void control_fire(struct hf_timer *timer, uint64_t now_ns)
 {
 	struct control *control = container_of(timer, struct control, timer);
+	uint64_t late_ns = now_ns - timer->due_ns;
 	uint64_t due_ns = now_ns + (control->heartbeat_ns < DIAL_MIN_NS ? control->heartbeat_ns : DIAL_MIN_NS);
 
 	/* With every peer's paths up, heartbeats alone set the pace. */
 	list_for_each (at, &control->peers)
 		peer_tick(container_of(at, struct control_peer, node), now_ns, &due_ns);
 	control_bury(control);
-	control_reap(control, now_ns);
+	control_reap(control, late_ns, now_ns);
 	control_listen(control);
 	hf_loop_set_timer(control->loop, timer, due_ns);
 }

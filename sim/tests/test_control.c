@@ -1,0 +1,110 @@
+/* The control channel of processes that seldom get a core. */
+#include "sim/tests/fixture.h"
+
+#include "net/control.h"
+
+#define STARVED_NS (1500 * NS_MS) /* longer than an introduction may take */
+#define CORE_NS    (100 * NS_US)
+#define TURNS      20u
+
+struct node {
+	struct control *control;
+	struct hf_loop *loop;
+	unsigned ups, downs, paths;
+};
+
+static void on_up(struct control_peer *peer, void *context)
+{
+	struct node *node = context;
+
+	(void)peer;
+	node->ups++;
+}
+
+static void on_down(struct control_peer *peer, void *context)
+{
+	struct node *node = context;
+
+	(void)peer;
+	node->downs++;
+}
+
+static void on_path(struct control_peer *peer, unsigned endpoint, bool up, void *context)
+{
+	struct node *node = context;
+
+	(void)peer, (void)endpoint;
+	node->paths += up ? 1u : -1u;
+}
+
+static void on_message(struct control_peer *peer, const void *data, uint32_t bytes, void *context)
+{
+	(void)peer, (void)data, (void)bytes, (void)context;
+}
+
+static const struct control_events events = {.up = on_up, .down = on_down, .path = on_path, .message = on_message};
+
+static void node_open(struct fixture *f, unsigned i, struct node *node)
+{
+	static const char *const addresses[2] = {"10.0.0.1:18500", "10.0.0.2:18500"};
+	struct frame_endpoint endpoint = {.label = "r0", .addr = fixture_addr(addresses[i])};
+	struct control_config config = {.name = i == 0 ? "a" : "b",
+		.incarnation = i + 1,
+		.heartbeat_ns = 20 * NS_MS,
+		.misses = 4,
+		.dead_ns = 5 * NS_S,
+		.endpoint_count = 1,
+		.endpoints = &endpoint};
+	struct hf_error error = {0};
+
+	*node = (struct node){0};
+	assert_int_equal(hf_loop_create(fixture_env(f, i), &node->loop), 0);
+	if (control_open(node->loop, &config, &events, node, &node->control, &error) != 0)
+		fail_msg("%s", error.text);
+}
+
+static void node_close(struct node *node)
+{
+	control_close(node->control);
+	hf_loop_destroy(node->loop);
+}
+
+/* Whoever has the core for a moment finds that much time has passed, and what the other one said in it. That was not
+ * silence, or each would hang up before it reads the other's answer, for ever. */
+static void processes_that_seldom_get_a_core_meet_nevertheless(void **state)
+{
+	struct hf_addr there = fixture_addr("10.0.0.2:18500");
+	struct control_peer *peer;
+	struct node nodes[2];
+	struct fixture f;
+
+	(void)state;
+	fixture_open(&f, 7, NULL, NULL);
+	node_open(&f, 0, &nodes[0]);
+	node_open(&f, 1, &nodes[1]);
+	assert_int_equal(control_connect(nodes[0].control, &there, 1, NULL, &peer), 0);
+	for (unsigned i = 0; i < 2; i++)
+		process_pause(f.processes[i]);
+	for (unsigned turn = 0; turn < TURNS && nodes[0].paths + nodes[1].paths < 2; turn++) {
+		fixture_run(&f, STARVED_NS);
+		process_resume(f.processes[turn % 2]);
+		fixture_run(&f, CORE_NS);
+		process_pause(f.processes[turn % 2]);
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(nodes[i].ups, 1);
+		assert_int_equal(nodes[i].downs, 0);
+		assert_int_equal(nodes[i].paths, 1);
+		node_close(&nodes[i]);
+	}
+	fixture_close(&f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(processes_that_seldom_get_a_core_meet_nevertheless),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
