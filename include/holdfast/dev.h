@@ -45,11 +45,12 @@ enum hf_dev_cap {
 #define HF_NAME_BYTES 32 /* of a fabric, node, rail or device, with its NUL */
 
 struct hf_dev_config {
-	const char *kind;       /* "shm", "soft" */
+	const char *kind;       /* "shm", "soft", "verbs" */
 	const char *fabric;     /* links are switched by this name from other processes; soft may go without (NULL) */
 	const char *node;       /* "a": whose port */
 	const char *rail;       /* "r0": which port of the node */
-	struct hf_addr address; /* soft: where its NIC lives; port 0 means 4791 */
+	struct hf_addr address; /* soft: where its NIC lives; port 0 means 4791. verbs: of the NIC's port */
+	const char *nic;        /* verbs: "mlx5_0", or "mlx5_0/2" for its second port; NULL: the one with that address */
 	enum ibv_mtu mtu;       /* the port's active MTU; 0: the device's best */
 	uint32_t caps_masked;   /* enum hf_dev_cap to hide, so that upper layers can be tested without them */
 	bool remap_private;     /* shm: private memory gets pages that peers map (docs/devices.md: faster; mind fork) */

@@ -9,8 +9,8 @@
 
 #define KINDS_MAX 8
 
-static const struct dev_kind *kinds[KINDS_MAX] = {&shm_kind, &soft_kind};
-static unsigned kind_count = 2;
+static const struct dev_kind *kinds[KINDS_MAX] = {&shm_kind, &soft_kind, &verbs_kind};
+static unsigned kind_count = 3;
 
 void dev_kind_add(const struct dev_kind *kind)
 {

@@ -13,6 +13,6 @@ struct dev_kind {
 /* Whoever was added last is asked first, so a world can bring its own "soft". The kind stays the caller's. */
 void dev_kind_add(const struct dev_kind *kind);
 
-extern const struct dev_kind shm_kind, soft_kind;
+extern const struct dev_kind shm_kind, soft_kind, verbs_kind;
 
 #endif

@@ -28,6 +28,8 @@ const char *bed_address(const struct bed *bed, unsigned n)
 	unsigned run = (unsigned)getpid();
 
 	address[0] = 0;
+	if (bed->addresses != NULL)
+		return bed->addresses[n];
 	if (bed->has_addresses)
 		snprintf(address, sizeof(address), "127.%u.%u.%u", 100 + run / 250 % 100, 1 + run % 250, n);
 	return address;

@@ -6,11 +6,15 @@
 
 struct bed {
 	const char *name, *kind;
-	bool has_addresses; /* its NICs live at addresses of loopback */
-	bool two_processes; /* b lives in another process */
-	bool cpu_threads;   /* threads of the test run beside the device */
+	bool has_addresses;           /* its NICs live at addresses of loopback */
+	const char *const *addresses; /* or at these, by number; NULL: neither */
+	bool two_processes;           /* b lives in another process */
+	bool cpu_threads;             /* threads of the test run beside the device */
 	enum actor_memory memory;
-	bool no_atomics;    /* its memory is registered without them */
+	bool no_atomics; /* its memory is registered without them */
+	bool real;       /* a NIC with a driver: what a requester sees of a failed path differs between those */
+	/* Cuts one direction at a's or b's end, where the device has no switch for that; NULL: it has. */
+	int (*cut)(unsigned which, enum hf_link direction, bool up);
 	uint64_t big_bytes; /* the largest message worth sending here */
 	/* A world of its own (the simulator's); NULL: this host. pass() lets `ns` of its time go by. */
 	int (*world_open)(const struct bed *bed, struct hf_env **a_out, struct hf_env **b_out);

@@ -78,6 +78,7 @@ void until_word(struct pair *pair, struct side *side, uint64_t addr, uint64_t va
 /* The next completion on a cq. */
 struct ibv_wc next_wc(struct pair *pair, struct side *side, uint32_t cq);
 void expect_wc(struct pair *pair, struct side *side, uint32_t cq, uint64_t wr_id, enum ibv_wc_status status);
+bool status_is(const struct pair *pair, enum ibv_wc_status status, enum ibv_wc_status expected);
 void expect_no_wc(struct pair *pair, struct side *side, uint32_t cq);
 void fence(struct pair *pair, struct side *side, uint32_t qp); /* until it is done */
 

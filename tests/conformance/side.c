@@ -464,7 +464,11 @@ uint32_t side_next_psn(struct side *side, uint32_t qp)
 
 int side_set_link(struct side *side, enum hf_link direction, bool up)
 {
-	struct actor_call *call = call_of(ACTOR_SET_LINK, 0);
+	struct actor_call *call;
+
+	if (side->cut != NULL && direction != HF_LINK_BOTH)
+		return side->cut(side->which, direction, up);
+	call = call_of(ACTOR_SET_LINK, 0);
 
 	call->n = direction;
 	call->flag = up;

@@ -9,14 +9,16 @@
 #include "actor.h"
 
 struct side {
-	struct actor *actor;      /* NULL: remote */
-	int fd;                   /* remote: calls and answers */
-	pid_t pid;                /* remote */
-	bool asking;              /* remote: an answer is owed */
-	struct hf_env *env;       /* of a local one */
-	enum actor_memory memory; /* of side_mem_alloc */
-	bool no_atomics;          /* taken away from what is registered */
-	void (*settle)(void);     /* called before memory is looked at, digests excepted; NULL: it need not be */
+	struct actor *actor;                                         /* NULL: remote */
+	int fd;                                                      /* remote: calls and answers */
+	pid_t pid;                                                   /* remote */
+	bool asking;                                                 /* remote: an answer is owed */
+	struct hf_env *env;                                          /* of a local one */
+	enum actor_memory memory;                                    /* of side_mem_alloc */
+	bool no_atomics;                                             /* taken away from what is registered */
+	unsigned which;                                              /* BED_A or BED_B */
+	int (*cut)(unsigned which, enum hf_link direction, bool up); /* bed.h */
+	void (*settle)(void); /* called before memory is looked at, digests excepted; NULL: it need not be */
 
 	struct hf_dev_attr attr;
 	union ibv_gid gid;

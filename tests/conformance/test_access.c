@@ -113,13 +113,14 @@ static void a_range_that_wraps_around_is_refused(void **state)
 static void the_last_byte_of_a_region_can_be_reached(void **state)
 {
 	struct pair *pair = connected(state);
+	uint64_t iova = 0x123456000 + (pair->b->mem[0] + 10) % 4096; /* drivers want the same place in a page */
 	struct wr wr;
 
-	assert_int_equal(side_mr_reg(pair->b, 1, 0, pair->b->mem[0] + 10, 100, 0x123456789, ALL_ACCESS), 0);
+	assert_int_equal(side_mr_reg(pair->b, 1, 0, pair->b->mem[0] + 10, 100, iova, ALL_ACCESS), 0);
 	fill_both(pair);
 	wr_write(&wr, pair->a, pair->b, 0, 0, 100);
 	wr.wr.wr.rdma.rkey = pair->b->rkey[1];
-	wr.wr.wr.rdma.remote_addr = 0x123456789;
+	wr.wr.wr.rdma.remote_addr = iova;
 	post(pair->a, 0, &wr, 1);
 	expect_wc(pair, pair->a, SEND_CQ, 1, IBV_WC_SUCCESS);
 	assert_int_equal(side_mismatch(pair->b, pair->b->mem[0] + 10, 100, 1), 100);
@@ -309,6 +310,8 @@ static void remote_keys_cannot_be_guessed_from_one_another(void **state)
 	struct side *b = pair->b;
 	unsigned near_ones = 0;
 
+	if (pair->bed->real)
+		skip_because("its keys are the NIC's");
 	for (uint32_t i = 1; i < ACTOR_SLOTS; i++)
 		assert_int_equal(side_mr_reg(b, i, 0, b->mem[0], BYTES, b->mem[0], ALL_ACCESS), 0);
 	for (uint32_t i = 1; i < ACTOR_SLOTS; i++)

@@ -114,18 +114,21 @@ static void a_request_cut_off_for_a_while_is_executed_once(void **state)
 	struct wr wr;
 
 	side_store(pair->b, pair->b->mem[0], 0);
-	for (uint32_t i = 0; i < COUNT(request_cuts); i++) {
+	for (uint32_t i = 0, round = 0; i < COUNT(request_cuts); i++) {
+		if (pair->bed->real && request_cuts[i].at_a && request_cuts[i].direction == HF_LINK_BOTH)
+			continue; /* a NIC may fail at once what it posts to a port that is down */
 		switch_link(pair, request_cuts[i], false);
 		for (unsigned k = 0; k < 4; k++)
 			post(pair->a, 0, wr_faa(&wr, pair->a, pair->b, 64 + 8 * k, 0, 1), k);
 		expect_no_wc(pair, pair->a, SEND_CQ);
-		assert_int_equal(side_load(pair->b, pair->b->mem[0]), 4 * i);
+		assert_int_equal(side_load(pair->b, pair->b->mem[0]), 4 * round);
 		switch_link(pair, request_cuts[i], true);
 		for (unsigned k = 0; k < 4; k++) {
 			expect_wc(pair, pair->a, SEND_CQ, k, IBV_WC_SUCCESS);
-			assert_int_equal(side_load(pair->a, pair->a->mem[0] + 64 + 8 * k), 4 * i + k);
+			assert_int_equal(side_load(pair->a, pair->a->mem[0] + 64 + 8 * k), 4 * round + k);
 		}
-		assert_int_equal(side_load(pair->b, pair->b->mem[0]), 4 * i + 4);
+		assert_int_equal(side_load(pair->b, pair->b->mem[0]), 4 * round + 4);
+		round++;
 	}
 }
 
@@ -173,6 +176,8 @@ static void what_took_effect_is_counted_once_however_often_it_was_sent(void **st
 	struct hf_dev_counters before, after;
 	struct wr wr;
 
+	if (pair->bed->real)
+		skip_because("the NIC counts for itself");
 	side_store(pair->b, pair->b->mem[0] + 64, 0);
 	side_counters(pair->b, &before);
 	switch_link(pair, answer_cuts[0], false);

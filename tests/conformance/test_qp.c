@@ -52,7 +52,8 @@ static void moves_that_are_not_allowed_change_nothing(void **state)
 
 static void a_query_returns_what_was_set(void **state)
 {
-	struct pair *pair = connected_with(state, (struct link_options){.psn_a = 4242, .psn_b = 2424, .timeout = 13});
+	struct pair *pair = connected_with(
+		state, (struct link_options){.psn_a = 4242, .psn_b = 2424, .timeout = 13, .retry_cnt = 5});
 	struct ibv_qp_attr attr;
 
 	assert_int_equal(side_qp_query(pair->a, 0, &attr,
@@ -65,7 +66,7 @@ static void a_query_returns_what_was_set(void **state)
 	assert_int_equal(attr.sq_psn, 4242);
 	assert_int_equal(attr.rq_psn, 2424);
 	assert_int_equal(attr.timeout, 13);
-	assert_int_equal(attr.retry_cnt, 7);
+	assert_int_equal(attr.retry_cnt, 5);
 	assert_int_equal(attr.path_mtu, IBV_MTU_1024);
 }
 
@@ -110,6 +111,8 @@ static void a_full_send_queue_refuses_the_first_that_does_not_fit(void **state)
 	struct wr wr[2];
 	unsigned bad = 9;
 
+	if (pair->bed->real)
+		skip_because("a NIC may have more room than it says");
 	side_store(pair->b, pair->b->mem[0], 0);
 	assert_int_equal(side_set_link(pair->b, HF_LINK_BOTH, false), 0);
 	for (uint32_t i = 0; i + 1 < room; i++)

@@ -141,6 +141,8 @@ static void a_full_receive_queue_refuses_the_first_that_does_not_fit(void **stat
 	struct recv recv[2];
 	unsigned bad = 7;
 
+	if (pair->bed->real)
+		skip_because("a NIC may have more room than it says");
 	recv_into(&recv[0], pair->b, 0, 8);
 	recv_into(&recv[1], pair->b, 0, 8);
 	for (uint32_t i = 0; i + 1 < room; i++)
@@ -155,6 +157,8 @@ static void an_error_flushes_receives_in_order(void **state)
 	struct pair *pair = connected(state);
 	struct recv recv;
 
+	if (pair->bed->real)
+		skip_because("some drivers forget the receives of a qp in ERR (rxe of Linux 6.1)");
 	for (unsigned i = 0; i < 8; i++)
 		post_receive(pair->b, 0, recv_into(&recv, pair->b, 0, 8), i);
 	assert_int_equal(qp_to(pair->b, 0, IBV_QPS_ERR), 0);

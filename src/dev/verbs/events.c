@@ -1,0 +1,219 @@
+/* What wakes whoever sleeps: completion channels and asynchronous events; and the port's state. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dev/verbs/verbs.h"
+#include "env/foreign.h"
+#include "env/group.h"
+
+/* ---- events for the owner ---- */
+
+/* Without memory an event of an object is lost, but not that of the port: its state is looked at from time to time. */
+static void tell(struct verbs_dev *dev, const struct hf_dev_event *event)
+{
+	struct verbs_event *one = malloc(sizeof(*one));
+
+	if (one == NULL)
+		return;
+	one->event = *event;
+	list_push_back(&dev->events, &one->link);
+}
+
+void verbs_forget_events(struct verbs_dev *dev, const void *object)
+{
+	list_for_each_safe (at, &dev->events) {
+		struct verbs_event *one = container_of(at, struct verbs_event, link);
+
+		if (one->event.qp != object && one->event.cq != object && one->event.srq != object)
+			continue;
+		list_remove(&one->link);
+		free(one);
+	}
+}
+
+static void tell_port(struct verbs_dev *dev, bool up, uint64_t now_ns)
+{
+	if (up == dev->up)
+		return; /* some NICs say everything twice */
+	dev->up = up;
+	if (!up)
+		dev->down_ns = now_ns;
+	tell(dev, &(struct hf_dev_event){.type = up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR});
+}
+
+static void translate(struct verbs_dev *dev, const struct ibv_async_event *theirs, uint64_t now_ns)
+{
+	struct hf_dev_event ours = {.type = theirs->event_type};
+
+	switch (theirs->event_type) {
+	case IBV_EVENT_PORT_ACTIVE:
+	case IBV_EVENT_PORT_ERR:
+		if (theirs->element.port_num == dev->port.number)
+			tell_port(dev, theirs->event_type == IBV_EVENT_PORT_ACTIVE, now_ns);
+		return;
+	case IBV_EVENT_CQ_ERR:
+		ours.cq = &((struct verbs_cq *)theirs->element.cq->cq_context)->base;
+		break;
+	case IBV_EVENT_SRQ_ERR:
+	case IBV_EVENT_SRQ_LIMIT_REACHED:
+		ours.srq = &((struct verbs_srq *)theirs->element.srq->srq_context)->base;
+		break;
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+	case IBV_EVENT_COMM_EST:
+	case IBV_EVENT_SQ_DRAINED:
+	case IBV_EVENT_PATH_MIG:
+	case IBV_EVENT_PATH_MIG_ERR:
+	case IBV_EVENT_QP_LAST_WQE_REACHED:
+		ours.qp = table_get(&dev->by_num, theirs->element.qp->qp_num);
+		if (ours.qp == NULL) /* destroyed, and waiting for its grave */
+			return;
+		ours.qp = &((struct verbs_qp *)(void *)ours.qp)->base;
+		break;
+	case IBV_EVENT_DEVICE_FATAL:
+	case IBV_EVENT_LID_CHANGE:
+	case IBV_EVENT_PKEY_CHANGE:
+	case IBV_EVENT_SM_CHANGE:
+	case IBV_EVENT_CLIENT_REREGISTER:
+	case IBV_EVENT_GID_CHANGE:
+	case IBV_EVENT_WQ_FATAL:
+		break;
+	}
+	tell(dev, &ours);
+}
+
+static void take_events(struct verbs_dev *dev, uint64_t now_ns)
+{
+	struct ibv_async_event event;
+
+	dev->events_ns = now_ns;
+	while (dev->lib->get_async_event(dev->context, &event) == 0) {
+		translate(dev, &event, now_ns);
+		dev->lib->ack_async_event(&event);
+	}
+}
+
+int verbs_get_event(struct hf_dev *base, struct hf_dev_event *event_out)
+{
+	struct verbs_dev *dev = verbs_of(base);
+	struct list *at;
+
+	if (list_empty(&dev->events))
+		(void)verbs_poll(base, hf_env_now_ns(base->env));
+	at = list_pop_front(&dev->events);
+	if (at == NULL)
+		return 0;
+	*event_out = container_of(at, struct verbs_event, link)->event;
+	free(container_of(at, struct verbs_event, link));
+	return 1;
+}
+
+/* ---- completions ---- */
+
+static bool take_notifications(struct verbs_dev *dev)
+{
+	struct ibv_cq *cq;
+	void *context;
+	bool any = false;
+
+	while (dev->armed > 0 && dev->lib->get_cq_event(dev->channel, &cq, &context) == 0) {
+		verbs_cq_notify(context);
+		any = true;
+	}
+	return any;
+}
+
+static bool something_pends(struct verbs_dev *dev)
+{
+	if (!list_empty(&dev->events))
+		return true;
+	list_for_each (at, &dev->cqs)
+		if (container_of(at, struct verbs_cq, link)->notified)
+			return true;
+	return false;
+}
+
+/* ---- driving ---- */
+
+enum ibv_port_state verbs_port_state(struct verbs_dev *dev)
+{
+	struct ibv_port_attr attr = {0};
+
+	if (dev->lib->query_port(dev->context, dev->port.number, (struct _compat_ibv_port_attr *)(void *)&attr) != 0)
+		return IBV_PORT_NOP;
+	return attr.state;
+}
+
+static void look(struct verbs_dev *dev, uint64_t now_ns)
+{
+	dev->looked_ns = now_ns;
+	tell_port(dev, verbs_port_state(dev) == IBV_PORT_ACTIVE, now_ns);
+	if (!dev->up)
+		verbs_qps_lose_patience(dev, now_ns);
+	verbs_bury(dev, now_ns);
+}
+
+enum hf_poll verbs_poll(struct hf_dev *base, uint64_t now_ns)
+{
+	struct verbs_dev *dev = verbs_of(base);
+	bool any = take_notifications(dev);
+
+	verbs_link_look(dev);
+	if (now_ns - dev->events_ns >= VERBS_EVENT_NS)
+		take_events(dev, now_ns);
+	if (now_ns - dev->looked_ns >= VERBS_LOOK_NS)
+		look(dev, now_ns);
+	return any || !list_empty(&dev->events) ? HF_BUSY : HF_IDLE;
+}
+
+struct hf_io *verbs_io(struct hf_dev *base)
+{
+	return verbs_of(base)->io;
+}
+
+bool verbs_arm(struct hf_dev *base)
+{
+	struct verbs_dev *dev = verbs_of(base);
+
+	take_notifications(dev);
+	take_events(dev, hf_env_now_ns(base->env));
+	verbs_link_look(dev);
+	return !something_pends(dev);
+}
+
+int verbs_events_open(struct verbs_dev *dev)
+{
+	struct hf_io *members[3];
+	unsigned n = 0;
+	int rc;
+
+	list_init(&dev->events);
+	dev->channel = dev->lib->create_comp_channel(dev->context);
+	if (dev->channel == NULL)
+		return errno == 0 ? -ENOMEM : -errno;
+	if ((rc = foreign_io_open(dev->context->async_fd, &dev->async_io)) != 0 ||
+		(rc = foreign_io_open(dev->channel->fd, &dev->channel_io)) != 0)
+		return rc;
+	members[n++] = dev->async_io;
+	members[n++] = dev->channel_io;
+	if (dev->fabric != NULL)
+		members[n++] = fabric_port_bell(dev->fabric);
+	dev->up = verbs_port_state(dev) == IBV_PORT_ACTIVE;
+	dev->looked_ns = dev->events_ns = hf_env_now_ns(dev->base.env);
+	return io_group_open(dev->base.env, members, n, &dev->io);
+}
+
+void verbs_events_close(struct verbs_dev *dev)
+{
+	struct list *at;
+
+	while ((at = list_pop_front(&dev->events)) != NULL)
+		free(container_of(at, struct verbs_event, link));
+	hf_io_close(dev->io);
+	hf_io_close(dev->channel_io);
+	hf_io_close(dev->async_io);
+	if (dev->channel != NULL)
+		dev->lib->destroy_comp_channel(dev->channel);
+}

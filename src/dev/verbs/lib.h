@@ -1,0 +1,56 @@
+/* lib.h - libibverbs, loaded when a device of this kind is asked for: one binary runs with and without it.
+ *
+ * Only what is a symbol of the library is called through this table. The data path needs none of it: ibv_post_send(),
+ * ibv_poll_cq() and their like are inline functions that go through the context of the device. */
+#ifndef HOLDFAST_DEV_VERBS_LIB_H
+#define HOLDFAST_DEV_VERBS_LIB_H
+
+#include <infiniband/verbs.h>
+
+#include <holdfast/error.h>
+
+/* CALL(result, name, arguments): ibv_name in the library. */
+#define VERBS_LIB_CALLS(CALL)                                                                                          \
+	CALL(struct ibv_device **, get_device_list, (int *count))                                                      \
+	CALL(void, free_device_list, (struct ibv_device * *list))                                                      \
+	CALL(const char *, get_device_name, (struct ibv_device * device))                                              \
+	CALL(struct ibv_context *, open_device, (struct ibv_device * device))                                          \
+	CALL(int, close_device, (struct ibv_context * context))                                                        \
+	CALL(int, query_device, (struct ibv_context * context, struct ibv_device_attr * attr))                         \
+	CALL(int, query_port, (struct ibv_context * context, uint8_t port, struct _compat_ibv_port_attr * attr))       \
+	CALL(int, get_async_event, (struct ibv_context * context, struct ibv_async_event * event))                     \
+	CALL(void, ack_async_event, (struct ibv_async_event * event))                                                  \
+	CALL(struct ibv_pd *, alloc_pd, (struct ibv_context * context))                                                \
+	CALL(int, dealloc_pd, (struct ibv_pd * pd))                                                                    \
+	CALL(struct ibv_mr *, reg_mr_iova2,                                                                            \
+		(struct ibv_pd * pd, void *addr, size_t bytes, uint64_t iova, unsigned int access))                    \
+	CALL(int, dereg_mr, (struct ibv_mr * mr))                                                                      \
+	CALL(struct ibv_comp_channel *, create_comp_channel, (struct ibv_context * context))                           \
+	CALL(int, destroy_comp_channel, (struct ibv_comp_channel * channel))                                           \
+	CALL(struct ibv_cq *, create_cq,                                                                               \
+		(struct ibv_context * context, int cqe, void *cq_context, struct ibv_comp_channel *channel,            \
+			int vector))                                                                                   \
+	CALL(int, destroy_cq, (struct ibv_cq * cq))                                                                    \
+	CALL(int, get_cq_event, (struct ibv_comp_channel * channel, struct ibv_cq * *cq, void **cq_context))           \
+	CALL(void, ack_cq_events, (struct ibv_cq * cq, unsigned int count))                                            \
+	CALL(struct ibv_srq *, create_srq, (struct ibv_pd * pd, struct ibv_srq_init_attr * attr))                      \
+	CALL(int, destroy_srq, (struct ibv_srq * srq))                                                                 \
+	CALL(struct ibv_qp *, create_qp, (struct ibv_pd * pd, struct ibv_qp_init_attr * attr))                         \
+	CALL(int, destroy_qp, (struct ibv_qp * qp))                                                                    \
+	CALL(int, modify_qp, (struct ibv_qp * qp, struct ibv_qp_attr * attr, int mask))                                \
+	CALL(int, query_qp,                                                                                            \
+		(struct ibv_qp * qp, struct ibv_qp_attr * attr, int mask, struct ibv_qp_init_attr *init_attr))
+
+struct verbs_lib {
+#define VERBS_LIB_MEMBER(result, name, arguments) result(*name) arguments;
+	VERBS_LIB_CALLS(VERBS_LIB_MEMBER)
+#undef VERBS_LIB_MEMBER
+	/* One entry of the GID table. */
+	int (*query_gid_ex)(struct ibv_context *context, uint32_t port, uint32_t index, struct ibv_gid_entry *entry,
+		uint32_t flags, size_t entry_bytes);
+};
+
+/* The library of this host, loaded at the first call and kept. NULL with words: it is not installed, or too old. */
+const struct verbs_lib *verbs_lib_load(struct hf_error *error);
+
+#endif

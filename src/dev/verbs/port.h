@@ -1,0 +1,44 @@
+/* port.h - the ports of this host's RDMA NICs: which there are, and which one a rail means. */
+#ifndef HOLDFAST_DEV_VERBS_PORT_H
+#define HOLDFAST_DEV_VERBS_PORT_H
+
+#include <holdfast/dev.h>
+
+#include "dev/verbs/lib.h"
+
+/* What is known of a kind of NIC beyond what verbs say, because it was measured (docs/devices.md). */
+struct verbs_model {
+	uint32_t vendor_id;
+	const char *name;
+	uint32_t caps;      /* enum hf_dev_cap that were shown to hold */
+	uint64_t settle_ns; /* after a qp moved to ERR something may still land for so long */
+	uint64_t quiet_ns;  /* and for so long it must not be reset or destroyed */
+	uint8_t retry_most; /* a larger retry_cnt does not mean so many retries */
+};
+
+struct verbs_port {
+	char name[HF_NAME_BYTES]; /* of the NIC: "mlx5_0" */
+	uint8_t number;
+	uint8_t gid_index; /* of `gid`, which is a RoCEv2 one */
+	union ibv_gid gid;
+	enum ibv_port_state state;
+	enum ibv_mtu mtu;
+	const struct verbs_model *model;
+	struct ibv_device_attr attr;
+	char refused[128]; /* why it cannot be a rail; empty: it can */
+};
+
+/* Calls found() for every port, with its first RoCEv2 GID of an IPv4 address, or else of any; until one returns true.
+ * Returns how many there were, or -errno. */
+int verbs_port_each(
+	const struct verbs_lib *lib, bool (*found)(const struct verbs_port *port, void *context), void *context);
+
+/* Opens the port that the rail means: by `nic` ("mlx5_0", "mlx5_0/2"), by the address of one of its GIDs, or both.
+ * -ENODEV with words, and with those that there are. */
+int verbs_port_open(const struct verbs_lib *lib, const struct hf_dev_config *config, struct ibv_context **context_out,
+	struct verbs_port *port_out, struct hf_error *error);
+
+/* The address that is in a GID; an IPv4 one as such. */
+struct hf_addr verbs_port_address(const union ibv_gid *gid);
+
+#endif

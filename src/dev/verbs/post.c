@@ -1,0 +1,66 @@
+/* The data path: the library's, and a count of the psns that were used. */
+#include <errno.h>
+
+#include "dev/qp_rules.h"
+#include "dev/verbs/verbs.h"
+
+/* Up to `end`, which was not posted. */
+static void count(struct verbs_qp *qp, const struct ibv_send_wr *wr, const struct ibv_send_wr *end)
+{
+	for (; wr != end; wr = wr->next) {
+		qp->posted += qp->base.sq_sig_all || (wr->send_flags & IBV_SEND_SIGNALED) != 0;
+		qp->next_psn = psn_add(qp->next_psn, qp_rules_psns(wr->opcode, qp_rules_wr_bytes(wr), qp->mtu_bytes));
+	}
+}
+
+/* Drivers differ in what they check. */
+static bool is_sound(const struct verbs_qp *qp, const struct ibv_send_wr *wr)
+{
+	return qp->state >= IBV_QPS_RTS && qp_rules_check_send(&qp->base, wr) == 0;
+}
+
+static int post(struct verbs_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+{
+	int rc = ibv_post_send(qp->qp, wr, bad_wr);
+
+	count(qp, wr, rc == 0 ? NULL : *bad_wr);
+	return -rc;
+}
+
+/* One by one, as copies: a list ends where its last wr says so, and the caller's are his. */
+static int post_up_to(
+	struct verbs_qp *qp, struct ibv_send_wr *wr, const struct ibv_send_wr *end, struct ibv_send_wr **bad_wr)
+{
+	for (; wr != end; wr = wr->next) {
+		struct ibv_send_wr one = *wr, *bad;
+		int rc;
+
+		one.next = NULL;
+		rc = post(qp, &one, &bad);
+		*bad_wr = wr;
+		if (rc != 0)
+			return rc;
+	}
+	*bad_wr = wr;
+	return -EINVAL;
+}
+
+int verbs_qp_post_send(struct hf_qp *base, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+{
+	struct verbs_qp *qp = (struct verbs_qp *)base;
+	const struct ibv_send_wr *bad = wr;
+
+	while (bad != NULL && is_sound(qp, bad))
+		bad = bad->next;
+	return bad == NULL ? post(qp, wr, bad_wr) : post_up_to(qp, wr, bad, bad_wr);
+}
+
+int verbs_qp_post_recv(struct hf_qp *base, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+	return -ibv_post_recv(((struct verbs_qp *)base)->qp, wr, bad_wr);
+}
+
+uint32_t verbs_qp_next_psn(struct hf_qp *base)
+{
+	return ((struct verbs_qp *)base)->next_psn;
+}

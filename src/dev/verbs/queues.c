@@ -1,0 +1,195 @@
+/* Completion queues and shared receive queues. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dev/verbs/verbs.h"
+
+#define ACK_BATCH 64u /* of notifications: an acknowledgement takes a lock */
+
+/* ---- completion queues ---- */
+
+int verbs_cq_create(struct hf_dev *base, uint32_t cqe, void *context, struct hf_cq **cq_out)
+{
+	struct verbs_dev *dev = verbs_of(base);
+	struct verbs_cq *cq = calloc(1, sizeof(*cq));
+
+	if (cq == NULL)
+		return -ENOMEM;
+	cq->cq = dev->lib->create_cq(dev->context, (int)cqe, cq, dev->channel, 0);
+	if (cq->cq == NULL) {
+		free(cq);
+		return errno == 0 ? -ENOMEM : -errno;
+	}
+	cq->base = (struct hf_cq){.dev = base, .cqe = (uint32_t)cq->cq->cqe, .context = context};
+	list_push_back(&dev->cqs, &cq->link);
+	*cq_out = &cq->base;
+	return 0;
+}
+
+static void disarm(struct verbs_dev *dev, struct verbs_cq *cq)
+{
+	dev->armed -= cq->armed;
+	cq->armed = false;
+}
+
+int verbs_cq_destroy(struct hf_cq *base)
+{
+	struct verbs_cq *cq = (struct verbs_cq *)base;
+	struct verbs_dev *dev = verbs_of(base->dev);
+	int rc;
+
+	if (cq->users > 0)
+		return -EBUSY;
+	verbs_bury_all(dev);
+	dev->lib->ack_cq_events(cq->cq, cq->unacked);
+	cq->unacked = 0;
+	rc = dev->lib->destroy_cq(cq->cq);
+	if (rc != 0)
+		return -rc;
+	disarm(dev, cq);
+	free(cq->kept);
+	list_remove(&cq->link);
+	verbs_forget_events(dev, base);
+	free(cq);
+	return 0;
+}
+
+/* A signaled wr, or one that failed. Receives are not counted, but cannot be told from sends by a completion in error;
+ * those are of a qp that is in ERR, whose count does not matter any more. */
+static void count(struct verbs_dev *dev, const struct ibv_wc *wc)
+{
+	struct verbs_qp *qp;
+
+	if (wc->status == IBV_WC_SUCCESS && (wc->opcode & IBV_WC_RECV) != 0)
+		return;
+	qp = table_get(&dev->by_num, wc->qp_num);
+	if (qp != NULL)
+		qp->completed++;
+}
+
+static int take_kept(struct verbs_cq *cq, int n, struct ibv_wc *wc)
+{
+	int taken = n < (int)cq->kept_count ? n : (int)cq->kept_count;
+
+	memcpy(wc, cq->kept, (size_t)taken * sizeof(*wc));
+	cq->kept_count -= (unsigned)taken;
+	memmove(cq->kept, cq->kept + taken, cq->kept_count * sizeof(*wc));
+	if (cq->kept_count == 0) {
+		free(cq->kept);
+		cq->kept = NULL;
+	}
+	return taken;
+}
+
+int verbs_cq_poll(struct hf_cq *base, int n, struct ibv_wc *wc)
+{
+	struct verbs_cq *cq = (struct verbs_cq *)base;
+	int taken;
+
+	if (cq->kept != NULL)
+		return take_kept(cq, n, wc);
+	taken = ibv_poll_cq(cq->cq, n, wc);
+	for (int i = 0; i < taken; i++)
+		count(verbs_of(base->dev), &wc[i]);
+	return taken;
+}
+
+/* What is in the queue is taken out; of others it is kept for the next poll. Without memory all of it stays. */
+void verbs_cq_forget(struct verbs_cq *cq, uint32_t qp_num)
+{
+	struct ibv_wc *all = calloc(cq->kept_count + cq->base.cqe + 1, sizeof(*all));
+	unsigned count_all = 0, kept = 0;
+
+	if (all == NULL)
+		return;
+	while (count_all < cq->kept_count + cq->base.cqe && verbs_cq_poll(&cq->base, 1, &all[count_all]) == 1)
+		count_all++;
+	for (unsigned i = 0; i < count_all; i++)
+		if (all[i].qp_num != qp_num)
+			all[kept++] = all[i];
+	cq->kept = all;
+	cq->kept_count = kept;
+	if (kept == 0) {
+		free(all);
+		cq->kept = NULL;
+	}
+}
+
+int verbs_cq_req_notify(struct hf_cq *base, bool solicited_only)
+{
+	struct verbs_cq *cq = (struct verbs_cq *)base;
+	struct verbs_dev *dev = verbs_of(base->dev);
+
+	dev->armed += !cq->armed;
+	cq->armed = true;
+	return -ibv_req_notify_cq(cq->cq, solicited_only);
+}
+
+bool verbs_cq_notified(struct hf_cq *base)
+{
+	struct verbs_cq *cq = (struct verbs_cq *)base;
+	bool notified = cq->notified;
+
+	cq->notified = false;
+	return notified;
+}
+
+void verbs_cq_notify(struct verbs_cq *cq)
+{
+	struct verbs_dev *dev = verbs_of(cq->base.dev);
+
+	disarm(dev, cq);
+	cq->notified = true;
+	if (++cq->unacked < ACK_BATCH)
+		return;
+	dev->lib->ack_cq_events(cq->cq, cq->unacked);
+	cq->unacked = 0;
+}
+
+/* ---- shared receive queues ---- */
+
+int verbs_srq_create(struct hf_pd *base, uint32_t max_wr, uint32_t max_sge, void *context, struct hf_srq **srq_out)
+{
+	struct verbs_dev *dev = verbs_of(base->dev);
+	struct verbs_srq *srq = calloc(1, sizeof(*srq));
+	struct ibv_srq_init_attr init = {.attr = {.max_wr = max_wr, .max_sge = max_sge}};
+
+	if (srq == NULL)
+		return -ENOMEM;
+	init.srq_context = srq;
+	srq->srq = dev->lib->create_srq(((struct verbs_pd *)base)->pd, &init);
+	if (srq->srq == NULL) {
+		free(srq);
+		return errno == 0 ? -ENOMEM : -errno;
+	}
+	srq->base = (struct hf_srq){.dev = base->dev,
+		.pd = base,
+		.max_wr = init.attr.max_wr,
+		.max_sge = init.attr.max_sge,
+		.context = context};
+	*srq_out = &srq->base;
+	return 0;
+}
+
+int verbs_srq_destroy(struct hf_srq *base)
+{
+	struct verbs_srq *srq = (struct verbs_srq *)base;
+	struct verbs_dev *dev = verbs_of(base->dev);
+	int rc;
+
+	if (srq->users > 0)
+		return -EBUSY;
+	verbs_bury_all(dev);
+	rc = dev->lib->destroy_srq(srq->srq);
+	if (rc != 0)
+		return -rc;
+	verbs_forget_events(dev, base);
+	free(srq);
+	return 0;
+}
+
+int verbs_srq_post_recv(struct hf_srq *base, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+	return -ibv_post_srq_recv(((struct verbs_srq *)base)->srq, wr, bad_wr);
+}

@@ -1,0 +1,148 @@
+/* verbs.h - the objects of a device on libibverbs. Each wraps the library's own object of its kind.
+ *
+ * Beyond what verbs do by themselves:
+ *   fence     ERR, then a while in which a last packet may still land (verbs_model.settle_ns), then it holds (D3).
+ *   evidence  the responder's psn is asked of the NIC after the fence (D4), where the model is known to tell it.
+ *   silence   a NIC whose port is down may complete nothing at all: every VERBS_LOOK_NS the device asks for the state of
+ *             its port, tells a change that no event told, and moves qps to ERR whose wrs have been waiting
+ *             on a dead port for longer than their retries take.
+ *   quiet     some NICs must not reset or destroy a qp that was just used: it is moved to ERR, and destroyed later.
+ *
+ * VERBS-1  A qp is in dev->qps and in the table from its creation until hf_qp_destroy; then the library's qp is destroyed,
+ *          or is in dev->graves until it may be. */
+#ifndef HOLDFAST_DEV_VERBS_VERBS_H
+#define HOLDFAST_DEV_VERBS_VERBS_H
+
+#include "base/list.h"
+#include "base/table.h"
+#include "dev/fabric.h"
+#include "dev/verbs/lib.h"
+#include "dev/verbs/port.h"
+#include "env/netdev.h"
+
+#define VERBS_LOOK_NS  20000000ull /* between two looks at the port's state */
+#define VERBS_EVENT_NS 50000ull    /* and at the library's queue of events, each of which is a system call */
+
+struct verbs_event {
+	struct list link;
+	struct hf_dev_event event;
+};
+
+struct verbs_dev {
+	struct hf_dev base;
+	const struct verbs_lib *lib;
+	struct ibv_context *context;
+	struct verbs_port port;
+	enum ibv_mtu mtu;
+	struct ibv_comp_channel *channel;
+	struct hf_io *async_io, *channel_io, *io; /* io: the group of both, and of the doorbell of the fabric */
+	unsigned armed;                           /* cqs that may notify */
+	struct list cqs, qps, graves, events;
+	struct table by_num; /* qps */
+	uint64_t looked_ns, events_ns;
+	bool up;          /* as was last told */
+	uint64_t down_ns; /* since when it is not */
+	struct hf_dev_counters counters;
+	/* link.c */
+	struct fabric_port *fabric;
+	char netdev[NETDEV_NAME_BYTES];
+	uint32_t link_seen;
+	bool cut; /* by us */
+};
+
+struct verbs_pd {
+	struct hf_pd base;
+	struct ibv_pd *pd;
+};
+struct verbs_mr {
+	struct hf_mr base;
+	struct ibv_mr *mr, *remote; /* remote: NULL where one has both keys */
+};
+struct verbs_cq {
+	struct hf_cq base;
+	struct ibv_cq *cq;
+	struct list link;
+	unsigned users, unacked;
+	bool armed, notified;
+	struct ibv_wc *kept; /* taken out already, older than what the library has */
+	unsigned kept_count;
+};
+struct verbs_srq {
+	struct hf_srq base;
+	struct ibv_srq *srq;
+	unsigned users;
+};
+struct verbs_qp {
+	struct hf_qp base;
+	struct ibv_qp *qp;
+	struct list link;
+	enum ibv_qp_state state; /* as we moved it; a NIC may have moved it to ERR since */
+	uint64_t error_ns;       /* when we moved it to ERR; 0: we did not */
+	bool fenced;
+	uint32_t next_psn, mtu_bytes;
+	uint32_t posted, completed; /* signaled wrs */
+	uint64_t patience_ns;       /* that its retries may take */
+};
+
+static inline struct verbs_dev *verbs_of(const struct hf_dev *dev)
+{
+	return (struct verbs_dev *)(uintptr_t)dev;
+}
+
+/* Through that library; the tests bring their own. */
+int verbs_open(struct hf_env *env, const struct hf_dev_config *config, const struct verbs_lib *lib,
+	struct hf_dev **dev_out, struct hf_error *error);
+
+/* events.c: completion channels and asynchronous events, the port's state. */
+int verbs_events_open(struct verbs_dev *dev);
+void verbs_events_close(struct verbs_dev *dev);
+enum hf_poll verbs_poll(struct hf_dev *base, uint64_t now_ns);
+struct hf_io *verbs_io(struct hf_dev *base);
+bool verbs_arm(struct hf_dev *base);
+int verbs_get_event(struct hf_dev *base, struct hf_dev_event *event_out);
+void verbs_forget_events(struct verbs_dev *dev, const void *object);
+enum ibv_port_state verbs_port_state(struct verbs_dev *dev);
+
+/* link.c: the operator's switch, which is that of the network interface. */
+int verbs_link_open(struct verbs_dev *dev, const struct hf_dev_config *config, struct hf_error *error);
+void verbs_link_close(struct verbs_dev *dev);
+void verbs_link_look(struct verbs_dev *dev); /* somebody may have switched it on the board */
+int verbs_set_link(struct hf_dev *base, enum hf_link direction, bool up);
+
+/* memory.c */
+int verbs_pd_alloc(struct hf_dev *base, struct hf_pd **pd_out);
+int verbs_pd_free(struct hf_pd *base);
+int verbs_mr_reg(struct hf_pd *base, void *addr, uint64_t bytes, uint64_t iova, int access, struct hf_mr **mr_out,
+	struct hf_error *error);
+int verbs_mr_dereg(struct hf_mr *base);
+
+/* queues.c */
+int verbs_cq_create(struct hf_dev *base, uint32_t cqe, void *context, struct hf_cq **cq_out);
+int verbs_cq_destroy(struct hf_cq *base);
+int verbs_cq_poll(struct hf_cq *base, int n, struct ibv_wc *wc);
+int verbs_cq_req_notify(struct hf_cq *base, bool solicited_only);
+bool verbs_cq_notified(struct hf_cq *base);
+void verbs_cq_notify(struct verbs_cq *cq);                  /* its event was taken from the channel */
+void verbs_cq_forget(struct verbs_cq *cq, uint32_t qp_num); /* its completions */
+int verbs_srq_create(struct hf_pd *base, uint32_t max_wr, uint32_t max_sge, void *context, struct hf_srq **srq_out);
+int verbs_srq_destroy(struct hf_srq *base);
+int verbs_srq_post_recv(struct hf_srq *base, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
+
+/* qp.c: life and states. */
+int verbs_qp_create(struct hf_pd *base, const struct hf_qp_init *init, struct hf_qp **qp_out);
+int verbs_qp_destroy(struct hf_qp *base);
+int verbs_qp_modify(struct hf_qp *base, struct ibv_qp_attr *attr, int mask);
+int verbs_qp_query(struct hf_qp *base, struct ibv_qp_attr *attr_out, int mask);
+int verbs_qp_fence(struct hf_qp *base);
+int verbs_qp_executed_psn(struct hf_qp *base, uint32_t *psn_out);
+/* Moves to ERR what waits on a dead port for longer than its retries take. */
+void verbs_qps_lose_patience(struct verbs_dev *dev, uint64_t now_ns);
+void verbs_bury(struct verbs_dev *dev, uint64_t now_ns); /* graves whose time has come */
+void verbs_bury_all(struct verbs_dev *dev);              /* blocks until it has */
+
+/* post.c: the data path. */
+int verbs_qp_post_send(struct hf_qp *base, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
+int verbs_qp_post_recv(struct hf_qp *base, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
+uint32_t verbs_qp_next_psn(struct hf_qp *base);
+
+#endif
