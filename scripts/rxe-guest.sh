@@ -3,8 +3,11 @@
 #
 #   a0 10.10.0.1 (rxe_a0) ---- rail 0 ---- b0 10.10.0.2 (rxe_b0)
 #   a1 10.10.1.1 (rxe_a1) ---- rail 1 ---- b1 10.10.1.2 (rxe_b1)
+#
+# Neighbours are told, since a packet that waits for one is sent late: long after the requester gave it up. An interface
+# that goes down forgets them; it asks (often) for what it needs before it is told again.
 
-# The neighbour at the other end of a wire. Where both ends are addresses of one host nobody answers for them.
+# The neighbour at the other end of a wire.
 meet() { # DEVICE
 	case $1 in
 	a?) ip neigh replace 10.10.${1#a}.2 lladdr 02:00:00:00:0b:0${1#a} dev "$1" nud permanent ;;
@@ -18,7 +21,8 @@ for rail in 0 1; do
 	ip link add a$rail address 02:00:00:00:0a:0$rail type veth peer name b$rail address 02:00:00:00:0b:0$rail
 	for device in a$rail b$rail; do
 		sysctl -qw net.ipv4.conf.$device.accept_local=1 net.ipv4.conf.$device.rp_filter=0 \
-			net.ipv4.conf.$device.arp_ignore=1 net.ipv4.conf.$device.arp_announce=2
+			net.ipv4.conf.$device.arp_ignore=1 net.ipv4.conf.$device.arp_announce=2 \
+			net.ipv4.neigh.$device.retrans_time_ms=20 net.ipv4.neigh.$device.mcast_solicit=100
 		ip link set $device mtu 4200 up
 	done
 	ip addr add 10.10.$rail.1/24 dev a$rail
@@ -29,8 +33,6 @@ done
 for device in a0 a1 b0 b1; do
 	rdma link add rxe_$device type rxe netdev $device
 done
-
-# An interface that goes down forgets its neighbours.
 ip -o monitor link | while read -r _ name flags _; do
 	case $flags in *UP*) meet "${name%%@*}" 2>/dev/null ;; esac
 done &

@@ -50,7 +50,7 @@ struct hf_dev_config {
 	const char *node;       /* "a": whose port */
 	const char *rail;       /* "r0": which port of the node */
 	struct hf_addr address; /* soft: where its NIC lives; port 0 means 4791. verbs: of the NIC's port */
-	const char *nic;        /* verbs: "mlx5_0", or "mlx5_0/2" for its second port; NULL: the one with that address */
+	const char *nic;        /* verbs: "mlx5_0", "mlx5_0/2" is its second port; NULL: that with the address */
 	enum ibv_mtu mtu;       /* the port's active MTU; 0: the device's best */
 	uint32_t caps_masked;   /* enum hf_dev_cap to hide, so that upper layers can be tested without them */
 	bool remap_private;     /* shm: private memory gets pages that peers map (docs/devices.md: faster; mind fork) */

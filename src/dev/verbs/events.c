@@ -10,7 +10,7 @@
 /* ---- events for the owner ---- */
 
 /* Without memory an event of an object is lost, but not that of the port: its state is looked at from time to time. */
-static void tell(struct verbs_dev *dev, const struct hf_dev_event *event)
+void verbs_tell(struct verbs_dev *dev, const struct hf_dev_event *event)
 {
 	struct verbs_event *one = malloc(sizeof(*one));
 
@@ -39,7 +39,20 @@ static void tell_port(struct verbs_dev *dev, bool up, uint64_t now_ns)
 	dev->up = up;
 	if (!up)
 		dev->down_ns = now_ns;
-	tell(dev, &(struct hf_dev_event){.type = up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR});
+	verbs_tell(dev, &(struct hf_dev_event){.type = up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR});
+}
+
+/* False: it is not to be told, because the qp was destroyed and waits for its grave, or because we told it. */
+static bool translate_qp(struct verbs_dev *dev, const struct ibv_async_event *theirs, struct hf_dev_event *ours)
+{
+	struct verbs_qp *qp = table_get(&dev->by_num, theirs->element.qp->qp_num);
+	bool last = theirs->event_type == IBV_EVENT_QP_LAST_WQE_REACHED;
+
+	if (qp == NULL || (last && qp->last_told))
+		return false;
+	qp->last_told |= last;
+	ours->qp = &qp->base;
+	return true;
 }
 
 static void translate(struct verbs_dev *dev, const struct ibv_async_event *theirs, uint64_t now_ns)
@@ -67,10 +80,8 @@ static void translate(struct verbs_dev *dev, const struct ibv_async_event *their
 	case IBV_EVENT_PATH_MIG:
 	case IBV_EVENT_PATH_MIG_ERR:
 	case IBV_EVENT_QP_LAST_WQE_REACHED:
-		ours.qp = table_get(&dev->by_num, theirs->element.qp->qp_num);
-		if (ours.qp == NULL) /* destroyed, and waiting for its grave */
+		if (!translate_qp(dev, theirs, &ours))
 			return;
-		ours.qp = &((struct verbs_qp *)(void *)ours.qp)->base;
 		break;
 	case IBV_EVENT_DEVICE_FATAL:
 	case IBV_EVENT_LID_CHANGE:
@@ -81,7 +92,7 @@ static void translate(struct verbs_dev *dev, const struct ibv_async_event *their
 	case IBV_EVENT_WQ_FATAL:
 		break;
 	}
-	tell(dev, &ours);
+	verbs_tell(dev, &ours);
 }
 
 static void take_events(struct verbs_dev *dev, uint64_t now_ns)
@@ -112,7 +123,7 @@ int verbs_get_event(struct hf_dev *base, struct hf_dev_event *event_out)
 
 /* ---- completions ---- */
 
-static bool take_notifications(struct verbs_dev *dev)
+bool verbs_take_notifications(struct verbs_dev *dev)
 {
 	struct ibv_cq *cq;
 	void *context;
@@ -152,13 +163,14 @@ static void look(struct verbs_dev *dev, uint64_t now_ns)
 	tell_port(dev, verbs_port_state(dev) == IBV_PORT_ACTIVE, now_ns);
 	if (!dev->up)
 		verbs_qps_lose_patience(dev, now_ns);
+	verbs_qps_tell_last(dev, now_ns);
 	verbs_bury(dev, now_ns);
 }
 
 enum hf_poll verbs_poll(struct hf_dev *base, uint64_t now_ns)
 {
 	struct verbs_dev *dev = verbs_of(base);
-	bool any = take_notifications(dev);
+	bool any = verbs_take_notifications(dev);
 
 	verbs_link_look(dev);
 	if (now_ns - dev->events_ns >= VERBS_EVENT_NS)
@@ -177,7 +189,7 @@ bool verbs_arm(struct hf_dev *base)
 {
 	struct verbs_dev *dev = verbs_of(base);
 
-	take_notifications(dev);
+	verbs_take_notifications(dev);
 	take_events(dev, hf_env_now_ns(base->env));
 	verbs_link_look(dev);
 	return !something_pends(dev);

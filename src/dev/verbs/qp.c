@@ -95,8 +95,11 @@ static void note(struct verbs_qp *qp, const struct ibv_qp_attr *attr, int mask)
 	qp->state = attr->qp_state;
 	qp->fenced = false;
 	qp->error_ns = attr->qp_state == IBV_QPS_ERR ? now_of(&qp->base) : 0;
-	if (attr->qp_state == IBV_QPS_RESET)
-		qp->posted = qp->completed = 0;
+	if (attr->qp_state != IBV_QPS_RESET)
+		return;
+	qp->posted = qp->completed = 0;
+	qp->failed_ns = 0;
+	qp->last_told = false;
 }
 
 int verbs_qp_modify(struct hf_qp *base, struct ibv_qp_attr *attr, int mask)
@@ -162,6 +165,26 @@ void verbs_qps_lose_patience(struct verbs_dev *dev, uint64_t now_ns)
 
 		if (qp->state == IBV_QPS_RTS && qp->posted != qp->completed && now_ns - dev->down_ns >= qp->patience_ns)
 			(void)move(qp, IBV_QPS_ERR);
+	}
+}
+
+void verbs_qp_failed(struct verbs_qp *qp)
+{
+	if (qp->failed_ns == 0)
+		qp->failed_ns = now_of(&qp->base);
+}
+
+void verbs_qps_tell_last(struct verbs_dev *dev, uint64_t now_ns)
+{
+	list_for_each (at, &dev->qps) {
+		struct verbs_qp *qp = container_of(at, struct verbs_qp, link);
+		uint64_t since_ns = qp->error_ns != 0 ? qp->error_ns : qp->failed_ns;
+
+		if (qp->base.srq == NULL || qp->last_told || since_ns == 0 ||
+			now_ns - since_ns < dev->port.model->settle_ns)
+			continue;
+		qp->last_told = true;
+		verbs_tell(dev, &(struct hf_dev_event){.type = IBV_EVENT_QP_LAST_WQE_REACHED, .qp = &qp->base});
 	}
 }
 

@@ -64,8 +64,11 @@ static void count(struct verbs_dev *dev, const struct ibv_wc *wc)
 	if (wc->status == IBV_WC_SUCCESS && (wc->opcode & IBV_WC_RECV) != 0)
 		return;
 	qp = table_get(&dev->by_num, wc->qp_num);
-	if (qp != NULL)
-		qp->completed++;
+	if (qp == NULL)
+		return;
+	qp->completed++;
+	if (wc->status != IBV_WC_SUCCESS)
+		verbs_qp_failed(qp);
 }
 
 static int take_kept(struct verbs_cq *cq, int n, struct ibv_wc *wc)
@@ -129,8 +132,11 @@ int verbs_cq_req_notify(struct hf_cq *base, bool solicited_only)
 bool verbs_cq_notified(struct hf_cq *base)
 {
 	struct verbs_cq *cq = (struct verbs_cq *)base;
-	bool notified = cq->notified;
+	bool notified;
 
+	if (cq->armed)
+		verbs_take_notifications(verbs_of(base->dev));
+	notified = cq->notified;
 	cq->notified = false;
 	return notified;
 }

@@ -3,13 +3,15 @@
  * Beyond what verbs do by themselves:
  *   fence     ERR, then a while in which a last packet may still land (verbs_model.settle_ns), then it holds (D3).
  *   evidence  the responder's psn is asked of the NIC after the fence (D4), where the model is known to tell it.
- *   silence   a NIC whose port is down may complete nothing at all: every VERBS_LOOK_NS the device asks for the state of
- *             its port, tells a change that no event told, and moves qps to ERR whose wrs have been waiting
+ *   silence   a NIC whose port is down may complete nothing at all: every VERBS_LOOK_NS the device asks for the state
+ *             of its port, tells a change that no event told, and moves qps to ERR whose wrs have been waiting
  *             on a dead port for longer than their retries take.
+ *   last wqe  not every NIC says when a qp that failed takes nothing more from its shared receive queue: the device does,
+ *             when the fence would hold.
  *   quiet     some NICs must not reset or destroy a qp that was just used: it is moved to ERR, and destroyed later.
  *
- * VERBS-1  A qp is in dev->qps and in the table from its creation until hf_qp_destroy; then the library's qp is destroyed,
- *          or is in dev->graves until it may be. */
+ * VERBS-1  A qp is in dev->qps and in the table from its creation until hf_qp_destroy; then the library's qp is
+ *          destroyed, or is in dev->graves until it may be. */
 #ifndef HOLDFAST_DEV_VERBS_VERBS_H
 #define HOLDFAST_DEV_VERBS_VERBS_H
 
@@ -78,7 +80,8 @@ struct verbs_qp {
 	struct list link;
 	enum ibv_qp_state state; /* as we moved it; a NIC may have moved it to ERR since */
 	uint64_t error_ns;       /* when we moved it to ERR; 0: we did not */
-	bool fenced;
+	uint64_t failed_ns;      /* when the NIC was seen to have done that; 0: it was not */
+	bool fenced, last_told;  /* last_told: QP_LAST_WQE_REACHED */
 	uint32_t next_psn, mtu_bytes;
 	uint32_t posted, completed; /* signaled wrs */
 	uint64_t patience_ns;       /* that its retries may take */
@@ -100,6 +103,8 @@ enum hf_poll verbs_poll(struct hf_dev *base, uint64_t now_ns);
 struct hf_io *verbs_io(struct hf_dev *base);
 bool verbs_arm(struct hf_dev *base);
 int verbs_get_event(struct hf_dev *base, struct hf_dev_event *event_out);
+bool verbs_take_notifications(struct verbs_dev *dev); /* whether there were any */
+void verbs_tell(struct verbs_dev *dev, const struct hf_dev_event *event);
 void verbs_forget_events(struct verbs_dev *dev, const void *object);
 enum ibv_port_state verbs_port_state(struct verbs_dev *dev);
 
@@ -136,6 +141,8 @@ int verbs_qp_query(struct hf_qp *base, struct ibv_qp_attr *attr_out, int mask);
 int verbs_qp_fence(struct hf_qp *base);
 int verbs_qp_executed_psn(struct hf_qp *base, uint32_t *psn_out);
 /* Moves to ERR what waits on a dead port for longer than its retries take. */
+void verbs_qps_tell_last(struct verbs_dev *dev, uint64_t now_ns); /* QP_LAST_WQE_REACHED of those that failed */
+void verbs_qp_failed(struct verbs_qp *qp);                        /* the NIC moved it to ERR, as a completion says */
 void verbs_qps_lose_patience(struct verbs_dev *dev, uint64_t now_ns);
 void verbs_bury(struct verbs_dev *dev, uint64_t now_ns); /* graves whose time has come */
 void verbs_bury_all(struct verbs_dev *dev);              /* blocks until it has */

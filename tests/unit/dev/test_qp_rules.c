@@ -206,7 +206,7 @@ static void an_unknown_kind_is_refused_with_those_there_are(void **state)
 	(void)state;
 	assert_int_equal(hf_dev_open(hf_env_host(), &config, &dev, &error), -ENODEV);
 	assert_null(dev);
-	assert_string_equal(error.text, "unknown device \"telegraph\": use one of shm, soft");
+	assert_string_equal(error.text, "unknown device \"telegraph\": use one of shm, soft, verbs");
 	config.kind = NULL;
 	assert_int_equal(hf_dev_open(hf_env_host(), &config, &dev, &error), -ENODEV);
 }
@@ -238,7 +238,7 @@ static void the_kinds_say_what_they_are(void **state)
 	(void)state;
 	for (; kinds[n].name != NULL; n++)
 		assert_int_not_equal(kinds[n].what[0], 0);
-	assert_int_equal(n, 2);
+	assert_int_equal(n, 3);
 }
 
 int main(void)
