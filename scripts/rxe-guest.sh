@@ -1,8 +1,11 @@
 # Sourced in the guest of rxe_vm.py: two hosts, a and b, with two rails each, all in one network namespace because that
 # is where rxe of Linux 6.1 listens.
 #
-#   a0 10.10.0.1 (rxe_a0) ---- rail 0 ---- b0 10.10.0.2 (rxe_b0)
-#   a1 10.10.1.1 (rxe_a1) ---- rail 1 ---- b1 10.10.1.2 (rxe_b1)
+#   a0 10.10.0.1 (rxe_a0) ---- rail 0 ---- b0 10.10.0.3 (rxe_b0)
+#   a1 10.10.0.2 (rxe_a1) ---- rail 1 ---- b1 10.10.0.4 (rxe_b1)
+#
+# All are of one subnet: rxe looks for a route through its own interface only. (An address of the form "peer" would do
+# for IP, but becomes the GID of the other end.)
 #
 # Neighbours are told, since a packet that waits for one is sent late: long after the requester gave it up. An interface
 # that goes down forgets them; it asks (often) for what it needs before it is told again.
@@ -10,8 +13,8 @@
 # The neighbour at the other end of a wire.
 meet() { # DEVICE
 	case $1 in
-	a?) ip neigh replace 10.10.${1#a}.2 lladdr 02:00:00:00:0b:0${1#a} dev "$1" nud permanent ;;
-	b?) ip neigh replace 10.10.${1#b}.1 lladdr 02:00:00:00:0a:0${1#b} dev "$1" nud permanent ;;
+	a[01]) ip neigh replace 10.10.0.$((${1#a} + 3)) lladdr 02:00:00:00:0b:0${1#a} dev "$1" nud permanent ;;
+	b[01]) ip neigh replace 10.10.0.$((${1#b} + 1)) lladdr 02:00:00:00:0a:0${1#b} dev "$1" nud permanent ;;
 	esac
 }
 
@@ -25,8 +28,8 @@ for rail in 0 1; do
 			net.ipv4.neigh.$device.retrans_time_ms=20 net.ipv4.neigh.$device.mcast_solicit=100
 		ip link set $device mtu 4200 up
 	done
-	ip addr add 10.10.$rail.1/24 dev a$rail
-	ip addr add 10.10.$rail.2/24 dev b$rail
+	ip addr add 10.10.0.$((rail + 1))/24 dev a$rail
+	ip addr add 10.10.0.$((rail + 3))/24 dev b$rail
 	meet a$rail
 	meet b$rail
 done

@@ -217,8 +217,13 @@ def job_archive(command):
 
 # ---- the guest ----
 
+NO_KVM = os.path.join(CACHE, "no-kvm")  # there: it was tried on this machine, and is not tried again
+KVM_BOOT_SECONDS = 20
+
+
 def accelerators():
-    return ["kvm", "tcg,thread=multi"] if os.access("/dev/kvm", os.R_OK | os.W_OK) else ["tcg,thread=multi"]
+    usable = os.access("/dev/kvm", os.R_OK | os.W_OK) and not os.path.exists(NO_KVM)
+    return ["kvm", "tcg,thread=multi"] if usable else ["tcg,thread=multi"]
 
 
 def qemu(accelerator, options, folder, initrd):
@@ -237,12 +242,16 @@ def boot(accelerator, options, folder, initrd):
     began, status, up, tail = time.monotonic(), None, False, []
     with subprocess.Popen(qemu(accelerator, options, folder, initrd), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT) as guest:
-        timer = threading.Timer(options.seconds, guest.kill)
+        timer = threading.Timer(KVM_BOOT_SECONDS if accelerator == "kvm" else options.seconds, guest.kill)
         timer.start()
         for line in guest.stdout:
             line = line.replace(b"\r", b"")
             if line.startswith(READY):
                 up = True
+                if accelerator == "kvm":
+                    timer.cancel()
+                    timer = threading.Timer(options.seconds, guest.kill)
+                    timer.start()
             elif line.startswith(DONE):
                 status = int(line.split()[1])
             elif line.startswith(KVM_BROKEN):
@@ -282,6 +291,9 @@ def main():
                 status = boot(accelerator, options, folder, initrd.name)
                 if status is not None:
                     return status
+                if accelerator == "kvm":
+                    with open(NO_KVM, "w", encoding="ascii") as file:
+                        file.write("a guest did not come up with it; remove this file to try again\n")
     except Unavailable as why:
         print("rxe_vm: %s" % why, file=sys.stderr)
     return 125

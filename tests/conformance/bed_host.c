@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The NICs of scripts/rxe-vm, whose two hosts are a0 and b0; a third is a1. */
-static const char *const rxe_addresses[] = {[BED_A] = "10.10.0.1", [BED_B] = "10.10.0.2", [BED_THIRD] = "10.10.1.1"};
+/* The NICs of scripts/rxe-guest.sh, whose two hosts are a0 and b0; a third is a1. */
+static const char *const rxe_addresses[] = {[BED_A] = "10.10.0.1", [BED_B] = "10.10.0.3", [BED_THIRD] = "10.10.0.2"};
 
 /* What leaves at one end arrives at the other. */
 static int rxe_cut(unsigned which, enum hf_link direction, bool up)

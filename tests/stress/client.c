@@ -463,7 +463,7 @@ int stress_client(struct stress *stress, unsigned number)
 
 	process.base = (struct stress_node){.stress = stress, .process = number};
 	stress_node_open(&process.base, &events, &process, PER_PROCESS * sizeof(struct local));
-	stress_addresses(0, server);
+	stress_addresses(stress, 0, server);
 	if (hf_peer_connect(process.base.node, server, RAILS, &process.peer, NULL) != 0)
 		return 2;
 	while (!process.peer_up)

@@ -1,6 +1,7 @@
 /* The parent cuts links and lets them heal, again and again, while the others work. One rail is whole at any time. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <holdfast/fabric.h>
 
@@ -86,40 +87,65 @@ static unsigned pick_rail(struct stress *stress, uint64_t *random)
 	return rail < 0 || draw(random, 5) == 0 ? (unsigned)draw(random, RAILS) : (unsigned)rail;
 }
 
+/* Of a real NIC the switch is its interface's, which has no directions; what leaves at one end of a wire is lost in its
+ * queue. All clients are at the end a. */
+static bool cut_wire(bool at_server, const char *rail, enum hf_link kind, bool up)
+{
+	bool at_b = at_server == (kind == HF_LINK_TX);
+	char command[96];
+
+	snprintf(command, sizeof(command), "tc qdisc replace dev %c%s root netem loss %s", at_b ? 'b' : 'a', rail + 1,
+		up ? "0%" : "100%");
+	return system(command) == 0;
+}
+
+struct place {
+	struct hf_fabric *fabric;
+	const char *node;
+	char rail[HF_NAME_BYTES];
+	enum hf_link kind;
+};
+
+static bool switch_link(const struct stress *stress, const struct place *place, bool up, struct hf_error *error)
+{
+	if (stress_is_real(stress) && place->kind != HF_LINK_BOTH)
+		return cut_wire(strcmp(place->node, stress_node_name(0)) == 0, place->rail, place->kind, up);
+	return hf_fabric_set_link(place->fabric, place->node, place->rail, place->kind, up, error) == 0;
+}
+
 bool stress_cuts(struct stress *stress, unsigned n, struct stress_cuts *made)
 {
-	struct hf_fabric *fabric;
+	struct place place;
 	struct hf_error error = {0};
 	uint64_t random = stress->seed;
 	bool fine = true;
 
 	*made = (struct stress_cuts){0};
-	if (hf_fabric_open(stress_fabric(), false, &fabric, &error) != 0) {
+	if (hf_fabric_open(stress_fabric(), false, &place.fabric, &error) != 0) {
 		fprintf(stderr, "stress: %s\n", error.text);
 		return false;
 	}
 	for (unsigned i = 0; i < n && fine; i++) {
 		static const enum hf_link kinds[] = {HF_LINK_BOTH, HF_LINK_TX, HF_LINK_RX};
-		const char *node = stress_node_name(draw(&random, 2) == 0 ? 0 : (unsigned)draw(&random, PROCESSES));
-		enum hf_link kind = kinds[draw(&random, 3)];
-		char rail[HF_NAME_BYTES];
 
-		snprintf(rail, sizeof(rail), "r%u", pick_rail(stress, &random));
-		fine = hf_fabric_set_link(fabric, node, rail, kind, false, &error) == 0 &&
+		place.node = stress_node_name(draw(&random, 2) == 0 ? 0 : (unsigned)draw(&random, PROCESSES));
+		place.kind = kinds[draw(&random, 3)];
+		snprintf(place.rail, sizeof(place.rail), "r%u", pick_rail(stress, &random));
+		fine = switch_link(stress, &place, false, &error) &&
 		       all_go_on(stress, draw(&random, CUT_NS_MAX) >> draw(&random, 6)) &&
-		       hf_fabric_set_link(fabric, node, rail, kind, true, &error) == 0;
-		made->both += kind == HF_LINK_BOTH;
-		made->tx += kind == HF_LINK_TX;
-		made->rx += kind == HF_LINK_RX;
+		       switch_link(stress, &place, true, &error);
+		made->both += place.kind == HF_LINK_BOTH;
+		made->tx += place.kind == HF_LINK_TX;
+		made->rx += place.kind == HF_LINK_RX;
 		if (fine)
 			fine = all_go_on(stress, draw(&random, REST_NS_MAX) >> draw(&random, 6));
 		if (!fine)
 			stress_violate(stress, "in cut %u: %s of rail %s at node %s %s", i + 1,
-				kind == HF_LINK_BOTH ? "both directions"
-				: kind == HF_LINK_TX ? "TX"
-						     : "RX",
-				rail, node, error.text);
+				place.kind == HF_LINK_BOTH ? "both directions"
+				: place.kind == HF_LINK_TX ? "TX"
+							   : "RX",
+				place.rail, place.node, error.text);
 	}
-	hf_fabric_close(fabric);
+	hf_fabric_close(place.fabric);
 	return fine;
 }

@@ -1,4 +1,5 @@
-/* stress KIND CUTS [--policy resend|varuna] [--seed N]: see stress.h. With `resend` it must find doubled additions. */
+/* stress KIND CUTS [--policy resend|varuna] [--seed N]: see stress.h. With `resend` it must find doubled additions.
+ * `verbs` runs in the guest of scripts/rxe_vm.py. */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -161,7 +162,7 @@ int main(int argc, char **argv)
 	unsigned cuts = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : 0;
 
 	if (stress == MAP_FAILED || cuts == 0) {
-		fprintf(stderr, "usage: stress shm|soft CUTS [--policy resend|varuna] [--seed N]\n");
+		fprintf(stderr, "usage: stress shm|soft|verbs CUTS [--policy resend|varuna] [--seed N]\n");
 		return 2;
 	}
 	stress->kind = argv[1];

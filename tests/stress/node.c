@@ -3,10 +3,14 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define CONTROL_PORT 18515u
 #define MOMENT_NS    5000000u
+
+#define SLOW_HEARTBEAT_NS 500000000ull
+#define SLOW_TIMEOUT      14 /* 67 ms */
 
 static unsigned group; /* the parent's pid: tests run side by side */
 
@@ -41,21 +45,30 @@ const char *stress_node_name(unsigned process)
 	return names[process];
 }
 
-static struct hf_addr address(unsigned process, unsigned rail)
+/* The NICs of scripts/rxe-guest.sh: the clients share those of one host. */
+bool stress_is_real(const struct stress *stress)
+{
+	return strcmp(stress->kind, "verbs") == 0;
+}
+
+static struct hf_addr address(const struct stress *stress, unsigned process, unsigned rail)
 {
 	char text[HF_ADDR_TEXT];
 	struct hf_addr addr;
 
-	snprintf(text, sizeof(text), "127.%u.%u.%u", 128 + (group >> 8) % 64, group & 0xff, 1 + process * RAILS + rail);
+	if (stress_is_real(stress))
+		snprintf(text, sizeof(text), "10.10.0.%u", (process == 0 ? 3 : 1) + rail);
+	else
+		snprintf(text, sizeof(text), "127.%u.%u.%u", 128 + (group >> 8) % 64, group & 0xff, 1 + process * RAILS + rail);
 	if (hf_addr_parse(text, &addr) != 0)
 		abort();
 	return addr;
 }
 
-void stress_addresses(unsigned process, struct hf_addr control[RAILS])
+void stress_addresses(const struct stress *stress, unsigned process, struct hf_addr control[RAILS])
 {
 	for (unsigned i = 0; i < RAILS; i++) {
-		control[i] = address(process, i);
+		control[i] = address(stress, process, i);
 		hf_addr_set_port(&control[i], process == 0 ? CONTROL_PORT : 0);
 	}
 }
@@ -76,13 +89,18 @@ void stress_node_open(struct stress_node *node, const struct hf_node_events *eve
 	struct hf_addr control[RAILS];
 	struct hf_error error = {0};
 
-	stress_addresses(node->process, control);
+	if (stress_is_real(node->stress)) { /* an emulated guest of two cores lets nobody run for long moments */
+		config.heartbeat_ns = SLOW_HEARTBEAT_NS;
+		config.timeout = SLOW_TIMEOUT;
+		config.retry_cnt = 4;
+	}
+	stress_addresses(node->stress, node->process, control);
 	snprintf(config.name, sizeof(config.name), "%s", stress_node_name(node->process));
 	snprintf(config.fabric, sizeof(config.fabric), "%s", stress_fabric());
 	for (unsigned i = 0; i < RAILS; i++) {
 		snprintf(config.rails[i].name, HF_NAME_BYTES, "r%u", i);
 		snprintf(config.rails[i].kind, HF_NAME_BYTES, "%s", node->stress->kind);
-		config.rails[i].address = address(node->process, i);
+		config.rails[i].address = address(node->stress, node->process, i);
 		config.rails[i].control = control[i];
 	}
 	if (hf_loop_create(hf_env_host(), &node->loop) != 0 ||

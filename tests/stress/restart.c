@@ -149,7 +149,7 @@ static void connect_again(struct client *client)
 		return;
 	if (client->peer == NULL) {
 		client->peer_up = false;
-		stress_addresses(0, server);
+		stress_addresses(client->base.stress, 0, server);
 		(void)hf_peer_connect(client->base.node, server, RAILS, &client->peer, NULL);
 	} else if (client->peer_up) {
 		client->remote = client->posted = client->completed = client->additions = 0;

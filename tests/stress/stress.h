@@ -134,7 +134,8 @@ void stress_node_close(struct stress_node *node);
 /* Turns its loop, and counts the time since the turn before as lived, but of a long one a moment only: on a machine
  * that is busy with others, or under a sanitizer, nobody is told to hang for time that he did not have. */
 void stress_turn(struct stress_node *node, uint64_t max_sleep_ns);
-void stress_addresses(unsigned process, struct hf_addr control[RAILS]);
+bool stress_is_real(const struct stress *stress); /* it runs on NICs of scripts/rxe-guest.sh */
+void stress_addresses(const struct stress *stress, unsigned process, struct hf_addr control[RAILS]);
 const char *stress_node_name(unsigned process);
 const char *stress_fabric(void);
 

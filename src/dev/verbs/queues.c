@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "dev/verbs/verbs.h"
 
 #define ACK_BATCH 64u /* of notifications: an acknowledgement takes a lock */
@@ -67,8 +68,12 @@ static void count(struct verbs_dev *dev, const struct ibv_wc *wc)
 	if (qp == NULL)
 		return;
 	qp->completed++;
-	if (wc->status != IBV_WC_SUCCESS)
-		verbs_qp_failed(qp);
+	if (wc->status == IBV_WC_SUCCESS)
+		return;
+	if (qp->failed_ns == 0)
+		log_debug("%s: qp %u: a wr completed with status %d (the NIC's word: 0x%x)", dev->base.attr.name,
+			wc->qp_num, (int)wc->status, wc->vendor_err);
+	verbs_qp_failed(qp);
 }
 
 static int take_kept(struct verbs_cq *cq, int n, struct ibv_wc *wc)

@@ -6,8 +6,8 @@
  *   silence   a NIC whose port is down may complete nothing at all: every VERBS_LOOK_NS the device asks for the state
  *             of its port, tells a change that no event told, and moves qps to ERR whose wrs have been waiting
  *             on a dead port for longer than their retries take.
- *   last wqe  not every NIC says when a qp that failed takes nothing more from its shared receive queue: the device does,
- *             when the fence would hold.
+ *   last wqe  not every NIC says when a qp that failed takes nothing more from its shared receive queue: the device
+ *             does, when the fence would hold.
  *   quiet     some NICs must not reset or destroy a qp that was just used: it is moved to ERR, and destroyed later.
  *
  * VERBS-1  A qp is in dev->qps and in the table from its creation until hf_qp_destroy; then the library's qp is
