@@ -51,6 +51,12 @@ bool stress_is_real(const struct stress *stress)
 	return strcmp(stress->kind, "verbs") == 0;
 }
 
+/* Where nobody does atomics they need no rail of their own either. */
+int stress_access(const struct stress *stress)
+{
+	return IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | (stress_is_real(stress) ? 0 : IBV_ACCESS_REMOTE_ATOMIC);
+}
+
 static struct hf_addr address(const struct stress *stress, unsigned process, unsigned rail)
 {
 	char text[HF_ADDR_TEXT];
@@ -109,8 +115,7 @@ void stress_node_open(struct stress_node *node, const struct hf_node_events *eve
 	if (hf_vpd_alloc(node->node, &node->pd) != 0 || hf_vcq_create(node->node, 4096, NULL, &node->cq) != 0 ||
 		hf_mem_alloc(hf_env_host(), bytes, &node->memory, &error) != 0 ||
 		hf_vmr_reg(node->pd, node->memory, bytes,
-			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-				IBV_ACCESS_REMOTE_ATOMIC,
+			IBV_ACCESS_LOCAL_WRITE | stress_access(node->stress),
 			&node->mr, &error) != 0)
 		fail(node, "memory", error.text);
 }

@@ -157,6 +157,15 @@ enum ibv_port_state verbs_port_state(struct verbs_dev *dev)
 	return attr.state;
 }
 
+bool verbs_port_failed(struct verbs_dev *dev)
+{
+	uint64_t now_ns = hf_env_now_ns(dev->base.env);
+
+	take_events(dev, now_ns);
+	tell_port(dev, verbs_port_state(dev) == IBV_PORT_ACTIVE, now_ns);
+	return !dev->up || (dev->down_ns != 0 && now_ns - dev->down_ns < VERBS_LATELY_NS);
+}
+
 static void look(struct verbs_dev *dev, uint64_t now_ns)
 {
 	dev->looked_ns = now_ns;

@@ -14,8 +14,8 @@
 static const struct verbs_model rxe = {.vendor_id = 0xffffff,
 	.name = "rxe",
 	.caps = HF_DEV_EXECUTED_PSN | HF_DEV_ACCESS_IN_RTS,
-	.settle_ns = 1 * MS,
-	.quiet_ns = 5 * MS,
+	.settle_ns = 20 * MS,
+	.quiet_ns = 25 * MS,
 	.retry_most = 6};
 static const struct verbs_model mlx5 = {
 	.vendor_id = 0x2c9, .name = "mlx5", .settle_ns = 1 * MS, .retry_most = RETRY_CNT};

@@ -58,7 +58,7 @@ int verbs_cq_destroy(struct hf_cq *base)
 
 /* A signaled wr, or one that failed. Receives are not counted, but cannot be told from sends by a completion in error;
  * those are of a qp that is in ERR, whose count does not matter any more. */
-static void count(struct verbs_dev *dev, const struct ibv_wc *wc)
+static void count(struct verbs_dev *dev, struct ibv_wc *wc)
 {
 	struct verbs_qp *qp;
 
@@ -70,6 +70,8 @@ static void count(struct verbs_dev *dev, const struct ibv_wc *wc)
 	qp->completed++;
 	if (wc->status == IBV_WC_SUCCESS)
 		return;
+	if (wc->status == IBV_WC_LOC_QP_OP_ERR && verbs_port_failed(dev))
+		wc->status = IBV_WC_RETRY_EXC_ERR; /* what some NICs say of what they could not send */
 	if (qp->failed_ns == 0)
 		log_debug("%s: qp %u: a wr completed with status %d (the NIC's word: 0x%x)", dev->base.attr.name,
 			wc->qp_num, (int)wc->status, wc->vendor_err);

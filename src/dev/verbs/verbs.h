@@ -22,8 +22,9 @@
 #include "dev/verbs/port.h"
 #include "env/netdev.h"
 
-#define VERBS_LOOK_NS  20000000ull /* between two looks at the port's state */
-#define VERBS_EVENT_NS 50000ull    /* and at the library's queue of events, each of which is a system call */
+#define VERBS_LOOK_NS   20000000ull   /* between two looks at the port's state */
+#define VERBS_LATELY_NS 1000000000ull /* so long a failed port explains errors */
+#define VERBS_EVENT_NS  50000ull      /* and at the library's queue of events, each of which is a system call */
 
 struct verbs_event {
 	struct list link;
@@ -107,6 +108,7 @@ bool verbs_take_notifications(struct verbs_dev *dev); /* whether there were any 
 void verbs_tell(struct verbs_dev *dev, const struct hf_dev_event *event);
 void verbs_forget_events(struct verbs_dev *dev, const void *object);
 enum ibv_port_state verbs_port_state(struct verbs_dev *dev);
+bool verbs_port_failed(struct verbs_dev *dev); /* it is down, or was a moment ago */
 
 /* link.c: the operator's switch, which is that of the network interface. */
 int verbs_link_open(struct verbs_dev *dev, const struct hf_dev_config *config, struct hf_error *error);
