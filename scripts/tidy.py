@@ -19,12 +19,13 @@ LAYERS = ["base", "env", "net", "dev", "rail", "vqp", "transfer", "smr", "kv", "
 BESIDE = {("kv", "broker"), ("broker", "kv"), ("smr", "transfer")}  # in LAYERS' order, but strangers to each other
 PUBLIC_LAYER = {
     "error.h": "base", "env.h": "env", "loop.h": "env", "dev.h": "dev", "dev_dc.h": "dev", "dev_ops.h": "dev", "fabric.h": "dev",
-    "node.h": "rail", "vqp.h": "vqp", "grant.h": "vqp",
+    "nics.h": "dev", "node.h": "rail", "vqp.h": "vqp", "grant.h": "vqp",
 }
 # A backend's headers stay in its folder; who else may see one, and why.
 BACKENDS = {
     "dev/shm": ["tests/"],
     "dev/soft": ["sim/", "tests/", "fuzz/"],  # the simulator brings its own bus for the soft NIC
+    "dev/verbs": ["tests/"],
     "env/linux": ["tests/"],
 }
 

@@ -42,7 +42,8 @@ enum hf_dev_cap {
 	HF_DEV_FOOTER = 1 << 7,      /* hf_qp_post_send_footed, towards peers that have it too */
 };
 
-#define HF_NAME_BYTES 32 /* of a fabric, node, rail or device, with its NUL */
+#define HF_NAME_BYTES 32                  /* of a fabric, node, rail or device, with its NUL */
+#define HF_NIC_BYTES  (HF_NAME_BYTES + 4) /* and of a port of a NIC: "mlx5_0/2" */
 
 struct hf_dev_config {
 	const char *kind;       /* "shm", "soft", "verbs" */

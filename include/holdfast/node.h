@@ -30,8 +30,9 @@ enum hf_evidence {
 
 struct hf_rail_config {
 	char name[HF_NAME_BYTES]; /* "r0"; pairs with the peer's rail of the same name */
-	char kind[HF_NAME_BYTES]; /* "shm", "soft" */
-	struct hf_addr address;   /* soft: of the NIC; port 0: 4791 */
+	char kind[HF_NAME_BYTES]; /* "shm", "soft", "verbs" */
+	char nic[HF_NIC_BYTES];   /* verbs: as hf_dev_config.nic; empty: the one with that address */
+	struct hf_addr address;   /* of the NIC; soft: port 0 means 4791; verbs: needed unless `nic` is given */
 	struct hf_addr control;   /* where this rail's control streams are bound; port 0: any, for who only connects */
 	enum ibv_mtu mtu;         /* 0: the device's best */
 };

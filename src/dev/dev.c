@@ -70,6 +70,15 @@ int hf_dev_open(struct hf_env *env, const struct hf_dev_config *config, struct h
 	return unknown_kind(config->kind, error);
 }
 
+int hf_dev_nics(
+	const char *kind, void (*found)(const struct hf_nic *nic, void *context), void *context, struct hf_error *error)
+{
+	for (unsigned i = kind_count; i-- > 0;)
+		if (strcmp(kinds[i]->name, kind) == 0 && kinds[i]->nics != NULL)
+			return kinds[i]->nics(found, context, error);
+	return hf_error_set(error, -EOPNOTSUPP, "devices of kind \"%.40s\" need no NIC of this host", kind);
+}
+
 void hf_dev_close(struct hf_dev *dev)
 {
 	if (dev != NULL)

@@ -2,12 +2,14 @@
 #ifndef HOLDFAST_DEV_KINDS_H
 #define HOLDFAST_DEV_KINDS_H
 
-#include <holdfast/dev.h>
+#include <holdfast/nics.h>
 
 struct dev_kind {
 	const char *name, *what;
 	int (*open)(struct hf_env *env, const struct hf_dev_config *config, struct hf_dev **dev_out,
 		struct hf_error *error);
+	/* hf_dev_nics; NULL: it needs none. */
+	int (*nics)(void (*found)(const struct hf_nic *nic, void *context), void *context, struct hf_error *error);
 };
 
 /* Whoever was added last is asked first, so a world can bring its own "soft". The kind stays the caller's. */

@@ -141,7 +141,7 @@ static void push(struct where *where, const char *key, size_t index)
 
 /* ---- values ---- */
 
-enum kind { NAME, ADDRESS, MTU, POLICY, EVIDENCE, MILLISECONDS, SMALL, COUNT, RAILS, ADDRESSES };
+enum kind { NAME, NIC, ADDRESS, MTU, POLICY, EVIDENCE, MILLISECONDS, SMALL, COUNT, RAILS, ADDRESSES };
 
 struct field {
 	const char *key;
@@ -161,6 +161,24 @@ static int parse_name(struct where *where, const json_t *value, char *out)
 		strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789._-") != length)
 		return fault(where, "expected a name: 1 to 31 of a-z 0-9 . _ - and no leading dot");
 	memcpy(out, text, length + 1);
+	return 0;
+}
+
+/* Drivers and administrators name NICs; the port behind the slash is a number. */
+static int parse_nic(struct where *where, const json_t *value, char *out)
+{
+	const char *text = json_string_value(value);
+	size_t length = text == NULL ? 0 : strcspn(text, "/"), bytes = text == NULL ? 0 : strlen(text);
+	const char *port = text == NULL ? "" : text + length;
+	bool good = length > 0 && length < HF_NAME_BYTES && bytes < HF_NIC_BYTES;
+
+	for (size_t i = 0; i < length && good; i++)
+		good = isalnum((unsigned char)text[i]) || strchr("._-", text[i]) != NULL;
+	if (port[0] == '/')
+		good = good && port[1] != '\0' && port[1] != '0' && strspn(port + 1, "0123456789") == strlen(port + 1);
+	if (!good)
+		return fault(where, "expected an RDMA NIC such as \"mlx5_0\", or \"mlx5_0/2\" for its second port");
+	memcpy(out, text, bytes + 1);
 	return 0;
 }
 
@@ -223,6 +241,7 @@ static int parse_number(struct where *where, const json_t *value, int max, json_
 static const struct field rail_fields[] = {
 	{"name", NAME, offsetof(struct hf_rail_config, name), 0},
 	{"kind", NAME, offsetof(struct hf_rail_config, kind), 0},
+	{"nic", NIC, offsetof(struct hf_rail_config, nic), 0},
 	{"address", ADDRESS, offsetof(struct hf_rail_config, address), 0},
 	{"control", ADDRESS, offsetof(struct hf_rail_config, control), 0},
 	{"mtu", MTU, offsetof(struct hf_rail_config, mtu), 0},
@@ -271,6 +290,8 @@ static int parse_value(struct where *where, const json_t *value, const struct fi
 	switch (field->kind) {
 	case NAME:
 		return parse_name(where, value, at);
+	case NIC:
+		return parse_nic(where, value, at);
 	case ADDRESS:
 		return parse_address(where, value, at);
 	case MTU:

@@ -254,6 +254,7 @@ static int rail_open(struct hf_node *node, unsigned i, struct hf_error *error)
 		.node = node->config.name,
 		.rail = rail->config.name,
 		.address = rail->config.address,
+		.nic = rail->config.nic[0] == '\0' ? NULL : rail->config.nic,
 		.mtu = rail->config.mtu,
 		.caps_masked = node->config.caps_masked};
 	struct ibv_port_attr port = {0};

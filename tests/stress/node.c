@@ -54,7 +54,8 @@ bool stress_is_real(const struct stress *stress)
 /* Where nobody does atomics they need no rail of their own either. */
 int stress_access(const struct stress *stress)
 {
-	return IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | (stress_is_real(stress) ? 0 : IBV_ACCESS_REMOTE_ATOMIC);
+	return IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+	       (stress_is_real(stress) ? 0 : IBV_ACCESS_REMOTE_ATOMIC);
 }
 
 static struct hf_addr address(const struct stress *stress, unsigned process, unsigned rail)
@@ -65,7 +66,8 @@ static struct hf_addr address(const struct stress *stress, unsigned process, uns
 	if (stress_is_real(stress))
 		snprintf(text, sizeof(text), "10.10.0.%u", (process == 0 ? 3 : 1) + rail);
 	else
-		snprintf(text, sizeof(text), "127.%u.%u.%u", 128 + (group >> 8) % 64, group & 0xff, 1 + process * RAILS + rail);
+		snprintf(text, sizeof(text), "127.%u.%u.%u", 128 + (group >> 8) % 64, group & 0xff,
+			1 + process * RAILS + rail);
 	if (hf_addr_parse(text, &addr) != 0)
 		abort();
 	return addr;
@@ -114,8 +116,7 @@ void stress_node_open(struct stress_node *node, const struct hf_node_events *eve
 		fail(node, "open", error.text);
 	if (hf_vpd_alloc(node->node, &node->pd) != 0 || hf_vcq_create(node->node, 4096, NULL, &node->cq) != 0 ||
 		hf_mem_alloc(hf_env_host(), bytes, &node->memory, &error) != 0 ||
-		hf_vmr_reg(node->pd, node->memory, bytes,
-			IBV_ACCESS_LOCAL_WRITE | stress_access(node->stress),
+		hf_vmr_reg(node->pd, node->memory, bytes, IBV_ACCESS_LOCAL_WRITE | stress_access(node->stress),
 			&node->mr, &error) != 0)
 		fail(node, "memory", error.text);
 }

@@ -135,7 +135,7 @@ void stress_node_close(struct stress_node *node);
  * that is busy with others, or under a sanitizer, nobody is told to hang for time that he did not have. */
 void stress_turn(struct stress_node *node, uint64_t max_sleep_ns);
 bool stress_is_real(const struct stress *stress); /* it runs on NICs of scripts/rxe-guest.sh */
-int stress_access(const struct stress *stress);      /* of regions and vqps for peers */
+int stress_access(const struct stress *stress);   /* of regions and vqps for peers */
 void stress_addresses(const struct stress *stress, unsigned process, struct hf_addr control[RAILS]);
 const char *stress_node_name(unsigned process);
 const char *stress_fabric(void);

@@ -19,53 +19,49 @@ static const struct symbol symbols[] = {
 		{"_ibv_query_gid_ex", offsetof(struct verbs_lib, query_gid_ex)},
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct verbs_lib loaded;
-static void *handle;
-
-static int find_symbols(struct verbs_lib *lib, struct hf_error *error)
+static int find_symbols(void *handle, const char *file, struct verbs_lib *lib_out, struct hf_error *error)
 {
 	for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
 		void *found = dlsym(handle, symbols[i].name);
 
 		if (found == NULL)
 			return hf_error_set(error, -ENOSYS,
-				"the %s of this host has no %s: install rdma-core 44 or later (apt-get install "
-				"libibverbs1)",
-				LIBRARY, symbols[i].name);
-		memcpy((char *)lib + symbols[i].offset, &found, sizeof(found));
+				"%.80s has no %s: install rdma-core 44 or later (apt-get install libibverbs1)", file,
+				symbols[i].name);
+		memcpy((char *)lib_out + symbols[i].offset, &found, sizeof(found));
 	}
 	return 0;
 }
 
 /* By its own names: a program under `holdfast run` has our own ibv_* in front of them. */
-static int load(struct hf_error *error)
+int verbs_lib_load_from(const char *file, struct verbs_lib *lib_out, struct hf_error *error)
 {
-	struct verbs_lib lib;
+	void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
 	int rc;
 
-	handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
 	if (handle == NULL)
 		return hf_error_set(error, -ENODEV,
-			"RDMA NICs need %s, which is not on this host: apt-get install libibverbs1 ibverbs-providers",
-			LIBRARY);
-	rc = find_symbols(&lib, error);
-	if (rc == 0) {
-		loaded = lib;
-		return 0;
-	}
-	dlclose(handle);
-	handle = NULL;
+			"RDMA NICs need %.80s, which is not on this host: apt-get install libibverbs1 "
+			"ibverbs-providers",
+			file);
+	rc = find_symbols(handle, file, lib_out, error);
+	if (rc != 0)
+		dlclose(handle);
 	return rc;
 }
 
-const struct verbs_lib *verbs_lib_load(struct hf_error *error)
+int verbs_lib_load(const struct verbs_lib **lib_out, struct hf_error *error)
 {
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static struct verbs_lib lib;
+	static bool loaded;
 	int rc = 0;
 
 	pthread_mutex_lock(&lock);
-	if (handle == NULL)
-		rc = load(error);
+	if (!loaded)
+		rc = verbs_lib_load_from(LIBRARY, &lib, error);
+	loaded = rc == 0;
 	pthread_mutex_unlock(&lock);
-	return rc == 0 ? &loaded : NULL;
+	*lib_out = rc == 0 ? &lib : NULL;
+	return rc;
 }

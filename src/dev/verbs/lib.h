@@ -6,6 +6,7 @@
 #define HOLDFAST_DEV_VERBS_LIB_H
 
 #include <infiniband/verbs.h>
+#include <stdbool.h>
 
 #include <holdfast/error.h>
 
@@ -50,7 +51,11 @@ struct verbs_lib {
 		uint32_t flags, size_t entry_bytes);
 };
 
-/* The library of this host, loaded at the first call and kept. NULL with words: it is not installed, or too old. */
-const struct verbs_lib *verbs_lib_load(struct hf_error *error);
+/* The library of this host, loaded at the first call and kept. -ENODEV with words: it is not installed; -ENOSYS: it is
+ * too old. */
+int verbs_lib_load(const struct verbs_lib **lib_out, struct hf_error *error);
+
+/* The library in that file, or by that name where the loader looks; never unloaded. */
+int verbs_lib_load_from(const char *file, struct verbs_lib *lib_out, struct hf_error *error);
 
 #endif

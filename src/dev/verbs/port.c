@@ -16,7 +16,8 @@ static const struct verbs_model rxe = {.vendor_id = 0xffffff,
 	.caps = HF_DEV_EXECUTED_PSN | HF_DEV_ACCESS_IN_RTS,
 	.settle_ns = 20 * MS,
 	.quiet_ns = 25 * MS,
-	.retry_most = 6};
+	.retry_most = 6,
+	.tried = true};
 static const struct verbs_model mlx5 = {
 	.vendor_id = 0x2c9, .name = "mlx5", .settle_ns = 1 * MS, .retry_most = RETRY_CNT};
 static const struct verbs_model unknown = {.name = "unknown", .settle_ns = 1 * MS, .quiet_ns = 5 * MS, .retry_most = 6};
@@ -87,7 +88,6 @@ static bool describe(
 	const struct verbs_lib *lib, struct ibv_context *context, const struct hf_addr *wanted, struct verbs_port *port)
 {
 	struct ibv_port_attr attr = {0};
-	bool has_gid;
 
 	if (lib->query_port(context, port->number, (struct _compat_ibv_port_attr *)(void *)&attr) != 0)
 		return false;
@@ -103,11 +103,11 @@ static bool describe(
 			port->refused, sizeof(port->refused), "its link layer is InfiniBand; only RoCEv2 is supported");
 		return wanted->sa.sa_family == AF_UNSPEC;
 	}
-	has_gid = find_gid(lib, context, wanted, attr.gid_tbl_len, port);
-	if (!has_gid)
+	port->has_gid = find_gid(lib, context, wanted, attr.gid_tbl_len, port);
+	if (!port->has_gid)
 		snprintf(port->refused, sizeof(port->refused),
 			"it has no RoCEv2 GID: give its network interface an address");
-	return has_gid || wanted->sa.sa_family == AF_UNSPEC;
+	return port->has_gid || wanted->sa.sa_family == AF_UNSPEC;
 }
 
 /* ---- all of them ---- */

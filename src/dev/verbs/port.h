@@ -2,7 +2,7 @@
 #ifndef HOLDFAST_DEV_VERBS_PORT_H
 #define HOLDFAST_DEV_VERBS_PORT_H
 
-#include <holdfast/dev.h>
+#include <holdfast/nics.h>
 
 #include "dev/verbs/lib.h"
 
@@ -14,18 +14,20 @@ struct verbs_model {
 	uint64_t settle_ns; /* after a qp moved to ERR something may still land for so long */
 	uint64_t quiet_ns;  /* and for so long it must not be reset or destroyed */
 	uint8_t retry_most; /* a larger retry_cnt does not mean so many retries */
+	bool tried;         /* the conformance suite was run on it */
 };
 
 struct verbs_port {
 	char name[HF_NAME_BYTES]; /* of the NIC: "mlx5_0" */
 	uint8_t number;
 	uint8_t gid_index; /* of `gid`, which is a RoCEv2 one */
+	bool has_gid;
 	union ibv_gid gid;
 	enum ibv_port_state state;
 	enum ibv_mtu mtu;
 	const struct verbs_model *model;
 	struct ibv_device_attr attr;
-	char refused[128]; /* why it cannot be a rail; empty: it can */
+	char refused[HF_NIC_WORDS]; /* why it cannot be a rail; empty: it can */
 };
 
 /* Calls found() for every port, with its first RoCEv2 GID of an IPv4 address, or else of any; until one returns true.

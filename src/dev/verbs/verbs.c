@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "dev/kinds.h"
+#include "dev/verbs/nics.h"
 
 #define INLINE_MOST   512u
 #define RD_ATOMIC_MAX 128
@@ -188,9 +189,12 @@ int verbs_open(struct hf_env *env, const struct hf_dev_config *config, const str
 static int open_verbs(
 	struct hf_env *env, const struct hf_dev_config *config, struct hf_dev **dev_out, struct hf_error *error)
 {
-	const struct verbs_lib *lib = verbs_lib_load(error);
+	const struct verbs_lib *lib;
+	int rc = verbs_lib_load(&lib, error);
 
-	return lib == NULL ? -ENODEV : verbs_open(env, config, lib, dev_out, error);
+	*dev_out = NULL;
+	return rc == 0 ? verbs_open(env, config, lib, dev_out, error) : rc;
 }
 
-const struct dev_kind verbs_kind = {.name = "verbs", .what = "an RDMA NIC, through libibverbs", .open = open_verbs};
+const struct dev_kind verbs_kind = {
+	.name = "verbs", .what = "an RDMA NIC, through libibverbs", .open = open_verbs, .nics = verbs_nics};

@@ -577,20 +577,23 @@ static void refused(const char *text, const char *words)
 
 static void a_configuration_is_read_in_full(void **state)
 {
-	static const char text[] = "{ \"name\": \"a\", \"fabric\": \"f\", \"rails\": ["
-				   "{\"name\": \"r0\", \"kind\": \"soft\", \"address\": \"127.0.0.2\", \"control\": "
-				   "\"127.0.0.2:1\", \"mtu\": 2048},"
-				   "{\"name\": \"r1\", \"kind\": \"shm\"}], \"management\": [\"127.0.0.9:7\"], "
-				   "\"policy\": \"resend-cache\","
-				   "\"heartbeat_ms\": 10, \"heartbeat_misses\": 3, \"failback_ms\": 20, \"budget_ms\": "
-				   "30, \"timeout\": 12,"
-				   "\"retry_cnt\": 5 }";
+	static const char text[] =
+		"{ \"name\": \"a\", \"fabric\": \"f\", \"rails\": ["
+		"{\"name\": \"r0\", \"kind\": \"soft\", \"address\": \"127.0.0.2\", \"control\": "
+		"\"127.0.0.2:1\", \"mtu\": 2048},"
+		"{\"name\": \"r1\", \"kind\": \"shm\", \"nic\": \"mlx5_0/2\"}], \"management\": [\"127.0.0.9:7\"], "
+		"\"policy\": \"resend-cache\","
+		"\"heartbeat_ms\": 10, \"heartbeat_misses\": 3, \"failback_ms\": 20, \"budget_ms\": "
+		"30, \"timeout\": 12,"
+		"\"retry_cnt\": 5 }";
 	struct hf_node_config config;
 	struct hf_error error = {0};
 
 	(void)state;
 	assert_int_equal(hf_node_config_parse(text, strlen(text), &config, &error), 0);
 	assert_string_equal(config.rails[1].kind, "shm");
+	assert_string_equal(config.rails[0].nic, "");
+	assert_string_equal(config.rails[1].nic, "mlx5_0/2");
 	assert_int_equal(config.rail_count, 2);
 	assert_int_equal(config.rails[0].mtu, IBV_MTU_2048);
 	assert_int_equal(hf_addr_port(&config.management[0]), 7);
@@ -613,6 +616,11 @@ static void what_is_wrong_in_a_configuration_is_named_with_its_line(void **state
 	refused("{\n\"rails\": [\n{\"name\": \"r0\",\n\"kind\": \"soft\"},\n{\"name\": \"r1\", \"kind\": \"soft\",\n"
 		"\"mtu\": 1500}]}",
 		"line 6: rails[1].mtu: expected 256");
+	refused("{\"rails\": [{\"nic\": \"mlx5_0/0\"}]}", "rails[0].nic: expected an RDMA NIC");
+	refused("{\"rails\": [{\"nic\": \"/1\"}]}", "expected an RDMA NIC");
+	refused("{\"rails\": [{\"nic\": \"mlx5_0/1/2\"}]}", "expected an RDMA NIC");
+	refused("{\"rails\": [{\"nic\": \"../../etc\"}]}", "expected an RDMA NIC");
+	refused("{\"rails\": [{\"nic\": 7}]}", "expected an RDMA NIC");
 	refused("{\"budget_ms\": 0}", "budget_ms: expected a whole number from 1");
 	refused("{\"timeout\": 32}", "from 1 to 31");
 	refused("{\"policy\": \"varnish\"}", "expected \"none\"");

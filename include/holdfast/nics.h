@@ -1,0 +1,26 @@
+/* nics.h - the NICs of this host that a kind of device opens by name. Kinds that bring their own NIC have none.
+ *
+ * No loop is needed; the call blocks for milliseconds, longer where a driver is slow to open. */
+#ifndef HOLDFAST_NICS_H
+#define HOLDFAST_NICS_H
+
+#include <holdfast/dev.h>
+
+#define HF_NIC_WORDS 128
+
+struct hf_nic {
+	char name[HF_NIC_BYTES];    /* hf_dev_config.nic of one port: "mlx5_0/1" */
+	char model[HF_NAME_BYTES];  /* of those whose behaviour is known; "unknown" */
+	struct hf_addr address;     /* of the GID that packets would carry; AF_UNSPEC: none */
+	enum ibv_mtu mtu;           /* active */
+	bool up;                    /* its port is active */
+	bool tried;                 /* the device was run on such a NIC before it was published */
+	char refused[HF_NIC_WORDS]; /* why it cannot be a rail; empty: it can */
+};
+
+/* Calls found() for each port. Returns how many there were; -EOPNOTSUPP: the kind needs none, or there is no such kind;
+ * another -errno with words: they cannot be listed, and what to do about it. */
+int hf_dev_nics(const char *kind, void (*found)(const struct hf_nic *nic, void *context), void *context,
+	struct hf_error *error);
+
+#endif
