@@ -1,0 +1,770 @@
+/* The device on libibverbs, on NICs that are not there: fake.h. Time passes when the test says so. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "dev/verbs/nics.h"
+#include "dev/verbs/verbs.h"
+#include "env/world.h"
+#include "fake.h"
+
+#define MS 1000000ull
+
+static const char *library, *empty_library; /* the shared objects, from the command line */
+static struct fake *fake;
+static struct verbs_lib lib;
+
+/* ---- a clock of our own, and otherwise this host ---- */
+
+static uint64_t time_ns;
+static struct world_ops ops;
+static struct hf_env env = {.ops = &ops};
+
+static uint64_t now_ns(struct hf_env *asked)
+{
+	(void)asked;
+	return time_ns;
+}
+
+static struct fake_port ethernet(const char *address)
+{
+	return (struct fake_port){.state = IBV_PORT_ACTIVE,
+		.mtu = IBV_MTU_4096,
+		.link_layer = IBV_LINK_LAYER_ETHERNET,
+		.gids = {{.address = "fe80::1", .type = IBV_GID_TYPE_ROCE_V1},
+			{.address = "fe80::1", .type = IBV_GID_TYPE_ROCE_V2},
+			{.address = address, .type = IBV_GID_TYPE_ROCE_V1},
+			{.address = address, .type = IBV_GID_TYPE_ROCE_V2}}};
+}
+
+#define SOFT_ROCE 0xffffffu
+
+static int set_up(void **state)
+{
+	struct hf_error error = {0};
+
+	(void)state;
+	if (verbs_lib_load_from(library, &lib, &error) != 0)
+		fail_msg("%s", error.text);
+	fake = dlsym(dlopen(library, RTLD_NOW), "fake");
+	assert_non_null(fake);
+	*fake = (struct fake){.nic_count = 1,
+		.inline_most = 256,
+		.send_room = FAKE_KEPT,
+		.nics[0] = {.name = "rxe_a0",
+			.vendor_id = SOFT_ROCE,
+			.transport = IBV_TRANSPORT_IB,
+			.ports = 1,
+			.port[0] = ethernet("10.0.0.1")}};
+	ops = *hf_env_host()->ops;
+	ops.now_ns = now_ns;
+	time_ns = 1000 * MS;
+	return 0;
+}
+
+/* ---- opening ---- */
+
+static struct hf_error words;
+
+static int open_dev(struct hf_dev **dev_out, const char *nic, const char *address)
+{
+	struct hf_dev_config config = {.kind = "verbs", .nic = nic};
+
+	if (address != NULL)
+		assert_int_equal(hf_addr_parse(address, &config.address), 0);
+	words.text[0] = '\0';
+	return verbs_open(&env, &config, &lib, dev_out, &words);
+}
+
+static struct hf_dev *opened(void)
+{
+	struct hf_dev *dev;
+
+	if (open_dev(&dev, "rxe_a0", NULL) != 0)
+		fail_msg("%s", words.text);
+	return dev;
+}
+
+static void assert_says(const char *text)
+{
+	if (strstr(words.text, text) == NULL)
+		fail_msg("\"%s\" does not say \"%s\"", words.text, text);
+}
+
+static void a_library_that_is_missing_or_too_old_is_named_with_the_remedy(void **state)
+{
+	struct verbs_lib none;
+
+	(void)state;
+	assert_int_equal(verbs_lib_load_from("libnobody-has-this.so.1", &none, &words), -ENODEV);
+	assert_says("libnobody-has-this.so.1");
+	assert_says("apt-get install libibverbs1");
+	assert_int_equal(verbs_lib_load_from(empty_library, &none, &words), -ENOSYS);
+	assert_says("ibv_get_device_list");
+	assert_says("rdma-core 44");
+}
+
+static void without_a_nic_opening_says_so(void **state)
+{
+	struct hf_dev *dev;
+
+	(void)state;
+	fake->nic_count = 0;
+	assert_int_equal(open_dev(&dev, "mlx5_0", NULL), -ENODEV);
+	assert_null(dev);
+	assert_says("no RDMA NIC");
+	fake->list_error = ENOSYS; /* a kernel without RDMA */
+	assert_int_equal(open_dev(&dev, "mlx5_0", NULL), -ENODEV);
+	assert_says("no RDMA NIC");
+	fake->list_error = EMFILE;
+	assert_int_equal(open_dev(&dev, "mlx5_0", NULL), -EMFILE);
+	assert_says("cannot list");
+}
+
+static void a_nic_without_ports_is_no_device(void **state)
+{
+	struct hf_dev *dev;
+
+	(void)state;
+	fake->nics[0].ports = 0;
+	assert_int_equal(open_dev(&dev, "rxe_a0", NULL), -ENODEV);
+	assert_int_equal(fake->contexts, 0);
+}
+
+static void a_nic_that_cannot_be_opened_hides_no_other(void **state)
+{
+	struct hf_dev *dev;
+
+	(void)state;
+	fake->nics[1] = fake->nics[0];
+	fake->nics[0].unopenable = true;
+	fake->nics[0].name = "mlx5_9";
+	fake->nic_count = 2;
+	assert_int_equal(open_dev(&dev, NULL, "10.0.0.1"), 0);
+	assert_string_equal(dev->attr.name, "verbs:rxe_a0/1");
+	hf_dev_close(dev);
+}
+
+static void a_rail_without_nic_and_address_is_refused(void **state)
+{
+	struct hf_dev *dev;
+
+	(void)state;
+	assert_int_equal(open_dev(&dev, NULL, NULL), -EINVAL);
+	assert_says("\"nic\"");
+}
+
+static void a_name_that_is_not_there_is_answered_with_those_that_are(void **state)
+{
+	struct hf_dev *dev;
+
+	(void)state;
+	assert_int_equal(open_dev(&dev, "mlx5_0", NULL), -ENODEV);
+	assert_says("rxe_a0/1");
+	assert_int_equal(open_dev(&dev, "rxe_a0/2", NULL), -ENODEV);
+	assert_int_equal(open_dev(&dev, NULL, "10.0.0.9"), -ENODEV);
+	assert_says("10.0.0.9");
+}
+
+static void a_port_is_found_by_its_number_or_its_address(void **state)
+{
+	struct hf_dev *dev;
+
+	(void)state;
+	fake->nics[0].ports = 2;
+	fake->nics[0].port[1] = ethernet("10.0.1.1");
+	assert_int_equal(open_dev(&dev, "rxe_a0/2", NULL), 0);
+	assert_int_equal(verbs_of(dev)->port.number, 2);
+	hf_dev_close(dev);
+	assert_int_equal(open_dev(&dev, NULL, "10.0.1.1"), 0);
+	assert_int_equal(verbs_of(dev)->port.number, 2);
+	hf_dev_close(dev);
+	assert_int_equal(fake->contexts, 0);
+}
+
+static void iwarp_is_refused_by_name_with_the_reason(void **state)
+{
+	struct hf_dev *dev;
+
+	(void)state;
+	fake->nics[0].name = "siw0";
+	fake->nics[0].transport = IBV_TRANSPORT_IWARP;
+	assert_int_equal(open_dev(&dev, "siw0", NULL), -EOPNOTSUPP);
+	assert_null(dev);
+	assert_says("siw0/1 cannot be a rail");
+	assert_says("iWARP");
+	assert_int_equal(fake->contexts, 0);
+}
+
+static void infiniband_and_ports_without_an_address_are_refused(void **state)
+{
+	struct hf_dev *dev;
+
+	(void)state;
+	fake->nics[0].port[0].link_layer = IBV_LINK_LAYER_INFINIBAND;
+	assert_int_equal(open_dev(&dev, "rxe_a0", NULL), -EOPNOTSUPP);
+	assert_says("InfiniBand");
+	fake->nics[0].port[0] = ethernet("10.0.0.1");
+	memset(fake->nics[0].port[0].gids, 0, sizeof(fake->nics[0].port[0].gids));
+	assert_int_equal(open_dev(&dev, "rxe_a0", NULL), -EOPNOTSUPP);
+	assert_says("RoCEv2 GID");
+}
+
+/* ---- GIDs and MTU ---- */
+
+static void the_gid_is_the_rocev2_one_of_the_address_or_of_the_first_ipv4(void **state)
+{
+	struct hf_dev *dev = opened();
+	union ibv_gid gid = hf_dev_gid(dev);
+	struct hf_addr addr = verbs_port_address(&gid);
+	char text[HF_ADDR_TEXT];
+
+	(void)state;
+	assert_int_equal(verbs_of(dev)->port.gid_index, 3);
+	assert_string_equal(hf_addr_format(&addr, text), "10.0.0.1");
+	hf_dev_close(dev);
+	assert_int_equal(open_dev(&dev, NULL, "fe80::1"), 0);
+	assert_int_equal(verbs_of(dev)->port.gid_index, 1);
+	hf_dev_close(dev);
+	fake->nics[0].port[0].gids[3].address = NULL; /* there is no IPv4: the first one will do */
+	dev = opened();
+	assert_int_equal(verbs_of(dev)->port.gid_index, 1);
+	hf_dev_close(dev);
+}
+
+static enum ibv_mtu active_mtu(enum ibv_mtu of_port, enum ibv_mtu configured)
+{
+	struct hf_dev_config config = {.kind = "verbs", .nic = "rxe_a0", .mtu = configured};
+	struct ibv_port_attr attr;
+	struct hf_dev *dev;
+
+	fake->nics[0].port[0].mtu = of_port;
+	assert_int_equal(verbs_open(&env, &config, &lib, &dev, &words), 0);
+	assert_int_equal(hf_dev_query_port(dev, &attr), 0);
+	hf_dev_close(dev);
+	return attr.active_mtu;
+}
+
+static void the_mtu_is_the_smaller_of_the_ports_and_the_configured(void **state)
+{
+	(void)state;
+	assert_int_equal(active_mtu(IBV_MTU_4096, 0), IBV_MTU_4096);
+	assert_int_equal(active_mtu(IBV_MTU_4096, IBV_MTU_1024), IBV_MTU_1024);
+	assert_int_equal(active_mtu(IBV_MTU_1024, IBV_MTU_4096), IBV_MTU_1024);
+}
+
+static void how_much_goes_inline_is_found_by_trying(void **state)
+{
+	struct hf_dev *dev = opened();
+
+	(void)state;
+	assert_int_equal(dev->attr.max_inline, 256);
+	assert_int_equal(fake->qps + fake->cqs, 0);
+	hf_dev_close(dev);
+	fake->inline_most = 0;
+	dev = opened();
+	assert_int_equal(dev->attr.max_inline, 0);
+	hf_dev_close(dev);
+}
+
+static void only_what_was_shown_of_a_kind_of_nic_is_promised(void **state)
+{
+	struct hf_dev *dev = opened();
+
+	(void)state;
+	assert_int_equal(dev->attr.caps, HF_DEV_EXECUTED_PSN | HF_DEV_ACCESS_IN_RTS | HF_DEV_SRQ);
+	hf_dev_close(dev);
+	fake->nics[0].vendor_id = FAKE_VENDOR;
+	dev = opened();
+	assert_int_equal(dev->attr.caps, HF_DEV_SRQ);
+	hf_dev_close(dev);
+}
+
+/* ---- queue pairs ---- */
+
+struct bed {
+	struct hf_dev *dev;
+	struct hf_pd *pd;
+	struct hf_cq *cq;
+	struct hf_srq *srq;
+	struct hf_qp *qp;
+};
+
+static int modify(struct hf_qp *qp, struct ibv_qp_attr attr, int mask)
+{
+	return hf_qp_modify(qp, &attr, mask);
+}
+
+static struct bed connected(bool with_srq)
+{
+	struct bed bed = {.dev = opened()};
+	struct hf_qp_init init = {.cap = {8, 8, 2, 2, 32}, .type = IBV_QPT_RC};
+	struct ibv_qp_attr rtr = {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024},
+			   rts = {.qp_state = IBV_QPS_RTS, .sq_psn = 0xfffffe, .timeout = 10, .retry_cnt = 7};
+
+	assert_int_equal(hf_pd_alloc(bed.dev, &bed.pd), 0);
+	assert_int_equal(hf_cq_create(bed.dev, 16, NULL, &bed.cq), 0);
+	if (with_srq)
+		assert_int_equal(hf_srq_create(bed.pd, 8, 1, NULL, &bed.srq), 0);
+	init.send_cq = init.recv_cq = bed.cq;
+	init.srq = bed.srq;
+	assert_int_equal(hf_qp_create(bed.pd, &init, &bed.qp), 0);
+	assert_int_equal(modify(bed.qp, (struct ibv_qp_attr){.qp_state = IBV_QPS_INIT, .port_num = 1},
+				 IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS),
+		0);
+	assert_int_equal(modify(bed.qp, rtr,
+				 IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+					 IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+		0);
+	assert_int_equal(modify(bed.qp, rts,
+				 IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+					 IBV_QP_MAX_QP_RD_ATOMIC),
+		0);
+	return bed;
+}
+
+static void disconnect(struct bed *bed)
+{
+	if (bed->qp != NULL)
+		assert_int_equal(hf_qp_destroy(bed->qp), 0);
+	time_ns += 1000 * MS;
+	if (bed->srq != NULL)
+		assert_int_equal(hf_srq_destroy(bed->srq), 0);
+	assert_int_equal(hf_cq_destroy(bed->cq), 0);
+	assert_int_equal(hf_pd_free(bed->pd), 0);
+	hf_dev_close(bed->dev);
+	assert_int_equal(fake->qps + fake->cqs + fake->srqs + fake->contexts, 0);
+}
+
+static void our_end_of_the_path_is_filled_in(void **state)
+{
+	struct bed bed;
+
+	(void)state;
+	fake->nics[0].ports = 2;
+	fake->nics[0].port[1] = ethernet("10.0.1.1");
+	fake->nics[0].port[0].link_layer = IBV_LINK_LAYER_INFINIBAND; /* so that it is the second */
+	bed = connected(false);
+	assert_int_equal(fake->attr[0].port_num, 2);
+	assert_int_equal(fake->attr[1].ah_attr.is_global, 1);
+	assert_int_equal(fake->attr[1].ah_attr.port_num, 2);
+	assert_int_equal(fake->attr[1].ah_attr.grh.sgid_index, 3);
+	assert_int_not_equal(fake->attr[1].ah_attr.grh.hop_limit, 0);
+	disconnect(&bed);
+}
+
+/* Seven retries never end on soft-RoCE. */
+static void retries_end_where_seven_do_not(void **state)
+{
+	struct bed bed = connected(false);
+
+	(void)state;
+	assert_int_equal(fake->attr[2].retry_cnt, 6);
+	disconnect(&bed);
+	fake->nics[0].vendor_id = 0x2c9;
+	fake->modified = 0;
+	bed = connected(false);
+	assert_int_equal(fake->attr[2].retry_cnt, 7);
+	disconnect(&bed);
+}
+
+static void the_fence_is_err_a_wait_and_then_the_psn(void **state)
+{
+	struct bed bed = connected(false);
+	const struct verbs_model *model = verbs_of(bed.dev)->port.model;
+	uint32_t psn;
+
+	(void)state;
+	fake->modified = 0;
+	fake->rq_psn = 0x1000005; /* more than 24 bits never leave the device */
+	assert_int_equal(hf_qp_fence(bed.qp), -EINPROGRESS);
+	assert_int_equal(fake->modified, 1);
+	assert_int_equal(fake->attr[0].qp_state, IBV_QPS_ERR);
+	time_ns += model->settle_ns - 1;
+	assert_int_equal(hf_qp_fence(bed.qp), -EINPROGRESS);
+	time_ns += 1;
+	assert_int_equal(hf_qp_fence(bed.qp), 0);
+	assert_int_equal(hf_qp_fence(bed.qp), 0);
+	assert_int_equal(fake->modified, 1);
+	assert_int_equal(hf_qp_executed_psn(bed.qp, &psn), 0);
+	assert_int_equal(psn, 5);
+	disconnect(&bed);
+}
+
+static void a_fence_that_the_nic_refuses_says_so_and_may_be_tried_again(void **state)
+{
+	struct bed bed = connected(false);
+
+	(void)state;
+	fake->modify_error = EIO;
+	assert_int_equal(hf_qp_fence(bed.qp), -EIO);
+	fake->modify_error = 0;
+	assert_int_equal(hf_qp_fence(bed.qp), -EINPROGRESS);
+	disconnect(&bed);
+}
+
+/* The NIC's own ERR may be younger than it seems: the wait counts from ours. */
+static void a_qp_that_failed_by_itself_is_fenced_like_any_other(void **state)
+{
+	struct bed bed = connected(false);
+	struct ibv_wc wc = {.qp_num = bed.qp->qp_num, .status = IBV_WC_RETRY_EXC_ERR};
+
+	(void)state;
+	fake->wcs[fake->wc_count++] = wc;
+	assert_int_equal(hf_cq_poll(bed.cq, 1, &wc), 1);
+	time_ns += 500 * MS;
+	fake->modified = 0;
+	assert_int_equal(hf_qp_fence(bed.qp), -EINPROGRESS);
+	assert_int_equal(fake->modified, 1);
+	disconnect(&bed);
+}
+
+static void a_qp_is_destroyed_when_the_nic_has_been_quiet_for_long_enough(void **state)
+{
+	struct bed bed = connected(false);
+
+	(void)state;
+	fake->modified = 0;
+	assert_int_equal(hf_qp_destroy(bed.qp), 0);
+	bed.qp = NULL;
+	assert_int_equal(fake->attr[0].qp_state, IBV_QPS_ERR);
+	assert_int_equal(fake->qps, 1);
+	hf_dev_poll(bed.dev, time_ns);
+	assert_int_equal(fake->qps, 1);
+	time_ns += verbs_of(bed.dev)->port.model->quiet_ns + VERBS_LOOK_NS;
+	hf_dev_poll(bed.dev, time_ns);
+	assert_int_equal(fake->qps, 0);
+	disconnect(&bed);
+}
+
+static void access_flags_in_rts_change_only_where_that_was_shown(void **state)
+{
+	struct bed bed = connected(false);
+
+	(void)state;
+	assert_int_equal(modify(bed.qp, (struct ibv_qp_attr){0}, IBV_QP_ACCESS_FLAGS), 0);
+	disconnect(&bed);
+	fake->nics[0].vendor_id = FAKE_VENDOR;
+	bed = connected(false);
+	assert_int_equal(modify(bed.qp, (struct ibv_qp_attr){0}, IBV_QP_ACCESS_FLAGS), -EOPNOTSUPP);
+	disconnect(&bed);
+}
+
+/* ---- posting ---- */
+
+static struct ibv_send_wr write_of(struct ibv_sge *sge, uint32_t bytes, int flags)
+{
+	*sge = (struct ibv_sge){.addr = 0x1000, .length = bytes, .lkey = 7};
+	return (struct ibv_send_wr){.wr_id = bytes,
+		.sg_list = sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = (unsigned)flags};
+}
+
+static void wrs_go_to_the_nic_as_they_are_and_their_psns_are_counted(void **state)
+{
+	struct bed bed = connected(false);
+	struct ibv_sge sge[3];
+	struct ibv_send_wr wr[3] = {write_of(&sge[0], 1, IBV_SEND_SIGNALED), write_of(&sge[1], 2049, IBV_SEND_SIGNALED),
+		write_of(&sge[2], 0, 0)};
+	struct ibv_send_wr *bad;
+
+	(void)state;
+	wr[0].next = &wr[1];
+	wr[1].next = &wr[2];
+	wr[1].opcode = IBV_WR_RDMA_READ;
+	wr[1].wr.rdma.remote_addr = 0xabc;
+	wr[1].wr.rdma.rkey = 9;
+	assert_int_equal(hf_qp_next_psn(bed.qp), 0xfffffe);
+	assert_int_equal(hf_qp_post_send(bed.qp, wr, &bad), 0);
+	assert_int_equal(fake->sent_count, 3);
+	assert_int_equal(fake->sent[1].opcode, IBV_WR_RDMA_READ);
+	assert_int_equal(fake->sent[1].wr.rdma.remote_addr, 0xabc);
+	assert_int_equal(fake->sent[1].wr.rdma.rkey, 9);
+	assert_ptr_equal(fake->sent[1].sg_list, &sge[1]);
+	assert_int_equal(hf_qp_next_psn(bed.qp), 0xfffffe + 5 - 0x1000000);
+	disconnect(&bed);
+}
+
+static void what_the_nic_has_no_room_for_is_counted_nowhere(void **state)
+{
+	struct bed bed = connected(false);
+	struct ibv_sge sge[2];
+	struct ibv_send_wr wr[2] = {write_of(&sge[0], 1, IBV_SEND_SIGNALED), write_of(&sge[1], 1, IBV_SEND_SIGNALED)};
+	struct ibv_send_wr *bad = NULL;
+
+	(void)state;
+	wr[0].next = &wr[1];
+	fake->send_room = 1;
+	assert_int_equal(hf_qp_post_send(bed.qp, wr, &bad), -ENOMEM);
+	assert_ptr_equal(bad, &wr[1]);
+	assert_int_equal(hf_qp_next_psn(bed.qp), 0xffffff);
+	disconnect(&bed);
+}
+
+/* Drivers differ in what they check: what is malformed does not get there, what is before it does. */
+static void a_malformed_wr_ends_its_list_before_the_nic_sees_it(void **state)
+{
+	struct bed bed = connected(false);
+	struct ibv_sge sge[2];
+	struct ibv_send_wr wr[2] = {write_of(&sge[0], 1, IBV_SEND_SIGNALED), write_of(&sge[1], 1, IBV_SEND_SIGNALED)};
+	struct ibv_send_wr *bad = NULL;
+
+	(void)state;
+	wr[0].next = &wr[1];
+	wr[1].num_sge = 3;
+	assert_int_equal(hf_qp_post_send(bed.qp, wr, &bad), -EINVAL);
+	assert_ptr_equal(bad, &wr[1]);
+	assert_int_equal(fake->sent_count, 1);
+	assert_ptr_equal(wr[0].next, &wr[1]);
+	disconnect(&bed);
+}
+
+static void memory_whose_iova_is_not_its_address_is_registered_twice(void **state)
+{
+	struct bed bed = connected(false);
+	char memory[64];
+	struct hf_mr *mr;
+
+	(void)state;
+	assert_int_equal(hf_mr_reg(bed.pd, memory, 64, (uintptr_t)memory, IBV_ACCESS_LOCAL_WRITE, &mr, &words), 0);
+	assert_int_equal(fake->mrs, 1);
+	assert_int_equal(hf_mr_dereg(mr), 0);
+	assert_int_equal(hf_mr_reg(bed.pd, memory, 64, 0x5000, IBV_ACCESS_LOCAL_WRITE, &mr, &words), 0);
+	assert_int_equal(fake->mrs, 2);
+	assert_int_equal(fake->registered[1].iova, (uintptr_t)memory);
+	assert_int_equal(mr->lkey, fake->registered[1].mr.lkey);
+	assert_int_equal(fake->registered[2].iova, 0x5000);
+	assert_int_equal(mr->rkey, fake->registered[2].mr.rkey);
+	assert_int_equal(hf_mr_dereg(mr), 0);
+	assert_int_equal(fake->mrs, 0);
+	disconnect(&bed);
+}
+
+/* ---- events and the watchdog ---- */
+
+static int next_event(struct hf_dev *dev)
+{
+	struct hf_dev_event event;
+
+	time_ns += VERBS_EVENT_NS;
+	return hf_dev_get_event(dev, &event) == 1 ? (int)event.type : -1;
+}
+
+static void happens(enum ibv_event_type type, int port)
+{
+	fake->events[fake->event_count++] = (struct ibv_async_event){.event_type = type, .element.port_num = port};
+}
+
+static void a_port_event_is_told_once_however_often_it_comes(void **state)
+{
+	struct hf_dev *dev = opened();
+
+	(void)state;
+	happens(IBV_EVENT_PORT_ERR, 2); /* another port's */
+	happens(IBV_EVENT_PORT_ERR, 1);
+	happens(IBV_EVENT_PORT_ERR, 1);
+	assert_int_equal(next_event(dev), IBV_EVENT_PORT_ERR);
+	assert_int_equal(next_event(dev), -1);
+	happens(IBV_EVENT_PORT_ACTIVE, 1);
+	happens(IBV_EVENT_PORT_ACTIVE, 1);
+	assert_int_equal(next_event(dev), IBV_EVENT_PORT_ACTIVE);
+	assert_int_equal(next_event(dev), -1);
+	assert_int_equal(fake->acked_events, 5);
+	hf_dev_close(dev);
+}
+
+static void a_change_of_the_port_that_no_event_told_is_seen(void **state)
+{
+	struct hf_dev *dev = opened();
+
+	(void)state;
+	fake->nics[0].port[0].state = IBV_PORT_DOWN;
+	assert_int_equal(next_event(dev), -1);
+	time_ns += VERBS_LOOK_NS;
+	assert_int_equal(next_event(dev), IBV_EVENT_PORT_ERR);
+	fake->nics[0].port[0].state = IBV_PORT_ACTIVE;
+	time_ns += VERBS_LOOK_NS;
+	assert_int_equal(next_event(dev), IBV_EVENT_PORT_ACTIVE);
+	hf_dev_close(dev);
+}
+
+/* A NIC whose port is down may complete nothing: its qps are moved to ERR, which flushes them. */
+static void wrs_that_wait_on_a_dead_port_for_too_long_are_flushed(void **state)
+{
+	struct bed bed = connected(false);
+	struct ibv_sge sge;
+	struct ibv_send_wr wr = write_of(&sge, 1, IBV_SEND_SIGNALED), *bad;
+
+	(void)state;
+	assert_int_equal(hf_qp_post_send(bed.qp, &wr, &bad), 0);
+	fake->modified = 0;
+	fake->nics[0].port[0].state = IBV_PORT_DOWN;
+	time_ns += VERBS_LOOK_NS;
+	hf_dev_poll(bed.dev, time_ns);
+	assert_int_equal(fake->modified, 0);
+	time_ns += 10000 * MS;
+	hf_dev_poll(bed.dev, time_ns);
+	assert_int_equal(fake->modified, 1);
+	assert_int_equal(fake->attr[0].qp_state, IBV_QPS_ERR);
+	disconnect(&bed);
+}
+
+static void a_qp_without_work_outlives_a_dead_port(void **state)
+{
+	struct bed bed = connected(false);
+
+	(void)state;
+	fake->modified = 0;
+	fake->nics[0].port[0].state = IBV_PORT_DOWN;
+	for (unsigned i = 0; i < 3; i++) {
+		time_ns += 10000 * MS;
+		hf_dev_poll(bed.dev, time_ns);
+	}
+	assert_int_equal(fake->modified, 0);
+	disconnect(&bed);
+}
+
+static enum ibv_wc_status status_of_a_local_error(struct bed *bed)
+{
+	struct ibv_wc wc = {.qp_num = bed->qp->qp_num, .status = IBV_WC_LOC_QP_OP_ERR};
+
+	fake->wcs[fake->wc_count++] = wc;
+	assert_int_equal(hf_cq_poll(bed->cq, 1, &wc), 1);
+	return wc.status;
+}
+
+static void a_local_error_is_a_failed_path_while_the_port_is_down(void **state)
+{
+	struct bed bed = connected(false);
+
+	(void)state;
+	assert_int_equal(status_of_a_local_error(&bed), IBV_WC_LOC_QP_OP_ERR);
+	fake->nics[0].port[0].state = IBV_PORT_DOWN;
+	assert_int_equal(status_of_a_local_error(&bed), IBV_WC_RETRY_EXC_ERR);
+	fake->nics[0].port[0].state = IBV_PORT_ACTIVE; /* a flap, which may be over when the error is polled */
+	assert_int_equal(status_of_a_local_error(&bed), IBV_WC_RETRY_EXC_ERR);
+	time_ns += VERBS_LATELY_NS;
+	assert_int_equal(status_of_a_local_error(&bed), IBV_WC_LOC_QP_OP_ERR);
+	disconnect(&bed);
+}
+
+static void a_failed_qp_says_once_when_it_takes_nothing_more_from_its_srq(void **state)
+{
+	struct bed bed = connected(true);
+
+	(void)state;
+	assert_int_equal(modify(bed.qp, (struct ibv_qp_attr){.qp_state = IBV_QPS_ERR}, IBV_QP_STATE), 0);
+	assert_int_equal(next_event(bed.dev), -1);
+	time_ns += verbs_of(bed.dev)->port.model->settle_ns + VERBS_LOOK_NS;
+	assert_int_equal(next_event(bed.dev), IBV_EVENT_QP_LAST_WQE_REACHED);
+	fake->events[fake->event_count++] = (struct ibv_async_event){
+		.event_type = IBV_EVENT_QP_LAST_WQE_REACHED, .element.qp = fake->last_qp}; /* a NIC that says it too */
+	assert_int_equal(next_event(bed.dev), -1);
+	disconnect(&bed);
+}
+
+static void a_notification_is_seen_by_whoever_asks(void **state)
+{
+	struct bed bed = connected(false);
+
+	(void)state;
+	assert_int_equal(hf_cq_req_notify(bed.cq, false), 0);
+	assert_false(hf_cq_notified(bed.cq));
+	fake->notified = ((struct verbs_cq *)bed.cq)->cq;
+	assert_true(hf_cq_notified(bed.cq));
+	assert_false(hf_cq_notified(bed.cq));
+	disconnect(&bed);
+	assert_int_equal(fake->acked_cq_events, 1);
+}
+
+/* ---- the list for people ---- */
+
+static struct hf_nic seen[4];
+
+static void see(const struct hf_nic *nic, void *context)
+{
+	unsigned *n = context;
+
+	assert_in_range(*n, 0, 3);
+	seen[(*n)++] = *nic;
+}
+
+static void nics_are_listed_with_what_is_wrong_with_them(void **state)
+{
+	char text[HF_ADDR_TEXT];
+	unsigned n = 0;
+
+	(void)state;
+	fake->nic_count = 3;
+	fake->nics[1] = (struct fake_nic){.name = "siw0", .transport = IBV_TRANSPORT_IWARP, .ports = 1};
+	fake->nics[2] = fake->nics[0];
+	fake->nics[2].name = "mlx5_0";
+	fake->nics[2].vendor_id = 0x2c9;
+	fake->nics[2].port[0].state = IBV_PORT_DOWN;
+	assert_int_equal(verbs_nics_through(&lib, see, &n, &words), 3);
+	assert_int_equal(n, 3);
+	assert_string_equal(seen[0].name, "rxe_a0/1");
+	assert_string_equal(hf_addr_format(&seen[0].address, text), "10.0.0.1");
+	assert_true(seen[0].up && seen[0].tried);
+	assert_int_equal(seen[0].refused[0], 0);
+	assert_non_null(strstr(seen[1].refused, "iWARP"));
+	assert_string_equal(seen[2].model, "mlx5");
+	assert_false(seen[2].up || seen[2].tried);
+	assert_int_equal(fake->contexts, 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup(name, set_up)
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_library_that_is_missing_or_too_old_is_named_with_the_remedy),
+		TEST(without_a_nic_opening_says_so),
+		TEST(a_nic_without_ports_is_no_device),
+		TEST(a_nic_that_cannot_be_opened_hides_no_other),
+		TEST(a_rail_without_nic_and_address_is_refused),
+		TEST(a_name_that_is_not_there_is_answered_with_those_that_are),
+		TEST(a_port_is_found_by_its_number_or_its_address),
+		TEST(iwarp_is_refused_by_name_with_the_reason),
+		TEST(infiniband_and_ports_without_an_address_are_refused),
+		TEST(the_gid_is_the_rocev2_one_of_the_address_or_of_the_first_ipv4),
+		TEST(the_mtu_is_the_smaller_of_the_ports_and_the_configured),
+		TEST(how_much_goes_inline_is_found_by_trying),
+		TEST(only_what_was_shown_of_a_kind_of_nic_is_promised),
+		TEST(our_end_of_the_path_is_filled_in),
+		TEST(retries_end_where_seven_do_not),
+		TEST(the_fence_is_err_a_wait_and_then_the_psn),
+		TEST(a_fence_that_the_nic_refuses_says_so_and_may_be_tried_again),
+		TEST(a_qp_that_failed_by_itself_is_fenced_like_any_other),
+		TEST(a_qp_is_destroyed_when_the_nic_has_been_quiet_for_long_enough),
+		TEST(access_flags_in_rts_change_only_where_that_was_shown),
+		TEST(wrs_go_to_the_nic_as_they_are_and_their_psns_are_counted),
+		TEST(what_the_nic_has_no_room_for_is_counted_nowhere),
+		TEST(a_malformed_wr_ends_its_list_before_the_nic_sees_it),
+		TEST(memory_whose_iova_is_not_its_address_is_registered_twice),
+		TEST(a_port_event_is_told_once_however_often_it_comes),
+		TEST(a_change_of_the_port_that_no_event_told_is_seen),
+		TEST(wrs_that_wait_on_a_dead_port_for_too_long_are_flushed),
+		TEST(a_qp_without_work_outlives_a_dead_port),
+		TEST(a_local_error_is_a_failed_path_while_the_port_is_down),
+		TEST(a_failed_qp_says_once_when_it_takes_nothing_more_from_its_srq),
+		TEST(a_notification_is_seen_by_whoever_asks),
+		TEST(nics_are_listed_with_what_is_wrong_with_them),
+	};
+
+	if (argc != 3) {
+		fprintf(stderr, "usage: test-verbs LIBRARY EMPTY-LIBRARY\n");
+		return 2;
+	}
+	library = argv[1];
+	empty_library = argv[2];
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
