@@ -7,6 +7,8 @@ SOFT_CUTS ?= 200
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?= fuzz_packet fuzz_control fuzz_config
 DEMO_ARGS ?=
+RXE_CUTS ?= 200
+RXE_ARGS ?=
 VERBS_SECONDS ?= 40
 FAILOVER_CUTS ?= 11
 UBSAN = halt_on_error=1:print_stacktrace=1
@@ -16,7 +18,7 @@ DESTDIR ?=
 NINJA = ninja -C $(1) --quiet >&2
 
 .DEFAULT_GOAL = all
-.PHONY: all demo check stress bench sim nightly fuzz tidy format asan tsan install clean deps help
+.PHONY: all demo check check-rxe stress bench sim nightly fuzz tidy format asan tsan install clean deps help
 
 all: $(BUILD)/build.ninja ## Builds build/holdfast, the library and the simulator
 	@$(call NINJA,$(BUILD))
@@ -26,6 +28,10 @@ demo: all ## Moves files over two rails that are cut meanwhile (DEMO_ARGS="--qui
 
 check: all ## Every test: style, unit, conformance, end to end, simulator, mutants
 	@python3 scripts/check.py $(BUILD)
+
+check-rxe: all ## The verbs device over soft-RoCE, in a guest with a kernel of its own (RXE_CUTS=200)
+	@if scripts/deps.sh rxe; then python3 scripts/check_rxe.py $(BUILD) --cuts $(RXE_CUTS) $(RXE_ARGS); \
+		else echo "check-rxe: skipped: the packages of group rxe (scripts/packages.txt) cannot be had here"; fi
 
 stress: all ## Exactly once in real processes: 1,000 cuts over shm, 200 over soft, and the test of that test
 	@$(BUILD)/tests/stress/stress shm $(SHM_CUTS) 2>$(BUILD)/stress-shm.log
@@ -87,8 +93,8 @@ clean: ## Removes all build directories
 	@rm -rf $(BUILD) $(BUILD)-fuzz $(BUILD)-asan $(BUILD)-tsan
 
 help: ## This list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name what; do \
-		printf '  make %-8s %s\n' "$$name" "$$what"; done
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name what; do \
+		printf '  make %-9s %s\n' "$$name" "$$what"; done
 
 $(BUILD)/build.ninja:
 	@scripts/deps.sh build

@@ -4,7 +4,8 @@
     rxe_vm.py [--kernel PACKAGE] [--seconds N] [--memory MB] [--log] -- COMMAND
 
 The guest sees this machine's file system, read-only below a tmpfs, so what was built here runs there; root, in the
-present directory. Its exit status is the command's; 124: it ran too long; 125: the guest did not come up. What it
+present directory. Its exit status is the command's; 124: it ran too long; 125: the guest did not come up; 77: what it
+takes cannot be had here. What it
 needs comes from Debian and is kept in build/rxe-vm; the kernel is unpacked, never installed. Nothing outside the
 guest changes. KVM is used when it works, else the guest is emulated.
 
@@ -16,6 +17,7 @@ import glob
 import lzma
 import os
 import shlex
+import shutil
 import stat
 import struct
 import subprocess
@@ -63,7 +65,10 @@ class Unavailable(Exception):
 
 
 def run(*command, **options):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, **options)
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, **options)
+    except FileNotFoundError as missing:
+        raise Unavailable("%s is not installed" % command[0]) from missing
     if done.returncode != 0:
         raise Unavailable("%s: %s" % (" ".join(command), done.stdout.decode(errors="replace").strip()[-400:]))
     return done.stdout
@@ -280,6 +285,9 @@ def main():
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
     try:
+        for needed in ("qemu-system-x86_64", "busybox"):
+            if shutil.which(needed) is None:
+                raise Unavailable("%s is not installed" % needed)
         folder = unpack_kernel(options.kernel or kernel_package())
         base = base_archive(folder)
         with tempfile.NamedTemporaryFile(dir=folder, prefix="initrd-") as initrd:
@@ -296,6 +304,7 @@ def main():
                         file.write("a guest did not come up with it; remove this file to try again\n")
     except Unavailable as why:
         print("rxe_vm: %s" % why, file=sys.stderr)
+        return 77
     return 125
 
 

@@ -10,7 +10,7 @@
 #define MOMENT_NS    5000000u
 
 #define SLOW_HEARTBEAT_NS 500000000ull
-#define SLOW_TIMEOUT      14 /* 67 ms */
+#define SLOW_TIMEOUT      13 /* 34 ms */
 
 static unsigned group; /* the parent's pid: tests run side by side */
 

@@ -1,0 +1,57 @@
+#!/bin/bash
+# rxe-check.sh BUILD CUTS [PIECE]... - what `make check-rxe` runs in the guest of rxe_vm.py, piece by piece.
+#
+# Each piece prints its log, and then "@@ NAME ok|FAILED SECONDS WORDS" with a line of its own. The exit status is how
+# many failed.
+build=$1 cuts=$2
+shift 2
+here=$(dirname "$0")
+export TMPDIR=/run
+mkdir -p /run/check
+failed=0
+
+# Of each piece: how it is run, and what is said of its log.
+conformance() { "$build"/tests/conformance/conformance rxe 2>&1; }
+say_conformance() { grep -oE "^\[  (PASSED|FAILED|SKIPPED) +\] [0-9]+ test" "$1" | tr -d '[]' | tr -s ' \n' ' '; }
+
+demo() { "$build"/holdfast demo --quick --device verbs --base 10.10.0.1 --input "$here/../src" \
+	--config "$here"/rxe-demo.json --output /run/check 2>&1; }
+say_demo() { grep -E "^  (cuts|failover|verdict)" "$1" | tr -s ' \n' ' '; }
+
+stress() { "$build"/tests/stress/stress verbs "$cuts" 2>/run/check/stress.log || { tail -40 /run/check/stress.log; false; }; }
+say_stress() { grep -E "^(stress|ok|FAILED)" "$1" | tr -s '\n' ' '; }
+
+# A program that was written for libibverbs, on two rails of rxe: its bond is holdfast0.
+configure() { # NODE RAIL0 RAIL1 MANAGEMENT
+	cat >/run/check/"$1".json <<-JSON
+		{ "name": "$1", "management": ["$4:18515"], "heartbeat_ms": 500, "timeout": 14, "retry_cnt": 4, "rails": [
+		{ "name": "r0", "kind": "verbs", "address": "$2", "control": "$2:18515" },
+		{ "name": "r1", "kind": "verbs", "address": "$3", "control": "$3:18515" }] }
+	JSON
+}
+perftest() {
+	local program status=0
+	configure a 10.10.0.1 10.10.0.2 127.201.0.1
+	configure b 10.10.0.3 10.10.0.4 127.201.0.2
+	for program in "ib_write_bw -s 65536 -n 200" "ib_read_bw -s 65536 -n 200" "ib_send_bw -s 4096 -n 200" "ib_write_lat -n 200"; do
+		# shellcheck disable=SC2086 # a list of words
+		timeout 60 "$build"/holdfast run --config /run/check/b.json -- $program -F -d holdfast0 \
+			>/run/check/server.log 2>&1 &
+		sleep 2
+		# shellcheck disable=SC2086
+		timeout 60 "$build"/holdfast run --config /run/check/a.json -- $program -F -d holdfast0 127.0.0.1 2>&1 ||
+			{ status=1 && cat /run/check/server.log; }
+		wait $! || status=1
+	done
+	return $status
+}
+say_perftest() { grep -cE "^ +[0-9]+ +[0-9]+ +[0-9.]+" "$1" | sed 's/$/ programs gave figures/'; }
+
+[ $# -gt 0 ] || set -- conformance demo stress perftest
+for piece in "$@"; do
+	began=$SECONDS
+	if $piece >/run/check/"$piece".out; then word=ok; else word=FAILED failed=$((failed + 1)); fi
+	cat /run/check/"$piece".out
+	echo "@@ $piece $word $((SECONDS - began)) $(say_"$piece" /run/check/"$piece".out)"
+done
+exit $failed
