@@ -41,8 +41,8 @@ struct client {
 	struct hf_vqp *vqp;
 	struct local *local;
 	struct stress_client *shared;
-	uint64_t remote; /* address of struct remote; 0: not connected */
-	uint32_t rkey;
+	uint64_t remote;           /* address of struct remote; 0: not connected */
+	uint32_t rkey, words_rkey; /* words_rkey: of counter and chain */
 	struct op ops[DEPTH];
 	uint64_t posted, completed;
 	uint64_t cells[CELLS]; /* what they hold once all that was posted has executed */
@@ -80,11 +80,12 @@ static size_t client_offset(const struct client *client, size_t offset)
 
 static bool allowed(const struct client *client, enum op_kind kind)
 {
+	enum stress_atomics atomics = client->process->base.stress->atomics;
 	bool blind = client->process->base.stress->blind;
 
-	/* A NIC that keeps no results cannot say what became of a native atomic. */
-	if (stress_is_real(client->process->base.stress) && kind != OP_RECORD && kind != OP_RELEASED &&
-		kind != OP_SEND && kind != OP_CELL_WRITE)
+	if (atomics != ATOMICS_NATIVE && (kind == OP_CELL_CAS || kind == OP_CELL_CAS_FAILS || kind == OP_CELL_FAA))
+		return false;
+	if (atomics == ATOMICS_NONE && (kind == OP_COUNT || kind == OP_CHAIN))
 		return false;
 	if (kind == OP_CHAIN)
 		return !client->chaining && !blind && client->attempts + 1 < ATTEMPTS_MAX;
@@ -134,7 +135,7 @@ static void put_atomic(struct client *client, struct ibv_send_wr *wr, enum ibv_w
 {
 	wr->opcode = opcode;
 	wr->wr.atomic.remote_addr = remote;
-	wr->wr.atomic.rkey = client->rkey;
+	wr->wr.atomic.rkey = remote < at(client, offsetof(struct remote, clients)) ? client->words_rkey : client->rkey;
 	wr->wr.atomic.compare_add = a;
 	wr->wr.atomic.swap = b;
 	wr->send_flags = IBV_SEND_SIGNALED; /* its answer is looked at */
@@ -384,10 +385,11 @@ static void changed(struct hf_vqp *vqp, void *context)
 	if (hf_vqp_state(vqp) == HF_VQP_ERROR && atomic_load(&client->process->base.stress->phase) < PHASE_CHECK)
 		stress_violate(client->process->base.stress, "client %u: its vqp failed: %s", client->number,
 			hf_vqp_reason(vqp));
-	if (hf_vqp_state(vqp) != HF_VQP_UP || client->remote != 0 || bytes != 12)
+	if (hf_vqp_state(vqp) != HF_VQP_UP || client->remote != 0 || bytes != 16)
 		return;
 	memcpy(&client->remote, reply, 8);
 	memcpy(&client->rkey, reply + 8, 4);
+	memcpy(&client->words_rkey, reply + 12, 4);
 	atomic_fetch_add(&client->process->base.stress->ready, 1);
 }
 

@@ -55,7 +55,7 @@ bool stress_is_real(const struct stress *stress)
 int stress_access(const struct stress *stress)
 {
 	return IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-	       (stress_is_real(stress) ? 0 : IBV_ACCESS_REMOTE_ATOMIC);
+	       (stress->atomics == ATOMICS_NONE ? 0 : IBV_ACCESS_REMOTE_ATOMIC);
 }
 
 static struct hf_addr address(const struct stress *stress, unsigned process, unsigned rail)

@@ -1,6 +1,7 @@
 /* The server: serves vqps, consumes journals and messages, and answers some. */
 #include <inttypes.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "stress.h"
@@ -18,6 +19,7 @@ struct served {
 struct server {
 	struct stress_node base;
 	struct remote *memory;
+	struct hf_vmr *words; /* counter and chain by uid; NULL: they are of the region */
 	struct served served[CLIENTS];
 	struct hf_poller poller;
 };
@@ -230,7 +232,8 @@ static struct hf_vqp *on_request(const struct hf_vqp_request *request, void *rep
 	offer(server, client);
 	memcpy(reply, &address, 8);
 	memcpy((uint8_t *)reply + 8, &server->base.mr->rkey, 4);
-	*reply_bytes = 12;
+	memcpy((uint8_t *)reply + 12, server->words != NULL ? &server->words->rkey : &server->base.mr->rkey, 4);
+	*reply_bytes = 16;
 	return server->served[client].vqp;
 }
 
@@ -257,6 +260,9 @@ static void check_totals(struct server *server)
 {
 	struct stress *stress = server->base.stress;
 
+	if (server->words != NULL && hf_vmr_dereg(server->words) != 0) /* then they hold values only */
+		stress_violate(stress, "the words cannot be deregistered");
+	server->words = NULL;
 	atomic_store(&stress->final_counter, load(&server->memory->counter));
 	atomic_store(&stress->final_chain, load(&server->memory->chain));
 	for (unsigned i = 0; i < CLIENTS && !stress->blind; i++) {
@@ -277,6 +283,21 @@ static void check_totals(struct server *server)
 	}
 }
 
+static bool register_words(struct server *server)
+{
+	struct hf_error error = {0};
+	bool fine;
+
+	if (server->base.stress->atomics != ATOMICS_UID)
+		return true;
+	fine = hf_vmr_reg_atomic(server->base.pd, server->memory, offsetof(struct remote, clients),
+		       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC, HF_ATOMIC_UID,
+		       &server->words, &error) == 0;
+	if (!fine)
+		fprintf(stderr, "stress: %s\n", error.text);
+	return fine;
+}
+
 int stress_server(struct stress *stress)
 {
 	static struct server server;
@@ -285,6 +306,8 @@ int stress_server(struct stress *stress)
 	server.base = (struct stress_node){.stress = stress, .process = 0};
 	stress_node_open(&server.base, NULL, NULL, sizeof(struct remote));
 	server.memory = server.base.memory;
+	if (!register_words(&server))
+		return 2;
 	if (hf_vqp_serve(server.base.node, &service) != 0)
 		return 2;
 	server.poller = (struct hf_poller){.poll = poll_server};
@@ -302,6 +325,8 @@ int stress_server(struct stress *stress)
 	hf_loop_remove_poller(server.base.loop, &server.poller);
 	for (unsigned i = 0; i < CLIENTS; i++)
 		hf_vqp_destroy(server.served[i].vqp);
+	if (server.words != NULL)
+		(void)hf_vmr_dereg(server.words);
 	stress_node_close(&server.base);
 	return 0;
 }

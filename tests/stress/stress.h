@@ -42,12 +42,15 @@
 #define POLL_BATCH       32
 #define POLLS_A_TURN     4u /* others are to be heard in between: heartbeats and messages of the exchange */
 
+/* Counter and chain are native words, words of a region by uid, or left alone. Cells, which are written as well, have
+ * native atomics or none. */
+enum stress_atomics { ATOMICS_NATIVE, ATOMICS_UID, ATOMICS_NONE };
 enum stress_phase { PHASE_RUN, PHASE_DRAIN, PHASE_CHECK, PHASE_END };
 
 /* What the server's memory looks like; clients learn its address and key when they connect. */
 struct remote {
 	uint64_t counter, chain;
-	uint8_t pad[48];
+	uint8_t pad[48]; /* the words above may be a region of their own */
 	struct remote_client {
 		uint64_t cells[CELLS];
 		uint64_t released; /* records that may be overwritten: below released + RECORDS */
@@ -70,6 +73,7 @@ struct stress_client {
 struct stress {
 	const char *kind;
 	enum hf_policy policy;
+	enum stress_atomics atomics;
 	bool blind; /* wrs may execute twice: only the counter and what is counted on it are looked at */
 	uint64_t seed;
 	_Atomic int phase;
