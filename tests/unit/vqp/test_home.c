@@ -245,6 +245,18 @@ static void what_is_posted_to_a_qp_that_a_move_has_withdrawn_is_not_unknown(void
 	pair_caps_masked = 0;
 }
 
+/* A turn's time is taken when it begins; what begins to wait in that turn may be younger. */
+static void a_wait_that_began_in_this_turn_has_not_lasted_for_ever(void **state)
+{
+	struct hf_node node = {.config = {.budget_ns = 100}};
+	struct hf_vqp vqp = {.node = &node, .home_wait_ns = 1000};
+
+	(void)state;
+	assert_false(home_despairs(&vqp, 990));
+	assert_false(home_despairs(&vqp, 1100));
+	assert_true(home_despairs(&vqp, 1101));
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -254,6 +266,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(the_owner_goes_through_the_home_too),
 		cmocka_unit_test(the_owners_atomic_of_a_region_that_goes_is_cancelled),
 		cmocka_unit_test(what_is_posted_to_a_qp_that_a_move_has_withdrawn_is_not_unknown),
+		cmocka_unit_test(a_wait_that_began_in_this_turn_has_not_lasted_for_ever),
 		cmocka_unit_test(an_atomic_whose_home_cannot_be_reached_ends_within_the_budget),
 	};
 
