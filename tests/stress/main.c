@@ -1,5 +1,5 @@
-/* stress KIND CUTS [--policy resend|varuna] [--atomics native|uid|none] [--seed N]: see stress.h. With `resend` it must find doubled additions.
- * `verbs` runs in the guest of scripts/rxe_vm.py. */
+/* stress KIND CUTS [--policy resend|varuna] [--atomics native|uid|none] [--seed N]: see stress.h. With `resend` it must
+ * find doubled additions. `verbs` runs in the guest of scripts/rxe_vm.py. */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>

@@ -163,7 +163,7 @@ bool verbs_port_failed(struct verbs_dev *dev)
 
 	take_events(dev, now_ns);
 	tell_port(dev, verbs_port_state(dev) == IBV_PORT_ACTIVE, now_ns);
-	return !dev->up || (dev->down_ns != 0 && now_ns - dev->down_ns < VERBS_LATELY_NS);
+	return !dev->up || (dev->down_ns != 0 && !verbs_passed(now_ns, dev->down_ns, VERBS_LATELY_NS));
 }
 
 static void look(struct verbs_dev *dev, uint64_t now_ns)
@@ -182,9 +182,9 @@ enum hf_poll verbs_poll(struct hf_dev *base, uint64_t now_ns)
 	bool any = verbs_take_notifications(dev);
 
 	verbs_link_look(dev);
-	if (now_ns - dev->events_ns >= VERBS_EVENT_NS)
+	if (verbs_passed(now_ns, dev->events_ns, VERBS_EVENT_NS))
 		take_events(dev, now_ns);
-	if (now_ns - dev->looked_ns >= VERBS_LOOK_NS)
+	if (verbs_passed(now_ns, dev->looked_ns, VERBS_LOOK_NS))
 		look(dev, now_ns);
 	return any || !list_empty(&dev->events) ? HF_BUSY : HF_IDLE;
 }

@@ -143,7 +143,7 @@ int verbs_qp_fence(struct hf_qp *base)
 
 	if (rc != 0)
 		return rc;
-	if (!qp->fenced && now_of(base) - qp->error_ns < model->settle_ns)
+	if (!qp->fenced && !verbs_passed(now_of(base), qp->error_ns, model->settle_ns))
 		return -EINPROGRESS;
 	qp->fenced = true;
 	return 0;
@@ -163,7 +163,8 @@ void verbs_qps_lose_patience(struct verbs_dev *dev, uint64_t now_ns)
 	list_for_each (at, &dev->qps) {
 		struct verbs_qp *qp = container_of(at, struct verbs_qp, link);
 
-		if (qp->state == IBV_QPS_RTS && qp->posted != qp->completed && now_ns - dev->down_ns >= qp->patience_ns)
+		if (qp->state == IBV_QPS_RTS && qp->posted != qp->completed &&
+			verbs_passed(now_ns, dev->down_ns, qp->patience_ns))
 			(void)move(qp, IBV_QPS_ERR);
 	}
 }
@@ -181,7 +182,7 @@ void verbs_qps_tell_last(struct verbs_dev *dev, uint64_t now_ns)
 		uint64_t since_ns = qp->error_ns != 0 ? qp->error_ns : qp->failed_ns;
 
 		if (qp->base.srq == NULL || qp->last_told || since_ns == 0 ||
-			now_ns - since_ns < dev->port.model->settle_ns)
+			!verbs_passed(now_ns, since_ns, dev->port.model->settle_ns))
 			continue;
 		qp->last_told = true;
 		verbs_tell(dev, &(struct hf_dev_event){.type = IBV_EVENT_QP_LAST_WQE_REACHED, .qp = &qp->base});

@@ -88,6 +88,12 @@ struct verbs_qp {
 	uint64_t patience_ns;       /* that its retries may take */
 };
 
+/* Whether so long has passed since then. A turn's time may be older than what happened in that turn. */
+static inline bool verbs_passed(uint64_t now_ns, uint64_t since_ns, uint64_t ns)
+{
+	return now_ns >= since_ns && now_ns - since_ns >= ns;
+}
+
 static inline struct verbs_dev *verbs_of(const struct hf_dev *dev)
 {
 	return (struct verbs_dev *)(uintptr_t)dev;

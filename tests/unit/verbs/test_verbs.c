@@ -617,6 +617,24 @@ static void wrs_that_wait_on_a_dead_port_for_too_long_are_flushed(void **state)
 	disconnect(&bed);
 }
 
+/* A loop polls with the time at which its turn began. */
+static void an_older_time_is_no_long_time(void **state)
+{
+	struct bed bed = connected(false);
+	struct ibv_sge sge;
+	struct ibv_send_wr wr = write_of(&sge, 1, IBV_SEND_SIGNALED), *bad;
+
+	(void)state;
+	assert_int_equal(hf_qp_post_send(bed.qp, &wr, &bad), 0);
+	fake->modified = 0;
+	fake->nics[0].port[0].state = IBV_PORT_DOWN;
+	time_ns += VERBS_LOOK_NS + 10;
+	assert_true(verbs_port_failed(verbs_of(bed.dev)));
+	hf_dev_poll(bed.dev, time_ns - 10);
+	assert_int_equal(fake->modified, 0);
+	disconnect(&bed);
+}
+
 static void a_qp_without_work_outlives_a_dead_port(void **state)
 {
 	struct bed bed = connected(false);
@@ -753,6 +771,7 @@ int main(int argc, char **argv)
 		TEST(a_port_event_is_told_once_however_often_it_comes),
 		TEST(a_change_of_the_port_that_no_event_told_is_seen),
 		TEST(wrs_that_wait_on_a_dead_port_for_too_long_are_flushed),
+		TEST(an_older_time_is_no_long_time),
 		TEST(a_qp_without_work_outlives_a_dead_port),
 		TEST(a_local_error_is_a_failed_path_while_the_port_is_down),
 		TEST(a_failed_qp_says_once_when_it_takes_nothing_more_from_its_srq),
