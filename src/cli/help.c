@@ -25,7 +25,7 @@ static const struct {
 		  "  --fabric NAME   only of this fabric; all of this user's otherwise\n"
 		  "  --json          print the links as JSON\n"},
 	{"devices", "[--json]\n\n"
-		    "  --json   print the kinds as JSON\n"},
+		    "  --json   print them as JSON\n"},
 	{"run", "[--config FILE | [--device shm|soft] [--node NAME] [--fabric NAME]]\n"
 		"                    -- PROGRAM [ARGUMENT]...\n\n"
 		"  --config FILE    the rails, addresses and policy of a node configuration\n"

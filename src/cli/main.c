@@ -14,7 +14,7 @@ static const struct command commands[] = {
 	{"run", run_command, "run a program written for libibverbs, as it is, on a bond of rails"},
 	{"link", link_command, "switch a link down or up"},
 	{"links", links_command, "list the links and their states"},
-	{"devices", devices_command, "list the kinds of device there are"},
+	{"devices", devices_command, "list the kinds of device and the RDMA NICs there are"},
 	{"bench", bench_command, "measure the devices beside UCX, and what a vqp and a failover cost"},
 	{"version", version_command, "print the version"},
 	{"help", help_command, "say how a command is called"},
