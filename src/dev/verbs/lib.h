@@ -5,6 +5,7 @@
 #ifndef HOLDFAST_DEV_VERBS_LIB_H
 #define HOLDFAST_DEV_VERBS_LIB_H
 
+#include <infiniband/mlx5dv.h>
 #include <infiniband/verbs.h>
 #include <stdbool.h>
 
@@ -36,11 +37,22 @@
 	CALL(void, ack_cq_events, (struct ibv_cq * cq, unsigned int count))                                            \
 	CALL(struct ibv_srq *, create_srq, (struct ibv_pd * pd, struct ibv_srq_init_attr * attr))                      \
 	CALL(int, destroy_srq, (struct ibv_srq * srq))                                                                 \
+	CALL(struct ibv_qp_ex *, qp_to_qp_ex, (struct ibv_qp * qp))                                                    \
+	CALL(struct ibv_ah *, create_ah, (struct ibv_pd * pd, struct ibv_ah_attr * attr))                              \
+	CALL(int, destroy_ah, (struct ibv_ah * ah))                                                                    \
 	CALL(struct ibv_qp *, create_qp, (struct ibv_pd * pd, struct ibv_qp_init_attr * attr))                         \
 	CALL(int, destroy_qp, (struct ibv_qp * qp))                                                                    \
 	CALL(int, modify_qp, (struct ibv_qp * qp, struct ibv_qp_attr * attr, int mask))                                \
 	CALL(int, query_qp,                                                                                            \
 		(struct ibv_qp * qp, struct ibv_qp_attr * attr, int mask, struct ibv_qp_init_attr *init_attr))
+
+/* What of libmlx5 is called; NICs of other makers do without. */
+struct verbs_mlx5 {
+	bool (*is_supported)(struct ibv_device *device);
+	struct ibv_qp *(*create_qp)(
+		struct ibv_context *context, struct ibv_qp_init_attr_ex *attr, struct mlx5dv_qp_init_attr *mlx5_attr);
+	struct mlx5dv_qp_ex *(*qp_ex)(struct ibv_qp_ex *qp);
+};
 
 struct verbs_lib {
 #define VERBS_LIB_MEMBER(result, name, arguments) result(*name) arguments;
@@ -49,6 +61,8 @@ struct verbs_lib {
 	/* One entry of the GID table. */
 	int (*query_gid_ex)(struct ibv_context *context, uint32_t port, uint32_t index, struct ibv_gid_entry *entry,
 		uint32_t flags, size_t entry_bytes);
+	bool has_mlx5;
+	struct verbs_mlx5 mlx5;
 };
 
 /* The library of this host, loaded at the first call and kept. -ENODEV with words: it is not installed; -ENOSYS: it is
@@ -57,5 +71,8 @@ int verbs_lib_load(const struct verbs_lib **lib_out, struct hf_error *error);
 
 /* The library in that file, or by that name where the loader looks; never unloaded. */
 int verbs_lib_load_from(const char *file, struct verbs_lib *lib_out, struct hf_error *error);
+
+/* libmlx5, likewise. Where it is not, or lacks something, there is no DC. */
+void verbs_lib_load_mlx5_from(const char *file, struct verbs_lib *lib);
 
 #endif

@@ -5,7 +5,7 @@
 #include "dev/verbs/verbs.h"
 
 /* Up to `end`, which was not posted. */
-static void count(struct verbs_qp *qp, const struct ibv_send_wr *wr, const struct ibv_send_wr *end)
+void verbs_qp_count_posted(struct verbs_qp *qp, const struct ibv_send_wr *wr, const struct ibv_send_wr *end)
 {
 	for (; wr != end; wr = wr->next) {
 		qp->posted += qp->base.sq_sig_all || (wr->send_flags & IBV_SEND_SIGNALED) != 0;
@@ -14,7 +14,7 @@ static void count(struct verbs_qp *qp, const struct ibv_send_wr *wr, const struc
 }
 
 /* Drivers differ in what they check. */
-static bool is_sound(const struct verbs_qp *qp, const struct ibv_send_wr *wr)
+bool verbs_qp_takes(const struct verbs_qp *qp, const struct ibv_send_wr *wr)
 {
 	return qp->state >= IBV_QPS_RTS && qp_rules_check_send(&qp->base, wr) == 0;
 }
@@ -23,7 +23,7 @@ static int post(struct verbs_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr 
 {
 	int rc = ibv_post_send(qp->qp, wr, bad_wr);
 
-	count(qp, wr, rc == 0 ? NULL : *bad_wr);
+	verbs_qp_count_posted(qp, wr, rc == 0 ? NULL : *bad_wr);
 	return -rc;
 }
 
@@ -50,7 +50,10 @@ int verbs_qp_post_send(struct hf_qp *base, struct ibv_send_wr *wr, struct ibv_se
 	struct verbs_qp *qp = (struct verbs_qp *)base;
 	const struct ibv_send_wr *bad = wr;
 
-	while (bad != NULL && is_sound(qp, bad))
+	*bad_wr = wr;
+	if (qp->dc != NULL)
+		return -EINVAL; /* an initiator is told where to */
+	while (bad != NULL && verbs_qp_takes(qp, bad))
 		bad = bad->next;
 	return bad == NULL ? post(qp, wr, bad_wr) : post_up_to(qp, wr, bad, bad_wr);
 }

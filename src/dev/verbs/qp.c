@@ -4,7 +4,7 @@
 
 #include "dev/qp_base.h"
 #include "dev/qp_rules.h"
-#include "dev/verbs/verbs.h"
+#include "dev/verbs/dc.h"
 #include "env/pause.h"
 
 #define HOP_LIMIT      64
@@ -102,21 +102,40 @@ static void note(struct verbs_qp *qp, const struct ibv_qp_attr *attr, int mask)
 	qp->last_told = false;
 }
 
+/* A DC target gets its number with RTR. */
+static int take_number(struct verbs_dev *dev, struct verbs_qp *qp)
+{
+	uint32_t before = qp->base.qp_num, now = qp->qp->qp_num;
+	int rc;
+
+	if (now == before)
+		return 0;
+	rc = table_put(&dev->by_num, now, qp);
+	if (rc != 0)
+		return rc;
+	if (before != 0)
+		table_remove(&dev->by_num, before);
+	qp->base.qp_num = now;
+	return 0;
+}
+
 int verbs_qp_modify(struct hf_qp *base, struct ibv_qp_attr *attr, int mask)
 {
 	struct verbs_qp *qp = (struct verbs_qp *)base;
 	struct verbs_dev *dev = verbs_of(base->dev);
 	struct ibv_qp_attr full = complete(dev, attr, mask);
-	int rc;
+	int rc, needed = qp->dc == NULL ? mask : verbs_dc_complete(qp, &full, mask);
 
 	if ((base->dev->attr.caps & HF_DEV_ACCESS_IN_RTS) == 0 && (mask & IBV_QP_ACCESS_FLAGS) &&
 		qp->state == IBV_QPS_RTS)
 		return -EOPNOTSUPP;
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET)
 		wait_until(base, quiet_until(qp));
-	rc = dev->lib->modify_qp(qp->qp, &full, mask);
+	rc = -dev->lib->modify_qp(qp->qp, &full, needed);
+	if (rc == 0)
+		rc = take_number(dev, qp);
 	if (rc != 0)
-		return -rc;
+		return rc;
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET) { /* not all drivers do that */
 		verbs_cq_forget((struct verbs_cq *)base->send_cq, base->qp_num);
 		verbs_cq_forget((struct verbs_cq *)base->recv_cq, base->qp_num);
@@ -229,16 +248,17 @@ int verbs_qp_create(struct hf_pd *base, const struct hf_qp_init *init, struct hf
 		return -ENOMEM;
 	qp->base = qp_from_init(base, init);
 	qp->state = IBV_QPS_RESET;
-	qp->qp = make(dev, qp);
+	errno = 0;
+	qp->qp = init->dc == HF_DC_NONE ? make(dev, qp) : verbs_dc_make(dev, qp, init);
 	if (qp->qp == NULL) {
 		rc = errno == 0 ? -ENOMEM : -errno;
 		free(qp);
 		return rc;
 	}
-	qp->base.qp_num = qp->qp->qp_num;
-	rc = table_put(&dev->by_num, qp->base.qp_num, qp);
+	rc = take_number(dev, qp);
 	if (rc != 0) {
 		dev->lib->destroy_qp(qp->qp);
+		verbs_dc_end(qp);
 		free(qp);
 		return rc;
 	}
@@ -266,7 +286,9 @@ int verbs_qp_destroy(struct hf_qp *base)
 		*grave = (struct grave){.qp = qp->qp, .due_ns = due_ns};
 		list_push_back(&dev->graves, &grave->link);
 	}
-	table_remove(&dev->by_num, base->qp_num);
+	if (base->qp_num != 0)
+		table_remove(&dev->by_num, base->qp_num);
+	verbs_dc_end(qp);
 	list_remove(&qp->link);
 	use_queues(qp, -1);
 	verbs_forget_events(dev, base);

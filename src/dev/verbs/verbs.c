@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "dev/kinds.h"
+#include "dev/verbs/dc.h"
 #include "dev/verbs/nics.h"
 
 #define INLINE_MOST   512u
@@ -85,6 +86,8 @@ static void describe(struct verbs_dev *dev, const struct hf_dev_config *config)
 		caps |= HF_DEV_SRQ;
 	if (theirs->atomic_cap == IBV_ATOMIC_GLOB)
 		caps |= HF_DEV_ATOMIC_GLOBAL;
+	if (verbs_dc_found(dev))
+		caps |= HF_DEV_DC;
 	*attr = (struct hf_dev_attr){.caps = caps & ~config->caps_masked,
 		.max_qp_wr = at_most(theirs->max_qp_wr, 16384),
 		.max_sge = at_most(theirs->max_sge, 16),
@@ -148,6 +151,7 @@ static const struct hf_dev_ops verbs_ops = {
 	.qp_query = verbs_qp_query,
 	.qp_post_send = verbs_qp_post_send,
 	.qp_post_recv = verbs_qp_post_recv,
+	.qp_post_send_dc = verbs_qp_post_send_dc,
 	.qp_fence = verbs_qp_fence,
 	.qp_executed_psn = verbs_qp_executed_psn,
 	.qp_next_psn = verbs_qp_next_psn,

@@ -77,6 +77,7 @@ struct verbs_srq {
 };
 struct verbs_qp {
 	struct hf_qp base;
+	struct verbs_dc *dc; /* dc.h; NULL: it is RC */
 	struct ibv_qp *qp;
 	struct list link;
 	enum ibv_qp_state state; /* as we moved it; a NIC may have moved it to ERR since */
@@ -156,6 +157,8 @@ void verbs_bury(struct verbs_dev *dev, uint64_t now_ns); /* graves whose time ha
 void verbs_bury_all(struct verbs_dev *dev);              /* blocks until it has */
 
 /* post.c: the data path. */
+bool verbs_qp_takes(const struct verbs_qp *qp, const struct ibv_send_wr *wr); /* it is well formed, and may be posted */
+void verbs_qp_count_posted(struct verbs_qp *qp, const struct ibv_send_wr *wr, const struct ibv_send_wr *end);
 int verbs_qp_post_send(struct hf_qp *base, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
 int verbs_qp_post_recv(struct hf_qp *base, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
 uint32_t verbs_qp_next_psn(struct hf_qp *base);

@@ -1,8 +1,9 @@
-/* The shared object of fake.h. */
+/* The shared object of fake.h: libibverbs and libmlx5 in one. */
 #include "fake.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,13 @@ struct device {
 	const struct fake_nic *nic;
 };
 
+struct qp {
+	struct ibv_qp_ex ex;
+	struct mlx5dv_qp_ex mlx5;
+	bool target;
+};
 static struct device devices[FAKE_NICS];
+static uint32_t last_number;
 
 static const struct fake_port *port_of(const struct ibv_context *context, unsigned number)
 {
@@ -324,22 +331,29 @@ int ibv_destroy_srq(struct ibv_srq *srq)
 	return 0;
 }
 
+static struct qp *new_qp(struct ibv_context *context, uint32_t number)
+{
+	struct qp *qp = calloc(1, sizeof(*qp));
+
+	if (qp == NULL)
+		return NULL;
+	qp->ex.qp_base.context = context;
+	qp->ex.qp_base.qp_num = number;
+	fake.qps++;
+	fake.last_qp = &qp->ex.qp_base;
+	return qp;
+}
+
 struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
-	static uint32_t last;
-	struct ibv_qp *qp;
+	struct qp *qp;
 
 	if (attr->cap.max_inline_data > fake.inline_most) {
 		errno = EINVAL;
 		return NULL;
 	}
-	qp = calloc(1, sizeof(*qp));
-	if (qp == NULL)
-		return NULL;
-	qp->context = pd->context;
-	qp->qp_num = ++last;
-	fake.qps++;
-	return fake.last_qp = qp;
+	qp = new_qp(pd->context, ++last_number);
+	return qp == NULL ? NULL : &qp->ex.qp_base;
 }
 
 int ibv_destroy_qp(struct ibv_qp *qp)
@@ -355,6 +369,8 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 		return fake.modify_error;
 	if (mask & IBV_QP_STATE)
 		qp->state = attr->qp_state;
+	if (((struct qp *)(void *)qp)->target && (mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RTR)
+		qp->qp_num = ++last_number;
 	fake.attr[fake.modified % FAKE_KEPT] = *attr;
 	fake.mask[fake.modified++ % FAKE_KEPT] = mask;
 	return 0;
@@ -365,4 +381,167 @@ int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct i
 	(void)mask, (void)init_attr;
 	*attr = (struct ibv_qp_attr){.qp_state = qp->state, .rq_psn = fake.rq_psn};
 	return 0;
+}
+
+/* ---- libmlx5 ---- */
+
+static void trace(const char *format, ...)
+{
+	size_t used = strlen(fake.trace);
+	va_list arguments;
+
+	if (used > 0)
+		fake.trace[used++] = ' ';
+	va_start(arguments, format);
+	vsnprintf(fake.trace + used, sizeof(fake.trace) - used, format, arguments);
+	va_end(arguments);
+}
+
+struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
+{
+	struct ibv_ah *ah = calloc(1, sizeof(*ah));
+
+	if (ah == NULL)
+		return NULL;
+	ah->pd = pd;
+	ah->handle = attr->grh.dgid.raw[15];
+	trace("ah(%u,port %u,sgid %u)", ah->handle, attr->port_num, attr->grh.sgid_index);
+	fake.ways++;
+	fake.ways_made++;
+	return ah;
+}
+
+int ibv_destroy_ah(struct ibv_ah *ah)
+{
+	free(ah);
+	fake.ways--;
+	return 0;
+}
+
+struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
+{
+	return &((struct qp *)(void *)qp)->ex;
+}
+
+static void put(const struct ibv_qp_ex *qp, const char *what, uint32_t rkey, uint64_t addr)
+{
+	trace("%s(%u,%llx)id%llu,flags%u", what, rkey, (unsigned long long)addr, (unsigned long long)qp->wr_id,
+		qp->wr_flags);
+}
+
+static void wr_write(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t addr)
+{
+	put(qp, "write", rkey, addr);
+}
+
+static void wr_write_imm(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t addr, __be32 imm)
+{
+	put(qp, "write-imm", rkey, addr);
+	trace("imm%u", imm);
+}
+
+static void wr_read(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t addr)
+{
+	put(qp, "read", rkey, addr);
+}
+
+static void wr_send(struct ibv_qp_ex *qp)
+{
+	put(qp, "send", 0, 0);
+}
+
+static void wr_send_imm(struct ibv_qp_ex *qp, __be32 imm)
+{
+	put(qp, "send-imm", 0, 0);
+	trace("imm%u", imm);
+}
+
+static void wr_cas(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t addr, uint64_t compare, uint64_t swap)
+{
+	put(qp, "cas", rkey, addr);
+	trace("%llu->%llu", (unsigned long long)compare, (unsigned long long)swap);
+}
+
+static void wr_faa(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t addr, uint64_t add)
+{
+	put(qp, "faa", rkey, addr);
+	trace("+%llu", (unsigned long long)add);
+}
+
+static void wr_dc(struct mlx5dv_qp_ex *qp, struct ibv_ah *ah, uint32_t number, uint64_t key)
+{
+	(void)qp;
+	trace("dc(%u,%u,%llx)", ah->handle, number, (unsigned long long)key);
+}
+
+static void wr_sges(struct ibv_qp_ex *qp, size_t n, const struct ibv_sge *sges)
+{
+	(void)qp;
+	trace("sges%zu,%u", n, n > 0 ? sges[0].lkey : 0);
+}
+
+static void wr_inline(struct ibv_qp_ex *qp, size_t n, const struct ibv_data_buf *buffers)
+{
+	(void)qp;
+	trace("inline%zu,%zu", n, n > 0 ? buffers[0].length : 0);
+}
+
+static void wr_start(struct ibv_qp_ex *qp)
+{
+	(void)qp;
+	trace("start");
+}
+
+static int wr_complete(struct ibv_qp_ex *qp)
+{
+	(void)qp;
+	trace("complete");
+	return fake.complete_error;
+}
+
+bool mlx5dv_is_supported(struct ibv_device *device)
+{
+	(void)device;
+	return fake.mlx5;
+}
+
+struct ibv_qp *mlx5dv_create_qp(
+	struct ibv_context *context, struct ibv_qp_init_attr_ex *attr, struct mlx5dv_qp_init_attr *mlx5)
+{
+	bool target = mlx5->dc_init_attr.dc_type == MLX5DV_DCTYPE_DCT;
+	struct qp *qp;
+
+	if (fake.no_dc || attr->qp_type != IBV_QPT_DRIVER || mlx5->comp_mask != MLX5DV_QP_INIT_ATTR_MASK_DC ||
+		(attr->comp_mask & IBV_QP_INIT_ATTR_PD) == 0) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	qp = new_qp(context, target ? 0 : ++last_number);
+	if (qp == NULL)
+		return NULL;
+	qp->target = target;
+	if (target)
+		trace("dct(key %llx,srq %d,ops %d)", (unsigned long long)mlx5->dc_init_attr.dct_access_key,
+			attr->srq != NULL, (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0);
+	else
+		trace("dci(wr %u/%u,ops %llx)", attr->cap.max_send_wr, attr->cap.max_recv_wr,
+			(unsigned long long)attr->send_ops_flags);
+	qp->ex.wr_rdma_write = wr_write;
+	qp->ex.wr_rdma_write_imm = wr_write_imm;
+	qp->ex.wr_rdma_read = wr_read;
+	qp->ex.wr_send = wr_send;
+	qp->ex.wr_send_imm = wr_send_imm;
+	qp->ex.wr_atomic_cmp_swp = wr_cas;
+	qp->ex.wr_atomic_fetch_add = wr_faa;
+	qp->ex.wr_set_sge_list = wr_sges;
+	qp->ex.wr_set_inline_data_list = wr_inline;
+	qp->ex.wr_start = wr_start;
+	qp->ex.wr_complete = wr_complete;
+	qp->mlx5.wr_set_dc_addr = wr_dc;
+	return &qp->ex.qp_base;
+}
+
+struct mlx5dv_qp_ex *mlx5dv_qp_ex_from_ibv_qp_ex(struct ibv_qp_ex *qp)
+{
+	return &((struct qp *)(void *)qp)->mlx5;
 }

@@ -6,6 +6,7 @@
 #ifndef HOLDFAST_TEST_FAKE_H
 #define HOLDFAST_TEST_FAKE_H
 
+#include <infiniband/mlx5dv.h>
 #include <infiniband/verbs.h>
 #include <stdbool.h>
 
@@ -66,6 +67,12 @@ struct fake {
 	unsigned event_count, acked_events;
 	struct ibv_cq *notified; /* what ibv_get_cq_event returns next */
 	unsigned acked_cq_events;
+	/* libmlx5. The trace has what was called to make qps of DC and to post on them, a word each. */
+	bool mlx5, no_dc; /* mlx5: the NICs are its; no_dc: but make no such qp */
+	int complete_error;
+	unsigned ways, ways_made; /* address handles */
+	char trace[2048];
+
 	struct ibv_qp *last_qp;
 	struct ibv_srq *last_srq;
 };

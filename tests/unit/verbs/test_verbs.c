@@ -4,92 +4,16 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "dev/verbs/nics.h"
-#include "dev/verbs/verbs.h"
-#include "env/world.h"
-#include "fake.h"
+#include "stand.h"
 
-#define MS 1000000ull
-
-static const char *library, *empty_library; /* the shared objects, from the command line */
-static struct fake *fake;
-static struct verbs_lib lib;
-
-/* ---- a clock of our own, and otherwise this host ---- */
-
-static uint64_t time_ns;
-static struct world_ops ops;
-static struct hf_env env = {.ops = &ops};
-
-static uint64_t now_ns(struct hf_env *asked)
-{
-	(void)asked;
-	return time_ns;
-}
-
-static struct fake_port ethernet(const char *address)
-{
-	return (struct fake_port){.state = IBV_PORT_ACTIVE,
-		.mtu = IBV_MTU_4096,
-		.link_layer = IBV_LINK_LAYER_ETHERNET,
-		.gids = {{.address = "fe80::1", .type = IBV_GID_TYPE_ROCE_V1},
-			{.address = "fe80::1", .type = IBV_GID_TYPE_ROCE_V2},
-			{.address = address, .type = IBV_GID_TYPE_ROCE_V1},
-			{.address = address, .type = IBV_GID_TYPE_ROCE_V2}}};
-}
-
-#define SOFT_ROCE 0xffffffu
-
-static int set_up(void **state)
-{
-	struct hf_error error = {0};
-
-	(void)state;
-	if (verbs_lib_load_from(library, &lib, &error) != 0)
-		fail_msg("%s", error.text);
-	fake = dlsym(dlopen(library, RTLD_NOW), "fake");
-	assert_non_null(fake);
-	*fake = (struct fake){.nic_count = 1,
-		.inline_most = 256,
-		.send_room = FAKE_KEPT,
-		.nics[0] = {.name = "rxe_a0",
-			.vendor_id = SOFT_ROCE,
-			.transport = IBV_TRANSPORT_IB,
-			.ports = 1,
-			.port[0] = ethernet("10.0.0.1")}};
-	ops = *hf_env_host()->ops;
-	ops.now_ns = now_ns;
-	time_ns = 1000 * MS;
-	return 0;
-}
+static const char *empty_library;
 
 /* ---- opening ---- */
-
-static struct hf_error words;
-
-static int open_dev(struct hf_dev **dev_out, const char *nic, const char *address)
-{
-	struct hf_dev_config config = {.kind = "verbs", .nic = nic};
-
-	if (address != NULL)
-		assert_int_equal(hf_addr_parse(address, &config.address), 0);
-	words.text[0] = '\0';
-	return verbs_open(&env, &config, &lib, dev_out, &words);
-}
-
-static struct hf_dev *opened(void)
-{
-	struct hf_dev *dev;
-
-	if (open_dev(&dev, "rxe_a0", NULL) != 0)
-		fail_msg("%s", words.text);
-	return dev;
-}
 
 static void assert_says(const char *text)
 {
@@ -295,11 +219,6 @@ struct bed {
 	struct hf_srq *srq;
 	struct hf_qp *qp;
 };
-
-static int modify(struct hf_qp *qp, struct ibv_qp_attr attr, int mask)
-{
-	return hf_qp_modify(qp, &attr, mask);
-}
 
 static struct bed connected(bool with_srq)
 {
@@ -739,7 +658,7 @@ static void nics_are_listed_with_what_is_wrong_with_them(void **state)
 	assert_int_equal(fake->contexts, 0);
 }
 
-#define TEST(name) cmocka_unit_test_setup(name, set_up)
+#define TEST(name) cmocka_unit_test_setup(name, stand_set_up)
 
 int main(int argc, char **argv)
 {
@@ -783,7 +702,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: test-verbs LIBRARY EMPTY-LIBRARY\n");
 		return 2;
 	}
-	library = argv[1];
+	stand_library = argv[1];
 	empty_library = argv[2];
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,78 @@
+#include "stand.h"
+
+#include <dlfcn.h>
+
+#include "env/world.h"
+
+const char *stand_library;
+struct fake *fake;
+struct verbs_lib lib;
+struct hf_error words;
+uint64_t time_ns;
+
+static struct world_ops ops;
+struct hf_env env = {.ops = &ops};
+
+static uint64_t now_ns(struct hf_env *asked)
+{
+	(void)asked;
+	return time_ns;
+}
+
+struct fake_port ethernet(const char *address)
+{
+	return (struct fake_port){.state = IBV_PORT_ACTIVE,
+		.mtu = IBV_MTU_4096,
+		.link_layer = IBV_LINK_LAYER_ETHERNET,
+		.gids = {{.address = "fe80::1", .type = IBV_GID_TYPE_ROCE_V1},
+			{.address = "fe80::1", .type = IBV_GID_TYPE_ROCE_V2},
+			{.address = address, .type = IBV_GID_TYPE_ROCE_V1},
+			{.address = address, .type = IBV_GID_TYPE_ROCE_V2}}};
+}
+
+int stand_set_up(void **state)
+{
+	struct hf_error error = {0};
+
+	(void)state;
+	if (verbs_lib_load_from(stand_library, &lib, &error) != 0)
+		fail_msg("%s", error.text);
+	fake = dlsym(dlopen(stand_library, RTLD_NOW), "fake");
+	assert_non_null(fake);
+	*fake = (struct fake){.nic_count = 1,
+		.inline_most = 256,
+		.send_room = FAKE_KEPT,
+		.nics[0] = {.name = "rxe_a0",
+			.vendor_id = SOFT_ROCE,
+			.transport = IBV_TRANSPORT_IB,
+			.ports = 1,
+			.port[0] = ethernet("10.0.0.1")}};
+	ops = *hf_env_host()->ops;
+	ops.now_ns = now_ns;
+	time_ns = 1000 * MS;
+	return 0;
+}
+
+int open_dev(struct hf_dev **dev_out, const char *nic, const char *address)
+{
+	struct hf_dev_config config = {.kind = "verbs", .nic = nic};
+
+	if (address != NULL)
+		assert_int_equal(hf_addr_parse(address, &config.address), 0);
+	words.text[0] = '\0';
+	return verbs_open(&env, &config, &lib, dev_out, &words);
+}
+
+struct hf_dev *opened(void)
+{
+	struct hf_dev *dev;
+
+	if (open_dev(&dev, "rxe_a0", NULL) != 0)
+		fail_msg("%s", words.text);
+	return dev;
+}
+
+int modify(struct hf_qp *qp, struct ibv_qp_attr attr, int mask)
+{
+	return hf_qp_modify(qp, &attr, mask);
+}
