@@ -12,9 +12,9 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PIECES = ("conformance", "demo", "stress", "perftest")
+PIECES = ("conformance", "interop", "demo", "stress", "perftest")
 UNAVAILABLE = 77  # of rxe_vm.py
-SECONDS_MAX = 900
+SECONDS_MAX = 1200
 
 
 def main():

@@ -14,6 +14,15 @@ failed=0
 conformance() { "$build"/tests/conformance/conformance rxe 2>&1; }
 say_conformance() { grep -oE "^\[  (PASSED|FAILED|SKIPPED) +\] [0-9]+ test" "$1" | tr -d '[]' | tr -s ' \n' ' '; }
 
+# The soft NIC against the kernel's: as requester, then as responder, and back.
+interop() {
+	local status=0
+	"$build"/tests/conformance/conformance rxe-soft 2>&1 || status=1
+	ip netns exec soft "$build"/tests/conformance/conformance soft-rxe 2>&1 || status=1
+	return $status
+}
+say_interop() { say_conformance "$1"; }
+
 demo() { "$build"/holdfast demo --quick --device verbs --base 10.10.0.1 --input "$here/../src" \
 	--config "$here"/rxe-demo.json --output /run/check 2>&1; }
 say_demo() { grep -E "^  (cuts|failover|verdict)" "$1" | tr -s ' \n' ' '; }
@@ -47,7 +56,7 @@ perftest() {
 }
 say_perftest() { grep -cE "^ +[0-9]+ +[0-9]+ +[0-9.]+" "$1" | sed 's/$/ programs gave figures/'; }
 
-[ $# -gt 0 ] || set -- conformance demo stress perftest
+[ $# -gt 0 ] || set -- conformance interop demo stress perftest
 for piece in "$@"; do
 	began=$SECONDS
 	if $piece >/run/check/"$piece".out; then word=ok; else word=FAILED failed=$((failed + 1)); fi

@@ -4,6 +4,10 @@
 #   a0 10.10.0.1 (rxe_a0) ---- rail 0 ---- b0 10.10.0.3 (rxe_b0)
 #   a1 10.10.0.2 (rxe_a1) ---- rail 1 ---- b1 10.10.0.4 (rxe_b1)
 #
+# and a wire to a network namespace "soft", where the kernel's RoCE does not hold port 4791, for soft NICs:
+#
+#   s0 10.10.1.1 (rxe_s0) ---------------- w0 10.10.1.2, 10.10.1.3
+#
 # All are of one subnet: rxe looks for a route through its own interface only. (An address of the form "peer" would do
 # for IP, but becomes the GID of the other end.)
 #
@@ -14,6 +18,7 @@
 meet() { # DEVICE
 	case $1 in
 	a[01]) ip neigh replace 10.10.0.$((${1#a} + 3)) lladdr 02:00:00:00:0b:0${1#a} dev "$1" nud permanent ;;
+	s0) ip neigh replace 10.10.1.2 lladdr 02:00:00:00:0d:00 dev s0 nud permanent ;;
 	b[01]) ip neigh replace 10.10.0.$((${1#b} + 1)) lladdr 02:00:00:00:0a:0${1#b} dev "$1" nud permanent ;;
 	esac
 }
@@ -33,7 +38,18 @@ for rail in 0 1; do
 	meet a$rail
 	meet b$rail
 done
-for device in a0 a1 b0 b1; do
+ip netns add soft
+ip link add s0 address 02:00:00:00:0c:00 type veth peer name w0 address 02:00:00:00:0d:00 netns soft
+ip link set s0 mtu 4200 up
+ip addr add 10.10.1.1/24 dev s0
+meet s0
+soft() { ip -netns soft "$@"; }
+soft link set lo up
+soft link set w0 mtu 4200 up
+soft addr add 10.10.1.2/24 dev w0
+soft addr add 10.10.1.3/24 dev w0
+soft neigh replace 10.10.1.1 lladdr 02:00:00:00:0c:00 dev w0 nud permanent
+for device in a0 a1 b0 b1 s0; do
 	rdma link add rxe_$device type rxe netdev $device
 done
 ip -o monitor link | while read -r _ name flags _; do

@@ -22,6 +22,11 @@ const char *bed_fabric(void)
 	return fabric;
 }
 
+const char *bed_kind(const struct bed *bed, unsigned n)
+{
+	return n == BED_B && bed->kind_b != NULL ? bed->kind_b : bed->kind;
+}
+
 const char *bed_address(const struct bed *bed, unsigned n)
 {
 	static char address[ACTOR_TEXT];

@@ -6,6 +6,8 @@
 
 struct bed {
 	const char *name, *kind;
+	const char *kind_b;           /* of b, in another network; NULL: the same, beside a */
+	const char *const *there;     /* runs a program in b's network: the words before it; NULL: it is ours */
 	bool has_addresses;           /* its NICs live at addresses of loopback */
 	const char *const *addresses; /* or at these, by number; NULL: neither */
 	bool two_processes;           /* b lives in another process */
@@ -27,6 +29,7 @@ extern const struct bed beds[];
 extern const unsigned bed_count;
 const struct bed *bed_find(const char *name);
 /* The fabric of this run, and the address of its n-th NIC (empty where there are none): runs do not meet. */
+const char *bed_kind(const struct bed *bed, unsigned n); /* of BED_A, BED_B */
 const char *bed_fabric(void);
 const char *bed_address(const struct bed *bed, unsigned n);
 #define BED_A     1

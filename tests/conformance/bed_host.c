@@ -19,6 +19,39 @@ static int rxe_cut(unsigned which, enum hf_link direction, bool up)
 	return system(command) == 0 ? 0 : -EIO;
 }
 
+/* A soft NIC against the kernel's rxe, w0 and s0 of scripts/rxe-guest.sh: `rxe-soft` runs in the network of rxe, and
+ * `soft-rxe` in the other one, called "soft". */
+static const char *const soft_there[] = {"ip", "netns", "exec", "soft", NULL};
+static const char *const rxe_there[] = {"nsenter", "-t", "1", "-n", NULL};
+static const char *const rxe_soft_addresses[] = {
+	[BED_A] = "10.10.1.1", [BED_B] = "10.10.1.2", [BED_THIRD] = "10.10.0.2"};
+static const char *const soft_rxe_addresses[] = {
+	[BED_A] = "10.10.1.2", [BED_B] = "10.10.1.1", [BED_THIRD] = "10.10.1.3"};
+
+/* `at_rxe`: at which end of the wire. */
+static int cut_between(bool at_rxe, const char *before, bool up)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command), "%s tc qdisc replace dev %s root netem loss %s", before,
+		at_rxe ? "s0" : "w0", up ? "0%" : "100%");
+	return system(command) == 0 ? 0 : -EIO;
+}
+
+static int rxe_soft_cut(unsigned which, enum hf_link direction, bool up)
+{
+	bool at_rxe = (which == BED_A) == (direction == HF_LINK_TX);
+
+	return cut_between(at_rxe, at_rxe ? "" : "ip netns exec soft", up);
+}
+
+static int soft_rxe_cut(unsigned which, enum hf_link direction, bool up)
+{
+	bool at_rxe = (which == BED_A) != (direction == HF_LINK_TX);
+
+	return cut_between(at_rxe, at_rxe ? "nsenter -t 1 -n" : "", up);
+}
+
 const struct bed beds[] = {
 	{.name = "shm", .kind = "shm", .cpu_threads = true, .big_bytes = 64u << 20},
 	{.name = "shm-processes", .kind = "shm", .two_processes = true, .cpu_threads = true, .big_bytes = 64u << 20},
@@ -54,6 +87,24 @@ const struct bed beds[] = {
 		.addresses = rxe_addresses,
 		.real = true,
 		.cut = rxe_cut,
+		.big_bytes = 4u << 20},
+	{.name = "rxe-soft",
+		.kind = "verbs",
+		.kind_b = "soft",
+		.there = soft_there,
+		.addresses = rxe_soft_addresses,
+		.two_processes = true,
+		.real = true,
+		.cut = rxe_soft_cut,
+		.big_bytes = 4u << 20},
+	{.name = "soft-rxe",
+		.kind = "soft",
+		.kind_b = "verbs",
+		.there = rxe_there,
+		.addresses = soft_rxe_addresses,
+		.two_processes = true,
+		.real = true,
+		.cut = soft_rxe_cut,
 		.big_bytes = 4u << 20},
 };
 const unsigned bed_count = sizeof(beds) / sizeof(beds[0]);

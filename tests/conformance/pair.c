@@ -21,7 +21,7 @@ static void prepare(struct side *side, struct pair *pair, const char *node, unsi
 	side->no_atomics = pair->bed->no_atomics;
 	side->which = address;
 	side->cut = pair->bed->cut;
-	snprintf(config.kind, sizeof(config.kind), "%s", pair->bed->kind);
+	snprintf(config.kind, sizeof(config.kind), "%s", bed_kind(pair->bed, address));
 	snprintf(config.fabric, sizeof(config.fabric), "%s", pair->bed->world_open == NULL ? bed_fabric() : "");
 	snprintf(config.node, sizeof(config.node), "%s", node);
 	snprintf(config.address, sizeof(config.address), "%s", bed_address(pair->bed, address));
@@ -50,7 +50,8 @@ int pair_setup(void **state)
 	if (pair->bed->world_open != NULL)
 		assert_int_equal(pair->bed->world_open(pair->bed, &env_a, &env_b), 0);
 	pair->a = side_local(env_a, pair->bed->pass, pair->bed->settle);
-	pair->b = pair->bed->two_processes ? side_remote() : side_local(env_b, pair->bed->pass, pair->bed->settle);
+	pair->b = pair->bed->two_processes ? side_remote(pair->bed->there)
+					   : side_local(env_b, pair->bed->pass, pair->bed->settle);
 	prepare(pair->a, pair, "a", BED_A);
 	prepare(pair->b, pair, "b", BED_B);
 	return 0;
@@ -207,7 +208,7 @@ void skip_because(const char *reason)
 
 void require_cap(struct pair *pair, uint32_t cap, const char *reason)
 {
-	if ((pair->a->attr.caps & cap) != cap)
+	if ((pair->a->attr.caps & pair->b->attr.caps & cap) != cap)
 		skip_because(reason);
 }
 

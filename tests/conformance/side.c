@@ -12,6 +12,8 @@
 
 #include "base/ensure.h"
 
+#define SERVER_WORDS_MAX 8
+
 struct side *side_local(struct hf_env *env, void (*pass)(uint64_t ns), void (*settle)(void))
 {
 	struct side *side = calloc(1, sizeof(*side));
@@ -24,7 +26,25 @@ struct side *side_local(struct hf_env *env, void (*pass)(uint64_t ns), void (*se
 	return side;
 }
 
-struct side *side_remote(void)
+static void exec_server(const char *const *before, char *number)
+{
+	static char program[256];
+	char *words[SERVER_WORDS_MAX + 4];
+	unsigned n = 0;
+	ssize_t bytes = readlink("/proc/self/exe", program, sizeof(program) - 1);
+
+	if (bytes < 0)
+		return;
+	for (; before != NULL && before[n] != NULL && n < SERVER_WORDS_MAX; n++)
+		words[n] = (char *)(uintptr_t)before[n];
+	words[n++] = program;
+	words[n++] = (char *)(uintptr_t) "--serve";
+	words[n++] = number;
+	words[n] = NULL;
+	execvp(words[0], words);
+}
+
+struct side *side_remote(const char *const *before)
 {
 	struct side *side = calloc(1, sizeof(*side));
 	char number[16];
@@ -37,7 +57,7 @@ struct side *side_remote(void)
 	ensure(side->pid >= 0);
 	if (side->pid == 0) {
 		close(fds[0]);
-		execl("/proc/self/exe", "conformance", "--serve", number, (char *)NULL);
+		exec_server(before, number);
 		_exit(127);
 	}
 	close(fds[1]);

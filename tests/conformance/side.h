@@ -31,7 +31,8 @@ struct side {
 
 /* pass: bed.h */
 struct side *side_local(struct hf_env *env, void (*pass)(uint64_t ns), void (*settle)(void));
-struct side *side_remote(void); /* starts another process of this program */
+/* Starts another process of this program; with words before it, as an argument of that command. */
+struct side *side_remote(const char *const *before);
 void side_free(struct side *side);
 /* What that process does: answers calls on `fd` until it is closed. */
 int side_serve(int fd);
