@@ -161,7 +161,8 @@ int hf_dev_set_link(struct hf_dev *dev, enum hf_link direction, bool up);
 /* What was dropped or refused, for operators and tests. */
 struct hf_dev_counters {
 	uint64_t packets_sent, packets_received, bytes_sent, bytes_received;
-	uint64_t executed_bytes; /* payload of what took effect here as responder, once each; shm: of whole wrs */
+	uint64_t executed_bytes; /* payload of what took effect here as responder, once each; shm: of whole wrs;
+				  * verbs: 0, as the NIC does not tell */
 	uint64_t retransmitted, duplicates, naks_sent, rnr_naks_sent;
 	uint64_t malformed; /* truncated, bad ICRC, bad opcode, unknown qp: dropped, never believed */
 	uint64_t dropped_link_down;

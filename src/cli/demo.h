@@ -57,6 +57,7 @@ struct demo_result {
 	uint64_t bytes_differ;      /* in the copy at the end */
 	uint64_t passes_wrong;      /* whose hash differed at the receiver */
 	uint64_t resent_wrs, resent_bytes, failovers, failbacks;
+	bool uncounted;         /* the devices do not count what takes effect: the next two are not known */
 	uint64_t doubled_bytes; /* that took effect twice at node b, by the counters of its devices */
 	uint64_t doubled;       /* WRITEs, at least */
 	char sha256_to[DIGEST_TEXT];

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "cli/demo_draw.h"
+#include "cli/demo_report.h"
 #include "cli/page.h"
 
 /* The plot, in units of the SVG's viewBox. */
@@ -137,8 +138,11 @@ static void put_facts(FILE *to, const struct demo_result *result)
 	snprintf(text, sizeof(text), "%s, %llu WRITEs", draw_bytes((double)result->resent_bytes),
 		(unsigned long long)result->resent_wrs);
 	put_fact(to, "Sent again", "", text);
-	put_fact(to, "Took effect twice", result->doubled_bytes == 0 ? "good" : "bad",
-		result->doubled_bytes == 0 ? "nothing" : draw_bytes((double)result->doubled_bytes));
+	put_fact(to, "Took effect twice",
+		result->uncounted            ? ""
+		: result->doubled_bytes == 0 ? "good"
+					     : "bad",
+		demo_doubled(result));
 	fputs("</dl>\n", to);
 }
 

@@ -42,22 +42,34 @@ static json_t *cuts_json(const struct demo_result *result)
 	return list;
 }
 
+const char *demo_doubled(const struct demo_result *result)
+{
+	if (result->uncounted)
+		return "not counted by this device";
+	return result->doubled_bytes == 0 ? "nothing" : draw_bytes((double)result->doubled_bytes);
+}
+
+static json_t *doubled_json(const struct demo_result *result, uint64_t n)
+{
+	return result->uncounted ? json_null() : json_integer((json_int_t)n);
+}
+
 static json_t *device_json(const struct demo_result *result, const struct demo_input *input)
 {
 	return json_pack(
-		"{s:s, s:i, s:I, s:I, s:I, s:b, s:{s:f, s:f, s:f, s:I}, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, "
+		"{s:s, s:i, s:I, s:I, s:o, s:b, s:{s:f, s:f, s:f, s:I}, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:f, "
 		"s:f, s:{s:s, s:I, s:s}, s:s, s:o}",
 		"device", result->device, "cuts", (int)result->cut_count, "operations", (json_int_t)result->operations,
-		"lost", (json_int_t)demo_lost(result), "duplicated", (json_int_t)result->doubled, "hash_equal",
-		result->hash_equal, "failover_us", "median", quantile_us(result, 0.5), "p99", quantile_us(result, 0.99),
-		"max", quantile_us(result, 1), "count", (json_int_t)result->failover_ns.count, "bytes",
-		(json_int_t)result->bytes, "passes", (json_int_t)result->passes, "passes_wrong",
-		(json_int_t)result->passes_wrong, "resent_wrs", (json_int_t)result->resent_wrs, "resent_bytes",
-		(json_int_t)result->resent_bytes, "duplicated_bytes", (json_int_t)result->doubled_bytes, "failovers",
-		(json_int_t)result->failovers, "failbacks", (json_int_t)result->failbacks, "seconds",
-		(double)result->duration_ns / NS_A_SECOND, "bytes_per_second", mean_rate(result), "input", "what",
-		input->what, "bytes", (json_int_t)input->bytes, "sha256", input->sha256, "sha256", result->sha256_to,
-		"cut_list", cuts_json(result));
+		"lost", (json_int_t)demo_lost(result), "duplicated", doubled_json(result, result->doubled),
+		"hash_equal", result->hash_equal, "failover_us", "median", quantile_us(result, 0.5), "p99",
+		quantile_us(result, 0.99), "max", quantile_us(result, 1), "count",
+		(json_int_t)result->failover_ns.count, "bytes", (json_int_t)result->bytes, "passes",
+		(json_int_t)result->passes, "passes_wrong", (json_int_t)result->passes_wrong, "resent_wrs",
+		(json_int_t)result->resent_wrs, "resent_bytes", (json_int_t)result->resent_bytes, "duplicated_bytes",
+		doubled_json(result, result->doubled_bytes), "failovers", (json_int_t)result->failovers, "failbacks",
+		(json_int_t)result->failbacks, "seconds", (double)result->duration_ns / NS_A_SECOND, "bytes_per_second",
+		mean_rate(result), "input", "what", input->what, "bytes", (json_int_t)input->bytes, "sha256",
+		input->sha256, "sha256", result->sha256_to, "cut_list", cuts_json(result));
 }
 
 json_t *report_json(const struct demo_result *results, unsigned n, const struct demo_input *input)
@@ -92,8 +104,7 @@ void report_print(const struct demo_result *result, const struct demo_input *inp
 		draw_time(histogram_quantile(&result->failover_ns, 1)), (unsigned long long)result->failover_ns.count,
 		result->cut_count);
 	fprintf(to, "  sent again %llu operations, %s; took effect twice: %s\n", (unsigned long long)result->resent_wrs,
-		draw_bytes((double)result->resent_bytes),
-		result->doubled_bytes == 0 ? "nothing" : draw_bytes((double)result->doubled_bytes));
+		draw_bytes((double)result->resent_bytes), demo_doubled(result));
 	if (lost == 0)
 		fprintf(to, "  verdict    nothing lost, all %llu passes arrived as they were sent\n",
 			(unsigned long long)result->passes);

@@ -10,6 +10,9 @@
 /* demo.json: an array, an object a device. NULL when out of memory. */
 json_t *report_json(const struct demo_result *results, unsigned n, const struct demo_input *input);
 
+/* What took effect twice, in words. */
+const char *demo_doubled(const struct demo_result *result);
+
 /* Some lines on one device, the verdict last. */
 void report_print(const struct demo_result *result, const struct demo_input *input, FILE *to);
 

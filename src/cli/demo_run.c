@@ -245,6 +245,7 @@ static void settle_result(struct run *run)
 	struct demo_result *result = run->result;
 
 	result->duration_ns = since_start(run, run->status_ns);
+	result->uncounted = run->executed_bytes == 0 && run->expected_bytes > 0;
 	/* The last progress may still be on its way when node b counts; a chunk has a page at least. */
 	if (run->executed_bytes >= run->expected_bytes + DOUBLED_LEAST) {
 		uint64_t chunk_bytes = demo_shape_of(run->task->input->bytes).chunk_bytes;

@@ -424,6 +424,23 @@ static struct demo_result *some_result(void)
 
 static const struct demo_input some_input = {.what = "<b> & \"c\"", .bytes = 1500000, .sha256 = "ab"};
 
+/* The NIC of a verbs device does not tell: zero would be a promise. */
+static void what_a_device_does_not_count_is_not_said_to_be_nothing(void **state)
+{
+	struct demo_result *result = some_result();
+	json_t *json;
+
+	(void)state;
+	result->doubled = result->doubled_bytes = 0;
+	assert_string_equal(demo_doubled(result), "nothing");
+	result->uncounted = true;
+	assert_string_equal(demo_doubled(result), "not counted by this device");
+	json = report_json(result, 1, &some_input);
+	assert_true(json_is_null(json_object_get(json_array_get(json, 0), "duplicated")));
+	assert_true(json_is_null(json_object_get(json_array_get(json, 0), "duplicated_bytes")));
+	json_decref(json);
+}
+
 static void demo_json_has_the_promised_keys(void **state)
 {
 	json_t *json = report_json(some_result(), 1, &some_input);
@@ -514,6 +531,7 @@ int main(void)
 		cmocka_unit_test(a_picture_has_its_lines_at_every_width),
 		cmocka_unit_test(a_sparkline_reaches_from_nothing_to_the_peak),
 		cmocka_unit_test(times_and_amounts_have_fitting_units),
+		cmocka_unit_test(what_a_device_does_not_count_is_not_said_to_be_nothing),
 		cmocka_unit_test(demo_json_has_the_promised_keys),
 		cmocka_unit_test(whatever_went_wrong_counts_as_lost),
 		cmocka_unit_test(a_page_marks_each_cut_and_escapes_what_it_shows),
