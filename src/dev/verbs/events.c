@@ -9,15 +9,26 @@
 
 /* ---- events for the owner ---- */
 
-/* Without memory an event of an object is lost, but not that of the port: its state is looked at from time to time. */
+/* Without memory an event of an object is lost, but not that of the port. */
 void verbs_tell(struct verbs_dev *dev, const struct hf_dev_event *event)
 {
-	struct verbs_event *one = malloc(sizeof(*one));
+	struct verbs_event *one = dev->event_count < VERBS_EVENTS_MAX ? malloc(sizeof(*one)) : NULL;
 
 	if (one == NULL)
 		return;
 	one->event = *event;
 	list_push_back(&dev->events, &one->link);
+	dev->event_count++;
+}
+
+static struct hf_dev_event take_event(struct verbs_dev *dev, struct verbs_event *one)
+{
+	struct hf_dev_event event = one->event;
+
+	list_remove(&one->link);
+	dev->event_count--;
+	free(one);
+	return event;
 }
 
 void verbs_forget_events(struct verbs_dev *dev, const void *object)
@@ -27,19 +38,30 @@ void verbs_forget_events(struct verbs_dev *dev, const void *object)
 
 		if (one->event.qp != object && one->event.cq != object && one->event.srq != object)
 			continue;
-		list_remove(&one->link);
-		free(one);
+		(void)take_event(dev, one);
 	}
 }
 
-static void tell_port(struct verbs_dev *dev, bool up, uint64_t now_ns)
+static void note_port(struct verbs_dev *dev, bool up, uint64_t now_ns)
 {
 	if (up == dev->up)
 		return; /* some NICs say everything twice */
 	dev->up = up;
+	dev->flapped |= !up;
 	if (!up)
 		dev->down_ns = now_ns;
-	verbs_tell(dev, &(struct hf_dev_event){.type = up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR});
+}
+
+static bool port_pends(const struct verbs_dev *dev)
+{
+	return dev->told_up ? !dev->up || dev->flapped : dev->up;
+}
+
+static struct hf_dev_event take_port(struct verbs_dev *dev)
+{
+	dev->told_up = !dev->told_up;
+	dev->flapped = false;
+	return (struct hf_dev_event){.type = dev->told_up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR};
 }
 
 /* False: it is not to be told, because the qp was destroyed and waits for its grave, or because we told it. */
@@ -63,7 +85,7 @@ static void translate(struct verbs_dev *dev, const struct ibv_async_event *their
 	case IBV_EVENT_PORT_ACTIVE:
 	case IBV_EVENT_PORT_ERR:
 		if (theirs->element.port_num == dev->port.number)
-			tell_port(dev, theirs->event_type == IBV_EVENT_PORT_ACTIVE, now_ns);
+			note_port(dev, theirs->event_type == IBV_EVENT_PORT_ACTIVE, now_ns);
 		return;
 	case IBV_EVENT_CQ_ERR:
 		ours.cq = &((struct verbs_cq *)theirs->element.cq->cq_context)->base;
@@ -109,15 +131,15 @@ static void take_events(struct verbs_dev *dev, uint64_t now_ns)
 int verbs_get_event(struct hf_dev *base, struct hf_dev_event *event_out)
 {
 	struct verbs_dev *dev = verbs_of(base);
-	struct list *at;
 
-	if (list_empty(&dev->events))
+	if (list_empty(&dev->events) && !port_pends(dev))
 		(void)verbs_poll(base, hf_env_now_ns(base->env));
-	at = list_pop_front(&dev->events);
-	if (at == NULL)
+	if (port_pends(dev))
+		*event_out = take_port(dev);
+	else if (!list_empty(&dev->events))
+		*event_out = take_event(dev, container_of(dev->events.next, struct verbs_event, link));
+	else
 		return 0;
-	*event_out = container_of(at, struct verbs_event, link)->event;
-	free(container_of(at, struct verbs_event, link));
 	return 1;
 }
 
@@ -138,7 +160,7 @@ bool verbs_take_notifications(struct verbs_dev *dev)
 
 static bool something_pends(struct verbs_dev *dev)
 {
-	if (!list_empty(&dev->events))
+	if (!list_empty(&dev->events) || port_pends(dev))
 		return true;
 	list_for_each (at, &dev->cqs)
 		if (container_of(at, struct verbs_cq, link)->notified)
@@ -162,14 +184,14 @@ bool verbs_port_failed(struct verbs_dev *dev)
 	uint64_t now_ns = hf_env_now_ns(dev->base.env);
 
 	take_events(dev, now_ns);
-	tell_port(dev, verbs_port_state(dev) == IBV_PORT_ACTIVE, now_ns);
+	note_port(dev, verbs_port_state(dev) == IBV_PORT_ACTIVE, now_ns);
 	return !dev->up || (dev->down_ns != 0 && !verbs_passed(now_ns, dev->down_ns, VERBS_LATELY_NS));
 }
 
 static void look(struct verbs_dev *dev, uint64_t now_ns)
 {
 	dev->looked_ns = now_ns;
-	tell_port(dev, verbs_port_state(dev) == IBV_PORT_ACTIVE, now_ns);
+	note_port(dev, verbs_port_state(dev) == IBV_PORT_ACTIVE, now_ns);
 	if (!dev->up)
 		verbs_qps_lose_patience(dev, now_ns);
 	verbs_qps_tell_last(dev, now_ns);
@@ -186,7 +208,7 @@ enum hf_poll verbs_poll(struct hf_dev *base, uint64_t now_ns)
 		take_events(dev, now_ns);
 	if (verbs_passed(now_ns, dev->looked_ns, VERBS_LOOK_NS))
 		look(dev, now_ns);
-	return any || !list_empty(&dev->events) ? HF_BUSY : HF_IDLE;
+	return any || !list_empty(&dev->events) || port_pends(dev) ? HF_BUSY : HF_IDLE;
 }
 
 struct hf_io *verbs_io(struct hf_dev *base)
@@ -221,17 +243,15 @@ int verbs_events_open(struct verbs_dev *dev)
 	members[n++] = dev->channel_io;
 	if (dev->fabric != NULL)
 		members[n++] = fabric_port_bell(dev->fabric);
-	dev->up = verbs_port_state(dev) == IBV_PORT_ACTIVE;
+	dev->up = dev->told_up = verbs_port_state(dev) == IBV_PORT_ACTIVE;
 	dev->looked_ns = dev->events_ns = hf_env_now_ns(dev->base.env);
 	return io_group_open(dev->base.env, members, n, &dev->io);
 }
 
 void verbs_events_close(struct verbs_dev *dev)
 {
-	struct list *at;
-
-	while ((at = list_pop_front(&dev->events)) != NULL)
-		free(container_of(at, struct verbs_event, link));
+	while (!list_empty(&dev->events))
+		(void)take_event(dev, container_of(dev->events.next, struct verbs_event, link));
 	hf_io_close(dev->io);
 	hf_io_close(dev->channel_io);
 	hf_io_close(dev->async_io);

@@ -22,9 +22,10 @@
 #include "dev/verbs/port.h"
 #include "env/netdev.h"
 
-#define VERBS_LOOK_NS   20000000ull   /* between two looks at the port's state */
-#define VERBS_LATELY_NS 1000000000ull /* so long a failed port explains errors */
-#define VERBS_EVENT_NS  50000ull      /* and at the library's queue of events, each of which is a system call */
+#define VERBS_LOOK_NS    20000000ull   /* between two looks at the port's state */
+#define VERBS_LATELY_NS  1000000000ull /* so long a failed port explains errors */
+#define VERBS_EVENTS_MAX 1024u         /* that nobody has read yet; the newest are lost then, as from a full NIC */
+#define VERBS_EVENT_NS   50000ull      /* and at the library's queue of events, each of which is a system call */
 
 struct verbs_event {
 	struct list link;
@@ -43,7 +44,10 @@ struct verbs_dev {
 	struct list cqs, qps, graves, events;
 	struct table by_num; /* qps */
 	uint64_t looked_ns, events_ns;
-	bool up;          /* as was last told */
+	bool up;      /* as the NIC says */
+	bool told_up; /* and as was last told; what is to be told of the port needs no place among the events */
+	bool flapped; /* it was down since that was told */
+	unsigned event_count;
 	uint64_t down_ns; /* since when it is not */
 	struct hf_dev_counters counters;
 	/* link.c */

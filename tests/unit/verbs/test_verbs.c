@@ -500,6 +500,40 @@ static void a_port_event_is_told_once_however_often_it_comes(void **state)
 	hf_dev_close(dev);
 }
 
+static void a_flap_between_two_looks_is_told_in_full(void **state)
+{
+	struct hf_dev *dev = opened();
+
+	(void)state;
+	happens(IBV_EVENT_PORT_ERR, 1);
+	happens(IBV_EVENT_PORT_ACTIVE, 1);
+	assert_int_equal(next_event(dev), IBV_EVENT_PORT_ERR);
+	assert_int_equal(next_event(dev), IBV_EVENT_PORT_ACTIVE);
+	assert_int_equal(next_event(dev), -1);
+	hf_dev_close(dev);
+}
+
+static void events_that_nobody_reads_are_bounded_and_do_not_hide_those_of_the_port(void **state)
+{
+	struct hf_dev *dev = opened();
+	unsigned n = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 2 * VERBS_EVENTS_MAX; i++) {
+		happens(IBV_EVENT_GID_CHANGE, 1);
+		time_ns += VERBS_EVENT_NS;
+		hf_dev_poll(dev, time_ns);
+	}
+	happens(IBV_EVENT_PORT_ERR, 1);
+	time_ns += VERBS_EVENT_NS;
+	hf_dev_poll(dev, time_ns);
+	assert_int_equal(next_event(dev), IBV_EVENT_PORT_ERR);
+	while (next_event(dev) == IBV_EVENT_GID_CHANGE)
+		n++;
+	assert_int_equal(n, VERBS_EVENTS_MAX);
+	hf_dev_close(dev);
+}
+
 static void a_change_of_the_port_that_no_event_told_is_seen(void **state)
 {
 	struct hf_dev *dev = opened();
@@ -688,6 +722,8 @@ int main(int argc, char **argv)
 		TEST(a_malformed_wr_ends_its_list_before_the_nic_sees_it),
 		TEST(memory_whose_iova_is_not_its_address_is_registered_twice),
 		TEST(a_port_event_is_told_once_however_often_it_comes),
+		TEST(a_flap_between_two_looks_is_told_in_full),
+		TEST(events_that_nobody_reads_are_bounded_and_do_not_hide_those_of_the_port),
 		TEST(a_change_of_the_port_that_no_event_told_is_seen),
 		TEST(wrs_that_wait_on_a_dead_port_for_too_long_are_flushed),
 		TEST(an_older_time_is_no_long_time),
