@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """check_rxe.py BUILD [--cuts N] [--kernel PACKAGE] [PIECE]... - runs the checks of real verbs and sums them up.
 
-Everything happens in one guest of rxe_vm.py; what it prints is in BUILD/rxe.log. Where there is no such guest to be had
+Everything happens in one guest of rxe_vm.py; what it prints is in BUILD/rxe.log,
+with the second in which it did. Where there is no such guest to be had
 (packages, no qemu for this machine) that is said and the exit status is 0: nothing was found wrong. A guest that does
 not come up although everything is there, or in which a piece fails or is missing, is a failure.
 """
@@ -23,7 +24,7 @@ def main():
     parser.add_argument("--cuts", default="200")
     parser.add_argument("--kernel")
     parser.add_argument("piece", nargs="*", help="of %s; all of them otherwise" % ", ".join(PIECES))
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     if set(options.piece) - set(PIECES):
         parser.error("pieces are " + ", ".join(PIECES))
     pieces = options.piece or list(PIECES)
@@ -37,7 +38,7 @@ def main():
                              errors="replace") as guest:
         last = ""
         for line in guest.stdout:
-            log.write(line)
+            log.write(f"{time.monotonic() - began:6.1f} {line}")
             log.flush()
             last = line.strip() or last
             if line.startswith("@@ "):

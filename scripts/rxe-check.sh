@@ -3,6 +3,7 @@
 #
 # Each piece prints its log, and then "@@ NAME ok|FAILED SECONDS WORDS" with a line of its own. The exit status is how
 # many failed.
+set -o pipefail
 build=$1 cuts=$2
 shift 2
 here=$(dirname "$0")
@@ -43,12 +44,13 @@ perftest() {
 	configure a 10.10.0.1 10.10.0.2 127.201.0.1
 	configure b 10.10.0.3 10.10.0.4 127.201.0.2
 	for program in "ib_write_bw -s 65536 -n 200" "ib_read_bw -s 65536 -n 200" "ib_send_bw -s 4096 -n 200" "ib_write_lat -n 200"; do
+		program="$program -F -d holdfast0 -p 18600" # that of the rails is perftest's own
 		# shellcheck disable=SC2086 # a list of words
-		timeout 60 "$build"/holdfast run --config /run/check/b.json -- $program -F -d holdfast0 \
+		timeout 60 "$build"/holdfast run --config /run/check/b.json -- $program \
 			>/run/check/server.log 2>&1 &
 		sleep 2
 		# shellcheck disable=SC2086
-		timeout 60 "$build"/holdfast run --config /run/check/a.json -- $program -F -d holdfast0 127.0.0.1 2>&1 ||
+		timeout 60 "$build"/holdfast run --config /run/check/a.json -- $program 127.0.0.1 2>&1 ||
 			{ status=1 && cat /run/check/server.log; }
 		wait $! || status=1
 	done
@@ -59,8 +61,7 @@ say_perftest() { grep -cE "^ +[0-9]+ +[0-9]+ +[0-9.]+" "$1" | sed 's/$/ programs
 [ $# -gt 0 ] || set -- conformance interop demo stress perftest
 for piece in "$@"; do
 	began=$SECONDS
-	if $piece >/run/check/"$piece".out; then word=ok; else word=FAILED failed=$((failed + 1)); fi
-	cat /run/check/"$piece".out
+	if $piece | tee /run/check/"$piece".out; then word=ok; else word=FAILED failed=$((failed + 1)); fi
 	echo "@@ $piece $word $((SECONDS - began)) $(say_"$piece" /run/check/"$piece".out)"
 done
 exit $failed
