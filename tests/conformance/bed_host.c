@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "rxe/wire.h"
+
 /* The NICs of scripts/rxe-guest.sh, whose two hosts are a0 and b0; a third is a1. */
 static const char *const rxe_addresses[] = {[BED_A] = "10.10.0.1", [BED_B] = "10.10.0.3", [BED_THIRD] = "10.10.0.2"};
 
@@ -12,11 +14,8 @@ static const char *const rxe_addresses[] = {[BED_A] = "10.10.0.1", [BED_B] = "10
 static int rxe_cut(unsigned which, enum hf_link direction, bool up)
 {
 	bool at_a = (which == BED_A) == (direction == HF_LINK_TX);
-	char command[96];
 
-	snprintf(command, sizeof(command), "tc qdisc replace dev %s root netem loss %s", at_a ? "a0" : "b0",
-		up ? "0%" : "100%");
-	return system(command) == 0 ? 0 : -EIO;
+	return wire_lose(at_a ? "a0" : "b0", !up);
 }
 
 /* A soft NIC against the kernel's rxe, w0 and s0 of scripts/rxe-guest.sh: `rxe-soft` runs in the network of rxe, and
@@ -28,11 +27,15 @@ static const char *const rxe_soft_addresses[] = {
 static const char *const soft_rxe_addresses[] = {
 	[BED_A] = "10.10.1.2", [BED_B] = "10.10.1.1", [BED_THIRD] = "10.10.1.3"};
 
-/* `at_rxe`: at which end of the wire. */
+/* `at_rxe`: at which end of the wire. What is whole already takes no program to make it whole. */
 static int cut_between(bool at_rxe, const char *before, bool up)
 {
+	static bool whole[2];
 	char command[128];
 
+	if (up && whole[at_rxe])
+		return 0;
+	whole[at_rxe] = up;
 	snprintf(command, sizeof(command), "%s tc qdisc replace dev %s root netem loss %s", before,
 		at_rxe ? "s0" : "w0", up ? "0%" : "100%");
 	return system(command) == 0 ? 0 : -EIO;
