@@ -56,7 +56,7 @@ struct process {
 	struct stress_node base;
 	struct hf_peer *peer;
 	bool peer_up;
-	struct client clients[PER_PROCESS];
+	struct client clients[PER_PROCESS]; /* base.stress->per_process of them */
 	struct hf_poller poller;
 };
 
@@ -93,6 +93,9 @@ static bool allowed(const struct client *client, enum op_kind kind)
 		return !blind && client->records < client->released + RECORDS;
 	if (kind == OP_RELEASED)
 		return !client->reading;
+	if (kind == OP_SEND && message_is_write(client->process->base.stress, client->number, client->messages))
+		return client->messages <
+		       client->answers_received * ANSWER_EVERY + RECEIVES; /* one that was looked at */
 	if (kind <= OP_CELL_FAA)
 		return !blind;
 	return true;
@@ -187,6 +190,15 @@ static void put_message(struct client *client, struct ibv_send_wr *wr, uint64_t 
 
 	for (uint32_t i = 0; i < words; i++)
 		source[i] = message_word(client->number, k, i);
+	if (message_is_write(client->process->base.stress, client->number, k)) {
+		put_write(client, wr,
+			at(client, client_offset(client, offsetof(struct remote_client, written) +
+								 k % RECEIVES * (size_t)MESSAGE_BYTES)),
+			words * 8);
+		wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+		wr->imm_data = (uint32_t)k;
+		return;
+	}
 	wr->opcode = IBV_WR_SEND;
 	wr->sg_list->length = words * 8;
 }
@@ -415,7 +427,7 @@ static void connect_client(struct client *client)
 
 static void completed_by(struct process *process, const struct ibv_wc *wc)
 {
-	for (unsigned i = 0; i < PER_PROCESS; i++)
+	for (unsigned i = 0; i < process->base.stress->per_process; i++)
 		if (hf_vqp_num(process->clients[i].vqp) == wc->qp_num) {
 			completed(&process->clients[i], wc);
 			offer_answers(&process->clients[i]);
@@ -450,7 +462,7 @@ static enum hf_poll poll_clients(struct hf_poller *poller, uint64_t now_ns)
 			completed_by(process, &wc[i]);
 		busy = true;
 	}
-	for (unsigned i = 0; i < PER_PROCESS; i++) {
+	for (unsigned i = 0; i < process->base.stress->per_process; i++) {
 		struct client *client = &process->clients[i];
 
 		if (client->remote != 0 && phase == PHASE_RUN && post_batch(client, now_ns))
@@ -474,10 +486,10 @@ int stress_client(struct stress *stress, unsigned number)
 		return 2;
 	while (!process.peer_up)
 		hf_loop_turn(process.base.loop, 1000000);
-	for (unsigned i = 0; i < PER_PROCESS; i++) {
+	for (unsigned i = 0; i < stress->per_process; i++) {
 		struct client *client = &process.clients[i];
 
-		client->number = (number - 1) * PER_PROCESS + i;
+		client->number = (number - 1) * stress->per_process + i;
 		client->process = &process;
 		client->local = (struct local *)process.base.memory + i;
 		client->shared = &stress->clients[client->number];
@@ -489,7 +501,7 @@ int stress_client(struct stress *stress, unsigned number)
 	while (atomic_load(&stress->phase) < PHASE_END)
 		stress_turn(&process.base, 200000);
 	hf_loop_remove_poller(process.base.loop, &process.poller);
-	for (unsigned i = 0; i < PER_PROCESS; i++)
+	for (unsigned i = 0; i < stress->per_process; i++)
 		hf_vqp_destroy(process.clients[i].vqp);
 	stress_node_close(&process.base);
 	return 0;

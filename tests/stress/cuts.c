@@ -5,6 +5,7 @@
 
 #include <holdfast/fabric.h>
 
+#include "rxe/wire.h"
 #include "stress.h"
 
 #define MS            1000000ull
@@ -33,9 +34,9 @@ static struct watched watch(struct stress *stress)
 {
 	struct watched watched = {.since_ns = now_ns()};
 
-	for (unsigned i = 0; i < CLIENTS; i++)
+	for (unsigned i = 0; i < stress->client_count; i++)
 		watched.completed[i] = atomic_load(&stress->clients[i].completed);
-	for (unsigned i = 0; i < PROCESSES; i++)
+	for (unsigned i = 0; i < stress->processes; i++)
 		watched.lived_ns[i] = atomic_load(&stress->lived_ns[i]);
 	return watched;
 }
@@ -47,7 +48,7 @@ static bool goes_on(struct stress *stress, const struct watched *from, unsigned 
 
 static bool hangs(struct stress *stress, const struct watched *from, unsigned client)
 {
-	unsigned process = 1 + client / PER_PROCESS;
+	unsigned process = 1 + client / stress->per_process;
 	uint64_t server_ns = atomic_load(&stress->lived_ns[0]) - from->lived_ns[0];
 	uint64_t client_ns = atomic_load(&stress->lived_ns[process]) - from->lived_ns[process];
 
@@ -60,11 +61,11 @@ static bool hangs(struct stress *stress, const struct watched *from, unsigned cl
 static bool all_go_on(struct stress *stress, uint64_t random_ns)
 {
 	struct watched from = watch(stress);
-	unsigned behind = CLIENTS, hung = 0;
+	unsigned behind = stress->client_count, hung = 0;
 
 	while (behind > 0) {
 		behind = 0;
-		for (unsigned i = 0; i < CLIENTS; i++) {
+		for (unsigned i = 0; i < stress->client_count; i++) {
 			behind += !goes_on(stress, &from, i);
 			if (hangs(stress, &from, i)) {
 				stress_violate(stress, "client %u hangs", i);
@@ -82,7 +83,7 @@ static bool all_go_on(struct stress *stress, uint64_t random_ns)
 /* Mostly the rail that somebody is on. */
 static unsigned pick_rail(struct stress *stress, uint64_t *random)
 {
-	int rail = atomic_load(&stress->clients[draw(random, CLIENTS)].rail);
+	int rail = atomic_load(&stress->clients[draw(random, stress->client_count)].rail);
 
 	return rail < 0 || draw(random, 5) == 0 ? (unsigned)draw(random, RAILS) : (unsigned)rail;
 }
@@ -92,11 +93,9 @@ static unsigned pick_rail(struct stress *stress, uint64_t *random)
 static bool cut_wire(bool at_server, const char *rail, enum hf_link kind, bool up)
 {
 	bool at_b = at_server == (kind == HF_LINK_TX);
-	char command[96];
+	char netdev[] = {at_b ? 'b' : 'a', rail[1], '\0'};
 
-	snprintf(command, sizeof(command), "tc qdisc replace dev %c%s root netem loss %s", at_b ? 'b' : 'a', rail + 1,
-		up ? "0%" : "100%");
-	return system(command) == 0;
+	return wire_lose(netdev, !up) == 0;
 }
 
 struct place {
@@ -113,12 +112,18 @@ static bool switch_link(const struct stress *stress, const struct place *place, 
 	return hf_fabric_set_link(place->fabric, place->node, place->rail, place->kind, up, error) == 0;
 }
 
+static const char *kind_name(enum hf_link kind)
+{
+	return kind == HF_LINK_BOTH ? "both directions" : kind == HF_LINK_TX ? "TX" : "RX";
+}
+
 bool stress_cuts(struct stress *stress, unsigned n, struct stress_cuts *made)
 {
 	struct place place;
 	struct hf_error error = {0};
 	uint64_t random = stress->seed;
 	bool fine = true;
+	uint64_t began_ns, healed_ns;
 
 	*made = (struct stress_cuts){0};
 	if (hf_fabric_open(stress_fabric(), false, &place.fabric, &error) != 0) {
@@ -128,22 +133,24 @@ bool stress_cuts(struct stress *stress, unsigned n, struct stress_cuts *made)
 	for (unsigned i = 0; i < n && fine; i++) {
 		static const enum hf_link kinds[] = {HF_LINK_BOTH, HF_LINK_TX, HF_LINK_RX};
 
-		place.node = stress_node_name(draw(&random, 2) == 0 ? 0 : (unsigned)draw(&random, PROCESSES));
+		place.node = stress_node_name(draw(&random, 2) == 0 ? 0 : (unsigned)draw(&random, stress->processes));
 		place.kind = kinds[draw(&random, 3)];
 		snprintf(place.rail, sizeof(place.rail), "r%u", pick_rail(stress, &random));
+		began_ns = now_ns();
 		fine = switch_link(stress, &place, false, &error) &&
 		       all_go_on(stress, draw(&random, CUT_NS_MAX) >> draw(&random, 6)) &&
 		       switch_link(stress, &place, true, &error);
 		made->both += place.kind == HF_LINK_BOTH;
 		made->tx += place.kind == HF_LINK_TX;
 		made->rx += place.kind == HF_LINK_RX;
+		healed_ns = now_ns();
 		if (fine)
 			fine = all_go_on(stress, draw(&random, REST_NS_MAX) >> draw(&random, 6));
+		fprintf(stderr, "cut %u: %s of rail %s at node %s: %u ms, and %u ms after it\n", i + 1,
+			kind_name(place.kind), place.rail, place.node, (unsigned)((healed_ns - began_ns) / MS),
+			(unsigned)((now_ns() - healed_ns) / MS));
 		if (!fine)
-			stress_violate(stress, "in cut %u: %s of rail %s at node %s %s", i + 1,
-				place.kind == HF_LINK_BOTH ? "both directions"
-				: place.kind == HF_LINK_TX ? "TX"
-							   : "RX",
+			stress_violate(stress, "in cut %u: %s of rail %s at node %s %s", i + 1, kind_name(place.kind),
 				place.rail, place.node, error.text);
 	}
 	hf_fabric_close(place.fabric);

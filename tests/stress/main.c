@@ -29,7 +29,7 @@ static void start(struct stress *stress, unsigned process, pid_t *pid_out)
 
 static bool all_drained(struct stress *stress)
 {
-	for (unsigned i = 0; i < CLIENTS; i++)
+	for (unsigned i = 0; i < stress->client_count; i++)
 		if (!atomic_load(&stress->clients[i].drained))
 			return false;
 	return true;
@@ -37,7 +37,7 @@ static bool all_drained(struct stress *stress)
 
 static bool a_process_ended(const pid_t pids[PROCESSES], struct stress *stress)
 {
-	for (unsigned i = 0; i < PROCESSES; i++) {
+	for (unsigned i = 0; i < stress->processes; i++) {
 		int status;
 
 		if (pids[i] <= 0 || waitpid(pids[i], &status, WNOHANG) != pids[i])
@@ -57,7 +57,7 @@ static bool server_is_ready(struct stress *stress)
 
 static bool clients_are_ready(struct stress *stress)
 {
-	return atomic_load(&stress->ready) == CLIENTS;
+	return atomic_load(&stress->ready) == stress->client_count;
 }
 
 static bool server_is_done(struct stress *stress)
@@ -73,7 +73,7 @@ static bool wait_for(
 			return false;
 		if (ms == PATIENCE_MS) {
 			stress_violate(stress, "it did not happen in time: %s", what);
-			for (unsigned i = 0; i < CLIENTS; i++)
+			for (unsigned i = 0; i < stress->client_count; i++)
 				if (atomic_load(&stress->clients[i].completed) !=
 					atomic_load(&stress->clients[i].posted))
 					stress_violate(stress, "client %u: %" PRIu64 " of %" PRIu64 " completed", i,
@@ -91,7 +91,7 @@ static void run(struct stress *stress, pid_t pids[PROCESSES], unsigned cuts, str
 	start(stress, 0, &pids[0]);
 	if (!wait_for(stress, (pid_t[PROCESSES]){pids[0]}, server_is_ready, "the server is ready"))
 		return;
-	for (unsigned i = 1; i < PROCESSES; i++)
+	for (unsigned i = 1; i < stress->processes; i++)
 		start(stress, i, &pids[i]);
 	if (!wait_for(stress, pids, clients_are_ready, "all clients are connected"))
 		return;
@@ -108,7 +108,7 @@ static void run(struct stress *stress, pid_t pids[PROCESSES], unsigned cuts, str
 static void end(struct stress *stress, pid_t pids[PROCESSES])
 {
 	atomic_store(&stress->phase, PHASE_END);
-	for (unsigned i = 0; i < PROCESSES; i++) {
+	for (unsigned i = 0; i < stress->processes; i++) {
 		bool gone = pids[i] <= 0;
 
 		for (unsigned ms = 0; !gone && ms < 5000; ms++) {
@@ -129,15 +129,15 @@ static int report(struct stress *stress, unsigned asked, const struct stress_cut
 	uint64_t operations = 0, failovers = 0, resent = 0;
 	unsigned violations = atomic_load(&stress->violations);
 
-	for (unsigned i = 0; i < CLIENTS; i++) {
+	for (unsigned i = 0; i < stress->client_count; i++) {
 		operations += atomic_load(&stress->clients[i].completed);
 		failovers += atomic_load(&stress->clients[i].failovers);
 		resent += atomic_load(&stress->clients[i].resent_wrs);
 	}
 	printf("stress %s: %u cuts (%u both, %u tx, %u rx), %" PRIu64 " operations of %u clients, %" PRIu64
 	       " failovers, %" PRIu64 " wrs sent again, seed %" PRIu64 "\n",
-		stress->kind, made->both + made->tx + made->rx, made->both, made->tx, made->rx, operations, CLIENTS,
-		failovers, resent, stress->seed);
+		stress->kind, made->both + made->tx + made->rx, made->both, made->tx, made->rx, operations,
+		stress->client_count, failovers, resent, stress->seed);
 	for (unsigned i = 0; i < violations && i < VIOLATIONS_SHOWN; i++)
 		printf("  %s\n", stress->shown[i]);
 	if (violations > 0 || made->both + made->tx + made->rx != asked) {
@@ -183,6 +183,7 @@ int main(int argc, char **argv)
 			stress->blind = true;
 		}
 	}
+	stress_size(stress);
 	(void)stress_fabric();
 	run(stress, pids, cuts, &made);
 	end(stress, pids);

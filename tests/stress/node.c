@@ -12,6 +12,9 @@
 #define SLOW_HEARTBEAT_NS 500000000ull
 #define SLOW_TIMEOUT      13 /* 34 ms */
 
+#define REAL_PROCESSES   2u /* of clients */
+#define REAL_PER_PROCESS 2u
+
 static unsigned group; /* the parent's pid: tests run side by side */
 
 const char *stress_fabric(void)
@@ -49,6 +52,13 @@ const char *stress_node_name(unsigned process)
 bool stress_is_real(const struct stress *stress)
 {
 	return strcmp(stress->kind, "verbs") == 0;
+}
+
+void stress_size(struct stress *stress)
+{
+	stress->processes = stress_is_real(stress) ? 1 + REAL_PROCESSES : PROCESSES;
+	stress->per_process = stress_is_real(stress) ? REAL_PER_PROCESS : PER_PROCESS;
+	stress->client_count = (stress->processes - 1) * stress->per_process;
 }
 
 /* Where nobody does atomics they need no rail of their own either. */

@@ -171,12 +171,17 @@ static void answer_due(struct server *server, unsigned client)
 
 static void received(struct server *server, unsigned client, const struct ibv_wc *wc)
 {
-	struct served *served = &server->served[client];
+	const struct remote_client *remote = &server->memory->clients[client];
+	uint64_t k = server->served[client].received++;
+	bool is_write = message_is_write(server->base.stress, client, k);
 	const uint64_t *at =
-		(const uint64_t *)(void *)server->memory->clients[client].messages[served->received % RECEIVES];
-	uint64_t k = served->received++;
+		(const uint64_t *)(const void *)(is_write ? remote->written : remote->messages)[k % RECEIVES];
 	uint32_t words = message_words(client, k);
 
+	if ((wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM) != is_write || (is_write && wc->imm_data != (uint32_t)k))
+		stress_violate(server->base.stress,
+			"messages: client %u: receive %" PRIu64 " has the opcode %d and the immediate %u", client, k,
+			(int)wc->opcode, wc->imm_data);
 	if (wc->wr_id != k || wc->byte_len != words * 8 || at[0] != message_word(client, k, 0) ||
 		at[words - 1] != message_word(client, k, words - 1))
 		stress_violate(server->base.stress,
@@ -187,7 +192,7 @@ static void received(struct server *server, unsigned client, const struct ibv_wc
 
 static void completed(struct server *server, const struct ibv_wc *wc)
 {
-	for (unsigned i = 0; i < CLIENTS; i++) {
+	for (unsigned i = 0; i < server->base.stress->client_count; i++) {
 		struct served *served = &server->served[i];
 
 		if (served->vqp == NULL || hf_vqp_num(served->vqp) != wc->qp_num)
@@ -226,7 +231,7 @@ static struct hf_vqp *on_request(const struct hf_vqp_request *request, void *rep
 	if (request->private_bytes != 1)
 		return NULL;
 	memcpy(&client, request->private_data, 1);
-	if (client >= CLIENTS || server->served[client].vqp != NULL ||
+	if (client >= server->base.stress->client_count || server->served[client].vqp != NULL ||
 		hf_vqp_create(server->base.pd, &init, &server->served[client].vqp) != 0)
 		return NULL;
 	offer(server, client);
@@ -250,7 +255,7 @@ static enum hf_poll poll_server(struct hf_poller *poller, uint64_t now_ns)
 			completed(server, &wc[i]);
 		busy = true;
 	}
-	for (unsigned i = 0; i < CLIENTS; i++)
+	for (unsigned i = 0; i < server->base.stress->client_count; i++)
 		if (server->served[i].vqp != NULL && consume(server, i))
 			busy = true;
 	return busy ? HF_BUSY : HF_IDLE;
@@ -265,7 +270,7 @@ static void check_totals(struct server *server)
 	server->words = NULL;
 	atomic_store(&stress->final_counter, load(&server->memory->counter));
 	atomic_store(&stress->final_chain, load(&server->memory->chain));
-	for (unsigned i = 0; i < CLIENTS && !stress->blind; i++) {
+	for (unsigned i = 0; i < stress->client_count && !stress->blind; i++) {
 		struct stress_client *client = &stress->clients[i];
 		struct served *served = &server->served[i];
 
@@ -323,7 +328,7 @@ int stress_server(struct stress *stress)
 	while (atomic_load(&stress->phase) < PHASE_END)
 		hf_loop_turn(server.base.loop, 1000000);
 	hf_loop_remove_poller(server.base.loop, &server.poller);
-	for (unsigned i = 0; i < CLIENTS; i++)
+	for (unsigned i = 0; i < stress->client_count; i++)
 		hf_vqp_destroy(server.served[i].vqp);
 	if (server.words != NULL)
 		(void)hf_vmr_dereg(server.words);

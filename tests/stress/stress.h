@@ -1,4 +1,4 @@
-/* stress.h - exactly once, in real processes, under cut links: a server, 16 clients, and a parent who cuts.
+/* stress.h - exactly once, in real processes, under cut links: a server, up to 16 clients, and a parent who cuts.
  *
  * What the programs below do to the server's memory, they check by what it then holds, and by nothing the library
  * counts for itself:
@@ -11,7 +11,8 @@
  *              successes must form one chain without branches, from 0 to what is there in the end.
  *   journal    records that a client WRITEs in order; the server consumes them in order by setting them to zero. One
  *              that comes back, or is complete before an earlier one is, was executed twice or out of order.
- *   messages   numbered by client; the k-th message is in the k-th receive. The server answers every few of them.
+ *   messages   numbered by client, sent or written with an immediate; the k-th message is in the k-th receive, or
+ *              consumes it. The server answers every few of them.
  * Every completion must be a success, in order, one for each signaled wr; nothing may take too long.
  *
  * The parent, the server and the client processes share a `struct stress` that no product code knows of. */
@@ -22,7 +23,7 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
-#define CLIENTS          16u
+#define CLIENTS          16u /* at most; an emulated guest has fewer */
 #define CLIENT_PROCESSES 4u
 #define PER_PROCESS      (CLIENTS / CLIENT_PROCESSES)
 #define PROCESSES        (1 + CLIENT_PROCESSES) /* 0: the server */
@@ -56,7 +57,8 @@ struct remote {
 		uint64_t released; /* records that may be overwritten: below released + RECORDS */
 		uint8_t pad[24];
 		uint8_t records[RECORDS][RECORD_BYTES];
-		uint8_t messages[RECEIVES][MESSAGE_BYTES];
+		uint8_t messages[RECEIVES][MESSAGE_BYTES]; /* that are sent, */
+		uint8_t written[RECEIVES][MESSAGE_BYTES];  /* and those that are written with an immediate */
 		uint8_t answer[MESSAGE_BYTES];
 	} clients[CLIENTS];
 };
@@ -76,6 +78,7 @@ struct stress {
 	enum stress_atomics atomics;
 	bool blind; /* wrs may execute twice: only the counter and what is counted on it are looked at */
 	uint64_t seed;
+	unsigned processes, per_process, client_count; /* that there are; processes with the server's */
 	_Atomic int phase;
 	_Atomic unsigned ready; /* client processes with all their vqps up */
 	_Atomic bool server_ready, server_done;
@@ -115,6 +118,12 @@ static inline uint32_t message_words(unsigned client, uint64_t k)
 	return 1 + (uint32_t)mix(k * CLIENTS + client + 77) % (MESSAGE_BYTES / 8);
 }
 
+/* It is written, with its number as immediate. */
+static inline bool message_is_write(const struct stress *stress, unsigned client, uint64_t k)
+{
+	return !stress->blind && mix(k * CLIENTS + client + 33) % 3 == 0;
+}
+
 static inline uint64_t message_word(unsigned client, uint64_t k, uint32_t i)
 {
 	return (uint64_t)(client + 101) << 56 | (k + 1) << 16 | i;
@@ -138,6 +147,7 @@ void stress_node_close(struct stress_node *node);
 /* Turns its loop, and counts the time since the turn before as lived, but of a long one a moment only: on a machine
  * that is busy with others, or under a sanitizer, nobody is told to hang for time that he did not have. */
 void stress_turn(struct stress_node *node, uint64_t max_sleep_ns);
+void stress_size(struct stress *stress);          /* how many processes and clients there are */
 bool stress_is_real(const struct stress *stress); /* it runs on NICs of scripts/rxe-guest.sh */
 int stress_access(const struct stress *stress);   /* of regions and vqps for peers */
 void stress_addresses(const struct stress *stress, unsigned process, struct hf_addr control[RAILS]);

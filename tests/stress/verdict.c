@@ -7,7 +7,7 @@ static uint64_t additions(const struct stress *stress)
 {
 	uint64_t sum = 0;
 
-	for (unsigned i = 0; i < CLIENTS; i++)
+	for (unsigned i = 0; i < stress->client_count; i++)
 		sum += atomic_load(&stress->clients[i].additions);
 	return sum;
 }
@@ -33,13 +33,14 @@ static void check_chain(struct stress *stress)
 {
 	uint64_t at = atomic_load(&stress->final_chain), links = 0, successes = 0;
 
-	for (unsigned i = 0; i < CLIENTS; i++)
+	for (unsigned i = 0; i < stress->client_count; i++)
 		for (uint64_t n = 0; n < ATTEMPTS_MAX; n++)
 			successes += stress->clients[i].links[n] != 0;
 	while (at != 0 && links <= successes) {
 		uint64_t client = (at >> 48) - 1, attempt = at & 0xffffffffffff;
 
-		if (client >= CLIENTS || attempt >= ATTEMPTS_MAX || stress->clients[client].links[attempt] == 0) {
+		if (client >= stress->client_count || attempt >= ATTEMPTS_MAX ||
+			stress->clients[client].links[attempt] == 0) {
 			stress_violate(stress, "chain: %016" PRIx64 " is there, whose CAS was said to have failed", at);
 			return;
 		}
