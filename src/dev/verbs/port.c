@@ -15,6 +15,7 @@ static const struct verbs_model rxe = {.vendor_id = 0xffffff,
 	.name = "rxe",
 	.caps = HF_DEV_EXECUTED_PSN | HF_DEV_ACCESS_IN_RTS,
 	.settle_ns = 20 * MS,
+	.flushes_end = true,
 	.quiet_ns = 25 * MS,
 	.retry_most = 6,
 	.tried = true};

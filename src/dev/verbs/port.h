@@ -12,6 +12,7 @@ struct verbs_model {
 	const char *name;
 	uint32_t caps;      /* enum hf_dev_cap that were shown to hold */
 	uint64_t settle_ns; /* after a qp moved to ERR something may still land for so long */
+	bool flushes_end;   /* but not any more when it has flushed what was posted after that */
 	uint64_t quiet_ns;  /* and for so long it must not be reset or destroyed */
 	uint8_t retry_most; /* a larger retry_cnt does not mean so many retries */
 	bool tried;         /* the conformance suite was run on it */

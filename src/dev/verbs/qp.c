@@ -1,4 +1,4 @@
-/* Queue pairs: their life, their states, the fence and what it leaves behind. */
+/* Queue pairs: their life, their states, and what a fence leaves behind. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -7,6 +7,7 @@
 #include "dev/verbs/dc.h"
 #include "env/pause.h"
 
+#define MARKERS        1u /* of the fence, which need a place of their own */
 #define HOP_LIMIT      64
 #define NS_PER_TIMEOUT 4096u /* attr.timeout: so many ns, times 2^timeout */
 #define PATIENCE       4u    /* a NIC may take so many times what timeout and retry_cnt say (InfiniBand, 9.7.6.1.3) */
@@ -24,7 +25,7 @@ static uint64_t now_of(const struct hf_qp *base)
 
 /* ---- states ---- */
 
-static int move(struct verbs_qp *qp, enum ibv_qp_state to)
+int verbs_qp_move(struct verbs_qp *qp, enum ibv_qp_state to)
 {
 	struct ibv_qp_attr attr = {.qp_state = to};
 	int rc = verbs_of(qp->base.dev)->lib->modify_qp(qp->qp, &attr, IBV_QP_STATE);
@@ -33,7 +34,7 @@ static int move(struct verbs_qp *qp, enum ibv_qp_state to)
 		return -rc;
 	qp->state = to;
 	qp->error_ns = to == IBV_QPS_ERR ? now_of(&qp->base) : 0;
-	qp->fenced = false;
+	verbs_fence_forget(qp);
 	return 0;
 }
 
@@ -50,7 +51,7 @@ static uint64_t quiet_until(struct verbs_qp *qp)
 
 	if (model->quiet_ns == 0 || !carries(qp))
 		return 0;
-	if (qp->error_ns == 0 && move(qp, IBV_QPS_ERR) != 0)
+	if (qp->error_ns == 0 && verbs_qp_move(qp, IBV_QPS_ERR) != 0)
 		return now_of(&qp->base) + model->quiet_ns;
 	return qp->error_ns + model->quiet_ns;
 }
@@ -93,7 +94,7 @@ static void note(struct verbs_qp *qp, const struct ibv_qp_attr *attr, int mask)
 	if ((mask & IBV_QP_STATE) == 0)
 		return;
 	qp->state = attr->qp_state;
-	qp->fenced = false;
+	verbs_fence_forget(qp);
 	qp->error_ns = attr->qp_state == IBV_QPS_ERR ? now_of(&qp->base) : 0;
 	if (attr->qp_state != IBV_QPS_RESET)
 		return;
@@ -152,21 +153,7 @@ int verbs_qp_query(struct hf_qp *base, struct ibv_qp_attr *attr_out, int mask)
 	return -verbs_of(base->dev)->lib->query_qp(qp->qp, attr_out, mask, &init);
 }
 
-/* ---- the fence ---- */
-
-int verbs_qp_fence(struct hf_qp *base)
-{
-	struct verbs_qp *qp = (struct verbs_qp *)base;
-	const struct verbs_model *model = verbs_of(base->dev)->port.model;
-	int rc = qp->error_ns == 0 ? move(qp, IBV_QPS_ERR) : 0;
-
-	if (rc != 0)
-		return rc;
-	if (!qp->fenced && !verbs_passed(now_of(base), qp->error_ns, model->settle_ns))
-		return -EINPROGRESS;
-	qp->fenced = true;
-	return 0;
-}
+/* ---- when it failed ---- */
 
 int verbs_qp_executed_psn(struct hf_qp *base, uint32_t *psn_out)
 {
@@ -184,7 +171,7 @@ void verbs_qps_lose_patience(struct verbs_dev *dev, uint64_t now_ns)
 
 		if (qp->state == IBV_QPS_RTS && qp->posted != qp->completed &&
 			verbs_passed(now_ns, dev->down_ns, qp->patience_ns))
-			(void)move(qp, IBV_QPS_ERR);
+			(void)verbs_qp_move(qp, IBV_QPS_ERR);
 	}
 }
 
@@ -233,7 +220,11 @@ static struct ibv_qp *make(struct verbs_dev *dev, struct verbs_qp *qp)
 		init.cap.max_send_sge = 1;
 	if (init.cap.max_recv_sge == 0)
 		init.cap.max_recv_sge = 1;
+	init.cap.max_send_wr += MARKERS;
+	init.cap.max_recv_wr += init.srq == NULL ? MARKERS : 0;
 	made = dev->lib->create_qp(((struct verbs_pd *)qp->base.pd)->pd, &init);
+	init.cap.max_send_wr -= MARKERS;
+	init.cap.max_recv_wr -= init.srq == NULL ? MARKERS : 0;
 	qp->base.cap = init.cap;
 	return made;
 }
@@ -289,6 +280,7 @@ int verbs_qp_destroy(struct hf_qp *base)
 	if (base->qp_num != 0)
 		table_remove(&dev->by_num, base->qp_num);
 	verbs_dc_end(qp);
+	verbs_fence_forget(qp);
 	list_remove(&qp->link);
 	use_queues(qp, -1);
 	verbs_forget_events(dev, base);

@@ -6,7 +6,8 @@
 #include "base/log.h"
 #include "dev/verbs/verbs.h"
 
-#define ACK_BATCH 64u /* of notifications: an acknowledgement takes a lock */
+#define ACK_BATCH  64u /* of notifications: an acknowledgement takes a lock */
+#define KEEP_BATCH 32
 
 /* ---- completion queues ---- */
 
@@ -17,12 +18,12 @@ int verbs_cq_create(struct hf_dev *base, uint32_t cqe, void *context, struct hf_
 
 	if (cq == NULL)
 		return -ENOMEM;
-	cq->cq = dev->lib->create_cq(dev->context, (int)cqe, cq, dev->channel, 0);
+	cq->cq = dev->lib->create_cq(dev->context, (int)(cqe + VERBS_MARKS_MAX), cq, dev->channel, 0);
 	if (cq->cq == NULL) {
 		free(cq);
 		return errno == 0 ? -ENOMEM : -errno;
 	}
-	cq->base = (struct hf_cq){.dev = base, .cqe = (uint32_t)cq->cq->cqe, .context = context};
+	cq->base = (struct hf_cq){.dev = base, .cqe = (uint32_t)cq->cq->cqe - VERBS_MARKS_MAX, .context = context};
 	list_push_back(&dev->cqs, &cq->link);
 	*cq_out = &cq->base;
 	return 0;
@@ -92,6 +93,21 @@ static int take_kept(struct verbs_cq *cq, int n, struct ibv_wc *wc)
 	return taken;
 }
 
+/* Markers are taken out: they are ours. */
+static int sift(struct verbs_cq *cq, int n, struct ibv_wc *wc)
+{
+	struct verbs_dev *dev = verbs_of(cq->base.dev);
+	int left = 0;
+
+	for (int i = 0; i < n; i++) {
+		if (verbs_fence_took(dev, &wc[i]))
+			continue;
+		wc[left] = wc[i];
+		count(dev, &wc[left++]);
+	}
+	return left;
+}
+
 int verbs_cq_poll(struct hf_cq *base, int n, struct ibv_wc *wc)
 {
 	struct verbs_cq *cq = (struct verbs_cq *)base;
@@ -100,30 +116,45 @@ int verbs_cq_poll(struct hf_cq *base, int n, struct ibv_wc *wc)
 	if (cq->kept != NULL)
 		return take_kept(cq, n, wc);
 	taken = ibv_poll_cq(cq->cq, n, wc);
-	for (int i = 0; i < taken; i++)
-		count(verbs_of(base->dev), &wc[i]);
-	return taken;
+	return taken > 0 ? sift(cq, taken, wc) : taken;
 }
 
-/* What is in the queue is taken out; of others it is kept for the next poll. Without memory all of it stays. */
+/* Behind what is kept already. Without memory all of it stays where it is. */
+void verbs_cq_keep(struct verbs_cq *cq)
+{
+	struct ibv_wc some[KEEP_BATCH];
+	int n;
+
+	do {
+		struct ibv_wc *more = realloc(cq->kept, (cq->kept_count + KEEP_BATCH) * sizeof(*more));
+
+		if (more == NULL)
+			return;
+		cq->kept = more;
+		n = ibv_poll_cq(cq->cq, KEEP_BATCH, some);
+		n = n > 0 ? sift(cq, n, some) : 0;
+		memcpy(more + cq->kept_count, some, (size_t)n * sizeof(*more));
+		cq->kept_count += (unsigned)n;
+	} while (n > 0);
+	if (cq->kept_count > 0)
+		return;
+	free(cq->kept);
+	cq->kept = NULL;
+}
+
 void verbs_cq_forget(struct verbs_cq *cq, uint32_t qp_num)
 {
-	struct ibv_wc *all = calloc(cq->kept_count + cq->base.cqe + 1, sizeof(*all));
-	unsigned count_all = 0, kept = 0;
+	unsigned left = 0;
 
-	if (all == NULL)
+	verbs_cq_keep(cq);
+	for (unsigned i = 0; i < cq->kept_count; i++)
+		if (cq->kept[i].qp_num != qp_num)
+			cq->kept[left++] = cq->kept[i];
+	cq->kept_count = left;
+	if (left > 0)
 		return;
-	while (count_all < cq->kept_count + cq->base.cqe && verbs_cq_poll(&cq->base, 1, &all[count_all]) == 1)
-		count_all++;
-	for (unsigned i = 0; i < count_all; i++)
-		if (all[i].qp_num != qp_num)
-			all[kept++] = all[i];
-	cq->kept = all;
-	cq->kept_count = kept;
-	if (kept == 0) {
-		free(all);
-		cq->kept = NULL;
-	}
+	free(cq->kept);
+	cq->kept = NULL;
 }
 
 int verbs_cq_req_notify(struct hf_cq *base, bool solicited_only)

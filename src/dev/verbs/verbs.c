@@ -89,10 +89,10 @@ static void describe(struct verbs_dev *dev, const struct hf_dev_config *config)
 	if (verbs_dc_found(dev))
 		caps |= HF_DEV_DC;
 	*attr = (struct hf_dev_attr){.caps = caps & ~config->caps_masked,
-		.max_qp_wr = at_most(theirs->max_qp_wr, 16384),
+		.max_qp_wr = at_most(theirs->max_qp_wr - 1, 16384), /* one is for the fence */
 		.max_sge = at_most(theirs->max_sge, 16),
 		.max_inline = find_inline(dev),
-		.max_cqe = at_most(theirs->max_cqe, 1u << 20),
+		.max_cqe = at_most(theirs->max_cqe - (int)VERBS_MARKS_MAX, 1u << 20),
 		.max_srq_wr = at_most(theirs->max_srq_wr, 16384),
 		.max_qp = at_most(theirs->max_qp, UINT32_MAX),
 		.max_cq = at_most(theirs->max_cq, UINT32_MAX),

@@ -1,7 +1,10 @@
 /* verbs.h - the objects of a device on libibverbs. Each wraps the library's own object of its kind.
  *
  * Beyond what verbs do by themselves:
- *   fence     ERR, then a while in which a last packet may still land (verbs_model.settle_ns), then it holds (D3).
+ *   fence     ERR, and then it holds (D3) when the NIC says that it is through: it has flushed a marker, a wr and a
+ *             receive of no bytes that were posted behind everything else (verbs_model.flushes_end). Where a NIC was
+ *             not seen to mean that, or with a shared receive queue: a while in which a last packet may still land
+ *             (verbs_model.settle_ns).
  *   evidence  the responder's psn is asked of the NIC after the fence (D4), where the model is known to tell it.
  *   silence   a NIC whose port is down may complete nothing at all: every VERBS_LOOK_NS the device asks for the state
  *             of its port, tells a change that no event told, and moves qps to ERR whose wrs have been waiting
@@ -26,6 +29,10 @@
 #define VERBS_LATELY_NS  1000000000ull /* so long a failed port explains errors */
 #define VERBS_EVENTS_MAX 1024u         /* that nobody has read yet; the newest are lost then, as from a full NIC */
 #define VERBS_EVENT_NS   50000ull      /* and at the library's queue of events, each of which is a system call */
+
+#define VERBS_MARK_SENT     0x9d3a71e6c5f8024bull /* wr_id of markers, which nobody else sees */
+#define VERBS_MARK_RECEIVED (VERBS_MARK_SENT + 1)
+#define VERBS_MARKS_MAX     64u /* in one queue at a time; it has room for so many more */
 
 struct verbs_event {
 	struct list link;
@@ -70,6 +77,7 @@ struct verbs_cq {
 	struct ibv_cq *cq;
 	struct list link;
 	unsigned users, unacked;
+	unsigned marks; /* of qps, on their way */
 	bool armed, notified;
 	struct ibv_wc *kept; /* taken out already, older than what the library has */
 	unsigned kept_count;
@@ -88,6 +96,9 @@ struct verbs_qp {
 	uint64_t error_ns;       /* when we moved it to ERR; 0: we did not */
 	uint64_t failed_ns;      /* when the NIC was seen to have done that; 0: it was not */
 	bool fenced, last_told;  /* last_told: QP_LAST_WQE_REACHED */
+	struct verbs_mark {
+		bool posted, seen;
+	} sent, received; /* the markers of the fence */
 	uint32_t next_psn, mtu_bytes;
 	uint32_t posted, completed; /* signaled wrs */
 	uint64_t patience_ns;       /* that its retries may take */
@@ -142,6 +153,7 @@ int verbs_cq_req_notify(struct hf_cq *base, bool solicited_only);
 bool verbs_cq_notified(struct hf_cq *base);
 void verbs_cq_notify(struct verbs_cq *cq);                  /* its event was taken from the channel */
 void verbs_cq_forget(struct verbs_cq *cq, uint32_t qp_num); /* its completions */
+void verbs_cq_keep(struct verbs_cq *cq);                    /* what the library has, for the next poll */
 int verbs_srq_create(struct hf_pd *base, uint32_t max_wr, uint32_t max_sge, void *context, struct hf_srq **srq_out);
 int verbs_srq_destroy(struct hf_srq *base);
 int verbs_srq_post_recv(struct hf_srq *base, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
@@ -150,8 +162,8 @@ int verbs_srq_post_recv(struct hf_srq *base, struct ibv_recv_wr *wr, struct ibv_
 int verbs_qp_create(struct hf_pd *base, const struct hf_qp_init *init, struct hf_qp **qp_out);
 int verbs_qp_destroy(struct hf_qp *base);
 int verbs_qp_modify(struct hf_qp *base, struct ibv_qp_attr *attr, int mask);
+int verbs_qp_move(struct verbs_qp *qp, enum ibv_qp_state to);
 int verbs_qp_query(struct hf_qp *base, struct ibv_qp_attr *attr_out, int mask);
-int verbs_qp_fence(struct hf_qp *base);
 int verbs_qp_executed_psn(struct hf_qp *base, uint32_t *psn_out);
 /* Moves to ERR what waits on a dead port for longer than its retries take. */
 void verbs_qps_tell_last(struct verbs_dev *dev, uint64_t now_ns); /* QP_LAST_WQE_REACHED of those that failed */
@@ -159,6 +171,11 @@ void verbs_qp_failed(struct verbs_qp *qp);                        /* the NIC mov
 void verbs_qps_lose_patience(struct verbs_dev *dev, uint64_t now_ns);
 void verbs_bury(struct verbs_dev *dev, uint64_t now_ns); /* graves whose time has come */
 void verbs_bury_all(struct verbs_dev *dev);              /* blocks until it has */
+
+/* fence.c */
+int verbs_qp_fence(struct hf_qp *base);
+bool verbs_fence_took(struct verbs_dev *dev, const struct ibv_wc *wc); /* it is a marker, which was flushed */
+void verbs_fence_forget(struct verbs_qp *qp);                          /* its markers will not come */
 
 /* post.c: the data path. */
 bool verbs_qp_takes(const struct verbs_qp *qp, const struct ibv_send_wr *wr); /* it is well formed, and may be posted */

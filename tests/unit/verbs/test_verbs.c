@@ -293,13 +293,16 @@ static void retries_end_where_seven_do_not(void **state)
 	disconnect(&bed);
 }
 
-static void the_fence_is_err_a_wait_and_then_the_psn(void **state)
+static void where_flushes_were_not_tried_the_fence_is_err_a_wait_and_then_the_psn(void **state)
 {
-	struct bed bed = connected(false);
-	const struct verbs_model *model = verbs_of(bed.dev)->port.model;
+	struct bed bed;
+	const struct verbs_model *model;
 	uint32_t psn;
 
 	(void)state;
+	fake->nics[0].vendor_id = FAKE_VENDOR;
+	bed = connected(false);
+	model = verbs_of(bed.dev)->port.model;
 	fake->modified = 0;
 	fake->rq_psn = 0x1000005; /* more than 24 bits never leave the device */
 	assert_int_equal(hf_qp_fence(bed.qp), -EINPROGRESS);
@@ -311,8 +314,72 @@ static void the_fence_is_err_a_wait_and_then_the_psn(void **state)
 	assert_int_equal(hf_qp_fence(bed.qp), 0);
 	assert_int_equal(hf_qp_fence(bed.qp), 0);
 	assert_int_equal(fake->modified, 1);
-	assert_int_equal(hf_qp_executed_psn(bed.qp, &psn), 0);
+	assert_int_equal(verbs_qp_executed_psn(bed.qp, &psn), 0);
 	assert_int_equal(psn, 5);
+	disconnect(&bed);
+}
+
+static void flushed(const struct bed *bed, uint64_t wr_id)
+{
+	fake->wcs[fake->wc_count++] =
+		(struct ibv_wc){.qp_num = bed->qp->qp_num, .wr_id = wr_id, .status = IBV_WC_WR_FLUSH_ERR};
+}
+
+static void the_fence_holds_when_the_nic_has_flushed_a_marker_at_either_end(void **state)
+{
+	struct bed bed = connected(false);
+	struct ibv_wc wc;
+
+	(void)state;
+	fake->modified = 0;
+	assert_int_equal(hf_qp_fence(bed.qp), -EINPROGRESS);
+	assert_int_equal(fake->sent_count, 1);
+	assert_int_equal(fake->sent[0].wr_id, VERBS_MARK_SENT);
+	assert_int_equal(fake->modified, 2); /* the second tells that a receive was posted */
+	assert_int_equal(fake->attr[1].qp_state, IBV_QPS_ERR);
+	time_ns += 500 * MS; /* a processor that was taken away */
+	flushed(&bed, 7);
+	flushed(&bed, VERBS_MARK_SENT);
+	assert_int_equal(hf_qp_fence(bed.qp), -EINPROGRESS);
+	flushed(&bed, 8);
+	flushed(&bed, VERBS_MARK_RECEIVED);
+	assert_int_equal(hf_qp_fence(bed.qp), 0);
+	assert_int_equal(fake->sent_count, 1);
+	for (uint64_t id = 7; id <= 8; id++) { /* the owner gets his own, and no marker */
+		assert_int_equal(hf_cq_poll(bed.cq, 1, &wc), 1);
+		assert_int_equal(wc.wr_id, id);
+	}
+	assert_int_equal(hf_cq_poll(bed.cq, 1, &wc), 0);
+	disconnect(&bed);
+}
+
+static void a_fence_whose_markers_do_not_come_fails(void **state)
+{
+	struct bed bed = connected(false);
+
+	(void)state;
+	assert_int_equal(hf_qp_fence(bed.qp), -EINPROGRESS);
+	time_ns += 2000 * MS;
+	assert_int_equal(hf_qp_fence(bed.qp), -EIO);
+	flushed(&bed, VERBS_MARK_SENT);
+	flushed(&bed, VERBS_MARK_RECEIVED);
+	assert_int_equal(hf_qp_fence(bed.qp), 0);
+	disconnect(&bed);
+}
+
+static void a_marker_that_comes_after_its_qp_has_gone_is_nobodys(void **state)
+{
+	struct bed bed = connected(false);
+	uint32_t number = bed.qp->qp_num;
+	struct ibv_wc wc;
+
+	(void)state;
+	assert_int_equal(hf_qp_fence(bed.qp), -EINPROGRESS);
+	assert_int_equal(hf_qp_destroy(bed.qp), 0);
+	fake->wcs[fake->wc_count++] =
+		(struct ibv_wc){.qp_num = number, .wr_id = VERBS_MARK_SENT, .status = IBV_WC_WR_FLUSH_ERR};
+	assert_int_equal(hf_cq_poll(bed.cq, 1, &wc), 0);
+	bed.qp = NULL;
 	disconnect(&bed);
 }
 
@@ -328,7 +395,7 @@ static void a_fence_that_the_nic_refuses_says_so_and_may_be_tried_again(void **s
 	disconnect(&bed);
 }
 
-/* The NIC's own ERR may be younger than it seems: the wait counts from ours. */
+/* The NIC's own ERR may be younger than it seems: what counts is ours. */
 static void a_qp_that_failed_by_itself_is_fenced_like_any_other(void **state)
 {
 	struct bed bed = connected(false);
@@ -340,7 +407,7 @@ static void a_qp_that_failed_by_itself_is_fenced_like_any_other(void **state)
 	time_ns += 500 * MS;
 	fake->modified = 0;
 	assert_int_equal(hf_qp_fence(bed.qp), -EINPROGRESS);
-	assert_int_equal(fake->modified, 1);
+	assert_int_equal(fake->attr[0].qp_state, IBV_QPS_ERR);
 	disconnect(&bed);
 }
 
@@ -712,7 +779,10 @@ int main(int argc, char **argv)
 		TEST(only_what_was_shown_of_a_kind_of_nic_is_promised),
 		TEST(our_end_of_the_path_is_filled_in),
 		TEST(retries_end_where_seven_do_not),
-		TEST(the_fence_is_err_a_wait_and_then_the_psn),
+		TEST(where_flushes_were_not_tried_the_fence_is_err_a_wait_and_then_the_psn),
+		TEST(the_fence_holds_when_the_nic_has_flushed_a_marker_at_either_end),
+		TEST(a_fence_whose_markers_do_not_come_fails),
+		TEST(a_marker_that_comes_after_its_qp_has_gone_is_nobodys),
 		TEST(a_fence_that_the_nic_refuses_says_so_and_may_be_tried_again),
 		TEST(a_qp_that_failed_by_itself_is_fenced_like_any_other),
 		TEST(a_qp_is_destroyed_when_the_nic_has_been_quiet_for_long_enough),

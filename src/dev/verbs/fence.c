@@ -1,0 +1,98 @@
+/* The fence of a qp, and how it is known that it holds.
+ *
+ * A NIC may be executing a packet while it is told that the qp is in ERR. That is over when it has come to what was
+ * posted afterwards: its responder flushes receives when it has let go of the packets, its completer flushes wrs when it
+ * has put away the answers. So a marker at either end of the qp tells when nothing arrives any more, however long a
+ * processor was taken away meanwhile. */
+#include <errno.h>
+
+#include "dev/verbs/verbs.h"
+
+#define PATIENCE_NS 2000000000ull /* a NIC that flushed nothing for so long is not going to */
+
+static bool is_marked(const struct verbs_qp *qp)
+{
+	return verbs_of(qp->base.dev)->port.model->flushes_end && qp->base.srq == NULL && qp->dc == NULL;
+}
+
+static void forget(struct verbs_mark *mark, struct hf_cq *cq)
+{
+	((struct verbs_cq *)cq)->marks -= mark->posted && !mark->seen;
+	*mark = (struct verbs_mark){0};
+}
+
+void verbs_fence_forget(struct verbs_qp *qp)
+{
+	qp->fenced = false;
+	forget(&qp->sent, qp->base.send_cq);
+	forget(&qp->received, qp->base.recv_cq);
+}
+
+static void see(struct verbs_mark *mark, struct hf_cq *cq)
+{
+	((struct verbs_cq *)cq)->marks -= mark->posted && !mark->seen;
+	mark->seen = mark->posted;
+}
+
+bool verbs_fence_took(struct verbs_dev *dev, const struct ibv_wc *wc)
+{
+	struct verbs_qp *qp;
+
+	if (wc->wr_id != VERBS_MARK_SENT && wc->wr_id != VERBS_MARK_RECEIVED)
+		return false;
+	qp = table_get(&dev->by_num, wc->qp_num); /* NULL: it was destroyed meanwhile */
+	if (qp != NULL && wc->wr_id == VERBS_MARK_SENT)
+		see(&qp->sent, qp->base.send_cq);
+	else if (qp != NULL)
+		see(&qp->received, qp->base.recv_cq);
+	return true;
+}
+
+static bool post_one(struct verbs_qp *qp, struct verbs_mark *mark, struct hf_cq *cq)
+{
+	struct ibv_send_wr wr = {
+		.wr_id = VERBS_MARK_SENT, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED};
+	struct ibv_send_wr *bad;
+	struct ibv_recv_wr receive = {.wr_id = VERBS_MARK_RECEIVED}, *bad_receive;
+
+	if (mark->posted || ((struct verbs_cq *)cq)->marks == VERBS_MARKS_MAX)
+		return false;
+	mark->posted = mark == &qp->sent ? ibv_post_send(qp->qp, &wr, &bad) == 0
+					 : ibv_post_recv(qp->qp, &receive, &bad_receive) == 0;
+	((struct verbs_cq *)cq)->marks += mark->posted;
+	return mark->posted;
+}
+
+/* Nobody tells some NICs that a receive was posted; they look when they are moved to ERR once more. */
+static void post(struct verbs_qp *qp)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+
+	(void)post_one(qp, &qp->sent, qp->base.send_cq);
+	if (post_one(qp, &qp->received, qp->base.recv_cq))
+		(void)verbs_of(qp->base.dev)->lib->modify_qp(qp->qp, &attr, IBV_QP_STATE);
+}
+
+static bool has_ended(struct verbs_qp *qp, uint64_t now_ns)
+{
+	if (!is_marked(qp))
+		return verbs_passed(now_ns, qp->error_ns, verbs_of(qp->base.dev)->port.model->settle_ns);
+	post(qp);
+	verbs_cq_keep((struct verbs_cq *)qp->base.send_cq);
+	verbs_cq_keep((struct verbs_cq *)qp->base.recv_cq);
+	return qp->sent.seen && qp->received.seen;
+}
+
+int verbs_qp_fence(struct hf_qp *base)
+{
+	struct verbs_qp *qp = (struct verbs_qp *)base;
+	int rc = qp->error_ns == 0 ? verbs_qp_move(qp, IBV_QPS_ERR) : 0;
+	uint64_t now_ns = hf_env_now_ns(base->dev->env);
+
+	if (rc != 0)
+		return rc;
+	if (!qp->fenced && !has_ended(qp, now_ns))
+		return verbs_passed(now_ns, qp->error_ns, PATIENCE_NS) ? -EIO : -EINPROGRESS;
+	qp->fenced = true;
+	return 0;
+}
