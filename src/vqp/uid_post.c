@@ -182,12 +182,15 @@ void uid_post_slots(struct hf_vqp *vqp, const struct message *message)
 
 static bool take_slot(struct uid_client *uid)
 {
-	for (unsigned i = 0; i < uid->own_count; i++)
+	for (unsigned k = 1; k <= uid->own_count; k++) {
+		unsigned i = (uid->mine + k) % uid->own_count;
+
 		if (uid->own[i].state == OWN_IDLE && uid->own[i].sequence <= UID_SEQUENCE_MAX - SEQUENCE_SPARE) {
 			uid->own[i].state = OWN_BUSY;
 			uid->mine = i;
 			return true;
 		}
+	}
 	return false; /* a confirmation will free one */
 }
 
