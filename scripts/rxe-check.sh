@@ -28,7 +28,10 @@ demo() { "$build"/holdfast demo --quick --device verbs --base 10.10.0.1 --input 
 	--config "$here"/rxe-demo.json --output /run/check 2>&1; }
 say_demo() { grep -E "^  (cuts|failover|verdict)" "$1" | tr -s ' \n' ' '; }
 
-stress() { "$build"/tests/stress/stress verbs "$cuts" 2>/run/check/stress.log || { tail -40 /run/check/stress.log; false; }; }
+stress() {
+	"$build"/tests/stress/stress verbs "$cuts" 2> >(tee /run/check/stress.log | grep --line-buffered "^cut") ||
+		{ tail -40 /run/check/stress.log; false; }
+}
 say_stress() { grep -E "^(stress|ok|FAILED)" "$1" | tr -s '\n' ' '; }
 
 # A program that was written for libibverbs, on two rails of rxe: its bond is holdfast0.

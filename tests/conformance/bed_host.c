@@ -1,9 +1,7 @@
 /* The beds on this host. */
 #include "bed.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include <stddef.h>
 
 #include "rxe/wire.h"
 
@@ -15,7 +13,7 @@ static int rxe_cut(unsigned which, enum hf_link direction, bool up)
 {
 	bool at_a = (which == BED_A) == (direction == HF_LINK_TX);
 
-	return wire_lose(at_a ? "a0" : "b0", !up);
+	return wire_lose(NULL, at_a ? "a0" : "b0", !up);
 }
 
 /* A soft NIC against the kernel's rxe, w0 and s0 of scripts/rxe-guest.sh: `rxe-soft` runs in the network of rxe, and
@@ -27,32 +25,18 @@ static const char *const rxe_soft_addresses[] = {
 static const char *const soft_rxe_addresses[] = {
 	[BED_A] = "10.10.1.2", [BED_B] = "10.10.1.1", [BED_THIRD] = "10.10.1.3"};
 
-/* `at_rxe`: at which end of the wire. What is whole already takes no program to make it whole. */
-static int cut_between(bool at_rxe, const char *before, bool up)
-{
-	static bool whole[2];
-	char command[128];
-
-	if (up && whole[at_rxe])
-		return 0;
-	whole[at_rxe] = up;
-	snprintf(command, sizeof(command), "%s tc qdisc replace dev %s root netem loss %s", before,
-		at_rxe ? "s0" : "w0", up ? "0%" : "100%");
-	return system(command) == 0 ? 0 : -EIO;
-}
-
 static int rxe_soft_cut(unsigned which, enum hf_link direction, bool up)
 {
 	bool at_rxe = (which == BED_A) == (direction == HF_LINK_TX);
 
-	return cut_between(at_rxe, at_rxe ? "" : "ip netns exec soft", up);
+	return wire_lose(at_rxe ? NULL : "/run/netns/soft", at_rxe ? "s0" : "w0", !up);
 }
 
 static int soft_rxe_cut(unsigned which, enum hf_link direction, bool up)
 {
 	bool at_rxe = (which == BED_A) != (direction == HF_LINK_TX);
 
-	return cut_between(at_rxe, at_rxe ? "nsenter -t 1 -n" : "", up);
+	return wire_lose(at_rxe ? "/proc/1/ns/net" : NULL, at_rxe ? "s0" : "w0", !up);
 }
 
 const struct bed beds[] = {

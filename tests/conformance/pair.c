@@ -8,7 +8,7 @@
 
 #define LIMIT_NS (30000 * MS) /* a test that waits so long has failed */
 #define QUIET_NS (5 * MS)     /* how long nothing is watched to happen */
-#define PATIENT  17           /* attr.timeout, 0.5 s, where a command of the system makes a cut, and takes its time */
+#define TIMEOUT  14           /* attr.timeout, 67 ms */
 #define TICK_NS  1000ull      /* of a world that stands still unless told */
 
 const struct link_options impatient = {.timeout = 8, .retry_cnt = 2};
@@ -143,7 +143,7 @@ int qp_to_rts(struct side *side, uint32_t qp, uint32_t sq_psn, struct link_optio
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTS,
 		.sq_psn = sq_psn,
-		.timeout = (uint8_t)or_default(options.timeout, side->cut == NULL ? 14 : PATIENT),
+		.timeout = (uint8_t)or_default(options.timeout, TIMEOUT),
 		.retry_cnt = (uint8_t)or_default(options.retry_cnt, 7),
 		.rnr_retry = (uint8_t)(or_default(options.rnr_retry_plus1, 8) - 1),
 		.max_rd_atomic = (uint8_t)or_default(options.rd_atomic, 4),

@@ -3,10 +3,12 @@
 #include "wire.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/pkt_sched.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <stdint.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -42,7 +44,19 @@ static int answer_to(int fd, const struct request *request)
 	return answer.header.nlmsg_type == NLMSG_ERROR ? answer.error.error : -EIO;
 }
 
-int wire_lose(const char *netdev, bool lose)
+static int enter(const char *network)
+{
+	int fd = open(network, O_RDONLY | O_CLOEXEC), rc = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (setns(fd, CLONE_NEWNET) != 0)
+		rc = -errno;
+	close(fd);
+	return rc;
+}
+
+static int lose_here(const char *netdev, bool lose)
 {
 	struct request request = {.header = {.nlmsg_len = sizeof(request),
 					  .nlmsg_type = RTM_NEWQDISC,
@@ -61,5 +75,23 @@ int wire_lose(const char *netdev, bool lose)
 		return -errno;
 	rc = answer_to(fd, &request);
 	close(fd);
+	return rc;
+}
+
+int wire_lose(const char *network, const char *netdev, bool lose)
+{
+	int home, rc;
+
+	if (network == NULL)
+		return lose_here(netdev, lose);
+	home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	if (home < 0)
+		return -errno;
+	rc = enter(network);
+	if (rc == 0)
+		rc = lose_here(netdev, lose);
+	if (setns(home, CLONE_NEWNET) != 0 && rc == 0)
+		rc = -errno;
+	close(home);
 	return rc;
 }

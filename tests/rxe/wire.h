@@ -4,7 +4,8 @@
 
 #include <stdbool.h>
 
-/* As `tc qdisc replace dev NAME root netem loss 100%` says it, or 0%, but at once. 0 or -errno. */
-int wire_lose(const char *netdev, bool lose);
+/* As `tc qdisc replace dev NAME root netem loss 100%` says it, or 0%, but at once, in the network namespace of that
+ * file (NULL: in ours). 0 or -errno. */
+int wire_lose(const char *network, const char *netdev, bool lose);
 
 #endif

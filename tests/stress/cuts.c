@@ -95,7 +95,7 @@ static bool cut_wire(bool at_server, const char *rail, enum hf_link kind, bool u
 	bool at_b = at_server == (kind == HF_LINK_TX);
 	char netdev[] = {at_b ? 'b' : 'a', rail[1], '\0'};
 
-	return wire_lose(netdev, !up) == 0;
+	return wire_lose(NULL, netdev, !up) == 0;
 }
 
 struct place {

@@ -83,6 +83,11 @@ static bool has_ended(struct verbs_qp *qp, uint64_t now_ns)
 	return qp->sent.seen && qp->received.seen;
 }
 
+static bool is_overdue(const struct verbs_qp *qp, uint64_t now_ns)
+{
+	return qp->sent.posted && qp->received.posted && verbs_passed(now_ns, qp->error_ns, PATIENCE_NS);
+}
+
 int verbs_qp_fence(struct hf_qp *base)
 {
 	struct verbs_qp *qp = (struct verbs_qp *)base;
@@ -92,7 +97,7 @@ int verbs_qp_fence(struct hf_qp *base)
 	if (rc != 0)
 		return rc;
 	if (!qp->fenced && !has_ended(qp, now_ns))
-		return verbs_passed(now_ns, qp->error_ns, PATIENCE_NS) ? -EIO : -EINPROGRESS;
+		return is_overdue(qp, now_ns) ? -EIO : -EINPROGRESS;
 	qp->fenced = true;
 	return 0;
 }

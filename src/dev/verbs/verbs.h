@@ -32,7 +32,7 @@
 
 #define VERBS_MARK_SENT     0x9d3a71e6c5f8024bull /* wr_id of markers, which nobody else sees */
 #define VERBS_MARK_RECEIVED (VERBS_MARK_SENT + 1)
-#define VERBS_MARKS_MAX     64u /* in one queue at a time; it has room for so many more */
+#define VERBS_MARKS_MAX     16u /* in one queue at a time; it has room for so many more */
 
 struct verbs_event {
 	struct list link;
