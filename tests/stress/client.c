@@ -5,10 +5,11 @@
 
 #include "stress.h"
 
-#define BATCH_MAX     16u
-#define REST_NS_MAX   1000000u
-#define ANSWERS       32u
-#define CELL_BIG_STEP 0x100000001ull
+#define BATCH_MAX        16u
+#define REST_NS_MAX      1000000u
+#define SLOW_REST_NS_MAX 6000000u
+#define ANSWERS          32u
+#define CELL_BIG_STEP    0x100000001ull
 
 enum op_kind {
 	OP_CELL_WRITE,
@@ -260,7 +261,11 @@ static bool post_batch(struct client *client, uint64_t now_ns)
 	atomic_store(&client->shared->posted, client->posted);
 	atomic_store(&client->shared->records, client->records);
 	atomic_store(&client->shared->messages, client->messages);
-	client->rest_until_ns = now_ns + (draw(client, 4) == 0 ? draw(client, REST_NS_MAX) : 0);
+	client->rest_until_ns = now_ns;
+	if (stress_is_real(client->process->base.stress)) /* others need the cores too */
+		client->rest_until_ns += draw(client, SLOW_REST_NS_MAX);
+	else if (draw(client, 4) == 0)
+		client->rest_until_ns += draw(client, REST_NS_MAX);
 	return true;
 }
 

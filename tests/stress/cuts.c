@@ -131,10 +131,10 @@ bool stress_cuts(struct stress *stress, unsigned n, struct stress_cuts *made)
 		return false;
 	}
 	for (unsigned i = 0; i < n && fine; i++) {
-		static const enum hf_link kinds[] = {HF_LINK_BOTH, HF_LINK_TX, HF_LINK_RX};
+		static const enum hf_link kinds[] = {HF_LINK_BOTH, HF_LINK_TX, HF_LINK_RX, HF_LINK_BOTH};
 
 		place.node = stress_node_name(draw(&random, 2) == 0 ? 0 : (unsigned)draw(&random, stress->processes));
-		place.kind = kinds[draw(&random, 3)];
+		place.kind = kinds[draw(&random, stress_is_real(stress) ? 4 : 3)];
 		snprintf(place.rail, sizeof(place.rail), "r%u", pick_rail(stress, &random));
 		began_ns = now_ns();
 		fine = switch_link(stress, &place, false, &error) &&

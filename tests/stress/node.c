@@ -9,8 +9,10 @@
 #define CONTROL_PORT 18515u
 #define MOMENT_NS    5000000u
 
-#define SLOW_HEARTBEAT_NS 500000000ull
-#define SLOW_TIMEOUT      13 /* 34 ms */
+#define SLOW_HEARTBEAT_NS 50000000ull
+#define SLOW_MISSES       12
+#define SLOW_TIMEOUT      12          /* 17 ms */
+#define SLOW_FAILBACK_NS  1000000000u /* there is more work between two cuts when it does not return at once */
 
 #define REAL_PROCESSES   2u /* of clients */
 #define REAL_PER_PROCESS 2u
@@ -109,6 +111,8 @@ void stress_node_open(struct stress_node *node, const struct hf_node_events *eve
 
 	if (stress_is_real(node->stress)) { /* an emulated guest of two cores lets nobody run for long moments */
 		config.heartbeat_ns = SLOW_HEARTBEAT_NS;
+		config.heartbeat_misses = SLOW_MISSES;
+		config.failback_ns = SLOW_FAILBACK_NS;
 		config.timeout = SLOW_TIMEOUT;
 		config.retry_cnt = 4;
 	}
