@@ -11,15 +11,16 @@
 # All are of one subnet: rxe looks for a route through its own interface only. (An address of the form "peer" would do
 # for IP, but becomes the GID of the other end.)
 #
-# Neighbours are told, since a packet that waits for one is sent late: long after the requester gave it up. An interface
-# that goes down forgets them; it asks (often) for what it needs before it is told again.
+# Neighbours are told, since a packet that waits for one is sent late, long after the requester gave it up; and since
+# a queue pair on its way to RTR waits for one for a second. An interface that goes down forgets them; it asks (often)
+# for what it needs before it is told again, by a program that is running already.
 
-# The neighbour at the other end of a wire.
+# The neighbour at the other end of a wire, in the words of `ip -batch`.
 meet() { # DEVICE
 	case $1 in
-	a[01]) ip neigh replace 10.10.0.$((${1#a} + 3)) lladdr 02:00:00:00:0b:0${1#a} dev "$1" nud permanent ;;
-	s0) ip neigh replace 10.10.1.2 lladdr 02:00:00:00:0d:00 dev s0 nud permanent ;;
-	b[01]) ip neigh replace 10.10.0.$((${1#b} + 1)) lladdr 02:00:00:00:0a:0${1#b} dev "$1" nud permanent ;;
+	a[01]) echo "neigh replace 10.10.0.$((${1#a} + 3)) lladdr 02:00:00:00:0b:0${1#a} dev $1 nud permanent" ;;
+	s0) echo "neigh replace 10.10.1.2 lladdr 02:00:00:00:0d:00 dev s0 nud permanent" ;;
+	b[01]) echo "neigh replace 10.10.0.$((${1#b} + 1)) lladdr 02:00:00:00:0a:0${1#b} dev $1 nud permanent" ;;
 	esac
 }
 
@@ -35,14 +36,14 @@ for rail in 0 1; do
 	done
 	ip addr add 10.10.0.$((rail + 1))/24 dev a$rail
 	ip addr add 10.10.0.$((rail + 3))/24 dev b$rail
-	meet a$rail
-	meet b$rail
 done
 ip netns add soft
 ip link add s0 address 02:00:00:00:0c:00 type veth peer name w0 address 02:00:00:00:0d:00 netns soft
 ip link set s0 mtu 4200 up
 ip addr add 10.10.1.1/24 dev s0
-meet s0
+for device in a0 a1 b0 b1 s0; do
+	meet $device
+done | ip -batch -
 soft() { ip -netns soft "$@"; }
 soft link set lo up
 soft link set w0 mtu 4200 up
@@ -53,5 +54,5 @@ for device in a0 a1 b0 b1 s0; do
 	rdma link add rxe_$device type rxe netdev $device
 done
 ip -o monitor link | while read -r _ name flags _; do
-	case $flags in *UP*) meet "${name%%@*}" 2>/dev/null ;; esac
-done &
+	case $flags in *UP*) meet "${name%%@*}" ;; esac
+done | ip -force -batch - 2>/dev/null &
