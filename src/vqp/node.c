@@ -232,7 +232,7 @@ static void node_tick(struct hf_timer *timer, uint64_t now_ns)
 		list_push_back(&node->vqps, at);
 		failover_tick(container_of(at, struct hf_vqp, node_link), now_ns);
 	}
-	uid_slots_tick(node);
+	uid_slots_tick(node, now_ns);
 	home_tick(node, now_ns);
 	if (list_empty(&node->due) && list_empty(&node->asked))
 		(void)path_dig(node, DIG_TICK); /* also under load */

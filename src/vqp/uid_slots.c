@@ -37,8 +37,8 @@ int uid_arena_open(struct hf_vpd *pd, struct hf_error *error)
 	if (arena == NULL)
 		return hf_error_set(error, -ENOMEM, "no memory for the slots of atomics");
 	arena->count = ARENA_SLOTS;
-	arena->owners = calloc(ARENA_SLOTS / UID_SLOTS_PER_VQP, sizeof(*arena->owners));
-	rc = arena->owners == NULL ? -ENOMEM : 0;
+	arena->loans = calloc(ARENA_SLOTS / UID_SLOTS_PER_VQP, sizeof(*arena->loans));
+	rc = arena->loans == NULL ? -ENOMEM : 0;
 	if (rc == 0)
 		rc = hf_mem_alloc(env, ARENA_SLOTS * sizeof(struct uid_slot), (void **)&arena->slots, error);
 	if (rc == 0) {
@@ -62,15 +62,15 @@ void uid_arena_close(struct hf_vpd *pd)
 	(void)hf_vmr_dereg(arena->mr);
 	if (arena->slots != NULL)
 		hf_mem_free(pd->node->env, arena->slots);
-	free(arena->owners);
+	free(arena->loans);
 	free(arena);
 }
 
 /* ---- the responder's own part, by atomics of the CPU ----
  *
- * To resolve is right also where NICs' atomics are not atomic with the CPU's: whoever else touches a word that holds a
- * UID, or the state of its slot, changes it to what is written here or not at all, so a window between a NIC's read
- * and its write does no harm. */
+ * To resolve is right also where NICs' atomics are not atomic with the CPU's, as far as whoever else touches a word that
+ * holds a UID, or the state of its slot, changes it to what is written here or not at all. A CAS that writes back what
+ * it found does otherwise: see uid_slots.h. */
 
 /* NULL: a slot is written by a peer, who may name any address. */
 static uint64_t *target_in(const struct hf_vpd *pd, uint64_t target)
@@ -152,12 +152,18 @@ static void resolve(struct hf_vpd *pd, uint32_t index)
 	(void)run(pd, &op);
 }
 
+static void resolve_group(struct hf_vpd *pd, uint32_t group)
+{
+	for (uint32_t i = 0; i < UID_SLOTS_PER_VQP; i++)
+		resolve(pd, group * UID_SLOTS_PER_VQP + i);
+}
+
 /* ---- lending ---- */
 
 static bool lent(const struct uid_arena *arena, uint32_t num, uint32_t *group_out)
 {
 	for (uint32_t group = 0; group < arena->count / UID_SLOTS_PER_VQP; group++)
-		if (arena->owners[group] == num) {
+		if (arena->loans[group].vqp == num && arena->loans[group].left_ns == 0) {
 			*group_out = group;
 			return true;
 		}
@@ -171,7 +177,7 @@ void uid_slots_lend(struct hf_vqp *vqp)
 	uint32_t group;
 
 	if (arena != NULL && (lent(arena, vqp->num, &group) || lent(arena, 0, &group))) {
-		arena->owners[group] = vqp->num;
+		arena->loans[group].vqp = vqp->num;
 		message.rkey = arena->mr->rkey;
 		message.slots_addr = (uintptr_t)arena->slots;
 		message.slots = arena->count;
@@ -194,9 +200,11 @@ void uid_slots_return(struct hf_vqp *vqp)
 
 	if (arena == NULL || !lent(arena, vqp->num, &group))
 		return;
-	for (uint32_t i = 0; i < UID_SLOTS_PER_VQP; i++)
-		resolve(vqp->pd, group * UID_SLOTS_PER_VQP + i);
-	arena->owners[group] = 0;
+	resolve_group(vqp->pd, group);
+	if (cpu_may(vqp->node))
+		arena->loans[group].vqp = 0;
+	else
+		arena->loans[group].left_ns = hf_env_now_ns(vqp->node->env);
 }
 
 bool uid_slots_own(struct hf_vpd *pd, uint32_t *index_out, uint64_t *sequence_out)
@@ -205,7 +213,7 @@ bool uid_slots_own(struct hf_vpd *pd, uint32_t *index_out, uint64_t *sequence_ou
 
 	if (!lent(pd->uids, OWNER_SELF, &group) && !lent(pd->uids, 0, &group))
 		return false;
-	pd->uids->owners[group] = OWNER_SELF;
+	pd->uids->loans[group].vqp = OWNER_SELF;
 	*index_out = group * UID_SLOTS_PER_VQP;
 	*sequence_out = load(&pd->uids->slots[*index_out].word) >> UID_STATE_BITS & UID_SEQUENCE_MAX;
 	return true;
@@ -214,8 +222,21 @@ bool uid_slots_own(struct hf_vpd *pd, uint32_t *index_out, uint64_t *sequence_ou
 static void resolve_lent(struct hf_vpd *pd)
 {
 	for (uint32_t group = 0; group < pd->uids->count / UID_SLOTS_PER_VQP; group++)
-		for (uint32_t i = 0; i < UID_SLOTS_PER_VQP && pd->uids->owners[group] != 0; i++)
-			resolve(pd, group * UID_SLOTS_PER_VQP + i);
+		if (pd->uids->loans[group].vqp != 0)
+			resolve_group(pd, group);
+}
+
+static void resolve_left(struct hf_vpd *pd, uint64_t now_ns)
+{
+	for (uint32_t group = 0; group < pd->uids->count / UID_SLOTS_PER_VQP; group++) {
+		struct uid_loan *loan = &pd->uids->loans[group];
+
+		if (loan->left_ns == 0)
+			continue;
+		resolve_group(pd, group);
+		if (now_ns - loan->left_ns >= UID_LEFT_NS)
+			*loan = (struct uid_loan){0};
+	}
 }
 
 void uid_slots_leave_region(struct hf_vpd *pd, const struct hf_vmr *mr)
@@ -224,13 +245,17 @@ void uid_slots_leave_region(struct hf_vpd *pd, const struct hf_vmr *mr)
 		resolve_lent(pd);
 }
 
-void uid_slots_tick(struct hf_node *node)
+void uid_slots_tick(struct hf_node *node, uint64_t now_ns)
 {
 	list_for_each (at, &node->vpds) {
 		struct hf_vpd *pd = container_of(at, struct hf_vpd, node_link);
 
-		if (pd->uids != NULL)
+		if (pd->uids == NULL)
+			continue;
+		if (cpu_may(node))
 			resolve_lent(pd);
+		else
+			resolve_left(pd, now_ns);
 	}
 }
 

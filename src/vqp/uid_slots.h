@@ -4,7 +4,12 @@
  * (plain, never with relaxed ordering). A peer's vqp is lent UID_SLOTS_PER_VQP of them when it asks. The node looks
  * into the slots that are lent from time to time and replaces the UIDs that their owners have left, and does so for
  * the last time when the vqp has ended and its paths are fenced; only then are they lent again, with the sequences
- * where they stood. It takes part with atomics like everybody else. */
+ * where they stood. It takes part with atomics like everybody else.
+ *
+ * Where NICs are not atomic with the CPU, a CAS that fails may write back what it found (soft-RoCE of Linux 6.1 does),
+ * over what the CPU wrote in between: a slot would be pending again whose UID is gone, or a UID be there again. So the
+ * CPU leaves the slots of vqps that live alone there; peers resolve what they meet. Those of a vqp that ended it looks
+ * at for UID_LEFT_NS more, in which nobody gets them. */
 #ifndef HOLDFAST_VQP_UID_SLOTS_H
 #define HOLDFAST_VQP_UID_SLOTS_H
 
@@ -12,12 +17,19 @@
 #include "vqp/uid.h"
 
 #define UID_SLOTS_PER_VQP 4u
+#define UID_LEFT_NS       1000000000ull
+
+/* Of UID_SLOTS_PER_VQP slots. */
+struct uid_loan {
+	uint32_t vqp;     /* 0: nobody has them */
+	uint64_t left_ns; /* when it ended; 0: it did not */
+};
 
 struct uid_arena {
 	struct hf_vmr *mr;
 	struct uid_slot *slots;
 	uint32_t count;
-	uint32_t *owners; /* vqp by slots / UID_SLOTS_PER_VQP; 0: free */
+	struct uid_loan *loans;
 };
 
 /* Makes the arena, if there is none yet. */
@@ -31,6 +43,6 @@ bool uid_slots_own(struct hf_vpd *pd, uint32_t *index_out, uint64_t *sequence_ou
 void uid_slots_return(struct hf_vqp *vqp);
 /* No peer reaches this memory any more: every UID in it is replaced. */
 void uid_slots_leave_region(struct hf_vpd *pd, const struct hf_vmr *mr);
-void uid_slots_tick(struct hf_node *node);
+void uid_slots_tick(struct hf_node *node, uint64_t now_ns);
 
 #endif

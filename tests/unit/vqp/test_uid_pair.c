@@ -21,12 +21,12 @@ struct bed {
 	uint64_t *results; /* a's */
 };
 
-static void open_bed(struct bed *bed)
+static void open_bed_without(struct bed *bed, uint32_t caps)
 {
 	struct hf_error error = {0};
 
 	*bed = (struct bed){0};
-	pair_caps_masked = HF_DEV_ATOMIC_RESULTS;
+	pair_caps_masked = HF_DEV_ATOMIC_RESULTS | caps;
 	pair_open(&bed->pair, HF_POLICY_VARUNA);
 	assert_int_equal(hf_mem_alloc(hf_loop_env(bed->pair.loop), 4096, (void **)&bed->words, &error), 0);
 	memset(bed->words, 0, 4096);
@@ -34,6 +34,11 @@ static void open_bed(struct bed *bed)
 		hf_vmr_reg_atomic(bed->pair.b.pd, bed->words, WORDS * 8, ACCESS, HF_ATOMIC_UID, &bed->mr, &error), 0);
 	bed->results = (uint64_t *)(void *)bed->pair.a.memory;
 	pair_connect(&bed->pair);
+}
+
+static void open_bed(struct bed *bed)
+{
+	open_bed_without(bed, 0);
 }
 
 static void close_bed(struct bed *bed)
@@ -244,6 +249,79 @@ static void the_slots_of_a_dead_vqp_are_resolved_before_they_are_lent_again(void
 	close_bed(&bed);
 }
 
+/* What a requester has left, or not yet come to: returns the slot. */
+static struct uid_slot *leave_a_uid(struct bed *bed, uint64_t sequence)
+{
+	struct uid_slot *slot = &bed->mr->pd->uids->slots[1];
+
+	*slot = (struct uid_slot){
+		.word = uid_word(sequence, UID_PENDING), .swap = 44, .target = (uintptr_t)&bed->words[2]};
+	__atomic_store_n(&bed->words[2], uid_make(1, sequence), __ATOMIC_RELEASE);
+	return slot;
+}
+
+static void add_one(struct bed *bed)
+{
+	struct ibv_wc wc;
+
+	post(bed, 0, IBV_WR_ATOMIC_FETCH_AND_ADD, 2, 1, 0);
+	pair_collect(&bed->pair, &bed->pair.a, 1, &wc);
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+}
+
+static void the_owner_replaces_uids_that_peers_leave(void **state)
+{
+	struct uid_slot *slot;
+	struct bed bed;
+
+	(void)state;
+	open_bed(&bed);
+	add_one(&bed);
+	slot = leave_a_uid(&bed, 900);
+	uid_slots_tick(bed.pair.b.node, 1);
+	assert_int_equal(bed.words[2], 44);
+	assert_int_equal(slot->word, uid_word(900, UID_DONE));
+	close_bed(&bed);
+}
+
+static void where_nics_are_not_atomic_with_the_cpu_it_leaves_living_peers_alone(void **state)
+{
+	struct uid_slot *slot;
+	struct bed bed;
+
+	(void)state;
+	open_bed_without(&bed, HF_DEV_ATOMIC_GLOBAL);
+	add_one(&bed);
+	slot = leave_a_uid(&bed, 900);
+	uid_slots_tick(bed.pair.b.node, 1);
+	assert_int_equal(bed.words[2], uid_make(1, 900));
+	assert_int_equal(slot->word, uid_word(900, UID_PENDING));
+	hf_vqp_destroy(bed.pair.b.vqp);
+	bed.pair.b.vqp = NULL;
+	assert_int_equal(bed.words[2], 44);
+	close_bed(&bed);
+}
+
+static void where_a_nic_may_write_a_uid_back_the_slots_of_the_dead_are_watched_for_a_while(void **state)
+{
+	const struct uid_loan *loan;
+	struct bed bed;
+
+	(void)state;
+	open_bed_without(&bed, HF_DEV_ATOMIC_GLOBAL);
+	add_one(&bed);
+	loan = &bed.mr->pd->uids->loans[0];
+	hf_vqp_destroy(bed.pair.b.vqp);
+	bed.pair.b.vqp = NULL;
+	(void)leave_a_uid(&bed, 900); /* as a CAS does that failed, and began before */
+	uid_slots_tick(bed.pair.b.node, loan->left_ns + UID_LEFT_NS - 1);
+	assert_int_equal(bed.words[2], 44);
+	assert_int_not_equal(loan->vqp, 0); /* nobody gets them yet */
+	uid_slots_tick(bed.pair.b.node, loan->left_ns + UID_LEFT_NS);
+	assert_int_equal(loan->vqp, 0);
+	close_bed(&bed);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -254,6 +332,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(additions_outlive_cuts_each_once),
 		cmocka_unit_test(the_owner_takes_part_in_atomics_of_his_region),
 		cmocka_unit_test(the_slots_of_a_dead_vqp_are_resolved_before_they_are_lent_again),
+		cmocka_unit_test(the_owner_replaces_uids_that_peers_leave),
+		cmocka_unit_test(where_nics_are_not_atomic_with_the_cpu_it_leaves_living_peers_alone),
+		cmocka_unit_test(where_a_nic_may_write_a_uid_back_the_slots_of_the_dead_are_watched_for_a_while),
 	};
 
 	if (argc > 1)
