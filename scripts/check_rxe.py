@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""check_rxe.py BUILD [--cuts N] [--kernel PACKAGE] [PIECE]... - runs the checks of real verbs and sums them up.
+"""check_rxe.py BUILD [--cuts N] [--kernel PACKAGE] [--seconds N] [PIECE]... - runs the checks of real verbs.
 
-Everything happens in one guest of rxe_vm.py; what it prints is in BUILD/rxe.log,
-with the second in which it did. Where there is no such guest to be had
-(packages, no qemu for this machine) that is said and the exit status is 0: nothing was found wrong. A guest that does
-not come up although everything is there, or in which a piece fails or is missing, is a failure.
+Everything happens in one guest of rxe_vm.py; what it prints is in BUILD/rxe.log, with the second in which it did. Where
+there is no such guest to be had (packages, no qemu for this machine) that is said and the exit status is 0: nothing was
+found wrong. A guest that does not come up although everything is there, or in which a piece fails or is missing, is a
+failure.
 """
 import argparse
 import os
@@ -15,20 +15,21 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 PIECES = ("conformance", "interop", "demo", "stress", "perftest")
 UNAVAILABLE = 77  # of rxe_vm.py
-SECONDS_MAX = 1200
+SECONDS_MAX = "1200"  # then the guest is ended, and what has not run is said
 
 
 def main():
     parser = argparse.ArgumentParser(description="checks the verbs device over soft-RoCE in a guest")
     parser.add_argument("build")
     parser.add_argument("--cuts", default="200")
-    parser.add_argument("--kernel")
+    parser.add_argument("--kernel", help="Debian package, by default that of linux-image-amd64")
+    parser.add_argument("--seconds", default=SECONDS_MAX)
     parser.add_argument("piece", nargs="*", help="of %s; all of them otherwise" % ", ".join(PIECES))
     options = parser.parse_intermixed_args()
     if set(options.piece) - set(PIECES):
         parser.error("pieces are " + ", ".join(PIECES))
     pieces = options.piece or list(PIECES)
-    command = [sys.executable, os.path.join(HERE, "rxe_vm.py"), "--seconds", str(SECONDS_MAX)]
+    command = [sys.executable, os.path.join(HERE, "rxe_vm.py"), "--seconds", options.seconds]
     if options.kernel:
         command += ["--kernel", options.kernel]
     command += ["--", os.path.join(HERE, "rxe-check.sh"), options.build, options.cuts, *pieces]

@@ -68,9 +68,9 @@ void uid_arena_close(struct hf_vpd *pd)
 
 /* ---- the responder's own part, by atomics of the CPU ----
  *
- * To resolve is right also where NICs' atomics are not atomic with the CPU's, as far as whoever else touches a word that
- * holds a UID, or the state of its slot, changes it to what is written here or not at all. A CAS that writes back what
- * it found does otherwise: see uid_slots.h. */
+ * To resolve is right also where NICs' atomics are not atomic with the CPU's, as far as whoever else touches a word
+ * that holds a UID, or the state of its slot, changes it to what is written here or not at all. A CAS that writes back
+ * what it found does otherwise: see uid_slots.h. */
 
 /* NULL: a slot is written by a peer, who may name any address. */
 static uint64_t *target_in(const struct hf_vpd *pd, uint64_t target)

@@ -1,5 +1,5 @@
-/* atomicity [N] - how far the atomics of rxe reach: N additions to one word through each of two NICs of a host, beside one
- * another and beside the CPU's own; what is missing from the sum was lost. Runs in the guest of scripts/rxe_vm.py.
+/* atomicity [N] - how far the atomics of rxe reach: N additions to one word through each of two NICs of a host, beside
+ * one another and beside the CPU's own; what is missing from the sum was lost. Runs in the guest of scripts/rxe_vm.py.
  *
  * It measures, and judges nothing: docs/devices.md says what came out. */
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* The request to the kernel's traffic control, in one message of rtnetlink: a program that says the same takes a tenth of
- * a second to start in an emulated guest, in which a requester loses its patience. */
+/* The request to the kernel's traffic control, in one message of rtnetlink: a program that says the same takes a tenth
+ * of a second to start in an emulated guest, in which a requester loses its patience. */
 #include "wire.h"
 
 #include <errno.h>

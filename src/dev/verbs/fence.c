@@ -1,8 +1,8 @@
 /* The fence of a qp, and how it is known that it holds.
  *
  * A NIC may be executing a packet while it is told that the qp is in ERR. That is over when it has come to what was
- * posted afterwards: its responder flushes receives when it has let go of the packets, its completer flushes wrs when it
- * has put away the answers. So a marker at either end of the qp tells when nothing arrives any more, however long a
+ * posted afterwards: its responder flushes receives when it has let go of the packets, its completer flushes wrs when
+ * it has put away the answers. So a marker at either end of the qp tells when nothing arrives any more, however long a
  * processor was taken away meanwhile. */
 #include <errno.h>
 
