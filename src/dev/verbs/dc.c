@@ -6,8 +6,7 @@
 
 #include "dev/qp_rules.h"
 
-#define HOP_LIMIT 64
-#define SGES_MAX  16 /* of max_sge */
+#define SGES_MAX 16 /* of max_sge */
 
 /* How to reach a port; the most recently used is the first. */
 struct way {
@@ -153,10 +152,10 @@ int verbs_dc_complete(const struct verbs_qp *qp, struct ibv_qp_attr *attr, int m
 
 	if ((mask & IBV_QP_STATE) == 0)
 		return mask;
-	if (attr->qp_state == IBV_QPS_RTR)
-		attr->ah_attr = (struct ibv_ah_attr){.is_global = 1,
-			.port_num = dev->port.number,
-			.grh = {.sgid_index = dev->port.gid_index, .hop_limit = HOP_LIMIT}};
+	if (attr->qp_state == IBV_QPS_RTR) {
+		attr->ah_attr = (struct ibv_ah_attr){0};
+		verbs_port_begin_path(&dev->port, &attr->ah_attr);
+	}
 	if (attr->qp_state == IBV_QPS_RTS && (mask & IBV_QP_MAX_QP_RD_ATOMIC) == 0)
 		attr->max_rd_atomic = dev->base.attr.max_rd_atomic;
 	return mask_of(qp->dc, attr->qp_state);
@@ -167,14 +166,13 @@ int verbs_dc_complete(const struct verbs_qp *qp, struct ibv_qp_attr *attr, int m
 static struct way *make_way(struct verbs_qp *qp, const union ibv_gid *gid)
 {
 	struct verbs_dev *dev = verbs_of(qp->base.dev);
-	struct ibv_ah_attr attr = {.is_global = 1,
-		.port_num = dev->port.number,
-		.grh = {.dgid = *gid, .sgid_index = dev->port.gid_index, .hop_limit = HOP_LIMIT}};
+	struct ibv_ah_attr attr = {.grh = {.dgid = *gid}};
 	struct way *way = calloc(1, sizeof(*way));
 
 	if (way == NULL)
 		return NULL;
 	way->gid = *gid;
+	verbs_port_begin_path(&dev->port, &attr);
 	way->ah = dev->lib->create_ah(((struct verbs_pd *)qp->base.pd)->pd, &attr);
 	if (way->ah == NULL) {
 		free(way);

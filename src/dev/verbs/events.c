@@ -232,7 +232,6 @@ int verbs_events_open(struct verbs_dev *dev)
 	unsigned n = 0;
 	int rc;
 
-	list_init(&dev->events);
 	dev->channel = dev->lib->create_comp_channel(dev->context);
 	if (dev->channel == NULL)
 		return errno == 0 ? -ENOMEM : -errno;

@@ -8,6 +8,7 @@
 #define MS          1000000ull
 #define RETRY_CNT   7 /* the field's largest */
 #define GIDS_LOOKED 256
+#define HOP_LIMIT   64
 
 /* Soft-RoCE of the kernel. A packet may land for a moment after ERR; a reset under fire kills the device; seven retries
  * never end. */
@@ -109,6 +110,15 @@ static bool describe(
 		snprintf(port->refused, sizeof(port->refused),
 			"it has no RoCEv2 GID: give its network interface an address");
 	return port->has_gid || wanted->sa.sa_family == AF_UNSPEC;
+}
+
+void verbs_port_begin_path(const struct verbs_port *port, struct ibv_ah_attr *path)
+{
+	path->is_global = 1;
+	path->port_num = port->number;
+	path->grh.sgid_index = port->gid_index;
+	if (path->grh.hop_limit == 0)
+		path->grh.hop_limit = HOP_LIMIT;
 }
 
 /* ---- all of them ---- */

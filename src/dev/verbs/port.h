@@ -41,6 +41,9 @@ int verbs_port_each(
 int verbs_port_open(const struct verbs_lib *lib, const struct hf_dev_config *config, struct ibv_context **context_out,
 	struct verbs_port *port_out, struct hf_error *error);
 
+/* Fills in our end of a path. */
+void verbs_port_begin_path(const struct verbs_port *port, struct ibv_ah_attr *path);
+
 /* The address that is in a GID; an IPv4 one as such. */
 struct hf_addr verbs_port_address(const union ibv_gid *gid);
 

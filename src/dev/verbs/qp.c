@@ -8,7 +8,6 @@
 #include "env/pause.h"
 
 #define MARKERS        1u /* of the fence, which need a place of their own */
-#define HOP_LIMIT      64
 #define NS_PER_TIMEOUT 4096u /* attr.timeout: so many ns, times 2^timeout */
 #define PATIENCE       4u    /* a NIC may take so many times what timeout and retry_cnt say (InfiniBand, 9.7.6.1.3) */
 
@@ -71,13 +70,8 @@ static struct ibv_qp_attr complete(const struct verbs_dev *dev, const struct ibv
 
 	if (mask & IBV_QP_PORT)
 		full.port_num = dev->port.number;
-	if (mask & IBV_QP_AV) {
-		full.ah_attr.is_global = 1;
-		full.ah_attr.port_num = dev->port.number;
-		full.ah_attr.grh.sgid_index = dev->port.gid_index;
-		if (full.ah_attr.grh.hop_limit == 0)
-			full.ah_attr.grh.hop_limit = HOP_LIMIT;
-	}
+	if (mask & IBV_QP_AV)
+		verbs_port_begin_path(&dev->port, &full.ah_attr);
 	if ((mask & IBV_QP_RETRY_CNT) && full.retry_cnt > dev->port.model->retry_most)
 		full.retry_cnt = dev->port.model->retry_most;
 	return full;

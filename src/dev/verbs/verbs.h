@@ -51,11 +51,11 @@ struct verbs_dev {
 	struct list cqs, qps, graves, events;
 	struct table by_num; /* qps */
 	uint64_t looked_ns, events_ns;
-	bool up;      /* as the NIC says */
-	bool told_up; /* and as was last told; what is to be told of the port needs no place among the events */
-	bool flapped; /* it was down since that was told */
 	unsigned event_count;
-	uint64_t down_ns; /* since when it is not */
+	bool up;          /* the port, as the NIC says */
+	bool told_up;     /* and as was last told; what is to be told of the port needs no place among the events */
+	bool flapped;     /* it was down since that was told */
+	uint64_t down_ns; /* when it was last seen to go down; 0: never */
 	struct hf_dev_counters counters;
 	/* link.c */
 	struct fabric_port *fabric;
@@ -165,9 +165,9 @@ int verbs_qp_modify(struct hf_qp *base, struct ibv_qp_attr *attr, int mask);
 int verbs_qp_move(struct verbs_qp *qp, enum ibv_qp_state to);
 int verbs_qp_query(struct hf_qp *base, struct ibv_qp_attr *attr_out, int mask);
 int verbs_qp_executed_psn(struct hf_qp *base, uint32_t *psn_out);
-/* Moves to ERR what waits on a dead port for longer than its retries take. */
 void verbs_qps_tell_last(struct verbs_dev *dev, uint64_t now_ns); /* QP_LAST_WQE_REACHED of those that failed */
 void verbs_qp_failed(struct verbs_qp *qp);                        /* the NIC moved it to ERR, as a completion says */
+/* Moves to ERR what waits on a dead port for longer than its retries take. */
 void verbs_qps_lose_patience(struct verbs_dev *dev, uint64_t now_ns);
 void verbs_bury(struct verbs_dev *dev, uint64_t now_ns); /* graves whose time has come */
 void verbs_bury_all(struct verbs_dev *dev);              /* blocks until it has */
