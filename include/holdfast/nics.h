@@ -9,10 +9,10 @@
 #define HF_NIC_WORDS 128
 
 struct hf_nic {
-	char name[HF_NIC_BYTES];    /* hf_dev_config.nic of one port: "mlx5_0/1" */
+	char name[HF_NIC_BYTES];    /* hf_dev_config.nic of one port: "mlx5_0/1"; of a NIC that does not open: "mlx5_0" */
 	char model[HF_NAME_BYTES];  /* of those whose behaviour is known; "unknown" */
 	struct hf_addr address;     /* of the GID that packets would carry; AF_UNSPEC: none */
-	enum ibv_mtu mtu;           /* active */
+	enum ibv_mtu mtu;           /* active; 0: not known */
 	bool up;                    /* its port is active */
 	bool tried;                 /* the device was run on such a NIC before it was published */
 	char refused[HF_NIC_WORDS]; /* why it cannot be a rail; empty: it can */

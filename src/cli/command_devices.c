@@ -41,9 +41,10 @@ static void append_nic(const struct hf_nic *nic, void *context)
 	bool refused = nic->refused[0] != '\0', has_address = nic->address.sa.sa_family != AF_UNSPEC;
 
 	json_array_append_new(
-		listing->nics, json_pack("{s:s, s:s, s:s?, s:b, s:i, s:b, s:s?}", "nic", nic->name, "model", nic->model,
+		listing->nics, json_pack("{s:s, s:s, s:s?, s:b, s:o, s:b, s:s?}", "nic", nic->name, "model", nic->model,
 				       "address", has_address ? address_of(nic, text) : NULL, "up", nic->up, "mtu",
-				       128 << nic->mtu, "tried", nic->tried, "refused", refused ? nic->refused : NULL));
+				       nic->mtu == 0 ? json_null() : json_integer(128 << nic->mtu), "tried", nic->tried,
+				       "refused", refused ? nic->refused : NULL));
 }
 
 static int print_words(void)

@@ -48,9 +48,9 @@ int verbs_lib_load_from(const char *file, struct verbs_lib *lib_out, struct hf_e
 	*lib_out = (struct verbs_lib){0};
 	if (handle == NULL)
 		return hf_error_set(error, -ENODEV,
-			"RDMA NICs need %.80s, which is not on this host: apt-get install libibverbs1 "
-			"ibverbs-providers",
-			file);
+			"RDMA NICs need libibverbs (apt-get install libibverbs1 ibverbs-providers), which cannot be "
+			"loaded here: %.140s",
+			dlerror());
 	missing = find_symbols(handle, symbols, sizeof(symbols) / sizeof(symbols[0]), lib_out);
 	if (missing == NULL)
 		return 0;

@@ -14,7 +14,7 @@ static bool tell(const struct verbs_port *port, void *context)
 	const struct teller *teller = context;
 	struct hf_nic nic = {.mtu = port->mtu, .up = port->state == IBV_PORT_ACTIVE, .tried = port->model->tried};
 
-	snprintf(nic.name, sizeof(nic.name), "%s/%u", port->name, port->number);
+	verbs_port_format(port, nic.name);
 	snprintf(nic.model, sizeof(nic.model), "%s", port->model->name);
 	snprintf(nic.refused, sizeof(nic.refused), "%s", port->refused);
 	if (port->has_gid)

@@ -9,6 +9,7 @@
 #define RETRY_CNT   7 /* the field's largest */
 #define GIDS_LOOKED 256
 #define HOP_LIMIT   64
+#define NAMES_BYTES 128 /* in an error */
 
 /* Soft-RoCE of the kernel. A packet may land for a moment after ERR; a reset under fire kills the device; seven retries
  * never end. */
@@ -20,10 +21,10 @@ static const struct verbs_model rxe = {.vendor_id = 0xffffff,
 	.quiet_ns = 25 * MS,
 	.retry_most = 6,
 	.tried = true};
-static const struct verbs_model mlx5 = {
-	.vendor_id = 0x2c9, .name = "mlx5", .settle_ns = 1 * MS, .retry_most = RETRY_CNT};
+static const struct verbs_model mellanox = {
+	.vendor_id = 0x2c9, .name = "mellanox", .settle_ns = 1 * MS, .retry_most = RETRY_CNT};
 static const struct verbs_model unknown = {.name = "unknown", .settle_ns = 1 * MS, .quiet_ns = 5 * MS, .retry_most = 6};
-static const struct verbs_model *const models[] = {&rxe, &mlx5};
+static const struct verbs_model *const models[] = {&rxe, &mellanox};
 
 static const struct verbs_model *model_of(const struct ibv_device_attr *attr)
 {
@@ -62,6 +63,15 @@ static bool has_address(const union ibv_gid *gid, const struct hf_addr *wanted)
 	return hf_addr_equal(&addr, &host);
 }
 
+const char *verbs_port_format(const struct verbs_port *port, char text_out[HF_NIC_BYTES])
+{
+	if (port->number == 0)
+		snprintf(text_out, HF_NIC_BYTES, "%s", port->name);
+	else
+		snprintf(text_out, HF_NIC_BYTES, "%s/%u", port->name, port->number);
+	return text_out;
+}
+
 /* The GID that packets carry: of the address that was asked for, else of the first IPv4 address, else the first one. */
 static bool find_gid(const struct verbs_lib *lib, struct ibv_context *context, const struct hf_addr *wanted, int gids,
 	struct verbs_port *port)
@@ -95,6 +105,7 @@ static bool describe(
 		return false;
 	port->state = attr.state;
 	port->mtu = attr.active_mtu;
+	port->max_msg_bytes = attr.max_msg_sz;
 	if (context->device->transport_type == IBV_TRANSPORT_IWARP) {
 		snprintf(port->refused, sizeof(port->refused),
 			"iWARP completes what it sent, not what executed: no queue pair over it can promise anything");
@@ -123,7 +134,8 @@ void verbs_port_begin_path(const struct verbs_port *port, struct ibv_ah_attr *pa
 
 /* ---- all of them ---- */
 
-/* What to do with a port; true: enough. `context` is closed afterwards unless it was taken (set to NULL). */
+/* What to do with a port; true: enough. `context` is closed afterwards unless it was taken (set to NULL), and is NULL
+ * where the NIC cannot be opened. */
 struct visitor {
 	bool (*visit)(struct visitor *visitor, struct ibv_context **context, const struct verbs_port *port);
 	struct hf_addr wanted; /* AF_UNSPEC: any */
@@ -131,6 +143,20 @@ struct visitor {
 	unsigned number; /* 0: any */
 	int visited;
 };
+
+/* Whose addresses nobody knows. */
+static bool visit_closed(struct visitor *visitor, const char *name, int why)
+{
+	struct verbs_port port = {.model = &unknown};
+	struct ibv_context *none = NULL;
+
+	if (visitor->wanted.sa.sa_family != AF_UNSPEC)
+		return false;
+	snprintf(port.name, sizeof(port.name), "%.31s", name);
+	snprintf(port.refused, sizeof(port.refused), "libibverbs cannot open it: %s", strerror(why));
+	visitor->visited++;
+	return visitor->visit(visitor, &none, &port);
+}
 
 static bool visit_nic(const struct verbs_lib *lib, struct ibv_device *device, struct visitor *visitor)
 {
@@ -141,9 +167,10 @@ static bool visit_nic(const struct verbs_lib *lib, struct ibv_device *device, st
 
 	if (visitor->nic[0] != '\0' && strcmp(visitor->nic, name) != 0)
 		return false;
+	errno = 0;
 	context = lib->open_device(device);
 	if (context == NULL)
-		return false;
+		return visit_closed(visitor, name, errno == 0 ? ENODEV : errno);
 	if (lib->query_device(context, &port.attr) != 0)
 		port.attr.phys_port_cnt = 0;
 	for (unsigned n = 1; n <= port.attr.phys_port_cnt && !enough && context != NULL; n++) {
@@ -221,16 +248,17 @@ static bool take(struct visitor *visitor, struct ibv_context **context, const st
 
 static bool name_one(const struct verbs_port *port, void *context)
 {
-	char *names = context;
+	char *names = context, text[HF_NIC_BYTES];
 	size_t used = strlen(names);
 
-	snprintf(names + used, 128 - used, "%s%s/%u", used == 0 ? "" : ", ", port->name, port->number);
+	snprintf(names + used, NAMES_BYTES - used, "%s%s%s", used == 0 ? "" : ", ", verbs_port_format(port, text),
+		port->number == 0 ? " (which cannot be opened)" : "");
 	return false;
 }
 
 static int refuse(const struct verbs_lib *lib, const struct hf_dev_config *config, struct hf_error *error)
 {
-	char names[128] = "", address[HF_ADDR_TEXT] = "";
+	char names[NAMES_BYTES] = "", address[HF_ADDR_TEXT] = "";
 
 	verbs_port_each(lib, name_one, names);
 	if (names[0] == '\0')
@@ -246,6 +274,7 @@ int verbs_port_open(const struct verbs_lib *lib, const struct hf_dev_config *con
 	struct verbs_port *port_out, struct hf_error *error)
 {
 	struct taker taker = {.visitor = {.visit = take, .wanted = config->address}, .port = port_out};
+	char text[HF_NIC_BYTES];
 	int rc;
 
 	*context_out = NULL;
@@ -268,7 +297,7 @@ int verbs_port_open(const struct verbs_lib *lib, const struct hf_dev_config *con
 	if (rc == 0)
 		return refuse(lib, config, error);
 	if (taker.context == NULL)
-		return hf_error_set(error, -EOPNOTSUPP, "%s/%u cannot be a rail: %s", port_out->name, port_out->number,
+		return hf_error_set(error, -EOPNOTSUPP, "%s cannot be a rail: %s", verbs_port_format(port_out, text),
 			port_out->refused);
 	*context_out = taker.context;
 	return 0;

@@ -20,12 +20,13 @@ struct verbs_model {
 
 struct verbs_port {
 	char name[HF_NAME_BYTES]; /* of the NIC: "mlx5_0" */
-	uint8_t number;
-	uint8_t gid_index; /* of `gid`, which is a RoCEv2 one */
+	uint8_t number;           /* 0: all of them, of a NIC that cannot be opened */
+	uint8_t gid_index;        /* of `gid`, which is a RoCEv2 one */
 	bool has_gid;
 	union ibv_gid gid;
 	enum ibv_port_state state;
 	enum ibv_mtu mtu;
+	uint32_t max_msg_bytes;
 	const struct verbs_model *model;
 	struct ibv_device_attr attr;
 	char refused[HF_NIC_WORDS]; /* why it cannot be a rail; empty: it can */
@@ -40,6 +41,9 @@ int verbs_port_each(
  * -ENODEV with words, and with those that there are. */
 int verbs_port_open(const struct verbs_lib *lib, const struct hf_dev_config *config, struct ibv_context **context_out,
 	struct verbs_port *port_out, struct hf_error *error);
+
+/* "mlx5_0/2", as hf_dev_config.nic says it. */
+const char *verbs_port_format(const struct verbs_port *port, char text_out[HF_NIC_BYTES]);
 
 /* Fills in our end of a path. */
 void verbs_port_begin_path(const struct verbs_port *port, struct ibv_ah_attr *path);

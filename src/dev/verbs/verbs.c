@@ -12,6 +12,8 @@
 #define INLINE_MOST   512u
 #define RD_ATOMIC_MAX 128
 
+#define MSG_BYTES_MOST (1u << 30)
+
 /* ---- the port ---- */
 
 static int query_port(struct hf_dev *base, struct ibv_port_attr *attr_out)
@@ -81,6 +83,7 @@ static void describe(struct verbs_dev *dev, const struct hf_dev_config *config)
 	const struct ibv_device_attr *theirs = &dev->port.attr;
 	struct hf_dev_attr *attr = &dev->base.attr;
 	uint32_t caps = dev->port.model->caps;
+	char text[HF_NIC_BYTES];
 
 	if (theirs->max_srq > 0)
 		caps |= HF_DEV_SRQ;
@@ -103,8 +106,8 @@ static void describe(struct verbs_dev *dev, const struct hf_dev_config *config)
 							  ? theirs->max_qp_init_rd_atom
 							  : theirs->max_qp_rd_atom,
 			RD_ATOMIC_MAX),
-		.max_msg_bytes = 1u << 30};
-	snprintf(attr->name, sizeof(attr->name), "verbs:%.20s/%u", dev->port.name, dev->port.number);
+		.max_msg_bytes = dev->port.max_msg_bytes < MSG_BYTES_MOST ? dev->port.max_msg_bytes : MSG_BYTES_MOST};
+	snprintf(attr->name, sizeof(attr->name), "verbs:%.25s", verbs_port_format(&dev->port, text));
 	dev->mtu = config->mtu != 0 && config->mtu < dev->port.mtu ? config->mtu : dev->port.mtu;
 }
 
@@ -200,5 +203,7 @@ static int open_verbs(
 	return rc == 0 ? verbs_open(env, config, lib, dev_out, error) : rc;
 }
 
-const struct dev_kind verbs_kind = {
-	.name = "verbs", .what = "an RDMA NIC, through libibverbs", .open = open_verbs, .nics = verbs_nics};
+const struct dev_kind verbs_kind = {.name = "verbs",
+	.what = "an RDMA NIC for RoCEv2, through libibverbs; not run on hardware yet, only over the kernel's soft RoCE",
+	.open = open_verbs,
+	.nics = verbs_nics};

@@ -174,6 +174,7 @@ int ibv_query_port(struct ibv_context *context, uint8_t number, struct _compat_i
 		return EINVAL;
 	attr->state = port->state;
 	attr->max_mtu = IBV_MTU_4096;
+	attr->max_msg_sz = port->max_msg_bytes;
 	attr->active_mtu = port->mtu;
 	attr->gid_tbl_len = FAKE_GIDS;
 	attr->link_layer = port->link_layer;

@@ -25,6 +25,7 @@ struct fake_port {
 	enum ibv_port_state state;
 	enum ibv_mtu mtu;
 	uint8_t link_layer;
+	uint32_t max_msg_bytes;
 	struct fake_gid gids[FAKE_GIDS];
 };
 

@@ -24,6 +24,7 @@ struct fake_port ethernet(const char *address)
 	return (struct fake_port){.state = IBV_PORT_ACTIVE,
 		.mtu = IBV_MTU_4096,
 		.link_layer = IBV_LINK_LAYER_ETHERNET,
+		.max_msg_bytes = 1u << 31,
 		.gids = {{.address = "fe80::1", .type = IBV_GID_TYPE_ROCE_V1},
 			{.address = "fe80::1", .type = IBV_GID_TYPE_ROCE_V2},
 			{.address = address, .type = IBV_GID_TYPE_ROCE_V1},

@@ -75,6 +75,19 @@ static void a_nic_that_cannot_be_opened_hides_no_other(void **state)
 	hf_dev_close(dev);
 }
 
+static void a_nic_that_cannot_be_opened_is_refused_with_the_reason(void **state)
+{
+	struct hf_dev *dev;
+
+	(void)state;
+	fake->nics[0].unopenable = true;
+	assert_int_equal(open_dev(&dev, "rxe_a0", NULL), -EOPNOTSUPP);
+	assert_says("rxe_a0 cannot be a rail");
+	assert_says("Permission denied");
+	assert_int_equal(open_dev(&dev, NULL, "10.0.0.1"), -ENODEV);
+	assert_says("rxe_a0 (which cannot be opened)");
+}
+
 static void a_rail_without_nic_and_address_is_refused(void **state)
 {
 	struct hf_dev *dev;
@@ -181,6 +194,21 @@ static void the_mtu_is_the_smaller_of_the_ports_and_the_configured(void **state)
 	assert_int_equal(active_mtu(IBV_MTU_4096, 0), IBV_MTU_4096);
 	assert_int_equal(active_mtu(IBV_MTU_4096, IBV_MTU_1024), IBV_MTU_1024);
 	assert_int_equal(active_mtu(IBV_MTU_1024, IBV_MTU_4096), IBV_MTU_1024);
+}
+
+static void the_largest_message_is_the_ports(void **state)
+{
+	struct hf_dev *dev;
+
+	(void)state;
+	fake->nics[0].port[0].max_msg_bytes = 8u << 20;
+	dev = opened();
+	assert_int_equal(dev->attr.max_msg_bytes, 8u << 20);
+	hf_dev_close(dev);
+	fake->nics[0].port[0].max_msg_bytes = 1u << 31; /* more than all devices agree on */
+	dev = opened();
+	assert_int_equal(dev->attr.max_msg_bytes, 1u << 30);
+	hf_dev_close(dev);
 }
 
 static void how_much_goes_inline_is_found_by_trying(void **state)
@@ -754,9 +782,14 @@ static void nics_are_listed_with_what_is_wrong_with_them(void **state)
 	assert_true(seen[0].up && seen[0].tried);
 	assert_int_equal(seen[0].refused[0], 0);
 	assert_non_null(strstr(seen[1].refused, "iWARP"));
-	assert_string_equal(seen[2].model, "mlx5");
+	assert_string_equal(seen[2].model, "mellanox");
 	assert_false(seen[2].up || seen[2].tried);
 	assert_int_equal(fake->contexts, 0);
+	fake->nics[2].unopenable = true;
+	n = 0;
+	assert_int_equal(verbs_nics_through(&lib, see, &n, &words), 3);
+	assert_string_equal(seen[2].name, "mlx5_0");
+	assert_non_null(strstr(seen[2].refused, "Permission denied"));
 }
 
 #define TEST(name) cmocka_unit_test_setup(name, stand_set_up)
@@ -768,6 +801,7 @@ int main(int argc, char **argv)
 		TEST(without_a_nic_opening_says_so),
 		TEST(a_nic_without_ports_is_no_device),
 		TEST(a_nic_that_cannot_be_opened_hides_no_other),
+		TEST(a_nic_that_cannot_be_opened_is_refused_with_the_reason),
 		TEST(a_rail_without_nic_and_address_is_refused),
 		TEST(a_name_that_is_not_there_is_answered_with_those_that_are),
 		TEST(a_port_is_found_by_its_number_or_its_address),
@@ -775,6 +809,7 @@ int main(int argc, char **argv)
 		TEST(infiniband_and_ports_without_an_address_are_refused),
 		TEST(the_gid_is_the_rocev2_one_of_the_address_or_of_the_first_ipv4),
 		TEST(the_mtu_is_the_smaller_of_the_ports_and_the_configured),
+		TEST(the_largest_message_is_the_ports),
 		TEST(how_much_goes_inline_is_found_by_trying),
 		TEST(only_what_was_shown_of_a_kind_of_nic_is_promised),
 		TEST(our_end_of_the_path_is_filled_in),
