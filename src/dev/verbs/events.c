@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "dev/verbs/verbs.h"
+#include "env/alarm.h"
 #include "env/foreign.h"
 #include "env/group.h"
 
@@ -188,9 +189,17 @@ bool verbs_port_failed(struct verbs_dev *dev)
 	return !dev->up || (dev->down_ns != 0 && !verbs_passed(now_ns, dev->down_ns, VERBS_LATELY_NS));
 }
 
+static void set_alarm(struct verbs_dev *dev, uint64_t at_ns)
+{
+	if (dev->alarm_ns != at_ns)
+		alarm_io_set(dev->alarm, at_ns);
+	dev->alarm_ns = at_ns;
+}
+
 static void look(struct verbs_dev *dev, uint64_t now_ns)
 {
 	dev->looked_ns = now_ns;
+	set_alarm(dev, 0);
 	note_port(dev, verbs_port_state(dev) == IBV_PORT_ACTIVE, now_ns);
 	if (!dev->up)
 		verbs_qps_lose_patience(dev, now_ns);
@@ -223,12 +232,13 @@ bool verbs_arm(struct hf_dev *base)
 	verbs_take_notifications(dev);
 	take_events(dev, hf_env_now_ns(base->env));
 	verbs_link_look(dev);
+	set_alarm(dev, verbs_qps_wait(dev) ? dev->looked_ns + VERBS_LOOK_NS : 0);
 	return !something_pends(dev);
 }
 
 int verbs_events_open(struct verbs_dev *dev)
 {
-	struct hf_io *members[3];
+	struct hf_io *members[4];
 	unsigned n = 0;
 	int rc;
 
@@ -236,8 +246,10 @@ int verbs_events_open(struct verbs_dev *dev)
 	if (dev->channel == NULL)
 		return errno == 0 ? -ENOMEM : -errno;
 	if ((rc = foreign_io_open(dev->context->async_fd, &dev->async_io)) != 0 ||
-		(rc = foreign_io_open(dev->channel->fd, &dev->channel_io)) != 0)
+		(rc = foreign_io_open(dev->channel->fd, &dev->channel_io)) != 0 ||
+		(rc = alarm_io_open(&dev->alarm)) != 0)
 		return rc;
+	members[n++] = dev->alarm;
 	members[n++] = dev->async_io;
 	members[n++] = dev->channel_io;
 	if (dev->fabric != NULL)
@@ -252,6 +264,7 @@ void verbs_events_close(struct verbs_dev *dev)
 	while (!list_empty(&dev->events))
 		(void)take_event(dev, container_of(dev->events.next, struct verbs_event, link));
 	hf_io_close(dev->io);
+	hf_io_close(dev->alarm);
 	hf_io_close(dev->channel_io);
 	hf_io_close(dev->async_io);
 	if (dev->channel != NULL)

@@ -169,6 +169,22 @@ void verbs_qps_lose_patience(struct verbs_dev *dev, uint64_t now_ns)
 	}
 }
 
+static bool waits(const struct verbs_qp *qp)
+{
+	bool failed = qp->error_ns != 0 || qp->failed_ns != 0;
+
+	return (qp->state == IBV_QPS_RTS && qp->posted != qp->completed) ||
+	       (failed && qp->base.srq != NULL && !qp->last_told);
+}
+
+bool verbs_qps_wait(const struct verbs_dev *dev)
+{
+	list_for_each (at, &dev->qps)
+		if (waits(container_of(at, struct verbs_qp, link)))
+			return true;
+	return !list_empty(&dev->graves);
+}
+
 void verbs_qp_failed(struct verbs_qp *qp)
 {
 	if (qp->failed_ns == 0)

@@ -8,7 +8,7 @@
  *   evidence  the responder's psn is asked of the NIC after the fence (D4), where the model is known to tell it.
  *   silence   a NIC whose port is down may complete nothing at all: every VERBS_LOOK_NS the device asks for the state
  *             of its port, tells a change that no event told, and moves qps to ERR whose wrs have been waiting
- *             on a dead port for longer than their retries take.
+ *             on a dead port for longer than their retries take. Who sleeps meanwhile is woken for that.
  *   last wqe  not every NIC says when a qp that failed takes nothing more from its shared receive queue: the device
  *             does, when the fence would hold.
  *   quiet     some NICs must not reset or destroy a qp that was just used: it is moved to ERR, and destroyed later.
@@ -46,8 +46,9 @@ struct verbs_dev {
 	struct verbs_port port;
 	enum ibv_mtu mtu;
 	struct ibv_comp_channel *channel;
-	struct hf_io *async_io, *channel_io, *io; /* io: the group of both, and of the doorbell of the fabric */
-	unsigned armed;                           /* cqs that may notify */
+	struct hf_io *async_io, *channel_io, *alarm, *io; /* io: all of them, and the doorbell of the fabric */
+	uint64_t alarm_ns;                                /* 0: it is not set */
+	unsigned armed;                                   /* cqs that may notify */
 	struct list cqs, qps, graves, events;
 	struct table by_num; /* qps */
 	uint64_t looked_ns, events_ns;
@@ -169,6 +170,8 @@ void verbs_qps_tell_last(struct verbs_dev *dev, uint64_t now_ns); /* QP_LAST_WQE
 void verbs_qp_failed(struct verbs_qp *qp);                        /* the NIC moved it to ERR, as a completion says */
 /* Moves to ERR what waits on a dead port for longer than its retries take. */
 void verbs_qps_lose_patience(struct verbs_dev *dev, uint64_t now_ns);
+bool verbs_qps_wait(
+	const struct verbs_dev *dev); /* some want that the device looks after them, though nothing happens */
 void verbs_bury(struct verbs_dev *dev, uint64_t now_ns); /* graves whose time has come */
 void verbs_bury_all(struct verbs_dev *dev);              /* blocks until it has */
 

@@ -5,10 +5,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "dev/verbs/nics.h"
+#include "env/linux/linux.h"
 #include "stand.h"
 
 static const char *empty_library;
@@ -665,6 +667,36 @@ static void wrs_that_wait_on_a_dead_port_for_too_long_are_flushed(void **state)
 	disconnect(&bed);
 }
 
+static bool wakes(struct hf_dev *dev)
+{
+	struct pollfd io = {.fd = io_fd(hf_dev_io(dev)), .events = POLLIN};
+
+	assert_true(hf_dev_arm(dev));
+	return poll(&io, 1, 0) == 1;
+}
+
+/* The clock of the test is far behind that of the alarm, which is over as soon as it is set. */
+static void whoever_sleeps_is_woken_to_look_after_what_waits(void **state)
+{
+	struct bed bed = connected(true);
+	struct ibv_sge sge;
+	struct ibv_send_wr wr = write_of(&sge, 1, IBV_SEND_SIGNALED), *bad;
+
+	(void)state;
+	assert_false(wakes(bed.dev));
+	assert_int_equal(hf_qp_post_send(bed.qp, &wr, &bad), 0);
+	assert_true(wakes(bed.dev));
+	time_ns += VERBS_LOOK_NS;
+	hf_dev_poll(bed.dev, time_ns);
+	assert_true(wakes(bed.dev));
+	assert_int_equal(modify(bed.qp, (struct ibv_qp_attr){.qp_state = IBV_QPS_ERR}, IBV_QP_STATE), 0);
+	assert_true(wakes(bed.dev)); /* the last wqe is to be told */
+	time_ns += verbs_of(bed.dev)->port.model->settle_ns + VERBS_LOOK_NS;
+	assert_int_equal(next_event(bed.dev), IBV_EVENT_QP_LAST_WQE_REACHED);
+	assert_false(wakes(bed.dev));
+	disconnect(&bed);
+}
+
 /* A loop polls with the time at which its turn began. */
 static void an_older_time_is_no_long_time(void **state)
 {
@@ -831,6 +863,7 @@ int main(int argc, char **argv)
 		TEST(events_that_nobody_reads_are_bounded_and_do_not_hide_those_of_the_port),
 		TEST(a_change_of_the_port_that_no_event_told_is_seen),
 		TEST(wrs_that_wait_on_a_dead_port_for_too_long_are_flushed),
+		TEST(whoever_sleeps_is_woken_to_look_after_what_waits),
 		TEST(an_older_time_is_no_long_time),
 		TEST(a_qp_without_work_outlives_a_dead_port),
 		TEST(a_local_error_is_a_failed_path_while_the_port_is_down),
