@@ -265,9 +265,11 @@ static int refuse(const struct verbs_lib *lib, const struct hf_dev_config *confi
 		return hf_error_set(error, -ENODEV, "this host has no RDMA NIC that libibverbs can open");
 	if (config->address.sa.sa_family != AF_UNSPEC)
 		hf_addr_format(&config->address, address);
-	return hf_error_set(error, -ENODEV, "no RDMA port is \"%.40s\"%s%s; there are %s",
-		config->nic == NULL ? "" : config->nic, address[0] == '\0' ? "" : " with a RoCEv2 GID of ", address,
-		names);
+	if (config->nic == NULL)
+		return hf_error_set(
+			error, -ENODEV, "no RDMA port has the address %s (as RoCEv2); there are %s", address, names);
+	return hf_error_set(error, -ENODEV, "no RDMA port is \"%.40s\"%s%s; there are %s", config->nic,
+		address[0] == '\0' ? "" : " with the address ", address, names);
 }
 
 int verbs_port_open(const struct verbs_lib *lib, const struct hf_dev_config *config, struct ibv_context **context_out,

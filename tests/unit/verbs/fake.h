@@ -10,7 +10,7 @@
 #include <infiniband/verbs.h>
 #include <stdbool.h>
 
-#define FAKE_NICS   3u
+#define FAKE_NICS   5u
 #define FAKE_PORTS  2u
 #define FAKE_GIDS   6u
 #define FAKE_KEPT   32u
