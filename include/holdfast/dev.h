@@ -21,8 +21,10 @@
  * Threads: a device and its objects belong to one thread, but hf_cq_poll, post and hf_dev_poll may be called by
  * different threads when no two work on the same qp, cq or srq at once. hf_dev_set_link may be called by any.
  *
- * Nothing blocks but open, close and the registration of memory. A data-path failure is a completion, not a return
- * value: posting returns -errno only for what was not posted (-EINVAL malformed, -ENOMEM queue full). */
+ * Nothing blocks but open, close and the registration of memory; on verbs also the move of a qp to RESET, and the end
+ * of cqs, srqs and pds, where a NIC wants its qps left alone for a while (25 ms at most). A data-path failure is a
+ * completion, not a return value: posting returns -errno only for what was not posted (-EINVAL malformed, -ENOMEM queue
+ * full). */
 #ifndef HOLDFAST_DEV_H
 #define HOLDFAST_DEV_H
 

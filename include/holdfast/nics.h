@@ -9,7 +9,7 @@
 #define HF_NIC_WORDS 128
 
 struct hf_nic {
-	char name[HF_NIC_BYTES];    /* hf_dev_config.nic of one port: "mlx5_0/1"; of a NIC that does not open: "mlx5_0" */
+	char name[HF_NIC_BYTES];    /* hf_dev_config.nic of a port, "mlx5_0/1"; "mlx5_0": it cannot be opened */
 	char model[HF_NAME_BYTES];  /* of those whose behaviour is known; "unknown" */
 	struct hf_addr address;     /* of the GID that packets would carry; AF_UNSPEC: none */
 	enum ibv_mtu mtu;           /* active; 0: not known */
