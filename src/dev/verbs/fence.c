@@ -24,6 +24,7 @@ static void forget(struct verbs_mark *mark, struct hf_cq *cq)
 void verbs_fence_forget(struct verbs_qp *qp)
 {
 	qp->fenced = false;
+	qp->marked_ns = 0;
 	forget(&qp->sent, qp->base.send_cq);
 	forget(&qp->received, qp->base.recv_cq);
 }
@@ -78,6 +79,8 @@ static bool has_ended(struct verbs_qp *qp, uint64_t now_ns)
 	if (!is_marked(qp))
 		return verbs_passed(now_ns, qp->error_ns, verbs_of(qp->base.dev)->port.model->settle_ns);
 	post(qp);
+	if (qp->marked_ns == 0 && qp->sent.posted && qp->received.posted)
+		qp->marked_ns = now_ns;
 	verbs_cq_keep((struct verbs_cq *)qp->base.send_cq);
 	verbs_cq_keep((struct verbs_cq *)qp->base.recv_cq);
 	return qp->sent.seen && qp->received.seen;
@@ -85,7 +88,7 @@ static bool has_ended(struct verbs_qp *qp, uint64_t now_ns)
 
 static bool is_overdue(const struct verbs_qp *qp, uint64_t now_ns)
 {
-	return qp->sent.posted && qp->received.posted && verbs_passed(now_ns, qp->error_ns, PATIENCE_NS);
+	return qp->marked_ns != 0 && verbs_passed(now_ns, qp->marked_ns, PATIENCE_NS);
 }
 
 int verbs_qp_fence(struct hf_qp *base)

@@ -7,7 +7,7 @@
 #include "dev/verbs/dc.h"
 #include "env/pause.h"
 
-#define MARKERS        1u /* of the fence, which need a place of their own */
+#define MARKERS        1u    /* of the fence, which need a place of their own */
 #define NS_PER_TIMEOUT 4096u /* attr.timeout: so many ns, times 2^timeout */
 #define PATIENCE       4u    /* a NIC may take so many times what timeout and retry_cnt say (InfiniBand, 9.7.6.1.3) */
 

@@ -111,12 +111,15 @@ static int sift(struct verbs_cq *cq, int n, struct ibv_wc *wc)
 int verbs_cq_poll(struct hf_cq *base, int n, struct ibv_wc *wc)
 {
 	struct verbs_cq *cq = (struct verbs_cq *)base;
-	int taken;
+	int taken, left;
 
 	if (cq->kept != NULL)
 		return take_kept(cq, n, wc);
-	taken = ibv_poll_cq(cq->cq, n, wc);
-	return taken > 0 ? sift(cq, taken, wc) : taken;
+	do { /* nothing means that the queue is empty: its owner may sleep then */
+		taken = ibv_poll_cq(cq->cq, n, wc);
+		left = taken > 0 ? sift(cq, taken, wc) : taken;
+	} while (taken > 0 && left == 0);
+	return left;
 }
 
 /* Behind what is kept already. Without memory all of it stays where it is. */

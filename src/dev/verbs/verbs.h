@@ -99,7 +99,8 @@ struct verbs_qp {
 	bool fenced, last_told;  /* last_told: QP_LAST_WQE_REACHED */
 	struct verbs_mark {
 		bool posted, seen;
-	} sent, received; /* the markers of the fence */
+	} sent, received;   /* the markers of the fence */
+	uint64_t marked_ns; /* when both were posted; 0: they are not */
 	uint32_t next_psn, mtu_bytes;
 	uint32_t posted, completed; /* signaled wrs */
 	uint64_t patience_ns;       /* that its retries may take */

@@ -397,6 +397,33 @@ static void a_fence_whose_markers_do_not_come_fails(void **state)
 	disconnect(&bed);
 }
 
+/* The qp may have been in ERR for long; its markers are young. */
+static void a_late_fence_has_as_much_patience_as_any(void **state)
+{
+	struct bed bed = connected(false);
+
+	(void)state;
+	assert_int_equal(modify(bed.qp, (struct ibv_qp_attr){.qp_state = IBV_QPS_ERR}, IBV_QP_STATE), 0);
+	time_ns += 5000 * MS;
+	assert_int_equal(hf_qp_fence(bed.qp), -EINPROGRESS);
+	disconnect(&bed);
+}
+
+/* A notification is spent on it: who finds nothing then may sleep. */
+static void a_marker_does_not_hide_what_is_behind_it(void **state)
+{
+	struct bed bed = connected(false);
+	struct ibv_wc wc;
+
+	(void)state;
+	assert_int_equal(hf_qp_fence(bed.qp), -EINPROGRESS);
+	flushed(&bed, VERBS_MARK_SENT);
+	flushed(&bed, 7);
+	assert_int_equal(hf_cq_poll(bed.cq, 1, &wc), 1);
+	assert_int_equal(wc.wr_id, 7);
+	disconnect(&bed);
+}
+
 static void a_marker_that_comes_after_its_qp_has_gone_is_nobodys(void **state)
 {
 	struct bed bed = connected(false);
@@ -849,6 +876,8 @@ int main(int argc, char **argv)
 		TEST(where_flushes_were_not_tried_the_fence_is_err_a_wait_and_then_the_psn),
 		TEST(the_fence_holds_when_the_nic_has_flushed_a_marker_at_either_end),
 		TEST(a_fence_whose_markers_do_not_come_fails),
+		TEST(a_late_fence_has_as_much_patience_as_any),
+		TEST(a_marker_does_not_hide_what_is_behind_it),
 		TEST(a_marker_that_comes_after_its_qp_has_gone_is_nobodys),
 		TEST(a_fence_that_the_nic_refuses_says_so_and_may_be_tried_again),
 		TEST(a_qp_that_failed_by_itself_is_fenced_like_any_other),
