@@ -11,11 +11,12 @@
 #define HOP_LIMIT   64
 #define NAMES_BYTES 128 /* in an error */
 
-/* Soft-RoCE of the kernel. A packet may land for a moment after ERR; a reset under fire kills the device; seven retries
- * never end. */
+/* Soft-RoCE of the kernel. A packet that is being executed lands after the call that moved its qp to ERR, which markers
+ * tell of, and after the one that took away its permission, which nothing tells of; so access does not change in RTS. A
+ * reset under fire kills the device; seven retries never end. */
 static const struct verbs_model rxe = {.vendor_id = 0xffffff,
 	.name = "rxe",
-	.caps = HF_DEV_EXECUTED_PSN | HF_DEV_ACCESS_IN_RTS,
+	.caps = HF_DEV_EXECUTED_PSN,
 	.settle_ns = 20 * MS,
 	.flushes_end = true,
 	.quiet_ns = 25 * MS,

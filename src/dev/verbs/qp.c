@@ -114,6 +114,12 @@ static int take_number(struct verbs_dev *dev, struct verbs_qp *qp)
 	return 0;
 }
 
+static bool changes_access_in_rts(const struct verbs_qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+	return (mask & IBV_QP_ACCESS_FLAGS) != 0 && qp->state == IBV_QPS_RTS &&
+	       ((mask & IBV_QP_STATE) == 0 || attr->qp_state == IBV_QPS_RTS);
+}
+
 int verbs_qp_modify(struct hf_qp *base, struct ibv_qp_attr *attr, int mask)
 {
 	struct verbs_qp *qp = (struct verbs_qp *)base;
@@ -121,8 +127,7 @@ int verbs_qp_modify(struct hf_qp *base, struct ibv_qp_attr *attr, int mask)
 	struct ibv_qp_attr full = complete(dev, attr, mask);
 	int rc, needed = qp->dc == NULL ? mask : verbs_dc_complete(qp, &full, mask);
 
-	if ((base->dev->attr.caps & HF_DEV_ACCESS_IN_RTS) == 0 && (mask & IBV_QP_ACCESS_FLAGS) &&
-		qp->state == IBV_QPS_RTS)
+	if ((base->dev->attr.caps & HF_DEV_ACCESS_IN_RTS) == 0 && changes_access_in_rts(qp, attr, mask))
 		return -EOPNOTSUPP;
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET)
 		wait_until(base, quiet_until(qp));
