@@ -18,7 +18,7 @@ DESTDIR ?=
 NINJA = ninja -C $(1) --quiet >&2
 
 .DEFAULT_GOAL = all
-.PHONY: all demo check check-rxe stress bench sim nightly fuzz tidy format asan tsan install clean deps help
+.PHONY: all demo check check-rxe check-network stress bench sim nightly fuzz tidy format asan tsan install clean deps help
 
 all: $(BUILD)/build.ninja ## Builds build/holdfast, the library and the simulator
 	@$(call NINJA,$(BUILD))
@@ -32,6 +32,10 @@ check: all ## Every test: style, unit, conformance, end to end, simulator, mutan
 check-rxe: all ## The verbs device over soft-RoCE, in a guest with a kernel of its own (RXE_CUTS=200)
 	@if scripts/deps.sh rxe; then python3 scripts/check_rxe.py $(BUILD) --cuts $(RXE_CUTS) $(RXE_ARGS); \
 		else echo "check-rxe: skipped: the packages of group rxe (scripts/packages.txt) cannot be had here"; fi
+
+check-network: all ## The soft NIC of this machine against soft-RoCE in a guest, over a network that cuts and loses
+	@if scripts/deps.sh rxe; then python3 tests/interop/network.py $(BUILD); \
+		else echo "check-network: skipped: the packages of group rxe (scripts/packages.txt) cannot be had here"; fi
 
 stress: all ## Exactly once in real processes: 1,000 cuts over shm, 200 over soft, and the test of that test
 	@$(BUILD)/tests/stress/stress shm $(SHM_CUTS) 2>$(BUILD)/stress-shm.log
@@ -94,7 +98,7 @@ clean: ## Removes all build directories
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name what; do \
-		printf '  make %-9s %s\n' "$$name" "$$what"; done
+		printf '  make %-13s %s\n' "$$name" "$$what"; done
 
 $(BUILD)/build.ninja:
 	@scripts/deps.sh build

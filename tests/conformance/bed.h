@@ -8,9 +8,12 @@ struct bed {
 	const char *name, *kind;
 	const char *kind_b;           /* of b, in another network; NULL: the same, beside a */
 	const char *const *there;     /* runs a program in b's network: the words before it; NULL: it is ours */
+	bool a_is_there;              /* it is a's network instead, and b lives in this process */
+	bool two_hosts;               /* what is there is another host, whose links are not ours */
+	uint8_t timeout_least;        /* of attr.timeout, where it takes long to post all that a test wants under way */
 	bool has_addresses;           /* its NICs live at addresses of loopback */
 	const char *const *addresses; /* or at these, by number; NULL: neither */
-	bool two_processes;           /* b lives in another process */
+	bool two_processes;           /* b lives in another process, or a (a_is_there) */
 	bool cpu_threads;             /* threads of the test run beside the device */
 	enum actor_memory memory;
 	bool no_atomics; /* its memory is registered without them */

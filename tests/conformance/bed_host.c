@@ -1,7 +1,11 @@
 /* The beds on this host. */
 #include "bed.h"
 
+#include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "rxe/wire.h"
 
@@ -37,6 +41,36 @@ static int soft_rxe_cut(unsigned which, enum hf_link direction, bool up)
 	bool at_rxe = (which == BED_A) != (direction == HF_LINK_TX);
 
 	return wire_lose(at_rxe ? "/proc/1/ns/net" : NULL, at_rxe ? "s0" : "w0", !up);
+}
+
+/* A soft NIC of this host against rxe in a guest: tests/interop/network.py, whose wire drops while a file exists. In
+ * `guest-soft` the guest is a. */
+static const char *const guest_there[] = {"sh", "-c", "exec \"$HOLDFAST_NETWORK/there\" \"$@\"", "there", NULL};
+static const char *const soft_guest_addresses[] = {
+	[BED_A] = "10.10.2.1", [BED_B] = "10.10.2.2", [BED_THIRD] = "10.10.2.3"};
+static const char *const guest_soft_addresses[] = {[BED_A] = "10.10.2.2", [BED_B] = "10.10.2.1", [BED_THIRD] = ""};
+
+static int cut_network(bool to_guest, bool up)
+{
+	const char *directory = getenv("HOLDFAST_NETWORK");
+	char path[256];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/drop-%s-guest", directory == NULL ? "" : directory, to_guest ? "to" : "from");
+	if (up)
+		return unlink(path) == 0 || errno == ENOENT ? 0 : -errno;
+	file = fopen(path, "w");
+	return file != NULL && fclose(file) == 0 ? 0 : -EIO;
+}
+
+static int soft_guest_cut(unsigned which, enum hf_link direction, bool up)
+{
+	return cut_network((which == BED_A) == (direction == HF_LINK_TX), up);
+}
+
+static int guest_soft_cut(unsigned which, enum hf_link direction, bool up)
+{
+	return cut_network((which == BED_A) != (direction == HF_LINK_TX), up);
 }
 
 const struct bed beds[] = {
@@ -92,6 +126,29 @@ const struct bed beds[] = {
 		.two_processes = true,
 		.real = true,
 		.cut = soft_rxe_cut,
+		.big_bytes = 4u << 20},
+	{.name = "soft-guest",
+		.kind = "soft",
+		.kind_b = "verbs",
+		.there = guest_there,
+		.two_hosts = true,
+		.timeout_least = 13, /* 34 ms */
+		.addresses = soft_guest_addresses,
+		.two_processes = true,
+		.real = true,
+		.cut = soft_guest_cut,
+		.big_bytes = 4u << 20},
+	{.name = "guest-soft",
+		.kind = "verbs",
+		.kind_b = "soft",
+		.there = guest_there,
+		.a_is_there = true,
+		.two_hosts = true,
+		.timeout_least = 13, /* 34 ms */
+		.addresses = guest_soft_addresses,
+		.two_processes = true,
+		.real = true,
+		.cut = guest_soft_cut,
 		.big_bytes = 4u << 20},
 };
 const unsigned bed_count = sizeof(beds) / sizeof(beds[0]);

@@ -20,6 +20,7 @@ static void prepare(struct side *side, struct pair *pair, const char *node, unsi
 	side->memory = pair->bed->memory;
 	side->no_atomics = pair->bed->no_atomics;
 	side->which = address;
+	side->timeout_least = pair->bed->timeout_least;
 	side->cut = pair->bed->cut;
 	snprintf(config.kind, sizeof(config.kind), "%s", bed_kind(pair->bed, address));
 	snprintf(config.fabric, sizeof(config.fabric), "%s", pair->bed->world_open == NULL ? bed_fabric() : "");
@@ -39,6 +40,11 @@ static void prepare(struct side *side, struct pair *pair, const char *node, unsi
 		fail_msg("register: %s", side->error.text);
 }
 
+static struct side *open_side(const struct bed *bed, struct hf_env *env, bool elsewhere)
+{
+	return elsewhere ? side_remote(bed->there) : side_local(env, bed->pass, bed->settle);
+}
+
 /* The initial state of each test is its bed. */
 int pair_setup(void **state)
 {
@@ -49,9 +55,9 @@ int pair_setup(void **state)
 	*state = pair;
 	if (pair->bed->world_open != NULL)
 		assert_int_equal(pair->bed->world_open(pair->bed, &env_a, &env_b), 0);
-	pair->a = side_local(env_a, pair->bed->pass, pair->bed->settle);
-	pair->b = pair->bed->two_processes ? side_remote(pair->bed->there)
-					   : side_local(env_b, pair->bed->pass, pair->bed->settle);
+	pair->env = env_a;
+	pair->a = open_side(pair->bed, env_a, pair->bed->two_processes && pair->bed->a_is_there);
+	pair->b = open_side(pair->bed, env_b, pair->bed->two_processes && !pair->bed->a_is_there);
 	prepare(pair->a, pair, "a", BED_A);
 	prepare(pair->b, pair, "b", BED_B);
 	return 0;
@@ -140,10 +146,11 @@ int qp_to_rtr(struct side *side, uint32_t qp, const struct side *peer, struct li
 
 int qp_to_rts(struct side *side, uint32_t qp, uint32_t sq_psn, struct link_options options)
 {
+	uint8_t timeout = (uint8_t)or_default(options.timeout, TIMEOUT);
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTS,
 		.sq_psn = sq_psn,
-		.timeout = (uint8_t)or_default(options.timeout, TIMEOUT),
+		.timeout = timeout < side->timeout_least ? side->timeout_least : timeout,
 		.retry_cnt = (uint8_t)or_default(options.retry_cnt, 7),
 		.rnr_retry = (uint8_t)(or_default(options.rnr_retry_plus1, 8) - 1),
 		.max_rd_atomic = (uint8_t)or_default(options.rd_atomic, 4),
@@ -216,7 +223,7 @@ void require_cap(struct pair *pair, uint32_t cap, const char *reason)
 
 uint64_t pair_now_ns(struct pair *pair)
 {
-	return hf_env_now_ns(pair->a->env);
+	return hf_env_now_ns(pair->env);
 }
 
 void turn(struct pair *pair)

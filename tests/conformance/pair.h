@@ -26,6 +26,7 @@
 
 struct pair {
 	const struct bed *bed;
+	struct hf_env *env; /* a's, or this process's when a is elsewhere */
 	struct side *a, *b;
 };
 

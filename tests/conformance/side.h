@@ -17,6 +17,7 @@ struct side {
 	enum actor_memory memory;                                    /* of side_mem_alloc */
 	bool no_atomics;                                             /* taken away from what is registered */
 	unsigned which;                                              /* BED_A or BED_B */
+	uint8_t timeout_least;                                       /* bed.h */
 	int (*cut)(unsigned which, enum hf_link direction, bool up); /* bed.h */
 	void (*settle)(void); /* called before memory is looked at, digests excepted; NULL: it need not be */
 
