@@ -486,6 +486,27 @@ static void a_qp_is_destroyed_when_the_nic_has_been_quiet_for_long_enough(void *
 	disconnect(&bed);
 }
 
+/* Some NICs die of a reset while packets arrive, and some leave completions of the life before in the queue. */
+static void a_reset_goes_through_err_and_forgets_what_completed(void **state)
+{
+	struct bed bed = connected(false);
+	uint32_t other = bed.qp->qp_num + 1000;
+	struct ibv_wc wc;
+
+	(void)state;
+	fake->modified = 0;
+	flushed(&bed, 7);
+	fake->wcs[fake->wc_count++] = (struct ibv_wc){.qp_num = other, .wr_id = 8};
+	assert_int_equal(modify(bed.qp, (struct ibv_qp_attr){.qp_state = IBV_QPS_RESET}, IBV_QP_STATE), 0);
+	assert_int_equal(fake->modified, 2);
+	assert_int_equal(fake->attr[0].qp_state, IBV_QPS_ERR);
+	assert_int_equal(fake->attr[1].qp_state, IBV_QPS_RESET);
+	assert_int_equal(hf_cq_poll(bed.cq, 1, &wc), 1);
+	assert_int_equal(wc.qp_num, other);
+	assert_int_equal(hf_cq_poll(bed.cq, 1, &wc), 0);
+	disconnect(&bed);
+}
+
 /* No NIC was shown to have stopped what it executes when the call returns (D5): the driver is not asked. */
 static void access_flags_do_not_change_in_rts(void **state)
 {
@@ -788,6 +809,31 @@ static void a_local_error_is_a_failed_path_while_the_port_is_down(void **state)
 	disconnect(&bed);
 }
 
+static void a_destroyed_qp_tells_nothing_from_its_grave(void **state)
+{
+	struct bed bed = connected(false);
+
+	(void)state;
+	assert_int_equal(hf_qp_destroy(bed.qp), 0);
+	bed.qp = NULL;
+	assert_int_equal(fake->qps, 1);
+	fake->events[fake->event_count++] =
+		(struct ibv_async_event){.event_type = IBV_EVENT_QP_FATAL, .element.qp = fake->last_qp};
+	assert_int_equal(next_event(bed.dev), -1);
+	disconnect(&bed);
+}
+
+static void a_port_without_an_interface_has_no_switch(void **state)
+{
+	struct hf_dev *dev = opened();
+
+	(void)state;
+	assert_int_equal(hf_dev_set_link(dev, HF_LINK_BOTH, false), -ENODEV);
+	assert_int_equal(hf_dev_set_link(dev, HF_LINK_TX, false), -EOPNOTSUPP);
+	assert_int_equal(hf_dev_set_link(dev, (enum hf_link)0, false), -EINVAL);
+	hf_dev_close(dev);
+}
+
 static void a_failed_qp_says_once_when_it_takes_nothing_more_from_its_srq(void **state)
 {
 	struct bed bed = connected(true);
@@ -889,6 +935,7 @@ int main(int argc, char **argv)
 		TEST(a_fence_that_the_nic_refuses_says_so_and_may_be_tried_again),
 		TEST(a_qp_that_failed_by_itself_is_fenced_like_any_other),
 		TEST(a_qp_is_destroyed_when_the_nic_has_been_quiet_for_long_enough),
+		TEST(a_reset_goes_through_err_and_forgets_what_completed),
 		TEST(access_flags_do_not_change_in_rts),
 		TEST(wrs_go_to_the_nic_as_they_are_and_their_psns_are_counted),
 		TEST(what_the_nic_has_no_room_for_is_counted_nowhere),
@@ -903,6 +950,8 @@ int main(int argc, char **argv)
 		TEST(an_older_time_is_no_long_time),
 		TEST(a_qp_without_work_outlives_a_dead_port),
 		TEST(a_local_error_is_a_failed_path_while_the_port_is_down),
+		TEST(a_destroyed_qp_tells_nothing_from_its_grave),
+		TEST(a_port_without_an_interface_has_no_switch),
 		TEST(a_failed_qp_says_once_when_it_takes_nothing_more_from_its_srq),
 		TEST(a_notification_is_seen_by_whoever_asks),
 		TEST(nics_are_listed_with_what_is_wrong_with_them),
