@@ -233,7 +233,7 @@ def main():
             return 0
         finally:
             if guest is not None:
-                os.killpg(guest.pid, signal.SIGTERM)
+                os.killpg(guest.pid, signal.SIGINT)  # by which rxe_vm.py puts away its files
                 guest.wait()
     print(f"network: {'FAILED, see ' + build + '/network.log' if failed else 'passed'}")
     return 1 if failed else 0

@@ -64,14 +64,11 @@ static bool post_one(struct verbs_qp *qp, struct verbs_mark *mark, struct hf_cq 
 	return mark->posted;
 }
 
-/* Nobody tells some NICs that a receive was posted; they look when they are moved to ERR once more. */
 static void post(struct verbs_qp *qp)
 {
-	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-
 	(void)post_one(qp, &qp->sent, qp->base.send_cq);
 	if (post_one(qp, &qp->received, qp->base.recv_cq))
-		(void)verbs_of(qp->base.dev)->lib->modify_qp(qp->qp, &attr, IBV_QP_STATE);
+		verbs_qp_flush_receives(qp);
 }
 
 static bool has_ended(struct verbs_qp *qp, uint64_t now_ns)

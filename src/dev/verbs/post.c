@@ -58,9 +58,22 @@ int verbs_qp_post_send(struct hf_qp *base, struct ibv_send_wr *wr, struct ibv_se
 	return bad == NULL ? post(qp, wr, bad_wr) : post_up_to(qp, wr, bad, bad_wr);
 }
 
+/* Nobody tells some NICs that a receive was posted to a qp in ERR; they look when it is moved there once more. */
+void verbs_qp_flush_receives(struct verbs_qp *qp)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+
+	(void)verbs_of(qp->base.dev)->lib->modify_qp(qp->qp, &attr, IBV_QP_STATE);
+}
+
 int verbs_qp_post_recv(struct hf_qp *base, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
 {
-	return -ibv_post_recv(((struct verbs_qp *)base)->qp, wr, bad_wr);
+	struct verbs_qp *qp = (struct verbs_qp *)base;
+	int rc = -ibv_post_recv(qp->qp, wr, bad_wr);
+
+	if (qp->error_ns != 0 || qp->failed_ns != 0)
+		verbs_qp_flush_receives(qp);
+	return rc;
 }
 
 uint32_t verbs_qp_next_psn(struct hf_qp *base)

@@ -186,6 +186,7 @@ bool verbs_qp_takes(const struct verbs_qp *qp, const struct ibv_send_wr *wr); /*
 void verbs_qp_count_posted(struct verbs_qp *qp, const struct ibv_send_wr *wr, const struct ibv_send_wr *end);
 int verbs_qp_post_send(struct hf_qp *base, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
 int verbs_qp_post_recv(struct hf_qp *base, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
+void verbs_qp_flush_receives(struct verbs_qp *qp); /* of one in ERR */
 uint32_t verbs_qp_next_psn(struct hf_qp *base);
 
 #endif

@@ -212,6 +212,23 @@ static void a_marker_that_comes_after_its_qp_has_gone_is_nobodys(void **state)
 	disconnect(&bed);
 }
 
+/* Some NICs look for receives to flush only when they are moved to ERR. */
+static void a_receive_posted_to_a_qp_in_err_is_flushed(void **state)
+{
+	struct bed bed = connected(false);
+	struct ibv_recv_wr wr = {0}, *bad;
+
+	(void)state;
+	fake->modified = 0;
+	assert_int_equal(hf_qp_post_recv(bed.qp, &wr, &bad), 0);
+	assert_int_equal(fake->modified, 0);
+	assert_int_equal(modify(bed.qp, (struct ibv_qp_attr){.qp_state = IBV_QPS_ERR}, IBV_QP_STATE), 0);
+	assert_int_equal(hf_qp_post_recv(bed.qp, &wr, &bad), 0);
+	assert_int_equal(fake->modified, 2);
+	assert_int_equal(fake->attr[1].qp_state, IBV_QPS_ERR);
+	disconnect(&bed);
+}
+
 static void a_fence_that_the_nic_refuses_says_so_and_may_be_tried_again(void **state)
 {
 	struct bed bed = connected(false);
@@ -648,6 +665,7 @@ int main(int argc, char **argv)
 		TEST(a_late_fence_has_as_much_patience_as_any),
 		TEST(a_marker_does_not_hide_what_is_behind_it),
 		TEST(a_marker_that_comes_after_its_qp_has_gone_is_nobodys),
+		TEST(a_receive_posted_to_a_qp_in_err_is_flushed),
 		TEST(a_fence_that_the_nic_refuses_says_so_and_may_be_tried_again),
 		TEST(a_qp_that_failed_by_itself_is_fenced_like_any_other),
 		TEST(a_qp_is_destroyed_when_the_nic_has_been_quiet_for_long_enough),
