@@ -22,9 +22,10 @@
  * different threads when no two work on the same qp, cq or srq at once. hf_dev_set_link may be called by any.
  *
  * Nothing blocks but open, close and the registration of memory; on verbs also the move of a qp to RESET, and the end
- * of cqs, srqs and pds, where a NIC wants its qps left alone for a while (25 ms at most), and the move to RTR, for which
- * the kernel asks who has the peer's address (1 s at most, where nobody answers). A data-path failure is a completion,
- * not a return value: posting returns -errno only for what was not posted (-EINVAL malformed, -ENOMEM queue full). */
+ * of cqs, srqs and pds, where a NIC wants its qps left alone for a while (25 ms at most), and the move to RTR, for
+ * which the kernel asks who has the peer's address (1 s at most, where nobody answers). A data-path failure is a
+ * completion, not a return value: posting returns -errno only for what was not posted (-EINVAL malformed, -ENOMEM queue
+ * full). */
 #ifndef HOLDFAST_DEV_H
 #define HOLDFAST_DEV_H
 
