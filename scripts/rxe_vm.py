@@ -242,30 +242,40 @@ def qemu(accelerator, options, folder, initrd):
             "-device", "virtio-9p-pci,fsdev=host,mount_tag=host"] + options.qemu
 
 
+def kill_after(seconds, guest):
+    timer = threading.Timer(seconds, guest.kill)
+    timer.daemon = True  # it keeps nobody waiting
+    timer.start()
+    return timer
+
+
 def boot(accelerator, options, folder, initrd):
     """Copies what the command prints to stdout; returns its status, 124, or None: the guest did not come up."""
     began, status, up, tail = time.monotonic(), None, False, []
     with subprocess.Popen(qemu(accelerator, options, folder, initrd), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT) as guest:
-        timer = threading.Timer(KVM_BOOT_SECONDS if accelerator == "kvm" else options.seconds, guest.kill)
-        timer.start()
-        for line in guest.stdout:
-            line = line.replace(b"\r", b"")
-            if line.startswith(READY):
-                up = True
-                if accelerator == "kvm":
-                    timer.cancel()
-                    timer = threading.Timer(options.seconds, guest.kill)
-                    timer.start()
-            elif line.startswith(DONE):
-                status = int(line.split()[1])
-            elif line.startswith(KVM_BROKEN):
-                guest.kill()  # it would wait for a debugger
-            elif up and status is None or options.log:
-                sys.stdout.buffer.write(line)
-                sys.stdout.buffer.flush()
-            tail = tail[-30:] + [line]
-        timer.cancel()
+        timer = kill_after(KVM_BOOT_SECONDS if accelerator == "kvm" else options.seconds, guest)
+        try:
+            for line in guest.stdout:
+                line = line.replace(b"\r", b"")
+                if line.startswith(READY):
+                    up = True
+                    if accelerator == "kvm":
+                        timer.cancel()
+                        timer = kill_after(options.seconds, guest)
+                elif line.startswith(DONE):
+                    status = int(line.split()[1])
+                elif line.startswith(KVM_BROKEN):
+                    guest.kill()  # it would wait for a debugger
+                elif up and status is None or options.log:
+                    sys.stdout.buffer.write(line)
+                    sys.stdout.buffer.flush()
+                tail = tail[-30:] + [line]
+        except BaseException:
+            guest.kill()  # nobody hears it any more
+            raise
+        finally:
+            timer.cancel()
     if status is None and up:
         late = time.monotonic() - began >= options.seconds
         print("rxe_vm: the guest %s" % ("ran for more than %d s" % options.seconds if late else "died"), file=sys.stderr)
