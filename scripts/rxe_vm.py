@@ -76,12 +76,13 @@ def run(*command, **options):
 
 # ---- the kernel ----
 
-def kernel_package():
-    depends = run("apt-cache", "depends", "linux-image-amd64").decode()
+def kernel_package(wanted):
+    """That package, or what it stands for: linux-image-amd64 is the newest of a release."""
+    depends = run("apt-cache", "depends", wanted).decode()
     names = [line.split()[-1] for line in depends.splitlines() if "Depends: linux-image" in line]
-    if not names:
-        raise Unavailable("apt knows no linux-image-amd64: run apt-get update")
-    return names[0]
+    if not depends:
+        raise Unavailable("apt knows no %s: run apt-get update" % wanted)
+    return names[0] if names else wanted
 
 
 def unpack_kernel(package):
@@ -287,7 +288,7 @@ def boot(accelerator, options, folder, initrd):
 
 def main():
     parser = argparse.ArgumentParser(description="runs a command in a guest with soft-RoCE")
-    parser.add_argument("--kernel", help="Debian package of the kernel (default: of linux-image-amd64)")
+    parser.add_argument("--kernel", default="linux-image-amd64", help="Debian package of the kernel (default: %(default)s)")
     parser.add_argument("--seconds", type=int, default=600)
     parser.add_argument("--memory", type=int, default=2048)
     parser.add_argument("--log", action="store_true", help="show the guest's kernel log")
@@ -298,7 +299,7 @@ def main():
         for needed in ("qemu-system-x86_64", "busybox"):
             if shutil.which(needed) is None:
                 raise Unavailable("%s is not installed" % needed)
-        folder = unpack_kernel(options.kernel or kernel_package())
+        folder = unpack_kernel(kernel_package(options.kernel))
         base = base_archive(folder)
         with tempfile.NamedTemporaryFile(dir=folder, prefix="initrd-") as initrd:
             with open(base, "rb") as file:
