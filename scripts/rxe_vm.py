@@ -237,8 +237,9 @@ def qemu(accelerator, options, folder, initrd):
             "-machine", "pc,usb=off,vmport=off", "-smp", "2", "-m", str(options.memory), "-nodefaults",
             "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio",
             "-kernel", plain_kernel(folder), "-initrd", initrd,
-            "-append", "console=ttyS0 panic=-1 quiet loglevel=%d mitigations=off tsc=reliable clocksource=tsc nokaslr "
-                       "random.trust_cpu=on audit=0 net.ifnames=0" % (7 if options.log else 3),
+            "-append", "console=ttyS0 panic=-1 quiet loglevel=%d softlockup_panic=1 "
+                       "softlockup_all_cpu_backtrace=1 mitigations=off tsc=reliable clocksource=tsc nokaslr "
+                       "random.trust_cpu=on audit=0 net.ifnames=0" % (7 if options.log else 5),
             "-fsdev", "local,id=host,path=/,security_model=none,readonly=on,multidevs=remap",
             "-device", "virtio-9p-pci,fsdev=host,mount_tag=host"] + options.qemu
 

@@ -108,18 +108,20 @@ static int sift(struct verbs_cq *cq, int n, struct ibv_wc *wc)
 	return left;
 }
 
+/* Fewer than were asked for mean that there are no more: whoever drains a queue relies on it, and may sleep then. */
 int verbs_cq_poll(struct hf_cq *base, int n, struct ibv_wc *wc)
 {
 	struct verbs_cq *cq = (struct verbs_cq *)base;
-	int taken, left;
+	int got = cq->kept != NULL ? take_kept(cq, n, wc) : 0;
 
-	if (cq->kept != NULL)
-		return take_kept(cq, n, wc);
-	do { /* nothing means that the queue is empty: its owner may sleep then */
-		taken = ibv_poll_cq(cq->cq, n, wc);
-		left = taken > 0 ? sift(cq, taken, wc) : taken;
-	} while (taken > 0 && left == 0);
-	return left;
+	while (got < n) {
+		int taken = ibv_poll_cq(cq->cq, n - got, wc + got);
+
+		if (taken <= 0)
+			return got > 0 ? got : taken;
+		got += sift(cq, taken, wc + got);
+	}
+	return got;
 }
 
 /* Behind what is kept already. Without memory all of it stays where it is. */
