@@ -234,7 +234,7 @@ static void resolve_left(struct hf_vpd *pd, uint64_t now_ns)
 		if (loan->left_ns == 0)
 			continue;
 		resolve_group(pd, group);
-		if (now_ns - loan->left_ns >= UID_LEFT_NS)
+		if (now_ns >= loan->left_ns + UID_LEFT_NS) /* a turn's time may be older */
 			*loan = (struct uid_loan){0};
 	}
 }
