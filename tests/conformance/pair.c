@@ -286,8 +286,8 @@ void expect_wc(struct pair *pair, struct side *side, uint32_t cq, uint64_t wr_id
 	struct ibv_wc wc = next_wc(pair, side, cq);
 
 	if (wc.wr_id != wr_id || !status_is(pair, wc.status, status))
-		fail_msg("expected wr %llu with status %d, got wr %llu with status %d", (unsigned long long)wr_id,
-			(int)status, (unsigned long long)wc.wr_id, (int)wc.status);
+		fail_msg("%s: expected wr %llu with status %d, got wr %llu with status %d", side == pair->a ? "a" : "b",
+			(unsigned long long)wr_id, (int)status, (unsigned long long)wc.wr_id, (int)wc.status);
 }
 
 void expect_no_wc(struct pair *pair, struct side *side, uint32_t cq)
