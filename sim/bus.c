@@ -7,12 +7,14 @@
 
 #include "base/ensure.h"
 
-#define LINE_BYTES    64u
-#define PIECES_MAX    4u
-#define STALL_PPM     2000u /* of entries that everything behind them waits for */
-#define STALL_NS_MAX  (60 * NS_US)
-#define DIRECT_PPM    250000u /* of writes into an empty queue that are visible at once */
-#define ATOMIC_NS_MAX 2000u
+#define LINE_BYTES       64u
+#define PIECES_MAX       4u
+#define STALL_PPM        2000u /* of entries that everything behind them waits for */
+#define STALL_NS_MAX     (60 * NS_US)
+#define WRITES_BACK_PPM  500000u /* of NICs that are atomic with nobody else */
+#define DIRECT_PPM       250000u /* of writes into an empty queue that are visible at once */
+#define ATOMIC_NS_MAX    2000u
+#define PROCESSOR_NS_MAX (500 * NS_US) /* the same by a processor that is taken away meanwhile */
 
 struct posted {
 	struct list node;
@@ -177,7 +179,6 @@ static void bus_read(struct soft_bus *base, void *to, const void *host, size_t b
 	tell(bus, &(struct effect){.kind = EFFECT_READ, .nic = bus->nic, .host = (uintptr_t)host, .bytes = bytes});
 }
 
-/* In up to PIECES_MAX pieces, cut at cache lines, each visible at its own time. */
 /* The moment is not the one in which the packet was made: what is posted may become visible between. */
 static const void *bus_view(struct soft_bus *base, const void *host, size_t bytes)
 {
@@ -187,6 +188,7 @@ static const void *bus_view(struct soft_bus *base, const void *host, size_t byte
 	return NULL;
 }
 
+/* In up to PIECES_MAX pieces, cut at cache lines, each visible at its own time. */
 static void bus_write(struct soft_bus *base, void *host, const void *from, size_t bytes)
 {
 	struct nic_bus *bus = bus_of(base);
@@ -212,6 +214,13 @@ static void bus_write(struct soft_bus *base, void *host, const void *from, size_
 	}
 }
 
+static uint64_t new_value(const struct effect *effect)
+{
+	if (effect->kind == EFFECT_FAA)
+		return effect->original + effect->argument;
+	return effect->original == effect->compare ? effect->argument : effect->original;
+}
+
 static uint64_t atomic(struct nic_bus *bus, struct effect *effect)
 {
 	uint64_t *host = (uint64_t *)(uintptr_t)effect->host, result;
@@ -224,13 +233,14 @@ static uint64_t atomic(struct nic_bus *bus, struct effect *effect)
 		push_overlapping(bus, host, sizeof(*host));
 	effect->original = *host;
 	tell(bus, effect);
-	if (effect->kind == EFFECT_CAS && effect->original != effect->compare)
+	if (effect->kind == EFFECT_CAS && effect->original != effect->compare && !bus->writes_back)
 		return effect->original;
-	result = effect->kind == EFFECT_CAS ? effect->argument : effect->original + effect->argument;
+	result = new_value(effect);
 	if (bus->global_atomics)
 		*host = result;
 	else
-		enqueue_write(bus, host, &result, sizeof(result), world_range(bus->world, 0, ATOMIC_NS_MAX));
+		enqueue_write(bus, host, &result, sizeof(result),
+			world_range(bus->world, 0, bus->writes_back ? PROCESSOR_NS_MAX : ATOMIC_NS_MAX));
 	return effect->original;
 }
 
@@ -299,6 +309,7 @@ void bus_init(struct nic_bus *bus, struct nic *nic, struct world *world, bool gl
 {
 	*bus = (struct nic_bus){.base.ops = &sim_bus_ops, .nic = nic, .world = world};
 	bus->global_atomics = global_atomics;
+	bus->writes_back = !global_atomics && world_chance(world, WRITES_BACK_PPM);
 	bus->lag_ns = world_range(world, 0, 3) == 0 ? 20 * NS_US : world_range(world, 1, 3000);
 	bus->step.what = "bus";
 	bus->step.fire = step;

@@ -3,7 +3,8 @@
  * Writes and completions are posted into one queue per NIC and leave it in order, later: so an acknowledgement can be
  * back at the requester before the data is visible, a WRITE becomes visible piece by piece, and whatever is queued is
  * lost when the NIC dies. An atomic of a NIC whose domain is the HCA reads now and writes through the queue: a window
- * against the CPU and other NICs. With a global domain it is one indivisible step.
+ * against the CPU and other NICs; some write also when they compare in vain, which puts back what they had read, as
+ * soft-RoCE does (Linux 6.1). With a global domain an atomic is one indivisible step.
  *
  * Invariants (PROTOCOL.md, and soft/bus.h): the NIC reads its own earlier writes; a completion is visible after the
  * writes before it; nothing is written outside of memory that is registered on this NIC at that moment.
@@ -46,6 +47,7 @@ struct nic_bus {
 	uint64_t last_due_ns;
 	uint64_t lag_ns; /* how long a posted write usually takes to be visible */
 	bool global_atomics;
+	bool writes_back; /* a CAS that fails writes what it found */
 	bool dead;
 	bool stuck; /* drain does nothing */
 };
