@@ -53,6 +53,7 @@ struct evidence evidence_of(const struct message *state, int our_rail)
 		.grant = state->grant,
 		.access = state->access,
 		.consumed = state->consumed,
+		.resumes = state->resumes != 0,
 		.refusal = {.psn = state->refused_psn, .status = (enum ibv_wc_status)state->refused},
 		.ended_there = state->ended != 0,
 		.atomic_count = state->atomic_count,

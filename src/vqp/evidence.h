@@ -24,6 +24,7 @@ struct evidence {
 	bool ended_there;       /* theirs could not: of a wr, bytes may be in memory and its footer not */
 	bool ended_here;        /* our own qp could not be fenced: answers that its device took may never have landed */
 	uint32_t grant, access; /* what that side grants now (R13) */
+	bool resumes;           /* a WRITE_WITH_IMM of that side may go on in its middle */
 	uint64_t consumed;      /* messages whose receive completions were harvested, since the vqp was made */
 };
 

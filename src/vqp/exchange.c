@@ -13,6 +13,21 @@ bool exchange_suspects_rail(const struct hf_vqp *vqp)
 	       (vqp->rail_suspect || vqp->peer->rails[vqp->path.rail].state != RAIL_UP);
 }
 
+/* A WRITE_WITH_IMM that was posted may have executed in part. */
+static bool may_resume(const struct hf_vqp *vqp)
+{
+	const struct inflight *sends = &vqp->sends;
+
+	for (uint64_t at = sends->head; vqp->messages > 0 && at < sends->tail; at++) {
+		const struct inflight_wr *entry = inflight_at(sends, at);
+
+		if (!entry->done && entry->wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM &&
+			(entry->qp_num != 0 || entry->landed != 0))
+			return true;
+	}
+	return false;
+}
+
 void exchange_say(struct hf_vqp *vqp, enum message_kind kind)
 {
 	struct message message = {.kind = kind,
@@ -28,6 +43,7 @@ void exchange_say(struct hf_vqp *vqp, enum message_kind kind)
 	}
 	if (kind == MESSAGE_STATE) {
 		message.up = detector_up_mask(vqp->peer);
+		message.resumes = vqp->resumes = may_resume(vqp);
 		evidence_gather(vqp, vqp->recovery.fenced, &message);
 		access_tell(vqp, &message);
 	}
@@ -49,7 +65,7 @@ void exchange_say_path(struct hf_vqp *vqp, enum message_kind kind, const struct 
 	peer_send(vqp->peer, &message);
 }
 
-/* Before the other side has a new path, so that no message that resumes is there sooner (R8). */
+/* Before the other side has receives on a new path, so that no message that resumes is there sooner (R8). */
 void exchange_tell_lengths(struct hf_vqp *vqp)
 {
 	struct message message = {.kind = MESSAGE_LENGTHS, .to = vqp->remote_num, .from = vqp->num};

@@ -264,6 +264,7 @@ static void visit(struct wire *wire, struct message *m)
 		atomics(wire, m);
 		completion_log(wire, m);
 		u64(wire, &m->consumed);
+		u8(wire, &m->resumes, 1);
 		access(wire, m);
 		u32(wire, &m->up, RAIL_MASK);
 		break;

@@ -107,6 +107,7 @@ struct message {
 	uint32_t log_number;
 	uint64_t log_entry;
 	uint64_t consumed; /* messages taken by receives since the vqp was made */
+	uint8_t resumes;   /* a WRITE_WITH_IMM of the sender's may go on in its middle */
 	/* LOG; its keys are in rkeys */
 	uint64_t log_addr;
 	uint32_t log_entries; /* a power of two */

@@ -61,10 +61,13 @@ static enum message_path take_ready(struct hf_vqp *vqp, unsigned rail)
 
 /* After a failover the other side waits for nothing but this GO, whatever it is to do next: its old qp is fenced, and
  * what was made beforehand is ready there too. After a failback it may still be fencing; should that fail, it would
- * never have been on the new qp, where our wrs execute. So then we wait for its answer. */
+ * never have been on the new qp, where our wrs execute. So then we wait for its answer; and where a WRITE_WITH_IMM of
+ * its may go on in its middle, whose length it tells when it has heard our STATE: the picker has receives by then. */
 bool next_path_goes_at_once(const struct hf_vqp *vqp, unsigned cached)
 {
-	return cached != MESSAGE_PATH_BUILT && vqp->recovery.kind == RECOVERY_FAILOVER;
+	bool resumes = vqp->recovery.picks ? vqp->evidence.resumes : vqp->resumes;
+
+	return cached != MESSAGE_PATH_BUILT && vqp->recovery.kind == RECOVERY_FAILOVER && !resumes;
 }
 
 static void go_ready(struct hf_vqp *vqp, enum message_path cached)

@@ -157,9 +157,9 @@ struct hf_vqp {
 	struct lengths lengths;       /* of the peer's that resume */
 	uint32_t unsignaled, packets; /* since the last forced signal; unretired */
 	struct path path, standby[HF_RAILS_MAX];
-	bool rail_suspect; /* a wr failed as it does when the path is broken */
-	bool told_lengths; /* and the peer has not forgotten them */
-	bool held, fencing, drained_quiet, probing;
+	bool rail_suspect;                                   /* a wr failed as it does when the path is broken */
+	bool told_lengths;                                   /* and the peer has not forgotten them */
+	bool held, fencing, drained_quiet, probing, resumes; /* resumes: what our last STATE said of that */
 	bool fence_unsaid; /* a fence that is not done at its first turn is said; else the STATE says it as well */
 	bool doomed;       /* a wr is unknown: it fails once it knows where the other side may post */
 	enum fence fence;  /* of the path in use, while fencing or failing */

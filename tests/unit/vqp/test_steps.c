@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "rail/rail.h"
+#include "vqp/failover.h"
 #include "vqp/lease.h"
 #include "vqp/inflight.h"
 #include "vqp/message.h"
@@ -442,6 +443,21 @@ static void a_receive_reports_what_the_latest_list_says(void **state)
 	lengths_free(&lengths);
 }
 
+static void a_picker_with_receives_waits_where_the_other_sides_message_may_go_on_in_its_middle(void **state)
+{
+	struct hf_vqp picker = {.recovery = {.picks = true, .kind = RECOVERY_FAILOVER}}, other = picker;
+
+	(void)state;
+	other.recovery.picks = false;
+	picker.resumes = other.evidence.resumes =
+		true; /* of the picker's the other side hears before it has receives */
+	assert_true(next_path_goes_at_once(&picker, MESSAGE_PATH_STANDBY));
+	assert_true(next_path_goes_at_once(&other, MESSAGE_PATH_STANDBY));
+	picker.evidence.resumes = other.resumes = true;
+	assert_false(next_path_goes_at_once(&picker, MESSAGE_PATH_STANDBY));
+	assert_false(next_path_goes_at_once(&other, MESSAGE_PATH_STANDBY));
+}
+
 /* ---- messages ---- */
 
 static void every_kind_of_message_is_read_as_it_was_written(void **state)
@@ -467,6 +483,7 @@ static void every_kind_of_message_is_read_as_it_was_written(void **state)
 		in.mtu = IBV_MTU_4096;
 		in.private_bytes = 9;
 		in.consumed = 1ull << 40;
+		in.resumes = 1;
 		in.log_entries = 128;
 		in.depth = 128;
 		in.atomic_count = 3;
@@ -658,6 +675,7 @@ int main(void)
 		cmocka_unit_test(the_log_owns_what_it_may_have_to_send_again),
 		cmocka_unit_test(success_of_one_wr_is_success_of_all_before_it),
 		cmocka_unit_test(a_receive_reports_what_the_latest_list_says),
+		cmocka_unit_test(a_picker_with_receives_waits_where_the_other_sides_message_may_go_on_in_its_middle),
 		cmocka_unit_test(every_kind_of_message_is_read_as_it_was_written),
 		cmocka_unit_test(several_messages_travel_as_one_until_it_is_full),
 		cmocka_unit_test(a_region_in_no_mode_of_atomics_is_not_believed),
