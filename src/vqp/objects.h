@@ -157,9 +157,9 @@ struct hf_vqp {
 	struct lengths lengths;       /* of the peer's that resume */
 	uint32_t unsignaled, packets; /* since the last forced signal; unretired */
 	struct path path, standby[HF_RAILS_MAX];
-	bool rail_suspect;                                   /* a wr failed as it does when the path is broken */
-	bool told_lengths;                                   /* and the peer has not forgotten them */
-	bool held, fencing, drained_quiet, probing, resumes; /* resumes: what our last STATE said of that */
+	bool rail_suspect; /* a wr failed as it does when the path is broken */
+	bool told_lengths; /* and the peer has not forgotten them */
+	bool held, fencing, drained_quiet, probing;
 	bool fence_unsaid; /* a fence that is not done at its first turn is said; else the STATE says it as well */
 	bool doomed;       /* a wr is unknown: it fails once it knows where the other side may post */
 	enum fence fence;  /* of the path in use, while fencing or failing */
@@ -167,13 +167,13 @@ struct hf_vqp {
 	struct rebuild rebuild;
 	unsigned last_rail; /* that it was on before the exchange */
 	struct recovery recovery;
+	bool resumes;                        /* as evidence.resumes, of this side */
 	struct evidence evidence;            /* of the other side, in this epoch */
 	struct path_offer go;                /* what the picker goes to */
 	struct inflight_end end;             /* what wrs get once the qp is fenced, in HF_VQP_ERROR */
 	bool failing, fail_tell, fail_waits; /* waits: the other side may not have fenced yet */
 	bool strays;                         /* nor does it, where our last wrs went */
-	uint64_t fenced_ns;
-	uint64_t detected_ns;
+	uint64_t fenced_ns, detected_ns;
 	struct uid_client *uid; /* NULL: no wr needed it */
 	int home_rail;          /* of the other side's atomics, as far as it mattered; -1 */
 	uint64_t home_wait_ns;  /* an atomic has waited for it since; 0: none does */

@@ -314,6 +314,15 @@ static bool post_whole(struct hf_vqp *vqp)
 	return path_post_send(vqp, &vqp->path, plan.wrs, NULL, &bad) == 0;
 }
 
+static bool post_op(struct hf_vqp *vqp, const struct inflight_wr *entry)
+{
+	struct uid_client *uid = vqp->uid;
+
+	uid->mark = (uint64_t)node_random(vqp->node) << 32 | node_random(vqp->node);
+	uid_wire_mark(uid->scratch, uid->mark);
+	return post_plan(vqp, &uid->plan, rkey_of(&entry->wr), WR_UID | vqp->sends.next);
+}
+
 void uid_post_pump(struct hf_vqp *vqp)
 {
 	struct inflight_wr *entry = inflight_at(&vqp->sends, vqp->sends.next);
@@ -332,12 +341,7 @@ void uid_post_pump(struct hf_vqp *vqp)
 	}
 	if (!slots_known(vqp) || (!uid->active && !begin(vqp, entry)) || uid->posted)
 		return;
-	if (!uid->whole) {
-		uid->mark = (uint64_t)node_random(vqp->node) << 32 | node_random(vqp->node);
-		uid_wire_mark(uid->scratch, uid->mark);
-	}
-	uid->posted = uid->whole ? post_whole(vqp)
-				 : post_plan(vqp, &uid->plan, rkey_of(&entry->wr), WR_UID | vqp->sends.next);
+	uid->posted = uid->whole ? post_whole(vqp) : post_op(vqp, entry);
 	if (uid->posted && !uid->whole && uid->op.state == UID_OP_TRY)
 		entry->qp_num = vqp->path.our_key; /* it may have executed, until the answer or a look says no */
 }

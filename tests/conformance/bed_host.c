@@ -12,12 +12,15 @@
 /* The NICs of scripts/rxe-guest.sh, whose two hosts are a0 and b0; a third is a1. */
 static const char *const rxe_addresses[] = {[BED_A] = "10.10.0.1", [BED_B] = "10.10.0.3", [BED_THIRD] = "10.10.0.2"};
 
-/* What leaves at one end arrives at the other. */
+/* What leaves at one end arrives at the other: whether it is what a sends. */
+static bool of_a(unsigned which, enum hf_link direction)
+{
+	return (which == BED_A) == (direction == HF_LINK_TX);
+}
+
 static int rxe_cut(unsigned which, enum hf_link direction, bool up)
 {
-	bool at_a = (which == BED_A) == (direction == HF_LINK_TX);
-
-	return wire_lose(NULL, at_a ? "a0" : "b0", !up);
+	return wire_lose(NULL, of_a(which, direction) ? "a0" : "b0", !up);
 }
 
 /* A soft NIC against the kernel's rxe, w0 and s0 of scripts/rxe-guest.sh: `rxe-soft` runs in the network of rxe, and
@@ -31,14 +34,14 @@ static const char *const soft_rxe_addresses[] = {
 
 static int rxe_soft_cut(unsigned which, enum hf_link direction, bool up)
 {
-	bool at_rxe = (which == BED_A) == (direction == HF_LINK_TX);
+	bool at_rxe = of_a(which, direction);
 
 	return wire_lose(at_rxe ? NULL : "/run/netns/soft", at_rxe ? "s0" : "w0", !up);
 }
 
 static int soft_rxe_cut(unsigned which, enum hf_link direction, bool up)
 {
-	bool at_rxe = (which == BED_A) != (direction == HF_LINK_TX);
+	bool at_rxe = !of_a(which, direction);
 
 	return wire_lose(at_rxe ? "/proc/1/ns/net" : NULL, at_rxe ? "s0" : "w0", !up);
 }
@@ -65,12 +68,12 @@ static int cut_network(bool to_guest, bool up)
 
 static int soft_guest_cut(unsigned which, enum hf_link direction, bool up)
 {
-	return cut_network((which == BED_A) == (direction == HF_LINK_TX), up);
+	return cut_network(of_a(which, direction), up);
 }
 
 static int guest_soft_cut(unsigned which, enum hf_link direction, bool up)
 {
-	return cut_network((which == BED_A) != (direction == HF_LINK_TX), up);
+	return cut_network(!of_a(which, direction), up);
 }
 
 const struct bed beds[] = {

@@ -171,7 +171,7 @@ static bool something_pends(struct verbs_dev *dev)
 
 /* ---- driving ---- */
 
-enum ibv_port_state verbs_port_state(struct verbs_dev *dev)
+static enum ibv_port_state port_state(struct verbs_dev *dev)
 {
 	struct ibv_port_attr attr = {0};
 
@@ -180,12 +180,17 @@ enum ibv_port_state verbs_port_state(struct verbs_dev *dev)
 	return attr.state;
 }
 
+static void ask_port(struct verbs_dev *dev, uint64_t now_ns)
+{
+	note_port(dev, port_state(dev) == IBV_PORT_ACTIVE, now_ns);
+}
+
 bool verbs_port_failed(struct verbs_dev *dev)
 {
 	uint64_t now_ns = hf_env_now_ns(dev->base.env);
 
 	take_events(dev, now_ns);
-	note_port(dev, verbs_port_state(dev) == IBV_PORT_ACTIVE, now_ns);
+	ask_port(dev, now_ns);
 	return !dev->up || (dev->down_ns != 0 && !verbs_passed(now_ns, dev->down_ns, VERBS_LATELY_NS));
 }
 
@@ -200,7 +205,7 @@ static void look(struct verbs_dev *dev, uint64_t now_ns)
 {
 	dev->looked_ns = now_ns;
 	set_alarm(dev, 0);
-	note_port(dev, verbs_port_state(dev) == IBV_PORT_ACTIVE, now_ns);
+	ask_port(dev, now_ns);
 	if (!dev->up)
 		verbs_qps_lose_patience(dev, now_ns);
 	verbs_qps_tell_last(dev, now_ns);
@@ -254,7 +259,7 @@ int verbs_events_open(struct verbs_dev *dev)
 	members[n++] = dev->channel_io;
 	if (dev->fabric != NULL)
 		members[n++] = fabric_port_bell(dev->fabric);
-	dev->up = dev->told_up = verbs_port_state(dev) == IBV_PORT_ACTIVE;
+	dev->up = dev->told_up = port_state(dev) == IBV_PORT_ACTIVE;
 	dev->looked_ns = dev->events_ns = hf_env_now_ns(dev->base.env);
 	return io_group_open(dev->base.env, members, n, &dev->io);
 }

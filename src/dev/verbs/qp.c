@@ -24,17 +24,34 @@ static uint64_t now_of(const struct hf_qp *base)
 
 /* ---- states ---- */
 
+static void note(struct verbs_qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+	if (mask & IBV_QP_PATH_MTU)
+		qp->mtu_bytes = 128u << attr->path_mtu;
+	if (mask & IBV_QP_SQ_PSN)
+		qp->next_psn = attr->sq_psn;
+	if ((mask & IBV_QP_TIMEOUT) && (mask & IBV_QP_RETRY_CNT))
+		qp->patience_ns = PATIENCE * (uint64_t)(attr->retry_cnt + 1u) * (NS_PER_TIMEOUT << attr->timeout);
+	if ((mask & IBV_QP_STATE) == 0)
+		return;
+	qp->state = attr->qp_state;
+	verbs_fence_forget(qp);
+	qp->error_ns = attr->qp_state == IBV_QPS_ERR ? now_of(&qp->base) : 0;
+	if (attr->qp_state != IBV_QPS_RESET)
+		return;
+	qp->posted = qp->completed = 0;
+	qp->failed_ns = 0;
+	qp->last_told = false;
+}
+
 int verbs_qp_move(struct verbs_qp *qp, enum ibv_qp_state to)
 {
 	struct ibv_qp_attr attr = {.qp_state = to};
 	int rc = verbs_of(qp->base.dev)->lib->modify_qp(qp->qp, &attr, IBV_QP_STATE);
 
-	if (rc != 0)
-		return -rc;
-	qp->state = to;
-	qp->error_ns = to == IBV_QPS_ERR ? now_of(&qp->base) : 0;
-	verbs_fence_forget(qp);
-	return 0;
+	if (rc == 0)
+		note(qp, &attr, IBV_QP_STATE);
+	return -rc;
 }
 
 static bool carries(const struct verbs_qp *qp)
@@ -75,26 +92,6 @@ static struct ibv_qp_attr complete(const struct verbs_dev *dev, const struct ibv
 	if ((mask & IBV_QP_RETRY_CNT) && full.retry_cnt > dev->port.model->retry_most)
 		full.retry_cnt = dev->port.model->retry_most;
 	return full;
-}
-
-static void note(struct verbs_qp *qp, const struct ibv_qp_attr *attr, int mask)
-{
-	if (mask & IBV_QP_PATH_MTU)
-		qp->mtu_bytes = 128u << attr->path_mtu;
-	if (mask & IBV_QP_SQ_PSN)
-		qp->next_psn = attr->sq_psn;
-	if ((mask & IBV_QP_TIMEOUT) && (mask & IBV_QP_RETRY_CNT))
-		qp->patience_ns = PATIENCE * (uint64_t)(attr->retry_cnt + 1u) * (NS_PER_TIMEOUT << attr->timeout);
-	if ((mask & IBV_QP_STATE) == 0)
-		return;
-	qp->state = attr->qp_state;
-	verbs_fence_forget(qp);
-	qp->error_ns = attr->qp_state == IBV_QPS_ERR ? now_of(&qp->base) : 0;
-	if (attr->qp_state != IBV_QPS_RESET)
-		return;
-	qp->posted = qp->completed = 0;
-	qp->failed_ns = 0;
-	qp->last_told = false;
 }
 
 /* A DC target gets its number with RTR. */

@@ -79,17 +79,22 @@ static void count(struct verbs_dev *dev, struct ibv_wc *wc)
 	verbs_qp_failed(qp);
 }
 
+static void keep_only(struct verbs_cq *cq, unsigned count)
+{
+	cq->kept_count = count;
+	if (count > 0)
+		return;
+	free(cq->kept);
+	cq->kept = NULL;
+}
+
 static int take_kept(struct verbs_cq *cq, int n, struct ibv_wc *wc)
 {
 	int taken = n < (int)cq->kept_count ? n : (int)cq->kept_count;
 
 	memcpy(wc, cq->kept, (size_t)taken * sizeof(*wc));
-	cq->kept_count -= (unsigned)taken;
-	memmove(cq->kept, cq->kept + taken, cq->kept_count * sizeof(*wc));
-	if (cq->kept_count == 0) {
-		free(cq->kept);
-		cq->kept = NULL;
-	}
+	memmove(cq->kept, cq->kept + taken, (cq->kept_count - (unsigned)taken) * sizeof(*wc));
+	keep_only(cq, cq->kept_count - (unsigned)taken);
 	return taken;
 }
 
@@ -141,10 +146,7 @@ void verbs_cq_keep(struct verbs_cq *cq)
 		memcpy(more + cq->kept_count, some, (size_t)n * sizeof(*more));
 		cq->kept_count += (unsigned)n;
 	} while (n > 0);
-	if (cq->kept_count > 0)
-		return;
-	free(cq->kept);
-	cq->kept = NULL;
+	keep_only(cq, cq->kept_count);
 }
 
 void verbs_cq_forget(struct verbs_cq *cq, uint32_t qp_num)
@@ -155,11 +157,7 @@ void verbs_cq_forget(struct verbs_cq *cq, uint32_t qp_num)
 	for (unsigned i = 0; i < cq->kept_count; i++)
 		if (cq->kept[i].qp_num != qp_num)
 			cq->kept[left++] = cq->kept[i];
-	cq->kept_count = left;
-	if (left > 0)
-		return;
-	free(cq->kept);
-	cq->kept = NULL;
+	keep_only(cq, left);
 }
 
 int verbs_cq_req_notify(struct hf_cq *base, bool solicited_only)

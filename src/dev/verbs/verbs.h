@@ -57,7 +57,6 @@ struct verbs_dev {
 	bool told_up;     /* and as was last told; what is to be told of the port needs no place among the events */
 	bool flapped;     /* it was down since that was told */
 	uint64_t down_ns; /* when it was last seen to go down; 0: never */
-	struct hf_dev_counters counters;
 	/* link.c */
 	struct fabric_port *fabric;
 	char netdev[NETDEV_NAME_BYTES];
@@ -131,7 +130,6 @@ int verbs_get_event(struct hf_dev *base, struct hf_dev_event *event_out);
 bool verbs_take_notifications(struct verbs_dev *dev); /* whether there were any */
 void verbs_tell(struct verbs_dev *dev, const struct hf_dev_event *event);
 void verbs_forget_events(struct verbs_dev *dev, const void *object);
-enum ibv_port_state verbs_port_state(struct verbs_dev *dev);
 bool verbs_port_failed(struct verbs_dev *dev); /* it is down, or was a moment ago */
 
 /* link.c: the operator's switch, which is that of the network interface. */
@@ -171,8 +169,8 @@ void verbs_qps_tell_last(struct verbs_dev *dev, uint64_t now_ns); /* QP_LAST_WQE
 void verbs_qp_failed(struct verbs_qp *qp);                        /* the NIC moved it to ERR, as a completion says */
 /* Moves to ERR what waits on a dead port for longer than its retries take. */
 void verbs_qps_lose_patience(struct verbs_dev *dev, uint64_t now_ns);
-bool verbs_qps_wait(
-	const struct verbs_dev *dev); /* some want that the device looks after them, though nothing happens */
+/* Some want that the device looks after them, though nothing happens. */
+bool verbs_qps_wait(const struct verbs_dev *dev);
 void verbs_bury(struct verbs_dev *dev, uint64_t now_ns); /* graves whose time has come */
 void verbs_bury_all(struct verbs_dev *dev);              /* blocks until it has */
 
