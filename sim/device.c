@@ -41,6 +41,7 @@ struct nic *nic_at(const struct port *port)
 static void nic_free(struct nic *nic)
 {
 	bus_free(&nic->bus);
+	table_free(&nic->unfenced);
 	list_remove(&nic->node);
 	free(nic);
 }
@@ -93,9 +94,8 @@ static int fence_failed(struct nic *nic)
 }
 
 /* One of the engine's two fences: of a qp, or of one source at a DC target. */
-static int fence_on_bus(struct hf_qp *qp, const struct hf_dc_source *source)
+static int try_fence(struct nic *nic, struct hf_qp *qp, const struct hf_dc_source *source)
 {
-	struct nic *nic = nic_of(qp->dev);
 	uint64_t now_ns = nic->bus.world->now_ns;
 	int rc;
 
@@ -113,6 +113,28 @@ static int fence_on_bus(struct hf_qp *qp, const struct hf_dc_source *source)
 		rc = now_ns < nic->drain_fails_until_ns ? fence_failed(nic) : -EINPROGRESS;
 	nic->bus.stuck = false;
 	return rc;
+}
+
+/* Whoever cannot wait any longer ends a qp whose fence goes on, and with it what it could have told. */
+static int fence_on_bus(struct hf_qp *qp, const struct hf_dc_source *source)
+{
+	struct nic *nic = nic_of(qp->dev);
+	uint64_t now_ns = nic->bus.world->now_ns;
+	int rc = try_fence(nic, qp, source);
+
+	table_remove(&nic->unfenced, qp->qp_num);
+	if (rc == -EINPROGRESS && (now_ns < nic->fence_slow_until_ns || now_ns < nic->drain_hangs_until_ns))
+		ensure(table_put(&nic->unfenced, qp->qp_num, qp) == 0);
+	return rc;
+}
+
+static int nic_qp_destroy(struct hf_qp *qp)
+{
+	struct nic *nic = nic_of(qp->dev);
+
+	nic->port->fence_failures += table_get(&nic->unfenced, qp->qp_num) != NULL;
+	table_remove(&nic->unfenced, qp->qp_num);
+	return nic->engine->qp_destroy(qp);
 }
 
 static int nic_qp_fence(struct hf_qp *qp)
@@ -166,6 +188,7 @@ static int open_on_bus(
 	nic->ops.mr_reg = nic_mr_reg;
 	nic->ops.mr_dereg = nic_mr_dereg;
 	nic->ops.cq_destroy = nic_cq_destroy;
+	nic->ops.qp_destroy = nic_qp_destroy;
 	nic->ops.qp_fence = nic_qp_fence;
 	nic->ops.qp_fence_dc = nic_qp_fence_dc;
 	nic->ops.get_event = nic_get_event;

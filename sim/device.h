@@ -10,6 +10,7 @@
 
 #include <holdfast/dev.h>
 
+#include "base/table.h"
 #include "sim/bus.h"
 #include "sim/host.h"
 #include "sim/network.h"
@@ -23,6 +24,7 @@ struct nic {
 	const struct hf_dev_ops *engine; /* the product's */
 	struct hf_dev_ops ops;           /* ours, in front */
 	bool dead, fatal_pending;
+	struct table unfenced; /* qps whose fence was still going on when it was last asked for, because of a fault */
 	uint64_t fence_slow_until_ns, fence_fails_until_ns, drain_hangs_until_ns, drain_fails_until_ns;
 };
 

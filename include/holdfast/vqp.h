@@ -87,7 +87,10 @@ struct hf_vqp_init {
 	void (*changed)(struct hf_vqp *vqp, void *context);
 };
 int hf_vqp_create(struct hf_vpd *pd, const struct hf_vqp_init *init, struct hf_vqp **vqp_out);
-void hf_vqp_destroy(struct hf_vqp *vqp); /* its unpolled completions are dropped; NULL is legal */
+/* Its unpolled completions are dropped; NULL is legal. On a standby qp that others use too it may block for some 40 ms,
+ * until the NIC says that the qp is fenced. A NIC that has not said so by then loses that qp, and what it knew of the
+ * wrs of the others: some of theirs may be unknown. */
+void hf_vqp_destroy(struct hf_vqp *vqp);
 
 /* ---- connecting ---- */
 

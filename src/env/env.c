@@ -7,10 +7,17 @@
 
 #include "base/ensure.h"
 #include "env/group.h"
+#include "env/pause.h"
 
 uint64_t hf_env_now_ns(struct hf_env *env)
 {
 	return env->ops->now_ns(env);
+}
+
+void env_pause(struct hf_env *env, uint64_t ns)
+{
+	if (env->ops->pause != NULL)
+		env->ops->pause(env, ns);
 }
 
 uint64_t hf_env_wall_ns(struct hf_env *env)

@@ -1,10 +1,10 @@
-/* pause.h - letting time go by where hardware wants to be left alone for a while. */
+/* pause.h - letting time go by where hardware wants to be left alone, or waited for, and nobody can come back later. */
 #ifndef HOLDFAST_ENV_PAUSE_H
 #define HOLDFAST_ENV_PAUSE_H
 
 #include <holdfast/env.h>
 
-/* Blocks. Of this host only. */
-void pause_ns(uint64_t ns);
+/* Blocks for so long; in a world whose time stands still within a turn, not at all. */
+void env_pause(struct hf_env *env, uint64_t ns);
 
 #endif

@@ -59,6 +59,8 @@ struct world_ops {
 	void (*relax)(struct hf_env *env);
 
 	uint64_t (*now_ns)(struct hf_env *env);
+	/* NULL: time stands still within a turn. */
+	void (*pause)(struct hf_env *env, uint64_t ns);
 	uint64_t (*wall_ns)(struct hf_env *env);
 	void (*entropy)(struct hf_env *env, void *data, size_t bytes);
 

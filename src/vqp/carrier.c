@@ -288,19 +288,18 @@ int carrier_end(struct carrier *carrier)
 	return 0;
 }
 
+static int ask_fence(void *qp)
+{
+	return hf_qp_fence(qp);
+}
+
 void carrier_stop(struct carrier *carrier)
 {
 	struct hf_qp *qp = carrier->path.qp;
 
 	carrier_break(carrier);
-	for (unsigned tries = 0; !carrier->fenced && qp != NULL && tries < CARRIER_STOP_TRIES; tries++) {
-		int rc = hf_qp_fence(qp);
-
-		carrier->fenced = rc == 0;
-		if (rc != -EINPROGRESS)
-			break;
-		(void)hf_dev_poll(qp->dev, hf_loop_now_ns(carrier->pd->node->loop));
-	}
+	if (!carrier->fenced && qp != NULL)
+		carrier->fenced = fence_insist(qp->dev, ask_fence, qp) == 0;
 	if (!carrier->fenced)
 		(void)carrier_end(carrier);
 }

@@ -15,9 +15,8 @@
 
 #include "vqp/objects.h"
 
-#define CARRIER_DEPTH      512u       /* wrs in flight, of all vqps on it */
-#define CARRIER_STOP_TRIES 32u        /* of a fence that has to be done now, before the evidence is given up */
-#define CARRIER_PACKETS    (1u << 21) /* with those that may be unretired less than 2^23 */
+#define CARRIER_DEPTH   512u       /* wrs in flight, of all vqps on it */
+#define CARRIER_PACKETS (1u << 21) /* with those that may be unretired less than 2^23 */
 
 struct carrier_wr {
 	uint64_t wr_id;
@@ -52,7 +51,7 @@ void carrier_drop(struct carrier *carrier, struct list *standby_link); /* with t
 /* All vqps of all its standby qps have to settle. */
 void carrier_break(struct carrier *carrier);
 int carrier_end(struct carrier *carrier);   /* as path_end_qp */
-void carrier_stop(struct carrier *carrier); /* now: nothing of it arrives any more */
+void carrier_stop(struct carrier *carrier); /* now: nothing of it arrives any more; may block as fence_insist */
 
 /* So many wrs the vqp may post now. It takes its turn behind those that wait: lists of others that were posted later
  * would keep it from ever finding room otherwise. */

@@ -6,7 +6,6 @@
 
 #define MIN_RNR_TIMER 8
 #define RNR_RETRY     7
-#define STOP_TRIES    32u
 #define NEEDED        (HF_DEV_DC | HF_DEV_DC_EVIDENCE)
 
 void dc_describe(struct hf_dev *dev, struct message_rail *rail)
@@ -109,16 +108,14 @@ int dc_end_fence(struct dc_end *end)
 	return rc;
 }
 
-void dc_end_stop(struct dc_end *end, uint64_t now_ns)
+static int ask_fence(void *end)
 {
-	int rc = -EINPROGRESS;
+	return dc_end_fence(end);
+}
 
-	for (unsigned tries = 0; rc == -EINPROGRESS && tries < STOP_TRIES; tries++) {
-		rc = dc_end_fence(end);
-		if (rc == -EINPROGRESS)
-			(void)hf_dev_poll(end->path.qp->dev, now_ns);
-	}
-	if (rc != 0)
+void dc_end_stop(struct dc_end *end)
+{
+	if (!end->fenced && fence_insist(end->path.qp->dev, ask_fence, end) != 0)
 		(void)dc_end_end(end);
 }
 

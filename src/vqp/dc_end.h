@@ -36,8 +36,8 @@ void dc_end_hear(struct dc_end *end, const uint8_t *gid, const struct message *m
 
 /* Of the peer's initiator: nothing of it executes any more. As hf_qp_fence. */
 int dc_end_fence(struct dc_end *end);
-int dc_end_end(struct dc_end *end);                    /* destroys the target */
-void dc_end_stop(struct dc_end *end, uint64_t now_ns); /* now: fences it, or else destroys it */
+int dc_end_end(struct dc_end *end);   /* destroys the target */
+void dc_end_stop(struct dc_end *end); /* now: fences it, or else destroys it; may block as fence_insist */
 /* After that, as hf_qp_executed_psn, hf_qp_atomic_results and hf_qp_refusal. */
 int dc_end_executed_psn(const struct dc_end *end, uint32_t *psn_out);
 int dc_end_atomic_results(const struct dc_end *end, struct hf_atomic_result *results_out, unsigned n);

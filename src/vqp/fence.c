@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "env/pause.h"
 
 #define FENCE_PATIENCE 4 /* the part of the budget that is spent on retries before the evidence is given up */
 #define FENCE_RETRY_NS 1000000ull
@@ -18,6 +19,9 @@
  * a core is not spun for a device that hangs, and who waits for long waits hardly longer. */
 #define FENCE_SPIN_NS 50000u
 #define FENCE_PART    8
+#define INSIST_TRIES  32u
+#define INSIST_MIN_NS 10000u
+#define INSIST_MAX_NS 2000000u
 
 bool fence_path_sleeps(const struct path *path, uint64_t now_ns)
 {
@@ -68,4 +72,19 @@ enum fence fence_path(struct hf_vqp *vqp, struct path *path, uint64_t now_ns)
 	if (fence_path_sleeps(path, now_ns))
 		return FENCE_WAITS;
 	return fence_judge(vqp, path, hf_qp_fence(path->qp), now_ns);
+}
+
+/* The pauses double: most fences are done after a few microseconds, and the longest take 20 ms (docs/devices.md). */
+int fence_insist(struct hf_dev *dev, int (*ask)(void *what), void *what)
+{
+	uint64_t pause_ns = INSIST_MIN_NS;
+	int rc = ask(what);
+
+	for (unsigned tries = 1; rc == -EINPROGRESS && tries < INSIST_TRIES; tries++) {
+		env_pause(dev->env, pause_ns);
+		(void)hf_dev_poll(dev, hf_env_now_ns(dev->env));
+		rc = ask(what);
+		pause_ns = 2 * pause_ns < INSIST_MAX_NS ? 2 * pause_ns : INSIST_MAX_NS;
+	}
+	return rc;
 }

@@ -191,7 +191,7 @@ void pool_qp_evict(struct hf_vqp *vqp)
 	if (needs_carrier(standby))
 		carrier_stop(standby->carrier);
 	if (standby->dc != NULL)
-		dc_end_stop(standby->dc, hf_loop_now_ns(vqp->node->loop));
+		dc_end_stop(standby->dc);
 	standby->fenced =
 		(!needs_carrier(standby) || standby->carrier->fenced) && (standby->dc == NULL || standby->dc->fenced);
 }

@@ -208,6 +208,7 @@ static void look(struct verbs_dev *dev, uint64_t now_ns)
 	ask_port(dev, now_ns);
 	if (!dev->up)
 		verbs_qps_lose_patience(dev, now_ns);
+	verbs_qps_ring(dev, now_ns);
 	verbs_qps_tell_last(dev, now_ns);
 	verbs_bury(dev, now_ns);
 }

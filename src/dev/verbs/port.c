@@ -13,13 +13,15 @@
 
 /* Soft-RoCE of the kernel. A packet that is being executed lands after the call that moved its qp to ERR, which markers
  * tell of, and after the one that took away its permission, which nothing tells of; so access does not change in RTS. A
- * reset under fire kills the device; seven retries never end. */
+ * reset under fire kills the device; seven retries never end. Its requester, which goes to sleep before a wr that is to
+ * wait for READs, may miss that its completer, on another processor, sees the last of them end (Linux 6.1). */
 static const struct verbs_model rxe = {.vendor_id = 0xffffff,
 	.name = "rxe",
 	.caps = HF_DEV_EXECUTED_PSN,
 	.settle_ns = 20 * MS,
 	.flushes_end = true,
 	.quiet_ns = 25 * MS,
+	.oversleeps = true,
 	.retry_most = 6,
 	.tried = true};
 static const struct verbs_model mellanox = {

@@ -14,6 +14,7 @@ struct verbs_model {
 	uint64_t settle_ns; /* after a qp moved to ERR something may still land for so long */
 	bool flushes_end;   /* but not any more when it has flushed what was posted after that */
 	uint64_t quiet_ns;  /* and for so long it must not be reset or destroyed */
+	bool oversleeps;    /* a wr may wait for READs that are over (IBV_SEND_FENCE), until somebody rings */
 	uint8_t retry_most; /* a larger retry_cnt does not mean so many retries */
 	bool tried;         /* the conformance suite was run on it */
 };

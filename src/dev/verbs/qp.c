@@ -40,6 +40,7 @@ static void note(struct verbs_qp *qp, const struct ibv_qp_attr *attr, int mask)
 	if (attr->qp_state != IBV_QPS_RESET)
 		return;
 	qp->posted = qp->completed = 0;
+	qp->ordered_ns = 0;
 	qp->failed_ns = 0;
 	qp->last_told = false;
 }
@@ -77,7 +78,7 @@ static void wait_until(const struct hf_qp *base, uint64_t due_ns)
 	uint64_t now_ns = now_of(base);
 
 	if (now_ns < due_ns)
-		pause_ns(due_ns - now_ns);
+		env_pause(base->dev->env, due_ns - now_ns);
 }
 
 /* What the caller cannot know: our end of the path. */
@@ -175,7 +176,7 @@ static bool waits(const struct verbs_qp *qp)
 {
 	bool failed = qp->error_ns != 0 || qp->failed_ns != 0;
 
-	return (qp->state == IBV_QPS_RTS && qp->posted != qp->completed) ||
+	return (qp->state == IBV_QPS_RTS && (qp->posted != qp->completed || qp->ordered_ns != 0)) ||
 	       (failed && qp->base.srq != NULL && !qp->last_told);
 }
 
@@ -320,7 +321,7 @@ void verbs_bury_all(struct verbs_dev *dev)
 		uint64_t due_ns = container_of(dev->graves.next, struct grave, link)->due_ns;
 
 		if (due_ns > now_ns)
-			pause_ns(due_ns - now_ns);
+			env_pause(dev->base.env, due_ns - now_ns);
 		verbs_bury(dev, hf_env_now_ns(dev->base.env));
 	}
 }

@@ -9,6 +9,8 @@
  *   silence   a NIC whose port is down may complete nothing at all: every VERBS_LOOK_NS the device asks for the state
  *             of its port, tells a change that no event told, and moves qps to ERR whose wrs have been waiting
  *             on a dead port for longer than their retries take. Who sleeps meanwhile is woken for that.
+ *   doorbell  some NICs may leave a wr with IBV_SEND_FENCE waiting for READs that are over (verbs_model.oversleeps):
+ *             they are woken at every look, until it must have been sent or failed.
  *   last wqe  not every NIC says when a qp that failed takes nothing more from its shared receive queue: the device
  *             does, when the fence would hold.
  *   quiet     some NICs must not reset or destroy a qp that was just used: it is moved to ERR, and destroyed later.
@@ -103,6 +105,7 @@ struct verbs_qp {
 	uint32_t next_psn, mtu_bytes;
 	uint32_t posted, completed; /* signaled wrs */
 	uint64_t patience_ns;       /* that its retries may take */
+	uint64_t ordered_ns;        /* when the newest wr with IBV_SEND_FENCE was posted; 0: none was, or long ago */
 };
 
 /* Whether so long has passed since then. A turn's time may be older than what happened in that turn. */
@@ -165,6 +168,7 @@ int verbs_qp_modify(struct hf_qp *base, struct ibv_qp_attr *attr, int mask);
 int verbs_qp_move(struct verbs_qp *qp, enum ibv_qp_state to);
 int verbs_qp_query(struct hf_qp *base, struct ibv_qp_attr *attr_out, int mask);
 int verbs_qp_executed_psn(struct hf_qp *base, uint32_t *psn_out);
+void verbs_qps_ring(struct verbs_dev *dev, uint64_t now_ns);      /* the doorbell of those that may oversleep */
 void verbs_qps_tell_last(struct verbs_dev *dev, uint64_t now_ns); /* QP_LAST_WQE_REACHED of those that failed */
 void verbs_qp_failed(struct verbs_qp *qp);                        /* the NIC moved it to ERR, as a completion says */
 /* Moves to ERR what waits on a dead port for longer than its retries take. */

@@ -1,4 +1,4 @@
-/* Clocks, which the vDSO answers without a system call, and entropy. */
+/* Clocks, which the vDSO answers without a system call, letting time go by, and entropy. */
 #include "env/linux/linux.h"
 
 #include <errno.h>
@@ -7,12 +7,14 @@
 
 #include "base/ensure.h"
 
+#define NS_PER_S 1000000000ull
+
 static uint64_t read_clock(clockid_t clock)
 {
 	struct timespec now;
 
 	clock_gettime(clock, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
 uint64_t linux_now_ns(struct hf_env *env)
@@ -25,6 +27,15 @@ uint64_t linux_wall_ns(struct hf_env *env)
 {
 	(void)env;
 	return read_clock(CLOCK_REALTIME);
+}
+
+void linux_pause(struct hf_env *env, uint64_t ns)
+{
+	struct timespec left = {.tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S)};
+
+	(void)env;
+	while (nanosleep(&left, &left) != 0)
+		continue; /* a signal */
 }
 
 void linux_entropy(struct hf_env *env, void *data, size_t bytes)

@@ -21,6 +21,7 @@ static struct world_ops host_ops = {
 	.spin_ns = SPIN_NS,
 	.relax = relax,
 	.now_ns = linux_now_ns,
+	.pause = linux_pause,
 	.wall_ns = linux_wall_ns,
 	.entropy = linux_entropy,
 	.waiter_open = linux_waiter_open,

@@ -33,6 +33,7 @@ int linux_bind_error(const struct hf_addr *local, const char *what, int code, st
 
 uint64_t linux_now_ns(struct hf_env *env);
 uint64_t linux_wall_ns(struct hf_env *env);
+void linux_pause(struct hf_env *env, uint64_t ns);
 void linux_entropy(struct hf_env *env, void *data, size_t bytes);
 
 int linux_waiter_open(struct hf_env *env, struct hf_loop *loop, struct world_waiter **waiter_out);

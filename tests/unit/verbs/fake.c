@@ -126,6 +126,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 		return NULL;
 	context->nic = nic;
 	context->context.device = device;
+	context->context.cmd_fd = fake.doorbell != 0 ? fake.doorbell : -1;
 	context->context.async_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	context->context.ops.poll_cq = poll_cq;
 	context->context.ops.req_notify_cq = req_notify_cq;

@@ -50,6 +50,8 @@ struct fake {
 	int list_error;       /* errno of ibv_get_device_list */
 	uint32_t inline_most; /* a qp that wants more is refused */
 
+	int doorbell; /* not 0: where what rings without libibverbs is written to */
+
 	unsigned contexts, qps, cqs, mrs, srqs; /* that there are now */
 	struct ibv_qp_attr attr[FAKE_KEPT];     /* of ibv_modify_qp, in order */
 	int mask[FAKE_KEPT];

@@ -5,9 +5,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <rdma/ib_user_verbs.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "env/linux/linux.h"
 #include "stand.h"
@@ -541,6 +544,61 @@ static void whoever_sleeps_is_woken_to_look_after_what_waits(void **state)
 	disconnect(&bed);
 }
 
+static bool was_rung(int bell, uint32_t handle)
+{
+	struct {
+		struct ib_uverbs_cmd_hdr header;
+		struct ib_uverbs_post_send post;
+	} command;
+
+	if (read(bell, &command, sizeof(command)) != (ssize_t)sizeof(command))
+		return false;
+	assert_int_equal(command.header.command, IB_USER_VERBS_CMD_POST_SEND);
+	assert_int_equal(command.header.in_words, sizeof(command) / 4);
+	assert_int_equal(command.post.qp_handle, handle);
+	assert_int_equal(command.post.wr_count, 0);
+	assert_int_equal(read(bell, &command, sizeof(command)), -1); /* once */
+	return true;
+}
+
+static void look(const struct bed *bed)
+{
+	time_ns += VERBS_LOOK_NS;
+	hf_dev_poll(bed->dev, time_ns);
+}
+
+static void a_wr_that_waits_for_reads_is_not_left_asleep(void **state)
+{
+	struct ibv_sge sge;
+	struct ibv_send_wr wr = write_of(&sge, 1, IBV_SEND_SIGNALED), *bad;
+	struct bed bed;
+	int bell[2];
+
+	(void)state;
+	assert_int_equal(pipe2(bell, O_NONBLOCK | O_CLOEXEC), 0);
+	fake->doorbell = bell[1];
+	bed = connected(false);
+	fake->last_qp->handle = 77;
+	assert_int_equal(hf_qp_post_send(bed.qp, &wr, &bad), 0);
+	look(&bed);
+	assert_false(was_rung(bell[0], 77)); /* it waits for nothing */
+	wr.send_flags = IBV_SEND_FENCE;
+	assert_int_equal(hf_qp_post_send(bed.qp, &wr, &bad), 0);
+	assert_true(wakes(bed.dev));
+	look(&bed);
+	assert_true(was_rung(bell[0], 77));
+	look(&bed);
+	assert_true(was_rung(bell[0], 77)); /* a READ before it may have been lost meanwhile */
+	time_ns += 2000 * MS;               /* but by now it was sent, or failed */
+	look(&bed);
+	assert_true(was_rung(bell[0], 77));
+	look(&bed);
+	assert_false(was_rung(bell[0], 77));
+	disconnect(&bed);
+	close(bell[0]);
+	close(bell[1]);
+}
+
 /* A loop polls with the time at which its turn began. */
 static void an_older_time_is_no_long_time(void **state)
 {
@@ -681,6 +739,7 @@ int main(int argc, char **argv)
 		TEST(a_change_of_the_port_that_no_event_told_is_seen),
 		TEST(wrs_that_wait_on_a_dead_port_for_too_long_are_flushed),
 		TEST(whoever_sleeps_is_woken_to_look_after_what_waits),
+		TEST(a_wr_that_waits_for_reads_is_not_left_asleep),
 		TEST(an_older_time_is_no_long_time),
 		TEST(a_qp_without_work_outlives_a_dead_port),
 		TEST(a_local_error_is_a_failed_path_while_the_port_is_down),

@@ -626,6 +626,45 @@ static void a_vqp_that_ends_on_a_standby_qp_disturbs_no_other(void **state)
 	pair_close(&pair);
 }
 
+static const struct hf_dev_ops *nic_ops;
+static uint64_t fence_asked_ns;
+
+/* For the first 20 ms, the longest that NICs are known to take. */
+static int fence_that_takes_a_while(struct hf_qp *qp)
+{
+	uint64_t now_ns = hf_env_now_ns(qp->dev->env);
+
+	if (fence_asked_ns == 0)
+		fence_asked_ns = now_ns;
+	return now_ns - fence_asked_ns < 20000000 ? -EINPROGRESS : nic_ops->qp_fence(qp);
+}
+
+static void a_vqp_that_ends_waits_for_the_fence_that_the_others_need(void **state)
+{
+	struct hf_dev_ops ops;
+	struct pool_qp *standby;
+	struct hf_dev *dev;
+	struct pair pair;
+
+	(void)state;
+	open_on_standby(&pair);
+	dev = hf_node_dev(pair.a.node, ours[0]->path.rail);
+	nic_ops = dev->ops;
+	ops = *nic_ops;
+	ops.qp_fence = fence_that_takes_a_while;
+	fence_asked_ns = 0;
+	dev->ops = &ops;
+	write_on_all(&pair);
+	standby = ours[0]->path.shared;
+	hf_vqp_destroy(ours[VQPS - 1]);
+	assert_true(fence_asked_ns != 0);
+	assert_true(standby->fenced);
+	assert_true(pool_qp_tells(standby));
+	dev->ops = nic_ops;
+	collect_successes(&pair, VQPS - 1);
+	pair_close(&pair);
+}
+
 static bool second_done(struct pair *pair)
 {
 	struct ibv_wc wc;
@@ -827,6 +866,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_probe_that_fails_on_the_rail_in_use_is_a_failure_of_it),
 		cmocka_unit_test(what_the_other_side_fenced_nowhere_is_not_over_before_it_cannot_execute),
 		cmocka_unit_test(a_vqp_that_ends_on_a_standby_qp_disturbs_no_other),
+		cmocka_unit_test(a_vqp_that_ends_waits_for_the_fence_that_the_others_need),
 		cmocka_unit_test(a_wr_on_a_standby_qp_has_its_entry_in_the_log),
 		cmocka_unit_test(messages_wait_for_a_qp_of_their_own),
 		cmocka_unit_test(a_message_does_not_wait_for_the_end_of_its_rails_pause),
