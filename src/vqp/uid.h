@@ -116,8 +116,7 @@ struct uid_op {
 /* `op` holds kind, slots, index, sequence, target, compare and argument. */
 void uid_begin(struct uid_op *op, struct uid_plan *plan);
 void uid_step(struct uid_op *op, const struct uid_result *result, struct uid_plan *plan);
-/* The plan's last answer will not come: the path failed and was fenced before, and the plan is for another one; or the
- * access completed without its answer (uid_wire.h). */
+/* The path failed and was fenced before the plan's last answer came; the plan is for another path. */
 void uid_lost(struct uid_op *op, struct uid_plan *plan);
 /* Replaces the UID that `op` installed. Does no harm when done again; afterwards the slot is free. */
 void uid_confirm(const struct uid_op *op, struct uid_plan *plan);

@@ -33,7 +33,6 @@ struct uid_client {
 	bool posted;   /* and waits for a completion */
 	bool whole;    /* a READ: of the whole, before its words */
 	uint64_t word; /* a READ: the offset of the word in question */
-	uint64_t mark; /* where the answer is to be, until it is there */
 	unsigned mine; /* index into own; of atomics */
 	struct uid_op op;
 	struct uid_plan plan;
@@ -314,15 +313,6 @@ static bool post_whole(struct hf_vqp *vqp)
 	return path_post_send(vqp, &vqp->path, plan.wrs, NULL, &bad) == 0;
 }
 
-static bool post_op(struct hf_vqp *vqp, const struct inflight_wr *entry)
-{
-	struct uid_client *uid = vqp->uid;
-
-	uid->mark = (uint64_t)node_random(vqp->node) << 32 | node_random(vqp->node);
-	uid_wire_mark(uid->scratch, uid->mark);
-	return post_plan(vqp, &uid->plan, rkey_of(&entry->wr), WR_UID | vqp->sends.next);
-}
-
 void uid_post_pump(struct hf_vqp *vqp)
 {
 	struct inflight_wr *entry = inflight_at(&vqp->sends, vqp->sends.next);
@@ -341,7 +331,8 @@ void uid_post_pump(struct hf_vqp *vqp)
 	}
 	if (!slots_known(vqp) || (!uid->active && !begin(vqp, entry)) || uid->posted)
 		return;
-	uid->posted = uid->whole ? post_whole(vqp) : post_op(vqp, entry);
+	uid->posted = uid->whole ? post_whole(vqp)
+				 : post_plan(vqp, &uid->plan, rkey_of(&entry->wr), WR_UID | vqp->sends.next);
 	if (uid->posted && !uid->whole && uid->op.state == UID_OP_TRY)
 		entry->qp_num = vqp->path.our_key; /* it may have executed, until the answer or a look says no */
 }
@@ -394,11 +385,6 @@ static void op_completed(struct hf_vqp *vqp)
 	if (uid->whole) {
 		uid->whole = false;
 		check_words(vqp, entry);
-		return;
-	}
-	if (!uid_wire_answered(uid->scratch, &uid->plan.access[uid->plan.count - 1], uid->mark)) {
-		log_debug("vqp %u: an atomic by uid completed without its answer, and is looked for", vqp->num);
-		uid_lost(&uid->op, &uid->plan);
 		return;
 	}
 	uid_step(&uid->op, &result, &uid->plan);

@@ -48,14 +48,3 @@ void uid_wire_access(
 		wr->wr.rdma.rkey = of_slot ? wire->arena_rkey : wire->target_rkey;
 	}
 }
-
-void uid_wire_mark(struct uid_scratch *scratch, uint64_t mark)
-{
-	scratch->value = mark;
-	scratch->in.word = UINT64_MAX;
-}
-
-bool uid_wire_answered(const struct uid_scratch *scratch, const struct uid_access *access, uint64_t mark)
-{
-	return access->kind == UID_READ_SLOT ? scratch->in.word != UINT64_MAX : scratch->value != mark;
-}

@@ -30,13 +30,6 @@ static inline bool uid_access_is_cas(const struct uid_access *access)
 	return access->kind == UID_CAS_SLOT || access->kind == UID_CAS_TARGET;
 }
 
-/* A NIC may complete an atomic or a READ without putting its answer away: soft-RoCE (Linux 6.1) does, when a WRITE
- * before it arrives a second time and is acknowledged by the newest psn. So before a plan is posted its answer's place
- * holds what is no answer, as `mark` most likely is none and no state of a slot has all its bits. */
-void uid_wire_mark(struct uid_scratch *scratch, uint64_t mark);
-/* False: it completed, so it executed, but what it found is not known. Of the last access of a plan. */
-bool uid_wire_answered(const struct uid_scratch *scratch, const struct uid_access *access, uint64_t mark);
-
 /* What the last access of a plan found. */
 static inline struct uid_result uid_wire_result(const struct uid_scratch *scratch)
 {

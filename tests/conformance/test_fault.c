@@ -153,6 +153,42 @@ static void an_acknowledgement_cut_off_for_a_while_does_not_repeat_the_request(v
 	}
 }
 
+/* The WRITE that arrives again is acknowledged by the newest psn, which is that of the READ or the atomic behind it. */
+static void an_acknowledgement_is_not_the_answer_of_what_is_behind_it(void **state)
+{
+	static const uint32_t read_bytes[] = {1, 7, 8, 4096, 0}; /* 0: an atomic */
+	struct pair *pair = pair_of(state);
+	uint64_t landing = pair->a->mem[0] + 65536;
+
+	side_fill(pair->a, pair->a->mem[0], 8192, 1);
+	for (uint32_t i = 0; i < COUNT(read_bytes); i++) {
+		uint32_t bytes = read_bytes[i];
+		struct ibv_wc wc;
+		struct wr wr;
+
+		pair_connect(pair, i, (struct link_options){0});
+		side_fill(pair->b, pair->b->mem[0], 8192, 2 + i);
+		side_store(pair->b, pair->b->mem[0] + 65536, 40);
+		side_fill(pair->a, landing, 8192, 100);
+		assert_int_equal(side_set_link(pair->b, HF_LINK_TX, false), 0);
+		post_quiet(pair->a, i, wr_write(&wr, pair->a, pair->b, 0, 131072 + 8 * i, 8), 0);
+		post(pair->a, i,
+			bytes == 0 ? wr_faa(&wr, pair->a, pair->b, 65536, 65536, 2)
+				   : wr_read(&wr, pair->a, pair->b, 65536, 0, bytes),
+			1);
+		expect_no_wc(pair, pair->a, SEND_CQ); /* by now both were executed */
+		assert_int_equal(side_set_link(pair->b, HF_LINK_TX, true), 0);
+		wc = next_wc(pair, pair->a, SEND_CQ);
+		assert_int_equal(wc.wr_id, 1);
+		if (wc.status != IBV_WC_SUCCESS)
+			assert_true(status_is(pair, wc.status, IBV_WC_RETRY_EXC_ERR));
+		else if (bytes == 0)
+			assert_int_equal(side_load(pair->a, landing), 40);
+		else
+			assert_int_equal(side_mismatch(pair->a, landing, bytes, 2 + i), bytes);
+	}
+}
+
 static void a_message_is_received_once_when_its_acknowledgement_was_late(void **state)
 {
 	struct pair *pair = connected(state);
@@ -333,6 +369,7 @@ const struct CMUnitTest fault_tests[] = {
 	CONFORMS(nothing_of_a_read_lands_after_it_failed),
 	CONFORMS(a_request_cut_off_for_a_while_is_executed_once),
 	CONFORMS(an_acknowledgement_cut_off_for_a_while_does_not_repeat_the_request),
+	CONFORMS(an_acknowledgement_is_not_the_answer_of_what_is_behind_it),
 	CONFORMS(a_message_is_received_once_when_its_acknowledgement_was_late),
 	CONFORMS(what_took_effect_is_counted_once_however_often_it_was_sent),
 	CONFORMS(reads_and_big_writes_survive_a_flapping_link),

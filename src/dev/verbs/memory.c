@@ -69,6 +69,17 @@ static int reg_both(struct verbs_pd *pd, struct verbs_mr *mr, int access)
 	return rc;
 }
 
+static int dereg_both(struct verbs_mr *mr)
+{
+	const struct verbs_lib *lib = verbs_of(mr->base.dev)->lib;
+	int rc = mr->remote == NULL ? 0 : lib->dereg_mr(mr->remote);
+
+	if (rc != 0)
+		return -rc;
+	mr->remote = NULL;
+	return -lib->dereg_mr(mr->mr);
+}
+
 int verbs_mr_reg(struct hf_pd *base, void *addr, uint64_t bytes, uint64_t iova, int access, struct hf_mr **mr_out,
 	struct hf_error *error)
 {
@@ -84,6 +95,12 @@ int verbs_mr_reg(struct hf_pd *base, void *addr, uint64_t bytes, uint64_t iova, 
 		free(mr);
 		return explain(rc, bytes, error);
 	}
+	rc = table_put(&verbs_of(base->dev)->by_lkey, mr->mr->lkey, mr);
+	if (rc != 0) {
+		dereg_both(mr);
+		free(mr);
+		return hf_error_set(error, rc, "out of memory");
+	}
 	mr->base.lkey = mr->mr->lkey;
 	mr->base.rkey = mr->remote != NULL ? mr->remote->rkey : mr->mr->rkey;
 	*mr_out = &mr->base;
@@ -93,15 +110,11 @@ int verbs_mr_reg(struct hf_pd *base, void *addr, uint64_t bytes, uint64_t iova, 
 int verbs_mr_dereg(struct hf_mr *base)
 {
 	struct verbs_mr *mr = (struct verbs_mr *)base;
-	const struct verbs_lib *lib = verbs_of(base->dev)->lib;
-	int rc = mr->remote == NULL ? 0 : lib->dereg_mr(mr->remote);
+	int rc = dereg_both(mr);
 
 	if (rc != 0)
-		return -rc;
-	mr->remote = NULL;
-	rc = lib->dereg_mr(mr->mr);
-	if (rc != 0)
-		return -rc;
+		return rc;
+	table_remove(&verbs_of(base->dev)->by_lkey, base->lkey);
 	free(mr);
 	return 0;
 }

@@ -21,6 +21,7 @@ static const struct verbs_model rxe = {.vendor_id = 0xffffff,
 	.settle_ns = 20 * MS,
 	.flushes_end = true,
 	.quiet_ns = 25 * MS,
+	.believes_acks = true,
 	.oversleeps = true,
 	.retry_most = 6,
 	.tried = true};
@@ -73,6 +74,21 @@ const char *verbs_port_format(const struct verbs_port *port, char text_out[HF_NI
 	else
 		snprintf(text_out, HF_NIC_BYTES, "%s/%u", port->name, port->number);
 	return text_out;
+}
+
+uint64_t verbs_port_resent(const struct verbs_port *port, struct hf_env *env)
+{
+	char path[128], text[32] = {0};
+	struct hf_file *file;
+	ssize_t got;
+
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/%u/hw_counters/completer_retry_err", port->name,
+		port->number);
+	if (hf_file_open(env, path, 0, &file) != 0)
+		return VERBS_RESENT_UNKNOWN;
+	got = hf_file_read_at(file, text, sizeof(text) - 1, 0);
+	hf_file_close(file);
+	return got > 0 ? strtoull(text, NULL, 10) : VERBS_RESENT_UNKNOWN;
 }
 
 /* The GID that packets carry: of the address that was asked for, else of the first IPv4 address, else the first one. */

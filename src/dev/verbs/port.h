@@ -14,6 +14,7 @@ struct verbs_model {
 	uint64_t settle_ns; /* after a qp moved to ERR something may still land for so long */
 	bool flushes_end;   /* but not any more when it has flushed what was posted after that */
 	uint64_t quiet_ns;  /* and for so long it must not be reset or destroyed */
+	bool believes_acks; /* a READ or atomic may complete with success although nothing came (answers.h) */
 	bool oversleeps;    /* a wr may wait for READs that are over (IBV_SEND_FENCE), until somebody rings */
 	uint8_t retry_most; /* a larger retry_cnt does not mean so many retries */
 	bool tried;         /* the conformance suite was run on it */
@@ -48,6 +49,10 @@ const char *verbs_port_format(const struct verbs_port *port, char text_out[HF_NI
 
 /* Fills in our end of a path. */
 void verbs_port_begin_path(const struct verbs_port *port, struct ibv_ah_attr *path);
+
+/* How often a qp of that port has sent wrs again. */
+uint64_t verbs_port_resent(const struct verbs_port *port, struct hf_env *env);
+#define VERBS_RESENT_UNKNOWN UINT64_MAX /* the NIC does not tell */
 
 /* The address that is in a GID; an IPv4 one as such. */
 struct hf_addr verbs_port_address(const union ibv_gid *gid);

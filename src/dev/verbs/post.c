@@ -29,9 +29,17 @@ bool verbs_qp_takes(const struct verbs_qp *qp, const struct ibv_send_wr *wr)
 
 static int post(struct verbs_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
 {
-	int rc = ibv_post_send(qp->qp, wr, bad_wr);
+	const struct ibv_send_wr *end;
+	int rc = verbs_answers_expect(qp, wr);
 
-	verbs_qp_count_posted(qp, wr, rc == 0 ? NULL : *bad_wr);
+	if (rc != 0) {
+		*bad_wr = wr;
+		return rc;
+	}
+	rc = ibv_post_send(qp->qp, wr, bad_wr);
+	end = rc == 0 ? NULL : *bad_wr;
+	verbs_answers_unexpect(qp, end);
+	verbs_qp_count_posted(qp, wr, end);
 	return -rc;
 }
 

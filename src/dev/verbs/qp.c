@@ -41,6 +41,7 @@ static void note(struct verbs_qp *qp, const struct ibv_qp_attr *attr, int mask)
 		return;
 	qp->posted = qp->completed = 0;
 	qp->ordered_ns = 0;
+	verbs_answers_forget(qp);
 	qp->failed_ns = 0;
 	qp->last_told = false;
 }
@@ -259,8 +260,11 @@ int verbs_qp_create(struct hf_pd *base, const struct hf_qp_init *init, struct hf
 		free(qp);
 		return rc;
 	}
-	rc = take_number(dev, qp);
+	rc = verbs_answers_init(qp);
+	if (rc == 0)
+		rc = take_number(dev, qp);
 	if (rc != 0) {
+		verbs_answers_free(qp);
 		dev->lib->destroy_qp(qp->qp);
 		verbs_dc_end(qp);
 		free(qp);
@@ -297,6 +301,7 @@ int verbs_qp_destroy(struct hf_qp *base)
 	list_remove(&qp->link);
 	use_queues(qp, -1);
 	verbs_forget_events(dev, base);
+	verbs_answers_free(qp);
 	free(qp);
 	return 0;
 }

@@ -70,7 +70,10 @@ static void count(struct verbs_dev *dev, struct ibv_wc *wc)
 		return;
 	qp->completed++;
 	if (wc->status == IBV_WC_SUCCESS)
+		wc->status = verbs_answers_judge(qp);
+	if (wc->status == IBV_WC_SUCCESS)
 		return;
+	verbs_answers_restore(qp);
 	if (wc->status == IBV_WC_LOC_QP_OP_ERR && verbs_port_failed(dev))
 		wc->status = IBV_WC_RETRY_EXC_ERR; /* what some NICs say of what they could not send */
 	if (qp->failed_ns == 0)

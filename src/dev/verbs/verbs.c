@@ -123,6 +123,7 @@ static void close_dev(struct hf_dev *base)
 	if (dev->context != NULL)
 		dev->lib->close_device(dev->context);
 	table_free(&dev->by_num);
+	table_free(&dev->by_lkey);
 	free(dev);
 }
 

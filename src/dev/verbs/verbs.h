@@ -9,6 +9,7 @@
  *   silence   a NIC whose port is down may complete nothing at all: every VERBS_LOOK_NS the device asks for the state
  *             of its port, tells a change that no event told, and moves qps to ERR whose wrs have been waiting
  *             on a dead port for longer than their retries take. Who sleeps meanwhile is woken for that.
+ *   answers   whether they arrived is looked at, where a success does not say it (answers.h).
  *   doorbell  some NICs may leave a wr with IBV_SEND_FENCE waiting for READs that are over (verbs_model.oversleeps):
  *             they are woken at every look, until it must have been sent or failed.
  *   last wqe  not every NIC says when a qp that failed takes nothing more from its shared receive queue: the device
@@ -23,6 +24,7 @@
 #include "base/list.h"
 #include "base/table.h"
 #include "dev/fabric.h"
+#include "dev/verbs/answers.h"
 #include "dev/verbs/lib.h"
 #include "dev/verbs/port.h"
 #include "env/netdev.h"
@@ -52,7 +54,7 @@ struct verbs_dev {
 	uint64_t alarm_ns;                                /* 0: it is not set */
 	unsigned armed;                                   /* cqs that may notify */
 	struct list cqs, qps, graves, events;
-	struct table by_num; /* qps */
+	struct table by_num, by_lkey; /* qps, mrs */
 	uint64_t looked_ns, events_ns;
 	unsigned event_count;
 	bool up;          /* the port, as the NIC says */
@@ -105,7 +107,8 @@ struct verbs_qp {
 	uint32_t next_psn, mtu_bytes;
 	uint32_t posted, completed; /* signaled wrs */
 	uint64_t patience_ns;       /* that its retries may take */
-	uint64_t ordered_ns;        /* when the newest wr with IBV_SEND_FENCE was posted; 0: none was, or long ago */
+	struct verbs_answers *answers;
+	uint64_t ordered_ns; /* when the newest wr with IBV_SEND_FENCE was posted; 0: none was, or long ago */
 };
 
 /* Whether so long has passed since then. A turn's time may be older than what happened in that turn. */
@@ -168,7 +171,6 @@ int verbs_qp_modify(struct hf_qp *base, struct ibv_qp_attr *attr, int mask);
 int verbs_qp_move(struct verbs_qp *qp, enum ibv_qp_state to);
 int verbs_qp_query(struct hf_qp *base, struct ibv_qp_attr *attr_out, int mask);
 int verbs_qp_executed_psn(struct hf_qp *base, uint32_t *psn_out);
-void verbs_qps_ring(struct verbs_dev *dev, uint64_t now_ns);      /* the doorbell of those that may oversleep */
 void verbs_qps_tell_last(struct verbs_dev *dev, uint64_t now_ns); /* QP_LAST_WQE_REACHED of those that failed */
 void verbs_qp_failed(struct verbs_qp *qp);                        /* the NIC moved it to ERR, as a completion says */
 /* Moves to ERR what waits on a dead port for longer than its retries take. */
@@ -190,5 +192,6 @@ int verbs_qp_post_send(struct hf_qp *base, struct ibv_send_wr *wr, struct ibv_se
 int verbs_qp_post_recv(struct hf_qp *base, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
 void verbs_qp_flush_receives(struct verbs_qp *qp); /* of one in ERR */
 uint32_t verbs_qp_next_psn(struct hf_qp *base);
+void verbs_qps_ring(struct verbs_dev *dev, uint64_t now_ns); /* the doorbell of those that may oversleep */
 
 #endif

@@ -8,16 +8,9 @@
 
 #define KEY 0xabcull
 
-struct bed {
-	struct hf_dev *dev;
-	struct hf_pd *pd;
-	struct hf_cq *cq;
-	struct hf_srq *srq;
-};
-
 static struct bed bed_open(void)
 {
-	struct bed bed;
+	struct bed bed = {0};
 
 	verbs_lib_load_mlx5_from(stand_library, &lib);
 	assert_true(lib.has_mlx5);
@@ -308,8 +301,6 @@ static void an_initiator_must_be_told_where_to_and_a_target_sends_nothing(void *
 	bed_close(&bed);
 }
 
-#define TEST(name) cmocka_unit_test_setup(name, stand_set_up)
-
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -324,8 +315,5 @@ int main(int argc, char **argv)
 		TEST(an_initiator_must_be_told_where_to_and_a_target_sends_nothing),
 	};
 
-	if (argc != 2)
-		return 2;
-	stand_library = argv[1];
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return STAND_RUN(argc, argv, tests);
 }

@@ -274,8 +274,6 @@ static void nics_are_listed_with_what_is_wrong_with_them(void **state)
 	assert_non_null(strstr(seen[2].refused, "Permission denied"));
 }
 
-#define TEST(name) cmocka_unit_test_setup(name, stand_set_up)
-
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {

@@ -1,14 +1,8 @@
 /* The device on libibverbs, on NICs that are not there: fake.h. Time passes when the test says so. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <rdma/ib_user_verbs.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -16,55 +10,6 @@
 #include "stand.h"
 
 /* ---- queue pairs ---- */
-
-struct bed {
-	struct hf_dev *dev;
-	struct hf_pd *pd;
-	struct hf_cq *cq;
-	struct hf_srq *srq;
-	struct hf_qp *qp;
-};
-
-static struct bed connected(bool with_srq)
-{
-	struct bed bed = {.dev = opened()};
-	struct hf_qp_init init = {.cap = {8, 8, 2, 2, 32}, .type = IBV_QPT_RC};
-	struct ibv_qp_attr rtr = {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024},
-			   rts = {.qp_state = IBV_QPS_RTS, .sq_psn = 0xfffffe, .timeout = 10, .retry_cnt = 7};
-
-	assert_int_equal(hf_pd_alloc(bed.dev, &bed.pd), 0);
-	assert_int_equal(hf_cq_create(bed.dev, 16, NULL, &bed.cq), 0);
-	if (with_srq)
-		assert_int_equal(hf_srq_create(bed.pd, 8, 1, NULL, &bed.srq), 0);
-	init.send_cq = init.recv_cq = bed.cq;
-	init.srq = bed.srq;
-	assert_int_equal(hf_qp_create(bed.pd, &init, &bed.qp), 0);
-	assert_int_equal(modify(bed.qp, (struct ibv_qp_attr){.qp_state = IBV_QPS_INIT, .port_num = 1},
-				 IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS),
-		0);
-	assert_int_equal(modify(bed.qp, rtr,
-				 IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-					 IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
-		0);
-	assert_int_equal(modify(bed.qp, rts,
-				 IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-					 IBV_QP_MAX_QP_RD_ATOMIC),
-		0);
-	return bed;
-}
-
-static void disconnect(struct bed *bed)
-{
-	if (bed->qp != NULL)
-		assert_int_equal(hf_qp_destroy(bed->qp), 0);
-	time_ns += 1000 * MS;
-	if (bed->srq != NULL)
-		assert_int_equal(hf_srq_destroy(bed->srq), 0);
-	assert_int_equal(hf_cq_destroy(bed->cq), 0);
-	assert_int_equal(hf_pd_free(bed->pd), 0);
-	hf_dev_close(bed->dev);
-	assert_int_equal(fake->qps + fake->cqs + fake->srqs + fake->contexts, 0);
-}
 
 static void our_end_of_the_path_is_filled_in(void **state)
 {
@@ -710,8 +655,6 @@ static void a_notification_is_seen_by_whoever_asks(void **state)
 	assert_int_equal(fake->acked_cq_events, 1);
 }
 
-#define TEST(name) cmocka_unit_test_setup(name, stand_set_up)
-
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -749,10 +692,5 @@ int main(int argc, char **argv)
 		TEST(a_notification_is_seen_by_whoever_asks),
 	};
 
-	if (argc != 2) {
-		fprintf(stderr, "usage: test-verbs-device LIBRARY\n");
-		return 2;
-	}
-	stand_library = argv[1];
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return STAND_RUN(argc, argv, tests);
 }

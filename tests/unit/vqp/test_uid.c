@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "vqp/uid_wire.h"
+#include "vqp/uid.h"
 
 #define SLOTS  4u
 #define TARGET 0x7f0000001000ull
@@ -256,26 +256,6 @@ static void a_slot_that_was_never_used_has_nothing_to_resolve(void **state)
 	assert_int_equal(plan.count, 0);
 }
 
-static void an_answer_that_was_not_put_away_is_none(void **state)
-{
-	static const enum uid_access_kind kinds[] = {UID_READ_TARGET, UID_CAS_TARGET, UID_READ_SLOT};
-	const uint64_t mark = 0x1234567890abcdefull;
-
-	(void)state;
-	for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-		struct uid_access access = {.kind = kinds[i]};
-		struct uid_scratch scratch = {.value = 5, .in.word = 5}; /* of the plan before */
-
-		uid_wire_mark(&scratch, mark);
-		assert_false(uid_wire_answered(&scratch, &access, mark));
-		if (access.kind == UID_READ_SLOT)
-			scratch.in.word = uid_word(UID_SEQUENCE_MAX, UID_DONE);
-		else
-			scratch.value = UINT64_MAX;
-		assert_true(uid_wire_answered(&scratch, &access, mark));
-	}
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -293,7 +273,6 @@ int main(void)
 		cmocka_unit_test(an_addition_reads_and_swaps_until_nobody_was_quicker),
 		cmocka_unit_test(a_reader_believes_a_slot_only_if_the_uid_is_still_there),
 		cmocka_unit_test(a_slot_that_was_never_used_has_nothing_to_resolve),
-		cmocka_unit_test(an_answer_that_was_not_put_away_is_none),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
