@@ -24,7 +24,7 @@ struct verbs_answers {
 	uint32_t unsignaled;       /* behind the last wr that was signaled */
 	uint32_t completed;        /* signaled wrs, with success; as far as qp->posted counts them */
 	uint64_t key;
-	uint32_t restored;         /* as far as first and end, the places of a qp that has failed */
+	uint32_t restored; /* as far as first and end, the places of a qp that has failed */
 	bool failed;
 };
 
