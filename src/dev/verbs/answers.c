@@ -9,24 +9,35 @@
 
 #define MARK_BYTES 8u
 #define SPREAD     0x9e3779b97f4a7c15ull
+#define USES_MIN   16u
+#define USES_MAX   (1u << 20) /* of a program that signals nothing */
 
-struct answer {
-	struct ibv_sge place; /* of the mark; of no bytes: of none that may be written, and the NIC will say so */
-	uint32_t end;         /* signaled wrs that have completed, when it should be there */
-	bool missing;         /* it was not when its qp failed */
+/* Local memory that a wr in flight reads or writes. */
+struct use {
+	struct ibv_sge range;
+	uint32_t end;   /* signaled wrs that have completed, when this one has */
+	bool is_answer; /* the last bytes of one */
+	bool hidden;    /* a later wr may have written over the mark */
+	bool missing;   /* it was not there when its qp failed */
+	uint32_t mark_bytes;
 	uint64_t mark, before;
-	uint64_t resent; /* verbs_port_resent() before it was posted, if the mark is short */
+	uint64_t resent; /* verbs_port_resent() at some time before it was posted */
 };
 
 struct verbs_answers {
-	struct answer *ring;
+	struct use *uses;
 	uint32_t mask, first, end; /* of the ring; ever */
-	uint32_t unsignaled;       /* behind the last wr that was signaled */
 	uint32_t completed;        /* signaled wrs, with success; as far as qp->posted counts them */
-	uint64_t key;
-	uint32_t restored; /* as far as first and end, the places of a qp that has failed */
+	uint32_t restored;         /* as far as first and end, the places of a qp that has failed */
 	bool failed;
+	uint64_t key;
 };
+
+void verbs_answers_look(struct verbs_dev *dev)
+{
+	if (dev->port.model->believes_acks)
+		dev->resent = verbs_port_resent(&dev->port, dev->base.env);
+}
 
 int verbs_answers_init(struct verbs_qp *qp)
 {
@@ -45,7 +56,7 @@ void verbs_answers_free(struct verbs_qp *qp)
 {
 	if (qp->answers == NULL)
 		return;
-	free(qp->answers->ring);
+	free(qp->answers->uses);
 	free(qp->answers);
 	qp->answers = NULL;
 }
@@ -57,8 +68,60 @@ void verbs_answers_forget(struct verbs_qp *qp)
 	if (answers == NULL)
 		return;
 	answers->first = answers->restored = answers->end;
-	answers->unsignaled = answers->completed = 0;
+	answers->completed = 0;
 	answers->failed = false;
+}
+
+static struct use *use_at(const struct verbs_answers *answers, uint32_t at)
+{
+	return &answers->uses[at & answers->mask];
+}
+
+/* ---- marks ---- */
+
+static bool overlap(const struct ibv_sge *a, const struct ibv_sge *b)
+{
+	return a->addr < b->addr + b->length && b->addr < a->addr + a->length;
+}
+
+static struct ibv_sge last_bytes(const struct ibv_sge *range, uint32_t bytes)
+{
+	return (struct ibv_sge){.addr = range->addr + range->length - bytes, .length = bytes, .lkey = range->lkey};
+}
+
+static void *mark_of(const struct use *use)
+{
+	return (void *)(uintptr_t)(use->range.addr + use->range.length - use->mark_bytes);
+}
+
+/* False where the NIC will refuse the wr; and where the memory was deregistered, and may have been given back. */
+static bool may_write(const struct verbs_qp *qp, const struct ibv_sge *range)
+{
+	const struct verbs_mr *mr = table_get(&verbs_of(qp->base.dev)->by_lkey, range->lkey);
+	uint64_t at = mr == NULL ? 0 : range->addr - (uintptr_t)mr->base.addr;
+
+	return mr != NULL && mr->base.pd == qp->base.pd && (mr->base.access & IBV_ACCESS_LOCAL_WRITE) != 0 &&
+	       at <= mr->base.bytes && range->length <= mr->base.bytes - at;
+}
+
+static bool is_marked(const struct verbs_qp *qp, const struct use *use)
+{
+	return use->mark_bytes > 0 && may_write(qp, &use->range) &&
+	       memcmp(mark_of(use), &use->mark, use->mark_bytes) == 0;
+}
+
+static void mark(struct verbs_answers *answers, struct use *use)
+{
+	use->mark_bytes = use->range.length < MARK_BYTES ? use->range.length : MARK_BYTES;
+	use->mark = answers->key ^ (answers->end * SPREAD);
+	memcpy(&use->before, mark_of(use), use->mark_bytes);
+	memcpy(mark_of(use), &use->mark, use->mark_bytes);
+}
+
+static void restore(const struct use *use)
+{
+	if (use->mark_bytes > 0)
+		memcpy(mark_of(use), &use->before, use->mark_bytes);
 }
 
 /* ---- before the wr is posted ---- */
@@ -69,89 +132,75 @@ static bool has_answer(const struct ibv_send_wr *wr)
 	       wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
-static bool may_write(const struct verbs_qp *qp, const struct ibv_sge *sge)
+static uint32_t uses_of(const struct ibv_send_wr *wr)
 {
-	const struct verbs_mr *mr = table_get(&verbs_of(qp->base.dev)->by_lkey, sge->lkey);
-	uint64_t at = mr == NULL ? 0 : sge->addr - (uintptr_t)mr->base.addr;
+	uint32_t uses = 0;
 
-	return mr != NULL && mr->base.pd == qp->base.pd && (mr->base.access & IBV_ACCESS_LOCAL_WRITE) != 0 &&
-	       at <= mr->base.bytes && sge->length <= mr->base.bytes - at;
-}
-
-static void find_place(const struct verbs_qp *qp, const struct ibv_send_wr *wr, struct answer *answer)
-{
-	int last = wr->num_sge - 1;
-	struct ibv_sge *place = &answer->place;
-
-	while (last >= 0 && wr->sg_list[last].length == 0)
-		last--;
-	if (last < 0 || !may_write(qp, &wr->sg_list[last]))
-		return;
-	*place = wr->sg_list[last];
-	if (place->length <= MARK_BYTES)
-		return;
-	place->addr += place->length - MARK_BYTES;
-	place->length = MARK_BYTES;
-}
-
-/* Whose wr has completed may have deregistered the memory, and given it back. */
-static bool is_marked(const struct verbs_qp *qp, const struct answer *answer)
-{
-	const struct ibv_sge *place = &answer->place;
-
-	return place->length > 0 && may_write(qp, place) &&
-	       memcmp((void *)(uintptr_t)place->addr, &answer->mark, place->length) == 0;
-}
-
-static void mark(struct answer *answer)
-{
-	void *at = (void *)(uintptr_t)answer->place.addr;
-
-	if (answer->place.length == 0)
-		return;
-	memcpy(&answer->before, at, answer->place.length);
-	memcpy(at, &answer->mark, answer->place.length);
-}
-
-static void restore(const struct answer *answer)
-{
-	if (answer->place.length == 0)
-		return;
-	memcpy((void *)(uintptr_t)answer->place.addr, &answer->before, answer->place.length);
+	if ((wr->send_flags & IBV_SEND_INLINE) != 0)
+		return 0;
+	for (int i = 0; i < wr->num_sge; i++)
+		uses += wr->sg_list[i].length > 0;
+	return uses;
 }
 
 static int make_room(struct verbs_answers *answers)
 {
-	uint32_t had = answers->ring == NULL ? 0 : answers->mask + 1, room = had == 0 ? 16 : 2 * had;
-	struct answer *ring;
+	uint32_t had = answers->uses == NULL ? 0 : answers->mask + 1, room = had == 0 ? USES_MIN : 2 * had;
+	struct use *uses;
 
 	if (answers->end - answers->first < had)
 		return 0;
-	ring = malloc(room * sizeof(*ring));
-	if (ring == NULL)
+	uses = had == USES_MAX ? NULL : malloc(room * sizeof(*uses));
+	if (uses == NULL)
 		return -ENOMEM;
 	for (uint32_t at = answers->first; at != answers->end; at++)
-		ring[at & (room - 1)] = answers->ring[at & answers->mask];
-	free(answers->ring);
-	answers->ring = ring;
+		uses[at & (room - 1)] = *use_at(answers, at);
+	free(answers->uses);
+	answers->uses = uses;
 	answers->mask = room - 1;
 	return 0;
 }
 
-static int expect_one(struct verbs_qp *qp, const struct ibv_send_wr *wr, uint32_t completed_then)
+/* What an earlier wr has yet to send must not change, and what it has yet to put there would hide that the later one
+ * puts nothing there. */
+static bool is_in_use(const struct verbs_answers *answers, const struct ibv_sge *range)
+{
+	for (uint32_t at = answers->first; at != answers->end; at++)
+		if (overlap(&use_at(answers, at)->range, range))
+			return true;
+	return false;
+}
+
+static void hide_marks_in(struct verbs_answers *answers, const struct ibv_sge *range)
+{
+	for (uint32_t at = answers->first; at != answers->end; at++) {
+		struct use *use = use_at(answers, at);
+		struct ibv_sge place = last_bytes(&use->range, use->mark_bytes);
+
+		if (use->mark_bytes > 0 && overlap(&place, range))
+			use->hidden = true;
+	}
+}
+
+static int expect_use(struct verbs_qp *qp, const struct ibv_sge *range, uint32_t end, bool writes, bool is_answer)
 {
 	struct verbs_answers *answers = qp->answers;
-	const struct verbs_dev *dev = verbs_of(qp->base.dev);
-	struct answer answer = {.end = completed_then, .mark = answers->key ^ (answers->end * SPREAD)};
-	int rc = answers->unsignaled > qp->base.cap.max_send_wr ? -ENOMEM : make_room(answers);
+	struct verbs_dev *dev = verbs_of(qp->base.dev);
+	struct use use = {.range = *range, .end = end, .is_answer = is_answer};
+	struct ibv_sge place = last_bytes(range, range->length < MARK_BYTES ? range->length : MARK_BYTES);
+	bool marks = is_answer && may_write(qp, range) && !is_in_use(answers, &place);
+	int rc = make_room(answers);
 
 	if (rc != 0)
 		return rc;
-	find_place(qp, wr, &answer);
-	if (answer.place.length < MARK_BYTES)
-		answer.resent = verbs_port_resent(&dev->port, dev->base.env);
-	mark(&answer);
-	answers->ring[answers->end++ & answers->mask] = answer;
+	if (writes)
+		hide_marks_in(answers, range);
+	if (is_answer && (!marks || place.length < MARK_BYTES))
+		dev->resent = verbs_port_resent(&dev->port, dev->base.env);
+	use.resent = dev->resent;
+	if (marks)
+		mark(answers, &use);
+	*use_at(answers, answers->end++) = use;
 	return 0;
 }
 
@@ -159,7 +208,7 @@ static int expect_one(struct verbs_qp *qp, const struct ibv_send_wr *wr, uint32_
 static void take_back(struct verbs_answers *answers, uint32_t from)
 {
 	while (answers->end != from)
-		restore(&answers->ring[--answers->end & answers->mask]);
+		restore(use_at(answers, --answers->end));
 }
 
 int verbs_answers_expect(struct verbs_qp *qp, const struct ibv_send_wr *wr)
@@ -169,13 +218,20 @@ int verbs_answers_expect(struct verbs_qp *qp, const struct ibv_send_wr *wr)
 
 	for (; answers != NULL && wr != NULL; wr = wr->next) {
 		bool signaled = qp->base.sq_sig_all || (wr->send_flags & IBV_SEND_SIGNALED) != 0;
+		uint32_t left = uses_of(wr);
 
-		posted += signaled;
-		answers->unsignaled = signaled ? 0 : answers->unsignaled + has_answer(wr);
-		if (has_answer(wr) && expect_one(qp, wr, signaled ? posted : posted + 1) != 0) {
+		for (int i = 0; left > 0; i++) {
+			const struct ibv_sge *range = &wr->sg_list[i];
+
+			if (range->length == 0)
+				continue;
+			left--;
+			if (expect_use(qp, range, posted + 1, has_answer(wr), has_answer(wr) && left == 0) == 0)
+				continue;
 			take_back(answers, from);
 			return -ENOMEM;
 		}
+		posted += signaled;
 	}
 	return 0;
 }
@@ -187,20 +243,24 @@ void verbs_answers_unexpect(struct verbs_qp *qp, const struct ibv_send_wr *end)
 	if (qp->answers == NULL)
 		return;
 	for (const struct ibv_send_wr *wr = end; wr != NULL; wr = wr->next)
-		unposted += has_answer(wr);
+		unposted += uses_of(wr);
 	take_back(qp->answers, qp->answers->end - unposted);
 }
 
 /* ---- when it has completed ---- */
 
-static bool has_arrived(const struct verbs_qp *qp, const struct answer *answer)
+/* Without a mark, or where it may be what came, the NIC's word that nothing was sent again is what there is. */
+static bool has_arrived(const struct verbs_qp *qp, const struct use *use)
 {
 	const struct verbs_dev *dev = verbs_of(qp->base.dev);
 
-	if (answer->missing || !is_marked(qp, answer))
-		return !answer->missing;
-	return answer->place.length < MARK_BYTES && answer->resent != VERBS_RESENT_UNKNOWN &&
-	       answer->resent == verbs_port_resent(&dev->port, dev->base.env);
+	if (use->missing || (use->mark_bytes == MARK_BYTES && is_marked(qp, use)))
+		return false;
+	if (use->mark_bytes > 0 && !use->hidden && !is_marked(qp, use))
+		return true;
+	if (use->resent == VERBS_RESENT_UNKNOWN)
+		return use->mark_bytes == 0;
+	return use->resent == verbs_port_resent(&dev->port, dev->base.env);
 }
 
 void verbs_answers_restore(struct verbs_qp *qp)
@@ -212,11 +272,11 @@ void verbs_answers_restore(struct verbs_qp *qp)
 	if ((int32_t)(answers->restored - answers->first) < 0)
 		answers->restored = answers->first;
 	for (; (int32_t)(answers->end - answers->restored) > 0; answers->restored++) {
-		struct answer *answer = &answers->ring[answers->restored & answers->mask];
+		struct use *use = use_at(answers, answers->restored);
 
-		answer->missing = is_marked(qp, answer);
-		if (answer->missing)
-			restore(answer);
+		use->missing = is_marked(qp, use);
+		if (use->missing)
+			restore(use);
 	}
 }
 
@@ -239,11 +299,11 @@ enum ibv_wc_status verbs_answers_judge(struct verbs_qp *qp)
 		return IBV_WC_WR_FLUSH_ERR;
 	answers->completed++;
 	for (; answers->first != answers->end; answers->first++) {
-		const struct answer *answer = &answers->ring[answers->first & answers->mask];
+		const struct use *use = use_at(answers, answers->first);
 
-		if ((int32_t)(answers->completed - answer->end) < 0)
+		if ((int32_t)(answers->completed - use->end) < 0)
 			return IBV_WC_SUCCESS;
-		if (has_arrived(qp, answer))
+		if (!use->is_answer || has_arrived(qp, use))
 			continue;
 		fail(qp);
 		return IBV_WC_RETRY_EXC_ERR;

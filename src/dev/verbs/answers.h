@@ -7,10 +7,12 @@
  * when the wr has completed, it fails as if its retries were exceeded, its qp goes to ERR, and what completed behind it
  * was flushed, as far as the program is told: the fence's evidence says what of that executed.
  *
- * Of fewer than eight bytes the mark may be what was read; there the NIC is asked whether it has sent anything again.
+ * Of fewer than eight bytes the mark may be what was read. And nothing is marked where a wr in flight on that qp reads
+ * or writes: what is still to be sent must not change. In both cases the NIC is asked whether it has sent anything
+ * again since, and if it has, that answer is not believed.
  *
- * ANSWERS-1  the answers of a qp are in the order of its wrs, and each is there from its post until its wr, or a later
- *            signaled one, has completed. */
+ * ANSWERS-1  the memory that wrs in flight use is there in the order of the wrs, each from its post until its wr, or a
+ *            later signaled one, has completed. */
 #ifndef HOLDFAST_DEV_VERBS_ANSWERS_H
 #define HOLDFAST_DEV_VERBS_ANSWERS_H
 
@@ -20,11 +22,12 @@ struct verbs_dev;
 struct verbs_qp;
 struct verbs_answers; /* NULL: a success of the NIC says it */
 
+void verbs_answers_look(struct verbs_dev *dev); /* from time to time */
 int verbs_answers_init(struct verbs_qp *qp);
 void verbs_answers_free(struct verbs_qp *qp);
 void verbs_answers_forget(struct verbs_qp *qp); /* its wrs complete no more */
 
-/* Marks the places of a list that is about to be posted. -ENOMEM: of so many nothing is remembered; signal some. */
+/* Marks the places of a list that is about to be posted. -ENOMEM also where a million were posted and none signaled. */
 int verbs_answers_expect(struct verbs_qp *qp, const struct ibv_send_wr *wr);
 /* Of that list those from `end` on (NULL: none) were not posted: what was in their places is there again. */
 void verbs_answers_unexpect(struct verbs_qp *qp, const struct ibv_send_wr *end);

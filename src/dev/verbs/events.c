@@ -208,6 +208,7 @@ static void look(struct verbs_dev *dev, uint64_t now_ns)
 	ask_port(dev, now_ns);
 	if (!dev->up)
 		verbs_qps_lose_patience(dev, now_ns);
+	verbs_answers_look(dev);
 	verbs_qps_ring(dev, now_ns);
 	verbs_qps_tell_last(dev, now_ns);
 	verbs_bury(dev, now_ns);
@@ -260,6 +261,7 @@ int verbs_events_open(struct verbs_dev *dev)
 	members[n++] = dev->channel_io;
 	if (dev->fabric != NULL)
 		members[n++] = fabric_port_bell(dev->fabric);
+	verbs_answers_look(dev);
 	dev->up = dev->told_up = port_state(dev) == IBV_PORT_ACTIVE;
 	dev->looked_ns = dev->events_ns = hf_env_now_ns(dev->base.env);
 	return io_group_open(dev->base.env, members, n, &dev->io);

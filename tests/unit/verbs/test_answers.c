@@ -211,7 +211,7 @@ static void memory_that_is_deregistered_is_not_looked_at(void **state)
 	disconnect(&bed);
 }
 
-/* ---- answers that are shorter than a mark ---- */
+/* ---- answers that a mark does not tell of ---- */
 
 static const char *resent; /* what the NIC's counter says; NULL: it has none */
 
@@ -267,6 +267,60 @@ static void a_short_answer_may_be_what_was_marked_where_nothing_was_sent_again(v
 	}
 }
 
+/* What the WRITE has yet to send must be what the program left there. */
+static void what_a_wr_in_flight_reads_is_not_marked(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		stand_set_up(NULL);
+		ops.file_open = counter_open;
+		resent = "3\n";
+		open_bed();
+		assert_int_equal(post_op(0, IBV_WR_RDMA_WRITE, BYTES, IBV_SEND_SIGNALED), 0);
+		assert_int_equal(post_op(0, IBV_WR_RDMA_READ, BYTES, IBV_SEND_SIGNALED), 0);
+		assert_true(is_untouched(0));
+		resent = i == 0 ? "3\n" : "4\n";
+		completes(0, IBV_WC_SUCCESS);
+		completes(0, IBV_WC_SUCCESS);
+		assert_int_equal(polled(0), IBV_WC_SUCCESS);
+		assert_int_equal(polled(0), i == 0 ? IBV_WC_SUCCESS : IBV_WC_RETRY_EXC_ERR);
+		close_bed();
+	}
+}
+
+static void what_the_nic_has_a_copy_of_is_marked(void **state)
+{
+	(void)state;
+	open_bed();
+	assert_int_equal(post_op(0, IBV_WR_RDMA_WRITE, 32, IBV_SEND_SIGNALED | IBV_SEND_INLINE), 0);
+	assert_int_equal(post_op(0, IBV_WR_RDMA_READ, 32, IBV_SEND_SIGNALED), 0);
+	assert_false(is_untouched(0));
+	close_bed();
+}
+
+/* Of two READs to one place the second's answer hides whether the first had one, and the first's whether it has. */
+static void of_answers_in_one_place_the_nic_is_asked(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		stand_set_up(NULL);
+		ops.file_open = counter_open;
+		resent = "3\n";
+		open_bed();
+		for (unsigned k = 0; k < 3; k++)
+			assert_int_equal(post_op(k / 2, IBV_WR_RDMA_READ, BYTES, IBV_SEND_SIGNALED), 0);
+		memset(place(0), 9, BYTES); /* the first, the second, or both */
+		memset(place(1), 9, BYTES);
+		if (i == 1)
+			resent = "4\n";
+		for (unsigned k = 0; k < 3; k++)
+			completes(k, IBV_WC_SUCCESS);
+		assert_int_equal(polled(0), i == 0 ? IBV_WC_SUCCESS : IBV_WC_RETRY_EXC_ERR);
+		assert_int_equal(polled(1), i == 0 ? IBV_WC_SUCCESS : IBV_WC_WR_FLUSH_ERR);
+		close_bed();
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -277,6 +331,9 @@ int main(int argc, char **argv)
 		TEST(what_was_not_posted_leaves_its_place_as_it_was),
 		TEST(what_the_nic_may_not_write_is_not_marked),
 		TEST(memory_that_is_deregistered_is_not_looked_at),
+		TEST(what_a_wr_in_flight_reads_is_not_marked),
+		TEST(what_the_nic_has_a_copy_of_is_marked),
+		TEST(of_answers_in_one_place_the_nic_is_asked),
 		TEST(a_short_answer_may_be_what_was_marked_where_nothing_was_sent_again),
 	};
 
