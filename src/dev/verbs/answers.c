@@ -15,7 +15,9 @@
 /* Local memory that a wr in flight reads or writes. */
 struct use {
 	struct ibv_sge range;
-	uint32_t end;   /* signaled wrs that have completed, when this one has */
+	uint64_t wr_id;
+	uint32_t end; /* signaled wrs that have completed, when this one has */
+	bool writes;
 	bool is_answer; /* the last bytes of one */
 	bool hidden;    /* a later wr may have written over the mark */
 	bool missing;   /* it was not there when its qp failed */
@@ -95,24 +97,25 @@ static void *mark_of(const struct use *use)
 }
 
 /* False where the NIC will refuse the wr; and where the memory was deregistered, and may have been given back. */
-static bool may_write(const struct verbs_qp *qp, const struct ibv_sge *range)
+static bool is_permitted(const struct verbs_qp *qp, const struct ibv_sge *range, bool writes)
 {
 	const struct verbs_mr *mr = table_get(&verbs_of(qp->base.dev)->by_lkey, range->lkey);
 	uint64_t at = mr == NULL ? 0 : range->addr - (uintptr_t)mr->base.addr;
 
-	return mr != NULL && mr->base.pd == qp->base.pd && (mr->base.access & IBV_ACCESS_LOCAL_WRITE) != 0 &&
-	       at <= mr->base.bytes && range->length <= mr->base.bytes - at;
+	return mr != NULL && mr->base.pd == qp->base.pd &&
+	       (!writes || (mr->base.access & IBV_ACCESS_LOCAL_WRITE) != 0) && at <= mr->base.bytes &&
+	       range->length <= mr->base.bytes - at;
 }
 
 static bool is_marked(const struct verbs_qp *qp, const struct use *use)
 {
-	return use->mark_bytes > 0 && may_write(qp, &use->range) &&
+	return use->mark_bytes > 0 && is_permitted(qp, &use->range, true) &&
 	       memcmp(mark_of(use), &use->mark, use->mark_bytes) == 0;
 }
 
-static void mark(struct verbs_answers *answers, struct use *use)
+static void mark(const struct verbs_answers *answers, struct use *use, uint32_t bytes)
 {
-	use->mark_bytes = use->range.length < MARK_BYTES ? use->range.length : MARK_BYTES;
+	use->mark_bytes = bytes;
 	use->mark = answers->key ^ (answers->end * SPREAD);
 	memcpy(&use->before, mark_of(use), use->mark_bytes);
 	memcpy(mark_of(use), &use->mark, use->mark_bytes);
@@ -182,24 +185,24 @@ static void hide_marks_in(struct verbs_answers *answers, const struct ibv_sge *r
 	}
 }
 
-static int expect_use(struct verbs_qp *qp, const struct ibv_sge *range, uint32_t end, bool writes, bool is_answer)
+static int expect_use(struct verbs_qp *qp, struct use use)
 {
 	struct verbs_answers *answers = qp->answers;
 	struct verbs_dev *dev = verbs_of(qp->base.dev);
-	struct use use = {.range = *range, .end = end, .is_answer = is_answer};
-	struct ibv_sge place = last_bytes(range, range->length < MARK_BYTES ? range->length : MARK_BYTES);
-	bool marks = is_answer && may_write(qp, range) && !is_in_use(answers, &place);
+	uint32_t bytes = use.range.length < MARK_BYTES ? use.range.length : MARK_BYTES;
+	struct ibv_sge place = last_bytes(&use.range, bytes);
+	bool marks = use.is_answer && is_permitted(qp, &use.range, true) && !is_in_use(answers, &place);
 	int rc = make_room(answers);
 
 	if (rc != 0)
 		return rc;
-	if (writes)
-		hide_marks_in(answers, range);
-	if (is_answer && (!marks || place.length < MARK_BYTES))
+	if (use.writes)
+		hide_marks_in(answers, &use.range);
+	if (use.is_answer && (!marks || bytes < MARK_BYTES))
 		dev->resent = verbs_port_resent(&dev->port, dev->base.env);
 	use.resent = dev->resent;
 	if (marks)
-		mark(answers, &use);
+		mark(answers, &use, bytes);
 	*use_at(answers, answers->end++) = use;
 	return 0;
 }
@@ -211,27 +214,39 @@ static void take_back(struct verbs_answers *answers, uint32_t from)
 		restore(use_at(answers, --answers->end));
 }
 
+static int expect_wr(struct verbs_qp *qp, const struct ibv_send_wr *wr, uint32_t end)
+{
+	bool writes = has_answer(wr);
+
+	for (uint32_t i = 0, left = uses_of(wr); left > 0; i++) {
+		const struct ibv_sge *range = &wr->sg_list[i];
+		int rc;
+
+		if (range->length == 0)
+			continue;
+		left--;
+		rc = expect_use(qp, (struct use){.range = *range,
+					    .wr_id = wr->wr_id,
+					    .end = end,
+					    .writes = writes,
+					    .is_answer = writes && left == 0});
+		if (rc != 0)
+			return rc;
+	}
+	return 0;
+}
+
 int verbs_answers_expect(struct verbs_qp *qp, const struct ibv_send_wr *wr)
 {
 	struct verbs_answers *answers = qp->answers;
 	uint32_t posted = qp->posted, from = answers == NULL ? 0 : answers->end;
 
 	for (; answers != NULL && wr != NULL; wr = wr->next) {
-		bool signaled = qp->base.sq_sig_all || (wr->send_flags & IBV_SEND_SIGNALED) != 0;
-		uint32_t left = uses_of(wr);
-
-		for (int i = 0; left > 0; i++) {
-			const struct ibv_sge *range = &wr->sg_list[i];
-
-			if (range->length == 0)
-				continue;
-			left--;
-			if (expect_use(qp, range, posted + 1, has_answer(wr), has_answer(wr) && left == 0) == 0)
-				continue;
+		if (expect_wr(qp, wr, posted + 1) != 0) {
 			take_back(answers, from);
 			return -ENOMEM;
 		}
-		posted += signaled;
+		posted += qp->base.sq_sig_all || (wr->send_flags & IBV_SEND_SIGNALED) != 0;
 	}
 	return 0;
 }
@@ -278,6 +293,19 @@ void verbs_answers_restore(struct verbs_qp *qp)
 		if (use->missing)
 			restore(use);
 	}
+}
+
+bool verbs_answers_refused(const struct verbs_qp *qp, uint64_t wr_id)
+{
+	const struct verbs_answers *answers = qp->answers;
+
+	for (uint32_t at = answers == NULL ? 0 : answers->first; answers != NULL && at != answers->end; at++) {
+		const struct use *use = use_at(answers, at);
+
+		if (use->wr_id == wr_id && !is_permitted(qp, &use->range, use->writes))
+			return true;
+	}
+	return false;
 }
 
 static void fail(struct verbs_qp *qp)

@@ -17,6 +17,7 @@
 #define HOLDFAST_DEV_VERBS_ANSWERS_H
 
 #include <infiniband/verbs.h>
+#include <stdbool.h>
 
 struct verbs_dev;
 struct verbs_qp;
@@ -37,5 +38,8 @@ enum ibv_wc_status verbs_answers_judge(struct verbs_qp *qp);
 
 /* A wr has failed, and its qp with it: what was in the places that get no answer any more is there again. */
 void verbs_answers_restore(struct verbs_qp *qp);
+
+/* Whether a wr in flight of that wr_id uses local memory that it may not use. */
+bool verbs_answers_refused(const struct verbs_qp *qp, uint64_t wr_id);
 
 #endif

@@ -73,6 +73,9 @@ static void count(struct verbs_dev *dev, struct ibv_wc *wc)
 		wc->status = verbs_answers_judge(qp);
 	if (wc->status == IBV_WC_SUCCESS)
 		return;
+	if (wc->status == IBV_WC_WR_FLUSH_ERR && qp->failed_ns == 0 && qp->error_ns == 0 &&
+		verbs_answers_refused(qp, wc->wr_id))
+		wc->status = IBV_WC_LOC_PROT_ERR; /* some NICs flush the wr that was the reason, too */
 	verbs_answers_restore(qp);
 	if (wc->status == IBV_WC_LOC_QP_OP_ERR && verbs_port_failed(dev))
 		wc->status = IBV_WC_RETRY_EXC_ERR; /* what some NICs say of what they could not send */
