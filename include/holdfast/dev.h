@@ -43,6 +43,9 @@ enum hf_dev_cap {
 	HF_DEV_SRQ = 1 << 5,
 	HF_DEV_DC_EVIDENCE = 1 << 6, /* D3 of each initiator at a DC target, and what it has of D4 and D4b */
 	HF_DEV_FOOTER = 1 << 7,      /* hf_qp_post_send_footed, towards peers that have it too */
+	/* A wr with IBV_SEND_FENCE is sent when the answers of the READs and atomics before it are in memory, as the
+	 * specification wants it; else only when the NIC takes them to be. */
+	HF_DEV_SEND_FENCE = 1 << 8,
 };
 
 #define HF_NAME_BYTES 32                  /* of a fabric, node, rail or device, with its NUL */

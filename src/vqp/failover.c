@@ -9,10 +9,13 @@
  * wrs would: it becomes a failover, which judges the last wrs by evidence. */
 #define QUIET_PATIENCE_NS 100000000ull
 
-/* Its fence was hopeless; or there never was one. */
-static bool was_ended(const struct path *path)
+/* Our qp was ended, since its fence was hopeless; or there never was one; or the device is one that may be wrong. */
+static bool answers_unsure(const struct hf_vqp *vqp)
 {
-	return path->shared != NULL ? pool_qp_is_ended(path->shared) : path->qp == NULL;
+	const struct path *path = &vqp->path;
+
+	return (path->shared != NULL ? pool_qp_is_ended(path->shared) : path->qp == NULL) ||
+	       (vqp->node->rails[path->rail].dev->attr.caps & HF_DEV_SEND_FENCE) == 0;
 }
 
 /* Behind a wr that is unknown nothing of the vqp executes (V2), as behind one that failed on a plain qp: a WRITE of a
@@ -26,7 +29,7 @@ static void settle(struct hf_vqp *vqp)
 		log_error("vqp %u: a NIC of the other side died with what it had acknowledged", vqp->num);
 		vqp->doomed = true;
 	}
-	vqp->evidence.ended_here = was_ended(&vqp->path);
+	vqp->evidence.answers_unsure = answers_unsure(vqp);
 	unknown = verdict_enter(vqp->node->config.policy, &vqp->sends, &vqp->evidence);
 	if (unknown > 0) {
 		log_warn("vqp %u: nobody can say what became of %u wrs", vqp->num, unknown);

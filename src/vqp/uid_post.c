@@ -41,7 +41,7 @@ struct uid_client {
 /* wr_id: WR_UID, which of our slots is confirmed (0: none; from 1), the position in the log up to which all is done. */
 #define CONFIRM_SHIFT 52u
 #define CONFIRMED(id) ((unsigned)((id) >> CONFIRM_SHIFT) & 0x1fu)
-_Static_assert(OWN_MAX < 0x1f, "a slot fits into a wr_id");
+_Static_assert(OWN_MAX < 0x1f && OWN_MAX <= UID_CONFIRMED_MAX, "a slot fits into a wr_id, and has its places");
 
 /* ---- the wr ---- */
 

@@ -10,6 +10,7 @@ void uid_wire_access(
 	const struct uid_wire *wire, const struct uid_access *access, struct ibv_send_wr *wr, struct ibv_sge *sge)
 {
 	struct uid_scratch *scratch = wire->scratch;
+	uint64_t *ignored = scratch->ignored[access->index % UID_CONFIRMED_MAX];
 	uint64_t slot = wire->arena_addr + access->index * sizeof(struct uid_slot);
 	bool of_slot = access->kind == UID_CAS_SLOT || access->kind == UID_READ_SLOT || access->kind == UID_WRITE_SLOT;
 
@@ -30,11 +31,11 @@ void uid_wire_access(
 		wr->opcode = IBV_WR_RDMA_READ;
 		break;
 	case UID_CAS_SLOT:
-		set_local(sge, &scratch->state, sizeof(scratch->state));
+		set_local(sge, wire->ignored ? &ignored[1] : &scratch->state, sizeof(scratch->state));
 		wr->opcode = IBV_WR_ATOMIC_CMP_AND_SWP;
 		break;
 	case UID_CAS_TARGET:
-		set_local(sge, wire->ignored ? &scratch->state : &scratch->value, sizeof(scratch->value));
+		set_local(sge, wire->ignored ? &ignored[0] : &scratch->value, sizeof(scratch->value));
 		wr->opcode = IBV_WR_ATOMIC_CMP_AND_SWP;
 		break;
 	}

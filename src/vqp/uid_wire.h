@@ -6,11 +6,16 @@
 
 #include "vqp/uid.h"
 
+/* Confirmations are in flight beside the next operations: each has its places, one for the target and one for the slot,
+ * by the number of its slot. Those of a client are consecutive. */
+#define UID_CONFIRMED_MAX 32u
+
 struct uid_scratch {
 	struct uid_slot out, in;
-	uint64_t value, state, unused[2];
+	uint64_t value, state;
+	uint64_t ignored[UID_CONFIRMED_MAX][2];
 };
-_Static_assert(sizeof(struct uid_scratch) == 96, "words are aligned");
+_Static_assert(sizeof(struct uid_slot) % 8 == 0, "words are aligned");
 
 /* Where slots and targets are, on one rail. */
 struct uid_wire {
@@ -19,7 +24,7 @@ struct uid_wire {
 	uint32_t scratch_lkey;
 	uint32_t arena_rkey, target_rkey;     /* for READ and WRITE */
 	uint32_t arena_atomic, target_atomic; /* rkeys for CAS */
-	bool ignored; /* what is found; it must not land where another operation expects its answer */
+	bool ignored;                         /* what is found: it is a confirmation */
 };
 
 void uid_wire_access(

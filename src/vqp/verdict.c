@@ -225,7 +225,7 @@ static void enter(enum hf_policy policy, struct inflight_wr *entry, const struct
 	entry->qp_num = 0;
 }
 
-/* The device posts a wr with IBV_SEND_FENCE only when the data of all READs and atomics before it are there. */
+/* The device sends a wr with IBV_SEND_FENCE only when the data of all READs and atomics before it are there. */
 static uint32_t finish_fenced(struct inflight *log, const struct evidence *evidence, const struct log_reading *reading)
 {
 	uint64_t end = log->head;
@@ -245,11 +245,11 @@ static uint32_t finish_fenced(struct inflight *log, const struct evidence *evide
 		if (entry->done || entry->qp_num == 0 ||
 			(entry->wr.opcode != IBV_WR_RDMA_READ && !qp_rules_is_atomic(entry->wr.opcode)))
 			continue;
-		/* A dead device may have taken the data with it. An atomic's are asked for; to READ again would be to
+		/* The data may be lost, as with a dead device. An atomic's are asked for; to READ again would be to
 		 * read what was written behind the fence. */
-		if (evidence->ended_here && qp_rules_is_atomic(entry->wr.opcode))
+		if (evidence->answers_unsure && qp_rules_is_atomic(entry->wr.opcode))
 			continue;
-		if (evidence->ended_here) {
+		if (evidence->answers_unsure) {
 			enter(HF_POLICY_VARUNA, entry, &(struct verdict){.kind = VERDICT_UNKNOWN});
 			unknown++;
 			continue;

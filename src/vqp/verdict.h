@@ -17,7 +17,8 @@
  *
  * Under `both` a wr executed when either the psn or the completion log says so. Where only the log can speak, the first
  * logged wr without an entry is in doubt, because its entry may be what was lost; those behind it did not execute.
- * A wr with IBV_SEND_FENCE of which anything executed says that READs and atomics before it have completed.
+ * A wr with IBV_SEND_FENCE of which anything executed says that READs and atomics before it have completed; where that
+ * is not sure, a READ is unknown: to READ again would be to read what was written behind the fence.
  *
  * Invariant:
  *   VER-1  A verdict is entered into the log before anything is replayed, and leaves no trace of the qp: a second

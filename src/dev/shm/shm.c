@@ -94,7 +94,7 @@ static void set_attr(struct shm_dev *dev, const struct hf_dev_config *config)
 
 	*attr = (struct hf_dev_attr){
 		.caps = (HF_DEV_EXECUTED_PSN | HF_DEV_ATOMIC_RESULTS | HF_DEV_ACCESS_IN_RTS | HF_DEV_ATOMIC_GLOBAL |
-				HF_DEV_SRQ | HF_DEV_FOOTER) &
+				HF_DEV_SRQ | HF_DEV_FOOTER | HF_DEV_SEND_FENCE) &
 			~config->caps_masked,
 		.max_qp_wr = SHM_MAX_WR,
 		.max_sge = MAX_SGE,

@@ -194,7 +194,8 @@ static void describe(struct soft_nic *nic, struct hf_env *env, const struct hf_d
 {
 	struct hf_dev_attr *attr = &nic->base.attr;
 	const uint32_t caps = HF_DEV_EXECUTED_PSN | HF_DEV_ATOMIC_RESULTS | HF_DEV_ACCESS_IN_RTS | HF_DEV_DC |
-			      HF_DEV_ATOMIC_GLOBAL | HF_DEV_SRQ | HF_DEV_DC_EVIDENCE | HF_DEV_FOOTER;
+			      HF_DEV_ATOMIC_GLOBAL | HF_DEV_SRQ | HF_DEV_DC_EVIDENCE | HF_DEV_FOOTER |
+			      HF_DEV_SEND_FENCE;
 
 	nic->base.ops = &soft_ops;
 	nic->base.env = env;

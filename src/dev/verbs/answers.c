@@ -23,7 +23,7 @@ struct use {
 	bool missing;   /* it was not there when its qp failed */
 	uint32_t mark_bytes;
 	uint64_t mark, before;
-	uint64_t resent; /* verbs_port_resent() at some time before it was posted */
+	uint64_t resent; /* what the NIC had sent again, at some time before it was posted */
 };
 
 struct verbs_answers {
@@ -188,7 +188,6 @@ static void hide_marks_in(struct verbs_answers *answers, const struct ibv_sge *r
 static int expect_use(struct verbs_qp *qp, struct use use)
 {
 	struct verbs_answers *answers = qp->answers;
-	struct verbs_dev *dev = verbs_of(qp->base.dev);
 	uint32_t bytes = use.range.length < MARK_BYTES ? use.range.length : MARK_BYTES;
 	struct ibv_sge place = last_bytes(&use.range, bytes);
 	bool marks = use.is_answer && is_permitted(qp, &use.range, true) && !is_in_use(answers, &place);
@@ -198,9 +197,7 @@ static int expect_use(struct verbs_qp *qp, struct use use)
 		return rc;
 	if (use.writes)
 		hide_marks_in(answers, &use.range);
-	if (use.is_answer && (!marks || bytes < MARK_BYTES))
-		dev->resent = verbs_port_resent(&dev->port, dev->base.env);
-	use.resent = dev->resent;
+	use.resent = verbs_of(qp->base.dev)->resent;
 	if (marks)
 		mark(answers, &use, bytes);
 	*use_at(answers, answers->end++) = use;
@@ -267,7 +264,7 @@ void verbs_answers_unexpect(struct verbs_qp *qp, const struct ibv_send_wr *end)
 /* Without a mark, or where it may be what came, the NIC's word that nothing was sent again is what there is. */
 static bool has_arrived(const struct verbs_qp *qp, const struct use *use)
 {
-	const struct verbs_dev *dev = verbs_of(qp->base.dev);
+	struct verbs_dev *dev = verbs_of(qp->base.dev);
 
 	if (use->missing || (use->mark_bytes == MARK_BYTES && is_marked(qp, use)))
 		return false;
@@ -275,7 +272,10 @@ static bool has_arrived(const struct verbs_qp *qp, const struct use *use)
 		return true;
 	if (use->resent == VERBS_RESENT_UNKNOWN)
 		return use->mark_bytes == 0;
-	return use->resent == verbs_port_resent(&dev->port, dev->base.env);
+	if (!dev->resent_fresh)
+		verbs_answers_look(dev);
+	dev->resent_fresh = true;
+	return use->resent == dev->resent;
 }
 
 void verbs_answers_restore(struct verbs_qp *qp)

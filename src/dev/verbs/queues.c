@@ -110,6 +110,7 @@ static int sift(struct verbs_cq *cq, int n, struct ibv_wc *wc)
 	struct verbs_dev *dev = verbs_of(cq->base.dev);
 	int left = 0;
 
+	dev->resent_fresh = false;
 	for (int i = 0; i < n; i++) {
 		if (verbs_fence_took(dev, &wc[i]))
 			continue;

@@ -91,6 +91,8 @@ static void describe(struct verbs_dev *dev, const struct hf_dev_config *config)
 		caps |= HF_DEV_ATOMIC_GLOBAL;
 	if (verbs_dc_found(dev))
 		caps |= HF_DEV_DC;
+	if (!dev->port.model->believes_acks)
+		caps |= HF_DEV_SEND_FENCE;
 	*attr = (struct hf_dev_attr){.caps = caps & ~config->caps_masked,
 		.max_qp_wr = at_most(theirs->max_qp_wr - 1, 16384), /* one is for the fence */
 		.max_sge = at_most(theirs->max_sge, 16),

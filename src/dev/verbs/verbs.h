@@ -56,7 +56,8 @@ struct verbs_dev {
 	struct list cqs, qps, graves, events;
 	struct table by_num, by_lkey; /* qps, mrs */
 	uint64_t looked_ns, events_ns;
-	uint64_t resent; /* verbs_port_resent(), not long ago */
+	uint64_t resent;   /* verbs_port_resent(), not long ago */
+	bool resent_fresh; /* since completions were taken last */
 	unsigned event_count;
 	bool up;          /* the port, as the NIC says */
 	bool told_up;     /* and as was last told; what is to be told of the port needs no place among the events */

@@ -229,7 +229,7 @@ static void only_what_was_shown_of_a_kind_of_nic_is_promised(void **state)
 	hf_dev_close(dev);
 	fake->nics[0].vendor_id = FAKE_VENDOR;
 	dev = opened();
-	assert_int_equal(dev->attr.caps, HF_DEV_SRQ);
+	assert_int_equal(dev->attr.caps, HF_DEV_SRQ | HF_DEV_SEND_FENCE);
 	hf_dev_close(dev);
 }
 

@@ -305,6 +305,25 @@ static void a_read_before_an_executed_fence_is_not_issued_again(void **state)
 	inflight_free(&log);
 }
 
+/* The device sent the fenced wr because it took the READ to be over, and may have been wrong. */
+static void a_read_before_an_executed_fence_is_unknown_where_its_data_may_be_missing(void **state)
+{
+	struct inflight_wr *read, *write;
+	struct evidence evidence = {
+		.qp_num = QP, .fenced = true, .has_psn = true, .executed_psn = 12, .answers_unsure = true};
+	struct inflight log;
+
+	(void)state;
+	assert_int_equal(inflight_init(&log, 8, 1, 0), 0);
+	read = add_to(&log, IBV_WR_RDMA_READ, 10);
+	write = add_to(&log, IBV_WR_RDMA_WRITE, 11);
+	write->wr.send_flags = IBV_SEND_FENCE;
+	assert_int_equal(verdict_enter(HF_POLICY_VARUNA, &log, &evidence), 1);
+	assert_int_equal(read->outcome, HF_WC_UNKNOWN);
+	assert_int_equal(write->status, IBV_WC_SUCCESS);
+	inflight_free(&log);
+}
+
 static void a_read_before_a_fence_that_did_not_execute_is_issued_again(void **state)
 {
 	struct inflight_wr *before, *write;
@@ -575,6 +594,7 @@ int main(void)
 		cmocka_unit_test(an_acknowledged_message_that_no_receive_took_is_lost),
 		cmocka_unit_test(a_second_failure_continues_from_the_verdicts),
 		cmocka_unit_test(a_read_before_an_executed_fence_is_not_issued_again),
+		cmocka_unit_test(a_read_before_an_executed_fence_is_unknown_where_its_data_may_be_missing),
 		cmocka_unit_test(a_read_before_a_fence_that_did_not_execute_is_issued_again),
 		cmocka_unit_test(the_value_of_an_atomic_goes_where_the_wr_wants_it),
 		cmocka_unit_test(what_is_unknown_is_done_and_told),
