@@ -4,8 +4,8 @@
     rxe_vm.py [--kernel PACKAGE] [--seconds N] [--memory MB] [--log] -- COMMAND
 
 The guest sees this machine's file system, read-only below a tmpfs, so what was built here runs there; root, in the
-present directory. Its exit status is the command's; 124: it ran too long; 125: the guest did not come up; 77: what it
-takes cannot be had here. What it
+present directory. Its exit status is the command's; 124: it ran too long; 125: the guest did not come up; 126: it
+died; 77: what it takes cannot be had here. What it
 needs comes from Debian and is kept in build/rxe-vm; the kernel is unpacked, never installed. Nothing outside the
 guest changes. KVM is used when it works, else the guest is emulated.
 
@@ -281,7 +281,7 @@ def boot(accelerator, options, folder, initrd):
     if status is None and up:
         late = time.monotonic() - began >= options.seconds
         print("rxe_vm: the guest %s" % ("ran for more than %d s" % options.seconds if late else "died"), file=sys.stderr)
-        return 124 if late else 125
+        return 124 if late else 126
     if status is None and accelerator != "kvm":
         sys.stderr.buffer.write(b"".join(tail))
     return status

@@ -11,8 +11,15 @@ sys.path.insert(0, SCRIPTS)
 sys.dont_write_bytecode = True
 import rxe_vm  # noqa: E402
 
-# Stands in for rxe_vm.py: says what a guest would, and leaves with that status.
-STUB = "import sys\nprint({said!r}, end='')\nsys.exit({status})\n"
+# Stands in for rxe_vm.py: says what the next guest would, with its arguments, and leaves with that status.
+STUB = """import os, sys
+turns = os.path.join(os.path.dirname(__file__), "turns")
+open(turns, "a").write("x")
+said, status = {guests!r}[len(open(turns).read()) - 1]
+print(*sys.argv[1:])
+print(said, end='')
+sys.exit(status)
+"""
 
 
 def kernel_with(depends, root):
@@ -53,17 +60,21 @@ def an_archive_is_what_the_kernel_unpacks():
 
 
 def checked(said, status, *pieces):
+    return checked_in([(said, status)], *pieces)
+
+
+def checked_in(guests, *pieces):
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(os.path.join(SCRIPTS, "check_rxe.py"), folder)
         with open(os.path.join(folder, "rxe_vm.py"), "w", encoding="ascii") as stub:
-            stub.write(STUB.format(said=said, status=status))
+            stub.write(STUB.format(guests=guests))
         return subprocess.run([sys.executable, os.path.join(folder, "check_rxe.py"), folder, *pieces], text=True,
                               capture_output=True, timeout=60, check=False)
 
 
 def pieces_that_passed_are_summed_up():
     done = checked("noise\n@@ conformance ok 80 PASSED 109 test\n@@ demo ok 20 nothing lost\n", 0, "conformance", "demo")
-    assert done.returncode == 0 and "2 of 2 passed" in done.stdout and "PASSED 109 test" in done.stdout, done
+    assert done.returncode == 0 and "all 2 passed" in done.stdout and "PASSED 109 test" in done.stdout, done
 
 
 def a_piece_that_failed_or_did_not_run_fails():
@@ -74,8 +85,18 @@ def a_piece_that_failed_or_did_not_run_fails():
 
 
 def a_guest_that_died_fails_although_what_it_said_was_fine():
-    done = checked("@@ demo ok 20 nothing lost\nthe guest died\n", 125, "demo")
+    done = checked("@@ demo ok 20 nothing lost\nthe guest died\n", 126, "demo")
     assert done.returncode == 1 and "the guest died" in done.stdout, done
+
+
+def what_a_dead_kernel_left_runs_in_another_guest():
+    died, rest = ("@@ demo ok 20 nothing lost\nOops\n", 126), ("@@ stress ok 60 200 cuts\n", 0)
+    done = checked_in([died, rest], "demo", "stress")
+    assert done.returncode == 0 and "died in stress" in done.stdout and "in 2 guests" in done.stdout, done
+    done = checked_in([died, ("Oops\n", 126)], "demo", "stress")
+    assert done.returncode == 1 and "stress did not run" in done.stdout, done
+    done = checked_in([("@@ demo FAILED 20 lost\nOops\n", 126), rest], "demo", "stress")
+    assert done.returncode == 1 and "1 failed" in done.stdout, done
 
 
 def what_cannot_be_had_is_skipped_with_the_reason():
@@ -92,7 +113,8 @@ def without_qemu_the_runner_says_so():
 def main():
     tests = [a_module_is_loaded_once_and_behind_what_it_needs, an_archive_is_what_the_kernel_unpacks,
              pieces_that_passed_are_summed_up, a_piece_that_failed_or_did_not_run_fails,
-             a_guest_that_died_fails_although_what_it_said_was_fine, what_cannot_be_had_is_skipped_with_the_reason,
+             a_guest_that_died_fails_although_what_it_said_was_fine, what_a_dead_kernel_left_runs_in_another_guest,
+             what_cannot_be_had_is_skipped_with_the_reason,
              without_qemu_the_runner_says_so]
     failed = 0
     print(f"1..{len(tests)}")
