@@ -19,7 +19,8 @@
  *   D8  Events: port up and down, qp fatal, last wqe reached, cq error. A port can be down without any completion.
  *
  * Threads: a device and its objects belong to one thread, but hf_cq_poll, post and hf_dev_poll may be called by
- * different threads when no two work on the same qp, cq or srq at once. hf_dev_set_link may be called by any.
+ * different threads when no two work on the same qp, cq or srq at once; a poll works on the qps that complete there.
+ * hf_dev_set_link may be called by any.
  *
  * Nothing blocks but open, close and the registration of memory; on verbs also the move of a qp to RESET, and the end
  * of cqs, srqs and pds, where a NIC wants its qps left alone for a while (25 ms at most), and the move to RTR, for
