@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "dev/verbs/verbs.h"
 #include "env/alarm.h"
 #include "env/foreign.h"
@@ -106,12 +107,15 @@ static void translate(struct verbs_dev *dev, const struct ibv_async_event *their
 		if (!translate_qp(dev, theirs, &ours))
 			return;
 		break;
+	case IBV_EVENT_GID_CHANGE:
+		if (!verbs_port_find_gid_again(dev->lib, dev->context, &dev->port))
+			log_warn("%s: its address is gone; new paths fail until it is back", dev->base.attr.name);
+		break;
 	case IBV_EVENT_DEVICE_FATAL:
 	case IBV_EVENT_LID_CHANGE:
 	case IBV_EVENT_PKEY_CHANGE:
 	case IBV_EVENT_SM_CHANGE:
 	case IBV_EVENT_CLIENT_REREGISTER:
-	case IBV_EVENT_GID_CHANGE:
 	case IBV_EVENT_WQ_FATAL:
 		break;
 	}

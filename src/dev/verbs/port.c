@@ -114,6 +114,21 @@ static bool find_gid(const struct verbs_lib *lib, struct ibv_context *context, c
 	return found;
 }
 
+bool verbs_port_find_gid_again(const struct verbs_lib *lib, struct ibv_context *context, struct verbs_port *port)
+{
+	for (uint32_t i = 0; i < GIDS_LOOKED; i++) {
+		struct ibv_gid_entry entry;
+
+		if (lib->query_gid_ex(context, port->number, i, &entry, 0, sizeof(entry)) != 0 ||
+			entry.gid_type != IBV_GID_TYPE_ROCE_V2 ||
+			memcmp(&entry.gid, &port->gid, sizeof(entry.gid)) != 0)
+			continue;
+		port->gid_index = (uint8_t)i;
+		return true;
+	}
+	return false;
+}
+
 /* False: it is not the one that is looked for. */
 static bool describe(
 	const struct verbs_lib *lib, struct ibv_context *context, const struct hf_addr *wanted, struct verbs_port *port)

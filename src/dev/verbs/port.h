@@ -47,6 +47,9 @@ int verbs_port_open(const struct verbs_lib *lib, const struct hf_dev_config *con
 /* "mlx5_0/2", as hf_dev_config.nic says it. */
 const char *verbs_port_format(const struct verbs_port *port, char text_out[HF_NIC_BYTES]);
 
+/* The NIC's table has changed: where its GID is now. False: nowhere. */
+bool verbs_port_find_gid_again(const struct verbs_lib *lib, struct ibv_context *context, struct verbs_port *port);
+
 /* Fills in our end of a path. */
 void verbs_port_begin_path(const struct verbs_port *port, struct ibv_ah_attr *path);
 

@@ -423,6 +423,31 @@ static void events_that_nobody_reads_are_bounded_and_do_not_hide_those_of_the_po
 	hf_dev_close(dev);
 }
 
+static void an_address_that_moved_in_the_nics_table_is_found_again(void **state)
+{
+	struct fake_gid *gids = fake->nics[0].port[0].gids;
+	struct hf_dev *dev = opened();
+
+	(void)state;
+	assert_int_equal(verbs_of(dev)->port.gid_index, 3);
+	gids[5] = gids[3];
+	gids[3].address = "10.0.9.9";
+	happens(IBV_EVENT_GID_CHANGE, 1);
+	assert_int_equal(next_event(dev), IBV_EVENT_GID_CHANGE);
+	assert_int_equal(verbs_of(dev)->port.gid_index, 5);
+	gids[5].address = NULL; /* it is gone; it may come back */
+	happens(IBV_EVENT_GID_CHANGE, 1);
+	time_ns += VERBS_EVENT_NS;
+	assert_int_equal(next_event(dev), IBV_EVENT_GID_CHANGE);
+	assert_int_equal(verbs_of(dev)->port.gid_index, 5);
+	gids[4] = (struct fake_gid){.address = "10.0.0.1", .type = IBV_GID_TYPE_ROCE_V2};
+	happens(IBV_EVENT_GID_CHANGE, 1);
+	time_ns += VERBS_EVENT_NS;
+	assert_int_equal(next_event(dev), IBV_EVENT_GID_CHANGE);
+	assert_int_equal(verbs_of(dev)->port.gid_index, 4);
+	hf_dev_close(dev);
+}
+
 static void a_change_of_the_port_that_no_event_told_is_seen(void **state)
 {
 	struct hf_dev *dev = opened();
@@ -679,6 +704,7 @@ int main(int argc, char **argv)
 		TEST(a_port_event_is_told_once_however_often_it_comes),
 		TEST(a_flap_between_two_looks_is_told_in_full),
 		TEST(events_that_nobody_reads_are_bounded_and_do_not_hide_those_of_the_port),
+		TEST(an_address_that_moved_in_the_nics_table_is_found_again),
 		TEST(a_change_of_the_port_that_no_event_told_is_seen),
 		TEST(wrs_that_wait_on_a_dead_port_for_too_long_are_flushed),
 		TEST(whoever_sleeps_is_woken_to_look_after_what_waits),
