@@ -39,10 +39,10 @@ bool verbs_fence_took(struct verbs_dev *dev, const struct ibv_wc *wc)
 {
 	struct verbs_qp *qp;
 
-	if (wc->wr_id != VERBS_MARK_SENT && wc->wr_id != VERBS_MARK_RECEIVED)
+	if (wc->wr_id != dev->sent_mark && wc->wr_id != dev->received_mark)
 		return false;
 	qp = table_get(&dev->by_num, wc->qp_num); /* NULL: it was destroyed meanwhile */
-	if (qp != NULL && wc->wr_id == VERBS_MARK_SENT)
+	if (qp != NULL && wc->wr_id == dev->sent_mark)
 		see(&qp->sent, qp->base.send_cq);
 	else if (qp != NULL)
 		see(&qp->received, qp->base.recv_cq);
@@ -51,10 +51,10 @@ bool verbs_fence_took(struct verbs_dev *dev, const struct ibv_wc *wc)
 
 static bool post_one(struct verbs_qp *qp, struct verbs_mark *mark, struct hf_cq *cq)
 {
-	struct ibv_send_wr wr = {
-		.wr_id = VERBS_MARK_SENT, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED};
+	const struct verbs_dev *dev = verbs_of(cq->dev);
+	struct ibv_send_wr wr = {.wr_id = dev->sent_mark, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED};
 	struct ibv_send_wr *bad;
-	struct ibv_recv_wr receive = {.wr_id = VERBS_MARK_RECEIVED}, *bad_receive;
+	struct ibv_recv_wr receive = {.wr_id = dev->received_mark}, *bad_receive;
 
 	if (mark->posted || ((struct verbs_cq *)cq)->marks == VERBS_MARKS_MAX)
 		return false;

@@ -178,6 +178,8 @@ int verbs_open(struct hf_env *env, const struct hf_dev_config *config, const str
 	list_init(&dev->qps);
 	list_init(&dev->graves);
 	list_init(&dev->events);
+	hf_env_entropy(env, &dev->sent_mark, sizeof(dev->sent_mark));
+	dev->received_mark = ~dev->sent_mark;
 	rc = verbs_port_open(lib, config, &dev->context, &dev->port, error);
 	if (rc == 0) {
 		describe(dev, config);

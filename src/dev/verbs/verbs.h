@@ -34,9 +34,7 @@
 #define VERBS_EVENTS_MAX 1024u         /* that nobody has read yet; the newest are lost then, as from a full NIC */
 #define VERBS_EVENT_NS   50000ull      /* and at the library's queue of events, each of which is a system call */
 
-#define VERBS_MARK_SENT     0x9d3a71e6c5f8024bull /* wr_id of markers, which nobody else sees */
-#define VERBS_MARK_RECEIVED (VERBS_MARK_SENT + 1)
-#define VERBS_MARKS_MAX     16u /* in one queue at a time; it has room for so many more */
+#define VERBS_MARKS_MAX 16u /* markers in one queue at a time; it has room for so many more */
 
 struct verbs_event {
 	struct list link;
@@ -54,7 +52,8 @@ struct verbs_dev {
 	uint64_t alarm_ns;                                /* 0: it is not set */
 	unsigned armed;                                   /* cqs that may notify */
 	struct list cqs, qps, graves, events;
-	struct table by_num, by_lkey; /* qps, mrs */
+	uint64_t sent_mark, received_mark; /* wr_ids of markers, which no program guesses, and nobody else sees */
+	struct table by_num, by_lkey;      /* qps, mrs */
 	uint64_t looked_ns, events_ns;
 	uint64_t resent;   /* verbs_port_resent(), not long ago */
 	bool resent_fresh; /* since completions were taken last */

@@ -84,15 +84,15 @@ static void the_fence_holds_when_the_nic_has_flushed_a_marker_at_either_end(void
 	fake->modified = 0;
 	assert_int_equal(hf_qp_fence(bed.qp), -EINPROGRESS);
 	assert_int_equal(fake->sent_count, 1);
-	assert_int_equal(fake->sent[0].wr_id, VERBS_MARK_SENT);
+	assert_int_equal(fake->sent[0].wr_id, verbs_of(bed.dev)->sent_mark);
 	assert_int_equal(fake->modified, 2); /* the second tells that a receive was posted */
 	assert_int_equal(fake->attr[1].qp_state, IBV_QPS_ERR);
 	time_ns += 500 * MS; /* a processor that was taken away */
 	flushed(&bed, 7);
-	flushed(&bed, VERBS_MARK_SENT);
+	flushed(&bed, verbs_of(bed.dev)->sent_mark);
 	assert_int_equal(hf_qp_fence(bed.qp), -EINPROGRESS);
 	flushed(&bed, 8);
-	flushed(&bed, VERBS_MARK_RECEIVED);
+	flushed(&bed, verbs_of(bed.dev)->received_mark);
 	assert_int_equal(hf_qp_fence(bed.qp), 0);
 	assert_int_equal(fake->sent_count, 1);
 	for (uint64_t id = 7; id <= 8; id++) { /* the owner gets his own, and no marker */
@@ -103,6 +103,17 @@ static void the_fence_holds_when_the_nic_has_flushed_a_marker_at_either_end(void
 	disconnect(&bed);
 }
 
+static void the_wr_ids_of_markers_are_not_the_same_in_two_runs(void **state)
+{
+	struct hf_dev *first = opened(), *second = opened();
+
+	(void)state;
+	assert_int_not_equal(verbs_of(first)->sent_mark, verbs_of(second)->sent_mark);
+	assert_int_not_equal(verbs_of(first)->sent_mark, verbs_of(first)->received_mark);
+	hf_dev_close(first);
+	hf_dev_close(second);
+}
+
 static void a_fence_whose_markers_do_not_come_fails(void **state)
 {
 	struct bed bed = connected(false);
@@ -111,8 +122,8 @@ static void a_fence_whose_markers_do_not_come_fails(void **state)
 	assert_int_equal(hf_qp_fence(bed.qp), -EINPROGRESS);
 	time_ns += 2000 * MS;
 	assert_int_equal(hf_qp_fence(bed.qp), -EIO);
-	flushed(&bed, VERBS_MARK_SENT);
-	flushed(&bed, VERBS_MARK_RECEIVED);
+	flushed(&bed, verbs_of(bed.dev)->sent_mark);
+	flushed(&bed, verbs_of(bed.dev)->received_mark);
 	assert_int_equal(hf_qp_fence(bed.qp), 0);
 	disconnect(&bed);
 }
@@ -137,7 +148,7 @@ static void a_marker_does_not_hide_what_is_behind_it(void **state)
 
 	(void)state;
 	assert_int_equal(hf_qp_fence(bed.qp), -EINPROGRESS);
-	flushed(&bed, VERBS_MARK_SENT);
+	flushed(&bed, verbs_of(bed.dev)->sent_mark);
 	flushed(&bed, 7);
 	assert_int_equal(hf_cq_poll(bed.cq, 1, &wc), 1);
 	assert_int_equal(wc.wr_id, 7);
@@ -154,7 +165,7 @@ static void a_marker_that_comes_after_its_qp_has_gone_is_nobodys(void **state)
 	assert_int_equal(hf_qp_fence(bed.qp), -EINPROGRESS);
 	assert_int_equal(hf_qp_destroy(bed.qp), 0);
 	fake->wcs[fake->wc_count++] =
-		(struct ibv_wc){.qp_num = number, .wr_id = VERBS_MARK_SENT, .status = IBV_WC_WR_FLUSH_ERR};
+		(struct ibv_wc){.qp_num = number, .wr_id = verbs_of(bed.dev)->sent_mark, .status = IBV_WC_WR_FLUSH_ERR};
 	assert_int_equal(hf_cq_poll(bed.cq, 1, &wc), 0);
 	bed.qp = NULL;
 	disconnect(&bed);
@@ -687,6 +698,7 @@ int main(int argc, char **argv)
 		TEST(retries_end_where_seven_do_not),
 		TEST(where_flushes_were_not_tried_the_fence_is_err_a_wait_and_then_the_psn),
 		TEST(the_fence_holds_when_the_nic_has_flushed_a_marker_at_either_end),
+		TEST(the_wr_ids_of_markers_are_not_the_same_in_two_runs),
 		TEST(a_fence_whose_markers_do_not_come_fails),
 		TEST(a_late_fence_has_as_much_patience_as_any),
 		TEST(a_marker_does_not_hide_what_is_behind_it),
