@@ -8,6 +8,7 @@ failure; but when its kernel dies, what has not run yet is run in another one.
 """
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -25,19 +26,24 @@ def run_guest(command, log, began):
     seen, failed, last = [], 0, ""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           errors="replace") as guest:
-        for line in guest.stdout:
-            log.write(f"{time.monotonic() - began:6.1f} {line}")
-            log.flush()
-            last = line.strip() or last
-            if line.startswith("@@ "):
-                name, word, seconds, *words = line[3:].split(" ", 3)
-                seen.append(name)
-                failed += word != "ok"
-                print(f"  {name:12} {word:6} {seconds:>4} s  {''.join(words).strip()}", flush=True)
+        try:
+            for line in guest.stdout:
+                log.write(f"{time.monotonic() - began:6.1f} {line}")
+                log.flush()
+                last = line.strip() or last
+                if line.startswith("@@ "):
+                    name, word, seconds, *words = line[3:].split(" ", 3)
+                    seen.append(name)
+                    failed += word != "ok"
+                    print(f"  {name:12} {word:6} {seconds:>4} s  {''.join(words).strip()}", flush=True)
+        except BaseException:
+            guest.terminate()
+            raise
     return guest.returncode, seen, failed, last
 
 
 def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     parser = argparse.ArgumentParser(description="checks the verbs device over soft-RoCE in a guest")
     parser.add_argument("build")
     parser.add_argument("--cuts", default="200")

@@ -18,6 +18,7 @@ import lzma
 import os
 import shlex
 import shutil
+import signal
 import stat
 import struct
 import subprocess
@@ -287,7 +288,13 @@ def boot(accelerator, options, folder, initrd):
     return status
 
 
+def end_on_sigterm():
+    """Whoever is told to go takes its guest along."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+
 def main():
+    end_on_sigterm()
     parser = argparse.ArgumentParser(description="runs a command in a guest with soft-RoCE")
     parser.add_argument("--kernel", default="linux-image-amd64", help="Debian package of the kernel (default: %(default)s)")
     parser.add_argument("--seconds", type=int, default=600)

@@ -2,6 +2,7 @@
 """The scripts around the guest of `make check-rxe`, without a guest. TAP."""
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -104,6 +105,17 @@ def what_cannot_be_had_is_skipped_with_the_reason():
     assert done.returncode == 0 and "skipped: rxe_vm: qemu-system-x86_64 is not installed" in done.stdout, done
 
 
+def whoever_is_ended_takes_the_guest_along():
+    script = ("import sys; sys.dont_write_bytecode = True; import argparse, rxe_vm; rxe_vm.end_on_sigterm(); "
+              "rxe_vm.qemu = lambda *_: ['sh', '-c', 'echo $$; exec sleep 60']; "
+              "rxe_vm.READY = b''; rxe_vm.boot('tcg', argparse.Namespace(seconds=60, log=True), '', '')")
+    with subprocess.Popen([sys.executable, "-c", script], cwd=SCRIPTS, text=True, stdout=subprocess.PIPE) as runner:
+        guest = int(runner.stdout.readline())
+        runner.terminate()
+        assert runner.wait(60) == 128 + signal.SIGTERM, runner.returncode
+    assert not os.path.exists(f"/proc/{guest}")
+
+
 def without_qemu_the_runner_says_so():
     done = subprocess.run([sys.executable, os.path.join(SCRIPTS, "rxe_vm.py"), "--", "true"], text=True,
                           capture_output=True, timeout=60, check=False, env={"PATH": "/nonexistent"})
@@ -115,7 +127,7 @@ def main():
              pieces_that_passed_are_summed_up, a_piece_that_failed_or_did_not_run_fails,
              a_guest_that_died_fails_although_what_it_said_was_fine, what_a_dead_kernel_left_runs_in_another_guest,
              what_cannot_be_had_is_skipped_with_the_reason,
-             without_qemu_the_runner_says_so]
+             whoever_is_ended_takes_the_guest_along, without_qemu_the_runner_says_so]
     failed = 0
     print(f"1..{len(tests)}")
     for number, test in enumerate(tests, 1):
