@@ -108,7 +108,7 @@ def what_cannot_be_had_is_skipped_with_the_reason():
 def whoever_is_ended_takes_the_guest_along():
     script = ("import sys; sys.dont_write_bytecode = True; import argparse, rxe_vm; rxe_vm.end_on_sigterm(); "
               "rxe_vm.qemu = lambda *_: ['sh', '-c', 'echo $$; exec sleep 60']; "
-              "rxe_vm.READY = b''; rxe_vm.boot('tcg', argparse.Namespace(seconds=60, log=True), '', '')")
+              "rxe_vm.boot('tcg', argparse.Namespace(seconds=60, log=True), '', '')")
     with subprocess.Popen([sys.executable, "-c", script], cwd=SCRIPTS, text=True, stdout=subprocess.PIPE) as runner:
         guest = int(runner.stdout.readline())
         runner.terminate()
