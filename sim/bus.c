@@ -21,6 +21,7 @@ struct posted {
 	uint64_t due_ns;
 	void *host; /* of a write; NULL: a completion */
 	size_t bytes;
+	bool restores; /* it writes what a CAS found that failed: when it is lost, nothing is */
 	void (*deliver)(void *cq, const struct ibv_wc *wc);
 	void *cq;
 	struct ibv_wc wc;
@@ -124,7 +125,7 @@ static void enqueue(struct nic_bus *bus, struct posted *entry, uint64_t delay_ns
 		schedule_first(bus);
 }
 
-static void enqueue_write(struct nic_bus *bus, void *host, const void *from, size_t bytes, uint64_t delay_ns)
+static struct posted *enqueue_write(struct nic_bus *bus, void *host, const void *from, size_t bytes, uint64_t delay_ns)
 {
 	struct posted *entry = calloc(1, sizeof(*entry) + bytes);
 
@@ -133,6 +134,7 @@ static void enqueue_write(struct nic_bus *bus, void *host, const void *from, siz
 	entry->bytes = bytes;
 	memcpy(entry->data, from, bytes);
 	enqueue(bus, entry, delay_ns);
+	return entry;
 }
 
 /* Everything up to the last entry that overlaps takes effect: what a read of the same NIC pushes before it. */
@@ -224,6 +226,7 @@ static uint64_t new_value(const struct effect *effect)
 static uint64_t atomic(struct nic_bus *bus, struct effect *effect)
 {
 	uint64_t *host = (uint64_t *)(uintptr_t)effect->host, result;
+	bool fails;
 
 	if (bus->dead || !allowed(bus, host, sizeof(*host), "did an atomic of"))
 		return 0;
@@ -233,14 +236,16 @@ static uint64_t atomic(struct nic_bus *bus, struct effect *effect)
 		push_overlapping(bus, host, sizeof(*host));
 	effect->original = *host;
 	tell(bus, effect);
-	if (effect->kind == EFFECT_CAS && effect->original != effect->compare && !bus->writes_back)
+	fails = effect->kind == EFFECT_CAS && effect->original != effect->compare;
+	if (fails && !bus->writes_back)
 		return effect->original;
 	result = new_value(effect);
 	if (bus->global_atomics)
 		*host = result;
 	else
 		enqueue_write(bus, host, &result, sizeof(result),
-			world_range(bus->world, 0, bus->writes_back ? PROCESSOR_NS_MAX : ATOMIC_NS_MAX));
+			world_range(bus->world, 0, bus->writes_back ? PROCESSOR_NS_MAX : ATOMIC_NS_MAX))
+			->restores = fails;
 	return effect->original;
 }
 
@@ -354,7 +359,7 @@ void bus_kill(struct nic_bus *bus)
 		list_for_each (at, &bus->observers) {
 			struct bus_observer *observer = container_of(at, struct bus_observer, node);
 
-			if (entry->host != NULL && observer->lost != NULL)
+			if (entry->host != NULL && !entry->restores && observer->lost != NULL)
 				observer->lost(observer, bus->nic, (uintptr_t)entry->host, entry->bytes);
 		}
 		free(entry);
