@@ -12,6 +12,7 @@
 #define LIVE_OPERATIONS 5u
 #define IDLE_NS         (6 * NS_S)
 #define SETTLE_NS       (200 * NS_MS) /* for confirmations, and the owner's look into the slots */
+#define CONFIRM_NS      (4 * NS_S)    /* for those that wait for a rail */
 #define NEVER           0xdeadull     /* no word ever holds it: a READ is a CAS that fails */
 #define ATOMICS_FAULTS                                                                                                 \
 	(FAULT_BIT(FAULT_CUT) | FAULT_BIT(FAULT_CUT_TX) | FAULT_BIT(FAULT_CUT_RX) | FAULT_BIT(FAULT_PORT_DOWN) |       \
@@ -138,6 +139,33 @@ static void run_until_alive(struct atomics *run, uint64_t limit_ns)
 		world_violate(world, "liveness", "no progress after the faults had healed");
 }
 
+static bool is_uid(const struct atomics_side *owner, unsigned word)
+{
+	const struct uid_arena *arena = owner->pd->uids;
+	uint32_t index;
+	uint64_t sequence;
+
+	return arena != NULL && uid_decode(owner->memory[word], arena->count, &index, &sequence) &&
+	       uid_slot_matches(&arena->slots[index], owner->memory[word], (uintptr_t)&owner->memory[word]);
+}
+
+static bool holds_uids(const struct atomics *run)
+{
+	for (unsigned i = 0; i < ATOMICS_WORDS; i++)
+		if (is_uid(&run->sides[0], i))
+			return true;
+	return false;
+}
+
+/* The last confirmation waits until its vqp and the home of atomics are on one rail, and that rail may be paused. */
+static void run_until_confirmed(struct atomics *run, uint64_t limit_ns)
+{
+	struct world *world = run->world;
+
+	while (world->violations == 0 && world->now_ns < limit_ns && holds_uids(run))
+		world_run_until(world, world->now_ns + NS_MS);
+}
+
 static void run_until_idle(struct atomics *run, uint64_t limit_ns)
 {
 	struct world *world = run->world;
@@ -149,16 +177,6 @@ static void run_until_idle(struct atomics *run, uint64_t limit_ns)
 		world_violate(world, "liveness", "a wr never completed");
 	if (world->violations == 0)
 		world_run_until(world, world->now_ns + SETTLE_NS);
-}
-
-static bool is_uid(const struct atomics_side *owner, unsigned word)
-{
-	const struct uid_arena *arena = owner->pd->uids;
-	uint32_t index;
-	uint64_t sequence;
-
-	return arena != NULL && uid_decode(owner->memory[word], arena->count, &index, &sequence) &&
-	       uid_slot_matches(&arena->slots[index], owner->memory[word], (uintptr_t)&owner->memory[word]);
 }
 
 static void check(struct atomics *run)
@@ -197,6 +215,7 @@ static void run(struct world *world, struct outcome *outcome)
 	world_run_until(world, quiet_ns);
 	run_until_alive(run, quiet_ns + LIVE_NS);
 	run_until_idle(run, world->now_ns + IDLE_NS);
+	run_until_confirmed(run, world->now_ns + CONFIRM_NS);
 	if (world->violations == 0)
 		check(run);
 	for (unsigned i = 1; i <= ATOMICS_CLIENTS; i++)
