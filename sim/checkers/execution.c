@@ -173,9 +173,11 @@ static bool within(uint64_t addr, uint64_t bytes, uint64_t base, uint64_t length
 static void give_up_unseen(struct flow *flow, const struct effect *effect)
 {
 	for (struct op *op = front(flow); flow->unlogged && op != NULL && op->lost; op = front(flow)) {
-		uint64_t next = is_atomic(op) ? op->target : op->target + op->done_bytes;
+		/* Words are used again, operands are not. */
+		bool comes_again = is_atomic(op) ? effect->kind != EFFECT_WRITE && op->argument == effect->argument
+						 : op->target + op->done_bytes == effect->host;
 
-		if ((op->kind != OP_WRITE && !is_atomic(op)) || op->failed || next == effect->host)
+		if ((op->kind != OP_WRITE && !is_atomic(op)) || op->failed || comes_again)
 			return;
 		op->given_up = true;
 	}
