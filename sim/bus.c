@@ -216,17 +216,21 @@ static void bus_write(struct soft_bus *base, void *host, const void *from, size_
 	}
 }
 
+static bool is_failed_cas(const struct effect *effect)
+{
+	return effect->kind == EFFECT_CAS && effect->original != effect->compare;
+}
+
 static uint64_t new_value(const struct effect *effect)
 {
 	if (effect->kind == EFFECT_FAA)
 		return effect->original + effect->argument;
-	return effect->original == effect->compare ? effect->argument : effect->original;
+	return is_failed_cas(effect) ? effect->original : effect->argument;
 }
 
 static uint64_t atomic(struct nic_bus *bus, struct effect *effect)
 {
 	uint64_t *host = (uint64_t *)(uintptr_t)effect->host, result;
-	bool fails;
 
 	if (bus->dead || !allowed(bus, host, sizeof(*host), "did an atomic of"))
 		return 0;
@@ -236,8 +240,7 @@ static uint64_t atomic(struct nic_bus *bus, struct effect *effect)
 		push_overlapping(bus, host, sizeof(*host));
 	effect->original = *host;
 	tell(bus, effect);
-	fails = effect->kind == EFFECT_CAS && effect->original != effect->compare;
-	if (fails && !bus->writes_back)
+	if (is_failed_cas(effect) && !bus->writes_back)
 		return effect->original;
 	result = new_value(effect);
 	if (bus->global_atomics)
@@ -245,7 +248,7 @@ static uint64_t atomic(struct nic_bus *bus, struct effect *effect)
 	else
 		enqueue_write(bus, host, &result, sizeof(result),
 			world_range(bus->world, 0, bus->writes_back ? PROCESSOR_NS_MAX : ATOMIC_NS_MAX))
-			->restores = fails;
+			->restores = is_failed_cas(effect);
 	return effect->original;
 }
 

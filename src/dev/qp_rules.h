@@ -22,6 +22,12 @@ static inline bool qp_rules_is_atomic(enum ibv_wr_opcode opcode)
 	return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
+/* What it finds is put into its sges. */
+static inline bool qp_rules_has_answer(enum ibv_wr_opcode opcode)
+{
+	return opcode == IBV_WR_RDMA_READ || qp_rules_is_atomic(opcode);
+}
+
 /* 24-bit psn arithmetic: the signed distance from b to a. */
 static inline int32_t psn_diff(uint32_t a, uint32_t b)
 {

@@ -242,8 +242,7 @@ static uint32_t finish_fenced(struct inflight *log, const struct evidence *evide
 	for (uint64_t at = log->head; at < end; at++) {
 		struct inflight_wr *entry = inflight_at(log, at);
 
-		if (entry->done || entry->qp_num == 0 ||
-			(entry->wr.opcode != IBV_WR_RDMA_READ && !qp_rules_is_atomic(entry->wr.opcode)))
+		if (entry->done || entry->qp_num == 0 || !qp_rules_has_answer(entry->wr.opcode))
 			continue;
 		/* The data may be lost, as with a dead device. An atomic's are asked for; to READ again would be to
 		 * read what was written behind the fence. */

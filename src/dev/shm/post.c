@@ -141,7 +141,7 @@ static inline __attribute__((always_inline)) int post_one(
 		if (qp->state == IBV_QPS_RTS)
 			keep(qp, sqe);
 		progress_stall(qp);
-	} else if (sqe->opcode == IBV_WR_RDMA_READ || qp_rules_is_atomic(wr->opcode)) {
+	} else if (qp_rules_has_answer(sqe->opcode)) {
 		keep(qp, sqe); /* its response is still to come */
 	}
 	return 0;

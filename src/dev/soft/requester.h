@@ -90,7 +90,6 @@ void requester_grow_window(struct requester *requester, uint64_t packets); /* th
 void requester_shrink_window(struct requester *requester);
 /* The psn behind the piece of a READ (or atomic) that psn lies in. */
 uint64_t requester_piece_end(const struct requester *requester, const struct send_slot *slot, uint64_t psn);
-bool send_slot_is_read(const struct send_slot *slot); /* READ or atomic: has a response of its own */
 static inline uint8_t *send_slot_inline(const struct requester *requester, struct send_slot *slot)
 {
 	return (uint8_t *)(slot->sge + requester->max_sge);

@@ -47,7 +47,7 @@ static bool acknowledged(struct requester *requester, uint64_t end, uint64_t now
 	while (requester->acked < end) {
 		struct send_slot *slot = requester_tail_slot(requester);
 
-		if (send_slot_is_read(slot)) {
+		if (qp_rules_has_answer(slot->opcode)) {
 			lacks_response = true;
 			break;
 		}
@@ -175,7 +175,7 @@ static void receive_response(struct requester *requester, const struct packet *p
 	offset = (psn - slot->psn) * requester->qp->mtu_bytes;
 	left = slot->bytes - offset;
 	expected = left < requester->qp->mtu_bytes ? (uint32_t)left : requester->qp->mtu_bytes;
-	if (!send_slot_is_read(slot) || atomic != (slot->opcode != IBV_WR_RDMA_READ) ||
+	if (!qp_rules_has_answer(slot->opcode) || atomic != (slot->opcode != IBV_WR_RDMA_READ) ||
 		(!atomic && packet->payload_bytes != expected)) {
 		requester_fail(requester, IBV_WC_BAD_RESP_ERR);
 		return;

@@ -56,11 +56,6 @@ void requester_shrink_window(struct requester *requester)
 		requester->window = WINDOW_MIN_PACKETS;
 }
 
-bool send_slot_is_read(const struct send_slot *slot)
-{
-	return slot->opcode == IBV_WR_RDMA_READ || qp_rules_is_atomic(slot->opcode);
-}
-
 uint64_t requester_piece_end(const struct requester *requester, const struct send_slot *slot, uint64_t psn)
 {
 	uint32_t piece = packets_of(requester, PIECE_BYTES, PIECE_PACKETS);
@@ -111,7 +106,7 @@ static const void *payload_in_place(
 /* Once, when its first packet is due: nothing of a wr with a wrong sge leaves. */
 static bool sges_are_good(struct requester *requester, struct send_slot *slot)
 {
-	int access = send_slot_is_read(slot) ? IBV_ACCESS_LOCAL_WRITE : 0;
+	int access = qp_rules_has_answer(slot->opcode) ? IBV_ACCESS_LOCAL_WRITE : 0;
 
 	if (slot->checked || (slot->send_flags & IBV_SEND_INLINE))
 		return true;

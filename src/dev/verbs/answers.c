@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "dev/qp_rules.h"
 #include "dev/verbs/verbs.h"
 
 #define MARK_BYTES 8u
@@ -37,8 +38,10 @@ struct verbs_answers {
 
 void verbs_answers_look(struct verbs_dev *dev)
 {
-	if (dev->port.model->believes_acks)
-		dev->resent = verbs_port_resent(&dev->port, dev->base.env);
+	if (!dev->port.model->believes_acks)
+		return;
+	dev->resent = verbs_port_resent(&dev->port, dev->base.env);
+	dev->resent_fresh = true;
 }
 
 int verbs_answers_init(struct verbs_qp *qp)
@@ -93,7 +96,7 @@ static struct ibv_sge last_bytes(const struct ibv_sge *range, uint32_t bytes)
 
 static void *mark_of(const struct use *use)
 {
-	return (void *)(uintptr_t)(use->range.addr + use->range.length - use->mark_bytes);
+	return (void *)(uintptr_t)last_bytes(&use->range, use->mark_bytes).addr;
 }
 
 /* False where the NIC will refuse the wr; and where the memory was deregistered, and may have been given back. */
@@ -128,12 +131,6 @@ static void restore(const struct use *use)
 }
 
 /* ---- before the wr is posted ---- */
-
-static bool has_answer(const struct ibv_send_wr *wr)
-{
-	return wr->opcode == IBV_WR_RDMA_READ || wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-	       wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
 
 static uint32_t uses_of(const struct ibv_send_wr *wr)
 {
@@ -213,7 +210,7 @@ static void take_back(struct verbs_answers *answers, uint32_t from)
 
 static int expect_wr(struct verbs_qp *qp, const struct ibv_send_wr *wr, uint32_t end)
 {
-	bool writes = has_answer(wr);
+	bool writes = qp_rules_has_answer(wr->opcode);
 
 	for (uint32_t i = 0, left = uses_of(wr); left > 0; i++) {
 		const struct ibv_sge *range = &wr->sg_list[i];
@@ -236,9 +233,12 @@ static int expect_wr(struct verbs_qp *qp, const struct ibv_send_wr *wr, uint32_t
 int verbs_answers_expect(struct verbs_qp *qp, const struct ibv_send_wr *wr)
 {
 	struct verbs_answers *answers = qp->answers;
-	uint32_t posted = qp->posted, from = answers == NULL ? 0 : answers->end;
+	uint32_t posted = qp->posted, from;
 
-	for (; answers != NULL && wr != NULL; wr = wr->next) {
+	if (answers == NULL)
+		return 0;
+	from = answers->end;
+	for (; wr != NULL; wr = wr->next) {
 		if (expect_wr(qp, wr, posted + 1) != 0) {
 			take_back(answers, from);
 			return -ENOMEM;
@@ -265,16 +265,16 @@ void verbs_answers_unexpect(struct verbs_qp *qp, const struct ibv_send_wr *end)
 static bool has_arrived(const struct verbs_qp *qp, const struct use *use)
 {
 	struct verbs_dev *dev = verbs_of(qp->base.dev);
+	bool marked = is_marked(qp, use);
 
-	if (use->missing || (use->mark_bytes == MARK_BYTES && is_marked(qp, use)))
+	if (use->missing || (marked && use->mark_bytes == MARK_BYTES))
 		return false;
-	if (use->mark_bytes > 0 && !use->hidden && !is_marked(qp, use))
+	if (!marked && use->mark_bytes > 0 && !use->hidden)
 		return true;
 	if (use->resent == VERBS_RESENT_UNKNOWN)
 		return use->mark_bytes == 0;
 	if (!dev->resent_fresh)
 		verbs_answers_look(dev);
-	dev->resent_fresh = true;
 	return use->resent == dev->resent;
 }
 
@@ -299,7 +299,9 @@ bool verbs_answers_refused(const struct verbs_qp *qp, uint64_t wr_id)
 {
 	const struct verbs_answers *answers = qp->answers;
 
-	for (uint32_t at = answers == NULL ? 0 : answers->first; answers != NULL && at != answers->end; at++) {
+	if (answers == NULL)
+		return false;
+	for (uint32_t at = answers->first; at != answers->end; at++) {
 		const struct use *use = use_at(answers, at);
 
 		if (use->wr_id == wr_id && !is_permitted(qp, &use->range, use->writes))

@@ -91,6 +91,14 @@ uint64_t verbs_port_resent(const struct verbs_port *port, struct hf_env *env)
 	return got > 0 ? strtoull(text, NULL, 10) : VERBS_RESENT_UNKNOWN;
 }
 
+/* False: the entry is empty, or of another kind. */
+static bool rocev2_gid(const struct verbs_lib *lib, struct ibv_context *context, const struct verbs_port *port,
+	uint32_t index, struct ibv_gid_entry *entry_out)
+{
+	return lib->query_gid_ex(context, port->number, index, entry_out, 0, sizeof(*entry_out)) == 0 &&
+	       entry_out->gid_type == IBV_GID_TYPE_ROCE_V2;
+}
+
 /* The GID that packets carry: of the address that was asked for, else of the first IPv4 address, else the first one. */
 static bool find_gid(const struct verbs_lib *lib, struct ibv_context *context, const struct hf_addr *wanted, int gids,
 	struct verbs_port *port)
@@ -100,8 +108,7 @@ static bool find_gid(const struct verbs_lib *lib, struct ibv_context *context, c
 	for (int i = 0; i < gids && i < GIDS_LOOKED; i++) {
 		struct ibv_gid_entry entry;
 
-		if (lib->query_gid_ex(context, port->number, (uint32_t)i, &entry, 0, sizeof(entry)) != 0 ||
-			entry.gid_type != IBV_GID_TYPE_ROCE_V2)
+		if (!rocev2_gid(lib, context, port, (uint32_t)i, &entry))
 			continue;
 		if (wanted->sa.sa_family != AF_UNSPEC && !has_address(&entry.gid, wanted))
 			continue;
@@ -119,8 +126,7 @@ bool verbs_port_find_gid_again(const struct verbs_lib *lib, struct ibv_context *
 	for (uint32_t i = 0; i < GIDS_LOOKED; i++) {
 		struct ibv_gid_entry entry;
 
-		if (lib->query_gid_ex(context, port->number, i, &entry, 0, sizeof(entry)) != 0 ||
-			entry.gid_type != IBV_GID_TYPE_ROCE_V2 ||
+		if (!rocev2_gid(lib, context, port, i, &entry) ||
 			memcmp(&entry.gid, &port->gid, sizeof(entry.gid)) != 0)
 			continue;
 		port->gid_index = (uint8_t)i;

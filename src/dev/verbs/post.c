@@ -27,15 +27,14 @@ bool verbs_qp_takes(const struct verbs_qp *qp, const struct ibv_send_wr *wr)
 	return qp->state >= IBV_QPS_RTS && qp_rules_check_send(&qp->base, wr) == 0;
 }
 
+/* Where nothing is posted *bad_wr stays as it is: the caller has set it to the first wr, or does not ask. */
 static int post(struct verbs_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
 {
 	const struct ibv_send_wr *end;
 	int rc = verbs_answers_expect(qp, wr);
 
-	if (rc != 0) {
-		*bad_wr = wr;
+	if (rc != 0)
 		return rc;
-	}
 	rc = ibv_post_send(qp->qp, wr, bad_wr);
 	end = rc == 0 ? NULL : *bad_wr;
 	verbs_answers_unexpect(qp, end);

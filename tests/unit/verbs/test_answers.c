@@ -264,6 +264,14 @@ static int counter_open(struct hf_env *asked, const char *path, unsigned flags, 
 	return resent == NULL ? -ENOENT : 0;
 }
 
+static void open_bed_that_counts(const char *says)
+{
+	stand_set_up(NULL);
+	ops.file_open = counter_open;
+	resent = says;
+	open_bed();
+}
+
 /* One byte in 256 is what was marked. */
 static void a_short_answer_may_be_what_was_marked_where_nothing_was_sent_again(void **state)
 {
@@ -278,10 +286,7 @@ static void a_short_answer_may_be_what_was_marked_where_nothing_was_sent_again(v
 
 	(void)state;
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		stand_set_up(NULL);
-		ops.file_open = counter_open;
-		resent = cases[i].before;
-		open_bed();
+		open_bed_that_counts(cases[i].before);
 		assert_int_equal(post_op(0, IBV_WR_RDMA_READ, 7, IBV_SEND_SIGNALED), 0);
 		resent = cases[i].after;
 		completes(0, IBV_WC_SUCCESS);
@@ -295,10 +300,7 @@ static void what_a_wr_in_flight_reads_is_not_marked(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
-		stand_set_up(NULL);
-		ops.file_open = counter_open;
-		resent = "3\n";
-		open_bed();
+		open_bed_that_counts("3\n");
 		assert_int_equal(post_op(0, IBV_WR_RDMA_WRITE, BYTES, IBV_SEND_SIGNALED), 0);
 		assert_int_equal(post_op(0, IBV_WR_RDMA_READ, BYTES, IBV_SEND_SIGNALED), 0);
 		assert_true(is_untouched(0));
@@ -326,10 +328,7 @@ static void of_answers_in_one_place_the_nic_is_asked(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
-		stand_set_up(NULL);
-		ops.file_open = counter_open;
-		resent = "3\n";
-		open_bed();
+		open_bed_that_counts("3\n");
 		for (unsigned k = 0; k < 3; k++)
 			assert_int_equal(post_op(k / 2, IBV_WR_RDMA_READ, BYTES, IBV_SEND_SIGNALED), 0);
 		memset(place(0), 9, BYTES); /* the first, the second, or both */

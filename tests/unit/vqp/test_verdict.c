@@ -285,6 +285,15 @@ static void a_second_failure_continues_from_the_verdicts(void **state)
 	inflight_free(&log);
 }
 
+/* A READ, and a WRITE behind a fence. */
+static void open_fenced(struct inflight *log, struct inflight_wr **read_out, struct inflight_wr **write_out)
+{
+	assert_int_equal(inflight_init(log, 8, 1, 0), 0);
+	*read_out = add_to(log, IBV_WR_RDMA_READ, 10);
+	*write_out = add_to(log, IBV_WR_RDMA_WRITE, 11);
+	(*write_out)->wr.send_flags = IBV_SEND_FENCE;
+}
+
 /* X is read, then written behind a fence: to read again after the write would find the new value. */
 static void a_read_before_an_executed_fence_is_not_issued_again(void **state)
 {
@@ -293,11 +302,8 @@ static void a_read_before_an_executed_fence_is_not_issued_again(void **state)
 	struct inflight log;
 
 	(void)state;
-	assert_int_equal(inflight_init(&log, 8, 1, 0), 0);
-	before = add_to(&log, IBV_WR_RDMA_READ, 10);
-	write = add_to(&log, IBV_WR_RDMA_WRITE, 11);
+	open_fenced(&log, &before, &write);
 	behind = add_to(&log, IBV_WR_RDMA_READ, 12);
-	write->wr.send_flags = IBV_SEND_FENCE;
 	assert_int_equal(verdict_enter(HF_POLICY_VARUNA, &log, &evidence), 0);
 	assert_true(before->done);
 	assert_true(write->done);
@@ -314,10 +320,7 @@ static void a_read_before_an_executed_fence_is_unknown_where_its_data_may_be_mis
 	struct inflight log;
 
 	(void)state;
-	assert_int_equal(inflight_init(&log, 8, 1, 0), 0);
-	read = add_to(&log, IBV_WR_RDMA_READ, 10);
-	write = add_to(&log, IBV_WR_RDMA_WRITE, 11);
-	write->wr.send_flags = IBV_SEND_FENCE;
+	open_fenced(&log, &read, &write);
 	assert_int_equal(verdict_enter(HF_POLICY_VARUNA, &log, &evidence), 1);
 	assert_int_equal(read->outcome, HF_WC_UNKNOWN);
 	assert_int_equal(write->status, IBV_WC_SUCCESS);
@@ -331,10 +334,7 @@ static void a_read_before_a_fence_that_did_not_execute_is_issued_again(void **st
 	struct inflight log;
 
 	(void)state;
-	assert_int_equal(inflight_init(&log, 8, 1, 0), 0);
-	before = add_to(&log, IBV_WR_RDMA_READ, 10);
-	write = add_to(&log, IBV_WR_RDMA_WRITE, 11);
-	write->wr.send_flags = IBV_SEND_FENCE;
+	open_fenced(&log, &before, &write);
 	assert_int_equal(verdict_enter(HF_POLICY_VARUNA, &log, &evidence), 0);
 	assert_false(before->done);
 	assert_false(write->done);
