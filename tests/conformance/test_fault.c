@@ -153,7 +153,7 @@ static void an_acknowledgement_cut_off_for_a_while_does_not_repeat_the_request(v
 	}
 }
 
-/* The WRITE that arrives again is acknowledged by the newest psn, which is that of the READ or the atomic behind it. */
+/* A responder may acknowledge the WRITE that arrives again by its newest psn: that of the READ or atomic behind it. */
 static void an_acknowledgement_is_not_the_answer_of_what_is_behind_it(void **state)
 {
 	static const uint32_t read_bytes[] = {1, 7, 8, 4096, 0}; /* 0: an atomic */

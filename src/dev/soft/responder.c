@@ -19,6 +19,7 @@ void responder_init(struct responder *responder, struct soft_qp *qp, struct flow
 void responder_start(struct responder *responder, uint32_t psn)
 {
 	responder->expected = psn;
+	responder->ack_psn = psn_add(psn, 0xffffff);
 	responder->msn = 0;
 	responder->message = MESSAGE_NONE;
 }
@@ -115,8 +116,10 @@ static void executed(struct responder *responder, uint32_t psns, uint32_t bytes,
 		responder->msn = psn_add(responder->msn, 1);
 }
 
+/* A WRITE or SEND that executed. */
 static void acknowledge(struct responder *responder, const struct packet *packet)
 {
+	responder->ack_psn = packet->psn;
 	if (!packet->ack_request)
 		return;
 	responder->ack_due = true;
@@ -145,6 +148,8 @@ static bool pending_add(struct responder *responder, const struct pending_respon
 	at = (responder->pending_first + responder->pending_count) % RD_ATOMIC_MAX;
 	responder->pending[at] = *response;
 	responder->pending_count++;
+	if (psn_diff(response->psn, responder->ack_psn) > 0)
+		responder->ack_due = false; /* it acknowledges what is before it */
 	answer(responder);
 	return true;
 }

@@ -8,7 +8,9 @@
  * A READ is executed when its data has been read into packets, so what would change memory behind it waits until then
  * (D1). Responses are made at once; when there is no room for them, the request behind is asked for again.
  *
- * A duplicate WRITE or SEND is acknowledged again, a duplicate READ executed again. */
+ * A duplicate WRITE or SEND is acknowledged again, a duplicate READ executed again. The PSN of an ACK is never that of a
+ * READ or atomic, whose response is its acknowledgement: requesters exist (Linux' rxe) that would take it for the
+ * response, and complete what has no data. */
 #ifndef HOLDFAST_DEV_SOFT_RESPONDER_H
 #define HOLDFAST_DEV_SOFT_RESPONDER_H
 
@@ -48,6 +50,7 @@ struct responder {
 
 	bool nak_sent; /* for this gap; silent until `expected` arrives */
 	bool ack_due;
+	uint32_t ack_psn; /* of the last WRITE or SEND packet that executed */
 	bool nak_due;
 	bool fatal; /* nak_due is the last word: the qp goes to ERR with it */
 	uint8_t nak_syndrome;

@@ -134,7 +134,7 @@ bool responder_transmit(struct responder *responder, bool hold_acks)
 		return send_nak(responder);
 	if (!responder->ack_due || hold_acks)
 		return false;
-	if (send_ack(responder, SYNDROME_ACK | CREDITS_UNLIMITED, psn_add(responder->expected, 0xffffff)) == STEP_FULL)
+	if (send_ack(responder, SYNDROME_ACK | CREDITS_UNLIMITED, responder->ack_psn) == STEP_FULL)
 		return true;
 	responder->ack_due = false;
 	return false;

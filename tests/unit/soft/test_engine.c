@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dev/qp_rules.h"
 #include "dev/soft/dc.h"
 #include "dev/soft/engine.h"
 
@@ -44,6 +45,7 @@ struct world {
 	uint64_t now_ns, random;
 	unsigned loss, copies, delays; /* in 1000 */
 	unsigned steps, answer_every;  /* host 1 sends in every so many steps only */
+	unsigned launched[2];          /* packets that this host sent */
 	bool cut[2];                   /* what this host sends is lost */
 };
 
@@ -172,6 +174,7 @@ static void launch(struct world *world, int to, const uint8_t *data, uint32_t by
 {
 	struct flight *flight = &world->flights[world->flight_count];
 
+	world->launched[1 - to]++;
 	if (world->flight_count == FLIGHT_MAX || world->cut[1 - to] || roll(world, 1000) < world->loss)
 		return;
 	assert_true(bytes <= PACKET_ROOM);
@@ -184,16 +187,38 @@ static void launch(struct world *world, int to, const uint8_t *data, uint32_t by
 		launch(world, to, data, bytes);
 }
 
+/* The response of a READ or atomic is its acknowledgement, and no other may be taken for it. */
+static void check_acknowledgement(const struct ring *posted, const uint8_t *data, uint32_t bytes)
+{
+	struct packet packet;
+
+	assert_true(packet_decode(data, bytes, &packet));
+	if (packet.opcode != PACKET_ACK || (packet.syndrome & SYNDROME_KIND) != SYNDROME_ACK)
+		return;
+	for (uint32_t at = posted->tail; at != posted->head; at++) {
+		const struct send_slot *slot = ring_slot(posted, at);
+		int32_t packets_in = psn_diff(packet.psn, (uint32_t)slot->psn & 0xffffff);
+
+		if (packets_in >= 0 && (uint32_t)packets_in < slot->psns)
+			assert_false(qp_rules_has_answer(slot->opcode));
+	}
+}
+
 static void take_sent(struct world *world, int from)
 {
+	const struct ring *posted = &world->host[1 - from].qp.requester.ring;
 	struct tx *tx = &world->host[from].engine.tx;
 
 	tx_settle(tx);
 	for (unsigned i = tx->first; i < tx->count; i++)
 		for (uint32_t at = 0; at < tx->runs[i].bytes; at += tx->runs[i].segment_bytes) {
 			uint32_t left = tx->runs[i].bytes - at, segment = tx->runs[i].segment_bytes;
+			const uint8_t *data = (uint8_t *)tx->runs[i].data + at;
 
-			launch(world, 1 - from, (uint8_t *)tx->runs[i].data + at, left < segment ? left : segment);
+			if (segment > left)
+				segment = left;
+			check_acknowledgement(posted, data, segment);
+			launch(world, 1 - from, data, segment);
 		}
 	tx_sent(tx, tx->count - tx->first);
 }
@@ -415,6 +440,30 @@ static void acknowledgements_that_are_lost_leave_the_evidence(void **state)
 	assert_int_equal(results[0].original, 1);
 	assert_int_equal(results[1].original, 0);
 	destroy(world);
+}
+
+/* Host 1 sends seldom: it has the WRITE, whose acknowledgement is due, and what is behind it, before it answers; once. */
+static void a_response_acknowledges_what_is_before_it(void **state)
+{
+	static const enum ibv_wr_opcode opcodes[] = {IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD};
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		struct world *world = build(1, 7);
+
+		world->answer_every = 10;
+		post(world, IBV_WR_RDMA_WRITE, 1, 0, 1024, 8);
+		step(world);
+		step(world);
+		assert_true(world->host[1].qp.responder.ack_due);
+		post(world, opcodes[i], 2, 50000, 2048, 8);
+		assert_int_equal(next_wc(world, 0).wr_id, 1);
+		assert_int_equal(next_wc(world, 0).wr_id, 2);
+		for (unsigned k = 0; k < 20; k++)
+			step(world);
+		assert_int_equal(world->launched[1], 1);
+		destroy(world);
+	}
 }
 
 static void a_message_waits_for_its_receive(void **state)
@@ -696,6 +745,7 @@ int main(void)
 		cmocka_unit_test(late_responses_do_not_make_later_reads_too_many),
 		cmocka_unit_test(a_request_is_given_up_when_its_retries_are_spent),
 		cmocka_unit_test(acknowledgements_that_are_lost_leave_the_evidence),
+		cmocka_unit_test(a_response_acknowledges_what_is_before_it),
 		cmocka_unit_test(a_message_waits_for_its_receive),
 		cmocka_unit_test(a_batch_is_acknowledged_at_its_end),
 		cmocka_unit_test(a_wr_before_a_wrong_one_needs_no_timeout),
