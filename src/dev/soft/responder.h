@@ -8,8 +8,8 @@
  * A READ is executed when its data has been read into packets, so what would change memory behind it waits until then
  * (D1). Responses are made at once; when there is no room for them, the request behind is asked for again.
  *
- * A duplicate WRITE or SEND is acknowledged again, a duplicate READ executed again. The PSN of an ACK is never that of a
- * READ or atomic, whose response is its acknowledgement: requesters exist (Linux' rxe) that would take it for the
+ * A duplicate WRITE or SEND is acknowledged again, a duplicate READ executed again. The PSN of an ACK is never that of
+ * a READ or atomic, whose response is its acknowledgement: requesters exist (Linux' rxe) that would take it for the
  * response, and complete what has no data. */
 #ifndef HOLDFAST_DEV_SOFT_RESPONDER_H
 #define HOLDFAST_DEV_SOFT_RESPONDER_H

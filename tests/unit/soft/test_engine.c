@@ -442,7 +442,7 @@ static void acknowledgements_that_are_lost_leave_the_evidence(void **state)
 	destroy(world);
 }
 
-/* Host 1 sends seldom: it has the WRITE, whose acknowledgement is due, and what is behind it, before it answers; once. */
+/* Host 1 sends seldom: before it answers it has the WRITE, whose acknowledgement is due, and what is behind it. */
 static void a_response_acknowledges_what_is_before_it(void **state)
 {
 	static const enum ibv_wr_opcode opcodes[] = {IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD};
