@@ -41,8 +41,8 @@ stress: all ## Exactly once in real processes: 1,000 cuts over shm, 200 over sof
 	@$(BUILD)/tests/stress/stress shm $(SHM_CUTS) 2>$(BUILD)/stress-shm.log
 	@$(BUILD)/tests/stress/stress soft $(SOFT_CUTS) 2>$(BUILD)/stress-soft.log
 	@$(BUILD)/tests/stress/stress soft 20 --policy resend 2>$(BUILD)/stress-resend.log
-	@$(BUILD)/tests/stress/restart shm 50 2>$(BUILD)/restart-shm.log
-	@$(BUILD)/tests/stress/restart soft 20 2>$(BUILD)/restart-soft.log
+	@$(BUILD)/tests/stress/reconnect kill shm 50 2>$(BUILD)/reconnect-shm.log
+	@$(BUILD)/tests/stress/reconnect kill soft 20 2>$(BUILD)/reconnect-soft.log
 
 bench: ## Measures beside UCX, vqps, failovers: 15 min (VERBS_SECONDS=40 FAILOVER_CUTS=11); build/bench*.json, .html
 	@scripts/deps.sh build bench

@@ -28,11 +28,14 @@ demo() { "$build"/holdfast demo --quick --device verbs --base 10.10.0.1 --input 
 	--config "$here"/rxe-demo.json --output /run/check 2>&1; }
 say_demo() { grep -E "^  (cuts|failover|verdict)" "$1" | tr -s ' \n' ' '; }
 
+# Exactly once with atomics by UID; then what is told of native ones whose answer is lost.
 stress() {
 	"$build"/tests/stress/stress verbs "$cuts" 2> >(tee /run/check/stress.log | grep --line-buffered "^cut") ||
-		{ tail -40 /run/check/stress.log; false; }
+		{ tail -40 /run/check/stress.log; return 1; }
+	"$build"/tests/stress/reconnect cut verbs $((1 + cuts / 10)) 2>/run/check/reconnect.log ||
+		{ tail -40 /run/check/reconnect.log; return 1; }
 }
-say_stress() { grep -E "^(stress|ok|FAILED)" "$1" | tr -s '\n' ' '; }
+say_stress() { grep -E "^(stress|reconnect|ok|FAILED)" "$1" | tr -s '\n' ' '; }
 
 # A program that was written for libibverbs, on two rails of rxe: its bond is holdfast0.
 configure() { # NODE RAIL0 RAIL1 MANAGEMENT
