@@ -37,8 +37,6 @@
 #define VR_DEPTH      8u   /* wrs in flight */
 #define VR_OPS_MAX    120u /* of an end and vqp, before the faults have healed */
 
-/* What the product does not do yet; each goes when its mechanism comes. */
-
 struct vr;
 struct vr_node;
 struct vr_link;
@@ -117,7 +115,8 @@ struct vr {
 	struct hf_node_config config; /* what all nodes have in common */
 	bool triggers, triggered;     /* a program wants traffic off a first rail, once standby qps are there */
 	uint64_t failovers;           /* of all vqps, */
-	uint64_t unprovoked;          /* and of those of links where nobody used a wrong key (R16 is to come) */
+	uint64_t unprovoked;          /* and of those of links where nobody used a wrong key: that may take an exchange,
+				       * when who refused it is heard before the NAK, and an exchange counts */
 	uint32_t caps_masked;         /* enum hf_dev_cap that no NIC of this world has */
 	bool lingers;                 /* vqps stay on standby qps for long, and so no messages are sent (R7) */
 	bool hca_atomics;             /* atomicity ends at the NIC (R12) */
