@@ -14,6 +14,7 @@
 #include <holdfast/vqp.h>
 
 #include "sim/checkers/linear.h"
+#include "sim/endpoint.h"
 #include "sim/faults.h"
 #include "sim/scenario.h"
 
@@ -38,16 +39,8 @@ struct atomics_op {
 struct atomics_side {
 	struct atomics *run;
 	unsigned number; /* 0: the owner; from 1: clients */
-	struct host host;
-	struct process *process;
-	struct hf_loop *loop;
-	struct hf_node *node;
-	struct hf_vpd *pd;
-	struct hf_vcq *cq;
-	struct hf_vmr *mr;
+	struct endpoint endpoint;
 	uint64_t *memory; /* owner: the words; client: a result for each op */
-	struct hf_poller poller;
-	struct hf_timer timer;
 	/* a client's */
 	struct hf_peer *peer;
 	struct hf_vqp *vqp;

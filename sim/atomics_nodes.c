@@ -51,7 +51,7 @@ static void connect_peer(struct atomics_side *side)
 	for (unsigned i = 0; i < ATOMICS_RAILS; i++)
 		addresses[i] = address_of(&side->run->sides[0], i, CONTROL_PORT);
 	side->peer_is_up = false;
-	if (hf_peer_connect(side->node, addresses, ATOMICS_RAILS, &side->peer, &error) != 0)
+	if (hf_peer_connect(side->endpoint.node, addresses, ATOMICS_RAILS, &side->peer, &error) != 0)
 		world_violate(side->run->world, "connecting", "%s", error.text);
 }
 
@@ -70,15 +70,15 @@ static void changed(struct hf_vqp *vqp, void *context)
 static void connect_vqp(struct atomics_side *side)
 {
 	struct hf_vqp_init init = {
-		.send_cq = side->cq,
-		.recv_cq = side->cq,
+		.send_cq = side->endpoint.cq,
+		.recv_cq = side->endpoint.cq,
 		.cap = {.max_send_wr = 2 * ATOMICS_DEPTH, .max_send_sge = 1, .max_recv_sge = 1, .max_recv_wr = 1},
 		.context = side,
 		.changed = changed,
 	};
 
 	side->remote_addr = 0;
-	if (hf_vqp_create(side->pd, &init, &side->vqp) != 0 ||
+	if (hf_vqp_create(side->endpoint.pd, &init, &side->vqp) != 0 ||
 		hf_vqp_connect(side->vqp, side->peer, "words", "", 0) != 0)
 		world_violate(side->run->world, "connecting", "a vqp cannot be made");
 }
@@ -114,7 +114,7 @@ static bool post(struct atomics_side *side, uint64_t now_ns)
 		hf_vqp_state(side->vqp) == HF_VQP_ERROR)
 		return false;
 	op = atomics_choose(side);
-	sge.lkey = side->mr->lkey;
+	sge.lkey = side->endpoint.mr->lkey;
 	wr.sg_list = &sge;
 	if (op->kind == ATOMICS_READ) {
 		wr.opcode = IBV_WR_RDMA_READ;
@@ -139,18 +139,18 @@ static struct hf_vqp *on_request(const struct hf_vqp_request *request, void *rep
 {
 	struct atomics_side *side = context;
 	struct hf_vqp_init init = {
-		.send_cq = side->cq,
-		.recv_cq = side->cq,
+		.send_cq = side->endpoint.cq,
+		.recv_cq = side->endpoint.cq,
 		.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
 		.access = ACCESS,
 	};
 
 	(void)request;
 	if (side->served_count == ATOMICS_SERVED ||
-		hf_vqp_create(side->pd, &init, &side->served[side->served_count]) != 0)
+		hf_vqp_create(side->endpoint.pd, &init, &side->served[side->served_count]) != 0)
 		return NULL;
 	put_le64(reply, (uintptr_t)side->memory);
-	put_le32((uint8_t *)reply + 8, side->mr->rkey);
+	put_le32((uint8_t *)reply + 8, side->endpoint.mr->rkey);
 	*reply_bytes = 12;
 	return side->served[side->served_count++];
 }
@@ -188,7 +188,7 @@ static bool own_atomic(struct atomics_side *side, uint64_t now_ns)
 	side->next_ns = now_ns + world_range(side->run->world, 0, OWN_NS_MAX);
 	op = side->own_op = atomics_choose(side);
 	side->completed++;
-	side->own = (struct hf_vmr_atomic){.mr = side->mr,
+	side->own = (struct hf_vmr_atomic){.mr = side->endpoint.mr,
 		.at = &side->memory[op->word],
 		.opcode = opcodes[op->kind],
 		.compare_add = op->kind == ATOMICS_CAS ? op->compare : op->argument,
@@ -207,7 +207,7 @@ static unsigned poll_cq(struct atomics_side *side)
 	struct ibv_wc wc[POLL_MAX];
 	unsigned taken = 0;
 
-	for (int n; (n = hf_vcq_poll(side->cq, POLL_MAX, wc)) > 0; taken += (unsigned)n)
+	for (int n; (n = hf_vcq_poll(side->endpoint.cq, POLL_MAX, wc)) > 0; taken += (unsigned)n)
 		for (int i = 0; i < n && side->number > 0; i++)
 			atomics_completed(side, &wc[i]);
 	return taken;
@@ -215,7 +215,7 @@ static unsigned poll_cq(struct atomics_side *side)
 
 static enum hf_poll poll_side(struct hf_poller *poller, uint64_t now_ns)
 {
-	struct atomics_side *side = container_of(poller, struct atomics_side, poller);
+	struct atomics_side *side = container_of(poller, struct atomics_side, endpoint.poller);
 	bool busy = poll_cq(side) > 0;
 
 	if (side->number == 0) {
@@ -228,35 +228,25 @@ static enum hf_poll poll_side(struct hf_poller *poller, uint64_t now_ns)
 	return busy ? HF_BUSY : HF_IDLE;
 }
 
-static void notified(struct hf_vcq *cq, void *context)
-{
-	(void)cq, (void)context; /* that the loop turns is enough */
-}
-
-static void timer_fired(struct hf_timer *timer, uint64_t now_ns)
-{
-	(void)timer, (void)now_ns;
-}
-
 static bool arm_side(struct hf_poller *poller)
 {
-	struct atomics_side *side = container_of(poller, struct atomics_side, poller);
-	uint64_t now_ns = hf_loop_now_ns(side->loop);
+	struct atomics_side *side = container_of(poller, struct atomics_side, endpoint.poller);
+	uint64_t now_ns = hf_loop_now_ns(side->endpoint.loop);
 
-	hf_vcq_req_notify(side->cq, notified);
+	endpoint_arm(&side->endpoint);
 	if (poll_cq(side) > 0)
 		return false;
 	if (side->next_ns > now_ns)
-		hf_loop_set_timer(side->loop, &side->timer, side->next_ns);
+		hf_loop_set_timer(side->endpoint.loop, &side->endpoint.timer, side->next_ns);
 	else if (side->retry_ns > now_ns)
-		hf_loop_set_timer(side->loop, &side->timer, side->retry_ns);
+		hf_loop_set_timer(side->endpoint.loop, &side->endpoint.timer, side->retry_ns);
 	return true;
 }
 
 static void configure(struct atomics_side *side, struct hf_node_config *config)
 {
 	*config = (struct hf_node_config){.rail_count = ATOMICS_RAILS, .policy = side->run->policy};
-	snprintf(config->name, sizeof(config->name), "%s", side->host.name);
+	snprintf(config->name, sizeof(config->name), "%s", side->endpoint.host.name);
 	for (unsigned i = 0; i < ATOMICS_RAILS; i++) {
 		struct hf_rail_config *rail = &config->rails[i];
 
@@ -274,43 +264,26 @@ static void configure(struct atomics_side *side, struct hf_node_config *config)
 	config->retry_cnt = 2;
 }
 
-static int open_region(struct process *process, struct atomics_side *side, struct hf_error *error)
-{
-	int access = IBV_ACCESS_LOCAL_WRITE;
-	int rc = hf_mem_alloc(&process->env, MEMORY_BYTES, (void **)&side->memory, error);
-
-	if (rc != 0)
-		return rc;
-	memset(side->memory, 0, MEMORY_BYTES);
-	if (side->number == 0)
-		access |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-	return hf_vmr_reg_atomic(side->pd, side->memory, MEMORY_BYTES, access,
-		side->number == 0 ? side->run->mode : HF_ATOMIC_PLAIN, &side->mr, error);
-}
-
 static int start_side(struct process *process, void *context)
 {
 	static const struct hf_node_events events = {.peer_up = peer_up, .peer_down = peer_down};
 	struct atomics_side *side = context;
+	bool owns = side->number == 0;
 	struct hf_node_config config;
-	struct hf_error error = {0};
 	int rc;
 
+	(void)process;
 	configure(side, &config);
-	if ((rc = hf_loop_create(&process->env, &side->loop)) != 0 ||
-		(rc = hf_node_open(side->loop, &config, &events, side, &side->node, &error)) != 0 ||
-		(rc = hf_vpd_alloc(side->node, &side->pd)) != 0 ||
-		(rc = hf_vcq_create(side->node, 64, NULL, &side->cq)) != 0 ||
-		(rc = open_region(process, side, &error)) != 0) {
-		world_violate(side->run->world, "start", "node %s: %s %s", side->host.name, strerror(-rc), error.text);
+	if ((rc = endpoint_open(&side->endpoint, &config, &events, side, 64)) != 0 ||
+		(rc = endpoint_register(&side->endpoint, MEMORY_BYTES,
+			 owns ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC
+			      : IBV_ACCESS_LOCAL_WRITE,
+			 owns ? side->run->mode : HF_ATOMIC_PLAIN, (void **)&side->memory)) != 0)
 		return rc;
-	}
 	side->service = (struct hf_vqp_service){.name = "words", .on_request = on_request, .context = side};
-	if (side->number == 0 && (rc = hf_vqp_serve(side->node, &side->service)) != 0)
+	if (owns && (rc = hf_vqp_serve(side->endpoint.node, &side->service)) != 0)
 		return rc;
-	side->poller = (struct hf_poller){.poll = poll_side, .arm = arm_side};
-	side->timer = (struct hf_timer){.fire = timer_fired};
-	hf_loop_add_poller(side->loop, &side->poller);
+	endpoint_run(&side->endpoint, poll_side, arm_side);
 	return 0;
 }
 
@@ -318,33 +291,20 @@ static void stop_side(struct process *process, void *context)
 {
 	struct atomics_side *side = context;
 
+	(void)process;
 	side->run->crashed = true;
-	if (side->loop == NULL)
+	if (side->endpoint.loop == NULL)
 		return;
 	hf_vqp_destroy(side->vqp);
 	for (unsigned i = 0; i < side->served_count; i++)
 		hf_vqp_destroy(side->served[i]);
-	if (side->mr != NULL)
-		hf_vmr_dereg(side->mr);
-	if (side->cq != NULL)
-		hf_vcq_destroy(side->cq);
-	if (side->pd != NULL)
-		hf_vpd_free(side->pd);
-	hf_node_close(side->node);
-	hf_mem_free(&process->env, side->memory);
-	hf_loop_cancel_timer(side->loop, &side->timer);
-	hf_loop_destroy(side->loop);
+	endpoint_close(&side->endpoint);
 	side->peer = NULL;
 	side->vqp = NULL;
 	side->peer_is_up = false;
 	side->completed = side->posted; /* what was under way has no answer */
 	side->served_count = 0;
 	side->memory = NULL;
-	side->mr = NULL;
-	side->cq = NULL;
-	side->pd = NULL;
-	side->node = NULL;
-	side->loop = NULL;
 }
 
 const struct program atomics_program = {.name = "atomics", .start = start_side, .stop = stop_side};

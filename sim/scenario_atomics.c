@@ -97,19 +97,20 @@ static void set_up(struct atomics *run, struct world *world, struct outcome *out
 
 		side->run = run;
 		side->number = i;
-		host_init(&side->host, world, &run->network, names[i]);
+		host_init(&side->endpoint.host, world, &run->network, names[i]);
 		if (run->mode == HF_ATOMIC_UID || run->may_be_unknown)
-			side->host.caps_masked |= HF_DEV_ATOMIC_RESULTS;
+			side->endpoint.host.caps_masked |= HF_DEV_ATOMIC_RESULTS;
 		if (run->hca)
-			side->host.caps_masked |= HF_DEV_ATOMIC_GLOBAL;
-		side->process = process_create(&side->host, side->host.name, &atomics_program, side);
+			side->endpoint.host.caps_masked |= HF_DEV_ATOMIC_GLOBAL;
+		side->endpoint.process =
+			process_create(&side->endpoint.host, side->endpoint.host.name, &atomics_program, side);
 	}
 	for (unsigned rail = 0; rail < ATOMICS_RAILS; rail++)
 		for (unsigned i = 0; i <= ATOMICS_CLIENTS; i++) {
 			char address[HF_ADDR_TEXT];
 
 			snprintf(address, sizeof(address), "10.%u.0.%u", rail, i + 1);
-			network_add_port(&run->network, &run->sides[i].host, rail, address);
+			network_add_port(&run->network, &run->sides[i].endpoint.host, rail, address);
 		}
 }
 
@@ -141,7 +142,7 @@ static void run_until_alive(struct atomics *run, uint64_t limit_ns)
 
 static bool is_uid(const struct atomics_side *owner, unsigned word)
 {
-	const struct uid_arena *arena = owner->pd->uids;
+	const struct uid_arena *arena = owner->endpoint.pd->uids;
 	uint32_t index;
 	uint64_t sequence;
 
@@ -184,7 +185,7 @@ static void check(struct atomics *run)
 	struct atomics_side *owner = &run->sides[0];
 
 	for (unsigned i = 0; i < ATOMICS_RAILS; i++)
-		bus_drain(&nic_of(hf_node_dev(owner->node, i))->bus);
+		bus_drain(&nic_of(hf_node_dev(owner->endpoint.node, i))->bus);
 	for (unsigned i = 0; i < ATOMICS_WORDS && run->world->violations == 0; i++) {
 		const char *wrong = linear_check(&run->words[i]);
 
@@ -204,9 +205,9 @@ static void run(struct world *world, struct outcome *outcome)
 
 	ensure(run != NULL);
 	set_up(run, world, outcome);
-	process_start(run->sides[0].process);
+	process_start(run->sides[0].endpoint.process);
 	for (unsigned i = 0; i < ATOMICS_CLIENTS; i++)
-		process_start(clients[i] = run->sides[i + 1].process);
+		process_start(clients[i] = run->sides[i + 1].endpoint.process);
 	/* The owner lives: what his memory held would be gone with him. */
 	faults_plan(&run->faults, &run->network, clients, ATOMICS_CLIENTS,
 		/* a qp that cannot be fenced is destroyed, and its results with it: by uid nothing is lost with them */
@@ -224,7 +225,7 @@ static void run(struct world *world, struct outcome *outcome)
 			outcome->failovers += counters.failovers;
 		}
 	for (unsigned i = 0; i <= ATOMICS_CLIENTS; i++)
-		host_free(&run->sides[i].host);
+		host_free(&run->sides[i].endpoint.host);
 	for (unsigned i = 0; i < ATOMICS_WORDS; i++)
 		linear_free(&run->words[i]);
 	network_free(&run->network);

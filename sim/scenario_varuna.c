@@ -40,7 +40,7 @@
 
 uint64_t vr_incidents(const struct vr_node *node)
 {
-	uint64_t sum = node->process->incarnation;
+	uint64_t sum = node->endpoint.process->incarnation;
 
 	for (unsigned i = 0; i < node->vr->rail_count; i++)
 		sum += vr_port(node, i)->nic_crashes + vr_port(node, i)->fence_failures;
@@ -51,7 +51,7 @@ bool vr_excused(const struct vr_link *link)
 {
 	return link->vr->weak ||
 	       vr_incidents(link->ends[0].node) + vr_incidents(link->ends[1].node) != link->incidents ||
-	       !link->ends[0].node->process->running || !link->ends[1].node->process->running ||
+	       !link->ends[0].node->endpoint.process->running || !link->ends[1].node->endpoint.process->running ||
 	       link->ends[0].culprit != UINT32_MAX || link->ends[1].culprit != UINT32_MAX;
 }
 
@@ -140,20 +140,20 @@ static void set_up(struct vr *vr, struct world *world, struct outcome *outcome)
 
 		node->vr = vr;
 		node->index = i;
-		host_init(&node->host, world, &vr->network, node->name);
+		host_init(&node->endpoint.host, world, &vr->network, node->name);
 		if (few_atomics && world_chance(world, 500000))
-			node->host.rd_atomic = (uint8_t)world_range(world, 1, 2);
-		node->host.caps_masked = vr->caps_masked;
+			node->endpoint.host.rd_atomic = (uint8_t)world_range(world, 1, 2);
+		node->endpoint.host.caps_masked = vr->caps_masked;
 		if (world_chance(world, NO_DC_PPM))
-			node->host.caps_masked |= HF_DEV_DC;
-		node->process = process_create(&node->host, node->name, &vr_program, node);
+			node->endpoint.host.caps_masked |= HF_DEV_DC;
+		node->endpoint.process = process_create(&node->endpoint.host, node->name, &vr_program, node);
 	}
 	for (unsigned rail = 0; rail < vr->rail_count; rail++)
 		for (unsigned i = 0; i < vr->node_count; i++) {
 			char address[HF_ADDR_TEXT];
 
 			snprintf(address, sizeof(address), "10.%u.0.%u", rail, i + 1);
-			network_add_port(&vr->network, &vr->nodes[i].host, rail, address);
+			network_add_port(&vr->network, &vr->nodes[i].endpoint.host, rail, address);
 		}
 	make_links(vr);
 }
@@ -197,7 +197,7 @@ static void check_memory(struct vr *vr)
 {
 	for (unsigned i = 0; i < vr->node_count; i++)
 		for (unsigned rail = 0; rail < vr->rail_count; rail++)
-			bus_drain(&nic_of(hf_node_dev(vr->nodes[i].node, rail))->bus);
+			bus_drain(&nic_of(hf_node_dev(vr->nodes[i].endpoint.node, rail))->bus);
 	for (unsigned i = 0; i < vr->link_count; i++)
 		for (unsigned end = 0; end < 2; end++)
 			area_check(&vr->execution, vr->links[i].ends[end].target);
@@ -238,7 +238,7 @@ static void count_failovers(struct vr *vr)
 static void check_blame(struct vr *vr)
 {
 	for (unsigned i = 0; i < vr->node_count; i++) {
-		const struct hf_node *node = vr->nodes[i].node;
+		const struct hf_node *node = vr->nodes[i].endpoint.node;
 
 		if (node == NULL || vr->faults.count > 0 || vr->network.unordered)
 			continue;
@@ -253,7 +253,7 @@ static void check_blame(struct vr *vr)
 static void tear_down(struct vr *vr)
 {
 	for (unsigned i = 0; i < vr->node_count; i++)
-		host_free(&vr->nodes[i].host);
+		host_free(&vr->nodes[i].endpoint.host);
 	execution_free(&vr->execution);
 	network_free(&vr->network);
 	while (!list_empty(&vr->words)) {
@@ -283,7 +283,7 @@ static void run_with(struct world *world, struct outcome *outcome, const struct 
 	vr->hca_atomics = variant->hca_atomics;
 	set_up(vr, world, outcome);
 	for (unsigned i = 0; i < vr->node_count; i++)
-		process_start(processes[i] = vr->nodes[i].process);
+		process_start(processes[i] = vr->nodes[i].endpoint.process);
 	fault_count = (unsigned)world_range(world, 0, 8);
 	if (world->seed % TRIGGER_SEEDS == 0) {
 		vr->triggers = true;

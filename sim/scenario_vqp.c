@@ -149,7 +149,7 @@ void vq_watch(struct vq_side *side)
 {
 	for (unsigned i = 0; i < VQ_RAILS; i++) {
 		side->observers[i] = (struct bus_observer){.effect = side->is_server ? on_effect : on_landing};
-		bus_observe(&nic_of(hf_node_dev(side->node, i))->bus, &side->observers[i]);
+		bus_observe(&nic_of(hf_node_dev(side->endpoint.node, i))->bus, &side->observers[i]);
 	}
 }
 
@@ -248,7 +248,7 @@ void vq_received(struct vq *vq, struct vq_served *served, const struct ibv_wc *w
 static void check_memory(struct vq *vq)
 {
 	for (unsigned i = 0; i < VQ_RAILS; i++)
-		bus_drain(&nic_of(hf_node_dev(vq->server.node, i))->bus);
+		bus_drain(&nic_of(hf_node_dev(vq->server.endpoint.node, i))->bus);
 	for (uint32_t i = 0; i < vq->count; i++) {
 		const struct vq_op *op = &vq->ops[i];
 
@@ -280,15 +280,20 @@ static void set_up(struct vq *vq, struct world *world, struct outcome *outcome)
 		side->vq = vq;
 		side->is_server = i == 1;
 		/* the node with the lower name picks the paths */
-		host_init(&side->host, world, &vq->network, i == 1 ? "m" : world_chance(world, 500000) ? "a" : "z");
-		side->process = process_create(&side->host, side->host.name, &vq_program, side);
+		host_init(&side->endpoint.host, world, &vq->network,
+			i == 1                        ? "m"
+			: world_chance(world, 500000) ? "a"
+						      : "z");
+		side->endpoint.process =
+			process_create(&side->endpoint.host, side->endpoint.host.name, &vq_program, side);
 	}
 	for (unsigned rail = 0; rail < VQ_RAILS; rail++)
 		for (unsigned i = 0; i < 2; i++) {
 			char address[HF_ADDR_TEXT];
 
 			snprintf(address, sizeof(address), "10.%u.0.%u", rail, i + 1);
-			network_add_port(&vq->network, i == 0 ? &vq->client.host : &vq->server.host, rail, address);
+			network_add_port(&vq->network, i == 0 ? &vq->client.endpoint.host : &vq->server.endpoint.host,
+				rail, address);
 		}
 }
 
@@ -325,8 +330,8 @@ static void run_with(struct world *world, struct outcome *outcome, bool revokes)
 	ensure(vq != NULL);
 	set_up(vq, world, outcome);
 	vq->revokes = revokes;
-	process_start(processes[0] = vq->server.process);
-	process_start(processes[1] = vq->client.process);
+	process_start(processes[0] = vq->server.endpoint.process);
+	process_start(processes[1] = vq->client.endpoint.process);
 	faults_plan(&vq->faults, &vq->network, processes, 2, VQ_FAULTS, (unsigned)world_range(world, 0, 8), quiet_ns);
 	world_run_until(world, quiet_ns);
 	run_until_alive(vq, quiet_ns + LIVE_NS);
@@ -337,8 +342,8 @@ static void run_with(struct world *world, struct outcome *outcome, bool revokes)
 		hf_vqp_counters(vq->client.client.vqp, &counters);
 		outcome->failovers += counters.failovers;
 	}
-	host_free(&vq->client.host);
-	host_free(&vq->server.host);
+	host_free(&vq->client.endpoint.host);
+	host_free(&vq->server.endpoint.host);
 	network_free(&vq->network);
 	free(vq);
 }

@@ -24,6 +24,7 @@
 
 #include "sim/checkers/execution.h"
 #include "sim/checkers/linear.h"
+#include "sim/endpoint.h"
 #include "sim/faults.h"
 #include "sim/scenario.h"
 
@@ -86,20 +87,12 @@ struct vr_node {
 	struct vr *vr;
 	unsigned index;
 	char name[SIM_NAME_BYTES];
-	struct host host;
-	struct process *process;
-	struct hf_loop *loop;
-	struct hf_node *node;
-	struct hf_vpd *pd;
-	struct hf_vcq *cq;
-	struct hf_vmr *mr;
+	struct endpoint endpoint;
 	uint8_t *memory;
 	struct vr_words *words;
 	struct hf_peer *peers[VR_NODES]; /* that we connected to */
 	bool peer_is_up[VR_NODES];
 	struct hf_vqp_service service;
-	struct hf_poller poller;
-	struct hf_timer timer;
 };
 
 struct vr {

@@ -1,7 +1,6 @@
 /* A node's program: its rails and memory, the peers and vqps of its links, and their renewal after an error. */
 #include "sim/varuna.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,7 +74,7 @@ static void connect_peer(struct vr_node *node, const struct vr_node *to)
 		hf_addr_set_port(&addresses[i], CONTROL_PORT);
 	}
 	node->peer_is_up[to->index] = false;
-	if (hf_peer_connect(node->node, addresses, node->vr->rail_count, &node->peers[to->index], &error) != 0)
+	if (hf_peer_connect(node->endpoint.node, addresses, node->vr->rail_count, &node->peers[to->index], &error) != 0)
 		world_violate(node->vr->world, "connecting", "%s", error.text);
 }
 
@@ -87,7 +86,7 @@ static void changed(struct hf_vqp *vqp, void *context)
 
 	if (end->link->vr->lingers && hf_vqp_state(vqp) == HF_VQP_UP) { /* as if its paths had failed many times */
 		vqp->rebuild.backoff_ns = LINGER_NS;
-		vqp->rebuild.failed_ns = hf_loop_now_ns(end->node->loop);
+		vqp->rebuild.failed_ns = hf_loop_now_ns(end->node->endpoint.loop);
 	}
 	world_note(end->link->vr->world, "vqp-state", (uint64_t)hf_vqp_state(vqp));
 }
@@ -95,8 +94,8 @@ static void changed(struct hf_vqp *vqp, void *context)
 static bool make_vqp(struct vr_end *end)
 {
 	struct hf_vqp_init init = {
-		.send_cq = end->node->cq,
-		.recv_cq = end->node->cq,
+		.send_cq = end->node->endpoint.cq,
+		.recv_cq = end->node->endpoint.cq,
 		.cap = {.max_send_wr = 2 * VR_DEPTH,
 			.max_recv_wr = VR_SLOTS,
 			.max_send_sge = 3,
@@ -109,7 +108,7 @@ static bool make_vqp(struct vr_end *end)
 
 	end->receives_posted = 0;
 	end->accepted = false;
-	return hf_vqp_create(end->node->pd, &init, &end->vqp) == 0;
+	return hf_vqp_create(end->node->endpoint.pd, &init, &end->vqp) == 0;
 }
 
 static void connect_vqp(struct vr_end *end)
@@ -190,7 +189,7 @@ static unsigned poll_cq(struct vr_node *node)
 	struct ibv_wc wc[POLL_MAX];
 	unsigned taken = 0;
 
-	for (int n; (n = hf_vcq_poll(node->cq, POLL_MAX, wc)) > 0; taken += (unsigned)n)
+	for (int n; (n = hf_vcq_poll(node->endpoint.cq, POLL_MAX, wc)) > 0; taken += (unsigned)n)
 		for (int i = 0; i < n; i++) {
 			struct vr_end *end = end_by_num(node, wc[i].qp_num);
 
@@ -220,7 +219,7 @@ static void trigger(struct vr_node *node)
 
 static enum hf_poll poll_node(struct hf_poller *poller, uint64_t now_ns)
 {
-	struct vr_node *node = container_of(poller, struct vr_node, poller);
+	struct vr_node *node = container_of(poller, struct vr_node, endpoint.poller);
 	bool busy = poll_cq(node) > 0;
 
 	trigger(node);
@@ -233,16 +232,6 @@ static enum hf_poll poll_node(struct hf_poller *poller, uint64_t now_ns)
 		busy |= vr_post(end, now_ns);
 	}
 	return busy ? HF_BUSY : HF_IDLE;
-}
-
-static void notified(struct hf_vcq *cq, void *context)
-{
-	(void)cq, (void)context; /* that the loop turns is enough */
-}
-
-static void timer_fired(struct hf_timer *timer, uint64_t now_ns)
-{
-	(void)timer, (void)now_ns;
 }
 
 static void set_timer(struct vr_node *node, uint64_t now_ns)
@@ -260,17 +249,17 @@ static void set_timer(struct vr_node *node, uint64_t now_ns)
 			due_ns = end->retry_at_ns;
 	}
 	if (due_ns != UINT64_MAX)
-		hf_loop_set_timer(node->loop, &node->timer, due_ns);
+		hf_loop_set_timer(node->endpoint.loop, &node->endpoint.timer, due_ns);
 }
 
 static bool arm_node(struct hf_poller *poller)
 {
-	struct vr_node *node = container_of(poller, struct vr_node, poller);
+	struct vr_node *node = container_of(poller, struct vr_node, endpoint.poller);
 
-	hf_vcq_req_notify(node->cq, notified);
+	endpoint_arm(&node->endpoint);
 	if (poll_cq(node) > 0)
 		return false;
-	set_timer(node, hf_loop_now_ns(node->loop));
+	set_timer(node, hf_loop_now_ns(node->endpoint.loop));
 	return true;
 }
 
@@ -319,29 +308,21 @@ static int start_node(struct process *process, void *context)
 	struct vr_node *node = context;
 	size_t bytes = WORDS_BYTES + node->vr->link_count * END_BYTES;
 	struct hf_node_config config;
-	struct hf_error error = {0};
 	int rc;
 
+	(void)process;
 	configure(node, &config);
-	if ((rc = hf_loop_create(&process->env, &node->loop)) != 0 ||
-		(rc = hf_node_open(node->loop, &config, &events, node, &node->node, &error)) != 0 ||
-		(rc = hf_vpd_alloc(node->node, &node->pd)) != 0 ||
-		(rc = hf_vcq_create(node->node, 1024, NULL, &node->cq)) != 0 ||
-		(rc = hf_mem_alloc(&process->env, bytes, (void **)&node->memory, &error)) != 0 ||
-		(rc = hf_vmr_reg(node->pd, node->memory, bytes, IBV_ACCESS_LOCAL_WRITE | ACCESS, &node->mr, &error)) !=
-			0) {
-		world_violate(node->vr->world, "start", "node %s: %s %s", node->name, strerror(-rc), error.text);
+	if ((rc = endpoint_open(&node->endpoint, &config, &events, node, 1024)) != 0 ||
+		(rc = endpoint_register(&node->endpoint, bytes, IBV_ACCESS_LOCAL_WRITE | ACCESS, HF_ATOMIC_NATIVE,
+			 (void **)&node->memory)) != 0)
 		return rc;
-	}
 	lay_out(node, bytes);
 	for (unsigned i = 0; i < node->vr->rail_count; i++)
-		execution_watch(&node->vr->execution, &nic_of(hf_node_dev(node->node, i))->bus);
+		execution_watch(&node->vr->execution, &nic_of(hf_node_dev(node->endpoint.node, i))->bus);
 	node->service = (struct hf_vqp_service){.name = SERVICE, .on_request = on_request, .context = node};
-	if ((rc = hf_vqp_serve(node->node, &node->service)) != 0)
+	if ((rc = hf_vqp_serve(node->endpoint.node, &node->service)) != 0)
 		return rc;
-	node->poller = (struct hf_poller){.poll = poll_node, .arm = arm_node};
-	node->timer = (struct hf_timer){.fire = timer_fired};
-	hf_loop_add_poller(node->loop, &node->poller);
+	endpoint_run(&node->endpoint, poll_node, arm_node);
 	return 0;
 }
 
@@ -349,7 +330,8 @@ static void stop_node(struct process *process, void *context)
 {
 	struct vr_node *node = context;
 
-	if (node->loop == NULL)
+	(void)process;
+	if (node->endpoint.loop == NULL)
 		return;
 	for (unsigned i = 0; i < node->vr->link_count; i++) {
 		struct vr_end *end = end_of(node, &node->vr->links[i]);
@@ -359,23 +341,9 @@ static void stop_node(struct process *process, void *context)
 		drop_vqp(end);
 		end->memory = NULL;
 	}
-	if (node->mr != NULL)
-		hf_vmr_dereg(node->mr);
-	if (node->cq != NULL)
-		hf_vcq_destroy(node->cq);
-	if (node->pd != NULL)
-		hf_vpd_free(node->pd);
-	hf_node_close(node->node);
-	hf_mem_free(&process->env, node->memory);
-	hf_loop_cancel_timer(node->loop, &node->timer);
-	hf_loop_destroy(node->loop);
+	endpoint_close(&node->endpoint);
 	memset(node->peers, 0, sizeof(node->peers));
 	node->memory = NULL;
-	node->mr = NULL;
-	node->cq = NULL;
-	node->pd = NULL;
-	node->node = NULL;
-	node->loop = NULL;
 }
 
 const struct program vr_program = {.name = "varuna", .start = start_node, .stop = stop_node};

@@ -143,7 +143,7 @@ static void fill_local(struct vr_end *end, const struct op *op, struct posting *
 		uint32_t n = split ? 8 * (uint32_t)world_range(world, 1, left / 8) : left;
 
 		posting->sges[posting->wr.num_sge++] =
-			(struct ibv_sge){.addr = (uintptr_t)local, .length = n, .lkey = end->node->mr->lkey};
+			(struct ibv_sge){.addr = (uintptr_t)local, .length = n, .lkey = end->node->endpoint.mr->lkey};
 		local += n;
 		left -= n;
 	}
@@ -167,7 +167,7 @@ static void fill_remote(struct vr_end *end, const struct op *op, struct ibv_send
 		[OP_CAS] = IBV_WR_ATOMIC_CMP_AND_SWP,
 		[OP_FAA] = IBV_WR_ATOMIC_FETCH_AND_ADD,
 	};
-	uint32_t rkey = vr_other(end)->node->mr->rkey;
+	uint32_t rkey = vr_other(end)->node->endpoint.mr->rkey;
 
 	wr->opcode = opcodes[op->kind];
 	wr->imm_data = htobe32(op->imm);
@@ -251,7 +251,7 @@ void vr_post_receives(struct vr_end *end)
 	while (end->receives_posted < received + VR_SLOTS) {
 		uint32_t slot = end->receives_posted % VR_SLOTS;
 		uint64_t at = (uintptr_t)end->memory + VR_WINDOW + (uint64_t)slot * VR_SLOT_BYTES;
-		struct ibv_sge sges[2] = {{.addr = at, .length = VR_SLOT_BYTES, .lkey = end->node->mr->lkey}};
+		struct ibv_sge sges[2] = {{.addr = at, .length = VR_SLOT_BYTES, .lkey = end->node->endpoint.mr->lkey}};
 		struct ibv_recv_wr wr = {.wr_id = RECEIVE_BIT | end->receives_posted, .sg_list = sges, .num_sge = 1};
 		struct ibv_recv_wr *bad;
 

@@ -23,6 +23,7 @@
 #include <holdfast/vqp.h>
 
 #include "sim/bus.h"
+#include "sim/endpoint.h"
 #include "sim/faults.h"
 #include "sim/scenario.h"
 
@@ -78,16 +79,8 @@ struct vq_server {
 struct vq_side {
 	struct vq *vq;
 	bool is_server;
-	struct host host;
-	struct process *process;
-	struct hf_loop *loop;
-	struct hf_node *node;
-	struct hf_vpd *pd;
-	struct hf_vcq *cq;
-	struct hf_vmr *mr;
+	struct endpoint endpoint;
 	uint8_t *memory; /* client: sources and results. server: slots, receives, the word */
-	struct hf_poller poller;
-	struct hf_timer timer;
 	struct bus_observer observers[VQ_RAILS];
 	struct vq_client client;
 	struct vq_server server;

@@ -3,10 +3,7 @@
 
 #include <holdfast/grant.h>
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/bytes.h"
 #include "base/ensure.h"
@@ -58,7 +55,7 @@ static void connect_peer(struct vq_side *side)
 	for (unsigned i = 0; i < VQ_RAILS; i++)
 		addresses[i] = address_of(&side->vq->server, i, CONTROL_PORT);
 	side->client.peer_is_up = false;
-	if (hf_peer_connect(side->node, addresses, VQ_RAILS, &side->client.peer, &error) != 0)
+	if (hf_peer_connect(side->endpoint.node, addresses, VQ_RAILS, &side->client.peer, &error) != 0)
 		world_violate(side->vq->world, "connecting", "%s", error.text);
 }
 
@@ -84,8 +81,8 @@ static void connect_vqp(struct vq_side *side)
 {
 	struct vq_client *client = &side->client;
 	struct hf_vqp_init init = {
-		.send_cq = side->cq,
-		.recv_cq = side->cq,
+		.send_cq = side->endpoint.cq,
+		.recv_cq = side->endpoint.cq,
 		.cap = {.max_send_wr = 2 * VQ_DEPTH, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
 		.context = side,
 		.changed = changed,
@@ -95,7 +92,7 @@ static void connect_vqp(struct vq_side *side)
 	put_le32(generation, ++client->generation);
 	client->first = client->next_completed = side->vq->count;
 	client->remote_addr = 0;
-	if (hf_vqp_create(side->pd, &init, &client->vqp) != 0 ||
+	if (hf_vqp_create(side->endpoint.pd, &init, &client->vqp) != 0 ||
 		hf_vqp_connect(client->vqp, client->peer, SERVICE, generation, sizeof(generation)) != 0)
 		world_violate(side->vq->world, "connecting", "a vqp cannot be made");
 }
@@ -133,7 +130,7 @@ static void fill(struct vq_side *side, uint32_t number, struct vq_op *op, struct
 
 	for (uint32_t i = 0; i < op->bytes / 8 && op->kind != VQ_FAA; i++)
 		put_le64(local + i * 8, vq_word(number, i));
-	*sge = (struct ibv_sge){.addr = (uintptr_t)local, .length = op->bytes, .lkey = side->mr->lkey};
+	*sge = (struct ibv_sge){.addr = (uintptr_t)local, .length = op->bytes, .lkey = side->endpoint.mr->lkey};
 	*wr = (struct ibv_send_wr){.wr_id = number, .sg_list = sge, .num_sge = 1, .send_flags = IBV_SEND_SIGNALED};
 	if (op->kind == VQ_WRITE) {
 		wr->opcode = IBV_WR_RDMA_WRITE;
@@ -195,7 +192,7 @@ static void post_receives(struct vq_side *side, struct vq_served *served)
 	while (served->posted < served->received + VQ_RECEIVES) {
 		struct ibv_sge sge = {.addr = (uintptr_t)vq_receive(side->vq, served->posted),
 			.length = VQ_SLOT_BYTES,
-			.lkey = side->mr->lkey};
+			.lkey = side->endpoint.mr->lkey};
 		struct ibv_recv_wr wr = {.wr_id = served->posted, .sg_list = &sge, .num_sge = 1}, *bad;
 
 		if (hf_vqp_post_recv(served->vqp, &wr, &bad) != 0)
@@ -209,15 +206,15 @@ static struct hf_vqp *on_request(const struct hf_vqp_request *request, void *rep
 	struct vq_side *side = context;
 	struct vq_served *served = &side->server.served[side->server.count];
 	struct hf_vqp_init init = {
-		.send_cq = side->cq,
-		.recv_cq = side->cq,
+		.send_cq = side->endpoint.cq,
+		.recv_cq = side->endpoint.cq,
 		.cap = {.max_send_wr = 1, .max_recv_wr = VQ_RECEIVES, .max_send_sge = 1, .max_recv_sge = 1},
 		.access = GRANTED,
 		.revocable = side->vq->revokes,
 	};
 
 	if (request->private_bytes != 4 || side->server.count == VQ_VQPS_MAX ||
-		hf_vqp_create(side->pd, &init, &served->vqp) != 0)
+		hf_vqp_create(side->endpoint.pd, &init, &served->vqp) != 0)
 		return NULL;
 	side->server.count++;
 	served->generation = get_le32(request->private_data);
@@ -225,7 +222,7 @@ static struct hf_vqp *on_request(const struct hf_vqp_request *request, void *rep
 	served->revoked_ns = 0;
 	post_receives(side, served);
 	put_le64(reply, (uintptr_t)side->memory);
-	put_le32((uint8_t *)reply + 8, side->mr->rkey);
+	put_le32((uint8_t *)reply + 8, side->endpoint.mr->rkey);
 	*reply_bytes = 12;
 	return served->vqp;
 }
@@ -257,7 +254,7 @@ static unsigned poll_cq(struct vq_side *side)
 	struct ibv_wc wc[POLL_MAX];
 	unsigned taken = 0;
 
-	for (int n; (n = hf_vcq_poll(side->cq, POLL_MAX, wc)) > 0; taken += (unsigned)n)
+	for (int n; (n = hf_vcq_poll(side->endpoint.cq, POLL_MAX, wc)) > 0; taken += (unsigned)n)
 		for (int i = 0; i < n; i++) {
 			struct vq_served *served = side->is_server ? served_by(side, wc[i].qp_num) : NULL;
 
@@ -303,7 +300,7 @@ static void change_grants(struct vq_side *side, uint64_t now_ns)
 
 static enum hf_poll poll_side(struct hf_poller *poller, uint64_t now_ns)
 {
-	struct vq_side *side = container_of(poller, struct vq_side, poller);
+	struct vq_side *side = container_of(poller, struct vq_side, endpoint.poller);
 	bool busy = poll_cq(side) > 0;
 
 	if (side->is_server) {
@@ -317,30 +314,20 @@ static enum hf_poll poll_side(struct hf_poller *poller, uint64_t now_ns)
 	return busy ? HF_BUSY : HF_IDLE;
 }
 
-static void notified(struct hf_vcq *cq, void *context)
-{
-	(void)cq, (void)context; /* that the loop turns is enough */
-}
-
-static void timer_fired(struct hf_timer *timer, uint64_t now_ns)
-{
-	(void)timer, (void)now_ns;
-}
-
 static bool arm_side(struct hf_poller *poller)
 {
-	struct vq_side *side = container_of(poller, struct vq_side, poller);
-	uint64_t now_ns = hf_loop_now_ns(side->loop);
+	struct vq_side *side = container_of(poller, struct vq_side, endpoint.poller);
+	uint64_t now_ns = hf_loop_now_ns(side->endpoint.loop);
 
-	hf_vcq_req_notify(side->cq, notified);
+	endpoint_arm(&side->endpoint);
 	if (poll_cq(side) > 0)
 		return false;
 	if (side->is_server && side->vq->revokes)
-		hf_loop_set_timer(side->loop, &side->timer, side->server.next_grant_ns);
+		hf_loop_set_timer(side->endpoint.loop, &side->endpoint.timer, side->server.next_grant_ns);
 	else if (!side->is_server && side->client.next_post_ns > now_ns)
-		hf_loop_set_timer(side->loop, &side->timer, side->client.next_post_ns);
+		hf_loop_set_timer(side->endpoint.loop, &side->endpoint.timer, side->client.next_post_ns);
 	else if (!side->is_server && side->client.retry_at_ns > now_ns)
-		hf_loop_set_timer(side->loop, &side->timer, side->client.retry_at_ns);
+		hf_loop_set_timer(side->endpoint.loop, &side->endpoint.timer, side->client.retry_at_ns);
 	return true;
 }
 
@@ -350,7 +337,7 @@ static void configure(struct vq_side *side, struct hf_node_config *config)
 		.policy = side->vq->policy,
 		.evidence = side->vq->evidence,
 		.caps_masked = side->vq->caps_masked};
-	snprintf(config->name, sizeof(config->name), "%s", side->host.name);
+	snprintf(config->name, sizeof(config->name), "%s", side->endpoint.host.name);
 	for (unsigned i = 0; i < VQ_RAILS; i++) {
 		struct hf_rail_config *rail = &config->rails[i];
 
@@ -373,32 +360,23 @@ static int start_side(struct process *process, void *context)
 	static const struct hf_node_events events = {.peer_up = peer_up, .peer_down = peer_down};
 	struct vq_side *side = context;
 	struct hf_node_config config;
-	struct hf_error error = {0};
 	int rc;
 
+	(void)process;
 	configure(side, &config);
-	if ((rc = hf_loop_create(&process->env, &side->loop)) != 0 ||
-		(rc = hf_node_open(side->loop, &config, &events, side, &side->node, &error)) != 0 ||
-		(rc = hf_vpd_alloc(side->node, &side->pd)) != 0 ||
-		(rc = hf_vcq_create(side->node, 1024, NULL, &side->cq)) != 0 ||
-		(rc = hf_mem_alloc(&process->env, MEMORY_BYTES, (void **)&side->memory, &error)) != 0 ||
-		(rc = hf_vmr_reg(side->pd, side->memory, MEMORY_BYTES,
-			 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC, &side->mr,
-			 &error)) != 0) {
-		world_violate(side->vq->world, "start", "node %s: %s %s", side->host.name, strerror(-rc), error.text);
+	if ((rc = endpoint_open(&side->endpoint, &config, &events, side, 1024)) != 0 ||
+		(rc = endpoint_register(&side->endpoint, MEMORY_BYTES, IBV_ACCESS_LOCAL_WRITE | GRANTED,
+			 HF_ATOMIC_NATIVE, (void **)&side->memory)) != 0)
 		return rc;
-	}
 	vq_watch(side);
 	if (side->is_server) {
 		side->vq->shadow_word = 0;
 		side->server.service =
 			(struct hf_vqp_service){.name = SERVICE, .on_request = on_request, .context = side};
-		if ((rc = hf_vqp_serve(side->node, &side->server.service)) != 0)
+		if ((rc = hf_vqp_serve(side->endpoint.node, &side->server.service)) != 0)
 			return rc;
 	}
-	side->poller = (struct hf_poller){.poll = poll_side, .arm = arm_side};
-	side->timer = (struct hf_timer){.fire = timer_fired};
-	hf_loop_add_poller(side->loop, &side->poller);
+	endpoint_run(&side->endpoint, poll_side, arm_side);
 	return 0;
 }
 
@@ -406,31 +384,18 @@ static void stop_side(struct process *process, void *context)
 {
 	struct vq_side *side = context;
 
+	(void)process;
 	side->vq->crashed = true;
-	if (side->loop == NULL)
+	if (side->endpoint.loop == NULL)
 		return;
 	hf_vqp_destroy(side->client.vqp);
 	for (unsigned i = 0; i < side->server.count; i++)
 		hf_vqp_destroy(side->server.served[i].vqp);
-	if (side->mr != NULL)
-		hf_vmr_dereg(side->mr);
-	if (side->cq != NULL)
-		hf_vcq_destroy(side->cq);
-	if (side->pd != NULL)
-		hf_vpd_free(side->pd);
-	hf_node_close(side->node);
-	hf_mem_free(&process->env, side->memory);
-	hf_loop_cancel_timer(side->loop, &side->timer);
-	hf_loop_destroy(side->loop);
+	endpoint_close(&side->endpoint);
 	side->client = (struct vq_client){.generation = side->client.generation};
 	side->server.count = 0;
 	side->server.withdrawn = false;
 	side->memory = NULL;
-	side->mr = NULL;
-	side->cq = NULL;
-	side->pd = NULL;
-	side->node = NULL;
-	side->loop = NULL;
 }
 
 const struct program vq_program = {.name = "vq", .start = start_side, .stop = stop_side};

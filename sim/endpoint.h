@@ -1,0 +1,38 @@
+/* endpoint.h - what each program of the scenarios over vqps has of the library: a node on a loop of its own, a cq, and
+ * registered memory.
+ *
+ * A scenario makes the host and the process. The program opens the rest when its process starts, sets its poller to
+ * work, and closes everything when the process ends, also after a start that failed half-way. */
+#ifndef HOLDFAST_SIM_ENDPOINT_H
+#define HOLDFAST_SIM_ENDPOINT_H
+
+#include <holdfast/vqp.h>
+
+#include "sim/host.h"
+
+struct endpoint {
+	struct host host;
+	struct process *process;
+	struct hf_loop *loop; /* NULL: not open */
+	struct hf_node *node;
+	struct hf_vpd *pd;
+	struct hf_vcq *cq;
+	struct hf_vmr *mr;
+	struct hf_poller poller;
+	struct hf_timer timer; /* its firing does nothing but wake the loop */
+	void *memory;
+};
+
+/* 0, or -errno, which the world was told. context: of the events. */
+int endpoint_open(struct endpoint *endpoint, const struct hf_node_config *config, const struct hf_node_events *events,
+	void *context, uint32_t cqe);
+/* Memory of zeros, and mr for it. 0, or -errno, which the world was told. */
+int endpoint_register(struct endpoint *endpoint, size_t bytes, int access, enum hf_atomic_mode mode, void **memory_out);
+void endpoint_run(struct endpoint *endpoint, enum hf_poll (*poll)(struct hf_poller *poller, uint64_t now_ns),
+	bool (*arm)(struct hf_poller *poller));
+/* For arm: the next completion wakes the loop. */
+void endpoint_arm(struct endpoint *endpoint);
+/* The program's vqps are destroyed. */
+void endpoint_close(struct endpoint *endpoint);
+
+#endif
