@@ -11,65 +11,12 @@
 #include <holdfast/dev.h>
 #include <holdfast/fabric.h>
 
+#include "shm/end.h"
+
 #define ODD_BYTES 5001u /* a page and a part of one */
 #define POLLS_MAX 1000000
 
-struct end {
-	struct hf_dev *dev;
-	struct hf_pd *pd;
-	struct hf_cq *cq;
-	struct hf_qp *qp;
-};
-
 static char fabric[HF_NAME_BYTES];
-
-static void end_open(struct end *end, const char *node)
-{
-	struct hf_dev_config config = {.kind = "shm", .fabric = fabric, .node = node, .rail = "r0"};
-	struct hf_qp_init init = {
-		.cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1},
-		.type = IBV_QPT_RC,
-	};
-	struct hf_error error = {0};
-
-	if (hf_dev_open(hf_env_host(), &config, &end->dev, &error) != 0)
-		fail_msg("%s", error.text);
-	assert_int_equal(hf_pd_alloc(end->dev, &end->pd), 0);
-	assert_int_equal(hf_cq_create(end->dev, 8, NULL, &end->cq), 0);
-	init.send_cq = init.recv_cq = end->cq;
-	assert_int_equal(hf_qp_create(end->pd, &init, &end->qp), 0);
-}
-
-static void end_connect(struct end *end, const struct end *peer)
-{
-	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
-	union ibv_gid gid = hf_dev_gid(peer->dev);
-
-	assert_int_equal(
-		hf_qp_modify(end->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), 0);
-	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR,
-		.path_mtu = IBV_MTU_4096,
-		.dest_qp_num = peer->qp->qp_num,
-		.max_dest_rd_atomic = 1,
-		.ah_attr = {.is_global = 1, .port_num = 1, .grh = {.dgid = gid}}};
-	assert_int_equal(hf_qp_modify(end->qp, &attr,
-				 IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-					 IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
-		0);
-	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .timeout = 8, .retry_cnt = 2, .max_rd_atomic = 1};
-	assert_int_equal(hf_qp_modify(end->qp, &attr,
-				 IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-					 IBV_QP_MAX_QP_RD_ATOMIC),
-		0);
-}
-
-static void end_close(struct end *end)
-{
-	assert_int_equal(hf_qp_destroy(end->qp), 0);
-	assert_int_equal(hf_cq_destroy(end->cq), 0);
-	assert_int_equal(hf_pd_free(end->pd), 0);
-	hf_dev_close(end->dev);
-}
 
 static enum ibv_wc_status next_status(struct end *end)
 {
@@ -110,8 +57,8 @@ static void a_file_that_ends_within_a_page_is_written_to_its_last_byte(void **st
 	void *from;
 
 	(void)state;
-	end_open(&a, "a");
-	end_open(&b, "b");
+	end_open(&a, fabric, "a", false);
+	end_open(&b, fabric, "b", false);
 	end_connect(&a, &b);
 	end_connect(&b, &a);
 	memory = odd_file(&file, path, sizeof(path));

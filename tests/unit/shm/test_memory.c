@@ -20,71 +20,25 @@
 
 #include "base/order.h"
 #include "env/share.h"
+#include "shm/end.h"
 
-#define PAGE 4096u
-#define MIB  (1u << 20)
-#define ALL_ACCESS                                                                                                     \
-	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+#define PAGE       4096u
+#define MIB        (1u << 20)
 #define NO_ATOMICS (ALL_ACCESS & ~IBV_ACCESS_REMOTE_ATOMIC)
-
-struct end {
-	struct hf_dev *dev;
-	struct hf_pd *pd;
-	struct hf_cq *cq;
-	struct hf_qp *qp;
-};
 
 static struct end a, b;
 static uint64_t results[2]; /* where originals land, of `a` */
 static struct hf_mr *results_mr;
 static char fabric[HF_NAME_BYTES];
 
-static void open_end(struct end *end, const char *node, bool remap_private)
-{
-	struct hf_dev_config config = {
-		.kind = "shm", .fabric = fabric, .node = node, .rail = "r0", .remap_private = remap_private};
-	struct hf_qp_init init = {.cap = {16, 16, 1, 1, 64}, .type = IBV_QPT_RC};
-	struct hf_error error = {0};
-
-	if (hf_dev_open(hf_env_host(), &config, &end->dev, &error) != 0)
-		fail_msg("%s", error.text);
-	assert_int_equal(hf_pd_alloc(end->dev, &end->pd), 0);
-	assert_int_equal(hf_cq_create(end->dev, 64, NULL, &end->cq), 0);
-	init.send_cq = init.recv_cq = end->cq;
-	assert_int_equal(hf_qp_create(end->pd, &init, &end->qp), 0);
-}
-
-static void connect_end(struct end *end, const struct end *peer)
-{
-	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = ALL_ACCESS};
-	union ibv_gid gid = hf_dev_gid(peer->dev);
-
-	assert_int_equal(
-		hf_qp_modify(end->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), 0);
-	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR,
-		.path_mtu = IBV_MTU_4096,
-		.dest_qp_num = peer->qp->qp_num,
-		.max_dest_rd_atomic = 4,
-		.ah_attr = {.is_global = 1, .port_num = 1, .grh = {.dgid = gid}}};
-	assert_int_equal(hf_qp_modify(end->qp, &attr,
-				 IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-					 IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
-		0);
-	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .max_rd_atomic = 4};
-	assert_int_equal(hf_qp_modify(end->qp, &attr,
-				 IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-					 IBV_QP_MAX_QP_RD_ATOMIC),
-		0);
-}
-
 static void open_pair(bool remap_private)
 {
 	struct hf_error error;
 
-	open_end(&a, "a", false);
-	open_end(&b, "b", remap_private);
-	connect_end(&a, &b);
-	connect_end(&b, &a);
+	end_open(&a, fabric, "a", false);
+	end_open(&b, fabric, "b", remap_private);
+	end_connect(&a, &b);
+	end_connect(&b, &a);
 	assert_int_equal(hf_mr_reg(a.pd, results, sizeof(results), 0, IBV_ACCESS_LOCAL_WRITE, &results_mr, &error), 0);
 }
 
@@ -104,16 +58,10 @@ static int setup_remapping(void **state)
 
 static int teardown(void **state)
 {
-	struct end *ends[] = {&a, &b};
-
 	(void)state;
 	hf_mr_dereg(results_mr);
-	for (unsigned i = 0; i < 2; i++) {
-		hf_qp_destroy(ends[i]->qp);
-		hf_cq_destroy(ends[i]->cq);
-		hf_pd_free(ends[i]->pd);
-		hf_dev_close(ends[i]->dev);
-	}
+	end_close(&a);
+	end_close(&b);
 	return 0;
 }
 
