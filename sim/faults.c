@@ -268,15 +268,19 @@ static void end_event(struct world_event *event)
 	end(fault);
 }
 
-/* A NIC that dies matters most while it holds writes that it has acknowledged. */
+/* A NIC that dies matters most while it holds writes that it has acknowledged. It heals when it would have: before all
+ * is quiet. */
 static bool waits_for_writes(struct fault *fault)
 {
 	struct world *world = fault->faults->world;
 	const struct nic *nic = nic_at(fault->port);
+	uint64_t wait_ns;
 
 	if (nic == NULL || !list_empty(&nic->bus.queue) || fault->waited++ == CRASH_WAITS_MAX)
 		return false;
-	world_schedule(world, &fault->begin, world->now_ns + world_range(world, 1, CRASH_WAIT_NS_MAX));
+	wait_ns = world_range(world, 1, CRASH_WAIT_NS_MAX);
+	fault->duration_ns -= wait_ns < fault->duration_ns ? wait_ns : fault->duration_ns;
+	world_schedule(world, &fault->begin, world->now_ns + wait_ns);
 	return true;
 }
 
