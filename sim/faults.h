@@ -1,7 +1,8 @@
 /* faults.h - the seeded schedule of what goes wrong.
  *
  * A plan is made before the run: so many faults of the kinds that a scenario allows, each with its time, its victim and
- * its end. All of them have ended at quiet_ns; from then on the world is well and liveness can be demanded. */
+ * its end. All of them have ended at quiet_ns, but for a port that flaps (30 ms longer at most); from then on the world
+ * is well and liveness can be demanded. */
 #ifndef HOLDFAST_SIM_FAULTS_H
 #define HOLDFAST_SIM_FAULTS_H
 
