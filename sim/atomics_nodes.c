@@ -278,8 +278,9 @@ static int start_side(struct process *process, void *context)
 		(rc = endpoint_register(&side->endpoint, MEMORY_BYTES,
 			 owns ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC
 			      : IBV_ACCESS_LOCAL_WRITE,
-			 owns ? side->run->mode : HF_ATOMIC_PLAIN, (void **)&side->memory)) != 0)
+			 owns ? side->run->mode : HF_ATOMIC_PLAIN)) != 0)
 		return rc;
+	side->memory = side->endpoint.memory;
 	side->service = (struct hf_vqp_service){.name = "words", .on_request = on_request, .context = side};
 	if (owns && (rc = hf_vqp_serve(side->endpoint.node, &side->service)) != 0)
 		return rc;

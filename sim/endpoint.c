@@ -27,7 +27,7 @@ int endpoint_open(struct endpoint *endpoint, const struct hf_node_config *config
 	return started(endpoint, rc, &error);
 }
 
-int endpoint_register(struct endpoint *endpoint, size_t bytes, int access, enum hf_atomic_mode mode, void **memory_out)
+int endpoint_register(struct endpoint *endpoint, size_t bytes, int access, enum hf_atomic_mode mode)
 {
 	struct hf_error error = {0};
 	int rc = hf_mem_alloc(&endpoint->process->env, bytes, &endpoint->memory, &error);
@@ -36,7 +36,6 @@ int endpoint_register(struct endpoint *endpoint, size_t bytes, int access, enum 
 		memset(endpoint->memory, 0, bytes);
 		rc = hf_vmr_reg_atomic(endpoint->pd, endpoint->memory, bytes, access, mode, &endpoint->mr, &error);
 	}
-	*memory_out = endpoint->memory;
 	return started(endpoint, rc, &error);
 }
 

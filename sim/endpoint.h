@@ -27,7 +27,7 @@ struct endpoint {
 int endpoint_open(struct endpoint *endpoint, const struct hf_node_config *config, const struct hf_node_events *events,
 	void *context, uint32_t cqe);
 /* Memory of zeros, and mr for it. 0, or -errno, which the world was told. */
-int endpoint_register(struct endpoint *endpoint, size_t bytes, int access, enum hf_atomic_mode mode, void **memory_out);
+int endpoint_register(struct endpoint *endpoint, size_t bytes, int access, enum hf_atomic_mode mode);
 void endpoint_run(struct endpoint *endpoint, enum hf_poll (*poll)(struct hf_poller *poller, uint64_t now_ns),
 	bool (*arm)(struct hf_poller *poller));
 /* For arm: the next completion wakes the loop. */

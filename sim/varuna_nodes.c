@@ -313,9 +313,10 @@ static int start_node(struct process *process, void *context)
 	(void)process;
 	configure(node, &config);
 	if ((rc = endpoint_open(&node->endpoint, &config, &events, node, 1024)) != 0 ||
-		(rc = endpoint_register(&node->endpoint, bytes, IBV_ACCESS_LOCAL_WRITE | ACCESS, HF_ATOMIC_NATIVE,
-			 (void **)&node->memory)) != 0)
+		(rc = endpoint_register(&node->endpoint, bytes, IBV_ACCESS_LOCAL_WRITE | ACCESS, HF_ATOMIC_NATIVE)) !=
+			0)
 		return rc;
+	node->memory = node->endpoint.memory;
 	lay_out(node, bytes);
 	for (unsigned i = 0; i < node->vr->rail_count; i++)
 		execution_watch(&node->vr->execution, &nic_of(hf_node_dev(node->endpoint.node, i))->bus);

@@ -365,9 +365,10 @@ static int start_side(struct process *process, void *context)
 	(void)process;
 	configure(side, &config);
 	if ((rc = endpoint_open(&side->endpoint, &config, &events, side, 1024)) != 0 ||
-		(rc = endpoint_register(&side->endpoint, MEMORY_BYTES, IBV_ACCESS_LOCAL_WRITE | GRANTED,
-			 HF_ATOMIC_NATIVE, (void **)&side->memory)) != 0)
+		(rc = endpoint_register(
+			 &side->endpoint, MEMORY_BYTES, IBV_ACCESS_LOCAL_WRITE | GRANTED, HF_ATOMIC_NATIVE)) != 0)
 		return rc;
+	side->memory = side->endpoint.memory;
 	vq_watch(side);
 	if (side->is_server) {
 		side->vq->shadow_word = 0;
