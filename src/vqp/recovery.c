@@ -2,7 +2,8 @@
 
 #include "base/ensure.h"
 
-#define BIT(n) (1u << (n))
+#define BIT(n)    (1u << (n))
+#define HELD_PART 4 /* of the budget: a path that carried for so long is none of the outage before it */
 
 static const unsigned recovery_allowed[RECOVERY_STATES] = {
 	[RECOVERY_IDLE] = BIT(RECOVERY_QUIET) | BIT(RECOVERY_FENCE),
@@ -47,16 +48,23 @@ void recovery_progress(struct recovery *recovery)
 		recovery->stopped = false;
 }
 
+/* An outage is over when a wr completes, but its last ones may have been judged, and the program post nothing more. */
+static bool is_new_outage(const struct recovery *recovery, uint64_t now_ns)
+{
+	return !recovery->stopped ||
+	       (recovery->state == RECOVERY_IDLE && now_ns - recovery->resumed_ns >= recovery->budget_ns / HELD_PART);
+}
+
 static unsigned begin(struct recovery *recovery, uint32_t epoch, enum recovery_kind kind, uint64_t now_ns)
 {
+	if (is_new_outage(recovery, now_ns)) {
+		recovery->stopped = true;
+		recovery->since_ns = now_ns;
+	}
 	recovery->epoch = epoch;
 	recovery->kind = kind;
 	recovery->said = recovery->heard = recovery->settled = recovery->fenced = recovery->go = false;
 	recovery->rail = -1;
-	if (!recovery->stopped) {
-		recovery->stopped = true;
-		recovery->since_ns = now_ns;
-	}
 	if (kind == RECOVERY_FAILBACK) {
 		recovery_move(recovery, RECOVERY_QUIET);
 		return RECOVERY_HOLD | RECOVERY_DO_QUIET;
@@ -68,6 +76,7 @@ static unsigned begin(struct recovery *recovery, uint32_t epoch, enum recovery_k
 static unsigned resume(struct recovery *recovery)
 {
 	recovery_move(recovery, RECOVERY_IDLE);
+	recovery->resumed_ns = recovery->stepped_ns;
 	if (recovery->idle)
 		recovery_progress(recovery);
 	return RECOVERY_RESUME;
@@ -182,6 +191,7 @@ unsigned recovery_step(struct recovery *recovery, const struct recovery_event *e
 	if (recovery->state == RECOVERY_FAILED)
 		return 0;
 	recovery->idle = event->idle;
+	recovery->stepped_ns = now_ns;
 	switch (event->type) {
 	case RECOVERY_EVENT_CONNECTED:
 		ensure(recovery->epoch == 0);

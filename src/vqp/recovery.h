@@ -90,7 +90,8 @@ struct recovery {
 	bool go;  /* GO came before we were ready for it */
 	bool go_at_once;
 	uint64_t budget_ns;
-	uint64_t since_ns; /* when traffic stopped */
+	uint64_t since_ns;               /* when traffic stopped */
+	uint64_t resumed_ns, stepped_ns; /* when it last went on; when the last event came */
 	bool stopped, idle;
 };
 
@@ -100,7 +101,8 @@ unsigned recovery_step(struct recovery *recovery, const struct recovery_event *e
 /* What is waited for in that state, for people. */
 const char *recovery_state_name(enum recovery_state state);
 /* A wr completed on the new path: the outage is over and the next one has a budget of its own. Where none is waiting,
- * as at a responder that never posts, it is over when traffic may flow. */
+ * as at a responder that never posts, it is over when traffic may flow; and in any case when the path was there for a
+ * quarter of the budget. */
 void recovery_progress(struct recovery *recovery);
 
 #endif

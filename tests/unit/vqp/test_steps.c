@@ -339,6 +339,55 @@ static void without_a_path_the_budget_ends_it(void **state)
 	assert_int_equal(recovery_step(&stage.a.step, &tick, 7000 * MS), 0);
 }
 
+/* All that a failover had in flight may be judged to have executed; if the program posts nothing more, no wr completes
+ * on the new path. When traffic returns after the longest pause of a rail, that is no outage of ten seconds. */
+static void a_path_that_held_ends_an_outage_without_a_completion(void **state)
+{
+	struct recovery_event tick = {.type = RECOVERY_EVENT_RAILS};
+	struct stage stage;
+
+	(void)state;
+	stage_open(&stage);
+	recovery_progress(&stage.a.step);
+	stage.usable = 2;
+	fail_path(&stage, &stage.a);
+	settle_down(&stage);
+	both_idle_at(&stage, 2, 1);
+	stage.usable = 3;
+	stage.now_ns = 5000 * MS;
+	stage.a.fence_waits = true;
+	feed(&stage, &stage.a, (struct recovery_event){.type = RECOVERY_EVENT_RETURN});
+	settle_down(&stage);
+	assert_int_equal(stage.a.step.state, RECOVERY_FENCE);
+	assert_int_equal(recovery_step(&stage.a.step, &tick, 5001 * MS), 0);
+	feed(&stage, &stage.a, (struct recovery_event){.type = RECOVERY_EVENT_FENCED});
+	settle_down(&stage);
+	both_idle_at(&stage, 3, 0);
+}
+
+/* A path that is taken and fails at once is not the end of an outage. */
+static void paths_that_do_not_hold_are_of_one_outage(void **state)
+{
+	struct recovery_event tick = {.type = RECOVERY_EVENT_RAILS};
+	struct stage stage;
+
+	(void)state;
+	stage_open(&stage);
+	recovery_progress(&stage.a.step);
+	stage.now_ns = 5000 * MS;
+	for (unsigned i = 0; i < 9; i++, stage.now_ns += 100 * MS) {
+		stage.usable = 1u << i % 2;
+		fail_path(&stage, &stage.a);
+		settle_down(&stage);
+		assert_int_equal(stage.a.step.state, RECOVERY_IDLE);
+	}
+	stage.usable = 0;
+	fail_path(&stage, &stage.a);
+	settle_down(&stage);
+	assert_int_equal(recovery_step(&stage.a.step, &tick, 5999 * MS), 0);
+	assert_int_equal(recovery_step(&stage.a.step, &tick, 6000 * MS), RECOVERY_FAIL);
+}
+
 /* A responder that never posts has no wr whose completion would end an outage. */
 static void a_side_without_work_has_a_budget_for_every_outage(void **state)
 {
@@ -670,6 +719,8 @@ int main(void)
 		cmocka_unit_test(a_failback_is_quiet_on_both_sides_before_either_fences),
 		cmocka_unit_test(a_failover_overrules_a_failback_of_the_same_epoch),
 		cmocka_unit_test(without_a_path_the_budget_ends_it),
+		cmocka_unit_test(a_path_that_held_ends_an_outage_without_a_completion),
+		cmocka_unit_test(paths_that_do_not_hold_are_of_one_outage),
 		cmocka_unit_test(a_side_without_work_has_a_budget_for_every_outage),
 		cmocka_unit_test(a_rail_that_comes_back_in_time_is_taken),
 		cmocka_unit_test(the_log_owns_what_it_may_have_to_send_again),
