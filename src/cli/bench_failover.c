@@ -191,6 +191,24 @@ static void choose_modes(const struct failover_options *options, struct bench_fl
 			fleet->modes[fleet->n++] = &bench_modes[m];
 }
 
+static bool is_wanted(const char *only, unsigned shape, unsigned cut)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), "%s cut %s", shapes[shape].name, failover_cut_names[cut]);
+	return only == NULL || strstr(name, only) != NULL;
+}
+
+bool failover_wants_any(const char *only)
+{
+	bool any = false;
+
+	for (unsigned shape = 0; shape < SHAPES; shape++)
+		for (unsigned cut = 0; cut < FAILOVER_CUT_KINDS; cut++)
+			any = any || is_wanted(only, shape, cut);
+	return any;
+}
+
 static int run_job(struct job *job, const char *kind, struct failover_result *results, unsigned *n)
 {
 	int rc;
@@ -228,6 +246,8 @@ int failover_run(const struct failover_options *options, struct failover_result 
 	for (const char *const *kind = options->kinds; *kind != NULL; kind++)
 		for (unsigned shape = 0; shape < SHAPES; shape++)
 			for (unsigned cut = 0; cut < FAILOVER_CUT_KINDS && rc == 0; cut++) {
+				if (!is_wanted(options->only, shape, cut))
+					continue;
 				job.shape = &shapes[shape];
 				job.cut = (enum failover_cut)cut;
 				rc = run_job(&job, *kind, results, &n);

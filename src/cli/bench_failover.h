@@ -68,9 +68,13 @@ bool failover_has_recovery_bar(const struct failover_result *result);
 /* Sent again at most what was not executed and one packet a vqp, in every cut. */
 bool failover_within_a_packet(const struct failover_result *result);
 
+/* Experiments have names such as "CAS cut acknowledgements"; whether any has this in it. */
+bool failover_wants_any(const char *only);
+
 struct failover_options {
 	const char *const *kinds; /* NULL terminated */
 	const char *only_mode;    /* NULL: all that fail over */
+	const char *only;         /* NULL: all; a part of the names */
 	unsigned cuts, clients;
 	FILE *log;
 };

@@ -24,7 +24,7 @@ static const unsigned scale_vqps[] = {64, 4096};
 
 struct options {
 	const char *kinds[3];
-	const char *mode, *out, *html;
+	const char *mode, *only, *out, *html;
 	bool json, no_scale, only_scale;
 	unsigned rounds, seconds, handicap, cuts, clients, figure, vqps;
 };
@@ -51,6 +51,8 @@ static int parse_value(struct options *options, const char *name, const char *va
 		if (bench_mode_find(value) == NULL)
 			return bench_refuse("there is no mode called", value);
 		options->mode = value;
+	} else if (strcmp(name, "--only") == 0) {
+		options->only = value;
 	} else if (strcmp(name, "--rounds") == 0) {
 		if (!number(value, 1, VERBS_ROUNDS_MAX, &options->rounds))
 			return bench_refuse("rounds are a number from 1 to 99, not", value);
@@ -249,9 +251,13 @@ int bench_failover(int argc, char **argv)
 		return status;
 	if (!options.only_scale && options.mode != NULL && !failover_measures(bench_mode_find(options.mode)))
 		return bench_refuse("nothing goes on after a cut in mode", options.mode);
+	if (!failover_wants_any(options.only))
+		return bench_refuse(
+			"experiments have names such as 'CAS cut acknowledgements', none has this:", options.only);
 	if (!options.only_scale)
 		rc = failover_run(&(struct failover_options){.kinds = options.kinds,
 					  .only_mode = options.mode,
+					  .only = options.only,
 					  .cuts = options.cuts,
 					  .clients = options.clients,
 					  .log = log_of(&options)},

@@ -77,6 +77,7 @@ def wrong_words_are_refused_with_the_right_ones(directory):
                              (["failover", "--cuts", "0"], "from 1 to 99"),
                              (["failover", "--mode", "none"], "nothing goes on after a cut"),
                              (["verbs", "--handicap", "-1"], "per cent"),
+                             (["failover", "--only", "FAA"], "none has this: 'FAA'"),
                              (["paint"], "no set of figures called 'paint'"),
                              (["failover", "--cuts"], "incomplete argument '--cuts'")):
         done = program.run(directory, "bench", *words, check=2)
