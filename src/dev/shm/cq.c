@@ -130,8 +130,8 @@ static void look_around(struct shm_dev *dev)
 	if (list_empty(&dev->stalled) && dev->polls++ % PEERS_LOOK_POLL != 0)
 		return;
 	now = hf_env_now_ns(dev->dev.env);
-	progress_all(dev, now);
 	peers_look_now(dev, now);
+	progress_all(dev, now);
 }
 
 int shm_cq_poll(struct hf_cq *base, int n, struct ibv_wc *wc)

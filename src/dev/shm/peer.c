@@ -105,6 +105,12 @@ bool peer_is_gone(struct peer *peer)
 	return peer->gone;
 }
 
+/* When somebody asked last, which peers_look_now does at every millisecond at which a qp waits for its peer. */
+bool peer_was_gone(const struct peer *peer)
+{
+	return peer->gone || observe(&peer->shared->header.open) == 0;
+}
+
 void peers_look_now(struct shm_dev *dev, uint64_t now_ns)
 {
 	shm_lock(&dev->lock);

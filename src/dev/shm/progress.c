@@ -96,7 +96,7 @@ static bool responder_answers(struct shm_qp *qp)
 {
 	uint64_t state;
 
-	if (!request_path_up(qp) || peer_is_gone(qp->peer))
+	if (!request_path_up(qp) || peer_was_gone(qp->peer))
 		return false;
 	state = atomic_load(&qp->remote->state);
 	return QP_WORD_INCARNATION(state) == qp->incarnation &&
@@ -214,7 +214,7 @@ static void wait_for_answer(struct shm_qp *qp, uint64_t now)
 {
 	uint64_t budget = budget_ns(qp);
 
-	if (qp->peer != NULL && peer_is_gone(qp->peer))
+	if (qp->peer != NULL && peer_was_gone(qp->peer))
 		qp_enter_error(qp, IBV_WC_RETRY_EXC_ERR);
 	else if (qp->attr.timeout != 0 && now - qp->stalled_since_ns >= budget && now > qp->stalled_since_ns)
 		qp_enter_error(qp, IBV_WC_RETRY_EXC_ERR);

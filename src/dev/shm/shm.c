@@ -241,10 +241,10 @@ static enum hf_poll shm_poll(struct hf_dev *base, uint64_t now_ns)
 		set_alarm(dev, 0);
 	events_clear_bell(dev, look);
 	busy = events_look(dev);
-	if (!list_empty(&dev->stalled))
-		busy = progress_all(dev, now_ns) || busy;
 	if (look)
 		peers_look_now(dev, now_ns);
+	if (!list_empty(&dev->stalled))
+		busy = progress_all(dev, now_ns) || busy;
 	return busy ? HF_BUSY : HF_IDLE;
 }
 

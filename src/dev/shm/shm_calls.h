@@ -15,7 +15,8 @@ void peer_put(struct shm_dev *dev, struct peer *peer);
 /* A ring of the peer with `elements` of at least `bytes` each; NULL when its place makes no sense. */
 uint8_t *peer_ring(struct shm_dev *dev, struct peer *peer, const struct ring_place *place, size_t bytes);
 void peers_look_now(struct shm_dev *dev, uint64_t now_ns); /* marks those gone whose process exited, at times */
-bool peer_is_gone(struct peer *peer);
+bool peer_is_gone(struct peer *peer);                      /* asks the kernel: a system call */
+bool peer_was_gone(const struct peer *peer);
 void peer_ring_bell(struct peer *peer);
 /* A use of the region of a key, which is an rkey or an lkey. WR_DONE, or WR_FAILED: no such registration. */
 enum wr_outcome region_get(
