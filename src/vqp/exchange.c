@@ -72,7 +72,7 @@ void exchange_tell_lengths(struct hf_vqp *vqp)
 	bool told = vqp->told_lengths;
 
 	vqp->told_lengths = false;
-	for (uint64_t at = vqp->sends.head; at < vqp->sends.tail; at++) {
+	for (uint64_t at = vqp->sends.head; vqp->messages > 0 && at < vqp->sends.tail; at++) {
 		const struct inflight_wr *entry = inflight_at(&vqp->sends, at);
 
 		if (entry->done || entry->message == 0 || entry->landed == 0)

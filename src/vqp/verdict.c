@@ -41,12 +41,13 @@ struct log_reading verdict_read_log(const struct inflight *log, const struct evi
 {
 	struct log_reading reading = {.doubt_end = UINT64_MAX};
 
-	if (!evidence->has_log)
-		return reading;
 	for (uint64_t at = log->head; at < log->next; at++) {
 		const struct inflight_wr *entry = inflight_at(log, at);
 
-		if (entry->done || entry->qp_num == 0 || entry->log_entry == 0)
+		if (entry->done || entry->qp_num == 0)
+			continue;
+		reading.fences = reading.fences || (entry->wr.send_flags & IBV_SEND_FENCE) != 0;
+		if (!evidence->has_log || entry->log_entry == 0)
 			continue;
 		if (entry->log_entry == evidence->log_entry && entry->log_number == evidence->log_number) {
 			reading.executed_end = at + 1;
@@ -127,6 +128,9 @@ static struct verdict judge_atomic(const struct judge *judge)
 	const struct evidence *evidence = judge->evidence;
 	uint32_t packets;
 
+	/* Most of a batch: not looked for among the results. */
+	if (by_psn(entry, evidence, &packets) == EXECUTED_NOT && judge->position >= judge->reading->executed_end)
+		return (struct verdict){.kind = VERDICT_REPLAY};
 	for (unsigned i = 0; is_about(evidence, entry) && i < evidence->atomic_count; i++)
 		if (evidence->atomics[i].psn == entry->first_psn)
 			return (struct verdict){.kind = VERDICT_EXECUTED, .original = evidence->atomics[i].original};
@@ -264,7 +268,7 @@ static bool lost_messages(const struct inflight *log, uint64_t messages, const s
 {
 	uint64_t acknowledged = messages;
 
-	for (uint64_t at = log->tail; at-- > log->head;) {
+	for (uint64_t at = log->tail; messages > 0 && at-- > log->head;) {
 		const struct inflight_wr *entry = inflight_at(log, at);
 
 		if (entry->message != 0 && !entry->done)
@@ -291,7 +295,7 @@ uint32_t verdict_enter(enum hf_policy policy, struct inflight *log, const struct
 	struct log_reading reading = verdict_read_log(log, evidence);
 	uint32_t unknown = 0;
 
-	if (policy == HF_POLICY_VARUNA)
+	if (policy == HF_POLICY_VARUNA && reading.fences)
 		unknown = finish_fenced(log, evidence, &reading);
 	for (uint64_t at = log->head; at < log->next; at++) {
 		struct inflight_wr *entry = inflight_at(log, at);
