@@ -5,10 +5,11 @@
 #include "base/log.h"
 #include "vqp/uid_slots.h"
 
-/* Vqps a turn that nobody asked about: first one, so that it is through the exchange soon, then twice as many each
- * time; but the other side's messages are read between turns, and the first of thousands of vqps are to be through
- * while the last begin. Until the first is, turns stay short: its answer would wait for a long one. Those that the
- * other side asked about are fenced all at once: it cut its slices itself, and waits for each of them. */
+/* Vqps a turn that nobody asked about, nor was told about: first one, so that it is through the exchange soon, then
+ * twice as many each time; but the other side's messages are read between turns, and the first of thousands of vqps are
+ * to be through while the last begin. Until the first is, turns stay short: its answer would wait for a long one. Those
+ * that the other side asked about are fenced all at once, for it waits for each of them; so are those about which it was
+ * told, which it fences meanwhile. */
 #define SLICE_FIRST 1u
 #define SLICE_ALONE 4u
 #define SLICE_MOST  96u
@@ -146,11 +147,29 @@ static unsigned least(unsigned a, unsigned b)
 	return a < b ? a : b;
 }
 
+/* The other side fences it already. */
+static bool was_told(const struct hf_vqp *vqp)
+{
+	return vqp->fencing && !vqp->fence_unsaid && !vqp->path.cut;
+}
+
 static unsigned next_slice(const struct hf_node *node)
 {
 	if (node->due_slice == 0)
 		return SLICE_FIRST;
 	return least(2 * node->due_slice, node->due_answered ? SLICE_MOST : SLICE_ALONE);
+}
+
+static void take_slice(struct hf_node *node, struct list *round, unsigned n)
+{
+	for (unsigned alone = 0; n < SLICE_MOST && !list_empty(&node->due); n++) {
+		struct hf_vqp *vqp = container_of(node->due.next, struct hf_vqp, due_link);
+
+		if (!was_told(vqp) && ++alone > node->due_slice)
+			return;
+		list_remove(&vqp->due_link);
+		list_push_back(round, &vqp->due_link);
+	}
 }
 
 enum hf_poll due_turn(struct hf_node *node)
@@ -168,8 +187,7 @@ enum hf_poll due_turn(struct hf_node *node)
 	list_init(&round);
 	for (; n < SLICE_MOST && (at = list_pop_front(&node->asked)) != NULL; n++)
 		list_push_back(&round, at);
-	for (; n < node->due_slice && (at = list_pop_front(&node->due)) != NULL; n++)
-		list_push_back(&round, at);
+	take_slice(node, &round, n);
 	fence_all(node, &round);
 	while ((at = list_pop_front(&round)) != NULL) {
 		struct hf_vqp *vqp = container_of(at, struct hf_vqp, due_link);

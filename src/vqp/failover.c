@@ -116,6 +116,18 @@ static uint32_t usable_rails(const struct hf_vqp *vqp)
 	return home_rails(vqp, usable);
 }
 
+/* FENCE is not said where the STATE is as soon. But where ports say nothing, only this end knows: the other one may sleep,
+ * and is told at once, so that it wakes and fences while this end reads its queues. */
+static void say_fence(struct hf_vqp *vqp)
+{
+	const struct path *path = &vqp->path;
+
+	if (vqp->recovery.kind == RECOVERY_FAILBACK || (path->qp != NULL && peer_ports_up(vqp->peer, path->rail)))
+		exchange_say(vqp, MESSAGE_FENCE);
+	else
+		vqp->fence_unsaid = true;
+}
+
 void failover_event(struct hf_vqp *vqp, const struct recovery_event *event)
 {
 	struct recovery_event full = *event;
@@ -141,10 +153,8 @@ void failover_event(struct hf_vqp *vqp, const struct recovery_event *event)
 	}
 	if (actions & RECOVERY_HOLD)
 		vqp->fence_unsaid = false;
-	if ((actions & RECOVERY_SEND_FENCE) && vqp->recovery.kind == RECOVERY_FAILOVER)
-		vqp->fence_unsaid = true;
-	else if (actions & RECOVERY_SEND_FENCE)
-		exchange_say(vqp, MESSAGE_FENCE);
+	if (actions & RECOVERY_SEND_FENCE)
+		say_fence(vqp);
 	if (actions & RECOVERY_DO_QUIET) {
 		vqp->drained_quiet = true;
 		vqp_due(vqp);

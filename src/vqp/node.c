@@ -144,6 +144,8 @@ static enum hf_poll node_poll(struct hf_poller *poller, uint64_t now_ns)
 	for (unsigned i = 0; i < node->rail_count; i++)
 		if (rail_events(node, i) == HF_BUSY)
 			poll = HF_BUSY;
+	if (!list_empty(&node->due))
+		node_flush(node); /* what was said since the last turn: the other side wakes while we fence */
 	if (due_turn(node) == HF_BUSY) {
 		node_hear(node);
 		node_flush(node);

@@ -202,6 +202,7 @@ uint32_t peer_usable(const struct hf_peer *peer);
 void peer_rail_event(struct hf_peer *peer, unsigned rail, enum rail_event event);
 void peer_refresh_rails(struct hf_peer *peer);
 void peer_ports(struct hf_peer *peer, uint32_t up); /* theirs, as they say */
+bool peer_ports_up(const struct hf_peer *peer, unsigned rail);
 void peer_tick(struct hf_peer *peer, uint64_t now_ns);
 
 /* detector.c */

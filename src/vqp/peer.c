@@ -77,7 +77,7 @@ uint32_t peer_usable(const struct hf_peer *peer)
 	return usable != 0 ? usable : failed_longest_ago(peer);
 }
 
-static bool ports_up(const struct hf_peer *peer, unsigned rail)
+bool peer_ports_up(const struct hf_peer *peer, unsigned rail)
 {
 	return (detector_up_mask(peer) & 1u << rail) != 0 && peer->rail_map[rail] >= 0 &&
 	       (peer->remote_up & 1u << peer->rail_map[rail]) != 0;
@@ -119,7 +119,7 @@ void peer_refresh_rails(struct hf_peer *peer)
 	bool soon = !list_empty(&peer->node->recovering) || home_needed(peer->node);
 
 	for (unsigned i = 0; peer->up && i < peer->node->rail_count; i++) {
-		bool up = ports_up(peer, i);
+		bool up = peer_ports_up(peer, i);
 
 		rail_step(&peer->rails[i], up && !peer->control_lost[i] ? RAIL_EVENT_LINK_UP : RAIL_EVENT_LINK_DOWN,
 			now_ns, &actions);

@@ -14,6 +14,7 @@
 #define VQPS_MAX  64u
 #define WORD      8u
 #define DEPTH     8u
+#define SILENT    4u
 #define KEY_TAKEN 4096u /* offset in the pair's memory of what a region of the test covers */
 
 void __real_peer_send(struct hf_peer *peer, const struct message *message);
@@ -21,6 +22,7 @@ void __wrap_peer_send(struct hf_peer *peer, const struct message *message);
 
 static unsigned said[MESSAGE_KINDS];
 static unsigned go_with_state; /* GO was said before the STATE of that moment had left */
+static bool kept_from_before;  /* when the first STATE was said, what had been said before it had not left */
 static struct hf_vqp *ours[VQPS_MAX], *theirs[VQPS_MAX];
 static struct hf_vmr *regions[2][REGIONS];
 static unsigned made, wanted;
@@ -28,6 +30,7 @@ static unsigned made, wanted;
 void __wrap_peer_send(struct hf_peer *peer, const struct message *message)
 {
 	said[message->kind]++;
+	kept_from_before |= message->kind == MESSAGE_STATE && said[MESSAGE_STATE] == 1 && peer->outbox.used > 0;
 	go_with_state += message->kind == MESSAGE_GO && peer->outbox.used > 0;
 	__real_peer_send(peer, message);
 }
@@ -245,6 +248,7 @@ static bool none_recovers(struct pair *pair)
 /* Both ports go down at once. b's turn comes first, so b has spoken when a, which picks, has fenced. */
 static void who_has_heard_the_other_by_then_says_state_and_go_together(void **state)
 {
+	unsigned fences;
 	struct pair pair;
 
 	(void)state;
@@ -255,12 +259,14 @@ static void who_has_heard_the_other_by_then_says_state_and_go_together(void **st
 	hf_loop_remove_poller(pair.loop, &pair.a.node->poller);
 	hf_loop_add_poller(pair.loop, &pair.a.node->poller);
 	go_with_state = said[MESSAGE_GO] = 0;
+	fences = said[MESSAGE_FENCE];
 	assert_int_equal(hf_dev_set_link(hf_node_dev(pair.a.node, 0), HF_LINK_BOTH, false), 0);
 	assert_int_equal(hf_dev_set_link(hf_node_dev(pair.b.node, 0), HF_LINK_BOTH, false), 0);
 	hf_loop_turn(pair.loop, 0);
 	assert_true(pair_until(&pair, none_recovers));
 	assert_int_equal(said[MESSAGE_GO], 1);
 	assert_int_equal(go_with_state, 1);
+	assert_int_equal(said[MESSAGE_FENCE], fences);
 	pair_close(&pair);
 }
 
@@ -286,10 +292,34 @@ static void turns_are_short_until_the_first_vqp_is_back(void **state)
 	pair_close(&pair);
 }
 
+/* The other side may sleep: it wakes and fences meanwhile. No slices, then, either. */
+static void a_failure_that_no_port_tells_is_said_before_it_is_fenced(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_with_regions(&pair, HF_POLICY_VARUNA);
+	connect_up_to(&pair, SILENT);
+	assert_true(pair_until(&pair, none_recovers));
+	said[MESSAGE_FENCE] = said[MESSAGE_STATE] = 0;
+	kept_from_before = false;
+	for (unsigned i = 0; i < SILENT; i++)
+		failover_broken(ours[i]);
+	assert_int_equal(said[MESSAGE_FENCE], SILENT);
+	assert_int_equal(said[MESSAGE_STATE], 0);
+	(void)pair.a.node->poller.poll(&pair.a.node->poller, hf_env_now_ns(pair.a.node->env));
+	assert_int_equal(said[MESSAGE_STATE], SILENT);
+	assert_false(kept_from_before);
+	assert_true(pair_until(&pair, none_recovers));
+	assert_int_equal(said[MESSAGE_FENCE], SILENT);
+	pair_close(&pair);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest shm_tests[] = {
 		cmocka_unit_test(who_has_heard_the_other_by_then_says_state_and_go_together),
+		cmocka_unit_test(a_failure_that_no_port_tells_is_said_before_it_is_fenced),
 	};
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(regions_are_announced_once_however_many_vqps_connect),
