@@ -171,7 +171,7 @@ static void hear_suspicion(struct hf_vqp *vqp, const struct message *message)
 		return;
 	vqp->rail_suspect = vqp->rail_suspect || message->wr_failed;
 	if (message->suspect && message->epoch != vqp->recovery.epoch)
-		control_path_suspect(vqp->peer->control, vqp->path.rail);
+		peer_suspect(vqp->peer, vqp->path.rail);
 }
 
 static void learn_log(struct hf_vqp *vqp, const struct message *message)

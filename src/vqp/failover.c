@@ -59,7 +59,7 @@ static void begin_fence(struct hf_vqp *vqp)
 	if (vqp->recovery.kind == RECOVERY_FAILOVER)
 		rebuild_end(vqp, vqp->path.qp != NULL, hf_loop_now_ns(vqp->node->loop));
 	if (exchange_suspects_rail(vqp))
-		control_path_suspect(vqp->peer->control, vqp->path.rail);
+		peer_suspect(vqp->peer, vqp->path.rail);
 	if (vqp->state == HF_VQP_UP)
 		vqp_move(vqp, HF_VQP_RECOVERING);
 	vqp_due(vqp);

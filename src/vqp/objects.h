@@ -97,7 +97,8 @@ struct hf_peer {
 	struct lease lease;
 	struct remote_region *regions; /* open addressing by rkey; a power of two */
 	uint32_t region_slots, region_used;
-	bool has_uids; /* it has announced a region in HF_ATOMIC_UID */
+	bool rails_changed; /* peer_refresh_rails is due at the next tick */
+	bool has_uids;      /* it has announced a region in HF_ATOMIC_UID */
 };
 
 struct hf_vpd {
@@ -203,6 +204,7 @@ void peer_rail_event(struct hf_peer *peer, unsigned rail, enum rail_event event)
 void peer_refresh_rails(struct hf_peer *peer);
 void peer_ports(struct hf_peer *peer, uint32_t up); /* theirs, as they say */
 bool peer_ports_up(const struct hf_peer *peer, unsigned rail);
+void peer_suspect(struct hf_peer *peer, unsigned rail); /* a wr failed there, though the ports are up */
 void peer_tick(struct hf_peer *peer, uint64_t now_ns);
 
 /* detector.c */

@@ -175,10 +175,28 @@ static void lease_tick(struct hf_peer *peer, uint64_t now_ns)
 		cut_off(peer);
 }
 
+/* What is said next is not to go there. What else that means, for others on that rail, is seen when the exchange that
+ * begins now is on its way: at the end of the turn. */
+void peer_suspect(struct hf_peer *peer, unsigned rail)
+{
+	bool lost = peer->control_lost[rail];
+
+	peer->node->switching = true;
+	control_path_suspect(peer->control, rail);
+	peer->node->switching = false;
+	if (peer->control_lost[rail] == lost)
+		return;
+	peer->rails_changed = true;
+	node_tick_soon(peer->node);
+}
+
 void peer_tick(struct hf_peer *peer, uint64_t now_ns)
 {
 	struct rail_actions actions;
 
+	if (peer->rails_changed)
+		peer_refresh_rails(peer);
+	peer->rails_changed = false;
 	detector_tick(peer, now_ns);
 	lease_tick(peer, now_ns);
 	for (unsigned i = 0; i < peer->node->rail_count; i++)
