@@ -72,6 +72,16 @@ static void want_dedicated(struct hf_vqp *vqp, uint64_t now_ns)
 		rebuild_want_own(vqp, now_ns);
 }
 
+/* What is settled has completions, and the program has its turn for them before the rest is posted: where a CPU does the
+ * NIC's work, to post is to execute. */
+static void post_rest(struct hf_vqp *vqp)
+{
+	if (!vcq_ready(vqp->send_cq))
+		post_pump(vqp);
+	else if (list_empty(&vqp->resumed_link))
+		list_push_back(&vqp->node->resumed, &vqp->resumed_link);
+}
+
 static void do_resume(struct hf_vqp *vqp)
 {
 	bool first = vqp->state == HF_VQP_CONNECTING;
@@ -98,7 +108,7 @@ static void do_resume(struct hf_vqp *vqp)
 	(void)path_post_recvs(vqp, &vqp->path);
 	vqp_move(vqp, HF_VQP_UP);
 	access_check(vqp);
-	post_pump(vqp);
+	post_rest(vqp);
 	rebuild_end(vqp, false, now_ns);
 	want_dedicated(vqp, now_ns);
 	pool_enlist(vqp);

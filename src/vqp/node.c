@@ -134,6 +134,16 @@ static void node_hear(struct hf_node *node)
 	node->hearing = false;
 }
 
+static bool post_resumed(struct hf_node *node)
+{
+	struct list *at;
+	bool any = false;
+
+	for (; (at = list_pop_front(&node->resumed)) != NULL; any = true)
+		post_pump(container_of(at, struct hf_vqp, resumed_link));
+	return any;
+}
+
 static enum hf_poll node_poll(struct hf_poller *poller, uint64_t now_ns)
 {
 	struct hf_node *node = container_of(poller, struct hf_node, poller);
@@ -144,6 +154,8 @@ static enum hf_poll node_poll(struct hf_poller *poller, uint64_t now_ns)
 	for (unsigned i = 0; i < node->rail_count; i++)
 		if (rail_events(node, i) == HF_BUSY)
 			poll = HF_BUSY;
+	if (post_resumed(node))
+		poll = HF_BUSY;
 	if (!list_empty(&node->due))
 		node_flush(node); /* what was said since the last turn: the other side wakes while we fence */
 	if (due_turn(node) == HF_BUSY) {
@@ -202,7 +214,7 @@ static bool node_arm(struct hf_poller *poller)
 	struct hf_node *node = container_of(poller, struct hf_node, poller);
 
 	node_flush(node);
-	if (!all_due_wait(node))
+	if (!list_empty(&node->resumed) || !all_due_wait(node))
 		return false;
 	for (unsigned i = 0; i < node->rail_count; i++)
 		if (!rail_cqs_arm(&node->rails[i].cqs))
@@ -352,6 +364,7 @@ int hf_node_open(struct hf_loop *loop, const struct hf_node_config *config, cons
 	list_init(&node->vcqs);
 	list_init(&node->vqps);
 	list_init(&node->due);
+	list_init(&node->resumed);
 	list_init(&node->asked);
 	list_init(&node->recovering);
 	list_init(&node->pools);
