@@ -7,9 +7,9 @@
 
 /* Vqps a turn that nobody asked about, nor was told about: first one, so that it is through the exchange soon, then
  * twice as many each time; but the other side's messages are read between turns, and the first of thousands of vqps are
- * to be through while the last begin. Until the first is, turns stay short: its answer would wait for a long one. Those
- * that the other side asked about are fenced all at once, for it waits for each of them; so are those about which it was
- * told, which it fences meanwhile. */
+ * to be through while the last begin. Until the first is, turns stay short: its answer would wait for a long one. All
+ * at once those are fenced that the other side asked about, since it waits for each of them, and those about which it
+ * was told, since it fences them meanwhile. */
 #define SLICE_FIRST 1u
 #define SLICE_ALONE 4u
 #define SLICE_MOST  96u

@@ -72,8 +72,8 @@ static void want_dedicated(struct hf_vqp *vqp, uint64_t now_ns)
 		rebuild_want_own(vqp, now_ns);
 }
 
-/* What is settled has completions, and the program has its turn for them before the rest is posted: where a CPU does the
- * NIC's work, to post is to execute. */
+/* What is settled has completions, and the program has its turn for them before the rest is posted: where a CPU does
+ * the NIC's work, to post is to execute. */
 static void post_rest(struct hf_vqp *vqp)
 {
 	if (!vcq_ready(vqp->send_cq))
@@ -126,8 +126,8 @@ static uint32_t usable_rails(const struct hf_vqp *vqp)
 	return home_rails(vqp, usable);
 }
 
-/* FENCE is not said where the STATE is as soon. But where ports say nothing, only this end knows: the other one may sleep,
- * and is told at once, so that it wakes and fences while this end reads its queues. */
+/* FENCE is not said where the STATE is as soon. But where ports say nothing, only this end knows: the other one may
+ * sleep, and is told at once, so that it wakes and fences while this end reads its queues. */
 static void say_fence(struct hf_vqp *vqp)
 {
 	const struct path *path = &vqp->path;

@@ -42,8 +42,8 @@ struct verdict {
 	enum ibv_wc_status status; /* REFUSED */
 };
 
-/* What the completion log says of the wrs in flight, by their positions in `log`; and one thing about themselves that is
- * seen on the way. */
+/* What the completion log says of the wrs in flight, by their positions in `log`; and one thing about themselves that
+ * is seen on the way. */
 struct log_reading {
 	uint64_t executed_end; /* what was posted before it executed */
 	uint64_t doubt_end;    /* and nothing from here on: after the fence; UINT64_MAX: no such place */
