@@ -160,9 +160,8 @@ void failover_event(struct hf_vqp *vqp, const struct recovery_event *event)
 		vqp->drained_quiet = false;
 		if (vqp->detected_ns == 0)
 			vqp->detected_ns = now_ns;
-	}
-	if (actions & RECOVERY_HOLD)
 		vqp->fence_unsaid = false;
+	}
 	if (actions & RECOVERY_SEND_FENCE)
 		say_fence(vqp);
 	if (actions & RECOVERY_DO_QUIET) {

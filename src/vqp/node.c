@@ -364,8 +364,8 @@ int hf_node_open(struct hf_loop *loop, const struct hf_node_config *config, cons
 	list_init(&node->vcqs);
 	list_init(&node->vqps);
 	list_init(&node->due);
-	list_init(&node->resumed);
 	list_init(&node->asked);
+	list_init(&node->resumed);
 	list_init(&node->recovering);
 	list_init(&node->pools);
 	list_init(&node->initiators);

@@ -118,6 +118,7 @@ void peer_refresh_rails(struct hf_peer *peer)
 	struct rail_actions actions;
 	bool soon = !list_empty(&peer->node->recovering) || home_needed(peer->node);
 
+	peer->rails_changed = false;
 	for (unsigned i = 0; peer->up && i < peer->node->rail_count; i++) {
 		bool up = peer_ports_up(peer, i);
 
@@ -133,17 +134,23 @@ void peer_refresh_rails(struct hf_peer *peer)
 		node_tick_soon(peer->node);
 }
 
+/* What control says of its paths meanwhile is looked at when all is known. */
+static void leave_control_path(struct hf_peer *peer, unsigned rail)
+{
+	peer->node->switching = true;
+	control_path_suspect(peer->control, rail);
+	peer->node->switching = false;
+}
+
 /* A port of theirs that is down carries no control either, which they know before we miss heartbeats. */
 void peer_ports(struct hf_peer *peer, uint32_t up)
 {
 	if (up == peer->remote_up)
 		return;
 	peer->remote_up = up;
-	peer->node->switching = true; /* what control says of its paths is looked at once, below */
 	for (unsigned i = 0; i < peer->node->rail_count; i++)
 		if (peer->rail_map[i] >= 0 && (up & 1u << peer->rail_map[i]) == 0)
-			control_path_suspect(peer->control, i);
-	peer->node->switching = false;
+			leave_control_path(peer, i);
 	peer_refresh_rails(peer);
 }
 
@@ -181,9 +188,7 @@ void peer_suspect(struct hf_peer *peer, unsigned rail)
 {
 	bool lost = peer->control_lost[rail];
 
-	peer->node->switching = true;
-	control_path_suspect(peer->control, rail);
-	peer->node->switching = false;
+	leave_control_path(peer, rail);
 	if (peer->control_lost[rail] == lost)
 		return;
 	peer->rails_changed = true;
@@ -196,7 +201,6 @@ void peer_tick(struct hf_peer *peer, uint64_t now_ns)
 
 	if (peer->rails_changed)
 		peer_refresh_rails(peer);
-	peer->rails_changed = false;
 	detector_tick(peer, now_ns);
 	lease_tick(peer, now_ns);
 	for (unsigned i = 0; i < peer->node->rail_count; i++)

@@ -76,7 +76,6 @@ static unsigned begin(struct recovery *recovery, uint32_t epoch, enum recovery_k
 static unsigned resume(struct recovery *recovery)
 {
 	recovery_move(recovery, RECOVERY_IDLE);
-	recovery->resumed_ns = recovery->stepped_ns;
 	if (recovery->idle)
 		recovery_progress(recovery);
 	return RECOVERY_RESUME;
@@ -186,12 +185,8 @@ static unsigned on_broken(struct recovery *recovery, uint64_t now_ns)
 	return RECOVERY_SEND_FENCE | begin(recovery, recovery->epoch + 1, RECOVERY_FAILOVER, now_ns);
 }
 
-unsigned recovery_step(struct recovery *recovery, const struct recovery_event *event, uint64_t now_ns)
+static unsigned on_event(struct recovery *recovery, const struct recovery_event *event, uint64_t now_ns)
 {
-	if (recovery->state == RECOVERY_FAILED)
-		return 0;
-	recovery->idle = event->idle;
-	recovery->stepped_ns = now_ns;
 	switch (event->type) {
 	case RECOVERY_EVENT_CONNECTED:
 		ensure(recovery->epoch == 0);
@@ -225,4 +220,17 @@ unsigned recovery_step(struct recovery *recovery, const struct recovery_event *e
 		return on_rails(recovery, event, now_ns);
 	}
 	return 0;
+}
+
+unsigned recovery_step(struct recovery *recovery, const struct recovery_event *event, uint64_t now_ns)
+{
+	unsigned actions;
+
+	if (recovery->state == RECOVERY_FAILED)
+		return 0;
+	recovery->idle = event->idle;
+	actions = on_event(recovery, event, now_ns);
+	if (actions & RECOVERY_RESUME)
+		recovery->resumed_ns = now_ns;
+	return actions;
 }

@@ -90,8 +90,7 @@ struct recovery {
 	bool go;  /* GO came before we were ready for it */
 	bool go_at_once;
 	uint64_t budget_ns;
-	uint64_t since_ns;               /* when traffic stopped */
-	uint64_t resumed_ns, stepped_ns; /* when it last went on; when the last event came */
+	uint64_t since_ns, resumed_ns; /* when traffic stopped, when it last went on */
 	bool stopped, idle;
 };
 

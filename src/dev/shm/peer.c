@@ -98,17 +98,16 @@ void peer_put(struct shm_dev *dev, struct peer *peer)
 		peer_close(peer);
 }
 
-bool peer_is_gone(struct peer *peer)
-{
-	if (!peer->gone && (observe(&peer->shared->header.open) == 0 || share_process_exited(peer->process)))
-		peer->gone = true;
-	return peer->gone;
-}
-
 /* When somebody asked last, which peers_look_now does at every millisecond at which a qp waits for its peer. */
 bool peer_was_gone(const struct peer *peer)
 {
 	return peer->gone || observe(&peer->shared->header.open) == 0;
+}
+
+bool peer_is_gone(struct peer *peer)
+{
+	peer->gone = peer_was_gone(peer) || share_process_exited(peer->process);
+	return peer->gone;
 }
 
 void peers_look_now(struct shm_dev *dev, uint64_t now_ns)

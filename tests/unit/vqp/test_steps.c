@@ -322,9 +322,17 @@ static void a_failover_overrules_a_failback_of_the_same_epoch(void **state)
 	both_idle_at(&stage, 2, 1);
 }
 
-static void without_a_path_the_budget_ends_it(void **state)
+static void fails_at(struct actor *actor, uint64_t at_ns)
 {
 	struct recovery_event tick = {.type = RECOVERY_EVENT_RAILS};
+
+	assert_int_equal(recovery_step(&actor->step, &tick, at_ns - 1 * MS), 0);
+	assert_int_equal(recovery_step(&actor->step, &tick, at_ns), RECOVERY_FAIL);
+	assert_int_equal(recovery_step(&actor->step, &tick, at_ns + 1000 * MS), 0);
+}
+
+static void without_a_path_the_budget_ends_it(void **state)
+{
 	struct stage stage;
 
 	(void)state;
@@ -334,9 +342,7 @@ static void without_a_path_the_budget_ends_it(void **state)
 	stage.now_ns = 5000 * MS;
 	fail_path(&stage, &stage.a);
 	settle_down(&stage);
-	assert_int_equal(recovery_step(&stage.a.step, &tick, 5999 * MS), 0);
-	assert_int_equal(recovery_step(&stage.a.step, &tick, 6000 * MS), RECOVERY_FAIL);
-	assert_int_equal(recovery_step(&stage.a.step, &tick, 7000 * MS), 0);
+	fails_at(&stage.a, 6000 * MS);
 }
 
 /* All that a failover had in flight may be judged to have executed; if the program posts nothing more, no wr completes
@@ -368,7 +374,6 @@ static void a_path_that_held_ends_an_outage_without_a_completion(void **state)
 /* A path that is taken and fails at once is not the end of an outage. */
 static void paths_that_do_not_hold_are_of_one_outage(void **state)
 {
-	struct recovery_event tick = {.type = RECOVERY_EVENT_RAILS};
 	struct stage stage;
 
 	(void)state;
@@ -384,14 +389,12 @@ static void paths_that_do_not_hold_are_of_one_outage(void **state)
 	stage.usable = 0;
 	fail_path(&stage, &stage.a);
 	settle_down(&stage);
-	assert_int_equal(recovery_step(&stage.a.step, &tick, 5999 * MS), 0);
-	assert_int_equal(recovery_step(&stage.a.step, &tick, 6000 * MS), RECOVERY_FAIL);
+	fails_at(&stage.a, 6000 * MS);
 }
 
 /* A responder that never posts has no wr whose completion would end an outage. */
 static void a_side_without_work_has_a_budget_for_every_outage(void **state)
 {
-	struct recovery_event tick = {.type = RECOVERY_EVENT_RAILS};
 	struct stage stage;
 
 	(void)state;
@@ -404,8 +407,7 @@ static void a_side_without_work_has_a_budget_for_every_outage(void **state)
 	stage.now_ns = 5000 * MS;
 	fail_path(&stage, &stage.a);
 	settle_down(&stage);
-	assert_int_equal(recovery_step(&stage.b.step, &tick, 5999 * MS), 0);
-	assert_int_equal(recovery_step(&stage.b.step, &tick, 6000 * MS), RECOVERY_FAIL);
+	fails_at(&stage.b, 6000 * MS);
 }
 
 static void a_rail_that_comes_back_in_time_is_taken(void **state)
