@@ -1,5 +1,5 @@
-/* peer.h - what a node knows of another incarnation: its rails and whether they can be used, its regions; and what is
- * said to it (peer.c). What a program's own detectors say of it is in detector.c. */
+/* peer.h - what a node knows of another incarnation: its rails and whether they can be used (peer_rails.c), its
+ * regions; and what is said to it (peer.c). What a program's own detectors say of it is in detector.c. */
 #ifndef HOLDFAST_VQP_PEER_H
 #define HOLDFAST_VQP_PEER_H
 
@@ -38,14 +38,17 @@ void peer_free_memory(struct hf_peer *peer);
 void peer_send(struct hf_peer *peer, const struct message *message); /* leaves at the end of the turn, or when full */
 void peer_flush(struct hf_peer *peer);
 extern const struct control_events peer_control_events;
+void peer_tick(struct hf_peer *peer, uint64_t now_ns);
+
+/* ---- peer_rails.c ---- */
+
 /* Rails that both sides can use; bit per rail of ours. */
 uint32_t peer_usable(const struct hf_peer *peer);
-void peer_rail_event(struct hf_peer *peer, unsigned rail, enum rail_event event);
 void peer_refresh_rails(struct hf_peer *peer);
 void peer_ports(struct hf_peer *peer, uint32_t up); /* theirs, as they say */
 bool peer_ports_up(const struct hf_peer *peer, unsigned rail);
 void peer_suspect(struct hf_peer *peer, unsigned rail); /* a wr failed there, though the ports are up */
-void peer_tick(struct hf_peer *peer, uint64_t now_ns);
+void peer_rails_tick(struct hf_peer *peer, uint64_t now_ns);
 
 /* ---- detector.c ---- */
 
