@@ -22,15 +22,16 @@ static bool answers_unsure(const struct hf_vqp *vqp)
  * flag must not be seen when nobody knows of the data before it. */
 static void settle(struct hf_vqp *vqp)
 {
+	struct log_reading reading = verdict_read_log(&vqp->sends, &vqp->evidence);
 	enum ibv_wc_status refused;
 	uint32_t unknown;
 
-	if (verdict_lost(&vqp->sends, vqp->messages, &vqp->evidence)) {
+	if (verdict_lost(&vqp->sends, vqp->messages, &vqp->evidence, &reading)) {
 		log_error("vqp %u: a NIC of the other side died with what it had acknowledged", vqp->num);
 		vqp->doomed = true;
 	}
 	vqp->evidence.answers_unsure = answers_unsure(vqp);
-	unknown = verdict_enter(vqp->node->config.policy, &vqp->sends, &vqp->evidence);
+	unknown = verdict_enter(vqp->node->config.policy, &vqp->sends, &vqp->evidence, &reading);
 	if (unknown > 0) {
 		log_warn("vqp %u: nobody can say what became of %u wrs", vqp->num, unknown);
 		vqp->doomed = true;

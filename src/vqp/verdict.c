@@ -277,33 +277,33 @@ static bool lost_messages(const struct inflight *log, uint64_t messages, const s
 	return evidence->fenced && acknowledged > evidence->consumed;
 }
 
-bool verdict_lost(struct inflight *log, uint64_t messages, const struct evidence *evidence)
+bool verdict_lost(
+	struct inflight *log, uint64_t messages, const struct evidence *evidence, const struct log_reading *reading)
 {
-	struct log_reading reading = verdict_read_log(log, evidence);
-	bool kept = log->last_entry == 0 || evidence->has_psn || !evidence->has_log || reading.executed_end > 0 ||
+	bool kept = log->last_entry == 0 || evidence->has_psn || !evidence->has_log || reading->executed_end > 0 ||
 		    (evidence->log_entry == log->last_entry && evidence->log_number == log->last_number);
 
-	if (reading.executed_end > 0) {
+	if (reading->executed_end > 0) {
 		log->last_entry = evidence->log_entry;
 		log->last_number = evidence->log_number;
 	}
 	return !kept || lost_messages(log, messages, evidence);
 }
 
-uint32_t verdict_enter(enum hf_policy policy, struct inflight *log, const struct evidence *evidence)
+uint32_t verdict_enter(
+	enum hf_policy policy, struct inflight *log, const struct evidence *evidence, const struct log_reading *reading)
 {
-	struct log_reading reading = verdict_read_log(log, evidence);
 	uint32_t unknown = 0;
 
-	if (policy == HF_POLICY_VARUNA && reading.fences)
-		unknown = finish_fenced(log, evidence, &reading);
+	if (policy == HF_POLICY_VARUNA && reading->fences)
+		unknown = finish_fenced(log, evidence, reading);
 	for (uint64_t at = log->head; at < log->next; at++) {
 		struct inflight_wr *entry = inflight_at(log, at);
 		struct verdict verdict;
 
 		if (entry->done || entry->qp_num == 0)
 			continue;
-		verdict = verdict_judge(policy, entry, at, evidence, &reading);
+		verdict = verdict_judge(policy, entry, at, evidence, reading);
 		enter(policy, entry, &verdict);
 		unknown += verdict.kind == VERDICT_UNKNOWN;
 	}

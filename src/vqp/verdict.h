@@ -56,10 +56,12 @@ struct verdict verdict_judge(enum hf_policy policy, const struct inflight_wr *en
 
 /* Before the verdicts: whether wrs that had completed are lost, because the responder's device died before they were in
  * memory, or before it had told of a message. `messages`: how many were posted since the vqp was made. */
-bool verdict_lost(struct inflight *log, uint64_t messages, const struct evidence *evidence);
+bool verdict_lost(
+	struct inflight *log, uint64_t messages, const struct evidence *evidence, const struct log_reading *reading);
 
 /* Judges what was posted and is not done, [head, next), and puts the values of atomics where the wrs want them. Returns
  * how many are unknown. */
-uint32_t verdict_enter(enum hf_policy policy, struct inflight *log, const struct evidence *evidence);
+uint32_t verdict_enter(enum hf_policy policy, struct inflight *log, const struct evidence *evidence,
+	const struct log_reading *reading);
 
 #endif
