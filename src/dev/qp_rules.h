@@ -17,6 +17,18 @@ int qp_rules_check_send(const struct hf_qp *qp, const struct ibv_send_wr *wr);
 uint32_t qp_rules_psns(enum ibv_wr_opcode opcode, uint64_t bytes, uint32_t mtu_bytes);
 uint64_t qp_rules_wr_bytes(const struct ibv_send_wr *wr);
 
+/* Until the first retry (InfiniBand specification, 11.6.2.4): 4.096 us * 2^timeout, of at most 31; 0 means for ever. */
+static inline uint64_t qp_rules_timeout_ns(uint8_t timeout)
+{
+	return 4096ull << timeout;
+}
+
+/* The time without an answer after which a wr fails. */
+static inline uint64_t qp_rules_budget_ns(uint8_t timeout, uint8_t retry_cnt)
+{
+	return qp_rules_timeout_ns(timeout) * (retry_cnt + 1u);
+}
+
 static inline bool qp_rules_is_atomic(enum ibv_wr_opcode opcode)
 {
 	return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;

@@ -18,6 +18,7 @@ static void retire(struct hf_vqp *vqp, uint64_t end)
 	}
 	if (end > log->head)
 		(void)inflight_retire(log, end - 1);
+	vqp->moved_ns = vqp->node->turned_ns;
 	recovery_progress(&vqp->recovery);
 }
 
@@ -54,6 +55,8 @@ static void send_failed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 	}
 	retire(vqp, POSITION(wc->wr_id));
 	vqp->rail_suspect = kind == WC_PATH;
+	if (vqp->rail_suspect)
+		peer_silent(vqp->peer, vqp->path.rail);
 	failover_broken(vqp);
 }
 

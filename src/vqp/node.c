@@ -150,6 +150,7 @@ static enum hf_poll node_poll(struct hf_poller *poller, uint64_t now_ns)
 	enum hf_poll poll = HF_IDLE;
 	bool answered = node->due_answered;
 
+	node->turned_ns = now_ns;
 	/* First what ends a path: nothing is tried on it in vain, and who waits for our part of the exchange has it. */
 	for (unsigned i = 0; i < node->rail_count; i++)
 		if (rail_events(node, i) == HF_BUSY)

@@ -64,6 +64,7 @@ struct hf_node {
 	struct list initiators; /* carrier.h */
 	struct rebuilds rebuilds;
 	uint64_t random;
+	uint64_t turned_ns;     /* when the last turn began */
 	struct list due, asked; /* vqps with something to do at every turn; asked: first, as the peer waits for it */
 	unsigned due_slice;     /* of them, at the last turn; 0: there were none */
 	bool due_answered;      /* some vqp has resumed since there were none */
@@ -133,6 +134,7 @@ struct hf_vqp {
 	uint32_t log_footers;         /* bit per rail of ours: its entries are footers there */
 	struct lengths lengths;       /* of the peer's that resume */
 	uint32_t unsignaled, packets; /* since the last forced signal; unretired */
+	uint64_t moved_ns;            /* when the oldest that is unretired became that, about */
 	struct path path, standby[HF_RAILS_MAX];
 	bool rail_suspect; /* a wr failed as it does when the path is broken */
 	bool told_lengths; /* and the peer has not forgotten them */

@@ -30,6 +30,7 @@ struct hf_peer {
 	struct remote_region *regions; /* open addressing by rkey; a power of two */
 	uint32_t region_slots, region_used;
 	bool rails_changed; /* peer_refresh_rails is due at the next tick */
+	uint32_t silent;    /* bit per rail of ours: as peer_silent says; looked at at the next tick */
 	bool has_uids;      /* it has announced a region in HF_ATOMIC_UID */
 };
 
@@ -47,6 +48,9 @@ uint32_t peer_usable(const struct hf_peer *peer);
 void peer_refresh_rails(struct hf_peer *peer);
 void peer_ports(struct hf_peer *peer, uint32_t up); /* theirs, as they say */
 bool peer_ports_up(const struct hf_peer *peer, unsigned rail);
+/* A wr went unanswered there: what else has waited for half as long fails with it, at the next tick, not each vqp when
+ * its own device's retries are over. */
+void peer_silent(struct hf_peer *peer, unsigned rail);
 void peer_suspect(struct hf_peer *peer, unsigned rail); /* a wr failed there, though the ports are up */
 void peer_rails_tick(struct hf_peer *peer, uint64_t now_ns);
 

@@ -80,6 +80,8 @@ static void posted(struct hf_vqp *vqp, struct inflight_wr *entry)
 {
 	entry->rail = (uint8_t)vqp->path.rail;
 	entry->qp_num = vqp->path.our_key;
+	if (vqp->packets == 0)
+		vqp->moved_ns = vqp->node->turned_ns;
 	path_count(&vqp->path, &vqp->packets, entry->psns);
 	if (entry->log_entry != 0 && !entry->footed && !entry->log_counted) {
 		entry->log_counted = true;

@@ -13,9 +13,8 @@
 
 #include <string.h>
 
-#define TIMEOUT_UNIT_NS 4096ull
-#define STALLED_BATCH   16u /* of qps, tried again by one poll */
-#define LOOK_NS         1000000u
+#define STALLED_BATCH 16u /* of qps, tried again by one poll */
+#define LOOK_NS       1000000u
 
 /* min_rnr_timer, InfiniBand specification table 45, in units of 10 us. */
 static const uint32_t rnr_10us[32] = {65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768,
@@ -207,7 +206,7 @@ static void wait_for_receive(struct shm_qp *qp, uint64_t now)
 
 static uint64_t budget_ns(const struct shm_qp *qp)
 {
-	return (TIMEOUT_UNIT_NS << qp->attr.timeout) * (qp->attr.retry_cnt + 1u);
+	return qp_rules_budget_ns(qp->attr.timeout, qp->attr.retry_cnt);
 }
 
 static void wait_for_answer(struct shm_qp *qp, uint64_t now)

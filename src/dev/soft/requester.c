@@ -7,10 +7,9 @@
 #include "dev/qp_rules.h"
 #include "dev/soft/engine.h"
 
-#define TIMEOUT_UNIT_NS 4096u
-#define STREAM_BYTES    (128u * 1024)
-#define GATHER_BYTES    (256u * 1024)
-#define MTU_BYTES_MIN   256u /* until it is modified: a qp that went from INIT to ERR takes wrs too, to flush them */
+#define STREAM_BYTES  (128u * 1024)
+#define GATHER_BYTES  (256u * 1024)
+#define MTU_BYTES_MIN 256u /* until it is modified: a qp that went from INIT to ERR takes wrs too, to flush them */
 
 int requester_init(struct requester *requester, struct soft_qp *qp, const struct ibv_qp_cap *cap)
 {
@@ -210,7 +209,7 @@ void requester_arm_timer(struct requester *requester, uint64_t now_ns)
 		requester->ack_due_ns = 0;
 		return;
 	}
-	requester->ack_due_ns = now_ns + ((uint64_t)TIMEOUT_UNIT_NS << timeout);
+	requester->ack_due_ns = now_ns + qp_rules_timeout_ns(timeout);
 	engine_time(requester->qp->engine, &requester->timed, requester->ack_due_ns);
 }
 
