@@ -14,6 +14,8 @@
 #define SLICE_ALONE 4u
 #define SLICE_MOST  96u
 
+#define WARM_MOST 4u /* vqps a turn: 1 us each, while an answer may come */
+
 static void fenced(struct hf_vqp *vqp)
 {
 	struct recovery_event event = {.type = RECOVERY_EVENT_FENCED};
@@ -22,6 +24,8 @@ static void fenced(struct hf_vqp *vqp)
 	vqp->fenced_ns = hf_env_now_ns(vqp->node->env);
 	access_check(vqp);
 	failover_event(vqp, &event);
+	if (vqp->recovery.state == RECOVERY_EXCHANGE && list_empty(&vqp->cold_link))
+		list_push_back(&vqp->node->cold, &vqp->cold_link);
 }
 
 static void failed(struct hf_vqp *vqp)
@@ -198,4 +202,18 @@ enum hf_poll due_turn(struct hf_node *node)
 			list_push_back(&node->due, &vqp->due_link);
 	}
 	return poll;
+}
+
+bool due_warm(struct hf_node *node)
+{
+	struct list *at;
+	unsigned n = 0;
+
+	for (; n < WARM_MOST && (at = list_pop_front(&node->cold)) != NULL; n++) {
+		const struct hf_vqp *vqp = container_of(at, struct hf_vqp, cold_link);
+
+		if (vqp->recovery.state == RECOVERY_EXCHANGE)
+			inflight_fetch(&vqp->sends);
+	}
+	return n > 0;
 }

@@ -37,6 +37,9 @@ void exchange_closed(struct hf_vqp *vqp, const struct message *message);
 
 /* due.c */
 enum hf_poll due_turn(struct hf_node *node);
+/* When there is nothing else to do: verdicts of those that wait for the other side's STATE find what they read in the
+ * cache. False: there are none. */
+bool due_warm(struct hf_node *node);
 bool due_waits(const struct hf_vqp *vqp); /* nothing to do for it before a completion comes, or a tick */
 
 /* next_path.c */

@@ -7,6 +7,8 @@
 
 #include "base/ensure.h"
 
+#define CACHE_LINE 64u
+
 int inflight_init(struct inflight *log, uint32_t capacity, uint32_t max_sge, uint32_t max_inline)
 {
 	uint32_t slots = 1;
@@ -126,6 +128,22 @@ uint32_t inflight_retire(struct inflight *log, uint64_t position)
 		n++;
 	}
 	return n;
+}
+
+void inflight_fetch(const struct inflight *log)
+{
+	for (uint64_t at = log->head; at < log->next; at++) {
+		const uint8_t *entry = (const uint8_t *)inflight_at(log, at);
+
+		for (size_t line = 0; line < sizeof(struct inflight_wr); line += CACHE_LINE)
+			__builtin_prefetch(entry + line, 1);
+	}
+	for (uint64_t at = log->head; at < log->next; at++) {
+		const struct ibv_send_wr *wr = &inflight_at(log, at)->wr;
+
+		if (wr->num_sge > 0)
+			__builtin_prefetch((const void *)(uintptr_t)wr->sg_list[0].addr, 1);
+	}
 }
 
 enum ibv_wc_status inflight_refused(const struct inflight *log)

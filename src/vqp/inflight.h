@@ -82,6 +82,10 @@ struct ibv_send_wr *inflight_lend(struct inflight *log);
 /* The first of those, as inflight_copy: sges (and inline bytes) that are elsewhere are copied. */
 struct inflight_wr *inflight_adopt(struct inflight *log);
 
+/* Brings what was posted into the cache, with the memory that atomics answer to: somebody is about to judge it, and it
+ * was written long ago. */
+void inflight_fetch(const struct inflight *log);
+
 /* Success of all that was posted up to and including `position` (D2). Returns how many became done. */
 uint32_t inflight_retire(struct inflight *log, uint64_t position);
 /* The status of the oldest that is not done, when that was refused. */

@@ -162,6 +162,9 @@ static enum hf_poll node_poll(struct hf_poller *poller, uint64_t now_ns)
 	if (due_turn(node) == HF_BUSY) {
 		node_hear(node);
 		node_flush(node);
+		/* Who asked meanwhile waits for us; what else the others have said is read in the next turn. */
+		if (!list_empty(&node->asked))
+			(void)due_turn(node);
 		poll = HF_BUSY;
 		/* Some vqp goes on, for the first time since the cut: what it posts may complete in this turn. */
 		if (!answered && node->due_answered)
@@ -174,6 +177,8 @@ static enum hf_poll node_poll(struct hf_poller *poller, uint64_t now_ns)
 		poll = HF_BUSY;
 	/* Old qps are destroyed when nothing better is to do. */
 	if (poll == HF_IDLE && list_empty(&node->recovering) && path_dig(node, DIG_MOST))
+		poll = HF_BUSY;
+	if (poll == HF_IDLE && due_warm(node))
 		poll = HF_BUSY;
 	if (rebuild_turn(node, now_ns) || pool_turn(node))
 		poll = HF_BUSY;
@@ -366,6 +371,7 @@ int hf_node_open(struct hf_loop *loop, const struct hf_node_config *config, cons
 	list_init(&node->vqps);
 	list_init(&node->due);
 	list_init(&node->asked);
+	list_init(&node->cold);
 	list_init(&node->resumed);
 	list_init(&node->recovering);
 	list_init(&node->pools);

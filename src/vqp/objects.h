@@ -68,6 +68,7 @@ struct hf_node {
 	struct list due, asked; /* vqps with something to do at every turn; asked: first, as the peer waits for it */
 	unsigned due_slice;     /* of them, at the last turn; 0: there were none */
 	bool due_answered;      /* some vqp has resumed since there were none */
+	struct list cold;       /* vqps whose verdicts are near: due_warm */
 	struct list resumed;    /* vqps on a new path, which post at the next turn */
 	struct list recovering; /* vqps in the exchange, looked at whenever a rail changes and at every tick */
 	struct table nums;      /* vqps by number */
@@ -100,7 +101,7 @@ struct hf_vcq {
 };
 
 struct hf_vqp {
-	struct list node_link, due_link, resumed_link, recovering_link, ready_send_link, ready_recv_link;
+	struct list node_link, due_link, resumed_link, cold_link, recovering_link, ready_send_link, ready_recv_link;
 	struct list pool_link, pool_wait_link, member_link;
 	struct wc_sink sink;
 	struct hf_node *node;

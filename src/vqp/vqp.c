@@ -158,6 +158,7 @@ int hf_vqp_create(struct hf_vpd *pd, const struct hf_vqp_init *init, struct hf_v
 	vqp->recv_cq->users++;
 	list_init(&vqp->due_link);
 	list_init(&vqp->resumed_link);
+	list_init(&vqp->cold_link);
 	list_init(&vqp->recovering_link);
 	list_init(&vqp->pool_link);
 	list_init(&vqp->pool_wait_link);
@@ -190,6 +191,7 @@ void hf_vqp_destroy(struct hf_vqp *vqp)
 	list_remove(&vqp->node_link);
 	list_remove(&vqp->due_link);
 	list_remove(&vqp->resumed_link);
+	list_remove(&vqp->cold_link);
 	list_remove(&vqp->recovering_link);
 	list_remove(&vqp->ready_send_link);
 	list_remove(&vqp->ready_recv_link);

@@ -17,6 +17,8 @@
 #define SILENT    4u
 #define KEY_TAKEN 4096u /* offset in the pair's memory of what a region of the test covers */
 
+void __real_control_hear(struct control_peer *peer);
+void __wrap_control_hear(struct control_peer *peer);
 void __real_peer_send(struct hf_peer *peer, const struct message *message);
 void __wrap_peer_send(struct hf_peer *peer, const struct message *message);
 
@@ -33,6 +35,22 @@ void __wrap_peer_send(struct hf_peer *peer, const struct message *message)
 	kept_from_before |= message->kind == MESSAGE_STATE && said[MESSAGE_STATE] == 1 && peer->outbox.used > 0;
 	go_with_state += message->kind == MESSAGE_GO && peer->outbox.used > 0;
 	__real_peer_send(peer, message);
+}
+
+/* A vqp that its other end asks about while the node hears what was said meanwhile. */
+static struct hf_vqp *asked_meanwhile;
+
+void __wrap_control_hear(struct control_peer *peer)
+{
+	struct hf_vqp *vqp = asked_meanwhile;
+
+	asked_meanwhile = NULL;
+	if (vqp != NULL)
+		exchange_message(vqp, &(struct message){.kind = MESSAGE_FENCE,
+					      .to = vqp->num,
+					      .from = vqp->remote_num,
+					      .epoch = vqp->recovery.epoch + 1});
+	__real_control_hear(peer);
 }
 
 static unsigned said_in_all(void)
@@ -301,6 +319,11 @@ static void turns_are_short_until_the_first_vqp_is_back(void **state)
 	pair_close(&pair);
 }
 
+static void turn_of(struct hf_node *node)
+{
+	(void)node->poller.poll(&node->poller, hf_env_now_ns(node->env));
+}
+
 /* The other side may sleep: it wakes and fences meanwhile. No slices, then, either. */
 static void a_failure_that_no_port_tells_is_said_before_it_is_fenced(void **state)
 {
@@ -316,11 +339,53 @@ static void a_failure_that_no_port_tells_is_said_before_it_is_fenced(void **stat
 		failover_broken(ours[i]);
 	assert_int_equal(said[MESSAGE_FENCE], SILENT);
 	assert_int_equal(said[MESSAGE_STATE], 0);
-	(void)pair.a.node->poller.poll(&pair.a.node->poller, hf_env_now_ns(pair.a.node->env));
+	turn_of(pair.a.node);
 	assert_int_equal(said[MESSAGE_STATE], SILENT);
 	assert_false(kept_from_before);
 	assert_true(pair_until(&pair, none_recovers));
 	assert_int_equal(said[MESSAGE_FENCE], SILENT);
+	pair_close(&pair);
+}
+
+/* While b fences the first, a asks about the second. */
+static void who_asks_in_the_middle_of_a_turn_is_answered_in_that_turn(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_with_regions(&pair, HF_POLICY_VARUNA);
+	connect_up_to(&pair, 2);
+	assert_true(pair_until(&pair, none_recovers));
+	said[MESSAGE_STATE] = 0;
+	failover_broken(theirs[0]);
+	asked_meanwhile = theirs[1];
+	turn_of(pair.b.node);
+	assert_null(asked_meanwhile);
+	assert_int_equal(said[MESSAGE_STATE], 2);
+	assert_true(pair_until(&pair, none_recovers));
+	pair_close(&pair);
+}
+
+/* Nothing else is to be done then, and what verdicts read was written long ago. */
+static void logs_are_fetched_while_the_other_side_fences(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_with_regions(&pair, HF_POLICY_VARUNA);
+	connect_up_to(&pair, 2);
+	assert_true(pair_until(&pair, none_recovers));
+	failover_broken(ours[0]);
+	failover_broken(ours[1]);
+	turn_of(pair.a.node);
+	assert_false(list_empty(&ours[0]->cold_link));
+	hf_vqp_destroy(ours[1]);
+	for (unsigned i = 0; i < 3; i++)
+		turn_of(pair.a.node);
+	assert_true(list_empty(&pair.a.node->cold));
+	assert_int_equal(ours[0]->recovery.state, RECOVERY_EXCHANGE);
+	wanted = 1;
+	assert_true(pair_until(&pair, none_recovers));
 	pair_close(&pair);
 }
 
@@ -359,12 +424,78 @@ static void completions_of_what_was_judged_come_before_the_rest_is_posted(void *
 	pair_close(&pair);
 }
 
+static void give_up(struct hf_vqp *vqp)
+{
+	struct ibv_wc wc = {.wr_id = vqp->sends.head, .status = IBV_WC_RETRY_EXC_ERR, .qp_num = vqp->path.qp->qp_num};
+
+	vqp->sink.completed(&vqp->sink, &wc);
+}
+
+/* Of four vqps on a rail that answers nothing, two have waited for long, one has not quite, and one for nothing. */
+static void vqps_that_have_waited_for_long_fail_with_the_first(void **state)
+{
+	struct ibv_wc wcs[SILENT - 1];
+	uint64_t now_ns, long_ns;
+	struct hf_node *node;
+	struct pair pair;
+
+	(void)state;
+	open_with_regions(&pair, HF_POLICY_VARUNA);
+	connect_up_to(&pair, SILENT);
+	assert_true(pair_until(&pair, none_recovers));
+	node = pair.a.node;
+	long_ns = (4096ull << node->config.timeout) * (node->config.retry_cnt + 1) / 2;
+	assert_int_equal(hf_dev_set_link(hf_node_dev(node, 0), HF_LINK_RX, false), 0);
+	for (unsigned i = 0; i < SILENT - 1; i++) {
+		post_word(&pair, ours[i], i, pair.b.mr->rkey, (uintptr_t)pair.b.memory);
+		assert_int_equal(ours[i]->moved_ns, node->turned_ns);
+	}
+	now_ns = hf_env_now_ns(node->env);
+	ours[0]->moved_ns = ours[1]->moved_ns = now_ns - long_ns;
+	ours[2]->moved_ns = now_ns - long_ns + 1;
+	ours[3]->moved_ns = 0;
+	said[MESSAGE_FENCE] = 0;
+	give_up(ours[0]);
+	assert_int_equal(said[MESSAGE_FENCE], 1);
+	node->timer.fire(&node->timer, now_ns);
+	assert_int_equal(said[MESSAGE_FENCE], 2);
+	assert_true(ours[1]->path.broken);
+	assert_false(ours[2]->path.broken);
+	assert_false(ours[3]->path.broken);
+	pair_collect(&pair, &pair.a, SILENT - 1, wcs);
+	for (unsigned i = 0; i < SILENT - 1; i++)
+		assert_int_equal(wcs[i].status, IBV_WC_SUCCESS);
+	pair_close(&pair);
+}
+
+/* By completions: what was posted long before the last of them does not count. */
+static void a_vqp_that_is_answered_waits_for_the_next_answer_only(void **state)
+{
+	struct ibv_wc wc;
+	struct pair pair;
+
+	(void)state;
+	open_with_regions(&pair, HF_POLICY_VARUNA);
+	connect_up_to(&pair, 1);
+	assert_true(pair_until(&pair, none_recovers));
+	post_word(&pair, ours[0], 0, pair.b.mr->rkey, (uintptr_t)pair.b.memory);
+	ours[0]->moved_ns = 1;
+	post_word(&pair, ours[0], 1, pair.b.mr->rkey, (uintptr_t)pair.b.memory);
+	assert_int_equal(ours[0]->moved_ns, 1);
+	pair_collect(&pair, &pair.a, 1, &wc);
+	assert_in_range(ours[0]->moved_ns, 2, pair.a.node->turned_ns);
+	pair_collect(&pair, &pair.a, 1, &wc);
+	pair_close(&pair);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest shm_tests[] = {
 		cmocka_unit_test(who_has_heard_the_other_by_then_says_state_and_go_together),
 		cmocka_unit_test(a_failure_that_no_port_tells_is_said_before_it_is_fenced),
 		cmocka_unit_test(completions_of_what_was_judged_come_before_the_rest_is_posted),
+		cmocka_unit_test(who_asks_in_the_middle_of_a_turn_is_answered_in_that_turn),
+		cmocka_unit_test(logs_are_fetched_while_the_other_side_fences),
 	};
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(regions_are_announced_once_however_many_vqps_connect),
@@ -374,6 +505,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(queues_are_doubled_for_the_log_only_where_its_writes_take_places),
 		cmocka_unit_test(logs_of_a_vqp_have_the_size_of_its_queue),
 		cmocka_unit_test(turns_are_short_until_the_first_vqp_is_back),
+		cmocka_unit_test(vqps_that_have_waited_for_long_fail_with_the_first),
+		cmocka_unit_test(a_vqp_that_is_answered_waits_for_the_next_answer_only),
 	};
 
 	if (argc > 1)
