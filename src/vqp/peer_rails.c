@@ -158,6 +158,7 @@ static void end_silence(struct hf_peer *peer, unsigned rail, uint64_t now_ns)
 		else
 			failover_cut(vqp);
 	}
+	peer_flush(peer); /* the rest of the tick can wait: the other side may have to wake */
 }
 
 void peer_rails_tick(struct hf_peer *peer, uint64_t now_ns)
