@@ -314,6 +314,18 @@ static void requests_to_a_destroyed_qp_time_out(void **state)
 	assert_int_equal(side_load(pair->b, pair->b->mem[0]), 0);
 }
 
+/* Without a receive it is tried for ever, but only while somebody says that there is none. */
+static void a_send_that_waits_for_a_receive_times_out_when_the_other_qp_ends(void **state)
+{
+	struct pair *pair = connected_with(state, impatient);
+	struct wr wr;
+
+	post(pair->a, 0, wr_send(&wr, pair->a, 0, 64), 5);
+	expect_no_wc(pair, pair->a, SEND_CQ);
+	assert_int_equal(side_qp_destroy(pair->b, 0), 0);
+	expect_wc(pair, pair->a, SEND_CQ, 5, IBV_WC_RETRY_EXC_ERR);
+}
+
 static void requests_to_a_closed_port_time_out(void **state)
 {
 	struct pair *pair = connected_with(state, impatient);
@@ -380,6 +392,7 @@ const struct CMUnitTest fault_tests[] = {
 	CONFORMS(a_qp_in_error_flushes_whatever_is_posted),
 	CONFORMS(requests_to_a_qp_in_error_time_out),
 	CONFORMS(requests_to_a_destroyed_qp_time_out),
+	CONFORMS(a_send_that_waits_for_a_receive_times_out_when_the_other_qp_ends),
 	CONFORMS(requests_to_a_closed_port_time_out),
 	CONFORMS(a_qp_can_be_reset_and_connected_again_after_an_error),
 	CONFORMS(an_error_on_one_qp_leaves_the_others_alone),

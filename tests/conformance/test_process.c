@@ -108,19 +108,38 @@ static void kill_b(struct pair *pair)
 	assert_int_equal(waitpid(pair->b->pid, NULL, 0), pair->b->pid);
 }
 
+static void expect_timeout(struct pair *pair)
+{
+	struct ibv_wc wc;
+
+	while (side_cq_poll(pair->a, SEND_CQ, 1, &wc) == 0)
+		side_poll(pair->a);
+	assert_int_equal(wc.status, IBV_WC_RETRY_EXC_ERR);
+}
+
 static void requests_to_a_process_that_died_time_out(void **state)
 {
 	struct pair *pair = two_processes(state);
-	struct ibv_wc wc;
 	struct wr wr;
 
 	pair_connect(pair, 0, impatient);
 	wr_write(&wr, pair->a, pair->b, 0, 0, 8);
 	kill_b(pair);
 	post(pair->a, 0, &wr, 1);
-	while (side_cq_poll(pair->a, SEND_CQ, 1, &wc) == 0)
-		side_poll(pair->a);
-	assert_int_equal(wc.status, IBV_WC_RETRY_EXC_ERR);
+	expect_timeout(pair);
+}
+
+static void a_send_that_waits_for_a_receive_times_out_when_the_process_dies(void **state)
+{
+	struct pair *pair = two_processes(state);
+	struct ibv_wc wc;
+	struct wr wr;
+
+	pair_connect(pair, 0, impatient);
+	post(pair->a, 0, wr_send(&wr, pair->a, 0, 64), 1);
+	assert_int_equal(side_cq_poll(pair->a, SEND_CQ, 1, &wc), 0);
+	kill_b(pair);
+	expect_timeout(pair);
 }
 
 /* Its name is free, its regions can be left, and others go on. */
@@ -153,6 +172,7 @@ const struct CMUnitTest process_tests[] = {
 	CONFORMS(a_process_stopped_in_the_middle_of_a_send_writes_nothing_into_a_flushed_receive),
 	CONFORMS(the_executed_psn_of_a_stopped_copy_is_true),
 	CONFORMS(requests_to_a_process_that_died_time_out),
+	CONFORMS(a_send_that_waits_for_a_receive_times_out_when_the_process_dies),
 	CONFORMS(a_process_that_died_in_the_middle_of_a_copy_holds_up_nobody),
 };
 const size_t process_tests_count = sizeof(process_tests) / sizeof(process_tests[0]);

@@ -240,7 +240,7 @@ void progress_run(struct shm_qp *qp, uint64_t now)
 	}
 	if (outcome == WR_DONE && !qp->ack_lost)
 		progress_unstall(qp);
-	else if (outcome == WR_NO_RECEIVE && !qp->ack_lost && response_path_up(qp))
+	else if (outcome == WR_NO_RECEIVE && !qp->ack_lost && response_path_up(qp) && responder_answers(qp))
 		wait_for_receive(qp, now);
 	else
 		wait_for_answer(qp, now);
