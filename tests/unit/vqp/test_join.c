@@ -151,6 +151,27 @@ static void receives_stay_when_the_other_side_ends_and_a_send_fails(void **state
 	pair_close(&pair);
 }
 
+/* A SEND waits for a receive, and then nobody answers: that says nothing about the rail, and no peer is left. */
+static void what_is_in_flight_when_the_other_side_ends_fails_by_its_own_retries(void **state)
+{
+	struct ibv_wc wc;
+	struct pair pair;
+
+	(void)state;
+	open_both(&pair);
+	join(&pair, &pair.a, &pair.b);
+	join(&pair, &pair.b, &pair.a);
+	assert_true(pair_until(&pair, both_up));
+	assert_int_equal(pair_send(&pair, 8, 0, 64), 0);
+	hf_vqp_destroy(pair.b.vqp);
+	hf_peer_close(pair.b.peer);
+	assert_true(pair_until(&pair, a_lost_its_peer));
+	pair_collect(&pair, &pair.a, 1, &wc);
+	assert_int_equal(wc.wr_id, 8);
+	assert_int_equal(wc.status, IBV_WC_RETRY_EXC_ERR);
+	pair_close(&pair);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -159,6 +180,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_number_that_nobody_has_is_refused),
 		cmocka_unit_test(an_aborted_vqp_flushes_on_both_sides),
 		cmocka_unit_test(receives_stay_when_the_other_side_ends_and_a_send_fails),
+		cmocka_unit_test(what_is_in_flight_when_the_other_side_ends_fails_by_its_own_retries),
 	};
 
 	if (argc > 1)
