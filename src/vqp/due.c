@@ -1,5 +1,5 @@
 /* What is due at every turn: vqps whose path is to be fenced, which is over when the last completions were read; and
- * vqps that wait for quiet, or that end. */
+ * vqps that wait for quiet, or that end. And what can be done in advance when nothing is. */
 #include "vqp/pool.h"
 
 #include "base/log.h"
