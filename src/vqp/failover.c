@@ -51,6 +51,15 @@ static void settle(struct hf_vqp *vqp)
 		exchange_tell_lengths(vqp);
 }
 
+/* Under `none` an exchange is for the first path, for a way back when nothing is in flight, or for a change of grants,
+ * which ends what is. But the end that picks may have posted to the first path while the other one lost it before it
+ * was ready: that may have executed, and nobody would judge it. */
+static bool would_repeat(const struct hf_vqp *vqp)
+{
+	return !policy_recovers(vqp->node->config.policy) && vqp->recovery.kind == RECOVERY_FAILOVER &&
+	       !vqp->grants.dedicated && !post_quiet(vqp);
+}
+
 static void begin_fence(struct hf_vqp *vqp)
 {
 	vqp->fencing = true;
@@ -169,8 +178,12 @@ void failover_event(struct hf_vqp *vqp, const struct recovery_event *event)
 		vqp->drained_quiet = true;
 		vqp_due(vqp);
 	}
-	if (actions & RECOVERY_DO_FENCE)
+	if ((actions & RECOVERY_DO_FENCE) && would_repeat(vqp))
+		vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR, true);
+	else if (actions & RECOVERY_DO_FENCE)
 		begin_fence(vqp);
+	if (vqp->state == HF_VQP_ERROR)
+		return;
 	if (actions & RECOVERY_SEND_STATE)
 		exchange_say(vqp, MESSAGE_STATE);
 	if (actions & RECOVERY_SETTLE)

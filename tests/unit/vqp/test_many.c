@@ -420,6 +420,30 @@ static void completions_of_what_was_judged_come_before_the_rest_is_posted(void *
 	pair_close(&pair);
 }
 
+/* b lost the first path before it was ready, and a has posted there. The WRITE has executed, or will. */
+static void without_recovery_what_is_in_flight_fails_when_the_other_side_begins_anew(void **state)
+{
+	struct message fence = {.kind = MESSAGE_FENCE};
+	struct ibv_wc wc;
+	struct pair pair;
+
+	(void)state;
+	open_with_regions(&pair, HF_POLICY_NONE);
+	connect_up_to(&pair, 1);
+	assert_int_equal(hf_dev_set_link(hf_node_dev(pair.a.node, 0), HF_LINK_RX, false), 0);
+	post_stamp(&pair, 1);
+	fence.to = ours[0]->num;
+	fence.from = ours[0]->remote_num;
+	fence.epoch = ours[0]->recovery.epoch + 1;
+	exchange_message(ours[0], &fence);
+	turn_of(pair.a.node);
+	assert_int_equal(hf_dev_set_link(hf_node_dev(pair.a.node, 0), HF_LINK_RX, true), 0);
+	pair_collect(&pair, &pair.a, 1, &wc);
+	assert_int_equal(wc.status, IBV_WC_RETRY_EXC_ERR);
+	assert_int_equal(hf_vqp_state(ours[0]), HF_VQP_ERROR);
+	pair_close(&pair);
+}
+
 static void give_up(struct hf_vqp *vqp)
 {
 	struct ibv_wc wc = {.wr_id = vqp->sends.head, .status = IBV_WC_RETRY_EXC_ERR, .qp_num = vqp->path.qp->qp_num};
@@ -497,6 +521,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(queues_are_doubled_for_the_log_only_where_its_writes_take_places),
 		cmocka_unit_test(logs_of_a_vqp_have_the_size_of_its_queue),
 		cmocka_unit_test(turns_are_short_until_the_first_vqp_is_back),
+		cmocka_unit_test(without_recovery_what_is_in_flight_fails_when_the_other_side_begins_anew),
 		cmocka_unit_test(vqps_that_have_waited_for_long_fail_with_the_first),
 		cmocka_unit_test(a_vqp_that_is_answered_waits_for_the_next_answer_only),
 	};
