@@ -34,6 +34,14 @@ static bool both_up(struct pair *pair)
 	return hf_vqp_state(pair->a.vqp) == HF_VQP_UP && hf_vqp_state(pair->b.vqp) == HF_VQP_UP;
 }
 
+static void open_joined(struct pair *pair)
+{
+	open_both(pair);
+	join(pair, &pair->a, &pair->b);
+	join(pair, &pair->b, &pair->a);
+	assert_true(pair_until(pair, both_up));
+}
+
 static bool peers_know_each_other(struct pair *pair)
 {
 	return pair->a.peers_up == 1 && pair->b.peers_up == 1;
@@ -73,10 +81,7 @@ static void both_sides_may_call_at_once(void **state)
 	struct pair pair;
 
 	(void)state;
-	open_both(&pair);
-	join(&pair, &pair.a, &pair.b);
-	join(&pair, &pair.b, &pair.a);
-	assert_true(pair_until(&pair, both_up));
+	open_joined(&pair);
 	assert_true(peers_know_each_other(&pair));
 	assert_int_equal(pair.a.peers_down + pair.b.peers_down, 0);
 	check_write(&pair);
@@ -108,10 +113,7 @@ static void an_aborted_vqp_flushes_on_both_sides(void **state)
 	struct pair pair;
 
 	(void)state;
-	open_both(&pair);
-	join(&pair, &pair.a, &pair.b);
-	join(&pair, &pair.b, &pair.a);
-	assert_true(pair_until(&pair, both_up));
+	open_joined(&pair);
 	assert_int_equal(pair_recv(&pair.a, 7, 0, 64), 0);
 	hf_vqp_abort(pair.a.vqp);
 	pair_collect(&pair, &pair.a, 1, wc);
@@ -132,10 +134,7 @@ static void receives_stay_when_the_other_side_ends_and_a_send_fails(void **state
 	struct pair pair;
 
 	(void)state;
-	open_both(&pair);
-	join(&pair, &pair.a, &pair.b);
-	join(&pair, &pair.b, &pair.a);
-	assert_true(pair_until(&pair, both_up));
+	open_joined(&pair);
 	assert_int_equal(pair_recv(&pair.a, 7, 0, 64), 0);
 	hf_vqp_destroy(pair.b.vqp);
 	hf_peer_close(pair.b.peer);
@@ -158,10 +157,7 @@ static void what_is_in_flight_when_the_other_side_ends_fails_by_its_own_retries(
 	struct pair pair;
 
 	(void)state;
-	open_both(&pair);
-	join(&pair, &pair.a, &pair.b);
-	join(&pair, &pair.b, &pair.a);
-	assert_true(pair_until(&pair, both_up));
+	open_joined(&pair);
 	assert_int_equal(pair_send(&pair, 8, 0, 64), 0);
 	hf_vqp_destroy(pair.b.vqp);
 	hf_peer_close(pair.b.peer);
