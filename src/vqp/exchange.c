@@ -170,9 +170,11 @@ static void hear_suspicion(struct hf_vqp *vqp, const struct message *message)
 	if (vqp->path.qp == NULL || (int32_t)(message->epoch - vqp->recovery.epoch) < 0)
 		return;
 	vqp->rail_suspect = vqp->rail_suspect || message->wr_failed;
-	if (message->wr_failed && message->epoch != vqp->recovery.epoch)
+	if (message->epoch == vqp->recovery.epoch)
+		return;
+	if (message->wr_failed)
 		peer_silent(vqp->peer, vqp->path.rail);
-	if (message->suspect && message->epoch != vqp->recovery.epoch)
+	if (message->suspect)
 		peer_suspect(vqp->peer, vqp->path.rail);
 }
 

@@ -62,6 +62,10 @@ static bool would_repeat(const struct hf_vqp *vqp)
 
 static void begin_fence(struct hf_vqp *vqp)
 {
+	if (would_repeat(vqp)) {
+		vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR, true);
+		return;
+	}
 	vqp->fencing = true;
 	vqp->path.cut = false;
 	if (vqp->path.qp != NULL)
@@ -178,12 +182,8 @@ void failover_event(struct hf_vqp *vqp, const struct recovery_event *event)
 		vqp->drained_quiet = true;
 		vqp_due(vqp);
 	}
-	if ((actions & RECOVERY_DO_FENCE) && would_repeat(vqp))
-		vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR, true);
-	else if (actions & RECOVERY_DO_FENCE)
+	if (actions & RECOVERY_DO_FENCE)
 		begin_fence(vqp);
-	if (vqp->state == HF_VQP_ERROR)
-		return;
 	if (actions & RECOVERY_SEND_STATE)
 		exchange_say(vqp, MESSAGE_STATE);
 	if (actions & RECOVERY_SETTLE)
