@@ -108,7 +108,7 @@ static void do_resume(struct hf_vqp *vqp)
 		return;
 	}
 	vqp->held = vqp->rail_suspect = false;
-	vqp->node->due_answered = true;
+	vqp->node->due_answered = vqp->node->due_slice != 0;
 	if (!first) {
 		if (vqp->recovery.kind == RECOVERY_FAILOVER)
 			vqp->counters.failovers++;
