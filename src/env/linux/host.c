@@ -46,12 +46,11 @@ static struct world_ops host_ops = {
 	.mem_flush = linux_mem_flush,
 };
 
-/* With one core to run on, whoever a loop waits for can only run while it sleeps. */
+/* On one core, whoever a loop waits for can only run while it sleeps. A thread that is bound to one core of several is
+ * another matter: it is bound so that it answers at once, and others on its core run when it yields. */
 static void settle_spin(void)
 {
-	cpu_set_t cpus;
-
-	if (sched_getaffinity(0, sizeof(cpus), &cpus) == 0 && CPU_COUNT(&cpus) == 1)
+	if (sysconf(_SC_NPROCESSORS_ONLN) == 1)
 		host_ops.spin_ns = 0;
 }
 
