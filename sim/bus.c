@@ -290,6 +290,13 @@ static void bus_complete(
 	enqueue(bus, entry, world_range(bus->world, 0, bus->lag_ns));
 }
 
+bool bus_is_before_entry(const struct nic_bus *bus)
+{
+	const struct posted *first = container_of(bus->queue.next, struct posted, node);
+
+	return !list_empty(&bus->queue) && first->host != NULL && first->bytes == sizeof(uint64_t);
+}
+
 void bus_drain(struct nic_bus *bus)
 {
 	while (!list_empty(&bus->queue))

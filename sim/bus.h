@@ -57,6 +57,8 @@ void bus_observe(struct nic_bus *bus, struct bus_observer *observer);
 void bus_free(struct nic_bus *bus);
 /* The NIC dies: its queue is lost, and whatever it still does touches nothing. */
 void bus_kill(struct nic_bus *bus);
+/* The next write of 8 bytes, as of a log entry: what came before it is visible, and what it says of that is not. */
+bool bus_is_before_entry(const struct nic_bus *bus);
 /* Everything queued takes its effect now. */
 void bus_drain(struct nic_bus *bus);
 /* Completions for a queue that is being destroyed are forgotten. */

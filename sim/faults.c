@@ -4,8 +4,9 @@
 #include "base/ensure.h"
 #include "sim/device.h"
 
+#define LEAD_NS_MAX       (500 * NS_US)
 #define FLAP_NS_MAX       (3 * NS_MS)
-#define CRASH_WAITS_MAX   60u
+#define CRASH_WAITS_MAX   4000u
 #define CRASH_WAIT_NS_MAX (6 * NS_US)
 
 /* ---- one direction or both ---- */
@@ -268,18 +269,32 @@ static void end_event(struct world_event *event)
 	end(fault);
 }
 
-/* A NIC that dies matters most while it holds writes that it has acknowledged. It heals when it would have: before all
- * is quiet. */
+/* A NIC that dies matters most while it holds writes that it has acknowledged; or between a WRITE and its entry in the
+ * log, when nobody has heard of either: its answers are lost from the first write on. It waits for such a moment, and
+ * heals when it would have: before all is quiet. */
+static bool may_die_now(struct fault *fault, const struct nic *nic)
+{
+	bool writes = !list_empty(&nic->bus.queue);
+
+	if (fault->amount % 4 < 2)
+		return writes;
+	if (writes && !fault->mute) {
+		fault->mute = true;
+		fault->port->cut_tx++;
+	}
+	return bus_is_before_entry(&nic->bus);
+}
+
 static bool waits_for_writes(struct fault *fault)
 {
 	struct world *world = fault->faults->world;
 	const struct nic *nic = nic_at(fault->port);
-	uint64_t wait_ns;
+	uint64_t wait_ns = world_range(world, 1, CRASH_WAIT_NS_MAX);
 
-	if (nic == NULL || !list_empty(&nic->bus.queue) || fault->waited++ == CRASH_WAITS_MAX)
+	if (nic == NULL || may_die_now(fault, nic) || fault->waited++ == CRASH_WAITS_MAX ||
+		wait_ns > fault->duration_ns)
 		return false;
-	wait_ns = world_range(world, 1, CRASH_WAIT_NS_MAX);
-	fault->duration_ns -= wait_ns < fault->duration_ns ? wait_ns : fault->duration_ns;
+	fault->duration_ns -= wait_ns;
 	world_schedule(world, &fault->begin, world->now_ns + wait_ns);
 	return true;
 }
@@ -291,6 +306,7 @@ static void begin_event(struct world_event *event)
 
 	if (fault->kind == FAULT_NIC_CRASH && waits_for_writes(fault))
 		return;
+	fault->port->cut_tx -= fault->mute; /* of a dead NIC nothing comes any more */
 	if (!begin(fault))
 		return;
 	world_count_fault(world, fault->kind);
@@ -363,6 +379,26 @@ void faults_plan(struct faults *faults, struct network *network, struct process 
 		fault->end.fire = end_event;
 		world_schedule(world, &fault->begin, at_ns);
 	}
+}
+
+uint64_t faults_wait_ns(const struct faults *faults, uint32_t posted, uint32_t total)
+{
+	struct world *world = faults->world;
+	uint64_t near_ns = world->now_ns + LEAD_NS_MAX, next_ns = UINT64_MAX;
+	unsigned begun = 0;
+
+	for (unsigned i = 0; i < faults->count; i++) {
+		uint64_t begin_ns = faults->plan[i].begin.at_ns;
+
+		begun += begin_ns <= near_ns;
+		if (begin_ns > near_ns && begin_ns < next_ns)
+			next_ns = begin_ns;
+	}
+	if (posted < total * (1 + begun) / (1 + faults->count) || world->now_ns >= faults->quiet_ns)
+		return 0;
+	if (next_ns == UINT64_MAX)
+		return faults->quiet_ns - world->now_ns;
+	return next_ns - world->now_ns - world_range(world, 0, LEAD_NS_MAX);
 }
 
 bool faults_since(const struct faults *faults, enum fault_kind kind, uint64_t since_ns)

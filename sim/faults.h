@@ -19,7 +19,7 @@ struct fault {
 	uint64_t duration_ns;
 	uint64_t amount; /* ppm or ns, as the kind has it */
 	unsigned flaps_left, waited;
-	bool begun;
+	bool mute; /* its port's packets are lost already */
 };
 
 struct faults {
@@ -35,6 +35,10 @@ struct faults {
 /* Plans `count` faults of the kinds in `allowed` on these processes and all ports, over [now, quiet_ns). */
 void faults_plan(struct faults *faults, struct network *network, struct process *const *processes, unsigned n,
 	uint32_t allowed, unsigned count, uint64_t quiet_ns);
+
+/* A fault that finds nothing under way shows nothing: of `total` wrs a share waits for each of them, and begins shortly
+ * before it. How long whoever has posted so many waits with the next one; 0: it need not. */
+uint64_t faults_wait_ns(const struct faults *faults, uint32_t posted, uint32_t total);
 
 /* A fault of this kind was in force at some time since then. */
 bool faults_since(const struct faults *faults, enum fault_kind kind, uint64_t since_ns);

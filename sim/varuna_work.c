@@ -232,11 +232,16 @@ bool vr_post(struct vr_end *end, uint64_t now_ns)
 {
 	struct vr *vr = end->link->vr;
 	unsigned n = (unsigned)world_range(vr->world, 1, LIST_MAX);
+	uint64_t wait_ns;
 
 	if (end->vqp == NULL || !end->accepted || vr_other(end)->memory == NULL || now_ns < end->next_post_ns ||
-		vr->stopping || hf_vqp_state(end->vqp) == HF_VQP_ERROR || vr_in_flight(end) + n > VR_DEPTH ||
-		(end->flow->count >= VR_OPS_MAX && vr->world->now_ns < vr->faults.quiet_ns))
+		vr->stopping || hf_vqp_state(end->vqp) == HF_VQP_ERROR || vr_in_flight(end) + n > VR_DEPTH)
 		return false;
+	wait_ns = faults_wait_ns(&vr->faults, end->flow->count, VR_OPS_MAX);
+	if (wait_ns > 0) {
+		end->next_post_ns = now_ns + wait_ns;
+		return false;
+	}
 	post_list(end, n);
 	end->next_post_ns =
 		now_ns + (end->hot || world_chance(vr->world, 300000) ? world_range(vr->world, 0, REST_NS_MAX / 50)

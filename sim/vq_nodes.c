@@ -11,6 +11,7 @@
 #define CONTROL_PORT 7000u
 #define MEMORY_BYTES ((VQ_OPS_MAX + VQ_RECEIVES + 1) * (size_t)VQ_SLOT_BYTES)
 #define POLL_MAX     16
+#define OPS_KEPT     40u /* of VQ_OPS_MAX, until all has healed */
 #define REST_NS_MAX  (2 * NS_MS)
 #define RETRY_NS     (5 * NS_MS)
 #define HEARTBEAT_NS (5 * NS_MS)
@@ -164,11 +165,17 @@ static bool post(struct vq_side *side, uint64_t now_ns)
 	struct ibv_send_wr wr, *bad;
 	struct ibv_sge sge;
 	struct vq_op *op = &vq->ops[vq->count];
+	uint64_t wait_ns;
 
 	if (client->vqp == NULL || client->remote_addr == 0 || now_ns < client->next_post_ns || vq->stopping ||
 		vq->count == VQ_OPS_MAX || vq->count - client->next_completed >= VQ_DEPTH ||
 		hf_vqp_state(client->vqp) == HF_VQP_ERROR || !may_post(vq, client))
 		return false;
+	wait_ns = faults_wait_ns(&vq->faults, vq->count, VQ_OPS_MAX - OPS_KEPT);
+	if (wait_ns > 0) {
+		client->next_post_ns = now_ns + wait_ns;
+		return false;
+	}
 	*op = (struct vq_op){.kind = mix[world_range(vq->world, 0, sizeof(mix) / sizeof(mix[0]) - 1)]};
 	op->bytes = op->kind == VQ_FAA ? 8 : 8 * (uint32_t)world_range(vq->world, 1, VQ_SLOT_BYTES / 8);
 	op->argument = rng_next(&vq->world->rng);
