@@ -182,6 +182,8 @@ static int open_on_bus(
 	nic->dev = *dev_out;
 	if (process->host->rd_atomic != 0)
 		nic->dev->attr.max_rd_atomic = process->host->rd_atomic;
+	if (process->host->qp_wr != 0)
+		nic->dev->attr.max_qp_wr = process->host->qp_wr;
 	nic->engine = nic->dev->ops;
 	nic->ops = *nic->engine;
 	nic->ops.close = nic_close;

@@ -27,6 +27,7 @@ struct host {
 	uint64_t skew_ns;     /* of its clock against the world's */
 	uint32_t caps_masked; /* enum hf_dev_cap that its NICs have not */
 	uint8_t rd_atomic;    /* READs and atomics that its NICs keep track of; 0: as many as the engine can */
+	uint32_t qp_wr;       /* wrs that a queue of theirs holds; likewise */
 	bool stopped;
 	struct list processes, disk; /* the disk's files: disk.c */
 };

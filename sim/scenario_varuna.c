@@ -9,6 +9,8 @@
 #include "sim/device.h"
 #include "vqp/objects.h"
 
+#define SMALL_SEEDS     4u  /* one in so many with QP_WR_FEW */
+#define QP_WR_FEW       20u /* the least with which vqps can be made; on a standby qp they wait for each other then */
 #define HEARTBEAT_NS    (5 * NS_MS)
 #define FAILBACK_NS     (20 * NS_MS)
 #define QP_TIMEOUT      8 /* 1 ms */
@@ -144,6 +146,8 @@ static void set_up(struct vr *vr, struct world *world, struct outcome *outcome)
 		if (few_atomics && world_chance(world, 500000))
 			node->endpoint.host.rd_atomic = (uint8_t)world_range(world, 1, 2);
 		node->endpoint.host.caps_masked = vr->caps_masked;
+		if (world->seed % SMALL_SEEDS == 1)
+			node->endpoint.host.qp_wr = QP_WR_FEW;
 		if (world_chance(world, NO_DC_PPM))
 			node->endpoint.host.caps_masked |= HF_DEV_DC;
 		node->endpoint.process = process_create(&node->endpoint.host, node->name, &vr_program, node);

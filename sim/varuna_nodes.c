@@ -96,7 +96,7 @@ static bool make_vqp(struct vr_end *end)
 	struct hf_vqp_init init = {
 		.send_cq = end->node->endpoint.cq,
 		.recv_cq = end->node->endpoint.cq,
-		.cap = {.max_send_wr = 2 * VR_DEPTH,
+		.cap = {.max_send_wr = VR_DEPTH,
 			.max_recv_wr = VR_SLOTS,
 			.max_send_sge = 3,
 			.max_recv_sge = 2,

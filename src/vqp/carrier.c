@@ -165,13 +165,14 @@ void carrier_wait(struct hf_vqp *vqp)
 
 /* ---- its life ---- */
 
-static struct carrier *make(
-	struct hf_vpd *pd, unsigned rail, const struct hf_qp_init *init, int access, bool is_initiator)
+/* With as much room as asked for, or as the device has for one. */
+static struct carrier *make(struct hf_vpd *pd, unsigned rail, struct hf_qp_init *init, int access, bool is_initiator)
 {
 	struct carrier *carrier = calloc(1, sizeof(*carrier));
 
 	if (carrier == NULL)
 		return NULL;
+	init->cap.max_send_wr = least(init->cap.max_send_wr, pd->node->rails[rail].dev->attr.max_qp_wr);
 	carrier->pd = pd;
 	carrier->is_initiator = is_initiator;
 	carrier->sink = (struct wc_sink){.completed = on_wc, .settled = on_settled, .fatal = on_fatal};

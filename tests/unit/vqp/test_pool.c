@@ -19,6 +19,7 @@
 
 static struct hf_vqp *ours[VQPS], *theirs[VQPS];
 static unsigned made;
+static uint32_t queue_most; /* wrs that a qp of these devices holds; 0: as many as they like */
 
 static struct hf_vqp *make(struct pair *pair, struct end *end)
 {
@@ -60,11 +61,19 @@ static bool pool_ready(struct pair *pair)
 	return ours[0]->pool != NULL && pool_pick(ours[0], 0) != NULL && pool_pick(ours[0], 1) != NULL && all_up(pair);
 }
 
+static void limit_queues(const struct end *end)
+{
+	for (unsigned i = 0; i < 2 && queue_most > 0; i++)
+		hf_node_dev(end->node, i)->attr.max_qp_wr = queue_most;
+}
+
 static void open_many(struct pair *pair)
 {
 	made = 0;
 	memset(theirs, 0, sizeof(theirs));
 	pair_open(pair, HF_POLICY_VARUNA);
+	limit_queues(&pair->a);
+	limit_queues(&pair->b);
 	pair->service.on_request = on_request;
 	assert_int_equal(hf_peer_connect(pair->a.node, &pair->control[1][0], 1, &pair->a.peer, NULL), 0);
 	for (unsigned i = 0; i < VQPS; i++) {
@@ -344,6 +353,22 @@ static void a_list_leaves_in_parts_when_a_standby_qp_has_room_for_no_more(void *
 }
 
 /* It waits for all of them: one that was asked about first must not be answered last. */
+static void a_standby_qp_is_no_deeper_than_its_device_can_make_it(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	queue_most = 2 * LIST + 4;
+	open_on_standby(&pair);
+	for (unsigned i = 0; i < VQPS; i++)
+		post_list(&pair, i, LIST);
+	assert_true(pair.a.node->standby_waits);
+	for (unsigned i = 0; i < LIST; i++)
+		collect_successes(&pair, VQPS);
+	pair_close(&pair);
+	queue_most = 0;
+}
+
 static void vqps_that_the_other_side_asks_about_are_fenced_in_one_turn_in_that_order(void **state)
 {
 	struct pair pair;
@@ -855,6 +880,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(vqps_that_the_other_side_asks_about_are_fenced_in_one_turn_in_that_order),
 		cmocka_unit_test(nobody_posts_before_those_that_wait_for_room_on_a_standby_qp),
 		cmocka_unit_test(a_list_leaves_in_parts_when_a_standby_qp_has_room_for_no_more),
+		cmocka_unit_test(a_standby_qp_is_no_deeper_than_its_device_can_make_it),
 		cmocka_unit_test(who_is_told_of_a_standby_qp_before_it_joined_the_pool_finds_it),
 		cmocka_unit_test(who_picks_hears_of_a_failed_wr_of_the_other_side),
 		cmocka_unit_test(the_first_vqps_are_through_the_exchange_while_others_wait_for_their_turn),
