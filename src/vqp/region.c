@@ -313,31 +313,42 @@ static struct remote_region *probe(struct remote_region *table, uint32_t slots, 
 	return &table[at & (slots - 1)];
 }
 
-static bool grow(struct hf_peer *peer)
+static bool is_worth_keeping(const struct remote_region *entry)
 {
-	uint32_t slots = peer->region_slots == 0 ? REMOTE_MIN : peer->region_slots * 2;
-	struct remote_region *table;
+	return entry->rkey != 0 && entry->state != REMOTE_NONE;
+}
 
-	if (slots > REMOTE_MAX)
+/* A table of another size, without what is gone: whoever names that asks again. */
+static bool make_room(struct hf_peer *peer)
+{
+	struct remote_region *table;
+	uint32_t slots = REMOTE_MIN, kept = 0;
+
+	for (uint32_t i = 0; i < peer->region_slots; i++)
+		kept += is_worth_keeping(&peer->regions[i]);
+	while (slots < REMOTE_MAX && slots < 4 * (kept + 1))
+		slots *= 2;
+	if ((kept + 1) * 2 > slots)
 		return false;
 	table = calloc(slots, sizeof(*table));
 	if (table == NULL)
 		return false;
 	for (uint32_t i = 0; i < peer->region_slots; i++)
-		if (peer->regions[i].rkey != 0)
+		if (is_worth_keeping(&peer->regions[i]))
 			*probe(table, slots, peer->regions[i].rkey) = peer->regions[i];
 	free(peer->regions);
 	peer->regions = table;
 	peer->region_slots = slots;
+	peer->region_used = kept;
 	return true;
 }
 
-/* NULL: no room. Entries of regions that are gone stay as REMOTE_NONE, their keys come back late or never. */
+/* NULL: no room. Entries of regions that are gone stay as REMOTE_NONE until their room is wanted. */
 static struct remote_region *insert(struct hf_peer *peer, uint32_t rkey)
 {
 	struct remote_region *entry;
 
-	if (rkey == 0 || ((peer->region_used + 1) * 2 > peer->region_slots && !grow(peer)))
+	if (rkey == 0 || ((peer->region_used + 1) * 2 > peer->region_slots && !make_room(peer)))
 		return NULL;
 	entry = probe(peer->regions, peer->region_slots, rkey);
 	if (entry->rkey == 0) {

@@ -199,6 +199,34 @@ static void a_region_made_later_is_announced_once_too(void **state)
 	pair_close(&pair);
 }
 
+/* As many as a peer registers and deregisters in a while that has no cache of registrations, two at a time. */
+static void regions_that_are_gone_take_no_room(void **state)
+{
+	struct message message = {.home = MESSAGE_HOME_ANY};
+	struct pair pair;
+	struct hf_vmr *mr;
+
+	(void)state;
+	open_with_regions(&pair, HF_POLICY_VARUNA);
+	connect_up_to(&pair, 1);
+	for (uint32_t key = 1; key < 200000; key++) {
+		message.kind = MESSAGE_REGION;
+		message.rkey = key << 8 | 0xff;
+		region_message(pair.a.peer, &message);
+		assert_non_null(region_remote(pair.a.peer, message.rkey));
+		message.kind = MESSAGE_REGION_GONE;
+		message.rkey = (key - 1) << 8 | 0xff;
+		region_message(pair.a.peer, &message);
+		assert_null(region_remote(pair.a.peer, message.rkey));
+	}
+	assert_int_equal(hf_vmr_reg(pair.b.pd, pair.b.memory, KEY_TAKEN,
+				 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, &mr, NULL),
+		0);
+	assert_true(write_is_done(&pair, ours[0], mr->rkey, (uintptr_t)pair.b.memory));
+	assert_int_equal(hf_vmr_dereg(mr), 0);
+	pair_close(&pair);
+}
+
 static bool first_has_ended(struct pair *pair)
 {
 	(void)pair;
@@ -550,6 +578,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(regions_are_announced_once_however_many_vqps_connect),
 		cmocka_unit_test(each_further_vqp_takes_as_many_messages_as_the_one_before),
 		cmocka_unit_test(a_region_made_later_is_announced_once_too),
+		cmocka_unit_test(regions_that_are_gone_take_no_room),
 		cmocka_unit_test(a_peer_that_left_is_told_again_when_it_comes_back),
 		cmocka_unit_test(queues_are_doubled_for_the_log_only_where_its_writes_take_places),
 		cmocka_unit_test(logs_of_a_vqp_have_the_size_of_its_queue),
