@@ -42,21 +42,21 @@ void async_free(struct context *context)
 		free(container_of(at, struct async_event, node));
 }
 
-int ibv_get_async_event(struct ibv_context *public, struct ibv_async_event *event)
+int ibv_get_async_event(struct ibv_context *base, struct ibv_async_event *event)
 {
 	struct async_event *first = NULL;
 	struct list *at;
 	int rc;
 
-	if (!context_is_ours(public))
-		return REAL(ibv_get_async_event)(public, event);
-	rc = tally_take(public->async_fd);
+	if (!context_is_ours(base))
+		return REAL(ibv_get_async_event)(base, event);
+	rc = tally_take(base->async_fd);
 	if (rc != 0) {
 		errno = -rc;
 		return -1;
 	}
 	drive_lock();
-	at = list_pop_front(&context_of(public)->events);
+	at = list_pop_front(&context_of(base)->events);
 	drive_unlock();
 	if (at == NULL) {
 		errno = EAGAIN;

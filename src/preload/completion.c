@@ -171,37 +171,37 @@ static void drop_events(struct cq *cq)
 		(void)tally_drop(cq->cq.channel->fd);
 }
 
-int ibv_destroy_cq(struct ibv_cq *public)
+int ibv_destroy_cq(struct ibv_cq *base)
 {
-	struct cq *cq = cq_of(public);
+	struct cq *cq = cq_of(base);
 	int rc;
 
-	if (!context_is_ours(public->context))
-		return REAL(ibv_destroy_cq)(public);
+	if (!context_is_ours(base->context))
+		return REAL(ibv_destroy_cq)(base);
 	drive_lock();
 	rc = hf_vcq_destroy(cq->vcq);
 	if (rc == 0) {
 		drop_events(cq);
-		if (public->channel != NULL)
-		public->channel->refcnt--;
+		if (base->channel != NULL)
+			base->channel->refcnt--;
 	}
 	drive_unlock();
 	if (rc != 0)
 		return -rc;
-	pthread_mutex_lock(&public->mutex);
-	while (public->comp_events_completed != cq->given)
-		pthread_cond_wait(&public->cond, &public->mutex);
-	pthread_mutex_unlock(&public->mutex);
+	pthread_mutex_lock(&base->mutex);
+	while (base->comp_events_completed != cq->given)
+		pthread_cond_wait(&base->cond, &base->mutex);
+	pthread_mutex_unlock(&base->mutex);
 	free(cq);
 	return 0;
 }
 
-int completion_req_notify(struct ibv_cq *public, int solicited_only)
+int completion_req_notify(struct ibv_cq *base, int solicited_only)
 {
-	struct cq *cq = cq_of(public);
+	struct cq *cq = cq_of(base);
 
 	(void)solicited_only; /* an event for every completion is one for the solicited ones too */
-	if (public->channel == NULL)
+	if (base->channel == NULL)
 		return EINVAL;
 	drive_lock();
 	hf_vcq_req_notify(cq->vcq, notify);
@@ -210,10 +210,10 @@ int completion_req_notify(struct ibv_cq *public, int solicited_only)
 	return 0;
 }
 
-int completion_poll(struct ibv_cq *public, int n, struct ibv_wc *wc)
+int completion_poll(struct ibv_cq *base, int n, struct ibv_wc *wc)
 {
 	static _Thread_local unsigned idle, busy;
-	struct cq *cq = cq_of(public);
+	struct cq *cq = cq_of(base);
 	int got;
 
 	if (n <= 0 || !drive_try_lock())

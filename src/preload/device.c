@@ -129,7 +129,7 @@ int ibv_get_device_index(struct ibv_device *device)
 
 static void fill_context(struct context *context, struct bond *bond)
 {
-	struct ibv_context *public = &context->verbs.context;
+	struct ibv_context *base = &context->verbs.context;
 
 	context->bond = bond;
 	list_init(&context->events);
@@ -137,15 +137,15 @@ static void fill_context(struct context *context, struct bond *bond)
 	context->verbs.query_port = query_port;
 	context->verbs.query_device_ex = query_device_ex;
 	context->verbs.create_qp_ex = queue_pair_create_ex;
-	public->abi_compat = __VERBS_ABI_IS_EXTENDED;
-	public->device = &bond->device;
-	public->cmd_fd = -1;
-	public->num_comp_vectors = 1;
-	public->ops.poll_cq = completion_poll;
-	public->ops.req_notify_cq = completion_req_notify;
-	public->ops.post_send = queue_pair_post_send;
-	public->ops.post_recv = queue_pair_post_recv;
-	pthread_mutex_init(&public->mutex, NULL);
+	base->abi_compat = __VERBS_ABI_IS_EXTENDED;
+	base->device = &bond->device;
+	base->cmd_fd = -1;
+	base->num_comp_vectors = 1;
+	base->ops.poll_cq = completion_poll;
+	base->ops.req_notify_cq = completion_req_notify;
+	base->ops.post_send = queue_pair_post_send;
+	base->ops.post_recv = queue_pair_post_recv;
+	pthread_mutex_init(&base->mutex, NULL);
 }
 
 static int bond_use(struct bond *bond)
@@ -211,13 +211,13 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 	return &context->verbs.context;
 }
 
-int ibv_close_device(struct ibv_context *public)
+int ibv_close_device(struct ibv_context *base)
 {
-	struct context *context = context_of(public);
+	struct context *context = context_of(base);
 	struct bond *bond = context->bond;
 
-	if (!context_is_ours(public))
-		return REAL(ibv_close_device)(public);
+	if (!context_is_ours(base))
+		return REAL(ibv_close_device)(base);
 	drive_lock();
 	list_remove(&context->bond_link);
 	async_free(context);
@@ -225,8 +225,8 @@ int ibv_close_device(struct ibv_context *public)
 	pthread_mutex_lock(&opening);
 	bond_leave(bond);
 	pthread_mutex_unlock(&opening);
-	tally_close(public->async_fd);
-	pthread_mutex_destroy(&public->mutex);
+	tally_close(base->async_fd);
+	pthread_mutex_destroy(&base->mutex);
 	free(context);
 	return 0;
 }

@@ -38,13 +38,13 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 	return NULL;
 }
 
-int ibv_dealloc_pd(struct ibv_pd *public)
+int ibv_dealloc_pd(struct ibv_pd *base)
 {
-	struct pd *pd = container_of(public, struct pd, pd);
+	struct pd *pd = container_of(base, struct pd, pd);
 	int rc;
 
-	if (!context_is_ours(public->context))
-		return REAL(ibv_dealloc_pd)(public);
+	if (!context_is_ours(base->context))
+		return REAL(ibv_dealloc_pd)(base);
 	drive_lock();
 	rc = hf_vpd_free(pd->vpd);
 	drive_unlock();
@@ -61,9 +61,9 @@ static struct ibv_mr *refuse(int error)
 	return NULL;
 }
 
-static struct ibv_mr *reg(struct ibv_pd *public, void *addr, size_t bytes, uint64_t iova, unsigned access)
+static struct ibv_mr *reg(struct ibv_pd *base, void *addr, size_t bytes, uint64_t iova, unsigned access)
 {
-	struct pd *pd = container_of(public, struct pd, pd);
+	struct pd *pd = container_of(base, struct pd, pd);
 	struct hf_error error = {0};
 	struct region *region;
 	int rc;
@@ -84,8 +84,8 @@ static struct ibv_mr *reg(struct ibv_pd *public, void *addr, size_t bytes, uint6
 		free(region);
 		return refuse(-rc);
 	}
-	region->mr = (struct ibv_mr){.context = public->context,
-		.pd = public,
+	region->mr = (struct ibv_mr){.context = base->context,
+		.pd = base,
 		.addr = addr,
 		.length = bytes,
 		.lkey = region->vmr->lkey,

@@ -105,12 +105,12 @@ struct ibv_qp *queue_pair_create_ex(struct ibv_context *context, struct ibv_qp_i
 	return qp;
 }
 
-int ibv_destroy_qp(struct ibv_qp *public)
+int ibv_destroy_qp(struct ibv_qp *base)
 {
-	struct queue_pair *qp = queue_pair_of(public);
+	struct queue_pair *qp = queue_pair_of(base);
 
-	if (!context_is_ours(public->context))
-		return REAL(ibv_destroy_qp)(public);
+	if (!context_is_ours(base->context))
+		return REAL(ibv_destroy_qp)(base);
 	drive_lock();
 	hf_vqp_destroy(qp->vqp);
 	drive_again();
@@ -200,33 +200,33 @@ static int move(struct queue_pair *qp, struct ibv_qp_attr *attr, int mask)
 	return to == IBV_QPS_RTR && from == IBV_QPS_INIT ? connect_peer(qp, attr) : 0;
 }
 
-int ibv_modify_qp(struct ibv_qp *public, struct ibv_qp_attr *attr, int mask)
+int ibv_modify_qp(struct ibv_qp *base, struct ibv_qp_attr *attr, int mask)
 {
-	struct queue_pair *qp = queue_pair_of(public);
+	struct queue_pair *qp = queue_pair_of(base);
 	int rc;
 
-	if (!context_is_ours(public->context))
-		return REAL(ibv_modify_qp)(public, attr, mask);
+	if (!context_is_ours(base->context))
+		return REAL(ibv_modify_qp)(base, attr, mask);
 	drive_lock();
 	rc = move(qp, attr, mask);
 	if (rc == 0 && (mask & IBV_QP_STATE) != 0)
-	public->state = attr->qp_state;
+		base->state = attr->qp_state;
 	drive_again();
 	drive_unlock();
 	return -rc;
 }
 
-int ibv_query_qp(struct ibv_qp *public, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
+int ibv_query_qp(struct ibv_qp *base, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
 {
-	struct queue_pair *qp = queue_pair_of(public);
+	struct queue_pair *qp = queue_pair_of(base);
 
-	if (!context_is_ours(public->context))
-		return REAL(ibv_query_qp)(public, attr, mask, init);
+	if (!context_is_ours(base->context))
+		return REAL(ibv_query_qp)(base, attr, mask, init);
 	drive_lock();
 	if (hf_vqp_state(qp->vqp) == HF_VQP_ERROR)
-	public->state = IBV_QPS_ERR;
+		base->state = IBV_QPS_ERR;
 	*attr = qp->attr;
-	attr->qp_state = attr->cur_qp_state = public->state;
+	attr->qp_state = attr->cur_qp_state = base->state;
 	*init = qp->init;
 	drive_unlock();
 	return 0;
@@ -234,12 +234,12 @@ int ibv_query_qp(struct ibv_qp *public, struct ibv_qp_attr *attr, int mask, stru
 
 /* ---- posting ---- */
 
-int queue_pair_post_send(struct ibv_qp *public, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+int queue_pair_post_send(struct ibv_qp *base, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
-	struct queue_pair *qp = queue_pair_of(public);
+	struct queue_pair *qp = queue_pair_of(base);
 	int rc;
 
-	if (public->state != IBV_QPS_RTS && public->state != IBV_QPS_ERR) {
+	if (base->state != IBV_QPS_RTS && base->state != IBV_QPS_ERR) {
 		*bad = wr;
 		return EINVAL;
 	}
@@ -249,12 +249,12 @@ int queue_pair_post_send(struct ibv_qp *public, struct ibv_send_wr *wr, struct i
 	return -rc;
 }
 
-int queue_pair_post_recv(struct ibv_qp *public, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+int queue_pair_post_recv(struct ibv_qp *base, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
-	struct queue_pair *qp = queue_pair_of(public);
+	struct queue_pair *qp = queue_pair_of(base);
 	int rc;
 
-	if (public->state == IBV_QPS_RESET) {
+	if (base->state == IBV_QPS_RESET) {
 		*bad = wr;
 		return EINVAL;
 	}
