@@ -12,7 +12,8 @@ void tally_close(int fd);
 void tally_add(int fd);
 /* Takes one, after waiting for it unless the program made the descriptor non-blocking: -EAGAIN then; -EINTR. */
 int tally_take(int fd);
-/* Takes one that is known to be there, unless somebody who waits was quicker: false. */
+/* Takes one without ever waiting. False: somebody who waits was quicker, or the kernel cannot do that (before 5.8): the
+ * count stays. */
 bool tally_drop(int fd);
 
 #endif

@@ -93,8 +93,9 @@ int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq_out, v
 		return REAL(ibv_get_cq_event)(channel, cq_out, context_out);
 	while (cq == NULL && rc == 0) {
 		drive_wait_begin();
+		pthread_cleanup_push(drive_wait_end, NULL);
 		rc = tally_take(channel->fd);
-		drive_wait_end();
+		pthread_cleanup_pop(1);
 		if (rc != 0)
 			break;
 		drive_lock();

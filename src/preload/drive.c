@@ -26,10 +26,24 @@ static struct {
 
 /* ---- the lock ---- */
 
+/* A thread of the program that is cancelled (pthread_cancel(3)) would leave the lock behind: the loop's system calls are
+ * points where that happens. */
+static _Thread_local int cancel_state;
+
+static bool try_lock(void)
+{
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
+	if (pthread_mutex_trylock(&drive.lock) == 0)
+		return true;
+	pthread_setcancelstate(cancel_state, NULL);
+	return false;
+}
+
 void drive_lock(void)
 {
-	if (pthread_mutex_trylock(&drive.lock) == 0)
+	if (try_lock())
 		return;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
 	atomic_fetch_add(&drive.queueing, 1);
 	pthread_mutex_lock(&drive.lock);
 	atomic_fetch_sub(&drive.queueing, 1);
@@ -38,11 +52,12 @@ void drive_lock(void)
 void drive_unlock(void)
 {
 	pthread_mutex_unlock(&drive.lock);
+	pthread_setcancelstate(cancel_state, NULL);
 }
 
 bool drive_try_lock(void)
 {
-	if (pthread_mutex_trylock(&drive.lock) == 0)
+	if (try_lock())
 		return true;
 	if (atomic_load_explicit(&drive.thread_turns, memory_order_relaxed)) {
 		drive_lock(); /* a program that an event has woken finds its completions at the first poll */
@@ -180,8 +195,9 @@ void drive_wait_begin(void)
 	drive_unlock();
 }
 
-void drive_wait_end(void)
+void drive_wait_end(void *nothing)
 {
+	(void)nothing;
 	drive_lock();
 	drive.waiting--;
 	drive_unlock();

@@ -6,7 +6,7 @@
  * While the program polls, that thread naps; when there is nothing to do it sleeps until the devices have something.
  * Recovery is therefore answered whatever the program is busy with (PROTOCOL.md, R2).
  *
- * The lock is held for the length of a call, never while anybody sleeps. */
+ * The lock is held for the length of a call, never while anybody sleeps, and a thread that has it is not cancelled. */
 #ifndef HOLDFAST_PRELOAD_DRIVE_H
 #define HOLDFAST_PRELOAD_DRIVE_H
 
@@ -27,8 +27,8 @@ bool drive_try_lock(void);
 void drive_turn(void);  /* by a thread that polls */
 void drive_again(void); /* a call has left work for the loop */
 
-/* Around a wait for events, without the lock. */
+/* Around a wait for events, without the lock. A thread may be cancelled in it: the end is its clean-up. */
 void drive_wait_begin(void);
-void drive_wait_end(void);
+void drive_wait_end(void *nothing);
 
 #endif
