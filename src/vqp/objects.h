@@ -96,6 +96,7 @@ struct hf_vcq {
 	struct hf_node *node;
 	void *context;
 	void (*notify)(struct hf_vcq *cq, void *context);
+	bool fresh;                           /* a completion has come since that was asked for */
 	struct list ready_sends, ready_recvs; /* vqps with something to poll, or that had */
 	unsigned users;
 };

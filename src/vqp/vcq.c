@@ -134,26 +134,38 @@ static int take(struct hf_vcq *cq, int n, struct ibv_wc *wc)
 	return taken;
 }
 
+/* Whoever asked is told, also of what the program takes by itself before the turn of the loop. */
+static int taken(struct hf_vcq *cq, int n)
+{
+	void (*notify)(struct hf_vcq *, void *) = cq->notify;
+
+	if (n > 0 && notify != NULL && cq->fresh) {
+		cq->notify = NULL;
+		notify(cq, cq->context);
+	}
+	return n;
+}
+
 int hf_vcq_poll(struct hf_vcq *cq, int n, struct ibv_wc *wc)
 {
-	int taken = take(cq, n, wc);
+	int got = take(cq, n, wc);
 
-	if (taken > 0)
-		return taken;
+	if (got > 0)
+		return taken(cq, got);
 	(void)harvest(cq->node);
-	return take(cq, n, wc);
+	return taken(cq, take(cq, n, wc));
 }
 
 int hf_vcq_poll_vqp(struct hf_vcq *cq, struct hf_vqp *vqp, int n, struct ibv_wc *wc)
 {
-	int taken = 0;
+	int got = 0;
 
 	(void)harvest(cq->node);
 	if (vqp->send_cq == cq)
-		taken = take_sends(vqp, n, wc);
+		got = take_sends(vqp, n, wc);
 	if (vqp->recv_cq == cq)
-		taken += take_recvs(vqp, n - taken, wc + taken);
-	return taken;
+		got += take_recvs(vqp, n - got, wc + got);
+	return taken(cq, got);
 }
 
 /* D2: success of a wr is success of all before it, so it is told only when those are done. */
@@ -187,15 +199,22 @@ int hf_vcq_poll_request(struct hf_vcq *cq, struct hf_vqp *vqp, uint64_t request,
 	fill_send(vqp, entry, wc);
 	entry->polled = true;
 	forget_polled(log);
-	return 1;
+	return taken(cq, 1);
+}
+
+static void note(struct hf_vcq *cq, const struct inflight *log, struct list *ready, struct list *link)
+{
+	if (!log_ready(log))
+		return;
+	cq->fresh = true;
+	if (list_empty(link))
+		list_push_back(ready, link);
 }
 
 void vcq_note(struct hf_vqp *vqp)
 {
-	if (list_empty(&vqp->ready_send_link) && log_ready(&vqp->sends))
-		list_push_back(&vqp->send_cq->ready_sends, &vqp->ready_send_link);
-	if (list_empty(&vqp->ready_recv_link) && log_ready(&vqp->recvs))
-		list_push_back(&vqp->recv_cq->ready_recvs, &vqp->ready_recv_link);
+	note(vqp->send_cq, &vqp->sends, &vqp->send_cq->ready_sends, &vqp->ready_send_link);
+	note(vqp->recv_cq, &vqp->recvs, &vqp->recv_cq->ready_recvs, &vqp->ready_recv_link);
 }
 
 bool vcq_ready(const struct hf_vcq *cq)
@@ -212,6 +231,7 @@ bool vcq_ready(const struct hf_vcq *cq)
 void hf_vcq_req_notify(struct hf_vcq *cq, void (*notify)(struct hf_vcq *cq, void *context))
 {
 	cq->notify = notify;
+	cq->fresh = false;
 	if (vcq_ready(cq))
 		hf_loop_wake(cq->node->loop);
 }
