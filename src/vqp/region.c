@@ -369,6 +369,7 @@ static __attribute__((noinline)) bool ask_for(struct hf_vqp *vqp, uint32_t rkey)
 		return false;
 	entry->state = REMOTE_ASKED;
 	peer_send(vqp->peer, &ask);
+	hf_loop_wake(vqp->node->loop); /* another thread may sleep in it */
 	return true;
 }
 

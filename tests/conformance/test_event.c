@@ -186,6 +186,24 @@ static void a_requester_sleeps_while_its_peer_has_no_receive(void **state)
 	assert_int_equal(wc.status, IBV_WC_SUCCESS);
 }
 
+/* As when one thread posts and another sleeps. */
+static void what_waits_for_a_receive_wakes_who_slept_before_it_was_posted(void **state)
+{
+	struct pair *pair = connected(state);
+	struct recv recv;
+	struct ibv_wc wc;
+	struct wr wr;
+
+	assert_int_equal(side_req_notify(pair->a, SEND_CQ, false), 0);
+	while (!side_arm(pair->a))
+		side_poll(pair->a);
+	post(pair->a, 0, wr_send(&wr, pair->a, 0, 64), 1);
+	post_receive(pair->b, 0, recv_into(&recv, pair->b, 0, 64), 2);
+	assert_true(side_io_readable(pair->a, WAKE_NS));
+	sleep_until_wc(pair, pair->a, &wc);
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+}
+
 static void notification_of_solicited_completions_ignores_the_others(void **state)
 {
 	struct pair *pair = connected(state);
@@ -326,6 +344,7 @@ const struct CMUnitTest event_tests[] = {
 	CONFORMS(a_requester_that_sleeps_is_woken_by_its_own_completion),
 	CONFORMS(a_requester_that_sleeps_is_woken_when_its_retries_are_spent),
 	CONFORMS(a_requester_sleeps_while_its_peer_has_no_receive),
+	CONFORMS(what_waits_for_a_receive_wakes_who_slept_before_it_was_posted),
 	CONFORMS(notification_of_solicited_completions_ignores_the_others),
 	CONFORMS(a_cq_without_a_request_does_not_notify),
 	CONFORMS(a_shared_receive_queue_says_when_a_failed_qp_took_its_last),

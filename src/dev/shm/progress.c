@@ -35,6 +35,7 @@ void progress_stall(struct shm_qp *qp)
 	list_push_back(&dev->stalled, &qp->stalled_node);
 	shm_unlock(&dev->lock);
 	qp->stalled_since_ns = now_ns(qp);
+	shm_wake_by(dev, qp->stalled_since_ns + LOOK_NS);
 }
 
 void progress_unstall(struct shm_qp *qp)

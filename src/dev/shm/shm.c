@@ -232,6 +232,12 @@ static void set_alarm(struct shm_dev *dev, uint64_t at_ns)
 	dev->alarm_ns = at_ns;
 }
 
+void shm_wake_by(struct shm_dev *dev, uint64_t at_ns)
+{
+	if (atomic_load(&dev->shared->header.armed) != 0 && (dev->alarm_ns == 0 || dev->alarm_ns > at_ns))
+		set_alarm(dev, at_ns);
+}
+
 static enum hf_poll shm_poll(struct hf_dev *base, uint64_t now_ns)
 {
 	struct shm_dev *dev = shm_dev_of(base);

@@ -53,6 +53,8 @@ void footer_drop(struct shm_qp *qp);                                    /* what 
 void footer_show(struct shm_qp *qp, const struct sqe *sqe);             /* to the owner, before OP_BUSY; also: none */
 enum wr_outcome footer_store(struct shm_qp *qp, const struct sqe *sqe); /* as reach_store */
 
+/* shm.c: a thread that sleeps at the port looks by then at the latest; another one has posted something that waits */
+void shm_wake_by(struct shm_dev *dev, uint64_t at_ns);
 /* post.c */
 int shm_qp_post_send(struct hf_qp *base, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
 int shm_qp_post_send_footed(struct hf_qp *base, const struct hf_dc_dest *dest, struct ibv_send_wr *wr,
