@@ -165,16 +165,24 @@ void carrier_wait(struct hf_vqp *vqp)
 
 /* ---- its life ---- */
 
-/* With as much room as asked for, or as the device has for one. */
-static struct carrier *make(struct hf_vpd *pd, unsigned rail, struct hf_qp_init *init, int access, bool is_initiator)
+/* Enough for every vqp that the device can have, whatever its own queues hold: both ends put the same vqps on a standby
+ * qp, and each knows only the caps of its own. */
+static struct ibv_qp_cap caps_of(const struct hf_dev_attr *attr)
+{
+	return (struct ibv_qp_cap){.max_send_wr = least(CARRIER_DEPTH, attr->max_qp_wr),
+		.max_send_sge = least(VQP_SGE_MAX, attr->max_sge),
+		.max_inline_data = attr->max_inline,
+		.max_recv_wr = 1,
+		.max_recv_sge = 1};
+}
+
+static struct carrier *make(struct hf_vpd *pd, unsigned rail, struct hf_qp_init *init, int access)
 {
 	struct carrier *carrier = calloc(1, sizeof(*carrier));
 
 	if (carrier == NULL)
 		return NULL;
-	init->cap.max_send_wr = least(init->cap.max_send_wr, pd->node->rails[rail].dev->attr.max_qp_wr);
 	carrier->pd = pd;
-	carrier->is_initiator = is_initiator;
 	carrier->sink = (struct wc_sink){.completed = on_wc, .settled = on_settled, .fatal = on_fatal};
 	list_init(&carrier->node_link);
 	list_init(&carrier->sink.link);
@@ -198,30 +206,29 @@ static void unmake(struct carrier *carrier)
 	free(carrier);
 }
 
-struct carrier *carrier_make(struct hf_vpd *pd, unsigned rail, const struct ibv_qp_cap *cap, int access)
+struct carrier *carrier_make(struct hf_vpd *pd, unsigned rail, int access)
 {
-	struct hf_qp_init init = {.cap = *cap, .type = IBV_QPT_RC};
+	struct hf_qp_init init = {.cap = caps_of(&pd->node->rails[rail].dev->attr), .type = IBV_QPT_RC};
 
-	return make(pd, rail, &init, access, false);
+	return make(pd, rail, &init, access);
 }
 
-static bool suits(const struct carrier *carrier, const struct hf_vpd *pd, unsigned rail, const struct ibv_qp_cap *cap)
+static bool suits(const struct carrier *carrier, const struct hf_vpd *pd, unsigned rail)
 {
-	const struct ibv_qp_cap *has = carrier->path.qp == NULL ? NULL : &carrier->path.qp->cap;
-
-	return carrier->pd == pd && carrier->path.rail == rail && !carrier->broken && has != NULL &&
-	       has->max_send_sge >= cap->max_send_sge && has->max_inline_data >= cap->max_inline_data;
+	return carrier->pd == pd && carrier->path.rail == rail && !carrier->broken && carrier->path.qp != NULL;
 }
 
-static struct carrier *make_initiator(struct hf_vpd *pd, unsigned rail, const struct ibv_qp_cap *cap)
+static struct carrier *make_initiator(struct hf_vpd *pd, unsigned rail)
 {
-	struct hf_qp_init init = {.cap = *cap, .type = IBV_QPT_DRIVER, .dc = HF_DC_INITIATOR};
+	struct hf_qp_init init = {
+		.cap = caps_of(&pd->node->rails[rail].dev->attr), .type = IBV_QPT_DRIVER, .dc = HF_DC_INITIATOR};
 	struct carrier *carrier;
 
 	init.cap.max_recv_wr = 0;
-	carrier = make(pd, rail, &init, 0, true);
+	carrier = make(pd, rail, &init, 0);
 	if (carrier == NULL)
 		return NULL;
+	carrier->is_initiator = true;
 	if (dc_start(pd->node, &carrier->path, true) != 0) {
 		unmake(carrier);
 		return NULL;
@@ -230,7 +237,7 @@ static struct carrier *make_initiator(struct hf_vpd *pd, unsigned rail, const st
 	return carrier;
 }
 
-struct carrier *carrier_share(struct hf_vpd *pd, unsigned rail, const struct ibv_qp_cap *cap, unsigned most)
+struct carrier *carrier_share(struct hf_vpd *pd, unsigned rail, unsigned most)
 {
 	struct carrier *idlest = NULL, *made;
 	unsigned have = 0;
@@ -238,13 +245,13 @@ struct carrier *carrier_share(struct hf_vpd *pd, unsigned rail, const struct ibv
 	list_for_each (at, &pd->node->initiators) {
 		struct carrier *carrier = container_of(at, struct carrier, node_link);
 
-		if (!suits(carrier, pd, rail, cap))
+		if (!suits(carrier, pd, rail))
 			continue;
 		have++;
 		if (idlest == NULL || carrier->users < idlest->users)
 			idlest = carrier;
 	}
-	made = have < most ? make_initiator(pd, rail, cap) : NULL;
+	made = have < most ? make_initiator(pd, rail) : NULL;
 	return made != NULL ? made : idlest;
 }
 

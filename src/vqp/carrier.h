@@ -42,9 +42,9 @@ struct carrier {
 };
 
 /* An RC qp, not connected. NULL: the device has no room. */
-struct carrier *carrier_make(struct hf_vpd *pd, unsigned rail, const struct ibv_qp_cap *cap, int access);
+struct carrier *carrier_make(struct hf_vpd *pd, unsigned rail, int access);
 /* An initiator, ready; one that there is, once there are `most`. */
-struct carrier *carrier_share(struct hf_vpd *pd, unsigned rail, const struct ibv_qp_cap *cap, unsigned most);
+struct carrier *carrier_share(struct hf_vpd *pd, unsigned rail, unsigned most);
 void carrier_add(struct carrier *carrier, struct list *standby_link);
 void carrier_drop(struct carrier *carrier, struct list *standby_link); /* with the last one it goes */
 

@@ -57,21 +57,26 @@ static struct pool_qp *add(struct pool *pool, unsigned rail)
 
 /* ---- vqps on it ---- */
 
-/* Of the picker: the other side is told that nobody will be sent there any more. */
+static void say_gone(const struct hf_vqp *vqp, unsigned rail, uint32_t offer)
+{
+	struct message message = {.kind = MESSAGE_POOL_GONE,
+		.to = vqp->remote_num,
+		.from = vqp->num,
+		.rail = (uint8_t)rail,
+		.about_qp = offer};
+
+	peer_send(vqp->peer, &message);
+}
+
+/* Of the picker: the other side is told that nobody will be sent there any more, once there is a vqp to say it for. */
 static void withdraw(struct pool_qp *standby)
 {
-	struct pool *pool = standby->pool;
+	const struct pool *pool = standby->pool;
 
-	if (!list_empty(&pool->members)) {
-		const struct hf_vqp *vqp = container_of(pool->members.next, struct hf_vqp, member_link);
-		struct message message = {.kind = MESSAGE_POOL_GONE,
-			.to = vqp->remote_num,
-			.from = vqp->num,
-			.rail = (uint8_t)standby->path.rail,
-			.about_qp = standby->offer};
-
-		peer_send(pool->peer, &message);
-	}
+	pool_qp_break(standby);
+	if (list_empty(&pool->members))
+		return;
+	say_gone(container_of(pool->members.next, struct hf_vqp, member_link), standby->path.rail, standby->offer);
 	pool_qp_free(standby);
 }
 
@@ -132,7 +137,9 @@ void pool_leave(struct hf_vqp *vqp)
 	if (--standby->users > 0)
 		return;
 	path_uncarry(&standby->path);
-	if (standby->state == POOL_BROKEN && vqp->recovery.picks)
+	if (standby->withdrawn)
+		pool_qp_free(standby);
+	else if (standby->state == POOL_BROKEN && vqp->recovery.picks)
 		withdraw(standby);
 }
 
@@ -141,8 +148,7 @@ void pool_leave(struct hf_vqp *vqp)
 static bool fits(const struct pool *pool, const struct hf_vqp *vqp)
 {
 	return pool->peer == vqp->peer && pool->pd == vqp->pd && pool->remote_pd == vqp->remote_pd &&
-	       pool->access == vqp->access && pool->remote_access == vqp->remote_access &&
-	       pool->cap.max_send_sge >= vqp->cap.max_send_sge && pool->cap.max_inline_data >= vqp->cap.max_inline_data;
+	       pool->access == vqp->access && pool->remote_access == vqp->remote_access;
 }
 
 static struct pool *pool_open(struct hf_vqp *vqp)
@@ -156,11 +162,6 @@ static struct pool *pool_open(struct hf_vqp *vqp)
 	pool->remote_pd = vqp->remote_pd;
 	pool->access = vqp->access;
 	pool->remote_access = vqp->remote_access;
-	pool->cap = vqp->cap;
-	pool->cap.max_send_wr = CARRIER_DEPTH;
-	pool->cap.max_recv_wr = pool->cap.max_recv_sge = 1;
-	if (pool->cap.max_inline_data < LOG_ENTRY_BYTES)
-		pool->cap.max_inline_data = LOG_ENTRY_BYTES;
 	list_init(&pool->qps);
 	list_init(&pool->members);
 	list_push_back(&vqp->node->pools, &pool->node_link);
@@ -230,15 +231,18 @@ static void keep_ready(struct pool *pool, unsigned rail, uint64_t now_ns)
 	}
 }
 
-/* The picker may have sent a vqp there before it heard that the qp is broken, and asks what executed (POOL-3). */
-static void drop_broken(struct pool *pool, uint64_t now_ns)
+/* Of the side that does not pick, on whose end something else may have ended it: the picker would send vqps there. It
+ * is kept until the picker says that it is gone, since it may have sent one before it heard so (POOL-3). */
+static void tell_broken(struct pool *pool)
 {
-	list_for_each_safe (at, &pool->qps) {
+	const struct hf_vqp *vqp = container_of(pool->members.next, struct hf_vqp, member_link);
+
+	list_for_each (at, &pool->qps) {
 		struct pool_qp *standby = container_of(at, struct pool_qp, link);
 
-		if (standby->state == POOL_BROKEN && standby->users == 0 &&
-			now_ns - standby->broken_ns >= pool->pd->node->config.budget_ns)
-			pool_qp_free(standby);
+		if (standby->state == POOL_BROKEN && !standby->told && !standby->withdrawn)
+			say_gone(vqp, standby->path.rail, standby->offer);
+		standby->told = standby->state == POOL_BROKEN;
 	}
 }
 
@@ -247,36 +251,30 @@ void pool_tick(struct hf_node *node, uint64_t now_ns)
 	list_for_each (at, &node->pools) {
 		struct pool *pool = container_of(at, struct pool, node_link);
 
-		drop_broken(pool, now_ns);
-		if (list_empty(&pool->members) ||
-			!container_of(pool->members.next, struct hf_vqp, member_link)->recovery.picks)
+		if (list_empty(&pool->members))
 			continue;
+		if (!container_of(pool->members.next, struct hf_vqp, member_link)->recovery.picks) {
+			tell_broken(pool);
+			continue;
+		}
 		for (unsigned rail = 0; rail < node->rail_count; rail++)
 			if (peer_usable(pool->peer) & 1u << rail)
 				keep_ready(pool, rail, now_ns);
 	}
 }
 
-/* Of those that no vqp is on one makes room, should the picker offer more than it may have. */
-static bool make_room(struct pool *pool, unsigned rail)
+/* Whether the picker offers no more than it may have. None that is there makes room: it may send a vqp to any of them,
+ * and offers this one again when it has no answer. */
+static bool has_room(const struct pool *pool, unsigned rail)
 {
-	struct pool_qp *idle = NULL;
 	unsigned have = 0;
 
 	list_for_each (at, &pool->qps) {
-		struct pool_qp *standby = container_of(at, struct pool_qp, link);
+		const struct pool_qp *standby = container_of(at, struct pool_qp, link);
 
-		if (standby->path.rail != rail)
-			continue;
-		have++;
-		if (standby->users == 0 && idle == NULL)
-			idle = standby;
+		have += standby->path.rail == rail && standby->state != POOL_BROKEN;
 	}
-	if (have < POOL_MAX)
-		return true;
-	if (idle != NULL)
-		pool_qp_free(idle);
-	return idle != NULL;
+	return have < POOL_MAX;
 }
 
 static void offered(struct hf_vqp *vqp, const struct message *message, unsigned rail)
@@ -284,7 +282,7 @@ static void offered(struct hf_vqp *vqp, const struct message *message, unsigned 
 	struct pool_qp *standby;
 
 	pool_enlist(vqp);
-	if (vqp->pool == NULL || !make_room(vqp->pool, rail) || dc_suits(vqp->peer, rail) != (message->dc != 0))
+	if (vqp->pool == NULL || !has_room(vqp->pool, rail) || dc_suits(vqp->peer, rail) != (message->dc != 0))
 		return;
 	standby = add(vqp->pool, rail);
 	if (standby == NULL)
@@ -323,14 +321,23 @@ static void answered(struct hf_vqp *vqp, const struct message *message, unsigned
 		withdraw(standby);
 }
 
-static void withdrawn(struct hf_vqp *vqp, const struct message *message, unsigned rail)
+/* To the picker: the other end is broken; it is withdrawn as soon as nobody is on it, or has been. To the other side:
+ * nobody will be sent there any more. */
+static void gone(struct hf_vqp *vqp, const struct message *message, unsigned rail)
 {
 	struct pool_qp *standby = find_offer(vqp, message, rail);
 
+	if (standby == NULL && vqp->recovery.picks)
+		say_gone(vqp, rail, message->about_qp);
 	if (standby == NULL)
 		return;
 	pool_qp_break(standby);
-	if (standby->users == 0)
+	standby->withdrawn = !vqp->recovery.picks;
+	if (standby->users > 0)
+		return;
+	if (vqp->recovery.picks)
+		withdraw(standby);
+	else
 		pool_qp_free(standby);
 }
 
@@ -340,8 +347,8 @@ void pool_message(struct hf_vqp *vqp, const struct message *message, unsigned ra
 		offered(vqp, message, rail);
 	else if (message->kind == MESSAGE_POOL_QP && vqp->recovery.picks)
 		answered(vqp, message, rail);
-	else if (message->kind == MESSAGE_POOL_GONE && !vqp->recovery.picks)
-		withdrawn(vqp, message, rail);
+	else if (message->kind == MESSAGE_POOL_GONE)
+		gone(vqp, message, rail);
 }
 
 /* ---- the end ---- */

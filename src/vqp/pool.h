@@ -20,8 +20,8 @@
  * Invariants:
  *   POOL-1  A vqp is in the list of the one standby qp that its path names, and in no other.
  *   POOL-2  A standby qp that was fenced carries no further vqp's traffic; it is destroyed when the last has left.
- *   POOL-3  The side that does not pick keeps a broken one for as long as a vqp may still be sent there, which happened
- *           before the picker knew: that vqp joins it to tell what executed, and settles again at once.
+ *   POOL-3  The side that does not pick says that one is broken, and keeps it until the picker has withdrawn it: a vqp
+ *           that was sent there before the picker knew joins it to tell what executed, and settles again at once.
  *   POOL-4  Of an initiator, what is posted for a standby qp is over when that is fenced: its wrs have completed, or
  *           the initiator is fenced too, with all others that it carries. */
 #ifndef HOLDFAST_VQP_POOL_H
@@ -36,7 +36,6 @@ struct pool {
 	uint32_t remote_pd;
 	int access;
 	uint32_t remote_access;
-	struct ibv_qp_cap cap;    /* a vqp that wants more per wr stays off */
 	unsigned vqps;            /* that may fall back on it */
 	struct list qps, members; /* members: member_link of those vqps */
 };

@@ -25,8 +25,7 @@ static void on_target_settled(struct wc_sink *sink)
 
 static struct carrier *find_carrier(struct pool *pool, unsigned rail, bool dc, unsigned initiators)
 {
-	return dc ? carrier_share(pool->pd, rail, &pool->cap, initiators)
-		  : carrier_make(pool->pd, rail, &pool->cap, pool->access);
+	return dc ? carrier_share(pool->pd, rail, initiators) : carrier_make(pool->pd, rail, pool->access);
 }
 
 struct pool_qp *pool_qp_make(struct pool *pool, unsigned rail, bool dc, unsigned initiators)
@@ -102,7 +101,6 @@ void pool_qp_break(struct pool_qp *standby)
 	if (standby->state == POOL_BROKEN)
 		return;
 	standby->state = POOL_BROKEN;
-	standby->broken_ns = hf_loop_now_ns(standby->pool->pd->node->loop);
 	list_for_each_safe (at, &standby->vqps) {
 		struct hf_vqp *vqp = container_of(at, struct hf_vqp, pool_link);
 

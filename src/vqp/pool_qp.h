@@ -10,7 +10,7 @@ struct pool;
 enum pool_qp_state {
 	POOL_OFFERED, /* waiting for the other end's qp */
 	POOL_READY,
-	POOL_BROKEN, /* waiting for its last vqp to leave */
+	POOL_BROKEN, /* waiting for its last vqp to leave, and for both ends to know */
 };
 
 struct pool_qp {
@@ -23,7 +23,9 @@ struct pool_qp {
 	uint32_t offer;   /* the number of the picker's RC qp or target: what they call it until both ends have one */
 	enum pool_qp_state state;
 	bool fenced;
-	uint64_t offered_ns, broken_ns;
+	bool told;      /* the picker, that it is broken */
+	bool withdrawn; /* by the picker: it goes with the last vqp on it */
+	uint64_t offered_ns;
 	struct list vqps; /* pool_link; on it */
 	unsigned users;
 	uint64_t posted_end; /* behind its newest wr, by the numbers of the carrier */

@@ -19,13 +19,19 @@
 
 static struct hf_vqp *ours[VQPS], *theirs[VQPS];
 static unsigned made;
+static bool uneven;         /* b's vqps hold unequal wrs */
 static uint32_t queue_most; /* wrs that a qp of these devices holds; 0: as many as they like */
 
 static struct hf_vqp *make(struct pair *pair, struct end *end)
 {
+	bool larger = uneven && end == &pair->b && made % 2 == 1;
 	struct hf_vqp_init init = {.send_cq = end->cq,
 		.recv_cq = end->cq,
-		.cap = {.max_send_wr = LIST, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1},
+		.cap = {.max_send_wr = LIST,
+			.max_recv_wr = 16,
+			.max_send_sge = larger ? 4 : 1,
+			.max_recv_sge = 1,
+			.max_inline_data = larger ? 64 : 0},
 		.access = pair->access};
 	struct hf_vqp *vqp = NULL;
 
@@ -367,6 +373,53 @@ static void a_standby_qp_is_no_deeper_than_its_device_can_make_it(void **state)
 		collect_successes(&pair, VQPS);
 	pair_close(&pair);
 	queue_most = 0;
+}
+
+static struct pool_qp *standby_of(const struct hf_vqp *vqp, unsigned rail)
+{
+	list_for_each (at, &vqp->pool->qps)
+		if (container_of(at, struct pool_qp, link)->path.rail == rail)
+			return container_of(at, struct pool_qp, link);
+	return NULL;
+}
+
+static uint32_t lost_offer;
+
+static bool has_another_one(struct pair *pair)
+{
+	return pool_ready(pair) && pool_pick(ours[0], 1)->offer != lost_offer && standby_of(theirs[0], 1) != NULL &&
+	       standby_of(theirs[0], 1)->offer == pool_pick(ours[0], 1)->offer;
+}
+
+/* As when another peer's traffic on the same initiator fails, while nobody is on this one: the picker would not see it,
+ * and what it posts there nobody could judge. */
+static void a_standby_qp_that_breaks_at_the_other_end_is_made_anew(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_many(&pair);
+	lost_offer = standby_of(theirs[0], 1)->offer;
+	carrier_break(standby_of(theirs[0], 1)->carrier);
+	assert_true(pair_until(&pair, has_another_one));
+	lose_rail_0(&pair);
+	pair_close(&pair);
+}
+
+/* Each end knows the caps of its own vqps only, and both must put the same ones on a standby qp. */
+static void vqps_share_a_pool_whatever_their_queues_hold(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	uneven = true;
+	open_on_standby(&pair);
+	uneven = false;
+	for (unsigned i = 1; i < VQPS; i++) {
+		assert_ptr_equal(ours[i]->pool, ours[0]->pool);
+		assert_ptr_equal(theirs[i]->pool, theirs[0]->pool);
+	}
+	pair_close(&pair);
 }
 
 static void vqps_that_the_other_side_asks_about_are_fenced_in_one_turn_in_that_order(void **state)
@@ -881,6 +934,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(nobody_posts_before_those_that_wait_for_room_on_a_standby_qp),
 		cmocka_unit_test(a_list_leaves_in_parts_when_a_standby_qp_has_room_for_no_more),
 		cmocka_unit_test(a_standby_qp_is_no_deeper_than_its_device_can_make_it),
+		cmocka_unit_test(a_standby_qp_that_breaks_at_the_other_end_is_made_anew),
+		cmocka_unit_test(vqps_share_a_pool_whatever_their_queues_hold),
 		cmocka_unit_test(who_is_told_of_a_standby_qp_before_it_joined_the_pool_finds_it),
 		cmocka_unit_test(who_picks_hears_of_a_failed_wr_of_the_other_side),
 		cmocka_unit_test(the_first_vqps_are_through_the_exchange_while_others_wait_for_their_turn),
