@@ -26,8 +26,8 @@ static struct {
 
 /* ---- the lock ---- */
 
-/* A thread of the program that is cancelled (pthread_cancel(3)) would leave the lock behind: system calls of the loop are
- * points where that happens. */
+/* A thread of the program that is cancelled (pthread_cancel(3)) would leave the lock behind: the loop's system calls
+ * are points where that happens. */
 static _Thread_local int cancel_state;
 
 static bool try_lock(void)

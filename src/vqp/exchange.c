@@ -42,6 +42,7 @@ void exchange_say(struct hf_vqp *vqp, enum message_kind kind)
 		vqp->fence_unsaid = false;
 	}
 	if (kind == MESSAGE_STATE) {
+		vqp->awaits_go = !vqp->recovery.picks;
 		message.up = detector_up_mask(vqp->peer);
 		message.resumes = vqp->resumes = may_resume(vqp);
 		evidence_gather(vqp, vqp->recovery.fenced, &message);

@@ -18,7 +18,7 @@ static void slab_free(struct hf_vpd *pd, struct log_slab *slab)
 	for (unsigned i = 0; i < pd->node->rail_count; i++)
 		(void)hf_mr_dereg(slab->mrs[i]);
 	hf_mem_free(pd->node->env, slab->memory);
-	free(slab->taken);
+	free(slab->free_ns);
 	free(slab);
 }
 
@@ -42,8 +42,8 @@ static int slab_make(struct hf_vpd *pd, uint32_t entries, struct log_slab **slab
 		return -ENOMEM;
 	slab->ring_entries = entries;
 	slab->rings = ring_bytes(slab) < SLAB_BYTES ? SLAB_BYTES / ring_bytes(slab) : 1;
-	slab->taken = calloc(slab->rings, sizeof(*slab->taken));
-	rc = slab->taken == NULL ? -ENOMEM : slab_register(pd, slab);
+	slab->free_ns = calloc(slab->rings, sizeof(*slab->free_ns));
+	rc = slab->free_ns == NULL ? -ENOMEM : slab_register(pd, slab);
 	if (rc != 0) {
 		slab_free(pd, slab);
 		return rc;
@@ -53,12 +53,26 @@ static int slab_make(struct hf_vpd *pd, uint32_t entries, struct log_slab **slab
 	return 0;
 }
 
+static void end_rests(struct log_slab *slab, uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < slab->rings && slab->resting > 0; i++)
+		if (slab->free_ns[i] != 0 && slab->free_ns[i] <= now_ns) {
+			slab->free_ns[i] = 0;
+			slab->resting--;
+		}
+}
+
 static struct log_slab *slab_with_room(struct hf_vpd *pd, uint32_t entries)
 {
+	uint64_t now_ns = hf_env_now_ns(pd->node->env);
+
 	list_for_each (at, &pd->log_slabs) {
 		struct log_slab *slab = container_of(at, struct log_slab, pd_link);
 
-		if (slab->ring_entries == entries && slab->used < slab->rings)
+		if (slab->ring_entries != entries)
+			continue;
+		end_rests(slab, now_ns);
+		if (slab->taken + slab->resting < slab->rings)
 			return slab;
 	}
 	return NULL;
@@ -73,24 +87,25 @@ int log_ring_take(struct hf_vpd *pd, uint32_t entries, struct log_ring *ring_out
 	*ring_out = (struct log_ring){0};
 	if (rc != 0)
 		return rc;
-	while (slab->taken[i])
+	while (slab->free_ns[i] != 0)
 		i++;
-	slab->taken[i] = true;
-	slab->used++;
+	slab->free_ns[i] = UINT64_MAX;
+	slab->taken++;
 	ring_out->slab = slab;
 	ring_out->entries = (uint64_t *)(void *)(slab->memory + (size_t)i * ring_bytes(slab));
 	memset(ring_out->entries, 0, ring_bytes(slab));
 	return 0;
 }
 
-void log_ring_give(struct log_ring *ring)
+void log_ring_give(struct log_ring *ring, uint64_t until_ns)
 {
 	struct log_slab *slab = ring->slab;
 
 	if (slab == NULL)
 		return;
-	slab->taken[((uint8_t *)ring->entries - slab->memory) / ring_bytes(slab)] = false;
-	slab->used--;
+	slab->free_ns[((uint8_t *)ring->entries - slab->memory) / ring_bytes(slab)] = until_ns;
+	slab->resting += until_ns != 0;
+	slab->taken--;
 	*ring = (struct log_ring){0};
 }
 

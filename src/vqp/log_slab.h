@@ -2,7 +2,7 @@
  * every rail for all vqps of a protection domain.
  *
  * A slab is registered for remote write and nothing else (R17: no relaxed ordering), and lives as long as its domain:
- * a ring may be written until its vqp's last qp was fenced. */
+ * a ring may be written until its vqp's last qp was fenced, and so long it is given to no other vqp. */
 #ifndef HOLDFAST_VQP_LOG_SLAB_H
 #define HOLDFAST_VQP_LOG_SLAB_H
 
@@ -17,8 +17,9 @@ struct log_slab {
 	struct list pd_link;
 	uint8_t *memory;
 	struct hf_mr *mrs[HF_RAILS_MAX];
-	uint32_t ring_entries, rings, used;
-	bool *taken; /* by ring */
+	uint32_t ring_entries, rings;
+	uint32_t taken, resting;
+	uint64_t *free_ns; /* by ring: 0, or the end of its rest; UINT64_MAX: a vqp has it */
 };
 
 /* A ring of a slab, zeroed. */
@@ -28,7 +29,8 @@ struct log_ring {
 };
 
 int log_ring_take(struct hf_vpd *pd, uint32_t entries, struct log_ring *ring_out);
-void log_ring_give(struct log_ring *ring); /* an empty one is legal */
+/* The peer may still write to it until then; 0: it may not. An empty one is legal. */
+void log_ring_give(struct log_ring *ring, uint64_t until_ns);
 uint32_t log_ring_bytes(const struct log_ring *ring);
 void log_slabs_free(struct hf_vpd *pd);
 

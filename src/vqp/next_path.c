@@ -140,6 +140,7 @@ void next_path_match(struct hf_vqp *vqp)
 	unsigned rail = (unsigned)vqp->recovery.rail;
 	int rc = 0;
 
+	vqp->awaits_go = false;
 	leave_path(vqp);
 	if (vqp->go.cached != MESSAGE_PATH_BUILT && (!match_ready(vqp, rail) || vqp->path.broken)) {
 		home_took_withdrawn(vqp);

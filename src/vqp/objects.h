@@ -154,6 +154,7 @@ struct hf_vqp {
 	struct inflight_end end;             /* what wrs get once the qp is fenced, in HF_VQP_ERROR */
 	bool failing, fail_tell, fail_waits; /* waits: the other side may not have fenced yet */
 	bool strays;                         /* nor does it, where our last wrs went */
+	bool awaits_go;                      /* the picker may post already, on a standby qp that we do not know of */
 	uint64_t fenced_ns, detected_ns;
 	struct uid_client *uid; /* NULL: no wr needed it */
 	int home_rail;          /* of the other side's atomics, as far as it mattered; -1 */
@@ -187,7 +188,10 @@ bool vqp_forsake(struct hf_vqp *vqp);
 void vqp_fail(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest, bool tell);
 void vqp_drop_path(struct hf_vqp *vqp);    /* the one in use, which is fenced, or was never connected */
 void vqp_forget_paths(struct hf_vqp *vqp); /* all of them */
-void vqp_end_paths(struct hf_vqp *vqp);    /* what completed is kept; nothing arrives any more */
+/* Until when the peer may write for a vqp that ends, although its paths are fenced: it has heard so by then, or its
+ * lease is over. 0: it may not. */
+uint64_t vqp_strays_until(const struct hf_vqp *vqp);
+void vqp_end_paths(struct hf_vqp *vqp); /* what completed is kept; nothing arrives any more */
 
 /* vcq.c */
 bool vcq_ready(const struct hf_vcq *cq);

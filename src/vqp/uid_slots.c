@@ -163,7 +163,7 @@ static void resolve_group(struct hf_vpd *pd, uint32_t group)
 static bool lent(const struct uid_arena *arena, uint32_t num, uint32_t *group_out)
 {
 	for (uint32_t group = 0; group < arena->count / UID_SLOTS_PER_VQP; group++)
-		if (arena->loans[group].vqp == num && arena->loans[group].left_ns == 0) {
+		if (arena->loans[group].vqp == num && arena->loans[group].free_ns == 0) {
 			*group_out = group;
 			return true;
 		}
@@ -196,15 +196,17 @@ void uid_slots_lend(struct hf_vqp *vqp)
 void uid_slots_return(struct hf_vqp *vqp)
 {
 	struct uid_arena *arena = vqp->pd->uids;
+	uint64_t until_ns = vqp_strays_until(vqp);
 	uint32_t group;
 
 	if (arena == NULL || !lent(arena, vqp->num, &group))
 		return;
 	resolve_group(vqp->pd, group);
-	if (cpu_may(vqp->node))
+	if (until_ns == 0 && !cpu_may(vqp->node))
+		until_ns = hf_env_now_ns(vqp->node->env) + UID_LEFT_NS;
+	arena->loans[group].free_ns = until_ns;
+	if (until_ns == 0)
 		arena->loans[group].vqp = 0;
-	else
-		arena->loans[group].left_ns = hf_env_now_ns(vqp->node->env);
 }
 
 bool uid_slots_own(struct hf_vpd *pd, uint32_t *index_out, uint64_t *sequence_out)
@@ -231,10 +233,10 @@ static void resolve_left(struct hf_vpd *pd, uint64_t now_ns)
 	for (uint32_t group = 0; group < pd->uids->count / UID_SLOTS_PER_VQP; group++) {
 		struct uid_loan *loan = &pd->uids->loans[group];
 
-		if (loan->left_ns == 0)
+		if (loan->free_ns == 0)
 			continue;
 		resolve_group(pd, group);
-		if (now_ns >= loan->left_ns + UID_LEFT_NS) /* a turn's time may be older */
+		if (now_ns >= loan->free_ns)
 			*loan = (struct uid_loan){0};
 	}
 }
@@ -254,8 +256,7 @@ void uid_slots_tick(struct hf_node *node, uint64_t now_ns)
 			continue;
 		if (cpu_may(node))
 			resolve_lent(pd);
-		else
-			resolve_left(pd, now_ns);
+		resolve_left(pd, now_ns);
 	}
 }
 

@@ -22,7 +22,7 @@
 /* Of UID_SLOTS_PER_VQP slots. */
 struct uid_loan {
 	uint32_t vqp;     /* 0: nobody has them */
-	uint64_t left_ns; /* when it ended; 0: it did not */
+	uint64_t free_ns; /* it has ended, and nobody gets them before; 0: it has not */
 };
 
 struct uid_arena {

@@ -173,6 +173,13 @@ int hf_vqp_create(struct hf_vpd *pd, const struct hf_vqp_init *init, struct hf_v
 	return 0;
 }
 
+uint64_t vqp_strays_until(const struct hf_vqp *vqp)
+{
+	const struct hf_node *node = vqp->node;
+
+	return vqp->awaits_go ? hf_env_now_ns(node->env) + lease_with_margin(node->config.lease_ns) : 0;
+}
+
 void hf_vqp_destroy(struct hf_vqp *vqp)
 {
 	uint32_t standby;
@@ -206,7 +213,7 @@ void hf_vqp_destroy(struct hf_vqp *vqp)
 	free(vqp->private_data);
 	free(vqp->reason);
 	lengths_free(&vqp->lengths);
-	log_ring_give(&vqp->log_ring);
+	log_ring_give(&vqp->log_ring, vqp_strays_until(vqp));
 	free(vqp);
 }
 

@@ -67,19 +67,13 @@ static bool pool_ready(struct pair *pair)
 	return ours[0]->pool != NULL && pool_pick(ours[0], 0) != NULL && pool_pick(ours[0], 1) != NULL && all_up(pair);
 }
 
-static void limit_queues(const struct end *end)
-{
-	for (unsigned i = 0; i < 2 && queue_most > 0; i++)
-		hf_node_dev(end->node, i)->attr.max_qp_wr = queue_most;
-}
-
 static void open_many(struct pair *pair)
 {
 	made = 0;
 	memset(theirs, 0, sizeof(theirs));
 	pair_open(pair, HF_POLICY_VARUNA);
-	limit_queues(&pair->a);
-	limit_queues(&pair->b);
+	for (unsigned i = 0; i < 4 && queue_most > 0; i++)
+		hf_node_dev(i < 2 ? pair->a.node : pair->b.node, i % 2)->attr.max_qp_wr = queue_most;
 	pair->service.on_request = on_request;
 	assert_int_equal(hf_peer_connect(pair->a.node, &pair->control[1][0], 1, &pair->a.peer, NULL), 0);
 	for (unsigned i = 0; i < VQPS; i++) {
@@ -419,6 +413,48 @@ static void vqps_share_a_pool_whatever_their_queues_hold(void **state)
 		assert_ptr_equal(ours[i]->pool, ours[0]->pool);
 		assert_ptr_equal(theirs[i]->pool, theirs[0]->pool);
 	}
+	pair_close(&pair);
+}
+
+static struct log_ring next_ring;
+static uint64_t *former_entries;
+
+/* b has said what executed, a goes on at once, and b's vqp ends before it hears where. */
+static void end_theirs(struct hf_vqp *vqp, void *context)
+{
+	struct pair *pair = context;
+	struct log_slab *slab = theirs[0]->log_ring.slab;
+
+	if (hf_vqp_state(vqp) != HF_VQP_UP || former_entries != NULL)
+		return;
+	former_entries = theirs[0]->log_ring.entries;
+	hf_vqp_destroy(theirs[0]);
+	theirs[0] = NULL;
+	assert_int_equal(log_ring_take(pair->b.pd, slab->ring_entries, &next_ring), 0);
+}
+
+static bool theirs_has_ended(struct pair *pair)
+{
+	(void)pair;
+	return former_entries != NULL;
+}
+
+static void a_log_that_strays_may_write_is_given_to_no_other_vqp(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_many(&pair);
+	hold_rebuilds(&pair);
+	former_entries = NULL;
+	ours[0]->context = &pair;
+	ours[0]->changed = end_theirs;
+	pair_cut(&pair, 0, false);
+	assert_int_equal(write_on(&pair, 0, pair.b.mr->rkey), 0);
+	assert_true(pair_until(&pair, theirs_has_ended));
+	assert_ptr_not_equal(next_ring.entries, former_entries);
+	log_ring_give(&next_ring, 0);
+	ours[0]->changed = NULL;
 	pair_close(&pair);
 }
 
@@ -936,6 +972,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_standby_qp_is_no_deeper_than_its_device_can_make_it),
 		cmocka_unit_test(a_standby_qp_that_breaks_at_the_other_end_is_made_anew),
 		cmocka_unit_test(vqps_share_a_pool_whatever_their_queues_hold),
+		cmocka_unit_test(a_log_that_strays_may_write_is_given_to_no_other_vqp),
 		cmocka_unit_test(who_is_told_of_a_standby_qp_before_it_joined_the_pool_finds_it),
 		cmocka_unit_test(who_picks_hears_of_a_failed_wr_of_the_other_side),
 		cmocka_unit_test(the_first_vqps_are_through_the_exchange_while_others_wait_for_their_turn),

@@ -313,12 +313,12 @@ static void where_a_nic_may_write_a_uid_back_the_slots_of_the_dead_are_watched_f
 	loan = &bed.mr->pd->uids->loans[0];
 	hf_vqp_destroy(bed.pair.b.vqp);
 	bed.pair.b.vqp = NULL;
-	(void)leave_a_uid(&bed, 900);                       /* as a CAS does that failed, and began before */
-	uid_slots_tick(bed.pair.b.node, loan->left_ns - 1); /* its turn began before it ended */
-	uid_slots_tick(bed.pair.b.node, loan->left_ns + UID_LEFT_NS - 1);
+	(void)leave_a_uid(&bed, 900); /* as a CAS does that failed, and began before */
+	uid_slots_tick(bed.pair.b.node, loan->free_ns - UID_LEFT_NS - 1); /* its turn began before it ended */
+	uid_slots_tick(bed.pair.b.node, loan->free_ns - 1);
 	assert_int_equal(bed.words[2], 44);
 	assert_int_not_equal(loan->vqp, 0); /* nobody gets them yet */
-	uid_slots_tick(bed.pair.b.node, loan->left_ns + UID_LEFT_NS);
+	uid_slots_tick(bed.pair.b.node, loan->free_ns);
 	assert_int_equal(loan->vqp, 0);
 	close_bed(&bed);
 }
