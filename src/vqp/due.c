@@ -59,7 +59,9 @@ static bool waits_for_lease(const struct hf_vqp *vqp, uint64_t now_ns)
 {
 	const struct lease *lease;
 
-	if (vqp->peer == NULL || (!vqp->strays && (!vqp->fail_waits || (vqp->recovery.heard && vqp->evidence.fenced))))
+	if (vqp->peer == NULL)
+		return false;
+	if (!vqp->strays && !vqp->fail_awaits && (!vqp->fail_waits || (vqp->recovery.heard && vqp->evidence.fenced)))
 		return false;
 	lease = &vqp->peer->lease;
 	return !lease_is_over(lease, now_ns) && now_ns - vqp->fenced_ns < lease_with_margin(lease->ours_ns);
@@ -101,7 +103,14 @@ static bool progress(struct hf_vqp *vqp)
 			exchange_say(vqp, MESSAGE_FENCE);
 		return false;
 	}
-	if (vqp->strays && vqp->fenced_ns == 0)
+	if (vqp->failing && vqp->fail_asks) {
+		vqp->fail_asks = vqp->fail_tell = false;
+		vqp->fail_awaits = true;
+		vqp->fenced_ns = 0;
+		if (vqp->peer != NULL)
+			exchange_ask_end(vqp);
+	}
+	if ((vqp->strays || vqp->fail_awaits) && vqp->fenced_ns == 0)
 		vqp->fenced_ns = hf_env_now_ns(vqp->node->env);
 	if (vqp->failing && waits_for_lease(vqp, hf_env_now_ns(vqp->node->env)))
 		return false;

@@ -106,14 +106,33 @@ void exchange_say_closed(struct hf_vqp *vqp, uint32_t standby)
 
 /* A picker posts to a standby qp as soon as it has said GO. Who ends before it hears that fences another path, and its
  * end of the standby qp serves others: what is on its way may execute there. Qps of its own it has destroyed. */
+static void look_for_strays(struct hf_vqp *vqp, const struct message *closed)
+{
+	vqp->strays = vqp->path.shared != NULL && closed->about_qp != vqp->path.our_key;
+	if (vqp->strays)
+		vqp->fenced_ns = 0; /* as soon as our end is fenced */
+}
+
 void exchange_closed(struct hf_vqp *vqp, const struct message *message)
 {
 	if (vqp_forsake(vqp))
 		return;
-	vqp->strays = vqp->path.shared != NULL && message->about_qp != vqp->path.our_key;
-	if (vqp->strays)
-		vqp->fenced_ns = 0; /* as soon as our end is fenced */
-	vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, false);
+	look_for_strays(vqp, message);
+	vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, true); /* it may wait for our fence */
+}
+
+void exchange_ask_end(struct hf_vqp *vqp)
+{
+	exchange_say_closed(vqp, exchange_standby(vqp));
+	exchange_say(vqp, MESSAGE_FENCE);
+}
+
+void exchange_ended(struct hf_vqp *vqp, const struct message *message)
+{
+	if (vqp->fail_awaits)
+		look_for_strays(vqp, message);
+	vqp->fail_awaits = vqp->fail_asks = false;
+	vqp_due(vqp);
 }
 
 static int our_rail(const struct hf_peer *peer, uint8_t theirs)

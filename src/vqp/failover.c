@@ -245,6 +245,6 @@ void failover_tick(struct hf_vqp *vqp, uint64_t now_ns)
 		rebuild_want(vqp, (unsigned)rail_choose(home_rails(vqp, peer_usable(vqp->peer))), now_ns);
 	if (home_despairs(vqp, now_ns)) {
 		log_error("vqp %u: it cannot come to where the region's atomics are done", vqp->num);
-		vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR, true);
+		vqp_abort(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR);
 	}
 }

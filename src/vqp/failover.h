@@ -34,6 +34,9 @@ void exchange_message(struct hf_vqp *vqp, const struct message *message);
 uint32_t exchange_standby(const struct hf_vqp *vqp);
 void exchange_say_closed(struct hf_vqp *vqp, uint32_t standby);
 void exchange_closed(struct hf_vqp *vqp, const struct message *message);
+/* Of a vqp that failed and is fenced: the other side is to end too, and says CLOSED when it has. */
+void exchange_ask_end(struct hf_vqp *vqp);
+void exchange_ended(struct hf_vqp *vqp, const struct message *message);
 
 /* due.c */
 enum hf_poll due_turn(struct hf_node *node);

@@ -74,7 +74,7 @@ static void recv_completed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 	entry->received = (struct inflight_received){
 		.opcode = wc->opcode, .byte_len = wc->byte_len, .imm_data = wc->imm_data, .wc_flags = wc->wc_flags};
 	if (wc->status != IBV_WC_SUCCESS) {
-		vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, true);
+		vqp_abort(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR);
 		return;
 	}
 	vqp->consumed++;

@@ -153,6 +153,7 @@ struct hf_vqp {
 	struct path_offer go;                /* what the picker goes to */
 	struct inflight_end end;             /* what wrs get once the qp is fenced, in HF_VQP_ERROR */
 	bool failing, fail_tell, fail_waits; /* waits: the other side may not have fenced yet */
+	bool fail_asks, fail_awaits;         /* it is to be asked to; its answer is not here yet */
 	bool strays;                         /* nor does it, where our last wrs went */
 	bool awaits_go;                      /* the picker may post already, on a standby qp that we do not know of */
 	uint64_t fenced_ns, detected_ns;
@@ -186,6 +187,8 @@ void vqp_move(struct hf_vqp *vqp, enum hf_vqp_state to);
  * is in flight ends as the device's own retries do, and what is posted later fails. False: it has to fail now. */
 bool vqp_forsake(struct hf_vqp *vqp);
 void vqp_fail(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest, bool tell);
+/* The same where what was posted may be on its way: it completes when the other side has fenced as well (V4). */
+void vqp_abort(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest);
 void vqp_drop_path(struct hf_vqp *vqp);    /* the one in use, which is fenced, or was never connected */
 void vqp_forget_paths(struct hf_vqp *vqp); /* all of them */
 /* Until when the peer may write for a vqp that ends, although its paths are fenced: it has heard so by then, or its

@@ -187,7 +187,9 @@ static void to_vqp(struct hf_peer *peer, const struct message *message)
 	struct hf_vqp *vqp = vqp_find(peer->node, message->to);
 	struct message closed = {.kind = MESSAGE_CLOSED, .to = message->from, .from = message->to};
 
-	if (vqp == NULL || vqp->peer != peer || vqp->state == HF_VQP_ERROR) {
+	if (vqp != NULL && vqp->peer == peer && vqp->failing && message->kind == MESSAGE_CLOSED) {
+		exchange_ended(vqp, message);
+	} else if (vqp == NULL || vqp->peer != peer || vqp->state == HF_VQP_ERROR) {
 		bool fenced = vqp == NULL || !vqp->failing;
 
 		if (message->kind != MESSAGE_CLOSED && fenced)

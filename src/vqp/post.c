@@ -120,7 +120,7 @@ static bool hand_over(struct hf_vqp *vqp, struct plan *plan, uint64_t end)
 		advance(vqp, plan->positions[taken] + 1); /* in part: the evidence has to tell how far */
 		failover_broken(vqp);
 	} else if (rc != -ENOMEM) /* full: completions will make room */
-		vqp_fail(vqp, IBV_WC_LOC_QP_OP_ERR, IBV_WC_WR_FLUSH_ERR, true);
+		vqp_abort(vqp, IBV_WC_LOC_QP_OP_ERR, IBV_WC_WR_FLUSH_ERR);
 	return false;
 }
 

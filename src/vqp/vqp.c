@@ -64,6 +64,14 @@ void vqp_fail(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status r
 	vqp_due(vqp);
 }
 
+void vqp_abort(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest)
+{
+	if (vqp->state == HF_VQP_ERROR)
+		return;
+	vqp->fail_asks = vqp->peer != NULL && policy_recovers(vqp->node->config.policy) && !post_quiet(vqp);
+	vqp_fail(vqp, first, rest, true);
+}
+
 void vqp_drop_path(struct hf_vqp *vqp)
 {
 	if (vqp->path.shared != NULL)
@@ -228,7 +236,7 @@ bool vqp_forsake(struct hf_vqp *vqp)
 
 void hf_vqp_abort(struct hf_vqp *vqp)
 {
-	vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, true);
+	vqp_abort(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR);
 }
 
 enum hf_vqp_state hf_vqp_state(const struct hf_vqp *vqp)

@@ -60,6 +60,62 @@ static void messages_go_into_receives_in_order(void **state)
 	pair_close(&pair);
 }
 
+#define MARK       7
+#define SETTLED_NS 50000000ull
+
+static size_t landed_when_told;
+
+static size_t landed(const struct pair *pair)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < PAIR_BYTES; i++)
+		n += pair->b.memory[i] == MARK;
+	return n;
+}
+
+static void poll_when_it_failed(struct hf_vqp *vqp, void *context)
+{
+	struct pair *pair = context;
+	struct ibv_wc wc;
+
+	if (hf_vqp_state(vqp) == HF_VQP_ERROR && hf_vcq_poll(pair->a.cq, 1, &wc) == 1)
+		landed_when_told = landed(pair);
+}
+
+static bool is_told(struct pair *pair)
+{
+	(void)pair;
+	return landed_when_told != SIZE_MAX;
+}
+
+/* V4: what is on its way when the program ends the vqp lands before that is told, or never. */
+static void a_write_that_completed_as_flushed_does_not_land_later(void **state)
+{
+	struct pair pair;
+	uint64_t end_ns;
+
+	(void)state;
+	for (unsigned i = 0; i < 8; i++) {
+		landed_when_told = SIZE_MAX;
+		pair_open(&pair, HF_POLICY_VARUNA);
+		pair_connect(&pair);
+		memset(pair.a.memory, MARK, PAIR_BYTES);
+		memset(pair.b.memory, 0, PAIR_BYTES);
+		pair.a.vqp->changed = poll_when_it_failed;
+		pair.a.vqp->context = &pair;
+		assert_int_equal(pair_write(&pair, 1, 0, 1024, true), 0);
+		hf_vqp_abort(pair.a.vqp);
+		assert_true(pair_until(&pair, is_told));
+		end_ns = hf_env_now_ns(hf_env_host()) + SETTLED_NS;
+		while (hf_env_now_ns(hf_env_host()) < end_ns)
+			hf_loop_turn(pair.loop, SETTLED_NS);
+		assert_int_equal(landed(&pair), landed_when_told);
+		assert_int_equal(hf_vqp_state(pair.b.vqp), HF_VQP_ERROR);
+		pair_close(&pair);
+	}
+}
+
 static bool on_rail_1(struct pair *pair)
 {
 	return hf_vqp_rail(pair->a.vqp) == 1 && hf_vqp_rail(pair->b.vqp) == 1;
@@ -661,6 +717,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(who_had_no_contact_for_a_lease_fences_the_peer),
 		cmocka_unit_test(a_lease_that_does_not_fit_into_the_budget_is_refused),
 		cmocka_unit_test(traffic_moves_although_the_responder_cannot_fence),
+		cmocka_unit_test(a_write_that_completed_as_flushed_does_not_land_later),
 	};
 
 	if (argc > 1)
