@@ -158,21 +158,29 @@ void peer_pump(struct control_peer *peer)
 	}
 }
 
+/* Nothing is left out of what a peer is told: it would wait for it for ever, or believe something else. */
+static int give_up(struct control_peer *peer, const char *why)
+{
+	log_error("control: %s is gone: %s", peer->name, why);
+	peer_gone(peer);
+	return -ENOTCONN;
+}
+
 int control_send(struct control_peer *peer, const void *data, uint32_t bytes)
 {
 	struct outgoing *out;
+	uint64_t sequence;
 
 	ensure(bytes > 0 && bytes <= CONTROL_MESSAGE_MAX);
 	if (!peer->known || peer->gone)
 		return -ENOTCONN;
+	sequence = session_queue(&peer->session);
+	if (sequence == 0)
+		return give_up(peer, "it acknowledges nothing");
 	out = malloc(sizeof(*out) + bytes);
 	if (out == NULL)
-		return -ENOMEM;
-	out->sequence = session_queue(&peer->session);
-	if (out->sequence == 0) {
-		free(out);
-		return -ENOBUFS;
-	}
+		return give_up(peer, "no memory for what it is to be told");
+	out->sequence = sequence;
 	out->bytes = bytes;
 	memcpy(out->data, data, bytes);
 	list_push_back(&peer->outgoing, &out->node);

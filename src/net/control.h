@@ -52,8 +52,8 @@ void control_peer_close(struct control_peer *peer);
 /* Whoever listens there, or is being dialed there; NULL. */
 struct control_peer *control_find(struct control *control, const struct hf_addr *address);
 
-/* -ENOBUFS when the peer acknowledges nothing for too long, -ENOMEM; otherwise it will be delivered unless the peer
- * goes down first. */
+/* It will be delivered unless the peer goes down first, which it does when the message cannot be kept: it acknowledges
+ * nothing for too long, or there is no memory. -ENOTCONN then, and later. */
 int control_send(struct control_peer *peer, const void *data, uint32_t bytes);
 
 /* Takes what the peer has said meanwhile, before the loop comes to it. Not from inside a callback. */

