@@ -21,7 +21,7 @@
 
 /* From now on the peer may do `access` (enum ibv_access_flags) through this vqp. What is taken away is off on every
  * path when this returns 0, and what is given is on; also on paths that are being built. -EINPROGRESS: done(vqp,
- * context) is called once when that is so, or when the vqp failed; a later call replaces it; it may not destroy the vqp.
+ * context), which may not destroy the vqp, is called once when that is so, or when it failed; a later call replaces it.
  * -EINVAL: not revocable. */
 int hf_vqp_set_access(struct hf_vqp *vqp, int access, void (*done)(struct hf_vqp *vqp, void *context), void *context);
 
