@@ -26,6 +26,8 @@
 #define EXIT_SKIP  77
 #define WAIT_MS    20000
 #define NODE_BYTES 32
+#define QUEUES     20000
+#define CANCELLED  50
 #define ALL_ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
 
 static const char *holdfast;
@@ -372,6 +374,111 @@ static void a_blocked_thread_wakes_for_each_message(struct side *side)
 	close_side(side, 1);
 }
 
+/* A program may poll by itself what it asked to be told of, and look for the event afterwards. */
+static void what_was_polled_makes_its_event_all_the_same(struct side *side)
+{
+	struct pollfd ready;
+	struct ibv_cq *cq;
+	void *context;
+
+	connect_sides(side, 1, ALL_ACCESS);
+	ready = (struct pollfd){.fd = side->channel->fd, .events = POLLIN};
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		if (side->number == 0) {
+			post_recv(side, 0, i);
+			check(ibv_req_notify_cq(side->cq[0], 0) == 0);
+			meet(side);
+			check(poll_one(side->cq[0]).wr_id == i);
+			check(poll(&ready, 1, WAIT_MS) == 1);
+			check(ibv_get_cq_event(side->channel, &cq, &context) == 0 && cq == side->cq[0]);
+			ibv_ack_cq_events(cq, 1);
+		} else {
+			meet(side);
+			check(post(side, 0, IBV_WR_SEND, i, 0, 0) == 0);
+			check(poll_one(side->cq[0]).status == IBV_WC_SUCCESS);
+		}
+	}
+	meet(side);
+	close_side(side, 1);
+}
+
+static void *take_events(void *argument)
+{
+	struct side *side = argument;
+	struct ibv_cq *cq;
+	void *context;
+
+	while (ibv_get_cq_event(side->channel, &cq, &context) == 0)
+		ibv_ack_cq_events(cq, 1);
+	return NULL;
+}
+
+/* The thread may take the event of a queue that is just being destroyed, and then waits on; it is cancelled there. */
+static void queues_are_destroyed_while_a_thread_waits_for_their_events(struct side *side)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+	pthread_t thread;
+
+	open_device(side);
+	side->memory = calloc(1, BYTES);
+	side->mr = ibv_reg_mr(side->pd, side->memory, BYTES, ALL_ACCESS);
+	side->channel = ibv_create_comp_channel(side->context);
+	check(side->mr != NULL && side->channel != NULL);
+	check(pthread_create(&thread, NULL, take_events, side) == 0);
+	for (unsigned i = 0; i < QUEUES; i++) {
+		side->cq[0] = ibv_create_cq(side->context, 1, NULL, side->channel, 0);
+		side->qp[0] = make_qp(side, side->cq[0], IBV_QPT_RC);
+		check(side->qp[0] != NULL);
+		to_init(side->qp[0], 0);
+		post_recv(side, 0, i);
+		check(ibv_req_notify_cq(side->cq[0], 0) == 0);
+		check(ibv_modify_qp(side->qp[0], &attr, IBV_QP_STATE) == 0);
+		check(poll_one(side->cq[0]).status == IBV_WC_WR_FLUSH_ERR); /* now its event wakes the thread */
+		check(ibv_destroy_qp(side->qp[0]) == 0 && ibv_destroy_cq(side->cq[0]) == 0);
+	}
+	check(pthread_cancel(thread) == 0 && pthread_join(thread, NULL) == 0);
+	close_side(side, 0);
+}
+
+struct poller {
+	struct ibv_cq *cq;
+	atomic_bool polls;
+};
+
+/* Of all that it calls, only what polls is a place to be cancelled in, but for the end of each round. */
+static void *poll_until_cancelled(void *argument)
+{
+	struct poller *poller = argument;
+	struct ibv_wc wc;
+
+	for (;;) {
+		for (unsigned i = 0; i < DEPTH; i++)
+			(void)ibv_poll_cq(poller->cq, 1, &wc);
+		atomic_store(&poller->polls, true);
+		pthread_testcancel();
+	}
+	return NULL;
+}
+
+static void a_thread_that_is_cancelled_while_it_polls_stops_no_other(struct side *side)
+{
+	struct ibv_port_attr port;
+	pthread_t thread;
+
+	connect_sides(side, 1, ALL_ACCESS);
+	for (unsigned i = 0; i < CANCELLED; i++) {
+		struct poller poller = {.cq = side->cq[0]};
+
+		check(pthread_create(&thread, NULL, poll_until_cancelled, &poller) == 0);
+		while (!atomic_load(&poller.polls))
+			sched_yield();
+		check(pthread_cancel(thread) == 0 && pthread_join(thread, NULL) == 0);
+		check(ibv_query_port(side->context, 1, &port) == 0);
+	}
+	meet(side);
+	close_side(side, 1);
+}
+
 struct worker {
 	struct side *side;
 	unsigned number;
@@ -625,9 +732,11 @@ int main(int argc, char **argv)
 	} tests[] = {TEST(what_is_not_there_says_so), TEST(old_and_new_queries_agree),
 		TEST(moves_and_posts_follow_the_rules), TEST(a_refused_write_names_its_qp_and_flushes_the_rest),
 		TEST(a_channel_can_be_polled_with_others_and_does_not_block_if_told),
-		TEST(a_blocked_thread_wakes_for_each_message), TEST(threads_of_both_sides_write_at_once),
-		TEST(threads_of_both_sides_count_each_add_once), TEST(adds_go_on_through_cuts_each_once_with_its_value),
-		TEST(a_port_is_up_while_any_of_its_rails_is)};
+		TEST(a_blocked_thread_wakes_for_each_message), TEST(what_was_polled_makes_its_event_all_the_same),
+		TEST(queues_are_destroyed_while_a_thread_waits_for_their_events),
+		TEST(a_thread_that_is_cancelled_while_it_polls_stops_no_other),
+		TEST(threads_of_both_sides_write_at_once), TEST(threads_of_both_sides_count_each_add_once),
+		TEST(adds_go_on_through_cuts_each_once_with_its_value), TEST(a_port_is_up_while_any_of_its_rails_is)};
 	const unsigned n = sizeof(tests) / sizeof(tests[0]);
 	bool failed = false;
 
