@@ -121,6 +121,9 @@ int hf_vqp_connect(
 int hf_vqp_connect_num(struct hf_vqp *vqp, struct hf_peer *peer, uint32_t num, int access);
 /* As the move of a qp to IBV_QPS_ERR: every wr completes as flushed, and the other side's too. */
 void hf_vqp_abort(struct hf_vqp *vqp);
+/* As the move of a qp to IBV_QPS_RESET, also after hf_vqp_abort: both queues are empty, and completions that were not
+ * polled are dropped. Only of a vqp that was never to be connected; -EISCONN otherwise. */
+int hf_vqp_reset(struct hf_vqp *vqp);
 /* The answer of the other side, once connected. */
 const void *hf_vqp_reply(const struct hf_vqp *vqp, size_t *bytes_out);
 
@@ -129,7 +132,7 @@ enum hf_vqp_state {
 	HF_VQP_CONNECTING, /* waiting for the peer, or for a first qp */
 	HF_VQP_UP,         /* posting on a rail */
 	HF_VQP_RECOVERING, /* the rail failed; both sides are settling what becomes of the wrs in flight */
-	HF_VQP_ERROR,      /* for good: every wr completes in error */
+	HF_VQP_ERROR,      /* for good, unless it was never connected: every wr completes in error */
 	HF_VQP_STATES,
 };
 enum hf_vqp_state hf_vqp_state(const struct hf_vqp *vqp);

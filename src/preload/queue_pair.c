@@ -189,7 +189,7 @@ static int move(struct queue_pair *qp, struct ibv_qp_attr *attr, int mask)
 	if (rc != 0)
 		return rc;
 	if (to == IBV_QPS_RESET)
-		return hf_vqp_state(qp->vqp) == HF_VQP_INIT ? 0 : -EOPNOTSUPP;
+		return hf_vqp_reset(qp->vqp) == 0 ? 0 : -EOPNOTSUPP;
 	if (to == IBV_QPS_ERR) {
 		hf_vqp_abort(qp->vqp);
 		return 0;

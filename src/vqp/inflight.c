@@ -110,6 +110,12 @@ struct inflight_wr *inflight_adopt(struct inflight *log)
 	return entry;
 }
 
+void inflight_empty(struct inflight *log)
+{
+	log->head = log->next = log->tail;
+	log->lent = 0;
+}
+
 uint32_t inflight_retire(struct inflight *log, uint64_t position)
 {
 	uint32_t n = 0;

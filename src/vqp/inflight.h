@@ -82,6 +82,9 @@ struct ibv_send_wr *inflight_lend(struct inflight *log);
 /* The first of those, as inflight_copy: sges (and inline bytes) that are elsewhere are copied. */
 struct inflight_wr *inflight_adopt(struct inflight *log);
 
+/* Forgets all there is, done or not; what comes next has the next position as ever. */
+void inflight_empty(struct inflight *log);
+
 /* Brings what was posted into the cache, with the memory that atomics answer to: somebody is about to judge it, and it
  * was written long ago. */
 void inflight_fetch(const struct inflight *log);

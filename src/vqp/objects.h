@@ -125,6 +125,7 @@ struct hf_vqp {
 	char service[HF_NAME_BYTES];
 	uint8_t *private_data; /* until CONNECT is sent, ours; then the reply; NULL: none */
 	uint16_t private_bytes;
+	bool begun;   /* to connect, whatever became of it */
 	bool asked;   /* CONNECT was sent */
 	char *reason; /* of a refusal; NULL: none was given */
 	struct inflight sends, recvs;

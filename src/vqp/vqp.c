@@ -16,12 +16,14 @@ static const unsigned vqp_allowed[HF_VQP_STATES] = {
 	[HF_VQP_CONNECTING] = BIT(HF_VQP_UP) | BIT(HF_VQP_ERROR),
 	[HF_VQP_UP] = BIT(HF_VQP_UP) | BIT(HF_VQP_RECOVERING) | BIT(HF_VQP_ERROR),
 	[HF_VQP_RECOVERING] = BIT(HF_VQP_UP) | BIT(HF_VQP_ERROR),
+	[HF_VQP_ERROR] = BIT(HF_VQP_INIT), /* hf_vqp_reset */
 };
 
 void vqp_move(struct hf_vqp *vqp, enum hf_vqp_state to)
 {
 	ensure(vqp_allowed[vqp->state] & BIT(to));
 	vqp->state = to;
+	vqp->begun = vqp->begun || to == HF_VQP_CONNECTING;
 	if (to == HF_VQP_UP && vqp->changed != NULL)
 		vqp->changed(vqp, vqp->context);
 }
@@ -237,6 +239,26 @@ bool vqp_forsake(struct hf_vqp *vqp)
 void hf_vqp_abort(struct hf_vqp *vqp)
 {
 	vqp_abort(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR);
+}
+
+/* No peer knows of it, and it never had a path: what it has is in the logs, and in what vqp_fail has begun. */
+int hf_vqp_reset(struct hf_vqp *vqp)
+{
+	if (vqp->begun)
+		return -EISCONN;
+	list_remove(&vqp->due_link);
+	list_remove(&vqp->ready_send_link);
+	list_remove(&vqp->ready_recv_link);
+	inflight_empty(&vqp->sends);
+	inflight_empty(&vqp->recvs);
+	vqp->messages = 0;
+	if (vqp->state == HF_VQP_INIT)
+		return 0;
+	vqp->failing = vqp->fail_tell = false;
+	vqp->path.broken = false;
+	vqp_move(vqp, HF_VQP_INIT);
+	access_check(vqp);
+	return 0;
 }
 
 enum hf_vqp_state hf_vqp_state(const struct hf_vqp *vqp)

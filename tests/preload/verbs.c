@@ -299,6 +299,37 @@ static void moves_and_posts_follow_the_rules(struct side *side)
 	check(ibv_destroy_qp(qp) == 0 && ibv_destroy_cq(cq) == 0);
 }
 
+static void a_reset_empties_the_queues_unless_it_was_connected(struct side *side)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET}, error = {.qp_state = IBV_QPS_ERR};
+	struct ibv_qp_init_attr init;
+	struct ibv_wc wc;
+	uint32_t number;
+
+	connect_sides(side, 1, ALL_ACCESS);
+	side->qp[1] = make_qp(side, side->cq[0], IBV_QPT_RC);
+	check(side->qp[1] != NULL);
+	number = side->qp[1]->qp_num;
+	for (unsigned round = 0; round < 3; round++) {
+		to_init(side->qp[1], 0);
+		check(ibv_poll_cq(side->cq[0], 1, &wc) == 0); /* the rest of the round before */
+		for (unsigned i = 0; i < DEPTH; i++)
+			post_recv(side, 1, i);
+		if (round > 0) {
+			check(ibv_modify_qp(side->qp[1], &error, IBV_QP_STATE) == 0);
+			check(poll_one(side->cq[0]).status == IBV_WC_WR_FLUSH_ERR);
+		}
+		attr.qp_state = IBV_QPS_RESET;
+		check(ibv_modify_qp(side->qp[1], &attr, IBV_QP_STATE) == 0);
+		check(ibv_query_qp(side->qp[1], &attr, IBV_QP_STATE, &init) == 0 && attr.qp_state == IBV_QPS_RESET);
+		check(side->qp[1]->qp_num == number);
+	}
+	check(ibv_destroy_qp(side->qp[1]) == 0);
+	check(ibv_modify_qp(side->qp[0], &attr, IBV_QP_STATE) == EOPNOTSUPP);
+	meet(side);
+	close_side(side, 1);
+}
+
 static void a_refused_write_names_its_qp_and_flushes_the_rest(struct side *side)
 {
 	struct ibv_qp_init_attr init;
@@ -730,7 +761,8 @@ int main(int argc, char **argv)
 		const char *name;
 		void (*test)(struct side *side);
 	} tests[] = {TEST(what_is_not_there_says_so), TEST(old_and_new_queries_agree),
-		TEST(moves_and_posts_follow_the_rules), TEST(a_refused_write_names_its_qp_and_flushes_the_rest),
+		TEST(moves_and_posts_follow_the_rules), TEST(a_reset_empties_the_queues_unless_it_was_connected),
+		TEST(a_refused_write_names_its_qp_and_flushes_the_rest),
 		TEST(a_channel_can_be_polled_with_others_and_does_not_block_if_told),
 		TEST(a_blocked_thread_wakes_for_each_message), TEST(what_was_polled_makes_its_event_all_the_same),
 		TEST(queues_are_destroyed_while_a_thread_waits_for_their_events),

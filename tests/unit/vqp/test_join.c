@@ -93,6 +93,70 @@ static bool a_failed(struct pair *pair)
 	return hf_vqp_state(pair->a.vqp) == HF_VQP_ERROR;
 }
 
+static void fill_queues(struct pair *pair)
+{
+	for (unsigned i = 0; i < PAIR_DEPTH; i++) {
+		assert_int_equal(pair_send(pair, i, 0, 64), 0);
+		assert_int_equal(pair_recv(&pair->a, i, 0, 64), 0);
+	}
+	assert_int_equal(pair_send(pair, 0, 0, 64), -ENOMEM);
+	assert_int_equal(pair_recv(&pair->a, 0, 0, 64), -ENOMEM);
+}
+
+static void what_was_posted_before_a_reset_is_forgotten(void **state)
+{
+	struct ibv_wc wc[2];
+	struct pair pair;
+
+	(void)state;
+	open_both(&pair);
+	fill_queues(&pair);
+	assert_int_equal(hf_vqp_reset(pair.a.vqp), 0);
+	fill_queues(&pair);
+	hf_vqp_abort(pair.a.vqp);
+	assert_int_equal(hf_vqp_reset(pair.a.vqp), 0); /* before anything was flushed */
+	fill_queues(&pair);
+	hf_vqp_abort(pair.a.vqp);
+	pair_collect(&pair, &pair.a, 1, wc);
+	assert_int_equal(wc[0].status, IBV_WC_WR_FLUSH_ERR);
+	assert_int_equal(hf_vqp_reset(pair.a.vqp), 0); /* with more to poll */
+	assert_int_equal(hf_vqp_state(pair.a.vqp), HF_VQP_INIT);
+	for (unsigned i = 0; i < 50; i++)
+		hf_loop_turn(pair.loop, 0);
+	assert_int_equal(hf_vcq_poll(pair.a.cq, 1, wc), 0);
+
+	memset(pair.a.memory, 0x5a, 64);
+	assert_int_equal(pair_recv(&pair.b, 21, 128, 64), 0);
+	assert_int_equal(pair_send(&pair, 22, 0, 64), 0);
+	join(&pair, &pair.a, &pair.b);
+	join(&pair, &pair.b, &pair.a);
+	pair_collect(&pair, &pair.b, 1, wc);
+	assert_int_equal(wc[0].wr_id, 21);
+	pair_collect(&pair, &pair.a, 1, wc);
+	assert_int_equal(wc[0].wr_id, 22);
+	assert_int_equal(wc[0].status, IBV_WC_SUCCESS);
+	assert_memory_equal(pair.b.memory + 128, pair.a.memory, 64);
+	pair_close(&pair);
+}
+
+static void a_vqp_that_was_to_be_connected_is_not_reset(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_both(&pair);
+	join(&pair, &pair.a, &pair.b);
+	assert_int_equal(hf_vqp_reset(pair.a.vqp), -EISCONN);
+	join(&pair, &pair.b, &pair.a);
+	assert_true(pair_until(&pair, both_up));
+	assert_int_equal(hf_vqp_reset(pair.a.vqp), -EISCONN);
+	hf_vqp_abort(pair.a.vqp);
+	assert_int_equal(hf_vqp_reset(pair.a.vqp), -EISCONN);
+	hf_peer_close(pair.a.peer);
+	assert_int_equal(hf_vqp_reset(pair.a.vqp), -EISCONN);
+	pair_close(&pair);
+}
+
 static void a_number_that_nobody_has_is_refused(void **state)
 {
 	struct pair pair;
@@ -173,6 +237,8 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_side_may_call_long_before_the_other),
 		cmocka_unit_test(both_sides_may_call_at_once),
+		cmocka_unit_test(what_was_posted_before_a_reset_is_forgotten),
+		cmocka_unit_test(a_vqp_that_was_to_be_connected_is_not_reset),
 		cmocka_unit_test(a_number_that_nobody_has_is_refused),
 		cmocka_unit_test(an_aborted_vqp_flushes_on_both_sides),
 		cmocka_unit_test(receives_stay_when_the_other_side_ends_and_a_send_fails),
