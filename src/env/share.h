@@ -54,16 +54,18 @@ int share_slot_wait(struct share_segment *segment, unsigned slot);
 /* Memory that can be shared: which file of ours backs [addr, addr + bytes). -ENOENT: private memory, at least in part,
  * with only `writable` filled. -EFAULT: not all of it is mapped, and readable. -EXDEV: shared, but in several files
  * since a part was moved (share_move_pages of the whole makes it one again).
- * fd stays ours and open as long as the memory is mapped. */
+ * fd is ours. Of hf_mem_alloc and hf_mem_map_file it is open as long as the memory is; of other memory until the next
+ * one is found, and while somebody holds it. */
 struct share_backing {
 	int fd;
 	uint64_t offset;
 	uint64_t inode; /* tells a peer whether it opened the same file */
 	bool writable;
 	bool movable; /* share_move_pages can move it: it is not a file's */
+	bool opened;  /* a file's, and fd was opened for this */
 };
 int share_backing_find(const void *addr, size_t bytes, struct share_backing *out);
-/* Remapped memory (share_remap): its fd stays open while somebody holds what was found. Of other memory nothing. */
+/* Behind the last holder fd is closed. Nothing to do for memory of hf_mem_alloc and hf_mem_map_file. */
 void share_backing_hold(const struct share_backing *backing);
 void share_backing_release(const struct share_backing *backing);
 /* Maps a peer's file fd as seen through its process; -ESTALE when that is not the inode any more (it died). */

@@ -2,8 +2,8 @@
  *
  * Our own allocations are in the registry (memory.h). Any other shared mapping of a file is found in /proc/self/maps,
  * and the file is opened a second time: by its path, through a descriptor that the program has of it, or through the
- * mapping itself, which takes privilege. The inode is checked. That descriptor is kept for the rest of the process, one
- * a file, because nobody tells when the program unmaps it. */
+ * mapping itself, which takes privilege. The inode is checked. There is one such descriptor a file, and it is closed
+ * with its last holder: nobody tells when the program unmaps the file, and its memory would be kept. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -29,6 +29,7 @@ struct opened_file {
 	ino_t inode;
 	bool writable;
 	int fd;
+	unsigned holders;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -103,6 +104,35 @@ static int open_mapped(const struct mapping *mapping)
 	return fd < 0 ? -ENOENT : fd;
 }
 
+static void close_file(struct opened_file *file)
+{
+	list_remove(&file->node);
+	close(file->fd);
+	free(file);
+}
+
+/* What was found before and is of no use after all: its region was refused. */
+static void close_unheld(void)
+{
+	list_for_each_safe (node, &opened) {
+		struct opened_file *file = container_of(node, struct opened_file, node);
+
+		if (file->holders == 0)
+			close_file(file);
+	}
+}
+
+static struct opened_file *find_opened(const struct share_backing *backing)
+{
+	list_for_each (node, &opened) {
+		struct opened_file *file = container_of(node, struct opened_file, node);
+
+		if (backing->opened && file->fd == backing->fd)
+			return file;
+	}
+	return NULL;
+}
+
 /* The descriptor kept for the file of `mapping`, opened when it is new. */
 static int keep_open(const struct mapping *mapping)
 {
@@ -117,6 +147,7 @@ static int keep_open(const struct mapping *mapping)
 		if (file->device == device && file->inode == mapping->inode && file->writable == mapping->writable)
 			return file->fd;
 	}
+	close_unheld();
 	fd = open_mapped(mapping);
 	if (fd < 0)
 		return fd;
@@ -187,6 +218,7 @@ static int survey_backing(struct survey *survey, struct share_backing *out)
 	out->offset = survey->first.offset + (survey->start - survey->first.start);
 	out->inode = survey->first.inode;
 	out->movable = remap_is_ours(&survey->first);
+	out->opened = !out->movable;
 	return 0;
 }
 
@@ -230,7 +262,12 @@ int share_backing_find(const void *addr, size_t bytes, struct share_backing *out
 
 void share_backing_hold(const struct share_backing *backing)
 {
+	struct opened_file *file;
+
 	pthread_mutex_lock(&lock);
+	file = find_opened(backing);
+	if (file != NULL)
+		file->holders++;
 	if (backing->movable)
 		remap_hold(backing->inode);
 	pthread_mutex_unlock(&lock);
@@ -238,7 +275,12 @@ void share_backing_hold(const struct share_backing *backing)
 
 void share_backing_release(const struct share_backing *backing)
 {
+	struct opened_file *file;
+
 	pthread_mutex_lock(&lock);
+	file = find_opened(backing);
+	if (file != NULL && --file->holders == 0)
+		close_file(file);
 	if (backing->movable)
 		remap_release(backing->inode);
 	pthread_mutex_unlock(&lock);

@@ -21,6 +21,8 @@
 #include "child.h"
 #include "env/share.h"
 
+#define DESCRIPTORS 1024
+
 static struct hf_env *env;
 static struct share_dir *dir;
 static char dir_name[64], dir_path[128];
@@ -510,6 +512,46 @@ static void a_memfd_of_the_program_is_found_through_its_descriptor(void **state)
 	close(fd);
 }
 
+static unsigned open_descriptors(void)
+{
+	unsigned n = 0;
+
+	for (int fd = 0; fd < DESCRIPTORS; fd++)
+		n += fcntl(fd, F_GETFD) >= 0;
+	return n;
+}
+
+/* A program that registers a file, is done with it, and takes the next, runs out of nothing. */
+static void a_file_is_closed_behind_the_last_who_holds_it(void **state)
+{
+	unsigned before = open_descriptors();
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		int fd = memfd_create("program", 0);
+		struct share_backing backing, again;
+		char *addr;
+
+		assert_int_equal(ftruncate(fd, 4096), 0);
+		addr = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		assert_ptr_not_equal(addr, MAP_FAILED);
+		assert_int_equal(share_backing_find(addr, 4096, &backing), 0);
+		close(fd);
+		if (i > 0) { /* nobody holds the first one, which goes when the second is looked for */
+			share_backing_hold(&backing);
+			assert_int_equal(share_backing_find(addr, 64, &again), 0);
+			assert_int_equal(again.fd, backing.fd);
+			share_backing_hold(&again);
+			share_backing_release(&backing);
+			assert_true(fcntl(again.fd, F_GETFD) >= 0);
+			share_backing_release(&again);
+			assert_int_equal(fcntl(again.fd, F_GETFD), -1);
+		}
+		munmap(addr, 4096);
+	}
+	assert_true(open_descriptors() <= before);
+}
+
 /* Peers map whole pages, and a file's length is seldom a multiple of them. */
 static void the_last_page_of_a_file_of_odd_length_is_mapped_whole(void **state)
 {
@@ -589,6 +631,7 @@ int main(void)
 		WITH_DIR(without_userfaultfd_pages_are_moved_only_where_no_store_can_be_lost),
 		WITH_DIR(shared_mappings_of_the_program_are_found_by_their_file),
 		WITH_DIR(a_memfd_of_the_program_is_found_through_its_descriptor),
+		WITH_DIR(a_file_is_closed_behind_the_last_who_holds_it),
 		WITH_DIR(the_last_page_of_a_file_of_odd_length_is_mapped_whole),
 		WITH_DIR(a_peer_that_is_not_the_same_any_more_is_stale),
 		WITH_DIR(a_process_has_exited_once_it_was_killed),
