@@ -112,7 +112,7 @@ static int check_init(const struct hf_vpd *pd, const struct hf_vqp_init *init)
 	for (unsigned i = 0; i < pd->node->rail_count; i++) {
 		const struct hf_dev_attr *attr = &pd->node->rails[i].dev->attr;
 
-		if (init->cap.max_send_wr * (logs ? 2 : 1) + 1 >= attr->max_qp_wr ||
+		if ((uint64_t)init->cap.max_send_wr * (logs ? 2 : 1) + 1 >= attr->max_qp_wr ||
 			init->cap.max_recv_wr > attr->max_qp_wr || init->cap.max_send_sge > attr->max_sge ||
 			init->cap.max_recv_sge > attr->max_sge || init->cap.max_inline_data > attr->max_inline)
 			return -EINVAL;

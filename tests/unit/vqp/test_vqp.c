@@ -654,6 +654,35 @@ static void what_the_request_log_cannot_hold_is_refused_before_it_is_posted(void
 	pair_close(&pair);
 }
 
+static void expect_too_deep(struct pair *pair, uint32_t sends, uint32_t recvs)
+{
+	struct hf_vqp_init init = {.send_cq = pair->a.cq,
+		.recv_cq = pair->a.cq,
+		.cap = {.max_send_wr = sends, .max_recv_wr = recvs, .max_send_sge = 1, .max_recv_sge = 1}};
+	struct hf_vqp *vqp;
+
+	assert_int_equal(hf_vqp_create(pair->a.pd, &init, &vqp), -EINVAL);
+	assert_null(vqp);
+}
+
+/* With the log writes, or the place for a probe, such a depth is a small number in 32 bits. */
+static void queues_deeper_than_the_device_has_are_refused(void **state)
+{
+	const enum hf_policy policies[] = {HF_POLICY_RESEND, HF_POLICY_VARUNA};
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		struct pair pair;
+
+		pair_open(&pair, policies[i]);
+		expect_too_deep(&pair, UINT32_MAX, 1);
+		expect_too_deep(&pair, 0x80000000u, 1);
+		expect_too_deep(&pair, 0x80000001u, 1);
+		expect_too_deep(&pair, 1, UINT32_MAX);
+		pair_close(&pair);
+	}
+}
+
 static bool b_has_failed_over(struct pair *pair)
 {
 	struct hf_vqp_counters counters;
@@ -761,6 +790,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(nodes_of_different_policies_refuse_each_other_and_name_both),
 		cmocka_unit_test(nodes_of_different_evidence_refuse_each_other_and_name_both),
 		cmocka_unit_test(what_the_request_log_cannot_hold_is_refused_before_it_is_posted),
+		cmocka_unit_test(queues_deeper_than_the_device_has_are_refused),
 		cmocka_unit_test(who_had_no_contact_for_a_lease_fences_the_peer),
 		cmocka_unit_test(a_lease_that_does_not_fit_into_the_budget_is_refused),
 		cmocka_unit_test(traffic_moves_although_the_responder_cannot_fence),
