@@ -44,6 +44,7 @@ struct inflight_wr {
 	bool log_counted;           /* its entry has taken a wr of its own once */
 	bool idempotent;
 	bool signaled; /* its owner wants a completion when it succeeds */
+	bool reports;  /* the device was asked for one, for the owner or to make room */
 	bool done;
 	bool polled;      /* its completion, ahead of others before it */
 	bool sent_before; /* handed to a qp that has failed since */

@@ -136,7 +136,7 @@ struct hf_vqp {
 	uint32_t log_rkeys[HF_RAILS_MAX];
 	uint32_t log_footers;         /* bit per rail of ours: its entries are footers there */
 	struct lengths lengths;       /* of the peer's that resume */
-	uint32_t unsignaled, packets; /* since the last forced signal; unretired */
+	uint32_t unsignaled, packets; /* posted since the last that has a signal; unretired */
 	uint64_t moved_ns;            /* when the oldest that is unretired became that, about */
 	struct path path, standby[HF_RAILS_MAX];
 	bool rail_suspect; /* a wr failed as it does when the path is broken */

@@ -146,6 +146,7 @@ bool plan_add(struct plan *plan, struct hf_vqp *vqp, uint64_t position, bool sig
 	entry->psns = qp_rules_psns(wr->opcode, left, vqp->path.mtu_bytes);
 	entry->log_entry = 0;
 	entry->footed = false;
+	entry->reports = signal;
 	wr = append(plan, position, entry->psns);
 	if (is_logged(vqp, entry) && vqp->path.footers)
 		add_footer(plan, vqp, entry);

@@ -22,18 +22,16 @@ static bool takes_receive(enum ibv_wr_opcode opcode)
 /* The responder keeps the results of a few atomics only: those whose answers came have to be known without it.
  *
  * A replayed wr speaks for itself: the signaled one behind it, which would have spoken for it, may have executed
- * before, and then is not posted again. */
-static bool force_signal(struct hf_vqp *vqp, const struct inflight_wr *entry)
+ * before, and then is not posted again.
+ *
+ * `unsignaled` before it. Posting counts them, not deciding: what is not taken now is decided again. */
+static bool needs_signal(const struct hf_vqp *vqp, const struct inflight_wr *entry, uint32_t unsignaled)
 {
 	uint32_t every = vqp->cap.max_send_wr / 4 < SIGNAL_EVERY ? vqp->cap.max_send_wr / 4 + 1 : SIGNAL_EVERY;
 	bool no_probe = (vqp->remote_access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)) == 0;
 
-	if (entry->signaled || entry->sent_before || no_probe || vqp->path.shared != NULL ||
-		qp_rules_is_atomic(entry->wr.opcode) || ++vqp->unsignaled >= every || vqp->packets >= PACKETS_SIGNAL) {
-		vqp->unsignaled = 0;
-		return true;
-	}
-	return false;
+	return entry->signaled || entry->sent_before || no_probe || vqp->path.shared != NULL ||
+	       qp_rules_is_atomic(entry->wr.opcode) || unsignaled + 1 >= every || vqp->packets >= PACKETS_SIGNAL;
 }
 
 /* Compiles what may leave, from log->next on. Returns how many entries; *end_out: where they end. */
@@ -41,6 +39,7 @@ static unsigned gather(struct hf_vqp *vqp, struct plan *plan, uint64_t *end_out)
 {
 	struct inflight *log = &vqp->sends;
 	uint32_t packets = vqp->path.shared != NULL ? vqp->path.shared->carrier->packets : vqp->packets;
+	uint32_t unsignaled = vqp->unsignaled; /* as if all of the plan were posted; it may not be */
 	unsigned added = 0;
 	uint64_t at = log->next;
 
@@ -48,6 +47,7 @@ static unsigned gather(struct hf_vqp *vqp, struct plan *plan, uint64_t *end_out)
 		plan->room = carrier_room(vqp);
 	for (; at < log->tail; at++) {
 		struct inflight_wr *entry = inflight_at(log, at);
+		bool signal;
 
 		if (entry->done)
 			continue;
@@ -67,8 +67,10 @@ static unsigned gather(struct hf_vqp *vqp, struct plan *plan, uint64_t *end_out)
 				carrier_wait(vqp);
 			break;
 		}
-		if (!plan_add(plan, vqp, at, force_signal(vqp, entry)))
+		signal = needs_signal(vqp, entry, unsignaled);
+		if (!plan_add(plan, vqp, at, signal))
 			break;
+		unsignaled = signal ? 0 : unsignaled + 1;
 		packets += entry->psns;
 		added++;
 	}
@@ -80,6 +82,7 @@ static void posted(struct hf_vqp *vqp, struct inflight_wr *entry)
 {
 	entry->rail = (uint8_t)vqp->path.rail;
 	entry->qp_num = vqp->path.our_key;
+	vqp->unsignaled = entry->reports ? 0 : vqp->unsignaled + 1;
 	if (vqp->packets == 0)
 		vqp->moved_ns = vqp->node->turned_ns;
 	path_count(&vqp->path, &vqp->packets, entry->psns);

@@ -683,6 +683,129 @@ static void queues_deeper_than_the_device_has_are_refused(void **state)
 	}
 }
 
+/* ---- a full queue of unsignaled wrs: one that was forced to signal makes room ---- */
+
+#define SHALLOW 4u
+
+static struct hf_vqp *serve_shallow(
+	const struct hf_vqp_request *request, void *reply, size_t *reply_bytes, void *context)
+{
+	struct pair *pair = context;
+
+	(void)request, (void)reply;
+	*reply_bytes = 0;
+	pair_make_vqp(pair, &pair->b);
+	return pair->b.vqp;
+}
+
+static bool both_are_up(struct pair *pair)
+{
+	return hf_vqp_state(pair->a.vqp) == HF_VQP_UP && pair->b.vqp != NULL && hf_vqp_state(pair->b.vqp) == HF_VQP_UP;
+}
+
+static bool a_has_posted_all(struct pair *pair)
+{
+	return pair->a.vqp->sends.next == pair->a.vqp->sends.tail;
+}
+
+static bool a_has_room(struct pair *pair)
+{
+	struct ibv_wc wc;
+
+	(void)hf_vcq_poll(pair->a.cq, 1, &wc);
+	return !inflight_full(&pair->a.vqp->sends);
+}
+
+static void open_shallow(struct pair *pair)
+{
+	struct hf_vqp_init init = {.cap = {.max_send_wr = SHALLOW, .max_send_sge = 1}};
+
+	pair_open(pair, HF_POLICY_VARUNA);
+	pair->service.on_request = serve_shallow;
+	init.send_cq = init.recv_cq = pair->a.cq;
+	init.access = pair->access;
+	assert_int_equal(hf_peer_connect(pair->a.node, &pair->control[1][0], 1, &pair->a.peer, NULL), 0);
+	assert_int_equal(hf_vqp_create(pair->a.pd, &init, &pair->a.vqp), 0);
+	assert_int_equal(hf_vqp_connect(pair->a.vqp, pair->a.peer, "test", NULL, 0), 0);
+	assert_true(pair_until(pair, both_are_up));
+}
+
+static void write_into(struct pair *pair, const struct hf_vmr *mr)
+{
+	struct ibv_sge sge = {.addr = (uintptr_t)pair->a.memory, .length = 64, .lkey = pair->a.mr->lkey};
+	struct ibv_send_wr wr = {.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.wr.rdma = {.remote_addr = (uintptr_t)mr->addr, .rkey = mr->rkey}};
+	struct ibv_send_wr *bad;
+
+	assert_int_equal(hf_vqp_post_send(pair->a.vqp, &wr, &bad), 0);
+}
+
+static void wrs_that_waited_for_their_region_make_room_too(void **state)
+{
+	struct pair pair;
+	struct hf_vmr *mr;
+
+	(void)state;
+	open_shallow(&pair);
+	write_into(&pair, pair.b.mr);
+	assert_true(pair_until(&pair, a_has_posted_all));
+	for (unsigned i = 1; i < SHALLOW; i++) {
+		assert_int_equal(hf_vmr_reg(pair.b.pd, pair.b.memory, 4096,
+					 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, &mr, NULL),
+			0);
+		write_into(&pair, mr);
+		assert_false(a_has_posted_all(&pair));
+		assert_true(pair_until(&pair, a_has_posted_all));
+	}
+	assert_true(pair_until(&pair, a_has_room));
+	pair_close(&pair);
+}
+
+static struct hf_dev_ops full_ops;
+
+static int post_to_full(struct hf_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+{
+	(void)qp;
+	*bad_wr = wr;
+	return -ENOMEM;
+}
+
+static int post_footed_to_full(struct hf_qp *qp, const struct hf_dc_dest *dest, struct ibv_send_wr *wr,
+	const struct hf_footer *footers, struct ibv_send_wr **bad_wr)
+{
+	(void)dest, (void)footers;
+	return post_to_full(qp, wr, bad_wr);
+}
+
+static void wrs_that_the_device_had_no_room_for_make_room_too(void **state)
+{
+	struct pair pair;
+	struct hf_dev *dev;
+	const struct hf_dev_ops *ops;
+
+	(void)state;
+	open_shallow(&pair);
+	write_into(&pair, pair.b.mr);
+	assert_true(pair_until(&pair, a_has_posted_all));
+	dev = hf_node_dev(pair.a.node, (unsigned)hf_vqp_rail(pair.a.vqp));
+	ops = dev->ops;
+	full_ops = *ops;
+	full_ops.qp_post_send = post_to_full;
+	full_ops.qp_post_send_footed = post_footed_to_full;
+	for (unsigned i = 1; i < SHALLOW; i++) {
+		dev->ops = &full_ops;
+		write_into(&pair, pair.b.mr);
+		assert_false(a_has_posted_all(&pair));
+		dev->ops = ops;
+		post_pump(pair.a.vqp);
+		assert_true(a_has_posted_all(&pair));
+	}
+	assert_true(pair_until(&pair, a_has_room));
+	pair_close(&pair);
+}
+
 static bool b_has_failed_over(struct pair *pair)
 {
 	struct hf_vqp_counters counters;
@@ -791,6 +914,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(nodes_of_different_evidence_refuse_each_other_and_name_both),
 		cmocka_unit_test(what_the_request_log_cannot_hold_is_refused_before_it_is_posted),
 		cmocka_unit_test(queues_deeper_than_the_device_has_are_refused),
+		cmocka_unit_test(wrs_that_waited_for_their_region_make_room_too),
+		cmocka_unit_test(wrs_that_the_device_had_no_room_for_make_room_too),
 		cmocka_unit_test(who_had_no_contact_for_a_lease_fences_the_peer),
 		cmocka_unit_test(a_lease_that_does_not_fit_into_the_budget_is_refused),
 		cmocka_unit_test(traffic_moves_although_the_responder_cannot_fence),
