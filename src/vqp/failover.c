@@ -82,7 +82,7 @@ static void begin_fence(struct hf_vqp *vqp)
 /* Asked again at ticks, because the rail may have been paused when it was its turn. */
 static void want_dedicated(struct hf_vqp *vqp, uint64_t now_ns)
 {
-	if (vqp->path.shared != NULL && vqp->recovery.picks && vqp->state == HF_VQP_UP)
+	if (vqp->path.shared != NULL && vqp->recovery.picks && vqp->state == HF_VQP_UP && !vqp->forsaken)
 		rebuild_want_own(vqp, now_ns);
 }
 

@@ -129,6 +129,8 @@ static void on_down(struct control_peer *control, void *context)
 		if (vqp_uses(vqp, peer) && !vqp_forsake(vqp))
 			vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR, false);
 		if (vqp->peer == peer) {
+			/* Its turn or its probe's completion may come before the vqp is fenced. */
+			rebuild_end(vqp, false, 0);
 			region_leave(vqp);
 			vqp->peer = NULL;
 		}

@@ -233,6 +233,7 @@ bool vqp_forsake(struct hf_vqp *vqp)
 		vqp->sends.next < vqp->sends.tail)
 		return false;
 	vqp->forsaken = true;
+	rebuild_end(vqp, false, 0); /* nobody has the other end of it */
 	return true;
 }
 

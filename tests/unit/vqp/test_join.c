@@ -8,6 +8,9 @@
 #include <cmocka.h>
 
 #include "pair.h"
+#include "vqp/pool.h"
+
+#define HELD 1000u /* more qps under way in the background than there may be */
 
 static void find_peer(struct pair *pair, struct end *end, unsigned other)
 {
@@ -232,6 +235,73 @@ static void what_is_in_flight_when_the_other_side_ends_fails_by_its_own_retries(
 	pair_close(&pair);
 }
 
+static bool a_may_fall_back(struct pair *pair)
+{
+	return pool_pick(pair->a.vqp, 1) != NULL;
+}
+
+static bool both_on_standby(struct pair *pair)
+{
+	return both_up(pair) && pair->a.vqp->path.shared != NULL && pair->b.vqp->path.shared != NULL;
+}
+
+/* Where its own qp has to wait for its turn. */
+static void open_on_standby(struct pair *pair)
+{
+	open_joined(pair);
+	assert_true(pair_until(pair, a_may_fall_back));
+	pair->a.node->rebuilds.running_count += HELD;
+	pair_cut(pair, 0, false);
+	assert_true(pair_until(pair, both_on_standby));
+	assert_int_equal(pair->a.vqp->rebuild.state, REBUILD_WAITING);
+}
+
+static void leave(struct pair *pair)
+{
+	hf_vqp_destroy(pair->b.vqp);
+	hf_peer_close(pair->b.peer);
+	assert_true(pair_until(pair, a_lost_its_peer));
+}
+
+static void a_vqp_whose_peer_has_left_makes_no_qp_in_the_background(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_on_standby(&pair);
+	assert_int_equal(pair_recv(&pair.a, 7, 0, 64), 0);
+	leave(&pair);
+	pair.a.node->rebuilds.running_count -= HELD;
+	for (unsigned i = 0; i < 100; i++)
+		hf_loop_turn(pair.loop, 1000000);
+	assert_int_equal(hf_vqp_state(pair.a.vqp), HF_VQP_UP);
+	assert_int_equal(pair.a.vqp->rebuild.state, REBUILD_NONE);
+	pair_close(&pair);
+}
+
+/* A SEND waits for that qp, so the vqp fails; it may not be fenced yet when the probe's completion comes. */
+static void a_probe_may_end_after_the_peer_has_left(void **state)
+{
+	struct rebuild *rebuild;
+	struct pair pair;
+
+	(void)state;
+	open_on_standby(&pair);
+	rebuild = &pair.a.vqp->rebuild;
+	list_remove(&rebuild->link);
+	list_push_back(&pair.a.node->rebuilds.running, &rebuild->link);
+	pair.a.node->rebuilds.running_count += 1 - HELD;
+	rebuild->at_ns = UINT64_MAX;
+	rebuild->state = REBUILD_PROBING;
+	assert_int_equal(pair_send(&pair, 8, 0, 64), 0);
+	hf_peer_close(pair.b.peer);
+	assert_true(pair_until(&pair, a_lost_its_peer));
+	rebuild_probed(pair.a.vqp, false);
+	assert_int_equal(hf_vqp_state(pair.a.vqp), HF_VQP_ERROR);
+	assert_int_equal(pair.a.node->rebuilds.running_count, 0);
+	pair_close(&pair);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -243,6 +313,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(an_aborted_vqp_flushes_on_both_sides),
 		cmocka_unit_test(receives_stay_when_the_other_side_ends_and_a_send_fails),
 		cmocka_unit_test(what_is_in_flight_when_the_other_side_ends_fails_by_its_own_retries),
+		cmocka_unit_test(a_vqp_whose_peer_has_left_makes_no_qp_in_the_background),
+		cmocka_unit_test(a_probe_may_end_after_the_peer_has_left),
 	};
 
 	if (argc > 1)
