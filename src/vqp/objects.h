@@ -185,7 +185,8 @@ struct hf_vqp *vqp_find(struct hf_node *node, uint32_t num);
 void vqp_due(struct hf_vqp *vqp); /* there is something to fence or to wait for: see due_turn */
 void vqp_move(struct hf_vqp *vqp, enum hf_vqp_state to);
 /* The other side ended. A vqp that a program connected by numbers is then what a plain qp is: its receives stay, what
- * is in flight ends as the device's own retries do, and what is posted later fails. False: it has to fail now. */
+ * is in flight ends as the device's own retries do, or with a standby qp, and what is posted later fails. False: it
+ * has to fail now. */
 bool vqp_forsake(struct hf_vqp *vqp);
 void vqp_fail(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest, bool tell);
 /* The same where what was posted may be on its way: it completes when the other side has fenced as well (V4). */

@@ -116,6 +116,16 @@ static void on_up(struct control_peer *control, void *context)
 	send_node(peer);
 }
 
+/* The standby qp ends with the peer: nobody would complete what is in flight on it later. */
+static bool loses_wrs(const struct hf_vqp *vqp)
+{
+	if (vqp->path.shared == NULL)
+		return false;
+	if (vqp->path.qp != NULL)
+		rail_cqs_drain(vqp->path.cqs);
+	return !post_quiet(vqp);
+}
+
 static void on_down(struct control_peer *control, void *context)
 {
 	struct hf_node *node = context;
@@ -126,7 +136,7 @@ static void on_down(struct control_peer *control, void *context)
 	list_for_each (at, &node->vqps) {
 		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
 
-		if (vqp_uses(vqp, peer) && !vqp_forsake(vqp))
+		if (vqp_uses(vqp, peer) && (loses_wrs(vqp) || !vqp_forsake(vqp)))
 			vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR, false);
 		if (vqp->peer == peer) {
 			/* Its turn or its probe's completion may come before the vqp is fenced. */

@@ -302,6 +302,26 @@ static void a_probe_may_end_after_the_peer_has_left(void **state)
 	pair_close(&pair);
 }
 
+/* The standby qp goes with the peer, and no retries of its own tell. */
+static void what_is_in_flight_on_a_standby_qp_fails_with_the_peer(void **state)
+{
+	struct ibv_wc wc[2];
+	struct pair pair;
+
+	(void)state;
+	open_on_standby(&pair);
+	assert_int_equal(pair_recv(&pair.a, 7, 0, 64), 0);
+	assert_int_equal(hf_dev_set_link(hf_node_dev(pair.a.node, 1), HF_LINK_TX, false), 0);
+	assert_int_equal(pair_write(&pair, 8, 0, 64, true), 0);
+	leave(&pair);
+	pair_collect(&pair, &pair.a, 2, wc);
+	assert_int_equal(wc[0].wr_id, 8);
+	assert_int_equal(wc[0].status, IBV_WC_RETRY_EXC_ERR);
+	assert_int_equal(wc[1].wr_id, 7);
+	assert_int_equal(wc[1].status, IBV_WC_WR_FLUSH_ERR);
+	pair_close(&pair);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -315,6 +335,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_is_in_flight_when_the_other_side_ends_fails_by_its_own_retries),
 		cmocka_unit_test(a_vqp_whose_peer_has_left_makes_no_qp_in_the_background),
 		cmocka_unit_test(a_probe_may_end_after_the_peer_has_left),
+		cmocka_unit_test(what_is_in_flight_on_a_standby_qp_fails_with_the_peer),
 	};
 
 	if (argc > 1)
