@@ -88,6 +88,8 @@ int hf_peer_connect(struct hf_node *node, const struct hf_addr *addresses, unsig
  * there; NULL. Of two nodes that connect to each other one may find that it is connected already. */
 struct hf_peer *hf_peer_find(struct hf_node *node, const struct hf_addr *address);
 void hf_peer_close(struct hf_peer *peer);
+/* For a program that keeps no peers: closes those that nobody has answered for and that no vqp is to connect to. */
+void hf_peer_close_unanswered(struct hf_node *node);
 
 /* What a program's own detectors know. A rail (ours, by its number) that is reported bad is not used with that peer
  * until the report is revoked, and traffic leaves it at once, as if a port had gone down; a trigger does the same for

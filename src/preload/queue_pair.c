@@ -113,6 +113,7 @@ int ibv_destroy_qp(struct ibv_qp *base)
 		return REAL(ibv_destroy_qp)(base);
 	drive_lock();
 	hf_vqp_destroy(qp->vqp);
+	hf_peer_close_unanswered(node_of(base->context)); /* else we would look for who is gone for ever */
 	drive_again();
 	drive_unlock();
 	free(qp);

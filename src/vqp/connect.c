@@ -165,6 +165,21 @@ void connect_send(struct hf_vqp *vqp)
 	(void)keep_private(vqp, NULL, 0);
 }
 
+/* As on a plain qp: without a wr it waits for as long as the other program pleases. The budget of recovery.h runs only
+ * from the exchange on. */
+void connect_tick(struct hf_vqp *vqp, uint64_t now_ns)
+{
+	if (vqp->state != HF_VQP_CONNECTING || vqp->wanted_num == 0 || vqp->remote_num != 0 ||
+		vqp->sends.head == vqp->sends.tail)
+		return;
+	if (vqp->unanswered_ns == 0)
+		vqp->unanswered_ns = now_ns;
+	if (now_ns - vqp->unanswered_ns < vqp->node->config.budget_ns)
+		return;
+	log_error("vqp %u: nobody answered for vqp %u within the budget", vqp->num, vqp->wanted_num);
+	vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR, false);
+}
+
 static struct hf_vqp *ask_service(struct hf_peer *peer, const struct message *message, struct message *answer)
 {
 	struct hf_vqp_request request = {

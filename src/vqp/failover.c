@@ -231,6 +231,7 @@ void failover_tick(struct hf_vqp *vqp, uint64_t now_ns)
 
 	if (vqp->peer == NULL || vqp->state == HF_VQP_ERROR || vqp->state == HF_VQP_INIT)
 		return;
+	connect_tick(vqp, now_ns);
 	if (vqp->recovery.state == RECOVERY_BUILD && vqp->recovery.rail >= 0 &&
 		(peer_usable(vqp->peer) & 1u << vqp->recovery.rail) == 0)
 		failover_broken(vqp);

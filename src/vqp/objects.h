@@ -125,9 +125,10 @@ struct hf_vqp {
 	char service[HF_NAME_BYTES];
 	uint8_t *private_data; /* until CONNECT is sent, ours; then the reply; NULL: none */
 	uint16_t private_bytes;
-	bool begun;   /* to connect, whatever became of it */
-	bool asked;   /* CONNECT was sent */
-	char *reason; /* of a refusal; NULL: none was given */
+	bool begun;             /* to connect, whatever became of it */
+	bool asked;             /* CONNECT was sent */
+	uint64_t unanswered_ns; /* something has been posted since, and no JOIN came; 0: nothing */
+	char *reason;           /* of a refusal; NULL: none was given */
 	struct inflight sends, recvs;
 	uint64_t messages;        /* numbered so far */
 	uint64_t consumed;        /* of the peer's */
@@ -178,6 +179,7 @@ uint32_t node_random(struct hf_node *node); /* to spread things by chance; not t
 /* connect.c */
 void connect_message(struct hf_peer *peer, const struct message *message);
 void connect_send(struct hf_vqp *vqp);
+void connect_tick(struct hf_vqp *vqp, uint64_t now_ns); /* what is posted to nobody does not wait for ever */
 
 /* vqp.c */
 bool vqp_uses(const struct hf_vqp *vqp, const struct hf_peer *peer);

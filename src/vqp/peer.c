@@ -326,6 +326,24 @@ void hf_peer_close(struct hf_peer *peer)
 	peer_free_memory(peer);
 }
 
+static bool has_vqps(const struct hf_peer *peer)
+{
+	list_for_each (at, &peer->node->vqps)
+		if (container_of(at, struct hf_vqp, node_link)->peer == peer)
+			return true;
+	return false;
+}
+
+void hf_peer_close_unanswered(struct hf_node *node)
+{
+	list_for_each_safe (at, &node->peers) {
+		struct hf_peer *peer = container_of(at, struct hf_peer, node_link);
+
+		if (hf_peer_name(peer)[0] == '\0' && !has_vqps(peer))
+			hf_peer_close(peer);
+	}
+}
+
 const char *hf_peer_name(const struct hf_peer *peer)
 {
 	return control_peer_name(peer->control);

@@ -10,7 +10,8 @@
 #include "pair.h"
 #include "vqp/pool.h"
 
-#define HELD 1000u /* more qps under way in the background than there may be */
+#define SHORT_NS 200000000ull
+#define HELD     1000u /* more qps under way in the background than there may be */
 
 static void find_peer(struct pair *pair, struct end *end, unsigned other)
 {
@@ -322,6 +323,66 @@ static void what_is_in_flight_on_a_standby_qp_fails_with_the_peer(void **state)
 	pair_close(&pair);
 }
 
+static void turn_for(struct pair *pair, uint64_t ns)
+{
+	uint64_t end_ns = hf_env_now_ns(hf_env_host()) + ns;
+
+	while (hf_env_now_ns(hf_env_host()) < end_ns)
+		hf_loop_turn(pair->loop, 5000000);
+}
+
+/* What is posted fails when the budget is over; before that nothing ends, as on a plain qp. */
+static void expect_no_answer(struct pair *pair)
+{
+	struct ibv_wc wc[2];
+
+	pair->a.node->config.budget_ns = SHORT_NS;
+	assert_int_equal(pair_recv(&pair->a, 7, 0, 64), 0);
+	turn_for(pair, 2 * SHORT_NS);
+	assert_int_equal(hf_vqp_state(pair->a.vqp), HF_VQP_CONNECTING);
+	assert_int_equal(pair_write(pair, 8, 0, 64, true), 0);
+	pair_collect(pair, &pair->a, 2, wc);
+	assert_int_equal(wc[0].wr_id, 8);
+	assert_int_equal(wc[0].status, IBV_WC_RETRY_EXC_ERR);
+	assert_int_equal(wc[1].wr_id, 7);
+	assert_int_equal(wc[1].status, IBV_WC_WR_FLUSH_ERR);
+}
+
+static void what_is_posted_to_nobody_fails_within_the_budget(void **state)
+{
+	struct hf_addr nobody;
+	struct pair pair;
+
+	(void)state;
+	open_both(&pair);
+	nobody = pair.control[1][0];
+	hf_addr_set_port(&nobody, (uint16_t)(hf_addr_port(&nobody) + 1));
+	assert_int_equal(hf_peer_connect(pair.a.node, &nobody, 1, &pair.a.peer, NULL), 0);
+	assert_int_equal(hf_vqp_connect_num(pair.a.vqp, pair.a.peer, 1, 0), 0);
+	expect_no_answer(&pair);
+	hf_peer_close_unanswered(pair.a.node);
+	assert_ptr_equal(hf_peer_find(pair.a.node, &nobody), pair.a.peer);
+	hf_vqp_destroy(pair.a.vqp);
+	hf_peer_close_unanswered(pair.a.node);
+	assert_null(hf_peer_find(pair.a.node, &nobody)); /* nobody is looked for any more */
+	pair_close(&pair);
+}
+
+static void what_is_posted_before_the_other_side_calls_fails_within_the_budget(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_both(&pair);
+	join(&pair, &pair.a, &pair.b);
+	assert_true(pair_until(&pair, peers_know_each_other));
+	expect_no_answer(&pair);
+	hf_vqp_destroy(pair.a.vqp);
+	hf_peer_close_unanswered(pair.a.node);
+	assert_ptr_equal(hf_peer_find(pair.a.node, &pair.control[1][0]), pair.a.peer); /* it has answered */
+	pair_close(&pair);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -336,6 +397,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_vqp_whose_peer_has_left_makes_no_qp_in_the_background),
 		cmocka_unit_test(a_probe_may_end_after_the_peer_has_left),
 		cmocka_unit_test(what_is_in_flight_on_a_standby_qp_fails_with_the_peer),
+		cmocka_unit_test(what_is_posted_to_nobody_fails_within_the_budget),
+		cmocka_unit_test(what_is_posted_before_the_other_side_calls_fails_within_the_budget),
 	};
 
 	if (argc > 1)
