@@ -66,8 +66,9 @@ struct hf_node;
 struct hf_peer;
 
 struct hf_node_events {
-	void (*peer_up)(struct hf_peer *peer, void *context);   /* either side connected; it can be used */
-	void (*peer_down)(struct hf_peer *peer, void *context); /* gone for good: its vqps are in error; closed after */
+	void (*peer_up)(struct hf_peer *peer, void *context); /* either side connected; it can be used */
+	/* Gone for good, and closed after. Its vqps are in error, unless hf_vqp_connect_num says otherwise. */
+	void (*peer_down)(struct hf_peer *peer, void *context);
 	void (*rail_changed)(struct hf_node *node, unsigned rail, bool up, void *context);
 };
 

@@ -118,7 +118,7 @@ int hf_vqp_connect(
 	struct hf_vqp *vqp, struct hf_peer *peer, const char *service, const void *private_data, size_t private_bytes);
 /* For programs that have told each other their vqps' numbers by themselves: connects to vqp `num` of `peer`, with what
  * that one may do here. Both sides call it, in any order; without the other's call the vqp goes on connecting,
- * and what is posted fails after the budget. */
+ * to the next incarnation when this one ends, and what is posted fails after the budget. */
 int hf_vqp_connect_num(struct hf_vqp *vqp, struct hf_peer *peer, uint32_t num, int access);
 /* As the move of a qp to IBV_QPS_ERR: every wr completes as flushed, and the other side's too. */
 void hf_vqp_abort(struct hf_vqp *vqp);

@@ -539,6 +539,19 @@ struct control_peer *control_find(struct control *control, const struct hf_addr 
 	return NULL;
 }
 
+unsigned control_peer_addresses(const struct control_peer *peer, struct hf_addr addresses_out[FRAME_ENDPOINTS_MAX])
+{
+	unsigned n = 0;
+
+	_Static_assert(BOOTSTRAP_MAX <= FRAME_ENDPOINTS_MAX, "what was dialed fits in as well");
+	for (unsigned i = 0; peer->known && i < peer->remote_count; i++)
+		if (hf_addr_port(&peer->remote[i].addr) != 0)
+			addresses_out[n++] = peer->remote[i].addr;
+	for (unsigned i = 0; !peer->known && i < peer->bootstrap_count; i++)
+		addresses_out[n++] = peer->bootstrap[i];
+	return n;
+}
+
 const char *control_peer_name(const struct control_peer *peer)
 {
 	return peer->name;

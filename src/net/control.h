@@ -52,6 +52,9 @@ void control_peer_close(struct control_peer *peer);
 /* Whoever listens there, or is being dialed there; NULL. */
 struct control_peer *control_find(struct control *control, const struct hf_addr *address);
 
+/* Where it can be dialed; also in `down`. */
+unsigned control_peer_addresses(const struct control_peer *peer, struct hf_addr addresses_out[FRAME_ENDPOINTS_MAX]);
+
 /* It will be delivered unless the peer goes down first, which it does when the message cannot be kept: it acknowledges
  * nothing for too long, or there is no memory. -ENOTCONN then, and later. */
 int control_send(struct control_peer *peer, const void *data, uint32_t bytes);

@@ -165,12 +165,24 @@ void connect_send(struct hf_vqp *vqp)
 	(void)keep_private(vqp, NULL, 0);
 }
 
+bool connect_waits(const struct hf_vqp *vqp)
+{
+	return vqp->state == HF_VQP_CONNECTING && vqp->wanted_num != 0 && vqp->remote_num == 0;
+}
+
+void connect_move(struct hf_vqp *vqp, struct hf_peer *successor)
+{
+	vqp->peer = successor;
+	vqp->asked = false;
+	if (successor->up)
+		connect_send(vqp);
+}
+
 /* As on a plain qp: without a wr it waits for as long as the other program pleases. The budget of recovery.h runs only
  * from the exchange on. */
 void connect_tick(struct hf_vqp *vqp, uint64_t now_ns)
 {
-	if (vqp->state != HF_VQP_CONNECTING || vqp->wanted_num == 0 || vqp->remote_num != 0 ||
-		vqp->sends.head == vqp->sends.tail)
+	if (!connect_waits(vqp) || vqp->sends.head == vqp->sends.tail)
 		return;
 	if (vqp->unanswered_ns == 0)
 		vqp->unanswered_ns = now_ns;
@@ -206,13 +218,19 @@ static bool agrees(const struct hf_peer *peer, const char *ours, const char *the
 	return false;
 }
 
+/* It is gone then, which control is about to tell: we say JOIN to this one as soon as it has. */
+static bool waits_for_another_incarnation(const struct hf_vqp *vqp, const struct hf_peer *peer)
+{
+	return connect_waits(vqp) && vqp->peer != peer && strcmp(hf_peer_name(vqp->peer), hf_peer_name(peer)) == 0;
+}
+
 static void on_join(struct hf_peer *peer, const struct message *message)
 {
 	struct hf_vqp *vqp = vqp_find(peer->node, message->to);
 	struct message refuse = {.kind = MESSAGE_REFUSE, .to = message->from};
 
 	policy_terms(&peer->node->config, refuse.terms);
-	if (vqp != NULL && vqp->state == HF_VQP_INIT)
+	if (vqp != NULL && (vqp->state == HF_VQP_INIT || waits_for_another_incarnation(vqp, peer)))
 		return;
 	if (vqp == NULL || vqp->peer != peer || vqp->wanted_num != message->from || vqp->state == HF_VQP_ERROR ||
 		!agrees(peer, refuse.terms, message->terms)) {

@@ -179,6 +179,8 @@ uint32_t node_random(struct hf_node *node); /* to spread things by chance; not t
 /* connect.c */
 void connect_message(struct hf_peer *peer, const struct message *message);
 void connect_send(struct hf_vqp *vqp);
+bool connect_waits(const struct hf_vqp *vqp); /* for the other side's JOIN */
+void connect_move(struct hf_vqp *vqp, struct hf_peer *successor);
 void connect_tick(struct hf_vqp *vqp, uint64_t now_ns); /* what is posted to nobody does not wait for ever */
 
 /* vqp.c */

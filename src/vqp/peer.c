@@ -126,6 +126,31 @@ static bool loses_wrs(const struct hf_vqp *vqp)
 	return !post_quiet(vqp);
 }
 
+/* Who listens there now, or will. Whom nobody answered for is gone because he is somebody that we know already. */
+static struct hf_peer *successor(struct hf_peer *gone)
+{
+	struct hf_addr addresses[FRAME_ENDPOINTS_MAX];
+	unsigned n = control_peer_addresses(gone->control, addresses);
+	struct hf_peer *peer = NULL;
+
+	for (unsigned i = 0; peer == NULL && i < n; i++)
+		peer = hf_peer_find(gone->node, &addresses[i]);
+	if (peer == NULL && hf_peer_name(gone)[0] != '\0')
+		(void)hf_peer_connect(gone->node, addresses, n, &peer, NULL);
+	return peer;
+}
+
+/* The program means the process that it has heard the number from: that may be the next one already, while we still
+ * had the one before for it. False: nobody can be found instead. */
+static bool look_for_successor(struct hf_vqp *vqp, struct hf_peer *gone)
+{
+	struct hf_peer *peer = vqp->peer == gone && connect_waits(vqp) ? successor(gone) : NULL;
+
+	if (peer != NULL)
+		connect_move(vqp, peer);
+	return peer != NULL;
+}
+
 static void on_down(struct control_peer *control, void *context)
 {
 	struct hf_node *node = context;
@@ -136,6 +161,8 @@ static void on_down(struct control_peer *control, void *context)
 	list_for_each (at, &node->vqps) {
 		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
 
+		if (look_for_successor(vqp, peer))
+			continue;
 		if (vqp_uses(vqp, peer) && (loses_wrs(vqp) || !vqp_forsake(vqp)))
 			vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR, false);
 		if (vqp->peer == peer) {

@@ -100,7 +100,7 @@ void pair_config(struct pair *pair, const struct end *end, enum hf_policy policy
 	}
 }
 
-static void open_end(struct pair *pair, struct end *end, const char *name, enum hf_policy policy)
+void pair_open_end(struct pair *pair, struct end *end, const char *name, enum hf_policy policy)
 {
 	const struct hf_node_events events = {.peer_up = on_peer_up, .peer_down = on_peer_down};
 	struct hf_node_config config;
@@ -134,8 +134,8 @@ void pair_open_apart(struct pair *pair, enum hf_policy policy_a, enum hf_policy 
 	is_open = true;
 	*pair = (struct pair){.access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC};
 	assert_int_equal(hf_loop_create(hf_env_host(), &pair->loop), 0);
-	open_end(pair, &pair->a, "a", policy_a);
-	open_end(pair, &pair->b, "b", policy_b);
+	pair_open_end(pair, &pair->a, "a", policy_a);
+	pair_open_end(pair, &pair->b, "b", policy_b);
 	pair->service = (struct hf_vqp_service){.name = "test", .on_request = on_request, .context = pair};
 	assert_int_equal(hf_vqp_serve(pair->b.node, &pair->service), 0);
 }
@@ -158,7 +158,7 @@ void pair_connect(struct pair *pair)
 	assert_true(pair_until(pair, both_up));
 }
 
-static void close_end(struct pair *pair, struct end *end)
+void pair_close_end(struct pair *pair, struct end *end)
 {
 	hf_node_close(end->node);
 	hf_mem_free(hf_loop_env(pair->loop), end->memory);
@@ -168,8 +168,8 @@ void pair_close(struct pair *pair)
 {
 	char fabric[HF_NAME_BYTES];
 
-	close_end(pair, &pair->a);
-	close_end(pair, &pair->b);
+	pair_close_end(pair, &pair->a);
+	pair_close_end(pair, &pair->b);
 	hf_loop_destroy(pair->loop);
 	is_open = false;
 	if (strcmp(pair_kind, "shm") == 0) {

@@ -37,6 +37,8 @@ void pair_make_vqp(struct pair *pair, struct end *end);
 void pair_ask(struct pair *pair);     /* a asks b for a vqp */
 void pair_connect(struct pair *pair); /* until both vqps are up */
 void pair_close(struct pair *pair);
+void pair_open_end(struct pair *pair, struct end *end, const char *name, enum hf_policy policy);
+void pair_close_end(struct pair *pair, struct end *end);
 void pair_config(struct pair *pair, const struct end *end, enum hf_policy policy, struct hf_node_config *config);
 /* Turns the loop until done(pair), for at most 20 s; false: it did not happen. */
 bool pair_until(struct pair *pair, bool (*done)(struct pair *pair));

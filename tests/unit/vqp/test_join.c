@@ -11,6 +11,7 @@
 #include "vqp/pool.h"
 
 #define SHORT_NS 200000000ull
+#define NEXT_NUM 77u   /* of the vqp of a process that has not started yet */
 #define HELD     1000u /* more qps under way in the background than there may be */
 
 static void find_peer(struct pair *pair, struct end *end, unsigned other)
@@ -383,6 +384,92 @@ static void what_is_posted_before_the_other_side_calls_fails_within_the_budget(v
 	pair_close(&pair);
 }
 
+/* Without a BYE, as a process that is killed. */
+static void kill_b(struct pair *pair)
+{
+	for (unsigned i = 0; i < 2; i++)
+		control_enable(pair->b.node->control, i, false);
+	pair_close_end(pair, &pair->b);
+	pair->b = (struct end){0};
+}
+
+static void restart_b(struct pair *pair)
+{
+	pair_open_end(pair, &pair->b, "b", HF_POLICY_VARUNA);
+	pair->b.node->next_num = NEXT_NUM - 1;
+	pair_make_vqp(pair, &pair->b);
+	assert_int_equal(hf_vqp_num(pair->b.vqp), NEXT_NUM);
+}
+
+static void join_by_number(struct pair *pair)
+{
+	struct hf_peer *peer = hf_peer_find(pair->a.node, &pair->control[1][0]);
+
+	assert_ptr_equal(peer, pair->a.peer);
+	assert_int_equal(hf_vqp_connect_num(pair->a.vqp, peer, NEXT_NUM, pair->access), 0);
+}
+
+static void open_known(struct pair *pair)
+{
+	open_both(pair);
+	find_peer(pair, &pair->a, 1);
+	assert_true(pair_until(pair, peers_know_each_other));
+}
+
+/* What the program told means the next incarnation, which the node has not heard of yet. */
+static void a_peer_that_was_killed_and_comes_again_is_joined(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_known(&pair);
+	kill_b(&pair);
+	join_by_number(&pair);
+	restart_b(&pair);
+	join(&pair, &pair.b, &pair.a);
+	assert_true(pair_until(&pair, both_up));
+	assert_int_equal(pair.a.peers_down, 1);
+	check_write(&pair);
+	pair_close(&pair);
+}
+
+static void a_peer_that_left_and_comes_again_is_joined(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_known(&pair);
+	pair_close_end(&pair, &pair.b);
+	join_by_number(&pair); /* before the BYE is read */
+	pair.b = (struct end){0};
+	assert_true(pair_until(&pair, a_lost_its_peer));
+	assert_int_equal(hf_vqp_state(pair.a.vqp), HF_VQP_CONNECTING);
+	restart_b(&pair);
+	join(&pair, &pair.b, &pair.a);
+	assert_true(pair_until(&pair, both_up));
+	check_write(&pair);
+	pair_close(&pair);
+}
+
+/* It may say JOIN before control has told that the one before is gone. A REFUSE would end it. */
+static void the_next_incarnation_is_not_refused(void **state)
+{
+	struct message message = {.kind = MESSAGE_JOIN, .from = NEXT_NUM};
+	struct hf_peer *next;
+	struct pair pair;
+
+	(void)state;
+	open_known(&pair);
+	join_by_number(&pair);
+	next = peer_open(pair.a.node, pair.a.peer->control);
+	assert_non_null(next);
+	message.to = hf_vqp_num(pair.a.vqp);
+	connect_message(next, &message);
+	assert_int_equal(next->outbox.used, 0);
+	peer_free_memory(next);
+	pair_close(&pair);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -399,6 +486,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_is_in_flight_on_a_standby_qp_fails_with_the_peer),
 		cmocka_unit_test(what_is_posted_to_nobody_fails_within_the_budget),
 		cmocka_unit_test(what_is_posted_before_the_other_side_calls_fails_within_the_budget),
+		cmocka_unit_test(a_peer_that_was_killed_and_comes_again_is_joined),
+		cmocka_unit_test(a_peer_that_left_and_comes_again_is_joined),
+		cmocka_unit_test(the_next_incarnation_is_not_refused),
 	};
 
 	if (argc > 1)
