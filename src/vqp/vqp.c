@@ -234,6 +234,7 @@ bool vqp_forsake(struct hf_vqp *vqp)
 		return false;
 	vqp->forsaken = true;
 	rebuild_end(vqp, false, 0); /* nobody has the other end of it */
+	pool_forget(vqp);           /* nor hears what is said of standby qps through it */
 	return true;
 }
 

@@ -258,6 +258,26 @@ static void open_on_standby(struct pair *pair)
 	assert_int_equal(pair->a.vqp->rebuild.state, REBUILD_WAITING);
 }
 
+static bool a_is_in_no_pool(struct pair *pair)
+{
+	return pair->a.vqp->pool == NULL;
+}
+
+/* What is said of standby qps is said through a vqp of the pool, and of this one the other side knows nothing more. */
+static void a_vqp_whose_other_end_has_gone_leaves_the_pool(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_joined(&pair);
+	assert_true(pair_until(&pair, a_may_fall_back));
+	hf_vqp_destroy(pair.b.vqp);
+	pair.b.vqp = NULL;
+	assert_true(pair_until(&pair, a_is_in_no_pool));
+	assert_int_equal(hf_vqp_state(pair.a.vqp), HF_VQP_UP);
+	pair_close(&pair);
+}
+
 static void leave(struct pair *pair)
 {
 	hf_vqp_destroy(pair->b.vqp);
@@ -482,6 +502,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(receives_stay_when_the_other_side_ends_and_a_send_fails),
 		cmocka_unit_test(what_is_in_flight_when_the_other_side_ends_fails_by_its_own_retries),
 		cmocka_unit_test(a_vqp_whose_peer_has_left_makes_no_qp_in_the_background),
+		cmocka_unit_test(a_vqp_whose_other_end_has_gone_leaves_the_pool),
 		cmocka_unit_test(a_probe_may_end_after_the_peer_has_left),
 		cmocka_unit_test(what_is_in_flight_on_a_standby_qp_fails_with_the_peer),
 		cmocka_unit_test(what_is_posted_to_nobody_fails_within_the_budget),
