@@ -49,9 +49,10 @@ int hf_vmr_atomic_cas(struct hf_vmr *mr, uint64_t *at, uint64_t compare, uint64_
 int hf_vmr_atomic_faa(struct hf_vmr *mr, uint64_t *at, uint64_t add, uint64_t *original_out);
 int hf_vmr_atomic_load(struct hf_vmr *mr, const uint64_t *at, uint64_t *value_out);
 
-/* The same through the NIC where it has to be, else at once; the struct is the library's until done() was called, which
- * may be before hf_vmr_atomic_post returns. rc: 0; -EIO: nobody can say whether it executed; -ECANCELED: the region is
- * being deregistered; or as above. */
+/* The same through the NIC where it has to be, else at once. Until done() was called the struct is the library's. That
+ * is before hf_vmr_atomic_post returns, or in a turn of the loop, where it may destroy anything of the node, or before
+ * hf_vmr_dereg of its region returns. rc: 0; -EIO: nobody can say whether it executed; -ECANCELED: the region is being
+ * deregistered, and refuses what done() posts to it with that too; or as above. */
 struct hf_vmr_atomic {
 	struct hf_vmr *mr;
 	uint64_t *at;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "vqp/own.h"
 #include "vqp/uid_slots.h"
 
 #define TICK_NS            20000000ull
@@ -182,6 +183,8 @@ static enum hf_poll node_poll(struct hf_poller *poller, uint64_t now_ns)
 		poll = HF_BUSY;
 	if (rebuild_turn(node, now_ns) || pool_turn(node))
 		poll = HF_BUSY;
+	if (own_turn(node) == HF_BUSY)
+		poll = HF_BUSY;
 	if (node_notify(node) == HF_BUSY)
 		poll = HF_BUSY;
 	node_flush(node);
@@ -220,7 +223,7 @@ static bool node_arm(struct hf_poller *poller)
 	struct hf_node *node = container_of(poller, struct hf_node, poller);
 
 	node_flush(node);
-	if (!list_empty(&node->resumed) || !all_due_wait(node))
+	if (!list_empty(&node->resumed) || !list_empty(&node->own_ended) || !all_due_wait(node))
 		return false;
 	for (unsigned i = 0; i < node->rail_count; i++)
 		if (!rail_cqs_arm(&node->rails[i].cqs))
@@ -373,6 +376,7 @@ int hf_node_open(struct hf_loop *loop, const struct hf_node_config *config, cons
 	list_init(&node->asked);
 	list_init(&node->cold);
 	list_init(&node->resumed);
+	list_init(&node->own_ended);
 	list_init(&node->recovering);
 	list_init(&node->pools);
 	list_init(&node->initiators);

@@ -70,6 +70,7 @@ struct hf_node {
 	bool due_answered;      /* some vqp has resumed since there were none */
 	struct list cold;       /* vqps whose verdicts are near: due_warm */
 	struct list resumed;    /* vqps on a new path, which post at the next turn */
+	struct list own_ended;  /* own.h: atomics of the owner's whose end he is to be told */
 	struct list recovering; /* vqps in the exchange, looked at whenever a rail changes and at every tick */
 	struct table nums;      /* vqps by number */
 	unsigned vqp_count;

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/log.h"
+#include "base/ensure.h"
 #include "vqp/uid_slots.h"
 #include "vqp/uid_wire.h"
 
@@ -19,6 +19,10 @@ struct own {
 	struct hf_mr *mr; /* of the scratch, on that rail */
 	struct uid_scratch *scratch;
 	struct hf_vmr_atomic *first, *last; /* first: under way */
+	/* What has ended and was not told: the next one waits, so that there is one at most. */
+	struct hf_vmr_atomic *ended;
+	int ended_rc;
+	struct list ended_link; /* of the node */
 	bool begun, posted, failed, confirming, has_slot;
 	uint32_t slot, first_psn;
 	uint64_t sequence;
@@ -35,6 +39,7 @@ static bool by_uid(const struct own *own)
 
 static void drop_path(struct own *own)
 {
+	own->failed = true; /* what completes now is the last: nothing more is posted on it */
 	if (own->path.qp != NULL)
 		rail_cqs_drain(own->path.cqs);
 	list_remove(&own->sink.link);
@@ -73,17 +78,21 @@ static bool make_path(struct own *own)
 
 /* ---- one atomic ---- */
 
+/* Not told yet: queues may be read just now, or the qp is about to go, and done() may destroy anything. */
 static void finish(struct own *own, int rc, uint64_t original)
 {
 	struct hf_vmr_atomic *atomic = own->first;
 
+	ensure(own->ended == NULL);
 	own->first = atomic->next;
 	if (own->first == NULL)
 		own->last = NULL;
 	own->begun = own->posted = own->confirming = false;
 	atomic->next = NULL;
 	atomic->original = original;
-	atomic->done(atomic, rc);
+	own->ended = atomic;
+	own->ended_rc = rc;
+	list_push_back(&own->pd->node->own_ended, &own->ended_link);
 }
 
 static void begin(struct own *own)
@@ -146,7 +155,7 @@ static void pump(struct own *own)
 	struct ibv_sge sges[2];
 	unsigned n = 1;
 
-	if (own->first == NULL || own->posted || !make_path(own))
+	if (own->first == NULL || own->posted || own->ended != NULL || !make_path(own))
 		return;
 	if (!own->begun)
 		begin(own);
@@ -185,7 +194,7 @@ static void on_wc(struct wc_sink *sink, const struct ibv_wc *wc)
 {
 	struct own *own = container_of(sink, struct own, sink);
 
-	if (own->path.qp == NULL || wc->qp_num != own->path.qp->qp_num || !own->posted || own->failed)
+	if (own->path.qp == NULL || wc->qp_num != own->path.qp->qp_num || !own->posted)
 		return;
 	if (wc->status != IBV_WC_SUCCESS) {
 		own->failed = true;
@@ -236,6 +245,7 @@ static bool lose(struct own *own)
 {
 	int rc = hf_qp_fence(own->path.qp);
 
+	own->failed = true;
 	if (rc == -EINPROGRESS)
 		return false;
 	rail_cqs_drain(own->path.cqs); /* it may have completed after all */
@@ -270,6 +280,29 @@ void own_tick(struct hf_vpd *pd)
 	pump(own);
 }
 
+/* ---- telling ---- */
+
+/* done() comes last: it may deregister the region, and free the domain with it. */
+static void tell(struct own *own)
+{
+	struct hf_vmr_atomic *atomic = own->ended;
+	int rc = own->ended_rc;
+
+	own->ended = NULL;
+	list_remove(&own->ended_link);
+	pump(own);
+	atomic->done(atomic, rc);
+}
+
+/* One at a time: after it nothing need be there any more. */
+enum hf_poll own_turn(struct hf_node *node)
+{
+	if (list_empty(&node->own_ended))
+		return HF_IDLE;
+	tell(container_of(node->own_ended.next, struct own, ended_link));
+	return HF_BUSY;
+}
+
 /* ---- making and ending ---- */
 
 static int make(struct hf_vpd *pd)
@@ -288,19 +321,23 @@ static int make(struct hf_vpd *pd)
 	own->pd = pd;
 	own->sink = (struct wc_sink){.completed = on_wc, .settled = on_settled, .fatal = on_fatal};
 	list_init(&own->sink.link);
+	list_init(&own->ended_link);
 	pd->own = own;
 	return 0;
 }
 
 static int own_post(struct hf_vmr_atomic *atomic)
 {
+	const struct region *region = container_of(atomic->mr, struct region, mr);
 	struct hf_vpd *pd = atomic->mr->pd;
 	struct own *own;
 	int rc = pd->own == NULL ? make(pd) : 0;
 
 	if (rc != 0)
 		return rc;
-	if (container_of(atomic->mr, struct region, mr)->atomics == NULL)
+	if (region->leaving)
+		return -ECANCELED;
+	if (region->atomics == NULL)
 		return -EACCES; /* nobody does atomics on it */
 	own = pd->own;
 	if (atomic->mr->mode == HF_ATOMIC_UID && !own->has_slot) {
@@ -337,31 +374,46 @@ int hf_vmr_atomic_post(struct hf_vmr_atomic *atomic)
 	return 0;
 }
 
-void own_leave_region(struct hf_vpd *pd, const struct hf_vmr *mr)
+/* Takes those of the region out of the queue. */
+static struct hf_vmr_atomic *take_of(struct own *own, const struct hf_vmr *mr)
 {
-	struct own *own = pd->own;
-	struct hf_vmr_atomic *atomic, *next;
+	struct hf_vmr_atomic *taken = NULL, **taken_end = &taken, **kept_end = &own->first;
 
-	if (own == NULL)
-		return;
-	atomic = own->first;
-	if (atomic != NULL && atomic->mr == mr)
-		drop_path(own);
-	if (atomic != NULL && atomic->mr == mr)
-		own->begun = own->posted = own->confirming = false;
-	own->first = own->last = NULL;
-	for (; atomic != NULL; atomic = next) {
+	own->last = NULL;
+	for (struct hf_vmr_atomic *atomic = own->first, *next; atomic != NULL; atomic = next) {
 		next = atomic->next;
 		atomic->next = NULL;
 		if (atomic->mr == mr) {
-			atomic->done(atomic, -ECANCELED);
+			*taken_end = atomic;
+			taken_end = &atomic->next;
 			continue;
 		}
-		if (own->last == NULL)
-			own->first = atomic;
-		else
-			own->last->next = atomic;
-		own->last = atomic;
+		*kept_end = own->last = atomic;
+		kept_end = &atomic->next;
+	}
+	*kept_end = NULL;
+	return taken;
+}
+
+/* All of them are out of the queue before the first is told, whose done() may post elsewhere, or deregister that. */
+void own_leave_region(struct hf_vpd *pd, const struct hf_vmr *mr)
+{
+	struct own *own = pd->own;
+	struct hf_vmr_atomic *cancelled, *next;
+
+	if (own == NULL)
+		return;
+	if (own->first != NULL && own->first->mr == mr) {
+		drop_path(own); /* it may have completed after all */
+		own->begun = own->posted = own->confirming = false;
+	}
+	cancelled = take_of(own, mr);
+	if (own->ended != NULL && own->ended->mr == mr)
+		tell(own);
+	for (; cancelled != NULL; cancelled = next) {
+		next = cancelled->next;
+		cancelled->next = NULL;
+		cancelled->done(cancelled, -ECANCELED);
 	}
 }
 
@@ -373,6 +425,7 @@ void own_close(struct hf_vpd *pd)
 	if (own == NULL)
 		return;
 	drop_path(own);
+	list_remove(&own->ended_link);
 	hf_mem_free(pd->node->env, own->scratch);
 	free(own);
 }

@@ -13,7 +13,9 @@ struct own;
 /* The home is moving: true when nothing of ours arrives through the old one any more. */
 bool own_left(struct hf_vpd *pd);
 void own_tick(struct hf_vpd *pd);
-void own_leave_region(struct hf_vpd *pd, const struct hf_vmr *mr); /* its atomics end with -ECANCELED */
+enum hf_poll own_turn(struct hf_node *node); /* tells one that has ended; anything may be gone then */
+/* Its atomics are told: those that have not ended, -ECANCELED. */
+void own_leave_region(struct hf_vpd *pd, const struct hf_vmr *mr);
 void own_close(struct hf_vpd *pd);
 
 #endif

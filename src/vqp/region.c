@@ -169,6 +169,7 @@ void region_leave(struct hf_vqp *vqp)
 
 void region_free(struct region *region)
 {
+	region->leaving = true;
 	if (region->mr.pd != NULL)
 		own_leave_region(region->mr.pd, &region->mr);
 	for (unsigned i = 0; i < HF_RAILS_MAX; i++)

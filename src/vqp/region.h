@@ -14,6 +14,7 @@ struct region {
 	struct hf_mr *mrs[HF_RAILS_MAX];
 	int access;
 	struct hf_mr *atomics; /* home.h: the second one, on the home of the domain; NULL: none */
+	bool leaving;          /* it is being deregistered */
 };
 
 /* A peer that is told of a domain's regions, for as long as a vqp connects it with them. */

@@ -184,6 +184,188 @@ static void the_owners_atomic_of_a_region_that_goes_is_cancelled(void **state)
 	pair_caps_masked = 0;
 }
 
+/* ---- what done() of an owner's atomic may do ---- */
+
+#define CHAIN 4u
+
+static struct chain {
+	struct hf_vpd *pd;
+	struct hf_vmr *mr;
+	struct hf_vmr_atomic atomics[CHAIN];
+	unsigned told[4 * CHAIN]; /* which of them, in order */
+	int rcs[4 * CHAIN];
+	unsigned count, again; /* again: so often done() posts its atomic once more */
+	int posted_rc;
+} chain;
+
+static void note_done(const struct hf_vmr_atomic *atomic, int rc)
+{
+	assert_true(chain.count < 4 * CHAIN);
+	chain.told[chain.count] = (unsigned)(atomic - chain.atomics);
+	chain.rcs[chain.count++] = rc;
+}
+
+static void open_chain(struct pair *pair, enum hf_atomic_mode mode, void (*done)(struct hf_vmr_atomic *, int))
+{
+	int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+
+	pair_caps_masked = HF_DEV_ATOMIC_GLOBAL;
+	pair_open(pair, HF_POLICY_VARUNA);
+	chain = (struct chain){0};
+	assert_int_equal(hf_vpd_alloc(pair->b.node, &chain.pd), 0);
+	assert_int_equal(hf_vmr_reg_atomic(chain.pd, pair->b.memory, 4096, access, mode, &chain.mr, NULL), 0);
+	for (unsigned i = 0; i < CHAIN; i++)
+		chain.atomics[i] = (struct hf_vmr_atomic){.mr = chain.mr,
+			.at = (uint64_t *)(void *)pair->b.memory,
+			.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
+			.compare_add = 1,
+			.done = done};
+}
+
+static void post_chain(void)
+{
+	for (unsigned i = 0; i < CHAIN; i++)
+		assert_int_equal(hf_vmr_atomic_post(&chain.atomics[i]), 0);
+}
+
+static void close_chain(struct pair *pair)
+{
+	pair_close(pair);
+	pair_caps_masked = 0;
+}
+
+static bool chain_is_told(struct pair *pair)
+{
+	(void)pair;
+	return chain.count == CHAIN + chain.again;
+}
+
+static void done_ends_the_domain(struct hf_vmr_atomic *atomic, int rc)
+{
+	note_done(atomic, rc);
+	if (atomic != &chain.atomics[0])
+		return;
+	assert_int_equal(hf_vmr_dereg(chain.mr), 0);
+	assert_int_equal(hf_vpd_free(chain.pd), 0);
+}
+
+static void done_may_deregister_the_region_and_free_its_domain(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_chain(&pair, HF_ATOMIC_NATIVE, done_ends_the_domain);
+	post_chain();
+	assert_true(pair_until(&pair, chain_is_told));
+	for (unsigned i = 0; i < CHAIN; i++) {
+		assert_int_equal(chain.told[i], i);
+		assert_int_equal(chain.rcs[i], i == 0 ? 0 : -ECANCELED);
+	}
+	close_chain(&pair);
+}
+
+static void done_posts_again(struct hf_vmr_atomic *atomic, int rc)
+{
+	note_done(atomic, rc);
+	if (chain.count <= chain.again)
+		chain.posted_rc = hf_vmr_atomic_post(atomic);
+}
+
+/* One after another: those that are posted again come behind those that wait. */
+static void post_again_in_order(enum hf_atomic_mode mode)
+{
+	struct pair pair;
+
+	open_chain(&pair, mode, done_posts_again);
+	chain.again = 2 * CHAIN;
+	post_chain();
+	assert_true(pair_until(&pair, chain_is_told));
+	for (unsigned i = 0; i < 3 * CHAIN; i++) {
+		assert_int_equal(chain.told[i], i % CHAIN);
+		assert_int_equal(chain.rcs[i], 0);
+	}
+	for (unsigned i = 0; i < CHAIN; i++)
+		assert_int_equal(chain.atomics[i].original, 2 * CHAIN + i);
+	close_chain(&pair);
+}
+
+static void done_may_post_again_and_is_called_in_order(void **state)
+{
+	(void)state;
+	post_again_in_order(HF_ATOMIC_NATIVE);
+	post_again_in_order(HF_ATOMIC_UID);
+}
+
+/* Also where the completion was read, and not told yet: it has executed, and is told so. */
+static void a_region_that_goes_takes_no_atomics_any_more(void **state)
+{
+	struct ibv_wc wc;
+	struct pair pair;
+	uint64_t end_ns;
+
+	(void)state;
+	open_chain(&pair, HF_ATOMIC_NATIVE, done_posts_again);
+	chain.again = 1;
+	post_chain();
+	end_ns = hf_env_now_ns(hf_env_host()) + 5000000000ull;
+	while (list_empty(&pair.b.node->own_ended) && hf_env_now_ns(hf_env_host()) < end_ns) {
+		(void)hf_dev_poll(hf_node_dev(pair.b.node, 0), hf_loop_now_ns(pair.loop));
+		assert_int_equal(hf_vcq_poll(pair.b.cq, 1, &wc), 0);
+	}
+	assert_int_equal(chain.count, 0); /* a poll tells nobody */
+	assert_int_equal(hf_vmr_dereg(chain.mr), 0);
+	assert_int_equal(chain.count, CHAIN);
+	assert_int_equal(chain.posted_rc, -ECANCELED);
+	for (unsigned i = 0; i < CHAIN; i++) {
+		assert_int_equal(chain.told[i], i);
+		assert_int_equal(chain.rcs[i], i == 0 ? 0 : -ECANCELED);
+	}
+	close_chain(&pair);
+}
+
+static struct hf_dev_ops unfenced_ops;
+
+static int fence_that_fails(struct hf_qp *qp)
+{
+	(void)qp;
+	return -EIO;
+}
+
+static bool one_is_told(struct pair *pair)
+{
+	(void)pair;
+	return chain.count == 1;
+}
+
+/* The first is lost with the rail, where nobody can be asked for it any more; the others go on when it is back. */
+static void done_may_post_again_when_the_fence_has_failed(void **state)
+{
+	const struct hf_dev_ops *ops;
+	struct hf_dev *dev;
+	struct pair pair;
+
+	(void)state;
+	open_chain(&pair, HF_ATOMIC_NATIVE, done_posts_again);
+	chain.again = 1;
+	dev = hf_node_dev(pair.b.node, 0);
+	ops = dev->ops;
+	unfenced_ops = *ops;
+	unfenced_ops.qp_fence = fence_that_fails;
+	dev->ops = &unfenced_ops;
+	assert_int_equal(hf_dev_set_link(dev, HF_LINK_BOTH, false), 0);
+	post_chain();
+	assert_true(pair_until(&pair, one_is_told));
+	assert_int_equal(chain.posted_rc, 0);
+	assert_int_equal(hf_dev_set_link(dev, HF_LINK_BOTH, true), 0);
+	assert_true(pair_until(&pair, chain_is_told));
+	for (unsigned i = 0; i < CHAIN + 1; i++) {
+		assert_int_equal(chain.told[i], i % CHAIN);
+		assert_int_equal(chain.rcs[i], i == 0 ? -EIO : 0);
+	}
+	dev->ops = ops;
+	close_chain(&pair);
+}
+
 /* Its other peers have drawn it to a rail that we do not share. Nothing is tried elsewhere, and nothing hangs. */
 static void an_atomic_whose_home_cannot_be_reached_ends_within_the_budget(void **state)
 {
@@ -265,6 +447,10 @@ int main(int argc, char **argv)
 		cmocka_unit_test(who_began_to_wait_for_the_home_in_the_turn_of_a_tick_does_not_despair),
 		cmocka_unit_test(the_owner_goes_through_the_home_too),
 		cmocka_unit_test(the_owners_atomic_of_a_region_that_goes_is_cancelled),
+		cmocka_unit_test(done_may_deregister_the_region_and_free_its_domain),
+		cmocka_unit_test(done_may_post_again_and_is_called_in_order),
+		cmocka_unit_test(a_region_that_goes_takes_no_atomics_any_more),
+		cmocka_unit_test(done_may_post_again_when_the_fence_has_failed),
 		cmocka_unit_test(what_is_posted_to_a_qp_that_a_move_has_withdrawn_is_not_unknown),
 		cmocka_unit_test(a_wait_that_began_in_this_turn_has_not_lasted_for_ever),
 		cmocka_unit_test(an_atomic_whose_home_cannot_be_reached_ends_within_the_budget),
