@@ -58,6 +58,8 @@ static unsigned gather(struct hf_vqp *vqp, struct plan *plan, uint64_t *end_out)
 		if (packets > 0 && packets + entry->psns > PACKETS_MAX) {
 			if (vqp->path.shared != NULL)
 				carrier_wait(vqp); /* it may be others that have so many */
+			else if (added == 0 && vqp->unsignaled > 0)
+				(void)post_probe(vqp); /* nothing else may say that they executed */
 			break;
 		}
 		if (uid_post_takes(vqp, entry))

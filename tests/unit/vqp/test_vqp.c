@@ -806,6 +806,24 @@ static void wrs_that_the_device_had_no_room_for_make_room_too(void **state)
 	pair_close(&pair);
 }
 
+/* It may take so many packets that it waits for all before it to retire. Its source is not all registered, which tells
+ * that the device got it. */
+static void a_large_wr_behind_an_unsignaled_one_leaves(void **state)
+{
+	struct pair pair;
+	struct ibv_wc wc;
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_VARUNA);
+	pair_connect(&pair);
+	assert_int_equal(pair_write(&pair, 1, 0, 64, false), 0);
+	assert_int_equal(pair_write(&pair, 2, 0, 1u << 30, true), 0);
+	pair_collect(&pair, &pair.a, 1, &wc);
+	assert_int_equal(wc.wr_id, 2);
+	assert_int_equal(wc.status, IBV_WC_LOC_PROT_ERR);
+	pair_close(&pair);
+}
+
 static bool b_has_failed_over(struct pair *pair)
 {
 	struct hf_vqp_counters counters;
@@ -916,6 +934,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(queues_deeper_than_the_device_has_are_refused),
 		cmocka_unit_test(wrs_that_waited_for_their_region_make_room_too),
 		cmocka_unit_test(wrs_that_the_device_had_no_room_for_make_room_too),
+		cmocka_unit_test(a_large_wr_behind_an_unsignaled_one_leaves),
 		cmocka_unit_test(who_had_no_contact_for_a_lease_fences_the_peer),
 		cmocka_unit_test(a_lease_that_does_not_fit_into_the_budget_is_refused),
 		cmocka_unit_test(traffic_moves_although_the_responder_cannot_fence),
