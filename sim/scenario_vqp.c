@@ -163,10 +163,11 @@ static bool a_fence_failed(const struct vq *vq)
 	return false;
 }
 
+/* Also one that was replaced since. */
 static bool a_nic_died(const struct vq *vq)
 {
 	for (unsigned i = 0; i < vq->network.port_count; i++)
-		if (vq->network.ports[i].dark)
+		if (vq->network.ports[i].nic_crashes > 0)
 			return true;
 	return false;
 }
