@@ -51,8 +51,9 @@ int hf_vmr_atomic_load(struct hf_vmr *mr, const uint64_t *at, uint64_t *value_ou
 
 /* The same through the NIC where it has to be, else at once. Until done() was called the struct is the library's. That
  * is before hf_vmr_atomic_post returns, or in a turn of the loop, where it may destroy anything of the node, or before
- * hf_vmr_dereg of its region returns. rc: 0; -EIO: nobody can say whether it executed; -ECANCELED: the region is being
- * deregistered, and refuses what done() posts to it with that too; or as above. */
+ * hf_vmr_dereg of its region returns. rc: 0; -EIO: nobody can say whether it executed; -EACCES: the region is not
+ * registered for atomics; -ECANCELED: it is being deregistered, and refuses what done() posts to it with that too; or
+ * as above. */
 struct hf_vmr_atomic {
 	struct hf_vmr *mr;
 	uint64_t *at;

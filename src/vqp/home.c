@@ -182,13 +182,14 @@ static void decide(struct hf_vpd *pd, uint64_t now_ns)
 {
 	struct votes votes;
 	unsigned most = 0, home = (unsigned)pd->home.rail;
+	uint32_t up = node_up_mask(pd->node);
 
 	count(pd, now_ns, &votes);
 	for (unsigned rail = 1; rail < pd->node->rail_count; rail++)
 		if (votes.can[rail] > votes.can[most])
 			most = rail;
 	if (votes.can[most] == 0) /* no peer has a say: for the owner's own */
-		most = pd->node->rails[home].up ? home : (unsigned)rail_choose(node_up_mask(pd->node) | 1u << home);
+		most = pd->node->rails[home].up || up == 0 ? home : (unsigned)rail_choose(up);
 	if (votes.can[most] > votes.can[home] || (votes.can[most] == 0 && most != home))
 		begin(pd, (int)most, now_ns);
 	else if (most < home && votes.stable[most] == votes.can[home] && votes.can[home] > 0 &&

@@ -78,21 +78,36 @@ static bool make_path(struct own *own)
 
 /* ---- one atomic ---- */
 
+/* What it has left in our slot is not to be taken for the next one's. */
+static void leave_off(struct own *own)
+{
+	if (own->begun && by_uid(own))
+		own->sequence = own->op.sequence;
+	own->begun = own->posted = own->confirming = false;
+}
+
 /* Not told yet: queues may be read just now, or the qp is about to go, and done() may destroy anything. */
 static void finish(struct own *own, int rc, uint64_t original)
 {
 	struct hf_vmr_atomic *atomic = own->first;
 
 	ensure(own->ended == NULL);
+	leave_off(own);
 	own->first = atomic->next;
 	if (own->first == NULL)
 		own->last = NULL;
-	own->begun = own->posted = own->confirming = false;
 	atomic->next = NULL;
 	atomic->original = original;
 	own->ended = atomic;
 	own->ended_rc = rc;
 	list_push_back(&own->pd->node->own_ended, &own->ended_link);
+}
+
+/* Where the home moved to, the device may have had no room for them. */
+static bool has_keys(const struct own *own)
+{
+	return container_of(own->first->mr, struct region, mr)->atomics != NULL &&
+	       (!by_uid(own) || container_of(own->pd->uids->mr, struct region, mr)->atomics != NULL);
 }
 
 static void begin(struct own *own)
@@ -155,7 +170,13 @@ static void pump(struct own *own)
 	struct ibv_sge sges[2];
 	unsigned n = 1;
 
-	if (own->first == NULL || own->posted || own->ended != NULL || !make_path(own))
+	if (own->first == NULL || own->posted || own->ended != NULL)
+		return;
+	if (!has_keys(own)) {
+		finish(own, own->begun ? -EIO : -EACCES, 0);
+		return;
+	}
+	if (!make_path(own))
 		return;
 	if (!own->begun)
 		begin(own);
@@ -181,7 +202,6 @@ static void uid_answered(struct own *own)
 	uid_step(&own->op, &result, &own->plan);
 	if (own->op.state != UID_OP_OVER)
 		return;
-	own->sequence = own->op.sequence;
 	if (own->op.installed) {
 		own->confirming = true;
 		uid_confirm(&own->op, &own->plan);
@@ -405,7 +425,7 @@ void own_leave_region(struct hf_vpd *pd, const struct hf_vmr *mr)
 		return;
 	if (own->first != NULL && own->first->mr == mr) {
 		drop_path(own); /* it may have completed after all */
-		own->begun = own->posted = own->confirming = false;
+		leave_off(own);
 	}
 	cancelled = take_of(own, mr);
 	if (own->ended != NULL && own->ended->mr == mr)

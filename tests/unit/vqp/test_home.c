@@ -10,6 +10,7 @@
 
 #include "pair.h"
 #include "vqp/objects.h"
+#include "vqp/uid_slots.h"
 
 static const struct region *region_of(const struct hf_vmr *mr)
 {
@@ -198,7 +199,7 @@ static struct chain {
 	int posted_rc;
 } chain;
 
-static void note_done(const struct hf_vmr_atomic *atomic, int rc)
+static void note_done(struct hf_vmr_atomic *atomic, int rc)
 {
 	assert_true(chain.count < 4 * CHAIN);
 	chain.told[chain.count] = (unsigned)(atomic - chain.atomics);
@@ -320,6 +321,84 @@ static void a_region_that_goes_takes_no_atomics_any_more(void **state)
 		assert_int_equal(chain.told[i], i);
 		assert_int_equal(chain.rcs[i], i == 0 ? 0 : -ECANCELED);
 	}
+	close_chain(&pair);
+}
+
+static bool home_of_chain_is_1(struct pair *pair)
+{
+	(void)pair;
+	return chain.pd->home.rail == 1;
+}
+
+static void the_home_moves_for_an_owner_without_peers_too(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_chain(&pair, HF_ATOMIC_NATIVE, note_done);
+	assert_int_equal(hf_dev_set_link(hf_node_dev(pair.b.node, 0), HF_LINK_BOTH, false), 0);
+	assert_true(pair_until(&pair, home_of_chain_is_1));
+	post_chain();
+	assert_true(pair_until(&pair, chain_is_told));
+	for (unsigned i = 0; i < CHAIN; i++)
+		assert_int_equal(chain.rcs[i], 0);
+	close_chain(&pair);
+}
+
+/* As after a move to a device that had no room for it. */
+static void a_region_without_a_registration_for_atomics_refuses_the_owners(void **state)
+{
+	struct region *region;
+	struct pair pair;
+
+	(void)state;
+	open_chain(&pair, HF_ATOMIC_NATIVE, note_done);
+	post_chain();
+	region = container_of(chain.mr, struct region, mr);
+	assert_int_equal(hf_mr_dereg(region->atomics), 0);
+	region->atomics = NULL;
+	assert_true(pair_until(&pair, chain_is_told));
+	for (unsigned i = 1; i < CHAIN; i++)
+		assert_int_equal(chain.rcs[i], -EACCES);
+	close_chain(&pair);
+}
+
+static bool has_used(uint64_t sequence)
+{
+	const struct uid_arena *arena = chain.pd->uids;
+
+	for (uint32_t i = 0; i < arena->count; i++)
+		if (arena->slots[i].word >> UID_STATE_BITS == sequence)
+			return true;
+	return false;
+}
+
+static bool two_are_told(struct pair *pair)
+{
+	(void)pair;
+	return chain.count == 2;
+}
+
+/* It may have come as far as its slot: the next one would take that for its own. */
+static void an_owners_atomic_that_was_cancelled_has_used_up_its_uid(void **state)
+{
+	int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+	struct hf_vmr *mr;
+	struct pair pair;
+
+	(void)state;
+	open_chain(&pair, HF_ATOMIC_UID, note_done);
+	assert_int_equal(hf_vmr_reg_atomic(chain.pd, pair.b.memory, 4096, access, HF_ATOMIC_UID, &mr, NULL), 0);
+	chain.atomics[0].mr = mr;
+	for (unsigned i = 0; i < 2; i++) {
+		chain.atomics[i].opcode = IBV_WR_ATOMIC_CMP_AND_SWP;
+		assert_int_equal(hf_vmr_atomic_post(&chain.atomics[i]), 0);
+	}
+	assert_int_equal(hf_vmr_dereg(mr), 0);
+	assert_true(pair_until(&pair, two_are_told));
+	assert_int_equal(chain.rcs[0], -ECANCELED);
+	assert_int_equal(chain.rcs[1], 0);
+	assert_true(has_used(2));
 	close_chain(&pair);
 }
 
@@ -450,6 +529,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(done_may_deregister_the_region_and_free_its_domain),
 		cmocka_unit_test(done_may_post_again_and_is_called_in_order),
 		cmocka_unit_test(a_region_that_goes_takes_no_atomics_any_more),
+		cmocka_unit_test(the_home_moves_for_an_owner_without_peers_too),
+		cmocka_unit_test(a_region_without_a_registration_for_atomics_refuses_the_owners),
+		cmocka_unit_test(an_owners_atomic_that_was_cancelled_has_used_up_its_uid),
 		cmocka_unit_test(done_may_post_again_when_the_fence_has_failed),
 		cmocka_unit_test(what_is_posted_to_a_qp_that_a_move_has_withdrawn_is_not_unknown),
 		cmocka_unit_test(a_wait_that_began_in_this_turn_has_not_lasted_for_ever),
