@@ -106,11 +106,11 @@ static bool progress(struct hf_vqp *vqp)
 	if (vqp->failing && vqp->fail_asks) {
 		vqp->fail_asks = vqp->fail_tell = false;
 		vqp->fail_awaits = true;
-		vqp->fenced_ns = 0;
+		vqp->fenced_ns = hf_env_now_ns(vqp->node->env);
 		if (vqp->peer != NULL)
 			exchange_ask_end(vqp);
 	}
-	if ((vqp->strays || vqp->fail_awaits) && vqp->fenced_ns == 0)
+	if (vqp->strays && vqp->fenced_ns == 0)
 		vqp->fenced_ns = hf_env_now_ns(vqp->node->env);
 	if (vqp->failing && waits_for_lease(vqp, hf_env_now_ns(vqp->node->env)))
 		return false;

@@ -57,6 +57,12 @@ static struct pool_qp *add(struct pool *pool, unsigned rail)
 
 /* ---- vqps on it ---- */
 
+/* What is said of a pool is said for one of its vqps; NULL: it has none. */
+static const struct hf_vqp *speaker(const struct pool *pool)
+{
+	return list_empty(&pool->members) ? NULL : container_of(pool->members.next, struct hf_vqp, member_link);
+}
+
 static void say_gone(const struct hf_vqp *vqp, unsigned rail, uint32_t offer)
 {
 	struct message message = {.kind = MESSAGE_POOL_GONE,
@@ -71,12 +77,12 @@ static void say_gone(const struct hf_vqp *vqp, unsigned rail, uint32_t offer)
 /* Of the picker: the other side is told that nobody will be sent there any more, once there is a vqp to say it for. */
 static void withdraw(struct pool_qp *standby)
 {
-	const struct pool *pool = standby->pool;
+	const struct hf_vqp *vqp = speaker(standby->pool);
 
 	pool_qp_break(standby);
-	if (list_empty(&pool->members))
+	if (vqp == NULL)
 		return;
-	say_gone(container_of(pool->members.next, struct hf_vqp, member_link), standby->path.rail, standby->offer);
+	say_gone(vqp, standby->path.rail, standby->offer);
 	pool_qp_free(standby);
 }
 
@@ -208,7 +214,6 @@ static void say(const struct hf_vqp *vqp, enum message_kind kind, const struct p
 
 static void keep_ready(struct pool *pool, unsigned rail, uint64_t now_ns)
 {
-	const struct hf_vqp *vqp = container_of(pool->members.next, struct hf_vqp, member_link);
 	unsigned have = 0;
 
 	list_for_each_safe (at, &pool->qps) {
@@ -227,7 +232,7 @@ static void keep_ready(struct pool *pool, unsigned rail, uint64_t now_ns)
 
 		if (standby == NULL)
 			return; /* the device has no room; the next tick tries again */
-		say(vqp, MESSAGE_POOL, standby);
+		say(speaker(pool), MESSAGE_POOL, standby);
 	}
 }
 
@@ -235,13 +240,11 @@ static void keep_ready(struct pool *pool, unsigned rail, uint64_t now_ns)
  * is kept until the picker says that it is gone, since it may have sent one before it heard so (POOL-3). */
 static void tell_broken(struct pool *pool)
 {
-	const struct hf_vqp *vqp = container_of(pool->members.next, struct hf_vqp, member_link);
-
 	list_for_each (at, &pool->qps) {
 		struct pool_qp *standby = container_of(at, struct pool_qp, link);
 
 		if (standby->state == POOL_BROKEN && !standby->told && !standby->withdrawn)
-			say_gone(vqp, standby->path.rail, standby->offer);
+			say_gone(speaker(pool), standby->path.rail, standby->offer);
 		standby->told = standby->state == POOL_BROKEN;
 	}
 }
@@ -250,15 +253,13 @@ void pool_tick(struct hf_node *node, uint64_t now_ns)
 {
 	list_for_each (at, &node->pools) {
 		struct pool *pool = container_of(at, struct pool, node_link);
+		const struct hf_vqp *vqp = speaker(pool);
+		bool picks = vqp != NULL && vqp->recovery.picks;
 
-		if (list_empty(&pool->members))
-			continue;
-		if (!container_of(pool->members.next, struct hf_vqp, member_link)->recovery.picks) {
+		if (vqp != NULL && !picks)
 			tell_broken(pool);
-			continue;
-		}
 		for (unsigned rail = 0; rail < node->rail_count; rail++)
-			if (peer_usable(pool->peer) & 1u << rail)
+			if (picks && (peer_usable(pool->peer) & 1u << rail) != 0)
 				keep_ready(pool, rail, now_ns);
 	}
 }
@@ -326,16 +327,17 @@ static void answered(struct hf_vqp *vqp, const struct message *message, unsigned
 static void gone(struct hf_vqp *vqp, const struct message *message, unsigned rail)
 {
 	struct pool_qp *standby = find_offer(vqp, message, rail);
+	bool picks = vqp->recovery.picks;
 
-	if (standby == NULL && vqp->recovery.picks)
+	if (standby == NULL && picks)
 		say_gone(vqp, rail, message->about_qp);
 	if (standby == NULL)
 		return;
 	pool_qp_break(standby);
-	standby->withdrawn = !vqp->recovery.picks;
+	standby->withdrawn = !picks;
 	if (standby->users > 0)
 		return;
-	if (vqp->recovery.picks)
+	if (picks)
 		withdraw(standby);
 	else
 		pool_qp_free(standby);

@@ -190,6 +190,14 @@ bool pair_until(struct pair *pair, bool (*done)(struct pair *pair))
 	return true;
 }
 
+void pair_turn_for(struct pair *pair, uint64_t ns)
+{
+	uint64_t end_ns = hf_env_now_ns(hf_env_host()) + ns;
+
+	while (hf_env_now_ns(hf_env_host()) < end_ns)
+		hf_loop_turn(pair->loop, 5000000);
+}
+
 void pair_cut(struct pair *pair, unsigned rail, bool up)
 {
 	assert_int_equal(hf_dev_set_link(hf_node_dev(pair->a.node, rail), HF_LINK_BOTH, up), 0);

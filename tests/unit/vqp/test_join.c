@@ -196,6 +196,25 @@ static bool a_lost_its_peer(struct pair *pair)
 	return pair->a.peers_down == 1;
 }
 
+static void leave(struct pair *pair)
+{
+	hf_vqp_destroy(pair->b.vqp);
+	hf_peer_close(pair->b.peer);
+	assert_true(pair_until(pair, a_lost_its_peer));
+}
+
+/* What was sent failed, then the receive went with the vqp. */
+static void expect_send_failed(struct pair *pair)
+{
+	struct ibv_wc wc[2];
+
+	pair_collect(pair, &pair->a, 2, wc);
+	assert_int_equal(wc[0].wr_id, 8);
+	assert_int_equal(wc[0].status, IBV_WC_RETRY_EXC_ERR);
+	assert_int_equal(wc[1].wr_id, 7);
+	assert_int_equal(wc[1].status, IBV_WC_WR_FLUSH_ERR);
+}
+
 /* As of a plain qp: nothing tells it that the other one is gone until it sends something. */
 static void receives_stay_when_the_other_side_ends_and_a_send_fails(void **state)
 {
@@ -205,17 +224,11 @@ static void receives_stay_when_the_other_side_ends_and_a_send_fails(void **state
 	(void)state;
 	open_joined(&pair);
 	assert_int_equal(pair_recv(&pair.a, 7, 0, 64), 0);
-	hf_vqp_destroy(pair.b.vqp);
-	hf_peer_close(pair.b.peer);
-	assert_true(pair_until(&pair, a_lost_its_peer));
+	leave(&pair);
 	assert_int_equal(hf_vqp_state(pair.a.vqp), HF_VQP_UP);
 	assert_int_equal(hf_vcq_poll(pair.a.cq, 1, wc), 0);
 	assert_int_equal(pair_send(&pair, 8, 0, 64), 0);
-	pair_collect(&pair, &pair.a, 2, wc);
-	assert_int_equal(wc[0].wr_id, 8);
-	assert_int_equal(wc[0].status, IBV_WC_RETRY_EXC_ERR);
-	assert_int_equal(wc[1].wr_id, 7);
-	assert_int_equal(wc[1].status, IBV_WC_WR_FLUSH_ERR);
+	expect_send_failed(&pair);
 	pair_close(&pair);
 }
 
@@ -228,9 +241,7 @@ static void what_is_in_flight_when_the_other_side_ends_fails_by_its_own_retries(
 	(void)state;
 	open_joined(&pair);
 	assert_int_equal(pair_send(&pair, 8, 0, 64), 0);
-	hf_vqp_destroy(pair.b.vqp);
-	hf_peer_close(pair.b.peer);
-	assert_true(pair_until(&pair, a_lost_its_peer));
+	leave(&pair);
 	pair_collect(&pair, &pair.a, 1, &wc);
 	assert_int_equal(wc.wr_id, 8);
 	assert_int_equal(wc.status, IBV_WC_RETRY_EXC_ERR);
@@ -278,13 +289,6 @@ static void a_vqp_whose_other_end_has_gone_leaves_the_pool(void **state)
 	pair_close(&pair);
 }
 
-static void leave(struct pair *pair)
-{
-	hf_vqp_destroy(pair->b.vqp);
-	hf_peer_close(pair->b.peer);
-	assert_true(pair_until(pair, a_lost_its_peer));
-}
-
 static void a_vqp_whose_peer_has_left_makes_no_qp_in_the_background(void **state)
 {
 	struct pair pair;
@@ -327,7 +331,6 @@ static void a_probe_may_end_after_the_peer_has_left(void **state)
 /* The standby qp goes with the peer, and no retries of its own tell. */
 static void what_is_in_flight_on_a_standby_qp_fails_with_the_peer(void **state)
 {
-	struct ibv_wc wc[2];
 	struct pair pair;
 
 	(void)state;
@@ -336,37 +339,19 @@ static void what_is_in_flight_on_a_standby_qp_fails_with_the_peer(void **state)
 	assert_int_equal(hf_dev_set_link(hf_node_dev(pair.a.node, 1), HF_LINK_TX, false), 0);
 	assert_int_equal(pair_write(&pair, 8, 0, 64, true), 0);
 	leave(&pair);
-	pair_collect(&pair, &pair.a, 2, wc);
-	assert_int_equal(wc[0].wr_id, 8);
-	assert_int_equal(wc[0].status, IBV_WC_RETRY_EXC_ERR);
-	assert_int_equal(wc[1].wr_id, 7);
-	assert_int_equal(wc[1].status, IBV_WC_WR_FLUSH_ERR);
+	expect_send_failed(&pair);
 	pair_close(&pair);
-}
-
-static void turn_for(struct pair *pair, uint64_t ns)
-{
-	uint64_t end_ns = hf_env_now_ns(hf_env_host()) + ns;
-
-	while (hf_env_now_ns(hf_env_host()) < end_ns)
-		hf_loop_turn(pair->loop, 5000000);
 }
 
 /* What is posted fails when the budget is over; before that nothing ends, as on a plain qp. */
 static void expect_no_answer(struct pair *pair)
 {
-	struct ibv_wc wc[2];
-
 	pair->a.node->config.budget_ns = SHORT_NS;
 	assert_int_equal(pair_recv(&pair->a, 7, 0, 64), 0);
-	turn_for(pair, 2 * SHORT_NS);
+	pair_turn_for(pair, 2 * SHORT_NS);
 	assert_int_equal(hf_vqp_state(pair->a.vqp), HF_VQP_CONNECTING);
 	assert_int_equal(pair_write(pair, 8, 0, 64, true), 0);
-	pair_collect(pair, &pair->a, 2, wc);
-	assert_int_equal(wc[0].wr_id, 8);
-	assert_int_equal(wc[0].status, IBV_WC_RETRY_EXC_ERR);
-	assert_int_equal(wc[1].wr_id, 7);
-	assert_int_equal(wc[1].status, IBV_WC_WR_FLUSH_ERR);
+	expect_send_failed(pair);
 }
 
 static void what_is_posted_to_nobody_fails_within_the_budget(void **state)

@@ -352,7 +352,6 @@ static void a_list_leaves_in_parts_when_a_standby_qp_has_room_for_no_more(void *
 	pair_close(&pair);
 }
 
-/* It waits for all of them: one that was asked about first must not be answered last. */
 static void a_standby_qp_is_no_deeper_than_its_device_can_make_it(void **state)
 {
 	struct pair pair;
@@ -458,6 +457,7 @@ static void a_log_that_strays_may_write_is_given_to_no_other_vqp(void **state)
 	pair_close(&pair);
 }
 
+/* It waits for all of them: one that was asked about first must not be answered last. */
 static void vqps_that_the_other_side_asks_about_are_fenced_in_one_turn_in_that_order(void **state)
 {
 	struct pair pair;

@@ -95,7 +95,6 @@ static bool is_told(struct pair *pair)
 static void a_write_that_completed_as_flushed_does_not_land_later(void **state)
 {
 	struct pair pair;
-	uint64_t end_ns;
 
 	(void)state;
 	for (unsigned i = 0; i < 8; i++) {
@@ -109,9 +108,7 @@ static void a_write_that_completed_as_flushed_does_not_land_later(void **state)
 		assert_int_equal(pair_write(&pair, 1, 0, 1024, true), 0);
 		hf_vqp_abort(pair.a.vqp);
 		assert_true(pair_until(&pair, is_told));
-		end_ns = hf_env_now_ns(hf_env_host()) + SETTLED_NS;
-		while (hf_env_now_ns(hf_env_host()) < end_ns)
-			hf_loop_turn(pair.loop, SETTLED_NS);
+		pair_turn_for(&pair, SETTLED_NS);
 		assert_int_equal(landed(&pair), landed_when_told);
 		assert_int_equal(hf_vqp_state(pair.b.vqp), HF_VQP_ERROR);
 		pair_close(&pair);
