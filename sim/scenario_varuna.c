@@ -17,6 +17,7 @@
 #define QP_RETRY_CNT    2
 #define BUDGET_NS       (2 * NS_S)
 #define TRIGGER_SEEDS   4u      /* of so many seeds one has a trigger, and every second of these no faults */
+#define QUIT_SEEDS      4u      /* of so many groups of those, one in which programs end vqps in the midst */
 #define MASKED_PPM      350000u /* of worlds */
 #define SHARED_RC_PPM   300000u /* of worlds: standby qps are RC, not DC */
 #define NO_DC_PPM       100000u /* of nodes in the others: so they are towards this one */
@@ -51,7 +52,7 @@ uint64_t vr_incidents(const struct vr_node *node)
 
 bool vr_excused(const struct vr_link *link)
 {
-	return link->vr->weak ||
+	return link->vr->weak || link->quit ||
 	       vr_incidents(link->ends[0].node) + vr_incidents(link->ends[1].node) != link->incidents ||
 	       !link->ends[0].node->endpoint.process->running || !link->ends[1].node->endpoint.process->running ||
 	       link->ends[0].culprit != UINT32_MAX || link->ends[1].culprit != UINT32_MAX;
@@ -128,6 +129,7 @@ static void set_up(struct vr *vr, struct world *world, struct outcome *outcome)
 		.retry_cnt = QP_RETRY_CNT,
 		.pool_size = (unsigned)world_range(world, 1, 2),
 	};
+	vr->quits = world->seed / TRIGGER_SEEDS % QUIT_SEEDS == 2;
 	pick_capabilities(vr);
 	vr->lingers = world_chance(world, LINGER_PPM);
 	for (unsigned i = 0; i < VR_RAILS; i++)

@@ -2,7 +2,8 @@
  *
  * Every pair of nodes has a few links, a link being a vqp on either side. Both ends post all kinds of work: WRITEs of
  * several packets, WRITE_WITH_IMM, SEND, READ, CAS and FAA, signaled and not, inline, of several sges, fenced, in
- * lists. Words for atomics are shared by all links that lead to a node. What takes effect is seen at the buses of the
+ * lists. The two ends of a link may have queues of different sizes, and in some worlds programs abort or destroy vqps in
+ * the midst. Words for atomics are shared by all links that lead to a node. What takes effect is seen at the buses of the
  * NICs; the claims of checkers/execution.h for flows of a vqp hold over all NICs, and besides them:
  *   lost            no wr fails unless the faults made evidence or a fence impossible (V1: no vacuous unknowns)
  *   outcome         a wr that fails says whether it was not executed or is unknown; the former is true
@@ -78,6 +79,7 @@ struct vr_link {
 	unsigned index;
 	struct vr_end ends[2];
 	unsigned culprits;  /* wrs with a wrong key, ever */
+	bool quit;          /* a program ended one of these vqps in the midst */
 	uint32_t attempt;   /* of ends[0] to connect */
 	uint64_t incidents; /* of both nodes when the vqps were made */
 	uint64_t completed_since_quiet;
@@ -114,6 +116,7 @@ struct vr {
 	bool lingers;                 /* vqps stay on standby qps for long, and so no messages are sent (R7) */
 	bool hca_atomics;             /* atomicity ends at the NIC (R12) */
 	bool weak;                    /* of some wrs in flight the evidence of this world cannot know */
+	bool quits;                   /* programs end vqps in the midst */
 	bool stopping;                /* nothing new is posted */
 };
 

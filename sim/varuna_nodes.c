@@ -16,6 +16,7 @@
 #define POLL_MAX     16
 #define LINGER_NS    (60 * NS_MS)
 #define RETRY_NS     (5 * NS_MS)
+#define QUIT_PPM     1000u /* of turns of a program, while it has wrs in flight on the vqp */
 #define SERVICE      "links"
 #define ACCESS       (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 
@@ -96,7 +97,7 @@ static bool make_vqp(struct vr_end *end)
 	struct hf_vqp_init init = {
 		.send_cq = end->node->endpoint.cq,
 		.recv_cq = end->node->endpoint.cq,
-		.cap = {.max_send_wr = VR_DEPTH,
+		.cap = {.max_send_wr = connects(end) ? VR_DEPTH : VR_DEPTH + end->link->index % 2,
 			.max_recv_wr = VR_SLOTS,
 			.max_send_sge = 3,
 			.max_recv_sge = 2,
@@ -182,6 +183,25 @@ static bool renew(struct vr_end *end, uint64_t now_ns)
 	return true;
 }
 
+/* Nothing is told of what is in flight, or lands for it, once hf_vqp_destroy has returned. */
+static bool quit(struct vr_end *end, uint64_t now_ns)
+{
+	struct vr *vr = end->link->vr;
+
+	if (!vr->quits || vr->world->now_ns >= vr->faults.quiet_ns || end->vqp == NULL || vr_in_flight(end) == 0 ||
+		hf_vqp_state(end->vqp) == HF_VQP_ERROR || !world_chance(vr->world, QUIT_PPM))
+		return false;
+	end->link->quit = true;
+	if (world_chance(vr->world, 500000)) {
+		hf_vqp_abort(end->vqp);
+		return true;
+	}
+	drop_vqp(end);
+	end->flow->requester_fenced = true;
+	end->retry_at_ns = now_ns + RETRY_NS;
+	return true;
+}
+
 /* ---- the loop ---- */
 
 static unsigned poll_cq(struct vr_node *node)
@@ -229,6 +249,7 @@ static enum hf_poll poll_node(struct hf_poller *poller, uint64_t now_ns)
 		if (end == NULL)
 			continue;
 		busy |= renew(end, now_ns);
+		busy |= quit(end, now_ns);
 		busy |= vr_post(end, now_ns);
 	}
 	return busy ? HF_BUSY : HF_IDLE;

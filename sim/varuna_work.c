@@ -45,6 +45,7 @@ void vr_begin_flows(struct vr_link *link)
 	struct vr *vr = link->vr;
 
 	vr_end_flows(link);
+	link->quit = false;
 	for (unsigned i = 0; i < 2; i++) {
 		struct vr_end *end = &link->ends[i], *other = &link->ends[1 - i];
 
