@@ -2,9 +2,9 @@
  *
  * Every pair of nodes has a few links, a link being a vqp on either side. Both ends post all kinds of work: WRITEs of
  * several packets, WRITE_WITH_IMM, SEND, READ, CAS and FAA, signaled and not, inline, of several sges, fenced, in
- * lists. The two ends of a link may have queues of different sizes, and in some worlds programs abort or destroy vqps in
- * the midst. Words for atomics are shared by all links that lead to a node. What takes effect is seen at the buses of the
- * NICs; the claims of checkers/execution.h for flows of a vqp hold over all NICs, and besides them:
+ * lists. The two ends of a link may have queues of different sizes, and in some worlds programs abort or destroy vqps
+ * in the midst. Words for atomics are shared by all links that lead to a node. What takes effect is seen at the buses
+ * of the NICs; the claims of checkers/execution.h for flows of a vqp hold over all NICs, and besides them:
  *   lost            no wr fails unless the faults made evidence or a fence impossible (V1: no vacuous unknowns)
  *   outcome         a wr that fails says whether it was not executed or is unknown; the former is true
  *   linearizability the values that atomics returned can be explained by one order for each word (V5)
