@@ -213,6 +213,8 @@ static void check_memory(struct vr *vr)
 
 static void check_words(struct vr *vr)
 {
+	for (unsigned i = 0; i < vr->link_count; i++)
+		vr_end_flows(&vr->links[i]);
 	list_for_each (at, &vr->words) {
 		struct vr_words *words = container_of(at, struct vr_words, node);
 

@@ -32,9 +32,39 @@ uint32_t vr_in_flight(const struct vr_end *end)
 
 /* ---- flows ---- */
 
+static bool is_atomic(const struct op *op)
+{
+	return op->kind == OP_CAS || op->kind == OP_FAA;
+}
+
+static unsigned word_of(const struct vr_end *end, const struct op *op)
+{
+	return (unsigned)((op->target - (uintptr_t)end->words->at) / 8);
+}
+
+/* What became of atomics of which nobody was told, the buses have shown. */
+static void settle_atomics(struct vr_end *end)
+{
+	struct flow *flow = end->flow;
+
+	for (uint32_t i = flow->count > VR_SLOTS ? flow->count - VR_SLOTS : 0; i < flow->count; i++) {
+		const struct op *op = &flow->ops[i];
+		size_t index = end->history[i % VR_SLOTS];
+
+		if (!is_atomic(op) || (op->completed && !op->failed))
+			continue;
+		if (op->executed)
+			linear_complete(&end->words->history[word_of(end, op)], index, op->original, UINT64_MAX);
+		else
+			linear_withdraw(&end->words->history[word_of(end, op)], index);
+	}
+}
+
 void vr_end_flows(struct vr_link *link)
 {
 	for (unsigned i = 0; i < 2; i++) {
+		if (link->ends[i].flow != NULL)
+			settle_atomics(&link->ends[i]);
 		execution_drop_flow(&link->vr->execution, link->ends[i].flow);
 		link->ends[i].flow = NULL;
 	}
@@ -293,11 +323,16 @@ static void check_wc(struct vr_end *end, const struct op *op, const struct ibv_w
 			(int)wc->opcode, wc->byte_len);
 }
 
+/* Also of one without a signal, once one behind it has completed. */
 static void take_atomic(struct vr_end *end, const struct op *op)
 {
-	unsigned word = (unsigned)((op->target - (uintptr_t)end->words->at) / 8);
-	uint64_t original = get_le64(end->memory + 3 * VR_WINDOW + (op->number % VR_SLOTS) * (size_t)VR_SLOT_BYTES);
+	unsigned word;
+	uint64_t original;
 
+	if (!is_atomic(op))
+		return;
+	word = word_of(end, op);
+	original = get_le64(end->memory + 3 * VR_WINDOW + (op->number % VR_SLOTS) * (size_t)VR_SLOT_BYTES);
 	linear_complete(&end->words->history[word], end->history[op->number % VR_SLOTS], original,
 		end->link->vr->world->now_ns);
 	if (op->kind == OP_FAA)
@@ -339,16 +374,20 @@ static void take_send(struct vr_end *end, struct ibv_wc *wc)
 {
 	struct vr *vr = end->link->vr;
 	const struct op *op;
+	uint32_t first;
 
 	if (end->same_id && wc->wr_id == SAME_ID)
 		wc->wr_id = end->flow->next_completed;
 	op = wc->wr_id < end->flow->count ? &end->flow->ops[wc->wr_id] : NULL;
 	world_note(vr->world, "wc", wc->wr_id << 8 | wc->status);
+	first = end->flow->next_completed;
 	if (op != NULL && wc->status != IBV_WC_SUCCESS && wc->vendor_err == HF_WC_NOT_EXECUTED)
 		flow_disclaimed(end->flow, op->number);
 	flow_completed(end->flow, wc);
 	if (op == NULL)
 		return;
+	for (uint32_t i = first; i < op->number; i++)
+		take_atomic(end, &end->flow->ops[i]);
 	if (vr->world->now_ns - op->posted_ns > vr->config.budget_ns + BUDGET_SLACK_NS)
 		world_violate(vr->world, "budget", "wr %u took %.3f s", op->number,
 			(double)(vr->world->now_ns - op->posted_ns) / 1e9);
@@ -360,8 +399,7 @@ static void take_send(struct vr_end *end, struct ibv_wc *wc)
 	vr->outcome->operations++;
 	if (vr->world->now_ns >= vr->faults.quiet_ns)
 		end->link->completed_since_quiet++;
-	if (op->kind == OP_CAS || op->kind == OP_FAA)
-		take_atomic(end, op);
+	take_atomic(end, op);
 }
 
 void vr_take(struct vr_end *end, struct ibv_wc *wc)

@@ -20,11 +20,11 @@ size_t linear_post(struct linear *linear, bool is_cas, uint64_t argument, uint64
 	return linear->count++;
 }
 
-void linear_complete(struct linear *linear, size_t index, uint64_t original, uint64_t now_ns)
+void linear_complete(struct linear *linear, size_t index, uint64_t original, uint64_t completed_ns)
 {
 	linear->ops[index].known = true;
 	linear->ops[index].original = original;
-	linear->ops[index].completed_ns = now_ns;
+	linear->ops[index].completed_ns = completed_ns;
 }
 
 void linear_withdraw(struct linear *linear, size_t index)

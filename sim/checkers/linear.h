@@ -5,7 +5,8 @@
  * before it was posted or after it completed. Operations whose outcome the client never learned may have taken effect
  * or not; whichever explains the others is assumed.
  *
- * This looks at requests and answers only, not at the bus. */
+ * This looks at requests and answers only, not at the bus; but whoever runs it may ask the bus what became of those that
+ * nobody was told of, and complete or withdraw them: with many of them little could be claimed. */
 #ifndef HOLDFAST_SIM_CHECKERS_LINEAR_H
 #define HOLDFAST_SIM_CHECKERS_LINEAR_H
 
@@ -14,7 +15,7 @@
 #include <stdint.h>
 
 struct linear_op {
-	bool is_cas, known; /* known: it completed, with `original` */
+	bool is_cas, known; /* known: it took effect, and found `original` */
 	uint64_t argument, compare, original;
 	uint64_t posted_ns, completed_ns;
 	bool placed;
@@ -28,8 +29,9 @@ struct linear {
 
 /* Returns the operation's index. */
 size_t linear_post(struct linear *linear, bool is_cas, uint64_t argument, uint64_t compare, uint64_t now_ns);
-void linear_complete(struct linear *linear, size_t index, uint64_t original, uint64_t now_ns);
-/* The client was told that it did not take effect. */
+/* completed_ns: UINT64_MAX when nobody was told. */
+void linear_complete(struct linear *linear, size_t index, uint64_t original, uint64_t completed_ns);
+/* It did not take effect. */
 void linear_withdraw(struct linear *linear, size_t index);
 /* NULL: it could. Otherwise what is wrong, in words. */
 const char *linear_check(struct linear *linear);
