@@ -5,8 +5,8 @@
  * before it was posted or after it completed. Operations whose outcome the client never learned may have taken effect
  * or not; whichever explains the others is assumed.
  *
- * This looks at requests and answers only, not at the bus; but whoever runs it may ask the bus what became of those that
- * nobody was told of, and complete or withdraw them: with many of them little could be claimed. */
+ * This looks at requests and answers only, not at the bus; but whoever runs it may ask the bus what became of those
+ * that nobody was told of, and complete or withdraw them: with many of them little could be claimed. */
 #ifndef HOLDFAST_SIM_CHECKERS_LINEAR_H
 #define HOLDFAST_SIM_CHECKERS_LINEAR_H
 
