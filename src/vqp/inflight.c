@@ -116,6 +116,38 @@ void inflight_empty(struct inflight *log)
 	log->lent = 0;
 }
 
+/* By the promise of HF_ATOMIC_PLAIN nobody else would have written that value. */
+static uint64_t found_first(const struct inflight_wr *entry, uint64_t original)
+{
+	return entry->compares && original == entry->wr.wr.atomic.swap ? entry->wr.wr.atomic.compare_add : original;
+}
+
+void inflight_answer(const struct inflight_wr *entry, uint64_t original)
+{
+	uint64_t value = found_first(entry, original);
+	uint32_t given = 0;
+
+	for (int i = 0; i < entry->wr.num_sge; i++) {
+		memcpy((void *)(uintptr_t)entry->wr.sg_list[i].addr, (const uint8_t *)&value + given,
+			entry->wr.sg_list[i].length);
+		given += entry->wr.sg_list[i].length;
+	}
+}
+
+/* As the device left it. */
+static uint64_t answer_of(const struct inflight_wr *entry)
+{
+	uint64_t value = 0;
+	uint32_t taken = 0;
+
+	for (int i = 0; i < entry->wr.num_sge; i++) {
+		memcpy((uint8_t *)&value + taken, (const void *)(uintptr_t)entry->wr.sg_list[i].addr,
+			entry->wr.sg_list[i].length);
+		taken += entry->wr.sg_list[i].length;
+	}
+	return value;
+}
+
 uint32_t inflight_retire(struct inflight *log, uint64_t position)
 {
 	uint32_t n = 0;
@@ -127,6 +159,8 @@ uint32_t inflight_retire(struct inflight *log, uint64_t position)
 			continue;
 		entry->done = true;
 		entry->status = IBV_WC_SUCCESS;
+		if (entry->compares)
+			inflight_answer(entry, answer_of(entry));
 		if (entry->log_entry != 0) {
 			log->last_entry = entry->log_entry;
 			log->last_number = entry->log_number;

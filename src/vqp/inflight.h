@@ -43,6 +43,8 @@ struct inflight_wr {
 	bool footed;                /* the entry and the wr execute together or not at all */
 	bool log_counted;           /* its entry has taken a wr of its own once */
 	bool idempotent;
+	bool plain;    /* an atomic of a region in HF_ATOMIC_PLAIN: what is in doubt is sent again */
+	bool compares; /* and was, a CAS: if it finds its own value it had executed */
 	bool signaled; /* its owner wants a completion when it succeeds */
 	bool reports;  /* the device was asked for one, for the owner or to make room */
 	bool done;
@@ -92,6 +94,8 @@ void inflight_fetch(const struct inflight *log);
 
 /* Success of all that was posted up to and including `position` (D2). Returns how many became done. */
 uint32_t inflight_retire(struct inflight *log, uint64_t position);
+/* Of an atomic: what it found. */
+void inflight_answer(const struct inflight_wr *entry, uint64_t original);
 /* The status of the oldest that is not done, when that was refused. */
 enum ibv_wc_status inflight_refused(const struct inflight *log);
 /* How the wrs end that are not done when a vqp fails: the oldest of them, and the others. */

@@ -24,6 +24,7 @@ struct own {
 	int ended_rc;
 	struct list ended_link; /* of the node */
 	bool begun, posted, failed, confirming, has_slot;
+	bool compares; /* it was sent again in doubt */
 	uint32_t slot, first_psn;
 	uint64_t sequence;
 	struct uid_op op;
@@ -83,7 +84,7 @@ static void leave_off(struct own *own)
 {
 	if (own->begun && by_uid(own))
 		own->sequence = own->op.sequence;
-	own->begun = own->posted = own->confirming = false;
+	own->begun = own->posted = own->confirming = own->compares = false;
 }
 
 /* Not told yet: queues may be read just now, or the qp is about to go, and done() may destroy anything. */
@@ -101,6 +102,15 @@ static void finish(struct own *own, int rc, uint64_t original)
 	own->ended = atomic;
 	own->ended_rc = rc;
 	list_push_back(&own->pd->node->own_ended, &own->ended_link);
+}
+
+/* One that is sent again in doubt and finds its own value had executed (verdict.h). */
+static void answer(struct own *own, uint64_t original)
+{
+	const struct hf_vmr_atomic *atomic = own->first;
+	bool had_executed = own->compares && atomic->opcode == IBV_WR_ATOMIC_CMP_AND_SWP && original == atomic->swap;
+
+	finish(own, 0, had_executed ? atomic->compare_add : original);
 }
 
 /* Where the home moved to, the device may have had no room for them. */
@@ -164,6 +174,15 @@ static unsigned compile_by_uid(const struct own *own, struct ibv_send_wr *wrs, s
 	return own->plan.count;
 }
 
+/* Nothing can be posted for it any more. */
+static void give_up(struct own *own)
+{
+	if (own->confirming)
+		finish(own, 0, own->op.original);
+	else
+		finish(own, own->begun && (by_uid(own) || own->compares) ? -EIO : -EACCES, 0);
+}
+
 static void pump(struct own *own)
 {
 	struct ibv_send_wr wrs[2], *bad;
@@ -173,7 +192,7 @@ static void pump(struct own *own)
 	if (own->first == NULL || own->posted || own->ended != NULL)
 		return;
 	if (!has_keys(own)) {
-		finish(own, own->begun ? -EIO : -EACCES, 0);
+		give_up(own);
 		return;
 	}
 	if (!make_path(own))
@@ -225,7 +244,7 @@ static void on_wc(struct wc_sink *sink, const struct ibv_wc *wc)
 	if (by_uid(own))
 		uid_answered(own);
 	else
-		finish(own, 0, own->scratch->value);
+		answer(own, own->scratch->value);
 }
 
 static void on_settled(struct wc_sink *sink)
@@ -254,10 +273,14 @@ static void settle_direct(struct own *own)
 	n = hf_qp_atomic_results(own->path.qp, results, OWN_RESULTS);
 	for (int i = 0; i < n; i++)
 		if (results[i].psn == own->first_psn) {
-			finish(own, 0, results[i].original);
+			answer(own, results[i].original);
 			return;
 		}
-	finish(own, -EIO, 0);
+	own->compares = own->first->mr->mode == HF_ATOMIC_PLAIN;
+	if (own->compares)
+		own->posted = false; /* it may have: once more, as the mode promises that it is harmless */
+	else
+		finish(own, -EIO, 0);
 }
 
 /* False: the fence is under way. */

@@ -32,6 +32,7 @@ struct hf_peer {
 	bool rails_changed; /* peer_refresh_rails is due at the next tick */
 	uint32_t silent;    /* bit per rail of ours: as peer_silent says; looked at at the next tick */
 	bool has_uids;      /* it has announced a region in HF_ATOMIC_UID */
+	bool has_plain;     /* or one in HF_ATOMIC_PLAIN */
 };
 
 struct hf_peer *peer_open(struct hf_node *node, struct control_peer *control);

@@ -64,10 +64,20 @@ bool plan_has_room(const struct plan *plan, const struct inflight_wr *entry)
 	       plan->sge_count + (unsigned)entry->wr.num_sge < PLAN_SGES;
 }
 
+static bool is_plain(const struct hf_vqp *vqp, const struct ibv_send_wr *wr)
+{
+	const struct remote_region *region = vqp->peer->has_plain && qp_rules_is_atomic(wr->opcode)
+						     ? region_remote(vqp->peer, wr->wr.atomic.rkey)
+						     : NULL;
+
+	return region != NULL && region->mode == HF_ATOMIC_PLAIN;
+}
+
 /* What changes memory, and is not declared harmless to repeat. Messages have the log of receives (R8). */
 static bool is_logged(const struct hf_vqp *vqp, const struct inflight_wr *entry)
 {
 	return vqp->log.entries > 0 && (vqp->remote_access & IBV_ACCESS_REMOTE_WRITE) != 0 && !entry->idempotent &&
+	       !entry->plain &&
 	       (qp_rules_is_atomic(entry->wr.opcode) || entry->wr.opcode == IBV_WR_RDMA_WRITE ||
 		       entry->wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM);
 }
@@ -144,6 +154,7 @@ bool plan_add(struct plan *plan, struct hf_vqp *vqp, uint64_t position, bool sig
 	entry->mtu_bytes = vqp->path.mtu_bytes;
 	entry->first_psn = plan->psn;
 	entry->psns = qp_rules_psns(wr->opcode, left, vqp->path.mtu_bytes);
+	entry->plain = is_plain(vqp, &entry->wr);
 	entry->log_entry = 0;
 	entry->footed = false;
 	entry->reports = signal;

@@ -448,6 +448,7 @@ void region_message(struct hf_peer *peer, const struct message *message)
 	entry->home = home_of(peer, message);
 	entry->atomic_rkey = message->atomic_rkey;
 	peer->has_uids |= entry->mode == HF_ATOMIC_UID;
+	peer->has_plain |= entry->mode == HF_ATOMIC_PLAIN;
 	for (unsigned i = 0; i < peer->node->rail_count; i++)
 		entry->rkeys[i] = peer->rail_map[i] < 0 ? 0 : message->rkeys[peer->rail_map[i]];
 	list_for_each (at, &peer->node->vqps) {

@@ -79,10 +79,12 @@ static enum executed by_both(const struct judge *judge, uint32_t *packets_out)
 	return executed;
 }
 
-/* To send again what may have executed is harmless only when the application says so. */
+/* To send again what may have executed is harmless only when the application says so, of the wr or of the region. */
 static struct verdict in_doubt(const struct inflight_wr *entry, const struct evidence *evidence)
 {
-	return (struct verdict){.kind = entry->idempotent && evidence->fenced ? VERDICT_REPLAY : VERDICT_UNKNOWN};
+	bool again = (entry->idempotent || entry->plain) && evidence->fenced;
+
+	return (struct verdict){.kind = again ? VERDICT_REPLAY : VERDICT_UNKNOWN, .doubtful = again};
 }
 
 /* The packets of it that executed, for one that the responder refused; -1: another one was, or none. */
@@ -192,23 +194,12 @@ struct verdict verdict_judge(enum hf_policy policy, const struct inflight_wr *en
 	return (struct verdict){.kind = taken ? VERDICT_EXECUTED : VERDICT_REPLAY};
 }
 
-static void give_value(const struct inflight_wr *entry, uint64_t value)
-{
-	uint32_t given = 0;
-
-	for (int i = 0; i < entry->wr.num_sge; i++) {
-		memcpy((void *)(uintptr_t)entry->wr.sg_list[i].addr, (const uint8_t *)&value + given,
-			entry->wr.sg_list[i].length);
-		given += entry->wr.sg_list[i].length;
-	}
-}
-
 static void enter(enum hf_policy policy, struct inflight_wr *entry, const struct verdict *verdict)
 {
 	switch (verdict->kind) {
 	case VERDICT_EXECUTED:
 		if (policy == HF_POLICY_VARUNA && qp_rules_is_atomic(entry->wr.opcode))
-			give_value(entry, verdict->original);
+			inflight_answer(entry, verdict->original);
 		entry->done = true;
 		entry->status = IBV_WC_SUCCESS;
 		break;
@@ -218,6 +209,7 @@ static void enter(enum hf_policy policy, struct inflight_wr *entry, const struct
 		break;
 	case VERDICT_REPLAY:
 		entry->sent_before = true;
+		entry->compares |= verdict->doubtful && entry->plain && entry->wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
 		entry->landed += verdict->landed;
 		break;
 	case VERDICT_UNKNOWN:

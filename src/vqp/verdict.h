@@ -13,7 +13,9 @@
  *   CAS, FAA              executed when the responder's device still knows the original value (D4b, R9), not executed,
  *                         or unknown: the value is lost, and is never guessed.
  * Whatever it is, when the responder says that it refused it: it fails with that status, in its turn.
- * Where the evidence is in doubt, one that is declared idempotent is sent again.
+ * Where the evidence is in doubt, one that is declared idempotent is sent again, and so is an atomic of a region in
+ * HF_ATOMIC_PLAIN. Of these a CAS that finds its own value had executed: that is told as its success (Varuna, 3.3: to
+ * read the target again and compare it; a CAS that fails is a READ).
  *
  * Under `both` a wr executed when either the psn or the completion log says so. Where only the log can speak, the first
  * logged wr without an entry is in doubt, because its entry may be what was lost; those behind it did not execute.
@@ -40,6 +42,7 @@ struct verdict {
 	uint64_t landed;           /* REPLAY, REFUSED, of a WRITE: bytes that took effect on this path */
 	uint64_t original;         /* EXECUTED atomic: the value it found */
 	enum ibv_wc_status status; /* REFUSED */
+	bool doubtful;             /* REPLAY: it may have executed */
 };
 
 /* What the completion log says of the wrs in flight, by their positions in `log`; and one thing about themselves that

@@ -445,6 +445,74 @@ static void done_may_post_again_when_the_fence_has_failed(void **state)
 	close_chain(&pair);
 }
 
+/* It executes, the answer is lost, and nothing of it is known to the device. */
+static int post_that_is_not_answered(struct hf_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+{
+	uint64_t *word = (uint64_t *)(uintptr_t)wr->wr.atomic.remote_addr;
+
+	(void)qp;
+	(void)bad_wr;
+	if (*word == wr->wr.atomic.compare_add)
+		*word = wr->wr.atomic.swap;
+	return 0;
+}
+
+static int psn_that_nobody_knows(struct hf_qp *qp, uint32_t *psn_out)
+{
+	(void)qp;
+	(void)psn_out;
+	return -EOPNOTSUPP;
+}
+
+static int no_results(struct hf_qp *qp, struct hf_atomic_result *results, unsigned most)
+{
+	(void)qp;
+	(void)results;
+	(void)most;
+	return 0;
+}
+
+/* CHAIN - 1 others come behind it, which find what it has left. */
+static void lose_an_answer(enum hf_atomic_mode mode)
+{
+	const struct hf_dev_ops *ops;
+	struct hf_dev *dev;
+	struct pair pair;
+
+	open_chain(&pair, mode, note_done);
+	dev = hf_node_dev(pair.b.node, 0);
+	ops = dev->ops;
+	unfenced_ops = *ops;
+	unfenced_ops.qp_post_send = post_that_is_not_answered;
+	unfenced_ops.qp_executed_psn = psn_that_nobody_knows;
+	unfenced_ops.qp_atomic_results = no_results;
+	dev->ops = &unfenced_ops;
+	for (unsigned i = 0; i < CHAIN; i++) {
+		chain.atomics[i].opcode = IBV_WR_ATOMIC_CMP_AND_SWP;
+		chain.atomics[i].compare_add = i;
+		chain.atomics[i].swap = i + 1;
+	}
+	post_chain();
+	assert_int_equal(*chain.atomics[0].at, 1);
+	assert_int_equal(hf_dev_set_link(dev, HF_LINK_BOTH, false), 0);
+	assert_true(pair_until(&pair, chain_is_told));
+	dev->ops = ops;
+	assert_int_equal(*chain.atomics[0].at, CHAIN);
+	close_chain(&pair);
+}
+
+static void an_owners_atomic_in_doubt_is_sent_again_where_the_region_says_so(void **state)
+{
+	(void)state;
+	lose_an_answer(HF_ATOMIC_NATIVE);
+	assert_int_equal(chain.rcs[0], -EIO);
+	lose_an_answer(HF_ATOMIC_PLAIN);
+	for (unsigned i = 0; i < CHAIN; i++) {
+		assert_int_equal(chain.rcs[i], 0);
+		assert_int_equal(chain.atomics[i].original, i);
+	}
+}
+
 /* Its other peers have drawn it to a rail that we do not share. Nothing is tried elsewhere, and nothing hangs. */
 static void an_atomic_whose_home_cannot_be_reached_ends_within_the_budget(void **state)
 {
@@ -533,6 +601,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_region_without_a_registration_for_atomics_refuses_the_owners),
 		cmocka_unit_test(an_owners_atomic_that_was_cancelled_has_used_up_its_uid),
 		cmocka_unit_test(done_may_post_again_when_the_fence_has_failed),
+		cmocka_unit_test(an_owners_atomic_in_doubt_is_sent_again_where_the_region_says_so),
 		cmocka_unit_test(what_is_posted_to_a_qp_that_a_move_has_withdrawn_is_not_unknown),
 		cmocka_unit_test(a_wait_that_began_in_this_turn_has_not_lasted_for_ever),
 		cmocka_unit_test(an_atomic_whose_home_cannot_be_reached_ends_within_the_budget),

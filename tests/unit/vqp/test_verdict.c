@@ -157,6 +157,9 @@ static void an_atomic_whose_value_is_lost_is_unknown(void **state)
 	assert_int_equal(judge(&add, executed(1), &landed), VERDICT_UNKNOWN);
 	add.idempotent = true;
 	assert_int_equal(judge(&add, executed(1), &landed), VERDICT_REPLAY);
+	add.idempotent = false;
+	add.plain = true; /* as its region is */
+	assert_int_equal(judge(&add, executed(1), &landed), VERDICT_REPLAY);
 }
 
 /* A requester that was stopped in its middle: nobody saw whether it took effect. */
