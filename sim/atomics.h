@@ -4,7 +4,7 @@
  * between, the values that were asked for and answered must be those of words that change one at a time:
  *   linear      for each word, checkers/linear.h explains every answer
  *   lost        an atomic that fails had a reason: its client died, or its outcome can not be known in this mode
- *   quiet       when nobody does anything any more the memory holds values
+ *   quiet       when nobody does anything any more the memory holds values, and slots of vqps that ended are back
  *   liveness    when all has healed there is progress
  *
  * Elsewhere: the programs (atomics_nodes.c), what is asked for and the verdict (scenario_atomics.c). */

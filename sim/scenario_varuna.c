@@ -52,8 +52,7 @@ uint64_t vr_incidents(const struct vr_node *node)
 
 bool vr_excused(const struct vr_link *link)
 {
-	return link->vr->weak || link->quit ||
-	       vr_incidents(link->ends[0].node) + vr_incidents(link->ends[1].node) != link->incidents ||
+	return link->quit || vr_incidents(link->ends[0].node) + vr_incidents(link->ends[1].node) != link->incidents ||
 	       !link->ends[0].node->endpoint.process->running || !link->ends[1].node->endpoint.process->running ||
 	       link->ends[0].culprit != UINT32_MAX || link->ends[1].culprit != UINT32_MAX;
 }
@@ -93,8 +92,8 @@ static void make_links(struct vr *vr)
 /* Every set of capabilities, and every kind of evidence that is to be had with it. */
 static void pick_capabilities(struct vr *vr)
 {
-	static const uint32_t maskable =
-		HF_DEV_EXECUTED_PSN | HF_DEV_ATOMIC_RESULTS | HF_DEV_ACCESS_IN_RTS | HF_DEV_DC | HF_DEV_SRQ;
+	static const uint32_t maskable = HF_DEV_EXECUTED_PSN | HF_DEV_ATOMIC_RESULTS | HF_DEV_ACCESS_IN_RTS |
+					 HF_DEV_DC | HF_DEV_SRQ | HF_DEV_FOOTER | HF_DEV_SEND_FENCE;
 	bool psn;
 
 	if (world_chance(vr->world, MASKED_PPM))

@@ -5,7 +5,8 @@
  * lists. The two ends of a link may have queues of different sizes, and in some worlds programs abort or destroy vqps
  * in the midst. Words for atomics are shared by all links that lead to a node. What takes effect is seen at the buses
  * of the NICs; the claims of checkers/execution.h for flows of a vqp hold over all NICs, and besides them:
- *   lost            no wr fails unless the faults made evidence or a fence impossible (V1: no vacuous unknowns)
+ *   lost            no wr fails unless the faults made evidence or a fence impossible (V1: no vacuous unknowns); where
+ *                   evidence is weaker a vqp fails with one WRITE at most that is unknown, if it keeps a log
  *   outcome         a wr that fails says whether it was not executed or is unknown; the former is true
  *   linearizability the values that atomics returned can be explained by one order for each word (V5)
  *   budget          each wr completes within the configured budget (V7)
@@ -71,6 +72,8 @@ struct vr_end {
 	uint32_t culprit;          /* number of the wr with a wrong rkey; UINT32_MAX: none yet */
 	uint64_t failovers_before; /* of the vqp, when that was posted */
 	uint64_t culprit_ns;       /* when that was */
+	uint32_t unknown_writes;   /* of this vqp */
+	bool failed, flushed;      /* so it did; as the other end's did */
 };
 
 /* ends[0] connects, ends[1] accepts. */
@@ -146,6 +149,7 @@ uint32_t vr_in_flight(const struct vr_end *end);
 /* ---- scenario_varuna.c ---- */
 /* What befell a node so far that can cost evidence or the fence: crashes of it or its NICs, fences that failed. */
 uint64_t vr_incidents(const struct vr_node *node);
+/* Wrs of the link may fail whatever the evidence of this world can know. */
 bool vr_excused(const struct vr_link *link);
 
 #endif

@@ -183,7 +183,7 @@ static bool renew(struct vr_end *end, uint64_t now_ns)
 	return true;
 }
 
-/* Nothing is told of what is in flight, or lands for it, once hf_vqp_destroy has returned. */
+/* Once hf_vqp_destroy has returned, nothing is told of what is in flight, and neither answers nor messages land. */
 static bool quit(struct vr_end *end, uint64_t now_ns)
 {
 	struct vr *vr = end->link->vr;
@@ -198,6 +198,7 @@ static bool quit(struct vr_end *end, uint64_t now_ns)
 	}
 	drop_vqp(end);
 	end->flow->requester_fenced = true;
+	vr_other(end)->flow->receives_closed = true;
 	end->retry_at_ns = now_ns + RETRY_NS;
 	return true;
 }

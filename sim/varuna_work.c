@@ -91,6 +91,8 @@ void vr_begin_flows(struct vr_link *link)
 		end->same_id = world_chance(vr->world, 200000);
 		end->atomics = world_chance(vr->world, 60000);
 		end->culprit = NO_CULPRIT;
+		end->unknown_writes = 0;
+		end->failed = end->flushed = false;
 		end->next_post_ns = 0;
 	}
 }
@@ -353,6 +355,18 @@ static void check_culprit(const struct vr_end *end)
 			vr->world, "one-culprit", "a wrong key was tried again in %" PRIu64 " failovers", failovers);
 }
 
+/* What is behind the first one that nobody can say of did not execute. Of atomics the value may be lost besides. */
+static bool is_beyond_evidence(struct vr_end *end, const struct op *op, const struct ibv_wc *wc)
+{
+	const struct vr *vr = end->link->vr;
+
+	end->flushed |= !end->failed && wc->status == IBV_WC_WR_FLUSH_ERR;
+	end->failed = true;
+	if (wc->vendor_err == HF_WC_UNKNOWN && (op->kind == OP_WRITE || op->kind == OP_WRITE_IMM))
+		end->unknown_writes++;
+	return vr->weak && (end->flushed || end->unknown_writes <= 1 || vr->config.evidence == HF_EVIDENCE_PSN);
+}
+
 static void take_failure(struct vr_end *end, const struct op *op, const struct ibv_wc *wc)
 {
 	struct vr *vr = end->link->vr;
@@ -361,7 +375,7 @@ static void take_failure(struct vr_end *end, const struct op *op, const struct i
 		check_culprit(end);
 	if (op->number == end->culprit && wc->status == IBV_WC_REM_ACCESS_ERR)
 		vr->outcome->refused++;
-	else if (!vr_excused(end->link))
+	else if (!is_beyond_evidence(end, op, wc) && !vr_excused(end->link))
 		world_violate(vr->world, "lost",
 			"link %u: wr %u, of kind %d, failed with status %d, outcome %u, although evidence was to be "
 			"had",

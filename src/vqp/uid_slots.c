@@ -10,8 +10,7 @@
 _Static_assert(ARENA_SLOTS <= 1u << UID_INDEX_BITS, "a UID names every slot");
 _Static_assert(ARENA_SLOTS % UID_SLOTS_PER_VQP == 0, "slots are lent by the vqp");
 
-#define OWNER_SELF UINT32_MAX /* no vqp has that number */
-#define STEPS_MAX  100000u    /* of an operation here, against peers who change the word all the time */
+#define STEPS_MAX 100000u /* of an operation here, against peers who change the word all the time */
 
 #define SLOT_ACCESS                                                                                                    \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
@@ -213,9 +212,9 @@ bool uid_slots_own(struct hf_vpd *pd, uint32_t *index_out, uint64_t *sequence_ou
 {
 	uint32_t group;
 
-	if (!lent(pd->uids, OWNER_SELF, &group) && !lent(pd->uids, 0, &group))
+	if (!lent(pd->uids, UID_OWNER, &group) && !lent(pd->uids, 0, &group))
 		return false;
-	pd->uids->loans[group].vqp = OWNER_SELF;
+	pd->uids->loans[group].vqp = UID_OWNER;
 	*index_out = group * UID_SLOTS_PER_VQP;
 	*sequence_out = load(&pd->uids->slots[*index_out].word) >> UID_STATE_BITS & UID_SEQUENCE_MAX;
 	return true;

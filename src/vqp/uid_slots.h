@@ -18,6 +18,7 @@
 
 #define UID_SLOTS_PER_VQP 4u
 #define UID_LEFT_NS       1000000000ull
+#define UID_OWNER         UINT32_MAX /* in place of a vqp's number, which none has: the owner of the memory */
 
 /* Of UID_SLOTS_PER_VQP slots. */
 struct uid_loan {
