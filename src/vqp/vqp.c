@@ -120,6 +120,17 @@ static int check_init(const struct hf_vpd *pd, const struct hf_vqp_init *init)
 	return 0;
 }
 
+/* A wr may be posted on any of the rails: the one that takes the shortest message speaks for all. */
+static struct hf_dev *strictest(const struct hf_node *node)
+{
+	struct hf_dev *dev = node->rails[0].dev;
+
+	for (unsigned i = 1; i < node->rail_count; i++)
+		if (node->rails[i].dev->attr.max_msg_bytes < dev->attr.max_msg_bytes)
+			dev = node->rails[i].dev;
+	return dev;
+}
+
 static uint32_t next_num(struct hf_node *node)
 {
 	do {
@@ -161,7 +172,7 @@ int hf_vqp_create(struct hf_vpd *pd, const struct hf_vqp_init *init, struct hf_v
 	vqp->grants.ours = 1;
 	vqp->context = init->context;
 	vqp->changed = init->changed;
-	vqp->shape.dev = pd->node->rails[0].dev;
+	vqp->shape.dev = strictest(pd->node);
 	vqp->shape.cap = init->cap;
 	pd->users++;
 	vqp->send_cq->users++;

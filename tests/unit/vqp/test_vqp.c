@@ -720,6 +720,27 @@ static void queues_deeper_than_the_device_has_are_refused(void **state)
 	}
 }
 
+/* Else the first rail takes it, and the cut that sends it to the second ends the vqp. */
+static void a_wr_longer_than_some_rail_takes_is_refused_on_all(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		struct pair pair;
+		struct ibv_wc wc;
+
+		pair_open(&pair, HF_POLICY_VARUNA);
+		hf_node_dev(pair.a.node, i)->attr.max_msg_bytes = 4096;
+		pair_connect(&pair);
+		assert_int_equal(pair_write(&pair, 1, 0, 4097, true), -EINVAL);
+		assert_int_equal(pair_write(&pair, 2, 0, 4096, true), 0);
+		pair_cut(&pair, 0, false);
+		pair_collect(&pair, &pair.a, 1, &wc);
+		assert_int_equal(wc.wr_id, 2);
+		assert_int_equal(wc.status, IBV_WC_SUCCESS);
+		pair_close(&pair);
+	}
+}
+
 /* ---- a full queue of unsignaled wrs: one that was forced to signal makes room ---- */
 
 #define SHALLOW 4u
@@ -970,6 +991,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(nodes_of_different_evidence_refuse_each_other_and_name_both),
 		cmocka_unit_test(what_the_request_log_cannot_hold_is_refused_before_it_is_posted),
 		cmocka_unit_test(queues_deeper_than_the_device_has_are_refused),
+		cmocka_unit_test(a_wr_longer_than_some_rail_takes_is_refused_on_all),
 		cmocka_unit_test(wrs_that_waited_for_their_region_make_room_too),
 		cmocka_unit_test(wrs_that_the_device_had_no_room_for_make_room_too),
 		cmocka_unit_test(a_large_wr_behind_an_unsignaled_one_leaves),
