@@ -3,6 +3,12 @@
 #include <errno.h>
 #include <string.h>
 
+/* Of the wrs of a peer that may not write: it has a ring only from the time when it could (R14). */
+static bool log_speaks(const struct hf_vqp *vqp, const struct message *state)
+{
+	return state->has_log && (vqp->access & IBV_ACCESS_REMOTE_WRITE) != 0;
+}
+
 void evidence_gather(const struct hf_vqp *vqp, bool fenced, struct message *state)
 {
 	const struct path *path = &vqp->path;
@@ -24,7 +30,7 @@ void evidence_gather(const struct hf_vqp *vqp, bool fenced, struct message *stat
 		return;
 	rc = path->shared != NULL ? pool_qp_executed_psn(path->shared, &psn) : hf_qp_executed_psn(path->qp, &psn);
 	state->in_doubt = rc == -ENODATA;
-	if ((rc == 0 || rc == -ENODATA) && (!state->has_log || vqp->node->config.evidence != HF_EVIDENCE_LOG)) {
+	if ((rc == 0 || rc == -ENODATA) && (!log_speaks(vqp, state) || vqp->node->config.evidence != HF_EVIDENCE_LOG)) {
 		state->has_psn = 1;
 		state->executed_psn = psn;
 	}
