@@ -14,6 +14,7 @@
 
 const char *pair_kind = "soft";
 uint32_t pair_caps_masked;
+bool pair_management;
 
 static bool is_open;
 static unsigned
@@ -97,6 +98,10 @@ void pair_config(struct pair *pair, const struct end *end, enum hf_policy policy
 		config->rails[i].control = config->rails[i].address;
 		hf_addr_set_port(&config->rails[i].control, 18515);
 		pair->control[side][i] = config->rails[i].control;
+	}
+	if (pair_management) {
+		config->management[config->management_count++] = config->rails[0].address;
+		hf_addr_set_port(&config->management[0], 18516);
 	}
 }
 
