@@ -4,7 +4,9 @@
  * as one path is left. Peers are other nodes; a restarted process is another incarnation and a new peer.
  *
  * Owned by one loop, on whose thread all callbacks come and all calls are made. A callback may connect, post and poll;
- * it closes neither the node nor the peer that it is about. */
+ * it closes neither the node nor the peer that it is about. Recovery is an exchange, and needs turns of both sides'
+ * loops: a program that computes for long between turns delays its peers' recovery by as much, and its paths are down
+ * after heartbeat_misses heartbeats. `holdfast run` has a thread that turns the loop meanwhile. */
 #ifndef HOLDFAST_NODE_H
 #define HOLDFAST_NODE_H
 

@@ -21,9 +21,10 @@ int hf_vpd_free(struct hf_vpd *pd); /* -EBUSY while objects of it exist */
 enum hf_atomic_mode {
 	HF_ATOMIC_NATIVE, /* the NIC's own; their results are recovered from the NIC that executed them (D4b) */
 	HF_ATOMIC_UID, /* in two stages through slots beside the region, for NICs without D4b (Varuna, section 3.3) */
-	/* The NIC's own, and nothing is kept for their recovery: one of which nobody can say whether it executed is sent
-	 * again. An FAA may execute twice then. A CAS that finds its own value is told to have succeeded: that is right when
-	 * a word has one writer, or all values are unique, and who writes waits for each CAS before the next (section 3.3). */
+	/* The NIC's own, and nothing is kept for their recovery: one of which nobody can say whether it executed is
+	 * sent again. An FAA may execute twice then. A CAS that finds its own value is told to have succeeded: that is
+	 * right when a word has one writer, or all values are unique, and who writes waits for each CAS before the next
+	 * (section 3.3). */
 	HF_ATOMIC_PLAIN,
 	HF_ATOMIC_MODES,
 };

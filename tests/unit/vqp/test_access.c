@@ -1,9 +1,10 @@
 /* What the library asks of memory: of the peer's no more than was granted (PROTOCOL.md, R14), of its own no relaxed
- * ordering (R17). b grants, a posts. */
+ * ordering (R17); and no log of what the program does not need it for. b grants, a posts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <cmocka.h>
 
 #include <holdfast/grant.h>
@@ -136,11 +137,52 @@ static void logs_and_slots_are_registered_without_relaxed_ordering(void **state)
 	pair_close(&pair);
 }
 
+/* Nothing is asked of the log, nor of the device, which cannot tell: what was in flight is sent again. */
+static void what_is_declared_idempotent_is_not_logged_and_sent_again(void **state)
+{
+	struct hf_vqp_counters counters;
+	struct ibv_sge sge;
+	struct ibv_send_wr wr = {.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED | HF_SEND_IDEMPOTENT};
+	struct ibv_send_wr *bad;
+	struct pair pair;
+
+	(void)state;
+	pair_caps_masked = HF_DEV_EXECUTED_PSN;
+	pair_open(&pair, HF_POLICY_VARUNA);
+	pair_connect(&pair);
+	memset(pair.a.memory, 0x5a, 8192);
+	sge = (struct ibv_sge){.addr = (uintptr_t)pair.a.memory, .length = 8192, .lkey = pair.a.mr->lkey};
+	wr.wr.rdma.remote_addr = (uintptr_t)pair.b.memory;
+	wr.wr.rdma.rkey = pair.b.mr->rkey;
+	pair_cut(&pair, 0, false);
+	for (unsigned i = 0; i < 8; i++)
+		assert_int_equal(hf_vqp_post_send(pair.a.vqp, &wr, &bad), 0);
+	for (unsigned i = 0; i < 8; i++) {
+		struct ibv_wc wc;
+
+		pair_collect(&pair, &pair.a, 1, &wc);
+		assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	}
+	assert_memory_equal(pair.a.memory, pair.b.memory, 8192);
+	hf_vqp_counters(pair.a.vqp, &counters);
+	assert_int_equal(counters.failovers, 1);
+	assert_int_equal(counters.unknown, 0);
+	assert_int_equal(pair.a.vqp->log.turn, 0);
+	assert_int_equal(pair_write(&pair, 1, 0, 64, true), 0);
+	assert_int_equal(pair.a.vqp->log.turn, 1);
+	pair_close(&pair);
+	pair_caps_masked = 0;
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_peer_that_may_not_write_has_no_log_and_its_atomics_are_known_by_psn),
 		cmocka_unit_test(a_peer_that_may_not_write_any_more_leaves_its_log_alone),
+		cmocka_unit_test(what_is_declared_idempotent_is_not_logged_and_sent_again),
 		cmocka_unit_test(logs_and_slots_are_registered_without_relaxed_ordering),
 	};
 

@@ -168,46 +168,6 @@ static void cut_in_the_middle(enum hf_policy policy)
 	pair_close(&pair);
 }
 
-/* Nothing is asked of the log, nor of the device, which cannot tell: what was in flight is sent again. */
-static void what_is_declared_idempotent_is_not_logged_and_sent_again(void **state)
-{
-	struct hf_vqp_counters counters;
-	struct ibv_sge sge;
-	struct ibv_send_wr wr = {.sg_list = &sge,
-		.num_sge = 1,
-		.opcode = IBV_WR_RDMA_WRITE,
-		.send_flags = IBV_SEND_SIGNALED | HF_SEND_IDEMPOTENT};
-	struct ibv_send_wr *bad;
-	struct pair pair;
-
-	(void)state;
-	pair_caps_masked = HF_DEV_EXECUTED_PSN;
-	pair_open(&pair, HF_POLICY_VARUNA);
-	pair_connect(&pair);
-	fill(pair.a.memory, PAIR_BYTES, 3);
-	sge = (struct ibv_sge){.addr = (uintptr_t)pair.a.memory, .length = 8192, .lkey = pair.a.mr->lkey};
-	wr.wr.rdma.remote_addr = (uintptr_t)pair.b.memory;
-	wr.wr.rdma.rkey = pair.b.mr->rkey;
-	pair_cut(&pair, 0, false);
-	for (unsigned i = 0; i < 8; i++)
-		assert_int_equal(hf_vqp_post_send(pair.a.vqp, &wr, &bad), 0);
-	for (unsigned i = 0; i < 8; i++) {
-		struct ibv_wc wc;
-
-		pair_collect(&pair, &pair.a, 1, &wc);
-		assert_int_equal(wc.status, IBV_WC_SUCCESS);
-	}
-	assert_memory_equal(pair.a.memory, pair.b.memory, 8192);
-	hf_vqp_counters(pair.a.vqp, &counters);
-	assert_int_equal(counters.failovers, 1);
-	assert_int_equal(counters.unknown, 0);
-	assert_int_equal(pair.a.vqp->log.turn, 0);
-	assert_int_equal(pair_write(&pair, 1, 0, 64, true), 0);
-	assert_int_equal(pair.a.vqp->log.turn, 1);
-	pair_close(&pair);
-	pair_caps_masked = 0;
-}
-
 static void writes_outlive_a_cut_rail_and_return_to_it(void **state)
 {
 	(void)state;
@@ -969,7 +929,6 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_write_lands_and_completes_once),
 		cmocka_unit_test(messages_go_into_receives_in_order),
-		cmocka_unit_test(what_is_declared_idempotent_is_not_logged_and_sent_again),
 		cmocka_unit_test(writes_outlive_a_cut_rail_and_return_to_it),
 		cmocka_unit_test(writes_outlive_a_cut_rail_each_once),
 		cmocka_unit_test(writes_outlive_a_cut_rail_on_a_qp_made_beforehand),
