@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -18,10 +19,12 @@ DEVICE = sys.argv[2] if len(sys.argv) > 2 else "soft"
 START_LIMIT_S = 30
 UNSTEADY_RUNS = 5
 PINGPONGS = {"shm": "60000", "soft": "8000"}  # a second or more
+PINGPONGS_BY_EVENTS = {"shm": "8000", "soft": "3000"}  # three quarters of a second or more
+COUNTS_AFTER_S = 1
 
 
-class _ClockUnsteady(Exception):
-    """perftest ran, and then gave no report: it compares two clocks first, and others were using the cores."""
+class _Unsteady(Exception):
+    """Others were using the cores, and the run shows nothing."""
 
 
 def _need(name):
@@ -87,6 +90,23 @@ class _Pair:
     def until_traffic(self):
         _until("not connected", lambda: self.rail() is not None, self.server, self.client)
 
+    def until_timed(self):
+        """A time at which the client had not begun to measure, which it has now: perftest with -D catches SIGALRM
+        from just before its first operation on."""
+        status = pathlib.Path(f"/proc/{self.client.pid}/status")
+        before = time.monotonic()
+
+        def measures():
+            nonlocal before
+            now = time.monotonic()
+            if int(re.search(r"SigCgt:\s*(\w+)", status.read_text())[1], 16) >> (signal.SIGALRM - 1) & 1:
+                return True
+            before = now
+            return False
+
+        _until("not measuring", measures, self.server, self.client)
+        return before
+
     def rail(self):
         """The rail that the client's queue pair went to last; None before it is connected."""
         return ([None] + re.findall(r"vqp \d+: on rail (\w+)", self._log("client").read_text()))[-1]
@@ -107,36 +127,55 @@ class _Pair:
         if any("no remote atomics" in err for _, _, err in said.values()):
             raise program.Skip(f"{DEVICE} cannot reach the program's memory by remote atomics")
         if any("Correlation coefficient" in err for _, _, err in said.values()):
-            raise _ClockUnsteady
+            raise _Unsteady("perftest compares two clocks first, and then gave no report")
         for name, (status, out, err) in said.items():
             assert status == 0, f"the {name} left with {status}:\n" + "\n".join(
                 f"{who}: {status}\n{out[-2000:]}\n{err[-2000:]}" for who, (status, out, err) in said.items())
         return said["client"][1] + said["client"][2] + said["server"][1] + said["server"][2]
 
 
-def _run(pair, cuts):
-    """What both printed; a rail of the client was cut and restored so often in the middle."""
-    if cuts > 0:
-        pair.until_traffic()
+def _cut(pair, cuts):
+    """Cuts and restores a rail of the client so often while both run."""
     for _ in range(cuts):
         cut = pair.rail()
         pair.link("down", f"client/{cut}")
         _until("on the rail that was cut", lambda cut=cut: pair.rail() != cut, pair.server, pair.client)
         pair.link("up", f"client/{cut}")
+        for process in (pair.server, pair.client):
+            assert process.poll() is None, f"ended before the rail was restored:\n{process.communicate()[0]}"
+
+
+def _run(pair, cuts):
+    """What both printed; a rail of the client was cut and restored so often in the middle."""
+    if cuts > 0:
+        pair.until_traffic()
+    _cut(pair, cuts)
     return pair.finish()
 
 
-def _runs(directory, *command, cuts=0, words=()):
+def _run_counted_after(pair, cuts):
+    """The same; perftest counted only operations that it began after the last rail was restored."""
+    before = pair.until_timed()
+    _cut(pair, cuts)
+    cut_s = time.monotonic() - before
+    said = pair.finish()
+    if cut_s > COUNTS_AFTER_S:
+        raise _Unsteady(f"{cuts} cuts took {cut_s:.1f} s")
+    return said
+
+
+def _runs(directory, *command, cuts=0, words=(), run=_run):
     for _ in range(UNSTEADY_RUNS):
         try:
-            said = _run(_Pair(directory, *command), cuts)
+            said = run(_Pair(directory, *command), cuts)
             break
-        except _ClockUnsteady:
-            continue
+        except _Unsteady as unsteady:
+            why = unsteady
     else:
-        raise AssertionError(f"{command[0]} could not measure the CPU's clock in {UNSTEADY_RUNS} runs")
+        raise AssertionError(f"{command[0]} showed nothing in {UNSTEADY_RUNS} runs: {why}")
     for word in words:
         assert word in said, f"'{word}' is not in:\n{said}"
+    return said
 
 
 def the_device_describes_itself(directory):
@@ -231,6 +270,35 @@ def ib_send_bw_goes_on_through_cuts(directory):
 
 def ib_atomic_bw_goes_on_through_cuts(directory):
     _runs(directory, "ib_atomic_bw", "-D", "5", cuts=3, words=["BW average"])
+
+
+def pingpong_by_events_goes_on_through_cuts(directory):
+    _runs(directory, "ibv_rc_pingpong", "-e", "-c", "-s", "65536", "-n", PINGPONGS_BY_EVENTS[DEVICE], cuts=2,
+          words=[f"{PINGPONGS_BY_EVENTS[DEVICE]} iters"])
+
+
+def _latency_goes_on_through_cuts(directory, name):
+    """Two of these programs end in time although nothing arrives any more, so what they counted is looked at."""
+    said = _runs(directory, name, "-D", str(3 * COUNTS_AFTER_S), "-f", str(COUNTS_AFTER_S), cuts=2,
+                 run=_run_counted_after)
+    counted = re.search(r"t_avg.*\n +\d+ +(\d+)", said)
+    assert counted and int(counted[1]) > 0, said
+
+
+def ib_write_lat_goes_on_through_cuts(directory):
+    _latency_goes_on_through_cuts(directory, "ib_write_lat")
+
+
+def ib_read_lat_goes_on_through_cuts(directory):
+    _latency_goes_on_through_cuts(directory, "ib_read_lat")
+
+
+def ib_send_lat_goes_on_through_cuts(directory):
+    _latency_goes_on_through_cuts(directory, "ib_send_lat")
+
+
+def ib_atomic_lat_goes_on_through_cuts(directory):
+    _latency_goes_on_through_cuts(directory, "ib_atomic_lat")
 
 
 if __name__ == "__main__":
