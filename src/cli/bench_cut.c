@@ -8,6 +8,8 @@
 #define STEP_LOUD_NS  200000ull /* of a cut that ports tell */
 #define STEADY_MIN_NS 10000000ull
 #define RANDOM_NS     4000000u
+#define REPLACE_NS    100000000ull /* three times the timeouts */
+#define RETURN_NS     5000000ull   /* from one attempt at the first rail to the next, by replacing a vqp */
 #define STALL_NS      15000000000ull
 #define POLL_WCS      32
 #define CAS_BYTES     8u
@@ -23,6 +25,8 @@ struct lane {
 	uint64_t left_ns;             /* since the cut: the turn in which its vqp found the failure began; 0: not yet */
 	unsigned post_failure;        /* so many of the list have to complete until its post-failure requests have */
 	bool recovers;                /* the list in flight is the one that the failure met */
+	bool busy;                    /* a list is in flight */
+	bool lost;                    /* a wr of it failed */
 };
 
 struct cuts {
@@ -35,7 +39,9 @@ struct cuts {
 	unsigned mode;
 	struct bench_nodes *nodes;
 	uint64_t bytes_done;
-	bool stop; /* post no further list */
+	bool stop;     /* post no further list */
+	bool replaces; /* its vqps fail, and the program makes new ones */
+	uint64_t return_ns;
 	unsigned in_flight;
 	/* of the cut being measured */
 	bool cut;
@@ -88,7 +94,8 @@ static int post_lane(struct cuts *cuts, unsigned at)
 	struct ibv_send_wr *bad;
 
 	lane->done = 0;
-	lane->recovers = false;
+	lane->recovers = lane->lost = false;
+	lane->busy = true;
 	stamp_list(cuts, lane);
 	cuts->in_flight++;
 	return hf_vqp_post_send(cuts->nodes->clients[at].vqp, lane->wrs, &bad);
@@ -118,11 +125,20 @@ static int list_done(struct cuts *cuts, unsigned at, uint64_t at_ns)
 	struct lane *lane = &cuts->lanes[at];
 
 	cuts->in_flight--;
+	lane->busy = false;
 	if (cuts->cut && lane->recovers) {
 		cuts->waiting--;
 		keep_longest(&cuts->all_ns, at_ns - lane->left_ns);
 	}
 	return cuts->stop ? 0 : post_lane(cuts, at);
+}
+
+/* Not on the rail that is cut. A vqp that has failed is on none. */
+static bool is_elsewhere(const struct cuts *cuts, unsigned at)
+{
+	int rail = hf_vqp_rail(cuts->nodes->clients[at].vqp);
+
+	return cuts->replaces ? rail > 0 : rail != 0;
 }
 
 static int take(struct cuts *cuts)
@@ -135,11 +151,14 @@ static int take(struct cuts *cuts)
 		unsigned at = (unsigned)wcs[i].wr_id;
 		struct lane *lane = &cuts->lanes[at];
 
-		if (wcs[i].status != IBV_WC_SUCCESS)
-			return -EIO;
+		if (wcs[i].status != IBV_WC_SUCCESS) {
+			lane->lost = true;
+			rc = cuts->replaces ? 0 : -EIO;
+			continue;
+		}
 		count_bytes(cuts, (uint64_t)SIGNAL_EVERY * cuts->shape->bytes, at_ns);
 		lane->done += SIGNAL_EVERY;
-		if (cuts->cut && cuts->first_ns == 0 && hf_vqp_rail(cuts->nodes->clients[at].vqp) != 0)
+		if (cuts->cut && cuts->first_ns == 0 && is_elsewhere(cuts, at))
 			cuts->first_ns = at_ns;
 		if (cuts->cut && lane->recovers && lane->done == lane->post_failure)
 			keep_longest(&cuts->post_ns, at_ns - lane->left_ns);
@@ -186,7 +205,8 @@ static void on_up(void *context, unsigned at)
 {
 	struct cuts *cuts = context;
 
-	if (cuts->cut && cuts->lanes[at].left_ns == 0 && hf_vqp_rail(cuts->nodes->clients[at].vqp) != 0)
+	if (cuts->cut && !cuts->replaces && cuts->lanes[at].left_ns == 0 &&
+		hf_vqp_rail(cuts->nodes->clients[at].vqp) != 0)
 		mark_lane(cuts, at);
 }
 
@@ -201,6 +221,50 @@ static void look_for_detection(struct cuts *cuts)
 	}
 }
 
+/* ---- what a program does whose vqps do not survive a cut ---- */
+
+/* It makes a new vqp, and begins anew: of the list that was in flight it does not know what executed. */
+static int tend_lane(struct cuts *cuts, unsigned at)
+{
+	struct lane *lane = &cuts->lanes[at];
+	enum hf_vqp_state state = hf_vqp_state(cuts->nodes->clients[at].vqp);
+
+	if (lane->lost || (state == HF_VQP_ERROR && !lane->busy)) {
+		cuts->in_flight -= lane->busy;
+		lane->busy = lane->lost = false;
+		return bench_nodes_replace(cuts->nodes, at);
+	}
+	return state == HF_VQP_UP && !lane->busy && !cuts->stop ? post_lane(cuts, at) : 0;
+}
+
+static int tend_lanes(struct cuts *cuts)
+{
+	int rc = 0;
+
+	for (unsigned i = 0; i < cuts->fleet->setup.clients && rc == 0; i++)
+		rc = tend_lane(cuts, i);
+	return rc;
+}
+
+/* Nothing is in flight, and the first rail is mended: who is on another one tries to be there. */
+static int return_lanes(struct cuts *cuts)
+{
+	int rc = 0;
+
+	if (now_ns(cuts) < cuts->return_ns)
+		return 0;
+	cuts->return_ns = now_ns(cuts) + RETURN_NS;
+	for (unsigned i = 0; i < cuts->fleet->setup.clients && rc == 0; i++) {
+		struct hf_vqp *vqp = cuts->nodes->clients[i].vqp;
+
+		if (hf_vqp_state(vqp) == HF_VQP_UP && hf_vqp_rail(vqp) > 0)
+			rc = bench_nodes_replace(cuts->nodes, i);
+	}
+	return rc;
+}
+
+/* ---- turns ---- */
+
 /* The loop turns at every poll: what a control message waits for otherwise is the benchmark. */
 static int turn(struct cuts *cuts)
 {
@@ -210,7 +274,9 @@ static int turn(struct cuts *cuts)
 	rc = take(cuts);
 	if (rc == 0)
 		rc = bench_fleet_turn(cuts->fleet, cuts->mode, now_ns(cuts));
-	if (cuts->cut)
+	if (rc == 0 && cuts->replaces)
+		rc = tend_lanes(cuts);
+	if (cuts->cut && !cuts->replaces)
 		look_for_detection(cuts);
 	return rc;
 }
@@ -274,7 +340,9 @@ static int wait_for_primary(struct cuts *cuts)
 	do {
 		back = 0;
 		rc = turn(cuts);
-		for (unsigned i = 0; i < clients; i++)
+		if (rc == 0 && cuts->replaces)
+			rc = return_lanes(cuts);
+		for (unsigned i = 0; i < clients && rc == 0; i++)
 			back += hf_vqp_state(cuts->nodes->clients[i].vqp) == HF_VQP_UP &&
 				hf_vqp_rail(cuts->nodes->clients[i].vqp) == 0;
 	} while (rc == 0 && back < clients && now_ns(cuts) < end_ns);
@@ -285,9 +353,12 @@ static int wait_for_primary(struct cuts *cuts)
 static void use_mode(struct cuts *cuts, unsigned mode, double *series)
 {
 	cuts->mode = mode;
+	cuts->replaces = cuts->fleet->modes[mode]->policy == HF_POLICY_NONE;
 	cuts->nodes = &cuts->fleet->nodes[mode];
 	cuts->nodes->came_up = on_up;
 	cuts->nodes->came_up_context = cuts;
+	cuts->nodes->replaces = cuts->replaces;
+	cuts->stop = true;
 	cuts->series = series;
 	bench_fleet_use(cuts->fleet, mode);
 	for (unsigned i = 0; i < cuts->fleet->setup.clients; i++) {
@@ -311,11 +382,27 @@ static void begin_cut(struct cuts *cuts)
 	cuts->cut_ns = now_ns(cuts);
 }
 
+/* Vqps that replace those which failed come to the same rail again where no port tells that it is cut: nobody waits for
+ * another one then. */
+static int wait_for_recovery(struct cuts *cuts)
+{
+	bool patient = !cuts->replaces || cuts->kind == FAILOVER_BOTH;
+	uint64_t end_ns = cuts->cut_ns + (patient ? STALL_NS : REPLACE_NS);
+	int rc = 0;
+
+	while (rc == 0 && (cuts->first_ns == 0 || (cuts->waiting > 0 && !cuts->replaces))) {
+		if (now_ns(cuts) > end_ns)
+			return patient ? -ETIMEDOUT : 0;
+		rc = turn(cuts);
+	}
+	return rc;
+}
+
 /* Under load: some time undisturbed, the cut, until all is back and the series is full; then nothing is in flight. */
 static int cut_under_load(struct cuts *cuts)
 {
 	struct hf_dev *dev = hf_node_dev(cuts->nodes->node, 0);
-	uint64_t step_ns = cut_step_ns(cuts->kind), steady_ns, end_ns;
+	uint64_t step_ns = cut_step_ns(cuts->kind), steady_ns;
 	uint32_t random;
 	int rc;
 
@@ -328,9 +415,7 @@ static int cut_under_load(struct cuts *cuts)
 		return rc;
 	begin_cut(cuts);
 	hf_dev_set_link(dev, cut_links[cuts->kind], false);
-	end_ns = cuts->cut_ns + STALL_NS;
-	while (rc == 0 && (cuts->waiting > 0 || cuts->first_ns == 0))
-		rc = now_ns(cuts) > end_ns ? -ETIMEDOUT : turn(cuts);
+	rc = wait_for_recovery(cuts);
 	if (rc == 0)
 		rc = drive_until(cuts, cuts->cut_ns + step_ns * (FAILOVER_SERIES - FAILOVER_BEFORE));
 	cuts->cut = false;
@@ -354,8 +439,12 @@ int cuts_one(struct cuts *cuts, unsigned mode, double *series, struct cut_sample
 	int rc;
 
 	use_mode(cuts, mode, series);
-	if ((rc = wait_for_primary(cuts)) != 0 || (rc = tally(cuts, &before)) != 0 ||
-		(rc = cut_under_load(cuts)) != 0 || (rc = tally(cuts, &after)) != 0)
+	if ((rc = wait_for_primary(cuts)) != 0 || (rc = tally(cuts, &before)) != 0 || (rc = cut_under_load(cuts)) != 0)
+		return rc;
+	*sample_out = (struct cut_sample){.first_us = us_between(cuts->cut_ns, cuts->first_ns)};
+	if (cuts->replaces)
+		return wait_for_primary(cuts); /* when all are replaced, nothing of what was lost can still execute */
+	if ((rc = tally(cuts, &after)) != 0)
 		return rc;
 	executed = (double)(after.executed_bytes - before.executed_bytes);
 	*sample_out = (struct cut_sample){.in_flight = (double)cuts->in_flight_bytes,

@@ -33,7 +33,8 @@ int cuts_open(
 	struct bench_fleet *fleet, const struct failover_shape *shape, enum failover_cut kind, struct cuts **cuts_out);
 void cuts_close(struct cuts *cuts);
 /* Loads that mode's vqps, cuts their rail, waits until they are back, mends it. The bytes that completed in each step
- * around the cut are added to series[FAILOVER_SERIES]. */
+ * around the cut are added to series[FAILOVER_SERIES]. With the policy `none` the vqps fail; as a program would, each
+ * client makes a new one when the first wr has failed, and begins with a new list. The sample is zeros then. */
 int cuts_one(struct cuts *cuts, unsigned mode, double *series, struct cut_sample *sample_out);
 
 uint64_t cut_step_ns(enum failover_cut kind);

@@ -25,7 +25,12 @@ static const struct failover_shape shapes[] = {
 bool failover_measures(const struct bench_mode *mode)
 {
 	/* With the log alone a wr may be unknown, and its vqp is in error then. */
-	return mode->policy != HF_POLICY_NONE && mode->evidence != HF_EVIDENCE_LOG;
+	return mode->evidence != HF_EVIDENCE_LOG;
+}
+
+bool failover_recovers(const struct bench_mode *mode)
+{
+	return failover_measures(mode) && mode->policy != HF_POLICY_NONE;
 }
 
 bool failover_has_recovery_bar(const struct failover_result *result)
@@ -146,6 +151,7 @@ static void summarize(const struct job *job, unsigned mode, struct failover_resu
 		result->post_failure_bytes += samples[i].post_failure / n;
 		result->resent_bytes += samples[i].resent / n;
 		result->doubled_bytes += samples[i].doubled / n;
+		result->resumed += samples[i].first_us > 0;
 		if (samples[i].doubled > result->doubled_most)
 			result->doubled_most = samples[i].doubled;
 	}
@@ -170,6 +176,14 @@ static void summarize_all(const struct job *job, struct failover_result *results
 
 static void tell(FILE *log, const struct failover_result *result)
 {
+	if (!failover_recovers(result->mode)) {
+		fprintf(log,
+			"  %-4s %-12s %-11s cut %-16s  wrs fail; new vqps come to another rail in %u of %u cuts, first "
+			"%6.0f us\n",
+			result->kind, result->mode->name, result->shape->name, failover_cut_names[result->cut],
+			result->resumed, result->cuts, result->first_us);
+		return;
+	}
 	fprintf(log,
 		"  %-4s %-12s %-11s cut %-16s  found %6.0f us  first %6.0f us  recovery %7.0f us (post-failure "
 		"%7.0f us)  sent again %9.0f B  not executed %9.0f B\n",

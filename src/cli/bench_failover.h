@@ -11,6 +11,10 @@
  *   recovery      from the turn of the loop in which a vqp leaves its rail until its post-failure requests have
  *                 completed, and until all that it had in flight has; of the vqp that takes longest
  *
+ * With the policy `none` wrs fail, and the program knows nothing of them; so these are not defined. It makes new vqps
+ * and goes on, though, and the throughput over time shows how soon. Where a cut is silent nothing tells that the rail
+ * is not to be taken, so the new ones come to the same one, and fail too.
+ *
  * So a recovery has in it: the fence, the exchange with the other side, what is made for a path on the other rail, what
  * is sent again before the last post-failure request in the order of the list, and what other vqps do meanwhile on the
  * same core and rail. Not the timeouts. The paper does not say what its recovery time (section 5.3) begins with; a port
@@ -48,6 +52,7 @@ struct failover_result {
 	const struct failover_shape *shape;
 	enum failover_cut cut;
 	unsigned cuts, vqps;
+	unsigned resumed; /* cuts during which there were completions on another rail */
 	double in_flight_bytes, post_failure_bytes, resent_bytes, unexecuted_bytes, doubled_bytes;
 	double doubled_most;                         /* of a cut */
 	double detection_us, first_us, first_p99_us; /* from the cut; first: until a completion on another rail */
@@ -58,8 +63,10 @@ struct failover_result {
 	double step_us;
 	double mb_per_s[FAILOVER_SERIES]; /* around the cut; mean of the cuts */
 };
-/* Whether the policy goes on after a cut at all, so that this can be measured. */
+/* Whether the mode can be cut: after that its program can go on. */
 bool failover_measures(const struct bench_mode *mode);
+/* Whether its vqps do so by themselves. Else a result has mb_per_s, first_us and what it is of, and nothing more. */
+bool failover_recovers(const struct bench_mode *mode);
 
 /* What the policy `varuna` has to keep to. */
 #define FAILOVER_RATIO_MOST  0.35  /* recovery of post-failure requests beside resend's, acknowledgements cut */
@@ -73,7 +80,7 @@ bool failover_wants_any(const char *only);
 
 struct failover_options {
 	const char *const *kinds; /* NULL terminated */
-	const char *only_mode;    /* NULL: all that fail over */
+	const char *only_mode;    /* NULL: all that can be cut */
 	const char *only;         /* NULL: all; a part of the names */
 	unsigned cuts, clients;
 	FILE *log;

@@ -72,8 +72,10 @@ static void serve_turn(struct bench_fleet *fleet)
 {
 	unsigned at = observe(&fleet->watch->in_use);
 
-	if (is_open(fleet, at))
+	if (is_open(fleet, at)) {
 		hf_loop_turn(fleet->nodes[at].loop, SERVE_NS);
+		bench_nodes_bury(&fleet->nodes[at]);
+	}
 	turn_others(fleet, at, hf_env_now_ns(fleet->nodes[at].env));
 }
 

@@ -91,13 +91,12 @@ static void on_changed(struct hf_vqp *vqp, void *context)
 	}
 	if (state == HF_VQP_UP && client->nodes->came_up != NULL)
 		client->nodes->came_up(client->nodes->came_up_context, (unsigned)(client - client->nodes->clients));
-	if (state == HF_VQP_ERROR)
+	if (state == HF_VQP_ERROR && !client->nodes->replaces)
 		client->nodes->down++;
 }
 
-static struct bench_client *make_client(struct bench_nodes *nodes)
+static int make_vqp(struct bench_nodes *nodes, struct bench_client *client)
 {
-	struct bench_client *client = &nodes->clients[nodes->made];
 	struct hf_vqp_init init = {
 		.send_cq = nodes->cq,
 		.recv_cq = nodes->cq,
@@ -111,10 +110,17 @@ static struct bench_client *make_client(struct bench_nodes *nodes)
 		.changed = on_changed,
 	};
 
+	return hf_vqp_create(nodes->pd, &init, &client->vqp);
+}
+
+static struct bench_client *make_client(struct bench_nodes *nodes)
+{
+	struct bench_client *client = &nodes->clients[nodes->made];
+
 	if (nodes->made == nodes->setup->clients)
 		return NULL;
 	*client = (struct bench_client){.nodes = nodes};
-	if (hf_vqp_create(nodes->pd, &init, &client->vqp) != 0)
+	if (make_vqp(nodes, client) != 0)
 		return NULL;
 	client->local = nodes->memory + nodes->made * nodes->setup->client_bytes;
 	client->remote = nodes->far_addr + nodes->made * nodes->setup->client_bytes;
@@ -122,14 +128,56 @@ static struct bench_client *make_client(struct bench_nodes *nodes)
 	return client;
 }
 
+/* The old vqp is destroyed later: this is called in the midst of a turn. */
+static struct bench_client *renew_client(struct bench_client *client)
+{
+	if (client->former != NULL)
+		return NULL;
+	client->former = client->vqp;
+	client->vqp = NULL;
+	return make_vqp(client->nodes, client) == 0 ? client : NULL;
+}
+
 static struct hf_vqp *on_request(const struct hf_vqp_request *request, void *reply, size_t *reply_bytes, void *context)
 {
-	struct bench_client *client = make_client(context);
+	struct bench_nodes *nodes = context;
+	struct bench_client *client;
+	uint32_t number;
 
-	(void)request;
 	(void)reply;
 	*reply_bytes = 0;
+	if (request->private_bytes != sizeof(number))
+		return NULL;
+	memcpy(&number, request->private_data, sizeof(number));
+	client = number < nodes->made ? renew_client(&nodes->clients[number]) : make_client(nodes);
 	return client == NULL ? NULL : client->vqp;
+}
+
+/* It says whose it is. */
+static int connect_client(struct bench_client *client)
+{
+	uint32_t number = (uint32_t)(client - client->nodes->clients);
+
+	return hf_vqp_connect(client->vqp, client->nodes->peer, SERVICE, &number, sizeof(number));
+}
+
+int bench_nodes_replace(struct bench_nodes *nodes, unsigned client)
+{
+	struct bench_client *of = &nodes->clients[client];
+	int rc;
+
+	hf_vqp_destroy(of->vqp);
+	of->vqp = NULL;
+	rc = make_vqp(nodes, of);
+	return rc != 0 ? rc : connect_client(of);
+}
+
+void bench_nodes_bury(struct bench_nodes *nodes)
+{
+	for (unsigned i = 0; i < nodes->made; i++) {
+		hf_vqp_destroy(nodes->clients[i].former);
+		nodes->clients[i].former = NULL;
+	}
 }
 
 static void on_peer_down(struct hf_peer *peer, void *context)
@@ -149,7 +197,7 @@ static int connect_some(struct bench_nodes *nodes)
 	for (unsigned i = 0; i < CONNECT_TURN && nodes->made < nodes->setup->clients && rc == 0; i++) {
 		struct bench_client *client = make_client(nodes);
 
-		rc = client == NULL ? -ENOMEM : hf_vqp_connect(client->vqp, nodes->peer, SERVICE, NULL, 0);
+		rc = client == NULL ? -ENOMEM : connect_client(client);
 	}
 	return rc;
 }
@@ -244,6 +292,7 @@ int bench_nodes_open(
 
 void bench_nodes_close(struct bench_nodes *nodes)
 {
+	bench_nodes_bury(nodes);
 	for (unsigned i = 0; i < nodes->made; i++)
 		hf_vqp_destroy(nodes->clients[i].vqp);
 	if (nodes->cq != NULL)

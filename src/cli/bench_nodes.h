@@ -40,6 +40,7 @@ struct bench_nodes;
 
 struct bench_client {
 	struct hf_vqp *vqp;
+	struct hf_vqp *former; /* which that one has replaced, until it is destroyed */
 	struct bench_nodes *nodes;
 	uint8_t *local;
 	uint64_t remote;
@@ -50,6 +51,7 @@ struct bench_nodes {
 	const struct bench_setup *setup;
 	struct bench_meeting *meeting;
 	bool near, broken;
+	bool replaces; /* vqps that fail are replaced (bench_nodes_replace), and not counted as down */
 	struct hf_env *env;
 	struct hf_loop *loop;
 	struct hf_node *node;
@@ -74,6 +76,11 @@ struct bench_nodes {
 int bench_nodes_open(
 	struct bench_nodes *nodes, const struct bench_setup *setup, struct bench_meeting *meeting, bool near);
 void bench_nodes_close(struct bench_nodes *nodes);
+/* The near side's: destroys that client's vqp and connects a new one, as a program does that has lost it; the far side
+ * does the same when it is asked. -errno. */
+int bench_nodes_replace(struct bench_nodes *nodes, unsigned client);
+/* The far side's, after a turn: destroys what was replaced in it. */
+void bench_nodes_bury(struct bench_nodes *nodes);
 /* The far side's part: turns its loop until the near one has left. */
 void bench_nodes_serve(struct bench_nodes *nodes);
 /* A turn without sleep, with what is due in the background. */

@@ -8,6 +8,12 @@
 #define KB 1024u
 #define MB (1024u * 1024u)
 
+/* The same in all figures. */
+static unsigned color_of(const struct bench_mode *mode)
+{
+	return (unsigned)(mode - bench_modes) % PAGE_LINES_MAX;
+}
+
 /* ---- figures 8 to 10 ---- */
 
 /* The points of one chart: of a figure, an operation, and one at a time or in batches. */
@@ -75,7 +81,7 @@ static void chart_points(FILE *to, const struct verbs_table *tables, unsigned n,
 		for (unsigned k = 0; k < selection->n; k++)
 			values[chart.line_count][k] = value_of(&tables[i].results[selection->at[k]], measure);
 		chart.lines[chart.line_count].name = tables[i].mode->name;
-		chart.lines[chart.line_count].color = chart.line_count;
+		chart.lines[chart.line_count].color = color_of(tables[i].mode);
 		chart.lines[chart.line_count].values = values[chart.line_count];
 		chart.line_count++;
 	}
@@ -214,7 +220,7 @@ static void chart_throughput(FILE *to, const struct failover_result *results, un
 		if (chart.line_count == PAGE_LINES_MAX)
 			break;
 		chart.lines[chart.line_count].name = results[i].mode->name;
-		chart.lines[chart.line_count].color = chart.line_count + 1; /* as in the other figures: 0 is none's */
+		chart.lines[chart.line_count].color = color_of(results[i].mode);
 		chart.lines[chart.line_count].values = results[i].mb_per_s;
 		chart.line_count++;
 	}
@@ -229,6 +235,20 @@ static void percent_cell(FILE *to, const struct paired *paired)
 			paired->high * 100);
 	else
 		fputs("<td></td>", to);
+}
+
+static void failed_row(FILE *to, const struct failover_result *result)
+{
+	fprintf(to,
+		"<tr><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td colspan=\"5\">wrs fail; new vqps come to another "
+		"rail in %u of %u cuts</td>",
+		result->kind, result->mode->name, result->shape->name, failover_cut_names[result->cut], result->resumed,
+		result->cuts);
+	if (result->resumed > 0)
+		fprintf(to, "<td>%.0f</td>", result->first_us);
+	else
+		fputs("<td></td>", to);
+	fputs("<td colspan=\"4\"></td></tr>\n", to);
 }
 
 static void failover_row(FILE *to, const struct failover_result *result)
@@ -265,7 +285,7 @@ static void failover_rows(FILE *to, const struct failover_result *results, unsig
 	      "<th>of all, us</th><th>Beside resend</th><th>at most 35 %</th></tr>\n",
 		to);
 	for (unsigned i = 0; i < n; i++)
-		failover_row(to, &results[i]);
+		(failover_recovers(results[i].mode) ? failover_row : failed_row)(to, &results[i]);
 	fputs("</table>\n", to);
 }
 
@@ -338,7 +358,11 @@ void bench_page_failover(FILE *to, const struct failover_result *results, unsign
 	const struct failover_scale *scales, unsigned scale_count)
 {
 	page_begin(to, "Virtual queue pairs when their rail is cut");
-	fputs("<p>Clients keep batches of 64 in flight on rail r0, which is cut at random moments.</p>\n", to);
+	fputs("<p>Clients keep batches of 64 in flight on rail r0, which is cut at random moments. With the policy "
+	      "none wrs "
+	      "fail at the end of their qp's retries, and the program makes new vqps; where a cut is silent these come "
+	      "to the same rail again.</p>\n",
+		to);
 	if (n > 0)
 		failover_rows(to, results, n);
 	for (unsigned i = 0; i < n; i++)

@@ -175,6 +175,19 @@ void report_failover(FILE *to, const struct failover_result *results, unsigned n
 			(1 - FAILOVER_RATIO_MOST) * 100, met, judged);
 }
 
+/* Of a mode whose vqps fail. */
+static json_t *failed_row(const struct failover_result *result, json_t *series)
+{
+	json_t *row = json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:f, s:o}", "device", result->kind, "mode",
+		result->mode->name, "batch", result->shape->name, "cut", failover_cut_names[result->cut], "cuts",
+		result->cuts, "vqps", result->vqps, "resumed_cuts", result->resumed, "step_us", result->step_us,
+		"mb_per_s", series);
+
+	if (result->resumed > 0)
+		json_object_set_new(row, "first_us", json_real(result->first_us));
+	return row;
+}
+
 static json_t *failover_row(const struct failover_result *result, json_t *series)
 {
 	json_t *row = json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:b}", "device",
@@ -249,7 +262,8 @@ json_t *report_failover_json(
 
 		for (unsigned k = 0; k < FAILOVER_SERIES; k++)
 			json_array_append_new(series, json_real(result->mb_per_s[k]));
-		json_array_append_new(failovers, failover_row(result, series));
+		json_array_append_new(failovers,
+			failover_recovers(result->mode) ? failover_row(result, series) : failed_row(result, series));
 	}
 	for (unsigned i = 0; i < scale_count; i++)
 		json_array_append_new(many, scale_row(&scales[i]));

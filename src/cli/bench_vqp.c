@@ -250,7 +250,7 @@ int bench_failover(int argc, char **argv)
 	if (status != EXIT_DONE)
 		return status;
 	if (!options.only_scale && options.mode != NULL && !failover_measures(bench_mode_find(options.mode)))
-		return bench_refuse("nothing goes on after a cut in mode", options.mode);
+		return bench_refuse("what a wr did may be unknown after a cut in mode", options.mode);
 	if (!failover_wants_any(options.only))
 		return bench_refuse(
 			"experiments have names such as 'CAS cut acknowledgements', none has this:", options.only);

@@ -1,6 +1,8 @@
 """`holdfast bench verbs` and `holdfast bench failover`: what they measure is there and makes sense. No figure is judged."""
+import itertools
 import json
 import pathlib
+import re
 import sys
 
 import program
@@ -46,7 +48,13 @@ def a_cut_sends_again_what_was_in_flight_and_varuna_no_more_than_had_not_execute
     done = program.run(directory, "bench", "failover", "--device", "shm", "--cuts", "2", "--clients", "4", "--no-scale",
                        "--json", "--html", "failover.html", check=0)
     rows = json.loads(done.stdout)["failovers"]
-    assert len(rows) == 36, len(rows)
+    assert len(rows) == 45, len(rows)
+    for row in rows:
+        assert len(row["mb_per_s"]) == 120 and min(row["mb_per_s"]) >= 0, row
+    for batch, cut in itertools.product(("WRITE 4 KB", "WRITE 64 KB", "CAS"), ("both ways", "requests", "acknowledgements")):
+        modes = [row["mode"] for row in rows if row["batch"] == batch and row["cut"] == cut]
+        assert sorted(modes) == ["none", "resend", "resend-cache", "varuna", "varuna-psn"], (batch, cut, modes)
+    rows = [row for row in rows if row["mode"] != "none"]
     for row in rows:
         assert row["in_flight_bytes"] > 0 and 0 <= row["post_failure_share"] <= 1, row
         assert row["detection_us"] > 0 and row["first_us"] > 0 and row["recovery_us"] > 0, row
@@ -56,7 +64,26 @@ def a_cut_sends_again_what_was_in_flight_and_varuna_no_more_than_had_not_execute
             assert ("recovery_verdict" in row) <= (row["cut"] == "acknowledgements"), row
     assert sum(row["executed_twice_bytes"] for row in rows
                if row["mode"] == "resend" and row["cut"] == "acknowledgements") > 0, rows
-    assert "figure 12" in pathlib.Path(directory, "failover.html").read_text()
+    page = pathlib.Path(directory, "failover.html").read_text()
+    throughput = re.findall(r"<svg [^>]*throughput around the cut \(figure 12\).*?</p>", page, re.DOTALL)
+    assert len(throughput) == 9, len(throughput)
+    for mode in ("none", "resend", "resend-cache", "varuna", "varuna-psn"):
+        assert all("</svg>%s<" % mode in chart for chart in throughput), (mode, throughput)
+
+
+def without_a_policy_nothing_completes_until_the_program_has_new_vqps(directory):
+    done = program.run(directory, "bench", "failover", "--device", "shm", "--cuts", "3", "--clients", "4", "--no-scale",
+                       "--mode", "none", "--only", "WRITE 4 KB", "--json", check=0)
+    rows = [row for row in json.loads(done.stdout)["failovers"] if row["mode"] == "none"]
+    assert [row["cut"] for row in rows] == ["both ways", "requests", "acknowledgements"], rows
+    for row in rows:
+        assert "sent_again_bytes" not in row and "recovery_us" not in row, row
+        assert ("first_us" in row) == (row["resumed_cuts"] > 0), row
+        # No more than what was under way completes while every vqp that there is has its wrs on the rail that is cut.
+        if row["resumed_cuts"] == 0:
+            assert sum(row["mb_per_s"][20:]) * row["step_us"] <= 4 * row["vqps"] * 64 * 4096, row
+    assert sum(sum(row["mb_per_s"][:20]) for row in rows) > 0, rows
+    assert rows[0]["resumed_cuts"] == 3 and rows[0]["first_us"] > 0, rows[0]
 
 
 def many_vqps_are_cut_again_and_again_and_the_first_completion_is_judged(directory):
@@ -75,7 +102,7 @@ def wrong_words_are_refused_with_the_right_ones(directory):
     for words, complaint in ((["verbs", "--device", "verbs"], "shm and soft"),
                              (["verbs", "--mode", "magic"], "no mode called 'magic'"),
                              (["failover", "--cuts", "0"], "from 1 to 99"),
-                             (["failover", "--mode", "none"], "nothing goes on after a cut"),
+                             (["failover", "--mode", "varuna-log"], "may be unknown after a cut"),
                              (["verbs", "--handicap", "-1"], "per cent"),
                              (["failover", "--only", "FAA"], "none has this: 'FAA'"),
                              (["paint"], "no set of figures called 'paint'"),
