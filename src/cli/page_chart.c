@@ -72,10 +72,11 @@ static void put_grid(FILE *to, const struct page_chart *chart, const struct scal
 		for (double value = 0; value <= scale->most; value += page_tick(scale->most))
 			put_grid_line(to, scale, value);
 	for (unsigned i = 0; chart->label != NULL && i < chart->n; i += every) {
+		bool at_edge = x_of(chart, i) > WIDTH - RIGHT - 1;
 		char text[PAGE_LABEL_BYTES];
 
-		fprintf(to, "<text x=\"%.1f\" y=\"%.0f\" text-anchor=\"middle\">", x_of(chart, i),
-			HEIGHT - BOTTOM + 20);
+		fprintf(to, "<text x=\"%.1f\" y=\"%.0f\" text-anchor=\"%s\">", at_edge ? WIDTH - 2 : x_of(chart, i),
+			HEIGHT - BOTTOM + 20, at_edge ? "end" : "middle");
 		page_text(to, chart->label(chart, i, text));
 		fputs("</text>\n", to);
 	}

@@ -32,7 +32,27 @@ def verbs_measures_every_point_of_a_figure_in_every_mode(directory):
         assert bar["points_met"] + bar["points_missed"] + bar["points_undecided"] == 10, bar
         assert bar["bar"] in page, bar
     assert [bar["mode"] for bar in report["bars"]] == ["varuna-psn", "varuna-log", "varuna"], report["bars"]
-    assert page.count("<svg viewBox=\"0 0 960") == 3 and page.rstrip().endswith("</html>"), page[:2000]
+    assert page.count("<svg viewBox=\"0 0 960") == 4 and page.rstrip().endswith("</html>"), page[:2000]
+
+
+def the_page_has_every_chart_of_the_papers_figures_and_says_how_many_clients_there_were(directory):
+    done = program.run(directory, "bench", "verbs", "--device", "shm", "--mode", "varuna", "--rounds", "1", "--seconds", "0",
+                       "--json", "--html", "figures.html", check=0)
+    page = pathlib.Path(directory, "figures.html").read_text()
+    charts = dict(re.findall(r'<svg viewBox="0 0 960[^>]* aria-label="([^"]*)">(.*?)</svg>', page, re.DOTALL))
+    of_figure = {8: ("WRITE one at a time", "WRITE in batches of 64"), 9: ("WRITE of 4 KB one at a time", "CAS one at a time"),
+                 10: ("WRITE of 4 KB in batches", "CAS and three READs in batches")}
+    for figure, operation in [(figure, operation) for figure in of_figure for operation in of_figure[figure]]:
+        titles = [title for title in charts if title.startswith(operation + ",") and title.endswith("(figure %d)" % figure)]
+        assert sorted(title.partition(": ")[2].split(" ")[0] for title in titles) in (
+            ["bandwidth", "latency"], ["latency", "operations"]), (operation, titles)
+    assert len(charts) == 12, sorted(charts)
+    few = {row["bytes"] for row in json.loads(done.stdout)["points"] if row["figure"] == 8 and row["clients"] != 16}
+    assert few == {1 << 18, 1 << 20}, few
+    for title, drawing in charts.items():
+        by_fewer = "WRITE in batches of 64" in title
+        assert ("256 KB (4)<" in drawing and "1 MB (4)<" in drawing) == by_fewer, title
+        assert ("16 clients (4 from 256 KB on)" in title) == by_fewer, title
 
 
 def none_is_compared_with_itself_when_it_is_asked_for(directory):
