@@ -215,6 +215,72 @@ static bool same_experiment(const struct failover_result *a, const struct failov
 	return a->kind == b->kind && a->shape == b->shape && a->cut == b->cut;
 }
 
+/* The cuts of one shape on one kind of devices. */
+struct resent {
+	unsigned n;
+	const char *labels[FAILOVER_CUT_KINDS];
+	double bytes[PAGE_LINES_MAX][FAILOVER_CUT_KINDS], unexecuted[PAGE_LINES_MAX][FAILOVER_CUT_KINDS]; /* in KB */
+};
+
+static const char *cut_label(const struct page_chart *chart, unsigned at, char *text)
+{
+	const struct resent *resent = chart->context;
+
+	snprintf(text, PAGE_LABEL_BYTES, "%s", resent->labels[at]);
+	return text;
+}
+
+static void add_resent(struct resent *resent, struct page_chart *chart, const struct failover_result *result)
+{
+	unsigned line = 0;
+
+	while (line < chart->line_count && chart->lines[line].name != result->mode->name)
+		line++;
+	if (line == PAGE_LINES_MAX)
+		return;
+	if (line == chart->line_count) {
+		chart->lines[line].name = result->mode->name;
+		chart->lines[line].color = color_of(result->mode);
+		chart->lines[line].values = resent->bytes[line];
+		chart->lines[line].levels = resent->unexecuted[line];
+		chart->line_count++;
+	}
+	resent->bytes[line][resent->n - 1] = result->resent_bytes / KB;
+	resent->unexecuted[line][resent->n - 1] = result->unexecuted_bytes / KB;
+}
+
+/* Returns where the results of the next shape or kind begin. */
+static unsigned chart_resent(FILE *to, const struct failover_result *results, unsigned n, unsigned first)
+{
+	struct resent resent = {0};
+	char title[128];
+	struct page_chart chart = {.title = title, .unit = "KB", .label = cut_label, .context = &resent, .bars = true};
+	unsigned i;
+
+	for (i = first; i < n && results[i].kind == results[first].kind && results[i].shape == results[first].shape;
+		i++) {
+		if (i == first || !same_experiment(&results[i], &results[i - 1]))
+			resent.labels[resent.n++] = failover_cut_names[results[i].cut];
+		if (failover_recovers(results[i].mode))
+			add_resent(&resent, &chart, &results[i]);
+	}
+	chart.n = resent.n;
+	snprintf(title, sizeof(title), "%s, %s in batches: sent again, by what was cut (figure 11)",
+		results[first].kind, results[first].shape->name);
+	page_chart(to, &chart);
+	return i;
+}
+
+static void charts_resent(FILE *to, const struct failover_result *results, unsigned n)
+{
+	fputs("<p>A bar is what a policy sent again in a cut, all clients together; the red mark across it is what of "
+	      "that "
+	      "had not been executed, by the devices' own counters. Up to there it had to be sent.</p>\n",
+		to);
+	for (unsigned i = 0; i < n;)
+		i = chart_resent(to, results, n, i);
+}
+
 static void chart_throughput(FILE *to, const struct failover_result *results, unsigned n, unsigned first)
 {
 	char title[128];
@@ -376,6 +442,8 @@ void bench_page_failover(FILE *to, const struct failover_result *results, unsign
 		to);
 	if (n > 0)
 		failover_rows(to, results, n);
+	if (n > 0)
+		charts_resent(to, results, n);
 	for (unsigned i = 0; i < n; i++)
 		if (i == 0 || !same_experiment(&results[i], &results[i - 1]))
 			chart_throughput(to, results, n, i);

@@ -12,7 +12,7 @@ void page_text(FILE *to, const char *text); /* escaped */
 /* 1, 2 or 5 times a power of ten, so that some four ticks cover the range. */
 double page_tick(double range);
 
-/* ---- a chart of lines ---- */
+/* ---- a chart of lines, or of bars side by side ---- */
 
 #define PAGE_LINES_MAX 6u
 
@@ -23,11 +23,13 @@ struct page_chart {
 	const void *context;                                                           /* label's */
 	unsigned marked; /* a vertical line at this point; 0: none */
 	bool log_scale;
+	bool bars; /* not with log_scale */
 	unsigned line_count;
 	struct {
 		const char *name;
 		unsigned color;       /* 0 to 5 */
 		const double *values; /* not positive: not drawn on a logarithmic scale */
+		const double *levels; /* of bars: a mark across each at this value; NULL: none */
 	} lines[PAGE_LINES_MAX];
 };
 #define PAGE_LABEL_BYTES 32u

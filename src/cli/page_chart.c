@@ -12,6 +12,8 @@
 #define INNER      (WIDTH - LEFT - RIGHT)
 #define DEPTH      (HEIGHT - TOP - BOTTOM)
 #define LABELS_MAX 20u
+#define BARS_PART  0.7  /* of the place of a point */
+#define BAR_PART   0.85 /* of the place of a bar */
 
 struct scale {
 	double least, most;
@@ -26,6 +28,8 @@ static struct scale scale_of(const struct page_chart *chart)
 		for (unsigned k = 0; k < chart->n; k++) {
 			double value = chart->lines[i].values[k];
 
+			if (chart->lines[i].levels != NULL)
+				scale.most = fmax(scale.most, chart->lines[i].levels[k]);
 			scale.most = value > scale.most ? value : scale.most;
 			scale.least = value > 0 && value < scale.least ? value : scale.least;
 		}
@@ -50,6 +54,8 @@ static double y_of(const struct scale *scale, double value)
 
 static double x_of(const struct page_chart *chart, unsigned at)
 {
+	if (chart->bars)
+		return LEFT + INNER * (at + 0.5) / chart->n;
 	return LEFT + (chart->n > 1 ? INNER * at / (chart->n - 1) : INNER / 2);
 }
 
@@ -103,6 +109,22 @@ static void put_line(FILE *to, const struct page_chart *chart, const struct scal
 	fputs("\"/>\n", to);
 }
 
+/* A bar is a line as wide as the bar. */
+static void put_bars(FILE *to, const struct page_chart *chart, const struct scale *scale, unsigned line)
+{
+	double place = INNER / chart->n * BARS_PART / chart->line_count, wide = place * BAR_PART;
+
+	for (unsigned i = 0; i < chart->n; i++) {
+		double x = x_of(chart, i) + place * (line + 0.5 - chart->line_count / 2.0);
+
+		fprintf(to, "<path class=\"line m%u\" style=\"stroke-width:%.1f\" d=\"M%.1f %.1fV%.1f\"/>\n",
+			chart->lines[line].color, wide, x, y_of(scale, 0), y_of(scale, chart->lines[line].values[i]));
+		if (chart->lines[line].levels != NULL)
+			fprintf(to, "<path class=\"cut\" d=\"M%.1f %.1fH%.1f\"/>\n", x - place / 2,
+				y_of(scale, chart->lines[line].levels[i]), x + place / 2);
+	}
+}
+
 void page_chart(FILE *to, const struct page_chart *chart)
 {
 	struct scale scale = scale_of(chart);
@@ -114,7 +136,7 @@ void page_chart(FILE *to, const struct page_chart *chart)
 	fputs("\">\n", to);
 	put_grid(to, chart, &scale);
 	for (unsigned i = 0; i < chart->line_count; i++)
-		put_line(to, chart, &scale, i);
+		(chart->bars ? put_bars : put_line)(to, chart, &scale, i);
 	fprintf(to, "<text x=\"4\" y=\"12\">%s</text></svg>\n<p>", chart->unit);
 	for (unsigned i = 0; i < chart->line_count; i++) {
 		fprintf(to, "<svg class=\"key\" viewBox=\"0 0 10 10\"><path class=\"line m%u\" d=\"M0 5H10\"/></svg>",

@@ -85,6 +85,11 @@ def a_cut_sends_again_what_was_in_flight_and_varuna_no_more_than_had_not_execute
     assert sum(row["executed_twice_bytes"] for row in rows
                if row["mode"] == "resend" and row["cut"] == "acknowledgements") > 0, rows
     page = pathlib.Path(directory, "failover.html").read_text()
+    resent = re.findall(r'<svg [^>]*"shm, ([^"]*) in batches: sent again[^>]* \(figure 11\)">(.*?)</svg>', page, re.DOTALL)
+    assert [shape for shape, _ in resent] == ["WRITE 4 KB", "WRITE 64 KB", "CAS"], resent
+    # A bar for each of four modes and three cuts, and across each what had not been executed.
+    for _, drawing in resent:
+        assert drawing.count('class="line m') == 12 and drawing.count('<path class="cut"') == 12, drawing
     throughput = re.findall(r"<svg [^>]*throughput around the cut \(figure 12\).*?</p>", page, re.DOTALL)
     assert len(throughput) == 9, len(throughput)
     for mode in ("none", "resend", "resend-cache", "varuna", "varuna-psn"):
