@@ -92,7 +92,7 @@ void vr_begin_flows(struct vr_link *link)
 		end->atomics = world_chance(vr->world, 60000);
 		end->culprit = NO_CULPRIT;
 		end->unknown_writes = 0;
-		end->failed = end->flushed = false;
+		end->failed = end->flushed = end->unsure = false;
 		end->next_post_ns = 0;
 	}
 }
@@ -355,15 +355,28 @@ static void check_culprit(const struct vr_end *end)
 			vr->world, "one-culprit", "a wrong key was tried again in %" PRIu64 " failovers", failovers);
 }
 
+/* What is behind it has executed, so it is not issued again (verdict.h). */
+static bool is_unsure(const struct vr_end *end, const struct op *op, const struct ibv_wc *wc)
+{
+	if (op->kind == OP_READ && wc->vendor_err == HF_WC_UNKNOWN)
+		for (uint32_t i = op->number + 1; i < end->flow->count; i++)
+			if (end->flow->ops[i].fenced)
+				return true;
+	return false;
+}
+
 /* What is behind the first one that nobody can say of did not execute. Of atomics the value may be lost besides. */
 static bool is_beyond_evidence(struct vr_end *end, const struct op *op, const struct ibv_wc *wc)
 {
 	const struct vr *vr = end->link->vr;
 
 	end->flushed |= !end->failed && wc->status == IBV_WC_WR_FLUSH_ERR;
+	end->unsure |= !end->failed && is_unsure(end, op, wc);
 	end->failed = true;
 	if (wc->vendor_err == HF_WC_UNKNOWN && (op->kind == OP_WRITE || op->kind == OP_WRITE_IMM))
 		end->unknown_writes++;
+	if (vr->unsure_reads && (end->flushed || end->unsure))
+		return true;
 	return vr->weak && (end->flushed || end->unknown_writes <= 1 || vr->config.evidence == HF_EVIDENCE_PSN);
 }
 
