@@ -129,7 +129,7 @@ void exchange_ask_end(struct hf_vqp *vqp)
 
 void exchange_ended(struct hf_vqp *vqp, const struct message *message)
 {
-	if (vqp->fail_awaits)
+	if (vqp->fail_asks || vqp->fail_awaits) /* it may end before we have asked */
 		look_for_strays(vqp, message);
 	vqp->fail_awaits = vqp->fail_asks = false;
 	vqp_due(vqp);
