@@ -73,7 +73,7 @@ static struct op *make_op(struct rc_end *end)
 	op.target = (uintptr_t)rc_other(end)->memory + (number % RC_SLOTS) * RC_SLOT_BYTES;
 	if (op.kind == OP_READ) /* of what one of the last wrs may have written */
 		op.target = (uintptr_t)rc_other(end)->memory + world_range(world, 0, RC_SLOTS - 1) * RC_SLOT_BYTES;
-	if (op.kind == OP_CAS || op.kind == OP_FAA)
+	if (op_is_atomic(&op))
 		make_atomic(end, &op);
 	return flow_post(end->flow, &op);
 }
@@ -116,7 +116,7 @@ static void fill_remote(struct rc_end *end, const struct op *op, struct ibv_send
 
 	wr->opcode = opcodes[op->kind];
 	wr->imm_data = htobe32(op->imm);
-	if (op->kind == OP_CAS || op->kind == OP_FAA) {
+	if (op_is_atomic(op)) {
 		wr->wr.atomic.remote_addr = op->target;
 		wr->wr.atomic.rkey = rkey;
 		wr->wr.atomic.compare_add = op->kind == OP_CAS ? op->compare : op->argument;
@@ -217,7 +217,7 @@ static void take_send(struct rc_end *end, const struct ibv_wc *wc)
 	rc->outcome->operations++;
 	if (rc->world->now_ns >= rc->faults.quiet_ns)
 		end->lane->completed_since_quiet++;
-	if (op->kind == OP_CAS || op->kind == OP_FAA) {
+	if (op_is_atomic(op)) {
 		unsigned word = (unsigned)((op->target - (uintptr_t)end->words->at) / 8);
 		uint64_t original =
 			*(uint64_t *)(void *)(end->memory + 3 * RC_WINDOW + (op->number % RC_SLOTS) * RC_SLOT_BYTES);

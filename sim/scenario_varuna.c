@@ -105,7 +105,6 @@ static void pick_capabilities(struct vr *vr)
 	if (world_chance(vr->world, MASKED_PPM))
 		vr->config.evidence = world_chance(vr->world, 500000) ? HF_EVIDENCE_PSN : HF_EVIDENCE_LOG;
 	psn = (vr->caps_masked & HF_DEV_EXECUTED_PSN) == 0 && vr->config.evidence != HF_EVIDENCE_LOG;
-	vr->unsure_reads = (vr->caps_masked & HF_DEV_SEND_FENCE) != 0;
 	vr->weak = !psn || (vr->caps_masked & HF_DEV_ATOMIC_RESULTS) != 0;
 }
 

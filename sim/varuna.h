@@ -73,8 +73,8 @@ struct vr_end {
 	uint64_t failovers_before; /* of the vqp, when that was posted */
 	uint64_t culprit_ns;       /* when that was */
 	uint32_t unknown_writes;   /* of this vqp */
-	bool failed, flushed;      /* so it did; as the other end's did */
-	bool unsure;               /* with a READ whose answer nobody knows to have landed */
+	bool failed;               /* a wr of it */
+	bool may_fail;             /* and so may all that come behind that */
 };
 
 /* ends[0] connects, ends[1] accepts. */
@@ -120,7 +120,6 @@ struct vr {
 	bool lingers;                 /* vqps stay on standby qps for long, and so no messages are sent (R7) */
 	bool hca_atomics;             /* atomicity ends at the NIC (R12) */
 	bool weak;                    /* of some wrs in flight the evidence of this world cannot know */
-	bool unsure_reads;            /* what a fence waited for may not have landed (HF_DEV_SEND_FENCE) */
 	bool quits;                   /* programs end vqps in the midst */
 	bool stopping;                /* nothing new is posted */
 };

@@ -32,11 +32,6 @@ uint32_t vr_in_flight(const struct vr_end *end)
 
 /* ---- flows ---- */
 
-static bool is_atomic(const struct op *op)
-{
-	return op->kind == OP_CAS || op->kind == OP_FAA;
-}
-
 static unsigned word_of(const struct vr_end *end, const struct op *op)
 {
 	return (unsigned)((op->target - (uintptr_t)end->words->at) / 8);
@@ -51,7 +46,7 @@ static void settle_atomics(struct vr_end *end)
 		const struct op *op = &flow->ops[i];
 		size_t index = end->history[i % VR_SLOTS];
 
-		if (!is_atomic(op) || (op->completed && !op->failed))
+		if (!op_is_atomic(op) || (op->completed && !op->failed))
 			continue;
 		if (op->executed)
 			linear_complete(&end->words->history[word_of(end, op)], index, op->original, UINT64_MAX);
@@ -92,7 +87,7 @@ void vr_begin_flows(struct vr_link *link)
 		end->atomics = world_chance(vr->world, 60000);
 		end->culprit = NO_CULPRIT;
 		end->unknown_writes = 0;
-		end->failed = end->flushed = end->unsure = false;
+		end->failed = end->may_fail = false;
 		end->next_post_ns = 0;
 	}
 }
@@ -148,7 +143,7 @@ static struct op *make_op(struct vr_end *end, bool signaled)
 	op.target = target + (end->flow->count % VR_SLOTS) * VR_SLOT_BYTES;
 	if (op.kind == OP_READ) /* of what one of the last wrs may have written */
 		op.target = target + world_range(world, 0, VR_SLOTS - 1) * VR_SLOT_BYTES;
-	if (op.kind == OP_CAS || op.kind == OP_FAA)
+	if (op_is_atomic(&op))
 		make_atomic(end, &op);
 	return flow_post(end->flow, &op);
 }
@@ -212,7 +207,7 @@ static void fill_remote(struct vr_end *end, const struct op *op, struct ibv_send
 		end->culprit_ns = end->link->vr->world->now_ns;
 		rkey ^= 1u << 31;
 	}
-	if (op->kind == OP_CAS || op->kind == OP_FAA) {
+	if (op_is_atomic(op)) {
 		wr->wr.atomic.remote_addr = op->target;
 		wr->wr.atomic.rkey = rkey;
 		wr->wr.atomic.compare_add = op->kind == OP_CAS ? op->compare : op->argument;
@@ -318,7 +313,7 @@ static void check_wc(struct vr_end *end, const struct op *op, const struct ibv_w
 		[OP_CAS] = IBV_WC_COMP_SWAP,
 		[OP_FAA] = IBV_WC_FETCH_ADD,
 	};
-	bool has_length = op->kind == OP_READ || op->kind == OP_CAS || op->kind == OP_FAA;
+	bool has_length = op->kind == OP_READ || op_is_atomic(op);
 
 	if (wc->opcode != opcodes[op->kind] || (has_length && wc->byte_len != op->bytes))
 		world_violate(end->link->vr->world, "completed", "wr %u: its wc has opcode %d and %u bytes", op->number,
@@ -331,7 +326,7 @@ static void take_atomic(struct vr_end *end, const struct op *op)
 	unsigned word;
 	uint64_t original;
 
-	if (!is_atomic(op))
+	if (!op_is_atomic(op))
 		return;
 	word = word_of(end, op);
 	original = get_le64(end->memory + 3 * VR_WINDOW + (op->number % VR_SLOTS) * (size_t)VR_SLOT_BYTES);
@@ -365,19 +360,26 @@ static bool is_unsure(const struct vr_end *end, const struct op *op, const struc
 	return false;
 }
 
+/* By the first of its wrs that fails: the other end's vqp took it along, or it ends with a READ whose answer nobody
+ * knows to have landed. */
+static bool may_fail(const struct vr_end *end, const struct op *op, const struct ibv_wc *wc)
+{
+	const struct vr *vr = end->link->vr;
+	bool fences = (vr->caps_masked & HF_DEV_SEND_FENCE) == 0, flushed = wc->status == IBV_WC_WR_FLUSH_ERR;
+
+	return (flushed && (vr->weak || !fences)) || (!fences && is_unsure(end, op, wc));
+}
+
 /* What is behind the first one that nobody can say of did not execute. Of atomics the value may be lost besides. */
 static bool is_beyond_evidence(struct vr_end *end, const struct op *op, const struct ibv_wc *wc)
 {
 	const struct vr *vr = end->link->vr;
 
-	end->flushed |= !end->failed && wc->status == IBV_WC_WR_FLUSH_ERR;
-	end->unsure |= !end->failed && is_unsure(end, op, wc);
+	end->may_fail |= !end->failed && may_fail(end, op, wc);
 	end->failed = true;
 	if (wc->vendor_err == HF_WC_UNKNOWN && (op->kind == OP_WRITE || op->kind == OP_WRITE_IMM))
 		end->unknown_writes++;
-	if (vr->unsure_reads && (end->flushed || end->unsure))
-		return true;
-	return vr->weak && (end->flushed || end->unknown_writes <= 1 || vr->config.evidence == HF_EVIDENCE_PSN);
+	return end->may_fail || (vr->weak && (end->unknown_writes <= 1 || vr->config.evidence == HF_EVIDENCE_PSN));
 }
 
 static void take_failure(struct vr_end *end, const struct op *op, const struct ibv_wc *wc)

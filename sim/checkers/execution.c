@@ -63,12 +63,7 @@ static bool payload_is(const struct flow *flow, uint32_t number, uint32_t at, ui
 
 static bool has_effect(const struct op *op)
 {
-	return op->kind != OP_READ && (op->bytes > 0 || op->kind == OP_CAS || op->kind == OP_FAA);
-}
-
-static bool is_atomic(const struct op *op)
-{
-	return op->kind == OP_CAS || op->kind == OP_FAA;
+	return op->kind != OP_READ && (op->bytes > 0 || op_is_atomic(op));
 }
 
 static bool is_behind(const struct op *op)
@@ -101,7 +96,7 @@ static void data_took_effect(struct flow *flow, struct op *op, uint64_t base, co
 
 	if (op != NULL && flow->restarts && at == 0)
 		op->done_bytes = 0;
-	if (op == NULL || is_atomic(op) || at != op->done_bytes || effect->bytes > op->bytes - op->done_bytes) {
+	if (op == NULL || op_is_atomic(op) || at != op->done_bytes || effect->bytes > op->bytes - op->done_bytes) {
 		violate(flow, "once-in-order", "bytes took effect that are not the next ones", op);
 		return;
 	}
@@ -134,11 +129,11 @@ static void response_landed(struct flow *flow, const struct effect *effect)
 	uint64_t slot = (effect->host - flow->landing) / flow->slot_bytes;
 	uint32_t number = flow->count - 1 - (uint32_t)((flow->count - 1 - slot) % flow->slots);
 	struct op *op = flow->count > slot ? &flow->ops[number] : NULL;
-	uint32_t bytes = op == NULL ? 0 : is_atomic(op) ? 8 : op->bytes;
+	uint32_t bytes = op == NULL ? 0 : op_is_atomic(op) ? 8 : op->bytes;
 
 	if (flow->requester_fenced)
 		violate(flow, "fenced", "a response landed", op);
-	else if (op == NULL || op->completed || (op->kind != OP_READ && !is_atomic(op)))
+	else if (op == NULL || op->completed || (op->kind != OP_READ && !op_is_atomic(op)))
 		violate(flow, "landing", "a response landed for a wr that awaits none", op);
 	else if (effect->host + effect->bytes > flow->landing + slot * flow->slot_bytes + bytes)
 		violate(flow, "landing", "a response is longer than what was asked for", op);
@@ -174,10 +169,10 @@ static void give_up_unseen(struct flow *flow, const struct effect *effect)
 {
 	for (struct op *op = front(flow); flow->unlogged && op != NULL && op->lost; op = front(flow)) {
 		/* Words are used again, operands are not. */
-		bool comes_again = is_atomic(op) ? effect->kind != EFFECT_WRITE && op->argument == effect->argument
-						 : op->target + op->done_bytes == effect->host;
+		bool comes_again = op_is_atomic(op) ? effect->kind != EFFECT_WRITE && op->argument == effect->argument
+						    : op->target + op->done_bytes == effect->host;
 
-		if ((op->kind != OP_WRITE && !is_atomic(op)) || op->failed || comes_again)
+		if ((op->kind != OP_WRITE && !op_is_atomic(op)) || op->failed || comes_again)
 			return;
 		op->given_up = true;
 	}
@@ -225,7 +220,7 @@ static bool flow_wrote(struct flow *flow, const struct effect *effect)
 static bool asked_for(const struct flow *flow, const struct effect *effect)
 {
 	for (uint32_t i = flow->front; i < flow->count; i++)
-		if (is_atomic(&flow->ops[i]) && flow->ops[i].argument == effect->argument)
+		if (op_is_atomic(&flow->ops[i]) && flow->ops[i].argument == effect->argument)
 			return true;
 	return false;
 }
@@ -238,7 +233,7 @@ static bool flow_did_atomic(struct flow *flow, const struct effect *effect)
 	if (asked_for(flow, effect))
 		give_up_unseen(flow, effect);
 	op = front(flow);
-	if (op == NULL || !is_atomic(op) || op->argument != effect->argument || op->target != effect->host)
+	if (op == NULL || !op_is_atomic(op) || op->argument != effect->argument || op->target != effect->host)
 		return false;
 	check_not_over(flow, op);
 	if (flow->denied)
@@ -280,7 +275,7 @@ static void atomic_out_of_turn(struct execution *execution, const struct effect 
 		for (uint32_t i = 0; i < flow->count; i++) {
 			const struct op *op = &flow->ops[i];
 
-			if (!is_atomic(op) || op->argument != effect->argument)
+			if (!op_is_atomic(op) || op->argument != effect->argument)
 				continue;
 			violate(flow, "once-in-order", "an atomic took effect that is not the next wr", op);
 			return;
@@ -322,7 +317,7 @@ static bool covers(const struct flow *flow, const struct op *op, uint64_t host, 
 {
 	uint64_t base = op->kind == OP_SEND ? receive_at(flow, op->message) : op->target;
 
-	if (is_atomic(op))
+	if (op_is_atomic(op))
 		return op->executed && op->target == host && (op->kind == OP_FAA || op->original == op->compare);
 	/* the pieces of one WRITE are lost one by one */
 	return has_effect(op) && within(host, bytes, base, op->lost ? op->bytes : op->done_bytes);
@@ -359,7 +354,7 @@ static void undo(struct execution *execution, const struct nic *nic, uint64_t ho
 	if (newest == NULL)
 		return;
 	newest->executed = false;
-	if (!newest->lost && !is_atomic(newest))
+	if (!newest->lost && !op_is_atomic(newest))
 		newest->done_bytes = (uint32_t)(host - (newest->kind == OP_SEND ? receive_at(its, newest->message)
 										: newest->target));
 	newest->lost = true;
@@ -461,7 +456,7 @@ static void check_success(struct flow *flow, const struct op *op)
 		return; /* acknowledged all the same; now nothing of this flow can take effect without a violation */
 	if (next != NULL && next->number <= op->number)
 		violate(flow, "completed", "success before it and all before it took effect", op);
-	else if (is_atomic(op) && get_le64(landed) != op->original)
+	else if (op_is_atomic(op) && get_le64(landed) != op->original)
 		violate(flow, "completed", "an atomic's value is not that of its execution", op);
 	else if (op->kind == OP_READ && !flow->target->lossy)
 		check_read(flow, op);
@@ -532,7 +527,7 @@ void flow_check_psn(struct flow *flow, uint32_t executed_psn)
 {
 	for (uint32_t i = 0; i < flow->count; i++) {
 		const struct op *op = &flow->ops[i];
-		uint32_t done = is_atomic(op) || !has_effect(op) ? op->executed : op->done_bytes / flow->mtu_bytes;
+		uint32_t done = op_is_atomic(op) || !has_effect(op) ? op->executed : op->done_bytes / flow->mtu_bytes;
 
 		if (!has_effect(op))
 			continue;
@@ -552,7 +547,7 @@ void flow_check_atomics(struct flow *flow, const struct hf_atomic_result *result
 	for (uint32_t i = flow->count; i-- > 0 && found < kept;) {
 		const struct op *op = &flow->ops[i];
 
-		if (!is_atomic(op) || !op->executed)
+		if (!op_is_atomic(op) || !op->executed)
 			continue;
 		if (found >= n || results[found].psn != op->psn || results[found].original != op->original) {
 			violate(flow, "executed-psn", "an atomic's result was forgotten or is another one", op);

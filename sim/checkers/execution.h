@@ -51,6 +51,11 @@ struct op {
 	uint64_t posted_ns;
 };
 
+static inline bool op_is_atomic(const struct op *op)
+{
+	return op->kind == OP_CAS || op->kind == OP_FAA;
+}
+
 /* Memory that a checker replays: `shadow` is what it must hold at rest. */
 struct area {
 	struct list node;
