@@ -116,6 +116,37 @@ void inflight_empty(struct inflight *log)
 	log->lent = 0;
 }
 
+/* ---- what a wr reads into ---- */
+
+static void copy_word(const struct inflight_wr *entry, uint64_t offset, uint8_t *word, bool put)
+{
+	uint64_t done = 0;
+
+	for (int i = 0; i < entry->wr.num_sge && done < sizeof(uint64_t); i++) {
+		const struct ibv_sge *sge = &entry->wr.sg_list[i];
+		uint64_t skip = offset < sge->length ? offset : sge->length;
+		uint64_t left = sge->length - skip, n = left < sizeof(uint64_t) - done ? left : sizeof(uint64_t) - done;
+		uint8_t *at = (uint8_t *)(uintptr_t)sge->addr + skip;
+
+		memcpy(put ? at : word + done, put ? word + done : at, n);
+		offset -= skip;
+		done += n;
+	}
+}
+
+uint64_t inflight_word(const struct inflight_wr *entry, uint64_t offset)
+{
+	uint64_t word = 0;
+
+	copy_word(entry, offset, (uint8_t *)&word, false);
+	return word;
+}
+
+void inflight_put_word(const struct inflight_wr *entry, uint64_t offset, uint64_t value)
+{
+	copy_word(entry, offset, (uint8_t *)&value, true);
+}
+
 /* By the promise of HF_ATOMIC_PLAIN nobody else would have written that value. */
 static uint64_t found_first(const struct inflight_wr *entry, uint64_t original)
 {
@@ -124,29 +155,10 @@ static uint64_t found_first(const struct inflight_wr *entry, uint64_t original)
 
 void inflight_answer(const struct inflight_wr *entry, uint64_t original)
 {
-	uint64_t value = found_first(entry, original);
-	uint32_t given = 0;
-
-	for (int i = 0; i < entry->wr.num_sge; i++) {
-		memcpy((void *)(uintptr_t)entry->wr.sg_list[i].addr, (const uint8_t *)&value + given,
-			entry->wr.sg_list[i].length);
-		given += entry->wr.sg_list[i].length;
-	}
+	inflight_put_word(entry, 0, found_first(entry, original));
 }
 
-/* As the device left it. */
-static uint64_t answer_of(const struct inflight_wr *entry)
-{
-	uint64_t value = 0;
-	uint32_t taken = 0;
-
-	for (int i = 0; i < entry->wr.num_sge; i++) {
-		memcpy((uint8_t *)&value + taken, (const void *)(uintptr_t)entry->wr.sg_list[i].addr,
-			entry->wr.sg_list[i].length);
-		taken += entry->wr.sg_list[i].length;
-	}
-	return value;
-}
+/* ---- how wrs end ---- */
 
 uint32_t inflight_retire(struct inflight *log, uint64_t position)
 {
@@ -160,7 +172,7 @@ uint32_t inflight_retire(struct inflight *log, uint64_t position)
 		entry->done = true;
 		entry->status = IBV_WC_SUCCESS;
 		if (entry->compares)
-			inflight_answer(entry, answer_of(entry));
+			inflight_answer(entry, inflight_word(entry, 0));
 		if (entry->log_entry != 0) {
 			log->last_entry = entry->log_entry;
 			log->last_number = entry->log_number;

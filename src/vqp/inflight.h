@@ -94,6 +94,9 @@ void inflight_fetch(const struct inflight *log);
 
 /* Success of all that was posted up to and including `position` (D2). Returns how many became done. */
 uint32_t inflight_retire(struct inflight *log, uint64_t position);
+/* The eight bytes there of what the wr reads into, which may lie in several sges; those that it has not are 0. */
+uint64_t inflight_word(const struct inflight_wr *entry, uint64_t offset);
+void inflight_put_word(const struct inflight_wr *entry, uint64_t offset, uint64_t value);
 /* Of an atomic: what it found. */
 void inflight_answer(const struct inflight_wr *entry, uint64_t original);
 /* The status of the oldest that is not done, when that was refused. */

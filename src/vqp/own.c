@@ -116,8 +116,8 @@ static void answer(struct own *own, uint64_t original)
 /* Where the home moved to, the device may have had no room for them. */
 static bool has_keys(const struct own *own)
 {
-	return container_of(own->first->mr, struct region, mr)->atomics != NULL &&
-	       (!by_uid(own) || container_of(own->pd->uids->mr, struct region, mr)->atomics != NULL);
+	return region_of(own->first->mr)->atomics != NULL &&
+	       (!by_uid(own) || region_of(own->pd->uids->mr)->atomics != NULL);
 }
 
 static void begin(struct own *own)
@@ -151,15 +151,15 @@ static void compile_direct(const struct own *own, struct ibv_send_wr *wr, struct
 	*wr = (struct ibv_send_wr){.sg_list = sge, .num_sge = 1};
 	wr->opcode = is_cas ? IBV_WR_ATOMIC_CMP_AND_SWP : IBV_WR_ATOMIC_FETCH_AND_ADD;
 	wr->wr.atomic.remote_addr = (uintptr_t)atomic->at;
-	wr->wr.atomic.rkey = container_of(atomic->mr, struct region, mr)->atomics->rkey;
+	wr->wr.atomic.rkey = region_of(atomic->mr)->atomics->rkey;
 	wr->wr.atomic.compare_add = atomic->opcode == IBV_WR_RDMA_READ ? 0 : atomic->compare_add;
 	wr->wr.atomic.swap = atomic->swap;
 }
 
 static unsigned compile_by_uid(const struct own *own, struct ibv_send_wr *wrs, struct ibv_sge *sges)
 {
-	const struct region *target = container_of(own->first->mr, struct region, mr);
-	const struct region *arena = container_of(own->pd->uids->mr, struct region, mr);
+	const struct region *target = region_of(own->first->mr);
+	const struct region *arena = region_of(own->pd->uids->mr);
 	unsigned rail = own->path.rail;
 	const struct uid_wire wire = {.scratch = own->scratch,
 		.arena_addr = (uintptr_t)own->pd->uids->slots,
@@ -371,7 +371,7 @@ static int make(struct hf_vpd *pd)
 
 static int own_post(struct hf_vmr_atomic *atomic)
 {
-	const struct region *region = container_of(atomic->mr, struct region, mr);
+	const struct region *region = region_of(atomic->mr);
 	struct hf_vpd *pd = atomic->mr->pd;
 	struct own *own;
 	int rc = pd->own == NULL ? make(pd) : 0;

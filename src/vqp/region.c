@@ -288,7 +288,7 @@ int hf_vmr_reg_atomic(struct hf_vpd *pd, void *addr, uint64_t bytes, int access,
 
 int hf_vmr_dereg(struct hf_vmr *mr)
 {
-	struct region *region = container_of(mr, struct region, mr);
+	struct region *region = region_of(mr);
 	struct message gone = {.kind = MESSAGE_REGION_GONE};
 	struct hf_node *node;
 

@@ -17,6 +17,11 @@ struct region {
 	bool leaving;          /* it is being deregistered */
 };
 
+static inline struct region *region_of(struct hf_vmr *mr)
+{
+	return container_of(mr, struct region, mr);
+}
+
 /* A peer that is told of a domain's regions, for as long as a vqp connects it with them. */
 struct region_audience {
 	struct list pd_link;

@@ -94,28 +94,6 @@ static void refuse(struct hf_vqp *vqp, const char *why)
 	vqp_fail(vqp, IBV_WC_REM_INV_REQ_ERR, IBV_WC_WR_FLUSH_ERR, true);
 }
 
-static uint64_t word_at(const struct ibv_send_wr *wr, uint64_t offset, const uint64_t *write)
-{
-	uint8_t bytes[8] = {0};
-	uint64_t at = 0, value;
-
-	if (write != NULL)
-		memcpy(bytes, write, sizeof(bytes));
-	for (int i = 0; i < wr->num_sge; i++)
-		for (uint32_t j = 0; j < wr->sg_list[i].length; j++, at++) {
-			uint8_t *byte = (uint8_t *)(uintptr_t)wr->sg_list[i].addr + j;
-
-			if (at < offset || at - offset >= 8)
-				continue;
-			if (write != NULL)
-				*byte = bytes[at - offset];
-			else
-				bytes[at - offset] = *byte;
-		}
-	memcpy(&value, bytes, sizeof(value));
-	return value;
-}
-
 /* ---- slots and scratch ---- */
 
 static bool make_client(struct hf_vqp *vqp)
@@ -356,7 +334,7 @@ static void atomic_over(struct hf_vqp *vqp, struct inflight_wr *entry)
 	own->state = uid->op.installed ? OWN_OWING : OWN_IDLE;
 	own->op = uid->op;
 	own->rkey = rkey_of(&entry->wr);
-	(void)word_at(&entry->wr, 0, &uid->op.original);
+	inflight_put_word(entry, 0, uid->op.original);
 	over(vqp, entry);
 }
 
@@ -368,7 +346,7 @@ static void check_words(struct hf_vqp *vqp, struct inflight_wr *entry)
 	uint64_t sequence;
 
 	for (; uid->word < entry->bytes; uid->word += 8)
-		if (uid_decode(word_at(&entry->wr, uid->word, NULL), uid->slots, &index, &sequence)) {
+		if (uid_decode(inflight_word(entry, uid->word), uid->slots, &index, &sequence)) {
 			begin_read(uid, entry);
 			return;
 		}
@@ -396,7 +374,7 @@ static void op_completed(struct hf_vqp *vqp)
 		atomic_over(vqp, entry);
 		return;
 	}
-	(void)word_at(&entry->wr, uid->word, &uid->op.original);
+	inflight_put_word(entry, uid->word, uid->op.original);
 	uid->word += 8;
 	check_words(vqp, entry);
 }

@@ -203,6 +203,12 @@ void pair_turn_for(struct pair *pair, uint64_t ns)
 		hf_loop_turn(pair->loop, 5000000);
 }
 
+void pair_turn(struct pair *pair, unsigned turns, uint64_t wait_ns)
+{
+	for (unsigned i = 0; i < turns; i++)
+		hf_loop_turn(pair->loop, wait_ns);
+}
+
 void pair_cut(struct pair *pair, unsigned rail, bool up)
 {
 	assert_int_equal(hf_dev_set_link(hf_node_dev(pair->a.node, rail), HF_LINK_BOTH, up), 0);
@@ -253,6 +259,26 @@ int pair_add(struct pair *pair, uint64_t wr_id, uint32_t local, uint32_t remote,
 	struct ibv_send_wr *bad;
 
 	return hf_vqp_post_send(pair->a.vqp, &wr, &bad);
+}
+
+uint64_t pair_word(const uint8_t *memory)
+{
+	return __atomic_load_n((const uint64_t *)(const void *)memory, __ATOMIC_RELAXED);
+}
+
+static bool some_have_executed(struct pair *pair)
+{
+	return pair_word(pair->b.memory) > 0;
+}
+
+void pair_add_unanswered(struct pair *pair, unsigned n)
+{
+	struct hf_dev *dev = hf_node_dev(pair->a.node, (unsigned)hf_vqp_rail(pair->a.vqp));
+
+	assert_int_equal(hf_dev_set_link(dev, HF_LINK_RX, false), 0);
+	for (unsigned i = 0; i < n; i++)
+		assert_int_equal(pair_add(pair, i, PAIR_RESULTS + 8 * i, 0, 1), 0);
+	assert_true(pair_until(pair, some_have_executed));
 }
 
 int pair_send(struct pair *pair, uint64_t wr_id, uint32_t offset, uint32_t bytes)

@@ -4,8 +4,9 @@
 
 #include <holdfast/vqp.h>
 
-#define PAIR_BYTES (1u << 20)
-#define PAIR_DEPTH 64u
+#define PAIR_BYTES   (1u << 20)
+#define PAIR_DEPTH   64u
+#define PAIR_RESULTS 64u
 
 extern const char *pair_kind;     /* of both rails */
 extern uint32_t pair_caps_masked; /* enum hf_dev_cap that they have not */
@@ -44,13 +45,18 @@ void pair_config(struct pair *pair, const struct end *end, enum hf_policy policy
 /* Turns the loop until done(pair), for at most 20 s; false: it did not happen. */
 bool pair_until(struct pair *pair, bool (*done)(struct pair *pair));
 void pair_turn_for(struct pair *pair, uint64_t ns);
-void pair_cut(struct pair *pair, unsigned rail, bool up); /* a's link of that rail */
+void pair_turn(struct pair *pair, unsigned turns, uint64_t wait_ns); /* wait_ns: at most, in each of them */
+void pair_cut(struct pair *pair, unsigned rail, bool up);            /* a's link of that rail */
 
 /* Polls end's cq until n completions came; fails the test when they do not. */
 void pair_collect(struct pair *pair, struct end *end, unsigned n, struct ibv_wc *wc);
 int pair_write(struct pair *pair, uint64_t wr_id, uint32_t offset, uint32_t bytes, bool signaled);
 /* Adds to the word at b's offset; what it found comes to a's. */
 int pair_add(struct pair *pair, uint64_t wr_id, uint32_t local, uint32_t remote, uint64_t operand);
+/* The rail that a is on loses its answers, then b's first word gets n additions of 1, whose results are to be at
+ * PAIR_RESULTS + 8 i of a's memory; until some have executed. */
+void pair_add_unanswered(struct pair *pair, unsigned n);
+uint64_t pair_word(const uint8_t *memory);
 int pair_send(struct pair *pair, uint64_t wr_id, uint32_t offset, uint32_t bytes);
 int pair_recv(struct end *end, uint64_t wr_id, uint32_t offset, uint32_t bytes);
 

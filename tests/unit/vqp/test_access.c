@@ -13,9 +13,8 @@
 #include "vqp/objects.h"
 #include "vqp/uid_slots.h"
 
-#define ADDS    40u /* more than a responder keeps the results of: some have executed at the cut, and some not */
-#define RESULTS 64u
-#define WORDS   8u
+#define ADDS  40u /* more than a responder keeps the results of: some have executed at the cut, and some not */
+#define WORDS 8u
 
 static const enum hf_evidence evidences[] = {HF_EVIDENCE_BOTH, HF_EVIDENCE_LOG};
 
@@ -25,16 +24,6 @@ static void open_with(struct pair *pair, enum hf_evidence evidence)
 	pair->a.node->config.evidence = pair->b.node->config.evidence = evidence;
 }
 
-static uint64_t word_at(const uint8_t *memory)
-{
-	return __atomic_load_n((const uint64_t *)(const void *)memory, __ATOMIC_RELAXED);
-}
-
-static bool some_have_executed(struct pair *pair)
-{
-	return word_at(pair->b.memory) > 0;
-}
-
 /* Their answers are lost, and then the rail. Each has executed once, and says what it found. */
 static void add_through_a_cut(struct pair *pair)
 {
@@ -42,18 +31,15 @@ static void add_through_a_cut(struct pair *pair)
 	struct ibv_wc wc[ADDS];
 	unsigned rail = (unsigned)hf_vqp_rail(pair->a.vqp);
 
-	assert_int_equal(hf_dev_set_link(hf_node_dev(pair->a.node, rail), HF_LINK_RX, false), 0);
-	for (unsigned i = 0; i < ADDS; i++)
-		assert_int_equal(pair_add(pair, i, RESULTS + 8 * i, 0, 1), 0);
-	assert_true(pair_until(pair, some_have_executed));
+	pair_add_unanswered(pair, ADDS);
 	pair_cut(pair, rail, false);
 	pair_collect(pair, &pair->a, ADDS, wc);
 	for (unsigned i = 0; i < ADDS; i++) {
 		assert_int_equal(wc[i].wr_id, i);
 		assert_int_equal(wc[i].status, IBV_WC_SUCCESS);
-		assert_int_equal(word_at(pair->a.memory + RESULTS + 8 * i), i);
+		assert_int_equal(pair_word(pair->a.memory + PAIR_RESULTS + 8 * i), i);
 	}
-	assert_int_equal(word_at(pair->b.memory), ADDS);
+	assert_int_equal(pair_word(pair->b.memory), ADDS);
 	assert_int_not_equal(hf_vqp_rail(pair->a.vqp), rail);
 	hf_vqp_counters(pair->a.vqp, &counters);
 	assert_int_equal(counters.unknown, 0);
@@ -124,8 +110,8 @@ static void logs_and_slots_are_registered_without_relaxed_ordering(void **state)
 	assert_int_equal(hf_mem_alloc(hf_loop_env(pair.loop), 4096, &words, NULL), 0);
 	assert_int_equal(hf_vmr_reg_atomic(pair.b.pd, words, WORDS * 8, relaxed, HF_ATOMIC_UID, &mr, NULL), 0);
 	pair_connect(&pair);
-	region = container_of(mr, struct region, mr);
-	slots = container_of(pair.b.pd->uids->mr, struct region, mr);
+	region = region_of(mr);
+	slots = region_of(pair.b.pd->uids->mr);
 	for (unsigned i = 0; i < 2; i++) {
 		assert_true((region->mrs[i]->access & IBV_ACCESS_RELAXED_ORDERING) != 0);
 		assert_int_equal(slots->mrs[i]->access & IBV_ACCESS_RELAXED_ORDERING, 0);

@@ -12,11 +12,6 @@
 #include "vqp/objects.h"
 #include "vqp/uid_slots.h"
 
-static const struct region *region_of(const struct hf_vmr *mr)
-{
-	return container_of(mr, struct region, mr);
-}
-
 static void add_one(struct pair *pair, uint64_t wr_id)
 {
 	struct ibv_sge sge = {.addr = (uintptr_t)pair->a.memory + wr_id * 8, .length = 8, .lkey = pair->a.mr->lkey};
@@ -354,7 +349,7 @@ static void a_region_without_a_registration_for_atomics_refuses_the_owners(void 
 	(void)state;
 	open_chain(&pair, HF_ATOMIC_NATIVE, note_done);
 	post_chain();
-	region = container_of(chain.mr, struct region, mr);
+	region = region_of(chain.mr);
 	assert_int_equal(hf_mr_dereg(region->atomics), 0);
 	region->atomics = NULL;
 	assert_true(pair_until(&pair, chain_is_told));

@@ -71,8 +71,7 @@ static void one_side_may_call_long_before_the_other(void **state)
 	open_both(&pair);
 	join(&pair, &pair.a, &pair.b);
 	assert_true(pair_until(&pair, peers_know_each_other));
-	for (unsigned i = 0; i < 50; i++)
-		hf_loop_turn(pair.loop, 1000000); /* b drops what a says */
+	pair_turn(&pair, 50, 1000000); /* b drops what a says */
 	assert_int_equal(hf_vqp_state(pair.a.vqp), HF_VQP_CONNECTING);
 	assert_int_equal(hf_vqp_state(pair.b.vqp), HF_VQP_INIT);
 	join(&pair, &pair.b, &pair.a);
@@ -126,8 +125,7 @@ static void what_was_posted_before_a_reset_is_forgotten(void **state)
 	assert_int_equal(wc[0].status, IBV_WC_WR_FLUSH_ERR);
 	assert_int_equal(hf_vqp_reset(pair.a.vqp), 0); /* with more to poll */
 	assert_int_equal(hf_vqp_state(pair.a.vqp), HF_VQP_INIT);
-	for (unsigned i = 0; i < 50; i++)
-		hf_loop_turn(pair.loop, 0);
+	pair_turn(&pair, 50, 0);
 	assert_int_equal(hf_vcq_poll(pair.a.cq, 1, wc), 0);
 
 	memset(pair.a.memory, 0x5a, 64);
@@ -298,8 +296,7 @@ static void a_vqp_whose_peer_has_left_makes_no_qp_in_the_background(void **state
 	assert_int_equal(pair_recv(&pair.a, 7, 0, 64), 0);
 	leave(&pair);
 	pair.a.node->rebuilds.running_count -= HELD;
-	for (unsigned i = 0; i < 100; i++)
-		hf_loop_turn(pair.loop, 1000000);
+	pair_turn(&pair, 100, 1000000);
 	assert_int_equal(hf_vqp_state(pair.a.vqp), HF_VQP_UP);
 	assert_int_equal(pair.a.vqp->rebuild.state, REBUILD_NONE);
 	pair_close(&pair);

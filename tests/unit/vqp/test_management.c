@@ -13,18 +13,7 @@
 #include "vqp/objects.h"
 
 #define ADDS       40u /* more than a device has in flight: some have executed at the cut, and some not */
-#define RESULTS    64u
-#define MANAGEMENT 2u /* the endpoint behind those of the rails */
-
-static uint64_t word_at(const uint8_t *memory)
-{
-	return __atomic_load_n((const uint64_t *)(const void *)memory, __ATOMIC_RELAXED);
-}
-
-static bool some_have_executed(struct pair *pair)
-{
-	return word_at(pair->b.memory) > 0;
-}
+#define MANAGEMENT 2u  /* the endpoint behind those of the rails */
 
 static bool management_is_up(struct pair *pair)
 {
@@ -57,15 +46,12 @@ static void open_managed(struct pair *pair, bool revocable)
 /* Answers are lost, and then all rails. Returns how many have executed. */
 static uint64_t add_and_lose_the_rails(struct pair *pair, bool (*lost)(struct pair *pair), struct ibv_wc wc[ADDS])
 {
-	assert_int_equal(hf_dev_set_link(hf_node_dev(pair->a.node, 0), HF_LINK_RX, false), 0);
-	for (unsigned i = 0; i < ADDS; i++)
-		assert_int_equal(pair_add(pair, i, RESULTS + 8 * i, 0, 1), 0);
-	assert_true(pair_until(pair, some_have_executed));
+	pair_add_unanswered(pair, ADDS);
 	pair_cut(pair, 0, false);
 	pair_cut(pair, 1, false);
 	assert_true(pair_until(pair, lost));
 	pair_collect(pair, &pair->a, ADDS, wc);
-	return word_at(pair->b.memory);
+	return pair_word(pair->b.memory);
 }
 
 /* Which have executed, and what they found. The others wait for a rail, and do not execute. */
@@ -84,7 +70,7 @@ static void what_executed_is_told_without_any_rail(void **state)
 		assert_int_equal(wc[i].wr_id, i);
 		assert_int_equal(wc[i].status == IBV_WC_SUCCESS, i < executed);
 		if (i < executed)
-			assert_int_equal(word_at(pair.a.memory + RESULTS + 8 * i), i);
+			assert_int_equal(pair_word(pair.a.memory + PAIR_RESULTS + 8 * i), i);
 		else
 			assert_int_equal(wc[i].vendor_err, HF_WC_NOT_EXECUTED);
 	}
