@@ -400,11 +400,3 @@ uint64_t faults_wait_ns(const struct faults *faults, uint32_t posted, uint32_t t
 		return faults->quiet_ns - world->now_ns;
 	return next_ns - world->now_ns - world_range(world, 0, LEAD_NS_MAX);
 }
-
-bool faults_since(const struct faults *faults, enum fault_kind kind, uint64_t since_ns)
-{
-	for (unsigned i = 0; i < faults->count; i++)
-		if (faults->plan[i].kind == kind && faults->plan[i].end.at_ns >= since_ns)
-			return true;
-	return false;
-}

@@ -40,7 +40,4 @@ void faults_plan(struct faults *faults, struct network *network, struct process 
  * before it. How long whoever has posted so many waits with the next one; 0: it need not. */
 uint64_t faults_wait_ns(const struct faults *faults, uint32_t posted, uint32_t total);
 
-/* A fault of this kind was in force at some time since then. */
-bool faults_since(const struct faults *faults, enum fault_kind kind, uint64_t since_ns);
-
 #endif

@@ -10,8 +10,8 @@
  *   outcome         a wr that fails says whether it was not executed or is unknown; the former is true
  *   linearizability the values that atomics returned can be explained by one order for each word (V5)
  *   budget          each wr completes within the configured budget (V7)
- *   one-culprit     a wrong rkey fails the vqp that used it, with that status, soon, and no other vqp (V8); how soon
- *                   is not asked where rails lost all data meanwhile
+ *   one-culprit     a wrong rkey fails the vqp that used it, with that status, soon, and no other vqp (V8); soon:
+ *                   without failovers of its own
  *   wr              the caller's wrs are not written to
  *   calm            without faults there is no failover, unless a program asked for it
  *   blame           without faults no rail is left alone: an error of a program is not the rail's (R6, V8)
@@ -70,8 +70,8 @@ struct vr_end {
 	bool same_id;              /* always the same wr_id */
 	bool atomics;              /* nothing else, so that several lack a signal in a row */
 	uint32_t culprit;          /* number of the wr with a wrong rkey; UINT32_MAX: none yet */
-	uint64_t failovers_before; /* of the vqp, when that was posted */
-	uint64_t culprit_ns;       /* when that was */
+	uint64_t culprit_ns;       /* when that was posted */
+	uint64_t failovers_before; /* of the vqp, until then, or until what completed last before it */
 	uint32_t unknown_writes;   /* of this vqp */
 	bool failed;               /* a wr of it */
 	bool may_fail;             /* and so may all that come behind that */

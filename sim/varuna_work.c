@@ -6,6 +6,7 @@
 
 #include "base/bytes.h"
 #include "base/ensure.h"
+#include "dev/qp_rules.h"
 #include "vqp/objects.h"
 
 #define LIST_MAX          4u
@@ -338,14 +339,17 @@ static void take_atomic(struct vr_end *end, const struct op *op)
 		end->seen[word] = original == op->compare ? op->argument : original;
 }
 
-/* The NAK may be lost with the qp, when others are quicker to fence it; the exchange tells then. A rail that loses all
- * data brings neither the wr nor a NAK: there each failover is one more try, and rightly. */
+/* The NAK may be lost with the qp, when others are quicker to fence it; the exchange tells then, once all before it is
+ * done. Where rails lose data, or the responses of what is before it, each failover is one more try, and rightly; but
+ * it comes when retries are spent, or half of them together with others (peer_rails.c). */
 static void check_culprit(const struct vr_end *end)
 {
 	const struct vr *vr = end->link->vr;
+	uint64_t retries_ns = qp_rules_budget_ns(vr->config.timeout, vr->config.retry_cnt);
+	uint64_t spent = 2 * (vr->world->now_ns - end->culprit_ns) / retries_ns;
 	uint64_t failovers = failovers_of(end) - end->failovers_before;
 
-	if (failovers > CULPRIT_FAILOVERS && !faults_since(&vr->faults, FAULT_DATA_LOST, end->culprit_ns))
+	if (failovers > CULPRIT_FAILOVERS + spent)
 		world_violate(
 			vr->world, "one-culprit", "a wrong key was tried again in %" PRIu64 " failovers", failovers);
 }
