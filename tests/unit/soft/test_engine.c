@@ -481,6 +481,23 @@ static void a_message_waits_for_its_receive(void **state)
 	destroy(world);
 }
 
+/* Each time somebody says that there is none, the wait begins anew: far more is lost here than a request is tried. */
+static void losses_while_a_message_waits_do_not_add_up(void **state)
+{
+	struct world *world = build(1, 7);
+
+	(void)state;
+	world->loss = 200;
+	post(world, IBV_WR_SEND, 1, 0, 0, 8);
+	for (unsigned i = 0; i < 20000; i++)
+		step(world);
+	assert_true(world->launched[0] > world->launched[1] + 7);
+	post_recv(world, 7, 0, 8);
+	assert_int_equal(next_wc(world, 0).status, IBV_WC_SUCCESS);
+	assert_int_equal(next_wc(world, 1).byte_len, 8);
+	destroy(world);
+}
+
 /* A stranger with the right numbers but another address, and one who flips a bit. */
 static void packets_of_others_are_counted_and_dropped(void **state)
 {
@@ -747,6 +764,7 @@ int main(void)
 		cmocka_unit_test(acknowledgements_that_are_lost_leave_the_evidence),
 		cmocka_unit_test(a_response_acknowledges_what_is_before_it),
 		cmocka_unit_test(a_message_waits_for_its_receive),
+		cmocka_unit_test(losses_while_a_message_waits_do_not_add_up),
 		cmocka_unit_test(a_batch_is_acknowledged_at_its_end),
 		cmocka_unit_test(a_wr_before_a_wrong_one_needs_no_timeout),
 		cmocka_unit_test(packets_of_others_are_counted_and_dropped),
