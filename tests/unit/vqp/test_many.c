@@ -7,13 +7,10 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "pair.h"
-#include "vqp/objects.h"
+#include "fleet.h"
 
 #define REGIONS   8u
-#define VQPS_MAX  64u
 #define WORD      8u
-#define DEPTH     8u
 #define SILENT    4u
 #define KEY_TAKEN 4096u /* offset in the pair's memory of what a region of the test covers */
 
@@ -25,9 +22,7 @@ void __wrap_peer_send(struct hf_peer *peer, const struct message *message);
 static unsigned said[MESSAGE_KINDS];
 static unsigned go_with_state; /* GO was said before the STATE of that moment had left */
 static bool kept_from_before;  /* when the first STATE was said, what had been said before it had not left */
-static struct hf_vqp *ours[VQPS_MAX], *theirs[VQPS_MAX];
 static struct hf_vmr *regions[2][REGIONS];
-static unsigned made, wanted;
 
 void __wrap_peer_send(struct hf_peer *peer, const struct message *message)
 {
@@ -62,36 +57,6 @@ static unsigned said_in_all(void)
 	return sum;
 }
 
-static struct hf_vqp *make(struct pair *pair, struct end *end)
-{
-	struct hf_vqp_init init = {.send_cq = end->cq,
-		.recv_cq = end->cq,
-		.cap = {.max_send_wr = DEPTH, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
-		.access = pair->access};
-	struct hf_vqp *vqp = NULL;
-
-	assert_int_equal(hf_vqp_create(end->pd, &init, &vqp), 0);
-	return vqp;
-}
-
-static struct hf_vqp *on_request(const struct hf_vqp_request *request, void *reply, size_t *reply_bytes, void *context)
-{
-	struct pair *pair = context;
-
-	(void)request, (void)reply, (void)reply_bytes;
-	theirs[made] = make(pair, &pair->b);
-	return theirs[made++];
-}
-
-static bool all_up(struct pair *pair)
-{
-	(void)pair;
-	for (unsigned i = 0; i < wanted; i++)
-		if (hf_vqp_state(ours[i]) != HF_VQP_UP || theirs[i] == NULL || hf_vqp_state(theirs[i]) != HF_VQP_UP)
-			return false;
-	return true;
-}
-
 static void register_all(struct end *end, struct hf_vmr **mrs)
 {
 	for (unsigned i = 0; i < REGIONS; i++)
@@ -102,22 +67,9 @@ static void register_all(struct end *end, struct hf_vmr **mrs)
 
 static void open_with_regions(struct pair *pair, enum hf_policy policy)
 {
-	made = wanted = 0;
-	memset(theirs, 0, sizeof(theirs));
-	pair_open(pair, policy);
-	pair->service.on_request = on_request;
+	fleet_open(pair, policy);
 	register_all(&pair->a, regions[0]);
 	register_all(&pair->b, regions[1]);
-	assert_int_equal(hf_peer_connect(pair->a.node, &pair->control[1][0], 1, &pair->a.peer, NULL), 0);
-}
-
-static void connect_up_to(struct pair *pair, unsigned n)
-{
-	for (; wanted < n; wanted++) {
-		ours[wanted] = make(pair, &pair->a);
-		assert_int_equal(hf_vqp_connect(ours[wanted], pair->a.peer, "test", NULL, 0), 0);
-	}
-	assert_true(pair_until(pair, all_up));
 }
 
 /* A WRITE of a's word of that number, which is its wr_id as well. */
@@ -153,8 +105,8 @@ static void regions_are_announced_once_however_many_vqps_connect(void **state)
 	(void)state;
 	memset(said, 0, sizeof(said));
 	open_with_regions(&pair, HF_POLICY_VARUNA);
-	connect_up_to(&pair, VQPS_MAX);
-	assert_int_equal(said[MESSAGE_CONNECT], VQPS_MAX);
+	fleet_connect(&pair, FLEET_MAX);
+	assert_int_equal(said[MESSAGE_CONNECT], FLEET_MAX);
 	assert_int_equal(said[MESSAGE_REGION], 2 * (REGIONS + 1));
 	assert_int_equal(said[MESSAGE_REGION_ASK], 0);
 	pair_close(&pair);
@@ -169,14 +121,14 @@ static void each_further_vqp_takes_as_many_messages_as_the_one_before(void **sta
 	(void)state;
 	memset(said, 0, sizeof(said));
 	open_with_regions(&pair, HF_POLICY_NONE);
-	connect_up_to(&pair, VQPS_MAX / 4);
+	fleet_connect(&pair, FLEET_MAX / 4);
 	of_half = said_in_all();
-	connect_up_to(&pair, VQPS_MAX / 4 * 2);
+	fleet_connect(&pair, FLEET_MAX / 4 * 2);
 	after_half = said_in_all() - of_half;
-	connect_up_to(&pair, VQPS_MAX / 4 * 3);
+	fleet_connect(&pair, FLEET_MAX / 4 * 3);
 	after_all = said_in_all() - of_half - after_half;
 	assert_int_equal(after_all, after_half);
-	assert_int_equal(after_all % (VQPS_MAX / 4), 0);
+	assert_int_equal(after_all % (FLEET_MAX / 4), 0);
 	pair_close(&pair);
 }
 
@@ -187,7 +139,7 @@ static void a_region_made_later_is_announced_once_too(void **state)
 
 	(void)state;
 	open_with_regions(&pair, HF_POLICY_VARUNA);
-	connect_up_to(&pair, VQPS_MAX / 8);
+	fleet_connect(&pair, FLEET_MAX / 8);
 	memset(said, 0, sizeof(said));
 	assert_int_equal(hf_vmr_reg(pair.b.pd, pair.b.memory, KEY_TAKEN,
 				 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, &mr, NULL),
@@ -208,7 +160,7 @@ static void regions_that_are_gone_take_no_room(void **state)
 
 	(void)state;
 	open_with_regions(&pair, HF_POLICY_VARUNA);
-	connect_up_to(&pair, 1);
+	fleet_connect(&pair, 1);
 	for (uint32_t key = 1; key < 200000; key++) {
 		message.kind = MESSAGE_REGION;
 		message.rkey = key << 8 | 0xff;
@@ -241,7 +193,7 @@ static void a_peer_that_left_is_told_again_when_it_comes_back(void **state)
 
 	(void)state;
 	open_with_regions(&pair, HF_POLICY_VARUNA);
-	connect_up_to(&pair, 1);
+	fleet_connect(&pair, 1);
 	hf_vqp_destroy(ours[0]);
 	assert_true(pair_until(&pair, first_has_ended));
 	memset(said, 0, sizeof(said));
@@ -250,12 +202,10 @@ static void a_peer_that_left_is_told_again_when_it_comes_back(void **state)
 				 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, &mr, NULL),
 		0);
 	assert_int_equal(said[MESSAGE_REGION] + said[MESSAGE_REGION_GONE], 0);
-	ours[0] = make(&pair, &pair.a);
-	assert_int_equal(hf_vqp_connect(ours[0], pair.a.peer, "test", NULL, 0), 0);
 	hf_vqp_destroy(theirs[0]);
 	theirs[0] = NULL;
-	made = 0;
-	assert_true(pair_until(&pair, all_up));
+	fleet_ask(&pair, 0);
+	assert_true(pair_until(&pair, fleet_is_up));
 	assert_int_equal(said[MESSAGE_REGION], 2 * (REGIONS + 1));
 	assert_true(write_is_done(&pair, ours[0], mr->rkey, (uintptr_t)pair.b.memory));
 	pair_close(&pair);
@@ -271,7 +221,7 @@ static void queues_are_doubled_for_the_log_only_where_its_writes_take_places(voi
 	for (unsigned masked = 0; masked < 2; masked++) {
 		pair_caps_masked = masked == 1 ? HF_DEV_FOOTER : 0;
 		open_with_regions(&pair, HF_POLICY_VARUNA);
-		connect_up_to(&pair, 1);
+		fleet_connect(&pair, 1);
 		places[masked] = ours[0]->path.qp->cap.max_send_wr;
 		assert_true(write_is_done(&pair, ours[0], pair.b.mr->rkey, (uintptr_t)pair.b.memory));
 		assert_int_equal(places[masked] <= 2 * ours[0]->cap.max_send_wr, ours[0]->path.footers);
@@ -288,23 +238,23 @@ static void logs_of_a_vqp_have_the_size_of_its_queue(void **state)
 
 	(void)state;
 	open_with_regions(&pair, HF_POLICY_VARUNA);
-	connect_up_to(&pair, 1);
+	fleet_connect(&pair, 1);
 	hf_vqp_memory(ours[0], &memory);
-	assert_int_equal(memory.completion_log_bytes, DEPTH * LOG_ENTRY_BYTES);
-	assert_in_range(memory.request_log_bytes, DEPTH * sizeof(struct ibv_send_wr), DEPTH * 256);
+	assert_int_equal(memory.completion_log_bytes, FLEET_DEPTH * LOG_ENTRY_BYTES);
+	assert_in_range(memory.request_log_bytes, FLEET_DEPTH * sizeof(struct ibv_send_wr), FLEET_DEPTH * 256);
 	pair_close(&pair);
 }
 
 static bool none_recovers(struct pair *pair)
 {
-	return list_empty(&pair->a.node->recovering) && list_empty(&pair->b.node->recovering) && all_up(pair);
+	return list_empty(&pair->a.node->recovering) && list_empty(&pair->b.node->recovering) && fleet_is_up(pair);
 }
 
 /* Vqps under `varuna`, all of them up. */
 static void open_with(struct pair *pair, unsigned vqps)
 {
 	open_with_regions(pair, HF_POLICY_VARUNA);
-	connect_up_to(pair, vqps);
+	fleet_connect(pair, vqps);
 	assert_true(pair_until(pair, none_recovers));
 }
 
@@ -353,7 +303,7 @@ static void turns_are_short_until_the_first_vqp_is_back(void **state)
 	struct pair pair;
 
 	(void)state;
-	open_with(&pair, VQPS_MAX);
+	open_with(&pair, FLEET_MAX);
 	assert_in_range(longest_turn_of_an_outage(&pair), 1, 8);
 	pair_close(&pair);
 }
@@ -370,7 +320,7 @@ static void who_came_back_before_an_outage_does_not_lengthen_its_turns(void **st
 	struct pair pair;
 
 	(void)state;
-	open_with(&pair, VQPS_MAX);
+	open_with(&pair, FLEET_MAX);
 	failover_cut(ours[0]);
 	hf_loop_remove_poller(pair.loop, &pair.b.node->poller);
 	assert_true(pair_until(&pair, has_fenced));
@@ -443,7 +393,7 @@ static void logs_are_fetched_while_the_other_side_fences(void **state)
 		turn_of(pair.a.node);
 	assert_true(list_empty(&pair.a.node->cold));
 	assert_int_equal(ours[0]->recovery.state, RECOVERY_EXCHANGE);
-	wanted = 1;
+	fleet_size = 1;
 	assert_true(pair_until(&pair, none_recovers));
 	pair_close(&pair);
 }
@@ -490,7 +440,7 @@ static void without_recovery_what_is_in_flight_fails_when_the_other_side_begins_
 
 	(void)state;
 	open_with_regions(&pair, HF_POLICY_NONE);
-	connect_up_to(&pair, 1);
+	fleet_connect(&pair, 1);
 	assert_int_equal(hf_dev_set_link(hf_node_dev(pair.a.node, 0), HF_LINK_RX, false), 0);
 	post_stamp(&pair, 1);
 	fence.to = ours[0]->num;
