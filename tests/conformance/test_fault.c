@@ -317,7 +317,8 @@ static void requests_to_a_destroyed_qp_time_out(void **state)
 /* Without a receive it is tried for ever, but only while somebody says that there is none. */
 static void a_send_that_waits_for_a_receive_times_out_when_the_other_qp_ends(void **state)
 {
-	struct pair *pair = connected_with(state, impatient);
+	/* A process that gets no core for a moment has said nothing meanwhile. */
+	struct pair *pair = connected_with(state, (struct link_options){.timeout = impatient.timeout, .retry_cnt = 7});
 	struct wr wr;
 
 	post(pair->a, 0, wr_send(&wr, pair->a, 0, 64), 5);
