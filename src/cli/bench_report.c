@@ -32,7 +32,7 @@ static json_t *point_json(
 	json_t *object = json_pack("{s:i, s:s, s:s, s:s, s:b, s:i, s:i, s:f, s:f, s:f, s:f, s:i}", "figure",
 		point->figure, "device", table->kind, "mode", table->mode->name, "operation", verbs_op_name(point),
 		"batch", point->batch, "bytes", point->bytes, "clients", point->clients, "median_ns", result->median_ns,
-		"p99_ns", result->p99_ns, "mb_per_s", result->mb_per_s, "ops_per_s", result->ops_per_s, "pairs",
+		"p99_ns", result->p99_ns, "mb_per_s", result->mb_per_s, "ops_per_s", result->ops_per_s, "rounds",
 		result->time.n);
 
 	add_paired(object, "latency_ratio", result->time);
@@ -81,7 +81,7 @@ static void print_point(
 		table->mode->name, verbs_op_name(point), point->batch ? "x 64" : "", point->bytes, point->clients,
 		result->median_ns / 1e3, result->p99_ns / 1e3, result->mb_per_s);
 	if (result->time.n > 0)
-		fprintf(to, "  time x %.3f (%.3f to %.3f)  %+.0f ns (%+.0f to %+.0f)  cpu x %.3f  %u pairs",
+		fprintf(to, "  time x %.3f (%.3f to %.3f)  %+.0f ns (%+.0f to %+.0f)  cpu x %.3f  %u rounds",
 			result->time.median, result->time.low, result->time.high, result->cost_ns.median,
 			result->cost_ns.low, result->cost_ns.high, result->cpu.median, result->time.n);
 	fputc('\n', to);

@@ -6,7 +6,8 @@
 #define SLICE_NS     1000000ull
 #define LISTS_MAX    1000000u
 #define WARM_UP_PART 8u
-#define BLOCKS_LEAST 2u /* in six rounds enough for a sure interval */
+#define BLOCKS_LEAST 2u
+#define BLOCKS_MAX   512u
 #define CALIBRATIONS 4u
 #define STALL_NS     10000000000ull
 #define TURN_EVERY   64u /* polls; what is due in the background can wait as long */
@@ -112,7 +113,14 @@ static int run_slice(struct slice *slice)
 
 /* ---- a block ---- */
 
+/* Of one mode in one round. */
+struct pairs {
+	unsigned n; /* of the first mode: blocks */
+	double per_op_ns[BLOCKS_MAX], ratio[BLOCKS_MAX], cost_ns[BLOCKS_MAX], cpu[BLOCKS_MAX];
+};
+
 struct series {
+	struct pairs pairs[BENCH_FLEET_MAX];
 	struct bench_fleet *fleet;
 	const struct verbs_point *point;
 	struct work work;
@@ -223,10 +231,8 @@ static int add_block(struct series *series, uint32_t due, struct slices **into)
 	}
 	for (unsigned i = 0; i < n && rc == 0; i++) {
 		unsigned at = order[i];
-		struct slices *of = into[at];
+		struct pairs *of = &series->pairs[at];
 
-		if (of->n == SLICES_PAIRS_MAX)
-			continue;
 		of->per_op_ns[of->n] = best.ns[at];
 		of->ratio[of->n] = best.ns[at] / best.ns[0];
 		of->cost_ns[of->n] = best.ns[at] - best.ns[0];
@@ -234,6 +240,17 @@ static int add_block(struct series *series, uint32_t due, struct slices **into)
 		of->n++;
 	}
 	return rc;
+}
+
+static void add_round(struct pairs *pairs, struct slices *into)
+{
+	if (pairs->n == 0 || into->n == SLICES_ROUNDS_MAX)
+		return;
+	into->per_op_ns[into->n] = bench_median(pairs->per_op_ns, pairs->n);
+	into->ratio[into->n] = bench_median(pairs->ratio, pairs->n);
+	into->cost_ns[into->n] = bench_median(pairs->cost_ns, pairs->n);
+	into->cpu[into->n] = bench_median(pairs->cpu, pairs->n);
+	into->n++;
 }
 
 int slices_measure(struct bench_fleet *fleet, const struct verbs_point *point, uint32_t due, uint64_t for_ns,
@@ -251,7 +268,9 @@ int slices_measure(struct bench_fleet *fleet, const struct verbs_point *point, u
 	if (rc == 0)
 		rc = warm_up(&series, due);
 	end_ns = hf_env_now_ns(env) + for_ns;
-	for (unsigned i = 0; rc == 0 && (i < BLOCKS_LEAST || hf_env_now_ns(env) < end_ns); i++)
+	for (unsigned i = 0; rc == 0 && i < BLOCKS_MAX && (i < BLOCKS_LEAST || hf_env_now_ns(env) < end_ns); i++)
 		rc = add_block(&series, due, into);
+	for (unsigned m = 0; m < fleet->n && rc == 0; m++)
+		add_round(&series.pairs[m], into[m]);
 	return rc;
 }

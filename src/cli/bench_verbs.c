@@ -12,8 +12,8 @@
 #define HEARTBEAT_MISSES 100u /* of 50 ms: neither is a busy one that does not come to answer */
 #define CLIENT_BYTES     (1u << 20)
 #define SECOND_NS        1000000000ull
-#define POINT_NS         60000000ull /* of a round */
-#define UNDECIDED_NS     150000000ull
+#define POINT_NS         40000000ull /* of a round */
+#define UNDECIDED_NS     80000000ull
 #define TABLES_MAX       (2 * BENCH_FLEET_MAX)
 #define FEW              4u
 
@@ -103,7 +103,7 @@ static bool undecided(struct run *run, unsigned mode, unsigned p)
 	double cost = verbs_bar_at(run->kind, name, &points[p], true);
 	struct paired paired;
 
-	if (slices->n == SLICES_PAIRS_MAX)
+	if (slices->n == SLICES_ROUNDS_MAX)
 		return false;
 	paired = paired_of(slices->ratio, slices->n);
 	if (ratio > 0 && paired_judge(&paired, ratio) == PAIRED_UNDECIDED)

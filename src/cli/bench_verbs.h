@@ -5,7 +5,7 @@
  *   figure 10   in batches of 64: WRITE of 4 KB, one CAS with three READs; 1 to 16 clients
  *
  * Clients are vqps of one process, each a closed loop; the server is another process. All modes are open at once and
- * take turns of some milliseconds (bench_slices.h); a mode is compared with `none` by such pairs (bench_paired.h).
+ * take turns of some milliseconds (bench_slices.h); a mode is compared with `none` round by round (bench_paired.h).
  * Every point is measured in some rounds, each in new processes, and points whose bars (bench_bars.h) are undecided
  * in further rounds, while there is time.
  *

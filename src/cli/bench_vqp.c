@@ -11,7 +11,7 @@
 #include "cli/cli.h"
 #include "cli/report_file.h"
 
-#define ROUNDS_DEFAULT  6u
+#define ROUNDS_DEFAULT  11u
 #define SECONDS_DEFAULT 45u
 #define HANDICAP_MAX    1000u
 #define CUTS_DEFAULT    11u

@@ -42,7 +42,7 @@ static const struct {
 		  "a cut costs.\n\n"
 		  "  --only PART      only figures, or cuts, with this in their names, such as 'CAS cut "
 		  "acknowledgements'\n"
-		  "  --rounds N       measure each so often, 11 times (verbs: 6) otherwise; a figure is the median\n"
+		  "  --rounds N       measure each so often, 11 times otherwise; a figure is the median\n"
 		  "  --seconds N      verbs: for each device, measure undecided points again until then; 45 otherwise\n"
 		  "  --handicap N     verbs: N % more work in each mode but none, to see what the method says of it\n"
 		  "  --no-peer        without UCX\n"
