@@ -71,7 +71,7 @@ struct vr_end {
 	bool atomics;              /* nothing else, so that several lack a signal in a row */
 	uint32_t culprit;          /* number of the wr with a wrong rkey; UINT32_MAX: none yet */
 	uint64_t culprit_ns;       /* when that was posted */
-	uint64_t failovers_before; /* of the vqp, until then, or until what completed last before it */
+	uint64_t failovers_before; /* of the vqp, until then */
 	uint32_t unknown_writes;   /* of this vqp */
 	bool failed;               /* a wr of it */
 	bool may_fail;             /* and so may all that come behind that */
