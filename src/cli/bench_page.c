@@ -179,11 +179,8 @@ void bench_page_verbs(FILE *to, const struct verbs_table *tables, unsigned n)
 	page_begin(to, "Virtual queue pairs while nothing fails");
 	fputs("<p>Clients are vqps of one process, each a closed loop to a server in another process. The modes take "
 	      "turns of some milliseconds; a ratio is the median of the rounds, and a round's that of such pairs "
-	      "beside "
-	      "the first mode; with the sign test's 95 % interval, of the rounds. Batches of 256 KB and 1 MB have 4 "
-	      "clients, not 16, or a gigabyte would be in flight; their "
-	      "points "
-	      "say so.</p>\n",
+	      "beside the first mode; with the sign test's 95 % interval, of the rounds. Batches of 256 KB and 1 MB "
+	      "have 4 clients, not 16, or a gigabyte would be in flight; their points say so.</p>\n",
 		to);
 	bar_rows(to, tables, n);
 	for (unsigned i = 0; i < n; i++)
