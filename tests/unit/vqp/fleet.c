@@ -151,6 +151,17 @@ bool fleet_is_on_1(struct pair *pair)
 	return fleet_is_up(pair) && all_dedicated_on(1);
 }
 
+void fleet_hear_fence(struct hf_vqp *vqp, bool wr_failed)
+{
+	const struct message fence = {.kind = MESSAGE_FENCE,
+		.to = vqp->num,
+		.from = vqp->remote_num,
+		.epoch = vqp->recovery.epoch + 1,
+		.wr_failed = wr_failed};
+
+	exchange_message(vqp, &fence);
+}
+
 /* ---- traffic ---- */
 
 int fleet_write(struct pair *pair, unsigned i, uint32_t rkey)

@@ -34,6 +34,9 @@ void fleet_hold_rebuilds(struct pair *pair);
 /* Only that of one vqp, or all of them: FLEET_MAX. */
 void fleet_let_rebuild(struct pair *pair, unsigned which);
 
+/* The vqp hears that its other end has begun the next exchange; wr_failed: because a wr of its own failed. */
+void fleet_hear_fence(struct hf_vqp *vqp, bool wr_failed);
+
 /* Signaled, 64 bytes at 64 i of both memories, wr_id i. Returns what posting it did. */
 int fleet_write(struct pair *pair, unsigned i, uint32_t rkey);
 void fleet_write_all(struct pair *pair);

@@ -61,14 +61,8 @@ static void vqps_that_the_other_side_asks_about_are_fenced_in_one_turn_in_that_o
 
 	(void)state;
 	fleet_open_with_pool(&pair);
-	for (unsigned i = 0; i < ASKED; i++) {
-		struct message fence = {.kind = MESSAGE_FENCE,
-			.to = theirs[i]->num,
-			.from = theirs[i]->remote_num,
-			.epoch = theirs[i]->recovery.epoch + 1};
-
-		exchange_message(theirs[i], &fence);
-	}
+	for (unsigned i = 0; i < ASKED; i++)
+		fleet_hear_fence(theirs[i], false);
 	at = pair.b.node->asked.next;
 	for (unsigned i = 0; i < ASKED; i++, at = at->next)
 		assert_ptr_equal(container_of(at, struct hf_vqp, due_link), theirs[i]);
@@ -86,13 +80,9 @@ static void who_is_told_of_a_standby_qp_before_it_joined_the_pool_finds_it(void 
 
 	(void)state;
 	fleet_open_with_pool(&pair);
-	fleet_hold_rebuilds(&pair);
 	for (unsigned i = 0; i < FLEET_MAX / 2; i++) /* the others keep the pool */
 		pool_forget(theirs[i]);
-	pair_cut(&pair, 0, false);
-	fleet_write_all(&pair);
-	fleet_collect(&pair, FLEET_MAX);
-	assert_true(pair_until(&pair, fleet_is_shared));
+	fleet_lose_rail_0(&pair);
 	for (unsigned i = 0; i < FLEET_MAX; i++) {
 		hf_vqp_counters(theirs[i], &counters);
 		assert_int_equal(counters.failovers, 1);
@@ -104,16 +94,12 @@ static void who_is_told_of_a_standby_qp_before_it_joined_the_pool_finds_it(void 
 /* a picks, and its own wrs have not failed. */
 static void who_picks_hears_of_a_failed_wr_of_the_other_side(void **state)
 {
-	struct message fence = {.kind = MESSAGE_FENCE, .wr_failed = 1};
 	struct pair pair;
 
 	(void)state;
 	fleet_open_with_pool(&pair);
 	assert_true(ours[0]->recovery.picks);
-	fence.to = ours[0]->num;
-	fence.from = theirs[0]->num;
-	fence.epoch = ours[0]->recovery.epoch + 1;
-	exchange_message(ours[0], &fence);
+	fleet_hear_fence(ours[0], true);
 	assert_int_equal(fleet_write(&pair, 0, pair.b.mr->rkey), 0);
 	fleet_collect(&pair, 1);
 	assert_int_equal(hf_vqp_rail(ours[0]), 1);

@@ -41,10 +41,7 @@ void __wrap_control_hear(struct control_peer *peer)
 
 	asked_meanwhile = NULL;
 	if (vqp != NULL)
-		exchange_message(vqp, &(struct message){.kind = MESSAGE_FENCE,
-					      .to = vqp->num,
-					      .from = vqp->remote_num,
-					      .epoch = vqp->recovery.epoch + 1});
+		fleet_hear_fence(vqp, false);
 	__real_control_hear(peer);
 }
 
@@ -434,7 +431,6 @@ static void completions_of_what_was_judged_come_before_the_rest_is_posted(void *
 /* b lost the first path before it was ready, and a has posted there. The WRITE has executed, or will. */
 static void without_recovery_what_is_in_flight_fails_when_the_other_side_begins_anew(void **state)
 {
-	struct message fence = {.kind = MESSAGE_FENCE};
 	struct ibv_wc wc;
 	struct pair pair;
 
@@ -443,10 +439,7 @@ static void without_recovery_what_is_in_flight_fails_when_the_other_side_begins_
 	fleet_connect(&pair, 1);
 	assert_int_equal(hf_dev_set_link(hf_node_dev(pair.a.node, 0), HF_LINK_RX, false), 0);
 	post_stamp(&pair, 1);
-	fence.to = ours[0]->num;
-	fence.from = ours[0]->remote_num;
-	fence.epoch = ours[0]->recovery.epoch + 1;
-	exchange_message(ours[0], &fence);
+	fleet_hear_fence(ours[0], false);
 	turn_of(pair.a.node);
 	assert_int_equal(hf_dev_set_link(hf_node_dev(pair.a.node, 0), HF_LINK_RX, true), 0);
 	pair_collect(&pair, &pair.a, 1, &wc);

@@ -75,13 +75,9 @@ static void queues_of_standby_qps_are_polled_when_a_vqp_is_on_one(void **state)
 
 	(void)state;
 	fleet_open_with_pool(&pair);
-	fleet_hold_rebuilds(&pair);
 	assert_int_equal(polled_queues(pair.a.node, true), 0);
 	assert_int_not_equal(polled_queues(pair.a.node, false), 0);
-	pair_cut(&pair, 0, false);
-	fleet_write_all(&pair);
-	fleet_collect(&pair, FLEET_MAX);
-	assert_true(pair_until(&pair, fleet_is_shared));
+	fleet_lose_rail_0(&pair);
 	assert_int_equal(polled_queues(pair.a.node, true), 1);
 	assert_int_equal(polled_queues(pair.a.node, false), 0);
 	pair_close(&pair);
