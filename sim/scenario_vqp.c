@@ -56,10 +56,23 @@ static void check_grant(struct vq *vq, const struct vq_op *op, uint32_t number)
 	for (unsigned i = 0; i < vq->server.server.count; i++) {
 		const struct vq_served *served = &vq->server.server.served[i];
 
-		if (served->vqp != NULL && served->generation == op->generation && op->posted_ns < served->revoked_ns)
+		if (served->vqp != NULL && served->generation == op->generation &&
+			op->posted_ns < served->revoked_ns[op->kind])
 			world_violate(vq->world, "grants", "wr %u took effect in another grant than it was posted in",
 				number);
 	}
+}
+
+/* A grant that ends leaves the vqp alive. A vqp in error whose first wr to fail was refused is so for what its program
+ * did, and this one does nothing that is not granted. */
+static void check_refusal(struct vq *vq, uint32_t number, enum ibv_wc_status status)
+{
+	const struct vq_client *client = &vq->client.client;
+	bool refused = status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR;
+
+	if (refused && hf_vqp_state(client->vqp) == HF_VQP_ERROR &&
+		(number == client->first || vq->ops[number - 1].succeeded))
+		world_violate(vq->world, "grants", "wr %u was refused in a grant that allows it", number);
 }
 
 static void began(struct vq *vq, uint32_t number)
@@ -195,6 +208,7 @@ void vq_completed(struct vq *vq, const struct ibv_wc *wc)
 			       (vq->policy == HF_POLICY_VARUNA && vq->evidence == HF_EVIDENCE_LOG) ||
 			       a_fence_failed(vq); /* one is unknown, and nothing executes behind it */
 
+		check_refusal(vq, client->next_completed - 1, wc->status);
 		vq->outcome->unknown += unknown;
 		/* what the bus saw may have died with the NIC, before it was in memory */
 		if (vq->policy == HF_POLICY_VARUNA && wc->vendor_err == HF_WC_NOT_EXECUTED && op->begun > 0 &&

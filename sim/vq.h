@@ -11,7 +11,7 @@
  *   after         nothing of a wr takes effect or lands once it has completed, but under `none` (V4)
  *   outcome       a wr that is told not to have executed did not
  *   grants        in `grants`: what was posted before access was taken away does not take effect later, also when it
- *                 is given again (R13)
+ *                 is given again (R13); what is within the grant is not refused (R14)
  *   receives      the k-th message is in the k-th receive
  *   budget        each wr completes within the configured budget (V7)
  *   liveness      when all has healed there is progress
@@ -34,7 +34,7 @@
 #define VQ_DEPTH      16u
 #define VQ_VQPS_MAX   64u /* that a server sees in a run */
 
-enum vq_kind { VQ_WRITE, VQ_FAA, VQ_SEND };
+enum vq_kind { VQ_WRITE, VQ_FAA, VQ_SEND, VQ_KINDS };
 
 struct vq_op {
 	enum vq_kind kind;
@@ -53,7 +53,8 @@ struct vq_op {
 struct vq_served {
 	struct hf_vqp *vqp;
 	uint32_t generation, received, posted;
-	uint64_t revoked_ns; /* what was posted before belongs to a grant that is over */
+	int access;                    /* granted at the moment */
+	uint64_t revoked_ns[VQ_KINDS]; /* what was posted before belongs to a grant that is over */
 };
 
 struct vq;
@@ -106,6 +107,12 @@ struct vq {
 };
 
 extern const struct program vq_program; /* vq_nodes.c; its context is a struct vq_side */
+
+/* What the peer has to grant. */
+static inline int vq_needs(enum vq_kind kind)
+{
+	return kind == VQ_WRITE ? IBV_ACCESS_REMOTE_WRITE : kind == VQ_FAA ? IBV_ACCESS_REMOTE_ATOMIC : 0;
+}
 
 static inline uint64_t vq_word(uint32_t op, uint32_t index)
 {

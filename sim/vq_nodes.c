@@ -8,19 +8,20 @@
 #include "base/bytes.h"
 #include "base/ensure.h"
 
-#define CONTROL_PORT 7000u
-#define MEMORY_BYTES ((VQ_OPS_MAX + VQ_RECEIVES + 1) * (size_t)VQ_SLOT_BYTES)
-#define POLL_MAX     16
-#define OPS_KEPT     40u /* of VQ_OPS_MAX, until all has healed */
-#define REST_NS_MAX  (2 * NS_MS)
-#define RETRY_NS     (5 * NS_MS)
-#define HEARTBEAT_NS (5 * NS_MS)
-#define FAILBACK_NS  (20 * NS_MS)
-#define QP_TIMEOUT   8 /* 1 ms */
-#define QP_RETRY_CNT 2
-#define GRANTED      (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
-#define GRANT_NS_MAX (20 * NS_MS)
-#define SERVICE      "slots"
+#define CONTROL_PORT   7000u
+#define MEMORY_BYTES   ((VQ_OPS_MAX + VQ_RECEIVES + 1) * (size_t)VQ_SLOT_BYTES)
+#define POLL_MAX       16
+#define OPS_KEPT       40u /* of VQ_OPS_MAX, until all has healed */
+#define REST_NS_MAX    (2 * NS_MS)
+#define RETRY_NS       (5 * NS_MS)
+#define HEARTBEAT_NS   (5 * NS_MS)
+#define FAILBACK_NS    (20 * NS_MS)
+#define QP_TIMEOUT     8 /* 1 ms */
+#define QP_RETRY_CNT   2
+#define GRANTED        (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
+#define GRANT_NS_MAX   (20 * NS_MS)
+#define NO_WRITING_PPM 300000
+#define SERVICE        "slots"
 
 /* ---- the client: connecting ---- */
 
@@ -151,7 +152,7 @@ static void fill(struct vq_side *side, uint32_t number, struct vq_op *op, struct
 static bool may_post(const struct vq *vq, const struct vq_client *client)
 {
 	if (!hf_vqp_armed(client->vqp) && client->next_completed == vq->count &&
-		hf_vqp_remote_access(client->vqp) == GRANTED)
+		(hf_vqp_remote_access(client->vqp) & IBV_ACCESS_REMOTE_ATOMIC) != 0)
 		(void)hf_vqp_rearm(client->vqp);
 	return hf_vqp_armed(client->vqp);
 }
@@ -177,6 +178,8 @@ static bool post(struct vq_side *side, uint64_t now_ns)
 		return false;
 	}
 	*op = (struct vq_op){.kind = mix[world_range(vq->world, 0, sizeof(mix) / sizeof(mix[0]) - 1)]};
+	if (op->kind == VQ_WRITE && (hf_vqp_remote_access(client->vqp) & IBV_ACCESS_REMOTE_WRITE) == 0)
+		op->kind = VQ_FAA;
 	op->bytes = op->kind == VQ_FAA ? 8 : 8 * (uint32_t)world_range(vq->world, 1, VQ_SLOT_BYTES / 8);
 	op->argument = rng_next(&vq->world->rng);
 	op->generation = client->generation;
@@ -224,9 +227,8 @@ static struct hf_vqp *on_request(const struct hf_vqp_request *request, void *rep
 		hf_vqp_create(side->endpoint.pd, &init, &served->vqp) != 0)
 		return NULL;
 	side->server.count++;
-	served->generation = get_le32(request->private_data);
-	served->received = served->posted = 0;
-	served->revoked_ns = 0;
+	*served = (struct vq_served){
+		.vqp = served->vqp, .generation = get_le32(request->private_data), .access = GRANTED};
 	post_receives(side, served);
 	put_le64(reply, (uintptr_t)side->memory);
 	put_le32((uint8_t *)reply + 8, side->endpoint.mr->rkey);
@@ -275,30 +277,38 @@ static unsigned poll_cq(struct vq_side *side)
 	return taken;
 }
 
-/* From now on nothing that was posted before takes effect. */
+/* From now on nothing that was posted before and needs what is off takes effect. */
 static void revoked(struct hf_vqp *vqp, void *context)
 {
 	struct vq_side *side = context;
+	struct vq_served *served = served_by(side, hf_vqp_num(vqp));
 
 	world_note(side->vq->world, "revoked", hf_vqp_num(vqp));
-	served_by(side, hf_vqp_num(vqp))->revoked_ns = side->vq->world->now_ns;
+	for (unsigned kind = 0; kind < VQ_KINDS; kind++)
+		if ((vq_needs((enum vq_kind)kind) & ~served->access) != 0)
+			served->revoked_ns[kind] = side->vq->world->now_ns;
 }
 
-/* Off, and on again at any moment after that: at once, too, and while the exchange about it is under way. */
+static void change_grant(struct vq_side *side, struct vq_served *served, int access)
+{
+	bool takes = (served->access & ~access) != 0;
+
+	served->access = access;
+	if (hf_vqp_set_access(served->vqp, access, takes ? revoked : NULL, side) == 0 && takes)
+		revoked(served->vqp, side);
+}
+
+/* Off, and on again at any moment after that: at once, too, and while the exchange about it is under way. Now and then
+ * writing stays off: the log of a peer that could write once stands idle then (R14). */
 static void change_grants(struct vq_side *side, uint64_t now_ns)
 {
 	struct vq *vq = side->vq;
 	bool off = !side->server.withdrawn && vq->world->now_ns < vq->faults.quiet_ns;
+	int access = off ? 0 : world_chance(vq->world, NO_WRITING_PPM) ? IBV_ACCESS_REMOTE_ATOMIC : GRANTED;
 
-	if (side->server.withdrawn || off)
-		for (unsigned i = 0; i < side->server.count; i++) {
-			struct vq_served *served = &side->server.served[i];
-
-			if (served->vqp == NULL)
-				continue;
-			if (hf_vqp_set_access(served->vqp, off ? 0 : GRANTED, off ? revoked : NULL, side) == 0 && off)
-				revoked(served->vqp, side);
-		}
+	for (unsigned i = 0; i < side->server.count && (side->server.withdrawn || off); i++)
+		if (side->server.served[i].vqp != NULL)
+			change_grant(side, &side->server.served[i], access);
 	side->server.withdrawn = off;
 	side->server.next_grant_ns =
 		now_ns + (off ? world_range(vq->world, 0, GRANT_NS_MAX) >> world_range(vq->world, 0, 12)
