@@ -192,8 +192,10 @@ static uint64_t rnr_ns(const struct shm_qp *qp)
 	return rnr_10us[qp->remote == NULL ? 0 : atomic_load(&qp->remote->min_rnr_timer) & 31] * 10000ull;
 }
 
+/* The responder is there: the time without an answer has not begun. */
 static void wait_for_receive(struct shm_qp *qp, uint64_t now)
 {
+	qp->stalled_since_ns = now;
 	if (qp->rnr_since_ns != 0 && now - qp->rnr_since_ns < rnr_ns(qp))
 		return;
 	if (qp->attr.rnr_retry != 7 && qp->rnr_tries >= qp->attr.rnr_retry) {
@@ -202,7 +204,6 @@ static void wait_for_receive(struct shm_qp *qp, uint64_t now)
 	}
 	qp->rnr_tries += qp->attr.rnr_retry != 7;
 	qp->rnr_since_ns = now;
-	qp->stalled_since_ns = now;
 }
 
 static uint64_t budget_ns(const struct shm_qp *qp)

@@ -6,14 +6,14 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-void end_open(struct end *end, const char *fabric, const char *node, bool remap_private)
+void end_open(struct end *end, struct hf_env *env, const char *fabric, const char *node, bool remap_private)
 {
 	struct hf_dev_config config = {
 		.kind = "shm", .fabric = fabric, .node = node, .rail = "r0", .remap_private = remap_private};
 	struct hf_qp_init init = {.cap = {16, 16, 1, 1, 64}, .type = IBV_QPT_RC};
 	struct hf_error error = {0};
 
-	if (hf_dev_open(hf_env_host(), &config, &end->dev, &error) != 0)
+	if (hf_dev_open(env, &config, &end->dev, &error) != 0)
 		fail_msg("%s", error.text);
 	assert_int_equal(hf_pd_alloc(end->dev, &end->pd), 0);
 	assert_int_equal(hf_cq_create(end->dev, 64, NULL, &end->cq), 0);
@@ -37,7 +37,8 @@ void end_connect(struct end *end, const struct end *peer)
 				 IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 					 IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
 		0);
-	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .max_rd_atomic = 4};
+	attr = (struct ibv_qp_attr){
+		.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 4};
 	assert_int_equal(hf_qp_modify(end->qp, &attr,
 				 IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 					 IBV_QP_MAX_QP_RD_ATOMIC),

@@ -14,7 +14,7 @@ struct end {
 	struct hf_qp *qp;
 };
 
-void end_open(struct end *end, const char *fabric, const char *node, bool remap_private);
+void end_open(struct end *end, struct hf_env *env, const char *fabric, const char *node, bool remap_private);
 void end_connect(struct end *end, const struct end *peer); /* INIT to RTS */
 void end_close(struct end *end);
 

@@ -57,8 +57,8 @@ static void a_file_that_ends_within_a_page_is_written_to_its_last_byte(void **st
 	void *from;
 
 	(void)state;
-	end_open(&a, fabric, "a", false);
-	end_open(&b, fabric, "b", false);
+	end_open(&a, hf_env_host(), fabric, "a", false);
+	end_open(&b, hf_env_host(), fabric, "b", false);
 	end_connect(&a, &b);
 	end_connect(&b, &a);
 	memory = odd_file(&file, path, sizeof(path));

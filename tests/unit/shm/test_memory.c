@@ -35,8 +35,8 @@ static void open_pair(bool remap_private)
 {
 	struct hf_error error;
 
-	end_open(&a, fabric, "a", false);
-	end_open(&b, fabric, "b", remap_private);
+	end_open(&a, hf_env_host(), fabric, "a", false);
+	end_open(&b, hf_env_host(), fabric, "b", remap_private);
 	end_connect(&a, &b);
 	end_connect(&b, &a);
 	assert_int_equal(hf_mr_reg(a.pd, results, sizeof(results), 0, IBV_ACCESS_LOCAL_WRITE, &results_mr, &error), 0);
