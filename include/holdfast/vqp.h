@@ -119,7 +119,8 @@ struct hf_vqp_service {
 };
 int hf_vqp_serve(struct hf_node *node, const struct hf_vqp_service *service); /* the struct stays the caller's */
 
-/* Asks `peer` to connect; `changed` tells the outcome. wrs may be posted at once and wait. */
+/* Asks `peer` to connect; `changed` tells the outcome. Without an answer it goes on connecting. wrs may be posted at
+ * once and wait; when they have waited for the budget, they fail, and the vqp with them. */
 int hf_vqp_connect(
 	struct hf_vqp *vqp, struct hf_peer *peer, const char *service, const void *private_data, size_t private_bytes);
 /* For programs that have told each other their vqps' numbers by themselves: connects to vqp `num` of `peer`, with what
@@ -143,7 +144,7 @@ enum hf_vqp_state {
 	HF_VQP_STATES,
 };
 enum hf_vqp_state hf_vqp_state(const struct hf_vqp *vqp);
-/* Why it was refused, for people; empty when nobody said. */
+/* Why it was not connected, for people; empty when nobody said. */
 const char *hf_vqp_reason(const struct hf_vqp *vqp);
 int hf_vqp_rail(const struct hf_vqp *vqp); /* the node's rail in use; -1 when none is */
 /* False: after a failover it is on a standby qp that it shares with others, until it has one of its own again. */

@@ -11,7 +11,6 @@
 #include "vqp/objects.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -165,9 +164,55 @@ void connect_send(struct hf_vqp *vqp)
 	(void)keep_private(vqp, NULL, 0);
 }
 
+/* ---- why it was not connected ---- */
+
+/* NULL, which hf_error_set takes: no memory for it. */
+static struct hf_error *reason_of(struct hf_vqp *vqp)
+{
+	if (vqp->reason == NULL)
+		vqp->reason = calloc(1, sizeof(*vqp->reason));
+	return vqp->reason;
+}
+
+static void explain_refusal(struct hf_vqp *vqp, const struct message *message)
+{
+	struct hf_error *reason = reason_of(vqp);
+	const char *who = hf_peer_name(vqp->peer);
+	char ours[HF_NAME_BYTES];
+
+	policy_terms(&vqp->node->config, ours);
+	if (message->kind == MESSAGE_REFUSE && strcmp(ours, message->terms) != 0)
+		hf_error_set(reason, 0,
+			"node %s refused: its policy is '%s', that of this node %s is '%s'; both must have the same",
+			who, message->terms, vqp->node->config.name, ours);
+	else if (vqp->wanted_num != 0)
+		hf_error_set(reason, 0, "node %s has no vqp %u for this one", who, vqp->wanted_num);
+	else
+		hf_error_set(reason, 0, "service '%s' of node %s refused", vqp->service, who);
+	log_error("vqp %u: %s", vqp->num, hf_vqp_reason(vqp));
+}
+
+static void explain_silence(struct hf_vqp *vqp)
+{
+	struct hf_error *reason = reason_of(vqp);
+
+	if (vqp->wanted_num != 0)
+		hf_error_set(reason, 0, "nobody answered for vqp %u within the budget", vqp->wanted_num);
+	else
+		hf_error_set(reason, 0, "nobody answered for service '%s' within the budget", vqp->service);
+	log_error("vqp %u: %s", vqp->num, hf_vqp_reason(vqp));
+}
+
+/* ---- waiting for an answer ---- */
+
+static bool is_unanswered(const struct hf_vqp *vqp)
+{
+	return vqp->state == HF_VQP_CONNECTING && vqp->remote_num == 0;
+}
+
 bool connect_waits(const struct hf_vqp *vqp)
 {
-	return vqp->state == HF_VQP_CONNECTING && vqp->wanted_num != 0 && vqp->remote_num == 0;
+	return is_unanswered(vqp) && vqp->wanted_num != 0;
 }
 
 void connect_move(struct hf_vqp *vqp, struct hf_peer *successor)
@@ -182,13 +227,13 @@ void connect_move(struct hf_vqp *vqp, struct hf_peer *successor)
  * from the exchange on. */
 void connect_tick(struct hf_vqp *vqp, uint64_t now_ns)
 {
-	if (!connect_waits(vqp) || vqp->sends.head == vqp->sends.tail)
+	if (!is_unanswered(vqp) || vqp->sends.head == vqp->sends.tail)
 		return;
 	if (vqp->unanswered_ns == 0)
 		vqp->unanswered_ns = now_ns;
 	if (now_ns - vqp->unanswered_ns < vqp->node->config.budget_ns)
 		return;
-	log_error("vqp %u: nobody answered for vqp %u within the budget", vqp->num, vqp->wanted_num);
+	explain_silence(vqp);
 	vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR, false);
 }
 
@@ -263,27 +308,6 @@ static void on_connect(struct hf_peer *peer, const struct message *message)
 	begin(vqp, message);
 }
 
-static void explain(struct hf_vqp *vqp, const struct message *message)
-{
-	char ours[HF_NAME_BYTES];
-	const char *who = hf_peer_name(vqp->peer);
-
-	policy_terms(&vqp->node->config, ours);
-	free(vqp->reason);
-	vqp->reason = malloc(HF_ERROR_BYTES);
-	if (vqp->reason == NULL)
-		return;
-	if (message->kind == MESSAGE_REFUSE && strcmp(ours, message->terms) != 0)
-		snprintf(vqp->reason, HF_ERROR_BYTES,
-			"node %s refused: its policy is '%s', that of this node %s is '%s'; both must have the same",
-			who, message->terms, vqp->node->config.name, ours);
-	else if (vqp->wanted_num != 0)
-		snprintf(vqp->reason, HF_ERROR_BYTES, "node %s has no vqp %u for this one", who, vqp->wanted_num);
-	else
-		snprintf(vqp->reason, HF_ERROR_BYTES, "service '%s' of node %s refused", vqp->service, who);
-	log_error("vqp %u: %s", vqp->num, vqp->reason);
-}
-
 void connect_message(struct hf_peer *peer, const struct message *message)
 {
 	struct hf_vqp *vqp;
@@ -299,10 +323,10 @@ void connect_message(struct hf_peer *peer, const struct message *message)
 		return;
 	}
 	vqp = vqp_find(peer->node, message->to);
-	if (vqp == NULL || vqp->peer != peer || vqp->state != HF_VQP_CONNECTING || vqp->remote_num != 0)
+	if (vqp == NULL || vqp->peer != peer || !is_unanswered(vqp))
 		return;
 	if (message->kind == MESSAGE_REFUSE || message->from == 0) {
-		explain(vqp, message);
+		explain_refusal(vqp, message);
 		vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, false);
 		return;
 	}

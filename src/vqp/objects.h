@@ -126,10 +126,10 @@ struct hf_vqp {
 	char service[HF_NAME_BYTES];
 	uint8_t *private_data; /* until CONNECT is sent, ours; then the reply; NULL: none */
 	uint16_t private_bytes;
-	bool begun;             /* to connect, whatever became of it */
-	bool asked;             /* CONNECT was sent */
-	uint64_t unanswered_ns; /* something has been posted since, and no JOIN came; 0: nothing */
-	char *reason;           /* of a refusal; NULL: none was given */
+	bool begun;              /* to connect, whatever became of it */
+	bool asked;              /* CONNECT was sent */
+	uint64_t unanswered_ns;  /* something has been posted since, and no answer came; 0: nothing */
+	struct hf_error *reason; /* why it was not connected; NULL: none was given */
 	struct inflight sends, recvs;
 	uint64_t messages;        /* numbered so far */
 	uint64_t consumed;        /* of the peer's */

@@ -291,7 +291,7 @@ bool hf_vqp_is_dedicated(const struct hf_vqp *vqp)
 
 const char *hf_vqp_reason(const struct hf_vqp *vqp)
 {
-	return vqp->reason == NULL ? "" : vqp->reason;
+	return vqp->reason == NULL ? "" : vqp->reason->text;
 }
 
 uint32_t hf_vqp_num(const struct hf_vqp *vqp)

@@ -351,6 +351,15 @@ static void expect_no_answer(struct pair *pair)
 	expect_send_failed(pair);
 }
 
+static struct hf_addr look_for_nobody(struct pair *pair)
+{
+	struct hf_addr nobody = pair->control[1][0];
+
+	hf_addr_set_port(&nobody, (uint16_t)(hf_addr_port(&nobody) + 1));
+	assert_int_equal(hf_peer_connect(pair->a.node, &nobody, 1, &pair->a.peer, NULL), 0);
+	return nobody;
+}
+
 static void what_is_posted_to_nobody_fails_within_the_budget(void **state)
 {
 	struct hf_addr nobody;
@@ -358,9 +367,7 @@ static void what_is_posted_to_nobody_fails_within_the_budget(void **state)
 
 	(void)state;
 	open_both(&pair);
-	nobody = pair.control[1][0];
-	hf_addr_set_port(&nobody, (uint16_t)(hf_addr_port(&nobody) + 1));
-	assert_int_equal(hf_peer_connect(pair.a.node, &nobody, 1, &pair.a.peer, NULL), 0);
+	nobody = look_for_nobody(&pair);
 	assert_int_equal(hf_vqp_connect_num(pair.a.vqp, pair.a.peer, 1, 0), 0);
 	expect_no_answer(&pair);
 	hf_peer_close_unanswered(pair.a.node);
@@ -368,6 +375,19 @@ static void what_is_posted_to_nobody_fails_within_the_budget(void **state)
 	hf_vqp_destroy(pair.a.vqp);
 	hf_peer_close_unanswered(pair.a.node);
 	assert_null(hf_peer_find(pair.a.node, &nobody)); /* nobody is looked for any more */
+	pair_close(&pair);
+}
+
+static void what_is_posted_to_a_service_of_nobody_fails_within_the_budget(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_both(&pair);
+	look_for_nobody(&pair);
+	assert_int_equal(hf_vqp_connect(pair.a.vqp, pair.a.peer, "test", NULL, 0), 0);
+	expect_no_answer(&pair);
+	assert_string_equal(hf_vqp_reason(pair.a.vqp), "nobody answered for service 'test' within the budget");
 	pair_close(&pair);
 }
 
@@ -488,6 +508,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_probe_may_end_after_the_peer_has_left),
 		cmocka_unit_test(what_is_in_flight_on_a_standby_qp_fails_with_the_peer),
 		cmocka_unit_test(what_is_posted_to_nobody_fails_within_the_budget),
+		cmocka_unit_test(what_is_posted_to_a_service_of_nobody_fails_within_the_budget),
 		cmocka_unit_test(what_is_posted_before_the_other_side_calls_fails_within_the_budget),
 		cmocka_unit_test(a_peer_that_was_killed_and_comes_again_is_joined),
 		cmocka_unit_test(a_peer_that_left_and_comes_again_is_joined),
