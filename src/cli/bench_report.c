@@ -176,13 +176,18 @@ void report_failover(FILE *to, const struct failover_result *results, unsigned n
 }
 
 /* Of a mode whose vqps fail. */
+static json_t *row_of(const struct failover_result *result, json_t *series)
+{
+	return json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:f, s:o}", "device", result->kind, "mode", result->mode->name,
+		"batch", result->shape->name, "cut", failover_cut_names[result->cut], "cuts", result->cuts, "vqps",
+		result->vqps, "step_us", result->step_us, "mb_per_s", series);
+}
+
 static json_t *failed_row(const struct failover_result *result, json_t *series)
 {
-	json_t *row = json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:f, s:o}", "device", result->kind, "mode",
-		result->mode->name, "batch", result->shape->name, "cut", failover_cut_names[result->cut], "cuts",
-		result->cuts, "vqps", result->vqps, "resumed_cuts", result->resumed, "step_us", result->step_us,
-		"mb_per_s", series);
+	json_t *row = row_of(result, series);
 
+	json_object_set_new(row, "resumed_cuts", json_integer(result->resumed));
 	if (result->resumed > 0)
 		json_object_set_new(row, "first_us", json_real(result->first_us));
 	return row;
@@ -190,17 +195,17 @@ static json_t *failed_row(const struct failover_result *result, json_t *series)
 
 static json_t *failover_row(const struct failover_result *result, json_t *series)
 {
-	json_t *row = json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:b}", "device",
-		result->kind, "mode", result->mode->name, "batch", result->shape->name, "cut",
-		failover_cut_names[result->cut], "cuts", result->cuts, "vqps", result->vqps, "in_flight_bytes",
-		result->in_flight_bytes, "post_failure_share", share(result), "sent_again_bytes", result->resent_bytes,
-		"not_executed_bytes", result->unexecuted_bytes, "executed_twice_bytes", result->doubled_bytes,
-		"executed_twice_most_bytes", result->doubled_most, "within_a_packet", failover_within_a_packet(result));
+	json_t *row = row_of(result, series);
 
 	json_object_update_new(
-		row, json_pack("{s:f, s:f, s:f, s:f, s:f, s:o}", "detection_us", result->detection_us, "first_us",
-			     result->first_us, "first_p99_us", result->first_p99_us, "recovery_us", result->all_us,
-			     "step_us", result->step_us, "mb_per_s", series));
+		row, json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:b}", "in_flight_bytes", result->in_flight_bytes,
+			     "post_failure_share", share(result), "sent_again_bytes", result->resent_bytes,
+			     "not_executed_bytes", result->unexecuted_bytes, "executed_twice_bytes",
+			     result->doubled_bytes, "executed_twice_most_bytes", result->doubled_most,
+			     "within_a_packet", failover_within_a_packet(result)));
+	json_object_update_new(
+		row, json_pack("{s:f, s:f, s:f, s:f}", "detection_us", result->detection_us, "first_us",
+			     result->first_us, "first_p99_us", result->first_p99_us, "recovery_us", result->all_us));
 	if (result->post_us > 0)
 		json_object_set_new(row, "recovery_post_failure_us", json_real(result->post_us));
 	if (result->all_ratio.n > 0)
