@@ -63,16 +63,25 @@ static void check_grant(struct vq *vq, const struct vq_op *op, uint32_t number)
 	}
 }
 
-/* A grant that ends leaves the vqp alive. A vqp in error whose first wr to fail was refused is so for what its program
- * did, and this one does nothing that is not granted. */
-static void check_refusal(struct vq *vq, uint32_t number, enum ibv_wc_status status)
+/* A grant that ends leaves the vqp alive. */
+static void keep_refusal(struct vq *vq, uint32_t number, enum ibv_wc_status status)
 {
-	const struct vq_client *client = &vq->client.client;
+	struct vq_client *client = &vq->client.client;
 	bool refused = status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR;
 
 	if (refused && hf_vqp_state(client->vqp) == HF_VQP_ERROR &&
 		(number == client->first || vq->ops[number - 1].succeeded))
-		world_violate(vq->world, "grants", "wr %u was refused in a grant that allows it", number);
+		client->refused = number;
+}
+
+/* A vqp whose first wr to fail was refused ended for what its program did, and this one does nothing that is not
+ * granted; unless it ended for what nobody knows. */
+void vq_ended(struct vq *vq)
+{
+	const struct vq_client *client = &vq->client.client;
+
+	if (client->refused != VQ_OPS_MAX && !client->unknown)
+		world_violate(vq->world, "grants", "wr %u was refused in a grant that allows it", client->refused);
 }
 
 static void began(struct vq *vq, uint32_t number)
@@ -208,7 +217,8 @@ void vq_completed(struct vq *vq, const struct ibv_wc *wc)
 			       (vq->policy == HF_POLICY_VARUNA && vq->evidence == HF_EVIDENCE_LOG) ||
 			       a_fence_failed(vq); /* one is unknown, and nothing executes behind it */
 
-		check_refusal(vq, client->next_completed - 1, wc->status);
+		keep_refusal(vq, client->next_completed - 1, wc->status);
+		client->unknown |= unknown;
 		vq->outcome->unknown += unknown;
 		/* what the bus saw may have died with the NIC, before it was in memory */
 		if (vq->policy == HF_POLICY_VARUNA && wc->vendor_err == HF_WC_NOT_EXECUTED && op->begun > 0 &&

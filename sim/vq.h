@@ -64,6 +64,8 @@ struct vq_client {
 	struct hf_vqp *vqp;
 	bool peer_is_up;
 	uint32_t generation, first, next_completed; /* ops of this vqp begin at `first` */
+	uint32_t refused; /* the wr that failed first of a vqp in error, when it was refused; VQ_OPS_MAX: none */
+	bool unknown;     /* what became of a wr of this vqp */
 	uint64_t next_post_ns, retry_at_ns;
 	uint64_t remote_addr;
 	uint32_t remote_rkey;
@@ -137,6 +139,7 @@ static inline uint64_t *vq_counter(const struct vq *vq)
 /* ---- the truth: scenario_vqp.c ---- */
 void vq_watch(struct vq_side *side);
 void vq_completed(struct vq *vq, const struct ibv_wc *wc);
+void vq_ended(struct vq *vq); /* the client's vqp is in error, and its last wr has completed */
 void vq_received(struct vq *vq, struct vq_served *served, const struct ibv_wc *wc);
 
 #endif

@@ -93,6 +93,8 @@ static void connect_vqp(struct vq_side *side)
 
 	put_le32(generation, ++client->generation);
 	client->first = client->next_completed = side->vq->count;
+	client->refused = VQ_OPS_MAX;
+	client->unknown = false;
 	client->remote_addr = 0;
 	if (hf_vqp_create(side->endpoint.pd, &init, &client->vqp) != 0 ||
 		hf_vqp_connect(client->vqp, client->peer, SERVICE, generation, sizeof(generation)) != 0)
@@ -107,6 +109,7 @@ static bool renew(struct vq_side *side, uint64_t now_ns)
 
 	/* in error, its wrs complete once it is fenced */
 	if (client->vqp != NULL && hf_vqp_state(client->vqp) == HF_VQP_ERROR && client->next_completed == vq->count) {
+		vq_ended(vq);
 		hf_vqp_destroy(client->vqp);
 		client->vqp = NULL;
 		client->retry_at_ns = now_ns + RETRY_NS;
