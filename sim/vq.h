@@ -110,12 +110,6 @@ struct vq {
 
 extern const struct program vq_program; /* vq_nodes.c; its context is a struct vq_side */
 
-/* What the peer has to grant. */
-static inline int vq_needs(enum vq_kind kind)
-{
-	return kind == VQ_WRITE ? IBV_ACCESS_REMOTE_WRITE : kind == VQ_FAA ? IBV_ACCESS_REMOTE_ATOMIC : 0;
-}
-
 static inline uint64_t vq_word(uint32_t op, uint32_t index)
 {
 	return (uint64_t)(op + 1) << 32 | index;

@@ -8,20 +8,19 @@
 #include "base/bytes.h"
 #include "base/ensure.h"
 
-#define CONTROL_PORT   7000u
-#define MEMORY_BYTES   ((VQ_OPS_MAX + VQ_RECEIVES + 1) * (size_t)VQ_SLOT_BYTES)
-#define POLL_MAX       16
-#define OPS_KEPT       40u /* of VQ_OPS_MAX, until all has healed */
-#define REST_NS_MAX    (2 * NS_MS)
-#define RETRY_NS       (5 * NS_MS)
-#define HEARTBEAT_NS   (5 * NS_MS)
-#define FAILBACK_NS    (20 * NS_MS)
-#define QP_TIMEOUT     8 /* 1 ms */
-#define QP_RETRY_CNT   2
-#define GRANTED        (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
-#define GRANT_NS_MAX   (20 * NS_MS)
-#define NO_WRITING_PPM 300000
-#define SERVICE        "slots"
+#define CONTROL_PORT 7000u
+#define MEMORY_BYTES ((VQ_OPS_MAX + VQ_RECEIVES + 1) * (size_t)VQ_SLOT_BYTES)
+#define POLL_MAX     16
+#define OPS_KEPT     40u /* of VQ_OPS_MAX, until all has healed */
+#define REST_NS_MAX  (2 * NS_MS)
+#define RETRY_NS     (5 * NS_MS)
+#define HEARTBEAT_NS (5 * NS_MS)
+#define FAILBACK_NS  (20 * NS_MS)
+#define QP_TIMEOUT   8 /* 1 ms */
+#define QP_RETRY_CNT 2
+#define GRANTED      (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
+#define GRANT_NS_MAX (20 * NS_MS)
+#define SERVICE      "slots"
 
 /* ---- the client: connecting ---- */
 
@@ -280,6 +279,12 @@ static unsigned poll_cq(struct vq_side *side)
 	return taken;
 }
 
+/* What has to be granted for it. */
+static int needs(enum vq_kind kind)
+{
+	return kind == VQ_WRITE ? IBV_ACCESS_REMOTE_WRITE : kind == VQ_FAA ? IBV_ACCESS_REMOTE_ATOMIC : 0;
+}
+
 /* From now on nothing that was posted before and needs what is off takes effect. */
 static void revoked(struct hf_vqp *vqp, void *context)
 {
@@ -288,7 +293,7 @@ static void revoked(struct hf_vqp *vqp, void *context)
 
 	world_note(side->vq->world, "revoked", hf_vqp_num(vqp));
 	for (unsigned kind = 0; kind < VQ_KINDS; kind++)
-		if ((vq_needs((enum vq_kind)kind) & ~served->access) != 0)
+		if ((needs((enum vq_kind)kind) & ~served->access) != 0)
 			served->revoked_ns[kind] = side->vq->world->now_ns;
 }
 
@@ -307,11 +312,12 @@ static void change_grants(struct vq_side *side, uint64_t now_ns)
 {
 	struct vq *vq = side->vq;
 	bool off = !side->server.withdrawn && vq->world->now_ns < vq->faults.quiet_ns;
-	int access = off ? 0 : world_chance(vq->world, NO_WRITING_PPM) ? IBV_ACCESS_REMOTE_ATOMIC : GRANTED;
+	int access = off ? 0 : world_chance(vq->world, 300000) ? IBV_ACCESS_REMOTE_ATOMIC : GRANTED;
 
-	for (unsigned i = 0; i < side->server.count && (side->server.withdrawn || off); i++)
-		if (side->server.served[i].vqp != NULL)
-			change_grant(side, &side->server.served[i], access);
+	if (side->server.withdrawn || off)
+		for (unsigned i = 0; i < side->server.count; i++)
+			if (side->server.served[i].vqp != NULL)
+				change_grant(side, &side->server.served[i], access);
 	side->server.withdrawn = off;
 	side->server.next_grant_ns =
 		now_ns + (off ? world_range(vq->world, 0, GRANT_NS_MAX) >> world_range(vq->world, 0, 12)
