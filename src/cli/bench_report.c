@@ -175,7 +175,6 @@ void report_failover(FILE *to, const struct failover_result *results, unsigned n
 			(1 - FAILOVER_RATIO_MOST) * 100, met, judged);
 }
 
-/* Of a mode whose vqps fail. */
 static json_t *row_of(const struct failover_result *result, json_t *series)
 {
 	return json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:f, s:o}", "device", result->kind, "mode", result->mode->name,
@@ -183,6 +182,7 @@ static json_t *row_of(const struct failover_result *result, json_t *series)
 		result->vqps, "step_us", result->step_us, "mb_per_s", series);
 }
 
+/* Of a mode whose vqps fail. */
 static json_t *failed_row(const struct failover_result *result, json_t *series)
 {
 	json_t *row = row_of(result, series);
@@ -197,15 +197,13 @@ static json_t *failover_row(const struct failover_result *result, json_t *series
 {
 	json_t *row = row_of(result, series);
 
-	json_object_update_new(
-		row, json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:b}", "in_flight_bytes", result->in_flight_bytes,
-			     "post_failure_share", share(result), "sent_again_bytes", result->resent_bytes,
-			     "not_executed_bytes", result->unexecuted_bytes, "executed_twice_bytes",
-			     result->doubled_bytes, "executed_twice_most_bytes", result->doubled_most,
-			     "within_a_packet", failover_within_a_packet(result)));
-	json_object_update_new(
-		row, json_pack("{s:f, s:f, s:f, s:f}", "detection_us", result->detection_us, "first_us",
-			     result->first_us, "first_p99_us", result->first_p99_us, "recovery_us", result->all_us));
+	json_object_update_new(row,
+		json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:f, s:f, s:f, s:f}", "in_flight_bytes",
+			result->in_flight_bytes, "post_failure_share", share(result), "sent_again_bytes",
+			result->resent_bytes, "not_executed_bytes", result->unexecuted_bytes, "executed_twice_bytes",
+			result->doubled_bytes, "executed_twice_most_bytes", result->doubled_most, "within_a_packet",
+			failover_within_a_packet(result), "detection_us", result->detection_us, "first_us",
+			result->first_us, "first_p99_us", result->first_p99_us, "recovery_us", result->all_us));
 	if (result->post_us > 0)
 		json_object_set_new(row, "recovery_post_failure_us", json_real(result->post_us));
 	if (result->all_ratio.n > 0)
