@@ -37,6 +37,14 @@ void hf_loop_hurry(struct hf_loop *loop);
 uint64_t hf_loop_prepare(struct hf_loop *loop, uint64_t max_sleep_ns);
 void hf_loop_wait(struct hf_loop *loop, uint64_t sleep_ns);
 
+/* How long the loop polls on after it last found work before it sleeps: 0, not at all; UINT64_MAX, it never sleeps.
+ * Unless this is called, 20 us. No effect where a loop never spins: on a host with one core, and in the simulator. */
+void hf_loop_set_spin(struct hf_loop *loop, uint64_t spin_ns);
+/* How much later than a timer is due the kernel may end a sleep: it gathers wake-ups of that time. 0, the default:
+ * what the thread has (50 us). A thread keeps the slack of the loop that it slept in last. In the simulator there is
+ * none. */
+void hf_loop_set_slack(struct hf_loop *loop, uint64_t slack_ns);
+
 /* ---- pollers ---- */
 
 struct hf_poller {
@@ -55,6 +63,9 @@ struct hf_timer {
 	void (*fire)(struct hf_timer *timer, uint64_t now_ns);
 	uint64_t due_ns;
 	size_t heap_slot; /* the loop's; 0: not set */
+	/* That it fires is not work: pollers get one more turn, and then the loop may sleep without spinning. For what
+	 * recurs often and mostly finds nothing. Set before the timer is. */
+	bool quiet;
 };
 void hf_loop_set_timer(struct hf_loop *loop, struct hf_timer *timer, uint64_t due_ns); /* when set: moves it */
 void hf_loop_cancel_timer(struct hf_loop *loop, struct hf_timer *timer);               /* not set: nothing happens */

@@ -1,5 +1,6 @@
 /* The poll loop. A turn reads the clock, polls every poller, fires due timers, and then waits: not at all while there
- * is work, with a yield to others for spin_ns after the last work, and otherwise in the world's waiter.
+ * is work, with a yield to others for spin_ns after the last work, and otherwise in the world's waiter. A quiet timer
+ * is not work: it costs one more turn, for pollers that it gave something to do.
  *
  *   busy --nothing to do--> spinning --spin_ns--> arm every poller --all armed--> sleeping --ready, timer, wake--> busy
  *                                                       |
@@ -25,9 +26,11 @@ struct hf_loop {
 	struct hf_poller *next_poll; /* the poller after the one being called, which may remove either */
 	struct timers timers;
 	uint64_t now_ns;
+	uint64_t spin_ns;
 	uint64_t busy_at_ns, io_checked_ns;
 	bool now_stale; /* a sleep lies between now_ns and the present */
 	bool busy;      /* this turn found work */
+	bool again;     /* it did not, but a quiet timer fired after the pollers were polled */
 	bool hurried;   /* and the program waits for its end */
 	bool in_turn;
 	_Atomic bool stopping;
@@ -42,6 +45,7 @@ int hf_loop_create(struct hf_env *env, struct hf_loop **loop_out)
 	if (loop == NULL)
 		return -ENOMEM;
 	loop->env = env;
+	loop->spin_ns = env->ops->spin_ns;
 	loop->pollers.next = loop->pollers.prev = &loop->pollers;
 	loop->now_ns = loop->busy_at_ns = hf_env_now_ns(env);
 	error = env->ops->waiter_open(env, loop, &loop->waiter);
@@ -99,6 +103,18 @@ void hf_loop_hurry(struct hf_loop *loop)
 void hf_loop_wake(struct hf_loop *loop)
 {
 	loop->env->ops->waiter_wake(loop->waiter);
+}
+
+void hf_loop_set_spin(struct hf_loop *loop, uint64_t spin_ns)
+{
+	if (loop->env->ops->spin_ns != 0)
+		loop->spin_ns = spin_ns;
+}
+
+void hf_loop_set_slack(struct hf_loop *loop, uint64_t slack_ns)
+{
+	if (loop->env->ops->waiter_slack != NULL)
+		loop->env->ops->waiter_slack(loop->waiter, slack_ns);
 }
 
 /* ---- pollers ---- */
@@ -213,7 +229,7 @@ static uint64_t sleep_ns(struct hf_loop *loop, uint64_t max_sleep_ns)
 
 	if (max_sleep_ns == 0 || atomic_load_explicit(&loop->stopping, memory_order_relaxed))
 		return 0;
-	if (loop->busy || loop->now_ns - loop->busy_at_ns < loop->env->ops->spin_ns)
+	if (loop->busy || loop->again || loop->now_ns - loop->busy_at_ns < loop->spin_ns)
 		return 0;
 	if (!each_poller(loop, arm_one))
 		return 0;
@@ -235,6 +251,7 @@ static bool waiter_is_due(const struct hf_loop *loop, uint64_t wait_ns)
 enum hf_poll hf_loop_turn(struct hf_loop *loop, uint64_t max_sleep_ns)
 {
 	const struct world_ops *ops = loop->env->ops;
+	struct timers_fired fired;
 	uint64_t wait_ns;
 
 	ensure(!loop->in_turn);
@@ -243,8 +260,10 @@ enum hf_poll hf_loop_turn(struct hf_loop *loop, uint64_t max_sleep_ns)
 	loop->now_stale = false;
 	loop->busy = loop->hurried = false;
 	each_poller(loop, poll_one);
-	if (timers_fire(&loop->timers, loop->now_ns) > 0)
+	fired = timers_fire(&loop->timers, loop->now_ns);
+	if (fired.others > 0)
 		loop->busy = true;
+	loop->again = fired.quiet > 0;
 	wait_ns = sleep_ns(loop, max_sleep_ns);
 	if (waiter_is_due(loop, wait_ns)) {
 		loop->io_checked_ns = loop->now_ns;

@@ -81,17 +81,17 @@ void timers_cancel(struct timers *timers, struct hf_timer *timer)
 		settle(timers, at, last);
 }
 
-unsigned timers_fire(struct timers *timers, uint64_t now_ns)
+struct timers_fired timers_fire(struct timers *timers, uint64_t now_ns)
 {
 	uint64_t end = timers->next_order;
-	unsigned fired = 0;
+	struct timers_fired fired = {0};
 
 	while (timers->count > 0 && timers->heap[1].due_ns <= now_ns && timers->heap[1].order < end) {
 		struct hf_timer *timer = timers->heap[1].timer;
 
 		timers_cancel(timers, timer);
+		timer->quiet ? fired.quiet++ : fired.others++; /* before it fires, which may free it */
 		timer->fire(timer, now_ns);
-		fired++;
 	}
 	return fired;
 }

@@ -22,8 +22,11 @@ struct timers {
 void timers_set(struct timers *timers, struct hf_timer *timer, uint64_t due_ns, uint64_t now_ns);
 void timers_cancel(struct timers *timers, struct hf_timer *timer);
 
-/* Fires those that are due and were set before this call; returns how many. */
-unsigned timers_fire(struct timers *timers, uint64_t now_ns);
+struct timers_fired {
+	unsigned quiet, others;
+};
+/* Fires those that are due and were set before this call; returns how many there were of each kind. */
+struct timers_fired timers_fire(struct timers *timers, uint64_t now_ns);
 
 /* UINT64_MAX when none is set. */
 uint64_t timers_next_due(const struct timers *timers);

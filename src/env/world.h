@@ -52,8 +52,8 @@ struct world_file_ops {
 struct world_waiter;
 
 struct world_ops {
-	/* How long a loop that found nothing to do polls on before it sleeps; 0: it sleeps at once, and asks the waiter
-	 * in every turn (as the simulator wants it). */
+	/* How long a loop that found nothing to do polls on before it sleeps, unless hf_loop_set_spin says otherwise;
+	 * 0: every loop sleeps at once, and asks the waiter in every turn (as the simulator wants it). */
 	uint64_t spin_ns;
 	/* Lets other threads run between two such turns; NULL when spin_ns is 0. */
 	void (*relax)(struct hf_env *env);
@@ -74,6 +74,8 @@ struct world_ops {
 	 * The simulator never waits: it notes max_ns as the time when the loop wants to run again. */
 	unsigned (*waiter_wait)(struct world_waiter *waiter, uint64_t max_ns);
 	void (*waiter_wake)(struct world_waiter *waiter); /* from any thread */
+	/* hf_loop_set_slack; NULL: sleeps end when they should. */
+	void (*waiter_slack)(struct world_waiter *waiter, uint64_t slack_ns);
 	/* Returns when waiter_wait would find something, after max_ns at the latest; any thread. The simulator has
 	 * none. */
 	void (*waiter_sleep)(struct world_waiter *waiter, uint64_t max_ns);

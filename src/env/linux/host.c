@@ -30,6 +30,7 @@ static struct world_ops host_ops = {
 	.waiter_unwatch = linux_waiter_unwatch,
 	.waiter_wait = linux_waiter_wait,
 	.waiter_wake = linux_waiter_wake,
+	.waiter_slack = linux_waiter_slack,
 	.waiter_sleep = linux_waiter_sleep,
 	.dgram_open = linux_dgram_open,
 	.stream_listen = linux_stream_listen,

@@ -42,6 +42,7 @@ int linux_waiter_watch(struct world_waiter *waiter, struct hf_watch *watch);
 void linux_waiter_unwatch(struct world_waiter *waiter, struct hf_watch *watch);
 unsigned linux_waiter_wait(struct world_waiter *waiter, uint64_t max_ns);
 void linux_waiter_wake(struct world_waiter *waiter);
+void linux_waiter_slack(struct world_waiter *waiter, uint64_t slack_ns);
 void linux_waiter_sleep(struct world_waiter *waiter, uint64_t max_ns);
 
 int linux_dgram_open(

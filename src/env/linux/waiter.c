@@ -1,14 +1,19 @@
 /* A loop waits in epoll; an eventfd of its own in the set is the wake-up.
  *
  * A ready() may unwatch and close any io, also one that the same epoll_wait reported: unwatch strikes it out of what
- * is still to be reported, so a closed io is never touched again. */
+ * is still to be reported, so a closed io is never touched again.
+ *
+ * Timer slack belongs to a thread and is set before a sleep, because several threads may drive a loop in turn. */
 #include "env/linux/linux.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -18,8 +23,12 @@ struct world_waiter {
 	int epoll_fd, wake_fd;
 	int reported, next; /* events[next .. reported) are still to be delivered */
 	struct epoll_event events[WAITER_EVENTS];
-	struct list ios; /* watched */
+	struct list ios;                /* watched */
+	_Atomic unsigned long slack_ns; /* 0: the thread's own */
 };
+
+/* What waiters have set, 0: nothing, or taken back; and what the thread had before. */
+static _Thread_local unsigned long thread_slack_ns, own_slack_ns;
 
 int linux_waiter_open(struct hf_env *env, struct hf_loop *loop, struct world_waiter **waiter_out)
 {
@@ -94,6 +103,24 @@ void linux_waiter_unwatch(struct world_waiter *waiter, struct hf_watch *watch)
 			waiter->events[i].events = 0;
 }
 
+void linux_waiter_slack(struct world_waiter *waiter, uint64_t slack_ns)
+{
+	atomic_store_explicit(
+		&waiter->slack_ns, slack_ns > LONG_MAX ? LONG_MAX : (unsigned long)slack_ns, memory_order_relaxed);
+}
+
+static void apply_slack(struct world_waiter *waiter)
+{
+	unsigned long slack_ns = atomic_load_explicit(&waiter->slack_ns, memory_order_relaxed);
+
+	if (slack_ns == thread_slack_ns)
+		return;
+	if (thread_slack_ns == 0)
+		own_slack_ns = (unsigned long)prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0);
+	prctl(PR_SET_TIMERSLACK, slack_ns != 0 ? slack_ns : own_slack_ns, 0, 0, 0);
+	thread_slack_ns = slack_ns;
+}
+
 /* epoll_wait with nanoseconds, where the kernel has it; else rounded up to milliseconds. */
 static int wait_events(struct world_waiter *waiter, uint64_t max_ns)
 {
@@ -105,6 +132,7 @@ static int wait_events(struct world_waiter *waiter, uint64_t max_ns)
 
 	if (max_ns == 0)
 		return epoll_wait(waiter->epoll_fd, waiter->events, WAITER_EVENTS, 0);
+	apply_slack(waiter);
 	n = epoll_pwait2(waiter->epoll_fd, waiter->events, WAITER_EVENTS, max_ns == UINT64_MAX ? NULL : &timeout, NULL);
 	if (n >= 0 || errno != ENOSYS)
 		return n;
@@ -168,5 +196,6 @@ void linux_waiter_sleep(struct world_waiter *waiter, uint64_t max_ns)
 		.tv_nsec = (long)(max_ns % 1000000000u),
 	};
 
+	apply_slack(waiter);
 	(void)ppoll(&set, 1, &timeout, NULL); /* interrupted by a signal: the caller looks again */
 }
