@@ -268,6 +268,24 @@ def check_guards(sources):
         seen[guard.group(1)] = source.path
 
 
+def check_protocol(text, sources, mutants):
+    """docs/protocol.md has every clause and rule that a comment cites; the tests and mutants that it names exist."""
+    clauses = set(re.findall(r"^(?:### |\| |\* \*\*)([DRV]\d+b?)\b", text, re.M))
+    for source in sources:
+        if source.under(["tests/tidy"]):
+            continue
+        for found in re.finditer(r"(?<![\w.])[DRV]\d{1,2}b?(?![\w])", source.text):
+            if source.code[found.start()] == " " and found.group(0) not in clauses:
+                yield (f"{source.path}:{line_of(source.text, found.start())}: protocol: docs/protocol.md has no "
+                       f"{found.group(0)}; cite the rule that is meant, or write it there first")
+    code = "\n".join(source.text for source in sources)
+    for found in re.finditer(r"`([a-z0-9]+([_-])[a-z0-9]+\2[a-z0-9_-]+)`", text):
+        name = found.group(1)
+        if name not in mutants and name not in code:
+            yield (f"docs/protocol.md:{line_of(text, found.start())}: protocol: no test or mutant is called {name}; "
+                   "name the one that shows the rule")
+
+
 def check_format(root, sources):
     program = shutil.which("clang-format")
     if program is None:
@@ -300,7 +318,11 @@ def main():
     root = os.path.normpath(parser.parse_args().root)
     sources = list(sources_of(root))
     found = [message for source in sources for message in check(source)]
-    found += list(check_guards(sources)) + list(check_format(root, sources))
+    with open(os.path.join(root, "docs", "protocol.md"), encoding="utf-8") as file:
+        protocol = file.read()
+    mutants = {name[:-len(".patch")] for name in os.listdir(os.path.join(root, "sim", "mutants")) if name.endswith(".patch")}
+    found += list(check_guards(sources)) + list(check_protocol(protocol, sources, mutants))
+    found += list(check_format(root, sources))
     for message in found:
         print(message)
     print(f"tidy: {len(sources)} files, {len(found)} to mend" if found else f"tidy: {len(sources)} files, all fine")

@@ -6,7 +6,7 @@
  * against the CPU and other NICs; some write also when they compare in vain, which puts back what they had read, as
  * soft-RoCE does (Linux 6.1). With a global domain an atomic is one indivisible step.
  *
- * Invariants (PROTOCOL.md, and soft/bus.h): the NIC reads its own earlier writes; a completion is visible after the
+ * Invariants (D1 to D5, and soft/bus.h): the NIC reads its own earlier writes; a completion is visible after the
  * writes before it; nothing is written outside of memory that is registered on this NIC at that moment.
  *
  * Checkers see everything through the observer: what the NIC posts is the moment when an operation takes effect. */

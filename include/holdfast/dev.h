@@ -4,7 +4,7 @@
  * requests, completions, opcodes, statuses, states, access flags and attributes are its own types and mean what the
  * InfiniBand specification and ibv_*(3) say. Only the objects are ours, because they are not made by libibverbs.
  *
- * What a device promises beyond verbs (PROTOCOL.md; one conformance test or more for each):
+ * What a device promises beyond verbs (docs/protocol.md; one conformance test or more for each):
  *   D1  Order: the wrs of a qp execute at the responder in post order.
  *   D2  Completion: a successful wc says that its wr, and all before it on that qp, executed.
  *   D3  Fence: once hf_qp_fence has returned 0, nothing arrives through that qp any more, in either direction: no

@@ -1,4 +1,4 @@
-/* grant.h - what a peer may do through a vqp, changed while it is connected (PROTOCOL.md, R13).
+/* grant.h - what a peer may do through a vqp, changed while it is connected (docs/protocol.md, R13).
  *
  * A grant lasts until something of it is taken away. Every wr belongs to the grant under which it was posted, and
  * executes under that one or not at all: what a revocation finds in flight completes in error, nothing of it is sent

@@ -4,7 +4,7 @@
  * loop, nodes and objects. A thread that polls drives the loop while it has the lock (it is borrowed); the library's
  * own thread does so when nobody has polled for 100 us, and at once when a thread of the program waits for events.
  * While the program polls, that thread naps; when there is nothing to do it sleeps until the devices have something.
- * Recovery is therefore answered whatever the program is busy with (PROTOCOL.md, R2).
+ * Recovery is therefore answered whatever the program is busy with (docs/protocol.md, R2).
  *
  * The lock is held for the length of a call, never while anybody sleeps, and a thread that has it is not cancelled. */
 #ifndef HOLDFAST_PRELOAD_DRIVE_H

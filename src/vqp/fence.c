@@ -1,4 +1,4 @@
-/* The fence of a path (PROTOCOL.md, D3), which may fail.
+/* The fence of a path (docs/protocol.md, D3), which may fail.
  *
  * While it fails, packets that are still on their way may execute here, and answers may land in local memory. So
  * nothing of that path is judged, replayed or reported (V1, V4): the exchange does not go on. The fence is tried again

@@ -1,4 +1,4 @@
-/* fence.h - whether a path is fenced yet (PROTOCOL.md, D3). What a fence that fails means is in fence.c. */
+/* fence.h - whether a path is fenced yet (docs/protocol.md, D3). What a fence that fails means is in fence.c. */
 #ifndef HOLDFAST_VQP_FENCE_H
 #define HOLDFAST_VQP_FENCE_H
 

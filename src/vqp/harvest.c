@@ -1,4 +1,4 @@
-/* Completions of the qp in use: what they say about wrs in the log, and about the path (PROTOCOL.md, R16). */
+/* Completions of the qp in use: what they say about wrs in the log, and about the path (docs/protocol.md, R16). */
 #include "vqp/pool.h"
 
 #include "vqp/uid_post.h"

@@ -1,4 +1,4 @@
-/* home.h - where the atomics of a domain's regions take place, when atomicity ends at the NIC (PROTOCOL.md, D7, R12).
+/* home.h - where the atomics of a domain's regions take place, when atomicity ends at the NIC (D7 and R12).
  *
  * Two NICs of most kinds do not exclude one another: two clients that take a lock through two of them may both get it.
  * So the regions of a protection domain have one rail for atomics, their home. Elsewhere they are registered without

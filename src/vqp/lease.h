@@ -1,4 +1,4 @@
-/* lease.h - who is cut off ends alone, and the other side knows when that has happened (PROTOCOL.md, R5). Pure.
+/* lease.h - who is cut off ends alone, and the other side knows when that has happened (docs/protocol.md, R5). Pure.
  *
  * Each side sends stamps of its clock and returns the newest that it heard. What was returned proves that the other
  * side heard from us when that stamp was sent, or later:

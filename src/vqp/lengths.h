@@ -1,4 +1,4 @@
-/* lengths.h - what a receive reports when only the end of a WRITE_WITH_IMM arrives (PROTOCOL.md, R8).
+/* lengths.h - what a receive reports when only the end of a WRITE_WITH_IMM arrives (docs/protocol.md, R8).
  *
  * Where some packets of it executed on a path that failed, or all of them and only the receive completion was lost, the
  * rest is sent again, and the device counts the rest alone. So the requester tells the original lengths of those in one

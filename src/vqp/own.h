@@ -1,5 +1,5 @@
 /* own.h - the owner's own atomics where atomicity ends at the NIC: through the home of the domain, like everybody's
- * (PROTOCOL.md, R12), over a qp that is connected with itself.
+ * (docs/protocol.md, R12), over a qp that is connected with itself.
  *
  * One after another. In HF_ATOMIC_UID with a slot of their own, so that an answer that is lost with the qp is found
  * again; in the other modes the NIC's results speak, and where it keeps none the outcome is unknown. */

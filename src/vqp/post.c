@@ -1,7 +1,7 @@
 /* Posting: the caller's list is copied into the request log; what may leave is translated for the rail in use.
  *
  * A wr waits in the log while the vqp has no path, while a failback waits for quiet, while its rkey is not known yet,
- * and while too many packets are unretired (PROTOCOL.md, R3). */
+ * and while too many packets are unretired (docs/protocol.md, R3). */
 #include "vqp/plan.h"
 #include "vqp/pool.h"
 #include "vqp/uid_post.h"

@@ -1,4 +1,4 @@
-/* recovery.h - how both ends of a vqp settle what becomes of it, as a pure step (PROTOCOL.md, R1 and R2).
+/* recovery.h - how both ends of a vqp settle what becomes of it, as a pure step (docs/protocol.md, R1 and R2).
  *
  *   either end                          the other
  *     | FENCE(e) -------------------------> |   a path failed (or: traffic is to return to the primary)

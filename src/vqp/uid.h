@@ -1,5 +1,5 @@
 /* uid.h - atomics in two stages, which survive a failover on NICs that keep no atomic results (Varuna, section 3.3;
- * PROTOCOL.md, R10 and R11). Pure: a step takes what the last access returned and says which accesses come next.
+ * docs/protocol.md, R10 and R11). Pure: a step takes what the last access returned and says which accesses come next.
  *
  *   requester                                       responder's memory (its CPU not involved)
  *     | WRITE slot = {s pending, swap, target} ----> slot

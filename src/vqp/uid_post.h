@@ -1,7 +1,7 @@
 /* uid_post.h - the requester's end of atomics by uid: carries out the steps of uid.h on the path in use.
  *
  * A wr that names a region in HF_ATOMIC_UID waits for its turn in the log, at log->next, and is a barrier there: it may
- * take several round trips, and nothing leaves behind it until it is over (PROTOCOL.md, R11; READs could, and do not).
+ * take several round trips, and nothing leaves behind it until it is over (R11; READs could, and do not).
  * What is before it on the same qp is ordered by the qp (D1). A READ is carried out as it is and its words are looked
  * at; a WRITE is refused, since it would erase a UID.
  *

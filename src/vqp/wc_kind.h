@@ -1,4 +1,4 @@
-/* wc_kind.h - what the status of a completion says (PROTOCOL.md, R16). Pure.
+/* wc_kind.h - what the status of a completion says (docs/protocol.md, R16). Pure.
  *
  *   path      nobody answers, or the device is broken: the exchange settles what becomes of the wrs in flight
  *   program   a wr asked for what it must not: its owner is told, no failover begins, and no rail is blamed

@@ -1,6 +1,6 @@
 /* reconnect kill|cut KIND TIMES: a server and a client, and connection after connection, which end with wrs in flight:
  *
- *   kill  one of the two processes is killed, and started again at the same address (PROTOCOL.md, R5: a restarted peer
+ *   kill  one of the two processes is killed, and started again at the same address (R5: a restarted peer
  *         gets no replays)
  *   cut   links are cut; where the NIC keeps no results of atomics (verbs), one whose answer is lost is unknown, and
  *         its vqp ends with it (R9)

@@ -83,13 +83,20 @@ CASES = [
 ]
 
 
+PROTOCOL = "### R1 One qp at a time\n*Shown by:* `a_rule_is_kept`, mutant `rule-not-kept`.\n"
+PROTOCOL_CASES = [
+    ("a rule that is cited stands in docs/protocol.md", "/* R2 */\n/* a_rule_is_kept */", "/* R1 */\n/* a_rule_is_kept */"),
+    ("a test that docs/protocol.md names exists", "void a_rule_is_broken(void);", "void a_rule_is_kept(void);"),
+]
+
+
 def rules_broken(path, text):
     found = list(tidy.check(tidy.Source(path, text)))
     return {message.split(": ")[1]: message for message in found}
 
 
 def main():
-    print(f"1..{len(CASES) + 2}")
+    print(f"1..{len(CASES) + len(PROTOCOL_CASES) + 2}")
     all_fine, seen = True, set()
     for number, (sentence, path, bad, good, rule) in enumerate(CASES, 1):
         refused = rules_broken(path, bad).get(rule)
@@ -107,6 +114,12 @@ def main():
     fine = len(list(tidy.check_guards(twins))) == 1 and not list(tidy.check_guards(twins[:1]))
     all_fine &= fine
     print(f"{'ok' if fine else 'not ok'} {len(CASES) + 2} - two headers do not share a guard")
+    for number, (sentence, bad, good) in enumerate(PROTOCOL_CASES, len(CASES) + 3):
+        counts = [len(list(tidy.check_protocol(PROTOCOL, [tidy.Source("tests/x.c", text)], {"rule-not-kept"})))
+                  for text in (bad, good)]
+        fine = counts == [1, 0]
+        all_fine &= fine
+        print(f"{'ok' if fine else 'not ok'} {number} - {sentence}")
     return 0 if all_fine else 1
 
 

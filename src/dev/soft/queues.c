@@ -313,7 +313,7 @@ int objects_qp_post_recv(struct hf_qp *base, struct ibv_recv_wr *wr, struct ibv_
 	return rc;
 }
 
-/* ---- PROTOCOL.md's clauses ---- */
+/* ---- docs/protocol.md's clauses ---- */
 
 int objects_qp_fence(struct hf_qp *base)
 {

@@ -1,4 +1,4 @@
-/* What the library asks of memory: of the peer's no more than was granted (PROTOCOL.md, R14), of its own no relaxed
+/* What the library asks of memory: of the peer's no more than was granted (R14), of its own no relaxed
  * ordering (R17); and no log of what the program does not need it for. b grants, a posts. */
 #include <setjmp.h>
 #include <stdarg.h>

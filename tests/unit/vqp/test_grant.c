@@ -1,4 +1,4 @@
-/* What a peer may do, taken away and given again while wrs are in flight (PROTOCOL.md, R13). b grants, a writes. */
+/* What a peer may do, taken away and given again while wrs are in flight (R13). b grants, a writes. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

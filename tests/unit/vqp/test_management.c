@@ -1,4 +1,4 @@
-/* The control channel when all rails are gone (PROTOCOL.md, R4): over a network that is none. */
+/* The control channel when all rails are gone (docs/protocol.md, R4): over a network that is none. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
