@@ -15,11 +15,11 @@ import sys
 
 # ---- the house: lowest layer first; each may include those before it ----
 
-LAYERS = ["base", "env", "net", "dev", "rail", "vqp", "transfer", "smr", "kv", "broker", "cli", "preload"]
+LAYERS = ["base", "env", "net", "dev", "rail", "node", "vqp", "transfer", "smr", "kv", "broker", "cli", "preload"]
 BESIDE = {("kv", "broker"), ("broker", "kv"), ("smr", "transfer")}  # in LAYERS' order, but strangers to each other
 PUBLIC_LAYER = {
     "error.h": "base", "env.h": "env", "loop.h": "env", "dev.h": "dev", "dev_dc.h": "dev", "dev_ops.h": "dev", "fabric.h": "dev",
-    "nics.h": "dev", "node.h": "rail", "vqp.h": "vqp", "grant.h": "vqp",
+    "nics.h": "dev", "node.h": "node", "vqp.h": "vqp", "grant.h": "vqp",
 }
 # A backend's headers stay in its folder; who else may see one, and why.
 BACKENDS = {
@@ -67,6 +67,12 @@ VAGUE_NAMES = {"util", "utils", "common", "misc", "helper", "helpers", "stuff", 
 
 # (path, rule): why this one is right.
 ALLOWED = {
+    # The node still calls the vqps that are on it. Each entry goes with the call that it excuses.
+    ("src/node/node.c", "layer"): "calls vqps by name",
+    ("src/node/peer.c", "layer"): "calls vqps by name",
+    ("src/node/peer_rails.c", "layer"): "calls vqps by name",
+    ("src/node/detector.c", "layer"): "calls vqps by name",
+    ("src/node/peer.h", "layer"): "calls vqps by name",
 }
 
 

@@ -6,7 +6,7 @@
 #include "base/ensure.h"
 #include "sim/atomics.h"
 #include "sim/device.h"
-#include "vqp/uid_slots.h"
+#include "vqp/atomic/uid_slots.h"
 
 #define LIVE_NS         (6 * NS_S)
 #define LIVE_OPERATIONS 5u

@@ -1,4 +1,4 @@
-/* Atomics by uid, in every order there is: an explicit-state search over the pure steps of vqp/uid.h.
+/* Atomics by uid, in every order there is: an explicit-state search over the pure steps of vqp/atomic/uid.h.
  *
  * A state is the memory of the responder (one target, a slot for each requester) and where everybody is: requesters
  * with the accesses that they have posted, a reader, the responder's resolver. Every access is one step for each word
@@ -23,7 +23,7 @@
 
 #include "base/ensure.h"
 #include "sim/scenario.h"
-#include "vqp/uid.h"
+#include "vqp/atomic/uid.h"
 
 #define ACTORS     4u
 #define TODOS_MAX  3u

@@ -8,7 +8,7 @@
 #include "base/bytes.h"
 #include "base/ensure.h"
 #include "sim/device.h"
-#include "vqp/pool.h"
+#include "vqp/path/pool.h"
 
 #define CONTROL_PORT 7000u
 #define END_BYTES    (4 * (size_t)VR_WINDOW)

@@ -2,7 +2,7 @@
  *
  * A word is stored as a word: whoever polls it never sees half of it. What ends with a word has that stored last and
  * once: memcpy may store bytes twice, and who saw the last of them may have changed the others by then. Of what is
- * short and consists of words, such as the slots of atomics (vqp/uid.h), every word is stored whole and once.
+ * short and consists of words, such as the slots of atomics (vqp/atomic/uid.h), every word is stored whole and once.
  *
  * What comes before the last word is memcpy's, which ThreadSanitizer takes for a race with whoever polls a part of it
  * with atomic loads, as one-sided communication has it. Under it the same bytes are stored by relaxed atomic stores. A

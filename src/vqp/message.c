@@ -11,8 +11,8 @@
 #include "base/bytes.h"
 #include "base/ensure.h"
 #include "net/control.h"
-#include "vqp/uid.h"
-#include "vqp/completion_log.h"
+#include "vqp/atomic/uid.h"
+#include "vqp/data/completion_log.h"
 
 struct wire {
 	uint8_t *at;

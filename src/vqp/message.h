@@ -5,7 +5,7 @@
 #include <holdfast/vqp.h>
 
 #include "net/control.h"
-#include "vqp/evidence.h"
+#include "vqp/recovery/evidence.h"
 
 #define MESSAGE_LENGTHS_MAX 32u /* in one message */
 

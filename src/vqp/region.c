@@ -6,9 +6,9 @@
  *
  * A key is a turn of 16 bits above a slot of 16 bits, so that a key is not reused soon. It is a name, not a secret:
  * what a peer can reach is decided by the devices' own random rkeys, which only peers of the domain are told. */
-#include "vqp/own.h"
-#include "vqp/uid_slots.h"
-#include "vqp/pool.h"
+#include "vqp/atomic/own.h"
+#include "vqp/atomic/uid_slots.h"
+#include "vqp/path/pool.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -5,7 +5,7 @@
 #include <holdfast/vqp.h>
 
 #include "base/list.h"
-#include "vqp/home.h"
+#include "vqp/atomic/home.h"
 #include "vqp/message.h"
 
 struct region {

@@ -1,12 +1,12 @@
 /* Making and ending vqps. Connecting is connect.c's, posting post.c's, surviving failover.c's. */
-#include "vqp/pool.h"
+#include "vqp/path/pool.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/ensure.h"
-#include "vqp/uid_post.h"
-#include "vqp/uid_slots.h"
+#include "vqp/atomic/uid_post.h"
+#include "vqp/atomic/uid_slots.h"
 
 #define BIT(n)   (1u << (n))
 #define NUM_MASK 0xffffffu

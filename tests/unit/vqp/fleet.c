@@ -6,7 +6,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "vqp/pool.h"
+#include "vqp/path/pool.h"
 
 #define HELD 1000u
 

@@ -11,7 +11,7 @@
 
 #include "pair.h"
 #include "vqp/objects.h"
-#include "vqp/uid_slots.h"
+#include "vqp/atomic/uid_slots.h"
 
 #define ADDS  40u /* more than a responder keeps the results of: some have executed at the cut, and some not */
 #define WORDS 8u

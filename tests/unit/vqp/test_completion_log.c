@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "base/bytes.h"
-#include "vqp/completion_log.h"
+#include "vqp/data/completion_log.h"
 
 #define ENTRIES 8u
 

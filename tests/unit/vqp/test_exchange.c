@@ -7,7 +7,7 @@
 
 #include "fleet.h"
 #include "net/peer_table.h"
-#include "vqp/pool.h"
+#include "vqp/path/pool.h"
 
 #define ASKED 12u /* more than begin at once by themselves */
 

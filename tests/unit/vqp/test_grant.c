@@ -10,7 +10,7 @@
 #include <holdfast/grant.h>
 
 #include "pair.h"
-#include "vqp/pool.h"
+#include "vqp/path/pool.h"
 
 #define ALL   (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 #define WRS   32u

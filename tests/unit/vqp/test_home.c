@@ -10,7 +10,7 @@
 
 #include "pair.h"
 #include "vqp/objects.h"
-#include "vqp/uid_slots.h"
+#include "vqp/atomic/uid_slots.h"
 
 static void add_one(struct pair *pair, uint64_t wr_id)
 {

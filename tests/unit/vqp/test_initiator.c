@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "pair.h"
-#include "vqp/pool.h"
+#include "vqp/path/pool.h"
 
 #define BYTES  4096u
 #define WRITES 32u

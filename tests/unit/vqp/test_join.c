@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "pair.h"
-#include "vqp/pool.h"
+#include "vqp/path/pool.h"
 
 #define SHORT_NS 200000000ull
 #define NEXT_NUM 77u   /* of the vqp of a process that has not started yet */

@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "fleet.h"
-#include "vqp/pool.h"
+#include "vqp/path/pool.h"
 
 #define CULPRIT 5u
 

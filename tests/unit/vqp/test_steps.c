@@ -8,12 +8,12 @@
 #include <cmocka.h>
 
 #include "rail/rail.h"
-#include "vqp/failover.h"
-#include "vqp/lease.h"
-#include "vqp/inflight.h"
+#include "vqp/recovery/failover.h"
+#include "node/lease.h"
+#include "vqp/data/inflight.h"
 #include "vqp/message.h"
 #include "vqp/objects.h"
-#include "vqp/recovery.h"
+#include "vqp/recovery/recovery.h"
 
 #define MS 1000000ull
 

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "vqp/uid.h"
+#include "vqp/atomic/uid.h"
 
 #define SLOTS  4u
 #define TARGET 0x7f0000001000ull

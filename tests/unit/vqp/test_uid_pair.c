@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "pair.h"
-#include "vqp/uid.h"
-#include "vqp/uid_slots.h"
+#include "vqp/atomic/uid.h"
+#include "vqp/atomic/uid_slots.h"
 
 #define WORDS  16u
 #define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "vqp/completion_log.h"
-#include "vqp/verdict.h"
-#include "vqp/wc_kind.h"
+#include "vqp/data/completion_log.h"
+#include "vqp/recovery/verdict.h"
+#include "vqp/data/wc_kind.h"
 
 #define QP  7u
 #define PSN 0xfffffeu /* wraps in the middle of a wr */

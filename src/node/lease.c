@@ -1,0 +1,44 @@
+#include "node/lease.h"
+
+#define STAMPS_PER_LEASE 8u
+#define MARGIN_NS        50000000ull /* for a tick, and for a loop that is late */
+
+void lease_init(struct lease *lease, uint64_t ours_ns, uint64_t now_ns)
+{
+	*lease = (struct lease){.ours_ns = ours_ns, .contact_ns = now_ns, .heard_ns = now_ns};
+}
+
+bool lease_must_send(struct lease *lease, uint64_t now_ns)
+{
+	if (lease->sent_ns != 0 && now_ns - lease->sent_ns < lease->ours_ns / STAMPS_PER_LEASE)
+		return false;
+	lease->sent_ns = now_ns;
+	return true;
+}
+
+void lease_hear(struct lease *lease, uint64_t stamp, uint64_t echo, uint64_t theirs_ns, uint64_t now_ns)
+{
+	if (stamp > lease->stamp) {
+		lease->stamp = stamp;
+		lease->heard_ns = now_ns;
+		lease->theirs_ns = theirs_ns;
+	}
+	/* An echo of what was never sent says nothing. */
+	if (echo > lease->contact_ns && echo <= lease->sent_ns)
+		lease->contact_ns = echo;
+}
+
+bool lease_expired(const struct lease *lease, uint64_t now_ns)
+{
+	return now_ns - lease->contact_ns >= lease->ours_ns;
+}
+
+uint64_t lease_with_margin(uint64_t lease_ns)
+{
+	return lease_ns + lease_ns / 8 + MARGIN_NS;
+}
+
+bool lease_is_over(const struct lease *lease, uint64_t now_ns)
+{
+	return lease->theirs_ns != 0 && now_ns - lease->heard_ns >= lease_with_margin(lease->theirs_ns);
+}

@@ -1,0 +1,41 @@
+/* lease.h - who is cut off ends alone, and the other side knows when that has happened (docs/protocol.md, R5). Pure.
+ *
+ * Each side sends stamps of its clock and returns the newest that it heard. What was returned proves that the other
+ * side heard from us when that stamp was sent, or later:
+ *
+ *   a  --- stamp 100 ------------>  b      heard from a
+ *   a  <----- stamp 7, echo 100 --  b
+ *   a: contact at 100; without a later echo a fences b's qps at 100 + lease
+ *   b: that is over, whatever was lost on the way, `lease` and a margin after the last stamp that b heard
+ *
+ * A stamp is heard after it was sent, so b never counts from an earlier moment than a, however long messages take; only
+ * the two clocks' rates matter, and how soon a runs when it is due: the margin.
+ *
+ * Invariant:
+ *   LEASE-1  While b may still hear from a with an effect on a's lease, lease_is_over says no at b. */
+#ifndef HOLDFAST_NODE_LEASE_H
+#define HOLDFAST_NODE_LEASE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct lease {
+	uint64_t ours_ns;    /* without contact for so long we fence; in each of our messages */
+	uint64_t sent_ns;    /* our last stamp */
+	uint64_t contact_ns; /* when we had sent the newest stamp that was returned */
+	uint64_t theirs_ns;  /* the other side's lease; 0: not told yet */
+	uint64_t heard_ns;   /* when we heard its newest stamp */
+	uint64_t stamp;      /* that one */
+};
+
+void lease_init(struct lease *lease, uint64_t ours_ns, uint64_t now_ns);
+bool lease_must_send(struct lease *lease, uint64_t now_ns); /* counts as sent */
+void lease_hear(struct lease *lease, uint64_t stamp, uint64_t echo, uint64_t theirs_ns, uint64_t now_ns);
+/* We had no contact for the whole lease. */
+bool lease_expired(const struct lease *lease, uint64_t now_ns);
+/* What a lease of that length takes, with its margin. */
+uint64_t lease_with_margin(uint64_t lease_ns);
+/* The other side has fenced our qps by now, unless it does not run. */
+bool lease_is_over(const struct lease *lease, uint64_t now_ns);
+
+#endif

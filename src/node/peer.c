@@ -1,0 +1,387 @@
+/* A peer: its life, what is said to it, and whom its messages are for. */
+#include "vqp/path/pool.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/ensure.h"
+#include "base/log.h"
+
+struct hf_peer *peer_open(struct hf_node *node, struct control_peer *control)
+{
+	struct hf_peer *peer = calloc(1, sizeof(*peer));
+
+	if (peer == NULL)
+		return NULL;
+	peer->node = node;
+	peer->control = control;
+	for (unsigned i = 0; i < HF_RAILS_MAX; i++) {
+		rail_init(&peer->rails[i]);
+		peer->rail_map[i] = -1;
+	}
+	list_push_back(&node->peers, &peer->node_link);
+	return peer;
+}
+
+void peer_free_memory(struct hf_peer *peer)
+{
+	pool_free_peer(peer);
+	list_remove(&peer->node_link);
+	free(peer->regions);
+	free(peer);
+}
+
+void peer_flush(struct hf_peer *peer)
+{
+	if (peer->outbox.used == 0 || peer->control == NULL)
+		return;
+	(void)control_send(peer->control, peer->outbox.bytes, peer->outbox.used); /* or it goes down */
+	peer->outbox.used = 0;
+}
+
+void peer_send(struct hf_peer *peer, const struct message *message)
+{
+	if (peer->control == NULL || message_box_add(&peer->outbox, message))
+		return;
+	peer_flush(peer);
+	ensure(message_box_add(&peer->outbox, message));
+}
+
+/* Traffic of a peer that may have been told that we fenced it ends here, also where no wr of ours would notice (R5). */
+static void cut_off(struct hf_peer *peer)
+{
+	list_for_each (at, &peer->node->vqps) {
+		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
+
+		if (!vqp_uses(vqp, peer) || vqp->path.qp == NULL || vqp->path.broken)
+			continue;
+		if (policy_recovers(vqp->node->config.policy))
+			failover_broken(vqp);
+		else
+			vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR, true);
+	}
+}
+
+static void lease_tick(struct hf_peer *peer, uint64_t now_ns)
+{
+	struct message message = {
+		.kind = MESSAGE_LEASE, .stamp = now_ns, .echo = peer->lease.stamp, .lease_ns = peer->lease.ours_ns};
+
+	if (!peer->up)
+		return;
+	if (lease_must_send(&peer->lease, now_ns))
+		peer_send(peer, &message);
+	if (lease_expired(&peer->lease, now_ns))
+		cut_off(peer);
+}
+
+void peer_tick(struct hf_peer *peer, uint64_t now_ns)
+{
+	peer_rails_tick(peer, now_ns);
+	detector_tick(peer, now_ns);
+	lease_tick(peer, now_ns);
+}
+
+/* ---- what the control channel says ---- */
+
+static void send_node(struct hf_peer *peer)
+{
+	struct hf_node *node = peer->node;
+	struct message message = {
+		.kind = MESSAGE_NODE, .rail_count = (uint8_t)node->rail_count, .up = detector_up_mask(peer)};
+
+	for (unsigned i = 0; i < node->rail_count; i++) {
+		union ibv_gid gid = hf_dev_gid(node->rails[i].dev);
+
+		memcpy(message.rails[i].name, node->rails[i].config.name, HF_NAME_BYTES);
+		memcpy(message.rails[i].kind, node->rails[i].config.kind, HF_NAME_BYTES);
+		memcpy(message.rails[i].gid, gid.raw, sizeof(message.rails[i].gid));
+		dc_describe(node->rails[i].dev, &message.rails[i]);
+	}
+	peer_send(peer, &message);
+}
+
+static void on_up(struct control_peer *control, void *context)
+{
+	struct hf_node *node = context;
+	struct hf_peer *peer = control_peer_context(control);
+
+	if (peer == NULL) {
+		peer = peer_open(node, control);
+		if (peer == NULL)
+			return;
+		control_peer_set_context(control, peer);
+	}
+	send_node(peer);
+}
+
+/* The standby qp ends with the peer: nobody would complete what is in flight on it later. */
+static bool loses_wrs(const struct hf_vqp *vqp)
+{
+	if (vqp->path.shared == NULL)
+		return false;
+	if (vqp->path.qp != NULL)
+		rail_cqs_drain(vqp->path.cqs);
+	return !post_quiet(vqp);
+}
+
+/* Who listens there now, or will. Whom nobody answered for is gone because he is somebody that we know already. */
+static struct hf_peer *successor(struct hf_peer *gone)
+{
+	struct hf_addr addresses[FRAME_ENDPOINTS_MAX];
+	unsigned n = control_peer_addresses(gone->control, addresses);
+	struct hf_peer *peer = NULL;
+
+	for (unsigned i = 0; peer == NULL && i < n; i++)
+		peer = hf_peer_find(gone->node, &addresses[i]);
+	if (peer == NULL && hf_peer_name(gone)[0] != '\0')
+		(void)hf_peer_connect(gone->node, addresses, n, &peer, NULL);
+	return peer;
+}
+
+/* The program means the process that it has heard the number from: that may be the next one already, while we still
+ * had the one before for it. False: nobody can be found instead. */
+static bool look_for_successor(struct hf_vqp *vqp, struct hf_peer *gone)
+{
+	struct hf_peer *peer = vqp->peer == gone && connect_waits(vqp) ? successor(gone) : NULL;
+
+	if (peer != NULL)
+		connect_move(vqp, peer);
+	return peer != NULL;
+}
+
+static void on_down(struct control_peer *control, void *context)
+{
+	struct hf_node *node = context;
+	struct hf_peer *peer = control_peer_context(control);
+
+	if (peer == NULL)
+		return;
+	list_for_each (at, &node->vqps) {
+		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
+
+		if (look_for_successor(vqp, peer))
+			continue;
+		if (vqp_uses(vqp, peer) && (loses_wrs(vqp) || !vqp_forsake(vqp)))
+			vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR, false);
+		if (vqp->peer == peer) {
+			/* Its turn or its probe's completion may come before the vqp is fenced. */
+			rebuild_end(vqp, false, 0);
+			region_leave(vqp);
+			vqp->peer = NULL;
+		}
+	}
+	if (node->events.peer_down != NULL)
+		node->events.peer_down(peer, node->context);
+	peer_free_memory(peer);
+}
+
+static void on_path(struct control_peer *control, unsigned endpoint, bool up, void *context)
+{
+	struct hf_node *node = context;
+	struct hf_peer *peer = control_peer_context(control);
+
+	if (peer == NULL || endpoint >= node->rail_count)
+		return;
+	peer->control_lost[endpoint] = !up;
+	if (!node->switching)
+		peer_refresh_rails(peer);
+}
+
+static void on_node(struct hf_peer *peer, const struct message *message)
+{
+	struct hf_node *node = peer->node;
+
+	if (peer->up)
+		return;
+	peer->rail_count = message->rail_count;
+	memcpy(peer->remote, message->rails, sizeof(peer->remote));
+	peer->remote_up = message->up;
+	for (unsigned i = 0; i < node->rail_count; i++)
+		for (unsigned k = 0; k < peer->rail_count; k++)
+			if (strcmp(node->rails[i].config.name, peer->remote[k].name) == 0 &&
+				strcmp(node->rails[i].config.kind, peer->remote[k].kind) == 0)
+				peer->rail_map[i] = (int)k;
+	peer->up = true;
+	lease_init(&peer->lease, node->config.lease_ns, hf_loop_now_ns(node->loop));
+	peer_refresh_rails(peer);
+	log_info("peer %s is up", hf_peer_name(peer));
+	list_for_each (at, &node->vqps) {
+		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
+
+		if (vqp_uses(vqp, peer))
+			connect_send(vqp);
+	}
+	if (node->events.peer_up != NULL)
+		node->events.peer_up(peer, node->context);
+}
+
+static void to_vqp(struct hf_peer *peer, const struct message *message)
+{
+	struct hf_vqp *vqp = vqp_find(peer->node, message->to);
+	struct message closed = {.kind = MESSAGE_CLOSED, .to = message->from, .from = message->to};
+
+	if (vqp != NULL && vqp->peer == peer && vqp->failing && message->kind == MESSAGE_CLOSED) {
+		exchange_ended(vqp, message);
+	} else if (vqp == NULL || vqp->peer != peer || vqp->state == HF_VQP_ERROR) {
+		bool fenced = vqp == NULL || !vqp->failing;
+
+		if (message->kind != MESSAGE_CLOSED && fenced)
+			peer_send(peer, &closed);
+	} else if (message->kind == MESSAGE_CLOSED) {
+		exchange_closed(vqp, message);
+	} else {
+		exchange_message(vqp, message);
+	}
+}
+
+static void dispatch(struct hf_peer *peer, const struct message *message)
+{
+	switch (message->kind) {
+	case MESSAGE_NODE:
+		on_node(peer, message);
+		break;
+	case MESSAGE_LEASE:
+		lease_hear(&peer->lease, message->stamp, message->echo, message->lease_ns,
+			hf_loop_now_ns(peer->node->loop));
+		break;
+	case MESSAGE_RAILS:
+		peer_ports(peer, message->up);
+		break;
+	case MESSAGE_REGION:
+	case MESSAGE_REGION_GONE:
+	case MESSAGE_REGION_ASK:
+	case MESSAGE_REGION_NONE:
+		region_message(peer, message);
+		break;
+	case MESSAGE_CONNECT:
+	case MESSAGE_ACCEPT:
+	case MESSAGE_REFUSE:
+	case MESSAGE_JOIN:
+		connect_message(peer, message);
+		break;
+	case MESSAGE_FENCE:
+	case MESSAGE_STATE:
+	case MESSAGE_LOG:
+	case MESSAGE_LENGTHS:
+	case MESSAGE_GO:
+	case MESSAGE_QP:
+	case MESSAGE_READY:
+	case MESSAGE_STANDBY:
+	case MESSAGE_STANDBY_QP:
+	case MESSAGE_MOVE:
+	case MESSAGE_SLOTS_ASK:
+	case MESSAGE_SLOTS:
+	case MESSAGE_POOL:
+	case MESSAGE_POOL_QP:
+	case MESSAGE_POOL_GONE:
+	case MESSAGE_GRANT:
+	case MESSAGE_CLOSED:
+		to_vqp(peer, message);
+		break;
+	case MESSAGE_KINDS:
+		break;
+	}
+}
+
+static void on_message(struct control_peer *control, const void *data, uint32_t bytes, void *context)
+{
+	const uint8_t *at = data, *end = at + bytes;
+	struct hf_peer *peer = control_peer_context(control);
+	struct message message;
+
+	(void)context;
+	while (peer != NULL && at != end) {
+		if (!message_box_next(&at, end, &message) || (!peer->up && message.kind != MESSAGE_NODE)) {
+			log_warn("peer %s: malformed messages were dropped", hf_peer_name(peer));
+			return;
+		}
+		dispatch(peer, &message);
+	}
+	if (peer != NULL && !peer->node->hearing)
+		peer_flush(peer); /* the other side may be waiting for these answers */
+}
+
+const struct control_events peer_control_events = {
+	.up = on_up, .down = on_down, .message = on_message, .path = on_path};
+
+/* ---- the application's calls ---- */
+
+int hf_peer_connect(struct hf_node *node, const struct hf_addr *addresses, unsigned n, struct hf_peer **peer_out,
+	struct hf_error *error)
+{
+	struct hf_peer *peer = peer_open(node, NULL);
+	int rc = peer == NULL ? -ENOMEM : control_connect(node->control, addresses, n, peer, &peer->control);
+
+	*peer_out = NULL;
+	if (rc != 0) {
+		if (peer != NULL)
+			peer_free_memory(peer);
+		return hf_error_set(error, rc,
+			rc == -EINVAL ? "give at least one control address of the peer, and at most 16"
+				      : "no memory for another peer");
+	}
+	*peer_out = peer;
+	return 0;
+}
+
+struct hf_peer *hf_peer_find(struct hf_node *node, const struct hf_addr *address)
+{
+	struct control_peer *control = control_find(node->control, address);
+
+	return control == NULL ? NULL : control_peer_context(control);
+}
+
+void hf_peer_close(struct hf_peer *peer)
+{
+	if (peer == NULL)
+		return;
+	list_for_each (at, &peer->node->vqps) {
+		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
+
+		if (vqp_uses(vqp, peer))
+			vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, false);
+		if (vqp->peer == peer) {
+			vqp_end_paths(vqp); /* BYE lets the peer report: nothing of it happens here any more */
+			region_leave(vqp);
+			vqp->peer = NULL;
+		}
+	}
+	peer_flush(peer);
+	control_peer_close(peer->control);
+	peer_free_memory(peer);
+}
+
+static bool has_vqps(const struct hf_peer *peer)
+{
+	list_for_each (at, &peer->node->vqps)
+		if (container_of(at, struct hf_vqp, node_link)->peer == peer)
+			return true;
+	return false;
+}
+
+void hf_peer_close_unanswered(struct hf_node *node)
+{
+	list_for_each_safe (at, &node->peers) {
+		struct hf_peer *peer = container_of(at, struct hf_peer, node_link);
+
+		if (hf_peer_name(peer)[0] == '\0' && !has_vqps(peer))
+			hf_peer_close(peer);
+	}
+}
+
+const char *hf_peer_name(const struct hf_peer *peer)
+{
+	return control_peer_name(peer->control);
+}
+
+void hf_peer_set_context(struct hf_peer *peer, void *context)
+{
+	peer->context = context;
+}
+
+void *hf_peer_context(const struct hf_peer *peer)
+{
+	return peer->context;
+}

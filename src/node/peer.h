@@ -1,0 +1,63 @@
+/* peer.h - what a node knows of another incarnation: its rails and whether they can be used (peer_rails.c), its
+ * regions; and what is said to it (peer.c). What a program's own detectors say of it is in detector.c. */
+#ifndef HOLDFAST_NODE_PEER_H
+#define HOLDFAST_NODE_PEER_H
+
+#include <holdfast/node.h>
+
+#include "base/list.h"
+#include "net/control.h"
+#include "rail/rail.h"
+#include "node/lease.h"
+#include "vqp/message.h"
+
+struct hf_peer {
+	struct list node_link;
+	struct hf_node *node;
+	struct control_peer *control; /* NULL: gone */
+	void *context;
+	bool up; /* its NODE message came */
+	unsigned rail_count;
+	struct message_rail remote[HF_RAILS_MAX];
+	int rail_map[HF_RAILS_MAX]; /* our rail -> theirs; -1: they have none of that name and kind */
+	uint32_t remote_up;         /* bit per rail of theirs */
+	uint32_t reported;          /* bit per rail of ours: of no use, as the program says */
+	uint64_t reported_until_ns[HF_RAILS_MAX];
+	bool control_lost[HF_RAILS_MAX]; /* our rail: its control path was up and is lost */
+	struct rail rails[HF_RAILS_MAX]; /* by our rail */
+	struct message_box outbox;
+	struct lease lease;
+	struct remote_region *regions; /* open addressing by rkey; a power of two */
+	uint32_t region_slots, region_used;
+	bool rails_changed; /* peer_refresh_rails is due at the next tick */
+	uint32_t silent;    /* bit per rail of ours: as peer_silent says; looked at at the next tick */
+	bool has_uids;      /* it has announced a region in HF_ATOMIC_UID */
+	bool has_plain;     /* or one in HF_ATOMIC_PLAIN */
+};
+
+struct hf_peer *peer_open(struct hf_node *node, struct control_peer *control);
+void peer_free_memory(struct hf_peer *peer);
+void peer_send(struct hf_peer *peer, const struct message *message); /* leaves at the end of the turn, or when full */
+void peer_flush(struct hf_peer *peer);
+extern const struct control_events peer_control_events;
+void peer_tick(struct hf_peer *peer, uint64_t now_ns);
+
+/* ---- peer_rails.c ---- */
+
+/* Rails that both sides can use; bit per rail of ours. */
+uint32_t peer_usable(const struct hf_peer *peer);
+void peer_refresh_rails(struct hf_peer *peer);
+void peer_ports(struct hf_peer *peer, uint32_t up); /* theirs, as they say */
+bool peer_ports_up(const struct hf_peer *peer, unsigned rail);
+/* A wr went unanswered there: what else has waited for half as long fails with it, at the next tick, not each vqp when
+ * its own device's retries are over. */
+void peer_silent(struct hf_peer *peer, unsigned rail);
+void peer_suspect(struct hf_peer *peer, unsigned rail); /* a wr failed there, though the ports are up */
+void peer_rails_tick(struct hf_peer *peer, uint64_t now_ns);
+
+/* ---- detector.c ---- */
+
+uint32_t detector_up_mask(const struct hf_peer *peer); /* node_up_mask without what was reported bad */
+void detector_tick(struct hf_peer *peer, uint64_t now_ns);
+
+#endif

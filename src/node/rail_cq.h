@@ -1,0 +1,59 @@
+/* rail_cq.h - the completion queues of a rail: few, each shared by the qps of many vqps, so that polling costs the same
+ * however many vqps there are.
+ *
+ * Only those are polled that a qp with traffic completes into. Qps that wait for a failure (spare ones) have queues of
+ * their own, so that they cost nothing until then.
+ *
+ * A qp reserves room for all that it can ever complete before it is made, so that no queue overflows; when there is no
+ * room left another queue is made, twice as large. What a destroyed qp had reserved is free again once the queue was
+ * read to its end after that: its last completions may still have been in there.
+ *
+ * A completion is for whoever made the qp, found by its number. */
+#ifndef HOLDFAST_NODE_RAIL_CQ_H
+#define HOLDFAST_NODE_RAIL_CQ_H
+
+#include <holdfast/dev.h>
+
+#include "base/list.h"
+#include "base/table.h"
+
+#define RAIL_CQS_MAX 24u
+
+/* Who is told of the completions of a qp. */
+struct wc_sink {
+	void (*completed)(struct wc_sink *sink, const struct ibv_wc *wc);
+	void (*settled)(struct wc_sink *sink); /* once, after some were told */
+	void (*fatal)(struct wc_sink *sink);   /* the device says that the qp is dead */
+	struct list link;                      /* told of some */
+};
+
+struct rail_cq {
+	struct hf_cq *cq;
+	bool spare;                 /* of spare qps */
+	unsigned carrying;          /* qps that traffic is on: without any there is nothing to poll for */
+	uint32_t reserved, leaving; /* entries: by qps, destroyed ones included; by destroyed ones */
+	uint64_t reads;             /* how often it was read to its end */
+};
+
+struct rail_cqs {
+	struct hf_dev *dev;
+	struct rail_cq cqs[RAIL_CQS_MAX];
+	unsigned count;
+	struct table sinks; /* by the number of a qp */
+	bool reading;       /* sinks are being told */
+};
+
+/* Reserves `entries`; -ENOMEM: the device has no more. */
+int rail_cq_reserve(struct rail_cqs *cqs, uint32_t entries, bool spare, struct rail_cq **cq_out);
+/* `gone`: the qp is destroyed, its completions may still be there. */
+void rail_cq_release(struct rail_cq *cq, uint32_t entries, bool gone);
+
+/* Tells the sinks; BUSY when there was something. */
+enum hf_poll rail_cqs_read(struct rail_cqs *cqs);
+/* Everything that is there now: after a fence, all that the fenced qp will ever complete. */
+void rail_cqs_drain(struct rail_cqs *cqs);
+/* Asks every queue for a wake-up; false: there is something to read. */
+bool rail_cqs_arm(struct rail_cqs *cqs);
+void rail_cqs_close(struct rail_cqs *cqs);
+
+#endif

@@ -1,0 +1,213 @@
+#include "vqp/atomic/home.h"
+
+#include "base/log.h"
+#include "vqp/atomic/own.h"
+
+static bool is_needed(const struct hf_node *node)
+{
+	for (unsigned i = 0; i < node->rail_count && node->rail_count > 1; i++)
+		if ((node->rails[i].dev->attr.caps & HF_DEV_ATOMIC_GLOBAL) == 0)
+			return true;
+	return false;
+}
+
+void home_init(struct hf_vpd *pd)
+{
+	pd->home = (struct home){.rail = is_needed(pd->node) ? 0 : HOME_ANY, .next = -1};
+}
+
+/* Its peer may do atomics on what is ours. */
+static bool concerns(const struct hf_vpd *pd, const struct hf_vqp *vqp)
+{
+	return vqp->pd == pd && (vqp->access & IBV_ACCESS_REMOTE_ATOMIC) != 0 && vqp->peer != NULL &&
+	       vqp_uses(vqp, vqp->peer);
+}
+
+bool home_binds(const struct hf_vqp *vqp)
+{
+	return vqp->pd->home.rail >= 0 && (vqp->access & IBV_ACCESS_REMOTE_ATOMIC) != 0;
+}
+
+bool home_needed(const struct hf_node *node)
+{
+	list_for_each (at, &node->vpds)
+		if (container_of(at, struct hf_vpd, node_link)->home.rail >= 0)
+			return true;
+	return false;
+}
+
+static int wanted(const struct hf_vqp *vqp)
+{
+	const struct home *home = &vqp->pd->home;
+
+	if (home_binds(vqp))
+		return home->next >= 0 ? home->next : home->rail;
+	return vqp->home_rail;
+}
+
+uint32_t home_rails(const struct hf_vqp *vqp, uint32_t usable)
+{
+	int rail = wanted(vqp);
+
+	return rail >= 0 && (usable & 1u << rail) ? 1u << rail : usable;
+}
+
+/* ---- the requester ---- */
+
+void home_wait(struct hf_vqp *vqp, int rail)
+{
+	vqp->home_rail = rail;
+	if (vqp->home_wait_ns == 0)
+		vqp->home_wait_ns = hf_env_now_ns(vqp->node->env);
+}
+
+void home_reached(struct hf_vqp *vqp)
+{
+	vqp->home_wait_ns = 0;
+}
+
+bool home_despairs(const struct hf_vqp *vqp, uint64_t now_ns)
+{
+	return vqp->home_wait_ns != 0 && now_ns > vqp->home_wait_ns + vqp->node->config.budget_ns;
+}
+
+void home_asked(struct hf_vqp *vqp, int rail)
+{
+	vqp->home_rail = rail;
+	node_tick_soon(vqp->node);
+}
+
+/* ---- the owner: leaving ---- */
+
+void home_left(struct hf_vqp *vqp)
+{
+	vqp->home_leaves = false;
+}
+
+void home_took_withdrawn(struct hf_vqp *vqp)
+{
+	const struct home *home = &vqp->pd->home;
+
+	vqp->home_leaves = home_binds(vqp) && home->next >= 0 && (int)vqp->path.rail == home->rail;
+}
+
+/* Nothing arrives through the qp that it had when the move began. */
+static bool has_left(const struct hf_vqp *vqp)
+{
+	return !vqp->home_leaves || vqp->path.qp == NULL || (vqp->path.broken && !vqp->fencing && !vqp->failing);
+}
+
+static void ask_to_leave(struct hf_vqp *vqp, int rail)
+{
+	struct message message = {.kind = MESSAGE_MOVE, .to = vqp->remote_num, .from = vqp->num, .rail = (uint8_t)rail};
+
+	if (!vqp->recovery.picks)
+		peer_send(vqp->peer, &message);
+}
+
+static void begin(struct hf_vpd *pd, int rail, uint64_t now_ns)
+{
+	log_info("node %s: atomics move from rail %s to %s", pd->node->config.name,
+		hf_node_rail_name(pd->node, (unsigned)pd->home.rail), hf_node_rail_name(pd->node, (unsigned)rail));
+	pd->home.next = rail;
+	pd->home.since_ns = now_ns;
+	region_announce_home(pd);
+	list_for_each (at, &pd->node->vqps) {
+		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
+
+		if (vqp->pd != pd || !home_binds(vqp))
+			continue;
+		/* The other side may take it without having heard of the move; one made from now on, it has. */
+		standby_withdraw(vqp, (unsigned)pd->home.rail);
+		vqp->home_leaves = vqp->path.qp != NULL && (int)vqp->path.rail == pd->home.rail;
+		if (vqp->home_leaves && concerns(pd, vqp))
+			ask_to_leave(vqp, rail);
+	}
+}
+
+static uint64_t patience_ns(const struct hf_node *node)
+{
+	return node->config.heartbeat_ns * (node->config.heartbeat_misses + 1);
+}
+
+static void advance(struct hf_vpd *pd, uint64_t now_ns)
+{
+	bool late = now_ns - pd->home.since_ns > patience_ns(pd->node), all_left = true;
+
+	list_for_each (at, &pd->node->vqps) {
+		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
+
+		if (vqp->pd != pd)
+			continue;
+		all_left = standby_is_withdrawn(vqp, (unsigned)pd->home.rail, now_ns) && all_left;
+		if (has_left(vqp))
+			continue;
+		all_left = false;
+		if (late && vqp->state == HF_VQP_UP && !vqp->path.broken)
+			failover_broken(vqp);
+	}
+	if (!own_left(pd) || !all_left)
+		return;
+	pd->home.rail = pd->home.next;
+	pd->home.next = -1;
+	pd->home.since_ns = now_ns;
+	region_move_home(pd);
+}
+
+/* ---- the owner: whereto ---- */
+
+struct votes {
+	unsigned can[HF_RAILS_MAX];    /* vqps that can come */
+	unsigned stable[HF_RAILS_MAX]; /* of them, for so long that they may as well return */
+};
+
+static void count(const struct hf_vpd *pd, uint64_t now_ns, struct votes *votes)
+{
+	*votes = (struct votes){0};
+	list_for_each (at, &pd->node->vqps) {
+		const struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
+		uint32_t usable = concerns(pd, vqp) ? peer_usable(vqp->peer) : 0;
+
+		for (unsigned rail = 0; rail < pd->node->rail_count; rail++) {
+			if ((usable & 1u << rail) == 0)
+				continue;
+			votes->can[rail]++;
+			votes->stable[rail] +=
+				now_ns - vqp->peer->rails[rail].up_since_ns >= pd->node->config.failback_ns;
+		}
+	}
+}
+
+static void decide(struct hf_vpd *pd, uint64_t now_ns)
+{
+	struct votes votes;
+	unsigned most = 0, home = (unsigned)pd->home.rail;
+	uint32_t up = node_up_mask(pd->node);
+
+	count(pd, now_ns, &votes);
+	for (unsigned rail = 1; rail < pd->node->rail_count; rail++)
+		if (votes.can[rail] > votes.can[most])
+			most = rail;
+	if (votes.can[most] == 0) /* no peer has a say: for the owner's own */
+		most = pd->node->rails[home].up || up == 0 ? home : (unsigned)rail_choose(up);
+	if (votes.can[most] > votes.can[home] || (votes.can[most] == 0 && most != home))
+		begin(pd, (int)most, now_ns);
+	else if (most < home && votes.stable[most] == votes.can[home] && votes.can[home] > 0 &&
+		 now_ns - pd->home.since_ns >= pd->node->config.failback_ns)
+		begin(pd, (int)most, now_ns);
+}
+
+void home_tick(struct hf_node *node, uint64_t now_ns)
+{
+	list_for_each (at, &node->vpds) {
+		struct hf_vpd *pd = container_of(at, struct hf_vpd, node_link);
+
+		if (pd->home.rail < 0 || !policy_recovers(node->config.policy))
+			continue;
+		if (pd->home.next >= 0)
+			advance(pd, now_ns);
+		else
+			decide(pd, now_ns);
+		own_tick(pd);
+	}
+}

@@ -1,0 +1,32 @@
+/* uid_post.h - the requester's end of atomics by uid: carries out the steps of uid.h on the path in use.
+ *
+ * A wr that names a region in HF_ATOMIC_UID waits for its turn in the log, at log->next, and is a barrier there: it may
+ * take several round trips, and nothing leaves behind it until it is over (R11; READs could, and do not).
+ * What is before it on the same qp is ordered by the qp (D1). A READ is carried out as it is and its words are looked
+ * at; a WRITE is refused, since it would erase a UID.
+ *
+ * Invariants:
+ *   UIP-1  A slot of ours is used again only when the CAS that replaces its UID has completed, or when it is known
+ *          that the UID was never installed.
+ *   UIP-2  What was posted to a qp that failed is looked for before anything of the operation is posted again. */
+#ifndef HOLDFAST_VQP_ATOMIC_UID_POST_H
+#define HOLDFAST_VQP_ATOMIC_UID_POST_H
+
+#include "vqp/objects.h"
+
+/* The wr is for the functions below. */
+bool uid_post_takes(const struct hf_vqp *vqp, const struct inflight_wr *entry);
+/* Does what can be done for the wr at log->next, which is one of those. */
+void uid_post_pump(struct hf_vqp *vqp);
+/* Replaces the UIDs of operations that are over: before anything else is posted. */
+void uid_post_confirm(struct hf_vqp *vqp);
+/* A wr with WR_UID succeeded. */
+void uid_post_completed(struct hf_vqp *vqp, const struct ibv_wc *wc);
+/* The path was fenced. */
+void uid_post_lost(struct hf_vqp *vqp);
+/* Nothing of ours is on its way. */
+bool uid_post_quiet(const struct hf_vqp *vqp);
+void uid_post_slots(struct hf_vqp *vqp, const struct message *message);
+void uid_post_free(struct hf_vqp *vqp);
+
+#endif

@@ -1,0 +1,49 @@
+/* uid_slots.h - the responder's end of atomics by uid: the slots of its peers, and what it does about them itself.
+ *
+ * A protection domain with a region in HF_ATOMIC_UID has an arena of slots, registered on every rail like any region
+ * (plain, never with relaxed ordering). A peer's vqp is lent UID_SLOTS_PER_VQP of them when it asks. The node looks
+ * into the slots that are lent from time to time and replaces the UIDs that their owners have left, and does so for
+ * the last time when the vqp has ended and its paths are fenced; only then are they lent again, with the sequences
+ * where they stood. It takes part with atomics like everybody else.
+ *
+ * Where NICs are not atomic with the CPU, a CAS that fails may write back what it found (soft-RoCE of Linux 6.1 does),
+ * over what the CPU wrote in between: a slot would be pending again whose UID is gone, or a UID be there again. So the
+ * CPU leaves the slots of vqps that live alone there; peers resolve what they meet. Those of a vqp that ended it looks
+ * at for UID_LEFT_NS more, in which nobody gets them. */
+#ifndef HOLDFAST_VQP_ATOMIC_UID_SLOTS_H
+#define HOLDFAST_VQP_ATOMIC_UID_SLOTS_H
+
+#include "vqp/objects.h"
+#include "vqp/atomic/uid.h"
+
+#define UID_SLOTS_PER_VQP 4u
+#define UID_LEFT_NS       1000000000ull
+#define UID_OWNER         UINT32_MAX /* in place of a vqp's number, which none has: the owner of the memory */
+
+/* Of UID_SLOTS_PER_VQP slots. */
+struct uid_loan {
+	uint32_t vqp;     /* 0: nobody has them */
+	uint64_t free_ns; /* it has ended, and nobody gets them before; 0: it has not */
+};
+
+struct uid_arena {
+	struct hf_vmr *mr;
+	struct uid_slot *slots;
+	uint32_t count;
+	struct uid_loan *loans;
+};
+
+/* Makes the arena, if there is none yet. */
+int uid_arena_open(struct hf_vpd *pd, struct hf_error *error);
+void uid_arena_close(struct hf_vpd *pd);
+/* The peer's vqp asks for slots. */
+void uid_slots_lend(struct hf_vqp *vqp);
+/* A slot for the owner's own atomics, always the same; false: all are lent. */
+bool uid_slots_own(struct hf_vpd *pd, uint32_t *index_out, uint64_t *sequence_out);
+/* The vqp's paths are fenced, or destroyed. */
+void uid_slots_return(struct hf_vqp *vqp);
+/* No peer reaches this memory any more: every UID in it is replaced. */
+void uid_slots_leave_region(struct hf_vpd *pd, const struct hf_vmr *mr);
+void uid_slots_tick(struct hf_node *node, uint64_t now_ns);
+
+#endif

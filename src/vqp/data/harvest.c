@@ -1,0 +1,165 @@
+/* Completions of the qp in use: what they say about wrs in the log, and about the path (docs/protocol.md, R16). */
+#include "vqp/path/pool.h"
+
+#include "vqp/atomic/uid_post.h"
+#include "vqp/data/wc_kind.h"
+
+#define POSITION(id) ((id)&WR_POSITION)
+
+static void retire(struct hf_vqp *vqp, uint64_t end)
+{
+	struct inflight *log = &vqp->sends;
+
+	for (uint64_t at = log->head; at < end && at < log->next; at++) {
+		struct inflight_wr *entry = inflight_at(log, at);
+
+		if (!entry->done)
+			path_count(&vqp->path, &vqp->packets, -(int64_t)entry->psns);
+	}
+	if (end > log->head)
+		(void)inflight_retire(log, end - 1);
+	vqp->moved_ns = vqp->node->turned_ns;
+	recovery_progress(&vqp->recovery);
+}
+
+/* A wr failed because of what it asked for: it is reported, and the vqp is in error like a plain qp would be. */
+static void fail_one(struct hf_vqp *vqp, uint64_t position, enum ibv_wc_status status)
+{
+	retire(vqp, position); /* D1: all before it executed */
+	vqp_fail(vqp, status, IBV_WC_WR_FLUSH_ERR, true);
+}
+
+static void send_failed(struct hf_vqp *vqp, const struct ibv_wc *wc)
+{
+	enum wc_kind kind = wc_kind_of(wc->status, vqp->node->rails[vqp->path.rail].up);
+	bool probe = (wc->wr_id & WR_PROBE) != 0;
+
+	if (vqp->state != HF_VQP_UP && vqp->state != HF_VQP_RECOVERING)
+		return;
+	/* Also when the other side was quicker to say that the qp is lost: otherwise the wr would break the next one,
+	 * which others may share. */
+	if (access_may_be_revoked(vqp, POSITION(wc->wr_id), wc->status)) {
+		retire(vqp, POSITION(wc->wr_id));
+		failover_broken(vqp);
+		return;
+	}
+	if (kind == WC_PROGRAM && !probe) {
+		fail_one(vqp, POSITION(wc->wr_id), wc->status);
+		return;
+	}
+	if (vqp->state != HF_VQP_UP || vqp->path.broken)
+		return;
+	if (!policy_recovers(vqp->node->config.policy)) {
+		fail_one(vqp, POSITION(wc->wr_id), wc->status);
+		return;
+	}
+	retire(vqp, POSITION(wc->wr_id));
+	vqp->rail_suspect = kind == WC_PATH;
+	if (vqp->rail_suspect && !vqp->forsaken)
+		peer_silent(vqp->peer, vqp->path.rail);
+	failover_broken(vqp);
+}
+
+static void recv_completed(struct hf_vqp *vqp, const struct ibv_wc *wc)
+{
+	uint64_t position = POSITION(wc->wr_id);
+	struct inflight_wr *entry = inflight_at(&vqp->recvs, position);
+
+	if (position < vqp->recvs.head || position >= vqp->recvs.next || entry->done)
+		return;
+	if (wc->status == IBV_WC_WR_FLUSH_ERR)
+		return; /* says nothing by itself; it is posted again, or fails with the vqp */
+	entry->done = true;
+	entry->status = wc->status;
+	entry->received = (struct inflight_received){
+		.opcode = wc->opcode, .byte_len = wc->byte_len, .imm_data = wc->imm_data, .wc_flags = wc->wc_flags};
+	if (wc->status != IBV_WC_SUCCESS) {
+		vqp_abort(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR);
+		return;
+	}
+	vqp->consumed++;
+	if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
+		(void)lengths_of(&vqp->lengths, vqp->consumed, &entry->received.byte_len);
+}
+
+/* Of a wr in the log, all up to it executed; of one beside the log, all that was posted before. */
+static void send_completed(struct hf_vqp *vqp, const struct ibv_wc *wc)
+{
+	retire(vqp, POSITION(wc->wr_id) + ((wc->wr_id & (WR_PROBE | WR_UID)) == 0));
+	if (wc->wr_id & WR_UID)
+		uid_post_completed(vqp, wc);
+}
+
+static bool is_of_rebuild(const struct hf_vqp *vqp, const struct ibv_wc *wc)
+{
+	const struct hf_qp *qp = vqp->standby[vqp->rebuild.rail].qp;
+
+	return qp != NULL && qp->qp_num == wc->qp_num && (wc->wr_id & WR_PROBE) != 0;
+}
+
+static void on_fatal(struct wc_sink *sink)
+{
+	struct hf_vqp *vqp = container_of(sink, struct hf_vqp, sink);
+
+	if (vqp->state != HF_VQP_UP || vqp->path.broken)
+		return;
+	if (policy_recovers(vqp->node->config.policy))
+		failover_broken(vqp);
+	else
+		vqp_fail(vqp, IBV_WC_FATAL_ERR, IBV_WC_WR_FLUSH_ERR, true);
+}
+
+static void on_wc(struct wc_sink *sink, const struct ibv_wc *wc)
+{
+	struct hf_vqp *vqp = container_of(sink, struct hf_vqp, sink);
+
+	if (vqp->path.qp == NULL || wc->qp_num != vqp->path.qp->qp_num) {
+		if (is_of_rebuild(vqp, wc))
+			rebuild_probed(vqp, wc->status == IBV_WC_SUCCESS);
+		return;
+	}
+	if (wc->wr_id & WR_PROBE)
+		vqp->probing = false;
+	if (wc->wr_id & WR_RECV)
+		recv_completed(vqp, wc);
+	else if (wc->status != IBV_WC_SUCCESS)
+		send_failed(vqp, wc);
+	else
+		send_completed(vqp, wc);
+}
+
+static void forget_silent(struct inflight *log)
+{
+	while (log->head < log->next) {
+		struct inflight_wr *entry = inflight_at(log, log->head);
+
+		if (!entry->done || entry->signaled || entry->status != IBV_WC_SUCCESS)
+			return;
+		log->head++;
+	}
+}
+
+static void on_settled(struct wc_sink *sink)
+{
+	struct hf_vqp *vqp = container_of(sink, struct hf_vqp, sink);
+
+	forget_silent(&vqp->sends);
+	vcq_note(vqp);
+	post_pump(vqp);
+}
+
+void harvest_init(struct hf_vqp *vqp)
+{
+	vqp->sink = (struct wc_sink){.completed = on_wc, .settled = on_settled, .fatal = on_fatal};
+	list_init(&vqp->sink.link);
+}
+
+enum hf_poll harvest(struct hf_node *node)
+{
+	enum hf_poll poll = HF_IDLE;
+
+	for (unsigned i = 0; i < node->rail_count; i++)
+		if (rail_cqs_read(&node->rails[i].cqs) == HF_BUSY)
+			poll = HF_BUSY;
+	return poll;
+}

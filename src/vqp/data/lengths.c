@@ -1,0 +1,45 @@
+#include "vqp/data/lengths.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LENGTHS_MAX 65536u
+
+int lengths_learn(struct lengths *lengths, const struct message *message)
+{
+	struct message_length *list;
+	uint32_t count;
+
+	if (!lengths->more)
+		lengths_free(lengths);
+	lengths->more = message->more != 0;
+	count = lengths->count + message->length_count;
+	if (count > LENGTHS_MAX)
+		return -E2BIG;
+	if (message->length_count == 0)
+		return 0;
+	list = realloc(lengths->list, count * sizeof(*list));
+	if (list == NULL)
+		return -ENOMEM;
+	memcpy(list + lengths->count, message->lengths, message->length_count * sizeof(*list));
+	lengths->list = list;
+	lengths->count = count;
+	return 0;
+}
+
+bool lengths_of(const struct lengths *lengths, uint64_t message, uint32_t *bytes_out)
+{
+	for (uint32_t i = 0; i < lengths->count; i++)
+		if (lengths->list[i].message == message) {
+			*bytes_out = lengths->list[i].bytes;
+			return true;
+		}
+	return false;
+}
+
+void lengths_free(struct lengths *lengths)
+{
+	free(lengths->list);
+	*lengths = (struct lengths){0};
+}

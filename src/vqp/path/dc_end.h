@@ -1,0 +1,46 @@
+/* dc_end.h - our end of a standby qp (pool.h) over DC: the target that the peer's initiator comes to, and where our
+ * initiator goes.
+ *
+ * Every standby qp has a target of its own, with a key that only its peer is told. So what a peer may do ends with its
+ * target (R14), what one peer's initiator did is not mixed up with what another's did, and a fence of one standby qp
+ * leaves the others alone. The initiator is shared (carrier.h). */
+#ifndef HOLDFAST_VQP_PATH_DC_END_H
+#define HOLDFAST_VQP_PATH_DC_END_H
+
+#include "vqp/objects.h"
+
+struct dc_end {
+	struct path path; /* the target; its qp is NULL once it was ended */
+	uint64_t key;
+	bool fenced;                /* or ended */
+	struct hf_dc_dest dest;     /* theirs; dct_num 0: not known yet */
+	struct hf_dc_source source; /* their initiator, */
+	uint32_t source_psn;        /* and the first psn of its life */
+};
+
+/* Whether standby qps of that peer and rail are DC: both devices tell what executed, and agree on sizes without the
+ * negotiation that RC has. Both ends come to the same answer. */
+bool dc_suits(const struct hf_peer *peer, unsigned rail);
+/* What the other side needs to know for that. */
+void dc_describe(struct hf_dev *dev, struct message_rail *rail);
+
+/* To where it works, from INIT. */
+int dc_start(const struct hf_node *node, struct path *path, bool is_initiator);
+
+struct dc_end *dc_end_make(struct hf_vpd *pd, unsigned rail, int access, struct wc_sink *sink); /* NULL: no room */
+void dc_end_free(struct dc_end *end);                                                           /* NULL is legal */
+
+/* What the other end is told, and tells. */
+void dc_end_say(const struct dc_end *end, struct hf_qp *initiator, struct message *message);
+void dc_end_hear(struct dc_end *end, const uint8_t *gid, const struct message *message);
+
+/* Of the peer's initiator: nothing of it executes any more. As hf_qp_fence. */
+int dc_end_fence(struct dc_end *end);
+int dc_end_end(struct dc_end *end);   /* destroys the target */
+void dc_end_stop(struct dc_end *end); /* now: fences it, or else destroys it; may block as fence_insist */
+/* After that, as hf_qp_executed_psn, hf_qp_atomic_results and hf_qp_refusal. */
+int dc_end_executed_psn(const struct dc_end *end, uint32_t *psn_out);
+int dc_end_atomic_results(const struct dc_end *end, struct hf_atomic_result *results_out, unsigned n);
+int dc_end_refusal(const struct dc_end *end, struct hf_refusal *refusal_out);
+
+#endif

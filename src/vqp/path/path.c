@@ -1,0 +1,274 @@
+/* A device's qp for a vqp: making, connecting and unmaking it. */
+#include "vqp/path/pool.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PATH_SLACK    2u /* besides what the application may have in flight: a probe, an atomic's log write */
+#define RNR_RETRY     7  /* without end: the receiver decides when it is ready */
+#define MIN_RNR_TIMER 8
+#define RD_ATOMIC_MAX 16u
+
+int path_make(struct hf_vpd *pd, unsigned rail, const struct path_need *need, struct wc_sink *sink, struct path *path)
+{
+	struct rail_cqs *cqs = &pd->node->rails[rail].cqs;
+	struct hf_qp_init init = *need->init;
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = (unsigned)need->access};
+	int rc;
+
+	*path = (struct path){.rail = rail, .cqs = cqs, .cqes = need->cqes};
+	rc = rail_cq_reserve(cqs, path->cqes, need->spare, &path->cq);
+	if (rc != 0) {
+		*path = (struct path){0};
+		return rc;
+	}
+	path->completes = path->cq;
+	init.send_cq = init.recv_cq = path->cq->cq;
+	rc = hf_qp_create(pd->pds[rail], &init, &path->qp);
+	if (rc == 0)
+		rc = table_put(&cqs->sinks, path->qp->qp_num, sink);
+	if (rc == 0)
+		rc = hf_qp_modify(
+			path->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	if (rc != 0) {
+		path_destroy(path);
+		return rc;
+	}
+	path->psn = node_random(pd->node) & 0xffffffu;
+	path->our_key = path->qp->qp_num;
+	return 0;
+}
+
+bool path_has_footers(const struct hf_node *node, unsigned rail)
+{
+	return (node->rails[rail].dev->attr.caps & HF_DEV_FOOTER) != 0;
+}
+
+struct path_offer path_offered(const struct message *message)
+{
+	return (struct path_offer){.cached = message->cached,
+		.rd_atomic = message->rd_atomic,
+		.mtu = message->mtu,
+		.footers = message->footers,
+		.qp_num = message->qp_num,
+		.psn = message->psn};
+}
+
+/* Writes into the completion log take a place of their own in the queue, unless they are footers. */
+int path_create(struct hf_vqp *vqp, struct path *path, unsigned rail)
+{
+	struct hf_qp_init init = {.cap = vqp->cap, .type = IBV_QPT_RC};
+	struct ibv_qp_cap *cap = &init.cap;
+
+	if (vqp->log.entries > 0 && (vqp->log_footers & 1u << rail) == 0)
+		cap->max_send_wr *= 2;
+	if (cap->max_inline_data < LOG_ENTRY_BYTES)
+		cap->max_inline_data = LOG_ENTRY_BYTES;
+	cap->max_send_wr += PATH_SLACK;
+	return path_make(vqp->pd, rail,
+		&(struct path_need){.init = &init, .cqes = cap->max_send_wr + cap->max_recv_wr, .access = vqp->access},
+		&vqp->sink, path);
+}
+
+uint8_t path_rd_atomic(const struct hf_dev *dev)
+{
+	return dev->attr.max_rd_atomic < RD_ATOMIC_MAX ? dev->attr.max_rd_atomic : (uint8_t)RD_ATOMIC_MAX;
+}
+
+enum ibv_mtu path_active_mtu(struct hf_dev *dev)
+{
+	struct ibv_port_attr port = {0};
+
+	return hf_dev_query_port(dev, &port) == 0 && port.active_mtu >= IBV_MTU_256 ? port.active_mtu : IBV_MTU_1024;
+}
+
+void path_attributes(const struct hf_node *node, const struct path *path, struct message *message)
+{
+	struct hf_dev *dev = node->rails[path->rail].dev;
+
+	message->rail = (uint8_t)path->rail;
+	message->rd_atomic = path_rd_atomic(dev);
+	message->mtu = (uint8_t)path_active_mtu(dev);
+	message->footers = path_has_footers(node, path->rail);
+	message->qp_num = path->qp->qp_num;
+	message->psn = path->psn;
+}
+
+static int connect_to(const struct hf_node *node, struct path *path, const uint8_t *gid, unsigned access,
+	const struct path_offer *theirs)
+{
+	struct hf_dev *dev = node->rails[path->rail].dev;
+	enum ibv_mtu mtu = path_active_mtu(dev);
+	uint8_t ours = path_rd_atomic(dev);
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = theirs->mtu < mtu ? (enum ibv_mtu)theirs->mtu : mtu,
+		.dest_qp_num = theirs->qp_num,
+		.qp_access_flags = access, /* it may have changed since INIT */
+		.rq_psn = theirs->psn,
+		.max_dest_rd_atomic = ours,
+		.min_rnr_timer = MIN_RNR_TIMER,
+		.ah_attr = {.is_global = 1, .port_num = 1},
+	};
+	int rc;
+
+	memcpy(attr.ah_attr.grh.dgid.raw, gid, 16);
+	rc = hf_qp_modify(path->qp, &attr,
+		IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+			IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER | IBV_QP_ACCESS_FLAGS);
+	if (rc != 0)
+		return rc;
+	attr = (struct ibv_qp_attr){
+		.qp_state = IBV_QPS_RTS,
+		.sq_psn = path->psn,
+		.timeout = node->config.timeout,
+		.retry_cnt = node->config.retry_cnt,
+		.rnr_retry = RNR_RETRY,
+		.max_rd_atomic = theirs->rd_atomic < ours ? theirs->rd_atomic : ours,
+	};
+	path->footers = theirs->footers && path_has_footers(node, path->rail);
+	path->their_key = theirs->qp_num;
+	path->mtu_bytes = 128u << (theirs->mtu < mtu ? theirs->mtu : mtu);
+	return hf_qp_modify(path->qp, &attr,
+		IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+			IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+int path_connect(struct hf_vqp *vqp, struct path *path, const struct message *theirs)
+{
+	struct path_offer offer = path_offered(theirs);
+
+	return path_connect_offered(vqp, path, &offer);
+}
+
+int path_connect_offered(struct hf_vqp *vqp, struct path *path, const struct path_offer *theirs)
+{
+	const uint8_t *gid = vqp->peer->remote[vqp->peer->rail_map[path->rail]].gid;
+
+	return connect_to(vqp->node, path, gid, access_at_rtr(vqp, path), theirs);
+}
+
+int path_connect_self(const struct hf_node *node, struct path *path, int access)
+{
+	union ibv_gid gid = hf_dev_gid(node->rails[path->rail].dev);
+	struct message ours = {0};
+	struct path_offer offer;
+
+	path_attributes(node, path, &ours);
+	offer = path_offered(&ours);
+	return connect_to(node, path, gid.raw, (unsigned)access, &offer);
+}
+
+/* Those that no message has taken, in order: the k-th message goes into the k-th receive on every path. */
+int path_post_recvs(struct hf_vqp *vqp, struct path *path)
+{
+	struct inflight *log = &vqp->recvs;
+	struct ibv_sge sges[VQP_SGE_MAX];
+	int rc = 0;
+
+	if (path->shared != NULL) /* R7: messages wait for a dedicated qp */
+		return 0;
+	for (; rc == 0 && log->next < log->tail; log->next++) {
+		struct inflight_wr *entry = inflight_at(log, log->next);
+		struct ibv_recv_wr wr = {.wr_id = WR_RECV | log->next, .sg_list = sges, .num_sge = entry->wr.num_sge};
+		struct ibv_recv_wr *bad;
+
+		for (int i = 0; i < wr.num_sge; i++) {
+			sges[i] = entry->wr.sg_list[i];
+			sges[i].lkey = region_lkey(vqp->pd, sges[i].lkey, path->rail);
+		}
+		rc = hf_qp_post_recv(path->qp, &wr, &bad);
+		if (rc != 0)
+			break;
+	}
+	return rc;
+}
+
+void path_carry(struct path *path)
+{
+	if (!path->carries)
+		path->completes->carrying++;
+	path->carries = true;
+}
+
+int path_post_send(struct hf_vqp *vqp, struct path *path, struct ibv_send_wr *wr, const struct hf_footer *footers,
+	struct ibv_send_wr **bad_wr)
+{
+	if (path->shared != NULL)
+		return carrier_post_send(vqp, wr, footers, bad_wr);
+	return footers == NULL ? hf_qp_post_send(path->qp, wr, bad_wr)
+			       : hf_qp_post_send_footed(path->qp, NULL, wr, footers, bad_wr);
+}
+
+void path_uncarry(struct path *path)
+{
+	if (path->carries)
+		path->completes->carrying--;
+	path->carries = false;
+}
+
+void path_count(struct path *path, uint32_t *packets, int64_t more)
+{
+	*packets += (uint32_t)more;
+	if (path->shared != NULL)
+		path->shared->carrier->packets += (uint32_t)more;
+}
+
+int path_end_qp(struct path *path)
+{
+	uint32_t num = path->qp->qp_num;
+	int rc = hf_qp_destroy(path->qp);
+
+	if (rc != 0)
+		return rc;
+	table_remove(&path->cqs->sinks, num);
+	rail_cq_release(path->cq, path->cqes, true);
+	path->qp = NULL;
+	path->cq = NULL;
+	return 0;
+}
+
+void path_destroy(struct path *path)
+{
+	if (path->qp != NULL)
+		(void)path_end_qp(path);
+	if (path->cq != NULL)
+		rail_cq_release(path->cq, path->cqes, false);
+	path_uncarry(path);
+	*path = (struct path){0};
+}
+
+struct grave {
+	struct list link;
+	struct path path;
+};
+
+void path_bury(struct hf_node *node, struct path *path)
+{
+	struct grave *grave = path->qp == NULL ? NULL : malloc(sizeof(*grave));
+
+	if (grave == NULL) {
+		path_destroy(path);
+		return;
+	}
+	table_remove(&path->cqs->sinks, path->qp->qp_num);
+	path_uncarry(path);
+	grave->path = *path;
+	*path = (struct path){0};
+	list_push_back(&node->graves, &grave->link);
+}
+
+bool path_dig(struct hf_node *node, unsigned most)
+{
+	bool dug = false;
+	struct list *at;
+
+	for (; most > 0 && (at = list_pop_front(&node->graves)) != NULL; most--) {
+		struct grave *grave = container_of(at, struct grave, link);
+
+		path_destroy(&grave->path);
+		free(grave);
+		dug = true;
+	}
+	return dug;
+}

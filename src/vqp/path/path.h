@@ -1,0 +1,75 @@
+/* path.h - a device's qp that a vqp uses, or may use: a dedicated one, or a share in a standby qp (pool.h). */
+#ifndef HOLDFAST_VQP_PATH_PATH_H
+#define HOLDFAST_VQP_PATH_PATH_H
+
+#include <holdfast/vqp.h>
+
+#include "vqp/message.h"
+#include "node/rail_cq.h"
+
+struct pool_qp;
+
+/* A device's qp of a vqp. */
+struct path {
+	struct hf_qp *qp;       /* NULL: none */
+	struct pool_qp *shared; /* the standby qp that this is; NULL: a dedicated one */
+	struct rail_cqs *cqs;
+	struct rail_cq *cq; /* where `cqes` entries are reserved */
+	uint32_t cqes;
+	struct rail_cq *completes; /* where its wrs complete: that, or of a share in a qp, that qp's */
+	unsigned rail;
+	uint32_t psn;
+	/* By what evidence names the wrs on it: ours, and the peer's. It is the number of the qp that posts them; on
+	 * DC, where that has many destinations, of the target that they go to. */
+	uint32_t our_key, their_key;
+	uint32_t mtu_bytes; /* once connected */
+	uint32_t grant;     /* in which it was connected; 0: not yet */
+	int access;         /* what it grants */
+	bool ready;         /* both sides can send */
+	bool footers;       /* both devices know them: see plan.h */
+	bool broken;
+	bool cut;                                /* about to be: failover_cut */
+	bool carries;                            /* in use, or was: its completions are polled for */
+	uint64_t fence_since_ns, fence_retry_ns; /* the fence has failed since; is tried again then; 0: neither */
+};
+
+/* What the other side has, to be connected with. */
+struct path_offer {
+	uint8_t cached; /* enum message_path */
+	uint8_t rd_atomic, mtu, footers;
+	uint32_t qp_num, psn;
+};
+struct path_offer path_offered(const struct message *message);
+
+bool path_has_footers(const struct hf_node *node, unsigned rail); /* the device of that rail knows them */
+int path_create(struct hf_vqp *vqp, struct path *path, unsigned rail);
+struct path_need {
+	const struct hf_qp_init *init; /* but for its queues, which come from the rail */
+	uint32_t cqes;
+	int access;
+	bool spare; /* nothing is posted to it until another path fails */
+};
+/* A qp in INIT. */
+int path_make(struct hf_vpd *pd, unsigned rail, const struct path_need *need, struct wc_sink *sink, struct path *path);
+enum ibv_mtu path_active_mtu(struct hf_dev *dev);
+uint8_t path_rd_atomic(const struct hf_dev *dev);
+int path_connect(struct hf_vqp *vqp, struct path *path, const struct message *theirs);
+int path_connect_offered(struct hf_vqp *vqp, struct path *path, const struct path_offer *theirs);
+int path_connect_self(const struct hf_node *node, struct path *path, int access); /* both ends are this one */
+int path_post_recvs(struct hf_vqp *vqp, struct path *path);
+void path_carry(struct path *path); /* traffic is on it from now */
+int path_end_qp(struct path *path); /* destroys the qp alone */
+void path_destroy(struct path *path);
+/* As path_destroy, for one that is fenced and drained; the device's work is left for later, off the way of traffic. */
+void path_bury(struct hf_node *node, struct path *path);
+bool path_dig(struct hf_node *node, unsigned most); /* does some of that work; true: some was due */
+/* As hf_qp_post_send, or with footers (NULL: none) as hf_qp_post_send_footed, with wr_ids that find their way back to
+ * this vqp. */
+int path_post_send(struct hf_vqp *vqp, struct path *path, struct ibv_send_wr *wr, const struct hf_footer *footers,
+	struct ibv_send_wr **bad_wr);
+void path_uncarry(struct path *path);
+/* Packets that became unretired, of the vqp and, on a shared qp, of all on it. */
+void path_count(struct path *path, uint32_t *packets, int64_t more);
+void path_attributes(const struct hf_node *node, const struct path *path, struct message *message);
+
+#endif

@@ -1,0 +1,393 @@
+#include "vqp/path/pool.h"
+
+#include <stdlib.h>
+
+#include "base/ensure.h"
+
+#define POOL_MAX       64u /* standby qps of a pool on one rail */
+#define OFFER_AGAIN_NS 1000000000ull
+
+/* While nobody waits, which is nearly always, a turn does not look at the standby qps: their lines are cold. */
+bool pool_turn(struct hf_node *node)
+{
+	bool pumped = false;
+
+	if (!node->standby_waits)
+		return false;
+	node->standby_waits = false;
+	list_for_each (at, &node->pools)
+		list_for_each (on, &container_of(at, struct pool, node_link)->qps) {
+			struct carrier *carrier = container_of(on, struct pool_qp, link)->carrier;
+
+			pumped |= carrier_pump(carrier);
+			node->standby_waits |= !list_empty(&carrier->waiting);
+		}
+	return pumped;
+}
+
+/* ---- how many ---- */
+
+static unsigned so_many(const struct hf_node_config *config, unsigned vqps)
+{
+	unsigned n = config->pool_size;
+
+	if (config->pool_vqps > 0 && vqps / config->pool_vqps + (vqps % config->pool_vqps != 0) > n)
+		n = vqps / config->pool_vqps + (vqps % config->pool_vqps != 0);
+	return n < POOL_MAX ? n : POOL_MAX;
+}
+
+/* Of a rail and protection domain, for all peers. */
+static unsigned initiators_wanted(const struct pool *pool)
+{
+	const struct hf_node *node = pool->pd->node;
+	unsigned vqps = 0;
+
+	list_for_each (at, &node->pools) {
+		const struct pool *other = container_of(at, struct pool, node_link);
+
+		vqps += other->pd == pool->pd ? other->vqps : 0;
+	}
+	return so_many(&node->config, vqps);
+}
+
+static struct pool_qp *add(struct pool *pool, unsigned rail)
+{
+	return pool_qp_make(pool, rail, dc_suits(pool->peer, rail), initiators_wanted(pool));
+}
+
+/* ---- vqps on it ---- */
+
+/* What is said of a pool is said for one of its vqps; NULL: it has none. */
+static const struct hf_vqp *speaker(const struct pool *pool)
+{
+	return list_empty(&pool->members) ? NULL : container_of(pool->members.next, struct hf_vqp, member_link);
+}
+
+static void say_gone(const struct hf_vqp *vqp, unsigned rail, uint32_t offer)
+{
+	struct message message = {.kind = MESSAGE_POOL_GONE,
+		.to = vqp->remote_num,
+		.from = vqp->num,
+		.rail = (uint8_t)rail,
+		.about_qp = offer};
+
+	peer_send(vqp->peer, &message);
+}
+
+/* Of the picker: the other side is told that nobody will be sent there any more, once there is a vqp to say it for. */
+static void withdraw(struct pool_qp *standby)
+{
+	const struct hf_vqp *vqp = speaker(standby->pool);
+
+	pool_qp_break(standby);
+	if (vqp == NULL)
+		return;
+	say_gone(vqp, standby->path.rail, standby->offer);
+	pool_qp_free(standby);
+}
+
+struct pool_qp *pool_pick(struct hf_vqp *vqp, unsigned rail)
+{
+	struct pool_qp *picked = NULL;
+	uint32_t ready = 0;
+
+	if (vqp->pool == NULL)
+		return NULL;
+	list_for_each (at, &vqp->pool->qps) {
+		struct pool_qp *standby = container_of(at, struct pool_qp, link);
+
+		/* Each of those that are ready with the same chance, in one walk. */
+		if (standby->path.rail == rail && standby->state == POOL_READY && node_random(vqp->node) % ++ready == 0)
+			picked = standby;
+	}
+	return picked;
+}
+
+struct pool_qp *pool_named(struct hf_vqp *vqp, unsigned rail, uint32_t their_key)
+{
+	if (vqp->pool == NULL)
+		return NULL;
+	list_for_each (at, &vqp->pool->qps) {
+		struct pool_qp *standby = container_of(at, struct pool_qp, link);
+
+		if (standby->path.rail == rail && standby->state != POOL_OFFERED &&
+			standby->path.their_key == their_key)
+			return standby;
+	}
+	return NULL;
+}
+
+void pool_join(struct hf_vqp *vqp, struct pool_qp *standby)
+{
+	ensure(vqp->path.qp == NULL && standby->state != POOL_OFFERED);
+	path_carry(&standby->path);
+	vqp->path = standby->path;
+	vqp->path.shared = standby;
+	vqp->path.carries = false; /* the standby qp does, for all of them */
+	vqp->path.grant = vqp->grants.ours;
+	vqp->path.access = vqp->access;
+	vqp->path.broken = standby->state == POOL_BROKEN;
+	list_push_back(&standby->vqps, &vqp->pool_link);
+	standby->users++;
+}
+
+void pool_leave(struct hf_vqp *vqp)
+{
+	struct pool_qp *standby = vqp->path.shared;
+
+	list_remove(&vqp->pool_link);
+	list_remove(&vqp->pool_wait_link);
+	standby->carrier->packets -= vqp->packets;
+	vqp->packets = 0;
+	vqp->path = (struct path){0};
+	if (--standby->users > 0)
+		return;
+	path_uncarry(&standby->path);
+	if (standby->withdrawn)
+		pool_qp_free(standby);
+	else if (standby->state == POOL_BROKEN && vqp->recovery.picks)
+		withdraw(standby);
+}
+
+/* ---- making them beforehand ---- */
+
+static bool fits(const struct pool *pool, const struct hf_vqp *vqp)
+{
+	return pool->peer == vqp->peer && pool->pd == vqp->pd && pool->remote_pd == vqp->remote_pd &&
+	       pool->access == vqp->access && pool->remote_access == vqp->remote_access;
+}
+
+static struct pool *pool_open(struct hf_vqp *vqp)
+{
+	struct pool *pool = calloc(1, sizeof(*pool));
+
+	if (pool == NULL)
+		return NULL;
+	pool->peer = vqp->peer;
+	pool->pd = vqp->pd;
+	pool->remote_pd = vqp->remote_pd;
+	pool->access = vqp->access;
+	pool->remote_access = vqp->remote_access;
+	list_init(&pool->qps);
+	list_init(&pool->members);
+	list_push_back(&vqp->node->pools, &pool->node_link);
+	return pool;
+}
+
+void pool_enlist(struct hf_vqp *vqp)
+{
+	struct pool *pool = NULL;
+
+	if (vqp->pool != NULL || vqp->grants.dedicated || home_binds(vqp) || vqp->node->rail_count < 2 ||
+		!policy_pools(vqp->node->config.policy))
+		return;
+	list_for_each (at, &vqp->node->pools)
+		if (fits(container_of(at, struct pool, node_link), vqp))
+			pool = container_of(at, struct pool, node_link);
+	if (pool == NULL)
+		pool = pool_open(vqp);
+	if (pool == NULL)
+		return;
+	vqp->pool = pool;
+	list_push_back(&pool->members, &vqp->member_link);
+	pool->vqps++;
+}
+
+void pool_forget(struct hf_vqp *vqp)
+{
+	if (vqp->pool == NULL)
+		return;
+	list_remove(&vqp->member_link);
+	vqp->pool->vqps--;
+	vqp->pool = NULL;
+}
+
+static void say(const struct hf_vqp *vqp, enum message_kind kind, const struct pool_qp *standby)
+{
+	struct message message = {.kind = kind, .to = vqp->remote_num, .from = vqp->num, .about_qp = standby->offer};
+
+	path_attributes(vqp->node, &standby->path, &message);
+	if (standby->dc != NULL)
+		dc_end_say(standby->dc, standby->path.qp, &message);
+	peer_send(vqp->peer, &message);
+}
+
+static void keep_ready(struct pool *pool, unsigned rail, uint64_t now_ns)
+{
+	unsigned have = 0;
+
+	list_for_each_safe (at, &pool->qps) {
+		struct pool_qp *standby = container_of(at, struct pool_qp, link);
+
+		if (standby->path.rail != rail)
+			continue;
+		if ((standby->state == POOL_OFFERED && now_ns - standby->offered_ns >= OFFER_AGAIN_NS) ||
+			(standby->state == POOL_BROKEN && standby->users == 0))
+			withdraw(standby);
+		else if (standby->state != POOL_BROKEN)
+			have++;
+	}
+	for (; have < so_many(&pool->pd->node->config, pool->vqps); have++) {
+		struct pool_qp *standby = add(pool, rail);
+
+		if (standby == NULL)
+			return; /* the device has no room; the next tick tries again */
+		say(speaker(pool), MESSAGE_POOL, standby);
+	}
+}
+
+/* Of the side that does not pick, on whose end something else may have ended it: the picker would send vqps there. It
+ * is kept until the picker says that it is gone, since it may have sent one before it heard so (POOL-3). */
+static void tell_broken(struct pool *pool)
+{
+	list_for_each (at, &pool->qps) {
+		struct pool_qp *standby = container_of(at, struct pool_qp, link);
+
+		if (standby->state == POOL_BROKEN && !standby->told && !standby->withdrawn)
+			say_gone(speaker(pool), standby->path.rail, standby->offer);
+		standby->told = standby->state == POOL_BROKEN;
+	}
+}
+
+void pool_tick(struct hf_node *node, uint64_t now_ns)
+{
+	list_for_each (at, &node->pools) {
+		struct pool *pool = container_of(at, struct pool, node_link);
+		const struct hf_vqp *vqp = speaker(pool);
+		bool picks = vqp != NULL && vqp->recovery.picks;
+
+		if (vqp != NULL && !picks)
+			tell_broken(pool);
+		for (unsigned rail = 0; rail < node->rail_count; rail++)
+			if (picks && (peer_usable(pool->peer) & 1u << rail) != 0)
+				keep_ready(pool, rail, now_ns);
+	}
+}
+
+/* Whether the picker offers no more than it may have. None that is there makes room: it may send a vqp to any of them,
+ * and offers this one again when it has no answer. */
+static bool has_room(const struct pool *pool, unsigned rail)
+{
+	unsigned have = 0;
+
+	list_for_each (at, &pool->qps) {
+		const struct pool_qp *standby = container_of(at, struct pool_qp, link);
+
+		have += standby->path.rail == rail && standby->state != POOL_BROKEN;
+	}
+	return have < POOL_MAX;
+}
+
+static void offered(struct hf_vqp *vqp, const struct message *message, unsigned rail)
+{
+	struct pool_qp *standby;
+
+	pool_enlist(vqp);
+	if (vqp->pool == NULL || !has_room(vqp->pool, rail) || dc_suits(vqp->peer, rail) != (message->dc != 0))
+		return;
+	standby = add(vqp->pool, rail);
+	if (standby == NULL)
+		return;
+	standby->offer = message->dc ? message->dct_num : message->qp_num;
+	if (pool_qp_connect(vqp, standby, message) != 0) {
+		pool_qp_free(standby);
+		return;
+	}
+	standby->state = POOL_READY;
+	say(vqp, MESSAGE_POOL_QP, standby);
+}
+
+static struct pool_qp *find_offer(struct hf_vqp *vqp, const struct message *message, unsigned rail)
+{
+	if (vqp->pool == NULL)
+		return NULL;
+	list_for_each (at, &vqp->pool->qps) {
+		struct pool_qp *standby = container_of(at, struct pool_qp, link);
+
+		if (standby->path.rail == rail && standby->offer == message->about_qp)
+			return standby;
+	}
+	return NULL;
+}
+
+static void answered(struct hf_vqp *vqp, const struct message *message, unsigned rail)
+{
+	struct pool_qp *standby = find_offer(vqp, message, rail);
+
+	if (standby == NULL || standby->state != POOL_OFFERED || (standby->dc != NULL) != (message->dc != 0))
+		return;
+	if (pool_qp_connect(vqp, standby, message) == 0)
+		standby->state = POOL_READY;
+	else
+		withdraw(standby);
+}
+
+/* To the picker: the other end is broken; it is withdrawn as soon as nobody is on it, or has been. To the other side:
+ * nobody will be sent there any more. */
+static void gone(struct hf_vqp *vqp, const struct message *message, unsigned rail)
+{
+	struct pool_qp *standby = find_offer(vqp, message, rail);
+	bool picks = vqp->recovery.picks;
+
+	if (standby == NULL && picks)
+		say_gone(vqp, rail, message->about_qp);
+	if (standby == NULL)
+		return;
+	pool_qp_break(standby);
+	standby->withdrawn = !picks;
+	if (standby->users > 0)
+		return;
+	if (picks)
+		withdraw(standby);
+	else
+		pool_qp_free(standby);
+}
+
+void pool_message(struct hf_vqp *vqp, const struct message *message, unsigned rail)
+{
+	if (message->kind == MESSAGE_POOL && !vqp->recovery.picks)
+		offered(vqp, message, rail);
+	else if (message->kind == MESSAGE_POOL_QP && vqp->recovery.picks)
+		answered(vqp, message, rail);
+	else if (message->kind == MESSAGE_POOL_GONE)
+		gone(vqp, message, rail);
+}
+
+/* ---- the end ---- */
+
+static void pool_close(struct pool *pool)
+{
+	struct list *at;
+
+	while (!list_empty(&pool->members))
+		pool_forget(container_of(pool->members.next, struct hf_vqp, member_link));
+	while ((at = list_pop_front(&pool->qps)) != NULL) {
+		struct pool_qp *standby = container_of(at, struct pool_qp, link);
+
+		while (!list_empty(&standby->vqps)) { /* they end with the peer */
+			struct hf_vqp *vqp = container_of(standby->vqps.next, struct hf_vqp, pool_link);
+
+			list_remove(&vqp->pool_link);
+			list_remove(&vqp->pool_wait_link);
+			vqp->path = (struct path){0};
+			standby->users--;
+		}
+		pool_qp_free(standby);
+	}
+	list_remove(&pool->node_link);
+	free(pool);
+}
+
+void pool_free_peer(struct hf_peer *peer)
+{
+	list_for_each_safe (at, &peer->node->pools)
+		if (container_of(at, struct pool, node_link)->peer == peer)
+			pool_close(container_of(at, struct pool, node_link));
+}
+
+void pool_free_pd(struct hf_vpd *pd)
+{
+	list_for_each_safe (at, &pd->node->pools)
+		if (container_of(at, struct pool, node_link)->pd == pd)
+			pool_close(container_of(at, struct pool, node_link));
+}

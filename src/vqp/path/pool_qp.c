@@ -1,0 +1,220 @@
+#include "vqp/path/pool_qp.h"
+
+#include <stdlib.h>
+
+#include "base/ensure.h"
+#include "vqp/path/pool.h"
+
+/* ---- its life ---- */
+
+static void on_target_fatal(struct wc_sink *sink)
+{
+	pool_qp_break(container_of(sink, struct pool_qp, dc_sink));
+}
+
+/* A target has no wrs. */
+static void on_target_wc(struct wc_sink *sink, const struct ibv_wc *wc)
+{
+	(void)sink, (void)wc;
+}
+
+static void on_target_settled(struct wc_sink *sink)
+{
+	(void)sink;
+}
+
+static struct carrier *find_carrier(struct pool *pool, unsigned rail, bool dc, unsigned initiators)
+{
+	return dc ? carrier_share(pool->pd, rail, initiators) : carrier_make(pool->pd, rail, pool->access);
+}
+
+struct pool_qp *pool_qp_make(struct pool *pool, unsigned rail, bool dc, unsigned initiators)
+{
+	struct pool_qp *standby = calloc(1, sizeof(*standby));
+
+	if (standby == NULL)
+		return NULL;
+	standby->pool = pool;
+	list_init(&standby->vqps);
+	standby->dc_sink =
+		(struct wc_sink){.completed = on_target_wc, .settled = on_target_settled, .fatal = on_target_fatal};
+	list_init(&standby->dc_sink.link);
+	if (dc)
+		standby->dc = dc_end_make(pool->pd, rail, pool->access, &standby->dc_sink);
+	standby->carrier = dc && standby->dc == NULL ? NULL : find_carrier(pool, rail, dc, initiators);
+	if (standby->carrier == NULL) {
+		dc_end_free(standby->dc);
+		free(standby);
+		return NULL;
+	}
+	carrier_add(standby->carrier, &standby->carrier_link);
+	standby->path = standby->carrier->path;
+	standby->path.cq = NULL; /* its place in the queues is the carrier's */
+	standby->path.cqes = 0;
+	standby->path.carries = false;
+	standby->offer = dc ? standby->dc->path.qp->qp_num : standby->path.qp->qp_num;
+	standby->offered_ns = hf_loop_now_ns(pool->pd->node->loop);
+	list_push_back(&pool->qps, &standby->link);
+	return standby;
+}
+
+/* Wrs of a standby qp that have not completed hold up all others on its initiator, and may land here late. */
+static bool needs_carrier(const struct pool_qp *standby)
+{
+	return standby->dc == NULL || standby->posted_end > standby->carrier->completed;
+}
+
+void pool_qp_free(struct pool_qp *standby)
+{
+	ensure(standby->users == 0);
+	list_remove(&standby->link);
+	list_remove(&standby->dc_sink.link);
+	path_uncarry(&standby->path);
+	if (standby->dc != NULL && needs_carrier(standby))
+		carrier_stop(standby->carrier);
+	dc_end_free(standby->dc);
+	carrier_drop(standby->carrier, &standby->carrier_link);
+	free(standby);
+}
+
+int pool_qp_connect(struct hf_vqp *vqp, struct pool_qp *standby, const struct message *theirs)
+{
+	struct path *path = &standby->path;
+	int rc;
+
+	if (standby->dc == NULL) {
+		rc = path_connect(vqp, &standby->carrier->path, theirs);
+		path->footers = standby->carrier->path.footers;
+		path->mtu_bytes = standby->carrier->path.mtu_bytes;
+		path->their_key = standby->carrier->path.their_key;
+		return rc;
+	}
+	dc_end_hear(standby->dc, vqp->peer->remote[vqp->peer->rail_map[path->rail]].gid, theirs);
+	path->footers = theirs->footers && path_has_footers(vqp->node, path->rail);
+	path->our_key = theirs->dct_num;
+	path->their_key = standby->dc->path.qp->qp_num;
+	return 0;
+}
+
+void pool_qp_break(struct pool_qp *standby)
+{
+	if (standby->state == POOL_BROKEN)
+		return;
+	standby->state = POOL_BROKEN;
+	list_for_each_safe (at, &standby->vqps) {
+		struct hf_vqp *vqp = container_of(at, struct hf_vqp, pool_link);
+
+		if (!vqp->path.broken)
+			failover_broken(vqp);
+	}
+}
+
+/* ---- its fence ---- */
+
+bool pool_qp_is_ended(const struct pool_qp *standby)
+{
+	return standby->carrier->path.qp == NULL;
+}
+
+static enum fence fence_carrier(struct hf_vqp *vqp, struct carrier *carrier, uint64_t now_ns)
+{
+	enum fence fence = FENCE_DONE;
+
+	carrier_break(carrier);
+	if (!carrier->fenced)
+		fence = fence_path(vqp, &carrier->path, now_ns);
+	carrier->fenced |= fence == FENCE_DONE;
+	return fence;
+}
+
+/* The target's path keeps the time of its own tries. */
+static enum fence fence_target(struct hf_vqp *vqp, struct dc_end *end, uint64_t now_ns)
+{
+	if (end == NULL || end->fenced)
+		return FENCE_DONE;
+	if (fence_path_sleeps(&end->path, now_ns))
+		return FENCE_WAITS;
+	return fence_judge(vqp, &end->path, dc_end_fence(end), now_ns);
+}
+
+/* A swap asks for no fence: both ends have fallen quiet, and others may be using it. */
+enum fence pool_qp_fence(struct hf_vqp *vqp, uint64_t now_ns)
+{
+	struct pool_qp *standby = vqp->path.shared;
+	enum fence own = FENCE_DONE, theirs;
+
+	if (!vqp->failing && vqp->recovery.kind == RECOVERY_FAILBACK && standby->state != POOL_BROKEN)
+		return FENCE_DONE;
+	if (standby->fenced)
+		return FENCE_DONE;
+	pool_qp_break(standby);
+	if (needs_carrier(standby))
+		own = fence_carrier(vqp, standby->carrier, now_ns);
+	theirs = fence_target(vqp, standby->dc, now_ns);
+	standby->fenced = own == FENCE_DONE && theirs == FENCE_DONE;
+	if (own == FENCE_WAITS || theirs == FENCE_WAITS)
+		return FENCE_WAITS;
+	return standby->fenced ? FENCE_DONE : FENCE_HOPELESS;
+}
+
+uint64_t pool_qp_fence_retry_ns(const struct pool_qp *standby)
+{
+	uint64_t own = needs_carrier(standby) && !standby->carrier->fenced ? standby->carrier->path.fence_retry_ns : 0;
+	uint64_t theirs = standby->dc != NULL && !standby->dc->fenced ? standby->dc->path.fence_retry_ns : 0;
+
+	return own > theirs ? own : theirs;
+}
+
+int pool_qp_end(struct pool_qp *standby)
+{
+	int rc = 0;
+
+	if (needs_carrier(standby) && !standby->carrier->fenced)
+		rc = carrier_end(standby->carrier);
+	if (rc == 0 && standby->dc != NULL && !standby->dc->fenced)
+		rc = dc_end_end(standby->dc);
+	if (rc != 0)
+		return rc;
+	pool_qp_break(standby);
+	standby->fenced = true;
+	return 0;
+}
+
+void pool_qp_evict(struct hf_vqp *vqp)
+{
+	struct pool_qp *standby = vqp->path.shared;
+
+	vqp->path.broken = true; /* it does not settle with the others */
+	pool_qp_break(standby);
+	if (needs_carrier(standby))
+		carrier_stop(standby->carrier);
+	if (standby->dc != NULL)
+		dc_end_stop(standby->dc);
+	standby->fenced =
+		(!needs_carrier(standby) || standby->carrier->fenced) && (standby->dc == NULL || standby->dc->fenced);
+}
+
+/* ---- what it tells ---- */
+
+bool pool_qp_tells(const struct pool_qp *standby)
+{
+	return standby->dc != NULL ? standby->dc->path.qp != NULL : standby->carrier->path.qp != NULL;
+}
+
+int pool_qp_executed_psn(const struct pool_qp *standby, uint32_t *psn_out)
+{
+	return standby->dc != NULL ? dc_end_executed_psn(standby->dc, psn_out)
+				   : hf_qp_executed_psn(standby->carrier->path.qp, psn_out);
+}
+
+int pool_qp_atomic_results(const struct pool_qp *standby, struct hf_atomic_result *results_out, unsigned n)
+{
+	return standby->dc != NULL ? dc_end_atomic_results(standby->dc, results_out, n)
+				   : hf_qp_atomic_results(standby->carrier->path.qp, results_out, n);
+}
+
+int pool_qp_refusal(const struct pool_qp *standby, struct hf_refusal *refusal_out)
+{
+	return standby->dc != NULL ? dc_end_refusal(standby->dc, refusal_out)
+				   : hf_qp_refusal(standby->carrier->path.qp, refusal_out);
+}

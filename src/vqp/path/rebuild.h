@@ -1,0 +1,51 @@
+/* rebuild.h - a dedicated qp made in the background, for a vqp that is on a standby qp, or to go to a better rail.
+ *
+ *   waiting --admitted--> offered --both ends have it--> probing --a wr of ours came through--> swapping
+ *
+ * Only so many are under way at a time, so that thousands of them do not stand in the way of traffic; none is begun
+ * just after another vqp began to fail over; and a vqp whose paths fail again and again waits longer each time. The
+ * probe is what tells a rail that only looks well: traffic does not go back and forth because of it. The swap is the
+ * exchange of recovery.h, which falls quiet first (R1). */
+#ifndef HOLDFAST_VQP_PATH_REBUILD_H
+#define HOLDFAST_VQP_PATH_REBUILD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+
+struct hf_node;
+struct hf_vqp;
+
+enum rebuild_state {
+	REBUILD_NONE,
+	REBUILD_WAITING,  /* for its turn */
+	REBUILD_OFFERED,  /* for the other end's qp */
+	REBUILD_PROBING,  /* for the completion of a wr on it */
+	REBUILD_SWAPPING, /* for the end of the exchange */
+};
+
+struct rebuild {
+	struct list link;
+	enum rebuild_state state;
+	unsigned rail;
+	uint64_t at_ns; /* waiting: not before; else: given up then */
+	uint64_t backoff_ns, failed_ns;
+};
+
+/* Of a node. */
+struct rebuilds {
+	struct list waiting, running;
+	unsigned running_count;
+};
+
+void rebuild_init(struct hf_vqp *vqp);
+void rebuild_want(struct hf_vqp *vqp, unsigned rail, uint64_t now_ns);
+void rebuild_want_own(struct hf_vqp *vqp, uint64_t now_ns);              /* on the rail in use, unless it is paused */
+void rebuild_ready(struct hf_vqp *vqp, unsigned rail);                   /* both ends have the qp */
+void rebuild_probed(struct hf_vqp *vqp, bool came_through);              /* the probe's completion */
+void rebuild_end(struct hf_vqp *vqp, bool path_failed, uint64_t now_ns); /* swapped, or no longer of use */
+bool rebuild_turn(struct hf_node *node, uint64_t now_ns);
+void rebuild_tick(struct hf_node *node, uint64_t now_ns);
+
+#endif

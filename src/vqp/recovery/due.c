@@ -1,0 +1,228 @@
+/* What is due at every turn: vqps whose path is to be fenced, which is over when the last completions were read; and
+ * vqps that wait for quiet, or that end. And what can be done in advance when nothing is. */
+#include "vqp/path/pool.h"
+
+#include "base/log.h"
+#include "vqp/atomic/uid_slots.h"
+
+/* Vqps a turn that nobody asked about, nor was told about: first one, so that it is through the exchange soon, then
+ * twice as many each time; but the other side's messages are read between turns, and the first of thousands of vqps are
+ * to be through while the last begin. Until the first is, turns stay short: its answer would wait for a long one. All
+ * at once those are fenced that the other side asked about, since it waits for each of them, and those about which it
+ * was told, since it fences them meanwhile. */
+#define SLICE_FIRST 1u
+#define SLICE_ALONE 4u
+#define SLICE_MOST  96u
+
+#define WARM_MOST 4u /* vqps a turn: 1 us each, while an answer may come */
+
+static void fenced(struct hf_vqp *vqp)
+{
+	struct recovery_event event = {.type = RECOVERY_EVENT_FENCED};
+
+	vqp->fencing = false;
+	vqp->fenced_ns = hf_env_now_ns(vqp->node->env);
+	access_check(vqp);
+	failover_event(vqp, &event);
+	if (vqp->recovery.state == RECOVERY_EXCHANGE && list_empty(&vqp->cold_link))
+		list_push_back(&vqp->node->cold, &vqp->cold_link);
+}
+
+static void failed(struct hf_vqp *vqp)
+{
+	const struct inflight_end flushed = {.first = IBV_WC_WR_FLUSH_ERR, .rest = IBV_WC_WR_FLUSH_ERR};
+	uint32_t standby = exchange_standby(vqp);
+
+	vqp->failing = false;
+	inflight_fail(&vqp->sends, &vqp->end);
+	inflight_fail(&vqp->recvs, &flushed);
+	vcq_note(vqp);
+	vqp_forget_paths(vqp);
+	if (vqp->fail_tell)
+		exchange_say_closed(vqp, standby);
+	vqp->fail_tell = false;
+	uid_slots_return(vqp);
+	list_remove(&vqp->recovering_link);
+	access_check(vqp);
+	if (vqp->changed != NULL)
+		vqp->changed(vqp, vqp->context);
+}
+
+static bool waits_for_quiet(const struct hf_vqp *vqp)
+{
+	return vqp->drained_quiet && vqp->recovery.state == RECOVERY_QUIET && !vqp->failing && !vqp->fencing;
+}
+
+/* Nobody has told that the other side fenced. By its lease it has, or nothing that left here is on its way any more, so
+ * what is told to be unknown now does not execute later (R5, V4). */
+static bool waits_for_lease(const struct hf_vqp *vqp, uint64_t now_ns)
+{
+	const struct lease *lease;
+
+	if (vqp->peer == NULL)
+		return false;
+	if (!vqp->strays && !vqp->fail_awaits && (!vqp->fail_waits || (vqp->recovery.heard && vqp->evidence.fenced)))
+		return false;
+	lease = &vqp->peer->lease;
+	return !lease_is_over(lease, now_ns) && now_ns - vqp->fenced_ns < lease_with_margin(lease->ours_ns);
+}
+
+/* Nothing to do for it before a completion comes, or a tick. */
+bool due_waits(const struct hf_vqp *vqp)
+{
+	uint64_t now_ns = hf_env_now_ns(vqp->node->env);
+
+	if (vqp->failing || vqp->fencing)
+		return fence_sleeps(vqp, now_ns) || (vqp->failing && waits_for_lease(vqp, now_ns));
+	return !vqp->path.cut && waits_for_quiet(vqp) && !post_quiet(vqp);
+}
+
+static int end_qp(struct path *path)
+{
+	return path->shared != NULL ? pool_qp_end(path->shared) : path_end_qp(path);
+}
+
+static bool path_is_fenced(struct hf_vqp *vqp)
+{
+	struct path *path = &vqp->path;
+
+	if (vqp->fence == FENCE_HOPELESS && end_qp(path) == 0) {
+		log_warn("vqp %u: its qp on rail %s was ended instead; what that executed last cannot be asked",
+			vqp->num, hf_node_rail_name(vqp->node, path->rail));
+		vqp->fence = FENCE_DONE;
+	}
+	return vqp->fence == FENCE_DONE;
+}
+
+static bool progress(struct hf_vqp *vqp)
+{
+	struct recovery_event quiet = {.type = RECOVERY_EVENT_QUIET};
+
+	if ((vqp->failing || vqp->fencing) && !path_is_fenced(vqp)) {
+		if (vqp->fence_unsaid && vqp->peer != NULL)
+			exchange_say(vqp, MESSAGE_FENCE);
+		return false;
+	}
+	if (vqp->failing && vqp->fail_asks) {
+		vqp->fail_asks = vqp->fail_tell = false;
+		vqp->fail_awaits = true;
+		vqp->fenced_ns = hf_env_now_ns(vqp->node->env);
+		if (vqp->peer != NULL)
+			exchange_ask_end(vqp);
+	}
+	if (vqp->strays && vqp->fenced_ns == 0)
+		vqp->fenced_ns = hf_env_now_ns(vqp->node->env);
+	if (vqp->failing && waits_for_lease(vqp, hf_env_now_ns(vqp->node->env)))
+		return false;
+	if (vqp->failing) {
+		failed(vqp);
+	} else if (vqp->fencing && vqp->state != HF_VQP_ERROR) {
+		fenced(vqp);
+	} else if (waits_for_quiet(vqp)) {
+		if (!post_quiet(vqp)) {
+			(void)post_probe(vqp);
+			return false;
+		}
+		vqp->drained_quiet = false;
+		failover_event(vqp, &quiet);
+		return true;
+	}
+	return true;
+}
+
+/* Fences all that wait for it, then reads the queues once for all of them: what comes out of a queue after the fence
+ * are the last completions of the fenced qps, and of others, which are told as ever. */
+static void fence_all(struct hf_node *node, struct list *round)
+{
+	uint64_t now_ns = hf_env_now_ns(node->env);
+	bool drain[HF_RAILS_MAX] = {0};
+
+	list_for_each (at, round) {
+		struct hf_vqp *vqp = container_of(at, struct hf_vqp, due_link);
+
+		if (vqp->path.cut) {
+			vqp->path.cut = false;
+			failover_broken(vqp);
+		}
+		if (!vqp->failing && !vqp->fencing)
+			continue;
+		vqp->fence = fence_path(vqp, &vqp->path, now_ns);
+		if (vqp->path.qp != NULL && vqp->fence != FENCE_WAITS)
+			drain[vqp->path.rail] = true;
+	}
+	for (unsigned i = 0; i < node->rail_count; i++)
+		if (drain[i])
+			rail_cqs_drain(&node->rails[i].cqs);
+}
+
+static unsigned least(unsigned a, unsigned b)
+{
+	return a < b ? a : b;
+}
+
+/* The other side fences it already. */
+static bool was_told(const struct hf_vqp *vqp)
+{
+	return vqp->fencing && !vqp->fence_unsaid && !vqp->path.cut;
+}
+
+static unsigned next_slice(const struct hf_node *node)
+{
+	if (node->due_slice == 0)
+		return SLICE_FIRST;
+	return least(2 * node->due_slice, node->due_answered ? SLICE_MOST : SLICE_ALONE);
+}
+
+static void take_slice(struct hf_node *node, struct list *round, unsigned n)
+{
+	for (unsigned alone = 0; n < SLICE_MOST && !list_empty(&node->due); n++) {
+		struct hf_vqp *vqp = container_of(node->due.next, struct hf_vqp, due_link);
+
+		if (!was_told(vqp) && ++alone > node->due_slice)
+			return;
+		list_remove(&vqp->due_link);
+		list_push_back(round, &vqp->due_link);
+	}
+}
+
+enum hf_poll due_turn(struct hf_node *node)
+{
+	enum hf_poll poll = HF_IDLE;
+	struct list round, *at;
+	unsigned n = 0;
+
+	if (list_empty(&node->due) && list_empty(&node->asked)) {
+		node->due_slice = 0;
+		node->due_answered = false;
+		return HF_IDLE;
+	}
+	node->due_slice = next_slice(node);
+	list_init(&round);
+	for (; n < SLICE_MOST && (at = list_pop_front(&node->asked)) != NULL; n++)
+		list_push_back(&round, at);
+	take_slice(node, &round, n);
+	fence_all(node, &round);
+	while ((at = list_pop_front(&round)) != NULL) {
+		struct hf_vqp *vqp = container_of(at, struct hf_vqp, due_link);
+
+		if (progress(vqp))
+			poll = HF_BUSY;
+		else if (list_empty(&vqp->due_link))
+			list_push_back(&node->due, &vqp->due_link);
+	}
+	return poll;
+}
+
+bool due_warm(struct hf_node *node)
+{
+	struct list *at;
+	unsigned n = 0;
+
+	for (; n < WARM_MOST && (at = list_pop_front(&node->cold)) != NULL; n++) {
+		const struct hf_vqp *vqp = container_of(at, struct hf_vqp, cold_link);
+
+		if (vqp->recovery.state == RECOVERY_EXCHANGE)
+			inflight_fetch(&vqp->sends);
+	}
+	return n > 0;
+}

@@ -1,0 +1,251 @@
+/* Carries out what recovery.c decides: what is said in exchange.c, the fence in due.c, the path in next_path.c. */
+#include "vqp/path/pool.h"
+
+#include "base/log.h"
+#include "vqp/atomic/uid_slots.h"
+#include "vqp/recovery/verdict.h"
+
+/* A SEND may wait for its receive for as long as the application pleases. A failback does not wait for that, or new
+ * wrs would: it becomes a failover, which judges the last wrs by evidence. */
+#define QUIET_PATIENCE_NS 100000000ull
+
+/* Our qp was ended, since its fence was hopeless; or there never was one; or the device is one that may be wrong. */
+static bool answers_unsure(const struct hf_vqp *vqp)
+{
+	const struct path *path = &vqp->path;
+
+	return (path->shared != NULL ? pool_qp_is_ended(path->shared) : path->qp == NULL) ||
+	       (vqp->node->rails[path->rail].dev->attr.caps & HF_DEV_SEND_FENCE) == 0;
+}
+
+/* Behind a wr that is unknown nothing of the vqp executes (V2), as behind one that failed on a plain qp: a WRITE of a
+ * flag must not be seen when nobody knows of the data before it. */
+static void settle(struct hf_vqp *vqp)
+{
+	struct log_reading reading = verdict_read_log(&vqp->sends, &vqp->evidence);
+	enum ibv_wc_status refused;
+	uint32_t unknown;
+
+	if (verdict_lost(&vqp->sends, vqp->messages, &vqp->evidence, &reading)) {
+		log_error("vqp %u: a NIC of the other side died with what it had acknowledged", vqp->num);
+		vqp->doomed = true;
+	}
+	vqp->evidence.answers_unsure = answers_unsure(vqp);
+	unknown = verdict_enter(vqp->node->config.policy, &vqp->sends, &vqp->evidence, &reading);
+	if (unknown > 0) {
+		log_warn("vqp %u: nobody can say what became of %u wrs", vqp->num, unknown);
+		vqp->doomed = true;
+	}
+	/* The picker may post as soon as it has said GO: then it is on that path that its wrs have to be fenced. */
+	if (vqp->doomed && vqp->recovery.picks) {
+		vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, true);
+		return;
+	}
+	access_settle(vqp);
+	vcq_note(vqp);
+	/* Likewise what was refused: the other side waits until it is on a path, and all before it is done. */
+	refused = inflight_refused(&vqp->sends);
+	if (refused != IBV_WC_SUCCESS && vqp->recovery.picks)
+		vqp_fail(vqp, refused, IBV_WC_WR_FLUSH_ERR, true);
+	else
+		exchange_tell_lengths(vqp);
+}
+
+/* Under `none` an exchange is for the first path, for a way back when nothing is in flight, or for a change of grants,
+ * which ends what is. But the end that picks may have posted to the first path while the other one lost it before it
+ * was ready: that may have executed, and nobody would judge it. */
+static bool would_repeat(const struct hf_vqp *vqp)
+{
+	return !policy_recovers(vqp->node->config.policy) && vqp->recovery.kind == RECOVERY_FAILOVER &&
+	       !vqp->grants.dedicated && !post_quiet(vqp);
+}
+
+static void begin_fence(struct hf_vqp *vqp)
+{
+	if (would_repeat(vqp)) {
+		vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR, true);
+		return;
+	}
+	vqp->fencing = true;
+	vqp->path.cut = false;
+	if (vqp->path.qp != NULL)
+		vqp->path.broken = true;
+	if (vqp->recovery.kind == RECOVERY_FAILOVER)
+		rebuild_end(vqp, vqp->path.qp != NULL, hf_loop_now_ns(vqp->node->loop));
+	if (exchange_suspects_rail(vqp))
+		peer_suspect(vqp->peer, vqp->path.rail);
+	if (vqp->state == HF_VQP_UP)
+		vqp_move(vqp, HF_VQP_RECOVERING);
+	vqp_due(vqp);
+}
+
+/* Asked again at ticks, because the rail may have been paused when it was its turn. */
+static void want_dedicated(struct hf_vqp *vqp, uint64_t now_ns)
+{
+	if (vqp->path.shared != NULL && vqp->recovery.picks && vqp->state == HF_VQP_UP && !vqp->forsaken)
+		rebuild_want_own(vqp, now_ns);
+}
+
+/* What is settled has completions, and the program has its turn for them before the rest is posted: where a CPU does
+ * the NIC's work, to post is to execute. */
+static void post_rest(struct hf_vqp *vqp)
+{
+	if (!vcq_ready(vqp->send_cq))
+		post_pump(vqp);
+	else if (list_empty(&vqp->resumed_link))
+		list_push_back(&vqp->node->resumed, &vqp->resumed_link);
+}
+
+static void do_resume(struct hf_vqp *vqp)
+{
+	bool first = vqp->state == HF_VQP_CONNECTING;
+	uint64_t now_ns = hf_env_now_ns(vqp->node->env);
+
+	if (vqp->path.qp == NULL)
+		return;
+	if (vqp->doomed) {
+		vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, true);
+		return;
+	}
+	vqp->held = vqp->rail_suspect = false;
+	vqp->node->due_answered = vqp->node->due_slice != 0;
+	if (!first) {
+		if (vqp->recovery.kind == RECOVERY_FAILOVER)
+			vqp->counters.failovers++;
+		else if (vqp->path.rail != vqp->last_rail)
+			vqp->counters.failbacks++;
+		if (vqp->recovery.kind == RECOVERY_FAILOVER && vqp->detected_ns != 0)
+			vqp->counters.last_failover_ns = now_ns - vqp->detected_ns;
+	}
+	log_debug("vqp %u: on rail %s", vqp->num, hf_node_rail_name(vqp->node, vqp->path.rail));
+	vqp->detected_ns = 0;
+	(void)path_post_recvs(vqp, &vqp->path);
+	vqp_move(vqp, HF_VQP_UP);
+	access_check(vqp);
+	post_rest(vqp);
+	rebuild_end(vqp, false, now_ns);
+	want_dedicated(vqp, now_ns);
+	pool_enlist(vqp);
+	if (first || policy_caches(vqp->node->config.policy))
+		node_tick_soon(vqp->node);
+}
+
+/* A swap goes to the rail that was prepared and probed for it, should another one have come up meanwhile. */
+static uint32_t usable_rails(const struct hf_vqp *vqp)
+{
+	uint32_t usable = peer_usable(vqp->peer), prepared = 1u << vqp->rebuild.rail;
+
+	if (vqp->recovery.kind == RECOVERY_FAILBACK && vqp->rebuild.state == REBUILD_SWAPPING && (usable & prepared))
+		return prepared;
+	return home_rails(vqp, usable);
+}
+
+/* FENCE is not said where the STATE is as soon. But where ports say nothing, only this end knows: the other one may
+ * sleep, and is told at once, so that it wakes and fences while this end reads its queues. */
+static void say_fence(struct hf_vqp *vqp)
+{
+	const struct path *path = &vqp->path;
+
+	if (vqp->recovery.kind == RECOVERY_FAILBACK || (path->qp != NULL && peer_ports_up(vqp->peer, path->rail)))
+		exchange_say(vqp, MESSAGE_FENCE);
+	else
+		vqp->fence_unsaid = true;
+}
+
+void failover_event(struct hf_vqp *vqp, const struct recovery_event *event)
+{
+	struct recovery_event full = *event;
+	enum recovery_state before;
+	uint64_t now_ns = hf_env_now_ns(vqp->node->env);
+	unsigned actions;
+
+	if (vqp->peer == NULL || vqp->state == HF_VQP_ERROR)
+		return;
+	full.usable = usable_rails(vqp);
+	full.idle = vqp->sends.head == vqp->sends.tail;
+	before = vqp->recovery.state;
+	actions = recovery_step(&vqp->recovery, &full, now_ns);
+	if (vqp->recovery.state == RECOVERY_IDLE || vqp->recovery.state == RECOVERY_FAILED)
+		list_remove(&vqp->recovering_link);
+	else if (list_empty(&vqp->recovering_link)) /* it keeps its place: somebody may be walking the list */
+		list_push_back(&vqp->node->recovering, &vqp->recovering_link);
+	if (actions & RECOVERY_HOLD) {
+		vqp->held = true;
+		vqp->drained_quiet = false;
+		if (vqp->detected_ns == 0)
+			vqp->detected_ns = now_ns;
+		vqp->fence_unsaid = false;
+	}
+	if (actions & RECOVERY_SEND_FENCE)
+		say_fence(vqp);
+	if (actions & RECOVERY_DO_QUIET) {
+		vqp->drained_quiet = true;
+		vqp_due(vqp);
+	}
+	if (actions & RECOVERY_DO_FENCE)
+		begin_fence(vqp);
+	if (actions & RECOVERY_SEND_STATE)
+		exchange_say(vqp, MESSAGE_STATE);
+	if (actions & RECOVERY_SETTLE)
+		settle(vqp);
+	if (vqp->state == HF_VQP_ERROR)
+		return;
+	if (actions & RECOVERY_DO_GO)
+		next_path_go(vqp);
+	if (actions & RECOVERY_DO_BUILD)
+		next_path_match(vqp);
+	if (actions & RECOVERY_SEND_READY)
+		exchange_say(vqp, MESSAGE_READY);
+	/* Unless what was to be built failed, which has begun the next epoch. */
+	if ((actions & RECOVERY_RESUME) && vqp->recovery.state == RECOVERY_IDLE)
+		do_resume(vqp);
+	if (actions & RECOVERY_FAIL) {
+		log_error("vqp %u: no path within the budget: epoch %u, it waited for %s", vqp->num,
+			vqp->recovery.epoch, recovery_state_name(before));
+		vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR, true);
+		vqp->fail_waits = true;
+	}
+}
+
+void failover_cut(struct hf_vqp *vqp)
+{
+	vqp->path.cut = true;
+	vqp_due(vqp);
+}
+
+void failover_broken(struct hf_vqp *vqp)
+{
+	struct recovery_event event = {.type = RECOVERY_EVENT_BROKEN};
+
+	if (vqp->forsaken) {
+		vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR, false);
+		return;
+	}
+	vqp->path.broken = true;
+	failover_event(vqp, &event);
+}
+
+void failover_tick(struct hf_vqp *vqp, uint64_t now_ns)
+{
+	struct recovery_event event = {.type = RECOVERY_EVENT_RAILS};
+
+	if (vqp->peer == NULL || vqp->state == HF_VQP_ERROR || vqp->state == HF_VQP_INIT)
+		return;
+	connect_tick(vqp, now_ns);
+	if (vqp->recovery.state == RECOVERY_BUILD && vqp->recovery.rail >= 0 &&
+		(peer_usable(vqp->peer) & 1u << vqp->recovery.rail) == 0)
+		failover_broken(vqp);
+	if (vqp->recovery.state == RECOVERY_QUIET && now_ns >= vqp->recovery.since_ns + QUIET_PATIENCE_NS)
+		failover_broken(vqp);
+	failover_event(vqp, &event);
+	standby_offer_all(vqp);
+	if (vqp->grants.done != NULL)
+		access_check(vqp);
+	want_dedicated(vqp, now_ns);
+	if (failback_due(vqp, now_ns))
+		rebuild_want(vqp, (unsigned)rail_choose(home_rails(vqp, peer_usable(vqp->peer))), now_ns);
+	if (home_despairs(vqp, now_ns)) {
+		log_error("vqp %u: it cannot come to where the region's atomics are done", vqp->num);
+		vqp_abort(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR);
+	}
+}

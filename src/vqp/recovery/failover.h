@@ -1,0 +1,66 @@
+/* failover.h - how a vqp leaves a path and goes on with another: recovery.h decides, these carry it out. Seen only in
+ * src/vqp; all of it runs on the node's loop. */
+#ifndef HOLDFAST_VQP_RECOVERY_FAILOVER_H
+#define HOLDFAST_VQP_RECOVERY_FAILOVER_H
+
+#include <holdfast/loop.h>
+
+#include "vqp/message.h"
+#include "vqp/recovery/recovery.h"
+
+struct hf_node;
+struct hf_vqp;
+struct path;
+
+/* failover.c */
+void failover_event(struct hf_vqp *vqp, const struct recovery_event *event);
+void failover_broken(struct hf_vqp *vqp); /* the path in use is of no use any more */
+/* So it is for many vqps at once, as their port is down. Each begins when its turn comes (due.c), so that the first are
+ * through the exchange while others wait. Until then nothing has happened to it. */
+void failover_cut(struct hf_vqp *vqp);
+void failover_tick(struct hf_vqp *vqp, uint64_t now_ns);
+
+/* exchange.c */
+void exchange_say(struct hf_vqp *vqp, enum message_kind kind); /* FENCE, STATE, READY */
+void exchange_say_path(struct hf_vqp *vqp, enum message_kind kind, const struct path *path, enum message_path cached);
+/* Before the other side has a new path, so that no message that resumes is there sooner (R8). */
+void exchange_tell_lengths(struct hf_vqp *vqp);
+/* What broke the data path has probably broken control on that rail, and the exchange is not to wait for heartbeats to
+ * tell. But a qp that died of a program's error says nothing about its rail, nor does a flush. */
+bool exchange_suspects_rail(const struct hf_vqp *vqp);
+void exchange_message(struct hf_vqp *vqp, const struct message *message);
+/* CLOSED promises the other side that nothing of its wrs happens any more on the path that this vqp was on, so it
+ * follows the fence, or the end, of all that it had. `standby`: by exchange_standby, while it was on that. */
+uint32_t exchange_standby(const struct hf_vqp *vqp);
+void exchange_say_closed(struct hf_vqp *vqp, uint32_t standby);
+void exchange_closed(struct hf_vqp *vqp, const struct message *message);
+/* Of a vqp that failed and is fenced: the other side is to end too, and says CLOSED when it has. */
+void exchange_ask_end(struct hf_vqp *vqp);
+void exchange_ended(struct hf_vqp *vqp, const struct message *message);
+
+/* due.c */
+enum hf_poll due_turn(struct hf_node *node);
+/* When there is nothing else to do: verdicts of those that wait for the other side's STATE find what they read in the
+ * cache. False: there are none. */
+bool due_warm(struct hf_node *node);
+bool due_waits(const struct hf_vqp *vqp); /* nothing to do for it before a completion comes, or a tick */
+
+/* next_path.c */
+void next_path_go(struct hf_vqp *vqp);    /* the picker takes a path and says GO */
+void next_path_match(struct hf_vqp *vqp); /* the other end takes its match */
+void next_path_failed(struct hf_vqp *vqp, unsigned rail, int rc);
+/* After this GO the picker posts without an answer. */
+bool next_path_goes_at_once(const struct hf_vqp *vqp, unsigned cached);
+
+/* standby.c */
+bool standby_offer(struct hf_vqp *vqp, unsigned rail); /* a qp on one more rail; false: the device refuses */
+void standby_offer_all(struct hf_vqp *vqp);            /* where the policy or a revocable grant wants them */
+/* The one of that rail is not to be used any more, and nothing arrives through it: the latter in time, which is asked
+ * for again and again. */
+void standby_withdraw(struct hf_vqp *vqp, unsigned rail);
+bool standby_is_withdrawn(struct hf_vqp *vqp, unsigned rail, uint64_t now_ns);
+/* The one of that rail becomes the path in use, when both sides have one. */
+bool standby_take(struct hf_vqp *vqp, unsigned rail);
+void standby_message(struct hf_vqp *vqp, const struct message *message, unsigned rail);
+
+#endif

@@ -1,0 +1,27 @@
+/* fence.h - whether a path is fenced yet (docs/protocol.md, D3). What a fence that fails means is in fence.c. */
+#ifndef HOLDFAST_VQP_RECOVERY_FENCE_H
+#define HOLDFAST_VQP_RECOVERY_FENCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct hf_dev;
+struct hf_vqp;
+struct path; /* of it, or of the standby qp that it shares */
+
+enum fence {
+	FENCE_WAITS,    /* nothing may be judged or reported yet */
+	FENCE_DONE,     /* nothing arrives any more, and the device can be asked what did */
+	FENCE_HOPELESS, /* the qp has to be destroyed once its completions were read */
+};
+
+enum fence fence_path(struct hf_vqp *vqp, struct path *path, uint64_t now_ns);
+bool fence_sleeps(const struct hf_vqp *vqp, uint64_t now_ns); /* until fence_retry_ns() */
+uint64_t fence_retry_ns(const struct hf_vqp *vqp);
+/* What the device's answer to a try means. */
+enum fence fence_judge(struct hf_vqp *vqp, struct path *path, int rc, uint64_t now_ns);
+/* Asks until the answer is not -EINPROGRESS, and for some 40 ms at most: for whoever cannot come back later. Blocks. */
+int fence_insist(struct hf_dev *dev, int (*ask)(void *what), void *what);
+bool fence_path_sleeps(const struct path *path, uint64_t now_ns);
+
+#endif
