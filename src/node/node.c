@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "vqp/atomic/own.h"
+#include "vqp/atomic/owner.h"
 #include "vqp/atomic/uid_slots.h"
 
 #define TICK_NS            20000000ull
@@ -149,7 +149,7 @@ static enum hf_poll node_poll(struct hf_poller *poller, uint64_t now_ns)
 {
 	struct hf_node *node = container_of(poller, struct hf_node, poller);
 	enum hf_poll poll = HF_IDLE;
-	bool answered = node->due_answered;
+	bool answered = node->fence_answered;
 
 	node->turned_ns = now_ns;
 	/* First what ends a path: nothing is tried on it in vain, and who waits for our part of the exchange has it. */
@@ -158,32 +158,32 @@ static enum hf_poll node_poll(struct hf_poller *poller, uint64_t now_ns)
 			poll = HF_BUSY;
 	if (post_resumed(node))
 		poll = HF_BUSY;
-	if (!list_empty(&node->due))
+	if (!list_empty(&node->fence_queue))
 		node_flush(node); /* what was said since the last turn: the other side wakes while we fence */
-	if (due_turn(node) == HF_BUSY) {
+	if (fence_queue_turn(node) == HF_BUSY) {
 		node_hear(node);
 		node_flush(node);
 		/* Who asked meanwhile waits for us; what else the others have said is read in the next turn. */
-		if (!list_empty(&node->asked))
-			(void)due_turn(node);
+		if (!list_empty(&node->fence_asked))
+			(void)fence_queue_turn(node);
 		poll = HF_BUSY;
 		/* Some vqp goes on, for the first time since the cut: what it posts may complete in this turn. */
-		if (!answered && node->due_answered)
+		if (!answered && node->fence_answered)
 			hf_loop_hurry(node->loop);
 	}
 	for (unsigned i = 0; i < node->rail_count; i++)
 		if (hf_dev_poll(node->rails[i].dev, now_ns) == HF_BUSY)
 			poll = HF_BUSY;
-	if (harvest(node) == HF_BUSY)
+	if (completions_turn(node) == HF_BUSY)
 		poll = HF_BUSY;
 	/* Old qps are destroyed when nothing better is to do. */
 	if (poll == HF_IDLE && list_empty(&node->recovering) && path_dig(node, DIG_MOST))
 		poll = HF_BUSY;
-	if (poll == HF_IDLE && due_warm(node))
+	if (poll == HF_IDLE && fence_queue_warm(node))
 		poll = HF_BUSY;
 	if (rebuild_turn(node, now_ns) || pool_turn(node))
 		poll = HF_BUSY;
-	if (own_turn(node) == HF_BUSY)
+	if (owner_turn(node) == HF_BUSY)
 		poll = HF_BUSY;
 	if (node_notify(node) == HF_BUSY)
 		poll = HF_BUSY;
@@ -192,17 +192,17 @@ static enum hf_poll node_poll(struct hf_poller *poller, uint64_t now_ns)
 }
 
 /* False: some vqp has something to do now. */
-static bool all_due_wait(struct hf_node *node)
+static bool fence_queue_sleeps(struct hf_node *node)
 {
 	uint64_t retry_ns = UINT64_MAX;
 
-	if (!list_empty(&node->asked))
+	if (!list_empty(&node->fence_asked))
 		return false;
-	list_for_each (at, &node->due) {
-		const struct hf_vqp *vqp = container_of(at, struct hf_vqp, due_link);
+	list_for_each (at, &node->fence_queue) {
+		const struct hf_vqp *vqp = container_of(at, struct hf_vqp, fence_link);
 		uint64_t its_ns = fence_retry_ns(vqp);
 
-		if (!due_waits(vqp))
+		if (!fence_queue_waits(vqp))
 			return false;
 		if (its_ns > hf_loop_now_ns(node->loop) && its_ns < retry_ns)
 			retry_ns = its_ns;
@@ -212,7 +212,7 @@ static bool all_due_wait(struct hf_node *node)
 	return true;
 }
 
-static void fence_due(struct hf_timer *timer, uint64_t now_ns)
+static void fence_retry(struct hf_timer *timer, uint64_t now_ns)
 {
 	(void)timer, (void)now_ns; /* that the loop turns is enough */
 }
@@ -223,7 +223,7 @@ static bool node_arm(struct hf_poller *poller)
 	struct hf_node *node = container_of(poller, struct hf_node, poller);
 
 	node_flush(node);
-	if (!list_empty(&node->resumed) || !list_empty(&node->own_ended) || !all_due_wait(node))
+	if (!list_empty(&node->resumed) || !list_empty(&node->owner_ended) || !fence_queue_sleeps(node))
 		return false;
 	for (unsigned i = 0; i < node->rail_count; i++)
 		if (!rail_cqs_arm(&node->rails[i].cqs))
@@ -248,7 +248,7 @@ static void node_tick(struct hf_timer *timer, uint64_t now_ns)
 		peer_tick(container_of(at, struct hf_peer, node_link), now_ns);
 	list_for_each_safe (at, &node->recovering)
 		failover_tick(container_of(at, struct hf_vqp, recovering_link), now_ns);
-	/* The others want little: a standby, a way back. A few of them at a time, each in its turn. */
+	/* The others want little: a backup, a way back. A few of them at a time, each in its turn. */
 	for (unsigned i = 0; i < node->vqp_count && i < TICK_VQPS; i++) {
 		struct list *at = list_pop_front(&node->vqps);
 
@@ -257,7 +257,7 @@ static void node_tick(struct hf_timer *timer, uint64_t now_ns)
 	}
 	uid_slots_tick(node, now_ns);
 	home_tick(node, now_ns);
-	if (list_empty(&node->due) && list_empty(&node->asked))
+	if (list_empty(&node->fence_queue) && list_empty(&node->fence_asked))
 		(void)path_dig(node, DIG_TICK); /* also under load */
 	rebuild_tick(node, now_ns);
 	pool_tick(node, now_ns);
@@ -372,11 +372,11 @@ int hf_node_open(struct hf_loop *loop, const struct hf_node_config *config, cons
 	list_init(&node->vpds);
 	list_init(&node->vcqs);
 	list_init(&node->vqps);
-	list_init(&node->due);
-	list_init(&node->asked);
+	list_init(&node->fence_queue);
+	list_init(&node->fence_asked);
 	list_init(&node->cold);
 	list_init(&node->resumed);
-	list_init(&node->own_ended);
+	list_init(&node->owner_ended);
 	list_init(&node->recovering);
 	list_init(&node->pools);
 	list_init(&node->initiators);
@@ -399,7 +399,7 @@ int hf_node_open(struct hf_loop *loop, const struct hf_node_config *config, cons
 	}
 	node->poller = (struct hf_poller){.poll = node_poll, .arm = node_arm};
 	node->timer.fire = node_tick;
-	node->fence_timer.fire = fence_due;
+	node->fence_timer.fire = fence_retry;
 	hf_loop_add_poller(loop, &node->poller);
 	node->attached = true;
 	node_tick_soon(node);

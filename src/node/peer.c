@@ -268,8 +268,8 @@ static void dispatch(struct hf_peer *peer, const struct message *message)
 	case MESSAGE_GO:
 	case MESSAGE_QP:
 	case MESSAGE_READY:
-	case MESSAGE_STANDBY:
-	case MESSAGE_STANDBY_QP:
+	case MESSAGE_BACKUP:
+	case MESSAGE_BACKUP_QP:
 	case MESSAGE_MOVE:
 	case MESSAGE_SLOTS_ASK:
 	case MESSAGE_SLOTS:

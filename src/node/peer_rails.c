@@ -46,7 +46,7 @@ static void fetch(const struct hf_vqp *vqp)
 	__builtin_prefetch(&vqp->state);
 	__builtin_prefetch(&vqp->path.qp);
 	__builtin_prefetch(&vqp->path.cut);
-	__builtin_prefetch(&vqp->due_link, 1);
+	__builtin_prefetch(&vqp->fence_link, 1);
 }
 
 static bool is_there(const struct hf_vqp *vqp, const struct hf_peer *peer, unsigned rail)

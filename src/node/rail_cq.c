@@ -88,7 +88,7 @@ enum hf_poll rail_cqs_read(struct rail_cqs *cqs)
 		return HF_IDLE;
 	cqs->reading = true;
 	for (unsigned i = 0; i < cqs->count; i++)
-		if ((cqs->cqs[i].carrying > 0 || cqs->cqs[i].leaving > 0) && read_batch(cqs, &cqs->cqs[i]) > 0)
+		if ((cqs->cqs[i].active > 0 || cqs->cqs[i].leaving > 0) && read_batch(cqs, &cqs->cqs[i]) > 0)
 			poll = HF_BUSY;
 	cqs->reading = false;
 	return poll;

@@ -30,7 +30,7 @@ struct wc_sink {
 struct rail_cq {
 	struct hf_cq *cq;
 	bool spare;                 /* of spare qps */
-	unsigned carrying;          /* qps that traffic is on: without any there is nothing to poll for */
+	unsigned active;            /* qps that traffic is on: without any there is nothing to poll for */
 	uint32_t reserved, leaving; /* entries: by qps, destroyed ones included; by destroyed ones */
 	uint64_t reads;             /* how often it was read to its end */
 };

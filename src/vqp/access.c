@@ -41,7 +41,7 @@ static bool changes_in_rts(const struct path *path)
 	return (path->qp->dev->attr.caps & HF_DEV_ACCESS_IN_RTS) != 0;
 }
 
-/* A standby of the side that picks: the other does not post to it before it is told to. */
+/* A backup of the side that picks: the other does not post to it before it is told to. */
 static bool is_untouched(const struct hf_vqp *vqp, const struct path *path)
 {
 	return path != &vqp->path && vqp->recovery.picks;
@@ -72,13 +72,13 @@ static bool apply(struct hf_vqp *vqp, struct path *path)
 }
 
 /* It is kept although it is of no use: the peer may be about to post to its other end, and asks then what executed. */
-static void retire_standby(struct path *path)
+static void retire_backup(struct path *path)
 {
 	path->broken = true;
 	(void)hf_qp_fence(path->qp);
 }
 
-static bool standby_is_off(const struct hf_vqp *vqp, const struct path *path)
+static bool backup_is_off(const struct hf_vqp *vqp, const struct path *path)
 {
 	return path->qp == NULL || (path->access & ~vqp->access) == 0 || hf_qp_fence(path->qp) == 0;
 }
@@ -104,7 +104,7 @@ static bool is_settled(const struct hf_vqp *vqp)
 	if (!fenced && (path->access & ~vqp->access) != 0)
 		return false;
 	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
-		if (!standby_is_off(vqp, &vqp->standby[i]))
+		if (!backup_is_off(vqp, &vqp->backup[i]))
 			return false;
 	return !vqp->grants.given || (!fenced && path->grant != 0 && !path->broken && path->access == vqp->access);
 }
@@ -135,8 +135,8 @@ int hf_vqp_set_access(struct hf_vqp *vqp, int access, void (*done)(struct hf_vqp
 	vqp->grants.given |= given != 0;
 	cycle |= !apply(vqp, &vqp->path);
 	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
-		if (!apply(vqp, &vqp->standby[i]))
-			retire_standby(&vqp->standby[i]);
+		if (!apply(vqp, &vqp->backup[i]))
+			retire_backup(&vqp->backup[i]);
 	if (taken == 0 && given != 0)
 		tell_given(vqp);
 	if (vqp->path.qp != NULL && (taken != 0 || cycle))
@@ -155,7 +155,7 @@ int hf_vqp_set_access(struct hf_vqp *vqp, int access, void (*done)(struct hf_vqp
 static void arm_all(struct hf_vqp *vqp)
 {
 	for (uint64_t at = vqp->sends.head; at < vqp->sends.tail; at++)
-		inflight_at(&vqp->sends, at)->grant = vqp->grants.armed;
+		request_log_at(&vqp->sends, at)->grant = vqp->grants.armed;
 }
 
 /* What was posted before belongs to the first grant there is. */
@@ -170,11 +170,11 @@ void access_connected(struct hf_vqp *vqp, const struct message *message)
 /* The peer has taken something away: verdicts have said what executed; the rest never will (R13). */
 static void end_grant(struct hf_vqp *vqp)
 {
-	struct inflight *log = &vqp->sends;
+	struct request_log *log = &vqp->sends;
 	enum ibv_wc_status status = IBV_WC_REM_ACCESS_ERR;
 
 	for (uint64_t at = log->head; at < log->tail; at++) {
-		struct inflight_wr *entry = inflight_at(log, at);
+		struct request_log_wr *entry = request_log_at(log, at);
 
 		if (entry->done)
 			continue;
@@ -203,7 +203,7 @@ bool access_may_be_revoked(struct hf_vqp *vqp, uint64_t position, enum ibv_wc_st
 static void keep_refusal(struct hf_vqp *vqp)
 {
 	if (vqp->grants.refused != IBV_WC_SUCCESS && vqp->grants.refused_at >= vqp->sends.head)
-		inflight_at(&vqp->sends, vqp->grants.refused_at)->refused = vqp->grants.refused;
+		request_log_at(&vqp->sends, vqp->grants.refused_at)->refused = vqp->grants.refused;
 }
 
 void access_settle(struct hf_vqp *vqp)
@@ -216,7 +216,7 @@ void access_settle(struct hf_vqp *vqp)
 		return;
 	vqp->grants.theirs = vqp->evidence.grant;
 	for (unsigned i = 0; vqp->recovery.picks && i < HF_RAILS_MAX; i++)
-		path_destroy(&vqp->standby[i]); /* their ends of them are of the grant before */
+		path_destroy(&vqp->backup[i]); /* their ends of them are of the grant before */
 	if (vqp->grants.armed != vqp->grants.theirs)
 		end_grant(vqp);
 }

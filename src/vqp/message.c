@@ -106,8 +106,8 @@ static void slots(struct wire *wire, struct message *m)
 	u64(wire, &m->sequence);
 	u32(wire, &m->slots, 1u << UID_INDEX_BITS);
 	u32(wire, &m->first_slot, 1u << UID_INDEX_BITS);
-	u8(wire, &m->own_slots, UINT8_MAX);
-	if (m->sequence > UID_SEQUENCE_MAX || m->first_slot + m->own_slots > m->slots)
+	u8(wire, &m->lent_slots, UINT8_MAX);
+	if (m->sequence > UID_SEQUENCE_MAX || m->first_slot + m->lent_slots > m->slots)
 		wire->bad = true;
 }
 
@@ -276,8 +276,8 @@ static void visit(struct wire *wire, struct message *m)
 		break;
 	case MESSAGE_GO:
 	case MESSAGE_QP:
-	case MESSAGE_STANDBY:
-	case MESSAGE_STANDBY_QP:
+	case MESSAGE_BACKUP:
+	case MESSAGE_BACKUP_QP:
 		qp(wire, m);
 		u32(wire, &m->about_qp, NUM_MASK);
 		break;

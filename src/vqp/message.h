@@ -24,28 +24,28 @@ enum message_kind {
 	MESSAGE_GO,
 	MESSAGE_QP,
 	MESSAGE_READY,
-	MESSAGE_LOG,        /* before the first FENCE: where the receiver's completion log is */
-	MESSAGE_LENGTHS,    /* what the receives of WRITE_WITH_IMMs that resume report; all of them */
-	MESSAGE_STANDBY,    /* picker: a qp made beforehand on one more rail */
-	MESSAGE_STANDBY_QP, /* its match */
-	MESSAGE_SLOTS_ASK,  /* a vqp wants to do atomics by uid */
-	MESSAGE_SLOTS,      /* what it may use for that; own_slots 0: nothing is left */
-	MESSAGE_POOL,       /* picker: a qp that the vqps like this one share when they have to */
-	MESSAGE_POOL_QP,    /* its match */
-	MESSAGE_POOL_GONE,  /* picker: nobody will be sent there any more */
-	MESSAGE_MOVE,       /* to the picker: our home of atomics is to be on that rail */
-	MESSAGE_GRANT,      /* more may be done than before */
-	MESSAGE_CLOSED,     /* the vqp is in error or was destroyed; about_qp: of the standby qp that it was on */
-	MESSAGE_JOIN,       /* both sides name both numbers (hf_vqp_connect_num) */
-	MESSAGE_LEASE,      /* lease.h */
+	MESSAGE_LOG,       /* before the first FENCE: where the receiver's completion log is */
+	MESSAGE_LENGTHS,   /* what the receives of WRITE_WITH_IMMs that resume report; all of them */
+	MESSAGE_BACKUP,    /* picker: a qp made beforehand on one more rail */
+	MESSAGE_BACKUP_QP, /* its match */
+	MESSAGE_SLOTS_ASK, /* a vqp wants to do atomics by uid */
+	MESSAGE_SLOTS,     /* what it may use for that; lent_slots 0: nothing is left */
+	MESSAGE_POOL,      /* picker: a qp that the vqps like this one share when they have to */
+	MESSAGE_POOL_QP,   /* its match */
+	MESSAGE_POOL_GONE, /* picker: nobody will be sent there any more */
+	MESSAGE_MOVE,      /* to the picker: our home of atomics is to be on that rail */
+	MESSAGE_GRANT,     /* more may be done than before */
+	MESSAGE_CLOSED,    /* the vqp is in error or was destroyed; about_qp: of the standby qp that it was on */
+	MESSAGE_JOIN,      /* both sides name both numbers (hf_vqp_connect_num) */
+	MESSAGE_LEASE,     /* lease.h */
 	MESSAGE_KINDS,
 };
 
 /* What the picker goes to. */
 enum message_path {
-	MESSAGE_PATH_BUILT,   /* a qp still to be matched */
-	MESSAGE_PATH_STANDBY, /* the vqp's own, made beforehand on that rail */
-	MESSAGE_PATH_POOL,    /* of the pool: qp_num is its our_key of the picker */
+	MESSAGE_PATH_BUILT,  /* a qp still to be matched */
+	MESSAGE_PATH_BACKUP, /* the vqp's own, made beforehand on that rail */
+	MESSAGE_PATH_POOL,   /* of the pool: qp_num is its our_key of the picker */
 	MESSAGE_PATHS,
 };
 
@@ -81,7 +81,7 @@ struct message {
 	/* SLOTS, and rkey */
 	uint64_t slots_addr, sequence;
 	uint32_t slots, first_slot;
-	uint8_t own_slots;
+	uint8_t lent_slots;
 	/* CONNECT, ACCEPT */
 	uint32_t access, grant; /* also of JOIN, STATE and GRANT: what the sender lets the receiver do */
 	uint8_t revocable;
@@ -114,7 +114,7 @@ struct message {
 	/* LENGTHS */
 	uint8_t more; /* another one follows */
 	uint8_t length_count;
-	/* GO, QP, STANDBY, STANDBY_QP, POOL, POOL_QP, POOL_GONE; answers say in about_qp to what */
+	/* GO, QP, BACKUP, BACKUP_QP, POOL, POOL_QP, POOL_GONE; answers say in about_qp to what */
 	uint8_t rail;   /* of the sender */
 	uint8_t cached; /* GO: enum message_path */
 	uint8_t rd_atomic, mtu, footers;

@@ -15,8 +15,8 @@
 #include "vqp/recovery/evidence.h"
 #include "vqp/recovery/failover.h"
 #include "vqp/recovery/fence.h"
-#include "vqp/data/inflight.h"
-#include "vqp/data/lengths.h"
+#include "vqp/data/request_log.h"
+#include "vqp/data/imm_lengths.h"
 #include "vqp/data/log_slab.h"
 #include "vqp/policy.h"
 #include "vqp/path/path.h"
@@ -29,7 +29,7 @@
 #define NODE_SERVICES_MAX 32u
 #define VQP_SGE_MAX       32u /* of a wr, whatever the devices can do */
 
-struct own;
+struct owner;
 struct uid_arena;  /* uid_slots.h */
 struct uid_client; /* uid_post.c */
 
@@ -64,15 +64,16 @@ struct hf_node {
 	struct list initiators; /* carrier.h */
 	struct rebuilds rebuilds;
 	uint64_t random;
-	uint64_t turned_ns;     /* when the last turn began */
-	struct list due, asked; /* vqps with something to do at every turn; asked: first, as the peer waits for it */
-	unsigned due_slice;     /* of them, at the last turn; 0: there were none */
-	bool due_answered;      /* some vqp has resumed since there were none */
-	struct list cold;       /* vqps whose verdicts are near: due_warm */
-	struct list resumed;    /* vqps on a new path, which post at the next turn */
-	struct list own_ended;  /* own.h: atomics of the owner's whose end he is to be told */
-	struct list recovering; /* vqps in the exchange, looked at whenever a rail changes and at every tick */
-	struct table nums;      /* vqps by number */
+	uint64_t turned_ns;      /* when the last turn began */
+	struct list fence_queue; /* vqps with something to do at every turn */
+	struct list fence_asked; /* those before the others: the peer waits for their fence */
+	unsigned fence_slice;    /* of them, at the last turn; 0: there were none */
+	bool fence_answered;     /* some vqp has resumed since there were none */
+	struct list cold;        /* vqps whose verdicts are near: fence_queue_warm */
+	struct list resumed;     /* vqps on a new path, which post at the next turn */
+	struct list owner_ended; /* owner.h: atomics of the owner's whose end he is to be told */
+	struct list recovering;  /* vqps in the exchange, looked at whenever a rail changes and at every tick */
+	struct table nums;       /* vqps by number */
 	unsigned vqp_count;
 	const struct hf_vqp_service *services[NODE_SERVICES_MAX];
 	unsigned service_count;
@@ -88,7 +89,7 @@ struct hf_vpd {
 	struct uid_arena *uids; /* NULL: no region needs one */
 	struct list log_slabs;
 	struct home home;
-	struct own *own; /* own.h; NULL: the owner did no atomics through a NIC */
+	struct owner *owner; /* owner.h; NULL: the owner did no atomics through a NIC */
 	unsigned users;
 };
 
@@ -103,7 +104,7 @@ struct hf_vcq {
 };
 
 struct hf_vqp {
-	struct list node_link, due_link, resumed_link, cold_link, recovering_link, ready_send_link, ready_recv_link;
+	struct list node_link, fence_link, resumed_link, cold_link, recovering_link, ready_send_link, ready_recv_link;
 	struct list pool_link, pool_wait_link, member_link;
 	struct wc_sink sink;
 	struct hf_node *node;
@@ -130,17 +131,17 @@ struct hf_vqp {
 	bool asked;              /* CONNECT was sent */
 	uint64_t unanswered_ns;  /* something has been posted since, and no answer came; 0: nothing */
 	struct hf_error *reason; /* why it was not connected; NULL: none was given */
-	struct inflight sends, recvs;
+	struct request_log sends, recvs;
 	uint64_t messages;        /* numbered so far */
 	uint64_t consumed;        /* of the peer's */
 	struct log_ring log_ring; /* of the peer's wrs, here */
 	struct log_writer log;    /* of ours, there */
 	uint32_t log_rkeys[HF_RAILS_MAX];
 	uint32_t log_footers;         /* bit per rail of ours: its entries are footers there */
-	struct lengths lengths;       /* of the peer's that resume */
+	struct imm_lengths lengths;   /* of the peer's that resume */
 	uint32_t unsignaled, packets; /* posted since the last that has a signal; unretired */
 	uint64_t moved_ns;            /* when the oldest that is unretired became that, about */
-	struct path path, standby[HF_RAILS_MAX];
+	struct path path, backup[HF_RAILS_MAX];
 	bool rail_suspect; /* a wr failed as it does when the path is broken */
 	bool told_lengths; /* and the peer has not forgotten them */
 	bool held, fencing, drained_quiet, probing;
@@ -154,7 +155,7 @@ struct hf_vqp {
 	bool resumes;                        /* as evidence.resumes, of this side */
 	struct evidence evidence;            /* of the other side, in this epoch */
 	struct path_offer go;                /* what the picker goes to */
-	struct inflight_end end;             /* what wrs get once the qp is fenced, in HF_VQP_ERROR */
+	struct request_log_end end;          /* what wrs get once the qp is fenced, in HF_VQP_ERROR */
 	bool failing, fail_tell, fail_waits; /* waits: the other side may not have fenced yet */
 	bool fail_asks, fail_awaits;         /* it is to be asked to; its answer is not here yet */
 	bool strays;                         /* nor does it, where our last wrs went */
@@ -187,7 +188,7 @@ void connect_tick(struct hf_vqp *vqp, uint64_t now_ns); /* what is posted to nob
 /* vqp.c */
 bool vqp_uses(const struct hf_vqp *vqp, const struct hf_peer *peer);
 struct hf_vqp *vqp_find(struct hf_node *node, uint32_t num);
-void vqp_due(struct hf_vqp *vqp); /* there is something to fence or to wait for: see due_turn */
+void fence_queue_add(struct hf_vqp *vqp); /* there is something to fence or to wait for: see fence_queue_turn */
 void vqp_move(struct hf_vqp *vqp, enum hf_vqp_state to);
 /* The other side ended. A vqp that a program connected by numbers is then what a plain qp is: its receives stay, what
  * is in flight ends as the device's own retries do, or with a standby qp, and what is posted later fails. False: it
@@ -214,9 +215,9 @@ bool post_may_probe(const struct hf_vqp *vqp); /* the peer permits something tha
 bool post_probe_on(struct hf_vqp *vqp, struct path *path);
 bool post_quiet(const struct hf_vqp *vqp);
 
-/* harvest.c */
-void harvest_init(struct hf_vqp *vqp);
-enum hf_poll harvest(struct hf_node *node); /* reads the queues of every rail in use */
+/* completions.c */
+void completions_init(struct hf_vqp *vqp);
+enum hf_poll completions_turn(struct hf_node *node); /* reads the queues of every rail in use */
 
 /* failback.c */
 bool failback_due(const struct hf_vqp *vqp, uint64_t now_ns);

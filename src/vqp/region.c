@@ -6,7 +6,7 @@
  *
  * A key is a turn of 16 bits above a slot of 16 bits, so that a key is not reused soon. It is a name, not a secret:
  * what a peer can reach is decided by the devices' own random rkeys, which only peers of the domain are told. */
-#include "vqp/atomic/own.h"
+#include "vqp/atomic/owner.h"
 #include "vqp/atomic/uid_slots.h"
 #include "vqp/path/pool.h"
 
@@ -57,7 +57,7 @@ int hf_vpd_free(struct hf_vpd *pd)
 		uid_arena_close(pd); /* its region is the last */
 	if (!list_empty(&pd->regions))
 		return -EBUSY;
-	own_close(pd);
+	owner_close(pd);
 	pool_free_pd(pd);
 	(void)path_dig(pd->node, UINT_MAX);
 	log_slabs_free(pd);
@@ -171,7 +171,7 @@ void region_free(struct region *region)
 {
 	region->leaving = true;
 	if (region->mr.pd != NULL)
-		own_leave_region(region->mr.pd, &region->mr);
+		owner_leave_region(region->mr.pd, &region->mr);
 	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
 		(void)hf_mr_dereg(region->mrs[i]);
 	(void)hf_mr_dereg(region->atomics);

@@ -38,11 +38,11 @@ bool vqp_uses(const struct hf_vqp *vqp, const struct hf_peer *peer)
 	return vqp->peer == peer && vqp->state != HF_VQP_INIT && vqp->state != HF_VQP_ERROR;
 }
 
-void vqp_due(struct hf_vqp *vqp)
+void fence_queue_add(struct hf_vqp *vqp)
 {
 	vqp->fence = FENCE_WAITS;
-	if (list_empty(&vqp->due_link))
-		list_push_back(&vqp->node->due, &vqp->due_link);
+	if (list_empty(&vqp->fence_link))
+		list_push_back(&vqp->node->fence_queue, &vqp->fence_link);
 }
 
 /* What only the responder says. */
@@ -60,10 +60,10 @@ void vqp_fail(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status r
 	vqp_move(vqp, HF_VQP_ERROR);
 	region_leave(vqp);
 	vqp->fail_tell = tell;
-	vqp->end = (struct inflight_end){.first = first, .rest = rest, .refused = is_refusal(first)};
+	vqp->end = (struct request_log_end){.first = first, .rest = rest, .refused = is_refusal(first)};
 	vqp->failing = true;
 	vqp->path.broken = true;
-	vqp_due(vqp);
+	fence_queue_add(vqp);
 }
 
 void vqp_abort(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest)
@@ -90,13 +90,13 @@ void vqp_forget_paths(struct hf_vqp *vqp)
 		path_destroy(&vqp->path); /* now: nothing of it is to arrive any more */
 	vqp_drop_path(vqp);
 	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
-		path_destroy(&vqp->standby[i]);
+		path_destroy(&vqp->backup[i]);
 }
 
 void vqp_end_paths(struct hf_vqp *vqp)
 {
 	if (vqp->path.shared != NULL)
-		pool_qp_evict(vqp);
+		standby_evict(vqp);
 	if (vqp->path.qp != NULL)
 		rail_cqs_drain(vqp->path.cqs);
 	vqp_forget_paths(vqp);
@@ -150,12 +150,12 @@ int hf_vqp_create(struct hf_vpd *pd, const struct hf_vqp_init *init, struct hf_v
 	if (vqp != NULL)
 		vqp->num = next_num(pd->node);
 	if (vqp == NULL || table_put(&pd->node->nums, vqp->num, vqp) != 0 ||
-		inflight_init(&vqp->sends, init->cap.max_send_wr, init->cap.max_send_sge, init->cap.max_inline_data) !=
-			0 ||
-		inflight_init(&vqp->recvs, init->cap.max_recv_wr, init->cap.max_recv_sge, 0) != 0) {
+		request_log_init(
+			&vqp->sends, init->cap.max_send_wr, init->cap.max_send_sge, init->cap.max_inline_data) != 0 ||
+		request_log_init(&vqp->recvs, init->cap.max_recv_wr, init->cap.max_recv_sge, 0) != 0) {
 		if (vqp != NULL) {
 			table_remove(&pd->node->nums, vqp->num);
-			inflight_free(&vqp->sends);
+			request_log_free(&vqp->sends);
 		}
 		free(vqp);
 		return -ENOMEM;
@@ -177,7 +177,7 @@ int hf_vqp_create(struct hf_vpd *pd, const struct hf_vqp_init *init, struct hf_v
 	pd->users++;
 	vqp->send_cq->users++;
 	vqp->recv_cq->users++;
-	list_init(&vqp->due_link);
+	list_init(&vqp->fence_link);
 	list_init(&vqp->resumed_link);
 	list_init(&vqp->cold_link);
 	list_init(&vqp->recovering_link);
@@ -187,7 +187,7 @@ int hf_vqp_create(struct hf_vpd *pd, const struct hf_vqp_init *init, struct hf_v
 	rebuild_init(vqp);
 	list_init(&vqp->ready_send_link);
 	list_init(&vqp->ready_recv_link);
-	harvest_init(vqp);
+	completions_init(vqp);
 	list_push_back(&pd->node->vqps, &vqp->node_link);
 	pd->node->vqp_count++;
 	*vqp_out = vqp;
@@ -209,7 +209,7 @@ void hf_vqp_destroy(struct hf_vqp *vqp)
 		return;
 	standby = exchange_standby(vqp);
 	if (vqp->path.shared != NULL)
-		pool_qp_evict(vqp);
+		standby_evict(vqp);
 	vqp_forget_paths(vqp);
 	uid_slots_return(vqp);
 	uid_post_free(vqp);
@@ -217,7 +217,7 @@ void hf_vqp_destroy(struct hf_vqp *vqp)
 		exchange_say_closed(vqp, standby);
 	region_leave(vqp);
 	list_remove(&vqp->node_link);
-	list_remove(&vqp->due_link);
+	list_remove(&vqp->fence_link);
 	list_remove(&vqp->resumed_link);
 	list_remove(&vqp->cold_link);
 	list_remove(&vqp->recovering_link);
@@ -229,11 +229,11 @@ void hf_vqp_destroy(struct hf_vqp *vqp)
 	vqp->pd->users--;
 	vqp->send_cq->users--;
 	vqp->recv_cq->users--;
-	inflight_free(&vqp->sends);
-	inflight_free(&vqp->recvs);
+	request_log_free(&vqp->sends);
+	request_log_free(&vqp->recvs);
 	free(vqp->private_data);
 	free(vqp->reason);
-	lengths_free(&vqp->lengths);
+	imm_lengths_free(&vqp->lengths);
 	log_ring_give(&vqp->log_ring, vqp_strays_until(vqp));
 	free(vqp);
 }
@@ -259,11 +259,11 @@ int hf_vqp_reset(struct hf_vqp *vqp)
 {
 	if (vqp->begun)
 		return -EISCONN;
-	list_remove(&vqp->due_link);
+	list_remove(&vqp->fence_link);
 	list_remove(&vqp->ready_send_link);
 	list_remove(&vqp->ready_recv_link);
-	inflight_empty(&vqp->sends);
-	inflight_empty(&vqp->recvs);
+	request_log_empty(&vqp->sends);
+	request_log_empty(&vqp->recvs);
 	vqp->messages = 0;
 	if (vqp->state == HF_VQP_INIT)
 		return 0;
@@ -319,7 +319,7 @@ void hf_vqp_counters(const struct hf_vqp *vqp, struct hf_vqp_counters *counters_
 
 void hf_vqp_memory(const struct hf_vqp *vqp, struct hf_vqp_memory *memory_out)
 {
-	*memory_out = (struct hf_vqp_memory){.request_log_bytes = inflight_bytes(&vqp->sends),
-		.receive_log_bytes = inflight_bytes(&vqp->recvs),
+	*memory_out = (struct hf_vqp_memory){.request_log_bytes = request_log_bytes(&vqp->sends),
+		.receive_log_bytes = request_log_bytes(&vqp->recvs),
 		.completion_log_bytes = log_ring_bytes(&vqp->log_ring)};
 }

@@ -1,7 +1,7 @@
 #include "vqp/atomic/home.h"
 
 #include "base/log.h"
-#include "vqp/atomic/own.h"
+#include "vqp/atomic/owner.h"
 
 static bool is_needed(const struct hf_node *node)
 {
@@ -118,7 +118,7 @@ static void begin(struct hf_vpd *pd, int rail, uint64_t now_ns)
 		if (vqp->pd != pd || !home_binds(vqp))
 			continue;
 		/* The other side may take it without having heard of the move; one made from now on, it has. */
-		standby_withdraw(vqp, (unsigned)pd->home.rail);
+		backup_withdraw(vqp, (unsigned)pd->home.rail);
 		vqp->home_leaves = vqp->path.qp != NULL && (int)vqp->path.rail == pd->home.rail;
 		if (vqp->home_leaves && concerns(pd, vqp))
 			ask_to_leave(vqp, rail);
@@ -139,14 +139,14 @@ static void advance(struct hf_vpd *pd, uint64_t now_ns)
 
 		if (vqp->pd != pd)
 			continue;
-		all_left = standby_is_withdrawn(vqp, (unsigned)pd->home.rail, now_ns) && all_left;
+		all_left = backup_is_withdrawn(vqp, (unsigned)pd->home.rail, now_ns) && all_left;
 		if (has_left(vqp))
 			continue;
 		all_left = false;
 		if (late && vqp->state == HF_VQP_UP && !vqp->path.broken)
 			failover_broken(vqp);
 	}
-	if (!own_left(pd) || !all_left)
+	if (!owner_left(pd) || !all_left)
 		return;
 	pd->home.rail = pd->home.next;
 	pd->home.next = -1;
@@ -208,6 +208,6 @@ void home_tick(struct hf_node *node, uint64_t now_ns)
 			advance(pd, now_ns);
 		else
 			decide(pd, now_ns);
-		own_tick(pd);
+		owner_tick(pd);
 	}
 }

@@ -6,16 +6,16 @@
 #include "base/ensure.h"
 #include "base/log.h"
 #include "dev/qp_rules.h"
-#include "vqp/data/plan.h"
+#include "vqp/data/wr_translation.h"
 #include "vqp/atomic/uid_wire.h"
 
-#define OWN_MAX        16u
+#define SLOTS_MAX      16u
 #define SEQUENCE_SPARE (1ull << 32) /* a slot that has fewer left is not used any more */
 
-enum own_state { OWN_IDLE, OWN_BUSY, OWN_OWING, OWN_CONFIRMING };
+enum slot_state { SLOT_IDLE, SLOT_BUSY, SLOT_OWING, SLOT_CONFIRMING };
 
-struct own_slot {
-	enum own_state state;
+struct lent_slot {
+	enum slot_state state;
 	uint32_t rkey;    /* of the target, as the application names it */
 	struct uid_op op; /* OWING, CONFIRMING: whose UID is to be replaced */
 	uint64_t sequence;
@@ -23,9 +23,9 @@ struct own_slot {
 
 struct uid_client {
 	enum { SLOTS_UNKNOWN, SLOTS_ASKED, SLOTS_KNOWN } slots_state;
-	uint32_t arena_rkey, slots, first, own_count;
+	uint32_t arena_rkey, slots, first, lent_count;
 	uint64_t arena_addr;
-	struct own_slot own[OWN_MAX];
+	struct lent_slot lent[SLOTS_MAX];
 	struct hf_vmr *mr;
 	struct uid_scratch *scratch;
 
@@ -33,7 +33,7 @@ struct uid_client {
 	bool posted;   /* and waits for a completion */
 	bool whole;    /* a READ: of the whole, before its words */
 	uint64_t word; /* a READ: the offset of the word in question */
-	unsigned mine; /* index into own; of atomics */
+	unsigned mine; /* index into lent; of atomics */
 	struct uid_op op;
 	struct uid_plan plan;
 };
@@ -41,7 +41,7 @@ struct uid_client {
 /* wr_id: WR_UID, which of our slots is confirmed (0: none; from 1), the position in the log up to which all is done. */
 #define CONFIRM_SHIFT 52u
 #define CONFIRMED(id) ((unsigned)((id) >> CONFIRM_SHIFT) & 0x1fu)
-_Static_assert(OWN_MAX < 0x1f && OWN_MAX <= UID_CONFIRMED_MAX, "a slot fits into a wr_id, and has its places");
+_Static_assert(SLOTS_MAX < 0x1f && SLOTS_MAX <= UID_CONFIRMED_MAX, "a slot fits into a wr_id, and has its places");
 
 /* ---- the wr ---- */
 
@@ -50,7 +50,7 @@ static uint32_t rkey_of(const struct ibv_send_wr *wr)
 	return qp_rules_is_atomic(wr->opcode) ? wr->wr.atomic.rkey : wr->wr.rdma.rkey;
 }
 
-bool uid_post_takes(const struct hf_vqp *vqp, const struct inflight_wr *entry)
+bool uid_post_takes(const struct hf_vqp *vqp, const struct request_log_wr *entry)
 {
 	const struct remote_region *region;
 	const struct ibv_send_wr *wr = &entry->wr;
@@ -63,7 +63,7 @@ bool uid_post_takes(const struct hf_vqp *vqp, const struct inflight_wr *entry)
 }
 
 /* NULL: it can be done. */
-static const char *why_refused(const struct hf_vqp *vqp, const struct inflight_wr *entry)
+static const char *why_refused(const struct hf_vqp *vqp, const struct request_log_wr *entry)
 {
 	const uint32_t needed = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 	const struct uid_client *uid = vqp->uid;
@@ -78,7 +78,7 @@ static const char *why_refused(const struct hf_vqp *vqp, const struct inflight_w
 	} else if (entry->wr.wr.rdma.remote_addr % 8 != 0 || entry->bytes % 8 != 0) {
 		return "of a region in the uid mode of atomics whole words are read";
 	}
-	if (uid != NULL && uid->slots_state == SLOTS_KNOWN && uid->own_count == 0)
+	if (uid != NULL && uid->slots_state == SLOTS_KNOWN && uid->lent_count == 0)
 		return "the peer has no slots left for atomics by uid";
 	return NULL;
 }
@@ -144,27 +144,27 @@ void uid_post_slots(struct hf_vqp *vqp, const struct message *message)
 {
 	struct uid_client *uid = vqp->uid;
 
-	if (uid == NULL || uid->slots_state != SLOTS_ASKED || message->own_slots > OWN_MAX ||
-		message->first_slot + message->own_slots > message->slots)
+	if (uid == NULL || uid->slots_state != SLOTS_ASKED || message->lent_slots > SLOTS_MAX ||
+		message->first_slot + message->lent_slots > message->slots)
 		return;
 	uid->slots_state = SLOTS_KNOWN;
 	uid->arena_rkey = message->rkey;
 	uid->arena_addr = message->slots_addr;
 	uid->slots = message->slots;
 	uid->first = message->first_slot;
-	for (unsigned i = 0; i < message->own_slots; i++)
-		uid->own[i].sequence = message->sequence;
-	uid->own_count = message->sequence > UID_SEQUENCE_MAX - SEQUENCE_SPARE ? 0 : message->own_slots;
+	for (unsigned i = 0; i < message->lent_slots; i++)
+		uid->lent[i].sequence = message->sequence;
+	uid->lent_count = message->sequence > UID_SEQUENCE_MAX - SEQUENCE_SPARE ? 0 : message->lent_slots;
 	post_pump(vqp);
 }
 
 static bool take_slot(struct uid_client *uid)
 {
-	for (unsigned k = 1; k <= uid->own_count; k++) {
-		unsigned i = (uid->mine + k) % uid->own_count;
+	for (unsigned k = 1; k <= uid->lent_count; k++) {
+		unsigned i = (uid->mine + k) % uid->lent_count;
 
-		if (uid->own[i].state == OWN_IDLE && uid->own[i].sequence <= UID_SEQUENCE_MAX - SEQUENCE_SPARE) {
-			uid->own[i].state = OWN_BUSY;
+		if (uid->lent[i].state == SLOT_IDLE && uid->lent[i].sequence <= UID_SEQUENCE_MAX - SEQUENCE_SPARE) {
+			uid->lent[i].state = SLOT_BUSY;
 			uid->mine = i;
 			return true;
 		}
@@ -225,26 +225,26 @@ void uid_post_confirm(struct hf_vqp *vqp)
 {
 	struct uid_client *uid = vqp->uid;
 
-	for (unsigned i = 0; uid != NULL && i < uid->own_count; i++) {
-		struct own_slot *own = &uid->own[i];
+	for (unsigned i = 0; uid != NULL && i < uid->lent_count; i++) {
+		struct lent_slot *slot = &uid->lent[i];
 		struct uid_plan plan;
 
-		if (own->state != OWN_OWING)
+		if (slot->state != SLOT_OWING)
 			continue;
-		if (target_is_gone(vqp, own->rkey)) { /* the responder replaced it when it let the region go */
-			own->state = OWN_IDLE;
+		if (target_is_gone(vqp, slot->rkey)) { /* the responder replaced it when it let the region go */
+			slot->state = SLOT_IDLE;
 			continue;
 		}
-		uid_confirm(&own->op, &plan);
-		if (!post_plan(vqp, &plan, own->rkey, WR_UID | (uint64_t)(i + 1) << CONFIRM_SHIFT | vqp->sends.next))
+		uid_confirm(&slot->op, &plan);
+		if (!post_plan(vqp, &plan, slot->rkey, WR_UID | (uint64_t)(i + 1) << CONFIRM_SHIFT | vqp->sends.next))
 			return;
-		own->state = OWN_CONFIRMING;
+		slot->state = SLOT_CONFIRMING;
 	}
 }
 
 /* ---- the operation ---- */
 
-static void begin_read(struct uid_client *uid, const struct inflight_wr *entry)
+static void begin_read(struct uid_client *uid, const struct request_log_wr *entry)
 {
 	uid->op = (struct uid_op){
 		.kind = UID_READ,
@@ -254,7 +254,7 @@ static void begin_read(struct uid_client *uid, const struct inflight_wr *entry)
 	uid_begin(&uid->op, &uid->plan);
 }
 
-static bool begin(struct hf_vqp *vqp, const struct inflight_wr *entry)
+static bool begin(struct hf_vqp *vqp, const struct request_log_wr *entry)
 {
 	struct uid_client *uid = vqp->uid;
 	const struct ibv_send_wr *wr = &entry->wr;
@@ -268,7 +268,7 @@ static bool begin(struct hf_vqp *vqp, const struct inflight_wr *entry)
 		uid->op = (struct uid_op){.kind = is_cas ? UID_CAS : UID_FAA,
 			.slots = uid->slots,
 			.index = uid->first + uid->mine,
-			.sequence = uid->own[uid->mine].sequence,
+			.sequence = uid->lent[uid->mine].sequence,
 			.target = wr->wr.atomic.remote_addr,
 			.compare = wr->wr.atomic.compare_add,
 			.argument = is_cas ? wr->wr.atomic.swap : wr->wr.atomic.compare_add};
@@ -282,10 +282,10 @@ static bool begin(struct hf_vqp *vqp, const struct inflight_wr *entry)
 static bool post_whole(struct hf_vqp *vqp)
 {
 	struct ibv_send_wr *bad;
-	struct plan plan;
+	struct wr_translation plan;
 
-	plan_init(&plan, vqp);
-	if (!plan_add(&plan, vqp, vqp->sends.next, true))
+	wr_translation_init(&plan, vqp);
+	if (!wr_translation_add(&plan, vqp, vqp->sends.next, true))
 		return false;
 	plan.wrs[0].wr_id |= WR_UID;
 	return path_post_send(vqp, &vqp->path, plan.wrs, NULL, &bad) == 0;
@@ -293,7 +293,7 @@ static bool post_whole(struct hf_vqp *vqp)
 
 void uid_post_pump(struct hf_vqp *vqp)
 {
-	struct inflight_wr *entry = inflight_at(&vqp->sends, vqp->sends.next);
+	struct request_log_wr *entry = request_log_at(&vqp->sends, vqp->sends.next);
 	struct uid_client *uid;
 	const char *why;
 
@@ -315,7 +315,7 @@ void uid_post_pump(struct hf_vqp *vqp)
 		entry->qp_num = vqp->path.our_key; /* it may have executed, until the answer or a look says no */
 }
 
-static void over(struct hf_vqp *vqp, struct inflight_wr *entry)
+static void over(struct hf_vqp *vqp, struct request_log_wr *entry)
 {
 	struct uid_client *uid = vqp->uid;
 
@@ -325,28 +325,28 @@ static void over(struct hf_vqp *vqp, struct inflight_wr *entry)
 	vqp->sends.next++;
 }
 
-static void atomic_over(struct hf_vqp *vqp, struct inflight_wr *entry)
+static void atomic_over(struct hf_vqp *vqp, struct request_log_wr *entry)
 {
 	struct uid_client *uid = vqp->uid;
-	struct own_slot *own = &uid->own[uid->mine];
+	struct lent_slot *slot = &uid->lent[uid->mine];
 
-	own->sequence = uid->op.sequence;
-	own->state = uid->op.installed ? OWN_OWING : OWN_IDLE;
-	own->op = uid->op;
-	own->rkey = rkey_of(&entry->wr);
-	inflight_put_word(entry, 0, uid->op.original);
+	slot->sequence = uid->op.sequence;
+	slot->state = uid->op.installed ? SLOT_OWING : SLOT_IDLE;
+	slot->op = uid->op;
+	slot->rkey = rkey_of(&entry->wr);
+	request_log_put_word(entry, 0, uid->op.original);
 	over(vqp, entry);
 }
 
 /* From uid->word on: the first word that may be a UID is looked into. */
-static void check_words(struct hf_vqp *vqp, struct inflight_wr *entry)
+static void check_words(struct hf_vqp *vqp, struct request_log_wr *entry)
 {
 	struct uid_client *uid = vqp->uid;
 	uint32_t index;
 	uint64_t sequence;
 
 	for (; uid->word < entry->bytes; uid->word += 8)
-		if (uid_decode(inflight_word(entry, uid->word), uid->slots, &index, &sequence)) {
+		if (uid_decode(request_log_word(entry, uid->word), uid->slots, &index, &sequence)) {
 			begin_read(uid, entry);
 			return;
 		}
@@ -356,7 +356,7 @@ static void check_words(struct hf_vqp *vqp, struct inflight_wr *entry)
 static void op_completed(struct hf_vqp *vqp)
 {
 	struct uid_client *uid = vqp->uid;
-	struct inflight_wr *entry = inflight_at(&vqp->sends, vqp->sends.next);
+	struct request_log_wr *entry = request_log_at(&vqp->sends, vqp->sends.next);
 	struct uid_result result = uid_wire_result(uid->scratch);
 
 	uid->posted = false;
@@ -374,7 +374,7 @@ static void op_completed(struct hf_vqp *vqp)
 		atomic_over(vqp, entry);
 		return;
 	}
-	inflight_put_word(entry, uid->word, uid->op.original);
+	request_log_put_word(entry, uid->word, uid->op.original);
 	uid->word += 8;
 	check_words(vqp, entry);
 }
@@ -386,8 +386,8 @@ void uid_post_completed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 
 	if (uid == NULL)
 		return;
-	if (confirmed > 0 && uid->own[confirmed - 1].state == OWN_CONFIRMING)
-		uid->own[confirmed - 1].state = OWN_IDLE;
+	if (confirmed > 0 && uid->lent[confirmed - 1].state == SLOT_CONFIRMING)
+		uid->lent[confirmed - 1].state = SLOT_IDLE;
 	else if (confirmed == 0 && uid->active && uid->posted)
 		op_completed(vqp);
 }
@@ -398,9 +398,9 @@ void uid_post_lost(struct hf_vqp *vqp)
 
 	if (uid == NULL)
 		return;
-	for (unsigned i = 0; i < uid->own_count; i++)
-		if (uid->own[i].state == OWN_CONFIRMING)
-			uid->own[i].state = OWN_OWING;
+	for (unsigned i = 0; i < uid->lent_count; i++)
+		if (uid->lent[i].state == SLOT_CONFIRMING)
+			uid->lent[i].state = SLOT_OWING;
 	if (uid->active && uid->posted && !uid->whole)
 		uid_lost(&uid->op, &uid->plan);
 	uid->posted = false;
@@ -412,8 +412,8 @@ bool uid_post_quiet(const struct hf_vqp *vqp)
 
 	if (uid == NULL)
 		return true;
-	for (unsigned i = 0; i < uid->own_count; i++)
-		if (uid->own[i].state == OWN_CONFIRMING)
+	for (unsigned i = 0; i < uid->lent_count; i++)
+		if (uid->lent[i].state == SLOT_CONFIRMING)
 			return false;
 	return !uid->posted;
 }

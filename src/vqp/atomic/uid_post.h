@@ -15,7 +15,7 @@
 #include "vqp/objects.h"
 
 /* The wr is for the functions below. */
-bool uid_post_takes(const struct hf_vqp *vqp, const struct inflight_wr *entry);
+bool uid_post_takes(const struct hf_vqp *vqp, const struct request_log_wr *entry);
 /* Does what can be done for the wr at log->next, which is one of those. */
 void uid_post_pump(struct hf_vqp *vqp);
 /* Replaces the UIDs of operations that are over: before anything else is posted. */

@@ -181,7 +181,7 @@ void uid_slots_lend(struct hf_vqp *vqp)
 		message.slots_addr = (uintptr_t)arena->slots;
 		message.slots = arena->count;
 		message.first_slot = group * UID_SLOTS_PER_VQP;
-		message.own_slots = UID_SLOTS_PER_VQP;
+		message.lent_slots = UID_SLOTS_PER_VQP;
 		for (uint32_t i = 0; i < UID_SLOTS_PER_VQP; i++) {
 			uint64_t sequence = load(&arena->slots[message.first_slot + i].word) >> UID_STATE_BITS;
 
@@ -208,7 +208,7 @@ void uid_slots_return(struct hf_vqp *vqp)
 		arena->loans[group].vqp = 0;
 }
 
-bool uid_slots_own(struct hf_vpd *pd, uint32_t *index_out, uint64_t *sequence_out)
+bool uid_slots_owner(struct hf_vpd *pd, uint32_t *index_out, uint64_t *sequence_out)
 {
 	uint32_t group;
 

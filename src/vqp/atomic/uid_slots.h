@@ -39,7 +39,7 @@ void uid_arena_close(struct hf_vpd *pd);
 /* The peer's vqp asks for slots. */
 void uid_slots_lend(struct hf_vqp *vqp);
 /* A slot for the owner's own atomics, always the same; false: all are lent. */
-bool uid_slots_own(struct hf_vpd *pd, uint32_t *index_out, uint64_t *sequence_out);
+bool uid_slots_owner(struct hf_vpd *pd, uint32_t *index_out, uint64_t *sequence_out);
 /* The vqp's paths are fenced, or destroyed. */
 void uid_slots_return(struct hf_vqp *vqp);
 /* No peer reaches this memory any more: every UID in it is replaced. */

@@ -2,7 +2,7 @@
  *
  * A wr waits in the log while the vqp has no path, while a failback waits for quiet, while its rkey is not known yet,
  * and while too many packets are unretired (docs/protocol.md, R3). */
-#include "vqp/data/plan.h"
+#include "vqp/data/wr_translation.h"
 #include "vqp/path/pool.h"
 #include "vqp/atomic/uid_post.h"
 
@@ -25,7 +25,7 @@ static bool takes_receive(enum ibv_wr_opcode opcode)
  * before, and then is not posted again.
  *
  * `unsignaled` before it. Posting counts them, not deciding: what is not taken now is decided again. */
-static bool needs_signal(const struct hf_vqp *vqp, const struct inflight_wr *entry, uint32_t unsignaled)
+static bool needs_signal(const struct hf_vqp *vqp, const struct request_log_wr *entry, uint32_t unsignaled)
 {
 	uint32_t every = vqp->cap.max_send_wr / 4 < SIGNAL_EVERY ? vqp->cap.max_send_wr / 4 + 1 : SIGNAL_EVERY;
 	bool no_probe = (vqp->remote_access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)) == 0;
@@ -35,18 +35,18 @@ static bool needs_signal(const struct hf_vqp *vqp, const struct inflight_wr *ent
 }
 
 /* Compiles what may leave, from log->next on. Returns how many entries; *end_out: where they end. */
-static unsigned gather(struct hf_vqp *vqp, struct plan *plan, uint64_t *end_out)
+static unsigned gather(struct hf_vqp *vqp, struct wr_translation *translation, uint64_t *end_out)
 {
-	struct inflight *log = &vqp->sends;
+	struct request_log *log = &vqp->sends;
 	uint32_t packets = vqp->path.shared != NULL ? vqp->path.shared->carrier->packets : vqp->packets;
-	uint32_t unsignaled = vqp->unsignaled; /* as if all of the plan were posted; it may not be */
+	uint32_t unsignaled = vqp->unsignaled; /* as if all of the translation were posted; it may not be */
 	unsigned added = 0;
 	uint64_t at = log->next;
 
 	if (vqp->path.shared != NULL)
-		plan->room = carrier_room(vqp);
+		translation->room = carrier_room(vqp);
 	for (; at < log->tail; at++) {
-		struct inflight_wr *entry = inflight_at(log, at);
+		struct request_log_wr *entry = request_log_at(log, at);
 		bool signal;
 
 		if (entry->done)
@@ -64,13 +64,13 @@ static unsigned gather(struct hf_vqp *vqp, struct plan *plan, uint64_t *end_out)
 		}
 		if (uid_post_takes(vqp, entry))
 			break;
-		if (!plan_has_room(plan, entry)) {
+		if (!wr_translation_has_room(translation, entry)) {
 			if (vqp->path.shared != NULL && added == 0)
 				carrier_wait(vqp);
 			break;
 		}
 		signal = needs_signal(vqp, entry, unsignaled);
-		if (!plan_add(plan, vqp, at, signal))
+		if (!wr_translation_add(translation, vqp, at, signal))
 			break;
 		unsignaled = signal ? 0 : unsignaled + 1;
 		packets += entry->psns;
@@ -80,7 +80,7 @@ static unsigned gather(struct hf_vqp *vqp, struct plan *plan, uint64_t *end_out)
 	return added;
 }
 
-static void posted(struct hf_vqp *vqp, struct inflight_wr *entry)
+static void posted(struct hf_vqp *vqp, struct request_log_wr *entry)
 {
 	entry->rail = (uint8_t)vqp->path.rail;
 	entry->qp_num = vqp->path.our_key;
@@ -103,26 +103,26 @@ static void posted(struct hf_vqp *vqp, struct inflight_wr *entry)
 /* The device took what is before `end`. */
 static void advance(struct hf_vqp *vqp, uint64_t end)
 {
-	struct inflight *log = &vqp->sends;
+	struct request_log *log = &vqp->sends;
 
 	for (; log->next < end; log->next++)
-		if (!inflight_at(log, log->next)->done)
-			posted(vqp, inflight_at(log, log->next));
+		if (!request_log_at(log, log->next)->done)
+			posted(vqp, request_log_at(log, log->next));
 }
 
 /* False: the device did not take everything. */
-static bool hand_over(struct hf_vqp *vqp, struct plan *plan, uint64_t end)
+static bool hand_over(struct hf_vqp *vqp, struct wr_translation *translation, uint64_t end)
 {
 	struct ibv_send_wr *bad = NULL;
-	int rc = path_post_send(vqp, &vqp->path, plan->wrs, plan_footers(plan), &bad);
-	unsigned taken = rc == 0 ? plan->wr_count : (unsigned)(bad - plan->wrs);
+	int rc = path_post_send(vqp, &vqp->path, translation->wrs, wr_translation_footers(translation), &bad);
+	unsigned taken = rc == 0 ? translation->wr_count : (unsigned)(bad - translation->wrs);
 	if (rc == 0) {
 		advance(vqp, end);
 		return true;
 	}
-	advance(vqp, plan->positions[taken]);
-	if (taken > 0 && plan->positions[taken - 1] == plan->positions[taken]) {
-		advance(vqp, plan->positions[taken] + 1); /* in part: the evidence has to tell how far */
+	advance(vqp, translation->positions[taken]);
+	if (taken > 0 && translation->positions[taken - 1] == translation->positions[taken]) {
+		advance(vqp, translation->positions[taken] + 1); /* in part: the evidence has to tell how far */
 		failover_broken(vqp);
 	} else if (rc != -ENOMEM) /* full: completions will make room */
 		vqp_abort(vqp, IBV_WC_LOC_QP_OP_ERR, IBV_WC_WR_FLUSH_ERR);
@@ -132,7 +132,7 @@ static bool hand_over(struct hf_vqp *vqp, struct plan *plan, uint64_t end)
 /* As if the NAK had come: all before it has completed. */
 static void fail_refused(struct hf_vqp *vqp)
 {
-	enum ibv_wc_status status = inflight_refused(&vqp->sends);
+	enum ibv_wc_status status = request_log_refused(&vqp->sends);
 
 	if (status != IBV_WC_SUCCESS)
 		vqp_fail(vqp, status, IBV_WC_WR_FLUSH_ERR, true);
@@ -140,8 +140,8 @@ static void fail_refused(struct hf_vqp *vqp)
 
 void post_pump(struct hf_vqp *vqp)
 {
-	struct inflight *log = &vqp->sends;
-	struct plan plan;
+	struct request_log *log = &vqp->sends;
+	struct wr_translation translation;
 	uint64_t end;
 
 	if (vqp->forsaken) {
@@ -152,15 +152,15 @@ void post_pump(struct hf_vqp *vqp)
 	if (vqp->state == HF_VQP_UP && !vqp->held)
 		uid_post_confirm(vqp);
 	while (vqp->state == HF_VQP_UP && !vqp->held && !vqp->path.cut && log->next < log->tail) {
-		plan_init(&plan, vqp);
-		if (gather(vqp, &plan, &end) == 0) {
+		wr_translation_init(&translation, vqp);
+		if (gather(vqp, &translation, &end) == 0) {
 			advance(vqp, end); /* over what is done */
 			fail_refused(vqp);
-			if (end < log->tail && uid_post_takes(vqp, inflight_at(log, end)))
+			if (end < log->tail && uid_post_takes(vqp, request_log_at(log, end)))
 				uid_post_pump(vqp);
 			return;
 		}
-		if (!hand_over(vqp, &plan, end))
+		if (!hand_over(vqp, &translation, end))
 			return;
 	}
 }
@@ -168,7 +168,7 @@ void post_pump(struct hf_vqp *vqp)
 bool post_quiet(const struct hf_vqp *vqp)
 {
 	for (uint64_t at = vqp->sends.head; at < vqp->sends.next; at++)
-		if (!inflight_at(&vqp->sends, at)->done)
+		if (!request_log_at(&vqp->sends, at)->done)
 			return false;
 	return uid_post_quiet(vqp);
 }
@@ -207,7 +207,7 @@ static int check_send(const struct hf_vqp *vqp, const struct ibv_send_wr *wr)
 }
 
 /* What is posted to a vqp that has failed for good completes at once. */
-static void flush_if_over(struct hf_vqp *vqp, struct inflight *log, struct inflight_wr *entry)
+static void flush_if_over(struct hf_vqp *vqp, struct request_log *log, struct request_log_wr *entry)
 {
 	if (vqp->state != HF_VQP_ERROR || vqp->failing)
 		return;
@@ -219,7 +219,7 @@ static void flush_if_over(struct hf_vqp *vqp, struct inflight *log, struct infli
 }
 
 /* So does what is posted behind a revocation, before hf_vqp_rearm; all before it has ended then. */
-static void flush_if_revoked(struct hf_vqp *vqp, struct inflight_wr *entry)
+static void flush_if_revoked(struct hf_vqp *vqp, struct request_log_wr *entry)
 {
 	if (entry->done || vqp->grants.theirs == 0 || vqp->grants.armed != 0)
 		return;
@@ -231,7 +231,7 @@ static void flush_if_revoked(struct hf_vqp *vqp, struct inflight_wr *entry)
 	vcq_note(vqp);
 }
 
-static void logged(struct hf_vqp *vqp, struct inflight_wr *entry)
+static void logged(struct hf_vqp *vqp, struct request_log_wr *entry)
 {
 	const struct ibv_send_wr *wr = &entry->wr;
 
@@ -254,12 +254,12 @@ int hf_vqp_post_send(struct hf_vqp *vqp, struct ibv_send_wr *wr, struct ibv_send
 
 	for (; wr != NULL && rc == 0; wr = rc == 0 ? wr->next : wr) {
 		rc = check_send(vqp, wr);
-		if (rc == 0 && inflight_full(&vqp->sends))
-			(void)harvest(vqp->node); /* unsignaled wrs that succeeded leave without a poll */
-		if (rc == 0 && inflight_full(&vqp->sends))
+		if (rc == 0 && request_log_full(&vqp->sends))
+			(void)completions_turn(vqp->node); /* unsignaled wrs that succeeded leave without a poll */
+		if (rc == 0 && request_log_full(&vqp->sends))
 			rc = -ENOMEM;
 		if (rc == 0)
-			logged(vqp, inflight_copy(&vqp->sends, wr));
+			logged(vqp, request_log_copy(&vqp->sends, wr));
 	}
 	if (rc != 0)
 		*bad_wr = wr;
@@ -274,25 +274,25 @@ uint64_t hf_vqp_last_request(const struct hf_vqp *vqp)
 
 struct ibv_send_wr *hf_vqp_wr(struct hf_vqp *vqp)
 {
-	struct ibv_send_wr *wr = inflight_lend(&vqp->sends);
+	struct ibv_send_wr *wr = request_log_lend(&vqp->sends);
 
 	if (wr != NULL)
 		return wr;
-	(void)harvest(vqp->node);
-	return inflight_lend(&vqp->sends);
+	(void)completions_turn(vqp->node);
+	return request_log_lend(&vqp->sends);
 }
 
 int hf_vqp_post_wrs(struct hf_vqp *vqp, struct ibv_send_wr **bad_wr)
 {
-	struct inflight *log = &vqp->sends;
+	struct request_log *log = &vqp->sends;
 	int rc = 0;
 
 	while (log->lent > 0 && rc == 0) {
-		struct ibv_send_wr *wr = &inflight_at(log, log->tail)->wr;
+		struct ibv_send_wr *wr = &request_log_at(log, log->tail)->wr;
 
 		rc = check_send(vqp, wr);
 		if (rc == 0)
-			logged(vqp, inflight_adopt(log));
+			logged(vqp, request_log_adopt(log));
 		else
 			*bad_wr = wr;
 	}
@@ -310,13 +310,13 @@ int hf_vqp_post_recv(struct hf_vqp *vqp, struct ibv_recv_wr *wr, struct ibv_recv
 
 		if (wr->num_sge < 0 || (uint32_t)wr->num_sge > vqp->cap.max_recv_sge)
 			rc = -EINVAL;
-		else if (inflight_full(&vqp->recvs))
+		else if (request_log_full(&vqp->recvs))
 			rc = -ENOMEM;
 		if (rc != 0) {
 			*bad_wr = wr;
 			break;
 		}
-		struct inflight_wr *entry = inflight_copy(&vqp->recvs, &copy);
+		struct request_log_wr *entry = request_log_copy(&vqp->recvs, &copy);
 
 		entry->signaled = true;
 		vqp->recvs.tail++;

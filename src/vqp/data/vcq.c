@@ -47,7 +47,7 @@ static enum ibv_wc_opcode wc_opcode(enum ibv_wr_opcode opcode)
 	return IBV_WC_SEND;
 }
 
-static void fill_send(struct hf_vqp *vqp, const struct inflight_wr *entry, struct ibv_wc *wc)
+static void fill_send(struct hf_vqp *vqp, const struct request_log_wr *entry, struct ibv_wc *wc)
 {
 	vqp->counters.unknown += entry->outcome == HF_WC_UNKNOWN;
 	*(entry->status == IBV_WC_SUCCESS ? &vqp->counters.completed : &vqp->counters.failed) += 1;
@@ -61,18 +61,18 @@ static void fill_send(struct hf_vqp *vqp, const struct inflight_wr *entry, struc
 	};
 }
 
-static bool is_silent(const struct inflight_wr *entry)
+static bool is_silent(const struct request_log_wr *entry)
 {
 	return entry->polled || (!entry->signaled && entry->status == IBV_WC_SUCCESS);
 }
 
 static int take_sends(struct hf_vqp *vqp, int n, struct ibv_wc *wc)
 {
-	struct inflight *log = &vqp->sends;
+	struct request_log *log = &vqp->sends;
 	int taken = 0;
 
 	while (taken < n && log->head < log->next) {
-		struct inflight_wr *entry = inflight_at(log, log->head);
+		struct request_log_wr *entry = request_log_at(log, log->head);
 
 		if (!entry->done)
 			break;
@@ -85,11 +85,11 @@ static int take_sends(struct hf_vqp *vqp, int n, struct ibv_wc *wc)
 
 static int take_recvs(struct hf_vqp *vqp, int n, struct ibv_wc *wc)
 {
-	struct inflight *log = &vqp->recvs;
+	struct request_log *log = &vqp->recvs;
 	int taken = 0;
 
 	while (taken < n && log->head < log->next) {
-		struct inflight_wr *entry = inflight_at(log, log->head);
+		struct request_log_wr *entry = request_log_at(log, log->head);
 
 		if (!entry->done)
 			break;
@@ -106,9 +106,9 @@ static int take_recvs(struct hf_vqp *vqp, int n, struct ibv_wc *wc)
 	return taken;
 }
 
-static bool log_ready(const struct inflight *log)
+static bool log_ready(const struct request_log *log)
 {
-	return log->head < log->next && inflight_at(log, log->head)->done;
+	return log->head < log->next && request_log_at(log, log->head)->done;
 }
 
 /* Whoever is first in the list is served first, so the lists turn. */
@@ -152,7 +152,7 @@ int hf_vcq_poll(struct hf_vcq *cq, int n, struct ibv_wc *wc)
 
 	if (got > 0)
 		return taken(cq, got);
-	(void)harvest(cq->node);
+	(void)completions_turn(cq->node);
 	return taken(cq, take(cq, n, wc));
 }
 
@@ -160,7 +160,7 @@ int hf_vcq_poll_vqp(struct hf_vcq *cq, struct hf_vqp *vqp, int n, struct ibv_wc 
 {
 	int got = 0;
 
-	(void)harvest(cq->node);
+	(void)completions_turn(cq->node);
 	if (vqp->send_cq == cq)
 		got = take_sends(vqp, n, wc);
 	if (vqp->recv_cq == cq)
@@ -169,29 +169,29 @@ int hf_vcq_poll_vqp(struct hf_vcq *cq, struct hf_vqp *vqp, int n, struct ibv_wc 
 }
 
 /* D2: success of a wr is success of all before it, so it is told only when those are done. */
-static bool all_done(const struct inflight *log, uint64_t position)
+static bool all_done(const struct request_log *log, uint64_t position)
 {
 	for (uint64_t at = log->head; at <= position; at++)
-		if (at >= log->next || !inflight_at(log, at)->done)
+		if (at >= log->next || !request_log_at(log, at)->done)
 			return false;
 	return true;
 }
 
-static void forget_polled(struct inflight *log)
+static void forget_polled(struct request_log *log)
 {
-	while (log_ready(log) && is_silent(inflight_at(log, log->head)))
+	while (log_ready(log) && is_silent(request_log_at(log, log->head)))
 		log->head++;
 }
 
 int hf_vcq_poll_request(struct hf_vcq *cq, struct hf_vqp *vqp, uint64_t request, struct ibv_wc *wc)
 {
-	struct inflight *log = &vqp->sends;
-	struct inflight_wr *entry;
+	struct request_log *log = &vqp->sends;
+	struct request_log_wr *entry;
 
-	(void)harvest(cq->node);
+	(void)completions_turn(cq->node);
 	if (vqp->send_cq != cq || request <= log->head || request > log->tail)
 		return -ENOENT;
-	entry = inflight_at(log, request - 1);
+	entry = request_log_at(log, request - 1);
 	if (!entry->polled && !all_done(log, request - 1))
 		return 0;
 	if (is_silent(entry))
@@ -202,7 +202,7 @@ int hf_vcq_poll_request(struct hf_vcq *cq, struct hf_vqp *vqp, uint64_t request,
 	return taken(cq, 1);
 }
 
-static void note(struct hf_vcq *cq, const struct inflight *log, struct list *ready, struct list *link)
+static void note(struct hf_vcq *cq, const struct request_log *log, struct list *ready, struct list *link)
 {
 	if (!log_ready(log))
 		return;

@@ -6,7 +6,7 @@
 #include "base/ensure.h"
 #include "dev/qp_rules.h"
 #include "vqp/path/dc_end.h"
-#include "vqp/data/plan.h"
+#include "vqp/data/wr_translation.h"
 #include "vqp/path/pool.h"
 
 /* ---- its queues ---- */
@@ -58,7 +58,7 @@ bool carrier_pump(struct carrier *carrier)
 	struct list *last = carrier->waiting.prev, *at = NULL;
 	bool pumped = false;
 
-	while (at != last && !list_empty(&carrier->waiting) && room(carrier) >= PLAN_WRS_EACH) {
+	while (at != last && !list_empty(&carrier->waiting) && room(carrier) >= TRANSLATION_WRS_EACH) {
 		struct hf_vqp *vqp;
 
 		at = list_pop_front(&carrier->waiting);
@@ -77,7 +77,7 @@ uint32_t carrier_room(const struct hf_vqp *vqp)
 
 	if (!list_empty(&carrier->waiting) && carrier->turn != vqp)
 		return 0;
-	return least(room(carrier), PLAN_WRS);
+	return least(room(carrier), TRANSLATION_WRS);
 }
 
 static void on_settled(struct wc_sink *sink)
@@ -96,7 +96,7 @@ static void on_fatal(struct wc_sink *sink)
 }
 
 static int hand_over(
-	struct pool_qp *standby, struct ibv_send_wr *wr, const struct hf_footer *footers, struct ibv_send_wr **bad_wr)
+	struct standby *standby, struct ibv_send_wr *wr, const struct hf_footer *footers, struct ibv_send_wr **bad_wr)
 {
 	struct hf_qp *qp = standby->carrier->path.qp;
 	const struct hf_dc_dest *dest = standby->dc == NULL ? NULL : &standby->dc->dest;
@@ -125,7 +125,7 @@ static uint32_t count(const struct ibv_send_wr *wr)
 int carrier_post_send(
 	struct hf_vqp *vqp, struct ibv_send_wr *wr, const struct hf_footer *footers, struct ibv_send_wr **bad_wr)
 {
-	struct pool_qp *standby = vqp->path.shared;
+	struct standby *standby = vqp->path.shared;
 	struct carrier *carrier = standby->carrier;
 	uint64_t first = carrier->posted;
 	int rc;
@@ -133,7 +133,7 @@ int carrier_post_send(
 	*bad_wr = wr;
 	if (!carrier->broken && is_worn(carrier))
 		carrier_break(carrier);
-	if (standby->state == POOL_BROKEN) /* nothing is posted behind its fence */
+	if (standby->state == STANDBY_BROKEN) /* nothing is posted behind its fence */
 		return -ENOMEM;
 	if (count(wr) > room(carrier)) {
 		carrier_wait(vqp);
@@ -275,7 +275,7 @@ void carrier_break(struct carrier *carrier)
 		return;
 	carrier->broken = true;
 	list_for_each_safe (at, &carrier->standbys)
-		pool_qp_break(container_of(at, struct pool_qp, carrier_link));
+		standby_break(container_of(at, struct standby, carrier_link));
 }
 
 int carrier_end(struct carrier *carrier)
@@ -287,7 +287,7 @@ int carrier_end(struct carrier *carrier)
 	carrier_break(carrier);
 	carrier->fenced = true;
 	list_for_each (at, &carrier->standbys) {
-		struct pool_qp *standby = container_of(at, struct pool_qp, carrier_link);
+		struct standby *standby = container_of(at, struct standby, carrier_link);
 
 		standby->path.qp = NULL;
 		list_for_each (on, &standby->vqps)

@@ -162,14 +162,14 @@ int path_connect_self(const struct hf_node *node, struct path *path, int access)
 /* Those that no message has taken, in order: the k-th message goes into the k-th receive on every path. */
 int path_post_recvs(struct hf_vqp *vqp, struct path *path)
 {
-	struct inflight *log = &vqp->recvs;
+	struct request_log *log = &vqp->recvs;
 	struct ibv_sge sges[VQP_SGE_MAX];
 	int rc = 0;
 
 	if (path->shared != NULL) /* R7: messages wait for a dedicated qp */
 		return 0;
 	for (; rc == 0 && log->next < log->tail; log->next++) {
-		struct inflight_wr *entry = inflight_at(log, log->next);
+		struct request_log_wr *entry = request_log_at(log, log->next);
 		struct ibv_recv_wr wr = {.wr_id = WR_RECV | log->next, .sg_list = sges, .num_sge = entry->wr.num_sge};
 		struct ibv_recv_wr *bad;
 
@@ -184,11 +184,11 @@ int path_post_recvs(struct hf_vqp *vqp, struct path *path)
 	return rc;
 }
 
-void path_carry(struct path *path)
+void path_activate(struct path *path)
 {
-	if (!path->carries)
-		path->completes->carrying++;
-	path->carries = true;
+	if (!path->active)
+		path->completes->active++;
+	path->active = true;
 }
 
 int path_post_send(struct hf_vqp *vqp, struct path *path, struct ibv_send_wr *wr, const struct hf_footer *footers,
@@ -200,11 +200,11 @@ int path_post_send(struct hf_vqp *vqp, struct path *path, struct ibv_send_wr *wr
 			       : hf_qp_post_send_footed(path->qp, NULL, wr, footers, bad_wr);
 }
 
-void path_uncarry(struct path *path)
+void path_deactivate(struct path *path)
 {
-	if (path->carries)
-		path->completes->carrying--;
-	path->carries = false;
+	if (path->active)
+		path->completes->active--;
+	path->active = false;
 }
 
 void path_count(struct path *path, uint32_t *packets, int64_t more)
@@ -234,7 +234,7 @@ void path_destroy(struct path *path)
 		(void)path_end_qp(path);
 	if (path->cq != NULL)
 		rail_cq_release(path->cq, path->cqes, false);
-	path_uncarry(path);
+	path_deactivate(path);
 	*path = (struct path){0};
 }
 
@@ -252,7 +252,7 @@ void path_bury(struct hf_node *node, struct path *path)
 		return;
 	}
 	table_remove(&path->cqs->sinks, path->qp->qp_num);
-	path_uncarry(path);
+	path_deactivate(path);
 	grave->path = *path;
 	*path = (struct path){0};
 	list_push_back(&node->graves, &grave->link);

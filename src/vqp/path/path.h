@@ -7,12 +7,12 @@
 #include "vqp/message.h"
 #include "node/rail_cq.h"
 
-struct pool_qp;
+struct standby;
 
 /* A device's qp of a vqp. */
 struct path {
 	struct hf_qp *qp;       /* NULL: none */
-	struct pool_qp *shared; /* the standby qp that this is; NULL: a dedicated one */
+	struct standby *shared; /* the standby qp that this is; NULL: a dedicated one */
 	struct rail_cqs *cqs;
 	struct rail_cq *cq; /* where `cqes` entries are reserved */
 	uint32_t cqes;
@@ -26,10 +26,10 @@ struct path {
 	uint32_t grant;     /* in which it was connected; 0: not yet */
 	int access;         /* what it grants */
 	bool ready;         /* both sides can send */
-	bool footers;       /* both devices know them: see plan.h */
+	bool footers;       /* both devices know them: see wr_translation.h */
 	bool broken;
 	bool cut;                                /* about to be: failover_cut */
-	bool carries;                            /* in use, or was: its completions are polled for */
+	bool active;                             /* in use, or was: its completions are polled for */
 	uint64_t fence_since_ns, fence_retry_ns; /* the fence has failed since; is tried again then; 0: neither */
 };
 
@@ -57,8 +57,8 @@ int path_connect(struct hf_vqp *vqp, struct path *path, const struct message *th
 int path_connect_offered(struct hf_vqp *vqp, struct path *path, const struct path_offer *theirs);
 int path_connect_self(const struct hf_node *node, struct path *path, int access); /* both ends are this one */
 int path_post_recvs(struct hf_vqp *vqp, struct path *path);
-void path_carry(struct path *path); /* traffic is on it from now */
-int path_end_qp(struct path *path); /* destroys the qp alone */
+void path_activate(struct path *path); /* traffic is on it from now */
+int path_end_qp(struct path *path);    /* destroys the qp alone */
 void path_destroy(struct path *path);
 /* As path_destroy, for one that is fenced and drained; the device's work is left for later, off the way of traffic. */
 void path_bury(struct hf_node *node, struct path *path);
@@ -67,7 +67,7 @@ bool path_dig(struct hf_node *node, unsigned most); /* does some of that work; t
  * this vqp. */
 int path_post_send(struct hf_vqp *vqp, struct path *path, struct ibv_send_wr *wr, const struct hf_footer *footers,
 	struct ibv_send_wr **bad_wr);
-void path_uncarry(struct path *path);
+void path_deactivate(struct path *path);
 /* Packets that became unretired, of the vqp and, on a shared qp, of all on it. */
 void path_count(struct path *path, uint32_t *packets, int64_t more);
 void path_attributes(const struct hf_node *node, const struct path *path, struct message *message);

@@ -17,7 +17,7 @@ bool pool_turn(struct hf_node *node)
 	node->standby_waits = false;
 	list_for_each (at, &node->pools)
 		list_for_each (on, &container_of(at, struct pool, node_link)->qps) {
-			struct carrier *carrier = container_of(on, struct pool_qp, link)->carrier;
+			struct carrier *carrier = container_of(on, struct standby, link)->carrier;
 
 			pumped |= carrier_pump(carrier);
 			node->standby_waits |= !list_empty(&carrier->waiting);
@@ -50,9 +50,9 @@ static unsigned initiators_wanted(const struct pool *pool)
 	return so_many(&node->config, vqps);
 }
 
-static struct pool_qp *add(struct pool *pool, unsigned rail)
+static struct standby *add(struct pool *pool, unsigned rail)
 {
-	return pool_qp_make(pool, rail, dc_suits(pool->peer, rail), initiators_wanted(pool));
+	return standby_make(pool, rail, dc_suits(pool->peer, rail), initiators_wanted(pool));
 }
 
 /* ---- vqps on it ---- */
@@ -75,65 +75,66 @@ static void say_gone(const struct hf_vqp *vqp, unsigned rail, uint32_t offer)
 }
 
 /* Of the picker: the other side is told that nobody will be sent there any more, once there is a vqp to say it for. */
-static void withdraw(struct pool_qp *standby)
+static void withdraw(struct standby *standby)
 {
 	const struct hf_vqp *vqp = speaker(standby->pool);
 
-	pool_qp_break(standby);
+	standby_break(standby);
 	if (vqp == NULL)
 		return;
 	say_gone(vqp, standby->path.rail, standby->offer);
-	pool_qp_free(standby);
+	standby_free(standby);
 }
 
-struct pool_qp *pool_pick(struct hf_vqp *vqp, unsigned rail)
+struct standby *pool_pick(struct hf_vqp *vqp, unsigned rail)
 {
-	struct pool_qp *picked = NULL;
+	struct standby *picked = NULL;
 	uint32_t ready = 0;
 
 	if (vqp->pool == NULL)
 		return NULL;
 	list_for_each (at, &vqp->pool->qps) {
-		struct pool_qp *standby = container_of(at, struct pool_qp, link);
+		struct standby *standby = container_of(at, struct standby, link);
 
 		/* Each of those that are ready with the same chance, in one walk. */
-		if (standby->path.rail == rail && standby->state == POOL_READY && node_random(vqp->node) % ++ready == 0)
+		if (standby->path.rail == rail && standby->state == STANDBY_READY &&
+			node_random(vqp->node) % ++ready == 0)
 			picked = standby;
 	}
 	return picked;
 }
 
-struct pool_qp *pool_named(struct hf_vqp *vqp, unsigned rail, uint32_t their_key)
+struct standby *pool_named(struct hf_vqp *vqp, unsigned rail, uint32_t their_key)
 {
 	if (vqp->pool == NULL)
 		return NULL;
 	list_for_each (at, &vqp->pool->qps) {
-		struct pool_qp *standby = container_of(at, struct pool_qp, link);
+		struct standby *standby = container_of(at, struct standby, link);
 
-		if (standby->path.rail == rail && standby->state != POOL_OFFERED &&
+		if (standby->path.rail == rail && standby->state != STANDBY_OFFERED &&
 			standby->path.their_key == their_key)
 			return standby;
 	}
 	return NULL;
 }
 
-void pool_join(struct hf_vqp *vqp, struct pool_qp *standby)
+void pool_join(struct hf_vqp *vqp, struct standby *standby)
 {
-	ensure(vqp->path.qp == NULL && standby->state != POOL_OFFERED);
-	path_carry(&standby->path);
+	ensure(vqp->path.qp == NULL && standby->state != STANDBY_OFFERED);
+	path_activate(&standby->path);
 	vqp->path = standby->path;
 	vqp->path.shared = standby;
-	vqp->path.carries = false; /* the standby qp does, for all of them */
+	vqp->path.active = false; /* the standby qp does, for all of them */
 	vqp->path.grant = vqp->grants.ours;
 	vqp->path.access = vqp->access;
-	vqp->path.broken = standby->state == POOL_BROKEN;
+	vqp->path.broken = standby->state == STANDBY_BROKEN;
 	list_push_back(&standby->vqps, &vqp->pool_link);
 	standby->users++;
 }
 
 void pool_leave(struct hf_vqp *vqp)
 {
-	struct pool_qp *standby = vqp->path.shared;
+	struct standby *standby = vqp->path.shared;
 
 	list_remove(&vqp->pool_link);
 	list_remove(&vqp->pool_wait_link);
@@ -142,10 +143,10 @@ void pool_leave(struct hf_vqp *vqp)
 	vqp->path = (struct path){0};
 	if (--standby->users > 0)
 		return;
-	path_uncarry(&standby->path);
+	path_deactivate(&standby->path);
 	if (standby->withdrawn)
-		pool_qp_free(standby);
-	else if (standby->state == POOL_BROKEN && vqp->recovery.picks)
+		standby_free(standby);
+	else if (standby->state == STANDBY_BROKEN && vqp->recovery.picks)
 		withdraw(standby);
 }
 
@@ -202,7 +203,7 @@ void pool_forget(struct hf_vqp *vqp)
 	vqp->pool = NULL;
 }
 
-static void say(const struct hf_vqp *vqp, enum message_kind kind, const struct pool_qp *standby)
+static void say(const struct hf_vqp *vqp, enum message_kind kind, const struct standby *standby)
 {
 	struct message message = {.kind = kind, .to = vqp->remote_num, .from = vqp->num, .about_qp = standby->offer};
 
@@ -217,18 +218,18 @@ static void keep_ready(struct pool *pool, unsigned rail, uint64_t now_ns)
 	unsigned have = 0;
 
 	list_for_each_safe (at, &pool->qps) {
-		struct pool_qp *standby = container_of(at, struct pool_qp, link);
+		struct standby *standby = container_of(at, struct standby, link);
 
 		if (standby->path.rail != rail)
 			continue;
-		if ((standby->state == POOL_OFFERED && now_ns - standby->offered_ns >= OFFER_AGAIN_NS) ||
-			(standby->state == POOL_BROKEN && standby->users == 0))
+		if ((standby->state == STANDBY_OFFERED && now_ns - standby->offered_ns >= OFFER_AGAIN_NS) ||
+			(standby->state == STANDBY_BROKEN && standby->users == 0))
 			withdraw(standby);
-		else if (standby->state != POOL_BROKEN)
+		else if (standby->state != STANDBY_BROKEN)
 			have++;
 	}
 	for (; have < so_many(&pool->pd->node->config, pool->vqps); have++) {
-		struct pool_qp *standby = add(pool, rail);
+		struct standby *standby = add(pool, rail);
 
 		if (standby == NULL)
 			return; /* the device has no room; the next tick tries again */
@@ -241,11 +242,11 @@ static void keep_ready(struct pool *pool, unsigned rail, uint64_t now_ns)
 static void tell_broken(struct pool *pool)
 {
 	list_for_each (at, &pool->qps) {
-		struct pool_qp *standby = container_of(at, struct pool_qp, link);
+		struct standby *standby = container_of(at, struct standby, link);
 
-		if (standby->state == POOL_BROKEN && !standby->told && !standby->withdrawn)
+		if (standby->state == STANDBY_BROKEN && !standby->told && !standby->withdrawn)
 			say_gone(speaker(pool), standby->path.rail, standby->offer);
-		standby->told = standby->state == POOL_BROKEN;
+		standby->told = standby->state == STANDBY_BROKEN;
 	}
 }
 
@@ -271,16 +272,16 @@ static bool has_room(const struct pool *pool, unsigned rail)
 	unsigned have = 0;
 
 	list_for_each (at, &pool->qps) {
-		const struct pool_qp *standby = container_of(at, struct pool_qp, link);
+		const struct standby *standby = container_of(at, struct standby, link);
 
-		have += standby->path.rail == rail && standby->state != POOL_BROKEN;
+		have += standby->path.rail == rail && standby->state != STANDBY_BROKEN;
 	}
 	return have < POOL_MAX;
 }
 
 static void offered(struct hf_vqp *vqp, const struct message *message, unsigned rail)
 {
-	struct pool_qp *standby;
+	struct standby *standby;
 
 	pool_enlist(vqp);
 	if (vqp->pool == NULL || !has_room(vqp->pool, rail) || dc_suits(vqp->peer, rail) != (message->dc != 0))
@@ -289,20 +290,20 @@ static void offered(struct hf_vqp *vqp, const struct message *message, unsigned 
 	if (standby == NULL)
 		return;
 	standby->offer = message->dc ? message->dct_num : message->qp_num;
-	if (pool_qp_connect(vqp, standby, message) != 0) {
-		pool_qp_free(standby);
+	if (standby_connect(vqp, standby, message) != 0) {
+		standby_free(standby);
 		return;
 	}
-	standby->state = POOL_READY;
+	standby->state = STANDBY_READY;
 	say(vqp, MESSAGE_POOL_QP, standby);
 }
 
-static struct pool_qp *find_offer(struct hf_vqp *vqp, const struct message *message, unsigned rail)
+static struct standby *find_offer(struct hf_vqp *vqp, const struct message *message, unsigned rail)
 {
 	if (vqp->pool == NULL)
 		return NULL;
 	list_for_each (at, &vqp->pool->qps) {
-		struct pool_qp *standby = container_of(at, struct pool_qp, link);
+		struct standby *standby = container_of(at, struct standby, link);
 
 		if (standby->path.rail == rail && standby->offer == message->about_qp)
 			return standby;
@@ -312,12 +313,12 @@ static struct pool_qp *find_offer(struct hf_vqp *vqp, const struct message *mess
 
 static void answered(struct hf_vqp *vqp, const struct message *message, unsigned rail)
 {
-	struct pool_qp *standby = find_offer(vqp, message, rail);
+	struct standby *standby = find_offer(vqp, message, rail);
 
-	if (standby == NULL || standby->state != POOL_OFFERED || (standby->dc != NULL) != (message->dc != 0))
+	if (standby == NULL || standby->state != STANDBY_OFFERED || (standby->dc != NULL) != (message->dc != 0))
 		return;
-	if (pool_qp_connect(vqp, standby, message) == 0)
-		standby->state = POOL_READY;
+	if (standby_connect(vqp, standby, message) == 0)
+		standby->state = STANDBY_READY;
 	else
 		withdraw(standby);
 }
@@ -326,21 +327,21 @@ static void answered(struct hf_vqp *vqp, const struct message *message, unsigned
  * nobody will be sent there any more. */
 static void gone(struct hf_vqp *vqp, const struct message *message, unsigned rail)
 {
-	struct pool_qp *standby = find_offer(vqp, message, rail);
+	struct standby *standby = find_offer(vqp, message, rail);
 	bool picks = vqp->recovery.picks;
 
 	if (standby == NULL && picks)
 		say_gone(vqp, rail, message->about_qp);
 	if (standby == NULL)
 		return;
-	pool_qp_break(standby);
+	standby_break(standby);
 	standby->withdrawn = !picks;
 	if (standby->users > 0)
 		return;
 	if (picks)
 		withdraw(standby);
 	else
-		pool_qp_free(standby);
+		standby_free(standby);
 }
 
 void pool_message(struct hf_vqp *vqp, const struct message *message, unsigned rail)
@@ -362,7 +363,7 @@ static void pool_close(struct pool *pool)
 	while (!list_empty(&pool->members))
 		pool_forget(container_of(pool->members.next, struct hf_vqp, member_link));
 	while ((at = list_pop_front(&pool->qps)) != NULL) {
-		struct pool_qp *standby = container_of(at, struct pool_qp, link);
+		struct standby *standby = container_of(at, struct standby, link);
 
 		while (!list_empty(&standby->vqps)) { /* they end with the peer */
 			struct hf_vqp *vqp = container_of(standby->vqps.next, struct hf_vqp, pool_link);
@@ -372,7 +373,7 @@ static void pool_close(struct pool *pool)
 			vqp->path = (struct path){0};
 			standby->users--;
 		}
-		pool_qp_free(standby);
+		standby_free(standby);
 	}
 	list_remove(&pool->node_link);
 	free(pool);

@@ -27,7 +27,7 @@
 #ifndef HOLDFAST_VQP_PATH_POOL_H
 #define HOLDFAST_VQP_PATH_POOL_H
 
-#include "vqp/path/pool_qp.h"
+#include "vqp/path/standby.h"
 
 struct pool {
 	struct list node_link;
@@ -46,10 +46,10 @@ void pool_enlist(struct hf_vqp *vqp);
 void pool_forget(struct hf_vqp *vqp); /* the vqp ends, or loses its peer */
 
 /* The picker's choice; NULL: none is ready there. */
-struct pool_qp *pool_pick(struct hf_vqp *vqp, unsigned rail);
+struct standby *pool_pick(struct hf_vqp *vqp, unsigned rail);
 /* What the picker named; NULL: we have no such one. */
-struct pool_qp *pool_named(struct hf_vqp *vqp, unsigned rail, uint32_t their_qp_num);
-void pool_join(struct hf_vqp *vqp, struct pool_qp *standby); /* becomes the vqp's path */
+struct standby *pool_named(struct hf_vqp *vqp, unsigned rail, uint32_t their_qp_num);
+void pool_join(struct hf_vqp *vqp, struct standby *standby); /* becomes the vqp's path */
 void pool_leave(struct hf_vqp *vqp);                         /* the vqp has no path then */
 
 void pool_message(struct hf_vqp *vqp, const struct message *message, unsigned rail);

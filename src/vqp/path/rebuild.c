@@ -50,7 +50,7 @@ void rebuild_want(struct hf_vqp *vqp, unsigned rail, uint64_t now_ns)
 }
 
 /* Messages wait for it (R7), so it is made on a rail that may be used: nobody returns to one that is paused. */
-void rebuild_want_own(struct hf_vqp *vqp, uint64_t now_ns)
+void rebuild_want_dedicated(struct hf_vqp *vqp, uint64_t now_ns)
 {
 	uint32_t usable = peer_usable(vqp->peer);
 
@@ -63,14 +63,14 @@ void rebuild_want_own(struct hf_vqp *vqp, uint64_t now_ns)
 /* It is of no use to start over at once. */
 static void give_up(struct hf_vqp *vqp, uint64_t now_ns)
 {
-	struct path *path = &vqp->standby[vqp->rebuild.rail];
+	struct path *path = &vqp->backup[vqp->rebuild.rail];
 
 	if (!path->ready || vqp->rebuild.state == REBUILD_PROBING)
 		path_destroy(path);
 	leave(vqp);
 	back_off(&vqp->rebuild, now_ns);
 	if (vqp->path.shared != NULL)
-		rebuild_want_own(vqp, now_ns);
+		rebuild_want_dedicated(vqp, now_ns);
 }
 
 static void swap(struct hf_vqp *vqp)
@@ -84,10 +84,10 @@ static void swap(struct hf_vqp *vqp)
 
 static void probe(struct hf_vqp *vqp)
 {
-	struct path *path = &vqp->standby[vqp->rebuild.rail];
+	struct path *path = &vqp->backup[vqp->rebuild.rail];
 
 	vqp->rebuild.state = REBUILD_PROBING;
-	path_carry(path);
+	path_activate(path);
 	if (!post_may_probe(vqp))
 		swap(vqp);
 	else if (!post_probe_on(vqp, path))
@@ -97,7 +97,7 @@ static void probe(struct hf_vqp *vqp)
 static void start(struct hf_vqp *vqp, uint64_t now_ns)
 {
 	struct rebuild *rebuild = &vqp->rebuild;
-	struct path *path = &vqp->standby[rebuild->rail];
+	struct path *path = &vqp->backup[rebuild->rail];
 
 	rebuild->state = REBUILD_OFFERED;
 	rebuild->at_ns = now_ns + PATIENCE_NS;
@@ -108,7 +108,7 @@ static void start(struct hf_vqp *vqp, uint64_t now_ns)
 		leave(vqp);
 	else if (path->ready)
 		probe(vqp);
-	else if (path->qp == NULL && !standby_offer(vqp, rebuild->rail))
+	else if (path->qp == NULL && !backup_offer(vqp, rebuild->rail))
 		give_up(vqp, now_ns);
 }
 
@@ -147,8 +147,8 @@ void rebuild_end(struct hf_vqp *vqp, bool path_failed, uint64_t now_ns)
 		back_off(rebuild, now_ns);
 	if (rebuild->state == REBUILD_NONE)
 		return;
-	if (!vqp->standby[rebuild->rail].ready || rebuild->state == REBUILD_PROBING)
-		path_destroy(&vqp->standby[rebuild->rail]);
+	if (!vqp->backup[rebuild->rail].ready || rebuild->state == REBUILD_PROBING)
+		path_destroy(&vqp->backup[rebuild->rail]);
 	leave(vqp);
 }
 

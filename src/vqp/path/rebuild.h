@@ -41,7 +41,7 @@ struct rebuilds {
 
 void rebuild_init(struct hf_vqp *vqp);
 void rebuild_want(struct hf_vqp *vqp, unsigned rail, uint64_t now_ns);
-void rebuild_want_own(struct hf_vqp *vqp, uint64_t now_ns);              /* on the rail in use, unless it is paused */
+void rebuild_want_dedicated(struct hf_vqp *vqp, uint64_t now_ns);        /* on the rail in use, unless it is paused */
 void rebuild_ready(struct hf_vqp *vqp, unsigned rail);                   /* both ends have the qp */
 void rebuild_probed(struct hf_vqp *vqp, bool came_through);              /* the probe's completion */
 void rebuild_end(struct hf_vqp *vqp, bool path_failed, uint64_t now_ns); /* swapped, or no longer of use */

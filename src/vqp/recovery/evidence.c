@@ -25,21 +25,21 @@ void evidence_gather(const struct hf_vqp *vqp, bool fenced, struct message *stat
 	}
 	state->about_rail = (uint8_t)path->rail;
 	state->about_qp = path->their_key;
-	state->ended = path->shared != NULL ? !pool_qp_tells(path->shared) : path->qp == NULL;
+	state->ended = path->shared != NULL ? !standby_tells(path->shared) : path->qp == NULL;
 	if (!fenced || state->ended)
 		return;
-	rc = path->shared != NULL ? pool_qp_executed_psn(path->shared, &psn) : hf_qp_executed_psn(path->qp, &psn);
+	rc = path->shared != NULL ? standby_executed_psn(path->shared, &psn) : hf_qp_executed_psn(path->qp, &psn);
 	state->in_doubt = rc == -ENODATA;
 	if ((rc == 0 || rc == -ENODATA) && (!log_speaks(vqp, state) || vqp->node->config.evidence != HF_EVIDENCE_LOG)) {
 		state->has_psn = 1;
 		state->executed_psn = psn;
 	}
-	rc = path->shared != NULL ? pool_qp_refusal(path->shared, &refusal) : hf_qp_refusal(path->qp, &refusal);
+	rc = path->shared != NULL ? standby_refusal(path->shared, &refusal) : hf_qp_refusal(path->qp, &refusal);
 	if (rc == 1) {
 		state->refused = (uint8_t)refusal.status;
 		state->refused_psn = refusal.psn;
 	}
-	rc = path->shared != NULL ? pool_qp_atomic_results(path->shared, state->atomics, EVIDENCE_ATOMICS)
+	rc = path->shared != NULL ? standby_atomic_results(path->shared, state->atomics, EVIDENCE_ATOMICS)
 				  : hf_qp_atomic_results(path->qp, state->atomics, EVIDENCE_ATOMICS);
 	state->atomic_count = (uint8_t)(rc > 0 ? rc : 0);
 }

@@ -25,7 +25,7 @@ struct evidence {
 	bool answers_unsure;    /* what our own device took to be an answer may never have landed */
 	uint32_t grant, access; /* what that side grants now (R13) */
 	bool resumes;           /* a WRITE_WITH_IMM of that side may go on in its middle */
-	uint64_t consumed;      /* messages whose receive completions were harvested, since the vqp was made */
+	uint64_t consumed;      /* messages whose receive completions were read, since the vqp was made */
 };
 
 #endif

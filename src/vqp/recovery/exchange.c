@@ -16,10 +16,10 @@ bool exchange_suspects_rail(const struct hf_vqp *vqp)
 /* A WRITE_WITH_IMM that was posted may have executed in part. */
 static bool may_resume(const struct hf_vqp *vqp)
 {
-	const struct inflight *sends = &vqp->sends;
+	const struct request_log *sends = &vqp->sends;
 
 	for (uint64_t at = sends->head; vqp->messages > 0 && at < sends->tail; at++) {
-		const struct inflight_wr *entry = inflight_at(sends, at);
+		const struct request_log_wr *entry = request_log_at(sends, at);
 
 		if (!entry->done && entry->wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM &&
 			(entry->qp_num != 0 || entry->landed != 0))
@@ -74,7 +74,7 @@ void exchange_tell_lengths(struct hf_vqp *vqp)
 
 	vqp->told_lengths = false;
 	for (uint64_t at = vqp->sends.head; vqp->messages > 0 && at < vqp->sends.tail; at++) {
-		const struct inflight_wr *entry = inflight_at(&vqp->sends, at);
+		const struct request_log_wr *entry = request_log_at(&vqp->sends, at);
 
 		if (entry->done || entry->message == 0 || entry->landed == 0)
 			continue;
@@ -132,7 +132,7 @@ void exchange_ended(struct hf_vqp *vqp, const struct message *message)
 	if (vqp->fail_asks || vqp->fail_awaits) /* it may end before we have asked */
 		look_for_strays(vqp, message);
 	vqp->fail_awaits = vqp->fail_asks = false;
-	vqp_due(vqp);
+	fence_queue_add(vqp);
 }
 
 static int our_rail(const struct hf_peer *peer, uint8_t theirs)
@@ -224,9 +224,9 @@ static void asked_to_fence(struct hf_vqp *vqp, const struct message *message, en
 		return;
 	hear_suspicion(vqp, message);
 	failover_event(vqp, &fence);
-	if (vqp->fencing && !list_empty(&vqp->due_link)) {
-		list_remove(&vqp->due_link);
-		list_push_back(&vqp->node->asked, &vqp->due_link);
+	if (vqp->fencing && !list_empty(&vqp->fence_link)) {
+		list_remove(&vqp->fence_link);
+		list_push_back(&vqp->node->fence_asked, &vqp->fence_link);
 	}
 }
 
@@ -253,7 +253,7 @@ void exchange_message(struct hf_vqp *vqp, const struct message *message)
 		learn_log(vqp, message);
 		break;
 	case MESSAGE_LENGTHS:
-		if (lengths_learn(&vqp->lengths, message) != 0)
+		if (imm_lengths_learn(&vqp->lengths, message) != 0)
 			vqp_fail(vqp, IBV_WC_GENERAL_ERR, IBV_WC_WR_FLUSH_ERR, true);
 		break;
 	case MESSAGE_GO:
@@ -277,10 +277,10 @@ void exchange_message(struct hf_vqp *vqp, const struct message *message)
 	case MESSAGE_GRANT:
 		access_message(vqp, message);
 		break;
-	case MESSAGE_STANDBY:
-	case MESSAGE_STANDBY_QP:
+	case MESSAGE_BACKUP:
+	case MESSAGE_BACKUP_QP:
 		if (rail >= 0 && vqp->peer->rail_map[rail] >= 0)
-			standby_message(vqp, message, (unsigned)rail);
+			backup_message(vqp, message, (unsigned)rail);
 		break;
 	case MESSAGE_MOVE:
 		home_asked(vqp, rail);

@@ -1,4 +1,4 @@
-/* Carries out what recovery.c decides: what is said in exchange.c, the fence in due.c, the path in next_path.c. */
+/* Carries out what recovery.c decides: messages in exchange.c, the fence in fence_queue.c, the path in next_path.c. */
 #include "vqp/path/pool.h"
 
 #include "base/log.h"
@@ -14,7 +14,7 @@ static bool answers_unsure(const struct hf_vqp *vqp)
 {
 	const struct path *path = &vqp->path;
 
-	return (path->shared != NULL ? pool_qp_is_ended(path->shared) : path->qp == NULL) ||
+	return (path->shared != NULL ? standby_is_ended(path->shared) : path->qp == NULL) ||
 	       (vqp->node->rails[path->rail].dev->attr.caps & HF_DEV_SEND_FENCE) == 0;
 }
 
@@ -44,7 +44,7 @@ static void settle(struct hf_vqp *vqp)
 	access_settle(vqp);
 	vcq_note(vqp);
 	/* Likewise what was refused: the other side waits until it is on a path, and all before it is done. */
-	refused = inflight_refused(&vqp->sends);
+	refused = request_log_refused(&vqp->sends);
 	if (refused != IBV_WC_SUCCESS && vqp->recovery.picks)
 		vqp_fail(vqp, refused, IBV_WC_WR_FLUSH_ERR, true);
 	else
@@ -76,14 +76,14 @@ static void begin_fence(struct hf_vqp *vqp)
 		peer_suspect(vqp->peer, vqp->path.rail);
 	if (vqp->state == HF_VQP_UP)
 		vqp_move(vqp, HF_VQP_RECOVERING);
-	vqp_due(vqp);
+	fence_queue_add(vqp);
 }
 
 /* Asked again at ticks, because the rail may have been paused when it was its turn. */
 static void want_dedicated(struct hf_vqp *vqp, uint64_t now_ns)
 {
 	if (vqp->path.shared != NULL && vqp->recovery.picks && vqp->state == HF_VQP_UP && !vqp->forsaken)
-		rebuild_want_own(vqp, now_ns);
+		rebuild_want_dedicated(vqp, now_ns);
 }
 
 /* What is settled has completions, and the program has its turn for them before the rest is posted: where a CPU does
@@ -108,7 +108,7 @@ static void do_resume(struct hf_vqp *vqp)
 		return;
 	}
 	vqp->held = vqp->rail_suspect = false;
-	vqp->node->due_answered = vqp->node->due_slice != 0;
+	vqp->node->fence_answered = vqp->node->fence_slice != 0;
 	if (!first) {
 		if (vqp->recovery.kind == RECOVERY_FAILOVER)
 			vqp->counters.failovers++;
@@ -180,7 +180,7 @@ void failover_event(struct hf_vqp *vqp, const struct recovery_event *event)
 		say_fence(vqp);
 	if (actions & RECOVERY_DO_QUIET) {
 		vqp->drained_quiet = true;
-		vqp_due(vqp);
+		fence_queue_add(vqp);
 	}
 	if (actions & RECOVERY_DO_FENCE)
 		begin_fence(vqp);
@@ -210,7 +210,7 @@ void failover_event(struct hf_vqp *vqp, const struct recovery_event *event)
 void failover_cut(struct hf_vqp *vqp)
 {
 	vqp->path.cut = true;
-	vqp_due(vqp);
+	fence_queue_add(vqp);
 }
 
 void failover_broken(struct hf_vqp *vqp)
@@ -238,7 +238,7 @@ void failover_tick(struct hf_vqp *vqp, uint64_t now_ns)
 	if (vqp->recovery.state == RECOVERY_QUIET && now_ns >= vqp->recovery.since_ns + QUIET_PATIENCE_NS)
 		failover_broken(vqp);
 	failover_event(vqp, &event);
-	standby_offer_all(vqp);
+	backup_offer_all(vqp);
 	if (vqp->grants.done != NULL)
 		access_check(vqp);
 	want_dedicated(vqp, now_ns);

@@ -15,8 +15,9 @@ struct path;
 /* failover.c */
 void failover_event(struct hf_vqp *vqp, const struct recovery_event *event);
 void failover_broken(struct hf_vqp *vqp); /* the path in use is of no use any more */
-/* So it is for many vqps at once, as their port is down. Each begins when its turn comes (due.c), so that the first are
- * through the exchange while others wait. Until then nothing has happened to it. */
+/* The path is of no use, and so are those of many other vqps, because their port is down. Each vqp begins when its turn
+ * in the fence queue comes, so that the first are through the exchange while others wait. Until then nothing has
+ * happened to it. */
 void failover_cut(struct hf_vqp *vqp);
 void failover_tick(struct hf_vqp *vqp, uint64_t now_ns);
 
@@ -38,12 +39,12 @@ void exchange_closed(struct hf_vqp *vqp, const struct message *message);
 void exchange_ask_end(struct hf_vqp *vqp);
 void exchange_ended(struct hf_vqp *vqp, const struct message *message);
 
-/* due.c */
-enum hf_poll due_turn(struct hf_node *node);
+/* fence_queue.c */
+enum hf_poll fence_queue_turn(struct hf_node *node);
 /* When there is nothing else to do: verdicts of those that wait for the other side's STATE find what they read in the
  * cache. False: there are none. */
-bool due_warm(struct hf_node *node);
-bool due_waits(const struct hf_vqp *vqp); /* nothing to do for it before a completion comes, or a tick */
+bool fence_queue_warm(struct hf_node *node);
+bool fence_queue_waits(const struct hf_vqp *vqp); /* nothing to do for it before a completion comes, or a tick */
 
 /* next_path.c */
 void next_path_go(struct hf_vqp *vqp);    /* the picker takes a path and says GO */
@@ -52,15 +53,15 @@ void next_path_failed(struct hf_vqp *vqp, unsigned rail, int rc);
 /* After this GO the picker posts without an answer. */
 bool next_path_goes_at_once(const struct hf_vqp *vqp, unsigned cached);
 
-/* standby.c */
-bool standby_offer(struct hf_vqp *vqp, unsigned rail); /* a qp on one more rail; false: the device refuses */
-void standby_offer_all(struct hf_vqp *vqp);            /* where the policy or a revocable grant wants them */
+/* backup.c */
+bool backup_offer(struct hf_vqp *vqp, unsigned rail); /* a qp on one more rail; false: the device refuses */
+void backup_offer_all(struct hf_vqp *vqp);            /* where the policy or a revocable grant wants them */
 /* The one of that rail is not to be used any more, and nothing arrives through it: the latter in time, which is asked
  * for again and again. */
-void standby_withdraw(struct hf_vqp *vqp, unsigned rail);
-bool standby_is_withdrawn(struct hf_vqp *vqp, unsigned rail, uint64_t now_ns);
+void backup_withdraw(struct hf_vqp *vqp, unsigned rail);
+bool backup_is_withdrawn(struct hf_vqp *vqp, unsigned rail, uint64_t now_ns);
 /* The one of that rail becomes the path in use, when both sides have one. */
-bool standby_take(struct hf_vqp *vqp, unsigned rail);
-void standby_message(struct hf_vqp *vqp, const struct message *message, unsigned rail);
+bool backup_take(struct hf_vqp *vqp, unsigned rail);
+void backup_message(struct hf_vqp *vqp, const struct message *message, unsigned rail);
 
 #endif

@@ -30,7 +30,7 @@ bool fence_path_sleeps(const struct path *path, uint64_t now_ns)
 
 uint64_t fence_retry_ns(const struct hf_vqp *vqp)
 {
-	return vqp->path.shared != NULL ? pool_qp_fence_retry_ns(vqp->path.shared) : vqp->path.fence_retry_ns;
+	return vqp->path.shared != NULL ? standby_fence_retry_ns(vqp->path.shared) : vqp->path.fence_retry_ns;
 }
 
 bool fence_sleeps(const struct hf_vqp *vqp, uint64_t now_ns)
@@ -66,7 +66,7 @@ enum fence fence_judge(struct hf_vqp *vqp, struct path *path, int rc, uint64_t n
 enum fence fence_path(struct hf_vqp *vqp, struct path *path, uint64_t now_ns)
 {
 	if (path->shared != NULL)
-		return pool_qp_fence(vqp, now_ns);
+		return standby_fence(vqp, now_ns);
 	if (path->qp == NULL)
 		return FENCE_DONE;
 	if (fence_path_sleeps(path, now_ns))

@@ -14,9 +14,9 @@ static void rewind_logs(struct hf_vqp *vqp)
 	vqp->sends.next = vqp->sends.head;
 	vqp->recvs.next = vqp->recvs.head;
 	/* Completions leave from behind `next` only, so what is done at the front stays behind it. */
-	while (vqp->sends.next < vqp->sends.tail && inflight_at(&vqp->sends, vqp->sends.next)->done)
+	while (vqp->sends.next < vqp->sends.tail && request_log_at(&vqp->sends, vqp->sends.next)->done)
 		vqp->sends.next++;
-	while (vqp->recvs.next < vqp->recvs.tail && inflight_at(&vqp->recvs, vqp->recvs.next)->done)
+	while (vqp->recvs.next < vqp->recvs.tail && request_log_at(&vqp->recvs, vqp->recvs.next)->done)
 		vqp->recvs.next++;
 	vqp->packets = vqp->unsignaled = 0;
 	vqp->probing = false;
@@ -48,10 +48,10 @@ void next_path_failed(struct hf_vqp *vqp, unsigned rail, int rc)
 /* A dedicated one if it is there, else one of the pool (R7: unless messages wait, which it cannot carry). */
 static enum message_path take_ready(struct hf_vqp *vqp, unsigned rail)
 {
-	struct pool_qp *standby;
+	struct standby *standby;
 
-	if (standby_take(vqp, rail))
-		return MESSAGE_PATH_STANDBY;
+	if (backup_take(vqp, rail))
+		return MESSAGE_PATH_BACKUP;
 	standby = pool_pick(vqp, rail);
 	if (standby == NULL)
 		return MESSAGE_PATH_BUILT;
@@ -99,13 +99,13 @@ void next_path_go(struct hf_vqp *vqp)
 		go_ready(vqp, cached);
 		return;
 	}
-	path_destroy(&vqp->standby[rail]); /* half made */
+	path_destroy(&vqp->backup[rail]); /* half made */
 	rc = path_create(vqp, &vqp->path, rail);
 	if (rc != 0) {
 		next_path_failed(vqp, rail, rc);
 		return;
 	}
-	path_carry(&vqp->path);
+	path_activate(&vqp->path);
 	exchange_say_path(vqp, MESSAGE_GO, &vqp->path, MESSAGE_PATH_BUILT);
 }
 
@@ -113,21 +113,21 @@ static int match_built(struct hf_vqp *vqp, unsigned rail)
 {
 	int rc;
 
-	path_destroy(&vqp->standby[rail]);
+	path_destroy(&vqp->backup[rail]);
 	rc = path_create(vqp, &vqp->path, rail);
 	if (rc != 0)
 		return rc;
-	path_carry(&vqp->path);
+	path_activate(&vqp->path);
 	return path_connect_offered(vqp, &vqp->path, &vqp->go);
 }
 
 /* What was made beforehand may have broken meanwhile, which the picker could not know: no fault of the rail. */
 static bool match_ready(struct hf_vqp *vqp, unsigned rail)
 {
-	struct pool_qp *standby;
+	struct standby *standby;
 
-	if (vqp->go.cached == MESSAGE_PATH_STANDBY)
-		return standby_take(vqp, rail);
+	if (vqp->go.cached == MESSAGE_PATH_BACKUP)
+		return backup_take(vqp, rail);
 	pool_enlist(vqp); /* the picker may be on its second path before this side was ever on its first */
 	standby = pool_named(vqp, rail, vqp->go.qp_num);
 	if (standby != NULL)

@@ -10,7 +10,8 @@
  *     | READY(e) -------------------------> |   now both post again
  *
  * Who hears a STATE of an epoch that it has not begun begins it, so FENCE is said only where the other side cannot know
- * of the failure, or the fence takes longer than a turn. Vqps whose port went down take their turns in slices (due.c).
+ * of the failure, or the fence takes longer than a turn. Vqps whose port went down take their turns in slices
+ * (fence_queue.c).
  *
  * A failback asks for quiet first: both hold new posts until their last wr has completed, say STATE, and fence when
  * both have said so. A failover of the same epoch overrules a failback. Of older epochs everything is ignored; a

@@ -7,13 +7,13 @@
 
 enum executed { EXECUTED_NOT, EXECUTED_PARTLY, EXECUTED_FULLY, EXECUTED_MAYBE };
 
-static bool is_about(const struct evidence *evidence, const struct inflight_wr *entry)
+static bool is_about(const struct evidence *evidence, const struct request_log_wr *entry)
 {
 	return evidence->qp_num == entry->qp_num && evidence->rail == entry->rail;
 }
 
 /* By psn; *packets_out: how many executed for sure. */
-static enum executed by_psn(const struct inflight_wr *entry, const struct evidence *evidence, uint32_t *packets_out)
+static enum executed by_psn(const struct request_log_wr *entry, const struct evidence *evidence, uint32_t *packets_out)
 {
 	int32_t packets;
 
@@ -37,12 +37,12 @@ static bool tells_of_footers(const struct evidence *evidence)
 	return !evidence->ended_there && !evidence->in_doubt;
 }
 
-struct log_reading verdict_read_log(const struct inflight *log, const struct evidence *evidence)
+struct log_reading verdict_read_log(const struct request_log *log, const struct evidence *evidence)
 {
 	struct log_reading reading = {.doubt_end = UINT64_MAX};
 
 	for (uint64_t at = log->head; at < log->next; at++) {
-		const struct inflight_wr *entry = inflight_at(log, at);
+		const struct request_log_wr *entry = request_log_at(log, at);
 
 		if (entry->done || entry->qp_num == 0)
 			continue;
@@ -61,7 +61,7 @@ struct log_reading verdict_read_log(const struct inflight *log, const struct evi
 }
 
 struct judge {
-	const struct inflight_wr *entry;
+	const struct request_log_wr *entry;
 	uint64_t position;
 	const struct evidence *evidence;
 	const struct log_reading *reading;
@@ -80,7 +80,7 @@ static enum executed by_both(const struct judge *judge, uint32_t *packets_out)
 }
 
 /* To send again what may have executed is harmless only when the application says so, of the wr or of the region. */
-static struct verdict in_doubt(const struct inflight_wr *entry, const struct evidence *evidence)
+static struct verdict in_doubt(const struct request_log_wr *entry, const struct evidence *evidence)
 {
 	bool again = (entry->idempotent || entry->plain) && evidence->fenced;
 
@@ -88,7 +88,7 @@ static struct verdict in_doubt(const struct inflight_wr *entry, const struct evi
 }
 
 /* The packets of it that executed, for one that the responder refused; -1: another one was, or none. */
-static int32_t packets_before_refusal(const struct inflight_wr *entry, const struct evidence *evidence)
+static int32_t packets_before_refusal(const struct request_log_wr *entry, const struct evidence *evidence)
 {
 	int32_t packets = psn_diff(evidence->refusal.psn, entry->first_psn);
 
@@ -97,7 +97,7 @@ static int32_t packets_before_refusal(const struct inflight_wr *entry, const str
 		       : -1;
 }
 
-static uint64_t bytes_of(const struct inflight_wr *entry, uint32_t packets)
+static uint64_t bytes_of(const struct request_log_wr *entry, uint32_t packets)
 {
 	uint64_t left = entry->bytes - entry->landed, landed = (uint64_t)packets * entry->mtu_bytes;
 
@@ -106,7 +106,7 @@ static uint64_t bytes_of(const struct inflight_wr *entry, uint32_t packets)
 
 static struct verdict judge_write(const struct judge *judge)
 {
-	const struct inflight_wr *entry = judge->entry;
+	const struct request_log_wr *entry = judge->entry;
 	uint32_t packets;
 
 	switch (by_both(judge, &packets)) {
@@ -126,7 +126,7 @@ static struct verdict judge_write(const struct judge *judge)
 
 static struct verdict judge_atomic(const struct judge *judge)
 {
-	const struct inflight_wr *entry = judge->entry;
+	const struct request_log_wr *entry = judge->entry;
 	const struct evidence *evidence = judge->evidence;
 	uint32_t packets;
 
@@ -143,7 +143,7 @@ static struct verdict judge_atomic(const struct judge *judge)
 
 static struct verdict judge_by_evidence(const struct judge *judge)
 {
-	const struct inflight_wr *entry = judge->entry;
+	const struct request_log_wr *entry = judge->entry;
 	const struct evidence *evidence = judge->evidence;
 
 	if (entry->message != 0 && entry->message <= evidence->consumed)
@@ -165,7 +165,7 @@ static struct verdict judge_by_evidence(const struct judge *judge)
 	return (struct verdict){.kind = VERDICT_UNKNOWN};
 }
 
-static struct verdict refusal(const struct inflight_wr *entry, const struct evidence *evidence, uint32_t packets)
+static struct verdict refusal(const struct request_log_wr *entry, const struct evidence *evidence, uint32_t packets)
 {
 	bool is_write = entry->wr.opcode == IBV_WR_RDMA_WRITE || entry->wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 
@@ -174,7 +174,7 @@ static struct verdict refusal(const struct inflight_wr *entry, const struct evid
 		.status = evidence->refusal.status};
 }
 
-struct verdict verdict_judge(enum hf_policy policy, const struct inflight_wr *entry, uint64_t position,
+struct verdict verdict_judge(enum hf_policy policy, const struct request_log_wr *entry, uint64_t position,
 	const struct evidence *evidence, const struct log_reading *reading)
 {
 	const struct judge judge = {.entry = entry, .position = position, .evidence = evidence, .reading = reading};
@@ -194,12 +194,12 @@ struct verdict verdict_judge(enum hf_policy policy, const struct inflight_wr *en
 	return (struct verdict){.kind = taken ? VERDICT_EXECUTED : VERDICT_REPLAY};
 }
 
-static void enter(enum hf_policy policy, struct inflight_wr *entry, const struct verdict *verdict)
+static void enter(enum hf_policy policy, struct request_log_wr *entry, const struct verdict *verdict)
 {
 	switch (verdict->kind) {
 	case VERDICT_EXECUTED:
 		if (policy == HF_POLICY_VARUNA && qp_rules_is_atomic(entry->wr.opcode))
-			inflight_answer(entry, verdict->original);
+			request_log_answer(entry, verdict->original);
 		entry->done = true;
 		entry->status = IBV_WC_SUCCESS;
 		break;
@@ -222,13 +222,14 @@ static void enter(enum hf_policy policy, struct inflight_wr *entry, const struct
 }
 
 /* The device sends a wr with IBV_SEND_FENCE only when the data of all READs and atomics before it are there. */
-static uint32_t finish_fenced(struct inflight *log, const struct evidence *evidence, const struct log_reading *reading)
+static uint32_t finish_fenced(
+	struct request_log *log, const struct evidence *evidence, const struct log_reading *reading)
 {
 	uint64_t end = log->head;
 	uint32_t packets, unknown = 0;
 
 	for (uint64_t at = log->head; at < log->next; at++) {
-		const struct inflight_wr *entry = inflight_at(log, at);
+		const struct request_log_wr *entry = request_log_at(log, at);
 
 		if (entry->done || entry->qp_num == 0 || (entry->wr.send_flags & IBV_SEND_FENCE) == 0)
 			continue;
@@ -236,7 +237,7 @@ static uint32_t finish_fenced(struct inflight *log, const struct evidence *evide
 			end = at;
 	}
 	for (uint64_t at = log->head; at < end; at++) {
-		struct inflight_wr *entry = inflight_at(log, at);
+		struct request_log_wr *entry = request_log_at(log, at);
 
 		if (entry->done || entry->qp_num == 0 || !qp_rules_has_answer(entry->wr.opcode))
 			continue;
@@ -256,12 +257,12 @@ static uint32_t finish_fenced(struct inflight *log, const struct evidence *evide
 }
 
 /* The newest entry of the completion log is that of the last wr that completed, or of one in flight. */
-static bool lost_messages(const struct inflight *log, uint64_t messages, const struct evidence *evidence)
+static bool lost_messages(const struct request_log *log, uint64_t messages, const struct evidence *evidence)
 {
 	uint64_t acknowledged = messages;
 
 	for (uint64_t at = log->tail; messages > 0 && at-- > log->head;) {
-		const struct inflight_wr *entry = inflight_at(log, at);
+		const struct request_log_wr *entry = request_log_at(log, at);
 
 		if (entry->message != 0 && !entry->done)
 			acknowledged = entry->message - 1;
@@ -270,7 +271,7 @@ static bool lost_messages(const struct inflight *log, uint64_t messages, const s
 }
 
 bool verdict_lost(
-	struct inflight *log, uint64_t messages, const struct evidence *evidence, const struct log_reading *reading)
+	struct request_log *log, uint64_t messages, const struct evidence *evidence, const struct log_reading *reading)
 {
 	bool kept = log->last_entry == 0 || evidence->has_psn || !evidence->has_log || reading->executed_end > 0 ||
 		    (evidence->log_entry == log->last_entry && evidence->log_number == log->last_number);
@@ -282,15 +283,15 @@ bool verdict_lost(
 	return !kept || lost_messages(log, messages, evidence);
 }
 
-uint32_t verdict_enter(
-	enum hf_policy policy, struct inflight *log, const struct evidence *evidence, const struct log_reading *reading)
+uint32_t verdict_enter(enum hf_policy policy, struct request_log *log, const struct evidence *evidence,
+	const struct log_reading *reading)
 {
 	uint32_t unknown = 0;
 
 	if (policy == HF_POLICY_VARUNA && reading->fences)
 		unknown = finish_fenced(log, evidence, reading);
 	for (uint64_t at = log->head; at < log->next; at++) {
-		struct inflight_wr *entry = inflight_at(log, at);
+		struct request_log_wr *entry = request_log_at(log, at);
 		struct verdict verdict;
 
 		if (entry->done || entry->qp_num == 0)

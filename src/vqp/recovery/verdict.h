@@ -6,9 +6,9 @@
  *
  * `varuna` judges by evidence (R3, R8):
  *   READ                  is issued again;
- *   SEND                  executed when its receive completion was harvested, else it is sent again;
+ *   SEND                  executed when its receive completion was read, else it is sent again;
  *   WRITE                 executed, or resumes behind the packets that did, or is unknown;
- *   WRITE_WITH_IMM        the same, but it is not over before its receive completion was harvested: when only that
+ *   WRITE_WITH_IMM        the same, but it is not over before its receive completion was read: when only that
  *                         was lost, the immediate is repeated;
  *   CAS, FAA              executed when the responder's device still knows the original value (D4b, R9), not executed,
  *                         or unknown: the value is lost, and is never guessed.
@@ -29,7 +29,7 @@
 #define HOLDFAST_VQP_RECOVERY_VERDICT_H
 
 #include "vqp/recovery/evidence.h"
-#include "vqp/data/inflight.h"
+#include "vqp/data/request_log.h"
 
 enum verdict_kind {
 	VERDICT_EXECUTED,
@@ -52,19 +52,19 @@ struct log_reading {
 	uint64_t doubt_end;    /* and nothing from here on: after the fence; UINT64_MAX: no such place */
 	bool fences;           /* one of them has IBV_SEND_FENCE */
 };
-struct log_reading verdict_read_log(const struct inflight *log, const struct evidence *evidence);
+struct log_reading verdict_read_log(const struct request_log *log, const struct evidence *evidence);
 
-struct verdict verdict_judge(enum hf_policy policy, const struct inflight_wr *entry, uint64_t position,
+struct verdict verdict_judge(enum hf_policy policy, const struct request_log_wr *entry, uint64_t position,
 	const struct evidence *evidence, const struct log_reading *reading);
 
 /* Before the verdicts: whether wrs that had completed are lost, because the responder's device died before they were in
  * memory, or before it had told of a message. `messages`: how many were posted since the vqp was made. */
 bool verdict_lost(
-	struct inflight *log, uint64_t messages, const struct evidence *evidence, const struct log_reading *reading);
+	struct request_log *log, uint64_t messages, const struct evidence *evidence, const struct log_reading *reading);
 
 /* Judges what was posted and is not done, [head, next), and puts the values of atomics where the wrs want them. Returns
  * how many are unknown. */
-uint32_t verdict_enter(enum hf_policy policy, struct inflight *log, const struct evidence *evidence,
+uint32_t verdict_enter(enum hf_policy policy, struct request_log *log, const struct evidence *evidence,
 	const struct log_reading *reading);
 
 #endif

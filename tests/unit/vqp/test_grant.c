@@ -192,31 +192,31 @@ static void access_that_was_revoked_is_revoked_on_the_other_rail_too(void **stat
 /* An offer was given up and made again while the answer to it was on its way. */
 static void an_answer_to_an_earlier_offer_is_not_taken_for_one_to_this(void **state)
 {
-	struct message answer = {.kind = MESSAGE_STANDBY_QP};
+	struct message answer = {.kind = MESSAGE_BACKUP_QP};
 	struct path theirs = {0}, *ours;
 	struct pair pair;
 
 	(void)state;
 	open_pair(&pair);
-	ours = &pair.a.vqp->standby[1];
+	ours = &pair.a.vqp->backup[1];
 	path_destroy(ours);
 	assert_int_equal(path_create(pair.a.vqp, ours, 1), 0);
 	assert_int_equal(path_create(pair.b.vqp, &theirs, 1), 0);
 	path_attributes(pair.b.node, &theirs, &answer);
 	answer.about_qp = ours->qp->qp_num - 1;
-	standby_message(pair.a.vqp, &answer, 1);
+	backup_message(pair.a.vqp, &answer, 1);
 	assert_false(ours->ready);
 	answer.about_qp = ours->qp->qp_num;
-	standby_message(pair.a.vqp, &answer, 1);
+	backup_message(pair.a.vqp, &answer, 1);
 	assert_true(ours->ready);
 	path_destroy(&theirs);
 	pair_close(&pair);
 }
 
 /* What the other side posted in the grant before it could post there. */
-static void no_standby_is_made_in_a_grant_of_which_the_peer_has_not_heard(void **state)
+static void no_backup_is_made_in_a_grant_of_which_the_peer_has_not_heard(void **state)
 {
-	struct message offer = {.kind = MESSAGE_STANDBY};
+	struct message offer = {.kind = MESSAGE_BACKUP};
 	struct path theirs = {0};
 	struct pair pair;
 
@@ -225,8 +225,8 @@ static void no_standby_is_made_in_a_grant_of_which_the_peer_has_not_heard(void *
 	assert_int_equal(path_create(pair.a.vqp, &theirs, 1), 0);
 	path_attributes(pair.a.node, &theirs, &offer);
 	(void)hf_vqp_set_access(pair.b.vqp, 0, NULL, NULL);
-	standby_message(pair.b.vqp, &offer, 1);
-	assert_true(pair.b.vqp->standby[1].grant != pair.b.vqp->grants.ours);
+	backup_message(pair.b.vqp, &offer, 1);
+	assert_true(pair.b.vqp->backup[1].grant != pair.b.vqp->grants.ours);
 	path_destroy(&theirs);
 	pair_close(&pair);
 }
@@ -266,7 +266,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(access_that_is_given_holds_when_the_call_is_over),
 		cmocka_unit_test(access_that_was_revoked_is_revoked_on_the_other_rail_too),
 		cmocka_unit_test(an_answer_to_an_earlier_offer_is_not_taken_for_one_to_this),
-		cmocka_unit_test(no_standby_is_made_in_a_grant_of_which_the_peer_has_not_heard),
+		cmocka_unit_test(no_backup_is_made_in_a_grant_of_which_the_peer_has_not_heard),
 		cmocka_unit_test(a_wr_that_the_grant_never_allowed_is_an_error_of_the_program),
 		cmocka_unit_test(without_flags_that_change_in_rts_the_qp_is_cycled),
 	};

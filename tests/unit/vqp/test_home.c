@@ -304,7 +304,7 @@ static void a_region_that_goes_takes_no_atomics_any_more(void **state)
 	chain.again = 1;
 	post_chain();
 	end_ns = hf_env_now_ns(hf_env_host()) + 5000000000ull;
-	while (list_empty(&pair.b.node->own_ended) && hf_env_now_ns(hf_env_host()) < end_ns) {
+	while (list_empty(&pair.b.node->owner_ended) && hf_env_now_ns(hf_env_host()) < end_ns) {
 		(void)hf_dev_poll(hf_node_dev(pair.b.node, 0), hf_loop_now_ns(pair.loop));
 		assert_int_equal(hf_vcq_poll(pair.b.cq, 1, &wc), 0);
 	}
@@ -535,9 +535,9 @@ static void an_atomic_whose_home_cannot_be_reached_ends_within_the_budget(void *
 	pair_caps_masked = 0;
 }
 
-static bool both_have_a_standby(struct pair *pair)
+static bool both_have_a_backup(struct pair *pair)
 {
-	return pair->a.vqp->standby[1].ready && pair->b.vqp->standby[1].ready;
+	return pair->a.vqp->backup[1].ready && pair->b.vqp->backup[1].ready;
 }
 
 /* The picker does not know that the owner's end of it is fenced, and posts there as soon as it has said GO. */
@@ -551,10 +551,10 @@ static void what_is_posted_to_a_qp_that_a_move_has_withdrawn_is_not_unknown(void
 	pair_open(&pair, HF_POLICY_VARUNA);
 	pair.revocable = true; /* so it has a qp on each rail */
 	pair_connect(&pair);
-	assert_true(pair_until(&pair, both_have_a_standby));
+	assert_true(pair_until(&pair, both_have_a_backup));
 	pair.b.pd->home.rail = 1; /* as after a move while the vqp was cut off */
 	assert_true(pair_until(&pair, home_is_0));
-	assert_true(pair.a.vqp->standby[1].ready && !pair.a.vqp->standby[1].broken);
+	assert_true(pair.a.vqp->backup[1].ready && !pair.a.vqp->backup[1].broken);
 	pair_cut(&pair, 0, false);
 	for (unsigned i = 0; i < 8; i++)
 		assert_int_equal(pair_write(&pair, i, i * 64, 64, true), 0);

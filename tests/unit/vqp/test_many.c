@@ -287,8 +287,8 @@ static unsigned longest_turn_of_an_outage(struct pair *pair)
 	assert_int_equal(hf_dev_set_link(hf_node_dev(pair->a.node, 0), HF_LINK_BOTH, false), 0);
 	do {
 		hf_loop_turn(pair->loop, 0);
-		longest = longest > pair->a.node->due_slice ? longest : pair->a.node->due_slice;
-	} while (pair->a.node->due_slice != 0);
+		longest = longest > pair->a.node->fence_slice ? longest : pair->a.node->fence_slice;
+	} while (pair->a.node->fence_slice != 0);
 	hf_loop_add_poller(pair->loop, &pair->b.node->poller);
 	assert_true(pair_until(pair, none_recovers));
 	return longest;
@@ -321,7 +321,7 @@ static void who_came_back_before_an_outage_does_not_lengthen_its_turns(void **st
 	failover_cut(ours[0]);
 	hf_loop_remove_poller(pair.loop, &pair.b.node->poller);
 	assert_true(pair_until(&pair, has_fenced));
-	while (pair.a.node->due_slice != 0)
+	while (pair.a.node->fence_slice != 0)
 		hf_loop_turn(pair.loop, 0);
 	hf_loop_remove_poller(pair.loop, &pair.a.node->poller);
 	hf_loop_add_poller(pair.loop, &pair.b.node->poller);

@@ -64,7 +64,7 @@ static unsigned polled_queues(struct hf_node *node, bool spare)
 
 	for (unsigned rail = 0; rail < node->rail_count; rail++)
 		for (unsigned i = 0; i < node->rails[rail].cqs.count; i++)
-			n += node->rails[rail].cqs.cqs[i].spare == spare && node->rails[rail].cqs.cqs[i].carrying > 0;
+			n += node->rails[rail].cqs.cqs[i].spare == spare && node->rails[rail].cqs.cqs[i].active > 0;
 	return n;
 }
 
@@ -157,11 +157,11 @@ static void a_standby_qp_is_no_deeper_than_its_device_can_make_it(void **state)
 	fleet_queue_most = 0;
 }
 
-static struct pool_qp *standby_of(const struct hf_vqp *vqp, unsigned rail)
+static struct standby *standby_of(const struct hf_vqp *vqp, unsigned rail)
 {
 	list_for_each (at, &vqp->pool->qps)
-		if (container_of(at, struct pool_qp, link)->path.rail == rail)
-			return container_of(at, struct pool_qp, link);
+		if (container_of(at, struct standby, link)->path.rail == rail)
+			return container_of(at, struct standby, link);
 	return NULL;
 }
 
@@ -243,7 +243,7 @@ static void an_initiator_is_given_up_before_its_psns_are_ambiguous(void **state)
 
 static bool is_fenced(struct pair *pair)
 {
-	return pool_qp_fence(ours[0], hf_env_now_ns(hf_loop_env(pair->loop))) == FENCE_DONE;
+	return standby_fence(ours[0], hf_env_now_ns(hf_loop_env(pair->loop))) == FENCE_DONE;
 }
 
 /* POOL-4: what was posted and not answered could land late, on behalf of a standby qp that is over. Where all was
@@ -335,7 +335,7 @@ static int fence_that_takes_a_while(struct hf_qp *qp)
 static void a_vqp_that_ends_waits_for_the_fence_that_the_others_need(void **state)
 {
 	struct hf_dev_ops ops;
-	struct pool_qp *standby;
+	struct standby *standby;
 	struct hf_dev *dev;
 	struct pair pair;
 
@@ -352,7 +352,7 @@ static void a_vqp_that_ends_waits_for_the_fence_that_the_others_need(void **stat
 	hf_vqp_destroy(ours[FLEET_MAX - 1]);
 	assert_true(fence_asked_ns != 0);
 	assert_true(standby->fenced);
-	assert_true(pool_qp_tells(standby));
+	assert_true(standby_tells(standby));
 	dev->ops = nic_ops;
 	fleet_collect(&pair, FLEET_MAX - 1);
 	pair_close(&pair);
@@ -386,9 +386,9 @@ static unsigned count_standby_qps(const struct hf_node *node, unsigned rail)
 
 	list_for_each (at, &node->pools)
 		list_for_each (on, &container_of(at, struct pool, node_link)->qps) {
-			const struct pool_qp *standby = container_of(on, struct pool_qp, link);
+			const struct standby *standby = container_of(on, struct standby, link);
 
-			n += standby->path.rail == rail && standby->state == POOL_READY;
+			n += standby->path.rail == rail && standby->state == STANDBY_READY;
 		}
 	return n;
 }

@@ -10,7 +10,7 @@
 #include "rail/rail.h"
 #include "vqp/recovery/failover.h"
 #include "node/lease.h"
-#include "vqp/data/inflight.h"
+#include "vqp/data/request_log.h"
 #include "vqp/message.h"
 #include "vqp/objects.h"
 #include "vqp/recovery/recovery.h"
@@ -430,46 +430,46 @@ static void a_rail_that_comes_back_in_time_is_taken(void **state)
 
 static void the_log_owns_what_it_may_have_to_send_again(void **state)
 {
-	struct inflight log;
+	struct request_log log;
 	char payload[8] = "before";
 	struct ibv_sge sge = {.addr = (uintptr_t)payload, .length = 7};
 	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .send_flags = IBV_SEND_INLINE};
-	struct inflight_wr *entry;
+	struct request_log_wr *entry;
 
 	(void)state;
-	assert_int_equal(inflight_init(&log, 5, 2, 16), 0);
-	entry = inflight_copy(&log, &wr);
+	assert_int_equal(request_log_init(&log, 5, 2, 16), 0);
+	entry = request_log_copy(&log, &wr);
 	snprintf(payload, sizeof(payload), "%s", "after!");
 	sge.length = 0;
 	assert_string_equal((char *)(uintptr_t)entry->wr.sg_list[0].addr, "before");
 	assert_int_equal(entry->wr.sg_list[0].length, 7);
 	log.tail = 5;
-	assert_true(inflight_full(&log));
-	inflight_free(&log);
+	assert_true(request_log_full(&log));
+	request_log_free(&log);
 }
 
 static void success_of_one_wr_is_success_of_all_before_it(void **state)
 {
-	const struct inflight_end end = {.first = IBV_WC_RETRY_EXC_ERR, .rest = IBV_WC_WR_FLUSH_ERR};
+	const struct request_log_end end = {.first = IBV_WC_RETRY_EXC_ERR, .rest = IBV_WC_WR_FLUSH_ERR};
 	const struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE};
-	struct inflight log;
+	struct request_log log;
 
 	(void)state;
-	assert_int_equal(inflight_init(&log, 8, 1, 0), 0);
+	assert_int_equal(request_log_init(&log, 8, 1, 0), 0);
 	for (log.tail = 0; log.tail < 6; log.tail++)
-		inflight_copy(&log, &wr);
+		request_log_copy(&log, &wr);
 	log.next = log.tail;
-	assert_int_equal(inflight_retire(&log, 3), 4);
-	assert_int_equal(inflight_retire(&log, 3), 0);
-	assert_false(inflight_at(&log, 4)->done);
-	inflight_at(&log, 4)->qp_num = 7;
-	inflight_fail(&log, &end);
-	assert_int_equal(inflight_at(&log, 3)->status, IBV_WC_SUCCESS);
-	assert_int_equal(inflight_at(&log, 4)->status, IBV_WC_RETRY_EXC_ERR);
-	assert_int_equal(inflight_at(&log, 5)->status, IBV_WC_WR_FLUSH_ERR);
-	assert_int_equal(inflight_at(&log, 4)->outcome, HF_WC_UNKNOWN);
-	assert_int_equal(inflight_at(&log, 5)->outcome, HF_WC_NOT_EXECUTED);
-	inflight_free(&log);
+	assert_int_equal(request_log_retire(&log, 3), 4);
+	assert_int_equal(request_log_retire(&log, 3), 0);
+	assert_false(request_log_at(&log, 4)->done);
+	request_log_at(&log, 4)->qp_num = 7;
+	request_log_fail(&log, &end);
+	assert_int_equal(request_log_at(&log, 3)->status, IBV_WC_SUCCESS);
+	assert_int_equal(request_log_at(&log, 4)->status, IBV_WC_RETRY_EXC_ERR);
+	assert_int_equal(request_log_at(&log, 5)->status, IBV_WC_WR_FLUSH_ERR);
+	assert_int_equal(request_log_at(&log, 4)->outcome, HF_WC_UNKNOWN);
+	assert_int_equal(request_log_at(&log, 5)->outcome, HF_WC_NOT_EXECUTED);
+	request_log_free(&log);
 }
 
 static void a_receive_reports_what_the_latest_list_says(void **state)
@@ -477,21 +477,21 @@ static void a_receive_reports_what_the_latest_list_says(void **state)
 	struct message first = {.kind = MESSAGE_LENGTHS, .more = 1, .length_count = 1, .lengths = {{5, 1000}}};
 	struct message second = {.kind = MESSAGE_LENGTHS, .length_count = 1, .lengths = {{7, 3000}}};
 	struct message other = {.kind = MESSAGE_LENGTHS, .length_count = 1, .lengths = {{8, 4000}}};
-	struct lengths lengths = {0};
+	struct imm_lengths lengths = {0};
 	uint32_t bytes = 0;
 
 	(void)state;
-	assert_int_equal(lengths_learn(&lengths, &first), 0);
-	assert_int_equal(lengths_learn(&lengths, &second), 0);
-	assert_true(lengths_of(&lengths, 5, &bytes));
+	assert_int_equal(imm_lengths_learn(&lengths, &first), 0);
+	assert_int_equal(imm_lengths_learn(&lengths, &second), 0);
+	assert_true(imm_lengths_of(&lengths, 5, &bytes));
 	assert_int_equal(bytes, 1000);
-	assert_true(lengths_of(&lengths, 7, &bytes));
-	assert_false(lengths_of(&lengths, 6, &bytes));
+	assert_true(imm_lengths_of(&lengths, 7, &bytes));
+	assert_false(imm_lengths_of(&lengths, 6, &bytes));
 	assert_int_equal(bytes, 3000);
-	assert_int_equal(lengths_learn(&lengths, &other), 0);
-	assert_false(lengths_of(&lengths, 7, &bytes));
-	assert_true(lengths_of(&lengths, 8, &bytes));
-	lengths_free(&lengths);
+	assert_int_equal(imm_lengths_learn(&lengths, &other), 0);
+	assert_false(imm_lengths_of(&lengths, 7, &bytes));
+	assert_true(imm_lengths_of(&lengths, 8, &bytes));
+	imm_lengths_free(&lengths);
 }
 
 static void a_picker_with_receives_waits_where_the_other_sides_message_may_go_on_in_its_middle(void **state)
@@ -502,11 +502,11 @@ static void a_picker_with_receives_waits_where_the_other_sides_message_may_go_on
 	other.recovery.picks = false;
 	picker.resumes = other.evidence.resumes =
 		true; /* of the picker's the other side hears before it has receives */
-	assert_true(next_path_goes_at_once(&picker, MESSAGE_PATH_STANDBY));
-	assert_true(next_path_goes_at_once(&other, MESSAGE_PATH_STANDBY));
+	assert_true(next_path_goes_at_once(&picker, MESSAGE_PATH_BACKUP));
+	assert_true(next_path_goes_at_once(&other, MESSAGE_PATH_BACKUP));
 	picker.evidence.resumes = other.resumes = true;
-	assert_false(next_path_goes_at_once(&picker, MESSAGE_PATH_STANDBY));
-	assert_false(next_path_goes_at_once(&other, MESSAGE_PATH_STANDBY));
+	assert_false(next_path_goes_at_once(&picker, MESSAGE_PATH_BACKUP));
+	assert_false(next_path_goes_at_once(&other, MESSAGE_PATH_BACKUP));
 }
 
 /* ---- messages ---- */

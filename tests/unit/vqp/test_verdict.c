@@ -17,9 +17,9 @@
 static const struct log_reading nothing_logged = {.doubt_end = UINT64_MAX};
 
 /* Of nine packets, the last of them short. */
-static struct inflight_wr a_wr(enum ibv_wr_opcode opcode)
+static struct request_log_wr a_wr(enum ibv_wr_opcode opcode)
 {
-	return (struct inflight_wr){.wr = {.opcode = opcode},
+	return (struct request_log_wr){.wr = {.opcode = opcode},
 		.bytes = 8 * MTU + 100,
 		.qp_num = QP,
 		.first_psn = PSN,
@@ -33,7 +33,7 @@ static struct evidence executed(uint32_t packets)
 		.qp_num = QP, .fenced = true, .has_psn = true, .executed_psn = (PSN + packets) & 0xffffff};
 }
 
-static enum verdict_kind judge(const struct inflight_wr *entry, struct evidence evidence, uint64_t *landed_out)
+static enum verdict_kind judge(const struct request_log_wr *entry, struct evidence evidence, uint64_t *landed_out)
 {
 	struct verdict verdict = verdict_judge(HF_POLICY_VARUNA, entry, 0, &evidence, &nothing_logged);
 
@@ -41,14 +41,14 @@ static enum verdict_kind judge(const struct inflight_wr *entry, struct evidence 
 	return verdict.kind;
 }
 
-static struct verdict resend(const struct inflight_wr *entry, const struct evidence *evidence)
+static struct verdict resend(const struct request_log_wr *entry, const struct evidence *evidence)
 {
 	return verdict_judge(HF_POLICY_RESEND, entry, 0, evidence, &nothing_logged);
 }
 
 static void resend_is_blind_except_for_messages_that_were_taken(void **state)
 {
-	struct inflight_wr write = a_wr(IBV_WR_RDMA_WRITE), taken = {.message = 3}, waiting = {.message = 4};
+	struct request_log_wr write = a_wr(IBV_WR_RDMA_WRITE), taken = {.message = 3}, waiting = {.message = 4};
 	struct evidence evidence = executed(9);
 
 	(void)state;
@@ -61,7 +61,7 @@ static void resend_is_blind_except_for_messages_that_were_taken(void **state)
 
 static void a_write_resumes_at_the_first_packet_that_did_not_execute(void **state)
 {
-	struct inflight_wr write = a_wr(IBV_WR_RDMA_WRITE);
+	struct request_log_wr write = a_wr(IBV_WR_RDMA_WRITE);
 	uint64_t landed;
 
 	(void)state;
@@ -77,7 +77,7 @@ static void a_write_resumes_at_the_first_packet_that_did_not_execute(void **stat
 
 static void without_evidence_a_write_is_unknown(void **state)
 {
-	struct inflight_wr write = a_wr(IBV_WR_RDMA_WRITE);
+	struct request_log_wr write = a_wr(IBV_WR_RDMA_WRITE);
 	struct evidence other = executed(9), none = executed(9), running = executed(3);
 	uint64_t landed;
 
@@ -97,7 +97,7 @@ static void without_evidence_a_write_is_unknown(void **state)
 
 static void a_message_executed_when_its_receive_completed(void **state)
 {
-	struct inflight_wr send = a_wr(IBV_WR_SEND), imm = a_wr(IBV_WR_RDMA_WRITE_WITH_IMM);
+	struct request_log_wr send = a_wr(IBV_WR_SEND), imm = a_wr(IBV_WR_RDMA_WRITE_WITH_IMM);
 	struct evidence evidence = executed(9);
 	uint64_t landed;
 
@@ -118,7 +118,7 @@ static void a_message_executed_when_its_receive_completed(void **state)
 
 static void reads_are_issued_again(void **state)
 {
-	struct inflight_wr read = a_wr(IBV_WR_RDMA_READ);
+	struct request_log_wr read = a_wr(IBV_WR_RDMA_READ);
 	struct evidence none = {0};
 	uint64_t landed;
 
@@ -130,7 +130,7 @@ static void reads_are_issued_again(void **state)
 
 static void an_atomic_completes_with_the_value_that_the_device_found(void **state)
 {
-	struct inflight_wr add = a_wr(IBV_WR_ATOMIC_FETCH_AND_ADD);
+	struct request_log_wr add = a_wr(IBV_WR_ATOMIC_FETCH_AND_ADD);
 	struct evidence evidence = executed(1);
 	struct verdict verdict;
 
@@ -148,7 +148,7 @@ static void an_atomic_completes_with_the_value_that_the_device_found(void **stat
 
 static void an_atomic_whose_value_is_lost_is_unknown(void **state)
 {
-	struct inflight_wr add = a_wr(IBV_WR_ATOMIC_FETCH_AND_ADD);
+	struct request_log_wr add = a_wr(IBV_WR_ATOMIC_FETCH_AND_ADD);
 	uint64_t landed;
 
 	(void)state;
@@ -165,7 +165,7 @@ static void an_atomic_whose_value_is_lost_is_unknown(void **state)
 /* A requester that was stopped in its middle: nobody saw whether it took effect. */
 static void only_the_atomic_in_doubt_is_unknown(void **state)
 {
-	struct inflight_wr add = a_wr(IBV_WR_ATOMIC_FETCH_AND_ADD), behind;
+	struct request_log_wr add = a_wr(IBV_WR_ATOMIC_FETCH_AND_ADD), behind;
 	struct evidence evidence = executed(0);
 	uint64_t landed;
 
@@ -180,7 +180,7 @@ static void only_the_atomic_in_doubt_is_unknown(void **state)
 
 static void what_is_declared_idempotent_is_never_unknown(void **state)
 {
-	struct inflight_wr write = a_wr(IBV_WR_RDMA_WRITE);
+	struct request_log_wr write = a_wr(IBV_WR_RDMA_WRITE);
 	struct evidence evidence = {.fenced = true};
 	uint64_t landed;
 
@@ -192,9 +192,9 @@ static void what_is_declared_idempotent_is_never_unknown(void **state)
 
 /* ---- a whole log ---- */
 
-static struct inflight_wr *add_to(struct inflight *log, enum ibv_wr_opcode opcode, uint32_t psn)
+static struct request_log_wr *add_to(struct request_log *log, enum ibv_wr_opcode opcode, uint32_t psn)
 {
-	struct inflight_wr *entry = inflight_at(log, log->tail++);
+	struct request_log_wr *entry = request_log_at(log, log->tail++);
 
 	*entry = a_wr(opcode);
 	entry->bytes = 100;
@@ -204,14 +204,14 @@ static struct inflight_wr *add_to(struct inflight *log, enum ibv_wr_opcode opcod
 	return entry;
 }
 
-static bool is_lost(struct inflight *log, uint64_t messages, const struct evidence *evidence)
+static bool is_lost(struct request_log *log, uint64_t messages, const struct evidence *evidence)
 {
 	struct log_reading reading = verdict_read_log(log, evidence);
 
 	return verdict_lost(log, messages, evidence, &reading);
 }
 
-static uint32_t enter(struct inflight *log, const struct evidence *evidence)
+static uint32_t enter(struct request_log *log, const struct evidence *evidence)
 {
 	struct log_reading reading = verdict_read_log(log, evidence);
 
@@ -222,11 +222,11 @@ static uint32_t enter(struct inflight *log, const struct evidence *evidence)
 static void an_acknowledged_message_that_no_receive_took_is_lost(void **state)
 {
 	struct evidence evidence = {.qp_num = QP, .fenced = true, .consumed = 1};
-	struct inflight_wr *first, *second;
-	struct inflight log;
+	struct request_log_wr *first, *second;
+	struct request_log log;
 
 	(void)state;
-	assert_int_equal(inflight_init(&log, 8, 1, 0), 0);
+	assert_int_equal(request_log_init(&log, 8, 1, 0), 0);
 	first = add_to(&log, IBV_WR_SEND, 10);
 	first->message = 1;
 	second = add_to(&log, IBV_WR_SEND, 11);
@@ -237,23 +237,23 @@ static void an_acknowledged_message_that_no_receive_took_is_lost(void **state)
 	assert_true(is_lost(&log, 2, &evidence));
 	evidence.consumed = 2;
 	assert_false(is_lost(&log, 2, &evidence));
-	inflight_free(&log);
+	request_log_free(&log);
 }
 
 /* Its NAK was lost. A READ before it is issued again, and it fails when that is done. */
 static void what_the_responder_refused_is_not_sent_again(void **state)
 {
-	struct inflight_wr *read, *write, *behind;
+	struct request_log_wr *read, *write, *behind;
 	struct evidence evidence = {.qp_num = QP,
 		.fenced = true,
 		.has_psn = true,
 		.executed_psn = 13,
 		.refusal = {.psn = 13, .status = IBV_WC_REM_ACCESS_ERR}};
-	struct inflight_end end = {.first = IBV_WC_REM_ACCESS_ERR, .rest = IBV_WC_WR_FLUSH_ERR, .refused = true};
-	struct inflight log;
+	struct request_log_end end = {.first = IBV_WC_REM_ACCESS_ERR, .rest = IBV_WC_WR_FLUSH_ERR, .refused = true};
+	struct request_log log;
 
 	(void)state;
-	assert_int_equal(inflight_init(&log, 8, 1, 0), 0);
+	assert_int_equal(request_log_init(&log, 8, 1, 0), 0);
 	read = add_to(&log, IBV_WR_RDMA_READ, 10);
 	write = add_to(&log, IBV_WR_RDMA_WRITE, 11);
 	write->bytes = 5 * MTU;
@@ -263,26 +263,26 @@ static void what_the_responder_refused_is_not_sent_again(void **state)
 	assert_int_equal(read->refused, IBV_WC_SUCCESS);
 	assert_int_equal(behind->refused, IBV_WC_SUCCESS);
 	assert_int_equal(write->refused, IBV_WC_REM_ACCESS_ERR);
-	assert_int_equal(inflight_refused(&log), IBV_WC_SUCCESS);
-	assert_int_equal(inflight_retire(&log, 0), 1);
-	assert_int_equal(inflight_refused(&log), IBV_WC_REM_ACCESS_ERR);
-	inflight_fail(&log, &end);
+	assert_int_equal(request_log_refused(&log), IBV_WC_SUCCESS);
+	assert_int_equal(request_log_retire(&log, 0), 1);
+	assert_int_equal(request_log_refused(&log), IBV_WC_REM_ACCESS_ERR);
+	request_log_fail(&log, &end);
 	assert_int_equal(write->status, IBV_WC_REM_ACCESS_ERR);
 	assert_int_equal(write->outcome, HF_WC_UNKNOWN); /* two of its packets executed */
 	assert_int_equal(behind->status, IBV_WC_WR_FLUSH_ERR);
 	assert_int_equal(behind->outcome, HF_WC_NOT_EXECUTED);
-	inflight_free(&log);
+	request_log_free(&log);
 }
 
 /* The failure that comes before anything was replayed has evidence of another qp, and must not judge again. */
 static void a_second_failure_continues_from_the_verdicts(void **state)
 {
-	struct inflight_wr *write;
+	struct request_log_wr *write;
 	struct evidence evidence = {.qp_num = QP, .fenced = true, .has_psn = true, .executed_psn = 10 + 3};
-	struct inflight log;
+	struct request_log log;
 
 	(void)state;
-	assert_int_equal(inflight_init(&log, 8, 1, 0), 0);
+	assert_int_equal(request_log_init(&log, 8, 1, 0), 0);
 	write = add_to(&log, IBV_WR_RDMA_WRITE, 10);
 	write->bytes = 5 * MTU;
 	write->psns = 5;
@@ -299,13 +299,13 @@ static void a_second_failure_continues_from_the_verdicts(void **state)
 	evidence = (struct evidence){.qp_num = 8, .fenced = true, .has_psn = true, .executed_psn = 501};
 	assert_int_equal(enter(&log, &evidence), 0);
 	assert_int_equal(write->landed, 4 * MTU);
-	inflight_free(&log);
+	request_log_free(&log);
 }
 
 /* A READ, and a WRITE behind a fence. */
-static void open_fenced(struct inflight *log, struct inflight_wr **read_out, struct inflight_wr **write_out)
+static void open_fenced(struct request_log *log, struct request_log_wr **read_out, struct request_log_wr **write_out)
 {
-	assert_int_equal(inflight_init(log, 8, 1, 0), 0);
+	assert_int_equal(request_log_init(log, 8, 1, 0), 0);
 	*read_out = add_to(log, IBV_WR_RDMA_READ, 10);
 	*write_out = add_to(log, IBV_WR_RDMA_WRITE, 11);
 	(*write_out)->wr.send_flags = IBV_SEND_FENCE;
@@ -314,9 +314,9 @@ static void open_fenced(struct inflight *log, struct inflight_wr **read_out, str
 /* X is read, then written behind a fence: to read again after the write would find the new value. */
 static void a_read_before_an_executed_fence_is_not_issued_again(void **state)
 {
-	struct inflight_wr *before, *write, *behind;
+	struct request_log_wr *before, *write, *behind;
 	struct evidence evidence = {.qp_num = QP, .fenced = true, .has_psn = true, .executed_psn = 12};
-	struct inflight log;
+	struct request_log log;
 
 	(void)state;
 	open_fenced(&log, &before, &write);
@@ -325,37 +325,37 @@ static void a_read_before_an_executed_fence_is_not_issued_again(void **state)
 	assert_true(before->done);
 	assert_true(write->done);
 	assert_false(behind->done);
-	inflight_free(&log);
+	request_log_free(&log);
 }
 
 /* The device sent the fenced wr because it took the READ to be over, and may have been wrong. */
 static void a_read_before_an_executed_fence_is_unknown_where_its_data_may_be_missing(void **state)
 {
-	struct inflight_wr *read, *write;
+	struct request_log_wr *read, *write;
 	struct evidence evidence = {
 		.qp_num = QP, .fenced = true, .has_psn = true, .executed_psn = 12, .answers_unsure = true};
-	struct inflight log;
+	struct request_log log;
 
 	(void)state;
 	open_fenced(&log, &read, &write);
 	assert_int_equal(enter(&log, &evidence), 1);
 	assert_int_equal(read->outcome, HF_WC_UNKNOWN);
 	assert_int_equal(write->status, IBV_WC_SUCCESS);
-	inflight_free(&log);
+	request_log_free(&log);
 }
 
 static void a_read_before_a_fence_that_did_not_execute_is_issued_again(void **state)
 {
-	struct inflight_wr *before, *write;
+	struct request_log_wr *before, *write;
 	struct evidence evidence = {.qp_num = QP, .fenced = true, .has_psn = true, .executed_psn = 11};
-	struct inflight log;
+	struct request_log log;
 
 	(void)state;
 	open_fenced(&log, &before, &write);
 	assert_int_equal(enter(&log, &evidence), 0);
 	assert_false(before->done);
 	assert_false(write->done);
-	inflight_free(&log);
+	request_log_free(&log);
 }
 
 static void the_value_of_an_atomic_goes_where_the_wr_wants_it(void **state)
@@ -365,13 +365,13 @@ static void the_value_of_an_atomic_goes_where_the_wr_wants_it(void **state)
 		{.addr = (uintptr_t)memory, .length = 3}, {.addr = (uintptr_t)memory + 8, .length = 5}};
 	struct evidence evidence = {
 		.qp_num = QP, .fenced = true, .has_psn = true, .executed_psn = 11, .atomic_count = 1};
-	struct inflight_wr *add;
-	struct inflight log;
+	struct request_log_wr *add;
+	struct request_log log;
 	uint64_t value = 0x1122334455667788, got;
 
 	(void)state;
 	evidence.atomics[0] = (struct hf_atomic_result){.psn = 10, .original = value};
-	assert_int_equal(inflight_init(&log, 8, 2, 0), 0);
+	assert_int_equal(request_log_init(&log, 8, 2, 0), 0);
 	add = add_to(&log, IBV_WR_ATOMIC_CMP_AND_SWP, 10);
 	add->wr.sg_list = sges;
 	add->wr.num_sge = 2;
@@ -380,17 +380,17 @@ static void the_value_of_an_atomic_goes_where_the_wr_wants_it(void **state)
 	memcpy(&got, memory, 3);
 	memcpy((uint8_t *)&got + 3, memory + 8, 5);
 	assert_int_equal(got, value);
-	inflight_free(&log);
+	request_log_free(&log);
 }
 
 static void what_is_unknown_is_done_and_told(void **state)
 {
-	struct inflight_wr *first, *second;
+	struct request_log_wr *first, *second;
 	struct evidence evidence = {.qp_num = QP, .fenced = true, .has_psn = true, .executed_psn = 11};
-	struct inflight log;
+	struct request_log log;
 
 	(void)state;
-	assert_int_equal(inflight_init(&log, 8, 1, 0), 0);
+	assert_int_equal(request_log_init(&log, 8, 1, 0), 0);
 	first = add_to(&log, IBV_WR_ATOMIC_FETCH_AND_ADD, 10);
 	second = add_to(&log, IBV_WR_ATOMIC_FETCH_AND_ADD, 11);
 	assert_int_equal(enter(&log, &evidence), 1);
@@ -398,7 +398,7 @@ static void what_is_unknown_is_done_and_told(void **state)
 	assert_int_not_equal(first->status, IBV_WC_SUCCESS);
 	assert_int_equal(first->outcome, HF_WC_UNKNOWN);
 	assert_false(second->done);
-	inflight_free(&log);
+	request_log_free(&log);
 }
 
 /* ---- what a status says ---- */
@@ -424,15 +424,15 @@ static void failures_of_the_path_and_of_the_program_are_kept_apart(void **state)
 
 #define ENTRIES 4u
 
-static struct inflight_wr *log_to(struct inflight *log, struct log_writer *writer, enum ibv_wr_opcode opcode)
+static struct request_log_wr *log_to(struct request_log *log, struct log_writer *writer, enum ibv_wr_opcode opcode)
 {
-	struct inflight_wr *entry = add_to(log, opcode, 10);
+	struct request_log_wr *entry = add_to(log, opcode, 10);
 
 	entry->log_number = log_take(writer, &entry->wr, &entry->log_entry);
 	return entry;
 }
 
-static struct evidence newest(const struct inflight_wr *entry)
+static struct evidence newest(const struct request_log_wr *entry)
 {
 	return (struct evidence){.qp_num = QP,
 		.fenced = true,
@@ -444,12 +444,12 @@ static struct evidence newest(const struct inflight_wr *entry)
 static void the_first_wr_without_an_entry_is_unknown_and_later_ones_did_not_execute(void **state)
 {
 	struct log_writer writer = {.entries = ENTRIES};
-	struct inflight_wr *first, *read, *lost, *idempotent, *behind;
+	struct request_log_wr *first, *read, *lost, *idempotent, *behind;
 	struct evidence evidence;
-	struct inflight log;
+	struct request_log log;
 
 	(void)state;
-	assert_int_equal(inflight_init(&log, 8, 1, 0), 0);
+	assert_int_equal(request_log_init(&log, 8, 1, 0), 0);
 	first = log_to(&log, &writer, IBV_WR_RDMA_WRITE);
 	read = add_to(&log, IBV_WR_RDMA_READ, 10);
 	idempotent = add_to(&log, IBV_WR_RDMA_WRITE, 10);
@@ -464,19 +464,19 @@ static void the_first_wr_without_an_entry_is_unknown_and_later_ones_did_not_exec
 	assert_false(idempotent->done);
 	assert_int_equal(lost->outcome, HF_WC_UNKNOWN);
 	assert_false(behind->done);
-	inflight_free(&log);
+	request_log_free(&log);
 }
 
 /* A footer executes with its wr or not at all, so nothing is in doubt, but for a wr of which some packets executed. */
 static void with_footers_nothing_is_unknown_but_a_wr_of_several_packets(void **state)
 {
 	struct log_writer writer = {.entries = ENTRIES};
-	struct inflight_wr *first, *lost, *longer;
+	struct request_log_wr *first, *lost, *longer;
 	struct evidence evidence;
-	struct inflight log;
+	struct request_log log;
 
 	(void)state;
-	assert_int_equal(inflight_init(&log, 8, 1, 0), 0);
+	assert_int_equal(request_log_init(&log, 8, 1, 0), 0);
 	first = log_to(&log, &writer, IBV_WR_RDMA_WRITE);
 	lost = log_to(&log, &writer, IBV_WR_RDMA_WRITE);
 	first->footed = lost->footed = true;
@@ -489,23 +489,23 @@ static void with_footers_nothing_is_unknown_but_a_wr_of_several_packets(void **s
 	longer->psns = 2;
 	assert_int_equal(enter(&log, &evidence), 1);
 	assert_int_equal(longer->outcome, HF_WC_UNKNOWN);
-	inflight_free(&log);
+	request_log_free(&log);
 }
 
 static void its_missing_footer_says_nothing(enum ibv_wr_opcode opcode, const struct evidence *evidence)
 {
 	struct log_writer writer = {.entries = ENTRIES};
-	struct inflight_wr *doubtful, *behind;
-	struct inflight log;
+	struct request_log_wr *doubtful, *behind;
+	struct request_log log;
 
-	assert_int_equal(inflight_init(&log, 8, 1, 0), 0);
+	assert_int_equal(request_log_init(&log, 8, 1, 0), 0);
 	doubtful = log_to(&log, &writer, opcode);
 	behind = log_to(&log, &writer, IBV_WR_RDMA_WRITE);
 	doubtful->footed = behind->footed = true;
 	assert_int_equal(enter(&log, evidence), 1);
 	assert_int_equal(doubtful->outcome, HF_WC_UNKNOWN);
 	assert_false(behind->done);
-	inflight_free(&log);
+	request_log_free(&log);
 }
 
 /* A NIC that died may have had the bytes of a wr in memory, and its footer still under way. */
@@ -531,12 +531,12 @@ static void a_footer_that_is_missing_says_nothing_where_the_device_is_in_doubt(v
 static void an_entry_says_that_all_before_it_executed(void **state)
 {
 	struct log_writer writer = {.entries = ENTRIES};
-	struct inflight_wr *first, *idempotent, *last;
+	struct request_log_wr *first, *idempotent, *last;
 	struct evidence evidence;
-	struct inflight log;
+	struct request_log log;
 
 	(void)state;
-	assert_int_equal(inflight_init(&log, 8, 1, 0), 0);
+	assert_int_equal(request_log_init(&log, 8, 1, 0), 0);
 	first = log_to(&log, &writer, IBV_WR_RDMA_WRITE);
 	idempotent = add_to(&log, IBV_WR_RDMA_WRITE, 10);
 	idempotent->idempotent = true;
@@ -546,18 +546,18 @@ static void an_entry_says_that_all_before_it_executed(void **state)
 	assert_true(first->done);
 	assert_true(idempotent->done);
 	assert_true(last->done);
-	inflight_free(&log);
+	request_log_free(&log);
 }
 
 /* Every bit of an entry counts: with fewer bits of stamp an old entry is taken for a new one, and the wr vanishes. */
 static void an_entry_of_an_earlier_turn_says_nothing(void **state)
 {
-	struct inflight_wr *write;
+	struct request_log_wr *write;
 	struct evidence evidence;
-	struct inflight log;
+	struct request_log log;
 
 	(void)state;
-	assert_int_equal(inflight_init(&log, 1, 1, 0), 0);
+	assert_int_equal(request_log_init(&log, 1, 1, 0), 0);
 	for (unsigned bit = 0; bit < LOG_STAMP_BITS; bit++) {
 		struct log_writer writer = {.entries = 1}, later = {.entries = 1, .turn = 1ull << bit};
 
@@ -569,18 +569,18 @@ static void an_entry_of_an_earlier_turn_says_nothing(void **state)
 		evidence = newest(write);
 		assert_int_equal(verdict_read_log(&log, &evidence).executed_end, 1);
 	}
-	inflight_free(&log);
+	request_log_free(&log);
 }
 
 static void the_psn_decides_where_the_log_cannot(void **state)
 {
 	struct log_writer writer = {.entries = ENTRIES};
-	struct inflight_wr *first, *second;
+	struct request_log_wr *first, *second;
 	struct evidence evidence;
-	struct inflight log;
+	struct request_log log;
 
 	(void)state;
-	assert_int_equal(inflight_init(&log, 8, 1, 0), 0);
+	assert_int_equal(request_log_init(&log, 8, 1, 0), 0);
 	first = log_to(&log, &writer, IBV_WR_RDMA_WRITE);
 	second = log_to(&log, &writer, IBV_WR_RDMA_WRITE);
 	second->first_psn = 12;
@@ -590,7 +590,7 @@ static void the_psn_decides_where_the_log_cannot(void **state)
 	assert_int_equal(enter(&log, &evidence), 0);
 	assert_true(first->done);
 	assert_false(second->done);
-	inflight_free(&log);
+	request_log_free(&log);
 }
 
 int main(void)

@@ -279,9 +279,9 @@ static void an_atomic_whose_answer_was_lost_returns_what_it_found(void **state)
 	pair_close(&pair);
 }
 
-static bool both_have_a_standby(struct pair *pair)
+static bool both_have_a_backup(struct pair *pair)
 {
-	return pair->a.vqp->standby[1].ready && pair->b.vqp->standby[1].ready;
+	return pair->a.vqp->backup[1].ready && pair->b.vqp->backup[1].ready;
 }
 
 /* The vqp goes over to a qp on which its probe is on its way yet: that was posted before all that is replayed there. */
@@ -295,13 +295,13 @@ static void a_probe_of_another_qp_speaks_for_nothing_in_the_log(void **state)
 	pair_open(&pair, HF_POLICY_VARUNA);
 	pair.revocable = true; /* so it has a qp on each rail */
 	pair_connect(&pair);
-	assert_true(pair_until(&pair, both_have_a_standby));
+	assert_true(pair_until(&pair, both_have_a_backup));
 	pair_cut(&pair, 0, false);
 	for (unsigned i = 0; i < 8; i++) {
 		memcpy(pair.a.memory + 8 * i, &none, sizeof(none));
 		assert_int_equal(pair_add(&pair, i, 8 * i, 0, 1), 0);
 	}
-	assert_true(post_probe_on(pair.a.vqp, &pair.a.vqp->standby[1]));
+	assert_true(post_probe_on(pair.a.vqp, &pair.a.vqp->backup[1]));
 	pair_collect(&pair, &pair.a, 8, wc);
 	for (uint64_t i = 0; i < 8; i++) {
 		assert_int_equal(wc[i].status, IBV_WC_SUCCESS);
@@ -426,13 +426,13 @@ static void count_notice(struct hf_vcq *cq, void *context)
 	notified++;
 }
 
-/* Both harvest as in a turn of the loop, which would tell. */
+/* Both read completions as in a turn of the loop, which would tell. */
 static void until_ready(struct pair *pair)
 {
 	for (unsigned turns = 0; !vcq_ready(pair->a.cq); turns++) {
 		assert_true(turns < TURNS_MAX);
-		(void)harvest(pair->a.node);
-		(void)harvest(pair->b.node);
+		(void)completions_turn(pair->a.node);
+		(void)completions_turn(pair->b.node);
 	}
 }
 
@@ -731,7 +731,7 @@ static bool a_has_room(struct pair *pair)
 	struct ibv_wc wc;
 
 	(void)hf_vcq_poll(pair->a.cq, 1, &wc);
-	return !inflight_full(&pair->a.vqp->sends);
+	return !request_log_full(&pair->a.vqp->sends);
 }
 
 static void open_shallow(struct pair *pair)

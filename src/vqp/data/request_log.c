@@ -1,4 +1,4 @@
-#include "vqp/data/inflight.h"
+#include "vqp/data/request_log.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -9,14 +9,15 @@
 
 #define CACHE_LINE 64u
 
-int inflight_init(struct inflight *log, uint32_t capacity, uint32_t max_sge, uint32_t max_inline)
+int request_log_init(struct request_log *log, uint32_t capacity, uint32_t max_sge, uint32_t max_inline)
 {
 	uint32_t slots = 1;
 	size_t sges_bytes;
 
 	while (slots < capacity)
 		slots *= 2;
-	*log = (struct inflight){.capacity = capacity, .mask = slots - 1, .max_sge = max_sge, .max_inline = max_inline};
+	*log = (struct request_log){
+		.capacity = capacity, .mask = slots - 1, .max_sge = max_sge, .max_inline = max_inline};
 	sges_bytes = (size_t)slots * (max_sge > 0 ? max_sge : 1) * sizeof(*log->sges);
 	log->slots = malloc(slots * sizeof(*log->slots) + sges_bytes + (size_t)slots * max_inline);
 	if (log->slots == NULL)
@@ -26,13 +27,13 @@ int inflight_init(struct inflight *log, uint32_t capacity, uint32_t max_sge, uin
 	return 0;
 }
 
-void inflight_free(struct inflight *log)
+void request_log_free(struct request_log *log)
 {
 	free(log->slots);
-	*log = (struct inflight){0};
+	*log = (struct request_log){0};
 }
 
-size_t inflight_bytes(const struct inflight *log)
+size_t request_log_bytes(const struct request_log *log)
 {
 	size_t slots = log->mask + 1;
 
@@ -40,7 +41,7 @@ size_t inflight_bytes(const struct inflight *log)
 	       (sizeof(*log->slots) + (log->max_sge > 0 ? log->max_sge : 1) * sizeof(*log->sges) + log->max_inline);
 }
 
-static void copy_inline(struct inflight *log, struct inflight_wr *entry, struct ibv_sge *sges, uint8_t *at)
+static void copy_inline(struct request_log *log, struct request_log_wr *entry, struct ibv_sge *sges, uint8_t *at)
 {
 	uint32_t used = 0;
 
@@ -52,12 +53,12 @@ static void copy_inline(struct inflight *log, struct inflight_wr *entry, struct 
 	entry->wr.num_sge = log->max_sge == 0 ? 0 : 1;
 }
 
-static struct ibv_sge *sges_at(const struct inflight *log, uint64_t position)
+static struct ibv_sge *sges_at(const struct request_log *log, uint64_t position)
 {
 	return log->sges + (position & log->mask) * (log->max_sge > 0 ? log->max_sge : 1);
 }
 
-static void own(struct inflight *log, struct inflight_wr *entry)
+static void own(struct request_log *log, struct request_log_wr *entry)
 {
 	struct ibv_sge *sges = sges_at(log, log->tail);
 	const struct ibv_send_wr *wr = &entry->wr;
@@ -71,15 +72,15 @@ static void own(struct inflight *log, struct inflight_wr *entry)
 }
 
 /* All but the wr, which comes before it. */
-static inline void clear(struct inflight_wr *entry)
+static inline void clear(struct request_log_wr *entry)
 {
-	_Static_assert(offsetof(struct inflight_wr, message) == sizeof(entry->wr), "nothing is left out");
-	memset(&entry->message, 0, sizeof(*entry) - offsetof(struct inflight_wr, message));
+	_Static_assert(offsetof(struct request_log_wr, message) == sizeof(entry->wr), "nothing is left out");
+	memset(&entry->message, 0, sizeof(*entry) - offsetof(struct request_log_wr, message));
 }
 
-struct inflight_wr *inflight_copy(struct inflight *log, const struct ibv_send_wr *wr)
+struct request_log_wr *request_log_copy(struct request_log *log, const struct ibv_send_wr *wr)
 {
-	struct inflight_wr *entry = inflight_at(log, log->tail);
+	struct request_log_wr *entry = request_log_at(log, log->tail);
 
 	entry->wr = *wr;
 	clear(entry);
@@ -87,10 +88,10 @@ struct inflight_wr *inflight_copy(struct inflight *log, const struct ibv_send_wr
 	return entry;
 }
 
-struct ibv_send_wr *inflight_lend(struct inflight *log)
+struct ibv_send_wr *request_log_lend(struct request_log *log)
 {
 	uint64_t position = log->tail + log->lent;
-	struct inflight_wr *entry = inflight_at(log, position);
+	struct request_log_wr *entry = request_log_at(log, position);
 
 	if (position - log->head >= log->capacity)
 		return NULL;
@@ -100,9 +101,9 @@ struct ibv_send_wr *inflight_lend(struct inflight *log)
 	return &entry->wr;
 }
 
-struct inflight_wr *inflight_adopt(struct inflight *log)
+struct request_log_wr *request_log_adopt(struct request_log *log)
 {
-	struct inflight_wr *entry = inflight_at(log, log->tail);
+	struct request_log_wr *entry = request_log_at(log, log->tail);
 
 	ensure(log->lent > 0);
 	log->lent--;
@@ -110,7 +111,7 @@ struct inflight_wr *inflight_adopt(struct inflight *log)
 	return entry;
 }
 
-void inflight_empty(struct inflight *log)
+void request_log_empty(struct request_log *log)
 {
 	log->head = log->next = log->tail;
 	log->lent = 0;
@@ -118,7 +119,7 @@ void inflight_empty(struct inflight *log)
 
 /* ---- what a wr reads into ---- */
 
-static void copy_word(const struct inflight_wr *entry, uint64_t offset, uint8_t *word, bool put)
+static void copy_word(const struct request_log_wr *entry, uint64_t offset, uint8_t *word, bool put)
 {
 	uint64_t done = 0;
 
@@ -134,7 +135,7 @@ static void copy_word(const struct inflight_wr *entry, uint64_t offset, uint8_t 
 	}
 }
 
-uint64_t inflight_word(const struct inflight_wr *entry, uint64_t offset)
+uint64_t request_log_word(const struct request_log_wr *entry, uint64_t offset)
 {
 	uint64_t word = 0;
 
@@ -142,37 +143,37 @@ uint64_t inflight_word(const struct inflight_wr *entry, uint64_t offset)
 	return word;
 }
 
-void inflight_put_word(const struct inflight_wr *entry, uint64_t offset, uint64_t value)
+void request_log_put_word(const struct request_log_wr *entry, uint64_t offset, uint64_t value)
 {
 	copy_word(entry, offset, (uint8_t *)&value, true);
 }
 
 /* By the promise of HF_ATOMIC_PLAIN nobody else would have written that value. */
-static uint64_t found_first(const struct inflight_wr *entry, uint64_t original)
+static uint64_t found_first(const struct request_log_wr *entry, uint64_t original)
 {
 	return entry->compares && original == entry->wr.wr.atomic.swap ? entry->wr.wr.atomic.compare_add : original;
 }
 
-void inflight_answer(const struct inflight_wr *entry, uint64_t original)
+void request_log_answer(const struct request_log_wr *entry, uint64_t original)
 {
-	inflight_put_word(entry, 0, found_first(entry, original));
+	request_log_put_word(entry, 0, found_first(entry, original));
 }
 
 /* ---- how wrs end ---- */
 
-uint32_t inflight_retire(struct inflight *log, uint64_t position)
+uint32_t request_log_retire(struct request_log *log, uint64_t position)
 {
 	uint32_t n = 0;
 
 	for (uint64_t at = log->head; at <= position && at < log->next; at++) {
-		struct inflight_wr *entry = inflight_at(log, at);
+		struct request_log_wr *entry = request_log_at(log, at);
 
 		if (entry->done)
 			continue;
 		entry->done = true;
 		entry->status = IBV_WC_SUCCESS;
 		if (entry->compares)
-			inflight_answer(entry, inflight_word(entry, 0));
+			request_log_answer(entry, request_log_word(entry, 0));
 		if (entry->log_entry != 0) {
 			log->last_entry = entry->log_entry;
 			log->last_number = entry->log_number;
@@ -182,31 +183,31 @@ uint32_t inflight_retire(struct inflight *log, uint64_t position)
 	return n;
 }
 
-void inflight_fetch(const struct inflight *log)
+void request_log_fetch(const struct request_log *log)
 {
 	for (uint64_t at = log->head; at < log->next; at++) {
-		const uint8_t *entry = (const uint8_t *)inflight_at(log, at);
+		const uint8_t *entry = (const uint8_t *)request_log_at(log, at);
 
-		for (size_t line = 0; line < sizeof(struct inflight_wr); line += CACHE_LINE)
+		for (size_t line = 0; line < sizeof(struct request_log_wr); line += CACHE_LINE)
 			__builtin_prefetch(entry + line, 1);
 	}
 	for (uint64_t at = log->head; at < log->next; at++) {
-		const struct ibv_send_wr *wr = &inflight_at(log, at)->wr;
+		const struct ibv_send_wr *wr = &request_log_at(log, at)->wr;
 
 		if (wr->num_sge > 0)
 			__builtin_prefetch((const void *)(uintptr_t)wr->sg_list[0].addr, 1);
 	}
 }
 
-enum ibv_wc_status inflight_refused(const struct inflight *log)
+enum ibv_wc_status request_log_refused(const struct request_log *log)
 {
 	for (uint64_t at = log->head; at < log->tail; at++)
-		if (!inflight_at(log, at)->done)
-			return inflight_at(log, at)->refused;
+		if (!request_log_at(log, at)->done)
+			return request_log_at(log, at)->refused;
 	return IBV_WC_SUCCESS;
 }
 
-static enum hf_wc_outcome outcome(const struct inflight_wr *entry, bool oldest, bool refused)
+static enum hf_wc_outcome outcome(const struct request_log_wr *entry, bool oldest, bool refused)
 {
 	/* The receive that a WRITE_WITH_IMM did not find is looked for after its data were written. */
 	bool written = oldest && (entry->psns > 1 || entry->wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM);
@@ -216,12 +217,12 @@ static enum hf_wc_outcome outcome(const struct inflight_wr *entry, bool oldest, 
 	return entry->qp_num == 0 || (refused && !written) ? HF_WC_NOT_EXECUTED : HF_WC_UNKNOWN;
 }
 
-void inflight_fail(struct inflight *log, const struct inflight_end *end)
+void request_log_fail(struct request_log *log, const struct request_log_end *end)
 {
 	bool oldest = true;
 
 	for (uint64_t at = log->head; at < log->tail; at++) {
-		struct inflight_wr *entry = inflight_at(log, at);
+		struct request_log_wr *entry = request_log_at(log, at);
 
 		if (entry->done)
 			continue;

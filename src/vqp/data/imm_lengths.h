@@ -1,23 +1,23 @@
-/* lengths.h - what a receive reports when only the end of a WRITE_WITH_IMM arrives (docs/protocol.md, R8).
+/* imm_lengths.h - what a receive reports when only the end of a WRITE_WITH_IMM arrives (docs/protocol.md, R8).
  *
  * Where some packets of it executed on a path that failed, or all of them and only the receive completion was lost, the
  * rest is sent again, and the device counts the rest alone. So the requester tells the original lengths of those in one
  * list, before there is a new path; the next list takes its place. */
-#ifndef HOLDFAST_VQP_DATA_LENGTHS_H
-#define HOLDFAST_VQP_DATA_LENGTHS_H
+#ifndef HOLDFAST_VQP_DATA_IMM_LENGTHS_H
+#define HOLDFAST_VQP_DATA_IMM_LENGTHS_H
 
 #include "vqp/message.h"
 
-struct lengths {
+struct imm_lengths {
 	struct message_length *list; /* ascending; NULL: empty */
 	uint32_t count;
 	bool more; /* the list is not complete */
 };
 
 /* Takes over a LENGTHS message. -ENOMEM, and -E2BIG when there are more than any vqp has in flight. */
-int lengths_learn(struct lengths *lengths, const struct message *message);
+int imm_lengths_learn(struct imm_lengths *lengths, const struct message *message);
 /* True: *bytes_out is what the receive of the k-th message reports. */
-bool lengths_of(const struct lengths *lengths, uint64_t message, uint32_t *bytes_out);
-void lengths_free(struct lengths *lengths);
+bool imm_lengths_of(const struct imm_lengths *lengths, uint64_t message, uint32_t *bytes_out);
+void imm_lengths_free(struct imm_lengths *lengths);
 
 #endif

@@ -1,17 +1,18 @@
-#include "vqp/data/plan.h"
+#include "vqp/data/wr_translation.h"
 
 #include "base/bytes.h"
 #include "base/ensure.h"
 #include "dev/qp_rules.h"
 
-_Static_assert(VQP_SGE_MAX < PLAN_SGES && PLAN_WRS_EACH <= PLAN_WRS, "an entry fits into an empty plan");
+_Static_assert(VQP_SGE_MAX < TRANSLATION_SGES && TRANSLATION_WRS_EACH <= TRANSLATION_WRS,
+	"an entry fits into an empty translation");
 
-void plan_init(struct plan *plan, const struct hf_vqp *vqp)
+void wr_translation_init(struct wr_translation *translation, const struct hf_vqp *vqp)
 {
-	plan->wr_count = plan->sge_count = 0;
-	plan->room = PLAN_WRS;
-	plan->footed = false;
-	plan->psn = hf_qp_next_psn(vqp->path.qp);
+	translation->wr_count = translation->sge_count = 0;
+	translation->room = TRANSLATION_WRS;
+	translation->footed = false;
+	translation->psn = hf_qp_next_psn(vqp->path.qp);
 }
 
 static bool names_rkey(enum ibv_wr_opcode opcode)
@@ -58,10 +59,10 @@ static int copy_sges(const struct hf_vqp *vqp, const struct ibv_send_wr *wr, uin
 	return count;
 }
 
-bool plan_has_room(const struct plan *plan, const struct inflight_wr *entry)
+bool wr_translation_has_room(const struct wr_translation *translation, const struct request_log_wr *entry)
 {
-	return plan->wr_count + PLAN_WRS_EACH <= plan->room &&
-	       plan->sge_count + (unsigned)entry->wr.num_sge < PLAN_SGES;
+	return translation->wr_count + TRANSLATION_WRS_EACH <= translation->room &&
+	       translation->sge_count + (unsigned)entry->wr.num_sge < TRANSLATION_SGES;
 }
 
 static bool is_plain(const struct hf_vqp *vqp, const struct ibv_send_wr *wr)
@@ -74,7 +75,7 @@ static bool is_plain(const struct hf_vqp *vqp, const struct ibv_send_wr *wr)
 }
 
 /* What changes memory, and is not declared harmless to repeat. Messages have the log of receives (R8). */
-static bool is_logged(const struct hf_vqp *vqp, const struct inflight_wr *entry)
+static bool is_logged(const struct hf_vqp *vqp, const struct request_log_wr *entry)
 {
 	return vqp->log.entries > 0 && (vqp->remote_access & IBV_ACCESS_REMOTE_WRITE) != 0 && !entry->idempotent &&
 	       !entry->plain &&
@@ -82,46 +83,46 @@ static bool is_logged(const struct hf_vqp *vqp, const struct inflight_wr *entry)
 		       entry->wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM);
 }
 
-static struct ibv_send_wr *append(struct plan *plan, uint64_t position, uint32_t psns)
+static struct ibv_send_wr *append(struct wr_translation *translation, uint64_t position, uint32_t psns)
 {
-	struct ibv_send_wr *wr = &plan->wrs[plan->wr_count];
+	struct ibv_send_wr *wr = &translation->wrs[translation->wr_count];
 
 	wr->wr_id = position;
 	wr->next = NULL;
-	if (plan->wr_count > 0)
-		plan->wrs[plan->wr_count - 1].next = wr;
-	plan->footers[plan->wr_count].rkey = 0;
-	plan->positions[plan->wr_count++] = position;
-	plan->psn = psn_add(plan->psn, psns);
+	if (translation->wr_count > 0)
+		translation->wrs[translation->wr_count - 1].next = wr;
+	translation->footers[translation->wr_count].rkey = 0;
+	translation->positions[translation->wr_count++] = position;
+	translation->psn = psn_add(translation->psn, psns);
 	return wr;
 }
 
 /* Where the copy lies in the request log. That tells copies apart as well as an address, which is none of the
  * responder's business, and would make no two runs of the simulator alike. */
-static void take_log_entry(struct hf_vqp *vqp, struct inflight_wr *entry)
+static void take_log_entry(struct hf_vqp *vqp, struct request_log_wr *entry)
 {
 	uintptr_t offset = (uintptr_t)&entry->wr - (uintptr_t)vqp->sends.slots;
 
 	entry->log_number = log_take(&vqp->log, (const void *)offset, &entry->log_entry);
 }
 
-static void add_footer(struct plan *plan, struct hf_vqp *vqp, struct inflight_wr *entry)
+static void add_footer(struct wr_translation *translation, struct hf_vqp *vqp, struct request_log_wr *entry)
 {
-	struct hf_footer *footer = &plan->footers[plan->wr_count - 1];
+	struct hf_footer *footer = &translation->footers[translation->wr_count - 1];
 
 	take_log_entry(vqp, entry);
-	entry->footed = plan->footed = true;
+	entry->footed = translation->footed = true;
 	*footer = (struct hf_footer){.remote_addr = vqp->log.addr + (uint64_t)entry->log_number * LOG_ENTRY_BYTES,
 		.value = htole64(entry->log_entry),
 		.rkey = vqp->log_rkeys[vqp->path.rail]};
 }
 
 static struct ibv_send_wr *append_log_write(
-	struct plan *plan, struct hf_vqp *vqp, uint64_t position, struct inflight_wr *entry)
+	struct wr_translation *translation, struct hf_vqp *vqp, uint64_t position, struct request_log_wr *entry)
 {
-	uint64_t *word = &plan->words[plan->wr_count];
-	struct ibv_sge *sge = &plan->sges[plan->sge_count++];
-	struct ibv_send_wr *wr = &plan->wrs[plan->wr_count];
+	uint64_t *word = &translation->words[translation->wr_count];
+	struct ibv_sge *sge = &translation->sges[translation->sge_count++];
+	struct ibv_send_wr *wr = &translation->wrs[translation->wr_count];
 
 	take_log_entry(vqp, entry);
 	*word = htole64(entry->log_entry);
@@ -132,37 +133,37 @@ static struct ibv_send_wr *append_log_write(
 		.send_flags = IBV_SEND_INLINE,
 		.wr.rdma = {.remote_addr = vqp->log.addr + (uint64_t)entry->log_number * LOG_ENTRY_BYTES,
 			.rkey = vqp->log_rkeys[vqp->path.rail]}};
-	return append(plan, position, 1);
+	return append(translation, position, 1);
 }
 
-bool plan_add(struct plan *plan, struct hf_vqp *vqp, uint64_t position, bool signal)
+bool wr_translation_add(struct wr_translation *translation, struct hf_vqp *vqp, uint64_t position, bool signal)
 {
-	struct inflight_wr *entry = inflight_at(&vqp->sends, position);
-	struct ibv_send_wr *wr = &plan->wrs[plan->wr_count], *log_write;
+	struct request_log_wr *entry = request_log_at(&vqp->sends, position);
+	struct ibv_send_wr *wr = &translation->wrs[translation->wr_count], *log_write;
 	uint64_t left = entry->bytes - entry->landed;
 
-	ensure(plan_has_room(plan, entry));
+	ensure(wr_translation_has_room(translation, entry));
 	*wr = entry->wr;
 	if (translate_rkey(vqp, wr, left) == REGION_UNKNOWN)
 		return false;
-	wr->sg_list = plan->sges + plan->sge_count;
+	wr->sg_list = translation->sges + translation->sge_count;
 	wr->num_sge = copy_sges(vqp, &entry->wr, entry->landed, wr->sg_list);
 	if (entry->landed > 0)
 		wr->wr.rdma.remote_addr += entry->landed; /* only WRITEs land in part */
 	wr->send_flags &= ~(unsigned)(IBV_SEND_SIGNALED | HF_SEND_IDEMPOTENT);
-	plan->sge_count += (unsigned)wr->num_sge;
+	translation->sge_count += (unsigned)wr->num_sge;
 	entry->mtu_bytes = vqp->path.mtu_bytes;
-	entry->first_psn = plan->psn;
+	entry->first_psn = translation->psn;
 	entry->psns = qp_rules_psns(wr->opcode, left, vqp->path.mtu_bytes);
 	entry->plain = is_plain(vqp, &entry->wr);
 	entry->log_entry = 0;
 	entry->footed = false;
 	entry->reports = signal;
-	wr = append(plan, position, entry->psns);
+	wr = append(translation, position, entry->psns);
 	if (is_logged(vqp, entry) && vqp->path.footers)
-		add_footer(plan, vqp, entry);
+		add_footer(translation, vqp, entry);
 	else if (is_logged(vqp, entry)) {
-		log_write = append_log_write(plan, vqp, position, entry);
+		log_write = append_log_write(translation, vqp, position, entry);
 		/* An atomic signals by itself. Its answer makes room for another one, whose result takes its place at
 		 * the responder, and may come long before its log write is acknowledged. */
 		if (!qp_rules_is_atomic(entry->wr.opcode))

@@ -1,4 +1,4 @@
-/* inflight.h - the request log of a vqp: a copy of every wr from its post until its completion was polled.
+/* request_log.h - the request log of a vqp: a copy of every wr from its post until its completion was polled.
  *
  *      head                next               tail
  *   ... | posted to a qp ... | waiting ...... | free ...        positions only grow; slot = position & mask
@@ -10,13 +10,13 @@
  * Invariants:
  *   LOG-1  head <= next <= tail; what is behind `next` was handed to the current qp, or is done.
  *   LOG-2  Completions leave in the order of positions, so one that is done waits for those before it. */
-#ifndef HOLDFAST_VQP_DATA_INFLIGHT_H
-#define HOLDFAST_VQP_DATA_INFLIGHT_H
+#ifndef HOLDFAST_VQP_DATA_REQUEST_LOG_H
+#define HOLDFAST_VQP_DATA_REQUEST_LOG_H
 
 #include <holdfast/vqp.h>
 
 /* Of a receive: what came. */
-struct inflight_received {
+struct request_log_received {
 	enum ibv_wc_opcode opcode;
 	uint32_t byte_len;
 	uint32_t imm_data; /* as it is in ibv_wc */
@@ -24,7 +24,7 @@ struct inflight_received {
 };
 
 /* A vqp has one for each wr that may be in flight, so nothing is in here that can be told from elsewhere. */
-struct inflight_wr {
+struct request_log_wr {
 	struct ibv_send_wr wr; /* first; sg_list points to the log's own sges */
 	uint64_t message;      /* number, from 1, of a wr that takes a receive; 0 otherwise */
 	uint64_t bytes;        /* of a receive: received */
@@ -35,7 +35,7 @@ struct inflight_wr {
 	uint32_t qp_num, first_psn, mtu_bytes;
 	uint32_t log_number;
 	uint32_t grant; /* of the vqp, when it was posted: nothing is replayed across grants (R13) */
-	struct inflight_received received;
+	struct request_log_received received;
 	enum ibv_wc_status status;
 	enum ibv_wc_status refused; /* by the responder, whose NAK was lost: it is not posted again. 0: it was not */
 	enum hf_wc_outcome outcome; /* of one that failed */
@@ -51,62 +51,62 @@ struct inflight_wr {
 	bool polled;      /* its completion, ahead of others before it */
 	bool sent_before; /* handed to a qp that has failed since */
 };
-_Static_assert(sizeof(struct inflight_wr) <= 224, "thousands of vqps have this for every wr that may be in flight");
+_Static_assert(sizeof(struct request_log_wr) <= 224, "thousands of vqps have this for every wr that may be in flight");
 
-struct inflight {
+struct request_log {
 	uint64_t head, next, tail;
 	uint32_t lent; /* slots from tail on that the application fills */
 	uint32_t capacity, mask, max_sge, max_inline;
-	struct inflight_wr *slots;
+	struct request_log_wr *slots;
 	struct ibv_sge *sges;
 	uint8_t *inlines;
 	uint64_t last_entry; /* of the completion log: that of the last wr which is known to have got there; 0: none */
 	uint32_t last_number;
 };
 
-int inflight_init(struct inflight *log, uint32_t capacity, uint32_t max_sge, uint32_t max_inline);
-void inflight_free(struct inflight *log);
-size_t inflight_bytes(const struct inflight *log); /* what it takes once every slot was used */
+int request_log_init(struct request_log *log, uint32_t capacity, uint32_t max_sge, uint32_t max_inline);
+void request_log_free(struct request_log *log);
+size_t request_log_bytes(const struct request_log *log); /* what it takes once every slot was used */
 
-static inline struct inflight_wr *inflight_at(const struct inflight *log, uint64_t position)
+static inline struct request_log_wr *request_log_at(const struct request_log *log, uint64_t position)
 {
 	return &log->slots[position & log->mask];
 }
 
-static inline bool inflight_full(const struct inflight *log)
+static inline bool request_log_full(const struct request_log *log)
 {
 	return log->tail - log->head >= log->capacity;
 }
 
 /* The next free slot with sges (and inline bytes) copied; it counts when log->tail is moved. */
-struct inflight_wr *inflight_copy(struct inflight *log, const struct ibv_send_wr *wr);
+struct request_log_wr *request_log_copy(struct request_log *log, const struct ibv_send_wr *wr);
 /* One more slot for the application to fill, empty, with room for sges; NULL: full. */
-struct ibv_send_wr *inflight_lend(struct inflight *log);
-/* The first of those, as inflight_copy: sges (and inline bytes) that are elsewhere are copied. */
-struct inflight_wr *inflight_adopt(struct inflight *log);
+struct ibv_send_wr *request_log_lend(struct request_log *log);
+/* The first of those, as request_log_copy: sges (and inline bytes) that are elsewhere are copied. */
+struct request_log_wr *request_log_adopt(struct request_log *log);
 
 /* Forgets all there is, done or not; what comes next has the next position as ever. */
-void inflight_empty(struct inflight *log);
+void request_log_empty(struct request_log *log);
 
 /* Brings what was posted into the cache, with the memory that atomics answer to: somebody is about to judge it, and it
  * was written long ago. */
-void inflight_fetch(const struct inflight *log);
+void request_log_fetch(const struct request_log *log);
 
 /* Success of all that was posted up to and including `position` (D2). Returns how many became done. */
-uint32_t inflight_retire(struct inflight *log, uint64_t position);
+uint32_t request_log_retire(struct request_log *log, uint64_t position);
 /* The eight bytes there of what the wr reads into, which may lie in several sges; those that it has not are 0. */
-uint64_t inflight_word(const struct inflight_wr *entry, uint64_t offset);
-void inflight_put_word(const struct inflight_wr *entry, uint64_t offset, uint64_t value);
+uint64_t request_log_word(const struct request_log_wr *entry, uint64_t offset);
+void request_log_put_word(const struct request_log_wr *entry, uint64_t offset, uint64_t value);
 /* Of an atomic: what it found. */
-void inflight_answer(const struct inflight_wr *entry, uint64_t original);
+void request_log_answer(const struct request_log_wr *entry, uint64_t original);
 /* The status of the oldest that is not done, when that was refused. */
-enum ibv_wc_status inflight_refused(const struct inflight *log);
+enum ibv_wc_status request_log_refused(const struct request_log *log);
 /* How the wrs end that are not done when a vqp fails: the oldest of them, and the others. */
-struct inflight_end {
+struct request_log_end {
 	enum ibv_wc_status first, rest;
 	bool refused; /* the responder refused the oldest, and executed nothing behind it */
 };
 /* Everything that is not done becomes so. What was posted and nobody gave a verdict of is unknown. */
-void inflight_fail(struct inflight *log, const struct inflight_end *end);
+void request_log_fail(struct request_log *log, const struct request_log_end *end);
 
 #endif

@@ -30,12 +30,12 @@ static void fenced(struct hf_vqp *vqp)
 
 static void failed(struct hf_vqp *vqp)
 {
-	const struct inflight_end flushed = {.first = IBV_WC_WR_FLUSH_ERR, .rest = IBV_WC_WR_FLUSH_ERR};
+	const struct request_log_end flushed = {.first = IBV_WC_WR_FLUSH_ERR, .rest = IBV_WC_WR_FLUSH_ERR};
 	uint32_t standby = exchange_standby(vqp);
 
 	vqp->failing = false;
-	inflight_fail(&vqp->sends, &vqp->end);
-	inflight_fail(&vqp->recvs, &flushed);
+	request_log_fail(&vqp->sends, &vqp->end);
+	request_log_fail(&vqp->recvs, &flushed);
 	vcq_note(vqp);
 	vqp_forget_paths(vqp);
 	if (vqp->fail_tell)
@@ -68,7 +68,7 @@ static bool waits_for_lease(const struct hf_vqp *vqp, uint64_t now_ns)
 }
 
 /* Nothing to do for it before a completion comes, or a tick. */
-bool due_waits(const struct hf_vqp *vqp)
+bool fence_queue_waits(const struct hf_vqp *vqp)
 {
 	uint64_t now_ns = hf_env_now_ns(vqp->node->env);
 
@@ -79,7 +79,7 @@ bool due_waits(const struct hf_vqp *vqp)
 
 static int end_qp(struct path *path)
 {
-	return path->shared != NULL ? pool_qp_end(path->shared) : path_end_qp(path);
+	return path->shared != NULL ? standby_end(path->shared) : path_end_qp(path);
 }
 
 static bool path_is_fenced(struct hf_vqp *vqp)
@@ -138,7 +138,7 @@ static void fence_all(struct hf_node *node, struct list *round)
 	bool drain[HF_RAILS_MAX] = {0};
 
 	list_for_each (at, round) {
-		struct hf_vqp *vqp = container_of(at, struct hf_vqp, due_link);
+		struct hf_vqp *vqp = container_of(at, struct hf_vqp, fence_link);
 
 		if (vqp->path.cut) {
 			vqp->path.cut = false;
@@ -168,52 +168,52 @@ static bool was_told(const struct hf_vqp *vqp)
 
 static unsigned next_slice(const struct hf_node *node)
 {
-	if (node->due_slice == 0)
+	if (node->fence_slice == 0)
 		return SLICE_FIRST;
-	return least(2 * node->due_slice, node->due_answered ? SLICE_MOST : SLICE_ALONE);
+	return least(2 * node->fence_slice, node->fence_answered ? SLICE_MOST : SLICE_ALONE);
 }
 
 static void take_slice(struct hf_node *node, struct list *round, unsigned n)
 {
-	for (unsigned alone = 0; n < SLICE_MOST && !list_empty(&node->due); n++) {
-		struct hf_vqp *vqp = container_of(node->due.next, struct hf_vqp, due_link);
+	for (unsigned alone = 0; n < SLICE_MOST && !list_empty(&node->fence_queue); n++) {
+		struct hf_vqp *vqp = container_of(node->fence_queue.next, struct hf_vqp, fence_link);
 
-		if (!was_told(vqp) && ++alone > node->due_slice)
+		if (!was_told(vqp) && ++alone > node->fence_slice)
 			return;
-		list_remove(&vqp->due_link);
-		list_push_back(round, &vqp->due_link);
+		list_remove(&vqp->fence_link);
+		list_push_back(round, &vqp->fence_link);
 	}
 }
 
-enum hf_poll due_turn(struct hf_node *node)
+enum hf_poll fence_queue_turn(struct hf_node *node)
 {
 	enum hf_poll poll = HF_IDLE;
 	struct list round, *at;
 	unsigned n = 0;
 
-	if (list_empty(&node->due) && list_empty(&node->asked)) {
-		node->due_slice = 0;
-		node->due_answered = false;
+	if (list_empty(&node->fence_queue) && list_empty(&node->fence_asked)) {
+		node->fence_slice = 0;
+		node->fence_answered = false;
 		return HF_IDLE;
 	}
-	node->due_slice = next_slice(node);
+	node->fence_slice = next_slice(node);
 	list_init(&round);
-	for (; n < SLICE_MOST && (at = list_pop_front(&node->asked)) != NULL; n++)
+	for (; n < SLICE_MOST && (at = list_pop_front(&node->fence_asked)) != NULL; n++)
 		list_push_back(&round, at);
 	take_slice(node, &round, n);
 	fence_all(node, &round);
 	while ((at = list_pop_front(&round)) != NULL) {
-		struct hf_vqp *vqp = container_of(at, struct hf_vqp, due_link);
+		struct hf_vqp *vqp = container_of(at, struct hf_vqp, fence_link);
 
 		if (progress(vqp))
 			poll = HF_BUSY;
-		else if (list_empty(&vqp->due_link))
-			list_push_back(&node->due, &vqp->due_link);
+		else if (list_empty(&vqp->fence_link))
+			list_push_back(&node->fence_queue, &vqp->fence_link);
 	}
 	return poll;
 }
 
-bool due_warm(struct hf_node *node)
+bool fence_queue_warm(struct hf_node *node)
 {
 	struct list *at;
 	unsigned n = 0;
@@ -222,7 +222,7 @@ bool due_warm(struct hf_node *node)
 		const struct hf_vqp *vqp = container_of(at, struct hf_vqp, cold_link);
 
 		if (vqp->recovery.state == RECOVERY_EXCHANGE)
-			inflight_fetch(&vqp->sends);
+			request_log_fetch(&vqp->sends);
 	}
 	return n > 0;
 }

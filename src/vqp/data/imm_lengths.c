@@ -1,4 +1,4 @@
-#include "vqp/data/lengths.h"
+#include "vqp/data/imm_lengths.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -6,13 +6,13 @@
 
 #define LENGTHS_MAX 65536u
 
-int lengths_learn(struct lengths *lengths, const struct message *message)
+int imm_lengths_learn(struct imm_lengths *lengths, const struct message *message)
 {
 	struct message_length *list;
 	uint32_t count;
 
 	if (!lengths->more)
-		lengths_free(lengths);
+		imm_lengths_free(lengths);
 	lengths->more = message->more != 0;
 	count = lengths->count + message->length_count;
 	if (count > LENGTHS_MAX)
@@ -28,7 +28,7 @@ int lengths_learn(struct lengths *lengths, const struct message *message)
 	return 0;
 }
 
-bool lengths_of(const struct lengths *lengths, uint64_t message, uint32_t *bytes_out)
+bool imm_lengths_of(const struct imm_lengths *lengths, uint64_t message, uint32_t *bytes_out)
 {
 	for (uint32_t i = 0; i < lengths->count; i++)
 		if (lengths->list[i].message == message) {
@@ -38,8 +38,8 @@ bool lengths_of(const struct lengths *lengths, uint64_t message, uint32_t *bytes
 	return false;
 }
 
-void lengths_free(struct lengths *lengths)
+void imm_lengths_free(struct imm_lengths *lengths)
 {
 	free(lengths->list);
-	*lengths = (struct lengths){0};
+	*lengths = (struct imm_lengths){0};
 }

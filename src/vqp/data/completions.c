@@ -8,16 +8,16 @@
 
 static void retire(struct hf_vqp *vqp, uint64_t end)
 {
-	struct inflight *log = &vqp->sends;
+	struct request_log *log = &vqp->sends;
 
 	for (uint64_t at = log->head; at < end && at < log->next; at++) {
-		struct inflight_wr *entry = inflight_at(log, at);
+		struct request_log_wr *entry = request_log_at(log, at);
 
 		if (!entry->done)
 			path_count(&vqp->path, &vqp->packets, -(int64_t)entry->psns);
 	}
 	if (end > log->head)
-		(void)inflight_retire(log, end - 1);
+		(void)request_log_retire(log, end - 1);
 	vqp->moved_ns = vqp->node->turned_ns;
 	recovery_progress(&vqp->recovery);
 }
@@ -63,7 +63,7 @@ static void send_failed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 static void recv_completed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 {
 	uint64_t position = POSITION(wc->wr_id);
-	struct inflight_wr *entry = inflight_at(&vqp->recvs, position);
+	struct request_log_wr *entry = request_log_at(&vqp->recvs, position);
 
 	if (position < vqp->recvs.head || position >= vqp->recvs.next || entry->done)
 		return;
@@ -71,7 +71,7 @@ static void recv_completed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 		return; /* says nothing by itself; it is posted again, or fails with the vqp */
 	entry->done = true;
 	entry->status = wc->status;
-	entry->received = (struct inflight_received){
+	entry->received = (struct request_log_received){
 		.opcode = wc->opcode, .byte_len = wc->byte_len, .imm_data = wc->imm_data, .wc_flags = wc->wc_flags};
 	if (wc->status != IBV_WC_SUCCESS) {
 		vqp_abort(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR);
@@ -79,7 +79,7 @@ static void recv_completed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 	}
 	vqp->consumed++;
 	if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
-		(void)lengths_of(&vqp->lengths, vqp->consumed, &entry->received.byte_len);
+		(void)imm_lengths_of(&vqp->lengths, vqp->consumed, &entry->received.byte_len);
 }
 
 /* Of a wr in the log, all up to it executed; of one beside the log, all that was posted before. */
@@ -92,7 +92,7 @@ static void send_completed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 
 static bool is_of_rebuild(const struct hf_vqp *vqp, const struct ibv_wc *wc)
 {
-	const struct hf_qp *qp = vqp->standby[vqp->rebuild.rail].qp;
+	const struct hf_qp *qp = vqp->backup[vqp->rebuild.rail].qp;
 
 	return qp != NULL && qp->qp_num == wc->qp_num && (wc->wr_id & WR_PROBE) != 0;
 }
@@ -128,10 +128,10 @@ static void on_wc(struct wc_sink *sink, const struct ibv_wc *wc)
 		send_completed(vqp, wc);
 }
 
-static void forget_silent(struct inflight *log)
+static void forget_silent(struct request_log *log)
 {
 	while (log->head < log->next) {
-		struct inflight_wr *entry = inflight_at(log, log->head);
+		struct request_log_wr *entry = request_log_at(log, log->head);
 
 		if (!entry->done || entry->signaled || entry->status != IBV_WC_SUCCESS)
 			return;
@@ -148,13 +148,13 @@ static void on_settled(struct wc_sink *sink)
 	post_pump(vqp);
 }
 
-void harvest_init(struct hf_vqp *vqp)
+void completions_init(struct hf_vqp *vqp)
 {
 	vqp->sink = (struct wc_sink){.completed = on_wc, .settled = on_settled, .fatal = on_fatal};
 	list_init(&vqp->sink.link);
 }
 
-enum hf_poll harvest(struct hf_node *node)
+enum hf_poll completions_turn(struct hf_node *node)
 {
 	enum hf_poll poll = HF_IDLE;
 

@@ -1,0 +1,42 @@
+/* wr_translation.h - the device's wrs that entries of the request log become, chained so that one call posts them.
+ *
+ * Most entries are one wr. Where more are needed for one entry, the last of them carries its signal, so that one
+ * completion says that all of them executed (D2); but an atomic carries its own. They are posted together or not at
+ * all.
+ *
+ * What is written into the completion log behind a wr is a wr of its own, or where both devices know footers a footer
+ * of it, which costs no packet and executes with it or not at all. */
+#ifndef HOLDFAST_VQP_DATA_WR_TRANSLATION_H
+#define HOLDFAST_VQP_DATA_WR_TRANSLATION_H
+
+#include "vqp/objects.h"
+
+#define TRANSLATION_WRS  66u /* a batch of 64 leaves in one call, which one run of packets can carry */
+#define TRANSLATION_SGES 128u
+#define TRANSLATION_WRS_EACH                                                                                           \
+	2u /* of an entry, at most: the wr, and what is written into the completion log behind it */
+
+struct wr_translation {
+	struct ibv_send_wr wrs[TRANSLATION_WRS];
+	uint64_t positions[TRANSLATION_WRS]; /* in the log: whose wr it is */
+	struct ibv_sge sges[TRANSLATION_SGES];
+	struct hf_footer footers[TRANSLATION_WRS]; /* where the path knows them */
+	uint64_t words
+		[TRANSLATION_WRS]; /* what log writes write: inline, so that the post has read it when it returns */
+	unsigned wr_count, sge_count, room; /* room: of wrs, for what the qp can take now */
+	bool footed;                        /* one of them has a footer */
+	uint32_t psn;                       /* of the next wr */
+};
+
+void wr_translation_init(struct wr_translation *translation, const struct hf_vqp *vqp);
+/* An empty translation has room for every entry, unless `room` was made less than TRANSLATION_WRS_EACH. */
+bool wr_translation_has_room(const struct wr_translation *translation, const struct request_log_wr *entry);
+static inline const struct hf_footer *wr_translation_footers(const struct wr_translation *translation)
+{
+	return translation->footed ? translation->footers : NULL;
+}
+/* Compiles the wr at `position` for the path in use, from its first byte that has not landed. False: it cannot leave
+ * yet, because its rkey had to be asked for. */
+bool wr_translation_add(struct wr_translation *translation, struct hf_vqp *vqp, uint64_t position, bool signal);
+
+#endif
