@@ -8,12 +8,15 @@
  *   D1  Order: the wrs of a qp execute at the responder in post order.
  *   D2  Completion: a successful wc says that its wr, and all before it on that qp, executed.
  *   D3  Fence: once hf_qp_fence has returned 0, nothing arrives through that qp any more, in either direction: no
- *       packet executes, no response lands in local memory. It may fail, and says so.
+ *       packet executes, no response lands in local memory. What executed is visible in memory, and a poll of the
+ *       qp's cqs finds every completion that it will ever have. It may fail, and says so.
  *   D4  Executed psn: after the fence, how far the responder got, to the packet (HF_DEV_EXECUTED_PSN).
  *   D4b Atomic results: after the fence, psn and original value of the last max_dest_rd_atomic atomics that executed
  *       as responder (HF_DEV_ATOMIC_RESULTS).
- *   D5  Access flags can change in RTS (HF_DEV_ACCESS_IN_RTS); otherwise the qp has to be cycled. Once the call has
- *       returned, an operation without permission does not execute.
+ *   D5  Access flags can change in RTS (HF_DEV_ACCESS_IN_RTS); otherwise the qp has to be fenced and cycled. Once the
+ *       call has returned 0, an operation without permission does not execute, and the data of every operation that
+ *       executed before is visible in memory. -EINPROGRESS: no operation begins without permission any more, but one
+ *       that began before goes on (shm: its process does not run); call again, or fence the qp, which ends it.
  *   D6  DC initiators and targets (HF_DEV_DC); otherwise the standby pool shares RC qps.
  *   D7  Atomicity: with each other, other NICs and CPU atomics (HF_DEV_ATOMIC_GLOBAL), or within one HCA only.
  *   D8  Events: port up and down, qp fatal, last wqe reached, cq error. A port can be down without any completion.
@@ -110,6 +113,7 @@ struct hf_qp {
 	struct ibv_qp_cap cap;
 	enum ibv_qp_type type;
 	bool sq_sig_all;
+	uint64_t revoke_ns;
 	uint32_t qp_num;
 	void *context;
 };
@@ -122,6 +126,9 @@ struct hf_qp_init {
 	enum { HF_DC_NONE, HF_DC_INITIATOR, HF_DC_TARGET } dc;
 	uint64_t dc_key; /* of a target; initiators must present it */
 	bool sq_sig_all;
+	/* shm: a requester that is in the middle of an operation this long after access was taken from it counts as
+	 * stopped, and the fence ends without it. 0: 20 ms, as for every other fence. */
+	uint64_t revoke_ns;
 	void *context;
 };
 
@@ -212,31 +219,9 @@ int hf_qp_destroy(struct hf_qp *qp);
 int hf_qp_modify(struct hf_qp *qp, struct ibv_qp_attr *attr, int mask);
 int hf_qp_query(struct hf_qp *qp, struct ibv_qp_attr *attr_out, int mask);
 
-/* D3. Moves the qp to ERR and fences it. 0: done, also when it was before. -EINPROGRESS: poll and call again.
- * Another errno: it cannot be fenced, and what it may still do is unknown. Its wrs are flushed meanwhile. */
-int hf_qp_fence(struct hf_qp *qp);
+/* D3, D4, D4b: hf_qp_fence, and what executed before it. */
 
-/* D4, after the fence: the psn of the first request packet that did not execute here. -EOPNOTSUPP without D4.
- * -ENODATA: filled, but whether that one packet executed cannot be told; what is behind it did not. */
-int hf_qp_executed_psn(struct hf_qp *qp, uint32_t *psn_out);
-
-/* D4b, after the fence: newest first; returns how many were filled. -EOPNOTSUPP without D4b. */
-struct hf_atomic_result {
-	uint32_t psn;
-	uint64_t original;
-};
-int hf_qp_atomic_results(struct hf_qp *qp, struct hf_atomic_result *results_out, unsigned n);
-
-/* After the fence: the request that the responder refused here, and with which status, although the requester may never
- * hear of it: a fence may be quicker than the NAK. 1: filled; 0: none was; -EOPNOTSUPP: the device does not tell. */
-struct hf_refusal {
-	uint32_t psn; /* of its first packet that did not execute */
-	enum ibv_wc_status status;
-};
-int hf_qp_refusal(struct hf_qp *qp, struct hf_refusal *refusal_out);
-
-/* The psn at which the next wr to be posted starts. With D4, a wr executed when that is at or before executed psn. */
-uint32_t hf_qp_next_psn(struct hf_qp *qp);
+#include <holdfast/dev_evidence.h>
 
 /* D6, dynamically connected queue pairs: hf_qp_post_send_dc, and what of an initiator executed at a target. */
 

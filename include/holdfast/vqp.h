@@ -88,6 +88,9 @@ struct hf_vqp_init {
 	bool sq_sig_all;
 	int access;     /* what the peer may do through this vqp: enum ibv_access_flags */
 	bool revocable; /* that may be changed later: grant.h. Both ends keep a qp on every rail for it */
+	/* Taking access ends without a peer whose process has stood still in the middle of an operation for this long
+	 * (shm; other devices do not wait). 0: 20 ms. */
+	uint64_t revoke_ns;
 	void *context;
 	/* The vqp came up, changed rail or failed for good. May post, poll and connect, but destroy nothing. NULL: not
 	 * told. */

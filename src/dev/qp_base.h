@@ -16,6 +16,7 @@ static inline struct hf_qp qp_from_init(struct hf_pd *pd, const struct hf_qp_ini
 		.cap = init->cap,
 		.type = init->type,
 		.sq_sig_all = init->sq_sig_all,
+		.revoke_ns = init->revoke_ns,
 		.context = init->context,
 	};
 }

@@ -20,6 +20,7 @@ struct message;
 struct grants {
 	/* what we grant */
 	bool revocable;
+	uint64_t revoke_ns;  /* hf_vqp_init */
 	uint32_t ours, told; /* the grant now; the one that STATE of this exchange told */
 	bool given;          /* something was, that is not on yet */
 	void (*done)(struct hf_vqp *vqp, void *context);

@@ -169,6 +169,7 @@ int hf_vqp_create(struct hf_vpd *pd, const struct hf_vqp_init *init, struct hf_v
 	vqp->sq_sig_all = init->sq_sig_all;
 	vqp->access = init->access;
 	vqp->grants.revocable = init->revocable;
+	vqp->grants.revoke_ns = init->revoke_ns;
 	vqp->grants.ours = 1;
 	vqp->context = init->context;
 	vqp->changed = init->changed;

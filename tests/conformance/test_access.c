@@ -304,6 +304,51 @@ static void a_running_stream_stops_where_its_region_was_deregistered(void **stat
 	}
 }
 
+/* By the flags where they can change, else by the fence. */
+static void take_access(struct pair *pair, uint32_t qp)
+{
+	int rc;
+
+	if ((pair->b->attr.caps & HF_DEV_ACCESS_IN_RTS) == 0) {
+		fence(pair, pair->b, qp);
+		return;
+	}
+	while ((rc = qp_access(pair->b, qp, 0)) == -EINPROGRESS)
+		continue;
+	assert_int_equal(rc, 0);
+}
+
+/* D5: the memory is as the executed psn says at the moment of the return, without another turn of either side. */
+static void what_executed_is_visible_when_access_has_been_taken_away(void **state)
+{
+	const uint64_t stream = 1u << 20, packet = 1024;
+	struct pair *pair = pair_of(state);
+	uint64_t digest;
+	uint32_t psn;
+	struct wr wr;
+
+	require_cap(pair, HF_DEV_EXECUTED_PSN, "the device does not tell executed psns");
+	for (uint32_t i = 0; i < 8; i++) {
+		pair_connect(pair, i, (struct link_options){0});
+		side_fill(pair->a, pair->a->mem[0], stream, 1);
+		side_fill(pair->b, pair->b->mem[0], stream, 2);
+		for (unsigned k = 0; k < 16; k++)
+			post(pair->a, i, wr_write(&wr, pair->a, pair->b, k << 16, k << 16, 1u << 16), k);
+		for (unsigned k = 0; k < 8 * i; k++)
+			turn(pair);
+		take_access(pair, i);
+		digest = side_digest(pair->b, pair->b->mem[0], stream);
+		fence(pair, pair->b, i);
+		assert_int_equal(side_executed_psn(pair->b, i, &psn), 0);
+		assert_in_range((psn - 1000) & PSN_MASK, 0, stream / packet);
+		side_fill(pair->b, pair->b->mem[0], ((psn - 1000) & PSN_MASK) * packet, 1);
+		assert_int_equal(side_digest(pair->b, pair->b->mem[0], stream), digest);
+		fence(pair, pair->a, i);
+		for (struct ibv_wc wc; side_cq_poll(pair->a, SEND_CQ, 1, &wc) == 1;)
+			continue;
+	}
+}
+
 static void remote_keys_cannot_be_guessed_from_one_another(void **state)
 {
 	struct pair *pair = pair_of(state);
@@ -341,6 +386,7 @@ const struct CMUnitTest access_tests[] = {
 	CONFORMS(access_given_in_rts_works_at_once),
 	CONFORMS(a_running_stream_stops_where_access_was_taken_away),
 	CONFORMS(a_running_stream_stops_where_its_region_was_deregistered),
+	CONFORMS(what_executed_is_visible_when_access_has_been_taken_away),
 	CONFORMS(remote_keys_cannot_be_guessed_from_one_another),
 };
 const size_t access_tests_count = sizeof(access_tests) / sizeof(access_tests[0]);

@@ -84,6 +84,37 @@ static void what_completed_before_the_fence_counts_as_executed(void **state)
 	assert_in_range((psn - 1000) & PSN_MASK, completed * (65536 / PACKET), STREAM / PACKET);
 }
 
+/* D3: every message that executed has its receive completion at the first poll after the fence. */
+static void receives_that_executed_are_in_the_queue_after_the_fence(void **state)
+{
+	struct pair *pair = pair_of(state);
+	struct recv recv;
+	struct wr wr;
+
+	require_cap(pair, HF_DEV_EXECUTED_PSN, "the device does not tell executed psns");
+	for (uint32_t i = 0; i < 8; i++) {
+		uint32_t psn = 0, received = 0;
+		struct ibv_wc wc;
+
+		pair_connect(pair, 0, impatient);
+		for (unsigned k = 0; k < 16; k++)
+			post_receive(pair->b, 0, recv_into(&recv, pair->b, k * PACKET, PACKET), k);
+		for (unsigned k = 0; k < 16; k++)
+			post(pair->a, 0, wr_send(&wr, pair->a, k * PACKET, PACKET), k);
+		for (unsigned k = 0; k < i; k++)
+			turn(pair);
+		fence(pair, pair->b, 0);
+		while (side_cq_poll(pair->b, RECV_CQ, 1, &wc) == 1)
+			received += wc.status == IBV_WC_SUCCESS;
+		assert_int_equal(side_executed_psn(pair->b, 0, &psn), 0);
+		assert_int_equal((psn - 1000) & PSN_MASK, received);
+		assert_int_equal(side_qp_destroy(pair->a, 0), 0);
+		assert_int_equal(side_qp_destroy(pair->b, 0), 0);
+		while (side_cq_poll(pair->a, SEND_CQ, 1, &wc) == 1)
+			continue;
+	}
+}
+
 static void responses_do_not_land_after_the_requester_fenced(void **state)
 {
 	struct pair *pair = pair_of(state);
@@ -230,6 +261,7 @@ const struct CMUnitTest fence_tests[] = {
 	CONFORMS(nothing_arrives_after_the_fence),
 	CONFORMS(the_executed_psn_is_true_to_the_packet),
 	CONFORMS(what_completed_before_the_fence_counts_as_executed),
+	CONFORMS(receives_that_executed_are_in_the_queue_after_the_fence),
 	CONFORMS(responses_do_not_land_after_the_requester_fenced),
 	CONFORMS(a_fence_flushes_what_was_posted_and_can_be_repeated),
 	CONFORMS(a_qp_that_never_received_executed_nothing),

@@ -3,8 +3,8 @@
  * The owner withdraws something (a qp's state, an access flag, a registration) and then looks at the op word: when it
  * is idle, or has changed since, no operation that began before the withdrawal is under way (SEG-1). A requester leaves
  * within a chunk. One that does not is a process that exited, whose operation is taken over at once, or that was
- * stopped, whose operation is taken over after STUCK_NS: it does not count as executed (SEG-2), and the memory that
- * it is about to touch is moved to other pages (SEG-3).
+ * stopped, whose operation is taken over after STUCK_NS, or revoke_ns where access was taken from it: it does not count
+ * as executed (SEG-2), and the memory that it is about to touch is moved to other pages (SEG-3).
  *
  * Memory whose pages cannot be moved is copied to under guard (guard.h): there the owner waits, behind OP_TAKEN, until
  * the thread is seen stopped, or anywhere but in the copy. A thread that is in the system call that copies and stays
@@ -17,6 +17,8 @@
 #include "dev/qp_rules.h"
 
 #include <errno.h>
+
+#define QUIESCE_NS 20000ull /* taking access waits this long for an operation to end; a chunk is copied in less */
 
 static uint64_t now_ns(const struct shm_qp *qp)
 {
@@ -121,7 +123,7 @@ static int drain_step(struct shm_qp *qp, uint64_t since_ns)
 	if (drain_try(qp))
 		return qp->fence_error;
 	now = now_ns(qp);
-	if (!qp->held && now - since_ns > STUCK_NS) {
+	if (!qp->held && now - since_ns > qp->stuck_ns) {
 		qp->fence_error = take_over(qp);
 		return qp->held ? -EINPROGRESS : qp->fence_error;
 	}
@@ -139,7 +141,14 @@ int drain_wait(struct shm_qp *qp)
 }
 
 /* A qp whose peer is stuck is lost, as with a broken path, when something else needs the peer to be out. */
-void quiesce_one(struct shm_qp *qp)
+static void lose(struct shm_qp *qp)
+{
+	qp_enter_error(qp, IBV_WC_SUCCESS);
+	if (take_over(qp) == 0)
+		event_push(shm_dev_of(qp->qp.dev), (struct hf_dev_event){.type = IBV_EVENT_QP_FATAL, .qp = &qp->qp});
+}
+
+static void quiesce_one(struct shm_qp *qp)
 {
 	uint64_t begun = atomic_load(&qp->shared->op), since;
 
@@ -148,16 +157,34 @@ void quiesce_one(struct shm_qp *qp)
 	since = now_ns(qp);
 	while (atomic_load(&qp->shared->op) == begun && !qp->held) {
 		if (requester_is_gone(qp) || now_ns(qp) - since > STUCK_NS) {
-			qp_enter_error(qp, IBV_WC_SUCCESS);
-			if (take_over(qp) == 0)
-				event_push(shm_dev_of(qp->qp.dev),
-					(struct hf_dev_event){.type = IBV_EVENT_QP_FATAL, .qp = &qp->qp});
+			lose(qp);
 			break;
 		}
 		cpu_relax();
 	}
 	if (qp->held)
 		drain_wait(qp);
+}
+
+int quiesce_access(struct shm_qp *qp)
+{
+	uint64_t begun = atomic_load(&qp->shared->op), since;
+
+	if ((begun & OP_BUSY) == 0 || (begun & OP_TAKEN) != 0)
+		return 0;
+	since = now_ns(qp);
+	while (atomic_load(&qp->shared->op) == begun && now_ns(qp) - since <= QUIESCE_NS)
+		cpu_relax();
+	if (atomic_load(&qp->shared->op) != begun)
+		return 0;
+	if (requester_is_gone(qp)) {
+		lose(qp);
+		return 0;
+	}
+	qp->drain_since_ns = since;
+	if (qp->qp.revoke_ns != 0)
+		qp->stuck_ns = qp->qp.revoke_ns;
+	return -EINPROGRESS;
 }
 
 void quiesce_all(struct shm_dev *dev)

@@ -126,16 +126,17 @@ static bool is_out_of(const struct qp_slot *slot, const struct range *range)
 
 /* Whoever is in the range gets out within a chunk; who does not is stopped as well, and its operation is taken over. So
  * is one that ends with a footer, which may go there. */
-static void clear_out(struct shm_dev *dev, const struct range *range)
+static void clear_out(struct shm_dev *dev, const struct range *range, uint64_t stuck_ns)
 {
+	uint64_t since = hf_env_now_ns(dev->dev.env);
+
 	for (uint32_t slot = 0; slot < QP_SLOTS; slot++) {
 		struct shm_qp *qp = dev->qps[slot];
-		uint64_t begun = qp == NULL ? 0 : atomic_load(&qp->shared->op), since;
+		uint64_t begun = qp == NULL ? 0 : atomic_load(&qp->shared->op);
 
 		if ((begun & OP_BUSY) == 0 || (begun & OP_TAKEN) != 0)
 			continue;
-		since = hf_env_now_ns(dev->dev.env);
-		while (atomic_load(&qp->shared->op) == begun && hf_env_now_ns(dev->dev.env) - since <= STUCK_NS)
+		while (atomic_load(&qp->shared->op) == begun && hf_env_now_ns(dev->dev.env) - since <= stuck_ns)
 			cpu_relax();
 		if (atomic_load(&qp->shared->op) != begun ||
 			(is_out_of(qp->shared, range) && atomic_load(&qp->shared->touch_foot) == FOOT_NONE))
@@ -146,8 +147,8 @@ static void clear_out(struct shm_dev *dev, const struct range *range)
 	}
 }
 
-static int move_pages(
-	struct range *range, int (*mover)(void *addr, size_t bytes, struct hf_error *error), struct hf_error *error)
+static int move_pages(struct range *range, uint64_t stuck_ns,
+	int (*mover)(void *addr, size_t bytes, struct hf_error *error), struct hf_error *error)
 {
 	int rc;
 
@@ -157,7 +158,7 @@ static int move_pages(
 	}
 	each_mr(range, withdraw);
 	list_for_each (node, &devices)
-		clear_out(container_of(node, struct shm_dev, process_node), range);
+		clear_out(container_of(node, struct shm_dev, process_node), range, stuck_ns);
 	rc = mover((void *)(uintptr_t)range->begin, (size_t)(range->end - range->begin), error);
 	each_mr(range, restore);
 	return rc;
@@ -167,7 +168,7 @@ int move_to_shared_pages(void *addr, uint64_t bytes, struct hf_error *error)
 {
 	struct range range = whole_pages((uintptr_t)addr, bytes);
 
-	return move_pages(&range, share_remap, error);
+	return move_pages(&range, STUCK_NS, share_remap, error);
 }
 
 static int to_fresh_pages(void *addr, size_t bytes, struct hf_error *error)
@@ -195,7 +196,7 @@ int move_touched(struct shm_qp *qp)
 	if (mr != NULL && mr->kind == MR_MAPPED && addr >= (uintptr_t)mr->mr.addr && bytes <= mr->mr.bytes &&
 		addr - (uintptr_t)mr->mr.addr <= mr->mr.bytes - bytes) {
 		range = whole_pages(addr, bytes);
-		rc = move_pages(&range, to_fresh_pages, &error);
+		rc = move_pages(&range, qp->stuck_ns, to_fresh_pages, &error);
 		if (rc != 0)
 			log_error("shm: pages under a stopped peer cannot be moved: %s", error.text);
 	}

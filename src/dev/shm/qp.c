@@ -29,7 +29,8 @@ void qp_enter_error(struct shm_qp *qp, enum ibv_wc_status status)
 	progress_unstall(qp);
 	qp->fail_status = (uint8_t)status;
 	cq_expect(qp);
-	qp->drain_since_ns = hf_env_now_ns(qp->qp.dev->env);
+	if (qp->drain_since_ns == 0)
+		qp->drain_since_ns = hf_env_now_ns(qp->qp.dev->env);
 	if (list_empty(&qp->receiver_node))
 		list_push_back(&recv_cq->receivers, &qp->receiver_node);
 	recv_last_wqe(qp);
@@ -95,6 +96,8 @@ static int to_reset(struct shm_qp *qp)
 	qp->recv_tail = qp->recv_polled = 0;
 	qp->drained = qp->held = qp->unknown = qp->last_wqe = qp->claims_flushed = false;
 	qp->fence_error = 0;
+	qp->drain_since_ns = 0;
+	qp->stuck_ns = STUCK_NS;
 	atomic_store(&qp->shared->recv_tail, 0);
 	held = atomic_load(&qp->shared->op) & (OP_TAKEN | OP_GIVEN);
 	if (held != OP_TAKEN)
@@ -172,6 +175,20 @@ static bool values_are_possible(const struct shm_qp *qp, const struct ibv_qp_att
 	return !(mask & IBV_QP_PATH_MTU) || attr->path_mtu <= shm_dev_of(dev)->mtu;
 }
 
+/* D5. */
+static int set_access(struct shm_qp *qp, unsigned access)
+{
+	int rc;
+
+	atomic_store(&qp->shared->access, access);
+	rc = quiesce_access(qp);
+	if (rc == 0 && qp->state != IBV_QPS_ERR) {
+		qp->drain_since_ns = 0;
+		qp->stuck_ns = STUCK_NS;
+	}
+	return rc;
+}
+
 int shm_qp_modify(struct hf_qp *base, struct ibv_qp_attr *attr, int mask)
 {
 	struct shm_qp *qp = shm_qp_of(base);
@@ -187,11 +204,7 @@ int shm_qp_modify(struct hf_qp *base, struct ibv_qp_attr *attr, int mask)
 		return rc;
 	if (mask & IBV_QP_MIN_RNR_TIMER)
 		atomic_store(&qp->shared->min_rnr_timer, attr->min_rnr_timer);
-	if (mask & IBV_QP_ACCESS_FLAGS) { /* D5 */
-		atomic_store(&qp->shared->access, attr->qp_access_flags);
-		quiesce_one(qp);
-	}
-	return 0;
+	return mask & IBV_QP_ACCESS_FLAGS ? set_access(qp, attr->qp_access_flags) : 0;
 }
 
 int shm_qp_query(struct hf_qp *base, struct ibv_qp_attr *attr_out, int mask)
@@ -307,6 +320,7 @@ int shm_qp_create(struct hf_pd *pd, const struct hf_qp_init *init, struct hf_qp 
 		return -ENOMEM;
 	qp->qp = qp_from_init(pd, init);
 	qp->state = IBV_QPS_RESET;
+	qp->stuck_ns = STUCK_NS;
 	list_init(&qp->stalled_node);
 	list_init(&qp->sender_node);
 	list_init(&qp->receiver_node);

@@ -201,8 +201,10 @@ struct shm_qp {
 	bool unknown;  /* an atomic was under way when a stopped process was fenced: D4 and D4b cannot tell */
 	bool last_wqe; /* its event was raised */
 	bool claims_flushed;
-	uint64_t evidence; /* the op word when drained */
-	uint64_t drain_since_ns, held_since_ns;
+	uint64_t evidence;       /* the op word when drained */
+	uint64_t drain_since_ns; /* access or state is withdrawn, and an operation may be under way since; 0: not */
+	uint64_t stuck_ns;       /* an operation that takes longer than this since then is taken over */
+	uint64_t held_since_ns;
 	int fence_error;
 	struct ring_place ring;
 

@@ -108,12 +108,14 @@ int shm_qp_atomic_results(struct hf_qp *base, struct hf_atomic_result *results_o
 bool drain_try(struct shm_qp *qp); /* in ERR or RESET: true once no requester touches anything */
 int drain_wait(struct shm_qp *qp); /* blocks, for at most LATE_NS and a move of pages */
 void quiesce_all(struct shm_dev *dev);
-void quiesce_one(struct shm_qp *qp); /* until the operation that is under way, if any, has ended */
-bool take_op(struct shm_qp *qp);     /* true: an operation was under way and is ours now */
+/* Access was taken away. 0: the operation that was under way, if any, has ended. -EINPROGRESS: it goes on; the fence
+ * takes it over after revoke_ns. */
+int quiesce_access(struct shm_qp *qp);
+bool take_op(struct shm_qp *qp); /* true: an operation was under way and is ours now */
 
 /* move.c: the pages under a stopped requester */
-int move_touched(struct shm_qp *qp);
-void process_lock(void); /* held where registrations of any device come and go */
+int move_touched(struct shm_qp *qp); /* waits for others in that range, for qp->stuck_ns at most */
+void process_lock(void);             /* held where registrations of any device come and go */
 /* With that lock: private memory to pages that peers can map. */
 int move_to_shared_pages(void *addr, uint64_t bytes, struct hf_error *error);
 void process_unlock(void);

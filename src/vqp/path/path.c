@@ -57,7 +57,7 @@ struct path_offer path_offered(const struct message *message)
 /* Writes into the completion log take a place of their own in the queue, unless they are footers. */
 int path_create(struct hf_vqp *vqp, struct path *path, unsigned rail)
 {
-	struct hf_qp_init init = {.cap = vqp->cap, .type = IBV_QPT_RC};
+	struct hf_qp_init init = {.cap = vqp->cap, .type = IBV_QPT_RC, .revoke_ns = vqp->grants.revoke_ns};
 	struct ibv_qp_cap *cap = &init.cap;
 
 	if (vqp->log.entries > 0 && (vqp->log_footers & 1u << rail) == 0)

@@ -48,11 +48,12 @@ struct card {
 };
 
 static char fabric[HF_NAME_BYTES];
+static uint64_t revoke_ns; /* of qps that are made from now on */
 
 static void open_end(struct end *end, const char *node, size_t bytes, bool shared_receives)
 {
 	struct hf_dev_config config = {.kind = "shm", .fabric = fabric, .node = node, .rail = "r0"};
-	struct hf_qp_init init = {.cap = {16, 16, 4, 4, 64}, .type = IBV_QPT_RC};
+	struct hf_qp_init init = {.cap = {16, 16, 4, 4, 64}, .type = IBV_QPT_RC, .revoke_ns = revoke_ns};
 	struct hf_error error = {0};
 	void *mem;
 
@@ -631,25 +632,70 @@ static void wait_until_it_backed_off(struct end *end)
 	share_segment_close(&mapped);
 }
 
+static void stop(struct other *other)
+{
+	assert_int_equal(kill(other->pid, SIGSTOP), 0);
+	assert_int_equal(waitpid(other->pid, NULL, WUNTRACED), other->pid);
+}
+
 static void access_can_be_taken_from_a_stopped_process(void **state)
 {
 	struct other other = start_requester(IBV_WR_RDMA_WRITE);
 	struct ibv_qp_attr attr = {.qp_access_flags = 0};
 	struct end end;
-	int stopped;
+	int rc;
 
 	(void)state;
 	open_end(&end, "a", BIG, false);
 	let_it_copy(&end, &other);
-	assert_int_equal(kill(other.pid, SIGSTOP), 0);
-	assert_int_equal(waitpid(other.pid, &stopped, WUNTRACED), other.pid);
-	assert_int_equal(hf_qp_modify(end.qp, &attr, IBV_QP_ACCESS_FLAGS), 0);
+	stop(&other);
+	assert_int_equal(hf_qp_modify(end.qp, &attr, IBV_QP_ACCESS_FLAGS), -EINPROGRESS);
+	while ((rc = hf_qp_fence(end.qp)) == -EINPROGRESS)
+		cpu_relax();
+	assert_int_equal(rc, 0);
 	memset(end.mem, 0, BIG);
 	assert_int_equal(kill(other.pid, SIGCONT), 0);
 	wait_until_it_backed_off(&end);
 	for (size_t i = 0; i < BIG; i += 64)
 		assert_int_equal(end.mem[i], 0);
 	end_other(&other, SIGCONT);
+	close_end(&end);
+}
+
+static struct other stopped_in_a_copy(struct end *end, uint64_t bound_ns)
+{
+	struct other other = start_requester(IBV_WR_RDMA_WRITE);
+	struct ibv_qp_attr attr = {.qp_access_flags = 0};
+
+	revoke_ns = bound_ns;
+	open_end(end, "a", BIG, false);
+	revoke_ns = 0;
+	let_it_copy(end, &other);
+	stop(&other);
+	assert_int_equal(hf_qp_modify(end->qp, &attr, IBV_QP_ACCESS_FLAGS), -EINPROGRESS);
+	return other;
+}
+
+static void a_revocation_waits_for_a_stopped_process_as_long_as_it_was_told_to(void **state)
+{
+	struct share_segment mapped;
+	struct qp_slot *slot;
+	struct other other;
+	struct end end;
+
+	(void)state;
+	other = stopped_in_a_copy(&end, 1);
+	assert_int_equal(hf_qp_fence(end.qp), 0);
+	end_other(&other, SIGKILL);
+	close_end(&end);
+	other = stopped_in_a_copy(&end, UINT64_MAX / 2);
+	slot = &segment_of(&end, &mapped)->qps[end.qp->qp_num & QP_SLOT_MASK];
+	for (unsigned i = 0; i < 1000; i++)
+		assert_int_equal(hf_qp_fence(end.qp), -EINPROGRESS);
+	assert_int_equal(atomic_load(&slot->op) & (OP_BUSY | OP_TAKEN), OP_BUSY);
+	share_segment_close(&mapped);
+	end_other(&other, SIGKILL);
+	assert_int_equal(hf_qp_fence(end.qp), 0); /* it cannot do anything any more */
 	close_end(&end);
 }
 
@@ -708,9 +754,10 @@ static void memory_that_moved_is_still_reached_through_another_port(void **state
 	assert_int_equal(post(&pair[0], IBV_WR_RDMA_WRITE, &sge, (uintptr_t)end.mem, again->rkey), 0);
 	assert_int_equal(next_wc(&pair[0]).status, IBV_WC_SUCCESS);
 	let_it_copy(&end, &other);
-	assert_int_equal(kill(other.pid, SIGSTOP), 0);
-	assert_int_equal(waitpid(other.pid, NULL, WUNTRACED), other.pid);
-	assert_int_equal(hf_qp_modify(end.qp, &attr, IBV_QP_ACCESS_FLAGS), 0);
+	stop(&other);
+	assert_int_equal(hf_qp_modify(end.qp, &attr, IBV_QP_ACCESS_FLAGS), -EINPROGRESS);
+	while (hf_qp_fence(end.qp) == -EINPROGRESS)
+		cpu_relax();
 	pair[0].mem[0] = 2;
 	assert_int_equal(post(&pair[0], IBV_WR_RDMA_WRITE, &sge, (uintptr_t)end.mem, again->rkey), 0);
 	assert_int_equal(next_wc(&pair[0]).status, IBV_WC_SUCCESS);
@@ -889,6 +936,7 @@ int main(void)
 		cmocka_unit_test(a_wr_whose_memory_we_cannot_map_fails_as_our_own_error),
 		cmocka_unit_test(receives_that_were_never_posted_do_not_complete),
 		cmocka_unit_test(access_can_be_taken_from_a_stopped_process),
+		cmocka_unit_test(a_revocation_waits_for_a_stopped_process_as_long_as_it_was_told_to),
 		cmocka_unit_test(the_fence_waits_until_the_thread_of_a_footer_is_out_of_it),
 		cmocka_unit_test(memory_that_moved_is_still_reached_through_another_port),
 		cmocka_unit_test(memory_of_a_peer_is_mapped_once_for_all_rails),

@@ -52,7 +52,8 @@ void pair_make_vqp(struct pair *pair, struct end *end)
 			.max_recv_sge = 1,
 			.max_inline_data = 64},
 		.access = pair->access,
-		.revocable = pair->revocable};
+		.revocable = pair->revocable,
+		.revoke_ns = pair->revoke_ns};
 
 	assert_int_equal(hf_vqp_create(end->pd, &init, &end->vqp), 0);
 }

@@ -31,6 +31,7 @@ struct pair {
 	struct hf_vqp_service service;
 	int access;
 	bool revocable;
+	uint64_t revoke_ns;
 };
 
 void pair_open(struct pair *pair, enum hf_policy policy);

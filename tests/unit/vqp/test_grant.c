@@ -105,6 +105,26 @@ static void only_a_revocable_vqp_can_change_what_it_grants(void **state)
 	pair_close(&pair);
 }
 
+static bool b_has_a_backup(struct pair *pair)
+{
+	return pair->b.vqp->backup[1].qp != NULL;
+}
+
+static void every_qp_has_the_bound_of_a_revocation(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_VARUNA);
+	pair.revocable = true;
+	pair.revoke_ns = 200000;
+	pair_connect(&pair);
+	assert_int_equal(pair.b.vqp->path.qp->revoke_ns, 200000);
+	assert_true(pair_until(&pair, b_has_a_backup));
+	assert_int_equal(pair.b.vqp->backup[1].qp->revoke_ns, 200000);
+	pair_close(&pair);
+}
+
 /* Those that had executed succeed; the others say that they never will, and what comes later is flushed. */
 static void a_revocation_ends_the_wrs_in_flight(void **state)
 {
@@ -261,6 +281,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(only_a_revocable_vqp_can_change_what_it_grants),
+		cmocka_unit_test(every_qp_has_the_bound_of_a_revocation),
 		cmocka_unit_test(a_revocation_ends_the_wrs_in_flight),
 		cmocka_unit_test(what_was_posted_before_a_revocation_does_not_land_after_the_next_grant),
 		cmocka_unit_test(access_that_is_given_holds_when_the_call_is_over),
