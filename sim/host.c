@@ -184,7 +184,7 @@ static void schedule_turn(struct world_waiter *actor, uint64_t delay_ns)
 
 	if (world_chance(world, PREEMPT_PPM))
 		delay_ns += world_range(world, 0, PREEMPT_NS_MAX);
-	at_ns = world->now_ns + delay_ns;
+	at_ns = (actor->busy_until_ns > world->now_ns ? actor->busy_until_ns : world->now_ns) + delay_ns;
 	if (actor->turn.slot == 0 || actor->turn.at_ns > at_ns)
 		world_schedule(world, &actor->turn, at_ns);
 }
@@ -217,13 +217,26 @@ static void take_turn(struct world_event *event)
 	if (actor->deferred)
 		return;
 	actor->in_turn = true;
+	actor->process->in_turn = actor;
 	actor->sleep_ns = SLEEP_FOREVER;
 	poll = hf_loop_turn(actor->loop, SLEEP_FOREVER);
 	actor->in_turn = false;
+	actor->process->in_turn = NULL;
 	if (poll == HF_BUSY || actor->sleep_ns == 0 || something_ready(actor))
 		schedule_turn(actor, world_range(world, STEP_NS_MIN, STEP_NS_MAX));
 	else if (actor->sleep_ns != SLEEP_FOREVER)
 		schedule_turn(actor, actor->sleep_ns + world_range(world, 0, WAKE_NS_MAX));
+}
+
+struct world_waiter *actor_blocks(struct process *process, uint64_t ns)
+{
+	struct world_waiter *actor = process->in_turn;
+	uint64_t now_ns = process_world(process)->now_ns;
+
+	if (actor == NULL || !actor->worker)
+		return NULL;
+	actor->busy_until_ns = (actor->busy_until_ns > now_ns ? actor->busy_until_ns : now_ns) + ns;
+	return actor;
 }
 
 int actor_open(struct hf_env *env, struct hf_loop *loop, struct world_waiter **actor_out)
@@ -235,7 +248,8 @@ int actor_open(struct hf_env *env, struct hf_loop *loop, struct world_waiter **a
 		return -ENOMEM;
 	actor->process = process;
 	actor->loop = loop;
-	actor->nic = process->opening_nic_actor;
+	actor->nic = process->opening == HF_THREAD_NIC;
+	actor->worker = process->opening == HF_THREAD_WORKER;
 	actor->turn.what = "turn";
 	actor->turn.fire = take_turn;
 	actor->turn.detail = (uint64_t)(process->name[0] & 0x7f) << 8 | actor->nic;
@@ -334,9 +348,9 @@ int thread_start(struct hf_env *env, const char *name, enum hf_thread_kind kind,
 	thread = calloc(1, sizeof(*thread));
 	if (thread == NULL)
 		return -ENOMEM;
-	process->opening_nic_actor = kind == HF_THREAD_NIC;
+	process->opening = kind;
 	rc = hf_loop_create(env, &thread->loop);
-	process->opening_nic_actor = false;
+	process->opening = HF_THREAD_HELPER;
 	if (rc != 0) {
 		free(thread);
 		return rc;

@@ -49,7 +49,8 @@ struct process {
 	struct list node; /* of the host */
 	struct list actors, ios, threads, memory, nics;
 	struct rng entropy;
-	bool opening_nic_actor; /* the next loop is that of a NIC thread */
+	enum hf_thread_kind opening;  /* of the thread whose loop is being made */
+	struct world_waiter *in_turn; /* the actor of this process that runs now, if one does */
 };
 
 /* One loop of a process: what waiter_open makes. */
@@ -59,8 +60,9 @@ struct world_waiter {
 	struct list node;    /* of the process */
 	struct list watched; /* struct sim_io */
 	struct world_event turn;
-	uint64_t sleep_ns; /* what the loop asked for in its last wait */
-	bool nic, in_turn, deferred;
+	uint64_t sleep_ns;      /* what the loop asked for in its last wait */
+	uint64_t busy_until_ns; /* a worker's: when the call that blocks it returns */
+	bool nic, worker, in_turn, deferred;
 	unsigned number;
 };
 
@@ -117,6 +119,10 @@ void actor_close(struct world_waiter *actor);
 int actor_watch(struct world_waiter *actor, struct hf_watch *watch);
 void actor_unwatch(struct world_waiter *actor, struct hf_watch *watch);
 unsigned actor_wait(struct world_waiter *actor, uint64_t max_ns);
+
+/* A call that blocks takes so long: the worker that made it has its next turn behind that. For other actors time stands
+ * still within a turn. Returns the worker, or NULL. */
+struct world_waiter *actor_blocks(struct process *process, uint64_t ns);
 
 int thread_start(struct hf_env *env, const char *name, enum hf_thread_kind kind,
 	void (*start)(struct hf_loop *loop, void *context), void *context, struct hf_thread **thread_out);

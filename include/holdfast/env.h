@@ -122,6 +122,7 @@ void hf_notifier_clear(struct hf_io *io);  /* the watching thread, before it loo
 enum hf_thread_kind {
 	HF_THREAD_HELPER, /* of the process: stops when the process is paused */
 	HF_THREAD_NIC,    /* stands for hardware: the simulator keeps it running while its process is paused */
+	HF_THREAD_WORKER, /* a helper that makes calls which block (work.h): in the simulator they take time */
 };
 struct hf_thread;
 

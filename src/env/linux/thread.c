@@ -51,7 +51,7 @@ int linux_thread_start(struct hf_env *env, const char *name, enum hf_thread_kind
 	struct linux_thread *thread = calloc(1, sizeof(*thread));
 	int error;
 
-	(void)kind; /* a stopped process stops all its threads */
+	(void)kind; /* the kernel knows: a stopped process stops all its threads, a call that blocks takes time */
 	if (thread == NULL)
 		return -ENOMEM;
 	thread->thread.env = env;

@@ -13,7 +13,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <holdfast/loop.h>
+#include <holdfast/work.h>
 
 #include "base/list.h"
 #include "env/group.h"
@@ -564,6 +564,39 @@ static void loops_and_threads_survive_a_lack_of_descriptors(void **state)
 	close(code);
 }
 
+/* The same for helper threads: some were started when the next one could not be. */
+static void workers_survive_a_lack_of_descriptors(void **state)
+{
+	struct hf_workers *workers = NULL;
+	struct rlimit before, tight;
+	int lowest = dup(0), code = -1;
+	unsigned failed = 0;
+
+	(void)state;
+	close(lowest);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	tight = before;
+	for (tight.rlim_cur = (rlim_t)lowest; code != 0; tight.rlim_cur++) {
+		struct hf_error error = {0};
+
+		assert_true(failed < 16);
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &tight), 0);
+		code = hf_workers_open(fixture->loop, "test", 3, 1, &workers, &error);
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+		if (code != 0) {
+			assert_int_equal(code, -EMFILE);
+			assert_non_null(strstr(error.text, "ulimit -n"));
+			assert_null(workers);
+			failed++;
+		}
+	}
+	assert_true(failed >= 7); /* a notifier, and two descriptors a thread */
+	hf_workers_close(workers);
+	code = dup(0);
+	assert_int_equal(code, lowest);
+	close(code);
+}
+
 static enum hf_poll count_polls(struct hf_poller *poller, uint64_t now_ns)
 {
 	(void)now_ns;
@@ -627,6 +660,7 @@ int main(int argc, char **argv)
 		WITH_LOOP(a_wait_outside_of_a_turn_ends_by_a_wake_and_allows_turns),
 		WITH_LOOP(a_thread_runs_its_own_loop_and_can_wake_another),
 		WITH_LOOP(loops_and_threads_survive_a_lack_of_descriptors),
+		WITH_LOOP(workers_survive_a_lack_of_descriptors),
 		WITH_LOOP(the_time_that_a_ready_sees_is_from_after_the_sleep),
 	};
 

@@ -1,0 +1,43 @@
+/* work.h - calls that block, done by helper threads, with a completion on a loop.
+ *
+ * For what takes as long as a disk or the kernel likes: hf_file_sync, hf_mem_alloc, hf_mem_map_file, hf_mem_populate,
+ * hf_mem_flush and the like, which any thread may call. Workers belong to one loop, on whose thread all functions
+ * here are called; none but hf_workers_close blocks. Threads and works are bounded. */
+#ifndef HOLDFAST_WORK_H
+#define HOLDFAST_WORK_H
+
+#include <holdfast/loop.h>
+
+struct hf_workers; /* the helper threads of a loop and what they have to do */
+
+#define HF_WORKERS_THREADS_MAX 64u
+
+/* The caller's, usually within a larger struct; it belongs to the workers from hf_work_submit until done(). */
+struct hf_work {
+	/* On a helper thread; may block. The result, 0 or -errno by custom, is for done(). */
+	int (*run)(struct hf_work *work);
+	/* On the loop's thread, once: after run() with its result, or with -ECANCELED when hf_workers_close found it
+	 * waiting. May submit, cancel and free works, this one too; must not close the workers. */
+	void (*done)(struct hf_work *work, int result);
+	struct hf_work *next; /* this and what follows: the workers' */
+	int result;
+	bool waiting;
+};
+
+/* Starts `threads` threads (1 to HF_WORKERS_THREADS_MAX) with this name. At most works_max (at least 1) works are
+ * submitted and not done at a time. -EINVAL for other numbers; -EAGAIN, -EMFILE, -ENOMEM when the system lacks
+ * threads, descriptors or memory. */
+int hf_workers_open(struct hf_loop *loop, const char *name, unsigned threads, unsigned works_max,
+	struct hf_workers **workers_out, struct hf_error *error);
+/* Blocks until every work that was begun has ended, and calls done() of all that are left. Call it before the loop is
+ * destroyed. NULL is legal. */
+void hf_workers_close(struct hf_workers *workers);
+
+/* Works begin in the order in which they were submitted; one thread also ends them in it. -EAGAIN when works_max are
+ * not done yet: the work stays the caller's. */
+int hf_work_submit(struct hf_workers *workers, struct hf_work *work);
+/* True: it had not begun and is the caller's again; neither run() nor done() is called. False: done() is to come, or
+ * came already. */
+bool hf_work_cancel(struct hf_workers *workers, struct hf_work *work);
+
+#endif
