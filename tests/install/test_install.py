@@ -12,6 +12,8 @@ import tempfile
 PROGRAM = """\
 #include <holdfast/vqp.h>
 #include <stdio.h>
+/* Names of the program's that the library has too. */
+int ensure_failed, crc32, list_init, log_info;
 int main(void)
 {
 	struct hf_error error = {{0}};
@@ -98,6 +100,9 @@ def main():
                     run("nm", "-D", "--defined-only", library[0]).stdout.splitlines() if line.strip()}
         strangers = sorted(name for name in exported if not name.startswith("hf_"))
         tap.point("the library exports hf_* only", exported and not strangers, strangers)
+        of_archive = {line.split()[-1] for line in run("nm", "-g", "--defined-only", archive[0]).stdout.splitlines()
+                      if len(line.split()) == 3}
+        tap.point("the archive exports the same", of_archive == exported, sorted(of_archive ^ exported))
         public = declared(headers)
         tap.point("every function of a header is in the library", public <= exported, sorted(public - exported))
         tap.point("every exported symbol is in a header", exported <= public, sorted(exported - public))
