@@ -19,6 +19,7 @@ struct disk_file {
 	uint8_t *cache, *durable; /* both have `capacity` bytes */
 	size_t capacity, bytes, durable_bytes;
 	unsigned handles, mappings;
+	int mode;
 	bool removed;
 };
 
@@ -107,6 +108,11 @@ static int64_t file_bytes(struct hf_file *file)
 	return (int64_t)((struct handle *)(void *)file)->on->bytes;
 }
 
+static int file_mode(struct hf_file *file)
+{
+	return ((struct handle *)(void *)file)->on->mode;
+}
+
 static ssize_t file_read_at(struct hf_file *file, void *data, size_t bytes, uint64_t offset)
 {
 	struct disk_file *on = ((struct handle *)(void *)file)->on;
@@ -173,6 +179,7 @@ static int file_map(
 static const struct world_file_ops file_ops = {
 	.close = file_close,
 	.bytes = file_bytes,
+	.mode = file_mode,
 	.read_at = file_read_at,
 	.write_at = file_write_at,
 	.resize = file_resize,
@@ -180,13 +187,14 @@ static const struct world_file_ops file_ops = {
 	.map = file_map,
 };
 
-static struct disk_file *create_file(struct host *host, const char *path)
+static struct disk_file *create_file(struct host *host, const char *path, unsigned flags)
 {
 	struct disk_file *file = calloc(1, sizeof(*file));
 
 	if (file == NULL)
 		return NULL;
 	snprintf(file->path, sizeof(file->path), "%s", path);
+	file->mode = flags & HF_FILE_PUBLIC ? 0644 : 0600;
 	list_push_back(&host->disk, &file->node);
 	return file;
 }
@@ -205,7 +213,7 @@ int disk_open(struct hf_env *env, const char *path, unsigned flags, struct hf_fi
 	if (file == NULL && !(flags & HF_FILE_CREATE))
 		return -ENOENT;
 	handle = calloc(1, sizeof(*handle));
-	if (handle == NULL || (file == NULL && (file = create_file(process->host, path)) == NULL)) {
+	if (handle == NULL || (file == NULL && (file = create_file(process->host, path, flags)) == NULL)) {
 		free(handle);
 		return -ENOMEM;
 	}

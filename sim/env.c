@@ -146,6 +146,7 @@ const struct world_ops sim_env_ops = {
 	.now_ns = env_now_ns,
 	.wall_ns = env_wall_ns,
 	.entropy = env_entropy,
+	.addr_is_local = sim_addr_is_local,
 	.waiter_open = actor_open,
 	.waiter_close = actor_close,
 	.waiter_watch = actor_watch,

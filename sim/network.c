@@ -84,6 +84,14 @@ int network_bind(struct process *process, const struct hf_addr *local, struct po
 	return 0;
 }
 
+bool sim_addr_is_local(struct hf_env *env, const struct hf_addr *addr)
+{
+	struct process *process = env_process(env);
+	struct port *port = network_find(process->host->network, addr);
+
+	return port != NULL && port->host == process->host;
+}
+
 struct conditions *network_path(struct network *network, const struct port *from, const struct port *to)
 {
 	return &network->paths[from->index][to->index];

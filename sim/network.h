@@ -82,6 +82,7 @@ unsigned network_reset_streams(struct network *network, struct port *a, const st
  * -EADDRNOTAVAIL otherwise. */
 int network_bind(struct process *process, const struct hf_addr *local, struct port **port_out, struct hf_addr *bound,
 	struct hf_error *error);
+bool sim_addr_is_local(struct hf_env *env, const struct hf_addr *addr);
 int sim_dgram_open(
 	struct hf_env *env, const struct hf_addr *local, unsigned flags, struct hf_io **io_out, struct hf_error *error);
 int sim_stream_listen(struct hf_env *env, const struct hf_addr *local, struct hf_io **io_out, struct hf_error *error);

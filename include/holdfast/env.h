@@ -55,6 +55,9 @@ bool hf_addr_equal(const struct hf_addr *a, const struct hf_addr *b); /* host an
 uint16_t hf_addr_port(const struct hf_addr *addr);
 void hf_addr_set_port(struct hf_addr *addr, uint16_t port);
 
+/* Whether its host part is a loopback address or belongs to an interface of this host; asks the kernel. */
+bool hf_addr_is_local(struct hf_env *env, const struct hf_addr *addr);
+
 /* ---- any io ---- */
 
 /* Closes; NULL is legal. An io that is watched is unwatched first. */
@@ -147,6 +150,7 @@ enum hf_file_flags {
 int hf_file_open(struct hf_env *env, const char *path, unsigned flags, struct hf_file **file_out);
 void hf_file_close(struct hf_file *file);
 int64_t hf_file_bytes(struct hf_file *file);
+int hf_file_mode(struct hf_file *file); /* its permission bits, as chmod(2) has them; or -errno */
 /* Bytes moved; less than asked only at the end of the file or when the disk is full. */
 ssize_t hf_file_read_at(struct hf_file *file, void *data, size_t bytes, uint64_t offset);
 ssize_t hf_file_write_at(struct hf_file *file, const void *data, size_t bytes, uint64_t offset);

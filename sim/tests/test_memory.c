@@ -177,6 +177,7 @@ static void write_byte(struct fixture *f, const char *path, uint8_t byte, bool s
 	struct hf_file *file;
 
 	assert_int_equal(hf_file_open(fixture_env(f, 0), path, HF_FILE_WRITE | HF_FILE_CREATE, &file), 0);
+	assert_int_equal(hf_file_mode(file), 0600);
 	assert_int_equal(hf_file_write_at(file, &byte, 1, 0), 1);
 	if (sync)
 		assert_int_equal(hf_file_sync(file), 0);

@@ -75,6 +75,19 @@ static void a_segmented_payload_arrives_as_its_datagrams(void **state)
 	fixture_close(&f);
 }
 
+static void a_host_knows_its_own_addresses(void **state)
+{
+	struct hf_addr first = fixture_addr("10.0.0.1:100"), second = fixture_addr("10.0.0.2:100");
+	struct fixture f;
+
+	(void)state;
+	fixture_open(&f, 5, NULL, NULL);
+	assert_true(hf_addr_is_local(fixture_env(&f, 0), &first));
+	assert_false(hf_addr_is_local(fixture_env(&f, 0), &second));
+	assert_true(hf_addr_is_local(fixture_env(&f, 1), &second));
+	fixture_close(&f);
+}
+
 static void a_cut_takes_one_direction_only(void **state)
 {
 	struct fixture f;
@@ -257,6 +270,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_datagram_arrives_after_its_delay_and_not_before),
 		cmocka_unit_test(a_segmented_payload_arrives_as_its_datagrams),
+		cmocka_unit_test(a_host_knows_its_own_addresses),
 		cmocka_unit_test(a_cut_takes_one_direction_only),
 		cmocka_unit_test(a_late_packet_survives_a_cut_that_it_outlasts),
 		cmocka_unit_test(a_stream_keeps_bytes_in_order_through_loss_and_ends),

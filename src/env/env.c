@@ -30,6 +30,11 @@ void hf_env_entropy(struct hf_env *env, void *data, size_t bytes)
 	env->ops->entropy(env, data, bytes);
 }
 
+bool hf_addr_is_local(struct hf_env *env, const struct hf_addr *addr)
+{
+	return env->ops->addr_is_local(env, addr);
+}
+
 /* ---- any io ---- */
 
 void hf_io_close(struct hf_io *io)
@@ -154,6 +159,11 @@ void hf_file_close(struct hf_file *file)
 int64_t hf_file_bytes(struct hf_file *file)
 {
 	return file->ops->bytes(file);
+}
+
+int hf_file_mode(struct hf_file *file)
+{
+	return file->ops->mode(file);
 }
 
 ssize_t hf_file_read_at(struct hf_file *file, void *data, size_t bytes, uint64_t offset)

@@ -40,6 +40,7 @@ struct world_io_ops {
 struct world_file_ops {
 	void (*close)(struct hf_file *file);
 	int64_t (*bytes)(struct hf_file *file);
+	int (*mode)(struct hf_file *file);
 	ssize_t (*read_at)(struct hf_file *file, void *data, size_t bytes, uint64_t offset);
 	ssize_t (*write_at)(struct hf_file *file, const void *data, size_t bytes, uint64_t offset);
 	int (*resize)(struct hf_file *file, uint64_t bytes);
@@ -63,6 +64,8 @@ struct world_ops {
 	void (*pause)(struct hf_env *env, uint64_t ns);
 	uint64_t (*wall_ns)(struct hf_env *env);
 	void (*entropy)(struct hf_env *env, void *data, size_t bytes);
+
+	bool (*addr_is_local)(struct hf_env *env, const struct hf_addr *addr);
 
 	int (*waiter_open)(struct hf_env *env, struct hf_loop *loop, struct world_waiter **waiter_out);
 	/* Watches that are left are forgotten: their io and the io's watch become NULL. */

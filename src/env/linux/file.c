@@ -34,6 +34,13 @@ static int64_t file_bytes(struct hf_file *file)
 	return fstat(fd_of(file), &stat) == 0 ? stat.st_size : -errno;
 }
 
+static int file_mode(struct hf_file *file)
+{
+	struct stat stat;
+
+	return fstat(fd_of(file), &stat) == 0 ? (int)(stat.st_mode & 07777) : -errno;
+}
+
 static ssize_t file_read_at(struct hf_file *file, void *data, size_t bytes, uint64_t offset)
 {
 	size_t done = 0;
@@ -89,6 +96,7 @@ static int file_map(
 static const struct world_file_ops file_ops = {
 	.close = file_close,
 	.bytes = file_bytes,
+	.mode = file_mode,
 	.read_at = file_read_at,
 	.write_at = file_write_at,
 	.resize = file_resize,

@@ -24,6 +24,7 @@ static struct world_ops host_ops = {
 	.pause = linux_pause,
 	.wall_ns = linux_wall_ns,
 	.entropy = linux_entropy,
+	.addr_is_local = linux_addr_is_local,
 	.waiter_open = linux_waiter_open,
 	.waiter_close = linux_waiter_close,
 	.waiter_watch = linux_waiter_watch,

@@ -35,6 +35,7 @@ uint64_t linux_now_ns(struct hf_env *env);
 uint64_t linux_wall_ns(struct hf_env *env);
 void linux_pause(struct hf_env *env, uint64_t ns);
 void linux_entropy(struct hf_env *env, void *data, size_t bytes);
+bool linux_addr_is_local(struct hf_env *env, const struct hf_addr *addr);
 
 int linux_waiter_open(struct hf_env *env, struct hf_loop *loop, struct world_waiter **waiter_out);
 void linux_waiter_close(struct world_waiter *waiter);

@@ -86,6 +86,7 @@ static void flags_of_opening_are_kept(void **state)
 	assert_int_equal(hf_file_open(env, path, HF_FILE_WRITE | HF_FILE_CREATE | HF_FILE_EXCLUSIVE, &file), -EEXIST);
 	file = open_file(path, HF_FILE_WRITE);
 	assert_int_equal(hf_file_bytes(file), 100);
+	assert_int_equal(hf_file_mode(file), 0600);
 	hf_file_close(file);
 	file = open_file(path, HF_FILE_WRITE | HF_FILE_TRUNCATE);
 	assert_int_equal(hf_file_bytes(file), 0);
@@ -96,6 +97,9 @@ static void flags_of_opening_are_kept(void **state)
 	hf_file_close(open_file(path, HF_FILE_WRITE | HF_FILE_CREATE | HF_FILE_PUBLIC));
 	assert_int_equal(stat(path, &stat_out), 0);
 	assert_int_equal(stat_out.st_mode & 0777, 0644);
+	file = open_file(path, 0);
+	assert_int_equal(hf_file_mode(file), 0644);
+	hf_file_close(file);
 	umask(mask);
 }
 

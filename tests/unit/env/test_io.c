@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <ifaddrs.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -474,12 +475,50 @@ static void what_an_io_cannot_do_is_answered_and_not_done(void **state)
 	hf_io_close(notifier);
 }
 
+/* 192.0.2.0/24 and 2001:db8::/32 are for documentation: no host has them. */
+static void loopback_addresses_and_those_of_interfaces_are_local(void **state)
+{
+	static const char *const local[] = {"127.0.0.1", "127.9.8.7:1", "[::1]:80", "::ffff:127.0.0.1"};
+	static const char *const remote[] = {"192.0.2.1", "2001:db8::1", "::ffff:192.0.2.1", "0.0.0.0", "fe80::1"};
+	struct hf_addr addr;
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(local) / sizeof(*local); i++) {
+		assert_int_equal(hf_addr_parse(local[i], &addr), 0);
+		assert_true(hf_addr_is_local(env, &addr));
+	}
+	for (unsigned i = 0; i < sizeof(remote) / sizeof(*remote); i++) {
+		assert_int_equal(hf_addr_parse(remote[i], &addr), 0);
+		assert_false(hf_addr_is_local(env, &addr));
+	}
+}
+
+static void every_address_of_an_interface_is_local(void **state)
+{
+	struct ifaddrs *interfaces;
+
+	(void)state;
+	assert_int_equal(getifaddrs(&interfaces), 0);
+	for (const struct ifaddrs *at = interfaces; at != NULL; at = at->ifa_next) {
+		struct hf_addr addr = {0};
+
+		if (at->ifa_addr == NULL || at->ifa_addr->sa_family != AF_INET)
+			continue;
+		memcpy(&addr.in, at->ifa_addr, sizeof(addr.in));
+		hf_addr_set_port(&addr, 18515);
+		assert_true(hf_addr_is_local(env, &addr));
+	}
+	freeifaddrs(interfaces);
+}
+
 int main(void)
 {
 #define WITH_LOOP(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(addresses_are_formatted_as_they_are_parsed),
 		cmocka_unit_test(what_is_no_address_is_refused),
+		WITH_LOOP(loopback_addresses_and_those_of_interfaces_are_local),
+		WITH_LOOP(every_address_of_an_interface_is_local),
 		WITH_LOOP(a_datagram_arrives_with_its_senders_address),
 		WITH_LOOP(runs_of_datagrams_arrive_whole_whoever_cuts_them),
 		WITH_LOOP(many_datagrams_of_one_call_arrive_in_order),
