@@ -1,5 +1,6 @@
 #include "sim/endpoint.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "sim/world.h"
@@ -15,11 +16,13 @@ static int started(struct endpoint *endpoint, int rc, const struct hf_error *err
 int endpoint_open(struct endpoint *endpoint, const struct hf_node_config *config, const struct hf_node_events *events,
 	void *context, uint32_t cqe)
 {
+	struct hf_node_config secured = *config;
 	struct hf_error error = {0};
 	int rc = hf_loop_create(&endpoint->process->env, &endpoint->loop);
 
+	snprintf(secured.secret, sizeof(secured.secret), "%s", ENDPOINT_SECRET);
 	if (rc == 0)
-		rc = hf_node_open(endpoint->loop, config, events, context, &endpoint->node, &error);
+		rc = hf_node_open(endpoint->loop, &secured, events, context, &endpoint->node, &error);
 	if (rc == 0)
 		rc = hf_vpd_alloc(endpoint->node, &endpoint->pd);
 	if (rc == 0)

@@ -10,6 +10,8 @@
 
 #include "sim/host.h"
 
+#define ENDPOINT_SECRET "all nodes of a simulated cluster know this" /* they are on different hosts */
+
 struct endpoint {
 	struct host host;
 	struct process *process;

@@ -13,7 +13,9 @@
 #include <holdfast/dev.h>
 #include <holdfast/loop.h>
 
-#define HF_RAILS_MAX 8
+#define HF_RAILS_MAX    8
+#define HF_PATH_BYTES   256
+#define HF_SECRET_BYTES 128
 
 /* What is done about wrs in flight when their rail fails (Varuna, section 5.1). */
 enum hf_policy {
@@ -46,6 +48,10 @@ struct hf_node_config {
 	unsigned rail_count;
 	struct hf_addr management[HF_RAILS_MAX]; /* control streams over networks that are no rails */
 	unsigned management_count;
+	/* What every peer must know as well, at least 16 bytes: in a file that only its owner may read, or as text.
+	 * Neither: only nodes of this host are connected with. */
+	char secret_file[HF_PATH_BYTES];
+	char secret[HF_SECRET_BYTES];
 	enum hf_policy policy;      /* the same at both ends: connecting is refused otherwise */
 	enum hf_evidence evidence;  /* likewise */
 	uint64_t heartbeat_ns;      /* between heartbeats on each control path; 0: 50 ms */
@@ -84,7 +90,8 @@ struct hf_dev *hf_node_dev(struct hf_node *node, unsigned rail); /* for its link
 const char *hf_node_rail_name(const struct hf_node *node, unsigned rail);
 bool hf_node_rail_up(const struct hf_node *node, unsigned rail);
 
-/* Connects to the node whose control addresses these are, one or more; retries until hf_peer_close. */
+/* Connects to the node whose control addresses these are, one or more; retries until hf_peer_close. -EACCES: there is
+ * no secret, and none of the addresses is on this host. */
 int hf_peer_connect(struct hf_node *node, const struct hf_addr *addresses, unsigned n, struct hf_peer **peer_out,
 	struct hf_error *error);
 /* The peer that listens at this control address, whichever side connected, or that hf_peer_connect is looking for

@@ -10,6 +10,7 @@
 struct node {
 	struct control *control;
 	struct hf_loop *loop;
+	struct secret secret;
 	unsigned ups, downs, paths;
 };
 
@@ -54,10 +55,12 @@ static void node_open(struct fixture *f, unsigned i, struct node *node)
 		.misses = 4,
 		.dead_ns = 5 * NS_S,
 		.endpoint_count = 1,
-		.endpoints = &endpoint};
+		.endpoints = &endpoint,
+		.secret = &node->secret};
 	struct hf_error error = {0};
 
 	*node = (struct node){0};
+	assert_int_equal(secret_set("every node knows this", 21, &node->secret, &error), 0);
 	assert_int_equal(hf_loop_create(fixture_env(f, i), &node->loop), 0);
 	if (control_open(node->loop, &config, &events, node, &node->control, &error) != 0)
 		fail_msg("%s", error.text);

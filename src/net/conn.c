@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/ensure.h"
 
 static struct conn *conn_of(struct stream *stream)
@@ -68,13 +69,37 @@ void conn_free(struct conn *conn)
 	free(conn);
 }
 
-static void conn_refuse(struct conn *conn, const char *reason)
+static void conn_drop(struct conn *conn, const char *reason)
 {
 	char text[HF_ADDR_TEXT];
 	uint64_t suppressed;
 
 	if (log_limit_allows(&conn->control->limit, hf_loop_now_ns(conn->control->loop), &suppressed))
 		log_warn("control: %s disconnected: %s (%llu more)", hf_addr_format(&conn->remote, text), reason,
+			(unsigned long long)suppressed);
+	conn_close(conn);
+}
+
+/* The other node hears why, so that its log says it too. */
+static void conn_refuse(struct conn *conn, enum refusal refusal)
+{
+	uint8_t body[FRAME_REFUSED_BYTES];
+	struct frame frame = {.type = FRAME_REFUSED, .body = body, .body_bytes = sizeof(body)};
+
+	put_le32(body, refusal);
+	if (stream_has_room(&conn->stream))
+		stream_send(&conn->stream, &frame);
+	conn_drop(conn, refusal_here(refusal));
+}
+
+static void conn_refused(struct conn *conn, const struct frame *frame)
+{
+	char text[HF_ADDR_TEXT];
+	uint64_t suppressed;
+
+	if (log_limit_allows(&conn->control->limit, hf_loop_now_ns(conn->control->loop), &suppressed))
+		log_warn("control: the node at %s refuses this node: %s (%llu more)",
+			hf_addr_format(&conn->remote, text), refusal_there(get_le32(frame->body)),
 			(unsigned long long)suppressed);
 	conn_close(conn);
 }
@@ -86,7 +111,7 @@ static void conn_broken(struct stream *stream, const char *reason)
 
 	/* That a stream ends is nobody's fault; that it carries garbage is. */
 	if (conn->stream.in_bytes > 0) {
-		conn_refuse(conn, reason);
+		conn_drop(conn, reason);
 		return;
 	}
 	log_debug("control: %s: %s", hf_addr_format(&conn->remote, text), reason);
@@ -104,11 +129,11 @@ static void conn_room(struct stream *stream)
 /* The conversation that a stream would join as things are; NULL: a new one. */
 static struct control_peer *conn_would_join(const struct conn *conn)
 {
-	struct control_peer *peer = conn->dialed ? conn->peer : peer_find(conn->control, conn->hello.name);
+	struct control_peer *peer = conn->dialed ? conn->peer : peer_find(conn->control, conn->handshake.hello.name);
 
 	if (peer == NULL || !peer->known)
 		return NULL;
-	return conn->dialed || peer->incarnation == conn->hello.incarnation ? peer : NULL;
+	return conn->dialed || peer->incarnation == conn->handshake.hello.incarnation ? peer : NULL;
 }
 
 static void conn_send_hello(struct conn *conn)
@@ -117,7 +142,7 @@ static void conn_send_hello(struct conn *conn)
 	struct control *control = conn->control;
 	struct frame_hello hello = {.incarnation = control->incarnation};
 	uint8_t body[FRAME_BODY_MAX];
-	struct frame frame = {.type = FRAME_HELLO, .body = body};
+	struct frame frame = {0};
 
 	memcpy(hello.name, control->name, sizeof(hello.name));
 	memcpy(hello.label, control->endpoints[conn->endpoint].label, sizeof(hello.label));
@@ -130,7 +155,7 @@ static void conn_send_hello(struct conn *conn)
 		frame.sequence = peer->session.queued;
 		frame.ack = peer->session.delivered;
 	}
-	frame.body_bytes = frame_hello_encode(&hello, body);
+	handshake_say_hello(&conn->handshake, &hello, &frame, body);
 	stream_send(&conn->stream, &frame);
 }
 
@@ -138,7 +163,7 @@ static void conn_send_hello(struct conn *conn)
  * newer, because whoever dials again has lost the older. */
 static bool conn_wins(const struct conn *conn, const struct conn *against)
 {
-	bool we_are_lower = strcmp(conn->control->name, conn->hello.name) < 0;
+	bool we_are_lower = strcmp(conn->control->name, conn->handshake.hello.name) < 0;
 
 	return conn->dialed == against->dialed || conn->dialed == we_are_lower;
 }
@@ -169,27 +194,28 @@ static void conn_attach(struct conn *conn, struct control_peer *peer)
 
 static bool conn_labels_match(const struct conn *conn)
 {
-	return strcmp(conn->hello.label, conn->control->endpoints[conn->endpoint].label) == 0;
+	return strcmp(conn->handshake.hello.label, conn->control->endpoints[conn->endpoint].label) == 0;
 }
 
 /* It speaks for another incarnation, which may have died since: a younger stream will tell. */
 static bool conn_may_be_stale(const struct conn *conn, const struct control_peer *peer)
 {
-	return peer != NULL && peer->incarnation != conn->hello.incarnation && conn->born < peer->known_at;
+	return peer != NULL && peer->incarnation != conn->handshake.hello.incarnation && conn->born < peer->known_at;
 }
 
 /* We dialed, and this is who answered. */
 static void conn_answered(struct conn *conn, const struct frame *hello)
 {
-	struct control_peer *peer = conn->peer, *other = peer_find(conn->control, conn->hello.name);
-	struct frame ready = {.type = FRAME_READY};
+	struct control_peer *peer = conn->peer, *other = peer_find(conn->control, conn->handshake.hello.name);
+	uint8_t proof[FRAME_PROOF_BYTES];
+	struct frame ready = {0};
 
 	if (peer == NULL || conn_may_be_stale(conn, other)) {
 		conn_close(conn);
 		return;
 	}
-	if (other != NULL && other->incarnation != conn->hello.incarnation) {
-		log_info("control: %s restarted", conn->hello.name);
+	if (other != NULL && other->incarnation != conn->handshake.hello.incarnation) {
+		log_info("control: %s restarted", conn->handshake.hello.name);
 		peer_gone(other);
 		if (other == peer)
 			return;
@@ -202,17 +228,18 @@ static void conn_answered(struct conn *conn, const struct frame *hello)
 		peer_gone(peer);
 		return;
 	}
-	if (peer->known && strcmp(peer->name, conn->hello.name) != 0) {
-		conn_refuse(conn, "another node answers at an address of the peer");
+	if (peer->known && strcmp(peer->name, conn->handshake.hello.name) != 0) {
+		conn_drop(conn, "another node answers at an address of the peer");
 		return;
 	}
-	peer_know(peer, &conn->hello);
+	peer_know(peer, &conn->handshake.hello);
 	if (!conn_labels_match(conn)) {
 		conn_close(conn); /* it told where to connect to; the paths are dialed now */
 		return;
 	}
 	ready.sequence = peer->session.queued;
 	ready.ack = peer->session.delivered;
+	handshake_say_ready(&conn->handshake, &ready, proof);
 	stream_send(&conn->stream, &ready);
 	conn_attach(conn, peer);
 }
@@ -234,17 +261,17 @@ static struct control_peer *find_who_dials_it(struct control *control, const str
 static void conn_introduced(struct conn *conn, const struct frame *ready)
 {
 	struct control *control = conn->control;
-	struct control_peer *peer = peer_find(control, conn->hello.name);
+	struct control_peer *peer = peer_find(control, conn->handshake.hello.name);
 
 	if (!conn_labels_match(conn)) {
-		conn_refuse(conn, "it connected across rails");
+		conn_drop(conn, "it connected across rails");
 		return;
 	}
 	if (conn_may_be_stale(conn, peer)) {
 		conn_close(conn);
 		return;
 	}
-	if (peer != NULL && peer->incarnation != conn->hello.incarnation) {
+	if (peer != NULL && peer->incarnation != conn->handshake.hello.incarnation) {
 		log_info("control: %s restarted", peer->name);
 		peer_gone(peer);
 		peer = NULL;
@@ -257,58 +284,67 @@ static void conn_introduced(struct conn *conn, const struct frame *ready)
 		return;
 	}
 	if (peer == NULL)
-		peer = find_who_dials_it(control, &conn->hello);
+		peer = find_who_dials_it(control, &conn->handshake.hello);
 	if (peer == NULL)
 		peer = peer_create(control, NULL);
 	if (peer == NULL) {
-		conn_refuse(conn, "no memory for another peer");
+		conn_drop(conn, "no memory for another peer");
 		return;
 	}
-	peer_know(peer, &conn->hello);
+	peer_know(peer, &conn->handshake.hello);
 	conn_attach(conn, peer);
 }
 
 static void conn_hello(struct conn *conn, const struct frame *frame)
 {
-	const char *reason = NULL;
+	const char *fault;
+	enum refusal refusal = handshake_hear_hello(&conn->handshake, conn->control->name, frame, &fault);
 
-	if (frame->type != FRAME_HELLO) {
-		conn_refuse(conn, "it did not begin with a HELLO");
-		return;
-	}
-	if (frame_hello_decode(frame->body, frame->body_bytes, &conn->hello, &reason) != FRAME_OK) {
-		conn_refuse(conn, reason);
-		return;
-	}
-	if (strcmp(conn->hello.name, conn->control->name) == 0) {
-		conn_refuse(conn, "it has our own name: node names must differ");
-		return;
-	}
-	if (conn->dialed) {
+	if (fault != NULL) {
+		conn_drop(conn, fault);
+	} else if (refusal != REFUSAL_NONE) {
+		conn_refuse(conn, refusal);
+	} else if (conn->dialed) {
 		conn_answered(conn, frame);
+	} else {
+		conn->state = CONN_READY;
+		conn_send_hello(conn);
+	}
+}
+
+static void conn_ready(struct conn *conn, const struct frame *frame)
+{
+	enum refusal refusal;
+
+	if (frame->type != FRAME_READY) {
+		conn_drop(conn, "it did not say READY");
 		return;
 	}
-	conn->state = CONN_READY;
-	conn_send_hello(conn);
+	refusal = handshake_hear_ready(&conn->handshake, frame);
+	if (refusal != REFUSAL_NONE)
+		conn_refuse(conn, refusal);
+	else
+		conn_introduced(conn, frame);
 }
 
 static void conn_frame(struct stream *stream, const struct frame *frame)
 {
 	struct conn *conn = conn_of(stream);
 
+	if (frame->type == FRAME_REFUSED) {
+		conn_refused(conn, frame);
+		return;
+	}
 	switch (conn->state) {
 	case CONN_HELLO:
 		conn_hello(conn, frame);
 		break;
 	case CONN_READY:
-		if (frame->type == FRAME_READY)
-			conn_introduced(conn, frame);
-		else
-			conn_refuse(conn, "it did not say READY");
+		conn_ready(conn, frame);
 		break;
 	case CONN_PATH:
 		if (frame->type == FRAME_HELLO || frame->type == FRAME_READY)
-			conn_refuse(conn, "it introduced itself twice");
+			conn_drop(conn, "it introduced itself twice");
 		else
 			peer_heard(conn->peer, conn, frame);
 		break;
@@ -320,14 +356,18 @@ static void conn_frame(struct stream *stream, const struct frame *frame)
 
 /* Takes over `io`, also when it fails. */
 static struct conn *conn_create(
-	struct control *control, unsigned endpoint, struct hf_io *io, const struct hf_addr *remote)
+	struct control *control, unsigned endpoint, struct hf_io *io, const struct hf_addr *remote, bool dialed)
 {
 	struct conn *conn = calloc(1, sizeof(*conn));
+	uint8_t nonce[FRAME_NONCE_BYTES];
 
 	if (conn == NULL) {
 		hf_io_close(io);
 		return NULL;
 	}
+	hf_env_entropy(control->env, nonce, sizeof(nonce));
+	handshake_init(&conn->handshake, &control->secret, dialed, control_admits(control, remote), nonce);
+	conn->dialed = dialed;
 	conn->control = control;
 	conn->endpoint = endpoint;
 	conn->remote = *remote;
@@ -345,15 +385,53 @@ static struct conn *conn_create(
 	return conn;
 }
 
+static bool same_host(const struct hf_addr *a, const struct hf_addr *b)
+{
+	struct hf_addr first = *a, second = *b;
+
+	hf_addr_set_port(&first, 0);
+	hf_addr_set_port(&second, 0);
+	return hf_addr_equal(&first, &second);
+}
+
+static unsigned strangers_of(const struct control *control, const struct hf_addr *remote)
+{
+	unsigned n = 0;
+
+	list_for_each (at, &control->conns) {
+		const struct conn *conn = container_of(at, struct conn, node);
+
+		n += conn_is_stranger(conn) && same_host(&conn->remote, remote);
+	}
+	return n;
+}
+
+/* The oldest of the host that has most: conns stand in the order in which they came. */
+static void close_a_stranger(struct control *control)
+{
+	struct conn *chosen = NULL;
+	unsigned most = 0;
+
+	list_for_each (at, &control->conns) {
+		struct conn *conn = container_of(at, struct conn, node);
+		unsigned n = conn_is_stranger(conn) ? strangers_of(control, &conn->remote) : 0;
+
+		if (n > most) {
+			most = n;
+			chosen = conn;
+		}
+	}
+	ensure(chosen != NULL);
+	conn_drop(chosen, "too many connections are in their handshake");
+}
+
 int conn_accept(struct control *control, unsigned endpoint, struct hf_io *io, const struct hf_addr *remote)
 {
 	struct conn *conn;
 
-	if (control->strangers >= STRANGERS_MAX) {
-		hf_io_close(io);
-		return -ENOSPC;
-	}
-	conn = conn_create(control, endpoint, io, remote);
+	if (control->strangers >= STRANGERS_MAX)
+		close_a_stranger(control);
+	conn = conn_create(control, endpoint, io, remote, false);
 	if (conn == NULL)
 		return -ENOMEM;
 	control->strangers++;
@@ -368,14 +446,15 @@ int conn_dial(struct control_peer *peer, unsigned endpoint, const struct hf_addr
 	struct conn *conn;
 	int rc;
 
+	if (!control_admits(control, remote))
+		return -EACCES;
 	hf_addr_set_port(&local, 0);
 	rc = hf_stream_connect(control->env, &local, remote, &io, NULL);
 	if (rc != 0)
 		return rc;
-	conn = conn_create(control, endpoint, io, remote);
+	conn = conn_create(control, endpoint, io, remote, true);
 	if (conn == NULL)
 		return -ENOMEM;
-	conn->dialed = true;
 	conn->peer = peer;
 	if (!asks)
 		peer->paths[endpoint] = conn;

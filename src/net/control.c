@@ -387,6 +387,12 @@ void control_later(struct control *control)
 		hf_loop_set_timer(control->loop, &control->timer, due_ns);
 }
 
+/* Whether a stream to or from there can become a path. */
+bool control_admits(const struct control *control, const struct hf_addr *remote)
+{
+	return control->secret.bytes != 0 || hf_addr_is_local(control->env, remote);
+}
+
 /* ---- listening ---- */
 
 static void listener_ready(struct hf_watch *watch, unsigned ready)
@@ -465,6 +471,8 @@ int control_open(struct hf_loop *loop, const struct control_config *config, cons
 	control->misses = config->misses;
 	control->dead_ns = config->dead_ns;
 	control->endpoint_count = config->endpoint_count;
+	if (config->secret != NULL)
+		control->secret = *config->secret;
 	memcpy(control->name, config->name, strnlen(config->name, sizeof(control->name) - 1));
 	memcpy(control->endpoints, config->endpoints, config->endpoint_count * sizeof(*config->endpoints));
 	list_init(&control->peers);
@@ -496,6 +504,7 @@ void control_close(struct control *control)
 		hf_io_close(control->listeners[i].io);
 	}
 	hf_loop_cancel_timer(control->loop, &control->timer);
+	secret_forget(&control->secret);
 	free(control);
 }
 
@@ -503,9 +512,14 @@ int control_connect(struct control *control, const struct hf_addr *addresses, un
 	struct control_peer **peer_out)
 {
 	struct control_peer *peer;
+	bool admitted = false;
 
 	if (n == 0 || n > BOOTSTRAP_MAX)
 		return -EINVAL;
+	for (unsigned i = 0; i < n && !admitted; i++)
+		admitted = control_admits(control, &addresses[i]);
+	if (!admitted)
+		return -EACCES;
 	peer = peer_create(control, context);
 	if (peer == NULL)
 		return -ENOMEM;

@@ -1,17 +1,20 @@
 /* Control frames, little-endian:
  *
- *    0 u32 magic "HFC1"      4 u16 version (1)        6 u16 type
+ *    0 u32 magic "HFC1"      4 u16 version (2)        6 u16 type
  *    8 u32 body_bytes       12 u32 crc32c of header (with 0 here) and body
  *   16 u64 sequence         24 u64 ack               32 body
  *
  * Body of a HELLO:
- *    0 u64 incarnation       8 name[32]   40 label[32]   72 u8 endpoint_count   73 zero[7]   80 endpoint[]
+ *    0 u64 incarnation       8 name[32]   40 label[32]   72 u8 endpoint_count   73 u8 has_secret (0, 1)
+ *   74 zero[6]              80 nonce[32] 112 proof[32]  144 endpoint[]
  *   endpoint: 0 label[32]   32 u8 family (4, 6)   33 u8 zero   34 u16 port   36 u8 address[16], 4 used with family 4
  *
  * In HELLO and READY `sequence` is the last message that the sender has queued for the other side, and `ack` the last
  * that it has from there: 0 where it knows nobody of that name and incarnation.
  *
- * Names are NUL terminated and NUL padded, of printable ASCII without spaces. READY, HEARTBEAT and BYE have no body.
+ * Body of READY: 0 proof[32]. Body of REFUSED: 0 u32 why (refusal.h). HEARTBEAT and BYE have none.
+ *
+ * Names are NUL terminated and NUL padded, of printable ASCII without spaces.
  * What is zero is checked to be, so that it can mean something in a later version. */
 #include "net/frame.h"
 
@@ -22,9 +25,9 @@
 #include "base/ensure.h"
 
 #define FRAME_MAGIC    0x31434648u
-#define FRAME_VERSION  1u
+#define FRAME_VERSION  2u
 #define CRC_OFFSET     12u
-#define HELLO_BYTES    80u
+#define HELLO_BYTES    144u
 #define ENDPOINT_BYTES 52u
 #define FAMILY_4       4u
 #define FAMILY_6       6u
@@ -68,10 +71,14 @@ static const char *header_fault(unsigned type, uint32_t body_bytes, uint64_t seq
 		return "unknown frame type";
 	if (type == FRAME_MESSAGE && sequence == 0)
 		return "messages are numbered from 1";
-	if ((type == FRAME_HEARTBEAT || type == FRAME_BYE) && sequence != 0)
-		return "heartbeats and BYE are not numbered";
-	if ((type == FRAME_MESSAGE || type == FRAME_HELLO) != (body_bytes != 0))
-		return "HELLO and messages have a body, other frames have none";
+	if ((type == FRAME_HEARTBEAT || type == FRAME_BYE || type == FRAME_REFUSED) && sequence != 0)
+		return "heartbeats, BYE and REFUSED are not numbered";
+	if ((type == FRAME_HEARTBEAT || type == FRAME_BYE) != (body_bytes == 0))
+		return "heartbeats and BYE have no body, other frames have one";
+	if (type == FRAME_READY && body_bytes != FRAME_PROOF_BYTES)
+		return "READY without a proof";
+	if (type == FRAME_REFUSED && body_bytes != FRAME_REFUSED_BYTES)
+		return "REFUSED without a reason";
 	return NULL;
 }
 
@@ -180,6 +187,9 @@ uint32_t frame_hello_encode(const struct frame_hello *hello, uint8_t *at)
 	put_name(at + 8, hello->name);
 	put_name(at + 40, hello->label);
 	at[72] = (uint8_t)hello->endpoint_count;
+	at[73] = hello->has_secret;
+	memcpy(at + 80, hello->nonce, FRAME_NONCE_BYTES);
+	memcpy(at + 112, hello->proof, FRAME_PROOF_BYTES);
 	for (unsigned i = 0; i < hello->endpoint_count; i++)
 		put_endpoint(at + HELLO_BYTES + i * ENDPOINT_BYTES, &hello->endpoints[i]);
 	return HELLO_BYTES + hello->endpoint_count * ENDPOINT_BYTES;
@@ -188,15 +198,18 @@ uint32_t frame_hello_encode(const struct frame_hello *hello, uint8_t *at)
 enum frame_outcome frame_hello_decode(
 	const uint8_t *at, size_t bytes, struct frame_hello *hello_out, const char **reason_out)
 {
-	static const uint8_t zero[7];
+	static const uint8_t zero[6];
 
 	*hello_out = (struct frame_hello){0};
 	if (bytes < HELLO_BYTES)
 		return bad(reason_out, "HELLO too short");
 	hello_out->incarnation = get_le64(at);
 	hello_out->endpoint_count = at[72];
+	hello_out->has_secret = at[73] == 1;
+	memcpy(hello_out->nonce, at + 80, FRAME_NONCE_BYTES);
+	memcpy(hello_out->proof, at + 112, FRAME_PROOF_BYTES);
 	if (hello_out->incarnation == 0 || !get_name(at + 8, hello_out->name) || !get_name(at + 40, hello_out->label) ||
-		memcmp(at + 73, zero, sizeof(zero)) != 0)
+		at[73] > 1 || memcmp(at + 74, zero, sizeof(zero)) != 0)
 		return bad(reason_out, "HELLO with a bad name or incarnation");
 	if (hello_out->endpoint_count > FRAME_ENDPOINTS_MAX ||
 		bytes != HELLO_BYTES + hello_out->endpoint_count * ENDPOINT_BYTES)

@@ -12,13 +12,17 @@
 #define FRAME_MAX           (FRAME_HEADER_BYTES + FRAME_BODY_MAX)
 #define FRAME_NAME_BYTES    32u /* with its NUL */
 #define FRAME_ENDPOINTS_MAX 16u
+#define FRAME_NONCE_BYTES   32u
+#define FRAME_PROOF_BYTES   32u
+#define FRAME_REFUSED_BYTES 4u
 
 enum frame_type {
 	FRAME_HELLO = 1, /* first in either direction: who speaks */
-	FRAME_READY,     /* from who dialed, after the answer to its HELLO: it is alive and knows who answered */
+	FRAME_READY,     /* of the dialer, after the answer to its HELLO: its proof (handshake.h) */
 	FRAME_HEARTBEAT, /* also carries an acknowledgement */
 	FRAME_MESSAGE,   /* numbered, of the layer above */
 	FRAME_BYE,       /* the node closes: it will not come back */
+	FRAME_REFUSED,   /* instead of HELLO or READY: why the stream is closed (refusal.h) */
 	FRAME_TYPES,
 };
 
@@ -40,6 +44,9 @@ struct frame_hello {
 	uint64_t incarnation;
 	char name[FRAME_NAME_BYTES];
 	char label[FRAME_NAME_BYTES]; /* of the sender's end of this stream */
+	bool has_secret;
+	uint8_t nonce[FRAME_NONCE_BYTES];
+	uint8_t proof[FRAME_PROOF_BYTES]; /* of the listener's; zero in the dialer's and without a secret */
 	unsigned endpoint_count;
 	struct frame_endpoint endpoints[FRAME_ENDPOINTS_MAX];
 };

@@ -1,9 +1,12 @@
 /* peer_table.h - what control.c (peers, sessions, time) and conn.c (streams and their handshake) share.
  *
- *   who dialed            who listens
+ *   dialer                listener
  *     | HELLO ---------------> |      the stream is a stranger's
- *     | <--------------- HELLO |
+ *     | <--------------- HELLO |      the dialer knows who answered (handshake.h)
  *     | READY ---------------> |      both know the other; the stream becomes a path of the session
+ *
+ * A stranger has HANDSHAKE_NS and one of STRANGERS_MAX places. When all are taken, the oldest stream of the address
+ * that holds most of them is closed: a host that opens streams without end takes places from itself only.
  *
  * Without READY a HELLO proves nothing: one that a dead process left in a socket must not replace its successor. The
  * answer to a HELLO, or READY, proves that its sender lived when the stream was young: another incarnation than the one
@@ -17,6 +20,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "net/control.h"
+#include "net/handshake.h"
 #include "net/session.h"
 #include "net/stream.h"
 
@@ -46,7 +50,7 @@ struct conn {
 	uint64_t deadline_ns;
 	uint64_t born; /* by control->moments */
 	struct hf_addr remote;
-	struct frame_hello hello; /* the other side's */
+	struct handshake handshake;
 	uint64_t known_as;        /* the peer, when we said HELLO: its number; 0: it was none yet */
 	struct session_mark mark; /* and where the conversation with it stood */
 };
@@ -99,6 +103,7 @@ struct control {
 	unsigned endpoint_count;
 	struct frame_endpoint endpoints[FRAME_ENDPOINTS_MAX];
 	struct listener listeners[FRAME_ENDPOINTS_MAX];
+	struct secret secret;
 	struct list peers, conns;
 	uint64_t peers_made;
 	uint64_t moments; /* counts streams and peers, in the order in which they came */
@@ -109,7 +114,8 @@ struct control {
 
 /* conn.c */
 int conn_accept(struct control *control, unsigned endpoint, struct hf_io *io, const struct hf_addr *remote);
-/* Starts a stream to `remote`; it sits in peer->paths[endpoint] unless it only asks who is there. */
+/* Starts a stream to `remote`; it sits in peer->paths[endpoint] unless it only asks who is there. -EACCES: there is no
+ * secret, and `remote` is not on this host. */
 int conn_dial(struct control_peer *peer, unsigned endpoint, const struct hf_addr *remote, bool asks);
 void conn_close(struct conn *conn);
 void conn_leave(struct conn *conn); /* as conn_close, but the stream is closed later */
@@ -117,6 +123,7 @@ void conn_mute(struct conn *conn);
 void conn_free(struct conn *conn);
 
 /* control.c */
+bool control_admits(const struct control *control, const struct hf_addr *remote);
 struct control_peer *peer_find(struct control *control, const char *name);
 struct control_peer *peer_create(struct control *control, void *context);
 void peer_know(struct control_peer *peer, const struct frame_hello *hello);

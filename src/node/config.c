@@ -141,7 +141,7 @@ static void push(struct where *where, const char *key, size_t index)
 
 /* ---- values ---- */
 
-enum kind { NAME, NIC, ADDRESS, MTU, POLICY, EVIDENCE, MILLISECONDS, SMALL, COUNT, RAILS, ADDRESSES };
+enum kind { NAME, NIC, PATH, ADDRESS, MTU, POLICY, EVIDENCE, MILLISECONDS, SMALL, COUNT, RAILS, ADDRESSES };
 
 struct field {
 	const char *key;
@@ -179,6 +179,17 @@ static int parse_nic(struct where *where, const json_t *value, char *out)
 	if (!good)
 		return fault(where, "expected an RDMA NIC such as \"mlx5_0\", or \"mlx5_0/2\" for its second port");
 	memcpy(out, text, bytes + 1);
+	return 0;
+}
+
+static int parse_path(struct where *where, const json_t *value, char *out)
+{
+	const char *text = json_string_value(value);
+	size_t length = text == NULL ? 0 : strlen(text);
+
+	if (length == 0 || length >= HF_PATH_BYTES)
+		return fault(where, "expected the path of a file, 1 to 255 bytes");
+	memcpy(out, text, length + 1);
 	return 0;
 }
 
@@ -292,6 +303,8 @@ static int parse_value(struct where *where, const json_t *value, const struct fi
 		return parse_name(where, value, at);
 	case NIC:
 		return parse_nic(where, value, at);
+	case PATH:
+		return parse_path(where, value, at);
 	case ADDRESS:
 		return parse_address(where, value, at);
 	case MTU:
@@ -321,7 +334,7 @@ static int parse_value(struct where *where, const json_t *value, const struct fi
 
 static int unknown_key(struct where *where, const struct field *fields, size_t n)
 {
-	char expected[192] = "unknown key; expected one of";
+	char expected[224] = "unknown key; expected one of";
 
 	for (size_t i = 0; i < n; i++)
 		snprintf(expected + strlen(expected), sizeof(expected) - strlen(expected), "%s %s", i == 0 ? "" : ",",
@@ -361,6 +374,7 @@ static const struct field node_fields[] = {
 	{"fabric", NAME, offsetof(struct hf_node_config, fabric), 0},
 	{"rails", RAILS, 0, 0},
 	{"management", ADDRESSES, 0, 0},
+	{"secret_file", PATH, offsetof(struct hf_node_config, secret_file), 0},
 	{"policy", POLICY, offsetof(struct hf_node_config, policy), 0},
 	{"evidence", EVIDENCE, offsetof(struct hf_node_config, evidence), 0},
 	{"heartbeat_ms", MILLISECONDS, offsetof(struct hf_node_config, heartbeat_ns), 0},
@@ -414,6 +428,21 @@ static int load_text(struct hf_env *env, const char *path, char **text_out, size
 	return rc;
 }
 
+/* A relative path in a configuration begins where the configuration is. */
+static int resolve(const char *config_path, char path[HF_PATH_BYTES], struct hf_error *error)
+{
+	const char *slash = strrchr(config_path, '/');
+	size_t directory = slash == NULL ? 0 : (size_t)(slash - config_path) + 1, bytes = strlen(path);
+
+	if (path[0] == '\0' || path[0] == '/' || directory == 0)
+		return 0;
+	if (directory + bytes >= HF_PATH_BYTES)
+		return hf_error_set(error, -ENAMETOOLONG, "%.100s: the path %.100s is too long", config_path, path);
+	memmove(path + directory, path, bytes + 1);
+	memcpy(path, config_path, directory);
+	return 0;
+}
+
 int hf_node_config_load(struct hf_env *env, const char *path, struct hf_node_config *config_out, struct hf_error *error)
 {
 	struct hf_error why = {0};
@@ -427,5 +456,7 @@ int hf_node_config_load(struct hf_env *env, const char *path, struct hf_node_con
 	}
 	rc = hf_node_config_parse(text, bytes, config_out, &why);
 	free(text);
-	return rc == 0 ? 0 : hf_error_set(error, rc, "%.100s: %.140s", path, why.text);
+	if (rc != 0)
+		return hf_error_set(error, rc, "%.100s: %.140s", path, why.text);
+	return resolve(path, config_out->secret_file, error);
 }

@@ -292,6 +292,21 @@ static int rail_open(struct hf_node *node, unsigned i, struct hf_error *error)
 	return rc == 0 ? 0 : hf_error_set(error, rc, "rail %s: cannot be watched: %s", config.rail, strerror(-rc));
 }
 
+static int load_secret(const struct hf_node *node, struct secret *secret_out, struct hf_error *error)
+{
+	const struct hf_node_config *config = &node->config;
+
+	*secret_out = (struct secret){0};
+	if (config->secret_file[0] != '\0' && config->secret[0] != '\0')
+		return hf_error_set(
+			error, -EINVAL, "node %s: a secret and a secret_file: give one of them", config->name);
+	if (config->secret_file[0] != '\0')
+		return secret_load(node->env, config->secret_file, secret_out, error);
+	if (config->secret[0] != '\0')
+		return secret_set(config->secret, strnlen(config->secret, HF_SECRET_BYTES), secret_out, error);
+	return 0;
+}
+
 static int open_control(struct hf_node *node, struct hf_error *error)
 {
 	struct frame_endpoint endpoints[FRAME_ENDPOINTS_MAX] = {0};
@@ -301,9 +316,13 @@ static int open_control(struct hf_node *node, struct hf_error *error)
 		.dead_ns = node->config.budget_ns + PEER_DEAD_EXTRA_NS,
 		.endpoint_count = node->rail_count + node->config.management_count,
 		.endpoints = endpoints};
-	int rc;
+	struct secret secret;
+	int rc = load_secret(node, &secret, error);
 
 	_Static_assert(FRAME_ENDPOINTS_MAX >= 2 * HF_RAILS_MAX, "every rail and management network has an endpoint");
+	if (rc != 0)
+		return rc;
+	config.secret = &secret;
 	for (unsigned i = 0; i < node->rail_count; i++) {
 		memcpy(endpoints[i].label, node->rails[i].config.name, HF_NAME_BYTES);
 		endpoints[i].addr = node->rails[i].config.control;
@@ -318,6 +337,7 @@ static int open_control(struct hf_node *node, struct hf_error *error)
 	while (config.incarnation == 0)
 		hf_env_entropy(node->env, &config.incarnation, sizeof(config.incarnation));
 	rc = control_open(node->loop, &config, &peer_control_events, node, &node->control, error);
+	secret_forget(&secret);
 	for (unsigned i = 0; rc == 0 && i < node->rail_count; i++)
 		control_enable(node->control, i, node->rails[i].up);
 	return rc;

@@ -308,6 +308,19 @@ const struct control_events peer_control_events = {
 
 /* ---- the application's calls ---- */
 
+static int connect_error(int rc, const struct hf_addr *first, struct hf_error *error)
+{
+	char text[HF_ADDR_TEXT];
+
+	if (rc == -EINVAL)
+		return hf_error_set(error, rc, "give at least one control address of the peer, and at most 16");
+	if (rc == -EACCES)
+		return hf_error_set(error, rc,
+			"%s is not on this host and this node has no secret; give both nodes the same secret_file",
+			hf_addr_format(first, text));
+	return hf_error_set(error, rc, "no memory for another peer");
+}
+
 int hf_peer_connect(struct hf_node *node, const struct hf_addr *addresses, unsigned n, struct hf_peer **peer_out,
 	struct hf_error *error)
 {
@@ -318,9 +331,7 @@ int hf_peer_connect(struct hf_node *node, const struct hf_addr *addresses, unsig
 	if (rc != 0) {
 		if (peer != NULL)
 			peer_free_memory(peer);
-		return hf_error_set(error, rc,
-			rc == -EINVAL ? "give at least one control address of the peer, and at most 16"
-				      : "no memory for another peer");
+		return connect_error(rc, &addresses[0], error);
 	}
 	*peer_out = peer;
 	return 0;

@@ -639,6 +639,7 @@ static void an_answer_that_a_dead_process_left_does_not_end_its_successor(void *
 
 static void nor_does_the_introduction_that_it_left(void **state)
 {
+	static const uint8_t no_proof[FRAME_PROOF_BYTES]; /* there is no secret */
 	struct channel channel;
 	struct hf_addr local;
 	struct hf_io *io;
@@ -651,7 +652,8 @@ static void nor_does_the_introduction_that_it_left(void **state)
 	for (unsigned i = 0; i < 20; i++)
 		hf_loop_turn(channel.loop, MS);
 	a_connects_to_the_second_address_of_b(&channel);
-	write_frame(&channel, io, &(struct frame){.type = FRAME_READY});
+	write_frame(
+		&channel, io, &(struct frame){.type = FRAME_READY, .body = no_proof, .body_bytes = sizeof(no_proof)});
 	b_is_still_b(&channel);
 	hf_io_close(io);
 	channel_close(&channel);

@@ -1,0 +1,31 @@
+#include "net/refusal.h"
+
+#include "base/ensure.h"
+
+static const struct {
+	const char *here, *there;
+} words[REFUSALS] = {
+	[REFUSAL_NONE] = {"no reason", "it gives no reason"},
+	[REFUSAL_SECRET_MISSING] = {"that node has no secret and this node has one; give both the same secret_file",
+		"that node has a secret and this node has none; give both the same secret_file"},
+	[REFUSAL_SECRET_UNKNOWN] = {"that node has a secret and this node has none; give both the same secret_file",
+		"that node has no secret and this node has one; give both the same secret_file"},
+	[REFUSAL_SECRET_DIFFERS] = {"its proof does not match the secret of this node; give both the same secret_file",
+		"the proof of this node does not match the secret there; give both the same secret_file"},
+	[REFUSAL_OTHER_HOST] = {"that node is on another host and this node has no secret; "
+				"give both the same secret_file",
+		"that node has no secret and accepts only nodes of its own host; give both the same secret_file"},
+	[REFUSAL_NAME] = {"that node has the name of this node; give every node a name of its own",
+		"that node has the name of this node; give every node a name of its own"},
+};
+
+const char *refusal_here(enum refusal refusal)
+{
+	ensure(refusal < REFUSALS);
+	return words[refusal].here;
+}
+
+const char *refusal_there(uint32_t code)
+{
+	return code < REFUSALS ? words[code].there : "for a reason that this version does not know";
+}
