@@ -261,6 +261,8 @@ void vq_received(struct vq *vq, struct vq_served *served, const struct ibv_wc *w
 		if (!is_message(vq, i, served->received, wc))
 			world_violate(vq->world, "receives", "message %u is not wr %u in receive %u", served->received,
 				i, served->received);
+		if (op->posted_ns < served->over_ns)
+			world_violate(vq->world, "receives", "wr %u was received after its grant was over", i);
 		op->executed = 1;
 		served->received++;
 		return;

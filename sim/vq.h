@@ -12,7 +12,8 @@
  *   outcome       a wr that is told not to have executed did not
  *   grants        in `grants`: what was posted before access was taken away does not take effect later, also when it
  *                 is given again (R13); what is within the grant is not refused (R14)
- *   receives      the k-th message is in the k-th receive
+ *   receives      the k-th message is in the k-th receive; in `grants`: once a grant is told to be over, all that
+ *                 it took are in the queue
  *   budget        each wr completes within the configured budget (V7)
  *   liveness      when all has healed there is progress
  *
@@ -55,6 +56,7 @@ struct vq_served {
 	uint32_t generation, received, posted;
 	int access;                    /* granted at the moment */
 	uint64_t revoked_ns[VQ_KINDS]; /* what was posted before belongs to a grant that is over */
+	uint64_t ended_ns, over_ns;    /* the last revocation; the last of which all receives are there */
 };
 
 struct vq;

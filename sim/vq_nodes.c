@@ -297,6 +297,16 @@ static void revoked(struct hf_vqp *vqp, void *context)
 			served->revoked_ns[kind] = side->vq->world->now_ns;
 }
 
+/* What that grant took is in the queue, and is taken from there now. */
+static void over(struct hf_vqp *vqp, void *context)
+{
+	struct vq_side *side = context;
+	struct vq_served *served = served_by(side, hf_vqp_num(vqp));
+
+	(void)poll_cq(side);
+	served->over_ns = served->ended_ns;
+}
+
 static void change_grant(struct vq_side *side, struct vq_served *served, int access)
 {
 	bool takes = (served->access & ~access) != 0;
@@ -304,6 +314,11 @@ static void change_grant(struct vq_side *side, struct vq_served *served, int acc
 	served->access = access;
 	if (hf_vqp_set_access(served->vqp, access, takes ? revoked : NULL, side) == 0 && takes)
 		revoked(served->vqp, side);
+	if (!takes)
+		return;
+	served->ended_ns = side->vq->world->now_ns;
+	if (hf_vqp_grant_over(served->vqp, over, side) == 0)
+		over(served->vqp, side);
 }
 
 /* Off, and on again at any moment after that: at once, too, and while the exchange about it is under way. Now and then

@@ -195,7 +195,9 @@ int hf_pd_free(struct hf_pd *pd); /* -EBUSY while objects of it exist */
  * ibv_reg_mr(3), REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE. */
 int hf_mr_reg(struct hf_pd *pd, void *addr, uint64_t bytes, uint64_t iova, int access, struct hf_mr **mr_out,
 	struct hf_error *error);
-int hf_mr_dereg(struct hf_mr *mr); /* when it returns no remote operation touches the memory any more */
+/* When it has returned 0 no remote operation touches the memory any more. -EBUSY: none begins any more, but one that
+ * cannot be ended goes on (shm: of a process that stands still where its copies cannot be guarded); call again. */
+int hf_mr_dereg(struct hf_mr *mr);
 
 /* ---- completion ---- */
 

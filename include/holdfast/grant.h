@@ -20,11 +20,23 @@
 #include <holdfast/vqp.h>
 
 /* From now on the peer may do `access` (enum ibv_access_flags) through this vqp. What is taken away is off on every
- * path when this returns 0, and what is given is on; also on paths that are being built. -EINPROGRESS: done(vqp,
+ * path when this returns 0, and what is given is on; also on paths that are being built. The data of
+ * WRITEs that executed before is visible (D5); for receives see hf_vqp_grant_over. -EINPROGRESS: done(vqp,
  * context), which may not destroy the vqp, is called once when that is so, or when it failed; a later call replaces it.
  * -EINVAL: not revocable. */
 int hf_vqp_set_access(struct hf_vqp *vqp, int access, void (*done)(struct hf_vqp *vqp, void *context), void *context);
 
+/* The number of the grant that this side gives; it grows with each revocation. */
+uint32_t hf_vqp_grant(const struct hf_vqp *vqp);
+/* 0: every grant before this one is over: no wr that the peer posted under it executes any more, and each receive that
+ * one took has its completion in the queue. -EINPROGRESS: over(vqp, context), which may not destroy the vqp, is called
+ * once when that is so; a later call replaces it. It needs no answer of the peer; when the peer is gone it comes with
+ * the end of the vqp, which the lease bounds. */
+int hf_vqp_grant_over(struct hf_vqp *vqp, void (*over)(struct hf_vqp *vqp, void *context), void *context);
+
+/* The number of the grant that the peer gives, as far as it was told; hf_vqp_grant of its vqp. 0: not told yet.
+ * `changed` is called when it has become another one. */
+uint32_t hf_vqp_remote_grant(const struct hf_vqp *vqp);
 /* What the peer grants this side, as far as it was told. */
 int hf_vqp_remote_access(const struct hf_vqp *vqp);
 /* False since the peer has taken something away: what is posted is flushed until hf_vqp_rearm. */

@@ -44,6 +44,11 @@ int hf_vmr_reg(
 /* -EINVAL: the access asked for does not go with the mode; the error says which. */
 int hf_vmr_reg_atomic(struct hf_vpd *pd, void *addr, uint64_t bytes, int access, enum hf_atomic_mode mode,
 	struct hf_vmr **mr_out, struct hf_error *error);
+/* Once it has returned 0 no remote operation touches the memory any more, on any rail, whichever rail its vqp is on or
+ * moves to. A wr of a peer that names the region fails then, and its vqp with it: tell peers before, and wait until
+ * they have answered. Own wrs that name it must have completed. It blocks while a process of this host stands still in
+ * the middle of an operation (shm: 20 ms; 2 s where the kernel copies for it). -EBUSY: that operation cannot be ended;
+ * no other begins. Call again, and keep the memory until then. NULL is legal. */
 int hf_vmr_dereg(struct hf_vmr *mr);
 
 /* The owner's own atomics on the aligned word at `at`, atomic with those of peers in every mode; in HF_ATOMIC_UID the

@@ -93,6 +93,14 @@ static void tell_given(struct hf_vqp *vqp)
 	peer_send(vqp->peer, &message);
 }
 
+static bool backups_are_off(const struct hf_vqp *vqp)
+{
+	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
+		if (!backup_is_off(vqp, &vqp->backup[i]))
+			return false;
+	return true;
+}
+
 /* On every path: nothing that is not granted, and what was given. */
 static bool is_settled(const struct hf_vqp *vqp)
 {
@@ -103,13 +111,36 @@ static bool is_settled(const struct hf_vqp *vqp)
 		return !vqp->failing;
 	if (!fenced && (path->access & ~vqp->access) != 0)
 		return false;
-	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
-		if (!backup_is_off(vqp, &vqp->backup[i]))
-			return false;
+	if (!backups_are_off(vqp))
+		return false;
 	return !vqp->grants.given || (!fenced && path->grant != 0 && !path->broken && path->access == vqp->access);
 }
 
-void access_check(struct hf_vqp *vqp)
+/* The path of an earlier grant is fenced and its queues were read; backups have no receives. */
+static bool earlier_grants_are_over(const struct hf_vqp *vqp)
+{
+	const struct path *path = &vqp->path;
+
+	if (vqp->fencing || vqp->failing)
+		return false;
+	if (vqp->state == HF_VQP_INIT || vqp->state == HF_VQP_ERROR)
+		return true;
+	if (path->qp != NULL && path->grant != vqp->grants.ours && !(path->broken && vqp->fence == FENCE_DONE))
+		return false;
+	return backups_are_off(vqp);
+}
+
+static void check_over(struct hf_vqp *vqp)
+{
+	void (*over)(struct hf_vqp *, void *) = vqp->grants.over;
+
+	if (over == NULL || !earlier_grants_are_over(vqp))
+		return;
+	vqp->grants.over = NULL;
+	over(vqp, vqp->grants.over_context);
+}
+
+static void check_done(struct hf_vqp *vqp)
 {
 	void (*done)(struct hf_vqp *, void *) = vqp->grants.done;
 
@@ -119,6 +150,27 @@ void access_check(struct hf_vqp *vqp)
 	vqp->grants.done = NULL;
 	if (done != NULL)
 		done(vqp, vqp->grants.context);
+}
+
+void access_check(struct hf_vqp *vqp)
+{
+	check_done(vqp);
+	check_over(vqp);
+}
+
+uint32_t hf_vqp_grant(const struct hf_vqp *vqp)
+{
+	return vqp->grants.ours;
+}
+
+int hf_vqp_grant_over(struct hf_vqp *vqp, void (*over)(struct hf_vqp *vqp, void *context), void *context)
+{
+	vqp->grants.over = NULL;
+	if (earlier_grants_are_over(vqp))
+		return 0;
+	vqp->grants.over = over;
+	vqp->grants.over_context = context;
+	return -EINPROGRESS;
 }
 
 int hf_vqp_set_access(struct hf_vqp *vqp, int access, void (*done)(struct hf_vqp *vqp, void *context), void *context)
@@ -228,6 +280,11 @@ void access_message(struct hf_vqp *vqp, const struct message *message)
 		vqp->evidence.access = message->access;
 	if (message->grant == vqp->grants.theirs)
 		vqp->remote_access = message->access;
+}
+
+uint32_t hf_vqp_remote_grant(const struct hf_vqp *vqp)
+{
+	return vqp->grants.theirs;
 }
 
 int hf_vqp_remote_access(const struct hf_vqp *vqp)

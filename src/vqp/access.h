@@ -25,6 +25,8 @@ struct grants {
 	bool given;          /* something was, that is not on yet */
 	void (*done)(struct hf_vqp *vqp, void *context);
 	void *context;
+	void (*over)(struct hf_vqp *vqp, void *context); /* hf_vqp_grant_over */
+	void *over_context;
 	/* what we use */
 	uint32_t theirs, armed; /* the peer's grant as told; the one that wrs belong to when they are posted */
 	bool dedicated;         /* either side is revocable: no standby pool */
@@ -45,7 +47,7 @@ unsigned access_at_rtr(const struct hf_vqp *vqp, struct path *path);
 bool access_is_stale(const struct hf_vqp *vqp);
 /* Made beforehand, and of this grant. */
 bool access_is_current(const struct hf_vqp *vqp, const struct path *path);
-/* Something that hf_vqp_set_access waits for may have come about. */
+/* Something that hf_vqp_set_access or hf_vqp_grant_over waits for may have come about. */
 void access_check(struct hf_vqp *vqp);
 void access_message(struct hf_vqp *vqp, const struct message *message);
 

@@ -167,14 +167,35 @@ void region_leave(struct hf_vqp *vqp)
 	free(audience);
 }
 
-void region_free(struct region *region)
+static int end_mr(struct hf_mr **mr)
 {
+	int rc = hf_mr_dereg(*mr);
+
+	if (rc == 0)
+		*mr = NULL;
+	return rc;
+}
+
+/* 0: no remote operation touches the memory any more, on any rail. */
+static int region_end(struct region *region)
+{
+	int rc;
+
 	region->leaving = true;
 	if (region->mr.pd != NULL)
 		owner_leave_region(region->mr.pd, &region->mr);
-	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
-		(void)hf_mr_dereg(region->mrs[i]);
-	(void)hf_mr_dereg(region->atomics);
+	rc = end_mr(&region->atomics);
+	for (unsigned i = 0; i < HF_RAILS_MAX; i++) {
+		int of_rail = end_mr(&region->mrs[i]);
+
+		rc = rc == 0 ? of_rail : rc;
+	}
+	return rc;
+}
+
+void region_free(struct region *region)
+{
+	(void)region_end(region);
 	if (region->mr.pd != NULL)
 		uid_slots_leave_region(region->mr.pd, &region->mr);
 	list_remove(&region->pd_link);
@@ -291,6 +312,7 @@ int hf_vmr_dereg(struct hf_vmr *mr)
 	struct region *region = region_of(mr);
 	struct message gone = {.kind = MESSAGE_REGION_GONE};
 	struct hf_node *node;
+	int rc;
 
 	if (mr == NULL)
 		return 0;
@@ -299,8 +321,10 @@ int hf_vmr_dereg(struct hf_vmr *mr)
 	list_for_each (at, &mr->pd->audiences)
 		peer_send(container_of(at, struct region_audience, pd_link)->peer, &gone);
 	node->regions[mr->lkey & (SLOTS_MAX - 1)] = NULL;
-	region_free(region);
-	return 0;
+	rc = region_end(region);
+	if (rc == 0)
+		region_free(region);
+	return rc;
 }
 
 /* ---- the peers' ---- */

@@ -144,16 +144,19 @@ int drain_wait(struct shm_qp *qp)
 static void lose(struct shm_qp *qp)
 {
 	qp_enter_error(qp, IBV_WC_SUCCESS);
-	if (take_over(qp) == 0)
+	qp->fence_error = take_over(qp);
+	if (qp->fence_error == 0)
 		event_push(shm_dev_of(qp->qp.dev), (struct hf_dev_event){.type = IBV_EVENT_QP_FATAL, .qp = &qp->qp});
 }
 
-static void quiesce_one(struct shm_qp *qp)
+static int quiesce_one(struct shm_qp *qp)
 {
 	uint64_t begun = atomic_load(&qp->shared->op), since;
 
+	if (qp->fence_error != 0 && requester_has_left(qp))
+		qp->fence_error = 0;
 	if ((begun & OP_BUSY) == 0 || ((begun & OP_TAKEN) != 0 && !qp->held))
-		return;
+		return qp->fence_error;
 	since = now_ns(qp);
 	while (atomic_load(&qp->shared->op) == begun && !qp->held) {
 		if (requester_is_gone(qp) || now_ns(qp) - since > STUCK_NS) {
@@ -162,8 +165,7 @@ static void quiesce_one(struct shm_qp *qp)
 		}
 		cpu_relax();
 	}
-	if (qp->held)
-		drain_wait(qp);
+	return qp->held ? drain_wait(qp) : qp->fence_error;
 }
 
 int quiesce_access(struct shm_qp *qp)
@@ -187,11 +189,14 @@ int quiesce_access(struct shm_qp *qp)
 	return -EINPROGRESS;
 }
 
-void quiesce_all(struct shm_dev *dev)
+int quiesce_all(struct shm_dev *dev)
 {
+	int rc = 0;
+
 	for (uint32_t slot = 0; slot < QP_SLOTS; slot++)
-		if (dev->qps[slot] != NULL)
-			quiesce_one(dev->qps[slot]);
+		if (dev->qps[slot] != NULL && quiesce_one(dev->qps[slot]) != 0)
+			rc = -EBUSY;
+	return rc;
 }
 
 /* ---- the contract ---- */

@@ -151,10 +151,11 @@ int shm_mr_dereg(struct hf_mr *base)
 	struct shm_mr *mr = (struct shm_mr *)base;
 	struct shm_dev *dev = shm_dev_of(base->dev);
 	_Atomic uint64_t *word = &dev->shared->mrs[mr->slot].word;
+	int rc;
 
 	atomic_store(word, MR_WORD(mr->generation, MR_REVOKED));
-	if (mr->shared)
-		quiesce_all(dev);
+	if (mr->shared && (rc = quiesce_all(dev)) != 0)
+		return rc;
 	process_lock();
 	atomic_store(word, MR_WORD(mr->generation, MR_FREE));
 	atomic_store(&dev->mrs[mr->slot], NULL);

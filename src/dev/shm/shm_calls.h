@@ -105,9 +105,9 @@ void qp_enter_error(struct shm_qp *qp, enum ibv_wc_status status); /* IBV_WC_SUC
 int shm_qp_fence(struct hf_qp *base);
 int shm_qp_executed_psn(struct hf_qp *base, uint32_t *psn_out);
 int shm_qp_atomic_results(struct hf_qp *base, struct hf_atomic_result *results_out, unsigned n);
-bool drain_try(struct shm_qp *qp); /* in ERR or RESET: true once no requester touches anything */
-int drain_wait(struct shm_qp *qp); /* blocks, for at most LATE_NS and a move of pages */
-void quiesce_all(struct shm_dev *dev);
+bool drain_try(struct shm_qp *qp);    /* in ERR or RESET: true once no requester touches anything */
+int drain_wait(struct shm_qp *qp);    /* blocks, for at most LATE_NS and a move of pages */
+int quiesce_all(struct shm_dev *dev); /* -EBUSY: an operation of a stopped process cannot be ended */
 /* Access was taken away. 0: the operation that was under way, if any, has ended. -EINPROGRESS: it goes on; the fence
  * takes it over after revoke_ns. */
 int quiesce_access(struct shm_qp *qp);

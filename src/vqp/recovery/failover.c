@@ -239,7 +239,7 @@ void failover_tick(struct hf_vqp *vqp, uint64_t now_ns)
 		failover_broken(vqp);
 	failover_event(vqp, &event);
 	backup_offer_all(vqp);
-	if (vqp->grants.done != NULL)
+	if (vqp->grants.done != NULL || vqp->grants.over != NULL)
 		access_check(vqp);
 	want_dedicated(vqp, now_ns);
 	if (failback_due(vqp, now_ns))

@@ -110,6 +110,62 @@ static bool b_has_a_backup(struct pair *pair)
 	return pair->b.vqp->backup[1].qp != NULL;
 }
 
+static unsigned over_called, received_when_over;
+
+/* What is in b's queue at that moment; a poll would look for more. */
+static void over(struct hf_vqp *vqp, void *context)
+{
+	(void)context;
+	over_called++;
+	received_when_over = (unsigned)vqp->consumed;
+}
+
+static bool is_over(struct pair *pair)
+{
+	(void)pair;
+	return over_called > 0;
+}
+
+static bool b_is_in_error(struct pair *pair)
+{
+	return hf_vqp_state(pair->b.vqp) == HF_VQP_ERROR && over_called > 0;
+}
+
+/* Also when the peer ends before it has answered. */
+static void when_a_grant_is_over_each_receive_that_it_took_is_in_the_queue(void **state)
+{
+	(void)state;
+	for (unsigned peer_ends = 0; peer_ends < 2; peer_ends++) {
+		struct ibv_wc wc[WRS];
+		struct pair pair;
+
+		open_pair(&pair);
+		over_called = received_when_over = 0;
+		for (unsigned i = 0; i < WRS; i++)
+			assert_int_equal(pair_recv(&pair.b, i, i * PIECE, PIECE), 0);
+		assert_int_equal(hf_vqp_grant(pair.b.vqp), 1);
+		assert_int_equal(hf_vqp_remote_grant(pair.a.vqp), 1);
+		assert_int_equal(hf_vqp_grant_over(pair.b.vqp, over, &pair), 0);
+		for (unsigned i = 0; i < WRS; i++)
+			assert_int_equal(pair_send(&pair, i, i * PIECE, PIECE), 0);
+		pair_turn(&pair, peer_ends, 0);
+		(void)hf_vqp_set_access(pair.b.vqp, 0, NULL, NULL);
+		assert_int_equal(hf_vqp_grant(pair.b.vqp), 2);
+		assert_int_equal(hf_vqp_grant_over(pair.b.vqp, over, &pair), -EINPROGRESS);
+		if (peer_ends)
+			hf_vqp_abort(pair.a.vqp);
+		assert_true(pair_until(&pair, peer_ends ? b_is_in_error : is_over));
+		assert_int_equal(over_called, 1);
+		assert_int_equal(count_landed(&pair), received_when_over);
+		if (!peer_ends) {
+			assert_int_equal(collect(&pair, wc), received_when_over);
+			assert_true(pair_until(&pair, a_is_disarmed));
+			assert_int_equal(hf_vqp_remote_grant(pair.a.vqp), 2);
+		}
+		pair_close(&pair);
+	}
+}
+
 static void every_qp_has_the_bound_of_a_revocation(void **state)
 {
 	struct pair pair;
@@ -281,6 +337,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(only_a_revocable_vqp_can_change_what_it_grants),
+		cmocka_unit_test(when_a_grant_is_over_each_receive_that_it_took_is_in_the_queue),
 		cmocka_unit_test(every_qp_has_the_bound_of_a_revocation),
 		cmocka_unit_test(a_revocation_ends_the_wrs_in_flight),
 		cmocka_unit_test(what_was_posted_before_a_revocation_does_not_land_after_the_next_grant),

@@ -924,9 +924,40 @@ static void traffic_moves_although_the_responder_cannot_fence(void **state)
 	pair_close(&pair);
 }
 
+/* On the rail in use, and on the one that the vqp takes when that is cut. */
+static void nothing_lands_in_a_region_that_was_deregistered(void **state)
+{
+	static uint8_t seen[PAIR_BYTES];
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		struct hf_vmr gone;
+		struct pair pair;
+
+		pair_open(&pair, HF_POLICY_VARUNA);
+		pair_connect(&pair);
+		memset(pair.a.memory, 0x11, PAIR_BYTES);
+		for (unsigned k = 0; k < 32; k++)
+			assert_int_equal(pair_write(&pair, k, k * 16384, 16384, false), 0);
+		if (i % 2 == 1)
+			pair_cut(&pair, 0, false);
+		pair_turn(&pair, i, 0);
+		gone = *pair.b.mr;
+		assert_int_equal(hf_vmr_dereg(pair.b.mr), 0);
+		pair.b.mr = &gone;
+		memcpy(seen, pair.b.memory, PAIR_BYTES);
+		assert_int_equal(pair_write(&pair, 32, 0, 64, true), 0);
+		pair.b.mr = NULL;
+		assert_true(pair_until(&pair, a_is_in_error));
+		assert_memory_equal(seen, pair.b.memory, PAIR_BYTES);
+		pair_close(&pair);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(nothing_lands_in_a_region_that_was_deregistered),
 		cmocka_unit_test(a_write_lands_and_completes_once),
 		cmocka_unit_test(messages_go_into_receives_in_order),
 		cmocka_unit_test(writes_outlive_a_cut_rail_and_return_to_it),
