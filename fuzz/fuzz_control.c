@@ -8,31 +8,44 @@
 #include "base/crc.h"
 #include "base/ensure.h"
 #include "net/frame.h"
-#include "vqp/message.h"
+#include "node/outbox.h"
+#include "node/peer.h"
+#include "vqp/kinds.h"
 #include "net/control.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
+static const struct message_kinds *all_kinds(void)
+{
+	static struct message_kinds kinds;
+
+	if (kinds.by_number[MESSAGE_NODE] == NULL) {
+		peer_register(&kinds);
+		kinds_register(&kinds);
+	}
+	return &kinds;
+}
+
 static void read_message(const uint8_t *at, uint32_t bytes)
 {
 	uint8_t again[MESSAGE_MAX];
-	struct message message, copy;
+	static union message message, copy;
 
-	if (!message_decode(at, bytes, &message))
+	if (!message_decode(all_kinds(), at, bytes, &message))
 		return;
-	ensure(message_encode(&message, again) == bytes);
-	ensure(message_decode(again, bytes, &copy));
+	ensure(message_encode(&message.head, again) == bytes);
+	ensure(message_decode(all_kinds(), again, bytes, &copy));
 }
 
 static void read_box(const uint8_t *at, uint32_t bytes)
 {
-	static struct message_box box;
+	static struct outbox box;
+	static union message message;
 	const uint8_t *from = at;
-	struct message message;
 
 	box.used = 0;
-	while (message_box_next(&at, from + bytes, &message))
-		ensure(message_box_add(&box, &message));
+	while (outbox_next(all_kinds(), &at, from + bytes, &message))
+		ensure(outbox_add(&box, &message.head));
 	ensure(box.used == (uint32_t)(at - from));
 }
 

@@ -16,9 +16,7 @@ uint32_t detector_up_mask(const struct hf_peer *peer)
 
 static void changed(struct hf_peer *peer)
 {
-	struct message message = {.kind = MESSAGE_RAILS, .up = detector_up_mask(peer)};
-
-	peer_send(peer, &message);
+	peer_say_ports(peer);
 	peer_flush(peer);
 	peer_refresh_rails(peer);
 }

@@ -50,8 +50,6 @@ void node_tick_soon(struct hf_node *node)
 /* The peers are told first: from this one message they know which of their vqps to fence, and do it while we do. */
 static void rail_set(struct hf_node *node, unsigned i, bool up)
 {
-	struct message message = {.kind = MESSAGE_RAILS};
-
 	if (node->rails[i].up == up)
 		return;
 	node->rails[i].up = up;
@@ -61,8 +59,7 @@ static void rail_set(struct hf_node *node, unsigned i, bool up)
 	list_for_each (at, &node->peers) {
 		struct hf_peer *peer = container_of(at, struct hf_peer, node_link);
 
-		message.up = detector_up_mask(peer);
-		peer_send(peer, &message);
+		peer_say_ports(peer);
 		peer_flush(peer);
 	}
 	list_for_each (at, &node->peers)
@@ -388,6 +385,8 @@ int hf_node_open(struct hf_loop *loop, const struct hf_node_config *config, cons
 	if (events != NULL)
 		node->events = *events;
 	node->context = context;
+	peer_register(&node->kinds);
+	kinds_register(&node->kinds);
 	list_init(&node->peers);
 	list_init(&node->vpds);
 	list_init(&node->vcqs);

@@ -8,6 +8,52 @@
 #include "base/ensure.h"
 #include "base/log.h"
 
+/* First: our rails. */
+struct node_message {
+	struct message_head head;
+	uint8_t rail_count;
+	struct remote_rail rails[HF_RAILS_MAX];
+	uint32_t up; /* bit per rail of the sender */
+};
+
+struct lease_message { /* lease.h */
+	struct message_head head;
+	uint64_t stamp, echo, lease_ns;
+};
+
+static const struct field remote_rail_fields[] = {
+	FIELD_NAME(struct remote_rail, name),
+	FIELD_NAME(struct remote_rail, kind),
+	FIELD_BYTES(struct remote_rail, gid),
+	FIELD_MAX(struct remote_rail, dc_mtu, IBV_MTU_4096),
+	FIELD_ANY(struct remote_rail, dc_rd_atomic),
+};
+static const struct fields remote_rail_layout = FIELDS(remote_rail_fields);
+static const struct field node_fields[] = {
+	FIELD_MAX(struct node_message, rail_count, HF_RAILS_MAX),
+	FIELD_LIST(struct node_message, rails, rail_count, &remote_rail_layout),
+	FIELD_MAX(struct node_message, up, (1u << HF_RAILS_MAX) - 1),
+};
+static const struct field lease_fields[] = {
+	FIELD_ANY(struct lease_message, stamp),
+	FIELD_ANY(struct lease_message, echo),
+	FIELD_ANY(struct lease_message, lease_ns),
+};
+
+static void take_node(struct hf_peer *peer, const struct message_head *head);
+static void take_lease(struct hf_peer *peer, const struct message_head *head);
+static const struct message_kind node_kind =
+	MESSAGE_KIND(MESSAGE_NODE, "NODE", struct node_message, node_fields, take_node);
+static const struct message_kind lease_kind =
+	MESSAGE_KIND(MESSAGE_LEASE, "LEASE", struct lease_message, lease_fields, take_lease);
+
+void peer_register(struct message_kinds *kinds)
+{
+	message_register(kinds, &node_kind);
+	message_register(kinds, &lease_kind);
+	peer_rails_register(kinds);
+}
+
 struct hf_peer *peer_open(struct hf_node *node, struct control_peer *control)
 {
 	struct hf_peer *peer = calloc(1, sizeof(*peer));
@@ -40,12 +86,12 @@ void peer_flush(struct hf_peer *peer)
 	peer->outbox.used = 0;
 }
 
-void peer_send(struct hf_peer *peer, const struct message *message)
+void peer_send(struct hf_peer *peer, const struct message_head *message)
 {
-	if (peer->control == NULL || message_box_add(&peer->outbox, message))
+	if (peer->control == NULL || outbox_add(&peer->outbox, message))
 		return;
 	peer_flush(peer);
-	ensure(message_box_add(&peer->outbox, message));
+	ensure(outbox_add(&peer->outbox, message));
 }
 
 /* Traffic of a peer that may have been told that we fenced it ends here, also where no wr of ours would notice (R5). */
@@ -65,13 +111,15 @@ static void cut_off(struct hf_peer *peer)
 
 static void lease_tick(struct hf_peer *peer, uint64_t now_ns)
 {
-	struct message message = {
-		.kind = MESSAGE_LEASE, .stamp = now_ns, .echo = peer->lease.stamp, .lease_ns = peer->lease.ours_ns};
+	const struct lease_message message = {.head = {.kind = &lease_kind},
+		.stamp = now_ns,
+		.echo = peer->lease.stamp,
+		.lease_ns = peer->lease.ours_ns};
 
 	if (!peer->up)
 		return;
 	if (lease_must_send(&peer->lease, now_ns))
-		peer_send(peer, &message);
+		peer_send(peer, &message.head);
 	if (lease_expired(&peer->lease, now_ns))
 		cut_off(peer);
 }
@@ -88,8 +136,8 @@ void peer_tick(struct hf_peer *peer, uint64_t now_ns)
 static void send_node(struct hf_peer *peer)
 {
 	struct hf_node *node = peer->node;
-	struct message message = {
-		.kind = MESSAGE_NODE, .rail_count = (uint8_t)node->rail_count, .up = detector_up_mask(peer)};
+	struct node_message message = {
+		.head = {.kind = &node_kind}, .rail_count = (uint8_t)node->rail_count, .up = detector_up_mask(peer)};
 
 	for (unsigned i = 0; i < node->rail_count; i++) {
 		union ibv_gid gid = hf_dev_gid(node->rails[i].dev);
@@ -99,7 +147,7 @@ static void send_node(struct hf_peer *peer)
 		memcpy(message.rails[i].gid, gid.raw, sizeof(message.rails[i].gid));
 		dc_describe(node->rails[i].dev, &message.rails[i]);
 	}
-	peer_send(peer, &message);
+	peer_send(peer, &message.head);
 }
 
 static void on_up(struct control_peer *control, void *context)
@@ -189,8 +237,9 @@ static void on_path(struct control_peer *control, unsigned endpoint, bool up, vo
 		peer_refresh_rails(peer);
 }
 
-static void on_node(struct hf_peer *peer, const struct message *message)
+static void take_node(struct hf_peer *peer, const struct message_head *head)
 {
+	const struct node_message *message = (const void *)head;
 	struct hf_node *node = peer->node;
 
 	if (peer->up)
@@ -217,87 +266,27 @@ static void on_node(struct hf_peer *peer, const struct message *message)
 		node->events.peer_up(peer, node->context);
 }
 
-static void to_vqp(struct hf_peer *peer, const struct message *message)
+static void take_lease(struct hf_peer *peer, const struct message_head *head)
 {
-	struct hf_vqp *vqp = vqp_find(peer->node, message->to);
-	struct message closed = {.kind = MESSAGE_CLOSED, .to = message->from, .from = message->to};
+	const struct lease_message *message = (const void *)head;
 
-	if (vqp != NULL && vqp->peer == peer && vqp->failing && message->kind == MESSAGE_CLOSED) {
-		exchange_ended(vqp, message);
-	} else if (vqp == NULL || vqp->peer != peer || vqp->state == HF_VQP_ERROR) {
-		bool fenced = vqp == NULL || !vqp->failing;
-
-		if (message->kind != MESSAGE_CLOSED && fenced)
-			peer_send(peer, &closed);
-	} else if (message->kind == MESSAGE_CLOSED) {
-		exchange_closed(vqp, message);
-	} else {
-		exchange_message(vqp, message);
-	}
-}
-
-static void dispatch(struct hf_peer *peer, const struct message *message)
-{
-	switch (message->kind) {
-	case MESSAGE_NODE:
-		on_node(peer, message);
-		break;
-	case MESSAGE_LEASE:
-		lease_hear(&peer->lease, message->stamp, message->echo, message->lease_ns,
-			hf_loop_now_ns(peer->node->loop));
-		break;
-	case MESSAGE_RAILS:
-		peer_ports(peer, message->up);
-		break;
-	case MESSAGE_REGION:
-	case MESSAGE_REGION_GONE:
-	case MESSAGE_REGION_ASK:
-	case MESSAGE_REGION_NONE:
-		region_message(peer, message);
-		break;
-	case MESSAGE_CONNECT:
-	case MESSAGE_ACCEPT:
-	case MESSAGE_REFUSE:
-	case MESSAGE_JOIN:
-		connect_message(peer, message);
-		break;
-	case MESSAGE_FENCE:
-	case MESSAGE_STATE:
-	case MESSAGE_LOG:
-	case MESSAGE_LENGTHS:
-	case MESSAGE_GO:
-	case MESSAGE_QP:
-	case MESSAGE_READY:
-	case MESSAGE_BACKUP:
-	case MESSAGE_BACKUP_QP:
-	case MESSAGE_MOVE:
-	case MESSAGE_SLOTS_ASK:
-	case MESSAGE_SLOTS:
-	case MESSAGE_POOL:
-	case MESSAGE_POOL_QP:
-	case MESSAGE_POOL_GONE:
-	case MESSAGE_GRANT:
-	case MESSAGE_CLOSED:
-		to_vqp(peer, message);
-		break;
-	case MESSAGE_KINDS:
-		break;
-	}
+	lease_hear(&peer->lease, message->stamp, message->echo, message->lease_ns, hf_loop_now_ns(peer->node->loop));
 }
 
 static void on_message(struct control_peer *control, const void *data, uint32_t bytes, void *context)
 {
 	const uint8_t *at = data, *end = at + bytes;
 	struct hf_peer *peer = control_peer_context(control);
-	struct message message;
+	union message message;
 
 	(void)context;
 	while (peer != NULL && at != end) {
-		if (!message_box_next(&at, end, &message) || (!peer->up && message.kind != MESSAGE_NODE)) {
+		if (!outbox_next(&peer->node->kinds, &at, end, &message) ||
+			(!peer->up && message.head.kind != &node_kind)) {
 			log_warn("peer %s: malformed messages were dropped", hf_peer_name(peer));
 			return;
 		}
-		dispatch(peer, &message);
+		message.head.kind->take(peer, &message.head);
 	}
 	if (peer != NULL && !peer->node->hearing)
 		peer_flush(peer); /* the other side may be waiting for these answers */

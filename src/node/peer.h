@@ -9,7 +9,14 @@
 #include "net/control.h"
 #include "rail/rail.h"
 #include "node/lease.h"
-#include "vqp/message.h"
+#include "node/outbox.h"
+
+/* A rail of a peer, as NODE tells it. */
+struct remote_rail {
+	char name[HF_NAME_BYTES], kind[HF_NAME_BYTES];
+	uint8_t gid[16];
+	uint8_t dc_mtu, dc_rd_atomic; /* dc_mtu: of standby qps over DC; 0: it cannot have such */
+};
 
 struct hf_peer {
 	struct list node_link;
@@ -18,14 +25,14 @@ struct hf_peer {
 	void *context;
 	bool up; /* its NODE message came */
 	unsigned rail_count;
-	struct message_rail remote[HF_RAILS_MAX];
+	struct remote_rail remote[HF_RAILS_MAX];
 	int rail_map[HF_RAILS_MAX]; /* our rail -> theirs; -1: they have none of that name and kind */
 	uint32_t remote_up;         /* bit per rail of theirs */
 	uint32_t reported;          /* bit per rail of ours: of no use, as the program says */
 	uint64_t reported_until_ns[HF_RAILS_MAX];
 	bool control_lost[HF_RAILS_MAX]; /* our rail: its control path was up and is lost */
 	struct rail rails[HF_RAILS_MAX]; /* by our rail */
-	struct message_box outbox;
+	struct outbox outbox;
 	struct lease lease;
 	struct remote_region *regions; /* open addressing by rkey; a power of two */
 	uint32_t region_slots, region_used;
@@ -37,7 +44,9 @@ struct hf_peer {
 
 struct hf_peer *peer_open(struct hf_node *node, struct control_peer *control);
 void peer_free_memory(struct hf_peer *peer);
-void peer_send(struct hf_peer *peer, const struct message *message); /* leaves at the end of the turn, or when full */
+void peer_register(struct message_kinds *kinds); /* what nodes say to each other */
+void peer_send(
+	struct hf_peer *peer, const struct message_head *message); /* leaves at the end of the turn, or when full */
 void peer_flush(struct hf_peer *peer);
 extern const struct control_events peer_control_events;
 void peer_tick(struct hf_peer *peer, uint64_t now_ns);
@@ -47,7 +56,10 @@ void peer_tick(struct hf_peer *peer, uint64_t now_ns);
 /* Rails that both sides can use; bit per rail of ours. */
 uint32_t peer_usable(const struct hf_peer *peer);
 void peer_refresh_rails(struct hf_peer *peer);
-void peer_ports(struct hf_peer *peer, uint32_t up); /* theirs, as they say */
+void peer_rails_register(struct message_kinds *kinds);
+int peer_our_rail(const struct hf_peer *peer, uint8_t theirs); /* -1: we have none that pairs with it */
+void peer_say_ports(struct hf_peer *peer);                     /* which of our rails it may use */
+void peer_ports(struct hf_peer *peer, uint32_t up);            /* theirs, as they say */
 bool peer_ports_up(const struct hf_peer *peer, unsigned rail);
 /* A wr went unanswered there: what else has waited for half as long fails with it, at the next tick, not each vqp when
  * its own device's retries are over. */

@@ -101,6 +101,42 @@ static void leave_control_path(struct hf_peer *peer, unsigned rail)
 	peer->node->switching = false;
 }
 
+struct rails_message {
+	struct message_head head;
+	uint32_t up; /* bit per rail of the sender */
+};
+static const struct field rails_fields[] = {FIELD_MAX(struct rails_message, up, (1u << HF_RAILS_MAX) - 1)};
+
+static void take_rails(struct hf_peer *peer, const struct message_head *head)
+{
+	const struct rails_message *message = (const void *)head;
+
+	peer_ports(peer, message->up);
+}
+
+static const struct message_kind rails_kind =
+	MESSAGE_KIND(MESSAGE_RAILS, "RAILS", struct rails_message, rails_fields, take_rails);
+
+void peer_rails_register(struct message_kinds *kinds)
+{
+	message_register(kinds, &rails_kind);
+}
+
+void peer_say_ports(struct hf_peer *peer)
+{
+	const struct rails_message message = {.head = {.kind = &rails_kind}, .up = detector_up_mask(peer)};
+
+	peer_send(peer, &message.head);
+}
+
+int peer_our_rail(const struct hf_peer *peer, uint8_t theirs)
+{
+	for (unsigned i = 0; i < peer->node->rail_count; i++)
+		if (peer->rail_map[i] == (int)theirs)
+			return (int)i;
+	return -1;
+}
+
 /* A port of theirs that is down carries no control either, which they know before we miss heartbeats. */
 void peer_ports(struct hf_peer *peer, uint32_t up)
 {

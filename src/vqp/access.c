@@ -10,13 +10,32 @@
 
 /* ---- what we grant ---- */
 
-void access_tell(struct hf_vqp *vqp, struct message *message)
+struct grant_message {
+	struct message_head head;
+	struct access_told told;
+};
+
+static const struct field access_fields[] = {
+	FIELD_ANY(struct access_told, access),
+	FIELD_ANY(struct access_told, grant),
+	FIELD_MAX(struct access_told, revocable, 1),
+};
+const struct fields access_layout = FIELDS(access_fields);
+
+static const struct field grant_fields[] = {FIELD_STRUCT(struct grant_message, told, &access_layout)};
+static void take_grant(struct hf_vqp *vqp, const struct message_head *message);
+static const struct vqp_kind grant_kind =
+	VQP_KIND(MESSAGE_GRANT, "GRANT", struct grant_message, grant_fields, take_grant);
+
+void access_register(struct message_kinds *kinds)
 {
-	message->access = (uint32_t)vqp->access;
-	message->grant = vqp->grants.ours;
-	message->revocable = vqp->grants.revocable;
-	if (message->kind == MESSAGE_STATE)
-		vqp->grants.told = vqp->grants.ours;
+	message_register(kinds, &grant_kind.kind);
+}
+
+struct access_told access_tell(const struct hf_vqp *vqp)
+{
+	return (struct access_told){
+		.access = (uint32_t)vqp->access, .grant = vqp->grants.ours, .revocable = vqp->grants.revocable};
 }
 
 unsigned access_at_rtr(const struct hf_vqp *vqp, struct path *path)
@@ -85,12 +104,10 @@ static bool backup_is_off(const struct hf_vqp *vqp, const struct path *path)
 
 static void tell_given(struct hf_vqp *vqp)
 {
-	struct message message = {.kind = MESSAGE_GRANT, .to = vqp->remote_num, .from = vqp->num};
+	struct grant_message message = {.head = kinds_head(vqp, &grant_kind), .told = access_tell(vqp)};
 
-	if (vqp->remote_num == 0 || vqp->peer == NULL)
-		return;
-	access_tell(vqp, &message);
-	peer_send(vqp->peer, &message);
+	if (vqp->remote_num != 0 && vqp->peer != NULL)
+		peer_send(vqp->peer, &message.head);
 }
 
 static bool backups_are_off(const struct hf_vqp *vqp)
@@ -211,11 +228,11 @@ static void arm_all(struct hf_vqp *vqp)
 }
 
 /* What was posted before belongs to the first grant there is. */
-void access_connected(struct hf_vqp *vqp, const struct message *message)
+void access_connected(struct hf_vqp *vqp, const struct access_told *told)
 {
-	vqp->remote_access = message->access;
-	vqp->grants.theirs = vqp->grants.armed = message->grant;
-	vqp->grants.dedicated = vqp->grants.revocable || message->revocable;
+	vqp->remote_access = told->access;
+	vqp->grants.theirs = vqp->grants.armed = told->grant;
+	vqp->grants.dedicated = vqp->grants.revocable || told->revocable;
 	arm_all(vqp);
 }
 
@@ -274,12 +291,14 @@ void access_settle(struct hf_vqp *vqp)
 }
 
 /* GRANT: more than before, in the same grant; that may be one that STATE told and that is not settled yet. */
-void access_message(struct hf_vqp *vqp, const struct message *message)
+static void take_grant(struct hf_vqp *vqp, const struct message_head *message)
 {
-	if (message->grant == vqp->evidence.grant)
-		vqp->evidence.access = message->access;
-	if (message->grant == vqp->grants.theirs)
-		vqp->remote_access = message->access;
+	const struct access_told *told = &((const struct grant_message *)(const void *)message)->told;
+
+	if (told->grant == vqp->evidence.grant)
+		vqp->evidence.access = told->access;
+	if (told->grant == vqp->grants.theirs)
+		vqp->remote_access = told->access;
 }
 
 uint32_t hf_vqp_remote_grant(const struct hf_vqp *vqp)

@@ -13,9 +13,17 @@
 
 #include <infiniband/verbs.h>
 
+#include "base/fields.h"
+
 struct hf_vqp;
 struct path;
-struct message;
+
+/* What the sender lets the receiver do; part of several messages. */
+struct access_told {
+	uint32_t access, grant;
+	uint8_t revocable;
+};
+extern const struct fields access_layout;
 
 struct grants {
 	/* what we grant */
@@ -35,8 +43,8 @@ struct grants {
 	uint64_t refused_at;
 };
 
-void access_tell(struct hf_vqp *vqp, struct message *message);
-void access_connected(struct hf_vqp *vqp, const struct message *message);
+struct access_told access_tell(const struct hf_vqp *vqp);
+void access_connected(struct hf_vqp *vqp, const struct access_told *told);
 /* A wr failed with a status that a revocation may have caused: true when the exchange has to tell. */
 bool access_may_be_revoked(struct hf_vqp *vqp, uint64_t position, enum ibv_wc_status status);
 /* Behind the verdicts: wrs of an earlier grant end here. */
@@ -49,6 +57,5 @@ bool access_is_stale(const struct hf_vqp *vqp);
 bool access_is_current(const struct hf_vqp *vqp, const struct path *path);
 /* Something that hf_vqp_set_access or hf_vqp_grant_over waits for may have come about. */
 void access_check(struct hf_vqp *vqp);
-void access_message(struct hf_vqp *vqp, const struct message *message);
 
 #endif

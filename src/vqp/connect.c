@@ -15,46 +15,122 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "vqp/recovery/exchange.h"
 
-#define NUM_MAX 0xffffffu
+/* What each side tells of its end. */
+struct end_told {
+	struct access_told granted;
+	uint32_t pd;    /* by a number of the sender's own */
+	uint32_t depth; /* of the sender's request log */
+};
+
+/* CONNECT, ACCEPT; an ACCEPT has neither service nor terms. */
+struct connect_message {
+	struct message_head head;
+	char service[HF_NAME_BYTES];
+	char terms[HF_NAME_BYTES]; /* what the other side must agree with; policy.c */
+	struct end_told end;
+	uint16_t private_bytes;
+	uint8_t private_data[HF_PRIVATE_BYTES];
+};
+
+struct refuse_message {
+	struct message_head head;
+	char terms[HF_NAME_BYTES];
+};
+
+struct join_message {
+	struct message_head head;
+	char terms[HF_NAME_BYTES];
+	struct end_told end;
+	uint8_t answer; /* 1: to the other side's JOIN, not answered itself */
+};
+
+static const struct field end_fields[] = {
+	FIELD_STRUCT(struct end_told, granted, &access_layout),
+	FIELD_ANY(struct end_told, pd),
+	FIELD_MAX(struct end_told, depth, LOG_ENTRIES_MAX),
+};
+static const struct fields end_layout = FIELDS(end_fields);
+
+static const struct field connect_fields[] = {
+	FIELD_NAME(struct connect_message, service),
+	FIELD_NAME(struct connect_message, terms),
+	FIELD_STRUCT(struct connect_message, end, &end_layout),
+	FIELD_MAX(struct connect_message, private_bytes, HF_PRIVATE_BYTES),
+	FIELD_COUNTED(struct connect_message, private_data, private_bytes),
+};
+static const struct field accept_fields[] = {
+	FIELD_STRUCT(struct connect_message, end, &end_layout),
+	FIELD_MAX(struct connect_message, private_bytes, HF_PRIVATE_BYTES),
+	FIELD_COUNTED(struct connect_message, private_data, private_bytes),
+};
+static const struct field refuse_fields[] = {FIELD_NAME(struct refuse_message, terms)};
+static const struct field join_fields[] = {
+	FIELD_NAME(struct join_message, terms),
+	FIELD_STRUCT(struct join_message, end, &end_layout),
+	FIELD_MAX(struct join_message, answer, 1),
+};
+
+static void take_connect(struct hf_peer *peer, const struct message_head *head);
+static void take_accept(struct hf_peer *peer, const struct message_head *head);
+static void take_refuse(struct hf_peer *peer, const struct message_head *head);
+static void take_join(struct hf_peer *peer, const struct message_head *head);
+
+static const struct message_kind connect_kind =
+	MESSAGE_KIND(MESSAGE_CONNECT, "CONNECT", struct connect_message, connect_fields, take_connect);
+static const struct message_kind accept_kind =
+	MESSAGE_KIND(MESSAGE_ACCEPT, "ACCEPT", struct connect_message, accept_fields, take_accept);
+static const struct message_kind refuse_kind =
+	MESSAGE_KIND(MESSAGE_REFUSE, "REFUSE", struct refuse_message, refuse_fields, take_refuse);
+static const struct message_kind join_kind =
+	MESSAGE_KIND(MESSAGE_JOIN, "JOIN", struct join_message, join_fields, take_join);
+
+void connect_register(struct message_kinds *kinds)
+{
+	message_register(kinds, &connect_kind);
+	message_register(kinds, &accept_kind);
+	message_register(kinds, &refuse_kind);
+	message_register(kinds, &join_kind);
+}
 
 /* A peer that may write gets a completion log for its wrs (R14: access is never widened for it). */
 static void offer_log(struct hf_vqp *vqp, uint32_t depth)
 {
-	struct message message = {.kind = MESSAGE_LOG, .to = vqp->remote_num, .from = vqp->num};
+	struct log_message message = {0};
 	int rc;
 
 	if (!policy_logs(&vqp->node->config) || (vqp->access & IBV_ACCESS_REMOTE_WRITE) == 0 || depth == 0)
 		return;
-	message.log_entries = log_entries_for(depth);
-	rc = log_ring_take(vqp->pd, message.log_entries, &vqp->log_ring);
+	message.entries = log_entries_for(depth);
+	rc = log_ring_take(vqp->pd, message.entries, &vqp->log_ring);
 	if (rc != 0) {
 		log_warn("vqp %u: no memory for a completion log: %s", vqp->num, strerror(-rc));
 		return;
 	}
-	message.log_addr = (uintptr_t)vqp->log_ring.entries;
+	message.addr = (uintptr_t)vqp->log_ring.entries;
 	for (unsigned i = 0; i < vqp->node->rail_count; i++) {
 		message.rkeys[i] = vqp->log_ring.slab->mrs[i]->rkey;
-		message.up |= path_has_footers(vqp->node, i) ? 1u << i : 0;
+		message.footers |= path_has_footers(vqp->node, i) ? 1u << i : 0;
 	}
-	peer_send(vqp->peer, &message);
+	exchange_say_log(vqp, &message);
 }
 
-static void begin(struct hf_vqp *vqp, const struct message *message)
+static void begin(struct hf_vqp *vqp, uint32_t remote_num, const struct end_told *theirs)
 {
 	struct recovery_event event = {.type = RECOVERY_EVENT_CONNECTED};
 	int rc;
 
-	vqp->remote_num = message->from;
-	access_connected(vqp, message);
-	vqp->remote_pd = message->pd;
+	vqp->remote_num = remote_num;
+	access_connected(vqp, &theirs->granted);
+	vqp->remote_pd = theirs->pd;
 	rc = region_join(vqp);
 	if (rc != 0) {
 		log_error("vqp %u: %s", vqp->num, strerror(-rc));
 		vqp_fail(vqp, IBV_WC_GENERAL_ERR, IBV_WC_WR_FLUSH_ERR, true);
 		return;
 	}
-	offer_log(vqp, message->depth);
+	offer_log(vqp, theirs->depth);
 	failover_event(vqp, &event);
 }
 
@@ -115,7 +191,7 @@ int hf_vqp_connect_num(struct hf_vqp *vqp, struct hf_peer *peer, uint32_t num, i
 {
 	if (vqp->state != HF_VQP_INIT)
 		return -EISCONN;
-	if (num == 0 || num > NUM_MAX)
+	if (num == 0 || num > NUM_MASK)
 		return -EINVAL;
 	vqp->access = access;
 	vqp->wanted_num = num;
@@ -126,26 +202,26 @@ int hf_vqp_connect_num(struct hf_vqp *vqp, struct hf_peer *peer, uint32_t num, i
 	return 0;
 }
 
-static void introduce(struct hf_vqp *vqp, struct message *message)
+static struct end_told our_end(const struct hf_vqp *vqp)
 {
-	message->from = vqp->num;
-	access_tell(vqp, message);
-	message->pd = vqp->pd->num;
-	message->depth = vqp->sends.capacity;
+	return (struct end_told){.granted = access_tell(vqp), .pd = vqp->pd->num, .depth = vqp->sends.capacity};
 }
 
 static void say_join(struct hf_vqp *vqp, bool answer)
 {
-	struct message message = {.kind = MESSAGE_JOIN, .to = vqp->wanted_num, .answer = answer};
+	struct join_message message = {.head = {.kind = &join_kind, .to = vqp->wanted_num, .from = vqp->num},
+		.end = our_end(vqp),
+		.answer = answer};
 
-	introduce(vqp, &message);
 	policy_terms(&vqp->node->config, message.terms);
-	peer_send(vqp->peer, &message);
+	peer_send(vqp->peer, &message.head);
 }
 
 void connect_send(struct hf_vqp *vqp)
 {
-	struct message message = {.kind = MESSAGE_CONNECT, .private_bytes = vqp->private_bytes};
+	struct connect_message message = {.head = {.kind = &connect_kind, .from = vqp->num},
+		.end = our_end(vqp),
+		.private_bytes = vqp->private_bytes};
 
 	if (vqp->asked)
 		return;
@@ -155,12 +231,11 @@ void connect_send(struct hf_vqp *vqp)
 		say_join(vqp, false);
 		return;
 	}
-	introduce(vqp, &message);
 	memcpy(message.service, vqp->service, sizeof(message.service));
 	policy_terms(&vqp->node->config, message.terms);
 	if (vqp->private_bytes > 0)
 		memcpy(message.private_data, vqp->private_data, vqp->private_bytes);
-	peer_send(vqp->peer, &message);
+	peer_send(vqp->peer, &message.head);
 	(void)keep_private(vqp, NULL, 0);
 }
 
@@ -174,17 +249,18 @@ static struct hf_error *reason_of(struct hf_vqp *vqp)
 	return vqp->reason;
 }
 
-static void explain_refusal(struct hf_vqp *vqp, const struct message *message)
+/* `terms`: of the other side's REFUSE; NULL: its ACCEPT makes no sense. */
+static void explain_refusal(struct hf_vqp *vqp, const char *terms)
 {
 	struct hf_error *reason = reason_of(vqp);
 	const char *who = hf_peer_name(vqp->peer);
 	char ours[HF_NAME_BYTES];
 
 	policy_terms(&vqp->node->config, ours);
-	if (message->kind == MESSAGE_REFUSE && strcmp(ours, message->terms) != 0)
+	if (terms != NULL && strcmp(ours, terms) != 0)
 		hf_error_set(reason, 0,
 			"node %s refused: its policy is '%s', that of this node %s is '%s'; both must have the same",
-			who, message->terms, vqp->node->config.name, ours);
+			who, terms, vqp->node->config.name, ours);
 	else if (vqp->wanted_num != 0)
 		hf_error_set(reason, 0, "node %s has no vqp %u for this one", who, vqp->wanted_num);
 	else
@@ -237,7 +313,8 @@ void connect_tick(struct hf_vqp *vqp, uint64_t now_ns)
 	vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR, false);
 }
 
-static struct hf_vqp *ask_service(struct hf_peer *peer, const struct message *message, struct message *answer)
+static struct hf_vqp *ask_service(
+	struct hf_peer *peer, const struct connect_message *message, struct connect_message *answer)
 {
 	struct hf_vqp_request request = {
 		.peer = peer, .private_data = message->private_data, .private_bytes = message->private_bytes};
@@ -269,69 +346,86 @@ static bool waits_for_another_incarnation(const struct hf_vqp *vqp, const struct
 	return connect_waits(vqp) && vqp->peer != peer && strcmp(hf_peer_name(vqp->peer), hf_peer_name(peer)) == 0;
 }
 
-static void on_join(struct hf_peer *peer, const struct message *message)
+static void take_join(struct hf_peer *peer, const struct message_head *head)
 {
-	struct hf_vqp *vqp = vqp_find(peer->node, message->to);
-	struct message refuse = {.kind = MESSAGE_REFUSE, .to = message->from};
+	const struct join_message *message = (const void *)head;
+	struct hf_vqp *vqp = vqp_find(peer->node, head->to);
+	struct refuse_message refuse = {.head = {.kind = &refuse_kind, .to = head->from}};
 
+	if (head->from == 0)
+		return;
 	policy_terms(&peer->node->config, refuse.terms);
 	if (vqp != NULL && (vqp->state == HF_VQP_INIT || waits_for_another_incarnation(vqp, peer)))
 		return;
-	if (vqp == NULL || vqp->peer != peer || vqp->wanted_num != message->from || vqp->state == HF_VQP_ERROR ||
+	if (vqp == NULL || vqp->peer != peer || vqp->wanted_num != head->from || vqp->state == HF_VQP_ERROR ||
 		!agrees(peer, refuse.terms, message->terms)) {
-		peer_send(peer, &refuse);
+		peer_send(peer, &refuse.head);
 		return;
 	}
 	if (!message->answer)
 		say_join(vqp, true);
 	if (vqp->state == HF_VQP_CONNECTING && vqp->remote_num == 0)
-		begin(vqp, message);
+		begin(vqp, head->from, &message->end);
 }
 
-static void on_connect(struct hf_peer *peer, const struct message *message)
+static void take_connect(struct hf_peer *peer, const struct message_head *head)
 {
-	struct message answer = {.kind = MESSAGE_ACCEPT, .to = message->from};
-	struct message refuse = {.kind = MESSAGE_REFUSE, .to = message->from};
+	const struct connect_message *message = (const void *)head;
+	struct connect_message answer = {.head = {.kind = &accept_kind, .to = head->from}};
+	struct refuse_message refuse = {.head = {.kind = &refuse_kind, .to = head->from}};
 	struct hf_vqp *vqp = NULL;
 
+	if (head->from == 0)
+		return;
 	policy_terms(&peer->node->config, refuse.terms);
 	if (agrees(peer, refuse.terms, message->terms))
 		vqp = ask_service(peer, message, &answer);
 	if (vqp == NULL) {
-		peer_send(peer, &refuse);
+		peer_send(peer, &refuse.head);
 		return;
 	}
-	introduce(vqp, &answer);
+	answer.head.from = vqp->num;
+	answer.end = our_end(vqp);
 	join(vqp, peer);
 	vqp_move(vqp, HF_VQP_CONNECTING);
-	peer_send(peer, &answer);
-	begin(vqp, message);
+	peer_send(peer, &answer.head);
+	begin(vqp, head->from, &message->end);
 }
 
-void connect_message(struct hf_peer *peer, const struct message *message)
+/* NULL: it does not wait for an answer. */
+static struct hf_vqp *waiting_for(struct hf_peer *peer, const struct message_head *head)
 {
-	struct hf_vqp *vqp;
+	struct hf_vqp *vqp = vqp_find(peer->node, head->to);
 
-	if (message->kind == MESSAGE_CONNECT) {
-		if (message->from != 0)
-			on_connect(peer, message);
+	return vqp != NULL && vqp->peer == peer && is_unanswered(vqp) ? vqp : NULL;
+}
+
+static void refused(struct hf_vqp *vqp, const char *terms)
+{
+	explain_refusal(vqp, terms);
+	vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, false);
+}
+
+static void take_refuse(struct hf_peer *peer, const struct message_head *head)
+{
+	const struct refuse_message *message = (const void *)head;
+	struct hf_vqp *vqp = waiting_for(peer, head);
+
+	if (vqp != NULL)
+		refused(vqp, message->terms);
+}
+
+static void take_accept(struct hf_peer *peer, const struct message_head *head)
+{
+	const struct connect_message *message = (const void *)head;
+	struct hf_vqp *vqp = waiting_for(peer, head);
+
+	if (vqp == NULL)
 		return;
-	}
-	if (message->kind == MESSAGE_JOIN) {
-		if (message->from != 0)
-			on_join(peer, message);
-		return;
-	}
-	vqp = vqp_find(peer->node, message->to);
-	if (vqp == NULL || vqp->peer != peer || !is_unanswered(vqp))
-		return;
-	if (message->kind == MESSAGE_REFUSE || message->from == 0) {
-		explain_refusal(vqp, message);
-		vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, false);
-		return;
-	}
-	if (keep_private(vqp, message->private_data, message->private_bytes))
-		begin(vqp, message);
+	if (head->from == 0)
+		refused(vqp, NULL);
+	else if (keep_private(vqp, message->private_data, message->private_bytes))
+		begin(vqp, head->from, &message->end);
 	else
 		vqp_fail(vqp, IBV_WC_GENERAL_ERR, IBV_WC_WR_FLUSH_ERR, true);
 }

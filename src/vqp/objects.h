@@ -11,6 +11,7 @@
 
 #include "base/list.h"
 #include "vqp/access.h"
+#include "vqp/kinds.h"
 #include "vqp/data/completion_log.h"
 #include "vqp/recovery/evidence.h"
 #include "vqp/recovery/failover.h"
@@ -52,6 +53,7 @@ struct hf_node {
 	struct node_rail rails[HF_RAILS_MAX];
 	unsigned rail_count;
 	struct control *control;
+	struct message_kinds kinds; /* of messages of peers */
 	struct hf_poller poller;
 	struct hf_timer timer;
 	struct hf_timer fence_timer; /* of a node that sleeps: when a fence is tried again */
@@ -179,7 +181,6 @@ void node_tick_soon(struct hf_node *node);
 uint32_t node_random(struct hf_node *node); /* to spread things by chance; not to keep secrets */
 
 /* connect.c */
-void connect_message(struct hf_peer *peer, const struct message *message);
 void connect_send(struct hf_vqp *vqp);
 bool connect_waits(const struct hf_vqp *vqp); /* for the other side's JOIN */
 void connect_move(struct hf_vqp *vqp, struct hf_peer *successor);
@@ -223,7 +224,8 @@ enum hf_poll completions_turn(struct hf_node *node); /* reads the queues of ever
 bool failback_due(const struct hf_vqp *vqp, uint64_t now_ns);
 
 /* evidence.c */
-void evidence_gather(const struct hf_vqp *vqp, bool fenced, struct message *state);
-struct evidence evidence_of(const struct message *state, int our_rail);
+struct state_message;
+void evidence_gather(const struct hf_vqp *vqp, bool fenced, struct state_message *state);
+struct evidence evidence_of(const struct state_message *state, int our_rail);
 
 #endif

@@ -70,6 +70,36 @@ int hf_vpd_free(struct hf_vpd *pd)
 
 /* ---- ours ---- */
 
+static const struct field region_fields[] = {
+	FIELD_ANY(struct region_message, rkey),
+	FIELD_ARRAY(struct region_message, rkeys),
+	FIELD_ANY(struct region_message, home),
+	FIELD_ANY(struct region_message, atomic_rkey),
+	FIELD_MAX(struct region_message, mode, HF_ATOMIC_MODES - 1),
+};
+static const struct field key_fields[] = {FIELD_ANY(struct region_key_message, rkey)};
+
+static void take_region(struct hf_peer *peer, const struct message_head *head);
+static void take_ask(struct hf_peer *peer, const struct message_head *head);
+static void take_none(struct hf_peer *peer, const struct message_head *head);
+
+static const struct message_kind region_kind =
+	MESSAGE_KIND(MESSAGE_REGION, "REGION", struct region_message, region_fields, take_region);
+static const struct message_kind gone_kind =
+	MESSAGE_KIND(MESSAGE_REGION_GONE, "REGION_GONE", struct region_key_message, key_fields, take_none);
+static const struct message_kind ask_kind =
+	MESSAGE_KIND(MESSAGE_REGION_ASK, "REGION_ASK", struct region_key_message, key_fields, take_ask);
+static const struct message_kind none_kind =
+	MESSAGE_KIND(MESSAGE_REGION_NONE, "REGION_NONE", struct region_key_message, key_fields, take_none);
+
+void region_register(struct message_kinds *kinds)
+{
+	message_register(kinds, &region_kind);
+	message_register(kinds, &gone_kind);
+	message_register(kinds, &ask_kind);
+	message_register(kinds, &none_kind);
+}
+
 static int take_slot(struct hf_node *node, uint32_t *slot_out)
 {
 	uint32_t slots = node->region_slots == 0 ? SLOTS_MIN : node->region_slots * 2;
@@ -111,14 +141,15 @@ uint32_t region_lkey(const struct hf_vpd *pd, uint32_t lkey, unsigned rail)
 static void tell(const struct region *region, struct hf_peer *peer)
 {
 	const struct home *home = &region->mr.pd->home;
-	struct message message = {.kind = MESSAGE_REGION, .rkey = region->mr.rkey, .mode = (uint8_t)region->mr.mode};
+	struct region_message message = {
+		.head = {.kind = &region_kind}, .rkey = region->mr.rkey, .mode = (uint8_t)region->mr.mode};
 
-	message.home = home->rail < 0 ? MESSAGE_HOME_ANY : (uint8_t)(home->next < 0 ? home->rail : home->next);
+	message.home = home->rail < 0 ? HOME_TOLD_ANY : (uint8_t)(home->next < 0 ? home->rail : home->next);
 	if (region->atomics != NULL && home->next < 0)
 		message.atomic_rkey = region->atomics->rkey;
 	for (unsigned i = 0; i < peer->node->rail_count; i++)
 		message.rkeys[i] = region->mrs[i]->rkey;
-	peer_send(peer, &message);
+	peer_send(peer, &message.head);
 }
 
 static void tell_all(const struct region *region)
@@ -310,7 +341,7 @@ int hf_vmr_reg_atomic(struct hf_vpd *pd, void *addr, uint64_t bytes, int access,
 int hf_vmr_dereg(struct hf_vmr *mr)
 {
 	struct region *region = region_of(mr);
-	struct message gone = {.kind = MESSAGE_REGION_GONE};
+	struct region_key_message gone = {.head = {.kind = &gone_kind}};
 	struct hf_node *node;
 	int rc;
 
@@ -319,7 +350,7 @@ int hf_vmr_dereg(struct hf_vmr *mr)
 	node = mr->pd->node;
 	gone.rkey = mr->rkey;
 	list_for_each (at, &mr->pd->audiences)
-		peer_send(container_of(at, struct region_audience, pd_link)->peer, &gone);
+		peer_send(container_of(at, struct region_audience, pd_link)->peer, &gone.head);
 	node->regions[mr->lkey & (SLOTS_MAX - 1)] = NULL;
 	rc = region_end(region);
 	if (rc == 0)
@@ -387,13 +418,14 @@ static struct remote_region *insert(struct hf_peer *peer, uint32_t rkey)
  * to be filled. */
 static __attribute__((noinline)) bool ask_for(struct hf_vqp *vqp, uint32_t rkey)
 {
-	struct message ask = {.kind = MESSAGE_REGION_ASK, .to = vqp->remote_num, .from = vqp->num, .rkey = rkey};
+	struct region_key_message ask = {
+		.head = {.kind = &ask_kind, .to = vqp->remote_num, .from = vqp->num}, .rkey = rkey};
 	struct remote_region *entry = insert(vqp->peer, rkey);
 
 	if (entry == NULL)
 		return false;
 	entry->state = REMOTE_ASKED;
-	peer_send(vqp->peer, &ask);
+	peer_send(vqp->peer, &ask.head);
 	hf_loop_wake(vqp->node->loop); /* another thread may sleep in it */
 	return true;
 }
@@ -437,48 +469,61 @@ enum region_lookup region_rkey_atomic(struct hf_vqp *vqp, uint32_t rkey, unsigne
 	return REGION_FOUND;
 }
 
-static int home_of(const struct hf_peer *peer, const struct message *message)
+static void take_ask(struct hf_peer *peer, const struct message_head *head)
 {
-	for (unsigned i = 0; i < peer->node->rail_count && message->home != MESSAGE_HOME_ANY; i++)
-		if (peer->rail_map[i] == (int)message->home)
-			return (int)i;
-	return message->home == MESSAGE_HOME_ANY ? HOME_ANY : HOME_ELSEWHERE;
-}
-
-static void asked(struct hf_peer *peer, const struct message *message)
-{
-	struct message none = {.kind = MESSAGE_REGION_NONE, .rkey = message->rkey};
+	const struct region_key_message *message = (const void *)head;
+	struct region_key_message none = {.head = {.kind = &none_kind}, .rkey = message->rkey};
 	const struct region *region = find(peer->node, message->rkey);
 
 	if (region != NULL && audience_of(region->mr.pd, peer) != NULL)
 		tell(region, peer);
 	else
-		peer_send(peer, &none);
+		peer_send(peer, &none.head);
 }
 
-void region_message(struct hf_peer *peer, const struct message *message)
+static void pump_vqps(struct hf_peer *peer)
 {
-	struct remote_region *entry;
-
-	if (message->kind == MESSAGE_REGION_ASK) {
-		asked(peer, message);
-		return;
-	}
-	entry = insert(peer, message->rkey);
-	if (entry == NULL)
-		return;
-	entry->state = message->kind == MESSAGE_REGION ? REMOTE_KNOWN : REMOTE_NONE;
-	entry->mode = (enum hf_atomic_mode)message->mode;
-	entry->home = home_of(peer, message);
-	entry->atomic_rkey = message->atomic_rkey;
-	peer->has_uids |= entry->mode == HF_ATOMIC_UID;
-	peer->has_plain |= entry->mode == HF_ATOMIC_PLAIN;
-	for (unsigned i = 0; i < peer->node->rail_count; i++)
-		entry->rkeys[i] = peer->rail_map[i] < 0 ? 0 : message->rkeys[peer->rail_map[i]];
 	list_for_each (at, &peer->node->vqps) {
 		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
 
 		if (vqp_uses(vqp, peer))
 			post_pump(vqp);
 	}
+}
+
+static int home_of(const struct hf_peer *peer, uint8_t home)
+{
+	int rail = peer_our_rail(peer, home);
+
+	return home == HOME_TOLD_ANY ? HOME_ANY : rail < 0 ? HOME_ELSEWHERE : rail;
+}
+
+static void take_region(struct hf_peer *peer, const struct message_head *head)
+{
+	const struct region_message *message = (const void *)head;
+	struct remote_region *entry = insert(peer, message->rkey);
+
+	if (entry == NULL)
+		return;
+	entry->state = REMOTE_KNOWN;
+	entry->mode = (enum hf_atomic_mode)message->mode;
+	entry->home = home_of(peer, message->home);
+	entry->atomic_rkey = message->atomic_rkey;
+	peer->has_uids |= entry->mode == HF_ATOMIC_UID;
+	peer->has_plain |= entry->mode == HF_ATOMIC_PLAIN;
+	for (unsigned i = 0; i < peer->node->rail_count; i++)
+		entry->rkeys[i] = peer->rail_map[i] < 0 ? 0 : message->rkeys[peer->rail_map[i]];
+	pump_vqps(peer);
+}
+
+/* REGION_GONE, REGION_NONE. */
+static void take_none(struct hf_peer *peer, const struct message_head *head)
+{
+	const struct region_key_message *message = (const void *)head;
+	struct remote_region *entry = insert(peer, message->rkey);
+
+	if (entry == NULL)
+		return;
+	*entry = (struct remote_region){.rkey = message->rkey, .state = REMOTE_NONE};
+	pump_vqps(peer);
 }

@@ -6,7 +6,25 @@
 
 #include "base/list.h"
 #include "vqp/atomic/home.h"
-#include "vqp/message.h"
+#include "vqp/kinds.h"
+#include "node/peer.h"
+
+#define HOME_TOLD_ANY 0xff
+
+struct region_message {
+	struct message_head head;
+	uint32_t rkey;
+	uint32_t rkeys[HF_RAILS_MAX]; /* by rail of the sender */
+	uint8_t home;                 /* rail of the sender where atomics go; HOME_TOLD_ANY */
+	uint32_t atomic_rkey;         /* for them, there; 0: not now */
+	uint8_t mode;                 /* enum hf_atomic_mode */
+};
+
+/* REGION_GONE, REGION_ASK, REGION_NONE. */
+struct region_key_message {
+	struct message_head head;
+	uint32_t rkey;
+};
 
 struct region {
 	struct hf_vmr mr; /* first: what the application sees */
@@ -52,6 +70,5 @@ void region_free(struct region *region);
 /* The vqp is connected: its peer is told of the regions, unless another vqp brought it there before. -ENOMEM. */
 int region_join(struct hf_vqp *vqp);
 void region_leave(struct hf_vqp *vqp); /* it has failed, or its peer is gone; twice is legal */
-void region_message(struct hf_peer *peer, const struct message *message);
 
 #endif

@@ -71,10 +71,25 @@ bool home_despairs(const struct hf_vqp *vqp, uint64_t now_ns)
 	return vqp->home_wait_ns != 0 && now_ns > vqp->home_wait_ns + vqp->node->config.budget_ns;
 }
 
-void home_asked(struct hf_vqp *vqp, int rail)
+struct move_message {
+	struct message_head head;
+	uint8_t rail; /* of the sender */
+};
+static const struct field move_fields[] = {FIELD_MAX(struct move_message, rail, HF_RAILS_MAX - 1)};
+
+static void take_move(struct hf_vqp *vqp, const struct message_head *head)
 {
-	vqp->home_rail = rail;
+	const struct move_message *move = (const void *)head;
+
+	vqp->home_rail = peer_our_rail(vqp->peer, move->rail);
 	node_tick_soon(vqp->node);
+}
+
+static const struct vqp_kind move_kind = VQP_KIND(MESSAGE_MOVE, "MOVE", struct move_message, move_fields, take_move);
+
+void home_register(struct message_kinds *kinds)
+{
+	message_register(kinds, &move_kind.kind);
 }
 
 /* ---- the owner: leaving ---- */
@@ -99,10 +114,10 @@ static bool has_left(const struct hf_vqp *vqp)
 
 static void ask_to_leave(struct hf_vqp *vqp, int rail)
 {
-	struct message message = {.kind = MESSAGE_MOVE, .to = vqp->remote_num, .from = vqp->num, .rail = (uint8_t)rail};
+	struct move_message message = {.head = kinds_head(vqp, &move_kind), .rail = (uint8_t)rail};
 
 	if (!vqp->recovery.picks)
-		peer_send(vqp->peer, &message);
+		peer_send(vqp->peer, &message.head);
 }
 
 static void begin(struct hf_vpd *pd, int rail, uint64_t now_ns)

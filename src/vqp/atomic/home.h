@@ -52,7 +52,6 @@ void home_reached(struct hf_vqp *vqp);
 /* It has waited for so long that it will not be done. */
 bool home_despairs(const struct hf_vqp *vqp, uint64_t now_ns);
 /* The other side, whose home it is, asks the picker to leave for that rail. */
-void home_asked(struct hf_vqp *vqp, int rail);
 /* The path that the vqp had was fenced, or destroyed. */
 void home_left(struct hf_vqp *vqp);
 /* But now it is on a qp that the move had withdrawn, and that the other side named before it heard of it. */

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "dev/qp_rules.h"
 #include "vqp/data/wr_translation.h"
+#include "vqp/atomic/uid_slots.h"
 #include "vqp/atomic/uid_wire.h"
 
 #define SLOTS_MAX      16u
@@ -131,25 +132,23 @@ void uid_post_free(struct hf_vqp *vqp)
 
 static bool slots_known(struct hf_vqp *vqp)
 {
-	struct message ask = {.kind = MESSAGE_SLOTS_ASK, .to = vqp->remote_num, .from = vqp->num};
-
 	if (vqp->uid->slots_state == SLOTS_UNKNOWN) {
 		vqp->uid->slots_state = SLOTS_ASKED;
-		peer_send(vqp->peer, &ask);
+		uid_slots_ask(vqp);
 	}
 	return vqp->uid->slots_state == SLOTS_KNOWN;
 }
 
-void uid_post_slots(struct hf_vqp *vqp, const struct message *message)
+void uid_post_slots(struct hf_vqp *vqp, const struct message_head *head)
 {
+	const struct slots_message *message = (const void *)head;
 	struct uid_client *uid = vqp->uid;
 
-	if (uid == NULL || uid->slots_state != SLOTS_ASKED || message->lent_slots > SLOTS_MAX ||
-		message->first_slot + message->lent_slots > message->slots)
+	if (uid == NULL || uid->slots_state != SLOTS_ASKED || message->lent_slots > SLOTS_MAX)
 		return;
 	uid->slots_state = SLOTS_KNOWN;
 	uid->arena_rkey = message->rkey;
-	uid->arena_addr = message->slots_addr;
+	uid->arena_addr = message->addr;
 	uid->slots = message->slots;
 	uid->first = message->first_slot;
 	for (unsigned i = 0; i < message->lent_slots; i++)

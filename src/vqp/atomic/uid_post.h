@@ -26,7 +26,7 @@ void uid_post_completed(struct hf_vqp *vqp, const struct ibv_wc *wc);
 void uid_post_lost(struct hf_vqp *vqp);
 /* Nothing of ours is on its way. */
 bool uid_post_quiet(const struct hf_vqp *vqp);
-void uid_post_slots(struct hf_vqp *vqp, const struct message *message);
+void uid_post_slots(struct hf_vqp *vqp, const struct message_head *message); /* SLOTS came */
 void uid_post_free(struct hf_vqp *vqp);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/ensure.h"
+#include "vqp/atomic/uid_post.h"
 
 #define ARENA_SLOTS 16384u /* for 4,096 vqps: 512 KiB */
 _Static_assert(ARENA_SLOTS <= 1u << UID_INDEX_BITS, "a UID names every slot");
@@ -169,16 +170,44 @@ static bool lent(const struct uid_arena *arena, uint32_t num, uint32_t *group_ou
 	return false;
 }
 
-void uid_slots_lend(struct hf_vqp *vqp)
+static const struct field slots_fields[] = {
+	FIELD_ANY(struct slots_message, rkey),
+	FIELD_ANY(struct slots_message, addr),
+	FIELD_MAX(struct slots_message, sequence, UID_SEQUENCE_MAX),
+	FIELD_MAX(struct slots_message, slots, 1u << UID_INDEX_BITS),
+	FIELD_MAX(struct slots_message, first_slot, 1u << UID_INDEX_BITS),
+	FIELD_ANY(struct slots_message, lent_slots),
+};
+
+static bool slots_valid(const struct message_head *head)
+{
+	const struct slots_message *message = (const void *)head;
+
+	return message->first_slot + message->lent_slots <= message->slots;
+}
+
+static const struct vqp_kind slots_kind = {
+	.kind = {.number = MESSAGE_SLOTS,
+		.bytes = sizeof(struct slots_message),
+		.name = "SLOTS",
+		.fields = FIELDS(slots_fields),
+		.valid = slots_valid,
+		.take = kinds_to_vqp},
+	.take = uid_post_slots,
+};
+
+/* The peer's vqp asks for slots. */
+static void take_ask(struct hf_vqp *vqp, const struct message_head *ask)
 {
 	struct uid_arena *arena = vqp->pd->uids;
-	struct message message = {.kind = MESSAGE_SLOTS, .to = vqp->remote_num, .from = vqp->num};
+	struct slots_message message = {.head = kinds_head(vqp, &slots_kind)};
 	uint32_t group;
 
+	(void)ask;
 	if (arena != NULL && (lent(arena, vqp->num, &group) || lent(arena, 0, &group))) {
 		arena->loans[group].vqp = vqp->num;
 		message.rkey = arena->mr->rkey;
-		message.slots_addr = (uintptr_t)arena->slots;
+		message.addr = (uintptr_t)arena->slots;
 		message.slots = arena->count;
 		message.first_slot = group * UID_SLOTS_PER_VQP;
 		message.lent_slots = UID_SLOTS_PER_VQP;
@@ -189,7 +218,22 @@ void uid_slots_lend(struct hf_vqp *vqp)
 				message.sequence = sequence;
 		}
 	}
-	peer_send(vqp->peer, &message);
+	peer_send(vqp->peer, &message.head);
+}
+
+static const struct vqp_kind ask_kind = VQP_KIND_BARE(MESSAGE_SLOTS_ASK, "SLOTS_ASK", struct message_head, take_ask);
+
+void uid_slots_ask(struct hf_vqp *vqp)
+{
+	const struct message_head ask = kinds_head(vqp, &ask_kind);
+
+	peer_send(vqp->peer, &ask);
+}
+
+void uid_slots_register(struct message_kinds *kinds)
+{
+	message_register(kinds, &slots_kind.kind);
+	message_register(kinds, &ask_kind.kind);
 }
 
 void uid_slots_return(struct hf_vqp *vqp)

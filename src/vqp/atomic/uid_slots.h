@@ -33,11 +33,19 @@ struct uid_arena {
 	struct uid_loan *loans;
 };
 
+/* What a vqp may use; lent_slots 0: nothing is left. */
+struct slots_message {
+	struct message_head head;
+	uint32_t rkey;
+	uint64_t addr, sequence;
+	uint32_t slots, first_slot;
+	uint8_t lent_slots;
+};
+
 /* Makes the arena, if there is none yet. */
 int uid_arena_open(struct hf_vpd *pd, struct hf_error *error);
 void uid_arena_close(struct hf_vpd *pd);
-/* The peer's vqp asks for slots. */
-void uid_slots_lend(struct hf_vqp *vqp);
+void uid_slots_ask(struct hf_vqp *vqp); /* the peer for slots of its own; it answers with SLOTS */
 /* A slot for the owner's own atomics, always the same; false: all are lent. */
 bool uid_slots_owner(struct hf_vpd *pd, uint32_t *index_out, uint64_t *sequence_out);
 /* The vqp's paths are fenced, or destroyed. */

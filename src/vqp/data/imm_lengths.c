@@ -6,7 +6,7 @@
 
 #define LENGTHS_MAX 65536u
 
-int imm_lengths_learn(struct imm_lengths *lengths, const struct message *message)
+int imm_lengths_learn(struct imm_lengths *lengths, const struct lengths_message *message)
 {
 	struct message_length *list;
 	uint32_t count;
@@ -14,15 +14,15 @@ int imm_lengths_learn(struct imm_lengths *lengths, const struct message *message
 	if (!lengths->more)
 		imm_lengths_free(lengths);
 	lengths->more = message->more != 0;
-	count = lengths->count + message->length_count;
+	count = lengths->count + message->count;
 	if (count > LENGTHS_MAX)
 		return -E2BIG;
-	if (message->length_count == 0)
+	if (message->count == 0)
 		return 0;
 	list = realloc(lengths->list, count * sizeof(*list));
 	if (list == NULL)
 		return -ENOMEM;
-	memcpy(list + lengths->count, message->lengths, message->length_count * sizeof(*list));
+	memcpy(list + lengths->count, message->lengths, message->count * sizeof(*list));
 	lengths->list = list;
 	lengths->count = count;
 	return 0;

@@ -6,7 +6,22 @@
 #ifndef HOLDFAST_VQP_DATA_IMM_LENGTHS_H
 #define HOLDFAST_VQP_DATA_IMM_LENGTHS_H
 
-#include "vqp/message.h"
+#include "vqp/kinds.h"
+
+#define LENGTHS_PER_MESSAGE 32u
+
+/* The k-th message of the sender has so many bytes, however many of them are still to come. */
+struct message_length {
+	uint64_t message;
+	uint32_t bytes;
+};
+
+struct lengths_message {
+	struct message_head head;
+	uint8_t more; /* another one follows */
+	uint8_t count;
+	struct message_length lengths[LENGTHS_PER_MESSAGE];
+};
 
 struct imm_lengths {
 	struct message_length *list; /* ascending; NULL: empty */
@@ -15,7 +30,7 @@ struct imm_lengths {
 };
 
 /* Takes over a LENGTHS message. -ENOMEM, and -E2BIG when there are more than any vqp has in flight. */
-int imm_lengths_learn(struct imm_lengths *lengths, const struct message *message);
+int imm_lengths_learn(struct imm_lengths *lengths, const struct lengths_message *message);
 /* True: *bytes_out is what the receive of the k-th message reports. */
 bool imm_lengths_of(const struct imm_lengths *lengths, uint64_t message, uint32_t *bytes_out);
 void imm_lengths_free(struct imm_lengths *lengths);

@@ -2,11 +2,24 @@
  * while a dedicated qp is being made in the background (rebuild.h). The picker offers, the other end matches. */
 #include "vqp/objects.h"
 
+static const struct field backup_fields[] = {PATH_MESSAGE_FIELDS};
+static void take_backup(struct hf_vqp *vqp, const struct message_head *head);
+static const struct vqp_kind backup_kind =
+	VQP_KIND(MESSAGE_BACKUP, "BACKUP", struct path_message, backup_fields, take_backup);
+static const struct vqp_kind backup_qp_kind =
+	VQP_KIND(MESSAGE_BACKUP_QP, "BACKUP_QP", struct path_message, backup_fields, take_backup);
+
+void backup_register(struct message_kinds *kinds)
+{
+	message_register(kinds, &backup_kind.kind);
+	message_register(kinds, &backup_qp_kind.kind);
+}
+
 bool backup_offer(struct hf_vqp *vqp, unsigned rail)
 {
 	if (path_create(vqp, &vqp->backup[rail], rail) != 0)
 		return false;
-	exchange_say_path(vqp, MESSAGE_BACKUP, &vqp->backup[rail], MESSAGE_PATH_BUILT);
+	exchange_say_path(vqp, &backup_kind, &vqp->backup[rail], PATH_BUILT);
 	return true;
 }
 
@@ -27,13 +40,13 @@ void backup_offer_all(struct hf_vqp *vqp)
 }
 
 /* To what is offered now: an offer that was given up and made again has two answers. */
-static bool is_answer(const struct hf_vqp *vqp, const struct path *path, const struct message *message)
+static bool is_answer(const struct hf_vqp *vqp, const struct path *path, const struct path_message *message)
 {
-	return message->kind == MESSAGE_BACKUP_QP && vqp->recovery.picks && path->qp != NULL && !path->ready &&
+	return message->head.kind == &backup_qp_kind.kind && vqp->recovery.picks && path->qp != NULL && !path->ready &&
 	       message->about_qp == path->qp->qp_num;
 }
 
-void backup_message(struct hf_vqp *vqp, const struct message *message, unsigned rail)
+static void on_backup(struct hf_vqp *vqp, const struct path_message *message, unsigned rail)
 {
 	struct path *path = &vqp->backup[rail];
 
@@ -44,23 +57,32 @@ void backup_message(struct hf_vqp *vqp, const struct message *message, unsigned 
 			path_destroy(path);
 		return;
 	}
-	if (message->kind == MESSAGE_BACKUP && !vqp->recovery.picks) {
+	if (message->head.kind == &backup_kind.kind && !vqp->recovery.picks) {
 		path_destroy(path);
 		if (path_create(vqp, path, rail) != 0)
 			return;
-		if (path_connect(vqp, path, message) != 0) {
+		if (path_connect(vqp, path, &message->offer) != 0) {
 			path_destroy(path);
 			return;
 		}
 		path->ready = true;
-		exchange_say_path(vqp, MESSAGE_BACKUP_QP, path, MESSAGE_PATH_BUILT);
+		exchange_say_path(vqp, &backup_qp_kind, path, PATH_BUILT);
 	} else if (is_answer(vqp, path, message)) {
-		path->ready = path_connect(vqp, path, message) == 0;
+		path->ready = path_connect(vqp, path, &message->offer) == 0;
 		if (path->ready)
 			rebuild_ready(vqp, rail);
 		else
 			path_destroy(path);
 	}
+}
+
+static void take_backup(struct hf_vqp *vqp, const struct message_head *head)
+{
+	const struct path_message *message = (const void *)head;
+	int rail = peer_our_rail(vqp->peer, message->offer.rail);
+
+	if (rail >= 0)
+		on_backup(vqp, message, (unsigned)rail);
 }
 
 /* The picker may say GO to it before it hears that it is of no use any more, and posts at once: then it is asked what

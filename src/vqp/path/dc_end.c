@@ -8,7 +8,7 @@
 #define RNR_RETRY     7
 #define NEEDED        (HF_DEV_DC | HF_DEV_DC_EVIDENCE)
 
-void dc_describe(struct hf_dev *dev, struct message_rail *rail)
+void dc_describe(struct hf_dev *dev, struct remote_rail *rail)
 {
 	rail->dc_mtu = (dev->attr.caps & NEEDED) == NEEDED ? (uint8_t)path_active_mtu(dev) : 0;
 	rail->dc_rd_atomic = path_rd_atomic(dev);
@@ -16,8 +16,8 @@ void dc_describe(struct hf_dev *dev, struct message_rail *rail)
 
 bool dc_suits(const struct hf_peer *peer, unsigned rail)
 {
-	const struct message_rail *theirs;
-	struct message_rail ours = {0};
+	const struct remote_rail *theirs;
+	struct remote_rail ours = {0};
 
 	if (peer->rail_map[rail] < 0)
 		return false;
@@ -80,24 +80,29 @@ void dc_end_free(struct dc_end *end)
 	free(end);
 }
 
-void dc_end_say(const struct dc_end *end, struct hf_qp *initiator, struct message *message)
+static const struct field dc_told_fields[] = {
+	FIELD_MAX(struct dc_told, used, 1),
+	FIELD_MAX(struct dc_told, dct_num, NUM_MASK),
+	FIELD_ANY(struct dc_told, key),
+	FIELD_ANY(struct dc_told, use),
+};
+const struct fields dc_told_layout = FIELDS(dc_told_fields);
+
+struct dc_told dc_end_say(const struct dc_end *end, struct hf_qp *initiator)
 {
 	struct hf_dc_source source = {0};
 
 	(void)hf_qp_dc_source(initiator, &source);
-	message->dc = 1;
-	message->dct_num = end->path.qp->qp_num;
-	message->dc_key = end->key;
-	message->dc_use = source.use;
+	return (struct dc_told){.used = 1, .dct_num = end->path.qp->qp_num, .key = end->key, .use = source.use};
 }
 
-void dc_end_hear(struct dc_end *end, const uint8_t *gid, const struct message *message)
+void dc_end_hear(struct dc_end *end, const uint8_t *gid, const struct path_offer *offer, const struct dc_told *told)
 {
-	end->dest = (struct hf_dc_dest){.dct_num = message->dct_num, .dc_key = message->dc_key};
-	end->source = (struct hf_dc_source){.qp_num = message->qp_num, .use = message->dc_use};
+	end->dest = (struct hf_dc_dest){.dct_num = told->dct_num, .dc_key = told->key};
+	end->source = (struct hf_dc_source){.qp_num = offer->qp_num, .use = told->use};
 	memcpy(end->dest.gid.raw, gid, sizeof(end->dest.gid.raw));
 	memcpy(end->source.gid.raw, gid, sizeof(end->source.gid.raw));
-	end->source_psn = message->psn;
+	end->source_psn = offer->psn;
 }
 
 int dc_end_fence(struct dc_end *end)

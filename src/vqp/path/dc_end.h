@@ -22,7 +22,7 @@ struct dc_end {
  * negotiation that RC has. Both ends come to the same answer. */
 bool dc_suits(const struct hf_peer *peer, unsigned rail);
 /* What the other side needs to know for that. */
-void dc_describe(struct hf_dev *dev, struct message_rail *rail);
+void dc_describe(struct hf_dev *dev, struct remote_rail *rail);
 
 /* To where it works, from INIT. */
 int dc_start(const struct hf_node *node, struct path *path, bool is_initiator);
@@ -31,8 +31,15 @@ struct dc_end *dc_end_make(struct hf_vpd *pd, unsigned rail, int access, struct 
 void dc_end_free(struct dc_end *end);                                                           /* NULL is legal */
 
 /* What the other end is told, and tells. */
-void dc_end_say(const struct dc_end *end, struct hf_qp *initiator, struct message *message);
-void dc_end_hear(struct dc_end *end, const uint8_t *gid, const struct message *message);
+/* Part of POOL and POOL_QP; with it, qp_num and psn of the offer are of an initiator. */
+struct dc_told {
+	uint8_t used; /* 0: not over DC */
+	uint32_t dct_num;
+	uint64_t key, use;
+};
+extern const struct fields dc_told_layout;
+struct dc_told dc_end_say(const struct dc_end *end, struct hf_qp *initiator);
+void dc_end_hear(struct dc_end *end, const uint8_t *gid, const struct path_offer *offer, const struct dc_told *told);
 
 /* Of the peer's initiator: nothing of it executes any more. As hf_qp_fence. */
 int dc_end_fence(struct dc_end *end);

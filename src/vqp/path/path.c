@@ -44,15 +44,16 @@ bool path_has_footers(const struct hf_node *node, unsigned rail)
 	return (node->rails[rail].dev->attr.caps & HF_DEV_FOOTER) != 0;
 }
 
-struct path_offer path_offered(const struct message *message)
-{
-	return (struct path_offer){.cached = message->cached,
-		.rd_atomic = message->rd_atomic,
-		.mtu = message->mtu,
-		.footers = message->footers,
-		.qp_num = message->qp_num,
-		.psn = message->psn};
-}
+static const struct field path_offer_fields[] = {
+	FIELD_MAX(struct path_offer, rail, HF_RAILS_MAX - 1),
+	FIELD_MAX(struct path_offer, cached, PATH_SOURCES - 1),
+	FIELD_ANY(struct path_offer, rd_atomic),
+	FIELD_RANGE(struct path_offer, mtu, IBV_MTU_256, IBV_MTU_4096),
+	FIELD_MAX(struct path_offer, footers, 1),
+	FIELD_MAX(struct path_offer, qp_num, NUM_MASK),
+	FIELD_MAX(struct path_offer, psn, NUM_MASK),
+};
+const struct fields path_offer_layout = FIELDS(path_offer_fields);
 
 /* Writes into the completion log take a place of their own in the queue, unless they are footers. */
 int path_create(struct hf_vqp *vqp, struct path *path, unsigned rail)
@@ -82,16 +83,16 @@ enum ibv_mtu path_active_mtu(struct hf_dev *dev)
 	return hf_dev_query_port(dev, &port) == 0 && port.active_mtu >= IBV_MTU_256 ? port.active_mtu : IBV_MTU_1024;
 }
 
-void path_attributes(const struct hf_node *node, const struct path *path, struct message *message)
+struct path_offer path_attributes(const struct hf_node *node, const struct path *path)
 {
 	struct hf_dev *dev = node->rails[path->rail].dev;
 
-	message->rail = (uint8_t)path->rail;
-	message->rd_atomic = path_rd_atomic(dev);
-	message->mtu = (uint8_t)path_active_mtu(dev);
-	message->footers = path_has_footers(node, path->rail);
-	message->qp_num = path->qp->qp_num;
-	message->psn = path->psn;
+	return (struct path_offer){.rail = (uint8_t)path->rail,
+		.rd_atomic = path_rd_atomic(dev),
+		.mtu = (uint8_t)path_active_mtu(dev),
+		.footers = path_has_footers(node, path->rail),
+		.qp_num = path->qp->qp_num,
+		.psn = path->psn};
 }
 
 static int connect_to(const struct hf_node *node, struct path *path, const uint8_t *gid, unsigned access,
@@ -134,14 +135,7 @@ static int connect_to(const struct hf_node *node, struct path *path, const uint8
 			IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
-int path_connect(struct hf_vqp *vqp, struct path *path, const struct message *theirs)
-{
-	struct path_offer offer = path_offered(theirs);
-
-	return path_connect_offered(vqp, path, &offer);
-}
-
-int path_connect_offered(struct hf_vqp *vqp, struct path *path, const struct path_offer *theirs)
+int path_connect(struct hf_vqp *vqp, struct path *path, const struct path_offer *theirs)
 {
 	const uint8_t *gid = vqp->peer->remote[vqp->peer->rail_map[path->rail]].gid;
 
@@ -151,11 +145,8 @@ int path_connect_offered(struct hf_vqp *vqp, struct path *path, const struct pat
 int path_connect_self(const struct hf_node *node, struct path *path, int access)
 {
 	union ibv_gid gid = hf_dev_gid(node->rails[path->rail].dev);
-	struct message ours = {0};
-	struct path_offer offer;
+	struct path_offer offer = path_attributes(node, path);
 
-	path_attributes(node, path, &ours);
-	offer = path_offered(&ours);
 	return connect_to(node, path, gid.raw, (unsigned)access, &offer);
 }
 

@@ -4,8 +4,8 @@
 
 #include <holdfast/vqp.h>
 
-#include "vqp/message.h"
 #include "node/rail_cq.h"
+#include "vqp/kinds.h"
 
 struct standby;
 
@@ -33,13 +33,31 @@ struct path {
 	uint64_t fence_since_ns, fence_retry_ns; /* the fence has failed since; is tried again then; 0: neither */
 };
 
-/* What the other side has, to be connected with. */
+/* What the picker goes to. */
+enum path_source {
+	PATH_BUILT,  /* a qp still to be matched */
+	PATH_BACKUP, /* the vqp's own, made beforehand on that rail */
+	PATH_POOL,   /* of the pool: qp_num is its our_key of the picker */
+	PATH_SOURCES,
+};
+
+/* What one side has, to be connected with. */
 struct path_offer {
-	uint8_t cached; /* enum message_path */
+	uint8_t rail;   /* of the sender */
+	uint8_t cached; /* enum path_source */
 	uint8_t rd_atomic, mtu, footers;
 	uint32_t qp_num, psn;
 };
-struct path_offer path_offered(const struct message *message);
+extern const struct fields path_offer_layout;
+
+/* GO, QP, BACKUP, BACKUP_QP; answers say in about_qp to what. */
+struct path_message {
+	struct message_head head;
+	struct path_offer offer;
+	uint32_t about_qp;
+};
+#define PATH_MESSAGE_FIELDS                                                                                            \
+	FIELD_STRUCT(struct path_message, offer, &path_offer_layout), FIELD_MAX(struct path_message, about_qp, NUM_MASK)
 
 bool path_has_footers(const struct hf_node *node, unsigned rail); /* the device of that rail knows them */
 int path_create(struct hf_vqp *vqp, struct path *path, unsigned rail);
@@ -53,8 +71,7 @@ struct path_need {
 int path_make(struct hf_vpd *pd, unsigned rail, const struct path_need *need, struct wc_sink *sink, struct path *path);
 enum ibv_mtu path_active_mtu(struct hf_dev *dev);
 uint8_t path_rd_atomic(const struct hf_dev *dev);
-int path_connect(struct hf_vqp *vqp, struct path *path, const struct message *theirs);
-int path_connect_offered(struct hf_vqp *vqp, struct path *path, const struct path_offer *theirs);
+int path_connect(struct hf_vqp *vqp, struct path *path, const struct path_offer *theirs);
 int path_connect_self(const struct hf_node *node, struct path *path, int access); /* both ends are this one */
 int path_post_recvs(struct hf_vqp *vqp, struct path *path);
 void path_activate(struct path *path); /* traffic is on it from now */
@@ -70,6 +87,6 @@ int path_post_send(struct hf_vqp *vqp, struct path *path, struct ibv_send_wr *wr
 void path_deactivate(struct path *path);
 /* Packets that became unretired, of the vqp and, on a shared qp, of all on it. */
 void path_count(struct path *path, uint32_t *packets, int64_t more);
-void path_attributes(const struct hf_node *node, const struct path *path, struct message *message);
+struct path_offer path_attributes(const struct hf_node *node, const struct path *path);
 
 #endif

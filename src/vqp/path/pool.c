@@ -57,6 +57,34 @@ static struct standby *add(struct pool *pool, unsigned rail)
 
 /* ---- vqps on it ---- */
 
+struct pool_gone_message {
+	struct message_head head;
+	uint8_t rail; /* of the sender */
+	uint32_t about_qp;
+};
+
+static const struct field pool_fields[] = {
+	FIELD_STRUCT(struct pool_message, offer, &path_offer_layout),
+	FIELD_STRUCT(struct pool_message, dc, &dc_told_layout),
+};
+static const struct field pool_qp_fields[] = {
+	FIELD_STRUCT(struct pool_message, offer, &path_offer_layout),
+	FIELD_STRUCT(struct pool_message, dc, &dc_told_layout),
+	FIELD_MAX(struct pool_message, about_qp, NUM_MASK),
+};
+static const struct field gone_fields[] = {
+	FIELD_MAX(struct pool_gone_message, rail, HF_RAILS_MAX - 1),
+	FIELD_MAX(struct pool_gone_message, about_qp, NUM_MASK),
+};
+
+static void take_pool(struct hf_vqp *vqp, const struct message_head *head);
+static void take_gone(struct hf_vqp *vqp, const struct message_head *head);
+static const struct vqp_kind pool_kind = VQP_KIND(MESSAGE_POOL, "POOL", struct pool_message, pool_fields, take_pool);
+static const struct vqp_kind pool_qp_kind =
+	VQP_KIND(MESSAGE_POOL_QP, "POOL_QP", struct pool_message, pool_qp_fields, take_pool);
+static const struct vqp_kind gone_kind =
+	VQP_KIND(MESSAGE_POOL_GONE, "POOL_GONE", struct pool_gone_message, gone_fields, take_gone);
+
 /* What is said of a pool is said for one of its vqps; NULL: it has none. */
 static const struct hf_vqp *speaker(const struct pool *pool)
 {
@@ -65,13 +93,10 @@ static const struct hf_vqp *speaker(const struct pool *pool)
 
 static void say_gone(const struct hf_vqp *vqp, unsigned rail, uint32_t offer)
 {
-	struct message message = {.kind = MESSAGE_POOL_GONE,
-		.to = vqp->remote_num,
-		.from = vqp->num,
-		.rail = (uint8_t)rail,
-		.about_qp = offer};
+	struct pool_gone_message message = {
+		.head = kinds_head(vqp, &gone_kind), .rail = (uint8_t)rail, .about_qp = offer};
 
-	peer_send(vqp->peer, &message);
+	peer_send(vqp->peer, &message.head);
 }
 
 /* Of the picker: the other side is told that nobody will be sent there any more, once there is a vqp to say it for. */
@@ -203,14 +228,15 @@ void pool_forget(struct hf_vqp *vqp)
 	vqp->pool = NULL;
 }
 
-static void say(const struct hf_vqp *vqp, enum message_kind kind, const struct standby *standby)
+static void say(const struct hf_vqp *vqp, const struct vqp_kind *kind, const struct standby *standby)
 {
-	struct message message = {.kind = kind, .to = vqp->remote_num, .from = vqp->num, .about_qp = standby->offer};
+	struct pool_message message = {.head = kinds_head(vqp, kind),
+		.offer = path_attributes(vqp->node, &standby->path),
+		.about_qp = standby->offer};
 
-	path_attributes(vqp->node, &standby->path, &message);
 	if (standby->dc != NULL)
-		dc_end_say(standby->dc, standby->path.qp, &message);
-	peer_send(vqp->peer, &message);
+		message.dc = dc_end_say(standby->dc, standby->path.qp);
+	peer_send(vqp->peer, &message.head);
 }
 
 static void keep_ready(struct pool *pool, unsigned rail, uint64_t now_ns)
@@ -233,7 +259,7 @@ static void keep_ready(struct pool *pool, unsigned rail, uint64_t now_ns)
 
 		if (standby == NULL)
 			return; /* the device has no room; the next tick tries again */
-		say(speaker(pool), MESSAGE_POOL, standby);
+		say(speaker(pool), &pool_kind, standby);
 	}
 }
 
@@ -279,43 +305,43 @@ static bool has_room(const struct pool *pool, unsigned rail)
 	return have < POOL_MAX;
 }
 
-static void offered(struct hf_vqp *vqp, const struct message *message, unsigned rail)
+static void offered(struct hf_vqp *vqp, const struct pool_message *message, unsigned rail)
 {
 	struct standby *standby;
 
 	pool_enlist(vqp);
-	if (vqp->pool == NULL || !has_room(vqp->pool, rail) || dc_suits(vqp->peer, rail) != (message->dc != 0))
+	if (vqp->pool == NULL || !has_room(vqp->pool, rail) || dc_suits(vqp->peer, rail) != (message->dc.used != 0))
 		return;
 	standby = add(vqp->pool, rail);
 	if (standby == NULL)
 		return;
-	standby->offer = message->dc ? message->dct_num : message->qp_num;
+	standby->offer = message->dc.used ? message->dc.dct_num : message->offer.qp_num;
 	if (standby_connect(vqp, standby, message) != 0) {
 		standby_free(standby);
 		return;
 	}
 	standby->state = STANDBY_READY;
-	say(vqp, MESSAGE_POOL_QP, standby);
+	say(vqp, &pool_qp_kind, standby);
 }
 
-static struct standby *find_offer(struct hf_vqp *vqp, const struct message *message, unsigned rail)
+static struct standby *find_offer(struct hf_vqp *vqp, uint32_t offer, unsigned rail)
 {
 	if (vqp->pool == NULL)
 		return NULL;
 	list_for_each (at, &vqp->pool->qps) {
 		struct standby *standby = container_of(at, struct standby, link);
 
-		if (standby->path.rail == rail && standby->offer == message->about_qp)
+		if (standby->path.rail == rail && standby->offer == offer)
 			return standby;
 	}
 	return NULL;
 }
 
-static void answered(struct hf_vqp *vqp, const struct message *message, unsigned rail)
+static void answered(struct hf_vqp *vqp, const struct pool_message *message, unsigned rail)
 {
-	struct standby *standby = find_offer(vqp, message, rail);
+	struct standby *standby = find_offer(vqp, message->about_qp, rail);
 
-	if (standby == NULL || standby->state != STANDBY_OFFERED || (standby->dc != NULL) != (message->dc != 0))
+	if (standby == NULL || standby->state != STANDBY_OFFERED || (standby->dc != NULL) != (message->dc.used != 0))
 		return;
 	if (standby_connect(vqp, standby, message) == 0)
 		standby->state = STANDBY_READY;
@@ -325,13 +351,13 @@ static void answered(struct hf_vqp *vqp, const struct message *message, unsigned
 
 /* To the picker: the other end is broken; it is withdrawn as soon as nobody is on it, or has been. To the other side:
  * nobody will be sent there any more. */
-static void gone(struct hf_vqp *vqp, const struct message *message, unsigned rail)
+static void gone(struct hf_vqp *vqp, uint32_t offer, unsigned rail)
 {
-	struct standby *standby = find_offer(vqp, message, rail);
+	struct standby *standby = find_offer(vqp, offer, rail);
 	bool picks = vqp->recovery.picks;
 
 	if (standby == NULL && picks)
-		say_gone(vqp, rail, message->about_qp);
+		say_gone(vqp, rail, offer);
 	if (standby == NULL)
 		return;
 	standby_break(standby);
@@ -344,14 +370,31 @@ static void gone(struct hf_vqp *vqp, const struct message *message, unsigned rai
 		standby_free(standby);
 }
 
-void pool_message(struct hf_vqp *vqp, const struct message *message, unsigned rail)
+static void take_pool(struct hf_vqp *vqp, const struct message_head *head)
 {
-	if (message->kind == MESSAGE_POOL && !vqp->recovery.picks)
-		offered(vqp, message, rail);
-	else if (message->kind == MESSAGE_POOL_QP && vqp->recovery.picks)
-		answered(vqp, message, rail);
-	else if (message->kind == MESSAGE_POOL_GONE)
-		gone(vqp, message, rail);
+	const struct pool_message *message = (const void *)head;
+	int rail = peer_our_rail(vqp->peer, message->offer.rail);
+
+	if (rail >= 0 && head->kind == &pool_kind.kind && !vqp->recovery.picks)
+		offered(vqp, message, (unsigned)rail);
+	else if (rail >= 0 && head->kind == &pool_qp_kind.kind && vqp->recovery.picks)
+		answered(vqp, message, (unsigned)rail);
+}
+
+static void take_gone(struct hf_vqp *vqp, const struct message_head *head)
+{
+	const struct pool_gone_message *message = (const void *)head;
+	int rail = peer_our_rail(vqp->peer, message->rail);
+
+	if (rail >= 0)
+		gone(vqp, message->about_qp, (unsigned)rail);
+}
+
+void pool_register(struct message_kinds *kinds)
+{
+	message_register(kinds, &pool_kind.kind);
+	message_register(kinds, &pool_qp_kind.kind);
+	message_register(kinds, &gone_kind.kind);
 }
 
 /* ---- the end ---- */

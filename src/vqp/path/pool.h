@@ -52,7 +52,6 @@ struct standby *pool_named(struct hf_vqp *vqp, unsigned rail, uint32_t their_qp_
 void pool_join(struct hf_vqp *vqp, struct standby *standby); /* becomes the vqp's path */
 void pool_leave(struct hf_vqp *vqp);                         /* the vqp has no path then */
 
-void pool_message(struct hf_vqp *vqp, const struct message *message, unsigned rail);
 bool pool_turn(struct hf_node *node);
 void pool_tick(struct hf_node *node, uint64_t now_ns);
 void pool_free_peer(struct hf_peer *peer);

@@ -77,21 +77,21 @@ void standby_free(struct standby *standby)
 	free(standby);
 }
 
-int standby_connect(struct hf_vqp *vqp, struct standby *standby, const struct message *theirs)
+int standby_connect(struct hf_vqp *vqp, struct standby *standby, const struct pool_message *theirs)
 {
 	struct path *path = &standby->path;
 	int rc;
 
 	if (standby->dc == NULL) {
-		rc = path_connect(vqp, &standby->carrier->path, theirs);
+		rc = path_connect(vqp, &standby->carrier->path, &theirs->offer);
 		path->footers = standby->carrier->path.footers;
 		path->mtu_bytes = standby->carrier->path.mtu_bytes;
 		path->their_key = standby->carrier->path.their_key;
 		return rc;
 	}
-	dc_end_hear(standby->dc, vqp->peer->remote[vqp->peer->rail_map[path->rail]].gid, theirs);
-	path->footers = theirs->footers && path_has_footers(vqp->node, path->rail);
-	path->our_key = theirs->dct_num;
+	dc_end_hear(standby->dc, vqp->peer->remote[vqp->peer->rail_map[path->rail]].gid, &theirs->offer, &theirs->dc);
+	path->footers = theirs->offer.footers && path_has_footers(vqp->node, path->rail);
+	path->our_key = theirs->dc.dct_num;
 	path->their_key = standby->dc->path.qp->qp_num;
 	return 0;
 }

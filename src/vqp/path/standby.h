@@ -13,6 +13,14 @@ enum standby_state {
 	STANDBY_BROKEN, /* waiting for its last vqp to leave, and for both ends to know */
 };
 
+/* POOL, POOL_QP. */
+struct pool_message {
+	struct message_head head;
+	struct path_offer offer;
+	struct dc_told dc;
+	uint32_t about_qp; /* POOL_QP: the offer that it answers */
+};
+
 struct standby {
 	struct list link, carrier_link; /* of the pool's; of the carrier's */
 	struct pool *pool;
@@ -33,7 +41,7 @@ struct standby {
 
 /* On the pool's list, not connected; over DC, with one of so many initiators. NULL: the device has no room. */
 struct standby *standby_make(struct pool *pool, unsigned rail, bool dc, unsigned initiators);
-int standby_connect(struct hf_vqp *vqp, struct standby *standby, const struct message *theirs);
+int standby_connect(struct hf_vqp *vqp, struct standby *standby, const struct pool_message *theirs);
 void standby_free(struct standby *standby); /* no vqp is on it */
 
 /* All its vqps have to settle. */

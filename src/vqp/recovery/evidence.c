@@ -3,13 +3,15 @@
 #include <errno.h>
 #include <string.h>
 
+#include "vqp/recovery/exchange.h"
+
 /* Of the wrs of a peer that may not write: it has a ring only from the time when it could (R14). */
-static bool log_speaks(const struct hf_vqp *vqp, const struct message *state)
+static bool log_speaks(const struct hf_vqp *vqp, const struct state_message *state)
 {
 	return state->has_log && (vqp->access & IBV_ACCESS_REMOTE_WRITE) != 0;
 }
 
-void evidence_gather(const struct hf_vqp *vqp, bool fenced, struct message *state)
+void evidence_gather(const struct hf_vqp *vqp, bool fenced, struct state_message *state)
 {
 	const struct path *path = &vqp->path;
 	struct hf_refusal refusal;
@@ -44,7 +46,7 @@ void evidence_gather(const struct hf_vqp *vqp, bool fenced, struct message *stat
 	state->atomic_count = (uint8_t)(rc > 0 ? rc : 0);
 }
 
-struct evidence evidence_of(const struct message *state, int our_rail)
+struct evidence evidence_of(const struct state_message *state, int our_rail)
 {
 	struct evidence evidence = {
 		.rail = (uint32_t)our_rail,
@@ -56,8 +58,8 @@ struct evidence evidence_of(const struct message *state, int our_rail)
 		.has_log = state->has_log != 0,
 		.log_number = state->log_number,
 		.log_entry = state->log_entry,
-		.grant = state->grant,
-		.access = state->access,
+		.grant = state->granted.grant,
+		.access = state->granted.access,
 		.consumed = state->consumed,
 		.resumes = state->resumes != 0,
 		.refusal = {.psn = state->refused_psn, .status = (enum ibv_wc_status)state->refused},

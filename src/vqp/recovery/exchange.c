@@ -1,11 +1,113 @@
-/* What the two ends of a vqp say to each other, and who takes it. Of the exchange (recovery.h): FENCE, STATE, LENGTHS,
- * GO, QP, READY. */
+/* What the two ends of a vqp say to each other about a failure, and what becomes of it: FENCE, STATE, LENGTHS, READY,
+ * LOG, CLOSED. GO and QP are in next_path.c. */
+#include "vqp/recovery/exchange.h"
+
 #include "vqp/path/pool.h"
 
-#include <errno.h>
+static const struct field reason_fields[] = {
+	FIELD_MAX(struct fence_reason, failback, 1),
+	FIELD_MAX(struct fence_reason, suspect, 1),
+	FIELD_MAX(struct fence_reason, wr_failed, 1),
+};
+static const struct fields reason_layout = FIELDS(reason_fields);
 
-#include "vqp/atomic/uid_post.h"
-#include "vqp/atomic/uid_slots.h"
+static const struct field fence_fields[] = {FIELD_STRUCT(struct fence_message, reason, &reason_layout)};
+
+static const struct field atomic_fields[] = {
+	FIELD_MAX(struct hf_atomic_result, psn, NUM_MASK),
+	FIELD_ANY(struct hf_atomic_result, original),
+};
+static const struct fields atomic_layout = FIELDS(atomic_fields);
+
+static const struct field state_fields[] = {
+	FIELD_STRUCT(struct state_message, reason, &reason_layout),
+	FIELD_MAX(struct state_message, fenced, 1),
+	FIELD_MAX(struct state_message, has_psn, 1),
+	FIELD_MAX(struct state_message, executed_psn, NUM_MASK),
+	FIELD_MAX(struct state_message, about_rail, HF_RAILS_MAX - 1),
+	FIELD_MAX(struct state_message, about_qp, NUM_MASK),
+	FIELD_MAX(struct state_message, ended, 1),
+	FIELD_MAX(struct state_message, refused, IBV_WC_GENERAL_ERR),
+	FIELD_MAX(struct state_message, refused_psn, NUM_MASK),
+	FIELD_MAX(struct state_message, in_doubt, 1),
+	FIELD_MAX(struct state_message, atomic_count, EVIDENCE_ATOMICS),
+	FIELD_LIST(struct state_message, atomics, atomic_count, &atomic_layout),
+	FIELD_MAX(struct state_message, has_log, 1),
+	FIELD_MAX(struct state_message, log_number, LOG_ENTRIES_MAX - 1),
+	FIELD_ANY(struct state_message, log_entry),
+	FIELD_ANY(struct state_message, consumed),
+	FIELD_MAX(struct state_message, resumes, 1),
+	FIELD_STRUCT(struct state_message, granted, &access_layout),
+	FIELD_MAX(struct state_message, up, RAIL_MASK),
+};
+
+static const struct field length_fields[] = {
+	FIELD_ANY(struct message_length, message),
+	FIELD_ANY(struct message_length, bytes),
+};
+static const struct fields length_layout = FIELDS(length_fields);
+static const struct field lengths_fields[] = {
+	FIELD_MAX(struct lengths_message, more, 1),
+	FIELD_MAX(struct lengths_message, count, LENGTHS_PER_MESSAGE),
+	FIELD_LIST(struct lengths_message, lengths, count, &length_layout),
+};
+
+static const struct field ready_fields[] = {FIELD_MAX(struct ready_message, zero, HF_RAILS_MAX - 1)};
+
+static const struct field closed_fields[] = {
+	FIELD_MAX(struct closed_message, zero, HF_RAILS_MAX - 1),
+	FIELD_MAX(struct closed_message, about_qp, NUM_MASK),
+};
+
+static const struct field log_fields[] = {
+	FIELD_ANY(struct log_message, addr),
+	FIELD_RANGE(struct log_message, entries, 1, LOG_ENTRIES_MAX),
+	FIELD_MAX(struct log_message, footers, RAIL_MASK),
+	FIELD_ARRAY(struct log_message, rkeys),
+};
+
+static bool log_valid(const struct message_head *head)
+{
+	const struct log_message *message = (const void *)head;
+
+	return (message->entries & (message->entries - 1)) == 0;
+}
+
+static void take_fence(struct hf_vqp *vqp, const struct message_head *head);
+static void take_state(struct hf_vqp *vqp, const struct message_head *head);
+static void take_lengths(struct hf_vqp *vqp, const struct message_head *head);
+static void take_ready(struct hf_vqp *vqp, const struct message_head *head);
+static void take_log(struct hf_vqp *vqp, const struct message_head *head);
+
+static const struct vqp_kind fence_kind =
+	VQP_KIND(MESSAGE_FENCE, "FENCE", struct fence_message, fence_fields, take_fence);
+static const struct vqp_kind state_kind =
+	VQP_KIND(MESSAGE_STATE, "STATE", struct state_message, state_fields, take_state);
+static const struct vqp_kind lengths_kind =
+	VQP_KIND(MESSAGE_LENGTHS, "LENGTHS", struct lengths_message, lengths_fields, take_lengths);
+static const struct vqp_kind ready_kind =
+	VQP_KIND(MESSAGE_READY, "READY", struct ready_message, ready_fields, take_ready);
+static const struct vqp_kind closed_kind =
+	VQP_KIND(MESSAGE_CLOSED, "CLOSED", struct closed_message, closed_fields, exchange_closed);
+static const struct vqp_kind log_kind = {
+	.kind = {.number = MESSAGE_LOG,
+		.bytes = sizeof(struct log_message),
+		.name = "LOG",
+		.fields = FIELDS(log_fields),
+		.valid = log_valid,
+		.take = kinds_to_vqp},
+	.take = take_log,
+};
+
+void exchange_register(struct message_kinds *kinds)
+{
+	message_register(kinds, &fence_kind.kind);
+	message_register(kinds, &state_kind.kind);
+	message_register(kinds, &lengths_kind.kind);
+	message_register(kinds, &ready_kind.kind);
+	message_register(kinds, &closed_kind.kind);
+	message_register(kinds, &log_kind.kind);
+}
 
 bool exchange_suspects_rail(const struct hf_vqp *vqp)
 {
@@ -28,48 +130,72 @@ static bool may_resume(const struct hf_vqp *vqp)
 	return false;
 }
 
-void exchange_say(struct hf_vqp *vqp, enum message_kind kind)
+/* Of the epoch that it is in. */
+static struct message_head head_now(const struct hf_vqp *vqp, const struct vqp_kind *kind)
 {
-	struct message message = {.kind = kind,
-		.to = vqp->remote_num,
-		.from = vqp->num,
-		.epoch = vqp->recovery.epoch,
-		.failback = vqp->recovery.kind == RECOVERY_FAILBACK};
+	struct message_head head = kinds_head(vqp, kind);
 
-	if (kind == MESSAGE_FENCE || kind == MESSAGE_STATE) {
-		message.suspect = exchange_suspects_rail(vqp);
-		message.wr_failed = vqp->rail_suspect;
-		vqp->fence_unsaid = false;
-	}
-	if (kind == MESSAGE_STATE) {
-		vqp->awaits_go = !vqp->recovery.picks;
-		message.up = detector_up_mask(vqp->peer);
-		message.resumes = vqp->resumes = may_resume(vqp);
-		evidence_gather(vqp, vqp->recovery.fenced, &message);
-		access_tell(vqp, &message);
-	}
-	peer_send(vqp->peer, &message);
+	head.epoch = vqp->recovery.epoch;
+	return head;
 }
 
-void exchange_say_path(struct hf_vqp *vqp, enum message_kind kind, const struct path *path, enum message_path cached)
+static struct fence_reason reason_now(struct hf_vqp *vqp)
 {
-	struct message message = {.kind = kind,
-		.to = vqp->remote_num,
-		.from = vqp->num,
-		.epoch = vqp->recovery.epoch,
-		.about_qp = path->their_key,
-		.cached = (uint8_t)cached};
+	vqp->fence_unsaid = false;
+	return (struct fence_reason){.failback = vqp->recovery.kind == RECOVERY_FAILBACK,
+		.suspect = exchange_suspects_rail(vqp),
+		.wr_failed = vqp->rail_suspect};
+}
 
-	path_attributes(vqp->node, path, &message);
-	if (cached == MESSAGE_PATH_POOL)
-		message.qp_num = path->our_key;
-	peer_send(vqp->peer, &message);
+void exchange_say_fence(struct hf_vqp *vqp)
+{
+	struct fence_message message = {.head = head_now(vqp, &fence_kind), .reason = reason_now(vqp)};
+
+	peer_send(vqp->peer, &message.head);
+}
+
+void exchange_say_state(struct hf_vqp *vqp)
+{
+	struct state_message message = {.head = head_now(vqp, &state_kind), .reason = reason_now(vqp)};
+
+	vqp->awaits_go = !vqp->recovery.picks;
+	message.up = detector_up_mask(vqp->peer);
+	message.resumes = vqp->resumes = may_resume(vqp);
+	evidence_gather(vqp, vqp->recovery.fenced, &message);
+	message.granted = access_tell(vqp);
+	vqp->grants.told = vqp->grants.ours;
+	peer_send(vqp->peer, &message.head);
+}
+
+void exchange_say_ready(struct hf_vqp *vqp)
+{
+	struct ready_message message = {.head = head_now(vqp, &ready_kind)};
+
+	peer_send(vqp->peer, &message.head);
+}
+
+void exchange_say_path(
+	struct hf_vqp *vqp, const struct vqp_kind *kind, const struct path *path, enum path_source cached)
+{
+	struct path_message message = {
+		.head = head_now(vqp, kind), .offer = path_attributes(vqp->node, path), .about_qp = path->their_key};
+
+	message.offer.cached = (uint8_t)cached;
+	if (cached == PATH_POOL)
+		message.offer.qp_num = path->our_key;
+	peer_send(vqp->peer, &message.head);
+}
+
+void exchange_say_log(struct hf_vqp *vqp, struct log_message *message)
+{
+	message->head = kinds_head(vqp, &log_kind);
+	peer_send(vqp->peer, &message->head);
 }
 
 /* Before the other side has receives on a new path, so that no message that resumes is there sooner (R8). */
 void exchange_tell_lengths(struct hf_vqp *vqp)
 {
-	struct message message = {.kind = MESSAGE_LENGTHS, .to = vqp->remote_num, .from = vqp->num};
+	struct lengths_message message = {.head = kinds_head(vqp, &lengths_kind)};
 	bool told = vqp->told_lengths;
 
 	vqp->told_lengths = false;
@@ -78,17 +204,17 @@ void exchange_tell_lengths(struct hf_vqp *vqp)
 
 		if (entry->done || entry->message == 0 || entry->landed == 0)
 			continue;
-		if (message.length_count == MESSAGE_LENGTHS_MAX) {
+		if (message.count == LENGTHS_PER_MESSAGE) {
 			message.more = 1;
-			peer_send(vqp->peer, &message);
-			message.more = message.length_count = 0;
+			peer_send(vqp->peer, &message.head);
+			message.more = message.count = 0;
 		}
-		message.lengths[message.length_count++] =
+		message.lengths[message.count++] =
 			(struct message_length){.message = entry->message, .bytes = (uint32_t)entry->bytes};
 		vqp->told_lengths = true;
 	}
 	if (told || vqp->told_lengths)
-		peer_send(vqp->peer, &message);
+		peer_send(vqp->peer, &message.head);
 }
 
 uint32_t exchange_standby(const struct hf_vqp *vqp)
@@ -98,22 +224,32 @@ uint32_t exchange_standby(const struct hf_vqp *vqp)
 
 void exchange_say_closed(struct hf_vqp *vqp, uint32_t standby)
 {
-	struct message closed = {.kind = MESSAGE_CLOSED, .to = vqp->remote_num, .from = vqp->num, .about_qp = standby};
+	struct closed_message closed = {.head = kinds_head(vqp, &closed_kind), .about_qp = standby};
 
 	if (vqp->peer != NULL && vqp->remote_num != 0)
-		peer_send(vqp->peer, &closed);
+		peer_send(vqp->peer, &closed.head);
+}
+
+void exchange_answer_closed(struct hf_peer *peer, const struct message_head *message)
+{
+	const struct closed_message closed = {
+		.head = {.kind = &closed_kind.kind, .to = message->from, .from = message->to}};
+
+	peer_send(peer, &closed.head);
 }
 
 /* A picker posts to a standby qp as soon as it has said GO. Who ends before it hears that fences another path, and its
  * end of the standby qp serves others: what is on its way may execute there. Qps of its own it has destroyed. */
-static void look_for_strays(struct hf_vqp *vqp, const struct message *closed)
+static void look_for_strays(struct hf_vqp *vqp, const struct message_head *head)
 {
+	const struct closed_message *closed = (const void *)head;
+
 	vqp->strays = vqp->path.shared != NULL && closed->about_qp != vqp->path.our_key;
 	if (vqp->strays)
 		vqp->fenced_ns = 0; /* as soon as our end is fenced */
 }
 
-void exchange_closed(struct hf_vqp *vqp, const struct message *message)
+void exchange_closed(struct hf_vqp *vqp, const struct message_head *message)
 {
 	if (vqp_forsake(vqp))
 		return;
@@ -124,43 +260,15 @@ void exchange_closed(struct hf_vqp *vqp, const struct message *message)
 void exchange_ask_end(struct hf_vqp *vqp)
 {
 	exchange_say_closed(vqp, exchange_standby(vqp));
-	exchange_say(vqp, MESSAGE_FENCE);
+	exchange_say_fence(vqp);
 }
 
-void exchange_ended(struct hf_vqp *vqp, const struct message *message)
+void exchange_ended(struct hf_vqp *vqp, const struct message_head *message)
 {
 	if (vqp->fail_asks || vqp->fail_awaits) /* it may end before we have asked */
 		look_for_strays(vqp, message);
 	vqp->fail_awaits = vqp->fail_asks = false;
 	fence_queue_add(vqp);
-}
-
-static int our_rail(const struct hf_peer *peer, uint8_t theirs)
-{
-	for (unsigned i = 0; i < peer->node->rail_count; i++)
-		if (peer->rail_map[i] == (int)theirs)
-			return (int)i;
-	return -1;
-}
-
-static void on_qp(struct hf_vqp *vqp, const struct message *message)
-{
-	struct recovery_event event = {.type = RECOVERY_EVENT_READY, .epoch = message->epoch};
-	int rc = 0;
-
-	if (message->epoch != vqp->recovery.epoch || vqp->recovery.state != RECOVERY_BUILD || !vqp->recovery.picks ||
-		vqp->path.qp == NULL)
-		return;
-	if (access_is_stale(vqp))
-		rc = -ESTALE;
-	else if (!vqp->path.ready && vqp->path.shared == NULL)
-		rc = path_connect(vqp, &vqp->path, message);
-	if (rc == 0)
-		rc = path_post_recvs(vqp, &vqp->path);
-	if (rc != 0)
-		next_path_failed(vqp, vqp->path.rail, rc);
-	else
-		failover_event(vqp, &event);
 }
 
 /* A qp whose other end died of its own program error is not answered either. That end says CLOSED; this one answers
@@ -175,54 +283,35 @@ static void blame_rail(struct hf_vqp *vqp)
 	vqp->rail_suspect = false;
 }
 
-static void hear_state(struct hf_vqp *vqp, const struct message *message)
-{
-	if (message->epoch != vqp->recovery.epoch)
-		return;
-	blame_rail(vqp);
-	vqp->evidence = evidence_of(message, our_rail(vqp->peer, message->about_rail));
-}
-
 /* The sender's end of the path in use, unless it is of an exchange that is over. The side that picks has to know of a
  * failed wr of the other's, or it picks that rail again. */
-static void hear_suspicion(struct hf_vqp *vqp, const struct message *message)
+static void hear_suspicion(struct hf_vqp *vqp, uint32_t epoch, const struct fence_reason *reason)
 {
-	if (vqp->path.qp == NULL || (int32_t)(message->epoch - vqp->recovery.epoch) < 0)
+	if (vqp->path.qp == NULL || (int32_t)(epoch - vqp->recovery.epoch) < 0)
 		return;
-	vqp->rail_suspect = vqp->rail_suspect || message->wr_failed;
-	if (message->epoch == vqp->recovery.epoch)
+	vqp->rail_suspect = vqp->rail_suspect || reason->wr_failed;
+	if (epoch == vqp->recovery.epoch)
 		return;
-	if (message->wr_failed)
+	if (reason->wr_failed)
 		peer_silent(vqp->peer, vqp->path.rail);
-	if (message->suspect)
+	if (reason->suspect)
 		peer_suspect(vqp->peer, vqp->path.rail);
 }
 
-static void learn_log(struct hf_vqp *vqp, const struct message *message)
+static enum recovery_kind kind_of(const struct fence_reason *reason)
 {
-	const struct hf_peer *peer = vqp->peer;
-
-	if (vqp->log.entries != 0 || !policy_logs(&vqp->node->config))
-		return;
-	vqp->log = (struct log_writer){.addr = message->log_addr, .entries = message->log_entries};
-	for (unsigned i = 0; i < peer->node->rail_count; i++)
-		if (peer->rail_map[i] >= 0) {
-			bool footers = (message->up & 1u << peer->rail_map[i]) != 0 && path_has_footers(peer->node, i);
-
-			vqp->log_rkeys[i] = message->rkeys[peer->rail_map[i]];
-			vqp->log_footers |= footers ? 1u << i : 0;
-		}
+	return reason->failback ? RECOVERY_FAILBACK : RECOVERY_FAILOVER;
 }
 
 /* FENCE, or STATE, which is that too when it is the first of its epoch. The other side waits for us to answer, so it
  * is fenced before those that nobody asked about; but not before the first path, which is none to be fenced. */
-static void asked_to_fence(struct hf_vqp *vqp, const struct message *message, enum recovery_kind kind)
+static void asked_to_fence(struct hf_vqp *vqp, uint32_t epoch, const struct fence_reason *reason)
 {
-	struct recovery_event fence = {.type = RECOVERY_EVENT_FENCE, .epoch = message->epoch, .kind = kind};
+	struct recovery_event fence = {.type = RECOVERY_EVENT_FENCE, .epoch = epoch, .kind = kind_of(reason)};
 
 	if (vqp->recovery.epoch == 0)
 		return;
-	hear_suspicion(vqp, message);
+	hear_suspicion(vqp, epoch, reason);
 	failover_event(vqp, &fence);
 	if (vqp->fencing && !list_empty(&vqp->fence_link)) {
 		list_remove(&vqp->fence_link);
@@ -230,72 +319,64 @@ static void asked_to_fence(struct hf_vqp *vqp, const struct message *message, en
 	}
 }
 
-void exchange_message(struct hf_vqp *vqp, const struct message *message)
+static void take_fence(struct hf_vqp *vqp, const struct message_head *head)
 {
-	struct recovery_event event = {
-		.epoch = message->epoch, .kind = message->failback ? RECOVERY_FAILBACK : RECOVERY_FAILOVER};
-	int rail = our_rail(vqp->peer, message->rail);
+	const struct fence_message *message = (const void *)head;
 
-	if (vqp->state == HF_VQP_ERROR || vqp->state == HF_VQP_INIT || message->from != vqp->remote_num)
-		return;
-	switch ((unsigned)message->kind) {
-	case MESSAGE_FENCE:
-		asked_to_fence(vqp, message, event.kind);
-		break;
-	case MESSAGE_STATE:
-		asked_to_fence(vqp, message, event.kind);
-		hear_state(vqp, message);
-		peer_ports(vqp->peer, message->up);
-		event.type = RECOVERY_EVENT_STATE;
-		failover_event(vqp, &event);
-		break;
-	case MESSAGE_LOG:
-		learn_log(vqp, message);
-		break;
-	case MESSAGE_LENGTHS:
-		if (imm_lengths_learn(&vqp->lengths, message) != 0)
-			vqp_fail(vqp, IBV_WC_GENERAL_ERR, IBV_WC_WR_FLUSH_ERR, true);
-		break;
-	case MESSAGE_GO:
-		if (rail < 0)
-			break;
-		if (message->epoch == vqp->recovery.epoch)
-			vqp->go = path_offered(message);
-		event.type = RECOVERY_EVENT_GO;
-		event.rail = rail;
-		event.ready_at_once = next_path_goes_at_once(vqp, message->cached);
-		failover_event(vqp, &event);
-		break;
-	case MESSAGE_QP:
-		on_qp(vqp, message);
-		break;
-	case MESSAGE_READY:
-		event.type = RECOVERY_EVENT_READY;
-		if (!vqp->recovery.picks)
-			failover_event(vqp, &event);
-		break;
-	case MESSAGE_GRANT:
-		access_message(vqp, message);
-		break;
-	case MESSAGE_BACKUP:
-	case MESSAGE_BACKUP_QP:
-		if (rail >= 0 && vqp->peer->rail_map[rail] >= 0)
-			backup_message(vqp, message, (unsigned)rail);
-		break;
-	case MESSAGE_MOVE:
-		home_asked(vqp, rail);
-		break;
-	case MESSAGE_SLOTS_ASK:
-		uid_slots_lend(vqp);
-		break;
-	case MESSAGE_SLOTS:
-		uid_post_slots(vqp, message);
-		break;
-	case MESSAGE_POOL:
-	case MESSAGE_POOL_QP:
-	case MESSAGE_POOL_GONE:
-		if (rail >= 0)
-			pool_message(vqp, message, (unsigned)rail);
-		break;
+	asked_to_fence(vqp, head->epoch, &message->reason);
+}
+
+static void take_state(struct hf_vqp *vqp, const struct message_head *head)
+{
+	const struct state_message *message = (const void *)head;
+	struct recovery_event event = {
+		.type = RECOVERY_EVENT_STATE, .epoch = head->epoch, .kind = kind_of(&message->reason)};
+
+	asked_to_fence(vqp, head->epoch, &message->reason);
+	if (head->epoch == vqp->recovery.epoch) {
+		blame_rail(vqp);
+		vqp->evidence = evidence_of(message, peer_our_rail(vqp->peer, message->about_rail));
 	}
+	peer_ports(vqp->peer, message->up);
+	failover_event(vqp, &event);
+}
+
+static void take_lengths(struct hf_vqp *vqp, const struct message_head *head)
+{
+	if (imm_lengths_learn(&vqp->lengths, (const void *)head) != 0)
+		vqp_fail(vqp, IBV_WC_GENERAL_ERR, IBV_WC_WR_FLUSH_ERR, true);
+}
+
+static void take_ready(struct hf_vqp *vqp, const struct message_head *head)
+{
+	struct recovery_event event = {.type = RECOVERY_EVENT_READY, .epoch = head->epoch, .kind = RECOVERY_FAILOVER};
+
+	if (!vqp->recovery.picks)
+		failover_event(vqp, &event);
+}
+
+static void take_log(struct hf_vqp *vqp, const struct message_head *head)
+{
+	const struct log_message *message = (const void *)head;
+	const struct hf_peer *peer = vqp->peer;
+
+	if (vqp->log.entries != 0 || !policy_logs(&vqp->node->config))
+		return;
+	vqp->log = (struct log_writer){.addr = message->addr, .entries = message->entries};
+	for (unsigned i = 0; i < peer->node->rail_count; i++)
+		if (peer->rail_map[i] >= 0) {
+			bool footers =
+				(message->footers & 1u << peer->rail_map[i]) != 0 && path_has_footers(peer->node, i);
+
+			vqp->log_rkeys[i] = message->rkeys[peer->rail_map[i]];
+			vqp->log_footers |= footers ? 1u << i : 0;
+		}
+}
+
+void exchange_message(struct hf_vqp *vqp, const struct message_head *message)
+{
+	const struct vqp_kind *kind = container_of(message->kind, const struct vqp_kind, kind);
+
+	if (vqp->state != HF_VQP_ERROR && vqp->state != HF_VQP_INIT && message->from == vqp->remote_num)
+		kind->take(vqp, message);
 }

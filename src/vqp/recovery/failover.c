@@ -147,7 +147,7 @@ static void say_fence(struct hf_vqp *vqp)
 	const struct path *path = &vqp->path;
 
 	if (vqp->recovery.kind == RECOVERY_FAILBACK || (path->qp != NULL && peer_ports_up(vqp->peer, path->rail)))
-		exchange_say(vqp, MESSAGE_FENCE);
+		exchange_say_fence(vqp);
 	else
 		vqp->fence_unsaid = true;
 }
@@ -185,7 +185,7 @@ void failover_event(struct hf_vqp *vqp, const struct recovery_event *event)
 	if (actions & RECOVERY_DO_FENCE)
 		begin_fence(vqp);
 	if (actions & RECOVERY_SEND_STATE)
-		exchange_say(vqp, MESSAGE_STATE);
+		exchange_say_state(vqp);
 	if (actions & RECOVERY_SETTLE)
 		settle(vqp);
 	if (vqp->state == HF_VQP_ERROR)
@@ -195,7 +195,7 @@ void failover_event(struct hf_vqp *vqp, const struct recovery_event *event)
 	if (actions & RECOVERY_DO_BUILD)
 		next_path_match(vqp);
 	if (actions & RECOVERY_SEND_READY)
-		exchange_say(vqp, MESSAGE_READY);
+		exchange_say_ready(vqp);
 	/* Unless what was to be built failed, which has begun the next epoch. */
 	if ((actions & RECOVERY_RESUME) && vqp->recovery.state == RECOVERY_IDLE)
 		do_resume(vqp);

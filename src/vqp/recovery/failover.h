@@ -5,12 +5,12 @@
 
 #include <holdfast/loop.h>
 
-#include "vqp/message.h"
+#include "vqp/kinds.h"
+#include "vqp/path/path.h"
 #include "vqp/recovery/recovery.h"
 
 struct hf_node;
 struct hf_vqp;
-struct path;
 
 /* failover.c */
 void failover_event(struct hf_vqp *vqp, const struct recovery_event *event);
@@ -22,22 +22,26 @@ void failover_cut(struct hf_vqp *vqp);
 void failover_tick(struct hf_vqp *vqp, uint64_t now_ns);
 
 /* exchange.c */
-void exchange_say(struct hf_vqp *vqp, enum message_kind kind); /* FENCE, STATE, READY */
-void exchange_say_path(struct hf_vqp *vqp, enum message_kind kind, const struct path *path, enum message_path cached);
+void exchange_say_fence(struct hf_vqp *vqp);
+void exchange_say_state(struct hf_vqp *vqp);
+void exchange_say_ready(struct hf_vqp *vqp);
+void exchange_say_path(
+	struct hf_vqp *vqp, const struct vqp_kind *kind, const struct path *path, enum path_source cached);
 /* Before the other side has a new path, so that no message that resumes is there sooner (R8). */
 void exchange_tell_lengths(struct hf_vqp *vqp);
 /* What broke the data path has probably broken control on that rail, and the exchange is not to wait for heartbeats to
  * tell. But a qp that died of a program's error says nothing about its rail, nor does a flush. */
 bool exchange_suspects_rail(const struct hf_vqp *vqp);
-void exchange_message(struct hf_vqp *vqp, const struct message *message);
+void exchange_message(struct hf_vqp *vqp, const struct message_head *message);
 /* CLOSED promises the other side that nothing of its wrs happens any more on the path that this vqp was on, so it
  * follows the fence, or the end, of all that it had. `standby`: by exchange_standby, while it was on that. */
 uint32_t exchange_standby(const struct hf_vqp *vqp);
 void exchange_say_closed(struct hf_vqp *vqp, uint32_t standby);
-void exchange_closed(struct hf_vqp *vqp, const struct message *message);
+void exchange_closed(struct hf_vqp *vqp, const struct message_head *message);
+void exchange_answer_closed(struct hf_peer *peer, const struct message_head *message);
 /* Of a vqp that failed and is fenced: the other side is to end too, and says CLOSED when it has. */
 void exchange_ask_end(struct hf_vqp *vqp);
-void exchange_ended(struct hf_vqp *vqp, const struct message *message);
+void exchange_ended(struct hf_vqp *vqp, const struct message_head *message);
 
 /* fence_queue.c */
 enum hf_poll fence_queue_turn(struct hf_node *node);
@@ -62,6 +66,5 @@ void backup_withdraw(struct hf_vqp *vqp, unsigned rail);
 bool backup_is_withdrawn(struct hf_vqp *vqp, unsigned rail, uint64_t now_ns);
 /* The one of that rail becomes the path in use, when both sides have one. */
 bool backup_take(struct hf_vqp *vqp, unsigned rail);
-void backup_message(struct hf_vqp *vqp, const struct message *message, unsigned rail);
 
 #endif

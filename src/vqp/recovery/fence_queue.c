@@ -100,7 +100,7 @@ static bool progress(struct hf_vqp *vqp)
 
 	if ((vqp->failing || vqp->fencing) && !path_is_fenced(vqp)) {
 		if (vqp->fence_unsaid && vqp->peer != NULL)
-			exchange_say(vqp, MESSAGE_FENCE);
+			exchange_say_fence(vqp);
 		return false;
 	}
 	if (vqp->failing && vqp->fail_asks) {

@@ -8,6 +8,18 @@
 #include "base/log.h"
 #include "vqp/atomic/uid_post.h"
 
+static const struct field path_fields[] = {PATH_MESSAGE_FIELDS};
+static void take_go(struct hf_vqp *vqp, const struct message_head *head);
+static void take_qp(struct hf_vqp *vqp, const struct message_head *head);
+static const struct vqp_kind go_kind = VQP_KIND(MESSAGE_GO, "GO", struct path_message, path_fields, take_go);
+static const struct vqp_kind qp_kind = VQP_KIND(MESSAGE_QP, "QP", struct path_message, path_fields, take_qp);
+
+void next_path_register(struct message_kinds *kinds)
+{
+	message_register(kinds, &go_kind.kind);
+	message_register(kinds, &qp_kind.kind);
+}
+
 /* The logs start over: on the new qp everything that is not done is posted, from the oldest on. */
 static void rewind_logs(struct hf_vqp *vqp)
 {
@@ -46,17 +58,17 @@ void next_path_failed(struct hf_vqp *vqp, unsigned rail, int rc)
 }
 
 /* A dedicated one if it is there, else one of the pool (R7: unless messages wait, which it cannot carry). */
-static enum message_path take_ready(struct hf_vqp *vqp, unsigned rail)
+static enum path_source take_ready(struct hf_vqp *vqp, unsigned rail)
 {
 	struct standby *standby;
 
 	if (backup_take(vqp, rail))
-		return MESSAGE_PATH_BACKUP;
+		return PATH_BACKUP;
 	standby = pool_pick(vqp, rail);
 	if (standby == NULL)
-		return MESSAGE_PATH_BUILT;
+		return PATH_BUILT;
 	pool_join(vqp, standby);
-	return MESSAGE_PATH_POOL;
+	return PATH_POOL;
 }
 
 /* After a failover the other side waits for nothing but this GO, whatever it is to do next: its old qp is fenced, and
@@ -67,15 +79,15 @@ bool next_path_goes_at_once(const struct hf_vqp *vqp, unsigned cached)
 {
 	bool resumes = vqp->recovery.picks ? vqp->evidence.resumes : vqp->resumes;
 
-	return cached != MESSAGE_PATH_BUILT && vqp->recovery.kind == RECOVERY_FAILOVER && !resumes;
+	return cached != PATH_BUILT && vqp->recovery.kind == RECOVERY_FAILOVER && !resumes;
 }
 
-static void go_ready(struct hf_vqp *vqp, enum message_path cached)
+static void go_ready(struct hf_vqp *vqp, enum path_source cached)
 {
 	struct recovery_event ready = {.type = RECOVERY_EVENT_READY, .epoch = vqp->recovery.epoch};
 	int rc;
 
-	exchange_say_path(vqp, MESSAGE_GO, &vqp->path, cached);
+	exchange_say_path(vqp, &go_kind, &vqp->path, cached);
 	rc = path_post_recvs(vqp, &vqp->path);
 	if (rc != 0)
 		next_path_failed(vqp, vqp->path.rail, rc);
@@ -86,7 +98,7 @@ static void go_ready(struct hf_vqp *vqp, enum message_path cached)
 void next_path_go(struct hf_vqp *vqp)
 {
 	unsigned rail = (unsigned)vqp->recovery.rail;
-	enum message_path cached;
+	enum path_source cached;
 	int rc;
 
 	leave_path(vqp);
@@ -95,7 +107,7 @@ void next_path_go(struct hf_vqp *vqp)
 		return;
 	}
 	cached = take_ready(vqp, rail);
-	if (cached != MESSAGE_PATH_BUILT) {
+	if (cached != PATH_BUILT) {
 		go_ready(vqp, cached);
 		return;
 	}
@@ -106,7 +118,7 @@ void next_path_go(struct hf_vqp *vqp)
 		return;
 	}
 	path_activate(&vqp->path);
-	exchange_say_path(vqp, MESSAGE_GO, &vqp->path, MESSAGE_PATH_BUILT);
+	exchange_say_path(vqp, &go_kind, &vqp->path, PATH_BUILT);
 }
 
 static int match_built(struct hf_vqp *vqp, unsigned rail)
@@ -118,7 +130,7 @@ static int match_built(struct hf_vqp *vqp, unsigned rail)
 	if (rc != 0)
 		return rc;
 	path_activate(&vqp->path);
-	return path_connect_offered(vqp, &vqp->path, &vqp->go);
+	return path_connect(vqp, &vqp->path, &vqp->go);
 }
 
 /* What was made beforehand may have broken meanwhile, which the picker could not know: no fault of the rail. */
@@ -126,7 +138,7 @@ static bool match_ready(struct hf_vqp *vqp, unsigned rail)
 {
 	struct standby *standby;
 
-	if (vqp->go.cached == MESSAGE_PATH_BACKUP)
+	if (vqp->go.cached == PATH_BACKUP)
 		return backup_take(vqp, rail);
 	pool_enlist(vqp); /* the picker may be on its second path before this side was ever on its first */
 	standby = pool_named(vqp, rail, vqp->go.qp_num);
@@ -142,7 +154,7 @@ void next_path_match(struct hf_vqp *vqp)
 
 	vqp->awaits_go = false;
 	leave_path(vqp);
-	if (vqp->go.cached != MESSAGE_PATH_BUILT && (!match_ready(vqp, rail) || vqp->path.broken)) {
+	if (vqp->go.cached != PATH_BUILT && (!match_ready(vqp, rail) || vqp->path.broken)) {
 		home_took_withdrawn(vqp);
 		failover_broken(vqp);
 		return;
@@ -151,7 +163,7 @@ void next_path_match(struct hf_vqp *vqp)
 	 * grant: the next exchange asks it what executed. */
 	if (access_is_stale(vqp))
 		rc = -ESTALE;
-	else if (vqp->go.cached == MESSAGE_PATH_BUILT)
+	else if (vqp->go.cached == PATH_BUILT)
 		rc = match_built(vqp, rail);
 	else if (!access_is_current(vqp, &vqp->path))
 		rc = -ESTALE;
@@ -160,5 +172,42 @@ void next_path_match(struct hf_vqp *vqp)
 	if (rc != 0)
 		next_path_failed(vqp, rail, rc);
 	else if (!next_path_goes_at_once(vqp, vqp->go.cached))
-		exchange_say_path(vqp, MESSAGE_QP, &vqp->path, MESSAGE_PATH_BUILT);
+		exchange_say_path(vqp, &qp_kind, &vqp->path, PATH_BUILT);
+}
+
+static void take_go(struct hf_vqp *vqp, const struct message_head *head)
+{
+	const struct path_message *message = (const void *)head;
+	struct recovery_event event = {.type = RECOVERY_EVENT_GO,
+		.epoch = head->epoch,
+		.kind = RECOVERY_FAILOVER,
+		.rail = peer_our_rail(vqp->peer, message->offer.rail)};
+
+	if (event.rail < 0)
+		return;
+	if (head->epoch == vqp->recovery.epoch)
+		vqp->go = message->offer;
+	event.ready_at_once = next_path_goes_at_once(vqp, message->offer.cached);
+	failover_event(vqp, &event);
+}
+
+static void take_qp(struct hf_vqp *vqp, const struct message_head *head)
+{
+	const struct path_message *message = (const void *)head;
+	struct recovery_event event = {.type = RECOVERY_EVENT_READY, .epoch = head->epoch};
+	int rc = 0;
+
+	if (head->epoch != vqp->recovery.epoch || vqp->recovery.state != RECOVERY_BUILD || !vqp->recovery.picks ||
+		vqp->path.qp == NULL)
+		return;
+	if (access_is_stale(vqp))
+		rc = -ESTALE;
+	else if (!vqp->path.ready && vqp->path.shared == NULL)
+		rc = path_connect(vqp, &vqp->path, &message->offer);
+	if (rc == 0)
+		rc = path_post_recvs(vqp, &vqp->path);
+	if (rc != 0)
+		next_path_failed(vqp, vqp->path.rail, rc);
+	else
+		failover_event(vqp, &event);
 }

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "vqp/path/pool.h"
+#include "vqp/recovery/exchange.h"
 
 #define HELD 1000u
 
@@ -151,15 +152,19 @@ bool fleet_is_on_1(struct pair *pair)
 	return fleet_is_up(pair) && all_dedicated_on(1);
 }
 
+void fleet_hear(struct hf_peer *peer, unsigned number, struct message_head *message)
+{
+	message->kind = peer->node->kinds.by_number[number];
+	message->kind->take(peer, message);
+}
+
 void fleet_hear_fence(struct hf_vqp *vqp, bool wr_failed)
 {
-	const struct message fence = {.kind = MESSAGE_FENCE,
-		.to = vqp->num,
-		.from = vqp->remote_num,
-		.epoch = vqp->recovery.epoch + 1,
-		.wr_failed = wr_failed};
+	struct fence_message fence = {
+		.head = {.to = vqp->num, .from = vqp->remote_num, .epoch = vqp->recovery.epoch + 1},
+		.reason = {.wr_failed = wr_failed}};
 
-	exchange_message(vqp, &fence);
+	fleet_hear(vqp->peer, MESSAGE_FENCE, &fence.head);
 }
 
 /* ---- traffic ---- */

@@ -34,6 +34,7 @@ void fleet_hold_rebuilds(struct pair *pair);
 /* Only that of one vqp, or all of them: FLEET_MAX. */
 void fleet_let_rebuild(struct pair *pair, unsigned which);
 
+void fleet_hear(struct hf_peer *peer, unsigned number, struct message_head *message); /* as if the peer said so */
 /* The vqp hears that its other end has begun the next exchange; wr_failed: because a wr of its own failed. */
 void fleet_hear_fence(struct hf_vqp *vqp, bool wr_failed);
 

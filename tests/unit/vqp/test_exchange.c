@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "fleet.h"
+#include "vqp/recovery/exchange.h"
 #include "net/peer_table.h"
 #include "vqp/path/pool.h"
 
@@ -166,7 +167,7 @@ static bool has_failed(struct pair *pair)
 /* The other side's vqp ended before it heard that ours is on a standby qp; 2: when ours was about to ask it to end. */
 static void what_the_other_side_fenced_nowhere_is_not_over_before_it_cannot_execute(void **state)
 {
-	struct message closed = {.kind = MESSAGE_CLOSED};
+	struct closed_message closed = {0};
 	struct pair pair;
 	struct ibv_wc wc;
 	uint64_t told_ns;
@@ -180,7 +181,7 @@ static void what_the_other_side_fenced_nowhere_is_not_over_before_it_cannot_exec
 		told_ns = hf_env_now_ns(hf_loop_env(pair.loop));
 		if (how == 2)
 			hf_vqp_abort(ours[0]);
-		(how == 2 ? exchange_ended : exchange_closed)(ours[0], &closed);
+		(how == 2 ? exchange_ended : exchange_closed)(ours[0], &closed.head);
 		assert_true(pair_until(&pair, has_failed));
 		assert_int_equal(hf_vcq_poll(pair.a.cq, 1, &wc), 1);
 		assert_int_equal(ours[0]->strays, how != 1);

@@ -265,10 +265,17 @@ static void access_that_was_revoked_is_revoked_on_the_other_rail_too(void **stat
 	pair_close(&pair);
 }
 
+static void hear(struct hf_vqp *vqp, unsigned number, struct message_head *message)
+{
+	*message = (struct message_head){
+		.kind = vqp->node->kinds.by_number[number], .to = vqp->num, .from = vqp->remote_num};
+	message->kind->take(vqp->peer, message);
+}
+
 /* An offer was given up and made again while the answer to it was on its way. */
 static void an_answer_to_an_earlier_offer_is_not_taken_for_one_to_this(void **state)
 {
-	struct message answer = {.kind = MESSAGE_BACKUP_QP};
+	struct path_message answer = {0};
 	struct path theirs = {0}, *ours;
 	struct pair pair;
 
@@ -278,12 +285,12 @@ static void an_answer_to_an_earlier_offer_is_not_taken_for_one_to_this(void **st
 	path_destroy(ours);
 	assert_int_equal(path_create(pair.a.vqp, ours, 1), 0);
 	assert_int_equal(path_create(pair.b.vqp, &theirs, 1), 0);
-	path_attributes(pair.b.node, &theirs, &answer);
+	answer.offer = path_attributes(pair.b.node, &theirs);
 	answer.about_qp = ours->qp->qp_num - 1;
-	backup_message(pair.a.vqp, &answer, 1);
+	hear(pair.a.vqp, MESSAGE_BACKUP_QP, &answer.head);
 	assert_false(ours->ready);
 	answer.about_qp = ours->qp->qp_num;
-	backup_message(pair.a.vqp, &answer, 1);
+	hear(pair.a.vqp, MESSAGE_BACKUP_QP, &answer.head);
 	assert_true(ours->ready);
 	path_destroy(&theirs);
 	pair_close(&pair);
@@ -292,16 +299,16 @@ static void an_answer_to_an_earlier_offer_is_not_taken_for_one_to_this(void **st
 /* What the other side posted in the grant before it could post there. */
 static void no_backup_is_made_in_a_grant_of_which_the_peer_has_not_heard(void **state)
 {
-	struct message offer = {.kind = MESSAGE_BACKUP};
+	struct path_message offer = {0};
 	struct path theirs = {0};
 	struct pair pair;
 
 	(void)state;
 	open_pair(&pair);
 	assert_int_equal(path_create(pair.a.vqp, &theirs, 1), 0);
-	path_attributes(pair.a.node, &theirs, &offer);
+	offer.offer = path_attributes(pair.a.node, &theirs);
 	(void)hf_vqp_set_access(pair.b.vqp, 0, NULL, NULL);
-	backup_message(pair.b.vqp, &offer, 1);
+	hear(pair.b.vqp, MESSAGE_BACKUP, &offer.head);
 	assert_true(pair.b.vqp->backup[1].grant != pair.b.vqp->grants.ours);
 	path_destroy(&theirs);
 	pair_close(&pair);

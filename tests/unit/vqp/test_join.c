@@ -476,7 +476,7 @@ static void a_peer_that_left_and_comes_again_is_joined(void **state)
 /* It may say JOIN before control has told that the one before is gone. A REFUSE would end it. */
 static void the_next_incarnation_is_not_refused(void **state)
 {
-	struct message message = {.kind = MESSAGE_JOIN, .from = NEXT_NUM};
+	union message message = {.head = {.from = NEXT_NUM}};
 	struct hf_peer *next;
 	struct pair pair;
 
@@ -485,8 +485,9 @@ static void the_next_incarnation_is_not_refused(void **state)
 	join_by_number(&pair);
 	next = peer_open(pair.a.node, pair.a.peer->control);
 	assert_non_null(next);
-	message.to = hf_vqp_num(pair.a.vqp);
-	connect_message(next, &message);
+	message.head.kind = pair.a.node->kinds.by_number[MESSAGE_JOIN];
+	message.head.to = hf_vqp_num(pair.a.vqp);
+	message.head.kind->take(next, &message.head);
 	assert_int_equal(next->outbox.used, 0);
 	peer_free_memory(next);
 	pair_close(&pair);

@@ -16,19 +16,21 @@
 
 void __real_control_hear(struct control_peer *peer);
 void __wrap_control_hear(struct control_peer *peer);
-void __real_peer_send(struct hf_peer *peer, const struct message *message);
-void __wrap_peer_send(struct hf_peer *peer, const struct message *message);
+void __real_peer_send(struct hf_peer *peer, const struct message_head *message);
+void __wrap_peer_send(struct hf_peer *peer, const struct message_head *message);
 
-static unsigned said[MESSAGE_KINDS];
+static unsigned said[MESSAGE_NUMBERS];
 static unsigned go_with_state; /* GO was said before the STATE of that moment had left */
 static bool kept_from_before;  /* when the first STATE was said, what had been said before it had not left */
 static struct hf_vmr *regions[2][REGIONS];
 
-void __wrap_peer_send(struct hf_peer *peer, const struct message *message)
+void __wrap_peer_send(struct hf_peer *peer, const struct message_head *message)
 {
-	said[message->kind]++;
-	kept_from_before |= message->kind == MESSAGE_STATE && said[MESSAGE_STATE] == 1 && peer->outbox.used > 0;
-	go_with_state += message->kind == MESSAGE_GO && peer->outbox.used > 0;
+	unsigned kind = message->kind->number;
+
+	said[kind]++;
+	kept_from_before |= kind == MESSAGE_STATE && said[MESSAGE_STATE] == 1 && peer->outbox.used > 0;
+	go_with_state += kind == MESSAGE_GO && peer->outbox.used > 0;
 	__real_peer_send(peer, message);
 }
 
@@ -49,7 +51,7 @@ static unsigned said_in_all(void)
 {
 	unsigned sum = 0;
 
-	for (unsigned kind = 0; kind < MESSAGE_KINDS; kind++)
+	for (unsigned kind = 0; kind < MESSAGE_NUMBERS; kind++)
 		sum += kind == MESSAGE_LEASE ? 0 : said[kind];
 	return sum;
 }
@@ -151,7 +153,8 @@ static void a_region_made_later_is_announced_once_too(void **state)
 /* As many as a peer registers and deregisters in a while that has no cache of registrations, two at a time. */
 static void regions_that_are_gone_take_no_room(void **state)
 {
-	struct message message = {.home = MESSAGE_HOME_ANY};
+	struct region_message region = {.home = HOME_TOLD_ANY};
+	struct region_key_message gone = {0};
 	struct pair pair;
 	struct hf_vmr *mr;
 
@@ -159,14 +162,12 @@ static void regions_that_are_gone_take_no_room(void **state)
 	open_with_regions(&pair, HF_POLICY_VARUNA);
 	fleet_connect(&pair, 1);
 	for (uint32_t key = 1; key < 200000; key++) {
-		message.kind = MESSAGE_REGION;
-		message.rkey = key << 8 | 0xff;
-		region_message(pair.a.peer, &message);
-		assert_non_null(region_remote(pair.a.peer, message.rkey));
-		message.kind = MESSAGE_REGION_GONE;
-		message.rkey = (key - 1) << 8 | 0xff;
-		region_message(pair.a.peer, &message);
-		assert_null(region_remote(pair.a.peer, message.rkey));
+		region.rkey = key << 8 | 0xff;
+		fleet_hear(pair.a.peer, MESSAGE_REGION, &region.head);
+		assert_non_null(region_remote(pair.a.peer, region.rkey));
+		gone.rkey = (key - 1) << 8 | 0xff;
+		fleet_hear(pair.a.peer, MESSAGE_REGION_GONE, &gone.head);
+		assert_null(region_remote(pair.a.peer, gone.rkey));
 	}
 	assert_int_equal(hf_vmr_reg(pair.b.pd, pair.b.memory, KEY_TAKEN,
 				 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, &mr, NULL),

@@ -11,8 +11,9 @@
 #include "vqp/recovery/failover.h"
 #include "node/lease.h"
 #include "vqp/data/request_log.h"
-#include "vqp/message.h"
+#include "vqp/atomic/uid_slots.h"
 #include "vqp/objects.h"
+#include "vqp/recovery/exchange.h"
 #include "vqp/recovery/recovery.h"
 
 #define MS 1000000ull
@@ -474,9 +475,9 @@ static void success_of_one_wr_is_success_of_all_before_it(void **state)
 
 static void a_receive_reports_what_the_latest_list_says(void **state)
 {
-	struct message first = {.kind = MESSAGE_LENGTHS, .more = 1, .length_count = 1, .lengths = {{5, 1000}}};
-	struct message second = {.kind = MESSAGE_LENGTHS, .length_count = 1, .lengths = {{7, 3000}}};
-	struct message other = {.kind = MESSAGE_LENGTHS, .length_count = 1, .lengths = {{8, 4000}}};
+	struct lengths_message first = {.more = 1, .count = 1, .lengths = {{5, 1000}}};
+	struct lengths_message second = {.count = 1, .lengths = {{7, 3000}}};
+	struct lengths_message other = {.count = 1, .lengths = {{8, 4000}}};
 	struct imm_lengths lengths = {0};
 	uint32_t bytes = 0;
 
@@ -502,88 +503,168 @@ static void a_picker_with_receives_waits_where_the_other_sides_message_may_go_on
 	other.recovery.picks = false;
 	picker.resumes = other.evidence.resumes =
 		true; /* of the picker's the other side hears before it has receives */
-	assert_true(next_path_goes_at_once(&picker, MESSAGE_PATH_BACKUP));
-	assert_true(next_path_goes_at_once(&other, MESSAGE_PATH_BACKUP));
+	assert_true(next_path_goes_at_once(&picker, PATH_BACKUP));
+	assert_true(next_path_goes_at_once(&other, PATH_BACKUP));
 	picker.evidence.resumes = other.resumes = true;
-	assert_false(next_path_goes_at_once(&picker, MESSAGE_PATH_BACKUP));
-	assert_false(next_path_goes_at_once(&other, MESSAGE_PATH_BACKUP));
+	assert_false(next_path_goes_at_once(&picker, PATH_BACKUP));
+	assert_false(next_path_goes_at_once(&other, PATH_BACKUP));
 }
 
 /* ---- messages ---- */
 
+static void all_kinds(struct message_kinds *kinds)
+{
+	*kinds = (struct message_kinds){0};
+	peer_register(kinds);
+	kinds_register(kinds);
+}
+
+static void fill(const struct fields *fields, uint8_t *object, bool most);
+
+/* The least or the most that a field can hold. */
+static void fill_field(const struct field *field, uint8_t *object, bool most)
+{
+	uint64_t value = most ? field->max : field->min;
+
+	for (unsigned i = 0; i < field->elements; i++) {
+		uint8_t *at = object + field->offset + (size_t)i * field->bytes;
+
+		if (field->type == FIELD_INTEGERS)
+			memcpy(at, &value, field->bytes); /* of a little-endian host */
+		else if (field->type == FIELD_NAMES)
+			memset(at, 'n', most ? field->bytes - 1u : 1u);
+		else if (field->type == FIELD_RAW)
+			memset(at, most ? 0xff : 0, field->bytes);
+		else
+			fill(field->of, at, most);
+	}
+}
+
+static void fill(const struct fields *fields, uint8_t *object, bool most)
+{
+	for (unsigned i = 0; i < fields->count; i++)
+		fill_field(&fields->fields[i], object, most);
+}
+
+static void check_kind(const struct message_kinds *kinds, const struct message_kind *kind, bool most)
+{
+	uint8_t at[CONTROL_MESSAGE_MAX], again[CONTROL_MESSAGE_MAX];
+	static union message in, out;
+	uint32_t bytes;
+
+	memset(&in, 0, sizeof(in));
+	fill(&kind->fields, (uint8_t *)&in, most);
+	in.head = (struct message_head){.kind = kind, .to = 5, .from = 6, .epoch = 7};
+	if (kind->number == MESSAGE_SLOTS && most)
+		return; /* not all of its fields can be at their most */
+	bytes = message_encode(&in.head, at);
+	assert_true(message_decode(kinds, at, bytes, &out));
+	assert_true(out.head.to == 5 && out.head.from == 6 && out.head.epoch == 7);
+	assert_int_equal(message_encode(&out.head, again), bytes);
+	assert_memory_equal(at, again, bytes);
+	assert_false(message_decode(kinds, at, bytes - 1, &out));
+	at[bytes] = 0;
+	assert_false(message_decode(kinds, at, bytes + 1, &out));
+}
+
 static void every_kind_of_message_is_read_as_it_was_written(void **state)
 {
-	(void)state;
-	for (unsigned kind = 1; kind < MESSAGE_KINDS; kind++) {
-		struct message in = {.kind = (enum message_kind)kind, .to = 5, .from = 6, .epoch = 7}, out;
-		uint8_t at[CONTROL_MESSAGE_MAX], again[CONTROL_MESSAGE_MAX];
-		uint32_t bytes;
-
-		if (kind == MESSAGE_NODE) {
-			in.rail_count = 1;
-			snprintf(in.rails[0].name, sizeof(in.rails[0].name), "%s", "r0");
-			snprintf(in.rails[0].kind, sizeof(in.rails[0].kind), "%s", "soft");
-		} else if (kind == MESSAGE_STATE) {
-			in.atomics[2] = (struct hf_atomic_result){.psn = 9, .original = 1ull << 63};
-		} else if (kind == MESSAGE_LENGTHS) {
-			in.lengths[1] = (struct message_length){.message = 1ull << 33, .bytes = 1u << 31};
-		} else {
-			snprintf(in.service, sizeof(in.service), "%s", "service");
-			snprintf(in.terms, sizeof(in.terms), "%s", "resend");
-		}
-		in.mtu = IBV_MTU_4096;
-		in.private_bytes = 9;
-		in.consumed = 1ull << 40;
-		in.resumes = 1;
-		in.log_entries = 128;
-		in.depth = 128;
-		in.atomic_count = 3;
-		in.length_count = 2;
-		in.mode = HF_ATOMIC_PLAIN;
-		bytes = message_encode(&in, at);
-		assert_true(message_decode(at, bytes, &out));
-		assert_int_equal(message_encode(&out, again), bytes);
-		assert_memory_equal(at, again, bytes);
-		assert_false(message_decode(at, bytes - 1, &out));
-		at[bytes] = 0;
-		assert_false(message_decode(at, bytes + 1, &out));
-		if (kind == MESSAGE_REGION)
-			assert_int_equal(out.mode, HF_ATOMIC_PLAIN);
-	}
-}
-
-static void several_messages_travel_as_one_until_it_is_full(void **state)
-{
-	static struct message_box box;
-	struct message in = {.kind = MESSAGE_REGION_ASK}, out;
-	const uint8_t *at = box.bytes;
-	uint32_t count = 0;
+	struct message_kinds kinds;
+	unsigned count = 0;
 
 	(void)state;
-	for (in.rkey = 1; message_box_add(&box, &in); in.rkey++)
+	all_kinds(&kinds);
+	for (unsigned number = 0; number < MESSAGE_NUMBERS; number++) {
+		if (kinds.by_number[number] == NULL)
+			continue;
+		check_kind(&kinds, kinds.by_number[number], false);
+		check_kind(&kinds, kinds.by_number[number], true);
 		count++;
-	assert_true(count > 50 && box.used <= CONTROL_MESSAGE_MAX);
-	for (uint32_t i = 1; i <= count; i++) {
-		assert_true(message_box_next(&at, box.bytes + box.used, &out));
-		assert_int_equal(out.rkey, i);
 	}
-	assert_ptr_equal(at, box.bytes + box.used);
-	assert_false(message_box_next(&at, box.bytes + box.used, &out));
-	at = box.bytes;
-	assert_false(message_box_next(&at, box.bytes + 5, &out)); /* ends within a message */
+	assert_true(count >= 28);
 }
 
-static void a_region_in_no_mode_of_atomics_is_not_believed(void **state)
+/* Slots beyond the arena, a log whose size is no power of two. */
+static void what_no_field_says_alone_is_checked_too(void **state)
 {
-	struct message in = {.kind = MESSAGE_REGION, .rkey = 1}, out;
+	static union message out;
+	struct message_kinds kinds;
+	struct slots_message slots = {.first_slot = 4, .slots = 8, .lent_slots = 4};
+	struct log_message log = {.entries = 64};
 	uint8_t at[CONTROL_MESSAGE_MAX];
 	uint32_t bytes;
 
 	(void)state;
-	bytes = message_encode(&in, at);
-	assert_true(message_decode(at, bytes, &out));
+	all_kinds(&kinds);
+	slots.head.kind = kinds.by_number[MESSAGE_SLOTS];
+	bytes = message_encode(&slots.head, at);
+	assert_true(message_decode(&kinds, at, bytes, &out));
+	at[bytes - 1] = 5; /* lent_slots is the last byte */
+	assert_false(message_decode(&kinds, at, bytes, &out));
+	log.head.kind = kinds.by_number[MESSAGE_LOG];
+	bytes = message_encode(&log.head, at);
+	assert_true(message_decode(&kinds, at, bytes, &out));
+	at[MESSAGE_HEAD_BYTES + 8] = 65; /* entries are behind the address */
+	assert_false(message_decode(&kinds, at, bytes, &out));
+}
+
+static void a_kind_that_no_layer_registered_is_refused(void **state)
+{
+	static union message out;
+	struct message_kinds kinds = {0};
+	struct region_key_message ask = {.rkey = 1};
+	uint8_t at[CONTROL_MESSAGE_MAX];
+	uint32_t bytes;
+
+	(void)state;
+	kinds_register(&kinds);
+	ask.head.kind = kinds.by_number[MESSAGE_REGION_ASK];
+	bytes = message_encode(&ask.head, at);
+	assert_true(message_decode(&kinds, at, bytes, &out));
+	kinds.by_number[MESSAGE_REGION_ASK] = NULL;
+	assert_false(message_decode(&kinds, at, bytes, &out));
+}
+
+static void several_messages_travel_as_one_until_it_is_full(void **state)
+{
+	static struct outbox box;
+	static union message out;
+	struct message_kinds kinds;
+	struct region_key_message in = {0};
+	const uint8_t *at = box.bytes;
+	uint32_t count = 0;
+
+	(void)state;
+	all_kinds(&kinds);
+	in.head.kind = kinds.by_number[MESSAGE_REGION_ASK];
+	for (in.rkey = 1; outbox_add(&box, &in.head); in.rkey++)
+		count++;
+	assert_true(count > 50 && box.used <= CONTROL_MESSAGE_MAX);
+	for (uint32_t i = 1; i <= count; i++) {
+		assert_true(outbox_next(&kinds, &at, box.bytes + box.used, &out));
+		assert_int_equal(((struct region_key_message *)(void *)&out)->rkey, i);
+	}
+	assert_ptr_equal(at, box.bytes + box.used);
+	assert_false(outbox_next(&kinds, &at, box.bytes + box.used, &out));
+	at = box.bytes;
+	assert_false(outbox_next(&kinds, &at, box.bytes + 5, &out)); /* ends within a message */
+}
+
+static void a_region_in_no_mode_of_atomics_is_not_believed(void **state)
+{
+	static union message out;
+	struct message_kinds kinds;
+	struct region_message in = {.rkey = 1};
+	uint8_t at[CONTROL_MESSAGE_MAX];
+	uint32_t bytes;
+
+	(void)state;
+	all_kinds(&kinds);
+	in.head.kind = kinds.by_number[MESSAGE_REGION];
+	bytes = message_encode(&in.head, at);
+	assert_true(message_decode(&kinds, at, bytes, &out));
 	at[bytes - 1] = HF_ATOMIC_MODES; /* the mode is the last byte */
-	assert_false(message_decode(at, bytes, &out));
+	assert_false(message_decode(&kinds, at, bytes, &out));
 }
 
 /* ---- leases ---- */
@@ -730,6 +811,8 @@ int main(void)
 		cmocka_unit_test(a_receive_reports_what_the_latest_list_says),
 		cmocka_unit_test(a_picker_with_receives_waits_where_the_other_sides_message_may_go_on_in_its_middle),
 		cmocka_unit_test(every_kind_of_message_is_read_as_it_was_written),
+		cmocka_unit_test(what_no_field_says_alone_is_checked_too),
+		cmocka_unit_test(a_kind_that_no_layer_registered_is_refused),
 		cmocka_unit_test(several_messages_travel_as_one_until_it_is_full),
 		cmocka_unit_test(a_region_in_no_mode_of_atomics_is_not_believed),
 		cmocka_unit_test(a_lease_lasts_from_the_newest_stamp_that_came_back),
