@@ -88,7 +88,7 @@ int hf_vcq_poll_request(struct hf_vcq *cq, struct hf_vqp *vqp, uint64_t request,
 void hf_vcq_req_notify(struct hf_vcq *cq, void (*notify)(struct hf_vcq *cq, void *context));
 
 struct hf_vqp_init {
-	struct hf_vcq *send_cq, *recv_cq;
+	struct hf_vcq *send_cq, *recv_cq; /* recv_cq NULL: send_cq */
 	struct ibv_qp_cap cap;
 	bool sq_sig_all;
 	int access;     /* what the peer may do through this vqp: enum ibv_access_flags */

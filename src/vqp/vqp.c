@@ -106,8 +106,8 @@ static int check_init(const struct hf_vpd *pd, const struct hf_vqp_init *init)
 {
 	bool logs = policy_logs(&pd->node->config);
 
-	if (init->send_cq == NULL || init->recv_cq == NULL || init->cap.max_send_wr == 0 ||
-		init->cap.max_send_sge > VQP_SGE_MAX || init->cap.max_recv_sge > VQP_SGE_MAX)
+	if (init->send_cq == NULL || init->cap.max_send_wr == 0 || init->cap.max_send_sge > VQP_SGE_MAX ||
+		init->cap.max_recv_sge > VQP_SGE_MAX)
 		return -EINVAL;
 	for (unsigned i = 0; i < pd->node->rail_count; i++) {
 		const struct hf_dev_attr *attr = &pd->node->rails[i].dev->attr;
@@ -164,7 +164,7 @@ int hf_vqp_create(struct hf_vpd *pd, const struct hf_vqp_init *init, struct hf_v
 	vqp->pd = pd;
 	vqp->home_rail = -1;
 	vqp->send_cq = init->send_cq;
-	vqp->recv_cq = init->recv_cq;
+	vqp->recv_cq = init->recv_cq != NULL ? init->recv_cq : init->send_cq;
 	vqp->cap = init->cap;
 	vqp->sq_sig_all = init->sq_sig_all;
 	vqp->access = init->access;

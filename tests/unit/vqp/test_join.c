@@ -107,6 +107,25 @@ static void fill_queues(struct pair *pair)
 	assert_int_equal(pair_recv(&pair->a, 0, 0, 64), -ENOMEM);
 }
 
+static void without_a_queue_for_receives_they_complete_in_that_of_sends(void **state)
+{
+	struct pair pair;
+	struct hf_vqp_init init;
+	struct ibv_wc wc;
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_VARUNA);
+	init = (struct hf_vqp_init){.send_cq = pair.a.cq,
+		.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1}};
+	assert_int_equal(hf_vqp_create(pair.a.pd, &init, &pair.a.vqp), 0);
+	assert_int_equal(pair_recv(&pair.a, 9, 0, 64), 0);
+	hf_vqp_abort(pair.a.vqp);
+	pair_collect(&pair, &pair.a, 1, &wc);
+	assert_int_equal(wc.wr_id, 9);
+	assert_int_equal(wc.status, IBV_WC_WR_FLUSH_ERR);
+	pair_close(&pair);
+}
+
 static void what_was_posted_before_a_reset_is_forgotten(void **state)
 {
 	struct ibv_wc wc[2];
@@ -499,6 +518,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(one_side_may_call_long_before_the_other),
 		cmocka_unit_test(both_sides_may_call_at_once),
 		cmocka_unit_test(what_was_posted_before_a_reset_is_forgotten),
+		cmocka_unit_test(without_a_queue_for_receives_they_complete_in_that_of_sends),
 		cmocka_unit_test(a_vqp_that_was_to_be_connected_is_not_reset),
 		cmocka_unit_test(a_number_that_nobody_has_is_refused),
 		cmocka_unit_test(an_aborted_vqp_flushes_on_both_sides),
