@@ -54,38 +54,33 @@ static void configure(void)
 
 /* ---- the list ---- */
 
-/* What the program gets is `devices`; the real list is given back with it. */
-struct device_list {
-	struct ibv_device **real;
-	struct ibv_device *devices[];
-};
-
-static struct device_list *list_make(struct ibv_device **real, int real_count)
+/* The array begins where its memory does, because qperf passes it to free(3): the devices, a NULL, and then the real
+ * list, which is freed with it. */
+static struct ibv_device **list_make(struct ibv_device **real, int real_count)
 {
-	struct device_list *list = calloc(1, sizeof(*list) + ((size_t)real_count + 2) * sizeof(list->devices[0]));
+	struct ibv_device **devices = calloc((size_t)real_count + 3, sizeof(devices[0]));
 	unsigned n = 0;
 
-	if (list == NULL)
+	if (devices == NULL)
 		return NULL;
-	list->real = real;
 	if (configure_rc == 0)
-		list->devices[n++] = &the_bond.device;
+		devices[n++] = &the_bond.device;
 	for (int i = 0; i < real_count; i++)
-		list->devices[n++] = real[i];
-	return list;
+		devices[n++] = real[i];
+	memcpy(&devices[n + 1], &real, sizeof(real));
+	return devices;
 }
 
 struct ibv_device **ibv_get_device_list(int *num_devices)
 {
 	__typeof__(&ibv_get_device_list) real_get = (__typeof__(&ibv_get_device_list))real_find("ibv_get_device_list");
-	struct ibv_device **real;
-	struct device_list *list;
+	struct ibv_device **real, **devices;
 	int real_count = 0;
 
 	pthread_once(&configured, configure);
 	real = real_get == NULL ? NULL : real_get(&real_count);
-	list = list_make(real, real == NULL ? 0 : real_count);
-	if (list == NULL) {
+	devices = list_make(real, real == NULL ? 0 : real_count);
+	if (devices == NULL) {
 		if (real != NULL)
 			REAL(ibv_free_device_list)(real);
 		errno = ENOMEM;
@@ -94,18 +89,22 @@ struct ibv_device **ibv_get_device_list(int *num_devices)
 	if (num_devices != NULL)
 		*num_devices = (configure_rc == 0) + (real == NULL ? 0 : real_count);
 	errno = 0;
-	return list->devices;
+	return devices;
 }
 
 void ibv_free_device_list(struct ibv_device **devices)
 {
-	struct device_list *list = container_of(devices, struct device_list, devices);
+	struct ibv_device **real;
+	unsigned n = 0;
 
 	if (devices == NULL)
 		return;
-	if (list->real != NULL)
-		REAL(ibv_free_device_list)(list->real);
-	free(list);
+	while (devices[n] != NULL)
+		n++;
+	memcpy(&real, &devices[n + 1], sizeof(real));
+	if (real != NULL)
+		REAL(ibv_free_device_list)(real);
+	free(devices);
 }
 
 const char *ibv_get_device_name(struct ibv_device *device)
