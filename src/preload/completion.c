@@ -125,6 +125,13 @@ void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int n)
 
 /* ---- queues ---- */
 
+static bool entries_fit(struct ibv_context *context, int cqe)
+{
+	struct ibv_device_attr attr;
+
+	return cqe > 0 && ibv_query_device(context, &attr) == 0 && cqe <= attr.max_cqe;
+}
+
 struct ibv_cq *ibv_create_cq(
 	struct ibv_context *context, int cqe, void *cq_context, struct ibv_comp_channel *channel, int vector)
 {
@@ -133,9 +140,13 @@ struct ibv_cq *ibv_create_cq(
 
 	if (!context_is_ours(context))
 		return REAL(ibv_create_cq)(context, cqe, cq_context, channel, vector);
-	cq = cqe <= 0 || vector != 0 ? NULL : calloc(1, sizeof(*cq));
+	if (!entries_fit(context, cqe) || vector < 0 || vector >= context->num_comp_vectors) {
+		errno = EINVAL;
+		return NULL;
+	}
+	cq = calloc(1, sizeof(*cq));
 	if (cq == NULL) {
-		errno = cqe <= 0 || vector != 0 ? EINVAL : ENOMEM;
+		errno = ENOMEM;
 		return NULL;
 	}
 	cq->cq = (struct ibv_cq){.context = context, .channel = channel, .cq_context = cq_context, .cqe = cqe};
@@ -154,12 +165,12 @@ struct ibv_cq *ibv_create_cq(
 	return NULL;
 }
 
-/* A vcq holds no entries of its own and cannot overflow, so any size is at hand. */
+/* A vcq holds no entries of its own and cannot overflow, so every size that is allowed is at hand. */
 int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 {
 	if (!context_is_ours(cq->context))
 		return REAL(ibv_resize_cq)(cq, cqe);
-	if (cqe <= 0)
+	if (!entries_fit(cq->context, cqe))
 		return EINVAL;
 	cq->cqe = cqe;
 	return 0;

@@ -244,6 +244,23 @@ static void what_is_not_there_says_so(struct side *side)
 	check(ibv_reg_mr_iova(side->pd, &ah, sizeof(ah), 0, 0) == NULL && errno == EOPNOTSUPP);
 }
 
+static void completion_queues_have_limits(struct side *side)
+{
+	struct ibv_device_attr attr;
+	struct ibv_cq *cq;
+
+	open_device(side);
+	check(ibv_query_device(side->context, &attr) == 0);
+	check(ibv_create_cq(side->context, 0, NULL, NULL, 0) == NULL && errno == EINVAL);
+	check(ibv_create_cq(side->context, attr.max_cqe + 1, NULL, NULL, 0) == NULL && errno == EINVAL);
+	check(ibv_create_cq(side->context, 1, NULL, NULL, -1) == NULL && errno == EINVAL);
+	check(ibv_create_cq(side->context, 1, NULL, NULL, side->context->num_comp_vectors) == NULL && errno == EINVAL);
+	cq = ibv_create_cq(side->context, attr.max_cqe, NULL, NULL, side->context->num_comp_vectors - 1);
+	check(cq != NULL);
+	check(ibv_resize_cq(cq, attr.max_cqe + 1) == EINVAL && ibv_resize_cq(cq, 0) == EINVAL);
+	check(ibv_resize_cq(cq, 1) == 0 && ibv_destroy_cq(cq) == 0);
+}
+
 /* qperf passes it to free(3). */
 static void a_device_list_is_one_piece_of_memory(struct side *side)
 {
@@ -771,9 +788,9 @@ int main(int argc, char **argv)
 	static const struct {
 		const char *name;
 		void (*test)(struct side *side);
-	} tests[] = {TEST(what_is_not_there_says_so), TEST(a_device_list_is_one_piece_of_memory),
-		TEST(old_and_new_queries_agree), TEST(moves_and_posts_follow_the_rules),
-		TEST(a_reset_empties_the_queues_unless_it_was_connected),
+	} tests[] = {TEST(what_is_not_there_says_so), TEST(completion_queues_have_limits),
+		TEST(a_device_list_is_one_piece_of_memory), TEST(old_and_new_queries_agree),
+		TEST(moves_and_posts_follow_the_rules), TEST(a_reset_empties_the_queues_unless_it_was_connected),
 		TEST(a_refused_write_names_its_qp_and_flushes_the_rest),
 		TEST(a_channel_can_be_polled_with_others_and_does_not_block_if_told),
 		TEST(a_blocked_thread_wakes_for_each_message), TEST(what_was_polled_makes_its_event_all_the_same),
