@@ -11,7 +11,7 @@
 
 #undef ibv_query_port
 
-#define VENDOR_ID     0 /* nobody's, as part 0 is: a program that knows NICs by number must find none */
+#define VENDOR_ID     0xffffffu /* no vendor's, and that of soft RoCE: a program must find no NIC that it knows */
 #define PKEY_DEFAULT  0xffffu
 #define RD_ATOMIC_MAX 16
 #define COUNT_MAX     65536
