@@ -313,6 +313,10 @@ bool requester_transmit(struct requester *requester, uint64_t now_ns)
 
 		if (requester->cursor == observe(&requester->ring.head) || from - requester->acked >= requester->window)
 			return false;
+		/* A SEND that answers one must not get there before that one's acknowledgement: programs take the
+		 * completions in this order (ib_send_lat -e). */
+		if (responder_acknowledge(&requester->qp->responder))
+			return true;
 		sent = send_packet(requester, slot);
 		if (sent == SENT_TX_FULL)
 			return true;

@@ -68,6 +68,7 @@ void responder_receive(struct responder *responder, const struct packet *packet)
 /* Makes the responses that are due, as far as tx has room. False: not all of them. */
 bool responder_respond(struct responder *responder);
 /* True: tx is full. */
+bool responder_acknowledge(struct responder *responder);
 bool responder_transmit(struct responder *responder, bool hold_acks);
 void responder_stop(struct responder *responder);    /* ERR: the receive in progress is flushed */
 void responder_silence(struct responder *responder); /* fence: answers nothing any more */

@@ -126,16 +126,21 @@ bool responder_respond(struct responder *responder)
 	return responder->pending_count == 0;
 }
 
+bool responder_acknowledge(struct responder *responder)
+{
+	if (!responder->ack_due || responder->nak_due || responder->pending_count > 0)
+		return false;
+	if (send_ack(responder, SYNDROME_ACK | CREDITS_UNLIMITED, responder->ack_psn) == STEP_FULL)
+		return true;
+	responder->ack_due = false;
+	return false;
+}
+
 bool responder_transmit(struct responder *responder, bool hold_acks)
 {
 	if (!responder_respond(responder))
 		return true;
 	if (responder->nak_due)
 		return send_nak(responder);
-	if (!responder->ack_due || hold_acks)
-		return false;
-	if (send_ack(responder, SYNDROME_ACK | CREDITS_UNLIMITED, responder->ack_psn) == STEP_FULL)
-		return true;
-	responder->ack_due = false;
-	return false;
+	return !hold_acks && responder_acknowledge(responder);
 }

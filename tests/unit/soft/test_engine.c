@@ -466,6 +466,33 @@ static void a_response_acknowledges_what_is_before_it(void **state)
 	}
 }
 
+/* perftest's ib_send_lat -e takes the completion of its SEND before the answer to it. */
+static void an_answer_leaves_behind_the_acknowledgement_of_what_it_answers(void **state)
+{
+	struct world *world = build(1, 7);
+	struct host *a = &world->host[0], *b = &world->host[1];
+	struct ibv_sge sge = {.addr = (uintptr_t)b->memory, .length = 8, .lkey = KEY};
+	struct ibv_send_wr *bad, answer = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND};
+	const uint8_t *first;
+
+	(void)state;
+	post_recv(world, 7, 0, 8);
+	post(world, IBV_WR_SEND, 1, 0, 0, 8);
+	engine_answer_doorbells(&a->engine, 0);
+	engine_transmit(&a->engine, false, 0);
+	engine_receive(&b->engine, &a->engine.local, 0, a->engine.tx.runs[0].data, a->engine.tx.runs[0].bytes, 0);
+	assert_true(b->qp.responder.ack_due);
+	assert_int_equal(requester_post(&b->qp.requester, NULL, &answer, NULL, &bad), 0);
+	engine_ring_doorbell(&b->qp);
+	engine_answer_doorbells(&b->engine, 0);
+	engine_transmit(&b->engine, true, 0);
+	first = b->engine.tx.runs[0].data;
+	assert_int_equal(first[0], PACKET_ACK);
+	assert_int_equal(b->engine.tx.count, 2);
+	assert_false(b->qp.responder.ack_due);
+	destroy(world);
+}
+
 static void a_message_waits_for_its_receive(void **state)
 {
 	struct world *world = build(1, 7);
@@ -763,6 +790,7 @@ int main(void)
 		cmocka_unit_test(a_request_is_given_up_when_its_retries_are_spent),
 		cmocka_unit_test(acknowledgements_that_are_lost_leave_the_evidence),
 		cmocka_unit_test(a_response_acknowledges_what_is_before_it),
+		cmocka_unit_test(an_answer_leaves_behind_the_acknowledgement_of_what_it_answers),
 		cmocka_unit_test(a_message_waits_for_its_receive),
 		cmocka_unit_test(losses_while_a_message_waits_do_not_add_up),
 		cmocka_unit_test(a_batch_is_acknowledged_at_its_end),
