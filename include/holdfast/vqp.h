@@ -83,8 +83,9 @@ int hf_vcq_poll_vqp(struct hf_vcq *cq, struct hf_vqp *vqp, int n, struct ibv_wc 
 /* The completion of one request (hf_vqp_last_request), once it and all before it are done; the others stay. 1: filled;
  * 0: not done yet; -ENOENT: it has no completion, or that was polled. */
 int hf_vcq_poll_request(struct hf_vcq *cq, struct hf_vqp *vqp, uint64_t request, struct ibv_wc *wc);
-/* Calls notify(cq, context) once completions are there, once per request: in a turn of the loop, where it may destroy
- * anything, or in the poll that takes those which came after the request, where it may not. */
+/* Calls notify(cq, context) at the first completion that becomes ready after the request, once per request: in a turn
+ * of the loop, where it may destroy anything, or in the poll that takes that completion, where it may not. As with
+ * ibv_req_notify_cq(3), completions that were ready before cause no call: poll after the request. */
 void hf_vcq_req_notify(struct hf_vcq *cq, void (*notify)(struct hf_vcq *cq, void *context));
 
 struct hf_vqp_init {

@@ -103,7 +103,7 @@ static enum hf_poll node_notify(struct hf_node *node)
 		struct hf_vcq *cq = container_of(at, struct hf_vcq, node_link);
 		void (*notify)(struct hf_vcq *, void *) = cq->notify;
 
-		if (notify == NULL || !vcq_ready(cq))
+		if (notify == NULL || !cq->fresh)
 			continue;
 		cq->notify = NULL;
 		notify(cq, cq->context);
@@ -228,7 +228,7 @@ static bool node_arm(struct hf_poller *poller)
 	list_for_each (at, &node->vcqs) {
 		const struct hf_vcq *cq = container_of(at, struct hf_vcq, node_link);
 
-		if (cq->notify != NULL && vcq_ready(cq))
+		if (cq->notify != NULL && cq->fresh)
 			return false;
 	}
 	for (unsigned i = 0; i < node->rail_count; i++)

@@ -100,7 +100,7 @@ struct hf_vcq {
 	struct hf_node *node;
 	void *context;
 	void (*notify)(struct hf_vcq *cq, void *context);
-	bool fresh;                           /* a completion has come since that was asked for */
+	bool fresh;                           /* a completion became ready after that request */
 	struct list ready_sends, ready_recvs; /* vqps with something to poll, or that had */
 	unsigned users;
 };

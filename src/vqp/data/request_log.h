@@ -55,7 +55,8 @@ _Static_assert(sizeof(struct request_log_wr) <= 224, "thousands of vqps have thi
 
 struct request_log {
 	uint64_t head, next, tail;
-	uint32_t lent; /* slots from tail on that the application fills */
+	uint64_t noted; /* what is before it was looked at for completions to tell of (vcq_note) */
+	uint32_t lent;  /* slots from tail on that the application fills */
 	uint32_t capacity, mask, max_sge, max_inline;
 	struct request_log_wr *slots;
 	struct ibv_sge *sges;

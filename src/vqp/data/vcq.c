@@ -202,19 +202,30 @@ int hf_vcq_poll_request(struct hf_vcq *cq, struct hf_vqp *vqp, uint64_t request,
 	return taken(cq, 1);
 }
 
-static void note(struct hf_vcq *cq, const struct request_log *log, struct list *ready, struct list *link)
+/* Whether a completion became ready since the last call: of sends that is one of a wr that asked for it, or failed. */
+static bool log_grew(struct request_log *log, bool sends)
 {
-	if (!log_ready(log))
-		return;
-	cq->fresh = true;
-	if (list_empty(link))
+	bool grew = false;
+
+	if (log->noted < log->head)
+		log->noted = log->head;
+	for (; log->noted < log->next && request_log_at(log, log->noted)->done; log->noted++)
+		grew = grew || !sends || !is_silent(request_log_at(log, log->noted));
+	return grew;
+}
+
+static void note(const struct request_log *log, struct list *ready, struct list *link)
+{
+	if (log_ready(log) && list_empty(link))
 		list_push_back(ready, link);
 }
 
 void vcq_note(struct hf_vqp *vqp)
 {
-	note(vqp->send_cq, &vqp->sends, &vqp->send_cq->ready_sends, &vqp->ready_send_link);
-	note(vqp->recv_cq, &vqp->recvs, &vqp->recv_cq->ready_recvs, &vqp->ready_recv_link);
+	vqp->send_cq->fresh |= log_grew(&vqp->sends, true);
+	vqp->recv_cq->fresh |= log_grew(&vqp->recvs, false);
+	note(&vqp->sends, &vqp->send_cq->ready_sends, &vqp->ready_send_link);
+	note(&vqp->recvs, &vqp->recv_cq->ready_recvs, &vqp->ready_recv_link);
 }
 
 bool vcq_ready(const struct hf_vcq *cq)
@@ -232,6 +243,4 @@ void hf_vcq_req_notify(struct hf_vcq *cq, void (*notify)(struct hf_vcq *cq, void
 {
 	cq->notify = notify;
 	cq->fresh = false;
-	if (vcq_ready(cq))
-		hf_loop_wake(cq->node->loop);
 }

@@ -9,8 +9,6 @@
 #include "pair.h"
 #include "vqp/objects.h"
 
-#define TURNS_MAX 100000000u
-
 static void fill(uint8_t *memory, uint32_t bytes, unsigned seed)
 {
 	for (uint32_t i = 0; i < bytes; i++)
@@ -415,50 +413,6 @@ static void a_completion_is_polled_for_by_request(void **state)
 	pair_collect(&pair, &pair.a, 2, wc);
 	assert_int_equal(hf_vcq_poll(pair.a.cq, 4, wc), 0);
 	assert_int_equal(hf_vcq_poll_vqp(pair.a.cq, pair.a.vqp, 4, wc), 0);
-	pair_close(&pair);
-}
-
-static unsigned notified;
-
-static void count_notice(struct hf_vcq *cq, void *context)
-{
-	(void)cq, (void)context;
-	notified++;
-}
-
-/* Both read completions as in a turn of the loop, which would tell. */
-static void until_ready(struct pair *pair)
-{
-	for (unsigned turns = 0; !vcq_ready(pair->a.cq); turns++) {
-		assert_true(turns < TURNS_MAX);
-		(void)completions_turn(pair->a.node);
-		(void)completions_turn(pair->b.node);
-	}
-}
-
-static void who_polls_what_came_after_his_request_is_told_in_the_poll(void **state)
-{
-	struct pair pair;
-	struct ibv_wc wc;
-
-	(void)state;
-	notified = 0;
-	pair_open(&pair, HF_POLICY_VARUNA);
-	pair_connect(&pair);
-	assert_int_equal(pair_write(&pair, 1, 0, 64, true), 0);
-	until_ready(&pair);
-	hf_vcq_req_notify(pair.a.cq, count_notice);
-	assert_int_equal(hf_vcq_poll(pair.a.cq, 1, &wc), 1);
-	assert_int_equal(notified, 0); /* that was there before */
-	assert_int_equal(pair_write(&pair, 2, 0, 64, true), 0);
-	until_ready(&pair);
-	assert_int_equal(notified, 0);
-	assert_int_equal(hf_vcq_poll(pair.a.cq, 1, &wc), 1);
-	assert_int_equal(wc.wr_id, 2);
-	assert_int_equal(notified, 1);
-	assert_int_equal(pair_write(&pair, 3, 0, 64, true), 0);
-	pair_collect(&pair, &pair.a, 1, &wc);
-	assert_int_equal(notified, 1); /* once a request */
 	pair_close(&pair);
 }
 
@@ -972,7 +926,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_program_error_is_reported_and_starts_no_failover),
 		cmocka_unit_test(unsignaled_wrs_make_room_and_no_completion),
 		cmocka_unit_test(a_completion_is_polled_for_by_request),
-		cmocka_unit_test(who_polls_what_came_after_his_request_is_told_in_the_poll),
 		cmocka_unit_test(wrs_of_the_vqp_are_posted_without_a_copy),
 		cmocka_unit_test(what_the_caller_posted_is_his_again),
 		cmocka_unit_test(a_peer_that_closes_takes_its_vqps_into_error),
