@@ -248,6 +248,18 @@ def ib_atomic_lat_runs(directory):
     _runs(directory, "ib_atomic_lat", words=["t_avg"])
 
 
+def ib_send_lat_waits_for_events(directory):
+    _runs(directory, "ib_send_lat", "-e", words=["t_avg"])
+
+
+def ib_read_lat_waits_for_events(directory):
+    _runs(directory, "ib_read_lat", "-e", words=["t_avg"])
+
+
+def ib_atomic_lat_waits_for_events(directory):
+    _runs(directory, "ib_atomic_lat", "-e", words=["t_avg"])
+
+
 # ---- with a rail cut and restored in the middle ----
 
 

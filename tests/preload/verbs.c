@@ -434,6 +434,40 @@ static void a_blocked_thread_wakes_for_each_message(struct side *side)
 }
 
 /* A program may poll by itself what it asked to be told of, and look for the event afterwards. */
+static void send_silently(struct side *side)
+{
+	struct ibv_sge sge = {.addr = (uintptr_t)side->memory + BYTES / 2, .length = 8, .lkey = side->mr->lkey};
+	struct ibv_send_wr *bad, wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND};
+
+	check(ibv_post_send(side->qp[0], &wr, &bad) == 0);
+}
+
+/* As perftest -e does: an event, a request for the next one, a single poll. */
+static void each_event_is_followed_by_a_completion_at_the_first_poll(struct side *side)
+{
+	struct ibv_cq *cq;
+	struct ibv_wc wc;
+	void *context;
+
+	connect_sides(side, 1, ALL_ACCESS);
+	check(ibv_req_notify_cq(side->cq[0], 0) == 0);
+	post_recv(side, 0, 0);
+	meet(side);
+	if (side->number == 0)
+		send_silently(side);
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		check(ibv_get_cq_event(side->channel, &cq, &context) == 0);
+		ibv_ack_cq_events(cq, 1);
+		check(ibv_req_notify_cq(side->cq[0], 0) == 0);
+		check(ibv_poll_cq(side->cq[0], 1, &wc) == 1 && wc.wr_id == i);
+		post_recv(side, 0, i + 1);
+		if (i + 1 < ROUNDS || side->number == 1)
+			send_silently(side);
+	}
+	meet(side);
+	close_side(side, 1);
+}
+
 static void what_was_polled_makes_its_event_all_the_same(struct side *side)
 {
 	struct pollfd ready;
@@ -793,7 +827,9 @@ int main(int argc, char **argv)
 		TEST(moves_and_posts_follow_the_rules), TEST(a_reset_empties_the_queues_unless_it_was_connected),
 		TEST(a_refused_write_names_its_qp_and_flushes_the_rest),
 		TEST(a_channel_can_be_polled_with_others_and_does_not_block_if_told),
-		TEST(a_blocked_thread_wakes_for_each_message), TEST(what_was_polled_makes_its_event_all_the_same),
+		TEST(a_blocked_thread_wakes_for_each_message),
+		TEST(each_event_is_followed_by_a_completion_at_the_first_poll),
+		TEST(what_was_polled_makes_its_event_all_the_same),
 		TEST(queues_are_destroyed_while_a_thread_waits_for_their_events),
 		TEST(a_thread_that_is_cancelled_while_it_polls_stops_no_other),
 		TEST(threads_of_both_sides_write_at_once), TEST(threads_of_both_sides_count_each_add_once),
