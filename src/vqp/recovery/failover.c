@@ -152,30 +152,36 @@ static void say_fence(struct hf_vqp *vqp)
 		vqp->fence_unsaid = true;
 }
 
-void failover_event(struct hf_vqp *vqp, const struct recovery_event *event)
+/* Holds new posts until the exchange is over. */
+static void hold(struct hf_vqp *vqp, uint64_t now_ns)
 {
-	struct recovery_event full = *event;
-	enum recovery_state before;
-	uint64_t now_ns = hf_env_now_ns(vqp->node->env);
-	unsigned actions;
+	vqp->held = true;
+	vqp->drained_quiet = false;
+	if (vqp->detected_ns == 0)
+		vqp->detected_ns = now_ns;
+	vqp->fence_unsaid = false;
+}
 
-	if (vqp->peer == NULL || vqp->state == HF_VQP_ERROR)
-		return;
-	full.usable = usable_rails(vqp);
-	full.idle = vqp->sends.head == vqp->sends.tail;
-	before = vqp->recovery.state;
-	actions = recovery_step(&vqp->recovery, &full, now_ns);
+/* Vqps in the exchange are looked at at every tick. One keeps its place: the list may be being walked. */
+static void list_recovering(struct hf_vqp *vqp)
+{
 	if (vqp->recovery.state == RECOVERY_IDLE || vqp->recovery.state == RECOVERY_FAILED)
 		list_remove(&vqp->recovering_link);
-	else if (list_empty(&vqp->recovering_link)) /* it keeps its place: somebody may be walking the list */
+	else if (list_empty(&vqp->recovering_link))
 		list_push_back(&vqp->node->recovering, &vqp->recovering_link);
-	if (actions & RECOVERY_HOLD) {
-		vqp->held = true;
-		vqp->drained_quiet = false;
-		if (vqp->detected_ns == 0)
-			vqp->detected_ns = now_ns;
-		vqp->fence_unsaid = false;
-	}
+}
+
+static void fail_of_budget(struct hf_vqp *vqp, enum recovery_state waited_in)
+{
+	log_error("vqp %u: no path within the budget: epoch %u, it waited for %s", vqp->num, vqp->recovery.epoch,
+		recovery_state_name(waited_in));
+	vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR, true);
+	vqp->fail_waits = true;
+}
+
+/* False: the vqp has failed. */
+static bool settle_old_path(struct hf_vqp *vqp, unsigned actions)
+{
 	if (actions & RECOVERY_SEND_FENCE)
 		say_fence(vqp);
 	if (actions & RECOVERY_DO_QUIET) {
@@ -188,23 +194,57 @@ void failover_event(struct hf_vqp *vqp, const struct recovery_event *event)
 		exchange_say_state(vqp);
 	if (actions & RECOVERY_SETTLE)
 		settle(vqp);
-	if (vqp->state == HF_VQP_ERROR)
-		return;
+	return vqp->state != HF_VQP_ERROR;
+}
+
+static enum next_path find_next_path(struct hf_vqp *vqp, unsigned actions)
+{
 	if (actions & RECOVERY_DO_GO)
-		next_path_go(vqp);
-	if (actions & RECOVERY_DO_BUILD)
-		next_path_match(vqp);
+		return next_path_go(vqp);
+	return actions & RECOVERY_DO_BUILD ? next_path_match(vqp) : NEXT_PATH_WAITS;
+}
+
+/* True: *event is what follows from it. */
+static bool step(struct hf_vqp *vqp, struct recovery_event *event)
+{
+	enum recovery_state before = vqp->recovery.state;
+	uint64_t now_ns = hf_env_now_ns(vqp->node->env);
+	enum next_path next;
+	unsigned actions;
+
+	if (vqp->peer == NULL || vqp->state == HF_VQP_ERROR)
+		return false;
+	event->usable = usable_rails(vqp);
+	event->idle = vqp->sends.head == vqp->sends.tail;
+	actions = recovery_step(&vqp->recovery, event, now_ns);
+	list_recovering(vqp);
+	if (actions & RECOVERY_HOLD)
+		hold(vqp, now_ns);
+	if (!settle_old_path(vqp, actions))
+		return false;
+	next = find_next_path(vqp, actions);
+	if (next != NEXT_PATH_WAITS) {
+		vqp->path.broken |= next == NEXT_PATH_FAILED;
+		*event = (struct recovery_event){
+			.type = next == NEXT_PATH_READY ? RECOVERY_EVENT_READY : RECOVERY_EVENT_BROKEN,
+			.epoch = vqp->recovery.epoch};
+		return true;
+	}
 	if (actions & RECOVERY_SEND_READY)
 		exchange_say_ready(vqp);
-	/* Unless what was to be built failed, which has begun the next epoch. */
-	if ((actions & RECOVERY_RESUME) && vqp->recovery.state == RECOVERY_IDLE)
+	if (actions & RECOVERY_RESUME)
 		do_resume(vqp);
-	if (actions & RECOVERY_FAIL) {
-		log_error("vqp %u: no path within the budget: epoch %u, it waited for %s", vqp->num,
-			vqp->recovery.epoch, recovery_state_name(before));
-		vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR, true);
-		vqp->fail_waits = true;
-	}
+	if (actions & RECOVERY_FAIL)
+		fail_of_budget(vqp, before);
+	return false;
+}
+
+void failover_event(struct hf_vqp *vqp, const struct recovery_event *event)
+{
+	struct recovery_event next = *event;
+
+	while (step(vqp, &next))
+		;
 }
 
 void failover_cut(struct hf_vqp *vqp)

@@ -51,9 +51,13 @@ bool fence_queue_warm(struct hf_node *node);
 bool fence_queue_waits(const struct hf_vqp *vqp); /* nothing to do for it before a completion comes, or a tick */
 
 /* next_path.c */
-void next_path_go(struct hf_vqp *vqp);    /* the picker takes a path and says GO */
-void next_path_match(struct hf_vqp *vqp); /* the other end takes its match */
-void next_path_failed(struct hf_vqp *vqp, unsigned rail, int rc);
+enum next_path {
+	NEXT_PATH_WAITS,  /* for the other end, or for nothing */
+	NEXT_PATH_READY,  /* the picker may post */
+	NEXT_PATH_FAILED, /* there is none: the next epoch */
+};
+enum next_path next_path_go(struct hf_vqp *vqp);    /* the picker takes a path and says GO */
+enum next_path next_path_match(struct hf_vqp *vqp); /* the other end takes its match */
 /* After this GO the picker posts without an answer. */
 bool next_path_goes_at_once(const struct hf_vqp *vqp, unsigned cached);
 

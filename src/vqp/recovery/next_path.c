@@ -44,17 +44,15 @@ static void leave_path(struct hf_vqp *vqp)
 	rewind_logs(vqp);
 }
 
-void next_path_failed(struct hf_vqp *vqp, unsigned rail, int rc)
+static enum next_path failed(struct hf_vqp *vqp, unsigned rail, int rc)
 {
 	struct rail_actions ignored;
 
-	if (rc == -ESTALE) { /* no fault of the rail */
-		failover_broken(vqp);
-		return;
-	}
+	if (rc == -ESTALE) /* no fault of the rail */
+		return NEXT_PATH_FAILED;
 	log_warn("vqp %u: no qp on rail %s: %s", vqp->num, hf_node_rail_name(vqp->node, rail), strerror(-rc));
 	rail_step(&vqp->peer->rails[rail], RAIL_EVENT_WC_ERROR, hf_loop_now_ns(vqp->node->loop), &ignored);
-	failover_broken(vqp);
+	return NEXT_PATH_FAILED;
 }
 
 /* A dedicated one if it is there, else one of the pool (R7: unless messages wait, which it cannot carry). */
@@ -82,43 +80,36 @@ bool next_path_goes_at_once(const struct hf_vqp *vqp, unsigned cached)
 	return cached != PATH_BUILT && vqp->recovery.kind == RECOVERY_FAILOVER && !resumes;
 }
 
-static void go_ready(struct hf_vqp *vqp, enum path_source cached)
+static enum next_path go_ready(struct hf_vqp *vqp, enum path_source cached)
 {
-	struct recovery_event ready = {.type = RECOVERY_EVENT_READY, .epoch = vqp->recovery.epoch};
 	int rc;
 
 	exchange_say_path(vqp, &go_kind, &vqp->path, cached);
 	rc = path_post_recvs(vqp, &vqp->path);
 	if (rc != 0)
-		next_path_failed(vqp, vqp->path.rail, rc);
-	else if (next_path_goes_at_once(vqp, cached))
-		failover_event(vqp, &ready);
+		return failed(vqp, vqp->path.rail, rc);
+	return next_path_goes_at_once(vqp, cached) ? NEXT_PATH_READY : NEXT_PATH_WAITS;
 }
 
-void next_path_go(struct hf_vqp *vqp)
+enum next_path next_path_go(struct hf_vqp *vqp)
 {
 	unsigned rail = (unsigned)vqp->recovery.rail;
 	enum path_source cached;
 	int rc;
 
 	leave_path(vqp);
-	if (access_is_stale(vqp)) {
-		next_path_failed(vqp, rail, -ESTALE);
-		return;
-	}
+	if (access_is_stale(vqp))
+		return failed(vqp, rail, -ESTALE);
 	cached = take_ready(vqp, rail);
-	if (cached != PATH_BUILT) {
-		go_ready(vqp, cached);
-		return;
-	}
+	if (cached != PATH_BUILT)
+		return go_ready(vqp, cached);
 	path_destroy(&vqp->backup[rail]); /* half made */
 	rc = path_create(vqp, &vqp->path, rail);
-	if (rc != 0) {
-		next_path_failed(vqp, rail, rc);
-		return;
-	}
+	if (rc != 0)
+		return failed(vqp, rail, rc);
 	path_activate(&vqp->path);
 	exchange_say_path(vqp, &go_kind, &vqp->path, PATH_BUILT);
+	return NEXT_PATH_WAITS;
 }
 
 static int match_built(struct hf_vqp *vqp, unsigned rail)
@@ -147,7 +138,7 @@ static bool match_ready(struct hf_vqp *vqp, unsigned rail)
 	return standby != NULL;
 }
 
-void next_path_match(struct hf_vqp *vqp)
+enum next_path next_path_match(struct hf_vqp *vqp)
 {
 	unsigned rail = (unsigned)vqp->recovery.rail;
 	int rc = 0;
@@ -156,8 +147,7 @@ void next_path_match(struct hf_vqp *vqp)
 	leave_path(vqp);
 	if (vqp->go.cached != PATH_BUILT && (!match_ready(vqp, rail) || vqp->path.broken)) {
 		home_took_withdrawn(vqp);
-		failover_broken(vqp);
-		return;
+		return NEXT_PATH_FAILED;
 	}
 	/* The other side may post to what was made beforehand already, so that is taken even if it is of an earlier
 	 * grant: the next exchange asks it what executed. */
@@ -170,9 +160,10 @@ void next_path_match(struct hf_vqp *vqp)
 	if (rc == 0)
 		rc = path_post_recvs(vqp, &vqp->path);
 	if (rc != 0)
-		next_path_failed(vqp, rail, rc);
-	else if (!next_path_goes_at_once(vqp, vqp->go.cached))
+		return failed(vqp, rail, rc);
+	if (!next_path_goes_at_once(vqp, vqp->go.cached))
 		exchange_say_path(vqp, &qp_kind, &vqp->path, PATH_BUILT);
+	return NEXT_PATH_WAITS;
 }
 
 static void take_go(struct hf_vqp *vqp, const struct message_head *head)
@@ -206,8 +197,10 @@ static void take_qp(struct hf_vqp *vqp, const struct message_head *head)
 		rc = path_connect(vqp, &vqp->path, &message->offer);
 	if (rc == 0)
 		rc = path_post_recvs(vqp, &vqp->path);
-	if (rc != 0)
-		next_path_failed(vqp, vqp->path.rail, rc);
-	else
+	if (rc == 0) {
 		failover_event(vqp, &event);
+	} else {
+		(void)failed(vqp, vqp->path.rail, rc);
+		failover_broken(vqp);
+	}
 }
