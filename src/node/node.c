@@ -153,11 +153,12 @@ static enum hf_poll node_poll(struct hf_poller *poller, uint64_t now_ns)
 	for (unsigned i = 0; i < node->rail_count; i++)
 		if (rail_events(node, i) == HF_BUSY)
 			poll = HF_BUSY;
-	if (post_resumed(node))
+	if (post_resumed(node) | failover_drain(node))
 		poll = HF_BUSY;
 	if (!list_empty(&node->fence_queue))
 		node_flush(node); /* what was said since the last turn: the other side wakes while we fence */
 	if (fence_queue_turn(node) == HF_BUSY) {
+		(void)failover_drain(node);
 		node_hear(node);
 		node_flush(node);
 		/* Who asked meanwhile waits for us; what else the others have said is read in the next turn. */
@@ -173,6 +174,8 @@ static enum hf_poll node_poll(struct hf_poller *poller, uint64_t now_ns)
 			poll = HF_BUSY;
 	if (completions_turn(node) == HF_BUSY)
 		poll = HF_BUSY;
+	if (failover_drain(node))
+		poll = HF_BUSY;
 	/* Old qps are destroyed when nothing better is to do. */
 	if (poll == HF_IDLE && list_empty(&node->recovering) && path_dig(node, DIG_MOST))
 		poll = HF_BUSY;
@@ -182,6 +185,7 @@ static enum hf_poll node_poll(struct hf_poller *poller, uint64_t now_ns)
 		poll = HF_BUSY;
 	if (owner_turn(node) == HF_BUSY)
 		poll = HF_BUSY;
+	(void)failover_drain(node);
 	if (node_notify(node) == HF_BUSY)
 		poll = HF_BUSY;
 	node_flush(node);
@@ -220,7 +224,8 @@ static bool node_arm(struct hf_poller *poller)
 	struct hf_node *node = container_of(poller, struct hf_node, poller);
 
 	node_flush(node);
-	if (!list_empty(&node->resumed) || !list_empty(&node->owner_ended) || !fence_queue_sleeps(node))
+	if (!list_empty(&node->resumed) || !list_empty(&node->marked) || !list_empty(&node->owner_ended) ||
+		!fence_queue_sleeps(node))
 		return false;
 	for (unsigned i = 0; i < node->rail_count; i++)
 		if (!rail_cqs_arm(&node->rails[i].cqs))
@@ -258,6 +263,7 @@ static void node_tick(struct hf_timer *timer, uint64_t now_ns)
 		(void)path_dig(node, DIG_TICK); /* also under load */
 	rebuild_tick(node, now_ns);
 	pool_tick(node, now_ns);
+	(void)failover_drain(node);
 	hf_loop_set_timer(node->loop, timer, now_ns + TICK_NS);
 }
 
@@ -393,6 +399,7 @@ int hf_node_open(struct hf_loop *loop, const struct hf_node_config *config, cons
 	list_init(&node->vqps);
 	list_init(&node->fence_queue);
 	list_init(&node->fence_asked);
+	list_init(&node->marked);
 	list_init(&node->cold);
 	list_init(&node->resumed);
 	list_init(&node->owner_ended);

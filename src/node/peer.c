@@ -288,6 +288,8 @@ static void on_message(struct control_peer *control, const void *data, uint32_t 
 		}
 		message.head.kind->take(peer, &message.head);
 	}
+	if (peer != NULL)
+		(void)failover_drain(peer->node);
 	if (peer != NULL && !peer->node->hearing)
 		peer_flush(peer); /* the other side may be waiting for these answers */
 }

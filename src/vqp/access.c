@@ -209,7 +209,7 @@ int hf_vqp_set_access(struct hf_vqp *vqp, int access, void (*done)(struct hf_vqp
 	if (taken == 0 && given != 0)
 		tell_given(vqp);
 	if (vqp->path.qp != NULL && (taken != 0 || cycle))
-		failover_broken(vqp); /* the next qp is of the new grant */
+		marks_broken(vqp); /* the next qp is of the new grant */
 	if (is_settled(vqp)) {
 		vqp->grants.given = false;
 		return 0;

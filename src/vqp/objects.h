@@ -12,6 +12,7 @@
 #include "base/list.h"
 #include "vqp/access.h"
 #include "vqp/kinds.h"
+#include "vqp/marks.h"
 #include "vqp/data/completion_log.h"
 #include "vqp/recovery/evidence.h"
 #include "vqp/recovery/failover.h"
@@ -71,6 +72,7 @@ struct hf_node {
 	struct list fence_asked; /* those before the others: the peer waits for their fence */
 	unsigned fence_slice;    /* of them, at the last turn; 0: there were none */
 	bool fence_answered;     /* some vqp has resumed since there were none */
+	struct list marked;      /* marks.h */
 	struct list cold;        /* vqps whose verdicts are near: fence_queue_warm */
 	struct list resumed;     /* vqps on a new path, which post at the next turn */
 	struct list owner_ended; /* owner.h: atomics of the owner's whose end he is to be told */
@@ -107,7 +109,7 @@ struct hf_vcq {
 
 struct hf_vqp {
 	struct list node_link, fence_link, resumed_link, cold_link, recovering_link, ready_send_link, ready_recv_link;
-	struct list pool_link, pool_wait_link, member_link;
+	struct list pool_link, pool_wait_link, member_link, mark_link;
 	struct wc_sink sink;
 	struct hf_node *node;
 	struct hf_vpd *pd;

@@ -185,6 +185,7 @@ int hf_vqp_create(struct hf_vpd *pd, const struct hf_vqp_init *init, struct hf_v
 	list_init(&vqp->pool_link);
 	list_init(&vqp->pool_wait_link);
 	list_init(&vqp->member_link);
+	list_init(&vqp->mark_link);
 	rebuild_init(vqp);
 	list_init(&vqp->ready_send_link);
 	list_init(&vqp->ready_recv_link);
@@ -222,6 +223,7 @@ void hf_vqp_destroy(struct hf_vqp *vqp)
 	list_remove(&vqp->resumed_link);
 	list_remove(&vqp->cold_link);
 	list_remove(&vqp->recovering_link);
+	list_remove(&vqp->mark_link);
 	list_remove(&vqp->ready_send_link);
 	list_remove(&vqp->ready_recv_link);
 	list_remove(&vqp->sink.link);

@@ -159,7 +159,7 @@ static void advance(struct hf_vpd *pd, uint64_t now_ns)
 			continue;
 		all_left = false;
 		if (late && vqp->state == HF_VQP_UP && !vqp->path.broken)
-			failover_broken(vqp);
+			marks_broken(vqp);
 	}
 	if (!owner_left(pd) || !all_left)
 		return;

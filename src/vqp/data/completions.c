@@ -40,7 +40,7 @@ static void send_failed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 	 * which others may share. */
 	if (access_may_be_revoked(vqp, POSITION(wc->wr_id), wc->status)) {
 		retire(vqp, POSITION(wc->wr_id));
-		failover_broken(vqp);
+		marks_broken(vqp);
 		return;
 	}
 	if (kind == WC_PROGRAM && !probe) {
@@ -57,7 +57,7 @@ static void send_failed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 	vqp->rail_suspect = kind == WC_PATH;
 	if (vqp->rail_suspect && !vqp->forsaken)
 		peer_silent(vqp->peer, vqp->path.rail);
-	failover_broken(vqp);
+	marks_broken(vqp);
 }
 
 static void recv_completed(struct hf_vqp *vqp, const struct ibv_wc *wc)
@@ -104,7 +104,7 @@ static void on_fatal(struct wc_sink *sink)
 	if (vqp->state != HF_VQP_UP || vqp->path.broken)
 		return;
 	if (policy_recovers(vqp->node->config.policy))
-		failover_broken(vqp);
+		marks_broken(vqp);
 	else
 		vqp_fail(vqp, IBV_WC_FATAL_ERR, IBV_WC_WR_FLUSH_ERR, true);
 }

@@ -123,7 +123,7 @@ static bool hand_over(struct hf_vqp *vqp, struct wr_translation *translation, ui
 	advance(vqp, translation->positions[taken]);
 	if (taken > 0 && translation->positions[taken - 1] == translation->positions[taken]) {
 		advance(vqp, translation->positions[taken] + 1); /* in part: the evidence has to tell how far */
-		failover_broken(vqp);
+		marks_broken(vqp);
 	} else if (rc != -ENOMEM) /* full: completions will make room */
 		vqp_abort(vqp, IBV_WC_LOC_QP_OP_ERR, IBV_WC_WR_FLUSH_ERR);
 	return false;
@@ -151,7 +151,7 @@ void post_pump(struct hf_vqp *vqp)
 	}
 	if (vqp->state == HF_VQP_UP && !vqp->held)
 		uid_post_confirm(vqp);
-	while (vqp->state == HF_VQP_UP && !vqp->held && !vqp->path.cut && log->next < log->tail) {
+	while (vqp->state == HF_VQP_UP && !vqp->held && !vqp->path.cut && !vqp->path.broken && log->next < log->tail) {
 		wr_translation_init(&translation, vqp);
 		if (gather(vqp, &translation, &end) == 0) {
 			advance(vqp, end); /* over what is done */

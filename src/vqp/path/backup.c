@@ -70,7 +70,7 @@ static void on_backup(struct hf_vqp *vqp, const struct path_message *message, un
 	} else if (is_answer(vqp, path, message)) {
 		path->ready = path_connect(vqp, path, &message->offer) == 0;
 		if (path->ready)
-			rebuild_ready(vqp, rail);
+			marks_rebuild(vqp);
 		else
 			path_destroy(path);
 	}

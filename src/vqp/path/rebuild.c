@@ -75,11 +75,22 @@ static void give_up(struct hf_vqp *vqp, uint64_t now_ns)
 
 static void swap(struct hf_vqp *vqp)
 {
-	struct recovery_event event = {.type = RECOVERY_EVENT_RETURN};
-
 	vqp->rebuild.state = REBUILD_SWAPPING;
 	vqp->rebuild.at_ns = UINT64_MAX; /* the exchange has a budget of its own */
-	failover_event(vqp, &event);
+	marks_rebuild(vqp);
+}
+
+static void probe_failed(struct hf_vqp *vqp)
+{
+	uint64_t now_ns = hf_loop_now_ns(vqp->node->loop);
+	bool in_use = vqp->path.qp != NULL && vqp->path.rail == vqp->rebuild.rail;
+	struct rail_actions ignored;
+
+	rail_step(&vqp->peer->rails[vqp->rebuild.rail], RAIL_EVENT_WC_ERROR, now_ns, &ignored);
+	give_up(vqp, now_ns);
+	/* A message waits for this qp, with nothing before it in flight: nothing else finds that the rail is silent. */
+	if (in_use && vqp->state == HF_VQP_UP && vqp->recovery.state == RECOVERY_IDLE)
+		marks_broken(vqp);
 }
 
 static void probe(struct hf_vqp *vqp)
@@ -87,11 +98,12 @@ static void probe(struct hf_vqp *vqp)
 	struct path *path = &vqp->backup[vqp->rebuild.rail];
 
 	vqp->rebuild.state = REBUILD_PROBING;
+	vqp->rebuild.answered = false;
 	path_activate(path);
 	if (!post_may_probe(vqp))
 		swap(vqp);
 	else if (!post_probe_on(vqp, path))
-		rebuild_probed(vqp, false);
+		probe_failed(vqp);
 }
 
 static void start(struct hf_vqp *vqp, uint64_t now_ns)
@@ -112,31 +124,28 @@ static void start(struct hf_vqp *vqp, uint64_t now_ns)
 		give_up(vqp, now_ns);
 }
 
-void rebuild_ready(struct hf_vqp *vqp, unsigned rail)
-{
-	if (vqp->rebuild.state == REBUILD_OFFERED && vqp->rebuild.rail == rail)
-		probe(vqp);
-}
-
 void rebuild_probed(struct hf_vqp *vqp, bool came_through)
 {
-	struct hf_node *node = vqp->node;
-	bool in_use = vqp->path.qp != NULL && vqp->path.rail == vqp->rebuild.rail;
-	struct rail_actions ignored;
+	vqp->rebuild.answered = true;
+	vqp->rebuild.came_through = came_through;
+	marks_rebuild(vqp);
+}
 
-	if (vqp->rebuild.state != REBUILD_PROBING)
-		return;
-	if (came_through && vqp->recovery.state == RECOVERY_IDLE) {
-		swap(vqp);
-		return;
+bool rebuild_drain(struct hf_vqp *vqp)
+{
+	struct rebuild *rebuild = &vqp->rebuild;
+
+	if (rebuild->state == REBUILD_OFFERED && vqp->backup[rebuild->rail].ready)
+		probe(vqp);
+	if (rebuild->state == REBUILD_PROBING && rebuild->answered) {
+		if (!rebuild->came_through)
+			probe_failed(vqp);
+		else if (vqp->recovery.state == RECOVERY_IDLE)
+			swap(vqp);
+		else
+			give_up(vqp, hf_loop_now_ns(vqp->node->loop));
 	}
-	if (!came_through)
-		rail_step(&vqp->peer->rails[vqp->rebuild.rail], RAIL_EVENT_WC_ERROR, hf_loop_now_ns(node->loop),
-			&ignored);
-	give_up(vqp, hf_loop_now_ns(node->loop));
-	/* A message waits for this qp, with nothing before it in flight: nobody else finds that the rail is silent. */
-	if (!came_through && in_use && vqp->state == HF_VQP_UP && vqp->recovery.state == RECOVERY_IDLE)
-		failover_broken(vqp);
+	return rebuild->state == REBUILD_SWAPPING && vqp->recovery.state == RECOVERY_IDLE;
 }
 
 void rebuild_end(struct hf_vqp *vqp, bool path_failed, uint64_t now_ns)

@@ -31,6 +31,7 @@ struct rebuild {
 	unsigned rail;
 	uint64_t at_ns; /* waiting: not before; else: given up then */
 	uint64_t backoff_ns, failed_ns;
+	bool answered, came_through; /* the probe's completion is here; it is a success */
 };
 
 /* Of a node. */
@@ -41,9 +42,11 @@ struct rebuilds {
 
 void rebuild_init(struct hf_vqp *vqp);
 void rebuild_want(struct hf_vqp *vqp, unsigned rail, uint64_t now_ns);
-void rebuild_want_dedicated(struct hf_vqp *vqp, uint64_t now_ns);        /* on the rail in use, unless it is paused */
-void rebuild_ready(struct hf_vqp *vqp, unsigned rail);                   /* both ends have the qp */
-void rebuild_probed(struct hf_vqp *vqp, bool came_through);              /* the probe's completion */
+void rebuild_want_dedicated(struct hf_vqp *vqp, uint64_t now_ns); /* on the rail in use, unless it is paused */
+void rebuild_probed(struct hf_vqp *vqp, bool came_through);       /* the probe's completion */
+/* Goes on with what the marks are about (marks.h): both ends have the qp, or the probe is over. True: the swap can
+ * begin. */
+bool rebuild_drain(struct hf_vqp *vqp);
 void rebuild_end(struct hf_vqp *vqp, bool path_failed, uint64_t now_ns); /* swapped, or no longer of use */
 bool rebuild_turn(struct hf_node *node, uint64_t now_ns);
 void rebuild_tick(struct hf_node *node, uint64_t now_ns);

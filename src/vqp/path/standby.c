@@ -105,7 +105,7 @@ void standby_break(struct standby *standby)
 		struct hf_vqp *vqp = container_of(at, struct hf_vqp, pool_link);
 
 		if (!vqp->path.broken)
-			failover_broken(vqp);
+			marks_broken(vqp);
 	}
 }
 

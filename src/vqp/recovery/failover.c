@@ -265,6 +265,27 @@ void failover_broken(struct hf_vqp *vqp)
 	failover_event(vqp, &event);
 }
 
+static void act_on_marks(struct hf_vqp *vqp)
+{
+	struct recovery_event back = {.type = RECOVERY_EVENT_RETURN};
+
+	if (rebuild_drain(vqp))
+		failover_event(vqp, &back);
+	if (vqp->path.broken)
+		failover_broken(vqp);
+}
+
+/* What comes about meanwhile has its turn as well. */
+bool failover_drain(struct hf_node *node)
+{
+	struct list *at;
+	bool any = false;
+
+	for (; (at = list_pop_front(&node->marked)) != NULL; any = true)
+		act_on_marks(container_of(at, struct hf_vqp, mark_link));
+	return any;
+}
+
 void failover_tick(struct hf_vqp *vqp, uint64_t now_ns)
 {
 	struct recovery_event event = {.type = RECOVERY_EVENT_RAILS};

@@ -14,7 +14,8 @@ struct hf_vqp;
 
 /* failover.c */
 void failover_event(struct hf_vqp *vqp, const struct recovery_event *event);
-void failover_broken(struct hf_vqp *vqp); /* the path in use is of no use any more */
+void failover_broken(struct hf_vqp *vqp);  /* the path in use is of no use any more */
+bool failover_drain(struct hf_node *node); /* acts on all marks (marks.h); false: there were none */
 /* The path is of no use, and so are those of many other vqps, because their port is down. Each vqp begins when its turn
  * in the fence queue comes, so that the first are through the exchange while others wait. Until then nothing has
  * happened to it. */

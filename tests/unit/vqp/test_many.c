@@ -479,6 +479,7 @@ static void vqps_that_have_waited_for_long_fail_with_the_first(void **state)
 	ours[3]->moved_ns = 0;
 	said[MESSAGE_FENCE] = 0;
 	give_up(ours[0]);
+	assert_true(failover_drain(node));
 	assert_int_equal(said[MESSAGE_FENCE], 1);
 	node->timer.fire(&node->timer, now_ns);
 	assert_int_equal(said[MESSAGE_FENCE], 2);
