@@ -68,12 +68,6 @@ VAGUE_NAMES = {"util", "utils", "common", "misc", "helper", "helpers", "stuff", 
 
 # (path, rule): why this one is right.
 ALLOWED = {
-    # The node still calls the vqps that are on it. Each entry goes with the call that it excuses.
-    ("src/node/node.c", "layer"): "calls vqps by name",
-    ("src/node/peer.c", "layer"): "calls vqps by name",
-    ("src/node/peer_rails.c", "layer"): "calls vqps by name",
-    ("src/node/detector.c", "layer"): "calls vqps by name",
-    ("src/node/peer.h", "layer"): "calls vqps by name",
 }
 
 

@@ -1,7 +1,8 @@
 /* What a user's own detectors say (Varuna, section 4): a rail to a peer is of no use, whatever its ports and heartbeats
  * say; or traffic is to leave it for once. The other side is told as of a port that is down, so that whoever picks the
  * next rail knows. */
-#include "vqp/objects.h"
+#include "node/node.h"
+#include "node/peer.h"
 
 #include <errno.h>
 

@@ -1,19 +1,13 @@
 /* A node: the devices of its rails, the control channel over them, and the poller and timer that drive everything. */
-#include "vqp/path/pool.h"
+#include "node/node.h"
 
 #include <errno.h>
-#include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
-#include "vqp/atomic/owner.h"
-#include "vqp/atomic/uid_slots.h"
+#include "node/peer.h"
 
 #define TICK_NS            20000000ull
-#define DIG_MOST           4u
-#define DIG_TICK           256u
-#define TICK_VQPS          256u
 #define HEARTBEAT_NS       50000000ull
 #define HEARTBEAT_MISSES   4u
 #define FAILBACK_NS        200000000ull
@@ -95,32 +89,13 @@ static enum hf_poll rail_events(struct hf_node *node, unsigned i)
 	return poll;
 }
 
-static enum hf_poll node_notify(struct hf_node *node)
-{
-	enum hf_poll poll = HF_IDLE;
-
-	list_for_each (at, &node->vcqs) {
-		struct hf_vcq *cq = container_of(at, struct hf_vcq, node_link);
-		void (*notify)(struct hf_vcq *, void *) = cq->notify;
-
-		if (notify == NULL || !cq->fresh)
-			continue;
-		cq->notify = NULL;
-		notify(cq, cq->context);
-		return HF_BUSY; /* it may have destroyed anything; the others have their turn at the next poll */
-	}
-	return poll;
-}
-
-static void node_flush(struct hf_node *node)
+void node_flush(struct hf_node *node)
 {
 	list_for_each (at, &node->peers)
 		peer_flush(container_of(at, struct hf_peer, node_link));
 }
 
-/* Whom we are about to tell what executed here may have told it as well, while we fenced: then the path goes out in the
- * same message. */
-static void node_hear(struct hf_node *node)
+void node_hear(struct hf_node *node)
 {
 	node->hearing = true;
 	list_for_each (at, &node->peers) {
@@ -132,110 +107,33 @@ static void node_hear(struct hf_node *node)
 	node->hearing = false;
 }
 
-static bool post_resumed(struct hf_node *node)
-{
-	struct list *at;
-	bool any = false;
-
-	for (; (at = list_pop_front(&node->resumed)) != NULL; any = true)
-		post_pump(container_of(at, struct hf_vqp, resumed_link));
-	return any;
-}
-
 static enum hf_poll node_poll(struct hf_poller *poller, uint64_t now_ns)
 {
 	struct hf_node *node = container_of(poller, struct hf_node, poller);
 	enum hf_poll poll = HF_IDLE;
-	bool answered = node->fence_answered;
 
 	node->turned_ns = now_ns;
-	/* First what ends a path: nothing is tried on it in vain, and who waits for our part of the exchange has it. */
 	for (unsigned i = 0; i < node->rail_count; i++)
 		if (rail_events(node, i) == HF_BUSY)
 			poll = HF_BUSY;
-	if (post_resumed(node) | failover_drain(node))
+	if (node->layer->begin_turn(node, now_ns) == HF_BUSY)
 		poll = HF_BUSY;
-	if (!list_empty(&node->fence_queue))
-		node_flush(node); /* what was said since the last turn: the other side wakes while we fence */
-	if (fence_queue_turn(node) == HF_BUSY) {
-		(void)failover_drain(node);
-		node_hear(node);
-		node_flush(node);
-		/* Who asked meanwhile waits for us; what else the others have said is read in the next turn. */
-		if (!list_empty(&node->fence_asked))
-			(void)fence_queue_turn(node);
-		poll = HF_BUSY;
-		/* Some vqp goes on, for the first time since the cut: what it posts may complete in this turn. */
-		if (!answered && node->fence_answered)
-			hf_loop_hurry(node->loop);
-	}
 	for (unsigned i = 0; i < node->rail_count; i++)
 		if (hf_dev_poll(node->rails[i].dev, now_ns) == HF_BUSY)
 			poll = HF_BUSY;
-	if (completions_turn(node) == HF_BUSY)
-		poll = HF_BUSY;
-	if (failover_drain(node))
-		poll = HF_BUSY;
-	/* Old qps are destroyed when nothing better is to do. */
-	if (poll == HF_IDLE && list_empty(&node->recovering) && path_dig(node, DIG_MOST))
-		poll = HF_BUSY;
-	if (poll == HF_IDLE && fence_queue_warm(node))
-		poll = HF_BUSY;
-	if (rebuild_turn(node, now_ns) || pool_turn(node))
-		poll = HF_BUSY;
-	if (owner_turn(node) == HF_BUSY)
-		poll = HF_BUSY;
-	(void)failover_drain(node);
-	if (node_notify(node) == HF_BUSY)
-		poll = HF_BUSY;
+	poll = node->layer->turn(node, now_ns, poll);
 	node_flush(node);
 	return poll;
 }
 
-/* False: some vqp has something to do now. */
-static bool fence_queue_sleeps(struct hf_node *node)
-{
-	uint64_t retry_ns = UINT64_MAX;
-
-	if (!list_empty(&node->fence_asked))
-		return false;
-	list_for_each (at, &node->fence_queue) {
-		const struct hf_vqp *vqp = container_of(at, struct hf_vqp, fence_link);
-		uint64_t its_ns = fence_retry_ns(vqp);
-
-		if (!fence_queue_waits(vqp))
-			return false;
-		if (its_ns > hf_loop_now_ns(node->loop) && its_ns < retry_ns)
-			retry_ns = its_ns;
-	}
-	if (retry_ns != UINT64_MAX)
-		hf_loop_set_timer(node->loop, &node->fence_timer, retry_ns);
-	return true;
-}
-
-static void fence_retry(struct hf_timer *timer, uint64_t now_ns)
-{
-	(void)timer, (void)now_ns; /* that the loop turns is enough */
-}
-
-/* Asks every queue for a wake-up, then looks once more: what came in between would not wake anybody. */
+/* The layer asks every queue for a wake-up, then looks once more: what came in between would not wake the loop. */
 static bool node_arm(struct hf_poller *poller)
 {
 	struct hf_node *node = container_of(poller, struct hf_node, poller);
 
 	node_flush(node);
-	if (!list_empty(&node->resumed) || !list_empty(&node->marked) || !list_empty(&node->owner_ended) ||
-		!fence_queue_sleeps(node))
+	if (!node->layer->may_sleep(node))
 		return false;
-	for (unsigned i = 0; i < node->rail_count; i++)
-		if (!rail_cqs_arm(&node->rails[i].cqs))
-			return false;
-	list_for_each (at, &node->vcqs) {
-		const struct hf_vcq *cq = container_of(at, struct hf_vcq, node_link);
-
-		if (cq->notify != NULL && cq->fresh)
-			return false;
-	}
 	for (unsigned i = 0; i < node->rail_count; i++)
 		if (!hf_dev_arm(node->rails[i].dev))
 			return false;
@@ -248,22 +146,7 @@ static void node_tick(struct hf_timer *timer, uint64_t now_ns)
 
 	list_for_each (at, &node->peers)
 		peer_tick(container_of(at, struct hf_peer, node_link), now_ns);
-	list_for_each_safe (at, &node->recovering)
-		failover_tick(container_of(at, struct hf_vqp, recovering_link), now_ns);
-	/* The others want little: a backup, a way back. A few of them at a time, each in its turn. */
-	for (unsigned i = 0; i < node->vqp_count && i < TICK_VQPS; i++) {
-		struct list *at = list_pop_front(&node->vqps);
-
-		list_push_back(&node->vqps, at);
-		failover_tick(container_of(at, struct hf_vqp, node_link), now_ns);
-	}
-	uid_slots_tick(node, now_ns);
-	home_tick(node, now_ns);
-	if (list_empty(&node->fence_queue) && list_empty(&node->fence_asked))
-		(void)path_dig(node, DIG_TICK); /* also under load */
-	rebuild_tick(node, now_ns);
-	pool_tick(node, now_ns);
-	(void)failover_drain(node);
+	node->layer->tick(node, now_ns);
 	hf_loop_set_timer(node->loop, timer, now_ns + TICK_NS);
 }
 
@@ -366,13 +249,8 @@ static void fill_defaults(struct hf_node_config *config)
 		config->retry_cnt = QP_RETRIES;
 }
 
-int hf_node_open(struct hf_loop *loop, const struct hf_node_config *config, const struct hf_node_events *events,
-	void *context, struct hf_node **node_out, struct hf_error *error)
+static int check_config(const struct hf_node_config *config, struct hf_error *error)
 {
-	struct hf_node *node;
-	int rc = 0;
-
-	*node_out = NULL;
 	if (config->rail_count == 0 || config->rail_count > HF_RAILS_MAX || config->management_count > HF_RAILS_MAX)
 		return hf_error_set(error, -EINVAL, "a node has 1 to %d rails and at most %d management addresses",
 			HF_RAILS_MAX, HF_RAILS_MAX);
@@ -381,35 +259,26 @@ int hf_node_open(struct hf_loop *loop, const struct hf_node_config *config, cons
 		return hf_error_set(error, -EINVAL,
 			"a lease of %llu ms does not fit into the budget: it takes an eighth more, and 50 ms",
 			(unsigned long long)(config->lease_ns / 1000000));
-	node = calloc(1, sizeof(*node));
-	if (node == NULL)
-		return hf_error_set(error, -ENOMEM, "no memory for a node");
+	return 0;
+}
+
+int node_open(struct hf_node *node, struct hf_loop *loop, const struct hf_node_config *config,
+	const struct hf_node_events *events, void *context, const struct node_layer *layer, struct hf_error *error)
+{
+	int rc = check_config(config, error);
+
+	list_init(&node->peers);
+	node->layer = layer;
 	node->loop = loop;
 	node->env = hf_loop_env(loop);
+	if (rc != 0)
+		return rc;
 	node->config = *config;
 	fill_defaults(&node->config);
 	if (events != NULL)
 		node->events = *events;
 	node->context = context;
 	peer_register(&node->kinds);
-	kinds_register(&node->kinds);
-	list_init(&node->peers);
-	list_init(&node->vpds);
-	list_init(&node->vcqs);
-	list_init(&node->vqps);
-	list_init(&node->fence_queue);
-	list_init(&node->fence_asked);
-	list_init(&node->marked);
-	list_init(&node->cold);
-	list_init(&node->resumed);
-	list_init(&node->owner_ended);
-	list_init(&node->recovering);
-	list_init(&node->pools);
-	list_init(&node->initiators);
-	list_init(&node->graves);
-	list_init(&node->rebuilds.waiting);
-	list_init(&node->rebuilds.running);
-	hf_env_entropy(node->env, &node->next_num, sizeof(node->next_num));
 	while (node->random == 0)
 		hf_env_entropy(node->env, &node->random, sizeof(node->random));
 	node->rail_count = config->rail_count;
@@ -419,49 +288,22 @@ int hf_node_open(struct hf_loop *loop, const struct hf_node_config *config, cons
 		rc = rail_open(node, i, error);
 	if (rc == 0)
 		rc = open_control(node, error);
-	if (rc != 0) {
-		hf_node_close(node);
+	if (rc != 0)
 		return rc;
-	}
 	node->poller = (struct hf_poller){.poll = node_poll, .arm = node_arm};
 	node->timer.fire = node_tick;
-	node->fence_timer.fire = fence_retry;
 	hf_loop_add_poller(loop, &node->poller);
 	node->attached = true;
 	node_tick_soon(node);
-	*node_out = node;
 	return 0;
 }
 
-static void close_objects(struct hf_node *node)
+void node_close(struct hf_node *node)
 {
-	(void)path_dig(node, UINT_MAX);
-	while (!list_empty(&node->vqps))
-		hf_vqp_destroy(container_of(node->vqps.next, struct hf_vqp, node_link));
-	while (!list_empty(&node->peers))
-		hf_peer_close(container_of(node->peers.next, struct hf_peer, node_link));
-	while (!list_empty(&node->vcqs))
-		(void)hf_vcq_destroy(container_of(node->vcqs.next, struct hf_vcq, node_link));
-	while (!list_empty(&node->vpds)) {
-		struct hf_vpd *pd = container_of(node->vpds.next, struct hf_vpd, node_link);
-
-		uid_arena_close(pd);
-		while (!list_empty(&pd->regions))
-			region_free(container_of(pd->regions.next, struct region, pd_link));
-		(void)hf_vpd_free(pd);
-	}
-}
-
-void hf_node_close(struct hf_node *node)
-{
-	if (node == NULL)
-		return;
-	close_objects(node);
 	control_close(node->control);
 	if (node->attached) {
 		hf_loop_remove_poller(node->loop, &node->poller);
 		hf_loop_cancel_timer(node->loop, &node->timer);
-		hf_loop_cancel_timer(node->loop, &node->fence_timer);
 	}
 	for (unsigned i = 0; i < node->rail_count; i++) {
 		if (node->rails[i].watch.io != NULL)
@@ -469,9 +311,6 @@ void hf_node_close(struct hf_node *node)
 		rail_cqs_close(&node->rails[i].cqs);
 		hf_dev_close(node->rails[i].dev);
 	}
-	table_free(&node->nums);
-	free(node->regions);
-	free(node);
 }
 
 struct hf_loop *hf_node_loop(struct hf_node *node)

@@ -1,12 +1,13 @@
 /* A peer: its life, what is said to it, and whom its messages are for. */
-#include "vqp/path/pool.h"
+#include "node/peer.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/ensure.h"
 #include "base/log.h"
+#include "node/node.h"
+#include "node/rail_describe.h"
 
 /* First: our rails. */
 struct node_message {
@@ -56,7 +57,7 @@ void peer_register(struct message_kinds *kinds)
 
 struct hf_peer *peer_open(struct hf_node *node, struct control_peer *control)
 {
-	struct hf_peer *peer = calloc(1, sizeof(*peer));
+	struct hf_peer *peer = node->layer->peer_alloc();
 
 	if (peer == NULL)
 		return NULL;
@@ -72,10 +73,8 @@ struct hf_peer *peer_open(struct hf_node *node, struct control_peer *control)
 
 void peer_free_memory(struct hf_peer *peer)
 {
-	pool_free_peer(peer);
 	list_remove(&peer->node_link);
-	free(peer->regions);
-	free(peer);
+	peer->node->layer->peer_free(peer);
 }
 
 void peer_flush(struct hf_peer *peer)
@@ -94,21 +93,6 @@ void peer_send(struct hf_peer *peer, const struct message_head *message)
 	ensure(outbox_add(&peer->outbox, message));
 }
 
-/* Traffic of a peer that may have been told that we fenced it ends here, also where no wr of ours would notice (R5). */
-static void cut_off(struct hf_peer *peer)
-{
-	list_for_each (at, &peer->node->vqps) {
-		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
-
-		if (!vqp_uses(vqp, peer) || vqp->path.qp == NULL || vqp->path.broken)
-			continue;
-		if (policy_recovers(vqp->node->config.policy))
-			failover_broken(vqp);
-		else
-			vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR, true);
-	}
-}
-
 static void lease_tick(struct hf_peer *peer, uint64_t now_ns)
 {
 	const struct lease_message message = {.head = {.kind = &lease_kind},
@@ -121,11 +105,12 @@ static void lease_tick(struct hf_peer *peer, uint64_t now_ns)
 	if (lease_must_send(&peer->lease, now_ns))
 		peer_send(peer, &message.head);
 	if (lease_expired(&peer->lease, now_ns))
-		cut_off(peer);
+		peer->node->layer->lease_over(peer);
 }
 
 void peer_tick(struct hf_peer *peer, uint64_t now_ns)
 {
+	peer->node->layer->peer_tick(peer, now_ns);
 	peer_rails_tick(peer, now_ns);
 	detector_tick(peer, now_ns);
 	lease_tick(peer, now_ns);
@@ -145,7 +130,7 @@ static void send_node(struct hf_peer *peer)
 		memcpy(message.rails[i].name, node->rails[i].config.name, HF_NAME_BYTES);
 		memcpy(message.rails[i].kind, node->rails[i].config.kind, HF_NAME_BYTES);
 		memcpy(message.rails[i].gid, gid.raw, sizeof(message.rails[i].gid));
-		dc_describe(node->rails[i].dev, &message.rails[i]);
+		rail_describe(node->rails[i].dev, &message.rails[i]);
 	}
 	peer_send(peer, &message.head);
 }
@@ -164,41 +149,6 @@ static void on_up(struct control_peer *control, void *context)
 	send_node(peer);
 }
 
-/* The standby qp ends with the peer: nobody would complete what is in flight on it later. */
-static bool loses_wrs(const struct hf_vqp *vqp)
-{
-	if (vqp->path.shared == NULL)
-		return false;
-	if (vqp->path.qp != NULL)
-		rail_cqs_drain(vqp->path.cqs);
-	return !post_quiet(vqp);
-}
-
-/* Who listens there now, or will. Whom nobody answered for is gone because he is somebody that we know already. */
-static struct hf_peer *successor(struct hf_peer *gone)
-{
-	struct hf_addr addresses[FRAME_ENDPOINTS_MAX];
-	unsigned n = control_peer_addresses(gone->control, addresses);
-	struct hf_peer *peer = NULL;
-
-	for (unsigned i = 0; peer == NULL && i < n; i++)
-		peer = hf_peer_find(gone->node, &addresses[i]);
-	if (peer == NULL && hf_peer_name(gone)[0] != '\0')
-		(void)hf_peer_connect(gone->node, addresses, n, &peer, NULL);
-	return peer;
-}
-
-/* The program means the process that it has heard the number from: that may be the next one already, while we still
- * had the one before for it. False: nobody can be found instead. */
-static bool look_for_successor(struct hf_vqp *vqp, struct hf_peer *gone)
-{
-	struct hf_peer *peer = vqp->peer == gone && connect_waits(vqp) ? successor(gone) : NULL;
-
-	if (peer != NULL)
-		connect_move(vqp, peer);
-	return peer != NULL;
-}
-
 static void on_down(struct control_peer *control, void *context)
 {
 	struct hf_node *node = context;
@@ -206,20 +156,7 @@ static void on_down(struct control_peer *control, void *context)
 
 	if (peer == NULL)
 		return;
-	list_for_each (at, &node->vqps) {
-		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
-
-		if (look_for_successor(vqp, peer))
-			continue;
-		if (vqp_uses(vqp, peer) && (loses_wrs(vqp) || !vqp_forsake(vqp)))
-			vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR, false);
-		if (vqp->peer == peer) {
-			/* Its turn or its probe's completion may come before the vqp is fenced. */
-			rebuild_end(vqp, false, 0);
-			region_leave(vqp);
-			vqp->peer = NULL;
-		}
-	}
+	node->layer->peer_down(peer);
 	if (node->events.peer_down != NULL)
 		node->events.peer_down(peer, node->context);
 	peer_free_memory(peer);
@@ -256,12 +193,7 @@ static void take_node(struct hf_peer *peer, const struct message_head *head)
 	lease_init(&peer->lease, node->config.lease_ns, hf_loop_now_ns(node->loop));
 	peer_refresh_rails(peer);
 	log_info("peer %s is up", hf_peer_name(peer));
-	list_for_each (at, &node->vqps) {
-		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
-
-		if (vqp_uses(vqp, peer))
-			connect_send(vqp);
-	}
+	node->layer->peer_up(peer);
 	if (node->events.peer_up != NULL)
 		node->events.peer_up(peer, node->context);
 }
@@ -289,7 +221,7 @@ static void on_message(struct control_peer *control, const void *data, uint32_t 
 		message.head.kind->take(peer, &message.head);
 	}
 	if (peer != NULL)
-		(void)failover_drain(peer->node);
+		peer->node->layer->heard(peer);
 	if (peer != NULL && !peer->node->hearing)
 		peer_flush(peer); /* the other side may be waiting for these answers */
 }
@@ -339,28 +271,10 @@ void hf_peer_close(struct hf_peer *peer)
 {
 	if (peer == NULL)
 		return;
-	list_for_each (at, &peer->node->vqps) {
-		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
-
-		if (vqp_uses(vqp, peer))
-			vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, false);
-		if (vqp->peer == peer) {
-			vqp_end_paths(vqp); /* BYE lets the peer report: nothing of it happens here any more */
-			region_leave(vqp);
-			vqp->peer = NULL;
-		}
-	}
+	peer->node->layer->peer_closing(peer);
 	peer_flush(peer);
 	control_peer_close(peer->control);
 	peer_free_memory(peer);
-}
-
-static bool has_vqps(const struct hf_peer *peer)
-{
-	list_for_each (at, &peer->node->vqps)
-		if (container_of(at, struct hf_vqp, node_link)->peer == peer)
-			return true;
-	return false;
 }
 
 void hf_peer_close_unanswered(struct hf_node *node)
@@ -368,7 +282,7 @@ void hf_peer_close_unanswered(struct hf_node *node)
 	list_for_each_safe (at, &node->peers) {
 		struct hf_peer *peer = container_of(at, struct hf_peer, node_link);
 
-		if (hf_peer_name(peer)[0] == '\0' && !has_vqps(peer))
+		if (hf_peer_name(peer)[0] == '\0' && !node->layer->peer_in_use(peer))
 			hf_peer_close(peer);
 	}
 }

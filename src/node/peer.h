@@ -1,5 +1,5 @@
 /* peer.h - what a node knows of another incarnation: its rails and whether they can be used (peer_rails.c), its
- * regions; and what is said to it (peer.c). What a program's own detectors say of it is in detector.c. */
+ * ports; and what is said to it (peer.c). What a program's own detectors say of it is in detector.c. */
 #ifndef HOLDFAST_NODE_PEER_H
 #define HOLDFAST_NODE_PEER_H
 
@@ -34,12 +34,7 @@ struct hf_peer {
 	struct rail rails[HF_RAILS_MAX]; /* by our rail */
 	struct outbox outbox;
 	struct lease lease;
-	struct remote_region *regions; /* open addressing by rkey; a power of two */
-	uint32_t region_slots, region_used;
 	bool rails_changed; /* peer_refresh_rails is due at the next tick */
-	uint32_t silent;    /* bit per rail of ours: as peer_silent says; looked at at the next tick */
-	bool has_uids;      /* it has announced a region in HF_ATOMIC_UID */
-	bool has_plain;     /* or one in HF_ATOMIC_PLAIN */
 };
 
 struct hf_peer *peer_open(struct hf_node *node, struct control_peer *control);
@@ -61,9 +56,6 @@ int peer_our_rail(const struct hf_peer *peer, uint8_t theirs); /* -1: we have no
 void peer_say_ports(struct hf_peer *peer);                     /* which of our rails it may use */
 void peer_ports(struct hf_peer *peer, uint32_t up);            /* theirs, as they say */
 bool peer_ports_up(const struct hf_peer *peer, unsigned rail);
-/* A wr went unanswered there: what else has waited for half as long fails with it, at the next tick, not each vqp when
- * its own device's retries are over. */
-void peer_silent(struct hf_peer *peer, unsigned rail);
 void peer_suspect(struct hf_peer *peer, unsigned rail); /* a wr failed there, though the ports are up */
 void peer_rails_tick(struct hf_peer *peer, uint64_t now_ns);
 

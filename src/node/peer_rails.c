@@ -1,10 +1,7 @@
-/* The rails to a peer: which of them can be used, and what becomes of the vqps on one that cannot, or that may not. */
-#include "vqp/recovery/failover.h"
+/* The rails to a peer: which of them can be used. */
+#include "node/peer.h"
 
-#include "dev/qp_rules.h"
-#include "vqp/objects.h"
-
-#define SILENT_TOLD 64u /* vqps of one silence that the other side hears of at once */
+#include "node/node.h"
 
 /* Pauses are for choosing among rails. Where every rail is paused each has its turn: the one that failed longest ago is
  * the best, not that whose pause ends first, which is the one that failed just now for the first time. */
@@ -37,45 +34,11 @@ bool peer_ports_up(const struct hf_peer *peer, unsigned rail)
 	       (peer->remote_up & 1u << peer->rail_map[rail]) != 0;
 }
 
-/* What disturb() looks at, of a vqp that nobody may have looked at for long. The end of the list is none, whose address
- * does no harm. */
-static void fetch(const struct hf_vqp *vqp)
-{
-	__builtin_prefetch(&vqp->node_link);
-	__builtin_prefetch(&vqp->peer);
-	__builtin_prefetch(&vqp->state);
-	__builtin_prefetch(&vqp->path.qp);
-	__builtin_prefetch(&vqp->path.cut);
-	__builtin_prefetch(&vqp->fence_link, 1);
-}
-
-static bool is_there(const struct hf_vqp *vqp, const struct hf_peer *peer, unsigned rail)
-{
-	return vqp_uses(vqp, peer) && vqp->path.qp != NULL && vqp->path.rail == rail && !vqp->path.broken &&
-	       !vqp->path.cut && policy_recovers(vqp->node->config.policy);
-}
-
-/* Every vqp on that rail: it is over when a port is down, and worth a look when only heartbeats are missing. */
-static void disturb(struct hf_peer *peer, unsigned rail, bool over)
-{
-	list_for_each (at, &peer->node->vqps) {
-		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
-
-		fetch(container_of(at->next, struct hf_vqp, node_link));
-		if (!is_there(vqp, peer, rail))
-			continue;
-		if (over)
-			failover_cut(vqp);
-		else
-			(void)post_probe(vqp);
-	}
-}
-
 void peer_refresh_rails(struct hf_peer *peer)
 {
 	uint64_t now_ns = hf_loop_now_ns(peer->node->loop);
 	struct rail_actions actions;
-	bool soon = !list_empty(&peer->node->recovering) || home_needed(peer->node);
+	bool soon = peer->node->layer->waits_for_rails(peer->node);
 
 	peer->rails_changed = false;
 	for (unsigned i = 0; peer->up && i < peer->node->rail_count; i++) {
@@ -85,9 +48,9 @@ void peer_refresh_rails(struct hf_peer *peer)
 			now_ns, &actions);
 		soon = soon || actions.became_up;
 		if (actions.became_unusable)
-			disturb(peer, i, !up);
+			peer->node->layer->rail_lost(peer, i, up);
 		else if (!up)
-			disturb(peer, i, true);
+			peer->node->layer->rail_lost(peer, i, false);
 	}
 	if (soon) /* the others wait for nothing but the exchange, which begins now */
 		node_tick_soon(peer->node);
@@ -162,49 +125,10 @@ void peer_suspect(struct hf_peer *peer, unsigned rail)
 	node_tick_soon(peer->node);
 }
 
-void peer_silent(struct hf_peer *peer, unsigned rail)
-{
-	peer->silent |= 1u << rail;
-	node_tick_soon(peer->node);
-}
-
-/* Its oldest wr has had no answer for half of the time after which the device gives up. */
-static bool waits_for_long(const struct hf_vqp *vqp, uint64_t now_ns)
-{
-	const struct hf_node_config *config = &vqp->node->config;
-	uint64_t device_ns = qp_rules_budget_ns(config->timeout, config->retry_cnt);
-
-	return vqp->state == HF_VQP_UP && vqp->packets > 0 && now_ns - vqp->moved_ns >= device_ns / 2;
-}
-
-/* One wr was given up, and these were posted not much later: the other side hears of all of them at once. Where there
- * are thousands, of the others when their turn comes. */
-static void end_silence(struct hf_peer *peer, unsigned rail, uint64_t now_ns)
-{
-	unsigned ended = 0;
-
-	list_for_each (at, &peer->node->vqps) {
-		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
-
-		fetch(container_of(at->next, struct hf_vqp, node_link));
-		if (!is_there(vqp, peer, rail) || !waits_for_long(vqp, now_ns))
-			continue;
-		if (ended++ < SILENT_TOLD)
-			failover_broken(vqp);
-		else
-			failover_cut(vqp);
-	}
-	peer_flush(peer); /* the rest of the tick can wait: the other side may have to wake */
-}
-
 void peer_rails_tick(struct hf_peer *peer, uint64_t now_ns)
 {
 	struct rail_actions actions;
-	uint32_t silent = peer->silent;
 
-	peer->silent = 0;
-	for (; silent != 0; silent &= silent - 1)
-		end_silence(peer, (unsigned)__builtin_ctz(silent), now_ns);
 	if (peer->rails_changed)
 		peer_refresh_rails(peer);
 	for (unsigned i = 0; i < peer->node->rail_count; i++)

@@ -146,12 +146,12 @@ int hf_vqp_serve(struct hf_node *node, const struct hf_vqp_service *service)
 {
 	if (service->name[0] == '\0' || strlen(service->name) >= HF_NAME_BYTES)
 		return -EINVAL;
-	if (node->service_count == NODE_SERVICES_MAX)
+	if (vqps_of(node)->service_count == NODE_SERVICES_MAX)
 		return -ENOSPC;
-	for (unsigned i = 0; i < node->service_count; i++)
-		if (strcmp(node->services[i]->name, service->name) == 0)
+	for (unsigned i = 0; i < vqps_of(node)->service_count; i++)
+		if (strcmp(vqps_of(node)->services[i]->name, service->name) == 0)
 			return -EEXIST;
-	node->services[node->service_count++] = service;
+	vqps_of(node)->services[vqps_of(node)->service_count++] = service;
 	return 0;
 }
 
@@ -322,10 +322,10 @@ static struct hf_vqp *ask_service(
 	size_t reply_bytes = 0;
 	struct hf_vqp *vqp = NULL;
 
-	for (unsigned i = 0; i < node->service_count; i++)
-		if (strcmp(node->services[i]->name, message->service) == 0)
-			vqp = node->services[i]->on_request(
-				&request, answer->private_data, &reply_bytes, node->services[i]->context);
+	for (unsigned i = 0; i < vqps_of(node)->service_count; i++)
+		if (strcmp(vqps_of(node)->services[i]->name, message->service) == 0)
+			vqp = vqps_of(node)->services[i]->on_request(
+				&request, answer->private_data, &reply_bytes, vqps_of(node)->services[i]->context);
 	answer->private_bytes = (uint16_t)(reply_bytes <= HF_PRIVATE_BYTES ? reply_bytes : HF_PRIVATE_BYTES);
 	return vqp != NULL && vqp->state == HF_VQP_INIT ? vqp : NULL;
 }

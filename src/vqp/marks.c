@@ -5,7 +5,7 @@
 static void mark(struct hf_vqp *vqp)
 {
 	if (list_empty(&vqp->mark_link))
-		list_push_back(&vqp->node->marked, &vqp->mark_link);
+		list_push_back(&vqps_of(vqp->node)->marked, &vqp->mark_link);
 }
 
 void marks_broken(struct hf_vqp *vqp)

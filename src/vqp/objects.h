@@ -1,7 +1,7 @@
-/* objects.h - a node's objects and how they hang together; nothing in here is seen outside of src/vqp.
+/* objects.h - the objects of vqps and how they hang together; nothing in here is seen outside of src/vqp.
  *
- *   node -- rails[] (a device and a pd each)
- *    |-- peers   (what we know of another incarnation: its rails, its regions)
+ *   vqps, of a node (vqps.h)
+ *    |-- peers   (what vqps know of another incarnation: its regions)
  *    |-- vpds -- regions (an mr on every rail)
  *    |-- vcqs -- vqps (the request log, the receive log, the qp in use, standby qps, the state of recovery) */
 #ifndef HOLDFAST_VQP_OBJECTS_H
@@ -10,6 +10,8 @@
 #include <holdfast/vqp.h>
 
 #include "base/list.h"
+#include "node/node.h"
+#include "node/peer.h"
 #include "vqp/access.h"
 #include "vqp/kinds.h"
 #include "vqp/marks.h"
@@ -23,67 +25,16 @@
 #include "vqp/policy.h"
 #include "vqp/path/path.h"
 #include "node/peer.h"
-#include "node/rail_cq.h"
 #include "vqp/path/rebuild.h"
 #include "vqp/recovery/recovery.h"
 #include "vqp/region.h"
+#include "vqp/vqps.h"
 
-#define NODE_SERVICES_MAX 32u
-#define VQP_SGE_MAX       32u /* of a wr, whatever the devices can do */
+#define VQP_SGE_MAX 32u /* of a wr, whatever the devices can do */
 
 struct owner;
 struct uid_arena;  /* uid_slots.h */
 struct uid_client; /* uid_post.c */
-
-struct node_rail {
-	struct hf_node *node;
-	struct hf_rail_config config;
-	struct hf_dev *dev;
-	struct hf_watch watch;
-	struct rail_cqs cqs;
-	bool up;
-	bool fatal; /* its device said so: nothing of it answers any more */
-};
-
-struct hf_node {
-	struct hf_loop *loop;
-	struct hf_env *env;
-	struct hf_node_config config;
-	struct hf_node_events events;
-	void *context;
-	struct node_rail rails[HF_RAILS_MAX];
-	unsigned rail_count;
-	struct control *control;
-	struct message_kinds kinds; /* of messages of peers */
-	struct hf_poller poller;
-	struct hf_timer timer;
-	struct hf_timer fence_timer; /* of a node that sleeps: when a fence is tried again */
-	bool switching, hearing;     /* ports changed: peer_refresh_rails follows; messages are read: node_flush does */
-	bool attached;               /* the poller is the loop's */
-	bool standby_waits;          /* a vqp may wait until there is room on its standby qp */
-	uint32_t next_num, next_pd;
-	struct list peers, vpds, vcqs, vqps;
-	struct list pools, graves;
-	struct list initiators; /* carrier.h */
-	struct rebuilds rebuilds;
-	uint64_t random;
-	uint64_t turned_ns;      /* when the last turn began */
-	struct list fence_queue; /* vqps with something to do at every turn */
-	struct list fence_asked; /* those before the others: the peer waits for their fence */
-	unsigned fence_slice;    /* of them, at the last turn; 0: there were none */
-	bool fence_answered;     /* some vqp has resumed since there were none */
-	struct list marked;      /* marks.h */
-	struct list cold;        /* vqps whose verdicts are near: fence_queue_warm */
-	struct list resumed;     /* vqps on a new path, which post at the next turn */
-	struct list owner_ended; /* owner.h: atomics of the owner's whose end he is to be told */
-	struct list recovering;  /* vqps in the exchange, looked at whenever a rail changes and at every tick */
-	struct table nums;       /* vqps by number */
-	unsigned vqp_count;
-	const struct hf_vqp_service *services[NODE_SERVICES_MAX];
-	unsigned service_count;
-	struct region **regions; /* by the low bits of a key */
-	uint32_t region_slots, region_turn;
-};
 
 struct hf_vpd {
 	struct list node_link, regions, audiences;
@@ -176,11 +127,6 @@ struct hf_vqp {
 #define WR_PROBE    (1ull << 62)
 #define WR_UID      (1ull << 61) /* uid_post.c */
 #define WR_POSITION ((1ull << 48) - 1)
-
-/* node.c */
-uint32_t node_up_mask(const struct hf_node *node);
-void node_tick_soon(struct hf_node *node);
-uint32_t node_random(struct hf_node *node); /* to spread things by chance; not to keep secrets */
 
 /* connect.c */
 void connect_send(struct hf_vqp *vqp);

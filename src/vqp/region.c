@@ -37,12 +37,12 @@ int hf_vpd_alloc(struct hf_node *node, struct hf_vpd **pd_out)
 		return rc;
 	}
 	pd->node = node;
-	pd->num = ++node->next_pd;
+	pd->num = ++vqps_of(node)->next_pd;
 	list_init(&pd->regions);
 	list_init(&pd->audiences);
 	list_init(&pd->log_slabs);
 	home_init(pd);
-	list_push_back(&node->vpds, &pd->node_link);
+	list_push_back(&vqps_of(node)->vpds, &pd->node_link);
 	*pd_out = pd;
 	return 0;
 }
@@ -102,31 +102,31 @@ void region_register(struct message_kinds *kinds)
 
 static int take_slot(struct hf_node *node, uint32_t *slot_out)
 {
-	uint32_t slots = node->region_slots == 0 ? SLOTS_MIN : node->region_slots * 2;
+	uint32_t slots = vqps_of(node)->region_slots == 0 ? SLOTS_MIN : vqps_of(node)->region_slots * 2;
 	struct region **grown;
 
-	for (uint32_t i = 0; i < node->region_slots; i++)
-		if (node->regions[i] == NULL) {
+	for (uint32_t i = 0; i < vqps_of(node)->region_slots; i++)
+		if (vqps_of(node)->regions[i] == NULL) {
 			*slot_out = i;
 			return 0;
 		}
 	if (slots > SLOTS_MAX)
 		return -ENOSPC;
-	grown = realloc(node->regions, slots * sizeof(struct region *));
+	grown = realloc(vqps_of(node)->regions, slots * sizeof(struct region *));
 	if (grown == NULL)
 		return -ENOMEM;
-	for (uint32_t i = node->region_slots; i < slots; i++)
+	for (uint32_t i = vqps_of(node)->region_slots; i < slots; i++)
 		grown[i] = NULL;
-	*slot_out = node->region_slots;
-	node->regions = grown;
-	node->region_slots = slots;
+	*slot_out = vqps_of(node)->region_slots;
+	vqps_of(node)->regions = grown;
+	vqps_of(node)->region_slots = slots;
 	return 0;
 }
 
 static struct region *find(const struct hf_node *node, uint32_t key)
 {
 	uint32_t slot = key & (SLOTS_MAX - 1);
-	struct region *region = slot < node->region_slots ? node->regions[slot] : NULL;
+	struct region *region = slot < vqps_of(node)->region_slots ? vqps_of(node)->regions[slot] : NULL;
 
 	return region != NULL && region->mr.lkey == key ? region : NULL;
 }
@@ -326,12 +326,12 @@ int hf_vmr_reg_atomic(struct hf_vpd *pd, void *addr, uint64_t bytes, int access,
 		region_free(region);
 		return rc;
 	}
-	node->region_turn = (node->region_turn + 1) & (SLOTS_MAX - 1);
-	if (node->region_turn == 0)
-		node->region_turn = 1;
+	vqps_of(node)->region_turn = (vqps_of(node)->region_turn + 1) & (SLOTS_MAX - 1);
+	if (vqps_of(node)->region_turn == 0)
+		vqps_of(node)->region_turn = 1;
 	region->mr.pd = pd;
-	region->mr.lkey = region->mr.rkey = node->region_turn << SLOT_BITS | slot;
-	node->regions[slot] = region;
+	region->mr.lkey = region->mr.rkey = vqps_of(node)->region_turn << SLOT_BITS | slot;
+	vqps_of(node)->regions[slot] = region;
 	list_push_back(&pd->regions, &region->pd_link);
 	tell_all(region);
 	*mr_out = &region->mr;
@@ -351,7 +351,7 @@ int hf_vmr_dereg(struct hf_vmr *mr)
 	gone.rkey = mr->rkey;
 	list_for_each (at, &mr->pd->audiences)
 		peer_send(container_of(at, struct region_audience, pd_link)->peer, &gone.head);
-	node->regions[mr->lkey & (SLOTS_MAX - 1)] = NULL;
+	vqps_of(node)->regions[mr->lkey & (SLOTS_MAX - 1)] = NULL;
 	rc = region_end(region);
 	if (rc == 0)
 		region_free(region);
@@ -380,8 +380,8 @@ static bool make_room(struct hf_peer *peer)
 	struct remote_region *table;
 	uint32_t slots = REMOTE_MIN, kept = 0;
 
-	for (uint32_t i = 0; i < peer->region_slots; i++)
-		kept += is_worth_keeping(&peer->regions[i]);
+	for (uint32_t i = 0; i < vqp_peer_of(peer)->region_slots; i++)
+		kept += is_worth_keeping(&vqp_peer_of(peer)->regions[i]);
 	while (slots < REMOTE_MAX && slots < 4 * (kept + 1))
 		slots *= 2;
 	if ((kept + 1) * 2 > slots)
@@ -389,13 +389,13 @@ static bool make_room(struct hf_peer *peer)
 	table = calloc(slots, sizeof(*table));
 	if (table == NULL)
 		return false;
-	for (uint32_t i = 0; i < peer->region_slots; i++)
-		if (is_worth_keeping(&peer->regions[i]))
-			*probe(table, slots, peer->regions[i].rkey) = peer->regions[i];
-	free(peer->regions);
-	peer->regions = table;
-	peer->region_slots = slots;
-	peer->region_used = kept;
+	for (uint32_t i = 0; i < vqp_peer_of(peer)->region_slots; i++)
+		if (is_worth_keeping(&vqp_peer_of(peer)->regions[i]))
+			*probe(table, slots, vqp_peer_of(peer)->regions[i].rkey) = vqp_peer_of(peer)->regions[i];
+	free(vqp_peer_of(peer)->regions);
+	vqp_peer_of(peer)->regions = table;
+	vqp_peer_of(peer)->region_slots = slots;
+	vqp_peer_of(peer)->region_used = kept;
 	return true;
 }
 
@@ -404,12 +404,13 @@ static struct remote_region *insert(struct hf_peer *peer, uint32_t rkey)
 {
 	struct remote_region *entry;
 
-	if (rkey == 0 || ((peer->region_used + 1) * 2 > peer->region_slots && !make_room(peer)))
+	if (rkey == 0 ||
+		((vqp_peer_of(peer)->region_used + 1) * 2 > vqp_peer_of(peer)->region_slots && !make_room(peer)))
 		return NULL;
-	entry = probe(peer->regions, peer->region_slots, rkey);
+	entry = probe(vqp_peer_of(peer)->regions, vqp_peer_of(peer)->region_slots, rkey);
 	if (entry->rkey == 0) {
 		entry->rkey = rkey;
-		peer->region_used++;
+		vqp_peer_of(peer)->region_used++;
 	}
 	return entry;
 }
@@ -435,7 +436,9 @@ enum region_lookup region_rkey(struct hf_vqp *vqp, uint32_t rkey, unsigned rail,
 	struct hf_peer *peer = vqp->peer;
 	struct remote_region *entry;
 
-	entry = rkey == 0 || peer->region_slots == 0 ? NULL : probe(peer->regions, peer->region_slots, rkey);
+	entry = rkey == 0 || vqp_peer_of(peer)->region_slots == 0
+			? NULL
+			: probe(vqp_peer_of(peer)->regions, vqp_peer_of(peer)->region_slots, rkey);
 	if (entry != NULL && entry->rkey != 0) {
 		*rkey_out = entry->rkeys[rail];
 		return entry->state == REMOTE_KNOWN  ? REGION_FOUND
@@ -448,7 +451,9 @@ enum region_lookup region_rkey(struct hf_vqp *vqp, uint32_t rkey, unsigned rail,
 const struct remote_region *region_remote(const struct hf_peer *peer, uint32_t rkey)
 {
 	const struct remote_region *entry =
-		rkey == 0 || peer->region_slots == 0 ? NULL : probe(peer->regions, peer->region_slots, rkey);
+		rkey == 0 || vqp_peer_of(peer)->region_slots == 0
+			? NULL
+			: probe(vqp_peer_of(peer)->regions, vqp_peer_of(peer)->region_slots, rkey);
 
 	return entry != NULL && entry->rkey != 0 && entry->state == REMOTE_KNOWN ? entry : NULL;
 }
@@ -483,7 +488,7 @@ static void take_ask(struct hf_peer *peer, const struct message_head *head)
 
 static void pump_vqps(struct hf_peer *peer)
 {
-	list_for_each (at, &peer->node->vqps) {
+	list_for_each (at, &vqps_of(peer->node)->vqps) {
 		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
 
 		if (vqp_uses(vqp, peer))
@@ -509,8 +514,8 @@ static void take_region(struct hf_peer *peer, const struct message_head *head)
 	entry->mode = (enum hf_atomic_mode)message->mode;
 	entry->home = home_of(peer, message->home);
 	entry->atomic_rkey = message->atomic_rkey;
-	peer->has_uids |= entry->mode == HF_ATOMIC_UID;
-	peer->has_plain |= entry->mode == HF_ATOMIC_PLAIN;
+	vqp_peer_of(peer)->has_uids |= entry->mode == HF_ATOMIC_UID;
+	vqp_peer_of(peer)->has_plain |= entry->mode == HF_ATOMIC_PLAIN;
 	for (unsigned i = 0; i < peer->node->rail_count; i++)
 		entry->rkeys[i] = peer->rail_map[i] < 0 ? 0 : message->rkeys[peer->rail_map[i]];
 	pump_vqps(peer);

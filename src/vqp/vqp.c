@@ -30,7 +30,7 @@ void vqp_move(struct hf_vqp *vqp, enum hf_vqp_state to)
 
 struct hf_vqp *vqp_find(struct hf_node *node, uint32_t num)
 {
-	return table_get(&node->nums, num);
+	return table_get(&vqps_of(node)->nums, num);
 }
 
 bool vqp_uses(const struct hf_vqp *vqp, const struct hf_peer *peer)
@@ -42,7 +42,7 @@ void fence_queue_add(struct hf_vqp *vqp)
 {
 	vqp->fence = FENCE_WAITS;
 	if (list_empty(&vqp->fence_link))
-		list_push_back(&vqp->node->fence_queue, &vqp->fence_link);
+		list_push_back(&vqps_of(vqp->node)->fence_queue, &vqp->fence_link);
 }
 
 /* What only the responder says. */
@@ -134,9 +134,9 @@ static struct hf_dev *strictest(const struct hf_node *node)
 static uint32_t next_num(struct hf_node *node)
 {
 	do {
-		node->next_num = (node->next_num + 1) & NUM_MASK;
-	} while (node->next_num == 0 || vqp_find(node, node->next_num) != NULL);
-	return node->next_num;
+		vqps_of(node)->next_num = (vqps_of(node)->next_num + 1) & NUM_MASK;
+	} while (vqps_of(node)->next_num == 0 || vqp_find(node, vqps_of(node)->next_num) != NULL);
+	return vqps_of(node)->next_num;
 }
 
 int hf_vqp_create(struct hf_vpd *pd, const struct hf_vqp_init *init, struct hf_vqp **vqp_out)
@@ -149,12 +149,12 @@ int hf_vqp_create(struct hf_vpd *pd, const struct hf_vqp_init *init, struct hf_v
 		return rc;
 	if (vqp != NULL)
 		vqp->num = next_num(pd->node);
-	if (vqp == NULL || table_put(&pd->node->nums, vqp->num, vqp) != 0 ||
+	if (vqp == NULL || table_put(&vqps_of(pd->node)->nums, vqp->num, vqp) != 0 ||
 		request_log_init(
 			&vqp->sends, init->cap.max_send_wr, init->cap.max_send_sge, init->cap.max_inline_data) != 0 ||
 		request_log_init(&vqp->recvs, init->cap.max_recv_wr, init->cap.max_recv_sge, 0) != 0) {
 		if (vqp != NULL) {
-			table_remove(&pd->node->nums, vqp->num);
+			table_remove(&vqps_of(pd->node)->nums, vqp->num);
 			request_log_free(&vqp->sends);
 		}
 		free(vqp);
@@ -190,8 +190,8 @@ int hf_vqp_create(struct hf_vpd *pd, const struct hf_vqp_init *init, struct hf_v
 	list_init(&vqp->ready_send_link);
 	list_init(&vqp->ready_recv_link);
 	completions_init(vqp);
-	list_push_back(&pd->node->vqps, &vqp->node_link);
-	pd->node->vqp_count++;
+	list_push_back(&vqps_of(pd->node)->vqps, &vqp->node_link);
+	vqps_of(pd->node)->vqp_count++;
 	*vqp_out = vqp;
 	return 0;
 }
@@ -227,8 +227,8 @@ void hf_vqp_destroy(struct hf_vqp *vqp)
 	list_remove(&vqp->ready_send_link);
 	list_remove(&vqp->ready_recv_link);
 	list_remove(&vqp->sink.link);
-	table_remove(&vqp->node->nums, vqp->num);
-	vqp->node->vqp_count--;
+	table_remove(&vqps_of(vqp->node)->nums, vqp->num);
+	vqps_of(vqp->node)->vqp_count--;
 	vqp->pd->users--;
 	vqp->send_cq->users--;
 	vqp->recv_cq->users--;

@@ -30,7 +30,7 @@ bool home_binds(const struct hf_vqp *vqp)
 
 bool home_needed(const struct hf_node *node)
 {
-	list_for_each (at, &node->vpds)
+	list_for_each (at, &vqps_of(node)->vpds)
 		if (container_of(at, struct hf_vpd, node_link)->home.rail >= 0)
 			return true;
 	return false;
@@ -127,7 +127,7 @@ static void begin(struct hf_vpd *pd, int rail, uint64_t now_ns)
 	pd->home.next = rail;
 	pd->home.since_ns = now_ns;
 	region_announce_home(pd);
-	list_for_each (at, &pd->node->vqps) {
+	list_for_each (at, &vqps_of(pd->node)->vqps) {
 		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
 
 		if (vqp->pd != pd || !home_binds(vqp))
@@ -149,7 +149,7 @@ static void advance(struct hf_vpd *pd, uint64_t now_ns)
 {
 	bool late = now_ns - pd->home.since_ns > patience_ns(pd->node), all_left = true;
 
-	list_for_each (at, &pd->node->vqps) {
+	list_for_each (at, &vqps_of(pd->node)->vqps) {
 		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
 
 		if (vqp->pd != pd)
@@ -179,7 +179,7 @@ struct votes {
 static void count(const struct hf_vpd *pd, uint64_t now_ns, struct votes *votes)
 {
 	*votes = (struct votes){0};
-	list_for_each (at, &pd->node->vqps) {
+	list_for_each (at, &vqps_of(pd->node)->vqps) {
 		const struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
 		uint32_t usable = concerns(pd, vqp) ? peer_usable(vqp->peer) : 0;
 
@@ -214,7 +214,7 @@ static void decide(struct hf_vpd *pd, uint64_t now_ns)
 
 void home_tick(struct hf_node *node, uint64_t now_ns)
 {
-	list_for_each (at, &node->vpds) {
+	list_for_each (at, &vqps_of(node)->vpds) {
 		struct hf_vpd *pd = container_of(at, struct hf_vpd, node_link);
 
 		if (pd->home.rail < 0 || !policy_recovers(node->config.policy))

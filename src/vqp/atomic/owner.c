@@ -101,7 +101,7 @@ static void finish(struct owner *owner, int rc, uint64_t original)
 	atomic->original = original;
 	owner->ended = atomic;
 	owner->ended_rc = rc;
-	list_push_back(&owner->pd->node->owner_ended, &owner->ended_link);
+	list_push_back(&vqps_of(owner->pd->node)->owner_ended, &owner->ended_link);
 }
 
 /* One that is sent again in doubt and finds its own value had executed (verdict.h). */
@@ -340,9 +340,9 @@ static void tell(struct owner *owner)
 /* One at a time: after it nothing need be there any more. */
 enum hf_poll owner_turn(struct hf_node *node)
 {
-	if (list_empty(&node->owner_ended))
+	if (list_empty(&vqps_of(node)->owner_ended))
 		return HF_IDLE;
-	tell(container_of(node->owner_ended.next, struct owner, ended_link));
+	tell(container_of(vqps_of(node)->owner_ended.next, struct owner, ended_link));
 	return HF_BUSY;
 }
 

@@ -56,7 +56,7 @@ bool uid_post_takes(const struct hf_vqp *vqp, const struct request_log_wr *entry
 	const struct remote_region *region;
 	const struct ibv_send_wr *wr = &entry->wr;
 
-	if (!vqp->peer->has_uids || entry->bytes == 0 || wr->opcode == IBV_WR_SEND ||
+	if (!vqp_peer_of(vqp->peer)->has_uids || entry->bytes == 0 || wr->opcode == IBV_WR_SEND ||
 		wr->opcode == IBV_WR_SEND_WITH_IMM)
 		return false;
 	region = region_remote(vqp->peer, rkey_of(wr));

@@ -292,7 +292,7 @@ void uid_slots_leave_region(struct hf_vpd *pd, const struct hf_vmr *mr)
 
 void uid_slots_tick(struct hf_node *node, uint64_t now_ns)
 {
-	list_for_each (at, &node->vpds) {
+	list_for_each (at, &vqps_of(node)->vpds) {
 		struct hf_vpd *pd = container_of(at, struct hf_vpd, node_link);
 
 		if (pd->uids == NULL)

@@ -56,7 +56,7 @@ static void send_failed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 	retire(vqp, POSITION(wc->wr_id));
 	vqp->rail_suspect = kind == WC_PATH;
 	if (vqp->rail_suspect && !vqp->forsaken)
-		peer_silent(vqp->peer, vqp->path.rail);
+		peers_silent(vqp->peer, vqp->path.rail);
 	marks_broken(vqp);
 }
 

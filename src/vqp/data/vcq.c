@@ -18,7 +18,7 @@ int hf_vcq_create(struct hf_node *node, uint32_t cqe, void *context, struct hf_v
 	cq->context = context;
 	list_init(&cq->ready_sends);
 	list_init(&cq->ready_recvs);
-	list_push_back(&node->vcqs, &cq->node_link);
+	list_push_back(&vqps_of(node)->vcqs, &cq->node_link);
 	*cq_out = cq;
 	return 0;
 }

@@ -67,7 +67,7 @@ bool wr_translation_has_room(const struct wr_translation *translation, const str
 
 static bool is_plain(const struct hf_vqp *vqp, const struct ibv_send_wr *wr)
 {
-	const struct remote_region *region = vqp->peer->has_plain && qp_rules_is_atomic(wr->opcode)
+	const struct remote_region *region = vqp_peer_of(vqp->peer)->has_plain && qp_rules_is_atomic(wr->opcode)
 						     ? region_remote(vqp->peer, wr->wr.atomic.rkey)
 						     : NULL;
 

@@ -158,7 +158,7 @@ int carrier_post_send(
 
 void carrier_wait(struct hf_vqp *vqp)
 {
-	vqp->node->standby_waits = true;
+	vqps_of(vqp->node)->standby_waits = true;
 	if (list_empty(&vqp->pool_wait_link))
 		list_push_back(&vqp->path.shared->carrier->waiting, &vqp->pool_wait_link);
 }
@@ -233,7 +233,7 @@ static struct carrier *make_initiator(struct hf_vpd *pd, unsigned rail)
 		unmake(carrier);
 		return NULL;
 	}
-	list_push_back(&pd->node->initiators, &carrier->node_link);
+	list_push_back(&vqps_of(pd->node)->initiators, &carrier->node_link);
 	return carrier;
 }
 
@@ -242,7 +242,7 @@ struct carrier *carrier_share(struct hf_vpd *pd, unsigned rail, unsigned most)
 	struct carrier *idlest = NULL, *made;
 	unsigned have = 0;
 
-	list_for_each (at, &pd->node->initiators) {
+	list_for_each (at, &vqps_of(pd->node)->initiators) {
 		struct carrier *carrier = container_of(at, struct carrier, node_link);
 
 		if (!suits(carrier, pd, rail))

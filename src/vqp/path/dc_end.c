@@ -4,15 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "node/rail_describe.h"
+
 #define MIN_RNR_TIMER 8
 #define RNR_RETRY     7
-#define NEEDED        (HF_DEV_DC | HF_DEV_DC_EVIDENCE)
-
-void dc_describe(struct hf_dev *dev, struct remote_rail *rail)
-{
-	rail->dc_mtu = (dev->attr.caps & NEEDED) == NEEDED ? (uint8_t)path_active_mtu(dev) : 0;
-	rail->dc_rd_atomic = path_rd_atomic(dev);
-}
 
 bool dc_suits(const struct hf_peer *peer, unsigned rail)
 {
@@ -22,7 +17,7 @@ bool dc_suits(const struct hf_peer *peer, unsigned rail)
 	if (peer->rail_map[rail] < 0)
 		return false;
 	theirs = &peer->remote[peer->rail_map[rail]];
-	dc_describe(peer->node->rails[rail].dev, &ours);
+	rail_describe(peer->node->rails[rail].dev, &ours);
 	return ours.dc_mtu != 0 && ours.dc_mtu == theirs->dc_mtu && ours.dc_rd_atomic == theirs->dc_rd_atomic;
 }
 
@@ -31,14 +26,14 @@ int dc_start(const struct hf_node *node, struct path *path, bool is_initiator)
 	struct hf_dev *dev = node->rails[path->rail].dev;
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTR,
-		.path_mtu = path_active_mtu(dev),
+		.path_mtu = rail_describe_mtu(dev),
 		.min_rnr_timer = MIN_RNR_TIMER,
-		.max_dest_rd_atomic = path_rd_atomic(dev),
+		.max_dest_rd_atomic = rail_describe_rd_atomic(dev),
 	};
 	int rc = hf_qp_modify(
 		path->qp, &attr, IBV_QP_STATE | IBV_QP_PATH_MTU | IBV_QP_MIN_RNR_TIMER | IBV_QP_MAX_DEST_RD_ATOMIC);
 
-	path->mtu_bytes = 128u << path_active_mtu(dev);
+	path->mtu_bytes = 128u << rail_describe_mtu(dev);
 	if (rc != 0 || !is_initiator)
 		return rc;
 	attr = (struct ibv_qp_attr){
@@ -47,7 +42,7 @@ int dc_start(const struct hf_node *node, struct path *path, bool is_initiator)
 		.timeout = node->config.timeout,
 		.retry_cnt = node->config.retry_cnt,
 		.rnr_retry = RNR_RETRY,
-		.max_rd_atomic = path_rd_atomic(dev),
+		.max_rd_atomic = rail_describe_rd_atomic(dev),
 	};
 	return hf_qp_modify(path->qp, &attr,
 		IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |

@@ -21,8 +21,6 @@ struct dc_end {
 /* Whether standby qps of that peer and rail are DC: both devices tell what executed, and agree on sizes without the
  * negotiation that RC has. Both ends come to the same answer. */
 bool dc_suits(const struct hf_peer *peer, unsigned rail);
-/* What the other side needs to know for that. */
-void dc_describe(struct hf_dev *dev, struct remote_rail *rail);
 
 /* To where it works, from INIT. */
 int dc_start(const struct hf_node *node, struct path *path, bool is_initiator);

@@ -4,10 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "node/rail_describe.h"
+
 #define PATH_SLACK    2u /* besides what the application may have in flight: a probe, an atomic's log write */
 #define RNR_RETRY     7  /* without end: the receiver decides when it is ready */
 #define MIN_RNR_TIMER 8
-#define RD_ATOMIC_MAX 16u
 
 int path_make(struct hf_vpd *pd, unsigned rail, const struct path_need *need, struct wc_sink *sink, struct path *path)
 {
@@ -71,25 +72,13 @@ int path_create(struct hf_vqp *vqp, struct path *path, unsigned rail)
 		&vqp->sink, path);
 }
 
-uint8_t path_rd_atomic(const struct hf_dev *dev)
-{
-	return dev->attr.max_rd_atomic < RD_ATOMIC_MAX ? dev->attr.max_rd_atomic : (uint8_t)RD_ATOMIC_MAX;
-}
-
-enum ibv_mtu path_active_mtu(struct hf_dev *dev)
-{
-	struct ibv_port_attr port = {0};
-
-	return hf_dev_query_port(dev, &port) == 0 && port.active_mtu >= IBV_MTU_256 ? port.active_mtu : IBV_MTU_1024;
-}
-
 struct path_offer path_attributes(const struct hf_node *node, const struct path *path)
 {
 	struct hf_dev *dev = node->rails[path->rail].dev;
 
 	return (struct path_offer){.rail = (uint8_t)path->rail,
-		.rd_atomic = path_rd_atomic(dev),
-		.mtu = (uint8_t)path_active_mtu(dev),
+		.rd_atomic = rail_describe_rd_atomic(dev),
+		.mtu = (uint8_t)rail_describe_mtu(dev),
 		.footers = path_has_footers(node, path->rail),
 		.qp_num = path->qp->qp_num,
 		.psn = path->psn};
@@ -99,8 +88,8 @@ static int connect_to(const struct hf_node *node, struct path *path, const uint8
 	const struct path_offer *theirs)
 {
 	struct hf_dev *dev = node->rails[path->rail].dev;
-	enum ibv_mtu mtu = path_active_mtu(dev);
-	uint8_t ours = path_rd_atomic(dev);
+	enum ibv_mtu mtu = rail_describe_mtu(dev);
+	uint8_t ours = rail_describe_rd_atomic(dev);
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTR,
 		.path_mtu = theirs->mtu < mtu ? (enum ibv_mtu)theirs->mtu : mtu,
@@ -246,7 +235,7 @@ void path_bury(struct hf_node *node, struct path *path)
 	path_deactivate(path);
 	grave->path = *path;
 	*path = (struct path){0};
-	list_push_back(&node->graves, &grave->link);
+	list_push_back(&vqps_of(node)->graves, &grave->link);
 }
 
 bool path_dig(struct hf_node *node, unsigned most)
@@ -254,7 +243,7 @@ bool path_dig(struct hf_node *node, unsigned most)
 	bool dug = false;
 	struct list *at;
 
-	for (; most > 0 && (at = list_pop_front(&node->graves)) != NULL; most--) {
+	for (; most > 0 && (at = list_pop_front(&vqps_of(node)->graves)) != NULL; most--) {
 		struct grave *grave = container_of(at, struct grave, link);
 
 		path_destroy(&grave->path);

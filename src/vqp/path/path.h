@@ -69,8 +69,6 @@ struct path_need {
 };
 /* A qp in INIT. */
 int path_make(struct hf_vpd *pd, unsigned rail, const struct path_need *need, struct wc_sink *sink, struct path *path);
-enum ibv_mtu path_active_mtu(struct hf_dev *dev);
-uint8_t path_rd_atomic(const struct hf_dev *dev);
 int path_connect(struct hf_vqp *vqp, struct path *path, const struct path_offer *theirs);
 int path_connect_self(const struct hf_node *node, struct path *path, int access); /* both ends are this one */
 int path_post_recvs(struct hf_vqp *vqp, struct path *path);

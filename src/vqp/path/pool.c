@@ -12,15 +12,15 @@ bool pool_turn(struct hf_node *node)
 {
 	bool pumped = false;
 
-	if (!node->standby_waits)
+	if (!vqps_of(node)->standby_waits)
 		return false;
-	node->standby_waits = false;
-	list_for_each (at, &node->pools)
+	vqps_of(node)->standby_waits = false;
+	list_for_each (at, &vqps_of(node)->pools)
 		list_for_each (on, &container_of(at, struct pool, node_link)->qps) {
 			struct carrier *carrier = container_of(on, struct standby, link)->carrier;
 
 			pumped |= carrier_pump(carrier);
-			node->standby_waits |= !list_empty(&carrier->waiting);
+			vqps_of(node)->standby_waits |= !list_empty(&carrier->waiting);
 		}
 	return pumped;
 }
@@ -42,7 +42,7 @@ static unsigned initiators_wanted(const struct pool *pool)
 	const struct hf_node *node = pool->pd->node;
 	unsigned vqps = 0;
 
-	list_for_each (at, &node->pools) {
+	list_for_each (at, &vqps_of(node)->pools) {
 		const struct pool *other = container_of(at, struct pool, node_link);
 
 		vqps += other->pd == pool->pd ? other->vqps : 0;
@@ -196,7 +196,7 @@ static struct pool *pool_open(struct hf_vqp *vqp)
 	pool->remote_access = vqp->remote_access;
 	list_init(&pool->qps);
 	list_init(&pool->members);
-	list_push_back(&vqp->node->pools, &pool->node_link);
+	list_push_back(&vqps_of(vqp->node)->pools, &pool->node_link);
 	return pool;
 }
 
@@ -207,7 +207,7 @@ void pool_enlist(struct hf_vqp *vqp)
 	if (vqp->pool != NULL || vqp->grants.dedicated || home_binds(vqp) || vqp->node->rail_count < 2 ||
 		!policy_pools(vqp->node->config.policy))
 		return;
-	list_for_each (at, &vqp->node->pools)
+	list_for_each (at, &vqps_of(vqp->node)->pools)
 		if (fits(container_of(at, struct pool, node_link), vqp))
 			pool = container_of(at, struct pool, node_link);
 	if (pool == NULL)
@@ -278,7 +278,7 @@ static void tell_broken(struct pool *pool)
 
 void pool_tick(struct hf_node *node, uint64_t now_ns)
 {
-	list_for_each (at, &node->pools) {
+	list_for_each (at, &vqps_of(node)->pools) {
 		struct pool *pool = container_of(at, struct pool, node_link);
 		const struct hf_vqp *vqp = speaker(pool);
 		bool picks = vqp != NULL && vqp->recovery.picks;
@@ -424,14 +424,14 @@ static void pool_close(struct pool *pool)
 
 void pool_free_peer(struct hf_peer *peer)
 {
-	list_for_each_safe (at, &peer->node->pools)
+	list_for_each_safe (at, &vqps_of(peer->node)->pools)
 		if (container_of(at, struct pool, node_link)->peer == peer)
 			pool_close(container_of(at, struct pool, node_link));
 }
 
 void pool_free_pd(struct hf_vpd *pd)
 {
-	list_for_each_safe (at, &pd->node->pools)
+	list_for_each_safe (at, &vqps_of(pd->node)->pools)
 		if (container_of(at, struct pool, node_link)->pd == pd)
 			pool_close(container_of(at, struct pool, node_link));
 }

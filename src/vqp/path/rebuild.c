@@ -20,7 +20,7 @@ static void leave(struct hf_vqp *vqp)
 	struct rebuild *rebuild = &vqp->rebuild;
 
 	if (rebuild->state > REBUILD_WAITING)
-		vqp->node->rebuilds.running_count--;
+		vqps_of(vqp->node)->rebuilds.running_count--;
 	list_remove(&rebuild->link);
 	rebuild->state = REBUILD_NONE;
 }
@@ -46,7 +46,7 @@ void rebuild_want(struct hf_vqp *vqp, unsigned rail, uint64_t now_ns)
 	rebuild->state = REBUILD_WAITING;
 	rebuild->rail = rail;
 	rebuild->at_ns = now_ns + rebuild->backoff_ns;
-	list_push_back(&vqp->node->rebuilds.waiting, &rebuild->link);
+	list_push_back(&vqps_of(vqp->node)->rebuilds.waiting, &rebuild->link);
 }
 
 /* Messages wait for it (R7), so it is made on a rail that may be used: nobody returns to one that is paused. */
@@ -113,8 +113,8 @@ static void start(struct hf_vqp *vqp, uint64_t now_ns)
 
 	rebuild->state = REBUILD_OFFERED;
 	rebuild->at_ns = now_ns + PATIENCE_NS;
-	list_push_back(&vqp->node->rebuilds.running, &rebuild->link);
-	vqp->node->rebuilds.running_count++;
+	list_push_back(&vqps_of(vqp->node)->rebuilds.running, &rebuild->link);
+	vqps_of(vqp->node)->rebuilds.running_count++;
 	if (vqp->state != HF_VQP_UP || vqp->recovery.state != RECOVERY_IDLE ||
 		(peer_usable(vqp->peer) & 1u << rebuild->rail) == 0)
 		leave(vqp);
@@ -167,7 +167,8 @@ static bool failovers_go_on(const struct hf_node *node, uint64_t now_ns)
 {
 	unsigned looks = 0;
 
-	for (struct list *at = node->recovering.prev; at != &node->recovering && looks <= RUNNING_MAX; at = at->prev) {
+	for (struct list *at = vqps_of(node)->recovering.prev; at != &vqps_of(node)->recovering && looks <= RUNNING_MAX;
+		at = at->prev) {
 		const struct hf_vqp *vqp = container_of(at, struct hf_vqp, recovering_link);
 
 		looks++;
@@ -180,7 +181,7 @@ static bool failovers_go_on(const struct hf_node *node, uint64_t now_ns)
 
 bool rebuild_turn(struct hf_node *node, uint64_t now_ns)
 {
-	struct rebuilds *rebuilds = &node->rebuilds;
+	struct rebuilds *rebuilds = &vqps_of(node)->rebuilds;
 	bool started = false;
 
 	if (list_empty(&rebuilds->waiting) || failovers_go_on(node, now_ns))
@@ -203,7 +204,7 @@ bool rebuild_turn(struct hf_node *node, uint64_t now_ns)
 
 void rebuild_tick(struct hf_node *node, uint64_t now_ns)
 {
-	list_for_each_safe (at, &node->rebuilds.running) {
+	list_for_each_safe (at, &vqps_of(node)->rebuilds.running) {
 		struct hf_vqp *vqp = container_of(at, struct hf_vqp, rebuild.link);
 
 		if (now_ns >= vqp->rebuild.at_ns && vqp->rebuild.state != REBUILD_SWAPPING)

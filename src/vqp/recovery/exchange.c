@@ -293,7 +293,7 @@ static void hear_suspicion(struct hf_vqp *vqp, uint32_t epoch, const struct fenc
 	if (epoch == vqp->recovery.epoch)
 		return;
 	if (reason->wr_failed)
-		peer_silent(vqp->peer, vqp->path.rail);
+		peers_silent(vqp->peer, vqp->path.rail);
 	if (reason->suspect)
 		peer_suspect(vqp->peer, vqp->path.rail);
 }
@@ -315,7 +315,7 @@ static void asked_to_fence(struct hf_vqp *vqp, uint32_t epoch, const struct fenc
 	failover_event(vqp, &fence);
 	if (vqp->fencing && !list_empty(&vqp->fence_link)) {
 		list_remove(&vqp->fence_link);
-		list_push_back(&vqp->node->fence_asked, &vqp->fence_link);
+		list_push_back(&vqps_of(vqp->node)->fence_asked, &vqp->fence_link);
 	}
 }
 

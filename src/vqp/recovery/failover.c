@@ -93,7 +93,7 @@ static void post_rest(struct hf_vqp *vqp)
 	if (!vcq_ready(vqp->send_cq))
 		post_pump(vqp);
 	else if (list_empty(&vqp->resumed_link))
-		list_push_back(&vqp->node->resumed, &vqp->resumed_link);
+		list_push_back(&vqps_of(vqp->node)->resumed, &vqp->resumed_link);
 }
 
 static void do_resume(struct hf_vqp *vqp)
@@ -108,7 +108,7 @@ static void do_resume(struct hf_vqp *vqp)
 		return;
 	}
 	vqp->held = vqp->rail_suspect = false;
-	vqp->node->fence_answered = vqp->node->fence_slice != 0;
+	vqps_of(vqp->node)->fence_answered = vqps_of(vqp->node)->fence_slice != 0;
 	if (!first) {
 		if (vqp->recovery.kind == RECOVERY_FAILOVER)
 			vqp->counters.failovers++;
@@ -168,7 +168,7 @@ static void list_recovering(struct hf_vqp *vqp)
 	if (vqp->recovery.state == RECOVERY_IDLE || vqp->recovery.state == RECOVERY_FAILED)
 		list_remove(&vqp->recovering_link);
 	else if (list_empty(&vqp->recovering_link))
-		list_push_back(&vqp->node->recovering, &vqp->recovering_link);
+		list_push_back(&vqps_of(vqp->node)->recovering, &vqp->recovering_link);
 }
 
 static void fail_of_budget(struct hf_vqp *vqp, enum recovery_state waited_in)
@@ -281,7 +281,7 @@ bool failover_drain(struct hf_node *node)
 	struct list *at;
 	bool any = false;
 
-	for (; (at = list_pop_front(&node->marked)) != NULL; any = true)
+	for (; (at = list_pop_front(&vqps_of(node)->marked)) != NULL; any = true)
 		act_on_marks(container_of(at, struct hf_vqp, mark_link));
 	return any;
 }
@@ -292,7 +292,6 @@ void failover_tick(struct hf_vqp *vqp, uint64_t now_ns)
 
 	if (vqp->peer == NULL || vqp->state == HF_VQP_ERROR || vqp->state == HF_VQP_INIT)
 		return;
-	connect_tick(vqp, now_ns);
 	if (vqp->recovery.state == RECOVERY_BUILD && vqp->recovery.rail >= 0 &&
 		(peer_usable(vqp->peer) & 1u << vqp->recovery.rail) == 0)
 		failover_broken(vqp);

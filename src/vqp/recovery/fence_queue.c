@@ -25,7 +25,7 @@ static void fenced(struct hf_vqp *vqp)
 	access_check(vqp);
 	failover_event(vqp, &event);
 	if (vqp->recovery.state == RECOVERY_EXCHANGE && list_empty(&vqp->cold_link))
-		list_push_back(&vqp->node->cold, &vqp->cold_link);
+		list_push_back(&vqps_of(vqp->node)->cold, &vqp->cold_link);
 }
 
 static void failed(struct hf_vqp *vqp)
@@ -168,17 +168,17 @@ static bool was_told(const struct hf_vqp *vqp)
 
 static unsigned next_slice(const struct hf_node *node)
 {
-	if (node->fence_slice == 0)
+	if (vqps_of(node)->fence_slice == 0)
 		return SLICE_FIRST;
-	return least(2 * node->fence_slice, node->fence_answered ? SLICE_MOST : SLICE_ALONE);
+	return least(2 * vqps_of(node)->fence_slice, vqps_of(node)->fence_answered ? SLICE_MOST : SLICE_ALONE);
 }
 
 static void take_slice(struct hf_node *node, struct list *round, unsigned n)
 {
-	for (unsigned alone = 0; n < SLICE_MOST && !list_empty(&node->fence_queue); n++) {
-		struct hf_vqp *vqp = container_of(node->fence_queue.next, struct hf_vqp, fence_link);
+	for (unsigned alone = 0; n < SLICE_MOST && !list_empty(&vqps_of(node)->fence_queue); n++) {
+		struct hf_vqp *vqp = container_of(vqps_of(node)->fence_queue.next, struct hf_vqp, fence_link);
 
-		if (!was_told(vqp) && ++alone > node->fence_slice)
+		if (!was_told(vqp) && ++alone > vqps_of(node)->fence_slice)
 			return;
 		list_remove(&vqp->fence_link);
 		list_push_back(round, &vqp->fence_link);
@@ -191,14 +191,14 @@ enum hf_poll fence_queue_turn(struct hf_node *node)
 	struct list round, *at;
 	unsigned n = 0;
 
-	if (list_empty(&node->fence_queue) && list_empty(&node->fence_asked)) {
-		node->fence_slice = 0;
-		node->fence_answered = false;
+	if (list_empty(&vqps_of(node)->fence_queue) && list_empty(&vqps_of(node)->fence_asked)) {
+		vqps_of(node)->fence_slice = 0;
+		vqps_of(node)->fence_answered = false;
 		return HF_IDLE;
 	}
-	node->fence_slice = next_slice(node);
+	vqps_of(node)->fence_slice = next_slice(node);
 	list_init(&round);
-	for (; n < SLICE_MOST && (at = list_pop_front(&node->fence_asked)) != NULL; n++)
+	for (; n < SLICE_MOST && (at = list_pop_front(&vqps_of(node)->fence_asked)) != NULL; n++)
 		list_push_back(&round, at);
 	take_slice(node, &round, n);
 	fence_all(node, &round);
@@ -208,7 +208,7 @@ enum hf_poll fence_queue_turn(struct hf_node *node)
 		if (progress(vqp))
 			poll = HF_BUSY;
 		else if (list_empty(&vqp->fence_link))
-			list_push_back(&node->fence_queue, &vqp->fence_link);
+			list_push_back(&vqps_of(node)->fence_queue, &vqp->fence_link);
 	}
 	return poll;
 }
@@ -218,7 +218,7 @@ bool fence_queue_warm(struct hf_node *node)
 	struct list *at;
 	unsigned n = 0;
 
-	for (; n < WARM_MOST && (at = list_pop_front(&node->cold)) != NULL; n++) {
+	for (; n < WARM_MOST && (at = list_pop_front(&vqps_of(node)->cold)) != NULL; n++) {
 		const struct hf_vqp *vqp = container_of(at, struct hf_vqp, cold_link);
 
 		if (vqp->recovery.state == RECOVERY_EXCHANGE)

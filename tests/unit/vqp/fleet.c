@@ -96,7 +96,7 @@ void fleet_open_with_pool(struct pair *pair)
 
 void fleet_hold_rebuilds(struct pair *pair)
 {
-	pair->a.node->rebuilds.running_count += HELD;
+	vqps_of(pair->a.node)->rebuilds.running_count += HELD;
 }
 
 void fleet_let_rebuild(struct pair *pair, unsigned which)
@@ -107,7 +107,7 @@ void fleet_let_rebuild(struct pair *pair, unsigned which)
 		ours[i]->rebuild.at_ns = may ? 0 : UINT64_MAX;
 		ours[i]->rebuild.backoff_ns = may ? 0 : UINT64_MAX / 4;
 	}
-	pair->a.node->rebuilds.running_count -= HELD;
+	vqps_of(pair->a.node)->rebuilds.running_count -= HELD;
 }
 
 bool fleet_is_shared(struct pair *pair)

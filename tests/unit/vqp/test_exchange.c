@@ -64,11 +64,11 @@ static void vqps_that_the_other_side_asks_about_are_fenced_in_one_turn_in_that_o
 	fleet_open_with_pool(&pair);
 	for (unsigned i = 0; i < ASKED; i++)
 		fleet_hear_fence(theirs[i], false);
-	at = pair.b.node->fence_asked.next;
+	at = vqps_of(pair.b.node)->fence_asked.next;
 	for (unsigned i = 0; i < ASKED; i++, at = at->next)
 		assert_ptr_equal(container_of(at, struct hf_vqp, fence_link), theirs[i]);
 	(void)fence_queue_turn(pair.b.node);
-	assert_true(list_empty(&pair.b.node->fence_asked));
+	assert_true(list_empty(&vqps_of(pair.b.node)->fence_asked));
 	assert_true(pair_until(&pair, fleet_is_up));
 	pair_close(&pair);
 }

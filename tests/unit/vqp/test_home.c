@@ -304,7 +304,7 @@ static void a_region_that_goes_takes_no_atomics_any_more(void **state)
 	chain.again = 1;
 	post_chain();
 	end_ns = hf_env_now_ns(hf_env_host()) + 5000000000ull;
-	while (list_empty(&pair.b.node->owner_ended) && hf_env_now_ns(hf_env_host()) < end_ns) {
+	while (list_empty(&vqps_of(pair.b.node)->owner_ended) && hf_env_now_ns(hf_env_host()) < end_ns) {
 		(void)hf_dev_poll(hf_node_dev(pair.b.node, 0), hf_loop_now_ns(pair.loop));
 		assert_int_equal(hf_vcq_poll(pair.b.cq, 1, &wc), 0);
 	}

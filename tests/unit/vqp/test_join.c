@@ -280,7 +280,7 @@ static void open_on_standby(struct pair *pair)
 {
 	open_joined(pair);
 	assert_true(pair_until(pair, a_may_fall_back));
-	pair->a.node->rebuilds.running_count += HELD;
+	vqps_of(pair->a.node)->rebuilds.running_count += HELD;
 	pair_cut(pair, 0, false);
 	assert_true(pair_until(pair, both_on_standby));
 	assert_int_equal(pair->a.vqp->rebuild.state, REBUILD_WAITING);
@@ -314,7 +314,7 @@ static void a_vqp_whose_peer_has_left_makes_no_qp_in_the_background(void **state
 	open_on_standby(&pair);
 	assert_int_equal(pair_recv(&pair.a, 7, 0, 64), 0);
 	leave(&pair);
-	pair.a.node->rebuilds.running_count -= HELD;
+	vqps_of(pair.a.node)->rebuilds.running_count -= HELD;
 	pair_turn(&pair, 100, 1000000);
 	assert_int_equal(hf_vqp_state(pair.a.vqp), HF_VQP_UP);
 	assert_int_equal(pair.a.vqp->rebuild.state, REBUILD_NONE);
@@ -331,8 +331,8 @@ static void a_probe_may_end_after_the_peer_has_left(void **state)
 	open_on_standby(&pair);
 	rebuild = &pair.a.vqp->rebuild;
 	list_remove(&rebuild->link);
-	list_push_back(&pair.a.node->rebuilds.running, &rebuild->link);
-	pair.a.node->rebuilds.running_count += 1 - HELD;
+	list_push_back(&vqps_of(pair.a.node)->rebuilds.running, &rebuild->link);
+	vqps_of(pair.a.node)->rebuilds.running_count += 1 - HELD;
 	rebuild->at_ns = UINT64_MAX;
 	rebuild->state = REBUILD_PROBING;
 	assert_int_equal(pair_send(&pair, 8, 0, 64), 0);
@@ -341,7 +341,7 @@ static void a_probe_may_end_after_the_peer_has_left(void **state)
 	rebuild_probed(pair.a.vqp, false);
 	assert_true(failover_drain(pair.a.node));
 	assert_int_equal(hf_vqp_state(pair.a.vqp), HF_VQP_ERROR);
-	assert_int_equal(pair.a.node->rebuilds.running_count, 0);
+	assert_int_equal(vqps_of(pair.a.node)->rebuilds.running_count, 0);
 	pair_close(&pair);
 }
 
@@ -438,7 +438,7 @@ static void kill_b(struct pair *pair)
 static void restart_b(struct pair *pair)
 {
 	pair_open_end(pair, &pair->b, "b", HF_POLICY_VARUNA);
-	pair->b.node->next_num = NEXT_NUM - 1;
+	vqps_of(pair->b.node)->next_num = NEXT_NUM - 1;
 	pair_make_vqp(pair, &pair->b);
 	assert_int_equal(hf_vqp_num(pair->b.vqp), NEXT_NUM);
 }

@@ -245,7 +245,8 @@ static void logs_of_a_vqp_have_the_size_of_its_queue(void **state)
 
 static bool none_recovers(struct pair *pair)
 {
-	return list_empty(&pair->a.node->recovering) && list_empty(&pair->b.node->recovering) && fleet_is_up(pair);
+	return list_empty(&vqps_of(pair->a.node)->recovering) && list_empty(&vqps_of(pair->b.node)->recovering) &&
+	       fleet_is_up(pair);
 }
 
 /* Vqps under `varuna`, all of them up. */
@@ -288,8 +289,8 @@ static unsigned longest_turn_of_an_outage(struct pair *pair)
 	assert_int_equal(hf_dev_set_link(hf_node_dev(pair->a.node, 0), HF_LINK_BOTH, false), 0);
 	do {
 		hf_loop_turn(pair->loop, 0);
-		longest = longest > pair->a.node->fence_slice ? longest : pair->a.node->fence_slice;
-	} while (pair->a.node->fence_slice != 0);
+		longest = longest > vqps_of(pair->a.node)->fence_slice ? longest : vqps_of(pair->a.node)->fence_slice;
+	} while (vqps_of(pair->a.node)->fence_slice != 0);
 	hf_loop_add_poller(pair->loop, &pair->b.node->poller);
 	assert_true(pair_until(pair, none_recovers));
 	return longest;
@@ -322,7 +323,7 @@ static void who_came_back_before_an_outage_does_not_lengthen_its_turns(void **st
 	failover_cut(ours[0]);
 	hf_loop_remove_poller(pair.loop, &pair.b.node->poller);
 	assert_true(pair_until(&pair, has_fenced));
-	while (pair.a.node->fence_slice != 0)
+	while (vqps_of(pair.a.node)->fence_slice != 0)
 		hf_loop_turn(pair.loop, 0);
 	hf_loop_remove_poller(pair.loop, &pair.a.node->poller);
 	hf_loop_add_poller(pair.loop, &pair.b.node->poller);
@@ -387,9 +388,9 @@ static void logs_are_fetched_while_the_other_side_fences(void **state)
 	turn_of(pair.a.node);
 	assert_false(list_empty(&ours[0]->cold_link));
 	hf_vqp_destroy(ours[1]);
-	for (unsigned turns = 0; turns < 1000 && !list_empty(&pair.a.node->cold); turns++)
+	for (unsigned turns = 0; turns < 1000 && !list_empty(&vqps_of(pair.a.node)->cold); turns++)
 		turn_of(pair.a.node);
-	assert_true(list_empty(&pair.a.node->cold));
+	assert_true(list_empty(&vqps_of(pair.a.node)->cold));
 	assert_int_equal(ours[0]->recovery.state, RECOVERY_EXCHANGE);
 	fleet_size = 1;
 	assert_true(pair_until(&pair, none_recovers));

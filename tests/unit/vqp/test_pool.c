@@ -150,7 +150,7 @@ static void a_standby_qp_is_no_deeper_than_its_device_can_make_it(void **state)
 	fleet_open_on_standby(&pair);
 	for (unsigned i = 0; i < FLEET_MAX; i++)
 		post_list(&pair, i, FLEET_DEPTH);
-	assert_true(pair.a.node->standby_waits);
+	assert_true(vqps_of(pair.a.node)->standby_waits);
 	for (unsigned i = 0; i < FLEET_DEPTH; i++)
 		fleet_collect(&pair, FLEET_MAX);
 	pair_close(&pair);
@@ -384,7 +384,7 @@ static unsigned count_standby_qps(const struct hf_node *node, unsigned rail)
 {
 	unsigned n = 0;
 
-	list_for_each (at, &node->pools)
+	list_for_each (at, &vqps_of(node)->pools)
 		list_for_each (on, &container_of(at, struct pool, node_link)->qps) {
 			const struct standby *standby = container_of(on, struct standby, link);
 

@@ -41,12 +41,12 @@ static void nothing_is_rebuilt_while_another_vqp_fails_over(void **state)
 	(void)state;
 	fleet_open_on_standby(&pair);
 	stands_still = ours[0];
-	rebuilds = &pair.a.node->rebuilds;
+	rebuilds = &vqps_of(pair.a.node)->rebuilds;
 	now_ns = hf_env_now_ns(pair.a.node->env);
 	fleet_let_rebuild(&pair, FLEET_MAX);
 	stands_still->state = HF_VQP_RECOVERING;
 	stands_still->recovery.since_ns = now_ns + 1; /* begun since the turn */
-	list_push_back(&pair.a.node->recovering, &stands_still->recovering_link);
+	list_push_back(&vqps_of(pair.a.node)->recovering, &stands_still->recovering_link);
 	assert_false(rebuild_turn(pair.a.node, now_ns));
 	assert_int_equal(rebuilds->running_count, 0);
 	assert_true(rebuild_turn(pair.a.node, now_ns + 1000000000ull)); /* one that finds no path is not waited for */
@@ -64,8 +64,8 @@ static void a_probe_that_fails_on_the_rail_in_use_is_a_failure_of_it(void **stat
 	(void)state;
 	fleet_open_on_standby(&pair);
 	list_remove(&ours[0]->rebuild.link);
-	list_push_back(&pair.a.node->rebuilds.running, &ours[0]->rebuild.link);
-	pair.a.node->rebuilds.running_count++;
+	list_push_back(&vqps_of(pair.a.node)->rebuilds.running, &ours[0]->rebuild.link);
+	vqps_of(pair.a.node)->rebuilds.running_count++;
 	ours[0]->rebuild.rail = ours[0]->path.rail;
 	ours[0]->rebuild.state = REBUILD_PROBING;
 	rebuild_probed(ours[0], false);

@@ -1,0 +1,88 @@
+/* node.h - one process on its rails: a node, its devices, and the layer above it. Seen in src/node and above it.
+ *
+ *   layer above (struct node_layer)     what it does in a turn, at a tick, and when a peer comes, ends or loses a rail
+ *        |
+ *   node -- rails[] (a device and its completion queues each)
+ *        `- peers   (what is known of another incarnation: peer.h)
+ *
+ * The node knows nothing of the layer above but this table. That layer has the node and each peer inside of objects of
+ * its own. All of it runs on the node's loop. */
+#ifndef HOLDFAST_NODE_NODE_H
+#define HOLDFAST_NODE_NODE_H
+
+#include <holdfast/loop.h>
+#include <holdfast/node.h>
+
+#include "base/list.h"
+#include "net/control.h"
+#include "node/message.h"
+#include "node/rail_cq.h"
+
+struct hf_peer;
+
+struct node_rail {
+	struct hf_node *node;
+	struct hf_rail_config config;
+	struct hf_dev *dev;
+	struct hf_watch watch;
+	struct rail_cqs cqs;
+	bool up;
+	bool fatal; /* its device said so: nothing of it answers any more */
+};
+
+struct node_layer {
+	/* Before the devices are polled: what ends a path, so that nothing is tried on it in vain. */
+	enum hf_poll (*begin_turn)(struct hf_node *node, uint64_t now_ns);
+	/* After that; `so_far`: IDLE when nothing was busy in this turn. */
+	enum hf_poll (*turn)(struct hf_node *node, uint64_t now_ns, enum hf_poll so_far);
+	bool (*may_sleep)(struct hf_node *node); /* false: there is something to do now */
+	void (*tick)(struct hf_node *node, uint64_t now_ns);
+
+	struct hf_peer *(*peer_alloc)(void); /* zeroed; NULL: no memory */
+	void (*peer_free)(struct hf_peer *peer);
+	void (*peer_up)(struct hf_peer *peer);      /* its rails are known */
+	void (*peer_down)(struct hf_peer *peer);    /* it is gone, and freed behind this */
+	void (*peer_closing)(struct hf_peer *peer); /* it is told that we left, behind this */
+	bool (*peer_in_use)(const struct hf_peer *peer);
+	void (*heard)(struct hf_peer *peer); /* some messages were taken */
+	/* Nothing was heard for as long as our lease: it may have been told that we fenced (docs/protocol.md, R5). */
+	void (*lease_over)(struct hf_peer *peer);
+	/* A rail to it became unusable, or a port of it is down. ports_up: only heartbeats are missing. */
+	void (*rail_lost)(struct hf_peer *peer, unsigned rail, bool ports_up);
+	bool (*waits_for_rails)(const struct hf_node *node); /* the next tick is to be now, once rails have changed */
+	void (*peer_tick)(struct hf_peer *peer, uint64_t now_ns);
+};
+
+struct hf_node {
+	const struct node_layer *layer;
+	struct hf_loop *loop;
+	struct hf_env *env;
+	struct hf_node_config config;
+	struct hf_node_events events;
+	void *context;
+	struct node_rail rails[HF_RAILS_MAX];
+	unsigned rail_count;
+	struct control *control;
+	struct message_kinds kinds; /* of messages of peers */
+	struct hf_poller poller;
+	struct hf_timer timer;
+	bool switching, hearing; /* ports changed: peer_refresh_rails follows; messages are read: node_flush does */
+	bool attached;           /* the poller is the loop's */
+	struct list peers;
+	uint64_t random;
+	uint64_t turned_ns; /* when the last turn began */
+};
+
+/* Of a node inside of an object of the layer's, zeroed but for its kinds of messages. On failure node_close follows. */
+int node_open(struct hf_node *node, struct hf_loop *loop, const struct hf_node_config *config,
+	const struct hf_node_events *events, void *context, const struct node_layer *layer, struct hf_error *error);
+void node_close(struct hf_node *node); /* the layer's objects are gone, and the peers */
+
+uint32_t node_up_mask(const struct hf_node *node);
+void node_tick_soon(struct hf_node *node);
+uint32_t node_random(struct hf_node *node); /* to spread things by chance; not to keep secrets */
+void node_flush(struct hf_node *node);      /* what was said to peers leaves now */
+/* Takes what has come from those peers to which something is about to be said: the answer then goes out with it. */
+void node_hear(struct hf_node *node);
+
+#endif
