@@ -16,6 +16,11 @@ static uint64_t env_now_ns(struct hf_env *env)
 	return process_world(process)->now_ns + process->host->skew_ns + NS_S;
 }
 
+static uint64_t env_boot_ns(struct hf_env *env)
+{
+	return env_now_ns(env);
+}
+
 static uint64_t env_wall_ns(struct hf_env *env)
 {
 	return WALL_START_NS + env_now_ns(env);
@@ -144,6 +149,7 @@ static int group_open(struct hf_env *env, struct hf_io *const *members, unsigned
 const struct world_ops sim_env_ops = {
 	.spin_ns = 0,
 	.now_ns = env_now_ns,
+	.boot_ns = env_boot_ns,
 	.wall_ns = env_wall_ns,
 	.entropy = env_entropy,
 	.addr_is_local = sim_addr_is_local,
@@ -163,7 +169,13 @@ const struct world_ops sim_env_ops = {
 	.file_open = disk_open,
 	.file_rename = disk_rename,
 	.file_remove = disk_remove,
+	.dir_make = disk_dir_make,
+	.dir_list = disk_dir_list,
+	.dir_remove = disk_dir_remove,
+	.dir_sync = disk_dir_sync,
+	.dir_space = disk_dir_space,
 	.mem_alloc = memory_alloc,
 	.mem_free = memory_free,
 	.mem_flush = memory_flush,
+	.mem_populate = memory_populate,
 };

@@ -34,14 +34,14 @@ void host_init(struct host *host, struct world *world, struct network *network, 
 	snprintf(host->name, sizeof(host->name), "%s", name);
 	host->skew_ns = world_range(world, 0, 5 * NS_S);
 	list_init(&host->processes);
-	list_init(&host->disk);
+	host->disk = disk_create(host);
 }
 
 void host_free(struct host *host)
 {
 	list_for_each_safe (at, &host->processes)
 		process_free(container_of(at, struct process, node));
-	disk_free(host);
+	disk_free(host->disk);
 }
 
 struct process *process_create(struct host *host, const char *name, const struct program *program, void *context)
@@ -99,6 +99,7 @@ void process_crash(struct process *process)
 		io->abandon(io);
 	}
 	device_abandon(process);
+	disk_abandon(process);
 	process->program->stop(process, process->context);
 	check_nothing_left(process);
 	memory_abandon(process);
@@ -134,7 +135,7 @@ void host_stop(struct host *host)
 	host->stopped = true; /* first: its kernel says good-bye to nobody */
 	list_for_each (at, &host->processes)
 		process_crash(container_of(at, struct process, node));
-	disk_power_loss(host);
+	disk_power_loss(host->disk);
 }
 
 void host_start(struct host *host)
@@ -228,15 +229,12 @@ static void take_turn(struct world_event *event)
 		schedule_turn(actor, actor->sleep_ns + world_range(world, 0, WAKE_NS_MAX));
 }
 
-struct world_waiter *actor_blocks(struct process *process, uint64_t ns)
+void actor_blocks(struct world_waiter *worker, uint64_t ns)
 {
-	struct world_waiter *actor = process->in_turn;
-	uint64_t now_ns = process_world(process)->now_ns;
+	uint64_t now_ns = process_world(worker->process)->now_ns;
 
-	if (actor == NULL || !actor->worker)
-		return NULL;
-	actor->busy_until_ns = (actor->busy_until_ns > now_ns ? actor->busy_until_ns : now_ns) + ns;
-	return actor;
+	ensure(worker->worker && worker->in_turn);
+	worker->busy_until_ns = (worker->busy_until_ns > now_ns ? worker->busy_until_ns : now_ns) + ns;
 }
 
 int actor_open(struct hf_env *env, struct hf_loop *loop, struct world_waiter **actor_out)
@@ -263,6 +261,8 @@ int actor_open(struct hf_env *env, struct hf_loop *loop, struct world_waiter **a
 void actor_close(struct world_waiter *actor)
 {
 	ensure(!actor->in_turn);
+	if (actor->worker)
+		disk_settle(actor);
 	world_cancel(process_world(actor->process), &actor->turn);
 	list_for_each_safe (at, &actor->watched) {
 		struct sim_io *io = container_of(at, struct sim_io, watched_node);

@@ -29,7 +29,8 @@ struct host {
 	uint8_t rd_atomic;    /* READs and atomics that its NICs keep track of; 0: as many as the engine can */
 	uint32_t qp_wr;       /* wrs that a queue of theirs holds; likewise */
 	bool stopped;
-	struct list processes, disk; /* the disk's files: disk.c */
+	struct list processes;
+	struct disk *disk;
 };
 
 struct program {
@@ -120,9 +121,8 @@ int actor_watch(struct world_waiter *actor, struct hf_watch *watch);
 void actor_unwatch(struct world_waiter *actor, struct hf_watch *watch);
 unsigned actor_wait(struct world_waiter *actor, uint64_t max_ns);
 
-/* A call that blocks takes so long: the worker that made it has its next turn behind that. For other actors time stands
- * still within a turn. Returns the worker, or NULL. */
-struct world_waiter *actor_blocks(struct process *process, uint64_t ns);
+/* A worker's call takes so long: its next turn comes behind that. For other actors time stands still within a turn. */
+void actor_blocks(struct world_waiter *worker, uint64_t ns);
 
 int thread_start(struct hf_env *env, const char *name, enum hf_thread_kind kind,
 	void (*start)(struct hf_loop *loop, void *context), void *context, struct hf_thread **thread_out);
@@ -132,6 +132,7 @@ void thread_stop(struct hf_thread *thread);
 int memory_alloc(struct hf_env *env, size_t bytes, void **addr_out, struct hf_error *error);
 void memory_free(struct hf_env *env, void *addr);
 int memory_flush(struct hf_env *env, void *addr, size_t bytes);
+int memory_populate(struct hf_env *env, void *addr, size_t bytes);
 void memory_abandon(struct process *process);
 void memory_reset(void); /* before the first world of a run of the program and after each */
 

@@ -63,6 +63,7 @@ int memory_alloc(struct hf_env *env, size_t bytes, void **addr_out, struct hf_er
 	if (*addr_out == NULL)
 		return hf_error_set(error, -ENOMEM, "the simulated host has no %zu bytes left", bytes);
 	memory_add_mapping(env_process(env), *addr_out, bytes, NULL);
+	disk_blocks(env_process(env));
 	return 0;
 }
 
@@ -100,9 +101,16 @@ int memory_flush(struct hf_env *env, void *addr, size_t bytes)
 
 	if (region == NULL || region->file == NULL)
 		return -EINVAL;
-	if (env_process(env)->muted)
-		return -EIO;
-	disk_flush(region->file, addr, bytes);
+	return disk_flush(env_process(env), region->file, addr, bytes);
+}
+
+int memory_populate(struct hf_env *env, void *addr, size_t bytes)
+{
+	struct region *region = find(env_process(env), addr);
+
+	if (region == NULL || bytes > region->bytes - (size_t)((char *)addr - (char *)region->addr))
+		return -ENOMEM;
+	disk_blocks(env_process(env));
 	return 0;
 }
 

@@ -111,15 +111,20 @@ static void schedule_first(struct stream *stream, uint64_t at_ns)
 		world_schedule(stream->network->world, &stream->delivery, at_ns);
 }
 
-static void push(struct stream *stream, enum segment_kind kind, const void *data, size_t bytes)
+static void push(struct stream *stream, enum segment_kind kind, const struct iovec *pieces, size_t bytes)
 {
 	struct segment *segment = malloc(sizeof(*segment) + bytes);
 	struct fate fate = network_fate(stream->network, stream->from, stream->to);
 
 	ensure(segment != NULL);
 	*segment = (struct segment){.kind = kind, .bytes = bytes};
-	if (bytes > 0)
-		memcpy(segment->data, data, bytes);
+	for (size_t at = 0; at < bytes; pieces++) {
+		size_t n = pieces->iov_len < bytes - at ? pieces->iov_len : bytes - at;
+
+		if (n > 0)
+			memcpy(segment->data + at, pieces->iov_base, n);
+		at += n;
+	}
 	list_push_back(&stream->outbox, &segment->node);
 	stream->outbox_bytes += bytes;
 	schedule_first(stream, stream->network->world->now_ns + fate.delay_ns + 1);
@@ -311,10 +316,10 @@ static ssize_t stream_read(struct hf_io *io, void *data, size_t bytes)
 	return stream->state == STREAM_BROKEN ? stream->error : stream->ended ? 0 : -EAGAIN;
 }
 
-static ssize_t stream_write(struct hf_io *io, const void *data, size_t bytes)
+static ssize_t stream_writev(struct hf_io *io, const struct iovec *pieces, unsigned n)
 {
 	struct stream *stream = stream_of(io);
-	size_t waiting = stream->outbox_bytes + (stream->peer == NULL ? 0 : stream->peer->unread_bytes);
+	size_t bytes = 0, waiting = stream->outbox_bytes + (stream->peer == NULL ? 0 : stream->peer->unread_bytes);
 
 	if (stream->base.process->muted)
 		return -ECONNRESET;
@@ -322,8 +327,12 @@ static ssize_t stream_write(struct hf_io *io, const void *data, size_t bytes)
 		return stream->error;
 	if (stream->state == STREAM_CONNECTING || waiting >= WINDOW_BYTES)
 		return -EAGAIN;
+	for (unsigned i = 0; i < n; i++)
+		bytes += pieces[i].iov_len;
+	if (bytes == 0)
+		return 0;
 	bytes = some_of(stream, bytes > WINDOW_BYTES - waiting ? WINDOW_BYTES - waiting : bytes);
-	push(stream, SEGMENT_DATA, data, bytes);
+	push(stream, SEGMENT_DATA, pieces, bytes);
 	return (ssize_t)bytes;
 }
 
@@ -377,7 +386,7 @@ static const struct world_io_ops stream_ops = {
 	.close = stream_close,
 	.local = stream_local,
 	.read = stream_read,
-	.write = stream_write,
+	.writev = stream_writev,
 };
 
 int sim_stream_connect(struct hf_env *env, const struct hf_addr *local, const struct hf_addr *peer,

@@ -27,6 +27,10 @@ struct hf_env *hf_env_host(void);
 /* Monotonic time since an arbitrary start. */
 uint64_t hf_env_now_ns(struct hf_env *env);
 
+/* The same, with the time in which the machine was suspended (CLOCK_BOOTTIME): for leases that other nodes rely on. Do
+ * not compare it with hf_env_now_ns, by which the timers of a loop go. */
+uint64_t hf_env_boot_ns(struct hf_env *env);
+
 /* Time of day, nanoseconds since 1970; for people and file formats, never for protocols. */
 uint64_t hf_env_wall_ns(struct hf_env *env);
 
@@ -113,6 +117,10 @@ int hf_stream_connect(struct hf_env *env, const struct hf_addr *local, const str
 /* Bytes moved, at least 1; 0 from read at the end of the stream; -EAGAIN when it would block; -errno when broken. */
 ssize_t hf_stream_read(struct hf_io *io, void *data, size_t bytes);
 ssize_t hf_stream_write(struct hf_io *io, const void *data, size_t bytes);
+/* The same for the bytes of n pieces, one behind the other; the write may end within a piece. Pieces after the first
+ * HF_STREAM_MAX_PIECES are not looked at. 0 when the pieces have no bytes. */
+#define HF_STREAM_MAX_PIECES 256u
+ssize_t hf_stream_writev(struct hf_io *io, const struct iovec *pieces, unsigned n);
 
 /* ---- notifiers: wake a loop of another thread ---- */
 
@@ -136,7 +144,7 @@ int hf_thread_start(struct hf_env *env, const char *name, enum hf_thread_kind ki
 /* Blocks until the thread has left its loop, which is then destroyed. NULL is legal. */
 void hf_thread_stop(struct hf_thread *thread);
 
-/* ---- files (these block for as long as the disk takes) ---- */
+/* ---- files: these block for as long as the disk takes, and any thread may call them (work.h) ---- */
 
 struct hf_file;
 enum hf_file_flags {
@@ -155,9 +163,28 @@ int hf_file_mode(struct hf_file *file); /* its permission bits, as chmod(2) has 
 ssize_t hf_file_read_at(struct hf_file *file, void *data, size_t bytes, uint64_t offset);
 ssize_t hf_file_write_at(struct hf_file *file, const void *data, size_t bytes, uint64_t offset);
 int hf_file_resize(struct hf_file *file, uint64_t bytes);
-int hf_file_sync(struct hf_file *file);                                   /* data and size are durable on return */
-int hf_file_rename(struct hf_env *env, const char *from, const char *to); /* atomic, durable on return */
-int hf_file_remove(struct hf_env *env, const char *path);
+/* Data, size and times are durable on return; the name of a new file is durable after hf_dir_sync of its directory.
+ * After an error it is unknown what is durable, and the next sync succeeds without writing the rest: stop using the
+ * file. */
+int hf_file_sync(struct hf_file *file);
+/* The same without what is not needed to read the data again, its times. */
+int hf_file_sync_data(struct hf_file *file);
+/* Locks the file against every other opening, in this process too, until this one is closed or its process dies.
+ * -EAGAIN: another one holds the lock. Locks do not prevent others from reading and writing. */
+int hf_file_lock(struct hf_file *file);
+/* Of a file, also over another one; atomic, and durable on return. */
+int hf_file_rename(struct hf_env *env, const char *from, const char *to);
+int hf_file_remove(struct hf_env *env, const char *path); /* durable after hf_dir_sync of its directory */
+
+/* ---- directories, likewise ---- */
+
+int hf_dir_make(struct hf_env *env, const char *path); /* mode 0700; durable after hf_dir_sync of its parent */
+/* Calls found() for every name in it, in no order. found() may remove what it is told, and nothing else. */
+int hf_dir_list(struct hf_env *env, const char *path, void (*found)(const char *name, void *context), void *context);
+int hf_dir_remove(struct hf_env *env, const char *path); /* -ENOTEMPTY */
+int hf_dir_sync(struct hf_env *env, const char *path);   /* what was made and removed in it is durable on return */
+/* Of the file system of this file or directory: the bytes that we may still write, and the size. */
+int hf_dir_space(struct hf_env *env, const char *path, uint64_t *free_bytes_out, uint64_t *bytes_out);
 
 /* ---- memory ---- */
 
@@ -171,5 +198,9 @@ void hf_mem_free(struct hf_env *env, void *addr);
 int hf_mem_map_file(struct hf_env *env, struct hf_file *file, uint64_t offset, size_t bytes, bool writable,
 	void **addr_out, struct hf_error *error);
 int hf_mem_flush(struct hf_env *env, void *addr, size_t bytes);
+/* Allocates the pages of mapped memory now, not when they are first touched; those of a file are read. Contents stay.
+ * Blocks: 0.3 to 3 s for a GiB. -ENOMEM: not all of it is mapped, or no memory is left; -EOPNOTSUPP: a kernel older
+ * than 5.14. */
+int hf_mem_populate(struct hf_env *env, void *addr, size_t bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* The bus, the disk, and the checkers that judge by them. */
+/* The bus, and the checkers that judge by them. */
 #include "sim/tests/fixture.h"
 
 #include "sim/bus.h"
@@ -158,100 +158,6 @@ static void writing_what_is_not_registered_is_a_violation(void **state)
 	bus_close(&b);
 }
 
-/* ---- disk ---- */
-
-static uint8_t first_byte(struct fixture *f, const char *path)
-{
-	struct hf_file *file;
-	uint8_t byte = 0;
-
-	assert_int_equal(hf_file_open(fixture_env(f, 0), path, 0, &file), 0);
-	if (hf_file_bytes(file) > 0)
-		assert_int_equal(hf_file_read_at(file, &byte, 1, 0), 1);
-	hf_file_close(file);
-	return byte;
-}
-
-static void write_byte(struct fixture *f, const char *path, uint8_t byte, bool sync)
-{
-	struct hf_file *file;
-
-	assert_int_equal(hf_file_open(fixture_env(f, 0), path, HF_FILE_WRITE | HF_FILE_CREATE, &file), 0);
-	assert_int_equal(hf_file_mode(file), 0600);
-	assert_int_equal(hf_file_write_at(file, &byte, 1, 0), 1);
-	if (sync)
-		assert_int_equal(hf_file_sync(file), 0);
-	hf_file_close(file);
-}
-
-static void power_loss_spares_what_was_synced_and_takes_some_of_the_rest(void **state)
-{
-	unsigned kept = 0;
-
-	(void)state;
-	for (uint64_t seed = 1; seed <= 60; seed++) {
-		struct fixture f;
-		uint8_t byte;
-
-		fixture_open(&f, seed, NULL, NULL);
-		write_byte(&f, "log", 1, true);
-		write_byte(&f, "log", 2, false);
-		assert_int_equal(first_byte(&f, "log"), 2);
-		host_stop(&f.hosts[0]);
-		host_start(&f.hosts[0]);
-		byte = first_byte(&f, "log");
-		assert_in_range(byte, 1, 2);
-		kept += byte == 2;
-		fixture_close(&f);
-	}
-	assert_in_range(kept, 10, 50);
-}
-
-static void a_crash_of_the_process_alone_loses_nothing_of_a_file(void **state)
-{
-	struct fixture f;
-
-	(void)state;
-	fixture_open(&f, 1, NULL, NULL);
-	write_byte(&f, "log", 2, false);
-	process_crash(f.processes[0]);
-	process_start(f.processes[0]);
-	assert_int_equal(first_byte(&f, "log"), 2);
-	fixture_close(&f);
-}
-
-static void mapped_stores_are_durable_once_flushed(void **state)
-{
-	unsigned kept = 0;
-
-	(void)state;
-	for (uint64_t seed = 1; seed <= 60; seed++) {
-		struct fixture f;
-		struct hf_file *file;
-		uint8_t *mapped, bytes[2];
-
-		fixture_open(&f, seed, NULL, NULL);
-		assert_int_equal(hf_file_open(fixture_env(&f, 0), "pm", HF_FILE_WRITE | HF_FILE_CREATE, &file), 0);
-		assert_int_equal(hf_file_resize(file, 8192), 0);
-		assert_int_equal(hf_file_sync(file), 0);
-		assert_int_equal(hf_mem_map_file(fixture_env(&f, 0), file, 0, 8192, true, (void **)&mapped, NULL), 0);
-		mapped[0] = 1;
-		assert_int_equal(hf_mem_flush(fixture_env(&f, 0), mapped, 1), 0);
-		mapped[4096] = 1;
-		hf_file_close(file);
-		host_stop(&f.hosts[0]);
-		host_start(&f.hosts[0]);
-		assert_int_equal(hf_file_open(fixture_env(&f, 0), "pm", 0, &file), 0);
-		assert_int_equal(hf_file_read_at(file, &bytes[0], 1, 0), 1);
-		assert_int_equal(hf_file_read_at(file, &bytes[1], 1, 4096), 1);
-		assert_int_equal(bytes[0], 1);
-		kept += bytes[1];
-		hf_file_close(file);
-		fixture_close(&f);
-	}
-	assert_in_range(kept, 10, 50);
-}
-
 /* ---- linearizability ---- */
 
 static void a_chain_of_additions_is_linearizable(void **state)
@@ -320,9 +226,6 @@ int main(void)
 		cmocka_unit_test(what_is_posted_dies_with_the_nic),
 		cmocka_unit_test(two_nics_take_the_same_lock_unless_atomics_are_global),
 		cmocka_unit_test(writing_what_is_not_registered_is_a_violation),
-		cmocka_unit_test(power_loss_spares_what_was_synced_and_takes_some_of_the_rest),
-		cmocka_unit_test(a_crash_of_the_process_alone_loses_nothing_of_a_file),
-		cmocka_unit_test(mapped_stores_are_durable_once_flushed),
 		cmocka_unit_test(a_chain_of_additions_is_linearizable),
 		cmocka_unit_test(an_addition_that_happened_twice_is_found),
 		cmocka_unit_test(an_unknown_outcome_may_explain_a_value),

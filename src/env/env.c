@@ -20,6 +20,11 @@ void env_pause(struct hf_env *env, uint64_t ns)
 		env->ops->pause(env, ns);
 }
 
+uint64_t hf_env_boot_ns(struct hf_env *env)
+{
+	return env->ops->boot_ns(env);
+}
+
 uint64_t hf_env_wall_ns(struct hf_env *env)
 {
 	return env->ops->wall_ns(env);
@@ -104,7 +109,16 @@ ssize_t hf_stream_read(struct hf_io *io, void *data, size_t bytes)
 
 ssize_t hf_stream_write(struct hf_io *io, const void *data, size_t bytes)
 {
-	return io->ops->write == NULL ? -EOPNOTSUPP : io->ops->write(io, data, bytes);
+	struct iovec piece = {.iov_base = (void *)(uintptr_t)data, .iov_len = bytes};
+
+	return hf_stream_writev(io, &piece, 1);
+}
+
+ssize_t hf_stream_writev(struct hf_io *io, const struct iovec *pieces, unsigned n)
+{
+	if (io->ops->writev == NULL)
+		return -EOPNOTSUPP;
+	return io->ops->writev(io, pieces, n > HF_STREAM_MAX_PIECES ? HF_STREAM_MAX_PIECES : n);
 }
 
 /* ---- notifiers ---- */
@@ -183,7 +197,17 @@ int hf_file_resize(struct hf_file *file, uint64_t bytes)
 
 int hf_file_sync(struct hf_file *file)
 {
-	return file->ops->sync(file);
+	return file->ops->sync(file, false);
+}
+
+int hf_file_sync_data(struct hf_file *file)
+{
+	return file->ops->sync(file, true);
+}
+
+int hf_file_lock(struct hf_file *file)
+{
+	return file->ops->lock(file);
 }
 
 int hf_file_rename(struct hf_env *env, const char *from, const char *to)
@@ -194,6 +218,33 @@ int hf_file_rename(struct hf_env *env, const char *from, const char *to)
 int hf_file_remove(struct hf_env *env, const char *path)
 {
 	return env->ops->file_remove(env, path);
+}
+
+/* ---- directories ---- */
+
+int hf_dir_make(struct hf_env *env, const char *path)
+{
+	return env->ops->dir_make(env, path);
+}
+
+int hf_dir_list(struct hf_env *env, const char *path, void (*found)(const char *name, void *context), void *context)
+{
+	return env->ops->dir_list(env, path, found, context);
+}
+
+int hf_dir_remove(struct hf_env *env, const char *path)
+{
+	return env->ops->dir_remove(env, path);
+}
+
+int hf_dir_sync(struct hf_env *env, const char *path)
+{
+	return env->ops->dir_sync(env, path);
+}
+
+int hf_dir_space(struct hf_env *env, const char *path, uint64_t *free_bytes_out, uint64_t *bytes_out)
+{
+	return env->ops->dir_space(env, path, free_bytes_out, bytes_out);
 }
 
 /* ---- memory ---- */
@@ -225,4 +276,9 @@ int hf_mem_map_file(struct hf_env *env, struct hf_file *file, uint64_t offset, s
 int hf_mem_flush(struct hf_env *env, void *addr, size_t bytes)
 {
 	return env->ops->mem_flush(env, addr, bytes);
+}
+
+int hf_mem_populate(struct hf_env *env, void *addr, size_t bytes)
+{
+	return env->ops->mem_populate(env, addr, bytes);
 }

@@ -32,7 +32,7 @@ struct world_io_ops {
 	int (*dgram_recv)(struct hf_io *io, struct hf_dgram *dgrams, unsigned n);
 	int (*accept)(struct hf_io *io, struct hf_io **io_out, struct hf_addr *peer_out);
 	ssize_t (*read)(struct hf_io *io, void *data, size_t bytes);
-	ssize_t (*write)(struct hf_io *io, const void *data, size_t bytes);
+	ssize_t (*writev)(struct hf_io *io, const struct iovec *pieces, unsigned n);
 	void (*signal)(struct hf_io *io);
 	void (*clear)(struct hf_io *io);
 };
@@ -44,7 +44,8 @@ struct world_file_ops {
 	ssize_t (*read_at)(struct hf_file *file, void *data, size_t bytes, uint64_t offset);
 	ssize_t (*write_at)(struct hf_file *file, const void *data, size_t bytes, uint64_t offset);
 	int (*resize)(struct hf_file *file, uint64_t bytes);
-	int (*sync)(struct hf_file *file);
+	int (*sync)(struct hf_file *file, bool data_only);
+	int (*lock)(struct hf_file *file);
 	int (*map)(struct hf_file *file, uint64_t offset, size_t bytes, bool writable, void **addr_out,
 		struct hf_error *error);
 };
@@ -62,6 +63,7 @@ struct world_ops {
 	uint64_t (*now_ns)(struct hf_env *env);
 	/* NULL: time stands still within a turn. */
 	void (*pause)(struct hf_env *env, uint64_t ns);
+	uint64_t (*boot_ns)(struct hf_env *env);
 	uint64_t (*wall_ns)(struct hf_env *env);
 	void (*entropy)(struct hf_env *env, void *data, size_t bytes);
 
@@ -100,9 +102,17 @@ struct world_ops {
 	int (*file_rename)(struct hf_env *env, const char *from, const char *to);
 	int (*file_remove)(struct hf_env *env, const char *path);
 
+	int (*dir_make)(struct hf_env *env, const char *path);
+	int (*dir_list)(
+		struct hf_env *env, const char *path, void (*found)(const char *name, void *context), void *context);
+	int (*dir_remove)(struct hf_env *env, const char *path);
+	int (*dir_sync)(struct hf_env *env, const char *path);
+	int (*dir_space)(struct hf_env *env, const char *path, uint64_t *free_bytes_out, uint64_t *bytes_out);
+
 	int (*mem_alloc)(struct hf_env *env, size_t bytes, void **addr_out, struct hf_error *error);
 	void (*mem_free)(struct hf_env *env, void *addr);
 	int (*mem_flush)(struct hf_env *env, void *addr, size_t bytes);
+	int (*mem_populate)(struct hf_env *env, void *addr, size_t bytes);
 };
 
 #endif

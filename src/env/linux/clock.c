@@ -23,6 +23,12 @@ uint64_t linux_now_ns(struct hf_env *env)
 	return read_clock(CLOCK_MONOTONIC);
 }
 
+uint64_t linux_boot_ns(struct hf_env *env)
+{
+	(void)env;
+	return read_clock(CLOCK_BOOTTIME);
+}
+
 uint64_t linux_wall_ns(struct hf_env *env)
 {
 	(void)env;

@@ -1,4 +1,5 @@
-/* Files. A rename is durable once the directories of both names are. */
+/* Files. A rename is durable once the directories of both names are. A lock is the kernel's flock, which belongs to the
+ * opening: a mapping of the file has a descriptor of the same one, so closing takes the lock back by name. */
 #include "env/linux/linux.h"
 
 #include <errno.h>
@@ -8,12 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 struct linux_file {
 	struct hf_file file;
 	int fd;
+	bool locked;
 };
 
 static int fd_of(const struct hf_file *file)
@@ -23,8 +26,12 @@ static int fd_of(const struct hf_file *file)
 
 static void file_close(struct hf_file *file)
 {
-	close(fd_of(file));
-	free(container_of(file, struct linux_file, file));
+	struct linux_file *linux_file = container_of(file, struct linux_file, file);
+
+	if (linux_file->locked)
+		flock(linux_file->fd, LOCK_UN);
+	close(linux_file->fd);
+	free(linux_file);
 }
 
 static int64_t file_bytes(struct hf_file *file)
@@ -82,9 +89,18 @@ static int file_resize(struct hf_file *file, uint64_t bytes)
 	return ftruncate(fd_of(file), (off_t)bytes) == 0 ? 0 : -errno;
 }
 
-static int file_sync(struct hf_file *file)
+static int file_sync(struct hf_file *file, bool data_only)
 {
-	return fsync(fd_of(file)) == 0 ? 0 : -errno;
+	return (data_only ? fdatasync(fd_of(file)) : fsync(fd_of(file))) == 0 ? 0 : -errno;
+}
+
+static int file_lock(struct hf_file *file)
+{
+	while (flock(fd_of(file), LOCK_EX | LOCK_NB) != 0)
+		if (errno != EINTR)
+			return errno == EWOULDBLOCK ? -EAGAIN : -errno;
+	container_of(file, struct linux_file, file)->locked = true;
+	return 0;
 }
 
 static int file_map(
@@ -101,6 +117,7 @@ static const struct world_file_ops file_ops = {
 	.write_at = file_write_at,
 	.resize = file_resize,
 	.sync = file_sync,
+	.lock = file_lock,
 	.map = file_map,
 };
 
@@ -133,17 +150,10 @@ int linux_file_open(struct hf_env *env, const char *path, unsigned flags, struct
 static int sync_directory_of(const char *path)
 {
 	char copy[PATH_MAX];
-	int fd, error = 0;
 
 	if ((size_t)snprintf(copy, sizeof(copy), "%s", path) >= sizeof(copy))
 		return -ENAMETOOLONG;
-	fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	if (fsync(fd) != 0)
-		error = -errno;
-	close(fd);
-	return error;
+	return linux_dir_sync(NULL, dirname(copy));
 }
 
 int linux_file_rename(struct hf_env *env, const char *from, const char *to)

@@ -22,6 +22,7 @@ static struct world_ops host_ops = {
 	.relax = relax,
 	.now_ns = linux_now_ns,
 	.pause = linux_pause,
+	.boot_ns = linux_boot_ns,
 	.wall_ns = linux_wall_ns,
 	.entropy = linux_entropy,
 	.addr_is_local = linux_addr_is_local,
@@ -43,9 +44,15 @@ static struct world_ops host_ops = {
 	.file_open = linux_file_open,
 	.file_rename = linux_file_rename,
 	.file_remove = linux_file_remove,
+	.dir_make = linux_dir_make,
+	.dir_list = linux_dir_list,
+	.dir_remove = linux_dir_remove,
+	.dir_sync = linux_dir_sync,
+	.dir_space = linux_dir_space,
 	.mem_alloc = linux_mem_alloc,
 	.mem_free = linux_mem_free,
 	.mem_flush = linux_mem_flush,
+	.mem_populate = linux_mem_populate,
 };
 
 /* On one core, whoever a loop waits for can only run while it sleeps. A thread that is bound to one core of several is

@@ -32,6 +32,7 @@ static inline socklen_t addr_bytes(const struct hf_addr *addr)
 int linux_bind_error(const struct hf_addr *local, const char *what, int code, struct hf_error *error);
 
 uint64_t linux_now_ns(struct hf_env *env);
+uint64_t linux_boot_ns(struct hf_env *env);
 uint64_t linux_wall_ns(struct hf_env *env);
 void linux_pause(struct hf_env *env, uint64_t ns);
 void linux_entropy(struct hf_env *env, void *data, size_t bytes);
@@ -64,9 +65,16 @@ int linux_file_open(struct hf_env *env, const char *path, unsigned flags, struct
 int linux_file_rename(struct hf_env *env, const char *from, const char *to);
 int linux_file_remove(struct hf_env *env, const char *path);
 
+int linux_dir_make(struct hf_env *env, const char *path);
+int linux_dir_list(struct hf_env *env, const char *path, void (*found)(const char *name, void *context), void *context);
+int linux_dir_remove(struct hf_env *env, const char *path);
+int linux_dir_sync(struct hf_env *env, const char *path);
+int linux_dir_space(struct hf_env *env, const char *path, uint64_t *free_bytes_out, uint64_t *bytes_out);
+
 int linux_mem_alloc(struct hf_env *env, size_t bytes, void **addr_out, struct hf_error *error);
 void linux_mem_free(struct hf_env *env, void *addr);
 int linux_mem_flush(struct hf_env *env, void *addr, size_t bytes);
+int linux_mem_populate(struct hf_env *env, void *addr, size_t bytes);
 /* Maps the file open as `fd`, which stays the caller's. */
 int linux_mem_map(int fd, uint64_t offset, size_t bytes, bool writable, void **addr_out, struct hf_error *error);
 

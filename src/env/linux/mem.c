@@ -127,6 +127,20 @@ int linux_mem_flush(struct hf_env *env, void *addr, size_t bytes)
 	return msync((void *)start, bytes + ((uintptr_t)addr - start), MS_SYNC) == 0 ? 0 : -errno;
 }
 
+int linux_mem_populate(struct hf_env *env, void *addr, size_t bytes)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	uint8_t *start = (uint8_t *)((uintptr_t)addr / page * page);
+
+	(void)env;
+	bytes += (size_t)((uint8_t *)addr - start);
+	if (madvise(start, bytes, MADV_POPULATE_WRITE) == 0)
+		return 0;
+	if (errno == EINVAL && madvise(start, bytes, MADV_POPULATE_READ) == 0)
+		return 0; /* it is not writable */
+	return errno == EINVAL ? -EOPNOTSUPP : -errno;
+}
+
 int linux_mem_map(int fd, uint64_t offset, size_t bytes, bool writable, void **addr_out, struct hf_error *error)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);

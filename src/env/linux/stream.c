@@ -43,15 +43,16 @@ static ssize_t stream_read(struct hf_io *io, void *data, size_t bytes)
 	return got < 0 ? -errno : got;
 }
 
-static ssize_t stream_write(struct hf_io *io, const void *data, size_t bytes)
+static ssize_t stream_writev(struct hf_io *io, const struct iovec *pieces, unsigned n)
 {
+	struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)pieces, .msg_iovlen = n}; /* only read */
 	int error = take_connect_error(io);
 	ssize_t sent;
 
 	if (error != 0)
 		return error;
 	do
-		sent = send(io_fd(io), data, bytes, MSG_NOSIGNAL);
+		sent = sendmsg(io_fd(io), &message, MSG_NOSIGNAL);
 	while (sent < 0 && errno == EINTR);
 	return sent < 0 ? -errno : sent;
 }
@@ -60,7 +61,7 @@ static const struct world_io_ops stream_ops = {
 	.close = linux_io_close,
 	.local = linux_io_local,
 	.read = stream_read,
-	.write = stream_write,
+	.writev = stream_writev,
 };
 
 /* Takes the descriptor. */

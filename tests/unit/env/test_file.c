@@ -16,6 +16,7 @@
 
 #include <holdfast/env.h>
 
+#include "child.h"
 #include "env/share.h"
 
 static struct hf_env *env;
@@ -135,6 +136,28 @@ static void a_write_that_does_not_fit_moves_what_fits(void **state)
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
 	assert_int_equal(hf_file_write_at(file, block, sizeof(block), 0), 4096);
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+	hf_file_close(file);
+}
+
+static int lock_and_wait(struct child *child, void *context)
+{
+	int locked = hf_file_lock(open_file(context, HF_FILE_WRITE | HF_FILE_CREATE));
+
+	child_step(child);
+	return locked;
+}
+
+static void a_process_that_is_killed_has_nothing_locked(void **state)
+{
+	struct child child = child_start(lock_and_wait, path);
+	struct hf_file *file;
+
+	(void)state;
+	assert_true(child_wait_step(&child));
+	file = open_file(path, HF_FILE_WRITE);
+	assert_int_equal(hf_file_lock(file), -EAGAIN);
+	child_kill(&child);
+	assert_int_equal(hf_file_lock(file), 0);
 	hf_file_close(file);
 }
 
@@ -283,6 +306,7 @@ int main(void)
 		WITH_FILES(flags_of_opening_are_kept),
 		WITH_FILES(a_rename_replaces_and_a_remove_removes),
 		WITH_FILES(a_write_that_does_not_fit_moves_what_fits),
+		WITH_FILES(a_process_that_is_killed_has_nothing_locked),
 		WITH_FILES(shared_memory_is_zeroed_and_found_by_any_of_its_addresses),
 		WITH_FILES(memory_that_is_not_there_is_refused_in_words),
 		WITH_FILES(memory_survives_a_lack_of_descriptors),
