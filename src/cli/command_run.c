@@ -1,6 +1,6 @@
 /* `holdfast run -- PROGRAM`: a program written for libibverbs, unmodified, on a bond of rails.
  *
- * Becomes the program, with the library of src/preload loaded before libibverbs. What was asked for travels in the
+ * Becomes the program, with the libraries of src/preload loaded before libibverbs. What was asked for travels in the
  * environment, HOLDFAST_VERBS_..., so that the program's children have it too. */
 #include "cli/cli.h"
 
@@ -19,7 +19,8 @@
 #include "env/share.h"
 
 #define LIBRARY       "libholdfast-verbs.so"
-#define PRELOAD_BYTES (2 * PATH_MAX)
+#define PATHS_LIBRARY "libholdfast-paths.so" /* beside it */
+#define PRELOAD_BYTES (3 * PATH_MAX)
 
 struct request {
 	const char *config, *device, *node, *fabric;
@@ -47,6 +48,7 @@ static int preload(void)
 {
 	const char *others = getenv("LD_PRELOAD");
 	char library[PATH_MAX], list[PRELOAD_BYTES];
+	int folder, length;
 
 	if (!find_library(library))
 		return cli_refuse("run", "%s is neither beside this program nor in %s from there; install it again",
@@ -54,9 +56,11 @@ static int preload(void)
 	if (strpbrk(library, " :") != NULL)
 		return cli_refuse(
 			"run", "'%s' cannot be preloaded: install it where the path has no blank or colon", library);
-	if (others != NULL && strlen(library) + strlen(others) + 2 > sizeof(list))
+	folder = (int)(strrchr(library, '/') - library);
+	length = snprintf(list, sizeof(list), "%s:%.*s/%s%s%s", library, folder, library, PATHS_LIBRARY,
+		others != NULL ? ":" : "", others != NULL ? others : "");
+	if (length < 0 || (size_t)length >= sizeof(list))
 		return cli_refuse("run", "LD_PRELOAD is too long");
-	snprintf(list, sizeof(list), "%s%s%s", library, others != NULL ? ":" : "", others != NULL ? others : "");
 	return setenv("LD_PRELOAD", list, 1) == 0 ? EXIT_DONE : cli_refuse("run", "%s", strerror(errno));
 }
 

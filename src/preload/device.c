@@ -48,7 +48,10 @@ static void configure(void)
 	the_bond.device.node_type = IBV_NODE_CA;
 	the_bond.device.transport_type = IBV_TRANSPORT_IB;
 	snprintf(the_bond.device.name, sizeof(the_bond.device.name), "holdfast0");
-	snprintf(the_bond.device.dev_name, sizeof(the_bond.device.dev_name), "holdfast0");
+	/* Where programs look for it in the file system: paths.c. */
+	snprintf(the_bond.device.dev_name, sizeof(the_bond.device.dev_name), "uverbs1024");
+	snprintf(the_bond.device.dev_path, sizeof(the_bond.device.dev_path), "/sys/class/infiniband_verbs/uverbs1024");
+	snprintf(the_bond.device.ibdev_path, sizeof(the_bond.device.ibdev_path), "/sys/class/infiniband/holdfast0");
 	list_init(&the_bond.contexts);
 }
 

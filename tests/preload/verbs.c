@@ -3,10 +3,12 @@
  * options say which device; only the tests with these words in their names.
  *
  * Each test runs in two processes of its own, sides 0 and 1, which talk over a socketpair. */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -16,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -272,6 +275,49 @@ static void a_device_list_is_one_piece_of_memory(struct side *side)
 	check(list != NULL && count > 0 && list[count] == NULL);
 	free(list);
 	ibv_free_device_list(ibv_get_device_list(NULL));
+}
+
+static void first_line(const char *path, char *line, int bytes)
+{
+	FILE *file = fopen(path, "r");
+
+	check(file != NULL && fgets(line, bytes, file) != NULL);
+	fclose(file);
+}
+
+/* As UCX and Mooncake do before they use a device. */
+static void the_device_is_found_in_the_file_system(struct side *side)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	char path[PATH_MAX], real[PATH_MAX], line[64];
+	struct dirent *entry;
+	struct stat status;
+	bool listed = false;
+	DIR *folder;
+	int fd;
+
+	(void)side;
+	check(list != NULL && list[0] != NULL);
+	snprintf(path, sizeof(path), "/dev/infiniband/%s", list[0]->dev_name);
+	check(stat(path, &status) == 0 && S_ISCHR(status.st_mode) && access(path, R_OK | W_OK) == 0);
+	check((fd = open(path, O_RDWR)) >= 0 && close(fd) == 0);
+	snprintf(path, sizeof(path), "%.200s/ports/1/gid_attrs/types/0", list[0]->ibdev_path);
+	first_line(path, line, sizeof(line));
+	check(strcmp(line, "RoCE v2\n") == 0);
+	check((fd = open(path, O_RDONLY)) >= 0 && read(fd, line, sizeof(line)) == 8 && close(fd) == 0);
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/../..", ibv_get_device_name(list[0]));
+	check(realpath(path, real) == real);
+	snprintf(path, sizeof(path), "%.2000s/numa_node", real);
+	first_line(path, line, sizeof(line));
+	check(strcmp(line, "-1\n") == 0);
+	if ((folder = opendir("/sys/class/infiniband")) == NULL)
+		check_failed("/sys/class/infiniband is there", __LINE__);
+	while ((entry = readdir(folder)) != NULL)
+		listed = listed || strcmp(entry->d_name, ibv_get_device_name(list[0])) == 0;
+	check(closedir(folder) == 0);
+	check(listed || list[1] != NULL); /* beside devices of the machine it is not listed */
+	check(access("/sys/class/infiniband/holdfast1", F_OK) != 0 && access("/dev/infiniband/uverbs10240", F_OK) != 0);
+	ibv_free_device_list(list);
 }
 
 static void old_and_new_queries_agree(struct side *side)
@@ -823,8 +869,9 @@ int main(int argc, char **argv)
 		const char *name;
 		void (*test)(struct side *side);
 	} tests[] = {TEST(what_is_not_there_says_so), TEST(completion_queues_have_limits),
-		TEST(a_device_list_is_one_piece_of_memory), TEST(old_and_new_queries_agree),
-		TEST(moves_and_posts_follow_the_rules), TEST(a_reset_empties_the_queues_unless_it_was_connected),
+		TEST(a_device_list_is_one_piece_of_memory), TEST(the_device_is_found_in_the_file_system),
+		TEST(old_and_new_queries_agree), TEST(moves_and_posts_follow_the_rules),
+		TEST(a_reset_empties_the_queues_unless_it_was_connected),
 		TEST(a_refused_write_names_its_qp_and_flushes_the_rest),
 		TEST(a_channel_can_be_polled_with_others_and_does_not_block_if_told),
 		TEST(a_blocked_thread_wakes_for_each_message),
