@@ -10,6 +10,7 @@
 #ifndef HOLDFAST_NODE_H
 #define HOLDFAST_NODE_H
 
+#include <holdfast/config.h>
 #include <holdfast/dev.h>
 #include <holdfast/loop.h>
 
@@ -65,7 +66,10 @@ struct hf_node_config {
 	uint32_t caps_masked;       /* hf_dev_config */
 };
 
-/* Reads a configuration file (JSON; docs/configuration.md). -EINVAL with file, line and what was expected there. */
+/* The node's section of a configuration file (docs/configuration.md), for a program that reads further sections from
+ * the same file; fills config_out with the defaults. */
+struct hf_config_section hf_node_config_section(struct hf_node_config *config_out);
+/* Reads a file, or a text, that has the section of a node alone: hf_config_load, hf_config_parse. */
 int hf_node_config_load(
 	struct hf_env *env, const char *path, struct hf_node_config *config_out, struct hf_error *error);
 int hf_node_config_parse(const char *text, size_t bytes, struct hf_node_config *config_out, struct hf_error *error);

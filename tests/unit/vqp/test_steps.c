@@ -759,7 +759,7 @@ static void what_is_wrong_in_a_configuration_is_named_with_its_line(void **state
 	(void)state;
 	refused("{\n\"name\": \"a\",\n}", "line 3");
 	refused("[]", "expected an object");
-	refused("{\"name\": \"a\"}", "at least one of \"rails\"");
+	refused("{\"name\": \"a\"}", "line 1: the key \"rails\" is missing");
 	refused("{\n\"name\": \"a\",\n\"rale\": []}", "line 3: rale: unknown key");
 	refused("{\"name\": \"A\"}", "name: expected a name");
 	refused("{\n\"rails\": [\n{\"name\": \"r0\",\n\"kind\": \"soft\"},\n{\"name\": \"r1\", \"kind\": \"soft\",\n"
