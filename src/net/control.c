@@ -166,6 +166,11 @@ static int give_up(struct control_peer *peer, const char *why)
 	return -ENOTCONN;
 }
 
+void control_peer_fail(struct control_peer *peer, const char *why)
+{
+	(void)give_up(peer, why);
+}
+
 int control_send(struct control_peer *peer, const void *data, uint32_t bytes)
 {
 	struct outgoing *out;

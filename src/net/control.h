@@ -68,6 +68,9 @@ int control_send(struct control_peer *peer, const void *data, uint32_t bytes);
 /* Takes what the peer has said meanwhile, before the loop comes to it. Not from inside a callback. */
 void control_hear(struct control_peer *peer);
 
+/* What the peer says does not make sense, or cannot be kept: it goes down. */
+void control_peer_fail(struct control_peer *peer, const char *why);
+
 const char *control_peer_name(const struct control_peer *peer);
 uint64_t control_peer_incarnation(const struct control_peer *peer);
 bool control_path_up(const struct control_peer *peer, unsigned endpoint);

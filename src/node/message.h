@@ -10,9 +10,10 @@
 #include "net/control.h"
 
 /* Numbers of kinds, by layer. */
-#define MESSAGE_NUMBERS    64u
-#define MESSAGE_NODE_FIRST 1
-#define MESSAGE_VQP_FIRST  32
+#define MESSAGE_NUMBERS       64u
+#define MESSAGE_NODE_FIRST    1
+#define MESSAGE_CHANNEL_FIRST 16
+#define MESSAGE_VQP_FIRST     32
 
 #define MESSAGE_LENGTH_BYTES 2u
 #define MESSAGE_HEAD_BYTES   16u
@@ -23,6 +24,10 @@ enum {
 	MESSAGE_NODE = MESSAGE_NODE_FIRST,
 	MESSAGE_RAILS, /* which of our ports are up now */
 	MESSAGE_LEASE,
+	MESSAGE_CHANNEL_OPEN = MESSAGE_CHANNEL_FIRST, /* channel.c */
+	MESSAGE_CHANNEL_CLOSE,
+	MESSAGE_PIECE,
+	MESSAGE_CREDIT,
 };
 
 struct hf_peer;

@@ -279,6 +279,7 @@ int node_open(struct hf_node *node, struct hf_loop *loop, const struct hf_node_c
 		node->events = *events;
 	node->context = context;
 	peer_register(&node->kinds);
+	channels_init(&node->channels);
 	while (node->random == 0)
 		hf_env_entropy(node->env, &node->random, sizeof(node->random));
 	node->rail_count = config->rail_count;
@@ -300,6 +301,7 @@ int node_open(struct hf_node *node, struct hf_loop *loop, const struct hf_node_c
 
 void node_close(struct hf_node *node)
 {
+	channels_close(node);
 	control_close(node->control);
 	if (node->attached) {
 		hf_loop_remove_poller(node->loop, &node->poller);

@@ -15,6 +15,7 @@
 
 #include "base/list.h"
 #include "net/control.h"
+#include "node/channels.h"
 #include "node/message.h"
 #include "node/rail_cq.h"
 
@@ -64,6 +65,7 @@ struct hf_node {
 	unsigned rail_count;
 	struct control *control;
 	struct message_kinds kinds; /* of messages of peers */
+	struct channels channels;
 	struct hf_poller poller;
 	struct hf_timer timer;
 	bool switching, hearing; /* ports changed: peer_refresh_rails follows; messages are read: node_flush does */

@@ -53,6 +53,7 @@ void peer_register(struct message_kinds *kinds)
 	message_register(kinds, &node_kind);
 	message_register(kinds, &lease_kind);
 	peer_rails_register(kinds);
+	channels_register(kinds);
 }
 
 struct hf_peer *peer_open(struct hf_node *node, struct control_peer *control)
@@ -67,6 +68,7 @@ struct hf_peer *peer_open(struct hf_node *node, struct control_peer *control)
 		rail_init(&peer->rails[i]);
 		peer->rail_map[i] = -1;
 	}
+	channels_peer_init(&peer->channels);
 	list_push_back(&node->peers, &peer->node_link);
 	return peer;
 }
@@ -83,6 +85,12 @@ void peer_flush(struct hf_peer *peer)
 		return;
 	(void)control_send(peer->control, peer->outbox.bytes, peer->outbox.used); /* or it goes down */
 	peer->outbox.used = 0;
+}
+
+void peer_fail(struct hf_peer *peer, const char *why)
+{
+	peer->failed = true;
+	control_peer_fail(peer->control, why);
 }
 
 void peer_send(struct hf_peer *peer, const struct message_head *message)
@@ -147,6 +155,7 @@ static void on_up(struct control_peer *control, void *context)
 		control_peer_set_context(control, peer);
 	}
 	send_node(peer);
+	channels_introduce(peer);
 }
 
 static void on_down(struct control_peer *control, void *context)
@@ -157,6 +166,7 @@ static void on_down(struct control_peer *control, void *context)
 	if (peer == NULL)
 		return;
 	node->layer->peer_down(peer);
+	channels_peer_end(peer);
 	if (node->events.peer_down != NULL)
 		node->events.peer_down(peer, node->context);
 	peer_free_memory(peer);
@@ -212,7 +222,7 @@ static void on_message(struct control_peer *control, const void *data, uint32_t 
 	union message message;
 
 	(void)context;
-	while (peer != NULL && at != end) {
+	while (peer != NULL && !peer->failed && at != end) {
 		if (!outbox_next(&peer->node->kinds, &at, end, &message) ||
 			(!peer->up && message.head.kind != &node_kind)) {
 			log_warn("peer %s: malformed messages were dropped", hf_peer_name(peer));
@@ -271,6 +281,7 @@ void hf_peer_close(struct hf_peer *peer)
 {
 	if (peer == NULL)
 		return;
+	channels_peer_end(peer);
 	peer->node->layer->peer_closing(peer);
 	peer_flush(peer);
 	control_peer_close(peer->control);

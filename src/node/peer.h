@@ -9,6 +9,7 @@
 #include "net/control.h"
 #include "rail/rail.h"
 #include "node/lease.h"
+#include "node/channels.h"
 #include "node/outbox.h"
 
 /* A rail of a peer, as NODE tells it. */
@@ -23,7 +24,8 @@ struct hf_peer {
 	struct hf_node *node;
 	struct control_peer *control; /* NULL: gone */
 	void *context;
-	bool up; /* its NODE message came */
+	bool up;     /* its NODE message came */
+	bool failed; /* peer_fail */
 	unsigned rail_count;
 	struct remote_rail remote[HF_RAILS_MAX];
 	int rail_map[HF_RAILS_MAX]; /* our rail -> theirs; -1: they have none of that name and kind */
@@ -33,6 +35,7 @@ struct hf_peer {
 	bool control_lost[HF_RAILS_MAX]; /* our rail: its control path was up and is lost */
 	struct rail rails[HF_RAILS_MAX]; /* by our rail */
 	struct outbox outbox;
+	struct peer_channels channels;
 	struct lease lease;
 	bool rails_changed; /* peer_refresh_rails is due at the next tick */
 };
@@ -43,6 +46,8 @@ void peer_register(struct message_kinds *kinds); /* what nodes say to each other
 void peer_send(
 	struct hf_peer *peer, const struct message_head *message); /* leaves at the end of the turn, or when full */
 void peer_flush(struct hf_peer *peer);
+/* What it says does not make sense: no more of it is heard, and it goes down. */
+void peer_fail(struct hf_peer *peer, const char *why);
 extern const struct control_events peer_control_events;
 void peer_tick(struct hf_peer *peer, uint64_t now_ns);
 
