@@ -68,6 +68,7 @@ fuzz: ## Every parser of foreign bytes, under ASan and UBSan (FUZZ_SECONDS=60 ea
 
 tidy: all ## What STYLE asks for and a program can check
 	@python3 scripts/tidy.py
+	@python3 scripts/cycles.py
 
 format: ## clang-format over all sources
 	@scripts/deps.sh format

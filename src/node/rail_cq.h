@@ -24,6 +24,7 @@ struct wc_sink {
 	void (*completed)(struct wc_sink *sink, const struct ibv_wc *wc);
 	void (*settled)(struct wc_sink *sink); /* once, after some were told */
 	void (*fatal)(struct wc_sink *sink);   /* the device says that the qp is dead */
+	void (*room)(struct wc_sink *sink);    /* of those that share a qp: there is room on it again */
 	struct list link;                      /* told of some */
 };
 

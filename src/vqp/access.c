@@ -38,23 +38,6 @@ struct access_told access_tell(const struct hf_vqp *vqp)
 		.access = (uint32_t)vqp->access, .grant = vqp->grants.ours, .revocable = vqp->grants.revocable};
 }
 
-unsigned access_at_rtr(const struct hf_vqp *vqp, struct path *path)
-{
-	path->grant = vqp->grants.ours;
-	path->access = vqp->access;
-	return (unsigned)vqp->access;
-}
-
-bool access_is_stale(const struct hf_vqp *vqp)
-{
-	return vqp->grants.told != vqp->grants.ours;
-}
-
-bool access_is_current(const struct hf_vqp *vqp, const struct path *path)
-{
-	return !path->broken && (path->shared != NULL || path->grant == vqp->grants.ours);
-}
-
 static bool changes_in_rts(const struct path *path)
 {
 	return (path->qp->dev->attr.caps & HF_DEV_ACCESS_IN_RTS) != 0;
@@ -257,15 +240,6 @@ static void end_grant(struct hf_vqp *vqp)
 	log->next = log->tail;
 	vqp->grants.armed = 0;
 	vcq_note(vqp);
-}
-
-bool access_may_be_revoked(struct hf_vqp *vqp, uint64_t position, enum ibv_wc_status status)
-{
-	if (!vqp->grants.dedicated || (status != IBV_WC_REM_ACCESS_ERR && status != IBV_WC_REM_INV_REQ_ERR))
-		return false;
-	vqp->grants.refused = status;
-	vqp->grants.refused_at = position;
-	return true;
 }
 
 /* Under the same grant it is an error of the program. */

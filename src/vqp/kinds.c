@@ -2,11 +2,6 @@
 
 #include "vqp/objects.h"
 
-struct message_head kinds_head(const struct hf_vqp *vqp, const struct vqp_kind *kind)
-{
-	return (struct message_head){.kind = &kind->kind, .to = vqp->remote_num, .from = vqp->num};
-}
-
 /* A vqp that is in error or not there answers CLOSED, once it is fenced. */
 void kinds_to_vqp(struct hf_peer *peer, const struct message_head *message)
 {

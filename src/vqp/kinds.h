@@ -55,8 +55,6 @@ void kinds_to_vqp(struct hf_peer *peer, const struct message_head *message);
 		.kind = MESSAGE_KIND_BARE(number_, name_, struct_, kinds_to_vqp), .take = (take_)                      \
 	}
 
-/* To the other end of a vqp. */
-struct message_head kinds_head(const struct hf_vqp *vqp, const struct vqp_kind *kind);
 void kinds_register(struct message_kinds *kinds); /* all of them */
 
 /* ---- of each room ---- */

@@ -21,3 +21,17 @@ void marks_rebuild(struct hf_vqp *vqp)
 {
 	mark(vqp);
 }
+
+void marks_probed(struct hf_vqp *vqp, bool came_through)
+{
+	vqp->rebuild.answered = true;
+	vqp->rebuild.came_through = came_through;
+	mark(vqp);
+}
+
+void marks_fence(struct hf_vqp *vqp)
+{
+	vqp->fence = FENCE_WAITS;
+	if (list_empty(&vqp->fence_link))
+		list_push_back(&vqps_of(vqp->node)->fence_queue, &vqp->fence_link);
+}

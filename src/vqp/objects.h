@@ -128,6 +128,30 @@ struct hf_vqp {
 #define WR_UID      (1ull << 61) /* uid_post.c */
 #define WR_POSITION ((1ull << 48) - 1)
 
+static inline struct message_head kinds_head(const struct hf_vqp *vqp, const struct vqp_kind *kind)
+{
+	return (struct message_head){.kind = &kind->kind, .to = vqp->remote_num, .from = vqp->num};
+}
+
+static inline bool vqp_uses(const struct hf_vqp *vqp, const struct hf_peer *peer)
+{
+	return vqp->peer == peer && vqp->state != HF_VQP_INIT && vqp->state != HF_VQP_ERROR;
+}
+
+static inline struct hf_vqp *vqp_find(const struct hf_node *node, uint32_t num)
+{
+	return table_get(&vqps_of(node)->nums, num);
+}
+
+/* Until when the peer may write for a vqp that ends, although its paths are fenced: it has heard so by then, or its
+ * lease is over. 0: it may not. */
+static inline uint64_t vqp_strays_until(const struct hf_vqp *vqp)
+{
+	const struct hf_node *node = vqp->node;
+
+	return vqp->awaits_go ? hf_env_now_ns(node->env) + lease_with_margin(node->config.lease_ns) : 0;
+}
+
 /* connect.c */
 void connect_send(struct hf_vqp *vqp);
 bool connect_waits(const struct hf_vqp *vqp); /* for the other side's JOIN */
@@ -135,9 +159,6 @@ void connect_move(struct hf_vqp *vqp, struct hf_peer *successor);
 void connect_tick(struct hf_vqp *vqp, uint64_t now_ns); /* what is posted to nobody does not wait for ever */
 
 /* vqp.c */
-bool vqp_uses(const struct hf_vqp *vqp, const struct hf_peer *peer);
-struct hf_vqp *vqp_find(struct hf_node *node, uint32_t num);
-void fence_queue_add(struct hf_vqp *vqp); /* there is something to fence or to wait for: see fence_queue_turn */
 void vqp_move(struct hf_vqp *vqp, enum hf_vqp_state to);
 /* The other side ended. A vqp that a program connected by numbers is then what a plain qp is: its receives stay, what
  * is in flight ends as the device's own retries do, or with a standby qp, and what is posted later fails. False: it
@@ -148,10 +169,7 @@ void vqp_fail(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status r
 void vqp_abort(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest);
 void vqp_drop_path(struct hf_vqp *vqp);    /* the one in use, which is fenced, or was never connected */
 void vqp_forget_paths(struct hf_vqp *vqp); /* all of them */
-/* Until when the peer may write for a vqp that ends, although its paths are fenced: it has heard so by then, or its
- * lease is over. 0: it may not. */
-uint64_t vqp_strays_until(const struct hf_vqp *vqp);
-void vqp_end_paths(struct hf_vqp *vqp); /* what completed is kept; nothing arrives any more */
+void vqp_end_paths(struct hf_vqp *vqp);    /* what completed is kept; nothing arrives any more */
 
 /* vcq.c */
 bool vcq_ready(const struct hf_vcq *cq);

@@ -31,8 +31,22 @@ void peers_up(struct hf_peer *peer)
 	}
 }
 
+/* Wrs that name a region wait until its keys are told. */
+static void post_waiting(struct hf_peer *peer)
+{
+	vqp_peer_of(peer)->answered = false;
+	list_for_each (at, &vqps_of(peer->node)->vqps) {
+		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
+
+		if (vqp_uses(vqp, peer))
+			post_pump(vqp);
+	}
+}
+
 void peers_heard(struct hf_peer *peer)
 {
+	if (vqp_peer_of(peer)->answered)
+		post_waiting(peer);
 	(void)failover_drain(peer->node);
 }
 

@@ -26,6 +26,10 @@ struct region_key_message {
 	uint32_t rkey;
 };
 
+/* The slot of a region in the low bits of its key. */
+#define REGION_SLOT_BITS 16
+#define REGION_SLOTS_MAX (1u << REGION_SLOT_BITS)
+
 struct region {
 	struct hf_vmr mr; /* first: what the application sees */
 	struct list pd_link;
@@ -67,6 +71,8 @@ void region_move_home(struct hf_vpd *pd);
 /* What the peer has announced under that key; NULL: nothing, yet or any more. */
 const struct remote_region *region_remote(const struct hf_peer *peer, uint32_t rkey);
 void region_free(struct region *region);
+void region_tell_all(const struct region *region); /* those who know the domain */
+void region_tell_gone(const struct region *region);
 /* The vqp is connected: its peer is told of the regions, unless another vqp brought it there before. -ENOMEM. */
 int region_join(struct hf_vqp *vqp);
 void region_leave(struct hf_vqp *vqp); /* it has failed, or its peer is gone; twice is legal */

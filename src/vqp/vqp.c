@@ -1,106 +1,13 @@
-/* Making and ending vqps. Connecting is connect.c's, posting post.c's, surviving failover.c's. */
+/* Making and destroying vqps. A vqp that fails: recovery/ending.c; its paths: path/paths.c. */
 #include "vqp/path/pool.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/ensure.h"
 #include "vqp/atomic/uid_post.h"
 #include "vqp/atomic/uid_slots.h"
 
-#define BIT(n)   (1u << (n))
 #define NUM_MASK 0xffffffu
-
-static const unsigned vqp_allowed[HF_VQP_STATES] = {
-	[HF_VQP_INIT] = BIT(HF_VQP_CONNECTING) | BIT(HF_VQP_ERROR),
-	[HF_VQP_CONNECTING] = BIT(HF_VQP_UP) | BIT(HF_VQP_ERROR),
-	[HF_VQP_UP] = BIT(HF_VQP_UP) | BIT(HF_VQP_RECOVERING) | BIT(HF_VQP_ERROR),
-	[HF_VQP_RECOVERING] = BIT(HF_VQP_UP) | BIT(HF_VQP_ERROR),
-	[HF_VQP_ERROR] = BIT(HF_VQP_INIT), /* hf_vqp_reset */
-};
-
-void vqp_move(struct hf_vqp *vqp, enum hf_vqp_state to)
-{
-	ensure(vqp_allowed[vqp->state] & BIT(to));
-	vqp->state = to;
-	vqp->begun = vqp->begun || to == HF_VQP_CONNECTING;
-	if (to == HF_VQP_UP && vqp->changed != NULL)
-		vqp->changed(vqp, vqp->context);
-}
-
-struct hf_vqp *vqp_find(struct hf_node *node, uint32_t num)
-{
-	return table_get(&vqps_of(node)->nums, num);
-}
-
-bool vqp_uses(const struct hf_vqp *vqp, const struct hf_peer *peer)
-{
-	return vqp->peer == peer && vqp->state != HF_VQP_INIT && vqp->state != HF_VQP_ERROR;
-}
-
-void fence_queue_add(struct hf_vqp *vqp)
-{
-	vqp->fence = FENCE_WAITS;
-	if (list_empty(&vqp->fence_link))
-		list_push_back(&vqps_of(vqp->node)->fence_queue, &vqp->fence_link);
-}
-
-/* What only the responder says. */
-static bool is_refusal(enum ibv_wc_status status)
-{
-	return status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR || status == IBV_WC_REM_OP_ERR ||
-	       status == IBV_WC_RNR_RETRY_EXC_ERR;
-}
-
-/* Its wrs complete once the qp is fenced (V4); `changed` is called then, and the other side told. */
-void vqp_fail(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest, bool tell)
-{
-	if (vqp->state == HF_VQP_ERROR)
-		return;
-	vqp_move(vqp, HF_VQP_ERROR);
-	region_leave(vqp);
-	vqp->fail_tell = tell;
-	vqp->end = (struct request_log_end){.first = first, .rest = rest, .refused = is_refusal(first)};
-	vqp->failing = true;
-	vqp->path.broken = true;
-	fence_queue_add(vqp);
-}
-
-void vqp_abort(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest)
-{
-	if (vqp->state == HF_VQP_ERROR)
-		return;
-	vqp->fail_asks = vqp->peer != NULL && policy_recovers(vqp->node->config.policy) && !post_quiet(vqp);
-	vqp_fail(vqp, first, rest, true);
-}
-
-void vqp_drop_path(struct hf_vqp *vqp)
-{
-	if (vqp->path.shared != NULL)
-		pool_leave(vqp);
-	else
-		path_bury(vqp->node, &vqp->path);
-}
-
-void vqp_forget_paths(struct hf_vqp *vqp)
-{
-	rebuild_end(vqp, false, 0);
-	pool_forget(vqp);
-	if (vqp->path.shared == NULL)
-		path_destroy(&vqp->path); /* now: nothing of it is to arrive any more */
-	vqp_drop_path(vqp);
-	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
-		path_destroy(&vqp->backup[i]);
-}
-
-void vqp_end_paths(struct hf_vqp *vqp)
-{
-	if (vqp->path.shared != NULL)
-		standby_evict(vqp);
-	if (vqp->path.qp != NULL)
-		rail_cqs_drain(vqp->path.cqs);
-	vqp_forget_paths(vqp);
-}
 
 static int check_init(const struct hf_vpd *pd, const struct hf_vqp_init *init)
 {
@@ -194,13 +101,6 @@ int hf_vqp_create(struct hf_vpd *pd, const struct hf_vqp_init *init, struct hf_v
 	vqps_of(pd->node)->vqp_count++;
 	*vqp_out = vqp;
 	return 0;
-}
-
-uint64_t vqp_strays_until(const struct hf_vqp *vqp)
-{
-	const struct hf_node *node = vqp->node;
-
-	return vqp->awaits_go ? hf_env_now_ns(node->env) + lease_with_margin(node->config.lease_ns) : 0;
 }
 
 void hf_vqp_destroy(struct hf_vqp *vqp)

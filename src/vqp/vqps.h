@@ -48,6 +48,7 @@ struct vqp_peer {
 	struct remote_region *regions; /* open addressing by rkey; a power of two */
 	uint32_t region_slots, region_used;
 	uint32_t silent; /* bit per rail of ours: as peers_silent says; looked at at the next tick */
+	bool answered;   /* it has told of a region: wrs may have waited for that, until peers_heard */
 	bool has_uids;   /* it has announced a region in HF_ATOMIC_UID */
 	bool has_plain;  /* or one in HF_ATOMIC_PLAIN */
 };

@@ -1,7 +1,6 @@
 #include "vqp/atomic/home.h"
 
-#include "base/log.h"
-#include "vqp/atomic/owner.h"
+#include "vqp/objects.h"
 
 static bool is_needed(const struct hf_node *node)
 {
@@ -14,13 +13,6 @@ static bool is_needed(const struct hf_node *node)
 void home_init(struct hf_vpd *pd)
 {
 	pd->home = (struct home){.rail = is_needed(pd->node) ? 0 : HOME_ANY, .next = -1};
-}
-
-/* Its peer may do atomics on what is ours. */
-static bool concerns(const struct hf_vpd *pd, const struct hf_vqp *vqp)
-{
-	return vqp->pd == pd && (vqp->access & IBV_ACCESS_REMOTE_ATOMIC) != 0 && vqp->peer != NULL &&
-	       vqp_uses(vqp, vqp->peer);
 }
 
 bool home_binds(const struct hf_vqp *vqp)
@@ -71,28 +63,7 @@ bool home_despairs(const struct hf_vqp *vqp, uint64_t now_ns)
 	return vqp->home_wait_ns != 0 && now_ns > vqp->home_wait_ns + vqp->node->config.budget_ns;
 }
 
-struct move_message {
-	struct message_head head;
-	uint8_t rail; /* of the sender */
-};
-static const struct field move_fields[] = {FIELD_MAX(struct move_message, rail, HF_RAILS_MAX - 1)};
-
-static void take_move(struct hf_vqp *vqp, const struct message_head *head)
-{
-	const struct move_message *move = (const void *)head;
-
-	vqp->home_rail = peer_our_rail(vqp->peer, move->rail);
-	node_tick_soon(vqp->node);
-}
-
-static const struct vqp_kind move_kind = VQP_KIND(MESSAGE_MOVE, "MOVE", struct move_message, move_fields, take_move);
-
-void home_register(struct message_kinds *kinds)
-{
-	message_register(kinds, &move_kind.kind);
-}
-
-/* ---- the owner: leaving ---- */
+/* ---- the owner ---- */
 
 void home_left(struct hf_vqp *vqp)
 {
@@ -104,125 +75,4 @@ void home_took_withdrawn(struct hf_vqp *vqp)
 	const struct home *home = &vqp->pd->home;
 
 	vqp->home_leaves = home_binds(vqp) && home->next >= 0 && (int)vqp->path.rail == home->rail;
-}
-
-/* Nothing arrives through the qp that it had when the move began. */
-static bool has_left(const struct hf_vqp *vqp)
-{
-	return !vqp->home_leaves || vqp->path.qp == NULL || (vqp->path.broken && !vqp->fencing && !vqp->failing);
-}
-
-static void ask_to_leave(struct hf_vqp *vqp, int rail)
-{
-	struct move_message message = {.head = kinds_head(vqp, &move_kind), .rail = (uint8_t)rail};
-
-	if (!vqp->recovery.picks)
-		peer_send(vqp->peer, &message.head);
-}
-
-static void begin(struct hf_vpd *pd, int rail, uint64_t now_ns)
-{
-	log_info("node %s: atomics move from rail %s to %s", pd->node->config.name,
-		hf_node_rail_name(pd->node, (unsigned)pd->home.rail), hf_node_rail_name(pd->node, (unsigned)rail));
-	pd->home.next = rail;
-	pd->home.since_ns = now_ns;
-	region_announce_home(pd);
-	list_for_each (at, &vqps_of(pd->node)->vqps) {
-		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
-
-		if (vqp->pd != pd || !home_binds(vqp))
-			continue;
-		/* The other side may take it without having heard of the move; one made from now on, it has. */
-		backup_withdraw(vqp, (unsigned)pd->home.rail);
-		vqp->home_leaves = vqp->path.qp != NULL && (int)vqp->path.rail == pd->home.rail;
-		if (vqp->home_leaves && concerns(pd, vqp))
-			ask_to_leave(vqp, rail);
-	}
-}
-
-static uint64_t patience_ns(const struct hf_node *node)
-{
-	return node->config.heartbeat_ns * (node->config.heartbeat_misses + 1);
-}
-
-static void advance(struct hf_vpd *pd, uint64_t now_ns)
-{
-	bool late = now_ns - pd->home.since_ns > patience_ns(pd->node), all_left = true;
-
-	list_for_each (at, &vqps_of(pd->node)->vqps) {
-		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
-
-		if (vqp->pd != pd)
-			continue;
-		all_left = backup_is_withdrawn(vqp, (unsigned)pd->home.rail, now_ns) && all_left;
-		if (has_left(vqp))
-			continue;
-		all_left = false;
-		if (late && vqp->state == HF_VQP_UP && !vqp->path.broken)
-			marks_broken(vqp);
-	}
-	if (!owner_left(pd) || !all_left)
-		return;
-	pd->home.rail = pd->home.next;
-	pd->home.next = -1;
-	pd->home.since_ns = now_ns;
-	region_move_home(pd);
-}
-
-/* ---- the owner: whereto ---- */
-
-struct votes {
-	unsigned can[HF_RAILS_MAX];    /* vqps that can come */
-	unsigned stable[HF_RAILS_MAX]; /* of them, for so long that they may as well return */
-};
-
-static void count(const struct hf_vpd *pd, uint64_t now_ns, struct votes *votes)
-{
-	*votes = (struct votes){0};
-	list_for_each (at, &vqps_of(pd->node)->vqps) {
-		const struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
-		uint32_t usable = concerns(pd, vqp) ? peer_usable(vqp->peer) : 0;
-
-		for (unsigned rail = 0; rail < pd->node->rail_count; rail++) {
-			if ((usable & 1u << rail) == 0)
-				continue;
-			votes->can[rail]++;
-			votes->stable[rail] +=
-				now_ns - vqp->peer->rails[rail].up_since_ns >= pd->node->config.failback_ns;
-		}
-	}
-}
-
-static void decide(struct hf_vpd *pd, uint64_t now_ns)
-{
-	struct votes votes;
-	unsigned most = 0, home = (unsigned)pd->home.rail;
-	uint32_t up = node_up_mask(pd->node);
-
-	count(pd, now_ns, &votes);
-	for (unsigned rail = 1; rail < pd->node->rail_count; rail++)
-		if (votes.can[rail] > votes.can[most])
-			most = rail;
-	if (votes.can[most] == 0) /* no peer has a say: for the owner's own */
-		most = pd->node->rails[home].up || up == 0 ? home : (unsigned)rail_choose(up);
-	if (votes.can[most] > votes.can[home] || (votes.can[most] == 0 && most != home))
-		begin(pd, (int)most, now_ns);
-	else if (most < home && votes.stable[most] == votes.can[home] && votes.can[home] > 0 &&
-		 now_ns - pd->home.since_ns >= pd->node->config.failback_ns)
-		begin(pd, (int)most, now_ns);
-}
-
-void home_tick(struct hf_node *node, uint64_t now_ns)
-{
-	list_for_each (at, &vqps_of(node)->vpds) {
-		struct hf_vpd *pd = container_of(at, struct hf_vpd, node_link);
-
-		if (pd->home.rail < 0 || !policy_recovers(node->config.policy))
-			continue;
-		if (pd->home.next >= 0)
-			advance(pd, now_ns);
-		else
-			decide(pd, now_ns);
-		owner_tick(pd);
-	}
 }

@@ -115,7 +115,7 @@ static void on_wc(struct wc_sink *sink, const struct ibv_wc *wc)
 
 	if (vqp->path.qp == NULL || wc->qp_num != vqp->path.qp->qp_num) {
 		if (is_of_rebuild(vqp, wc))
-			rebuild_probed(vqp, wc->status == IBV_WC_SUCCESS);
+			marks_probed(vqp, wc->status == IBV_WC_SUCCESS);
 		return;
 	}
 	if (wc->wr_id & WR_PROBE)
@@ -148,9 +148,14 @@ static void on_settled(struct wc_sink *sink)
 	post_pump(vqp);
 }
 
+static void on_room(struct wc_sink *sink)
+{
+	post_pump(container_of(sink, struct hf_vqp, sink));
+}
+
 void completions_init(struct hf_vqp *vqp)
 {
-	vqp->sink = (struct wc_sink){.completed = on_wc, .settled = on_settled, .fatal = on_fatal};
+	vqp->sink = (struct wc_sink){.completed = on_wc, .settled = on_settled, .fatal = on_fatal, .room = on_room};
 	list_init(&vqp->sink.link);
 }
 

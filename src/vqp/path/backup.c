@@ -19,7 +19,7 @@ bool backup_offer(struct hf_vqp *vqp, unsigned rail)
 {
 	if (path_create(vqp, &vqp->backup[rail], rail) != 0)
 		return false;
-	exchange_say_path(vqp, &backup_kind, &vqp->backup[rail], PATH_BUILT);
+	path_say(vqp, &backup_kind, &vqp->backup[rail], PATH_BUILT);
 	return true;
 }
 
@@ -66,7 +66,7 @@ static void on_backup(struct hf_vqp *vqp, const struct path_message *message, un
 			return;
 		}
 		path->ready = true;
-		exchange_say_path(vqp, &backup_qp_kind, path, PATH_BUILT);
+		path_say(vqp, &backup_qp_kind, path, PATH_BUILT);
 	} else if (is_answer(vqp, path, message)) {
 		path->ready = path_connect(vqp, path, &message->offer) == 0;
 		if (path->ready)

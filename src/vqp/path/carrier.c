@@ -64,7 +64,7 @@ bool carrier_pump(struct carrier *carrier)
 		at = list_pop_front(&carrier->waiting);
 		vqp = container_of(at, struct hf_vqp, pool_wait_link);
 		carrier->turn = vqp;
-		post_pump(vqp);
+		vqp->sink.room(&vqp->sink);
 		carrier->turn = NULL;
 		pumped = true;
 	}

@@ -84,6 +84,18 @@ struct path_offer path_attributes(const struct hf_node *node, const struct path 
 		.psn = path->psn};
 }
 
+void path_say(struct hf_vqp *vqp, const struct vqp_kind *kind, const struct path *path, enum path_source cached)
+{
+	struct path_message message = {
+		.head = kinds_head(vqp, kind), .offer = path_attributes(vqp->node, path), .about_qp = path->their_key};
+
+	message.head.epoch = vqp->recovery.epoch;
+	message.offer.cached = (uint8_t)cached;
+	if (cached == PATH_POOL)
+		message.offer.qp_num = path->our_key;
+	peer_send(vqp->peer, &message.head);
+}
+
 static int connect_to(const struct hf_node *node, struct path *path, const uint8_t *gid, unsigned access,
 	const struct path_offer *theirs)
 {

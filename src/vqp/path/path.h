@@ -59,6 +59,8 @@ struct path_message {
 #define PATH_MESSAGE_FIELDS                                                                                            \
 	FIELD_STRUCT(struct path_message, offer, &path_offer_layout), FIELD_MAX(struct path_message, about_qp, NUM_MASK)
 
+/* Tells the other side of that path, in a message of that kind and of the epoch now. */
+void path_say(struct hf_vqp *vqp, const struct vqp_kind *kind, const struct path *path, enum path_source cached);
 bool path_has_footers(const struct hf_node *node, unsigned rail); /* the device of that rail knows them */
 int path_create(struct hf_vqp *vqp, struct path *path, unsigned rail);
 struct path_need {

@@ -124,13 +124,6 @@ static void start(struct hf_vqp *vqp, uint64_t now_ns)
 		give_up(vqp, now_ns);
 }
 
-void rebuild_probed(struct hf_vqp *vqp, bool came_through)
-{
-	vqp->rebuild.answered = true;
-	vqp->rebuild.came_through = came_through;
-	marks_rebuild(vqp);
-}
-
 bool rebuild_drain(struct hf_vqp *vqp)
 {
 	struct rebuild *rebuild = &vqp->rebuild;

@@ -43,7 +43,6 @@ struct rebuilds {
 void rebuild_init(struct hf_vqp *vqp);
 void rebuild_want(struct hf_vqp *vqp, unsigned rail, uint64_t now_ns);
 void rebuild_want_dedicated(struct hf_vqp *vqp, uint64_t now_ns); /* on the rail in use, unless it is paused */
-void rebuild_probed(struct hf_vqp *vqp, bool came_through);       /* the probe's completion */
 /* Goes on with what the marks are about (marks.h): both ends have the qp, or the probe is over. True: the swap can
  * begin. */
 bool rebuild_drain(struct hf_vqp *vqp);

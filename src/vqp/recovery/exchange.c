@@ -174,18 +174,6 @@ void exchange_say_ready(struct hf_vqp *vqp)
 	peer_send(vqp->peer, &message.head);
 }
 
-void exchange_say_path(
-	struct hf_vqp *vqp, const struct vqp_kind *kind, const struct path *path, enum path_source cached)
-{
-	struct path_message message = {
-		.head = head_now(vqp, kind), .offer = path_attributes(vqp->node, path), .about_qp = path->their_key};
-
-	message.offer.cached = (uint8_t)cached;
-	if (cached == PATH_POOL)
-		message.offer.qp_num = path->our_key;
-	peer_send(vqp->peer, &message.head);
-}
-
 void exchange_say_log(struct hf_vqp *vqp, struct log_message *message)
 {
 	message->head = kinds_head(vqp, &log_kind);
@@ -268,7 +256,7 @@ void exchange_ended(struct hf_vqp *vqp, const struct message_head *message)
 	if (vqp->fail_asks || vqp->fail_awaits) /* it may end before we have asked */
 		look_for_strays(vqp, message);
 	vqp->fail_awaits = vqp->fail_asks = false;
-	fence_queue_add(vqp);
+	marks_fence(vqp);
 }
 
 /* A qp whose other end died of its own program error is not answered either. That end says CLOSED; this one answers

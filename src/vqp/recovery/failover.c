@@ -76,7 +76,7 @@ static void begin_fence(struct hf_vqp *vqp)
 		peer_suspect(vqp->peer, vqp->path.rail);
 	if (vqp->state == HF_VQP_UP)
 		vqp_move(vqp, HF_VQP_RECOVERING);
-	fence_queue_add(vqp);
+	marks_fence(vqp);
 }
 
 /* Asked again at ticks, because the rail may have been paused when it was its turn. */
@@ -186,7 +186,7 @@ static bool settle_old_path(struct hf_vqp *vqp, unsigned actions)
 		say_fence(vqp);
 	if (actions & RECOVERY_DO_QUIET) {
 		vqp->drained_quiet = true;
-		fence_queue_add(vqp);
+		marks_fence(vqp);
 	}
 	if (actions & RECOVERY_DO_FENCE)
 		begin_fence(vqp);
@@ -250,7 +250,7 @@ void failover_event(struct hf_vqp *vqp, const struct recovery_event *event)
 void failover_cut(struct hf_vqp *vqp)
 {
 	vqp->path.cut = true;
-	fence_queue_add(vqp);
+	marks_fence(vqp);
 }
 
 void failover_broken(struct hf_vqp *vqp)

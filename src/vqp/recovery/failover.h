@@ -26,8 +26,6 @@ void failover_tick(struct hf_vqp *vqp, uint64_t now_ns);
 void exchange_say_fence(struct hf_vqp *vqp);
 void exchange_say_state(struct hf_vqp *vqp);
 void exchange_say_ready(struct hf_vqp *vqp);
-void exchange_say_path(
-	struct hf_vqp *vqp, const struct vqp_kind *kind, const struct path *path, enum path_source cached);
 /* Before the other side has a new path, so that no message that resumes is there sooner (R8). */
 void exchange_tell_lengths(struct hf_vqp *vqp);
 /* What broke the data path has probably broken control on that rail, and the exchange is not to wait for heartbeats to

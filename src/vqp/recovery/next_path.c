@@ -84,7 +84,7 @@ static enum next_path go_ready(struct hf_vqp *vqp, enum path_source cached)
 {
 	int rc;
 
-	exchange_say_path(vqp, &go_kind, &vqp->path, cached);
+	path_say(vqp, &go_kind, &vqp->path, cached);
 	rc = path_post_recvs(vqp, &vqp->path);
 	if (rc != 0)
 		return failed(vqp, vqp->path.rail, rc);
@@ -108,7 +108,7 @@ enum next_path next_path_go(struct hf_vqp *vqp)
 	if (rc != 0)
 		return failed(vqp, rail, rc);
 	path_activate(&vqp->path);
-	exchange_say_path(vqp, &go_kind, &vqp->path, PATH_BUILT);
+	path_say(vqp, &go_kind, &vqp->path, PATH_BUILT);
 	return NEXT_PATH_WAITS;
 }
 
@@ -162,7 +162,7 @@ enum next_path next_path_match(struct hf_vqp *vqp)
 	if (rc != 0)
 		return failed(vqp, rail, rc);
 	if (!next_path_goes_at_once(vqp, vqp->go.cached))
-		exchange_say_path(vqp, &qp_kind, &vqp->path, PATH_BUILT);
+		path_say(vqp, &qp_kind, &vqp->path, PATH_BUILT);
 	return NEXT_PATH_WAITS;
 }
 

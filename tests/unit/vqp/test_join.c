@@ -338,7 +338,7 @@ static void a_probe_may_end_after_the_peer_has_left(void **state)
 	assert_int_equal(pair_send(&pair, 8, 0, 64), 0);
 	hf_peer_close(pair.b.peer);
 	assert_true(pair_until(&pair, a_lost_its_peer));
-	rebuild_probed(pair.a.vqp, false);
+	marks_probed(pair.a.vqp, false);
 	assert_true(failover_drain(pair.a.node));
 	assert_int_equal(hf_vqp_state(pair.a.vqp), HF_VQP_ERROR);
 	assert_int_equal(vqps_of(pair.a.node)->rebuilds.running_count, 0);

@@ -68,7 +68,7 @@ static void a_probe_that_fails_on_the_rail_in_use_is_a_failure_of_it(void **stat
 	vqps_of(pair.a.node)->rebuilds.running_count++;
 	ours[0]->rebuild.rail = ours[0]->path.rail;
 	ours[0]->rebuild.state = REBUILD_PROBING;
-	rebuild_probed(ours[0], false);
+	marks_probed(ours[0], false);
 	assert_true(failover_drain(pair.a.node));
 	assert_true(ours[0]->path.broken);
 	assert_int_equal(hf_vqp_state(ours[0]), HF_VQP_RECOVERING);

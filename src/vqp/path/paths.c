@@ -1,0 +1,30 @@
+/* How the paths of a vqp end: the one in use, its backups, and its place in a pool. */
+#include "vqp/path/pool.h"
+
+void vqp_drop_path(struct hf_vqp *vqp)
+{
+	if (vqp->path.shared != NULL)
+		pool_leave(vqp);
+	else
+		path_bury(vqp->node, &vqp->path);
+}
+
+void vqp_forget_paths(struct hf_vqp *vqp)
+{
+	rebuild_end(vqp, false, 0);
+	pool_forget(vqp);
+	if (vqp->path.shared == NULL)
+		path_destroy(&vqp->path); /* now: nothing of it is to arrive any more */
+	vqp_drop_path(vqp);
+	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
+		path_destroy(&vqp->backup[i]);
+}
+
+void vqp_end_paths(struct hf_vqp *vqp)
+{
+	if (vqp->path.shared != NULL)
+		standby_evict(vqp);
+	if (vqp->path.qp != NULL)
+		rail_cqs_drain(vqp->path.cqs);
+	vqp_forget_paths(vqp);
+}
