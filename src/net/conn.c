@@ -8,9 +8,9 @@
 #include "base/bytes.h"
 #include "base/ensure.h"
 
-static struct conn *conn_of(struct stream *stream)
+static struct conn *conn_of(struct framed *framed)
 {
-	return container_of(stream, struct conn, stream);
+	return container_of(framed, struct conn, framed);
 }
 
 static bool conn_is_stranger(const struct conn *conn)
@@ -39,7 +39,7 @@ void conn_close(struct conn *conn)
 		return;
 	conn_detach(conn);
 	conn->state = CONN_DEAD;
-	stream_close(&conn->stream);
+	framed_close(&conn->framed);
 	control_soon(conn->control);
 }
 
@@ -49,7 +49,7 @@ void conn_leave(struct conn *conn)
 		return;
 	conn_detach(conn);
 	conn->state = CONN_DEAD;
-	conn->stream.muted = true;
+	conn->framed.muted = true;
 	control_later(conn->control);
 }
 
@@ -57,14 +57,14 @@ void conn_mute(struct conn *conn)
 {
 	conn_detach(conn);
 	conn->state = CONN_MUTED;
-	conn->stream.muted = true;
+	conn->framed.muted = true;
 	control_later(conn->control);
 }
 
 void conn_free(struct conn *conn)
 {
 	conn_close(conn);
-	stream_close(&conn->stream);
+	framed_close(&conn->framed);
 	list_remove(&conn->node);
 	free(conn);
 }
@@ -87,8 +87,8 @@ static void conn_refuse(struct conn *conn, enum refusal refusal)
 	struct frame frame = {.type = FRAME_REFUSED, .body = body, .body_bytes = sizeof(body)};
 
 	put_le32(body, refusal);
-	if (stream_has_room(&conn->stream))
-		stream_send(&conn->stream, &frame);
+	if (framed_has_room(&conn->framed))
+		framed_send(&conn->framed, &frame);
 	conn_drop(conn, refusal_here(refusal));
 }
 
@@ -104,13 +104,13 @@ static void conn_refused(struct conn *conn, const struct frame *frame)
 	conn_close(conn);
 }
 
-static void conn_broken(struct stream *stream, const char *reason)
+static void conn_broken(struct framed *framed, const char *reason)
 {
-	struct conn *conn = conn_of(stream);
+	struct conn *conn = conn_of(framed);
 	char text[HF_ADDR_TEXT];
 
 	/* That a stream ends is nobody's fault; that it carries garbage is. */
-	if (conn->stream.in_bytes > 0) {
+	if (conn->framed.in_bytes > 0) {
 		conn_drop(conn, reason);
 		return;
 	}
@@ -118,9 +118,9 @@ static void conn_broken(struct stream *stream, const char *reason)
 	conn_close(conn);
 }
 
-static void conn_room(struct stream *stream)
+static void conn_room(struct framed *framed)
 {
-	struct conn *conn = conn_of(stream);
+	struct conn *conn = conn_of(framed);
 
 	if (conn->state == CONN_PATH)
 		peer_pump(conn->peer);
@@ -156,7 +156,7 @@ static void conn_send_hello(struct conn *conn)
 		frame.ack = peer->session.delivered;
 	}
 	handshake_say_hello(&conn->handshake, &hello, &frame, body);
-	stream_send(&conn->stream, &frame);
+	framed_send(&conn->framed, &frame);
 }
 
 /* Of two streams for one path, both sides keep the one that the lower name dialed; of two from the same side, the
@@ -240,7 +240,7 @@ static void conn_answered(struct conn *conn, const struct frame *hello)
 	ready.sequence = peer->session.queued;
 	ready.ack = peer->session.delivered;
 	handshake_say_ready(&conn->handshake, &ready, proof);
-	stream_send(&conn->stream, &ready);
+	framed_send(&conn->framed, &ready);
 	conn_attach(conn, peer);
 }
 
@@ -327,9 +327,9 @@ static void conn_ready(struct conn *conn, const struct frame *frame)
 		conn_introduced(conn, frame);
 }
 
-static void conn_frame(struct stream *stream, const struct frame *frame)
+static void conn_frame(struct framed *framed, const struct frame *frame)
 {
-	struct conn *conn = conn_of(stream);
+	struct conn *conn = conn_of(framed);
 
 	if (frame->type == FRAME_REFUSED) {
 		conn_refused(conn, frame);
@@ -374,10 +374,10 @@ static struct conn *conn_create(
 	conn->state = CONN_HELLO;
 	conn->born = ++control->moments;
 	conn->deadline_ns = hf_loop_now_ns(control->loop) + HANDSHAKE_NS;
-	conn->stream.frame = conn_frame;
-	conn->stream.room = conn_room;
-	conn->stream.broken = conn_broken;
-	if (stream_open(&conn->stream, control->loop, io) != 0) {
+	conn->framed.frame = conn_frame;
+	conn->framed.room = conn_room;
+	conn->framed.broken = conn_broken;
+	if (framed_open(&conn->framed, control->loop, io) != 0) {
 		free(conn);
 		return NULL;
 	}

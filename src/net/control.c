@@ -148,13 +148,13 @@ void peer_pump(struct control_peer *peer)
 		struct frame frame = {.type = FRAME_MESSAGE, .sequence = sequence, .ack = session->delivered};
 
 		ensure(conn != NULL && conn->state == CONN_PATH && out->sequence == sequence);
-		if (!stream_has_room(&conn->stream))
+		if (!framed_has_room(&conn->framed))
 			return;
 		frame.body = out->data;
 		frame.body_bytes = out->bytes;
 		session_sent(session);
 		peer->left_last = out;
-		stream_send(&conn->stream, &frame);
+		framed_send(&conn->framed, &frame);
 	}
 }
 
@@ -198,7 +198,7 @@ void control_hear(struct control_peer *peer)
 	int active = peer->session.active;
 
 	if (peer->known && !peer->gone && active != SESSION_PATH_NONE && peer->paths[active] != NULL)
-		stream_receive(&peer->paths[active]->stream);
+		framed_receive(&peer->paths[active]->framed);
 }
 
 static void peer_free(struct control_peer *peer)
@@ -224,8 +224,8 @@ static void peer_say_bye(struct control_peer *peer)
 	for (unsigned i = 0; i < FRAME_ENDPOINTS_MAX; i++) {
 		struct conn *conn = peer->paths[i];
 
-		if (conn != NULL && conn->state == CONN_PATH && stream_has_room(&conn->stream))
-			stream_send(&conn->stream, &bye);
+		if (conn != NULL && conn->state == CONN_PATH && framed_has_room(&conn->framed))
+			framed_send(&conn->framed, &bye);
 	}
 }
 
@@ -306,8 +306,8 @@ static void peer_tick(struct control_peer *peer, uint64_t now_ns, uint64_t *due_
 
 		if ((actions.lost & 1u << i) != 0 && conn != NULL)
 			conn_close(conn);
-		else if ((actions.heartbeat & 1u << i) != 0 && conn != NULL && stream_has_room(&conn->stream))
-			stream_send(&conn->stream, &heartbeat);
+		else if ((actions.heartbeat & 1u << i) != 0 && conn != NULL && framed_has_room(&conn->framed))
+			framed_send(&conn->framed, &heartbeat);
 	}
 	if (actions.dead) {
 		log_warn("control: %s is gone: no path for %llu ms", peer->name,
@@ -328,7 +328,7 @@ static void control_reap(struct control *control, uint64_t late_ns, uint64_t now
 		if ((conn->state == CONN_HELLO || conn->state == CONN_READY) && now_ns >= conn->deadline_ns)
 			conn_close(conn);
 		if (conn->state == CONN_MUTED)
-			stream_mute(&conn->stream);
+			framed_mute(&conn->framed);
 		if (conn->state == CONN_DEAD)
 			conn_free(conn);
 	}

@@ -22,7 +22,7 @@
 #include "net/control.h"
 #include "net/handshake.h"
 #include "net/session.h"
-#include "net/stream.h"
+#include "net/framed.h"
 
 #define HANDSHAKE_NS  1000000000ull /* a stream that has not become a path after so long is closed */
 #define DIAL_MIN_NS   20000000ull
@@ -40,7 +40,7 @@ enum conn_state {
 };
 
 struct conn {
-	struct stream stream;
+	struct framed framed;
 	struct list node; /* of the control's conns */
 	struct control *control;
 	struct control_peer *peer; /* whom it was dialed for, or belongs to */

@@ -1,0 +1,37 @@
+/* framed.h - frames over a byte stream: collects bytes until a frame is whole, writes frames as far as there is room.
+ *
+ * Owned by a loop. `frame` and `broken` may close the stream; it is not touched after that. */
+#ifndef HOLDFAST_NET_FRAMED_H
+#define HOLDFAST_NET_FRAMED_H
+
+#include <holdfast/loop.h>
+
+#include "net/frame.h"
+
+#define FRAMED_IN_BYTES  (16u * FRAME_MAX)
+#define FRAMED_OUT_BYTES (8u * FRAME_MAX)
+
+struct framed {
+	struct hf_loop *loop;
+	struct hf_io *io; /* NULL: closed */
+	struct hf_watch watch;
+	void (*frame)(struct framed *framed, const struct frame *frame);
+	void (*room)(struct framed *framed); /* what had filled up has room again */
+	void (*broken)(struct framed *framed, const char *reason);
+	bool muted;
+	uint32_t in_bytes, out_from, out_to;
+	uint8_t in[FRAMED_IN_BYTES], out[FRAMED_OUT_BYTES];
+};
+
+/* Takes over `io`, connecting or connected; the three callbacks are set. 0 or -errno, and then io is closed. */
+int framed_open(struct framed *framed, struct hf_loop *loop, struct hf_io *io);
+void framed_close(struct framed *framed);
+/* From now on nothing is read or written, as if the cable had been pulled; the peer is not told by a FIN. */
+void framed_mute(struct framed *framed);
+
+void framed_receive(struct framed *framed);        /* what has come, without waiting for the loop to say so */
+bool framed_has_room(const struct framed *framed); /* for one more frame of any size */
+/* The frame leaves now or when the socket takes it. Needs room. */
+void framed_send(struct framed *framed, const struct frame *frame);
+
+#endif
