@@ -360,6 +360,7 @@ static struct conn *conn_create(
 {
 	struct conn *conn = calloc(1, sizeof(*conn));
 	uint8_t nonce[FRAME_NONCE_BYTES];
+	struct stream *stream;
 
 	if (conn == NULL) {
 		hf_io_close(io);
@@ -377,7 +378,7 @@ static struct conn *conn_create(
 	conn->framed.frame = conn_frame;
 	conn->framed.room = conn_room;
 	conn->framed.broken = conn_broken;
-	if (framed_open(&conn->framed, control->loop, io) != 0) {
+	if (stream_plain(io, &stream) != 0 || framed_open(&conn->framed, control->loop, stream) != 0) {
 		free(conn);
 		return NULL;
 	}

@@ -8,27 +8,33 @@
 
 static void framed_want(struct framed *framed)
 {
-	unsigned wanted = HF_READABLE;
+	unsigned wanted = framed->muted ? 0 : stream_wanted(framed->stream, framed->out_to > framed->out_from);
 
-	if (framed->muted)
-		wanted = 0;
-	else if (framed->out_to > framed->out_from)
-		wanted |= HF_WRITABLE;
 	if (framed->watch.wanted != wanted)
-		hf_loop_watch(framed->loop, &framed->watch, framed->io, wanted);
+		hf_loop_watch(framed->loop, &framed->watch, framed->stream->io, wanted);
 }
 
-/* Writes what the socket takes; a reason when the stream broke. */
+/* Words for what read or write answered. */
+static const char *framed_reason(const struct framed *framed, ssize_t rc)
+{
+	const char *fault = stream_fault(framed->stream);
+
+	return fault != NULL ? fault : strerror((int)-rc);
+}
+
+/* Writes what the stream takes; a reason when it broke. */
 static const char *framed_flush(struct framed *framed)
 {
-	ssize_t n;
+	ssize_t n = stream_flush(framed->stream);
 
+	if (n < 0)
+		return framed_reason(framed, n);
 	while (framed->out_from < framed->out_to) {
-		n = hf_stream_write(framed->io, framed->out + framed->out_from, framed->out_to - framed->out_from);
+		n = stream_write(framed->stream, framed->out + framed->out_from, framed->out_to - framed->out_from);
 		if (n == -EAGAIN || n == -ENOTCONN) /* full, or still connecting */
 			break;
 		if (n <= 0)
-			return n == 0 ? "cannot write" : strerror((int)-n);
+			return n == 0 ? "cannot write" : framed_reason(framed, n);
 		framed->out_from += (uint32_t)n;
 	}
 	if (framed->out_from == framed->out_to)
@@ -55,7 +61,7 @@ static bool framed_deliver(struct framed *framed)
 		if (outcome == FRAME_MORE)
 			break;
 		framed->frame(framed, &frame);
-		if (framed->io == NULL || framed->muted)
+		if (framed->stream == NULL || framed->muted)
 			return false;
 		at += bytes;
 	}
@@ -64,19 +70,28 @@ static bool framed_deliver(struct framed *framed)
 	return true;
 }
 
-/* One buffer a turn: a peer that sends without end does not keep the loop from its other work. */
-void framed_receive(struct framed *framed)
+/* False: there is no more to read, or the stream is gone. */
+static bool framed_read(struct framed *framed)
 {
-	ssize_t n = hf_stream_read(framed->io, framed->in + framed->in_bytes, FRAMED_IN_BYTES - framed->in_bytes);
+	ssize_t n = stream_read(framed->stream, framed->in + framed->in_bytes, FRAMED_IN_BYTES - framed->in_bytes);
 
 	if (n == -EAGAIN || n == -ENOTCONN)
-		return;
+		return false;
 	if (n <= 0) {
-		framed->broken(framed, n == 0 ? "closed by the peer" : strerror((int)-n));
-		return;
+		framed->broken(framed, n == 0 ? "closed by the peer" : framed_reason(framed, n));
+		return false;
 	}
 	framed->in_bytes += (uint32_t)n;
-	(void)framed_deliver(framed);
+	return framed_deliver(framed);
+}
+
+/* One buffer of the socket a turn: a peer that sends without end does not keep the loop from its other work. */
+void framed_receive(struct framed *framed)
+{
+	while (framed_read(framed) && stream_pending(framed->stream))
+		;
+	if (framed->stream != NULL)
+		framed_want(framed); /* TLS may have something to say itself, or can write now */
 }
 
 static void framed_ready(struct hf_watch *watch, unsigned ready)
@@ -95,20 +110,20 @@ static void framed_ready(struct hf_watch *watch, unsigned ready)
 		if (framed_has_room(framed))
 			framed->room(framed);
 	}
-	if (framed->io != NULL && !framed->muted && (ready & HF_READABLE))
+	if (framed->stream != NULL && !framed->muted && (ready & HF_READABLE))
 		framed_receive(framed);
 }
 
-int framed_open(struct framed *framed, struct hf_loop *loop, struct hf_io *io)
+int framed_open(struct framed *framed, struct hf_loop *loop, struct stream *stream)
 {
 	int rc;
 
 	framed->loop = loop;
-	framed->io = io;
+	framed->stream = stream;
 	framed->muted = false;
 	framed->in_bytes = framed->out_from = framed->out_to = 0;
 	framed->watch = (struct hf_watch){.ready = framed_ready};
-	rc = hf_loop_watch(loop, &framed->watch, io, HF_READABLE);
+	rc = hf_loop_watch(loop, &framed->watch, stream->io, HF_READABLE);
 	if (rc != 0)
 		framed_close(framed);
 	return rc;
@@ -116,11 +131,11 @@ int framed_open(struct framed *framed, struct hf_loop *loop, struct hf_io *io)
 
 void framed_close(struct framed *framed)
 {
-	if (framed->io == NULL)
+	if (framed->stream == NULL)
 		return;
 	hf_loop_unwatch(&framed->watch);
-	hf_io_close(framed->io);
-	framed->io = NULL;
+	stream_close(framed->stream);
+	framed->stream = NULL;
 }
 
 void framed_mute(struct framed *framed)

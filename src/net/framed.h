@@ -7,13 +7,14 @@
 #include <holdfast/loop.h>
 
 #include "net/frame.h"
+#include "net/stream.h"
 
 #define FRAMED_IN_BYTES  (16u * FRAME_MAX)
 #define FRAMED_OUT_BYTES (8u * FRAME_MAX)
 
 struct framed {
 	struct hf_loop *loop;
-	struct hf_io *io; /* NULL: closed */
+	struct stream *stream; /* NULL: closed */
 	struct hf_watch watch;
 	void (*frame)(struct framed *framed, const struct frame *frame);
 	void (*room)(struct framed *framed); /* what had filled up has room again */
@@ -23,8 +24,8 @@ struct framed {
 	uint8_t in[FRAMED_IN_BYTES], out[FRAMED_OUT_BYTES];
 };
 
-/* Takes over `io`, connecting or connected; the three callbacks are set. 0 or -errno, and then io is closed. */
-int framed_open(struct framed *framed, struct hf_loop *loop, struct hf_io *io);
+/* Takes over `stream`; the three callbacks are set. 0 or -errno, and then the stream is closed. */
+int framed_open(struct framed *framed, struct hf_loop *loop, struct stream *stream);
 void framed_close(struct framed *framed);
 /* From now on nothing is read or written, as if the cable had been pulled; the peer is not told by a FIN. */
 void framed_mute(struct framed *framed);
