@@ -42,6 +42,13 @@ struct hf_rail_config {
 	enum ibv_mtu mtu;         /* 0: the device's best */
 };
 
+/* Files in PEM; all empty: no TLS. */
+struct hf_tls_files {
+	char cert[HF_PATH_BYTES]; /* of this node, and what links it with an authority of its peers' ca */
+	char key[HF_PATH_BYTES];  /* of that certificate; only its owner may have access to it */
+	char ca[HF_PATH_BYTES];   /* the authorities that sign the certificates of peers */
+};
+
 struct hf_node_config {
 	char name[HF_NAME_BYTES];
 	char fabric[HF_NAME_BYTES];                /* empty: none */
@@ -50,9 +57,10 @@ struct hf_node_config {
 	struct hf_addr management[HF_RAILS_MAX]; /* control streams over networks that are no rails */
 	unsigned management_count;
 	/* What every peer must know as well, at least 16 bytes: in a file that only its owner may read, or as text.
-	 * Neither: only nodes of this host are connected with. */
+	 * Neither, and no TLS: only nodes of this host are connected with. */
 	char secret_file[HF_PATH_BYTES];
 	char secret[HF_SECRET_BYTES];
+	struct hf_tls_files tls;    /* of control streams */
 	enum hf_policy policy;      /* the same at both ends: connecting is refused otherwise */
 	enum hf_evidence evidence;  /* likewise */
 	uint64_t heartbeat_ns;      /* between heartbeats on each control path; 0: 50 ms */
@@ -95,7 +103,7 @@ const char *hf_node_rail_name(const struct hf_node *node, unsigned rail);
 bool hf_node_rail_up(const struct hf_node *node, unsigned rail);
 
 /* Connects to the node whose control addresses these are, one or more; retries until hf_peer_close. -EACCES: there is
- * no secret, and none of the addresses is on this host. */
+ * neither secret nor TLS, and none of the addresses is on this host. */
 int hf_peer_connect(struct hf_node *node, const struct hf_addr *addresses, unsigned n, struct hf_peer **peer_out,
 	struct hf_error *error);
 /* The peer that listens at this control address, whichever side connected, or that hf_peer_connect is looking for

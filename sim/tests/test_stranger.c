@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "net/control.h"
 #include "net/handshake.h"
+#include "tests/unit/net/certificates.h"
 
 #define STEP_NS         (100 * NS_US)
 #define STEPS_MAX       20000u
@@ -17,6 +18,7 @@
 #define STRANGERS_BOUND 64u /* STRANGERS_MAX of net/peer_table.h */
 #define BACKLOG_BOUND   16u /* of the simulated listener */
 #define RECORD_BYTES    16384u
+#define DAY_S           86400ull
 
 struct node {
 	struct control *control;
@@ -32,7 +34,8 @@ struct stand {
 	struct host host; /* the stranger's */
 	struct process *stranger;
 	struct node a, b;
-	char said[4096]; /* warnings */
+	struct authority *ours, *theirs; /* with TLS */
+	char said[4096];                 /* warnings */
 };
 
 static void on_up(struct control_peer *peer, void *context)
@@ -86,7 +89,22 @@ static void says(const struct stand *s, const char *words)
 		fail_msg("no line says \"%s\":\n%s", words, s->said);
 }
 
-static void node_open(struct stand *s, unsigned i, struct node *node, const char *secret)
+/* A certificate of `authority`, on the disk of that env, of a node that accepts those of `ours`. */
+static struct tls *make_tls(struct stand *s, struct hf_env *env, const struct authority *authority)
+{
+	static const struct tls_files files = {.cert = "node.crt", .key = "node.key", .ca = "ca.crt"};
+	uint64_t now_s = hf_env_wall_ns(env) / NS_S;
+	struct hf_error error = {0};
+	struct tls *tls;
+
+	authority_write(s->ours, env, files.ca);
+	authority_sign(authority, env, "node", now_s - DAY_S, now_s + DAY_S, files.cert, files.key);
+	if (tls_load(env, &files, &tls, &error) != 0)
+		fail_msg("%s", error.text);
+	return tls;
+}
+
+static void node_open(struct stand *s, unsigned i, struct node *node, const char *secret, struct tls *tls)
 {
 	static const char *const addresses[2] = {"10.0.0.1:18500", "10.0.0.2:18500"};
 	struct frame_endpoint endpoint = {.label = "r0", .addr = fixture_addr(addresses[i])};
@@ -97,7 +115,8 @@ static void node_open(struct stand *s, unsigned i, struct node *node, const char
 		.dead_ns = 5 * NS_S,
 		.endpoint_count = 1,
 		.endpoints = &endpoint,
-		.secret = &node->secret};
+		.secret = &node->secret,
+		.tls = tls};
 	struct hf_error error = {0};
 
 	*node = (struct node){0};
@@ -114,7 +133,7 @@ static void node_close(struct node *node)
 	hf_loop_destroy(node->loop);
 }
 
-static void stand_open(struct stand *s, const char *secret_of_a, const char *secret_of_b)
+static void ground_open(struct stand *s)
 {
 	*s = (struct stand){0};
 	log_set_sink(collect, s);
@@ -123,14 +142,34 @@ static void stand_open(struct stand *s, const char *secret_of_a, const char *sec
 	network_add_port(&s->f.network, &s->host, 0, "10.0.0.3");
 	s->stranger = process_create(&s->host, "c", &idle_program, NULL);
 	process_start(s->stranger);
-	node_open(s, 0, &s->a, secret_of_a);
-	node_open(s, 1, &s->b, secret_of_b);
+}
+
+static void stand_open(struct stand *s, const char *secret_of_a, const char *secret_of_b)
+{
+	ground_open(s);
+	node_open(s, 0, &s->a, secret_of_a, NULL);
+	node_open(s, 1, &s->b, secret_of_b, NULL);
+}
+
+/* b's certificate is of `ours`, a's perhaps not. */
+static void stand_open_tls(struct stand *s, bool a_fits)
+{
+	uint64_t now_s;
+
+	ground_open(s);
+	now_s = hf_env_wall_ns(&s->stranger->env) / NS_S;
+	s->ours = authority_create("ours", now_s);
+	s->theirs = authority_create("theirs", now_s);
+	node_open(s, 0, &s->a, NULL, make_tls(s, fixture_env(&s->f, 0), a_fits ? s->ours : s->theirs));
+	node_open(s, 1, &s->b, NULL, make_tls(s, fixture_env(&s->f, 1), s->ours));
 }
 
 static void stand_close(struct stand *s)
 {
 	node_close(&s->a);
 	node_close(&s->b);
+	authority_free(s->ours);
+	authority_free(s->theirs);
 	host_free(&s->host);
 	fixture_close(&s->f);
 	log_set_sink(NULL, NULL);
@@ -304,6 +343,93 @@ static void nodes_with_different_secrets_say_so_at_both_ends(void **state)
 	says(&s, "its proof does not match the secret of this node");
 	says(&s, "10.0.0.1:"); /* at b, which was told */
 	says(&s, "refuses this node: the proof of this node does not match the secret there");
+	stand_close(&s);
+}
+
+static void nodes_with_certificates_talk_across_hosts(void **state)
+{
+	struct stand s;
+
+	(void)state;
+	stand_open_tls(&s, true);
+	connect_to(&s, &s.a, "10.0.0.2:18500");
+	until_connected(&s);
+	nothing_changed(&s);
+	stand_close(&s);
+}
+
+static void a_certificate_of_another_authority_is_refused_in_both_logs(void **state)
+{
+	struct stand s;
+
+	(void)state;
+	stand_open_tls(&s, false);
+	connect_to(&s, &s.a, "10.0.0.2:18500");
+	fixture_run(&s.f, 10 * NS_S);
+	assert_int_equal(s.a.ups + s.b.ups, 0);
+	says(&s, "10.0.0.1:"); /* at b */
+	says(&s, "TLS: unable to get local issuer certificate");
+	says(&s, "10.0.0.2:18500"); /* at a, by the alert */
+	says(&s, "TLS: tlsv1 alert unknown ca");
+	stand_close(&s);
+}
+
+static void a_node_with_tls_and_one_without_say_so(void **state)
+{
+	struct stand s;
+
+	(void)state;
+	for (unsigned dialer = 0; dialer < 2; dialer++) {
+		ground_open(&s);
+		s.ours = authority_create("ours", hf_env_wall_ns(&s.stranger->env) / NS_S);
+		node_open(&s, 0, &s.a, NULL, make_tls(&s, fixture_env(&s.f, 0), s.ours));
+		node_open(&s, 1, &s.b, "only a secret of b", NULL);
+		connect_to(&s, dialer == 0 ? &s.a : &s.b, dialer == 0 ? "10.0.0.2:18500" : "10.0.0.1:18500");
+		fixture_run(&s.f, 10 * NS_S);
+		assert_int_equal(s.a.ups + s.b.ups, 0);
+		says(&s, "TLS: it does not speak TLS");
+		says(&s, "it speaks TLS and this node does not");
+		stand_close(&s);
+	}
+}
+
+/* With everything but a certificate: TLS of another authority, plain HELLOs, garbage, half of a handshake. */
+static void a_stranger_without_a_certificate_changes_nothing(void **state)
+{
+	static const uint8_t client_hello[] = {22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3};
+	uint8_t answer[RECORD_BYTES];
+	struct stream *stream;
+	struct tls *tls;
+	struct stand s;
+
+	(void)state;
+	stand_open_tls(&s, true);
+	connect_to(&s, &s.a, "10.0.0.2:18500");
+	until_connected(&s);
+	tls = make_tls(&s, &s.stranger->env, s.theirs);
+	for (unsigned i = 0; i < 3; i++) {
+		struct hf_io *io = stranger_dials(&s, "10.0.0.2:18500");
+		ssize_t n = -EAGAIN;
+
+		assert_int_equal(stream_plain(io, &stream), 0);
+		if (i == 0)
+			assert_int_equal(tls_stream(tls, stream, true, &stream), 0);
+		if (i == 1)
+			write_all(&s, io, "HFC1\2\0\1\0 this is plain", 21);
+		if (i == 2)
+			write_all(&s, io, client_hello, sizeof(client_hello));
+		for (unsigned k = 0; k < STEPS_MAX && (n > 0 || n == -EAGAIN || n == -ENOTCONN); k++) {
+			if (i == 0)
+				(void)stream_write(stream, "hello", 5);
+			n = stream_read(stream, answer, sizeof(answer));
+			fixture_run(&s.f, STEP_NS);
+		}
+		assert_true(n == -EPROTO || n == 0 || n == -ECONNRESET);
+		assert_true((i == 0) == (stream_fault(stream) != NULL));
+		stream_close(stream);
+	}
+	tls_free(tls);
+	nothing_changed(&s);
 	stand_close(&s);
 }
 
@@ -516,6 +642,10 @@ int main(void)
 		cmocka_unit_test(a_stranger_without_the_secret_changes_nothing),
 		cmocka_unit_test(nodes_of_different_hosts_without_a_secret_refuse_strangers),
 		cmocka_unit_test(nodes_with_different_secrets_say_so_at_both_ends),
+		cmocka_unit_test(nodes_with_certificates_talk_across_hosts),
+		cmocka_unit_test(a_certificate_of_another_authority_is_refused_in_both_logs),
+		cmocka_unit_test(a_node_with_tls_and_one_without_say_so),
+		cmocka_unit_test(a_stranger_without_a_certificate_changes_nothing),
 		cmocka_unit_test(a_recorded_handshake_changes_nothing),
 		cmocka_unit_test(a_reflected_handshake_changes_nothing),
 		cmocka_unit_test(garbage_changes_nothing),

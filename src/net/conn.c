@@ -109,8 +109,12 @@ static void conn_broken(struct framed *framed, const char *reason)
 	struct conn *conn = conn_of(framed);
 	char text[HF_ADDR_TEXT];
 
-	/* That a stream ends is nobody's fault; that it carries garbage is. */
-	if (conn->framed.in_bytes > 0) {
+	/* A stream that ends is no fault of the other end; garbage is. */
+	if (conn_is_stranger(conn) && frame_is_tls(conn->framed.in, conn->framed.in_bytes)) {
+		conn_refuse(conn, REFUSAL_TLS);
+		return;
+	}
+	if (conn->framed.in_bytes > 0 || stream_fault(framed->stream) != NULL) {
 		conn_drop(conn, reason);
 		return;
 	}
@@ -355,6 +359,14 @@ static void conn_frame(struct framed *framed, const struct frame *frame)
 }
 
 /* Takes over `io`, also when it fails. */
+static int open_stream(struct control *control, struct hf_io *io, bool dialed, struct stream **stream_out)
+{
+	int rc = stream_plain(io, stream_out);
+
+	return rc != 0 || control->tls == NULL ? rc : tls_stream(control->tls, *stream_out, dialed, stream_out);
+}
+
+/* Takes over `io`, also when it fails. */
 static struct conn *conn_create(
 	struct control *control, unsigned endpoint, struct hf_io *io, const struct hf_addr *remote, bool dialed)
 {
@@ -378,7 +390,7 @@ static struct conn *conn_create(
 	conn->framed.frame = conn_frame;
 	conn->framed.room = conn_room;
 	conn->framed.broken = conn_broken;
-	if (stream_plain(io, &stream) != 0 || framed_open(&conn->framed, control->loop, stream) != 0) {
+	if (open_stream(control, io, dialed, &stream) != 0 || framed_open(&conn->framed, control->loop, stream) != 0) {
 		free(conn);
 		return NULL;
 	}

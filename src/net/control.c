@@ -395,7 +395,7 @@ void control_later(struct control *control)
 /* Whether a stream to or from there can become a path. */
 bool control_admits(const struct control *control, const struct hf_addr *remote)
 {
-	return control->secret.bytes != 0 || hf_addr_is_local(control->env, remote);
+	return control->secret.bytes != 0 || control->tls != NULL || hf_addr_is_local(control->env, remote);
 }
 
 /* ---- listening ---- */
@@ -464,8 +464,11 @@ int control_open(struct hf_loop *loop, const struct control_config *config, cons
 	struct control *control = calloc(1, sizeof(*control));
 	int rc = 0;
 
-	if (control == NULL)
+	if (control == NULL) {
+		tls_free(config->tls);
 		return hf_error_set(error, -ENOMEM, "no memory for the control channel");
+	}
+	control->tls = config->tls;
 	ensure(config->endpoint_count > 0 && config->endpoint_count <= FRAME_ENDPOINTS_MAX);
 	control->loop = loop;
 	control->env = hf_loop_env(loop);
@@ -510,6 +513,7 @@ void control_close(struct control *control)
 	}
 	hf_loop_cancel_timer(control->loop, &control->timer);
 	secret_forget(&control->secret);
+	tls_free(control->tls);
 	free(control);
 }
 

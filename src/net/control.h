@@ -7,8 +7,9 @@
  * A peer is a name and an incarnation. When another incarnation answers to the name, or nobody does for dead_ns, or it
  * says BYE, `down` is called once and the peer is freed when that returns.
  *
- * A peer has shown that it knows the secret or, where there is none, is on this host (handshake.h). What connects and
- * does not show it is closed and has changed nothing; its number and the time that it has are bounded.
+ * A peer has shown that it knows the secret and, with TLS, has a certificate; where there is neither, it is on this
+ * host (handshake.h). What connects and does not show it is closed and has changed nothing; its number and the time
+ * that it has are bounded.
  *
  * Owned by a loop; callbacks come from it, except that control_enable and control_path_suspect report the paths they
  * end from inside. After control_close and control_peer_close no callback follows. */
@@ -19,6 +20,7 @@
 
 #include "net/frame.h"
 #include "net/secret.h"
+#include "net/tls.h"
 
 #define CONTROL_MESSAGE_MAX FRAME_BODY_MAX
 
@@ -33,7 +35,8 @@ struct control_config {
 	uint64_t dead_ns;
 	unsigned endpoint_count;
 	const struct frame_endpoint *endpoints; /* in order of preference; family AF_UNSPEC: no control there */
-	const struct secret *secret;            /* what peers must know as well; NULL or empty: they are on this host */
+	const struct secret *secret;            /* what peers must know as well; NULL or empty: none */
+	struct tls *tls;                        /* of every stream; NULL: plain. Taken over, also when opening fails */
 };
 
 struct control_events {
@@ -50,8 +53,8 @@ void control_close(struct control *control); /* says BYE to every peer; NULL is 
 /* An endpoint whose port is down carries nothing, and its streams fall silent as if cut. */
 void control_enable(struct control *control, unsigned endpoint, bool enabled);
 
-/* Connects to the node that answers at one of these addresses; tries until it is closed. -EACCES: there is no secret,
- * and none of them is on this host. */
+/* Connects to the node that answers at one of these addresses; tries until it is closed. -EACCES: there is neither
+ * secret nor TLS, and none of them is on this host. */
 int control_connect(struct control *control, const struct hf_addr *addresses, unsigned n, void *context,
 	struct control_peer **peer_out);
 void control_peer_close(struct control_peer *peer);

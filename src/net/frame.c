@@ -29,6 +29,8 @@
 #define CRC_OFFSET     12u
 #define HELLO_BYTES    144u
 #define ENDPOINT_BYTES 52u
+#define TLS_ALERT      21u /* the first byte of a record */
+#define TLS_HANDSHAKE  22u
 #define FAMILY_4       4u
 #define FAMILY_6       6u
 
@@ -82,11 +84,18 @@ static const char *header_fault(unsigned type, uint32_t body_bytes, uint64_t seq
 	return NULL;
 }
 
+bool frame_is_tls(const uint8_t *at, size_t bytes)
+{
+	return bytes > 0 && (at[0] == TLS_ALERT || at[0] == TLS_HANDSHAKE);
+}
+
 /* As much of the fixed fields as has arrived is checked at once, so that garbage is not waited for. */
 static const char *prefix_fault(const uint8_t *at, size_t bytes)
 {
 	uint8_t magic[4];
 
+	if (frame_is_tls(at, bytes))
+		return "it speaks TLS and this node does not; give both nodes \"tls\", or none";
 	put_le32(magic, FRAME_MAGIC);
 	if (memcmp(at, magic, bytes < sizeof(magic) ? bytes : sizeof(magic)) != 0)
 		return "this is not a control stream (bad magic)";

@@ -63,6 +63,9 @@ uint32_t frame_encode(const struct frame *frame, uint8_t *at);
 enum frame_outcome frame_decode(
 	const uint8_t *at, size_t bytes, struct frame *frame_out, uint32_t *bytes_out, const char **reason_out);
 
+/* What came is of TLS, not of a control stream. */
+bool frame_is_tls(const uint8_t *at, size_t bytes);
+
 /* The body of a HELLO; returns its length, at most FRAME_BODY_MAX. */
 uint32_t frame_hello_encode(const struct frame_hello *hello, uint8_t *at);
 enum frame_outcome frame_hello_decode(

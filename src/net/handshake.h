@@ -11,9 +11,9 @@
  * nonce; a proof of one role is none of the other, so what a node says proves nothing to itself; and a HELLO that
  * was changed on its way does not fit the proof.
  *
- * Without a secret the proofs are zero, and the stream itself has to show who is at its other end: it comes from an
- * address of this host (`trusted`). What follows the handshake is not covered: a node in the path of the packets can
- * take the stream over, and only TLS keeps it out. */
+ * Without a secret the proofs are zero, and the stream itself has to show who is at its other end (`trusted`): by TLS,
+ * or because it comes from an address of this host. What follows the handshake is not covered: a machine in the path of
+ * the packets can take the stream over, and only TLS keeps it out. */
 #ifndef HOLDFAST_NET_HANDSHAKE_H
 #define HOLDFAST_NET_HANDSHAKE_H
 

@@ -104,6 +104,7 @@ struct control {
 	struct frame_endpoint endpoints[FRAME_ENDPOINTS_MAX];
 	struct listener listeners[FRAME_ENDPOINTS_MAX];
 	struct secret secret;
+	struct tls *tls; /* NULL: streams are plain */
 	struct list peers, conns;
 	uint64_t peers_made;
 	uint64_t moments; /* counts streams and peers, in the order in which they came */

@@ -12,9 +12,12 @@ static const struct {
 		"that node has no secret and this node has one; give both the same secret_file"},
 	[REFUSAL_SECRET_DIFFERS] = {"its proof does not match the secret of this node; give both the same secret_file",
 		"the proof of this node does not match the secret there; give both the same secret_file"},
-	[REFUSAL_OTHER_HOST] = {"that node is on another host and this node has no secret; "
-				"give both the same secret_file",
-		"that node has no secret and accepts only nodes of its own host; give both the same secret_file"},
+	[REFUSAL_OTHER_HOST] = {"that node is on another host and this node has neither secret nor TLS; "
+				"give both nodes the same secret_file, or \"tls\"",
+		"that node has neither secret nor TLS and accepts only nodes of its own host; "
+		"give both nodes the same secret_file, or \"tls\""},
+	[REFUSAL_TLS] = {"it speaks TLS and this node does not; give both nodes \"tls\", or none",
+		"this node speaks TLS and that node does not; give both nodes \"tls\", or none"},
 	[REFUSAL_NAME] = {"that node has the name of this node; give every node a name of its own",
 		"that node has the name of this node; give every node a name of its own"},
 };

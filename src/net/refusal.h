@@ -11,6 +11,7 @@ enum refusal {
 	REFUSAL_SECRET_UNKNOWN, /* the other node has a secret, this one has none */
 	REFUSAL_SECRET_DIFFERS, /* or the handshake was recorded, reflected or changed on its way */
 	REFUSAL_OTHER_HOST,     /* neither secret nor TLS, and the other node is not on this host */
+	REFUSAL_TLS,            /* the other node speaks TLS, this one does not */
 	REFUSAL_NAME,           /* the other node has the name of this one */
 	REFUSALS,
 };

@@ -49,6 +49,12 @@ static const struct hf_config_key rail_keys[] = {
 	{"mtu", HF_CONFIG_PARSED, RAIL(mtu), .parse = parse_mtu, .expected = "expected 256, 512, 1024, 2048 or 4096"},
 };
 
+static const struct hf_config_key tls_keys[] = {
+	{"cert", HF_CONFIG_PATH, HF_CONFIG_INTO(struct hf_tls_files, cert), .required = true},
+	{"key", HF_CONFIG_PATH, HF_CONFIG_INTO(struct hf_tls_files, key), .required = true},
+	{"ca", HF_CONFIG_PATH, HF_CONFIG_INTO(struct hf_tls_files, ca), .required = true},
+};
+
 static const char *const policies[] = {"none", "resend", "resend-cache", "varuna", NULL};
 static const char *const evidences[] = {"both", "psn", "log", NULL};
 
@@ -61,6 +67,7 @@ static const struct hf_config_key node_keys[] = {
 	{"management", HF_CONFIG_ADDRESS, NODE(management), .elements = HF_RAILS_MAX,
 		.count_offset = offsetof(struct hf_node_config, management_count)},
 	{"secret_file", HF_CONFIG_PATH, NODE(secret_file)},
+	{"tls", HF_CONFIG_OBJECT, NODE(tls), .of = tls_keys, .of_count = sizeof(tls_keys) / sizeof(*tls_keys)},
 	{"policy", HF_CONFIG_CHOICE, NODE(policy), .choices = policies},
 	{"evidence", HF_CONFIG_CHOICE, NODE(evidence), .choices = evidences},
 	{"heartbeat_ms", HF_CONFIG_MILLISECONDS, NODE(heartbeat_ns)},

@@ -193,6 +193,19 @@ static int load_secret(const struct hf_node *node, struct secret *secret_out, st
 	return 0;
 }
 
+static int load_tls(const struct hf_node *node, struct tls **tls_out, struct hf_error *error)
+{
+	const struct hf_tls_files *config = &node->config.tls;
+	struct tls_files files = {.cert = config->cert, .key = config->key, .ca = config->ca};
+
+	*tls_out = NULL;
+	if (config->cert[0] == '\0' && config->key[0] == '\0' && config->ca[0] == '\0')
+		return 0;
+	if (config->cert[0] == '\0' || config->key[0] == '\0' || config->ca[0] == '\0')
+		return hf_error_set(error, -EINVAL, "node %s: TLS needs cert, key and ca", node->config.name);
+	return tls_load(node->env, &files, tls_out, error);
+}
+
 static int open_control(struct hf_node *node, struct hf_error *error)
 {
 	struct frame_endpoint endpoints[FRAME_ENDPOINTS_MAX] = {0};
@@ -205,6 +218,8 @@ static int open_control(struct hf_node *node, struct hf_error *error)
 	struct secret secret;
 	int rc = load_secret(node, &secret, error);
 
+	if (rc == 0)
+		rc = load_tls(node, &config.tls, error);
 	_Static_assert(FRAME_ENDPOINTS_MAX >= 2 * HF_RAILS_MAX, "every rail and management network has an endpoint");
 	if (rc != 0)
 		return rc;

@@ -249,7 +249,8 @@ static int connect_error(int rc, const struct hf_addr *first, struct hf_error *e
 		return hf_error_set(error, rc, "give at least one control address of the peer, and at most 16");
 	if (rc == -EACCES)
 		return hf_error_set(error, rc,
-			"%s is not on this host and this node has no secret; give both nodes the same secret_file",
+			"%s is not on this host and this node has neither secret nor TLS; "
+			"give both nodes the same secret_file, or \"tls\"",
 			hf_addr_format(first, text));
 	return hf_error_set(error, rc, "no memory for another peer");
 }

@@ -15,6 +15,7 @@
 #include <holdfast/node.h>
 
 #include "base/log.h"
+#include "../net/certificates.h"
 
 #define WAIT_NS 20000000000ull
 
@@ -50,7 +51,7 @@ static void name_file(const char *name, char path[HF_PATH_BYTES])
 
 static int tear_down(void **state)
 {
-	static const char *const names[] = {"a.secret", "b.secret", "a.json"};
+	static const char *const names[] = {"a.secret", "b.secret", "a.json", "node.crt", "node.key", "ca.crt"};
 	char path[HF_PATH_BYTES];
 
 	(void)state;
@@ -93,7 +94,8 @@ static struct hf_addr address_of(unsigned number)
 	return addr;
 }
 
-static int try_node(unsigned number, const char *secret, struct hf_node **node_out, struct hf_error *error)
+static int try_node(
+	unsigned number, const char *secret, const char *cert, struct hf_node **node_out, struct hf_error *error)
 {
 	static const struct hf_node_events events = {.peer_up = on_peer_up};
 	struct hf_node_config config = {.rail_count = 1};
@@ -105,6 +107,11 @@ static int try_node(unsigned number, const char *secret, struct hf_node **node_o
 	hf_addr_set_port(&config.rails[0].address, 0);
 	if (secret != NULL)
 		name_file(secret, config.secret_file);
+	if (cert != NULL) {
+		name_file(cert, config.tls.cert);
+		name_file("node.key", config.tls.key);
+		name_file("ca.crt", config.tls.ca);
+	}
 	return hf_node_open(loop, &config, &events, NULL, node_out, error);
 }
 
@@ -113,7 +120,7 @@ static struct hf_node *open_node(unsigned number, const char *secret)
 	struct hf_error error = {0};
 	struct hf_node *node;
 
-	if (try_node(number, secret, &node, &error) != 0)
+	if (try_node(number, secret, NULL, &node, &error) != 0)
 		fail_msg("%s", error.text);
 	return node;
 }
@@ -176,7 +183,7 @@ static void a_secret_file_that_others_may_read_keeps_a_node_from_opening(void **
 
 	(void)state;
 	write_file("a.secret", 0644, "what anybody may know");
-	assert_int_equal(try_node(0, "a.secret", &a, &error), -EACCES);
+	assert_int_equal(try_node(0, "a.secret", NULL, &a, &error), -EACCES);
 	assert_non_null(strstr(error.text, "a.secret"));
 	assert_non_null(strstr(error.text, "chmod 600"));
 }
@@ -196,10 +203,46 @@ static void a_node_of_another_host_is_not_dialed_without_a_secret(void **state)
 	hf_node_close(a);
 }
 
+static void nodes_with_tls_connect(void **state)
+{
+	char cert[HF_PATH_BYTES], key[HF_PATH_BYTES], ca[HF_PATH_BYTES];
+	uint64_t now_s = hf_env_wall_ns(hf_env_host()) / 1000000000;
+	struct authority *authority = authority_create("ca", now_s);
+	struct hf_error error = {0};
+	struct hf_node *nodes[2];
+
+	(void)state;
+	name_file("node.crt", cert);
+	name_file("node.key", key);
+	name_file("ca.crt", ca);
+	authority_write(authority, hf_env_host(), ca);
+	authority_sign(authority, hf_env_host(), "node", now_s - 60, now_s + 3600, cert, key);
+	authority_free(authority);
+	for (unsigned i = 0; i < 2; i++)
+		if (try_node(i, NULL, "node.crt", &nodes[i], &error) != 0)
+			fail_msg("%s", error.text);
+	connect_nodes(nodes[0]);
+	turn_until_up_or_said(NULL);
+	assert_int_equal(ups, 2);
+	hf_node_close(nodes[0]);
+	hf_node_close(nodes[1]);
+}
+
+static void a_missing_certificate_keeps_a_node_from_opening(void **state)
+{
+	struct hf_error error = {0};
+	struct hf_node *a;
+
+	(void)state;
+	assert_int_equal(try_node(0, NULL, "none.crt", &a, &error), -ENOENT);
+	assert_non_null(strstr(error.text, "none.crt"));
+}
+
 static void a_relative_path_begins_at_the_configuration(void **state)
 {
 	static const char text[] = "{ \"name\": \"a\", \"rails\": [{\"name\": \"r0\", \"kind\": \"soft\"}], "
-				   "\"secret_file\": \"a.secret\" }";
+				   "\"secret_file\": \"a.secret\", "
+				   "\"tls\": {\"cert\": \"a.crt\", \"key\": \"/a.key\", \"ca\": \"ca/ca.crt\"} }";
 	char path[HF_PATH_BYTES], expected[HF_PATH_BYTES];
 	struct hf_node_config config;
 	struct hf_error error = {0};
@@ -210,10 +253,17 @@ static void a_relative_path_begins_at_the_configuration(void **state)
 	name_file("a.secret", expected);
 	assert_int_equal(hf_node_config_load(hf_env_host(), path, &config, &error), 0);
 	assert_string_equal(config.secret_file, expected);
+	name_file("a.crt", expected);
+	assert_string_equal(config.tls.cert, expected);
+	assert_string_equal(config.tls.key, "/a.key");
+	name_file("ca/ca.crt", expected);
+	assert_string_equal(config.tls.ca, expected);
 	assert_int_equal(hf_node_config_parse(text, sizeof(text) - 1, &config, &error), 0);
 	assert_string_equal(config.secret_file, "a.secret");
 	assert_int_equal(hf_node_config_parse("{\"secret_file\": 7}", 18, &config, &error), -EINVAL);
 	assert_non_null(strstr(error.text, "secret_file: expected the path of a file"));
+	assert_int_equal(hf_node_config_parse("{\"tls\": {\"cert\": \"a\"}}", 22, &config, &error), -EINVAL);
+	assert_non_null(strstr(error.text, "tls: the key \"key\" is missing"));
 }
 
 #define WITH_LOOP(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -225,6 +275,8 @@ int main(void)
 		WITH_LOOP(a_node_of_this_host_needs_the_secret_too_where_there_is_one),
 		WITH_LOOP(a_secret_file_that_others_may_read_keeps_a_node_from_opening),
 		WITH_LOOP(a_node_of_another_host_is_not_dialed_without_a_secret),
+		WITH_LOOP(nodes_with_tls_connect),
+		WITH_LOOP(a_missing_certificate_keeps_a_node_from_opening),
 		WITH_LOOP(a_relative_path_begins_at_the_configuration),
 	};
 
