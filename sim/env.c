@@ -11,19 +11,17 @@
 
 static uint64_t env_now_ns(struct hf_env *env)
 {
-	struct process *process = env_process(env);
-
-	return process_world(process)->now_ns + process->host->skew_ns + NS_S;
+	return host_now_ns(env_process(env)->host);
 }
 
 static uint64_t env_boot_ns(struct hf_env *env)
 {
-	return env_now_ns(env);
+	return host_boot_ns(env_process(env)->host);
 }
 
 static uint64_t env_wall_ns(struct hf_env *env)
 {
-	return WALL_START_NS + env_now_ns(env);
+	return WALL_START_NS + env_boot_ns(env);
 }
 
 static void env_entropy(struct hf_env *env, void *data, size_t bytes)

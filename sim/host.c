@@ -9,6 +9,7 @@
 #include "base/ensure.h"
 #include "sim/device.h"
 #include "sim/disk.h"
+#include "sim/network.h"
 
 #define STEP_NS_MIN    40u /* between two turns of a busy loop */
 #define STEP_NS_MAX    400u
@@ -33,6 +34,7 @@ void host_init(struct host *host, struct world *world, struct network *network, 
 	*host = (struct host){.world = world, .network = network};
 	snprintf(host->name, sizeof(host->name), "%s", name);
 	host->skew_ns = world_range(world, 0, 5 * NS_S);
+	host->drift_ppm = (int32_t)world_range(world, 0, 2 * HOST_DRIFT_PPM) - HOST_DRIFT_PPM;
 	list_init(&host->processes);
 	host->disk = disk_create(host);
 }
@@ -111,16 +113,21 @@ void process_pause(struct process *process)
 	world_trace(process_world(process), "%s is paused", process->name);
 }
 
-void process_resume(struct process *process)
+static void kick_deferred(struct process *process)
 {
-	process->paused = false;
-	world_trace(process_world(process), "%s goes on", process->name);
 	list_for_each (at, &process->actors) {
 		struct world_waiter *actor = container_of(at, struct world_waiter, node);
 
 		if (actor->deferred)
 			actor_kick(actor);
 	}
+}
+
+void process_resume(struct process *process)
+{
+	process->paused = false;
+	world_trace(process_world(process), "%s goes on", process->name);
+	kick_deferred(process);
 }
 
 void process_free(struct process *process)
@@ -130,8 +137,16 @@ void process_free(struct process *process)
 	free(process);
 }
 
+static void end_suspension(struct host *host)
+{
+	if (host->suspended)
+		host->suspended_ns += host->world->now_ns - host->suspended_since_ns;
+	host->suspended = false;
+}
+
 void host_stop(struct host *host)
 {
+	end_suspension(host);
 	host->stopped = true; /* first: its kernel says good-bye to nobody */
 	list_for_each (at, &host->processes)
 		process_crash(container_of(at, struct process, node));
@@ -143,6 +158,52 @@ void host_start(struct host *host)
 	host->stopped = false;
 	list_for_each (at, &host->processes)
 		process_start(container_of(at, struct process, node));
+}
+
+void host_suspend(struct host *host)
+{
+	ensure(!host->stopped && !host->suspended);
+	world_trace(host->world, "%s is suspended", host->name);
+	host->suspended = true;
+	host->suspended_since_ns = host->world->now_ns;
+}
+
+void host_resume(struct host *host)
+{
+	ensure(host->suspended);
+	world_trace(host->world, "%s is resumed", host->name);
+	end_suspension(host);
+	list_for_each (at, &host->processes)
+		kick_deferred(container_of(at, struct process, node));
+	network_healed(host->network);
+}
+
+/* ---- clocks ---- */
+
+/* How much a clock gains in so much time of the world. Never more than 1 in 1000, so that it grows from ns to ns. */
+static uint64_t with_drift(const struct host *host, uint64_t ns)
+{
+	return ns + (uint64_t)((int64_t)(ns / 1000) * host->drift_ppm / 1000);
+}
+
+uint64_t host_boot_ns(const struct host *host)
+{
+	return with_drift(host, host->world->now_ns) + host->skew_ns + NS_S;
+}
+
+uint64_t host_now_ns(const struct host *host)
+{
+	uint64_t suspended_ns = host->suspended_ns;
+
+	if (host->suspended)
+		suspended_ns += host->world->now_ns - host->suspended_since_ns;
+	return with_drift(host, host->world->now_ns - suspended_ns) + host->skew_ns + NS_S;
+}
+
+/* When a clock shows so much more. */
+static uint64_t without_drift(const struct host *host, uint64_t ns)
+{
+	return ns - (uint64_t)((int64_t)(ns / 1000) * host->drift_ppm / 1000);
 }
 
 /* ---- io ---- */
@@ -214,7 +275,7 @@ static void take_turn(struct world_event *event)
 	struct world *world = process_world(actor->process);
 	enum hf_poll poll;
 
-	actor->deferred = actor->process->paused && !actor->nic;
+	actor->deferred = (actor->process->paused && !actor->nic) || actor->process->host->suspended;
 	if (actor->deferred)
 		return;
 	actor->in_turn = true;
@@ -226,7 +287,8 @@ static void take_turn(struct world_event *event)
 	if (poll == HF_BUSY || actor->sleep_ns == 0 || something_ready(actor))
 		schedule_turn(actor, world_range(world, STEP_NS_MIN, STEP_NS_MAX));
 	else if (actor->sleep_ns != SLEEP_FOREVER)
-		schedule_turn(actor, actor->sleep_ns + world_range(world, 0, WAKE_NS_MAX));
+		schedule_turn(actor,
+			without_drift(actor->process->host, actor->sleep_ns) + world_range(world, 0, WAKE_NS_MAX));
 }
 
 void actor_blocks(struct world_waiter *worker, uint64_t ns)

@@ -16,6 +16,7 @@
 #include "sim/world.h"
 
 #define SIM_NAME_BYTES 16
+#define HOST_DRIFT_PPM 450 /* two hosts differ by less than 1 in 1000 */
 
 struct network;
 struct process;
@@ -24,7 +25,11 @@ struct host {
 	struct world *world;
 	struct network *network;
 	char name[SIM_NAME_BYTES];
-	uint64_t skew_ns;     /* of its clock against the world's */
+	/* Its clock begins so far ahead of the world's, gains so much on it, and has stood still for so long. */
+	uint64_t skew_ns;
+	int32_t drift_ppm; /* at most HOST_DRIFT_PPM either way */
+	uint64_t suspended_ns, suspended_since_ns;
+	bool suspended;
 	uint32_t caps_masked; /* enum hf_dev_cap that its NICs have not */
 	uint8_t rd_atomic;    /* READs and atomics that its NICs keep track of; 0: as many as the engine can */
 	uint32_t qp_wr;       /* wrs that a queue of theirs holds; likewise */
@@ -93,6 +98,12 @@ void process_free(struct process *process);
 /* Power off: every process dies, what was not synced or flushed is lost; nobody hears of it. */
 void host_stop(struct host *host);
 void host_start(struct host *host);
+/* Nothing of the host runs, its NICs neither, and its clock stands; only hf_env_boot_ns goes on. It was neither stopped
+ * nor suspended before. */
+void host_suspend(struct host *host);
+void host_resume(struct host *host);
+uint64_t host_now_ns(const struct host *host);  /* by its clock */
+uint64_t host_boot_ns(const struct host *host); /* the same, suspensions included */
 
 static inline struct process *env_process(struct hf_env *env)
 {

@@ -100,7 +100,8 @@ struct conditions *network_path(struct network *network, const struct port *from
 bool network_open(const struct network *network, const struct port *from, const struct port *to)
 {
 	return from->cut_tx == 0 && to->cut_rx == 0 && !from->dark && !to->dark && !from->host->stopped &&
-	       !to->host->stopped && network->paths[from->index][to->index].cuts == 0;
+	       !to->host->stopped && !from->host->suspended && !to->host->suspended &&
+	       network->paths[from->index][to->index].cuts == 0;
 }
 
 /* ---- the stages ---- */

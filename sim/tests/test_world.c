@@ -136,6 +136,115 @@ static void nic_threads_run_on_while_their_process_is_paused(void **state)
 	fixture_close(&f);
 }
 
+/* ---- clocks ---- */
+
+static void clocks_of_hosts_drift_by_a_rate_of_their_own_within_the_bound(void **state)
+{
+	unsigned differ = 0;
+
+	(void)state;
+	for (uint64_t seed = 1; seed <= 100; seed++) {
+		uint64_t begin_ns[2], second_ns[2], third_ns[2];
+		struct fixture f;
+
+		fixture_open(&f, seed, NULL, NULL);
+		for (unsigned i = 0; i < 2; i++)
+			begin_ns[i] = hf_env_now_ns(fixture_env(&f, i));
+		fixture_run(&f, NS_S);
+		for (unsigned i = 0; i < 2; i++)
+			second_ns[i] = hf_env_now_ns(fixture_env(&f, i)) - begin_ns[i];
+		fixture_run(&f, 999 * NS_S);
+		for (unsigned i = 0; i < 2; i++) {
+			third_ns[i] = hf_env_now_ns(fixture_env(&f, i)) - begin_ns[i];
+			assert_in_range(second_ns[i], 999500 * NS_US, 1000500 * NS_US);
+			assert_in_range(third_ns[i], 1000 * (second_ns[i] - 2), 1000 * (second_ns[i] + 2));
+		}
+		assert_true(third_ns[0] < third_ns[1] + NS_S && third_ns[1] < third_ns[0] + NS_S); /* 1 in 1000 */
+		differ += second_ns[0] != second_ns[1];
+		fixture_close(&f);
+	}
+	assert_true(differ > 90);
+}
+
+static void a_clock_never_goes_back_whatever_its_drift(void **state)
+{
+	struct fixture f;
+
+	(void)state;
+	fixture_open(&f, 1, NULL, NULL);
+	for (int32_t drift = -HOST_DRIFT_PPM; drift <= HOST_DRIFT_PPM; drift += HOST_DRIFT_PPM) {
+		uint64_t before_ns;
+
+		f.hosts[0].drift_ppm = drift;
+		before_ns = hf_env_now_ns(fixture_env(&f, 0));
+		for (unsigned i = 0; i < 10000; i++) {
+			fixture_run(&f, 1);
+			assert_true(hf_env_now_ns(fixture_env(&f, 0)) >= before_ns);
+			before_ns = hf_env_now_ns(fixture_env(&f, 0));
+		}
+	}
+	fixture_close(&f);
+}
+
+/* A loop sleeps by its host's clock. */
+static void a_timer_fires_when_its_host_shows_the_time(void **state)
+{
+	(void)state;
+	for (int32_t drift = -HOST_DRIFT_PPM; drift <= HOST_DRIFT_PPM; drift += HOST_DRIFT_PPM) {
+		struct ticker ticker = {.period_ns = NS_S};
+		struct hf_loop *loop;
+		struct fixture f;
+
+		fixture_open(&f, 1, NULL, NULL);
+		f.hosts[0].drift_ppm = drift;
+		assert_int_equal(hf_loop_create(fixture_env(&f, 0), &loop), 0);
+		begin(loop, &ticker);
+		fixture_run(&f, NS_S - (uint64_t)((int64_t)NS_MS * drift / 1000) - 10 * NS_US);
+		assert_int_equal(ticker.ticks, 0);
+		fixture_run(&f, 250 * NS_US);
+		assert_int_equal(ticker.ticks, 1);
+		hf_loop_destroy(loop);
+		fixture_close(&f);
+	}
+}
+
+static void a_suspended_host_stands_still_and_one_of_its_clocks_goes_on(void **state)
+{
+	struct ticker nic = {.period_ns = NS_MS}, helper = {.period_ns = NS_MS};
+	uint64_t now_ns, boot_ns, passed_ns;
+	struct hf_thread *threads[2];
+	unsigned ticks;
+	struct fixture f;
+	struct hf_env *env;
+
+	(void)state;
+	fixture_open(&f, 3, NULL, NULL);
+	env = fixture_env(&f, 0);
+	assert_int_equal(hf_thread_start(env, "nic", HF_THREAD_NIC, begin, &nic, &threads[0]), 0);
+	assert_int_equal(hf_thread_start(env, "helper", HF_THREAD_HELPER, begin, &helper, &threads[1]), 0);
+	fixture_run(&f, 20 * NS_MS);
+	assert_int_equal(hf_env_now_ns(env), hf_env_boot_ns(env));
+	host_suspend(&f.hosts[0]);
+	assert_false(network_open(&f.network, f.ports[0], f.ports[1]));
+	ticks = nic.ticks + helper.ticks;
+	now_ns = hf_env_now_ns(env);
+	boot_ns = hf_env_boot_ns(env);
+	fixture_run(&f, NS_S);
+	assert_int_equal(nic.ticks + helper.ticks, ticks);
+	assert_int_equal(hf_env_now_ns(env), now_ns);
+	passed_ns = hf_env_boot_ns(env) - boot_ns;
+	assert_in_range(passed_ns, 999 * NS_MS, 1001 * NS_MS);
+	host_resume(&f.hosts[0]);
+	assert_true(network_open(&f.network, f.ports[0], f.ports[1]));
+	fixture_run(&f, 20 * NS_MS); /* timers go by the clock that stood */
+	assert_in_range(nic.ticks + helper.ticks - ticks, 36, 42);
+	assert_in_range(hf_env_now_ns(env) - now_ns, 19 * NS_MS, 21 * NS_MS);
+	assert_in_range(hf_env_boot_ns(env) - boot_ns, 1018 * NS_MS, 1022 * NS_MS);
+	hf_thread_stop(threads[0]);
+	hf_thread_stop(threads[1]);
+	fixture_close(&f);
+}
+
 static void what_a_program_leaves_behind_is_a_violation(void **state)
 {
 	struct fixture f;
@@ -157,6 +266,10 @@ int main(void)
 		cmocka_unit_test(cancelled_events_do_not_fire_and_moved_ones_fire_once),
 		cmocka_unit_test(the_same_seed_does_the_same_and_another_does_not),
 		cmocka_unit_test(nic_threads_run_on_while_their_process_is_paused),
+		cmocka_unit_test(clocks_of_hosts_drift_by_a_rate_of_their_own_within_the_bound),
+		cmocka_unit_test(a_clock_never_goes_back_whatever_its_drift),
+		cmocka_unit_test(a_timer_fires_when_its_host_shows_the_time),
+		cmocka_unit_test(a_suspended_host_stands_still_and_one_of_its_clocks_goes_on),
 		cmocka_unit_test(what_a_program_leaves_behind_is_a_violation),
 	};
 

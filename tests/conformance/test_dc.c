@@ -188,11 +188,14 @@ static void evidence_of_dc_belongs_to_targets_and_sources_to_initiators(void **s
 	struct pair *pair = dc_pair(state, 1);
 	struct hf_dc_source source;
 	uint32_t executed;
+	int rc;
 
 	require_cap(pair, HF_DEV_DC_EVIDENCE, "the device's DC targets do not tell what executed");
 	assert_int_equal(side_dc_source(pair->b, 0, &source), -EINVAL);
 	assert_int_equal(side_dc_source(pair->a, 0, &source), 0);
-	assert_int_equal(side_fence_dc(pair->a, 0, &source), -EINVAL);
+	while ((rc = side_fence_dc(pair->a, 0, &source)) == -EINPROGRESS)
+		continue; /* a simulated NIC may be asked several times before it looks */
+	assert_int_equal(rc, -EINVAL);
 	assert_int_equal(side_executed_psn_dc(pair->a, 0, &source, &executed), -EINVAL);
 }
 
