@@ -19,8 +19,8 @@ struct scenario {
 	void (*run)(struct world *world, struct outcome *outcome);
 };
 
-extern const struct scenario scenario_rc, scenario_vqp, scenario_grants, scenario_varuna, scenario_varuna_hca,
-	scenario_varuna_silent, scenario_atomics, scenario_uid_model;
+extern const struct scenario scenario_rc, scenario_vqp, scenario_grants, scenario_lanes, scenario_varuna,
+	scenario_varuna_hca, scenario_varuna_silent, scenario_atomics, scenario_uid_model;
 extern const struct scenario *const scenarios[]; /* NULL terminated: scenarios.c */
 const struct scenario *scenario_find(const char *name);
 

@@ -14,6 +14,7 @@
  *                 is given again (R13); what is within the grant is not refused (R14)
  *   receives      the k-th message is in the k-th receive; in `grants`: once a grant is told to be over, all that
  *                 it took are in the queue
+ *   vacuous       in `lanes`, while only the data path is disturbed: a wr is unknown only if part of it executed
  *   budget        each wr completes within the configured budget (V7)
  *   liveness      when all has healed there is progress
  *
@@ -47,6 +48,7 @@ struct vq_op {
 	uint32_t begun, executed; /* times */
 	uint32_t overtaken_by;    /* a later wr, which took effect sooner; 0: none did */
 	uint32_t landed;          /* bytes of a WRITE, by the latest execution */
+	bool idempotent;          /* and declared to be; it is not repeated nevertheless, in `lanes` */
 	bool completed, succeeded;
 };
 
@@ -68,7 +70,7 @@ struct vq_client {
 	uint32_t generation, first, next_completed; /* ops of this vqp begin at `first` */
 	uint32_t refused; /* the wr that failed first of a vqp in error, when it was refused; VQ_OPS_MAX: none */
 	bool unknown;     /* what became of a wr of this vqp */
-	uint64_t next_post_ns, retry_at_ns;
+	uint64_t next_post_ns, retry_at_ns, withdraw_at_ns;
 	uint64_t remote_addr;
 	uint32_t remote_rkey;
 };
@@ -108,6 +110,8 @@ struct vq {
 	bool crashed; /* a process or NIC died: wrs may fail */
 	bool stopping;
 	bool revokes; /* scenario `grants`: the server takes access away and gives it again */
+	bool lanes;   /* scenario `lanes`: vqps are pinned to a rail, hand back, and are withdrawn now and then */
+	bool only_data_faults;
 };
 
 extern const struct program vq_program; /* vq_nodes.c; its context is a struct vq_side */

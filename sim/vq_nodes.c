@@ -8,19 +8,20 @@
 #include "base/bytes.h"
 #include "base/ensure.h"
 
-#define CONTROL_PORT 7000u
-#define MEMORY_BYTES ((VQ_OPS_MAX + VQ_RECEIVES + 1) * (size_t)VQ_SLOT_BYTES)
-#define POLL_MAX     16
-#define OPS_KEPT     40u /* of VQ_OPS_MAX, until all has healed */
-#define REST_NS_MAX  (2 * NS_MS)
-#define RETRY_NS     (5 * NS_MS)
-#define HEARTBEAT_NS (5 * NS_MS)
-#define FAILBACK_NS  (20 * NS_MS)
-#define QP_TIMEOUT   8 /* 1 ms */
-#define QP_RETRY_CNT 2
-#define GRANTED      (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
-#define GRANT_NS_MAX (20 * NS_MS)
-#define SERVICE      "slots"
+#define CONTROL_PORT    7000u
+#define MEMORY_BYTES    ((VQ_OPS_MAX + VQ_RECEIVES + 1) * (size_t)VQ_SLOT_BYTES)
+#define POLL_MAX        16
+#define OPS_KEPT        40u /* of VQ_OPS_MAX, until all has healed */
+#define REST_NS_MAX     (2 * NS_MS)
+#define RETRY_NS        (5 * NS_MS)
+#define HEARTBEAT_NS    (5 * NS_MS)
+#define FAILBACK_NS     (20 * NS_MS)
+#define QP_TIMEOUT      8 /* 1 ms */
+#define QP_RETRY_CNT    2
+#define GRANTED         (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
+#define GRANT_NS_MAX    (20 * NS_MS)
+#define WITHDRAW_NS_MAX (200 * NS_MS)
+#define SERVICE         "slots"
 
 /* ---- the client: connecting ---- */
 
@@ -87,8 +88,14 @@ static void connect_vqp(struct vq_side *side)
 		.cap = {.max_send_wr = 2 * VQ_DEPTH, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
 		.context = side,
 		.changed = changed,
+		.hand_back = side->vq->lanes,
 	};
 	uint8_t generation[4];
+
+	if (side->vq->lanes) {
+		init.rail = (unsigned)world_range(side->vq->world, 0, VQ_RAILS - 1);
+		client->withdraw_at_ns = side->vq->world->now_ns + world_range(side->vq->world, 0, WITHDRAW_NS_MAX);
+	}
 
 	put_le32(generation, ++client->generation);
 	client->first = client->next_completed = side->vq->count;
@@ -138,6 +145,7 @@ static void fill(struct vq_side *side, uint32_t number, struct vq_op *op, struct
 	*wr = (struct ibv_send_wr){.wr_id = number, .sg_list = sge, .num_sge = 1, .send_flags = IBV_SEND_SIGNALED};
 	if (op->kind == VQ_WRITE) {
 		wr->opcode = IBV_WR_RDMA_WRITE;
+		wr->send_flags |= op->idempotent ? HF_SEND_IDEMPOTENT : 0;
 		wr->wr.rdma.remote_addr = client->remote_addr + (uint64_t)number * VQ_SLOT_BYTES;
 		wr->wr.rdma.rkey = client->remote_rkey;
 	} else if (op->kind == VQ_FAA) {
@@ -186,6 +194,7 @@ static bool post(struct vq_side *side, uint64_t now_ns)
 	op->argument = rng_next(&vq->world->rng);
 	op->generation = client->generation;
 	op->server_memory = client->remote_addr;
+	op->idempotent = vq->lanes && op->kind == VQ_WRITE && world_chance(vq->world, 500000);
 	hf_vqp_counters(client->vqp, &counters);
 	op->failovers = counters.failovers;
 	op->posted_ns = vq->world->now_ns;
@@ -223,6 +232,8 @@ static struct hf_vqp *on_request(const struct hf_vqp_request *request, void *rep
 		.cap = {.max_send_wr = 1, .max_recv_wr = VQ_RECEIVES, .max_send_sge = 1, .max_recv_sge = 1},
 		.access = GRANTED,
 		.revocable = side->vq->revokes,
+		.hand_back = side->vq->lanes,
+		.rail = request->lane > 0 ? (unsigned)request->lane : 0,
 	};
 
 	if (request->private_bytes != 4 || side->server.count == VQ_VQPS_MAX ||
@@ -339,6 +350,18 @@ static void change_grants(struct vq_side *side, uint64_t now_ns)
 			      : world_range(vq->world, 0, GRANT_NS_MAX));
 }
 
+/* With wrs in flight, mostly; and while the loss of the rail is being settled already. */
+static void withdraw(struct vq_side *side)
+{
+	struct vq_client *client = &side->client;
+
+	if (!side->vq->lanes || client->vqp == NULL || side->vq->world->now_ns < client->withdraw_at_ns ||
+		side->vq->world->now_ns >= side->vq->faults.quiet_ns)
+		return;
+	client->withdraw_at_ns = UINT64_MAX;
+	(void)hf_vqp_withdraw(client->vqp);
+}
+
 static enum hf_poll poll_side(struct hf_poller *poller, uint64_t now_ns)
 {
 	struct vq_side *side = container_of(poller, struct vq_side, endpoint.poller);
@@ -350,6 +373,7 @@ static enum hf_poll poll_side(struct hf_poller *poller, uint64_t now_ns)
 			change_grants(side, now_ns);
 		return busy ? HF_BUSY : HF_IDLE;
 	}
+	withdraw(side);
 	busy |= renew(side, now_ns);
 	busy |= post(side, now_ns);
 	return busy ? HF_BUSY : HF_IDLE;

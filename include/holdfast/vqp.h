@@ -97,6 +97,10 @@ struct hf_vqp_init {
 	/* Taking access ends without a peer whose process has stood still in the middle of an operation for this long
 	 * (shm; other devices do not wait). 0: 20 ms. */
 	uint64_t revoke_ns;
+	/* A lane: it is on the node's rail of this number only, and hands back: hf_vqp_withdraw. Policy varuna alone;
+	 * not revocable. Both ends are made so, on rails of the same name, or connecting is refused. */
+	bool hand_back;
+	unsigned rail;
 	void *context;
 	/* The vqp came up, changed rail or failed for good. May post, poll and connect, but destroy nothing. NULL: not
 	 * told. */
@@ -117,6 +121,7 @@ struct hf_vqp_request {
 	struct hf_peer *peer;
 	const void *private_data;
 	size_t private_bytes;
+	int lane; /* the node's rail that the peer's vqp is pinned to (hf_vqp_init.hand_back); -1: it is not pinned */
 };
 /* Serves `service` (a name of at most HF_NAME_BYTES - 1): on_request makes a vqp and returns it, with an answer of at
  * most HF_PRIVATE_BYTES in reply, or returns NULL to refuse. */
@@ -138,6 +143,13 @@ int hf_vqp_connect(
 int hf_vqp_connect_num(struct hf_vqp *vqp, struct hf_peer *peer, uint32_t num, int access);
 /* As the move of a qp to IBV_QPS_ERR: every wr completes as flushed, and the other side's too. */
 void hf_vqp_abort(struct hf_vqp *vqp);
+/* Ends a lane by its evidence, as the loss of its rail does: both ends fence it and tell each other what executed. What
+ * executed completes with success, the rest as HF_WC_NOT_EXECUTED: the first with IBV_WC_RETRY_EXC_ERR, or the status
+ * with which it was refused, the others with IBV_WC_WR_FLUSH_ERR. A wr of which some packets executed is
+ * HF_WC_UNKNOWN, as is one whose evidence was lost with a device. Nothing is sent elsewhere, nothing executes later.
+ * WRITEs that may be repeated are best posted with HF_SEND_IDEMPOTENT, which costs no log entry. A peer that does not
+ * answer delays the end until its lease is over. `changed` is called at the end, on both sides. -EINVAL: not a lane. */
+int hf_vqp_withdraw(struct hf_vqp *vqp);
 /* As the move of a qp to IBV_QPS_RESET, also after hf_vqp_abort: both queues are empty, and completions that were not
  * polled are dropped. Only of a vqp that was never to be connected; -EISCONN otherwise. */
 int hf_vqp_reset(struct hf_vqp *vqp);
@@ -155,6 +167,26 @@ enum hf_vqp_state {
 enum hf_vqp_state hf_vqp_state(const struct hf_vqp *vqp);
 /* Why it was not connected, for people; empty when nobody said. */
 const char *hf_vqp_reason(const struct hf_vqp *vqp);
+/* Why a vqp is in HF_VQP_ERROR: the first reason that this side saw. */
+enum hf_vqp_end {
+	HF_VQP_END_NONE,       /* it is not */
+	HF_VQP_END_ASKED,      /* hf_vqp_abort, hf_vqp_withdraw or hf_peer_close of this side */
+	HF_VQP_END_REFUSED,    /* never connected: refused by the peer, or by this side since both do not agree */
+	HF_VQP_END_UNANSWERED, /* never connected: what was posted waited for the budget */
+	HF_VQP_END_PEER,       /* the peer's vqp ended: asked there, a program error there, or destroyed */
+	HF_VQP_END_PEER_GONE,  /* the peer's process is gone, or was out of reach for longer than its lease */
+	HF_VQP_END_PROGRAM,    /* a wr or a receive of this side was at fault: the status */
+	HF_VQP_END_NO_PATH,    /* there was no path within the budget */
+	HF_VQP_END_PORT_HERE,  /* of a lane, or under policy none: the port of its rail is down here, */
+	HF_VQP_END_PORT_THERE, /* or there, */
+	HF_VQP_END_DEVICE,     /* or its device here died, */
+	HF_VQP_END_PATH,       /* or its wrs had no answer although both ports are up */
+	HF_VQP_END_UNKNOWN,    /* the outcome of a wr is unknown, and nothing of the vqp may execute behind it */
+	HF_VQP_END_NO_MEMORY,
+	HF_VQP_ENDS,
+};
+/* status_out (NULL is legal): of the wr or receive of HF_VQP_END_PROGRAM, else IBV_WC_SUCCESS. */
+enum hf_vqp_end hf_vqp_end(const struct hf_vqp *vqp, enum ibv_wc_status *status_out);
 int hf_vqp_rail(const struct hf_vqp *vqp); /* the node's rail in use; -1 when none is */
 /* False: after a failover it is on a standby qp that it shares with others, until it has one of its own again. */
 bool hf_vqp_is_dedicated(const struct hf_vqp *vqp);

@@ -11,6 +11,7 @@
 #include "vqp/objects.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,6 +23,7 @@ struct end_told {
 	struct access_told granted;
 	uint32_t pd;    /* by a number of the sender's own */
 	uint32_t depth; /* of the sender's request log */
+	uint8_t lane;   /* the sender's rail that it is pinned to, plus one; 0: it is not */
 };
 
 /* CONNECT, ACCEPT; an ACCEPT has neither service nor terms. */
@@ -50,6 +52,7 @@ static const struct field end_fields[] = {
 	FIELD_STRUCT(struct end_told, granted, &access_layout),
 	FIELD_ANY(struct end_told, pd),
 	FIELD_MAX(struct end_told, depth, LOG_ENTRIES_MAX),
+	FIELD_MAX(struct end_told, lane, HF_RAILS_MAX),
 };
 static const struct fields end_layout = FIELDS(end_fields);
 
@@ -127,6 +130,7 @@ static void begin(struct hf_vqp *vqp, uint32_t remote_num, const struct end_told
 	rc = region_join(vqp);
 	if (rc != 0) {
 		log_error("vqp %u: %s", vqp->num, strerror(-rc));
+		end_for(vqp, HF_VQP_END_NO_MEMORY);
 		vqp_fail(vqp, IBV_WC_GENERAL_ERR, IBV_WC_WR_FLUSH_ERR, true);
 		return;
 	}
@@ -138,7 +142,7 @@ static void join(struct hf_vqp *vqp, struct hf_peer *peer)
 {
 	bool picks = strcmp(vqp->node->config.name, hf_peer_name(peer)) < 0;
 
-	recovery_init(&vqp->recovery, picks, vqp->node->config.budget_ns);
+	recovery_init(&vqp->recovery, picks, hand_back_budget_ns(vqp));
 	vqp->peer = peer;
 }
 
@@ -191,7 +195,7 @@ int hf_vqp_connect_num(struct hf_vqp *vqp, struct hf_peer *peer, uint32_t num, i
 {
 	if (vqp->state != HF_VQP_INIT)
 		return -EISCONN;
-	if (num == 0 || num > NUM_MASK)
+	if (num == 0 || num > NUM_MASK || vqp->lane >= 0)
 		return -EINVAL;
 	vqp->access = access;
 	vqp->wanted_num = num;
@@ -204,7 +208,10 @@ int hf_vqp_connect_num(struct hf_vqp *vqp, struct hf_peer *peer, uint32_t num, i
 
 static struct end_told our_end(const struct hf_vqp *vqp)
 {
-	return (struct end_told){.granted = access_tell(vqp), .pd = vqp->pd->num, .depth = vqp->sends.capacity};
+	return (struct end_told){.granted = access_tell(vqp),
+		.pd = vqp->pd->num,
+		.depth = vqp->sends.capacity,
+		.lane = (uint8_t)(vqp->lane + 1)};
 }
 
 static void say_join(struct hf_vqp *vqp, bool answer)
@@ -241,6 +248,16 @@ void connect_send(struct hf_vqp *vqp)
 
 /* ---- why it was not connected ---- */
 
+static void terms_of(const struct hf_node *node, int lane, char terms_out[HF_NAME_BYTES])
+{
+	size_t used;
+
+	policy_terms(&node->config, terms_out);
+	used = strlen(terms_out);
+	if (lane >= 0)
+		snprintf(terms_out + used, HF_NAME_BYTES - used, " on %s", node->rails[lane].config.name);
+}
+
 /* NULL, which hf_error_set takes: no memory for it. */
 static struct hf_error *reason_of(struct hf_vqp *vqp)
 {
@@ -256,7 +273,7 @@ static void explain_refusal(struct hf_vqp *vqp, const char *terms)
 	const char *who = hf_peer_name(vqp->peer);
 	char ours[HF_NAME_BYTES];
 
-	policy_terms(&vqp->node->config, ours);
+	terms_of(vqp->node, vqp->lane, ours);
 	if (terms != NULL && strcmp(ours, terms) != 0)
 		hf_error_set(reason, 0,
 			"node %s refused: its policy is '%s', that of this node %s is '%s'; both must have the same",
@@ -310,14 +327,22 @@ void connect_tick(struct hf_vqp *vqp, uint64_t now_ns)
 	if (now_ns - vqp->unanswered_ns < vqp->node->config.budget_ns)
 		return;
 	explain_silence(vqp);
+	end_for(vqp, HF_VQP_END_UNANSWERED);
 	vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR, false);
+}
+
+static int lane_asked_for(const struct hf_peer *peer, const struct connect_message *message)
+{
+	return message->end.lane == 0 ? -1 : peer_our_rail(peer, (uint8_t)(message->end.lane - 1));
 }
 
 static struct hf_vqp *ask_service(
 	struct hf_peer *peer, const struct connect_message *message, struct connect_message *answer)
 {
-	struct hf_vqp_request request = {
-		.peer = peer, .private_data = message->private_data, .private_bytes = message->private_bytes};
+	struct hf_vqp_request request = {.peer = peer,
+		.private_data = message->private_data,
+		.private_bytes = message->private_bytes,
+		.lane = lane_asked_for(peer, message)};
 	struct hf_node *node = peer->node;
 	size_t reply_bytes = 0;
 	struct hf_vqp *vqp = NULL;
@@ -368,6 +393,21 @@ static void take_join(struct hf_peer *peer, const struct message_head *head)
 		begin(vqp, head->from, &message->end);
 }
 
+/* One end would hand back what the other sends again. */
+static void refuse_lane(struct hf_vqp *vqp, const struct hf_peer *peer, char terms[HF_NAME_BYTES])
+{
+	struct hf_error *reason = reason_of(vqp);
+	char theirs[HF_NAME_BYTES];
+
+	memcpy(theirs, terms, sizeof(theirs));
+	terms_of(vqp->node, vqp->lane, terms);
+	hf_error_set(reason, 0, "node %s asked for a vqp with '%s', and this one has '%s'", hf_peer_name(peer), theirs,
+		terms);
+	log_error("vqp %u: %s", vqp->num, hf_vqp_reason(vqp));
+	end_for(vqp, HF_VQP_END_REFUSED);
+	vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, false);
+}
+
 static void take_connect(struct hf_peer *peer, const struct message_head *head)
 {
 	const struct connect_message *message = (const void *)head;
@@ -378,8 +418,14 @@ static void take_connect(struct hf_peer *peer, const struct message_head *head)
 	if (head->from == 0)
 		return;
 	policy_terms(&peer->node->config, refuse.terms);
-	if (agrees(peer, refuse.terms, message->terms))
+	if (agrees(peer, refuse.terms, message->terms)) {
+		terms_of(peer->node, lane_asked_for(peer, message), refuse.terms);
 		vqp = ask_service(peer, message, &answer);
+	}
+	if (vqp != NULL && !hand_back_agrees(vqp, peer, message->end.lane)) {
+		refuse_lane(vqp, peer, refuse.terms);
+		vqp = NULL;
+	}
 	if (vqp == NULL) {
 		peer_send(peer, &refuse.head);
 		return;
@@ -403,6 +449,7 @@ static struct hf_vqp *waiting_for(struct hf_peer *peer, const struct message_hea
 static void refused(struct hf_vqp *vqp, const char *terms)
 {
 	explain_refusal(vqp, terms);
+	end_for(vqp, HF_VQP_END_REFUSED);
 	vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, false);
 }
 
@@ -415,6 +462,14 @@ static void take_refuse(struct hf_peer *peer, const struct message_head *head)
 		refused(vqp, message->terms);
 }
 
+/* By this side; the other one is told. */
+static void end_unconnected(struct hf_vqp *vqp, uint32_t remote_num, enum hf_vqp_end why)
+{
+	vqp->remote_num = remote_num;
+	end_for(vqp, why);
+	vqp_fail(vqp, IBV_WC_GENERAL_ERR, IBV_WC_WR_FLUSH_ERR, true);
+}
+
 static void take_accept(struct hf_peer *peer, const struct message_head *head)
 {
 	const struct connect_message *message = (const void *)head;
@@ -424,8 +479,10 @@ static void take_accept(struct hf_peer *peer, const struct message_head *head)
 		return;
 	if (head->from == 0)
 		refused(vqp, NULL);
+	else if (!hand_back_agrees(vqp, peer, message->end.lane))
+		end_unconnected(vqp, head->from, HF_VQP_END_REFUSED);
 	else if (keep_private(vqp, message->private_data, message->private_bytes))
 		begin(vqp, head->from, &message->end);
 	else
-		vqp_fail(vqp, IBV_WC_GENERAL_ERR, IBV_WC_WR_FLUSH_ERR, true);
+		end_unconnected(vqp, head->from, HF_VQP_END_NO_MEMORY);
 }

@@ -74,6 +74,9 @@ struct hf_vqp {
 	void *context;
 	void (*changed)(struct hf_vqp *vqp, void *context);
 	enum hf_vqp_state state;
+	enum hf_vqp_end ended_for; /* end.c */
+	enum ibv_wc_status ended_with;
+	int lane; /* the rail that it is pinned to, and hands back when that is lost; -1: any */
 	uint32_t num, remote_num;
 	uint32_t wanted_num; /* hf_vqp_connect_num: the other's; 0 otherwise */
 	bool forsaken;       /* vqp_forsake */
@@ -170,6 +173,21 @@ void vqp_abort(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status 
 void vqp_drop_path(struct hf_vqp *vqp);    /* the one in use, which is fenced, or was never connected */
 void vqp_forget_paths(struct hf_vqp *vqp); /* all of them */
 void vqp_end_paths(struct hf_vqp *vqp);    /* what completed is kept; nothing arrives any more */
+
+/* end.c: why it ends. Only what is noted first counts. */
+void end_for(struct hf_vqp *vqp, enum hf_vqp_end why);
+void end_for_program(struct hf_vqp *vqp, enum ibv_wc_status status);
+void end_for_path(struct hf_vqp *vqp); /* a port, the device or the path */
+void end_for_port(struct hf_vqp *vqp); /* of a lane: as end_for_path, unless both ports are up */
+void end_for_status(struct hf_vqp *vqp, enum ibv_wc_status status);
+
+/* hand_back.c */
+uint32_t hand_back_usable(const struct hf_vqp *vqp);    /* peer_usable; of a lane its rail, while both ports are up */
+uint64_t hand_back_budget_ns(const struct hf_vqp *vqp); /* of the exchange */
+/* `theirs`: the rail of the peer's lane, plus one; 0: it is none. */
+bool hand_back_agrees(const struct hf_vqp *vqp, const struct hf_peer *peer, uint8_t theirs);
+bool hand_back_is_due(const struct hf_vqp *vqp); /* at the verdicts */
+void hand_back(struct hf_vqp *vqp);              /* behind them */
 
 /* vcq.c */
 bool vcq_ready(const struct hf_vcq *cq);

@@ -58,6 +58,8 @@ void peers_lease_over(struct hf_peer *peer)
 
 		if (!vqp_uses(vqp, peer) || vqp->path.qp == NULL || vqp->path.broken)
 			continue;
+		if (vqp->lane >= 0 || !policy_recovers(vqp->node->config.policy))
+			end_for(vqp, HF_VQP_END_PEER_GONE);
 		if (policy_recovers(vqp->node->config.policy))
 			failover_broken(vqp);
 		else
@@ -109,8 +111,10 @@ void peers_down(struct hf_peer *peer)
 
 		if (look_for_successor(vqp, peer))
 			continue;
-		if (vqp_uses(vqp, peer) && (loses_wrs(vqp) || !vqp_forsake(vqp)))
+		if (vqp_uses(vqp, peer) && (loses_wrs(vqp) || !vqp_forsake(vqp))) {
+			end_for(vqp, HF_VQP_END_PEER_GONE);
 			vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR, false);
+		}
 		if (vqp->peer == peer) {
 			/* Its turn or its probe's completion may come before the vqp is fenced. */
 			rebuild_end(vqp, false, 0);
@@ -125,8 +129,10 @@ void peers_closing(struct hf_peer *peer)
 	list_for_each (at, &vqps_of(peer->node)->vqps) {
 		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
 
-		if (vqp_uses(vqp, peer))
+		if (vqp_uses(vqp, peer)) {
+			end_for(vqp, HF_VQP_END_ASKED);
 			vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, false);
+		}
 		if (vqp->peer == peer) {
 			vqp_end_paths(vqp); /* BYE lets the peer report: nothing of it happens here any more */
 			region_leave(vqp);

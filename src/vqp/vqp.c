@@ -16,6 +16,9 @@ static int check_init(const struct hf_vpd *pd, const struct hf_vqp_init *init)
 	if (init->send_cq == NULL || init->cap.max_send_wr == 0 || init->cap.max_send_sge > VQP_SGE_MAX ||
 		init->cap.max_recv_sge > VQP_SGE_MAX)
 		return -EINVAL;
+	if (init->hand_back &&
+		(init->rail >= pd->node->rail_count || init->revocable || pd->node->config.policy != HF_POLICY_VARUNA))
+		return -EINVAL;
 	for (unsigned i = 0; i < pd->node->rail_count; i++) {
 		const struct hf_dev_attr *attr = &pd->node->rails[i].dev->attr;
 
@@ -75,6 +78,7 @@ int hf_vqp_create(struct hf_vpd *pd, const struct hf_vqp_init *init, struct hf_v
 	vqp->cap = init->cap;
 	vqp->sq_sig_all = init->sq_sig_all;
 	vqp->access = init->access;
+	vqp->lane = init->hand_back ? (int)init->rail : -1;
 	vqp->grants.revocable = init->revocable;
 	vqp->grants.revoke_ns = init->revoke_ns;
 	vqp->grants.ours = 1;
@@ -154,6 +158,7 @@ bool vqp_forsake(struct hf_vqp *vqp)
 
 void hf_vqp_abort(struct hf_vqp *vqp)
 {
+	end_for(vqp, HF_VQP_END_ASKED);
 	vqp_abort(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR);
 }
 
@@ -171,6 +176,7 @@ int hf_vqp_reset(struct hf_vqp *vqp)
 	if (vqp->state == HF_VQP_INIT)
 		return 0;
 	vqp->failing = vqp->fail_tell = false;
+	vqp->ended_for = HF_VQP_END_NONE;
 	vqp->path.broken = false;
 	vqp_move(vqp, HF_VQP_INIT);
 	access_check(vqp);

@@ -43,6 +43,13 @@ static void send_failed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 		marks_broken(vqp);
 		return;
 	}
+	if (kind == WC_PROGRAM && !probe && vqp->lane >= 0 && (wc->wr_id & WR_UID) == 0) {
+		end_for_program(vqp, wc->status);
+		retire(vqp, POSITION(wc->wr_id));
+		request_log_at(&vqp->sends, POSITION(wc->wr_id))->refused = wc->status;
+		marks_broken(vqp); /* the others are handed back by evidence */
+		return;
+	}
 	if (kind == WC_PROGRAM && !probe) {
 		fail_one(vqp, POSITION(wc->wr_id), wc->status);
 		return;
@@ -55,6 +62,8 @@ static void send_failed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 	}
 	retire(vqp, POSITION(wc->wr_id));
 	vqp->rail_suspect = kind == WC_PATH;
+	if (vqp->lane >= 0 && vqp->rail_suspect)
+		end_for_path(vqp);
 	if (vqp->rail_suspect && !vqp->forsaken)
 		peers_silent(vqp->peer, vqp->path.rail);
 	marks_broken(vqp);
@@ -74,6 +83,7 @@ static void recv_completed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 	entry->received = (struct request_log_received){
 		.opcode = wc->opcode, .byte_len = wc->byte_len, .imm_data = wc->imm_data, .wc_flags = wc->wc_flags};
 	if (wc->status != IBV_WC_SUCCESS) {
+		end_for_status(vqp, wc->status);
 		vqp_abort(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR);
 		return;
 	}

@@ -28,7 +28,7 @@ void backup_offer_all(struct hf_vqp *vqp)
 	uint32_t usable = peer_usable(vqp->peer);
 
 	if (!vqp->recovery.picks || !(vqp->grants.dedicated || policy_caches(vqp->node->config.policy)) ||
-		vqp->state != HF_VQP_UP)
+		vqp->state != HF_VQP_UP || vqp->lane >= 0)
 		return;
 	for (unsigned rail = 0; rail < vqp->node->rail_count; rail++) {
 		if (vqp->backup[rail].broken)

@@ -6,8 +6,8 @@ bool failback_due(const struct hf_vqp *vqp, uint64_t now_ns)
 {
 	int best;
 
-	if (vqp->state != HF_VQP_UP || vqp->forsaken || vqp->path.qp == NULL || !vqp->recovery.picks ||
-		!policy_recovers(vqp->node->config.policy))
+	if (vqp->state != HF_VQP_UP || vqp->forsaken || vqp->lane >= 0 || vqp->path.qp == NULL ||
+		!vqp->recovery.picks || !policy_recovers(vqp->node->config.policy))
 		return false;
 	best = rail_choose(home_rails(vqp, peer_usable(vqp->peer)));
 	if (best > (int)vqp->path.rail)

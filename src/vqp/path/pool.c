@@ -204,8 +204,8 @@ void pool_enlist(struct hf_vqp *vqp)
 {
 	struct pool *pool = NULL;
 
-	if (vqp->pool != NULL || vqp->grants.dedicated || home_binds(vqp) || vqp->node->rail_count < 2 ||
-		!policy_pools(vqp->node->config.policy))
+	if (vqp->pool != NULL || vqp->grants.dedicated || vqp->lane >= 0 || home_binds(vqp) ||
+		vqp->node->rail_count < 2 || !policy_pools(vqp->node->config.policy))
 		return;
 	list_for_each (at, &vqps_of(vqp->node)->pools)
 		if (fits(container_of(at, struct pool, node_link), vqp))

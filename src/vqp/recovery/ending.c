@@ -34,6 +34,7 @@ void vqp_fail(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status r
 {
 	if (vqp->state == HF_VQP_ERROR)
 		return;
+	end_for_status(vqp, first);
 	vqp_move(vqp, HF_VQP_ERROR);
 	region_leave(vqp);
 	vqp->fail_tell = tell;

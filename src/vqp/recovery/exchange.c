@@ -242,6 +242,7 @@ void exchange_closed(struct hf_vqp *vqp, const struct message_head *message)
 	if (vqp_forsake(vqp))
 		return;
 	look_for_strays(vqp, message);
+	end_for(vqp, HF_VQP_END_PEER);
 	vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, true); /* it may wait for our fence */
 }
 
@@ -278,6 +279,8 @@ static void hear_suspicion(struct hf_vqp *vqp, uint32_t epoch, const struct fenc
 	if (vqp->path.qp == NULL || (int32_t)(epoch - vqp->recovery.epoch) < 0)
 		return;
 	vqp->rail_suspect = vqp->rail_suspect || reason->wr_failed;
+	if (vqp->lane >= 0 && reason->wr_failed)
+		end_for_path(vqp);
 	if (epoch == vqp->recovery.epoch)
 		return;
 	if (reason->wr_failed)
@@ -331,8 +334,10 @@ static void take_state(struct hf_vqp *vqp, const struct message_head *head)
 
 static void take_lengths(struct hf_vqp *vqp, const struct message_head *head)
 {
-	if (imm_lengths_learn(&vqp->lengths, (const void *)head) != 0)
-		vqp_fail(vqp, IBV_WC_GENERAL_ERR, IBV_WC_WR_FLUSH_ERR, true);
+	if (imm_lengths_learn(&vqp->lengths, (const void *)head) == 0)
+		return;
+	end_for(vqp, HF_VQP_END_NO_MEMORY);
+	vqp_fail(vqp, IBV_WC_GENERAL_ERR, IBV_WC_WR_FLUSH_ERR, true);
 }
 
 static void take_ready(struct hf_vqp *vqp, const struct message_head *head)

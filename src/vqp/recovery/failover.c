@@ -31,13 +31,19 @@ static void settle(struct hf_vqp *vqp)
 		vqp->doomed = true;
 	}
 	vqp->evidence.answers_unsure = answers_unsure(vqp);
+	vqp->evidence.no_replay = hand_back_is_due(vqp);
 	unknown = verdict_enter(vqp->node->config.policy, &vqp->sends, &vqp->evidence, &reading);
 	if (unknown > 0) {
 		log_warn("vqp %u: nobody can say what became of %u wrs", vqp->num, unknown);
 		vqp->doomed = true;
 	}
+	if (hand_back_is_due(vqp)) {
+		hand_back(vqp);
+		return;
+	}
 	/* The picker may post as soon as it has said GO: then it is on that path that its wrs have to be fenced. */
 	if (vqp->doomed && vqp->recovery.picks) {
+		end_for(vqp, HF_VQP_END_UNKNOWN);
 		vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, true);
 		return;
 	}
@@ -104,6 +110,7 @@ static void do_resume(struct hf_vqp *vqp)
 	if (vqp->path.qp == NULL)
 		return;
 	if (vqp->doomed) {
+		end_for(vqp, HF_VQP_END_UNKNOWN);
 		vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, true);
 		return;
 	}
@@ -133,7 +140,7 @@ static void do_resume(struct hf_vqp *vqp)
 /* A swap goes to the rail that was prepared and probed for it, should another one have come up meanwhile. */
 static uint32_t usable_rails(const struct hf_vqp *vqp)
 {
-	uint32_t usable = peer_usable(vqp->peer), prepared = 1u << vqp->rebuild.rail;
+	uint32_t usable = hand_back_usable(vqp), prepared = 1u << vqp->rebuild.rail;
 
 	if (vqp->recovery.kind == RECOVERY_FAILBACK && vqp->rebuild.state == REBUILD_SWAPPING && (usable & prepared))
 		return prepared;
@@ -175,6 +182,7 @@ static void fail_of_budget(struct hf_vqp *vqp, enum recovery_state waited_in)
 {
 	log_error("vqp %u: no path within the budget: epoch %u, it waited for %s", vqp->num, vqp->recovery.epoch,
 		recovery_state_name(waited_in));
+	end_for(vqp, hand_back_is_due(vqp) ? HF_VQP_END_PEER_GONE : HF_VQP_END_NO_PATH);
 	vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR, true);
 	vqp->fail_waits = true;
 }
@@ -258,10 +266,13 @@ void failover_broken(struct hf_vqp *vqp)
 	struct recovery_event event = {.type = RECOVERY_EVENT_BROKEN};
 
 	if (vqp->forsaken) {
+		end_for(vqp, HF_VQP_END_PEER);
 		vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR, false);
 		return;
 	}
 	vqp->path.broken = true;
+	if (vqp->lane >= 0)
+		end_for_port(vqp);
 	failover_event(vqp, &event);
 }
 
@@ -293,7 +304,7 @@ void failover_tick(struct hf_vqp *vqp, uint64_t now_ns)
 	if (vqp->peer == NULL || vqp->state == HF_VQP_ERROR || vqp->state == HF_VQP_INIT)
 		return;
 	if (vqp->recovery.state == RECOVERY_BUILD && vqp->recovery.rail >= 0 &&
-		(peer_usable(vqp->peer) & 1u << vqp->recovery.rail) == 0)
+		(hand_back_usable(vqp) & 1u << vqp->recovery.rail) == 0)
 		failover_broken(vqp);
 	if (vqp->recovery.state == RECOVERY_QUIET && now_ns >= vqp->recovery.since_ns + QUIET_PATIENCE_NS)
 		failover_broken(vqp);
@@ -306,6 +317,7 @@ void failover_tick(struct hf_vqp *vqp, uint64_t now_ns)
 		rebuild_want(vqp, (unsigned)rail_choose(home_rails(vqp, peer_usable(vqp->peer))), now_ns);
 	if (home_despairs(vqp, now_ns)) {
 		log_error("vqp %u: it cannot come to where the region's atomics are done", vqp->num);
+		end_for(vqp, HF_VQP_END_NO_PATH);
 		vqp_abort(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR);
 	}
 }

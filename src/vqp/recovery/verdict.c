@@ -82,7 +82,7 @@ static enum executed by_both(const struct judge *judge, uint32_t *packets_out)
 /* To send again what may have executed is harmless only when the application says so, of the wr or of the region. */
 static struct verdict in_doubt(const struct request_log_wr *entry, const struct evidence *evidence)
 {
-	bool again = (entry->idempotent || entry->plain) && evidence->fenced;
+	bool again = (entry->idempotent || entry->plain) && evidence->fenced && !evidence->no_replay;
 
 	return (struct verdict){.kind = again ? VERDICT_REPLAY : VERDICT_UNKNOWN, .doubtful = again};
 }

@@ -53,7 +53,9 @@ void pair_make_vqp(struct pair *pair, struct end *end)
 			.max_inline_data = 64},
 		.access = pair->access,
 		.revocable = pair->revocable,
-		.revoke_ns = pair->revoke_ns};
+		.revoke_ns = pair->revoke_ns,
+		.hand_back = pair->hand_back,
+		.rail = pair->rail};
 
 	assert_int_equal(hf_vqp_create(end->pd, &init, &end->vqp), 0);
 }

@@ -32,6 +32,8 @@ struct pair {
 	int access;
 	bool revocable;
 	uint64_t revoke_ns;
+	bool hand_back; /* vqps are lanes on `rail` */
+	unsigned rail;
 };
 
 void pair_open(struct pair *pair, enum hf_policy policy);
