@@ -91,7 +91,7 @@ static void send_one(struct sim_socket *from, const struct hf_addr *receiver, co
 	network->datagrams++;
 	if (to == NULL)
 		return;
-	fate = network_fate(network, from->port, to);
+	fate = network_fate(network, from->port, to, bytes);
 	if (fate.lost || network_loses(network, from->port, to, data, bytes)) {
 		network->dropped++;
 		return;

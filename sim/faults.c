@@ -6,6 +6,8 @@
 
 #define LEAD_NS_MAX       (500 * NS_US)
 #define FLAP_NS_MAX       (3 * NS_MS)
+#define SLOW_BITS_MIN     10000000u /* per second */
+#define SLOW_BITS_MAX     1000000000u
 #define CRASH_WAITS_MAX   4000u
 #define CRASH_WAIT_NS_MAX (6 * NS_US)
 
@@ -85,6 +87,8 @@ static void condition(struct fault *fault, bool on)
 		path->acks_lost_ppm = ppm;
 	if (fault->kind == FAULT_RESPONSES_LOST)
 		path->responses_lost_ppm = ppm;
+	if (fault->kind == FAULT_SLOW)
+		path->bits_per_s = on ? fault->amount : 0;
 	if (fault->kind == FAULT_CONTROL_HELD && on)
 		path->held_until_ns = fault->faults->world->now_ns + fault->duration_ns;
 	if (fault->kind == FAULT_CLOG && on)
@@ -169,6 +173,7 @@ static bool begin(struct fault *fault)
 	case FAULT_ACKS_LOST:
 	case FAULT_RESPONSES_LOST:
 	case FAULT_CONTROL_HELD:
+	case FAULT_SLOW:
 		condition(fault, true);
 		return true;
 	case FAULT_STREAM_RESET:
@@ -231,6 +236,7 @@ static void end(struct fault *fault)
 	case FAULT_ACKS_LOST:
 	case FAULT_RESPONSES_LOST:
 	case FAULT_CONTROL_HELD:
+	case FAULT_SLOW:
 		condition(fault, false);
 		break;
 	case FAULT_PAUSE:
@@ -321,8 +327,10 @@ static void begin_event(struct world_event *event)
 /* Kinds behind FAULT_HOST_STOP are of scenarios that name them: the seeds of the others stay what they were. */
 static enum fault_kind pick_kind(struct world *world, uint32_t allowed)
 {
-	unsigned last = allowed >> FAULT_DATA_LOST != 0 ? FAULT_KINDS - 1 : FAULT_HOST_STOP;
+	unsigned last = FAULT_KINDS - 1;
 
+	while (last > FAULT_HOST_STOP && (allowed & FAULT_BIT(last)) == 0)
+		last--;
 	for (;;) {
 		enum fault_kind kind = (enum fault_kind)world_range(world, 0, last);
 
@@ -343,6 +351,8 @@ static uint64_t pick_amount(struct world *world, enum fault_kind kind)
 {
 	if (kind == FAULT_DELAY)
 		return world_range(world, 5 * NS_US, 2 * NS_MS);
+	if (kind == FAULT_SLOW)
+		return world_range(world, SLOW_BITS_MIN, SLOW_BITS_MAX);
 	if (kind == FAULT_LATE)
 		return world_range(world, 2000, 100000);
 	if (kind == FAULT_ACKS_LOST || kind == FAULT_RESPONSES_LOST) /* mostly all of them */

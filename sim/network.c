@@ -17,6 +17,7 @@
 #define STREAM_LIMIT_MAX  (8 * NS_S)
 #define UNORDERED_PPM     200000u /* of worlds */
 #define FIRST_PORT        32768u
+#define WIRE_QUEUE_BYTES  (512u << 10) /* as a switch has for a port */
 
 void network_init(struct network *network, struct world *world)
 {
@@ -106,6 +107,21 @@ bool network_open(const struct network *network, const struct port *from, const 
 
 /* ---- the stages ---- */
 
+uint64_t network_wire_ns(struct network *network, const struct port *from, const struct port *to, size_t bytes)
+{
+	struct conditions *path = network_path(network, from, to);
+	uint64_t now_ns = network->world->now_ns;
+	uint64_t waits_ns = path->wire_free_ns > now_ns ? path->wire_free_ns - now_ns : 0;
+
+	if (path->bits_per_s == 0)
+		return waits_ns; /* behind what is queued from before */
+	if (waits_ns > WIRE_QUEUE_BYTES * 8 * NS_S / path->bits_per_s)
+		return UINT64_MAX;
+	waits_ns += bytes * 8 * NS_S / path->bits_per_s;
+	path->wire_free_ns = now_ns + waits_ns;
+	return waits_ns;
+}
+
 static void pass_cut(struct network *network, const struct port *from, const struct port *to, struct fate *fate)
 {
 	if (!network_open(network, from, to))
@@ -121,9 +137,14 @@ static void pass_loss(struct network *network, const struct port *from, const st
 static void pass_wire(struct network *network, const struct port *from, const struct port *to, struct fate *fate)
 {
 	struct conditions *path = network_path(network, from, to);
+	uint64_t wire_ns = fate->bytes == 0 ? 0 : network_wire_ns(network, from, to, fate->bytes);
 	uint64_t at_ns = network->world->now_ns + path->delay_ns +
 			 (path->jitter_ns ? world_range(network->world, 0, path->jitter_ns) : 0);
 
+	fate->lost = wire_ns == UINT64_MAX;
+	if (fate->lost)
+		return;
+	at_ns += wire_ns;
 	if (!network->unordered && at_ns <= path->last_ns)
 		at_ns = path->last_ns + 1;
 	path->last_ns = at_ns;
@@ -161,11 +182,11 @@ static void pass_duplicate(struct network *network, const struct port *from, con
 		fate->copy_delay_ns += world_range(network->world, LATE_NS_MIN, LATE_NS_MAX);
 }
 
-struct fate network_fate(struct network *network, const struct port *from, const struct port *to)
+struct fate network_fate(struct network *network, const struct port *from, const struct port *to, size_t bytes)
 {
 	static void (*const stages[])(struct network *, const struct port *, const struct port *, struct fate *) = {
 		pass_cut, pass_loss, pass_wire, pass_clog, pass_reorder, pass_late, pass_duplicate};
-	struct fate fate = {0};
+	struct fate fate = {.bytes = bytes};
 
 	for (size_t i = 0; i < sizeof(stages) / sizeof(stages[0]) && !fate.lost; i++)
 		stages[i](network, from, to, &fate);

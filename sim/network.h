@@ -35,6 +35,8 @@ struct conditions {
 	uint64_t clogged_until_ns;
 	uint64_t held_until_ns; /* streams only */
 	uint64_t last_ns;       /* when the last packet that nothing delayed arrives */
+	uint64_t bits_per_s;    /* 0: as many as are sent */
+	uint64_t wire_free_ns;  /* when what waits for its turn on the wire has been sent */
 	uint32_t loss_ppm, duplicate_ppm, reorder_ppm, late_ppm;
 	uint32_t acks_lost_ppm, responses_lost_ppm;
 };
@@ -53,6 +55,7 @@ struct network {
 
 /* What becomes of one packet. */
 struct fate {
+	size_t bytes;
 	bool lost;
 	uint64_t delay_ns;
 	uint64_t copy_delay_ns; /* 0: no second copy */
@@ -67,7 +70,11 @@ struct port *network_find(struct network *network, const struct hf_addr *address
 /* Whether a datagram is one of a kind that this path loses. */
 bool network_loses(
 	struct network *network, const struct port *from, const struct port *to, const uint8_t *data, size_t bytes);
-struct fate network_fate(struct network *network, const struct port *from, const struct port *to);
+/* With 0 bytes, its turn on the wire left out. */
+struct fate network_fate(struct network *network, const struct port *from, const struct port *to, size_t bytes);
+/* How long so many bytes wait for their turn on a path of limited bandwidth and then are on its wire; their sender goes
+ * on. UINT64_MAX: the queue before the wire is full. */
+uint64_t network_wire_ns(struct network *network, const struct port *from, const struct port *to, size_t bytes);
 /* Nothing holds this direction cut. */
 bool network_open(const struct network *network, const struct port *from, const struct port *to);
 struct conditions *network_path(struct network *network, const struct port *from, const struct port *to);

@@ -105,16 +105,25 @@ static void break_stream(struct stream *stream, int error)
 	wake(stream);
 }
 
+/* TCP sends no more than the path takes: what finds its queue full is sent later. */
 static void schedule_first(struct stream *stream, uint64_t at_ns)
 {
-	if (!list_empty(&stream->outbox) && stream->delivery.slot == 0)
-		world_schedule(stream->network->world, &stream->delivery, at_ns);
+	const struct segment *first = container_of(stream->outbox.next, struct segment, node);
+	struct world *world = stream->network->world;
+	uint64_t wire_ns;
+
+	if (list_empty(&stream->outbox) || stream->delivery.slot != 0)
+		return;
+	wire_ns = network_wire_ns(stream->network, stream->from, stream->to, first->bytes);
+	if (wire_ns == UINT64_MAX)
+		wire_ns = stream->rto_ns;
+	world_schedule(world, &stream->delivery, at_ns > world->now_ns + wire_ns ? at_ns : world->now_ns + wire_ns);
 }
 
 static void push(struct stream *stream, enum segment_kind kind, const struct iovec *pieces, size_t bytes)
 {
 	struct segment *segment = malloc(sizeof(*segment) + bytes);
-	struct fate fate = network_fate(stream->network, stream->from, stream->to);
+	struct fate fate = network_fate(stream->network, stream->from, stream->to, 0);
 
 	ensure(segment != NULL);
 	*segment = (struct segment){.kind = kind, .bytes = bytes};
@@ -266,7 +275,7 @@ static void deliver(struct world_event *event)
 		return;
 	}
 	schedule_first(
-		stream, world->now_ns + network_fate(stream->network, stream->from, stream->to).delay_ns / 4 + 1);
+		stream, world->now_ns + network_fate(stream->network, stream->from, stream->to, 0).delay_ns / 4 + 1);
 	wake(stream);
 }
 

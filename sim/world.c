@@ -36,6 +36,7 @@ static const char *const fault_names[FAULT_KINDS] = {
 	[FAULT_PROCESS_CRASH] = "process-crash",
 	[FAULT_HOST_STOP] = "host-stop",
 	[FAULT_DATA_LOST] = "data-lost",
+	[FAULT_SLOW] = "slow",
 };
 
 const char *fault_name(enum fault_kind kind)

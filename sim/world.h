@@ -59,6 +59,7 @@ enum fault_kind {
 	FAULT_PROCESS_CRASH,
 	FAULT_HOST_STOP,
 	FAULT_DATA_LOST, /* all datagrams, as where a switch misuses the class of the data: streams pass */
+	FAULT_SLOW,      /* a path of little bandwidth */
 	FAULT_KINDS,
 };
 const char *fault_name(enum fault_kind kind);

@@ -133,6 +133,63 @@ static void a_late_packet_survives_a_cut_that_it_outlasts(void **state)
 	fixture_close(&f);
 }
 
+static void a_path_takes_no_more_than_its_bandwidth(void **state)
+{
+	struct hf_io *a, *b;
+	struct fixture f;
+	char text[64];
+	unsigned n = 0;
+
+	(void)state;
+	fixture_open(&f, 5, NULL, NULL);
+	a = open_dgram(&f, 0, "10.0.0.1:100");
+	b = open_dgram(&f, 1, "10.0.0.2:100");
+	network_path(&f.network, f.ports[0], f.ports[1])->bits_per_s = 40000; /* a ms for 5 bytes */
+	for (unsigned i = 0; i < 100; i++)
+		send_text(a, "10.0.0.2:100", "slow!");
+	send_text(b, "10.0.0.1:100", "the other way is not");
+	fixture_run(&f, NS_MS / 2);
+	assert_int_equal(receive(a, text), 1);
+	assert_int_equal(receive(b, text), -EAGAIN);
+	fixture_run(&f, 10 * NS_MS);
+	while (receive(b, text) == 1)
+		n++;
+	assert_int_equal(n, 10);
+	network_path(&f.network, f.ports[0], f.ports[1])->bits_per_s = 0;
+	send_text(a, "10.0.0.2:100", "last"); /* does not overtake */
+	fixture_run(&f, 90 * NS_MS);
+	for (; receive(b, text) == 1; n++)
+		assert_string_equal(text, n == 100 ? "last" : "slow!");
+	assert_int_equal(n, 101);
+	hf_io_close(a);
+	hf_io_close(b);
+	fixture_close(&f);
+}
+
+static void what_finds_no_room_before_a_slow_path_is_lost(void **state)
+{
+	static char block[50000];
+	struct hf_dgram dgram = {.peer = fixture_addr("10.0.0.2:100"), .data = block, .bytes = sizeof(block)};
+	struct hf_io *a, *b;
+	struct fixture f;
+	unsigned n = 0;
+
+	(void)state;
+	fixture_open(&f, 5, NULL, NULL);
+	a = open_dgram(&f, 0, "10.0.0.1:100");
+	b = open_dgram(&f, 1, "10.0.0.2:100");
+	network_path(&f.network, f.ports[0], f.ports[1])->bits_per_s = 10000000;
+	for (unsigned i = 0; i < 40; i++)
+		assert_int_equal(hf_dgram_send(a, &dgram, 1), 1);
+	fixture_run(&f, 2 * NS_S);
+	while (hf_dgram_recv(b, &dgram, 1) == 1)
+		n++;
+	assert_int_equal(n, 11); /* 512 KiB and one more */
+	hf_io_close(a);
+	hf_io_close(b);
+	fixture_close(&f);
+}
+
 /* ---- streams ---- */
 
 struct streams {
@@ -265,6 +322,30 @@ static void connecting_to_nobody_is_refused(void **state)
 	fixture_close(&f);
 }
 
+static void a_stream_takes_its_time_on_a_slow_path(void **state)
+{
+	static char block[100000];
+	struct streams s;
+	size_t sent = 0, received = 0;
+	uint64_t begin_ns;
+
+	(void)state;
+	streams_open(&s, 5);
+	network_path(&s.f.network, s.f.ports[0], s.f.ports[1])->bits_per_s = 8000000; /* a ms for 1000 bytes */
+	begin_ns = s.f.world.now_ns;
+	while (received < sizeof(block)) {
+		size_t most = sizeof(block) - sent < 1000 ? sizeof(block) - sent : 1000;
+		ssize_t n = most == 0 ? 0 : hf_stream_write(s.client, block, most);
+
+		sent += n > 0 ? (size_t)n : 0;
+		fixture_run(&s.f, 100 * NS_US);
+		n = hf_stream_read(s.server, block, sizeof(block));
+		received += n > 0 ? (size_t)n : 0;
+	}
+	assert_in_range(s.f.world.now_ns - begin_ns, 100 * NS_MS, 140 * NS_MS);
+	streams_close(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -272,6 +353,9 @@ int main(void)
 		cmocka_unit_test(a_segmented_payload_arrives_as_its_datagrams),
 		cmocka_unit_test(a_host_knows_its_own_addresses),
 		cmocka_unit_test(a_cut_takes_one_direction_only),
+		cmocka_unit_test(a_path_takes_no_more_than_its_bandwidth),
+		cmocka_unit_test(what_finds_no_room_before_a_slow_path_is_lost),
+		cmocka_unit_test(a_stream_takes_its_time_on_a_slow_path),
 		cmocka_unit_test(a_late_packet_survives_a_cut_that_it_outlasts),
 		cmocka_unit_test(a_stream_keeps_bytes_in_order_through_loss_and_ends),
 		cmocka_unit_test(a_stream_stalls_during_a_cut_and_goes_on_after_it),
