@@ -20,16 +20,16 @@
  *   D6  DC initiators and targets (HF_DEV_DC); otherwise the standby pool shares RC qps.
  *   D7  Atomicity: with each other, other NICs and CPU atomics (HF_DEV_ATOMIC_GLOBAL), or within one HCA only.
  *   D8  Events: port up and down, qp fatal, last wqe reached, cq error. A port can be down without any completion.
+ *   D9  Lease: a request that reaches a qp after the qp's lease does not execute (HF_DEV_LEASE).
  *
  * Threads: a device and its objects belong to one thread, but hf_cq_poll, post and hf_dev_poll may be called by
  * different threads when no two work on the same qp, cq or srq at once; a poll works on the qps that complete there.
  * hf_dev_set_link may be called by any.
  *
- * Nothing blocks but open, close and the registration of memory; on verbs also the move of a qp to RESET, and the end
- * of cqs, srqs and pds, where a NIC wants its qps left alone for a while (25 ms at most), and the move to RTR, for
- * which the kernel asks who has the peer's address (1 s at most, where nobody answers). A data-path failure is a
- * completion, not a return value: posting returns -errno only for what was not posted (-EINVAL malformed, -ENOMEM queue
- * full). */
+ * Only open, close and the registration of memory block; on verbs also the move of a qp to RESET and the destruction of
+ * cqs, srqs and pds (25 ms at most, for NICs that need it), and the move to RTR (1 s at most, where the kernel has no
+ * neighbour entry of the peer). A data-path failure is a completion. Posting returns -errno only for what was not
+ * posted: -EINVAL for a malformed wr, -ENOMEM for a full queue. */
 #ifndef HOLDFAST_DEV_H
 #define HOLDFAST_DEV_H
 
@@ -50,6 +50,7 @@ enum hf_dev_cap {
 	/* A wr with IBV_SEND_FENCE is sent when the answers of the READs and atomics before it are in memory, as the
 	 * specification wants it; else only when the NIC takes them to be. */
 	HF_DEV_SEND_FENCE = 1 << 8,
+	HF_DEV_LEASE = 1 << 9, /* D9 */
 };
 
 #define HF_NAME_BYTES 32                  /* of a fabric, node, rail or device, with its NUL */
@@ -120,9 +121,10 @@ struct hf_qp {
 
 struct hf_qp_init {
 	struct hf_cq *send_cq, *recv_cq;
-	struct hf_srq *srq;    /* NULL: a receive queue of its own */
-	struct ibv_qp_cap cap; /* rounded up; the result is in the qp */
-	enum ibv_qp_type type; /* IBV_QPT_RC, or IBV_QPT_DRIVER with one of the two below (D6) */
+	struct hf_srq *srq;     /* NULL: a receive queue of its own */
+	struct hf_lease *lease; /* D9, of the same device; NULL: it executes at any time */
+	struct ibv_qp_cap cap;  /* rounded up; the result is in the qp */
+	enum ibv_qp_type type;  /* IBV_QPT_RC, or IBV_QPT_DRIVER with one of the two below (D6) */
 	enum { HF_DC_NONE, HF_DC_INITIATOR, HF_DC_TARGET } dc;
 	uint64_t dc_key; /* of a target; initiators must present it */
 	bool sq_sig_all;
@@ -175,11 +177,10 @@ int hf_dev_set_link(struct hf_dev *dev, enum hf_link direction, bool up);
 /* What was dropped or refused, for operators and tests. */
 struct hf_dev_counters {
 	uint64_t packets_sent, packets_received, bytes_sent, bytes_received;
-	uint64_t executed_bytes; /* payload of what took effect here as responder, once each; shm: of whole wrs;
-				  * verbs: 0, as the NIC does not tell */
+	uint64_t executed_bytes; /* payload that took effect here as responder; shm: whole wrs; verbs: 0, not known */
 	uint64_t retransmitted, duplicates, naks_sent, rnr_naks_sent;
 	uint64_t malformed; /* truncated, bad ICRC, bad opcode, unknown qp: dropped, never believed */
-	uint64_t dropped_link_down;
+	uint64_t dropped_link_down, dropped_lease; /* D9 */
 };
 void hf_dev_counters(struct hf_dev *dev, struct hf_dev_counters *counters_out);
 
@@ -225,9 +226,9 @@ int hf_qp_query(struct hf_qp *qp, struct ibv_qp_attr *attr_out, int mask);
 
 #include <holdfast/dev_evidence.h>
 
-/* D6, dynamically connected queue pairs: hf_qp_post_send_dc, and what of an initiator executed at a target. */
-
+/* D6, dynamically connected queue pairs, and D9, leases. */
 #include <holdfast/dev_dc.h>
+#include <holdfast/dev_lease.h>
 
 /* ---- the data path: hf_qp_post_send, hf_qp_post_recv, hf_srq_post_recv, hf_cq_poll ---- */
 

@@ -13,6 +13,7 @@ struct hf_footer;
 struct hf_dc_dest;
 struct hf_dc_source;
 struct hf_refusal;
+struct hf_lease;
 
 struct hf_dev_ops {
 	void (*close)(struct hf_dev *dev);
@@ -40,6 +41,10 @@ struct hf_dev_ops {
 	int (*srq_create)(struct hf_pd *pd, uint32_t max_wr, uint32_t max_sge, void *context, struct hf_srq **srq_out);
 	int (*srq_destroy)(struct hf_srq *srq);
 	int (*srq_post_recv)(struct hf_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
+
+	int (*lease_open)(struct hf_dev *dev, struct hf_lease **lease_out);
+	int (*lease_extend)(struct hf_lease *lease, uint64_t until_ns);
+	void (*lease_close)(struct hf_lease *lease);
 
 	int (*qp_create)(struct hf_pd *pd, const struct hf_qp_init *init, struct hf_qp **qp_out);
 	int (*qp_destroy)(struct hf_qp *qp);

@@ -200,6 +200,25 @@ int hf_srq_destroy(struct hf_srq *srq)
 	return srq == NULL ? 0 : srq->dev->ops->srq_destroy(srq);
 }
 
+int hf_lease_open(struct hf_dev *dev, struct hf_lease **lease_out)
+{
+	*lease_out = NULL;
+	if ((dev->attr.caps & HF_DEV_LEASE) == 0)
+		return -EOPNOTSUPP;
+	return dev->ops->lease_open(dev, lease_out);
+}
+
+int hf_lease_extend(struct hf_lease *lease, uint64_t until_ns)
+{
+	return lease->dev->ops->lease_extend(lease, until_ns);
+}
+
+void hf_lease_close(struct hf_lease *lease)
+{
+	if (lease != NULL)
+		lease->dev->ops->lease_close(lease);
+}
+
 int hf_qp_create(struct hf_pd *pd, const struct hf_qp_init *init, struct hf_qp **qp_out)
 {
 	const struct hf_dev_attr *attr = &pd->dev->attr;
@@ -210,7 +229,8 @@ int hf_qp_create(struct hf_pd *pd, const struct hf_qp_init *init, struct hf_qp *
 	if (!dc && (init->type != IBV_QPT_RC || init->dc != HF_DC_NONE))
 		return -EOPNOTSUPP;
 	if (init->send_cq == NULL || init->recv_cq == NULL || init->send_cq->dev != pd->dev ||
-		init->recv_cq->dev != pd->dev || (init->srq != NULL && init->srq->dev != pd->dev))
+		init->recv_cq->dev != pd->dev || (init->srq != NULL && init->srq->dev != pd->dev) ||
+		(init->lease != NULL && init->lease->dev != pd->dev))
 		return -EINVAL;
 	if (init->cap.max_send_wr > attr->max_qp_wr || init->cap.max_recv_wr > attr->max_qp_wr ||
 		init->cap.max_send_sge > attr->max_sge || init->cap.max_recv_sge > attr->max_sge ||

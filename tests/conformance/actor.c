@@ -22,6 +22,7 @@ struct actor {
 	struct hf_cq *cq[ACTOR_SLOTS];
 	struct hf_srq *srq[ACTOR_SLOTS];
 	struct hf_mr *mr[ACTOR_SLOTS];
+	struct hf_lease *lease[ACTOR_SLOTS];
 	struct hf_qp *qp[ACTOR_SLOTS];
 	void *mem[ACTOR_SLOTS];
 	enum actor_memory memory[ACTOR_SLOTS];
@@ -107,6 +108,12 @@ static void mem_free(struct actor *actor, uint32_t i)
 		hf_mem_free(actor->env, actor->mem[i]);
 }
 
+static void close_lease(struct actor *actor, uint32_t i)
+{
+	hf_lease_close(actor->lease[i]);
+	actor->lease[i] = NULL;
+}
+
 static void actor_close(struct actor *actor)
 {
 	adder_join(actor);
@@ -115,6 +122,8 @@ static void actor_close(struct actor *actor)
 	DESTROY_ALL(actor->cq, hf_cq_destroy)
 	DESTROY_ALL(actor->mr, hf_mr_dereg)
 	DESTROY_ALL(actor->pd, hf_pd_free)
+	for (unsigned i = 0; i < ACTOR_SLOTS; i++)
+		close_lease(actor, i);
 	hf_dev_close(actor->dev);
 	actor->dev = NULL;
 	for (unsigned i = 0; i < ACTOR_SLOTS; i++)
@@ -173,12 +182,25 @@ static void reg(struct actor *actor, const struct actor_call *call, struct actor
 	answer->mr.rkey = mr->rkey;
 }
 
+static void do_lease(struct actor *actor, const struct actor_call *call, struct actor_answer *answer)
+{
+	uint32_t i = call->object;
+
+	if (call->op == ACTOR_LEASE_OPEN)
+		answer->rc = hf_lease_open(actor->dev, &actor->lease[i]);
+	else if (call->op == ACTOR_LEASE_EXTEND)
+		answer->rc = hf_lease_extend(actor->lease[i], hf_env_now_ns(actor->env) + call->value);
+	else
+		close_lease(actor, i);
+}
+
 static void create_qp(struct actor *actor, const struct actor_call *call, struct actor_answer *answer)
 {
 	struct hf_qp_init init = {
 		.send_cq = slot(actor->cq, call->send_cq),
 		.recv_cq = slot(actor->cq, call->recv_cq),
 		.srq = slot(actor->srq, call->srq),
+		.lease = slot(actor->lease, call->qp.lease_plus1 - 1),
 		.cap = call->qp.cap,
 		.type = call->qp.dc == HF_DC_NONE ? IBV_QPT_RC : IBV_QPT_DRIVER,
 		.dc_key = call->qp.dc_key,
@@ -454,6 +476,11 @@ void actor_do(struct actor *actor, struct actor_call *call, struct actor_answer 
 	case ACTOR_QP_CREATE:
 	case ACTOR_QP_DESTROY:
 		do_object(actor, call, answer);
+		break;
+	case ACTOR_LEASE_OPEN:
+	case ACTOR_LEASE_EXTEND:
+	case ACTOR_LEASE_CLOSE:
+		do_lease(actor, call, answer);
 		break;
 	case ACTOR_QP_MODIFY:
 	case ACTOR_QP_QUERY:

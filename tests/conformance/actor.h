@@ -33,6 +33,9 @@ enum actor_op {
 	ACTOR_CQ_DESTROY,
 	ACTOR_SRQ_CREATE,
 	ACTOR_SRQ_DESTROY,
+	ACTOR_LEASE_OPEN,
+	ACTOR_LEASE_EXTEND,
+	ACTOR_LEASE_CLOSE,
 	ACTOR_QP_CREATE,
 	ACTOR_QP_DESTROY,
 	ACTOR_QP_MODIFY,
@@ -89,6 +92,7 @@ struct actor_call {
 		struct {
 			struct ibv_qp_cap cap;
 			uint64_t dc_key;
+			uint32_t lease_plus1;
 			int dc;
 			bool sq_sig_all;
 		} qp;

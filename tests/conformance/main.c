@@ -40,6 +40,7 @@ static int run(const struct bed *bed)
 	ADD(event_tests);
 	ADD(dc_tests);
 	ADD(footer_tests);
+	ADD(lease_tests);
 	ADD(process_tests);
 	failed = _cmocka_run_group_tests(bed->name, tests, test_count, NULL, NULL);
 	hf_fabric_remove(bed_fabric());

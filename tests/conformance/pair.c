@@ -100,7 +100,7 @@ static uint32_t or_default(uint32_t value, uint32_t otherwise)
 	return value != 0 ? value : otherwise;
 }
 
-static void create_one(struct side *side, uint32_t qp, struct link_options options)
+static void create_one(struct side *side, uint32_t qp, struct link_options options, uint32_t lease_plus1)
 {
 	struct side_qp init = {
 		.pd = options.pd,
@@ -108,6 +108,7 @@ static void create_one(struct side *side, uint32_t qp, struct link_options optio
 		.recv_cq = RECV_CQ,
 		.srq = options.srq_plus1 == 0 ? ACTOR_NONE : options.srq_plus1 - 1,
 		.cap = {or_default(options.send_wr, 64), 64, ACTOR_SGES, ACTOR_SGES, 64},
+		.lease_plus1 = lease_plus1,
 		.sq_sig_all = options.sq_sig_all,
 	};
 
@@ -116,8 +117,8 @@ static void create_one(struct side *side, uint32_t qp, struct link_options optio
 
 void pair_create_qp(struct pair *pair, uint32_t qp, struct link_options options)
 {
-	create_one(pair->a, qp, options);
-	create_one(pair->b, qp, options);
+	create_one(pair->a, qp, options, 0);
+	create_one(pair->b, qp, options, options.lease_plus1);
 }
 
 int qp_to_init(struct side *side, uint32_t qp, int access)

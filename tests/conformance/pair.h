@@ -42,6 +42,7 @@ struct link_options {
 	int no_access;           /* of the qps, taken away from REMOTE_ACCESS */
 	uint32_t send_wr;        /* [64] */
 	uint32_t srq_plus1;      /* a's and b's srq of that number, plus one [none] */
+	uint32_t lease_plus1;    /* b's qp has its lease of that number, plus one [none] */
 	uint32_t pd;
 	bool sq_sig_all;
 };
@@ -122,6 +123,7 @@ TEST_LIST(qp_tests);
 TEST_LIST(event_tests);
 TEST_LIST(dc_tests);
 TEST_LIST(footer_tests);
+TEST_LIST(lease_tests);
 TEST_LIST(process_tests);
 
 #define CONFORMS(test) cmocka_unit_test_setup_teardown(test, pair_setup, pair_teardown)

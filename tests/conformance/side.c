@@ -257,6 +257,24 @@ int side_srq_destroy(struct side *side, uint32_t srq)
 	return simple(side, ACTOR_SRQ_DESTROY, srq);
 }
 
+int side_lease_open(struct side *side, uint32_t lease)
+{
+	return simple(side, ACTOR_LEASE_OPEN, lease);
+}
+
+int side_lease_extend(struct side *side, uint32_t lease, uint64_t for_ns)
+{
+	struct actor_call *call = call_of(ACTOR_LEASE_EXTEND, lease);
+
+	call->value = for_ns;
+	return answer_of(side, call)->rc;
+}
+
+void side_lease_close(struct side *side, uint32_t lease)
+{
+	(void)simple(side, ACTOR_LEASE_CLOSE, lease);
+}
+
 int side_qp_create(struct side *side, uint32_t qp, const struct side_qp *init)
 {
 	struct actor_call *call = call_of(ACTOR_QP_CREATE, qp);
@@ -269,6 +287,7 @@ int side_qp_create(struct side *side, uint32_t qp, const struct side_qp *init)
 	call->qp.cap = init->cap;
 	call->qp.dc = init->dc;
 	call->qp.dc_key = init->dc_key;
+	call->qp.lease_plus1 = init->lease_plus1;
 	call->qp.sq_sig_all = init->sq_sig_all;
 	answer = answer_of(side, call);
 	if (answer->rc == 0) {

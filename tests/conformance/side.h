@@ -54,12 +54,17 @@ int side_cq_destroy(struct side *side, uint32_t cq);
 int side_srq_create(struct side *side, uint32_t srq, uint32_t pd, uint32_t max_wr);
 int side_srq_destroy(struct side *side, uint32_t srq);
 
+int side_lease_open(struct side *side, uint32_t lease);
+int side_lease_extend(struct side *side, uint32_t lease, uint64_t for_ns); /* from now */
+void side_lease_close(struct side *side, uint32_t lease);
+
 struct side_qp {
 	uint32_t pd, send_cq, recv_cq;
 	uint32_t srq; /* ACTOR_NONE: none */
 	struct ibv_qp_cap cap;
 	int dc;
 	uint64_t dc_key;
+	uint32_t lease_plus1; /* 0: none */
 	bool sq_sig_all;
 };
 int side_qp_create(struct side *side, uint32_t qp, const struct side_qp *init);

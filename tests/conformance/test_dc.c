@@ -18,6 +18,20 @@ static void initiator_to_rts(struct pair *pair)
 		0);
 }
 
+static void make_target(struct pair *pair, uint32_t i, uint32_t lease_plus1)
+{
+	struct side_qp target = {.send_cq = SEND_CQ,
+		.recv_cq = RECV_CQ,
+		.srq = 0,
+		.dc = HF_DC_TARGET,
+		.dc_key = KEY + i,
+		.lease_plus1 = lease_plus1};
+
+	assert_int_equal(side_qp_create(pair->b, i, &target), 0);
+	assert_int_equal(qp_to_init(pair->b, i, REMOTE_ACCESS), 0);
+	assert_int_equal(side_qp_modify(pair->b, i, &rtr, IBV_QP_STATE | IBV_QP_PATH_MTU | IBV_QP_MIN_RNR_TIMER), 0);
+}
+
 /* Initiator 0 at a, and targets 0 to n - 1 at b with keys KEY, KEY + 1, ... */
 static struct pair *dc_pair(void **state, uint32_t targets)
 {
@@ -32,15 +46,8 @@ static struct pair *dc_pair(void **state, uint32_t targets)
 	assert_int_equal(side_srq_create(pair->b, 0, 0, 32), 0);
 	assert_int_equal(side_qp_create(pair->a, 0, &initiator), 0);
 	initiator_to_rts(pair);
-	for (uint32_t i = 0; i < targets; i++) {
-		struct side_qp target = {
-			.send_cq = SEND_CQ, .recv_cq = RECV_CQ, .srq = 0, .dc = HF_DC_TARGET, .dc_key = KEY + i};
-
-		assert_int_equal(side_qp_create(pair->b, i, &target), 0);
-		assert_int_equal(qp_to_init(pair->b, i, REMOTE_ACCESS), 0);
-		assert_int_equal(
-			side_qp_modify(pair->b, i, &rtr, IBV_QP_STATE | IBV_QP_PATH_MTU | IBV_QP_MIN_RNR_TIMER), 0);
-	}
+	for (uint32_t i = 0; i < targets; i++)
+		make_target(pair, i, 0);
 	return pair;
 }
 
@@ -75,6 +82,24 @@ static void an_initiator_reaches_one_target_after_the_other(void **state)
 	for (unsigned i = 0; i < 12; i += 2)
 		assert_int_equal(side_mismatch(pair->b, pair->b->mem[0] + 65536 + i * 10000, 10000, 1), 10000);
 	assert_int_equal(side_load(pair->b, pair->b->mem[0]), 6);
+}
+
+static void a_target_executes_nothing_outside_its_lease(void **state)
+{
+	struct pair *pair = dc_pair(state, 0);
+	struct wr wr;
+
+	require_cap(pair, HF_DEV_LEASE, "the device has no leases");
+	assert_int_equal(side_lease_open(pair->b, 0), 0);
+	assert_int_equal(side_lease_extend(pair->b, 0, 60000 * MS), 0);
+	make_target(pair, 0, 1);
+	side_store(pair->b, pair->b->mem[0], 0);
+	post_dc(pair, dest(pair, 0), wr_faa(&wr, pair->a, pair->b, 8, 0, 1), 1);
+	expect_wc(pair, pair->a, SEND_CQ, 1, IBV_WC_SUCCESS);
+	side_lease_close(pair->b, 0);
+	post_dc(pair, dest(pair, 0), wr_faa(&wr, pair->a, pair->b, 8, 0, 1), 2);
+	expect_wc(pair, pair->a, SEND_CQ, 2, IBV_WC_RETRY_EXC_ERR);
+	assert_int_equal(side_load(pair->b, pair->b->mem[0]), 1);
 }
 
 static void a_target_refuses_a_wrong_key(void **state)
@@ -225,6 +250,7 @@ static void a_device_without_dc_says_so(void **state)
 
 const struct CMUnitTest dc_tests[] = {
 	CONFORMS(an_initiator_reaches_one_target_after_the_other),
+	CONFORMS(a_target_executes_nothing_outside_its_lease),
 	CONFORMS(a_target_refuses_a_wrong_key),
 	CONFORMS(a_send_to_a_target_arrives_in_its_shared_receive_queue),
 	CONFORMS(a_fenced_target_tells_what_of_an_initiator_executed),

@@ -224,6 +224,10 @@ void engine_receive(
 	qp = engine_find_qp(engine, packet.dest_qpn);
 	if (qp == NULL)
 		goto malformed;
+	if (!lease_holds(qp->lease, now_ns) && (packet.traits & PACKET_IS_RESPONSE) == 0) {
+		engine->counters.dropped_lease++;
+		return;
+	}
 	if (packet.traits & PACKET_HAS_DCETH) {
 		if (qp->dc != HF_DC_TARGET || !dc_receive(qp, peer, place, data, bytes, &packet))
 			goto malformed;

@@ -11,6 +11,7 @@
 
 #include "base/list.h"
 #include "dev/soft/bus.h"
+#include "dev/soft/lease.h"
 #include "dev/soft/requester.h"
 #include "dev/soft/responder.h"
 #include "dev/soft/ring.h"
@@ -65,7 +66,8 @@ struct soft_qp {
 	_Atomic int state;       /* enum ibv_qp_state; written by qp_move alone */
 	struct ibv_qp_attr attr; /* as modified */
 	uint32_t mtu_bytes;
-	int dc; /* HF_DC_* */
+	struct soft_lease *lease; /* NULL: none */
+	int dc;                   /* HF_DC_* */
 	uint64_t dc_key;
 	struct requester requester;
 	struct responder responder; /* of a DC target: unused, its streams have their own */

@@ -43,4 +43,9 @@ int objects_qp_refusal_dc(struct hf_qp *target, const struct hf_dc_source *sourc
 int objects_qp_atomic_results_dc(
 	struct hf_qp *target, const struct hf_dc_source *source, struct hf_atomic_result *results_out, unsigned n);
 
+/* lease.c */
+int objects_lease_open(struct hf_dev *dev, struct hf_lease **lease_out);
+int objects_lease_extend(struct hf_lease *lease, uint64_t until_ns);
+void objects_lease_close(struct hf_lease *lease);
+
 #endif

@@ -156,6 +156,18 @@ static void use_queues(struct soft_qp *qp, int users)
 		((struct soft_srq *)qp->base.srq)->users += (unsigned)users;
 }
 
+static void hold(struct soft_qp *qp)
+{
+	use_queues(qp, 1);
+	lease_hold(qp->lease);
+}
+
+static void let_go(struct soft_qp *qp)
+{
+	use_queues(qp, -1);
+	lease_release(qp->lease);
+}
+
 static int build_qp(struct hf_pd *pd, const struct hf_qp_init *init, struct soft_qp *qp)
 {
 	struct ibv_qp_cap *cap = &qp->base.cap;
@@ -163,6 +175,7 @@ static int build_qp(struct hf_pd *pd, const struct hf_qp_init *init, struct soft
 
 	qp->base = qp_from_init(pd, init);
 	list_init(&qp->node);
+	qp->lease = (struct soft_lease *)init->lease;
 	qp->dc = (int)init->dc;
 	qp->dc_key = init->dc_key;
 	responder_init(&qp->responder, qp, &qp->requester.flow);
@@ -195,7 +208,7 @@ int objects_qp_create(struct hf_pd *pd, const struct hf_qp_init *init, struct hf
 		pthread_mutex_lock(&nic->lock);
 		rc = engine_add_qp(&nic->engine, qp);
 		if (rc == 0)
-			use_queues(qp, 1);
+			hold(qp);
 		pthread_mutex_unlock(&nic->lock);
 	}
 	if (rc != 0) {
@@ -218,7 +231,7 @@ int objects_qp_destroy(struct hf_qp *base)
 	nic->engine.bus->ops->drain(nic->engine.bus);
 	engine_remove_qp(&nic->engine, qp);
 	engine_forget_events(&nic->engine, base);
-	use_queues(qp, -1);
+	let_go(qp);
 	pthread_mutex_unlock(&nic->lock);
 	objects_pd_use(base->pd, -1);
 	free_qp(qp);

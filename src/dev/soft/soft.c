@@ -163,6 +163,9 @@ const struct hf_dev_ops soft_ops = {
 	.srq_create = objects_srq_create,
 	.srq_destroy = objects_srq_destroy,
 	.srq_post_recv = objects_srq_post_recv,
+	.lease_open = objects_lease_open,
+	.lease_extend = objects_lease_extend,
+	.lease_close = objects_lease_close,
 	.qp_create = objects_qp_create,
 	.qp_destroy = objects_qp_destroy,
 	.qp_modify = objects_qp_modify,
@@ -195,7 +198,7 @@ static void describe(struct soft_nic *nic, struct hf_env *env, const struct hf_d
 	struct hf_dev_attr *attr = &nic->base.attr;
 	const uint32_t caps = HF_DEV_EXECUTED_PSN | HF_DEV_ATOMIC_RESULTS | HF_DEV_ACCESS_IN_RTS | HF_DEV_DC |
 			      HF_DEV_ATOMIC_GLOBAL | HF_DEV_SRQ | HF_DEV_DC_EVIDENCE | HF_DEV_FOOTER |
-			      HF_DEV_SEND_FENCE;
+			      HF_DEV_SEND_FENCE | HF_DEV_LEASE;
 
 	nic->base.ops = &soft_ops;
 	nic->base.env = env;
