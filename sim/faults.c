@@ -188,7 +188,7 @@ static bool begin(struct fault *fault)
 	case FAULT_PAUSE:
 		if (!fault->process->running || fault->process->paused)
 			return false;
-		process_pause(fault->process);
+		process_pause(fault->process, fault->amount % 2 == 0);
 		return true;
 	case FAULT_PROCESS_CRASH:
 		if (!fault->process->running)
@@ -360,35 +360,67 @@ static uint64_t pick_amount(struct world *world, enum fault_kind kind)
 	return world_range(world, 5000, 300000);
 }
 
+static struct fault *add(struct faults *faults, uint64_t at_ns, enum fault_kind kind)
+{
+	struct fault *fault = &faults->plan[faults->count++];
+	struct network *network = faults->network;
+	struct world *world = faults->world;
+
+	ensure(faults->count <= FAULTS_MAX);
+	fault->faults = faults;
+	fault->kind = kind;
+	fault->port = &network->ports[world_range(world, 0, network->port_count - 1)];
+	do
+		fault->other = &network->ports[world_range(world, 0, network->port_count - 1)];
+	while (fault->other->host == fault->port->host || fault->other->rail != fault->port->rail);
+	fault->process = faults->processes[world_range(world, 0, faults->process_count - 1)];
+	fault->duration_ns = pick_duration(world, faults->quiet_ns - at_ns);
+	if (kind == FAULT_DATA_LOST) /* as likely long as short: nobody is told */
+		fault->duration_ns = world_range(world, 0, faults->quiet_ns - at_ns);
+	fault->amount = pick_amount(world, kind);
+	fault->flaps_left = 2 * (unsigned)world_range(world, 0, 4) + 2;
+	fault->begin.what = "fault";
+	fault->begin.fire = begin_event;
+	fault->end.what = "heal";
+	fault->end.fire = end_event;
+	world_schedule(world, &fault->begin, at_ns);
+	return fault;
+}
+
 void faults_plan(struct faults *faults, struct network *network, struct process *const *processes, unsigned n,
 	uint32_t allowed, unsigned count, uint64_t quiet_ns)
 {
 	struct world *world = network->world;
 
-	*faults = (struct faults){.world = world, .network = network, .quiet_ns = quiet_ns};
-	ensure(count <= FAULTS_MAX);
-	for (; faults->count < count; faults->count++) {
-		struct fault *fault = &faults->plan[faults->count];
+	*faults = (struct faults){
+		.world = world, .network = network, .processes = processes, .process_count = n, .quiet_ns = quiet_ns};
+	while (faults->count < count) {
 		uint64_t at_ns = world_range(world, world->now_ns, quiet_ns - quiet_ns / 10);
 
-		fault->faults = faults;
-		fault->kind = pick_kind(world, allowed);
-		fault->port = &network->ports[world_range(world, 0, network->port_count - 1)];
-		do
-			fault->other = &network->ports[world_range(world, 0, network->port_count - 1)];
-		while (fault->other->host == fault->port->host || fault->other->rail != fault->port->rail);
-		fault->process = processes[world_range(world, 0, n - 1)];
-		fault->duration_ns = pick_duration(world, quiet_ns - at_ns);
-		if (fault->kind == FAULT_DATA_LOST) /* as likely long as short: nobody is told */
-			fault->duration_ns = world_range(world, 0, quiet_ns - at_ns);
-		fault->amount = pick_amount(world, fault->kind);
-		fault->flaps_left = 2 * (unsigned)world_range(world, 0, 4) + 2;
-		fault->begin.what = "fault";
-		fault->begin.fire = begin_event;
-		fault->end.what = "heal";
-		fault->end.fire = end_event;
-		world_schedule(world, &fault->begin, at_ns);
+		(void)add(faults, at_ns, pick_kind(world, allowed));
 	}
+}
+
+void faults_plan_stall(struct faults *faults, uint64_t least_ns)
+{
+	struct world *world = faults->world;
+	uint64_t at_ns = world_range(world, world->now_ns, faults->quiet_ns - least_ns);
+
+	ensure(faults->quiet_ns - world->now_ns > least_ns);
+	add(faults, at_ns, FAULT_PAUSE)->duration_ns = world_range(world, least_ns, faults->quiet_ns - at_ns);
+}
+
+unsigned faults_stalls(const struct faults *faults, const struct process *process, uint64_t least_ns)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < faults->count; i++) {
+		const struct fault *fault = &faults->plan[i];
+
+		n += fault->kind == FAULT_PAUSE && fault->process == process && fault->duration_ns >= least_ns &&
+		     fault->begin.slot == 0;
+	}
+	return n;
 }
 
 uint64_t faults_wait_ns(const struct faults *faults, uint32_t posted, uint32_t total)

@@ -25,6 +25,8 @@ struct fault {
 struct faults {
 	struct world *world;
 	struct network *network;
+	struct process *const *processes;
+	unsigned process_count;
 	struct fault plan[FAULTS_MAX];
 	unsigned count;
 	uint64_t quiet_ns;
@@ -32,9 +34,16 @@ struct faults {
 
 #define FAULT_BIT(kind) (1u << (kind))
 
-/* Plans `count` faults of the kinds in `allowed` on these processes and all ports, over [now, quiet_ns). */
+/* Plans `count` faults of the kinds in `allowed` on these processes and all ports, over [now, quiet_ns). `processes` is
+ * kept. */
 void faults_plan(struct faults *faults, struct network *network, struct process *const *processes, unsigned n,
 	uint32_t allowed, unsigned count, uint64_t quiet_ns);
+
+/* And a pause of one of the processes, with or without its NICs, of at least `least_ns`. */
+void faults_plan_stall(struct faults *faults, uint64_t least_ns);
+
+/* Pauses of that process so far, also one that goes on, that were planned to last so long. */
+unsigned faults_stalls(const struct faults *faults, const struct process *process, uint64_t least_ns);
 
 /* A fault that finds nothing under way shows nothing: of `total` wrs a share waits for each of them, and begins shortly
  * before it. How long whoever has posted so many waits with the next one; 0: it need not. */

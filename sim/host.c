@@ -70,11 +70,24 @@ void process_start(struct process *process)
 	ensure(!process->running && !process->host->stopped);
 	process->incarnation++;
 	process->running = true;
-	process->paused = process->muted = false;
+	process->muted = false;
 	rng_seed(&process->entropy, rng_next(&process_world(process)->rng));
 	world_trace(process_world(process), "%s starts", process->name);
 	if (process->program->start(process, process->context) != 0)
 		process_crash(process);
+}
+
+uint64_t process_paused_ns(const struct process *process)
+{
+	uint64_t now_ns = process_world(process)->now_ns;
+
+	return process->paused_ns + (process->paused ? now_ns - process->paused_since_ns : 0);
+}
+
+static void end_pause(struct process *process)
+{
+	process->paused_ns = process_paused_ns(process);
+	process->paused = process->nics_paused = false;
 }
 
 /* What a program's stop has to take apart; a list that is not empty afterwards is a leak in product or program. */
@@ -91,6 +104,7 @@ void process_crash(struct process *process)
 	if (!process->running)
 		return;
 	world_trace(process_world(process), "%s dies", process->name);
+	end_pause(process);
 	process->running = false;
 	process->muted = true;
 	list_for_each (at, &process->actors)
@@ -107,10 +121,12 @@ void process_crash(struct process *process)
 	memory_abandon(process);
 }
 
-void process_pause(struct process *process)
+void process_pause(struct process *process, bool nics_too)
 {
 	process->paused = process->running;
-	world_trace(process_world(process), "%s is paused", process->name);
+	process->nics_paused = process->paused && nics_too;
+	process->paused_since_ns = process_world(process)->now_ns;
+	world_trace(process_world(process), "%s is paused%s", process->name, nics_too ? ", with its NICs" : "");
 }
 
 static void kick_deferred(struct process *process)
@@ -125,7 +141,7 @@ static void kick_deferred(struct process *process)
 
 void process_resume(struct process *process)
 {
-	process->paused = false;
+	end_pause(process);
 	world_trace(process_world(process), "%s goes on", process->name);
 	kick_deferred(process);
 }
@@ -275,7 +291,8 @@ static void take_turn(struct world_event *event)
 	struct world *world = process_world(actor->process);
 	enum hf_poll poll;
 
-	actor->deferred = (actor->process->paused && !actor->nic) || actor->process->host->suspended;
+	actor->deferred =
+		(actor->nic ? actor->process->nics_paused : actor->process->paused) || actor->process->host->suspended;
 	if (actor->deferred)
 		return;
 	actor->in_turn = true;

@@ -6,7 +6,7 @@
  * A program is what a process runs. Crashing a process mutes it (nothing that it does is seen by anybody) and then
  * lets the program take its objects apart, so that a crash leaks nothing of the test's own memory.
  *
- * Invariants: an actor never runs inside another one's turn; a paused process runs NIC actors only; nothing of a
+ * Invariants: an actor never runs inside another one's turn; a paused process runs NIC actors at most; nothing of a
  * dead process runs. */
 #ifndef HOLDFAST_SIM_HOST_H
 #define HOLDFAST_SIM_HOST_H
@@ -52,7 +52,9 @@ struct process {
 	char name[SIM_NAME_BYTES];
 	unsigned incarnation;
 	bool running, paused, muted;
-	struct list node; /* of the host */
+	bool nics_paused;                    /* with it, as a SIGSTOP stops the threads that drive them */
+	uint64_t paused_ns, paused_since_ns; /* in all, but for the pause that goes on since then */
+	struct list node;                    /* of the host */
 	struct list actors, ios, threads, memory, nics;
 	struct rng entropy;
 	enum hf_thread_kind opening;  /* of the thread whose loop is being made */
@@ -92,8 +94,11 @@ void host_free(struct host *host);
 struct process *process_create(struct host *host, const char *name, const struct program *program, void *context);
 void process_start(struct process *process);
 void process_crash(struct process *process);
-void process_pause(struct process *process);
+/* Nothing of the process runs until it is resumed; its NICs go on unless they stop too. What arrives meanwhile waits in
+ * its sockets. */
+void process_pause(struct process *process, bool nics_too);
 void process_resume(struct process *process);
+uint64_t process_paused_ns(const struct process *process); /* in this and all former incarnations */
 void process_free(struct process *process);
 /* Power off: every process dies, what was not synced or flushed is lost; nobody hears of it. */
 void host_stop(struct host *host);

@@ -16,7 +16,10 @@
 #define QP_TIMEOUT      8 /* 1 ms */
 #define QP_RETRY_CNT    2
 #define BUDGET_NS       (2 * NS_S)
-#define TRIGGER_SEEDS   4u      /* of so many seeds one has a trigger, and every second of these no faults */
+#define LEASE_NS        (BUDGET_NS / 2) /* by default */
+#define TRIGGER_SEEDS   4u              /* of so many seeds one has a trigger, and every second of these no faults */
+#define STALL_SEEDS     6u /* of so many seeds one has a process that stands still for longer than a lease */
+#define STALL_NS_MAX    (5 * NS_S)
 #define QUIT_SEEDS      4u      /* of so many groups of those, one in which programs end vqps in the midst */
 #define MASKED_PPM      350000u /* of worlds */
 #define SHARED_RC_PPM   300000u /* of worlds: standby qps are RC, not DC */
@@ -43,7 +46,8 @@
 
 uint64_t vr_incidents(const struct vr_node *node)
 {
-	uint64_t sum = node->endpoint.process->incarnation;
+	const struct process *process = node->endpoint.process;
+	uint64_t sum = process->incarnation + faults_stalls(&node->vr->faults, process, LEASE_NS);
 
 	for (unsigned i = 0; i < node->vr->rail_count; i++)
 		sum += vr_port(node, i)->nic_crashes + vr_port(node, i)->fence_failures;
@@ -284,10 +288,12 @@ static void run_with(struct world *world, struct outcome *outcome, const struct 
 	struct vr *vr = calloc(1, sizeof(*vr));
 	struct process *processes[VR_NODES];
 	uint64_t quiet_ns = world_range(world, 50 * NS_MS, variant->quiet_ns_max);
+	bool stalls = world->seed % STALL_SEEDS == 1;
 	unsigned fault_count;
 
 	ensure(vr != NULL);
 	vr->hca_atomics = variant->hca_atomics;
+	quiet_ns += stalls ? STALL_NS_MAX : 0;
 	set_up(vr, world, outcome);
 	for (unsigned i = 0; i < vr->node_count; i++)
 		process_start(processes[i] = vr->nodes[i].endpoint.process);
@@ -297,6 +303,8 @@ static void run_with(struct world *world, struct outcome *outcome, const struct 
 		fault_count = world->seed % (2 * TRIGGER_SEEDS) == 0 ? 0 : fault_count;
 	}
 	faults_plan(&vr->faults, &vr->network, processes, vr->node_count, variant->faults, fault_count, quiet_ns);
+	if (stalls)
+		faults_plan_stall(&vr->faults, LEASE_NS);
 	world_run_until(world, quiet_ns);
 	run_until(vr, is_alive, quiet_ns + LIVE_NS, "liveness", "made no progress after the faults had healed");
 	vr->stopping = true;

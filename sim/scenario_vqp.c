@@ -10,7 +10,10 @@
 #include "sim/vq.h"
 
 #define BUDGET_NS       (2 * NS_S)
-#define BUDGET_SLACK_NS (1 * NS_S) /* for the error to be found, and for pauses */
+#define BUDGET_SLACK_NS (1 * NS_S)      /* for the error to be found, and for pauses */
+#define LEASE_NS        (BUDGET_NS / 2) /* by default */
+#define STALL_SEEDS     6u /* of so many seeds one has a process that stands still for longer than a lease */
+#define STALL_NS_MAX    (5 * NS_S)
 #define LIVE_NS         (6 * NS_S)
 #define LIVE_OPERATIONS 5u
 #define DATA_FAULTS                                                                                                    \
@@ -94,7 +97,7 @@ static void began(struct vq *vq, uint32_t number)
 	const struct vq_client *client = &vq->client.client;
 	struct vq_op *op = &vq->ops[number];
 
-	if (op->completed && vq->policy != HF_POLICY_NONE)
+	if (op->completed)
 		world_violate(vq->world, "after", "wr %u took effect although it had completed", number);
 	check_grant(vq, op, number);
 	if (op->begun++ == 0)
@@ -190,6 +193,12 @@ static bool a_fence_failed(const struct vq *vq)
 	return false;
 }
 
+static bool a_process_stalled(const struct vq *vq)
+{
+	return faults_stalls(&vq->faults, vq->client.endpoint.process, LEASE_NS) > 0 ||
+	       faults_stalls(&vq->faults, vq->server.endpoint.process, LEASE_NS) > 0;
+}
+
 /* Also one that was replaced since. */
 static bool a_nic_died(const struct vq *vq)
 {
@@ -213,21 +222,23 @@ void vq_completed(struct vq *vq, const struct ibv_wc *wc)
 	client->next_completed++;
 	op->completed = true;
 	op->succeeded = wc->status == IBV_WC_SUCCESS;
-	if (vq->world->now_ns - op->posted_ns > vq->budget_ns + BUDGET_SLACK_NS)
+	if (vq->world->now_ns - op->posted_ns >
+		vq->budget_ns + BUDGET_SLACK_NS + process_paused_ns(vq->client.endpoint.process))
 		world_violate(vq->world, "budget", "wr %u took %.3f s", client->next_completed - 1,
 			(double)(vq->world->now_ns - op->posted_ns) / 1e9);
 	if (!op->succeeded) {
 		bool unknown = vq->policy == HF_POLICY_VARUNA && wc->vendor_err == HF_WC_UNKNOWN;
 		bool excused = vq->revokes || vq->lanes || vq->policy == HF_POLICY_NONE || vq->crashed ||
-			       a_nic_died(vq) || (vq->policy == HF_POLICY_VARUNA && vq->evidence == HF_EVIDENCE_LOG) ||
+			       a_nic_died(vq) || a_process_stalled(vq) ||
+			       (vq->policy == HF_POLICY_VARUNA && vq->evidence == HF_EVIDENCE_LOG) ||
 			       a_fence_failed(vq); /* one is unknown, and nothing executes behind it */
 
 		keep_refusal(vq, client->next_completed - 1, wc->status);
 		client->unknown |= unknown;
+		op->disclaimed = vq->policy == HF_POLICY_VARUNA && wc->vendor_err == HF_WC_NOT_EXECUTED;
 		vq->outcome->unknown += unknown;
 		/* what the bus saw may have died with the NIC, before it was in memory */
-		if (vq->policy == HF_POLICY_VARUNA && wc->vendor_err == HF_WC_NOT_EXECUTED && op->begun > 0 &&
-			!a_nic_died(vq))
+		if (op->disclaimed && op->begun > 0 && !a_nic_died(vq))
 			world_violate(vq->world, "outcome", "wr %u took effect, and is told not to have executed",
 				client->next_completed - 1);
 		if (unknown && vq->only_data_faults && (op->landed == 0 || op->landed == op->bytes))
@@ -259,9 +270,9 @@ void vq_received(struct vq *vq, struct vq_served *served, const struct ibv_wc *w
 		return;
 	for (uint32_t i = 0; i < vq->count; i++) {
 		struct vq_op *op = &vq->ops[i];
-		/* of one that failed without exactly-once nobody was told whether it arrived */
+		/* of one that is unknown, or failed without exactly-once, nobody was told whether it arrived */
 		bool failed = vq->revokes && op->completed && !op->succeeded && op->executed == 0 &&
-			      (vq->policy == HF_POLICY_VARUNA || !is_message(vq, i, served->received, wc));
+			      (op->disclaimed || !is_message(vq, i, served->received, wc));
 
 		if (op->kind != VQ_SEND || op->generation != served->generation || failed || sent++ != served->received)
 			continue;
@@ -370,16 +381,21 @@ static void run_with(struct world *world, struct outcome *outcome, enum variant 
 	struct process *processes[2];
 	struct hf_vqp_counters counters;
 	uint64_t quiet_ns = world_range(world, 100 * NS_MS, 600 * NS_MS);
+	bool stalls;
 
 	ensure(vq != NULL);
 	set_up(vq, world, outcome);
 	vq->revokes = variant == GRANTS;
 	if (variant == LANES)
 		make_lanes(vq);
+	stalls = world->seed % STALL_SEEDS == 1 && !vq->only_data_faults;
+	quiet_ns += stalls ? STALL_NS_MAX : 0;
 	process_start(processes[0] = vq->server.endpoint.process);
 	process_start(processes[1] = vq->client.endpoint.process);
 	faults_plan(&vq->faults, &vq->network, processes, 2, vq->only_data_faults ? DATA_FAULTS : VQ_FAULTS,
 		(unsigned)world_range(world, 0, 8), quiet_ns);
+	if (stalls)
+		faults_plan_stall(&vq->faults, LEASE_NS);
 	world_run_until(world, quiet_ns);
 	run_until_alive(vq, quiet_ns + LIVE_NS);
 	run_until_idle(vq, world->now_ns + BUDGET_NS + LIVE_NS);

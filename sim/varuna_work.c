@@ -421,7 +421,8 @@ static void take_send(struct vr_end *end, struct ibv_wc *wc)
 		return;
 	for (uint32_t i = first; i < op->number; i++)
 		take_atomic(end, &end->flow->ops[i]);
-	if (vr->world->now_ns - op->posted_ns > vr->config.budget_ns + BUDGET_SLACK_NS)
+	if (vr->world->now_ns - op->posted_ns >
+		vr->config.budget_ns + BUDGET_SLACK_NS + process_paused_ns(end->node->endpoint.process))
 		world_violate(vr->world, "budget", "wr %u took %.3f s", op->number,
 			(double)(vr->world->now_ns - op->posted_ns) / 1e9);
 	if (wc->status != IBV_WC_SUCCESS) {

@@ -7,8 +7,9 @@
  *                 nothing whose path did not fail (R1)
  *   order         wrs take effect for the first time in the order in which they were posted (V2)
  *   completed     one completion a wr, in order; success says that it took effect and is there (V1, V3)
- *   lost          under the other policies no wr fails, as long as no process or NIC died (`varuna`: or a fence)
- *   after         nothing of a wr takes effect or lands once it has completed, but under `none` (V4)
+ *   lost          under the other policies no wr fails, as long as no process or NIC died or stood still for longer
+ *                 than a lease (`varuna`: and no fence failed)
+ *   after         nothing of a wr takes effect or lands once it has completed (V4)
  *   outcome       a wr that is told not to have executed did not
  *   grants        in `grants`: what was posted before access was taken away does not take effect later, also when it
  *                 is given again (R13); what is within the grant is not refused (R14)
@@ -49,6 +50,7 @@ struct vq_op {
 	uint32_t overtaken_by;    /* a later wr, which took effect sooner; 0: none did */
 	uint32_t landed;          /* bytes of a WRITE, by the latest execution */
 	bool idempotent;          /* and declared to be; it is not repeated nevertheless, in `lanes` */
+	bool disclaimed;          /* it failed, and was told not to have executed */
 	bool completed, succeeded;
 };
 

@@ -87,12 +87,12 @@ static void processes_that_seldom_get_a_core_meet_nevertheless(void **state)
 	node_open(&f, 1, &nodes[1]);
 	assert_int_equal(control_connect(nodes[0].control, &there, 1, NULL, &peer), 0);
 	for (unsigned i = 0; i < 2; i++)
-		process_pause(f.processes[i]);
+		process_pause(f.processes[i], false);
 	for (unsigned turn = 0; turn < TURNS && nodes[0].paths + nodes[1].paths < 2; turn++) {
 		fixture_run(&f, STARVED_NS);
 		process_resume(f.processes[turn % 2]);
 		fixture_run(&f, CORE_NS);
-		process_pause(f.processes[turn % 2]);
+		process_pause(f.processes[turn % 2], false);
 	}
 	for (unsigned i = 0; i < 2; i++) {
 		assert_int_equal(nodes[i].ups, 1);

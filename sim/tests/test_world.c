@@ -122,7 +122,7 @@ static void nic_threads_run_on_while_their_process_is_paused(void **state)
 	fixture_run(&f, 20 * NS_MS);
 	assert_in_range(nic.ticks, 18, 20);
 	assert_in_range(helper.ticks, 18, 20);
-	process_pause(f.processes[0]);
+	process_pause(f.processes[0], false);
 	nic_before = nic.ticks;
 	helper_before = helper.ticks;
 	fixture_run(&f, 20 * NS_MS);

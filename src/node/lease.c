@@ -1,6 +1,7 @@
 #include "node/lease.h"
 
 #define STAMPS_PER_LEASE 8u
+#define SILENT_STAMPS    2u
 #define MARGIN_NS        50000000ull /* for a tick, and for a loop that is late */
 
 void lease_init(struct lease *lease, uint64_t ours_ns, uint64_t now_ns)
@@ -8,12 +9,19 @@ void lease_init(struct lease *lease, uint64_t ours_ns, uint64_t now_ns)
 	*lease = (struct lease){.ours_ns = ours_ns, .contact_ns = now_ns, .heard_ns = now_ns};
 }
 
-bool lease_must_send(struct lease *lease, uint64_t now_ns)
+bool lease_must_send(const struct lease *lease, uint64_t now_ns)
 {
-	if (lease->sent_ns != 0 && now_ns - lease->sent_ns < lease->ours_ns / STAMPS_PER_LEASE)
-		return false;
+	return lease->sent_ns == 0 || now_ns >= lease->sent_ns + lease->ours_ns / STAMPS_PER_LEASE;
+}
+
+void lease_sent(struct lease *lease, uint64_t now_ns)
+{
 	lease->sent_ns = now_ns;
-	return true;
+}
+
+bool lease_was_silent(const struct lease *lease, uint64_t now_ns)
+{
+	return lease->theirs_ns != 0 && now_ns - lease->heard_ns > SILENT_STAMPS * lease->theirs_ns / STAMPS_PER_LEASE;
 }
 
 void lease_hear(struct lease *lease, uint64_t stamp, uint64_t echo, uint64_t theirs_ns, uint64_t now_ns)

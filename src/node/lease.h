@@ -29,7 +29,10 @@ struct lease {
 };
 
 void lease_init(struct lease *lease, uint64_t ours_ns, uint64_t now_ns);
-bool lease_must_send(struct lease *lease, uint64_t now_ns); /* counts as sent */
+bool lease_must_send(const struct lease *lease, uint64_t now_ns);
+void lease_sent(struct lease *lease, uint64_t now_ns); /* a stamp of that time */
+/* Stamps of the other side are missing: contact was lost, or one of the two stood still. */
+bool lease_was_silent(const struct lease *lease, uint64_t now_ns);
 void lease_hear(struct lease *lease, uint64_t stamp, uint64_t echo, uint64_t theirs_ns, uint64_t now_ns);
 /* We had no contact for the whole lease. */
 bool lease_expired(const struct lease *lease, uint64_t now_ns);

@@ -46,7 +46,8 @@ struct node_layer {
 	void (*peer_closing)(struct hf_peer *peer); /* it is told that we left, behind this */
 	bool (*peer_in_use)(const struct hf_peer *peer);
 	void (*heard)(struct hf_peer *peer); /* some messages were taken */
-	/* Nothing was heard for as long as our lease: it may have been told that we fenced (docs/protocol.md, R5). */
+	/* Nothing was heard for as long as our lease: it may have been told that we fenced (docs/protocol.md, R5). Once
+	 * more at each tick until there is contact. */
 	void (*lease_over)(struct hf_peer *peer);
 	/* A rail to it became unusable, or a port of it is down. ports_up: only heartbeats are missing. */
 	void (*rail_lost)(struct hf_peer *peer, unsigned rail, bool ports_up);

@@ -17,11 +17,6 @@ struct node_message {
 	uint32_t up; /* bit per rail of the sender */
 };
 
-struct lease_message { /* lease.h */
-	struct message_head head;
-	uint64_t stamp, echo, lease_ns;
-};
-
 static const struct field remote_rail_fields[] = {
 	FIELD_NAME(struct remote_rail, name),
 	FIELD_NAME(struct remote_rail, kind),
@@ -35,23 +30,15 @@ static const struct field node_fields[] = {
 	FIELD_LIST(struct node_message, rails, rail_count, &remote_rail_layout),
 	FIELD_MAX(struct node_message, up, (1u << HF_RAILS_MAX) - 1),
 };
-static const struct field lease_fields[] = {
-	FIELD_ANY(struct lease_message, stamp),
-	FIELD_ANY(struct lease_message, echo),
-	FIELD_ANY(struct lease_message, lease_ns),
-};
 
 static void take_node(struct hf_peer *peer, const struct message_head *head);
-static void take_lease(struct hf_peer *peer, const struct message_head *head);
 static const struct message_kind node_kind =
 	MESSAGE_KIND(MESSAGE_NODE, "NODE", struct node_message, node_fields, take_node);
-static const struct message_kind lease_kind =
-	MESSAGE_KIND(MESSAGE_LEASE, "LEASE", struct lease_message, lease_fields, take_lease);
 
 void peer_register(struct message_kinds *kinds)
 {
 	message_register(kinds, &node_kind);
-	message_register(kinds, &lease_kind);
+	peer_lease_register(kinds);
 	peer_rails_register(kinds);
 	channels_register(kinds);
 }
@@ -75,6 +62,7 @@ struct hf_peer *peer_open(struct hf_node *node, struct control_peer *control)
 
 void peer_free_memory(struct hf_peer *peer)
 {
+	peer_lease_end(peer);
 	list_remove(&peer->node_link);
 	peer->node->layer->peer_free(peer);
 }
@@ -101,27 +89,12 @@ void peer_send(struct hf_peer *peer, const struct message_head *message)
 	ensure(outbox_add(&peer->outbox, message));
 }
 
-static void lease_tick(struct hf_peer *peer, uint64_t now_ns)
-{
-	const struct lease_message message = {.head = {.kind = &lease_kind},
-		.stamp = now_ns,
-		.echo = peer->lease.stamp,
-		.lease_ns = peer->lease.ours_ns};
-
-	if (!peer->up)
-		return;
-	if (lease_must_send(&peer->lease, now_ns))
-		peer_send(peer, &message.head);
-	if (lease_expired(&peer->lease, now_ns))
-		peer->node->layer->lease_over(peer);
-}
-
 void peer_tick(struct hf_peer *peer, uint64_t now_ns)
 {
 	peer->node->layer->peer_tick(peer, now_ns);
 	peer_rails_tick(peer, now_ns);
 	detector_tick(peer, now_ns);
-	lease_tick(peer, now_ns);
+	peer_lease_tick(peer, now_ns);
 }
 
 /* ---- what the control channel says ---- */
@@ -200,19 +173,12 @@ static void take_node(struct hf_peer *peer, const struct message_head *head)
 				strcmp(node->rails[i].config.kind, peer->remote[k].kind) == 0)
 				peer->rail_map[i] = (int)k;
 	peer->up = true;
-	lease_init(&peer->lease, node->config.lease_ns, hf_loop_now_ns(node->loop));
+	peer_lease_begin(peer);
 	peer_refresh_rails(peer);
 	log_info("peer %s is up", hf_peer_name(peer));
 	node->layer->peer_up(peer);
 	if (node->events.peer_up != NULL)
 		node->events.peer_up(peer, node->context);
-}
-
-static void take_lease(struct hf_peer *peer, const struct message_head *head)
-{
-	const struct lease_message *message = (const void *)head;
-
-	lease_hear(&peer->lease, message->stamp, message->echo, message->lease_ns, hf_loop_now_ns(peer->node->loop));
 }
 
 static void on_message(struct control_peer *control, const void *data, uint32_t bytes, void *context)

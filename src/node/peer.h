@@ -37,7 +37,9 @@ struct hf_peer {
 	struct outbox outbox;
 	struct peer_channels channels;
 	struct lease lease;
-	bool rails_changed; /* peer_refresh_rails is due at the next tick */
+	struct hf_lease *leases[HF_RAILS_MAX]; /* by our rail, of the device; NULL: it has none */
+	bool lease_begun;                      /* they run; else they wait for contact */
+	bool rails_changed;                    /* peer_refresh_rails is due at the next tick */
 };
 
 struct hf_peer *peer_open(struct hf_node *node, struct control_peer *control);
@@ -63,6 +65,13 @@ void peer_ports(struct hf_peer *peer, uint32_t up);            /* theirs, as the
 bool peer_ports_up(const struct hf_peer *peer, unsigned rail);
 void peer_suspect(struct hf_peer *peer, unsigned rail); /* a wr failed there, though the ports are up */
 void peer_rails_tick(struct hf_peer *peer, uint64_t now_ns);
+
+/* ---- peer_lease.c ---- */
+
+void peer_lease_register(struct message_kinds *kinds);
+void peer_lease_begin(struct hf_peer *peer);
+void peer_lease_end(struct hf_peer *peer);
+void peer_lease_tick(struct hf_peer *peer, uint64_t now_ns);
 
 /* ---- detector.c ---- */
 

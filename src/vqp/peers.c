@@ -50,6 +50,21 @@ void peers_heard(struct hf_peer *peer)
 	(void)failover_drain(peer->node);
 }
 
+/* What was made beforehand was made under the lease that is over, and executes nothing any more. */
+static void withdraw_spares(struct hf_peer *peer)
+{
+	list_for_each (at, &vqps_of(peer->node)->vqps) {
+		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
+
+		if (vqp->peer != peer)
+			continue;
+		rebuild_end(vqp, false, 0);
+		for (unsigned rail = 0; rail < peer->node->rail_count; rail++)
+			backup_withdraw(vqp, rail);
+	}
+	pool_break_peer(peer);
+}
+
 /* Traffic of a peer that may have been told that we fenced it ends here, also where no wr of ours would notice (R5). */
 void peers_lease_over(struct hf_peer *peer)
 {
@@ -63,8 +78,9 @@ void peers_lease_over(struct hf_peer *peer)
 		if (policy_recovers(vqp->node->config.policy))
 			failover_broken(vqp);
 		else
-			vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR, true);
+			vqp_abort(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR);
 	}
+	withdraw_spares(peer);
 }
 
 /* ---- its end ---- */

@@ -56,11 +56,11 @@ static void send_failed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 	}
 	if (vqp->state != HF_VQP_UP || vqp->path.broken)
 		return;
+	retire(vqp, POSITION(wc->wr_id));
 	if (!policy_recovers(vqp->node->config.policy)) {
-		fail_one(vqp, POSITION(wc->wr_id), wc->status);
+		vqp_abort(vqp, wc->status, IBV_WC_WR_FLUSH_ERR);
 		return;
 	}
-	retire(vqp, POSITION(wc->wr_id));
 	vqp->rail_suspect = kind == WC_PATH;
 	if (vqp->lane >= 0 && vqp->rail_suspect)
 		end_for_path(vqp);
@@ -116,7 +116,7 @@ static void on_fatal(struct wc_sink *sink)
 	if (policy_recovers(vqp->node->config.policy))
 		marks_broken(vqp);
 	else
-		vqp_fail(vqp, IBV_WC_FATAL_ERR, IBV_WC_WR_FLUSH_ERR, true);
+		vqp_abort(vqp, IBV_WC_FATAL_ERR, IBV_WC_WR_FLUSH_ERR);
 }
 
 static void on_wc(struct wc_sink *sink, const struct ibv_wc *wc)

@@ -206,9 +206,9 @@ static void unmake(struct carrier *carrier)
 	free(carrier);
 }
 
-struct carrier *carrier_make(struct hf_vpd *pd, unsigned rail, int access)
+struct carrier *carrier_make(struct hf_vpd *pd, unsigned rail, int access, struct hf_lease *lease)
 {
-	struct hf_qp_init init = {.cap = caps_of(&pd->node->rails[rail].dev->attr), .type = IBV_QPT_RC};
+	struct hf_qp_init init = {.lease = lease, .cap = caps_of(&pd->node->rails[rail].dev->attr), .type = IBV_QPT_RC};
 
 	return make(pd, rail, &init, access);
 }

@@ -42,7 +42,7 @@ struct carrier {
 };
 
 /* An RC qp, not connected. NULL: the device has no room. */
-struct carrier *carrier_make(struct hf_vpd *pd, unsigned rail, int access);
+struct carrier *carrier_make(struct hf_vpd *pd, unsigned rail, int access, struct hf_lease *lease);
 /* An initiator, ready; one that there is, once there are `most`. */
 struct carrier *carrier_share(struct hf_vpd *pd, unsigned rail, unsigned most);
 void carrier_add(struct carrier *carrier, struct list *standby_link);

@@ -49,10 +49,12 @@ int dc_start(const struct hf_node *node, struct path *path, bool is_initiator)
 			IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
-struct dc_end *dc_end_make(struct hf_vpd *pd, unsigned rail, int access, struct wc_sink *sink)
+struct dc_end *dc_end_make(struct hf_vpd *pd, unsigned rail, int access, struct hf_lease *lease, struct wc_sink *sink)
 {
-	struct hf_qp_init init = {
-		.cap = {.max_send_sge = 1, .max_recv_sge = 1}, .type = IBV_QPT_DRIVER, .dc = HF_DC_TARGET};
+	struct hf_qp_init init = {.lease = lease,
+		.cap = {.max_send_sge = 1, .max_recv_sge = 1},
+		.type = IBV_QPT_DRIVER,
+		.dc = HF_DC_TARGET};
 	struct dc_end *end = calloc(1, sizeof(*end));
 
 	if (end == NULL)

@@ -25,8 +25,9 @@ bool dc_suits(const struct hf_peer *peer, unsigned rail);
 /* To where it works, from INIT. */
 int dc_start(const struct hf_node *node, struct path *path, bool is_initiator);
 
-struct dc_end *dc_end_make(struct hf_vpd *pd, unsigned rail, int access, struct wc_sink *sink); /* NULL: no room */
-void dc_end_free(struct dc_end *end);                                                           /* NULL is legal */
+/* NULL: no room. */
+struct dc_end *dc_end_make(struct hf_vpd *pd, unsigned rail, int access, struct hf_lease *lease, struct wc_sink *sink);
+void dc_end_free(struct dc_end *end); /* NULL is legal */
 
 /* What the other end is told, and tells. */
 /* Part of POOL and POOL_QP; with it, qp_num and psn of the offer are of an initiator. */

@@ -59,7 +59,10 @@ const struct fields path_offer_layout = FIELDS(path_offer_fields);
 /* Writes into the completion log take a place of their own in the queue, unless they are footers. */
 int path_create(struct hf_vqp *vqp, struct path *path, unsigned rail)
 {
-	struct hf_qp_init init = {.cap = vqp->cap, .type = IBV_QPT_RC, .revoke_ns = vqp->grants.revoke_ns};
+	struct hf_qp_init init = {.cap = vqp->cap,
+		.type = IBV_QPT_RC,
+		.lease = vqp->peer->leases[rail],
+		.revoke_ns = vqp->grants.revoke_ns};
 	struct ibv_qp_cap *cap = &init.cap;
 
 	if (vqp->log.entries > 0 && (vqp->log_footers & 1u << rail) == 0)

@@ -397,6 +397,18 @@ void pool_register(struct message_kinds *kinds)
 	message_register(kinds, &gone_kind.kind);
 }
 
+void pool_break_peer(struct hf_peer *peer)
+{
+	list_for_each (at, &vqps_of(peer->node)->pools) {
+		struct pool *pool = container_of(at, struct pool, node_link);
+
+		if (pool->peer != peer)
+			continue;
+		list_for_each (on, &pool->qps)
+			standby_break(container_of(on, struct standby, link));
+	}
+}
+
 /* ---- the end ---- */
 
 static void pool_close(struct pool *pool)

@@ -54,6 +54,7 @@ void pool_leave(struct hf_vqp *vqp);                         /* the vqp has no p
 
 bool pool_turn(struct hf_node *node);
 void pool_tick(struct hf_node *node, uint64_t now_ns);
+void pool_break_peer(struct hf_peer *peer); /* every standby qp for it */
 void pool_free_peer(struct hf_peer *peer);
 void pool_free_pd(struct hf_vpd *pd);
 

@@ -25,7 +25,8 @@ static void on_target_settled(struct wc_sink *sink)
 
 static struct carrier *find_carrier(struct pool *pool, unsigned rail, bool dc, unsigned initiators)
 {
-	return dc ? carrier_share(pool->pd, rail, initiators) : carrier_make(pool->pd, rail, pool->access);
+	return dc ? carrier_share(pool->pd, rail, initiators)
+		  : carrier_make(pool->pd, rail, pool->access, pool->peer->leases[rail]);
 }
 
 struct standby *standby_make(struct pool *pool, unsigned rail, bool dc, unsigned initiators)
@@ -40,7 +41,7 @@ struct standby *standby_make(struct pool *pool, unsigned rail, bool dc, unsigned
 		(struct wc_sink){.completed = on_target_wc, .settled = on_target_settled, .fatal = on_target_fatal};
 	list_init(&standby->dc_sink.link);
 	if (dc)
-		standby->dc = dc_end_make(pool->pd, rail, pool->access, &standby->dc_sink);
+		standby->dc = dc_end_make(pool->pd, rail, pool->access, pool->peer->leases[rail], &standby->dc_sink);
 	standby->carrier = dc && standby->dc == NULL ? NULL : find_carrier(pool, rail, dc, initiators);
 	if (standby->carrier == NULL) {
 		dc_end_free(standby->dc);

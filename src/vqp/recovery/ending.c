@@ -48,6 +48,6 @@ void vqp_abort(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status 
 {
 	if (vqp->state == HF_VQP_ERROR)
 		return;
-	vqp->fail_asks = vqp->peer != NULL && policy_recovers(vqp->node->config.policy) && !post_quiet(vqp);
+	vqp->fail_asks = vqp->peer != NULL && !post_quiet(vqp);
 	vqp_fail(vqp, first, rest, true);
 }

@@ -69,7 +69,7 @@ static bool would_repeat(const struct hf_vqp *vqp)
 static void begin_fence(struct hf_vqp *vqp)
 {
 	if (would_repeat(vqp)) {
-		vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR, true);
+		vqp_abort(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR);
 		return;
 	}
 	vqp->fencing = true;

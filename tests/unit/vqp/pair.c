@@ -78,9 +78,10 @@ static void name_fabric(char name[HF_NAME_BYTES])
 
 void pair_config(struct pair *pair, const struct end *end, enum hf_policy policy, struct hf_node_config *config)
 {
+	static unsigned pid; /* of the first process of a test */
 	unsigned side = end == &pair->b;
-	unsigned pid = (unsigned)getpid();
 
+	pid = pid == 0 ? (unsigned)getpid() : pid;
 	*config = (struct hf_node_config){.rail_count = 2,
 		.policy = policy,
 		.caps_masked = pair_caps_masked,

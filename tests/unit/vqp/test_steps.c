@@ -679,6 +679,7 @@ static void a_lease_lasts_from_the_newest_stamp_that_came_back(void **state)
 	(void)state;
 	lease_init(&lease, LEASE_NS, 100);
 	assert_true(lease_must_send(&lease, 1000));
+	lease_sent(&lease, 1000);
 	assert_false(lease_must_send(&lease, 1001));
 	lease_hear(&lease, 5, 1000, LEASE_NS, 500000000);
 	assert_false(lease_expired(&lease, 1000 + LEASE_NS - 1));
@@ -686,6 +687,19 @@ static void a_lease_lasts_from_the_newest_stamp_that_came_back(void **state)
 	assert_true(lease_expired(&lease, 1000 + LEASE_NS));
 	lease_hear(&lease, 7, 5000, LEASE_NS, 900000000); /* of a stamp that was never sent */
 	assert_true(lease_expired(&lease, 1000 + LEASE_NS));
+}
+
+static void stamps_that_are_missing_are_noticed(void **state)
+{
+	const uint64_t interval_ns = LEASE_NS / 8;
+	struct lease lease;
+
+	(void)state;
+	lease_init(&lease, LEASE_NS, 1);
+	assert_false(lease_was_silent(&lease, 10 * LEASE_NS)); /* it has not said a word yet */
+	lease_hear(&lease, 5, 0, LEASE_NS, LEASE_NS);
+	assert_false(lease_was_silent(&lease, LEASE_NS + 2 * interval_ns));
+	assert_true(lease_was_silent(&lease, LEASE_NS + 2 * interval_ns + 1));
 }
 
 /* Whatever messages are lost or late: when one side is sure that the other has fenced, it has. */
@@ -702,8 +716,9 @@ static void nobody_counts_on_a_lease_that_still_runs(void **state)
 		if (lease_is_over(&user, now) && user.theirs_ns != 0)
 			assert_true(lease_expired(&holder, now));
 		if (lease_must_send(&holder, now))
-			sent = now;
-		(void)lease_must_send(&user, now);
+			lease_sent(&holder, sent = now);
+		if (lease_must_send(&user, now))
+			lease_sent(&user, now);
 		if (random >> 60 < 3) /* late by anything: what is delivered was sent before */
 			lease_hear(&user, sent, holder.stamp, LEASE_NS, now);
 		if (random >> 58 < 9)
@@ -816,6 +831,7 @@ int main(void)
 		cmocka_unit_test(several_messages_travel_as_one_until_it_is_full),
 		cmocka_unit_test(a_region_in_no_mode_of_atomics_is_not_believed),
 		cmocka_unit_test(a_lease_lasts_from_the_newest_stamp_that_came_back),
+		cmocka_unit_test(stamps_that_are_missing_are_noticed),
 		cmocka_unit_test(nobody_counts_on_a_lease_that_still_runs),
 		cmocka_unit_test(a_configuration_is_read_in_full),
 		cmocka_unit_test(what_is_wrong_in_a_configuration_is_named_with_its_line),

@@ -1,0 +1,124 @@
+/* The lease of a peer (docs/protocol.md, R5): the work here of a peer without contact for so long ends, and its qps
+ * execute nothing from then on. The devices that can (HF_DEV_LEASE) keep it by themselves, also while this process or
+ * this loop stands still. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "node/node.h"
+#include "node/peer.h"
+
+struct lease_message { /* lease.h */
+	struct message_head head;
+	uint64_t stamp, echo, lease_ns;
+};
+
+static const struct field lease_fields[] = {
+	FIELD_ANY(struct lease_message, stamp),
+	FIELD_ANY(struct lease_message, echo),
+	FIELD_ANY(struct lease_message, lease_ns),
+};
+
+static void take_lease(struct hf_peer *peer, const struct message_head *head);
+static const struct message_kind lease_kind =
+	MESSAGE_KIND(MESSAGE_LEASE, "LEASE", struct lease_message, lease_fields, take_lease);
+
+void peer_lease_register(struct message_kinds *kinds)
+{
+	message_register(kinds, &lease_kind);
+}
+
+static void say(struct hf_peer *peer, uint64_t now_ns)
+{
+	const struct lease_message message = {.head = {.kind = &lease_kind},
+		.stamp = now_ns,
+		.echo = peer->lease.stamp,
+		.lease_ns = peer->lease.ours_ns};
+
+	lease_sent(&peer->lease, now_ns);
+	peer_send(peer, &message.head);
+}
+
+/* The devices' leases begin with the next contact. */
+static void open_leases(struct hf_peer *peer)
+{
+	struct hf_node *node = peer->node;
+
+	for (unsigned i = 0; i < node->rail_count; i++) {
+		int rc = hf_lease_open(node->rails[i].dev, &peer->leases[i]);
+
+		if (rc != 0 && rc != -EOPNOTSUPP)
+			log_warn("peer %s: no lease on rail %s: %s; what it wrote may execute late here",
+				hf_peer_name(peer), hf_node_rail_name(node, i), strerror(-rc));
+	}
+}
+
+static void close_leases(struct hf_peer *peer)
+{
+	for (unsigned i = 0; i < peer->node->rail_count; i++) {
+		hf_lease_close(peer->leases[i]);
+		peer->leases[i] = NULL;
+	}
+}
+
+static void lapse(struct hf_peer *peer)
+{
+	log_warn("peer %s: no contact for %llu ms: its queue pairs are fenced, and made anew when it is back",
+		hf_peer_name(peer), (unsigned long long)(peer->lease.ours_ns / 1000000));
+	close_leases(peer);
+	open_leases(peer);
+	peer->lease_begun = false;
+	peer->node->layer->lease_over(peer);
+	say(peer, hf_env_now_ns(peer->node->env));
+}
+
+static void extend(struct hf_peer *peer)
+{
+	uint64_t until_ns = peer->lease.contact_ns + peer->lease.ours_ns;
+	bool over = false;
+
+	for (unsigned i = 0; i < peer->node->rail_count; i++)
+		over |= peer->leases[i] != NULL && hf_lease_extend(peer->leases[i], until_ns) != 0;
+	if (over)
+		lapse(peer);
+	peer->lease_begun = !over;
+}
+
+void peer_lease_begin(struct hf_peer *peer)
+{
+	lease_init(&peer->lease, peer->node->config.lease_ns, hf_env_now_ns(peer->node->env));
+	open_leases(peer);
+	extend(peer);
+}
+
+void peer_lease_end(struct hf_peer *peer)
+{
+	close_leases(peer);
+}
+
+/* By the clock, not by the turn, which may have begun before the message was sent. Where contact was lost the other
+ * side's lease may be over, and its traffic waits for our answer; and when ours begins, so may its. */
+static void take_lease(struct hf_peer *peer, const struct message_head *head)
+{
+	const struct lease_message *message = (const void *)head;
+	uint64_t contact_ns = peer->lease.contact_ns, now_ns = hf_env_now_ns(peer->node->env);
+	bool answer = lease_was_silent(&peer->lease, now_ns), begun = peer->lease_begun;
+
+	lease_hear(&peer->lease, message->stamp, message->echo, message->lease_ns, now_ns);
+	if (peer->lease.contact_ns != contact_ns && !lease_expired(&peer->lease, now_ns))
+		extend(peer);
+	if (answer || (peer->lease_begun && !begun))
+		say(peer, now_ns);
+}
+
+void peer_lease_tick(struct hf_peer *peer, uint64_t now_ns)
+{
+	if (!peer->up)
+		return;
+	if (lease_expired(&peer->lease, now_ns) && peer->lease_begun)
+		lapse(peer);
+	else if (lease_expired(&peer->lease, now_ns))
+		peer->node->layer->lease_over(peer);
+	if (lease_must_send(&peer->lease, now_ns))
+		say(peer, now_ns);
+}
