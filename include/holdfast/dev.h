@@ -2,14 +2,15 @@
  *
  * A device is one port of one NIC, opened by one process. The vocabulary is that of <infiniband/verbs.h>: work
  * requests, completions, opcodes, statuses, states, access flags and attributes are its own types and mean what the
- * InfiniBand specification and ibv_*(3) say. Only the objects are ours, because they are not made by libibverbs.
+ * InfiniBand specification and ibv_*(3) say. Only the objects have types of this library, because libibverbs does
+ * not make them.
  *
  * What a device promises beyond verbs (docs/protocol.md; one conformance test or more for each):
  *   D1  Order: the wrs of a qp execute at the responder in post order.
  *   D2  Completion: a successful wc says that its wr, and all before it on that qp, executed.
  *   D3  Fence: once hf_qp_fence has returned 0, nothing arrives through that qp any more, in either direction: no
  *       packet executes, no response lands in local memory. What executed is visible in memory, and a poll of the
- *       qp's cqs finds every completion that it will ever have. It may fail, and says so.
+ *       qp's cqs finds every completion that the qp will ever have. A fence may fail, and returns an error then.
  *   D4  Executed psn: after the fence, how far the responder got, to the packet (HF_DEV_EXECUTED_PSN).
  *   D4b Atomic results: after the fence, psn and original value of the last max_dest_rd_atomic atomics that executed
  *       as responder (HF_DEV_ATOMIC_RESULTS).

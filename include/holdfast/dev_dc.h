@@ -20,11 +20,12 @@ struct hf_dc_dest {
 int hf_qp_post_send_dc(
 	struct hf_qp *qp, const struct hf_dc_dest *dest, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
 
-/* Evidence of DC (HF_DEV_DC_EVIDENCE, else -EOPNOTSUPP): the initiator says who it is since it last came to RTS, in ERR
- * too; the target then fences and tells of that one, while its other initiators go on. After the fence nothing of that
- * use executes there any more; the initiator may speak to the target again once it was moved through RESET.
- * The fence answers as hf_qp_fence, or -ENOSPC: cannot be fenced. Then, -EOPNOTSUPP without D4 or D4b. -ENOENT: nothing
- * of that use executed. -ENODATA: not known any more. */
+/* Evidence of DC (HF_DEV_DC_EVIDENCE, else -EOPNOTSUPP). hf_qp_dc_source identifies one use of an initiator: from
+ * its last move to RTS on, also in ERR. The target fences that use and tells what of it executed, while its other
+ * initiators continue. After the fence no request of that use executes at the target; the initiator must go through
+ * RESET before it reaches that target again. hf_qp_fence_dc returns what hf_qp_fence returns, or -ENOSPC: cannot be
+ * fenced. The others return -EOPNOTSUPP without D4 or D4b; -ENOENT: no request of that use executed; -ENODATA: no
+ * longer known. */
 struct hf_dc_source {
 	union ibv_gid gid;
 	uint32_t qp_num;

@@ -10,12 +10,12 @@
 
 struct hf_qp;
 
-/* D3. Moves the qp to ERR and fences it. 0: done, also when it was before. -EINPROGRESS: poll and call again.
- * Another errno: it cannot be fenced, and what it may still do is unknown. Its wrs are flushed meanwhile. */
+/* D3. Moves the qp to ERR, flushes its wrs and fences it. 0: fenced, now or before. -EINPROGRESS: poll and call again.
+ * Another errno: the qp cannot be fenced, and requests may still execute. */
 int hf_qp_fence(struct hf_qp *qp);
 
 /* D4, after the fence: the psn of the first request packet that did not execute here. -EOPNOTSUPP without D4.
- * -ENODATA: filled, but whether that one packet executed cannot be told; what is behind it did not. */
+ * -ENODATA: filled, but that one packet may have executed; the packets behind it did not. */
 int hf_qp_executed_psn(struct hf_qp *qp, uint32_t *psn_out);
 
 /* D4b, after the fence: newest first; returns how many were filled. -EOPNOTSUPP without D4b. */
@@ -25,15 +25,17 @@ struct hf_atomic_result {
 };
 int hf_qp_atomic_results(struct hf_qp *qp, struct hf_atomic_result *results_out, unsigned n);
 
-/* After the fence: the request that the responder refused here, and with which status, although the requester may never
- * hear of it: a fence may be quicker than the NAK. 1: filled; 0: none was; -EOPNOTSUPP: the device does not tell. */
+/* After the fence: the request that the responder refused, and its status. The fence may be quicker than the NAK, so
+ * the requester may not have received it. 1: filled; 0: no request was refused; -EOPNOTSUPP: the device does not
+ * tell. */
 struct hf_refusal {
 	uint32_t psn; /* of its first packet that did not execute */
 	enum ibv_wc_status status;
 };
 int hf_qp_refusal(struct hf_qp *qp, struct hf_refusal *refusal_out);
 
-/* The psn at which the next wr to be posted starts. With D4, a wr executed when that is at or before executed psn. */
+/* The psn at which the next posted wr starts. With D4, a wr executed when the next psn after it is at or before the
+ * executed psn. */
 uint32_t hf_qp_next_psn(struct hf_qp *qp);
 
 #endif

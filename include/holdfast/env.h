@@ -108,7 +108,7 @@ int hf_dgram_recv(struct hf_io *io, struct hf_dgram *dgrams, unsigned n);
 /* ---- streams ---- */
 
 int hf_stream_listen(struct hf_env *env, const struct hf_addr *local, struct hf_io **io_out, struct hf_error *error);
-/* -EAGAIN when nobody is waiting. */
+/* -EAGAIN: no connection is waiting. */
 int hf_stream_accept(struct hf_io *listener, struct hf_io **io_out, struct hf_addr *peer_out);
 /* Starts to connect from `local` (its port may be 0) and returns; writable, or an error at the first read or write,
  * tells the outcome. */
@@ -149,8 +149,8 @@ void hf_thread_stop(struct hf_thread *thread);
 struct hf_file;
 enum hf_file_flags {
 	HF_FILE_WRITE = 1 << 0,
-	HF_FILE_CREATE = 1 << 1,    /* with mode 0600, if it is not there */
-	HF_FILE_EXCLUSIVE = 1 << 2, /* with CREATE: -EEXIST if it is there */
+	HF_FILE_CREATE = 1 << 1,    /* with mode 0600, if it does not exist */
+	HF_FILE_EXCLUSIVE = 1 << 2, /* with CREATE: -EEXIST if it exists */
 	HF_FILE_TRUNCATE = 1 << 3,
 	HF_FILE_PUBLIC = 1 << 4, /* with CREATE: mode 0666 less the umask, for reports and the like */
 };
@@ -179,11 +179,11 @@ int hf_file_remove(struct hf_env *env, const char *path); /* durable after hf_di
 /* ---- directories, likewise ---- */
 
 int hf_dir_make(struct hf_env *env, const char *path); /* mode 0700; durable after hf_dir_sync of its parent */
-/* Calls found() for every name in it, in no order. found() may remove what it is told, and nothing else. */
+/* Calls found() for every name in the directory, in no order. found() may remove that name, and no other. */
 int hf_dir_list(struct hf_env *env, const char *path, void (*found)(const char *name, void *context), void *context);
 int hf_dir_remove(struct hf_env *env, const char *path); /* -ENOTEMPTY */
 int hf_dir_sync(struct hf_env *env, const char *path);   /* what was made and removed in it is durable on return */
-/* Of the file system of this file or directory: the bytes that we may still write, and the size. */
+/* Of the file system of this file or directory: the bytes that this user may still write, and the size. */
 int hf_dir_space(struct hf_env *env, const char *path, uint64_t *free_bytes_out, uint64_t *bytes_out);
 
 /* ---- memory ---- */
@@ -194,7 +194,7 @@ int hf_mem_alloc(struct hf_env *env, size_t bytes, void **addr_out, struct hf_er
 void hf_mem_free(struct hf_env *env, void *addr);
 
 /* A file as memory. Stores are durable after hf_mem_flush; the offset into the file is a multiple of the page size.
- * Shared with whoever maps the same file, so every device can register it too. Unmapped by hf_mem_free. */
+ * Shared with every process that maps the same file, so every device can register it. Unmapped by hf_mem_free. */
 int hf_mem_map_file(struct hf_env *env, struct hf_file *file, uint64_t offset, size_t bytes, bool writable,
 	void **addr_out, struct hf_error *error);
 int hf_mem_flush(struct hf_env *env, void *addr, size_t bytes);

@@ -1,4 +1,4 @@
-/* error.h - what went wrong and what to do about it, in words.
+/* error.h - a sentence about what failed and what to do.
  *
  * Functions that can fail because of configuration, the machine or a peer return 0 or -errno and, when given one,
  * fill a struct hf_error with a sentence for the operator: what failed, on what, and the remedy. */
@@ -8,7 +8,7 @@
 #define HF_ERROR_BYTES 256
 
 struct hf_error {
-	char text[HF_ERROR_BYTES]; /* NUL terminated, without a newline; empty when nothing was said */
+	char text[HF_ERROR_BYTES]; /* NUL terminated, without a newline; empty when there is no error */
 };
 
 /* Formats into `error` (NULL is legal) and returns `code` (a negative errno), so that it can be returned at once. */

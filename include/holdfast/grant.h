@@ -1,9 +1,9 @@
 /* grant.h - what a peer may do through a vqp, changed while it is connected (docs/protocol.md, R13).
  *
- * A grant lasts until something of it is taken away. Every wr belongs to the grant under which it was posted, and
- * executes under that one or not at all: what a revocation finds in flight completes in error, nothing of it is sent
- * again under a later grant, not even by packets that were on their way, because a later grant has another qp. To
- * give more does not end a grant.
+ * A grant lasts until some of its access is revoked. Every wr belongs to the grant under which it was posted, and
+ * executes under that grant or not at all. A revocation completes the wrs in flight in error; none is sent again
+ * under a later grant, and no late packet executes under one, because a later grant has another qp. Giving more
+ * access does not end a grant.
  *
  *   granting side                                  using side
  *     hf_vqp_set_access(0)                           wrs in flight
@@ -12,37 +12,35 @@
  *     hf_vqp_set_access(REMOTE_WRITE)                what is posted now is flushed
  *     | another qp, of grant 2 ------------------>   hf_vqp_rearm: from now on wrs belong to grant 2
  *
- * Only a vqp that was made `revocable` can change what it grants. Both ends keep a qp of their own on every rail then
- * and stay off the standby pool, where another's qp would have to be revoked with it. */
+ * Only a `revocable` vqp can change its access. Both ends then keep a qp of their own on every rail and use no
+ * standby qp, because a standby qp would have to be revoked for other vqps too. */
 #ifndef HOLDFAST_GRANT_H
 #define HOLDFAST_GRANT_H
 
 #include <holdfast/vqp.h>
 
-/* From now on the peer may do `access` (enum ibv_access_flags) through this vqp. What is taken away is off on every
- * path when this returns 0, and what is given is on; also on paths that are being built. The data of
- * WRITEs that executed before is visible (D5); for receives see hf_vqp_grant_over. -EINPROGRESS: done(vqp,
- * context), which may not destroy the vqp, is called once when that is so, or when it failed; a later call replaces it.
- * -EINVAL: not revocable. */
+/* Sets what the peer may do through this vqp (enum ibv_access_flags). After a return of 0 the new access holds on
+ * every path, including paths that are being built, and the data of WRITEs that executed before is visible (D5); for
+ * receives see hf_vqp_grant_over. -EINPROGRESS: done(vqp, context) is called once when that holds, or when the vqp
+ * has failed; it must not destroy the vqp, and a later call replaces it. -EINVAL: not revocable. */
 int hf_vqp_set_access(struct hf_vqp *vqp, int access, void (*done)(struct hf_vqp *vqp, void *context), void *context);
 
 /* The number of the grant that this side gives; it grows with each revocation. */
 uint32_t hf_vqp_grant(const struct hf_vqp *vqp);
-/* 0: every grant before this one is over: no wr that the peer posted under it executes any more, and each receive that
- * one took has its completion in the queue. -EINPROGRESS: over(vqp, context), which may not destroy the vqp, is called
- * once when that is so; a later call replaces it. It needs no answer of the peer; when the peer is gone it comes with
- * the end of the vqp, which the lease bounds. */
+/* 0: every earlier grant is over: no wr that the peer posted under it executes, and each receive that such a wr took
+ * has its completion in the queue. -EINPROGRESS: over(vqp, context) is called once when that holds; it must not
+ * destroy the vqp, and a later call replaces it. The peer need not answer: when it is gone, the call comes with the
+ * end of the vqp, which the lease bounds. */
 int hf_vqp_grant_over(struct hf_vqp *vqp, void (*over)(struct hf_vqp *vqp, void *context), void *context);
 
-/* The number of the grant that the peer gives, as far as it was told; hf_vqp_grant of its vqp. 0: not told yet.
- * `changed` is called when it has become another one. */
+/* The last number of the peer's grant that arrived: hf_vqp_grant of its vqp. 0: none yet. `changed` is called when it
+ * changes. */
 uint32_t hf_vqp_remote_grant(const struct hf_vqp *vqp);
-/* What the peer grants this side, as far as it was told. */
+/* The last access that the peer granted, as it arrived here. */
 int hf_vqp_remote_access(const struct hf_vqp *vqp);
-/* False since the peer has taken something away: what is posted is flushed until hf_vqp_rearm. */
+/* False after the peer revoked access: wrs that are posted are flushed until hf_vqp_rearm. */
 bool hf_vqp_armed(const struct hf_vqp *vqp);
-/* wrs that are posted from now on belong to the grant that this side was told of last. -ENOTCONN: never connected, or
- * failed. */
+/* Later wrs belong to the grant hf_vqp_remote_grant. -ENOTCONN: the vqp was never connected, or failed. */
 int hf_vqp_rearm(struct hf_vqp *vqp);
 
 #endif

@@ -2,7 +2,7 @@
  *
  * A loop owns its pollers, timers and watches; all calls are made on its thread (hf_loop_wake excepted), and nothing
  * attached to it needs a lock. Each turn polls every poller, fires due timers and, once nothing has been busy for a
- * short while, sleeps until a watched io is ready, a timer is due or somebody wakes it. */
+ * short while, sleeps until a watched io is ready, a timer is due, or hf_loop_wake is called. */
 #ifndef HOLDFAST_LOOP_H
 #define HOLDFAST_LOOP_H
 
@@ -26,14 +26,14 @@ void hf_loop_stop(struct hf_loop *loop);
 enum hf_poll hf_loop_turn(struct hf_loop *loop, uint64_t max_sleep_ns);
 /* From any thread: the loop's sleep, or its next one, ends at once. */
 void hf_loop_wake(struct hf_loop *loop);
-/* A poller's: the program has waited for something, and is to have it before descriptors are looked at; they have their
- * turn in the next one, so this is for what happens rarely. */
+/* For pollers: this turn returns to the program without looking at descriptors, because the program waits for what the
+ * poller has done. Descriptors are looked at in the next turn, so call it for rare events only. */
 void hf_loop_hurry(struct hf_loop *loop);
 
-/* A loop may be driven by several threads in turn, one at a time under a lock of theirs. Who sleeps then does not do so
- * inside a turn: under the lock, hf_loop_prepare arms the pollers and returns for how long nothing is to be done, 0
- * when another turn is due; without the lock, hf_loop_wait sleeps for at most that long. Others may turn the loop
- * meanwhile; when that leaves work for an earlier time they follow it by hf_loop_wake. Only on a host. */
+/* Several threads may drive a loop, one at a time under a lock of theirs. A thread then does not sleep inside a
+ * turn: under the lock it calls hf_loop_prepare, which arms the pollers and returns the time until the next work, 0
+ * when a turn is due; without the lock it calls hf_loop_wait, which sleeps for at most that time. Other threads may
+ * turn the loop meanwhile, and call hf_loop_wake when that leaves work for an earlier time. Only on a host. */
 uint64_t hf_loop_prepare(struct hf_loop *loop, uint64_t max_sleep_ns);
 void hf_loop_wait(struct hf_loop *loop, uint64_t sleep_ns);
 
@@ -63,8 +63,8 @@ struct hf_timer {
 	void (*fire)(struct hf_timer *timer, uint64_t now_ns);
 	uint64_t due_ns;
 	size_t heap_slot; /* the loop's; 0: not set */
-	/* That it fires is not work: pollers get one more turn, and then the loop may sleep without spinning. For what
-	 * recurs often and mostly finds nothing. Set before the timer is. */
+	/* Firing does not count as work: pollers get one more turn, then the loop may sleep without spinning. For
+	 * timers that recur often and mostly find nothing. Set it before the timer is set. */
 	bool quiet;
 };
 void hf_loop_set_timer(struct hf_loop *loop, struct hf_timer *timer, uint64_t due_ns); /* when set: moves it */

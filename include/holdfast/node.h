@@ -3,10 +3,11 @@
  * A node opens the device of each of its rails and a control channel that runs over all of them and survives as long
  * as one path is left. Peers are other nodes; a restarted process is another incarnation and a new peer.
  *
- * Owned by one loop, on whose thread all callbacks come and all calls are made. A callback may connect, post and poll;
- * it closes neither the node nor the peer that it is about. Recovery is an exchange, and needs turns of both sides'
- * loops: a program that computes for long between turns delays its peers' recovery by as much, and its paths are down
- * after heartbeat_misses heartbeats. `holdfast run` has a thread that turns the loop meanwhile. */
+ * A node belongs to one loop; all calls and callbacks are made on the thread of the loop. A callback may connect,
+ * post and poll; it must close neither the node nor its peer argument. Recovery is an exchange and needs turns of
+ * the loops of both ends: a program that computes for long between two turns delays the recovery of its peers, and
+ * its paths count as down after heartbeat_misses heartbeats. Under `holdfast run` a thread of the library turns the
+ * loop. */
 #ifndef HOLDFAST_NODE_H
 #define HOLDFAST_NODE_H
 
@@ -18,15 +19,15 @@
 #define HF_PATH_BYTES   256
 #define HF_SECRET_BYTES 128
 
-/* What is done about wrs in flight when their rail fails (Varuna, section 5.1). */
+/* What a node does with the wrs in flight when their rail fails (Varuna, section 5.1). */
 enum hf_policy {
-	HF_POLICY_NONE,         /* nothing: they complete in error, as on a plain qp */
-	HF_POLICY_RESEND,       /* a qp is made on another rail and all of them are sent again, executed or not */
+	HF_POLICY_NONE,         /* completes them in error, like a plain qp */
+	HF_POLICY_RESEND,       /* makes a qp on another rail and sends all of them again, executed or not */
 	HF_POLICY_RESEND_CACHE, /* the same, with a qp made beforehand on every rail */
-	HF_POLICY_VARUNA,       /* what executed is completed, the rest is sent again: exactly once */
+	HF_POLICY_VARUNA,       /* completes those that executed and sends the others again: exactly once */
 };
 
-/* By what `varuna` tells which wrs in flight executed. */
+/* The evidence by which HF_POLICY_VARUNA decides which wrs in flight executed. */
 enum hf_evidence {
 	HF_EVIDENCE_BOTH, /* either of the two; the default */
 	HF_EVIDENCE_PSN,  /* the responder's device: exact and free, gone with the device */
@@ -38,7 +39,7 @@ struct hf_rail_config {
 	char kind[HF_NAME_BYTES]; /* "shm", "soft", "verbs" */
 	char nic[HF_NIC_BYTES];   /* verbs: as hf_dev_config.nic; empty: the one with that address */
 	struct hf_addr address;   /* of the NIC; soft: port 0 means 4791; verbs: needed unless `nic` is given */
-	struct hf_addr control;   /* where this rail's control streams are bound; port 0: any, for who only connects */
+	struct hf_addr control;   /* to which control streams of this rail bind; port 0: the node only connects */
 	enum ibv_mtu mtu;         /* 0: the device's best */
 };
 
@@ -56,8 +57,8 @@ struct hf_node_config {
 	unsigned rail_count;
 	struct hf_addr management[HF_RAILS_MAX]; /* control streams over networks that are no rails */
 	unsigned management_count;
-	/* What every peer must know as well, at least 16 bytes: in a file that only its owner may read, or as text.
-	 * Neither, and no TLS: only nodes of this host are connected with. */
+	/* A secret of at least 16 bytes that every peer must have too: in a file that only its owner may read, or as
+	 * text. Without it and without TLS the node connects with nodes of this host only. */
 	char secret_file[HF_PATH_BYTES];
 	char secret[HF_SECRET_BYTES];
 	struct hf_tls_files tls;    /* of control streams */
@@ -65,11 +66,11 @@ struct hf_node_config {
 	enum hf_evidence evidence;  /* likewise */
 	uint64_t heartbeat_ns;      /* between heartbeats on each control path; 0: 50 ms */
 	unsigned heartbeat_misses;  /* this many without an answer and the path is down; 0: 4 */
-	uint64_t failback_ns;       /* the primary must have been up for so long before traffic returns; 0: 200 ms */
-	uint64_t budget_ns;         /* without any path, wrs complete in error after so long; 0: 10 s */
-	uint64_t lease_ns;          /* without contact for so long a peer's qps are fenced; 0: half the budget */
+	uint64_t failback_ns;       /* traffic returns to the primary after it was up for this time; 0: 200 ms */
+	uint64_t budget_ns;         /* without any path, wrs complete in error after this time; 0: 10 s */
+	uint64_t lease_ns;          /* a peer's qps are fenced after this time without contact; 0: half the budget */
 	unsigned pool_size;         /* standby qps on each rail: for all peers on DC, else for each; 0: 1 */
-	unsigned pool_vqps;         /* and one for so many vqps at least; 0: their number does not follow the vqps */
+	unsigned pool_vqps;         /* at least one standby qp for so many vqps; 0: pool_size alone counts */
 	uint8_t timeout, retry_cnt; /* of the qps, as in ibv_qp_attr; 0: 10 (4 ms) and 3 */
 	uint32_t caps_masked;       /* hf_dev_config */
 };
@@ -86,15 +87,17 @@ struct hf_node;
 struct hf_peer;
 
 struct hf_node_events {
-	void (*peer_up)(struct hf_peer *peer, void *context); /* either side connected; it can be used */
-	/* Gone for good, and closed after. Its vqps are in error, unless hf_vqp_connect_num says otherwise. */
+	void (*peer_up)(struct hf_peer *peer, void *context); /* connected, by either end */
+	/* The peer died or left; it is closed after the call. Its vqps are in error, except as hf_vqp_connect_num
+	 * says. */
 	void (*peer_down)(struct hf_peer *peer, void *context);
 	void (*rail_changed)(struct hf_node *node, unsigned rail, bool up, void *context);
 };
 
 int hf_node_open(struct hf_loop *loop, const struct hf_node_config *config, const struct hf_node_events *events,
 	void *context, struct hf_node **node_out, struct hf_error *error);
-void hf_node_close(struct hf_node *node); /* closes peers and destroys what was left; NULL is legal */
+/* Closes its peers and destroys its vqps, queues and regions. NULL is legal. */
+void hf_node_close(struct hf_node *node);
 
 struct hf_loop *hf_node_loop(struct hf_node *node);
 unsigned hf_node_rails(const struct hf_node *node);
@@ -102,20 +105,20 @@ struct hf_dev *hf_node_dev(struct hf_node *node, unsigned rail); /* for its link
 const char *hf_node_rail_name(const struct hf_node *node, unsigned rail);
 bool hf_node_rail_up(const struct hf_node *node, unsigned rail);
 
-/* Connects to the node whose control addresses these are, one or more; retries until hf_peer_close. -EACCES: there is
- * neither secret nor TLS, and none of the addresses is on this host. */
+/* Connects to the node with these control addresses, at least one; retries until hf_peer_close. -EACCES: the node
+ * has neither a secret nor TLS, and none of the addresses is on this host. */
 int hf_peer_connect(struct hf_node *node, const struct hf_addr *addresses, unsigned n, struct hf_peer **peer_out,
 	struct hf_error *error);
-/* The peer that listens at this control address, whichever side connected, or that hf_peer_connect is looking for
- * there; NULL. Of two nodes that connect to each other one may find that it is connected already. */
+/* The peer with this control address, connected by either end, or still being connected; or NULL. When two nodes
+ * connect to each other, one of them may find that it is connected already. */
 struct hf_peer *hf_peer_find(struct hf_node *node, const struct hf_addr *address);
 void hf_peer_close(struct hf_peer *peer);
-/* For a program that keeps no peers: closes those that nobody has answered for and that no vqp is to connect to. */
+/* Closes peers that have not answered and that no vqp connects to. For programs that keep no peers of their own. */
 void hf_peer_close_unanswered(struct hf_node *node);
 
-/* What a program's own detectors know. A rail (ours, by its number) that is reported bad is not used with that peer
- * until the report is revoked, and traffic leaves it at once, as if a port had gone down; a trigger does the same for
- * a moment, after which the rail may be chosen again. -EINVAL: no such rail. */
+/* Detectors of the program. After a report, traffic to that peer leaves the rail (of this node, by its number) at once,
+ * as if a port had gone down, and does not use it until the report is revoked. A trigger does the same once; the rail
+ * may be chosen again afterwards. -EINVAL: no such rail. */
 int hf_peer_report(struct hf_peer *peer, unsigned rail);
 int hf_peer_trigger(struct hf_peer *peer, unsigned rail);
 int hf_peer_revoke(struct hf_peer *peer, unsigned rail);

@@ -1,10 +1,12 @@
 /* vqp.h - a queue pair that survives the loss of a rail.
  *
- * A vqp posts each wr on one rail. When that rail fails, both sides agree on another one and the policy says what
- * becomes of the wrs in flight (Varuna, sections 3.4 and 5.1). Regions are registered on the NIC of every rail; the
- * keys that applications see stay the same, whatever rail is in use (section 4, Memory Management).
+ * A vqp posts each wr on one rail. When that rail fails, wrs that took effect are completed from the evidence at the
+ * responder, and the others are posted again on another rail (Varuna, sections 3.2 to 3.4; docs/protocol.md has the
+ * promises V1 to V8). Other policies do less (section 5.1, enum hf_policy). Regions are registered on the NIC of every
+ * rail; the keys that applications see stay the same on all rails (section 4, Memory Management).
  *
- * Everything belongs to the node's loop; no function here blocks or takes a lock, registration excepted. */
+ * All objects belong to the node's loop. No function takes a lock. Registration, deregistration and hf_vqp_destroy may
+ * block; the others do not. */
 #ifndef HOLDFAST_VQP_H
 #define HOLDFAST_VQP_H
 
@@ -21,9 +23,9 @@ int hf_vpd_free(struct hf_vpd *pd); /* -EBUSY while objects of it exist */
 enum hf_atomic_mode {
 	HF_ATOMIC_NATIVE, /* the NIC's own; their results are recovered from the NIC that executed them (D4b) */
 	HF_ATOMIC_UID, /* in two stages through slots beside the region, for NICs without D4b (Varuna, section 3.3) */
-	/* The NIC's own, and nothing is kept for their recovery: one of which nobody can say whether it executed is
-	 * sent again. An FAA may execute twice then. A CAS that finds its own value is told to have succeeded: that is
-	 * right when a word has one writer, or all values are unique, and who writes waits for each CAS before the next
+	/* The NIC's own, without a record for recovery: an atomic without evidence is sent again. An FAA may then
+	 * execute twice. A CAS that finds its own swap value completes as if it had succeeded; this is correct when
+	 * each word has one writer, or all values are unique, and the writer waits for each CAS before the next
 	 * (section 3.3). */
 	HF_ATOMIC_PLAIN,
 	HF_ATOMIC_MODES,
@@ -38,31 +40,31 @@ struct hf_vmr {
 	uint32_t lkey, rkey;
 	enum hf_atomic_mode mode;
 };
-/* In HF_ATOMIC_NATIVE. */
+/* Registers in mode HF_ATOMIC_NATIVE. Blocks. */
 int hf_vmr_reg(
 	struct hf_vpd *pd, void *addr, uint64_t bytes, int access, struct hf_vmr **mr_out, struct hf_error *error);
-/* -EINVAL: the access asked for does not go with the mode; the error says which. */
+/* The same in any mode. -EINVAL: the mode does not allow that access; the error says which. */
 int hf_vmr_reg_atomic(struct hf_vpd *pd, void *addr, uint64_t bytes, int access, enum hf_atomic_mode mode,
 	struct hf_vmr **mr_out, struct hf_error *error);
-/* Once it has returned 0 no remote operation touches the memory any more, on any rail, whichever rail its vqp is on or
- * moves to. A wr of a peer that names the region fails then, and its vqp with it: tell peers before, and wait until
- * they have answered. Own wrs that name it must have completed. It blocks while a process of this host stands still in
- * the middle of an operation (shm: 20 ms; 2 s where the kernel copies for it). -EBUSY: that operation cannot be ended;
- * no other begins. Call again, and keep the memory until then. NULL is legal. */
+/* After a return of 0 no remote operation touches the memory, on any rail, whichever rail a vqp uses or moves to. A
+ * later wr of a peer that names the region fails, and the peer's vqp with it: tell the peers first and wait for their
+ * answers. The program's own wrs that name the region must have completed. Blocks while a process of this host is
+ * stopped in the middle of an operation (shm: 20 ms; 2 s where the kernel copies for it). -EBUSY: that operation cannot
+ * be ended, and no other starts; keep the memory and call again. NULL is legal. */
 int hf_vmr_dereg(struct hf_vmr *mr);
 
-/* The owner's own atomics on the aligned word at `at`, atomic with those of peers in every mode; in HF_ATOMIC_UID the
- * only right way to touch memory that peers may reach. -EINVAL: not a word of the region; -EAGAIN: peers change it all
- * the time; -EOPNOTSUPP: the NICs' atomics are not atomic with the CPU's, so it takes hf_vmr_atomic_post. */
+/* Atomics of the owner on the aligned word at `at`, atomic with those of peers in every mode. In HF_ATOMIC_UID the
+ * owner must not touch memory that peers may reach in any other way. -EINVAL: not a word of the region; -EAGAIN:
+ * peers kept changing the word; -EOPNOTSUPP: the NICs' atomics do not exclude the CPU's, so use hf_vmr_atomic_post. */
 int hf_vmr_atomic_cas(struct hf_vmr *mr, uint64_t *at, uint64_t compare, uint64_t swap, uint64_t *original_out);
 int hf_vmr_atomic_faa(struct hf_vmr *mr, uint64_t *at, uint64_t add, uint64_t *original_out);
 int hf_vmr_atomic_load(struct hf_vmr *mr, const uint64_t *at, uint64_t *value_out);
 
-/* The same through the NIC where it has to be, else at once. Until done() was called the struct is the library's. That
- * is before hf_vmr_atomic_post returns, or in a turn of the loop, where it may destroy anything of the node, or before
- * hf_vmr_dereg of its region returns. rc: 0; -EIO: nobody can say whether it executed; -EACCES: the region is not
- * registered for atomics; -ECANCELED: it is being deregistered, and refuses what done() posts to it with that too; or
- * as above. */
+/* The same, through the NIC where the CPU's atomics do not exclude the NIC's. The struct belongs to the library
+ * until it calls done(): before hf_vmr_atomic_post returns, in a turn of the loop (where done() may destroy any
+ * object of the node), or before hf_vmr_dereg of the region returns. rc: 0; -EIO: unknown whether it executed;
+ * -EACCES: the region is not registered for atomics; -ECANCELED: the region is being deregistered, also for what
+ * done() posts to it; or as above. */
 struct hf_vmr_atomic {
 	struct hf_vmr *mr;
 	uint64_t *at;
@@ -78,10 +80,10 @@ int hf_vmr_atomic_post(struct hf_vmr_atomic *atomic);
 int hf_vcq_create(struct hf_node *node, uint32_t cqe, void *context, struct hf_vcq **cq_out);
 int hf_vcq_destroy(struct hf_vcq *cq);
 int hf_vcq_poll(struct hf_vcq *cq, int n, struct ibv_wc *wc); /* as ibv_poll_cq(3); wc.qp_num is the vqp's */
-/* The same, of one vqp's wrs alone. */
+/* The same for the wrs of one vqp. */
 int hf_vcq_poll_vqp(struct hf_vcq *cq, struct hf_vqp *vqp, int n, struct ibv_wc *wc);
-/* The completion of one request (hf_vqp_last_request), once it and all before it are done; the others stay. 1: filled;
- * 0: not done yet; -ENOENT: it has no completion, or that was polled. */
+/* Takes the completion of one request (hf_vqp_last_request) after it and all before it are done; the others stay. 1:
+ * filled; 0: not done yet; -ENOENT: the request has no completion, or the completion was polled before. */
 int hf_vcq_poll_request(struct hf_vcq *cq, struct hf_vqp *vqp, uint64_t request, struct ibv_wc *wc);
 /* Calls notify(cq, context) at the first completion that becomes ready after the request, once per request: in a turn
  * of the loop, where it may destroy anything, or in the poll that takes that completion, where it may not. As with
@@ -93,7 +95,7 @@ struct hf_vqp_init {
 	struct ibv_qp_cap cap;
 	bool sq_sig_all;
 	int access;     /* what the peer may do through this vqp: enum ibv_access_flags */
-	bool revocable; /* that may be changed later: grant.h. Both ends keep a qp on every rail for it */
+	bool revocable; /* `access` may be changed later (grant.h). Both ends then keep a qp on every rail */
 	/* Taking access ends without a peer whose process has stood still in the middle of an operation for this long
 	 * (shm; other devices do not wait). 0: 20 ms. */
 	uint64_t revoke_ns;
@@ -102,14 +104,14 @@ struct hf_vqp_init {
 	bool hand_back;
 	unsigned rail;
 	void *context;
-	/* The vqp came up, changed rail or failed for good. May post, poll and connect, but destroy nothing. NULL: not
-	 * told. */
+	/* Called when the vqp came up, changed its rail, or entered HF_VQP_ERROR. May post, poll and connect; must not
+	 * destroy anything. May be NULL. */
 	void (*changed)(struct hf_vqp *vqp, void *context);
 };
 int hf_vqp_create(struct hf_vpd *pd, const struct hf_vqp_init *init, struct hf_vqp **vqp_out);
-/* Its unpolled completions are dropped; NULL is legal. On a standby qp that others use too it may block for some 40 ms,
- * until the NIC says that the qp is fenced. A NIC that has not said so by then loses that qp, and what it knew of the
- * wrs of the others: some of theirs may be unknown. */
+/* Drops completions that were not polled. NULL is legal. On a standby qp that other vqps use it blocks until the qp
+ * is fenced, 40 ms at most. If the fence takes longer, the qp is destroyed with its evidence, and wrs of the other
+ * vqps may complete as HF_WC_UNKNOWN. */
 void hf_vqp_destroy(struct hf_vqp *vqp);
 
 /* ---- connecting ---- */
@@ -123,8 +125,8 @@ struct hf_vqp_request {
 	size_t private_bytes;
 	int lane; /* the node's rail that the peer's vqp is pinned to (hf_vqp_init.hand_back); -1: it is not pinned */
 };
-/* Serves `service` (a name of at most HF_NAME_BYTES - 1): on_request makes a vqp and returns it, with an answer of at
- * most HF_PRIVATE_BYTES in reply, or returns NULL to refuse. */
+/* A service by a name of at most HF_NAME_BYTES - 1 bytes. on_request returns a vqp for the requester and puts at most
+ * HF_PRIVATE_BYTES of private data into reply, or returns NULL to refuse. */
 struct hf_vqp_service {
 	const char *name;
 	struct hf_vqp *(*on_request)(
@@ -133,15 +135,15 @@ struct hf_vqp_service {
 };
 int hf_vqp_serve(struct hf_node *node, const struct hf_vqp_service *service); /* the struct stays the caller's */
 
-/* Asks `peer` to connect; `changed` tells the outcome. Without an answer it goes on connecting. wrs may be posted at
- * once and wait; when they have waited for the budget, they fail, and the vqp with them. */
+/* Asks `peer` to connect; `changed` reports the outcome. Without an answer the vqp stays in HF_VQP_CONNECTING. wrs
+ * may be posted at once and wait; when one has waited for the budget, it fails, and the vqp with it. */
 int hf_vqp_connect(
 	struct hf_vqp *vqp, struct hf_peer *peer, const char *service, const void *private_data, size_t private_bytes);
-/* For programs that have told each other their vqps' numbers by themselves: connects to vqp `num` of `peer`, with what
- * that one may do here. Both sides call it, in any order; without the other's call the vqp goes on connecting,
- * to the next incarnation when this one ends, and what is posted fails after the budget. */
+/* For programs that exchange the numbers of their vqps by other means: connects to vqp `num` of `peer`, and permits
+ * `access` to it. Both sides call it, in any order. Until the peer calls it the vqp stays in HF_VQP_CONNECTING, also
+ * across restarts of the peer, and posted wrs fail after the budget. */
 int hf_vqp_connect_num(struct hf_vqp *vqp, struct hf_peer *peer, uint32_t num, int access);
-/* As the move of a qp to IBV_QPS_ERR: every wr completes as flushed, and the other side's too. */
+/* Like the move of a qp to IBV_QPS_ERR: every wr completes as flushed, at the peer too. */
 void hf_vqp_abort(struct hf_vqp *vqp);
 /* Ends a lane by its evidence, as the loss of its rail does: both ends fence it and tell each other what executed. What
  * executed completes with success, the rest as HF_WC_NOT_EXECUTED: the first with IBV_WC_RETRY_EXC_ERR, or the status
@@ -150,22 +152,22 @@ void hf_vqp_abort(struct hf_vqp *vqp);
  * WRITEs that may be repeated are best posted with HF_SEND_IDEMPOTENT, which costs no log entry. A peer that does not
  * answer delays the end until its lease is over. `changed` is called at the end, on both sides. -EINVAL: not a lane. */
 int hf_vqp_withdraw(struct hf_vqp *vqp);
-/* As the move of a qp to IBV_QPS_RESET, also after hf_vqp_abort: both queues are empty, and completions that were not
- * polled are dropped. Only of a vqp that was never to be connected; -EISCONN otherwise. */
+/* Like the move of a qp to IBV_QPS_RESET, also after hf_vqp_abort: empties both queues and drops completions that were
+ * not polled. -EISCONN: hf_vqp_connect or hf_vqp_connect_num was called for this vqp, or it answered a request. */
 int hf_vqp_reset(struct hf_vqp *vqp);
-/* The answer of the other side, once connected. */
+/* The private data that the peer replied; *bytes_out is 0 until the vqp is connected. */
 const void *hf_vqp_reply(const struct hf_vqp *vqp, size_t *bytes_out);
 
 enum hf_vqp_state {
 	HF_VQP_INIT,       /* made; not connected */
 	HF_VQP_CONNECTING, /* waiting for the peer, or for a first qp */
 	HF_VQP_UP,         /* posting on a rail */
-	HF_VQP_RECOVERING, /* the rail failed; both sides are settling what becomes of the wrs in flight */
-	HF_VQP_ERROR,      /* for good, unless it was never connected: every wr completes in error */
+	HF_VQP_RECOVERING, /* the rail failed; both ends exchange what executed and agree on another rail */
+	HF_VQP_ERROR,      /* final unless it was never connected; every wr completes in error */
 	HF_VQP_STATES,
 };
 enum hf_vqp_state hf_vqp_state(const struct hf_vqp *vqp);
-/* Why it was not connected, for people; empty when nobody said. */
+/* Why it was not connected, as a sentence; empty when no reason is known. */
 const char *hf_vqp_reason(const struct hf_vqp *vqp);
 /* Why a vqp is in HF_VQP_ERROR: the first reason that this side saw. */
 enum hf_vqp_end {
@@ -188,7 +190,7 @@ enum hf_vqp_end {
 /* status_out (NULL is legal): of the wr or receive of HF_VQP_END_PROGRAM, else IBV_WC_SUCCESS. */
 enum hf_vqp_end hf_vqp_end(const struct hf_vqp *vqp, enum ibv_wc_status *status_out);
 int hf_vqp_rail(const struct hf_vqp *vqp); /* the node's rail in use; -1 when none is */
-/* False: after a failover it is on a standby qp that it shares with others, until it has one of its own again. */
+/* False: after a failover the vqp shares a standby qp with other vqps, until a dedicated qp is rebuilt. */
 bool hf_vqp_is_dedicated(const struct hf_vqp *vqp);
 uint32_t hf_vqp_num(const struct hf_vqp *vqp);
 void *hf_vqp_context(const struct hf_vqp *vqp);
@@ -204,40 +206,40 @@ struct hf_vqp_counters {
 };
 void hf_vqp_counters(const struct hf_vqp *vqp, struct hf_vqp_counters *counters_out);
 
-/* What a vqp has for its logs once all of them was used; they have the size of its queues and do not grow. */
+/* Memory of the logs of a vqp when all of it has been used. The logs have the size of its queues and do not grow. */
 struct hf_vqp_memory {
 	uint64_t request_log_bytes;    /* copies of the wrs in flight, under every policy */
 	uint64_t receive_log_bytes;    /* of the receives */
-	uint64_t completion_log_bytes; /* what the other side writes here; 0: none */
+	uint64_t completion_log_bytes; /* the ring that the peer writes; 0: none */
 };
 void hf_vqp_memory(const struct hf_vqp *vqp, struct hf_vqp_memory *memory_out);
 
 /* ---- the data path ---- */
 
-/* wc.vendor_err of a wr that failed: what became of it. A wr without evidence is told to be unknown, never guessed. */
+/* wc.vendor_err of a wr that failed: whether it executed. Without evidence it is HF_WC_UNKNOWN, never a guess (V1). */
 enum hf_wc_outcome {
 	HF_WC_SUCCEEDED,
 	HF_WC_NOT_EXECUTED, /* it did not take effect, and never will */
-	HF_WC_UNKNOWN, /* it took effect in full, in part or not at all; if it returns a value, that is lost. Final */
+	HF_WC_UNKNOWN,      /* it took effect in full, in part or not at all; its value, if any, is lost. Final */
 };
 
-/* A send flag besides verbs' own: to execute this wr twice does no harm. It is sent again where nobody can say whether
- * it executed, and costs no evidence. */
+/* A send flag beside those of verbs: this wr may execute twice. Without evidence it is sent again, and it takes no
+ * entry in the completion log. */
 #define HF_SEND_IDEMPOTENT (1u << 24)
 
-/* As ibv_post_send(3), in order. Inline payloads are copied; other buffers, and the receive side's too, belong to the
- * vqp until their wc is polled; the list itself may be reused at once. -ENOMEM: the queue is full (poll, post again);
- * -EINVAL: malformed; *bad_wr is the first that was not taken. */
+/* Like ibv_post_send(3). Inline payloads are copied. Other buffers, those of receives too, belong to the vqp until
+ * their wc is polled; the list may be reused at once. -ENOMEM: the queue is full (poll, then post again); -EINVAL:
+ * malformed. *bad_wr is the first wr that was not posted. */
 int hf_vqp_post_send(struct hf_vqp *vqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
-/* The wr that was posted last, by a number that no other wr of this vqp ever has: for applications that give all their
- * wrs the same wr_id. 0: none was posted yet. */
+/* The number of the last posted wr, unique within this vqp, for applications that give all wrs the same wr_id. 0: no wr
+ * was posted. */
 uint64_t hf_vqp_last_request(const struct hf_vqp *vqp);
 
-/* Posting without a copy: hands out the vqp's own wrs, which live until they have completed. sg_list has room for
- * max_send_sge; num_sge, opcode and all else are zero. hf_vqp_post_wrs posts those handed out, in their order. NULL:
- * the queue is full. Between the two nothing else is posted to the vqp (-EBUSY). */
+/* Posting without a copy: returns a wr of the vqp, valid until it has completed. sg_list has room for max_send_sge; all
+ * other members are zero. hf_vqp_post_wrs posts the wrs in the order in which they were returned. NULL: the queue is
+ * full. Other posts in between fail with -EBUSY. */
 struct ibv_send_wr *hf_vqp_wr(struct hf_vqp *vqp);
-/* -EINVAL: the first that was not posted is malformed; it and those behind it are taken back. */
+/* -EINVAL: *bad_wr is malformed; it and the wrs behind it were not posted and are taken back. */
 int hf_vqp_post_wrs(struct hf_vqp *vqp, struct ibv_send_wr **bad_wr);
 
 int hf_vqp_post_recv(struct hf_vqp *vqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
