@@ -31,7 +31,7 @@ static void on_peer_down(struct hf_peer *peer, void *context)
 {
 	struct demo_node *node = context;
 
-	hf_error_set(&node->error, -ECONNRESET, "the other node (%s) is gone", hf_peer_name(peer));
+	hf_error_set(&node->error, -ECONNRESET, "the other node (%s) has ended", hf_peer_name(peer));
 	node->quit = true;
 }
 

@@ -75,8 +75,8 @@ static void conn_drop(struct conn *conn, const char *reason)
 	uint64_t suppressed;
 
 	if (log_limit_allows(&conn->control->limit, hf_loop_now_ns(conn->control->loop), &suppressed))
-		log_warn("control: %s disconnected: %s (%llu more)", hf_addr_format(&conn->remote, text), reason,
-			(unsigned long long)suppressed);
+		log_warn("control: the stream of %s is closed: %s (%llu more since the last line)",
+			hf_addr_format(&conn->remote, text), reason, (unsigned long long)suppressed);
 	conn_close(conn);
 }
 
@@ -98,7 +98,7 @@ static void conn_refused(struct conn *conn, const struct frame *frame)
 	uint64_t suppressed;
 
 	if (log_limit_allows(&conn->control->limit, hf_loop_now_ns(conn->control->loop), &suppressed))
-		log_warn("control: the node at %s refuses this node: %s (%llu more)",
+		log_warn("control: the node at %s refuses this node: %s (%llu more since the last line)",
 			hf_addr_format(&conn->remote, text), refusal_there(get_le32(frame->body)),
 			(unsigned long long)suppressed);
 	conn_close(conn);
@@ -219,16 +219,17 @@ static void conn_answered(struct conn *conn, const struct frame *hello)
 		return;
 	}
 	if (other != NULL && other->incarnation != conn->handshake.hello.incarnation) {
-		log_info("control: %s restarted", conn->handshake.hello.name);
+		log_info("control: peer %s restarted; its old vqps end", conn->handshake.hello.name);
 		peer_gone(other);
 		if (other == peer)
 			return;
 	} else if (other != NULL && other == peer && !conn_is_remembered(conn, peer, hello)) {
-		log_info("control: %s has given us up", peer->name);
+		log_info("control: peer %s has dropped this connection; the peer is down until it connects again",
+			peer->name);
 		peer_gone(peer);
 		return;
 	} else if (other != NULL && other != peer) {
-		log_warn("control: %s is connected already, by its own doing or an earlier call", other->name);
+		log_warn("control: peer %s is connected already; the second connection is dropped", other->name);
 		peer_gone(peer);
 		return;
 	}
@@ -276,11 +277,12 @@ static void conn_introduced(struct conn *conn, const struct frame *ready)
 		return;
 	}
 	if (peer != NULL && peer->incarnation != conn->handshake.hello.incarnation) {
-		log_info("control: %s restarted", peer->name);
+		log_info("control: peer %s restarted; its old vqps end", peer->name);
 		peer_gone(peer);
 		peer = NULL;
 	} else if (peer != NULL && !conn_is_remembered(conn, peer, ready)) {
-		log_info("control: %s has given us up", peer->name);
+		log_info("control: peer %s has dropped this connection; the peer is down until it connects again",
+			peer->name);
 		peer_gone(peer);
 		peer = NULL;
 	} else if (conn->known_as != 0 && (peer == NULL || peer->number != conn->known_as)) {

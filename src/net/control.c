@@ -65,7 +65,7 @@ void peer_path_up(struct control_peer *peer, unsigned endpoint)
 
 	session_path_up(&peer->session, endpoint, hf_loop_now_ns(control->loop));
 	peer->dial_wait_ns[endpoint] = 0;
-	log_debug("control: %s: path %s is up", peer->name, control->endpoints[endpoint].label);
+	log_debug("control: peer %s: path %s is up", peer->name, control->endpoints[endpoint].label);
 	if (!peer->told) {
 		peer->told = true;
 		control->events.up(peer, control->context);
@@ -80,7 +80,7 @@ void peer_path_lost(struct control_peer *peer, unsigned endpoint)
 	struct control *control = peer->control;
 
 	session_path_lost(&peer->session, endpoint, hf_loop_now_ns(control->loop));
-	log_debug("control: %s: path %s is lost", peer->name, control->endpoints[endpoint].label);
+	log_debug("control: peer %s: path %s is down", peer->name, control->endpoints[endpoint].label);
 	if (peer->gone)
 		return;
 	control->events.path(peer, endpoint, false, control->context);
@@ -109,12 +109,12 @@ void peer_heard(struct control_peer *peer, struct conn *conn, const struct frame
 		&peer->session, conn->endpoint, frame->sequence, frame->ack, hf_loop_now_ns(control->loop));
 
 	if (outcome == SESSION_VIOLATION) {
-		log_warn("control: %s disconnected: messages are missing", peer->name);
+		log_warn("control: peer %s: messages are missing; the stream is closed", peer->name);
 		conn_close(conn);
 		return;
 	}
 	if (frame->type == FRAME_BYE) {
-		log_debug("control: %s says bye", peer->name);
+		log_debug("control: peer %s closes the connection", peer->name);
 		peer_gone(peer);
 		return;
 	}
@@ -161,7 +161,7 @@ void peer_pump(struct control_peer *peer)
 /* Nothing is left out of what a peer is told: it would wait for it for ever, or believe something else. */
 static int give_up(struct control_peer *peer, const char *why)
 {
-	log_error("control: %s is gone: %s", peer->name, why);
+	log_error("control: peer %s is down: %s", peer->name, why);
 	peer_gone(peer);
 	return -ENOTCONN;
 }
@@ -310,7 +310,7 @@ static void peer_tick(struct control_peer *peer, uint64_t now_ns, uint64_t *due_
 			framed_send(&conn->framed, &heartbeat);
 	}
 	if (actions.dead) {
-		log_warn("control: %s is gone: no path for %llu ms", peer->name,
+		log_warn("control: peer %s is down: no control path for %llu ms", peer->name,
 			(unsigned long long)(peer->control->dead_ns / 1000000));
 		peer_gone(peer);
 	}

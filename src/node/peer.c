@@ -191,7 +191,7 @@ static void on_message(struct control_peer *control, const void *data, uint32_t 
 	while (peer != NULL && !peer->failed && at != end) {
 		if (!outbox_next(&peer->node->kinds, &at, end, &message) ||
 			(!peer->up && message.head.kind != &node_kind)) {
-			log_warn("peer %s: malformed messages were dropped", hf_peer_name(peer));
+			log_warn("peer %s sent malformed messages; they were dropped", hf_peer_name(peer));
 			return;
 		}
 		message.head.kind->take(peer, &message.head);

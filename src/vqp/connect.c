@@ -108,7 +108,9 @@ static void offer_log(struct hf_vqp *vqp, uint32_t depth)
 	message.entries = log_entries_for(depth);
 	rc = log_ring_take(vqp->pd, message.entries, &vqp->log_ring);
 	if (rc != 0) {
-		log_warn("vqp %u: no memory for a completion log: %s", vqp->num, strerror(-rc));
+		log_warn("vqp %u: no memory for a completion log: %s; the peer's wrs have the PSN as their only "
+			 "evidence",
+			vqp->num, strerror(-rc));
 		return;
 	}
 	message.addr = (uintptr_t)vqp->log_ring.entries;
@@ -279,9 +281,11 @@ static void explain_refusal(struct hf_vqp *vqp, const char *terms)
 			"node %s refused: its policy is '%s', that of this node %s is '%s'; both must have the same",
 			who, terms, vqp->node->config.name, ours);
 	else if (vqp->wanted_num != 0)
-		hf_error_set(reason, 0, "node %s has no vqp %u for this one", who, vqp->wanted_num);
+		hf_error_set(
+			reason, 0, "node %s refused: it has no vqp %u that connects to this one", who, vqp->wanted_num);
 	else
-		hf_error_set(reason, 0, "service '%s' of node %s refused", vqp->service, who);
+		hf_error_set(reason, 0, "node %s refused: its service '%s' returned no vqp, or does not exist", who,
+			vqp->service);
 	log_error("vqp %u: %s", vqp->num, hf_vqp_reason(vqp));
 }
 
@@ -290,9 +294,9 @@ static void explain_silence(struct hf_vqp *vqp)
 	struct hf_error *reason = reason_of(vqp);
 
 	if (vqp->wanted_num != 0)
-		hf_error_set(reason, 0, "nobody answered for vqp %u within the budget", vqp->wanted_num);
+		hf_error_set(reason, 0, "no answer from vqp %u within the budget", vqp->wanted_num);
 	else
-		hf_error_set(reason, 0, "nobody answered for service '%s' within the budget", vqp->service);
+		hf_error_set(reason, 0, "no answer from service '%s' within the budget", vqp->service);
 	log_error("vqp %u: %s", vqp->num, hf_vqp_reason(vqp));
 }
 

@@ -93,8 +93,9 @@ void region_move_home(struct hf_vpd *pd)
 		(void)hf_mr_dereg(region->atomics);
 		region->atomics = NULL;
 		if (reg_atomics(pd, region, &error) != 0)
-			log_error("node %s: no atomics on region %x any more: %s", pd->node->config.name,
-				region->mr.rkey, error.text);
+			log_error("node %s: region %x cannot be registered for atomics on the new home: %s; peers' "
+				  "atomics on it fail",
+				pd->node->config.name, region->mr.rkey, error.text);
 	}
 	region_announce_home(pd);
 }
@@ -109,18 +110,19 @@ static int check_mode(enum hf_atomic_mode mode, uint64_t addr, uint64_t bytes, i
 		return 0;
 	case HF_ATOMIC_UID:
 		if (access & IBV_ACCESS_REMOTE_WRITE)
-			return hf_error_set(
-				error, -EINVAL, "a region whose atomics go by uid cannot have REMOTE_WRITE");
+			return hf_error_set(error, -EINVAL,
+				"a region in HF_ATOMIC_UID cannot have REMOTE_WRITE, which would erase UIDs");
 		if ((access & needed) != needed)
 			return hf_error_set(
-				error, -EINVAL, "a region whose atomics go by uid needs REMOTE_READ and REMOTE_ATOMIC");
+				error, -EINVAL, "a region in HF_ATOMIC_UID needs REMOTE_READ and REMOTE_ATOMIC");
 		if (addr % 8 != 0 || bytes % 8 != 0)
-			return hf_error_set(error, -EINVAL, "a region whose atomics go by uid consists of whole words");
+			return hf_error_set(
+				error, -EINVAL, "a region in HF_ATOMIC_UID consists of whole aligned words of 8 bytes");
 		return 0;
 	case HF_ATOMIC_MODES:
 		break;
 	}
-	return hf_error_set(error, -EINVAL, "%d is no mode of atomics", (int)mode);
+	return hf_error_set(error, -EINVAL, "%d is not a mode of enum hf_atomic_mode", (int)mode);
 }
 
 int hf_vmr_reg(

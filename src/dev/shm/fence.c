@@ -80,7 +80,7 @@ static int take_over(struct shm_qp *qp)
 		return 0;
 	}
 	kind = atomic_load(&qp->shared->touch_kind);
-	log_warn("%s: the peer of qp 0x%x stopped in the middle of an operation: fenced without it",
+	log_warn("%s: the peer of qp 0x%x is stopped in the middle of an operation; the fence does not wait for it",
 		qp->qp.dev->attr.name, qp->qp.qp_num);
 	if (atomic_load(&qp->shared->touch_foot) == FOOT_FREE)
 		return -EIO;

@@ -108,7 +108,9 @@ static void restore(struct shm_dev *dev, struct shm_mr *mr, struct range *range)
 		mr->kind = found.movable ? MR_MAPPED : MR_FILE;
 		mr->backing = found;
 	} else if (mr->kind != MR_PRIVATE) {
-		log_error("%s: a region cannot be reached any more after its pages were moved", dev->dev.attr.name);
+		log_error("%s: a region could not be shared again after its pages were moved; peers cannot reach it, "
+			  "register it anew",
+			dev->dev.attr.name);
 		mr->kind = MR_PRIVATE;
 		mr->shared = false;
 		state = MR_LOCAL;
@@ -198,7 +200,9 @@ int move_touched(struct shm_qp *qp)
 		range = whole_pages(addr, bytes);
 		rc = move_pages(&range, qp->stuck_ns, to_fresh_pages, &error);
 		if (rc != 0)
-			log_error("shm: pages under a stopped peer cannot be moved: %s", error.text);
+			log_error("shm: cannot move the pages that a stopped peer may write to: %s; the fence waits "
+				  "for the peer",
+				error.text);
 	}
 	process_unlock();
 	return rc;

@@ -109,7 +109,8 @@ static void translate(struct verbs_dev *dev, const struct ibv_async_event *their
 		break;
 	case IBV_EVENT_GID_CHANGE:
 		if (!verbs_port_find_gid_again(dev->lib, dev->context, &dev->port))
-			log_warn("%s: its address is gone; new paths fail until it is back", dev->base.attr.name);
+			log_warn("%s: the address of the port was removed; new paths fail until it is added again",
+				dev->base.attr.name);
 		break;
 	case IBV_EVENT_DEVICE_FATAL:
 	case IBV_EVENT_LID_CHANGE:

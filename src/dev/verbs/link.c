@@ -32,7 +32,7 @@ void verbs_link_look(struct verbs_dev *dev)
 		return;
 	rc = link == 0 || link == HF_LINK_BOTH ? switch_netdev(dev, link != 0) : -EOPNOTSUPP;
 	if (rc == -EOPNOTSUPP)
-		log_warn("%s: one direction of a NIC's link cannot be cut alone", dev->base.attr.name);
+		log_warn("%s: a NIC's link cannot be cut in one direction; switch both", dev->base.attr.name);
 	else if (rc != 0)
 		log_warn("%s: cannot switch %s: %s", dev->base.attr.name,
 			dev->netdev[0] == '\0' ? "a port without network interface" : dev->netdev, strerror(-rc));

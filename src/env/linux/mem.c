@@ -67,7 +67,7 @@ static int check_available(size_t bytes, struct hf_error *error)
 	if (available == UINT64_MAX || (available > HEADROOM_BYTES && bytes <= available - HEADROOM_BYTES))
 		return 0;
 	return hf_error_set(error, -ENOMEM,
-		"%.1f MiB of shared memory are wanted and %.1f MiB are free; free some, or ask for less",
+		"%.1f MiB of shared memory were requested and %.1f MiB are free; free some, or request less",
 		(double)bytes / MIB, (double)available / MIB);
 }
 

@@ -112,7 +112,7 @@ static bool make_client(struct hf_vqp *vqp)
 		hf_vmr_reg_atomic(vqp->pd, uid->scratch, sizeof(*uid->scratch), IBV_ACCESS_LOCAL_WRITE, HF_ATOMIC_PLAIN,
 			&uid->mr, &error) == 0)
 		return true;
-	log_error("vqp %u: no memory for atomics by uid: %s", vqp->num, error.text);
+	log_error("vqp %u: no memory for atomics by UID: %s; they fail", vqp->num, error.text);
 	uid_post_free(vqp);
 	return false;
 }

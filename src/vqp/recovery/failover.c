@@ -27,14 +27,16 @@ static void settle(struct hf_vqp *vqp)
 	uint32_t unknown;
 
 	if (verdict_lost(&vqp->sends, vqp->messages, &vqp->evidence, &reading)) {
-		log_error("vqp %u: a NIC of the other side died with what it had acknowledged", vqp->num);
+		log_error("vqp %u: writes that the peer's NIC had acknowledged were lost with it; the vqp fails",
+			vqp->num);
 		vqp->doomed = true;
 	}
 	vqp->evidence.answers_unsure = answers_unsure(vqp);
 	vqp->evidence.no_replay = hand_back_is_due(vqp);
 	unknown = verdict_enter(vqp->node->config.policy, &vqp->sends, &vqp->evidence, &reading);
 	if (unknown > 0) {
-		log_warn("vqp %u: nobody can say what became of %u wrs", vqp->num, unknown);
+		log_warn("vqp %u: no evidence of %u wrs; they complete as unknown, and the vqp fails", vqp->num,
+			unknown);
 		vqp->doomed = true;
 	}
 	if (hand_back_is_due(vqp)) {
@@ -124,7 +126,7 @@ static void do_resume(struct hf_vqp *vqp)
 		if (vqp->recovery.kind == RECOVERY_FAILOVER && vqp->detected_ns != 0)
 			vqp->counters.last_failover_ns = now_ns - vqp->detected_ns;
 	}
-	log_debug("vqp %u: on rail %s", vqp->num, hf_node_rail_name(vqp->node, vqp->path.rail));
+	log_debug("vqp %u: traffic is on rail %s", vqp->num, hf_node_rail_name(vqp->node, vqp->path.rail));
 	vqp->detected_ns = 0;
 	(void)path_post_recvs(vqp, &vqp->path);
 	vqp_move(vqp, HF_VQP_UP);
@@ -180,8 +182,8 @@ static void list_recovering(struct hf_vqp *vqp)
 
 static void fail_of_budget(struct hf_vqp *vqp, enum recovery_state waited_in)
 {
-	log_error("vqp %u: no path within the budget: epoch %u, it waited for %s", vqp->num, vqp->recovery.epoch,
-		recovery_state_name(waited_in));
+	log_error("vqp %u: no path within the budget (epoch %u, waiting for %s); its wrs complete in error", vqp->num,
+		vqp->recovery.epoch, recovery_state_name(waited_in));
 	end_for(vqp, hand_back_is_due(vqp) ? HF_VQP_END_PEER_GONE : HF_VQP_END_NO_PATH);
 	vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR, true);
 	vqp->fail_waits = true;
@@ -316,7 +318,8 @@ void failover_tick(struct hf_vqp *vqp, uint64_t now_ns)
 	if (failback_due(vqp, now_ns))
 		rebuild_want(vqp, (unsigned)rail_choose(home_rails(vqp, peer_usable(vqp->peer))), now_ns);
 	if (home_despairs(vqp, now_ns)) {
-		log_error("vqp %u: it cannot come to where the region's atomics are done", vqp->num);
+		log_error("vqp %u: the home rail of the peer's atomics was out of reach for the budget; the vqp fails",
+			vqp->num);
 		end_for(vqp, HF_VQP_END_NO_PATH);
 		vqp_abort(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR);
 	}

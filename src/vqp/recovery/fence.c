@@ -52,8 +52,8 @@ enum fence fence_judge(struct hf_vqp *vqp, struct path *path, int rc, uint64_t n
 	if (rc == 0)
 		return FENCE_DONE;
 	if (path->fence_since_ns == 0 && rc != -EINPROGRESS)
-		log_warn("vqp %u: rail %s cannot be fenced: %s", vqp->num, hf_node_rail_name(vqp->node, path->rail),
-			strerror(-rc));
+		log_warn("vqp %u: the fence on rail %s failed: %s; trying again", vqp->num,
+			hf_node_rail_name(vqp->node, path->rail), strerror(-rc));
 	if (path->fence_since_ns == 0)
 		path->fence_since_ns = now_ns;
 	if (now_ns - path->fence_since_ns >= vqp->node->config.budget_ns / FENCE_PATIENCE ||

@@ -87,8 +87,8 @@ static bool path_is_fenced(struct hf_vqp *vqp)
 	struct path *path = &vqp->path;
 
 	if (vqp->fence == FENCE_HOPELESS && end_qp(path) == 0) {
-		log_warn("vqp %u: its qp on rail %s was ended instead; what that executed last cannot be asked",
-			vqp->num, hf_node_rail_name(vqp->node, path->rail));
+		log_warn("vqp %u: its qp on rail %s cannot be fenced and was destroyed; its evidence is lost", vqp->num,
+			hf_node_rail_name(vqp->node, path->rail));
 		vqp->fence = FENCE_DONE;
 	}
 	return vqp->fence == FENCE_DONE;

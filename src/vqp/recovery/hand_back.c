@@ -49,7 +49,7 @@ void hand_back(struct hf_vqp *vqp)
 		end_for_program(vqp, refused);
 	end_for_port(vqp);
 	end_for(vqp, HF_VQP_END_PEER); /* this side knows of nothing */
-	log_debug("vqp %u: rail %s is lost; what did not execute is handed back", vqp->num,
+	log_debug("vqp %u: rail %s is lost; wrs that did not execute are handed back", vqp->num,
 		hf_node_rail_name(vqp->node, (unsigned)vqp->lane));
 	vqp_fail(vqp, refused != IBV_WC_SUCCESS ? refused : IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR, true);
 }

@@ -50,7 +50,8 @@ static enum next_path failed(struct hf_vqp *vqp, unsigned rail, int rc)
 
 	if (rc == -ESTALE) /* no fault of the rail */
 		return NEXT_PATH_FAILED;
-	log_warn("vqp %u: no qp on rail %s: %s", vqp->num, hf_node_rail_name(vqp->node, rail), strerror(-rc));
+	log_warn("vqp %u: cannot make a qp on rail %s: %s; trying again", vqp->num, hf_node_rail_name(vqp->node, rail),
+		strerror(-rc));
 	rail_step(&vqp->peer->rails[rail], RAIL_EVENT_WC_ERROR, hf_loop_now_ns(vqp->node->loop), &ignored);
 	return NEXT_PATH_FAILED;
 }

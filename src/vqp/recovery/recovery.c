@@ -22,10 +22,10 @@ const char *recovery_state_name(enum recovery_state state)
 		[RECOVERY_IDLE] = "nothing",
 		[RECOVERY_QUIET] = "the last wr",
 		[RECOVERY_FENCE] = "the fence",
-		[RECOVERY_EXCHANGE] = "the other side's state",
+		[RECOVERY_EXCHANGE] = "the peer's STATE",
 		[RECOVERY_PATH] = "a rail",
-		[RECOVERY_BUILD] = "the other side's qp",
-		[RECOVERY_FAILED] = "nothing any more",
+		[RECOVERY_BUILD] = "the peer's qp",
+		[RECOVERY_FAILED] = "nothing",
 	};
 
 	return names[state];

@@ -189,7 +189,7 @@ static void a_number_that_nobody_has_is_refused(void **state)
 	assert_int_equal(hf_vqp_connect_num(pair.a.vqp, pair.a.peer, 0, 0), -EINVAL);
 	assert_int_equal(hf_vqp_connect_num(pair.a.vqp, pair.a.peer, (hf_vqp_num(pair.b.vqp) + 1) & 0xffffff, 0), 0);
 	assert_true(pair_until(&pair, a_failed));
-	assert_non_null(strstr(hf_vqp_reason(pair.a.vqp), "has no vqp"));
+	assert_non_null(strstr(hf_vqp_reason(pair.a.vqp), "it has no vqp"));
 	pair_close(&pair);
 }
 
@@ -407,7 +407,7 @@ static void what_is_posted_to_a_service_of_nobody_fails_within_the_budget(void *
 	look_for_nobody(&pair);
 	assert_int_equal(hf_vqp_connect(pair.a.vqp, pair.a.peer, "test", NULL, 0), 0);
 	expect_no_answer(&pair);
-	assert_string_equal(hf_vqp_reason(pair.a.vqp), "nobody answered for service 'test' within the budget");
+	assert_string_equal(hf_vqp_reason(pair.a.vqp), "no answer from service 'test' within the budget");
 	pair_close(&pair);
 }
 
