@@ -108,7 +108,7 @@ static bool is_settled(const struct hf_vqp *vqp)
 	bool fenced = path->qp == NULL || (path->broken && vqp->fence == FENCE_DONE);
 
 	if (vqp->state == HF_VQP_INIT || vqp->state == HF_VQP_ERROR)
-		return !vqp->failing;
+		return !vqp_is_ending(vqp);
 	if (!fenced && (path->access & ~vqp->access) != 0)
 		return false;
 	if (!backups_are_off(vqp))
@@ -121,7 +121,7 @@ static bool earlier_grants_are_over(const struct hf_vqp *vqp)
 {
 	const struct path *path = &vqp->path;
 
-	if (vqp->fencing || vqp->failing)
+	if (vqp_is_fencing(vqp) || vqp_is_ending(vqp))
 		return false;
 	if (vqp->state == HF_VQP_INIT || vqp->state == HF_VQP_ERROR)
 		return true;

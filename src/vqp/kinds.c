@@ -8,10 +8,10 @@ void kinds_to_vqp(struct hf_peer *peer, const struct message_head *message)
 	struct hf_vqp *vqp = vqp_find(peer->node, message->to);
 	bool closed = message->kind->number == MESSAGE_CLOSED;
 
-	if (vqp != NULL && vqp->peer == peer && vqp->failing && closed) {
+	if (vqp != NULL && vqp->peer == peer && vqp_is_ending(vqp) && closed) {
 		exchange_ended(vqp, message);
 	} else if (vqp == NULL || vqp->peer != peer || vqp->state == HF_VQP_ERROR) {
-		bool fenced = vqp == NULL || !vqp->failing;
+		bool fenced = vqp == NULL || !vqp_is_ending(vqp);
 
 		if (!closed && fenced)
 			exchange_answer_closed(peer, message);

@@ -16,6 +16,7 @@
 #include "vqp/kinds.h"
 #include "vqp/marks.h"
 #include "vqp/data/completion_log.h"
+#include "vqp/recovery/ending.h"
 #include "vqp/recovery/evidence.h"
 #include "vqp/recovery/failover.h"
 #include "vqp/recovery/fence.h"
@@ -102,22 +103,19 @@ struct hf_vqp {
 	struct path path, backup[HF_RAILS_MAX];
 	bool rail_suspect; /* a wr failed as it does when the path is broken */
 	bool told_lengths; /* and the peer has not forgotten them */
-	bool held, fencing, drained_quiet, probing;
+	bool held, probing;
 	bool fence_unsaid; /* a fence that is not done at its first turn is said; else the STATE says it as well */
 	bool doomed;       /* a wr is unknown: it fails once it knows where the other side may post */
-	enum fence fence;  /* of the path in use, while fencing or failing */
+	enum fence fence;  /* of the path in use, while it is being fenced */
 	struct pool *pool; /* that it may fall back on */
 	struct rebuild rebuild;
 	unsigned last_rail; /* that it was on before the exchange */
 	struct recovery recovery;
-	bool resumes;                        /* as evidence.resumes, of this side */
-	struct evidence evidence;            /* of the other side, in this epoch */
-	struct path_offer go;                /* what the picker goes to */
-	struct request_log_end end;          /* what wrs get once the qp is fenced, in HF_VQP_ERROR */
-	bool failing, fail_tell, fail_waits; /* waits: the other side may not have fenced yet */
-	bool fail_asks, fail_awaits;         /* it is to be asked to; its answer is not here yet */
-	bool strays;                         /* nor does it, where our last wrs went */
-	bool awaits_go;                      /* the picker may post already, on a standby qp that we do not know of */
+	bool resumes;             /* as evidence.resumes, of this side */
+	struct evidence evidence; /* of the other side, in this epoch */
+	struct path_offer go;     /* what the picker goes to */
+	struct ending ending;     /* of a vqp in HF_VQP_ERROR */
+	bool awaits_go;           /* the picker may post already, on a standby qp that we do not know of */
 	uint64_t fenced_ns, detected_ns;
 	struct uid_client *uid; /* NULL: no wr needed it */
 	int home_rail;          /* of the other side's atomics, as far as it mattered; -1 */
@@ -146,6 +144,17 @@ static inline struct hf_vqp *vqp_find(const struct hf_node *node, uint32_t num)
 	return table_get(&vqps_of(node)->nums, num);
 }
 
+/* Its path in use is to be fenced, for the exchange. */
+static inline bool vqp_is_fencing(const struct hf_vqp *vqp)
+{
+	return vqp->recovery.state == RECOVERY_FENCE && vqp->state != HF_VQP_ERROR && vqp->fence != FENCE_DONE;
+}
+
+static inline bool vqp_is_ending(const struct hf_vqp *vqp)
+{
+	return ending_goes_on(&vqp->ending);
+}
+
 /* Until when the peer may write for a vqp that ends, although its paths are fenced: it has heard so by then, or its
  * lease is over. 0: it may not. */
 static inline uint64_t vqp_strays_until(const struct hf_vqp *vqp)
@@ -168,6 +177,8 @@ void vqp_move(struct hf_vqp *vqp, enum hf_vqp_state to);
  * has to fail now. */
 bool vqp_forsake(struct hf_vqp *vqp);
 void vqp_fail(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest, bool tell);
+/* The same where the other side may not have fenced: wrs complete when its lease is over as well. */
+void vqp_fail_with_lease(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest);
 /* The same where what was posted may be on its way: it completes when the other side has fenced as well (V4). */
 void vqp_abort(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest);
 void vqp_drop_path(struct hf_vqp *vqp);    /* the one in use, which is fenced, or was never connected */

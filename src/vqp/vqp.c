@@ -1,4 +1,4 @@
-/* Making and destroying vqps. A vqp that fails: recovery/ending.c; its paths: path/paths.c. */
+/* Making and destroying vqps. A vqp that fails: recovery/failing.c; its paths: path/paths.c. */
 #include "vqp/path/pool.h"
 
 #include <errno.h>
@@ -119,7 +119,7 @@ void hf_vqp_destroy(struct hf_vqp *vqp)
 	vqp_forget_paths(vqp);
 	uid_slots_return(vqp);
 	uid_post_free(vqp);
-	if (vqp->state != HF_VQP_ERROR || vqp->failing)
+	if (vqp->state != HF_VQP_ERROR || vqp_is_ending(vqp))
 		exchange_say_closed(vqp, standby);
 	region_leave(vqp);
 	list_remove(&vqp->node_link);
@@ -175,7 +175,7 @@ int hf_vqp_reset(struct hf_vqp *vqp)
 	vqp->messages = 0;
 	if (vqp->state == HF_VQP_INIT)
 		return 0;
-	vqp->failing = vqp->fail_tell = false;
+	ending_reset(&vqp->ending);
 	vqp->ended_for = HF_VQP_END_NONE;
 	vqp->path.broken = false;
 	vqp_move(vqp, HF_VQP_INIT);

@@ -36,7 +36,8 @@ void home_register(struct message_kinds *kinds)
 /* Nothing arrives through the qp that it had when the move began. */
 static bool has_left(const struct hf_vqp *vqp)
 {
-	return !vqp->home_leaves || vqp->path.qp == NULL || (vqp->path.broken && !vqp->fencing && !vqp->failing);
+	return !vqp->home_leaves || vqp->path.qp == NULL ||
+	       (vqp->path.broken && !vqp_is_fencing(vqp) && !vqp_is_ending(vqp));
 }
 
 static void ask_to_leave(struct hf_vqp *vqp, int rail)

@@ -209,7 +209,7 @@ static int check_send(const struct hf_vqp *vqp, const struct ibv_send_wr *wr)
 /* What is posted to a vqp that has failed for good completes at once. */
 static void flush_if_over(struct hf_vqp *vqp, struct request_log *log, struct request_log_wr *entry)
 {
-	if (vqp->state != HF_VQP_ERROR || vqp->failing)
+	if (vqp->state != HF_VQP_ERROR || vqp_is_ending(vqp))
 		return;
 	entry->done = true;
 	entry->status = IBV_WC_WR_FLUSH_ERR;

@@ -144,7 +144,7 @@ enum fence standby_fence(struct hf_vqp *vqp, uint64_t now_ns)
 	struct standby *standby = vqp->path.shared;
 	enum fence own = FENCE_DONE, theirs;
 
-	if (!vqp->failing && vqp->recovery.kind == RECOVERY_FAILBACK && standby->state != STANDBY_BROKEN)
+	if (!vqp_is_ending(vqp) && vqp->recovery.kind == RECOVERY_FAILBACK && standby->state != STANDBY_BROKEN)
 		return FENCE_DONE;
 	if (standby->fenced)
 		return FENCE_DONE;

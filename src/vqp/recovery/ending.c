@@ -1,53 +1,74 @@
-/* How a vqp moves between the states that its program sees, and how it fails. */
+#include "vqp/recovery/ending.h"
+
 #include "base/ensure.h"
-#include "vqp/atomic/uid_post.h"
-#include "vqp/objects.h"
 
 #define BIT(n) (1u << (n))
 
-static const unsigned vqp_allowed[HF_VQP_STATES] = {
-	[HF_VQP_INIT] = BIT(HF_VQP_CONNECTING) | BIT(HF_VQP_ERROR),
-	[HF_VQP_CONNECTING] = BIT(HF_VQP_UP) | BIT(HF_VQP_ERROR),
-	[HF_VQP_UP] = BIT(HF_VQP_UP) | BIT(HF_VQP_RECOVERING) | BIT(HF_VQP_ERROR),
-	[HF_VQP_RECOVERING] = BIT(HF_VQP_UP) | BIT(HF_VQP_ERROR),
-	[HF_VQP_ERROR] = BIT(HF_VQP_INIT), /* hf_vqp_reset */
+static const unsigned ending_allowed[ENDING_STATES] = {
+	[ENDING_NOT] = BIT(ENDING_FENCE),
+	[ENDING_FENCE] = BIT(ENDING_ANSWER) | BIT(ENDING_LEASE) | BIT(ENDING_OVER) | BIT(ENDING_NOT),
+	[ENDING_ANSWER] = BIT(ENDING_FENCE) | BIT(ENDING_OVER),
+	[ENDING_LEASE] = BIT(ENDING_OVER),
+	[ENDING_OVER] = BIT(ENDING_NOT),
 };
 
-void vqp_move(struct hf_vqp *vqp, enum hf_vqp_state to)
+static void ending_move(struct ending *ending, enum ending_state to)
 {
-	ensure(vqp_allowed[vqp->state] & BIT(to));
-	vqp->state = to;
-	vqp->begun = vqp->begun || to == HF_VQP_CONNECTING;
-	if (to == HF_VQP_UP && vqp->changed != NULL)
-		vqp->changed(vqp, vqp->context);
+	ensure(ending_allowed[ending->state] & BIT(to));
+	ending->state = to;
 }
 
-/* What only the responder says. */
-static bool is_refusal(enum ibv_wc_status status)
+void ending_begin(struct ending *ending, enum ending_state next, bool tells)
 {
-	return status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR || status == IBV_WC_REM_OP_ERR ||
-	       status == IBV_WC_RNR_RETRY_EXC_ERR;
+	ensure(next == ENDING_ANSWER || next == ENDING_LEASE || next == ENDING_OVER);
+	ending_move(ending, ENDING_FENCE);
+	ending->next = next;
+	ending->tells = tells;
 }
 
-/* Its wrs complete once the qp is fenced (V4); `changed` is called then, and the other side told. */
-void vqp_fail(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest, bool tell)
+void ending_reset(struct ending *ending)
 {
-	if (vqp->state == HF_VQP_ERROR)
+	if (ending->state != ENDING_NOT)
+		ending_move(ending, ENDING_NOT);
+}
+
+static unsigned on_fenced(struct ending *ending)
+{
+	ending_move(ending, ending->next);
+	if (ending->state == ENDING_OVER)
+		return ENDING_REPORT;
+	if (ending->state != ENDING_ANSWER)
+		return 0;
+	ending->tells = false; /* it is told now */
+	return ENDING_ASK;
+}
+
+/* The other side may end before it was asked to. */
+static void on_closed(struct ending *ending, enum ending_state next)
+{
+	if (!ending_asks(ending))
 		return;
-	end_for_status(vqp, first);
-	vqp_move(vqp, HF_VQP_ERROR);
-	region_leave(vqp);
-	vqp->fail_tell = tell;
-	vqp->end = (struct request_log_end){.first = first, .rest = rest, .refused = is_refusal(first)};
-	vqp->failing = true;
-	vqp->path.broken = true;
-	marks_fence(vqp);
+	if (ending->state == ENDING_ANSWER)
+		ending_move(ending, ENDING_FENCE);
+	ending->next = next;
 }
 
-void vqp_abort(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest)
+unsigned ending_step(struct ending *ending, enum ending_event event)
 {
-	if (vqp->state == HF_VQP_ERROR)
-		return;
-	vqp->fail_asks = vqp->peer != NULL && !post_quiet(vqp);
-	vqp_fail(vqp, first, rest, true);
+	switch (event) {
+	case ENDING_EVENT_FENCED:
+		return ending->state == ENDING_FENCE ? on_fenced(ending) : 0;
+	case ENDING_EVENT_CLOSED:
+		on_closed(ending, ENDING_OVER);
+		return 0;
+	case ENDING_EVENT_STRAYS:
+		on_closed(ending, ENDING_LEASE);
+		return 0;
+	case ENDING_EVENT_LEASE:
+		if (ending->state != ENDING_ANSWER && ending->state != ENDING_LEASE)
+			return 0;
+		ending_move(ending, ENDING_OVER);
+		return ENDING_REPORT;
+	}
+	return 0;
 }

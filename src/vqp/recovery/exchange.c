@@ -228,22 +228,25 @@ void exchange_answer_closed(struct hf_peer *peer, const struct message_head *mes
 
 /* A picker posts to a standby qp as soon as it has said GO. Who ends before it hears that fences another path, and its
  * end of the standby qp serves others: what is on its way may execute there. Qps of its own it has destroyed. */
-static void look_for_strays(struct hf_vqp *vqp, const struct message_head *head)
+static bool leaves_strays(const struct hf_vqp *vqp, const struct message_head *head)
 {
 	const struct closed_message *closed = (const void *)head;
 
-	vqp->strays = vqp->path.shared != NULL && closed->about_qp != vqp->path.our_key;
-	if (vqp->strays)
-		vqp->fenced_ns = 0; /* as soon as our end is fenced */
+	return vqp->path.shared != NULL && closed->about_qp != vqp->path.our_key;
 }
 
 void exchange_closed(struct hf_vqp *vqp, const struct message_head *message)
 {
+	bool strays = leaves_strays(vqp, message);
+
 	if (vqp_forsake(vqp))
 		return;
-	look_for_strays(vqp, message);
 	end_for(vqp, HF_VQP_END_PEER);
-	vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, true); /* it may wait for our fence */
+	if (strays) {
+		vqp->fenced_ns = 0; /* as soon as our end is fenced */
+		vqp_fail_with_lease(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR);
+	} else
+		vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, true); /* it may wait for our fence */
 }
 
 void exchange_ask_end(struct hf_vqp *vqp)
@@ -254,9 +257,11 @@ void exchange_ask_end(struct hf_vqp *vqp)
 
 void exchange_ended(struct hf_vqp *vqp, const struct message_head *message)
 {
-	if (vqp->fail_asks || vqp->fail_awaits) /* it may end before we have asked */
-		look_for_strays(vqp, message);
-	vqp->fail_awaits = vqp->fail_asks = false;
+	bool strays = leaves_strays(vqp, message);
+
+	if (strays && ending_asks(&vqp->ending))
+		vqp->fenced_ns = 0;
+	(void)ending_step(&vqp->ending, strays ? ENDING_EVENT_STRAYS : ENDING_EVENT_CLOSED);
 	marks_fence(vqp);
 }
 
@@ -304,7 +309,7 @@ static void asked_to_fence(struct hf_vqp *vqp, uint32_t epoch, const struct fenc
 		return;
 	hear_suspicion(vqp, epoch, reason);
 	failover_event(vqp, &fence);
-	if (vqp->fencing && !list_empty(&vqp->fence_link)) {
+	if (vqp_is_fencing(vqp) && !list_empty(&vqp->fence_link)) {
 		list_remove(&vqp->fence_link);
 		list_push_back(&vqps_of(vqp->node)->fence_asked, &vqp->fence_link);
 	}

@@ -74,7 +74,6 @@ static void begin_fence(struct hf_vqp *vqp)
 		vqp_abort(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR);
 		return;
 	}
-	vqp->fencing = true;
 	vqp->path.cut = false;
 	if (vqp->path.qp != NULL)
 		vqp->path.broken = true;
@@ -165,7 +164,6 @@ static void say_fence(struct hf_vqp *vqp)
 static void hold(struct hf_vqp *vqp, uint64_t now_ns)
 {
 	vqp->held = true;
-	vqp->drained_quiet = false;
 	if (vqp->detected_ns == 0)
 		vqp->detected_ns = now_ns;
 	vqp->fence_unsaid = false;
@@ -185,8 +183,10 @@ static void fail_of_budget(struct hf_vqp *vqp, enum recovery_state waited_in)
 	log_error("vqp %u: no path within the budget (epoch %u, waiting for %s); its wrs complete in error", vqp->num,
 		vqp->recovery.epoch, recovery_state_name(waited_in));
 	end_for(vqp, hand_back_is_due(vqp) ? HF_VQP_END_PEER_GONE : HF_VQP_END_NO_PATH);
-	vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR, true);
-	vqp->fail_waits = true;
+	if (vqp->recovery.heard && vqp->evidence.fenced)
+		vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR, true);
+	else
+		vqp_fail_with_lease(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR);
 }
 
 /* False: the vqp has failed. */
@@ -194,10 +194,8 @@ static bool settle_old_path(struct hf_vqp *vqp, unsigned actions)
 {
 	if (actions & RECOVERY_SEND_FENCE)
 		say_fence(vqp);
-	if (actions & RECOVERY_DO_QUIET) {
-		vqp->drained_quiet = true;
+	if (actions & RECOVERY_DO_QUIET)
 		marks_fence(vqp);
-	}
 	if (actions & RECOVERY_DO_FENCE)
 		begin_fence(vqp);
 	if (actions & RECOVERY_SEND_STATE)

@@ -20,7 +20,6 @@ static void fenced(struct hf_vqp *vqp)
 {
 	struct recovery_event event = {.type = RECOVERY_EVENT_FENCED};
 
-	vqp->fencing = false;
 	vqp->fenced_ns = hf_env_now_ns(vqp->node->env);
 	access_check(vqp);
 	failover_event(vqp, &event);
@@ -28,19 +27,18 @@ static void fenced(struct hf_vqp *vqp)
 		list_push_back(&vqps_of(vqp->node)->cold, &vqp->cold_link);
 }
 
-static void failed(struct hf_vqp *vqp)
+/* Its wrs complete. */
+static void report(struct hf_vqp *vqp)
 {
 	const struct request_log_end flushed = {.first = IBV_WC_WR_FLUSH_ERR, .rest = IBV_WC_WR_FLUSH_ERR};
 	uint32_t standby = exchange_standby(vqp);
 
-	vqp->failing = false;
-	request_log_fail(&vqp->sends, &vqp->end);
+	request_log_fail(&vqp->sends, &vqp->ending.wrs);
 	request_log_fail(&vqp->recvs, &flushed);
 	vcq_note(vqp);
 	vqp_forget_paths(vqp);
-	if (vqp->fail_tell)
+	if (vqp->ending.tells)
 		exchange_say_closed(vqp, standby);
-	vqp->fail_tell = false;
 	uid_slots_return(vqp);
 	list_remove(&vqp->recovering_link);
 	access_check(vqp);
@@ -50,21 +48,24 @@ static void failed(struct hf_vqp *vqp)
 
 static bool waits_for_quiet(const struct hf_vqp *vqp)
 {
-	return vqp->drained_quiet && vqp->recovery.state == RECOVERY_QUIET && !vqp->failing && !vqp->fencing;
+	return vqp->recovery.state == RECOVERY_QUIET && vqp->state != HF_VQP_ERROR;
 }
 
-/* Nobody has told that the other side fenced. By its lease it has, or nothing that left here is on its way any more, so
+static bool waits_for_lease(const struct hf_vqp *vqp)
+{
+	return vqp->ending.state == ENDING_ANSWER || vqp->ending.state == ENDING_LEASE;
+}
+
+/* The other side has not told that it fenced. By its lease it has, or nothing that left here is on its way any more, so
  * what is told to be unknown now does not execute later (R5, V4). */
-static bool waits_for_lease(const struct hf_vqp *vqp, uint64_t now_ns)
+static bool lease_has_ended(const struct hf_vqp *vqp, uint64_t now_ns)
 {
 	const struct lease *lease;
 
 	if (vqp->peer == NULL)
-		return false;
-	if (!vqp->strays && !vqp->fail_awaits && (!vqp->fail_waits || (vqp->recovery.heard && vqp->evidence.fenced)))
-		return false;
+		return true;
 	lease = &vqp->peer->lease;
-	return !lease_is_over(lease, now_ns) && now_ns - vqp->fenced_ns < lease_with_margin(lease->ours_ns);
+	return lease_is_over(lease, now_ns) || now_ns - vqp->fenced_ns >= lease_with_margin(lease->ours_ns);
 }
 
 /* Nothing to do for it before a completion comes, or a tick. */
@@ -72,8 +73,8 @@ bool fence_queue_waits(const struct hf_vqp *vqp)
 {
 	uint64_t now_ns = hf_env_now_ns(vqp->node->env);
 
-	if (vqp->failing || vqp->fencing)
-		return fence_sleeps(vqp, now_ns) || (vqp->failing && waits_for_lease(vqp, now_ns));
+	if (vqp_is_fencing(vqp) || vqp_is_ending(vqp))
+		return fence_sleeps(vqp, now_ns) || (waits_for_lease(vqp) && !lease_has_ended(vqp, now_ns));
 	return !vqp->path.cut && waits_for_quiet(vqp) && !post_quiet(vqp);
 }
 
@@ -94,38 +95,43 @@ static bool path_is_fenced(struct hf_vqp *vqp)
 	return vqp->fence == FENCE_DONE;
 }
 
+/* True: its wrs complete now. */
+static bool progress_ending(struct hf_vqp *vqp)
+{
+	uint64_t now_ns = hf_env_now_ns(vqp->node->env);
+	unsigned actions = ending_step(&vqp->ending, ENDING_EVENT_FENCED);
+
+	if (waits_for_lease(vqp) && ((actions & ENDING_ASK) || vqp->fenced_ns == 0))
+		vqp->fenced_ns = now_ns;
+	if ((actions & ENDING_ASK) && vqp->peer != NULL)
+		exchange_ask_end(vqp);
+	if (waits_for_lease(vqp) && lease_has_ended(vqp, now_ns))
+		actions |= ending_step(&vqp->ending, ENDING_EVENT_LEASE);
+	return (actions & ENDING_REPORT) != 0;
+}
+
+/* False: it has another turn in the queue. */
 static bool progress(struct hf_vqp *vqp)
 {
 	struct recovery_event quiet = {.type = RECOVERY_EVENT_QUIET};
 
-	if ((vqp->failing || vqp->fencing) && !path_is_fenced(vqp)) {
+	if ((vqp_is_fencing(vqp) || vqp_is_ending(vqp)) && !path_is_fenced(vqp)) {
 		if (vqp->fence_unsaid && vqp->peer != NULL)
 			exchange_say_fence(vqp);
 		return false;
 	}
-	if (vqp->failing && vqp->fail_asks) {
-		vqp->fail_asks = vqp->fail_tell = false;
-		vqp->fail_awaits = true;
-		vqp->fenced_ns = hf_env_now_ns(vqp->node->env);
-		if (vqp->peer != NULL)
-			exchange_ask_end(vqp);
-	}
-	if (vqp->strays && vqp->fenced_ns == 0)
-		vqp->fenced_ns = hf_env_now_ns(vqp->node->env);
-	if (vqp->failing && waits_for_lease(vqp, hf_env_now_ns(vqp->node->env)))
-		return false;
-	if (vqp->failing) {
-		failed(vqp);
-	} else if (vqp->fencing && vqp->state != HF_VQP_ERROR) {
+	if (vqp_is_ending(vqp)) {
+		if (!progress_ending(vqp))
+			return false;
+		report(vqp);
+	} else if (vqp->recovery.state == RECOVERY_FENCE && vqp->state != HF_VQP_ERROR) {
 		fenced(vqp);
 	} else if (waits_for_quiet(vqp)) {
 		if (!post_quiet(vqp)) {
 			(void)post_probe(vqp);
 			return false;
 		}
-		vqp->drained_quiet = false;
 		failover_event(vqp, &quiet);
-		return true;
 	}
 	return true;
 }
@@ -144,7 +150,7 @@ static void fence_all(struct hf_node *node, struct list *round)
 			vqp->path.cut = false;
 			failover_broken(vqp);
 		}
-		if (!vqp->failing && !vqp->fencing)
+		if (!vqp_is_fencing(vqp) && !vqp_is_ending(vqp))
 			continue;
 		vqp->fence = fence_path(vqp, &vqp->path, now_ns);
 		if (vqp->path.qp != NULL && vqp->fence != FENCE_WAITS)
@@ -163,7 +169,7 @@ static unsigned least(unsigned a, unsigned b)
 /* The other side fences it already. */
 static bool was_told(const struct hf_vqp *vqp)
 {
-	return vqp->fencing && !vqp->fence_unsaid && !vqp->path.cut;
+	return vqp_is_fencing(vqp) && !vqp->fence_unsaid && !vqp->path.cut;
 }
 
 static unsigned next_slice(const struct hf_node *node)

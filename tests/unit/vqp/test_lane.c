@@ -24,8 +24,8 @@ static void open_lane(struct pair *pair, unsigned rail)
 
 static bool both_ended(struct pair *pair)
 {
-	return hf_vqp_state(pair->a.vqp) == HF_VQP_ERROR && !pair->a.vqp->failing &&
-	       hf_vqp_state(pair->b.vqp) == HF_VQP_ERROR && !pair->b.vqp->failing;
+	return hf_vqp_state(pair->a.vqp) == HF_VQP_ERROR && !vqp_is_ending(pair->a.vqp) &&
+	       hf_vqp_state(pair->b.vqp) == HF_VQP_ERROR && !vqp_is_ending(pair->b.vqp);
 }
 
 static void post_writes(struct pair *pair)

@@ -310,7 +310,7 @@ static void turns_are_short_until_the_first_vqp_is_back(void **state)
 static bool has_fenced(struct pair *pair)
 {
 	(void)pair;
-	return ours[0]->recovery.state == RECOVERY_EXCHANGE && !ours[0]->fencing;
+	return ours[0]->recovery.state == RECOVERY_EXCHANGE && !vqp_is_fencing(ours[0]);
 }
 
 /* As when one returns to its own qp, of which nobody waits for a completion, and then a link fails. */

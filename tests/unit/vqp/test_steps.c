@@ -802,9 +802,72 @@ static void a_missing_file_is_named(void **state)
 	assert_non_null(strstr(error.text, "/nonexistent/a.json: No such file"));
 }
 
+/* ---- how a vqp that failed ends ---- */
+
+static void a_vqp_that_fails_reports_once_it_is_fenced(void **state)
+{
+	struct ending ending = {0};
+
+	(void)state;
+	ending_begin(&ending, ENDING_OVER, true);
+	assert_true(ending_goes_on(&ending));
+	assert_int_equal(ending_step(&ending, ENDING_EVENT_CLOSED), 0);
+	assert_int_equal(ending_step(&ending, ENDING_EVENT_LEASE), 0);
+	assert_int_equal(ending.state, ENDING_FENCE);
+	assert_int_equal(ending_step(&ending, ENDING_EVENT_FENCED), ENDING_REPORT);
+	assert_true(ending.tells);
+	assert_false(ending_goes_on(&ending));
+	assert_int_equal(ending_step(&ending, ENDING_EVENT_FENCED), 0);
+	ending_reset(&ending);
+	assert_int_equal(ending.state, ENDING_NOT);
+}
+
+static void one_that_asks_reports_when_the_other_side_has_ended_or_its_lease(void **state)
+{
+	struct ending ending;
+
+	(void)state;
+	for (unsigned by_lease = 0; by_lease < 2; by_lease++) {
+		ending = (struct ending){0};
+		ending_begin(&ending, ENDING_ANSWER, true);
+		assert_int_equal(ending_step(&ending, ENDING_EVENT_FENCED), ENDING_ASK);
+		assert_false(ending.tells);
+		assert_int_equal(ending_step(&ending, ENDING_EVENT_FENCED), 0);
+		if (by_lease) {
+			assert_int_equal(ending_step(&ending, ENDING_EVENT_LEASE), ENDING_REPORT);
+			continue;
+		}
+		assert_int_equal(ending_step(&ending, ENDING_EVENT_CLOSED), 0);
+		assert_int_equal(ending_step(&ending, ENDING_EVENT_FENCED), ENDING_REPORT);
+	}
+}
+
+/* Before it was asked, or behind that. */
+static void strays_are_waited_for_until_the_lease_is_over(void **state)
+{
+	struct ending ending;
+
+	(void)state;
+	for (unsigned asked = 0; asked < 2; asked++) {
+		ending = (struct ending){0};
+		ending_begin(&ending, ENDING_ANSWER, true);
+		if (asked)
+			assert_int_equal(ending_step(&ending, ENDING_EVENT_FENCED), ENDING_ASK);
+		assert_int_equal(ending_step(&ending, ENDING_EVENT_STRAYS), 0);
+		assert_int_equal(ending_step(&ending, ENDING_EVENT_FENCED), 0);
+		assert_int_equal(ending.state, ENDING_LEASE);
+		assert_int_equal(ending_step(&ending, ENDING_EVENT_CLOSED), 0);
+		assert_int_equal(ending.state, ENDING_LEASE);
+		assert_int_equal(ending_step(&ending, ENDING_EVENT_LEASE), ENDING_REPORT);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_vqp_that_fails_reports_once_it_is_fenced),
+		cmocka_unit_test(one_that_asks_reports_when_the_other_side_has_ended_or_its_lease),
+		cmocka_unit_test(strays_are_waited_for_until_the_lease_is_over),
 		cmocka_unit_test(a_rail_with_errors_is_paused_for_longer_each_time),
 		cmocka_unit_test(a_pause_outlives_a_control_path_that_goes_and_comes),
 		cmocka_unit_test(the_first_usable_rail_in_order_is_chosen),

@@ -1,0 +1,62 @@
+/* How a vqp moves between the states that its program sees, and how it fails. */
+#include "base/ensure.h"
+#include "vqp/atomic/uid_post.h"
+#include "vqp/objects.h"
+
+#define BIT(n) (1u << (n))
+
+static const unsigned vqp_allowed[HF_VQP_STATES] = {
+	[HF_VQP_INIT] = BIT(HF_VQP_CONNECTING) | BIT(HF_VQP_ERROR),
+	[HF_VQP_CONNECTING] = BIT(HF_VQP_UP) | BIT(HF_VQP_ERROR),
+	[HF_VQP_UP] = BIT(HF_VQP_UP) | BIT(HF_VQP_RECOVERING) | BIT(HF_VQP_ERROR),
+	[HF_VQP_RECOVERING] = BIT(HF_VQP_UP) | BIT(HF_VQP_ERROR),
+	[HF_VQP_ERROR] = BIT(HF_VQP_INIT), /* hf_vqp_reset */
+};
+
+void vqp_move(struct hf_vqp *vqp, enum hf_vqp_state to)
+{
+	ensure(vqp_allowed[vqp->state] & BIT(to));
+	vqp->state = to;
+	vqp->begun = vqp->begun || to == HF_VQP_CONNECTING;
+	if (to == HF_VQP_UP && vqp->changed != NULL)
+		vqp->changed(vqp, vqp->context);
+}
+
+/* What only the responder says. */
+static bool is_refusal(enum ibv_wc_status status)
+{
+	return status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR || status == IBV_WC_REM_OP_ERR ||
+	       status == IBV_WC_RNR_RETRY_EXC_ERR;
+}
+
+/* Its wrs complete once the qp is fenced (V4); `changed` is called then, and the other side told. */
+static void fail(struct hf_vqp *vqp, struct request_log_end wrs, enum ending_state next, bool tell)
+{
+	if (vqp->state == HF_VQP_ERROR)
+		return;
+	end_for_status(vqp, wrs.first);
+	vqp_move(vqp, HF_VQP_ERROR);
+	region_leave(vqp);
+	wrs.refused = is_refusal(wrs.first);
+	vqp->ending.wrs = wrs;
+	ending_begin(&vqp->ending, next, tell);
+	vqp->path.broken = true;
+	marks_fence(vqp);
+}
+
+void vqp_fail(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest, bool tell)
+{
+	fail(vqp, (struct request_log_end){.first = first, .rest = rest}, ENDING_OVER, tell);
+}
+
+void vqp_fail_with_lease(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest)
+{
+	fail(vqp, (struct request_log_end){.first = first, .rest = rest}, ENDING_LEASE, true);
+}
+
+void vqp_abort(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest)
+{
+	bool asks = vqp->peer != NULL && !post_quiet(vqp);
+
+	fail(vqp, (struct request_log_end){.first = first, .rest = rest}, asks ? ENDING_ANSWER : ENDING_OVER, true);
+}
