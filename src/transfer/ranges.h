@@ -1,0 +1,32 @@
+/* ranges.h - which bytes of a task are done (R-T1).
+ *
+ * A sorted list of disjoint half-open ranges that do not touch each other. A byte that is reported twice is done once:
+ * counters would let a task complete with a hole when a lane hands a slice back whose success is found later. */
+#ifndef HOLDFAST_TRANSFER_RANGES_H
+#define HOLDFAST_TRANSFER_RANGES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct range {
+	uint64_t begin, end;
+};
+
+struct ranges {
+	struct range *at; /* owned */
+	unsigned count, room;
+};
+
+/* Room for `room` ranges that do not touch; -ENOMEM. Slices of a task never need more than there are slices. */
+int ranges_init(struct ranges *ranges, unsigned room);
+void ranges_free(struct ranges *ranges);
+void ranges_clear(struct ranges *ranges);
+
+/* Adds [begin, end). False: no room is left, and nothing was added. */
+bool ranges_add(struct ranges *ranges, uint64_t begin, uint64_t end);
+bool ranges_cover(const struct ranges *ranges, uint64_t begin, uint64_t end);
+/* The first range at or behind `from`, below `end`, that is not done; false: all is done. */
+bool ranges_next_hole(const struct ranges *ranges, uint64_t from, uint64_t end, struct range *hole_out);
+
+#endif
