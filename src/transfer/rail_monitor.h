@@ -32,7 +32,7 @@ struct rail_monitor {
 	bool reachable; /* both ports and the control path are up, and the peer lives */
 	bool early;     /* the probe began before resume_ns */
 	unsigned error_count, level;
-	uint32_t life; /* counts trips */
+	uint32_t life;       /* counts trips */
 	uint64_t error_ns;   /* of the last error that counted */
 	uint64_t resume_ns;  /* end of the pause; 0: the rail never tripped */
 	uint64_t probe_ns;   /* when the next probe is due, while PAUSED */

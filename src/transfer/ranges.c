@@ -6,10 +6,18 @@
 
 #include "base/ensure.h"
 
-int ranges_init(struct ranges *ranges, unsigned room)
+int ranges_reserve(struct ranges *ranges, unsigned more)
 {
-	*ranges = (struct ranges){.at = calloc(room, sizeof(struct range)), .room = room};
-	return ranges->at == NULL ? -ENOMEM : 0;
+	struct range *at;
+
+	if (ranges->room - ranges->count >= more)
+		return 0;
+	at = realloc(ranges->at, (ranges->count + more) * sizeof(*at));
+	if (at == NULL)
+		return -ENOMEM;
+	ranges->at = at;
+	ranges->room = ranges->count + more;
+	return 0;
 }
 
 void ranges_free(struct ranges *ranges)
@@ -66,6 +74,16 @@ bool ranges_cover(const struct ranges *ranges, uint64_t begin, uint64_t end)
 	struct range hole;
 
 	return !ranges_next_hole(ranges, begin, end, &hole);
+}
+
+uint64_t ranges_bytes(const struct ranges *ranges, uint64_t begin, uint64_t end)
+{
+	uint64_t bytes = end - begin;
+	struct range hole;
+
+	for (uint64_t at = begin; ranges_next_hole(ranges, at, end, &hole); at = hole.end)
+		bytes -= hole.end - hole.begin;
+	return bytes;
 }
 
 bool ranges_next_hole(const struct ranges *ranges, uint64_t from, uint64_t end, struct range *hole_out)

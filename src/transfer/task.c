@@ -17,7 +17,7 @@ static void task_move(struct task *task, enum task_state to)
 	task->state = to;
 }
 
-int task_init(struct task *task, const struct task_config *config, uint64_t length, unsigned slices)
+void task_init(struct task *task, const struct task_config *config, uint64_t length)
 {
 	*task = (struct task){.config = config,
 		.state = TASK_INITIAL,
@@ -28,7 +28,6 @@ int task_init(struct task *task, const struct task_config *config, uint64_t leng
 		.from_priority = TASK_UNSPEC,
 		.carried_by = TASK_UNSPEC,
 		.withdraw_ns = UINT64_MAX};
-	return ranges_init(&task->done, slices);
 }
 
 void task_free(struct task *task)

@@ -80,11 +80,11 @@ struct task {
 	uint8_t from_priority;  /* TASK_SWITCHED: of the transport that carried it before */
 	uint8_t carried_by;     /* priority of the transport that accepted it last; at first, of the first one */
 	bool withdrawn;         /* from the transport that carries it */
-	uint64_t withdraw_ns; /* DRAINING: when to withdraw what is out; UINT64_MAX: never */
+	uint64_t withdraw_ns;   /* DRAINING: when to withdraw what is out; UINT64_MAX: never */
 };
 
-/* Room for `slices` slices' ranges; -ENOMEM. `config` outlives the task. */
-int task_init(struct task *task, const struct task_config *config, uint64_t length, unsigned slices);
+/* `config` outlives the task. Whoever submits reserves room in `done` for the slices. */
+void task_init(struct task *task, const struct task_config *config, uint64_t length);
 void task_free(struct task *task);
 
 /* Returns task_actions. TASK_SUBMIT is answered by the next event, before any other. */

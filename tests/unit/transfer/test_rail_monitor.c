@@ -24,8 +24,8 @@ static int begin(void **state)
 
 static void step(enum rail_monitor_event_type type, uint64_t now_ns)
 {
-	rail_monitor_step(&rail, &(struct rail_monitor_event){.type = type, .life = rail_monitor_admit(&rail)}, now_ns,
-		&actions);
+	rail_monitor_step(
+		&rail, &(struct rail_monitor_event){.type = type, .life = rail_monitor_admit(&rail)}, now_ns, &actions);
 }
 
 static void trip_at(uint64_t now_ns)
@@ -84,9 +84,8 @@ static void errors_of_lanes_made_before_the_trip_are_ignored(void **state)
 	trip_at(SECOND);
 	recover_at(31 * SECOND);
 	for (unsigned i = 0; i < 64; i++)
-		rail_monitor_step(&rail,
-			&(struct rail_monitor_event){.type = RAIL_MONITOR_EVENT_ERROR, .life = before}, 31 * SECOND,
-			&actions);
+		rail_monitor_step(&rail, &(struct rail_monitor_event){.type = RAIL_MONITOR_EVENT_ERROR, .life = before},
+			31 * SECOND, &actions);
 	assert_true(rail_monitor_available(&rail));
 	assert_int_equal(rail.error_count, 0);
 }

@@ -34,12 +34,12 @@ static void assert_same(const struct ranges *ranges, const bool *done)
 
 static void ranges_agree_with_an_array_of_flags(void **state)
 {
-	struct ranges ranges;
+	struct ranges ranges = {0};
 	bool done[BYTES] = {0};
 	uint64_t seed = 4711;
 
 	(void)state;
-	assert_int_equal(ranges_init(&ranges, BYTES / 2), 0);
+	assert_int_equal(ranges_reserve(&ranges, BYTES / 2), 0);
 	for (unsigned i = 0; i < ROUNDS; i++) {
 		uint64_t begin = next_random(&seed) % BYTES;
 		uint64_t end = begin + next_random(&seed) % (BYTES - begin + 1) / (1 + next_random(&seed) % 8);
@@ -60,11 +60,11 @@ static void ranges_agree_with_an_array_of_flags(void **state)
 /* R-T1: a success that is found after the slice was sent again counts once. */
 static void a_range_that_is_reported_twice_leaves_the_hole_beside_it(void **state)
 {
-	struct ranges ranges;
+	struct ranges ranges = {0};
 	struct range hole;
 
 	(void)state;
-	assert_int_equal(ranges_init(&ranges, 4), 0);
+	assert_int_equal(ranges_reserve(&ranges, 4), 0);
 	assert_true(ranges_add(&ranges, 0, 50));
 	assert_true(ranges_add(&ranges, 0, 50));
 	assert_false(ranges_cover(&ranges, 0, 100));
@@ -76,10 +76,10 @@ static void a_range_that_is_reported_twice_leaves_the_hole_beside_it(void **stat
 
 static void a_range_without_room_is_refused_and_changes_nothing(void **state)
 {
-	struct ranges ranges;
+	struct ranges ranges = {0};
 
 	(void)state;
-	assert_int_equal(ranges_init(&ranges, 2), 0);
+	assert_int_equal(ranges_reserve(&ranges, 2), 0);
 	assert_true(ranges_add(&ranges, 0, 1));
 	assert_true(ranges_add(&ranges, 4, 5));
 	assert_false(ranges_add(&ranges, 8, 9));

@@ -23,7 +23,8 @@ static int begin(void **state)
 	(void)state;
 	config = (struct task_config){.max_failover_attempts = 3, .cancel_grace_ns = GRACE};
 	now_ns = 0;
-	return task_init(&task, &config, LENGTH, 8);
+	task_init(&task, &config, LENGTH);
+	return ranges_reserve(&task.done, 8);
 }
 
 static int finish(void **state)

@@ -1,0 +1,176 @@
+#include "transfer/owner.h"
+
+#include "base/ensure.h"
+#include "base/list.h"
+#include "base/log.h"
+
+#define SLICES_MAX      64u   /* of one task; a transport takes larger slices rather than more */
+#define SLICE_BYTES_MIN 4096u /* of all slices but the last */
+
+/* The transport that the caller prefers comes first, then the others in their order. */
+static struct transport *transport_at(const struct owner *owner, unsigned priority)
+{
+	unsigned hint = owner->request.hint;
+
+	if (hint >= TRANSPORT_KINDS || priority > hint)
+		return owner->context->ranked[priority];
+	return owner->context->ranked[priority == 0 ? hint : priority - 1];
+}
+
+static struct transport *carrier(const struct owner *owner)
+{
+	return transport_at(owner, owner->task.xport_priority);
+}
+
+/* Bit per priority: the transports that this request may go to now. */
+static uint32_t reachable(const struct owner *owner)
+{
+	const struct owner_context *context = owner->context;
+	uint32_t mask = 0;
+
+	for (unsigned i = 0; i < TRANSPORT_KINDS; i++) {
+		struct transport *transport = transport_at(owner, i);
+
+		if (transport != NULL && transport->ops->reaches(transport, &owner->request))
+			mask |= 1u << i;
+	}
+	if (!context->fallback && owner->task.carried_by != TASK_UNSPEC)
+		mask = 0;
+	return mask;
+}
+
+static void say_switch(struct owner *owner)
+{
+	const struct task *task = &owner->task;
+	enum transport_kind from = transport_at(owner, task->from_priority)->kind, to = carrier(owner)->kind;
+
+	owner->context->failovers[from][to]++;
+	log_info("Transport failover: %s -> %s (attempt %u/%u)", transport_kind_name(from), transport_kind_name(to),
+		task->failover_count, task->config->max_failover_attempts);
+}
+
+static const char *last_transport(const struct owner *owner)
+{
+	uint8_t last = owner->task.carried_by;
+
+	return last == TASK_UNSPEC ? "none" : transport_kind_name(transport_at(owner, last)->kind);
+}
+
+static void say_failure(const struct owner *owner, unsigned actions)
+{
+	if (actions & TASK_LIMIT)
+		log_warn("Task failover limit reached (%u), last transport=%s",
+			owner->task.config->max_failover_attempts, last_transport(owner));
+	if (actions & TASK_NO_MORE)
+		log_warn("No more transports available after %s failed", last_transport(owner));
+}
+
+/* A TICK for the withdrawal, or the DEADLINE, whichever is due first. */
+static void set_timer(struct owner *owner)
+{
+	uint64_t wake_ns = task_wake_ns(&owner->task), deadline_ns = owner->request.deadline_ns;
+
+	if (owner->task.state == TASK_ACTIVE && deadline_ns < wake_ns)
+		wake_ns = deadline_ns;
+	if (wake_ns == UINT64_MAX)
+		hf_loop_cancel_timer(owner->context->loop, &owner->timer);
+	else
+		hf_loop_set_timer(owner->context->loop, &owner->timer, wake_ns);
+}
+
+static enum task_event_type submit(struct owner *owner)
+{
+	uint64_t slices = 1 + owner->request.length / SLICE_BYTES_MIN;
+
+	if (ranges_reserve(&owner->task.done, slices < SLICES_MAX ? (unsigned)slices : SLICES_MAX) != 0)
+		return TASK_EVENT_REFUSED;
+	switch (carrier(owner)->ops->submit(carrier(owner), &owner->job)) {
+	case TRANSPORT_ACCEPTED:
+		return TASK_EVENT_ACCEPTED;
+	case TRANSPORT_REFUSED:
+		return TASK_EVENT_REFUSED;
+	case TRANSPORT_INVALID:
+		return TASK_EVENT_INVALID;
+	}
+	ensure(false);
+	return TASK_EVENT_INVALID;
+}
+
+/* A submit's answer is the next event; each round takes the next transport, so there are few. */
+static void step(struct owner *owner, enum task_event_type type, const struct range *done)
+{
+	struct task_event event = {.type = type, .done = done == NULL ? (struct range){0} : *done};
+	unsigned actions;
+
+	do {
+		if (event.type != TASK_EVENT_DONE)
+			event.reachable = reachable(owner);
+		actions = task_step(&owner->task, &event, hf_loop_now_ns(owner->context->loop));
+		if (actions & TASK_SWITCHED)
+			say_switch(owner);
+		if (actions & TASK_SUBMIT)
+			event.type = submit(owner);
+	} while (actions & TASK_SUBMIT);
+	say_failure(owner, actions);
+	set_timer(owner);
+	if (actions & TASK_WITHDRAW)
+		carrier(owner)->ops->withdraw(carrier(owner), &owner->job);
+	else if (actions & TASK_END)
+		owner->ended(owner);
+}
+
+static void on_done(struct transport_job *job, const struct range *range)
+{
+	step(container_of(job, struct owner, job), TASK_EVENT_DONE, range);
+}
+
+static void on_given_up(struct transport_job *job)
+{
+	step(container_of(job, struct owner, job), TASK_EVENT_GIVEN_UP, NULL);
+}
+
+static void on_program_error(struct transport_job *job)
+{
+	step(container_of(job, struct owner, job), TASK_EVENT_PROGRAM_ERROR, NULL);
+}
+
+static void on_drained(struct transport_job *job)
+{
+	step(container_of(job, struct owner, job), TASK_EVENT_DRAINED, NULL);
+}
+
+static const struct transport_job_events owner_events = {
+	.done = on_done, .given_up = on_given_up, .program_error = on_program_error, .drained = on_drained};
+
+static void on_timer(struct hf_timer *timer, uint64_t now_ns)
+{
+	struct owner *owner = container_of(timer, struct owner, timer);
+
+	step(owner, now_ns >= owner->request.deadline_ns ? TASK_EVENT_DEADLINE : TASK_EVENT_TICK, NULL);
+}
+
+void owner_init(struct owner *owner, struct owner_context *context, const struct transfer_request *request)
+{
+	*owner = (struct owner){.context = context, .request = *request, .timer = {.fire = on_timer}};
+	owner->job =
+		(struct transport_job){.events = &owner_events, .request = &owner->request, .done = &owner->task.done};
+	task_init(&owner->task, &context->config, request->length);
+}
+
+void owner_free(struct owner *owner)
+{
+	ensure(owner->task.state == TASK_INITIAL || owner->task.state == TASK_ENDED);
+	hf_loop_cancel_timer(owner->context->loop, &owner->timer);
+	task_free(&owner->task);
+}
+
+void owner_begin(struct owner *owner)
+{
+	step(owner, TASK_EVENT_BEGIN, NULL);
+}
+
+void owner_cancel(struct owner *owner)
+{
+	if (++owner->cancels >= owner->aliases)
+		step(owner, TASK_EVENT_CANCEL, NULL);
+}

@@ -1,0 +1,41 @@
+/* owner.h - a merged request and the transport that carries it: carries out what task.h decides.
+ *
+ * The owner is the only one that moves to another transport; requests that were merged into it mirror its status
+ * (R-T8). Owned by the engine's loop. */
+#ifndef HOLDFAST_TRANSFER_OWNER_H
+#define HOLDFAST_TRANSFER_OWNER_H
+
+#include <holdfast/loop.h>
+
+#include "transfer/task.h"
+#include "transfer/transport.h"
+
+/* What all owners of an engine share. */
+struct owner_context {
+	struct hf_loop *loop;
+	struct task_config config;
+	bool fallback;                             /* false: a task stays on its first transport (R-T23) */
+	struct transport *ranked[TRANSPORT_KINDS]; /* in the order of preference; NULL: not installed */
+	/* Counts switches by the transports' kinds: tent_transport_failover_total{from,to}. */
+	uint64_t failovers[TRANSPORT_KINDS][TRANSPORT_KINDS];
+};
+
+struct owner {
+	struct owner_context *context;
+	struct transfer_request request;
+	struct task task;
+	struct transport_job job;
+	struct hf_timer timer;
+	unsigned aliases, cancels;
+	void (*ended)(struct owner *owner); /* once, when the status is final; may come before owner_begin returns */
+};
+
+/* The context outlives the owner. */
+void owner_init(struct owner *owner, struct owner_context *context, const struct transfer_request *request);
+void owner_free(struct owner *owner); /* of one that has ended, or never began */
+
+void owner_begin(struct owner *owner);
+/* Of one alias; the owner is cancelled when all have asked. */
+void owner_cancel(struct owner *owner);
+
+#endif
