@@ -1,0 +1,28 @@
+/* schedule.h - which lane the next slice goes to (R-T17). Pure.
+ *
+ * Each lane has an estimate of its speed, learned from the slices that end on it. The next slice goes where it is
+ * expected to end first: least (bytes in flight + slice) / speed. A slow lane keeps a small share in this way, so its
+ * estimate stays fresh. A lane whose window is full still counts: the slice waits for it rather than take a lane
+ * where it would end later. */
+#ifndef HOLDFAST_TRANSFER_SCHEDULE_H
+#define HOLDFAST_TRANSFER_SCHEDULE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct lane_load {
+	uint64_t in_flight; /* bytes */
+	uint64_t window;    /* bytes in flight at the most */
+	double speed;       /* bytes a nanosecond; 0: not known */
+	uint64_t ended_ns;  /* when a slice ended on it last, or began on the idle lane */
+};
+
+void lane_load_init(struct lane_load *lane, uint64_t window);
+void lane_load_sent(struct lane_load *lane, uint64_t bytes, uint64_t now_ns);
+/* `good`: the bytes arrived, and tell the lane's speed. */
+void lane_load_ended(struct lane_load *lane, uint64_t bytes, bool good, uint64_t now_ns);
+
+/* The lane for a slice of `bytes` among those in `open` (bit per lane); -1: none is open, or the best is full. */
+int schedule_choose(const struct lane_load *lanes, unsigned n, uint32_t open, uint64_t bytes, uint64_t now_ns);
+
+#endif
