@@ -1,0 +1,62 @@
+/* tcp_pipe.h - headers and payloads over one byte stream, for either end of a tcp transfer.
+ *
+ * A payload leaves the memory that it is in, and is received straight into its place: the pipe copies headers only.
+ * Owned by a loop; callbacks come from its turns, except `broken`, which comes from tcp_pipe_send never. */
+#ifndef HOLDFAST_TRANSFER_TCP_PIPE_H
+#define HOLDFAST_TRANSFER_TCP_PIPE_H
+
+#include <holdfast/loop.h>
+
+#include "transfer/tcp_header.h"
+
+#define TCP_PIPE_PIECES 64u /* headers that wait to be written */
+
+struct tcp_pipe;
+
+struct tcp_pipe_events {
+	/* A header has come. True: *place_out is where its payload goes, NULL to drop it; false: the pipe was closed, or
+	 * `reason` is set and it breaks. Headers without payload leave *place_out alone. */
+	bool (*header)(
+		struct tcp_pipe *pipe, const struct tcp_header *header, uint8_t **place_out, const char **reason);
+	/* Its payload is in place. May close the pipe. */
+	void (*placed)(struct tcp_pipe *pipe, const struct tcp_header *header);
+	/* Nothing comes or goes any more. The owner closes the pipe. */
+	void (*broken)(struct tcp_pipe *pipe, const char *reason);
+	void (*room)(struct tcp_pipe *pipe); /* pieces were written */
+};
+
+struct tcp_piece {
+	uint8_t header[TCP_HEADER_BYTES];
+	const uint8_t *payload;
+	uint32_t payload_bytes;
+};
+
+struct tcp_pipe {
+	const struct tcp_pipe_events *events;
+	struct hf_loop *loop;
+	struct hf_io *io; /* NULL: closed */
+	struct hf_watch watch;
+	uint8_t in_bytes[TCP_HEADER_BYTES];
+	uint32_t in_used; /* of the header */
+	struct tcp_header in;
+	uint8_t *place;
+	uint32_t payload_left; /* 0: a header comes next */
+	struct tcp_piece pieces[TCP_PIPE_PIECES];
+	unsigned first, count;
+	uint64_t written; /* of the first piece */
+};
+
+/* Takes over `io`, also when it fails. */
+int tcp_pipe_open(struct tcp_pipe *pipe, struct hf_loop *loop, struct hf_io *io, const struct tcp_pipe_events *events);
+void tcp_pipe_close(struct tcp_pipe *pipe); /* legal on a closed one */
+
+bool tcp_pipe_has_room(const struct tcp_pipe *pipe);
+/* With room. The payload (header->length bytes, where the type has one) stays as it is until the pipe is closed or the
+ * other end has answered. A stream that breaks says so in a later turn. */
+void tcp_pipe_send(struct tcp_pipe *pipe, const struct tcp_header *header, const uint8_t *payload);
+/* Whether a payload to or from this memory is under way. */
+bool tcp_pipe_touches(const struct tcp_pipe *pipe, const void *memory, uint64_t bytes);
+/* Reads no further headers, and does again: for an end that has no room for an answer. */
+void tcp_pipe_pause(struct tcp_pipe *pipe, bool paused);
+
+#endif

@@ -1,0 +1,44 @@
+/* tcp_target.h - the end of tcp transfers that owns the segment's memory.
+ *
+ * A stream begins with a HELLO that names the initiator's incarnation, ours, and the stream's epoch; a stream for
+ * another incarnation is refused (R-T22). Each WRITE is received into place and then acknowledged, each READ is
+ * answered from memory, in order. What is asked for is checked before a byte of payload is taken.
+ *
+ * What an initiator has sent may lie in our kernel when the initiator is gone, so its close is no fence: tcp_target_fence
+ * is (R-T3). Owned by a loop. */
+#ifndef HOLDFAST_TRANSFER_TCP_TARGET_H
+#define HOLDFAST_TRANSFER_TCP_TARGET_H
+
+#include <holdfast/loop.h>
+
+#include "transfer/request.h"
+#include "transfer/tcp_header.h"
+
+struct tcp_target;
+
+struct tcp_target_config {
+	struct hf_addr listen;
+	uint64_t incarnation;
+	unsigned streams_max; /* of all initiators together; when all are in use, the oldest without a HELLO ends */
+	/* Whether a stream of this epoch of that initiator may begin: it is a peer, and the epoch is not fenced. */
+	bool (*admits)(void *context, uint64_t initiator, uint32_t epoch);
+	/* Where [offset, offset + length) of the buffer `key` lies; or why it may not be touched. */
+	enum tcp_nak (*find)(void *context, uint64_t key, enum transfer_opcode opcode, uint64_t offset, uint32_t length,
+		uint8_t **at_out);
+	void *context;
+};
+
+int tcp_target_open(struct hf_loop *loop, const struct tcp_target_config *config, struct tcp_target **target_out,
+	struct hf_error *error);
+void tcp_target_close(struct tcp_target *target);                /* NULL is legal */
+struct hf_addr tcp_target_addr(const struct tcp_target *target); /* where it listens */
+
+/* When this returns, nothing of the initiator's stream is placed any more; `admits` refuses one whose HELLO has not
+ * come yet. Returns the last id of that stream that was placed or answered; 0: none was. */
+uint64_t tcp_target_fence(struct tcp_target *target, uint64_t initiator, uint32_t epoch);
+/* Ends all streams of the initiator: it is gone, or this process stood still for longer than the lease (R-T5). */
+void tcp_target_end(struct tcp_target *target, uint64_t initiator);
+/* Ends the streams that have a payload to or from this memory under way: it is to be freed. */
+void tcp_target_release(struct tcp_target *target, const void *memory, uint64_t bytes);
+
+#endif
