@@ -133,7 +133,8 @@ struct hf_vqp_service {
 		const struct hf_vqp_request *request, void *reply, size_t *reply_bytes, void *context);
 	void *context;
 };
-int hf_vqp_serve(struct hf_node *node, const struct hf_vqp_service *service); /* the struct stays the caller's */
+int hf_vqp_serve(struct hf_node *node, const struct hf_vqp_service *service);    /* the struct stays the caller's */
+void hf_vqp_unserve(struct hf_node *node, const struct hf_vqp_service *service); /* vqps that it made stay */
 
 /* Asks `peer` to connect; `changed` reports the outcome. Without an answer the vqp stays in HF_VQP_CONNECTING. wrs
  * may be posted at once and wait; when one has waited for the budget, it fails, and the vqp with it. */

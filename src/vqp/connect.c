@@ -161,6 +161,15 @@ int hf_vqp_serve(struct hf_node *node, const struct hf_vqp_service *service)
 	return 0;
 }
 
+void hf_vqp_unserve(struct hf_node *node, const struct hf_vqp_service *service)
+{
+	struct vqps *vqps = vqps_of(node);
+
+	for (unsigned i = 0; i < vqps->service_count; i++)
+		if (vqps->services[i] == service)
+			vqps->services[i--] = vqps->services[--vqps->service_count];
+}
+
 /* In place of what was kept; false: no memory. */
 static bool keep_private(struct hf_vqp *vqp, const void *data, size_t bytes)
 {
