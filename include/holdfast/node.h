@@ -103,6 +103,7 @@ struct hf_loop *hf_node_loop(struct hf_node *node);
 unsigned hf_node_rails(const struct hf_node *node);
 struct hf_dev *hf_node_dev(struct hf_node *node, unsigned rail); /* for its link switch and counters */
 const char *hf_node_rail_name(const struct hf_node *node, unsigned rail);
+const char *hf_node_rail_kind(const struct hf_node *node, unsigned rail); /* "shm", "soft", "verbs" */
 bool hf_node_rail_up(const struct hf_node *node, unsigned rail);
 
 /* Connects to the node with these control addresses, at least one; retries until hf_peer_close. -EACCES: the node

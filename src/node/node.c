@@ -345,6 +345,11 @@ struct hf_dev *hf_node_dev(struct hf_node *node, unsigned rail)
 	return node->rails[rail].dev;
 }
 
+const char *hf_node_rail_kind(const struct hf_node *node, unsigned rail)
+{
+	return node->rails[rail].config.kind;
+}
+
 const char *hf_node_rail_name(const struct hf_node *node, unsigned rail)
 {
 	return node->rails[rail].config.name;
