@@ -21,6 +21,7 @@ PUBLIC_LAYER = {
     "error.h": "base", "env.h": "env", "config.h": "env", "loop.h": "env", "work.h": "env", "dev.h": "dev", "dev_dc.h": "dev",
     "dev_evidence.h": "dev", "dev_lease.h": "dev", "dev_ops.h": "dev", "fabric.h": "dev",
     "nics.h": "dev", "node.h": "node", "channel.h": "node", "vqp.h": "vqp", "grant.h": "vqp",
+    "transfer.h": "transfer",
 }
 # A backend's headers stay in its folder; who else may see one, and why.
 BACKENDS = {

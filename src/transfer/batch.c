@@ -4,12 +4,13 @@
 #include <stdlib.h>
 
 #include "base/list.h"
+#include "transfer/buffers.h"
 #include "transfer/merge.h"
 
 /* The owners of one submit. */
 struct submission {
 	struct list link;
-	struct batch *batch;
+	struct hf_transfer_batch *batch;
 	unsigned begun; /* owners [0, begun) are in use */
 	struct submitted {
 		struct submission *submission;
@@ -23,10 +24,10 @@ struct batch_task {
 	bool cancelled;
 };
 
-struct batch {
+struct hf_transfer_batch {
 	struct owner_context *context;
 	bool merge_requests;
-	void (*on_idle)(struct batch *batch, void *arg);
+	void (*on_idle)(struct hf_transfer_batch *batch, void *arg);
 	void *arg;
 	struct list submissions;
 	unsigned room, count, pending; /* tasks; pending: owners */
@@ -36,16 +37,16 @@ struct batch {
 
 /* Scratch of one submit. */
 struct merged {
-	struct transfer_request *owners;
+	struct task_request *owners;
 	unsigned *owner_of;
-	const struct transfer_request **order;
+	const struct task_request **order;
 	unsigned count;
 };
 
 int batch_alloc(struct owner_context *context, unsigned tasks, bool merge_requests,
-	void (*on_idle)(struct batch *batch, void *arg), void *arg, struct batch **batch_out)
+	void (*on_idle)(struct hf_transfer_batch *batch, void *arg), void *arg, struct hf_transfer_batch **batch_out)
 {
-	struct batch *batch = calloc(1, sizeof(*batch) + tasks * sizeof(batch->tasks[0]));
+	struct hf_transfer_batch *batch = calloc(1, sizeof(*batch) + tasks * sizeof(batch->tasks[0]));
 
 	*batch_out = batch;
 	if (batch == NULL)
@@ -59,7 +60,12 @@ int batch_alloc(struct owner_context *context, unsigned tasks, bool merge_reques
 	return 0;
 }
 
-int batch_free(struct batch *batch)
+struct owner_context *batch_context(const struct hf_transfer_batch *batch)
+{
+	return batch->context;
+}
+
+int batch_free(struct hf_transfer_batch *batch)
 {
 	struct list *at;
 
@@ -78,7 +84,7 @@ int batch_free(struct batch *batch)
 	return 0;
 }
 
-static void tell_idle(struct batch *batch)
+static void tell_idle(struct hf_transfer_batch *batch)
 {
 	if (batch->pending == 0 && !batch->submitting && batch->on_idle != NULL)
 		batch->on_idle(batch, batch->arg);
@@ -86,9 +92,11 @@ static void tell_idle(struct batch *batch)
 
 static void owner_ended(struct owner *owner)
 {
-	struct batch *batch = container_of(owner, struct submitted, owner)->submission->batch;
+	struct hf_transfer_batch *batch = container_of(owner, struct submitted, owner)->submission->batch;
 
 	batch->pending--;
+	if (owner->request.local != NULL)
+		owner->request.local->users--;
 	tell_idle(batch);
 }
 
@@ -107,7 +115,8 @@ static void merged_free(struct merged *merged)
 	free(merged->order);
 }
 
-static void merge(const struct batch *batch, const struct transfer_request *requests, unsigned n, struct merged *merged)
+static void merge(
+	const struct hf_transfer_batch *batch, const struct task_request *requests, unsigned n, struct merged *merged)
 {
 	if (batch->merge_requests) {
 		merged->count = merge_requests(requests, n, merged->owners, merged->owner_of, merged->order);
@@ -120,7 +129,7 @@ static void merge(const struct batch *batch, const struct transfer_request *requ
 	merged->count = n;
 }
 
-static void add_task(struct batch *batch, const struct transfer_request *request, struct owner *owner)
+static void add_task(struct hf_transfer_batch *batch, const struct task_request *request, struct owner *owner)
 {
 	uint64_t begin = request->offset - owner->request.offset;
 
@@ -129,17 +138,21 @@ static void add_task(struct batch *batch, const struct transfer_request *request
 		(struct batch_task){.owner = owner, .begin = begin, .end = begin + request->length};
 }
 
-static void begin_all(struct batch *batch, struct submission *submission, unsigned n)
+static void begin_all(struct hf_transfer_batch *batch, struct submission *submission, unsigned n)
 {
 	batch->submitting = true;
 	for (; submission->begun < n; submission->begun++) {
+		struct owner *owner = &submission->owners[submission->begun].owner;
+
 		batch->pending++;
-		owner_begin(&submission->owners[submission->begun].owner);
+		if (owner->request.local != NULL)
+			owner->request.local->users++;
+		owner_begin(owner);
 	}
 	batch->submitting = false;
 }
 
-int batch_submit(struct batch *batch, const struct transfer_request *requests, unsigned n, unsigned *first_out)
+int batch_submit(struct hf_transfer_batch *batch, const struct task_request *requests, unsigned n, unsigned *first_out)
 {
 	struct submission *submission = NULL;
 	struct merged merged;
@@ -173,7 +186,7 @@ int batch_submit(struct batch *batch, const struct transfer_request *requests, u
 	return 0;
 }
 
-int batch_cancel(struct batch *batch, unsigned task)
+int batch_cancel(struct hf_transfer_batch *batch, unsigned task)
 {
 	struct batch_task *cancelled;
 
@@ -187,7 +200,7 @@ int batch_cancel(struct batch *batch, unsigned task)
 	return 0;
 }
 
-int batch_task_status(const struct batch *batch, unsigned task, struct batch_task_status *status_out)
+int batch_task_status(const struct hf_transfer_batch *batch, unsigned task, struct batch_task_status *status_out)
 {
 	const struct batch_task *asked;
 
@@ -199,13 +212,13 @@ int batch_task_status(const struct batch *batch, unsigned task, struct batch_tas
 	return 0;
 }
 
-enum task_status batch_status(const struct batch *batch)
+enum hf_transfer_status batch_status(const struct hf_transfer_batch *batch)
 {
-	enum task_status status = TASK_STATUS_COMPLETED;
+	enum hf_transfer_status status = HF_TRANSFER_COMPLETED;
 
 	if (batch->pending > 0)
-		return TASK_STATUS_PENDING;
-	for (unsigned i = 0; i < batch->count && status == TASK_STATUS_COMPLETED; i++)
+		return HF_TRANSFER_PENDING;
+	for (unsigned i = 0; i < batch->count && status == HF_TRANSFER_COMPLETED; i++)
 		status = batch->tasks[i].owner->task.status;
 	return status;
 }

@@ -7,25 +7,28 @@
 
 #include "transfer/owner.h"
 
-struct batch;
+struct hf_transfer_batch;
 
 /* Calls on_idle (NULL: nothing) whenever the last pending task of the batch has ended; the callback may submit and
  * free. -ENOMEM. */
 int batch_alloc(struct owner_context *context, unsigned tasks, bool merge_requests,
-	void (*on_idle)(struct batch *batch, void *arg), void *arg, struct batch **batch_out);
-int batch_free(struct batch *batch); /* -EBUSY while a task is pending; NULL is legal */
+	void (*on_idle)(struct hf_transfer_batch *batch, void *arg), void *arg, struct hf_transfer_batch **batch_out);
+struct owner_context *batch_context(const struct hf_transfer_batch *batch);
+int batch_free(struct hf_transfer_batch *batch); /* -EBUSY while a task is pending; NULL is legal */
 
 /* Adds n tasks; *first_out is the number of the first of them. -ENOSPC: the batch has no room for all of them;
  * -ENOMEM. On an error nothing was submitted. */
-int batch_submit(struct batch *batch, const struct transfer_request *requests, unsigned n, unsigned *first_out);
-int batch_cancel(struct batch *batch, unsigned task); /* -EINVAL: no such task; ended already: nothing happens */
+int batch_submit(struct hf_transfer_batch *batch, const struct task_request *requests, unsigned n, unsigned *first_out);
+int batch_cancel(
+	struct hf_transfer_batch *batch, unsigned task); /* -EINVAL: no such task; ended already: nothing happens */
 
 struct batch_task_status {
-	enum task_status status;
+	enum hf_transfer_status status;
 	uint64_t bytes; /* of the request that are in place */
 };
-int batch_task_status(const struct batch *batch, unsigned task, struct batch_task_status *status_out); /* -EINVAL */
+int batch_task_status(
+	const struct hf_transfer_batch *batch, unsigned task, struct batch_task_status *status_out); /* -EINVAL */
 /* PENDING while a task is; COMPLETED when all are; else the status of the first task that ended otherwise. */
-enum task_status batch_status(const struct batch *batch);
+enum hf_transfer_status batch_status(const struct hf_transfer_batch *batch);
 
 #endif

@@ -6,8 +6,8 @@
 /* Requests that may be merged stand together, in the order of the segment's memory. */
 static int compare(const void *left, const void *right)
 {
-	const struct transfer_request *a = *(const struct transfer_request *const *)left;
-	const struct transfer_request *b = *(const struct transfer_request *const *)right;
+	const struct task_request *a = *(const struct task_request *const *)left;
+	const struct task_request *b = *(const struct task_request *const *)right;
 
 	if (a->opcode != b->opcode)
 		return a->opcode < b->opcode ? -1 : 1;
@@ -18,22 +18,21 @@ static int compare(const void *left, const void *right)
 	return a < b ? -1 : 1; /* as they were submitted */
 }
 
-static bool follows(const struct transfer_request *a, const struct transfer_request *b)
+static bool follows(const struct task_request *a, const struct task_request *b)
 {
 	return a->opcode == b->opcode && a->segment == b->segment && a->hint == b->hint &&
-	       a->deadline_ns == b->deadline_ns && a->local_buffer == b->local_buffer &&
-	       a->remote_buffer == b->remote_buffer && a->source + a->length == b->source &&
-	       a->offset + a->length == b->offset;
+	       a->deadline_ns == b->deadline_ns && a->local == b->local && a->remote == b->remote &&
+	       a->source + a->length == b->source && a->offset + a->length == b->offset;
 }
 
-unsigned merge_requests(const struct transfer_request *requests, unsigned n, struct transfer_request *owners,
-	unsigned *owner_of, const struct transfer_request **order)
+unsigned merge_requests(const struct task_request *requests, unsigned n, struct task_request *owners,
+	unsigned *owner_of, const struct task_request **order)
 {
 	unsigned count = 0;
 
 	for (unsigned i = 0; i < n; i++)
 		order[i] = &requests[i];
-	qsort(order, n, sizeof(const struct transfer_request *), compare);
+	qsort(order, n, sizeof(const struct task_request *), compare);
 	for (unsigned i = 0; i < n; i++) {
 		if (count > 0 && follows(&owners[count - 1], order[i]))
 			owners[count - 1].length += order[i]->length;

@@ -10,7 +10,7 @@
 
 /* Fills owners[0..result) with the merged requests, and owner_of[i] with the place of the owner of requests[i]. Both
  * arrays have room for n. `order` is scratch for n pointers. */
-unsigned merge_requests(const struct transfer_request *requests, unsigned n, struct transfer_request *owners,
-	unsigned *owner_of, const struct transfer_request **order);
+unsigned merge_requests(const struct task_request *requests, unsigned n, struct task_request *owners,
+	unsigned *owner_of, const struct task_request **order);
 
 #endif

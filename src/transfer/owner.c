@@ -3,16 +3,14 @@
 #include "base/ensure.h"
 #include "base/list.h"
 #include "base/log.h"
-
-#define SLICES_MAX      64u   /* of one task; a transport takes larger slices rather than more */
-#define SLICE_BYTES_MIN 4096u /* of all slices but the last */
+#include "transfer/slices.h"
 
 /* The transport that the caller prefers comes first, then the others in their order. */
 static struct transport *transport_at(const struct owner *owner, unsigned priority)
 {
 	unsigned hint = owner->request.hint;
 
-	if (hint >= TRANSPORT_KINDS || priority > hint)
+	if (hint >= HF_TRANSPORTS || priority > hint)
 		return owner->context->ranked[priority];
 	return owner->context->ranked[priority == 0 ? hint : priority - 1];
 }
@@ -28,7 +26,7 @@ static uint32_t reachable(const struct owner *owner)
 	const struct owner_context *context = owner->context;
 	uint32_t mask = 0;
 
-	for (unsigned i = 0; i < TRANSPORT_KINDS; i++) {
+	for (unsigned i = 0; i < HF_TRANSPORTS; i++) {
 		struct transport *transport = transport_at(owner, i);
 
 		if (transport != NULL && transport->ops->reaches(transport, &owner->request))
@@ -42,10 +40,10 @@ static uint32_t reachable(const struct owner *owner)
 static void say_switch(struct owner *owner)
 {
 	const struct task *task = &owner->task;
-	enum transport_kind from = transport_at(owner, task->from_priority)->kind, to = carrier(owner)->kind;
+	enum hf_transport from = transport_at(owner, task->from_priority)->kind, to = carrier(owner)->kind;
 
 	owner->context->failovers[from][to]++;
-	log_info("Transport failover: %s -> %s (attempt %u/%u)", transport_kind_name(from), transport_kind_name(to),
+	log_info("Transport failover: %s -> %s (attempt %u/%u)", hf_transport_name(from), hf_transport_name(to),
 		task->failover_count, task->config->max_failover_attempts);
 }
 
@@ -53,7 +51,7 @@ static const char *last_transport(const struct owner *owner)
 {
 	uint8_t last = owner->task.carried_by;
 
-	return last == TASK_UNSPEC ? "none" : transport_kind_name(transport_at(owner, last)->kind);
+	return last == TASK_UNSPEC ? "none" : hf_transport_name(transport_at(owner, last)->kind);
 }
 
 static void say_failure(const struct owner *owner, unsigned actions)
@@ -78,12 +76,19 @@ static void set_timer(struct owner *owner)
 		hf_loop_set_timer(owner->context->loop, &owner->timer, wake_ns);
 }
 
+static bool may_move(const struct owner *owner)
+{
+	return owner->task.failover_count < owner->task.config->max_failover_attempts &&
+	       (reachable(owner) & ~((2u << owner->task.xport_priority) - 1)) != 0;
+}
+
 static enum task_event_type submit(struct owner *owner)
 {
-	uint64_t slices = 1 + owner->request.length / SLICE_BYTES_MIN;
+	unsigned slices = slices_most(owner->request.length, owner->task.done.count + 1, BLOCK_BYTES_MIN);
 
-	if (ranges_reserve(&owner->task.done, slices < SLICES_MAX ? (unsigned)slices : SLICES_MAX) != 0)
+	if (ranges_reserve(&owner->task.done, slices) != 0)
 		return TASK_EVENT_REFUSED;
+	owner->job.movable = may_move(owner);
 	switch (carrier(owner)->ops->submit(carrier(owner), &owner->job)) {
 	case TRANSPORT_ACCEPTED:
 		return TASK_EVENT_ACCEPTED;
@@ -149,7 +154,7 @@ static void on_timer(struct hf_timer *timer, uint64_t now_ns)
 	step(owner, now_ns >= owner->request.deadline_ns ? TASK_EVENT_DEADLINE : TASK_EVENT_TICK, NULL);
 }
 
-void owner_init(struct owner *owner, struct owner_context *context, const struct transfer_request *request)
+void owner_init(struct owner *owner, struct owner_context *context, const struct task_request *request)
 {
 	*owner = (struct owner){.context = context, .request = *request, .timer = {.fire = on_timer}};
 	owner->job =

@@ -14,15 +14,15 @@
 struct owner_context {
 	struct hf_loop *loop;
 	struct task_config config;
-	bool fallback;                             /* false: a task stays on its first transport (R-T23) */
-	struct transport *ranked[TRANSPORT_KINDS]; /* in the order of preference; NULL: not installed */
+	bool fallback;                           /* false: a task stays on its first transport (R-T23) */
+	struct transport *ranked[HF_TRANSPORTS]; /* in the order of preference; NULL: not installed */
 	/* Counts switches by the transports' kinds: tent_transport_failover_total{from,to}. */
-	uint64_t failovers[TRANSPORT_KINDS][TRANSPORT_KINDS];
+	uint64_t failovers[HF_TRANSPORTS][HF_TRANSPORTS];
 };
 
 struct owner {
 	struct owner_context *context;
-	struct transfer_request request;
+	struct task_request request;
 	struct task task;
 	struct transport_job job;
 	struct hf_timer timer;
@@ -31,7 +31,7 @@ struct owner {
 };
 
 /* The context outlives the owner. */
-void owner_init(struct owner *owner, struct owner_context *context, const struct transfer_request *request);
+void owner_init(struct owner *owner, struct owner_context *context, const struct task_request *request);
 void owner_free(struct owner *owner); /* of one that has ended, or never began */
 
 void owner_begin(struct owner *owner);

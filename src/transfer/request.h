@@ -2,23 +2,19 @@
 #ifndef HOLDFAST_TRANSFER_REQUEST_H
 #define HOLDFAST_TRANSFER_REQUEST_H
 
-#include <stdint.h>
+#include <holdfast/transfer.h>
 
-enum transfer_opcode {
-	TRANSFER_READ,  /* from the segment into local memory */
-	TRANSFER_WRITE, /* from local memory into the segment */
-};
+struct buffer;
 
-struct segment;
-
-struct transfer_request {
-	enum transfer_opcode opcode;
-	uint8_t hint;    /* of the transport that the caller prefers: enum transport_kind; TRANSPORT_KINDS: none */
+struct task_request {
+	enum hf_transfer_opcode opcode;
+	uint8_t hint;    /* of the transport that the caller prefers: enum hf_transport; HF_TRANSPORTS: none */
 	uint8_t *source; /* local, also of a READ; the library's until the terminal status (R-T6) */
-	struct segment *segment;
+	struct hf_segment *segment;
 	uint64_t offset, length;
-	uint64_t deadline_ns;                 /* UINT64_MAX: none */
-	uint32_t local_buffer, remote_buffer; /* which registered buffers they lie in */
+	uint64_t deadline_ns; /* UINT64_MAX: none */
+	struct buffer *local; /* the registered buffer that holds the source */
+	uint32_t remote;      /* and which of the segment's holds the target */
 };
 
 #endif

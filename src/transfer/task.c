@@ -21,8 +21,8 @@ void task_init(struct task *task, const struct task_config *config, uint64_t len
 {
 	*task = (struct task){.config = config,
 		.state = TASK_INITIAL,
-		.status = TASK_STATUS_INITIAL,
-		.reason = TASK_STATUS_PENDING,
+		.status = HF_TRANSFER_INITIAL,
+		.reason = HF_TRANSFER_PENDING,
 		.length = length,
 		.xport_priority = TASK_UNSPEC,
 		.from_priority = TASK_UNSPEC,
@@ -41,7 +41,7 @@ static bool is_done(const struct task *task)
 }
 
 /* The only writer of a final status (R-T1). */
-static unsigned end(struct task *task, enum task_status status)
+static unsigned end(struct task *task, enum hf_transfer_status status)
 {
 	task_move(task, TASK_ENDED);
 	task->status = status;
@@ -62,7 +62,7 @@ static unsigned submit(struct task *task, uint32_t reachable)
 	task->xport_priority = resolve(task, reachable);
 	task->withdrawn = false;
 	if (task->xport_priority == TASK_UNSPEC)
-		return TASK_NO_MORE | end(task, TASK_STATUS_FAILED);
+		return TASK_NO_MORE | end(task, HF_TRANSFER_FAILED);
 	return TASK_SUBMIT;
 }
 
@@ -70,7 +70,7 @@ static unsigned submit(struct task *task, uint32_t reachable)
 static unsigned resubmit(struct task *task, uint32_t reachable)
 {
 	if (++task->failover_count > task->config->max_failover_attempts)
-		return TASK_LIMIT | end(task, TASK_STATUS_FAILED);
+		return TASK_LIMIT | end(task, HF_TRANSFER_FAILED);
 	return submit(task, reachable);
 }
 
@@ -78,8 +78,8 @@ static unsigned begin(struct task *task, uint32_t reachable)
 {
 	unsigned actions;
 
-	ensure(task->state == TASK_INITIAL && task->status == TASK_STATUS_INITIAL);
-	task->status = TASK_STATUS_PENDING;
+	ensure(task->state == TASK_INITIAL && task->status == HF_TRANSFER_INITIAL);
+	task->status = HF_TRANSFER_PENDING;
 	actions = submit(task, reachable);
 	task->carried_by = task->xport_priority;
 	return actions;
@@ -96,9 +96,9 @@ static unsigned accepted(struct task *task)
 static unsigned drained(struct task *task, uint32_t reachable)
 {
 	if (is_done(task))
-		return end(task, TASK_STATUS_COMPLETED);
+		return end(task, HF_TRANSFER_COMPLETED);
 	ensure(task->state == TASK_DRAINING);
-	if (task->reason != TASK_STATUS_PENDING)
+	if (task->reason != HF_TRANSFER_PENDING)
 		return end(task, task->reason);
 	return resubmit(task, reachable);
 }
@@ -113,13 +113,13 @@ static unsigned withdraw_if_due(struct task *task, uint64_t now_ns)
 }
 
 /* A failover gives way to the first other reason; a later event may bring the withdrawal forward. */
-static unsigned drain(struct task *task, enum task_status reason, uint64_t grace_ns, uint64_t now_ns)
+static unsigned drain(struct task *task, enum hf_transfer_status reason, uint64_t grace_ns, uint64_t now_ns)
 {
 	if (task->state == TASK_ENDED)
 		return 0;
 	if (task->state != TASK_DRAINING)
 		task_move(task, TASK_DRAINING);
-	if (task->reason == TASK_STATUS_PENDING)
+	if (task->reason == HF_TRANSFER_PENDING)
 		task->reason = reason;
 	if (now_ns + grace_ns < task->withdraw_ns)
 		task->withdraw_ns = now_ns + grace_ns;
@@ -143,17 +143,17 @@ unsigned task_step(struct task *task, const struct task_event *event, uint64_t n
 	case TASK_EVENT_REFUSED:
 		return resubmit(task, event->reachable);
 	case TASK_EVENT_INVALID:
-		return end(task, task->state == TASK_INITIAL ? TASK_STATUS_INVALID : TASK_STATUS_FAILED);
+		return end(task, task->state == TASK_INITIAL ? HF_TRANSFER_INVALID : HF_TRANSFER_FAILED);
 	case TASK_EVENT_DONE:
 		return done(task, &event->done);
 	case TASK_EVENT_GIVEN_UP:
-		return drain(task, TASK_STATUS_PENDING, 0, now_ns);
+		return drain(task, HF_TRANSFER_PENDING, 0, now_ns);
 	case TASK_EVENT_PROGRAM_ERROR:
-		return drain(task, TASK_STATUS_FAILED, task->config->cancel_grace_ns, now_ns);
+		return drain(task, HF_TRANSFER_FAILED, task->config->cancel_grace_ns, now_ns);
 	case TASK_EVENT_CANCEL:
-		return drain(task, TASK_STATUS_CANCELED, task->config->cancel_grace_ns, now_ns);
+		return drain(task, HF_TRANSFER_CANCELED, task->config->cancel_grace_ns, now_ns);
 	case TASK_EVENT_DEADLINE:
-		return drain(task, TASK_STATUS_TIMEOUT, 0, now_ns);
+		return drain(task, HF_TRANSFER_TIMEOUT, 0, now_ns);
 	case TASK_EVENT_DRAINED:
 		return drained(task, event->reachable);
 	case TASK_EVENT_TICK:

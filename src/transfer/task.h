@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <holdfast/transfer.h>
+
 #include "transfer/ranges.h"
 
 enum task_state {
@@ -20,16 +22,6 @@ enum task_state {
 	TASK_DRAINING, /* no new slices; waits until none is out */
 	TASK_ENDED,    /* `status` is final */
 	TASK_STATES,
-};
-
-enum task_status {
-	TASK_STATUS_INITIAL,
-	TASK_STATUS_PENDING,
-	TASK_STATUS_INVALID,
-	TASK_STATUS_CANCELED,
-	TASK_STATUS_COMPLETED,
-	TASK_STATUS_TIMEOUT,
-	TASK_STATUS_FAILED,
 };
 
 enum task_event_type {
@@ -71,8 +63,8 @@ struct task_config {
 struct task {
 	const struct task_config *config;
 	enum task_state state;
-	enum task_status status; /* as it is told */
-	enum task_status reason; /* DRAINING: what it ends as; PENDING: it moves to another transport */
+	enum hf_transfer_status status; /* as it is told */
+	enum hf_transfer_status reason; /* DRAINING: what it ends as; PENDING: it moves to another transport */
 	uint64_t length;
 	struct ranges done;
 	unsigned failover_count;

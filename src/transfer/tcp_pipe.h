@@ -1,7 +1,7 @@
 /* tcp_pipe.h - headers and payloads over one byte stream, for either end of a tcp transfer.
  *
  * A payload leaves the memory that it is in, and is received straight into its place: the pipe copies headers only.
- * Owned by a loop; callbacks come from its turns, except `broken`, which comes from tcp_pipe_send never. */
+ * Owned by a loop; callbacks come from its turns, never from tcp_pipe_send. */
 #ifndef HOLDFAST_TRANSFER_TCP_PIPE_H
 #define HOLDFAST_TRANSFER_TCP_PIPE_H
 
@@ -14,8 +14,8 @@
 struct tcp_pipe;
 
 struct tcp_pipe_events {
-	/* A header has come. True: *place_out is where its payload goes, NULL to drop it; false: the pipe was closed, or
-	 * `reason` is set and it breaks. Headers without payload leave *place_out alone. */
+	/* A header has come. True: *place_out is where its payload goes, NULL to drop it; false: the pipe was closed,
+	 * or `reason` is set and it breaks. Headers without payload leave *place_out alone. */
 	bool (*header)(
 		struct tcp_pipe *pipe, const struct tcp_header *header, uint8_t **place_out, const char **reason);
 	/* Its payload is in place. May close the pipe. */

@@ -19,9 +19,9 @@ static bool is_answer(const struct tcp_slice *slice, const struct tcp_header *he
 		return false;
 	switch (header->type) {
 	case TCP_ACK:
-		return slice->opcode == TRANSFER_WRITE;
+		return slice->opcode == HF_TRANSFER_WRITE;
 	case TCP_DATA:
-		return slice->opcode == TRANSFER_READ && header->length == slice->length;
+		return slice->opcode == HF_TRANSFER_READ && header->length == slice->length;
 	case TCP_NAK:
 		return true;
 	case TCP_HELLO:
@@ -119,7 +119,7 @@ bool tcp_stream_has_room(const struct tcp_stream *stream)
 
 void tcp_stream_send(struct tcp_stream *stream, struct tcp_slice *slice)
 {
-	const bool writes = slice->opcode == TRANSFER_WRITE;
+	const bool writes = slice->opcode == HF_TRANSFER_WRITE;
 	const struct tcp_header header = {.type = writes ? TCP_WRITE : TCP_READ,
 		.epoch = stream->epoch,
 		.length = slice->length,

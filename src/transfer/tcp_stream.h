@@ -1,8 +1,8 @@
 /* tcp_stream.h - the end of tcp transfers that asks: one stream to a target, and the slices that are out on it.
  *
- * A WRITE has ended when its ACK has come, a READ when its DATA is in place. When the stream breaks, the slices that are
- * still in `out` have not ended: the READs among them end with tcp_stream_close, because only we store their bytes; the
- * WRITEs end when the target is fenced for `epoch` (R-T3). Owned by a loop. */
+ * A WRITE has ended when its ACK has come, a READ when its DATA is in place. When the stream breaks, the slices that
+ * are still in `out` have not ended: the READs among them end with tcp_stream_close, because only this side stores
+ * their bytes; the WRITEs end when the target is fenced for `epoch` (R-T3). Owned by a loop. */
 #ifndef HOLDFAST_TRANSFER_TCP_STREAM_H
 #define HOLDFAST_TRANSFER_TCP_STREAM_H
 
@@ -13,7 +13,7 @@
 /* The caller's, from tcp_stream_send until `ended`, or until it takes the slice out of a broken stream's list. */
 struct tcp_slice {
 	struct list link;
-	enum transfer_opcode opcode;
+	enum hf_transfer_opcode opcode;
 	uint8_t *local;
 	uint32_t length;
 	uint64_t key, offset; /* at the target */

@@ -90,9 +90,10 @@ static bool on_header(struct tcp_pipe *pipe, const struct tcp_header *header, ui
 		return false;
 	if (header->type == TCP_HELLO)
 		return true;
-	nak = header->length == 0 ? TCP_NAK_BOUNDS
-				  : config->find(config->context, header->key, writes ? TRANSFER_WRITE : TRANSFER_READ,
-					    header->offset, header->length, &at);
+	nak = header->length == 0
+		      ? TCP_NAK_BOUNDS
+		      : config->find(config->context, header->key, writes ? HF_TRANSFER_WRITE : HF_TRANSFER_READ,
+				header->offset, header->length, &at);
 	if (nak != TCP_NAK_NONE)
 		answer(stream, header, TCP_NAK, nak, NULL);
 	else if (writes)

@@ -4,8 +4,8 @@
  * another incarnation is refused (R-T22). Each WRITE is received into place and then acknowledged, each READ is
  * answered from memory, in order. What is asked for is checked before a byte of payload is taken.
  *
- * What an initiator has sent may lie in our kernel when the initiator is gone, so its close is no fence: tcp_target_fence
- * is (R-T3). Owned by a loop. */
+ * What an initiator has sent may lie in this kernel when the initiator is gone, so its close is no fence:
+ * tcp_target_fence is (R-T3). Owned by a loop. */
 #ifndef HOLDFAST_TRANSFER_TCP_TARGET_H
 #define HOLDFAST_TRANSFER_TCP_TARGET_H
 
@@ -23,8 +23,8 @@ struct tcp_target_config {
 	/* Whether a stream of this epoch of that initiator may begin: it is a peer, and the epoch is not fenced. */
 	bool (*admits)(void *context, uint64_t initiator, uint32_t epoch);
 	/* Where [offset, offset + length) of the buffer `key` lies; or why it may not be touched. */
-	enum tcp_nak (*find)(void *context, uint64_t key, enum transfer_opcode opcode, uint64_t offset, uint32_t length,
-		uint8_t **at_out);
+	enum tcp_nak (*find)(void *context, uint64_t key, enum hf_transfer_opcode opcode, uint64_t offset,
+		uint32_t length, uint8_t **at_out);
 	void *context;
 };
 

@@ -2,11 +2,11 @@
 
 #include "base/ensure.h"
 
-const char *transport_kind_name(enum transport_kind kind)
+const char *hf_transport_name(enum hf_transport kind)
 {
-	static const char *const names[TRANSPORT_KINDS] = {
-		[TRANSPORT_SHM] = "SHM", [TRANSPORT_RDMA] = "RDMA", [TRANSPORT_TCP] = "TCP"};
+	static const char *const names[HF_TRANSPORTS] = {
+		[HF_TRANSPORT_SHM] = "SHM", [HF_TRANSPORT_RDMA] = "RDMA", [HF_TRANSPORT_TCP] = "TCP"};
 
-	ensure(kind < TRANSPORT_KINDS);
+	ensure(kind < HF_TRANSPORTS);
 	return names[kind];
 }

@@ -19,15 +19,6 @@
 #include "transfer/ranges.h"
 #include "transfer/request.h"
 
-/* In the order of preference. */
-enum transport_kind {
-	TRANSPORT_SHM,
-	TRANSPORT_RDMA,
-	TRANSPORT_TCP,
-	TRANSPORT_KINDS,
-};
-const char *transport_kind_name(enum transport_kind kind); /* as in log lines and metrics */
-
 struct transport_job;
 
 struct transport_job_events {
@@ -39,8 +30,9 @@ struct transport_job_events {
 
 struct transport_job {
 	const struct transport_job_events *events;
-	const struct transfer_request *request; /* both live until `drained` */
+	const struct task_request *request; /* both live until `drained` */
 	const struct ranges *done;
+	bool movable;  /* another transport reaches the peer, and the task may go there */
 	void *carried; /* the transport's, between submit and drained */
 };
 
@@ -54,7 +46,7 @@ struct transport;
 
 struct transport_ops {
 	/* Has no effect (R-T15). False: the transport has no open path to the segment's peer now (R-T21). */
-	bool (*reaches)(struct transport *transport, const struct transfer_request *request);
+	bool (*reaches)(struct transport *transport, const struct task_request *request);
 	enum transport_answer (*submit)(struct transport *transport, struct transport_job *job);
 	/* No new slices; those that are out end as soon as they can. Legal more than once. */
 	void (*withdraw)(struct transport *transport, struct transport_job *job);
@@ -63,7 +55,7 @@ struct transport_ops {
 
 struct transport {
 	const struct transport_ops *ops;
-	enum transport_kind kind;
+	enum hf_transport kind;
 };
 
 #endif

@@ -14,7 +14,7 @@ struct fake_job {
 	bool withdrawn;
 };
 
-static bool fake_reaches(struct transport *transport, const struct transfer_request *request)
+static bool fake_reaches(struct transport *transport, const struct task_request *request)
 {
 	(void)request;
 	return !container_of(transport, struct fake_transport, transport)->unreachable;
@@ -42,12 +42,12 @@ static void fake_withdraw(struct transport *transport, struct transport_job *job
 
 static void copy(struct transport_job *job)
 {
-	const struct transfer_request *request = job->request;
+	const struct task_request *request = job->request;
 	uint8_t *remote = (uint8_t *)request->segment + request->offset;
 	struct range hole;
 
 	for (uint64_t at = 0; ranges_next_hole(job->done, at, request->length, &hole); at = hole.end) {
-		if (request->opcode == TRANSFER_WRITE)
+		if (request->opcode == HF_TRANSFER_WRITE)
 			memcpy(&remote[hole.begin], &request->source[hole.begin], hole.end - hole.begin);
 		else
 			memcpy(&request->source[hole.begin], &remote[hole.begin], hole.end - hole.begin);
@@ -83,7 +83,7 @@ bool fake_turn(struct fake_transport *fake)
 static const struct transport_ops fake_ops = {
 	.reaches = fake_reaches, .submit = fake_submit, .withdraw = fake_withdraw};
 
-void fake_init(struct fake_transport *fake, enum transport_kind kind)
+void fake_init(struct fake_transport *fake, enum hf_transport kind)
 {
 	*fake = (struct fake_transport){.transport = {.ops = &fake_ops, .kind = kind}};
 	list_init(&fake->jobs);
@@ -105,7 +105,7 @@ static bool happens(struct fault_proxy *proxy, double rate)
 	return (double)(proxy->seed >> 40) / (double)(1u << 24) < rate;
 }
 
-static bool proxy_reaches(struct transport *transport, const struct transfer_request *request)
+static bool proxy_reaches(struct transport *transport, const struct task_request *request)
 {
 	struct fault_proxy *proxy = container_of(transport, struct fault_proxy, transport);
 

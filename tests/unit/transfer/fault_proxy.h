@@ -13,7 +13,7 @@ struct fake_transport {
 	unsigned submits, turns_held; /* turns_held: jobs wait for so many turns more */
 	bool unreachable;
 };
-void fake_init(struct fake_transport *fake, enum transport_kind kind);
+void fake_init(struct fake_transport *fake, enum hf_transport kind);
 bool fake_turn(struct fake_transport *fake); /* false: there was no job */
 
 struct fault_policy {
@@ -23,7 +23,7 @@ struct fault_policy {
 	bool fail_install;          /* the transport never reaches a peer */
 	bool program_error;         /* a job that would complete fails for a reason of the program */
 	/* Per request: jobs of these are corrupted as by status_corrupt_rate; NULL: none is. */
-	bool (*poisons)(const struct transfer_request *request);
+	bool (*poisons)(const struct task_request *request);
 };
 
 struct fault_proxy {

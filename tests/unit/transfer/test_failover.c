@@ -24,7 +24,7 @@ struct fixture {
 	struct fake_transport rdma, tcp;
 	struct fault_proxy rdma_faults, tcp_faults;
 	uint8_t local[BYTES], remote[BYTES];
-	struct batch *batch;
+	struct hf_transfer_batch *batch;
 	char said[4096];
 };
 
@@ -41,8 +41,8 @@ static void set_faults(struct fixture *f, struct fault_policy rdma, struct fault
 {
 	fault_proxy_init(&f->rdma_faults, &f->rdma.transport, &rdma);
 	fault_proxy_init(&f->tcp_faults, &f->tcp.transport, &tcp);
-	f->context.ranked[TRANSPORT_RDMA] = &f->rdma_faults.transport;
-	f->context.ranked[TRANSPORT_TCP] = &f->tcp_faults.transport;
+	f->context.ranked[HF_TRANSPORT_RDMA] = &f->rdma_faults.transport;
+	f->context.ranked[HF_TRANSPORT_TCP] = &f->tcp_faults.transport;
 }
 
 static const struct fault_policy no_faults = {.fail_after_n_submits = -1};
@@ -56,8 +56,8 @@ static int open_fixture(void **state)
 	assert_non_null(f);
 	assert_int_equal(hf_loop_create(hf_env_host(), &f->loop), 0);
 	f->context = (struct owner_context){.loop = f->loop, .fallback = true, .config = {.max_failover_attempts = 3}};
-	fake_init(&f->rdma, TRANSPORT_RDMA);
-	fake_init(&f->tcp, TRANSPORT_TCP);
+	fake_init(&f->rdma, HF_TRANSPORT_RDMA);
+	fake_init(&f->tcp, HF_TRANSPORT_TCP);
 	set_faults(f, no_faults, no_faults);
 	for (unsigned i = 0; i < BYTES; i++)
 		f->local[i] = (uint8_t)(i * 7 + i / 256 + 1);
@@ -78,12 +78,12 @@ static int close_fixture(void **state)
 	return 0;
 }
 
-static struct transfer_request write_request(struct fixture *f, uint64_t offset, uint64_t length)
+static struct task_request write_request(struct fixture *f, uint64_t offset, uint64_t length)
 {
-	return (struct transfer_request){.opcode = TRANSFER_WRITE,
-		.hint = TRANSPORT_KINDS,
+	return (struct task_request){.opcode = HF_TRANSFER_WRITE,
+		.hint = HF_TRANSPORTS,
 		.source = &f->local[offset],
-		.segment = (struct segment *)(void *)f->remote,
+		.segment = (struct hf_segment *)(void *)f->remote,
 		.offset = offset,
 		.length = length,
 		.deadline_ns = UINT64_MAX};
@@ -91,7 +91,7 @@ static struct transfer_request write_request(struct fixture *f, uint64_t offset,
 
 static void submit(struct fixture *f, uint64_t offset, uint64_t length)
 {
-	struct transfer_request request = write_request(f, offset, length);
+	struct task_request request = write_request(f, offset, length);
 	unsigned first;
 
 	assert_int_equal(batch_submit(f->batch, &request, 1, &first), 0);
@@ -99,14 +99,14 @@ static void submit(struct fixture *f, uint64_t offset, uint64_t length)
 
 static void settle(struct fixture *f)
 {
-	for (unsigned i = 0; i < TURNS && batch_status(f->batch) == TASK_STATUS_PENDING; i++) {
+	for (unsigned i = 0; i < TURNS && batch_status(f->batch) == HF_TRANSFER_PENDING; i++) {
 		(void)fake_turn(&f->rdma);
 		(void)fake_turn(&f->tcp);
 		(void)hf_loop_turn(f->loop, 0);
 	}
 }
 
-static enum task_status status_of(struct fixture *f, unsigned task)
+static enum hf_transfer_status status_of(struct fixture *f, unsigned task)
 {
 	struct batch_task_status status;
 
@@ -121,10 +121,10 @@ static void StatusCorruptionTriggersFailoverToSecondary(void **state)
 	set_faults(f, corrupts, no_faults);
 	submit(f, 0, BYTES);
 	settle(f);
-	assert_int_equal(status_of(f, 0), TASK_STATUS_COMPLETED);
+	assert_int_equal(status_of(f, 0), HF_TRANSFER_COMPLETED);
 	assert_memory_equal(f->local, f->remote, BYTES);
 	assert_int_equal(f->tcp.submits, 1);
-	assert_int_equal(f->context.failovers[TRANSPORT_RDMA][TRANSPORT_TCP], 1);
+	assert_int_equal(f->context.failovers[HF_TRANSPORT_RDMA][HF_TRANSPORT_TCP], 1);
 	assert_non_null(strstr(f->said, "Transport failover: RDMA -> TCP (attempt 1/3)"));
 }
 
@@ -136,7 +136,7 @@ static void BothTransportsFailExhaustsFailoverBudget(void **state)
 	f->context.config.max_failover_attempts = 2;
 	submit(f, 0, BYTES);
 	settle(f);
-	assert_int_equal(status_of(f, 0), TASK_STATUS_FAILED);
+	assert_int_equal(status_of(f, 0), HF_TRANSFER_FAILED);
 	assert_non_null(strstr(f->said, "No more transports available after TCP failed"));
 }
 
@@ -148,7 +148,7 @@ static void MixedFaultsAcrossManySubmissions(void **state)
 	for (unsigned i = 0; i < 10; i++) {
 		submit(f, i * 100, 100);
 		settle(f);
-		assert_int_equal(status_of(f, i), TASK_STATUS_COMPLETED);
+		assert_int_equal(status_of(f, i), HF_TRANSFER_COMPLETED);
 	}
 	assert_in_range(f->rdma_faults.corrupted, 1, 9);
 	assert_int_equal(f->rdma_faults.submits, 10);
@@ -164,7 +164,7 @@ static void MaxFailoverAttemptsZeroDisablesFailover(void **state)
 	f->context.config.max_failover_attempts = 0;
 	submit(f, 0, BYTES);
 	settle(f);
-	assert_int_equal(status_of(f, 0), TASK_STATUS_FAILED);
+	assert_int_equal(status_of(f, 0), HF_TRANSFER_FAILED);
 	assert_int_equal(f->tcp_faults.submits, 0);
 	assert_non_null(strstr(f->said, "Task failover limit reached (0), last transport=RDMA"));
 }
@@ -177,11 +177,11 @@ static void MaxFailoverAttemptsOneAllowsSingleFailover(void **state)
 	f->context.config.max_failover_attempts = 1;
 	submit(f, 0, BYTES);
 	settle(f);
-	assert_int_equal(status_of(f, 0), TASK_STATUS_COMPLETED);
+	assert_int_equal(status_of(f, 0), HF_TRANSFER_COMPLETED);
 	assert_int_equal(f->tcp_faults.submits, 1);
 }
 
-static bool is_the_first(const struct transfer_request *request)
+static bool is_the_first(const struct task_request *request)
 {
 	return request->offset == 0;
 }
@@ -189,7 +189,7 @@ static bool is_the_first(const struct transfer_request *request)
 static void PerTaskFailoverCountsAreIndependent(void **state)
 {
 	struct fixture *f = *state;
-	struct transfer_request requests[2] = {write_request(f, 0, 100), write_request(f, 200, 100)};
+	struct task_request requests[2] = {write_request(f, 0, 100), write_request(f, 200, 100)};
 	struct fault_policy poisons_first = {.fail_after_n_submits = -1, .poisons = is_the_first};
 	unsigned first;
 
@@ -197,8 +197,8 @@ static void PerTaskFailoverCountsAreIndependent(void **state)
 	f->context.config.max_failover_attempts = 1;
 	assert_int_equal(batch_submit(f->batch, requests, 2, &first), 0);
 	settle(f);
-	assert_int_equal(status_of(f, 0), TASK_STATUS_FAILED);
-	assert_int_equal(status_of(f, 1), TASK_STATUS_COMPLETED);
+	assert_int_equal(status_of(f, 0), HF_TRANSFER_FAILED);
+	assert_int_equal(status_of(f, 1), HF_TRANSFER_COMPLETED);
 	assert_non_null(strstr(f->said, "Task failover limit reached (1), last transport=TCP"));
 	assert_int_equal(f->tcp_faults.submits, 1);
 }
@@ -207,7 +207,7 @@ static void PerTaskFailoverCountsAreIndependent(void **state)
 static void a_refused_submit_moves_the_owner_of_merged_requests_once(void **state)
 {
 	struct fixture *f = *state;
-	struct transfer_request requests[4];
+	struct task_request requests[4];
 	unsigned first;
 
 	set_faults(f, refuses, no_faults);
@@ -216,7 +216,7 @@ static void a_refused_submit_moves_the_owner_of_merged_requests_once(void **stat
 	assert_int_equal(batch_submit(f->batch, requests, 4, &first), 0);
 	settle(f);
 	for (unsigned i = 0; i < 4; i++)
-		assert_int_equal(status_of(f, i), TASK_STATUS_COMPLETED);
+		assert_int_equal(status_of(f, i), HF_TRANSFER_COMPLETED);
 	assert_int_equal(f->rdma_faults.refused, 1);
 	assert_int_equal(f->tcp.submits, 1);
 	assert_memory_equal(f->local, f->remote, 400);
@@ -226,7 +226,7 @@ static void a_refused_submit_moves_the_owner_of_merged_requests_once(void **stat
 static void a_submit_that_is_refused_in_part_moves_only_the_refused(void **state)
 {
 	struct fixture *f = *state;
-	struct transfer_request requests[4];
+	struct task_request requests[4];
 	unsigned first;
 
 	set_faults(f, (struct fault_policy){.fail_after_n_submits = 2}, no_faults);
@@ -234,7 +234,7 @@ static void a_submit_that_is_refused_in_part_moves_only_the_refused(void **state
 		requests[i] = write_request(f, i * 200, 100);
 	assert_int_equal(batch_submit(f->batch, requests, 4, &first), 0);
 	settle(f);
-	assert_int_equal(batch_status(f->batch), TASK_STATUS_COMPLETED);
+	assert_int_equal(batch_status(f->batch), HF_TRANSFER_COMPLETED);
 	assert_int_equal(f->rdma.submits, 2);
 	assert_int_equal(f->tcp.submits, 2);
 }
@@ -243,7 +243,7 @@ static void a_submit_that_is_refused_in_part_moves_only_the_refused(void **state
 static void aliases_of_a_merged_request_move_it_once_at_completion(void **state)
 {
 	struct fixture *f = *state;
-	struct transfer_request requests[3];
+	struct task_request requests[3];
 	struct batch_task_status status;
 	unsigned first;
 
@@ -257,7 +257,7 @@ static void aliases_of_a_merged_request_move_it_once_at_completion(void **state)
 	settle(f);
 	assert_int_equal(f->tcp.submits, 1);
 	assert_int_equal(batch_task_status(f->batch, 1, &status), 0);
-	assert_int_equal(status.status, TASK_STATUS_COMPLETED);
+	assert_int_equal(status.status, HF_TRANSFER_COMPLETED);
 	assert_int_equal(status.bytes, 100);
 }
 
@@ -269,7 +269,7 @@ static void a_program_error_is_not_tried_on_another_transport(void **state)
 	set_faults(f, (struct fault_policy){.fail_after_n_submits = -1, .program_error = true}, no_faults);
 	submit(f, 0, BYTES);
 	settle(f);
-	assert_int_equal(status_of(f, 0), TASK_STATUS_FAILED);
+	assert_int_equal(status_of(f, 0), HF_TRANSFER_FAILED);
 	assert_int_equal(f->tcp_faults.submits, 0);
 }
 
@@ -281,7 +281,7 @@ static void a_transport_without_an_open_rail_is_not_offered(void **state)
 	f->rdma.unreachable = true;
 	submit(f, 0, BYTES);
 	settle(f);
-	assert_int_equal(status_of(f, 0), TASK_STATUS_COMPLETED);
+	assert_int_equal(status_of(f, 0), HF_TRANSFER_COMPLETED);
 	assert_int_equal(f->rdma.submits, 0);
 	assert_string_equal(f->said, "");
 }
@@ -295,21 +295,21 @@ static void without_fallback_a_task_stays_on_its_first_transport(void **state)
 	f->context.fallback = false;
 	submit(f, 0, BYTES);
 	settle(f);
-	assert_int_equal(status_of(f, 0), TASK_STATUS_FAILED);
+	assert_int_equal(status_of(f, 0), HF_TRANSFER_FAILED);
 	assert_int_equal(f->tcp_faults.submits, 0);
 }
 
 static void a_hint_names_the_transport_that_is_tried_first(void **state)
 {
 	struct fixture *f = *state;
-	struct transfer_request request = write_request(f, 0, BYTES);
+	struct task_request request = write_request(f, 0, BYTES);
 	unsigned first;
 
 	set_faults(f, no_faults, corrupts);
-	request.hint = TRANSPORT_TCP;
+	request.hint = HF_TRANSPORT_TCP;
 	assert_int_equal(batch_submit(f->batch, &request, 1, &first), 0);
 	settle(f);
-	assert_int_equal(status_of(f, 0), TASK_STATUS_COMPLETED);
+	assert_int_equal(status_of(f, 0), HF_TRANSFER_COMPLETED);
 	assert_non_null(strstr(f->said, "Transport failover: TCP -> RDMA (attempt 1/3)"));
 }
 
@@ -317,7 +317,7 @@ static void a_hint_names_the_transport_that_is_tried_first(void **state)
 static void a_merged_request_is_cancelled_when_all_have_asked(void **state)
 {
 	struct fixture *f = *state;
-	struct transfer_request requests[2] = {write_request(f, 0, 100), write_request(f, 100, 100)};
+	struct task_request requests[2] = {write_request(f, 0, 100), write_request(f, 100, 100)};
 	unsigned first;
 
 	f->rdma.turns_held = TURNS * 2;
@@ -325,31 +325,31 @@ static void a_merged_request_is_cancelled_when_all_have_asked(void **state)
 	assert_int_equal(batch_cancel(f->batch, 0), 0);
 	assert_int_equal(batch_cancel(f->batch, 0), 0);
 	settle(f);
-	assert_int_equal(status_of(f, 0), TASK_STATUS_PENDING);
+	assert_int_equal(status_of(f, 0), HF_TRANSFER_PENDING);
 	assert_int_equal(batch_cancel(f->batch, 1), 0);
 	settle(f);
-	assert_int_equal(status_of(f, 0), TASK_STATUS_CANCELED);
-	assert_int_equal(status_of(f, 1), TASK_STATUS_CANCELED);
+	assert_int_equal(status_of(f, 0), HF_TRANSFER_CANCELED);
+	assert_int_equal(status_of(f, 1), HF_TRANSFER_CANCELED);
 	assert_int_equal(batch_cancel(f->batch, 2), -EINVAL);
 }
 
 static void a_deadline_ends_a_task_that_no_slice_ends(void **state)
 {
 	struct fixture *f = *state;
-	struct transfer_request request = write_request(f, 0, BYTES);
+	struct task_request request = write_request(f, 0, BYTES);
 	unsigned first;
 
 	f->rdma.turns_held = TURNS * 2;
 	request.deadline_ns = hf_loop_now_ns(f->loop) + 1;
 	assert_int_equal(batch_submit(f->batch, &request, 1, &first), 0);
 	settle(f);
-	assert_int_equal(status_of(f, 0), TASK_STATUS_TIMEOUT);
+	assert_int_equal(status_of(f, 0), HF_TRANSFER_TIMEOUT);
 }
 
 static void a_batch_is_busy_while_a_task_is_pending_and_refuses_more_than_it_holds(void **state)
 {
 	struct fixture *f = *state;
-	struct transfer_request requests[TASKS] = {0};
+	struct task_request requests[TASKS] = {0};
 	unsigned first;
 
 	for (unsigned i = 0; i < TASKS; i++)
@@ -359,7 +359,7 @@ static void a_batch_is_busy_while_a_task_is_pending_and_refuses_more_than_it_hol
 	assert_int_equal(batch_submit(f->batch, requests, TASKS, &first), -ENOSPC);
 	assert_int_equal(f->rdma.submits, 1);
 	settle(f);
-	assert_int_equal(batch_status(f->batch), TASK_STATUS_COMPLETED);
+	assert_int_equal(batch_status(f->batch), HF_TRANSFER_COMPLETED);
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, open_fixture, close_fixture)

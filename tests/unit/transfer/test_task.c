@@ -55,7 +55,7 @@ static void start(void)
 {
 	assert_int_equal(step(TASK_EVENT_BEGIN), TASK_SUBMIT);
 	assert_int_equal(step(TASK_EVENT_ACCEPTED), 0);
-	assert_int_equal(task.status, TASK_STATUS_PENDING);
+	assert_int_equal(task.status, HF_TRANSFER_PENDING);
 }
 
 /* The transport gives the task up and no slice is out any more. */
@@ -71,9 +71,9 @@ static void a_task_is_completed_when_every_byte_is_in_place(void **state)
 	start();
 	done(40, LENGTH);
 	done(0, 40);
-	assert_int_equal(task.status, TASK_STATUS_PENDING);
+	assert_int_equal(task.status, HF_TRANSFER_PENDING);
 	assert_int_equal(step(TASK_EVENT_DRAINED), TASK_END);
-	assert_int_equal(task.status, TASK_STATUS_COMPLETED);
+	assert_int_equal(task.status, HF_TRANSFER_COMPLETED);
 }
 
 /* R-T2: the caller reuses its buffers at a terminal status, so none is told while a slice may arrive. */
@@ -81,14 +81,14 @@ static void no_status_is_final_before_the_last_slice_has_ended(void **state)
 {
 	static const struct {
 		enum task_event_type event;
-		enum task_status status;
-	} ends[] = {{TASK_EVENT_CANCEL, TASK_STATUS_CANCELED}, {TASK_EVENT_DEADLINE, TASK_STATUS_TIMEOUT},
-		{TASK_EVENT_PROGRAM_ERROR, TASK_STATUS_FAILED}};
+		enum hf_transfer_status status;
+	} ends[] = {{TASK_EVENT_CANCEL, HF_TRANSFER_CANCELED}, {TASK_EVENT_DEADLINE, HF_TRANSFER_TIMEOUT},
+		{TASK_EVENT_PROGRAM_ERROR, HF_TRANSFER_FAILED}};
 
 	for (unsigned i = 0; i < sizeof(ends) / sizeof(*ends); i++) {
 		start();
 		(void)step(ends[i].event);
-		assert_int_equal(task.status, TASK_STATUS_PENDING);
+		assert_int_equal(task.status, HF_TRANSFER_PENDING);
 		assert_int_equal(step(TASK_EVENT_DRAINED), TASK_END);
 		assert_int_equal(task.status, ends[i].status);
 		task_free(&task);
@@ -103,7 +103,7 @@ static void a_failover_submits_to_the_next_transport_that_reaches_the_peer(void 
 	assert_int_equal(step(TASK_EVENT_GIVEN_UP), TASK_WITHDRAW);
 	assert_int_equal(step_reaching(TASK_EVENT_DRAINED, 1u << RDMA | 1u << TCP), TASK_SUBMIT);
 	assert_int_equal(task.xport_priority, TCP);
-	assert_int_equal(task.status, TASK_STATUS_PENDING);
+	assert_int_equal(task.status, HF_TRANSFER_PENDING);
 	assert_int_equal(step(TASK_EVENT_ACCEPTED), TASK_SWITCHED);
 	assert_int_equal(task.from_priority, RDMA);
 	assert_int_equal(task.failover_count, 1);
@@ -137,7 +137,7 @@ static void an_invalid_request_is_not_tried_elsewhere(void **state)
 	(void)state;
 	assert_int_equal(step(TASK_EVENT_BEGIN), TASK_SUBMIT);
 	assert_int_equal(step(TASK_EVENT_INVALID), TASK_END);
-	assert_int_equal(task.status, TASK_STATUS_INVALID);
+	assert_int_equal(task.status, HF_TRANSFER_INVALID);
 }
 
 /* R-T6 */
@@ -154,7 +154,7 @@ static void ranges_that_are_done_stay_done_across_a_failover(void **state)
 	assert_int_equal(step(TASK_EVENT_ACCEPTED), TASK_SWITCHED);
 	done(60, LENGTH);
 	assert_int_equal(step(TASK_EVENT_DRAINED), TASK_END);
-	assert_int_equal(task.status, TASK_STATUS_COMPLETED);
+	assert_int_equal(task.status, HF_TRANSFER_COMPLETED);
 }
 
 static void the_last_slice_may_complete_a_task_that_was_given_up(void **state)
@@ -164,7 +164,7 @@ static void the_last_slice_may_complete_a_task_that_was_given_up(void **state)
 	assert_int_equal(step(TASK_EVENT_GIVEN_UP), TASK_WITHDRAW);
 	done(0, LENGTH);
 	assert_int_equal(step(TASK_EVENT_DRAINED), TASK_END);
-	assert_int_equal(task.status, TASK_STATUS_COMPLETED);
+	assert_int_equal(task.status, HF_TRANSFER_COMPLETED);
 	assert_int_equal(task.failover_count, 0);
 }
 
@@ -176,7 +176,7 @@ static void max_failover_attempts_one_allows_a_single_failover(void **state)
 	assert_int_equal(fail_over(), TASK_SUBMIT);
 	assert_int_equal(step(TASK_EVENT_ACCEPTED), TASK_SWITCHED);
 	assert_int_equal(fail_over(), TASK_LIMIT | TASK_END);
-	assert_int_equal(task.status, TASK_STATUS_FAILED);
+	assert_int_equal(task.status, HF_TRANSFER_FAILED);
 }
 
 static void max_failover_attempts_zero_disables_failover(void **state)
@@ -185,7 +185,7 @@ static void max_failover_attempts_zero_disables_failover(void **state)
 	config.max_failover_attempts = 0;
 	start();
 	assert_int_equal(fail_over(), TASK_LIMIT | TASK_END);
-	assert_int_equal(task.status, TASK_STATUS_FAILED);
+	assert_int_equal(task.status, HF_TRANSFER_FAILED);
 }
 
 static void a_task_without_a_further_transport_fails(void **state)
@@ -194,14 +194,14 @@ static void a_task_without_a_further_transport_fails(void **state)
 	start();
 	assert_int_equal(step(TASK_EVENT_GIVEN_UP), TASK_WITHDRAW);
 	assert_int_equal(step_reaching(TASK_EVENT_DRAINED, 1u << RDMA), TASK_NO_MORE | TASK_END);
-	assert_int_equal(task.status, TASK_STATUS_FAILED);
+	assert_int_equal(task.status, HF_TRANSFER_FAILED);
 }
 
 static void a_peer_that_no_transport_reaches_fails_the_task_at_once(void **state)
 {
 	(void)state;
 	assert_int_equal(step_reaching(TASK_EVENT_BEGIN, 0), TASK_NO_MORE | TASK_END);
-	assert_int_equal(task.status, TASK_STATUS_FAILED);
+	assert_int_equal(task.status, HF_TRANSFER_FAILED);
 }
 
 /* R-T19 */
@@ -224,7 +224,7 @@ static void a_deadline_withdraws_at_once_also_within_the_grace(void **state)
 	assert_int_equal(step(TASK_EVENT_CANCEL), 0);
 	assert_int_equal(step(TASK_EVENT_DEADLINE), TASK_WITHDRAW);
 	assert_int_equal(step(TASK_EVENT_DRAINED), TASK_END);
-	assert_int_equal(task.status, TASK_STATUS_CANCELED); /* the first reason */
+	assert_int_equal(task.status, HF_TRANSFER_CANCELED); /* the first reason */
 }
 
 static void a_cancel_ends_a_failover_under_way(void **state)
@@ -234,7 +234,7 @@ static void a_cancel_ends_a_failover_under_way(void **state)
 	assert_int_equal(step(TASK_EVENT_GIVEN_UP), TASK_WITHDRAW);
 	assert_int_equal(step(TASK_EVENT_CANCEL), 0);
 	assert_int_equal(step(TASK_EVENT_DRAINED), TASK_END);
-	assert_int_equal(task.status, TASK_STATUS_CANCELED);
+	assert_int_equal(task.status, HF_TRANSFER_CANCELED);
 }
 
 static void cancel_deadline_and_completion_at_one_moment_end_once(void **state)
@@ -245,10 +245,10 @@ static void cancel_deadline_and_completion_at_one_moment_end_once(void **state)
 	assert_int_equal(step(TASK_EVENT_CANCEL), 0);
 	assert_int_equal(step(TASK_EVENT_DEADLINE), TASK_WITHDRAW);
 	assert_int_equal(step(TASK_EVENT_DRAINED), TASK_END);
-	assert_int_equal(task.status, TASK_STATUS_COMPLETED);
+	assert_int_equal(task.status, HF_TRANSFER_COMPLETED);
 	assert_int_equal(step(TASK_EVENT_CANCEL), 0);
 	assert_int_equal(step(TASK_EVENT_DEADLINE), 0);
-	assert_int_equal(task.status, TASK_STATUS_COMPLETED);
+	assert_int_equal(task.status, HF_TRANSFER_COMPLETED);
 }
 
 #define TASK_TEST(name) cmocka_unit_test_setup_teardown(name, begin, finish)

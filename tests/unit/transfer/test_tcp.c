@@ -43,7 +43,7 @@ static bool admits(void *context, uint64_t initiator, uint32_t epoch)
 }
 
 static enum tcp_nak find(
-	void *context, uint64_t key, enum transfer_opcode opcode, uint64_t offset, uint32_t length, uint8_t **at_out)
+	void *context, uint64_t key, enum hf_transfer_opcode opcode, uint64_t offset, uint32_t length, uint8_t **at_out)
 {
 	const struct fixture *f = context;
 
@@ -128,7 +128,7 @@ static int close_fixture(void **state)
 	return 0;
 }
 
-static void send_slice(struct fixture *f, unsigned i, enum transfer_opcode opcode, uint64_t key)
+static void send_slice(struct fixture *f, unsigned i, enum hf_transfer_opcode opcode, uint64_t key)
 {
 	f->slices[i] = (struct tcp_slice){.opcode = opcode,
 		.local = &f->local[i * SLICE],
@@ -151,7 +151,7 @@ static void writes_are_placed_before_they_are_acknowledged(void **state)
 
 	open_stream(f, TARGET, EPOCH);
 	for (unsigned i = 0; i < SLICES; i++)
-		send_slice(f, i, TRANSFER_WRITE, KEY);
+		send_slice(f, i, HF_TRANSFER_WRITE, KEY);
 	turn_until(f, &f->ended, SLICES);
 	for (unsigned i = 0; i < SLICES; i++)
 		assert_int_equal(f->reasons[i], TCP_NAK_NONE);
@@ -166,7 +166,7 @@ static void reads_arrive_in_place(void **state)
 	memset(f->local, 0, BYTES);
 	open_stream(f, TARGET, EPOCH);
 	for (unsigned i = 0; i < SLICES; i++)
-		send_slice(f, i, TRANSFER_READ, KEY);
+		send_slice(f, i, HF_TRANSFER_READ, KEY);
 	turn_until(f, &f->ended, SLICES);
 	assert_memory_equal(f->local, f->remote, BYTES);
 }
@@ -176,11 +176,11 @@ static void a_refused_slice_is_named_and_the_next_one_goes_on(void **state)
 	struct fixture *f = *state;
 
 	open_stream(f, TARGET, EPOCH);
-	send_slice(f, 0, TRANSFER_WRITE, KEY + 1);
+	send_slice(f, 0, HF_TRANSFER_WRITE, KEY + 1);
 	f->slices[1] = (struct tcp_slice){
-		.opcode = TRANSFER_READ, .local = f->local, .length = 1, .key = KEY, .offset = BYTES};
+		.opcode = HF_TRANSFER_READ, .local = f->local, .length = 1, .key = KEY, .offset = BYTES};
 	tcp_stream_send(&f->stream, &f->slices[1]);
-	send_slice(f, 2, TRANSFER_WRITE, KEY);
+	send_slice(f, 2, HF_TRANSFER_WRITE, KEY);
 	turn_until(f, &f->ended, 3);
 	assert_int_equal(f->reasons[0], TCP_NAK_KEY);
 	assert_int_equal(f->reasons[1], TCP_NAK_BOUNDS);
@@ -195,7 +195,7 @@ static void a_stream_for_another_incarnation_is_refused(void **state)
 	struct fixture *f = *state;
 
 	open_stream(f, TARGET + 1, EPOCH);
-	send_slice(f, 0, TRANSFER_WRITE, KEY);
+	send_slice(f, 0, HF_TRANSFER_WRITE, KEY);
 	turn_until(f, &f->broken, 1);
 	assert_int_equal(f->ended, 0);
 	assert_int_equal(f->remote[0], 0);
@@ -211,7 +211,7 @@ static void nothing_is_placed_after_the_fence(void **state)
 	assert_non_null(before);
 	open_stream(f, TARGET, EPOCH);
 	for (unsigned i = 0; i < SLICES; i++)
-		send_slice(f, i, TRANSFER_WRITE, KEY);
+		send_slice(f, i, HF_TRANSFER_WRITE, KEY);
 	for (; turns < TURNS && f->remote[SLICE / 2] == 0 && f->ended == 0; turns++)
 		(void)hf_loop_turn(f->loop, 1000000);
 	tcp_stream_close(&f->stream);
@@ -230,7 +230,7 @@ static void a_stream_that_was_fenced_before_it_began_is_refused(void **state)
 	struct fixture *f = *state;
 
 	open_stream(f, TARGET, EPOCH);
-	send_slice(f, 0, TRANSFER_WRITE, KEY);
+	send_slice(f, 0, HF_TRANSFER_WRITE, KEY);
 	f->fenced = EPOCH;
 	assert_int_equal(tcp_target_fence(f->target, INITIATOR, EPOCH), 0);
 	turn_until(f, &f->broken, 1);
@@ -248,7 +248,7 @@ static void streams_without_a_hello_give_way_to_peers(void **state)
 	for (unsigned i = 0; i < 50; i++)
 		(void)hf_loop_turn(f->loop, 1000000);
 	open_stream(f, TARGET, EPOCH);
-	send_slice(f, 0, TRANSFER_WRITE, KEY);
+	send_slice(f, 0, HF_TRANSFER_WRITE, KEY);
 	turn_until(f, &f->ended, 1);
 	for (unsigned i = 0; i < 8; i++)
 		hf_io_close(silent[i]);
@@ -260,7 +260,7 @@ static void a_buffer_that_goes_ends_the_streams_that_use_it(void **state)
 
 	open_stream(f, TARGET, EPOCH);
 	for (unsigned i = 0; i < SLICES; i++)
-		send_slice(f, i, TRANSFER_READ, KEY);
+		send_slice(f, i, HF_TRANSFER_READ, KEY);
 	for (unsigned i = 0; i < TURNS && f->ended == 0; i++)
 		(void)hf_loop_turn(f->loop, 1000000);
 	tcp_target_release(f->target, f->remote, BYTES);

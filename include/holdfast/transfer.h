@@ -1,0 +1,124 @@
+/* transfer.h - bulk transfers over all rails and tcp to a peer, which go on when a rail or a transport fails (TENT).
+ *
+ * An engine lives on a node and its loop. It registers buffers; all of them together are its segment, which its peers
+ * see. A batch holds requests, each READ or WRITE between local memory and a peer's segment, unordered. A request is
+ * cut into slices that travel over every open rail; what a rail that fails had not executed goes over the others, and
+ * when no rail is left, over tcp.
+ *
+ * Each request gets one terminal status, once. After it, whatever it is, nothing of the request touches memory at
+ * either end (T1 to T3 of the transfer protocol); until then the memory belongs to the library.
+ *
+ * All calls and callbacks are on the loop's thread; none blocks, registration and hf_transfer_close excepted. */
+#ifndef HOLDFAST_TRANSFER_H
+#define HOLDFAST_TRANSFER_H
+
+#include <holdfast/node.h>
+
+struct hf_transfer; /* an engine */
+struct hf_transfer_batch;
+struct hf_segment; /* a peer's buffers */
+
+enum hf_transfer_fallback {
+	HF_FALLBACK_AUTO, /* a task moves to the next transport that reaches the peer */
+	HF_FALLBACK_OFF,  /* a task stays on its first transport */
+};
+
+/* 0 everywhere means the default. */
+struct hf_transfer_config {
+	struct hf_addr listen; /* of tcp; family AF_UNSPEC: no tcp */
+	enum hf_transfer_fallback fallback;
+	int max_failover_attempts;       /* of a task; 0: 3; negative: none */
+	unsigned rail_error_threshold;   /* errors within rail_error_window_ns that pause a rail; 0: 3 */
+	uint64_t rail_error_window_ns;   /* 0: 10 s */
+	uint64_t rail_cooldown_ns;       /* the first pause; 0: 30 s */
+	uint64_t rail_probe_interval_ns; /* of a paused rail; 0: 1 s */
+	uint64_t block_bytes;            /* of a slice; 0: 64 KiB, and 1 MiB on shm */
+	uint64_t window_bytes;           /* in flight on a lane; 0: 16 slices */
+	uint64_t max_timeout_ns;         /* a slice that is out for longer ends with its lane; 0: 10 s */
+	uint64_t cancel_grace_ns;        /* from a cancel until slices that are out are withdrawn; 0: 100 ms */
+	unsigned streams;                /* of tcp to a peer; 0: 2; at most 8 */
+	bool keep_requests_apart;        /* adjacent requests of a submit are not merged */
+};
+
+struct hf_transfer_events {
+	/* What a peer has registered has changed: hf_transfer_segment finds it. NULL: not told. */
+	void (*segment)(struct hf_transfer *transfer, struct hf_peer *peer, void *context);
+};
+
+/* The node outlives the engine. -EEXIST: the node has an engine. */
+int hf_transfer_open(struct hf_node *node, const struct hf_transfer_config *config,
+	const struct hf_transfer_events *events, void *context, struct hf_transfer **transfer_out,
+	struct hf_error *error);
+/* -EBUSY while a batch exists; NULL is legal. */
+int hf_transfer_close(struct hf_transfer *transfer);
+
+enum hf_transfer_permission {
+	HF_TRANSFER_REMOTE_READ = 1 << 0,
+	HF_TRANSFER_REMOTE_WRITE = 1 << 1,
+};
+/* Local memory of requests is registered, too; with permission 0 no peer reaches it. -EEXIST: it overlaps. */
+int hf_transfer_register(
+	struct hf_transfer *transfer, void *addr, uint64_t bytes, unsigned permission, struct hf_error *error);
+/* -ENOENT: no buffer begins there; -EBUSY: a pending request of this engine names it. Streams and lanes of peers that
+ * use it end; their tasks fail with a program error. */
+int hf_transfer_unregister(struct hf_transfer *transfer, void *addr);
+
+/* What the peer has registered; NULL: nothing was heard yet. It stays until hf_transfer_close, though requests to a
+ * peer that is gone fail. */
+struct hf_segment *hf_transfer_segment(struct hf_transfer *transfer, struct hf_peer *peer);
+/* The i-th buffer of the segment: its address there; false: there are not so many. */
+bool hf_segment_buffer(const struct hf_segment *segment, unsigned i, uint64_t *addr_out, uint64_t *bytes_out);
+
+/* ---- batches ---- */
+
+enum hf_transfer_opcode { HF_TRANSFER_READ, HF_TRANSFER_WRITE };
+
+struct hf_transfer_request {
+	enum hf_transfer_opcode opcode;
+	void *source; /* local, also of a READ */
+	struct hf_segment *segment;
+	uint64_t target_offset; /* an address in the peer's segment */
+	uint64_t length;
+	uint64_t deadline_ns; /* of hf_env_now_ns; 0: none */
+};
+
+enum hf_transfer_status {
+	HF_TRANSFER_INITIAL,
+	HF_TRANSFER_PENDING,
+	HF_TRANSFER_INVALID,
+	HF_TRANSFER_CANCELED,
+	HF_TRANSFER_COMPLETED,
+	HF_TRANSFER_TIMEOUT,
+	HF_TRANSFER_FAILED,
+};
+
+/* `idle` (NULL: not told) is called whenever the last pending task of the batch has ended; it may submit and free. */
+int hf_transfer_batch_alloc(struct hf_transfer *transfer, unsigned tasks,
+	void (*idle)(struct hf_transfer_batch *batch, void *context), void *context,
+	struct hf_transfer_batch **batch_out);
+int hf_transfer_batch_free(struct hf_transfer_batch *batch); /* -EBUSY while a task is pending; NULL is legal */
+
+/* Adds n tasks, the first of which is number *first_out. -EINVAL: a request names memory that is not registered, or
+ * beyond the segment's buffers, and nothing was submitted; -ENOSPC: the batch has no room; -ENOMEM. */
+int hf_transfer_submit(struct hf_transfer_batch *batch, const struct hf_transfer_request *requests, unsigned n,
+	unsigned *first_out, struct hf_error *error);
+int hf_transfer_cancel(struct hf_transfer_batch *batch, unsigned task); /* -EINVAL: no such task */
+/* bytes_out (NULL is legal): of the request, in place. */
+int hf_transfer_task_status(
+	const struct hf_transfer_batch *batch, unsigned task, enum hf_transfer_status *status_out, uint64_t *bytes_out);
+/* PENDING while a task is, COMPLETED when all are, else the status of the first that ended otherwise. */
+enum hf_transfer_status hf_transfer_batch_status(const struct hf_transfer_batch *batch);
+
+/* ---- for operators ---- */
+
+enum hf_transport { HF_TRANSPORT_SHM, HF_TRANSPORT_RDMA, HF_TRANSPORT_TCP, HF_TRANSPORTS };
+const char *hf_transport_name(enum hf_transport transport);
+
+struct hf_transfer_counters {
+	uint64_t failovers[HF_TRANSPORTS][HF_TRANSPORTS]; /* tent_transport_failover_total{from,to} */
+	uint64_t rail_bytes[HF_RAILS_MAX];                /* that completed, to all peers */
+	uint64_t tcp_bytes;
+};
+void hf_transfer_counters(const struct hf_transfer *transfer, struct hf_transfer_counters *counters_out);
+
+#endif

@@ -1,0 +1,231 @@
+#include "transfer/engine.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+#define CHANNEL_NAME       "holdfast.transfer"
+#define BLOCK_BYTES        65536u
+#define SHM_BLOCK_BYTES    (1u << 20)
+#define TCP_BLOCK_BYTES    (1u << 20)
+#define WINDOW_SLICES      16u
+#define STREAMS            2u
+#define TARGET_STREAMS_MAX 256u
+#define FAILOVERS          3
+#define ERROR_THRESHOLD    3u
+#define ERROR_WINDOW_NS    10000000000ull
+#define COOLDOWN_NS        30000000000ull
+#define PROBE_INTERVAL_NS  1000000000ull
+#define MAX_TIMEOUT_NS     10000000000ull
+#define CANCEL_GRACE_NS    100000000ull
+#define TICK_NS            10000000ull /* for ports of rails that changed, and slices that are stuck */
+
+static uint64_t or_default(uint64_t value, uint64_t standard)
+{
+	return value != 0 ? value : standard;
+}
+
+/* ---- turns ---- */
+
+static enum hf_poll engine_poll(struct hf_poller *poller, uint64_t now_ns)
+{
+	struct hf_transfer *engine = container_of(poller, struct hf_transfer, poller);
+	bool busy = passive_turn(engine);
+
+	return peers_turn(engine, now_ns) || busy ? HF_BUSY : HF_IDLE;
+}
+
+static void engine_tick(struct hf_timer *timer, uint64_t now_ns)
+{
+	struct hf_transfer *engine = container_of(timer, struct hf_transfer, timer);
+	uint64_t wake_ns = peers_wake_ns(engine);
+
+	if (wake_ns > now_ns + TICK_NS)
+		wake_ns = now_ns + TICK_NS;
+	hf_loop_set_timer(engine->loop, timer, wake_ns > now_ns ? wake_ns : now_ns + 1);
+}
+
+/* ---- opening ---- */
+
+static void init_lanes(struct hf_transfer *engine, struct rdma_transport *rails,
+	const struct hf_transfer_config *config, uint64_t block_bytes)
+{
+	rails->lanes = (struct lane_context){.loop = engine->loop,
+		.node = engine->node,
+		.pd = engine->pd,
+		.probe = engine->probe,
+		.monitor = {.error_threshold = (unsigned)or_default(config->rail_error_threshold, ERROR_THRESHOLD),
+			.error_window_ns = or_default(config->rail_error_window_ns, ERROR_WINDOW_NS),
+			.cooldown_ns = or_default(config->rail_cooldown_ns, COOLDOWN_NS),
+			.probe_interval_ns = or_default(config->rail_probe_interval_ns, PROBE_INTERVAL_NS)},
+		.block_bytes = or_default(config->block_bytes, block_bytes),
+		.max_retry_count = 8};
+	rails->lanes.window_bytes = or_default(config->window_bytes, WINDOW_SLICES * rails->lanes.block_bytes);
+	rails->max_timeout_ns = or_default(config->max_timeout_ns, MAX_TIMEOUT_NS);
+}
+
+static void sort_rails(struct hf_transfer *engine)
+{
+	for (unsigned i = 0; i < hf_node_rails(engine->node); i++) {
+		if (strcmp(hf_node_rail_kind(engine->node, i), "shm") == 0)
+			engine->shm.rails |= 1u << i;
+		else
+			engine->rdma.rails |= 1u << i;
+	}
+}
+
+static void init_transports(struct hf_transfer *engine, const struct hf_transfer_config *config)
+{
+	rdma_transport_init(&engine->shm, HF_TRANSPORT_SHM);
+	rdma_transport_init(&engine->rdma, HF_TRANSPORT_RDMA);
+	tcp_transport_init(&engine->tcp);
+	sort_rails(engine);
+	init_lanes(engine, &engine->shm, config, SHM_BLOCK_BYTES);
+	init_lanes(engine, &engine->rdma, config, BLOCK_BYTES);
+	engine->tcp.loop = engine->loop;
+	engine->tcp.local = config->listen;
+	engine->tcp.incarnation = engine->incarnation;
+	engine->tcp.streams = (unsigned)or_default(config->streams, STREAMS);
+	engine->tcp.block_bytes = or_default(config->block_bytes, TCP_BLOCK_BYTES);
+	engine->tcp.max_timeout_ns = or_default(config->max_timeout_ns, MAX_TIMEOUT_NS);
+	engine->tcp.say_fence = peers_say_fence;
+	engine->owners.loop = engine->loop;
+	engine->owners.fallback = config->fallback == HF_FALLBACK_AUTO;
+	engine->owners.config.cancel_grace_ns = or_default(config->cancel_grace_ns, CANCEL_GRACE_NS);
+	engine->owners.config.max_failover_attempts =
+		config->max_failover_attempts < 0
+			? 0
+			: (unsigned)or_default((uint64_t)config->max_failover_attempts, FAILOVERS);
+	engine->owners.ranked[HF_TRANSPORT_SHM] = engine->shm.rails != 0 ? &engine->shm.transport : NULL;
+	engine->owners.ranked[HF_TRANSPORT_RDMA] = engine->rdma.rails != 0 ? &engine->rdma.transport : NULL;
+	engine->owners.ranked[HF_TRANSPORT_TCP] = engine->target != NULL ? &engine->tcp.transport : NULL;
+}
+
+static enum tcp_nak find_buffer(
+	void *context, uint64_t key, enum hf_transfer_opcode opcode, uint64_t offset, uint32_t length, uint8_t **at_out)
+{
+	const struct hf_transfer *engine = context;
+
+	return buffers_find(&engine->buffers, key, opcode, offset, length, at_out);
+}
+
+static int open_target(struct hf_transfer *engine, const struct hf_transfer_config *config, struct hf_error *error)
+{
+	const struct tcp_target_config target = {.listen = config->listen,
+		.incarnation = engine->incarnation,
+		.streams_max = TARGET_STREAMS_MAX,
+		.admits = peers_admit,
+		.find = find_buffer,
+		.context = engine};
+
+	if (config->listen.sa.sa_family == AF_UNSPEC)
+		return 0;
+	return tcp_target_open(engine->loop, &target, &engine->target, error);
+}
+
+static int open_memory(struct hf_transfer *engine, const struct hf_transfer_config *config, struct hf_error *error)
+{
+	uint64_t bytes = or_default(config->block_bytes, BLOCK_BYTES);
+	int rc = hf_vpd_alloc(engine->node, &engine->pd);
+
+	if (rc == 0)
+		rc = hf_vcq_create(engine->node, 1, engine, &engine->passive_cq);
+	if (rc != 0)
+		return hf_error_set(
+			error, rc, "the transfer engine cannot have a protection domain: %s", strerror(-rc));
+	buffers_init(&engine->buffers, hf_loop_env(engine->loop), engine->pd);
+	engine->probe_memory = malloc(bytes);
+	if (engine->probe_memory == NULL)
+		return hf_error_set(error, -ENOMEM, "no memory for the transfer engine");
+	return hf_vmr_reg(engine->pd, engine->probe_memory, bytes, IBV_ACCESS_LOCAL_WRITE, &engine->probe, error);
+}
+
+static int check(const struct hf_transfer_config *config, struct hf_error *error)
+{
+	if (config->streams > TCP_STREAMS_MAX)
+		return hf_error_set(
+			error, -EINVAL, "streams: %u are too many; at most %u", config->streams, TCP_STREAMS_MAX);
+	if (config->block_bytes != 0 && config->block_bytes < BLOCK_BYTES_MIN)
+		return hf_error_set(error, -EINVAL, "block_bytes: at least %u", BLOCK_BYTES_MIN);
+	return 0;
+}
+
+int hf_transfer_open(struct hf_node *node, const struct hf_transfer_config *config,
+	const struct hf_transfer_events *events, void *context, struct hf_transfer **transfer_out,
+	struct hf_error *error)
+{
+	struct hf_transfer *engine;
+	int rc = check(config, error);
+
+	*transfer_out = NULL;
+	if (rc != 0)
+		return rc;
+	engine = calloc(1, sizeof(*engine));
+	if (engine == NULL)
+		return hf_error_set(error, -ENOMEM, "no memory for a transfer engine");
+	*engine = (struct hf_transfer){.node = node,
+		.loop = hf_node_loop(node),
+		.context = context,
+		.merge_requests = !config->keep_requests_apart,
+		.service = {.name = LANE_SERVICE, .on_request = passive_accept, .context = engine},
+		.poller = {.poll = engine_poll},
+		.timer = {.fire = engine_tick, .quiet = true}};
+	if (events != NULL)
+		engine->events = *events;
+	list_init(&engine->passives);
+	list_init(&engine->peers);
+	list_init(&engine->buffers.list);
+	while (engine->incarnation == 0)
+		hf_env_entropy(hf_loop_env(engine->loop), &engine->incarnation, sizeof(engine->incarnation));
+	rc = open_memory(engine, config, error);
+	if (rc == 0)
+		rc = open_target(engine, config, error);
+	if (rc == 0) {
+		init_transports(engine, config);
+		rc = hf_vqp_serve(node, &engine->service);
+		engine->served = rc == 0;
+		if (rc != 0)
+			(void)hf_error_set(error, rc, "the node cannot serve lanes: %s", strerror(-rc));
+	}
+	if (rc == 0)
+		rc = hf_channel_register(node, CHANNEL_NAME, &peers_channel_events, engine, &engine->channel, error);
+	if (rc != 0) {
+		(void)hf_transfer_close(engine);
+		return rc;
+	}
+	hf_loop_add_poller(engine->loop, &engine->poller);
+	hf_loop_set_timer(engine->loop, &engine->timer, hf_loop_now_ns(engine->loop) + TICK_NS);
+	engine->attached = true;
+	*transfer_out = engine;
+	return 0;
+}
+
+int hf_transfer_close(struct hf_transfer *engine)
+{
+	if (engine == NULL)
+		return 0;
+	if (engine->batches > 0)
+		return -EBUSY;
+	if (engine->attached) {
+		hf_loop_remove_poller(engine->loop, &engine->poller);
+		hf_loop_cancel_timer(engine->loop, &engine->timer);
+	}
+	peers_close(engine);
+	hf_channel_close(engine->channel);
+	if (engine->served)
+		hf_vqp_unserve(engine->node, &engine->service);
+	passive_close(engine);
+	tcp_target_close(engine->target);
+	if (engine->probe != NULL)
+		(void)hf_vmr_dereg(engine->probe);
+	buffers_free(&engine->buffers);
+	free(engine->probe_memory);
+	if (engine->passive_cq != NULL)
+		(void)hf_vcq_destroy(engine->passive_cq);
+	if (engine->pd != NULL)
+		(void)hf_vpd_free(engine->pd);
+	free(engine);
+	return 0;
+}

@@ -1,0 +1,335 @@
+#include "transfer/lane.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/ensure.h"
+#include "base/log.h"
+
+#define BIT(n)         (1u << (n))
+#define BACKOFF_MIN_NS 10000000ull
+#define BACKOFF_MAX_NS 1000000000ull
+#define WCS            16
+
+static const unsigned lane_allowed[LANE_STATES] = {
+	[LANE_CLOSED] = BIT(LANE_CONNECTING),
+	[LANE_CONNECTING] = BIT(LANE_UP) | BIT(LANE_PROBING) | BIT(LANE_ENDING),
+	[LANE_PROBING] = BIT(LANE_UP) | BIT(LANE_ENDING),
+	[LANE_UP] = BIT(LANE_ENDING),
+	[LANE_ENDING] = BIT(LANE_CLOSED),
+};
+
+static void lane_move(struct lane *lane, enum lane_state to)
+{
+	ensure(lane_allowed[lane->state] & BIT(to));
+	lane->state = to;
+}
+
+void lane_init(struct lane *lane, struct lane_context *context, struct hf_peer *peer, unsigned rail, bool reachable)
+{
+	*lane = (struct lane){.context = context, .peer = peer, .rail = rail, .state = LANE_CLOSED};
+	list_init(&lane->out);
+	lane_load_init(&lane->load, context->window_bytes);
+	rail_monitor_init(&lane->monitor, &context->monitor, reachable, hf_loop_now_ns(context->loop));
+}
+
+static void monitor_step(struct lane *lane, enum rail_monitor_event_type type, uint64_t now_ns)
+{
+	const char *rail = hf_node_rail_name(lane->context->node, lane->rail);
+	struct rail_monitor_actions actions;
+
+	rail_monitor_step(
+		&lane->monitor, &(struct rail_monitor_event){.type = type, .life = lane->life}, now_ns, &actions);
+	if (actions.paused)
+		log_warn("Rail paused: local_nic=%s remote_nic=%s/%s (for %" PRIu64 " s)", rail,
+			hf_peer_name(lane->peer), rail, (lane->monitor.resume_ns - now_ns) / 1000000000u);
+	if (actions.recovered)
+		log_info("Rail recovered: local_nic=%s remote_nic=%s/%s (%s)", rail, hf_peer_name(lane->peer), rail,
+			actions.early ? "un-paused by successful transfer" : "cooldown expired");
+	if (actions.probe)
+		lane->retry_ns = now_ns;
+}
+
+/* ---- one life ---- */
+
+static void drop_vqp(struct lane *lane)
+{
+	hf_vqp_destroy(lane->vqp);
+	(void)hf_vcq_destroy(lane->cq);
+	lane->vqp = NULL;
+	lane->cq = NULL;
+}
+
+static int make_vqp(struct lane *lane)
+{
+	struct lane_context *context = lane->context;
+	struct hf_vqp_init init = {
+		.cap = {.max_send_wr = LANE_WRS, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
+		.hand_back = true,
+		.rail = lane->rail,
+		.context = lane};
+	int rc = hf_vcq_create(context->node, LANE_WRS, lane, &lane->cq);
+
+	if (rc != 0)
+		return rc;
+	init.send_cq = init.recv_cq = lane->cq;
+	rc = hf_vqp_create(context->pd, &init, &lane->vqp);
+	if (rc == 0)
+		rc = hf_vqp_connect(lane->vqp, lane->peer, LANE_SERVICE, NULL, 0);
+	if (rc != 0)
+		drop_vqp(lane);
+	return rc;
+}
+
+static void back_off(struct lane *lane, uint64_t now_ns)
+{
+	lane->backoff_ns = lane->backoff_ns == 0 ? BACKOFF_MIN_NS : lane->backoff_ns * 2;
+	if (lane->backoff_ns > BACKOFF_MAX_NS)
+		lane->backoff_ns = BACKOFF_MAX_NS;
+	lane->retry_ns = now_ns + lane->backoff_ns;
+}
+
+static void begin_life(struct lane *lane, uint64_t now_ns)
+{
+	lane->life = rail_monitor_admit(&lane->monitor);
+	lane->probes = lane->monitor.state == RAIL_MONITOR_PROBING;
+	if (make_vqp(lane) != 0)
+		back_off(lane, now_ns);
+	else
+		lane_move(lane, LANE_CONNECTING);
+}
+
+static bool post(
+	struct lane *lane, uint64_t wr_id, enum ibv_wr_opcode opcode, struct ibv_sge *sge, const struct lane_target *to)
+{
+	struct ibv_send_wr *bad, wr = {.wr_id = wr_id,
+					 .sg_list = sge,
+					 .num_sge = 1,
+					 .opcode = opcode,
+					 .send_flags = IBV_SEND_SIGNALED,
+					 .wr.rdma = {.remote_addr = to->addr, .rkey = to->rkey}};
+
+	if (opcode == IBV_WR_RDMA_WRITE)
+		wr.send_flags |= HF_SEND_IDEMPOTENT;
+	return hf_vqp_post_send(lane->vqp, &wr, &bad) == 0;
+}
+
+static void came_up(struct lane *lane, const struct lane_target *probe_at, uint64_t now_ns)
+{
+	struct hf_vmr *memory = lane->context->probe;
+	struct ibv_sge sge = {.addr = (uintptr_t)memory->addr, .length = (uint32_t)memory->bytes, .lkey = memory->lkey};
+
+	lane->backoff_ns = 0;
+	if (!lane->probes) {
+		lane_move(lane, LANE_UP);
+		return;
+	}
+	if (probe_at != NULL && post(lane, 0, IBV_WR_RDMA_READ, &sge, probe_at)) {
+		lane_move(lane, LANE_PROBING);
+		return;
+	}
+	lane_move(lane, LANE_UP);
+	monitor_step(lane, RAIL_MONITOR_EVENT_PROBE_GOOD, now_ns);
+}
+
+/* ---- slices ---- */
+
+bool lane_is_open(const struct lane *lane)
+{
+	return lane->state == LANE_UP && rail_monitor_available(&lane->monitor);
+}
+
+bool lane_has_room(const struct lane *lane)
+{
+	return lane->out_count < LANE_WRS;
+}
+
+void lane_send(struct lane *lane, struct slice *slice, const struct lane_target *to)
+{
+	const struct task_request *request = slice->job->above->request;
+	uint32_t length = (uint32_t)(slice->range.end - slice->range.begin);
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)request->source + slice->range.begin, .length = length, .lkey = to->lkey};
+	enum ibv_wr_opcode opcode = request->opcode == HF_TRANSFER_WRITE ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
+
+	slice->carrier = lane;
+	slice->sent_ns = hf_loop_now_ns(lane->context->loop);
+	list_push_back(&lane->out, &slice->link);
+	lane->out_count++;
+	lane_load_sent(&lane->load, length, slice->sent_ns);
+	/* A vqp that takes no wr has ended, or is about to: the slice comes back with the others. */
+	if (!post(lane, (uintptr_t)slice, opcode, &sge, to))
+		lane_withdraw(lane);
+}
+
+static bool is_program_error(enum ibv_wc_status status)
+{
+	return status == IBV_WC_LOC_LEN_ERR || status == IBV_WC_LOC_PROT_ERR || status == IBV_WC_REM_ACCESS_ERR ||
+	       status == IBV_WC_REM_INV_REQ_ERR || status == IBV_WC_REM_OP_ERR;
+}
+
+static bool ended_by_path(const struct lane *lane)
+{
+	switch (hf_vqp_end(lane->vqp, NULL)) {
+	case HF_VQP_END_NO_PATH:
+	case HF_VQP_END_DEVICE:
+	case HF_VQP_END_PATH:
+	case HF_VQP_END_UNKNOWN:
+		return true;
+	case HF_VQP_END_NONE:
+	case HF_VQP_END_ASKED:
+	case HF_VQP_END_REFUSED:
+	case HF_VQP_END_UNANSWERED:
+	case HF_VQP_END_PEER:
+	case HF_VQP_END_PEER_GONE:
+	case HF_VQP_END_PROGRAM:
+	case HF_VQP_END_PORT_HERE:
+	case HF_VQP_END_PORT_THERE:
+	case HF_VQP_END_NO_MEMORY:
+	case HF_VQP_ENDS:
+		return false;
+	}
+	return false;
+}
+
+static void take_out(struct lane *lane, struct slice *slice, bool good, uint64_t now_ns)
+{
+	list_remove(&slice->link);
+	lane->out_count--;
+	lane_load_ended(&lane->load, slice->range.end - slice->range.begin, good, now_ns);
+}
+
+static void bring_back(struct lane *lane, struct slice *slice, enum ibv_wc_status status, uint64_t now_ns)
+{
+	take_out(lane, slice, false, now_ns);
+	if (is_program_error(status))
+		sliced_job_fail(slice->job);
+	else if (ended_by_path(lane) && ++slice->retries > lane->context->max_retry_count)
+		sliced_job_give_up(slice->job);
+	slice_back(slice);
+}
+
+static void probe_completed(struct lane *lane, enum ibv_wc_status status, uint64_t now_ns)
+{
+	if (lane->state != LANE_PROBING || status != IBV_WC_SUCCESS)
+		return; /* the end of this life tells the monitor */
+	lane_move(lane, LANE_UP);
+	lane->probes = false;
+	monitor_step(lane, RAIL_MONITOR_EVENT_PROBE_GOOD, now_ns);
+}
+
+static void completed(struct lane *lane, const struct ibv_wc *wc, uint64_t now_ns)
+{
+	struct slice *slice = (struct slice *)(uintptr_t)wc->wr_id;
+
+	if (slice == NULL) {
+		probe_completed(lane, wc->status, now_ns);
+	} else if (wc->status == IBV_WC_SUCCESS) {
+		lane->bytes += slice->range.end - slice->range.begin;
+		take_out(lane, slice, true, now_ns);
+		slice_done(slice);
+	} else {
+		bring_back(lane, slice, wc->status, now_ns);
+	}
+}
+
+static bool take_completions(struct lane *lane, uint64_t now_ns)
+{
+	struct ibv_wc wcs[WCS];
+	int n = lane->cq == NULL ? 0 : hf_vcq_poll(lane->cq, WCS, wcs);
+
+	for (int i = 0; i < n; i++)
+		completed(lane, &wcs[i], now_ns);
+	return n > 0;
+}
+
+/* The vqp is in error, fenced at both ends, and its completions are taken. What was never posted comes back as well. */
+static void end_life(struct lane *lane, uint64_t now_ns)
+{
+	bool path = ended_by_path(lane);
+
+	while (!list_empty(&lane->out))
+		bring_back(lane, container_of(lane->out.next, struct slice, link), IBV_WC_WR_FLUSH_ERR, now_ns);
+	drop_vqp(lane);
+	lane_move(lane, LANE_CLOSED);
+	back_off(lane, now_ns);
+	if (lane->probes)
+		monitor_step(lane, RAIL_MONITOR_EVENT_PROBE_BAD, now_ns);
+	else if (path)
+		monitor_step(lane, RAIL_MONITOR_EVENT_ERROR, now_ns);
+	lane->probes = false;
+}
+
+void lane_withdraw(struct lane *lane)
+{
+	if (lane->state == LANE_CLOSED || lane->state == LANE_ENDING)
+		return;
+	if (hf_vqp_state(lane->vqp) == HF_VQP_UP || hf_vqp_state(lane->vqp) == HF_VQP_RECOVERING)
+		(void)hf_vqp_withdraw(lane->vqp);
+	else
+		hf_vqp_abort(lane->vqp);
+	lane_move(lane, LANE_ENDING);
+}
+
+void lane_close(struct lane *lane)
+{
+	uint64_t now_ns = hf_loop_now_ns(lane->context->loop);
+
+	if (lane->state == LANE_CLOSED)
+		return;
+	if (lane->state != LANE_ENDING)
+		lane_move(lane, LANE_ENDING);
+	hf_vqp_abort(lane->vqp);
+	end_life(lane, now_ns);
+}
+
+/* ---- turns ---- */
+
+static bool may_begin(const struct lane *lane, uint64_t now_ns)
+{
+	return lane->monitor.reachable && lane->monitor.state != RAIL_MONITOR_PAUSED && now_ns >= lane->retry_ns;
+}
+
+static void note_reachable(struct lane *lane, bool reachable, uint64_t now_ns)
+{
+	if (reachable != lane->monitor.reachable)
+		monitor_step(lane, reachable ? RAIL_MONITOR_EVENT_REACHABLE : RAIL_MONITOR_EVENT_UNREACHABLE, now_ns);
+	if (rail_monitor_wake_ns(&lane->monitor) <= now_ns)
+		monitor_step(lane, RAIL_MONITOR_EVENT_TICK, now_ns);
+}
+
+bool lane_turn(struct lane *lane, bool reachable, const struct lane_target *probe_at, uint64_t now_ns)
+{
+	bool busy = take_completions(lane, now_ns);
+	enum hf_vqp_state state = lane->vqp == NULL ? HF_VQP_INIT : hf_vqp_state(lane->vqp);
+
+	note_reachable(lane, reachable, now_ns);
+	if (lane->state == LANE_CONNECTING && state == HF_VQP_UP) {
+		came_up(lane, probe_at, now_ns);
+		return true;
+	}
+	if (lane->vqp != NULL && state == HF_VQP_ERROR) {
+		if (lane->state != LANE_ENDING)
+			lane_move(lane, LANE_ENDING);
+		if (!busy) /* a poll without completions says that none is left */
+			end_life(lane, now_ns);
+		return true;
+	}
+	if (lane->state == LANE_UP && lane->monitor.state != RAIL_MONITOR_HEALTHY)
+		lane_withdraw(lane); /* a probe takes a new life */
+	if (lane->state == LANE_CLOSED && may_begin(lane, now_ns)) {
+		begin_life(lane, now_ns);
+		return true;
+	}
+	return busy;
+}
+
+uint64_t lane_wake_ns(const struct lane *lane)
+{
+	uint64_t wake_ns = rail_monitor_wake_ns(&lane->monitor);
+
+	if (lane->state == LANE_CLOSED && lane->monitor.reachable && lane->monitor.state != RAIL_MONITOR_PAUSED &&
+		lane->retry_ns < wake_ns)
+		wake_ns = lane->retry_ns;
+	return wake_ns;
+}

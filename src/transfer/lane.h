@@ -1,0 +1,74 @@
+/* lane.h - slices over one rail to one peer: a vqp that is pinned and hands back, remade when it ends.
+ *
+ * A lane's life is one vqp. When its path breaks, both ends are fenced before the slices that were out come back
+ * (R-T3), and the rail monitor hears of it once, whatever was in flight (R-T12). A lane that died of one slice's
+ * program error hands back the others without a retry (R-T11). */
+#ifndef HOLDFAST_TRANSFER_LANE_H
+#define HOLDFAST_TRANSFER_LANE_H
+
+#include <holdfast/vqp.h>
+
+#include "transfer/rail_monitor.h"
+#include "transfer/schedule.h"
+#include "transfer/slices.h"
+
+#define LANE_SERVICE "holdfast.lane"
+#define LANE_WRS     128u
+
+enum lane_state {
+	LANE_CLOSED,     /* waits for retry_ns, or for the monitor's next probe */
+	LANE_CONNECTING, /* waits for the peer's answer */
+	LANE_PROBING,    /* waits for the probe's READ */
+	LANE_UP,         /* carries slices */
+	LANE_ENDING,     /* the vqp has ended, or is to; waits for its last completions */
+	LANE_STATES,
+};
+
+struct lane_context {
+	struct hf_loop *loop;
+	struct hf_node *node;
+	struct hf_vpd *pd;
+	struct rail_monitor_config monitor;
+	uint64_t block_bytes, window_bytes;
+	unsigned max_retry_count;
+	struct hf_vmr *probe; /* where a probe's READ of block_bytes goes */
+};
+
+struct lane {
+	struct lane_context *context;
+	struct hf_peer *peer;
+	unsigned rail;
+	enum lane_state state;
+	struct rail_monitor monitor;
+	uint32_t life; /* of the monitor's, when the vqp was made */
+	struct hf_vqp *vqp;
+	struct hf_vcq *cq;
+	struct lane_load load;
+	struct list out; /* slices */
+	unsigned out_count;
+	bool probes; /* this life is to find out whether the rail carries */
+	uint64_t retry_ns, backoff_ns;
+	uint64_t bytes; /* carried, for people */
+};
+
+void lane_init(struct lane *lane, struct lane_context *context, struct hf_peer *peer, unsigned rail, bool reachable);
+/* Blocks no longer than hf_vqp_destroy. Slices that are out come back first. */
+void lane_close(struct lane *lane);
+
+bool lane_is_open(const struct lane *lane); /* may be sent to */
+struct lane_target {
+	uint64_t addr; /* at the peer */
+	uint32_t rkey, lkey;
+};
+bool lane_has_room(const struct lane *lane);
+void lane_send(struct lane *lane, struct slice *slice, const struct lane_target *to);
+/* Ends this life: both ends are fenced and the slices come back. */
+void lane_withdraw(struct lane *lane);
+
+/* Takes completions, makes the vqp again when it has ended, probes. `probe_at`: memory of the peer that may be read;
+ * NULL: none, and a connection that comes up is a good probe. True: something was done. */
+bool lane_turn(struct lane *lane, bool reachable, const struct lane_target *probe_at, uint64_t now_ns);
+/* When a turn is due without completions; UINT64_MAX: never. */
+uint64_t lane_wake_ns(const struct lane *lane);
+
+#endif

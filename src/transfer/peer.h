@@ -1,0 +1,30 @@
+/* peer.h - another engine: what it has registered, and what each transport keeps for it. */
+#ifndef HOLDFAST_TRANSFER_PEER_H
+#define HOLDFAST_TRANSFER_PEER_H
+
+#include <holdfast/node.h>
+
+#include "transfer/transport_rdma.h"
+#include "transfer/transport_tcp.h"
+#include "transfer/wire.h"
+
+/* What the peer has registered, as it said last. */
+struct hf_segment {
+	struct peer *peer;
+	struct wire_segment view; /* incarnation 0: nothing was said yet */
+};
+
+struct peer {
+	struct list link;
+	struct hf_transfer *engine;
+	struct hf_peer *node_peer; /* NULL: it is gone; the segment stays until the caller closes it */
+	struct hf_segment segment;
+	struct rdma_peer rails[2]; /* of the transports shm and rdma */
+	struct tcp_peer tcp;
+	uint32_t fenced_epoch; /* of the peer's tcp streams: those up to it may not begin any more */
+};
+
+/* The buffer of the segment that holds all of [offset, offset + length), which are addresses there; -1: none. */
+int segment_buffer(const struct hf_segment *segment, uint64_t offset, uint64_t length);
+
+#endif

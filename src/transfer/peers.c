@@ -1,0 +1,225 @@
+/* Other engines: the channel to them opens, says what they have registered, and ends. */
+#include "transfer/engine.h"
+
+#include <stdlib.h>
+
+#include "base/log.h"
+
+int segment_buffer(const struct hf_segment *segment, uint64_t offset, uint64_t length)
+{
+	for (unsigned i = 0; i < segment->view.count; i++) {
+		const struct wire_buffer *buffer = &segment->view.buffers[i];
+
+		if (offset >= buffer->addr && length <= buffer->bytes &&
+			offset - buffer->addr <= buffer->bytes - length)
+			return (int)i;
+	}
+	return -1;
+}
+
+static struct peer *peer_of(struct hf_channel *channel, struct hf_peer *node_peer)
+{
+	return hf_channel_peer_context(channel, node_peer);
+}
+
+/* ---- what we say ---- */
+
+static void say(struct peer *peer, enum wire_kind kind, const union wire_message *message)
+{
+	uint8_t bytes[WIRE_BYTES_MAX];
+	uint32_t length = wire_encode(kind, message, bytes);
+	int rc = hf_channel_send(peer->engine->channel, peer->node_peer, bytes, length);
+
+	if (rc != 0)
+		log_error("transfer: peer %s cannot be told (%d): its channel takes no more; transfers to it wait",
+			hf_peer_name(peer->node_peer), -rc);
+}
+
+static void tell_segment(struct peer *peer)
+{
+	static union wire_message message; /* large, and filled anew each time */
+	struct hf_transfer *engine = peer->engine;
+	struct wire_segment *segment = &message.segment;
+
+	*segment = (struct wire_segment){.incarnation = engine->incarnation};
+	buffers_describe(&engine->buffers, segment);
+	if (engine->target != NULL) {
+		struct hf_addr addr = tcp_target_addr(engine->target);
+
+		wire_set_tcp(segment, &addr);
+	}
+	say(peer, WIRE_SEGMENT, &message);
+}
+
+void peers_tell_segment(struct hf_transfer *engine)
+{
+	list_for_each (at, &engine->peers) {
+		struct peer *peer = container_of(at, struct peer, link);
+
+		if (peer->node_peer != NULL)
+			tell_segment(peer);
+	}
+}
+
+void peers_say_fence(struct peer *peer, uint32_t epoch)
+{
+	const union wire_message message = {.fence = {.epoch = epoch}};
+
+	if (peer->node_peer != NULL)
+		say(peer, WIRE_FENCE, &message);
+}
+
+/* ---- what we hear ---- */
+
+static void on_open(struct hf_channel *channel, struct hf_peer *node_peer, void *context)
+{
+	struct hf_transfer *engine = context;
+	struct peer *peer = calloc(1, sizeof(*peer));
+
+	if (peer == NULL) {
+		log_error("transfer: no memory for peer %s: nothing is transferred to it", hf_peer_name(node_peer));
+		return;
+	}
+	peer->engine = engine;
+	peer->node_peer = node_peer;
+	peer->segment.peer = peer;
+	rdma_peer_init(&peer->rails[0], &engine->shm, peer);
+	rdma_peer_init(&peer->rails[1], &engine->rdma, peer);
+	tcp_peer_init(&peer->tcp, &engine->tcp, peer);
+	list_push_back(&engine->peers, &peer->link);
+	hf_channel_set_peer_context(channel, node_peer, peer);
+	tell_segment(peer);
+}
+
+static void hear_segment(struct peer *peer, const struct wire_segment *segment)
+{
+	struct hf_transfer *engine = peer->engine;
+
+	peer->segment.view = *segment;
+	if (engine->events.segment != NULL)
+		engine->events.segment(engine, peer->node_peer, engine->context);
+}
+
+static void hear_fence(struct peer *peer, uint32_t epoch)
+{
+	union wire_message answer = {.fence = {.epoch = epoch}};
+
+	if (epoch > peer->fenced_epoch)
+		peer->fenced_epoch = epoch;
+	if (peer->engine->target != NULL)
+		answer.fence.answered = tcp_target_fence(peer->engine->target, peer->segment.view.incarnation, epoch);
+	say(peer, WIRE_FENCED, &answer);
+}
+
+static void on_message(
+	struct hf_channel *channel, struct hf_peer *node_peer, const void *data, size_t bytes, void *context)
+{
+	static union wire_message message; /* large, and of use in here only */
+	struct peer *peer = peer_of(channel, node_peer);
+	enum wire_kind kind;
+
+	(void)context;
+	if (peer == NULL)
+		return;
+	if (!wire_decode(data, bytes, &kind, &message)) {
+		log_warn("transfer: a message of peer %s was dropped: it does not follow the layout; is it another "
+			 "version?",
+			hf_peer_name(node_peer));
+		return;
+	}
+	switch (kind) {
+	case WIRE_SEGMENT:
+		hear_segment(peer, &message.segment);
+		break;
+	case WIRE_FENCE:
+		hear_fence(peer, message.fence.epoch);
+		break;
+	case WIRE_FENCED:
+		tcp_peer_fenced(&peer->tcp, message.fence.epoch, message.fence.answered);
+		break;
+	}
+}
+
+/* Its lease is over, or it said goodbye: nothing that was sent takes effect there any more. The peer stays, as batches
+ * may name its segment. */
+static void leave(struct peer *peer)
+{
+	struct hf_transfer *engine = peer->engine;
+
+	if (engine->target != NULL && peer->segment.view.incarnation != 0)
+		tcp_target_end(engine->target, peer->segment.view.incarnation);
+	peer->node_peer = NULL;
+	rdma_peer_close(&peer->rails[0]);
+	rdma_peer_close(&peer->rails[1]);
+	tcp_peer_close(&peer->tcp);
+}
+
+static void on_end(struct hf_channel *channel, struct hf_peer *node_peer, void *context)
+{
+	struct peer *peer = peer_of(channel, node_peer);
+
+	(void)context;
+	if (peer != NULL)
+		leave(peer);
+}
+
+const struct hf_channel_events peers_channel_events = {.open = on_open, .message = on_message, .end = on_end};
+
+bool peers_admit(void *context, uint64_t initiator, uint32_t epoch)
+{
+	const struct hf_transfer *engine = context;
+
+	list_for_each (at, &engine->peers) {
+		const struct peer *peer = container_of(at, struct peer, link);
+
+		if (peer->node_peer != NULL && peer->segment.view.incarnation == initiator)
+			return epoch > peer->fenced_epoch;
+	}
+	return false;
+}
+
+/* ---- turns ---- */
+
+bool peers_turn(struct hf_transfer *engine, uint64_t now_ns)
+{
+	bool busy = false;
+
+	list_for_each (at, &engine->peers) {
+		struct peer *peer = container_of(at, struct peer, link);
+
+		if (peer->node_peer == NULL)
+			continue;
+		busy |= rdma_peer_turn(&peer->rails[0], now_ns);
+		busy |= rdma_peer_turn(&peer->rails[1], now_ns);
+		busy |= tcp_peer_turn(&peer->tcp, now_ns);
+	}
+	return busy;
+}
+
+uint64_t peers_wake_ns(const struct hf_transfer *engine)
+{
+	uint64_t wake_ns = UINT64_MAX;
+
+	list_for_each (at, &engine->peers) {
+		const struct peer *peer = container_of(at, struct peer, link);
+		const uint64_t wakes[] = {rdma_peer_wake_ns(&peer->rails[0]), rdma_peer_wake_ns(&peer->rails[1]),
+			tcp_peer_wake_ns(&peer->tcp)};
+
+		for (unsigned i = 0; peer->node_peer != NULL && i < sizeof(wakes) / sizeof(*wakes); i++)
+			if (wakes[i] < wake_ns)
+				wake_ns = wakes[i];
+	}
+	return wake_ns;
+}
+
+void peers_close(struct hf_transfer *engine)
+{
+	while (!list_empty(&engine->peers)) {
+		struct peer *peer = container_of(engine->peers.next, struct peer, link);
+
+		if (peer->node_peer != NULL)
+			leave(peer);
+		list_remove(&peer->link);
+		free(peer);
+	}
+}

@@ -1,0 +1,159 @@
+/* The caller's requests: checked, resolved to buffers, and handed to a batch. */
+#include "transfer/engine.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct hf_segment *hf_transfer_segment(struct hf_transfer *engine, struct hf_peer *node_peer)
+{
+	struct peer *peer = hf_channel_peer_context(engine->channel, node_peer);
+
+	return peer == NULL || peer->segment.view.incarnation == 0 ? NULL : &peer->segment;
+}
+
+bool hf_segment_buffer(const struct hf_segment *segment, unsigned i, uint64_t *addr_out, uint64_t *bytes_out)
+{
+	if (i >= segment->view.count)
+		return false;
+	*addr_out = segment->view.buffers[i].addr;
+	*bytes_out = segment->view.buffers[i].bytes;
+	return true;
+}
+
+int hf_transfer_register(
+	struct hf_transfer *engine, void *addr, uint64_t bytes, unsigned permission, struct hf_error *error)
+{
+	int rc = buffers_add(&engine->buffers, addr, bytes, permission, error);
+
+	if (rc == 0 && permission != 0)
+		peers_tell_segment(engine);
+	return rc;
+}
+
+int hf_transfer_unregister(struct hf_transfer *engine, void *addr)
+{
+	struct buffer *buffer = buffers_at(&engine->buffers, addr);
+
+	if (buffer == NULL)
+		return -ENOENT;
+	if (buffer->users > 0)
+		return -EBUSY;
+	if (engine->target != NULL)
+		tcp_target_release(engine->target, buffer->addr, buffer->bytes);
+	buffers_remove(&engine->buffers, buffer);
+	peers_tell_segment(engine);
+	return 0;
+}
+
+static struct hf_transfer *engine_of(const struct hf_transfer_batch *batch)
+{
+	return container_of(batch_context(batch), struct hf_transfer, owners);
+}
+
+static int resolve(const struct hf_transfer *engine, const struct hf_transfer_request *request, unsigned i,
+	struct task_request *resolved_out, struct hf_error *error)
+{
+	struct buffer *local = buffers_holding(&engine->buffers, request->source, request->length);
+	unsigned needed = request->opcode == HF_TRANSFER_WRITE ? HF_TRANSFER_REMOTE_WRITE : HF_TRANSFER_REMOTE_READ;
+	int remote = segment_buffer(request->segment, request->target_offset, request->length);
+
+	if (request->length == 0)
+		return hf_error_set(error, -EINVAL, "request %u: it has no bytes", i);
+	if (local == NULL)
+		return hf_error_set(error, -EINVAL,
+			"request %u: no registered buffer holds its %llu bytes at %p; register it first", i,
+			(unsigned long long)request->length, request->source);
+	if (remote < 0)
+		return hf_error_set(error, -EINVAL, "request %u: no buffer of the segment holds its target", i);
+	if ((request->segment->view.buffers[remote].permission & needed) == 0)
+		return hf_error_set(error, -EINVAL, "request %u: the peer does not permit this to that buffer", i);
+	*resolved_out = (struct task_request){.opcode = request->opcode,
+		.hint = HF_TRANSPORTS,
+		.source = request->source,
+		.segment = request->segment,
+		.offset = request->target_offset,
+		.length = request->length,
+		.deadline_ns = request->deadline_ns == 0 ? UINT64_MAX : request->deadline_ns,
+		.local = local,
+		.remote = (uint32_t)remote};
+	return 0;
+}
+
+int hf_transfer_submit(struct hf_transfer_batch *batch, const struct hf_transfer_request *requests, unsigned n,
+	unsigned *first_out, struct hf_error *error)
+{
+	const struct hf_transfer *engine = engine_of(batch);
+	struct task_request *resolved = calloc(n, sizeof(*resolved));
+	int rc = resolved == NULL ? hf_error_set(error, -ENOMEM, "no memory for %u requests", n) : 0;
+
+	for (unsigned i = 0; rc == 0 && i < n; i++)
+		rc = resolve(engine, &requests[i], i, &resolved[i], error);
+	if (rc == 0) {
+		rc = batch_submit(batch, resolved, n, first_out);
+		if (rc != 0)
+			(void)hf_error_set(error, rc,
+				rc == -ENOSPC ? "the batch has no room for %u tasks more" : "no memory for %u requests",
+				n);
+	}
+	free(resolved);
+	return rc;
+}
+
+int hf_transfer_batch_alloc(struct hf_transfer *engine, unsigned tasks,
+	void (*idle)(struct hf_transfer_batch *batch, void *context), void *context,
+	struct hf_transfer_batch **batch_out)
+{
+	int rc = batch_alloc(&engine->owners, tasks, engine->merge_requests, idle, context, batch_out);
+
+	if (rc == 0)
+		engine->batches++;
+	return rc;
+}
+
+int hf_transfer_batch_free(struct hf_transfer_batch *batch)
+{
+	struct hf_transfer *engine = batch == NULL ? NULL : engine_of(batch);
+	int rc = batch_free(batch);
+
+	if (rc == 0 && engine != NULL)
+		engine->batches--;
+	return rc;
+}
+
+int hf_transfer_cancel(struct hf_transfer_batch *batch, unsigned task)
+{
+	return batch_cancel(batch, task);
+}
+
+int hf_transfer_task_status(
+	const struct hf_transfer_batch *batch, unsigned task, enum hf_transfer_status *status_out, uint64_t *bytes_out)
+{
+	struct batch_task_status status;
+	int rc = batch_task_status(batch, task, &status);
+
+	if (rc != 0)
+		return rc;
+	*status_out = status.status;
+	if (bytes_out != NULL)
+		*bytes_out = status.bytes;
+	return 0;
+}
+
+enum hf_transfer_status hf_transfer_batch_status(const struct hf_transfer_batch *batch)
+{
+	return batch_status(batch);
+}
+
+void hf_transfer_counters(const struct hf_transfer *engine, struct hf_transfer_counters *counters_out)
+{
+	*counters_out = (struct hf_transfer_counters){0};
+	memcpy(counters_out->failovers, engine->owners.failovers, sizeof(counters_out->failovers));
+	list_for_each (at, &engine->peers) {
+		const struct peer *peer = container_of(at, struct peer, link);
+
+		counters_out->tcp_bytes += peer->tcp.bytes;
+		for (unsigned i = 0; i < HF_RAILS_MAX; i++)
+			counters_out->rail_bytes[i] += peer->rails[0].lanes[i].bytes + peer->rails[1].lanes[i].bytes;
+	}
+}

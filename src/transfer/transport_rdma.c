@@ -1,0 +1,227 @@
+#include "transfer/transport_rdma.h"
+
+#include "base/ensure.h"
+#include "transfer/buffers.h"
+#include "transfer/peer.h"
+
+static struct rdma_transport *rdma_of(struct transport *transport)
+{
+	return container_of(transport, struct rdma_transport, transport);
+}
+
+static struct rdma_peer *rails_to(struct rdma_transport *rdma, const struct task_request *request)
+{
+	return &request->segment->peer->rails[rdma->transport.kind == HF_TRANSPORT_SHM ? 0 : 1];
+}
+
+static uint32_t open_lanes(const struct rdma_peer *rails)
+{
+	uint32_t open = 0;
+
+	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
+		if ((rails->made & 1u << i) != 0 && lane_is_open(&rails->lanes[i]))
+			open |= 1u << i;
+	return open;
+}
+
+static bool rdma_reaches(struct transport *transport, const struct task_request *request)
+{
+	return open_lanes(rails_to(rdma_of(transport), request)) != 0;
+}
+
+static enum transport_answer rdma_submit(struct transport *transport, struct transport_job *above)
+{
+	struct rdma_transport *rdma = rdma_of(transport);
+	struct rdma_peer *rails = rails_to(rdma, above->request);
+	struct sliced_job *job;
+
+	if (rails->peer->node_peer == NULL)
+		return TRANSPORT_REFUSED;
+	job = sliced_job_new(above, &rails->jobs, rdma->lanes.block_bytes, hf_loop_now_ns(rdma->lanes.loop));
+	return job == NULL ? TRANSPORT_REFUSED : TRANSPORT_ACCEPTED;
+}
+
+static void withdraw_lanes(struct rdma_peer *rails, const struct sliced_job *job)
+{
+	for (unsigned i = 0; i < HF_RAILS_MAX; i++) {
+		bool used = false;
+
+		if ((rails->made & 1u << i) == 0)
+			continue;
+		list_for_each (at, &rails->lanes[i].out)
+			used |= container_of(at, struct slice, link)->job == job;
+		if (used)
+			lane_withdraw(&rails->lanes[i]);
+	}
+}
+
+static void rdma_withdraw(struct transport *transport, struct transport_job *above)
+{
+	struct sliced_job *job = above->carried;
+
+	if (job->out > 0)
+		withdraw_lanes(rails_to(rdma_of(transport), above->request), job);
+	sliced_job_withdraw(job);
+}
+
+static const struct transport_ops rdma_ops = {
+	.reaches = rdma_reaches, .submit = rdma_submit, .withdraw = rdma_withdraw};
+
+void rdma_transport_init(struct rdma_transport *rdma, enum hf_transport kind)
+{
+	rdma->transport = (struct transport){.ops = &rdma_ops, .kind = kind};
+}
+
+/* ---- of one peer ---- */
+
+static bool is_reachable(const struct rdma_peer *rails, unsigned rail)
+{
+	return rails->peer->node_peer != NULL && rails->peer->segment.view.incarnation != 0 &&
+	       hf_node_rail_up(rails->transport->lanes.node, rail);
+}
+
+void rdma_peer_init(struct rdma_peer *rails, struct rdma_transport *rdma, struct peer *peer)
+{
+	*rails = (struct rdma_peer){.transport = rdma, .peer = peer, .made = rdma->rails};
+	list_init(&rails->jobs);
+	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
+		if (rails->made & 1u << i)
+			lane_init(&rails->lanes[i], &rdma->lanes, peer->node_peer, i, is_reachable(rails, i));
+}
+
+void rdma_peer_close(struct rdma_peer *rails)
+{
+	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
+		if (rails->made & 1u << i)
+			lane_close(&rails->lanes[i]);
+	while (!list_empty(&rails->jobs))
+		sliced_job_give_up(container_of(rails->jobs.next, struct sliced_job, link));
+	rails->made = 0;
+}
+
+/* Where the bytes of a slice lie at the peer: the buffer may have gone since the request was checked. */
+static bool find_target(const struct peer *peer, const struct slice *slice, struct lane_target *target_out)
+{
+	const struct task_request *request = slice->job->above->request;
+	int buffer = segment_buffer(&peer->segment, request->offset, request->length);
+
+	if (buffer < 0)
+		return false;
+	*target_out = (struct lane_target){.addr = request->offset + slice->range.begin,
+		.rkey = peer->segment.view.buffers[buffer].rkey,
+		.lkey = request->local->mr->lkey};
+	return true;
+}
+
+static int choose(const struct rdma_peer *rails, uint32_t open, uint64_t bytes, uint64_t now_ns)
+{
+	struct lane_load loads[HF_RAILS_MAX];
+	int chosen;
+
+	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
+		loads[i] = rails->lanes[i].load;
+	chosen = schedule_choose(loads, HF_RAILS_MAX, open, bytes, now_ns);
+	return chosen >= 0 && lane_has_room(&rails->lanes[chosen]) ? chosen : -1;
+}
+
+static uint64_t next_bytes(const struct sliced_job *job)
+{
+	const struct slice *slice = container_of(job->unsent.next, struct slice, link);
+
+	return slice->range.end - slice->range.begin;
+}
+
+/* A slice of the first job, which goes to the end of the queue then: a large job does not keep small ones waiting.
+ * False: no lane takes a slice now. */
+static bool send_one(struct rdma_peer *rails, uint64_t now_ns)
+{
+	struct sliced_job *job = container_of(rails->jobs.next, struct sliced_job, link);
+	uint32_t open = open_lanes(rails);
+	int lane = open == 0 ? -1 : choose(rails, open, next_bytes(job), now_ns);
+	struct lane_target target;
+	struct slice *slice;
+
+	if (lane < 0)
+		return false;
+	slice = sliced_job_take(job);
+	if (find_target(rails->peer, slice, &target)) {
+		lane_send(&rails->lanes[lane], slice, &target);
+	} else {
+		sliced_job_fail(job);
+		slice_back(slice);
+	}
+	return true;
+}
+
+static bool send_slices(struct rdma_peer *rails, uint64_t now_ns)
+{
+	bool any = false;
+
+	while (!list_empty(&rails->jobs) && send_one(rails, now_ns))
+		any = true;
+	return any;
+}
+
+static void give_up_stranded(struct rdma_peer *rails, uint64_t now_ns)
+{
+	list_for_each_safe (at, &rails->jobs) {
+		struct sliced_job *job = container_of(at, struct sliced_job, link);
+		bool patient = !job->above->movable && now_ns - job->begun_ns < rails->transport->max_timeout_ns;
+
+		if (!patient)
+			sliced_job_give_up(job);
+	}
+}
+
+/* A slice that has been out for too long ends with its lane. */
+static void withdraw_stuck(struct rdma_peer *rails, struct lane *lane, uint64_t now_ns)
+{
+	const struct slice *oldest = list_empty(&lane->out) ? NULL : container_of(lane->out.next, struct slice, link);
+
+	if (oldest != NULL && now_ns - oldest->sent_ns >= rails->transport->max_timeout_ns)
+		lane_withdraw(lane);
+}
+
+static const struct lane_target *probe_target(const struct rdma_peer *rails, struct lane_target *target_out)
+{
+	const struct wire_segment *view = &rails->peer->segment.view;
+
+	for (unsigned i = 0; i < view->count; i++) {
+		const struct wire_buffer *buffer = &view->buffers[i];
+
+		if ((buffer->permission & HF_TRANSFER_REMOTE_READ) == 0 ||
+			buffer->bytes < rails->transport->lanes.block_bytes)
+			continue;
+		*target_out = (struct lane_target){.addr = buffer->addr, .rkey = buffer->rkey};
+		return target_out;
+	}
+	return NULL;
+}
+
+bool rdma_peer_turn(struct rdma_peer *rails, uint64_t now_ns)
+{
+	struct lane_target target;
+	const struct lane_target *probe_at = probe_target(rails, &target);
+	bool busy = false;
+
+	for (unsigned i = 0; i < HF_RAILS_MAX; i++) {
+		if ((rails->made & 1u << i) == 0)
+			continue;
+		withdraw_stuck(rails, &rails->lanes[i], now_ns);
+		busy |= lane_turn(&rails->lanes[i], is_reachable(rails, i), probe_at, now_ns);
+	}
+	busy |= send_slices(rails, now_ns);
+	if (open_lanes(rails) == 0)
+		give_up_stranded(rails, now_ns);
+	return busy;
+}
+
+uint64_t rdma_peer_wake_ns(const struct rdma_peer *rails)
+{
+	uint64_t wake_ns = UINT64_MAX;
+
+	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
+		if ((rails->made & 1u << i) && lane_wake_ns(&rails->lanes[i]) < wake_ns)
+			wake_ns = lane_wake_ns(&rails->lanes[i]);
+	return wake_ns;
+}

@@ -1,0 +1,335 @@
+#include "transfer/transport_tcp.h"
+
+#include <stdlib.h>
+
+#include "base/ensure.h"
+#include "base/log.h"
+#include "transfer/peer.h"
+
+#define BIT(n)          (1u << (n))
+#define FAILURES_MOST   4u /* streams in a row that carried nothing, until the peer counts as out of reach */
+#define BACKOFF_MIN_NS  20000000ull
+#define BACKOFF_MAX_NS  1000000000ull
+#define SLICES_A_STREAM 16u
+
+static const unsigned line_allowed[TCP_LINE_STATES] = {
+	[TCP_LINE_CLOSED] = BIT(TCP_LINE_OPEN),
+	[TCP_LINE_OPEN] = BIT(TCP_LINE_FENCING) | BIT(TCP_LINE_CLOSED),
+	[TCP_LINE_FENCING] = BIT(TCP_LINE_CLOSED),
+};
+
+static void line_move(struct tcp_line *line, enum tcp_line_state to)
+{
+	ensure(line_allowed[line->state] & BIT(to));
+	line->state = to;
+}
+
+/* A slice on its way over a stream. */
+struct tcp_sent {
+	struct tcp_slice wire;
+	struct slice *slice;
+};
+
+static struct tcp_sent *sent_of(struct tcp_slice *wire)
+{
+	return container_of(wire, struct tcp_sent, wire);
+}
+
+static struct tcp_line *line_of(struct tcp_stream *stream)
+{
+	return container_of(stream, struct tcp_line, stream);
+}
+
+static struct tcp_transport *tcp_of(struct transport *transport)
+{
+	return container_of(transport, struct tcp_transport, transport);
+}
+
+/* ---- the ends of slices ---- */
+
+static void take_out(struct tcp_line *line, struct tcp_sent *sent)
+{
+	list_remove(&sent->wire.link);
+	line->stream.out_count--;
+	free(sent);
+}
+
+static void bring_back(struct tcp_line *line, struct tcp_sent *sent)
+{
+	struct slice *slice = sent->slice;
+
+	take_out(line, sent);
+	slice_back(slice);
+}
+
+static void on_ended(struct tcp_stream *stream, struct tcp_slice *wire, enum tcp_nak reason)
+{
+	struct tcp_line *line = line_of(stream);
+	struct slice *slice = sent_of(wire)->slice;
+
+	free(sent_of(wire));
+	line->answered = true;
+	line->backoff_ns = 0;
+	line->peer->failures = 0;
+	if (reason == TCP_NAK_NONE) {
+		line->peer->bytes += slice->range.end - slice->range.begin;
+		slice_done(slice);
+		return;
+	}
+	sliced_job_fail(slice->job);
+	slice_back(slice);
+}
+
+static void end_line(struct tcp_line *line, uint64_t now_ns)
+{
+	line->backoff_ns = line->backoff_ns == 0 ? BACKOFF_MIN_NS : line->backoff_ns * 2;
+	if (line->backoff_ns > BACKOFF_MAX_NS)
+		line->backoff_ns = BACKOFF_MAX_NS;
+	line->retry_ns = now_ns + line->backoff_ns;
+	line_move(line, TCP_LINE_CLOSED);
+}
+
+/* READs are stored by us alone, so they end here; WRITEs wait for the fence at the peer. */
+static void stop_line(struct tcp_line *line)
+{
+	bool fences = false;
+
+	tcp_stream_close(&line->stream);
+	if (!line->answered)
+		line->peer->failures++;
+	list_for_each_safe (at, &line->stream.out) {
+		struct tcp_sent *sent = sent_of(container_of(at, struct tcp_slice, link));
+
+		if (sent->wire.opcode == HF_TRANSFER_READ)
+			bring_back(line, sent);
+		else
+			fences = true;
+	}
+	if (!fences) {
+		end_line(line, hf_loop_now_ns(line->peer->transport->loop));
+		return;
+	}
+	line_move(line, TCP_LINE_FENCING);
+	line->peer->transport->say_fence(line->peer->peer, line->stream.epoch);
+}
+
+static void on_broken(struct tcp_stream *stream, const char *reason)
+{
+	struct tcp_line *line = line_of(stream);
+
+	log_debug("transfer: a tcp stream to %s broke: %s", hf_peer_name(line->peer->peer->node_peer), reason);
+	stop_line(line);
+}
+
+static void on_room(struct tcp_stream *stream)
+{
+	(void)stream; /* the next turn fills it */
+}
+
+static const struct tcp_stream_events stream_events = {.ended = on_ended, .broken = on_broken, .room = on_room};
+
+static void fenced_up_to(struct tcp_line *line, uint64_t answered)
+{
+	while (!list_empty(&line->stream.out)) {
+		struct tcp_sent *sent = sent_of(container_of(line->stream.out.next, struct tcp_slice, link));
+		bool placed = sent->wire.id <= answered;
+		struct slice *slice = sent->slice;
+
+		take_out(line, sent);
+		if (placed)
+			slice_done(slice);
+		else
+			slice_back(slice);
+	}
+	end_line(line, hf_loop_now_ns(line->peer->transport->loop));
+}
+
+void tcp_peer_fenced(struct tcp_peer *tcp_peer, uint32_t epoch, uint64_t answered)
+{
+	for (unsigned i = 0; i < tcp_peer->transport->streams; i++) {
+		struct tcp_line *line = &tcp_peer->lines[i];
+
+		if (line->state == TCP_LINE_FENCING && line->stream.epoch == epoch)
+			fenced_up_to(line, answered);
+	}
+}
+
+/* ---- the transport ---- */
+
+static bool tcp_reaches(struct transport *transport, const struct task_request *request)
+{
+	const struct peer *peer = request->segment->peer;
+
+	(void)transport;
+	return peer->node_peer != NULL && peer->segment.view.tcp_family != 0 && peer->tcp.failures < FAILURES_MOST;
+}
+
+static enum transport_answer tcp_submit(struct transport *transport, struct transport_job *above)
+{
+	struct tcp_transport *tcp = tcp_of(transport);
+	struct peer *peer = above->request->segment->peer;
+
+	if (!tcp_reaches(transport, above->request) ||
+		sliced_job_new(above, &peer->tcp.jobs, tcp->block_bytes, hf_loop_now_ns(tcp->loop)) == NULL)
+		return TRANSPORT_REFUSED;
+	return TRANSPORT_ACCEPTED;
+}
+
+static bool carries(const struct tcp_line *line, const struct sliced_job *job)
+{
+	list_for_each (at, &line->stream.out)
+		if (sent_of(container_of(at, struct tcp_slice, link))->slice->job == job)
+			return true;
+	return false;
+}
+
+static void tcp_withdraw(struct transport *transport, struct transport_job *above)
+{
+	struct tcp_peer *tcp_peer = &above->request->segment->peer->tcp;
+	struct sliced_job *job = above->carried;
+
+	(void)transport;
+	sliced_job_hold(job);
+	sliced_job_withdraw(job);
+	for (unsigned i = 0; i < tcp_peer->transport->streams; i++)
+		if (tcp_peer->lines[i].state == TCP_LINE_OPEN && carries(&tcp_peer->lines[i], job))
+			stop_line(&tcp_peer->lines[i]);
+	sliced_job_release(job);
+}
+
+static const struct transport_ops tcp_ops = {.reaches = tcp_reaches, .submit = tcp_submit, .withdraw = tcp_withdraw};
+
+void tcp_transport_init(struct tcp_transport *tcp)
+{
+	tcp->transport = (struct transport){.ops = &tcp_ops, .kind = HF_TRANSPORT_TCP};
+	tcp->next_epoch = 1;
+}
+
+/* ---- of one peer ---- */
+
+void tcp_peer_init(struct tcp_peer *tcp_peer, struct tcp_transport *tcp, struct peer *peer)
+{
+	*tcp_peer = (struct tcp_peer){.transport = tcp, .peer = peer};
+	list_init(&tcp_peer->jobs);
+	for (unsigned i = 0; i < TCP_STREAMS_MAX; i++)
+		tcp_peer->lines[i].peer = tcp_peer;
+}
+
+static void give_up_all(struct tcp_peer *tcp_peer)
+{
+	while (!list_empty(&tcp_peer->jobs))
+		sliced_job_give_up(container_of(tcp_peer->jobs.next, struct sliced_job, link));
+}
+
+void tcp_peer_close(struct tcp_peer *tcp_peer)
+{
+	for (unsigned i = 0; i < tcp_peer->transport->streams; i++) {
+		struct tcp_line *line = &tcp_peer->lines[i];
+
+		if (line->state == TCP_LINE_CLOSED)
+			continue;
+		tcp_stream_close(&line->stream);
+		fenced_up_to(line, 0);
+	}
+	give_up_all(tcp_peer);
+}
+
+static bool open_line(struct tcp_line *line, uint64_t now_ns)
+{
+	struct tcp_transport *tcp = line->peer->transport;
+	const struct wire_segment *view = &line->peer->peer->segment.view;
+	struct tcp_header hello = tcp_stream_hello(tcp->incarnation, view->incarnation, tcp->next_epoch++);
+	struct hf_addr target;
+
+	if (!wire_tcp(view, &target))
+		return false;
+	line_move(line, TCP_LINE_OPEN);
+	line->answered = false;
+	if (tcp_stream_open(&line->stream, tcp->loop, &tcp->local, &target, &hello, &stream_events, NULL) == 0)
+		return true;
+	line->peer->failures++;
+	end_line(line, now_ns);
+	return false;
+}
+
+static bool send_one(struct tcp_line *line)
+{
+	const struct wire_segment *view = &line->peer->peer->segment.view;
+	struct sliced_job *job = container_of(line->peer->jobs.next, struct sliced_job, link);
+	const struct task_request *request = job->above->request;
+	int buffer = segment_buffer(&line->peer->peer->segment, request->offset, request->length);
+	struct tcp_sent *sent = calloc(1, sizeof(*sent));
+	struct slice *slice;
+
+	if (sent == NULL)
+		return false; /* another turn has memory, or the deadline ends the task */
+	slice = sliced_job_take(job);
+	if (buffer < 0) {
+		free(sent);
+		sliced_job_fail(job);
+		slice_back(slice);
+		return true;
+	}
+	slice->sent_ns = hf_loop_now_ns(line->peer->transport->loop);
+	sent->slice = slice;
+	sent->wire = (struct tcp_slice){.opcode = request->opcode,
+		.local = request->source + slice->range.begin,
+		.length = (uint32_t)(slice->range.end - slice->range.begin),
+		.key = view->buffers[buffer].key,
+		.offset = request->offset + slice->range.begin};
+	tcp_stream_send(&line->stream, &sent->wire);
+	return true;
+}
+
+static bool fill_line(struct tcp_line *line)
+{
+	bool any = false;
+
+	while (!list_empty(&line->peer->jobs) && line->stream.out_count < SLICES_A_STREAM &&
+		tcp_stream_has_room(&line->stream) && send_one(line))
+		any = true;
+	return any;
+}
+
+static bool is_stuck(const struct tcp_line *line, uint64_t now_ns)
+{
+	const struct tcp_sent *oldest;
+
+	if (list_empty(&line->stream.out))
+		return false;
+	oldest = sent_of(container_of(line->stream.out.next, struct tcp_slice, link));
+	return now_ns - oldest->slice->sent_ns >= line->peer->transport->max_timeout_ns;
+}
+
+bool tcp_peer_turn(struct tcp_peer *tcp_peer, uint64_t now_ns)
+{
+	bool busy = false;
+
+	for (unsigned i = 0; i < tcp_peer->transport->streams; i++) {
+		struct tcp_line *line = &tcp_peer->lines[i];
+
+		if (line->state == TCP_LINE_CLOSED && !list_empty(&tcp_peer->jobs) && now_ns >= line->retry_ns)
+			busy |= open_line(line, now_ns);
+		if (line->state == TCP_LINE_OPEN && is_stuck(line, now_ns))
+			stop_line(line);
+		if (line->state == TCP_LINE_OPEN)
+			busy |= fill_line(line);
+	}
+	if (tcp_peer->failures >= FAILURES_MOST) {
+		give_up_all(tcp_peer);
+		tcp_peer->failures = 0; /* the next job tries again */
+	}
+	return busy;
+}
+
+uint64_t tcp_peer_wake_ns(const struct tcp_peer *tcp_peer)
+{
+	uint64_t wake_ns = UINT64_MAX;
+
+	if (list_empty(&tcp_peer->jobs))
+		return wake_ns;
+	for (unsigned i = 0; i < tcp_peer->transport->streams; i++)
+		if (tcp_peer->lines[i].state == TCP_LINE_CLOSED && tcp_peer->lines[i].retry_ns < wake_ns)
+			wake_ns = tcp_peer->lines[i].retry_ns;
+	return wake_ns;
+}

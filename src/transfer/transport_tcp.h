@@ -1,0 +1,64 @@
+/* transport_tcp.h - slices over tcp streams to a peer, where its rails do not reach it.
+ *
+ * Each peer has `streams` streams, each of an epoch that no other stream of this engine ever has. What was sent may
+ * lie in the peer's kernel when a stream ends, so the WRITEs that were out come back only when the peer has answered a
+ * FENCE of that epoch, or is gone for longer than its lease (R-T3, R-T4). READs come back at once. */
+#ifndef HOLDFAST_TRANSFER_TRANSPORT_TCP_H
+#define HOLDFAST_TRANSFER_TRANSPORT_TCP_H
+
+#include "transfer/slices.h"
+#include "transfer/tcp_stream.h"
+
+#define TCP_STREAMS_MAX 8u
+
+struct peer;
+struct tcp_peer;
+
+struct tcp_transport {
+	struct transport transport;
+	struct hf_loop *loop;
+	struct hf_addr local; /* streams connect from its host */
+	uint64_t incarnation;
+	unsigned streams;
+	uint64_t block_bytes, max_timeout_ns;
+	uint32_t next_epoch;
+	void (*say_fence)(struct peer *peer, uint32_t epoch);
+};
+
+enum tcp_line_state {
+	TCP_LINE_CLOSED,  /* waits for retry_ns and for slices */
+	TCP_LINE_OPEN,    /* connecting, or carries slices */
+	TCP_LINE_FENCING, /* ended; waits for FENCED */
+	TCP_LINE_STATES,
+};
+
+/* One stream after another, in one place of the peer's. */
+struct tcp_line {
+	struct tcp_peer *peer;
+	enum tcp_line_state state;
+	struct tcp_stream stream;
+	bool answered; /* the stream has carried a slice */
+	uint64_t retry_ns, backoff_ns;
+};
+
+struct tcp_peer {
+	struct tcp_transport *transport;
+	struct peer *peer;
+	struct list jobs;
+	unsigned failures; /* streams in a row that carried nothing */
+	uint64_t bytes;
+	struct tcp_line lines[TCP_STREAMS_MAX];
+};
+
+void tcp_transport_init(struct tcp_transport *tcp);
+void tcp_peer_init(struct tcp_peer *tcp_peer, struct tcp_transport *tcp, struct peer *peer);
+/* The peer is gone: its lease is over, and nothing that was sent is placed any more. Jobs are given up. */
+void tcp_peer_close(struct tcp_peer *tcp_peer);
+
+/* The peer has fenced the stream of this epoch, and answered its slices up to this id. */
+void tcp_peer_fenced(struct tcp_peer *tcp_peer, uint32_t epoch, uint64_t answered);
+
+bool tcp_peer_turn(struct tcp_peer *tcp_peer, uint64_t now_ns);
+uint64_t tcp_peer_wake_ns(const struct tcp_peer *tcp_peer);
+
+#endif

@@ -1,0 +1,327 @@
+/* Two engines in one process, over two rails and tcp: what is moved arrives whole, whatever is cut meanwhile. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <holdfast/transfer.h>
+
+#include "../vqp/pair.h"
+
+#define BYTES  (8u << 20)
+#define SECOND 1000000000ull
+#define LIMIT  100000u /* turns */
+#define CHUNK  (1u << 20)
+#define TASKS  512u
+
+struct side {
+	struct hf_transfer *engine;
+	uint8_t *memory;
+};
+
+struct fixture {
+	struct pair pair;
+	struct side a, b;
+	struct hf_segment *segment; /* of b, as a sees it */
+	uint64_t target;            /* where it begins */
+	struct hf_transfer_batch *batch;
+};
+
+static void open_side(struct end *end, struct side *side, const struct hf_transfer_config *config)
+{
+	struct hf_transfer_config with_tcp = *config;
+	struct hf_error error = {0};
+
+	side->memory = calloc(1, BYTES);
+	assert_non_null(side->memory);
+	assert_int_equal(hf_addr_parse("127.0.0.1", &with_tcp.listen), 0);
+	if (hf_transfer_open(end->node, &with_tcp, NULL, NULL, &side->engine, &error) != 0)
+		fail_msg("%s", error.text);
+	if (hf_transfer_register(
+		    side->engine, side->memory, BYTES, HF_TRANSFER_REMOTE_READ | HF_TRANSFER_REMOTE_WRITE, &error) != 0)
+		fail_msg("%s", error.text);
+}
+
+/* Bytes of the first tasks that are in place. */
+static uint64_t moved(struct fixture *f, unsigned tasks)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < tasks; i++) {
+		enum hf_transfer_status status;
+		uint64_t bytes;
+
+		assert_int_equal(hf_transfer_task_status(f->batch, i, &status, &bytes), 0);
+		sum += bytes;
+	}
+	return sum;
+}
+
+static void turn(struct fixture *f)
+{
+	(void)hf_loop_turn(f->pair.loop, 1000000);
+}
+
+static void settle(struct fixture *f)
+{
+	for (unsigned i = 0; i < LIMIT && hf_transfer_batch_status(f->batch) == HF_TRANSFER_PENDING; i++)
+		turn(f);
+}
+
+static void open_fixture(struct fixture *f, const struct hf_transfer_config *config)
+{
+	uint64_t bytes;
+
+	*f = (struct fixture){0};
+	pair_management = true;
+	pair_open(&f->pair, HF_POLICY_VARUNA);
+	open_side(&f->pair.a, &f->a, config);
+	open_side(&f->pair.b, &f->b, config);
+	assert_int_equal(hf_peer_connect(f->pair.a.node, &f->pair.control[1][0], 1, &f->pair.a.peer, NULL), 0);
+	for (unsigned i = 0; i < LIMIT && f->segment == NULL; i++) {
+		turn(f);
+		if (f->pair.a.peer != NULL)
+			f->segment = hf_transfer_segment(f->a.engine, f->pair.a.peer);
+	}
+	assert_non_null(f->segment);
+	assert_true(hf_segment_buffer(f->segment, 0, &f->target, &bytes));
+	assert_int_equal(bytes, BYTES);
+	assert_int_equal(hf_transfer_batch_alloc(f->a.engine, TASKS, NULL, NULL, &f->batch), 0);
+}
+
+static void close_fixture(struct fixture *f)
+{
+	assert_int_equal(hf_transfer_batch_free(f->batch), 0);
+	assert_int_equal(hf_transfer_close(f->a.engine), 0);
+	assert_int_equal(hf_transfer_close(f->b.engine), 0);
+	pair_close(&f->pair);
+	free(f->a.memory);
+	free(f->b.memory);
+	pair_management = false;
+}
+
+static int submit(struct fixture *f, enum hf_transfer_opcode opcode, uint64_t offset, uint64_t length)
+{
+	const struct hf_transfer_request request = {.opcode = opcode,
+		.source = &f->a.memory[offset],
+		.segment = f->segment,
+		.target_offset = f->target + offset,
+		.length = length};
+	unsigned first;
+
+	return hf_transfer_submit(f->batch, &request, 1, &first, NULL);
+}
+
+static void fill_with(uint8_t *memory, unsigned salt)
+{
+	for (unsigned i = 0; i < BYTES; i++)
+		memory[i] = (uint8_t)(i * 131 + i / 257 + salt);
+}
+
+static void fill(uint8_t *memory)
+{
+	fill_with(memory, 1);
+}
+
+static bool both_rails_carried(struct fixture *f, const struct hf_transfer_counters *before)
+{
+	struct hf_transfer_counters now;
+
+	hf_transfer_counters(f->a.engine, &now);
+	return now.rail_bytes[0] > before->rail_bytes[0] && now.rail_bytes[1] > before->rail_bytes[1];
+}
+
+/* Lanes come up in the background, and the first tasks may go over tcp before they do. */
+static void wait_for_rails(struct fixture *f)
+{
+	struct hf_transfer_counters before;
+
+	hf_transfer_counters(f->a.engine, &before);
+	for (unsigned i = 0; i < TASKS && !both_rails_carried(f, &before); i++) {
+		assert_int_equal(submit(f, HF_TRANSFER_WRITE, 0, BYTES), 0);
+		settle(f);
+	}
+	assert_true(both_rails_carried(f, &before));
+	assert_int_equal(hf_transfer_batch_free(f->batch), 0);
+	assert_int_equal(hf_transfer_batch_alloc(f->a.engine, TASKS, NULL, NULL, &f->batch), 0);
+}
+
+static const struct hf_transfer_config defaults;
+
+static void a_write_and_a_read_go_over_both_rails(void **state)
+{
+	struct fixture f;
+
+	(void)state;
+	open_fixture(&f, &defaults);
+	wait_for_rails(&f);
+	fill(f.a.memory);
+	assert_int_equal(submit(&f, HF_TRANSFER_WRITE, 0, BYTES), 0);
+	settle(&f);
+	assert_int_equal(hf_transfer_batch_status(f.batch), HF_TRANSFER_COMPLETED);
+	assert_memory_equal(f.a.memory, f.b.memory, BYTES);
+	memset(f.a.memory, 0, BYTES);
+	assert_int_equal(submit(&f, HF_TRANSFER_READ, 0, BYTES), 0);
+	settle(&f);
+	assert_int_equal(hf_transfer_batch_status(f.batch), HF_TRANSFER_COMPLETED);
+	assert_memory_equal(f.a.memory, f.b.memory, BYTES);
+	close_fixture(&f);
+}
+
+static void submit_chunks(struct fixture *f)
+{
+	for (unsigned i = 0; i < BYTES / CHUNK; i++)
+		assert_int_equal(submit(f, HF_TRANSFER_WRITE, i * CHUNK, CHUNK), 0);
+}
+
+static void turn_until_some_moved(struct fixture *f)
+{
+	for (unsigned i = 0; i < LIMIT && moved(f, BYTES / CHUNK) < CHUNK; i++)
+		turn(f);
+	assert_true(moved(f, BYTES / CHUNK) >= CHUNK);
+}
+
+static void what_a_cut_rail_had_not_executed_goes_over_the_other(void **state)
+{
+	struct fixture f;
+
+	(void)state;
+	open_fixture(&f, &defaults);
+	wait_for_rails(&f);
+	fill(f.a.memory);
+	submit_chunks(&f);
+	turn_until_some_moved(&f);
+	pair_cut(&f.pair, 0, false);
+	settle(&f);
+	assert_int_equal(hf_transfer_batch_status(f.batch), HF_TRANSFER_COMPLETED);
+	assert_memory_equal(f.a.memory, f.b.memory, BYTES);
+	close_fixture(&f);
+}
+
+static void without_rails_tcp_takes_over_and_rails_that_return_are_used_again(void **state)
+{
+	struct hf_transfer_counters counters;
+	struct fixture f;
+
+	(void)state;
+	open_fixture(&f, &defaults);
+	wait_for_rails(&f);
+	fill(f.a.memory);
+	submit_chunks(&f);
+	turn_until_some_moved(&f);
+	pair_cut(&f.pair, 0, false);
+	pair_cut(&f.pair, 1, false);
+	settle(&f);
+	assert_int_equal(hf_transfer_batch_status(f.batch), HF_TRANSFER_COMPLETED);
+	assert_memory_equal(f.a.memory, f.b.memory, BYTES);
+	fill_with(f.a.memory, 2);
+	submit_chunks(&f);
+	settle(&f);
+	assert_int_equal(hf_transfer_batch_status(f.batch), HF_TRANSFER_COMPLETED);
+	assert_memory_equal(f.a.memory, f.b.memory, BYTES);
+	hf_transfer_counters(f.a.engine, &counters);
+	assert_true(counters.tcp_bytes >= BYTES);
+	/* On shm nothing is under way for long enough to be cut. */
+	assert_true(strcmp(pair_kind, "shm") == 0 || counters.failovers[HF_TRANSPORT_RDMA][HF_TRANSPORT_TCP] > 0);
+	pair_cut(&f.pair, 0, true);
+	pair_cut(&f.pair, 1, true);
+	wait_for_rails(&f);
+	close_fixture(&f);
+}
+
+/* R-T23 */
+static void without_fallback_a_task_fails_when_no_rail_is_left(void **state)
+{
+	const struct hf_transfer_config config = {.fallback = HF_FALLBACK_OFF, .max_timeout_ns = SECOND / 5};
+	struct fixture f;
+
+	(void)state;
+	open_fixture(&f, &config);
+	wait_for_rails(&f);
+	submit_chunks(&f);
+	pair_cut(&f.pair, 0, false);
+	pair_cut(&f.pair, 1, false);
+	settle(&f);
+	assert_int_equal(hf_transfer_batch_status(f.batch), HF_TRANSFER_FAILED);
+	close_fixture(&f);
+}
+
+static void requests_that_name_no_buffer_are_refused_in_words(void **state)
+{
+	struct hf_transfer_request request;
+	struct hf_error error = {0};
+	struct fixture f;
+	unsigned first;
+
+	(void)state;
+	open_fixture(&f, &defaults);
+	assert_int_equal(submit(&f, HF_TRANSFER_WRITE, BYTES - 10, 11), -EINVAL);
+	request = (struct hf_transfer_request){.opcode = HF_TRANSFER_READ,
+		.source = f.a.memory,
+		.segment = f.segment,
+		.target_offset = f.target + BYTES,
+		.length = 1};
+	assert_int_equal(hf_transfer_submit(f.batch, &request, 1, &first, &error), -EINVAL);
+	assert_non_null(strstr(error.text, "request 0: no buffer of the segment holds its target"));
+	assert_int_equal(hf_transfer_batch_status(f.batch), HF_TRANSFER_COMPLETED);
+	close_fixture(&f);
+}
+
+static void memory_of_a_pending_request_stays_registered(void **state)
+{
+	struct fixture f;
+
+	(void)state;
+	open_fixture(&f, &defaults);
+	submit_chunks(&f);
+	assert_int_equal(hf_transfer_unregister(f.a.engine, f.a.memory), -EBUSY);
+	assert_int_equal(hf_transfer_batch_free(f.batch), -EBUSY);
+	assert_int_equal(hf_transfer_close(f.a.engine), -EBUSY);
+	settle(&f);
+	assert_int_equal(hf_transfer_unregister(f.a.engine, f.a.memory + 1), -ENOENT);
+	assert_int_equal(hf_transfer_unregister(f.a.engine, f.a.memory), 0);
+	close_fixture(&f);
+}
+
+static void a_peer_that_goes_ends_the_tasks_to_it(void **state)
+{
+	struct fixture f;
+
+	(void)state;
+	open_fixture(&f, &defaults);
+	wait_for_rails(&f);
+	submit_chunks(&f);
+	turn_until_some_moved(&f);
+	assert_int_equal(hf_transfer_close(f.b.engine), 0);
+	f.b.engine = NULL;
+	settle(&f);
+	assert_int_not_equal(hf_transfer_batch_status(f.batch), HF_TRANSFER_PENDING);
+	for (unsigned i = 0; i < LIMIT && hf_transfer_segment(f.a.engine, f.pair.a.peer) != NULL; i++)
+		turn(&f);
+	assert_null(hf_transfer_segment(f.a.engine, f.pair.a.peer));
+	submit_chunks(&f);
+	settle(&f);
+	assert_int_equal(hf_transfer_batch_status(f.batch), HF_TRANSFER_FAILED);
+	close_fixture(&f);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_write_and_a_read_go_over_both_rails),
+		cmocka_unit_test(what_a_cut_rail_had_not_executed_goes_over_the_other),
+		cmocka_unit_test(without_rails_tcp_takes_over_and_rails_that_return_are_used_again),
+		cmocka_unit_test(without_fallback_a_task_fails_when_no_rail_is_left),
+		cmocka_unit_test(requests_that_name_no_buffer_are_refused_in_words),
+		cmocka_unit_test(memory_of_a_pending_request_stays_registered),
+		cmocka_unit_test(a_peer_that_goes_ends_the_tasks_to_it),
+	};
+
+	if (argc > 1)
+		pair_kind = argv[1];
+	return cmocka_run_group_tests_name(pair_kind, tests, NULL, NULL);
+}
