@@ -18,8 +18,9 @@ import sys
 LAYERS = ["base", "env", "net", "dev", "rail", "node", "vqp", "transfer", "smr", "kv", "broker", "cli", "preload"]
 BESIDE = {("kv", "broker"), ("broker", "kv"), ("smr", "transfer")}  # in LAYERS' order, but strangers to each other
 PUBLIC_LAYER = {
-    "error.h": "base", "env.h": "env", "config.h": "env", "loop.h": "env", "work.h": "env", "dev.h": "dev", "dev_dc.h": "dev",
-    "dev_evidence.h": "dev", "dev_lease.h": "dev", "dev_ops.h": "dev", "fabric.h": "dev",
+    "error.h": "base", "metrics.h": "base", "env.h": "env", "config.h": "env", "loop.h": "env", "work.h": "env",
+    "dev.h": "dev", "dev_dc.h": "dev", "dev_evidence.h": "dev", "dev_lease.h": "dev",
+    "dev_ops.h": "dev", "fabric.h": "dev",
     "nics.h": "dev", "node.h": "node", "channel.h": "node", "vqp.h": "vqp", "grant.h": "vqp",
     "transfer.h": "transfer",
 }
