@@ -62,6 +62,7 @@ struct hf_node_config {
 	char secret_file[HF_PATH_BYTES];
 	char secret[HF_SECRET_BYTES];
 	struct hf_tls_files tls;    /* of control streams */
+	struct hf_addr http;        /* where status and metrics are served; no family: nowhere */
 	enum hf_policy policy;      /* the same at both ends: connecting is refused otherwise */
 	enum hf_evidence evidence;  /* likewise */
 	uint64_t heartbeat_ns;      /* between heartbeats on each control path; 0: 50 ms */

@@ -68,6 +68,7 @@ static const struct hf_config_key node_keys[] = {
 		.count_offset = offsetof(struct hf_node_config, management_count)},
 	{"secret_file", HF_CONFIG_PATH, NODE(secret_file)},
 	{"tls", HF_CONFIG_OBJECT, NODE(tls), .of = tls_keys, .of_count = sizeof(tls_keys) / sizeof(*tls_keys)},
+	{"http", HF_CONFIG_ADDRESS, NODE(http)},
 	{"policy", HF_CONFIG_CHOICE, NODE(policy), .choices = policies},
 	{"evidence", HF_CONFIG_CHOICE, NODE(evidence), .choices = evidences},
 	{"heartbeat_ms", HF_CONFIG_MILLISECONDS, NODE(heartbeat_ns)},

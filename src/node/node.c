@@ -47,6 +47,7 @@ static void rail_set(struct hf_node *node, unsigned i, bool up)
 	if (node->rails[i].up == up)
 		return;
 	node->rails[i].up = up;
+	node_status_rail(node, i);
 	node->switching = true; /* what control says of its path on that rail can wait */
 	control_enable(node->control, i, up);
 	node->switching = false;
@@ -304,6 +305,8 @@ int node_open(struct hf_node *node, struct hf_loop *loop, const struct hf_node_c
 		rc = rail_open(node, i, error);
 	if (rc == 0)
 		rc = open_control(node, error);
+	if (rc == 0)
+		rc = node_status_open(node, error);
 	if (rc != 0)
 		return rc;
 	node->poller = (struct hf_poller){.poll = node_poll, .arm = node_arm};
@@ -316,6 +319,7 @@ int node_open(struct hf_node *node, struct hf_loop *loop, const struct hf_node_c
 
 void node_close(struct hf_node *node)
 {
+	node_status_close(node);
 	channels_close(node);
 	control_close(node->control);
 	if (node->attached) {

@@ -18,6 +18,7 @@
 #include "node/channels.h"
 #include "node/message.h"
 #include "node/rail_cq.h"
+#include "node/status.h"
 
 struct hf_peer;
 
@@ -67,6 +68,7 @@ struct hf_node {
 	struct control *control;
 	struct message_kinds kinds; /* of messages of peers */
 	struct channels channels;
+	struct node_status status;
 	struct hf_poller poller;
 	struct hf_timer timer;
 	bool switching, hearing; /* ports changed: peer_refresh_rails follows; messages are read: node_flush does */

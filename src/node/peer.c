@@ -64,6 +64,7 @@ void peer_free_memory(struct hf_peer *peer)
 {
 	peer_lease_end(peer);
 	list_remove(&peer->node_link);
+	node_status_peers(peer->node);
 	peer->node->layer->peer_free(peer);
 }
 
@@ -173,6 +174,7 @@ static void take_node(struct hf_peer *peer, const struct message_head *head)
 				strcmp(node->rails[i].config.kind, peer->remote[k].kind) == 0)
 				peer->rail_map[i] = (int)k;
 	peer->up = true;
+	node_status_peers(node);
 	peer_lease_begin(peer);
 	peer_refresh_rails(peer);
 	log_info("peer %s is up", hf_peer_name(peer));

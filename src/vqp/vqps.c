@@ -207,6 +207,7 @@ int hf_node_open(struct hf_loop *loop, const struct hf_node_config *config, cons
 		hf_node_close(&vqps->node);
 		return rc;
 	}
+	vqp_metrics_register(&vqps->metrics, config->name);
 	*node_out = &vqps->node;
 	return 0;
 }

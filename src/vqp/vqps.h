@@ -6,6 +6,7 @@
 #include "node/node.h"
 #include "node/peer.h"
 #include "vqp/path/rebuild.h"
+#include "vqp/vqp_metrics.h"
 
 #define NODE_SERVICES_MAX 32u
 
@@ -24,6 +25,7 @@ struct vqps {
 	struct list pools, graves;
 	struct list initiators; /* carrier.h */
 	struct rebuilds rebuilds;
+	struct vqp_metrics metrics;
 	bool standby_waits;          /* a vqp may wait until there is room on its standby qp */
 	struct list fence_queue;     /* vqps with something to do at every turn */
 	struct list fence_asked;     /* those before the others: the peer waits for their fence */

@@ -96,8 +96,11 @@ static void posted(struct hf_vqp *vqp, struct request_log_wr *entry)
 		return;
 	entry->sent_before = false;
 	vqp->counters.resent_wrs++;
-	if (entry->wr.opcode != IBV_WR_RDMA_READ)
-		vqp->counters.resent_bytes += entry->bytes - entry->landed;
+	hf_metric_add(vqps_of(vqp->node)->metrics.resent_wrs, 1);
+	if (entry->wr.opcode == IBV_WR_RDMA_READ)
+		return;
+	vqp->counters.resent_bytes += entry->bytes - entry->landed;
+	hf_metric_add(vqps_of(vqp->node)->metrics.resent_bytes, entry->bytes - entry->landed);
 }
 
 /* The device took what is before `end`. */

@@ -49,7 +49,10 @@ static enum ibv_wc_opcode wc_opcode(enum ibv_wr_opcode opcode)
 
 static void fill_send(struct hf_vqp *vqp, const struct request_log_wr *entry, struct ibv_wc *wc)
 {
-	vqp->counters.unknown += entry->outcome == HF_WC_UNKNOWN;
+	if (entry->outcome == HF_WC_UNKNOWN) {
+		vqp->counters.unknown++;
+		hf_metric_add(vqps_of(vqp->node)->metrics.unknown, 1);
+	}
 	*(entry->status == IBV_WC_SUCCESS ? &vqp->counters.completed : &vqp->counters.failed) += 1;
 	*wc = (struct ibv_wc){
 		.wr_id = entry->wr.wr_id,

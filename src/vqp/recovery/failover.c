@@ -103,6 +103,23 @@ static void post_rest(struct hf_vqp *vqp)
 		list_push_back(&vqps_of(vqp->node)->resumed, &vqp->resumed_link);
 }
 
+static void count_resumed(struct hf_vqp *vqp, uint64_t now_ns)
+{
+	struct vqp_metrics *metrics = &vqps_of(vqp->node)->metrics;
+
+	if (vqp->recovery.kind == RECOVERY_FAILOVER) {
+		vqp->counters.failovers++;
+		hf_metric_add(metrics->failovers, 1);
+		if (vqp->detected_ns == 0)
+			return;
+		vqp->counters.last_failover_ns = now_ns - vqp->detected_ns;
+		hf_metric_observe(metrics->failover_ns, vqp->counters.last_failover_ns);
+	} else if (vqp->path.rail != vqp->last_rail) {
+		vqp->counters.failbacks++;
+		hf_metric_add(metrics->failbacks, 1);
+	}
+}
+
 static void do_resume(struct hf_vqp *vqp)
 {
 	bool first = vqp->state == HF_VQP_CONNECTING;
@@ -117,14 +134,8 @@ static void do_resume(struct hf_vqp *vqp)
 	}
 	vqp->held = vqp->rail_suspect = false;
 	vqps_of(vqp->node)->fence_answered = vqps_of(vqp->node)->fence_slice != 0;
-	if (!first) {
-		if (vqp->recovery.kind == RECOVERY_FAILOVER)
-			vqp->counters.failovers++;
-		else if (vqp->path.rail != vqp->last_rail)
-			vqp->counters.failbacks++;
-		if (vqp->recovery.kind == RECOVERY_FAILOVER && vqp->detected_ns != 0)
-			vqp->counters.last_failover_ns = now_ns - vqp->detected_ns;
-	}
+	if (!first)
+		count_resumed(vqp, now_ns);
 	log_debug("vqp %u: traffic is on rail %s", vqp->num, hf_node_rail_name(vqp->node, vqp->path.rail));
 	vqp->detected_ns = 0;
 	(void)path_post_recvs(vqp, &vqp->path);

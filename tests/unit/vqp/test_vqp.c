@@ -3,8 +3,11 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
+
+#include <holdfast/metrics.h>
 
 #include "pair.h"
 #include "vqp/objects.h"
@@ -176,6 +179,36 @@ static void writes_outlive_a_cut_rail_each_once(void **state)
 {
 	(void)state;
 	cut_in_the_middle(HF_POLICY_VARUNA);
+}
+
+static long long exported(const char *series)
+{
+	char *text = hf_metrics_prometheus(), *at;
+	long long value = -1;
+
+	assert_non_null(text);
+	at = strstr(text, series);
+	if (at != NULL)
+		value = strtoll(at + strlen(series), NULL, 10);
+	free(text);
+	return value;
+}
+
+/* Of the process: they outlive the node. */
+static void what_a_failover_did_is_in_the_metrics(void **state)
+{
+	static const char *const series[] = {"holdfast_vqp_failovers_total{node=\"a\"} ",
+		"holdfast_vqp_failover_seconds_count{node=\"a\"} ", "holdfast_vqp_resent_wrs_total{node=\"a\"} "};
+	long long before[3];
+
+	(void)state;
+	cut_in_the_middle(HF_POLICY_VARUNA); /* they are registered */
+	for (unsigned i = 0; i < 3; i++)
+		before[i] = exported(series[i]);
+	cut_in_the_middle(HF_POLICY_VARUNA);
+	for (unsigned i = 0; i < 2; i++)
+		assert_true(exported(series[i]) > before[i]);
+	assert_true(before[2] >= 0 && exported(series[2]) >= before[2]); /* when none was lost, none is sent again */
 }
 
 static void writes_outlive_a_cut_rail_on_a_qp_made_beforehand(void **state)
@@ -916,6 +949,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(messages_go_into_receives_in_order),
 		cmocka_unit_test(writes_outlive_a_cut_rail_and_return_to_it),
 		cmocka_unit_test(writes_outlive_a_cut_rail_each_once),
+		cmocka_unit_test(what_a_failover_did_is_in_the_metrics),
 		cmocka_unit_test(writes_outlive_a_cut_rail_on_a_qp_made_beforehand),
 		cmocka_unit_test(messages_outlive_a_cut_rail_each_once_and_in_order),
 		cmocka_unit_test(a_silent_cut_is_found_by_the_error_of_a_wr),

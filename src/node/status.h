@@ -1,0 +1,27 @@
+/* status.h - what a node tells of itself: metrics, and pages over HTTP when its configuration has an address for them.
+ *
+ *   /              what there is
+ *   /health        JSON; 200, or 503 when no rail is up
+ *   /metrics       of the process, for Prometheus
+ *   /metrics.json  the same as JSON
+ *
+ * A layer above adds its pages by http_route(node->status.http, ...), which is NULL without an address. */
+#ifndef HOLDFAST_NODE_STATUS_H
+#define HOLDFAST_NODE_STATUS_H
+
+#include <holdfast/metrics.h>
+#include <holdfast/node.h>
+
+#include "net/http.h"
+
+struct node_status {
+	struct hf_metric *peers, *rails[HF_RAILS_MAX]; /* gauges; NULL: not open */
+	struct http_server *http;
+};
+
+int node_status_open(struct hf_node *node, struct hf_error *error);
+void node_status_close(struct hf_node *node);
+void node_status_rail(struct hf_node *node, unsigned rail); /* its port went up or down */
+void node_status_peers(struct hf_node *node);               /* one came or went */
+
+#endif
