@@ -79,7 +79,9 @@ int hf_vmr_atomic_post(struct hf_vmr_atomic *atomic);
 
 int hf_vcq_create(struct hf_node *node, uint32_t cqe, void *context, struct hf_vcq **cq_out);
 int hf_vcq_destroy(struct hf_vcq *cq);
-int hf_vcq_poll(struct hf_vcq *cq, int n, struct ibv_wc *wc); /* as ibv_poll_cq(3); wc.qp_num is the vqp's */
+/* As ibv_poll_cq(3); wc.qp_num is the vqp's. Turns of the loop read the devices' queues. A poll that finds nothing
+ * reads them while a wr is in flight, for programs that wait by polling; else only if no turn did since the last. */
+int hf_vcq_poll(struct hf_vcq *cq, int n, struct ibv_wc *wc);
 /* The same for the wrs of one vqp. */
 int hf_vcq_poll_vqp(struct hf_vcq *cq, struct hf_vqp *vqp, int n, struct ibv_wc *wc);
 /* Takes the completion of one request (hf_vqp_last_request) after it and all before it are done; the others stay. 1:

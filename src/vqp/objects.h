@@ -54,6 +54,8 @@ struct hf_vcq {
 	struct hf_node *node;
 	void *context;
 	void (*notify)(struct hf_vcq *cq, void *context);
+	uint64_t awaited;                     /* wrs in the request logs of its vqps */
+	uint64_t looked;                      /* completions_look */
 	bool fresh;                           /* a completion became ready after that request */
 	struct list ready_sends, ready_recvs; /* vqps with something to poll, or that had */
 	unsigned users;
@@ -91,6 +93,7 @@ struct hf_vqp {
 	uint64_t unanswered_ns;  /* something has been posted since, and no answer came; 0: nothing */
 	struct hf_error *reason; /* why it was not connected; NULL: none was given */
 	struct request_log sends, recvs;
+	uint64_t looked;          /* completions_look, when the request log was full */
 	uint64_t messages;        /* numbered so far */
 	uint64_t consumed;        /* of the peer's */
 	struct log_ring log_ring; /* of the peer's wrs, here */
@@ -123,6 +126,12 @@ struct hf_vqp {
 	bool home_leaves;       /* ours is moving away from its path */
 	struct hf_vqp_counters counters;
 };
+
+/* So many wrs left the request log. */
+static inline void vcq_left(struct hf_vqp *vqp, uint64_t wrs)
+{
+	vqp->send_cq->awaited -= wrs;
+}
 
 #define WR_RECV     (1ull << 63)
 #define WR_PROBE    (1ull << 62)
@@ -214,6 +223,9 @@ bool post_quiet(const struct hf_vqp *vqp);
 /* completions.c */
 void completions_init(struct hf_vqp *vqp);
 enum hf_poll completions_turn(struct hf_node *node); /* reads the queues of every rail in use */
+/* For who found nothing: reads them, unless that was done since the caller looked last; *looked is the caller's, 0 at
+ * first. False: they were not read, and what came before that reading was there already. */
+bool completions_look(struct hf_node *node, uint64_t *looked);
 
 /* failback.c */
 bool failback_due(const struct hf_vqp *vqp, uint64_t now_ns);

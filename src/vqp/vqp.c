@@ -134,6 +134,7 @@ void hf_vqp_destroy(struct hf_vqp *vqp)
 	table_remove(&vqps_of(vqp->node)->nums, vqp->num);
 	vqps_of(vqp->node)->vqp_count--;
 	vqp->pd->users--;
+	vcq_left(vqp, vqp->sends.tail - vqp->sends.head);
 	vqp->send_cq->users--;
 	vqp->recv_cq->users--;
 	request_log_free(&vqp->sends);
@@ -170,6 +171,7 @@ int hf_vqp_reset(struct hf_vqp *vqp)
 	list_remove(&vqp->fence_link);
 	list_remove(&vqp->ready_send_link);
 	list_remove(&vqp->ready_recv_link);
+	vcq_left(vqp, vqp->sends.tail - vqp->sends.head);
 	request_log_empty(&vqp->sends);
 	request_log_empty(&vqp->recvs);
 	vqp->messages = 0;

@@ -35,6 +35,7 @@ struct vqps {
 	struct list marked;          /* marks.h */
 	struct list cold;            /* vqps whose verdicts are near: fence_queue_warm */
 	struct list resumed;         /* vqps on a new path, which post at the next turn */
+	uint64_t readings;           /* of the queues of all rails: completions_turn */
 	struct list owner_ended;     /* owner.h: atomics of the owner whose end is to be told */
 	struct list recovering;      /* vqps in the exchange, looked at whenever a rail changes and at every tick */
 };

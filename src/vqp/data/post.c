@@ -245,6 +245,7 @@ static void logged(struct hf_vqp *vqp, struct request_log_wr *entry)
 	if (takes_receive(wr->opcode))
 		entry->message = ++vqp->messages;
 	vqp->sends.tail++;
+	vqp->send_cq->awaited++;
 	vqp->counters.posted++;
 	flush_if_over(vqp, &vqp->sends, entry);
 	entry->grant = vqp->grants.armed;
@@ -258,7 +259,7 @@ int hf_vqp_post_send(struct hf_vqp *vqp, struct ibv_send_wr *wr, struct ibv_send
 	for (; wr != NULL && rc == 0; wr = rc == 0 ? wr->next : wr) {
 		rc = check_send(vqp, wr);
 		if (rc == 0 && request_log_full(&vqp->sends))
-			(void)completions_turn(vqp->node); /* unsignaled wrs that succeeded leave without a poll */
+			(void)completions_look(vqp->node, &vqp->looked); /* unsignaled wrs leave without a poll */
 		if (rc == 0 && request_log_full(&vqp->sends))
 			rc = -ENOMEM;
 		if (rc == 0)
@@ -281,7 +282,7 @@ struct ibv_send_wr *hf_vqp_wr(struct hf_vqp *vqp)
 
 	if (wr != NULL)
 		return wr;
-	(void)completions_turn(vqp->node);
+	(void)completions_look(vqp->node, &vqp->looked);
 	return request_log_lend(&vqp->sends);
 }
 

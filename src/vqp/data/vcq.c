@@ -79,6 +79,7 @@ static int take_sends(struct hf_vqp *vqp, int n, struct ibv_wc *wc)
 
 		if (!entry->done)
 			break;
+		vcq_left(vqp, 1);
 		log->head++;
 		if (!is_silent(entry))
 			fill_send(vqp, entry, &wc[taken++]);
@@ -149,25 +150,42 @@ static int taken(struct hf_vcq *cq, int n)
 	return n;
 }
 
+/* While a wr is in flight the poll is what the program waits with. Else what comes is of the peer's, and one reading a
+ * turn is enough. False: nothing new was looked for. */
+static bool look(struct hf_vcq *cq)
+{
+	if (cq->awaited == 0)
+		return completions_look(cq->node, &cq->looked);
+	(void)completions_turn(cq->node);
+	return true;
+}
+
 int hf_vcq_poll(struct hf_vcq *cq, int n, struct ibv_wc *wc)
 {
 	int got = take(cq, n, wc);
 
-	if (got > 0)
-		return taken(cq, got);
-	(void)completions_turn(cq->node);
-	return taken(cq, take(cq, n, wc));
+	if (got == 0 && look(cq))
+		got = take(cq, n, wc);
+	return taken(cq, got);
 }
 
-int hf_vcq_poll_vqp(struct hf_vcq *cq, struct hf_vqp *vqp, int n, struct ibv_wc *wc)
+static int take_of(struct hf_vcq *cq, struct hf_vqp *vqp, int n, struct ibv_wc *wc)
 {
 	int got = 0;
 
-	(void)completions_turn(cq->node);
 	if (vqp->send_cq == cq)
 		got = take_sends(vqp, n, wc);
 	if (vqp->recv_cq == cq)
 		got += take_recvs(vqp, n - got, wc + got);
+	return got;
+}
+
+int hf_vcq_poll_vqp(struct hf_vcq *cq, struct hf_vqp *vqp, int n, struct ibv_wc *wc)
+{
+	int got = take_of(cq, vqp, n, wc);
+
+	if (got == 0 && look(cq))
+		got = take_of(cq, vqp, n, wc);
 	return taken(cq, got);
 }
 
@@ -180,18 +198,19 @@ static bool all_done(const struct request_log *log, uint64_t position)
 	return true;
 }
 
-static void forget_polled(struct request_log *log)
+static void forget_polled(struct hf_vqp *vqp)
 {
-	while (log_ready(log) && is_silent(request_log_at(log, log->head)))
-		log->head++;
+	struct request_log *log = &vqp->sends;
+
+	for (; log_ready(log) && is_silent(request_log_at(log, log->head)); log->head++)
+		vcq_left(vqp, 1);
 }
 
-int hf_vcq_poll_request(struct hf_vcq *cq, struct hf_vqp *vqp, uint64_t request, struct ibv_wc *wc)
+static int take_request(struct hf_vcq *cq, struct hf_vqp *vqp, uint64_t request, struct ibv_wc *wc)
 {
 	struct request_log *log = &vqp->sends;
 	struct request_log_wr *entry;
 
-	(void)completions_turn(cq->node);
 	if (vqp->send_cq != cq || request <= log->head || request > log->tail)
 		return -ENOENT;
 	entry = request_log_at(log, request - 1);
@@ -201,8 +220,17 @@ int hf_vcq_poll_request(struct hf_vcq *cq, struct hf_vqp *vqp, uint64_t request,
 		return -ENOENT;
 	fill_send(vqp, entry, wc);
 	entry->polled = true;
-	forget_polled(log);
-	return taken(cq, 1);
+	forget_polled(vqp);
+	return 1;
+}
+
+int hf_vcq_poll_request(struct hf_vcq *cq, struct hf_vqp *vqp, uint64_t request, struct ibv_wc *wc)
+{
+	int got = take_request(cq, vqp, request, wc);
+
+	if (got == 0 && look(cq))
+		got = take_request(cq, vqp, request, wc);
+	return got < 0 ? got : taken(cq, got);
 }
 
 /* Whether a completion became ready since the last call: of sends that is one of a wr that asked for it, or failed. */
