@@ -290,6 +290,27 @@ def check_protocol(text, sources, mutants):
                    "name the one that shows the rule")
 
 
+PREFIXED = ("base", "env", "net", "dev", "rail", "node", "vqp", "smr", "kv", "broker")  # transfer has 19 other names
+DEFINED = re.compile(r"^(?!static|typedef|struct \w+ \{|#|_Static_assert)[\w *]*?\b(\w+)\([^;{}]*\)\n\{$", re.M)
+
+
+def check_prefixes(sources):
+    """What a layer defines and is not static begins with the name of a file of that layer, or is public (hf_)."""
+    stems = {}
+    for source in sources:
+        if source.path.startswith("src/"):
+            stems.setdefault(source.path.split("/")[1], set()).add(os.path.basename(source.path).rsplit(".", 1)[0])
+    for source in sources:
+        layer = source.layer()
+        if layer not in PREFIXED or not source.path.endswith(".c"):
+            continue
+        for found in DEFINED.finditer(source.code):
+            name = found.group(1)
+            if not name.startswith("hf_") and not any(re.match(stem.removesuffix("s") + r"s?(\d+c?)?(_|$)", name) for stem in stems[layer]):
+                yield (f"{source.path}:{line_of(source.code, found.start(1))}: name: {name}() is not static and begins with no "
+                       f"name of a file of {layer}; call it {os.path.basename(source.path)[:-2]}_...")
+
+
 def check_format(root, sources):
     program = shutil.which("clang-format")
     if program is None:
@@ -325,7 +346,7 @@ def main():
     with open(os.path.join(root, "docs", "protocol.md"), encoding="utf-8") as file:
         protocol = file.read()
     mutants = {name[:-len(".patch")] for name in os.listdir(os.path.join(root, "sim", "mutants")) if name.endswith(".patch")}
-    found += list(check_guards(sources)) + list(check_protocol(protocol, sources, mutants))
+    found += list(check_guards(sources)) + list(check_prefixes(sources)) + list(check_protocol(protocol, sources, mutants))
     found += list(check_format(root, sources))
     for message in found:
         print(message)

@@ -56,7 +56,7 @@ int hf_io_local(struct hf_io *io, struct hf_addr *addr_out)
 	return io->ops->local == NULL ? -EOPNOTSUPP : io->ops->local(io, addr_out);
 }
 
-int io_group_open(struct hf_env *env, struct hf_io *const *members, unsigned n, struct hf_io **io_out)
+int env_io_group_open(struct hf_env *env, struct hf_io *const *members, unsigned n, struct hf_io **io_out)
 {
 	*io_out = NULL;
 	return env->ops->group_open == NULL ? -EOPNOTSUPP : env->ops->group_open(env, members, n, io_out);

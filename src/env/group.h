@@ -8,6 +8,6 @@
 
 /* The members stay the caller's, are not watched themselves and are cleared or read by him; a member may be closed
  * before the group, which it then leaves. -EOPNOTSUPP in a world without groups. */
-int io_group_open(struct hf_env *env, struct hf_io *const *members, unsigned n, struct hf_io **io_out);
+int env_io_group_open(struct hf_env *env, struct hf_io *const *members, unsigned n, struct hf_io **io_out);
 
 #endif

@@ -30,7 +30,7 @@ static void conn_detach(struct conn *conn)
 		return;
 	peer->paths[conn->endpoint] = NULL;
 	if (conn->state == CONN_PATH)
-		peer_path_lost(peer, conn->endpoint);
+		control_peer_path_lost(peer, conn->endpoint);
 }
 
 void conn_close(struct conn *conn)
@@ -127,13 +127,14 @@ static void conn_room(struct framed *framed)
 	struct conn *conn = conn_of(framed);
 
 	if (conn->state == CONN_PATH)
-		peer_pump(conn->peer);
+		control_peer_pump(conn->peer);
 }
 
 /* The conversation that a stream would join as things are; NULL: a new one. */
 static struct control_peer *conn_would_join(const struct conn *conn)
 {
-	struct control_peer *peer = conn->dialed ? conn->peer : peer_find(conn->control, conn->handshake.hello.name);
+	struct control_peer *peer =
+		conn->dialed ? conn->peer : control_peer_find(conn->control, conn->handshake.hello.name);
 
 	if (peer == NULL || !peer->known)
 		return NULL;
@@ -193,7 +194,7 @@ static void conn_attach(struct conn *conn, struct control_peer *peer)
 	conn->peer = peer;
 	conn->state = CONN_PATH;
 	peer->paths[conn->endpoint] = conn;
-	peer_path_up(peer, conn->endpoint);
+	control_peer_path_up(peer, conn->endpoint);
 }
 
 static bool conn_labels_match(const struct conn *conn)
@@ -210,7 +211,7 @@ static bool conn_may_be_stale(const struct conn *conn, const struct control_peer
 /* We dialed, and this is who answered. */
 static void conn_answered(struct conn *conn, const struct frame *hello)
 {
-	struct control_peer *peer = conn->peer, *other = peer_find(conn->control, conn->handshake.hello.name);
+	struct control_peer *peer = conn->peer, *other = control_peer_find(conn->control, conn->handshake.hello.name);
 	uint8_t proof[FRAME_PROOF_BYTES];
 	struct frame ready = {0};
 
@@ -220,24 +221,24 @@ static void conn_answered(struct conn *conn, const struct frame *hello)
 	}
 	if (other != NULL && other->incarnation != conn->handshake.hello.incarnation) {
 		log_info("control: peer %s restarted; its old vqps end", conn->handshake.hello.name);
-		peer_gone(other);
+		control_peer_gone(other);
 		if (other == peer)
 			return;
 	} else if (other != NULL && other == peer && !conn_is_remembered(conn, peer, hello)) {
 		log_info("control: peer %s has dropped this connection; the peer is down until it connects again",
 			peer->name);
-		peer_gone(peer);
+		control_peer_gone(peer);
 		return;
 	} else if (other != NULL && other != peer) {
 		log_warn("control: peer %s is connected already; the second connection is dropped", other->name);
-		peer_gone(peer);
+		control_peer_gone(peer);
 		return;
 	}
 	if (peer->known && strcmp(peer->name, conn->handshake.hello.name) != 0) {
 		conn_drop(conn, "another node answers at an address of the peer");
 		return;
 	}
-	peer_know(peer, &conn->handshake.hello);
+	control_peer_know(peer, &conn->handshake.hello);
 	if (!conn_labels_match(conn)) {
 		conn_close(conn); /* it told where to connect to; the paths are dialed now */
 		return;
@@ -266,7 +267,7 @@ static struct control_peer *find_who_dials_it(struct control *control, const str
 static void conn_introduced(struct conn *conn, const struct frame *ready)
 {
 	struct control *control = conn->control;
-	struct control_peer *peer = peer_find(control, conn->handshake.hello.name);
+	struct control_peer *peer = control_peer_find(control, conn->handshake.hello.name);
 
 	if (!conn_labels_match(conn)) {
 		conn_drop(conn, "it connected across rails");
@@ -278,12 +279,12 @@ static void conn_introduced(struct conn *conn, const struct frame *ready)
 	}
 	if (peer != NULL && peer->incarnation != conn->handshake.hello.incarnation) {
 		log_info("control: peer %s restarted; its old vqps end", peer->name);
-		peer_gone(peer);
+		control_peer_gone(peer);
 		peer = NULL;
 	} else if (peer != NULL && !conn_is_remembered(conn, peer, ready)) {
 		log_info("control: peer %s has dropped this connection; the peer is down until it connects again",
 			peer->name);
-		peer_gone(peer);
+		control_peer_gone(peer);
 		peer = NULL;
 	} else if (conn->known_as != 0 && (peer == NULL || peer->number != conn->known_as)) {
 		conn_close(conn); /* it means one that is gone, and will dial its successor */
@@ -292,12 +293,12 @@ static void conn_introduced(struct conn *conn, const struct frame *ready)
 	if (peer == NULL)
 		peer = find_who_dials_it(control, &conn->handshake.hello);
 	if (peer == NULL)
-		peer = peer_create(control, NULL);
+		peer = control_peer_create(control, NULL);
 	if (peer == NULL) {
 		conn_drop(conn, "no memory for another peer");
 		return;
 	}
-	peer_know(peer, &conn->handshake.hello);
+	control_peer_know(peer, &conn->handshake.hello);
 	conn_attach(conn, peer);
 }
 
@@ -352,7 +353,7 @@ static void conn_frame(struct framed *framed, const struct frame *frame)
 		if (frame->type == FRAME_HELLO || frame->type == FRAME_READY)
 			conn_drop(conn, "it introduced itself twice");
 		else
-			peer_heard(conn->peer, conn, frame);
+			control_peer_heard(conn->peer, conn, frame);
 		break;
 	case CONN_MUTED:
 	case CONN_DEAD:

@@ -7,7 +7,7 @@
 
 #include "base/ensure.h"
 
-struct control_peer *peer_find(struct control *control, const char *name)
+struct control_peer *control_peer_find(struct control *control, const char *name)
 {
 	list_for_each (at, &control->peers) {
 		struct control_peer *peer = container_of(at, struct control_peer, node);
@@ -18,7 +18,7 @@ struct control_peer *peer_find(struct control *control, const char *name)
 	return NULL;
 }
 
-struct control_peer *peer_create(struct control *control, void *context)
+struct control_peer *control_peer_create(struct control *control, void *context)
 {
 	struct control_peer *peer = calloc(1, sizeof(*peer));
 
@@ -33,7 +33,7 @@ struct control_peer *peer_create(struct control *control, void *context)
 }
 
 /* Somebody answered: from here on the peer is this incarnation, until it is gone. */
-void peer_know(struct control_peer *peer, const struct frame_hello *hello)
+void control_peer_know(struct control_peer *peer, const struct frame_hello *hello)
 {
 	struct control *control = peer->control;
 
@@ -50,7 +50,7 @@ void peer_know(struct control_peer *peer, const struct frame_hello *hello)
 		hf_loop_now_ns(control->loop));
 }
 
-void peer_gone(struct control_peer *peer)
+void control_peer_gone(struct control_peer *peer)
 {
 	peer->gone = true;
 	for (unsigned i = 0; i < FRAME_ENDPOINTS_MAX; i++)
@@ -59,7 +59,7 @@ void peer_gone(struct control_peer *peer)
 	control_soon(peer->control);
 }
 
-void peer_path_up(struct control_peer *peer, unsigned endpoint)
+void control_peer_path_up(struct control_peer *peer, unsigned endpoint)
 {
 	struct control *control = peer->control;
 
@@ -71,11 +71,11 @@ void peer_path_up(struct control_peer *peer, unsigned endpoint)
 		control->events.up(peer, control->context);
 	}
 	control->events.path(peer, endpoint, true, control->context);
-	peer_pump(peer);
+	control_peer_pump(peer);
 	control_soon(control);
 }
 
-void peer_path_lost(struct control_peer *peer, unsigned endpoint)
+void control_peer_path_lost(struct control_peer *peer, unsigned endpoint)
 {
 	struct control *control = peer->control;
 
@@ -84,7 +84,7 @@ void peer_path_lost(struct control_peer *peer, unsigned endpoint)
 	if (peer->gone)
 		return;
 	control->events.path(peer, endpoint, false, control->context);
-	peer_pump(peer);
+	control_peer_pump(peer);
 	control_later(control);
 }
 
@@ -102,7 +102,7 @@ static void peer_forget_acknowledged(struct control_peer *peer)
 	}
 }
 
-void peer_heard(struct control_peer *peer, struct conn *conn, const struct frame *frame)
+void control_peer_heard(struct control_peer *peer, struct conn *conn, const struct frame *frame)
 {
 	struct control *control = peer->control;
 	enum session_outcome outcome = session_heard(
@@ -115,7 +115,7 @@ void peer_heard(struct control_peer *peer, struct conn *conn, const struct frame
 	}
 	if (frame->type == FRAME_BYE) {
 		log_debug("control: peer %s closes the connection", peer->name);
-		peer_gone(peer);
+		control_peer_gone(peer);
 		return;
 	}
 	peer_forget_acknowledged(peer);
@@ -137,7 +137,7 @@ static const struct outgoing *outgoing_next(const struct control_peer *peer)
 	return container_of(at, struct outgoing, node);
 }
 
-void peer_pump(struct control_peer *peer)
+void control_peer_pump(struct control_peer *peer)
 {
 	struct session *session = &peer->session;
 	uint64_t sequence;
@@ -162,7 +162,7 @@ void peer_pump(struct control_peer *peer)
 static int give_up(struct control_peer *peer, const char *why)
 {
 	log_error("control: peer %s is down: %s", peer->name, why);
-	peer_gone(peer);
+	control_peer_gone(peer);
 	return -ENOTCONN;
 }
 
@@ -189,7 +189,7 @@ int control_send(struct control_peer *peer, const void *data, uint32_t bytes)
 	out->bytes = bytes;
 	memcpy(out->data, data, bytes);
 	list_push_back(&peer->outgoing, &out->node);
-	peer_pump(peer);
+	control_peer_pump(peer);
 	return 0;
 }
 
@@ -312,7 +312,7 @@ static void peer_tick(struct control_peer *peer, uint64_t now_ns, uint64_t *due_
 	if (actions.dead) {
 		log_warn("control: peer %s is down: no control path for %llu ms", peer->name,
 			(unsigned long long)(peer->control->dead_ns / 1000000));
-		peer_gone(peer);
+		control_peer_gone(peer);
 	}
 	if (actions.due_ns < *due_ns)
 		*due_ns = actions.due_ns;
@@ -529,7 +529,7 @@ int control_connect(struct control *control, const struct hf_addr *addresses, un
 		admitted = control_admits(control, &addresses[i]);
 	if (!admitted)
 		return -EACCES;
-	peer = peer_create(control, context);
+	peer = control_peer_create(control, context);
 	if (peer == NULL)
 		return -ENOMEM;
 	peer->dials = true;

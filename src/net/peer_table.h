@@ -125,14 +125,14 @@ void conn_free(struct conn *conn);
 
 /* control.c */
 bool control_admits(const struct control *control, const struct hf_addr *remote);
-struct control_peer *peer_find(struct control *control, const char *name);
-struct control_peer *peer_create(struct control *control, void *context);
-void peer_know(struct control_peer *peer, const struct frame_hello *hello);
-void peer_gone(struct control_peer *peer);
-void peer_path_up(struct control_peer *peer, unsigned endpoint);
-void peer_path_lost(struct control_peer *peer, unsigned endpoint);
-void peer_heard(struct control_peer *peer, struct conn *conn, const struct frame *frame);
-void peer_pump(struct control_peer *peer);
+struct control_peer *control_peer_find(struct control *control, const char *name);
+struct control_peer *control_peer_create(struct control *control, void *context);
+void control_peer_know(struct control_peer *peer, const struct frame_hello *hello);
+void control_peer_gone(struct control_peer *peer);
+void control_peer_path_up(struct control_peer *peer, unsigned endpoint);
+void control_peer_path_lost(struct control_peer *peer, unsigned endpoint);
+void control_peer_heard(struct control_peer *peer, struct conn *conn, const struct frame *frame);
+void control_peer_pump(struct control_peer *peer);
 void control_soon(struct control *control); /* the timer fires in the next turn */
 /* What to clear away when a path is lost waits until those who are told have found another: closing a stream takes
  * longer than their whole exchange. */

@@ -105,8 +105,8 @@ static void offer_log(struct hf_vqp *vqp, uint32_t depth)
 
 	if (!policy_logs(&vqp->node->config) || (vqp->access & IBV_ACCESS_REMOTE_WRITE) == 0 || depth == 0)
 		return;
-	message.entries = log_entries_for(depth);
-	rc = log_ring_take(vqp->pd, message.entries, &vqp->log_ring);
+	message.entries = completion_log_entries_for(depth);
+	rc = log_slab_take(vqp->pd, message.entries, &vqp->log_ring);
 	if (rc != 0) {
 		log_warn("vqp %u: no memory for a completion log: %s; the peer's wrs have the PSN as their only "
 			 "evidence",

@@ -142,7 +142,7 @@ void hf_vqp_destroy(struct hf_vqp *vqp)
 	free(vqp->private_data);
 	free(vqp->reason);
 	imm_lengths_free(&vqp->lengths);
-	log_ring_give(&vqp->log_ring, vqp_strays_until(vqp));
+	log_slab_give(&vqp->log_ring, vqp_strays_until(vqp));
 	free(vqp);
 }
 
@@ -232,5 +232,5 @@ void hf_vqp_memory(const struct hf_vqp *vqp, struct hf_vqp_memory *memory_out)
 {
 	*memory_out = (struct hf_vqp_memory){.request_log_bytes = request_log_bytes(&vqp->sends),
 		.receive_log_bytes = request_log_bytes(&vqp->recvs),
-		.completion_log_bytes = log_ring_bytes(&vqp->log_ring)};
+		.completion_log_bytes = log_slab_bytes(&vqp->log_ring)};
 }

@@ -90,13 +90,21 @@ PROTOCOL_CASES = [
 ]
 
 
+PREFIX_CASES = [
+    ("what is not static begins with the name of a file of its layer", "int table_put(int a)\n{\n}",
+     "int list_put(int a)\n{\n}"),
+    ("what is static has any name", "int put(int a)\n{\n}", "static int put(int a)\n{\n}"),
+    ("a public name begins with hf_", "int hfput(int a)\n{\n}", "int hf_put(int a)\n{\n}"),
+]
+
+
 def rules_broken(path, text):
     found = list(tidy.check(tidy.Source(path, text)))
     return {message.split(": ")[1]: message for message in found}
 
 
 def main():
-    print(f"1..{len(CASES) + len(PROTOCOL_CASES) + 2}")
+    print(f"1..{len(CASES) + len(PROTOCOL_CASES) + len(PREFIX_CASES) + 2}")
     all_fine, seen = True, set()
     for number, (sentence, path, bad, good, rule) in enumerate(CASES, 1):
         refused = rules_broken(path, bad).get(rule)
@@ -117,6 +125,11 @@ def main():
     for number, (sentence, bad, good) in enumerate(PROTOCOL_CASES, len(CASES) + 3):
         counts = [len(list(tidy.check_protocol(PROTOCOL, [tidy.Source("tests/x.c", text)], {"rule-not-kept"})))
                   for text in (bad, good)]
+        fine = counts == [1, 0]
+        all_fine &= fine
+        print(f"{'ok' if fine else 'not ok'} {number} - {sentence}")
+    for number, (sentence, bad, good) in enumerate(PREFIX_CASES, len(CASES) + len(PROTOCOL_CASES) + 3):
+        counts = [len(list(tidy.check_prefixes([tidy.Source("src/base/list.c", text)]))) for text in (bad, good)]
         fine = counts == [1, 0]
         all_fine &= fine
         print(f"{'ok' if fine else 'not ok'} {number} - {sentence}")

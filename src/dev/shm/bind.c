@@ -8,20 +8,20 @@
 
 #define BIND_AGAIN_NS 50000ull /* looking for a port that is not there costs system calls */
 
-void unbind_requester(struct shm_qp *qp)
+void bind_undo_requester(struct shm_qp *qp)
 {
 	qp->bound = false;
 	for (int i = 0; i < 2; i++) {
-		region_put(qp->cached[i]);
+		peer_region_put(qp->cached[i]);
 		qp->cached[i] = NULL;
 	}
-	region_put(qp->foot_region);
+	peer_region_put(qp->foot_region);
 	qp->foot_region = NULL;
 }
 
-void release_requester(struct shm_qp *qp)
+void bind_release_requester(struct shm_qp *qp)
 {
-	unbind_requester(qp);
+	bind_undo_requester(qp);
 	qp->claimed = 0;
 	peer_put(shm_dev_of(qp->qp.dev), qp->peer);
 	qp->peer = NULL;

@@ -173,7 +173,7 @@ void cq_announce(struct shm_cq *cq, bool solicited)
 	if (atomic_exchange(&cq->shared->armed, CQ_QUIET) == CQ_QUIET)
 		return;
 	atomic_store(&cq->shared->notified, 1);
-	own_bell_ring(shm_dev_of(cq->cq.dev));
+	events_ring_own_bell(shm_dev_of(cq->cq.dev));
 }
 
 /* Whether a poll would find something, acknowledgements that have only to be taken included. */

@@ -3,7 +3,7 @@
  * Both are seen at the next poll by one load of a quiet cache line each. */
 #include "dev/shm/shm.h"
 
-void own_bell_ring(struct shm_dev *dev)
+void events_ring_own_bell(struct shm_dev *dev)
 {
 	atomic_store(&dev->shared->header.rung, 1);
 	share_bell_ring(dev->own_bell);
@@ -13,7 +13,7 @@ void own_bell_ring(struct shm_dev *dev)
 static void wake_sleeper(struct shm_dev *dev)
 {
 	if (atomic_load(&dev->shared->header.armed) != 0 && atomic_exchange(&dev->shared->header.armed, 0) != 0)
-		own_bell_ring(dev);
+		events_ring_own_bell(dev);
 }
 
 void event_push(struct shm_dev *dev, struct hf_dev_event event)

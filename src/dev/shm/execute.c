@@ -17,7 +17,7 @@ static void lost(struct shm_qp *qp)
 	uint64_t taken = qp->op | OP_BUSY | OP_TAKEN;
 
 	atomic_compare_exchange_strong(&qp->remote->op, &taken, taken | OP_GIVEN);
-	unbind_requester(qp);
+	bind_undo_requester(qp);
 }
 
 static inline bool op_begin(struct shm_qp *qp, const struct sqe *sqe)
@@ -28,7 +28,7 @@ static inline bool op_begin(struct shm_qp *qp, const struct sqe *sqe)
 		footer_show(qp, sqe);
 	if (atomic_compare_exchange_strong(&qp->remote->op, &idle, idle | OP_BUSY))
 		return true;
-	unbind_requester(qp);
+	bind_undo_requester(qp);
 	return false;
 }
 
@@ -97,13 +97,13 @@ static void region_drop(struct shm_qp *qp, struct region *region)
 	for (int i = 0; i < 2; i++)
 		if (qp->cached[i] == region) {
 			qp->cached[i] = NULL;
-			region_forget(shm_dev_of(qp->qp.dev), qp->peer, region);
-			region_put(region);
+			peer_region_forget(shm_dev_of(qp->qp.dev), qp->peer, region);
+			peer_region_put(region);
 			return;
 		}
 }
 
-bool refuse(struct shm_qp *qp, enum ibv_event_type event)
+bool execute_refuse(struct shm_qp *qp, enum ibv_event_type event)
 {
 	uint64_t rts = QP_WORD(qp->incarnation, IBV_QPS_RTS), rtr = QP_WORD(qp->incarnation, IBV_QPS_RTR);
 	uint64_t err = QP_WORD(qp->incarnation, IBV_QPS_ERR);
@@ -121,7 +121,7 @@ bool refuse(struct shm_qp *qp, enum ibv_event_type event)
 
 static enum wr_outcome nak(struct shm_qp *qp, struct sqe *sqe, enum ibv_wc_status status, enum ibv_event_type event)
 {
-	if (!refuse(qp, event) || !response_path_up(qp))
+	if (!execute_refuse(qp, event) || !response_path_up(qp))
 		return WR_NO_ANSWER;
 	sqe->status = (uint8_t)status;
 	return WR_FAILED;
@@ -139,11 +139,11 @@ static inline enum wr_outcome find_region(struct shm_qp *qp, uint32_t key, bool 
 			*region_out = qp->cached[i];
 			return WR_DONE;
 		}
-	outcome = region_get(shm_dev_of(qp->qp.dev), qp->peer, key, is_rkey, region_out);
+	outcome = peer_region_get(shm_dev_of(qp->qp.dev), qp->peer, key, is_rkey, region_out);
 	if (outcome != WR_DONE)
 		return outcome;
 	turn = qp->cached_turn++ & 1;
-	region_put(qp->cached[turn]);
+	peer_region_put(qp->cached[turn]);
 	qp->cached[turn] = *region_out;
 	return WR_DONE;
 }
@@ -391,7 +391,7 @@ static enum wr_outcome execute_read(struct shm_qp *qp, struct sqe *sqe)
 }
 
 /* The response was lost: the request is a duplicate now and is executed once more, which changes no psn. */
-bool read_again(struct shm_qp *qp, struct sqe *sqe)
+bool execute_read_again(struct shm_qp *qp, struct sqe *sqe)
 {
 	struct cursor to = {.sge = sqe->sges};
 	struct region *region = NULL;

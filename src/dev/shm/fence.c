@@ -37,7 +37,7 @@ static void set_drained(struct shm_qp *qp, uint64_t op)
 }
 
 /* True: the operation was under way and is ours now. Of a guarded copy it is not known yet where its thread is. */
-bool take_op(struct shm_qp *qp)
+bool fence_take_op(struct shm_qp *qp)
 {
 	uint64_t op = atomic_load(&qp->shared->op);
 
@@ -75,7 +75,7 @@ static int take_over(struct shm_qp *qp)
 	bool gone = requester_is_gone(qp);
 	uint32_t kind;
 
-	if (!take_op(qp) || gone) {
+	if (!fence_take_op(qp) || gone) {
 		set_drained(qp, qp->evidence);
 		return 0;
 	}
@@ -97,7 +97,7 @@ static int take_over(struct shm_qp *qp)
 	return -EIO;
 }
 
-bool drain_try(struct shm_qp *qp)
+bool fence_drain_try(struct shm_qp *qp)
 {
 	uint64_t op;
 
@@ -120,7 +120,7 @@ static int drain_step(struct shm_qp *qp, uint64_t since_ns)
 {
 	uint64_t now;
 
-	if (drain_try(qp))
+	if (fence_drain_try(qp))
 		return qp->fence_error;
 	now = now_ns(qp);
 	if (!qp->held && now - since_ns > qp->stuck_ns) {
@@ -130,7 +130,7 @@ static int drain_step(struct shm_qp *qp, uint64_t since_ns)
 	return !qp->held || now - qp->held_since_ns <= LATE_NS ? -EINPROGRESS : -EIO;
 }
 
-int drain_wait(struct shm_qp *qp)
+int fence_drain_wait(struct shm_qp *qp)
 {
 	uint64_t since = now_ns(qp);
 	int rc;
@@ -165,10 +165,10 @@ static int quiesce_one(struct shm_qp *qp)
 		}
 		cpu_relax();
 	}
-	return qp->held ? drain_wait(qp) : qp->fence_error;
+	return qp->held ? fence_drain_wait(qp) : qp->fence_error;
 }
 
-int quiesce_access(struct shm_qp *qp)
+int fence_quiesce_access(struct shm_qp *qp)
 {
 	uint64_t begun = atomic_load(&qp->shared->op), since;
 
@@ -189,7 +189,7 @@ int quiesce_access(struct shm_qp *qp)
 	return -EINPROGRESS;
 }
 
-int quiesce_all(struct shm_dev *dev)
+int fence_quiesce_all(struct shm_dev *dev)
 {
 	int rc = 0;
 

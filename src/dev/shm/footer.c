@@ -15,8 +15,8 @@ void footer_drop(struct shm_qp *qp)
 	qp->foot_region = NULL;
 	if (region == NULL)
 		return;
-	region_forget(shm_dev_of(qp->qp.dev), qp->peer, region);
-	region_put(region);
+	peer_region_forget(shm_dev_of(qp->qp.dev), qp->peer, region);
+	peer_region_put(region);
 }
 
 static bool may_be_written(const struct shm_qp *qp, const struct sqe *sqe, const struct region *region)
@@ -33,10 +33,10 @@ enum wr_outcome footer_find(struct shm_qp *qp, const struct sqe *sqe)
 	if (qp->foot_region == NULL || qp->foot_region->rkey != sqe->foot_rkey) {
 		struct region *region;
 
-		outcome = region_get(shm_dev_of(qp->qp.dev), qp->peer, sqe->foot_rkey, true, &region);
+		outcome = peer_region_get(shm_dev_of(qp->qp.dev), qp->peer, sqe->foot_rkey, true, &region);
 		if (outcome != WR_DONE)
 			return outcome;
-		region_put(qp->foot_region);
+		peer_region_put(qp->foot_region);
 		qp->foot_region = region;
 	}
 	if (may_be_written(qp, sqe, qp->foot_region))

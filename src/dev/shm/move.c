@@ -17,28 +17,28 @@
 static struct list devices = {&devices, &devices};
 static atomic_flag devices_lock = ATOMIC_FLAG_INIT; /* also held where registrations come and go */
 
-void process_lock(void)
+void move_lock(void)
 {
 	shm_lock(&devices_lock);
 }
 
-void process_unlock(void)
+void move_unlock(void)
 {
 	shm_unlock(&devices_lock);
 }
 
-void process_add_dev(struct shm_dev *dev)
+void move_add_dev(struct shm_dev *dev)
 {
-	process_lock();
+	move_lock();
 	list_push_back(&devices, &dev->process_node);
-	process_unlock();
+	move_unlock();
 }
 
-void process_remove_dev(struct shm_dev *dev)
+void move_remove_dev(struct shm_dev *dev)
 {
-	process_lock();
+	move_lock();
 	list_remove(&dev->process_node);
-	process_unlock();
+	move_unlock();
 }
 
 struct range {
@@ -144,7 +144,7 @@ static void clear_out(struct shm_dev *dev, const struct range *range, uint64_t s
 			(is_out_of(qp->shared, range) && atomic_load(&qp->shared->touch_foot) == FOOT_NONE))
 			continue;
 		qp_enter_error(qp, IBV_WC_SUCCESS);
-		take_op(qp);
+		fence_take_op(qp);
 		event_push(dev, (struct hf_dev_event){.type = IBV_EVENT_QP_FATAL, .qp = &qp->qp});
 	}
 }
@@ -193,7 +193,7 @@ int move_touched(struct shm_qp *qp)
 
 	if (bytes == 0)
 		return 0;
-	process_lock();
+	move_lock();
 	mr = slot < MR_SLOTS ? atomic_load(&dev->mrs[slot]) : NULL;
 	if (mr != NULL && mr->kind == MR_MAPPED && addr >= (uintptr_t)mr->mr.addr && bytes <= mr->mr.bytes &&
 		addr - (uintptr_t)mr->mr.addr <= mr->mr.bytes - bytes) {
@@ -204,6 +204,6 @@ int move_touched(struct shm_qp *qp)
 				  "for the peer",
 				error.text);
 	}
-	process_unlock();
+	move_unlock();
 	return rc;
 }

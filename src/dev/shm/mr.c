@@ -118,7 +118,7 @@ int shm_mr_reg(struct hf_pd *pd, void *addr, uint64_t bytes, uint64_t iova, int 
 
 	if (mr == NULL)
 		return -ENOMEM;
-	process_lock(); /* pages must not move between finding and showing their file */
+	move_lock(); /* pages must not move between finding and showing their file */
 	rc = find_backing(dev, mr, addr, bytes, access, error);
 	if (rc == 0 && (rc = take_slot(dev, mr)) != 0)
 		hf_error_set(error, rc, "shm: all %u registrations of the port are taken", MR_SLOTS);
@@ -137,7 +137,7 @@ int shm_mr_reg(struct hf_pd *pd, void *addr, uint64_t bytes, uint64_t iova, int 
 		show(dev, mr);
 		atomic_store(&dev->mrs[mr->slot], mr);
 	}
-	process_unlock();
+	move_unlock();
 	if (rc != 0) {
 		free(mr);
 		return rc;
@@ -154,14 +154,14 @@ int shm_mr_dereg(struct hf_mr *base)
 	int rc;
 
 	atomic_store(word, MR_WORD(mr->generation, MR_REVOKED));
-	if (mr->shared && (rc = quiesce_all(dev)) != 0)
+	if (mr->shared && (rc = fence_quiesce_all(dev)) != 0)
 		return rc;
-	process_lock();
+	move_lock();
 	atomic_store(word, MR_WORD(mr->generation, MR_FREE));
 	atomic_store(&dev->mrs[mr->slot], NULL);
 	if (mr->kind != MR_PRIVATE)
 		share_backing_release(&mr->backing);
-	process_unlock();
+	move_unlock();
 	((struct shm_pd *)base->pd)->users--;
 	free(mr);
 	return 0;

@@ -24,7 +24,7 @@ static bool header_is_sound(const struct share_segment *segment, const uint8_t g
 static void peer_close(struct peer *peer)
 {
 	for (uint32_t i = 0; i < MR_SLOTS; i++)
-		region_put(peer->regions[i]);
+		peer_region_put(peer->regions[i]);
 	for (uint32_t i = 0; i < SHM_ARENAS; i++)
 		if (peer->arenas[i].addr != NULL)
 			share_segment_close(&peer->arenas[i]);
@@ -157,7 +157,7 @@ uint8_t *peer_ring(struct shm_dev *dev, struct peer *peer, const struct ring_pla
 
 /* ---- regions ---- */
 
-void region_put(struct region *region)
+void peer_region_put(struct region *region)
 {
 	if (region == NULL || atomic_fetch_sub(&region->users, 1) != 1)
 		return;
@@ -165,7 +165,7 @@ void region_put(struct region *region)
 	free(region);
 }
 
-void region_forget(struct shm_dev *dev, struct peer *peer, struct region *region)
+void peer_region_forget(struct shm_dev *dev, struct peer *peer, struct region *region)
 {
 	bool ours;
 
@@ -175,7 +175,7 @@ void region_forget(struct shm_dev *dev, struct peer *peer, struct region *region
 		peer->regions[region->slot] = NULL;
 	shm_unlock(&dev->lock);
 	if (ours)
-		region_put(region);
+		peer_region_put(region);
 }
 
 /* Maps from the start of the region's first page to its last byte: what lies before the region in that page belongs to
@@ -244,7 +244,7 @@ static enum wr_outcome region_open(struct peer *peer, uint32_t slot, struct regi
 	return WR_DONE;
 }
 
-enum wr_outcome region_get(
+enum wr_outcome peer_region_get(
 	struct shm_dev *dev, struct peer *peer, uint32_t key, bool is_rkey, struct region **region_out)
 {
 	uint32_t slot = key & SLOT_MASK;
@@ -269,6 +269,6 @@ enum wr_outcome region_get(
 		*region_out = region;
 	}
 	shm_unlock(&dev->lock);
-	region_put(stale);
+	peer_region_put(stale);
 	return outcome;
 }

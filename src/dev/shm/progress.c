@@ -79,7 +79,7 @@ static bool deliver(struct shm_qp *qp)
 				if (!qp->bound && !bind_requester(qp, now_ns(qp)))
 					return false;
 				qp->retransmitted++;
-				if (!read_again(qp, sqe))
+				if (!execute_read_again(qp, sqe))
 					return false;
 				sqe->response_lost = false;
 			}

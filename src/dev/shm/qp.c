@@ -83,12 +83,12 @@ static int to_reset(struct shm_qp *qp)
 		return 0;
 	qp->incarnation_own++;
 	set_state(qp, IBV_QPS_RESET);
-	rc = drain_wait(qp);
+	rc = fence_drain_wait(qp);
 	recv_forget(qp);
 	events_forget_qp(shm_dev_of(qp->qp.dev), &qp->qp);
 	progress_unstall(qp);
 	cq_forget(qp);
-	release_requester(qp);
+	bind_release_requester(qp);
 	qp->polled = qp->acked = qp->executed = qp->tail = qp->sq_base = 0;
 	qp->reads = 0;
 	qp->ack_lost = false;
@@ -181,7 +181,7 @@ static int set_access(struct shm_qp *qp, unsigned access)
 	int rc;
 
 	atomic_store(&qp->shared->access, access);
-	rc = quiesce_access(qp);
+	rc = fence_quiesce_access(qp);
 	if (rc == 0 && qp->state != IBV_QPS_ERR) {
 		qp->drain_since_ns = 0;
 		qp->stuck_ns = STUCK_NS;

@@ -93,7 +93,7 @@ void receive_signal(struct shm_qp *qp, bool solicited)
 
 	qp->claimed = 0;
 	if (atomic_fetch_add(&cq->unpolled, 1) >= cq->cqe)
-		refuse(qp, IBV_EVENT_CQ_ERR);
+		execute_refuse(qp, IBV_EVENT_CQ_ERR);
 	qp_bitmap_set(&cq->receives, qp->remote_slot);
 	armed = atomic_load(&cq->armed);
 	if ((armed == CQ_ARMED || (armed == CQ_ARMED_SOLICITED && solicited)) &&

@@ -223,7 +223,7 @@ static int flush_one(struct shm_qp *qp, struct ibv_wc *wc)
 
 void recv_last_wqe(struct shm_qp *qp)
 {
-	if (qp->qp.srq == NULL || qp->last_wqe || !drain_try(qp))
+	if (qp->qp.srq == NULL || qp->last_wqe || !fence_drain_try(qp))
 		return;
 	qp->last_wqe = true;
 	event_push(shm_dev_of(qp->qp.dev), (struct hf_dev_event){.type = IBV_EVENT_QP_LAST_WQE_REACHED, .qp = &qp->qp});
@@ -231,7 +231,7 @@ void recv_last_wqe(struct shm_qp *qp)
 
 int recv_poll(struct shm_qp *qp, int n, struct ibv_wc *wc)
 {
-	bool drained = qp->state == IBV_QPS_ERR && drain_try(qp);
+	bool drained = qp->state == IBV_QPS_ERR && fence_drain_try(qp);
 	int got = 0;
 
 	if (drained)
@@ -259,7 +259,7 @@ bool recv_idle(struct shm_qp *qp)
 
 bool recv_drains(struct shm_qp *qp)
 {
-	return qp->state == IBV_QPS_ERR && consumed(qp) == 0 && !drain_try(qp);
+	return qp->state == IBV_QPS_ERR && consumed(qp) == 0 && !fence_drain_try(qp);
 }
 
 /* ---- shared receive queues ---- */

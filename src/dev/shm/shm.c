@@ -118,7 +118,7 @@ static void shm_close(struct hf_dev *base)
 	char name[64];
 
 	if (!list_empty(&dev->process_node))
-		process_remove_dev(dev);
+		move_remove_dev(dev);
 	if (dev->shared != NULL) {
 		atomic_store(&dev->shared->header.open, 0);
 		arena_close(dev);
@@ -171,7 +171,7 @@ static int open_io(struct shm_dev *dev)
 	int rc = alarm_io_open(&dev->alarm);
 
 	members[1] = dev->alarm;
-	return rc != 0 ? rc : io_group_open(dev->dev.env, members, 2, &dev->io);
+	return rc != 0 ? rc : env_io_group_open(dev->dev.env, members, 2, &dev->io);
 }
 
 static int shm_open_dev(
@@ -193,7 +193,7 @@ static int shm_open_dev(
 	dev->line = fabric_port_line(dev->port);
 	dev->seen_switches = atomic_load(&dev->line->switches);
 	dev->port_down = (atomic_load(&dev->line->link) & HF_LINK_BOTH) == 0;
-	process_add_dev(dev);
+	move_add_dev(dev);
 	*dev_out = &dev->dev;
 	return 0;
 }

@@ -19,16 +19,16 @@ bool peer_is_gone(struct peer *peer);                      /* asks the kernel: a
 bool peer_was_gone(const struct peer *peer);
 void peer_ring_bell(struct peer *peer);
 /* A use of the region of a key, which is an rkey or an lkey. WR_DONE, or WR_FAILED: no such registration. */
-enum wr_outcome region_get(
+enum wr_outcome peer_region_get(
 	struct shm_dev *dev, struct peer *peer, uint32_t key, bool is_rkey, struct region **region_out);
-void region_put(struct region *region);
-void region_forget(struct shm_dev *dev, struct peer *peer, struct region *region);
+void peer_region_put(struct region *region);
+void peer_region_forget(struct shm_dev *dev, struct peer *peer, struct region *region);
 
 /* bind.c: the connection of a requester */
 bool bind_requester(struct shm_qp *qp, uint64_t now_ns);
-void bind_ahead(struct shm_qp *qp);       /* maps what it will need */
-void unbind_requester(struct shm_qp *qp); /* keeps the peer mapped */
-void release_requester(struct shm_qp *qp);
+void bind_ahead(struct shm_qp *qp);          /* maps what it will need */
+void bind_undo_requester(struct shm_qp *qp); /* keeps the peer mapped */
+void bind_release_requester(struct shm_qp *qp);
 
 /* receive.c: taking a receive of the responder */
 enum wr_outcome receive_take(struct shm_qp *qp, struct recv_slot **slot_out);
@@ -36,9 +36,9 @@ void receive_complete(struct shm_qp *qp, struct recv_slot *slot, const struct sq
 void receive_signal(struct shm_qp *qp, bool solicited); /* behind the commit */
 
 /* execute.c */
-bool refuse(struct shm_qp *qp, enum ibv_event_type event); /* moves the responder's qp to ERR */
+bool execute_refuse(struct shm_qp *qp, enum ibv_event_type event); /* moves the responder's qp to ERR */
 enum wr_outcome execute_wr(struct shm_qp *qp, struct sqe *sqe);
-bool read_again(struct shm_qp *qp, struct sqe *sqe);
+bool execute_read_again(struct shm_qp *qp, struct sqe *sqe);
 
 /* reach.c: memory of a peer that is not plainly mapped; with OP_BUSY up. WR_FAILED: it is not there. */
 struct cursor;
@@ -105,22 +105,22 @@ void qp_enter_error(struct shm_qp *qp, enum ibv_wc_status status); /* IBV_WC_SUC
 int shm_qp_fence(struct hf_qp *base);
 int shm_qp_executed_psn(struct hf_qp *base, uint32_t *psn_out);
 int shm_qp_atomic_results(struct hf_qp *base, struct hf_atomic_result *results_out, unsigned n);
-bool drain_try(struct shm_qp *qp);    /* in ERR or RESET: true once no requester touches anything */
-int drain_wait(struct shm_qp *qp);    /* blocks, for at most LATE_NS and a move of pages */
-int quiesce_all(struct shm_dev *dev); /* -EBUSY: an operation of a stopped process cannot be ended */
+bool fence_drain_try(struct shm_qp *qp);    /* in ERR or RESET: true once no requester touches anything */
+int fence_drain_wait(struct shm_qp *qp);    /* blocks, for at most LATE_NS and a move of pages */
+int fence_quiesce_all(struct shm_dev *dev); /* -EBUSY: an operation of a stopped process cannot be ended */
 /* Access was taken away. 0: the operation that was under way, if any, has ended. -EINPROGRESS: it goes on; the fence
  * takes it over after revoke_ns. */
-int quiesce_access(struct shm_qp *qp);
-bool take_op(struct shm_qp *qp); /* true: an operation was under way and is ours now */
+int fence_quiesce_access(struct shm_qp *qp);
+bool fence_take_op(struct shm_qp *qp); /* true: an operation was under way and is ours now */
 
 /* move.c: the pages under a stopped requester */
 int move_touched(struct shm_qp *qp); /* waits for others in that range, for qp->stuck_ns at most */
-void process_lock(void);             /* held where registrations of any device come and go */
+void move_lock(void);                /* held where registrations of any device come and go */
 /* With that lock: private memory to pages that peers can map. */
 int move_to_shared_pages(void *addr, uint64_t bytes, struct hf_error *error);
-void process_unlock(void);
-void process_add_dev(struct shm_dev *dev);
-void process_remove_dev(struct shm_dev *dev);
+void move_unlock(void);
+void move_add_dev(struct shm_dev *dev);
+void move_remove_dev(struct shm_dev *dev);
 
 /* mr.c */
 int shm_mr_reg(struct hf_pd *pd, void *addr, uint64_t bytes, uint64_t iova, int access, struct hf_mr **mr_out,
@@ -136,7 +136,7 @@ void events_forget_qp(struct shm_dev *dev, const struct hf_qp *qp);
 int shm_get_event(struct hf_dev *base, struct hf_dev_event *event_out);
 bool events_pending(struct shm_dev *dev);
 int shm_set_link(struct hf_dev *base, enum hf_link direction, bool up);
-void own_bell_ring(struct shm_dev *dev);
+void events_ring_own_bell(struct shm_dev *dev);
 
 static inline bool link_has(struct fabric_line *line, uint32_t direction)
 {

@@ -269,7 +269,7 @@ int verbs_events_open(struct verbs_dev *dev)
 	verbs_answers_look(dev);
 	dev->up = dev->told_up = port_state(dev) == IBV_PORT_ACTIVE;
 	dev->looked_ns = dev->events_ns = hf_env_now_ns(dev->base.env);
-	return io_group_open(dev->base.env, members, n, &dev->io);
+	return env_io_group_open(dev->base.env, members, n, &dev->io);
 }
 
 void verbs_events_close(struct verbs_dev *dev)

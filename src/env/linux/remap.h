@@ -13,10 +13,10 @@ struct mapping {
 };
 
 /* share_memory.c. False: it is no such line. */
-bool mapping_parse(char *line, struct mapping *out);
+bool share_mapping_parse(char *line, struct mapping *out);
 
 /* share_move.c. Maps `fd`, which has room, over whole pages, with their content; no store of ours is lost. */
-int pages_replace(char *addr, size_t bytes, int fd, struct hf_error *error);
+int share_pages_replace(char *addr, size_t bytes, int fd, struct hf_error *error);
 
 /* share_remap.c; the caller holds the lock of share_memory.c. */
 bool remap_is_ours(const struct mapping *mapping); /* remapped by us, whether its file is open still or not */

@@ -35,7 +35,7 @@ struct opened_file {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct list opened = {&opened, &opened};
 
-bool mapping_parse(char *line, struct mapping *out)
+bool share_mapping_parse(char *line, struct mapping *out)
 {
 	char access[5];
 	int path_at = 0;
@@ -230,7 +230,7 @@ static int find_in_maps(FILE *maps, uint64_t start, uint64_t end, struct share_b
 	size_t capacity = 0;
 	int error;
 
-	while (survey.seen < end && getline(&line, &capacity, maps) > 0 && mapping_parse(line, &next))
+	while (survey.seen < end && getline(&line, &capacity, maps) > 0 && share_mapping_parse(line, &next))
 		if (!survey_add(&survey, &next))
 			break;
 	error = survey_backing(&survey, out);

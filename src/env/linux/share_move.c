@@ -93,7 +93,7 @@ static int copy_out(int fd, const char *addr, size_t bytes)
 }
 
 /* Steps 1 to 4. Between 1 and 4 nothing is stored but on this stack: it might be the range that waits for us. */
-int pages_replace(char *addr, size_t bytes, int fd, struct hf_error *error)
+int share_pages_replace(char *addr, size_t bytes, int fd, struct hf_error *error)
 {
 	int uffd = open_userfaultfd();
 	int guarded = uffd < 0 ? uffd : protect(uffd, addr, bytes);
@@ -133,7 +133,7 @@ static int move_locked(char *addr, size_t bytes, struct hf_error *error)
 	if (code != 0)
 		hf_error_set(error, code, "no fresh pages for %zu bytes of shared memory: %s", bytes, strerror(-code));
 	else
-		code = pages_replace(addr, bytes, fd, error);
+		code = share_pages_replace(addr, bytes, fd, error);
 	if (code == 0)
 		memory_replaced(addr, bytes, fd);
 	else if (fd >= 0)

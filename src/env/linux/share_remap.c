@@ -179,7 +179,7 @@ static int check_range(uint64_t start, uint64_t end, struct hf_error *error)
 
 	if (maps == NULL)
 		return hf_error_set(error, -errno, "/proc/self/maps: %s", strerror(errno));
-	while (code == 0 && seen < end && getline(&line, &capacity, maps) > 0 && mapping_parse(line, &mapping)) {
+	while (code == 0 && seen < end && getline(&line, &capacity, maps) > 0 && share_mapping_parse(line, &mapping)) {
 		bool guarded = guard_end == mapping.start;
 
 		guard_end = mapping.readable || mapping.writable ? 0 : mapping.end;
@@ -232,7 +232,7 @@ int remap_pages(char *addr, size_t bytes, struct hf_error *error)
 	if (code != 0 || (code = new_remap(bytes, &remap, error)) != 0)
 		return code;
 	(void)madvise(addr, bytes, MADV_POPULATE_READ);
-	code = pages_replace(addr, bytes, remap->fd, error);
+	code = share_pages_replace(addr, bytes, remap->fd, error);
 	if (code != 0)
 		drop(remap);
 	else

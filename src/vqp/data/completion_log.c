@@ -4,7 +4,7 @@
 
 #include "base/bytes.h"
 
-uint32_t log_entries_for(uint32_t wrs)
+uint32_t completion_log_entries_for(uint32_t wrs)
 {
 	uint32_t entries = 1;
 
@@ -13,7 +13,7 @@ uint32_t log_entries_for(uint32_t wrs)
 	return entries;
 }
 
-uint32_t log_take(struct log_writer *writer, const void *pointer, uint64_t *entry_out)
+uint32_t completion_log_take(struct log_writer *writer, const void *pointer, uint64_t *entry_out)
 {
 	uint64_t address = (uintptr_t)pointer & ((1ull << LOG_POINTER_BITS) - 1);
 	uint64_t stamp = writer->turn >> __builtin_ctz(writer->entries) & LOG_STAMP_MASK;
@@ -31,7 +31,7 @@ static bool is_newer(uint64_t entry, uint64_t than)
 	return ahead < 1u << (LOG_STAMP_BITS - 1);
 }
 
-bool log_newest(const uint64_t *ring, uint32_t entries, uint32_t *number_out, uint64_t *entry_out)
+bool completion_log_newest(const uint64_t *ring, uint32_t entries, uint32_t *number_out, uint64_t *entry_out)
 {
 	bool found = false;
 

@@ -40,12 +40,12 @@ struct log_writer {
 };
 
 /* Takes the next entry for the wr whose copy is at `pointer`; returns its number in the ring. */
-uint32_t log_take(struct log_writer *writer, const void *pointer, uint64_t *entry_out);
+uint32_t completion_log_take(struct log_writer *writer, const void *pointer, uint64_t *entry_out);
 
 /* The newest entry of a ring; false: nothing was ever written. */
-bool log_newest(const uint64_t *ring, uint32_t entries, uint32_t *number_out, uint64_t *entry_out);
+bool completion_log_newest(const uint64_t *ring, uint32_t entries, uint32_t *number_out, uint64_t *entry_out);
 
 /* The entries that a requester with so many wrs in flight needs. */
-uint32_t log_entries_for(uint32_t wrs);
+uint32_t completion_log_entries_for(uint32_t wrs);
 
 #endif

@@ -78,7 +78,7 @@ static struct log_slab *slab_with_room(struct hf_vpd *pd, uint32_t entries)
 	return NULL;
 }
 
-int log_ring_take(struct hf_vpd *pd, uint32_t entries, struct log_ring *ring_out)
+int log_slab_take(struct hf_vpd *pd, uint32_t entries, struct log_ring *ring_out)
 {
 	struct log_slab *slab = slab_with_room(pd, entries);
 	int rc = slab == NULL ? slab_make(pd, entries, &slab) : 0;
@@ -97,7 +97,7 @@ int log_ring_take(struct hf_vpd *pd, uint32_t entries, struct log_ring *ring_out
 	return 0;
 }
 
-void log_ring_give(struct log_ring *ring, uint64_t until_ns)
+void log_slab_give(struct log_ring *ring, uint64_t until_ns)
 {
 	struct log_slab *slab = ring->slab;
 
@@ -109,7 +109,7 @@ void log_ring_give(struct log_ring *ring, uint64_t until_ns)
 	*ring = (struct log_ring){0};
 }
 
-uint32_t log_ring_bytes(const struct log_ring *ring)
+uint32_t log_slab_bytes(const struct log_ring *ring)
 {
 	return ring->slab == NULL ? 0 : ring_bytes(ring->slab);
 }

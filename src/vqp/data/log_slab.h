@@ -28,10 +28,10 @@ struct log_ring {
 	uint64_t *entries;
 };
 
-int log_ring_take(struct hf_vpd *pd, uint32_t entries, struct log_ring *ring_out);
+int log_slab_take(struct hf_vpd *pd, uint32_t entries, struct log_ring *ring_out);
 /* The peer may still write to it until then; 0: it may not. An empty one is legal. */
-void log_ring_give(struct log_ring *ring, uint64_t until_ns);
-uint32_t log_ring_bytes(const struct log_ring *ring);
+void log_slab_give(struct log_ring *ring, uint64_t until_ns);
+uint32_t log_slab_bytes(const struct log_ring *ring);
 void log_slabs_free(struct hf_vpd *pd);
 
 #endif

@@ -103,7 +103,7 @@ static void take_log_entry(struct hf_vqp *vqp, struct request_log_wr *entry)
 {
 	uintptr_t offset = (uintptr_t)&entry->wr - (uintptr_t)vqp->sends.slots;
 
-	entry->log_number = log_take(&vqp->log, (const void *)offset, &entry->log_entry);
+	entry->log_number = completion_log_take(&vqp->log, (const void *)offset, &entry->log_entry);
 }
 
 static void add_footer(struct wr_translation *translation, struct hf_vqp *vqp, struct request_log_wr *entry)

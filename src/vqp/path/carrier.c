@@ -229,7 +229,7 @@ static struct carrier *make_initiator(struct hf_vpd *pd, unsigned rail)
 	if (carrier == NULL)
 		return NULL;
 	carrier->is_initiator = true;
-	if (dc_start(pd->node, &carrier->path, true) != 0) {
+	if (dc_end_start(pd->node, &carrier->path, true) != 0) {
 		unmake(carrier);
 		return NULL;
 	}

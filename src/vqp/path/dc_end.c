@@ -9,7 +9,7 @@
 #define MIN_RNR_TIMER 8
 #define RNR_RETRY     7
 
-bool dc_suits(const struct hf_peer *peer, unsigned rail)
+bool dc_end_suits(const struct hf_peer *peer, unsigned rail)
 {
 	const struct remote_rail *theirs;
 	struct remote_rail ours = {0};
@@ -21,7 +21,7 @@ bool dc_suits(const struct hf_peer *peer, unsigned rail)
 	return ours.dc_mtu != 0 && ours.dc_mtu == theirs->dc_mtu && ours.dc_rd_atomic == theirs->dc_rd_atomic;
 }
 
-int dc_start(const struct hf_node *node, struct path *path, bool is_initiator)
+int dc_end_start(const struct hf_node *node, struct path *path, bool is_initiator)
 {
 	struct hf_dev *dev = node->rails[path->rail].dev;
 	struct ibv_qp_attr attr = {
@@ -63,7 +63,7 @@ struct dc_end *dc_end_make(struct hf_vpd *pd, unsigned rail, int access, struct 
 	init.dc_key = end->key;
 	if (path_make(pd, rail, &(struct path_need){.init = &init, .cqes = 1, .access = access, .spare = true}, sink,
 		    &end->path) == 0 &&
-		dc_start(pd->node, &end->path, false) == 0)
+		dc_end_start(pd->node, &end->path, false) == 0)
 		return end;
 	dc_end_free(end);
 	return NULL;

@@ -20,10 +20,10 @@ struct dc_end {
 
 /* Whether standby qps of that peer and rail are DC: both devices tell what executed, and agree on sizes without the
  * negotiation that RC has. Both ends come to the same answer. */
-bool dc_suits(const struct hf_peer *peer, unsigned rail);
+bool dc_end_suits(const struct hf_peer *peer, unsigned rail);
 
 /* To where it works, from INIT. */
-int dc_start(const struct hf_node *node, struct path *path, bool is_initiator);
+int dc_end_start(const struct hf_node *node, struct path *path, bool is_initiator);
 
 /* NULL: no room. */
 struct dc_end *dc_end_make(struct hf_vpd *pd, unsigned rail, int access, struct hf_lease *lease, struct wc_sink *sink);

@@ -52,7 +52,7 @@ static unsigned initiators_wanted(const struct pool *pool)
 
 static struct standby *add(struct pool *pool, unsigned rail)
 {
-	return standby_make(pool, rail, dc_suits(pool->peer, rail), initiators_wanted(pool));
+	return standby_make(pool, rail, dc_end_suits(pool->peer, rail), initiators_wanted(pool));
 }
 
 /* ---- vqps on it ---- */
@@ -310,7 +310,7 @@ static void offered(struct hf_vqp *vqp, const struct pool_message *message, unsi
 	struct standby *standby;
 
 	pool_enlist(vqp);
-	if (vqp->pool == NULL || !has_room(vqp->pool, rail) || dc_suits(vqp->peer, rail) != (message->dc.used != 0))
+	if (vqp->pool == NULL || !has_room(vqp->pool, rail) || dc_end_suits(vqp->peer, rail) != (message->dc.used != 0))
 		return;
 	standby = add(vqp->pool, rail);
 	if (standby == NULL)

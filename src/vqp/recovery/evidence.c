@@ -22,7 +22,7 @@ void evidence_gather(const struct hf_vqp *vqp, bool fenced, struct state_message
 	state->consumed = vqp->consumed;
 	if (fenced && vqp->log_ring.slab != NULL) {
 		state->has_log = 1;
-		(void)log_newest(
+		(void)completion_log_newest(
 			vqp->log_ring.entries, vqp->log_ring.slab->ring_entries, &state->log_number, &state->log_entry);
 	}
 	state->about_rail = (uint8_t)path->rail;

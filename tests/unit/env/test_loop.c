@@ -374,7 +374,7 @@ static void a_group_is_readable_while_a_member_is(void **state)
 	(void)state;
 	assert_int_equal(hf_notifier_open(fixture->env, &members[0]), 0);
 	assert_int_equal(hf_notifier_open(fixture->env, &members[1]), 0);
-	assert_int_equal(io_group_open(fixture->env, members, 2, &group), 0);
+	assert_int_equal(env_io_group_open(fixture->env, members, 2, &group), 0);
 	assert_int_equal(hf_loop_watch(fixture->loop, &watch.watch, group, HF_READABLE), 0);
 	hf_loop_turn(fixture->loop, 0);
 	assert_string_equal(fixture->trace, "");

@@ -268,7 +268,7 @@ static void memory_that_was_unmapped_after_its_use_can_be_registered_again(void 
 
 /* ---- what may not be ---- */
 
-static void refuse(void *addr, uint64_t bytes, const char *words)
+static void execute_refuse(void *addr, uint64_t bytes, const char *words)
 {
 	struct hf_error error = {0};
 	struct hf_mr *mr;
@@ -306,12 +306,12 @@ static void stacks_are_reached_without_atomics_only(void **state)
 	pthread_t thread;
 
 	(void)state;
-	refuse(&own, 8, "on a stack");
+	execute_refuse(&own, 8, "on a stack");
 	pthread_mutex_lock(&sleeper.leave);
 	assert_int_equal(pthread_create(&thread, NULL, sleep_on_its_stack, &sleeper), 0);
 	while (atomic_load(&sleeper.word) == NULL)
 		cpu_relax();
-	refuse(atomic_load(&sleeper.word), 8, "on a stack");
+	execute_refuse(atomic_load(&sleeper.word), 8, "on a stack");
 	pthread_mutex_unlock(&sleeper.leave);
 	pthread_join(thread, NULL);
 }

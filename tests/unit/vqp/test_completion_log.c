@@ -17,19 +17,19 @@ static void an_entry_is_pointer_stamp_and_finished(void **state)
 	uint64_t entry;
 
 	(void)state;
-	assert_int_equal(log_take(&writer, pointer, &entry), 3);
+	assert_int_equal(completion_log_take(&writer, pointer, &entry), 3);
 	assert_int_equal(entry & 0xffffffffffff, 0x7fff12345678);
 	assert_int_equal(entry >> 48 & 0x7fff, 0x5a5a);
 	assert_int_equal(entry >> 63, 1);
-	assert_int_equal(log_take(&writer, pointer, &entry), 4);
+	assert_int_equal(completion_log_take(&writer, pointer, &entry), 4);
 }
 
 static void a_ring_has_room_for_every_wr_in_flight(void **state)
 {
 	(void)state;
-	assert_int_equal(log_entries_for(1), 1);
-	assert_int_equal(log_entries_for(128), 128);
-	assert_int_equal(log_entries_for(129), 256);
+	assert_int_equal(completion_log_entries_for(1), 1);
+	assert_int_equal(completion_log_entries_for(128), 128);
+	assert_int_equal(completion_log_entries_for(129), 256);
 }
 
 static void an_empty_ring_has_no_newest_entry(void **state)
@@ -38,7 +38,7 @@ static void an_empty_ring_has_no_newest_entry(void **state)
 	uint32_t number;
 
 	(void)state;
-	assert_false(log_newest(ring, ENTRIES, &number, &entry));
+	assert_false(completion_log_newest(ring, ENTRIES, &number, &entry));
 }
 
 /* From before the stamps wrap until after it, with every third write lost on the way. */
@@ -51,12 +51,12 @@ static void the_newest_entry_is_found_across_the_wrap_of_ring_and_stamp(void **s
 	(void)state;
 	for (unsigned i = 0; i < 8 * ENTRIES; i++) {
 		uint64_t entry, found;
-		uint32_t number = log_take(&writer, &copies[i % ENTRIES], &entry), where;
+		uint32_t number = completion_log_take(&writer, &copies[i % ENTRIES], &entry), where;
 
 		if (i % 3 == 2)
 			continue;
 		ring[number] = htole64(entry);
-		assert_true(log_newest(ring, ENTRIES, &where, &found));
+		assert_true(completion_log_newest(ring, ENTRIES, &where, &found));
 		assert_int_equal(where, number);
 		assert_true(found == entry);
 	}

@@ -26,7 +26,7 @@ static void end_theirs(struct hf_vqp *vqp, void *context)
 	former_entries = theirs[0]->log_ring.entries;
 	hf_vqp_destroy(theirs[0]);
 	theirs[0] = NULL;
-	assert_int_equal(log_ring_take(pair->b.pd, slab->ring_entries, &next_ring), 0);
+	assert_int_equal(log_slab_take(pair->b.pd, slab->ring_entries, &next_ring), 0);
 }
 
 static bool theirs_has_ended(struct pair *pair)
@@ -49,7 +49,7 @@ static void a_log_that_strays_may_write_is_given_to_no_other_vqp(void **state)
 	assert_int_equal(fleet_write(&pair, 0, pair.b.mr->rkey), 0);
 	assert_true(pair_until(&pair, theirs_has_ended));
 	assert_ptr_not_equal(next_ring.entries, former_entries);
-	log_ring_give(&next_ring, 0);
+	log_slab_give(&next_ring, 0);
 	ours[0]->changed = NULL;
 	pair_close(&pair);
 }

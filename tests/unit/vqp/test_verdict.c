@@ -428,7 +428,7 @@ static struct request_log_wr *log_to(struct request_log *log, struct log_writer 
 {
 	struct request_log_wr *entry = add_to(log, opcode, 10);
 
-	entry->log_number = log_take(writer, &entry->wr, &entry->log_entry);
+	entry->log_number = completion_log_take(writer, &entry->wr, &entry->log_entry);
 	return entry;
 }
 
@@ -564,7 +564,7 @@ static void an_entry_of_an_earlier_turn_says_nothing(void **state)
 		log.head = log.next = log.tail = 0;
 		write = log_to(&log, &writer, IBV_WR_RDMA_WRITE);
 		evidence = newest(write);
-		write->log_number = log_take(&later, &write->wr, &write->log_entry);
+		write->log_number = completion_log_take(&later, &write->wr, &write->log_entry);
 		assert_int_equal(verdict_read_log(&log, &evidence).executed_end, 0);
 		evidence = newest(write);
 		assert_int_equal(verdict_read_log(&log, &evidence).executed_end, 1);
