@@ -114,8 +114,7 @@ void hf_vqp_destroy(struct hf_vqp *vqp)
 	if (vqp == NULL)
 		return;
 	standby = exchange_standby(vqp);
-	if (vqp->path.shared != NULL)
-		standby_evict(vqp);
+	path_ops(&vqp->path)->stop(vqp);
 	vqp_forget_paths(vqp);
 	uid_slots_return(vqp);
 	uid_post_free(vqp);

@@ -267,3 +267,57 @@ bool path_dig(struct hf_node *node, unsigned most)
 	}
 	return dug;
 }
+
+/* ---- a qp of the vqp's own ---- */
+
+static uint64_t own_fence_retry_ns(const struct path *path)
+{
+	return path->fence_retry_ns;
+}
+
+static bool own_is_ended(const struct path *path)
+{
+	return path->qp == NULL;
+}
+
+static bool own_tells(const struct path *path)
+{
+	return path->qp != NULL;
+}
+
+static int own_executed_psn(const struct path *path, uint32_t *psn_out)
+{
+	return hf_qp_executed_psn(path->qp, psn_out);
+}
+
+static int own_refusal(const struct path *path, struct hf_refusal *refusal_out)
+{
+	return hf_qp_refusal(path->qp, refusal_out);
+}
+
+static int own_atomic_results(const struct path *path, struct hf_atomic_result *results_out, unsigned n)
+{
+	return hf_qp_atomic_results(path->qp, results_out, n);
+}
+
+/* The qp is destroyed with the path. */
+static void own_stop(struct hf_vqp *vqp)
+{
+	(void)vqp;
+}
+
+static void own_leave(struct hf_vqp *vqp)
+{
+	path_bury(vqp->node, &vqp->path);
+}
+
+const struct path_ops path_own_ops = {.fence = fence_own,
+	.fence_retry_ns = own_fence_retry_ns,
+	.end = path_end_qp,
+	.sender_ended = own_is_ended,
+	.tells = own_tells,
+	.executed_psn = own_executed_psn,
+	.refusal = own_refusal,
+	.atomic_results = own_atomic_results,
+	.stop = own_stop,
+	.leave = own_leave};

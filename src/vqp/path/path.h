@@ -6,13 +6,31 @@
 
 #include "node/rail_cq.h"
 #include "vqp/kinds.h"
+#include "vqp/recovery/fence.h"
 
 struct standby;
+struct path;
+
+/* What differs between a qp of the vqp's own and its share in a standby qp, off the way of wrs. After the fence those
+ * that ask what executed answer as hf_qp_executed_psn, hf_qp_refusal and hf_qp_atomic_results. */
+struct path_ops {
+	enum fence (*fence)(struct hf_vqp *vqp, struct path *path, uint64_t now_ns);
+	uint64_t (*fence_retry_ns)(const struct path *path);
+	int (*end)(struct path *path);                 /* destroys what cannot be fenced */
+	bool (*sender_ended)(const struct path *path); /* what our wrs were posted to was destroyed, or never was */
+	bool (*tells)(const struct path *path);        /* false: what could tell was destroyed */
+	int (*executed_psn)(const struct path *path, uint32_t *psn_out);
+	int (*refusal)(const struct path *path, struct hf_refusal *refusal_out);
+	int (*atomic_results)(const struct path *path, struct hf_atomic_result *results_out, unsigned n);
+	void (*stop)(struct hf_vqp *vqp);  /* now, and it may block: nothing of the vqp happens there any more */
+	void (*leave)(struct hf_vqp *vqp); /* the vqp has no path then */
+};
 
 /* A device's qp of a vqp. */
 struct path {
-	struct hf_qp *qp;       /* NULL: none */
-	struct standby *shared; /* the standby qp that this is; NULL: a dedicated one */
+	const struct path_ops *ops; /* NULL: those of a qp of its own */
+	struct hf_qp *qp;           /* NULL: none */
+	struct standby *shared;     /* the standby qp that this is; NULL: a dedicated one */
 	struct rail_cqs *cqs;
 	struct rail_cq *cq; /* where `cqes` entries are reserved */
 	uint32_t cqes;
@@ -88,5 +106,11 @@ void path_deactivate(struct path *path);
 /* Packets that became unretired, of the vqp and, on a shared qp, of all on it. */
 void path_count(struct path *path, uint32_t *packets, int64_t more);
 struct path_offer path_attributes(const struct hf_node *node, const struct path *path);
+
+extern const struct path_ops path_own_ops;
+static inline const struct path_ops *path_ops(const struct path *path)
+{
+	return path->ops != NULL ? path->ops : &path_own_ops;
+}
 
 #endif

@@ -3,10 +3,7 @@
 
 void vqp_drop_path(struct hf_vqp *vqp)
 {
-	if (vqp->path.shared != NULL)
-		pool_leave(vqp);
-	else
-		path_bury(vqp->node, &vqp->path);
+	path_ops(&vqp->path)->leave(vqp);
 }
 
 void vqp_forget_paths(struct hf_vqp *vqp)
@@ -22,8 +19,7 @@ void vqp_forget_paths(struct hf_vqp *vqp)
 
 void vqp_end_paths(struct hf_vqp *vqp)
 {
-	if (vqp->path.shared != NULL)
-		standby_evict(vqp);
+	path_ops(&vqp->path)->stop(vqp);
 	if (vqp->path.qp != NULL)
 		rail_cqs_drain(vqp->path.cqs);
 	vqp_forget_paths(vqp);

@@ -143,21 +143,7 @@ struct standby *pool_named(struct hf_vqp *vqp, unsigned rail, uint32_t their_key
 	return NULL;
 }
 
-void pool_join(struct hf_vqp *vqp, struct standby *standby)
-{
-	ensure(vqp->path.qp == NULL && standby->state != STANDBY_OFFERED);
-	path_activate(&standby->path);
-	vqp->path = standby->path;
-	vqp->path.shared = standby;
-	vqp->path.active = false; /* the standby qp does, for all of them */
-	vqp->path.grant = vqp->grants.ours;
-	vqp->path.access = vqp->access;
-	vqp->path.broken = standby->state == STANDBY_BROKEN;
-	list_push_back(&standby->vqps, &vqp->pool_link);
-	standby->users++;
-}
-
-void pool_leave(struct hf_vqp *vqp)
+static void leave(struct hf_vqp *vqp)
 {
 	struct standby *standby = vqp->path.shared;
 
@@ -173,6 +159,75 @@ void pool_leave(struct hf_vqp *vqp)
 		standby_free(standby);
 	else if (standby->state == STANDBY_BROKEN && vqp->recovery.picks)
 		withdraw(standby);
+}
+
+/* ---- the share of a vqp as its path ---- */
+
+static enum fence share_fence(struct hf_vqp *vqp, struct path *path, uint64_t now_ns)
+{
+	(void)path;
+	return standby_fence(vqp, now_ns);
+}
+
+static uint64_t share_fence_retry_ns(const struct path *path)
+{
+	return standby_fence_retry_ns(path->shared);
+}
+
+static int share_end(struct path *path)
+{
+	return standby_end(path->shared);
+}
+
+static bool share_sender_ended(const struct path *path)
+{
+	return standby_is_ended(path->shared);
+}
+
+static bool share_tells(const struct path *path)
+{
+	return standby_tells(path->shared);
+}
+
+static int share_executed_psn(const struct path *path, uint32_t *psn_out)
+{
+	return standby_executed_psn(path->shared, psn_out);
+}
+
+static int share_refusal(const struct path *path, struct hf_refusal *refusal_out)
+{
+	return standby_refusal(path->shared, refusal_out);
+}
+
+static int share_atomic_results(const struct path *path, struct hf_atomic_result *results_out, unsigned n)
+{
+	return standby_atomic_results(path->shared, results_out, n);
+}
+
+static const struct path_ops pool_ops = {.fence = share_fence,
+	.fence_retry_ns = share_fence_retry_ns,
+	.end = share_end,
+	.sender_ended = share_sender_ended,
+	.tells = share_tells,
+	.executed_psn = share_executed_psn,
+	.refusal = share_refusal,
+	.atomic_results = share_atomic_results,
+	.stop = standby_evict,
+	.leave = leave};
+
+void pool_join(struct hf_vqp *vqp, struct standby *standby)
+{
+	ensure(vqp->path.qp == NULL && standby->state != STANDBY_OFFERED);
+	path_activate(&standby->path);
+	vqp->path = standby->path;
+	vqp->path.shared = standby;
+	vqp->path.ops = &pool_ops;
+	vqp->path.active = false; /* the standby qp does, for all of them */
+	vqp->path.grant = vqp->grants.ours;
+	vqp->path.access = vqp->access;
+	vqp->path.broken = standby->state == STANDBY_BROKEN;
+	list_push_back(&standby->vqps, &vqp->pool_link);
+	standby->users++;
 }
 
 /* ---- making them beforehand ---- */

@@ -50,7 +50,6 @@ struct standby *pool_pick(struct hf_vqp *vqp, unsigned rail);
 /* What the picker named; NULL: we have no such one. */
 struct standby *pool_named(struct hf_vqp *vqp, unsigned rail, uint32_t their_qp_num);
 void pool_join(struct hf_vqp *vqp, struct standby *standby); /* becomes the vqp's path */
-void pool_leave(struct hf_vqp *vqp);                         /* the vqp has no path then */
 
 bool pool_turn(struct hf_node *node);
 void pool_tick(struct hf_node *node, uint64_t now_ns);

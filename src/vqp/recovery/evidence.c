@@ -27,22 +27,21 @@ void evidence_gather(const struct hf_vqp *vqp, bool fenced, struct state_message
 	}
 	state->about_rail = (uint8_t)path->rail;
 	state->about_qp = path->their_key;
-	state->ended = path->shared != NULL ? !standby_tells(path->shared) : path->qp == NULL;
+	state->ended = !path_ops(path)->tells(path);
 	if (!fenced || state->ended)
 		return;
-	rc = path->shared != NULL ? standby_executed_psn(path->shared, &psn) : hf_qp_executed_psn(path->qp, &psn);
+	rc = path_ops(path)->executed_psn(path, &psn);
 	state->in_doubt = rc == -ENODATA;
 	if ((rc == 0 || rc == -ENODATA) && (!log_speaks(vqp, state) || vqp->node->config.evidence != HF_EVIDENCE_LOG)) {
 		state->has_psn = 1;
 		state->executed_psn = psn;
 	}
-	rc = path->shared != NULL ? standby_refusal(path->shared, &refusal) : hf_qp_refusal(path->qp, &refusal);
+	rc = path_ops(path)->refusal(path, &refusal);
 	if (rc == 1) {
 		state->refused = (uint8_t)refusal.status;
 		state->refused_psn = refusal.psn;
 	}
-	rc = path->shared != NULL ? standby_atomic_results(path->shared, state->atomics, EVIDENCE_ATOMICS)
-				  : hf_qp_atomic_results(path->qp, state->atomics, EVIDENCE_ATOMICS);
+	rc = path_ops(path)->atomic_results(path, state->atomics, EVIDENCE_ATOMICS);
 	state->atomic_count = (uint8_t)(rc > 0 ? rc : 0);
 }
 

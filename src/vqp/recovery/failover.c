@@ -14,7 +14,7 @@ static bool answers_unsure(const struct hf_vqp *vqp)
 {
 	const struct path *path = &vqp->path;
 
-	return (path->shared != NULL ? standby_is_ended(path->shared) : path->qp == NULL) ||
+	return path_ops(path)->sender_ended(path) ||
 	       (vqp->node->rails[path->rail].dev->attr.caps & HF_DEV_SEND_FENCE) == 0;
 }
 

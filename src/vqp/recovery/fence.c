@@ -30,7 +30,7 @@ bool fence_path_sleeps(const struct path *path, uint64_t now_ns)
 
 uint64_t fence_retry_ns(const struct hf_vqp *vqp)
 {
-	return vqp->path.shared != NULL ? standby_fence_retry_ns(vqp->path.shared) : vqp->path.fence_retry_ns;
+	return path_ops(&vqp->path)->fence_retry_ns(&vqp->path);
 }
 
 bool fence_sleeps(const struct hf_vqp *vqp, uint64_t now_ns)
@@ -65,8 +65,11 @@ enum fence fence_judge(struct hf_vqp *vqp, struct path *path, int rc, uint64_t n
 
 enum fence fence_path(struct hf_vqp *vqp, struct path *path, uint64_t now_ns)
 {
-	if (path->shared != NULL)
-		return standby_fence(vqp, now_ns);
+	return path_ops(path)->fence(vqp, path, now_ns);
+}
+
+enum fence fence_own(struct hf_vqp *vqp, struct path *path, uint64_t now_ns)
+{
 	if (path->qp == NULL)
 		return FENCE_DONE;
 	if (fence_path_sleeps(path, now_ns))

@@ -16,7 +16,8 @@ enum fence {
 };
 
 enum fence fence_path(struct hf_vqp *vqp, struct path *path, uint64_t now_ns);
-bool fence_sleeps(const struct hf_vqp *vqp, uint64_t now_ns); /* until fence_retry_ns() */
+enum fence fence_own(struct hf_vqp *vqp, struct path *path, uint64_t now_ns); /* one with a qp of its own */
+bool fence_sleeps(const struct hf_vqp *vqp, uint64_t now_ns);                 /* until fence_retry_ns() */
 uint64_t fence_retry_ns(const struct hf_vqp *vqp);
 /* What the device's answer to a try means. */
 enum fence fence_judge(struct hf_vqp *vqp, struct path *path, int rc, uint64_t now_ns);

@@ -78,16 +78,11 @@ bool fence_queue_waits(const struct hf_vqp *vqp)
 	return !vqp->path.cut && waits_for_quiet(vqp) && !post_quiet(vqp);
 }
 
-static int end_qp(struct path *path)
-{
-	return path->shared != NULL ? standby_end(path->shared) : path_end_qp(path);
-}
-
 static bool path_is_fenced(struct hf_vqp *vqp)
 {
 	struct path *path = &vqp->path;
 
-	if (vqp->fence == FENCE_HOPELESS && end_qp(path) == 0) {
+	if (vqp->fence == FENCE_HOPELESS && path_ops(path)->end(path) == 0) {
 		log_warn("vqp %u: its qp on rail %s cannot be fenced and was destroyed; its evidence is lost", vqp->num,
 			hf_node_rail_name(vqp->node, path->rail));
 		vqp->fence = FENCE_DONE;
