@@ -20,7 +20,7 @@ struct scenario {
 };
 
 extern const struct scenario scenario_rc, scenario_vqp, scenario_grants, scenario_lanes, scenario_varuna,
-	scenario_varuna_hca, scenario_varuna_silent, scenario_atomics, scenario_uid_model;
+	scenario_varuna_hca, scenario_varuna_silent, scenario_atomics, scenario_channels, scenario_uid_model;
 extern const struct scenario *const scenarios[]; /* NULL terminated: scenarios.c */
 const struct scenario *scenario_find(const char *name);
 

@@ -4,7 +4,8 @@
 #include "sim/scenario.h"
 
 const struct scenario *const scenarios[] = {&scenario_rc, &scenario_vqp, &scenario_grants, &scenario_lanes,
-	&scenario_varuna, &scenario_varuna_hca, &scenario_varuna_silent, &scenario_atomics, &scenario_uid_model, NULL};
+	&scenario_varuna, &scenario_varuna_hca, &scenario_varuna_silent, &scenario_atomics, &scenario_channels,
+	&scenario_uid_model, NULL};
 
 const struct scenario *scenario_find(const char *name)
 {

@@ -8,6 +8,8 @@
  * What a layer has sent and the peer has not taken is kept, at most HF_CHANNEL_QUEUE_BYTES for each channel and peer.
  * What was sent and had not arrived when the channel ends is dropped: a layer that must know waits for an answer.
  *
+ * A peer that restarts is another peer, and its channels may open shortly before those of the one before end.
+ *
  * Owned by the node's loop, on which all callbacks come. A callback may send on and close any channel; it closes
  * neither the node nor a peer. */
 #ifndef HOLDFAST_CHANNEL_H
