@@ -87,18 +87,49 @@ int hf_node_config_parse(const char *text, size_t bytes, struct hf_node_config *
 struct hf_node;
 struct hf_peer;
 
+/* Whether a rail to a peer can be used, and if not, why. The first that holds, in this order. */
+enum hf_rail_cause {
+	HF_RAIL_UP,         /* it can */
+	HF_RAIL_PEER,       /* the peer has no rail of that name and kind, or is not up */
+	HF_RAIL_PORT_HERE,  /* this node's port is down, or its device died */
+	HF_RAIL_PORT_THERE, /* the peer's is, or its program has asked not to use it */
+	HF_RAIL_ASKED,      /* this node's program has: hf_peer_report, hf_peer_trigger */
+	HF_RAIL_PATH,       /* heartbeats are missing there, or a wr failed as it does when the path is broken */
+};
+
 struct hf_node_events {
 	void (*peer_up)(struct hf_peer *peer, void *context); /* connected, by either end */
 	/* The peer died or left; it is closed after the call. Its vqps are in error, except as hf_vqp_connect_num
 	 * says. */
 	void (*peer_down)(struct hf_peer *peer, void *context);
-	void (*rail_changed)(struct hf_node *node, unsigned rail, bool up, void *context);
+	/* What hf_peer_rail says has changed: after peer_up for each rail, and then at each change that lasts until the
+	 * end of a turn. After peer_down nothing is said. */
+	void (*peer_rail)(struct hf_peer *peer, unsigned rail, enum hf_rail_cause cause, void *context);
+	void (*rail_changed)(struct hf_node *node, unsigned rail, bool up, void *context); /* this node's port */
+	/* The device of a rail has failed for good. What it had acknowledged may be lost; the rail stays down. */
+	void (*device_died)(struct hf_node *node, unsigned rail, void *context);
 };
 
 int hf_node_open(struct hf_loop *loop, const struct hf_node_config *config, const struct hf_node_events *events,
 	void *context, struct hf_node **node_out, struct hf_error *error);
 /* Closes its peers and destroys its vqps, queues and regions. NULL is legal. */
 void hf_node_close(struct hf_node *node);
+
+/* A layer above, beside the program that opened the node: it hears the same events, behind the program, and may want to
+ * know of a peer's death sooner. Not heard from for `lease_ns`, an eighth of that and 50 ms more, a peer is dead: its
+ * channels and vqps end and peer_down is called. The shortest lease of the layers at both ends counts, also for when
+ * each end fences the other's qps (lease_ns of the configuration, docs/protocol.md, R5). Where no layer has one, a
+ * peer is dead when no path to it was up for the budget and 1 s.
+ * The struct is the layer's until hf_node_unlisten; hf_node_close forgets it. */
+struct hf_node_listener {
+	struct hf_node_events events;
+	void *context;
+	uint64_t lease_ns;             /* 0: none */
+	struct hf_node_listener *next; /* the node's */
+};
+/* -EINVAL: the lease is shorter than 2 x heartbeat_ns x heartbeat_misses, in which a lost path is noticed. */
+int hf_node_listen(struct hf_node *node, struct hf_node_listener *listener, struct hf_error *error);
+void hf_node_unlisten(struct hf_node *node, struct hf_node_listener *listener); /* also from its own callback */
 
 struct hf_loop *hf_node_loop(struct hf_node *node);
 unsigned hf_node_rails(const struct hf_node *node);
@@ -124,6 +155,9 @@ void hf_peer_close_unanswered(struct hf_node *node);
 int hf_peer_report(struct hf_peer *peer, unsigned rail);
 int hf_peer_trigger(struct hf_peer *peer, unsigned rail);
 int hf_peer_revoke(struct hf_peer *peer, unsigned rail);
+
+enum hf_rail_cause hf_peer_rail(const struct hf_peer *peer, unsigned rail); /* ours, by its number */
+const char *hf_rail_cause_name(enum hf_rail_cause cause);                   /* "up", "port here", ... */
 
 const char *hf_peer_name(const struct hf_peer *peer); /* "" until it is up */
 void hf_peer_set_context(struct hf_peer *peer, void *context);

@@ -16,8 +16,8 @@ struct hf_vpd; /* protection domain over all rails */
 struct hf_vcq; /* completion queue over all rails */
 struct hf_vqp;
 
-int hf_vpd_alloc(struct hf_node *node, struct hf_vpd **pd_out);
-int hf_vpd_free(struct hf_vpd *pd); /* -EBUSY while objects of it exist */
+int hf_vpd_alloc(struct hf_node *node, struct hf_vpd **pd_out); /* -ENODEV: the node has no rails */
+int hf_vpd_free(struct hf_vpd *pd);                             /* -EBUSY while objects of it exist */
 
 /* How atomics on a region survive a failover: a property of the region, the same for all its peers. */
 enum hf_atomic_mode {

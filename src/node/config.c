@@ -61,9 +61,8 @@ static const char *const evidences[] = {"both", "psn", "log", NULL};
 static const struct hf_config_key node_keys[] = {
 	{"name", HF_CONFIG_NAME, NODE(name), .required = true},
 	{"fabric", HF_CONFIG_NAME, NODE(fabric)},
-	{"rails", HF_CONFIG_OBJECT, NODE(rails), .required = true, .of = rail_keys,
-		.of_count = sizeof(rail_keys) / sizeof(*rail_keys), .elements = HF_RAILS_MAX,
-		.count_offset = offsetof(struct hf_node_config, rail_count)},
+	{"rails", HF_CONFIG_OBJECT, NODE(rails), .of = rail_keys, .of_count = sizeof(rail_keys) / sizeof(*rail_keys),
+		.elements = HF_RAILS_MAX, .count_offset = offsetof(struct hf_node_config, rail_count)},
 	{"management", HF_CONFIG_ADDRESS, NODE(management), .elements = HF_RAILS_MAX,
 		.count_offset = offsetof(struct hf_node_config, management_count)},
 	{"secret_file", HF_CONFIG_PATH, NODE(secret_file)},

@@ -6,17 +6,46 @@
 
 void lease_init(struct lease *lease, uint64_t ours_ns, uint64_t now_ns)
 {
-	*lease = (struct lease){.ours_ns = ours_ns, .contact_ns = now_ns, .heard_ns = now_ns};
+	*lease = (struct lease){
+		.ours_ns = ours_ns, .told_ns = ours_ns, .contact_ns = now_ns, .heard_ns = now_ns, .looked_ns = now_ns};
+}
+
+void lease_want(struct lease *lease, uint64_t ours_ns)
+{
+	if (ours_ns == lease->told_ns)
+		return;
+	lease->told_ns = ours_ns;
+	lease->raised_ns = 0;
+	lease->urgent = true;
+	if (ours_ns < lease->ours_ns)
+		lease->ours_ns = ours_ns;
 }
 
 bool lease_must_send(const struct lease *lease, uint64_t now_ns)
 {
-	return lease->sent_ns == 0 || now_ns >= lease->sent_ns + lease->ours_ns / STAMPS_PER_LEASE;
+	return lease->urgent || lease->sent_ns == 0 || now_ns >= lease->sent_ns + lease->ours_ns / STAMPS_PER_LEASE;
 }
 
 void lease_sent(struct lease *lease, uint64_t now_ns)
 {
+	lease->urgent = false;
 	lease->sent_ns = now_ns;
+	if (lease->told_ns > lease->ours_ns && lease->raised_ns == 0)
+		lease->raised_ns = now_ns;
+}
+
+uint64_t lease_extended(struct lease *lease)
+{
+	if (lease->contact_ns + lease->ours_ns > lease->until_ns)
+		lease->until_ns = lease->contact_ns + lease->ours_ns;
+	return lease->contact_ns + lease->ours_ns;
+}
+
+uint64_t lease_promise(const struct lease *lease, uint64_t now_ns)
+{
+	uint64_t left_ns = lease->until_ns > now_ns ? lease->until_ns - now_ns : 0;
+
+	return left_ns > lease->told_ns ? left_ns : lease->told_ns;
 }
 
 bool lease_was_silent(const struct lease *lease, uint64_t now_ns)
@@ -30,10 +59,13 @@ void lease_hear(struct lease *lease, uint64_t stamp, uint64_t echo, uint64_t the
 		lease->stamp = stamp;
 		lease->heard_ns = now_ns;
 		lease->theirs_ns = theirs_ns;
+		lease->silent_ns = 0;
 	}
 	/* An echo of what was never sent says nothing. */
 	if (echo > lease->contact_ns && echo <= lease->sent_ns)
 		lease->contact_ns = echo;
+	if (lease->raised_ns != 0 && lease->contact_ns >= lease->raised_ns)
+		lease->ours_ns = lease->told_ns;
 }
 
 bool lease_expired(const struct lease *lease, uint64_t now_ns)
@@ -44,6 +76,15 @@ bool lease_expired(const struct lease *lease, uint64_t now_ns)
 uint64_t lease_with_margin(uint64_t lease_ns)
 {
 	return lease_ns + lease_ns / 8 + MARGIN_NS;
+}
+
+bool lease_is_silent(struct lease *lease, uint64_t now_ns)
+{
+	uint64_t since_ns = now_ns - lease->looked_ns;
+
+	lease->looked_ns = now_ns;
+	lease->silent_ns += since_ns < MARGIN_NS ? since_ns : MARGIN_NS;
+	return lease->theirs_ns != 0 && lease->silent_ns >= lease_with_margin(lease->theirs_ns);
 }
 
 bool lease_is_over(const struct lease *lease, uint64_t now_ns)

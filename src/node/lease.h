@@ -11,6 +11,10 @@
  * A stamp is heard after it was sent, so b never counts from an earlier moment than a, however long messages take; only
  * the two clocks' rates matter, and how soon a runs when it is due: the margin.
  *
+ * A lease may change. A shorter one holds at once here, but a device keeps what it was extended for: each message
+ * promises no less than that. A longer one is told first, and holds when the other side has returned a stamp that came
+ * with it.
+ *
  * Invariant:
  *   LEASE-1  While b may still hear from a with an effect on a's lease, lease_is_over says no at b. */
 #ifndef HOLDFAST_NODE_LEASE_H
@@ -20,22 +24,34 @@
 #include <stdint.h>
 
 struct lease {
-	uint64_t ours_ns;    /* without contact for so long we fence; in each of our messages */
-	uint64_t sent_ns;    /* our last stamp */
-	uint64_t contact_ns; /* when we had sent the newest stamp that was returned */
-	uint64_t theirs_ns;  /* the other side's lease; 0: not told yet */
-	uint64_t heard_ns;   /* when we heard its newest stamp */
-	uint64_t stamp;      /* that one */
+	uint64_t ours_ns;              /* without contact for so long we fence */
+	uint64_t told_ns;              /* that, or longer, while the other side has not heard of it */
+	uint64_t until_ns;             /* the latest moment for which the devices have extended it */
+	uint64_t raised_ns;            /* our first stamp with it; 0: none was sent yet */
+	uint64_t sent_ns;              /* our last stamp */
+	uint64_t contact_ns;           /* when we had sent the newest stamp that was returned */
+	uint64_t theirs_ns;            /* the other side's lease; 0: not told yet */
+	uint64_t heard_ns;             /* when we heard its newest stamp */
+	uint64_t stamp;                /* that one */
+	uint64_t looked_ns, silent_ns; /* lease_is_silent */
+	bool urgent;                   /* the other side is to hear of a change */
 };
 
 void lease_init(struct lease *lease, uint64_t ours_ns, uint64_t now_ns);
+void lease_want(struct lease *lease, uint64_t ours_ns); /* from now on */
 bool lease_must_send(const struct lease *lease, uint64_t now_ns);
 void lease_sent(struct lease *lease, uint64_t now_ns); /* a stamp of that time */
+/* Until when the devices execute by the last contact; they are told so now. */
+uint64_t lease_extended(struct lease *lease);
+/* In a message of this moment: nothing of the other side executes here for longer than that after it. */
+uint64_t lease_promise(const struct lease *lease, uint64_t now_ns);
 /* Stamps of the other side are missing: contact was lost, or one of the two stood still. */
 bool lease_was_silent(const struct lease *lease, uint64_t now_ns);
 void lease_hear(struct lease *lease, uint64_t stamp, uint64_t echo, uint64_t theirs_ns, uint64_t now_ns);
 /* We had no contact for the whole lease. */
 bool lease_expired(const struct lease *lease, uint64_t now_ns);
+/* Called at each tick: nothing was heard for the other side's lease and its margin, in which this side ran. */
+bool lease_is_silent(struct lease *lease, uint64_t now_ns);
 /* What a lease of that length takes, with its margin. */
 uint64_t lease_with_margin(uint64_t lease_ns);
 /* The other side has fenced our qps by now, unless it does not run. */

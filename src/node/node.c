@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "node/listeners.h"
 #include "node/peer.h"
 
 #define TICK_NS            20000000ull
@@ -60,8 +61,7 @@ static void rail_set(struct hf_node *node, unsigned i, bool up)
 	list_for_each (at, &node->peers)
 		peer_refresh_rails(container_of(at, struct hf_peer, node_link));
 	log_info("node %s: rail %s is %s", node->config.name, node->rails[i].config.name, up ? "up" : "down");
-	if (node->events.rail_changed != NULL)
-		node->events.rail_changed(node, i, up, node->context);
+	listeners_rail_changed(node, i, up);
 }
 
 static void qp_fatal(struct hf_node *node, unsigned rail, const struct hf_qp *qp)
@@ -70,6 +70,19 @@ static void qp_fatal(struct hf_node *node, unsigned rail, const struct hf_qp *qp
 
 	if (sink != NULL)
 		sink->fatal(sink);
+}
+
+static void device_died(struct hf_node *node, unsigned i)
+{
+	bool died_before = node->rails[i].fatal;
+
+	node->rails[i].fatal = true; /* before the rail is told to be down */
+	rail_set(node, i, false);
+	if (died_before)
+		return;
+	log_error("node %s: the device of rail %s has failed for good; the rail stays down until the process restarts",
+		node->config.name, node->rails[i].config.name);
+	listeners_device_died(node, i);
 }
 
 static enum hf_poll rail_events(struct hf_node *node, unsigned i)
@@ -81,10 +94,11 @@ static enum hf_poll rail_events(struct hf_node *node, unsigned i)
 		poll = HF_BUSY;
 		if (event.type == IBV_EVENT_PORT_ACTIVE)
 			rail_set(node, i, true);
-		else if (event.type == IBV_EVENT_PORT_ERR || event.type == IBV_EVENT_DEVICE_FATAL) {
-			node->rails[i].fatal |= event.type == IBV_EVENT_DEVICE_FATAL;
+		else if (event.type == IBV_EVENT_PORT_ERR)
 			rail_set(node, i, false);
-		} else if (event.type == IBV_EVENT_QP_FATAL)
+		else if (event.type == IBV_EVENT_DEVICE_FATAL)
+			device_died(node, i);
+		else if (event.type == IBV_EVENT_QP_FATAL)
 			qp_fatal(node, i, event.qp);
 	}
 	return poll;
@@ -123,6 +137,7 @@ static enum hf_poll node_poll(struct hf_poller *poller, uint64_t now_ns)
 		if (hf_dev_poll(node->rails[i].dev, now_ns) == HF_BUSY)
 			poll = HF_BUSY;
 	poll = node->layer->turn(node, now_ns, poll);
+	peer_rails_tell(node);
 	node_flush(node);
 	return poll;
 }
@@ -267,9 +282,12 @@ static void fill_defaults(struct hf_node_config *config)
 
 static int check_config(const struct hf_node_config *config, struct hf_error *error)
 {
-	if (config->rail_count == 0 || config->rail_count > HF_RAILS_MAX || config->management_count > HF_RAILS_MAX)
-		return hf_error_set(error, -EINVAL, "a node has 1 to %d rails and at most %d management addresses",
+	if (config->rail_count > HF_RAILS_MAX || config->management_count > HF_RAILS_MAX)
+		return hf_error_set(error, -EINVAL, "a node has at most %d rails and %d management addresses",
 			HF_RAILS_MAX, HF_RAILS_MAX);
+	if (config->rail_count == 0 && config->management_count == 0)
+		return hf_error_set(error, -EINVAL,
+			"a node needs a rail, or without rails a management address for its control connections");
 	if (config->lease_ns != 0 &&
 		lease_with_margin(config->lease_ns) > (config->budget_ns == 0 ? BUDGET_NS : config->budget_ns))
 		return hf_error_set(error, -EINVAL,
@@ -292,8 +310,8 @@ int node_open(struct hf_node *node, struct hf_loop *loop, const struct hf_node_c
 	node->config = *config;
 	fill_defaults(&node->config);
 	if (events != NULL)
-		node->events = *events;
-	node->context = context;
+		node->program.events = *events;
+	node->program.context = context;
 	peer_register(&node->kinds);
 	channels_init(&node->channels);
 	while (node->random == 0)

@@ -61,8 +61,7 @@ struct hf_node {
 	struct hf_loop *loop;
 	struct hf_env *env;
 	struct hf_node_config config;
-	struct hf_node_events events;
-	void *context;
+	struct hf_node_listener program, *next_listener; /* listeners.h */
 	struct node_rail rails[HF_RAILS_MAX];
 	unsigned rail_count;
 	struct control *control;
@@ -73,6 +72,7 @@ struct hf_node {
 	struct hf_timer timer;
 	bool switching, hearing; /* ports changed: peer_refresh_rails follows; messages are read: node_flush does */
 	bool attached;           /* the poller is the loop's */
+	bool rails_untold;       /* some peer_rail may be due */
 	struct list peers;
 	uint64_t random;
 	uint64_t turned_ns; /* when the last turn began */

@@ -6,6 +6,7 @@
 
 #include "base/ensure.h"
 #include "base/log.h"
+#include "node/listeners.h"
 #include "node/node.h"
 #include "node/rail_describe.h"
 
@@ -14,7 +15,8 @@ struct node_message {
 	struct message_head head;
 	uint8_t rail_count;
 	struct remote_rail rails[HF_RAILS_MAX];
-	uint32_t up; /* bit per rail of the sender */
+	uint32_t up;      /* bit per rail of the sender */
+	uint64_t wish_ns; /* the shortest lease of its layers; 0: none */
 };
 
 static const struct field remote_rail_fields[] = {
@@ -29,6 +31,7 @@ static const struct field node_fields[] = {
 	FIELD_MAX(struct node_message, rail_count, HF_RAILS_MAX),
 	FIELD_LIST(struct node_message, rails, rail_count, &remote_rail_layout),
 	FIELD_MAX(struct node_message, up, (1u << HF_RAILS_MAX) - 1),
+	FIELD_ANY(struct node_message, wish_ns),
 };
 
 static void take_node(struct hf_peer *peer, const struct message_head *head);
@@ -56,6 +59,8 @@ struct hf_peer *peer_open(struct hf_node *node, struct control_peer *control)
 		peer->rail_map[i] = -1;
 	}
 	channels_peer_init(&peer->channels);
+	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
+		peer->told[i] = RAIL_UNTOLD;
 	list_push_back(&node->peers, &peer->node_link);
 	return peer;
 }
@@ -103,8 +108,10 @@ void peer_tick(struct hf_peer *peer, uint64_t now_ns)
 static void send_node(struct hf_peer *peer)
 {
 	struct hf_node *node = peer->node;
-	struct node_message message = {
-		.head = {.kind = &node_kind}, .rail_count = (uint8_t)node->rail_count, .up = detector_up_mask(peer)};
+	struct node_message message = {.head = {.kind = &node_kind},
+		.rail_count = (uint8_t)node->rail_count,
+		.up = detector_up_mask(peer),
+		.wish_ns = listeners_lease_ns(node)};
 
 	for (unsigned i = 0; i < node->rail_count; i++) {
 		union ibv_gid gid = hf_dev_gid(node->rails[i].dev);
@@ -141,8 +148,7 @@ static void on_down(struct control_peer *control, void *context)
 		return;
 	node->layer->peer_down(peer);
 	channels_peer_end(peer);
-	if (node->events.peer_down != NULL)
-		node->events.peer_down(peer, node->context);
+	listeners_peer_down(peer);
 	peer_free_memory(peer);
 }
 
@@ -175,12 +181,13 @@ static void take_node(struct hf_peer *peer, const struct message_head *head)
 				peer->rail_map[i] = (int)k;
 	peer->up = true;
 	node_status_peers(node);
+	peer->wish_ns = message->wish_ns;
 	peer_lease_begin(peer);
 	peer_refresh_rails(peer);
 	log_info("peer %s is up", hf_peer_name(peer));
 	node->layer->peer_up(peer);
-	if (node->events.peer_up != NULL)
-		node->events.peer_up(peer, node->context);
+	listeners_peer_up(peer);
+	node->rails_untold = true;
 }
 
 static void on_message(struct control_peer *control, const void *data, uint32_t bytes, void *context)

@@ -19,6 +19,8 @@ struct remote_rail {
 	uint8_t dc_mtu, dc_rd_atomic; /* dc_mtu: of standby qps over DC; 0: it cannot have such */
 };
 
+#define RAIL_UNTOLD ((enum hf_rail_cause)(HF_RAIL_PATH + 1))
+
 struct hf_peer {
 	struct list node_link;
 	struct hf_node *node;
@@ -40,6 +42,8 @@ struct hf_peer {
 	struct hf_lease *leases[HF_RAILS_MAX]; /* by our rail, of the device; NULL: it has none */
 	bool lease_begun;                      /* they run; else they wait for contact */
 	bool rails_changed;                    /* peer_refresh_rails is due at the next tick */
+	enum hf_rail_cause told[HF_RAILS_MAX]; /* by peer_rail; RAIL_UNTOLD: nothing yet */
+	uint64_t wish_ns;                      /* the shortest lease of its layers; 0: none */
 };
 
 struct hf_peer *peer_open(struct hf_node *node, struct control_peer *control);
@@ -58,6 +62,7 @@ void peer_tick(struct hf_peer *peer, uint64_t now_ns);
 /* Rails that both sides can use; bit per rail of ours. */
 uint32_t peer_usable(const struct hf_peer *peer);
 void peer_refresh_rails(struct hf_peer *peer);
+void peer_rails_tell(struct hf_node *node); /* what has changed, to those who listen */
 void peer_rails_register(struct message_kinds *kinds);
 int peer_our_rail(const struct hf_peer *peer, uint8_t theirs); /* -1: we have none that pairs with it */
 void peer_say_ports(struct hf_peer *peer);                     /* which of our rails it may use */
@@ -69,6 +74,7 @@ void peer_rails_tick(struct hf_peer *peer, uint64_t now_ns);
 /* ---- peer_lease.c ---- */
 
 void peer_lease_register(struct message_kinds *kinds);
+void peer_refresh_lease(struct hf_peer *peer); /* what layers here or there want has changed */
 void peer_lease_begin(struct hf_peer *peer);
 void peer_lease_end(struct hf_peer *peer);
 void peer_lease_tick(struct hf_peer *peer, uint64_t now_ns);

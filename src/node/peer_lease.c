@@ -5,18 +5,21 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "node/listeners.h"
 #include "node/node.h"
 #include "node/peer.h"
 
 struct lease_message { /* lease.h */
 	struct message_head head;
 	uint64_t stamp, echo, lease_ns;
+	uint64_t wish_ns; /* the shortest lease of the sender's layers; 0: none */
 };
 
 static const struct field lease_fields[] = {
 	FIELD_ANY(struct lease_message, stamp),
 	FIELD_ANY(struct lease_message, echo),
 	FIELD_ANY(struct lease_message, lease_ns),
+	FIELD_ANY(struct lease_message, wish_ns),
 };
 
 static void take_lease(struct hf_peer *peer, const struct message_head *head);
@@ -33,7 +36,8 @@ static void say(struct hf_peer *peer, uint64_t now_ns)
 	const struct lease_message message = {.head = {.kind = &lease_kind},
 		.stamp = now_ns,
 		.echo = peer->lease.stamp,
-		.lease_ns = peer->lease.ours_ns};
+		.lease_ns = lease_promise(&peer->lease, now_ns),
+		.wish_ns = listeners_lease_ns(peer->node)};
 
 	lease_sent(&peer->lease, now_ns);
 	peer_send(peer, &message.head);
@@ -68,13 +72,14 @@ static void lapse(struct hf_peer *peer)
 	close_leases(peer);
 	open_leases(peer);
 	peer->lease_begun = false;
+	peer->lease.until_ns = 0;
 	peer->node->layer->lease_over(peer);
 	say(peer, hf_env_now_ns(peer->node->env));
 }
 
 static void extend(struct hf_peer *peer)
 {
-	uint64_t until_ns = peer->lease.contact_ns + peer->lease.ours_ns;
+	uint64_t until_ns = lease_extended(&peer->lease);
 	bool over = false;
 
 	for (unsigned i = 0; i < peer->node->rail_count; i++)
@@ -84,9 +89,28 @@ static void extend(struct hf_peer *peer)
 	peer->lease_begun = !over;
 }
 
+static uint64_t shorter_ns(uint64_t lease_ns, uint64_t wish_ns)
+{
+	return wish_ns != 0 && wish_ns < lease_ns ? wish_ns : lease_ns;
+}
+
+/* The shortest of the configuration, of layers here, and of layers there. */
+static uint64_t wanted_ns(const struct hf_peer *peer)
+{
+	uint64_t lease_ns = shorter_ns(peer->node->config.lease_ns, listeners_lease_ns(peer->node));
+
+	return shorter_ns(lease_ns, peer->wish_ns);
+}
+
+void peer_refresh_lease(struct hf_peer *peer)
+{
+	if (peer->up)
+		lease_want(&peer->lease, wanted_ns(peer));
+}
+
 void peer_lease_begin(struct hf_peer *peer)
 {
-	lease_init(&peer->lease, peer->node->config.lease_ns, hf_env_now_ns(peer->node->env));
+	lease_init(&peer->lease, wanted_ns(peer), hf_env_now_ns(peer->node->env));
 	open_leases(peer);
 	extend(peer);
 }
@@ -105,6 +129,10 @@ static void take_lease(struct hf_peer *peer, const struct message_head *head)
 	bool answer = lease_was_silent(&peer->lease, now_ns), begun = peer->lease_begun;
 
 	lease_hear(&peer->lease, message->stamp, message->echo, message->lease_ns, now_ns);
+	if (message->wish_ns != peer->wish_ns) {
+		peer->wish_ns = message->wish_ns;
+		peer_refresh_lease(peer);
+	}
 	if (peer->lease.contact_ns != contact_ns && !lease_expired(&peer->lease, now_ns))
 		extend(peer);
 	if (answer || (peer->lease_begun && !begun))
@@ -121,4 +149,6 @@ void peer_lease_tick(struct hf_peer *peer, uint64_t now_ns)
 		peer->node->layer->lease_over(peer);
 	if (lease_must_send(&peer->lease, now_ns))
 		say(peer, now_ns);
+	if (lease_is_silent(&peer->lease, now_ns) && listeners_lease_ns(peer->node) != 0 && !peer->failed)
+		peer_fail(peer, "nothing was heard from it for as long as its lease");
 }

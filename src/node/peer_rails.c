@@ -1,6 +1,7 @@
 /* The rails to a peer: which of them can be used. */
 #include "node/peer.h"
 
+#include "node/listeners.h"
 #include "node/node.h"
 
 /* Pauses are for choosing among rails. Where every rail is paused each has its turn: the one that failed longest ago is
@@ -52,8 +53,64 @@ void peer_refresh_rails(struct hf_peer *peer)
 		else if (!up)
 			peer->node->layer->rail_lost(peer, i, false);
 	}
+	peer->node->rails_untold = true;
 	if (soon) /* the others wait for nothing but the exchange, which begins now */
 		node_tick_soon(peer->node);
+}
+
+enum hf_rail_cause hf_peer_rail(const struct hf_peer *peer, unsigned rail)
+{
+	if (rail >= peer->node->rail_count || !peer->up || peer->rail_map[rail] < 0)
+		return HF_RAIL_PEER;
+	if (!peer->node->rails[rail].up)
+		return HF_RAIL_PORT_HERE;
+	if ((peer->remote_up & 1u << peer->rail_map[rail]) == 0)
+		return HF_RAIL_PORT_THERE;
+	if (peer->reported & 1u << rail)
+		return HF_RAIL_ASKED;
+	return peer->rails[rail].state == RAIL_UP ? HF_RAIL_UP : HF_RAIL_PATH;
+}
+
+const char *hf_rail_cause_name(enum hf_rail_cause cause)
+{
+	static const char *const names[] = {[HF_RAIL_UP] = "up",
+		[HF_RAIL_PEER] = "peer",
+		[HF_RAIL_PORT_HERE] = "port here",
+		[HF_RAIL_PORT_THERE] = "port there",
+		[HF_RAIL_ASKED] = "asked",
+		[HF_RAIL_PATH] = "path"};
+
+	return names[cause];
+}
+
+/* The rail of some peer whose cause was not told; NULL: there is none. */
+static struct hf_peer *find_untold(struct hf_node *node, unsigned *rail_out)
+{
+	list_for_each (at, &node->peers) {
+		struct hf_peer *peer = container_of(at, struct hf_peer, node_link);
+
+		for (unsigned i = 0; peer->up && i < node->rail_count; i++)
+			if (peer->told[i] != hf_peer_rail(peer, i)) {
+				*rail_out = i;
+				return peer;
+			}
+	}
+	return NULL;
+}
+
+/* A callback may close other peers, so the list is read from its start after each. */
+void peer_rails_tell(struct hf_node *node)
+{
+	struct hf_peer *peer;
+	unsigned rail;
+
+	if (!node->rails_untold)
+		return;
+	node->rails_untold = false;
+	while ((peer = find_untold(node, &rail)) != NULL) {
+		peer->told[rail] = hf_peer_rail(peer, rail);
+		listeners_peer_rail(peer, rail, peer->told[rail]);
+	}
 }
 
 /* What control says of its paths meanwhile is looked at when all is known. */
@@ -133,4 +190,5 @@ void peer_rails_tick(struct hf_peer *peer, uint64_t now_ns)
 		peer_refresh_rails(peer);
 	for (unsigned i = 0; i < peer->node->rail_count; i++)
 		rail_step(&peer->rails[i], RAIL_EVENT_TICK, now_ns, &actions);
+	peer->node->rails_untold = true; /* wrs and time change them as well */
 }

@@ -9,10 +9,14 @@
 
 int hf_vpd_alloc(struct hf_node *node, struct hf_vpd **pd_out)
 {
-	struct hf_vpd *pd = calloc(1, sizeof(*pd));
-	int rc = pd == NULL ? -ENOMEM : 0;
+	struct hf_vpd *pd;
+	int rc;
 
 	*pd_out = NULL;
+	if (node->rail_count == 0)
+		return -ENODEV;
+	pd = calloc(1, sizeof(*pd));
+	rc = pd == NULL ? -ENOMEM : 0;
 	for (unsigned i = 0; rc == 0 && i < node->rail_count; i++)
 		rc = hf_pd_alloc(node->rails[i].dev, &pd->pds[i]);
 	if (rc != 0) {

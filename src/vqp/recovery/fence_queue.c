@@ -65,7 +65,7 @@ static bool lease_has_ended(const struct hf_vqp *vqp, uint64_t now_ns)
 	if (vqp->peer == NULL)
 		return true;
 	lease = &vqp->peer->lease;
-	return lease_is_over(lease, now_ns) || now_ns - vqp->fenced_ns >= lease_with_margin(lease->ours_ns);
+	return lease_is_over(lease, now_ns) || now_ns - vqp->fenced_ns >= lease_with_margin(lease->told_ns);
 }
 
 /* Nothing to do for it before a completion comes, or a tick. */
