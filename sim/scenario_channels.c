@@ -1,7 +1,10 @@
 /* Channels between three nodes under faults of the control connection, of processes and of hosts: messages of all
  * lengths on two channels, one of which is closed and registered again. Held to what checkers/streams.h says, and:
+ *   rails         causes are told between peer_up and peer_down, and each is another than the one before
  *   liveness      when all has healed, every pair of nodes is open on both channels again, what was sent arrives, and
- *                 a send that was refused is followed by `writable` */
+ *                 a send that was refused is followed by `writable`;
+ *                 every rail to every peer is told to be up
+ * In half of the worlds a layer has a lease, by which peers are dead long before the budget. */
 #include <holdfast/channel.h>
 
 #include <stdio.h>
@@ -22,6 +25,8 @@
 #define CONTROL_PORT  7000u
 #define HEARTBEAT_NS  (5 * NS_MS)
 #define BUDGET_NS     (1 * NS_S)
+#define LEASE_NS_MIN  (60 * NS_MS)
+#define LEASE_NS_MAX  (400 * NS_MS)
 #define LIVE_NS       (8 * NS_S)
 #define REST_NS_MAX   (4 * NS_MS)
 #define BYTES_MAX     (6u << 20) /* that a run sends, about */
@@ -42,6 +47,13 @@ struct link {
 	bool refused;
 };
 
+/* What was told of the rails to a peer. */
+struct rails {
+	struct hf_peer *peer; /* NULL: none */
+	enum hf_rail_cause cause[RAILS];
+	bool told[RAILS];
+};
+
 struct chans;
 
 struct chan_node {
@@ -49,6 +61,8 @@ struct chan_node {
 	unsigned index;
 	struct endpoint endpoint;
 	struct hf_peer *peers[NODES]; /* that this node connects to */
+	struct hf_node_listener layer;
+	struct rails rails[LINKS];
 	struct hf_channel *channels[CHANNELS];
 	struct link links[CHANNELS][LINKS];
 	uint64_t next_ns, register_ns; /* when the second channel is registered again; 0: it is */
@@ -61,7 +75,7 @@ struct chans {
 	struct chan_node nodes[NODES];
 	struct streams streams;
 	struct outcome *outcome;
-	uint64_t bytes;
+	uint64_t bytes, lease_ns;
 	uint8_t message[HF_CHANNEL_MESSAGE_BYTES];
 	bool stopping;
 };
@@ -142,6 +156,76 @@ static void on_end(struct hf_channel *channel, struct hf_peer *peer, void *conte
 	}
 	world_note(node->all->world, "channel-end", link->stream);
 	*link = (struct link){0};
+}
+
+/* ---- rails ---- */
+
+static struct rails *rails_of(struct chan_node *node, const struct hf_peer *peer)
+{
+	for (unsigned i = 0; i < LINKS; i++)
+		if (node->rails[i].peer == peer)
+			return &node->rails[i];
+	return NULL;
+}
+
+static void layer_peer_up(struct hf_peer *peer, void *context)
+{
+	struct chan_node *node = context;
+	struct rails *rails = rails_of(node, NULL);
+
+	ensure(rails != NULL);
+	*rails = (struct rails){.peer = peer};
+}
+
+static void layer_peer_down(struct hf_peer *peer, void *context)
+{
+	struct chan_node *node = context;
+	struct rails *rails = rails_of(node, peer);
+
+	if (rails != NULL)
+		*rails = (struct rails){0};
+	for (unsigned k = 0; k < CHANNELS; k++)
+		for (unsigned i = 0; i < LINKS; i++)
+			if (node->links[k][i].peer == peer)
+				world_violate(node->all->world, "ends", "a peer is down before its channels ended");
+}
+
+static void layer_peer_rail(struct hf_peer *peer, unsigned rail, enum hf_rail_cause cause, void *context)
+{
+	struct chan_node *node = context;
+	struct rails *rails = rails_of(node, peer);
+
+	if (rails == NULL || rail >= RAILS || (rails->told[rail] && rails->cause[rail] == cause)) {
+		world_violate(node->all->world, "rails", "rail %u is told to be %s, which is no news", rail,
+			hf_rail_cause_name(cause));
+		return;
+	}
+	rails->cause[rail] = cause;
+	rails->told[rail] = true;
+	world_note(node->all->world, "peer-rail", cause);
+}
+
+static bool rails_are_up(const struct rails *rails)
+{
+	for (unsigned i = 0; i < RAILS; i++)
+		if (!rails->told[i] || rails->cause[i] != HF_RAIL_UP)
+			return false;
+	return true;
+}
+
+static int listen_to(struct chan_node *node)
+{
+	struct hf_error error = {0};
+	int rc;
+
+	node->layer = (struct hf_node_listener){
+		.events = {.peer_up = layer_peer_up, .peer_down = layer_peer_down, .peer_rail = layer_peer_rail},
+		.context = node,
+		.lease_ns = node->all->lease_ns};
+	rc = hf_node_listen(node->endpoint.node, &node->layer, &error);
+	if (rc != 0)
+		world_violate(node->all->world, "start", "%s", error.text);
+	return rc;
 }
 
 /* ---- the program ---- */
@@ -291,6 +375,8 @@ static int start_node(struct process *process, void *context)
 	(void)process;
 	configure(node, &config);
 	rc = endpoint_open(&node->endpoint, &config, &node_events, node, 16);
+	if (rc == 0)
+		rc = listen_to(node);
 	for (unsigned k = 0; rc == 0 && k < CHANNELS; k++)
 		rc = register_channel(node, k);
 	if (rc == 0)
@@ -308,6 +394,7 @@ static void stop_node(struct process *process, void *context)
 		node->channels[k] = NULL;
 	}
 	memset(node->links, 0, sizeof(node->links));
+	memset(node->rails, 0, sizeof(node->rails));
 	memset(node->peers, 0, sizeof(node->peers));
 	node->next_ns = node->register_ns = 0;
 	if (node->endpoint.loop != NULL)
@@ -349,6 +436,10 @@ static bool all_is_well(const struct chans *all)
 			for (unsigned to = 0; to < NODES; to++)
 				if (from != to && !is_well(all, k, from, to))
 					return false;
+	for (unsigned i = 0; i < NODES; i++)
+		for (unsigned k = 0; k < LINKS; k++)
+			if (all->nodes[i].rails[k].peer != NULL && !rails_are_up(&all->nodes[i].rails[k]))
+				return false;
 	return true;
 }
 
@@ -358,6 +449,7 @@ static void set_up(struct chans *all, struct world *world, struct outcome *outco
 
 	all->world = world;
 	all->outcome = outcome;
+	all->lease_ns = world_chance(world, 500000) ? world_range(world, LEASE_NS_MIN, LEASE_NS_MAX) : 0;
 	network_init(&all->network, world);
 	all->network.stream_limit_ns = 8 * NS_S;
 	for (unsigned i = 0; i < NODES; i++) {
