@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/ensure.h"
+#include "sim/device.h"
 
 #define LINE_BYTES       64u
 #define PIECES_MAX       4u
@@ -102,6 +103,9 @@ static void step(struct world_event *event)
 {
 	struct nic_bus *bus = container_of(event, struct nic_bus, step);
 
+	bus->held = bus->nic != NULL && bus->nic->process->torn;
+	if (bus->held)
+		return;
 	while (!list_empty(&bus->queue)) {
 		struct posted *entry = container_of(bus->queue.next, struct posted, node);
 
@@ -110,6 +114,13 @@ static void step(struct world_event *event)
 		take_effect(bus, entry);
 	}
 	schedule_first(bus);
+}
+
+void bus_release(struct nic_bus *bus)
+{
+	if (bus->held)
+		schedule_first(bus);
+	bus->held = false;
 }
 
 static void enqueue(struct nic_bus *bus, struct posted *entry, uint64_t delay_ns)

@@ -50,8 +50,11 @@ struct nic_bus {
 	bool writes_back; /* a CAS that fails writes what it found */
 	bool dead;
 	bool stuck; /* drain does nothing */
+	bool held;  /* something was due while its process was torn */
 };
 
+/* The process is not torn any more. */
+void bus_release(struct nic_bus *bus);
 void bus_init(struct nic_bus *bus, struct nic *nic, struct world *world, bool global_atomics);
 void bus_observe(struct nic_bus *bus, struct bus_observer *observer);
 void bus_free(struct nic_bus *bus);

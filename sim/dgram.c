@@ -120,6 +120,7 @@ static int dgram_send(struct hf_io *io, const struct hf_dgram *dgrams, unsigned 
 	static uint8_t room[HF_DGRAM_MAX_BYTES];
 	struct sim_socket *from = socket_of(io);
 
+	process_step(from->base.process);
 	if (from->base.process->muted)
 		return (int)n;
 	for (unsigned i = 0; i < n; i++) {
@@ -140,6 +141,7 @@ static int dgram_recv(struct hf_io *io, struct hf_dgram *dgrams, unsigned n)
 	struct sim_socket *to = socket_of(io);
 	unsigned filled = 0;
 
+	process_step(to->base.process);
 	for (; filled < n && !list_empty(&to->inbox); filled++) {
 		struct packet *packet = container_of(list_pop_front(&to->inbox), struct packet, node);
 		struct hf_dgram *d = &dgrams[filled];

@@ -163,6 +163,7 @@ static int sync_range(struct process *process, struct disk_file *file, size_t fr
 	struct disk_commit *commit;
 	int rc;
 
+	process_step(process);
 	if (process->muted)
 		return -EIO;
 	if (disk->sync_lies) {
@@ -257,6 +258,7 @@ static ssize_t file_write_at(struct hf_file *file, const void *data, size_t byte
 	uint64_t fits = on->disk->bytes - (used_bytes(on->disk) - on->bytes); /* up to this offset */
 	int rc;
 
+	process_step(handle->process);
 	if (!handle->writable)
 		return -EBADF;
 	if (handle->process->muted)

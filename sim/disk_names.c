@@ -224,6 +224,7 @@ static int sync_directories(struct process *process, const char *one, const char
 	struct disk *disk = process->host->disk;
 	struct disk_commit *commit;
 
+	process_step(process);
 	if (world_chance(process_world(process), disk->sync_fails_ppm)) {
 		disk_blocks(process);
 		return -EIO;

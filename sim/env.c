@@ -11,11 +11,13 @@
 
 static uint64_t env_now_ns(struct hf_env *env)
 {
+	process_step(env_process(env));
 	return host_now_ns(env_process(env)->host);
 }
 
 static uint64_t env_boot_ns(struct hf_env *env)
 {
+	process_step(env_process(env));
 	return host_boot_ns(env_process(env)->host);
 }
 

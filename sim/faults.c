@@ -381,6 +381,7 @@ static struct fault *add(struct faults *faults, uint64_t at_ns, enum fault_kind 
 	fault->flaps_left = 2 * (unsigned)world_range(world, 0, 4) + 2;
 	fault->begin.what = "fault";
 	fault->begin.fire = begin_event;
+	fault->begin.outermost = fault->end.outermost = true;
 	fault->end.what = "heal";
 	fault->end.fire = end_event;
 	world_schedule(world, &fault->begin, at_ns);

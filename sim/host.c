@@ -17,6 +17,7 @@
 #define WAKE_NS_MAX    3000u
 #define PREEMPT_PPM    500u /* of turns, which are delayed by up to PREEMPT_NS_MAX */
 #define PREEMPT_NS_MAX 200000u
+#define TEAR_SHIFT_MAX 8u /* uniform in the exponent */
 #define SLEEP_FOREVER  UINT64_MAX
 
 struct actor_thread {
@@ -291,8 +292,8 @@ static void take_turn(struct world_event *event)
 	struct world *world = process_world(actor->process);
 	enum hf_poll poll;
 
-	actor->deferred =
-		(actor->nic ? actor->process->nics_paused : actor->process->paused) || actor->process->host->suspended;
+	actor->deferred = (actor->nic ? actor->process->nics_paused : actor->process->paused) ||
+			  actor->process->host->suspended || actor->process->torn;
 	if (actor->deferred)
 		return;
 	actor->in_turn = true;
@@ -306,6 +307,31 @@ static void take_turn(struct world_event *event)
 	else if (actor->sleep_ns != SLEEP_FOREVER)
 		schedule_turn(actor,
 			without_drift(actor->process->host, actor->sleep_ns) + world_range(world, 0, WAKE_NS_MAX));
+}
+
+void process_tear(struct process *process, uint64_t ns)
+{
+	struct world *world = process_world(process);
+
+	ensure(process->in_turn != NULL && !process->torn);
+	world_trace(world, "  %s is torn for %.3f us at most", process->name, (double)ns / 1e3);
+	process->torn = true;
+	world_pass(world, world->now_ns + ns);
+	process->torn = false;
+	list_for_each (at, &process->nics)
+		bus_release(&container_of(at, struct nic, node)->bus);
+	kick_deferred(process);
+}
+
+void process_step(struct process *process)
+{
+	struct world *world = process_world(process);
+
+	if (world->tears_ppm == 0 || process->in_turn == NULL || process->torn)
+		return;
+	if (world_chance(world, world->tears_ppm))
+		process_tear(process,
+			1 + (world_range(world, 0, world->tear_ns_max) >> world_range(world, 0, TEAR_SHIFT_MAX)));
 }
 
 void actor_blocks(struct world_waiter *worker, uint64_t ns)
@@ -441,6 +467,7 @@ int thread_start(struct hf_env *env, const char *name, enum hf_thread_kind kind,
 	thread->context = context;
 	thread->begin.what = "thread";
 	thread->begin.fire = begin_thread;
+	thread->begin.outermost = true;
 	list_push_back(&process->threads, &thread->node);
 	/* before the first turn of its loop, which WAKE_NS_MIN delays */
 	world_schedule(process_world(process), &thread->begin,

@@ -6,8 +6,11 @@
  * A program is what a process runs. Crashing a process mutes it (nothing that it does is seen by anybody) and then
  * lets the program take its objects apart, so that a crash leaks nothing of the test's own memory.
  *
- * Invariants: an actor never runs inside another one's turn; a paused process runs NIC actors at most; nothing of a
- * dead process runs. */
+ * A turn may be torn: between two of its steps, which are its calls of env, time passes and other processes go on. Its
+ * own stands still meanwhile, NICs too, and what arrives for it waits.
+ *
+ * Invariants: an actor never runs inside another one's turn of the same process; a paused process runs NIC actors at
+ * most; nothing of a dead process runs. */
 #ifndef HOLDFAST_SIM_HOST_H
 #define HOLDFAST_SIM_HOST_H
 
@@ -59,6 +62,7 @@ struct process {
 	struct rng entropy;
 	enum hf_thread_kind opening;  /* of the thread whose loop is being made */
 	struct world_waiter *in_turn; /* the actor of this process that runs now, if one does */
+	bool torn;                    /* that actor's turn */
 };
 
 /* One loop of a process: what waiter_open makes. */
@@ -136,6 +140,12 @@ void actor_close(struct world_waiter *actor);
 int actor_watch(struct world_waiter *actor, struct hf_watch *watch);
 void actor_unwatch(struct world_waiter *actor, struct hf_watch *watch);
 unsigned actor_wait(struct world_waiter *actor, uint64_t max_ns);
+
+/* Between two steps of a turn: tears it by chance, as the world has it. Not while the caller holds what an event of
+ * another process could change. */
+void process_step(struct process *process);
+/* Tears the turn that the process is in. */
+void process_tear(struct process *process, uint64_t ns);
 
 /* A worker's call takes so long: its next turn comes behind that. For other actors time stands still within a turn. */
 void actor_blocks(struct world_waiter *worker, uint64_t ns);

@@ -13,6 +13,10 @@
 #include "base/log.h"
 #include "sim/host.h"
 
+#define TORN_SEEDS  6u /* of so many seeds one has turns that are torn, for less long than a loop may be preempted */
+#define TEARS_PPM   500u
+#define TEAR_NS_MAX (200 * NS_US)
+
 struct job {
 	struct run_sum sum;
 	uint64_t current; /* seed */
@@ -32,6 +36,10 @@ static void run_one(uint64_t seed, const struct scenario *scenario, bool tracing
 
 	memory_reset();
 	world_init(&world, seed, tracing);
+	if (seed % TORN_SEEDS == 2) {
+		world.tears_ppm = TEARS_PPM;
+		world.tear_ns_max = TEAR_NS_MAX;
+	}
 	log_set_sink(trace_log, &world);
 	if (tracing)
 		log_set_level(LOG_DEBUG);

@@ -330,6 +330,7 @@ static void set_up(struct rc *rc, struct world *world, struct outcome *outcome)
 			lane->ends[end] = (struct rc_end){.side = &rc->sides[end], .lane = lane};
 		lane->check.what = "lane";
 		lane->check.fire = check_lane;
+		lane->check.outermost = true;
 		lane->check.detail = i;
 		world_schedule(world, &lane->check, 0);
 	}

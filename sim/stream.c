@@ -303,6 +303,7 @@ static ssize_t stream_read(struct hf_io *io, void *data, size_t bytes)
 	struct stream *stream = stream_of(io);
 	size_t moved = 0;
 
+	process_step(stream->base.process);
 	if (stream->base.process->muted)
 		return -ECONNRESET;
 	bytes = some_of(stream, bytes);
@@ -328,8 +329,10 @@ static ssize_t stream_read(struct hf_io *io, void *data, size_t bytes)
 static ssize_t stream_writev(struct hf_io *io, const struct iovec *pieces, unsigned n)
 {
 	struct stream *stream = stream_of(io);
-	size_t bytes = 0, waiting = stream->outbox_bytes + (stream->peer == NULL ? 0 : stream->peer->unread_bytes);
+	size_t bytes = 0, waiting;
 
+	process_step(stream->base.process);
+	waiting = stream->outbox_bytes + (stream->peer == NULL ? 0 : stream->peer->unread_bytes);
 	if (stream->base.process->muted)
 		return -ECONNRESET;
 	if (stream->state == STREAM_BROKEN)

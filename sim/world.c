@@ -188,6 +188,19 @@ void world_run_until(struct world *world, uint64_t until_ns)
 		world->now_ns = until_ns;
 }
 
+void world_pass(struct world *world, uint64_t until_ns)
+{
+	while (world->violations == 0 && world->count > 0 && world->heap[1].at_ns <= until_ns) {
+		if (world->heap[1].event->outermost) {
+			world->now_ns = world->heap[1].at_ns;
+			return;
+		}
+		world_step(world);
+	}
+	if (world->violations == 0 && world->now_ns < until_ns)
+		world->now_ns = until_ns;
+}
+
 void world_count_fault(struct world *world, enum fault_kind kind)
 {
 	world->faults[kind]++;

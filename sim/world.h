@@ -24,6 +24,7 @@ struct world_event {
 	const char *what;
 	uint64_t detail;
 	void (*fire)(struct world_event *event);
+	bool outermost; /* calls product code of any process: never fires while another event does */
 };
 
 /* The keys lie beside each other in the heap: comparing them touches no event. */
@@ -74,6 +75,8 @@ struct world {
 	struct world_entry *heap; /* [1..count] */
 	size_t count, capacity;
 	uint64_t faults[FAULT_KINDS]; /* injected so far */
+	uint32_t tears_ppm;           /* of steps within a turn, between which time passes: host.h */
+	uint64_t tear_ns_max;         /* how much */
 	unsigned violations;
 	char violation[WORLD_VIOLATION_BYTES]; /* the first one */
 };
@@ -88,6 +91,8 @@ void world_cancel(struct world *world, struct world_event *event); /* not schedu
 /* Runs what is due until `until_ns` (time stands there then), or until the first violation. */
 void world_run_until(struct world *world, uint64_t until_ns);
 bool world_step(struct world *world); /* one event; false when there is none */
+/* Within an event: time goes on to `until_ns`, or to the first event that is outermost. */
+void world_pass(struct world *world, uint64_t until_ns);
 
 /* Folds a value into the hash, and prints it with the trace: what an event did beyond its having fired. */
 void world_note(struct world *world, const char *what, uint64_t value);

@@ -136,6 +136,108 @@ static void nic_threads_run_on_while_their_process_is_paused(void **state)
 	fixture_close(&f);
 }
 
+/* ---- torn turns ---- */
+
+#define READS 50u
+
+struct torn {
+	struct fixture f;
+	struct hf_timer timer;
+	struct ticker own, other; /* of threads: one of the same process, one of another host's */
+	unsigned own_ran, other_ran;
+	uint64_t most_ns; /* between two readings of the clock */
+	bool in_turn, outermost, fired, fired_within;
+	struct world_event event;
+};
+
+static void read_the_clock_often(struct hf_timer *timer, uint64_t now_ns)
+{
+	struct torn *torn = container_of(timer, struct torn, timer);
+	unsigned own = torn->own.ticks, other = torn->other.ticks;
+
+	torn->in_turn = true;
+	for (unsigned i = 0; i < READS; i++) {
+		uint64_t before_ns = now_ns;
+
+		if (torn->outermost)
+			world_schedule(&torn->f.world, &torn->event, torn->f.world.now_ns + 7 * NS_US);
+		else
+			process_tear(torn->f.processes[0], 100 * NS_US);
+		now_ns = hf_env_now_ns(fixture_env(&torn->f, 0));
+		torn->most_ns = now_ns - before_ns > torn->most_ns ? now_ns - before_ns : torn->most_ns;
+	}
+	torn->own_ran = torn->own.ticks - own;
+	torn->other_ran = torn->other.ticks - other;
+	torn->in_turn = false;
+}
+
+static void note_fired(struct world_event *event)
+{
+	struct torn *torn = container_of(event, struct torn, event);
+
+	torn->fired = true;
+	torn->fired_within |= torn->in_turn;
+}
+
+static void start_reader(struct hf_loop *loop, void *context)
+{
+	struct torn *torn = context;
+
+	torn->timer.fire = read_the_clock_often;
+	hf_loop_set_timer(loop, &torn->timer, hf_loop_now_ns(loop) + NS_MS);
+}
+
+/* Runs a turn in which the clock is read, and that is torn: in a world that tears turns at every step, or by hand. */
+static void run_torn(struct torn *torn, bool outermost)
+{
+	struct hf_thread *threads[3];
+
+	*torn = (struct torn){.own.period_ns = 10 * NS_US, .other.period_ns = 10 * NS_US, .outermost = outermost};
+	torn->event = (struct world_event){.what = "outermost", .fire = note_fired, .outermost = true};
+	fixture_open(&torn->f, 3, NULL, NULL);
+	assert_int_equal(
+		hf_thread_start(fixture_env(&torn->f, 0), "nic", HF_THREAD_NIC, begin, &torn->own, &threads[0]), 0);
+	assert_int_equal(
+		hf_thread_start(fixture_env(&torn->f, 1), "other", HF_THREAD_HELPER, begin, &torn->other, &threads[1]),
+		0);
+	assert_int_equal(
+		hf_thread_start(fixture_env(&torn->f, 0), "reader", HF_THREAD_HELPER, start_reader, torn, &threads[2]),
+		0);
+	fixture_run(&torn->f, NS_MS / 2);
+	torn->f.world.tears_ppm = outermost ? 1000000 : 0;
+	torn->f.world.tear_ns_max = 500 * NS_US;
+	fixture_run(&torn->f, 100 * NS_MS);
+	torn->own.ticks = 0;
+	fixture_run(&torn->f, 5 * NS_MS);
+	assert_true(torn->own.ticks > 0); /* it goes on behind */
+	for (unsigned i = 0; i < 3; i++)
+		hf_thread_stop(threads[i]);
+	fixture_close(&torn->f);
+}
+
+static void while_a_turn_is_torn_others_go_on_and_its_process_stands_still(void **state)
+{
+	struct torn torn;
+
+	(void)state;
+	run_torn(&torn, false);
+	assert_in_range(torn.most_ns, 99 * NS_US, 101 * NS_US);
+	assert_int_equal(torn.own_ran, 0);
+	assert_true(torn.other_ran > 0);
+}
+
+/* A fault could end the process whose turn it is. */
+static void nothing_that_calls_programs_from_outside_happens_within_a_turn(void **state)
+{
+	struct torn torn;
+
+	(void)state;
+	run_torn(&torn, true);
+	assert_true(torn.fired);
+	assert_false(torn.fired_within);
+	assert_in_range(torn.most_ns, NS_US, 8 * NS_US); /* it cuts tears short */
+}
+
 /* ---- clocks ---- */
 
 static void clocks_of_hosts_drift_by_a_rate_of_their_own_within_the_bound(void **state)
@@ -266,6 +368,8 @@ int main(void)
 		cmocka_unit_test(cancelled_events_do_not_fire_and_moved_ones_fire_once),
 		cmocka_unit_test(the_same_seed_does_the_same_and_another_does_not),
 		cmocka_unit_test(nic_threads_run_on_while_their_process_is_paused),
+		cmocka_unit_test(while_a_turn_is_torn_others_go_on_and_its_process_stands_still),
+		cmocka_unit_test(nothing_that_calls_programs_from_outside_happens_within_a_turn),
 		cmocka_unit_test(clocks_of_hosts_drift_by_a_rate_of_their_own_within_the_bound),
 		cmocka_unit_test(a_clock_never_goes_back_whatever_its_drift),
 		cmocka_unit_test(a_timer_fires_when_its_host_shows_the_time),
