@@ -7,6 +7,8 @@
 #include "sim/host.h"
 #include "sim/network.h"
 
+#define WRAP_SEEDS    3u                     /* of so many worlds one draws 24-bit numbers near their end, */
+#define WRAP_WITHIN   64u                    /* so near */
 #define WALL_START_NS 1700000000000000000ull /* any fixed day: runs must not differ by when they are made */
 
 static uint64_t env_now_ns(struct hf_env *env)
@@ -26,9 +28,17 @@ static uint64_t env_wall_ns(struct hf_env *env)
 	return WALL_START_NS + env_boot_ns(env);
 }
 
+/* Numbers of 24 bits, which psns are, wrap. A few of 16 million would never come near that. */
 static void env_entropy(struct hf_env *env, void *data, size_t bytes)
 {
-	rng_fill(&env_process(env)->entropy, data, bytes);
+	struct process *process = env_process(env);
+	uint8_t *number = data;
+
+	rng_fill(&process->entropy, data, bytes);
+	if (bytes != 3 || process_world(process)->seed % WRAP_SEEDS != 0)
+		return;
+	number[0] = (uint8_t)(UINT8_MAX - number[0] % WRAP_WITHIN);
+	number[1] = number[2] = UINT8_MAX;
 }
 
 struct notifier {

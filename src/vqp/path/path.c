@@ -4,11 +4,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes.h"
+
 #include "node/rail_describe.h"
 
 #define PATH_SLACK    2u /* besides what the application may have in flight: a probe, an atomic's log write */
 #define RNR_RETRY     7  /* without end: the receiver decides when it is ready */
 #define MIN_RNR_TIMER 8
+
+/* Three bytes of entropy: a psn. */
+static uint32_t first_psn(struct hf_env *env)
+{
+	uint8_t psn[4] = {0};
+
+	hf_env_entropy(env, psn, 3);
+	return get_le32(psn);
+}
 
 int path_make(struct hf_vpd *pd, unsigned rail, const struct path_need *need, struct wc_sink *sink, struct path *path)
 {
@@ -35,7 +46,7 @@ int path_make(struct hf_vpd *pd, unsigned rail, const struct path_need *need, st
 		path_destroy(path);
 		return rc;
 	}
-	path->psn = node_random(pd->node) & 0xffffffu;
+	path->psn = first_psn(pd->node->env);
 	path->our_key = path->qp->qp_num;
 	return 0;
 }
