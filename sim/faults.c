@@ -411,6 +411,48 @@ void faults_plan_stall(struct faults *faults, uint64_t least_ns)
 	add(faults, at_ns, FAULT_PAUSE)->duration_ns = world_range(world, least_ns, faults->quiet_ns - at_ns);
 }
 
+void faults_plan_silence(struct faults *faults, uint64_t least_ns)
+{
+	struct world *world = faults->world;
+	const struct process *process = faults->processes[world_range(world, 0, faults->process_count - 1)];
+	uint64_t at_ns = world_range(world, world->now_ns, faults->quiet_ns - least_ns);
+	uint64_t duration_ns = world_range(world, least_ns, faults->quiet_ns - at_ns);
+
+	for (unsigned i = 0; i < faults->network->port_count; i++) {
+		struct port *port = &faults->network->ports[i];
+		struct fault *fault = port->host == process->host ? add(faults, at_ns, FAULT_DATA_LOST) : NULL;
+
+		if (fault == NULL)
+			continue;
+		fault->port = port;
+		fault->duration_ns = duration_ns;
+	}
+}
+
+static bool is_silence(const struct fault *fault, const struct host *host, uint64_t least_ns)
+{
+	return fault->kind == FAULT_DATA_LOST && fault->port->host == host && fault->duration_ns >= least_ns &&
+	       fault->begin.slot == 0;
+}
+
+unsigned faults_silences(const struct faults *faults, const struct host *host, uint64_t least_ns)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < faults->count; i++)
+		if (is_silence(&faults->plan[i], host, least_ns))
+			n += faults->plan[i].end.slot == 0 ? 2 : 1;
+	return n;
+}
+
+bool faults_is_silent(const struct faults *faults, const struct host *host, uint64_t least_ns)
+{
+	for (unsigned i = 0; i < faults->count; i++)
+		if (is_silence(&faults->plan[i], host, least_ns) && faults->plan[i].end.slot != 0)
+			return true;
+	return false;
+}
+
 unsigned faults_stalls(const struct faults *faults, const struct process *process, uint64_t least_ns)
 {
 	unsigned n = 0;

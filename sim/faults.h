@@ -42,6 +42,12 @@ void faults_plan(struct faults *faults, struct network *network, struct process 
 /* And a pause of one of the processes, with or without its NICs, of at least `least_ns`. */
 void faults_plan_stall(struct faults *faults, uint64_t least_ns);
 
+/* And one that takes all data of all ports of one host, for at least `least_ns`, while its streams pass. */
+void faults_plan_silence(struct faults *faults, uint64_t least_ns);
+/* How often so far such a loss began or ended at a port of that host; whether one goes on. */
+bool faults_is_silent(const struct faults *faults, const struct host *host, uint64_t least_ns);
+unsigned faults_silences(const struct faults *faults, const struct host *host, uint64_t least_ns);
+
 /* Pauses of that process so far, also one that goes on, that were planned to last so long. */
 unsigned faults_stalls(const struct faults *faults, const struct process *process, uint64_t least_ns);
 

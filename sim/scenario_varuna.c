@@ -47,18 +47,25 @@
 uint64_t vr_incidents(const struct vr_node *node)
 {
 	const struct process *process = node->endpoint.process;
-	uint64_t sum = process->incarnation + faults_stalls(&node->vr->faults, process, LEASE_NS);
+	uint64_t sum = process->incarnation + faults_stalls(&node->vr->faults, process, LEASE_NS) +
+		       faults_silences(&node->vr->faults, process->host, BUDGET_NS);
 
 	for (unsigned i = 0; i < node->vr->rail_count; i++)
 		sum += vr_port(node, i)->nic_crashes + vr_port(node, i)->fence_failures;
 	return sum;
 }
 
+static bool is_silent(const struct vr_node *node)
+{
+	return faults_is_silent(&node->vr->faults, &node->endpoint.host, BUDGET_NS);
+}
+
 bool vr_excused(const struct vr_link *link)
 {
 	return link->quit || vr_incidents(link->ends[0].node) + vr_incidents(link->ends[1].node) != link->incidents ||
 	       !link->ends[0].node->endpoint.process->running || !link->ends[1].node->endpoint.process->running ||
-	       link->ends[0].culprit != UINT32_MAX || link->ends[1].culprit != UINT32_MAX;
+	       link->ends[0].culprit != UINT32_MAX || link->ends[1].culprit != UINT32_MAX ||
+	       is_silent(link->ends[0].node) || is_silent(link->ends[1].node);
 }
 
 /* ---- the run ---- */
@@ -289,11 +296,12 @@ static void run_with(struct world *world, struct outcome *outcome, const struct 
 	struct process *processes[VR_NODES];
 	uint64_t quiet_ns = world_range(world, 50 * NS_MS, variant->quiet_ns_max);
 	bool stalls = world->seed % STALL_SEEDS == 1;
+	bool silence = (variant->faults & FAULT_BIT(FAULT_DATA_LOST)) != 0 && world->seed % STALL_SEEDS == 2;
 	unsigned fault_count;
 
 	ensure(vr != NULL);
 	vr->hca_atomics = variant->hca_atomics;
-	quiet_ns += stalls ? STALL_NS_MAX : 0;
+	quiet_ns += stalls || silence ? STALL_NS_MAX : 0;
 	set_up(vr, world, outcome);
 	for (unsigned i = 0; i < vr->node_count; i++)
 		process_start(processes[i] = vr->nodes[i].endpoint.process);
@@ -305,6 +313,8 @@ static void run_with(struct world *world, struct outcome *outcome, const struct 
 	faults_plan(&vr->faults, &vr->network, processes, vr->node_count, variant->faults, fault_count, quiet_ns);
 	if (stalls)
 		faults_plan_stall(&vr->faults, LEASE_NS);
+	if (silence)
+		faults_plan_silence(&vr->faults, BUDGET_NS);
 	world_run_until(world, quiet_ns);
 	run_until(vr, is_alive, quiet_ns + LIVE_NS, "liveness", "made no progress after the faults had healed");
 	vr->stopping = true;

@@ -149,7 +149,7 @@ uint32_t vr_in_flight(const struct vr_end *end);
 
 /* ---- scenario_varuna.c ---- */
 /* What befell a node so far that can cost evidence or the fence: crashes of it or its NICs, fences that failed, pauses
- * longer than its lease. */
+ * longer than its lease, data of its ports lost for longer than the budget. */
 uint64_t vr_incidents(const struct vr_node *node);
 /* Wrs of the link may fail whatever the evidence of this world can know. */
 bool vr_excused(const struct vr_link *link);

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "dev/qp_rules.h"
 #include "vqp/recovery/exchange.h"
 
 /* What each side tells of its end. */
@@ -144,7 +145,8 @@ static void join(struct hf_vqp *vqp, struct hf_peer *peer)
 {
 	bool picks = strcmp(vqp->node->config.name, hf_peer_name(peer)) < 0;
 
-	recovery_init(&vqp->recovery, picks, hand_back_budget_ns(vqp));
+	recovery_init(&vqp->recovery, picks, hand_back_budget_ns(vqp),
+		qp_rules_budget_ns(vqp->node->config.timeout, vqp->node->config.retry_cnt));
 	vqp->peer = peer;
 }
 

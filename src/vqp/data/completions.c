@@ -6,20 +6,25 @@
 
 #define POSITION(id) ((id)&WR_POSITION)
 
+/* The wrs before `end` executed. Where there are none, as before a wr that failed first, the path carried nothing, and
+ * the outage goes on. */
 static void retire(struct hf_vqp *vqp, uint64_t end)
 {
 	struct request_log *log = &vqp->sends;
+	bool some = false;
 
 	for (uint64_t at = log->head; at < end && at < log->next; at++) {
 		struct request_log_wr *entry = request_log_at(log, at);
 
 		if (!entry->done)
 			path_count(&vqp->path, &vqp->packets, -(int64_t)entry->psns);
+		some |= !entry->done;
 	}
 	if (end > log->head)
 		(void)request_log_retire(log, end - 1);
 	vqp->moved_ns = vqp->node->turned_ns;
-	recovery_progress(&vqp->recovery);
+	if (some)
+		recovery_progress(&vqp->recovery);
 }
 
 /* A wr failed because of what it asked for: it is reported, and the vqp is in error like a plain qp would be. */
@@ -96,6 +101,7 @@ static void recv_completed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 static void send_completed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 {
 	retire(vqp, POSITION(wc->wr_id) + ((wc->wr_id & (WR_PROBE | WR_UID)) == 0));
+	recovery_progress(&vqp->recovery);
 	if (wc->wr_id & WR_UID)
 		uid_post_completed(vqp, wc);
 }

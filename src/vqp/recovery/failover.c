@@ -197,7 +197,7 @@ static void fail_of_budget(struct hf_vqp *vqp, enum recovery_state waited_in)
 	if (vqp->recovery.heard && vqp->evidence.fenced)
 		vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR, true);
 	else
-		vqp_fail_with_lease(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR);
+		vqp_abort(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR); /* where control works it answers at once */
 }
 
 /* False: the vqp has failed. */

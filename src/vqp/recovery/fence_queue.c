@@ -90,13 +90,19 @@ static bool path_is_fenced(struct hf_vqp *vqp)
 	return vqp->fence == FENCE_DONE;
 }
 
+/* In the exchange in which the budget ended. */
+static bool was_fenced(const struct hf_vqp *vqp)
+{
+	return vqp->recovery.state == RECOVERY_FAILED && vqp->recovery.fenced;
+}
+
 /* True: its wrs complete now. */
 static bool progress_ending(struct hf_vqp *vqp)
 {
 	uint64_t now_ns = hf_env_now_ns(vqp->node->env);
 	unsigned actions = ending_step(&vqp->ending, ENDING_EVENT_FENCED);
 
-	if (waits_for_lease(vqp) && ((actions & ENDING_ASK) || vqp->fenced_ns == 0))
+	if (waits_for_lease(vqp) && (((actions & ENDING_ASK) && !was_fenced(vqp)) || vqp->fenced_ns == 0))
 		vqp->fenced_ns = now_ns;
 	if ((actions & ENDING_ASK) && vqp->peer != NULL)
 		exchange_ask_end(vqp);

@@ -2,8 +2,9 @@
 
 #include "base/ensure.h"
 
-#define BIT(n)    (1u << (n))
-#define HELD_PART 4 /* of the budget: a path that carried for so long is none of the outage before it */
+#define BIT(n) (1u << (n))
+#define HELD_PART                                                                                                      \
+	4 /* of the budget, and the time that a wr waits on it: a path that was there for so long ends an outage */
 
 static const unsigned recovery_allowed[RECOVERY_STATES] = {
 	[RECOVERY_IDLE] = BIT(RECOVERY_QUIET) | BIT(RECOVERY_FENCE),
@@ -37,9 +38,10 @@ static void recovery_move(struct recovery *recovery, enum recovery_state to)
 	recovery->state = to;
 }
 
-void recovery_init(struct recovery *recovery, bool picks, uint64_t budget_ns)
+void recovery_init(struct recovery *recovery, bool picks, uint64_t budget_ns, uint64_t retries_ns)
 {
-	*recovery = (struct recovery){.picks = picks, .rail = -1, .budget_ns = budget_ns};
+	*recovery = (struct recovery){
+		.picks = picks, .rail = -1, .budget_ns = budget_ns, .held_ns = budget_ns / HELD_PART + retries_ns};
 }
 
 void recovery_progress(struct recovery *recovery)
@@ -52,7 +54,7 @@ void recovery_progress(struct recovery *recovery)
 static bool is_new_outage(const struct recovery *recovery, uint64_t now_ns)
 {
 	return !recovery->stopped ||
-	       (recovery->state == RECOVERY_IDLE && now_ns - recovery->resumed_ns >= recovery->budget_ns / HELD_PART);
+	       (recovery->state == RECOVERY_IDLE && now_ns - recovery->resumed_ns >= recovery->held_ns);
 }
 
 static unsigned begin(struct recovery *recovery, uint32_t epoch, enum recovery_kind kind, uint64_t now_ns)
@@ -81,8 +83,13 @@ static unsigned resume(struct recovery *recovery)
 	return RECOVERY_RESUME;
 }
 
+/* Once more it would take a path that may carry nothing, as those before it. */
 static unsigned choose(struct recovery *recovery, uint32_t usable)
 {
+	if (recovery->spent) {
+		recovery_move(recovery, RECOVERY_FAILED);
+		return RECOVERY_FAIL;
+	}
 	if (recovery->picks) {
 		if (usable == 0)
 			return 0;
@@ -163,12 +170,12 @@ static unsigned on_quiet(struct recovery *recovery, uint32_t usable)
 	return recovery->heard ? actions | both_spoke(recovery, usable) : actions;
 }
 
-static unsigned on_rails(struct recovery *recovery, const struct recovery_event *event, uint64_t now_ns)
+static unsigned on_rails(struct recovery *recovery, const struct recovery_event *event)
 {
 	bool waits = recovery->state == RECOVERY_FENCE || recovery->state == RECOVERY_EXCHANGE ||
 		     recovery->state == RECOVERY_PATH || recovery->state == RECOVERY_BUILD;
 
-	if (waits && recovery->stopped && now_ns - recovery->since_ns >= recovery->budget_ns) {
+	if (waits && recovery->spent) {
 		recovery_move(recovery, RECOVERY_FAILED);
 		return RECOVERY_FAIL;
 	}
@@ -217,7 +224,7 @@ static unsigned on_event(struct recovery *recovery, const struct recovery_event 
 			return 0;
 		return (recovery->picks ? RECOVERY_SEND_READY : 0) | resume(recovery);
 	case RECOVERY_EVENT_RAILS:
-		return on_rails(recovery, event, now_ns);
+		return on_rails(recovery, event);
 	}
 	return 0;
 }
@@ -229,6 +236,7 @@ unsigned recovery_step(struct recovery *recovery, const struct recovery_event *e
 	if (recovery->state == RECOVERY_FAILED)
 		return 0;
 	recovery->idle = event->idle;
+	recovery->spent = recovery->stopped && now_ns - recovery->since_ns >= recovery->budget_ns;
 	actions = on_event(recovery, event, now_ns);
 	if (actions & RECOVERY_RESUME)
 		recovery->resumed_ns = now_ns;

@@ -90,19 +90,21 @@ struct recovery {
 	int rail; /* chosen; -1 */
 	bool go;  /* GO came before we were ready for it */
 	bool go_at_once;
-	uint64_t budget_ns;
+	uint64_t budget_ns, held_ns;
 	uint64_t since_ns, resumed_ns; /* when traffic stopped, when it last went on */
 	bool stopped, idle;
+	bool spent; /* the budget of this outage */
 };
 
-void recovery_init(struct recovery *recovery, bool picks, uint64_t budget_ns);
+/* retries_ns: for so long a wr may wait on a path before it fails. */
+void recovery_init(struct recovery *recovery, bool picks, uint64_t budget_ns, uint64_t retries_ns);
 /* Returns the actions, to be done in the order of their bits. */
 unsigned recovery_step(struct recovery *recovery, const struct recovery_event *event, uint64_t now_ns);
 /* What is waited for in that state, for people. */
 const char *recovery_state_name(enum recovery_state state);
 /* A wr completed on the new path: the outage is over and the next one has a budget of its own. Where none is waiting,
  * as at a responder that never posts, it is over when traffic may flow; and in any case when the path was there for a
- * quarter of the budget. */
+ * quarter of the budget, besides the time that a wr waits there before it fails. */
 void recovery_progress(struct recovery *recovery);
 
 #endif

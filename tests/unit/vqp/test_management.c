@@ -121,9 +121,27 @@ static void a_revocation_is_told_without_any_rail(void **state)
 	pair_close(&pair);
 }
 
+/* Requests are lost on every rail, and control works: each failover finds a rail whose ports are up. */
+static void a_wr_that_no_rail_carries_fails(void **state)
+{
+	struct pair pair;
+	struct ibv_wc wc;
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_VARUNA);
+	pair_connect(&pair);
+	for (unsigned rail = 0; rail < 2; rail++)
+		assert_int_equal(hf_dev_set_link(hf_node_dev(pair.a.node, rail), HF_LINK_TX, false), 0);
+	assert_int_equal(pair_write(&pair, 1, 0, 64, true), 0);
+	pair_collect(&pair, &pair.a, 1, &wc);
+	assert_int_equal(wc.status, IBV_WC_RETRY_EXC_ERR);
+	pair_close(&pair);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_wr_that_no_rail_carries_fails),
 		cmocka_unit_test(what_executed_is_told_without_any_rail),
 		cmocka_unit_test(without_such_a_network_nobody_can_say_what_executed),
 		cmocka_unit_test(a_revocation_is_told_without_any_rail),

@@ -16,7 +16,8 @@
 #include "vqp/recovery/exchange.h"
 #include "vqp/recovery/recovery.h"
 
-#define MS 1000000ull
+#define MS         1000000ull
+#define RETRIES_NS (50 * MS)
 
 /* ---- rail ---- */
 
@@ -168,8 +169,8 @@ static void settle_down(struct stage *stage)
 static void stage_open(struct stage *stage)
 {
 	*stage = (struct stage){.usable = 3, .a.name = "a", .b.name = "b"};
-	recovery_init(&stage->a.step, true, 1000 * MS);
-	recovery_init(&stage->b.step, false, 1000 * MS);
+	recovery_init(&stage->a.step, true, 1000 * MS, RETRIES_NS);
+	recovery_init(&stage->b.step, false, 1000 * MS, RETRIES_NS);
 	feed(stage, &stage->a, (struct recovery_event){.type = RECOVERY_EVENT_CONNECTED});
 	feed(stage, &stage->b, (struct recovery_event){.type = RECOVERY_EVENT_CONNECTED});
 	settle_down(stage);
@@ -391,6 +392,26 @@ static void paths_that_do_not_hold_are_of_one_outage(void **state)
 	fail_path(&stage, &stage.a);
 	settle_down(&stage);
 	fails_at(&stage.a, 6000 * MS);
+}
+
+/* Each wr waits until its retries are over, which takes longer than a quarter of the budget. */
+static void nor_is_a_path_on_which_a_wr_only_waited(void **state)
+{
+	struct stage stage;
+
+	(void)state;
+	stage_open(&stage);
+	recovery_progress(&stage.a.step);
+	stage.now_ns = 5000 * MS;
+	for (unsigned i = 0; i < 4; i++, stage.now_ns += 250 * MS + RETRIES_NS - 1) {
+		assert_int_equal(stage.a.step.state, RECOVERY_IDLE);
+		fail_path(&stage, &stage.a);
+		settle_down(&stage);
+	}
+	assert_int_equal(stage.a.step.state, RECOVERY_IDLE);
+	fail_path(&stage, &stage.a); /* the budget is over */
+	settle_down(&stage);
+	assert_int_equal(stage.a.step.state, RECOVERY_FAILED);
 }
 
 /* A responder that never posts has no wr whose completion would end an outage. */
@@ -942,6 +963,7 @@ int main(void)
 		cmocka_unit_test(without_a_path_the_budget_ends_it),
 		cmocka_unit_test(a_path_that_held_ends_an_outage_without_a_completion),
 		cmocka_unit_test(paths_that_do_not_hold_are_of_one_outage),
+		cmocka_unit_test(nor_is_a_path_on_which_a_wr_only_waited),
 		cmocka_unit_test(a_side_without_work_has_a_budget_for_every_outage),
 		cmocka_unit_test(a_rail_that_comes_back_in_time_is_taken),
 		cmocka_unit_test(the_log_owns_what_it_may_have_to_send_again),
