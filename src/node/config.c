@@ -2,6 +2,7 @@
 #include <holdfast/node.h>
 
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Drivers and administrators name NICs; the port behind the slash is a number. */
@@ -36,12 +37,24 @@ static bool parse_mtu(const char *text, int64_t number, void *out)
 	return false;
 }
 
+static bool parse_kind(const char *text, int64_t number, void *out)
+{
+	(void)number;
+	for (const struct hf_dev_kind *kind = hf_dev_kinds(); text != NULL && kind->name != NULL; kind++)
+		if (strcmp(text, kind->name) == 0) {
+			snprintf(out, HF_NAME_BYTES, "%s", text);
+			return true;
+		}
+	return false;
+}
+
 #define RAIL(member) HF_CONFIG_INTO(struct hf_rail_config, member)
 #define NODE(member) HF_CONFIG_INTO(struct hf_node_config, member)
 
 static const struct hf_config_key rail_keys[] = {
 	{"name", HF_CONFIG_NAME, RAIL(name), .required = true, .unique = true},
-	{"kind", HF_CONFIG_NAME, RAIL(kind), .required = true},
+	{"kind", HF_CONFIG_PARSED, RAIL(kind), .parse = parse_kind, .required = true,
+		.expected = "expected a kind of device that holdfast devices lists: shm, soft or verbs"},
 	{"nic", HF_CONFIG_PARSED, RAIL(nic), .parse = parse_nic,
 		.expected = "expected an RDMA NIC such as \"mlx5_0\", or \"mlx5_0/2\" for its second port"},
 	{"address", HF_CONFIG_ADDRESS, RAIL(address)},

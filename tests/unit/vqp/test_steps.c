@@ -801,6 +801,8 @@ static void what_is_wrong_in_a_configuration_is_named_with_its_line(void **state
 {
 	(void)state;
 	refused("{\n\"name\": \"a\",\n}", "line 3");
+	refused("{\"name\": \"a\", \"rails\": [{\"name\": \"r0\",\n\"kind\": \"sotf\"}]}",
+		"line 2: rails[0].kind: expected a kind of device that holdfast devices lists: shm, soft or verbs");
 	refused("[]", "expected an object");
 	refused("{\"fabric\": \"f\"}", "line 1: the key \"name\" is missing");
 	refused("{\n\"name\": \"a\",\n\"rale\": []}", "line 3: rale: unknown key");
