@@ -102,6 +102,10 @@ int hf_dgram_open(
  * Errors that concern one peer only (unreachable, refused, too big) count as sent: the network loses datagrams. */
 int hf_dgram_send(struct hf_io *io, const struct hf_dgram *dgrams, unsigned n);
 
+/* The largest datagram that leaves in one piece through the interface that has the socket's address;
+ * HF_DGRAM_MAX_BYTES where nothing less is known. */
+uint32_t hf_dgram_fits(struct hf_io *io);
+
 /* Returns how many of the n were filled; -EAGAIN when none is there. What exceeds the capacity is cut off and lost. */
 int hf_dgram_recv(struct hf_io *io, struct hf_dgram *dgrams, unsigned n);
 

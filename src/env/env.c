@@ -76,6 +76,11 @@ int hf_dgram_send(struct hf_io *io, const struct hf_dgram *dgrams, unsigned n)
 	return io->ops->dgram_send == NULL ? -EOPNOTSUPP : io->ops->dgram_send(io, dgrams, n);
 }
 
+uint32_t hf_dgram_fits(struct hf_io *io)
+{
+	return io->ops->dgram_fits == NULL ? HF_DGRAM_MAX_BYTES : io->ops->dgram_fits(io);
+}
+
 int hf_dgram_recv(struct hf_io *io, struct hf_dgram *dgrams, unsigned n)
 {
 	return io->ops->dgram_recv == NULL ? -EOPNOTSUPP : io->ops->dgram_recv(io, dgrams, n);

@@ -30,6 +30,7 @@ struct world_io_ops {
 	int (*local)(struct hf_io *io, struct hf_addr *addr_out);
 	int (*dgram_send)(struct hf_io *io, const struct hf_dgram *dgrams, unsigned n);
 	int (*dgram_recv)(struct hf_io *io, struct hf_dgram *dgrams, unsigned n);
+	uint32_t (*dgram_fits)(struct hf_io *io); /* NULL: HF_DGRAM_MAX_BYTES */
 	int (*accept)(struct hf_io *io, struct hf_io **io_out, struct hf_addr *peer_out);
 	ssize_t (*read)(struct hf_io *io, void *data, size_t bytes);
 	ssize_t (*writev)(struct hf_io *io, const struct iovec *pieces, unsigned n);

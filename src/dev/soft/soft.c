@@ -219,7 +219,6 @@ static void describe(struct soft_nic *nic, struct hf_env *env, const struct hf_d
 		snprintf(attr->name, sizeof(attr->name), "soft:%.12s/%.12s", config->node, config->rail);
 	else
 		snprintf(attr->name, sizeof(attr->name), "soft:%.24s", nic->address_text);
-	nic->mtu = config->mtu == 0 ? IBV_MTU_4096 : config->mtu;
 }
 
 static int open_socket(struct soft_nic *nic, struct hf_env *env, struct hf_addr *addr, struct hf_error *error)
@@ -232,6 +231,30 @@ static int open_socket(struct soft_nic *nic, struct hf_env *env, struct hf_addr 
 		hf_addr_set_port(addr, ROCE_PORT);
 	hf_addr_format(addr, nic->address_text);
 	return hf_dgram_open(env, addr, HF_DGRAM_ROCE | HF_DGRAM_GRO, &nic->socket, error);
+}
+
+/* The largest whose packets leave in one piece. */
+static enum ibv_mtu largest_mtu(struct hf_io *socket)
+{
+	uint32_t most = hf_dgram_fits(socket);
+	enum ibv_mtu mtu = IBV_MTU_4096;
+
+	while (mtu > IBV_MTU_256 && (128u << mtu) + PACKET_HEADER_BYTES_MAX + PACKET_ICRC_BYTES > most)
+		mtu--;
+	return mtu;
+}
+
+static int choose_mtu(struct soft_nic *nic, enum ibv_mtu configured, struct hf_error *error)
+{
+	enum ibv_mtu largest = largest_mtu(nic->socket);
+
+	nic->mtu = configured == 0 ? largest : configured;
+	if (nic->mtu <= largest)
+		return 0;
+	return hf_error_set(error, -EINVAL,
+		"%s: an MTU of %u does not fit through its interface, whose packets take %u at most: use that, or "
+		"leave it out",
+		nic->address_text, 128u << configured, 128u << largest);
 }
 
 static int allocate(struct soft_nic *nic)
@@ -256,7 +279,7 @@ int soft_open(struct hf_env *env, const struct hf_dev_config *config, struct sof
 	if (nic == NULL)
 		return hf_error_set(error, rc, "no memory left for a soft NIC");
 	pthread_mutex_init(&nic->lock, NULL);
-	if ((rc = open_socket(nic, env, &local, error)) != 0)
+	if ((rc = open_socket(nic, env, &local, error)) != 0 || (rc = choose_mtu(nic, config->mtu, error)) != 0)
 		goto fail;
 	describe(nic, env, config);
 	engine_init(&nic->engine, &nic->base, bus, &local);

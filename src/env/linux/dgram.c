@@ -5,26 +5,48 @@
 #include "env/linux/linux.h"
 
 #include <errno.h>
+#include <ifaddrs.h>
 #include <netinet/udp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/ensure.h"
+#include "base/log.h"
+#include "env/netdev.h"
 
 #define DGRAM_BATCH        32
 #define DGRAM_BUFFER_BYTES (8 << 20) /* asked for; without privilege the kernel gives net.core.*mem_max */
-#define DGRAM_ERRORS_MAX   16        /* errors left by peers that one receive skips */
+#define IPV4_HEADER_BYTES  20u
+#define IPV6_HEADER_BYTES  40u
+#define UDP_HEADER_BYTES   8u
+#define DGRAM_ERRORS_MAX   16 /* errors left by peers that one receive skips */
 
 struct linux_dgram {
 	struct linux_io io;
 	bool kernel_cuts; /* UDP_SEGMENT works on this socket */
+	bool told_size;   /* that a datagram did not fit */
 };
 
 /* Room for one int, aligned as control messages are. */
 struct control {
 	_Alignas(struct cmsghdr) char bytes[CMSG_SPACE(sizeof(int))];
 };
+
+/* Once: a requester that repeats it would fill the log. */
+static void tell_size(struct linux_dgram *socket, uint32_t bytes)
+{
+	struct hf_addr local = {0};
+	char text[HF_ADDR_TEXT];
+
+	if (socket->told_size || linux_io_local(&socket->io.io, &local) != 0)
+		return;
+	socket->told_size = true;
+	log_warn("UDP %s: a datagram of %u bytes does not fit through its interface and is lost, and so are others; "
+		 "use a "
+		 "smaller MTU",
+		hf_addr_format(&local, text), bytes);
+}
 
 static bool is_run(const struct hf_dgram *dgram)
 {
@@ -163,6 +185,8 @@ static unsigned send_some(struct linux_dgram *socket, const struct hf_dgram *dgr
 		return (unsigned)sent;
 	if (queue_is_full(errno))
 		return 0;
+	if (errno == EMSGSIZE)
+		tell_size(socket, is_run(&dgrams[0]) ? dgrams[0].segment_bytes : dgrams[0].bytes);
 	if (!is_run(&dgrams[0]))
 		return 1; /* lost on the way to its peer: refused, unreachable, too big */
 	if (errno == EIO)
@@ -242,11 +266,43 @@ static int dgram_recv(struct hf_io *io, struct hf_dgram *dgrams, unsigned n)
 	return (int)done;
 }
 
+static bool has_address(const struct ifaddrs *entry, const struct hf_addr *addr)
+{
+	struct hf_addr own = {0};
+
+	if (entry->ifa_addr == NULL || entry->ifa_addr->sa_family != addr->sa.sa_family)
+		return false;
+	memcpy(&own, entry->ifa_addr, addr_bytes(addr));
+	hf_addr_set_port(&own, hf_addr_port(addr));
+	if (addr->sa.sa_family == AF_INET6)
+		return memcmp(&own.in6.sin6_addr, &addr->in6.sin6_addr, sizeof(own.in6.sin6_addr)) == 0;
+	if (own.in.sin_addr.s_addr == addr->in.sin_addr.s_addr)
+		return true;
+	return strcmp(entry->ifa_name, "lo") == 0 && ntohl(addr->in.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+}
+
+static uint32_t dgram_fits(struct hf_io *io)
+{
+	uint32_t mtu = 0, headers;
+	struct ifaddrs *all = NULL;
+	struct hf_addr local;
+
+	if (linux_io_local(io, &local) != 0 || getifaddrs(&all) != 0)
+		return HF_DGRAM_MAX_BYTES;
+	for (const struct ifaddrs *at = all; at != NULL && mtu == 0; at = at->ifa_next)
+		if (has_address(at, &local))
+			mtu = netdev_mtu(at->ifa_name);
+	freeifaddrs(all);
+	headers = (local.sa.sa_family == AF_INET6 ? IPV6_HEADER_BYTES : IPV4_HEADER_BYTES) + UDP_HEADER_BYTES;
+	return mtu <= headers || mtu - headers > HF_DGRAM_MAX_BYTES ? HF_DGRAM_MAX_BYTES : mtu - headers;
+}
+
 static const struct world_io_ops dgram_ops = {
 	.close = linux_io_close,
 	.local = linux_io_local,
 	.dgram_send = dgram_send,
 	.dgram_recv = dgram_recv,
+	.dgram_fits = dgram_fits,
 };
 
 static void enlarge(int fd, int forced, int asked)

@@ -32,6 +32,19 @@ int netdev_set_up(const char *name, bool up)
 	return rc;
 }
 
+uint32_t netdev_mtu(const char *name)
+{
+	struct ifreq request = {0};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc;
+
+	if (fd < 0)
+		return 0;
+	snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
+	rc = ioctl(fd, SIOCGIFMTU, &request);
+	close(fd);
+	return rc == 0 && request.ifr_mtu > 0 ? (uint32_t)request.ifr_mtu : 0;
+}
+
 int netdev_of_gid(const char *rdma_device, unsigned port, unsigned gid_index, char name_out[NETDEV_NAME_BYTES])
 {
 	char path[160];
