@@ -145,6 +145,9 @@ int hf_peer_connect(struct hf_node *node, const struct hf_addr *addresses, unsig
 /* The peer with this control address, connected by either end, or still being connected; or NULL. When two nodes
  * connect to each other, one of them may find that it is connected already. */
 struct hf_peer *hf_peer_find(struct hf_node *node, const struct hf_addr *address);
+/* This node as its own peer, for two of its vqps that are connected to each other by hf_vqp_connect_num: one of them
+ * takes end 0, the other end 1. Both ends live until the node is closed. NULL: no memory, or there is no such end. */
+struct hf_peer *hf_peer_own(struct hf_node *node, unsigned end);
 void hf_peer_close(struct hf_peer *peer);
 /* Closes peers that have not answered and that no vqp connects to. For programs that keep no peers of their own. */
 void hf_peer_close_unanswered(struct hf_node *node);

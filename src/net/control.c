@@ -179,6 +179,8 @@ int control_send(struct control_peer *peer, const void *data, uint32_t bytes)
 	ensure(bytes > 0 && bytes <= CONTROL_MESSAGE_MAX);
 	if (!peer->known || peer->gone)
 		return -ENOTCONN;
+	if (peer->twin != NULL)
+		return loopback_send(peer, data, bytes) == 0 ? 0 : give_up(peer, "no memory for what it is to be told");
 	sequence = session_queue(&peer->session);
 	if (sequence == 0)
 		return give_up(peer, "it acknowledges nothing");
@@ -197,6 +199,10 @@ void control_hear(struct control_peer *peer)
 {
 	int active = peer->session.active;
 
+	if (peer->twin != NULL) {
+		loopback_hear(peer);
+		return;
+	}
 	if (peer->known && !peer->gone && active != SESSION_PATH_NONE && peer->paths[active] != NULL)
 		framed_receive(&peer->paths[active]->framed);
 }
@@ -234,6 +240,10 @@ void control_peer_close(struct control_peer *peer)
 	if (peer == NULL)
 		return;
 	peer_say_bye(peer);
+	if (peer->twin != NULL) {
+		control_peer_gone(peer->twin);
+		peer->twin->twin = NULL;
+	}
 	peer->gone = true;
 	peer_free(peer);
 }
@@ -287,6 +297,13 @@ static void peer_dial(struct control_peer *peer, unsigned i, uint64_t now_ns)
 }
 
 /* ---- time ---- */
+
+static void twin_tick(struct control_peer *peer, uint64_t now_ns, uint64_t *due_ns)
+{
+	loopback_hear(peer);
+	if (!list_empty(&peer->outgoing) || !list_empty(&peer->twin->outgoing))
+		*due_ns = now_ns;
+}
 
 static void peer_tick(struct control_peer *peer, uint64_t now_ns, uint64_t *due_ns)
 {
@@ -371,8 +388,14 @@ static void control_fire(struct hf_timer *timer, uint64_t now_ns)
 	uint64_t due_ns = now_ns + (control->heartbeat_ns < DIAL_MIN_NS ? control->heartbeat_ns : DIAL_MIN_NS);
 
 	/* With every peer's paths up, heartbeats alone set the pace. */
-	list_for_each (at, &control->peers)
-		peer_tick(container_of(at, struct control_peer, node), now_ns, &due_ns);
+	list_for_each (at, &control->peers) {
+		struct control_peer *peer = container_of(at, struct control_peer, node);
+
+		if (peer->twin != NULL)
+			twin_tick(peer, now_ns, &due_ns);
+		else
+			peer_tick(peer, now_ns, &due_ns);
+	}
 	control_bury(control);
 	control_reap(control, late_ns, now_ns);
 	control_listen(control);

@@ -57,6 +57,9 @@ void control_enable(struct control *control, unsigned endpoint, bool enabled);
  * secret nor TLS, and none of them is on this host. */
 int control_connect(struct control *control, const struct hf_addr *addresses, unsigned n, void *context,
 	struct control_peer **peer_out);
+/* This node as its own peer: what is sent to one of the two ends is delivered by the other. They have no paths, end
+ * together, and are not closed in a callback. Their contexts are set before `up` is called, in the next turn. */
+int control_loop_back(struct control *control, struct control_peer *ends_out[2]);
 void control_peer_close(struct control_peer *peer);
 /* Whoever listens there, or is being dialed there; NULL. */
 struct control_peer *control_find(struct control *control, const struct hf_addr *address);

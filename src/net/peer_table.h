@@ -70,6 +70,7 @@ struct control_peer {
 	bool told;  /* `up` was called */
 	bool gone;  /* `down` is due at the next turn */
 	bool dials;
+	struct control_peer *twin; /* the other end of a loopback; NULL: it is another node */
 	char name[FRAME_NAME_BYTES];
 	uint64_t incarnation;
 	uint64_t number;   /* no other peer of this control has it, before or after */
@@ -122,6 +123,10 @@ void conn_close(struct conn *conn);
 void conn_leave(struct conn *conn); /* as conn_close, but the stream is closed later */
 void conn_mute(struct conn *conn);
 void conn_free(struct conn *conn);
+
+/* loopback.c */
+int loopback_send(struct control_peer *peer, const void *data, uint32_t bytes);
+void loopback_hear(struct control_peer *peer); /* delivers what the twin has sent so far */
 
 /* control.c */
 bool control_admits(const struct control *control, const struct hf_addr *remote);

@@ -74,6 +74,7 @@ struct hf_node {
 	bool attached;           /* the poller is the loop's */
 	bool rails_untold;       /* some peer_rail may be due */
 	struct list peers;
+	struct hf_peer *own[2]; /* this node as its own peer, both ends; NULL: nothing has asked for it */
 	uint64_t random;
 	uint64_t turned_ns; /* when the last turn began */
 };

@@ -246,6 +246,40 @@ int hf_peer_connect(struct hf_node *node, const struct hf_addr *addresses, unsig
 	return 0;
 }
 
+static int open_own(struct hf_node *node)
+{
+	struct control_peer *ends[2];
+	int rc;
+
+	for (unsigned i = 0; i < 2; i++)
+		node->own[i] = peer_open(node, NULL);
+	rc = node->own[0] == NULL || node->own[1] == NULL ? -ENOMEM : control_loop_back(node->control, ends);
+	for (unsigned i = 0; i < 2; i++) {
+		if (rc == 0) {
+			node->own[i]->control = ends[i];
+			control_peer_set_context(ends[i], node->own[i]);
+		} else if (node->own[i] != NULL) {
+			peer_free_memory(node->own[i]);
+			node->own[i] = NULL;
+		}
+	}
+	return rc;
+}
+
+struct hf_peer *hf_peer_own(struct hf_node *node, unsigned end)
+{
+	if (end > 1 || (node->own[0] == NULL && open_own(node) != 0))
+		return NULL;
+	return node->own[end];
+}
+
+bool peer_comes_first(const struct hf_peer *peer)
+{
+	int order = strcmp(peer->node->config.name, hf_peer_name(peer));
+
+	return order != 0 ? order < 0 : peer == peer->node->own[0];
+}
+
 struct hf_peer *hf_peer_find(struct hf_node *node, const struct hf_addr *address)
 {
 	struct control_peer *control = control_find(node->control, address);

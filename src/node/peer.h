@@ -54,6 +54,7 @@ void peer_send(
 void peer_flush(struct hf_peer *peer);
 /* What it says does not make sense: no more of it is heard, and it goes down. */
 void peer_fail(struct hf_peer *peer, const char *why);
+bool peer_comes_first(const struct hf_peer *peer); /* of the two sides ours is the one that picks rails */
 extern const struct control_events peer_control_events;
 void peer_tick(struct hf_peer *peer, uint64_t now_ns);
 

@@ -136,7 +136,7 @@ int bond_address_of(const struct bond *bond, const struct ibv_ah_attr *ah, struc
 	else
 		return -EINVAL;
 	hf_addr_set_port(address_out, hf_addr_port(&bond->address));
-	return hf_addr_equal(address_out, &bond->address) ? -EINVAL : 0;
+	return hf_addr_equal(address_out, &bond->address) ? -EISCONN : 0;
 }
 
 /* ---- opening ---- */

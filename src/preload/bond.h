@@ -22,7 +22,7 @@ void bond_close(struct bond *bond);
 
 union ibv_gid bond_gid(const struct bond *bond);
 uint16_t bond_lid(const struct bond *bond);
-/* Where the peer of that address handle listens; -EINVAL: no address can be made of it, or it is our own. */
+/* Where the peer of that address handle listens; -EINVAL: no address can be made of it; -EISCONN: it is our own. */
 int bond_address_of(const struct bond *bond, const struct ibv_ah_attr *ah, struct hf_addr *address_out);
 
 #endif

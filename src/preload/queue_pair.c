@@ -157,6 +157,15 @@ static void keep(struct ibv_qp_attr *kept, const struct ibv_qp_attr *attr, int m
 		kept->rnr_retry = attr->rnr_retry;
 }
 
+/* Of two queue pairs of this process the one with the lower number takes end 0. */
+static int find_own(struct bond *bond, uint32_t num, uint32_t other, struct hf_peer **peer_out)
+{
+	if (num == other)
+		return -EINVAL; /* a vqp has one end */
+	*peer_out = hf_peer_own(bond->node, num > other);
+	return *peer_out == NULL ? -ENOMEM : 0;
+}
+
 static int find_peer(struct bond *bond, const struct ibv_ah_attr *ah, struct hf_peer **peer_out)
 {
 	struct hf_error error = {0};
@@ -176,7 +185,11 @@ static int find_peer(struct bond *bond, const struct ibv_ah_attr *ah, struct hf_
 static int connect_peer(struct queue_pair *qp, const struct ibv_qp_attr *attr)
 {
 	struct hf_peer *peer = NULL;
-	int rc = find_peer(context_of(qp->qp.context)->bond, &attr->ah_attr, &peer);
+	struct bond *bond = context_of(qp->qp.context)->bond;
+	int rc = find_peer(bond, &attr->ah_attr, &peer);
+
+	if (rc == -EISCONN)
+		rc = find_own(bond, qp->qp.qp_num, attr->dest_qp_num, &peer);
 
 	return rc != 0 ? rc : hf_vqp_connect_num(qp->vqp, peer, attr->dest_qp_num, (int)qp->attr.qp_access_flags);
 }

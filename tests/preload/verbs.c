@@ -368,9 +368,67 @@ static void moves_and_posts_follow_the_rules(struct side *side)
 	check(ibv_query_qp(qp, &attr, IBV_QP_STATE, &init) == 0);
 	check(attr.qp_state == IBV_QPS_INIT && init.cap.max_send_wr == DEPTH && init.send_cq == cq);
 	check(ibv_query_gid(side->context, 1, 0, &own) == 0);
-	check(to_rtr(qp, &own, 5) == EINVAL); /* to its own process */
+	check(to_rtr(qp, &own, qp->qp_num) == EINVAL); /* to itself */
 	check(ibv_destroy_cq(cq) == EBUSY);
 	check(ibv_destroy_qp(qp) == 0 && ibv_destroy_cq(cq) == 0);
+}
+
+/* Queue pairs 0 and 1 of one process, connected to each other. */
+static void connect_own(struct side *side, unsigned access)
+{
+	union ibv_gid own;
+
+	open_device(side);
+	side->channel = ibv_create_comp_channel(side->context);
+	side->memory = calloc(1, BYTES);
+	side->mr = ibv_reg_mr(side->pd, side->memory, BYTES, access | IBV_ACCESS_LOCAL_WRITE);
+	if (side->mr == NULL && (access & IBV_ACCESS_REMOTE_ATOMIC) != 0)
+		_exit(EXIT_SKIP);
+	check(side->mr != NULL && side->channel != NULL);
+	check(ibv_query_gid(side->context, 1, 0, &own) == 0);
+	for (unsigned i = 0; i < 2; i++) {
+		side->cq[i] = ibv_create_cq(side->context, 2 * DEPTH, side, side->channel, 0);
+		side->qp[i] = make_qp(side, side->cq[i], IBV_QPT_RC);
+		check(side->cq[i] != NULL && side->qp[i] != NULL);
+		to_init(side->qp[i], access);
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		check(to_rtr(side->qp[i], &own, side->qp[1 - i]->qp_num) == 0);
+		to_rts(side->qp[i]);
+	}
+}
+
+static void check_done(struct side *side, unsigned i, uint64_t wr_id)
+{
+	struct ibv_wc wc = poll_one(side->cq[i]);
+
+	check(wc.status == IBV_WC_SUCCESS && wc.wr_id == wr_id && wc.qp_num == side->qp[i]->qp_num);
+}
+
+/* Memory: a counter and received messages in the first half; what each queue pair sends in the second. */
+static void queue_pairs_of_one_process_reach_each_other(struct side *side)
+{
+	uint64_t *words, here;
+
+	connect_own(side, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+	words = (uint64_t *)side->memory;
+	here = (uintptr_t)side->memory + BYTES / 4;
+	for (unsigned i = 0; i < 2; i++) {
+		words[BYTES / 16 + i] = 100 + i;
+		check(post(side, i, IBV_WR_RDMA_WRITE, 1, here, side->mr->rkey) == 0);
+		check_done(side, i, 1);
+		check(words[BYTES / 32] == 100 + i);
+		words[BYTES / 32] = 200 + i;
+		check(post(side, i, IBV_WR_RDMA_READ, 2, here, side->mr->rkey) == 0);
+		check_done(side, i, 2);
+		check(words[BYTES / 16 + i] == 200 + i);
+		post_recv(side, 1 - i, 3);
+		check(post(side, i, IBV_WR_SEND, 4, 0, 0) == 0);
+		check_done(side, i, 4);
+		check_done(side, 1 - i, 3);
+		check(words[0] == 200 + i);
+	}
+	close_side(side, 2);
 }
 
 static void a_reset_empties_the_queues_unless_it_was_connected(struct side *side)
@@ -803,6 +861,26 @@ static void adds_go_on_through_cuts_each_once_with_its_value(struct side *side)
 	close_side(side, THREADS);
 }
 
+static void queue_pairs_of_one_process_go_on_through_cuts(struct side *side)
+{
+	uint64_t *counter, sum = 0;
+
+	connect_own(side, IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_REMOTE_WRITE);
+	counter = (uint64_t *)side->memory;
+	for (int cut = 0; cut < CUTS; cut++) {
+		for (unsigned i = 0; i < DEPTH; i++)
+			check(post(side, i % 2, IBV_WR_ATOMIC_FETCH_AND_ADD, i, (uintptr_t)counter, side->mr->rkey) ==
+				0);
+		switch_link(side, "down", cut % 2);
+		for (unsigned i = 0; i < DEPTH; i++)
+			check_done(side, i % 2, i);
+		switch_link(side, "up", cut % 2);
+		sum += DEPTH;
+		check(*counter == sum);
+	}
+	close_side(side, 2);
+}
+
 static void a_port_is_up_while_any_of_its_rails_is(struct side *side)
 {
 	struct ibv_async_event event;
@@ -871,6 +949,7 @@ int main(int argc, char **argv)
 	} tests[] = {TEST(what_is_not_there_says_so), TEST(completion_queues_have_limits),
 		TEST(a_device_list_is_one_piece_of_memory), TEST(the_device_is_found_in_the_file_system),
 		TEST(old_and_new_queries_agree), TEST(moves_and_posts_follow_the_rules),
+		TEST(queue_pairs_of_one_process_reach_each_other),
 		TEST(a_reset_empties_the_queues_unless_it_was_connected),
 		TEST(a_refused_write_names_its_qp_and_flushes_the_rest),
 		TEST(a_channel_can_be_polled_with_others_and_does_not_block_if_told),
@@ -880,7 +959,8 @@ int main(int argc, char **argv)
 		TEST(queues_are_destroyed_while_a_thread_waits_for_their_events),
 		TEST(a_thread_that_is_cancelled_while_it_polls_stops_no_other),
 		TEST(threads_of_both_sides_write_at_once), TEST(threads_of_both_sides_count_each_add_once),
-		TEST(adds_go_on_through_cuts_each_once_with_its_value), TEST(a_port_is_up_while_any_of_its_rails_is)};
+		TEST(adds_go_on_through_cuts_each_once_with_its_value),
+		TEST(queue_pairs_of_one_process_go_on_through_cuts), TEST(a_port_is_up_while_any_of_its_rails_is)};
 	const unsigned n = sizeof(tests) / sizeof(tests[0]);
 	bool failed = false;
 

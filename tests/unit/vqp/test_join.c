@@ -513,11 +513,71 @@ static void the_next_incarnation_is_not_refused(void **state)
 	pair_close(&pair);
 }
 
+/* Two of a's: the second one takes the place of b's. */
+static void open_own(struct pair *pair, struct hf_vqp *ends[2])
+{
+	pair_open(pair, HF_POLICY_VARUNA);
+	for (unsigned i = 0; i < 2; i++) {
+		pair_make_vqp(pair, &pair->a);
+		ends[i] = pair->a.vqp;
+	}
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(hf_vqp_connect_num(
+					 ends[i], hf_peer_own(pair->a.node, i), hf_vqp_num(ends[1 - i]), pair->access),
+			0);
+}
+
+static void write_own(struct pair *pair, struct hf_vqp *vqp, uint64_t wr_id)
+{
+	struct ibv_sge sge = {.addr = (uintptr_t)pair->a.memory, .length = 64, .lkey = pair->a.mr->lkey};
+	struct ibv_send_wr *bad,
+		wr = {.wr_id = wr_id,
+			.sg_list = &sge,
+			.num_sge = 1,
+			.opcode = IBV_WR_RDMA_WRITE,
+			.send_flags = IBV_SEND_SIGNALED,
+			.wr.rdma = {.remote_addr = (uintptr_t)pair->a.memory + 128, .rkey = pair->a.mr->rkey}};
+	struct ibv_wc wc;
+
+	assert_int_equal(hf_vqp_post_send(vqp, &wr, &bad), 0);
+	pair_collect(pair, &pair->a, 1, &wc);
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	assert_int_equal(wc.wr_id, wr_id);
+	assert_int_equal(wc.qp_num, hf_vqp_num(vqp));
+}
+
+static void two_vqps_of_a_node_connect_and_go_on_through_a_cut(void **state)
+{
+	struct hf_vqp *ends[2];
+	struct pair pair;
+	int rail;
+
+	(void)state;
+	open_own(&pair, ends);
+	for (unsigned i = 0; i < 2; i++) {
+		memset(pair.a.memory, (int)i + 1, 64);
+		write_own(&pair, ends[i], i);
+		assert_int_equal(pair.a.memory[128], i + 1);
+	}
+	rail = hf_vqp_rail(ends[0]);
+	assert_int_equal(hf_vqp_rail(ends[1]), rail);
+	pair_cut(&pair, (unsigned)rail, false);
+	for (unsigned i = 0; i < 2; i++) {
+		memset(pair.a.memory, (int)i + 3, 64);
+		write_own(&pair, ends[i], i + 2);
+		assert_int_equal(pair.a.memory[128], i + 3);
+		assert_int_equal(hf_vqp_rail(ends[i]), 1 - rail);
+	}
+	hf_vqp_destroy(ends[0]);
+	pair_close(&pair);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_side_may_call_long_before_the_other),
 		cmocka_unit_test(both_sides_may_call_at_once),
+		cmocka_unit_test(two_vqps_of_a_node_connect_and_go_on_through_a_cut),
 		cmocka_unit_test(what_was_posted_before_a_reset_is_forgotten),
 		cmocka_unit_test(without_a_queue_for_receives_they_complete_in_that_of_sends),
 		cmocka_unit_test(a_vqp_that_was_to_be_connected_is_not_reset),
