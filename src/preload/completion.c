@@ -204,6 +204,7 @@ int ibv_destroy_cq(struct ibv_cq *base)
 	while (base->comp_events_completed != cq->given)
 		pthread_cond_wait(&base->cond, &base->mutex);
 	pthread_mutex_unlock(&base->mutex);
+	table_free(&cq->shared);
 	free(cq);
 	return 0;
 }
@@ -245,6 +246,8 @@ int completion_poll(struct ibv_cq *base, int n, struct ibv_wc *wc)
 		idle = busy = 0;
 		drive_turn();
 	}
+	if (cq->shared.used > 0)
+		got = shared_receive_polled(cq, wc, got);
 	drive_unlock();
 	return got;
 }

@@ -147,6 +147,7 @@ static void fill_context(struct context *context, struct bond *bond)
 	base->ops.req_notify_cq = completion_req_notify;
 	base->ops.post_send = queue_pair_post_send;
 	base->ops.post_recv = queue_pair_post_recv;
+	base->ops.post_srq_recv = shared_receive_post;
 	pthread_mutex_init(&base->mutex, NULL);
 }
 

@@ -12,8 +12,10 @@
 #include <holdfast/vqp.h>
 
 #include "base/list.h"
+#include "base/table.h"
 
-#define PROVIDER_BYTES 512 /* providers look behind an ibv_device for their own part: they find zeros */
+#define SHARED_GIVEN_MAX 256u /* receives of a shared queue that a queue pair has at once */
+#define PROVIDER_BYTES   512  /* providers look behind an ibv_device for their own part: they find zeros */
 
 struct bond {
 	struct ibv_device device; /* first */
@@ -59,8 +61,18 @@ struct cq {
 	struct ibv_cq cq; /* first */
 	struct hf_vcq *vcq;
 	struct list channel_link;
-	unsigned queued; /* events that wait in the channel */
-	unsigned given;  /* events that the program got; it acknowledges as many before the cq can go */
+	unsigned queued;     /* events that wait in the channel */
+	unsigned given;      /* events that the program got; it acknowledges as many before the cq can go */
+	struct table shared; /* queue pairs whose receives, of a shared queue, complete here; by number */
+};
+
+struct shared_receive {
+	struct ibv_srq srq; /* first */
+	struct ibv_srq_attr attr;
+	struct shared_wr *receives;
+	struct list free, waiting, queue_pairs;
+	unsigned posted; /* waiting, and with queue pairs */
+	unsigned users;
 };
 
 struct queue_pair {
@@ -68,6 +80,11 @@ struct queue_pair {
 	struct hf_vqp *vqp;
 	struct ibv_qp_attr attr;
 	struct ibv_qp_init_attr init;
+	struct shared_receive *shared; /* NULL: it has receives of its own */
+	struct list shared_link, given;
+	unsigned given_count;
+	bool last_told;      /* IBV_EVENT_QP_LAST_WQE_REACHED */
+	unsigned events_got; /* by the program, which acknowledges as many before the queue pair can go */
 };
 
 /* device.c */
@@ -96,7 +113,18 @@ int queue_pair_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_s
 int queue_pair_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 struct ibv_qp *queue_pair_create_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *init);
 
-/* async.c: events of ports */
+/* shared_receive.c */
+int shared_receive_join(struct queue_pair *qp, struct ibv_srq *srq);
+void shared_receive_leave(struct queue_pair *qp);
+void shared_receive_moved(struct queue_pair *qp);  /* to a state in which it receives */
+void shared_receive_return(struct queue_pair *qp); /* what it was given: its vqp was reset */
+/* Gives the receives among these completions the program's wr_id. Returns how many are left for the program. */
+int shared_receive_polled(struct cq *cq, struct ibv_wc *wc, int n);
+int shared_receive_post(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+
+/* async.c */
+void async_last_wqe(struct queue_pair *qp);
+void async_forget(struct queue_pair *qp); /* waits, without the lock, for what the program has to acknowledge */
 void async_port_changed(struct bond *bond, bool up);
 void async_free(struct context *context);
 

@@ -15,6 +15,7 @@
 #define PKEY_DEFAULT  0xffffu
 #define RD_ATOMIC_MAX 16
 #define COUNT_MAX     65536
+#define SHARED_WR_MAX 32768
 #define PORT_WIDTH_4X 2
 #define PORT_EDR      32
 #define PHYS_LINK_UP  5
@@ -43,8 +44,6 @@ static void narrow(struct ibv_device_attr *attr, const struct hf_dev_attr *rail)
 	attr->max_mr = least((uint32_t)attr->max_mr, rail->max_mr);
 	attr->max_pd = least((uint32_t)attr->max_pd, rail->max_pd);
 	attr->max_qp_rd_atom = least((uint32_t)attr->max_qp_rd_atom, rail->max_rd_atomic);
-	if ((rail->caps & HF_DEV_ATOMIC_GLOBAL) == 0)
-		attr->atomic_cap = IBV_ATOMIC_HCA;
 }
 
 static void fill_device(const struct bond *bond, struct ibv_device_attr *attr)
@@ -62,14 +61,17 @@ static void fill_device(const struct bond *bond, struct ibv_device_attr *attr)
 		.max_cqe = INT32_MAX,
 		.max_mr = COUNT_MAX - 1,
 		.max_pd = COUNT_MAX,
+		.max_srq = COUNT_MAX,
+		.max_srq_wr = SHARED_WR_MAX,
 		.max_qp_rd_atom = RD_ATOMIC_MAX,
-		.atomic_cap = IBV_ATOMIC_GLOB,
+		.atomic_cap = IBV_ATOMIC_HCA, /* also where more is true: UCX takes IBV_ATOMIC_GLOB for none */
 		.max_pkeys = 1,
 		.phys_port_cnt = 1};
 	snprintf(attr->fw_ver, sizeof(attr->fw_ver), "holdfast");
 	for (unsigned i = 0; i < hf_node_rails(bond->node); i++)
 		narrow(attr, &hf_node_dev(bond->node, i)->attr);
 	attr->max_sge_rd = attr->max_sge;
+	attr->max_srq_sge = attr->max_sge;
 	attr->max_qp_init_rd_atom = attr->max_qp_rd_atom;
 	attr->max_res_rd_atom = attr->max_qp_rd_atom * attr->max_qp;
 }

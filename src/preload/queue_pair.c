@@ -26,12 +26,32 @@ static struct ibv_qp *refuse(int error)
 	return NULL;
 }
 
+static void changed(struct hf_vqp *vqp, void *context)
+{
+	struct queue_pair *qp = context;
+
+	if (qp->shared != NULL && hf_vqp_state(vqp) == HF_VQP_ERROR)
+		async_last_wqe(qp);
+}
+
+/* Its own receive queue holds what it is given of the shared one. */
+static void shape_for(struct ibv_qp_cap *cap, struct ibv_srq *srq)
+{
+	struct ibv_srq_attr attr = {0};
+
+	(void)ibv_query_srq(srq, &attr);
+	cap->max_recv_wr = attr.max_wr < SHARED_GIVEN_MAX ? attr.max_wr : SHARED_GIVEN_MAX;
+	cap->max_recv_sge = attr.max_sge;
+}
+
 static int create_vqp(struct queue_pair *qp, struct ibv_pd *pd)
 {
 	struct ibv_qp_cap *cap = &qp->init.cap;
-	struct hf_vqp_init init = {.sq_sig_all = qp->init.sq_sig_all != 0, .context = qp};
+	struct hf_vqp_init init = {.sq_sig_all = qp->init.sq_sig_all != 0, .context = qp, .changed = changed};
 	int rc;
 
+	if (qp->init.srq != NULL)
+		shape_for(cap, qp->init.srq);
 	/* A vqp has both queues, and a wr of either may have an sge. */
 	cap->max_send_wr += cap->max_send_wr == 0;
 	cap->max_recv_wr += cap->max_recv_wr == 0;
@@ -42,6 +62,11 @@ static int create_vqp(struct queue_pair *qp, struct ibv_pd *pd)
 	init.recv_cq = container_of(qp->init.recv_cq, struct cq, cq)->vcq;
 	drive_lock();
 	rc = hf_vqp_create(container_of(pd, struct pd, pd)->vpd, &init, &qp->vqp);
+	if (rc == 0 && qp->init.srq != NULL) {
+		rc = shared_receive_join(qp, qp->init.srq);
+		if (rc != 0)
+			hf_vqp_destroy(qp->vqp);
+	}
 	drive_unlock();
 	return rc;
 }
@@ -51,14 +76,16 @@ static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 	struct queue_pair *qp;
 	int rc;
 
-	if (init->qp_type != IBV_QPT_RC || init->srq != NULL)
+	if (init->qp_type != IBV_QPT_RC)
 		return refuse(EOPNOTSUPP);
-	if (init->send_cq == NULL || init->recv_cq == NULL)
+	if (init->send_cq == NULL || init->recv_cq == NULL || (init->srq != NULL && init->srq->context != pd->context))
 		return refuse(EINVAL);
 	qp = calloc(1, sizeof(*qp));
 	if (qp == NULL)
 		return refuse(ENOMEM);
 	qp->init = *init;
+	list_init(&qp->given);
+	list_init(&qp->shared_link);
 	rc = create_vqp(qp, pd);
 	if (rc != 0) {
 		free(qp);
@@ -71,6 +98,7 @@ static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 		.pd = pd,
 		.send_cq = init->send_cq,
 		.recv_cq = init->recv_cq,
+		.srq = init->srq,
 		.qp_num = hf_vqp_num(qp->vqp),
 		.state = IBV_QPS_RESET,
 		.qp_type = IBV_QPT_RC};
@@ -113,9 +141,12 @@ int ibv_destroy_qp(struct ibv_qp *base)
 		return REAL(ibv_destroy_qp)(base);
 	drive_lock();
 	hf_vqp_destroy(qp->vqp);
+	if (qp->shared != NULL)
+		shared_receive_leave(qp);
 	hf_peer_close_unanswered(node_of(base->context)); /* else we would look for who is gone for ever */
 	drive_again();
 	drive_unlock();
+	async_forget(qp);
 	free(qp);
 	return 0;
 }
@@ -202,10 +233,18 @@ static int move(struct queue_pair *qp, struct ibv_qp_attr *attr, int mask)
 
 	if (rc != 0)
 		return rc;
-	if (to == IBV_QPS_RESET)
-		return hf_vqp_reset(qp->vqp) == 0 ? 0 : -EOPNOTSUPP;
+	if (to == IBV_QPS_RESET) {
+		rc = hf_vqp_reset(qp->vqp);
+		if (rc == 0 && qp->shared != NULL)
+			shared_receive_return(qp);
+		if (rc == 0)
+			qp->last_told = false;
+		return rc == 0 ? 0 : -EOPNOTSUPP;
+	}
 	if (to == IBV_QPS_ERR) {
 		hf_vqp_abort(qp->vqp);
+		if (qp->shared != NULL)
+			async_last_wqe(qp);
 		return 0;
 	}
 	if ((mask & IBV_QP_ACCESS_FLAGS) && from >= IBV_QPS_RTR && attr->qp_access_flags != qp->attr.qp_access_flags)
@@ -225,6 +264,8 @@ int ibv_modify_qp(struct ibv_qp *base, struct ibv_qp_attr *attr, int mask)
 	rc = move(qp, attr, mask);
 	if (rc == 0 && (mask & IBV_QP_STATE) != 0)
 		base->state = attr->qp_state;
+	if (rc == 0 && qp->shared != NULL)
+		shared_receive_moved(qp);
 	drive_again();
 	drive_unlock();
 	return -rc;
@@ -268,7 +309,7 @@ int queue_pair_post_recv(struct ibv_qp *base, struct ibv_recv_wr *wr, struct ibv
 	struct queue_pair *qp = queue_pair_of(base);
 	int rc;
 
-	if (base->state == IBV_QPS_RESET) {
+	if (base->state == IBV_QPS_RESET || qp->shared != NULL) {
 		*bad = wr;
 		return EINVAL;
 	}

@@ -1,4 +1,4 @@
-/* Verbs that our devices do not have: shared receive queues, address handles and multicast of datagram qps, imported
+/* Verbs that our devices do not have: address handles and multicast of datagram qps, imported
  * and device memory, connection establishment extensions. Each says so by errno, and serves real devices as ever. */
 #include "preload/objects.h"
 
@@ -10,28 +10,6 @@ static void *refuse(void)
 {
 	errno = EOPNOTSUPP;
 	return NULL;
-}
-
-/* ---- shared receive queues ---- */
-
-struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *init)
-{
-	return context_is_ours(pd->context) ? refuse() : REAL(ibv_create_srq)(pd, init);
-}
-
-int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
-{
-	return context_is_ours(srq->context) ? EOPNOTSUPP : REAL(ibv_modify_srq)(srq, attr, mask);
-}
-
-int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
-{
-	return context_is_ours(srq->context) ? EOPNOTSUPP : REAL(ibv_query_srq)(srq, attr);
-}
-
-int ibv_destroy_srq(struct ibv_srq *srq)
-{
-	return context_is_ours(srq->context) ? EOPNOTSUPP : REAL(ibv_destroy_srq)(srq);
 }
 
 /* ---- address handles, multicast ---- */

@@ -26,6 +26,7 @@
 #define BYTES      8192
 #define THREADS    4
 #define ROUNDS     400
+#define SHARED     8
 #define EXIT_SKIP  77
 #define WAIT_MS    20000
 #define NODE_BYTES 32
@@ -60,6 +61,7 @@ struct side {
 	struct ibv_cq *cq[THREADS];
 	struct ibv_qp *qp[THREADS];
 	struct ibv_mr *mr;
+	struct ibv_srq *srq; /* of all queue pairs; NULL: each has receives of its own */
 	char *memory;
 	struct hello mine, theirs;
 };
@@ -89,6 +91,7 @@ static struct ibv_qp *make_qp(struct side *side, struct ibv_cq *cq, enum ibv_qp_
 {
 	struct ibv_qp_init_attr init = {.send_cq = cq,
 		.recv_cq = cq,
+		.srq = side->srq,
 		.qp_type = type,
 		.cap = {.max_send_wr = DEPTH,
 			.max_recv_wr = DEPTH,
@@ -142,9 +145,8 @@ static void hear(int socket, struct hello *hello)
 	check(read(socket, hello, sizeof(*hello)) == sizeof(*hello));
 }
 
-static void connect_sides(struct side *side, unsigned n, unsigned access)
+static void connect_opened(struct side *side, unsigned n, unsigned access)
 {
-	open_device(side);
 	side->channel = ibv_create_comp_channel(side->context);
 	check(side->channel != NULL);
 	side->memory = calloc(1, BYTES);
@@ -169,6 +171,12 @@ static void connect_sides(struct side *side, unsigned n, unsigned access)
 		check(to_rtr(side->qp[i], &side->theirs.gid, side->theirs.qp_num[i]) == 0);
 		to_rts(side->qp[i]);
 	}
+}
+
+static void connect_sides(struct side *side, unsigned n, unsigned access)
+{
+	open_device(side);
+	connect_opened(side, n, access);
 }
 
 static void close_side(struct side *side, unsigned n)
@@ -228,7 +236,6 @@ static struct ibv_wc poll_one(struct ibv_cq *cq)
 
 static void what_is_not_there_says_so(struct side *side)
 {
-	struct ibv_srq_init_attr srq = {.attr = {.max_wr = 1, .max_sge = 1}};
 	struct ibv_cq_init_attr_ex cq_ex = {.cqe = 1};
 	struct ibv_ah_attr ah = {.port_num = 1};
 	struct ibv_alloc_dm_attr dm = {.length = 64};
@@ -236,7 +243,6 @@ static void what_is_not_there_says_so(struct side *side)
 
 	open_device(side);
 	cq = ibv_create_cq(side->context, 1, NULL, NULL, 0);
-	check(ibv_create_srq(side->pd, &srq) == NULL && errno == EOPNOTSUPP);
 	check(make_qp(side, cq, IBV_QPT_UD) == NULL && errno == EOPNOTSUPP);
 	check(make_qp(side, cq, IBV_QPT_UC) == NULL && errno == EOPNOTSUPP);
 	check(ibv_create_ah(side->pd, &ah) == NULL && errno == EOPNOTSUPP);
@@ -333,7 +339,7 @@ static void old_and_new_queries_agree(struct side *side)
 	check(ibv_query_device(side->context, &device) == 0);
 	check(ibv_query_device_ex(side->context, NULL, &device_ex) == 0);
 	check(memcmp(&device, &device_ex.orig_attr, sizeof(device)) == 0);
-	check(device.max_qp_wr >= 1000 && device.max_srq == 0 && device_ex.phys_port_cnt_ex == 1);
+	check(device.max_qp_wr >= 1000 && device_ex.phys_port_cnt_ex == 1);
 	check(ibv_query_port(side->context, 1, &port) == 0 && port.state == IBV_PORT_ACTIVE);
 	check(ibv_query_port(side->context, 2, &port) == EINVAL);
 	/* What programs of before libibverbs 1.3 call knows less of the structure. */
@@ -538,6 +544,85 @@ static void a_blocked_thread_wakes_for_each_message(struct side *side)
 }
 
 /* A program may poll by itself what it asked to be told of, and look for the event afterwards. */
+static void share_receive(struct side *side, uint64_t wr_id)
+{
+	struct ibv_sge sge = {.addr = (uintptr_t)side->memory + wr_id * 8, .length = 8, .lkey = side->mr->lkey};
+	struct ibv_recv_wr wr = {.wr_id = wr_id, .sg_list = &sge, .num_sge = 1}, *bad;
+
+	check(ibv_post_srq_recv(side->srq, &wr, &bad) == 0);
+}
+
+static uint64_t take_shared(struct side *side, unsigned from)
+{
+	struct ibv_wc wc = poll_one(side->cq[from]);
+
+	check(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV && wc.qp_num == side->qp[from]->qp_num);
+	check(wc.wr_id < SHARED);
+	return wc.wr_id;
+}
+
+static void expect_last_wqe(struct side *side, struct ibv_qp *qp)
+{
+	struct ibv_async_event event;
+
+	check(ibv_get_async_event(side->context, &event) == 0);
+	check(event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED && event.element.qp == qp);
+	ibv_ack_async_event(&event);
+}
+
+static void open_shared(struct side *side)
+{
+	struct ibv_srq_init_attr init = {.attr = {.max_wr = SHARED, .max_sge = 1}};
+
+	open_device(side);
+	side->srq = ibv_create_srq(side->pd, &init);
+	check(side->srq != NULL);
+	connect_opened(side, THREADS, ALL_ACCESS);
+}
+
+static void queue_pairs_share_receives(struct side *side)
+{
+	struct ibv_qp_attr error = {.qp_state = IBV_QPS_ERR};
+	struct ibv_srq_attr attr;
+	struct ibv_wc wc;
+
+	open_shared(side);
+	check(ibv_query_srq(side->srq, &attr) == 0 && attr.max_wr == SHARED);
+	check(ibv_destroy_srq(side->srq) == EBUSY);
+	for (uint64_t i = 0; side->number == 0 && i < SHARED; i++)
+		share_receive(side, i);
+	meet(side);
+	for (unsigned i = 0; i < 3 * THREADS; i++) {
+		if (side->number == 0) {
+			share_receive(side, take_shared(side, i % THREADS));
+		} else {
+			check(post(side, i % THREADS, IBV_WR_SEND, i, 0, 0) == 0);
+			check(poll_one(side->cq[i % THREADS]).status == IBV_WC_SUCCESS);
+		}
+	}
+	meet(side);
+	/* What queue pair 0 has goes back: all but those of queue pairs 2 and 3 are left for queue pair 1. */
+	if (side->number == 0) {
+		check(ibv_modify_qp(side->qp[0], &error, IBV_QP_STATE) == 0);
+		expect_last_wqe(side, side->qp[0]);
+	}
+	for (unsigned i = 0; i < SHARED - (THREADS - 2); i++) {
+		if (side->number == 0) {
+			while (ibv_poll_cq(side->cq[1], 1, &wc) == 0)
+				check(ibv_poll_cq(side->cq[0], 1, &wc) == 0); /* none of its receives is flushed */
+			check(wc.status == IBV_WC_SUCCESS && wc.wr_id < SHARED);
+		} else {
+			check(post(side, 1, IBV_WR_SEND, i, 0, 0) == 0);
+		}
+	}
+	for (unsigned i = 0; side->number == 1 && i < SHARED - (THREADS - 2); i++)
+		check(poll_one(side->cq[1]).status == IBV_WC_SUCCESS);
+	meet(side);
+	for (unsigned i = 0; i < THREADS; i++)
+		check(ibv_destroy_qp(side->qp[i]) == 0);
+	check(ibv_destroy_srq(side->srq) == 0);
+}
+
 static void send_silently(struct side *side)
 {
 	struct ibv_sge sge = {.addr = (uintptr_t)side->memory + BYTES / 2, .length = 8, .lkey = side->mr->lkey};
@@ -949,7 +1034,7 @@ int main(int argc, char **argv)
 	} tests[] = {TEST(what_is_not_there_says_so), TEST(completion_queues_have_limits),
 		TEST(a_device_list_is_one_piece_of_memory), TEST(the_device_is_found_in_the_file_system),
 		TEST(old_and_new_queries_agree), TEST(moves_and_posts_follow_the_rules),
-		TEST(queue_pairs_of_one_process_reach_each_other),
+		TEST(queue_pairs_of_one_process_reach_each_other), TEST(queue_pairs_share_receives),
 		TEST(a_reset_empties_the_queues_unless_it_was_connected),
 		TEST(a_refused_write_names_its_qp_and_flushes_the_rest),
 		TEST(a_channel_can_be_polled_with_others_and_does_not_block_if_told),
