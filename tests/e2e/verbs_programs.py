@@ -2,136 +2,17 @@
 
 Two processes a test, a server and a client, over two rails of one device on this host.
 """
-import json
 import os
-import pathlib
 import re
-import shutil
-import signal
-import socket
-import subprocess
 import sys
-import time
 
 import program
+from verbs_pair import DEVICE, Pair, Unsteady, need, until
 
-DEVICE = sys.argv[2] if len(sys.argv) > 2 else "soft"
-START_LIMIT_S = 30
 UNSTEADY_RUNS = 5
 PINGPONGS = {"shm": "60000", "soft": "8000"}  # a second or more
 PINGPONGS_BY_EVENTS = {"shm": "8000", "soft": "3000"}  # three quarters of a second or more
-COUNTS_AFTER_S = 1
-
-
-class _Unsteady(Exception):
-    """Others were using the cores, and the run shows nothing."""
-
-
-def _need(name):
-    program.needs_verbs_library()
-    if shutil.which(name) is None:
-        raise program.Skip(f"{name} is not installed (scripts/packages.txt names its package)")
-
-
-def _free_port():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
-
-
-def _listens(port):
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        with open(table, encoding="ascii") as lines:
-            for line in list(lines)[1:]:
-                words = line.split()
-                if words[3] == "0A" and int(words[1].rsplit(":", 1)[1], 16) == port:
-                    return True
-    return False
-
-
-def _until(what, fine, *processes):
-    """Waits for a condition that the processes bring about."""
-    end = time.monotonic() + START_LIMIT_S
-    while not fine():
-        for process in processes:
-            assert process.poll() is None, f"ended while {what}:\n{process.communicate()[0]}"
-        assert time.monotonic() < end, f"still {what} after {START_LIMIT_S} s"
-        time.sleep(0.01)
-
-
-class _Pair:
-    """A server and a client of one program; `node`s are "server" and "client" of a fabric of their own."""
-
-    def __init__(self, directory, *command, configure=None):
-        _need(command[0])
-        self.configure = configure
-        self.directory, self.fabric = directory, f"test-verbs-{DEVICE}-{os.getpid()}"
-        port = _free_port()
-        command = [*command, "-p", str(port)]
-        self.server = self._start("server", command)
-        _until("not listening", lambda: _listens(port), self.server)
-        self.client = self._start("client", [*command, "127.0.0.1"])
-
-    def _start(self, node, command):
-        environment = dict(program.environment(self.directory), HOLDFAST_LOG="debug")
-        options = ["--device", DEVICE, "--fabric", self.fabric, "--node", node]
-        if self.configure:
-            path = pathlib.Path(self.directory) / f"{node}.json"
-            path.write_text(json.dumps(self.configure(node, self.fabric)))
-            options = ["--config", str(path)]
-        with open(self._log(node), "w", encoding="utf-8") as log:
-            return subprocess.Popen([program.HOLDFAST, "run", *options, "--", *command], cwd=self.directory,
-                                    env=environment, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                    stderr=log)
-
-    def _log(self, node):
-        return pathlib.Path(self.directory) / f"{node}.log"
-
-    def until_traffic(self):
-        _until("not connected", lambda: self.rail() is not None, self.server, self.client)
-
-    def until_timed(self):
-        """A time at which the client had not begun to measure, which it has now: perftest with -D catches SIGALRM
-        from just before its first operation on."""
-        status = pathlib.Path(f"/proc/{self.client.pid}/status")
-        before = time.monotonic()
-
-        def measures():
-            nonlocal before
-            now = time.monotonic()
-            if int(re.search(r"SigCgt:\s*(\w+)", status.read_text())[1], 16) >> (signal.SIGALRM - 1) & 1:
-                return True
-            before = now
-            return False
-
-        _until("not measuring", measures, self.server, self.client)
-        return before
-
-    def rail(self):
-        """The rail that the client's queue pair went to last; None before it is connected."""
-        return ([None] + re.findall(r"vqp \d+: on rail (\w+)", self._log("client").read_text()))[-1]
-
-    def link(self, way, link):
-        program.run(self.directory, "link", way, link, "--fabric", self.fabric, check=0)
-
-    def finish(self):
-        """What both printed on either stream, when both succeeded."""
-        said = {}
-        for name, process in (("client", self.client), ("server", self.server)):
-            try:
-                out = process.communicate(timeout=program.RUN_LIMIT_S)[0]
-            except subprocess.TimeoutExpired:
-                process.kill()
-                out = process.communicate()[0] + f"\n{name}: killed after {program.RUN_LIMIT_S} s"
-            said[name] = (process.returncode, out, self._log(name).read_text())
-        if any("no remote atomics" in err for _, _, err in said.values()):
-            raise program.Skip(f"{DEVICE} cannot reach the program's memory by remote atomics")
-        if any("Correlation coefficient" in err for _, _, err in said.values()):
-            raise _Unsteady("perftest compares two clocks first, and then gave no report")
-        for name, (status, out, err) in said.items():
-            assert status == 0, f"the {name} left with {status}:\n" + "\n".join(
-                f"{who}: {status}\n{out[-2000:]}\n{err[-2000:]}" for who, (status, out, err) in said.items())
-        return said["client"][1] + said["client"][2] + said["server"][1] + said["server"][2]
+ENDLESS = ["-D", "100", "-f", "30"]  # seconds; the test ends it
 
 
 def _cut(pair, cuts):
@@ -139,7 +20,7 @@ def _cut(pair, cuts):
     for _ in range(cuts):
         cut = pair.rail()
         pair.link("down", f"client/{cut}")
-        _until("on the rail that was cut", lambda cut=cut: pair.rail() != cut, pair.server, pair.client)
+        until("on the rail that was cut", lambda cut=cut: pair.rail() != cut, pair.server, pair.client)
         pair.link("up", f"client/{cut}")
         for process in (pair.server, pair.client):
             assert process.poll() is None, f"ended before the rail was restored:\n{process.communicate()[0]}"
@@ -153,23 +34,32 @@ def _run(pair, cuts):
     return pair.finish()
 
 
-def _run_counted_after(pair, cuts):
-    """The same; perftest counted only operations that it began after the last rail was restored."""
-    before = pair.until_timed()
+def _run_timed(pair, cuts):
+    """The same of perftest with -D, which counts operations that it began after the last rail was restored."""
+    pair.until_traffic()
+    pair.until_measuring()
     _cut(pair, cuts)
-    cut_s = time.monotonic() - before
-    said = pair.finish()
-    if cut_s > COUNTS_AFTER_S:
-        raise _Unsteady(f"{cuts} cuts took {cut_s:.1f} s")
+    for _ in range(3):
+        pair.end_period()
+    return pair.finish()
+
+
+def _run_counted(pair, cuts):
+    """The same of one of latency: that some were counted."""
+    said = _run_timed(pair, cuts)
+    counted = re.search(r"t_avg.*\n +\d+ +(\d+)", said)
+    assert counted, said
+    if int(counted[1]) == 0:
+        raise Unsteady("no operation was counted")
     return said
 
 
 def _runs(directory, *command, cuts=0, words=(), run=_run):
     for _ in range(UNSTEADY_RUNS):
         try:
-            said = run(_Pair(directory, *command), cuts)
+            said = run(Pair(directory, *command), cuts)
             break
-        except _Unsteady as unsteady:
+        except Unsteady as unsteady:
             why = unsteady
     else:
         raise AssertionError(f"{command[0]} showed nothing in {UNSTEADY_RUNS} runs: {why}")
@@ -179,7 +69,7 @@ def _runs(directory, *command, cuts=0, words=(), run=_run):
 
 
 def the_device_describes_itself(directory):
-    _need("ibv_devinfo")
+    need("ibv_devinfo")
     done = program.run(directory, "run", "--device", DEVICE, "--fabric", f"test-verbs-info-{DEVICE}-{os.getpid()}",
                        "--", "ibv_devinfo", "-v", check=0)
     for words in ("holdfast0", "PORT_ACTIVE", "Ethernet", "RoCE v2", "::ffff:127.160."):
@@ -212,7 +102,7 @@ def _three_rails(node, fabric):
 
 
 def two_configured_nodes_find_each_other(directory):
-    said = _Pair(directory, "ibv_rc_pingpong", "-c", "-g", "0", configure=_three_rails).finish()
+    said = Pair(directory, "ibv_rc_pingpong", "-c", "-g", "0", configure=_three_rails).finish()
     assert "GID ::ffff:127.100." in said and "1000 iters" in said, said
 
 
@@ -269,19 +159,19 @@ def pingpong_goes_on_through_cuts(directory):
 
 
 def ib_write_bw_goes_on_through_cuts(directory):
-    _runs(directory, "ib_write_bw", "-D", "5", cuts=3, words=["BW average"])
+    _runs(directory, "ib_write_bw", *ENDLESS, cuts=3, words=["BW average"], run=_run_timed)
 
 
 def ib_read_bw_goes_on_through_cuts(directory):
-    _runs(directory, "ib_read_bw", "-D", "3", cuts=1, words=["BW average"])
+    _runs(directory, "ib_read_bw", *ENDLESS, cuts=1, words=["BW average"], run=_run_timed)
 
 
 def ib_send_bw_goes_on_through_cuts(directory):
-    _runs(directory, "ib_send_bw", "-D", "3", cuts=1, words=["BW average"])
+    _runs(directory, "ib_send_bw", *ENDLESS, cuts=1, words=["BW average"], run=_run_timed)
 
 
 def ib_atomic_bw_goes_on_through_cuts(directory):
-    _runs(directory, "ib_atomic_bw", "-D", "5", cuts=3, words=["BW average"])
+    _runs(directory, "ib_atomic_bw", *ENDLESS, cuts=3, words=["BW average"], run=_run_timed)
 
 
 def pingpong_by_events_goes_on_through_cuts(directory):
@@ -291,10 +181,7 @@ def pingpong_by_events_goes_on_through_cuts(directory):
 
 def _latency_goes_on_through_cuts(directory, name):
     """Two of these programs end in time although nothing arrives any more, so what they counted is looked at."""
-    said = _runs(directory, name, "-D", str(3 * COUNTS_AFTER_S), "-f", str(COUNTS_AFTER_S), cuts=2,
-                 run=_run_counted_after)
-    counted = re.search(r"t_avg.*\n +\d+ +(\d+)", said)
-    assert counted and int(counted[1]) > 0, said
+    _runs(directory, name, *ENDLESS, cuts=2, run=_run_counted)
 
 
 def ib_write_lat_goes_on_through_cuts(directory):

@@ -1,0 +1,137 @@
+"""Two unmodified programs of libibverbs under `holdfast run`, a server and a client, over two rails of one device."""
+import itertools
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import program
+
+DEVICE = sys.argv[2] if len(sys.argv) > 2 else "soft"
+START_LIMIT_S = 30
+
+
+def _has_alarm(process, mask):
+    """Whether SIGALRM is in that mask of a process; an ended one has none."""
+    try:
+        status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+    found = re.search(rf"{mask}:\s*(\w+)", status)
+    return found is not None and int(found[1], 16) >> (signal.SIGALRM - 1) & 1 == 1
+
+
+_PAIRS = itertools.count()
+
+
+class Unsteady(Exception):
+    """Others were using the cores, and the run shows nothing."""
+
+
+def need(name):
+    program.needs_verbs_library()
+    if shutil.which(name) is None:
+        raise program.Skip(f"{name} is not installed (scripts/packages.txt names its package)")
+
+
+def _free_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+def _listens(port):
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with open(table, encoding="ascii") as lines:
+            for line in list(lines)[1:]:
+                words = line.split()
+                if words[3] == "0A" and int(words[1].rsplit(":", 1)[1], 16) == port:
+                    return True
+    return False
+
+
+def until(what, fine, *processes):
+    """Waits for a condition that the processes bring about."""
+    end = time.monotonic() + START_LIMIT_S
+    while not fine():
+        for process in processes:
+            assert process.poll() is None, f"ended while {what}:\n{process.communicate()[0]}"
+        assert time.monotonic() < end, f"still {what} after {START_LIMIT_S} s"
+        time.sleep(0.01)
+
+
+class Pair:
+    """A server and a client of one program; `node`s are "server" and "client" of a fabric of their own."""
+
+    def __init__(self, directory, *command, configure=None, port_option="-p", client=("127.0.0.1",)):
+        """`client`: what the client has on its command line and the server has not."""
+        need(command[0])
+        self.configure = configure
+        self.directory, self.fabric = directory, f"test-verbs-{DEVICE}-{os.getpid()}-{next(_PAIRS)}"
+        port = _free_port()
+        command = [*command, port_option, str(port)]
+        self.server = self._start("server", command)
+        until("not listening", lambda: _listens(port), self.server)
+        self.client = self._start("client", [*command, *client])
+
+    def _start(self, node, command):
+        environment = dict(program.environment(self.directory), HOLDFAST_LOG="debug")
+        options = ["--device", DEVICE, "--fabric", self.fabric, "--node", node]
+        if self.configure:
+            path = pathlib.Path(self.directory) / f"{node}.json"
+            path.write_text(json.dumps(self.configure(node, self.fabric)))
+            options = ["--config", str(path)]
+        with open(self._log(node), "w", encoding="utf-8") as log:
+            return subprocess.Popen([program.HOLDFAST, "run", *options, "--", *command], cwd=self.directory,
+                                    env=environment, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                    stderr=log)
+
+    def _log(self, node):
+        return pathlib.Path(self.directory) / f"{node}.log"
+
+    def until_traffic(self):
+        until("not connected", lambda: self.rail() is not None, self.server, self.client)
+
+    def until_measuring(self):
+        """perftest with -D catches SIGALRM from just before its first operation on."""
+        until("not measuring", lambda: _has_alarm(self.client, "SigCgt"), self.server, self.client)
+
+    def end_period(self):
+        """perftest with -D has periods, and goes to the next at SIGALRM: with -f one that is not counted, one that is,
+        and another that is not. So a test need not wait for their time."""
+        for process in (self.client, self.server):
+            if process.poll() is None and _has_alarm(process, "SigCgt"):
+                process.send_signal(signal.SIGALRM)
+                until("not on to the next period", lambda: not _has_alarm(process, "ShdPnd"))
+
+    def rail(self):
+        """The rail that the client's queue pair went to last; None before it is connected."""
+        return ([None] + re.findall(r"vqp \d+: on rail (\w+)", self._log("client").read_text()))[-1]
+
+    def link(self, way, link):
+        program.run(self.directory, "link", way, link, "--fabric", self.fabric, check=0)
+
+    def finish(self):
+        """What both printed on either stream, when both succeeded."""
+        said = {}
+        for name, process in (("client", self.client), ("server", self.server)):
+            try:
+                out = process.communicate(timeout=program.RUN_LIMIT_S)[0]
+            except subprocess.TimeoutExpired:
+                process.kill()
+                out = process.communicate()[0] + f"\n{name}: killed after {program.RUN_LIMIT_S} s"
+            said[name] = (process.returncode, out, self._log(name).read_text())
+        if any("no remote atomics" in err for _, _, err in said.values()):
+            raise program.Skip(f"{DEVICE} cannot reach the program's memory by remote atomics")
+        if any("Correlation coefficient" in err for _, _, err in said.values()):
+            raise Unsteady("perftest compares two clocks first, and then gave no report")
+        for name, (status, out, err) in said.items():
+            assert status == 0, f"the {name} left with {status}:\n" + "\n".join(
+                f"{who}: {status}\n{out[-2000:]}\n{err[-2000:]}" for who, (status, out, err) in said.items())
+        return said["client"][1] + said["client"][2] + said["server"][1] + said["server"][2]
