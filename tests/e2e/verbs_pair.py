@@ -117,6 +117,18 @@ class Pair:
     def link(self, way, link):
         program.run(self.directory, "link", way, link, "--fabric", self.fabric, check=0)
 
+    def client_says(self):
+        """What the client printed, when it succeeded; the server goes on by itself, and is ended."""
+        try:
+            out = self.client.communicate(timeout=program.RUN_LIMIT_S)[0]
+        finally:
+            self.client.kill()
+            self.server.kill()
+            self.server.communicate()
+        err = self._log("client").read_text() + self._log("server").read_text()
+        assert self.client.returncode == 0, f"the client left with {self.client.returncode}:\n{out[-2000:]}\n{err[-2000:]}"
+        return out
+
     def finish(self):
         """What both printed on either stream, when both succeeded."""
         said = {}
