@@ -90,6 +90,10 @@ static int ask_config(const char *file)
 		return EXIT_DONE;
 	if (hf_node_config_load(hf_env_host(), file, &config, &error) != 0)
 		return cli_refuse("run", "%s", error.text);
+	for (unsigned i = 0; i < config.rail_count; i++)
+		if (!known_kind(config.rails[i].kind))
+			return cli_refuse("run", "%s: rail %s: there is no device '%s'; `holdfast devices` lists them",
+				file, config.rails[i].name, config.rails[i].kind);
 	if (realpath(file, path) == NULL)
 		return cli_refuse("run", "%s: %s", file, strerror(errno));
 	return ask("HOLDFAST_VERBS_CONFIG", path);
