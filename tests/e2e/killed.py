@@ -16,15 +16,15 @@ SEED = int(os.environ.get("SEED", random.randrange(1 << 32)))
 ROUNDS = 2
 LAST_LINE = 9
 END_LIMIT_S = 20
-dice = random.Random(SEED)
+AT_A_TIME = 3  # they wait for lines of their demos most of the time
 
 
-def _start_and_wait(directory):
+def _start_and_wait(directory, test, turn=0):
     """A demo that has said a random number of lines; with a slow schedule, so that it is far from its end."""
     process = program.start(directory, "demo", "--seconds", "60", "--device", DEVICE, "--input",
                             program.make_input(directory))
     program.read_until(process, ["traffic on"])
-    for _ in range(dice.randrange(LAST_LINE)):
+    for _ in range(random.Random(f"{SEED} {test} {turn}").randrange(LAST_LINE)):
         process.stdout.readline()
     return process
 
@@ -53,8 +53,8 @@ def _next_run_succeeds(directory, dead_pid):
     assert program.left_in(directory) == []
 
 
-def _kill_a_node(directory, which):
-    process = _start_and_wait(directory)
+def _kill_a_node(directory, which, turn):
+    process = _start_and_wait(directory, f"node {which}", turn)
     os.kill(program.children(process.pid)[which], signal.SIGKILL)
     _, said = process.communicate(timeout=END_LIMIT_S)
     assert process.returncode == 1, said
@@ -65,18 +65,18 @@ def _kill_a_node(directory, which):
 
 
 def receiver_killed_at_any_moment_is_told_and_leaves_nothing(directory):
-    for _ in range(ROUNDS):
-        _kill_a_node(directory, 0)
+    for turn in range(ROUNDS):
+        _kill_a_node(directory, 0, turn)
 
 
 def sender_killed_at_any_moment_is_told_and_leaves_nothing(directory):
-    for _ in range(ROUNDS):
-        _kill_a_node(directory, 1)
+    for turn in range(ROUNDS):
+        _kill_a_node(directory, 1, turn)
 
 
 def parent_killed_at_any_moment_takes_its_nodes_along(directory):
-    for _ in range(ROUNDS):
-        process = _start_and_wait(directory)
+    for turn in range(ROUNDS):
+        process = _start_and_wait(directory, "parent", turn)
         nodes = program.children(process.pid)
         process.kill()
         process.communicate(timeout=END_LIMIT_S)
@@ -86,7 +86,7 @@ def parent_killed_at_any_moment_takes_its_nodes_along(directory):
 
 
 def all_killed_at_once_leave_nothing_that_stops_the_next(directory):
-    process = _start_and_wait(directory)
+    process = _start_and_wait(directory, "all")
     for pid in [*program.children(process.pid), process.pid]:
         os.kill(pid, signal.SIGKILL)
     process.communicate(timeout=END_LIMIT_S)
@@ -104,7 +104,7 @@ def parent_killed_before_traffic_takes_its_nodes_along(directory):
 
 
 def a_stopped_node_dies_with_its_parent(directory):
-    process = _start_and_wait(directory)
+    process = _start_and_wait(directory, "stopped")
     nodes = program.children(process.pid)
     os.kill(nodes[0], signal.SIGSTOP)
     process.kill()
@@ -115,7 +115,7 @@ def a_stopped_node_dies_with_its_parent(directory):
 
 
 def interrupt_ends_a_demo_cleanly(directory):
-    process = _start_and_wait(directory)
+    process = _start_and_wait(directory, "interrupt")
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=END_LIMIT_S)
     assert process.returncode == 130, said
@@ -125,4 +125,4 @@ def interrupt_ends_a_demo_cleanly(directory):
 
 if __name__ == "__main__":
     print(f"# SEED={SEED}", flush=True)
-    sys.exit(program.main(sys.modules[__name__]))
+    sys.exit(program.main(sys.modules[__name__], AT_A_TIME))

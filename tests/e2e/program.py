@@ -4,6 +4,7 @@ A test is a function whose name is a sentence; main() runs those of a module and
 run raises Skip with the reason. Each test has a directory of its own as TMPDIR and as current directory, so that tests
 may run beside one another.
 """
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -87,21 +88,28 @@ def demo_results(directory):
     return json.loads((pathlib.Path(directory) / "demo.json").read_text())
 
 
-def main(module):
-    """Runs the test functions of a module: those that are public, take `directory` and were defined in it."""
+def _point(test):
+    """Runs one test; what TAP says of it, without its number, and whether that is good."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-test-") as directory:
+        try:
+            test(directory)
+            return "ok", f"- {test.__name__}"
+        except Skip as skip:
+            return "ok", f"- {test.__name__} # SKIP {skip}"
+        except Exception:  # whatever goes wrong in a test is that test's failure
+            said = "\n".join("# " + line for line in traceback.format_exc().splitlines())
+            return "not ok", f"- {test.__name__}\n{said}"
+
+
+def main(module, at_a_time=1):
+    """Runs the test functions of a module: those that are public, take `directory` and were defined in it; so many at a
+    time."""
     tests = [f for name, f in vars(module).items()
              if callable(f) and not name.startswith("_") and getattr(f, "__module__", "") == module.__name__]
     print(f"1..{len(tests)}", flush=True)
     failed = 0
-    for number, test in enumerate(tests, 1):
-        with tempfile.TemporaryDirectory(prefix="holdfast-test-") as directory:
-            try:
-                test(directory)
-                print(f"ok {number} - {test.__name__}", flush=True)
-            except Skip as skip:
-                print(f"ok {number} - {test.__name__} # SKIP {skip}", flush=True)
-            except Exception:  # whatever goes wrong in a test is that test's failure
-                failed += 1
-                print(f"not ok {number} - {test.__name__}", flush=True)
-                print("\n".join("# " + line for line in traceback.format_exc().splitlines()), flush=True)
+    with concurrent.futures.ThreadPoolExecutor(max_workers=at_a_time) as pool:
+        for number, (verdict, said) in enumerate(pool.map(_point, tests), 1):
+            failed += verdict != "ok"
+            print(f"{verdict} {number} {said}", flush=True)
     return 1 if failed else 0
