@@ -1,7 +1,7 @@
 /* log.h - one line of text per event, on standard error, from any thread.
  *
  * A line is "holdfast: LEVEL: text". Lines below the level (default: info; HOLDFAST_LOG=debug|info|warn|error) cost
- * one comparison. Whoever can be called often by a peer's doing uses a struct log_limit. */
+ * one comparison. A line that a peer can cause often uses a struct log_limit. */
 #ifndef HOLDFAST_BASE_LOG_H
 #define HOLDFAST_BASE_LOG_H
 

@@ -2,7 +2,7 @@
  *
  * File "board" of the fabric's directory, native byte order (one host):
  *     0  u32 magic, version, lines, bytes of a line
- *    16  u32 removed: 1 once somebody has removed the fabric; whoever still maps the board opens another one
+ *    16  u32 removed: 1 once the fabric was removed; a process that still maps the board opens another one
  *    64  lines[BOARD_LINES] of 192 bytes: struct fabric_line
  * File "bell-N": the doorbell of line N's owner.
  *

@@ -1,8 +1,8 @@
 /* share.h - what processes of one host share: named segments, memory of a peer, doorbells, who is alive.
  *
  * The one-host part of env: the shm device and the fabric stand on it, the simulator has none of it. Everything named
- * lives in a directory of mode 0700 below /dev/shm. A process that dies leaves files behind but no lock: whoever
- * comes next finds the lock free (share_owner_lock) and removes them. */
+ * lives in a directory of mode 0700 below /dev/shm. A process that dies leaves files behind but no lock: the next
+ * process finds the lock free (share_owner_lock) and removes them. */
 #ifndef HOLDFAST_ENV_SHARE_H
 #define HOLDFAST_ENV_SHARE_H
 
@@ -37,9 +37,9 @@ int share_segment_create(struct share_dir *dir, const char *file, size_t bytes, 
 	struct hf_error *error); /* -EEXIST: it is there */
 int share_segment_open(struct share_dir *dir, const char *file, struct share_segment *out, struct hf_error *error);
 void share_segment_close(struct share_segment *segment);
-/* A lock that the kernel drops with its owner. True: we hold it now, whoever had it before is gone. */
+/* A lock that the kernel drops with its owner. True: this process holds it now, and an earlier owner has ended. */
 bool share_owner_lock(struct share_segment *segment);
-/* True when somebody alive, ourselves included, holds it. */
+/* True when a live process, this one included, holds it. */
 bool share_owner_alive(struct share_segment *segment);
 
 /* More locks of that kind, by number from 0. They belong to the opened segment, so two openings exclude one another,

@@ -263,7 +263,7 @@ static bool endpoint_dials(const struct control *control, unsigned i)
 	return control->endpoints[i].addr.sa.sa_family != AF_UNSPEC && control->listeners[i].enabled;
 }
 
-/* Nobody answered yet: each address in turn, from each endpoint in turn. */
+/* No answer yet: dials each address in turn, from each endpoint in turn. */
 static void peer_ask(struct control_peer *peer, uint64_t now_ns)
 {
 	struct control *control = peer->control;

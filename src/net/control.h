@@ -1,11 +1,11 @@
 /* control.h - the control channel of a node: reliable, ordered messages to each peer over every path there is.
  *
  * A node listens on one endpoint a rail and one a management network. A path joins the endpoints of two nodes that
- * carry the same label. Whoever connects needs one address that works: the HELLO that answers lists the others, and
+ * carry the same label. A node that connects needs one address that works: the HELLO that answers lists the others, and
  * all paths are brought up and kept up. What runs over the paths is one session (session.h).
  *
- * A peer is a name and an incarnation. When another incarnation answers to the name, or nobody does for dead_ns, or it
- * says BYE, `down` is called once and the peer is freed when that returns.
+ * A peer is a name and an incarnation. When another incarnation answers to the name, or no answer comes for dead_ns, or
+ * the peer sends BYE, `down` is called once and the peer is freed when that returns.
  *
  * A peer has shown that it knows the secret and, with TLS, has a certificate; where there is neither, it is on this
  * host (handshake.h). What connects and does not show it is closed and has changed nothing; its number and the time
@@ -61,7 +61,7 @@ int control_connect(struct control *control, const struct hf_addr *addresses, un
  * together, and are not closed in a callback. Their contexts are set before `up` is called, in the next turn. */
 int control_loop_back(struct control *control, struct control_peer *ends_out[2]);
 void control_peer_close(struct control_peer *peer);
-/* Whoever listens there, or is being dialed there; NULL. */
+/* The peer with that address, connected or being dialed; NULL: none. */
 struct control_peer *control_find(struct control *control, const struct hf_addr *address);
 
 /* Where it can be dialed; also in `down`. */
@@ -80,8 +80,8 @@ void control_peer_fail(struct control_peer *peer, const char *why);
 const char *control_peer_name(const struct control_peer *peer);
 uint64_t control_peer_incarnation(const struct control_peer *peer);
 bool control_path_up(const struct control_peer *peer, unsigned endpoint);
-/* Somebody knows that this path is of no use though its heartbeats have not been missed yet: messages move to another
- * path at once, if there is one, and this one has to come up anew. */
+/* The caller has found that this path is broken before its heartbeats were missed: messages move to another path at
+ * once, if there is one, and this one has to come up anew. */
 void control_path_suspect(struct control_peer *peer, unsigned endpoint);
 void control_peer_set_context(struct control_peer *peer, void *context);
 void *control_peer_context(const struct control_peer *peer);

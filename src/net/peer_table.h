@@ -43,7 +43,7 @@ struct conn {
 	struct framed framed;
 	struct list node; /* of the control's conns */
 	struct control *control;
-	struct control_peer *peer; /* whom it was dialed for, or belongs to */
+	struct control_peer *peer; /* the peer it was dialed for, or belongs to */
 	unsigned endpoint;         /* ours */
 	bool dialed;
 	enum conn_state state;
@@ -66,7 +66,7 @@ struct control_peer {
 	struct list node;
 	struct control *control;
 	void *context;
-	bool known; /* somebody answered: name, incarnation and session are set */
+	bool known; /* the peer answered: name, incarnation and session are set */
 	bool told;  /* `up` was called */
 	bool gone;  /* `down` is due at the next turn */
 	bool dials;

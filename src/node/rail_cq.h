@@ -8,7 +8,7 @@
  * room left another queue is made, twice as large. What a destroyed qp had reserved is free again once the queue was
  * read to its end after that: its last completions may still have been in there.
  *
- * A completion is for whoever made the qp, found by its number. */
+ * A completion goes to the owner of the qp, found by the number of the qp. */
 #ifndef HOLDFAST_NODE_RAIL_CQ_H
 #define HOLDFAST_NODE_RAIL_CQ_H
 

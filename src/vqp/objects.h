@@ -177,7 +177,7 @@ static inline uint64_t vqp_strays_until(const struct hf_vqp *vqp)
 void connect_send(struct hf_vqp *vqp);
 bool connect_waits(const struct hf_vqp *vqp); /* for the other side's JOIN */
 void connect_move(struct hf_vqp *vqp, struct hf_peer *successor);
-void connect_tick(struct hf_vqp *vqp, uint64_t now_ns); /* what is posted to nobody does not wait for ever */
+void connect_tick(struct hf_vqp *vqp, uint64_t now_ns); /* wrs of a vqp without an answer fail after the budget */
 
 /* vqp.c */
 void vqp_move(struct hf_vqp *vqp, enum hf_vqp_state to);

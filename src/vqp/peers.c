@@ -85,7 +85,7 @@ void peers_lease_over(struct hf_peer *peer)
 
 /* ---- its end ---- */
 
-/* The standby qp ends with the peer: nobody would complete what is in flight on it later. */
+/* The standby qp ends with the peer: wrs in flight on it would never complete. */
 static bool loses_wrs(const struct hf_vqp *vqp)
 {
 	if (vqp->path.shared == NULL)
@@ -95,7 +95,8 @@ static bool loses_wrs(const struct hf_vqp *vqp)
 	return !post_quiet(vqp);
 }
 
-/* Who listens there now, or will. Whom nobody answered for is gone because he is somebody that we know already. */
+/* The peer at that address, connected or being dialed. A peer that never answered has no successor: it was closed
+ * because its node was connected already under another address. */
 static struct hf_peer *successor(struct hf_peer *gone)
 {
 	struct hf_addr addresses[FRAME_ENDPOINTS_MAX];
@@ -110,7 +111,7 @@ static struct hf_peer *successor(struct hf_peer *gone)
 }
 
 /* The program means the process that it has heard the number from: that may be the next one already, while we still
- * had the one before for it. False: nobody can be found instead. */
+ * had the one before for it. False: there is no successor. */
 static bool look_for_successor(struct hf_vqp *vqp, struct hf_peer *gone)
 {
 	struct hf_peer *peer = vqp->peer == gone && connect_waits(vqp) ? successor(gone) : NULL;

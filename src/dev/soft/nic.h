@@ -1,8 +1,8 @@
 /* nic.h - a soft NIC: an engine, its socket, its thread, and who of those that could drive it does.
  *
- * Whoever polls or posts drives the engine under a try-lock (the NIC is borrowed); its own thread sleeps meanwhile
- * and takes over 100 us after the last poll, some 500 us after the last of many, and at once when the application
- * blocks for events. All of the engine is guarded by `lock`; only control operations wait for it. */
+ * The thread that polls or posts drives the engine under a try-lock (the NIC is borrowed); its own thread sleeps
+ * meanwhile and takes over 100 us after the last poll, some 500 us after the last of many, and at once when the
+ * application blocks for events. All of the engine is guarded by `lock`; only control operations wait for it. */
 #ifndef HOLDFAST_DEV_SOFT_NIC_H
 #define HOLDFAST_DEV_SOFT_NIC_H
 

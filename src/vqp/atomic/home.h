@@ -44,7 +44,7 @@ uint32_t home_rails(const struct hf_vqp *vqp, uint32_t usable);
 /* The other side's atomics need a home with us: qps made beforehand would outlive its moves, so it has none in common
  * with others. */
 bool home_binds(const struct hf_vqp *vqp);
-/* Somebody's atomics need a home here, which a change of rails may move. */
+/* Atomics of a peer need a home here, which a change of rails may move. */
 bool home_needed(const struct hf_node *node);
 /* An atomic of ours has to wait for the other side's home. */
 void home_wait(struct hf_vqp *vqp, int rail);

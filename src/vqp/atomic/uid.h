@@ -15,7 +15,7 @@
  * Invariants; the model (sim/scenario_uid_model.c) explores all interleavings of small runs for them:
  *   UID-1  A UID is in its target only while its slot holds its sequence, because the slot is written before the CAS
  *          that installs the UID and used again only once the UID was seen to be gone, or was refused.
- *   UID-2  Whoever removes a UID has seen to it that the state of its slot is `done`, by a CAS on sequence and state.
+ *   UID-2  Before a client removes a UID it moves the state of the slot to `done`, by a CAS on sequence and state.
  *          So a requester that reads its target first, and then its slot, finds one or the other if it took effect.
  *   UID-3  A UID is not installed twice, so a helper that stalled replaces nothing.
  *   UID-4  What a slot says is believed only when the target held the UID afterwards, or by a CAS that demands it.
@@ -37,7 +37,7 @@
 enum uid_state {
 	UID_FREE,    /* never used */
 	UID_PENDING, /* may be installed, or not */
-	UID_DONE,    /* was installed, and somebody replaces it or has done so */
+	UID_DONE,    /* was installed, and a client replaces it or has replaced it */
 };
 
 struct uid_slot {
@@ -81,7 +81,7 @@ enum uid_kind {
 	UID_CAS,
 	UID_FAA,        /* read, then CAS until it succeeds */
 	UID_READ,       /* the value that a UID stands for */
-	UID_DIRECT_CAS, /* of somebody whose answers cannot be lost: without a slot of his own */
+	UID_DIRECT_CAS, /* of a client whose answers cannot be lost: without a slot */
 	UID_DIRECT_FAA,
 	UID_RESOLVE, /* removes what may be left of the slot `index` */
 };

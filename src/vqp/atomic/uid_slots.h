@@ -9,7 +9,7 @@
  * Where NICs are not atomic with the CPU, a CAS that fails may write back what it found (soft-RoCE of Linux 6.1 does),
  * over what the CPU wrote in between: a slot would be pending again whose UID is gone, or a UID be there again. So the
  * CPU leaves the slots of vqps that live alone there; peers resolve what they meet. Those of a vqp that ended it looks
- * at for UID_LEFT_NS more, in which nobody gets them. */
+ * at for UID_LEFT_NS more, in which no other vqp gets them. */
 #ifndef HOLDFAST_VQP_ATOMIC_UID_SLOTS_H
 #define HOLDFAST_VQP_ATOMIC_UID_SLOTS_H
 
@@ -22,8 +22,8 @@
 
 /* Of UID_SLOTS_PER_VQP slots. */
 struct uid_loan {
-	uint32_t vqp;     /* 0: nobody has them */
-	uint64_t free_ns; /* it has ended, and nobody gets them before; 0: it has not */
+	uint32_t vqp;     /* 0: free */
+	uint64_t free_ns; /* the vqp has ended, and no other gets them before; 0: it has not */
 };
 
 struct uid_arena {

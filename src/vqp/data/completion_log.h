@@ -1,10 +1,10 @@
 /* completion_log.h - what executed at a responder, written there by the requester (Varuna, section 3.2).
  *
- * Every vqp has a ring of 8-byte entries in memory of its responder. Behind each wr whose effect is not idempotent the
- * requester posts an inline WRITE of 8 bytes into the next entry of the ring, in the same call; by D1 it executes only
- * after the wr, so an entry that is there proves that its wr, and all before it on that qp, executed. Nobody reads the
- * ring in normal operation. After the fence the responder looks for the newest entry and tells it to the requester,
- * who compares all 64 bits of it with those of its wrs in flight.
+ * Every vqp has a ring of 8-byte entries in memory of its responder. Behind each wr whose effect is not idempotent
+ * the requester posts an inline WRITE of 8 bytes into the next entry of the ring, in the same call; by D1 it
+ * executes only after the wr, so an entry that is there proves that its wr, and all before it on that qp, executed.
+ * The ring is not read in normal operation. After the fence the responder looks for the newest entry and tells it to
+ * the requester, who compares all 64 bits of it with those of its wrs in flight.
  *
  *   entry, 8 bytes, little-endian
  *      0..47  pointer   to the requester's copy of the wr, in its request log

@@ -89,8 +89,8 @@ struct request_log_wr *request_log_adopt(struct request_log *log);
 /* Forgets all there is, done or not; what comes next has the next position as ever. */
 void request_log_empty(struct request_log *log);
 
-/* Brings what was posted into the cache, with the memory that atomics answer to: somebody is about to judge it, and it
- * was written long ago. */
+/* Prefetches the posted wrs and the memory that atomics answer to: verdicts are about to be entered, and the entries
+ * were written long ago. */
 void request_log_fetch(const struct request_log *log);
 
 /* Success of all that was posted up to and including `position` (D2). Returns how many became done. */
@@ -107,7 +107,7 @@ struct request_log_end {
 	enum ibv_wc_status first, rest;
 	bool refused; /* the responder refused the oldest, and executed nothing behind it */
 };
-/* Everything that is not done becomes so. What was posted and nobody gave a verdict of is unknown. */
+/* Completes every wr that is not done. A posted wr without a verdict completes as unknown. */
 void request_log_fail(struct request_log *log, const struct request_log_end *end);
 
 #endif

@@ -115,7 +115,7 @@ static bool log_ready(const struct request_log *log)
 	return log->head < log->next && request_log_at(log, log->head)->done;
 }
 
-/* Whoever is first in the list is served first, so the lists turn. */
+/* The first vqp in a list is served first, so the lists rotate. */
 static int take(struct hf_vcq *cq, int n, struct ibv_wc *wc)
 {
 	int taken = 0;
@@ -138,7 +138,7 @@ static int take(struct hf_vcq *cq, int n, struct ibv_wc *wc)
 	return taken;
 }
 
-/* Whoever asked is told, also of what the program takes by itself before the turn of the loop. */
+/* Notifies also of completions that the program polls before the turn of the loop. */
 static int taken(struct hf_vcq *cq, int n)
 {
 	void (*notify)(struct hf_vcq *, void *) = cq->notify;

@@ -1,6 +1,6 @@
 /* wc_kind.h - what the status of a completion says (docs/protocol.md, R16). Pure.
  *
- *   path      nobody answers, or the device is broken: the exchange settles what becomes of the wrs in flight
+ *   path      no answer, or the device is broken: the exchange decides about the wrs in flight
  *   program   a wr asked for what it must not: its owner is told, no failover begins, and no rail is blamed
  *   flush     nothing by itself: the qp died of something else. If that was the other side's own program error, its
  *             vqp is in error, and the exchange says so instead of going on (CLOSED) */

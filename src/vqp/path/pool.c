@@ -7,7 +7,7 @@
 #define POOL_MAX       64u /* standby qps of a pool on one rail */
 #define OFFER_AGAIN_NS 1000000000ull
 
-/* While nobody waits, which is nearly always, a turn does not look at the standby qps: their lines are cold. */
+/* While no vqp waits, which is nearly always, a turn does not look at the standby qps: their lines are cold. */
 bool pool_turn(struct hf_node *node)
 {
 	bool pumped = false;
@@ -99,7 +99,7 @@ static void say_gone(const struct hf_vqp *vqp, unsigned rail, uint32_t offer)
 	peer_send(vqp->peer, &message.head);
 }
 
-/* Of the picker: the other side is told that nobody will be sent there any more, once there is a vqp to say it for. */
+/* Of the picker: tells the peer that no further vqp will use this standby qp, once there is a vqp to send it for. */
 static void withdraw(struct standby *standby)
 {
 	const struct hf_vqp *vqp = speaker(standby->pool);
@@ -404,8 +404,8 @@ static void answered(struct hf_vqp *vqp, const struct pool_message *message, uns
 		withdraw(standby);
 }
 
-/* To the picker: the other end is broken; it is withdrawn as soon as nobody is on it, or has been. To the other side:
- * nobody will be sent there any more. */
+/* To the picker: the other end is broken; the standby qp is withdrawn as soon as no vqp is on it. To the other end: no
+ * further vqp will use it. */
 static void gone(struct hf_vqp *vqp, uint32_t offer, unsigned rail)
 {
 	struct standby *standby = find_offer(vqp, offer, rail);

@@ -5,17 +5,17 @@
  *                                                                     vqps /
  *
  * A pool belongs to a pair of protection domains of two nodes, and to one set of access rights, because a qp has one
- * of each: nobody gets more through a standby qp than through his own (R14). Both ends use the same standby qps, as
- * requester and as responder. The picker of the exchange makes them, offers them, and picks one at random, once per
- * vqp and failover; so many per rail, or one for so many vqps.
+ * of each: no vqp gets more access through a standby qp than through its own (R14). Both ends use the same standby
+ * qps, as requester and as responder. The picker of the exchange makes them, offers them, and picks one at random,
+ * once per vqp and failover; so many per rail, or one for so many vqps.
  *
- * Where both devices have DC and tell what executed, a standby qp is a target at each end, of its own, and an initiator
- * at each end, which it has in common with those of other peers (carrier.h, dc_end.h). Elsewhere it is an ordinary RC
- * qp. In both cases there is a note of whose each wr is.
+ * Where both devices have DC and tell what executed, a standby qp is a target at each end, of its own, and an
+ * initiator at each end, which it has in common with those of other peers (carrier.h, dc_end.h). Elsewhere it is an
+ * ordinary RC qp. In both cases there is a note of whose each wr is.
  *
  * It fails as one (R6): whatever ends it, all its vqps settle in the exchange, each with the evidence of that one
- * standby qp, and go on elsewhere. Only the vqp whose wr was at fault sees an error. Messages wait for a dedicated qp
- * (R7), so it has no receives.
+ * standby qp, and go on elsewhere. Only the vqp whose wr was at fault sees an error. Messages wait for a dedicated
+ * qp (R7), so it has no receives.
  *
  * Invariants:
  *   POOL-1  A vqp is in the list of the one standby qp that its path names, and in no other.

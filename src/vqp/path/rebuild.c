@@ -49,7 +49,7 @@ void rebuild_want(struct hf_vqp *vqp, unsigned rail, uint64_t now_ns)
 	list_push_back(&vqps_of(vqp->node)->rebuilds.waiting, &rebuild->link);
 }
 
-/* Messages wait for it (R7), so it is made on a rail that may be used: nobody returns to one that is paused. */
+/* Messages wait for it (R7), so it is made on a rail that may be used; no vqp returns to a paused one. */
 void rebuild_want_dedicated(struct hf_vqp *vqp, uint64_t now_ns)
 {
 	uint32_t usable = peer_usable(vqp->peer);

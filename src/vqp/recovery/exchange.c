@@ -300,7 +300,7 @@ static enum recovery_kind kind_of(const struct fence_reason *reason)
 }
 
 /* FENCE, or STATE, which is that too when it is the first of its epoch. The other side waits for us to answer, so it
- * is fenced before those that nobody asked about; but not before the first path, which is none to be fenced. */
+ * is fenced before those that the peer did not ask about; but not before the first path, which is none to be fenced. */
 static void asked_to_fence(struct hf_vqp *vqp, uint32_t epoch, const struct fence_reason *reason)
 {
 	struct recovery_event fence = {.type = RECOVERY_EVENT_FENCE, .epoch = epoch, .kind = kind_of(reason)};

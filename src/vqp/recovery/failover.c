@@ -19,7 +19,7 @@ static bool answers_unsure(const struct hf_vqp *vqp)
 }
 
 /* Behind a wr that is unknown nothing of the vqp executes (V2), as behind one that failed on a plain qp: a WRITE of a
- * flag must not be seen when nobody knows of the data before it. */
+ * flag must not become visible when the data before it may be missing. */
 static void settle(struct hf_vqp *vqp)
 {
 	struct log_reading reading = verdict_read_log(&vqp->sends, &vqp->evidence);
@@ -61,7 +61,7 @@ static void settle(struct hf_vqp *vqp)
 
 /* Under `none` an exchange is for the first path, for a way back when nothing is in flight, or for a change of grants,
  * which ends what is. But the end that picks may have posted to the first path while the other one lost it before it
- * was ready: that may have executed, and nobody would judge it. */
+ * was ready: that may have executed, and would have no verdict. */
 static bool would_repeat(const struct hf_vqp *vqp)
 {
 	return !policy_recovers(vqp->node->config.policy) && vqp->recovery.kind == RECOVERY_FAILOVER &&

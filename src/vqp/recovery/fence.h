@@ -21,7 +21,8 @@ bool fence_sleeps(const struct hf_vqp *vqp, uint64_t now_ns);                 /*
 uint64_t fence_retry_ns(const struct hf_vqp *vqp);
 /* What the device's answer to a try means. */
 enum fence fence_judge(struct hf_vqp *vqp, struct path *path, int rc, uint64_t now_ns);
-/* Asks until the answer is not -EINPROGRESS, and for some 40 ms at most: for whoever cannot come back later. Blocks. */
+/* Asks until the answer is not -EINPROGRESS, and for some 40 ms at most: for callers that cannot come back later.
+ * Blocks. */
 int fence_insist(struct hf_dev *dev, int (*ask)(void *what), void *what);
 bool fence_path_sleeps(const struct path *path, uint64_t now_ns);
 

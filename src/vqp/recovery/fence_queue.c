@@ -56,8 +56,8 @@ static bool waits_for_lease(const struct hf_vqp *vqp)
 	return vqp->ending.state == ENDING_ANSWER || vqp->ending.state == ENDING_LEASE;
 }
 
-/* The other side has not told that it fenced. By its lease it has, or nothing that left here is on its way any more, so
- * what is told to be unknown now does not execute later (R5, V4). */
+/* The peer has not reported its fence. Its lease is over, or no packet of this side is under way, so a wr that
+ * completes as unknown now does not execute later (R5, V4). */
 static bool lease_has_ended(const struct hf_vqp *vqp, uint64_t now_ns)
 {
 	const struct lease *lease;
