@@ -203,9 +203,9 @@ static void bring_back(struct lane *lane, struct slice *slice, enum ibv_wc_statu
 {
 	take_out(lane, slice, false, now_ns);
 	if (is_program_error(status))
-		sliced_job_fail(slice->job);
+		slice_job_fail(slice->job);
 	else if (ended_by_path(lane) && ++slice->retries > lane->context->max_retry_count)
-		sliced_job_give_up(slice->job);
+		slice_job_give_up(slice->job);
 	slice_back(slice);
 }
 

@@ -10,7 +10,7 @@
 
 #include "transfer/rail_monitor.h"
 #include "transfer/schedule.h"
-#include "transfer/slices.h"
+#include "transfer/slice.h"
 
 #define LANE_SERVICE "holdfast.lane"
 #define LANE_WRS     128u

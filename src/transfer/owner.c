@@ -3,7 +3,7 @@
 #include "base/ensure.h"
 #include "base/list.h"
 #include "base/log.h"
-#include "transfer/slices.h"
+#include "transfer/slice.h"
 
 /* The transport that the caller prefers comes first, then the others in their order. */
 static struct transport *transport_at(const struct owner *owner, unsigned priority)
@@ -84,7 +84,7 @@ static bool may_move(const struct owner *owner)
 
 static enum task_event_type submit(struct owner *owner)
 {
-	unsigned slices = slices_most(owner->request.length, owner->task.done.count + 1, BLOCK_BYTES_MIN);
+	unsigned slices = slice_count_most(owner->request.length, owner->task.done.count + 1, BLOCK_BYTES_MIN);
 
 	if (ranges_reserve(&owner->task.done, slices) != 0)
 		return TASK_EVENT_REFUSED;

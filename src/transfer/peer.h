@@ -4,8 +4,8 @@
 
 #include <holdfast/node.h>
 
-#include "transfer/transport_rdma.h"
-#include "transfer/transport_tcp.h"
+#include "transfer/rdma.h"
+#include "transfer/tcp.h"
 #include "transfer/wire.h"
 
 /* What the peer has registered, as it said last. */
@@ -25,6 +25,6 @@ struct peer {
 };
 
 /* The buffer of the segment that holds all of [offset, offset + length), which are addresses there; -1: none. */
-int segment_buffer(const struct hf_segment *segment, uint64_t offset, uint64_t length);
+int peer_segment_buffer(const struct hf_segment *segment, uint64_t offset, uint64_t length);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 
-int segment_buffer(const struct hf_segment *segment, uint64_t offset, uint64_t length)
+int peer_segment_buffer(const struct hf_segment *segment, uint64_t offset, uint64_t length)
 {
 	for (unsigned i = 0; i < segment->view.count; i++) {
 		const struct wire_buffer *buffer = &segment->view.buffers[i];

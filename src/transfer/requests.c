@@ -56,7 +56,7 @@ static int resolve(const struct hf_transfer *engine, const struct hf_transfer_re
 {
 	struct buffer *local = buffers_holding(&engine->buffers, request->source, request->length);
 	unsigned needed = request->opcode == HF_TRANSFER_WRITE ? HF_TRANSFER_REMOTE_WRITE : HF_TRANSFER_REMOTE_READ;
-	int remote = segment_buffer(request->segment, request->target_offset, request->length);
+	int remote = peer_segment_buffer(request->segment, request->target_offset, request->length);
 
 	if (request->length == 0)
 		return hf_error_set(error, -EINVAL, "request %u: it has no bytes", i);

@@ -1,10 +1,10 @@
-/* slices.h - a job cut into slices, for transports that send it piece by piece.
+/* slice.h - a job cut into slices, for transports that send it piece by piece.
  *
  * Each slice is in one of three places: in the job's `unsent` list, out (the transport has it), or done. A slice that
  * is handed back is unsent again. The job is over, and freed, when none is out and none will be sent; `drained` is its
  * last event (X1). Owned by the engine's loop. */
-#ifndef HOLDFAST_TRANSFER_SLICES_H
-#define HOLDFAST_TRANSFER_SLICES_H
+#ifndef HOLDFAST_TRANSFER_SLICE_H
+#define HOLDFAST_TRANSFER_SLICE_H
 
 #include "base/list.h"
 #include "transfer/transport.h"
@@ -13,18 +13,18 @@
 #define SLICE_BYTES_MAX (1u << 30) /* of one wr, or one header of tcp */
 #define BLOCK_BYTES_MIN 4096u      /* of the slices of any transport, but the last of a hole */
 
-struct sliced_job;
+struct slice_job;
 
 struct slice {
 	struct list link; /* in the job's unsent list; the transport's while it is out */
-	struct sliced_job *job;
+	struct slice_job *job;
 	struct range range; /* of the request */
 	unsigned retries;   /* lanes that ended under it for a reason of the path */
 	void *carrier;      /* the transport's, while it is out */
 	uint64_t sent_ns;
 };
 
-struct sliced_job {
+struct slice_job {
 	struct list link; /* in the queue, while a slice is unsent */
 	struct list *queue;
 	struct transport_job *above;
@@ -36,14 +36,14 @@ struct sliced_job {
 };
 
 /* How many slices of `block` bytes or more a job of so many bytes and holes has at the most. */
-unsigned slices_most(uint64_t length, unsigned holes, uint64_t block);
+unsigned slice_count_most(uint64_t length, unsigned holes, uint64_t block);
 
 /* Cuts what is not done of `above` into slices of `block` bytes or more; puts it at the end of
  * `queue`. NULL: no memory. */
-struct sliced_job *sliced_job_new(struct transport_job *above, struct list *queue, uint64_t block, uint64_t now_ns);
+struct slice_job *slice_job_new(struct transport_job *above, struct list *queue, uint64_t block, uint64_t now_ns);
 
 /* The next slice of a job in a queue, which is out from now. The job goes to the end of the queue, if it has more. */
-struct slice *sliced_job_take(struct sliced_job *job);
+struct slice *slice_job_take(struct slice_job *job);
 
 /* A slice that was out: its bytes are in place; or they are not, and nothing of them will arrive. Both may end the job
  * and free it. */
@@ -51,12 +51,12 @@ void slice_done(struct slice *slice);
 void slice_back(struct slice *slice);
 
 /* A hold on the job, as if one more slice were out: the job stays until its release. */
-void sliced_job_hold(struct sliced_job *job);
-void sliced_job_release(struct sliced_job *job);
+void slice_job_hold(struct slice_job *job);
+void slice_job_release(struct slice_job *job);
 
 /* Ends of the job. Each may free it, when no slice is out. */
-void sliced_job_withdraw(struct sliced_job *job);
-void sliced_job_give_up(struct sliced_job *job);
-void sliced_job_fail(struct sliced_job *job); /* a reason of the program */
+void slice_job_withdraw(struct slice_job *job);
+void slice_job_give_up(struct slice_job *job);
+void slice_job_fail(struct slice_job *job); /* a reason of the program */
 
 #endif

@@ -1,4 +1,4 @@
-#include "transfer/slices.h"
+#include "transfer/slice.h"
 
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@ static unsigned holes_of(const struct transport_job *job)
 	return n;
 }
 
-static unsigned cut(struct sliced_job *job, uint64_t block)
+static unsigned cut(struct slice_job *job, uint64_t block)
 {
 	struct range hole;
 	unsigned n = 0;
@@ -41,16 +41,16 @@ static uint64_t block_of(uint64_t length, uint64_t block)
 	return block < SLICE_BYTES_MAX ? block : SLICE_BYTES_MAX;
 }
 
-unsigned slices_most(uint64_t length, unsigned holes, uint64_t block)
+unsigned slice_count_most(uint64_t length, unsigned holes, uint64_t block)
 {
 	return (unsigned)(length / block_of(length, block)) + holes;
 }
 
-struct sliced_job *sliced_job_new(struct transport_job *above, struct list *queue, uint64_t block, uint64_t now_ns)
+struct slice_job *slice_job_new(struct transport_job *above, struct list *queue, uint64_t block, uint64_t now_ns)
 {
 	uint64_t length = above->request->length;
-	unsigned room = slices_most(length, holes_of(above), block);
-	struct sliced_job *job = calloc(1, sizeof(*job) + room * sizeof(job->slices[0]));
+	unsigned room = slice_count_most(length, holes_of(above), block);
+	struct slice_job *job = calloc(1, sizeof(*job) + room * sizeof(job->slices[0]));
 
 	if (job == NULL)
 		return NULL;
@@ -64,7 +64,7 @@ struct sliced_job *sliced_job_new(struct transport_job *above, struct list *queu
 	return job;
 }
 
-struct slice *sliced_job_take(struct sliced_job *job)
+struct slice *slice_job_take(struct slice_job *job)
 {
 	struct list *at = list_pop_front(&job->unsent);
 
@@ -76,7 +76,7 @@ struct slice *sliced_job_take(struct sliced_job *job)
 	return container_of(at, struct slice, link);
 }
 
-static void end_if_over(struct sliced_job *job)
+static void end_if_over(struct slice_job *job)
 {
 	struct transport_job *above = job->above;
 
@@ -90,7 +90,7 @@ static void end_if_over(struct sliced_job *job)
 
 void slice_done(struct slice *slice)
 {
-	struct sliced_job *job = slice->job;
+	struct slice_job *job = slice->job;
 
 	job->above->events->done(job->above, &slice->range);
 	job->out--;
@@ -99,7 +99,7 @@ void slice_done(struct slice *slice)
 
 void slice_back(struct slice *slice)
 {
-	struct sliced_job *job = slice->job;
+	struct slice_job *job = slice->job;
 
 	job->out--;
 	if (!job->ending) {
@@ -110,18 +110,18 @@ void slice_back(struct slice *slice)
 	end_if_over(job);
 }
 
-void sliced_job_hold(struct sliced_job *job)
+void slice_job_hold(struct slice_job *job)
 {
 	job->out++;
 }
 
-void sliced_job_release(struct sliced_job *job)
+void slice_job_release(struct slice_job *job)
 {
 	job->out--;
 	end_if_over(job);
 }
 
-static void stop(struct sliced_job *job)
+static void stop(struct slice_job *job)
 {
 	job->ending = true;
 	while (list_pop_front(&job->unsent) != NULL)
@@ -130,29 +130,29 @@ static void stop(struct sliced_job *job)
 	end_if_over(job);
 }
 
-void sliced_job_withdraw(struct sliced_job *job)
+void slice_job_withdraw(struct slice_job *job)
 {
 	if (!job->ending)
 		stop(job);
 }
 
 /* The event may make the task withdraw the job: it stays until the event is over. */
-static void tell_end(struct sliced_job *job, void (*tell)(struct transport_job *job))
+static void tell_end(struct slice_job *job, void (*tell)(struct transport_job *job))
 {
 	if (job->ending)
 		return;
-	sliced_job_hold(job);
+	slice_job_hold(job);
 	tell(job->above);
-	sliced_job_withdraw(job);
-	sliced_job_release(job);
+	slice_job_withdraw(job);
+	slice_job_release(job);
 }
 
-void sliced_job_give_up(struct sliced_job *job)
+void slice_job_give_up(struct slice_job *job)
 {
 	tell_end(job, job->above->events->given_up);
 }
 
-void sliced_job_fail(struct sliced_job *job)
+void slice_job_fail(struct slice_job *job)
 {
 	tell_end(job, job->above->events->program_error);
 }

@@ -1,4 +1,4 @@
-#include "transfer/transport_rdma.h"
+#include "transfer/rdma.h"
 
 #include "base/ensure.h"
 #include "transfer/buffers.h"
@@ -33,15 +33,15 @@ static enum transport_answer rdma_submit(struct transport *transport, struct tra
 {
 	struct rdma_transport *rdma = rdma_of(transport);
 	struct rdma_peer *rails = rails_to(rdma, above->request);
-	struct sliced_job *job;
+	struct slice_job *job;
 
 	if (rails->peer->node_peer == NULL)
 		return TRANSPORT_REFUSED;
-	job = sliced_job_new(above, &rails->jobs, rdma->lanes.block_bytes, hf_loop_now_ns(rdma->lanes.loop));
+	job = slice_job_new(above, &rails->jobs, rdma->lanes.block_bytes, hf_loop_now_ns(rdma->lanes.loop));
 	return job == NULL ? TRANSPORT_REFUSED : TRANSPORT_ACCEPTED;
 }
 
-static void withdraw_lanes(struct rdma_peer *rails, const struct sliced_job *job)
+static void withdraw_lanes(struct rdma_peer *rails, const struct slice_job *job)
 {
 	for (unsigned i = 0; i < HF_RAILS_MAX; i++) {
 		bool used = false;
@@ -57,11 +57,11 @@ static void withdraw_lanes(struct rdma_peer *rails, const struct sliced_job *job
 
 static void rdma_withdraw(struct transport *transport, struct transport_job *above)
 {
-	struct sliced_job *job = above->carried;
+	struct slice_job *job = above->carried;
 
 	if (job->out > 0)
 		withdraw_lanes(rails_to(rdma_of(transport), above->request), job);
-	sliced_job_withdraw(job);
+	slice_job_withdraw(job);
 }
 
 static const struct transport_ops rdma_ops = {
@@ -76,8 +76,21 @@ void rdma_transport_init(struct rdma_transport *rdma, enum hf_transport kind)
 
 static bool is_reachable(const struct rdma_peer *rails, unsigned rail)
 {
-	return rails->peer->node_peer != NULL && rails->peer->segment.view.incarnation != 0 &&
-	       hf_node_rail_up(rails->transport->lanes.node, rail);
+	const struct hf_peer *peer = rails->peer->node_peer;
+
+	if (peer == NULL || rails->peer->segment.view.incarnation == 0)
+		return false;
+	switch (hf_peer_rail(peer, rail)) {
+	case HF_RAIL_UP:
+	case HF_RAIL_PATH: /* whether slices pass is for the monitor to find out */
+		return true;
+	case HF_RAIL_PEER:
+	case HF_RAIL_PORT_HERE:
+	case HF_RAIL_PORT_THERE:
+	case HF_RAIL_ASKED:
+		return false;
+	}
+	return false;
 }
 
 void rdma_peer_init(struct rdma_peer *rails, struct rdma_transport *rdma, struct peer *peer)
@@ -95,7 +108,7 @@ void rdma_peer_close(struct rdma_peer *rails)
 		if (rails->made & 1u << i)
 			lane_close(&rails->lanes[i]);
 	while (!list_empty(&rails->jobs))
-		sliced_job_give_up(container_of(rails->jobs.next, struct sliced_job, link));
+		slice_job_give_up(container_of(rails->jobs.next, struct slice_job, link));
 	rails->made = 0;
 }
 
@@ -103,7 +116,7 @@ void rdma_peer_close(struct rdma_peer *rails)
 static bool find_target(const struct peer *peer, const struct slice *slice, struct lane_target *target_out)
 {
 	const struct task_request *request = slice->job->above->request;
-	int buffer = segment_buffer(&peer->segment, request->offset, request->length);
+	int buffer = peer_segment_buffer(&peer->segment, request->offset, request->length);
 
 	if (buffer < 0)
 		return false;
@@ -124,7 +137,7 @@ static int choose(const struct rdma_peer *rails, uint32_t open, uint64_t bytes, 
 	return chosen >= 0 && lane_has_room(&rails->lanes[chosen]) ? chosen : -1;
 }
 
-static uint64_t next_bytes(const struct sliced_job *job)
+static uint64_t next_bytes(const struct slice_job *job)
 {
 	const struct slice *slice = container_of(job->unsent.next, struct slice, link);
 
@@ -135,7 +148,7 @@ static uint64_t next_bytes(const struct sliced_job *job)
  * False: no lane takes a slice now. */
 static bool send_one(struct rdma_peer *rails, uint64_t now_ns)
 {
-	struct sliced_job *job = container_of(rails->jobs.next, struct sliced_job, link);
+	struct slice_job *job = container_of(rails->jobs.next, struct slice_job, link);
 	uint32_t open = open_lanes(rails);
 	int lane = open == 0 ? -1 : choose(rails, open, next_bytes(job), now_ns);
 	struct lane_target target;
@@ -143,11 +156,11 @@ static bool send_one(struct rdma_peer *rails, uint64_t now_ns)
 
 	if (lane < 0)
 		return false;
-	slice = sliced_job_take(job);
+	slice = slice_job_take(job);
 	if (find_target(rails->peer, slice, &target)) {
 		lane_send(&rails->lanes[lane], slice, &target);
 	} else {
-		sliced_job_fail(job);
+		slice_job_fail(job);
 		slice_back(slice);
 	}
 	return true;
@@ -165,11 +178,11 @@ static bool send_slices(struct rdma_peer *rails, uint64_t now_ns)
 static void give_up_stranded(struct rdma_peer *rails, uint64_t now_ns)
 {
 	list_for_each_safe (at, &rails->jobs) {
-		struct sliced_job *job = container_of(at, struct sliced_job, link);
+		struct slice_job *job = container_of(at, struct slice_job, link);
 		bool patient = !job->above->movable && now_ns - job->begun_ns < rails->transport->max_timeout_ns;
 
 		if (!patient)
-			sliced_job_give_up(job);
+			slice_job_give_up(job);
 	}
 }
 

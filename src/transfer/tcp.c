@@ -1,4 +1,4 @@
-#include "transfer/transport_tcp.h"
+#include "transfer/tcp.h"
 
 #include <stdlib.h>
 
@@ -76,7 +76,7 @@ static void on_ended(struct tcp_stream *stream, struct tcp_slice *wire, enum tcp
 		slice_done(slice);
 		return;
 	}
-	sliced_job_fail(slice->job);
+	slice_job_fail(slice->job);
 	slice_back(slice);
 }
 
@@ -170,12 +170,12 @@ static enum transport_answer tcp_submit(struct transport *transport, struct tran
 	struct peer *peer = above->request->segment->peer;
 
 	if (!tcp_reaches(transport, above->request) ||
-		sliced_job_new(above, &peer->tcp.jobs, tcp->block_bytes, hf_loop_now_ns(tcp->loop)) == NULL)
+		slice_job_new(above, &peer->tcp.jobs, tcp->block_bytes, hf_loop_now_ns(tcp->loop)) == NULL)
 		return TRANSPORT_REFUSED;
 	return TRANSPORT_ACCEPTED;
 }
 
-static bool carries(const struct tcp_line *line, const struct sliced_job *job)
+static bool carries(const struct tcp_line *line, const struct slice_job *job)
 {
 	list_for_each (at, &line->stream.out)
 		if (sent_of(container_of(at, struct tcp_slice, link))->slice->job == job)
@@ -186,15 +186,15 @@ static bool carries(const struct tcp_line *line, const struct sliced_job *job)
 static void tcp_withdraw(struct transport *transport, struct transport_job *above)
 {
 	struct tcp_peer *tcp_peer = &above->request->segment->peer->tcp;
-	struct sliced_job *job = above->carried;
+	struct slice_job *job = above->carried;
 
 	(void)transport;
-	sliced_job_hold(job);
-	sliced_job_withdraw(job);
+	slice_job_hold(job);
+	slice_job_withdraw(job);
 	for (unsigned i = 0; i < tcp_peer->transport->streams; i++)
 		if (tcp_peer->lines[i].state == TCP_LINE_OPEN && carries(&tcp_peer->lines[i], job))
 			stop_line(&tcp_peer->lines[i]);
-	sliced_job_release(job);
+	slice_job_release(job);
 }
 
 static const struct transport_ops tcp_ops = {.reaches = tcp_reaches, .submit = tcp_submit, .withdraw = tcp_withdraw};
@@ -218,7 +218,7 @@ void tcp_peer_init(struct tcp_peer *tcp_peer, struct tcp_transport *tcp, struct 
 static void give_up_all(struct tcp_peer *tcp_peer)
 {
 	while (!list_empty(&tcp_peer->jobs))
-		sliced_job_give_up(container_of(tcp_peer->jobs.next, struct sliced_job, link));
+		slice_job_give_up(container_of(tcp_peer->jobs.next, struct slice_job, link));
 }
 
 void tcp_peer_close(struct tcp_peer *tcp_peer)
@@ -255,18 +255,18 @@ static bool open_line(struct tcp_line *line, uint64_t now_ns)
 static bool send_one(struct tcp_line *line)
 {
 	const struct wire_segment *view = &line->peer->peer->segment.view;
-	struct sliced_job *job = container_of(line->peer->jobs.next, struct sliced_job, link);
+	struct slice_job *job = container_of(line->peer->jobs.next, struct slice_job, link);
 	const struct task_request *request = job->above->request;
-	int buffer = segment_buffer(&line->peer->peer->segment, request->offset, request->length);
+	int buffer = peer_segment_buffer(&line->peer->peer->segment, request->offset, request->length);
 	struct tcp_sent *sent = calloc(1, sizeof(*sent));
 	struct slice *slice;
 
 	if (sent == NULL)
 		return false; /* another turn has memory, or the deadline ends the task */
-	slice = sliced_job_take(job);
+	slice = slice_job_take(job);
 	if (buffer < 0) {
 		free(sent);
-		sliced_job_fail(job);
+		slice_job_fail(job);
 		slice_back(slice);
 		return true;
 	}
