@@ -89,8 +89,8 @@ class Pair:
             options = ["--config", str(path)]
         with open(self._log(node), "w", encoding="utf-8") as log:
             return subprocess.Popen([program.HOLDFAST, "run", *options, "--", *command], cwd=self.directory,
-                                    env=environment, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                    stderr=log)
+                                    env=environment, text=True, start_new_session=True, stdin=subprocess.DEVNULL,
+                                    stdout=subprocess.PIPE, stderr=log)
 
     def _log(self, node):
         return pathlib.Path(self.directory) / f"{node}.log"
@@ -112,7 +112,7 @@ class Pair:
 
     def rail(self):
         """The rail that the client's queue pair went to last; None before it is connected."""
-        return ([None] + re.findall(r"vqp \d+: on rail (\w+)", self._log("client").read_text()))[-1]
+        return ([None] + re.findall(r"vqp \d+: traffic is on rail (\w+)", self._log("client").read_text()))[-1]
 
     def link(self, way, link):
         program.run(self.directory, "link", way, link, "--fabric", self.fabric, check=0)
@@ -123,7 +123,7 @@ class Pair:
             out = self.client.communicate(timeout=program.RUN_LIMIT_S)[0]
         finally:
             self.client.kill()
-            self.server.kill()
+            os.killpg(self.server.pid, signal.SIGKILL)  # with the processes that it made for its clients
             self.server.communicate()
         err = self._log("client").read_text() + self._log("server").read_text()
         assert self.client.returncode == 0, f"the client left with {self.client.returncode}:\n{out[-2000:]}\n{err[-2000:]}"
