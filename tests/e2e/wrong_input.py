@@ -52,7 +52,7 @@ def a_program_is_not_run_on_what_is_not_there(directory):
     _refused(directory, "run", "--node", "a", "--config", "node.json", "--", "true", words=["--config", "--node"])
     (pathlib.Path(directory) / "kind.json").write_text(
         '{"name": "a", "rails": [{"name": "x", "kind": "nosuch", "address": "127.0.0.9", "control": "127.0.0.9:18700"}]}')
-    _refused(directory, "run", "--config", "kind.json", "--", "true", words=["kind.json", "rail x", "nosuch"])
+    _refused(directory, "run", "--config", "kind.json", "--", "true", words=["kind.json", "line 1", "rails[0].kind", "holdfast devices"])
 
 
 def a_program_leaves_with_its_own_status(directory):
