@@ -37,6 +37,7 @@ struct hf_transfer {
 	struct tcp_transport tcp;
 	struct owner_context owners;
 	struct list peers;
+	union wire_message said, heard; /* the last segment; too large for the stack */
 	unsigned batches;
 	struct hf_poller poller;
 	struct hf_timer timer;

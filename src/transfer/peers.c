@@ -37,9 +37,8 @@ static void say(struct peer *peer, enum wire_kind kind, const union wire_message
 
 static void tell_segment(struct peer *peer)
 {
-	static union wire_message message; /* large, and filled anew each time */
 	struct hf_transfer *engine = peer->engine;
-	struct wire_segment *segment = &message.segment;
+	struct wire_segment *segment = &engine->said.segment;
 
 	*segment = (struct wire_segment){.incarnation = engine->incarnation};
 	buffers_describe(&engine->buffers, segment);
@@ -48,7 +47,7 @@ static void tell_segment(struct peer *peer)
 
 		wire_set_tcp(segment, &addr);
 	}
-	say(peer, WIRE_SEGMENT, &message);
+	say(peer, WIRE_SEGMENT, &engine->said);
 }
 
 void peers_tell_segment(struct hf_transfer *engine)
@@ -114,14 +113,14 @@ static void hear_fence(struct peer *peer, uint32_t epoch)
 static void on_message(
 	struct hf_channel *channel, struct hf_peer *node_peer, const void *data, size_t bytes, void *context)
 {
-	static union wire_message message; /* large, and of use in here only */
+	struct hf_transfer *engine = context;
+	union wire_message *message = &engine->heard;
 	struct peer *peer = peer_of(channel, node_peer);
 	enum wire_kind kind;
 
-	(void)context;
 	if (peer == NULL)
 		return;
-	if (!wire_decode(data, bytes, &kind, &message)) {
+	if (!wire_decode(data, bytes, &kind, message)) {
 		log_warn("transfer: a message of peer %s was dropped: it does not follow the layout; is it another "
 			 "version?",
 			hf_peer_name(node_peer));
@@ -129,13 +128,13 @@ static void on_message(
 	}
 	switch (kind) {
 	case WIRE_SEGMENT:
-		hear_segment(peer, &message.segment);
+		hear_segment(peer, &message->segment);
 		break;
 	case WIRE_FENCE:
-		hear_fence(peer, message.fence.epoch);
+		hear_fence(peer, message->fence.epoch);
 		break;
 	case WIRE_FENCED:
-		tcp_peer_fenced(&peer->tcp, message.fence.epoch, message.fence.answered);
+		tcp_peer_fenced(&peer->tcp, message->fence.epoch, message->fence.answered);
 		break;
 	}
 }
