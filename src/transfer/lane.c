@@ -152,7 +152,6 @@ void lane_send(struct lane *lane, struct slice *slice, const struct lane_target 
 		.addr = (uintptr_t)request->source + slice->range.begin, .length = length, .lkey = to->lkey};
 	enum ibv_wr_opcode opcode = request->opcode == HF_TRANSFER_WRITE ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
 
-	slice->carrier = lane;
 	slice->sent_ns = hf_loop_now_ns(lane->context->loop);
 	list_push_back(&lane->out, &slice->link);
 	lane->out_count++;

@@ -95,6 +95,8 @@ static void hear_segment(struct peer *peer, const struct wire_segment *segment)
 	struct hf_transfer *engine = peer->engine;
 
 	peer->segment.view = *segment;
+	for (unsigned i = 0; i < sizeof(peer->rails) / sizeof(*peer->rails); i++)
+		rdma_peer_heard(&peer->rails[i]);
 	if (engine->events.segment != NULL)
 		engine->events.segment(engine, peer->node_peer, engine->context);
 }

@@ -195,26 +195,25 @@ static void withdraw_stuck(struct rdma_peer *rails, struct lane *lane, uint64_t 
 		lane_withdraw(lane);
 }
 
-static const struct lane_target *probe_target(const struct rdma_peer *rails, struct lane_target *target_out)
+void rdma_peer_heard(struct rdma_peer *rails)
 {
 	const struct wire_segment *view = &rails->peer->segment.view;
 
-	for (unsigned i = 0; i < view->count; i++) {
+	rails->may_probe = false;
+	for (unsigned i = 0; i < view->count && !rails->may_probe; i++) {
 		const struct wire_buffer *buffer = &view->buffers[i];
 
 		if ((buffer->permission & HF_TRANSFER_REMOTE_READ) == 0 ||
 			buffer->bytes < rails->transport->lanes.block_bytes)
 			continue;
-		*target_out = (struct lane_target){.addr = buffer->addr, .rkey = buffer->rkey};
-		return target_out;
+		rails->probe_at = (struct lane_target){.addr = buffer->addr, .rkey = buffer->rkey};
+		rails->may_probe = true;
 	}
-	return NULL;
 }
 
 bool rdma_peer_turn(struct rdma_peer *rails, uint64_t now_ns)
 {
-	struct lane_target target;
-	const struct lane_target *probe_at = probe_target(rails, &target);
+	const struct lane_target *probe_at = rails->may_probe ? &rails->probe_at : NULL;
 	bool busy = false;
 
 	for (unsigned i = 0; i < HF_RAILS_MAX; i++) {

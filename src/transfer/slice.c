@@ -93,21 +93,19 @@ void slice_done(struct slice *slice)
 	struct slice_job *job = slice->job;
 
 	job->above->events->done(job->above, &slice->range);
-	job->out--;
-	end_if_over(job);
+	slice_job_release(job);
 }
 
 void slice_back(struct slice *slice)
 {
 	struct slice_job *job = slice->job;
 
-	job->out--;
 	if (!job->ending) {
 		if (list_empty(&job->unsent))
 			list_push_front(job->queue, &job->link);
 		list_push_front(&job->unsent, &slice->link);
 	}
-	end_if_over(job);
+	slice_job_release(job);
 }
 
 void slice_job_hold(struct slice_job *job)
@@ -121,19 +119,14 @@ void slice_job_release(struct slice_job *job)
 	end_if_over(job);
 }
 
-static void stop(struct slice_job *job)
-{
-	job->ending = true;
-	while (list_pop_front(&job->unsent) != NULL)
-		;
-	list_remove(&job->link);
-	end_if_over(job);
-}
-
 void slice_job_withdraw(struct slice_job *job)
 {
-	if (!job->ending)
-		stop(job);
+	if (job->ending)
+		return;
+	job->ending = true;
+	list_init(&job->unsent);
+	list_remove(&job->link);
+	end_if_over(job);
 }
 
 /* The event may make the task withdraw the job: it stays until the event is over. */

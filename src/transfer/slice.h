@@ -20,7 +20,6 @@ struct slice {
 	struct slice_job *job;
 	struct range range; /* of the request */
 	unsigned retries;   /* lanes that ended under it for a reason of the path */
-	void *carrier;      /* the transport's, while it is out */
 	uint64_t sent_ns;
 };
 

@@ -50,7 +50,6 @@ struct transport_ops {
 	enum transport_answer (*submit)(struct transport *transport, struct transport_job *job);
 	/* No new slices; those that are out end as soon as they can. Legal more than once. */
 	void (*withdraw)(struct transport *transport, struct transport_job *job);
-	void (*close)(struct transport *transport); /* without jobs */
 };
 
 struct transport {
