@@ -15,8 +15,8 @@ import sys
 
 # ---- the house: lowest layer first; each may include those before it ----
 
-LAYERS = ["base", "env", "net", "dev", "rail", "node", "vqp", "transfer", "smr", "kv", "broker", "cli", "preload"]
-BESIDE = {("kv", "broker"), ("broker", "kv"), ("smr", "transfer")}  # in LAYERS' order, but strangers to each other
+LAYERS = ["base", "env", "net", "dev", "rail", "node", "vqp", "transfer", "smr", "kv", "broker", "proxy", "cli", "preload"]
+BESIDE = {("kv", "broker"), ("broker", "kv"), ("smr", "transfer"), ("proxy", "kv"), ("proxy", "broker")}  # in LAYERS' order, but strangers to each other
 PUBLIC_LAYER = {
     "error.h": "base", "metrics.h": "base", "env.h": "env", "config.h": "env", "loop.h": "env", "work.h": "env",
     "dev.h": "dev", "dev_dc.h": "dev", "dev_evidence.h": "dev", "dev_lease.h": "dev",
@@ -39,7 +39,7 @@ C_LINES, H_LINES, FUNCTION_LINES, COLUMNS, TAB = 1000, 250, 70, 120, 8
 
 # The only product files that call the operating system for these: env, and the program's own child processes and
 # scratch directory.
-OS_FILES = ("src/env/", "src/cli/process.c", "src/cli/scratch.c", "src/cli/bench_process.c")
+OS_FILES = ("src/env/", "src/cli/process.c", "src/cli/scratch.c", "src/cli/bench/process.c")
 BANS = [
     ("clock", ("src/", "sim/"), OS_FILES + ("sim/main.c",),
      "time gettimeofday clock clock_gettime timespec_get timer_create timerfd_create", "hf_env_now_ns()"),

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-#include "cli/bench_paired.h"
+#include "cli/bench/paired.h"
 
 #define MANY 1001u
 

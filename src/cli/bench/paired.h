@@ -1,0 +1,32 @@
+/* paired.h - what many pairs of short measurements say of one thing beside another, and how surely.
+ *
+ * On a shared machine the same work takes now as long and then twice as long, and neither for a reason of ours. What
+ * was measured within a few milliseconds had the same machine, though, so each pair gives a value (a ratio, a
+ * difference), and their median is what is sought. The interval is the sign test's: it holds the median with 95 % of
+ * certainty whatever the values' distribution, if the pairs are independent. */
+#ifndef HOLDFAST_CLI_BENCH_PAIRED_H
+#define HOLDFAST_CLI_BENCH_PAIRED_H
+
+#include <stdbool.h>
+
+struct paired {
+	double median, low, high; /* low and high are infinite when there are too few pairs to say */
+	/* The interval with 99.9 %: for who judges dozens of points, and looks again and again until it is decided. */
+	double sure_low, sure_high;
+	unsigned n;
+};
+/* Sorts the values. */
+struct paired paired_of(double *values, unsigned n);
+/* Of 1 / value. */
+struct paired paired_inverse(const struct paired *paired);
+
+/* A bar that something is at most: met or missed when an interval lies on one side of it. paired_judge takes the sure
+ * one; paired_judge_once the other, for what is looked at once. */
+enum paired_verdict { PAIRED_MET, PAIRED_MISSED, PAIRED_UNDECIDED };
+enum paired_verdict paired_judge(const struct paired *paired, double most);
+enum paired_verdict paired_judge_once(const struct paired *paired, double most);
+extern const char *const paired_verdict_names[];
+
+double bench_median(double *values, unsigned n); /* sorts them; n > 0 */
+
+#endif
