@@ -1,0 +1,171 @@
+/* smr.h - a replicated log: a state machine of the program runs alike at every member (Mu).
+ *
+ * The leader writes each entry into the logs of the other members with one one-sided WRITE, and the entry is decided
+ * when a majority has it. Every member applies the entries in order. When the leader fails, another member takes its
+ * place: each member gives write access to its log to one other at a time. docs/smr.md has the protocol.
+ *
+ *   program --- propose, read ---> hf_smr --- apply, snapshot, restore, event ---> program
+ *
+ * A replica belongs to a node and its loop, on whose thread all calls and callbacks are made. No function blocks but
+ * hf_smr_start and hf_smr_stop, which register memory. Several replicas of different clusters may live on one node,
+ * beside other layers. Memory of callbacks' arguments is the library's and gone when the callback returns. */
+#ifndef HOLDFAST_SMR_H
+#define HOLDFAST_SMR_H
+
+#include <holdfast/node.h>
+
+struct hf_smr;
+struct hf_smr_event;
+
+#define HF_SMR_MEMBERS_MAX   16u
+#define HF_SMR_ADDRESSES_MAX 4u
+#define HF_SMR_RESULT_BYTES  1024u /* of one request */
+#define HF_SMR_BATCH_MAX     128u  /* requests in an entry */
+#define HF_SMR_WINDOW_MAX    8u    /* entries that are not decided */
+
+struct hf_smr_member {
+	uint8_t id; /* 0 to HF_SMR_MEMBERS_MAX - 1; stays with the member's place, also when a new machine takes it */
+	char name[HF_NAME_BYTES];                       /* for people */
+	struct hf_addr addresses[HF_SMR_ADDRESSES_MAX]; /* control addresses of its node: hf_peer_connect */
+	unsigned address_count;
+};
+
+/* Values that go together; each can be set beside it. */
+enum hf_smr_preset {
+	HF_SMR_CALM, /* pulse 2 ms, silent 100 ms, stuck 100 ms, patience 500 ms: detection 30 ms */
+	HF_SMR_FAST, /* pulse 30 us, silent 10 ms, stuck 10 ms, patience 100 ms: detection 0.7 ms; wants a core */
+};
+
+/* 0 everywhere means the default. slots, slot_bytes and durable are the same at all members. */
+struct hf_smr_config {
+	const char *cluster;                 /* its name, at most 15 bytes */
+	uint8_t id;                          /* this member's */
+	const struct hf_smr_member *members; /* all that found the cluster, this one too; or those that are known */
+	unsigned member_count;
+	enum hf_smr_preset preset;
+	uint64_t pulse_ns;    /* between two looks at the other members */
+	uint64_t silent_ns;   /* a member that does not answer for so long has failed */
+	uint64_t stuck_ns;    /* a leader that has not decided a proposal for so long lets others lead */
+	uint64_t patience_ns; /* a follower that stands still for so long is left behind */
+	uint64_t idle_ns;     /* an idle leader makes sure that it leads; 0: 1 ms, and 10 ms with HF_SMR_CALM */
+	uint32_t slots;       /* of the ring; a power of two, 16 to 2^20; 0: 4096 */
+	uint32_t slot_bytes;  /* a power of two, 128 to 65536; 0: 256. A large request takes several slots */
+	uint32_t window;      /* entries in flight, 1 to HF_SMR_WINDOW_MAX; 0: 8 */
+	uint32_t sessions;    /* that are kept; 0: 1024. When another one opens, the one unused for longest ends */
+	/* A directory: what was answered survives when all members lose power. NULL: a member that restarts has lost
+	 * its memory, and what a majority of running members has is kept. */
+	const char *durable;
+};
+
+/* ---- what the program does ---- */
+
+/* A request that is applied. */
+struct hf_smr_applied {
+	uint64_t index;    /* of its entry */
+	uint32_t position; /* in its entry: (index, position) is unique and grows */
+	const void *data;
+	uint32_t bytes;
+	uint64_t session; /* 0: none */
+	uint32_t sequence;
+};
+
+/* All but apply may be NULL for a program without snapshots: members that are behind or new cannot join then. */
+struct hf_smr_app {
+	/* Every request once and in order, at every member: it reads no clock and draws no random number. Puts at most
+	 * HF_SMR_RESULT_BYTES into result and returns their number. May propose and read; must not stop the replica. */
+	uint32_t (*apply)(void *context, const struct hf_smr_applied *request, void *result);
+
+	/* The state as it is now; apply goes on while it is read. 0, or -errno: no snapshot at present. */
+	int (*snapshot_open)(void *context, void **snapshot_out);
+	/* Up to `bytes` further bytes; 0: the end; -EAGAIN: not yet, it is asked again soon; -errno: it failed. */
+	ssize_t (*snapshot_read)(void *context, void *snapshot, void *data, size_t bytes);
+	void (*snapshot_close)(void *context, void *snapshot); /* also of one that was not read to its end */
+
+	/* Drops the state; what was snapshot follows in pieces. Nothing is applied until restore_close. */
+	int (*restore_open)(void *context);
+	/* 0; -EAGAIN: the same piece is given again soon; -errno: it failed, and restore_close follows. */
+	int (*restore_write)(void *context, const void *data, size_t bytes);
+	/* whole: the state is complete. False: drop it; another restore_open follows. 0; -EAGAIN as above. */
+	int (*restore_close)(void *context, bool whole);
+
+	/* NULL: not told. */
+	void (*event)(void *context, const struct hf_smr_event *event);
+};
+
+enum hf_smr_event_kind {
+	HF_SMR_LEADING,   /* this member leads; all that was answered before is applied here */
+	HF_SMR_FOLLOWING, /* it does not lead, or another one leads: `leader` */
+	HF_SMR_WRITABLE,  /* after hf_smr_propose was refused with -EAGAIN: there is room */
+	HF_SMR_BEHIND,    /* entries that it lacks are gone: it takes a snapshot, and nothing is applied meanwhile */
+	HF_SMR_RESTORED,  /* from a snapshot: `index` is the next one that is applied */
+	HF_SMR_MEMBERS,   /* the configuration of `index` holds: hf_smr_status */
+	HF_SMR_REMOVED,   /* this member is none any more, or another process took its place: stop the replica */
+	HF_SMR_FAILED,    /* it steps out: `reason`; stop the replica */
+};
+struct hf_smr_event {
+	enum hf_smr_event_kind kind;
+	int leader;          /* id; -1: not known */
+	uint64_t number;     /* of the leader; grows with every change */
+	uint64_t granted_ns; /* LEADING: when a majority had granted (hf_env_boot_ns): no older leader decides later */
+	uint64_t index;
+	const char *reason;
+};
+
+/* ---- running ---- */
+
+/* The node and what config points to outlive the replica, app and context too; config itself is copied. Members find
+ * each other by their addresses; those that are known at first found the cluster when all are there and none has been a
+ * member before. -EEXIST: the node has a replica of that cluster; -EINVAL with words. */
+int hf_smr_start(struct hf_node *node, const struct hf_smr_config *config, const struct hf_smr_app *app, void *context,
+	struct hf_smr **smr_out, struct hf_error *error);
+/* What is not answered ends as HF_SMR_UNKNOWN or HF_SMR_NOT_LEADER before this returns. NULL is legal. */
+void hf_smr_stop(struct hf_smr *smr);
+
+enum hf_smr_outcome {
+	HF_SMR_DECIDED,    /* it is applied here, and stays applied; `result` is what apply returned */
+	HF_SMR_NOT_LEADER, /* nothing was written, and it is not applied anywhere */
+	HF_SMR_UNKNOWN,    /* leadership ended: it is applied once, or not at all. A session tells: propose it again */
+	HF_SMR_SESSION_OVER, /* decided and not applied: its session has ended, or the sequence is older than is kept */
+};
+
+/* A proposal or a read: the caller's memory, usually within a larger struct, and the library's until done(). done() is
+ * called once, in a turn of the loop or in hf_smr_flush, never within hf_smr_propose or hf_smr_read; it may propose and
+ * read, also with the same struct. Proposals end in the order in which they were made. */
+struct hf_smr_call {
+	void (*done)(struct hf_smr_call *call);
+	/* Set before hf_smr_propose. The bytes stay until done(). */
+	const void *data;
+	uint32_t bytes;
+	uint64_t session; /* 0: none */
+	uint32_t sequence;
+	/* Set before done(). */
+	enum hf_smr_outcome outcome;
+	int leader;         /* NOT_LEADER: who is; -1: not known */
+	uint64_t index;     /* DECIDED: of its entry. A read: everything below is applied */
+	const void *result; /* DECIDED: until done() returns */
+	uint32_t result_bytes;
+	/* The library's. */
+	uint64_t wait;
+	struct hf_smr_call *next;
+};
+
+/* Calls of one turn gather into entries of up to HF_SMR_BATCH_MAX requests, which leave at the end of the turn, or in
+ * hf_smr_flush. What depends on a condition is decided in apply: all members judge it at the same place in the log.
+ *   -ENOTCONN   this member does not lead: hf_smr_leader. Nothing was taken
+ *   -EAGAIN     too much waits already: HF_SMR_WRITABLE follows
+ *   -EMSGSIZE   more than hf_smr_request_bytes_max */
+int hf_smr_propose(struct hf_smr *smr, struct hf_smr_call *call);
+/* A read barrier: at done() with HF_SMR_DECIDED everything is applied here that was answered anywhere before the call.
+ * The program then reads its own state. It leaves with the next entry, or costs 8 bytes to each follower. Returns as
+ * hf_smr_propose. */
+int hf_smr_read(struct hf_smr *smr, struct hf_smr_call *call);
+/* What was called leaves now, and what has been decided meanwhile is answered: for programs that poll for latency. */
+void hf_smr_flush(struct hf_smr *smr);
+
+uint32_t hf_smr_request_bytes_max(const struct hf_smr *smr);
+bool hf_smr_is_leader(const struct hf_smr *smr);
+int hf_smr_leader(const struct hf_smr *smr); /* as far as this member knows; -1: it does not */
+
+#include <holdfast/smr_members.h>
+
+#endif
