@@ -16,12 +16,22 @@
 
 struct hf_transfer; /* an engine */
 struct hf_transfer_batch;
-struct hf_segment; /* a peer's buffers */
+struct hf_segment; /* a peer's buffers, or our own */
 
 enum hf_transfer_fallback {
-	HF_FALLBACK_AUTO, /* a task moves to the next transport that reaches the peer */
-	HF_FALLBACK_OFF,  /* a task stays on its first transport */
+	HF_FALLBACK_AUTO,     /* a task moves to the next transport that reaches the peer */
+	HF_FALLBACK_OFF,      /* a task stays on its first transport */
+	HF_FALLBACK_REQUIRED, /* as auto; a segment that fewer than two transports reach is not opened */
 };
+
+enum hf_transport {
+	HF_TRANSPORT_MEMCPY, /* within our own segment */
+	HF_TRANSPORT_SHM,
+	HF_TRANSPORT_RDMA,
+	HF_TRANSPORT_TCP,
+	HF_TRANSPORTS
+};
+const char *hf_transport_name(enum hf_transport transport); /* "RDMA"; HF_TRANSPORTS: "UNSPEC" */
 
 /* 0 everywhere means the default. */
 struct hf_transfer_config {
@@ -63,9 +73,15 @@ int hf_transfer_register(
  * use it end; their tasks fail with a program error. */
 int hf_transfer_unregister(struct hf_transfer *transfer, void *addr);
 
-/* What the peer has registered; NULL: nothing was heard yet. It stays until hf_transfer_close, though requests to a
- * peer that is gone fail. */
+/* What the peer has registered. It stays until hf_transfer_close, though requests to a peer that is gone fail.
+ * -EAGAIN: nothing was heard yet, events.segment follows; -ENETUNREACH: fewer than two transports reach it, and
+ * fallback is required. */
+int hf_transfer_open_segment(
+	struct hf_transfer *transfer, struct hf_peer *peer, struct hf_segment **segment_out, struct hf_error *error);
+/* The same; NULL: it cannot be opened. */
 struct hf_segment *hf_transfer_segment(struct hf_transfer *transfer, struct hf_peer *peer);
+/* Segment 0: what this engine has registered, with the permissions that peers have. Its requests are copies. */
+struct hf_segment *hf_transfer_own_segment(struct hf_transfer *transfer);
 /* The i-th buffer of the segment: its address there; false: there are not so many. */
 bool hf_segment_buffer(const struct hf_segment *segment, unsigned i, uint64_t *addr_out, uint64_t *bytes_out);
 
@@ -80,6 +96,8 @@ struct hf_transfer_request {
 	uint64_t target_offset; /* an address in the peer's segment */
 	uint64_t length;
 	uint64_t deadline_ns; /* of hf_env_now_ns; 0: none */
+	bool hinted;
+	enum hf_transport hint; /* hinted: the transport that is tried first */
 };
 
 enum hf_transfer_status {
@@ -103,6 +121,10 @@ int hf_transfer_batch_free(struct hf_transfer_batch *batch); /* -EBUSY while a t
 int hf_transfer_submit(struct hf_transfer_batch *batch, const struct hf_transfer_request *requests, unsigned n,
 	unsigned *first_out, struct hf_error *error);
 int hf_transfer_cancel(struct hf_transfer_batch *batch, unsigned task); /* -EINVAL: no such task */
+/* The transport that a request would go to now: with priority 0 the first, then those it would move to. HF_TRANSPORTS:
+ * none is left. Looks at nothing but segment and hint, and has no effect. */
+enum hf_transport hf_transfer_resolve(
+	const struct hf_transfer *transfer, const struct hf_transfer_request *request, unsigned priority);
 /* bytes_out (NULL is legal): of the request, in place. */
 int hf_transfer_task_status(
 	const struct hf_transfer_batch *batch, unsigned task, enum hf_transfer_status *status_out, uint64_t *bytes_out);
@@ -110,9 +132,6 @@ int hf_transfer_task_status(
 enum hf_transfer_status hf_transfer_batch_status(const struct hf_transfer_batch *batch);
 
 /* ---- for operators ---- */
-
-enum hf_transport { HF_TRANSPORT_SHM, HF_TRANSPORT_RDMA, HF_TRANSPORT_TCP, HF_TRANSPORTS };
-const char *hf_transport_name(enum hf_transport transport);
 
 struct hf_transfer_counters {
 	uint64_t failovers[HF_TRANSPORTS][HF_TRANSPORTS]; /* tent_transport_failover_total{from,to} */

@@ -90,13 +90,21 @@ static void tell_idle(struct hf_transfer_batch *batch)
 		batch->on_idle(batch, batch->arg);
 }
 
+/* The buffers that a pending request names. */
+static void use(const struct task_request *request, int n)
+{
+	if (request->local != NULL)
+		request->local->users += (unsigned)n;
+	if (request->target != NULL)
+		request->target->users += (unsigned)n;
+}
+
 static void owner_ended(struct owner *owner)
 {
 	struct hf_transfer_batch *batch = container_of(owner, struct submitted, owner)->submission->batch;
 
 	batch->pending--;
-	if (owner->request.local != NULL)
-		owner->request.local->users--;
+	use(&owner->request, -1);
 	tell_idle(batch);
 }
 
@@ -145,8 +153,7 @@ static void begin_all(struct hf_transfer_batch *batch, struct submission *submis
 		struct owner *owner = &submission->owners[submission->begun].owner;
 
 		batch->pending++;
-		if (owner->request.local != NULL)
-			owner->request.local->users++;
+		use(&owner->request, 1);
 		owner_begin(owner);
 	}
 	batch->submitting = false;

@@ -34,6 +34,7 @@ static enum hf_poll engine_poll(struct hf_poller *poller, uint64_t now_ns)
 	struct hf_transfer *engine = container_of(poller, struct hf_transfer, poller);
 	bool busy = passive_turn(engine);
 
+	busy |= memcpy_turn(&engine->own);
 	return peers_turn(engine, now_ns) || busy ? HF_BUSY : HF_IDLE;
 }
 
@@ -78,6 +79,7 @@ static void sort_rails(struct hf_transfer *engine)
 
 static void init_transports(struct hf_transfer *engine, const struct hf_transfer_config *config)
 {
+	memcpy_transport_init(&engine->own, engine->loop, or_default(config->block_bytes, SHM_BLOCK_BYTES));
 	rdma_transport_init(&engine->shm, HF_TRANSPORT_SHM);
 	rdma_transport_init(&engine->rdma, HF_TRANSPORT_RDMA);
 	tcp_transport_init(&engine->tcp);
@@ -92,12 +94,13 @@ static void init_transports(struct hf_transfer *engine, const struct hf_transfer
 	engine->tcp.max_timeout_ns = or_default(config->max_timeout_ns, MAX_TIMEOUT_NS);
 	engine->tcp.say_fence = peers_say_fence;
 	engine->owners.loop = engine->loop;
-	engine->owners.fallback = config->fallback == HF_FALLBACK_AUTO;
+	engine->owners.fallback = config->fallback != HF_FALLBACK_OFF;
 	engine->owners.config.cancel_grace_ns = or_default(config->cancel_grace_ns, CANCEL_GRACE_NS);
 	engine->owners.config.max_failover_attempts =
 		config->max_failover_attempts < 0
 			? 0
 			: (unsigned)or_default((uint64_t)config->max_failover_attempts, FAILOVERS);
+	engine->owners.ranked[HF_TRANSPORT_MEMCPY] = &engine->own.transport;
 	engine->owners.ranked[HF_TRANSPORT_SHM] = engine->shm.rails != 0 ? &engine->shm.transport : NULL;
 	engine->owners.ranked[HF_TRANSPORT_RDMA] = engine->rdma.rails != 0 ? &engine->rdma.transport : NULL;
 	engine->owners.ranked[HF_TRANSPORT_TCP] = engine->target != NULL ? &engine->tcp.transport : NULL;
@@ -168,6 +171,7 @@ int hf_transfer_open(struct hf_node *node, const struct hf_transfer_config *conf
 	*engine = (struct hf_transfer){.node = node,
 		.loop = hf_node_loop(node),
 		.context = context,
+		.fallback = config->fallback,
 		.merge_requests = !config->keep_requests_apart,
 		.service = {.name = LANE_SERVICE, .on_request = passive_accept, .context = engine},
 		.poller = {.poll = engine_poll},

@@ -2,7 +2,7 @@
  *
  *   engine -- buffers (our segment), batches
  *    |-- peers -- segment, lanes of each rail, tcp lines
- *    |-- transports (shm, rdma, tcp), ranked
+ *    |-- transports (memcpy, shm, rdma, tcp), ranked
  *    |-- passive lanes (vqps that peers' lanes end in), tcp target */
 #ifndef HOLDFAST_TRANSFER_ENGINE_H
 #define HOLDFAST_TRANSFER_ENGINE_H
@@ -13,6 +13,7 @@
 
 #include "transfer/batch.h"
 #include "transfer/buffers.h"
+#include "transfer/memcpy.h"
 #include "transfer/peer.h"
 #include "transfer/tcp_target.h"
 
@@ -22,6 +23,7 @@ struct hf_transfer {
 	struct hf_transfer_events events;
 	void *context;
 	uint64_t incarnation;
+	enum hf_transfer_fallback fallback;
 	bool merge_requests;
 	struct hf_channel *channel;
 	struct hf_vqp_service service;
@@ -33,6 +35,7 @@ struct hf_transfer {
 	uint8_t *probe_memory;
 	struct hf_vmr *probe;
 	struct tcp_target *target;
+	struct memcpy_transport own;
 	struct rdma_transport shm, rdma;
 	struct tcp_transport tcp;
 	struct owner_context owners;

@@ -6,13 +6,19 @@
 #include "transfer/slice.h"
 
 /* The transport that the caller prefers comes first, then the others in their order. */
-static struct transport *transport_at(const struct owner *owner, unsigned priority)
+static struct transport *ranked_at(
+	const struct owner_context *context, const struct task_request *request, unsigned priority)
 {
-	unsigned hint = owner->request.hint;
+	unsigned hint = request->hint;
 
 	if (hint >= HF_TRANSPORTS || priority > hint)
-		return owner->context->ranked[priority];
-	return owner->context->ranked[priority == 0 ? hint : priority - 1];
+		return context->ranked[priority];
+	return context->ranked[priority == 0 ? hint : priority - 1];
+}
+
+static struct transport *transport_at(const struct owner *owner, unsigned priority)
+{
+	return ranked_at(owner->context, &owner->request, priority);
 }
 
 static struct transport *carrier(const struct owner *owner)
@@ -21,20 +27,35 @@ static struct transport *carrier(const struct owner *owner)
 }
 
 /* Bit per priority: the transports that this request may go to now. */
-static uint32_t reachable(const struct owner *owner)
+static uint32_t reaching(const struct owner_context *context, const struct task_request *request)
 {
-	const struct owner_context *context = owner->context;
 	uint32_t mask = 0;
 
 	for (unsigned i = 0; i < HF_TRANSPORTS; i++) {
-		struct transport *transport = transport_at(owner, i);
+		struct transport *transport = ranked_at(context, request, i);
 
-		if (transport != NULL && transport->ops->reaches(transport, &owner->request))
+		if (transport != NULL && transport->ops->reaches(transport, request))
 			mask |= 1u << i;
 	}
-	if (!context->fallback && owner->task.carried_by != TASK_UNSPEC)
-		mask = 0;
 	return mask;
+}
+
+static uint32_t reachable(const struct owner *owner)
+{
+	if (!owner->context->fallback && owner->task.carried_by != TASK_UNSPEC)
+		return 0;
+	return reaching(owner->context, &owner->request);
+}
+
+enum hf_transport owner_resolve(
+	const struct owner_context *context, const struct task_request *request, unsigned priority)
+{
+	uint32_t mask = reaching(context, request);
+
+	for (unsigned i = 0; i < HF_TRANSPORTS; i++)
+		if ((mask & 1u << i) != 0 && priority-- == 0)
+			return ranked_at(context, request, i)->kind;
+	return HF_TRANSPORTS;
 }
 
 static void say_switch(struct owner *owner)

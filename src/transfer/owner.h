@@ -30,6 +30,10 @@ struct owner {
 	void (*ended)(struct owner *owner); /* once, when the status is final; may come before owner_begin returns */
 };
 
+/* The transport of this priority among those that the request may go to now; HF_TRANSPORTS: there is none. */
+enum hf_transport owner_resolve(
+	const struct owner_context *context, const struct task_request *request, unsigned priority);
+
 /* The context outlives the owner. */
 void owner_init(struct owner *owner, struct owner_context *context, const struct task_request *request);
 void owner_free(struct owner *owner); /* of one that has ended, or never began */

@@ -24,6 +24,9 @@ struct peer {
 	uint32_t fenced_epoch; /* of the peer's tcp streams: those up to it may not begin any more */
 };
 
+/* How many transports have an end here and there, up or not. */
+unsigned peer_transports(const struct peer *peer);
+
 /* The buffer of the segment that holds all of [offset, offset + length), which are addresses there; -1: none. */
 int peer_segment_buffer(const struct hf_segment *segment, uint64_t offset, uint64_t length);
 

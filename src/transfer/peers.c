@@ -17,6 +17,17 @@ int peer_segment_buffer(const struct hf_segment *segment, uint64_t offset, uint6
 	return -1;
 }
 
+unsigned peer_transports(const struct peer *peer)
+{
+	const struct hf_transfer *engine = peer->engine;
+	unsigned by_kind[2] = {0, 0};
+
+	for (unsigned i = 0; i < hf_node_rails(engine->node); i++)
+		if (hf_peer_rail(peer->node_peer, i) != HF_RAIL_PEER)
+			by_kind[(engine->rdma.rails & 1u << i) != 0] = 1;
+	return by_kind[0] + by_kind[1] + (engine->target != NULL && peer->segment.view.tcp_family != 0 ? 1 : 0);
+}
+
 static struct peer *peer_of(struct hf_channel *channel, struct hf_peer *node_peer)
 {
 	return hf_channel_peer_context(channel, node_peer);
@@ -35,11 +46,8 @@ static void say(struct peer *peer, enum wire_kind kind, const union wire_message
 			hf_peer_name(peer->node_peer), -rc);
 }
 
-static void tell_segment(struct peer *peer)
+static void describe_segment(struct hf_transfer *engine, struct wire_segment *segment)
 {
-	struct hf_transfer *engine = peer->engine;
-	struct wire_segment *segment = &engine->said.segment;
-
 	*segment = (struct wire_segment){.incarnation = engine->incarnation};
 	buffers_describe(&engine->buffers, segment);
 	if (engine->target != NULL) {
@@ -47,11 +55,17 @@ static void tell_segment(struct peer *peer)
 
 		wire_set_tcp(segment, &addr);
 	}
-	say(peer, WIRE_SEGMENT, &engine->said);
+}
+
+static void tell_segment(struct peer *peer)
+{
+	describe_segment(peer->engine, &peer->engine->said.segment);
+	say(peer, WIRE_SEGMENT, &peer->engine->said);
 }
 
 void peers_tell_segment(struct hf_transfer *engine)
 {
+	describe_segment(engine, &engine->own.self.segment.view);
 	list_for_each (at, &engine->peers) {
 		struct peer *peer = container_of(at, struct peer, link);
 

@@ -12,9 +12,10 @@ struct task_request {
 	uint8_t *source; /* local, also of a READ; the library's until the terminal status (R-T6) */
 	struct hf_segment *segment;
 	uint64_t offset, length;
-	uint64_t deadline_ns; /* UINT64_MAX: none */
-	struct buffer *local; /* the registered buffer that holds the source */
-	uint32_t remote;      /* and which of the segment's holds the target */
+	uint64_t deadline_ns;  /* UINT64_MAX: none */
+	struct buffer *local;  /* the registered buffer that holds the source */
+	struct buffer *target; /* segment 0: the one that holds the target; else NULL */
+	uint32_t remote;       /* and which of the segment's holds the target */
 };
 
 #endif

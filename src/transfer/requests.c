@@ -5,11 +5,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct hf_segment *hf_transfer_segment(struct hf_transfer *engine, struct hf_peer *node_peer)
+int hf_transfer_open_segment(
+	struct hf_transfer *engine, struct hf_peer *node_peer, struct hf_segment **segment_out, struct hf_error *error)
 {
 	struct peer *peer = hf_channel_peer_context(engine->channel, node_peer);
 
-	return peer == NULL || peer->segment.view.incarnation == 0 ? NULL : &peer->segment;
+	*segment_out = NULL;
+	if (peer == NULL || peer->segment.view.incarnation == 0)
+		return hf_error_set(
+			error, -EAGAIN, "peer %s has not said yet what it has registered", hf_peer_name(node_peer));
+	if (engine->fallback == HF_FALLBACK_REQUIRED && peer_transports(peer) < 2)
+		return hf_error_set(error, -ENETUNREACH,
+			"%u transports lead to peer %s and fallback is required, which takes two: give both ends "
+			"another rail kind in common, or an address for tcp",
+			peer_transports(peer), hf_peer_name(node_peer));
+	*segment_out = &peer->segment;
+	return 0;
+}
+
+struct hf_segment *hf_transfer_segment(struct hf_transfer *engine, struct hf_peer *node_peer)
+{
+	struct hf_segment *segment;
+
+	(void)hf_transfer_open_segment(engine, node_peer, &segment, NULL);
+	return segment;
+}
+
+struct hf_segment *hf_transfer_own_segment(struct hf_transfer *engine)
+{
+	return &engine->own.self.segment;
 }
 
 bool hf_segment_buffer(const struct hf_segment *segment, unsigned i, uint64_t *addr_out, uint64_t *bytes_out)
@@ -26,7 +50,7 @@ int hf_transfer_register(
 {
 	int rc = buffers_add(&engine->buffers, addr, bytes, permission, error);
 
-	if (rc == 0 && permission != 0)
+	if (rc == 0)
 		peers_tell_segment(engine);
 	return rc;
 }
@@ -69,15 +93,28 @@ static int resolve(const struct hf_transfer *engine, const struct hf_transfer_re
 	if ((request->segment->view.buffers[remote].permission & needed) == 0)
 		return hf_error_set(error, -EINVAL, "request %u: the peer does not permit this to that buffer", i);
 	*resolved_out = (struct task_request){.opcode = request->opcode,
-		.hint = HF_TRANSPORTS,
+		.hint = request->hinted ? (uint8_t)request->hint : HF_TRANSPORTS,
 		.source = request->source,
 		.segment = request->segment,
 		.offset = request->target_offset,
 		.length = request->length,
 		.deadline_ns = request->deadline_ns == 0 ? UINT64_MAX : request->deadline_ns,
 		.local = local,
+		.target = request->segment == &engine->own.self.segment
+				  ? buffers_at(&engine->buffers,
+					    (void *)(uintptr_t)request->segment->view.buffers[remote].addr)
+				  : NULL,
 		.remote = (uint32_t)remote};
 	return 0;
+}
+
+enum hf_transport hf_transfer_resolve(
+	const struct hf_transfer *engine, const struct hf_transfer_request *request, unsigned priority)
+{
+	const struct task_request resolved = {
+		.hint = request->hinted ? (uint8_t)request->hint : HF_TRANSPORTS, .segment = request->segment};
+
+	return owner_resolve(&engine->owners, &resolved, priority);
 }
 
 int hf_transfer_submit(struct hf_transfer_batch *batch, const struct hf_transfer_request *requests, unsigned n,

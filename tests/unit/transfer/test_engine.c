@@ -18,6 +18,8 @@
 #define CHUNK  (1u << 20)
 #define TASKS  512u
 
+static bool without_tcp; /* at b */
+
 struct side {
 	struct hf_transfer *engine;
 	uint8_t *memory;
@@ -28,18 +30,30 @@ struct fixture {
 	struct side a, b;
 	struct hf_segment *segment; /* of b, as a sees it */
 	uint64_t target;            /* where it begins */
+	unsigned heard;             /* times that a heard of b's segment */
 	struct hf_transfer_batch *batch;
 };
 
-static void open_side(struct end *end, struct side *side, const struct hf_transfer_config *config)
+static void on_segment(struct hf_transfer *engine, struct hf_peer *peer, void *context)
 {
+	struct fixture *f = context;
+
+	(void)engine;
+	(void)peer;
+	f->heard++;
+}
+
+static void open_side(struct fixture *f, struct end *end, struct side *side, const struct hf_transfer_config *config)
+{
+	const struct hf_transfer_events events = {.segment = on_segment};
 	struct hf_transfer_config with_tcp = *config;
 	struct hf_error error = {0};
 
 	side->memory = calloc(1, BYTES);
 	assert_non_null(side->memory);
-	assert_int_equal(hf_addr_parse("127.0.0.1", &with_tcp.listen), 0);
-	if (hf_transfer_open(end->node, &with_tcp, NULL, NULL, &side->engine, &error) != 0)
+	if (!without_tcp || strcmp(end->name, "b") != 0)
+		assert_int_equal(hf_addr_parse("127.0.0.1", &with_tcp.listen), 0);
+	if (hf_transfer_open(end->node, &with_tcp, side == &f->a ? &events : NULL, f, &side->engine, &error) != 0)
 		fail_msg("%s", error.text);
 	if (hf_transfer_register(
 		    side->engine, side->memory, BYTES, HF_TRANSFER_REMOTE_READ | HF_TRANSFER_REMOTE_WRITE, &error) != 0)
@@ -72,16 +86,21 @@ static void settle(struct fixture *f)
 		turn(f);
 }
 
+static void begin_fixture(struct fixture *f, const struct hf_transfer_config *config)
+{
+	*f = (struct fixture){0};
+	pair_management = true;
+	pair_open(&f->pair, HF_POLICY_VARUNA);
+	open_side(f, &f->pair.a, &f->a, config);
+	open_side(f, &f->pair.b, &f->b, config);
+	assert_int_equal(hf_peer_connect(f->pair.a.node, &f->pair.control[1][0], 1, &f->pair.a.peer, NULL), 0);
+}
+
 static void open_fixture(struct fixture *f, const struct hf_transfer_config *config)
 {
 	uint64_t bytes;
 
-	*f = (struct fixture){0};
-	pair_management = true;
-	pair_open(&f->pair, HF_POLICY_VARUNA);
-	open_side(&f->pair.a, &f->a, config);
-	open_side(&f->pair.b, &f->b, config);
-	assert_int_equal(hf_peer_connect(f->pair.a.node, &f->pair.control[1][0], 1, &f->pair.a.peer, NULL), 0);
+	begin_fixture(f, config);
 	for (unsigned i = 0; i < LIMIT && f->segment == NULL; i++) {
 		turn(f);
 		if (f->pair.a.peer != NULL)
@@ -250,6 +269,74 @@ static void without_fallback_a_task_fails_when_no_rail_is_left(void **state)
 	close_fixture(&f);
 }
 
+static void a_request_to_the_own_segment_is_a_copy(void **state)
+{
+	struct hf_transfer_request request;
+	struct fixture f;
+	unsigned first;
+
+	(void)state;
+	open_fixture(&f, &defaults);
+	fill(f.a.memory);
+	request = (struct hf_transfer_request){.opcode = HF_TRANSFER_WRITE,
+		.source = f.a.memory,
+		.segment = hf_transfer_own_segment(f.a.engine),
+		.target_offset = (uintptr_t)f.a.memory + BYTES / 2,
+		.length = BYTES / 2};
+	assert_int_equal(hf_transfer_resolve(f.a.engine, &request, 0), HF_TRANSPORT_MEMCPY);
+	assert_int_equal(hf_transfer_resolve(f.a.engine, &request, 1), HF_TRANSPORTS);
+	assert_int_equal(hf_transfer_submit(f.batch, &request, 1, &first, NULL), 0);
+	settle(&f);
+	assert_int_equal(hf_transfer_batch_status(f.batch), HF_TRANSFER_COMPLETED);
+	assert_memory_equal(f.a.memory, f.a.memory + BYTES / 2, BYTES / 2);
+	close_fixture(&f);
+}
+
+static void a_hint_changes_which_transport_comes_first(void **state)
+{
+	struct hf_transfer_request request;
+	struct fixture f;
+	enum hf_transport lanes = strcmp(pair_kind, "shm") == 0 ? HF_TRANSPORT_SHM : HF_TRANSPORT_RDMA;
+
+	(void)state;
+	open_fixture(&f, &defaults);
+	wait_for_rails(&f);
+	request = (struct hf_transfer_request){.segment = f.segment};
+	assert_int_equal(hf_transfer_resolve(f.a.engine, &request, 0), lanes);
+	assert_int_equal(hf_transfer_resolve(f.a.engine, &request, 1), HF_TRANSPORT_TCP);
+	assert_int_equal(hf_transfer_resolve(f.a.engine, &request, 2), HF_TRANSPORTS);
+	request.hinted = true;
+	request.hint = HF_TRANSPORT_TCP;
+	assert_int_equal(hf_transfer_resolve(f.a.engine, &request, 0), HF_TRANSPORT_TCP);
+	assert_int_equal(hf_transfer_resolve(f.a.engine, &request, 1), lanes);
+	close_fixture(&f);
+}
+
+/* R-T23 */
+static void a_required_fallback_refuses_a_segment_that_one_transport_reaches(void **state)
+{
+	struct hf_transfer_config config = {.fallback = HF_FALLBACK_REQUIRED};
+	struct hf_segment *segment;
+	struct hf_error error = {0};
+	struct fixture f;
+
+	(void)state;
+	open_fixture(&f, &config); /* has opened it */
+	close_fixture(&f);
+	without_tcp = true;
+	config.fallback = HF_FALLBACK_AUTO;
+	open_fixture(&f, &config);
+	close_fixture(&f);
+	config.fallback = HF_FALLBACK_REQUIRED;
+	begin_fixture(&f, &config);
+	for (unsigned i = 0; i < LIMIT && f.heard == 0; i++)
+		turn(&f);
+	assert_int_equal(hf_transfer_open_segment(f.a.engine, f.pair.a.peer, &segment, &error), -ENETUNREACH);
+	assert_non_null(strstr(error.text, "1 transports lead to peer b and fallback is required"));
+	close_fixture(&f);
+	without_tcp = false;
+}
+
 static void requests_that_name_no_buffer_are_refused_in_words(void **state)
 {
 	struct hf_transfer_request request;
@@ -316,6 +403,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_a_cut_rail_had_not_executed_goes_over_the_other),
 		cmocka_unit_test(without_rails_tcp_takes_over_and_rails_that_return_are_used_again),
 		cmocka_unit_test(without_fallback_a_task_fails_when_no_rail_is_left),
+		cmocka_unit_test(a_request_to_the_own_segment_is_a_copy),
+		cmocka_unit_test(a_hint_changes_which_transport_comes_first),
+		cmocka_unit_test(a_required_fallback_refuses_a_segment_that_one_transport_reaches),
 		cmocka_unit_test(requests_that_name_no_buffer_are_refused_in_words),
 		cmocka_unit_test(memory_of_a_pending_request_stays_registered),
 		cmocka_unit_test(a_peer_that_goes_ends_the_tasks_to_it),
