@@ -66,12 +66,17 @@ enum hf_transfer_permission {
 	HF_TRANSFER_REMOTE_READ = 1 << 0,
 	HF_TRANSFER_REMOTE_WRITE = 1 << 1,
 };
-/* Local memory of requests is registered, too; with permission 0 no peer reaches it. -EEXIST: it overlaps. */
+/* Local memory of requests is registered, too; with permission 0 no peer reaches it. -EEXIST: it overlaps with another
+ * buffer, or one that is being unregistered. */
 int hf_transfer_register(
 	struct hf_transfer *transfer, void *addr, uint64_t bytes, unsigned permission, struct hf_error *error);
-/* -ENOENT: no buffer begins there; -EBUSY: a pending request of this engine names it. Streams and lanes of peers that
- * use it end; their tasks fail with a program error. */
-int hf_transfer_unregister(struct hf_transfer *transfer, void *addr);
+/* Begins to unregister a buffer. From now on no new request may name it, here or at peers; what peers had not sent yet
+ * fails as an error of the program. The memory stays in use until `done` (NULL: not told) is called in a later turn:
+ * when the requests of this engine that name it have ended, and each peer has said that none of its slices is under way
+ * to it, or has not answered for 1 s. hf_transfer_close unregisters what is left, without a call.
+ * -ENOENT: no buffer begins there; -EALREADY. */
+int hf_transfer_unregister(struct hf_transfer *transfer, void *addr,
+	void (*done)(struct hf_transfer *transfer, void *addr, void *context), void *context);
 
 /* What the peer has registered. It stays until hf_transfer_close, though requests to a peer that is gone fail.
  * -EAGAIN: nothing was heard yet, events.segment follows; -ENETUNREACH: fewer than two transports reach it, and

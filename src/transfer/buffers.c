@@ -78,11 +78,17 @@ struct buffer *buffers_at(const struct buffers *buffers, const void *addr)
 	return NULL;
 }
 
+void buffers_leave(struct buffers *buffers, struct buffer *buffer, uint64_t now_ns)
+{
+	buffer->leaving = true;
+	buffer->left = ++buffers->generation;
+	buffer->left_ns = now_ns;
+}
+
 void buffers_remove(struct buffers *buffers, struct buffer *buffer)
 {
 	list_remove(&buffer->link);
 	buffers->count--;
-	buffers->generation++;
 	(void)hf_vmr_dereg(buffer->mr);
 	free(buffer);
 }
@@ -98,7 +104,7 @@ struct buffer *buffers_holding(const struct buffers *buffers, const void *addr, 
 	list_for_each (at, &buffers->list) {
 		struct buffer *buffer = container_of(at, struct buffer, link);
 
-		if (holds(buffer, (uintptr_t)addr, bytes))
+		if (!buffer->leaving && holds(buffer, (uintptr_t)addr, bytes))
 			return buffer;
 	}
 	return NULL;
@@ -131,6 +137,8 @@ void buffers_describe(const struct buffers *buffers, struct wire_segment *segmen
 	list_for_each (at, &buffers->list) {
 		const struct buffer *buffer = container_of(at, struct buffer, link);
 
+		if (buffer->leaving)
+			continue;
 		segment_out->buffers[segment_out->count++] = (struct wire_buffer){.addr = (uintptr_t)buffer->addr,
 			.bytes = buffer->bytes,
 			.key = buffer->key,

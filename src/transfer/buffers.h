@@ -20,6 +20,11 @@ struct buffer {
 	uint64_t key;
 	unsigned users; /* requests that are pending */
 	struct hf_vmr *mr;
+	bool leaving; /* being unregistered (release.h); peers do not see it from `left` on, a generation */
+	uint32_t left;
+	uint64_t left_ns;
+	void (*done)(struct hf_transfer *engine, void *addr, void *context);
+	void *context;
 };
 
 struct buffers {
@@ -39,7 +44,10 @@ int buffers_add(struct buffers *buffers, void *addr, uint64_t bytes, unsigned pe
 struct buffer *buffers_at(const struct buffers *buffers, const void *addr);
 void buffers_remove(struct buffers *buffers, struct buffer *buffer); /* nothing of it is under way */
 
-/* The buffer that holds all of [addr, addr + bytes); NULL. */
+/* No new request may name it. */
+void buffers_leave(struct buffers *buffers, struct buffer *buffer, uint64_t now_ns);
+
+/* The buffer that holds all of [addr, addr + bytes) and is not leaving; NULL. */
 struct buffer *buffers_holding(const struct buffers *buffers, const void *addr, uint64_t bytes);
 /* Where a tcp slice of a peer goes; or why it is refused. `offset` is an address. */
 enum tcp_nak buffers_find(const struct buffers *buffers, uint64_t key, enum hf_transfer_opcode opcode, uint64_t offset,

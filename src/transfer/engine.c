@@ -35,6 +35,7 @@ static enum hf_poll engine_poll(struct hf_poller *poller, uint64_t now_ns)
 	bool busy = passive_turn(engine);
 
 	busy |= memcpy_turn(&engine->own);
+	busy |= release_turn(engine, now_ns);
 	return peers_turn(engine, now_ns) || busy ? HF_BUSY : HF_IDLE;
 }
 

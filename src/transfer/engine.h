@@ -56,6 +56,9 @@ uint64_t peers_wake_ns(const struct hf_transfer *engine);
 void peers_close(struct hf_transfer *engine);
 bool peers_admit(void *engine, uint64_t initiator, uint32_t epoch); /* tcp_target_config.admits */
 
+/* release.c */
+bool release_turn(struct hf_transfer *engine, uint64_t now_ns); /* finishes to unregister what may be */
+
 /* passive.c */
 struct hf_vqp *passive_accept(
 	const struct hf_vqp_request *request, void *reply, size_t *reply_bytes, void *engine); /* hf_vqp_service */

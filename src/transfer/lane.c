@@ -97,6 +97,7 @@ static void begin_life(struct lane *lane, uint64_t now_ns)
 		back_off(lane, now_ns);
 	else
 		lane_move(lane, LANE_CONNECTING);
+	lane->lives++;
 }
 
 static bool post(
@@ -201,7 +202,7 @@ static void take_out(struct lane *lane, struct slice *slice, bool good, uint64_t
 static void bring_back(struct lane *lane, struct slice *slice, enum ibv_wc_status status, uint64_t now_ns)
 {
 	take_out(lane, slice, false, now_ns);
-	if (is_program_error(status))
+	if (is_program_error(status) && !(status == IBV_WC_REM_ACCESS_ERR && slice_refreshes(slice)))
 		slice_job_fail(slice->job);
 	else if (ended_by_path(lane) && ++slice->retries > lane->context->max_retry_count)
 		slice_job_give_up(slice->job);

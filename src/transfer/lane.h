@@ -49,6 +49,7 @@ struct lane {
 	bool probes; /* this life is to find out whether the rail carries */
 	uint64_t retry_ns, backoff_ns;
 	uint64_t bytes; /* carried, for people */
+	unsigned lives; /* that were begun, likewise */
 };
 
 void lane_init(struct lane *lane, struct lane_context *context, struct hf_peer *peer, unsigned rail, bool reachable);

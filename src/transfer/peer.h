@@ -22,10 +22,16 @@ struct peer {
 	struct rdma_peer rails[2]; /* of the transports shm and rdma */
 	struct tcp_peer tcp;
 	uint32_t fenced_epoch; /* of the peer's tcp streams: those up to it may not begin any more */
+	uint32_t released;     /* generation of our segment: no slice of the peer's is of an earlier one */
+	bool owes_release;     /* the peer waits for the same of its own */
 };
 
 /* How many transports have an end here and there, up or not. */
 unsigned peer_transports(const struct peer *peer);
+
+/* Whether all slices that are under way to the peer are of buffers that its segment has. */
+bool peer_is_released(const struct peer *peer);
+bool peer_segment_has(const struct hf_segment *segment, uint64_t key);
 
 /* The buffer of the segment that holds all of [offset, offset + length), which are addresses there; -1: none. */
 int peer_segment_buffer(const struct hf_segment *segment, uint64_t offset, uint64_t length);

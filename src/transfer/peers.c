@@ -17,6 +17,20 @@ int peer_segment_buffer(const struct hf_segment *segment, uint64_t offset, uint6
 	return -1;
 }
 
+bool peer_segment_has(const struct hf_segment *segment, uint64_t key)
+{
+	for (unsigned i = 0; i < segment->view.count; i++)
+		if (segment->view.buffers[i].key == key)
+			return true;
+	return false;
+}
+
+bool peer_is_released(const struct peer *peer)
+{
+	return rdma_peer_is_released(&peer->rails[0]) && rdma_peer_is_released(&peer->rails[1]) &&
+	       tcp_peer_is_released(&peer->tcp);
+}
+
 unsigned peer_transports(const struct peer *peer)
 {
 	const struct hf_transfer *engine = peer->engine;
@@ -82,6 +96,17 @@ void peers_say_fence(struct peer *peer, uint32_t epoch)
 		say(peer, WIRE_FENCE, &message);
 }
 
+static bool say_released(struct peer *peer)
+{
+	const union wire_message message = {.released = {.generation = peer->segment.view.generation}};
+
+	if (!peer->owes_release || !peer_is_released(peer))
+		return false;
+	peer->owes_release = false;
+	say(peer, WIRE_RELEASED, &message);
+	return true;
+}
+
 /* ---- what we hear ---- */
 
 static void on_open(struct hf_channel *channel, struct hf_peer *node_peer, void *context)
@@ -109,6 +134,7 @@ static void hear_segment(struct peer *peer, const struct wire_segment *segment)
 	struct hf_transfer *engine = peer->engine;
 
 	peer->segment.view = *segment;
+	peer->owes_release = true;
 	for (unsigned i = 0; i < sizeof(peer->rails) / sizeof(*peer->rails); i++)
 		rdma_peer_heard(&peer->rails[i]);
 	if (engine->events.segment != NULL)
@@ -151,6 +177,9 @@ static void on_message(
 		break;
 	case WIRE_FENCED:
 		tcp_peer_fenced(&peer->tcp, message->fence.epoch, message->fence.answered);
+		break;
+	case WIRE_RELEASED:
+		peer->released = message->released.generation;
 		break;
 	}
 }
@@ -207,6 +236,7 @@ bool peers_turn(struct hf_transfer *engine, uint64_t now_ns)
 		busy |= rdma_peer_turn(&peer->rails[0], now_ns);
 		busy |= rdma_peer_turn(&peer->rails[1], now_ns);
 		busy |= tcp_peer_turn(&peer->tcp, now_ns);
+		busy |= say_released(peer);
 	}
 	return busy;
 }

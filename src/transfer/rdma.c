@@ -113,13 +113,15 @@ void rdma_peer_close(struct rdma_peer *rails)
 }
 
 /* Where the bytes of a slice lie at the peer: the buffer may have gone since the request was checked. */
-static bool find_target(const struct peer *peer, const struct slice *slice, struct lane_target *target_out)
+static bool find_target(const struct peer *peer, struct slice *slice, struct lane_target *target_out)
 {
 	const struct task_request *request = slice->job->above->request;
 	int buffer = peer_segment_buffer(&peer->segment, request->offset, request->length);
 
 	if (buffer < 0)
 		return false;
+	slice->key = peer->segment.view.buffers[buffer].key;
+	slice->generation = peer->segment.view.generation;
 	*target_out = (struct lane_target){.addr = request->offset + slice->range.begin,
 		.rkey = peer->segment.view.buffers[buffer].rkey,
 		.lkey = request->local->mr->lkey};
@@ -209,6 +211,18 @@ void rdma_peer_heard(struct rdma_peer *rails)
 		rails->probe_at = (struct lane_target){.addr = buffer->addr, .rkey = buffer->rkey};
 		rails->may_probe = true;
 	}
+}
+
+bool rdma_peer_is_released(const struct rdma_peer *rails)
+{
+	for (unsigned i = 0; i < HF_RAILS_MAX; i++) {
+		if ((rails->made & 1u << i) == 0)
+			continue;
+		list_for_each (at, &rails->lanes[i].out)
+			if (!peer_segment_has(&rails->peer->segment, container_of(at, struct slice, link)->key))
+				return false;
+	}
+	return true;
 }
 
 bool rdma_peer_turn(struct rdma_peer *rails, uint64_t now_ns)

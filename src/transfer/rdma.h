@@ -35,6 +35,8 @@ void rdma_peer_heard(struct rdma_peer *rails); /* the segment has changed */
 /* The peer is gone, or the engine closes: slices come back, jobs are given up. */
 void rdma_peer_close(struct rdma_peer *rails);
 
+bool rdma_peer_is_released(const struct rdma_peer *rails); /* peer_is_released */
+
 bool rdma_peer_turn(struct rdma_peer *rails, uint64_t now_ns); /* true: something was done */
 uint64_t rdma_peer_wake_ns(const struct rdma_peer *rails);
 

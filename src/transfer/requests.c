@@ -55,17 +55,18 @@ int hf_transfer_register(
 	return rc;
 }
 
-int hf_transfer_unregister(struct hf_transfer *engine, void *addr)
+int hf_transfer_unregister(struct hf_transfer *engine, void *addr,
+	void (*done)(struct hf_transfer *engine, void *addr, void *context), void *context)
 {
 	struct buffer *buffer = buffers_at(&engine->buffers, addr);
 
 	if (buffer == NULL)
 		return -ENOENT;
-	if (buffer->users > 0)
-		return -EBUSY;
-	if (engine->target != NULL)
-		tcp_target_release(engine->target, buffer->addr, buffer->bytes);
-	buffers_remove(&engine->buffers, buffer);
+	if (buffer->leaving)
+		return -EALREADY;
+	buffer->done = done;
+	buffer->context = context;
+	buffers_leave(&engine->buffers, buffer, hf_loop_now_ns(engine->loop));
 	peers_tell_segment(engine);
 	return 0;
 }

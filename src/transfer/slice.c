@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/ensure.h"
+#include "transfer/peer.h"
 
 static unsigned holes_of(const struct transport_job *job)
 {
@@ -106,6 +107,14 @@ void slice_back(struct slice *slice)
 		list_push_front(&job->unsent, &slice->link);
 	}
 	slice_job_release(job);
+}
+
+bool slice_refreshes(struct slice *slice)
+{
+	if (slice->refreshed || slice->generation == slice->job->above->request->segment->view.generation)
+		return false;
+	slice->refreshed = true;
+	return true;
 }
 
 void slice_job_hold(struct slice_job *job)

@@ -18,8 +18,11 @@ struct slice_job;
 struct slice {
 	struct list link; /* in the job's unsent list; the transport's while it is out */
 	struct slice_job *job;
-	struct range range; /* of the request */
-	unsigned retries;   /* lanes that ended under it for a reason of the path */
+	struct range range;  /* of the request */
+	unsigned retries;    /* lanes that ended under it for a reason of the path */
+	uint64_t key;        /* of the registration at the peer that it was sent to */
+	uint32_t generation; /* of the segment then */
+	bool refreshed;      /* sent again after a refused key */
 	uint64_t sent_ns;
 };
 
@@ -52,6 +55,9 @@ void slice_back(struct slice *slice);
 /* A hold on the job, as if one more slice were out: the job stays until its release. */
 void slice_job_hold(struct slice_job *job);
 void slice_job_release(struct slice_job *job);
+
+/* Whether a slice whose key the peer refused is to be sent again: once, when the segment has changed since (R-T10). */
+bool slice_refreshes(struct slice *slice);
 
 /* Ends of the job. Each may free it, when no slice is out. */
 void slice_job_withdraw(struct slice_job *job);

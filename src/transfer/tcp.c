@@ -76,7 +76,8 @@ static void on_ended(struct tcp_stream *stream, struct tcp_slice *wire, enum tcp
 		slice_done(slice);
 		return;
 	}
-	slice_job_fail(slice->job);
+	if (reason != TCP_NAK_KEY || !slice_refreshes(slice))
+		slice_job_fail(slice->job);
 	slice_back(slice);
 }
 
@@ -271,11 +272,13 @@ static bool send_one(struct tcp_line *line)
 		return true;
 	}
 	slice->sent_ns = hf_loop_now_ns(line->peer->transport->loop);
+	slice->key = view->buffers[buffer].key;
+	slice->generation = view->generation;
 	sent->slice = slice;
 	sent->wire = (struct tcp_slice){.opcode = request->opcode,
 		.local = request->source + slice->range.begin,
 		.length = (uint32_t)(slice->range.end - slice->range.begin),
-		.key = view->buffers[buffer].key,
+		.key = slice->key,
 		.offset = request->offset + slice->range.begin};
 	tcp_stream_send(&line->stream, &sent->wire);
 	return true;
@@ -289,6 +292,21 @@ static bool fill_line(struct tcp_line *line)
 		tcp_stream_has_room(&line->stream) && send_one(line))
 		any = true;
 	return any;
+}
+
+bool tcp_peer_is_released(const struct tcp_peer *tcp_peer)
+{
+	for (unsigned i = 0; i < tcp_peer->transport->streams; i++) {
+		const struct tcp_line *line = &tcp_peer->lines[i];
+
+		if (line->state == TCP_LINE_CLOSED)
+			continue;
+		list_for_each (at, &line->stream.out)
+			if (!peer_segment_has(&tcp_peer->peer->segment,
+				    sent_of(container_of(at, struct tcp_slice, link))->slice->key))
+				return false;
+	}
+	return true;
 }
 
 static bool is_stuck(const struct tcp_line *line, uint64_t now_ns)

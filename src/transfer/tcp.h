@@ -58,6 +58,8 @@ void tcp_peer_close(struct tcp_peer *tcp_peer);
 /* The peer has fenced the stream of this epoch, and answered its slices up to this id. */
 void tcp_peer_fenced(struct tcp_peer *tcp_peer, uint32_t epoch, uint64_t answered);
 
+bool tcp_peer_is_released(const struct tcp_peer *tcp_peer); /* peer_is_released */
+
 bool tcp_peer_turn(struct tcp_peer *tcp_peer, uint64_t now_ns);
 uint64_t tcp_peer_wake_ns(const struct tcp_peer *tcp_peer);
 

@@ -30,9 +30,11 @@ static const struct field fence_fields[] = {
 	FIELD_ANY(struct wire_fence, epoch),
 	FIELD_ANY(struct wire_fence, answered),
 };
+static const struct field released_fields[] = {FIELD_ANY(struct wire_released, generation)};
 static const struct fields layouts[] = {[WIRE_SEGMENT] = FIELDS(segment_fields),
 	[WIRE_FENCE] = FIELDS(fence_fields),
-	[WIRE_FENCED] = FIELDS(fence_fields)};
+	[WIRE_FENCED] = FIELDS(fence_fields),
+	[WIRE_RELEASED] = FIELDS(released_fields)};
 
 uint32_t wire_encode(enum wire_kind kind, const union wire_message *message, uint8_t *at)
 {
@@ -52,7 +54,7 @@ static bool segment_is_valid(const struct wire_segment *segment)
 
 bool wire_decode(const uint8_t *at, size_t bytes, enum wire_kind *kind_out, union wire_message *message_out)
 {
-	if (bytes < 1 || bytes > WIRE_BYTES_MAX || at[0] < WIRE_SEGMENT || at[0] > WIRE_FENCED)
+	if (bytes < 1 || bytes > WIRE_BYTES_MAX || at[0] < WIRE_SEGMENT || at[0] > WIRE_RELEASED)
 		return false;
 	*kind_out = (enum wire_kind)at[0];
 	if (!fields_read(&layouts[at[0]], at + 1, (uint32_t)bytes - 1, message_out))

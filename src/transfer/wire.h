@@ -3,6 +3,7 @@
  *   SEGMENT   sent when the channel opens and whenever buffers come or go: the whole segment, under a new generation
  *   FENCE     asks the target to end a tcp stream of the sender's and to place nothing more of it (R-T3)
  *   FENCED    the answer
+ *   RELEASED  answers each SEGMENT: no slice is under way to a buffer that is not in it (R-T20)
  *
  * A segment is an engine's set of registered buffers. Incarnations tell a restarted process from the one before at the
  * same address (R-T22). */
@@ -21,6 +22,7 @@ enum wire_kind {
 	WIRE_SEGMENT = 1,
 	WIRE_FENCE,
 	WIRE_FENCED,
+	WIRE_RELEASED,
 };
 
 struct wire_buffer {
@@ -45,9 +47,14 @@ struct wire_fence { /* FENCE, FENCED */
 	uint64_t answered; /* FENCED: id of the last slice of that stream that was placed or answered; 0: none */
 };
 
+struct wire_released {
+	uint32_t generation;
+};
+
 union wire_message {
 	struct wire_segment segment;
 	struct wire_fence fence;
+	struct wire_released released;
 };
 
 /* Returns the length, at most WIRE_BYTES_MAX. */

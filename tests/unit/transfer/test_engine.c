@@ -11,6 +11,7 @@
 #include <holdfast/transfer.h>
 
 #include "../vqp/pair.h"
+#include "transfer/engine.h"
 
 #define BYTES  (8u << 20)
 #define SECOND 1000000000ull
@@ -31,6 +32,8 @@ struct fixture {
 	struct hf_segment *segment; /* of b, as a sees it */
 	uint64_t target;            /* where it begins */
 	unsigned heard;             /* times that a heard of b's segment */
+	unsigned unregistered;      /* calls of on_unregistered */
+	bool pending_then;
 	struct hf_transfer_batch *batch;
 };
 
@@ -358,6 +361,24 @@ static void requests_that_name_no_buffer_are_refused_in_words(void **state)
 	close_fixture(&f);
 }
 
+static void on_unregistered(struct hf_transfer *engine, void *addr, void *context)
+{
+	struct fixture *f = context;
+
+	(void)engine;
+	(void)addr;
+	f->unregistered++;
+	f->pending_then = hf_transfer_batch_status(f->batch) == HF_TRANSFER_PENDING;
+}
+
+static void turn_until_unregistered(struct fixture *f)
+{
+	for (unsigned i = 0; i < LIMIT && f->unregistered == 0; i++)
+		turn(f);
+	assert_int_equal(f->unregistered, 1);
+}
+
+/* R-T20, of the memory here */
 static void memory_of_a_pending_request_stays_registered(void **state)
 {
 	struct fixture f;
@@ -365,12 +386,59 @@ static void memory_of_a_pending_request_stays_registered(void **state)
 	(void)state;
 	open_fixture(&f, &defaults);
 	submit_chunks(&f);
-	assert_int_equal(hf_transfer_unregister(f.a.engine, f.a.memory), -EBUSY);
+	assert_int_equal(hf_transfer_unregister(f.a.engine, f.a.memory + 1, on_unregistered, &f), -ENOENT);
+	assert_int_equal(hf_transfer_unregister(f.a.engine, f.a.memory, on_unregistered, &f), 0);
+	assert_int_equal(hf_transfer_unregister(f.a.engine, f.a.memory, on_unregistered, &f), -EALREADY);
+	assert_int_equal(submit(&f, HF_TRANSFER_WRITE, 0, CHUNK), -EINVAL);
+	assert_int_equal(hf_transfer_register(f.a.engine, f.a.memory, CHUNK, 0, NULL), -EEXIST);
 	assert_int_equal(hf_transfer_batch_free(f.batch), -EBUSY);
 	assert_int_equal(hf_transfer_close(f.a.engine), -EBUSY);
+	turn_until_unregistered(&f);
+	assert_false(f.pending_then);
+	assert_int_equal(hf_transfer_batch_status(f.batch), HF_TRANSFER_COMPLETED);
+	assert_int_equal(hf_transfer_register(f.a.engine, f.a.memory, CHUNK, 0, NULL), 0);
+	close_fixture(&f);
+}
+
+/* Lives of lanes that a has begun. */
+static unsigned lives(const struct fixture *f)
+{
+	const struct peer *peer = container_of(f->segment, struct peer, segment);
+	unsigned sum = 0;
+
+	for (unsigned i = 0; i < 2; i++)
+		for (unsigned k = 0; k < 2; k++)
+			sum += peer->rails[i].lanes[k].lives;
+	return sum;
+}
+
+/* R-T20, of memory that peers write: no slice meets a key that has gone, which would end its lane; and nothing is
+ * written once it is unregistered. */
+static void unregister_under_load_takes_no_key_away_from_a_slice(void **state)
+{
+	enum hf_transfer_status status;
+	unsigned before;
+	struct fixture f;
+
+	(void)state;
+	open_fixture(&f, &defaults);
+	wait_for_rails(&f);
+	fill(f.a.memory);
+	before = lives(&f);
+	for (unsigned i = 0; i < 4; i++)
+		submit_chunks(&f);
+	turn_until_some_moved(&f);
+	assert_int_equal(hf_transfer_unregister(f.b.engine, f.b.memory, on_unregistered, &f), 0);
+	turn_until_unregistered(&f);
+	memset(f.b.memory, 0xee, BYTES);
 	settle(&f);
-	assert_int_equal(hf_transfer_unregister(f.a.engine, f.a.memory + 1), -ENOENT);
-	assert_int_equal(hf_transfer_unregister(f.a.engine, f.a.memory), 0);
+	for (unsigned i = 0; i < 1000; i++)
+		turn(&f);
+	for (unsigned i = 0; i < BYTES; i++)
+		assert_int_equal(f.b.memory[i], 0xee);
+	assert_int_equal(lives(&f), before);
+	assert_int_equal(hf_transfer_task_status(f.batch, 4 * BYTES / CHUNK - 1, &status, NULL), 0);
+	assert_true(status == HF_TRANSFER_FAILED || strcmp(pair_kind, "shm") == 0);
 	close_fixture(&f);
 }
 
@@ -408,6 +476,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_required_fallback_refuses_a_segment_that_one_transport_reaches),
 		cmocka_unit_test(requests_that_name_no_buffer_are_refused_in_words),
 		cmocka_unit_test(memory_of_a_pending_request_stays_registered),
+		cmocka_unit_test(unregister_under_load_takes_no_key_away_from_a_slice),
 		cmocka_unit_test(a_peer_that_goes_ends_the_tasks_to_it),
 	};
 
