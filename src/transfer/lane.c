@@ -170,6 +170,8 @@ static bool is_program_error(enum ibv_wc_status status)
 
 static bool ended_by_path(const struct lane *lane)
 {
+	if (lane->timed_out)
+		return true;
 	switch (hf_vqp_end(lane->vqp, NULL)) {
 	case HF_VQP_END_NO_PATH:
 	case HF_VQP_END_DEVICE:
@@ -253,11 +255,9 @@ static void end_life(struct lane *lane, uint64_t now_ns)
 	drop_vqp(lane);
 	lane_move(lane, LANE_CLOSED);
 	back_off(lane, now_ns);
-	if (lane->probes)
-		monitor_step(lane, RAIL_MONITOR_EVENT_PROBE_BAD, now_ns);
-	else if (path)
-		monitor_step(lane, RAIL_MONITOR_EVENT_ERROR, now_ns);
-	lane->probes = false;
+	if (path) /* a probe that ended for another reason says nothing: the next life is one, too (R-T16) */
+		monitor_step(lane, lane->probes ? RAIL_MONITOR_EVENT_PROBE_BAD : RAIL_MONITOR_EVENT_ERROR, now_ns);
+	lane->probes = lane->timed_out = false;
 }
 
 void lane_withdraw(struct lane *lane)
@@ -269,6 +269,14 @@ void lane_withdraw(struct lane *lane)
 	else
 		hf_vqp_abort(lane->vqp);
 	lane_move(lane, LANE_ENDING);
+}
+
+void lane_time_out(struct lane *lane)
+{
+	if (lane->state == LANE_CLOSED || lane->state == LANE_ENDING)
+		return;
+	lane->timed_out = true;
+	lane_withdraw(lane);
 }
 
 void lane_close(struct lane *lane)

@@ -46,7 +46,8 @@ struct lane {
 	struct lane_load load;
 	struct list out; /* slices */
 	unsigned out_count;
-	bool probes; /* this life is to find out whether the rail carries */
+	bool probes;    /* this life is to find out whether the rail carries */
+	bool timed_out; /* this life ends because a slice was out for too long */
 	uint64_t retry_ns, backoff_ns;
 	uint64_t bytes; /* carried, for people */
 	unsigned lives; /* that were begun, likewise */
@@ -65,6 +66,7 @@ bool lane_has_room(const struct lane *lane);
 void lane_send(struct lane *lane, struct slice *slice, const struct lane_target *to);
 /* Ends this life: both ends are fenced and the slices come back. */
 void lane_withdraw(struct lane *lane);
+void lane_time_out(struct lane *lane); /* likewise; a slice was out for too long, which is an error of the rail */
 
 /* Takes completions, makes the vqp again when it has ended, probes. `probe_at`: memory of the peer that may be read;
  * NULL: none, and a connection that comes up is a good probe. True: something was done. */

@@ -194,7 +194,7 @@ static void withdraw_stuck(struct rdma_peer *rails, struct lane *lane, uint64_t 
 	const struct slice *oldest = list_empty(&lane->out) ? NULL : container_of(lane->out.next, struct slice, link);
 
 	if (oldest != NULL && now_ns - oldest->sent_ns >= rails->transport->max_timeout_ns)
-		lane_withdraw(lane);
+		lane_time_out(lane);
 }
 
 void rdma_peer_heard(struct rdma_peer *rails)
