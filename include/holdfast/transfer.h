@@ -44,10 +44,13 @@ struct hf_transfer_config {
 	uint64_t rail_probe_interval_ns; /* of a paused rail; 0: 1 s */
 	uint64_t block_bytes;            /* of a slice; 0: 64 KiB, and 1 MiB on shm */
 	uint64_t window_bytes;           /* in flight on a lane; 0: 16 slices */
-	uint64_t max_timeout_ns;         /* a slice that is out for longer ends with its lane; 0: 10 s */
-	uint64_t cancel_grace_ns;        /* from a cancel until slices that are out are withdrawn; 0: 100 ms */
-	unsigned streams;                /* of tcp to a peer; 0: 2; at most 8 */
-	bool keep_requests_apart;        /* adjacent requests of a submit are not merged */
+	/* A peer that was not heard of for it, an eighth of it and 50 ms is dead (hf_node_listen), and only then do
+	 * WRITEs that it may have received end. 0: 2 s, or longer where the node's heartbeats need it. */
+	uint64_t lease_ns;
+	uint64_t max_timeout_ns;  /* a slice that is out for longer ends with its lane; 0: 10 s */
+	uint64_t cancel_grace_ns; /* from a cancel until slices that are out are withdrawn; 0: 100 ms */
+	unsigned streams;         /* of tcp to a peer; 0: 2; at most 8 */
+	bool keep_requests_apart; /* adjacent requests of a submit are not merged */
 };
 
 struct hf_transfer_events {

@@ -139,6 +139,11 @@ static void take_lease(struct hf_peer *peer, const struct message_head *head)
 		say(peer, now_ns);
 }
 
+uint64_t peer_lease_until_ns(const struct hf_peer *peer)
+{
+	return peer->lease.contact_ns + peer->lease.ours_ns;
+}
+
 void peer_lease_tick(struct hf_peer *peer, uint64_t now_ns)
 {
 	if (!peer->up)

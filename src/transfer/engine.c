@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "node/node.h"
 
 #define CHANNEL_NAME       "holdfast.transfer"
 #define BLOCK_BYTES        65536u
@@ -20,6 +21,7 @@
 #define PROBE_INTERVAL_NS  1000000000ull
 #define MAX_TIMEOUT_NS     10000000000ull
 #define CANCEL_GRACE_NS    100000000ull
+#define LEASE_NS           2000000000ull
 #define TICK_NS            10000000ull /* for ports of rails that changed, and slices that are stuck */
 
 static uint64_t or_default(uint64_t value, uint64_t standard)
@@ -36,6 +38,8 @@ static enum hf_poll engine_poll(struct hf_poller *poller, uint64_t now_ns)
 
 	busy |= memcpy_turn(&engine->own);
 	busy |= release_turn(engine, now_ns);
+	if (engine->target != NULL)
+		tcp_target_turn(engine->target, now_ns);
 	return peers_turn(engine, now_ns) || busy ? HF_BUSY : HF_IDLE;
 }
 
@@ -121,6 +125,7 @@ static int open_target(struct hf_transfer *engine, const struct hf_transfer_conf
 		.incarnation = engine->incarnation,
 		.streams_max = TARGET_STREAMS_MAX,
 		.admits = peers_admit,
+		.lease_until_ns = peers_lease_until_ns,
 		.find = find_buffer,
 		.context = engine};
 
@@ -144,6 +149,18 @@ static int open_memory(struct hf_transfer *engine, const struct hf_transfer_conf
 	if (engine->probe_memory == NULL)
 		return hf_error_set(error, -ENOMEM, "no memory for the transfer engine");
 	return hf_vmr_reg(engine->pd, engine->probe_memory, bytes, IBV_ACCESS_LOCAL_WRITE, &engine->probe, error);
+}
+
+static int begin_lease(struct hf_transfer *engine, const struct hf_transfer_config *config, struct hf_error *error)
+{
+	const struct hf_node_config *node = &engine->node->config;
+	uint64_t least_ns = 2 * node->heartbeat_ns * node->heartbeat_misses;
+	int rc;
+
+	engine->lease.lease_ns = or_default(config->lease_ns, least_ns > LEASE_NS ? least_ns : LEASE_NS);
+	rc = hf_node_listen(engine->node, &engine->lease, error);
+	engine->listens = rc == 0;
+	return rc;
 }
 
 static int check(const struct hf_transfer_config *config, struct hf_error *error)
@@ -184,7 +201,9 @@ int hf_transfer_open(struct hf_node *node, const struct hf_transfer_config *conf
 	list_init(&engine->buffers.list);
 	while (engine->incarnation == 0)
 		hf_env_entropy(hf_loop_env(engine->loop), &engine->incarnation, sizeof(engine->incarnation));
-	rc = open_memory(engine, config, error);
+	rc = begin_lease(engine, config, error);
+	if (rc == 0)
+		rc = open_memory(engine, config, error);
 	if (rc == 0)
 		rc = open_target(engine, config, error);
 	if (rc == 0) {
@@ -231,6 +250,8 @@ int hf_transfer_close(struct hf_transfer *engine)
 		(void)hf_vcq_destroy(engine->passive_cq);
 	if (engine->pd != NULL)
 		(void)hf_vpd_free(engine->pd);
+	if (engine->listens)
+		hf_node_unlisten(engine->node, &engine->lease);
 	free(engine);
 	return 0;
 }

@@ -23,6 +23,8 @@ struct hf_transfer {
 	struct hf_transfer_events events;
 	void *context;
 	uint64_t incarnation;
+	struct hf_node_listener lease; /* R-T4 */
+	bool listens;
 	enum hf_transfer_fallback fallback;
 	bool merge_requests;
 	struct hf_channel *channel;
@@ -54,7 +56,8 @@ void peers_say_fence(struct peer *peer, uint32_t epoch);
 bool peers_turn(struct hf_transfer *engine, uint64_t now_ns);
 uint64_t peers_wake_ns(const struct hf_transfer *engine);
 void peers_close(struct hf_transfer *engine);
-bool peers_admit(void *engine, uint64_t initiator, uint32_t epoch); /* tcp_target_config.admits */
+bool peers_admit(void *engine, uint64_t initiator, uint32_t epoch); /* tcp_target_config */
+uint64_t peers_lease_until_ns(void *engine, uint64_t initiator);    /* likewise */
 
 /* release.c */
 bool release_turn(struct hf_transfer *engine, uint64_t now_ns); /* finishes to unregister what may be */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "node/peer.h"
 
 int peer_segment_buffer(const struct hf_segment *segment, uint64_t offset, uint64_t length)
 {
@@ -209,17 +210,29 @@ static void on_end(struct hf_channel *channel, struct hf_peer *node_peer, void *
 
 const struct hf_channel_events peers_channel_events = {.open = on_open, .message = on_message, .end = on_end};
 
-bool peers_admit(void *context, uint64_t initiator, uint32_t epoch)
+static const struct peer *find(const struct hf_transfer *engine, uint64_t incarnation)
 {
-	const struct hf_transfer *engine = context;
-
 	list_for_each (at, &engine->peers) {
 		const struct peer *peer = container_of(at, struct peer, link);
 
-		if (peer->node_peer != NULL && peer->segment.view.incarnation == initiator)
-			return epoch > peer->fenced_epoch;
+		if (peer->node_peer != NULL && peer->segment.view.incarnation == incarnation)
+			return peer;
 	}
-	return false;
+	return NULL;
+}
+
+bool peers_admit(void *engine, uint64_t initiator, uint32_t epoch)
+{
+	const struct peer *peer = find(engine, initiator);
+
+	return peer != NULL && epoch > peer->fenced_epoch;
+}
+
+uint64_t peers_lease_until_ns(void *engine, uint64_t initiator)
+{
+	const struct peer *peer = find(engine, initiator);
+
+	return peer == NULL ? 0 : peer_lease_until_ns(peer->node_peer);
 }
 
 /* ---- turns ---- */

@@ -121,10 +121,24 @@ static ssize_t read_some(struct tcp_pipe *pipe)
 	return hf_stream_read(pipe->io, dropped, pipe->payload_left < DROP_BYTES ? pipe->payload_left : DROP_BYTES);
 }
 
+static const char *may_read(struct tcp_pipe *pipe)
+{
+	return pipe->payload_left == 0 || pipe->place == NULL || pipe->events->may_place == NULL
+		       ? NULL
+		       : pipe->events->may_place(pipe);
+}
+
 static void receive(struct tcp_pipe *pipe)
 {
 	for (uint64_t bytes = 0; bytes < READ_BYTES_TURN && pipe->io != NULL && reads(pipe);) {
-		ssize_t n = read_some(pipe);
+		const char *reason = may_read(pipe);
+		ssize_t n;
+
+		if (reason != NULL) {
+			pipe->events->broken(pipe, reason);
+			return;
+		}
+		n = read_some(pipe);
 
 		if (n == -EAGAIN || n == -ENOTCONN)
 			return;

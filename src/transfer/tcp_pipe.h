@@ -18,6 +18,8 @@ struct tcp_pipe_events {
 	 * or `reason` is set and it breaks. Headers without payload leave *place_out alone. */
 	bool (*header)(
 		struct tcp_pipe *pipe, const struct tcp_header *header, uint8_t **place_out, const char **reason);
+	/* Before a part of a payload is received into place. A reason: nothing is, and the pipe breaks. */
+	const char *(*may_place)(struct tcp_pipe *pipe);
 	/* Its payload is in place. May close the pipe. */
 	void (*placed)(struct tcp_pipe *pipe, const struct tcp_header *header);
 	/* Nothing comes or goes any more. The owner closes the pipe. */

@@ -8,6 +8,8 @@
 #include "base/log.h"
 #include "transfer/tcp_pipe.h"
 
+#define LEASE_LOOK_NS 10000000ull
+
 struct tcp_target {
 	struct hf_loop *loop;
 	struct tcp_target_config config;
@@ -16,6 +18,7 @@ struct tcp_target {
 	struct list streams; /* in the order in which they came */
 	unsigned count;
 	struct log_limit limit;
+	uint64_t looked_ns; /* at the leases */
 };
 
 struct target_stream {
@@ -27,6 +30,8 @@ struct target_stream {
 	uint64_t initiator;
 	uint32_t epoch;
 	uint64_t answered; /* id of the last that was placed or answered */
+	uint64_t until_ns; /* nothing is placed from then on */
+	bool over;         /* for good: the lease was not extended in time */
 };
 
 static void stream_free(struct target_stream *stream)
@@ -52,6 +57,23 @@ static void answer(struct target_stream *stream, const struct tcp_header *to, en
 		tcp_pipe_pause(&stream->pipe, true);
 }
 
+/* By the clock, not by the turn, in which the process may have been stopped. Looks first and extends then: contact that
+ * is heard after the stop says nothing for what came before it. */
+static const char *may_place(struct tcp_pipe *pipe)
+{
+	struct target_stream *stream = container_of(pipe, struct target_stream, pipe);
+	const struct tcp_target_config *config = &stream->target->config;
+	uint64_t until_ns;
+
+	stream->over |= hf_env_now_ns(hf_loop_env(stream->target->loop)) >= stream->until_ns;
+	if (stream->over)
+		return "the lease was over: this process stood still, or lost contact";
+	until_ns = config->lease_until_ns(config->context, stream->initiator);
+	if (until_ns > stream->until_ns)
+		stream->until_ns = until_ns;
+	return NULL;
+}
+
 static const char *begin(struct target_stream *stream, const struct tcp_header *hello)
 {
 	const struct tcp_target_config *config = &stream->target->config;
@@ -65,6 +87,7 @@ static const char *begin(struct target_stream *stream, const struct tcp_header *
 	stream->begun = true;
 	stream->initiator = hello->id;
 	stream->epoch = hello->epoch;
+	stream->until_ns = config->lease_until_ns(config->context, stream->initiator);
 	return NULL;
 }
 
@@ -126,7 +149,7 @@ static void on_room(struct tcp_pipe *pipe)
 }
 
 static const struct tcp_pipe_events target_events = {
-	.header = on_header, .placed = on_placed, .broken = on_broken, .room = on_room};
+	.header = on_header, .may_place = may_place, .placed = on_placed, .broken = on_broken, .room = on_room};
 
 /* False: every stream in use belongs to a peer. */
 static bool make_room(struct tcp_target *target)
@@ -234,6 +257,20 @@ uint64_t tcp_target_fence(struct tcp_target *target, uint64_t initiator, uint32_
 		stream_free(stream);
 	}
 	return answered;
+}
+
+void tcp_target_turn(struct tcp_target *target, uint64_t now_ns)
+{
+	if (now_ns - target->looked_ns < LEASE_LOOK_NS)
+		return;
+	target->looked_ns = now_ns;
+	list_for_each_safe (at, &target->streams) {
+		struct target_stream *stream = container_of(at, struct target_stream, link);
+		const char *reason = stream->begun ? may_place(&stream->pipe) : NULL;
+
+		if (reason != NULL)
+			on_broken(&stream->pipe, reason);
+	}
 }
 
 void tcp_target_end(struct tcp_target *target, uint64_t initiator)

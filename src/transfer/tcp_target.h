@@ -5,7 +5,8 @@
  * answered from memory, in order. What is asked for is checked before a byte of payload is taken.
  *
  * What an initiator has sent may lie in this kernel when the initiator is gone, so its close is no fence:
- * tcp_target_fence is (R-T3). Owned by a loop. */
+ * tcp_target_fence is (R-T3). What lay in this kernel while this process stood still is placed only within the lease of
+ * the initiator, which counts it as fenced afterwards (R-T5). Owned by a loop. */
 #ifndef HOLDFAST_TRANSFER_TCP_TARGET_H
 #define HOLDFAST_TRANSFER_TCP_TARGET_H
 
@@ -22,6 +23,8 @@ struct tcp_target_config {
 	unsigned streams_max; /* of all initiators together; when all are in use, the oldest without a HELLO ends */
 	/* Whether a stream of this epoch of that initiator may begin: it is a peer, and the epoch is not fenced. */
 	bool (*admits)(void *context, uint64_t initiator, uint32_t epoch);
+	/* Until when what this initiator sent may be placed, by the last contact. */
+	uint64_t (*lease_until_ns)(void *context, uint64_t initiator);
 	/* Where [offset, offset + length) of the buffer `key` lies; or why it may not be touched. */
 	enum tcp_nak (*find)(void *context, uint64_t key, enum hf_transfer_opcode opcode, uint64_t offset,
 		uint32_t length, uint8_t **at_out);
@@ -36,7 +39,9 @@ struct hf_addr tcp_target_addr(const struct tcp_target *target); /* where it lis
 /* When this returns, nothing of the initiator's stream is placed any more; `admits` refuses one whose HELLO has not
  * come yet. Returns the last id of that stream that was placed or answered; 0: none was. */
 uint64_t tcp_target_fence(struct tcp_target *target, uint64_t initiator, uint32_t epoch);
-/* Ends all streams of the initiator: it is gone, or this process stood still for longer than the lease (R-T5). */
+/* Extends the leases of the streams. Due several times in a lease. */
+void tcp_target_turn(struct tcp_target *target, uint64_t now_ns);
+/* Ends all streams of the initiator: it is gone. */
 void tcp_target_end(struct tcp_target *target, uint64_t initiator);
 /* Ends the streams that have a payload to or from this memory under way: it is to be freed. */
 void tcp_target_release(struct tcp_target *target, const void *memory, uint64_t bytes);

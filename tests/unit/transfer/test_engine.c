@@ -11,6 +11,7 @@
 #include <holdfast/transfer.h>
 
 #include "../vqp/pair.h"
+#include "base/log.h"
 #include "transfer/engine.h"
 
 #define BYTES  (8u << 20)
@@ -20,6 +21,7 @@
 #define TASKS  512u
 
 static bool without_tcp; /* at b */
+static bool without_management;
 
 struct side {
 	struct hf_transfer *engine;
@@ -92,7 +94,7 @@ static void settle(struct fixture *f)
 static void begin_fixture(struct fixture *f, const struct hf_transfer_config *config)
 {
 	*f = (struct fixture){0};
-	pair_management = true;
+	pair_management = !without_management;
 	pair_open(&f->pair, HF_POLICY_VARUNA);
 	open_side(f, &f->pair.a, &f->a, config);
 	open_side(f, &f->pair.b, &f->b, config);
@@ -340,6 +342,31 @@ static void a_required_fallback_refuses_a_segment_that_one_transport_reaches(voi
 	without_tcp = false;
 }
 
+static void note_pause(enum log_level level, const char *line, void *context)
+{
+	(void)level;
+	if (strstr(line, "Rail paused") != NULL)
+		(*(unsigned *)context)++;
+}
+
+/* R-T16: a probe that ends with its peer's engine says nothing about the rail. */
+static void an_engine_that_closes_trips_no_rail(void **state)
+{
+	unsigned pauses = 0;
+	struct fixture f;
+
+	(void)state;
+	log_set_sink(note_pause, &pauses);
+	for (unsigned turns = 0; turns < 20; turns++) {
+		open_fixture(&f, &defaults);
+		for (unsigned i = 0; i < turns; i++)
+			turn(&f);
+		close_fixture(&f);
+	}
+	log_set_sink(NULL, NULL);
+	assert_int_equal(pauses, 0);
+}
+
 static void requests_that_name_no_buffer_are_refused_in_words(void **state)
 {
 	struct hf_transfer_request request;
@@ -442,6 +469,34 @@ static void unregister_under_load_takes_no_key_away_from_a_slice(void **state)
 	close_fixture(&f);
 }
 
+/* R-T4: nobody can be asked to fence, so the WRITEs stay pending until the peer has fenced itself. */
+static void without_any_control_path_writes_stay_pending_until_the_lease_is_over(void **state)
+{
+	const struct hf_transfer_config config = {.lease_ns = SECOND / 2, .fallback = HF_FALLBACK_OFF};
+	uint64_t begin_ns;
+	struct fixture f;
+
+	(void)state;
+	if (strcmp(pair_kind, "shm") == 0) {
+		print_message("skipped: nothing is under way on shm for long enough to be cut\n");
+		skip();
+	}
+	without_management = true;
+	open_fixture(&f, &config);
+	wait_for_rails(&f);
+	submit_chunks(&f);
+	turn_until_some_moved(&f);
+	begin_ns = hf_env_now_ns(hf_env_host());
+	pair_cut(&f.pair, 0, false);
+	pair_cut(&f.pair, 1, false);
+	settle(&f);
+	assert_int_equal(hf_transfer_batch_status(f.batch), HF_TRANSFER_FAILED);
+	assert_int_equal(f.pair.a.peers_down, 1);
+	assert_true(hf_env_now_ns(hf_env_host()) - begin_ns >= config.lease_ns);
+	close_fixture(&f);
+	without_management = false;
+}
+
 static void a_peer_that_goes_ends_the_tasks_to_it(void **state)
 {
 	struct fixture f;
@@ -474,9 +529,11 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_request_to_the_own_segment_is_a_copy),
 		cmocka_unit_test(a_hint_changes_which_transport_comes_first),
 		cmocka_unit_test(a_required_fallback_refuses_a_segment_that_one_transport_reaches),
+		cmocka_unit_test(an_engine_that_closes_trips_no_rail),
 		cmocka_unit_test(requests_that_name_no_buffer_are_refused_in_words),
 		cmocka_unit_test(memory_of_a_pending_request_stays_registered),
 		cmocka_unit_test(unregister_under_load_takes_no_key_away_from_a_slice),
+		cmocka_unit_test(without_any_control_path_writes_stay_pending_until_the_lease_is_over),
 		cmocka_unit_test(a_peer_that_goes_ends_the_tasks_to_it),
 	};
 

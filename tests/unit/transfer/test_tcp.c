@@ -27,7 +27,9 @@ struct fixture {
 	struct tcp_slice slices[SLICES];
 	enum tcp_nak reasons[SLICES];
 	unsigned ended, broken;
-	uint32_t fenced; /* epochs up to this */
+	uint32_t fenced;         /* epochs up to this */
+	uint64_t lease_until_ns; /* at the first of those: */
+	unsigned contacts;
 };
 
 static struct fixture *fixture_of(struct tcp_stream *stream)
@@ -40,6 +42,14 @@ static bool admits(void *context, uint64_t initiator, uint32_t epoch)
 	const struct fixture *f = context;
 
 	return initiator == INITIATOR && epoch > f->fenced;
+}
+
+static uint64_t lease_until_ns(void *context, uint64_t initiator)
+{
+	struct fixture *f = context;
+
+	assert_int_equal(initiator, INITIATOR);
+	return f->contacts++ == 0 ? f->lease_until_ns : UINT64_MAX;
 }
 
 static enum tcp_nak find(
@@ -97,11 +107,16 @@ static void open_stream(struct fixture *f, uint64_t target, uint32_t epoch)
 static int open_fixture(void **state)
 {
 	struct fixture *f = calloc(1, sizeof(*f));
-	struct tcp_target_config config = {
-		.listen = loopback(), .incarnation = TARGET, .streams_max = 4, .admits = admits, .find = find};
+	struct tcp_target_config config = {.listen = loopback(),
+		.incarnation = TARGET,
+		.streams_max = 4,
+		.admits = admits,
+		.lease_until_ns = lease_until_ns,
+		.find = find};
 
 	assert_non_null(f);
 	config.context = f;
+	f->lease_until_ns = UINT64_MAX;
 	f->local = malloc(BYTES);
 	f->remote = malloc(BYTES);
 	assert_true(f->local != NULL && f->remote != NULL);
@@ -237,6 +252,32 @@ static void a_stream_that_was_fenced_before_it_began_is_refused(void **state)
 	assert_int_equal(f->remote[0], 0);
 }
 
+/* R-T5: the process stood still behind the HELLO. Contact is heard afterwards, before what waited in the socket. */
+static void what_waited_past_the_lease_is_not_placed(void **state)
+{
+	struct fixture *f = *state;
+
+	f->lease_until_ns = hf_env_now_ns(hf_env_host());
+	open_stream(f, TARGET, EPOCH);
+	send_slice(f, 0, HF_TRANSFER_WRITE, KEY);
+	turn_until(f, &f->broken, 1);
+	assert_int_equal(f->ended, 0);
+	assert_int_equal(f->remote[0], 0);
+}
+
+static void a_lease_is_extended_while_there_is_contact(void **state)
+{
+	struct fixture *f = *state;
+
+	f->lease_until_ns = hf_env_now_ns(hf_env_host()) + 3600000000000ull;
+	open_stream(f, TARGET, EPOCH);
+	send_slice(f, 0, HF_TRANSFER_WRITE, KEY);
+	turn_until(f, &f->ended, 1);
+	f->contacts = 1;
+	tcp_target_turn(f->target, hf_env_now_ns(hf_env_host()) + 1000000000);
+	assert_int_equal(f->contacts, 2);
+}
+
 static void streams_without_a_hello_give_way_to_peers(void **state)
 {
 	struct fixture *f = *state;
@@ -279,6 +320,8 @@ int main(void)
 		CASE(a_stream_for_another_incarnation_is_refused),
 		CASE(nothing_is_placed_after_the_fence),
 		CASE(a_stream_that_was_fenced_before_it_began_is_refused),
+		CASE(what_waited_past_the_lease_is_not_placed),
+		CASE(a_lease_is_extended_while_there_is_contact),
 		CASE(streams_without_a_hello_give_way_to_peers),
 		CASE(a_buffer_that_goes_ends_the_streams_that_use_it),
 	};
