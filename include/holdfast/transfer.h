@@ -50,6 +50,9 @@ struct hf_transfer_config {
 	uint64_t max_timeout_ns;  /* a slice that is out for longer ends with its lane; 0: 10 s */
 	uint64_t cancel_grace_ns; /* from a cancel until slices that are out are withdrawn; 0: 100 ms */
 	unsigned streams;         /* of tcp to a peer; 0: 2; at most 8 */
+	/* A WRITE over a rail is complete when a READ on its lane has come back behind it: a NIC that dies with what it
+	 * had acknowledged takes no completed WRITE with it. Buffers must permit READs then. */
+	bool confirm_writes;
 	bool keep_requests_apart; /* adjacent requests of a submit are not merged */
 };
 

@@ -61,7 +61,8 @@ static void init_lanes(struct hf_transfer *engine, struct rdma_transport *rails,
 	rails->lanes = (struct lane_context){.loop = engine->loop,
 		.node = engine->node,
 		.pd = engine->pd,
-		.probe = engine->probe,
+		.probe = &engine->probe,
+		.confirm_writes = config->confirm_writes && rails == &engine->rdma,
 		.monitor = {.error_threshold = (unsigned)or_default(config->rail_error_threshold, ERROR_THRESHOLD),
 			.error_window_ns = or_default(config->rail_error_window_ns, ERROR_WINDOW_NS),
 			.cooldown_ns = or_default(config->rail_cooldown_ns, COOLDOWN_NS),
@@ -136,7 +137,6 @@ static int open_target(struct hf_transfer *engine, const struct hf_transfer_conf
 
 static int open_memory(struct hf_transfer *engine, const struct hf_transfer_config *config, struct hf_error *error)
 {
-	uint64_t bytes = or_default(config->block_bytes, BLOCK_BYTES);
 	int rc = hf_vpd_alloc(engine->node, &engine->pd);
 
 	if (rc == 0)
@@ -145,10 +145,7 @@ static int open_memory(struct hf_transfer *engine, const struct hf_transfer_conf
 		return hf_error_set(
 			error, rc, "the transfer engine cannot have a protection domain: %s", strerror(-rc));
 	buffers_init(&engine->buffers, hf_loop_env(engine->loop), engine->pd);
-	engine->probe_memory = malloc(bytes);
-	if (engine->probe_memory == NULL)
-		return hf_error_set(error, -ENOMEM, "no memory for the transfer engine");
-	return hf_vmr_reg(engine->pd, engine->probe_memory, bytes, IBV_ACCESS_LOCAL_WRITE, &engine->probe, error);
+	return probe_open(&engine->probe, engine->pd, or_default(config->block_bytes, BLOCK_BYTES), error);
 }
 
 static int begin_lease(struct hf_transfer *engine, const struct hf_transfer_config *config, struct hf_error *error)
@@ -242,10 +239,8 @@ int hf_transfer_close(struct hf_transfer *engine)
 		hf_vqp_unserve(engine->node, &engine->service);
 	passive_close(engine);
 	tcp_target_close(engine->target);
-	if (engine->probe != NULL)
-		(void)hf_vmr_dereg(engine->probe);
+	probe_close(&engine->probe);
 	buffers_free(&engine->buffers);
-	free(engine->probe_memory);
 	if (engine->passive_cq != NULL)
 		(void)hf_vcq_destroy(engine->passive_cq);
 	if (engine->pd != NULL)

@@ -15,6 +15,7 @@
 #include "transfer/buffers.h"
 #include "transfer/memcpy.h"
 #include "transfer/peer.h"
+#include "transfer/probe.h"
 #include "transfer/tcp_target.h"
 
 struct hf_transfer {
@@ -34,8 +35,7 @@ struct hf_transfer {
 	struct hf_vcq *passive_cq;
 	struct list passives;
 	struct buffers buffers;
-	uint8_t *probe_memory;
-	struct hf_vmr *probe;
+	struct probe_memory probe;
 	struct tcp_target *target;
 	struct memcpy_transport own;
 	struct rdma_transport shm, rdma;

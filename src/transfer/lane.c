@@ -5,11 +5,14 @@
 
 #include "base/ensure.h"
 #include "base/log.h"
+#include "transfer/probe.h"
 
 #define BIT(n)         (1u << (n))
 #define BACKOFF_MIN_NS 10000000ull
 #define BACKOFF_MAX_NS 1000000000ull
 #define WCS            16
+#define CONFIRM_BYTES  8u
+#define CONFIRM        1u /* in the wr_id of the READ behind a slice */
 
 static const unsigned lane_allowed[LANE_STATES] = {
 	[LANE_CLOSED] = BIT(LANE_CONNECTING),
@@ -115,22 +118,15 @@ static bool post(
 	return hf_vqp_post_send(lane->vqp, &wr, &bad) == 0;
 }
 
-static void came_up(struct lane *lane, const struct lane_target *probe_at, uint64_t now_ns)
+static void came_up(struct lane *lane, const struct wire_probe *from)
 {
-	struct hf_vmr *memory = lane->context->probe;
-	struct ibv_sge sge = {.addr = (uintptr_t)memory->addr, .length = (uint32_t)memory->bytes, .lkey = memory->lkey};
+	const struct lane_target at = {.addr = from->addr, .rkey = from->rkey};
+	struct ibv_sge sge = probe_sge(lane->context->probe, from->bytes);
 
 	lane->backoff_ns = 0;
-	if (!lane->probes) {
-		lane_move(lane, LANE_UP);
-		return;
-	}
-	if (probe_at != NULL && post(lane, 0, IBV_WR_RDMA_READ, &sge, probe_at)) {
-		lane_move(lane, LANE_PROBING);
-		return;
-	}
-	lane_move(lane, LANE_UP);
-	monitor_step(lane, RAIL_MONITOR_EVENT_PROBE_GOOD, now_ns);
+	lane_move(lane, lane->probes ? LANE_PROBING : LANE_UP);
+	if (lane->probes && !post(lane, 0, IBV_WR_RDMA_READ, &sge, &at))
+		lane_withdraw(lane); /* as in lane_send */
 }
 
 /* ---- slices ---- */
@@ -142,7 +138,17 @@ bool lane_is_open(const struct lane *lane)
 
 bool lane_has_room(const struct lane *lane)
 {
-	return lane->out_count < LANE_WRS;
+	return lane->out_count < (lane->context->confirm_writes ? LANE_WRS / 2 : LANE_WRS);
+}
+
+/* The last bytes of the WRITE, which executes before. */
+static bool post_confirm(struct lane *lane, struct slice *slice, uint32_t length, const struct lane_target *to)
+{
+	uint32_t bytes = length < CONFIRM_BYTES ? length : CONFIRM_BYTES;
+	const struct lane_target end = {.addr = to->addr + length - bytes, .rkey = to->rkey};
+	struct ibv_sge sge = probe_sge(lane->context->probe, bytes);
+
+	return post(lane, (uintptr_t)slice | CONFIRM, IBV_WR_RDMA_READ, &sge, &end);
 }
 
 void lane_send(struct lane *lane, struct slice *slice, const struct lane_target *to)
@@ -157,8 +163,11 @@ void lane_send(struct lane *lane, struct slice *slice, const struct lane_target 
 	list_push_back(&lane->out, &slice->link);
 	lane->out_count++;
 	lane_load_sent(&lane->load, length, slice->sent_ns);
+	slice->confirms = opcode == IBV_WR_RDMA_WRITE && lane->context->confirm_writes;
+	slice->written = IBV_WC_SUCCESS;
 	/* A vqp that takes no wr has ended, or is about to: the slice comes back with the others. */
-	if (!post(lane, (uintptr_t)slice, opcode, &sge, to))
+	if (!post(lane, (uintptr_t)slice, opcode, &sge, to) ||
+		(slice->confirms && !post_confirm(lane, slice, length, to)))
 		lane_withdraw(lane);
 }
 
@@ -220,19 +229,29 @@ static void probe_completed(struct lane *lane, enum ibv_wc_status status, uint64
 	monitor_step(lane, RAIL_MONITOR_EVENT_PROBE_GOOD, now_ns);
 }
 
+static void slice_completed(struct lane *lane, struct slice *slice, enum ibv_wc_status status, uint64_t now_ns)
+{
+	if (status != IBV_WC_SUCCESS) {
+		bring_back(lane, slice, status, now_ns);
+		return;
+	}
+	lane->bytes += slice->range.end - slice->range.begin;
+	take_out(lane, slice, true, now_ns);
+	slice_done(slice);
+}
+
 static void completed(struct lane *lane, const struct ibv_wc *wc, uint64_t now_ns)
 {
-	struct slice *slice = (struct slice *)(uintptr_t)wc->wr_id;
+	struct slice *slice = (struct slice *)(uintptr_t)(wc->wr_id & ~(uint64_t)CONFIRM);
 
-	if (slice == NULL) {
+	if (slice == NULL)
 		probe_completed(lane, wc->status, now_ns);
-	} else if (wc->status == IBV_WC_SUCCESS) {
-		lane->bytes += slice->range.end - slice->range.begin;
-		take_out(lane, slice, true, now_ns);
-		slice_done(slice);
-	} else {
-		bring_back(lane, slice, wc->status, now_ns);
-	}
+	else if (slice->confirms && (wc->wr_id & CONFIRM) == 0)
+		slice->written = (int)wc->status; /* the READ comes, or end_life does */
+	else if (slice->written != IBV_WC_SUCCESS)
+		slice_completed(lane, slice, (enum ibv_wc_status)slice->written, now_ns);
+	else
+		slice_completed(lane, slice, wc->status, now_ns);
 }
 
 static bool take_completions(struct lane *lane, uint64_t now_ns)
@@ -306,14 +325,14 @@ static void note_reachable(struct lane *lane, bool reachable, uint64_t now_ns)
 		monitor_step(lane, RAIL_MONITOR_EVENT_TICK, now_ns);
 }
 
-bool lane_turn(struct lane *lane, bool reachable, const struct lane_target *probe_at, uint64_t now_ns)
+bool lane_turn(struct lane *lane, bool reachable, const struct wire_probe *from, uint64_t now_ns)
 {
 	bool busy = take_completions(lane, now_ns);
 	enum hf_vqp_state state = lane->vqp == NULL ? HF_VQP_INIT : hf_vqp_state(lane->vqp);
 
 	note_reachable(lane, reachable, now_ns);
 	if (lane->state == LANE_CONNECTING && state == HF_VQP_UP) {
-		came_up(lane, probe_at, now_ns);
+		came_up(lane, from);
 		return true;
 	}
 	if (lane->vqp != NULL && state == HF_VQP_ERROR) {

@@ -11,6 +11,7 @@
 #include "transfer/rail_monitor.h"
 #include "transfer/schedule.h"
 #include "transfer/slice.h"
+#include "transfer/wire.h"
 
 #define LANE_SERVICE "holdfast.lane"
 #define LANE_WRS     128u
@@ -31,7 +32,8 @@ struct lane_context {
 	struct rail_monitor_config monitor;
 	uint64_t block_bytes, window_bytes;
 	unsigned max_retry_count;
-	struct hf_vmr *probe; /* where a probe's READ of block_bytes goes */
+	bool confirm_writes;
+	struct probe_memory *probe; /* where READs go that probe and confirm */
 };
 
 struct lane {
@@ -68,9 +70,9 @@ void lane_send(struct lane *lane, struct slice *slice, const struct lane_target 
 void lane_withdraw(struct lane *lane);
 void lane_time_out(struct lane *lane); /* likewise; a slice was out for too long, which is an error of the rail */
 
-/* Takes completions, makes the vqp again when it has ended, probes. `probe_at`: memory of the peer that may be read;
- * NULL: none, and a connection that comes up is a good probe. True: something was done. */
-bool lane_turn(struct lane *lane, bool reachable, const struct lane_target *probe_at, uint64_t now_ns);
+/* Takes completions, makes the vqp again when it has ended, probes by a READ of `from`, the peer's probe memory. True:
+ * something was done. */
+bool lane_turn(struct lane *lane, bool reachable, const struct wire_probe *from, uint64_t now_ns);
 /* When a turn is due without completions; UINT64_MAX: never. */
 uint64_t lane_wake_ns(const struct lane *lane);
 

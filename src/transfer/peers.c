@@ -63,7 +63,7 @@ static void say(struct peer *peer, enum wire_kind kind, const union wire_message
 
 static void describe_segment(struct hf_transfer *engine, struct wire_segment *segment)
 {
-	*segment = (struct wire_segment){.incarnation = engine->incarnation};
+	*segment = (struct wire_segment){.incarnation = engine->incarnation, .probe = probe_describe(&engine->probe)};
 	buffers_describe(&engine->buffers, segment);
 	if (engine->target != NULL) {
 		struct hf_addr addr = tcp_target_addr(engine->target);
@@ -136,8 +136,6 @@ static void hear_segment(struct peer *peer, const struct wire_segment *segment)
 
 	peer->segment.view = *segment;
 	peer->owes_release = true;
-	for (unsigned i = 0; i < sizeof(peer->rails) / sizeof(*peer->rails); i++)
-		rdma_peer_heard(&peer->rails[i]);
 	if (engine->events.segment != NULL)
 		engine->events.segment(engine, peer->node_peer, engine->context);
 }

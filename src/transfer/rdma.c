@@ -197,22 +197,6 @@ static void withdraw_stuck(struct rdma_peer *rails, struct lane *lane, uint64_t 
 		lane_time_out(lane);
 }
 
-void rdma_peer_heard(struct rdma_peer *rails)
-{
-	const struct wire_segment *view = &rails->peer->segment.view;
-
-	rails->may_probe = false;
-	for (unsigned i = 0; i < view->count && !rails->may_probe; i++) {
-		const struct wire_buffer *buffer = &view->buffers[i];
-
-		if ((buffer->permission & HF_TRANSFER_REMOTE_READ) == 0 ||
-			buffer->bytes < rails->transport->lanes.block_bytes)
-			continue;
-		rails->probe_at = (struct lane_target){.addr = buffer->addr, .rkey = buffer->rkey};
-		rails->may_probe = true;
-	}
-}
-
 bool rdma_peer_is_released(const struct rdma_peer *rails)
 {
 	for (unsigned i = 0; i < HF_RAILS_MAX; i++) {
@@ -227,14 +211,14 @@ bool rdma_peer_is_released(const struct rdma_peer *rails)
 
 bool rdma_peer_turn(struct rdma_peer *rails, uint64_t now_ns)
 {
-	const struct lane_target *probe_at = rails->may_probe ? &rails->probe_at : NULL;
+	const struct wire_probe *from = &rails->peer->segment.view.probe;
 	bool busy = false;
 
 	for (unsigned i = 0; i < HF_RAILS_MAX; i++) {
 		if ((rails->made & 1u << i) == 0)
 			continue;
 		withdraw_stuck(rails, &rails->lanes[i], now_ns);
-		busy |= lane_turn(&rails->lanes[i], is_reachable(rails, i), probe_at, now_ns);
+		busy |= lane_turn(&rails->lanes[i], is_reachable(rails, i), from, now_ns);
 	}
 	busy |= send_slices(rails, now_ns);
 	if (open_lanes(rails) == 0)

@@ -23,15 +23,12 @@ struct rdma_peer {
 	struct rdma_transport *transport;
 	struct peer *peer;
 	struct list jobs;
-	uint32_t made;               /* bit per rail: lanes that were initialised */
-	bool may_probe;              /* the segment has memory that a probe may read: */
-	struct lane_target probe_at; /* it is there */
+	uint32_t made; /* bit per rail: lanes that were initialised */
 	struct lane lanes[HF_RAILS_MAX];
 };
 
 void rdma_transport_init(struct rdma_transport *rdma, enum hf_transport kind);
 void rdma_peer_init(struct rdma_peer *rails, struct rdma_transport *rdma, struct peer *peer);
-void rdma_peer_heard(struct rdma_peer *rails); /* the segment has changed */
 /* The peer is gone, or the engine closes: slices come back, jobs are given up. */
 void rdma_peer_close(struct rdma_peer *rails);
 

@@ -81,6 +81,7 @@ static int resolve(const struct hf_transfer *engine, const struct hf_transfer_re
 {
 	struct buffer *local = buffers_holding(&engine->buffers, request->source, request->length);
 	unsigned needed = request->opcode == HF_TRANSFER_WRITE ? HF_TRANSFER_REMOTE_WRITE : HF_TRANSFER_REMOTE_READ;
+	unsigned permission;
 	int remote = peer_segment_buffer(request->segment, request->target_offset, request->length);
 
 	if (request->length == 0)
@@ -91,8 +92,13 @@ static int resolve(const struct hf_transfer *engine, const struct hf_transfer_re
 			(unsigned long long)request->length, request->source);
 	if (remote < 0)
 		return hf_error_set(error, -EINVAL, "request %u: no buffer of the segment holds its target", i);
-	if ((request->segment->view.buffers[remote].permission & needed) == 0)
+	permission = request->segment->view.buffers[remote].permission;
+	if ((permission & needed) == 0)
 		return hf_error_set(error, -EINVAL, "request %u: the peer does not permit this to that buffer", i);
+	if (engine->rdma.lanes.confirm_writes && (permission & HF_TRANSFER_REMOTE_READ) == 0)
+		return hf_error_set(error, -EINVAL,
+			"request %u: confirm_writes reads WRITEs back, which the peer does not permit for that buffer",
+			i);
 	*resolved_out = (struct task_request){.opcode = request->opcode,
 		.hint = request->hinted ? (uint8_t)request->hint : HF_TRANSPORTS,
 		.source = request->source,

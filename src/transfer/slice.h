@@ -23,6 +23,8 @@ struct slice {
 	uint64_t key;        /* of the registration at the peer that it was sent to */
 	uint32_t generation; /* of the segment then */
 	bool refreshed;      /* sent again after a refused key */
+	bool confirms;       /* a READ follows it on its lane; `written` is how the WRITE itself ended */
+	int written;
 	uint64_t sent_ns;
 };
 

@@ -17,6 +17,7 @@
 
 #define WIRE_BUFFERS_MAX 256u
 #define WIRE_BYTES_MAX   16384u
+#define PROBE_BYTES_MAX  (1u << 20)
 
 enum wire_kind {
 	WIRE_SEGMENT = 1,
@@ -32,8 +33,14 @@ struct wire_buffer {
 	uint8_t permission;
 };
 
+struct wire_probe { /* memory that anybody may read: a probe of a rail reads all of it */
+	uint64_t addr;
+	uint32_t bytes, rkey;
+};
+
 struct wire_segment {
 	uint64_t incarnation;
+	struct wire_probe probe;
 	uint32_t generation;
 	uint8_t tcp_family; /* of its tcp port: 4, 6; 0: it has none */
 	uint16_t tcp_port;

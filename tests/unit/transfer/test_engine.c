@@ -22,6 +22,7 @@
 
 static bool without_tcp; /* at b */
 static bool without_management;
+static unsigned permission = HF_TRANSFER_REMOTE_READ | HF_TRANSFER_REMOTE_WRITE;
 
 struct side {
 	struct hf_transfer *engine;
@@ -60,8 +61,7 @@ static void open_side(struct fixture *f, struct end *end, struct side *side, con
 		assert_int_equal(hf_addr_parse("127.0.0.1", &with_tcp.listen), 0);
 	if (hf_transfer_open(end->node, &with_tcp, side == &f->a ? &events : NULL, f, &side->engine, &error) != 0)
 		fail_msg("%s", error.text);
-	if (hf_transfer_register(
-		    side->engine, side->memory, BYTES, HF_TRANSFER_REMOTE_READ | HF_TRANSFER_REMOTE_WRITE, &error) != 0)
+	if (hf_transfer_register(side->engine, side->memory, BYTES, permission, &error) != 0)
 		fail_msg("%s", error.text);
 }
 
@@ -342,6 +342,82 @@ static void a_required_fallback_refuses_a_segment_that_one_transport_reaches(voi
 	without_tcp = false;
 }
 
+static uint64_t posted(const struct fixture *f)
+{
+	const struct peer *peer = container_of(f->segment, struct peer, segment);
+	struct hf_vqp_counters counters;
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < 2; i++) {
+		hf_vqp_counters(peer->rails[1].lanes[i].vqp, &counters);
+		sum += counters.posted;
+	}
+	return sum;
+}
+
+static void confirm_writes_reads_each_write_back_on_its_lane(void **state)
+{
+	const struct hf_transfer_config config = {.confirm_writes = true, .keep_requests_apart = true};
+	static uint8_t unreadable[4096];
+	struct hf_transfer_request request;
+	struct hf_error error = {0};
+	struct fixture f;
+	uint64_t before;
+	unsigned first;
+
+	(void)state;
+	if (strcmp(pair_kind, "shm") == 0) {
+		print_message("skipped: on shm no NIC acknowledges what it may lose\n");
+		skip();
+	}
+	open_fixture(&f, &config);
+	wait_for_rails(&f);
+	fill(f.a.memory);
+	before = posted(&f);
+	for (unsigned i = 0; i < 8; i++)
+		assert_int_equal(submit(&f, HF_TRANSFER_WRITE, i * 4096, 4096), 0);
+	settle(&f);
+	assert_int_equal(hf_transfer_batch_status(f.batch), HF_TRANSFER_COMPLETED);
+	assert_memory_equal(f.a.memory, f.b.memory, 8 * 4096);
+	assert_int_equal(posted(&f) - before, 16);
+	f.heard = 0;
+	assert_int_equal(hf_transfer_register(f.b.engine, unreadable, 4096, HF_TRANSFER_REMOTE_WRITE, NULL), 0);
+	for (unsigned i = 0; i < LIMIT && f.heard == 0; i++)
+		turn(&f);
+	request = (struct hf_transfer_request){.opcode = HF_TRANSFER_WRITE,
+		.source = f.a.memory,
+		.segment = f.segment,
+		.target_offset = (uintptr_t)unreadable,
+		.length = 4096};
+	assert_int_equal(hf_transfer_submit(f.batch, &request, 1, &first, &error), -EINVAL);
+	assert_non_null(strstr(error.text, "confirm_writes reads WRITEs back"));
+	close_fixture(&f);
+}
+
+/* R-T14: the probe does not depend on what the program has registered, nor on its permissions. */
+static void a_rail_to_a_peer_without_readable_memory_is_probed(void **state)
+{
+	const struct probe_memory *probe;
+	struct fixture f;
+
+	(void)state;
+	permission = HF_TRANSFER_REMOTE_WRITE;
+	open_fixture(&f, &defaults);
+	wait_for_rails(&f);
+	probe = &f.a.engine->probe;
+	memset(f.b.engine->probe.memory, 0x5a, probe->bytes);
+	pair_cut(&f.pair, 0, false);
+	for (unsigned i = 0; i < 50; i++)
+		turn(&f);
+	assert_int_equal(probe->memory[probe->bytes], 0);
+	pair_cut(&f.pair, 0, true);
+	wait_for_rails(&f);
+	assert_int_equal(probe->memory[probe->bytes], 0x5a);
+	assert_int_equal(probe->memory[2 * probe->bytes - 1], 0x5a);
+	close_fixture(&f);
+	permission = HF_TRANSFER_REMOTE_READ | HF_TRANSFER_REMOTE_WRITE;
+}
+
 static void note_pause(enum log_level level, const char *line, void *context)
 {
 	(void)level;
@@ -530,6 +606,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_hint_changes_which_transport_comes_first),
 		cmocka_unit_test(a_required_fallback_refuses_a_segment_that_one_transport_reaches),
 		cmocka_unit_test(an_engine_that_closes_trips_no_rail),
+		cmocka_unit_test(confirm_writes_reads_each_write_back_on_its_lane),
+		cmocka_unit_test(a_rail_to_a_peer_without_readable_memory_is_probed),
 		cmocka_unit_test(requests_that_name_no_buffer_are_refused_in_words),
 		cmocka_unit_test(memory_of_a_pending_request_stays_registered),
 		cmocka_unit_test(unregister_under_load_takes_no_key_away_from_a_slice),

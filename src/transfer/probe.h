@@ -1,0 +1,24 @@
+/* probe.h - memory for READs that probe a rail (R-T14) or confirm a WRITE: one half is what peers read, the other is
+ * where our READs go. */
+#ifndef HOLDFAST_TRANSFER_PROBE_H
+#define HOLDFAST_TRANSFER_PROBE_H
+
+#include <holdfast/vqp.h>
+
+#include "transfer/wire.h"
+
+struct probe_memory {
+	uint8_t *memory;
+	uint32_t bytes; /* of one half */
+	struct hf_vmr *mr;
+};
+
+/* Halves of so many bytes, at most PROBE_BYTES_MAX. */
+int probe_open(struct probe_memory *probe, struct hf_vpd *pd, uint64_t bytes, struct hf_error *error);
+void probe_close(struct probe_memory *probe); /* legal on zeroed memory */
+
+struct wire_probe probe_describe(const struct probe_memory *probe);
+/* Where a READ of so many bytes goes, or of fewer where the half is smaller. */
+struct ibv_sge probe_sge(const struct probe_memory *probe, uint32_t bytes);
+
+#endif
