@@ -273,6 +273,8 @@ static void end_event(struct world_event *event)
 	if (fault->kind == FAULT_FLAP)
 		flap(fault);
 	end(fault);
+	if (fault->end.slot == 0 && fault->faults->changed != NULL)
+		fault->faults->changed(fault->faults, fault, false);
 }
 
 /* A NIC that dies matters most while it holds writes that it has acknowledged; or between a WRITE and its entry in the
@@ -320,6 +322,8 @@ static void begin_event(struct world_event *event)
 		fault->process->name, (double)fault->duration_ns / 1e6);
 	if (fault->kind != FAULT_FLAP)
 		world_schedule(world, &fault->end, world->now_ns + fault->duration_ns);
+	if (fault->faults->changed != NULL)
+		fault->faults->changed(fault->faults, fault, true);
 }
 
 /* ---- planning ---- */

@@ -30,6 +30,8 @@ struct faults {
 	struct fault plan[FAULTS_MAX];
 	unsigned count;
 	uint64_t quiet_ns;
+	/* Told when a fault has begun, and when it has ended. NULL: nobody is told. */
+	void (*changed)(struct faults *faults, const struct fault *fault, bool begins);
 };
 
 #define FAULT_BIT(kind) (1u << (kind))

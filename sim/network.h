@@ -41,8 +41,15 @@ struct conditions {
 	uint32_t acks_lost_ppm, responses_lost_ppm;
 };
 
+/* Sees what streams move between processes and their kernels: where it is stored, and where it is taken from. */
+struct stream_observer {
+	void (*stored)(struct stream_observer *observer, const void *at, size_t bytes);
+	void (*taken)(struct stream_observer *observer, const void *at, size_t bytes);
+};
+
 struct network {
 	struct world *world;
+	struct stream_observer *streams; /* NULL: nobody looks */
 	struct port ports[PORTS_MAX];
 	unsigned port_count;
 	struct conditions paths[PORTS_MAX][PORTS_MAX]; /* [from][to] */

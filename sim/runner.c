@@ -75,6 +75,7 @@ static void add_outcome(struct outcome *to, const struct outcome *more)
 	to->doubled += more->doubled;
 	to->unknown += more->unknown;
 	to->failovers += more->failovers;
+	to->in_doubt += more->in_doubt;
 	to->failed += more->failed;
 	to->refused += more->refused;
 }

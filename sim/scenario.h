@@ -10,6 +10,7 @@ struct outcome {
 	uint64_t doubled;    /* non-idempotent ones that took effect twice where the policy allows it */
 	uint64_t unknown;    /* completed as HF_WC_UNKNOWN */
 	uint64_t failovers;
+	uint64_t in_doubt;        /* faults that hit work in flight */
 	uint64_t failed, refused; /* wrs that did not succeed; among them, those that a wrong key was meant for */
 };
 
@@ -20,7 +21,8 @@ struct scenario {
 };
 
 extern const struct scenario scenario_rc, scenario_vqp, scenario_grants, scenario_lanes, scenario_varuna,
-	scenario_varuna_hca, scenario_varuna_silent, scenario_atomics, scenario_channels, scenario_uid_model;
+	scenario_varuna_hca, scenario_varuna_silent, scenario_atomics, scenario_channels, scenario_transfer,
+	scenario_uid_model;
 extern const struct scenario *const scenarios[]; /* NULL terminated: scenarios.c */
 const struct scenario *scenario_find(const char *name);
 

@@ -132,6 +132,8 @@ static void push(struct stream *stream, enum segment_kind kind, const struct iov
 
 		if (n > 0)
 			memcpy(segment->data + at, pieces->iov_base, n);
+		if (n > 0 && stream->network->streams != NULL)
+			stream->network->streams->taken(stream->network->streams, pieces->iov_base, n);
 		at += n;
 	}
 	list_push_back(&stream->outbox, &segment->node);
@@ -313,6 +315,8 @@ static ssize_t stream_read(struct hf_io *io, void *data, size_t bytes)
 
 		n = n > bytes - moved ? bytes - moved : n;
 		memcpy((uint8_t *)data + moved, segment->data + segment->taken, n);
+		if (stream->network->streams != NULL)
+			stream->network->streams->stored(stream->network->streams, (uint8_t *)data + moved, n);
 		segment->taken += n;
 		moved += n;
 		if (segment->taken == segment->bytes) {

@@ -145,7 +145,8 @@ static int open_memory(struct hf_transfer *engine, const struct hf_transfer_conf
 		return hf_error_set(
 			error, rc, "the transfer engine cannot have a protection domain: %s", strerror(-rc));
 	buffers_init(&engine->buffers, hf_loop_env(engine->loop), engine->pd);
-	return probe_open(&engine->probe, engine->pd, or_default(config->block_bytes, BLOCK_BYTES), error);
+	return probe_open(&engine->probe, hf_loop_env(engine->loop), engine->pd,
+		or_default(config->block_bytes, BLOCK_BYTES), error);
 }
 
 static int begin_lease(struct hf_transfer *engine, const struct hf_transfer_config *config, struct hf_error *error)

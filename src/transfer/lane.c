@@ -1,6 +1,5 @@
 #include "transfer/lane.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 #include "base/ensure.h"
@@ -44,8 +43,8 @@ static void monitor_step(struct lane *lane, enum rail_monitor_event_type type, u
 	rail_monitor_step(
 		&lane->monitor, &(struct rail_monitor_event){.type = type, .life = lane->life}, now_ns, &actions);
 	if (actions.paused)
-		log_warn("Rail paused: local_nic=%s remote_nic=%s/%s (for %" PRIu64 " s)", rail,
-			hf_peer_name(lane->peer), rail, (lane->monitor.resume_ns - now_ns) / 1000000000u);
+		log_warn("Rail paused: local_nic=%s remote_nic=%s/%s (for %.3f s)", rail, hf_peer_name(lane->peer),
+			rail, (double)(lane->monitor.resume_ns - now_ns) / 1e9);
 	if (actions.recovered)
 		log_info("Rail recovered: local_nic=%s remote_nic=%s/%s (%s)", rail, hf_peer_name(lane->peer), rail,
 			actions.early ? "un-paused by successful transfer" : "cooldown expired");

@@ -1,14 +1,17 @@
 #include "transfer/probe.h"
 
-#include <errno.h>
-#include <stdlib.h>
-
-int probe_open(struct probe_memory *probe, struct hf_vpd *pd, uint64_t bytes, struct hf_error *error)
+int probe_open(
+	struct probe_memory *probe, struct hf_env *env, struct hf_vpd *pd, uint64_t bytes, struct hf_error *error)
 {
+	void *memory;
+	int rc;
+
+	probe->env = env;
 	probe->bytes = bytes < PROBE_BYTES_MAX ? (uint32_t)bytes : PROBE_BYTES_MAX;
-	probe->memory = calloc(2, probe->bytes);
-	if (probe->memory == NULL)
-		return hf_error_set(error, -ENOMEM, "no memory for the transfer engine");
+	rc = hf_mem_alloc(env, 2 * (size_t)probe->bytes, &memory, error);
+	if (rc != 0)
+		return rc;
+	probe->memory = memory;
 	return hf_vmr_reg(pd, probe->memory, 2 * (uint64_t)probe->bytes,
 		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ, &probe->mr, error);
 }
@@ -17,7 +20,8 @@ void probe_close(struct probe_memory *probe)
 {
 	if (probe->mr != NULL)
 		(void)hf_vmr_dereg(probe->mr);
-	free(probe->memory);
+	if (probe->memory != NULL)
+		hf_mem_free(probe->env, probe->memory);
 	*probe = (struct probe_memory){0};
 }
 

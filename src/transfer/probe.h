@@ -8,13 +8,15 @@
 #include "transfer/wire.h"
 
 struct probe_memory {
+	struct hf_env *env;
 	uint8_t *memory;
 	uint32_t bytes; /* of one half */
 	struct hf_vmr *mr;
 };
 
 /* Halves of so many bytes, at most PROBE_BYTES_MAX. */
-int probe_open(struct probe_memory *probe, struct hf_vpd *pd, uint64_t bytes, struct hf_error *error);
+int probe_open(
+	struct probe_memory *probe, struct hf_env *env, struct hf_vpd *pd, uint64_t bytes, struct hf_error *error);
 void probe_close(struct probe_memory *probe); /* legal on zeroed memory */
 
 struct wire_probe probe_describe(const struct probe_memory *probe);
