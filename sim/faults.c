@@ -190,6 +190,11 @@ static bool begin(struct fault *fault)
 			return false;
 		process_pause(fault->process, fault->amount % 2 == 0);
 		return true;
+	case FAULT_SUSPEND:
+		if (!fault->process->running || fault->process->host->suspended)
+			return false;
+		host_suspend(fault->process->host);
+		return true;
 	case FAULT_PROCESS_CRASH:
 		if (!fault->process->running)
 			return false;
@@ -242,6 +247,10 @@ static void end(struct fault *fault)
 	case FAULT_PAUSE:
 		if (fault->process->paused)
 			process_resume(fault->process);
+		break;
+	case FAULT_SUSPEND:
+		if (fault->process->host->suspended) /* it was not switched off meanwhile */
+			host_resume(fault->process->host);
 		break;
 	case FAULT_PROCESS_CRASH:
 		if (!fault->process->running && !fault->process->host->stopped)
@@ -406,13 +415,13 @@ void faults_plan(struct faults *faults, struct network *network, struct process 
 	}
 }
 
-void faults_plan_stall(struct faults *faults, uint64_t least_ns)
+void faults_plan_stall(struct faults *faults, enum fault_kind kind, uint64_t least_ns)
 {
 	struct world *world = faults->world;
 	uint64_t at_ns = world_range(world, world->now_ns, faults->quiet_ns - least_ns);
 
 	ensure(faults->quiet_ns - world->now_ns > least_ns);
-	add(faults, at_ns, FAULT_PAUSE)->duration_ns = world_range(world, least_ns, faults->quiet_ns - at_ns);
+	add(faults, at_ns, kind)->duration_ns = world_range(world, least_ns, faults->quiet_ns - at_ns);
 }
 
 void faults_plan_silence(struct faults *faults, uint64_t least_ns)
@@ -464,8 +473,8 @@ unsigned faults_stalls(const struct faults *faults, const struct process *proces
 	for (unsigned i = 0; i < faults->count; i++) {
 		const struct fault *fault = &faults->plan[i];
 
-		n += fault->kind == FAULT_PAUSE && fault->process == process && fault->duration_ns >= least_ns &&
-		     fault->begin.slot == 0;
+		n += (fault->kind == FAULT_PAUSE || fault->kind == FAULT_SUSPEND) && fault->process == process &&
+		     fault->duration_ns >= least_ns && fault->begin.slot == 0;
 	}
 	return n;
 }

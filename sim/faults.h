@@ -41,8 +41,8 @@ struct faults {
 void faults_plan(struct faults *faults, struct network *network, struct process *const *processes, unsigned n,
 	uint32_t allowed, unsigned count, uint64_t quiet_ns);
 
-/* And a pause of one of the processes, with or without its NICs, of at least `least_ns`. */
-void faults_plan_stall(struct faults *faults, uint64_t least_ns);
+/* And a pause of one of the processes, with or without its NICs, or a suspension of its host: the kind. */
+void faults_plan_stall(struct faults *faults, enum fault_kind kind, uint64_t least_ns);
 
 /* And one that takes all data of all ports of one host, for at least `least_ns`, while its streams pass. */
 void faults_plan_silence(struct faults *faults, uint64_t least_ns);
@@ -50,7 +50,7 @@ void faults_plan_silence(struct faults *faults, uint64_t least_ns);
 bool faults_is_silent(const struct faults *faults, const struct host *host, uint64_t least_ns);
 unsigned faults_silences(const struct faults *faults, const struct host *host, uint64_t least_ns);
 
-/* Pauses of that process so far, also one that goes on, that were planned to last so long. */
+/* Pauses of that process and suspensions of its host so far, also one that goes on, planned to last so long. */
 unsigned faults_stalls(const struct faults *faults, const struct process *process, uint64_t least_ns);
 
 /* A fault that finds nothing under way shows nothing: of `total` wrs a share waits for each of them, and begins shortly

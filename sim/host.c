@@ -156,8 +156,7 @@ void process_free(struct process *process)
 
 static void end_suspension(struct host *host)
 {
-	if (host->suspended)
-		host->suspended_ns += host->world->now_ns - host->suspended_since_ns;
+	host->suspended_ns = host_suspended_ns(host);
 	host->suspended = false;
 }
 
@@ -208,13 +207,14 @@ uint64_t host_boot_ns(const struct host *host)
 	return with_drift(host, host->world->now_ns) + host->skew_ns + NS_S;
 }
 
+uint64_t host_suspended_ns(const struct host *host)
+{
+	return host->suspended_ns + (host->suspended ? host->world->now_ns - host->suspended_since_ns : 0);
+}
+
 uint64_t host_now_ns(const struct host *host)
 {
-	uint64_t suspended_ns = host->suspended_ns;
-
-	if (host->suspended)
-		suspended_ns += host->world->now_ns - host->suspended_since_ns;
-	return with_drift(host, host->world->now_ns - suspended_ns) + host->skew_ns + NS_S;
+	return with_drift(host, host->world->now_ns - host_suspended_ns(host)) + host->skew_ns + NS_S;
 }
 
 /* When a clock shows so much more. */

@@ -113,6 +113,7 @@ void host_suspend(struct host *host);
 void host_resume(struct host *host);
 uint64_t host_now_ns(const struct host *host);  /* by its clock */
 uint64_t host_boot_ns(const struct host *host); /* the same, suspensions included */
+uint64_t host_suspended_ns(const struct host *host);
 
 static inline struct process *env_process(struct hf_env *env)
 {

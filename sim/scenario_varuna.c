@@ -20,6 +20,9 @@
 #define TRIGGER_SEEDS   4u              /* of so many seeds one has a trigger, and every second of these no faults */
 #define STALL_SEEDS     6u /* of so many seeds one has a process that stands still for longer than a lease */
 #define STALL_NS_MAX    (5 * NS_S)
+#define LEASES_NS_MAX   (2 * NS_S) /* as long for one in as many with leases that change */
+#define LEASE_NS_LEAST  (150 * NS_MS)
+#define SUSPEND_PPM     400000u /* of those: a host is suspended */
 #define QUIT_SEEDS      4u      /* of so many groups of those, one in which programs end vqps in the midst */
 #define MASKED_PPM      350000u /* of worlds */
 #define SHARED_RC_PPM   300000u /* of worlds: standby qps are RC, not DC */
@@ -47,7 +50,8 @@
 uint64_t vr_incidents(const struct vr_node *node)
 {
 	const struct process *process = node->endpoint.process;
-	uint64_t sum = process->incarnation + faults_stalls(&node->vr->faults, process, LEASE_NS) +
+	uint64_t sum = process->incarnation + node->peers_failed +
+		       faults_stalls(&node->vr->faults, process, node->vr->leases ? VR_LEASE_MIN_NS : LEASE_NS) +
 		       faults_silences(&node->vr->faults, process->host, BUDGET_NS);
 
 	for (unsigned i = 0; i < node->vr->rail_count; i++)
@@ -139,7 +143,7 @@ static void set_up(struct vr *vr, struct world *world, struct outcome *outcome)
 		.retry_cnt = QP_RETRY_CNT,
 		.pool_size = (unsigned)world_range(world, 1, 2),
 	};
-	vr->quits = world->seed / TRIGGER_SEEDS % QUIT_SEEDS == 2;
+	vr->quits = world->seed / TRIGGER_SEEDS % QUIT_SEEDS == 2 || (vr->leases && world_chance(world, 500000));
 	pick_capabilities(vr);
 	vr->lingers = world_chance(world, LINGER_PPM);
 	for (unsigned i = 0; i < VR_RAILS; i++)
@@ -162,6 +166,8 @@ static void set_up(struct vr *vr, struct world *world, struct outcome *outcome)
 			node->endpoint.host.qp_wr = QP_WR_FEW;
 		if (world_chance(world, NO_DC_PPM))
 			node->endpoint.host.caps_masked |= HF_DEV_DC;
+		if (vr->leases && world_chance(world, 700000))
+			node->lease_ns = world_range(world, LEASE_NS_LEAST, LEASE_NS);
 		node->endpoint.process = process_create(&node->endpoint.host, node->name, &vr_program, node);
 	}
 	for (unsigned rail = 0; rail < vr->rail_count; rail++)
@@ -301,7 +307,8 @@ static void run_with(struct world *world, struct outcome *outcome, const struct 
 
 	ensure(vr != NULL);
 	vr->hca_atomics = variant->hca_atomics;
-	quiet_ns += stalls || silence ? STALL_NS_MAX : 0;
+	vr->leases = world->seed % STALL_SEEDS == 3;
+	quiet_ns += stalls || silence ? STALL_NS_MAX : vr->leases ? LEASES_NS_MAX : 0;
 	set_up(vr, world, outcome);
 	for (unsigned i = 0; i < vr->node_count; i++)
 		process_start(processes[i] = vr->nodes[i].endpoint.process);
@@ -312,7 +319,10 @@ static void run_with(struct world *world, struct outcome *outcome, const struct 
 	}
 	faults_plan(&vr->faults, &vr->network, processes, vr->node_count, variant->faults, fault_count, quiet_ns);
 	if (stalls)
-		faults_plan_stall(&vr->faults, LEASE_NS);
+		faults_plan_stall(&vr->faults, FAULT_PAUSE, LEASE_NS);
+	if (vr->leases && fault_count > 0)
+		faults_plan_stall(
+			&vr->faults, world_chance(world, SUSPEND_PPM) ? FAULT_SUSPEND : FAULT_PAUSE, VR_LEASE_MIN_NS);
 	if (silence)
 		faults_plan_silence(&vr->faults, BUDGET_NS);
 	world_run_until(world, quiet_ns);

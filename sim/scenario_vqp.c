@@ -395,7 +395,7 @@ static void run_with(struct world *world, struct outcome *outcome, enum variant 
 	faults_plan(&vq->faults, &vq->network, processes, 2, vq->only_data_faults ? DATA_FAULTS : VQ_FAULTS,
 		(unsigned)world_range(world, 0, 8), quiet_ns);
 	if (stalls)
-		faults_plan_stall(&vq->faults, LEASE_NS);
+		faults_plan_stall(&vq->faults, FAULT_PAUSE, LEASE_NS);
 	world_run_until(world, quiet_ns);
 	run_until_alive(vq, quiet_ns + LIVE_NS);
 	run_until_idle(vq, world->now_ns + BUDGET_NS + LIVE_NS);

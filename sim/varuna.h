@@ -13,7 +13,7 @@
  *   one-culprit     a wrong rkey fails the vqp that used it, with that status, soon, and no other vqp (V8); soon:
  *                   without failovers of its own
  *   wr              the caller's wrs are not written to
- *   calm            without faults there is no failover, unless a program asked for it
+ *   calm            without faults there is no failover, unless a program asked for it, and no peer ends
  *   blame           without faults no rail is left alone: an error of a program is not the rail's (R6, V8)
  *   liveness        when all has healed, every link makes progress
  *
@@ -30,15 +30,16 @@
 #include "sim/faults.h"
 #include "sim/scenario.h"
 
-#define VR_NODES      3u
-#define VR_RAILS      3u
-#define VR_LINKS      6u
-#define VR_SLOTS      16u
-#define VR_SLOT_BYTES 2048u
-#define VR_WINDOW     (VR_SLOTS * VR_SLOT_BYTES)
-#define VR_WORDS      3u
-#define VR_DEPTH      8u   /* wrs in flight */
-#define VR_OPS_MAX    120u /* of an end and vqp, before the faults have healed */
+#define VR_NODES        3u
+#define VR_RAILS        3u
+#define VR_LINKS        6u
+#define VR_SLOTS        16u
+#define VR_SLOT_BYTES   2048u
+#define VR_WINDOW       (VR_SLOTS * VR_SLOT_BYTES)
+#define VR_WORDS        3u
+#define VR_DEPTH        8u           /* wrs in flight */
+#define VR_LEASE_MIN_NS (40 * NS_MS) /* the least that a layer may want: 2 x heartbeat_ns x heartbeat_misses */
+#define VR_OPS_MAX      120u         /* of an end and vqp, before the faults have healed */
 
 struct vr;
 struct vr_node;
@@ -99,6 +100,11 @@ struct vr_node {
 	struct hf_peer *peers[VR_NODES]; /* that we connected to */
 	bool peer_is_up[VR_NODES];
 	struct hf_vqp_service service;
+	struct hf_node_listener layer; /* one that wants a lease */
+	bool listens;
+	uint64_t layer_at_ns;  /* when it changes its mind */
+	uint64_t lease_ns;     /* of the configuration; 0: the default */
+	unsigned peers_failed; /* peers that ended while layers wanted leases */
 };
 
 struct vr {
@@ -121,6 +127,7 @@ struct vr {
 	bool hca_atomics;             /* atomicity ends at the NIC (R12) */
 	bool weak;                    /* of some wrs in flight the evidence of this world cannot know */
 	bool quits;                   /* programs end vqps in the midst */
+	bool leases;                  /* nodes differ in their leases, and layers want others from time to time */
 	bool stopping;                /* nothing new is posted */
 };
 

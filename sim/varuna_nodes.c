@@ -10,15 +10,20 @@
 #include "sim/device.h"
 #include "vqp/path/pool.h"
 
-#define CONTROL_PORT 7000u
-#define END_BYTES    (4 * (size_t)VR_WINDOW)
-#define WORDS_BYTES  4096u
-#define POLL_MAX     16
-#define LINGER_NS    (60 * NS_MS)
-#define RETRY_NS     (5 * NS_MS)
-#define QUIT_PPM     1000u /* of turns of a program, while it has wrs in flight on the vqp */
-#define SERVICE      "links"
-#define ACCESS       (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+#define CONTROL_PORT       7000u
+#define END_BYTES          (4 * (size_t)VR_WINDOW)
+#define WORDS_BYTES        4096u
+#define POLL_MAX           16
+#define LINGER_NS          (60 * NS_MS)
+#define RETRY_NS           (5 * NS_MS)
+#define QUIT_PPM           1000u  /* of turns of a program, while it has wrs in flight on the vqp */
+#define QUIT_STALLED_PPM   20000u /* and while the other end stands still */
+#define SERVICE            "links"
+#define LAYER_PPM          700000u /* of changes after which a layer wants a lease */
+#define LAYER_NS_MIN       (10 * NS_MS)
+#define LAYER_NS_MAX       (600 * NS_MS)
+#define LAYER_LEASE_NS_MAX (800 * NS_MS)
+#define ACCESS             (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 
 /* ---- ends of this node ---- */
 
@@ -63,6 +68,9 @@ static void peer_down(struct hf_peer *peer, void *context)
 	for (unsigned i = 0; i < VR_NODES; i++)
 		if (peer == node->peers[i])
 			node->peers[i] = NULL; /* closed behind us; its vqps are in error */
+	node->peers_failed += node->vr->leases;
+	if (node->vr->leases && node->vr->faults.count == 0)
+		world_violate(node->vr->world, "calm", "a peer of %s ended without a fault", node->name);
 }
 
 static void connect_peer(struct vr_node *node, const struct vr_node *to)
@@ -183,13 +191,20 @@ static bool renew(struct vr_end *end, uint64_t now_ns)
 	return true;
 }
 
+/* What is posted then is mostly in doubt. */
+static bool stands_still(const struct vr_node *node)
+{
+	return node->endpoint.process->paused || node->endpoint.host.suspended;
+}
+
 /* Once hf_vqp_destroy has returned, nothing is told of what is in flight, and neither answers nor messages land. */
 static bool quit(struct vr_end *end, uint64_t now_ns)
 {
 	struct vr *vr = end->link->vr;
 
 	if (!vr->quits || vr->world->now_ns >= vr->faults.quiet_ns || end->vqp == NULL || vr_in_flight(end) == 0 ||
-		hf_vqp_state(end->vqp) == HF_VQP_ERROR || !world_chance(vr->world, QUIT_PPM))
+		hf_vqp_state(end->vqp) == HF_VQP_ERROR ||
+		!world_chance(vr->world, stands_still(vr_other(end)->node) ? QUIT_STALLED_PPM : QUIT_PPM))
 		return false;
 	end->link->quit = true;
 	if (world_chance(vr->world, 500000)) {
@@ -200,6 +215,30 @@ static bool quit(struct vr_end *end, uint64_t now_ns)
 	end->flow->requester_fenced = true;
 	vr_other(end)->flow->receives_closed = true;
 	end->retry_at_ns = now_ns + RETRY_NS;
+	return true;
+}
+
+/* ---- leases ---- */
+
+/* A layer comes, goes, or wants another lease, under load; the worlds are calm at the end. */
+static bool change_lease(struct vr_node *node, uint64_t now_ns)
+{
+	struct vr *vr = node->vr;
+	struct hf_error error;
+
+	if (!vr->leases || now_ns < node->layer_at_ns || node->vr->stopping)
+		return false;
+	if (node->listens)
+		hf_node_unlisten(node->endpoint.node, &node->layer);
+	node->listens = world_chance(vr->world, LAYER_PPM) && vr->world->now_ns < vr->faults.quiet_ns;
+	node->layer =
+		(struct hf_node_listener){.lease_ns = world_range(vr->world, VR_LEASE_MIN_NS, LAYER_LEASE_NS_MAX) >>
+						      world_range(vr->world, 0, 3)};
+	if (node->layer.lease_ns < VR_LEASE_MIN_NS)
+		node->layer.lease_ns = VR_LEASE_MIN_NS;
+	if (node->listens && hf_node_listen(node->endpoint.node, &node->layer, &error) != 0)
+		world_violate(vr->world, "start", "node %s: %s", node->name, error.text);
+	node->layer_at_ns = now_ns + world_range(vr->world, LAYER_NS_MIN, LAYER_NS_MAX);
 	return true;
 }
 
@@ -244,6 +283,7 @@ static enum hf_poll poll_node(struct hf_poller *poller, uint64_t now_ns)
 	bool busy = poll_cq(node) > 0;
 
 	trigger(node);
+	busy |= change_lease(node, now_ns);
 	for (unsigned i = 0; i < node->vr->link_count; i++) {
 		struct vr_end *end = end_of(node, &node->vr->links[i]);
 
@@ -258,7 +298,7 @@ static enum hf_poll poll_node(struct hf_poller *poller, uint64_t now_ns)
 
 static void set_timer(struct vr_node *node, uint64_t now_ns)
 {
-	uint64_t due_ns = UINT64_MAX;
+	uint64_t due_ns = node->vr->leases ? node->layer_at_ns : UINT64_MAX;
 
 	for (unsigned i = 0; i < node->vr->link_count; i++) {
 		const struct vr_end *end = end_of(node, &node->vr->links[i]);
@@ -291,6 +331,7 @@ static void configure(struct vr_node *node, struct hf_node_config *config)
 {
 	*config = node->vr->config;
 	config->rail_count = node->vr->rail_count;
+	config->lease_ns = node->lease_ns;
 	snprintf(config->name, sizeof(config->name), "%s", node->name);
 	for (unsigned i = 0; i < config->rail_count; i++) {
 		struct hf_rail_config *rail = &config->rails[i];
@@ -364,6 +405,9 @@ static void stop_node(struct process *process, void *context)
 		drop_vqp(end);
 		end->memory = NULL;
 	}
+	if (node->listens)
+		hf_node_unlisten(node->endpoint.node, &node->layer);
+	node->listens = false;
 	endpoint_close(&node->endpoint);
 	memset(node->peers, 0, sizeof(node->peers));
 	node->memory = NULL;

@@ -403,16 +403,17 @@ static void take_failure(struct vr_end *end, const struct op *op, const struct i
 	vr->outcome->unknown += wc->vendor_err == HF_WC_UNKNOWN;
 }
 
-/* By when a wr has completed. An end whose budget is over asks the other one to fence; while control streams are held
- * there is no answer, and it waits for the lease, which is half the budget, and its margins (R5, V4). */
+/* By when a wr has completed. An end whose budget is over asks the other one to fence. While control streams are held
+ * there is no answer; and where both give up rails that carry nothing, the other one may not have heard of the standby
+ * qp. Then it waits for the lease, which is half the budget, and its margins (R5, V4). */
 static uint64_t allowed_ns(const struct vr_end *end)
 {
 	const struct vr *vr = end->link->vr;
 	uint64_t lease_ns = vr->config.budget_ns / 2;
-	bool held = vr->world->faults[FAULT_CONTROL_HELD] > 0;
+	bool waits = vr->world->faults[FAULT_CONTROL_HELD] > 0 || vr->world->faults[FAULT_DATA_LOST] > 0;
 
 	return vr->config.budget_ns + BUDGET_SLACK_NS + process_paused_ns(end->node->endpoint.process) +
-	       (held ? lease_ns + lease_ns / 8 : 0);
+	       host_suspended_ns(&end->node->endpoint.host) + (waits ? lease_ns + lease_ns / 8 : 0);
 }
 
 static void take_send(struct vr_end *end, struct ibv_wc *wc)

@@ -37,6 +37,7 @@ static const char *const fault_names[FAULT_KINDS] = {
 	[FAULT_HOST_STOP] = "host-stop",
 	[FAULT_DATA_LOST] = "data-lost",
 	[FAULT_SLOW] = "slow",
+	[FAULT_SUSPEND] = "suspend",
 };
 
 const char *fault_name(enum fault_kind kind)

@@ -20,7 +20,7 @@ struct hf_lease {
 /* Has not begun: the qps that are made with it execute no request before it is extended for the first time. */
 int hf_lease_open(struct hf_dev *dev, struct hf_lease **lease_out);
 
-/* Until then, by hf_env_now_ns of the device's env, requests execute; later ones are dropped as if they had been lost.
+/* Until then, by hf_env_boot_ns of the device's env, requests execute; later ones are dropped as if they had been lost.
  * An earlier time than before changes nothing. -ETIMEDOUT: it was over already. What is over stays over, because a
  * request of that time may still arrive: the qps are fenced and replaced, with another lease. */
 int hf_lease_extend(struct hf_lease *lease, uint64_t until_ns);

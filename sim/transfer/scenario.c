@@ -241,7 +241,7 @@ static void run(struct world *world, struct outcome *outcome)
 	faults_plan(&tr->faults, &tr->network, processes, TR_NODES, TR_FAULTS, fault_count, tr->quiet_ns);
 	tr->faults.changed = tr_fault_changed;
 	if (stalls)
-		faults_plan_stall(&tr->faults, STALL_NS_MIN);
+		faults_plan_stall(&tr->faults, FAULT_PAUSE, STALL_NS_MIN);
 	run_faulty(tr);
 	run_until(tr, is_alive, tr->quiet_ns + LIVE_NS, "a node's requests do not complete over all rails");
 	tr->stopping = true;

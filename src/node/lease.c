@@ -15,23 +15,28 @@ void lease_want(struct lease *lease, uint64_t ours_ns)
 	if (ours_ns == lease->told_ns)
 		return;
 	lease->told_ns = ours_ns;
-	lease->raised_ns = 0;
+	lease->changed_ns = 0;
 	lease->urgent = true;
-	if (ours_ns < lease->ours_ns)
-		lease->ours_ns = ours_ns;
+}
+
+uint64_t lease_interval_ns(const struct lease *lease)
+{
+	bool theirs = lease->theirs_ns != 0 && lease->theirs_ns < lease->ours_ns;
+
+	return (theirs ? lease->theirs_ns : lease->ours_ns) / STAMPS_PER_LEASE;
 }
 
 bool lease_must_send(const struct lease *lease, uint64_t now_ns)
 {
-	return lease->urgent || lease->sent_ns == 0 || now_ns >= lease->sent_ns + lease->ours_ns / STAMPS_PER_LEASE;
+	return lease->urgent || lease->sent_ns == 0 || now_ns >= lease->sent_ns + lease_interval_ns(lease);
 }
 
 void lease_sent(struct lease *lease, uint64_t now_ns)
 {
 	lease->urgent = false;
 	lease->sent_ns = now_ns;
-	if (lease->told_ns > lease->ours_ns && lease->raised_ns == 0)
-		lease->raised_ns = now_ns;
+	if (lease->told_ns != lease->ours_ns && lease->changed_ns == 0)
+		lease->changed_ns = now_ns;
 }
 
 uint64_t lease_extended(struct lease *lease)
@@ -41,11 +46,21 @@ uint64_t lease_extended(struct lease *lease)
 	return lease->contact_ns + lease->ours_ns;
 }
 
+static uint64_t longer(uint64_t a_ns, uint64_t b_ns)
+{
+	return a_ns > b_ns ? a_ns : b_ns;
+}
+
 uint64_t lease_promise(const struct lease *lease, uint64_t now_ns)
 {
 	uint64_t left_ns = lease->until_ns > now_ns ? lease->until_ns - now_ns : 0;
 
-	return left_ns > lease->told_ns ? left_ns : lease->told_ns;
+	return longer(left_ns, longer(lease->told_ns, lease->ours_ns));
+}
+
+uint64_t lease_longer_ns(const struct lease *lease)
+{
+	return longer(lease->theirs_ns, longer(lease->told_ns, lease->ours_ns));
 }
 
 bool lease_was_silent(const struct lease *lease, uint64_t now_ns)
@@ -64,8 +79,10 @@ void lease_hear(struct lease *lease, uint64_t stamp, uint64_t echo, uint64_t the
 	/* An echo of what was never sent says nothing. */
 	if (echo > lease->contact_ns && echo <= lease->sent_ns)
 		lease->contact_ns = echo;
-	if (lease->raised_ns != 0 && lease->contact_ns >= lease->raised_ns)
-		lease->ours_ns = lease->told_ns;
+	if (lease->changed_ns == 0 || lease->contact_ns < lease->changed_ns || lease->ours_ns == lease->told_ns)
+		return;
+	lease->ours_ns = lease->told_ns;
+	lease->urgent = true; /* a shorter promise, or an echo for a lease that is still the shorter one over there */
 }
 
 bool lease_expired(const struct lease *lease, uint64_t now_ns)

@@ -11,9 +11,11 @@
  * A stamp is heard after it was sent, so b never counts from an earlier moment than a, however long messages take; only
  * the two clocks' rates matter, and how soon a runs when it is due: the margin.
  *
- * A lease may change. A shorter one holds at once here, but a device keeps what it was extended for: each message
- * promises no less than that. A longer one is told first, and holds when the other side has returned a stamp that came
- * with it.
+ * A lease may change. A new one is told first, and holds when the other side has returned a stamp that came with it:
+ * stamps of a longer lease are too rare for a shorter one. Until then a message promises the longer of both, and never
+ * less than a device was extended for.
+ *
+ * Both sides count by the clock that goes on while a host is suspended (hf_env_boot_ns): the other host's goes on too.
  *
  * Invariant:
  *   LEASE-1  While b may still hear from a with an effect on a's lease, lease_is_over says no at b. */
@@ -25,9 +27,9 @@
 
 struct lease {
 	uint64_t ours_ns;              /* without contact for so long we fence */
-	uint64_t told_ns;              /* that, or longer, while the other side has not heard of it */
+	uint64_t told_ns;              /* that, or another, of which the other side has not heard yet */
 	uint64_t until_ns;             /* the latest moment for which the devices have extended it */
-	uint64_t raised_ns;            /* our first stamp with it; 0: none was sent yet */
+	uint64_t changed_ns;           /* our first stamp with it; 0: none was sent yet */
 	uint64_t sent_ns;              /* our last stamp */
 	uint64_t contact_ns;           /* when we had sent the newest stamp that was returned */
 	uint64_t theirs_ns;            /* the other side's lease; 0: not told yet */
@@ -39,6 +41,8 @@ struct lease {
 
 void lease_init(struct lease *lease, uint64_t ours_ns, uint64_t now_ns);
 void lease_want(struct lease *lease, uint64_t ours_ns); /* from now on */
+/* Between two stamps. Often enough for both sides: each message has a stamp of ours and an echo for theirs. */
+uint64_t lease_interval_ns(const struct lease *lease);
 bool lease_must_send(const struct lease *lease, uint64_t now_ns);
 void lease_sent(struct lease *lease, uint64_t now_ns); /* a stamp of that time */
 /* Until when the devices execute by the last contact; they are told so now. */
@@ -52,6 +56,8 @@ void lease_hear(struct lease *lease, uint64_t stamp, uint64_t echo, uint64_t the
 bool lease_expired(const struct lease *lease, uint64_t now_ns);
 /* Called at each tick: nothing was heard for the other side's lease and its margin, in which this side ran. */
 bool lease_is_silent(struct lease *lease, uint64_t now_ns);
+/* Of the leases of both sides. */
+uint64_t lease_longer_ns(const struct lease *lease);
 /* What a lease of that length takes, with its margin. */
 uint64_t lease_with_margin(uint64_t lease_ns);
 /* The other side has fenced our qps by now, unless it does not run. */

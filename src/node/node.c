@@ -156,14 +156,27 @@ static bool node_arm(struct hf_poller *poller)
 	return true;
 }
 
+static uint64_t shorter_tick(uint64_t tick_ns, const struct hf_peer *peer)
+{
+	uint64_t interval_ns = lease_interval_ns(&peer->lease);
+
+	return peer->up && interval_ns < tick_ns ? interval_ns : tick_ns;
+}
+
+/* Ticks come as often as the stamps of the shortest lease. */
 static void node_tick(struct hf_timer *timer, uint64_t now_ns)
 {
 	struct hf_node *node = container_of(timer, struct hf_node, timer);
+	uint64_t tick_ns = TICK_NS;
 
-	list_for_each (at, &node->peers)
-		peer_tick(container_of(at, struct hf_peer, node_link), now_ns);
+	list_for_each (at, &node->peers) {
+		struct hf_peer *peer = container_of(at, struct hf_peer, node_link);
+
+		peer_tick(peer, now_ns);
+		tick_ns = shorter_tick(tick_ns, peer);
+	}
 	node->layer->tick(node, now_ns);
-	hf_loop_set_timer(node->loop, timer, now_ns + TICK_NS);
+	hf_loop_set_timer(node->loop, timer, now_ns + tick_ns);
 }
 
 static void rail_ready(struct hf_watch *watch, unsigned ready)

@@ -100,7 +100,7 @@ void peer_tick(struct hf_peer *peer, uint64_t now_ns)
 	peer->node->layer->peer_tick(peer, now_ns);
 	peer_rails_tick(peer, now_ns);
 	detector_tick(peer, now_ns);
-	peer_lease_tick(peer, now_ns);
+	peer_lease_tick(peer);
 }
 
 /* ---- what the control channel says ---- */

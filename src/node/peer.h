@@ -78,8 +78,8 @@ void peer_lease_register(struct message_kinds *kinds);
 void peer_refresh_lease(struct hf_peer *peer); /* what layers here or there want has changed */
 void peer_lease_begin(struct hf_peer *peer);
 void peer_lease_end(struct hf_peer *peer);
-uint64_t peer_lease_until_ns(const struct hf_peer *peer); /* it may execute here until then, by the last contact */
-void peer_lease_tick(struct hf_peer *peer, uint64_t now_ns);
+uint64_t peer_lease_until_ns(const struct hf_peer *peer); /* it may execute here until then, by hf_env_boot_ns */
+void peer_lease_tick(struct hf_peer *peer);
 
 /* ---- detector.c ---- */
 

@@ -31,6 +31,11 @@ void peer_lease_register(struct message_kinds *kinds)
 	message_register(kinds, &lease_kind);
 }
 
+static uint64_t clock_now(const struct hf_peer *peer)
+{
+	return hf_env_boot_ns(peer->node->env);
+}
+
 static void say(struct hf_peer *peer, uint64_t now_ns)
 {
 	const struct lease_message message = {.head = {.kind = &lease_kind},
@@ -74,7 +79,7 @@ static void lapse(struct hf_peer *peer)
 	peer->lease_begun = false;
 	peer->lease.until_ns = 0;
 	peer->node->layer->lease_over(peer);
-	say(peer, hf_env_now_ns(peer->node->env));
+	say(peer, clock_now(peer));
 }
 
 static void extend(struct hf_peer *peer)
@@ -110,9 +115,10 @@ void peer_refresh_lease(struct hf_peer *peer)
 
 void peer_lease_begin(struct hf_peer *peer)
 {
-	lease_init(&peer->lease, wanted_ns(peer), hf_env_now_ns(peer->node->env));
+	lease_init(&peer->lease, wanted_ns(peer), clock_now(peer));
 	open_leases(peer);
 	extend(peer);
+	say(peer, clock_now(peer)); /* before anything that the other side may answer with traffic */
 }
 
 void peer_lease_end(struct hf_peer *peer)
@@ -121,11 +127,12 @@ void peer_lease_end(struct hf_peer *peer)
 }
 
 /* By the clock, not by the turn, which may have begun before the message was sent. Where contact was lost the other
- * side's lease may be over, and its traffic waits for our answer; and when ours begins, so may its. */
+ * side's lease may be over, and its traffic waits for our answer; and when ours begins, so may its. A change is
+ * answered at once: stamps may be too rare for it. */
 static void take_lease(struct hf_peer *peer, const struct message_head *head)
 {
 	const struct lease_message *message = (const void *)head;
-	uint64_t contact_ns = peer->lease.contact_ns, now_ns = hf_env_now_ns(peer->node->env);
+	uint64_t contact_ns = peer->lease.contact_ns, now_ns = clock_now(peer);
 	bool answer = lease_was_silent(&peer->lease, now_ns), begun = peer->lease_begun;
 
 	lease_hear(&peer->lease, message->stamp, message->echo, message->lease_ns, now_ns);
@@ -135,7 +142,9 @@ static void take_lease(struct hf_peer *peer, const struct message_head *head)
 	}
 	if (peer->lease.contact_ns != contact_ns && !lease_expired(&peer->lease, now_ns))
 		extend(peer);
-	if (answer || (peer->lease_begun && !begun))
+	if (peer->lease.urgent)
+		node_tick_soon(peer->node); /* ticks go by the shortest lease */
+	if (answer || (peer->lease_begun && !begun) || peer->lease.urgent)
 		say(peer, now_ns);
 }
 
@@ -144,8 +153,10 @@ uint64_t peer_lease_until_ns(const struct hf_peer *peer)
 	return peer->lease.contact_ns + peer->lease.ours_ns;
 }
 
-void peer_lease_tick(struct hf_peer *peer, uint64_t now_ns)
+void peer_lease_tick(struct hf_peer *peer)
 {
+	uint64_t now_ns = clock_now(peer);
+
 	if (!peer->up)
 		return;
 	if (lease_expired(&peer->lease, now_ns) && peer->lease_begun)

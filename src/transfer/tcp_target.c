@@ -65,7 +65,7 @@ static const char *may_place(struct tcp_pipe *pipe)
 	const struct tcp_target_config *config = &stream->target->config;
 	uint64_t until_ns;
 
-	stream->over |= hf_env_now_ns(hf_loop_env(stream->target->loop)) >= stream->until_ns;
+	stream->over |= hf_env_boot_ns(hf_loop_env(stream->target->loop)) >= stream->until_ns;
 	if (stream->over)
 		return "the lease was over: this process stood still, or lost contact";
 	until_ns = config->lease_until_ns(config->context, stream->initiator);

@@ -23,7 +23,7 @@ struct tcp_target_config {
 	unsigned streams_max; /* of all initiators together; when all are in use, the oldest without a HELLO ends */
 	/* Whether a stream of this epoch of that initiator may begin: it is a peer, and the epoch is not fenced. */
 	bool (*admits)(void *context, uint64_t initiator, uint32_t epoch);
-	/* Until when what this initiator sent may be placed, by the last contact. */
+	/* Until when what this initiator sent may be placed, by the last contact and hf_env_boot_ns. */
 	uint64_t (*lease_until_ns)(void *context, uint64_t initiator);
 	/* Where [offset, offset + length) of the buffer `key` lies; or why it may not be touched. */
 	enum tcp_nak (*find)(void *context, uint64_t key, enum hf_transfer_opcode opcode, uint64_t offset,

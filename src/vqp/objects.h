@@ -119,11 +119,12 @@ struct hf_vqp {
 	struct path_offer go;     /* what the picker goes to */
 	struct ending ending;     /* of a vqp in HF_VQP_ERROR */
 	bool awaits_go;           /* the picker may post already, on a standby qp that we do not know of */
-	uint64_t fenced_ns, detected_ns;
-	struct uid_client *uid; /* NULL: no wr needed it */
-	int home_rail;          /* of the other side's atomics, as far as it mattered; -1 */
-	uint64_t home_wait_ns;  /* an atomic has waited for it since; 0: none does */
-	bool home_leaves;       /* ours is moving away from its path */
+	uint64_t detected_ns;
+	uint64_t strays_ns, lease_ns; /* of one that ends: since when, and for how long what is under way may execute */
+	struct uid_client *uid;       /* NULL: no wr needed it */
+	int home_rail;                /* of the other side's atomics, as far as it mattered; -1 */
+	uint64_t home_wait_ns;        /* an atomic has waited for it since; 0: none does */
+	bool home_leaves;             /* ours is moving away from its path */
 	struct hf_vqp_counters counters;
 };
 

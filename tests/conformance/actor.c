@@ -189,7 +189,7 @@ static void do_lease(struct actor *actor, const struct actor_call *call, struct 
 	if (call->op == ACTOR_LEASE_OPEN)
 		answer->rc = hf_lease_open(actor->dev, &actor->lease[i]);
 	else if (call->op == ACTOR_LEASE_EXTEND)
-		answer->rc = hf_lease_extend(actor->lease[i], hf_env_now_ns(actor->env) + call->value);
+		answer->rc = hf_lease_extend(actor->lease[i], hf_env_boot_ns(actor->env) + call->value);
 	else
 		close_lease(actor, i);
 }

@@ -224,7 +224,7 @@ void engine_receive(
 	qp = engine_find_qp(engine, packet.dest_qpn);
 	if (qp == NULL)
 		goto malformed;
-	if (!lease_holds(qp->lease, now_ns) && (packet.traits & PACKET_IS_RESPONSE) == 0) {
+	if (!lease_holds(qp->lease, engine->boot_ns) && (packet.traits & PACKET_IS_RESPONSE) == 0) {
 		engine->counters.dropped_lease++;
 		return;
 	}

@@ -25,7 +25,7 @@ int objects_lease_extend(struct hf_lease *base, uint64_t until_ns)
 	bool over;
 
 	pthread_mutex_lock(&nic->lock);
-	lease->over |= lease->until_ns != 0 && !lease_holds(lease, hf_env_now_ns(base->dev->env));
+	lease->over |= lease->until_ns != 0 && !lease_holds(lease, hf_env_boot_ns(base->dev->env));
 	if (!lease->over && until_ns > lease->until_ns)
 		lease->until_ns = until_ns;
 	over = lease->over;

@@ -17,9 +17,9 @@ void lease_hold(struct soft_lease *lease);
 void lease_release(struct soft_lease *lease);
 
 /* NULL: there is none, and so it holds. */
-static inline bool lease_holds(const struct soft_lease *lease, uint64_t now_ns)
+static inline bool lease_holds(const struct soft_lease *lease, uint64_t boot_ns)
 {
-	return lease == NULL || (!lease->over && now_ns < lease->until_ns);
+	return lease == NULL || (!lease->over && boot_ns < lease->until_ns);
 }
 
 #endif

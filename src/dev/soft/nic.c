@@ -21,9 +21,9 @@ static void receive_run(struct soft_nic *nic, const struct hf_dgram *run, uint64
 	}
 }
 
-/* The clock is read behind the receive, and for each run: this thread may have been stopped meanwhile for longer than
- * leases last (D9). What a stop of that length leaves is the rest of one run. */
-static bool receive(struct soft_nic *nic)
+/* The clock of leases is read behind the receive: this thread may have been stopped before for longer than they last
+ * (D9). What a stop of that length leaves is the rest of one receive. */
+static bool receive(struct soft_nic *nic, uint64_t now_ns)
 {
 	bool any = false;
 
@@ -33,8 +33,10 @@ static bool receive(struct soft_nic *nic)
 		for (unsigned i = 0; i < RECV_RUNS; i++)
 			nic->received[i].bytes = HF_DGRAM_MAX_BYTES;
 		n = hf_dgram_recv(nic->socket, nic->received, RECV_RUNS);
+		if (n > 0)
+			nic->engine.boot_ns = hf_env_boot_ns(nic->base.env);
 		for (int i = 0; i < n; i++)
-			receive_run(nic, &nic->received[i], hf_env_now_ns(nic->base.env));
+			receive_run(nic, &nic->received[i], now_ns);
 		any = any || n > 0;
 		if (n < (int)RECV_RUNS)
 			break;
@@ -93,7 +95,7 @@ enum hf_poll nic_drive(struct soft_nic *nic, enum nic_reason reason, uint64_t no
 	busy = engine_answer_doorbells(engine, now_ns);
 	if (reason != NIC_POSTED || now_ns - nic->received_ns > RECV_GAP_NS) {
 		nic->received_ns = now_ns;
-		busy = receive(nic) || busy;
+		busy = receive(nic, now_ns) || busy;
 	}
 	engine_tick(engine, now_ns);
 	hold_acks = reason == NIC_POLLED && !nic->acks_held && engine->counters.bytes_received - received < HOLD_BYTES;

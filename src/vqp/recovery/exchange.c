@@ -243,7 +243,7 @@ void exchange_closed(struct hf_vqp *vqp, const struct message_head *message)
 		return;
 	end_for(vqp, HF_VQP_END_PEER);
 	if (strays) {
-		vqp->fenced_ns = 0; /* as soon as our end is fenced */
+		vqp->strays_ns = 0; /* as soon as our end is fenced */
 		vqp_fail_with_lease(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR);
 	} else
 		vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, true); /* it may wait for our fence */
@@ -260,7 +260,7 @@ void exchange_ended(struct hf_vqp *vqp, const struct message_head *message)
 	bool strays = leaves_strays(vqp, message);
 
 	if (strays && ending_asks(&vqp->ending))
-		vqp->fenced_ns = 0;
+		vqp->strays_ns = 0;
 	(void)ending_step(&vqp->ending, strays ? ENDING_EVENT_STRAYS : ENDING_EVENT_CLOSED);
 	marks_fence(vqp);
 }

@@ -20,7 +20,6 @@ static void fenced(struct hf_vqp *vqp)
 {
 	struct recovery_event event = {.type = RECOVERY_EVENT_FENCED};
 
-	vqp->fenced_ns = hf_env_now_ns(vqp->node->env);
 	access_check(vqp);
 	failover_event(vqp, &event);
 	if (vqp->recovery.state == RECOVERY_EXCHANGE && list_empty(&vqp->cold_link))
@@ -56,16 +55,28 @@ static bool waits_for_lease(const struct hf_vqp *vqp)
 	return vqp->ending.state == ENDING_ANSWER || vqp->ending.state == ENDING_LEASE;
 }
 
-/* The peer has not reported its fence. Its lease is over, or no packet of this side is under way, so a wr that
- * completes as unknown now does not execute later (R5, V4). */
-static bool lease_has_ended(const struct hf_vqp *vqp, uint64_t now_ns)
+/* The peer has not reported its fence. Its lease is over; or it has not heard for a lease that it is to end, and so
+ * nothing that extends its lease either, for both are in one stream. So a wr that completes as unknown now does not
+ * execute later (R5, V4). */
+static bool lease_has_ended(const struct hf_vqp *vqp)
 {
-	const struct lease *lease;
+	uint64_t now_ns = hf_env_boot_ns(vqp->node->env);
 
-	if (vqp->peer == NULL)
-		return true;
-	lease = &vqp->peer->lease;
-	return lease_is_over(lease, now_ns) || now_ns - vqp->fenced_ns >= lease_with_margin(lease->told_ns);
+	return vqp->peer == NULL || lease_is_over(&vqp->peer->lease, now_ns) ||
+	       now_ns - vqp->strays_ns >= lease_with_margin(vqp->lease_ns);
+}
+
+/* From the moment at which our path is fenced and the peer is asked. Its lease counts, not ours, and it may change. */
+static void count_lease(struct hf_vqp *vqp, bool anew)
+{
+	uint64_t lease_ns = vqp->peer == NULL ? 0 : lease_longer_ns(&vqp->peer->lease);
+
+	if (anew || vqp->strays_ns == 0) {
+		vqp->strays_ns = hf_env_boot_ns(vqp->node->env);
+		vqp->lease_ns = 0;
+	}
+	if (lease_ns > vqp->lease_ns)
+		vqp->lease_ns = lease_ns;
 }
 
 /* Nothing to do for it before a completion comes, or a tick. */
@@ -74,7 +85,7 @@ bool fence_queue_waits(const struct hf_vqp *vqp)
 	uint64_t now_ns = hf_env_now_ns(vqp->node->env);
 
 	if (vqp_is_fencing(vqp) || vqp_is_ending(vqp))
-		return fence_sleeps(vqp, now_ns) || (waits_for_lease(vqp) && !lease_has_ended(vqp, now_ns));
+		return fence_sleeps(vqp, now_ns) || (waits_for_lease(vqp) && !lease_has_ended(vqp));
 	return !vqp->path.cut && waits_for_quiet(vqp) && !post_quiet(vqp);
 }
 
@@ -90,23 +101,16 @@ static bool path_is_fenced(struct hf_vqp *vqp)
 	return vqp->fence == FENCE_DONE;
 }
 
-/* In the exchange in which the budget ended. */
-static bool was_fenced(const struct hf_vqp *vqp)
-{
-	return vqp->recovery.state == RECOVERY_FAILED && vqp->recovery.fenced;
-}
-
 /* True: its wrs complete now. */
 static bool progress_ending(struct hf_vqp *vqp)
 {
-	uint64_t now_ns = hf_env_now_ns(vqp->node->env);
 	unsigned actions = ending_step(&vqp->ending, ENDING_EVENT_FENCED);
 
-	if (waits_for_lease(vqp) && (((actions & ENDING_ASK) && !was_fenced(vqp)) || vqp->fenced_ns == 0))
-		vqp->fenced_ns = now_ns;
+	if (waits_for_lease(vqp))
+		count_lease(vqp, (actions & ENDING_ASK) != 0);
 	if ((actions & ENDING_ASK) && vqp->peer != NULL)
 		exchange_ask_end(vqp);
-	if (waits_for_lease(vqp) && lease_has_ended(vqp, now_ns))
+	if (waits_for_lease(vqp) && lease_has_ended(vqp))
 		actions |= ending_step(&vqp->ending, ENDING_EVENT_LEASE);
 	return (actions & ENDING_REPORT) != 0;
 }

@@ -257,7 +257,7 @@ static void what_waited_past_the_lease_is_not_placed(void **state)
 {
 	struct fixture *f = *state;
 
-	f->lease_until_ns = hf_env_now_ns(hf_env_host());
+	f->lease_until_ns = hf_env_boot_ns(hf_env_host());
 	open_stream(f, TARGET, EPOCH);
 	send_slice(f, 0, HF_TRANSFER_WRITE, KEY);
 	turn_until(f, &f->broken, 1);
@@ -269,7 +269,7 @@ static void a_lease_is_extended_while_there_is_contact(void **state)
 {
 	struct fixture *f = *state;
 
-	f->lease_until_ns = hf_env_now_ns(hf_env_host()) + 3600000000000ull;
+	f->lease_until_ns = hf_env_boot_ns(hf_env_host()) + 3600000000000ull;
 	open_stream(f, TARGET, EPOCH);
 	send_slice(f, 0, HF_TRANSFER_WRITE, KEY);
 	turn_until(f, &f->ended, 1);
