@@ -27,6 +27,7 @@ int link_command(int argc, char **argv);
 int links_command(int argc, char **argv);
 int devices_command(int argc, char **argv);
 int bench_command(int argc, char **argv);
+int transfer_command(int argc, char **argv);
 int run_command(int argc, char **argv);
 int version_command(int argc, char **argv);
 int help_command(int argc, char **argv);

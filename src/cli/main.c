@@ -11,6 +11,7 @@
 
 static const struct command commands[] = {
 	{"demo", demo_command, "move files between two nodes while their rails are cut, and show that all arrived"},
+	{"transfer", transfer_command, "copy files to another node over all rails, and over tcp when none is left"},
 	{"run", run_command, "run a program written for libibverbs, as it is, on a bond of rails"},
 	{"link", link_command, "switch a link down or up"},
 	{"links", links_command, "list the links and their states"},

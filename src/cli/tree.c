@@ -7,52 +7,73 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define PATH_BYTES 4096
-#define DEPTH_MAX  64u
+#define PATH_BYTES  4096
+#define DEPTH_MAX   64u
+#define NS_A_SECOND 1000000000u
 
 struct walk {
-	bool sources_only;
+	enum tree_scope scope;
 	size_t root_bytes; /* of the path, with its slash */
 	int (*found)(const struct tree_file *file, void *context);
 	void *context;
 };
 
-enum tree_kind tree_kind(const char *path, uint64_t *bytes_out)
+static void fill(const struct stat *status, struct tree_file *file)
+{
+	file->kind = S_ISDIR(status->st_mode) ? TREE_DIRECTORY : S_ISREG(status->st_mode) ? TREE_FILE : TREE_OTHER;
+	file->bytes = (uint64_t)status->st_size;
+	file->mtime_ns = (uint64_t)status->st_mtim.tv_sec * NS_A_SECOND + (uint64_t)status->st_mtim.tv_nsec;
+	file->inode = (uint64_t)status->st_ino;
+	file->mode = (uint32_t)status->st_mode & 07777;
+}
+
+int tree_look(const char *path, struct tree_file *file)
 {
 	struct stat status;
 
 	if (stat(path, &status) != 0)
+		return -errno;
+	*file = (struct tree_file){.path = path, .name = path};
+	fill(&status, file);
+	return 0;
+}
+
+enum tree_kind tree_kind(const char *path, uint64_t *bytes_out)
+{
+	struct tree_file file = {0};
+
+	if (tree_look(path, &file) != 0)
 		return TREE_MISSING;
-	*bytes_out = (uint64_t)status.st_size;
-	if (S_ISDIR(status.st_mode))
-		return TREE_DIRECTORY;
-	return S_ISREG(status.st_mode) ? TREE_FILE : TREE_OTHER;
+	*bytes_out = file.bytes;
+	return file.kind;
 }
 
 static bool left_out(const struct walk *walk, const char *name)
 {
 	if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
 		return true;
-	return walk->sources_only && (name[0] == '.' || strncmp(name, "build", 5) == 0);
+	return walk->scope == TREE_SOURCES && (name[0] == '.' || strncmp(name, "build", 5) == 0);
 }
 
 static int walk_directory(const struct walk *walk, const char *path, unsigned depth);
 
 static int walk_entry(const struct walk *walk, const char *path, unsigned depth)
 {
+	struct tree_file file = {.path = path, .name = path + walk->root_bytes};
 	struct stat status;
+	int answer;
 
 	if (lstat(path, &status) != 0)
 		return 0; /* gone since it was listed */
-	if (S_ISDIR(status.st_mode))
-		return depth < DEPTH_MAX ? walk_directory(walk, path, depth + 1) : -ELOOP;
-	if (!S_ISREG(status.st_mode))
+	fill(&status, &file);
+	if (file.kind == TREE_FILE || walk->scope == TREE_ALL) {
+		answer = walk->found(&file, walk->context);
+		if (answer != 0 || file.kind != TREE_DIRECTORY)
+			return answer;
+	}
+	if (file.kind != TREE_DIRECTORY)
 		return 0;
-	return walk->found(&(struct tree_file){.path = path,
-				   .name = path + walk->root_bytes,
-				   .bytes = (uint64_t)status.st_size,
-				   .mtime_s = (uint64_t)status.st_mtim.tv_sec},
-		walk->context);
+	return depth < DEPTH_MAX ? walk_directory(walk, path, depth + 1) : -ELOOP;
 }
 
 static int walk_directory(const struct walk *walk, const char *path, unsigned depth)
@@ -78,11 +99,10 @@ static int walk_directory(const struct walk *walk, const char *path, unsigned de
 	return answer;
 }
 
-int tree_each(
-	const char *path, bool sources_only, int (*found)(const struct tree_file *file, void *context), void *context)
+int tree_each(const char *path, enum tree_scope scope, int (*found)(const struct tree_file *file, void *context),
+	void *context)
 {
-	struct walk walk = {
-		.sources_only = sources_only, .root_bytes = strlen(path) + 1, .found = found, .context = context};
+	struct walk walk = {.scope = scope, .root_bytes = strlen(path) + 1, .found = found, .context = context};
 
 	return walk_directory(&walk, path, 0);
 }

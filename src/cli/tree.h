@@ -1,23 +1,33 @@
-/* tree.h - the regular files below a directory, in order of their names. */
+/* tree.h - what lies below a directory, in order of names. */
 #ifndef HOLDFAST_CLI_TREE_H
 #define HOLDFAST_CLI_TREE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+enum tree_kind { TREE_MISSING, TREE_FILE, TREE_DIRECTORY, TREE_OTHER };
+
 struct tree_file {
 	const char *path; /* to open it */
 	const char *name; /* relative to where the walk began */
+	enum tree_kind kind;
 	uint64_t bytes;
-	uint64_t mtime_s;
+	uint64_t mtime_ns;
+	uint64_t inode;
+	uint32_t mode; /* as of chmod(2) */
 };
 
-enum tree_kind { TREE_MISSING, TREE_FILE, TREE_DIRECTORY, TREE_OTHER };
 enum tree_kind tree_kind(const char *path, uint64_t *bytes_out);
+/* Of one path, which becomes `path` and `name`; links are followed. 0 or -errno. */
+int tree_look(const char *path, struct tree_file *file_out);
 
-/* Calls found() for each; stops at and returns its first answer that is not 0, or -errno. Links are not followed.
- * With `sources_only`, hidden entries and build directories are left out. */
-int tree_each(
-	const char *path, bool sources_only, int (*found)(const struct tree_file *file, void *context), void *context);
+enum tree_scope {
+	TREE_FILES,   /* regular files */
+	TREE_SOURCES, /* of these, none that are hidden or in build directories */
+	TREE_ALL,     /* directories too, before what is in them, and links and devices */
+};
+/* Calls found() for each; stops at and returns its first answer that is not 0, or -errno. Links are not followed. */
+int tree_each(const char *path, enum tree_scope scope, int (*found)(const struct tree_file *file, void *context),
+	void *context);
 
 #endif

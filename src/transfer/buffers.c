@@ -56,7 +56,8 @@ int buffers_add(struct buffers *buffers, void *addr, uint64_t bytes, unsigned pe
 		return hf_error_set(error, -ENOMEM, "no memory for another buffer");
 	*buffer = (struct buffer){.addr = addr, .bytes = bytes, .permission = (uint8_t)permission};
 	hf_env_entropy(buffers->env, &buffer->key, sizeof(buffer->key));
-	rc = hf_vmr_reg(buffers->pd, addr, bytes, access_of(permission), &buffer->mr, error);
+	if (buffers->pd != NULL)
+		rc = hf_vmr_reg(buffers->pd, addr, bytes, access_of(permission), &buffer->mr, error);
 	if (rc != 0) {
 		free(buffer);
 		return rc;
@@ -89,7 +90,8 @@ void buffers_remove(struct buffers *buffers, struct buffer *buffer)
 {
 	list_remove(&buffer->link);
 	buffers->count--;
-	(void)hf_vmr_dereg(buffer->mr);
+	if (buffer->mr != NULL)
+		(void)hf_vmr_dereg(buffer->mr);
 	free(buffer);
 }
 
@@ -142,7 +144,7 @@ void buffers_describe(const struct buffers *buffers, struct wire_segment *segmen
 		segment_out->buffers[segment_out->count++] = (struct wire_buffer){.addr = (uintptr_t)buffer->addr,
 			.bytes = buffer->bytes,
 			.key = buffer->key,
-			.rkey = buffer->mr->rkey,
+			.rkey = buffer->mr == NULL ? 0 : buffer->mr->rkey,
 			.permission = buffer->permission};
 	}
 }

@@ -137,8 +137,13 @@ static int open_target(struct hf_transfer *engine, const struct hf_transfer_conf
 
 static int open_memory(struct hf_transfer *engine, const struct hf_transfer_config *config, struct hf_error *error)
 {
-	int rc = hf_vpd_alloc(engine->node, &engine->pd);
+	int rc;
 
+	if (hf_node_rails(engine->node) == 0) { /* tcp alone */
+		buffers_init(&engine->buffers, hf_loop_env(engine->loop), NULL);
+		return 0;
+	}
+	rc = hf_vpd_alloc(engine->node, &engine->pd);
 	if (rc == 0)
 		rc = hf_vcq_create(engine->node, 1, engine, &engine->passive_cq);
 	if (rc != 0)
@@ -206,8 +211,8 @@ int hf_transfer_open(struct hf_node *node, const struct hf_transfer_config *conf
 		rc = open_target(engine, config, error);
 	if (rc == 0) {
 		init_transports(engine, config);
-		rc = hf_vqp_serve(node, &engine->service);
-		engine->served = rc == 0;
+		rc = engine->pd == NULL ? 0 : hf_vqp_serve(node, &engine->service);
+		engine->served = rc == 0 && engine->pd != NULL;
 		if (rc != 0)
 			(void)hf_error_set(error, rc, "the node cannot serve lanes: %s", strerror(-rc));
 	}

@@ -27,6 +27,8 @@ void probe_close(struct probe_memory *probe)
 
 struct wire_probe probe_describe(const struct probe_memory *probe)
 {
+	if (probe->mr == NULL) /* a node without rails */
+		return (struct wire_probe){0};
 	return (struct wire_probe){.addr = (uintptr_t)probe->memory, .bytes = probe->bytes, .rkey = probe->mr->rkey};
 }
 

@@ -20,7 +20,7 @@ static const struct fields buffer_layout = FIELDS(buffer_fields);
 static const struct field segment_fields[] = {
 	FIELD_RANGE(struct wire_segment, incarnation, 1, UINT64_MAX),
 	FIELD_ANY(struct wire_segment, probe.addr),
-	FIELD_RANGE(struct wire_segment, probe.bytes, 1, PROBE_BYTES_MAX),
+	FIELD_MAX(struct wire_segment, probe.bytes, PROBE_BYTES_MAX),
 	FIELD_ANY(struct wire_segment, probe.rkey),
 	FIELD_ANY(struct wire_segment, generation),
 	FIELD_MAX(struct wire_segment, tcp_family, FAMILY_6),

@@ -14,6 +14,7 @@
 #include "cli/demo/input.h"
 #include "cli/demo/report.h"
 #include "cli/demo/run.h"
+#include "cli/draw.h"
 #include "cli/process.h"
 #include "cli/report_file.h"
 #include "cli/tree.h"

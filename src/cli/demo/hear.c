@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/draw.h"
+
 #define MS            1000000ull
 #define CUTS_LEAST    4u
 #define DOWN_NS       (500 * MS)

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/demo/draw.h"
 #include "cli/demo/report.h"
+#include "cli/draw.h"
 #include "cli/page.h"
 
 /* The plot, in units of the SVG's viewBox. */

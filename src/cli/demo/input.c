@@ -12,6 +12,7 @@
 #define PIECE_BYTES        (1u << 20)
 #define RANDOM_BYTES       (1ull << 30)
 #define RANDOM_BYTES_QUICK (256ull << 20)
+#define NS_A_SECOND        1000000000u
 #define MEGABYTE           1e6
 
 /* An archive in the making. */
@@ -97,7 +98,7 @@ static int put_file(const struct tree_file *found, void *context)
 
 	if (failed)
 		return hf_error_set(staging->error, failed, "%s cannot be opened: %s", found->path, strerror(-failed));
-	failed = put_header(staging, found->name, found->bytes, found->mtime_s);
+	failed = put_header(staging, found->name, found->bytes, found->mtime_ns / NS_A_SECOND);
 	if (!failed)
 		failed = put_content(staging, found, file);
 	hf_file_close(file);
@@ -145,7 +146,7 @@ static int put_default(struct staging *staging, const struct demo_options *optio
 	int failed;
 
 	if (in_project_tree()) {
-		failed = tree_each(".", true, put_file, staging);
+		failed = tree_each(".", TREE_SOURCES, put_file, staging);
 		snprintf(input->what, sizeof(input->what), "the project's tree (%u files) and %llu MiB of random bytes",
 			staging->files, (unsigned long long)(random_bytes >> 20));
 	} else {
@@ -160,7 +161,7 @@ static int put_default(struct staging *staging, const struct demo_options *optio
 
 static int put_directory(struct staging *staging, const struct demo_options *options, struct demo_input *input)
 {
-	int failed = tree_each(options->input, false, put_file, staging);
+	int failed = tree_each(options->input, TREE_FILES, put_file, staging);
 
 	if (failed && staging->error->text[0] == '\0')
 		return hf_error_set(staging->error, failed, "%s cannot be read: %s", options->input, strerror(-failed));

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/demo/draw.h"
+#include "cli/draw.h"
 
 #define NS_A_SECOND 1e9
 #define MICRO       1e3

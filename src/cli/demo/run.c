@@ -1,5 +1,6 @@
 /* Starts and stops a demo's nodes, and cuts and restores their rails. */
 #include "cli/demo/node.h"
+#include "cli/demo/picture.h"
 #include "cli/demo/parent.h"
 #include "cli/fabric_sweep.h"
 
@@ -158,6 +159,7 @@ static void draw(struct run *run, uint64_t now_ns)
 		.cuts = run->result->cut_count,
 		.doing = doing[run->phase],
 		.columns = process_terminal_columns(),
+		.moved = &run->result->moved,
 	};
 
 	for (unsigned rail = 0; rail < DEMO_RAILS; rail++) {
@@ -168,7 +170,7 @@ static void draw(struct run *run, uint64_t now_ns)
 		else
 			view.rails[rail] = run->view.up[rail] ? DRAW_RAIL_STANDS_BY : DRAW_RAIL_DOWN;
 	}
-	screen_draw(run->task->screen, &view, &run->result->moved, now_ns);
+	screen_draw(run->task->screen, draw_picture, &view, now_ns);
 }
 
 static int check_limits(const struct run *run, uint64_t now_ns)

@@ -3,8 +3,8 @@
 #define HOLDFAST_CLI_DEMO_RUN_H
 
 #include "cli/demo/demo.h"
-#include "cli/demo/screen.h"
 #include "cli/scratch.h"
+#include "cli/screen.h"
 
 struct demo_task {
 	struct hf_env *env;

@@ -10,12 +10,13 @@
 
 #include "cli/channel.h"
 #include "cli/cli.h"
-#include "cli/demo/draw.h"
 #include "cli/demo/html.h"
 #include "cli/demo/node.h"
+#include "cli/demo/picture.h"
 #include "cli/demo/report.h"
 #include "cli/demo/schedule.h"
 #include "cli/digest.h"
+#include "cli/draw.h"
 #include "cli/series.h"
 #include "cli/tar.h"
 
@@ -368,7 +369,8 @@ static void a_picture_has_its_lines_at_every_width(void **state)
 		size_t bytes;
 		FILE *to = open_memstream(&picture, &bytes);
 
-		draw_picture(to, &view, &moved);
+		view.moved = &moved;
+		draw_picture(to, &view);
 		assert_int_equal(fclose(to), 0);
 		assert_int_equal(count_lines(picture), DRAW_LINES);
 		free(picture);

@@ -1,4 +1,4 @@
-#include "cli/demo/screen.h"
+#include "cli/screen.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -22,9 +22,9 @@ void screen_open(struct screen *screen, bool silent)
 
 void screen_close(struct screen *screen)
 {
-	if (screen->mode == SCREEN_PICTURE && screen->drawn)
+	if (screen->mode == SCREEN_PICTURE && screen->drawn > 0)
 		fputs(SHOW_CURSOR, stdout);
-	screen->drawn = false;
+	screen->drawn = 0;
 	fflush(stdout);
 }
 
@@ -33,17 +33,22 @@ bool screen_due(const struct screen *screen, uint64_t now_ns)
 	return screen->mode == SCREEN_PICTURE && now_ns >= screen->next_ns;
 }
 
-/* Each line is cleared behind its end: the last picture's may have been longer. */
-static void put_picture(const char *picture)
+/* Each line is cleared behind its end: the last picture's may have been longer. Returns how many there are. */
+static unsigned put_picture(const char *picture)
 {
+	unsigned lines = 0;
+
 	for (; *picture != '\0'; picture++) {
-		if (*picture == '\n')
+		if (*picture == '\n') {
 			fputs(CLEAR_LINE, stdout);
+			lines++;
+		}
 		putchar(*picture);
 	}
+	return lines;
 }
 
-void screen_draw(struct screen *screen, const struct draw_view *view, const struct series *moved, uint64_t now_ns)
+void screen_draw(struct screen *screen, void (*paint)(FILE *to, const void *what), const void *what, uint64_t now_ns)
 {
 	char *picture = NULL;
 	size_t bytes;
@@ -51,15 +56,14 @@ void screen_draw(struct screen *screen, const struct draw_view *view, const stru
 
 	if (to == NULL)
 		return;
-	draw_picture(to, view, moved);
+	paint(to, what);
 	if (fclose(to) == 0) {
-		if (screen->drawn)
-			printf("\033[%uA", DRAW_LINES);
+		if (screen->drawn > 0)
+			printf("\033[%uA", screen->drawn);
 		else
 			fputs(HIDE_CURSOR, stdout);
-		put_picture(picture);
+		screen->drawn = put_picture(picture);
 		fflush(stdout);
-		screen->drawn = true;
 	}
 	free(picture);
 	screen->next_ns = now_ns + EVERY_NS;

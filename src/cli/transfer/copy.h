@@ -1,0 +1,33 @@
+/* copy.h - the two commands of a copy, as `holdfast transfer`, demos and benchmarks run them. */
+#ifndef HOLDFAST_CLI_TRANSFER_COPY_H
+#define HOLDFAST_CLI_TRANSFER_COPY_H
+
+#include "cli/transfer/node.h"
+#include "cli/transfer/watch.h"
+
+#define COPY_ADDRESSES 8u
+
+struct copy_send_options {
+	const char *path;
+	struct hf_addr to[COPY_ADDRESSES];
+	unsigned to_count;
+	uint64_t rate_bytes, connect_timeout_ns;
+	bool json;
+	struct copy_node_options node;
+	/* Instead of a terminal: called after each look. NULL: the terminal. */
+	void (*look)(const struct copy_watch *watch, void *context);
+	void *look_context;
+};
+/* Runs to the end; an exit status, with words on standard error. */
+int copy_send(struct copy_send_options *options);
+
+struct copy_receive_options {
+	const char *directory;
+	bool once, json;
+	struct copy_node_options node;
+	bool (*ended)(void *context); /* asked each turn; NULL: until a signal */
+	void *ended_context;
+};
+int copy_receive(struct copy_receive_options *options);
+
+#endif

@@ -1,0 +1,445 @@
+/* Files of a session: opened, written, hashed behind the writes, and made durable before the journal has them. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/crc.h"
+#include "base/ensure.h"
+#include "cli/transfer/journal.h"
+#include "cli/transfer/session.h"
+
+#define COMMIT_EVERY_NS 200000000u
+#define RECORDS_LEAST   65536u
+
+/* ---- records of the next commit ---- */
+
+static int add_record(struct session *session, const struct copy_message *message)
+{
+	struct session_records *records = &session->records;
+
+	if (records->room - records->bytes < COPY_JOURNAL_RECORD_BYTES) {
+		size_t room = records->room == 0 ? RECORDS_LEAST : records->room * 2;
+		uint8_t *grown = realloc(records->at, room);
+
+		if (grown == NULL)
+			return -ENOMEM;
+		*records = (struct session_records){.at = grown, .bytes = records->bytes, .room = room};
+	}
+	records->bytes += copy_journal_record(message, records->at + records->bytes);
+	return 0;
+}
+
+static int flush_have(struct session *session)
+{
+	const struct copy_message message = {.kind = COPY_HAVE, .have = session->have};
+
+	if (session->have.begin == session->have.end)
+		return 0;
+	session->have = (struct copy_have){0};
+	return add_record(session, &message);
+}
+
+static int note_have(struct session *session, const struct copy_stored *stored, uint64_t chunk)
+{
+	int failed = 0;
+
+	if (session->have.begin == session->have.end || session->have.file != stored->number ||
+		session->have.end != chunk) {
+		failed = flush_have(session);
+		session->have = (struct copy_have){.file = stored->number, .begin = chunk, .end = chunk};
+	}
+	session->have.end++;
+	return failed;
+}
+
+static int note(struct session *session, const struct copy_message *message)
+{
+	int failed = flush_have(session);
+
+	return failed ? failed : add_record(session, message);
+}
+
+static void note_file(struct session *session, const struct copy_stored *stored)
+{
+	struct copy_message message = {.kind = COPY_FILE};
+
+	copy_store_describe(stored, &message.file);
+	if (note(session, &message) != 0)
+		session_fail(session, "the receiver has no memory left");
+}
+
+/* ---- the end of a file ---- */
+
+static void close_file(struct session_file *file)
+{
+	hf_file_close(file->file);
+	digest_destroy(file->digest);
+	*file = (struct session_file){0};
+}
+
+static void verified(struct session_file *file)
+{
+	struct session *session = file->session;
+
+	session->receipt.files++;
+	session_send_number(session, COPY_VERIFIED, file->number);
+	close_file(file);
+}
+
+static void judge(struct session_file *file)
+{
+	struct session *session = file->session;
+	struct copy_message message = {.kind = COPY_VERIFIED, .number.number = file->stored->number};
+
+	if (file->whole || !file->read_out || file->hashing || file->hash_next < copy_chunks(file->stored->bytes))
+		return;
+	digest_finish(file->digest, file->sha256);
+	if (strcmp(file->sha256, file->theirs) != 0) {
+		const char *name = file->stored->name[0] != '\0' ? file->stored->name : session->begin.name;
+
+		session_fail(session, "%.100s arrived with another SHA-256 than it was sent with; send it again", name);
+		file->stored = copy_store_renew(&session->store, file->stored);
+		if (file->stored != NULL)
+			note_file(session, file->stored);
+		return;
+	}
+	file->whole = true;
+	file->dirty = true;
+	session->commit_urgent = true;
+	if (note(session, &message) != 0)
+		session_fail(session, "the receiver has no memory left");
+}
+
+/* ---- hashing, behind the writes ---- */
+
+static int run_hash(struct hf_work *work)
+{
+	struct session_file *file = container_of(work, struct session_file, hash_work);
+	uint8_t *memory = file->session->hash_memory;
+
+	for (uint64_t i = file->hash_next; i < file->hash_end; i++) {
+		uint32_t bytes = copy_chunk_bytes(file->stored->bytes, i);
+		ssize_t n = hf_file_read_at(file->file, memory, bytes, i * COPY_CHUNK_BYTES);
+
+		if (n != (ssize_t)bytes)
+			return n < 0 ? (int)n : -EIO;
+		digest_add(file->digest, memory, bytes);
+	}
+	return 0;
+}
+
+static void hash_on(struct session_file *file);
+
+static void hash_done(struct hf_work *work, int result)
+{
+	struct session_file *file = container_of(work, struct session_file, hash_work);
+	struct session *session = file->session;
+
+	file->hashing = false;
+	file->hash_next = file->hash_end;
+	session_work_done(session);
+	if (result != 0)
+		session_fail(session, "%.100s cannot be read back: %s", file->stored->name, strerror(-result));
+	else
+		hash_on(file);
+}
+
+static void hash_on(struct session_file *file)
+{
+	const struct copy_stored *stored = file->stored;
+	uint64_t end = file->hash_next, chunks = copy_chunks(stored->bytes);
+
+	if (file->hashing || file->session->state != SESSION_LIVE)
+		return;
+	while (end < chunks && end < file->hash_next + COPY_SLOTS && copy_stored_has(stored, end))
+		end++;
+	if (end == file->hash_next) {
+		judge(file);
+		return;
+	}
+	file->hash_end = end;
+	file->hashing = true;
+	file->hash_work = (struct hf_work){.run = run_hash, .done = hash_done};
+	session_work(file->session, file->session->receiver->sync, &file->hash_work);
+}
+
+/* ---- opening ---- */
+
+static int run_open(struct hf_work *work)
+{
+	struct session_file *file = container_of(work, struct session_file, open_work);
+
+	return copy_store_open_file(&file->session->store, file->stored, &file->file, &file->intact, &file->error);
+}
+
+/* The chunks that the journal has, and that the rest may come. */
+static void tell_ready(struct session_file *file)
+{
+	const struct copy_stored *stored = file->stored;
+	struct copy_message message = {.kind = COPY_HAVE};
+	uint64_t chunks = copy_chunks(stored->bytes), at = 0;
+
+	while (at < chunks) {
+		uint64_t begin = at;
+
+		while (at < chunks && copy_stored_has(stored, at))
+			at++;
+		if (at > begin) {
+			message.have = (struct copy_have){.file = file->number, .begin = begin, .end = at};
+			session_send(file->session, &message);
+		}
+		while (at < chunks && !copy_stored_has(stored, at))
+			at++;
+	}
+	file->ready = true;
+	session_send_number(file->session, COPY_READY, file->number);
+}
+
+static void open_done(struct hf_work *work, int result)
+{
+	struct session_file *file = container_of(work, struct session_file, open_work);
+	struct session *session = file->session;
+
+	session_work_done(session);
+	if (result != 0) {
+		session_fail(session, "%s", file->error.text[0] != '\0' ? file->error.text : strerror(-result));
+		return;
+	}
+	if (session->state != SESSION_LIVE)
+		return;
+	if (file->stored->directory || (file->stored->verified && file->intact)) {
+		verified(file);
+		return;
+	}
+	if (!file->intact) {
+		file->stored = copy_store_renew(&session->store, file->stored);
+		if (file->stored != NULL)
+			note_file(session, file->stored);
+	}
+	if (file->stored == NULL || digest_create(&file->digest) != 0) {
+		session_fail(session, "the receiver has no memory left");
+		return;
+	}
+	tell_ready(file);
+	hash_on(file);
+}
+
+static struct session_file *free_file(struct session *session)
+{
+	for (unsigned i = 0; i < COPY_FILES; i++)
+		if (!session->files[i].used)
+			return &session->files[i];
+	return NULL;
+}
+
+void intake_file(struct session *session, const struct copy_file *said)
+{
+	struct session_file *file = free_file(session);
+	struct copy_stored *stored;
+	bool record;
+
+	if (file == NULL || said->file != session->next_file || (said->directory && said->bytes > 0) ||
+		(said->name_bytes == 0 && (said->directory != 0) != session->store.directory)) {
+		session_fail(session, "the sender begins a file out of turn; the versions of both ends differ");
+		return;
+	}
+	stored = copy_store_find(&session->store, said, &record);
+	if (stored == NULL || stored->named) {
+		session_fail(session, stored == NULL ? "the receiver has no memory left" : "%.100s was sent twice",
+			said->name);
+		return;
+	}
+	stored->named = true;
+	if (record)
+		note_file(session, stored);
+	session->next_file++;
+	session->receipt.bytes += said->bytes;
+	*file = (struct session_file){.used = true,
+		.number = said->file,
+		.session = session,
+		.stored = stored,
+		.open_work = {.run = run_open, .done = open_done}};
+	session_work(session, session->receiver->disk, &file->open_work);
+}
+
+static struct session_file *find_file(struct session *session, uint32_t number)
+{
+	for (unsigned i = 0; i < COPY_FILES; i++)
+		if (session->files[i].used && session->files[i].number == number && session->files[i].ready)
+			return &session->files[i];
+	return NULL;
+}
+
+/* ---- chunks ---- */
+
+static int run_write(struct hf_work *work)
+{
+	struct session_slot *slot = container_of(work, struct session_slot, work);
+	const struct session *session = slot->session;
+	const uint8_t *bytes = session->ring + (size_t)slot->chunk.slot * COPY_CHUNK_BYTES;
+	ssize_t n;
+
+	if (crc32c(0, bytes, slot->chunk.bytes) != slot->chunk.crc32c)
+		return -EBADMSG;
+	n = hf_file_write_at(slot->file->file, bytes, slot->chunk.bytes, slot->chunk.chunk * COPY_CHUNK_BYTES);
+	if (n < 0)
+		return (int)n;
+	return n == (ssize_t)slot->chunk.bytes ? 0 : -ENOSPC;
+}
+
+static void write_done(struct hf_work *work, int result)
+{
+	struct session_slot *slot = container_of(work, struct session_slot, work);
+	struct session *session = slot->session;
+	struct session_file *file = slot->file;
+	uint64_t chunk = slot->chunk.chunk;
+
+	slot->file = NULL;
+	file->writing--;
+	session_work_done(session);
+	if (result == -EBADMSG) {
+		session_fail(session, "chunk %llu of %.100s arrived with other bytes than were sent",
+			(unsigned long long)chunk, file->stored->name);
+		return;
+	}
+	if (result != 0) {
+		session_fail(session, "%s cannot be written: %s", session->store.part, strerror(-result));
+		return;
+	}
+	file->stored->have[chunk / 8] |= (uint8_t)(1u << chunk % 8);
+	file->dirty = true;
+	session->receipt.new_bytes += slot->chunk.bytes;
+	if (note_have(session, file->stored, chunk) != 0)
+		session_fail(session, "the receiver has no memory left");
+	session_send_number(session, COPY_TAKEN, slot->chunk.slot);
+	hash_on(file);
+}
+
+void intake_chunk(struct session *session, const struct copy_chunk *chunk)
+{
+	struct session_file *file = find_file(session, chunk->file);
+	struct session_slot *slot = &session->slots[chunk->slot];
+
+	if (file == NULL || slot->file != NULL || chunk->chunk >= copy_chunks(file->stored->bytes) ||
+		chunk->bytes != copy_chunk_bytes(file->stored->bytes, chunk->chunk) ||
+		copy_stored_has(file->stored, chunk->chunk)) {
+		session_fail(session, "the sender sends a chunk out of turn; the versions of both ends differ");
+		return;
+	}
+	*slot = (struct session_slot){
+		.session = session, .file = file, .chunk = *chunk, .work = {.run = run_write, .done = write_done}};
+	file->writing++;
+	session_work(session, session->receiver->disk, &slot->work);
+}
+
+void intake_end(struct session *session, const struct copy_end *end)
+{
+	struct session_file *file = find_file(session, end->file);
+
+	if (file == NULL || file->read_out) {
+		session_fail(session, "the sender ends a file out of turn; the versions of both ends differ");
+		return;
+	}
+	memcpy(file->theirs, end->sha256, sizeof(file->theirs));
+	file->read_out = true;
+	hash_on(file);
+}
+
+/* ---- commits ---- */
+
+static int run_commit(struct hf_work *work)
+{
+	struct session *session = container_of(work, struct session, commit_work);
+	int failed = 0;
+
+	for (unsigned i = 0; !failed && i < session->commit_count; i++) {
+		struct session_file *file = session->commit_files[i];
+
+		if (file->told)
+			failed = copy_store_settle(&session->store, file->stored, &session->commit_error);
+		if (!failed)
+			failed = file->told ? hf_file_sync(file->file) : hf_file_sync_data(file->file);
+	}
+	if (failed)
+		return failed;
+	return copy_store_commit(
+		&session->store, session->committed.at, session->committed.bytes, &session->commit_error);
+}
+
+static void commit_done(struct hf_work *work, int result)
+{
+	struct session *session = container_of(work, struct session, commit_work);
+	const char *words = session->commit_error.text;
+
+	session->committing = false;
+	session_work_done(session);
+	if (result != 0) {
+		session->commit_broken = true;
+		session_fail(session, "%s", words[0] != '\0' ? words : strerror(-result));
+		return;
+	}
+	for (unsigned i = 0; i < session->commit_count; i++)
+		if (session->commit_files[i]->told) {
+			session->commit_files[i]->stored->verified = true;
+			verified(session->commit_files[i]);
+		}
+}
+
+void intake_commit(struct session *session, uint64_t now_ns)
+{
+	const struct session_records free_records = session->committed;
+
+	if (session->committing || session->commit_broken ||
+		(session->records.bytes == 0 && session->have.begin == session->have.end))
+		return;
+	if (!session->commit_urgent && now_ns < session->commit_due_ns && session->state == SESSION_LIVE)
+		return;
+	if (flush_have(session) != 0) {
+		session_fail(session, "the receiver has no memory left");
+		return;
+	}
+	session->commit_urgent = false;
+	session->commit_due_ns = now_ns + COMMIT_EVERY_NS;
+	session->committed = session->records;
+	session->records = (struct session_records){.at = free_records.at, .room = free_records.room};
+	session->commit_count = 0;
+	for (unsigned i = 0; i < COPY_FILES; i++) {
+		struct session_file *file = &session->files[i];
+
+		if (!file->used || !file->dirty)
+			continue;
+		file->dirty = false;
+		file->told = file->whole;
+		session->commit_files[session->commit_count++] = file;
+	}
+	session->committing = true;
+	session->commit_error = (struct hf_error){0};
+	session->commit_work = (struct hf_work){.run = run_commit, .done = commit_done};
+	session_work(session, session->receiver->sync, &session->commit_work);
+}
+
+bool intake_is_journaled(const struct session *session)
+{
+	return session->commit_broken ||
+	       (session->records.bytes == 0 && session->have.begin == session->have.end && !session->committing);
+}
+
+bool intake_is_idle(const struct session *session)
+{
+	for (unsigned i = 0; i < COPY_FILES; i++)
+		if (session->files[i].used)
+			return false;
+	return intake_is_journaled(session);
+}
+
+void intake_drop(struct session *session)
+{
+	ensure(session->works == 0);
+	for (unsigned i = 0; i < COPY_FILES; i++)
+		close_file(&session->files[i]);
+	free(session->records.at);
+	free(session->committed.at);
+	session->records = session->committed = (struct session_records){0};
+	session->have = (struct copy_have){0};
+	session->commit_broken = false;
+}

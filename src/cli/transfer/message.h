@@ -1,0 +1,122 @@
+/* message.h - what the two ends of a copy tell each other over a channel of their nodes, and what a journal keeps.
+ *
+ *   sender                                        receiver
+ *   BEGIN: the name ------------------------------>
+ *          <------------------------------------- RING: where slots for chunks lie
+ *   FILE: what it is ----------------------------->
+ *          <------------------------------------- HAVE: chunks that its journal has; READY: send the others
+ *   a WRITE into a free slot, then CHUNK --------->
+ *          <------------------------------------- TAKEN: the slot is free again
+ *   END: the hash -------------------------------->
+ *          <------------------------------------- VERIFIED: it is on disk and has that hash
+ *   FINISH --------------------------------------->
+ *          <------------------------------------- FINISHED: it has its name
+ *   FAIL: why, from either end, ends the copy.
+ *
+ * A message is its kind in one byte, then its fields, little-endian. Pure. */
+#ifndef HOLDFAST_CLI_TRANSFER_MESSAGE_H
+#define HOLDFAST_CLI_TRANSFER_MESSAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cli/digest.h"
+
+#define COPY_CHANNEL     "holdfast.copy"
+#define COPY_VERSION     1u
+#define COPY_CHUNK_BYTES (1u << 20)
+#define COPY_SLOTS       16u
+#define COPY_FILES       32u   /* begun and not verified, at most */
+#define COPY_NAME_BYTES  4096u /* of a file, relative to what is copied, with its NUL */
+#define COPY_TITLE_BYTES 200u  /* of what is copied, with its NUL: names beside it are longer */
+#define COPY_TEXT_BYTES  250u
+
+enum copy_kind {
+	COPY_BEGIN,
+	COPY_RING,
+	COPY_FILE,
+	COPY_HAVE,
+	COPY_READY,
+	COPY_CHUNK,
+	COPY_TAKEN,
+	COPY_END,
+	COPY_VERIFIED,
+	COPY_FINISH,
+	COPY_FINISHED,
+	COPY_FAIL,
+	COPY_KINDS
+};
+
+struct copy_begin {
+	uint32_t version;
+	uint8_t directory; /* or one file */
+	uint16_t name_bytes;
+	char name[COPY_TITLE_BYTES];
+};
+struct copy_ring {
+	uint64_t addr;
+	uint32_t slots, slot_bytes;
+};
+struct copy_file {
+	uint32_t file; /* by which the others call it; counted from 0 */
+	uint8_t directory;
+	uint32_t mode;                   /* as of chmod(2) */
+	uint64_t bytes, mtime_ns, inode; /* another one of these: another file */
+	uint16_t name_bytes;
+	char name[COPY_NAME_BYTES]; /* of a copy that is one file: empty */
+};
+struct copy_have {
+	uint32_t file;
+	uint64_t begin, end; /* chunks */
+};
+struct copy_chunk {
+	uint32_t file, slot, bytes, crc32c;
+	uint64_t chunk;
+};
+struct copy_end {
+	uint32_t file;
+	char sha256[DIGEST_TEXT];
+};
+struct copy_number {
+	uint32_t number; /* of the file, or the slot */
+};
+struct copy_fail {
+	uint16_t text_bytes;
+	char text[COPY_TEXT_BYTES];
+};
+
+struct copy_message {
+	enum copy_kind kind;
+	union {
+		struct copy_begin begin;
+		struct copy_ring ring;
+		struct copy_file file;
+		struct copy_have have;
+		struct copy_number number; /* READY, TAKEN, VERIFIED; of FINISH: how many files */
+		struct copy_chunk chunk;
+		struct copy_end end;
+		struct copy_fail fail;
+	};
+};
+
+#define COPY_MESSAGE_BYTES (sizeof(struct copy_message) + 1)
+
+/* Returns the length, at most COPY_MESSAGE_BYTES. Texts are counted, without a NUL. */
+uint32_t copy_message_write(const struct copy_message *message, uint8_t at[COPY_MESSAGE_BYTES]);
+/* False: malformed. Texts get a NUL; names are checked: relative, no "..", nothing empty between slashes. */
+bool copy_message_read(const void *at, size_t bytes, struct copy_message *message_out);
+
+/* Of a whole file: a directory and an empty file have none. */
+static inline uint64_t copy_chunks(uint64_t bytes)
+{
+	return bytes / COPY_CHUNK_BYTES + (bytes % COPY_CHUNK_BYTES != 0);
+}
+static inline uint32_t copy_chunk_bytes(uint64_t bytes, uint64_t chunk)
+{
+	uint64_t left = bytes - chunk * COPY_CHUNK_BYTES;
+
+	return left < COPY_CHUNK_BYTES ? (uint32_t)left : COPY_CHUNK_BYTES;
+}
+
+#endif

@@ -1,0 +1,31 @@
+/* source.h - what a sender sends: the files and directories of one path, as they were when it was listed. */
+#ifndef HOLDFAST_CLI_TRANSFER_SOURCE_H
+#define HOLDFAST_CLI_TRANSFER_SOURCE_H
+
+#include <holdfast/error.h>
+
+#include "cli/tree.h"
+#include "cli/transfer/message.h"
+
+struct copy_source {
+	struct copy_source_file {
+		char *path;       /* to open it */
+		const char *name; /* within path; of the root: "" */
+		bool directory;
+		uint32_t mode;
+		uint64_t bytes, mtime_ns, inode;
+	} * files;                      /* a directory before what is in it */
+	uint32_t count, room, left_out; /* left_out: links and devices */
+	uint64_t bytes;
+	bool directory;
+	char title[COPY_TITLE_BYTES]; /* the last part of the path */
+};
+
+/* Blocks. -errno with words: it cannot be read, or has a name that cannot be sent. */
+int copy_source_open(struct copy_source *source, const char *path, struct hf_error *error);
+void copy_source_close(struct copy_source *source);
+
+/* Whether it is still the file that was listed, as far as stat(2) tells. */
+bool copy_source_is_same(const struct copy_source_file *file);
+
+#endif

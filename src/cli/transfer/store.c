@@ -1,0 +1,379 @@
+#include "cli/transfer/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/crc.h"
+#include "base/ensure.h"
+#include "cli/transfer/journal.h"
+
+#define JOURNAL_BYTES_MOST (1ll << 30)
+#define STORED_LEAST       64u
+#define NS_A_SECOND        1000000000u
+
+/* ---- what is known ---- */
+
+static uint32_t key_of(const char *name)
+{
+	uint32_t key = crc32c(0, name, strlen(name));
+
+	return key == 0 ? 1 : key;
+}
+
+static struct copy_stored *find(const struct copy_store *store, const char *name)
+{
+	struct copy_stored *at = table_get(&store->by_name, key_of(name));
+
+	while (at != NULL && strcmp(at->name, name) != 0)
+		at = at->next;
+	return at;
+}
+
+static void forget(struct copy_store *store, struct copy_stored *old)
+{
+	struct copy_stored *first = table_get(&store->by_name, key_of(old->name)), **link = &first;
+
+	while (*link != old)
+		link = &(*link)->next;
+	*link = old->next;
+	table_remove(&store->by_name, key_of(old->name));
+	if (first != NULL)
+		(void)table_put(&store->by_name, key_of(old->name), first); /* in the place that was just left */
+	store->stored[old->number] = NULL;
+	free(old->have);
+	free(old);
+}
+
+static int make_room(struct copy_store *store)
+{
+	uint32_t room = store->room == 0 ? STORED_LEAST : store->room * 2;
+	struct copy_stored **grown;
+
+	if (store->count < store->room)
+		return 0;
+	grown = realloc(store->stored, room * sizeof(*grown));
+	if (grown == NULL)
+		return -ENOMEM;
+	store->stored = grown;
+	store->room = room;
+	return 0;
+}
+
+static struct copy_stored *add(struct copy_store *store, const struct copy_file *file)
+{
+	size_t name_bytes = strlen(file->name) + 1;
+	uint32_t key = key_of(file->name);
+	struct copy_stored *stored = calloc(1, sizeof(*stored) + name_bytes), *first = table_get(&store->by_name, key);
+	uint8_t *have = calloc(1, copy_chunks(file->bytes) / 8 + 1);
+
+	if (stored == NULL || have == NULL || make_room(store) != 0)
+		goto fail;
+	*stored = (struct copy_stored){.next = first,
+		.number = store->count,
+		.directory = file->directory != 0,
+		.mode = file->mode,
+		.bytes = file->bytes,
+		.mtime_ns = file->mtime_ns,
+		.inode = file->inode,
+		.have = have};
+	memcpy(stored->name, file->name, name_bytes);
+	if (first != NULL)
+		table_remove(&store->by_name, key);
+	if (table_put(&store->by_name, key, stored) != 0)
+		goto fail;
+	store->stored[store->count++] = stored;
+	return stored;
+fail:
+	free(have);
+	free(stored);
+	return NULL;
+}
+
+static bool is_same(const struct copy_stored *stored, const struct copy_file *file)
+{
+	return stored->directory == (file->directory != 0) && stored->bytes == file->bytes &&
+	       stored->mtime_ns == file->mtime_ns && stored->inode == file->inode;
+}
+
+struct copy_stored *copy_store_find(struct copy_store *store, const struct copy_file *file, bool *record_out)
+{
+	struct copy_stored *stored = find(store, file->name);
+
+	if (stored != NULL && stored->named) {
+		*record_out = false;
+		return stored;
+	}
+	*record_out = stored == NULL || !is_same(stored, file);
+	if (!*record_out) {
+		stored->mode = file->mode;
+		return stored;
+	}
+	if (stored != NULL)
+		forget(store, stored);
+	return add(store, file);
+}
+
+void copy_store_describe(const struct copy_stored *stored, struct copy_file *file)
+{
+	*file = (struct copy_file){.file = stored->number,
+		.directory = stored->directory,
+		.mode = stored->mode,
+		.bytes = stored->bytes,
+		.mtime_ns = stored->mtime_ns,
+		.inode = stored->inode,
+		.name_bytes = (uint16_t)strlen(stored->name)};
+	memcpy(file->name, stored->name, file->name_bytes);
+}
+
+struct copy_stored *copy_store_renew(struct copy_store *store, struct copy_stored *stored)
+{
+	struct copy_file file;
+
+	copy_store_describe(stored, &file);
+	forget(store, stored);
+	stored = add(store, &file);
+	if (stored != NULL)
+		stored->named = true;
+	return stored;
+}
+
+/* ---- the journal ---- */
+
+static void take_record(const struct copy_message *message, void *context)
+{
+	struct copy_store *store = context;
+	struct copy_stored *stored;
+	bool record;
+
+	if (message->kind == COPY_FILE) {
+		if (message->file.file == store->count)
+			(void)copy_store_find(store, &message->file, &record);
+		return;
+	}
+	if (message->kind != COPY_HAVE && message->kind != COPY_VERIFIED)
+		return;
+	/* Both begin with the number. */
+	stored = message->number.number < store->count ? store->stored[message->number.number] : NULL;
+	if (stored == NULL)
+		return;
+	if (message->kind == COPY_VERIFIED)
+		stored->verified = true;
+	else if (message->have.end <= copy_chunks(stored->bytes))
+		for (uint64_t i = message->have.begin; i < message->have.end; i++)
+			stored->have[i / 8] |= (uint8_t)(1u << i % 8);
+}
+
+static int begin_journal(struct copy_store *store)
+{
+	uint8_t header[COPY_JOURNAL_HEADER_BYTES];
+	int failed = hf_file_resize(store->journal, 0);
+
+	copy_journal_header(header);
+	if (!failed && hf_file_write_at(store->journal, header, sizeof(header), 0) != (ssize_t)sizeof(header))
+		failed = -ENOSPC;
+	store->journal_bytes = sizeof(header);
+	return failed ? failed : hf_file_sync(store->journal);
+}
+
+static int read_journal(struct copy_store *store)
+{
+	int64_t bytes = hf_file_bytes(store->journal);
+	uint8_t *text = bytes > 0 && bytes <= JOURNAL_BYTES_MOST ? malloc((size_t)bytes) : NULL;
+	int failed = 0;
+
+	if (text != NULL && hf_file_read_at(store->journal, text, (size_t)bytes, 0) == bytes)
+		store->journal_bytes = copy_journal_read(text, (size_t)bytes, take_record, store);
+	free(text);
+	if (store->journal_bytes == 0)
+		return begin_journal(store);
+	if ((int64_t)store->journal_bytes < bytes) /* a record was torn when the last receiver ended */
+		failed = hf_file_resize(store->journal, store->journal_bytes);
+	return failed;
+}
+
+int copy_store_commit(struct copy_store *store, const uint8_t *records, size_t bytes, struct hf_error *error)
+{
+	ssize_t n = hf_file_write_at(store->journal, records, bytes, store->journal_bytes);
+	int failed = n < 0 ? (int)n : n != (ssize_t)bytes ? -ENOSPC : hf_file_sync_data(store->journal);
+
+	if (failed)
+		return hf_error_set(error, failed, "%s cannot be written: %s", store->journal_path, strerror(-failed));
+	store->journal_bytes += bytes;
+	return 0;
+}
+
+/* ---- the directory ---- */
+
+static bool exists(const char *path)
+{
+	struct stat status;
+
+	return lstat(path, &status) == 0;
+}
+
+static int open_journal(struct copy_store *store, struct hf_error *error)
+{
+	int failed = hf_file_open(store->env, store->journal_path, HF_FILE_WRITE | HF_FILE_CREATE, &store->journal);
+
+	if (!failed)
+		failed = hf_file_lock(store->journal);
+	if (failed == -EAGAIN)
+		return hf_error_set(error, -EBUSY, "%s is being received already", store->target);
+	if (!failed)
+		failed = read_journal(store);
+	if (!failed && store->directory) {
+		failed = hf_dir_make(store->env, store->part);
+		failed = failed == -EEXIST ? 0 : failed;
+	}
+	if (failed)
+		return hf_error_set(error, failed, "%s cannot be received: %s", store->target, strerror(-failed));
+	return 0;
+}
+
+int copy_store_open(struct copy_store *store, struct hf_env *env, const char *parent, const struct copy_begin *begin,
+	struct hf_error *error)
+{
+	const int most = (int)COPY_PATH_BYTES;
+
+	store->env = env;
+	store->directory = begin->directory != 0;
+	if (snprintf(store->parent, COPY_PATH_BYTES, "%s", parent) >= most ||
+		snprintf(store->target, COPY_PATH_BYTES, "%s/%s", parent, begin->name) >= most ||
+		snprintf(store->part, COPY_PATH_BYTES, "%s/.%s.holdfast-part", parent, begin->name) >= most ||
+		snprintf(store->journal_path, COPY_PATH_BYTES, "%s/.%s.holdfast-journal", parent, begin->name) >= most)
+		return hf_error_set(error, -ENAMETOOLONG, "the name of %s is too long", begin->name);
+	if (exists(store->target))
+		return hf_error_set(
+			error, -EEXIST, "%s exists there; remove it, or receive in another directory", store->target);
+	return open_journal(store, error);
+}
+
+void copy_store_close(struct copy_store *store)
+{
+	for (uint32_t i = 0; i < store->count; i++)
+		if (store->stored[i] != NULL) {
+			free(store->stored[i]->have);
+			free(store->stored[i]);
+		}
+	free(store->stored);
+	table_free(&store->by_name);
+	hf_file_close(store->journal);
+	*store = (struct copy_store){0};
+}
+
+/* ---- files ---- */
+
+static int path_of(const struct copy_store *store, const struct copy_stored *stored, char path[COPY_PATH_BYTES],
+	struct hf_error *error)
+{
+	int n = stored->name[0] == '\0' ? snprintf(path, COPY_PATH_BYTES, "%s", store->part)
+					: snprintf(path, COPY_PATH_BYTES, "%s/%s", store->part, stored->name);
+
+	if (n >= (int)COPY_PATH_BYTES)
+		return hf_error_set(
+			error, -ENAMETOOLONG, "the path of %s in %s is too long", stored->name, store->part);
+	return 0;
+}
+
+static uint64_t mtime_of(const struct stat *status)
+{
+	return (uint64_t)status->st_mtim.tv_sec * NS_A_SECOND + (uint64_t)status->st_mtim.tv_nsec;
+}
+
+/* Not through a link that lies there instead: it may lead anywhere. */
+static int open_regular(struct copy_store *store, const struct copy_stored *stored, const char *path,
+	struct hf_file **file_out, bool *intact_out)
+{
+	struct stat status;
+	bool there = lstat(path, &status) == 0;
+	int failed;
+
+	if (there && !S_ISREG(status.st_mode))
+		return -EEXIST;
+	*intact_out = there && (uint64_t)status.st_size == stored->bytes &&
+		      (!stored->verified || mtime_of(&status) == stored->mtime_ns);
+	if (stored->verified && *intact_out)
+		return 0;
+	if (there && chmod(path, S_IRUSR | S_IWUSR) != 0)
+		return -errno;
+	failed = hf_file_open(store->env, path, HF_FILE_WRITE | HF_FILE_CREATE, file_out);
+	if (!failed && !*intact_out)
+		failed = hf_file_resize(*file_out, stored->bytes);
+	return failed;
+}
+
+static int open_directory(const struct copy_store *store, const struct copy_stored *stored, const char *path)
+{
+	int failed = hf_dir_make(store->env, path);
+
+	if (failed && failed != -EEXIST)
+		return failed;
+	return chmod(path, (mode_t)stored->mode | S_IRWXU) == 0 ? 0 : -errno;
+}
+
+int copy_store_open_file(struct copy_store *store, const struct copy_stored *stored, struct hf_file **file_out,
+	bool *intact_out, struct hf_error *error)
+{
+	char path[COPY_PATH_BYTES];
+	int failed = path_of(store, stored, path, error);
+
+	*file_out = NULL;
+	*intact_out = true;
+	if (failed)
+		return failed;
+	failed = stored->directory ? open_directory(store, stored, path)
+				   : open_regular(store, stored, path, file_out, intact_out);
+	return failed ? hf_error_set(error, failed, "%s cannot be written: %s", path, strerror(-failed)) : 0;
+}
+
+int copy_store_settle(const struct copy_store *store, const struct copy_stored *stored, struct hf_error *error)
+{
+	const struct timespec time = {
+		.tv_sec = (time_t)(stored->mtime_ns / NS_A_SECOND), .tv_nsec = (long)(stored->mtime_ns % NS_A_SECOND)};
+	const struct timespec times[2] = {time, time};
+	char path[COPY_PATH_BYTES];
+	int failed = path_of(store, stored, path, error);
+
+	if (failed)
+		return failed;
+	if (chmod(path, (mode_t)stored->mode & 0777) != 0 || utimensat(AT_FDCWD, path, times, 0) != 0)
+		return hf_error_set(error, -errno, "%s cannot be given its mode and time: %s", path, strerror(errno));
+	return 0;
+}
+
+static int sync_directories(const struct copy_store *store)
+{
+	int failed = hf_dir_sync(store->env, store->part);
+
+	for (uint32_t i = 0; !failed && i < store->count; i++) {
+		char path[COPY_PATH_BYTES];
+
+		if (store->stored[i] == NULL || !store->stored[i]->directory)
+			continue;
+		failed = path_of(store, store->stored[i], path, NULL);
+		if (!failed)
+			failed = hf_dir_sync(store->env, path);
+	}
+	return failed;
+}
+
+int copy_store_finish(struct copy_store *store, struct hf_error *error)
+{
+	int failed = store->directory ? sync_directories(store) : 0;
+
+	if (!failed && exists(store->target))
+		return hf_error_set(
+			error, -EEXIST, "%s has come to exist meanwhile; move it away and send again", store->target);
+	if (!failed)
+		failed = hf_file_rename(store->env, store->part, store->target);
+	if (!failed)
+		failed = hf_file_remove(store->env, store->journal_path);
+	if (!failed)
+		failed = hf_dir_sync(store->env, store->parent);
+	return failed ? hf_error_set(error, failed, "%s cannot be given its name: %s", store->target, strerror(-failed))
+		      : 0;
+}

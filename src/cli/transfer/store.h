@@ -1,0 +1,71 @@
+/* store.h - a receiver's side of a copy on disk.
+ *
+ *   DIRECTORY/NAME                      appears when all of it is verified; never written over
+ *   DIRECTORY/.NAME.holdfast-part       the file or directory until then
+ *   DIRECTORY/.NAME.holdfast-journal    what of it is on disk (journal.h); locked by the receiver
+ *
+ * A store that is opened again goes on from the journal. Functions marked "blocks" are called on a helper thread, one
+ * at a time but for copy_store_commit and copy_store_settle, which may run beside the others; the rest on the loop. */
+#ifndef HOLDFAST_CLI_TRANSFER_STORE_H
+#define HOLDFAST_CLI_TRANSFER_STORE_H
+
+#include <holdfast/env.h>
+
+#include "base/table.h"
+#include "cli/transfer/message.h"
+
+#define COPY_PATH_BYTES 4096u
+
+/* A file or directory of the copy that the journal knows. */
+struct copy_stored {
+	struct copy_stored *next; /* with a name of the same hash */
+	uint32_t number;          /* in the journal */
+	bool directory, verified;
+	bool named; /* by the sender, in this copy */
+	uint32_t mode;
+	uint64_t bytes, mtime_ns, inode;
+	uint8_t *have; /* a bit a chunk */
+	char name[];
+};
+
+struct copy_store {
+	struct hf_env *env;
+	bool directory;
+	char parent[COPY_PATH_BYTES];
+	char target[COPY_PATH_BYTES], part[COPY_PATH_BYTES], journal_path[COPY_PATH_BYTES];
+	struct hf_file *journal;
+	uint64_t journal_bytes;
+	struct table by_name;
+	struct copy_stored **stored; /* by number; NULL: replaced */
+	uint32_t count, room;
+};
+
+/* Blocks. The store is zeroed. -EEXIST: the target exists; -EBUSY: another receiver works on that name. */
+int copy_store_open(struct copy_store *store, struct hf_env *env, const char *parent, const struct copy_begin *begin,
+	struct hf_error *error);
+void copy_store_close(struct copy_store *store); /* blocks; also what was not opened */
+
+/* What is known of this source. When the journal knows it, or knew another one of that name, *record_out tells whether
+ * a record of it has to be written. One that was named in this copy stays as it is. NULL: no memory. */
+struct copy_stored *copy_store_find(struct copy_store *store, const struct copy_file *file, bool *record_out);
+static inline bool copy_stored_has(const struct copy_stored *stored, uint64_t chunk)
+{
+	return (stored->have[chunk / 8] >> chunk % 8 & 1) != 0;
+}
+
+/* Blocks. Makes the directory (then *file_out is NULL), or opens the file with its size. *intact_out: what the journal
+ * says of it may be believed; otherwise it is gone or another one, and copy_store_renew follows. */
+int copy_store_open_file(struct copy_store *store, const struct copy_stored *stored, struct hf_file **file_out,
+	bool *intact_out, struct hf_error *error);
+/* As new: nothing of it is there. A record of it has to be written. NULL: no memory, and `stored` is gone. */
+struct copy_stored *copy_store_renew(struct copy_store *store, struct copy_stored *stored);
+/* What a record of it says. */
+void copy_store_describe(const struct copy_stored *stored, struct copy_file *file_out);
+/* Blocks. Gives a file that is whole its mode and time. */
+int copy_store_settle(const struct copy_store *store, const struct copy_stored *stored, struct hf_error *error);
+/* Blocks. Adds records to the journal, durably. */
+int copy_store_commit(struct copy_store *store, const uint8_t *records, size_t bytes, struct hf_error *error);
+/* Blocks. Gives the copy its name, durably, and removes the journal. */
+int copy_store_finish(struct copy_store *store, struct hf_error *error);
+
+#endif

@@ -1,0 +1,254 @@
+"""`holdfast transfer` between two processes: transfer.py HOLDFAST."""
+import hashlib
+import json
+import os
+import pathlib
+import random
+import signal
+import sys
+import time
+
+import program
+
+SEED = int(os.environ.get("SEED", random.randrange(1 << 32)))
+END_LIMIT_S = 60
+MIB = 1 << 20
+
+
+class _Pair:
+    """Two configurations with two soft rails and a management network, on addresses of their own."""
+
+    def __init__(self, directory, rails=2, **more):
+        self.directory = pathlib.Path(directory)
+        self.name = f"transfer-{os.getpid()}-{random.randrange(1 << 30)}"
+        net = f"127.{random.randrange(128, 192)}.{random.randrange(256)}"
+        self.control = []
+        for node, first in (("a", 16), ("b", 32)):
+            config = {"name": node, "fabric": self.name, "management": [f"{net}.{first}:18515"],
+                      "rails": [{"name": f"r{i}", "kind": "soft", "address": f"{net}.{first + 1 + i}",
+                                 "control": f"{net}.{first + 1 + i}:18515"} for i in range(rails)], **more}
+            (self.directory / f"{node}.json").write_text(json.dumps(config))
+            if node == "b":
+                self.control = [rail["control"] for rail in config["rails"]] + config["management"]
+        self.into = self.directory / "into"
+        self.into.mkdir(exist_ok=True)
+        self.receiver = None
+
+    def receive(self, *options):
+        self.receiver = program.start(self.directory, "transfer", "receive", "into", "--config", "b.json", *options)
+        if "--json" not in options:
+            program.read_until(self.receiver, ["ready to receive"])
+        return self.receiver
+
+    def _words(self, path, options):
+        return ["transfer", "send", str(path), ",".join(self.control), "--config", "a.json", *options]
+
+    def send(self, path, *options, check=0):
+        done = program.run(self.directory, *self._words(path, ("--json", *options)), check=check)
+        return json.loads(done.stdout) if check == 0 else done
+
+    def start_send(self, path, *options):
+        return program.start(self.directory, *self._words(path, options))
+
+    def link(self, way, *links):
+        for link in links:
+            program.run(self.directory, "link", way, link, "--fabric", self.name, check=0)
+
+    def stop(self):
+        if self.receiver is not None:
+            self.receiver.send_signal(signal.SIGINT)
+            said, errors = self.receiver.communicate(timeout=END_LIMIT_S)
+            self.receiver = None
+            return said + errors
+        return ""
+
+    def journal(self, name):
+        return self.into / f".{name}.holdfast-journal"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.receiver is not None:
+            self.receiver.kill()
+            self.receiver.communicate()
+        import shutil
+        shutil.rmtree(f"/dev/shm/holdfast-{os.getuid()}-{self.name}", ignore_errors=True)
+
+
+def _make(path, size, seed=1):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(random.Random(seed).randbytes(size))
+
+
+def _make_tree(root, big=24 * MIB):
+    _make(root / "big", big)
+    _make(root / "odd" / "chunk and one", MIB + 1)
+    _make(root / "odd" / "chunk", MIB)
+    _make(root / "odd" / "b\u00e4r", 5)
+    _make(root / "empty", 0)
+    (root / "nothing" / "in here").mkdir(parents=True)
+    (root / "odd" / "script").write_text("#!/bin/sh\n")
+    (root / "odd" / "script").chmod(0o755)
+    (root / "link").symlink_to("big")
+
+
+def _hashes(root):
+    """Of files, by name; of directories, their names."""
+    return {str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+            for path in sorted(root.rglob("*")) if not path.is_symlink()}
+
+
+def _same(source, copy):
+    assert _hashes(source) == _hashes(copy)
+    for path in source.rglob("*"):
+        there = copy / path.relative_to(source)
+        if path.is_file() and not path.is_symlink():
+            assert there.stat().st_mode == path.stat().st_mode and there.stat().st_mtime_ns == path.stat().st_mtime_ns
+
+
+def _left_over(pair):
+    return sorted(path.name for path in pair.into.iterdir() if path.name.startswith("."))
+
+
+def a_directory_arrives_whole(directory):
+    source = pathlib.Path(directory) / "set"
+    _make_tree(source)
+    with _Pair(directory) as pair:
+        pair.receive()
+        done = pair.send("set/")
+        _same(source, pair.into / "set")
+        assert done["phase"] == "done" and done["sent_bytes"] == done["bytes"] and done["kept_bytes"] == 0
+        assert done["files"] == done["files_verified"] == 10
+        assert sum(rail["bytes"] for rail in done["rails"]) + done["tcp_bytes"] == done["bytes"]
+        assert _left_over(pair) == []
+        assert "verified by SHA-256" in pair.stop()
+
+
+def a_file_of_each_odd_size_arrives(directory):
+    with _Pair(directory) as pair:
+        pair.receive()
+        for size in (0, 1, MIB - 1, MIB, MIB + 1, 3 * MIB + 7):
+            path = pathlib.Path(directory) / f"file-{size}"
+            _make(path, size)
+            assert pair.send(path)["bytes"] == size
+            assert (pair.into / path.name).read_bytes() == path.read_bytes()
+
+
+def without_rails_tcp_carries_all(directory):
+    _make(pathlib.Path(directory) / "file", 5 * MIB)
+    with _Pair(directory, rails=0) as pair:
+        pair.receive()
+        assert pair.send("file")["tcp_bytes"] == 5 * MIB
+
+
+def cut_rails_hand_over_to_tcp_and_carry_the_rest(directory):
+    source = pathlib.Path(directory) / "set"
+    _make_tree(source, 96 * MIB)
+    with _Pair(directory) as pair:
+        pair.receive()
+        sender = pair.start_send("set", "--rate", "40")
+        links = ["a/r0", "a/r1", "b/r0", "b/r1"]
+        program.read_until(sender, ["now over", "soft"])
+        pair.link("down", *links)
+        program.read_until(sender, ["now over tcp"])
+        pair.link("up", *links)
+        line = program.read_until(sender, ["now over", "soft"])
+        assert "moved" in line
+        said, errors = sender.communicate(timeout=END_LIMIT_S)
+        assert sender.returncode == 0, said + errors
+        _same(source, pair.into / "set")
+
+
+def a_target_that_exists_is_left_alone(directory):
+    _make(pathlib.Path(directory) / "file", 100)
+    with _Pair(directory) as pair:
+        pair.receive()
+        (pair.into / "file").write_text("mine")
+        done = pair.send("file", check=1)
+        assert "exists there" in done.stderr and (pair.into / "file").read_text() == "mine"
+        assert _left_over(pair) == []
+
+
+def a_source_that_changes_meanwhile_is_told(directory):
+    path = pathlib.Path(directory) / "file"
+    _make(path, 40 * MIB)
+    with _Pair(directory) as pair:
+        pair.receive()
+        sender = pair.start_send("file", "--rate", "10")
+        program.read_until(sender, ["now over"])
+        with open(path, "ab") as file:
+            file.write(b"more")
+        os.utime(path)
+        said, errors = sender.communicate(timeout=END_LIMIT_S)
+        assert sender.returncode == 1 and "has changed while it was sent" in errors, said + errors
+        done = pair.send("file")
+        assert done["kept_bytes"] == 0, "what arrived was of another file"
+        assert (pair.into / "file").read_bytes() == path.read_bytes()
+
+
+def nobody_at_the_address_is_told(directory):
+    _make(pathlib.Path(directory) / "file", 100)
+    with _Pair(directory) as pair:
+        done = pair.send("file", "--timeout", "1", check=1)
+        assert "no receiver answers at" in done.stderr
+
+
+def a_directory_that_cannot_be_written_is_told(directory):
+    _make(pathlib.Path(directory) / "file", 100)
+    with _Pair(directory) as pair:
+        pair.receive()
+        if os.getuid() == 0:
+            pair.into.rmdir()
+        else:
+            pair.into.chmod(0o500)
+        done = pair.send("file", check=1)
+        assert "cannot be received" in done.stderr, done.stderr
+
+
+def a_full_disk_is_told(directory):
+    """A tmpfs of 8 MiB in a mount namespace of the receiver's own."""
+    import shutil
+    import subprocess
+    if os.getuid() != 0 or shutil.which("unshare") is None:
+        raise program.Skip("mounting a small file system needs root and unshare(1)")
+    _make(pathlib.Path(directory) / "file", 24 * MIB)
+    with _Pair(directory) as pair:
+        probe = subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", str(pair.into)], capture_output=True)
+        if probe.returncode != 0:
+            raise program.Skip("no tmpfs can be mounted here")
+        pair.receiver = subprocess.Popen(
+            ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=8m none into && exec "$0" "$@"', program.HOLDFAST,
+             "transfer", "receive", "into", "--config", "b.json"], cwd=directory, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        program.read_until(pair.receiver, ["ready to receive"])
+        done = pair.send("file", check=1)
+        assert "No space left on device" in done.stderr, done.stderr
+
+
+def wrong_words_are_refused(directory):
+    _make(pathlib.Path(directory) / "file", 100)
+    with _Pair(directory) as pair:
+        for words, said in (
+                ([], "say send or receive"),
+                (["copy"], "'copy' is none of send, receive"),
+                (["send", "file"], "--config"),
+                (["send", "file", "--config", "a.json"], "give what is sent and to which receiver"),
+                (["send", "file", "nowhere", "--config", "a.json"], "'nowhere' is not an address and port"),
+                (["send", "file", "127.0.0.1", "--config", "a.json"], "is not an address and port"),
+                (["send", "missing", pair.control[0], "--config", "a.json"], "missing cannot be read"),
+                (["send", ".", pair.control[0], "--config", "a.json"], "has no name"),
+                (["send", "/dev/null", pair.control[0], "--config", "a.json"], "neither a file nor a directory"),
+                (["send", "file", pair.control[0], "--config", "missing.json"], "missing.json"),
+                (["send", "file", pair.control[0], "--config", "a.json", "--once"], "an option of the receiver"),
+                (["send", "file", pair.control[0], "--config", "a.json", "--rate", "-1"], "is not a number"),
+                (["send", "file", pair.control[0], "--config", "a.json", "--fallback", "no"], "none of auto, off, required"),
+                (["receive", "missing", "--config", "b.json"], "no directory 'missing'"),
+                (["receive", "into", "--config", "b.json", "--rate", "1"], "an option of the sender")):
+            done = program.run(directory, "transfer", *words, check=2)
+            assert said in done.stderr, (words, done.stderr)
+
+
+if __name__ == "__main__":
+    print(f"# SEED={SEED}", flush=True)
+    sys.exit(program.main(sys.modules[__name__], 2))

@@ -1,0 +1,158 @@
+/* Messages and the journal of a copy. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "cli/transfer/journal.h"
+
+static struct copy_message file_called(const char *name)
+{
+	struct copy_message message = {
+		.kind = COPY_FILE, .file = {.file = 7, .mode = 0644, .bytes = 5, .mtime_ns = 1, .inode = 2}};
+
+	message.file.name_bytes = (uint16_t)strlen(name);
+	memcpy(message.file.name, name, message.file.name_bytes);
+	return message;
+}
+
+static bool is_read(const struct copy_message *message, struct copy_message *read)
+{
+	uint8_t bytes[COPY_MESSAGE_BYTES];
+
+	return copy_message_read(bytes, copy_message_write(message, bytes), read);
+}
+
+static void a_message_is_read_as_it_was_written(void **state)
+{
+	struct copy_message message = file_called("a/b c/d"), read;
+
+	(void)state;
+	assert_true(is_read(&message, &read));
+	assert_int_equal(read.file.bytes, 5);
+	assert_int_equal(read.file.mode, 0644);
+	assert_string_equal(read.file.name, "a/b c/d");
+}
+
+static void a_name_that_leads_elsewhere_is_refused(void **state)
+{
+	static const char *const bad[] = {"/etc/passwd", "..", "../x", "a/../../x", "a//b", "a/", "./a", "a/."};
+	struct copy_message read;
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		struct copy_message message = file_called(bad[i]);
+
+		assert_false(is_read(&message, &read));
+	}
+}
+
+static void what_is_copied_has_a_name_without_directories(void **state)
+{
+	struct copy_message message = {.kind = COPY_BEGIN, .begin = {.version = 1, .name_bytes = 3, .name = "a/b"}},
+			    read;
+
+	(void)state;
+	assert_false(is_read(&message, &read));
+	message.begin.name[1] = '.';
+	assert_true(is_read(&message, &read));
+}
+
+static void words_of_a_peer_cannot_move_the_cursor(void **state)
+{
+	struct copy_message message = {.kind = COPY_FAIL, .fail = {.text_bytes = 5, .text = "a\033[2J"}}, read;
+
+	(void)state;
+	assert_true(is_read(&message, &read));
+	assert_string_equal(read.fail.text, "a?[2J");
+}
+
+struct seen {
+	unsigned records;
+	enum copy_kind last;
+};
+
+static void see(const struct copy_message *message, void *context)
+{
+	struct seen *seen = context;
+
+	seen->records++;
+	seen->last = message->kind;
+}
+
+static size_t make_journal(uint8_t *at)
+{
+	struct copy_message file = file_called("x"), have = {.kind = COPY_HAVE, .have = {.file = 0, .end = 1}};
+	size_t bytes = COPY_JOURNAL_HEADER_BYTES;
+
+	copy_journal_header(at);
+	bytes += copy_journal_record(&file, at + bytes);
+	return bytes + copy_journal_record(&have, at + bytes);
+}
+
+static void a_journal_is_read_to_its_last_whole_record(void **state)
+{
+	uint8_t journal[COPY_JOURNAL_HEADER_BYTES + 2 * COPY_JOURNAL_RECORD_BYTES];
+	size_t bytes = make_journal(journal), first = 0;
+
+	(void)state;
+	for (size_t cut = bytes; cut >= COPY_JOURNAL_HEADER_BYTES; cut--) {
+		struct seen seen = {0};
+		size_t used = copy_journal_read(journal, cut, see, &seen);
+
+		if (cut == bytes) {
+			assert_int_equal(used, bytes);
+			assert_int_equal(seen.records, 2);
+			assert_int_equal(seen.last, COPY_HAVE);
+			continue;
+		}
+		if (first == 0)
+			first = used;
+		assert_int_equal(used, cut >= first ? first : COPY_JOURNAL_HEADER_BYTES);
+		assert_int_equal(seen.records, cut >= first ? 1 : 0);
+	}
+}
+
+static void a_journal_ends_where_a_byte_is_wrong(void **state)
+{
+	uint8_t journal[COPY_JOURNAL_HEADER_BYTES + 2 * COPY_JOURNAL_RECORD_BYTES];
+	size_t bytes = make_journal(journal);
+
+	(void)state;
+	for (size_t i = 0; i < bytes; i++) {
+		struct seen seen = {0};
+
+		journal[i] ^= 0x10;
+		assert_true(copy_journal_read(journal, bytes, see, &seen) <= i);
+		assert_true(seen.records < 2);
+		journal[i] ^= 0x10;
+	}
+}
+
+static void the_last_chunk_has_the_rest_of_the_file(void **state)
+{
+	(void)state;
+	assert_int_equal(copy_chunks(0), 0);
+	assert_int_equal(copy_chunks(1), 1);
+	assert_int_equal(copy_chunks(COPY_CHUNK_BYTES), 1);
+	assert_int_equal(copy_chunks(COPY_CHUNK_BYTES + 1), 2);
+	assert_int_equal(copy_chunk_bytes(COPY_CHUNK_BYTES + 1, 0), COPY_CHUNK_BYTES);
+	assert_int_equal(copy_chunk_bytes(COPY_CHUNK_BYTES + 1, 1), 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_message_is_read_as_it_was_written),
+		cmocka_unit_test(a_name_that_leads_elsewhere_is_refused),
+		cmocka_unit_test(what_is_copied_has_a_name_without_directories),
+		cmocka_unit_test(words_of_a_peer_cannot_move_the_cursor),
+		cmocka_unit_test(a_journal_is_read_to_its_last_whole_record),
+		cmocka_unit_test(a_journal_ends_where_a_byte_is_wrong),
+		cmocka_unit_test(the_last_chunk_has_the_rest_of_the_file),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
