@@ -40,6 +40,7 @@ static void run_one(uint64_t seed, const struct scenario *scenario, bool tracing
 		world.tears_ppm = TEARS_PPM;
 		world.tear_ns_max = TEAR_NS_MAX;
 	}
+	log_set_limit(0);
 	log_set_sink(trace_log, &world);
 	if (tracing)
 		log_set_level(LOG_DEBUG);

@@ -12,6 +12,7 @@
 
 static const char *const level_name[] = {"debug", "info", "warn", "error"};
 static _Atomic int current_level = LOG_LEVEL_UNKNOWN;
+static _Atomic uint64_t current_limit_ns = LOG_LIMIT_NS;
 static log_sink *current_sink;
 static void *current_context;
 
@@ -34,6 +35,11 @@ void log_set_sink(log_sink *sink, void *context)
 void log_set_level(enum log_level level)
 {
 	atomic_store(&current_level, (int)level);
+}
+
+void log_set_limit(uint64_t limit_ns)
+{
+	atomic_store(&current_limit_ns, limit_ns);
 }
 
 void log_line(enum log_level level, const char *format, ...)
@@ -62,6 +68,6 @@ bool log_limit_allows(struct log_limit *limit, uint64_t now_ns, uint64_t *suppre
 	}
 	*suppressed_out = limit->suppressed;
 	limit->suppressed = 0;
-	limit->next_ns = now_ns + LOG_LIMIT_NS;
+	limit->next_ns = now_ns + atomic_load_explicit(&current_limit_ns, memory_order_relaxed);
 	return true;
 }

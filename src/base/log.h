@@ -22,6 +22,9 @@ void log_line(enum log_level level, const char *format, ...) __attribute__((form
 #define log_warn(...)  log_line(LOG_WARN, __VA_ARGS__)
 #define log_error(...) log_line(LOG_ERROR, __VA_ARGS__)
 
+/* The simulator's checkers hear every line: with 0 no limit holds. Default: 1 s. */
+void log_set_limit(uint64_t limit_ns);
+
 /* At most one line a second; says how many were left out. Zero-initialised; not shared between threads. */
 struct log_limit {
 	uint64_t next_ns;

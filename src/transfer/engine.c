@@ -99,6 +99,8 @@ static void init_transports(struct hf_transfer *engine, const struct hf_transfer
 	engine->tcp.block_bytes = or_default(config->block_bytes, TCP_BLOCK_BYTES);
 	engine->tcp.max_timeout_ns = or_default(config->max_timeout_ns, MAX_TIMEOUT_NS);
 	engine->tcp.say_fence = peers_say_fence;
+	metrics_register(&engine->metrics, engine->node->config.name);
+	engine->owners.metrics = &engine->metrics;
 	engine->owners.loop = engine->loop;
 	engine->owners.fallback = config->fallback != HF_FALLBACK_OFF;
 	engine->owners.config.cancel_grace_ns = or_default(config->cancel_grace_ns, CANCEL_GRACE_NS);

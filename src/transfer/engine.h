@@ -41,6 +41,7 @@ struct hf_transfer {
 	struct rdma_transport shm, rdma;
 	struct tcp_transport tcp;
 	struct owner_context owners;
+	struct metrics metrics;
 	struct list peers;
 	union wire_message said, heard; /* the last segment; too large for the stack */
 	unsigned batches;

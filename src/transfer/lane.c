@@ -1,9 +1,7 @@
 #include "transfer/lane.h"
 
-#include <string.h>
-
 #include "base/ensure.h"
-#include "base/log.h"
+#include "node/node.h"
 #include "transfer/probe.h"
 
 #define BIT(n)         (1u << (n))
@@ -32,22 +30,18 @@ void lane_init(struct lane *lane, struct lane_context *context, struct hf_peer *
 	*lane = (struct lane){.context = context, .peer = peer, .rail = rail, .state = LANE_CLOSED};
 	list_init(&lane->out);
 	lane_load_init(&lane->load, context->window_bytes);
+	lane_news_init(
+		&lane->news, context->node->config.name, hf_node_rail_name(context->node, rail), hf_peer_name(peer));
 	rail_monitor_init(&lane->monitor, &context->monitor, reachable, hf_loop_now_ns(context->loop));
 }
 
 static void monitor_step(struct lane *lane, enum rail_monitor_event_type type, uint64_t now_ns)
 {
-	const char *rail = hf_node_rail_name(lane->context->node, lane->rail);
 	struct rail_monitor_actions actions;
 
 	rail_monitor_step(
 		&lane->monitor, &(struct rail_monitor_event){.type = type, .life = lane->life}, now_ns, &actions);
-	if (actions.paused)
-		log_warn("Rail paused: local_nic=%s remote_nic=%s/%s (for %.3f s)", rail, hf_peer_name(lane->peer),
-			rail, (double)(lane->monitor.resume_ns - now_ns) / 1e9);
-	if (actions.recovered)
-		log_info("Rail recovered: local_nic=%s remote_nic=%s/%s (%s)", rail, hf_peer_name(lane->peer), rail,
-			actions.early ? "un-paused by successful transfer" : "cooldown expired");
+	lane_news_step(&lane->news, &lane->monitor, &actions, now_ns);
 	if (actions.probe)
 		lane->retry_ns = now_ns;
 }
@@ -235,6 +229,7 @@ static void slice_completed(struct lane *lane, struct slice *slice, enum ibv_wc_
 		return;
 	}
 	lane->bytes += slice->range.end - slice->range.begin;
+	hf_metric_add(lane->news.bytes, slice->range.end - slice->range.begin);
 	take_out(lane, slice, true, now_ns);
 	slice_done(slice);
 }
@@ -301,6 +296,7 @@ void lane_close(struct lane *lane)
 {
 	uint64_t now_ns = hf_loop_now_ns(lane->context->loop);
 
+	lane_news_close(&lane->news);
 	if (lane->state == LANE_CLOSED)
 		return;
 	if (lane->state != LANE_ENDING)
@@ -322,6 +318,7 @@ static void note_reachable(struct lane *lane, bool reachable, uint64_t now_ns)
 		monitor_step(lane, reachable ? RAIL_MONITOR_EVENT_REACHABLE : RAIL_MONITOR_EVENT_UNREACHABLE, now_ns);
 	if (rail_monitor_wake_ns(&lane->monitor) <= now_ns)
 		monitor_step(lane, RAIL_MONITOR_EVENT_TICK, now_ns);
+	lane_news_turn(&lane->news, &lane->monitor, now_ns);
 }
 
 bool lane_turn(struct lane *lane, bool reachable, const struct wire_probe *from, uint64_t now_ns)

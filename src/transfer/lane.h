@@ -8,6 +8,7 @@
 
 #include <holdfast/vqp.h>
 
+#include "transfer/lane_news.h"
 #include "transfer/rail_monitor.h"
 #include "transfer/schedule.h"
 #include "transfer/slice.h"
@@ -42,6 +43,7 @@ struct lane {
 	unsigned rail;
 	enum lane_state state;
 	struct rail_monitor monitor;
+	struct lane_news news;
 	uint32_t life; /* of the monitor's, when the vqp was made */
 	struct hf_vqp *vqp;
 	struct hf_vcq *cq;

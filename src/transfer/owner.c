@@ -1,8 +1,10 @@
 #include "transfer/owner.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "base/ensure.h"
 #include "base/list.h"
-#include "base/log.h"
 #include "transfer/slice.h"
 
 /* The transport that the caller prefers comes first, then the others in their order. */
@@ -58,30 +60,74 @@ enum hf_transport owner_resolve(
 	return HF_TRANSPORTS;
 }
 
+#define MORE_BYTES 64
+
+/* Of the tasks of one outage one line is said, and then one a second at the most (T6). */
+static bool may_say(struct owner *owner, struct log_limit *limit, char more[MORE_BYTES])
+{
+	uint64_t suppressed;
+
+	more[0] = '\0';
+	if (!log_limit_allows(limit, hf_loop_now_ns(owner->context->loop), &suppressed))
+		return false;
+	if (suppressed > 0)
+		(void)snprintf(more, MORE_BYTES, "; %" PRIu64 " such lines were left out", suppressed);
+	return true;
+}
+
 static void say_switch(struct owner *owner)
 {
 	const struct task *task = &owner->task;
 	enum hf_transport from = transport_at(owner, task->from_priority)->kind, to = carrier(owner)->kind;
+	char more[MORE_BYTES];
 
 	owner->context->failovers[from][to]++;
-	log_info("Transport failover: %s -> %s (attempt %u/%u)", hf_transport_name(from), hf_transport_name(to),
-		task->failover_count, task->config->max_failover_attempts);
+	metrics_failover(owner->context->metrics, from, to);
+	if (may_say(owner, &owner->context->switched, more))
+		log_info("Transport failover: %s -> %s (attempt %u/%u)%s", hf_transport_name(from),
+			hf_transport_name(to), task->failover_count, task->config->max_failover_attempts, more);
 }
 
-static const char *last_transport(const struct owner *owner)
+static enum hf_transport last_transport(const struct owner *owner)
 {
 	uint8_t last = owner->task.carried_by;
 
-	return last == TASK_UNSPEC ? "none" : hf_transport_name(transport_at(owner, last)->kind);
+	return last == TASK_UNSPEC ? HF_TRANSPORTS : transport_at(owner, last)->kind;
 }
 
-static void say_failure(const struct owner *owner, unsigned actions)
+static void say_failure(struct owner *owner, unsigned actions)
 {
+	const char *last = hf_transport_name(last_transport(owner));
+	char more[MORE_BYTES];
+
+	if ((actions & (TASK_LIMIT | TASK_NO_MORE)) == 0 || !may_say(owner, &owner->context->failed, more))
+		return;
 	if (actions & TASK_LIMIT)
-		log_warn("Task failover limit reached (%u), last transport=%s",
-			owner->task.config->max_failover_attempts, last_transport(owner));
-	if (actions & TASK_NO_MORE)
-		log_warn("No more transports available after %s failed", last_transport(owner));
+		log_warn("Task failover limit reached (%u), last transport=%s%s",
+			owner->task.config->max_failover_attempts, last, more);
+	else
+		log_warn("No more transports available after %s failed%s", last, more);
+}
+
+/* ---- what is measured ---- */
+
+static uint64_t clock_ns(const struct owner *owner)
+{
+	return owner->context->metrics == NULL ? 0 : hf_env_now_ns(hf_loop_env(owner->context->loop));
+}
+
+/* The transport is done with the task, or has refused it. */
+static void attempt_ended(struct owner *owner, bool failed)
+{
+	metrics_attempt_ended(owner->context->metrics, carrier(owner)->kind, owner->request.opcode, failed,
+		clock_ns(owner) - owner->attempt_ns);
+}
+
+/* By the transport that carried it last; once for all that was merged into it. */
+static void request_ended(struct owner *owner)
+{
+	metrics_request_ended(owner->context->metrics, last_transport(owner), owner->request.opcode, owner->task.status,
+		owner->request.length, clock_ns(owner) - owner->begun_ns);
 }
 
 /* A TICK for the withdrawal, or the DEADLINE, whichever is due first. */
@@ -110,12 +156,16 @@ static enum task_event_type submit(struct owner *owner)
 	if (ranges_reserve(&owner->task.done, slices) != 0)
 		return TASK_EVENT_REFUSED;
 	owner->job.movable = may_move(owner);
+	owner->attempt_ns = clock_ns(owner);
+	metrics_attempt(owner->context->metrics, carrier(owner)->kind, owner->request.opcode);
 	switch (carrier(owner)->ops->submit(carrier(owner), &owner->job)) {
 	case TRANSPORT_ACCEPTED:
 		return TASK_EVENT_ACCEPTED;
 	case TRANSPORT_REFUSED:
+		attempt_ended(owner, true);
 		return TASK_EVENT_REFUSED;
 	case TRANSPORT_INVALID:
+		attempt_ended(owner, true);
 		return TASK_EVENT_INVALID;
 	}
 	ensure(false);
@@ -141,8 +191,10 @@ static void step(struct owner *owner, enum task_event_type type, const struct ra
 	set_timer(owner);
 	if (actions & TASK_WITHDRAW)
 		carrier(owner)->ops->withdraw(carrier(owner), &owner->job);
-	else if (actions & TASK_END)
+	else if (actions & TASK_END) {
+		request_ended(owner);
 		owner->ended(owner);
+	}
 }
 
 static void on_done(struct transport_job *job, const struct range *range)
@@ -162,6 +214,10 @@ static void on_program_error(struct transport_job *job)
 
 static void on_drained(struct transport_job *job)
 {
+	struct owner *owner = container_of(job, struct owner, job);
+	bool whole = ranges_cover(&owner->task.done, 0, owner->request.length);
+
+	attempt_ended(owner, !whole && owner->task.reason != HF_TRANSFER_CANCELED);
 	step(container_of(job, struct owner, job), TASK_EVENT_DRAINED, NULL);
 }
 
@@ -192,6 +248,7 @@ void owner_free(struct owner *owner)
 
 void owner_begin(struct owner *owner)
 {
+	owner->begun_ns = clock_ns(owner);
 	step(owner, TASK_EVENT_BEGIN, NULL);
 }
 

@@ -7,6 +7,8 @@
 
 #include <holdfast/loop.h>
 
+#include "base/log.h"
+#include "transfer/metrics.h"
 #include "transfer/task.h"
 #include "transfer/transport.h"
 
@@ -14,10 +16,11 @@
 struct owner_context {
 	struct hf_loop *loop;
 	struct task_config config;
-	bool fallback;                           /* false: a task stays on its first transport (R-T23) */
-	struct transport *ranked[HF_TRANSPORTS]; /* in the order of preference; NULL: not installed */
-	/* Counts switches by the transports' kinds: tent_transport_failover_total{from,to}. */
-	uint64_t failovers[HF_TRANSPORTS][HF_TRANSPORTS];
+	bool fallback;                                    /* false: a task stays on its first transport (R-T23) */
+	struct transport *ranked[HF_TRANSPORTS];          /* in the order of preference; NULL: not installed */
+	uint64_t failovers[HF_TRANSPORTS][HF_TRANSPORTS]; /* switches by the transports' kinds */
+	struct metrics *metrics;                          /* NULL: not measured */
+	struct log_limit switched, failed;
 };
 
 struct owner {
@@ -27,6 +30,7 @@ struct owner {
 	struct transport_job job;
 	struct hf_timer timer;
 	unsigned aliases, cancels;
+	uint64_t begun_ns, attempt_ns;      /* by the clock: when it was submitted, and to its transport */
 	void (*ended)(struct owner *owner); /* once, when the status is final; may come before owner_begin returns */
 };
 

@@ -24,6 +24,7 @@ struct fixture {
 	struct fake_transport rdma, tcp;
 	struct fault_proxy rdma_faults, tcp_faults;
 	uint8_t local[BYTES], remote[BYTES];
+	struct metrics metrics;
 	struct hf_transfer_batch *batch;
 	char said[4096];
 };
@@ -56,6 +57,8 @@ static int open_fixture(void **state)
 	assert_non_null(f);
 	assert_int_equal(hf_loop_create(hf_env_host(), &f->loop), 0);
 	f->context = (struct owner_context){.loop = f->loop, .fallback = true, .config = {.max_failover_attempts = 3}};
+	metrics_register(&f->metrics, "test-failover");
+	f->context.metrics = &f->metrics;
 	fake_init(&f->rdma, HF_TRANSPORT_RDMA);
 	fake_init(&f->tcp, HF_TRANSPORT_TCP);
 	set_faults(f, no_faults, no_faults);
@@ -346,6 +349,80 @@ static void a_deadline_ends_a_task_that_no_slice_ends(void **state)
 	assert_int_equal(status_of(f, 0), HF_TRANSFER_TIMEOUT);
 }
 
+/* A series of WRITEs of 4 KiB over one transport. */
+struct counts {
+	int64_t requests, failures, bytes, latencies, attempts, attempt_failures;
+};
+
+static struct counts counts_of(const struct fixture *f, enum hf_transport transport)
+{
+	const struct metrics_series *series = &f->metrics.series[transport][HF_TRANSFER_WRITE];
+
+	return (struct counts){.requests = hf_metric_value(series->requests),
+		.failures = hf_metric_value(series->failures),
+		.bytes = hf_metric_value(series->bytes),
+		.latencies = hf_metric_value(series->latency),
+		.attempts = hf_metric_value(series->attempts),
+		.attempt_failures = hf_metric_value(series->attempt_failures)};
+}
+
+/* A request counts by the transport that carried it last, an attempt by the one that made it. */
+static void requests_and_attempts_are_counted_apart(void **state)
+{
+	struct fixture *f = *state;
+	struct counts rdma = counts_of(f, HF_TRANSPORT_RDMA), tcp = counts_of(f, HF_TRANSPORT_TCP), now;
+	int64_t switches = hf_metric_value(f->metrics.failovers[HF_TRANSPORT_RDMA][HF_TRANSPORT_TCP]);
+
+	set_faults(f, corrupts, no_faults);
+	submit(f, 0, BYTES);
+	settle(f);
+	now = counts_of(f, HF_TRANSPORT_RDMA);
+	assert_int_equal(now.attempts - rdma.attempts, 1);
+	assert_int_equal(now.attempt_failures - rdma.attempt_failures, 1);
+	assert_int_equal(now.requests - rdma.requests, 0);
+	now = counts_of(f, HF_TRANSPORT_TCP);
+	assert_int_equal(now.attempts - tcp.attempts, 1);
+	assert_int_equal(now.attempt_failures - tcp.attempt_failures, 0);
+	assert_int_equal(now.requests - tcp.requests, 1);
+	assert_int_equal(now.failures - tcp.failures, 0);
+	assert_int_equal(now.latencies - tcp.latencies, 1);
+	assert_int_equal(now.bytes - tcp.bytes, BYTES);
+	assert_int_equal(hf_metric_value(f->metrics.failovers[HF_TRANSPORT_RDMA][HF_TRANSPORT_TCP]) - switches, 1);
+	set_faults(f, no_faults, corrupts);
+	f->rdma.unreachable = true;
+	submit(f, 0, BYTES);
+	settle(f);
+	tcp = now;
+	now = counts_of(f, HF_TRANSPORT_TCP);
+	assert_int_equal(now.failures - tcp.failures, 1);
+	assert_int_equal(now.bytes - tcp.bytes, 0);
+}
+
+static unsigned lines_with(const struct fixture *f, const char *words)
+{
+	unsigned n = 0;
+
+	for (const char *at = f->said; (at = strstr(at, words)) != NULL; at++)
+		n++;
+	return n;
+}
+
+/* T6: all tasks of an outage move; one line says so. The loop's time stands still between turns. */
+static void an_outage_with_many_tasks_is_one_line_a_second(void **state)
+{
+	struct fixture *f = *state;
+	struct task_request requests[TASKS] = {0};
+	unsigned first;
+
+	set_faults(f, refuses, no_faults);
+	for (unsigned i = 0; i < TASKS; i++)
+		requests[i] = write_request(f, i * 100, 50);
+	assert_int_equal(batch_submit(f->batch, requests, TASKS, &first), 0);
+	assert_int_equal(f->context.failovers[HF_TRANSPORT_RDMA][HF_TRANSPORT_TCP], TASKS);
+	assert_int_equal(lines_with(f, "Transport failover: RDMA -> TCP (attempt 1/3)"), 1);
+	settle(f);
+}
+
 static void a_batch_is_busy_while_a_task_is_pending_and_refuses_more_than_it_holds(void **state)
 {
 	struct fixture *f = *state;
@@ -382,6 +459,8 @@ int main(void)
 		CASE(a_hint_names_the_transport_that_is_tried_first),
 		CASE(a_merged_request_is_cancelled_when_all_have_asked),
 		CASE(a_deadline_ends_a_task_that_no_slice_ends),
+		CASE(requests_and_attempts_are_counted_apart),
+		CASE(an_outage_with_many_tasks_is_one_line_a_second),
 		CASE(a_batch_is_busy_while_a_task_is_pending_and_refuses_more_than_it_holds),
 	};
 

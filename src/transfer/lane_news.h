@@ -1,0 +1,28 @@
+/* lane_news.h - what a lane tells of its rail: a line in the log when it is paused or recovers, and metrics.
+ *
+ * At most one line a second. What changes in between is said when the second is over, unless it has changed back. */
+#ifndef HOLDFAST_TRANSFER_LANE_NEWS_H
+#define HOLDFAST_TRANSFER_LANE_NEWS_H
+
+#include <holdfast/metrics.h>
+
+#include "base/log.h"
+#include "transfer/rail_monitor.h"
+
+struct lane_news {
+	const char *rail, *peer; /* names */
+	struct hf_metric *state, *pause, *trips, *bytes;
+	struct log_limit limit;
+	bool paused, told_paused; /* as it is, and as the log says */
+	bool early;               /* it recovered before the end of the pause */
+	unsigned untold;          /* trips since the last line */
+};
+
+void lane_news_init(struct lane_news *news, const char *node, const char *rail, const char *peer);
+void lane_news_close(struct lane_news *news);
+
+void lane_news_step(struct lane_news *news, const struct rail_monitor *monitor,
+	const struct rail_monitor_actions *actions, uint64_t now_ns);
+void lane_news_turn(struct lane_news *news, const struct rail_monitor *monitor, uint64_t now_ns);
+
+#endif
