@@ -1,0 +1,56 @@
+/* smr_nodes.h - members of a replicated log in the simulator: each a process on its host with two rails, whose program
+ * proposes numbers and reads while it leads, and applies what is decided.
+ *
+ * Elsewhere: what is true (checkers/replicas.c), the runs (smr_scenario.c). */
+#ifndef HOLDFAST_SIM_SMR_SMR_NODES_H
+#define HOLDFAST_SIM_SMR_SMR_NODES_H
+
+#include <holdfast/smr.h>
+
+#include "sim/checkers/replicas.h"
+#include "sim/endpoint.h"
+#include "sim/faults.h"
+#include "sim/scenario.h"
+
+#define SMR_SIM_MEMBERS_MAX 5u
+#define SMR_SIM_RAILS       2u
+#define SMR_SIM_CALLS       12u /* of a member at a time */
+
+struct smr_sim;
+struct smr_sim_call {
+	struct hf_smr_call call;
+	struct smr_sim_member *member;
+	uint32_t op, least;
+	uint8_t *data;
+	bool busy, reads;
+};
+struct smr_sim_member {
+	struct smr_sim *sim;
+	unsigned id;
+	struct endpoint endpoint;
+	struct hf_smr *smr;
+	struct smr_sim_call calls[SMR_SIM_CALLS];
+	uint64_t next_ns;
+	uint64_t led, aborts; /* so far, in all incarnations */
+	bool leads, out;
+};
+struct smr_sim {
+	struct world *world;
+	struct network network;
+	struct faults faults;
+	struct replicas *replicas;
+	struct outcome *outcome;
+	struct smr_sim_member members[SMR_SIM_MEMBERS_MAX];
+	unsigned count;
+	struct hf_smr_config config; /* but for what differs between members */
+	struct hf_smr_member who[SMR_SIM_MEMBERS_MAX];
+	uint32_t bytes_max;
+	uint32_t decided, decided_since_quiet, unknown, reads, led, aborts;
+	uint64_t last_number;
+	uint32_t numbers; /* of leaders, so far */
+	bool working, stopping;
+};
+
+extern const struct program smr_sim_program; /* its context is a struct smr_sim_member */
+
+#endif

@@ -1,0 +1,160 @@
+/* Runs of a replicated log. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/ensure.h"
+#include "sim/smr/smr_nodes.h"
+
+#define QUIET_NS      (1 * NS_S)
+#define LIVE_NS       (8 * NS_S)
+#define LIVE_DECIDED  20u
+#define SETTLE_NS     (2 * NS_S)
+#define FIRST_LEAD_NS (500 * NS_MS)
+
+static void set_up(struct smr_sim *sim, struct world *world, struct outcome *outcome, unsigned count)
+{
+	sim->world = world;
+	sim->outcome = outcome;
+	sim->count = count;
+	sim->replicas = malloc(sizeof(*sim->replicas));
+	ensure(sim->replicas != NULL);
+	replicas_init(sim->replicas, world);
+	sim->config = (struct hf_smr_config){.cluster = "sim",
+		.pulse_ns = world_range(world, 200 * NS_US, 1 * NS_MS),
+		.silent_ns = 60 * NS_MS,
+		.stuck_ns = 60 * NS_MS,
+		.patience_ns = 200 * NS_MS,
+		.idle_ns = 5 * NS_MS,
+		.slots = 16u << world_range(world, 0, 2),
+		.slot_bytes = 256,
+		.window = (uint32_t)world_range(world, 1, HF_SMR_WINDOW_MAX)};
+	sim->bytes_max = sim->config.slots / 4 * 200;
+	network_init(&sim->network, world);
+	sim->network.stream_limit_ns = 8 * NS_S;
+	for (unsigned i = 0; i < count; i++) {
+		struct smr_sim_member *member = &sim->members[i];
+		const char name[2] = {(char)('a' + i), '\0'};
+
+		member->sim = sim;
+		member->id = i;
+		host_init(&member->endpoint.host, world, &sim->network, name);
+		member->endpoint.process = process_create(&member->endpoint.host, name, &smr_sim_program, member);
+	}
+	for (unsigned rail = 0; rail < SMR_SIM_RAILS; rail++)
+		for (unsigned i = 0; i < count; i++) {
+			char address[HF_ADDR_TEXT];
+
+			snprintf(address, sizeof(address), "10.%u.0.%u", rail, i + 1);
+			network_add_port(&sim->network, &sim->members[i].endpoint.host, rail, address);
+		}
+}
+
+static bool all_follow(const struct smr_sim *sim)
+{
+	struct hf_smr_status status;
+	unsigned confirmed = 0;
+
+	for (unsigned i = 0; i < sim->count; i++) {
+		if (!hf_smr_is_leader(sim->members[i].smr))
+			continue;
+		hf_smr_status(sim->members[i].smr, &status);
+		for (unsigned k = 0; k < status.member_count; k++)
+			confirmed += status.members[k].confirmed;
+	}
+	return confirmed == sim->count;
+}
+
+static void run_until_led(struct smr_sim *sim)
+{
+	struct world *world = sim->world;
+
+	while (world->violations == 0 && world->now_ns < FIRST_LEAD_NS && !all_follow(sim))
+		world_run_until(world, world->now_ns + 100 * NS_US);
+	if (world->violations == 0 && !all_follow(sim))
+		world_violate(
+			world, "liveness", "not all follow a leader after %u ms", (unsigned)(FIRST_LEAD_NS / NS_MS));
+	sim->working = true;
+}
+
+static void run_until_alive(struct smr_sim *sim)
+{
+	struct world *world = sim->world;
+	uint64_t limit_ns = sim->faults.quiet_ns + LIVE_NS;
+
+	world_run_until(world, sim->faults.quiet_ns);
+	while (world->violations == 0 && world->now_ns < limit_ns && sim->decided_since_quiet < LIVE_DECIDED &&
+		sim->replicas->proposed < REPLICAS_OPS_MAX)
+		world_run_until(world, world->now_ns + NS_MS);
+	if (world->violations == 0 && sim->decided_since_quiet < LIVE_DECIDED &&
+		sim->replicas->proposed < REPLICAS_OPS_MAX)
+		world_violate(world, "liveness", "nothing is decided after the faults have healed");
+}
+
+static bool is_settled(const struct smr_sim *sim)
+{
+	for (unsigned i = 0; i < sim->count; i++)
+		if (sim->members[i].smr != NULL && sim->replicas->next[i] < sim->replicas->answered_end)
+			return false;
+	return true;
+}
+
+static void run_until_settled(struct smr_sim *sim)
+{
+	struct world *world = sim->world;
+	uint64_t limit_ns = world->now_ns + SETTLE_NS;
+
+	sim->stopping = true;
+	while (world->violations == 0 && world->now_ns < limit_ns && !is_settled(sim))
+		world_run_until(world, world->now_ns + NS_MS);
+	for (unsigned i = 0; i < sim->count && world->violations == 0; i++)
+		if (sim->members[i].smr != NULL)
+			replicas_settled(sim->replicas, i);
+}
+
+static void tear_down(struct smr_sim *sim)
+{
+	for (unsigned i = 0; i < sim->count; i++)
+		host_free(&sim->members[i].endpoint.host);
+	network_free(&sim->network);
+	free(sim->replicas);
+}
+
+static void run(struct world *world, struct outcome *outcome, uint32_t allowed, unsigned faults)
+{
+	struct smr_sim *sim = calloc(1, sizeof(*sim));
+	struct process *processes[SMR_SIM_MEMBERS_MAX];
+
+	ensure(sim != NULL);
+	set_up(sim, world, outcome, world_chance(world, 700000) ? 3 : 5);
+	for (unsigned i = 0; i < sim->count; i++)
+		processes[i] = sim->members[i].endpoint.process;
+	faults_plan(&sim->faults, &sim->network, processes, 0, 0, 0, QUIET_NS);
+	for (unsigned i = 0; i < sim->count; i++)
+		process_start(sim->members[i].endpoint.process);
+	run_until_led(sim);
+	if (faults > 0)
+		faults_plan(
+			&sim->faults, &sim->network, processes, sim->count, allowed, faults, world->now_ns + QUIET_NS);
+	run_until_alive(sim);
+	run_until_settled(sim);
+	if (world->violations == 0 && faults == 0 && (sim->led != 1 || sim->aborts != 0 || sim->unknown != 0))
+		world_violate(world, "faults", "%u leaders, %u aborts, %u unknown without a fault", sim->led,
+			sim->aborts, sim->unknown);
+	if (world->violations == 0 && sim->unknown > 0 && sim->aborts == 0)
+		world_violate(
+			world, "vacuous", "%u requests are unknown although nobody stopped to lead", sim->unknown);
+	outcome->failovers += sim->led;
+	tear_down(sim);
+	free(sim);
+}
+
+static void run_plain(struct world *world, struct outcome *outcome)
+{
+	run(world, outcome, 0, 0);
+}
+
+const struct scenario scenario_smr_plain = {
+	.name = "smr-plain",
+	.what = "a replicated log of three or five members without faults: one leader, everything decided",
+	.run = run_plain,
+};

@@ -1,0 +1,66 @@
+/* Bringing the own log up to the highest commit that a member of the majority was told of (Mu, Listing 3): these
+ * entries are decided, and the log that was told has them. */
+#include "smr/steps.h"
+
+#include "base/log.h"
+
+/* NULL: nobody of the majority knows more than we do. */
+static struct smr_link *most_advanced(struct hf_smr *smr)
+{
+	struct smr_link *best = NULL;
+
+	smr_for_links (link, smr)
+		if (link->stage == SMR_STAGE_PROMISED && link->commit > smr->commit &&
+			(best == NULL || link->commit > best->commit))
+			best = link;
+	return best;
+}
+
+void smr_catch_up_begin(struct hf_smr *smr)
+{
+	smr_phase_move(smr, SMR_PHASE_CATCH_UP);
+	smr_for_links (link, smr) {
+		link->fetched = link->fetched_end = 0;
+		link->fetching = false;
+	}
+}
+
+/* False: some of it is not there, because the ring went on. */
+static bool take(struct hf_smr *smr, struct smr_link *link)
+{
+	struct smr_slot slot;
+
+	for (uint64_t i = smr->commit; i < link->fetched_end; i++) {
+		const uint8_t *at = link->scratch + (i - link->fetched) * smr->geometry.slot_bytes;
+
+		if (i - smr->applied >= smr->geometry.slots)
+			return true; /* what is not applied yet stays */
+		if (smr_slot_judge(&smr->geometry, at, i, &slot) != SMR_SLOT_VALID)
+			return false;
+		smr_slot_copy(&smr->geometry, smr_slot_at(smr, i), at, smr_slot_number(&slot));
+		smr_follow_commit(smr, i + 1);
+	}
+	return true;
+}
+
+void smr_catch_up_turn(struct hf_smr *smr)
+{
+	struct smr_link *from;
+
+	smr_for_links (link, smr) {
+		if (link->fetching || link->fetched_end <= smr->commit || link->fetched > smr->commit)
+			continue;
+		if (!take(smr, link)) {
+			log_info("smr %s: member %u lacks entries that no log has any more: it takes a snapshot",
+				smr->name, smr->id);
+			smr->behind = true;
+			return;
+		}
+	}
+	(void)smr_follow_apply(smr);
+	from = most_advanced(smr);
+	if (from == NULL)
+		smr_recover_begin(smr);
+	else if (!from->fetching)
+		(void)smr_take_in_fetch(from, smr->commit, from->commit);
+}

@@ -1,0 +1,169 @@
+/* The own log and who may write it (Mu, section 5.2). One at a time:
+ *
+ *   NONE --request of our choice, or our own acquisition--> REVOKE --holder is off everywhere--> GIVE --on--> NONE, ack
+ *
+ * A request is granted once (R-S3): found again in its mailbox, it is answered with `granted` while it holds, else with
+ * `over`. What the former holder's WRITEs executed is visible when REVOKE ends (D5). */
+#include "smr/steps.h"
+
+#include <errno.h>
+
+#include "base/log.h"
+#include "base/order.h"
+
+#define READS  IBV_ACCESS_REMOTE_READ
+#define WRITES (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)
+
+enum verdict { VERDICT_NONE, VERDICT_GRANTED, VERDICT_LATER, VERDICT_OVER, VERDICT_STRANGER, VERDICT_GIVE };
+
+/* ---- one change of the holder ---- */
+
+static void changed(struct hf_vqp *vqp, void *context)
+{
+	struct hf_smr *smr = context;
+
+	(void)vqp;
+	smr->giving_done = true;
+}
+
+static void set_access(struct hf_smr *smr, struct hf_vqp *vqp, int access)
+{
+	smr->giving_done = vqp == NULL || hf_vqp_set_access(vqp, access, changed, smr) != -EINPROGRESS;
+}
+
+static void begin(struct hf_smr *smr, int to, uint32_t request)
+{
+	struct smr_link *from = smr->holder < 0 || smr->holder == smr->id ? NULL : &smr->links[smr->holder];
+
+	smr->giving = SMR_GIVING_REVOKE;
+	smr->giving_to = to;
+	smr->giving_request = request;
+	if (from != NULL)
+		from->grant_holds = false;
+	set_access(smr, from == NULL ? NULL : from->ends[SMR_IN].vqp, READS);
+}
+
+void smr_grant_take(struct hf_smr *smr)
+{
+	if (smr->giving == SMR_GIVING_NONE && smr->holder != smr->id)
+		begin(smr, smr->id, 0);
+}
+
+/* A vqp that is gone grants nothing. */
+void smr_grant_destroyed(struct smr_link *link)
+{
+	struct hf_smr *smr = link->smr;
+
+	if (smr->giving == SMR_GIVING_REVOKE && smr->holder == link->id)
+		smr->giving_done = true;
+	if (smr->giving == SMR_GIVING_GIVE && smr->giving_to == link->id)
+		smr->giving = SMR_GIVING_NONE;
+	link->grant_holds = false;
+}
+
+static bool step(struct hf_smr *smr)
+{
+	struct smr_link *to = &smr->links[smr->giving_to];
+
+	if (smr->giving == SMR_GIVING_NONE || !smr->giving_done)
+		return false;
+	if (smr->giving == SMR_GIVING_REVOKE) {
+		smr->holder = smr->giving_to;
+		smr_follow_reset(smr);
+		smr->giving = smr->giving_to == smr->id ? SMR_GIVING_NONE : SMR_GIVING_GIVE;
+		if (smr->giving == SMR_GIVING_GIVE) {
+			to->granted = smr->giving_request;
+			if (to->ends[SMR_IN].vqp == NULL)
+				smr->giving = SMR_GIVING_NONE;
+			else
+				set_access(smr, to->ends[SMR_IN].vqp, WRITES);
+		}
+		return true;
+	}
+	smr->giving = SMR_GIVING_NONE;
+	to->grant_holds = true;
+	smr->holder_ns = smr->now_ns;
+	smr->granted++;
+	return true;
+}
+
+/* ---- requests ---- */
+
+static uint32_t request_of(const struct smr_link *link)
+{
+	const _Atomic uint64_t *at =
+		(const _Atomic uint64_t *)(const void *)(link->smr->back + SMR_MAILBOX((size_t)link->id));
+	uint64_t value;
+
+	return smr_slot_open(le64toh(observe(at)), &value) ? (uint32_t)value : 0;
+}
+
+static bool is_older(uint32_t request, uint32_t than)
+{
+	return ((request - than) & 0xffffff) > 0x7fffff;
+}
+
+static enum verdict judge(const struct smr_link *link, uint32_t request)
+{
+	const struct hf_smr *smr = link->smr;
+
+	if (smr->giving != SMR_GIVING_NONE && smr->giving_to == link->id)
+		return VERDICT_NONE; /* about to be */
+	if (link->granted != 0 && request == link->granted)
+		return link->grant_holds ? VERDICT_GRANTED : VERDICT_OVER;
+	if (link->granted != 0 && is_older(request, link->granted))
+		return VERDICT_OVER;
+	if (!smr_is_known(link))
+		return VERDICT_STRANGER;
+	if (smr->choice != link->id || !smr_public_ready(smr) || smr->giving != SMR_GIVING_NONE ||
+		link->ends[SMR_IN].vqp == NULL)
+		return VERDICT_LATER;
+	return VERDICT_GIVE;
+}
+
+static bool tell(struct smr_link *link, uint32_t request, enum verdict verdict)
+{
+	uint64_t grant = verdict == VERDICT_GRANTED ? hf_vqp_grant(link->ends[SMR_IN].vqp) & 0xffff : 0;
+	uint64_t word = htole64(smr_slot_seal((uint64_t)request << 24 | grant << 8 | verdict));
+	const struct smr_post post = {.type = SMR_WR_ACK,
+		.local = &word,
+		.bytes = sizeof(word),
+		.at = SMR_MAILBOX((uint64_t)link->smr->id) + 8};
+
+	if (verdict == VERDICT_NONE || (request == link->told_request && verdict == link->told_verdict))
+		return false;
+	if (!smr_post(link, SMR_BACK, &post))
+		return false;
+	link->told_request = request;
+	link->told_verdict = (uint8_t)verdict;
+	return true;
+}
+
+static bool consider(struct smr_link *link)
+{
+	struct hf_smr *smr = link->smr;
+	uint32_t request = request_of(link);
+	enum verdict verdict;
+
+	if (request == 0)
+		return false;
+	verdict = judge(link, request);
+	if (verdict != VERDICT_GIVE)
+		return tell(link, request, verdict);
+	if (smr->phase != SMR_PHASE_NONE)
+		smr_mark_abort(smr, "another member is to lead"); /* its turn comes behind that */
+	else
+		begin(smr, link->id, request);
+	return true;
+}
+
+bool smr_grant_turn(struct hf_smr *smr)
+{
+	bool busy = false;
+
+	smr_for_links (link, smr)
+		busy |= consider(link);
+	while (step(smr))
+		busy = true;
+	return busy;
+}

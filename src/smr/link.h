@@ -1,0 +1,113 @@
+/* link.h - what a replica keeps of another member: its process, the vqps between both, what the election knows of it,
+ * and how far the leader has come with it. Owned by the replica. */
+#ifndef HOLDFAST_SMR_LINK_H
+#define HOLDFAST_SMR_LINK_H
+
+#include <holdfast/vqp.h>
+
+#include "smr/elect.h"
+
+#define SMR_WRS_MAX 64u /* posted and not completed, of a vqp */
+
+/* ---- the background region, little-endian; every word (slot.h) has one writer ---- */
+#define SMR_PUBLIC_HEARTBEAT 0u
+#define SMR_PUBLIC_WORDS     64u
+#define SMR_PUBLIC_BYTES     128u
+#define SMR_MAILBOX(k)       (256u + 64u * (k)) /* written by member k: its request; 8 bytes on: its ack of ours */
+#define SMR_BACK_BYTES       4096u
+enum smr_public {
+	SMR_PUBLIC_INCARNATION,
+	SMR_PUBLIC_ROLE, /* number << 8 | role */
+	SMR_PUBLIC_APPLIED,
+	SMR_PUBLIC_COMMIT,
+	SMR_PUBLIC_DURABLE,
+	SMR_PUBLIC_DURABLE_ROUND,
+	SMR_PUBLIC_CONFIG, /* index */
+	SMR_PUBLIC_FLAGS,  /* holder + 1 << 8 | flags */
+	SMR_PUBLIC_COUNT,
+};
+#define SMR_FLAG_READY 1u
+
+/* ---- what is posted ---- */
+
+enum smr_wr_type {
+	SMR_WR_PUBLIC, /* READ of the public words */
+	SMR_WR_ASK,    /* request, into a mailbox */
+	SMR_WR_ACK,
+	SMR_WR_HEAD,    /* READ of promise and commit */
+	SMR_WR_PROMISE, /* WRITE of the promise */
+	SMR_WR_FETCH,   /* READ of slots */
+	SMR_WR_SLOTS,   /* WRITE of slots below `arg`, or of the accept word of the last of them */
+	SMR_WR_COMMIT,  /* WRITE of the commit word */
+};
+struct smr_wr {
+	enum smr_wr_type type;
+	uint32_t life; /* of the link, when it was posted */
+	uint64_t arg;
+	uint64_t stamp; /* of the replica's clock of posts */
+	uint64_t posted_ns;
+};
+/* The vqp of one kind between two members. Ours is connected to the one that the other end told last. */
+enum smr_end_kind { SMR_OUT, SMR_IN, SMR_BACK, SMR_ENDS }; /* OUT: we write into its log */
+struct smr_end {
+	struct hf_vqp *vqp;
+	uint32_t theirs; /* its number there; 0: not told */
+	bool used;       /* ours was connected to that one */
+	bool stale;      /* what ours was connected to is gone */
+	int access;      /* that it begins with */
+	uint64_t retry_ns;
+	struct smr_wr wrs[SMR_WRS_MAX];
+	uint32_t head, tail;
+};
+
+/* How far the leader, or who wants to be, has come with a member. */
+enum smr_stage {
+	SMR_STAGE_NONE,    /* nothing is asked */
+	SMR_STAGE_ASKED,   /* the request is in its mailbox, or will be */
+	SMR_STAGE_GRANTED, /* it has acked; the vqp is to learn of the grant */
+	SMR_STAGE_HEAD,    /* promise and commit are being read */
+	SMR_STAGE_READ,    /* they are known */
+	SMR_STAGE_PROMISING,
+	SMR_STAGE_PROMISED,
+	SMR_STAGE_TAKING, /* its slots become ours */
+	SMR_STAGE_BEHIND, /* what it lacks is gone here: it takes a snapshot */
+	SMR_STAGE_CONFIRMED,
+	SMR_STAGES,
+};
+
+struct smr_link {
+	struct hf_smr *smr;
+	uint8_t id;
+	struct hf_peer *peer; /* NULL: out of reach */
+	uint64_t incarnation;
+	uint64_t log_addr, back_addr;
+	uint32_t log_rkey, back_rkey;
+	struct smr_end ends[SMR_ENDS];
+	bool tell; /* our vqps have changed */
+	/* election */
+	struct smr_elect elect;
+	uint64_t asked_ns; /* when the READ left that is out; 0: none is */
+	uint64_t public[SMR_PUBLIC_COUNT];
+	bool known; /* they were read */
+	/* its requests, to us as the owner of a log */
+	uint32_t granted; /* the last one that was granted */
+	bool grant_holds;
+	uint32_t told_request;
+	uint8_t told_verdict;
+	/* ours, to it */
+	enum smr_stage stage;
+	uint32_t life;    /* grows when the stage falls back: what was posted before means nothing */
+	uint32_t request; /* in its mailbox */
+	bool asked;       /* it was written there since the vqp came up */
+	uint32_t grant;
+	uint64_t promise, commit; /* as read */
+	/* bringing its log to ours: [.., acked) is there, [acked, sent) is on its way */
+	uint64_t acked, sent;
+	bool fetching;
+	uint64_t fetched, fetched_end;     /* slots in the scratch memory; from == end: none */
+	uint64_t posted_stamp, done_stamp; /* of WRITEs that need the grant */
+	uint64_t stalled_ns;               /* since when nothing of it completed; 0: nothing is out */
+	uint8_t *scratch;
+};
+
+#endif

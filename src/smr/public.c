@@ -1,0 +1,160 @@
+/* The public words of this member, the heartbeats of the others, and whom this member would elect. */
+#include "smr/steps.h"
+
+#include "base/order.h"
+
+#define BECOMING_PULSES 20u
+
+void smr_public_store(struct hf_smr *smr, enum smr_public word, uint64_t value)
+{
+	_Atomic uint64_t *at = (_Atomic uint64_t *)(void *)(smr->back + SMR_PUBLIC_WORDS + 8 * (size_t)word);
+
+	publish(at, htole64(smr_slot_seal(value & SMR_WORD_MAX)));
+}
+
+/* Who is no member, has no state, or takes a snapshot neither leads nor grants (R-S15, R-S22). */
+bool smr_public_ready(const struct hf_smr *smr)
+{
+	return (smr->role == HF_SMR_FOLLOWER || smr->role == HF_SMR_ACQUIRING || smr->role == HF_SMR_LEADER) &&
+	       smr_members_votes(&smr->members, smr->id, smr->incarnation);
+}
+
+void smr_public_role(struct hf_smr *smr)
+{
+	smr_public_store(smr, SMR_PUBLIC_INCARNATION, smr->incarnation);
+	smr_public_store(smr, SMR_PUBLIC_ROLE, smr->number << 8 | (uint64_t)smr->role);
+	smr_public_store(smr, SMR_PUBLIC_APPLIED, smr->applied);
+	smr_public_store(smr, SMR_PUBLIC_COMMIT, smr->commit);
+	smr_public_store(smr, SMR_PUBLIC_DURABLE, 0);
+	smr_public_store(smr, SMR_PUBLIC_DURABLE_ROUND, 0);
+	smr_public_store(smr, SMR_PUBLIC_CONFIG, smr->members.index);
+	smr_public_store(
+		smr, SMR_PUBLIC_FLAGS, (uint64_t)(smr->holder + 1) << 8 | (smr_public_ready(smr) ? SMR_FLAG_READY : 0));
+}
+
+/* ---- heartbeats ---- */
+
+void smr_public_answered(struct smr_link *link)
+{
+	struct hf_smr *smr = link->smr;
+	const uint8_t *at = smr->look + SMR_PUBLIC_BYTES * (size_t)link->id;
+	uint64_t value, number;
+
+	link->asked_ns = 0;
+	if (!smr_slot_open(get_le64(at + SMR_PUBLIC_WORDS), &value) || value != link->incarnation)
+		return;
+	for (unsigned i = 0; i < SMR_PUBLIC_COUNT; i++)
+		if (smr_slot_open(get_le64(at + SMR_PUBLIC_WORDS + 8 * (size_t)i), &value))
+			link->public[i] = value;
+	link->known = true;
+	number = link->public[SMR_PUBLIC_ROLE] >> 8;
+	if (number > smr->round_seen)
+		smr->round_seen = number;
+	smr_elect_answered(&link->elect, get_le64(at + SMR_PUBLIC_HEARTBEAT), smr->now_ns);
+}
+
+static void look_at(struct smr_link *link)
+{
+	struct hf_smr *smr = link->smr;
+	const struct smr_post post = {.type = SMR_WR_PUBLIC,
+		.local = smr->look + SMR_PUBLIC_BYTES * (size_t)link->id,
+		.bytes = SMR_PUBLIC_BYTES,
+		.read = true};
+	bool out = link->ends[SMR_BACK].head != link->ends[SMR_BACK].tail;
+
+	if (link->asked_ns == 0)
+		link->asked_ns = smr->now_ns;
+	else if (smr->now_ns - link->asked_ns > smr->config.silent_ns)
+		smr_elect_silent(&link->elect);
+	for (uint32_t i = link->ends[SMR_BACK].head; i != link->ends[SMR_BACK].tail; i++)
+		if (link->ends[SMR_BACK].wrs[i % SMR_WRS_MAX].type == SMR_WR_PUBLIC)
+			return;
+	if (link->ends[SMR_BACK].vqp != NULL && hf_vqp_state(link->ends[SMR_BACK].vqp) != HF_VQP_INIT && !out)
+		(void)smr_post(link, SMR_BACK, &post);
+}
+
+/* Withheld while what was proposed, or the proof that this member leads, is out for too long (R-S19). */
+static bool is_stuck(const struct hf_smr *smr)
+{
+	return smr->role == HF_SMR_LEADER && smr->undecided_ns != 0 &&
+	       smr->now_ns - smr->undecided_ns > smr->config.stuck_ns;
+}
+
+static void beat(struct hf_smr *smr)
+{
+	_Atomic uint64_t *at = (_Atomic uint64_t *)(void *)(smr->back + SMR_PUBLIC_HEARTBEAT);
+
+	if (!is_stuck(smr))
+		publish(at, htole64(le64toh(observe(at)) + 1));
+}
+
+/* ---- the choice ---- */
+
+/* Who was just granted our log is given the time to lead before a lower id that came up meanwhile is preferred. */
+static bool is_becoming(const struct smr_link *link)
+{
+	const struct hf_smr *smr = link->smr;
+
+	return smr->holder == link->id && link->grant_holds && smr_link_role(link) == HF_SMR_ACQUIRING &&
+	       smr->now_ns - smr->holder_ns < BECOMING_PULSES * smr->config.pulse_ns;
+}
+
+static int choose(struct hf_smr *smr)
+{
+	struct smr_elect_candidate candidates[HF_SMR_MEMBERS_MAX];
+	unsigned n = 0;
+
+	if (!smr_members_votes(&smr->members, smr->id, smr->incarnation))
+		return SMR_NOBODY;
+	candidates[n++] = (struct smr_elect_candidate){.id = smr->id,
+		.alive = true,
+		.ready = smr_public_ready(smr),
+		.leading = smr->role == HF_SMR_LEADER,
+		.number = smr->number};
+	smr_for_links (link, smr)
+		if (smr_is_known(link) && link->known)
+			candidates[n++] = (struct smr_elect_candidate){.id = link->id,
+				.alive = link->elect.alive,
+				.ready = (link->public[SMR_PUBLIC_FLAGS] & SMR_FLAG_READY) != 0,
+				.leading = smr_link_role(link) == HF_SMR_LEADER || is_becoming(link),
+				.number = link->public[SMR_PUBLIC_ROLE] >> 8};
+	return smr_elect_choose(candidates, n);
+}
+
+static void tell_leader(struct hf_smr *smr)
+{
+	int leader = hf_smr_leader(smr);
+	uint64_t number = leader < 0 || leader == smr->id ? 0 : smr->links[leader].public[SMR_PUBLIC_ROLE] >> 8;
+
+	if (leader == smr->id || (leader == smr->leader_told && number == smr->number_told))
+		return;
+	smr->leader_told = leader;
+	smr->number_told = number;
+	smr_event(smr, HF_SMR_FOLLOWING);
+}
+
+/* For the record of this change: when the former leader was last seen alive. */
+static void note_detection(struct hf_smr *smr, int before)
+{
+	if (before < 0 || before == smr->id || smr->choice != smr->id)
+		return;
+	smr->failed_seen_ns = smr->links[before].elect.seen_ns;
+	smr->detected_ns = smr->now_ns;
+}
+
+void smr_public_pulse(struct hf_smr *smr)
+{
+	int before = smr->choice;
+
+	beat(smr);
+	smr_for_links (link, smr)
+		look_at(link);
+	smr->choice = choose(smr);
+	if (smr->choice != before)
+		note_detection(smr, before);
+	smr_public_role(smr);
+	tell_leader(smr);
+	smr_for_links (link, smr)
+		if (link->stage == SMR_STAGE_ASKED)
+			link->asked = false; /* it is repeated */
+}

@@ -1,0 +1,122 @@
+/* Undecided entries (Mu, section 4.1): for each index the valid value with the highest number that a majority has, this
+ * member among them, becomes ours; where nobody has one, a NOOP does.
+ *
+ * Slots are read in chunks until as many have no valid value as may be undecided behind the last valid one (R-S8). Each
+ * chunk needs the answers of a majority; the rest is waited for shortly. */
+#include "smr/steps.h"
+
+#define GRACE_NS 50000u
+
+static uint64_t chunk_end(const struct hf_smr *smr)
+{
+	uint64_t end = smr->recover_at + smr->chunk, lap = (smr->recover_at | (smr->geometry.slots - 1)) + 1;
+
+	return end < lap ? end : lap;
+}
+
+void smr_recover_begin(struct hf_smr *smr)
+{
+	smr_phase_move(smr, SMR_PHASE_RECOVER);
+	smr->recover_at = smr->recover_last = smr->commit;
+	smr->majority_ns = 0;
+	smr_for_links (link, smr) {
+		link->fetched = link->fetched_end = 0;
+		link->fetching = false;
+	}
+}
+
+static bool has_answered(const struct smr_link *link)
+{
+	return link->stage == SMR_STAGE_PROMISED && !link->fetching && link->fetched == link->smr->recover_at &&
+	       link->fetched_end == chunk_end(link->smr);
+}
+
+/* The value with the highest number. False: a later lap is there already, so we are behind. */
+static bool choose(struct hf_smr *smr, uint64_t index)
+{
+	uint8_t *own = smr_slot_at(smr, index);
+	const uint8_t *best = NULL;
+	uint64_t number = 0;
+	struct smr_slot slot;
+
+	if (smr_own_slot(smr, index, &slot) == SMR_SLOT_VALID) {
+		best = own;
+		number = smr_slot_number(&slot);
+	}
+	smr_for_links (link, smr) {
+		const uint8_t *at = link->scratch + (index - smr->recover_at) * smr->geometry.slot_bytes;
+		enum smr_slot_state state;
+
+		if (!has_answered(link))
+			continue;
+		state = smr_slot_judge(&smr->geometry, at, index, &slot);
+		if (state == SMR_SLOT_LATER)
+			return false;
+		if (state == SMR_SLOT_VALID && (best == NULL || smr_slot_number(&slot) > number)) {
+			best = at;
+			number = smr_slot_number(&slot);
+		}
+	}
+	if (best == NULL)
+		return true;
+	smr->recover_last = index + 1;
+	if (best == own)
+		put_le64(own, smr_slot_word(smr->number, get_le32(own + 24)));
+	else
+		smr_slot_copy(&smr->geometry, own, best, smr->number);
+	return true;
+}
+
+static void fill_holes(struct hf_smr *smr)
+{
+	struct smr_slot slot, noop = {.kind = SMR_NOOP | SMR_FIRST | SMR_LAST, .commit = smr->commit};
+
+	for (uint64_t i = smr->commit; i < smr->recover_last; i++) {
+		noop.index = i;
+		if (smr_own_slot(smr, i, &slot) != SMR_SLOT_VALID || smr_slot_number(&slot) != smr->number)
+			(void)smr_slot_store(&smr->geometry, smr_slot_at(smr, i), &noop, smr->number, NULL);
+	}
+}
+
+static void finish(struct hf_smr *smr)
+{
+	fill_holes(smr);
+	smr->tail = smr->recover_end = smr->recover_last;
+	smr->noop_index = smr->tail;
+	smr_phase_move(smr, SMR_PHASE_NOOP);
+	(void)smr_accept_append(smr, SMR_NOOP, 0, NULL, 0);
+}
+
+void smr_recover_turn(struct hf_smr *smr)
+{
+	uint64_t end = chunk_end(smr);
+	uint32_t answered = 1u << smr->id;
+	bool all = true;
+
+	smr_for_links (link, smr) {
+		if (link->stage != SMR_STAGE_PROMISED)
+			continue;
+		if (has_answered(link)) {
+			answered |= 1u << link->id;
+			continue;
+		}
+		all = false;
+		if (!link->fetching)
+			(void)smr_take_in_fetch(link, smr->recover_at, end);
+	}
+	if (!smr_phase_majority(smr, answered))
+		return;
+	if (smr->majority_ns == 0)
+		smr->majority_ns = smr->now_ns;
+	if (!all && smr->now_ns - smr->majority_ns < GRACE_NS)
+		return;
+	for (uint64_t i = smr->recover_at; i < end; i++)
+		if (!choose(smr, i)) {
+			smr->behind = true;
+			return;
+		}
+	smr->recover_at = end;
+	smr->majority_ns = 0;
+	if (end >= smr->recover_last + smr->geometry.span)
+		finish(smr);
+}

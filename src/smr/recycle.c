@@ -1,0 +1,58 @@
+/* The floor (Mu, section 5.3): a slot is written again only when every confirmed member has applied what is in it
+ * (R-S13), and no wr reads it here any more (R-S14). Nothing is zeroed, because an index is part of what a slot's
+ * checksum covers. Who stands still for `patience` is left behind while a majority remains. */
+#include "smr/steps.h"
+
+#include "base/log.h"
+
+static bool has_wrs_out(const struct smr_link *link)
+{
+	return link->ends[SMR_OUT].head != link->ends[SMR_OUT].tail;
+}
+
+uint64_t smr_recycle_floor(const struct hf_smr *smr)
+{
+	uint64_t floor = smr->applied;
+
+	smr_for_links (link, smr) {
+		if (link->stage == SMR_STAGE_CONFIRMED && link->public[SMR_PUBLIC_APPLIED] < floor)
+			floor = link->public[SMR_PUBLIC_APPLIED];
+		if (has_wrs_out(link) && link->acked != 0 && link->acked < floor)
+			floor = link->acked;
+	}
+	return floor;
+}
+
+static bool stands_still(const struct hf_smr *smr, struct smr_link *link)
+{
+	const struct smr_end *end = &link->ends[SMR_OUT];
+	bool late = has_wrs_out(link) &&
+		    smr->now_ns - end->wrs[end->head % SMR_WRS_MAX].posted_ns > smr->config.patience_ns;
+	bool holds_up = link->stage == SMR_STAGE_CONFIRMED &&
+			smr->tail - smr->floor + smr->geometry.span > smr->geometry.slots &&
+			link->public[SMR_PUBLIC_APPLIED] <= smr->floor &&
+			link->public[SMR_PUBLIC_APPLIED] < smr -> applied;
+
+	if (!holds_up)
+		link->stalled_ns = 0;
+	else if (link->stalled_ns == 0)
+		link->stalled_ns = smr->now_ns;
+	return late || (holds_up && smr->now_ns - link->stalled_ns > smr->config.patience_ns);
+}
+
+/* At each pulse. */
+void smr_recycle_turn(struct hf_smr *smr)
+{
+	smr_for_links (link, smr) {
+		if (!stands_still(smr, link))
+			continue;
+		if (link->stage >= SMR_STAGE_READ) {
+			if (!smr_phase_majority(smr, smr_phase_set(smr, SMR_STAGE_PROMISED) & ~(1u << link->id)))
+				continue;
+			log_info("smr %s: member %u stands still and is left behind: it is taken in again when it goes "
+				 "on",
+				smr->name, link->id);
+		}
+		link->ends[SMR_OUT].stale = true;
+	}
+}

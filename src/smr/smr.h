@@ -1,0 +1,155 @@
+/* smr.h - the objects of a replica and how they hang together; nothing in here is seen outside of src/smr.
+ *
+ *   replica -- log region (slot.h), in a pd that only replication vqps have
+ *    |-- background region: public words, mailboxes
+ *    |-- links[], one for each other member: its process, three vqps, what the election knows of it, and how far the
+ *    |           leader has brought its log
+ *    `-- calls of the program: waiting, in the log, done
+ *
+ * Everything runs on the node's loop: what stores into the own log is what grants it away (R-S2), and the heartbeat is
+ * a turn of the loop that proposes and applies (R-S19). The pure parts are slot, members, elect, sessions. */
+#ifndef HOLDFAST_SMR_SMR_H
+#define HOLDFAST_SMR_SMR_H
+
+#include <holdfast/channel.h>
+#include <holdfast/grant.h>
+#include <holdfast/smr.h>
+
+#include "base/bytes.h"
+#include "base/list.h"
+#include "smr/link.h"
+#include "smr/members.h"
+#include "smr/sessions.h"
+#include "smr/slot.h"
+
+#define SMR_NOBODY (-1)
+
+enum smr_phase { /* of an acquisition */
+	SMR_PHASE_NONE,
+	SMR_PHASE_TAKE,    /* the own log, from everybody */
+	SMR_PHASE_ASK,     /* until a majority has granted and was read */
+	SMR_PHASE_PROMISE, /* until a majority has the promise */
+	SMR_PHASE_CATCH_UP,
+	SMR_PHASE_RECOVER,
+	SMR_PHASE_NOOP, /* until an entry of this number is decided */
+	SMR_PHASE_LEAD,
+	SMR_PHASES,
+};
+
+enum smr_giving { SMR_GIVING_NONE, SMR_GIVING_REVOKE, SMR_GIVING_GIVE };
+
+struct hf_smr {
+	struct hf_node *node;
+	struct hf_loop *loop;
+	struct hf_smr_app app;
+	void *context;
+	struct hf_smr_config config;
+	char name[16];
+	struct hf_smr_member known[HF_SMR_MEMBERS_MAX]; /* whom the program named */
+	unsigned known_count;
+	uint64_t cluster[2];
+	struct smr_geometry geometry;
+	uint8_t id;
+	uint64_t incarnation;
+	struct hf_node_listener listener;
+	struct hf_channel *channel;
+	struct hf_vpd *log_pd, *back_pd;
+	struct hf_vmr *log_mr, *back_mr, *scratch_mr, *look_mr;
+	struct hf_vcq *log_cq, *back_cq;
+	uint8_t *log, *back, *scratch, *look; /* look: where public words are read to */
+	uint32_t chunk;                       /* slots that fit the scratch memory of a link */
+	struct smr_link links[HF_SMR_MEMBERS_MAX];
+	struct hf_poller poller;
+	struct hf_timer pulse;
+	bool attached, stopping;
+	uint64_t now_ns;
+
+	enum hf_smr_role role;
+	uint64_t number, round_seen; /* ours; the highest round seen */
+	int choice;                  /* whom we would elect */
+	int leader_told;
+	uint64_t number_told;
+
+	/* the log */
+	struct smr_members members, members_before; /* newest; the one before while that is undecided */
+	uint64_t promise, commit, applied;          /* applied: of slots; next to be applied */
+	uint64_t oldest;                            /* the ring has nothing before, whatever its size */
+	uint64_t tail, recover_end;                 /* the leader's: next index; the end of what it found */
+	uint64_t reach;                             /* valid slots were seen from commit up to there, without a gap */
+	int holder;                                 /* id; SMR_NOBODY */
+	uint64_t holder_ns;                         /* since when */
+	/* an entry of several slots that is being put together */
+	uint8_t *entry, *batch, *copy; /* batch: that is about to be logged; copy: of a slot */
+	uint32_t entry_bytes, entry_requests;
+	uint64_t entry_first; /* 0: none */
+	uint8_t result[HF_SMR_RESULT_BYTES];
+	struct smr_sessions *sessions;
+
+	/* granting the own log away */
+	enum smr_giving giving;
+	int giving_to; /* the own id: taking it */
+	uint32_t giving_request;
+	bool giving_done;
+
+	/* acquiring others' */
+	enum smr_phase phase;
+	uint32_t requests;    /* counter */
+	uint64_t majority_ns; /* since when a majority is there, and the rest is waited for */
+	uint64_t recover_at, recover_last, noop_index;
+	uint64_t failed_seen_ns, detected_ns, granted_ns, granted_boot_ns;
+
+	/* leading */
+	uint64_t clock; /* of posts */
+	uint64_t commit_told, told_ns, undecided_ns;
+	uint64_t floor; /* below it a slot may be overwritten */
+	bool idle_out;
+	uint64_t idle_stamp;
+
+	/* calls */
+	struct hf_smr_call *waiting, **waiting_end; /* not in the log yet */
+	struct hf_smr_call *logged, **logged_end;   /* call.wait: the index of the last slot */
+	struct hf_smr_call *reads, **reads_end;     /* call.wait: the stamp that is needed */
+	struct hf_smr_call *done, **done_end;
+	uint32_t calls;
+	bool refused; /* a proposal, with -EAGAIN */
+
+	uint64_t seek_ns;
+	const char *reason;    /* why it stepped out */
+	const char *abort_why; /* marks: steps.h */
+	bool lost, behind;
+
+	uint64_t decided, aborted, unknown, read_count, granted;
+	unsigned failover_count;
+	struct hf_smr_failover failovers[HF_SMR_FAILOVERS];
+};
+
+static inline uint8_t *smr_slot_at(const struct hf_smr *smr, uint64_t index)
+{
+	return smr->log + SMR_LOG_SLOTS + (index & (smr->geometry.slots - 1)) * (size_t)smr->geometry.slot_bytes;
+}
+
+static inline enum smr_slot_state smr_own_slot(const struct hf_smr *smr, uint64_t index, struct smr_slot *slot_out)
+{
+	return smr_slot_judge(&smr->geometry, smr_slot_at(smr, index), index, slot_out);
+}
+
+static inline bool smr_is_known(const struct smr_link *link)
+{
+	return link->peer != NULL && smr_members_votes(&link->smr->members, link->id, link->incarnation);
+}
+
+static inline uint64_t smr_link_commit(const struct smr_link *link)
+{
+	return link->known ? link->public[SMR_PUBLIC_COMMIT] : 0;
+}
+
+static inline enum hf_smr_role smr_link_role(const struct smr_link *link)
+{
+	return (enum hf_smr_role)(link->public[SMR_PUBLIC_ROLE] & 0xff);
+}
+
+#define smr_for_links(link, smr)                                                                                       \
+	for (__typeof__(&(smr)->links[0]) link = (smr)->links; link < (smr)->links + HF_SMR_MEMBERS_MAX; link++)       \
+		if (link->peer != NULL)
+
+#endif
