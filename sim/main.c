@@ -91,6 +91,14 @@ static void print_faults(const uint64_t *faults)
 	printf("\n");
 }
 
+/* Of scenarios that count this. */
+static void print_doubt(const struct outcome *outcome)
+{
+	if (outcome->in_doubt > 0)
+		printf("faults that hit work in doubt: %" PRIu64 "; requests that failed: %" PRIu64 "\n",
+			outcome->in_doubt, outcome->failed);
+}
+
 static int run_one_seed(const struct options *options)
 {
 	struct run_result result;
@@ -101,6 +109,7 @@ static int run_one_seed(const struct options *options)
 		result.seed, result.hash, result.events, (double)result.virtual_ns / 1e9, result.outcome.operations,
 		result.outcome.failovers, result.outcome.doubled, result.outcome.unknown);
 	print_faults(result.faults);
+	print_doubt(&result.outcome);
 	if (result.violations > 0)
 		printf("VIOLATION: %s\n", result.violation);
 	return result.violations > 0;
@@ -129,6 +138,7 @@ static int run_many(const struct options *options)
 		sum.seeds, took, (double)sum.seeds / took, sum.events, (double)sum.virtual_ns / 1e9,
 		sum.outcome.operations, sum.outcome.failovers, sum.outcome.doubled, sum.outcome.unknown, sum.hash);
 	print_faults(sum.faults);
+	print_doubt(&sum.outcome);
 	for (unsigned i = 0; i < sum.kept; i++)
 		printf("VIOLATION seed %" PRIu64 ": %s\n  again: make sim SEED=%" PRIu64 " TRACE=1\n",
 			sum.violations[i].seed, sum.violations[i].violation, sum.violations[i].seed);

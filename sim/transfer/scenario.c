@@ -16,8 +16,7 @@
 #define LEASE_NS_MAX  (400 * NS_MS)
 #define STALL_NS_MIN  (500 * NS_MS)
 #define STALL_NS_MAX  (2 * NS_S)
-#define TR_FAULTS                                                                                                      \
-	(FAULT_BIT(FAULT_CUT) | FAULT_BIT(FAULT_CUT_TX) | FAULT_BIT(FAULT_CUT_RX) | FAULT_BIT(FAULT_PORT_DOWN))
+#define TR_FAULTS     (FAULT_BIT(FAULT_KINDS) - 1)
 
 /* ---- what engines say ---- */
 

@@ -32,9 +32,9 @@
 #define TR_SLOTS      8u
 #define TR_SLOT_BYTES 16384u
 #define TR_AREA_BYTES ((size_t)TR_SLOTS * TR_SLOT_BYTES)
-#define TR_BATCH      4u   /* requests */
-#define TR_BATCHES    8u   /* of a node */
-#define TR_TASKS_MAX  120u /* of a node, before the faults have healed */
+#define TR_BATCH      4u  /* requests */
+#define TR_BATCHES    8u  /* of a node */
+#define TR_TASKS_MAX  60u /* of a node, before the faults have healed */
 
 struct tr;
 struct tr_node;

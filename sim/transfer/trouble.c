@@ -27,7 +27,8 @@ static unsigned node_of(const struct tr *tr, const struct host *host)
 
 static bool is_of_process(enum fault_kind kind)
 {
-	return kind == FAULT_PAUSE || kind == FAULT_PROCESS_CRASH || kind == FAULT_HOST_STOP || kind == FAULT_NIC_CRASH;
+	return kind == FAULT_PAUSE || kind == FAULT_SUSPEND || kind == FAULT_PROCESS_CRASH || kind == FAULT_HOST_STOP ||
+	       kind == FAULT_NIC_CRASH;
 }
 
 static bool is_of_path(enum fault_kind kind)
@@ -90,11 +91,23 @@ void tr_fault_changed(struct faults *faults, const struct fault *fault, bool beg
 			}
 }
 
+/* A NIC that waits for its moment to die, and loses what it sends meanwhile. */
+static bool is_muted(const struct tr *tr, unsigned a, unsigned b, unsigned path)
+{
+	for (unsigned i = 0; i < tr->faults.count; i++) {
+		const struct fault *fault = &tr->faults.plan[i];
+
+		if (fault->mute && fault->begin.slot != 0 && befalls(tr, fault, a, b, path))
+			return true;
+	}
+	return false;
+}
+
 bool tr_path_was_well(const struct tr *tr, unsigned a, unsigned b, unsigned path, uint64_t since_ns)
 {
 	const struct tr_path *of = &tr->paths[a < b ? a : b][a < b ? b : a][path];
 
-	return of->active == 0 && (of->last_ns == 0 || of->last_ns < since_ns);
+	return of->active == 0 && (of->last_ns == 0 || of->last_ns < since_ns) && !is_muted(tr, a, b, path);
 }
 
 struct trip_path tr_path_now(const struct tr_node *node, unsigned other, unsigned rail)
@@ -107,5 +120,7 @@ struct trip_path tr_path_now(const struct tr_node *node, unsigned other, unsigne
 	bool well = !tr->network.unordered &&
 		    tr_path_was_well(tr, node->index, other, rail, now_ns > reach_ns ? now_ns - reach_ns : 0);
 
-	return (struct trip_path){.troubled = !well, .closed_ns = path->closed_ns == 0 ? 0 : now_ns - path->closed_ns};
+	return (struct trip_path){.troubled = !well,
+		.closed_ns =
+			path->closed_ns == 0 || !closes(tr, node->index, other, rail) ? 0 : now_ns - path->closed_ns};
 }

@@ -326,7 +326,8 @@ void tr_submit(struct tr_node *node, uint64_t now_ns)
 	struct world *world = tr->world;
 	unsigned other = (node->index + (unsigned)world_range(world, 1, TR_NODES - 1)) % TR_NODES, first, n;
 	struct tr_batch *batch = free_batch(node);
-	uint64_t rest_ns = world_range(world, 0, REST_NS_MAX) >> world_range(world, 0, 6);
+	uint64_t rest_ns =
+		world_range(world, 0, REST_NS_MAX) >> world_range(world, 0, world->now_ns < tr->quiet_ns ? 6 : 2);
 	uint64_t wait_ns = faults_wait_ns(&tr->faults, node->posted, TR_TASKS_MAX);
 
 	node->next_ns = now_ns + AGAIN_NS;

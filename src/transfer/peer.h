@@ -21,6 +21,7 @@ struct peer {
 	struct hf_segment segment;
 	struct rdma_peer rails[2]; /* of the transports shm and rdma */
 	struct tcp_peer tcp;
+	uint32_t first_epoch;  /* of our tcp streams, since the channel opened */
 	uint32_t fenced_epoch; /* of the peer's tcp streams: those up to it may not begin any more */
 	uint32_t released;     /* generation of our segment: no slice of the peer's is of an earlier one */
 	bool owes_release;     /* the peer waits for the same of its own */

@@ -75,6 +75,7 @@ static void describe_segment(struct hf_transfer *engine, struct wire_segment *se
 static void tell_segment(struct peer *peer)
 {
 	describe_segment(peer->engine, &peer->engine->said.segment);
+	peer->engine->said.segment.first_epoch = peer->first_epoch;
 	say(peer, WIRE_SEGMENT, &peer->engine->said);
 }
 
@@ -122,6 +123,7 @@ static void on_open(struct hf_channel *channel, struct hf_peer *node_peer, void 
 	peer->engine = engine;
 	peer->node_peer = node_peer;
 	peer->segment.peer = peer;
+	peer->first_epoch = engine->tcp.next_epoch;
 	rdma_peer_init(&peer->rails[0], &engine->shm, peer);
 	rdma_peer_init(&peer->rails[1], &engine->rdma, peer);
 	tcp_peer_init(&peer->tcp, &engine->tcp, peer);
@@ -136,6 +138,8 @@ static void hear_segment(struct peer *peer, const struct wire_segment *segment)
 
 	peer->segment.view = *segment;
 	peer->owes_release = true;
+	if (segment->first_epoch - 1 > peer->fenced_epoch)
+		peer->fenced_epoch = segment->first_epoch - 1;
 	if (engine->events.segment != NULL)
 		engine->events.segment(engine, peer->node_peer, engine->context);
 }

@@ -23,6 +23,7 @@ static const struct field segment_fields[] = {
 	FIELD_MAX(struct wire_segment, probe.bytes, PROBE_BYTES_MAX),
 	FIELD_ANY(struct wire_segment, probe.rkey),
 	FIELD_ANY(struct wire_segment, generation),
+	FIELD_RANGE(struct wire_segment, first_epoch, 1, UINT32_MAX),
 	FIELD_MAX(struct wire_segment, tcp_family, FAMILY_6),
 	FIELD_ANY(struct wire_segment, tcp_port),
 	FIELD_BYTES(struct wire_segment, tcp_host),

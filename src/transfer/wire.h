@@ -42,7 +42,8 @@ struct wire_segment {
 	uint64_t incarnation;
 	struct wire_probe probe;
 	uint32_t generation;
-	uint8_t tcp_family; /* of its tcp port: 4, 6; 0: it has none */
+	uint32_t first_epoch; /* of the sender's tcp streams: one from before these two met again is refused */
+	uint8_t tcp_family;   /* of its tcp port: 4, 6; 0: it has none */
 	uint16_t tcp_port;
 	uint8_t tcp_host[16];
 	uint16_t count;
