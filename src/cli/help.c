@@ -35,6 +35,8 @@ static const struct {
 		"  --timeout S      how long to wait for the receiver's first answer; 10 otherwise\n"
 		"  --once           end after one copy\n"
 		"  --json           print nothing but the outcome, as JSON\n"},
+	{"kv", "--config FILE\n\n"
+	       "  --config FILE   the node with its rails, and the section \"kv\" (docs/kv.md has an example)\n"},
 	{"link", "up|down NODE/RAIL [--fabric NAME] [--direction tx|rx|both] [--json]\n\n"
 		 "  --fabric NAME     needed when there is more than one fabric\n"
 		 "  --direction WAY   cut or restore only what leaves (tx) or arrives (rx); both otherwise\n"

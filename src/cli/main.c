@@ -13,6 +13,7 @@ static const struct command commands[] = {
 	{"demo", demo_command, "move files between two nodes while their rails are cut, and show that all arrived"},
 	{"transfer", transfer_command, "copy files to another node over all rails, and over tcp when none is left"},
 	{"run", run_command, "run a program written for libibverbs, as it is, on a bond of rails"},
+	{"kv", kv_command, "run a member of the replicated store, for clients of Redis"},
 	{"link", link_command, "switch a link down or up"},
 	{"links", links_command, "list the links and their states"},
 	{"devices", devices_command, "list the kinds of device and the RDMA NICs there are"},

@@ -1,0 +1,129 @@
+/* kv.h - a leaderless store: every node has every record, answers reads by itself, and starts writes (HEAL, Hermes).
+ *
+ * A store lives on a node and its loop, and talks to the stores of the other members over one vqp each. Each key is
+ * linearizable: an operation takes effect at most once, within its call (docs/kv.md has the promises and rules).
+ *
+ * Operations belong to flows. Those of one flow take effect, and are answered, in the order in which they were posted;
+ * there is no order between flows. Clients of Redis reach the same store at the address `listen`; each of their
+ * connections is a flow.
+ *
+ * All calls and callbacks are on the loop's thread. None blocks but hf_kv_open and hf_kv_close. */
+#ifndef HOLDFAST_KV_H
+#define HOLDFAST_KV_H
+
+#include <holdfast/node.h>
+
+struct hf_kv;
+struct hf_kv_flow;
+
+#define HF_KV_MEMBERS_MAX     8u
+#define HF_KV_KEY_BYTES_MAX   (16u << 10)
+#define HF_KV_VALUE_BYTES_MAX (1u << 20)
+
+struct hf_kv_member {
+	char name[HF_NAME_BYTES]; /* of its node */
+	struct hf_addr
+		control[HF_RAILS_MAX]; /* control addresses of its node; those after the first are further paths */
+	unsigned control_count;
+};
+
+/* 0 everywhere means the default. Cluster and members are the same on every node: others are refused. */
+struct hf_kv_config {
+	char cluster[HF_NAME_BYTES];
+	struct hf_kv_member members[HF_KV_MEMBERS_MAX]; /* this node among them */
+	unsigned member_count;
+	struct hf_addr listen; /* of clients of Redis; port 0: any; family AF_UNSPEC: none */
+	uint32_t store_mb;     /* memory for records; 0: 256 */
+	uint64_t replay_ns;    /* after this time a write that its coordinator does not end is replayed; 0: 50 ms */
+	uint64_t budget_ns;    /* an operation that has waited for so long is ended; 0: 5 s */
+};
+
+/* The section "kv" of a configuration file (docs/configuration.md); fills config_out with the defaults. */
+struct hf_config_section hf_kv_config_section(struct hf_kv_config *config_out);
+
+/* -EINVAL: the configuration is wrong, and the error says where. The node outlives the store. */
+int hf_kv_open(struct hf_node *node, const struct hf_kv_config *config, struct hf_kv **kv_out, struct hf_error *error);
+/* Operations that are not done are dropped without a word; flows are closed. NULL is legal. */
+void hf_kv_close(struct hf_kv *kv);
+
+/* Where clients of Redis connect to, its port included; -ENOENT: nowhere. */
+int hf_kv_address(const struct hf_kv *kv, struct hf_addr *address_out);
+
+/* ---- operations ---- */
+
+enum hf_kv_kind {
+	HF_KV_GET,    /* value */
+	HF_KV_SET,    /* with flags: a condition, and the value before it */
+	HF_KV_DELETE, /* with HF_KV_RETURN the value before it */
+	HF_KV_ADD,    /* `delta` to a decimal number; a record that is not there counts as 0 */
+	HF_KV_APPEND, /* value behind the one there is */
+	HF_KV_KINDS,
+};
+
+enum hf_kv_flag {
+	HF_KV_IF_ABSENT = 1 << 0,  /* SET: only if there is no record */
+	HF_KV_IF_PRESENT = 1 << 1, /* SET: only if there is one */
+	HF_KV_RETURN = 1 << 2,     /* SET, DELETE: the value before is returned */
+};
+
+enum hf_kv_result {
+	HF_KV_OK,
+	HF_KV_ABSENT,  /* GET, DELETE, and HF_KV_RETURN: there is, or was, no record. SET's effect is in `applied` */
+	HF_KV_UNKNOWN, /* it took effect, or will, or never does */
+	/* It did not take effect, and never will: */
+	HF_KV_LOADING,     /* this node is not yet a member */
+	HF_KV_NO_LEASE,    /* this node is cut off from the cluster */
+	HF_KV_NO_REPLICAS, /* too few members are connected */
+	HF_KV_NO_MEMORY,   /* a member has no room */
+	HF_KV_TRY_AGAIN,   /* the operation waited for its budget */
+	HF_KV_NO_NUMBER,   /* ADD: the value is no decimal number, */
+	HF_KV_OVERFLOW,    /* or the sum does not fit in 64 bits */
+	HF_KV_TOO_LARGE,   /* APPEND, SET: the value would exceed HF_KV_VALUE_BYTES_MAX */
+	HF_KV_RESULTS,
+};
+
+/* The caller's, usually within a larger struct; it, its key and its value belong to the store from hf_kv_post until
+ * done(). */
+struct hf_kv_op {
+	enum hf_kv_kind kind;
+	unsigned flags; /* enum hf_kv_flag */
+	const void *key, *value;
+	uint32_t key_bytes, value_bytes;
+	int64_t delta;
+	/* Called once, also from within hf_kv_post. May post, and free the op. */
+	void (*done)(struct hf_kv_op *op);
+	void *context;
+
+	/* The answer. The returned value is gone when done() returns. */
+	enum hf_kv_result result;
+	bool applied;         /* a SET or DELETE wrote */
+	const void *returned; /* GET, HF_KV_RETURN; NULL: none */
+	uint32_t returned_bytes;
+	int64_t number; /* ADD: the sum; APPEND: the length */
+};
+
+/* NULL: no memory. */
+struct hf_kv_flow *hf_kv_flow_open(struct hf_kv *kv);
+/* done() of its operations is not called any more, and they are the caller's again; they may still take effect. Legal
+ * within done(). NULL is legal. */
+void hf_kv_flow_close(struct hf_kv_flow *flow);
+
+/* Key: 1 to HF_KV_KEY_BYTES_MAX bytes. */
+void hf_kv_post(struct hf_kv_flow *flow, struct hf_kv_op *op);
+
+/* ---- the store as a whole ---- */
+
+struct hf_kv_status {
+	uint64_t epoch;
+	uint32_t live;          /* members whose acknowledgement a write needs, as bits by their place in the list */
+	bool serving;           /* this node answers */
+	uint64_t records, keys; /* records include deleted ones */
+	uint64_t store_used_bytes, store_bytes;
+	uint64_t writes, reads, replays, refusals; /* so far; refusals: RMWs that began again */
+};
+void hf_kv_status(const struct hf_kv *kv, struct hf_kv_status *status_out);
+
+/* A digest of all records and their timestamps: equal on members that are quiet. Reads the whole store. */
+uint64_t hf_kv_digest(const struct hf_kv *kv);
+
+#endif

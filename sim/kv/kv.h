@@ -1,0 +1,80 @@
+/* kv.h - stores of three to five nodes over two rails, and clients on every one of them, under faults. Held to:
+ *   linear       what clients saw of each key could have happened one operation after another (K1): registers with
+ *                unique values by checkers/registers.h, counters with unique additions by checkers/linear.h
+ *   refused      an operation that is told not to have taken effect did not (K1); by the same checkers
+ *   replicas     all members have the same records once all is quiet
+ *   budget       nothing waits beyond the operation's budget (K6)
+ *   liveness     when all has healed there is progress at every member
+ *
+ * Elsewhere: the programs of the nodes and their clients (kv_nodes.c), the run and the verdict (scenario_kv.c). */
+#ifndef HOLDFAST_SIM_KV_KV_H
+#define HOLDFAST_SIM_KV_KV_H
+
+#include <holdfast/kv.h>
+
+#include "sim/checkers/linear.h"
+#include "sim/checkers/registers.h"
+#include "sim/endpoint.h"
+#include "sim/faults.h"
+#include "sim/scenario.h"
+
+#define KV_NODES_MAX   5u
+#define KV_RAILS       2u
+#define KV_CLIENTS     3u /* of each node */
+#define KV_OPS         3u /* that a client has under way at most */
+#define KV_REGISTERS   5u
+#define KV_COUNTERS    3u
+#define KV_VALUE_BYTES 40000u
+
+struct kv_client;
+
+/* One operation under way. */
+struct kv_call {
+	struct kv_client *client;
+	struct hf_kv_op op;
+	bool busy, counts; /* counts: of a counter */
+	unsigned key;      /* of the registers, or of the counters */
+	size_t index;      /* in its history */
+	uint64_t value, posted_ns;
+	char key_text[16];
+	char text[KV_VALUE_BYTES];
+};
+
+struct kv_node;
+
+struct kv_client {
+	struct kv_node *node;
+	struct hf_kv_flow *flow;
+	struct kv_call calls[KV_OPS];
+	uint64_t next_ns, rest_ns_max;
+	unsigned depth; /* calls under way at most */
+};
+
+struct kv_cluster;
+
+struct kv_node {
+	struct kv_cluster *all;
+	unsigned index;
+	struct endpoint endpoint;
+	struct hf_kv *kv;
+	struct kv_client clients[KV_CLIENTS];
+	uint64_t done_since_quiet;
+};
+
+struct kv_cluster {
+	struct world *world;
+	struct network network;
+	struct faults faults;
+	struct outcome *outcome;
+	struct kv_node nodes[KV_NODES_MAX];
+	unsigned count;
+	struct registers registers[KV_REGISTERS];
+	struct linear counters[KV_COUNTERS];
+	uint64_t values; /* given out so far */
+	uint64_t node_budget_ns, op_budget_ns, replay_ns;
+	bool stopping;
+};
+
+extern const struct program kv_program; /* kv_nodes.c; its context is a struct kv_node */
+
+#endif

@@ -1,0 +1,282 @@
+/* A node with its store, and the clients that live in its process. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/ensure.h"
+#include "sim/kv/kv.h"
+
+#define CONTROL_PORT    7000u
+#define HEARTBEAT_NS    (5 * NS_MS)
+#define FAILBACK_NS     (20 * NS_MS)
+#define QP_TIMEOUT      8 /* 1 ms */
+#define QP_RETRY_CNT    2
+#define BUDGET_SLACK_NS (100 * NS_MS)
+#define NEVER           UINT64_MAX /* of the values of counters: what no CAS compares with */
+
+/* ---- answers ---- */
+
+static bool never_happened(enum hf_kv_result result)
+{
+	return result != HF_KV_OK && result != HF_KV_ABSENT && result != HF_KV_UNKNOWN;
+}
+
+static uint64_t number_in(const struct hf_kv_op *op)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%.*s", (int)(op->returned_bytes < 23 ? op->returned_bytes : 23),
+		(const char *)op->returned);
+	return op->returned == NULL ? 0 : strtoull(text, NULL, 10);
+}
+
+static void end_counted(struct kv_cluster *all, struct kv_call *call)
+{
+	struct linear *linear = &all->counters[call->key];
+	const struct hf_kv_op *op = &call->op;
+
+	if (op->result == HF_KV_UNKNOWN)
+		return;
+	if (never_happened(op->result))
+		linear_withdraw(linear, call->index);
+	else if (op->kind == HF_KV_ADD)
+		linear_complete(linear, call->index, (uint64_t)op->number - call->value, all->world->now_ns);
+	else
+		linear_complete(linear, call->index, number_in(op), all->world->now_ns);
+}
+
+static void end_registered(struct kv_cluster *all, struct kv_call *call)
+{
+	const struct hf_kv_op *op = &call->op;
+
+	registers_end(&all->registers[call->key], call->index,
+		op->result == HF_KV_UNKNOWN  ? REGISTERS_UNKNOWN
+		: never_happened(op->result) ? REGISTERS_REFUSED
+					     : REGISTERS_DONE,
+		number_in(op), all->world->now_ns);
+}
+
+static void done(struct hf_kv_op *op)
+{
+	struct kv_call *call = container_of(op, struct kv_call, op);
+	struct kv_node *node = call->client->node;
+	struct kv_cluster *all = node->all;
+	uint64_t took_ns = all->world->now_ns - call->posted_ns;
+
+	world_note(all->world, "kv-done", op->result);
+	if (call->counts)
+		end_counted(all, call);
+	else
+		end_registered(all, call);
+	if (took_ns > all->op_budget_ns + BUDGET_SLACK_NS + process_paused_ns(node->endpoint.process))
+		world_violate(all->world, "budget", "an operation took %.3f s", (double)took_ns / 1e9);
+	all->outcome->unknown += op->result == HF_KV_UNKNOWN;
+	all->outcome->refused += never_happened(op->result);
+	if (op->result == HF_KV_OK || op->result == HF_KV_ABSENT) {
+		all->outcome->operations++;
+		node->done_since_quiet += all->world->now_ns >= all->faults.quiet_ns;
+	}
+	call->busy = false;
+}
+
+/* ---- requests ---- */
+
+static void fill_counted(struct kv_cluster *all, struct kv_call *call)
+{
+	struct hf_kv_op *op = &call->op;
+
+	call->key = (unsigned)world_range(all->world, 0, KV_COUNTERS - 1);
+	snprintf(call->key_text, sizeof(call->key_text), "counter%u", call->key);
+	op->kind = world_chance(all->world, 600000) ? HF_KV_ADD : HF_KV_GET;
+	call->value = world_range(all->world, 1, 1ull << 40);
+	op->delta = (int64_t)call->value;
+	call->index =
+		linear_post(&all->counters[call->key], op->kind == HF_KV_GET, call->value, NEVER, all->world->now_ns);
+}
+
+static void fill_registered(struct kv_cluster *all, struct kv_call *call)
+{
+	struct hf_kv_op *op = &call->op;
+	uint64_t kind = world_range(all->world, 0, 99);
+	size_t bytes;
+
+	call->key = (unsigned)world_range(all->world, 0, KV_REGISTERS - 1);
+	snprintf(call->key_text, sizeof(call->key_text), "register%u", call->key);
+	op->kind = kind < 50 ? HF_KV_GET : HF_KV_SET;
+	op->flags = kind >= 90 ? HF_KV_RETURN : 0;
+	call->value = op->kind == HF_KV_SET ? ++all->values : 0;
+	if (op->kind == HF_KV_SET) {
+		bytes = (size_t)snprintf(call->text, sizeof(call->text), "%" PRIu64 ":", call->value);
+		if (world_chance(all->world, 300000)) {
+			size_t more = (size_t)world_range(
+				all->world, 0, world_chance(all->world, 100000) ? KV_VALUE_BYTES - bytes : 500);
+
+			memset(call->text + bytes, '.', more);
+			bytes += more;
+		}
+		op->value = call->text;
+		op->value_bytes = (uint32_t)bytes;
+	}
+	call->index = registers_post(&all->registers[call->key], op->kind == HF_KV_SET,
+		op->kind == HF_KV_GET || op->flags != 0, call->value, all->world->now_ns);
+}
+
+static void post(struct kv_client *client, struct kv_call *call)
+{
+	struct kv_cluster *all = client->node->all;
+
+	call->client = client;
+	call->op = (struct hf_kv_op){.done = done};
+	call->counts = world_chance(all->world, 350000);
+	if (call->counts)
+		fill_counted(all, call);
+	else
+		fill_registered(all, call);
+	call->op.key = call->key_text;
+	call->op.key_bytes = (uint32_t)strlen(call->key_text);
+	call->busy = true;
+	call->posted_ns = all->world->now_ns;
+	hf_kv_post(client->flow, &call->op);
+}
+
+/* ---- the program ---- */
+
+static bool run_client(struct kv_client *client, uint64_t now_ns)
+{
+	struct kv_cluster *all = client->node->all;
+	unsigned busy = 0;
+
+	if (all->stopping || now_ns < client->next_ns)
+		return false;
+	for (unsigned i = 0; i < KV_OPS; i++)
+		busy += client->calls[i].busy;
+	for (unsigned i = 0; i < KV_OPS && busy < client->depth; i++)
+		if (!client->calls[i].busy) {
+			post(client, &client->calls[i]);
+			busy++;
+		}
+	client->next_ns = now_ns + world_range(all->world, 1, client->rest_ns_max);
+	return true;
+}
+
+static enum hf_poll poll_node(struct hf_poller *poller, uint64_t now_ns)
+{
+	struct kv_node *node = container_of(poller, struct kv_node, endpoint.poller);
+	bool busy = false;
+
+	for (unsigned i = 0; i < KV_CLIENTS; i++)
+		busy |= run_client(&node->clients[i], now_ns);
+	return busy ? HF_BUSY : HF_IDLE;
+}
+
+static bool arm_node(struct hf_poller *poller)
+{
+	struct kv_node *node = container_of(poller, struct kv_node, endpoint.poller);
+	uint64_t due_ns = UINT64_MAX;
+
+	for (unsigned i = 0; i < KV_CLIENTS; i++)
+		if (node->clients[i].next_ns < due_ns)
+			due_ns = node->clients[i].next_ns;
+	if (!node->all->stopping)
+		hf_loop_set_timer(node->endpoint.loop, &node->endpoint.timer, due_ns);
+	return true;
+}
+
+static struct hf_addr address_of(const struct kv_cluster *all, unsigned node, unsigned rail, uint16_t port)
+{
+	struct hf_addr address = all->network.ports[rail * all->count + node].address;
+
+	hf_addr_set_port(&address, port);
+	return address;
+}
+
+static void configure_node(const struct kv_node *node, struct hf_node_config *config)
+{
+	*config = (struct hf_node_config){.rail_count = KV_RAILS,
+		.policy = HF_POLICY_VARUNA,
+		.heartbeat_ns = HEARTBEAT_NS,
+		.heartbeat_misses = 4,
+		.failback_ns = FAILBACK_NS,
+		.budget_ns = node->all->node_budget_ns,
+		.timeout = QP_TIMEOUT,
+		.retry_cnt = QP_RETRY_CNT};
+	snprintf(config->name, sizeof(config->name), "%s", node->endpoint.host.name);
+	for (unsigned i = 0; i < KV_RAILS; i++) {
+		struct hf_rail_config *rail = &config->rails[i];
+
+		snprintf(rail->name, sizeof(rail->name), "r%u", i);
+		snprintf(rail->kind, sizeof(rail->kind), "soft");
+		rail->address = address_of(node->all, node->index, i, 0);
+		rail->control = address_of(node->all, node->index, i, CONTROL_PORT);
+		rail->mtu = IBV_MTU_1024;
+	}
+}
+
+static void configure_store(const struct kv_cluster *all, struct hf_kv_config *config)
+{
+	*config = (struct hf_kv_config){
+		.member_count = all->count, .store_mb = 1, .replay_ns = all->replay_ns, .budget_ns = all->op_budget_ns};
+	snprintf(config->cluster, sizeof(config->cluster), "sim");
+	for (unsigned i = 0; i < all->count; i++) {
+		struct hf_kv_member *member = &config->members[i];
+
+		snprintf(member->name, sizeof(member->name), "%s", all->nodes[i].endpoint.host.name);
+		member->control_count = KV_RAILS;
+		for (unsigned k = 0; k < KV_RAILS; k++)
+			member->control[k] = address_of(all, i, k, CONTROL_PORT);
+	}
+}
+
+static int start_clients(struct kv_node *node)
+{
+	struct world *world = node->all->world;
+
+	for (unsigned i = 0; i < KV_CLIENTS; i++) {
+		struct kv_client *client = &node->clients[i];
+
+		memset(client, 0, sizeof(*client));
+		client->node = node;
+		client->flow = hf_kv_flow_open(node->kv);
+		client->depth = (unsigned)world_range(world, 1, KV_OPS);
+		client->rest_ns_max = 4 * NS_MS << world_range(world, 0, 3);
+		if (client->flow == NULL)
+			return -1;
+	}
+	return 0;
+}
+
+static int start_node(struct process *process, void *context)
+{
+	struct kv_node *node = context;
+	struct hf_node_config config;
+	struct hf_kv_config store;
+	struct hf_error error = {0};
+	int rc;
+
+	(void)process;
+	configure_node(node, &config);
+	configure_store(node->all, &store);
+	rc = endpoint_open(&node->endpoint, &config, NULL, NULL, 16);
+	if (rc == 0 && (rc = hf_kv_open(node->endpoint.node, &store, &node->kv, &error)) != 0)
+		world_violate(node->all->world, "start", "%s", error.text);
+	if (rc == 0)
+		rc = start_clients(node);
+	if (rc == 0)
+		endpoint_run(&node->endpoint, poll_node, arm_node);
+	return rc;
+}
+
+static void stop_node(struct process *process, void *context)
+{
+	struct kv_node *node = context;
+
+	(void)process;
+	hf_kv_close(node->kv);
+	node->kv = NULL;
+	memset(node->clients, 0, sizeof(node->clients));
+	if (node->endpoint.loop != NULL)
+		endpoint_close(&node->endpoint);
+}
+
+const struct program kv_program = {.name = "kv", .start = start_node, .stop = stop_node};

@@ -1,0 +1,89 @@
+/* Keys that wait for something: found by their entry in the index, or by the number that peers know a write by. */
+#include <stdlib.h>
+
+#include "base/ensure.h"
+#include "kv/engine.h"
+
+static struct busy *make(struct hf_kv *kv)
+{
+	struct busy *busy;
+
+	if (kv->busy_count == kv->busy_room) {
+		uint32_t room = kv->busy_room == 0 ? 256 : 2 * kv->busy_room;
+		struct busy **all = realloc(kv->busy, room * sizeof(*all));
+
+		if (all == NULL)
+			return NULL;
+		kv->busy = all;
+		kv->busy_room = room;
+	}
+	busy = calloc(1, sizeof(*busy));
+	if (busy == NULL)
+		return NULL;
+	busy->number = kv->busy_count;
+	list_init(&busy->invalid);
+	list_init(&busy->waiters);
+	list_init(&busy->flight);
+	kv->busy[kv->busy_count++] = busy;
+	return busy;
+}
+
+struct busy *kv_busy_find(const struct hf_kv *kv, uint32_t entry)
+{
+	return kv->busy_of[entry] == 0 ? NULL : kv->busy[kv->busy_of[entry] - 1];
+}
+
+struct busy *kv_busy_get(struct hf_kv *kv, uint32_t entry)
+{
+	struct busy *busy = kv_busy_find(kv, entry);
+
+	if (busy != NULL)
+		return busy;
+	if (kv->busy_free != 0) {
+		busy = kv->busy[kv->busy_free - 1];
+		kv->busy_free = busy->entry;
+	} else {
+		busy = make(kv);
+	}
+	if (busy == NULL)
+		return NULL;
+	busy->used = true;
+	busy->entry = entry;
+	kv->busy_of[entry] = busy->number + 1;
+	return busy;
+}
+
+struct busy *kv_busy_of_write(const struct hf_kv *kv, uint64_t write)
+{
+	uint32_t number = (uint32_t)write;
+	struct busy *busy = number < kv->busy_count ? kv->busy[number] : NULL;
+
+	if (busy == NULL || !busy->used || busy->write.state == KV_WRITE_NONE || busy_write_number(busy) != write)
+		return NULL;
+	return busy;
+}
+
+void kv_busy_leave(struct hf_kv *kv, struct busy *busy)
+{
+	if (!busy->used || busy->write.state != KV_WRITE_NONE || !list_empty(&busy->invalid) ||
+		!list_empty(&busy->waiters))
+		return;
+	ensure(busy->used && list_empty(&busy->flight) && busy->inv == NULL && busy->op == NULL);
+	busy->used = false;
+	kv->busy_of[busy->entry] = 0;
+	busy->entry = kv->busy_free;
+	kv->busy_free = busy->number + 1;
+}
+
+void kv_busy_free_all(struct hf_kv *kv)
+{
+	for (uint32_t i = 0; i < kv->busy_count; i++) {
+		free(kv->busy[i]->inv);
+		free(kv->busy[i]);
+	}
+	free(kv->busy);
+	free(kv->busy_of);
+	kv->busy = NULL;
+	kv->busy_of = NULL;
+	kv->busy_count = 0;
+}

@@ -1,0 +1,69 @@
+/* clients.h - connections of clients of Redis: requests in, replies out in their order, everything bounded.
+ *
+ * A connection is a flow. Its requests are read while fewer than CLIENT_PENDING_MAX operations of it are under way and
+ * what it has not taken is less than CLIENT_OUT_BYTES; a client that takes nothing for CLIENT_STUCK_NS is closed, and
+ * so is one of whose write nobody knows the outcome. Owned by the kv's loop. */
+#ifndef HOLDFAST_KV_CLIENTS_H
+#define HOLDFAST_KV_CLIENTS_H
+
+#include "kv/engine.h"
+#include "net/resp.h"
+#include "net/resp_out.h"
+
+#define CLIENTS_MAX          1000u
+#define CLIENT_ARGS_MAX      2048u
+#define CLIENT_REQUEST_BYTES (8u << 20)
+#define CLIENT_PENDING_MAX   1024u
+#define CLIENT_OUT_BYTES     (1u << 20)
+#define CLIENT_STUCK_NS      30000000000ull
+
+struct client;
+
+/* One key of a request, or a reply that waits for those before it. */
+struct pending {
+	struct hf_kv_op op;
+	struct client *client;
+	struct list node;
+	void (*reply)(struct pending *pending, struct resp_out *out);
+	unsigned index, count; /* of the keys of the request */
+	struct resp_out after; /* replies to requests that need no record, behind this one */
+	uint8_t bytes[];       /* key, value */
+};
+
+struct client {
+	struct clients *clients;
+	struct hf_io *io;
+	struct hf_watch watch;
+	struct hf_timer timer;
+	struct list node, dirty;
+	struct hf_kv_flow *flow;
+	struct list pendings;
+	unsigned pending_count;
+	struct resp_request request;
+	struct resp_arg args[CLIENT_ARGS_MAX];
+	uint8_t *in;
+	size_t in_bytes, in_room;
+	struct resp_out out;
+	int64_t sum;              /* of the keys of a request so far */
+	enum hf_kv_result failed; /* likewise: the first error */
+	bool resp3, quitting, broken;
+};
+
+int kv_clients_open(
+	struct hf_kv *kv, const struct hf_addr *address, struct clients **clients_out, struct hf_error *error);
+void kv_clients_close(struct clients *clients); /* NULL is legal */
+/* Sends what was answered since. True: something was. */
+bool kv_clients_turn(struct clients *clients);
+int kv_clients_address(const struct clients *clients, struct hf_addr *address_out);
+unsigned kv_clients_count(const struct clients *clients);
+struct hf_kv *kv_clients_kv(const struct clients *clients);
+
+void kv_clients_set_dirty(struct client *client); /* it has something to be sent, or to be closed for */
+
+/* ---- commands.c ---- */
+/* Answers a request, or begins its operations. */
+void kv_commands_run(struct client *client, const uint8_t *data);
+/* A reply that needs no record: at once, or behind those that are under way. */
+struct resp_out *kv_commands_out(struct client *client);
+
+#endif

@@ -1,0 +1,594 @@
+/* What each command of Redis means here. A request becomes one operation for each of its keys, or is answered at once
+ * when it needs no record. Operations of a flow end in order, so replies are written as they end. */
+#include <holdfast/metrics.h>
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/ensure.h"
+#include "kv/clients.h"
+
+/* A request: its arguments, the command's name first. */
+struct request {
+	struct client *client;
+	const uint8_t *data;
+	unsigned count;
+};
+
+static const uint8_t *arg(const struct request *request, unsigned i, uint32_t *bytes_out)
+{
+	*bytes_out = request->client->args[i].bytes;
+	return request->data + request->client->args[i].at;
+}
+
+static bool arg_is(const struct request *request, unsigned i, const char *word)
+{
+	uint32_t bytes;
+	const uint8_t *at = arg(request, i, &bytes);
+
+	return strlen(word) == bytes && strncasecmp((const char *)at, word, bytes) == 0;
+}
+
+struct resp_out *kv_commands_out(struct client *client)
+{
+	if (list_empty(&client->pendings))
+		return &client->out;
+	return &container_of(client->pendings.prev, struct pending, node)->after;
+}
+
+/* ---- replies ---- */
+
+static void reply_null(const struct client *client, struct resp_out *out)
+{
+	if (client->resp3)
+		resp_out_raw(out, "_\r\n", 3);
+	else
+		resp_out_null(out);
+}
+
+static void reply_error(struct resp_out *out, enum hf_kv_result result)
+{
+	static const char *const words[HF_KV_RESULTS] = {
+		[HF_KV_LOADING] = "LOADING this node is not yet a member; ask another one",
+		[HF_KV_NO_LEASE] = "CLUSTERDOWN this node is cut off from the cluster; ask another one",
+		[HF_KV_NO_REPLICAS] = "NOREPLICAS too few members are connected to write",
+		[HF_KV_NO_MEMORY] = "OOM a member has no room for this record; delete some, or raise store_mb",
+		[HF_KV_TRY_AGAIN] = "TRYAGAIN the record was not free in time; nothing was done",
+		[HF_KV_NO_NUMBER] = "ERR value is not an integer or out of range",
+		[HF_KV_OVERFLOW] = "ERR increment or decrement would overflow",
+		[HF_KV_TOO_LARGE] = "ERR a value has at most 1048576 bytes here",
+	};
+
+	ensure(words[result] != NULL);
+	resp_out_error(out, "%s", words[result]);
+}
+
+static void reply_value(struct pending *pending, struct resp_out *out)
+{
+	if (pending->op.returned == NULL)
+		reply_null(pending->client, out);
+	else
+		resp_out_bulk(out, pending->op.returned, pending->op.returned_bytes);
+}
+
+/* Of SET: with GET the value before it, else whether it was set. */
+static void reply_set(struct pending *pending, struct resp_out *out)
+{
+	if ((pending->op.flags & HF_KV_RETURN) != 0)
+		reply_value(pending, out);
+	else if (pending->op.applied)
+		resp_out_simple(out, "OK");
+	else
+		reply_null(pending->client, out);
+}
+
+static void reply_applied(struct pending *pending, struct resp_out *out)
+{
+	resp_out_integer(out, pending->op.applied);
+}
+
+static void reply_number(struct pending *pending, struct resp_out *out)
+{
+	resp_out_integer(out, pending->op.number);
+}
+
+static void reply_length(struct pending *pending, struct resp_out *out)
+{
+	resp_out_integer(out, pending->op.returned_bytes);
+}
+
+static void reply_type(struct pending *pending, struct resp_out *out)
+{
+	resp_out_simple(out, pending->op.returned == NULL ? "none" : "string");
+}
+
+/* Of commands with several keys: the last key's end has the answer, or the first error. */
+static void reply_ok(struct pending *pending, struct resp_out *out)
+{
+	if (pending->index == pending->count - 1)
+		resp_out_simple(out, "OK");
+}
+
+static void reply_sum(struct pending *pending, struct resp_out *out)
+{
+	pending->client->sum += pending->op.kind == HF_KV_GET ? pending->op.returned != NULL : pending->op.applied;
+	if (pending->index == pending->count - 1)
+		resp_out_integer(out, pending->client->sum);
+}
+
+static void reply_element(struct pending *pending, struct resp_out *out)
+{
+	if (pending->index == 0)
+		resp_out_array(out, pending->count);
+	reply_value(pending, out);
+}
+
+static bool is_error(enum hf_kv_result result)
+{
+	return result != HF_KV_OK && result != HF_KV_ABSENT;
+}
+
+static void done(struct hf_kv_op *op)
+{
+	struct pending *pending = container_of(op, struct pending, op);
+	struct client *client = pending->client;
+	struct resp_out *out = &client->out;
+
+	if (pending->index == 0) {
+		client->sum = 0;
+		client->failed = HF_KV_OK;
+	}
+	if (client->broken || op->result == HF_KV_UNKNOWN) {
+		client->broken = true; /* not knowing closes the connection without a reply */
+	} else if (pending->reply == reply_element && is_error(op->result)) {
+		if (pending->index == 0)
+			resp_out_array(out, pending->count);
+		reply_error(out, op->result);
+	} else {
+		if (is_error(op->result) && client->failed == HF_KV_OK)
+			client->failed = op->result;
+		if (client->failed == HF_KV_OK)
+			pending->reply(pending, out);
+		else if (pending->index == pending->count - 1)
+			reply_error(out, client->failed);
+	}
+	if (!client->broken && pending->after.bytes > 0)
+		resp_out_raw(out, pending->after.data, pending->after.bytes);
+	client->out.failed |= pending->after.failed;
+	resp_out_free(&pending->after);
+	list_remove(&pending->node);
+	client->pending_count--;
+	kv_clients_set_dirty(client);
+	free(pending);
+}
+
+/* ---- operations ---- */
+
+/* Null arguments have index 0: there is none. */
+static struct pending *make(
+	const struct request *request, enum hf_kv_kind kind, unsigned flags, unsigned key, unsigned value)
+{
+	uint32_t key_bytes, value_bytes = 0;
+	const uint8_t *key_at = arg(request, key, &key_bytes), *value_at = NULL;
+	struct pending *pending;
+
+	if (value != 0)
+		value_at = arg(request, value, &value_bytes);
+	pending = malloc(sizeof(*pending) + key_bytes + value_bytes);
+	if (pending == NULL)
+		return NULL;
+	*pending = (struct pending){.op = {.kind = kind,
+					    .flags = flags,
+					    .key = pending->bytes,
+					    .key_bytes = key_bytes,
+					    .value = pending->bytes + key_bytes,
+					    .value_bytes = value_bytes,
+					    .done = done},
+		.client = request->client,
+		.count = 1};
+	memcpy(pending->bytes, key_at, key_bytes);
+	if (value_bytes > 0)
+		memcpy(pending->bytes + key_bytes, value_at, value_bytes);
+	return pending;
+}
+
+static void post(struct pending *pending, void (*reply)(struct pending *pending, struct resp_out *out))
+{
+	struct client *client = pending->client;
+
+	pending->reply = reply;
+	list_push_back(&client->pendings, &pending->node);
+	client->pending_count++;
+	hf_kv_post(client->flow, &pending->op);
+}
+
+static void no_memory(struct client *client)
+{
+	client->broken = true; /* its replies would no longer match its requests */
+	kv_clients_set_dirty(client);
+}
+
+static bool keys_are_right(const struct request *request, unsigned from, unsigned step)
+{
+	for (unsigned i = from; i < request->count; i += step)
+		if (request->client->args[i].bytes == 0 || request->client->args[i].bytes > HF_KV_KEY_BYTES_MAX) {
+			resp_out_error(kv_commands_out(request->client), "ERR a key has 1 to %u bytes here",
+				HF_KV_KEY_BYTES_MAX);
+			return false;
+		}
+	return true;
+}
+
+/* One operation for each key; values lie behind their keys when step is 2. */
+static void each(const struct request *request, enum hf_kv_kind kind, unsigned step,
+	void (*reply)(struct pending *pending, struct resp_out *out))
+{
+	unsigned n = (request->count - 1) / step;
+
+	if (!keys_are_right(request, 1, step))
+		return;
+	for (unsigned i = 0; i < n; i++) {
+		struct pending *pending = make(request, kind, 0, 1 + i * step, step == 2 ? 2 + i * step : 0);
+
+		if (pending == NULL) {
+			no_memory(request->client);
+			return;
+		}
+		pending->index = i;
+		pending->count = n;
+		post(pending, reply);
+	}
+}
+
+static void one(const struct request *request, enum hf_kv_kind kind, unsigned flags, unsigned value, int64_t delta,
+	void (*reply)(struct pending *pending, struct resp_out *out))
+{
+	struct pending *pending;
+
+	if (!keys_are_right(request, 1, request->count))
+		return;
+	pending = make(request, kind, flags, 1, value);
+	if (pending == NULL) {
+		no_memory(request->client);
+		return;
+	}
+	pending->op.delta = delta;
+	post(pending, reply);
+}
+
+static void run_get(const struct request *request)
+{
+	one(request, HF_KV_GET, 0, 0, 0, reply_value);
+}
+
+static void run_set(const struct request *request)
+{
+	unsigned flags = 0;
+
+	for (unsigned i = 3; i < request->count; i++) {
+		if (arg_is(request, i, "NX"))
+			flags |= HF_KV_IF_ABSENT;
+		else if (arg_is(request, i, "XX"))
+			flags |= HF_KV_IF_PRESENT;
+		else if (arg_is(request, i, "GET"))
+			flags |= HF_KV_RETURN;
+		else if (arg_is(request, i, "KEEPTTL"))
+			continue;
+		else if (arg_is(request, i, "EX") || arg_is(request, i, "PX") || arg_is(request, i, "EXAT") ||
+			 arg_is(request, i, "PXAT")) {
+			resp_out_error(kv_commands_out(request->client),
+				"ERR records do not expire here; delete them instead");
+			return;
+		} else {
+			resp_out_error(kv_commands_out(request->client), "ERR syntax error");
+			return;
+		}
+	}
+	if ((flags & HF_KV_IF_ABSENT) != 0 && (flags & HF_KV_IF_PRESENT) != 0)
+		resp_out_error(kv_commands_out(request->client), "ERR syntax error");
+	else
+		one(request, HF_KV_SET, flags, 2, 0, reply_set);
+}
+
+static void run_setnx(const struct request *request)
+{
+	one(request, HF_KV_SET, HF_KV_IF_ABSENT, 2, 0, reply_applied);
+}
+
+static void run_getset(const struct request *request)
+{
+	one(request, HF_KV_SET, HF_KV_RETURN, 2, 0, reply_value);
+}
+
+static void run_getdel(const struct request *request)
+{
+	one(request, HF_KV_DELETE, HF_KV_RETURN, 0, 0, reply_value);
+}
+
+static void run_mget(const struct request *request)
+{
+	each(request, HF_KV_GET, 1, reply_element);
+}
+
+static void run_mset(const struct request *request)
+{
+	if (request->count % 2 == 0)
+		resp_out_error(kv_commands_out(request->client), "ERR wrong number of arguments for 'mset' command");
+	else
+		each(request, HF_KV_SET, 2, reply_ok);
+}
+
+static void run_del(const struct request *request)
+{
+	each(request, HF_KV_DELETE, 1, reply_sum);
+}
+
+static void run_exists(const struct request *request)
+{
+	each(request, HF_KV_GET, 1, reply_sum);
+}
+
+static void run_append(const struct request *request)
+{
+	one(request, HF_KV_APPEND, 0, 2, 0, reply_number);
+}
+
+static void run_strlen(const struct request *request)
+{
+	one(request, HF_KV_GET, 0, 0, 0, reply_length);
+}
+
+static void run_type(const struct request *request)
+{
+	one(request, HF_KV_GET, 0, 0, 0, reply_type);
+}
+
+static void run_incr(const struct request *request)
+{
+	one(request, HF_KV_ADD, 0, 0, 1, reply_number);
+}
+
+static void run_decr(const struct request *request)
+{
+	one(request, HF_KV_ADD, 0, 0, -1, reply_number);
+}
+
+static void add(const struct request *request, bool negative)
+{
+	uint32_t bytes;
+	const uint8_t *at = arg(request, 2, &bytes);
+	int64_t delta;
+
+	if (!resp_number(at, bytes, &delta) || (negative && delta == INT64_MIN))
+		resp_out_error(kv_commands_out(request->client), "ERR value is not an integer or out of range");
+	else
+		one(request, HF_KV_ADD, 0, 0, negative ? -delta : delta, reply_number);
+}
+
+static void run_incrby(const struct request *request)
+{
+	add(request, false);
+}
+
+static void run_decrby(const struct request *request)
+{
+	add(request, true);
+}
+
+/* ---- the session, and the store as a whole ---- */
+
+static void run_ping(const struct request *request)
+{
+	uint32_t bytes;
+
+	if (request->count == 1)
+		resp_out_simple(kv_commands_out(request->client), "PONG");
+	else
+		resp_out_bulk(
+			kv_commands_out(request->client), arg(request, 1, &bytes), request->client->args[1].bytes);
+}
+
+static void run_echo(const struct request *request)
+{
+	uint32_t bytes;
+	const uint8_t *at = arg(request, 1, &bytes);
+
+	resp_out_bulk(kv_commands_out(request->client), at, bytes);
+}
+
+static void run_quit(const struct request *request)
+{
+	resp_out_simple(kv_commands_out(request->client), "OK");
+	request->client->quitting = true;
+}
+
+static void run_select(const struct request *request)
+{
+	if (arg_is(request, 1, "0"))
+		resp_out_simple(kv_commands_out(request->client), "OK");
+	else
+		resp_out_error(kv_commands_out(request->client), "ERR DB index is out of range");
+}
+
+static void run_client(const struct request *request)
+{
+	struct resp_out *out = kv_commands_out(request->client);
+
+	if (arg_is(request, 1, "SETNAME") || arg_is(request, 1, "SETINFO") || arg_is(request, 1, "NO-EVICT") ||
+		arg_is(request, 1, "NO-TOUCH"))
+		resp_out_simple(out, "OK");
+	else if (arg_is(request, 1, "GETNAME"))
+		reply_null(request->client, out);
+	else if (arg_is(request, 1, "ID"))
+		resp_out_integer(out, 1);
+	else
+		resp_out_error(out, "ERR of CLIENT there are SETNAME, SETINFO, GETNAME and ID here");
+}
+
+static void run_command(const struct request *request)
+{
+	if (request->count > 1 && arg_is(request, 1, "COUNT"))
+		resp_out_integer(kv_commands_out(request->client), 0);
+	else
+		resp_out_array(kv_commands_out(request->client), 0);
+}
+
+/* redis-benchmark asks for `save` and `appendonly`. */
+static void run_config(const struct request *request)
+{
+	struct resp_out *out = kv_commands_out(request->client);
+	uint32_t bytes;
+	const uint8_t *at;
+
+	if (!arg_is(request, 1, "GET") || request->count != 3) {
+		resp_out_error(out, "ERR the configuration is a file here; of CONFIG there is only GET");
+		return;
+	}
+	at = arg(request, 2, &bytes);
+	resp_out_array(out, 2);
+	resp_out_bulk(out, at, bytes);
+	resp_out_text(out, arg_is(request, 2, "appendonly") ? "no" : "");
+}
+
+static void hello_pair(struct resp_out *out, const char *name, const char *value)
+{
+	resp_out_text(out, name);
+	resp_out_text(out, value);
+}
+
+static void run_hello(const struct request *request)
+{
+	struct client *client = request->client;
+	struct resp_out *out = kv_commands_out(client);
+
+	if (request->count > 1 && !arg_is(request, 1, "2") && !arg_is(request, 1, "3")) {
+		resp_out_error(out, "NOPROTO unsupported protocol version");
+		return;
+	}
+	if (request->count > 1)
+		client->resp3 = arg_is(request, 1, "3");
+	if (client->resp3)
+		resp_out_raw(out, "%5\r\n", 4);
+	else
+		resp_out_array(out, 10);
+	hello_pair(out, "server", "redis"); /* clients look for this name */
+	hello_pair(out, "version", "7.0.0");
+	resp_out_text(out, "proto");
+	resp_out_integer(out, client->resp3 ? 3 : 2);
+	hello_pair(out, "mode", "standalone");
+	hello_pair(out, "role", "master");
+}
+
+static void run_info(const struct request *request)
+{
+	struct clients *clients = request->client->clients;
+	struct hf_kv_status status;
+	char text[1024];
+	int n;
+
+	hf_kv_status(kv_clients_kv(clients), &status);
+	n = snprintf(text, sizeof(text),
+		"# Server\r\nredis_version:7.0.0\r\nserver_name:holdfast\r\n# Clients\r\nconnected_clients:%u\r\n"
+		"# Memory\r\nused_memory:%" PRIu64 "\r\nmaxmemory:%" PRIu64 "\r\n# Persistence\r\nmedia:none\r\n"
+		"# Replication\r\nrole:master\r\nepoch:%" PRIu64 "\r\nlive:0x%x\r\nserving:%u\r\n"
+		"# Stats\r\nwrites:%" PRIu64 "\r\nreads:%" PRIu64 "\r\nreplays:%" PRIu64 "\r\nrefusals:%" PRIu64
+		"\r\n# Keyspace\r\ndb0:keys=%" PRIu64 ",expires=0,avg_ttl=0\r\n",
+		kv_clients_count(clients), status.store_used_bytes, status.store_bytes, status.epoch, status.live,
+		status.serving, status.writes, status.reads, status.replays, status.refusals, status.keys);
+	resp_out_bulk(kv_commands_out(request->client), text, (size_t)n);
+}
+
+static void run_dbsize(const struct request *request)
+{
+	struct hf_kv_status status;
+
+	hf_kv_status(kv_clients_kv(request->client->clients), &status);
+	resp_out_integer(kv_commands_out(request->client), (int64_t)status.keys);
+}
+
+static void run_digest(const struct request *request)
+{
+	char text[20];
+
+	snprintf(text, sizeof(text), "%016" PRIx64, hf_kv_digest(kv_clients_kv(request->client->clients)));
+	resp_out_text(kv_commands_out(request->client), text);
+}
+
+/* Every member has what was answered. */
+static void run_wait(const struct request *request)
+{
+	struct hf_kv_status status;
+
+	hf_kv_status(kv_clients_kv(request->client->clients), &status);
+	resp_out_integer(kv_commands_out(request->client), __builtin_popcount(status.live) - 1);
+}
+
+/* ---- the table ---- */
+
+static const struct command {
+	const char *name;
+	unsigned least, most; /* arguments, the name among them; 0: any number */
+	void (*run)(const struct request *request);
+} commands[] = {
+	{"get", 2, 2, run_get},
+	{"set", 3, 0, run_set},
+	{"setnx", 3, 3, run_setnx},
+	{"getset", 3, 3, run_getset},
+	{"getdel", 2, 2, run_getdel},
+	{"mget", 2, 0, run_mget},
+	{"mset", 3, 0, run_mset},
+	{"del", 2, 0, run_del},
+	{"unlink", 2, 0, run_del},
+	{"exists", 2, 0, run_exists},
+	{"append", 3, 3, run_append},
+	{"strlen", 2, 2, run_strlen},
+	{"type", 2, 2, run_type},
+	{"incr", 2, 2, run_incr},
+	{"decr", 2, 2, run_decr},
+	{"incrby", 3, 3, run_incrby},
+	{"decrby", 3, 3, run_decrby},
+	{"ping", 1, 2, run_ping},
+	{"echo", 2, 2, run_echo},
+	{"quit", 1, 0, run_quit},
+	{"select", 2, 2, run_select},
+	{"client", 2, 0, run_client},
+	{"command", 1, 0, run_command},
+	{"config", 2, 0, run_config},
+	{"hello", 1, 0, run_hello},
+	{"info", 1, 0, run_info},
+	{"dbsize", 1, 1, run_dbsize},
+	{"wait", 3, 3, run_wait},
+	{"hfdigest", 1, 1, run_digest},
+};
+
+void kv_commands_run(struct client *client, const uint8_t *data)
+{
+	struct request request = {.client = client, .data = data, .count = client->request.arg_count};
+	char name[32];
+
+	for (unsigned i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
+		const struct command *command = &commands[i];
+
+		if (!arg_is(&request, 0, command->name))
+			continue;
+		if (request.count < command->least || (command->most != 0 && request.count > command->most))
+			resp_out_error(kv_commands_out(client), "ERR wrong number of arguments for '%s' command",
+				command->name);
+		else
+			command->run(&request);
+		return;
+	}
+	snprintf(name, sizeof(name), "%.*s", (int)(client->args[0].bytes < 30 ? client->args[0].bytes : 30),
+		(const char *)data + client->args[0].at);
+	for (char *at = name; *at != '\0'; at++)
+		if (!isprint((unsigned char)*at))
+			*at = '?';
+	resp_out_error(kv_commands_out(client),
+		"ERR unknown command '%s'; this store has strings only, docs/kv.md lists "
+		"the commands",
+		name);
+}

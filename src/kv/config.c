@@ -1,0 +1,35 @@
+/* The section "kv" of a configuration file. */
+#include <holdfast/kv.h>
+
+#include <stdio.h>
+
+#define KV(member)     HF_CONFIG_INTO(struct hf_kv_config, member)
+#define MEMBER(member) HF_CONFIG_INTO(struct hf_kv_member, member)
+
+static const struct hf_config_key member_keys[] = {
+	{"name", HF_CONFIG_NAME, MEMBER(name), .required = true, .unique = true},
+	{"control", HF_CONFIG_ADDRESS, MEMBER(control), .required = true, .elements = HF_RAILS_MAX,
+		.count_offset = offsetof(struct hf_kv_member, control_count)},
+};
+
+static const struct hf_config_key kv_keys[] = {
+	{"cluster", HF_CONFIG_NAME, KV(cluster)},
+	{"members", HF_CONFIG_OBJECT, KV(members), .of = member_keys,
+		.of_count = sizeof(member_keys) / sizeof(*member_keys), .required = true, .elements = HF_KV_MEMBERS_MAX,
+		.count_offset = offsetof(struct hf_kv_config, member_count)},
+	{"listen", HF_CONFIG_ADDRESS, KV(listen)},
+	{"store_mb", HF_CONFIG_NUMBER, KV(store_mb), .min = 1, .max = 1u << 20},
+	{"replay_ms", HF_CONFIG_MILLISECONDS, KV(replay_ns)},
+	{"op_budget_ms", HF_CONFIG_MILLISECONDS, KV(budget_ns)},
+};
+
+struct hf_config_section hf_kv_config_section(struct hf_kv_config *config_out)
+{
+	*config_out = (struct hf_kv_config){0};
+	snprintf(config_out->cluster, sizeof(config_out->cluster), "kv");
+	return (struct hf_config_section){.name = "kv",
+		.keys = kv_keys,
+		.key_count = sizeof(kv_keys) / sizeof(*kv_keys),
+		.out = config_out,
+		.required = true};
+}

@@ -1,0 +1,138 @@
+/* engine.h - what the parts of a store share: its records, the keys that are busy, its links, flows and operations.
+ *
+ *   flows.c    operations in, in the order of their connection; answers out
+ *   change.c   what an operation makes of a record (pure)
+ *   writes.c   writes of this node: begun, acknowledged, replayed, ended; carries out what kv_step.c decides
+ *   hear.c     messages of the other members
+ *   busy.c     keys that wait for something
+ *
+ * A turn hears messages, replays what has been INVALID for too long, answers, and sends what the links were given. */
+#ifndef HOLDFAST_KV_ENGINE_H
+#define HOLDFAST_KV_ENGINE_H
+
+#include <holdfast/kv.h>
+
+#include "base/list.h"
+#include "kv/kv_step.h"
+#include "kv/link.h"
+#include "kv/store.h"
+#include "kv/wire.h"
+
+struct clients;
+
+enum op_state {
+	OP_QUEUED,  /* behind others of its flow */
+	OP_WAITING, /* for its key */
+	OP_BEGUN,   /* its write is in flight */
+	OP_DONE,    /* to be answered when those before it are */
+};
+
+/* An operation on its way; `user` is the caller's. */
+struct op {
+	struct hf_kv_op *user;
+	struct hf_kv_flow *flow; /* NULL: closed, nobody is told */
+	enum op_state state;
+	struct list in_flow, in_key, in_age; /* of the flow, of the busy key, of all by their deadlines */
+	uint64_t deadline_ns;
+	struct busy *key; /* OP_BEGUN: whose write is in flight */
+	uint8_t *saved;   /* the value before a write that returns it */
+};
+
+struct hf_kv_flow {
+	struct hf_kv *kv;
+	struct list ops;             /* in order */
+	struct list in_kv, in_ready; /* of all flows; of those with something to answer or to begin */
+	bool running, closed;
+};
+
+/* A key that waits for something: it has a write of this node in flight, is INVALID, or operations wait for it. */
+struct busy {
+	uint32_t entry, number; /* of the key; of this in kv->busy */
+	bool used;
+	struct list invalid; /* in kv->invalid, unless it has a write in flight */
+	uint64_t since_ns;
+	struct list waiters; /* struct op */
+	struct kv_write write;
+	struct list flight; /* in kv->flights, in the order in which they began */
+	uint64_t serial;    /* of the write: with it the peers name it */
+	uint8_t *inv;       /* the write's INV as it was sent */
+	uint32_t inv_bytes;
+	struct op *op; /* whose write it is; NULL: nobody's any more */
+};
+
+struct hf_kv {
+	struct hf_kv_config config;
+	struct hf_node *node;
+	struct hf_loop *loop;
+	struct hf_env *env;
+	struct link_pool links;
+	struct store store;
+	size_t reserve; /* memory that is kept for the writes of others */
+	struct kv_view view;
+	uint64_t epoch;
+	struct busy **busy;
+	uint32_t busy_count, busy_free, busy_room; /* number + 1 of the first free one, by its entry */
+	uint32_t *busy_of;                         /* of each entry of the index: number + 1; 0: it is not busy */
+	struct list invalid, flights, flows, ready, ages;
+	struct op *op_free;
+	uint64_t serial;
+	struct hf_poller poller;
+	struct hf_timer timer;
+	struct clients *clients;
+	struct hf_kv_status counters;
+	bool attached;
+};
+
+/* ---- busy.c ---- */
+struct busy *kv_busy_get(struct hf_kv *kv, uint32_t entry); /* NULL: no memory */
+struct busy *kv_busy_find(const struct hf_kv *kv, uint32_t entry);
+struct busy *kv_busy_of_write(const struct hf_kv *kv, uint64_t write); /* NULL: that write has ended */
+void kv_busy_leave(struct hf_kv *kv, struct busy *busy);               /* frees it if nothing waits any more */
+void kv_busy_free_all(struct hf_kv *kv);
+static inline uint64_t busy_write_number(const struct busy *busy)
+{
+	return busy->serial << 32 | busy->number;
+}
+
+/* ---- writes.c ---- */
+/* The record that an operation writes. */
+struct write_content {
+	const void *value;
+	uint32_t value_bytes;
+	uint8_t flags;
+};
+enum write_outcome { WRITE_BEGUN, WRITE_WAITS, WRITE_NO_MEMORY };
+enum write_outcome kv_writes_begin(struct hf_kv *kv, struct op *op, const struct write_content *content);
+/* Carries out a step on the key that a message names. False: the message makes no sense, or there is no memory. */
+bool kv_writes_hear(struct hf_kv *kv, unsigned from, const struct wire_message *message);
+void kv_writes_resend(struct hf_kv *kv, unsigned peer); /* every INV that it has not acknowledged, in order */
+bool kv_writes_turn(struct hf_kv *kv, uint64_t now_ns); /* replays */
+uint64_t kv_writes_wake_ns(const struct hf_kv *kv);
+
+/* ---- hear.c ---- */
+size_t kv_hear_messages(void *context, unsigned peer, const uint8_t *at, size_t bytes);
+
+/* ---- flows.c ---- */
+void kv_flows_wait(struct busy *busy, struct op *op, bool first);
+void kv_flows_wake(struct hf_kv *kv, struct busy *busy); /* the operations that wait for the key try again */
+void kv_flows_finish(struct hf_kv *kv, struct op *op, enum hf_kv_result result);
+void kv_flows_begun(struct busy *busy, struct op *op); /* its write is in flight */
+bool kv_flows_turn(struct hf_kv *kv, uint64_t now_ns); /* answers; ends what waited for too long */
+uint64_t kv_flows_wake_ns(const struct hf_kv *kv);
+void kv_flows_close_all(struct hf_kv *kv);
+
+/* ---- change.c ---- */
+enum change_outcome { CHANGE_READ, CHANGE_WRITE, CHANGE_NO_MEMORY };
+#define CHANGE_NUMBER_BYTES 24u
+/* What the operation makes of the record (NULL: there is none). CHANGE_READ: user->result is the answer. CHANGE_WRITE:
+ * content; its value lies in the operation, in `number`, or in *made, which is for free(). */
+enum change_outcome kv_change_of(struct op *op, struct record *record, struct write_content *content,
+	char number[CHANGE_NUMBER_BYTES], uint8_t **made);
+/* Whether the operation needs to know the record before it. */
+bool kv_change_is_rmw(const struct hf_kv_op *op);
+static inline bool change_is_read(const struct hf_kv_op *op)
+{
+	return op->kind == HF_KV_GET;
+}
+
+#endif

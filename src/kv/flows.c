@@ -1,0 +1,332 @@
+/* Operations of clients: begun in the order of their flow, and answered in it (R-K8). Writes that need not know the
+ * record before them follow each other without waiting, because their INVs leave in order; a read, and an operation
+ * that reads, waits for the writes before it, and all behind it wait for it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/ensure.h"
+#include "kv/engine.h"
+
+/* ---- an operation's life ---- */
+
+static void op_move(struct op *op, enum op_state to)
+{
+	static const unsigned allowed[] = {
+		[OP_QUEUED] = 1u << OP_WAITING | 1u << OP_BEGUN | 1u << OP_DONE,
+		[OP_WAITING] = 1u << OP_WAITING | 1u << OP_BEGUN | 1u << OP_DONE,
+		[OP_BEGUN] = 1u << OP_WAITING | 1u << OP_DONE,
+		[OP_DONE] = 0,
+	};
+
+	ensure((allowed[op->state] & 1u << to) != 0);
+	op->state = to;
+}
+
+static struct op *op_take(struct hf_kv *kv)
+{
+	struct op *op = kv->op_free;
+
+	if (op != NULL)
+		kv->op_free = op->user == NULL ? NULL : (struct op *)(void *)op->user;
+	else
+		op = malloc(sizeof(*op));
+	if (op != NULL)
+		*op = (struct op){0};
+	return op;
+}
+
+static void op_give(struct hf_kv *kv, struct op *op)
+{
+	free(op->saved);
+	op->user = (struct hf_kv_op *)(void *)kv->op_free;
+	kv->op_free = op;
+}
+
+/* Nobody is told of it any more. */
+static void op_forget(struct hf_kv *kv, struct op *op)
+{
+	list_remove(&op->in_flow);
+	list_remove(&op->in_key);
+	list_remove(&op->in_age);
+	if (op->state == OP_BEGUN)
+		op->key->op = NULL;
+	op_give(kv, op);
+}
+
+static void set_ready(struct hf_kv_flow *flow)
+{
+	list_remove(&flow->in_ready);
+	list_push_back(&flow->kv->ready, &flow->in_ready);
+}
+
+void kv_flows_finish(struct hf_kv *kv, struct op *op, enum hf_kv_result result)
+{
+	(void)kv;
+	op->user->result = result;
+	list_remove(&op->in_key);
+	list_remove(&op->in_age);
+	op_move(op, OP_DONE);
+	set_ready(op->flow);
+}
+
+void kv_flows_begun(struct busy *busy, struct op *op)
+{
+	busy->op = op;
+	op->key = busy;
+	op_move(op, OP_BEGUN);
+}
+
+void kv_flows_wait(struct busy *busy, struct op *op, bool first)
+{
+	op_move(op, OP_WAITING);
+	list_remove(&op->in_key);
+	if (first)
+		list_push_front(&busy->waiters, &op->in_key);
+	else
+		list_push_back(&busy->waiters, &op->in_key);
+}
+
+/* ---- beginning ---- */
+
+static enum hf_kv_result refusal(const struct hf_kv *kv, const struct op *op)
+{
+	if (!change_is_read(op->user) && op->user->kind != HF_KV_DELETE && !kv_store_has_room(&kv->store, kv->reserve))
+		return HF_KV_NO_MEMORY;
+	return HF_KV_OK;
+}
+
+/* One that has waited is answered at the end of the turn, and the record may be another one by then. */
+static enum hf_kv_result keep_returned(struct op *op)
+{
+	struct hf_kv_op *user = op->user;
+
+	if (op->state != OP_WAITING || user->returned == NULL)
+		return user->result;
+	free(op->saved);
+	op->saved = malloc((size_t)user->returned_bytes + 1);
+	if (op->saved == NULL)
+		return HF_KV_NO_MEMORY;
+	memcpy(op->saved, user->returned, user->returned_bytes);
+	user->returned = op->saved;
+	return user->result;
+}
+
+static void finish_changed(struct hf_kv *kv, struct op *op, struct record *record)
+{
+	char number[CHANGE_NUMBER_BYTES];
+	struct write_content content;
+	uint8_t *made;
+
+	switch (kv_change_of(op, record, &content, number, &made)) {
+	case CHANGE_READ:
+		kv->counters.reads++;
+		kv_flows_finish(kv, op, keep_returned(op));
+		break;
+	case CHANGE_NO_MEMORY:
+		kv_flows_finish(kv, op, HF_KV_NO_MEMORY);
+		break;
+	case CHANGE_WRITE:
+		op->user->result =
+			op->user->returned == NULL && (op->user->flags & HF_KV_RETURN) != 0 ? HF_KV_ABSENT : HF_KV_OK;
+		if (kv_writes_begin(kv, op, &content) == WRITE_NO_MEMORY)
+			kv_flows_finish(kv, op, HF_KV_NO_MEMORY);
+		break;
+	}
+	free(made);
+}
+
+/* The operation is the first of its flow that has not begun, or waits for its key. */
+static void try(struct hf_kv *kv, struct op *op)
+{
+	struct hf_kv_op *user = op->user;
+	enum hf_kv_result result = refusal(kv, op);
+	uint32_t entry;
+	struct record *record;
+	struct busy *busy;
+
+	if (result != HF_KV_OK) {
+		kv_flows_finish(kv, op, result);
+		return;
+	}
+	entry = kv_store_find(&kv->store, user->key, user->key_bytes);
+	record = entry == STORE_NO_ENTRY ? NULL : kv_store_at(&kv->store, entry);
+	if (record == NULL || record_state(record) == RECORD_VALID ||
+		(!change_is_read(user) && !kv_change_is_rmw(user))) {
+		finish_changed(kv, op, record);
+		return;
+	}
+	busy = kv_busy_get(kv, entry);
+	if (busy == NULL)
+		kv_flows_finish(kv, op, HF_KV_NO_MEMORY);
+	else
+		kv_flows_wait(busy, op, false);
+}
+
+void kv_flows_wake(struct hf_kv *kv, struct busy *busy)
+{
+	struct list waiters;
+
+	list_init(&waiters);
+	for (struct list *at; (at = list_pop_front(&busy->waiters)) != NULL;)
+		list_push_back(&waiters, at);
+	for (struct list *at; (at = list_pop_front(&waiters)) != NULL;) {
+		struct op *op = container_of(at, struct op, in_key);
+
+		try(kv, op);
+		set_ready(op->flow);
+	}
+}
+
+/* ---- a flow ---- */
+
+/* The first that has not begun, when it may begin. */
+static struct op *next_to_begin(struct hf_kv_flow *flow)
+{
+	bool alone = true;
+
+	list_for_each (at, &flow->ops) {
+		struct op *op = container_of(at, struct op, in_flow);
+		bool plain = !change_is_read(op->user) && !kv_change_is_rmw(op->user);
+
+		if (op->state == OP_QUEUED)
+			return alone || plain ? op : NULL;
+		if (op->state == OP_DONE)
+			continue;
+		if (op->state == OP_WAITING || !plain)
+			return NULL;
+		alone = false;
+	}
+	return NULL;
+}
+
+static bool deliver(struct hf_kv_flow *flow)
+{
+	struct hf_kv *kv = flow->kv;
+	struct hf_kv_op *user;
+	struct op *op;
+
+	if (flow->closed || list_empty(&flow->ops))
+		return false;
+	op = container_of(flow->ops.next, struct op, in_flow);
+	if (op->state != OP_DONE)
+		return false;
+	list_remove(&op->in_flow);
+	user = op->user;
+	user->done(user);
+	op_give(kv, op);
+	return true;
+}
+
+static void flow_run(struct hf_kv_flow *flow)
+{
+	struct hf_kv *kv = flow->kv;
+	struct op *op = NULL;
+
+	if (flow->running)
+		return;
+	flow->running = true;
+	list_remove(&flow->in_ready);
+	while (!flow->closed && (deliver(flow) || (op = next_to_begin(flow)) != NULL)) {
+		if (op != NULL)
+			try(kv, op);
+		op = NULL;
+	}
+	flow->running = false;
+	list_remove(&flow->in_ready);
+	if (flow->closed)
+		hf_kv_flow_close(flow);
+}
+
+struct hf_kv_flow *hf_kv_flow_open(struct hf_kv *kv)
+{
+	struct hf_kv_flow *flow = calloc(1, sizeof(*flow));
+
+	if (flow == NULL)
+		return NULL;
+	flow->kv = kv;
+	list_init(&flow->ops);
+	list_init(&flow->in_ready);
+	list_push_back(&kv->flows, &flow->in_kv);
+	return flow;
+}
+
+void hf_kv_flow_close(struct hf_kv_flow *flow)
+{
+	if (flow == NULL)
+		return;
+	flow->closed = true;
+	if (flow->running)
+		return;
+	while (!list_empty(&flow->ops))
+		op_forget(flow->kv, container_of(flow->ops.next, struct op, in_flow));
+	list_remove(&flow->in_ready);
+	list_remove(&flow->in_kv);
+	free(flow);
+}
+
+void hf_kv_post(struct hf_kv_flow *flow, struct hf_kv_op *user)
+{
+	struct hf_kv *kv = flow->kv;
+	struct op *op = op_take(kv);
+
+	ensure(user->key_bytes > 0 && user->key_bytes <= HF_KV_KEY_BYTES_MAX && !flow->closed);
+	user->returned = NULL;
+	user->returned_bytes = 0;
+	user->applied = user->kind == HF_KV_SET;
+	user->number = 0;
+	user->result = HF_KV_NO_MEMORY;
+	if (op == NULL) {
+		user->done(user);
+		return;
+	}
+	op->user = user;
+	op->flow = flow;
+	op->deadline_ns = hf_loop_now_ns(kv->loop) + kv->config.budget_ns;
+	list_init(&op->in_key);
+	list_push_back(&flow->ops, &op->in_flow);
+	list_push_back(&kv->ages, &op->in_age);
+	if (user->value_bytes > HF_KV_VALUE_BYTES_MAX)
+		kv_flows_finish(kv, op, HF_KV_TOO_LARGE);
+	flow_run(flow);
+}
+
+/* ---- turns ---- */
+
+/* One that has begun may take effect yet; others never do. */
+static void end_late(struct hf_kv *kv, struct op *op)
+{
+	bool begun = op->state == OP_BEGUN;
+
+	if (begun)
+		op->key->op = NULL;
+	kv_flows_finish(kv, op, begun ? HF_KV_UNKNOWN : HF_KV_TRY_AGAIN);
+}
+
+bool kv_flows_turn(struct hf_kv *kv, uint64_t now_ns)
+{
+	bool some = false;
+
+	while (!list_empty(&kv->ages)) {
+		struct op *op = container_of(kv->ages.next, struct op, in_age);
+
+		if (now_ns < op->deadline_ns)
+			break;
+		end_late(kv, op);
+	}
+	for (; !list_empty(&kv->ready); some = true)
+		flow_run(container_of(kv->ready.next, struct hf_kv_flow, in_ready));
+	return some;
+}
+
+uint64_t kv_flows_wake_ns(const struct hf_kv *kv)
+{
+	return list_empty(&kv->ages) ? UINT64_MAX : container_of(kv->ages.next, struct op, in_age)->deadline_ns;
+}
+
+void kv_flows_close_all(struct hf_kv *kv)
+{
+	while (!list_empty(&kv->flows))
+		hf_kv_flow_close(container_of(kv->flows.next, struct hf_kv_flow, in_kv));
+	while (kv->op_free != NULL)
+		free(op_take(kv));
+}

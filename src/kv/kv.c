@@ -1,0 +1,223 @@
+/* A store: opening, its turn, its end. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/crc.h"
+#include "base/ensure.h"
+#include "base/log.h"
+#include "kv/clients.h"
+#include "node/node.h"
+
+#define STORE_MB      256u
+#define REPLAY_NS     50000000ull
+#define BUDGET_NS     5000000000ull
+#define RESERVE_SHARE 8u /* of the memory is kept for the writes of others */
+#define VERSION       1u /* of the messages */
+#define FIRST_EPOCH   1u
+
+static uint64_t or_default(uint64_t value, uint64_t standard)
+{
+	return value != 0 ? value : standard;
+}
+
+/* ---- turns ---- */
+
+static void link_up(void *context, unsigned peer)
+{
+	struct hf_kv *kv = context;
+
+	log_info("kv: connected to %s", kv->config.members[peer].name);
+	kv_writes_resend(kv, peer);
+}
+
+static void link_down(void *context, unsigned peer)
+{
+	struct hf_kv *kv = context;
+
+	log_info("kv: the connection to %s is lost; writes wait for it", kv->config.members[peer].name);
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static enum hf_poll kv_poll(struct hf_poller *poller, uint64_t now_ns)
+{
+	struct hf_kv *kv = container_of(poller, struct hf_kv, poller);
+	bool busy = kv_link_pool_turn(&kv->links, now_ns);
+
+	busy |= kv_writes_turn(kv, now_ns);
+	busy |= kv_flows_turn(kv, now_ns);
+	busy |= kv_clients_turn(kv->clients);
+	kv_link_pool_flush(&kv->links);
+	return busy ? HF_BUSY : HF_IDLE;
+}
+
+static void notified(struct hf_vcq *cq, void *context)
+{
+	(void)cq, (void)context; /* that the loop turns is enough */
+}
+
+static bool kv_arm(struct hf_poller *poller)
+{
+	struct hf_kv *kv = container_of(poller, struct hf_kv, poller);
+	uint64_t now_ns = hf_loop_now_ns(kv->loop), wake_ns;
+
+	hf_vcq_req_notify(kv->links.cq, notified);
+	if (kv_poll(poller, now_ns) == HF_BUSY)
+		return false;
+	wake_ns = least(least(kv_writes_wake_ns(kv), kv_flows_wake_ns(kv)), kv_link_pool_wake_ns(&kv->links));
+	if (wake_ns == UINT64_MAX)
+		hf_loop_cancel_timer(kv->loop, &kv->timer);
+	else
+		hf_loop_set_timer(kv->loop, &kv->timer, wake_ns > now_ns ? wake_ns : now_ns + 1);
+	return true;
+}
+
+static void fired(struct hf_timer *timer, uint64_t now_ns)
+{
+	(void)timer, (void)now_ns;
+}
+
+/* ---- opening ---- */
+
+static int find_self(
+	const struct hf_kv_config *config, struct hf_node *node, unsigned *self_out, struct hf_error *error)
+{
+	const char *name = node->config.name;
+
+	if (config->member_count == 0 || config->member_count > HF_KV_MEMBERS_MAX)
+		return hf_error_set(
+			error, -EINVAL, "kv: %u members; there are 1 to %u", config->member_count, HF_KV_MEMBERS_MAX);
+	for (unsigned i = 0; i < config->member_count; i++)
+		if (strcmp(config->members[i].name, name) == 0) {
+			*self_out = i;
+			return 0;
+		}
+	return hf_error_set(error, -EINVAL,
+		"kv: this node, %s, is not in the list of members; add it there, at every member", name);
+}
+
+static void make_hello(const struct hf_kv_config *config, uint8_t hello[LINK_PRIVATE_BYTES])
+{
+	uint32_t crc = crc32c(0, config->cluster, strlen(config->cluster) + 1);
+
+	for (unsigned i = 0; i < config->member_count; i++)
+		crc = crc32c(crc, config->members[i].name, strlen(config->members[i].name) + 1);
+	memset(hello, 0, LINK_PRIVATE_BYTES);
+	put_le32(hello, VERSION);
+	put_le32(hello + 4, crc);
+	put_le32(hello + 8, config->member_count);
+}
+
+static struct hf_kv *make(struct hf_node *node, const struct hf_kv_config *config, unsigned self)
+{
+	struct hf_kv *kv = calloc(1, sizeof(*kv));
+
+	if (kv == NULL)
+		return NULL;
+	*kv = (struct hf_kv){.config = *config,
+		.node = node,
+		.loop = hf_node_loop(node),
+		.env = hf_loop_env(hf_node_loop(node)),
+		.view = {.live = (1u << config->member_count) - 1, .join = FIRST_EPOCH, .self = (uint16_t)self},
+		.epoch = FIRST_EPOCH,
+		.poller = {.poll = kv_poll, .arm = kv_arm},
+		.timer = {.fire = fired, .quiet = true}};
+	kv->config.store_mb = (uint32_t)or_default(config->store_mb, STORE_MB);
+	kv->config.replay_ns = or_default(config->replay_ns, REPLAY_NS);
+	kv->config.budget_ns = or_default(config->budget_ns, BUDGET_NS);
+	list_init(&kv->invalid);
+	list_init(&kv->flights);
+	list_init(&kv->flows);
+	list_init(&kv->ready);
+	list_init(&kv->ages);
+	return kv;
+}
+
+static int open_store(struct hf_kv *kv, struct hf_error *error)
+{
+	size_t bytes = (size_t)kv->config.store_mb << 20;
+	int rc = kv_store_open(&kv->store, kv->env, bytes, error);
+
+	if (rc != 0)
+		return rc;
+	kv->reserve = bytes / RESERVE_SHARE;
+	kv->busy_of = calloc((size_t)kv->store.mask + 1, sizeof(*kv->busy_of));
+	return kv->busy_of == NULL ? hf_error_set(error, -ENOMEM, "no memory for the index of a store") : 0;
+}
+
+int hf_kv_open(struct hf_node *node, const struct hf_kv_config *config, struct hf_kv **kv_out, struct hf_error *error)
+{
+	struct link_owner owner = {.up = link_up, .down = link_down, .hear = kv_hear_messages};
+	uint8_t hello[LINK_PRIVATE_BYTES];
+	struct hf_kv *kv;
+	unsigned self = 0;
+	int rc;
+
+	*kv_out = NULL;
+	rc = find_self(config, node, &self, error);
+	if (rc != 0)
+		return rc;
+	kv = make(node, config, self);
+	if (kv == NULL)
+		return hf_error_set(error, -ENOMEM, "no memory for a store");
+	owner.context = kv;
+	make_hello(&kv->config, hello);
+	rc = open_store(kv, error);
+	if (rc == 0)
+		rc = kv_link_pool_open(&kv->links, node, &kv->config, self, hello, &owner, error);
+	if (rc == 0 && config->listen.sa.sa_family != AF_UNSPEC)
+		rc = kv_clients_open(kv, &config->listen, &kv->clients, error);
+	if (rc != 0) {
+		hf_kv_close(kv);
+		return rc;
+	}
+	hf_loop_add_poller(kv->loop, &kv->poller);
+	kv->attached = true;
+	*kv_out = kv;
+	return 0;
+}
+
+void hf_kv_close(struct hf_kv *kv)
+{
+	if (kv == NULL)
+		return;
+	if (kv->attached)
+		hf_loop_remove_poller(kv->loop, &kv->poller);
+	hf_loop_cancel_timer(kv->loop, &kv->timer);
+	kv_clients_close(kv->clients);
+	kv_flows_close_all(kv);
+	if (kv->links.node != NULL)
+		kv_link_pool_close(&kv->links);
+	kv_busy_free_all(kv);
+	kv_store_close(&kv->store);
+	free(kv);
+}
+
+/* ---- looking at it ---- */
+
+int hf_kv_address(const struct hf_kv *kv, struct hf_addr *address_out)
+{
+	return kv_clients_address(kv->clients, address_out);
+}
+
+void hf_kv_status(const struct hf_kv *kv, struct hf_kv_status *status_out)
+{
+	*status_out = kv->counters;
+	status_out->epoch = kv->epoch;
+	status_out->live = kv->view.live;
+	status_out->serving = true;
+	status_out->records = kv->store.records;
+	status_out->keys = kv->store.records - kv->store.tombstones;
+	status_out->store_used_bytes = kv->store.used;
+	status_out->store_bytes = kv->store.bytes;
+}
+
+uint64_t hf_kv_digest(const struct hf_kv *kv)
+{
+	return kv_store_digest(&kv->store);
+}

@@ -1,0 +1,102 @@
+/* link.h - the stream of messages to one other member, over a vqp: connecting, credits, batches.
+ *
+ * The member with the higher place in the list connects. Each SEND is one of LINK_BUFFER_BYTES at most, and begins with
+ *   0 u32 bytes that follow   4 u32 taken: how many SENDs of the other end this one has taken, in all
+ * A link has never more SENDs on their way than its peer has receives posted; the last LINK_RESERVE of them are for
+ * SENDs that tell of nothing but `taken`, so that two ends which wait for each other's credits go on.
+ *
+ * What is written during a turn leaves at its end. A vqp that fails is replaced; what it had not delivered is dropped,
+ * and the owner says again what must be said (R-K7). Owned by the kv's loop. */
+#ifndef HOLDFAST_KV_LINK_H
+#define HOLDFAST_KV_LINK_H
+
+#include <holdfast/kv.h>
+#include <holdfast/vqp.h>
+
+#include "base/list.h"
+
+#define LINK_BUFFER_BYTES  (16u << 10)
+#define LINK_HEAD_BYTES    8u
+#define LINK_RECEIVES      32u
+#define LINK_SENDS         16u
+#define LINK_RESERVE       2u
+#define LINK_PRIVATE_BYTES 16u
+
+enum link_state {
+	LINK_DOWN,       /* waits until it is time to connect, or for the peer to connect */
+	LINK_CONNECTING, /* waits for the peer */
+	LINK_UP,
+	LINK_FAILED, /* the vqp is in error: waits to be destroyed in a turn */
+	LINK_STATES,
+};
+
+struct link_owner {
+	/* The link is up, with nothing said yet. */
+	void (*up)(void *context, unsigned peer);
+	void (*down)(void *context, unsigned peer);
+	/* Takes messages from the bytes; returns how many it used, or SIZE_MAX: they make no sense. */
+	size_t (*hear)(void *context, unsigned peer, const uint8_t *at, size_t bytes);
+	void *context;
+};
+
+struct link_pool; /* what the links of a store have in common: link.c */
+
+struct link {
+	struct link_pool *pool;
+	unsigned peer; /* its place in the list */
+	enum link_state state;
+	const struct hf_kv_member *member;
+	bool connects;
+	struct hf_peer *node_peer; /* that this link connected to */
+	bool peer_is_up;
+	struct hf_vqp *vqp;
+	uint64_t retry_at_ns;
+	uint8_t *buffers; /* receives, then sends */
+	uint8_t *out;     /* written, not sent */
+	size_t out_from, out_bytes, out_room;
+	uint8_t *in; /* heard, not whole */
+	size_t in_bytes, in_room;
+	uint32_t sent, taken_there; /* SENDs, and those of them that the peer took */
+	uint32_t taken, told;       /* SENDs of the peer that were taken, and what it was told of */
+	uint32_t free_sends[LINK_SENDS], free_count;
+};
+
+struct link_pool {
+	struct hf_node *node;
+	struct hf_loop *loop;
+	struct hf_vpd *pd;
+	struct hf_vcq *cq;
+	struct hf_vmr *mr;
+	uint8_t *memory;
+	struct hf_vqp_service service;
+	struct hf_node_listener listener;
+	struct link_owner owner;
+	struct link links[HF_KV_MEMBERS_MAX];
+	unsigned self, count;
+	uint8_t hello[LINK_PRIVATE_BYTES]; /* what both ends must agree on */
+	bool serving, listening;
+	struct hf_vqp *dead[4 * HF_KV_MEMBERS_MAX]; /* to be destroyed in the next turn */
+	unsigned dead_count;
+	uint64_t refusals;
+};
+
+/* hello: of this store; a peer with another one is refused, and told so in the log. */
+int kv_link_pool_open(struct link_pool *pool, struct hf_node *node, const struct hf_kv_config *config, unsigned self,
+	const uint8_t hello[LINK_PRIVATE_BYTES], const struct link_owner *owner, struct hf_error *error);
+void kv_link_pool_close(struct link_pool *pool);
+
+/* Polls, connects, hears. True: there was something to do. */
+bool kv_link_pool_turn(struct link_pool *pool, uint64_t now_ns);
+void kv_link_pool_flush(struct link_pool *pool);
+/* When the next attempt to connect is due; UINT64_MAX: none is. */
+uint64_t kv_link_pool_wake_ns(const struct link_pool *pool);
+
+/* Room for `bytes` of a message behind what was written; NULL: the link is not up, or there is no memory, which ends
+ * the link. */
+uint8_t *kv_link_reserve(struct link *link, size_t bytes);
+static inline size_t link_waiting(const struct link *link)
+{
+	return link->out_bytes - link->out_from;
+}
+
+#endif

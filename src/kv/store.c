@@ -1,0 +1,240 @@
+#include "kv/store.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/crc.h"
+#include "base/ensure.h"
+
+#define UNIT            64u /* classes: 2, 3, 4, 6, 8, 12, 16, ... units */
+#define BYTES_PER_ENTRY 128u
+#define ENTRIES_MIN     1024u
+#define OFFSET_BITS     48
+#define OFFSET_MASK     ((1ull << OFFSET_BITS) - 1)
+
+static size_t class_bytes(unsigned class)
+{
+	return (size_t)(class % 2 == 0 ? 2 : 3) * UNIT << class / 2;
+}
+
+static unsigned class_of(size_t bytes)
+{
+	unsigned class = 0;
+
+	while (class_bytes(class) < bytes)
+		class ++;
+	ensure(class < STORE_CLASSES);
+	return class;
+}
+
+static size_t record_bytes(uint32_t key_bytes, uint32_t value_bytes)
+{
+	return sizeof(struct record) + key_bytes + value_bytes;
+}
+
+static uint64_t hash_of(const void *key, uint32_t bytes)
+{
+	uint64_t hash = (uint64_t)crc32c(0, key, bytes) << 32 | crc32c(0x9e3779b9u, key, bytes);
+
+	hash ^= hash >> 29;
+	hash *= 0xbf58476d1ce4e5b9ull;
+	return hash ^ hash >> 32;
+}
+
+/* ---- opening ---- */
+
+int kv_store_open(struct store *store, struct hf_env *env, size_t bytes, struct hf_error *error)
+{
+	uint32_t entries = ENTRIES_MIN;
+	void *memory, *index;
+	int rc;
+
+	while (entries < bytes / BYTES_PER_ENTRY && entries < 1u << 31)
+		entries *= 2;
+	*store = (struct store){.env = env, .bytes = bytes, .mask = entries - 1};
+	rc = hf_mem_alloc(env, bytes, &memory, error);
+	if (rc != 0)
+		return rc;
+	store->memory = memory;
+	rc = hf_mem_alloc(env, entries * sizeof(*store->index), &index, error);
+	if (rc != 0) {
+		kv_store_close(store);
+		return rc;
+	}
+	store->index = index;
+	return 0;
+}
+
+void kv_store_close(struct store *store)
+{
+	if (store->env == NULL)
+		return;
+	hf_mem_free(store->env, store->memory);
+	hf_mem_free(store->env, store->index);
+	*store = (struct store){0};
+}
+
+/* ---- the index ---- */
+
+static struct record *record_at(const struct store *store, uint64_t offset)
+{
+	return (struct record *)(void *)(store->memory + offset);
+}
+
+struct record *kv_store_at(const struct store *store, uint32_t entry)
+{
+	ensure(entry <= store->mask && store->index[entry] != 0);
+	return record_at(store, (store->index[entry] & OFFSET_MASK) - 1);
+}
+
+/* The entry of the key, or the free one where it belongs. */
+static uint32_t probe(const struct store *store, const void *key, uint32_t key_bytes, uint64_t hash)
+{
+	for (uint32_t at = (uint32_t)hash;; at++) {
+		uint64_t entry = store->index[at & store->mask];
+		const struct record *record;
+
+		if (entry == 0)
+			return at & store->mask;
+		if (entry >> OFFSET_BITS != hash >> OFFSET_BITS)
+			continue;
+		record = record_at(store, (entry & OFFSET_MASK) - 1);
+		if (record->key_bytes == key_bytes && memcmp(record->key, key, key_bytes) == 0)
+			return at & store->mask;
+	}
+}
+
+uint32_t kv_store_find(const struct store *store, const void *key, uint32_t key_bytes)
+{
+	uint32_t at = probe(store, key, key_bytes, hash_of(key, key_bytes));
+
+	return store->index[at] == 0 ? STORE_NO_ENTRY : at;
+}
+
+/* ---- slots ---- */
+
+/* UINT64_MAX: none is left. */
+static uint64_t slot_take(struct store *store, unsigned class)
+{
+	uint64_t offset;
+
+	if (store->free[class] != 0) {
+		offset = store->free[class] - 1;
+		store->free[class] = record_at(store, offset)->version;
+		return offset;
+	}
+	if (class_bytes(class) > store->bytes - store->used)
+		return UINT64_MAX;
+	offset = store->used;
+	store->used += class_bytes(class);
+	return offset;
+}
+
+static void slot_leave(struct store *store, uint64_t offset)
+{
+	struct record *record = record_at(store, offset);
+	unsigned class = class_of(record_bytes(record->key_bytes, record->value_bytes));
+
+	kv_store_set_state(record, RECORD_FREE);
+	record->version = store->free[class]; /* the next free one */
+	store->free[class] = offset + 1;
+}
+
+static void seal(struct record *record)
+{
+	uint64_t generation = record->word >> 8;
+	uint32_t crc = crc32c(0, &generation, sizeof(generation));
+
+	crc = crc32c(crc, &record->version, offsetof(struct record, zero) - offsetof(struct record, version));
+	record->crc = crc32c(crc, record->key, (size_t)record->key_bytes + record->value_bytes);
+}
+
+static void slot_fill(struct record *record, const struct store_content *content, enum record_state state)
+{
+	record->word = ((record->word >> 8) + 1) << 8 | RECORD_INVALID;
+	record->version = content->ts.version;
+	record->join = content->ts.join;
+	record->node = content->ts.node;
+	record->flags = content->flags;
+	record->key_bytes = content->key_bytes;
+	record->value_bytes = content->value_bytes;
+	memmove(record->key, content->key, content->key_bytes);
+	if (content->value_bytes > 0)
+		memmove(record_value(record), content->value, content->value_bytes);
+	seal(record);
+	kv_store_set_state(record, state);
+}
+
+uint32_t kv_store_put(struct store *store, const struct store_content *content, enum record_state state)
+{
+	uint64_t hash = hash_of(content->key, content->key_bytes), offset, left = UINT64_MAX;
+	uint32_t at = probe(store, content->key, content->key_bytes, hash);
+	unsigned class = class_of(record_bytes(content->key_bytes, content->value_bytes));
+	bool is_new = store->index[at] == 0;
+	struct record *record;
+
+	if (is_new && store->records >= store->mask / 8 * 7)
+		return STORE_NO_ENTRY;
+	if (!is_new) {
+		record = kv_store_at(store, at);
+		left = (store->index[at] & OFFSET_MASK) - 1;
+		if (class_of(record_bytes(record->key_bytes, record->value_bytes)) == class)
+			left = UINT64_MAX;
+	}
+	offset = is_new || left != UINT64_MAX ? slot_take(store, class) : (store->index[at] & OFFSET_MASK) - 1;
+	if (offset == UINT64_MAX)
+		return STORE_NO_ENTRY;
+	if (!is_new && (kv_store_at(store, at)->flags & RECORD_TOMBSTONE) != 0)
+		store->tombstones--;
+	record = record_at(store, offset);
+	if (left != UINT64_MAX) {
+		record->log_position = record_at(store, left)->log_position;
+		record->missed_position = record_at(store, left)->missed_position;
+	} else if (is_new) {
+		record->log_position = record->missed_position = 0;
+		store->records++;
+	}
+	slot_fill(record, content, state);
+	store->tombstones += (content->flags & RECORD_TOMBSTONE) != 0;
+	store->index[at] = (hash & ~OFFSET_MASK) | (offset + 1);
+	if (left != UINT64_MAX)
+		slot_leave(store, left);
+	return at;
+}
+
+void kv_store_set_state(struct record *record, enum record_state state)
+{
+	record->word = (record->word & ~0xffull) | state;
+}
+
+void kv_store_set_flags(struct record *record, uint8_t flags)
+{
+	record->word += 1 << 8;
+	record->flags = flags;
+	seal(record);
+}
+
+bool kv_store_has_room(const struct store *store, size_t reserve)
+{
+	return store->bytes - store->used >= reserve && store->records < store->mask / 8 * 6;
+}
+
+uint64_t kv_store_digest(const struct store *store)
+{
+	uint64_t sum = 0;
+
+	for (uint64_t i = 0; i <= store->mask; i++) {
+		const struct record *record;
+		uint32_t head, body;
+
+		if (store->index[i] == 0)
+			continue;
+		record = kv_store_at(store, (uint32_t)i);
+		head = crc32c(0, &record->version, offsetof(struct record, flags) - offsetof(struct record, version));
+		head = crc32c(head, &record->key_bytes, 2 * sizeof(record->key_bytes));
+		head = crc32c(head ^ (record->flags & RECORD_TOMBSTONE), record->key, record->key_bytes);
+		body = crc32c(0x5bd1e995u, record->key, (size_t)record->key_bytes + record->value_bytes);
+		sum += (uint64_t)head << 32 | body;
+	}
+	return sum;
+}

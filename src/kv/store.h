@@ -1,0 +1,54 @@
+/* store.h - the records of a node: slots by size class in one piece of memory, and a hash index of keys.
+ *
+ * Memory is given out from its beginning; a slot that is left goes to the free list of its class. A record has the
+ * class of its size, so one that keeps its class needs no memory on any node. The index has a fixed number of entries
+ * and none is removed: a deleted record stays as a tombstone. An entry's number therefore names a key for good.
+ *
+ * Both pieces are hf_mem_alloc memory, so that devices can register them. Owned by the kv's loop. */
+#ifndef HOLDFAST_KV_STORE_H
+#define HOLDFAST_KV_STORE_H
+
+#include <holdfast/env.h>
+
+#include "kv/record.h"
+
+#define STORE_CLASSES  30u
+#define STORE_NO_ENTRY UINT32_MAX
+
+struct store {
+	struct hf_env *env;
+	uint8_t *memory;
+	size_t bytes, used;
+	uint64_t *index; /* offset of the record + 1, and 16 bits of its hash above bit 48; 0: free */
+	uint32_t mask;   /* entries - 1 */
+	uint32_t records, tombstones;
+	uint64_t free[STORE_CLASSES]; /* offset + 1 of the first free slot */
+};
+
+/* -ENOMEM with words. */
+int kv_store_open(struct store *store, struct hf_env *env, size_t bytes, struct hf_error *error);
+void kv_store_close(struct store *store);
+
+/* STORE_NO_ENTRY: there was never such a key. */
+uint32_t kv_store_find(const struct store *store, const void *key, uint32_t key_bytes);
+struct record *kv_store_at(const struct store *store, uint32_t entry);
+
+/* What a record is to be. */
+struct store_content {
+	const void *key, *value;
+	uint32_t key_bytes, value_bytes;
+	struct record_ts ts;
+	uint8_t flags; /* enum record_flag */
+};
+/* Writes it, in the given state, over the record of that key if there is one. The content must not lie in the slot.
+ * Returns its entry, or STORE_NO_ENTRY: no memory, or the index is full; nothing has changed then. */
+uint32_t kv_store_put(struct store *store, const struct store_content *content, enum record_state state);
+void kv_store_set_state(struct record *record, enum record_state state);
+void kv_store_set_flags(struct record *record, uint8_t flags); /* and the CRC */
+
+/* Whether a put of any size would succeed, with so much of the memory kept back. */
+bool kv_store_has_room(const struct store *store, size_t reserve);
+/* Of keys, values, timestamps and flags, in no order. */
+uint64_t kv_store_digest(const struct store *store);
+
+#endif

@@ -1,0 +1,54 @@
+/* wire.h - messages between stores. A vqp carries them as one stream of bytes: a SEND has what fits, and a message may
+ * begin in one and end in another.
+ *
+ * Message, little-endian:
+ *    0 u32 bytes of all of it   4 u8 kind   5 u8 flags (enum record_flag)   6 u16 node of the timestamp
+ *    8 u64 epoch               16 u64 version   24 u32 join   28 u32 key_bytes   32 u32 value_bytes   36 u32 zero
+ *   40 u64 write: the coordinator's number for it, which ACK and NACK give back
+ *   48 key, value
+ *
+ * Pure. What a peer sends is checked here for its lengths and ranges. */
+#ifndef HOLDFAST_KV_WIRE_H
+#define HOLDFAST_KV_WIRE_H
+
+#include <stdbool.h>
+
+#include "kv/record.h"
+
+#define WIRE_HEAD_BYTES 48u
+#define WIRE_EPOCH_AT   8u
+
+enum wire_kind {
+	WIRE_INV,
+	WIRE_ACK,  /* no key, no value */
+	WIRE_NACK, /* timestamp, flags and value of the newer record; no key */
+	WIRE_VAL,  /* no value */
+	WIRE_KINDS,
+};
+
+struct wire_message {
+	enum wire_kind kind;
+	uint8_t flags;
+	uint64_t epoch, write;
+	struct record_ts ts;
+	const uint8_t *key, *value;
+	uint32_t key_bytes, value_bytes;
+};
+
+enum wire_outcome {
+	WIRE_MORE,  /* not whole yet; *used_out: the bytes that it will have, 0 when that is not known */
+	WIRE_WHOLE, /* *used_out bytes were read */
+	WIRE_WRONG, /* no peer of this version sends it */
+};
+
+static inline uint32_t kv_wire_bytes(const struct wire_message *message)
+{
+	return WIRE_HEAD_BYTES + message->key_bytes + message->value_bytes;
+}
+
+/* Writes kv_wire_bytes(). */
+void kv_wire_write(const struct wire_message *message, uint8_t *at);
+/* key and value point into `at`. */
+enum wire_outcome kv_wire_read(const uint8_t *at, size_t bytes, struct wire_message *message_out, size_t *used_out);
+
+#endif

@@ -1,0 +1,127 @@
+"""`holdfast kv`: three members as processes, as clients of Redis see them."""
+import pathlib
+import shutil
+import subprocess
+import sys
+import threading
+
+import program
+from kv_cluster import Closed, Cluster
+
+KIND = sys.argv[2] if len(sys.argv) > 2 else "shm"
+
+
+def every_member_answers_what_any_of_them_took(directory):
+    with Cluster(directory, KIND) as cluster:
+        clients = [cluster.client(i) for i in range(3)]
+        assert clients[0].ask("SET", "key", "value") == "+OK"
+        for client in clients:
+            assert client.ask("GET", "key") == b"value"
+        assert clients[1].ask("SET", "key", "other", "NX") is None
+        assert clients[1].ask("SET", "key", "other", "XX", "GET") == b"value"
+        assert clients[2].ask("APPEND", "key", "!") == 6
+        assert clients[0].ask("GETDEL", "key") == b"other!"
+        assert clients[1].ask("GET", "key") is None
+        assert clients[1].ask("DEL", "key", "another") == 0
+        assert clients[2].ask("MSET", "a", "1", "b", "2") == "+OK"
+        assert clients[0].ask("MGET", "a", "none", "b") == [b"1", None, b"2"]
+        assert clients[0].ask("EXISTS", "a", "b", "none") == 2
+        large = b"x" * 1_000_000
+        assert clients[0].ask("SET", "large", large) == "+OK"
+        assert clients[1].ask("GET", "large") == large
+        cluster.wait("equal members", lambda: len(set(cluster.digests())) == 1)
+
+
+def additions_of_all_members_add_up(directory):
+    with Cluster(directory, KIND) as cluster:
+        def count(i):
+            client = cluster.client(i)
+            for _ in range(200):
+                answers[i].append(client.ask("INCR", "counter"))
+
+        answers = [[], [], []]
+        threads = [threading.Thread(target=count, args=(i,)) for i in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(sum(answers, [])) == list(range(1, 601))
+
+
+def pipelined_requests_are_answered_in_order(directory):
+    with Cluster(directory, KIND) as cluster:
+        client = cluster.client(0)
+        for i in range(300):
+            client.send("SET", "key", i)
+            client.send("GET", "key")
+            client.send("PING", i)
+        for i in range(300):
+            assert client.reply() == "+OK"
+            assert client.reply() == b"%d" % i
+            assert client.reply() == b"%d" % i
+
+
+def wrong_requests_are_refused_in_words(directory):
+    with Cluster(directory, KIND) as cluster:
+        client = cluster.client(0)
+        assert client.ask("SET", "key", "word") == "+OK"
+        for words, error in ((("INCR", "key"), "-ERR value is not an integer"),
+                             (("EXPIRE", "key", "1"), "-ERR unknown command 'EXPIRE'"),
+                             (("SET", "key", "v", "EX", "1"), "-ERR records do not expire here"),
+                             (("GET",), "-ERR wrong number of arguments"),
+                             (("SET", "k" * 20000, "v"), "-ERR a key has 1 to 16384 bytes"),
+                             (("SET", "key", "v" * 2_000_000), "-ERR a value has at most 1048576 bytes"),
+                             (("SELECT", "1"), "-ERR DB index")):
+            assert client.ask(*words).startswith(error), words
+        assert client.ask("GET", "key") == b"word"
+        client.stream.sendall(b"*1\r\n$-5\r\n")
+        assert client.reply().startswith("-ERR Protocol error")
+        try:
+            client.reply()
+            assert False, "the connection stays open"
+        except Closed:
+            pass
+
+
+def member_with_another_list_is_refused(directory):
+    with Cluster(directory, KIND) as cluster:
+        cluster.kill(2)
+        members = [{"name": f"n{i}", "control": [f"{cluster.hosts[i][0]}:18700"]} for i in (0, 2, 1)]
+        cluster.write(2, members, {})
+        cluster.start(2)
+        cluster.wait("a refusal", lambda: any("give all members the same" in cluster.log(i) for i in (0, 1)))
+
+
+def programs_of_redis_run_unchanged(directory):
+    if shutil.which("redis-cli") is None or shutil.which("redis-benchmark") is None:
+        raise program.Skip("redis-tools is not installed (scripts/packages.txt names it)")
+    with Cluster(directory, KIND) as cluster:
+        for i in range(3):
+            host, port = cluster.address(i)
+            for version in ("-2", "-3"):
+                done = subprocess.run(["redis-cli", version, "-h", host, "-p", str(port), "INCR", "n"], text=True,
+                                      capture_output=True, timeout=60, check=True)
+                assert done.stdout.strip().isdigit(), done
+        host, port = cluster.address(0)
+        done = subprocess.run(["redis-benchmark", "-h", host, "-p", str(port), "-t", "ping,set,get,incr,mset", "-n",
+                               "2000", "-c", "8", "-P", "4", "-q", "--csv"], text=True, capture_output=True, timeout=120)
+        assert done.returncode == 0 and "rror" not in done.stderr + done.stdout, done
+        assert done.stdout.count("\n") >= 6, done.stdout
+        cluster.wait("equal members", lambda: len(set(cluster.digests())) == 1)
+
+
+def wrong_configurations_are_refused(directory):
+    path = pathlib.Path(directory) / "wrong.json"
+    management = '"management": ["127.0.0.1:0"]'
+    for text, words in (('{"name": "n"}', ["kv"]),
+                        ('{"name": "n", "kv": {"members": []}}', ["members"]),
+                        ('{"name": "n", ' + management + ', "kv": {"members": [{"name": "m", "control": ["127.0.0.1:1"]}]}}',
+                         ["not in the list of members"])):
+        path.write_text(text)
+        done = program.run(directory, "kv", "--config", str(path), check=2)
+        assert all(word in done.stderr for word in words), done.stderr
+    assert "--config" in program.run(directory, "kv", check=2).stderr
+
+
+if __name__ == "__main__":
+    sys.exit(program.main(sys.modules[__name__]))

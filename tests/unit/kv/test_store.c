@@ -1,0 +1,123 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka needs those before it */
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/crc.h"
+#include "kv/store.h"
+
+static int open_small(void **state)
+{
+	struct store *store = calloc(1, sizeof(*store));
+
+	*state = store;
+	return store == NULL ? -1 : kv_store_open(store, hf_env_host(), 1 << 20, NULL);
+}
+
+static int close_it(void **state)
+{
+	kv_store_close(*state);
+	free(*state);
+	return 0;
+}
+
+static uint32_t put(struct store *store, const char *key, const void *value, uint32_t bytes, uint64_t version)
+{
+	struct store_content content = {.key = key,
+		.key_bytes = (uint32_t)strlen(key),
+		.value = value,
+		.value_bytes = bytes,
+		.ts = {.version = version, .join = 3, .node = 2}};
+
+	return kv_store_put(store, &content, RECORD_VALID);
+}
+
+static uint32_t crc_of(const struct record *record)
+{
+	uint64_t generation = record->word >> 8;
+	uint32_t crc = crc32c(0, &generation, 8);
+
+	crc = crc32c(crc, &record->version, 15); /* timestamp and flags */
+	return crc32c(crc, record->key, (size_t)record->key_bytes + record->value_bytes);
+}
+
+static void record_is_found_by_its_key(void **state)
+{
+	uint32_t entry = put(*state, "one", "first", 5, 2);
+	struct record *record = kv_store_at(*state, entry);
+
+	assert_int_equal(kv_store_find(*state, "one", 3), entry);
+	assert_int_equal(kv_store_find(*state, "on", 2), STORE_NO_ENTRY);
+	assert_memory_equal(record_value(record), "first", 5);
+	assert_int_equal(record->crc, crc_of(record));
+}
+
+static void entry_stays_when_the_record_moves(void **state)
+{
+	static char large[5000];
+	uint32_t entry = put(*state, "one", "first", 5, 2);
+	struct record *before = kv_store_at(*state, entry);
+	uint64_t generation = before->word >> 8;
+
+	before->log_position = 77;
+	assert_int_equal(put(*state, "one", large, sizeof(large), 4), entry);
+	assert_ptr_not_equal(kv_store_at(*state, entry), before);
+	assert_int_equal(kv_store_at(*state, entry)->log_position, 77);
+	assert_int_equal(record_state(before), RECORD_FREE);
+	entry = put(*state, "two", "x", 1, 2);
+	assert_int_equal(entry, kv_store_find(*state, "two", 3));
+	assert_ptr_equal(kv_store_at(*state, kv_store_find(*state, "two", 3)), before); /* taken again */
+	assert_true(before->word >> 8 > generation);
+}
+
+static void full_store_refuses_and_keeps_what_it_has(void **state)
+{
+	static char value[60000];
+	char key[16];
+	unsigned n = 0;
+	uint32_t entry;
+
+	do
+		snprintf(key, sizeof(key), "%u", n++);
+	while (put(*state, key, value, sizeof(value), 2) != STORE_NO_ENTRY && n < 1000);
+	assert_in_range(n, 5, 20);
+	entry = put(*state, "0", value, sizeof(value), 4); /* in its slot */
+	assert_int_equal(entry, kv_store_find(*state, "0", 1));
+	assert_int_equal(kv_store_find(*state, key, (uint32_t)strlen(key)), STORE_NO_ENTRY);
+	assert_false(kv_store_has_room(*state, 1 << 17));
+}
+
+static void digest_does_not_depend_on_order_or_place(void **state)
+{
+	struct store other = {0};
+	static char large[3000];
+
+	assert_int_equal(kv_store_open(&other, hf_env_host(), 1 << 20, NULL), 0);
+	put(*state, "a", large, sizeof(large), 2);
+	put(*state, "a", "1", 1, 4);
+	put(*state, "b", "2", 1, 2);
+	put(&other, "b", "2", 1, 2);
+	put(&other, "a", "1", 1, 4);
+	assert_true(kv_store_digest(*state) == kv_store_digest(&other));
+	put(&other, "a", "3", 1, 4);
+	assert_true(kv_store_digest(*state) != kv_store_digest(&other));
+	kv_store_close(&other);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(record_is_found_by_its_key, open_small, close_it),
+		cmocka_unit_test_setup_teardown(entry_stays_when_the_record_moves, open_small, close_it),
+		cmocka_unit_test_setup_teardown(full_store_refuses_and_keeps_what_it_has, open_small, close_it),
+		cmocka_unit_test_setup_teardown(digest_does_not_depend_on_order_or_place, open_small, close_it),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
