@@ -162,6 +162,16 @@ int http_route(struct http_server *server, const char *path, http_handler *handl
 	return 0;
 }
 
+void http_unroute(struct http_server *server, const char *path)
+{
+	for (unsigned i = 0; server != NULL && i < server->route_count; i++) {
+		if (strcmp(server->routes[i].path, path) != 0)
+			continue;
+		server->routes[i] = server->routes[--server->route_count];
+		return;
+	}
+}
+
 int http_address(const struct http_server *server, struct hf_addr *address_out)
 {
 	return hf_io_local(server->listener, address_out);

@@ -40,6 +40,8 @@ void http_close(struct http_server *server); /* and every connection; NULL is le
 /* Answers GET and HEAD of `path`, a constant that begins with '/'. -ENOSPC: too many; -EEXIST: it has a handler. */
 int http_route(struct http_server *server, const char *path, http_handler *handler, void *context);
 
+void http_unroute(struct http_server *server, const char *path); /* NULL, or no such route: nothing happens */
+
 int http_address(const struct http_server *server, struct hf_addr *address_out); /* where it listens, port included */
 
 #endif

@@ -3,7 +3,7 @@
  *   /              what there is
  *   /health        JSON; 200, or 503 when no rail is up
  *   /metrics       of the process, for Prometheus
- *   /metrics.json  the same as JSON
+ *   /metrics.json  the same as JSON, also as /metrics/json
  *
  * A layer above adds its pages by http_route(node->status.http, ...), which is NULL without an address. */
 #ifndef HOLDFAST_NODE_STATUS_H

@@ -224,6 +224,7 @@ int hf_transfer_open(struct hf_node *node, const struct hf_transfer_config *conf
 		(void)hf_transfer_close(engine);
 		return rc;
 	}
+	(void)page_open(engine); /* no room for another page: it works without */
 	hf_loop_add_poller(engine->loop, &engine->poller);
 	hf_loop_set_timer(engine->loop, &engine->timer, hf_loop_now_ns(engine->loop) + TICK_NS);
 	engine->attached = true;
@@ -240,6 +241,7 @@ int hf_transfer_close(struct hf_transfer *engine)
 	if (engine->attached) {
 		hf_loop_remove_poller(engine->loop, &engine->poller);
 		hf_loop_cancel_timer(engine->loop, &engine->timer);
+		page_close(engine);
 	}
 	peers_close(engine);
 	hf_channel_close(engine->channel);

@@ -60,6 +60,10 @@ void peers_close(struct hf_transfer *engine);
 bool peers_admit(void *engine, uint64_t initiator, uint32_t epoch); /* tcp_target_config */
 uint64_t peers_lease_until_ns(void *engine, uint64_t initiator);    /* likewise */
 
+/* page.c */
+int page_open(struct hf_transfer *engine);
+void page_close(struct hf_transfer *engine);
+
 /* release.c */
 bool release_turn(struct hf_transfer *engine, uint64_t now_ns); /* finishes to unregister what may be */
 

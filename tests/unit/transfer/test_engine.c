@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@
 
 #include "../vqp/pair.h"
 #include "base/log.h"
+#include "node/node.h"
 #include "transfer/engine.h"
 
 #define BYTES  (8u << 20)
@@ -418,6 +420,62 @@ static void a_rail_to_a_peer_without_readable_memory_is_probed(void **state)
 	permission = HF_TRANSFER_REMOTE_READ | HF_TRANSFER_REMOTE_WRITE;
 }
 
+/* What the status server of a's node answers. */
+static void get(struct fixture *f, const char *path, char *answer, size_t bytes)
+{
+	struct hf_addr local, remote;
+	struct hf_io *io;
+	char request[128];
+	size_t used = 0;
+	ssize_t n = -EAGAIN;
+
+	assert_int_equal(hf_addr_parse("127.0.0.1", &local), 0);
+	assert_int_equal(http_address(f->pair.a.node->status.http, &remote), 0);
+	assert_int_equal(hf_stream_connect(hf_env_host(), &local, &remote, &io, NULL), 0);
+	(void)snprintf(request, sizeof(request), "GET %s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", path);
+	for (unsigned i = 0; i < LIMIT && n != (ssize_t)strlen(request); i++) {
+		turn(f);
+		n = hf_stream_write(io, request, strlen(request));
+	}
+	for (unsigned i = 0; i < LIMIT && n != 0 && used < bytes - 1; i++) {
+		turn(f);
+		n = hf_stream_read(io, answer + used, bytes - 1 - used);
+		used += n > 0 ? (size_t)n : 0;
+	}
+	answer[used] = '\0';
+	hf_io_close(io);
+}
+
+static void the_page_of_the_engine_tells_of_peers_rails_and_failovers(void **state)
+{
+	static char answer[1u << 18];
+	struct fixture f;
+
+	(void)state;
+	pair_http = true;
+	open_fixture(&f, &defaults);
+	wait_for_rails(&f);
+	get(&f, "/transfer", answer, sizeof(answer));
+	assert_non_null(strstr(answer, "200 OK"));
+	assert_non_null(strstr(answer, "\"peer\":\"b\",\"up\":true,\"segment\":{\"buffers\":1,\"bytes\":8388608}"));
+	assert_non_null(strstr(answer, "\"rail\":\"r1\""));
+	assert_non_null(strstr(answer, "\"state\":\"healthy\",\"reachable\":true,\"open\":true,\"pause_ms\":0"));
+	get(&f, "/metrics/json", answer, sizeof(answer));
+	assert_non_null(strstr(answer, "tent_transport_failover_total"));
+	get(&f, "/metrics", answer, sizeof(answer));
+	assert_non_null(strstr(answer, "tent_write_requests_total{node=\"a\",transport="));
+	assert_non_null(
+		strstr(answer, "holdfast_transfer_rail_state{node=\"a\",local_nic=\"r0\",remote_nic=\"b/r0\"} 0"));
+	assert_int_equal(hf_transfer_batch_free(f.batch), 0);
+	f.batch = NULL;
+	assert_int_equal(hf_transfer_close(f.a.engine), 0);
+	f.a.engine = NULL;
+	get(&f, "/transfer", answer, sizeof(answer));
+	assert_non_null(strstr(answer, "404"));
+	close_fixture(&f);
+	pair_http = false;
+}
+
 static void note_pause(enum log_level level, const char *line, void *context)
 {
 	(void)level;
@@ -608,6 +666,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(an_engine_that_closes_trips_no_rail),
 		cmocka_unit_test(confirm_writes_reads_each_write_back_on_its_lane),
 		cmocka_unit_test(a_rail_to_a_peer_without_readable_memory_is_probed),
+		cmocka_unit_test(the_page_of_the_engine_tells_of_peers_rails_and_failovers),
 		cmocka_unit_test(requests_that_name_no_buffer_are_refused_in_words),
 		cmocka_unit_test(memory_of_a_pending_request_stays_registered),
 		cmocka_unit_test(unregister_under_load_takes_no_key_away_from_a_slice),

@@ -15,6 +15,7 @@
 const char *pair_kind = "soft";
 uint32_t pair_caps_masked;
 bool pair_management;
+bool pair_http;
 
 static bool is_open;
 static unsigned
@@ -103,6 +104,8 @@ void pair_config(struct pair *pair, const struct end *end, enum hf_policy policy
 		hf_addr_set_port(&config->rails[i].control, 18515);
 		pair->control[side][i] = config->rails[i].control;
 	}
+	if (pair_http)
+		assert_int_equal(hf_addr_parse("127.0.0.1", &config->http), 0);
 	if (pair_management) {
 		config->management[config->management_count++] = config->rails[0].address;
 		hf_addr_set_port(&config->management[0], 18516);

@@ -10,6 +10,7 @@
 
 extern const char *pair_kind;     /* of both rails */
 extern uint32_t pair_caps_masked; /* enum hf_dev_cap that they have not */
+extern bool pair_http;            /* nodes serve their status on a port of 127.0.0.1 */
 extern bool pair_management;      /* control runs over a network that is no rail as well */
 
 struct end {
