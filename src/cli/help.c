@@ -37,6 +37,12 @@ static const struct {
 		"  --json           print nothing but the outcome, as JSON\n"},
 	{"kv", "--config FILE\n\n"
 	       "  --config FILE   the node with its rails, and the section \"kv\" (docs/kv.md has an example)\n"},
+	{"broker", "--config FILE\n\n"
+		   "  --config FILE    a configuration with a section `broker`, whose keys have Kafka's names; the "
+		   "least:\n"
+		   "                   {\"broker\": {\"node.id\": 1, \"listeners\": \"PLAINTEXT://127.0.0.1:9092\",\n"
+		   "                   \"log.dirs\": \"logs\"}}\n\n"
+		   "It serves until SIGINT or SIGTERM, and then closes its logs in order.\n"},
 	{"link", "up|down NODE/RAIL [--fabric NAME] [--direction tx|rx|both] [--json]\n\n"
 		 "  --fabric NAME     needed when there is more than one fabric\n"
 		 "  --direction WAY   cut or restore only what leaves (tx) or arrives (rx); both otherwise\n"

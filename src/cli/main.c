@@ -14,6 +14,7 @@ static const struct command commands[] = {
 	{"transfer", transfer_command, "copy files to another node over all rails, and over tcp when none is left"},
 	{"run", run_command, "run a program written for libibverbs, as it is, on a bond of rails"},
 	{"kv", kv_command, "run a member of the replicated store, for clients of Redis"},
+	{"broker", broker_command, "serve Kafka's protocol: a broker that any Kafka client can use"},
 	{"link", link_command, "switch a link down or up"},
 	{"links", links_command, "list the links and their states"},
 	{"devices", devices_command, "list the kinds of device and the RDMA NICs there are"},

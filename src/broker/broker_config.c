@@ -1,0 +1,147 @@
+/* The section `broker`. */
+#include "broker/broker_config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void broker_config_default(struct broker_config *config)
+{
+	*config = (struct broker_config){
+		.auto_create_topics = true,
+		.delete_topics = true,
+		.num_partitions = 1,
+		.request_max_bytes = 100u << 20,
+		.fetch_max_bytes = 55u << 20,
+		.max_connections = 10000,
+		.idle_ns = 600000000000ull,
+		.retention_check_ns = 300000000000ull,
+		.session_min_ns = 6000000000ull,
+		.session_max_ns = 1800000000000ull,
+		.rebalance_delay_ns = 3000000000ull,
+		.group_max_size = 1000,
+		.offset_metadata_max_bytes = 4096,
+		.segment_bytes = 1u << 30,
+		.index_interval_bytes = 4096,
+		.max_message_bytes = 1048588,
+		.roll_ms = 604800000,
+		.retention_ms = 604800000,
+		.retention_bytes = -1,
+	};
+}
+
+/* "NAME://HOST:PORT"; an empty host means all addresses, and localhost 127.0.0.1. */
+static bool parse_endpoint(const char *text, size_t bytes, struct broker_endpoint *out)
+{
+	const char *end = text + bytes, *slashes = memmem(text, bytes, "://", 3);
+	const char *host = slashes == NULL ? NULL : slashes + 3, *colon;
+	char port[8] = {0}, *rest;
+	unsigned long number;
+
+	if (host == NULL || (size_t)(slashes - text) >= sizeof(out->name) || slashes == text)
+		return false;
+	colon = memrchr(host, ':', (size_t)(end - host));
+	if (colon == NULL || (size_t)(colon - host) >= sizeof(out->host) || (size_t)(end - colon) > sizeof(port))
+		return false;
+	memcpy(port, colon + 1, (size_t)(end - colon - 1));
+	number = strtoul(port, &rest, 10);
+	if (rest == port || *rest != '\0' || number > UINT16_MAX)
+		return false;
+	*out = (struct broker_endpoint){.port = (uint16_t)number};
+	memcpy(out->name, text, (size_t)(slashes - text));
+	memcpy(out->host, host, (size_t)(colon - host));
+	return strcmp(out->name, "PLAINTEXT") == 0;
+}
+
+static bool parse_endpoints(const char *text, int64_t number, void *out)
+{
+	struct broker_endpoints *endpoints = out;
+
+	(void)number;
+	*endpoints = (struct broker_endpoints){0};
+	while (text != NULL && *text != '\0') {
+		const char *comma = strchrnul(text, ',');
+
+		if (endpoints->count == BROKER_LISTENERS_MAX ||
+			!parse_endpoint(text, (size_t)(comma - text), &endpoints->at[endpoints->count]))
+			return false;
+		endpoints->count++;
+		text = *comma == ',' ? comma + 1 : comma;
+	}
+	return endpoints->count > 0;
+}
+
+/* A whole number from -1 on, which means: without limit. */
+static bool parse_limit(const char *text, int64_t number, void *out)
+{
+	if (text != NULL || number < -1)
+		return false;
+	*(int64_t *)out = number;
+	return true;
+}
+
+static const char *const timestamp_types[] = {"CreateTime", "LogAppendTime", NULL};
+
+#define INTO(member) HF_CONFIG_INTO(struct broker_config, member)
+#define LIMIT        .type = HF_CONFIG_PARSED, .parse = parse_limit, .expected = "a whole number, or -1 for no limit"
+
+static const struct hf_config_key keys[] = {
+	{"node.id", HF_CONFIG_NUMBER, INTO(node_id), .required = true, .min = 0, .max = INT32_MAX},
+	{"listeners", HF_CONFIG_PARSED, INTO(listeners), .required = true, .parse = parse_endpoints,
+		.expected = "a list of PLAINTEXT://HOST:PORT"},
+	{"advertised.listeners", HF_CONFIG_PARSED, INTO(advertised), .parse = parse_endpoints,
+		.expected = "a list of PLAINTEXT://HOST:PORT"},
+	{"log.dirs", HF_CONFIG_PATH, INTO(log_dirs), .required = true},
+	{"auto.create.topics.enable", HF_CONFIG_BOOL, INTO(auto_create_topics)},
+	{"delete.topic.enable", HF_CONFIG_BOOL, INTO(delete_topics)},
+	{"num.partitions", HF_CONFIG_NUMBER, INTO(num_partitions), .min = 1, .max = 10000},
+	{"socket.request.max.bytes", HF_CONFIG_NUMBER, INTO(request_max_bytes), .min = 4096, .max = INT32_MAX},
+	{"fetch.max.bytes", HF_CONFIG_NUMBER, INTO(fetch_max_bytes), .min = 1024, .max = INT32_MAX},
+	{"max.connections", HF_CONFIG_NUMBER, INTO(max_connections), .min = 1, .max = 100000},
+	{"connections.max.idle.ms", HF_CONFIG_MILLISECONDS, INTO(idle_ns)},
+	{"log.retention.check.interval.ms", HF_CONFIG_MILLISECONDS, INTO(retention_check_ns)},
+	{"group.min.session.timeout.ms", HF_CONFIG_MILLISECONDS, INTO(session_min_ns)},
+	{"group.max.session.timeout.ms", HF_CONFIG_MILLISECONDS, INTO(session_max_ns)},
+	{"group.initial.rebalance.delay.ms", HF_CONFIG_MILLISECONDS, INTO(rebalance_delay_ns)},
+	{"group.max.size", HF_CONFIG_NUMBER, INTO(group_max_size), .min = 1, .max = 100000},
+	{"offset.metadata.max.bytes", HF_CONFIG_NUMBER, INTO(offset_metadata_max_bytes), .min = 0, .max = 32767},
+	{"log.segment.bytes", HF_CONFIG_NUMBER, INTO(segment_bytes), .min = 4096, .max = INT32_MAX},
+	{"log.index.interval.bytes", HF_CONFIG_NUMBER, INTO(index_interval_bytes), .min = 0, .max = INT32_MAX},
+	{"message.max.bytes", HF_CONFIG_NUMBER, INTO(max_message_bytes), .min = 0, .max = INT32_MAX},
+	{"log.roll.ms", .offset = offsetof(struct broker_config, roll_ms), .bytes = 8, LIMIT},
+	{"log.retention.ms", .offset = offsetof(struct broker_config, retention_ms), .bytes = 8, LIMIT},
+	{"log.retention.bytes", .offset = offsetof(struct broker_config, retention_bytes), .bytes = 8, LIMIT},
+	{"log.message.timestamp.type", HF_CONFIG_CHOICE, INTO(timestamp_type), .choices = timestamp_types},
+};
+
+static const char *check(const void *out)
+{
+	const struct broker_config *config = out;
+
+	if (config->advertised.count > 0 && config->advertised.count != config->listeners.count)
+		return "broker: advertised.listeners has not as many entries as listeners";
+	if (config->session_min_ns > config->session_max_ns)
+		return "broker: group.min.session.timeout.ms is above group.max.session.timeout.ms";
+	return NULL;
+}
+
+struct hf_config_section broker_config_section(struct broker_config *config)
+{
+	return (struct hf_config_section){.name = "broker",
+		.keys = keys,
+		.key_count = sizeof(keys) / sizeof(*keys),
+		.out = config,
+		.required = true,
+		.check = check};
+}
+
+void broker_config_topic_defaults(const struct broker_config *config, struct topic_config *defaults_out)
+{
+	topic_config_default(defaults_out);
+	defaults_out->log.segment_bytes = config->segment_bytes;
+	defaults_out->log.index_interval_bytes = config->index_interval_bytes;
+	defaults_out->log.max_message_bytes = config->max_message_bytes;
+	defaults_out->log.segment_ms = config->roll_ms;
+	defaults_out->log.retention_ms = config->retention_ms;
+	defaults_out->log.retention_bytes = config->retention_bytes;
+	defaults_out->log.log_append_time = config->timestamp_type == BROKER_LOG_APPEND_TIME;
+}

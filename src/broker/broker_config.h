@@ -1,0 +1,44 @@
+/* broker_config.h - the section `broker` of a configuration file: Kafka's names for its keys. */
+#ifndef HOLDFAST_BROKER_BROKER_CONFIG_H
+#define HOLDFAST_BROKER_BROKER_CONFIG_H
+
+#include <holdfast/config.h>
+
+#include "broker/topic_config.h"
+
+#define BROKER_LISTENERS_MAX  8u
+#define BROKER_HOST_BYTES     128u
+#define BROKER_LISTENER_BYTES 32u
+
+/* Of "NAME://HOST:PORT". */
+struct broker_endpoint {
+	char name[BROKER_LISTENER_BYTES], host[BROKER_HOST_BYTES];
+	uint16_t port;
+};
+struct broker_endpoints {
+	struct broker_endpoint at[BROKER_LISTENERS_MAX];
+	unsigned count;
+};
+
+struct broker_config {
+	int32_t node_id;
+	struct broker_endpoints listeners, advertised;
+	char log_dirs[256];
+	bool auto_create_topics, delete_topics;
+	int32_t num_partitions;
+	uint32_t request_max_bytes, fetch_max_bytes, max_connections;
+	uint64_t idle_ns, retention_check_ns, session_min_ns, session_max_ns, rebalance_delay_ns;
+	uint32_t group_max_size, offset_metadata_max_bytes;
+	/* Of topics that do not say otherwise. */
+	uint32_t segment_bytes, index_interval_bytes, max_message_bytes;
+	int64_t roll_ms, retention_ms, retention_bytes;
+	enum { BROKER_CREATE_TIME, BROKER_LOG_APPEND_TIME } timestamp_type;
+};
+
+/* Kafka's defaults. */
+void broker_config_default(struct broker_config *config);
+/* To be read with others by hf_config_load, over defaults. */
+struct hf_config_section broker_config_section(struct broker_config *config);
+void broker_config_topic_defaults(const struct broker_config *config, struct topic_config *defaults_out);
+
+#endif

@@ -1,0 +1,49 @@
+/* connection.h - one client over TCP: requests in, answers out, in order.
+ *
+ *   request: i32 bytes, header, body        answer: i32 bytes, header, body
+ *
+ * One request of a connection is served at a time; what the client sent behind it waits in the buffer and the socket.
+ * So memory is bounded by socket.request.max.bytes and the arena of one request, also for a slow reader: records leave
+ * from the mapping of their segment, which the request holds until they are sent.
+ *
+ * Owned by the broker's loop. */
+#ifndef HOLDFAST_BROKER_CONNECTION_H
+#define HOLDFAST_BROKER_CONNECTION_H
+
+#include "broker/broker.h"
+#include "broker/request.h"
+
+enum connection_state {
+	CONNECTION_READING, /* waits for a request */
+	CONNECTION_SERVING, /* its handler has it, or waits for records, members, replicas */
+	CONNECTION_WRITING, /* waits for the client to take the answer */
+	CONNECTION_STATES,
+};
+
+struct connection {
+	struct broker *broker;
+	struct list node, ready_node;
+	struct hf_io *io;
+	struct hf_watch watch;
+	struct hf_timer idle;
+	struct hf_addr remote;
+	unsigned listener;
+	enum connection_state state;
+	uint8_t *in;
+	size_t in_from, in_to, in_capacity; /* [from, to) was read and not yet served */
+	struct request request;
+	struct iovec *out; /* what is left of the answer, in the request's arena */
+	unsigned out_count;
+	bool in_turn;
+};
+
+/* Takes the io. */
+int connection_open(struct broker *broker, struct hf_io *io, const struct hf_addr *remote, unsigned listener);
+void connection_close(struct connection *connection);
+
+/* The request's answer is ready to be sent; n == 0: there is none. */
+void connection_answer(struct connection *connection, struct iovec *pieces, unsigned n);
+/* Sends what became ready outside of its connection's turn. */
+void connections_flush(struct broker *broker);
+
+#endif

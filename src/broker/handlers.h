@@ -1,0 +1,27 @@
+/* handlers.h - one handler for each key that is served; each is in the file of its name. */
+#ifndef HOLDFAST_BROKER_HANDLERS_H
+#define HOLDFAST_BROKER_HANDLERS_H
+
+#include "broker/broker.h"
+#include "broker/connection.h"
+#include "broker/request.h"
+
+typedef void request_handler(struct request *request);
+
+struct handler {
+	int16_t key, from, to; /* the versions that are served */
+	int16_t announced;     /* the first that ApiVersions tells */
+	request_handler *handle;
+};
+
+/* All of them, by key. */
+extern const struct handler handlers[];
+extern const unsigned handler_count;
+const struct handler *handlers_find(int16_t key);
+
+request_handler api_versions_handle, metadata_handle, produce_handle, fetch_handle, list_offsets_handle,
+	leader_epoch_handle, create_topics_handle, delete_topics_handle, create_partitions_handle,
+	delete_records_handle, describe_configs_handle, alter_configs_handle, describe_cluster_handle,
+	producer_id_handle, find_coordinator_handle;
+
+#endif

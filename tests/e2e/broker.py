@@ -1,0 +1,162 @@
+"""A broker and a stock Kafka client, kcat, as a user runs them: broker.py HOLDFAST."""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+
+import program
+
+SMALL = ["-X", "batch.size=16384"]  # batches that fit a small segment
+NUMBERS = "".join(f"{n}\n" for n in range(1000))
+
+
+class _Broker:
+    """A broker in `directory` on a port that the system chooses; `more` are keys of its section."""
+
+    def __init__(self, directory, **more):
+        self.directory = directory
+        config = {"node.id": 1, "listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": "logs"}
+        config.update({key.replace("_", "."): value for key, value in more.items()})
+        (pathlib.Path(directory) / "broker.json").write_text(json.dumps({"broker": config}))
+        self.start()
+
+    def start(self):
+        self.process = program.start(self.directory, "broker", "--config", "broker.json")
+        line = program.read_until(self.process, ["listens on"])
+        self.address = line.split("PLAINTEXT://")[1].split(",")[0]
+
+    def stop(self, how=signal.SIGTERM):
+        self.process.send_signal(how)
+        out, err = self.process.communicate(timeout=program.RUN_LIMIT_S)
+        return self.process.returncode, out, err
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()
+
+
+def _kcat(broker, *arguments, text=None):
+    if shutil.which("kcat") is None:
+        raise program.Skip("kcat is not installed (scripts/packages.txt)")
+    done = subprocess.run(["kcat", "-b", broker.address, *arguments], input=text, text=True, capture_output=True,
+                          timeout=60)
+    assert done.returncode == 0, f"kcat {' '.join(arguments)}: {done.stdout[-500:]}\n{done.stderr[-2000:]}"
+    return done.stdout
+
+
+def _read(broker, topic):
+    return _kcat(broker, "-C", "-t", topic, "-o", "beginning", "-e", "-q")
+
+
+def kcat_produces_and_consumes(directory):
+    with _Broker(directory) as broker:
+        _kcat(broker, "-P", "-t", "numbers", text=NUMBERS)
+        assert _read(broker, "numbers") == NUMBERS
+        listed = json.loads(_kcat(broker, "-L", "-J"))
+        assert [(topic["topic"], len(topic["partitions"])) for topic in listed["topics"]] == [("numbers", 1)]
+        assert _kcat(broker, "-Q", "-t", "numbers:0:-1").split() == ["numbers", "[0]", "offset", "1000"]
+
+
+def every_codec_and_an_idempotent_producer_work(directory):
+    with _Broker(directory) as broker:
+        for codec in ("gzip", "snappy", "lz4", "zstd"):
+            _kcat(broker, "-P", "-t", codec, "-z", codec, text=NUMBERS)
+            assert _read(broker, codec) == NUMBERS, codec
+        _kcat(broker, "-P", "-t", "once", "-X", "enable.idempotence=true", text=NUMBERS)
+        assert _read(broker, "once") == NUMBERS
+
+
+def records_outlive_a_stop_and_a_kill(directory):
+    with _Broker(directory, log_segment_bytes=65536) as broker:
+        big = "".join(f"{n:0>500}\n" for n in range(1000))
+        _kcat(broker, "-P", "-t", "big", *SMALL, text=big)
+        assert len(list(pathlib.Path(directory, "logs", "big-0").glob("*.log"))) > 3
+        for how in (signal.SIGTERM, signal.SIGKILL):
+            status, _, err = broker.stop(how)
+            assert status == (0 if how == signal.SIGTERM else -signal.SIGKILL), err
+            broker.start()
+            assert _read(broker, "big") == big
+        _kcat(broker, "-P", "-t", "big", text=NUMBERS)
+        assert _read(broker, "big") == big + NUMBERS
+
+
+def a_waiting_consumer_gets_what_is_produced(directory):
+    with _Broker(directory) as broker:
+        _kcat(broker, "-P", "-t", "tail", text="first\n")
+        reader = subprocess.Popen(["kcat", "-b", broker.address, "-C", "-t", "tail", "-q", "-u", "-c", "2"], text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert reader.stdout.readline() == "first\n"
+        _kcat(broker, "-P", "-t", "tail", text="second\n")
+        assert reader.stdout.readline() == "second\n"
+        assert reader.wait(timeout=60) == 0
+
+
+def a_directory_serves_one_broker(directory):
+    with _Broker(directory):
+        done = program.run(directory, "broker", "--config", "broker.json")
+        assert done.returncode == 2 and "in use by another broker" in done.stderr, done.stderr
+
+
+def a_directory_of_another_node_is_refused(directory):
+    with _Broker(directory) as broker:
+        broker.stop()
+    text = pathlib.Path(directory, "broker.json").read_text().replace('"node.id": 1', '"node.id": 2')
+    pathlib.Path(directory, "broker.json").write_text(text)
+    done = program.run(directory, "broker", "--config", "broker.json")
+    assert done.returncode == 2 and "belongs to node.id 1" in done.stderr, done.stderr
+
+
+def a_wrong_configuration_is_refused_with_its_line(directory):
+    path = pathlib.Path(directory, "broker.json")
+    for text, words in (
+            ('{"broker": {"node.id": 1,\n"log.dir": "logs"}}', ["line 2", "log.dir"]),
+            ('{"broker": {"node.id": 1,\n"log.dirs": "l",\n"listeners": "SSL://[::1]:9"}}', ["line 3", "PLAINTEXT"]),
+            ('{"broker": {"listeners": "PLAINTEXT://127.0.0.1:9", "log.dirs": "l"}}', ["node.id"]),
+            ('{}', ["broker"])):
+        path.write_text(text)
+        done = program.run(directory, "broker", "--config", "broker.json")
+        assert done.returncode == 2 and all(word in done.stderr for word in words), done.stderr
+    done = program.run(directory, "broker")
+    assert done.returncode == 2 and "--config" in done.stderr
+
+
+def a_damaged_log_is_named(directory):
+    with _Broker(directory, log_segment_bytes=65536) as broker:
+        _kcat(broker, "-P", "-t", "big", *SMALL, text="".join(f"{n:0>500}\n" for n in range(1000)))
+        broker.stop(signal.SIGKILL)
+    first = sorted(pathlib.Path(directory, "logs", "big-0").glob("*.log"))[0]
+    with open(first, "r+b") as log:
+        log.seek(1000)
+        log.write(b"damaged")
+    done = program.run(directory, "broker", "--config", "broker.json")
+    assert done.returncode == 2 and "damaged" in done.stderr and "big-0" in done.stderr, done.stderr
+
+
+def strangers_cost_the_broker_nothing(directory):
+    import socket
+    with _Broker(directory) as broker:
+        host, port = broker.address.split(":")
+        for sent in (b"GET / HTTP/1.1\r\n\r\n", b"\xff\xff\xff\xff", b"\x00\x00\x00\x02ab", b"\x00\x00\x00\x0a" + b"\x7f" * 10,
+                     b"\x00\x00\x00\x10\x00\x03\x00\x01\x00\x00\x00\x01\x00\x00\x7f\xff\xff\xff\x00\x00"):
+            with socket.create_connection((host, int(port)), timeout=20) as stream:
+                stream.sendall(sent)
+                assert stream.recv(100) == b"", sent
+        slow = [socket.create_connection((host, int(port))) for _ in range(50)]
+        for stream in slow:
+            stream.sendall(b"\x05\x00\x00\x00\x00\x00")  # 80 MiB announced, two bytes sent
+        _kcat(broker, "-P", "-t", "numbers", text=NUMBERS)
+        resident = int(pathlib.Path(f"/proc/{broker.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+        assert resident < 256 << 20, resident
+        for stream in slow:
+            stream.close()
+
+
+if __name__ == "__main__":
+    sys.exit(program.main(sys.modules[__name__]))

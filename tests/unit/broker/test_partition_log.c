@@ -1,0 +1,388 @@
+/* A partition's log: append, roll, read, find, recover; and what it remembers of producers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "batches.h"
+#include "broker/partition_log.h"
+
+#define SEGMENT_BYTES 16384u
+#define T0            1700000000000ll /* milliseconds */
+
+static char directory[64];
+static struct partition_log *partition_log;
+static struct log_config config = {.segment_bytes = SEGMENT_BYTES,
+	.index_interval_bytes = 1000,
+	.max_message_bytes = 8192,
+	.segment_ms = -1,
+	.retention_ms = -1,
+	.retention_bytes = -1};
+
+static void open_log(bool clean)
+{
+	struct hf_error error = {0};
+	int rc = partition_log_open(hf_env_host(), directory, &config, clean, 0, T0, &partition_log, &error);
+
+	if (rc != 0)
+		fail_msg("%s", error.text);
+}
+
+/* As a killed process leaves its files: nothing is trimmed, no checkpoint written. */
+static void crash(void)
+{
+	partition_log->failed = true;
+	list_for_each_safe (at, &partition_log->segments) {
+		struct segment *segment = container_of(at, struct segment, node);
+
+		list_remove(&segment->node);
+		segment_release(segment);
+	}
+	partition_log_close(partition_log);
+	partition_log = NULL;
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	snprintf(directory, sizeof(directory), "/tmp/holdfast-test-XXXXXX");
+	if (mkdtemp(directory) == NULL)
+		return -1;
+	open_log(true);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	partition_log_remove(partition_log);
+	return access(directory, F_OK) == 0;
+}
+
+static enum kafka_error append_as(int64_t producer, int16_t epoch, int32_t sequence, int32_t records,
+	int32_t leader_epoch, struct append_result *result)
+{
+	static uint8_t data[65536];
+	struct batch_wish wish = {.records = records,
+		.value_bytes = 100,
+		.producer_id = producer,
+		.epoch = epoch,
+		.sequence = sequence,
+		.timestamp_ms = T0 + partition_log_end(partition_log) * 10};
+	size_t bytes = batches_make(&wish, data);
+
+	return partition_log_append(partition_log, data, bytes, leader_epoch, T0, result);
+}
+
+static int64_t append(int32_t records)
+{
+	struct append_result result;
+
+	assert_int_equal(append_as(-1, 0, 0, records, 0, &result), KAFKA_NONE);
+	return result.base_offset;
+}
+
+/* Reads everything from `offset` on, batch by batch; returns the offset behind. */
+static int64_t read_all(int64_t offset)
+{
+	int64_t end = partition_log_end(partition_log);
+
+	while (offset < end) {
+		struct log_span span;
+		struct batch batch;
+
+		assert_int_equal(partition_log_read(partition_log, offset, end, 1, true, &span), KAFKA_NONE);
+		assert_non_null(span.segment);
+		assert_int_equal(batch_read(span.at, span.bytes, &batch), BATCH_RIGHT);
+		assert_int_equal(batch_check(span.at, &batch), BATCH_RIGHT);
+		assert_int_equal(batch.base_offset, offset);
+		offset = batch_next_offset(&batch);
+		segment_release(span.segment);
+	}
+	return offset;
+}
+
+static unsigned segments(void)
+{
+	unsigned n = 0;
+
+	list_for_each (at, &partition_log->segments)
+		n++;
+	return n;
+}
+
+static void batches_follow_each_other_across_segments(void **state)
+{
+	(void)state;
+	for (int64_t i = 0; i < 100; i++)
+		assert_int_equal(append(5), i * 5);
+	assert_true(segments() > 3);
+	assert_int_equal(read_all(0), 500);
+}
+
+static void a_read_ends_at_its_limits(void **state)
+{
+	struct log_span span;
+
+	(void)state;
+	append(1);
+	append(2);
+	append(3);
+	assert_int_equal(partition_log_read(partition_log, 0, 3, 100000, true, &span), KAFKA_NONE);
+	assert_true(span.bytes > 61 * 2 && span.bytes < 61 * 2 + 3 * 130);
+	segment_release(span.segment);
+	assert_int_equal(partition_log_read(partition_log, 0, 6, 10, false, &span), KAFKA_NONE);
+	assert_null(span.segment);
+	assert_int_equal(partition_log_read(partition_log, 6, 6, 10, true, &span), KAFKA_NONE);
+	assert_null(span.segment);
+	assert_int_equal(partition_log_read(partition_log, 7, 6, 10, true, &span), KAFKA_OFFSET_OUT_OF_RANGE);
+	/* From within a batch: the whole of it. */
+	assert_int_equal(partition_log_read(partition_log, 4, 6, 10, true, &span), KAFKA_NONE);
+	assert_non_null(span.segment);
+	segment_release(span.segment);
+}
+
+static void a_log_closed_in_order_opens_as_it_was(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 60; i++)
+		append(4);
+	partition_log_close(partition_log);
+	open_log(true);
+	assert_int_equal(read_all(0), 240);
+	assert_int_equal(append(1), 240);
+}
+
+static void a_log_of_a_killed_process_opens_as_it_was(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 60; i++)
+		append(4);
+	crash();
+	open_log(false);
+	assert_int_equal(read_all(0), 240);
+	assert_int_equal(append(1), 240);
+}
+
+static void edit_head(int64_t base_offset, off_t from_tail, uint32_t tail, char value)
+{
+	char path[128];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%020lld.log", directory, (long long)base_offset);
+	fd = open(path, O_RDWR);
+	assert_int_equal(pwrite(fd, &value, 1, (off_t)tail + from_tail), 1);
+	close(fd);
+}
+
+static void a_torn_batch_and_what_lies_behind_it_is_gone(void **state)
+{
+	uint32_t tail;
+
+	(void)state;
+	append(2);
+	tail = container_of(partition_log->segments.prev, struct segment, node)->bytes;
+	append(2);
+	append(2);
+	crash();
+	edit_head(0, 100, tail, 'X');
+	open_log(false);
+	assert_int_equal(partition_log_end(partition_log), 2);
+	assert_int_equal(append(1), 2);
+	assert_int_equal(read_all(0), 3);
+}
+
+/* R-B9: what lies whole behind the tail, with an epoch that was never assigned, is not a part of the log. */
+static void a_batch_without_an_epoch_is_not_recovered(void **state)
+{
+	struct segment *head;
+
+	(void)state;
+	append(2);
+	head = container_of(partition_log->segments.prev, struct segment, node);
+	assert_int_equal(segment_prepare(head, 4096), 0);
+	memcpy(head->map + head->bytes, head->map, head->bytes);
+	batch_commit(head->map + head->bytes, 2, -1);
+	crash();
+	open_log(false);
+	assert_int_equal(partition_log_end(partition_log), 2);
+	head = container_of(partition_log->segments.prev, struct segment, node);
+	for (uint32_t i = head->bytes; i < head->capacity; i++)
+		assert_int_equal(head->map[i], 0);
+}
+
+static void what_is_wrong_is_refused_and_changes_nothing(void **state)
+{
+	static uint8_t data[65536];
+	struct batch_wish wish = {.records = 1, .value_bytes = 10, .producer_id = -1};
+	struct append_result result;
+	size_t bytes = batches_make(&wish, data);
+
+	(void)state;
+	assert_int_equal(partition_log_append(partition_log, data, bytes - 1, 0, T0, &result), KAFKA_CORRUPT_MESSAGE);
+	assert_int_equal(partition_log_append(partition_log, data, bytes + 1, 0, T0, &result), KAFKA_INVALID_RECORD);
+	assert_int_equal(partition_log_append(partition_log, data, 0, 0, T0, &result), KAFKA_CORRUPT_MESSAGE);
+	data[70] ^= 1;
+	assert_int_equal(partition_log_append(partition_log, data, bytes, 0, T0, &result), KAFKA_CORRUPT_MESSAGE);
+	assert_non_null(result.message);
+	wish.value_bytes = 9000;
+	bytes = batches_make(&wish, data);
+	assert_int_equal(partition_log_append(partition_log, data, bytes, 0, T0, &result), KAFKA_MESSAGE_TOO_LARGE);
+	wish = (struct batch_wish){.records = 1, .value_bytes = 10, .producer_id = INT64_MAX};
+	bytes = batches_make(&wish, data);
+	assert_int_equal(partition_log_append(partition_log, data, bytes, 0, T0, &result), KAFKA_UNKNOWN_PRODUCER_ID);
+	assert_int_equal(partition_log_end(partition_log), 0);
+}
+
+static void a_duplicate_is_answered_with_its_old_offset(void **state)
+{
+	struct append_result result;
+
+	(void)state;
+	for (int32_t i = 0; i < 6; i++)
+		assert_int_equal(append_as(7, 0, i * 2, 2, 0, &result), KAFKA_NONE);
+	assert_int_equal(append_as(7, 0, 10, 2, 0, &result), KAFKA_NONE);
+	assert_int_equal(result.base_offset, 10);
+	assert_int_equal(append_as(7, 0, 2, 2, 0, &result), KAFKA_NONE); /* the oldest of the last five */
+	assert_int_equal(result.base_offset, 2);
+	assert_int_equal(append_as(7, 0, 0, 2, 0, &result), KAFKA_OUT_OF_ORDER_SEQUENCE); /* forgotten */
+	assert_int_equal(append_as(7, 0, 14, 1, 0, &result), KAFKA_OUT_OF_ORDER_SEQUENCE);
+	assert_int_equal(partition_log_end(partition_log), 12);
+}
+
+static void a_replaced_producer_is_fenced(void **state)
+{
+	struct append_result result;
+
+	(void)state;
+	assert_int_equal(append_as(7, 0, 0, 1, 0, &result), KAFKA_NONE);
+	assert_int_equal(append_as(7, 1, 1, 1, 0, &result), KAFKA_OUT_OF_ORDER_SEQUENCE);
+	assert_int_equal(append_as(7, 1, 0, 1, 0, &result), KAFKA_NONE);
+	assert_int_equal(append_as(7, 0, 1, 1, 0, &result), KAFKA_INVALID_PRODUCER_EPOCH);
+}
+
+static void producers_are_known_after_a_restart(void **state)
+{
+	struct append_result result;
+
+	(void)state;
+	for (int32_t i = 0; i < 300; i++)
+		assert_int_equal(append_as(7, 3, i, 1, 0, &result), KAFKA_NONE);
+	assert_true(segments() > 1);
+	for (unsigned i = 0; i < 2; i++) {
+		if (i == 0)
+			partition_log_close(partition_log);
+		else
+			crash();
+		open_log(i == 0);
+		assert_int_equal(append_as(7, 3, 299, 1, 0, &result), KAFKA_NONE);
+		assert_int_equal(result.base_offset, 299);
+		assert_int_equal(append_as(7, 3, 301, 1, 0, &result), KAFKA_OUT_OF_ORDER_SEQUENCE);
+		assert_int_equal(append_as(7, 2, 300, 1, 0, &result), KAFKA_INVALID_PRODUCER_EPOCH);
+	}
+}
+
+static void an_offset_is_found_by_its_time(void **state)
+{
+	int64_t offset, timestamp;
+
+	(void)state;
+	assert_false(partition_log_find_time(partition_log, 0, &offset, &timestamp));
+	for (unsigned i = 0; i < 100; i++)
+		append(5); /* record n * 5 + k has the time T0 + n * 50 + k */
+	for (int64_t i = 0; i < 100; i++) {
+		assert_true(partition_log_find_time(partition_log, T0 + i * 50 + 3, &offset, &timestamp));
+		assert_int_equal(offset, i * 5 + 3);
+		assert_int_equal(timestamp, T0 + i * 50 + 3);
+	}
+	assert_false(partition_log_find_time(partition_log, T0 + 5000, &offset, &timestamp));
+	assert_true(partition_log_latest_time(partition_log, &offset, &timestamp));
+	assert_int_equal(offset, 499);
+}
+
+static void what_is_old_or_too_much_is_deleted(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 100; i++)
+		append(5);
+	partition_log->config.retention_bytes = 2 * SEGMENT_BYTES;
+	assert_true(partition_log_retain(partition_log, T0));
+	assert_true(partition_log_bytes(partition_log) >= 2 * SEGMENT_BYTES - 1000);
+	assert_true(partition_log_bytes(partition_log) < 3 * SEGMENT_BYTES);
+	assert_int_equal(read_all(partition_log->start_offset), 500);
+	partition_log->config.retention_ms = 1000;
+	assert_true(partition_log_retain(partition_log, T0 + 1000000));
+	assert_int_equal(partition_log->start_offset, 500);
+	assert_int_equal(append(1), 500);
+}
+
+static void a_segment_that_is_held_stays_readable(void **state)
+{
+	struct log_span span;
+	struct batch batch;
+
+	(void)state;
+	for (unsigned i = 0; i < 100; i++)
+		append(5);
+	assert_int_equal(partition_log_read(partition_log, 0, 500, 1000, true, &span), KAFKA_NONE);
+	partition_log_advance_start(partition_log, 400);
+	assert_int_equal(batch_read(span.at, span.bytes, &batch), BATCH_RIGHT);
+	assert_int_equal(batch_check(span.at, &batch), BATCH_RIGHT);
+	segment_release(span.segment);
+	assert_int_equal(partition_log_read(partition_log, 0, 500, 1000, true, &span), KAFKA_OFFSET_OUT_OF_RANGE);
+}
+
+static void leader_epochs_are_kept(void **state)
+{
+	struct append_result result;
+	int32_t epoch;
+	int64_t end;
+
+	(void)state;
+	assert_int_equal(append_as(-1, 0, 0, 3, 1, &result), KAFKA_NONE);
+	assert_int_equal(append_as(-1, 0, 0, 3, 4, &result), KAFKA_NONE);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_true(leader_epochs_end(&partition_log->epochs, 3, 6, &epoch, &end));
+		assert_int_equal(epoch, 1);
+		assert_int_equal(end, 3);
+		assert_int_equal(leader_epochs_at(&partition_log->epochs, 3), 4);
+		assert_false(leader_epochs_end(&partition_log->epochs, 0, 6, &epoch, &end));
+		if (i == 0)
+			partition_log_close(partition_log);
+		else
+			crash();
+		open_log(i == 0);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define LOG_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+		LOG_TEST(batches_follow_each_other_across_segments),
+		LOG_TEST(a_read_ends_at_its_limits),
+		LOG_TEST(a_log_closed_in_order_opens_as_it_was),
+		LOG_TEST(a_log_of_a_killed_process_opens_as_it_was),
+		LOG_TEST(a_torn_batch_and_what_lies_behind_it_is_gone),
+		LOG_TEST(a_batch_without_an_epoch_is_not_recovered),
+		LOG_TEST(what_is_wrong_is_refused_and_changes_nothing),
+		LOG_TEST(a_duplicate_is_answered_with_its_old_offset),
+		LOG_TEST(a_replaced_producer_is_fenced),
+		LOG_TEST(producers_are_known_after_a_restart),
+		LOG_TEST(an_offset_is_found_by_its_time),
+		LOG_TEST(what_is_old_or_too_much_is_deleted),
+		LOG_TEST(a_segment_that_is_held_stays_readable),
+		LOG_TEST(leader_epochs_are_kept),
+	};
+
+	return cmocka_run_group_tests_name("partition log", tests, NULL, NULL);
+}
