@@ -8,6 +8,7 @@
 #include "node/node.h"
 #include "node/peer.h"
 #include "sim/device.h"
+#include "transfer/engine.h"
 
 #define CONTROL_PORT  7000u
 #define TCP_PORT      7100u
@@ -17,6 +18,7 @@
 #define QP_RETRY_CNT  2
 #define FORGOTTEN_MAX (5 * NS_MS) /* until memory is registered again */
 #define FORGET_NS_MAX (60 * NS_MS)
+#define SPOIL_PPM     400000u /* of registrations that go: the others are unregistered */
 
 void tr_drain(const struct tr_node *node)
 {
@@ -118,6 +120,7 @@ static void register_target(struct tr_node *node, struct tr_side *side, const st
 	side->registered_ns = node->tr->world->now_ns;
 	side->admitted = requester->endpoint.process->incarnation;
 	side->again_ns = 0;
+	side->spoiled = false;
 }
 
 /* A requester that has restarted asks for memory at the same place, which what its predecessor sent must not reach. */
@@ -143,7 +146,34 @@ static bool renew_targets(struct tr_node *node)
 	return any;
 }
 
-/* One at a time, so that rails have memory to be probed with. */
+/* As where a device loses a registration: the keys that peers have are wrong, until they are told others. */
+static void spoil_keys(struct tr_node *node, struct tr_side *side)
+{
+	struct buffer *buffer = buffers_at(&node->engine->buffers, side->target->memory);
+	struct hf_error error = {0};
+
+	ensure(hf_vmr_dereg(buffer->mr) == 0);
+	ensure(hf_vmr_reg(node->engine->pd, buffer->addr, buffer->bytes,
+		       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE, &buffer->mr,
+		       &error) == 0);
+	side->spoiled = true;
+	side->registered_ns = node->tr->world->now_ns;
+}
+
+static void tell_keys(struct tr_node *node)
+{
+	for (unsigned i = 0; i < TR_NODES; i++) {
+		struct tr_side *side = &node->tr->nodes[i].sides[node->index];
+
+		if (i == node->index || !side->spoiled || node->tr->world->now_ns < side->again_ns)
+			continue;
+		side->spoiled = false;
+		side->registered_ns = node->tr->world->now_ns;
+		peers_tell_segment(node->engine);
+	}
+}
+
+/* One at a time. */
 static void forget_some(struct tr_node *node, uint64_t now_ns)
 {
 	struct world *world = node->tr->world;
@@ -156,10 +186,13 @@ static void forget_some(struct tr_node *node, uint64_t now_ns)
 	for (unsigned k = 0; k < TR_NODES; k++) {
 		const struct tr_side *of = &node->tr->nodes[k].sides[node->index];
 
-		if (k != node->index && (!of->target->registered || of->leaving))
+		if (k != node->index && (!of->target->registered || of->leaving || of->spoiled))
 			return;
 	}
-	unregister_target(node, side);
+	if (world_chance(world, SPOIL_PPM))
+		spoil_keys(node, side);
+	else
+		unregister_target(node, side);
 	side->again_ns = world->now_ns + world_range(world, 0, FORGOTTEN_MAX);
 }
 
@@ -173,6 +206,7 @@ static enum hf_poll poll_node(struct hf_poller *poller, uint64_t now_ns)
 	connect_others(node);
 	busy |= renew_targets(node);
 	forget_some(node, now_ns);
+	tell_keys(node);
 	tr_cancel_due(node);
 	if (!node->tr->stopping && now_ns >= node->next_ns)
 		tr_submit(node, now_ns);
@@ -289,6 +323,7 @@ static void stop_node(struct process *process, void *context)
 		if (i == node->index)
 			continue;
 		node->tr->nodes[i].sides[node->index].leaving = false;
+		node->tr->nodes[i].sides[node->index].spoiled = false;
 		side->local->registered = node->tr->nodes[i].sides[node->index].target->registered = false;
 	}
 	if (node->endpoint.node != NULL && node->engine != NULL)

@@ -67,6 +67,7 @@ struct tr_side {
 	struct hf_segment *segment;
 	uint64_t registered_ns; /* when the target's registration changed last */
 	bool leaving;           /* it is being unregistered */
+	bool spoiled;           /* what the requester knows of it is wrong */
 	uint64_t again_ns;      /* when the target is registered again; 0: it is, or is to be now */
 	uint64_t completed;     /* since the faults have healed */
 	struct tr_slot slots[TR_SLOTS];
