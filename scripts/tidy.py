@@ -290,7 +290,7 @@ def check_protocol(text, sources, mutants):
                    "name the one that shows the rule")
 
 
-PREFIXED = ("base", "env", "net", "dev", "rail", "node", "vqp", "transfer", "smr", "kv", "broker")
+PREFIXED = ("base", "env", "net", "dev", "rail", "node", "vqp", "transfer", "smr", "kv", "broker", "proxy")
 DEFINED = re.compile(r"^(?!static|typedef|struct \w+ \{|#|_Static_assert)[\w *]*?\b(\w+)\([^;{}]*\)\n\{$", re.M)
 
 

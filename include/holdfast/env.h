@@ -118,6 +118,8 @@ int hf_stream_accept(struct hf_io *listener, struct hf_io **io_out, struct hf_ad
  * tells the outcome. */
 int hf_stream_connect(struct hf_env *env, const struct hf_addr *local, const struct hf_addr *peer,
 	struct hf_io **io_out, struct hf_error *error);
+/* The same to a socket of this host that has a path (AF_UNIX). -EOPNOTSUPP in the simulator. */
+int hf_stream_connect_path(struct hf_env *env, const char *path, struct hf_io **io_out, struct hf_error *error);
 /* Bytes moved, at least 1; 0 from read at the end of the stream; -EAGAIN when it would block; -errno when broken. */
 ssize_t hf_stream_read(struct hf_io *io, void *data, size_t bytes);
 ssize_t hf_stream_write(struct hf_io *io, const void *data, size_t bytes);

@@ -107,6 +107,14 @@ int hf_stream_connect(struct hf_env *env, const struct hf_addr *local, const str
 	return env->ops->stream_connect(env, local, peer, io_out, error);
 }
 
+int hf_stream_connect_path(struct hf_env *env, const char *path, struct hf_io **io_out, struct hf_error *error)
+{
+	*io_out = NULL;
+	if (env->ops->stream_connect_path == NULL)
+		return hf_error_set(error, -EOPNOTSUPP, "this world has no sockets with a path");
+	return env->ops->stream_connect_path(env, path, io_out, error);
+}
+
 ssize_t hf_stream_read(struct hf_io *io, void *data, size_t bytes)
 {
 	return io->ops->read == NULL ? -EOPNOTSUPP : io->ops->read(io, data, bytes);

@@ -92,6 +92,8 @@ struct world_ops {
 		struct hf_env *env, const struct hf_addr *local, struct hf_io **io_out, struct hf_error *error);
 	int (*stream_connect)(struct hf_env *env, const struct hf_addr *local, const struct hf_addr *peer,
 		struct hf_io **io_out, struct hf_error *error);
+	/* NULL: -EOPNOTSUPP. */
+	int (*stream_connect_path)(struct hf_env *env, const char *path, struct hf_io **io_out, struct hf_error *error);
 	int (*notifier_open)(struct hf_env *env, struct hf_io **io_out);
 	int (*group_open)(struct hf_env *env, struct hf_io *const *members, unsigned n, struct hf_io **io_out);
 

@@ -37,6 +37,7 @@ static struct world_ops host_ops = {
 	.dgram_open = linux_dgram_open,
 	.stream_listen = linux_stream_listen,
 	.stream_connect = linux_stream_connect,
+	.stream_connect_path = linux_stream_connect_path,
 	.notifier_open = linux_notifier_open,
 	.group_open = linux_group_open,
 	.thread_start = linux_thread_start,

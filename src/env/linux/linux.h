@@ -53,6 +53,7 @@ int linux_dgram_open(
 int linux_stream_listen(struct hf_env *env, const struct hf_addr *local, struct hf_io **io_out, struct hf_error *error);
 int linux_stream_connect(struct hf_env *env, const struct hf_addr *local, const struct hf_addr *peer,
 	struct hf_io **io_out, struct hf_error *error);
+int linux_stream_connect_path(struct hf_env *env, const char *path, struct hf_io **io_out, struct hf_error *error);
 
 int linux_notifier_open(struct hf_env *env, struct hf_io **io_out);
 int linux_group_open(struct hf_env *env, struct hf_io *const *members, unsigned n, struct hf_io **io_out);

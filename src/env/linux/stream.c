@@ -1,4 +1,4 @@
-/* Streams: TCP, never blocking, small writes sent at once (TCP_NODELAY).
+/* Streams: TCP and sockets with a path, never blocking, small writes sent at once (TCP_NODELAY).
  *
  * A connect that fails before it returns (loopback refuses at once) is reported like one that fails later: by the
  * first read or write. The descriptor of such a stream is ready at once, because a socket that is not connected is. */
@@ -8,6 +8,7 @@
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #define LISTEN_BACKLOG 128
@@ -146,4 +147,26 @@ int linux_stream_connect(struct hf_env *env, const struct hf_addr *local, const 
 	}
 	code = connect(fd, &peer->sa, addr_bytes(peer)) == 0 ? 0 : -errno;
 	return new_stream(fd, code == -EINPROGRESS || code == -EINTR ? 0 : code, io_out);
+}
+
+int linux_stream_connect_path(struct hf_env *env, const char *path, struct hf_io **io_out, struct hf_error *error)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	size_t bytes = strlen(path);
+	int fd, code;
+
+	(void)env;
+	if (bytes >= sizeof(address.sun_path))
+		return hf_error_set(error, -ENAMETOOLONG, "%s: the path of a socket has at most %zu bytes", path,
+			sizeof(address.sun_path) - 1);
+	memcpy(address.sun_path, path, bytes);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return hf_error_set(error, -errno, "%s: no socket: %s", path, strerror(errno));
+	code = connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0 ? 0 : -errno;
+	if (code != 0) {
+		close(fd);
+		return hf_error_set(error, code, "%s: cannot connect: %s", path, strerror(-code));
+	}
+	return new_stream(fd, 0, io_out);
 }

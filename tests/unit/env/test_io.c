@@ -7,9 +7,11 @@
 
 #include <errno.h>
 #include <ifaddrs.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <holdfast/env.h>
@@ -457,6 +459,36 @@ static void a_tcp_port_in_use_is_refused_in_words(void **state)
 	hf_io_close(listener);
 }
 
+static void a_stream_to_a_path_carries_bytes_and_a_missing_one_is_refused_in_words(void **state)
+{
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	int listener = socket(AF_UNIX, SOCK_STREAM, 0), end;
+	struct hf_error error;
+	struct hf_io *io;
+	char path[64], data[4];
+
+	(void)state;
+	snprintf(path, sizeof(path), "/tmp/holdfast-test-io-%d", (int)getpid());
+	snprintf(at.sun_path, sizeof(at.sun_path), "%s", path);
+	assert_int_equal(hf_stream_connect_path(env, path, &io, &error), -ENOENT);
+	assert_non_null(strstr(error.text, path));
+	memset(data, 'x', sizeof(data));
+	assert_int_equal(bind(listener, (struct sockaddr *)&at, sizeof(at)), 0);
+	assert_int_equal(listen(listener, 1), 0);
+	assert_int_equal(hf_stream_connect_path(env, path, &io, &error), 0);
+	end = accept(listener, NULL, NULL);
+	assert_int_equal(hf_stream_write(io, "abcd", 4), 4);
+	assert_int_equal(read(end, data, 4), 4);
+	assert_memory_equal(data, "abcd", 4);
+	assert_int_equal(write(end, "ef", 2), 2);
+	assert_int_equal(hf_stream_read(io, data, 4), 2);
+	assert_memory_equal(data, "ef", 2);
+	hf_io_close(io);
+	close(end);
+	close(listener);
+	unlink(path);
+}
+
 static void what_an_io_cannot_do_is_answered_and_not_done(void **state)
 {
 	struct hf_addr addr;
@@ -531,6 +563,7 @@ int main(void)
 		WITH_LOOP(writing_to_a_stream_whose_peer_is_gone_is_an_error_not_a_signal),
 		WITH_LOOP(a_refused_connection_is_told_by_readiness_and_the_first_read),
 		WITH_LOOP(a_tcp_port_in_use_is_refused_in_words),
+		WITH_LOOP(a_stream_to_a_path_carries_bytes_and_a_missing_one_is_refused_in_words),
 		WITH_LOOP(what_an_io_cannot_do_is_answered_and_not_done),
 	};
 

@@ -1,0 +1,51 @@
+/* answers.h - what the latest write of each session was answered, at every replica: a write that is sent again after a
+ * change of leader is not executed again, and gets that answer.
+ *
+ * The log's sessions decide what is executed (hf_smr_session_open); this is a memory of replies beside them. It is
+ * bounded: an answer that is gone, or was given before a snapshot was restored here, leaves a client with an error that
+ * says that the write took effect. */
+#ifndef HOLDFAST_PROXY_ANSWERS_H
+#define HOLDFAST_PROXY_ANSWERS_H
+
+#include "base/list.h"
+#include "proxy/server.h"
+
+#define ANSWERS_SESSIONS 4096u       /* as many sessions as the log keeps */
+#define ANSWERS_BYTES    (64u << 20) /* of replies; one beyond a 64th of it is not kept */
+
+struct answer {
+	struct server_gather gather; /* its `out` is the reply once it is whole */
+	struct list order;           /* least recently used first */
+	struct list waiters;
+	struct answer *next; /* of the same bucket */
+	struct answers *answers;
+	uint64_t session;
+	uint32_t sequence;
+	bool whole, dropped; /* dropped: the reply is not kept any more */
+	bool orphan;         /* its session went on: freed when it is whole */
+};
+
+/* Waits for an answer that is not whole; removed from its list before told() is called. */
+struct answer_waiter {
+	struct list node;
+	void (*told)(struct answer_waiter *waiter, const struct resp_out *reply);
+};
+
+struct answers {
+	struct list order, orphans;
+	struct answer *buckets[ANSWERS_SESSIONS];
+	unsigned count;
+	size_t bytes;
+};
+
+void proxy_answers_init(struct answers *answers);
+void proxy_answers_free(struct answers *answers);
+void proxy_answers_forget(struct answers *answers); /* those that are whole */
+
+/* The reply of this write is to come, with so many commands; what the session was answered before goes. NULL: no
+ * memory. */
+struct answer *proxy_answers_begin(struct answers *answers, uint64_t session, uint32_t sequence, unsigned commands);
+/* NULL: it is not kept. */
+struct answer *proxy_answers_find(struct answers *answers, uint64_t session, uint32_t sequence);
+
+#endif

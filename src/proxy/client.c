@@ -1,0 +1,498 @@
+/* Bytes of a client in, runs of commands out to the leader, replies back in order. */
+#include "proxy/client.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/ensure.h"
+
+#define READ_BYTES     16384u
+#define OUT_BYTES_MOST (1u << 20)   /* a client that does not take its replies is not read from */
+#define RUN_COMMANDS   128u         /* that go together */
+#define RECORD_BYTES   1024u        /* what an entry adds to a command, at most: a script, say */
+#define FORWARD_MOST   (960u << 10) /* bytes of a run: it fits a message to the leader */
+#define DRAWS_MOST     1000u
+
+static void client_turn(struct client *client);
+
+static void client_free(struct client *client)
+{
+	list_remove(&client->node);
+	list_remove(&client->run.node);
+	list_remove(&client->open.node);
+	hf_io_close(client->io);
+	resp_out_free(&client->in);
+	resp_out_free(&client->out);
+	resp_out_free(&client->queue);
+	proxy_run_free(&client->run);
+	proxy_run_free(&client->open);
+	free(client);
+}
+
+/* A run that is under way holds the struct until it is back. */
+static void client_close(struct client *client)
+{
+	if (client->io != NULL) {
+		hf_io_close(client->io);
+		client->io = NULL;
+		client->proxy->client_count--;
+	}
+	if (!client->running)
+		client_free(client);
+}
+
+/* What a run may have: it fits an entry, and a message. */
+static uint32_t run_bytes_max(const struct proxy *proxy)
+{
+	uint32_t most = proxy->smr == NULL ? FORWARD_MOST : hf_smr_request_bytes_max(proxy->smr);
+
+	return most < FORWARD_MOST ? most : FORWARD_MOST;
+}
+
+/* ---- runs ---- */
+
+static void append(struct resp_out *out, const struct rewrite_args *request)
+{
+	resp_out_array(out, request->count);
+	for (unsigned i = 0; i < request->count; i++)
+		resp_out_bulk(out, request->data + request->args[i].at, request->args[i].bytes);
+}
+
+static size_t entry_bytes(const struct rewrite_args *request)
+{
+	size_t bytes = RECORD_BYTES;
+
+	for (unsigned i = 0; i < request->count; i++)
+		bytes += request->args[i].bytes + 16;
+	return bytes;
+}
+
+static void put_errors(struct client *client, const char *words)
+{
+	unsigned n = client->run.kind == RUN_MULTI ? 1 : client->run.commands;
+
+	for (unsigned i = 0; i < n; i++)
+		resp_out_error(&client->out, "%s", words);
+}
+
+static void submit(struct client *client);
+
+/* The run is answered; the client goes on. */
+static void run_over(struct client *client)
+{
+	client->proxy->commands_done += client->run.commands;
+	client->running = false;
+	client->run.commands = 0;
+	client->run_bytes = 0;
+	resp_out_free(&client->run.raw);
+	if (client->io == NULL)
+		client_free(client);
+	else
+		client_turn(client);
+}
+
+static bool draw_again(struct client *client)
+{
+	const struct run *run = &client->run;
+
+	return run->kind == RUN_DRAW && run->reply.bytes > sizeof(REWRITE_AGAIN) &&
+	       memcmp(run->reply.data, REWRITE_AGAIN, sizeof(REWRITE_AGAIN) - 1) == 0 && ++client->draws < DRAWS_MOST;
+}
+
+static void run_routed(struct run *run)
+{
+	struct client *client = container_of(run, struct client, run);
+
+	switch (run->status) {
+	case RUN_ANSWERED:
+		if (draw_again(client)) {
+			submit(client);
+			return;
+		}
+		resp_out_raw(&client->out, run->reply.data, run->reply.bytes);
+		break;
+	case RUN_SESSION_OVER:
+		client->session = 0;
+		if (!run->doubt) {
+			submit(client);
+			return;
+		}
+		put_errors(client,
+			"UNKNOWN the leader changed, and it is not known whether the write took effect: read first");
+		break;
+	case RUN_UNKNOWN:
+		client->session = 0;
+		put_errors(client,
+			"UNKNOWN no leader answered in 30 s; the write may have taken effect, or may yet: read first");
+		break;
+	case RUN_NOT_LEADER:
+		put_errors(client,
+			"CLUSTERDOWN no leader was found in 30 s; nothing was written: a majority of the members "
+			"has to run and to reach each other");
+		break;
+	case RUN_LOST:
+		put_errors(client, "UNKNOWN the command took effect once, and its reply is lost: read instead");
+		break;
+	case RUN_TOO_LARGE:
+		put_errors(client, "ERR the command makes an entry that is too large for the log; send less at once");
+		break;
+	case RUN_STATUSES:
+		ensure(false);
+	}
+	run_over(client);
+}
+
+static void open_routed(struct run *run)
+{
+	struct client *client = container_of(run, struct client, open);
+
+	if (run->status == RUN_ANSWERED && run->reply.bytes == sizeof(uint64_t)) {
+		client->session = get_le64(run->reply.data);
+		client->sequence = 0;
+		submit(client);
+		return;
+	}
+	client->run.status = RUN_NOT_LEADER;
+	run_routed(&client->run);
+}
+
+static void submit(struct client *client)
+{
+	struct run *run = &client->run;
+
+	client->running = true;
+	if (run->raw.failed) {
+		put_errors(client, "ERR the proxy has no memory for the command");
+		run_over(client);
+		return;
+	}
+	run->reply.bytes = 0;
+	run->routed = run_routed;
+	if (run->kind != RUN_READ && client->session == 0) {
+		proxy_run_init(&client->open, client->proxy, RUN_OPEN);
+		client->open.routed = open_routed;
+		proxy_route(&client->open);
+		return;
+	}
+	run->session = run->kind == RUN_READ ? 0 : client->session;
+	run->sequence = run->kind == RUN_READ ? 0 : ++client->sequence;
+	proxy_route(run);
+}
+
+void client_exec(struct client *client)
+{
+	struct resp_out raw = client->run.raw;
+
+	proxy_run_init(&client->run, client->proxy, RUN_MULTI);
+	client->run.raw = client->queue;
+	client->run.commands = client->queued;
+	client->queue = raw;
+	client_discard(client);
+}
+
+/* Its own server answers. */
+static void asked(struct server_gather *gather)
+{
+	struct run *run = container_of(gather, struct run, gather);
+	struct client *client = container_of(run, struct client, run);
+
+	resp_out_raw(&client->out, gather->out.data, gather->out.bytes);
+	resp_out_free(&gather->out);
+	run_over(client);
+}
+
+static void ask(struct client *client, const struct rewrite_args *request)
+{
+	struct run *run = &client->run;
+
+	proxy_run_init(run, client->proxy, RUN_READ);
+	append(&run->raw, request);
+	run->commands = 1;
+	run->gather = (struct server_gather){.left = 1, .done = asked};
+	client->running = true;
+	proxy_server_ask(client->proxy->server, run->raw.data, run->raw.failed ? 0 : run->raw.bytes, ENTRY_PLAIN, 0,
+		&run->gather);
+}
+
+/* ---- requests ---- */
+
+static enum client_taken join(struct client *client, enum run_kind kind, const struct rewrite_args *request)
+{
+	struct run *run = &client->run;
+	size_t bytes = entry_bytes(request);
+
+	if (run->commands > 0 && (run->kind != kind || kind == RUN_DRAW || run->commands == RUN_COMMANDS ||
+					 client->run_bytes + bytes > run_bytes_max(client->proxy)))
+		return CLIENT_LATER;
+	if (run->commands == 0) {
+		proxy_run_init(run, client->proxy, kind);
+		client->draws = 0;
+	}
+	append(&run->raw, request);
+	client->run_bytes += bytes;
+	run->commands++;
+	return CLIENT_TAKEN;
+}
+
+static void queue(struct client *client, const struct command *command, const struct rewrite_args *request)
+{
+	static const char *const taken[] = {"PING", "ECHO", "SELECT"};
+	bool fits = command->kind != COMMAND_OWN;
+
+	for (unsigned i = 0; i < sizeof(taken) / sizeof(*taken); i++)
+		fits |= proxy_command_word(request->data, &request->args[0], taken[i]);
+	if (!fits) {
+		resp_out_error(
+			&client->out, "ERR %s within MULTI is refused behind a replicating proxy", command->name);
+		client->multi_bad = true;
+		return;
+	}
+	client->run_bytes += entry_bytes(request);
+	if (client->run_bytes > run_bytes_max(client->proxy)) {
+		resp_out_error(&client->out, "ERR the transaction is too large for an entry of the log");
+		client->multi_bad = true;
+		return;
+	}
+	append(&client->queue, request);
+	client->queued++;
+	resp_out_simple(&client->out, "QUEUED");
+}
+
+static bool ends_multi(const struct rewrite_args *request)
+{
+	static const char *const words[] = {"EXEC", "DISCARD", "MULTI", "QUIT", "RESET"};
+
+	for (unsigned i = 0; i < sizeof(words) / sizeof(*words); i++)
+		if (proxy_command_word(request->data, &request->args[0], words[i]))
+			return true;
+	return false;
+}
+
+static enum client_taken take(struct client *client, const struct rewrite_args *request)
+{
+	const struct command *command = proxy_command_find(request->data + request->args[0].at, request->args[0].bytes);
+	char words[COMMAND_WORDS];
+
+	if (!proxy_command_check(
+		    &client->proxy->commands, command, request->data, request->args, request->count, words)) {
+		if (client->run.commands > 0)
+			return CLIENT_LATER;
+		resp_out_error(&client->out, "%s", words);
+		client->multi_bad |= client->multi;
+		return CLIENT_TAKEN;
+	}
+	if (client->multi && !ends_multi(request)) {
+		queue(client, command, request);
+		return CLIENT_TAKEN;
+	}
+	switch (command->kind) {
+	case COMMAND_READ:
+		return join(client, RUN_READ, request);
+	case COMMAND_WRITE:
+	case COMMAND_SCRIPT:
+		return join(client, command->form == FORM_SPOP ? RUN_DRAW : RUN_WRITE, request);
+	case COMMAND_ASK:
+		if (client->run.commands > 0)
+			return CLIENT_LATER;
+		ask(client, request);
+		return CLIENT_TAKEN;
+	case COMMAND_OWN:
+	case COMMAND_REFUSED:
+		break;
+	}
+	return client_own(client, command, request);
+}
+
+/* A line was changed by reading it: what was read takes its place, to be read again. */
+static void put_back(struct client *client, const struct rewrite_args *args, size_t used)
+{
+	struct resp_out in = {0};
+
+	append(&in, args);
+	resp_out_raw(&in, client->in.data + client->read + used, client->in.bytes - client->read - used);
+	resp_out_free(&client->in);
+	client->in = in;
+	client->read = 0;
+	client->out.failed |= in.failed;
+}
+
+/* Takes the next request, if one is whole and its turn has come. */
+static bool take_next(struct client *client)
+{
+	struct proxy *proxy = client->proxy;
+	struct resp_request request;
+	struct rewrite_args args;
+	size_t used;
+
+	if (client->in.bytes - client->read < client->wanted)
+		return false;
+	resp_request_init(&request, proxy->args, PROXY_ARGS_MAX, run_bytes_max(proxy));
+	switch (resp_request_read(&request, client->in.data + client->read, client->in.bytes - client->read, &used)) {
+	case RESP_MORE:
+		client->wanted = request.wanted;
+		return false;
+	case RESP_REFUSED:
+		if (client->run.commands > 0)
+			return false; /* after what came before */
+		resp_out_error(&client->out, "%s; here a request has at most %u bytes and %u arguments", request.error,
+			run_bytes_max(proxy), PROXY_ARGS_MAX);
+		client->closing = true;
+		return false;
+	case RESP_WHOLE:
+		break;
+	}
+	client->wanted = 1;
+	args = (struct rewrite_args){
+		.data = client->in.data + client->read, .args = proxy->args, .count = request.arg_count};
+	if (args.count > 0 && take(client, &args) == CLIENT_LATER) {
+		if (args.data[0] != '*')
+			put_back(client, &args, used);
+		return false;
+	}
+	client->read += used;
+	return true;
+}
+
+/* ---- the stream ---- */
+
+static bool has_room(const struct client *client)
+{
+	return client->out.bytes - client->sent < OUT_BYTES_MOST;
+}
+
+static void client_want(struct client *client)
+{
+	unsigned wanted = client->sent < client->out.bytes ? HF_WRITABLE : 0u;
+
+	if (!client->closing && client->in.bytes - client->read < run_bytes_max(client->proxy) + RESP_LINE_MAX)
+		wanted |= HF_READABLE;
+	if (client->watch.wanted != wanted)
+		(void)hf_loop_watch(client->proxy->loop, &client->watch, client->io, wanted);
+}
+
+/* False: the client is gone. */
+static bool client_write(struct client *client)
+{
+	while (client->sent < client->out.bytes) {
+		ssize_t n =
+			hf_stream_write(client->io, client->out.data + client->sent, client->out.bytes - client->sent);
+
+		if (n == -EAGAIN)
+			return true;
+		if (n <= 0)
+			return false;
+		client->sent += (size_t)n;
+	}
+	client->out.bytes = client->sent = 0;
+	if (client->out.room > OUT_BYTES_MOST)
+		resp_out_free(&client->out);
+	return !client->closing || client->running;
+}
+
+static void client_turn(struct client *client)
+{
+	do {
+		while (!client->running && !client->closing && has_room(client) && take_next(client))
+			continue;
+		if (client->read > 0) {
+			resp_out_drop(&client->in, client->read);
+			client->read = 0;
+		}
+		if (!client->running && client->run.commands > 0) {
+			submit(client);
+			return; /* run_over comes back here */
+		}
+		if (client->out.failed || !client_write(client)) {
+			client_close(client);
+			return;
+		}
+	} while (!client->running && !client->closing && has_room(client) && client->in.bytes >= client->wanted &&
+		 client->wanted > 0 && client->in.bytes > 0);
+	client_want(client);
+}
+
+static void client_ready(struct hf_watch *watch, unsigned ready)
+{
+	struct client *client = container_of(watch, struct client, watch);
+
+	if ((ready & HF_READABLE) != 0) {
+		uint8_t *room = resp_out_reserve(&client->in, READ_BYTES);
+		ssize_t n = room == NULL ? -ENOMEM : hf_stream_read(client->io, room, READ_BYTES);
+
+		if (n <= 0 && n != -EAGAIN) {
+			client_close(client);
+			return;
+		}
+		client->in.bytes += n > 0 ? (size_t)n : 0;
+	}
+	if (client->running) {
+		if (!client_write(client))
+			client_close(client);
+		else
+			client_want(client);
+		return;
+	}
+	client_turn(client);
+}
+
+/* ---- the listener ---- */
+
+static void client_open(struct proxy *proxy, struct hf_io *io)
+{
+	struct client *client = calloc(1, sizeof(*client));
+
+	if (client == NULL) {
+		hf_io_close(io);
+		return;
+	}
+	client->proxy = proxy;
+	client->io = io;
+	client->id = ++proxy->next_client;
+	client->wanted = 1;
+	client->watch.ready = client_ready;
+	proxy_run_init(&client->run, proxy, RUN_READ);
+	proxy_run_init(&client->open, proxy, RUN_OPEN);
+	list_push_back(&proxy->clients, &client->node);
+	proxy->client_count++;
+	proxy->accepted++;
+	if (hf_loop_watch(proxy->loop, &client->watch, io, HF_READABLE) != 0)
+		client_close(client);
+}
+
+static void listener_ready(struct hf_watch *watch, unsigned ready)
+{
+	static const char full[] = "-ERR max number of clients reached\r\n";
+	struct proxy *proxy = container_of(watch, struct proxy, listener_watch);
+	struct hf_io *io;
+
+	(void)ready;
+	if (hf_stream_accept(proxy->listener, &io, NULL) != 0)
+		return;
+	if (proxy->client_count < CLIENTS_MAX) {
+		client_open(proxy, io);
+		return;
+	}
+	(void)hf_stream_write(io, full, sizeof(full) - 1);
+	hf_io_close(io);
+}
+
+int proxy_client_listen(struct proxy *proxy, struct hf_error *error)
+{
+	int rc = hf_stream_listen(hf_loop_env(proxy->loop), &proxy->listen, &proxy->listener, error);
+
+	if (rc != 0)
+		return rc;
+	proxy->listener_watch.ready = listener_ready;
+	rc = hf_loop_watch(proxy->loop, &proxy->listener_watch, proxy->listener, HF_READABLE);
+	return rc == 0 ? 0 : hf_error_set(error, rc, "the listener for clients cannot be watched: %s", strerror(-rc));
+}
+
+void proxy_client_close_all(struct proxy *proxy)
+{
+	hf_io_close(proxy->listener);
+	proxy->listener = NULL;
+	while (!list_empty(&proxy->clients))
+		client_free(container_of(proxy->clients.next, struct client, node));
+}

@@ -1,0 +1,46 @@
+/* client.h - a client's connection, as client.c (bytes, runs) and own.c (commands that the proxy answers itself) share
+ * it. */
+#ifndef HOLDFAST_PROXY_CLIENT_H
+#define HOLDFAST_PROXY_CLIENT_H
+
+#include "proxy/objects.h"
+
+#define CLIENTS_MAX       1000u
+#define CLIENT_NAME_BYTES 64u
+
+struct client {
+	struct list node;
+	struct proxy *proxy;
+	struct hf_io *io; /* NULL: the client is gone, and its run is not back yet */
+	struct hf_watch watch;
+	struct resp_out in, out;
+	size_t read, sent; /* of in, of out */
+	size_t wanted;     /* bytes of `in` before which no request is whole */
+	bool closing;      /* once `out` is written */
+	uint64_t id;
+	char name[CLIENT_NAME_BYTES];
+	/* What is under way, or is gathered. */
+	struct run run, open;
+	size_t run_bytes; /* of the entry, at most */
+	unsigned draws;
+	bool running;
+	uint64_t session; /* 0: none yet */
+	uint32_t sequence;
+	/* MULTI */
+	bool multi, multi_bad;
+	struct resp_out queue;
+	unsigned queued;
+};
+
+enum client_taken {
+	CLIENT_TAKEN,
+	CLIENT_LATER, /* what came before is to be answered first: not taken */
+};
+
+/* own.c: the proxy answers. `request` is not in a transaction, or ends it. */
+enum client_taken client_own(struct client *client, const struct command *command, const struct rewrite_args *request);
+void client_discard(struct client *client);
+/* Starts EXEC's run. */
+void client_exec(struct client *client);
+
+#endif

@@ -1,0 +1,35 @@
+/* deadlines.h - which keys have a deadline, and which is the first: one deadline a key. No clock.
+ *
+ * Servers never end a key by themselves (their deadlines lie beyond any clock): the leader proposes entries that delete
+ * what is due. Every replica keeps the list, from its own server's answers, since any may lead. */
+#ifndef HOLDFAST_PROXY_DEADLINES_H
+#define HOLDFAST_PROXY_DEADLINES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct deadline {
+	struct deadline *next; /* of the same bucket */
+	int64_t ms;
+	size_t place; /* in the heap */
+	uint32_t hash, bytes;
+	uint8_t key[];
+};
+
+struct deadlines { /* zeroed but for the seed: empty */
+	uint32_t seed;
+	struct deadline **buckets, **heap;
+	size_t bucket_count, count, room;
+};
+
+/* -ENOMEM: the list is as it was. */
+int proxy_deadlines_set(struct deadlines *deadlines, const uint8_t *key, size_t bytes, int64_t ms);
+void proxy_deadlines_drop(struct deadlines *deadlines, const uint8_t *key, size_t bytes); /* unknown: nothing happens */
+/* The earliest; NULL: there is none. */
+const struct deadline *proxy_deadlines_first(const struct deadlines *deadlines);
+/* Puts the earliest n, or fewer, that are due at `ms` into the array, and returns how many; they stay in the list. */
+size_t proxy_deadlines_due(const struct deadlines *deadlines, int64_t ms, const struct deadline **out, size_t n);
+void proxy_deadlines_free(struct deadlines *deadlines);
+
+#endif

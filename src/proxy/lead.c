@@ -1,0 +1,269 @@
+/* What the leader does with a run: an entry for writes, a confirmation for reads, and the server's replies. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/bytes.h"
+#include "base/ensure.h"
+#include "proxy/objects.h"
+
+#define DUE_BATCH 64u
+#define NS_PER_MS 1000000ull
+#define DUE_MS    1000 /* the wall clock is looked at so often, since it may be set */
+
+static void finish(struct run *run, enum run_status status)
+{
+	run->leading = false;
+	run->status = status;
+	resp_out_free(&run->entry);
+	run->done(run);
+}
+
+static void finish_refused(struct run *run, int rc)
+{
+	if (rc == -EAGAIN) {
+		list_push_back(&run->proxy->crowded, &run->node);
+		return;
+	}
+	finish(run, rc == -EMSGSIZE ? RUN_TOO_LARGE : RUN_NOT_LEADER);
+}
+
+/* The reply for the client is whole. */
+static void take_reply(struct run *run, const struct resp_out *reply)
+{
+	run->reply.bytes = 0;
+	resp_out_raw(&run->reply, reply->data, reply->bytes);
+	finish(run, reply->failed || run->reply.failed ? RUN_LOST : RUN_ANSWERED);
+}
+
+static void answer_told(struct answer_waiter *waiter, const struct resp_out *reply)
+{
+	take_reply(container_of(waiter, struct run, waiter), reply);
+}
+
+static void decided(struct run *run)
+{
+	struct answer *answer = proxy_answers_find(&run->proxy->answers, run->session, run->sequence);
+
+	if (answer == NULL) {
+		finish(run, RUN_LOST);
+	} else if (answer->whole) {
+		take_reply(run, &answer->gather.out);
+	} else {
+		run->waiter.told = answer_told;
+		list_push_back(&answer->waiters, &run->waiter.node);
+	}
+}
+
+/* ---- reads ---- */
+
+static void read_gathered(struct server_gather *gather)
+{
+	struct run *run = container_of(gather, struct run, gather);
+	struct resp_out reply = gather->out;
+
+	gather->out = (struct resp_out){0};
+	resp_out_free(&run->reply);
+	run->reply = reply;
+	finish(run, reply.failed ? RUN_LOST : RUN_ANSWERED);
+}
+
+static void read_confirmed(struct run *run)
+{
+	struct run_cursor cursor = {0};
+	struct resp_out out = {0};
+	uint64_t now_ms = proxy_now_ms(run->proxy);
+
+	run->gather = (struct server_gather){.left = run->commands, .done = read_gathered};
+	while (proxy_run_next(run, &cursor)) {
+		enum entry_reply reply;
+
+		out.bytes = 0;
+		reply = proxy_rewrite_read(cursor.command, &cursor.request, &out);
+		proxy_server_ask(run->proxy->server, out.data, out.failed ? 0 : out.bytes, reply, now_ms, &run->gather);
+	}
+	resp_out_free(&out);
+}
+
+/* ---- writes ---- */
+
+static void call_done(struct hf_smr_call *call)
+{
+	struct run *run = container_of(call, struct run, call);
+
+	switch (call->outcome) {
+	case HF_SMR_NOT_LEADER:
+		finish(run, RUN_NOT_LEADER);
+		return;
+	case HF_SMR_UNKNOWN:
+		finish(run, RUN_UNKNOWN);
+		return;
+	case HF_SMR_SESSION_OVER:
+		finish(run, RUN_SESSION_OVER);
+		return;
+	case HF_SMR_DECIDED:
+		break;
+	}
+	if (run->kind == RUN_READ) {
+		read_confirmed(run);
+	} else if (run->kind == RUN_OPEN) {
+		run->reply.bytes = 0;
+		resp_out_raw(&run->reply, call->result, call->result_bytes);
+		finish(run, RUN_ANSWERED);
+	} else {
+		decided(run);
+	}
+}
+
+static void propose(struct run *run)
+{
+	struct proxy *proxy = run->proxy;
+	int rc;
+
+	run->call = (struct hf_smr_call){.done = call_done,
+		.data = run->entry.data,
+		.bytes = (uint32_t)run->entry.bytes,
+		.session = run->session,
+		.sequence = run->sequence};
+	if (run->kind == RUN_READ) {
+		rc = hf_smr_read(proxy->smr, &run->call);
+	} else if (run->kind == RUN_OPEN) {
+		rc = hf_smr_session_open(proxy->smr, &run->call);
+	} else {
+		ensure(!run->entry.failed);
+		rc = hf_smr_propose(proxy->smr, &run->call);
+	}
+	if (rc != 0)
+		finish_refused(run, rc);
+}
+
+static void write_entry(struct run *run)
+{
+	struct run_cursor cursor = {0};
+	uint64_t now_ms = proxy_now_ms(run->proxy);
+
+	proxy_entry_begin(&run->entry, run->kind == RUN_MULTI ? ENTRY_MULTI : ENTRY_WRITE, now_ms);
+	while (proxy_run_next(run, &cursor))
+		proxy_rewrite(cursor.command, &cursor.request, now_ms, &run->entry);
+}
+
+static void drawn(struct server_gather *gather)
+{
+	struct run *run = container_of(gather, struct run, gather);
+	struct run_cursor cursor = {0};
+
+	if (!proxy_run_next(run, &cursor) || gather->out.failed) {
+		resp_out_free(&gather->out);
+		finish(run, RUN_TOO_LARGE);
+		return;
+	}
+	proxy_entry_begin(&run->entry, ENTRY_WRITE, proxy_now_ms(run->proxy));
+	proxy_rewrite_drawn(&cursor.request, gather->out.data, gather->out.bytes, &run->entry);
+	resp_out_free(&gather->out);
+	if (run->entry.failed)
+		finish(run, RUN_TOO_LARGE);
+	else
+		propose(run);
+}
+
+static void draw(struct run *run)
+{
+	struct run_cursor cursor = {0};
+	struct resp_out out = {0};
+
+	if (!proxy_run_next(run, &cursor)) {
+		finish(run, RUN_TOO_LARGE);
+		return;
+	}
+	proxy_rewrite_draw(&cursor.request, &out);
+	run->gather = (struct server_gather){.left = 1, .done = drawn};
+	proxy_server_ask(run->proxy->server, out.data, out.bytes, ENTRY_PLAIN, 0, &run->gather);
+	resp_out_free(&out);
+}
+
+void proxy_lead(struct run *run)
+{
+	run->leading = true;
+	run->entry.bytes = 0;
+	run->entry.failed = false;
+	if (run->proxy->smr == NULL || !hf_smr_is_leader(run->proxy->smr)) {
+		finish(run, RUN_NOT_LEADER);
+		return;
+	}
+	if (run->kind == RUN_DRAW) {
+		draw(run);
+		return;
+	}
+	if (run->kind == RUN_WRITE || run->kind == RUN_MULTI)
+		write_entry(run);
+	if (run->entry.failed)
+		finish(run, RUN_TOO_LARGE);
+	else
+		propose(run);
+}
+
+void proxy_lead_crowded(struct proxy *proxy)
+{
+	struct list waiting;
+
+	list_init(&waiting);
+	while (!list_empty(&proxy->crowded))
+		list_push_back(&waiting, list_pop_front(&proxy->crowded));
+	while (!list_empty(&waiting))
+		propose(container_of(list_pop_front(&waiting), struct run, node));
+}
+
+/* ---- keys that are due ---- */
+
+static void set_due_timer(struct proxy *proxy, int64_t wait_ms)
+{
+	if (wait_ms > DUE_MS)
+		wait_ms = DUE_MS;
+	hf_loop_set_timer(proxy->loop, &proxy->due,
+		hf_loop_now_ns(proxy->loop) + (wait_ms < 1 ? 1 : (uint64_t)wait_ms) * NS_PER_MS);
+}
+
+/* The server's answers, which take these keys from the list, come a little later. */
+static void due_done(struct hf_smr_call *call)
+{
+	struct proxy *proxy = container_of(call, struct proxy, due_call);
+
+	proxy->due_proposed = false;
+	if (!proxy->closing)
+		set_due_timer(proxy, 1);
+}
+
+static int propose_due(struct proxy *proxy, uint64_t now_ms, const struct deadline *const *due, size_t n)
+{
+	proxy->due_entry.bytes = 0;
+	proxy_entry_begin(&proxy->due_entry, ENTRY_DUE, now_ms);
+	for (size_t i = 0; i < n; i++)
+		proxy_rewrite_due(&proxy->due_entry, due[i]->key, due[i]->bytes, due[i]->ms);
+	if (proxy->due_entry.failed)
+		return -ENOMEM;
+	proxy->due_call = (struct hf_smr_call){
+		.done = due_done, .data = proxy->due_entry.data, .bytes = (uint32_t)proxy->due_entry.bytes};
+	return hf_smr_propose(proxy->smr, &proxy->due_call);
+}
+
+void proxy_lead_due(struct proxy *proxy)
+{
+	const struct deadline *due[DUE_BATCH], *first = proxy_deadlines_first(&proxy->deadlines);
+	uint64_t now_ms = proxy_now_ms(proxy);
+	int64_t shifted_ms = (int64_t)now_ms + ENTRY_SHIFT_MS;
+	size_t n;
+	int rc;
+
+	if (first == NULL || proxy->due_proposed || proxy->smr == NULL || !hf_smr_is_leader(proxy->smr))
+		return;
+	n = proxy_deadlines_due(&proxy->deadlines, shifted_ms, due, DUE_BATCH);
+	if (n == 0) {
+		set_due_timer(proxy, first->ms - shifted_ms);
+		return;
+	}
+	do
+		rc = propose_due(proxy, now_ms, due, n);
+	while (rc == -EMSGSIZE && (n /= 2) > 0);
+	proxy->due_proposed = rc == 0;
+	if (rc != 0)
+		set_due_timer(proxy, rc == -EAGAIN ? 1 : DUE_MS);
+}

@@ -1,0 +1,78 @@
+/* objects.h - the proxy as its files see it. */
+#ifndef HOLDFAST_PROXY_OBJECTS_H
+#define HOLDFAST_PROXY_OBJECTS_H
+
+#include <holdfast/channel.h>
+
+#include "proxy/command.h"
+#include "proxy/deadlines.h"
+#include "proxy/proxy.h"
+#include "proxy/run.h"
+
+#define PROXY_ARGS_MAX    65536u         /* of a command */
+#define PROXY_PATIENCE_NS 30000000000ull /* a run that finds no leader for so long ends with an error */
+
+struct proxy {
+	struct hf_node *node;
+	struct hf_loop *loop;
+	struct proxy_events events;
+	void *context;
+	struct hf_smr *smr;
+	struct hf_smr_config smr_config;
+	uint8_t id;
+	bool failed, closing;
+	/* the server */
+	struct proxy_server *server;
+	struct commands commands;
+	struct server_gather learned;
+	struct answers answers;
+	struct deadlines deadlines;
+	struct hf_timer due;
+	struct hf_smr_call due_call;
+	struct resp_out due_entry;
+	bool due_proposed;
+	/* clients */
+	struct hf_addr listen;
+	struct hf_io *listener;
+	struct hf_watch listener_watch;
+	struct list clients;
+	unsigned client_count;
+	uint64_t next_client, accepted, commands_done;
+	/* runs */
+	struct list crowded, stranded, sent;
+	struct hf_timer retry;
+	uint64_t next_run;
+	struct hf_channel *channel;
+	struct hf_peer *peers[HF_SMR_MEMBERS_MAX]; /* with the proxy of that member; NULL: none */
+	struct list forward_peers, orphans;        /* forward.c's */
+	/* snapshots */
+	struct proxy_snapshot *snapshot; /* one is read: what is applied waits in `held` */
+	struct proxy_restore *restore;
+	struct resp_out held;
+	unsigned held_count;
+	struct resp_arg args[PROXY_ARGS_MAX]; /* of the command that is looked at */
+};
+
+uint64_t proxy_now_ms(const struct proxy *proxy);
+/* Steps out, once: the replica and its server are over. */
+void proxy_fail(struct proxy *proxy, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* An entry of the log goes to the server. */
+void proxy_inject(struct proxy *proxy, const void *data, size_t bytes, uint64_t session, uint32_t sequence);
+
+/* client.c */
+int proxy_client_listen(struct proxy *proxy, struct hf_error *error);
+void proxy_client_close_all(struct proxy *proxy);
+
+/* forward.c */
+int proxy_forward_open(struct proxy *proxy, struct hf_error *error);
+void proxy_forward_close(struct proxy *proxy);
+
+/* snapshot.c, restore.c: members of struct hf_smr_app */
+int proxy_snapshot_open(void *context, void **snapshot_out);
+ssize_t proxy_snapshot_read(void *context, void *snapshot, void *data, size_t bytes);
+void proxy_snapshot_close(void *context, void *snapshot);
+int proxy_restore_open(void *context);
+int proxy_restore_write(void *context, const void *data, size_t bytes);
+int proxy_restore_close(void *context, bool whole);
+
+#endif

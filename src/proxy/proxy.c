@@ -1,0 +1,325 @@
+#include "proxy/proxy.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/ensure.h"
+#include "base/log.h"
+#include "proxy/objects.h"
+#include "proxy/snapshot.h"
+
+#define NS_PER_MS   1000000ull
+#define SILENCE_NS  10000000000ull
+#define WORDS_BYTES 256u
+#define HELD_BYTES  (256u << 20) /* of entries that wait for a snapshot to be read */
+
+uint64_t proxy_now_ms(const struct proxy *proxy)
+{
+	return hf_env_wall_ns(hf_loop_env(proxy->loop)) / NS_PER_MS;
+}
+
+void proxy_fail(struct proxy *proxy, const char *format, ...)
+{
+	char words[WORDS_BYTES];
+	va_list list;
+
+	if (proxy->failed || proxy->closing)
+		return;
+	proxy->failed = true;
+	va_start(list, format);
+	(void)vsnprintf(words, sizeof(words), format, list);
+	va_end(list);
+	proxy->events.failed(proxy->context, words);
+}
+
+/* ---- entries ---- */
+
+static unsigned count_answers(const void *data, size_t bytes)
+{
+	struct entry_reader reader;
+	struct entry_record record;
+	unsigned n = 0;
+
+	if (proxy_entry_read(&reader, data, bytes))
+		while (proxy_entry_next(&reader, &record))
+			n += record.reply != ENTRY_DROP;
+	return n;
+}
+
+static struct server_gather *begin_answer(
+	struct proxy *proxy, const struct entry_reader *reader, unsigned answers, uint64_t session, uint32_t sequence)
+{
+	struct answer *answer;
+
+	if (session == 0 || reader->left == 0)
+		return NULL;
+	answer = proxy_answers_begin(&proxy->answers, session, sequence, reader->left);
+	if (answer == NULL)
+		return NULL;
+	if (reader->kind == ENTRY_MULTI)
+		resp_out_array(&answer->gather.out, answers);
+	return &answer->gather;
+}
+
+static void inject(struct proxy *proxy, const void *data, size_t bytes, uint64_t session, uint32_t sequence)
+{
+	unsigned answers = count_answers(data, bytes);
+	struct server_gather *gather;
+	struct entry_reader reader;
+	struct entry_record record;
+
+	if (!proxy_entry_read(&reader, data, bytes)) {
+		proxy_fail(proxy, "an entry of the log is none of this version's; run the same version at all members");
+		return;
+	}
+	gather = begin_answer(proxy, &reader, answers, session, sequence);
+	while (proxy_entry_next(&reader, &record)) {
+		proxy_server_ask(proxy->server, record.data, record.bytes, record.reply, reader.time_ms, gather);
+		if (record.key != NULL)
+			proxy_server_ask_deadline(proxy->server, record.key, record.key_bytes);
+	}
+	if (reader.left > 0)
+		proxy_fail(proxy, "an entry of the log is damaged; run the same version at all members");
+}
+
+/* Entries that wait: u64 session, u32 sequence, u32 bytes, data. */
+static void hold(struct proxy *proxy, const void *data, size_t bytes, uint64_t session, uint32_t sequence)
+{
+	struct {
+		uint64_t session;
+		uint32_t sequence, bytes;
+	} head = {session, sequence, (uint32_t)bytes};
+
+	resp_out_raw(&proxy->held, &head, sizeof(head));
+	resp_out_raw(&proxy->held, data, bytes);
+	if (proxy->held.bytes > HELD_BYTES || proxy->held.failed)
+		proxy_snapshot_abort(proxy);
+}
+
+void proxy_inject_held(struct proxy *proxy)
+{
+	struct resp_out held = proxy->held;
+	struct {
+		uint64_t session;
+		uint32_t sequence, bytes;
+	} head;
+
+	proxy->held = (struct resp_out){0};
+	if (held.failed)
+		proxy_fail(proxy, "no memory for the entries that wait for a snapshot");
+	for (size_t at = 0; at < held.bytes; at += sizeof(head) + head.bytes) {
+		memcpy(&head, held.data + at, sizeof(head));
+		inject(proxy, held.data + at + sizeof(head), head.bytes, head.session, head.sequence);
+	}
+	resp_out_free(&held);
+}
+
+void proxy_inject(struct proxy *proxy, const void *data, size_t bytes, uint64_t session, uint32_t sequence)
+{
+	if (proxy->snapshot != NULL)
+		hold(proxy, data, bytes, session, sequence);
+	else
+		inject(proxy, data, bytes, session, sequence);
+}
+
+static uint32_t apply(void *context, const struct hf_smr_applied *request, void *result)
+{
+	(void)result; /* replies are kept in answers.h */
+	proxy_inject(context, request->data, request->bytes, request->session, request->sequence);
+	return 0;
+}
+
+static void on_event(void *context, const struct hf_smr_event *event)
+{
+	struct proxy *proxy = context;
+
+	if (proxy->closing)
+		return;
+	if (proxy->events.event != NULL)
+		proxy->events.event(proxy->context, event);
+	switch (event->kind) {
+	case HF_SMR_LEADING:
+	case HF_SMR_FOLLOWING:
+		if (event->kind == HF_SMR_LEADING)
+			proxy_snapshot_abort(proxy);
+		for (int id = 0; id < (int)HF_SMR_MEMBERS_MAX; id++)
+			if (id != event->leader)
+				proxy_route_lost(proxy, id);
+		proxy_lead_crowded(proxy);
+		proxy_route_again(proxy);
+		proxy_lead_due(proxy);
+		break;
+	case HF_SMR_WRITABLE:
+		proxy_lead_crowded(proxy);
+		break;
+	case HF_SMR_REMOVED:
+		proxy_fail(proxy, "this member was removed, or another process took its place");
+		break;
+	case HF_SMR_FAILED:
+		proxy_fail(
+			proxy, "the replica steps out: %s", event->reason == NULL ? "no reason given" : event->reason);
+		break;
+	case HF_SMR_BEHIND:
+	case HF_SMR_RESTORED:
+	case HF_SMR_MEMBERS:
+		break;
+	}
+}
+
+/* ---- the server ---- */
+
+static void server_broken(void *context, const char *why)
+{
+	proxy_fail(context, "%s", why);
+}
+
+static void server_deadline(void *context, const uint8_t *key, size_t key_bytes, int64_t shifted_ms)
+{
+	struct proxy *proxy = context;
+	const struct deadline *first = proxy_deadlines_first(&proxy->deadlines);
+	int64_t before = first == NULL ? INT64_MAX : first->ms;
+
+	if (shifted_ms < 0)
+		proxy_deadlines_drop(&proxy->deadlines, key, key_bytes);
+	else if (proxy_deadlines_set(&proxy->deadlines, key, key_bytes, shifted_ms) != 0)
+		proxy_fail(proxy, "no memory for the deadlines of keys");
+	first = proxy_deadlines_first(&proxy->deadlines);
+	if (first != NULL && first->ms < before)
+		proxy_lead_due(proxy);
+}
+
+static void due(struct hf_timer *timer, uint64_t now_ns)
+{
+	(void)now_ns;
+	proxy_lead_due(container_of(timer, struct proxy, due));
+}
+
+static void retry(struct hf_timer *timer, uint64_t now_ns)
+{
+	(void)now_ns;
+	proxy_route_again(container_of(timer, struct proxy, retry));
+}
+
+/* The server's COMMAND table is here: the replica and the listener begin. */
+static void learned(struct server_gather *gather)
+{
+	static const struct hf_smr_app app = {.apply = apply,
+		.snapshot_open = proxy_snapshot_open,
+		.snapshot_read = proxy_snapshot_read,
+		.snapshot_close = proxy_snapshot_close,
+		.restore_open = proxy_restore_open,
+		.restore_write = proxy_restore_write,
+		.restore_close = proxy_restore_close,
+		.event = on_event};
+	struct proxy *proxy = container_of(gather, struct proxy, learned);
+	struct hf_error error = {0};
+	bool known = !gather->out.failed && proxy_command_learn(&proxy->commands, gather->out.data, gather->out.bytes);
+	struct hf_addr listen;
+	int rc;
+
+	resp_out_free(&gather->out);
+	if (!known) {
+		proxy_fail(proxy, "the server did not list its commands: it is no Redis that the proxy knows");
+		return;
+	}
+	rc = hf_smr_start(proxy->node, &proxy->smr_config, &app, proxy, &proxy->smr, &error);
+	if (rc == 0)
+		rc = proxy_client_listen(proxy, &error);
+	if (rc == 0)
+		rc = hf_io_local(proxy->listener, &listen);
+	if (rc != 0)
+		proxy_fail(proxy, "%s", error.text);
+	else
+		proxy->events.ready(proxy->context, &listen);
+}
+
+static void ask_commands(struct proxy *proxy)
+{
+	static const char command[] = "*1\r\n$7\r\nCOMMAND\r\n";
+
+	proxy->learned = (struct server_gather){.left = 1, .done = learned};
+	proxy_server_ask(proxy->server, command, sizeof(command) - 1, ENTRY_PLAIN, 0, &proxy->learned);
+}
+
+/* ---- life ---- */
+
+int proxy_open(struct hf_node *node, const struct proxy_config *config, const struct proxy_events *events,
+	void *context, struct proxy **proxy_out, struct hf_error *error)
+{
+	static const struct server_events server_events = {.broken = server_broken, .deadline = server_deadline};
+	struct proxy *proxy = calloc(1, sizeof(*proxy));
+	int rc;
+
+	*proxy_out = NULL;
+	if (proxy == NULL)
+		return hf_error_set(error, -ENOMEM, "no memory for the proxy");
+	proxy->node = node;
+	proxy->loop = hf_node_loop(node);
+	proxy->events = *events;
+	proxy->context = context;
+	proxy->smr_config = config->smr;
+	proxy->smr_config.sessions = ANSWERS_SESSIONS;
+	proxy->id = config->smr.id;
+	proxy->listen = config->listen;
+	proxy->commands.scripts = config->scripts;
+	proxy->due.fire = due;
+	proxy->retry.fire = retry;
+	proxy_answers_init(&proxy->answers);
+	hf_env_entropy(hf_loop_env(proxy->loop), &proxy->deadlines.seed, sizeof(proxy->deadlines.seed));
+	list_init(&proxy->clients);
+	list_init(&proxy->crowded);
+	list_init(&proxy->stranded);
+	list_init(&proxy->sent);
+	list_init(&proxy->forward_peers);
+	list_init(&proxy->orphans);
+	rc = proxy_forward_open(proxy, error);
+	if (rc == 0)
+		rc = proxy_server_open(proxy->loop, config->socket,
+			config->silence_ns == 0 ? SILENCE_NS : config->silence_ns, &server_events, proxy,
+			&proxy->server, error);
+	if (rc != 0) {
+		proxy_close(proxy);
+		return rc;
+	}
+	ask_commands(proxy);
+	*proxy_out = proxy;
+	return 0;
+}
+
+void proxy_close(struct proxy *proxy)
+{
+	if (proxy == NULL)
+		return;
+	proxy->closing = true;
+	hf_loop_cancel_timer(proxy->loop, &proxy->due);
+	hf_smr_stop(proxy->smr);
+	proxy->smr = NULL;
+	hf_loop_cancel_timer(proxy->loop, &proxy->retry);
+	proxy_server_close(proxy->server);
+	proxy_client_close_all(proxy);
+	proxy_forward_close(proxy);
+	proxy_snapshot_free(proxy);
+	proxy_answers_free(&proxy->answers);
+	proxy_deadlines_free(&proxy->deadlines);
+	resp_out_free(&proxy->learned.out);
+	resp_out_free(&proxy->due_entry);
+	resp_out_free(&proxy->held);
+	free(proxy);
+}
+
+struct hf_smr *proxy_smr(struct proxy *proxy)
+{
+	return proxy->smr;
+}
+
+struct proxy_counts proxy_count(const struct proxy *proxy)
+{
+	return (struct proxy_counts){.clients = proxy->client_count,
+		.accepted = proxy->accepted,
+		.commands = proxy->commands_done,
+		.deadlines = proxy->deadlines.count,
+		.server_waiting = proxy_server_waiting(proxy->server)};
+}

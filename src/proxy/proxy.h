@@ -1,0 +1,44 @@
+/* proxy.h - an unmodified Redis under replication: one proxy stands before each member's server.
+ *
+ * Clients speak RESP2 to any proxy. Writes become entries of the log (hf_smr) and are injected into every server in
+ * the order of the log; reads are answered by the leader's server, once the leader is confirmed; a proxy that does not
+ * lead forwards to the one that does. docs/smr-proxy.md says which commands are taken, and what they mean.
+ *
+ * The program starts the server, on a socket that nobody else reaches, empty, and ends it with the proxy. A proxy
+ * belongs to its node's loop. */
+#ifndef HOLDFAST_PROXY_PROXY_H
+#define HOLDFAST_PROXY_PROXY_H
+
+#include <holdfast/node.h>
+#include <holdfast/smr.h>
+
+struct proxy;
+
+struct proxy_config {
+	struct hf_smr_config smr;
+	const char *socket;    /* path of the server's */
+	struct hf_addr listen; /* for clients */
+	bool scripts;          /* EVAL is taken: its author vouches that it does the same at every server */
+	uint64_t silence_ns;   /* a server that does not answer for so long is over; 0: 10 s */
+};
+
+struct proxy_events {
+	void (*ready)(void *context, const struct hf_addr *listen); /* it takes clients */
+	/* The replica or its server is over: close the proxy and end the server. */
+	void (*failed)(void *context, const char *why);
+	void (*event)(void *context, const struct hf_smr_event *event); /* of the replica */
+};
+
+int proxy_open(struct hf_node *node, const struct proxy_config *config, const struct proxy_events *events,
+	void *context, struct proxy **proxy_out, struct hf_error *error);
+void proxy_close(struct proxy *proxy); /* NULL is legal; not from an event */
+
+struct hf_smr *proxy_smr(struct proxy *proxy);
+
+struct proxy_counts {
+	unsigned clients;
+	uint64_t accepted, commands, deadlines, server_waiting;
+};
+struct proxy_counts proxy_count(const struct proxy *proxy);
+
+#endif

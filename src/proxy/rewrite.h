@@ -1,0 +1,41 @@
+/* rewrite.h - a client's write as records of an entry: nothing in it depends on a clock or on chance any more. Pure.
+ *
+ *   SET k v EX 10        SET k v PXAT (time + 10 s + shift)       times are absolute, and beyond any server's clock
+ *   EXPIRE k 10          PEXPIREAT k (time + 10 s + shift)
+ *   XADD k * f v         a script: XADD with the entry's time, or behind the last id where that is later
+ *   XTRIM k MAXLEN ~ 9   XTRIM k MAXLEN = 9                       `~` depends on how nodes are filled
+ *   SPOP k 2             a script: SREM of the members that the leader drew, if they are still there
+ *
+ * What Redis would refuse becomes a reply with its words (ENTRY_TEXT). Reads of deadlines are shifted back. */
+#ifndef HOLDFAST_PROXY_REWRITE_H
+#define HOLDFAST_PROXY_REWRITE_H
+
+#include "proxy/command.h"
+#include "proxy/entry.h"
+
+struct rewrite_args {
+	const uint8_t *data;
+	const struct resp_arg *args;
+	unsigned count;
+};
+
+/* Appends the records of a write. */
+void proxy_rewrite(
+	const struct command *command, const struct rewrite_args *request, uint64_t now_ms, struct resp_out *entry);
+/* A read: writes the command for the server, and returns what to do with its reply. */
+enum entry_reply proxy_rewrite_read(
+	const struct command *command, const struct rewrite_args *request, struct resp_out *out);
+
+/* SPOP: the question by which the leader draws; and the record, from the server's answer to it. */
+void proxy_rewrite_draw(const struct rewrite_args *request, struct resp_out *out);
+void proxy_rewrite_drawn(
+	const struct rewrite_args *request, const uint8_t *answer, size_t bytes, struct resp_out *entry);
+/* The reply of that record when the members had gone: draw again. */
+#define REWRITE_AGAIN "-HOLDFASTDRAW again"
+
+/* A record that deletes the key if this is still its deadline, as the servers have it. */
+void proxy_rewrite_due(struct resp_out *entry, const uint8_t *key, size_t key_bytes, int64_t shifted_ms);
+/* The question for a key's deadline. */
+void proxy_rewrite_ask_deadline(struct resp_out *out, const uint8_t *key, size_t key_bytes);
+
+#endif

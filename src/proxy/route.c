@@ -1,0 +1,110 @@
+/* Finds the leader for a run, again and again until it is answered. */
+#include <errno.h>
+
+#include "base/ensure.h"
+#include "proxy/objects.h"
+
+#define RETRY_NS 5000000ull /* while runs are stranded; events come sooner */
+
+static bool is_write(const struct run *run)
+{
+	return run->kind == RUN_WRITE || run->kind == RUN_MULTI || run->kind == RUN_DRAW;
+}
+
+static void strand(struct run *run)
+{
+	struct proxy *proxy = run->proxy;
+
+	list_push_back(&proxy->stranded, &run->node);
+	hf_loop_set_timer(proxy->loop, &proxy->retry, hf_loop_now_ns(proxy->loop) + RETRY_NS);
+}
+
+static void settle(struct run *run, enum run_status status)
+{
+	run->status = status;
+	if (status == RUN_UNKNOWN)
+		run->doubt |= is_write(run);
+	if (status == RUN_NOT_LEADER || status == RUN_UNKNOWN)
+		strand(run);
+	else
+		run->routed(run);
+}
+
+static void led_here(struct run *run)
+{
+	settle(run, run->status);
+}
+
+static void dispatch(struct run *run)
+{
+	struct proxy *proxy = run->proxy;
+	int leader = proxy->smr == NULL ? -1 : hf_smr_leader(proxy->smr);
+
+	if (proxy->smr != NULL && hf_smr_is_leader(proxy->smr)) {
+		run->leader = proxy->id;
+		run->done = led_here;
+		proxy_lead(run);
+	} else if (leader >= 0 && leader != proxy->id && proxy_forward(run, leader)) {
+		run->leader = leader;
+		list_push_back(&proxy->sent, &run->node);
+	} else {
+		strand(run);
+	}
+}
+
+void proxy_route(struct run *run)
+{
+	run->id = ++run->proxy->next_run;
+	run->since_ns = hf_loop_now_ns(run->proxy->loop);
+	run->doubt = false;
+	dispatch(run);
+}
+
+void proxy_route_again(struct proxy *proxy)
+{
+	uint64_t now_ns = hf_loop_now_ns(proxy->loop);
+	struct list stranded;
+
+	list_init(&stranded);
+	while (!list_empty(&proxy->stranded))
+		list_push_back(&stranded, list_pop_front(&proxy->stranded));
+	while (!list_empty(&stranded)) {
+		struct run *run = container_of(list_pop_front(&stranded), struct run, node);
+
+		if (now_ns - run->since_ns < PROXY_PATIENCE_NS) {
+			dispatch(run);
+			continue;
+		}
+		run->status = run->doubt ? RUN_UNKNOWN : RUN_NOT_LEADER;
+		run->routed(run);
+	}
+}
+
+void proxy_route_lost(struct proxy *proxy, int member)
+{
+	list_for_each_safe (at, &proxy->sent) {
+		struct run *run = container_of(at, struct run, node);
+
+		if (run->leader != member)
+			continue;
+		list_remove(&run->node);
+		run->doubt |= is_write(run);
+		strand(run);
+	}
+}
+
+void proxy_route_answered(struct proxy *proxy, uint64_t id, enum run_status status, struct resp_out *reply)
+{
+	list_for_each (at, &proxy->sent) {
+		struct run *run = container_of(at, struct run, node);
+		struct resp_out mine = run->reply;
+
+		if (run->id != id)
+			continue;
+		list_remove(&run->node);
+		run->reply = *reply;
+		*reply = mine;
+		settle(run, status);
+		return;
+	}
+}

@@ -1,0 +1,359 @@
+#include "proxy/server.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/ensure.h"
+#include "base/list.h"
+#include "proxy/rewrite.h"
+
+#define READ_BYTES  65536u
+#define WORDS_BYTES 160u
+#define MS_PER_S    1000
+
+/* A command whose reply is awaited, or a text that waits for the replies before it. */
+struct waiting {
+	enum entry_reply reply;
+	bool deadline; /* the reply is for events.deadline */
+	uint64_t now_ms;
+	struct server_gather *gather;
+	uint8_t *bytes; /* of a text, or a key; for free() */
+	size_t byte_count;
+};
+
+struct proxy_server {
+	struct hf_loop *loop;
+	struct hf_io *io;
+	struct hf_watch watch;
+	struct hf_poller poller;
+	struct hf_timer silence;
+	uint64_t silence_ns, heard_ns;
+	const struct server_events *events;
+	void *context;
+	struct resp_out out, in;
+	size_t sent, read; /* of out, of in */
+	struct resp_reply reply;
+	struct waiting *ring; /* of `room`, a power of two */
+	unsigned room, first, count;
+	bool broken;
+};
+
+static void server_break(struct proxy_server *server, const char *format, const char *detail)
+{
+	char words[WORDS_BYTES];
+
+	if (server->broken)
+		return;
+	server->broken = true;
+	hf_loop_unwatch(&server->watch);
+	hf_loop_cancel_timer(server->loop, &server->silence);
+	(void)snprintf(words, sizeof(words), format, detail);
+	server->events->broken(server->context, words);
+}
+
+/* ---- what a reply becomes ---- */
+
+static void put_left(struct resp_out *out, int64_t shifted_ms, const struct waiting *waiting)
+{
+	int64_t at = shifted_ms - ENTRY_SHIFT_MS, left = at - (int64_t)waiting->now_ms;
+
+	if (left < 0)
+		left = 0;
+	if (shifted_ms < 0)
+		resp_out_integer(out, shifted_ms);
+	else if (waiting->reply == ENTRY_TTL)
+		resp_out_integer(out, (left + MS_PER_S / 2) / MS_PER_S);
+	else if (waiting->reply == ENTRY_PTTL)
+		resp_out_integer(out, left);
+	else if (waiting->reply == ENTRY_AT)
+		resp_out_integer(out, (at + MS_PER_S / 2) / MS_PER_S);
+	else
+		resp_out_integer(out, at);
+}
+
+static void deliver(struct proxy_server *server, const struct waiting *waiting, const uint8_t *reply, size_t bytes)
+{
+	bool is_number = reply[0] == ':';
+	struct resp_element element;
+	size_t used;
+
+	if (is_number && (waiting->deadline || waiting->reply >= ENTRY_TTL))
+		(void)resp_element_read(reply, bytes, &element, &used);
+	if (waiting->deadline) {
+		if (is_number)
+			server->events->deadline(server->context, waiting->bytes, waiting->byte_count, element.number);
+		return;
+	}
+	if (waiting->gather == NULL)
+		return;
+	if (waiting->reply >= ENTRY_TTL && waiting->reply < ENTRY_TEXT && is_number)
+		put_left(&waiting->gather->out, element.number, waiting);
+	else if (waiting->reply != ENTRY_DROP)
+		resp_out_raw(&waiting->gather->out, reply, bytes);
+	ensure(waiting->gather->left > 0);
+	if (--waiting->gather->left == 0)
+		waiting->gather->done(waiting->gather);
+}
+
+static struct waiting take_first(struct proxy_server *server)
+{
+	struct waiting first = server->ring[server->first];
+
+	server->first = (server->first + 1) & (server->room - 1);
+	server->count--;
+	return first;
+}
+
+/* Texts that no reply stands before any more. */
+static void deliver_texts(struct proxy_server *server)
+{
+	while (!server->broken && server->count > 0 && server->ring[server->first].reply == ENTRY_TEXT) {
+		struct waiting first = take_first(server);
+
+		deliver(server, &first, first.bytes, first.byte_count);
+		free(first.bytes);
+	}
+}
+
+/* ---- the stream ---- */
+
+static void server_want(struct proxy_server *server)
+{
+	unsigned wanted = HF_READABLE | (server->sent < server->out.bytes ? HF_WRITABLE : 0u);
+
+	if (!server->broken && server->watch.wanted != wanted)
+		(void)hf_loop_watch(server->loop, &server->watch, server->io, wanted);
+}
+
+static void server_write(struct proxy_server *server)
+{
+	while (!server->broken && server->sent < server->out.bytes) {
+		ssize_t n =
+			hf_stream_write(server->io, server->out.data + server->sent, server->out.bytes - server->sent);
+
+		if (n == -EAGAIN)
+			break;
+		if (n <= 0)
+			server_break(
+				server, "the connection to the server broke: %s", strerror(n == 0 ? EPIPE : (int)-n));
+		else
+			server->sent += (size_t)n;
+	}
+	if (server->sent == server->out.bytes) {
+		server->out.bytes = server->sent = 0;
+	} else if (server->sent > READ_BYTES && server->sent > server->out.bytes / 2) {
+		resp_out_drop(&server->out, server->sent);
+		server->sent = 0;
+	}
+}
+
+static void read_replies(struct proxy_server *server)
+{
+	while (!server->broken) {
+		const uint8_t *at = server->in.data + server->read;
+		struct waiting first;
+		size_t used;
+		enum resp_outcome outcome = resp_reply_read(&server->reply, at, server->in.bytes - server->read, &used);
+
+		if (outcome == RESP_MORE)
+			break;
+		if (outcome == RESP_REFUSED || server->count == 0) {
+			server_break(server, "what came is no reply of %s", "Redis");
+			return;
+		}
+		first = take_first(server);
+		deliver(server, &first, at, used);
+		free(first.bytes);
+		server->read += used;
+		deliver_texts(server);
+	}
+	resp_out_drop(&server->in, server->read);
+	server->read = 0;
+}
+
+static void server_read(struct proxy_server *server)
+{
+	uint8_t *room = resp_out_reserve(&server->in, READ_BYTES);
+	ssize_t n = room == NULL ? -ENOMEM : hf_stream_read(server->io, room, READ_BYTES);
+
+	if (n == -EAGAIN)
+		return;
+	if (n <= 0) {
+		server_break(server, "the server ended the connection: %s",
+			n == 0 ? "end of the stream" : strerror((int)-n));
+		return;
+	}
+	server->in.bytes += (size_t)n;
+	server->heard_ns = hf_loop_now_ns(server->loop);
+	read_replies(server);
+}
+
+static void server_ready(struct hf_watch *watch, unsigned ready)
+{
+	struct proxy_server *server = container_of(watch, struct proxy_server, watch);
+
+	if ((ready & HF_READABLE) != 0)
+		server_read(server);
+	if (!server->broken)
+		server_write(server);
+	server_want(server);
+}
+
+static void silence_over(struct hf_timer *timer, uint64_t now_ns)
+{
+	struct proxy_server *server = container_of(timer, struct proxy_server, silence);
+
+	if (server->count == 0)
+		return;
+	if (now_ns - server->heard_ns >= server->silence_ns)
+		server_break(server, "the server did not answer for too long%s", "");
+	else
+		hf_loop_set_timer(server->loop, timer, server->heard_ns + server->silence_ns);
+}
+
+/* ---- asking ---- */
+
+static bool push(struct proxy_server *server, const struct waiting *waiting)
+{
+	if (server->count == server->room) {
+		unsigned room = server->room == 0 ? 256 : server->room * 2;
+		struct waiting *ring = calloc(room, sizeof(*ring));
+
+		if (ring == NULL)
+			return false;
+		for (unsigned i = 0; i < server->count; i++)
+			ring[i] = server->ring[(server->first + i) & (server->room - 1)];
+		free(server->ring);
+		server->ring = ring;
+		server->room = room;
+		server->first = 0;
+	}
+	server->ring[(server->first + server->count++) & (server->room - 1)] = *waiting;
+	return true;
+}
+
+static uint8_t *copy_bytes(const void *from, size_t bytes)
+{
+	uint8_t *to = malloc(bytes == 0 ? 1 : bytes);
+
+	if (to != NULL && bytes > 0)
+		memcpy(to, from, bytes);
+	return to;
+}
+
+/* Commands of one turn leave together: server_poll writes them. */
+static void server_note(struct proxy_server *server)
+{
+	uint64_t now_ns = hf_loop_now_ns(server->loop);
+
+	if (server->out.bytes - server->sent > SERVER_QUEUE_BYTES || server->out.failed)
+		server_break(server, "the server is too slow: more than %s of commands wait", "256 MiB");
+	else if (server->count == 1 || server->silence.heap_slot == 0) {
+		server->heard_ns = now_ns;
+		hf_loop_set_timer(server->loop, &server->silence, now_ns + server->silence_ns);
+	}
+}
+
+static enum hf_poll server_poll(struct hf_poller *poller, uint64_t now_ns)
+{
+	struct proxy_server *server = container_of(poller, struct proxy_server, poller);
+
+	(void)now_ns;
+	if (server->broken || server->sent == server->out.bytes || (server->watch.wanted & HF_WRITABLE) != 0)
+		return HF_IDLE;
+	server_write(server);
+	server_want(server);
+	return HF_BUSY;
+}
+
+void proxy_server_ask(struct proxy_server *server, const void *command, size_t bytes, enum entry_reply reply,
+	uint64_t now_ms, struct server_gather *gather)
+{
+	struct waiting waiting = {.reply = reply, .now_ms = now_ms, .gather = gather};
+
+	if (server->broken)
+		return;
+	if (reply == ENTRY_TEXT) {
+		waiting.bytes = copy_bytes(command, bytes);
+		waiting.byte_count = bytes;
+	}
+	if ((reply == ENTRY_TEXT && waiting.bytes == NULL) || !push(server, &waiting)) {
+		free(waiting.bytes);
+		server_break(server, "no memory for a command of %s", "the server");
+		return;
+	}
+	if (reply == ENTRY_TEXT) {
+		deliver_texts(server);
+		return;
+	}
+	resp_out_raw(&server->out, command, bytes);
+	server_note(server);
+}
+
+void proxy_server_ask_deadline(struct proxy_server *server, const uint8_t *key, size_t key_bytes)
+{
+	struct waiting waiting = {.deadline = true, .bytes = copy_bytes(key, key_bytes), .byte_count = key_bytes};
+
+	if (server->broken || waiting.bytes == NULL || !push(server, &waiting)) {
+		free(waiting.bytes);
+		server_break(server, "no memory for a command of %s", "the server");
+		return;
+	}
+	proxy_rewrite_ask_deadline(&server->out, key, key_bytes);
+	server_note(server);
+}
+
+unsigned proxy_server_waiting(const struct proxy_server *server)
+{
+	return server->count;
+}
+
+int proxy_server_open(struct hf_loop *loop, const char *path, uint64_t silence_ns, const struct server_events *events,
+	void *context, struct proxy_server **server_out, struct hf_error *error)
+{
+	struct proxy_server *server = calloc(1, sizeof(*server));
+	int rc;
+
+	*server_out = NULL;
+	if (server == NULL)
+		return hf_error_set(error, -ENOMEM, "no memory for the connection to the server");
+	server->loop = loop;
+	server->events = events;
+	server->context = context;
+	server->silence_ns = silence_ns;
+	server->silence.fire = silence_over;
+	server->silence.quiet = true;
+	server->watch.ready = server_ready;
+	rc = hf_stream_connect_path(hf_loop_env(loop), path, &server->io, error);
+	if (rc == 0) {
+		rc = hf_loop_watch(loop, &server->watch, server->io, HF_READABLE);
+		if (rc != 0)
+			hf_error_set(error, rc, "%s: cannot be watched: %s", path, strerror(-rc));
+	}
+	if (rc != 0) {
+		proxy_server_close(server);
+		return rc;
+	}
+	server->poller.poll = server_poll;
+	hf_loop_add_poller(loop, &server->poller);
+	*server_out = server;
+	return 0;
+}
+
+void proxy_server_close(struct proxy_server *server)
+{
+	if (server == NULL)
+		return;
+	if (server->poller.poll != NULL)
+		hf_loop_remove_poller(server->loop, &server->poller);
+	hf_loop_cancel_timer(server->loop, &server->silence);
+	hf_io_close(server->io);
+	while (server->count > 0)
+		free(take_first(server).bytes);
+	free(server->ring);
+	resp_out_free(&server->out);
+	resp_out_free(&server->in);
+	free(server);
+}
