@@ -33,6 +33,7 @@ enum hf_config_type {
 	HF_CONFIG_ADDRESS,      /* struct hf_addr */
 	HF_CONFIG_PARSED,       /* what `parse` makes of a string or a whole number */
 	HF_CONFIG_OBJECT,       /* a struct with the keys `of` */
+	HF_CONFIG_REFUSED,      /* a key that files of other systems have: `expected` says why this one has not */
 };
 
 struct hf_config_key {

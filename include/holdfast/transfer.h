@@ -42,7 +42,9 @@ struct hf_transfer_config {
 	uint64_t rail_error_window_ns;   /* 0: 10 s */
 	uint64_t rail_cooldown_ns;       /* the first pause; 0: 30 s */
 	uint64_t rail_probe_interval_ns; /* of a paused rail; 0: 1 s */
-	uint64_t block_bytes;            /* of a slice; 0: 64 KiB, and 1 MiB on shm */
+	uint64_t block_bytes;            /* of a slice; 0: 64 KiB */
+	uint64_t shm_block_bytes;        /* on shm, tcp and within the engine; 0: block_bytes if given, else 1 MiB */
+	unsigned max_retry_count;        /* of a slice, after which its task leaves the rails; 0: 8 */
 	uint64_t window_bytes;           /* in flight on a lane; 0: 16 slices */
 	/* A peer that was not heard of for it, an eighth of it and 50 ms is dead (hf_node_listen), and only then do
 	 * WRITEs that it may have received end. 0: 2 s, or longer where the node's heartbeats need it. */
@@ -54,7 +56,22 @@ struct hf_transfer_config {
 	 * had acknowledged takes no completed WRITE with it. Buffers must permit READs then. */
 	bool confirm_writes;
 	bool keep_requests_apart; /* adjacent requests of a submit are not merged */
+	uint32_t transports_off;  /* bit per enum hf_transport: not used */
 };
+
+/* What transfer-engine.json says (docs/transfer.md has its keys). */
+struct hf_transfer_file {
+	struct hf_transfer_config engine;
+	char node_path[HF_PATH_BYTES]; /* its key "node": the configuration of the node and its rails */
+	struct hf_node_config node;    /* hf_transfer_config_load: what that file says */
+};
+/* Reads the file and that of its node. tcp listens where the file says, else on the first address of the node's
+ * `management`, else of its rails' `control`, at a port that is free. -EINVAL: refused; or why it cannot be read; the
+ * error names file, line and key. Blocks for the reads. */
+int hf_transfer_config_load(
+	struct hf_env *env, const char *path, struct hf_transfer_file *file_out, struct hf_error *error);
+/* The same of text in memory, without the node. */
+int hf_transfer_config_parse(const char *text, size_t bytes, struct hf_transfer_file *file_out, struct hf_error *error);
 
 struct hf_transfer_events {
 	/* What a peer has registered has changed: hf_transfer_segment finds it. NULL: not told. */

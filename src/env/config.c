@@ -78,8 +78,9 @@ static int unknown_key(struct config_place *place, const struct hf_config_sectio
 		bool named = sections[i].name != NULL;
 
 		for (unsigned k = 0; k < (named ? 1 : sections[i].key_count) && used < sizeof(expected); k++)
-			used += (size_t)snprintf(expected + used, sizeof(expected) - used, "%s %s",
-				i + k == 0 ? "" : ",", named ? sections[i].name : sections[i].keys[k].key);
+			if (named || sections[i].keys[k].type != HF_CONFIG_REFUSED)
+				used += (size_t)snprintf(expected + used, sizeof(expected) - used, "%s %s",
+					i + k == 0 ? "" : ",", named ? sections[i].name : sections[i].keys[k].key);
 	}
 	return config_fault(place, expected);
 }

@@ -184,6 +184,8 @@ int config_value(
 		return parse_address(place, text, out);
 	case HF_CONFIG_PARSED:
 		return parse_by_owner(place, value, key, out);
+	case HF_CONFIG_REFUSED:
+		return config_fault(place, key->expected);
 	case HF_CONFIG_OBJECT:
 		break;
 	}

@@ -20,6 +20,7 @@
 #define COOLDOWN_NS        30000000000ull
 #define PROBE_INTERVAL_NS  1000000000ull
 #define MAX_TIMEOUT_NS     10000000000ull
+#define MAX_RETRY_COUNT    8u
 #define CANCEL_GRACE_NS    100000000ull
 #define LEASE_NS           2000000000ull
 #define TICK_NS            10000000ull /* for ports of rails that changed, and slices that are stuck */
@@ -55,6 +56,16 @@ static void engine_tick(struct hf_timer *timer, uint64_t now_ns)
 
 /* ---- opening ---- */
 
+static uint64_t block_of(const struct hf_transfer_config *config, uint64_t standard)
+{
+	return or_default(config->shm_block_bytes, or_default(config->block_bytes, standard));
+}
+
+static bool is_on(const struct hf_transfer_config *config, enum hf_transport transport)
+{
+	return (config->transports_off & 1u << transport) == 0;
+}
+
 static void init_lanes(struct hf_transfer *engine, struct rdma_transport *rails,
 	const struct hf_transfer_config *config, uint64_t block_bytes)
 {
@@ -67,36 +78,36 @@ static void init_lanes(struct hf_transfer *engine, struct rdma_transport *rails,
 			.error_window_ns = or_default(config->rail_error_window_ns, ERROR_WINDOW_NS),
 			.cooldown_ns = or_default(config->rail_cooldown_ns, COOLDOWN_NS),
 			.probe_interval_ns = or_default(config->rail_probe_interval_ns, PROBE_INTERVAL_NS)},
-		.block_bytes = or_default(config->block_bytes, block_bytes),
-		.max_retry_count = 8};
+		.block_bytes = block_bytes,
+		.max_retry_count = (unsigned)or_default(config->max_retry_count, MAX_RETRY_COUNT)};
 	rails->lanes.window_bytes = or_default(config->window_bytes, WINDOW_SLICES * rails->lanes.block_bytes);
 	rails->max_timeout_ns = or_default(config->max_timeout_ns, MAX_TIMEOUT_NS);
 }
 
-static void sort_rails(struct hf_transfer *engine)
+static void sort_rails(struct hf_transfer *engine, const struct hf_transfer_config *config)
 {
 	for (unsigned i = 0; i < hf_node_rails(engine->node); i++) {
-		if (strcmp(hf_node_rail_kind(engine->node, i), "shm") == 0)
-			engine->shm.rails |= 1u << i;
-		else
-			engine->rdma.rails |= 1u << i;
+		bool is_shm = strcmp(hf_node_rail_kind(engine->node, i), "shm") == 0;
+
+		if (is_on(config, is_shm ? HF_TRANSPORT_SHM : HF_TRANSPORT_RDMA))
+			*(is_shm ? &engine->shm.rails : &engine->rdma.rails) |= 1u << i;
 	}
 }
 
 static void init_transports(struct hf_transfer *engine, const struct hf_transfer_config *config)
 {
-	memcpy_transport_init(&engine->own, engine->loop, or_default(config->block_bytes, SHM_BLOCK_BYTES));
+	memcpy_transport_init(&engine->own, engine->loop, block_of(config, SHM_BLOCK_BYTES));
 	rdma_transport_init(&engine->shm, HF_TRANSPORT_SHM);
 	rdma_transport_init(&engine->rdma, HF_TRANSPORT_RDMA);
 	tcp_transport_init(&engine->tcp);
-	sort_rails(engine);
-	init_lanes(engine, &engine->shm, config, SHM_BLOCK_BYTES);
-	init_lanes(engine, &engine->rdma, config, BLOCK_BYTES);
+	sort_rails(engine, config);
+	init_lanes(engine, &engine->shm, config, block_of(config, SHM_BLOCK_BYTES));
+	init_lanes(engine, &engine->rdma, config, or_default(config->block_bytes, BLOCK_BYTES));
 	engine->tcp.loop = engine->loop;
 	engine->tcp.local = config->listen;
 	engine->tcp.incarnation = engine->incarnation;
 	engine->tcp.streams = (unsigned)or_default(config->streams, STREAMS);
-	engine->tcp.block_bytes = or_default(config->block_bytes, TCP_BLOCK_BYTES);
+	engine->tcp.block_bytes = block_of(config, TCP_BLOCK_BYTES);
 	engine->tcp.max_timeout_ns = or_default(config->max_timeout_ns, MAX_TIMEOUT_NS);
 	engine->tcp.say_fence = peers_say_fence;
 	metrics_register(&engine->metrics, engine->node->config.name);
@@ -132,7 +143,7 @@ static int open_target(struct hf_transfer *engine, const struct hf_transfer_conf
 		.find = find_buffer,
 		.context = engine};
 
-	if (config->listen.sa.sa_family == AF_UNSPEC)
+	if (config->listen.sa.sa_family == AF_UNSPEC || !is_on(config, HF_TRANSPORT_TCP))
 		return 0;
 	return tcp_target_open(engine->loop, &target, &engine->target, error);
 }
@@ -173,8 +184,9 @@ static int check(const struct hf_transfer_config *config, struct hf_error *error
 	if (config->streams > TCP_STREAMS_MAX)
 		return hf_error_set(
 			error, -EINVAL, "streams: %u are too many; at most %u", config->streams, TCP_STREAMS_MAX);
-	if (config->block_bytes != 0 && config->block_bytes < BLOCK_BYTES_MIN)
-		return hf_error_set(error, -EINVAL, "block_bytes: at least %u", BLOCK_BYTES_MIN);
+	if ((config->block_bytes != 0 && config->block_bytes < BLOCK_BYTES_MIN) ||
+		(config->shm_block_bytes != 0 && config->shm_block_bytes < BLOCK_BYTES_MIN))
+		return hf_error_set(error, -EINVAL, "block_bytes, shm_block_bytes: at least %u", BLOCK_BYTES_MIN);
 	return 0;
 }
 
