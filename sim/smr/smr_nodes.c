@@ -34,6 +34,80 @@ static uint32_t apply(void *context, const struct hf_smr_applied *request, void 
 	return 4;
 }
 
+/* The state is how many were applied; its snapshot has pieces. */
+struct snapshot {
+	uint32_t place, pieces;
+};
+
+static int snapshot_open(void *context, void **snapshot_out)
+{
+	struct smr_sim_member *member = context;
+	struct snapshot *snapshot = malloc(sizeof(*snapshot));
+
+	ensure(snapshot != NULL);
+	*snapshot = (struct snapshot){.place = member->sim->replicas->next[member->id],
+		.pieces = (uint32_t)world_range(member->sim->world, 1, 20)};
+	*snapshot_out = snapshot;
+	return 0;
+}
+
+static ssize_t snapshot_read(void *context, void *at, void *data, size_t bytes)
+{
+	struct smr_sim_member *member = context;
+	struct snapshot *snapshot = at;
+
+	if (world_chance(member->sim->world, 200000))
+		return -EAGAIN;
+	if (snapshot->pieces == 0 || bytes < 8)
+		return 0;
+	put_le32(data, snapshot->place);
+	put_le32((uint8_t *)data + 4, snapshot->pieces--);
+	return 8;
+}
+
+static void snapshot_close(void *context, void *snapshot)
+{
+	(void)context;
+	free(snapshot);
+}
+
+static int restore_open(void *context)
+{
+	struct smr_sim_member *member = context;
+
+	member->restoring = true;
+	member->restored_left = 0;
+	return 0;
+}
+
+static int restore_write(void *context, const void *data, size_t bytes)
+{
+	struct smr_sim_member *member = context;
+	const uint8_t *at = data;
+	uint32_t left = get_le32(at + 4);
+
+	if (world_chance(member->sim->world, 200000))
+		return -EAGAIN;
+	if (!member->restoring || bytes != 8 || (member->restored_left != 0 && left != member->restored_left - 1))
+		world_violate(member->sim->world, "snapshot", "member %u gets pieces in another order", member->id);
+	member->restored_left = left;
+	member->restored_place = get_le32(at);
+	return 0;
+}
+
+static int restore_close(void *context, bool whole)
+{
+	struct smr_sim_member *member = context;
+
+	if (whole && member->restored_left != 1)
+		world_violate(member->sim->world, "snapshot", "member %u lacks pieces", member->id);
+	member->restoring = false;
+	if (whole)
+		replicas_restart(member->sim->replicas, member->id, member->restored_place);
+	member->sim->restored += whole;
+	return 0;
+}
+
 static void event(void *context, const struct hf_smr_event *event)
 {
 	struct smr_sim_member *member = context;
@@ -200,7 +274,14 @@ static void configure(struct smr_sim_member *member, struct hf_node_config *conf
 
 static int start_replica(struct smr_sim_member *member)
 {
-	static const struct hf_smr_app app = {.apply = apply, .event = event};
+	static const struct hf_smr_app app = {.apply = apply,
+		.snapshot_open = snapshot_open,
+		.snapshot_read = snapshot_read,
+		.snapshot_close = snapshot_close,
+		.restore_open = restore_open,
+		.restore_write = restore_write,
+		.restore_close = restore_close,
+		.event = event};
 	struct smr_sim *sim = member->sim;
 	struct hf_smr_config config = sim->config;
 	struct hf_error error = {0};

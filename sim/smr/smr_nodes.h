@@ -33,6 +33,8 @@ struct smr_sim_member {
 	uint64_t next_ns;
 	uint64_t led, aborts; /* so far, in all incarnations */
 	bool leads, out;
+	bool restoring;
+	uint32_t restored_left, restored_place;
 };
 struct smr_sim {
 	struct world *world;
@@ -45,7 +47,7 @@ struct smr_sim {
 	struct hf_smr_config config; /* but for what differs between members */
 	struct hf_smr_member who[SMR_SIM_MEMBERS_MAX];
 	uint32_t bytes_max;
-	uint32_t decided, decided_since_quiet, unknown, reads, led, aborts;
+	uint32_t decided, decided_since_quiet, unknown, reads, led, aborts, restored;
 	uint64_t last_number;
 	uint32_t numbers; /* of leaders, so far */
 	bool working, stopping;

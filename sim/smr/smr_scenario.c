@@ -10,6 +10,14 @@
 #define LIVE_DECIDED  20u
 #define SETTLE_NS     (2 * NS_S)
 #define FIRST_LEAD_NS (500 * NS_MS)
+#define SMR_FAULTS                                                                                                     \
+	(FAULT_BIT(FAULT_CUT) | FAULT_BIT(FAULT_CUT_TX) | FAULT_BIT(FAULT_CUT_RX) | FAULT_BIT(FAULT_PORT_DOWN) |       \
+		FAULT_BIT(FAULT_FLAP) | FAULT_BIT(FAULT_LOSS) | FAULT_BIT(FAULT_DELAY) | FAULT_BIT(FAULT_DUPLICATE) |  \
+		FAULT_BIT(FAULT_REORDER) | FAULT_BIT(FAULT_LATE) | FAULT_BIT(FAULT_RAIL_DOWN) |                        \
+		FAULT_BIT(FAULT_ACKS_LOST) | FAULT_BIT(FAULT_RESPONSES_LOST) | FAULT_BIT(FAULT_CONTROL_HELD) |         \
+		FAULT_BIT(FAULT_CLOG) | FAULT_BIT(FAULT_STREAM_RESET) | FAULT_BIT(FAULT_PAUSE) |                       \
+		FAULT_BIT(FAULT_FENCE_SLOW) | FAULT_BIT(FAULT_PARTITION) | FAULT_BIT(FAULT_FENCE_FAILS) |              \
+		FAULT_BIT(FAULT_PROCESS_CRASH))
 
 static void set_up(struct smr_sim *sim, struct world *world, struct outcome *outcome, unsigned count)
 {
@@ -147,6 +155,17 @@ static void run(struct world *world, struct outcome *outcome, uint32_t allowed, 
 	tear_down(sim);
 	free(sim);
 }
+
+static void run_faults(struct world *world, struct outcome *outcome)
+{
+	run(world, outcome, SMR_FAULTS, (unsigned)world_range(world, 1, 8));
+}
+
+const struct scenario scenario_smr = {
+	.name = "smr",
+	.what = "a replicated log of three or five members under faults of rails and processes",
+	.run = run_faults,
+};
 
 static void run_plain(struct world *world, struct outcome *outcome)
 {

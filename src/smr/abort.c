@@ -57,6 +57,7 @@ void smr_abort(struct hf_smr *smr, const char *why)
 	}
 	smr_follow_reset(smr);
 	end_calls(smr);
+	smr_change_end(smr);
 	smr_public_role(smr);
 	if (!led)
 		return;

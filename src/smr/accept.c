@@ -168,7 +168,7 @@ static bool log_calls(struct hf_smr *smr)
 	unsigned calls;
 	uint32_t bytes;
 
-	if (room == 0 || entries_out(smr) >= smr->config.window)
+	if (room == 0 || smr->changing || entries_out(smr) >= smr->config.window)
 		return false;
 	bytes = gather(smr, room, &calls);
 	if (calls == 0 || !smr_accept_append(smr, SMR_REQUESTS, (uint16_t)calls, smr->batch, bytes))

@@ -98,7 +98,7 @@ static bool step_link(struct smr_link *link)
 	struct hf_smr *smr = link->smr;
 	enum smr_stage before = link->stage;
 
-	if (link->stage == SMR_STAGE_NONE && smr_is_known(link))
+	if (link->stage == SMR_STAGE_NONE && (smr_is_known(link) || link->learner))
 		smr_acquire_ask(link, false);
 	if (link->stage == SMR_STAGE_ASKED) {
 		if (!link->asked)
@@ -110,6 +110,9 @@ static bool step_link(struct smr_link *link)
 	if (link->stage == SMR_STAGE_READ && smr->phase >= SMR_PHASE_PROMISE)
 		promise(link);
 	if (link->stage == SMR_STAGE_PROMISED && smr->phase >= SMR_PHASE_NOOP)
+		smr_take_in_begin(link);
+	if (link->stage == SMR_STAGE_BEHIND && smr_link_role(link) == HF_SMR_FOLLOWER &&
+		smr_link_commit(link) >= smr_take_in_oldest(smr))
 		smr_take_in_begin(link);
 	if (link->stage == SMR_STAGE_TAKING)
 		return smr_take_in_turn(link) || link->stage != before;

@@ -1,13 +1,175 @@
-/* Changes of the members. */
+/* Changes of the members (Mu, section 5.4), one at a time, by the leader:
+ *
+ *   wanted --its process has a snapshot, and its log is ours--> drain: nothing new is proposed --all is decided-->
+ *   CONFIG entry, alone --decided by majorities of the old and the new, and applied--> done
+ *
+ * A process that takes the place of a member (the same id, another incarnation) is wanted by itself. A member that
+ * goes needs no snapshot. Until its CONFIG entry a learner counts for nothing (R-S22). Whoever knows of a newer
+ * configuration than it has applied needs majorities of both (R-S20). */
 #include "smr/steps.h"
+
+#include <errno.h>
+
+#include "base/log.h"
+
+static const struct smr_members *newest(const struct hf_smr *smr)
+{
+	return smr->heard.index > smr->members.index ? &smr->heard : &smr->members;
+}
+
+void smr_change_heard(struct hf_smr *smr, const struct smr_members *members)
+{
+	if (members->index > newest(smr)->index && members->index >= smr->applied)
+		smr->heard = *members;
+}
+
+/* ---- what is applied ---- */
+
+static void end_call(struct hf_smr *smr, enum hf_smr_outcome outcome, uint64_t index)
+{
+	struct hf_smr_call *call = smr->change_call;
+
+	smr->change_call = NULL;
+	if (call == NULL)
+		return;
+	call->index = index;
+	smr_calls_end(smr, call, outcome);
+}
 
 void smr_change_applied(struct hf_smr *smr, uint64_t index)
 {
 	struct smr_members members;
+	bool was = smr_members_votes(&smr->members, smr->id, smr->incarnation);
 
-	if (!smr_members_decode(smr->entry, smr->entry_bytes, &members))
+	if (!smr_members_decode(smr->entry, smr->entry_bytes, &members) || index <= smr->members.index)
 		return;
 	members.index = index;
 	smr->members = members;
+	smr_for_links (link, smr) {
+		link->tell = true;
+		link->learner = false;
+	}
+	if (smr->changing) {
+		smr->changing = false;
+		smr->wanted = SMR_NOBODY;
+		end_call(smr, HF_SMR_DECIDED, index);
+	}
 	smr_event(smr, HF_SMR_MEMBERS);
+	if (was && !smr_members_votes(&smr->members, smr->id, smr->incarnation))
+		smr->removed = true;
+}
+
+/* ---- the leader ---- */
+
+static bool has_newcomer(const struct smr_link *link)
+{
+	const struct smr_member *member = smr_members_find(&link->smr->members, link->id);
+
+	return member != NULL && member->incarnation != link->incarnation;
+}
+
+static struct smr_link *find_learner(struct hf_smr *smr)
+{
+	smr_for_links (link, smr)
+		if ((smr->change_call != NULL && smr->wanted == link->id) ||
+			(smr->change_call == NULL && has_newcomer(link)))
+			return link;
+	return NULL;
+}
+
+static void begin(struct hf_smr *smr, const struct smr_members *next)
+{
+	smr->next = *next;
+	smr->changing = true;
+}
+
+static void log_change(struct hf_smr *smr)
+{
+	uint32_t bytes;
+
+	if (smr->tail != smr->commit)
+		return;
+	bytes = smr_members_encode(&smr->next, smr->batch);
+	if (!smr_accept_append(smr, SMR_CONFIG, 0, smr->batch, bytes))
+		return;
+	smr->heard = smr->next;
+	smr->heard.index = smr->tail - 1;
+}
+
+/* At each pulse. */
+void smr_change_turn(struct hf_smr *smr)
+{
+	struct smr_link *learner;
+	struct smr_members next = smr->members;
+	struct smr_member member = {.voter = true};
+
+	if (smr->heard.index != 0 && smr->applied > smr->heard.index)
+		smr->heard.index = 0; /* the own log says what came of it */
+	if (smr->role != HF_SMR_LEADER)
+		return;
+	if (smr->changing) {
+		if (smr->heard.index <= smr->members.index)
+			log_change(smr);
+		return;
+	}
+	learner = find_learner(smr);
+	if (learner == NULL)
+		return;
+	learner->learner = true;
+	if (learner->stage != SMR_STAGE_CONFIRMED || learner->sent != smr->tail)
+		return;
+	member.is = has_newcomer(learner) ? smr_members_find(&smr->members, learner->id)->is : smr->wanted_member;
+	member.incarnation = learner->incarnation;
+	if (smr_members_put(&next, &member) == 0)
+		begin(smr, &next);
+}
+
+void smr_change_end(struct hf_smr *smr)
+{
+	smr->changing = false;
+	smr->wanted = SMR_NOBODY;
+	smr_for_links (link, smr)
+		link->learner = false;
+	end_call(smr, HF_SMR_UNKNOWN, 0);
+}
+
+static int take_call(struct hf_smr *smr, struct hf_smr_call *call, uint8_t id)
+{
+	if (smr->role != HF_SMR_LEADER)
+		return -ENOTCONN;
+	if (smr->changing || smr->change_call != NULL)
+		return -EBUSY;
+	smr->calls++;
+	call->result = NULL;
+	call->result_bytes = 0;
+	smr->change_call = call;
+	smr->wanted = id;
+	return 0;
+}
+
+int hf_smr_add(struct hf_smr *smr, const struct hf_smr_member *member, struct hf_smr_call *call)
+{
+	if (member->id >= HF_SMR_MEMBERS_MAX || member->address_count > HF_SMR_ADDRESSES_MAX)
+		return -EINVAL;
+	if (smr_members_find(&smr->members, member->id) != NULL)
+		return -EEXIST;
+	smr->wanted_member = *member;
+	return take_call(smr, call, member->id);
+}
+
+int hf_smr_remove(struct hf_smr *smr, uint8_t id, struct hf_smr_call *call)
+{
+	struct smr_members next = smr->members;
+	int rc;
+
+	if (smr_members_find(&smr->members, id) == NULL)
+		return -ENOENT;
+	if (smr->members.count == 1)
+		return -EINVAL;
+	rc = take_call(smr, call, id);
+	if (rc != 0)
+		return rc;
+	smr_members_drop(&next, id);
+	begin(smr, &next);
+	return 0;
 }

@@ -121,8 +121,12 @@ bool smr_follow_apply(struct hf_smr *smr)
 	bool any = false;
 
 	while (smr->applied < smr->commit && budget-- > 0) {
+		enum smr_slot_state state;
+
 		memcpy(smr->copy, smr_slot_at(smr, smr->applied), smr->geometry.slot_bytes);
-		if (smr_slot_judge(&smr->geometry, smr->copy, smr->applied, &slot) != SMR_SLOT_VALID)
+		state = smr_slot_judge(&smr->geometry, smr->copy, smr->applied, &slot);
+		smr->behind |= state == SMR_SLOT_LATER;
+		if (state != SMR_SLOT_VALID)
 			break;
 		smr->applied++;
 		smr->decided++;

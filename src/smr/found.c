@@ -26,11 +26,11 @@ void smr_found_heard(struct hf_smr *smr, const struct smr_members *members)
 	if (members->index <= smr->members.index)
 		return;
 	if (smr->role != HF_SMR_BLANK)
-		return;
-	if (!smr_members_votes(members, smr->id, smr->incarnation))
-		return; /* it names a process that was here before; the leader replaces that one */
-	if (members->index == 1)
+		smr_change_heard(smr, members);
+	else if (members->index == 1 && smr_members_votes(members, smr->id, smr->incarnation))
 		begin(smr, members);
+	else
+		smr->behind = true; /* the cluster was founded without this process */
 }
 
 static const struct hf_smr_member *lowest(const struct hf_smr *smr)

@@ -103,6 +103,12 @@ static bool is_older(uint32_t request, uint32_t than)
 	return ((request - than) & 0xffffff) > 0x7fffff;
 }
 
+/* A learner grants too; what has no state, or takes a snapshot, does not (R-S22). */
+static bool has_state(const struct hf_smr *smr)
+{
+	return smr->role == HF_SMR_FOLLOWER || smr->role == HF_SMR_ACQUIRING || smr->role == HF_SMR_LEADER;
+}
+
 static enum verdict judge(const struct smr_link *link, uint32_t request)
 {
 	const struct hf_smr *smr = link->smr;
@@ -115,7 +121,7 @@ static enum verdict judge(const struct smr_link *link, uint32_t request)
 		return VERDICT_OVER;
 	if (!smr_is_known(link))
 		return VERDICT_STRANGER;
-	if (smr->choice != link->id || !smr_public_ready(smr) || smr->giving != SMR_GIVING_NONE ||
+	if (smr->choice != link->id || !has_state(smr) || smr->giving != SMR_GIVING_NONE ||
 		link->ends[SMR_IN].vqp == NULL)
 		return VERDICT_LATER;
 	return VERDICT_GIVE;

@@ -4,12 +4,13 @@
  *           knows; said when the channel opens and whenever something of it changes
  *   REFUSE  why it cannot be a member, in words
  *
- * Each end makes its vqps and tells their numbers. A vqp connects to the one that the other end told last; when another
- * number is told, it is destroyed and made anew, because what it was connected to is gone. So the vqp of a direction is
+ * Each end makes its vqps and tells their numbers, and to which one each was connected. A vqp connects to one that has
+ * not been connected, or was to this one. When another number is told, a connected vqp is destroyed and made anew,
+ * because what it was connected to is gone. So the vqp of a direction is
  * accepted after the old one is destroyed, and begins without REMOTE_WRITE (R-S25).
  *
  * HELLO, little-endian: u8 1, u8 version, u8 id, u8 durable, u32 slots, u32 slot_bytes, u64 cluster[2],
- * u64 incarnation, u64 log, u64 back, u32 log key, u32 back key, u32 vqps[3], u64 index, members */
+ * u64 incarnation, u64 log, u64 back, u32 log key, u32 back key, u32 vqps[3], u64 index, u32 targets[3], members */
 #include "smr/steps.h"
 
 #include <errno.h>
@@ -20,9 +21,7 @@
 #include "base/order.h"
 
 #define VERSION      1u
-#define HELLO        1u
-#define REFUSE       2u
-#define HELLO_BYTES  80u
+#define HELLO_BYTES  92u
 #define RETRY_NS     5000000u
 #define REVOKE_NS    200000u
 #define INLINE_BYTES 16u
@@ -33,7 +32,7 @@ static uint32_t encode_hello(const struct smr_link *link, uint8_t *out)
 {
 	const struct hf_smr *smr = link->smr;
 
-	out[0] = HELLO;
+	out[0] = SMR_SAY_HELLO;
 	out[1] = VERSION;
 	out[2] = smr->id;
 	out[3] = smr->config.durable != NULL;
@@ -48,6 +47,8 @@ static uint32_t encode_hello(const struct smr_link *link, uint8_t *out)
 	put_le32(out + 56, smr->back_mr->rkey);
 	for (unsigned i = 0; i < SMR_ENDS; i++)
 		put_le32(out + 60 + 4 * (size_t)i, link->ends[i].vqp == NULL ? 0 : hf_vqp_num(link->ends[i].vqp));
+	for (unsigned i = 0; i < SMR_ENDS; i++)
+		put_le32(out + 80 + 4 * (size_t)i, link->ends[i].used ? link->ends[i].consumed : 0);
 	put_le64(out + 72, smr->members.index);
 	return HELLO_BYTES + smr_members_encode(&smr->members, out + HELLO_BYTES);
 }
@@ -61,7 +62,7 @@ static bool say_hello(const struct smr_link *link, struct hf_peer *peer)
 
 static void refuse(struct hf_smr *smr, struct hf_peer *peer, const char *why)
 {
-	uint8_t bytes[1 + HF_ERROR_BYTES] = {REFUSE};
+	uint8_t bytes[1 + HF_ERROR_BYTES] = {SMR_SAY_REFUSE};
 
 	log_error("smr %s: node %s is refused as a member: %s", smr->name, hf_peer_name(peer), why);
 	snprintf((char *)bytes + 1, HF_ERROR_BYTES, "%s", why);
@@ -87,6 +88,7 @@ void smr_link_remake(struct smr_link *link, enum smr_end_kind kind)
 	hf_vqp_destroy(end->vqp);
 	end->vqp = NULL;
 	end->retry_ns = link->smr->now_ns + (end->used ? RETRY_NS / 5 : 0);
+	end->used = false;
 	smr_post_drop(end);
 	if (kind == SMR_OUT)
 		smr_mark_lost(link);
@@ -142,10 +144,13 @@ static bool end_turn(struct smr_link *link, enum smr_end_kind kind)
 		make(link, kind);
 		return true;
 	}
-	if (end->vqp != NULL && !end->used && end->theirs != 0) {
+	if (end->vqp != NULL && !end->used && end->theirs != 0 &&
+		(end->target == hf_vqp_num(end->vqp) || (end->target == 0 && end->theirs != end->consumed))) {
 		int rc = hf_vqp_connect_num(end->vqp, link->peer, end->theirs, end->access);
 
 		end->used = true;
+		end->consumed = end->theirs;
+		link->tell = true;
 		if (rc != 0)
 			end->stale = true;
 		return true;
@@ -179,6 +184,7 @@ static void drop(struct smr_link *link)
 {
 	for (unsigned kind = 0; kind < SMR_ENDS; kind++)
 		smr_link_remake(link, (enum smr_end_kind)kind);
+	smr_snapshot_drop(link);
 	smr_mark_lost(link);
 	link->peer = NULL;
 }
@@ -199,10 +205,11 @@ static void adopt(struct smr_link *link, struct hf_peer *peer, uint64_t incarnat
 	hf_channel_set_peer_context(smr->channel, peer, link);
 }
 
-static void take_vqp(struct smr_link *link, enum smr_end_kind ours, uint32_t theirs)
+static void take_vqp(struct smr_link *link, enum smr_end_kind ours, uint32_t theirs, uint32_t target)
 {
 	struct smr_end *end = &link->ends[ours];
 
+	end->target = target;
 	if (end->theirs == theirs)
 		return;
 	end->theirs = theirs;
@@ -250,13 +257,25 @@ static void hear_hello(struct hf_smr *smr, struct hf_peer *peer, const uint8_t *
 	link->back_addr = get_le64(hello + 44);
 	link->log_rkey = get_le32(hello + 52);
 	link->back_rkey = get_le32(hello + 56);
-	take_vqp(link, SMR_IN, get_le32(hello + 60));
-	take_vqp(link, SMR_OUT, get_le32(hello + 64));
-	take_vqp(link, SMR_BACK, get_le32(hello + 68));
+	take_vqp(link, SMR_IN, get_le32(hello + 60), get_le32(hello + 80));
+	take_vqp(link, SMR_OUT, get_le32(hello + 64), get_le32(hello + 84));
+	take_vqp(link, SMR_BACK, get_le32(hello + 68), get_le32(hello + 88));
 	if (smr_members_decode(hello + HELLO_BYTES, bytes - HELLO_BYTES, &members)) {
 		members.index = get_le64(hello + 72);
 		smr_found_heard(smr, &members);
 	}
+}
+
+static void hear(struct smr_link *link, uint8_t kind, const uint8_t *data, size_t bytes)
+{
+	struct hf_smr *smr = link->smr;
+
+	if (kind == SMR_SAY_PIECE || kind == SMR_SAY_END)
+		smr_restore_heard(link, kind, data, bytes);
+	else if (kind != SMR_SAY_BEHIND)
+		smr_snapshot_heard(link, kind, data, bytes);
+	else if (bytes == 8 && smr->role == HF_SMR_FOLLOWER && smr->commit < get_le64(data))
+		smr->behind = true;
 }
 
 static void on_open(struct hf_channel *channel, struct hf_peer *peer, void *context)
@@ -271,17 +290,19 @@ static void on_open(struct hf_channel *channel, struct hf_peer *peer, void *cont
 static void on_message(struct hf_channel *channel, struct hf_peer *peer, const void *data, size_t bytes, void *context)
 {
 	struct hf_smr *smr = context;
+	struct smr_link *link = hf_channel_peer_context(channel, peer);
 	const uint8_t *at = data;
 
-	(void)channel;
 	smr->now_ns = hf_loop_now_ns(smr->loop);
 	if (bytes == 0)
 		return;
-	if (at[0] == HELLO)
+	if (at[0] == SMR_SAY_HELLO)
 		hear_hello(smr, peer, at, bytes);
-	else if (at[0] == REFUSE)
+	else if (at[0] == SMR_SAY_REFUSE)
 		log_error("smr %s: node %s refuses this one as a member: %.*s", smr->name, hf_peer_name(peer),
 			(int)(bytes - 1), (const char *)at + 1);
+	else if (link != NULL)
+		hear(link, at[0], at + 1, bytes - 1);
 }
 
 static void on_end(struct hf_channel *channel, struct hf_peer *peer, void *context)

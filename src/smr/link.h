@@ -51,10 +51,12 @@ struct smr_wr {
 enum smr_end_kind { SMR_OUT, SMR_IN, SMR_BACK, SMR_ENDS }; /* OUT: we write into its log */
 struct smr_end {
 	struct hf_vqp *vqp;
-	uint32_t theirs; /* its number there; 0: not told */
-	bool used;       /* ours was connected to that one */
-	bool stale;      /* what ours was connected to is gone */
-	int access;      /* that it begins with */
+	uint32_t theirs;   /* its number there; 0: not told */
+	uint32_t target;   /* what that one was connected to; 0: nothing yet */
+	uint32_t consumed; /* the last one that one of ours was connected to */
+	bool used;         /* ours was connected */
+	bool stale;        /* what ours was connected to is gone */
+	int access;        /* that it begins with */
 	uint64_t retry_ns;
 	struct smr_wr wrs[SMR_WRS_MAX];
 	uint32_t head, tail;
@@ -108,6 +110,8 @@ struct smr_link {
 	uint64_t posted_stamp, done_stamp; /* of WRITEs that need the grant */
 	uint64_t stalled_ns;               /* since when nothing of it completed; 0: nothing is out */
 	uint8_t *scratch;
+	struct smr_snapshot *snapshot; /* that is being given to it; NULL: none */
+	bool learner;                  /* it is to become a member */
 };
 
 #endif

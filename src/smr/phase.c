@@ -29,8 +29,23 @@ uint32_t smr_phase_set(const struct hf_smr *smr, enum smr_stage least)
 	return set;
 }
 
+static uint32_t counted(const struct hf_smr *smr, const struct smr_members *members, uint32_t set)
+{
+	uint32_t counts = 0;
+
+	for (unsigned i = 0; i < members->count; i++) {
+		unsigned id = members->at[i].is.id;
+		uint64_t incarnation = id == smr->id ? smr->incarnation : smr->links[id].incarnation;
+
+		if (members->at[i].incarnation == incarnation)
+			counts |= set & 1u << id;
+	}
+	return counts;
+}
+
 bool smr_phase_majority(const struct hf_smr *smr, uint32_t set)
 {
-	return smr_members_majority(&smr->members, set) &&
-	       (smr->members_before.index == 0 || smr_members_majority(&smr->members_before, set));
+	return smr_members_majority(&smr->members, counted(smr, &smr->members, set)) &&
+	       (smr->heard.index <= smr->members.index ||
+		       smr_members_majority(&smr->heard, counted(smr, &smr->heard, set)));
 }

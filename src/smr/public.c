@@ -16,7 +16,8 @@ void smr_public_store(struct hf_smr *smr, enum smr_public word, uint64_t value)
 bool smr_public_ready(const struct hf_smr *smr)
 {
 	return (smr->role == HF_SMR_FOLLOWER || smr->role == HF_SMR_ACQUIRING || smr->role == HF_SMR_LEADER) &&
-	       smr_members_votes(&smr->members, smr->id, smr->incarnation);
+	       smr_members_votes(&smr->members, smr->id, smr->incarnation) &&
+	       (smr->heard.index <= smr->members.index || smr_members_votes(&smr->heard, smr->id, smr->incarnation));
 }
 
 void smr_public_role(struct hf_smr *smr)
@@ -104,13 +105,14 @@ static int choose(struct hf_smr *smr)
 	struct smr_elect_candidate candidates[HF_SMR_MEMBERS_MAX];
 	unsigned n = 0;
 
-	if (!smr_members_votes(&smr->members, smr->id, smr->incarnation))
+	if (smr->role == HF_SMR_BLANK || smr->role == HF_SMR_OUT)
 		return SMR_NOBODY;
-	candidates[n++] = (struct smr_elect_candidate){.id = smr->id,
-		.alive = true,
-		.ready = smr_public_ready(smr),
-		.leading = smr->role == HF_SMR_LEADER,
-		.number = smr->number};
+	if (smr_public_ready(smr))
+		candidates[n++] = (struct smr_elect_candidate){.id = smr->id,
+			.alive = true,
+			.ready = smr_public_ready(smr),
+			.leading = smr->role == HF_SMR_LEADER,
+			.number = smr->number};
 	smr_for_links (link, smr)
 		if (smr_is_known(link) && link->known)
 			candidates[n++] = (struct smr_elect_candidate){.id = link->id,

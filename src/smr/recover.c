@@ -5,6 +5,8 @@
  * chunk needs the answers of a majority; the rest is waited for shortly. */
 #include "smr/steps.h"
 
+#include <string.h>
+
 #define GRACE_NS 50000u
 
 static uint64_t chunk_end(const struct hf_smr *smr)
@@ -78,9 +80,40 @@ static void fill_holes(struct hf_smr *smr)
 	}
 }
 
+/* A configuration that may be decided: its members are asked too (R-S20). */
+static bool finds_members(struct hf_smr *smr)
+{
+	struct smr_members members;
+	struct smr_slot slot;
+	uint32_t bytes = 0;
+
+	for (uint64_t i = smr->commit; i < smr->recover_last; i++) {
+		if (smr_own_slot(smr, i, &slot) != SMR_SLOT_VALID || (slot.kind & SMR_KINDS_MASK) != SMR_CONFIG)
+			continue;
+		if ((slot.kind & SMR_FIRST) != 0)
+			bytes = 0;
+		if (bytes + slot.bytes > smr->geometry.span * smr->geometry.slot_bytes)
+			return false;
+		memcpy(smr->batch + bytes, smr_slot_at(smr, i) + SMR_SLOT_HEADER, slot.bytes);
+		bytes += slot.bytes;
+		if ((slot.kind & SMR_LAST) == 0 || !smr_members_decode(smr->batch, bytes, &members))
+			continue;
+		members.index = i;
+		if (smr->heard.index == i || i <= smr->members.index)
+			return false;
+		smr->heard = members;
+		return true;
+	}
+	return false;
+}
+
 static void finish(struct hf_smr *smr)
 {
 	fill_holes(smr);
+	if (finds_members(smr)) {
+		smr_mark_abort(smr, "the log has a newer configuration");
+		return;
+	}
 	smr->tail = smr->recover_end = smr->recover_last;
 	smr->noop_index = smr->tail;
 	smr_phase_move(smr, SMR_PHASE_NOOP);

@@ -1,10 +1,243 @@
-/* A member whose log lacks what no ring has any more. */
+/* Taking a snapshot (snapshot.c): by a member that is behind, and by a process that is to become one. It grants nothing
+ * meanwhile (R-S22), and asks another member when one falls silent. What its own ring has accepted behind the snapshot
+ * stays. */
 #include "smr/steps.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+#define PATIENCE_NS 500000000ull
+#define PIECES      16u /* that came and were not taken */
+
+struct piece {
+	uint8_t *data;
+	uint32_t bytes;
+	uint8_t part;
+	bool end;
+};
+struct smr_restore {
+	uint32_t number;
+	int from;          /* id of the giver; SMR_NOBODY: nobody was asked */
+	uint64_t since_ns; /* since when nothing came */
+	bool opened;       /* the application's state is dropped */
+	uint64_t index;
+	struct smr_members members;
+	uint8_t *sessions;
+	size_t sessions_bytes;
+	struct piece pieces[PIECES];
+	uint32_t came, taken;
+};
 
 void smr_restore_begin(struct hf_smr *smr)
 {
 	smr_abort(smr, "it lacks entries");
+	if (smr->restore != NULL || smr->app.restore_open == NULL)
+		return;
+	smr->restore = calloc(1, sizeof(*smr->restore));
+	if (smr->restore == NULL)
+		return; /* tried again: what it lacks is found again */
+	smr->restore->from = SMR_NOBODY;
 	smr->role = HF_SMR_RESTORING;
 	smr_public_role(smr);
 	smr_event(smr, HF_SMR_BEHIND);
+}
+
+static void drop_pieces(struct smr_restore *restore)
+{
+	for (; restore->taken < restore->came; restore->taken++)
+		free(restore->pieces[restore->taken % PIECES].data);
+	free(restore->sessions);
+	restore->sessions = NULL;
+	restore->sessions_bytes = 0;
+	restore->came = restore->taken = 0;
+	restore->index = 0;
+}
+
+void smr_restore_drop(struct hf_smr *smr)
+{
+	if (smr->restore == NULL)
+		return;
+	if (smr->restore->opened)
+		(void)smr->app.restore_close(smr->context, false);
+	drop_pieces(smr->restore);
+	free(smr->restore);
+	smr->restore = NULL;
+}
+
+/* A member that leads has other things to do: it is asked when there is no other one. */
+static struct smr_link *choose(struct hf_smr *smr)
+{
+	struct smr_link *best = NULL;
+
+	smr_for_links (link, smr) {
+		bool ready = link->known && (link->public[SMR_PUBLIC_FLAGS] & SMR_FLAG_READY) != 0 && link->elect.alive;
+
+		if (!ready || (link->id == smr->restore->from && best != NULL))
+			continue;
+		if (best == NULL || best->id == smr->restore->from || smr_link_role(best) == HF_SMR_LEADER)
+			best = link;
+	}
+	return best;
+}
+
+static void ask(struct hf_smr *smr)
+{
+	struct smr_restore *restore = smr->restore;
+	struct smr_link *link = choose(smr);
+	uint8_t message[5] = {SMR_SAY_ASK};
+
+	drop_pieces(restore);
+	restore->since_ns = smr->now_ns;
+	if (link == NULL)
+		return;
+	restore->from = link->id;
+	restore->number++;
+	put_le32(message + 1, restore->number);
+	(void)hf_channel_send(smr->channel, link->peer, message, sizeof(message));
+}
+
+void smr_restore_heard(struct smr_link *link, uint8_t kind, const uint8_t *data, size_t bytes)
+{
+	struct smr_restore *restore = link->smr->restore;
+	struct piece *piece;
+
+	if (restore == NULL || restore->from != link->id || bytes < 9 || get_le32(data) != restore->number ||
+		get_le32(data + 4) != restore->came || restore->came - restore->taken == PIECES)
+		return;
+	piece = &restore->pieces[restore->came % PIECES];
+	*piece = (struct piece){.bytes = (uint32_t)bytes - 9, .part = data[8], .end = kind == SMR_SAY_END};
+	piece->data = malloc(bytes);
+	if (piece->data == NULL)
+		return; /* nothing more comes, and another one is asked */
+	memcpy(piece->data, data + 9, bytes - 9);
+	restore->came++;
+	restore->since_ns = link->smr->now_ns;
+}
+
+static bool take_log(struct smr_restore *restore, const struct piece *piece)
+{
+	if (piece->bytes < 17 || !smr_members_decode(piece->data + 16, piece->bytes - 16, &restore->members))
+		return false;
+	restore->index = get_le64(piece->data);
+	restore->members.index = get_le64(piece->data + 8);
+	return restore->index != 0 && restore->members.index != 0;
+}
+
+static bool take_sessions(struct smr_restore *restore, const struct piece *piece)
+{
+	uint8_t *grown = realloc(restore->sessions, restore->sessions_bytes + piece->bytes);
+
+	if (grown == NULL)
+		return false;
+	memcpy(grown + restore->sessions_bytes, piece->data, piece->bytes);
+	restore->sessions = grown;
+	restore->sessions_bytes += piece->bytes;
+	return true;
+}
+
+static void finish(struct hf_smr *smr)
+{
+	struct smr_restore *restore = smr->restore;
+
+	smr->applied = smr->oldest = restore->index;
+	if (smr->commit < restore->index)
+		smr->commit = restore->index;
+	smr->entry_first = 0;
+	smr_follow_reset(smr);
+	if (restore->members.index > smr->members.index)
+		smr->members = restore->members;
+	smr->role = HF_SMR_FOLLOWER;
+	restore->opened = false;
+	log_info("smr %s: member %u has the snapshot at entry %llu", smr->name, smr->id,
+		(unsigned long long)restore->index);
+	smr_restore_drop(smr);
+	smr_public_role(smr);
+	smr_for_links (link, smr)
+		link->tell = true;
+	smr_event(smr, HF_SMR_RESTORED);
+}
+
+/* 0; -EAGAIN: the application is busy; -errno: this snapshot is of no use. */
+static int take_piece(struct hf_smr *smr, const struct piece *piece)
+{
+	struct smr_restore *restore = smr->restore;
+	int rc = 0;
+
+	if (!restore->opened && (piece->end || piece->part == 2)) {
+		rc = smr->app.restore_open(smr->context);
+		restore->opened = rc == 0;
+		if (rc != 0)
+			return rc;
+	}
+	if (piece->end) {
+		if (restore->index == 0 || piece->bytes != 1 || piece->data[0] != 1 ||
+			!smr_sessions_decode(smr->sessions, restore->sessions, restore->sessions_bytes))
+			return -EINVAL;
+		rc = smr->app.restore_close(smr->context, true);
+		if (rc == 0)
+			finish(smr);
+		return rc;
+	}
+	if (piece->part == 0)
+		return take_log(restore, piece) ? 0 : -EINVAL;
+	if (piece->part == 1)
+		return take_sessions(restore, piece) ? 0 : -EINVAL;
+	return smr->app.restore_write(smr->context, piece->data, piece->bytes);
+}
+
+static void say_more(struct hf_smr *smr)
+{
+	struct smr_restore *restore = smr->restore;
+	uint8_t message[9] = {SMR_SAY_MORE};
+
+	put_le32(message + 1, restore->number);
+	put_le32(message + 5, restore->taken);
+	if (smr->links[restore->from].peer != NULL)
+		(void)hf_channel_send(smr->channel, smr->links[restore->from].peer, message, sizeof(message));
+}
+
+static void give_up(struct hf_smr *smr, const char *why)
+{
+	struct smr_restore *restore = smr->restore;
+
+	log_warn("smr %s: member %u gives the snapshot of member %d up: %s; it asks again", smr->name, smr->id,
+		restore->from, why);
+	if (restore->opened)
+		(void)smr->app.restore_close(smr->context, false);
+	restore->opened = false;
+	ask(smr);
+}
+
+bool smr_restore_turn(struct hf_smr *smr)
+{
+	struct smr_restore *restore = smr->restore;
+	bool any = false;
+
+	if (restore == NULL)
+		return false;
+	if (restore->from == SMR_NOBODY && smr->now_ns - restore->since_ns > PATIENCE_NS / 50)
+		ask(smr);
+	while (smr->restore != NULL && restore->taken < restore->came) {
+		struct piece piece = restore->pieces[restore->taken % PIECES];
+		int rc = take_piece(smr, &piece);
+
+		if (rc == -EAGAIN)
+			return any;
+		if (smr->restore == NULL)
+			return true;
+		free(piece.data);
+		restore->taken++;
+		any = true;
+		if (rc != 0) {
+			give_up(smr, "it is not whole");
+			return true;
+		}
+		say_more(smr);
+	}
+	if (restore->from != SMR_NOBODY && smr->now_ns - restore->since_ns > PATIENCE_NS)
+		give_up(smr, "nothing comes any more");
+	return any;
 }

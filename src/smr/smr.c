@@ -23,7 +23,7 @@
 
 /* ---- marks: what a mechanism has found, acted on here ---- */
 
-static void fail(struct hf_smr *smr, const char *reason)
+static void step_out(struct hf_smr *smr, enum hf_smr_event_kind kind, const char *reason)
 {
 	if (smr->role == HF_SMR_OUT)
 		return;
@@ -31,8 +31,9 @@ static void fail(struct hf_smr *smr, const char *reason)
 	smr->reason = reason;
 	smr->role = HF_SMR_OUT;
 	smr_abort(smr, reason);
+	smr_restore_drop(smr);
 	smr_public_role(smr);
-	smr_event(smr, HF_SMR_FAILED);
+	smr_event(smr, kind);
 }
 
 static void act_on_marks(struct hf_smr *smr)
@@ -43,10 +44,12 @@ static void act_on_marks(struct hf_smr *smr)
 		smr_abort_check(smr);
 	if (why != NULL)
 		smr_abort(smr, why);
-	if (smr->behind)
+	if (smr->behind && smr->role != HF_SMR_OUT)
 		smr_restore_begin(smr);
+	if (smr->removed)
+		step_out(smr, HF_SMR_REMOVED, "it is no member any more, or another process took its place");
 	smr->abort_why = NULL;
-	smr->lost = smr->behind = false;
+	smr->lost = smr->behind = smr->removed = false;
 }
 
 /* ---- turns ---- */
@@ -61,6 +64,9 @@ static void pulse(struct hf_timer *timer, uint64_t now_ns)
 		smr_found_turn(smr);
 		smr_read_idle(smr);
 		smr_recycle_turn(smr);
+		smr_change_turn(smr);
+		smr_for_links (link, smr)
+			smr_take_in_tell(link);
 	}
 	if (now_ns - smr->seek_ns >= SEEK_NS) {
 		smr->seek_ns = now_ns;
@@ -86,6 +92,8 @@ static bool turn(struct hf_smr *smr, uint64_t now_ns)
 	act_on_marks(smr);
 	busy |= smr_accept_turn(smr);
 	busy |= smr_read_turn(smr);
+	busy |= smr_snapshot_turn(smr);
+	busy |= smr_restore_turn(smr);
 	busy |= smr_calls_finish(smr);
 	return busy;
 }
@@ -247,7 +255,8 @@ static void device_died(struct hf_node *node, unsigned rail, void *context)
 {
 	(void)node, (void)rail;
 	/* What it had acknowledged may be lost: this member would forget what it has accepted (R-S15). */
-	fail(context, "a device of this node died, and with it what it had acknowledged; start the replica again");
+	step_out(context, HF_SMR_FAILED,
+		"a device of this node died, and with it what it had acknowledged; start the replica again");
 }
 
 static int open_channel(struct hf_smr *smr, struct hf_error *error)
@@ -293,6 +302,7 @@ int hf_smr_start(struct hf_node *node, const struct hf_smr_config *config, const
 		.choice = SMR_NOBODY,
 		.leader_told = SMR_NOBODY,
 		.holder = SMR_NOBODY,
+		.wanted = SMR_NOBODY,
 		.poller = {.poll = poll_replica, .arm = arm},
 		.pulse = {.fire = pulse, .quiet = true}};
 	memcpy(smr->name, set.cluster, strlen(set.cluster));
@@ -356,6 +366,7 @@ void hf_smr_stop(struct hf_smr *smr)
 	if (smr->attached) {
 		smr_abort(smr, "it is stopped");
 		(void)smr_calls_finish(smr);
+		smr_restore_drop(smr);
 		hf_loop_remove_poller(smr->loop, &smr->poller);
 		hf_loop_cancel_timer(smr->loop, &smr->pulse);
 		hf_node_unlisten(smr->node, &smr->listener);

@@ -71,13 +71,14 @@ struct hf_smr {
 	uint64_t number_told;
 
 	/* the log */
-	struct smr_members members, members_before; /* newest; the one before while that is undecided */
-	uint64_t promise, commit, applied;          /* applied: of slots; next to be applied */
-	uint64_t oldest;                            /* the ring has nothing before, whatever its size */
-	uint64_t tail, recover_end;                 /* the leader's: next index; the end of what it found */
-	uint64_t reach;                             /* valid slots were seen from commit up to there, without a gap */
-	int holder;                                 /* id; SMR_NOBODY */
-	uint64_t holder_ns;                         /* since when */
+	struct smr_members members;        /* applied, or that of the snapshot */
+	struct smr_members heard;          /* newer, undecided as far as we know; index 0: none */
+	uint64_t promise, commit, applied; /* applied: of slots; next to be applied */
+	uint64_t oldest;                   /* the ring has nothing before, whatever its size */
+	uint64_t tail, recover_end;        /* the leader's: next index; the end of what it found */
+	uint64_t reach;                    /* valid slots were seen from commit up to there, without a gap */
+	int holder;                        /* id; SMR_NOBODY */
+	uint64_t holder_ns;                /* since when */
 	/* an entry of several slots that is being put together */
 	uint8_t *entry, *batch, *copy; /* batch: that is about to be logged; copy: of a slot */
 	uint32_t entry_bytes, entry_requests;
@@ -113,10 +114,17 @@ struct hf_smr {
 	uint32_t calls;
 	bool refused; /* a proposal, with -EAGAIN */
 
+	struct smr_restore *restore;
 	uint64_t seek_ns;
+	/* a change of the members, at the leader */
+	struct smr_members next;
+	struct hf_smr_member wanted_member;
+	struct hf_smr_call *change_call;
+	int wanted;            /* id that hf_smr_add or hf_smr_remove named */
+	bool changing;         /* `next` is about to be logged, or in the log */
 	const char *reason;    /* why it stepped out */
 	const char *abort_why; /* marks: steps.h */
-	bool lost, behind;
+	bool lost, behind, removed;
 
 	uint64_t decided, aborted, unknown, read_count, granted;
 	unsigned failover_count;
@@ -133,9 +141,14 @@ static inline enum smr_slot_state smr_own_slot(const struct hf_smr *smr, uint64_
 	return smr_slot_judge(&smr->geometry, smr_slot_at(smr, index), index, slot_out);
 }
 
+/* It votes, in a configuration that we know of. */
 static inline bool smr_is_known(const struct smr_link *link)
 {
-	return link->peer != NULL && smr_members_votes(&link->smr->members, link->id, link->incarnation);
+	const struct hf_smr *smr = link->smr;
+
+	return link->peer != NULL && (smr_members_votes(&smr->members, link->id, link->incarnation) ||
+					     (smr->heard.index > smr->members.index &&
+						     smr_members_votes(&smr->heard, link->id, link->incarnation)));
 }
 
 static inline uint64_t smr_link_commit(const struct smr_link *link)

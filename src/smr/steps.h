@@ -59,6 +59,7 @@ void smr_recover_turn(struct hf_smr *smr);
 
 /* take_in.c */
 void smr_take_in_begin(struct smr_link *link);
+void smr_take_in_tell(struct smr_link *link);
 bool smr_take_in_turn(struct smr_link *link);
 uint64_t smr_take_in_oldest(const struct hf_smr *smr); /* the lowest index that the own ring has */
 bool smr_take_in_fetch(struct smr_link *link, uint64_t from, uint64_t end);
@@ -113,10 +114,22 @@ static inline void smr_mark_lost(struct smr_link *link)
 	link->smr->lost = true;
 }
 
-/* found.c, change.c, restore.c */
+/* found.c, change.c */
 void smr_found_turn(struct hf_smr *smr);
 void smr_found_heard(struct hf_smr *smr, const struct smr_members *members);
+void smr_change_heard(struct hf_smr *smr, const struct smr_members *members);
 void smr_change_applied(struct hf_smr *smr, uint64_t index);
+void smr_change_turn(struct hf_smr *smr);
+void smr_change_end(struct hf_smr *smr);
+
+/* snapshot.c, restore.c: messages of the channel to the member; their first byte */
+enum { SMR_SAY_HELLO = 1, SMR_SAY_REFUSE, SMR_SAY_ASK, SMR_SAY_PIECE, SMR_SAY_END, SMR_SAY_MORE, SMR_SAY_BEHIND };
+void smr_snapshot_heard(struct smr_link *link, uint8_t kind, const uint8_t *data, size_t bytes);
+bool smr_snapshot_turn(struct hf_smr *smr);
+void smr_snapshot_drop(struct smr_link *link);
 void smr_restore_begin(struct hf_smr *smr);
+void smr_restore_heard(struct smr_link *link, uint8_t kind, const uint8_t *data, size_t bytes);
+bool smr_restore_turn(struct hf_smr *smr);
+void smr_restore_drop(struct hf_smr *smr);
 
 #endif

@@ -92,6 +92,17 @@ static void fall_behind(struct smr_link *link)
 	log_info("smr %s: member %u lacks entries that the leader has no more: it takes a snapshot", link->smr->name,
 		link->id);
 	link->stage = SMR_STAGE_BEHIND;
+	smr_take_in_tell(link);
+}
+
+/* At each pulse, until it takes a snapshot. */
+void smr_take_in_tell(struct smr_link *link)
+{
+	uint8_t message[9] = {SMR_SAY_BEHIND};
+
+	put_le64(message + 1, smr_take_in_oldest(link->smr));
+	if (link->stage == SMR_STAGE_BEHIND && smr_link_role(link) == HF_SMR_FOLLOWER)
+		(void)hf_channel_send(link->smr->channel, link->peer, message, sizeof(message));
 }
 
 bool smr_take_in_turn(struct smr_link *link)

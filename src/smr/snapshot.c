@@ -1,0 +1,162 @@
+/* Giving a snapshot to a member that lacks what no ring has any more, or that is new (Mu, section 5.4): over the
+ * channel, in pieces that the taker asks for, so that nothing waits for a slow one.
+ *
+ *   taker                                   giver
+ *     | ASK: u32 number ---------------------> opens the application's snapshot, keeps sessions as they are
+ *     | <--- PIECE: u32 number, u32 piece, u8 part, data     part 0: the log; 1: sessions; 2: the application's
+ *     | MORE: u32 number, u32 pieces taken --> goes on, WINDOW pieces ahead
+ *     | <--- END: u32 number, u32 pieces, u8 whole
+ *
+ * Part 0: u64 index (the next to be applied), u64 index of the configuration, members. */
+#include "smr/steps.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+#define WINDOW      8u
+#define PIECE_BYTES 32768u
+#define HEAD_BYTES  10u /* u8 kind, u32 number, u32 piece, u8 part */
+
+struct smr_snapshot {
+	uint32_t number, sent, taken;
+	unsigned part;
+	uint8_t *sessions;
+	size_t sessions_bytes, sessions_sent;
+	void *application;
+	bool over;
+	uint32_t waiting; /* bytes of a piece in `piece` that the channel did not take yet */
+	uint8_t piece[HEAD_BYTES + PIECE_BYTES];
+};
+
+void smr_snapshot_drop(struct smr_link *link)
+{
+	struct smr_snapshot *snapshot = link->snapshot;
+
+	link->snapshot = NULL;
+	if (snapshot == NULL)
+		return;
+	if (snapshot->application != NULL)
+		link->smr->app.snapshot_close(link->smr->context, snapshot->application);
+	free(snapshot->sessions);
+	free(snapshot);
+}
+
+static uint32_t head(struct smr_snapshot *snapshot, uint8_t kind, uint32_t bytes)
+{
+	snapshot->piece[0] = kind;
+	put_le32(snapshot->piece + 1, snapshot->number);
+	put_le32(snapshot->piece + 5, snapshot->sent);
+	snapshot->piece[9] = (uint8_t)snapshot->part;
+	return HEAD_BYTES + bytes;
+}
+
+/* What the log is at this moment. */
+static uint32_t put_log(struct hf_smr *smr, struct smr_snapshot *snapshot)
+{
+	uint8_t *at = snapshot->piece + HEAD_BYTES;
+
+	put_le64(at, smr->entry_first != 0 ? smr->entry_first : smr->applied);
+	put_le64(at + 8, smr->members.index);
+	return head(snapshot, SMR_SAY_PIECE, 16 + smr_members_encode(&smr->members, at + 16));
+}
+
+static void begin(struct smr_link *link, uint32_t number)
+{
+	struct hf_smr *smr = link->smr;
+	struct smr_snapshot *snapshot;
+	bool ready = smr->role == HF_SMR_FOLLOWER || smr->role == HF_SMR_LEADER;
+
+	smr_snapshot_drop(link);
+	if (!ready || smr->app.snapshot_open == NULL || !smr_members_votes(&smr->members, smr->id, smr->incarnation))
+		return;
+	snapshot = calloc(1, sizeof(*snapshot));
+	if (snapshot == NULL)
+		return;
+	snapshot->number = number;
+	snapshot->sessions_bytes = smr_sessions_bytes(smr->sessions);
+	snapshot->sessions = malloc(snapshot->sessions_bytes);
+	link->snapshot = snapshot;
+	if (snapshot->sessions == NULL || smr->app.snapshot_open(smr->context, &snapshot->application) != 0) {
+		snapshot->application = NULL;
+		smr_snapshot_drop(link);
+		return;
+	}
+	smr_sessions_encode(smr->sessions, snapshot->sessions);
+	snapshot->waiting = put_log(smr, snapshot);
+	log_info("smr %s: member %u gives a snapshot at entry %llu to member %u", smr->name, smr->id,
+		(unsigned long long)get_le64(snapshot->piece + HEAD_BYTES), link->id);
+}
+
+/* Bytes of the next piece; 0: none now. */
+static uint32_t next_piece(struct hf_smr *smr, struct smr_snapshot *snapshot)
+{
+	uint8_t *at = snapshot->piece + HEAD_BYTES;
+	size_t left = snapshot->sessions_bytes - snapshot->sessions_sent;
+	ssize_t bytes;
+
+	if (snapshot->part == 0)
+		snapshot->part = 1;
+	if (snapshot->part == 1 && left > 0) {
+		size_t n = left < PIECE_BYTES ? left : PIECE_BYTES;
+
+		memcpy(at, snapshot->sessions + snapshot->sessions_sent, n);
+		snapshot->sessions_sent += n;
+		return head(snapshot, SMR_SAY_PIECE, (uint32_t)n);
+	}
+	snapshot->part = 2;
+	bytes = smr->app.snapshot_read(smr->context, snapshot->application, at, PIECE_BYTES);
+	if (bytes == -EAGAIN)
+		return 0;
+	if (bytes > 0)
+		return head(snapshot, SMR_SAY_PIECE, (uint32_t)bytes);
+	snapshot->over = true;
+	at[0] = bytes == 0;
+	return head(snapshot, SMR_SAY_END, 1);
+}
+
+static bool give(struct smr_link *link)
+{
+	struct hf_smr *smr = link->smr;
+	struct smr_snapshot *snapshot = link->snapshot;
+	bool any = false;
+
+	while (snapshot->sent - snapshot->taken < WINDOW) {
+		if (snapshot->waiting == 0 && !snapshot->over)
+			snapshot->waiting = next_piece(smr, snapshot);
+		if (snapshot->waiting == 0)
+			return any;
+		if (hf_channel_send(smr->channel, link->peer, snapshot->piece, snapshot->waiting) != 0)
+			return any;
+		snapshot->waiting = 0;
+		snapshot->sent++;
+		any = true;
+		if (snapshot->over) {
+			smr_snapshot_drop(link);
+			return true;
+		}
+	}
+	return any;
+}
+
+bool smr_snapshot_turn(struct hf_smr *smr)
+{
+	bool any = false;
+
+	smr_for_links (link, smr)
+		any |= link->snapshot != NULL && give(link);
+	return any;
+}
+
+void smr_snapshot_heard(struct smr_link *link, uint8_t kind, const uint8_t *data, size_t bytes)
+{
+	struct smr_snapshot *snapshot = link->snapshot;
+
+	if (kind == SMR_SAY_ASK && bytes == 4)
+		begin(link, get_le32(data));
+	else if (kind == SMR_SAY_MORE && bytes == 8 && snapshot != NULL && get_le32(data) == snapshot->number &&
+		 get_le32(data + 4) <= snapshot->sent)
+		snapshot->taken = get_le32(data + 4);
+}

@@ -1,0 +1,141 @@
+/* Three members over real devices: one leads, another one takes its place. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "trio.h"
+
+#define PROPOSALS 200u
+
+static bool all_have_applied(struct trio *trio)
+{
+	uint32_t most = 0;
+
+	for (unsigned i = 0; i < TRIO_MEMBERS; i++)
+		if (trio->members[i].applied > most)
+			most = trio->members[i].applied;
+	for (unsigned i = 0; i < TRIO_MEMBERS; i++)
+		if (trio->members[i].smr != NULL && trio->members[i].applied < most)
+			return false;
+	return true;
+}
+
+static void start_all(struct trio *trio)
+{
+	trio_open(trio);
+	for (unsigned i = 0; i < TRIO_MEMBERS; i++)
+		trio_start(trio, i);
+	assert_true(trio_until(trio, trio_all_follow));
+}
+
+static void propose_many(struct trio *trio, uint32_t from)
+{
+	for (uint32_t i = 0; i < PROPOSALS; i++) {
+		struct hf_smr_call call = {0};
+
+		assert_int_equal(trio_propose(trio, from + i, &call), HF_SMR_DECIDED);
+	}
+}
+
+static void what_is_proposed_is_applied_by_all_in_order(void **state)
+{
+	static struct trio trio;
+
+	(void)state;
+	start_all(&trio);
+	propose_many(&trio, 1000);
+	assert_true(trio_until(&trio, all_have_applied));
+	for (unsigned m = 0; m < TRIO_MEMBERS; m++)
+		for (uint32_t i = 0; i < PROPOSALS; i++)
+			assert_int_equal(trio.members[m].log[i], 1000 + i);
+	trio_close(&trio);
+}
+
+static bool somebody_leads(struct trio *trio)
+{
+	return trio_leader(trio) != NULL;
+}
+
+static void another_member_leads_when_the_leader_is_gone(void **state)
+{
+	static struct trio trio;
+	unsigned first;
+
+	(void)state;
+	start_all(&trio);
+	propose_many(&trio, 1000);
+	first = trio_leader(&trio)->id;
+	trio_stop(&trio, first);
+	assert_true(trio_until(&trio, somebody_leads));
+	propose_many(&trio, 2000);
+	assert_true(trio_until(&trio, all_have_applied));
+	for (unsigned m = 0; m < TRIO_MEMBERS; m++)
+		for (uint32_t i = 0; i < 2 * PROPOSALS && m != first; i++)
+			assert_int_equal(trio.members[m].log[i], i < PROPOSALS ? 1000 + i : 2000 + i - PROPOSALS);
+	trio_close(&trio);
+}
+
+static bool all_know(struct trio *trio)
+{
+	const struct trio_member *leader = trio_leader(trio);
+
+	for (unsigned i = 0; i < TRIO_MEMBERS; i++)
+		if (leader == NULL || hf_smr_leader(trio->members[i].smr) != (int)leader->id)
+			return false;
+	return true;
+}
+
+static void who_does_not_lead_takes_no_proposal_and_knows_who_does(void **state)
+{
+	struct hf_smr_call call = {.data = "abcd", .bytes = 4};
+	static struct trio trio;
+	unsigned leader;
+
+	(void)state;
+	start_all(&trio);
+	assert_true(trio_until(&trio, all_know));
+	leader = trio_leader(&trio)->id;
+	assert_int_equal(hf_smr_propose(trio.members[(leader + 1) % 3].smr, &call), -ENOTCONN);
+	assert_int_equal(hf_smr_read(trio.members[(leader + 1) % 3].smr, &call), -ENOTCONN);
+	call.bytes = hf_smr_request_bytes_max(trio.members[leader].smr) + 1;
+	assert_int_equal(hf_smr_propose(trio.members[leader].smr, &call), -EMSGSIZE);
+	trio_close(&trio);
+}
+
+static void a_request_of_a_session_takes_effect_once(void **state)
+{
+	struct hf_smr_call call = {0};
+	uint64_t session;
+	static struct trio trio;
+
+	(void)state;
+	start_all(&trio);
+	call.sequence = 1;
+	assert_int_equal(trio_propose(&trio, 0, &call), HF_SMR_DECIDED); /* opens one: session 0, sequence 1 */
+	session = call.index << 8;
+	for (unsigned i = 0; i < 3; i++) {
+		call = (struct hf_smr_call){.session = session, .sequence = 1};
+		assert_int_equal(trio_propose(&trio, 77, &call), HF_SMR_DECIDED);
+	}
+	assert_true(trio_until(&trio, all_have_applied));
+	assert_int_equal(trio.members[0].applied, 1);
+	call = (struct hf_smr_call){.session = session + 1, .sequence = 1};
+	assert_int_equal(trio_propose(&trio, 78, &call), HF_SMR_SESSION_OVER);
+	trio_close(&trio);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_is_proposed_is_applied_by_all_in_order),
+		cmocka_unit_test(another_member_leads_when_the_leader_is_gone),
+		cmocka_unit_test(who_does_not_lead_takes_no_proposal_and_knows_who_does),
+		cmocka_unit_test(a_request_of_a_session_takes_effect_once),
+	};
+
+	if (argc > 1)
+		trio_kind = argv[1];
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,181 @@
+#include "trio.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#define PATIENCE_NS 20000000000ull
+#define CONTROL     18535u
+
+const char *trio_kind = "soft";
+static unsigned generation; /* ports that a failed test leaves do not meet the next one's */
+
+static struct hf_addr address_of(unsigned id, unsigned rail)
+{
+	struct hf_addr addr;
+	char text[HF_ADDR_TEXT];
+
+	snprintf(text, sizeof(text), "127.%u.%u.%u", 96 + ((unsigned)getpid() >> 8) % 64, (unsigned)getpid() & 0xff,
+		1 + (generation % 30) * 8 + id * 2 + rail);
+	assert_int_equal(hf_addr_parse(text, &addr), 0);
+	return addr;
+}
+
+static void open_node(struct trio *trio, unsigned id)
+{
+	static const struct hf_node_events events = {0};
+	struct hf_node_config config = {.rail_count = 2,
+		.policy = HF_POLICY_VARUNA,
+		.heartbeat_ns = 20000000,
+		.failback_ns = 100000000,
+		.budget_ns = 3000000000};
+	struct hf_error error = {0};
+	int rc;
+
+	snprintf(config.name, sizeof(config.name), "n%u", id);
+	snprintf(config.fabric, sizeof(config.fabric), "test-smr-%u-%u", (unsigned)getpid(), generation);
+	for (unsigned i = 0; i < 2; i++) {
+		snprintf(config.rails[i].name, HF_NAME_BYTES, "r%u", i);
+		snprintf(config.rails[i].kind, HF_NAME_BYTES, "%s", trio_kind);
+		config.rails[i].address = config.rails[i].control = address_of(id, i);
+		hf_addr_set_port(&config.rails[i].control, CONTROL);
+	}
+	rc = hf_node_open(trio->loop, &config, &events, trio, &trio->members[id].node, &error);
+	if (rc != 0)
+		fail_msg("node %u: %s", id, error.text);
+}
+
+static uint32_t apply(void *context, const struct hf_smr_applied *request, void *result)
+{
+	struct trio_member *member = context;
+
+	assert_true(request->bytes >= 4 && member->applied < TRIO_LOG_MAX);
+	memcpy(&member->log[member->applied], request->data, 4);
+	memcpy(result, &member->applied, 4);
+	member->applied++;
+	return 4;
+}
+
+static void on_event(void *context, const struct hf_smr_event *event)
+{
+	struct trio_member *member = context;
+
+	member->last = *event;
+	member->events[event->kind]++;
+}
+
+void trio_start(struct trio *trio, unsigned id)
+{
+	static const struct hf_smr_app app = {.apply = apply, .event = on_event};
+	struct trio_member *member = &trio->members[id];
+	struct hf_smr_config config = trio->config;
+	struct hf_error error = {0};
+
+	*member = (struct trio_member){.trio = trio, .id = id};
+	open_node(trio, id);
+	config.cluster = "trio";
+	config.id = (uint8_t)id;
+	config.members = trio->who;
+	config.member_count = TRIO_MEMBERS;
+	if (hf_smr_start(member->node, &config, &app, member, &member->smr, &error) != 0)
+		fail_msg("member %u: %s", id, error.text);
+}
+
+void trio_stop(struct trio *trio, unsigned id)
+{
+	struct trio_member *member = &trio->members[id];
+
+	hf_smr_stop(member->smr);
+	hf_node_close(member->node);
+	member->smr = NULL;
+	member->node = NULL;
+}
+
+void trio_open(struct trio *trio)
+{
+	memset(trio, 0, sizeof(*trio));
+	generation++;
+	assert_int_equal(hf_loop_create(hf_env_host(), &trio->loop), 0);
+	for (unsigned id = 0; id < TRIO_MEMBERS; id++) {
+		trio->who[id] = (struct hf_smr_member){.id = (uint8_t)id, .address_count = 2};
+		for (unsigned i = 0; i < 2; i++) {
+			trio->who[id].addresses[i] = address_of(id, i);
+			hf_addr_set_port(&trio->who[id].addresses[i], CONTROL);
+		}
+	}
+}
+
+void trio_close(struct trio *trio)
+{
+	for (unsigned id = 0; id < TRIO_MEMBERS; id++)
+		trio_stop(trio, id);
+	hf_loop_destroy(trio->loop);
+}
+
+bool trio_until(struct trio *trio, bool (*done)(struct trio *trio))
+{
+	uint64_t until_ns = hf_env_now_ns(hf_env_host()) + PATIENCE_NS;
+
+	while (!done(trio)) {
+		if (hf_env_now_ns(hf_env_host()) > until_ns)
+			return false;
+		(void)hf_loop_turn(trio->loop, 1000000);
+	}
+	return true;
+}
+
+struct trio_member *trio_leader(struct trio *trio)
+{
+	for (unsigned id = 0; id < TRIO_MEMBERS; id++)
+		if (trio->members[id].smr != NULL && hf_smr_is_leader(trio->members[id].smr))
+			return &trio->members[id];
+	return NULL;
+}
+
+bool trio_all_follow(struct trio *trio)
+{
+	const struct trio_member *leader = trio_leader(trio);
+	struct hf_smr_status status;
+	unsigned running = 0, confirmed = 0;
+
+	if (leader == NULL)
+		return false;
+	hf_smr_status(leader->smr, &status);
+	for (unsigned i = 0; i < TRIO_MEMBERS; i++)
+		running += trio->members[i].smr != NULL;
+	for (unsigned i = 0; i < status.member_count; i++)
+		confirmed += status.members[i].confirmed;
+	return confirmed == running;
+}
+
+static bool answered;
+
+static void done(struct hf_smr_call *call)
+{
+	(void)call;
+	answered = true;
+}
+
+static bool is_answered(struct trio *trio)
+{
+	(void)trio;
+	return answered;
+}
+
+enum hf_smr_outcome trio_propose(struct trio *trio, uint32_t value, struct hf_smr_call *call_out)
+{
+	struct trio_member *leader = trio_leader(trio);
+
+	answered = false;
+	call_out->done = done;
+	call_out->data = &value;
+	call_out->bytes = sizeof(value);
+	assert_non_null(leader);
+	assert_int_equal(hf_smr_propose(leader->smr, call_out), 0);
+	assert_true(trio_until(trio, is_answered));
+	return call_out->outcome;
+}

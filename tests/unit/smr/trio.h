@@ -1,0 +1,40 @@
+/* trio.h - three members of a replicated log in one process, each with a node and two rails, driven by one loop. */
+#ifndef HOLDFAST_TEST_SMR_TRIO_H
+#define HOLDFAST_TEST_SMR_TRIO_H
+
+#include <holdfast/smr.h>
+
+#define TRIO_MEMBERS 3u
+#define TRIO_LOG_MAX 20000u
+
+struct trio_member {
+	struct trio *trio;
+	unsigned id;
+	struct hf_node *node;
+	struct hf_smr *smr;
+	uint32_t log[TRIO_LOG_MAX]; /* what was applied: the first four bytes of each request */
+	uint32_t applied;
+	struct hf_smr_event last;
+	unsigned events[HF_SMR_FAILED + 1];
+};
+struct trio {
+	struct hf_loop *loop;
+	struct hf_smr_config config;
+	struct hf_smr_member who[TRIO_MEMBERS];
+	struct trio_member members[TRIO_MEMBERS];
+};
+
+extern const char *trio_kind; /* of the rails: "soft", "shm" */
+
+void trio_open(struct trio *trio);
+void trio_start(struct trio *trio, unsigned id);
+void trio_stop(struct trio *trio, unsigned id); /* its replica and its node */
+void trio_close(struct trio *trio);
+/* Turns the loop until done(trio), for at most 20 s; false: it did not happen. */
+bool trio_until(struct trio *trio, bool (*done)(struct trio *trio));
+struct trio_member *trio_leader(struct trio *trio); /* NULL: nobody leads */
+/* Proposes at the leader, and waits for the outcome. */
+enum hf_smr_outcome trio_propose(struct trio *trio, uint32_t value, struct hf_smr_call *call_out);
+bool trio_all_follow(struct trio *trio); /* the leader has all that run confirmed */
+
+#endif
