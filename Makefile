@@ -18,7 +18,7 @@ DESTDIR ?=
 NINJA = ninja -C $(1) --quiet >&2
 
 .DEFAULT_GOAL = all
-.PHONY: all demo demo-broker check check-rxe check-network stress bench sim nightly fuzz tidy format asan tsan install clean deps help
+.PHONY: all demo demo-broker demo-transfer check check-rxe check-network stress bench sim nightly fuzz tidy format asan tsan install clean deps help
 
 all: $(BUILD)/build.ninja ## Builds build/holdfast, the library and the simulator
 	@$(call NINJA,$(BUILD))
@@ -28,6 +28,9 @@ demo: all ## Moves files over two rails that are cut meanwhile (DEMO_ARGS="--qui
 
 demo-broker: all ## kcat, a stock Kafka client, on our broker, which is killed and started again
 	@python3 scripts/demo_broker.py $(BUILD)/holdfast
+
+demo-transfer: all ## Copies a directory; both rails are cut, tcp takes over, the rails return (DEMO_ARGS="--quick")
+	@$(BUILD)/holdfast demo transfer $(DEMO_ARGS)
 
 check: all ## Every test: style, unit, conformance, end to end, simulator, mutants
 	@python3 scripts/check.py $(BUILD)

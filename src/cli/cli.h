@@ -22,7 +22,9 @@ struct command {
 };
 
 int demo_command(int argc, char **argv);
-int demo_node_command(int argc, char **argv); /* one node of a demo; started by it only */
+int demo_node_command(int argc, char **argv);     /* one node of a demo; started by it only */
+int transfer_demo_command(int argc, char **argv); /* `holdfast demo transfer` */
+int pair_node_command(int argc, char **argv);     /* one node of it; started by it only */
 int link_command(int argc, char **argv);
 int links_command(int argc, char **argv);
 int devices_command(int argc, char **argv);

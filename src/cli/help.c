@@ -6,7 +6,10 @@ static const struct {
 	const char *command, *text;
 } pages[] = {
 	{"demo", "[--device shm|soft|all] [--input PATH] [--quick] [--seconds N] [--rate MB/S]\n"
-		 "                     [--config FILE] [--base ADDRESS] [--output DIR] [--json]\n\n"
+		 "                     [--config FILE] [--base ADDRESS] [--output DIR] [--json]\n"
+		 "       holdfast demo transfer [--device soft|shm] [--input PATH] [--quick] [--rate MB/S] [--json]\n\n"
+		 "transfer copies a directory by `holdfast transfer`; both rails are cut, tcp takes over, the rails "
+		 "return.\n\n"
 		 "  --device KIND    only this kind of device; all (shm, then soft) otherwise\n"
 		 "  --input PATH     move this file, or the files of this directory as one archive; otherwise\n"
 		 "                   the project's tree (or this program) and 1 GiB of random bytes\n"

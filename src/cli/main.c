@@ -22,6 +22,7 @@ static const struct command commands[] = {
 	{"version", version_command, "print the version"},
 	{"help", help_command, "say how a command is called"},
 	{"demo-node", demo_node_command, NULL},
+	{"transfer-node", pair_node_command, NULL},
 };
 
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))

@@ -17,6 +17,7 @@
 #define LOCK_NAME     "lock"
 #define MEMORY_PARENT "/dev/shm"
 #define NAME_BYTES    64
+#define DEPTH_MAX     64u
 
 static uint64_t room_of(const char *path)
 {
@@ -67,17 +68,32 @@ static int take_lock(const char *path)
 	return fd;
 }
 
-void scratch_remove_path(const char *path)
+/* What is in the directory, which it closes. */
+static void empty(int dir_fd, unsigned depth)
 {
-	DIR *dir = opendir(path);
+	DIR *dir = dir_fd >= 0 ? fdopendir(dir_fd) : NULL;
 	const struct dirent *entry;
 
-	if (dir == NULL)
+	if (dir == NULL) {
+		if (dir_fd >= 0)
+			close(dir_fd);
 		return;
-	while ((entry = readdir(dir)) != NULL)
-		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-			unlinkat(dirfd(dir), entry->d_name, 0);
+	}
+	while ((entry = readdir(dir)) != NULL) {
+		if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+			unlinkat(dir_fd, entry->d_name, 0) == 0)
+			continue;
+		if (depth < DEPTH_MAX)
+			empty(openat(dir_fd, entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC),
+				depth + 1);
+		unlinkat(dir_fd, entry->d_name, AT_REMOVEDIR);
+	}
 	closedir(dir);
+}
+
+void scratch_remove_path(const char *path)
+{
+	empty(open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), 0);
 	rmdir(path);
 }
 

@@ -22,8 +22,8 @@ struct scratch {
 /* Makes a directory, after removing those of dead owners; in $TMPDIR, otherwise in /dev/shm when that has room for
  * memory_bytes (0: not there), otherwise in /tmp. -errno with words. */
 int scratch_create(struct scratch *scratch, uint64_t memory_bytes, struct hf_error *error);
-void scratch_remove(struct scratch *scratch); /* with its files; harmless when it was not created or is gone */
-/* Removes a directory of that form and its files; for a process that outlived the owner. */
+void scratch_remove(struct scratch *scratch); /* with what is in it; harmless when it was not created or is gone */
+/* Removes a directory of that form and what is in it; for a process that outlived the owner. */
 void scratch_remove_path(const char *path);
 /* Removes those of dead owners; returns how many. */
 unsigned scratch_clean(void);

@@ -226,6 +226,44 @@ def a_full_disk_is_told(directory):
         assert "No space left on device" in done.stderr, done.stderr
 
 
+def the_demo_goes_over_rails_then_tcp_then_rails(directory):
+    done = program.run(directory, "demo", "transfer", "--quick", "--json", check=0)
+    result = json.loads(done.stdout)
+    assert result["good"] and result["hash_equal"] and result["files"] == 8 and result["differ"] == 0
+    assert sum(result["rail_bytes"]) >= result["bytes"] / 4 and result["tcp_bytes"] >= result["bytes"] / 4
+    assert result["over_tcp_ms"] >= 0 and result["over_rails_ms"] >= 0
+    print(f"# in flight at the cut: {result['in_flight_at_cut']}, failovers: {result['failovers']}", flush=True)
+    assert program.left_in(directory) == []
+
+
+def the_demo_of_a_path_of_ones_own_says_lines(directory):
+    _make_tree(pathlib.Path(directory) / "set", 40 * MIB)
+    done = program.run(directory, "demo", "transfer", "--input", "set/", "--rate", "30", check=0)
+    for words in ("both rails cut", "tcp carries", "both rails restored", "the rails carry again", "Nothing was lost"):
+        assert words in done.stdout, done.stdout
+
+
+def the_demo_draws_on_a_terminal(directory):
+    import pty
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(directory)
+        os.execve(program.HOLDFAST, ["holdfast", "demo", "transfer", "--quick"],
+                  dict(program.environment(directory), TERM="xterm"))
+    seen = b""
+    try:
+        while piece := os.read(terminal, 65536):
+            seen += piece
+    except OSError:  # the other end of the terminal is closed
+        pass
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    seen = seen.decode()
+    assert status == 0, seen[-2000:]
+    assert seen.count("\033[7A") > 5 and seen.count("\033[?25l") == seen.count("\033[?25h")
+    for words in ("both rails carry", "both rails are CUT", "the rails are back", "soft r0", "tcp"):
+        assert words in seen, words
+
+
 def wrong_words_are_refused(directory):
     _make(pathlib.Path(directory) / "file", 100)
     with _Pair(directory) as pair:

@@ -249,8 +249,11 @@ int demo_command(int argc, char **argv)
 	struct hf_error error = {0};
 	struct scratch scratch;
 	uint64_t failback_ns;
-	int status = parse(argc, argv, &options);
+	int status;
 
+	if (argc > 1 && strcmp(argv[1], "transfer") == 0)
+		return transfer_demo_command(argc - 1, argv + 1);
+	status = parse(argc, argv, &options);
 	if (status == 0)
 		status = read_config(hf_env_host(), &options, &failback_ns);
 	if (status != 0)

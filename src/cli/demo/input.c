@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/process.h"
+#include "cli/random_bytes.h"
 #include "cli/tar.h"
 #include "cli/tree.h"
 
@@ -105,16 +106,6 @@ static int put_file(const struct tree_file *found, void *context)
 	return failed;
 }
 
-/* splitmix64 (Steele, Lea, Flood 2014): incompressible bytes as fast as the disk takes them. */
-static uint64_t next_random(uint64_t *state)
-{
-	uint64_t z = *state += 0x9e3779b97f4a7c15ull;
-
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-	return z ^ (z >> 31);
-}
-
 static int put_random(struct staging *staging, uint64_t bytes)
 {
 	uint64_t state;
@@ -122,11 +113,7 @@ static int put_random(struct staging *staging, uint64_t bytes)
 
 	hf_env_entropy(staging->env, &state, sizeof(state));
 	for (uint64_t done = 0; !failed && done < bytes; done += PIECE_BYTES) {
-		for (size_t i = 0; i < PIECE_BYTES; i += sizeof(uint64_t)) {
-			uint64_t word = next_random(&state);
-
-			memcpy(staging->piece + i, &word, sizeof(word));
-		}
+		random_bytes_fill(&state, staging->piece, PIECE_BYTES);
 		failed = put(staging, staging->piece, PIECE_BYTES);
 	}
 	return failed;

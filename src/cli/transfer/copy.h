@@ -11,12 +11,14 @@ struct copy_send_options {
 	const char *path;
 	struct hf_addr to[COPY_ADDRESSES];
 	unsigned to_count;
-	uint64_t rate_bytes, connect_timeout_ns;
+	uint64_t rate_bytes, burst_bytes, connect_timeout_ns;
 	bool json;
 	struct copy_node_options node;
-	/* Instead of a terminal: called after each look. NULL: the terminal. */
-	void (*look)(const struct copy_watch *watch, void *context);
+	/* Instead of a terminal: called after each look, every look_every_ns; false ends the copy. NULL: the
+	 * terminal. */
+	bool (*look)(const struct copy_watch *watch, void *context);
 	void *look_context;
+	uint64_t look_every_ns;
 };
 /* Runs to the end; an exit status, with words on standard error. */
 int copy_send(struct copy_send_options *options);
@@ -25,8 +27,9 @@ struct copy_receive_options {
 	const char *directory;
 	bool once, json;
 	struct copy_node_options node;
+	void (*ready)(void *context); /* once it listens; NULL: not told */
 	bool (*ended)(void *context); /* asked each turn; NULL: until a signal */
-	void *ended_context;
+	void *context;                /* of these two */
 };
 int copy_receive(struct copy_receive_options *options);
 

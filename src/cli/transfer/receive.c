@@ -69,7 +69,7 @@ static void receive(struct receiving *receiving)
 {
 	const struct copy_receive_options *options = receiving->options;
 
-	while (!process_interrupted() && (options->ended == NULL || !options->ended(options->ended_context)) &&
+	while (!process_interrupted() && (options->ended == NULL || !options->ended(options->context)) &&
 		(!options->once || receiving->ended == 0))
 		hf_loop_turn(receiving->node.loop, TURN_NS);
 	for (unsigned i = 0; i < SAY_TURNS; i++)
@@ -93,6 +93,8 @@ int copy_receive(struct copy_receive_options *options)
 	} else {
 		screen_open(&receiving.screen, options->json);
 		screen_say(&receiving.screen, "ready to receive into %s", options->directory);
+		if (options->ready != NULL)
+			options->ready(options->context);
 		receive(&receiving);
 		status =
 			options->once ? (receiving.ended > 0 && !receiving.failed ? EXIT_DONE : EXIT_FOUND) : EXIT_DONE;

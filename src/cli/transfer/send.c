@@ -48,7 +48,8 @@ static void show(struct sending *sending, uint64_t now_ns)
 		return;
 	moved = copy_watch_look(watch, now_ns);
 	if (sending->options->look != NULL) {
-		sending->options->look(watch, sending->options->look_context);
+		if (!sending->options->look(watch, sending->options->look_context))
+			copy_sender_fail(sending->sender, "ended by the program that began it");
 		return;
 	}
 	if (moved) {
@@ -109,10 +110,10 @@ static int report(struct sending *sending)
 
 	copy_watch_look(watch, now_ns);
 	if (sending->options->look != NULL)
-		sending->options->look(watch, sending->options->look_context);
+		(void)sending->options->look(watch, sending->options->look_context);
 	screen_close(&sending->screen);
 	status = progress->phase == COPY_DONE ? EXIT_DONE : EXIT_FOUND;
-	if (status != EXIT_DONE)
+	if (status != EXIT_DONE && sending->options->look == NULL)
 		cli_refuse("transfer", "%s: %s", sending->options->path, progress->why);
 	if (process_interrupted())
 		status = EXIT_INTERRUPTED;
@@ -145,6 +146,7 @@ static int begin(struct sending *sending, struct hf_error *error)
 		.to = options->to,
 		.to_count = options->to_count,
 		.rate_bytes = options->rate_bytes,
+		.burst_bytes = options->burst_bytes,
 		.connect_timeout_ns = options->connect_timeout_ns};
 	int failed = copy_source_open(&sending->source, options->path, error);
 
@@ -172,6 +174,8 @@ int copy_send(struct copy_send_options *options)
 		screen_open(&sending.screen, options->json || options->look != NULL);
 		copy_watch_open(&sending.watch, &sending.node, sending.sender, &sending.source,
 			sending.screen.mode != SCREEN_LINES);
+		if (options->look != NULL)
+			sending.watch.every_ns = options->look_every_ns;
 		move(&sending);
 		status = report(&sending);
 		copy_watch_close(&sending.watch);

@@ -14,7 +14,7 @@
 #include "base/list.h"
 
 #define NS_A_SECOND 1e9
-#define BURST_BYTES (4.0 * COPY_CHUNK_BYTES)
+#define BURST_BYTES (4u * COPY_CHUNK_BYTES)
 #define RING_BYTES  ((size_t)COPY_SLOTS * COPY_CHUNK_BYTES)
 
 enum slot_state {
@@ -71,6 +71,7 @@ struct copy_sender {
 	uint64_t read_bytes, sent_bytes, kept_bytes;
 	double budget_bytes;
 	uint64_t budget_ns;
+	bool bursting; /* the budget was full and is being used up */
 };
 
 /* ---- saying ---- */
@@ -350,14 +351,19 @@ static void on_idle(struct hf_transfer_batch *batch, void *context)
 static bool may_read(struct copy_sender *sender, uint32_t bytes)
 {
 	uint64_t now_ns = hf_loop_now_ns(sender->loop);
+	double most;
 
 	if (sender->config.rate_bytes == 0)
 		return true;
+	most = (double)(sender->config.burst_bytes != 0 ? sender->config.burst_bytes : BURST_BYTES);
 	sender->budget_bytes += (double)(now_ns - sender->budget_ns) * (double)sender->config.rate_bytes / NS_A_SECOND;
-	if (sender->budget_bytes > BURST_BYTES)
-		sender->budget_bytes = BURST_BYTES;
 	sender->budget_ns = now_ns;
-	if (sender->budget_bytes < bytes)
+	if (sender->budget_bytes >= most) {
+		sender->budget_bytes = most;
+		sender->bursting = true;
+	}
+	sender->bursting = sender->bursting && sender->budget_bytes >= bytes;
+	if (!sender->bursting)
 		return false;
 	sender->budget_bytes -= bytes;
 	return true;
@@ -549,6 +555,8 @@ void copy_sender_look(const struct copy_sender *sender, struct copy_progress *pr
 		.sent_bytes = sender->sent_bytes,
 		.kept_bytes = sender->kept_bytes,
 		.why = sender->why.text};
+	for (unsigned i = 0; i < COPY_SLOTS; i++)
+		progress->in_flight += sender->slots[i].state == SLOT_WRITING;
 	if (sender->next_read < sender->config.source->count)
 		progress->now = &sender->config.source->files[sender->next_read];
 }

@@ -22,6 +22,7 @@ struct copy_progress {
 	uint64_t read_bytes;                /* of files, also of chunks that the receiver has */
 	uint64_t sent_bytes;                /* of chunks that are in place there */
 	uint64_t kept_bytes;                /* that the receiver had already */
+	unsigned in_flight;                 /* chunks that the engine carries */
 	const struct copy_source_file *now; /* being read; NULL: none */
 	const char *why;                    /* FAILED: in words */
 };
@@ -33,6 +34,7 @@ struct copy_sender_config {
 	const struct hf_addr *to;         /* control addresses of the receiver */
 	unsigned to_count;
 	uint64_t rate_bytes;         /* read a second, at most; 0: unlimited */
+	uint64_t burst_bytes;        /* of these, read at once; 0: 4 chunks */
 	uint64_t connect_timeout_ns; /* without an answer for so long it fails */
 };
 

@@ -37,7 +37,7 @@ static void hear(enum log_level level, const char *line, void *context)
 void copy_watch_open(struct copy_watch *watch, const struct copy_node *node, const struct copy_sender *sender,
 	const struct copy_source *source, bool hears)
 {
-	*watch = (struct copy_watch){.node = node, .sender = sender, .source = source};
+	*watch = (struct copy_watch){.node = node, .sender = sender, .source = source, .every_ns = WATCH_EVERY_NS};
 	series_init(&watch->moved, STEP_NS);
 	watch->begun_ns = watch->looked_ns = hf_env_now_ns(node->env);
 	for (unsigned i = 0; i < hf_node_rails(node->node); i++)
@@ -56,7 +56,7 @@ void copy_watch_close(struct copy_watch *watch)
 
 bool copy_watch_due(const struct copy_watch *watch, uint64_t now_ns)
 {
-	return now_ns >= watch->looked_ns + WATCH_EVERY_NS;
+	return now_ns >= watch->looked_ns + watch->every_ns;
 }
 
 static void look_at_way(struct copy_watch *watch, unsigned way, uint64_t bytes, uint64_t now_ns)
@@ -155,10 +155,10 @@ json_t *copy_watch_json(const struct copy_watch *watch)
 					failovers, json_pack("{s:s, s:s, s:I}", "from", hf_transport_name(from), "to",
 							   hf_transport_name(to), "count",
 							   (json_int_t)watch->counters.failovers[from][to]));
-	return json_pack("{s:s, s:s, s:s, s:i, s:i, s:I, s:I, s:I, s:I, s:f, s:o, s:I, s:o}", "name",
-		watch->source->title, "phase", phases[progress->phase], "why", progress->why, "files",
-		(int)watch->source->count, "files_verified", (int)progress->files, "bytes",
-		(json_int_t)watch->source->bytes, "read_bytes", (json_int_t)progress->read_bytes, "sent_bytes",
+	return json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:f, s:o, s:I, s:o}", "name",
+		watch->source->title, "phase", phases[progress->phase], "why", progress->why, "in_flight",
+		(int)progress->in_flight, "files", (int)watch->source->count, "files_verified", (int)progress->files,
+		"bytes", (json_int_t)watch->source->bytes, "read_bytes", (json_int_t)progress->read_bytes, "sent_bytes",
 		(json_int_t)progress->sent_bytes, "kept_bytes", (json_int_t)progress->kept_bytes, "seconds",
 		(double)(watch->looked_ns - watch->begun_ns) / NS_A_SECOND, "rails", rails, "tcp_bytes",
 		(json_int_t)watch->ways[COPY_TCP].bytes, "failovers", failovers);

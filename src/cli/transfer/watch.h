@@ -16,7 +16,7 @@ struct copy_watch {
 	const struct copy_sender *sender;
 	const struct copy_source *source;
 	struct series moved; /* in the place of rail 0: all rails; of rail 1: tcp */
-	uint64_t begun_ns, looked_ns;
+	uint64_t begun_ns, looked_ns, every_ns;
 	struct hf_transfer_counters counters;
 	struct copy_progress progress;
 	struct copy_way ways[COPY_WAYS];
