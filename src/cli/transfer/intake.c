@@ -211,7 +211,7 @@ static void open_done(struct hf_work *work, int result)
 		verified(file);
 		return;
 	}
-	if (!file->intact) {
+	if (!file->intact && !file->fresh) {
 		file->stored = copy_store_renew(&session->store, file->stored);
 		if (file->stored != NULL)
 			note_file(session, file->stored);
@@ -258,6 +258,7 @@ void intake_file(struct session *session, const struct copy_file *said)
 		.number = said->file,
 		.session = session,
 		.stored = stored,
+		.fresh = record,
 		.open_work = {.run = run_open, .done = open_done}};
 	session_work(session, session->receiver->disk, &file->open_work);
 }

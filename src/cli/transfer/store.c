@@ -147,11 +147,14 @@ static void take_record(const struct copy_message *message, void *context)
 {
 	struct copy_store *store = context;
 	struct copy_stored *stored;
-	bool record;
 
 	if (message->kind == COPY_FILE) {
-		if (message->file.file == store->count)
-			(void)copy_store_find(store, &message->file, &record);
+		if (message->file.file != store->count)
+			return;
+		stored = find(store, message->file.name);
+		if (stored != NULL) /* begun anew */
+			forget(store, stored);
+		(void)add(store, &message->file);
 		return;
 	}
 	if (message->kind != COPY_HAVE && message->kind != COPY_VERIFIED)
