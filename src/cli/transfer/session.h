@@ -47,7 +47,7 @@ struct session_file {
 	struct digest *digest;
 	char sha256[DIGEST_TEXT], theirs[DIGEST_TEXT];
 	struct hf_work open_work, hash_work;
-	bool intact, fresh; /* fresh: the journal had nothing of it */
+	bool intact, fresh;    /* fresh: the journal had nothing of it */
 	struct hf_error error; /* of its works */
 };
 
