@@ -23,8 +23,8 @@
 #define INPUT_BYTES    (1ull << 30)
 #define INPUT_QUICK    (96ull << 20)
 #define BOTH_RAILS     3u
-#define BURST_BYTES    (12ull << 20) /* so that work is in flight when the rails are cut */
-#define IN_FLIGHT      4u
+#define BURST_BYTES    (6ull << 20) /* so that work is in flight when the rails are cut */
+#define IN_FLIGHT      3u
 #define CUT_LIMIT_NS   1000000000u /* for that */
 #define STALL_LIMIT_NS 20000000000ull
 #define START_LIMIT_NS 20000000000ull
@@ -90,6 +90,14 @@ static int restore(struct demo *demo, struct hf_error *error)
 	return failed;
 }
 
+/* A quarter, but not more than half of what was left. */
+static uint64_t tcp_share(const struct demo *demo)
+{
+	uint64_t share = demo->at_cut.bytes / SHARE, left = demo->at_cut.bytes - demo->at_cut.sent_bytes;
+
+	return share < left / 2 ? share : left / 2;
+}
+
 static int follow_cut(struct demo *demo, struct hf_error *error)
 {
 	const struct pair_status *status = &demo->pair.status;
@@ -100,7 +108,7 @@ static int follow_cut(struct demo *demo, struct hf_error *error)
 			(double)(demo->over_tcp_ns - demo->start_ns) / NS_A_SECOND,
 			draw_time(demo->over_tcp_ns - demo->cut_ns), status->switches);
 	}
-	if (demo->over_tcp_ns != 0 && status->tcp_bytes - demo->at_cut.tcp_bytes >= status->bytes / SHARE)
+	if (demo->over_tcp_ns != 0 && status->tcp_bytes - demo->at_cut.tcp_bytes >= tcp_share(demo))
 		return restore(demo, error);
 	return 0;
 }
