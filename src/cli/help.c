@@ -46,6 +46,11 @@ static const struct {
 		   "                   {\"broker\": {\"node.id\": 1, \"listeners\": \"PLAINTEXT://127.0.0.1:9092\",\n"
 		   "                   \"log.dirs\": \"logs\"}}\n\n"
 		   "It serves until SIGINT or SIGTERM, and then closes its logs in order.\n"},
+	{"smr-proxy", "--config FILE [--redis PATH] [--scripts]\n\n"
+		      "  --config FILE   the node with its rails, and the section \"smr-proxy\" with its members\n"
+		      "                  (docs/smr-proxy.md has an example)\n"
+		      "  --redis PATH    the server to run; redis-server otherwise\n"
+		      "  --scripts       take EVAL: their authors vouch that scripts do the same at every server\n"},
 	{"link", "up|down NODE/RAIL [--fabric NAME] [--direction tx|rx|both] [--json]\n\n"
 		 "  --fabric NAME     needed when there is more than one fabric\n"
 		 "  --direction WAY   cut or restore only what leaves (tx) or arrives (rx); both otherwise\n"

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,6 +36,33 @@ static void exec_child(char *const argv[], const char *stderr_path, int channel_
 		dup2(lifeline_fd, PROCESS_LIFELINE_FD) >= 0)
 		execv(OWN_PROGRAM, argv);
 	_exit(127);
+}
+
+static void exec_other(char *const argv[], const char *output_path, pid_t parent)
+{
+	int log_fd = open(output_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	/* The parent may have gone before the signal was asked for. */
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent && log_fd >= 0 && null_fd >= 0 &&
+		dup2(null_fd, 0) >= 0 && dup2(log_fd, 1) >= 0 && dup2(log_fd, 2) >= 0)
+		execvp(argv[0], argv);
+	_exit(127);
+}
+
+int process_start_other(char *const argv[], const char *output_path, struct process *out)
+{
+	pid_t parent = getpid();
+
+	*out = (struct process){.channel_fd = -1, .lifeline_fd = -1};
+	out->pid = fork();
+	if (out->pid < 0) {
+		out->pid = 0;
+		return -errno;
+	}
+	if (out->pid == 0)
+		exec_other(argv, output_path, parent);
+	return 0;
 }
 
 int process_become(char *const argv[])
@@ -85,7 +113,8 @@ void process_stop(struct process *process, unsigned grace_ms)
 {
 	if (process->pid == 0)
 		return;
-	close(process->channel_fd);
+	if (process->channel_fd >= 0)
+		close(process->channel_fd);
 	for (unsigned waited = 0; waited < grace_ms && !reap(process); waited += REAP_INTERVAL_MS)
 		poll(NULL, 0, REAP_INTERVAL_MS);
 	if (!reap(process)) {
@@ -93,7 +122,8 @@ void process_stop(struct process *process, unsigned grace_ms)
 		while (waitpid(process->pid, &process->status, 0) < 0 && errno == EINTR)
 			continue;
 	}
-	close(process->lifeline_fd);
+	if (process->lifeline_fd >= 0)
+		close(process->lifeline_fd);
 	memset(process, 0, sizeof(*process));
 }
 

@@ -26,6 +26,9 @@ struct process {
 
 /* Runs this same program with argv (argv[0] is a name only). 0, or -errno. */
 int process_start(char *const argv[], const char *stderr_path, struct process *out);
+/* Runs another program, found as a shell finds it: no channel, and the kernel kills it when this thread ends. Its
+ * output goes to the file. 0, or -errno; a program that cannot be run ends with status 127. */
+int process_start_other(char *const argv[], const char *output_path, struct process *out);
 /* Becomes the program argv[0], found as a shell finds it. Returns -errno only. */
 int process_become(char *const argv[]);
 /* Closes our ends, waits for at most grace_ms, kills. Nothing of it is left afterwards. Zeroed or stopped: harmless. */

@@ -63,6 +63,9 @@ void proxy_inject(struct proxy *proxy, const void *data, size_t bytes, uint64_t 
 int proxy_client_listen(struct proxy *proxy, struct hf_error *error);
 void proxy_client_close_all(struct proxy *proxy);
 
+/* status.c: a page of the node's HTTP server, which must not be asked once the proxy is closed */
+int proxy_status_open(struct proxy *proxy, struct hf_error *error);
+
 /* forward.c */
 int proxy_forward_open(struct proxy *proxy, struct hf_error *error);
 void proxy_forward_close(struct proxy *proxy);

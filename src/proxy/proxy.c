@@ -284,6 +284,11 @@ int proxy_open(struct hf_node *node, const struct proxy_config *config, const st
 		proxy_close(proxy);
 		return rc;
 	}
+	rc = proxy_status_open(proxy, error);
+	if (rc != 0) {
+		proxy_close(proxy);
+		return rc;
+	}
 	ask_commands(proxy);
 	*proxy_out = proxy;
 	return 0;

@@ -31,7 +31,7 @@ struct proxy_events {
 
 int proxy_open(struct hf_node *node, const struct proxy_config *config, const struct proxy_events *events,
 	void *context, struct proxy **proxy_out, struct hf_error *error);
-void proxy_close(struct proxy *proxy); /* NULL is legal; not from an event */
+void proxy_close(struct proxy *proxy); /* NULL is legal; not from an event. The node is closed next */
 
 struct hf_smr *proxy_smr(struct proxy *proxy);
 

@@ -1,0 +1,78 @@
+#include "proxy/config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define CLUSTER_DEFAULT    "redis"
+#define SLOTS_DEFAULT      16384u /* of 1 KiB: 16 MiB of log */
+#define SLOT_BYTES_DEFAULT 1024u
+#define SILENCE_DEFAULT_NS 10000000000ull
+
+#define OURS(member)   HF_CONFIG_INTO(struct proxy_settings, member)
+#define MEMBER(member) HF_CONFIG_INTO(struct hf_smr_member, member)
+
+static const char *const presets[] = {[HF_SMR_CALM] = "calm", [HF_SMR_FAST] = "fast", NULL};
+
+static const struct hf_config_key member_keys[] = {
+	{"id", HF_CONFIG_NUMBER, MEMBER(id), .required = true, .unique = true, .max = HF_SMR_MEMBERS_MAX - 1},
+	{"name", HF_CONFIG_NAME, MEMBER(name), .required = true, .unique = true},
+	{"control", HF_CONFIG_ADDRESS, MEMBER(addresses), .required = true, .elements = HF_SMR_ADDRESSES_MAX,
+		.count_offset = offsetof(struct hf_smr_member, address_count)},
+};
+
+static const struct hf_config_key keys[] = {
+	{"cluster", HF_CONFIG_NAME, OURS(cluster)},
+	{"members", HF_CONFIG_OBJECT, OURS(members), .of = member_keys,
+		.of_count = sizeof(member_keys) / sizeof(*member_keys), .required = true,
+		.elements = HF_SMR_MEMBERS_MAX, .count_offset = offsetof(struct proxy_settings, member_count)},
+	{"preset", HF_CONFIG_CHOICE, OURS(preset), .choices = presets},
+	{"slots", HF_CONFIG_NUMBER, OURS(slots), .min = 16, .max = 1u << 20},
+	{"slot_bytes", HF_CONFIG_NUMBER, OURS(slot_bytes), .min = 128, .max = 65536},
+	{"listen", HF_CONFIG_ADDRESS, OURS(listen), .required = true},
+	{"redis", HF_CONFIG_PATH, OURS(redis)},
+	{"scripts", HF_CONFIG_BOOL, OURS(scripts)},
+	{"server_silence_ms", HF_CONFIG_MILLISECONDS, OURS(silence_ns)},
+};
+
+static const char *check(const void *out)
+{
+	const struct proxy_settings *settings = out;
+
+	if ((settings->slots & (settings->slots - 1)) != 0 || (settings->slot_bytes & (settings->slot_bytes - 1)) != 0)
+		return "slots and slot_bytes are powers of two";
+	return strlen(settings->cluster) > 15 ? "the name of a cluster has at most 15 bytes" : NULL;
+}
+
+struct hf_config_section proxy_config_section(struct proxy_settings *settings_out)
+{
+	*settings_out = (struct proxy_settings){
+		.slots = SLOTS_DEFAULT, .slot_bytes = SLOT_BYTES_DEFAULT, .silence_ns = SILENCE_DEFAULT_NS};
+	(void)snprintf(settings_out->cluster, sizeof(settings_out->cluster), CLUSTER_DEFAULT);
+	return (struct hf_config_section){.name = "smr-proxy",
+		.keys = keys,
+		.key_count = sizeof(keys) / sizeof(*keys),
+		.out = settings_out,
+		.required = true,
+		.check = check};
+}
+
+int proxy_config_smr(const struct proxy_settings *settings, const char *name, struct hf_smr_config *config_out,
+	struct hf_error *error)
+{
+	for (unsigned i = 0; i < settings->member_count; i++) {
+		if (strcmp(settings->members[i].name, name) != 0)
+			continue;
+		*config_out = (struct hf_smr_config){.cluster = settings->cluster,
+			.id = settings->members[i].id,
+			.members = settings->members,
+			.member_count = settings->member_count,
+			.preset = settings->preset,
+			.slots = settings->slots,
+			.slot_bytes = settings->slot_bytes};
+		return 0;
+	}
+	return hf_error_set(error, -ENOENT,
+		"no member of \"smr-proxy\" has the name of this node, %s; list it among \"members\" at every member",
+		name);
+}

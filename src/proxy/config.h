@@ -1,0 +1,27 @@
+/* config.h - the section "smr-proxy" of a configuration file. */
+#ifndef HOLDFAST_PROXY_CONFIG_H
+#define HOLDFAST_PROXY_CONFIG_H
+
+#include <holdfast/config.h>
+#include <holdfast/smr.h>
+
+struct proxy_settings {
+	char cluster[HF_NAME_BYTES];
+	struct hf_smr_member members[HF_SMR_MEMBERS_MAX]; /* this node is the one of its name */
+	unsigned member_count;
+	enum hf_smr_preset preset;
+	uint32_t slots, slot_bytes;
+	struct hf_addr listen; /* for clients */
+	char redis[HF_PATH_BYTES];
+	bool scripts;
+	uint64_t silence_ns;
+};
+
+struct hf_config_section proxy_config_section(struct proxy_settings *settings_out);
+
+/* The configuration of the log of the member with this name; -ENOENT with words: there is none. `settings` outlives
+ * it. */
+int proxy_config_smr(const struct proxy_settings *settings, const char *name, struct hf_smr_config *config_out,
+	struct hf_error *error);
+
+#endif
