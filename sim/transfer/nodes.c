@@ -208,7 +208,10 @@ static enum hf_poll poll_node(struct hf_poller *poller, uint64_t now_ns)
 	forget_some(node, now_ns);
 	tell_keys(node);
 	tr_cancel_due(node);
-	if (!node->tr->stopping && now_ns >= node->next_ns)
+	for (unsigned i = 0; i < TR_NODES && node->tr->times != NULL; i++)
+		if (node->index == 0 && node->tr->times->asks[i])
+			tr_submit_all(node, i);
+	if (node->tr->times == NULL && !node->tr->stopping && now_ns >= node->next_ns)
 		tr_submit(node, now_ns);
 	return busy ? HF_BUSY : HF_IDLE;
 }

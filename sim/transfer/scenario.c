@@ -105,7 +105,7 @@ static void make_config(struct tr *tr)
 	tr->forgets = world_chance(world, 300000);
 }
 
-static void set_up(struct tr *tr, struct world *world, struct outcome *outcome)
+void tr_set_up(struct tr *tr, struct world *world, struct outcome *outcome)
 {
 	static const char *const names[TR_NODES] = {"a", "b", "c"};
 
@@ -216,7 +216,7 @@ static void check_counters(struct tr *tr)
 	}
 }
 
-static void tear_down(struct tr *tr)
+void tr_tear_down(struct tr *tr)
 {
 	for (unsigned i = 0; i < TR_NODES; i++)
 		host_free(&tr->nodes[i].endpoint.host);
@@ -233,7 +233,7 @@ static void run(struct world *world, struct outcome *outcome)
 	unsigned fault_count = (unsigned)world_range(world, 0, 8);
 
 	ensure(tr != NULL);
-	set_up(tr, world, outcome);
+	tr_set_up(tr, world, outcome);
 	tr->quiet_ns = world_range(world, 100 * NS_MS, 600 * NS_MS) + (stalls ? STALL_NS_MAX : 0);
 	for (unsigned i = 0; i < TR_NODES; i++)
 		process_start(processes[i] = tr->nodes[i].endpoint.process);
@@ -249,7 +249,7 @@ static void run(struct world *world, struct outcome *outcome)
 		check_memory(tr);
 	if (world->violations == 0)
 		check_counters(tr);
-	tear_down(tr);
+	tr_tear_down(tr);
 }
 
 const struct scenario scenario_transfer = {

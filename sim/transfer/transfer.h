@@ -13,7 +13,7 @@
  *   liveness   when all has healed, every request ends, every node's requests complete, over both rails too (T6)
  *
  * Elsewhere: a node's program (nodes.c), its requests (work.c), what befell each path (trouble.c), the run and the
- * verdict (scenario.c). */
+ * verdict (scenario.c); the same with one peer dead, and the others' times (apart.c). */
 #ifndef HOLDFAST_SIM_TRANSFER_TRANSFER_H
 #define HOLDFAST_SIM_TRANSFER_TRANSFER_H
 
@@ -95,6 +95,12 @@ struct tr_node {
 	struct hf_transfer_counters before; /* when the faults had healed */
 };
 
+/* Of a world that is measured: how long requests of the first node took, by the node that they went to. */
+struct tr_times {
+	uint64_t sum_ns[TR_NODES], count[TR_NODES];
+	bool asks[TR_NODES];
+};
+
 struct tr {
 	struct world *world;
 	struct network network;
@@ -108,6 +114,7 @@ struct tr {
 	enum ibv_mtu mtu;
 	bool forgets; /* registrations go while they are in use */
 	bool stopping;
+	struct tr_times *times; /* NULL: work and faults are of chance */
 };
 
 static inline struct port *tr_port(const struct tr_node *node, unsigned path)
@@ -119,9 +126,14 @@ static inline struct port *tr_port(const struct tr_node *node, unsigned path)
 extern const struct program tr_program;
 void tr_drain(const struct tr_node *node); /* what its NICs hold is in memory */
 
+/* ---- scenario.c ---- */
+void tr_set_up(struct tr *tr, struct world *world, struct outcome *outcome);
+void tr_tear_down(struct tr *tr);
+
 /* ---- work.c ---- */
 void tr_submit(struct tr_node *node, uint64_t now_ns);
-bool tr_take_ends(struct tr_node *node); /* of requests; true: there were some */
+void tr_submit_all(struct tr_node *node, unsigned other); /* as many as there are slots and batches free */
+bool tr_take_ends(struct tr_node *node);                  /* of requests; true: there were some */
 void tr_cancel_due(struct tr_node *node);
 void tr_check_bounds(struct tr *tr);
 unsigned tr_pending(const struct tr *tr);

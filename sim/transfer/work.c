@@ -92,7 +92,12 @@ static void end_request(struct tr_node *node, unsigned other, unsigned i, enum h
 	uint32_t local = writes ? slot->move->from_generation : slot->move->to_generation;
 
 	world_trace(node->tr->world, "  request %" PRIu32 " ends: status %d", slot->move->number, (int)status);
-	check_status(node, other, slot, status);
+	if (node->tr->times == NULL)
+		check_status(node, other, slot, status);
+	else if (status == HF_TRANSFER_COMPLETED) {
+		node->tr->times->sum_ns[other] += node->tr->world->now_ns - slot->begun_ns;
+		node->tr->times->count[other]++;
+	}
 	if (writes && node->tr->nodes[other].endpoint.process->running)
 		tr_drain(&node->tr->nodes[other]);
 	moves_end(&node->tr->moves, slot->move, status == HF_TRANSFER_COMPLETED);
@@ -301,8 +306,8 @@ static void submit_batch(struct tr_node *node, struct tr_batch *batch, unsigned 
 {
 	struct world *world = node->tr->world;
 	struct hf_transfer_request requests[TR_BATCH];
-	bool whole = world_chance(world, WHOLE_PPM), writes = world_chance(world, 500000);
-	bool tcp = world_chance(world, TCP_PPM);
+	bool whole = node->tr->times != NULL || world_chance(world, WHOLE_PPM), writes = world_chance(world, 500000);
+	bool calm = node->tr->times != NULL, tcp = !calm && world_chance(world, TCP_PPM);
 	struct hf_error error = {0};
 	unsigned task;
 
@@ -313,7 +318,8 @@ static void submit_batch(struct tr_node *node, struct tr_batch *batch, unsigned 
 		requests[i].hinted = tcp;
 		requests[i].hint = HF_TRANSPORT_TCP;
 	}
-	set_ends(node, batch, requests);
+	if (!calm)
+		set_ends(node, batch, requests);
 	batch->pending = n;
 	node->posted += n;
 	if (hf_transfer_submit(batch->batch, requests, n, &task, &error) != 0)
@@ -338,4 +344,21 @@ void tr_submit(struct tr_node *node, uint64_t now_ns)
 		return;
 	submit_batch(node, batch, other, first, n);
 	node->next_ns = now_ns + (rest_ns > wait_ns ? rest_ns : wait_ns);
+}
+
+void tr_submit_all(struct tr_node *node, unsigned other)
+{
+	struct tr_side *side = &node->sides[other];
+
+	if (!is_offered(node, side))
+		return;
+	for (unsigned first = 0; first < TR_SLOTS; first += TR_BATCH) {
+		struct tr_batch *batch = free_batch(node);
+		bool free = batch != NULL;
+
+		for (unsigned i = 0; i < TR_BATCH && free; i++)
+			free = side->slots[first + i].move == NULL;
+		if (free)
+			submit_batch(node, batch, other, first, TR_BATCH);
+	}
 }
