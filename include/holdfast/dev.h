@@ -174,6 +174,9 @@ int hf_dev_get_event(struct hf_dev *dev, struct hf_dev_event *event_out);
  * events and attributes, when either is cut in full by HF_LINK_BOTH; a single direction is a silent fault. */
 enum hf_link { HF_LINK_TX = 1, HF_LINK_RX = 2, HF_LINK_BOTH = 3 };
 int hf_dev_set_link(struct hf_dev *dev, enum hf_link direction, bool up);
+/* Bounds what leaves to so many MB/s (of 10^6 bytes, headers included), as a slow cable does; 0: no bound. -EOPNOTSUPP:
+ * the device cannot (soft can). */
+int hf_dev_set_rate(struct hf_dev *dev, uint32_t mb_per_s);
 
 /* What was dropped or refused, for operators and tests. */
 struct hf_dev_counters {

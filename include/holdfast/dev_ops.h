@@ -24,6 +24,7 @@ struct hf_dev_ops {
 	bool (*arm)(struct hf_dev *dev);
 	int (*get_event)(struct hf_dev *dev, struct hf_dev_event *event_out);
 	int (*set_link)(struct hf_dev *dev, enum hf_link direction, bool up);
+	int (*set_rate)(struct hf_dev *dev, uint32_t mb_per_s); /* NULL: it cannot */
 	void (*counters)(struct hf_dev *dev, struct hf_dev_counters *counters_out);
 
 	int (*pd_alloc)(struct hf_dev *dev, struct hf_pd **pd_out);

@@ -32,6 +32,7 @@ struct hf_link_info {
 	int pid;                    /* of the owner */
 	bool alive;                 /* the owner runs */
 	bool tx_up, rx_up;
+	uint32_t mb_per_s; /* of what leaves, at most; 0: no bound */
 };
 /* Fills at most n, returns how many links there are; -ENOENT: the fabric was removed. */
 int hf_fabric_links(struct hf_fabric *fabric, struct hf_link_info *links_out, unsigned n);
@@ -39,6 +40,10 @@ int hf_fabric_links(struct hf_fabric *fabric, struct hf_link_info *links_out, un
  * lists the links of the fabric. */
 int hf_fabric_set_link(struct hf_fabric *fabric, const char *node, const char *rail, enum hf_link direction, bool up,
 	struct hf_error *error);
+
+/* hf_dev_set_rate. -EOPNOTSUPP: the port is of a kind that cannot; -ENOENT. */
+int hf_fabric_set_rate(
+	struct hf_fabric *fabric, const char *node, const char *rail, uint32_t mb_per_s, struct hf_error *error);
 
 /* Removes a fabric and everything its ports left. -EBUSY: a live process has a port on it; -ENOENT. */
 int hf_fabric_remove(const char *name);

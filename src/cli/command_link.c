@@ -1,19 +1,23 @@
-/* `holdfast link up|down NODE/RAIL`: the operator's switch. */
+/* `holdfast link up|down NODE/RAIL`, the operator's switch, and `holdfast link rate NODE/RAIL MB/S`. */
 #include "cli/cli.h"
 
 #include <holdfast/fabric.h>
 
 #include <getopt.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define NAMES_BYTES 512
+#define RATE_MOST   1000000u
 
 struct order {
 	const char *fabric, *way;
 	char node[HF_NAME_BYTES], rail[HF_NAME_BYTES];
 	enum hf_link direction;
 	bool up, json;
+	bool rates; /* `rate`, not a switch: */
+	uint32_t mb_per_s;
 };
 
 struct found {
@@ -45,6 +49,19 @@ static bool parse_target(const char *text, struct order *order)
 	return true;
 }
 
+static int print_rate(const struct order *order)
+{
+	if (order->json)
+		return cli_print_json(json_pack("{s:s, s:s, s:s, s:i}", "fabric", order->fabric, "node", order->node,
+			"rail", order->rail, "mb_per_s", (int)order->mb_per_s));
+	if (order->mb_per_s == 0)
+		printf("%s/%s of fabric %s: no bound of its rate\n", order->node, order->rail, order->fabric);
+	else
+		printf("%s/%s of fabric %s: sends at most %u MB/s\n", order->node, order->rail, order->fabric,
+			order->mb_per_s);
+	return cli_flush("link");
+}
+
 static int switch_link(const struct order *order)
 {
 	struct hf_error error = {0};
@@ -52,11 +69,15 @@ static int switch_link(const struct order *order)
 	int failed = hf_fabric_open(order->fabric, false, &fabric, &error);
 
 	if (!failed) {
-		failed = hf_fabric_set_link(fabric, order->node, order->rail, order->direction, order->up, &error);
+		failed = order->rates ? hf_fabric_set_rate(fabric, order->node, order->rail, order->mb_per_s, &error)
+				      : hf_fabric_set_link(
+						fabric, order->node, order->rail, order->direction, order->up, &error);
 		hf_fabric_close(fabric);
 	}
 	if (failed)
 		return cli_refuse("link", "%s", error.text[0] != '\0' ? error.text : strerror(-failed));
+	if (order->rates)
+		return print_rate(order);
 	if (order->json)
 		return cli_print_json(json_pack("{s:s, s:s, s:s, s:s, s:b}", "fabric", order->fabric, "node",
 			order->node, "rail", order->rail, "direction", order->way, "up", order->up));
@@ -100,6 +121,17 @@ static bool parse_direction(const char *text, struct order *order)
 	return true;
 }
 
+static bool parse_rate(const char *text, uint32_t *mb_per_s)
+{
+	char *end;
+	unsigned long number = strtoul(text, &end, 10);
+
+	*mb_per_s = (uint32_t)number;
+	if (strcmp(text, "off") == 0)
+		return true;
+	return text[0] >= '0' && text[0] <= '9' && *end == '\0' && number >= 1 && number <= RATE_MOST;
+}
+
 int link_command(int argc, char **argv)
 {
 	static const struct option options[] = {{"fabric", required_argument, NULL, 'f'},
@@ -119,10 +151,15 @@ int link_command(int argc, char **argv)
 		} else
 			return cli_refuse_option("link", argv, answer);
 	}
-	if (argc - optind != 2)
+	order.rates = argc - optind == 3 && strcmp(argv[optind], "rate") == 0;
+	if (order.rates && !parse_rate(argv[optind + 2], &order.mb_per_s))
+		return cli_refuse("link",
+			"'%s' is no rate: give MB/s from 1 to %u, or off: holdfast link rate NODE/RAIL 50",
+			argv[optind + 2], RATE_MOST);
+	if (argc - optind != 2 && !order.rates)
 		return cli_refuse("link", "give up or down and one link: holdfast link down NODE/RAIL");
 	order.up = strcmp(argv[optind], "up") == 0;
-	if (!order.up && strcmp(argv[optind], "down") != 0)
+	if (!order.up && !order.rates && strcmp(argv[optind], "down") != 0)
 		return cli_refuse("link", "'%s' is neither up nor down: holdfast link down NODE/RAIL", argv[optind]);
 	if (!parse_target(argv[optind + 1], &order))
 		return cli_refuse("link", "'%s' is not NODE/RAIL, such as a/r0; `holdfast links` lists the links",

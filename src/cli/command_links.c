@@ -45,10 +45,11 @@ static void list_fabric(const char *name, void *context)
 		n = LINKS_MAX;
 	for (unsigned i = 0; i < n; i++)
 		json_array_append_new(listing->links,
-			json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:b, s:b, s:b, s:s}", "fabric", name, "node",
+			json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:b, s:b, s:b, s:s, s:i}", "fabric", name, "node",
 				links[i].node, "rail", links[i].rail, "device", links[i].kind, "address",
 				links[i].address, "pid", links[i].pid, "alive", links[i].alive, "tx_up", links[i].tx_up,
-				"rx_up", links[i].rx_up, "state", link_word(&links[i])));
+				"rx_up", links[i].rx_up, "state", link_word(&links[i]), "mb_per_s",
+				(int)links[i].mb_per_s));
 	hf_fabric_close(fabric);
 }
 
@@ -74,9 +75,12 @@ static int print_table(const json_t *links)
 		char name[2 * HF_NAME_BYTES];
 
 		snprintf(name, sizeof(name), "%s/%s", text_of(link, "node"), text_of(link, "rail"));
-		printf("%-24s %-16s %-7s %-22s %-9lld %s\n", text_of(link, "fabric"), name, text_of(link, "device"),
+		printf("%-24s %-16s %-7s %-22s %-9lld %s", text_of(link, "fabric"), name, text_of(link, "device"),
 			text_of(link, "address"), (long long)json_integer_value(json_object_get(link, "pid")),
 			text_of(link, "state"));
+		if (json_integer_value(json_object_get(link, "mb_per_s")) > 0)
+			printf(", at most %lld MB/s", (long long)json_integer_value(json_object_get(link, "mb_per_s")));
+		putchar('\n');
 	}
 	return cli_flush("links");
 }

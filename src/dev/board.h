@@ -32,6 +32,7 @@ static_assert(offsetof(struct fabric_line, pid) == 12, "layout of a line");
 static_assert(offsetof(struct fabric_line, node) == 16, "layout of a line");
 static_assert(offsetof(struct fabric_line, address) == 112, "layout of a line");
 static_assert(offsetof(struct fabric_line, takings) == 176, "layout of a line");
+static_assert(offsetof(struct fabric_line, mb_per_s) == 180, "layout of a line");
 static_assert(offsetof(struct board_memory, removed) == 16, "layout of the board");
 static_assert(offsetof(struct board_memory, line) == 64, "layout of the board");
 static_assert(sizeof(struct board_memory) == 64 + BOARD_LINES * 192, "layout of the board");

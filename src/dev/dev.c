@@ -120,6 +120,11 @@ int hf_dev_set_link(struct hf_dev *dev, enum hf_link direction, bool up)
 	return dev->ops->set_link(dev, direction, up);
 }
 
+int hf_dev_set_rate(struct hf_dev *dev, uint32_t mb_per_s)
+{
+	return dev->ops->set_rate == NULL ? -EOPNOTSUPP : dev->ops->set_rate(dev, mb_per_s);
+}
+
 void hf_dev_counters(struct hf_dev *dev, struct hf_dev_counters *counters_out)
 {
 	dev->ops->counters(dev, counters_out);

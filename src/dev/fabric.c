@@ -62,6 +62,7 @@ static void describe(struct board *board, unsigned index, struct hf_link_info *i
 		.alive = board_owner_alive(board, index),
 		.tx_up = (link & HF_LINK_TX) != 0,
 		.rx_up = (link & HF_LINK_RX) != 0,
+		.mb_per_s = observe(&line->mb_per_s),
 	};
 	copy_text(info->node, line->node, sizeof(info->node));
 	copy_text(info->rail, line->rail, sizeof(info->rail));
@@ -145,6 +146,32 @@ int hf_fabric_set_link(struct hf_fabric *fabric, const char *node, const char *r
 		switch_line(&board->memory->line[line], direction, up);
 		ring(board, (unsigned)line);
 	}
+	board_unlock(board);
+	return code;
+}
+
+static int set_rate(struct board *board, unsigned line, uint32_t mb_per_s, struct hf_error *error)
+{
+	struct fabric_line *at = &board->memory->line[line];
+
+	if (strncmp(at->kind, "soft", sizeof(at->kind)) != 0)
+		return hf_error_set(error, -EOPNOTSUPP, "ports of kind %.*s have no rate; those of kind soft do",
+			HF_NAME_BYTES - 1, at->kind);
+	atomic_store(&at->mb_per_s, mb_per_s);
+	ring(board, line);
+	return 0;
+}
+
+int hf_fabric_set_rate(
+	struct hf_fabric *fabric, const char *node, const char *rail, uint32_t mb_per_s, struct hf_error *error)
+{
+	struct board *board = &fabric->board;
+	int line, code = board_lock(board, error);
+
+	if (code != 0)
+		return code;
+	line = board_find(board, node, rail);
+	code = line < 0 ? no_such_link(board, node, rail, error) : set_rate(board, (unsigned)line, mb_per_s, error);
 	board_unlock(board);
 	return code;
 }

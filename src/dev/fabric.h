@@ -18,8 +18,9 @@ struct fabric_line {
 	int32_t pid;
 	char node[HF_NAME_BYTES], rail[HF_NAME_BYTES], kind[HF_NAME_BYTES];
 	char address[HF_ADDR_TEXT];
-	_Atomic uint32_t takings; /* counts owners: tells a port from the one that had its line before */
-	uint32_t reserved[3];
+	_Atomic uint32_t takings;  /* counts owners: tells a port from the one that had its line before */
+	_Atomic uint32_t mb_per_s; /* of what leaves; 0: no bound */
+	uint32_t reserved[2];
 };
 
 struct fabric_port; /* ours on the board */

@@ -70,8 +70,10 @@ static void fill_line(
 	struct fabric_line *line, const struct hf_dev_config *config, const char *address, bool keep_switches)
 {
 	publish(&line->state, BOARD_LINE_FREE);
-	if (!keep_switches)
+	if (!keep_switches) {
 		atomic_store(&line->link, HF_LINK_BOTH);
+		atomic_store(&line->mb_per_s, 0);
+	}
 	line->pid = share_own_pid();
 	copy_name(line->node, config->node, sizeof(line->node));
 	copy_name(line->rail, config->rail, sizeof(line->rail));

@@ -70,5 +70,23 @@ def a_link_is_switched_by_hand(directory):
     assert up["rx_up"] and up["tx_up"] and up["state"] == "up"
 
 
+def a_rate_is_set_on_a_soft_link_and_refused_elsewhere(directory):
+    process = _demo(directory, "soft")
+    fabric = next(iter(_links(directory, process).values()))["fabric"]
+    words = program.run(directory, "link", "rate", "a/r1", "50", "--fabric", fabric, check=0).stdout
+    bound = _links(directory, process)["a/r1"]
+    table = program.run(directory, "links", "--fabric", fabric, check=0).stdout
+    program.run(directory, "link", "rate", "a/r1", "off", "--fabric", fabric, check=0)
+    free = _links(directory, process)["a/r1"]
+    _end(process)
+    assert "at most 50 MB/s" in words and "at most 50 MB/s" in table, words + table
+    assert bound["mb_per_s"] == 50 and free["mb_per_s"] == 0
+    process = _demo(directory, "shm")
+    fabric = next(iter(_links(directory, process).values()))["fabric"]
+    done = program.run(directory, "link", "rate", "a/r1", "50", "--fabric", fabric)
+    _end(process)
+    assert done.returncode == 2 and "kind shm have no rate" in done.stderr, done.stderr
+
+
 if __name__ == "__main__":
     sys.exit(program.main(sys.modules[__name__]))

@@ -151,6 +151,8 @@ def a_link_command_that_makes_no_sense_is_refused(directory):
     _refused(directory, "link", "down", "a", words=["NODE/RAIL"])
     _refused(directory, "link", "down", "a/" + "x" * 99, words=["NODE/RAIL"])
     _refused(directory, "link", "down", "a/r0", "--direction", "up", words=["tx", "rx", "both"])
+    _refused(directory, "link", "rate", "a/r0", "fast", words=["fast", "MB/s"])
+    _refused(directory, "link", "rate", "a/r0", "0", words=["MB/s", "off"])
 
 
 def a_node_is_not_started_by_hand(directory):

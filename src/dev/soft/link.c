@@ -10,10 +10,12 @@ int link_open(struct soft_nic *nic, struct hf_env *env, const struct hf_dev_conf
 
 	atomic_init(&nic->own_link, HF_LINK_BOTH);
 	nic->link = &nic->own_link;
+	nic->rate = &nic->own_rate;
 	if (config->fabric != NULL)
 		rc = fabric_join(env, config, nic->address_text, &nic->port, error);
 	if (nic->port != NULL) {
 		nic->link = &fabric_port_line(nic->port)->link;
+		nic->rate = &fabric_port_line(nic->port)->mb_per_s;
 		nic->switches_seen = observe(&fabric_port_line(nic->port)->switches);
 	}
 	nic->link_seen = atomic_load(nic->link) & HF_LINK_BOTH; /* the board may remember that it is switched down */

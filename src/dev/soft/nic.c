@@ -3,7 +3,11 @@
 #define RECV_ROUNDS 1u    /* of one drive: a stream's sender waits for acknowledgements */
 #define HOLD_BYTES  4096u /* after more than this no answer is likely to come along soon */
 #define SEND_ROUNDS 4u
-#define RECV_GAP_NS 20000u /* an application that posts and never polls looks for what arrived every so often */
+
+#define BYTES_PER_MB_MS    1000u /* of 1 MB/s in a millisecond */
+#define RATE_RUN_BYTES_MIN 8192u
+#define RATE_BURST_NS      200000u
+#define RECV_GAP_NS        20000u /* an application that posts and never polls looks for what arrived every so often */
 
 static void receive_run(struct soft_nic *nic, const struct hf_dgram *run, uint64_t now_ns)
 {
@@ -44,15 +48,51 @@ static bool receive(struct soft_nic *nic, uint64_t now_ns)
 	return any;
 }
 
-/* False: the socket takes no more for now. */
-static bool send_runs(struct soft_nic *nic)
+/* How many of the runs may leave now. With a rate one run of a millisecond or so waits at a time, so that its packets
+ * are not retransmitted before they have left. */
+static unsigned runs_due(const struct soft_nic *nic, uint64_t now_ns)
+{
+	const struct tx *tx = &nic->engine.tx;
+
+	if (tx->runs_most == 0 || (nic->link_seen & HF_LINK_TX) == 0)
+		return tx->count - tx->first;
+	return now_ns < nic->free_ns ? 0 : 1;
+}
+
+static void apply_rate(struct soft_nic *nic)
+{
+	uint32_t rate = atomic_load_explicit(nic->rate, memory_order_relaxed);
+	uint64_t bytes = (uint64_t)rate * BYTES_PER_MB_MS;
+
+	nic->engine.tx.runs_most = rate == 0 ? 0 : 1;
+	nic->engine.tx.bytes_most = bytes < RATE_RUN_BYTES_MIN ? RATE_RUN_BYTES_MIN
+				    : bytes < TX_RUN_BYTES     ? (uint32_t)bytes
+							       : TX_RUN_BYTES;
+	if (rate == 0)
+		nic->engine.tx.bytes_most = 0;
+}
+
+/* When the wire is free again. What was not used before is lost, but for a moment's worth. */
+static void note_sent(struct soft_nic *nic, uint32_t bytes, uint64_t now_ns)
+{
+	uint32_t rate = atomic_load_explicit(nic->rate, memory_order_relaxed);
+
+	if (rate == 0)
+		return;
+	if (nic->free_ns + RATE_BURST_NS < now_ns)
+		nic->free_ns = now_ns - RATE_BURST_NS;
+	nic->free_ns += bytes * 1000ull / rate;
+}
+
+/* False: the socket, or the rate of the link, takes no more for now. */
+static bool send_runs(struct soft_nic *nic, uint64_t now_ns)
 {
 	struct tx *tx = &nic->engine.tx;
 	struct hf_dev_counters *counters = &nic->engine.counters;
-	unsigned n = tx->count - tx->first, sent = n;
+	unsigned n = tx->count - tx->first, due = runs_due(nic, now_ns), sent = due;
 
-	if ((nic->link_seen & HF_LINK_TX) != 0) {
-		int rc = hf_dgram_send(nic->socket, tx->runs + tx->first, n);
+	if (due > 0 && (nic->link_seen & HF_LINK_TX) != 0) {
+		int rc = hf_dgram_send(nic->socket, tx->runs + tx->first, due);
 
 		sent = rc > 0 ? (unsigned)rc : 0;
 	}
@@ -63,6 +103,7 @@ static bool send_runs(struct soft_nic *nic)
 		}
 		counters->packets_sent += tx->packets[i];
 		counters->bytes_sent += tx->runs[i].bytes;
+		note_sent(nic, tx->runs[i].bytes, now_ns);
 	}
 	tx_sent(tx, sent);
 	tx_settle(tx);
@@ -73,13 +114,15 @@ static bool transmit(struct soft_nic *nic, bool hold_acks, uint64_t now_ns)
 {
 	bool any = false;
 
+	apply_rate(nic);
 	for (unsigned round = 0; round < SEND_ROUNDS; round++) {
-		bool more = engine_transmit(&nic->engine, hold_acks, now_ns);
+		bool more = engine_transmit(&nic->engine, hold_acks, now_ns), went;
 
 		if (tx_empty(&nic->engine.tx))
 			break;
-		any = true;
-		if (!send_runs(nic) || !more)
+		went = send_runs(nic, now_ns);
+		any = any || went || nic->engine.tx.runs_most == 0;
+		if (!went || !more)
 			break;
 	}
 	return any;

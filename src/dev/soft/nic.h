@@ -32,6 +32,9 @@ struct soft_nic {
 	_Atomic uint32_t *link;   /* enum hf_link bits that are up: on the board, or own_link */
 	_Atomic uint32_t own_link;
 	uint32_t link_seen, switches_seen; /* by the engine */
+	_Atomic uint32_t *rate;            /* MB/s that may leave, 0: no bound; on the board, or own_rate */
+	_Atomic uint32_t own_rate;
+	uint64_t free_ns; /* with a rate: when the next run may leave */
 
 	_Atomic uint64_t last_poll_ns;  /* of the application */
 	_Atomic uint64_t polls;         /* that found their cq empty and drove the NIC */

@@ -51,8 +51,10 @@ static void look(struct soft_nic *nic)
 	sending = !tx_empty(&nic->engine.tx) || !list_empty(&nic->engine.busy_requesters) ||
 		  !list_empty(&nic->engine.busy_responders);
 	due_ns = nic->engine.deadline_ns;
+	if (sending && (nic->engine.tx.runs_most == 0 || nic->free_ns < due_ns)) /* a rate lets none leave before */
+		due_ns = nic->engine.tx.runs_most == 0 || nic->free_ns < now_ns ? now_ns : nic->free_ns;
 	pthread_mutex_unlock(&nic->lock);
-	set_due(nic, sending ? now_ns : due_ns);
+	set_due(nic, due_ns);
 }
 
 static void socket_ready(struct hf_watch *watch, unsigned ready)

@@ -55,6 +55,17 @@ static int set_link(struct hf_dev *dev, enum hf_link direction, bool up)
 	return 0;
 }
 
+static int set_rate(struct hf_dev *dev, uint32_t mb_per_s)
+{
+	struct soft_nic *nic = nic_of(dev);
+
+	atomic_store(nic->rate, mb_per_s);
+	pthread_mutex_lock(&nic->lock);
+	nic_drive(nic, NIC_DUE, hf_env_now_ns(dev->env));
+	pthread_mutex_unlock(&nic->lock);
+	return 0;
+}
+
 static void counters(struct hf_dev *dev, struct hf_dev_counters *counters_out)
 {
 	struct soft_nic *nic = nic_of(dev);
@@ -150,6 +161,7 @@ const struct hf_dev_ops soft_ops = {
 	.arm = arm,
 	.get_event = get_event,
 	.set_link = set_link,
+	.set_rate = set_rate,
 	.counters = counters,
 	.pd_alloc = objects_pd_alloc,
 	.pd_free = objects_pd_free,

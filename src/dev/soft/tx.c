@@ -8,7 +8,8 @@ static bool fits(const struct tx *tx, unsigned i, const struct hf_addr *peer, ui
 {
 	const struct hf_dgram *run = &tx->runs[i];
 
-	return !tx->closed[i] && bytes <= run->segment_bytes && run->bytes + bytes <= TX_RUN_BYTES &&
+	return !tx->closed[i] && bytes <= run->segment_bytes &&
+	       run->bytes + bytes <= (tx->bytes_most == 0 ? TX_RUN_BYTES : tx->bytes_most) &&
 	       tx->packets[i] < HF_DGRAM_MAX_SEGMENTS && hf_addr_equal(&run->peer, peer);
 }
 
@@ -29,7 +30,7 @@ uint8_t *tx_reserve(struct tx *tx, const struct hf_addr *peer, uint32_t bytes, u
 	uint8_t *at;
 
 	if (tx->count == tx->first || !fits(tx, i, peer, bytes)) {
-		if (tx->count == TX_RUNS)
+		if (tx->count == TX_RUNS || (tx->runs_most != 0 && tx->count - tx->first >= tx->runs_most))
 			return NULL;
 		i = tx->count++;
 		open_run(tx, i, peer, bytes);

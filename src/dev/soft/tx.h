@@ -22,6 +22,8 @@ struct tx {
 	uint32_t own_bytes[TX_RUNS]; /* of its memory in use */
 	bool closed[TX_RUNS];        /* its last packet was shorter than the others */
 	unsigned first, count;       /* runs [first, count) wait to be sent */
+	unsigned runs_most;          /* that wait at the same time; 0: TX_RUNS */
+	uint32_t bytes_most;         /* of a run, but for one packet; 0: TX_RUN_BYTES */
 	uint8_t *memory;             /* TX_RUNS * TX_RUN_BYTES */
 	struct iovec pieces[TX_RUNS][TX_PIECES];
 };

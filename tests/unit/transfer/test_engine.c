@@ -22,6 +22,8 @@
 #define CHUNK  (1u << 20)
 #define TASKS  512u
 
+#define SLOW_MB 10u
+
 static bool without_tcp; /* at b */
 static bool without_management;
 static unsigned permission = HF_TRANSFER_REMOTE_READ | HF_TRANSFER_REMOTE_WRITE;
@@ -476,6 +478,38 @@ static void the_page_of_the_engine_tells_of_peers_rails_and_failovers(void **sta
 	pair_http = false;
 }
 
+/* R-T17, over rails: a slow rail carries few of the bytes, and none of them fails. */
+static void a_rail_at_a_tenth_of_the_speed_gets_less_than_a_fifth_of_the_bytes(void **state)
+{
+	struct hf_transfer_counters before, after;
+	uint64_t fast, slow, begin_ns, took_ns;
+	struct fixture f;
+
+	(void)state;
+	if (strcmp(pair_kind, "shm") == 0) {
+		print_message("skipped: shm has no rate\n");
+		skip();
+	}
+	open_fixture(&f, &defaults);
+	wait_for_rails(&f);
+	assert_int_equal(hf_dev_set_rate(hf_node_dev(f.pair.a.node, 1), SLOW_MB), 0);
+	hf_transfer_counters(f.a.engine, &before);
+	begin_ns = hf_env_now_ns(hf_env_host());
+	for (unsigned i = 0; i < 40; i++) {
+		assert_int_equal(submit(&f, HF_TRANSFER_WRITE, 0, BYTES), 0);
+		settle(&f);
+	}
+	took_ns = hf_env_now_ns(hf_env_host()) - begin_ns;
+	assert_int_equal(hf_transfer_batch_status(f.batch), HF_TRANSFER_COMPLETED);
+	hf_transfer_counters(f.a.engine, &after);
+	fast = after.rail_bytes[0] - before.rail_bytes[0];
+	slow = after.rail_bytes[1] - before.rail_bytes[1];
+	assert_true(slow * 5 < fast + slow);
+	assert_true(slow <= took_ns * SLOW_MB / 1000 + CHUNK);
+	assert_int_equal(after.tcp_bytes - before.tcp_bytes, 0);
+	close_fixture(&f);
+}
+
 static void note_pause(enum log_level level, const char *line, void *context)
 {
 	(void)level;
@@ -667,6 +701,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(confirm_writes_reads_each_write_back_on_its_lane),
 		cmocka_unit_test(a_rail_to_a_peer_without_readable_memory_is_probed),
 		cmocka_unit_test(the_page_of_the_engine_tells_of_peers_rails_and_failovers),
+		cmocka_unit_test(a_rail_at_a_tenth_of_the_speed_gets_less_than_a_fifth_of_the_bytes),
 		cmocka_unit_test(requests_that_name_no_buffer_are_refused_in_words),
 		cmocka_unit_test(memory_of_a_pending_request_stays_registered),
 		cmocka_unit_test(unregister_under_load_takes_no_key_away_from_a_slice),
