@@ -79,6 +79,8 @@ static void add_outcome(struct outcome *to, const struct outcome *more)
 	to->in_doubt += more->in_doubt;
 	to->failed += more->failed;
 	to->refused += more->refused;
+	to->excluded += more->excluded;
+	to->copied += more->copied;
 }
 
 static void add(struct run_sum *sum, const struct run_result *result)

@@ -34,6 +34,7 @@ struct hf_kv_config {
 	unsigned member_count;
 	struct hf_addr listen; /* of clients of Redis; port 0: any; family AF_UNSPEC: none */
 	uint32_t store_mb;     /* memory for records; 0: 256 */
+	uint64_t lease_ns;     /* a member that is silent for so long is excluded; 0: 100 ms */
 	uint64_t replay_ns;    /* after this time a write that its coordinator does not end is replayed; 0: 50 ms */
 	uint64_t budget_ns;    /* an operation that has waited for so long is ended; 0: 5 s */
 };
@@ -120,6 +121,7 @@ struct hf_kv_status {
 	uint64_t records, keys; /* records include deleted ones */
 	uint64_t store_used_bytes, store_bytes;
 	uint64_t writes, reads, replays, refusals; /* so far; refusals: RMWs that began again */
+	uint64_t excluded, copied;                 /* how often this member was, and returned by a full copy */
 };
 void hf_kv_status(const struct hf_kv *kv, struct hf_kv_status *status_out);
 

@@ -71,7 +71,9 @@ struct kv_cluster {
 	struct registers registers[KV_REGISTERS];
 	struct linear counters[KV_COUNTERS];
 	uint64_t values; /* given out so far */
-	uint64_t node_budget_ns, op_budget_ns, replay_ns;
+	uint64_t node_budget_ns, op_budget_ns, replay_ns, lease_ns;
+	struct world_event killer; /* kills a member while all serve, and starts it again */
+	struct kv_node *killed;    /* NULL: none is */
 	bool stopping;
 };
 

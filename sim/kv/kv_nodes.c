@@ -215,8 +215,11 @@ static void configure_node(const struct kv_node *node, struct hf_node_config *co
 
 static void configure_store(const struct kv_cluster *all, struct hf_kv_config *config)
 {
-	*config = (struct hf_kv_config){
-		.member_count = all->count, .store_mb = 1, .replay_ns = all->replay_ns, .budget_ns = all->op_budget_ns};
+	*config = (struct hf_kv_config){.member_count = all->count,
+		.store_mb = 1,
+		.lease_ns = all->lease_ns,
+		.replay_ns = all->replay_ns,
+		.budget_ns = all->op_budget_ns};
 	snprintf(config->cluster, sizeof(config->cluster), "sim");
 	for (unsigned i = 0; i < all->count; i++) {
 		struct hf_kv_member *member = &config->members[i];

@@ -75,6 +75,17 @@ void kv_busy_leave(struct hf_kv *kv, struct busy *busy)
 	kv->busy_free = busy->number + 1;
 }
 
+void kv_busy_reset(struct hf_kv *kv, struct busy *busy)
+{
+	list_remove(&busy->invalid);
+	list_remove(&busy->flight);
+	free(busy->inv);
+	busy->inv = NULL;
+	busy->op = NULL;
+	busy->write = (struct kv_write){0};
+	kv_busy_leave(kv, busy);
+}
+
 void kv_busy_free_all(struct hf_kv *kv)
 {
 	for (uint32_t i = 0; i < kv->busy_count; i++) {

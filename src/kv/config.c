@@ -19,6 +19,7 @@ static const struct hf_config_key kv_keys[] = {
 		.count_offset = offsetof(struct hf_kv_config, member_count)},
 	{"listen", HF_CONFIG_ADDRESS, KV(listen)},
 	{"store_mb", HF_CONFIG_NUMBER, KV(store_mb), .min = 1, .max = 1u << 20},
+	{"lease_ms", HF_CONFIG_MILLISECONDS, KV(lease_ns)},
 	{"replay_ms", HF_CONFIG_MILLISECONDS, KV(replay_ns)},
 	{"op_budget_ms", HF_CONFIG_MILLISECONDS, KV(budget_ns)},
 };

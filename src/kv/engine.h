@@ -5,6 +5,8 @@
  *   writes.c   writes of this node: begun, acknowledged, replayed, ended; carries out what kv_step.c decides
  *   hear.c     messages of the other members
  *   busy.c     keys that wait for something
+ *   council.c  who is live: leases, suspicion, entries of the replicated log; epoch.c installs what it decided
+ *   copy.c     a full copy for a member that returns
  *
  * A turn hears messages, replays what has been INVALID for too long, answers, and sends what the links were given. */
 #ifndef HOLDFAST_KV_ENGINE_H
@@ -13,6 +15,9 @@
 #include <holdfast/kv.h>
 
 #include "base/list.h"
+#include "kv/cm.h"
+#include "kv/copy.h"
+#include "kv/council.h"
 #include "kv/kv_step.h"
 #include "kv/link.h"
 #include "kv/store.h"
@@ -67,9 +72,18 @@ struct hf_kv {
 	struct hf_env *env;
 	struct link_pool links;
 	struct store store;
-	size_t reserve; /* memory that is kept for the writes of others */
+	size_t reserve;          /* memory that is kept for the writes of others */
+	uint64_t incarnation;    /* of this process */
+	struct cm cm, installed; /* what is decided, and what this member acts on */
+	uint8_t restored[CM_STATE_BYTES];
+	size_t restored_bytes;
 	struct kv_view view;
-	uint64_t epoch;
+	uint64_t epoch; /* installed */
+	bool live;      /* others need this member's ACKs */
+	bool member;    /* and it may answer clients while it has a lease */
+	struct council council;
+	struct copy copy;
+	struct list unleased; /* struct op: wait for a lease */
 	struct busy **busy;
 	uint32_t busy_count, busy_free, busy_room; /* number + 1 of the first free one, by its entry */
 	uint32_t *busy_of;                         /* of each entry of the index: number + 1; 0: it is not busy */
@@ -88,6 +102,7 @@ struct busy *kv_busy_get(struct hf_kv *kv, uint32_t entry); /* NULL: no memory *
 struct busy *kv_busy_find(const struct hf_kv *kv, uint32_t entry);
 struct busy *kv_busy_of_write(const struct hf_kv *kv, uint64_t write); /* NULL: that write has ended */
 void kv_busy_leave(struct hf_kv *kv, struct busy *busy);               /* frees it if nothing waits any more */
+void kv_busy_reset(struct hf_kv *kv, struct busy *busy); /* nothing waits for it, whatever its record is */
 void kv_busy_free_all(struct hf_kv *kv);
 static inline uint64_t busy_write_number(const struct busy *busy)
 {
@@ -105,6 +120,13 @@ enum write_outcome { WRITE_BEGUN, WRITE_WAITS, WRITE_NO_MEMORY };
 enum write_outcome kv_writes_begin(struct hf_kv *kv, struct op *op, const struct write_content *content);
 /* Carries out a step on the key that a message names. False: the message makes no sense, or there is no memory. */
 bool kv_writes_hear(struct hf_kv *kv, unsigned from, const struct wire_message *message);
+void kv_writes_say(struct hf_kv *kv, unsigned peer, const struct wire_message *message);
+/* Another epoch: ACKs are dropped, and every INV leaves again (R-K2). */
+void kv_writes_install(struct hf_kv *kv);
+/* No write of this node is in flight any more, and no key is busy. */
+void kv_writes_forget(struct hf_kv *kv);
+/* A record as another member has it, if it is newer. False: no memory. */
+bool kv_writes_take(struct hf_kv *kv, const struct wire_message *message, enum record_state state);
 void kv_writes_resend(struct hf_kv *kv, unsigned peer); /* every INV that it has not acknowledged, in order */
 bool kv_writes_turn(struct hf_kv *kv, uint64_t now_ns); /* replays */
 uint64_t kv_writes_wake_ns(const struct hf_kv *kv);
@@ -113,13 +135,18 @@ uint64_t kv_writes_wake_ns(const struct hf_kv *kv);
 size_t kv_hear_messages(void *context, unsigned peer, const uint8_t *at, size_t bytes);
 
 /* ---- flows.c ---- */
-void kv_flows_wait(struct busy *busy, struct op *op, bool first);
-void kv_flows_wake(struct hf_kv *kv, struct busy *busy); /* the operations that wait for the key try again */
+void kv_flows_wait(struct list *waiters, struct op *op, bool first);
+void kv_flows_wake(struct hf_kv *kv, struct list *waiters); /* the operations that wait there try again */
+/* All operations end: unknown, or not begun. */
+void kv_flows_forget(struct hf_kv *kv);
 void kv_flows_finish(struct hf_kv *kv, struct op *op, enum hf_kv_result result);
 void kv_flows_begun(struct busy *busy, struct op *op); /* its write is in flight */
 bool kv_flows_turn(struct hf_kv *kv, uint64_t now_ns); /* answers; ends what waited for too long */
 uint64_t kv_flows_wake_ns(const struct hf_kv *kv);
 void kv_flows_close_all(struct hf_kv *kv);
+
+/* ---- epoch.c ---- */
+bool kv_epoch_install(struct hf_kv *kv); /* true: another epoch is installed */
 
 /* ---- change.c ---- */
 enum change_outcome { CHANGE_READ, CHANGE_WRITE, CHANGE_NO_MEMORY };

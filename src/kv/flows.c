@@ -76,23 +76,38 @@ void kv_flows_begun(struct busy *busy, struct op *op)
 	op_move(op, OP_BEGUN);
 }
 
-void kv_flows_wait(struct busy *busy, struct op *op, bool first)
+void kv_flows_wait(struct list *waiters, struct op *op, bool first)
 {
 	op_move(op, OP_WAITING);
 	list_remove(&op->in_key);
 	if (first)
-		list_push_front(&busy->waiters, &op->in_key);
+		list_push_front(waiters, &op->in_key);
 	else
-		list_push_back(&busy->waiters, &op->in_key);
+		list_push_back(waiters, &op->in_key);
 }
 
 /* ---- beginning ---- */
 
+static bool all_have_room(const struct hf_kv *kv)
+{
+	if (!kv_store_has_room(&kv->store, kv->reserve))
+		return false;
+	for (unsigned i = 0; i < kv->config.member_count; i++)
+		if ((kv->view.live & 1u << i) != 0 && (kv->council.reports[i].note & WIRE_NOTE_NO_ROOM) != 0)
+			return false;
+	return true;
+}
+
+/* HF_KV_OK: it may begin. Whatever is refused has left no trace (R-K10). */
 static enum hf_kv_result refusal(const struct hf_kv *kv, const struct op *op)
 {
-	if (!change_is_read(op->user) && op->user->kind != HF_KV_DELETE && !kv_store_has_room(&kv->store, kv->reserve))
-		return HF_KV_NO_MEMORY;
-	return HF_KV_OK;
+	if (!kv->member)
+		return HF_KV_LOADING;
+	if (change_is_read(op->user))
+		return HF_KV_OK;
+	if (__builtin_popcount(kv->view.live) < 2 && kv->config.member_count >= 2)
+		return HF_KV_NO_REPLICAS;
+	return op->user->kind == HF_KV_DELETE || all_have_room(kv) ? HF_KV_OK : HF_KV_NO_MEMORY;
 }
 
 /* One that has waited is answered at the end of the turn, and the record may be another one by then. */
@@ -148,6 +163,10 @@ static void try(struct hf_kv *kv, struct op *op)
 		kv_flows_finish(kv, op, result);
 		return;
 	}
+	if (!kv_council_has_lease(kv)) {
+		kv_flows_wait(&kv->unleased, op, false);
+		return;
+	}
 	entry = kv_store_find(&kv->store, user->key, user->key_bytes);
 	record = entry == STORE_NO_ENTRY ? NULL : kv_store_at(&kv->store, entry);
 	if (record == NULL || record_state(record) == RECORD_VALID ||
@@ -159,17 +178,17 @@ static void try(struct hf_kv *kv, struct op *op)
 	if (busy == NULL)
 		kv_flows_finish(kv, op, HF_KV_NO_MEMORY);
 	else
-		kv_flows_wait(busy, op, false);
+		kv_flows_wait(&busy->waiters, op, false);
 }
 
-void kv_flows_wake(struct hf_kv *kv, struct busy *busy)
+void kv_flows_wake(struct hf_kv *kv, struct list *waiters)
 {
-	struct list waiters;
+	struct list woken;
 
-	list_init(&waiters);
-	for (struct list *at; (at = list_pop_front(&busy->waiters)) != NULL;)
-		list_push_back(&waiters, at);
-	for (struct list *at; (at = list_pop_front(&waiters)) != NULL;) {
+	list_init(&woken);
+	for (struct list *at; (at = list_pop_front(waiters)) != NULL;)
+		list_push_back(&woken, at);
+	for (struct list *at; (at = list_pop_front(&woken)) != NULL;) {
 		struct op *op = container_of(at, struct op, in_key);
 
 		try(kv, op);
@@ -299,7 +318,19 @@ static void end_late(struct hf_kv *kv, struct op *op)
 
 	if (begun)
 		op->key->op = NULL;
-	kv_flows_finish(kv, op, begun ? HF_KV_UNKNOWN : HF_KV_TRY_AGAIN);
+	kv_flows_finish(kv, op, begun ? HF_KV_UNKNOWN : kv_council_has_lease(kv) ? HF_KV_TRY_AGAIN : HF_KV_NO_LEASE);
+}
+
+void kv_flows_forget(struct hf_kv *kv)
+{
+	while (!list_empty(&kv->ages)) {
+		struct op *op = container_of(kv->ages.next, struct op, in_age);
+		bool begun = op->state == OP_BEGUN;
+
+		if (begun)
+			op->key->op = NULL;
+		kv_flows_finish(kv, op, begun ? HF_KV_UNKNOWN : HF_KV_LOADING);
+	}
 }
 
 bool kv_flows_turn(struct hf_kv *kv, uint64_t now_ns)

@@ -15,7 +15,7 @@
 #define BUDGET_NS     5000000000ull
 #define RESERVE_SHARE 8u /* of the memory is kept for the writes of others */
 #define VERSION       1u /* of the messages */
-#define FIRST_EPOCH   1u
+#define LEASE_NS      100000000ull
 
 static uint64_t or_default(uint64_t value, uint64_t standard)
 {
@@ -37,6 +37,7 @@ static void link_down(void *context, unsigned peer)
 	struct hf_kv *kv = context;
 
 	log_info("kv: the connection to %s is lost; writes wait for it", kv->config.members[peer].name);
+	kv_copy_lost(kv, peer);
 }
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -49,7 +50,10 @@ static enum hf_poll kv_poll(struct hf_poller *poller, uint64_t now_ns)
 	struct hf_kv *kv = container_of(poller, struct hf_kv, poller);
 	bool busy = kv_link_pool_turn(&kv->links, now_ns);
 
-	busy |= kv_writes_turn(kv, now_ns);
+	busy |= kv_epoch_install(kv);
+	busy |= kv_council_turn(kv, now_ns);
+	busy |= kv->live && kv_writes_turn(kv, now_ns);
+	busy |= kv_copy_turn(kv, now_ns);
 	busy |= kv_flows_turn(kv, now_ns);
 	busy |= kv_clients_turn(kv->clients);
 	kv_link_pool_flush(&kv->links);
@@ -70,6 +74,7 @@ static bool kv_arm(struct hf_poller *poller)
 	if (kv_poll(poller, now_ns) == HF_BUSY)
 		return false;
 	wake_ns = least(least(kv_writes_wake_ns(kv), kv_flows_wake_ns(kv)), kv_link_pool_wake_ns(&kv->links));
+	wake_ns = least(wake_ns, kv_council_wake_ns(kv));
 	if (wake_ns == UINT64_MAX)
 		hf_loop_cancel_timer(kv->loop, &kv->timer);
 	else
@@ -123,13 +128,16 @@ static struct hf_kv *make(struct hf_node *node, const struct hf_kv_config *confi
 		.node = node,
 		.loop = hf_node_loop(node),
 		.env = hf_loop_env(hf_node_loop(node)),
-		.view = {.live = (1u << config->member_count) - 1, .join = FIRST_EPOCH, .self = (uint16_t)self},
-		.epoch = FIRST_EPOCH,
+		.view = {.self = (uint16_t)self},
 		.poller = {.poll = kv_poll, .arm = kv_arm},
 		.timer = {.fire = fired, .quiet = true}};
 	kv->config.store_mb = (uint32_t)or_default(config->store_mb, STORE_MB);
 	kv->config.replay_ns = or_default(config->replay_ns, REPLAY_NS);
 	kv->config.budget_ns = or_default(config->budget_ns, BUDGET_NS);
+	kv->config.lease_ns = or_default(config->lease_ns, LEASE_NS);
+	while (kv->incarnation == 0)
+		hf_env_entropy(kv->env, &kv->incarnation, sizeof(kv->incarnation));
+	list_init(&kv->unleased);
 	list_init(&kv->invalid);
 	list_init(&kv->flights);
 	list_init(&kv->flows);
@@ -170,6 +178,8 @@ int hf_kv_open(struct hf_node *node, const struct hf_kv_config *config, struct h
 	rc = open_store(kv, error);
 	if (rc == 0)
 		rc = kv_link_pool_open(&kv->links, node, &kv->config, self, hello, &owner, error);
+	if (rc == 0)
+		rc = kv_council_open(kv, error);
 	if (rc == 0 && config->listen.sa.sa_family != AF_UNSPEC)
 		rc = kv_clients_open(kv, &config->listen, &kv->clients, error);
 	if (rc != 0) {
@@ -189,6 +199,7 @@ void hf_kv_close(struct hf_kv *kv)
 	if (kv->attached)
 		hf_loop_remove_poller(kv->loop, &kv->poller);
 	hf_loop_cancel_timer(kv->loop, &kv->timer);
+	kv_council_close(kv);
 	kv_clients_close(kv->clients);
 	kv_flows_close_all(kv);
 	if (kv->links.node != NULL)
@@ -210,7 +221,7 @@ void hf_kv_status(const struct hf_kv *kv, struct hf_kv_status *status_out)
 	*status_out = kv->counters;
 	status_out->epoch = kv->epoch;
 	status_out->live = kv->view.live;
-	status_out->serving = true;
+	status_out->serving = kv->member && kv_council_has_lease(kv);
 	status_out->records = kv->store.records;
 	status_out->keys = kv->store.records - kv->store.tombstones;
 	status_out->store_used_bytes = kv->store.used;

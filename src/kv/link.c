@@ -14,7 +14,7 @@
 #define BUFFERS       (LINK_RECEIVES + LINK_SENDS)
 #define SEND_BIT      (1ull << 32) /* of a wr_id: a SEND; below it the buffer, above it the link */
 #define LINK_SHIFT    40
-#define IN_BYTES_MAX  (HF_KV_VALUE_BYTES_MAX + HF_KV_KEY_BYTES_MAX + LINK_BUFFER_BYTES)
+#define IN_BYTES_MAX  (8u << 20) /* several messages are held back while an epoch is not installed */
 #define CREDIT_BEHIND (LINK_RECEIVES / 4)
 
 static const unsigned allowed[LINK_STATES] = {
@@ -148,33 +148,47 @@ static struct hf_vqp *on_request(const struct hf_vqp_request *request, void *rep
 	return vqp;
 }
 
+static struct hf_peer *find_peer(const struct link *link)
+{
+	struct hf_peer *peer = NULL;
+
+	for (unsigned i = 0; i < link->member->control_count && peer == NULL; i++)
+		peer = hf_peer_find(link->pool->node, &link->member->control[i]);
+	return peer;
+}
+
 static bool start_connecting(struct link *link, uint64_t now_ns)
 {
 	struct link_pool *pool = link->pool;
 	uint8_t said[LINK_PRIVATE_BYTES + 1];
 	struct hf_error error = {0};
+	struct hf_peer *peer;
 
 	if (!link->connects || now_ns < link->retry_at_ns)
 		return false;
-	if (link->node_peer == NULL) {
-		if (hf_peer_connect(pool->node, link->member->control, link->member->control_count, &link->node_peer,
-			    &error) != 0) {
+	link->retry_at_ns = now_ns + RETRY_NS;
+	peer = find_peer(link);
+	if (peer == NULL) {
+		if (hf_peer_connect(pool->node, link->member->control, link->member->control_count, &peer, &error) != 0)
 			log_warn("kv: no connection to %s: %s", link->member->name, error.text);
-			link->retry_at_ns = now_ns + 50 * RETRY_NS;
-		}
 		return true;
 	}
-	if (!link->peer_is_up)
-		return false;
+	if (hf_peer_name(peer)[0] == '\0')
+		return true; /* not up yet */
+	if (strcmp(hf_peer_name(peer), link->member->name) != 0) {
+		if (pool->refusals++ == 0)
+			log_error("kv: the node at the address of %s is %s; mend the list of members",
+				link->member->name, hf_peer_name(peer));
+		return true;
+	}
 	link->vqp = make_vqp(pool);
-	link->retry_at_ns = now_ns + RETRY_NS;
 	if (link->vqp == NULL)
 		return true;
 	move(link, LINK_CONNECTING);
 	memcpy(said, pool->hello, LINK_PRIVATE_BYTES);
 	said[LINK_PRIVATE_BYTES] = (uint8_t)pool->self;
 	adopt(link, link->vqp);
-	if (hf_vqp_connect(link->vqp, link->node_peer, SERVICE, said, sizeof(said)) != 0)
+	if (hf_vqp_connect(link->vqp, peer, SERVICE, said, sizeof(said)) != 0)
 		fail(link);
 	return true;
 }
@@ -220,7 +234,8 @@ static int keep_rest(struct link *link, const uint8_t *at, size_t bytes)
 		link->in = in;
 		link->in_room = room;
 	}
-	memcpy(link->in + link->in_bytes, at, bytes);
+	if (bytes > 0)
+		memcpy(link->in + link->in_bytes, at, bytes);
 	link->in_bytes += bytes;
 	return 0;
 }
@@ -291,6 +306,16 @@ static void completed(struct link_pool *pool, const struct ibv_wc *wc)
 		link->free_sends[link->free_count++] = (uint32_t)wc->wr_id;
 }
 
+void kv_link_pool_rehear(struct link_pool *pool)
+{
+	for (unsigned i = 0; i < pool->count; i++) {
+		struct link *link = &pool->links[i];
+
+		if (link->state == LINK_UP && link->in_bytes > 0 && hear(link, NULL, 0) != 0)
+			fail(link);
+	}
+}
+
 bool kv_link_pool_turn(struct link_pool *pool, uint64_t now_ns)
 {
 	struct ibv_wc wc[POLL_MAX];
@@ -344,7 +369,7 @@ static void send_one(struct link *link)
 {
 	uint32_t number = link->free_sends[--link->free_count];
 	uint8_t *at = buffer_of(link, number);
-	size_t bytes = link_waiting(link);
+	size_t bytes = kv_link_waiting(link);
 	struct ibv_sge sge = {.addr = (uintptr_t)at, .lkey = link->pool->mr->lkey};
 	struct ibv_send_wr wr = {.wr_id = (uint64_t)link->peer << LINK_SHIFT | SEND_BIT | number,
 		.sg_list = &sge,
@@ -371,7 +396,7 @@ void kv_link_pool_flush(struct link_pool *pool)
 	for (unsigned i = 0; i < pool->count; i++) {
 		struct link *link = &pool->links[i];
 
-		while (link->state == LINK_UP && link->free_count > 0 && link_waiting(link) > 0 &&
+		while (link->state == LINK_UP && link->free_count > 0 && kv_link_waiting(link) > 0 &&
 			link->sent - link->taken_there < LINK_RECEIVES - LINK_RESERVE)
 			send_one(link);
 		if (link->state == LINK_UP && link->free_count > 0 && link->taken - link->told >= CREDIT_BEHIND &&
@@ -380,35 +405,7 @@ void kv_link_pool_flush(struct link_pool *pool)
 	}
 }
 
-/* ---- peers ---- */
-
-static void peer_up(struct hf_peer *peer, void *context)
-{
-	struct link_pool *pool = context;
-
-	for (unsigned i = 0; i < pool->count; i++) {
-		struct link *link = &pool->links[i];
-
-		if (link->node_peer != peer)
-			continue;
-		link->peer_is_up = true;
-		link->retry_at_ns = 0;
-		if (strcmp(hf_peer_name(peer), link->member->name) != 0)
-			log_error("kv: the node at the address of %s is %s; mend the list of members",
-				link->member->name, hf_peer_name(peer));
-	}
-}
-
-static void peer_down(struct hf_peer *peer, void *context)
-{
-	struct link_pool *pool = context;
-
-	for (unsigned i = 0; i < pool->count; i++)
-		if (pool->links[i].node_peer == peer) {
-			pool->links[i].node_peer = NULL; /* closed behind us; its vqp is in error */
-			pool->links[i].peer_is_up = false;
-		}
-}
+/* ---- when to look again ---- */
 
 uint64_t kv_link_pool_wake_ns(const struct link_pool *pool)
 {
@@ -417,8 +414,7 @@ uint64_t kv_link_pool_wake_ns(const struct link_pool *pool)
 	for (unsigned i = 0; i < pool->count; i++) {
 		const struct link *link = &pool->links[i];
 
-		if (i != pool->self && link->connects && link->state == LINK_DOWN && link->retry_at_ns < wake_ns &&
-			(link->node_peer == NULL || link->peer_is_up))
+		if (i != pool->self && link->connects && link->state == LINK_DOWN && link->retry_at_ns < wake_ns)
 			wake_ns = link->retry_at_ns;
 	}
 	return wake_ns;
@@ -455,17 +451,12 @@ int kv_link_pool_open(struct link_pool *pool, struct hf_node *node, const struct
 		.owner = *owner,
 		.self = self,
 		.count = config->member_count,
-		.service = {.name = SERVICE, .on_request = on_request, .context = pool},
-		.listener = {.events = {.peer_up = peer_up, .peer_down = peer_down}, .context = pool}};
+		.service = {.name = SERVICE, .on_request = on_request, .context = pool}};
 	memcpy(pool->hello, hello, LINK_PRIVATE_BYTES);
 	for (unsigned i = 0; i < pool->count; i++)
 		pool->links[i] =
 			(struct link){.pool = pool, .peer = i, .member = &config->members[i], .connects = i < self};
 	rc = open_memory(pool, error);
-	if (rc != 0)
-		return rc;
-	rc = hf_node_listen(node, &pool->listener, error);
-	pool->listening = rc == 0;
 	if (rc != 0)
 		return rc;
 	rc = hf_vqp_serve(node, &pool->service);
@@ -483,14 +474,11 @@ void kv_link_pool_close(struct link_pool *pool)
 		struct link *link = &pool->links[i];
 
 		hf_vqp_destroy(link->vqp);
-		hf_peer_close(link->node_peer);
 		free(link->out);
 		free(link->in);
 	}
 	for (unsigned i = 0; i < pool->dead_count; i++)
 		hf_vqp_destroy(pool->dead[i]);
-	if (pool->listening)
-		hf_node_unlisten(pool->node, &pool->listener);
 	if (pool->mr != NULL)
 		(void)hf_vmr_dereg(pool->mr);
 	if (pool->cq != NULL)

@@ -47,8 +47,6 @@ struct link {
 	enum link_state state;
 	const struct hf_kv_member *member;
 	bool connects;
-	struct hf_peer *node_peer; /* that this link connected to */
-	bool peer_is_up;
 	struct hf_vqp *vqp;
 	uint64_t retry_at_ns;
 	uint8_t *buffers; /* receives, then sends */
@@ -69,12 +67,11 @@ struct link_pool {
 	struct hf_vmr *mr;
 	uint8_t *memory;
 	struct hf_vqp_service service;
-	struct hf_node_listener listener;
 	struct link_owner owner;
 	struct link links[HF_KV_MEMBERS_MAX];
 	unsigned self, count;
 	uint8_t hello[LINK_PRIVATE_BYTES]; /* what both ends must agree on */
-	bool serving, listening;
+	bool serving;
 	struct hf_vqp *dead[4 * HF_KV_MEMBERS_MAX]; /* to be destroyed in the next turn */
 	unsigned dead_count;
 	uint64_t refusals;
@@ -94,7 +91,9 @@ uint64_t kv_link_pool_wake_ns(const struct link_pool *pool);
 /* Room for `bytes` of a message behind what was written; NULL: the link is not up, or there is no memory, which ends
  * the link. */
 uint8_t *kv_link_reserve(struct link *link, size_t bytes);
-static inline size_t link_waiting(const struct link *link)
+/* Those that hold back messages of an epoch that was not installed are heard again. */
+void kv_link_pool_rehear(struct link_pool *pool);
+static inline size_t kv_link_waiting(const struct link *link)
 {
 	return link->out_bytes - link->out_from;
 }

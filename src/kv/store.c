@@ -74,6 +74,15 @@ void kv_store_close(struct store *store)
 	*store = (struct store){0};
 }
 
+void kv_store_clear(struct store *store)
+{
+	memset(store->index, 0, ((size_t)store->mask + 1) * sizeof(*store->index));
+	memset(store->memory, 0, store->used);
+	memset(store->free, 0, sizeof(store->free));
+	store->used = 0;
+	store->records = store->tombstones = 0;
+}
+
 /* ---- the index ---- */
 
 static struct record *record_at(const struct store *store, uint64_t offset)

@@ -28,6 +28,7 @@ struct store {
 /* -ENOMEM with words. */
 int kv_store_open(struct store *store, struct hf_env *env, size_t bytes, struct hf_error *error);
 void kv_store_close(struct store *store);
+void kv_store_clear(struct store *store); /* no record is left */
 
 /* STORE_NO_ENTRY: there was never such a key. */
 uint32_t kv_store_find(const struct store *store, const void *key, uint32_t key_bytes);

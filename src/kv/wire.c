@@ -10,12 +10,17 @@
 
 /* What each kind carries. */
 static const struct {
-	bool key, value;
+	bool key, value, ts, note;
 } kinds[WIRE_KINDS] = {
-	[WIRE_INV] = {true, true},
-	[WIRE_ACK] = {false, false},
-	[WIRE_NACK] = {false, true},
-	[WIRE_VAL] = {true, false},
+	[WIRE_INV] = {true, true, true, false},
+	[WIRE_ACK] = {false, false, true, false},
+	[WIRE_NACK] = {false, true, true, false},
+	[WIRE_VAL] = {true, false, true, false},
+	[WIRE_ASK] = {false, false, true, true},
+	[WIRE_GRANT] = {false, false, false, false},
+	[WIRE_COPY_REQUEST] = {false, false, false, false},
+	[WIRE_COPY_RECORD] = {true, true, true, true},
+	[WIRE_COPY_END] = {false, false, false, false},
 };
 
 void kv_wire_write(const struct wire_message *message, uint8_t *at)
@@ -29,7 +34,7 @@ void kv_wire_write(const struct wire_message *message, uint8_t *at)
 	put_le32(at + 24, message->ts.join);
 	put_le32(at + 28, message->key_bytes);
 	put_le32(at + 32, message->value_bytes);
-	put_le32(at + 36, 0);
+	put_le32(at + 36, message->note);
 	put_le64(at + 40, message->write);
 	if (message->key_bytes > 0)
 		memcpy(at + WIRE_HEAD_BYTES, message->key, message->key_bytes);
@@ -42,9 +47,9 @@ static bool is_right(const struct wire_message *message, uint32_t bytes, unsigne
 	bool tombstone = (message->flags & RECORD_TOMBSTONE) != 0;
 
 	return kind < WIRE_KINDS && (message->flags & ~FLAGS) == 0 && message->ts.node < HF_KV_MEMBERS_MAX &&
-	       message->ts.version != 0 && message->key_bytes <= HF_KV_KEY_BYTES_MAX &&
-	       message->value_bytes <= HF_KV_VALUE_BYTES_MAX && bytes == kv_wire_bytes(message) &&
-	       (message->key_bytes > 0) == kinds[kind].key &&
+	       (message->ts.version != 0) == kinds[kind].ts && (message->note == 0 || kinds[kind].note) &&
+	       message->key_bytes <= HF_KV_KEY_BYTES_MAX && message->value_bytes <= HF_KV_VALUE_BYTES_MAX &&
+	       bytes == kv_wire_bytes(message) && (message->key_bytes > 0) == kinds[kind].key &&
 	       (message->value_bytes == 0 || (kinds[kind].value && !tombstone));
 }
 
@@ -62,10 +67,11 @@ enum wire_outcome kv_wire_read(const uint8_t *at, size_t bytes, struct wire_mess
 		.ts = {.version = get_le64(at + 16), .join = get_le32(at + 24), .node = get_le16(at + 6)},
 		.key_bytes = get_le32(at + 28),
 		.value_bytes = get_le32(at + 32),
+		.note = get_le32(at + 36),
 		.write = get_le64(at + 40),
 		.key = at + WIRE_HEAD_BYTES};
 	message_out->value = message_out->key + message_out->key_bytes;
-	if (!is_right(message_out, length, at[4]) || get_le32(at + 36) != 0)
+	if (!is_right(message_out, length, at[4]))
 		return WIRE_WRONG;
 	*used_out = length;
 	return bytes < length ? WIRE_MORE : WIRE_WHOLE;

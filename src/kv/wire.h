@@ -3,7 +3,7 @@
  *
  * Message, little-endian:
  *    0 u32 bytes of all of it   4 u8 kind   5 u8 flags (enum record_flag)   6 u16 node of the timestamp
- *    8 u64 epoch               16 u64 version   24 u32 join   28 u32 key_bytes   32 u32 value_bytes   36 u32 zero
+ *    8 u64 epoch               16 u64 version   24 u32 join   28 u32 key_bytes   32 u32 value_bytes   36 u32 note
  *   40 u64 write: the coordinator's number for it, which ACK and NACK give back
  *   48 key, value
  *
@@ -23,14 +23,28 @@ enum wire_kind {
 	WIRE_ACK,  /* no key, no value */
 	WIRE_NACK, /* timestamp, flags and value of the newer record; no key */
 	WIRE_VAL,  /* no value */
+	/* Each lease / 10 to every other member: a heartbeat, and the request for a lease, which the leader answers.
+	 * `write` is when it was sent. */
+	WIRE_ASK,
+	WIRE_GRANT, /* `write` of the ASK comes back */
+	/* A full copy: `write` is the number of the request. The record's state is in `note`. */
+	WIRE_COPY_REQUEST,
+	WIRE_COPY_RECORD,
+	WIRE_COPY_END,
 	WIRE_KINDS,
 };
+
+/* note of an ASK: the members that the sender cannot reach, as bits, and these. */
+#define WIRE_NOTE_COPIED   (1u << 16) /* a shadow has all that it was to get */
+#define WIRE_NOTE_NO_ROOM  (1u << 17) /* it has no room for further records */
+#define WIRE_NOTE_SUSPECTS 0xffu
 
 struct wire_message {
 	enum wire_kind kind;
 	uint8_t flags;
+	uint32_t note;
 	uint64_t epoch, write;
-	struct record_ts ts;
+	struct record_ts ts; /* ASK: ts.version is the incarnation */
 	const uint8_t *key, *value;
 	uint32_t key_bytes, value_bytes;
 };

@@ -26,7 +26,7 @@ static void invalid_since(struct hf_kv *kv, struct busy *busy)
 
 /* ---- saying ---- */
 
-static void say(struct hf_kv *kv, unsigned peer, const struct wire_message *message)
+void kv_writes_say(struct hf_kv *kv, unsigned peer, const struct wire_message *message)
 {
 	uint8_t *at = kv_link_reserve(&kv->links.links[peer], kv_wire_bytes(message));
 
@@ -38,7 +38,7 @@ static void say_all(struct hf_kv *kv, const struct wire_message *message)
 {
 	for (unsigned i = 0; i < kv->config.member_count; i++)
 		if (i != kv->view.self && (kv->view.live & 1u << i) != 0)
-			say(kv, i, message);
+			kv_writes_say(kv, i, message);
 }
 
 static void say_inv(struct hf_kv *kv, struct busy *busy, unsigned peer)
@@ -102,7 +102,7 @@ static void end_write(struct hf_kv *kv, struct busy *busy, const struct kv_actio
 	} else {
 		ensure(actions->refused);
 		kv->counters.refusals++;
-		kv_flows_wait(busy, op, true);
+		kv_flows_wait(&busy->waiters, op, true);
 	}
 }
 
@@ -125,7 +125,7 @@ static void carry_out(
 	if (ended)
 		end_write(kv, busy, actions);
 	if (ended || actions->readable)
-		kv_flows_wake(kv, busy);
+		kv_flows_wake(kv, &busy->waiters);
 	kv_busy_leave(kv, busy);
 }
 
@@ -179,13 +179,13 @@ enum write_outcome kv_writes_begin(struct hf_kv *kv, struct op *op, const struct
 	if (busy == NULL)
 		return WRITE_NO_MEMORY;
 	if (busy->write.state != KV_WRITE_NONE) {
-		kv_flows_wait(busy, op, false);
+		kv_flows_wait(&busy->waiters, op, false);
 		return WRITE_WAITS;
 	}
 	known = known_of(kv_store_at(&kv->store, busy->entry));
 	kv_step(&kv->view, &known, &busy->write, &event, &actions);
 	if (actions.wait) {
-		kv_flows_wait(busy, op, false);
+		kv_flows_wait(&busy->waiters, op, false);
 		return WRITE_WAITS;
 	}
 	put.ts = known.ts;
@@ -258,6 +258,34 @@ void kv_writes_resend(struct hf_kv *kv, unsigned peer)
 	}
 }
 
+void kv_writes_install(struct hf_kv *kv)
+{
+	list_for_each_safe (at, &kv->flights)
+		step(kv, container_of(at, struct busy, flight), &(struct kv_event){.kind = KV_EVENT_INSTALL});
+}
+
+/* Its own write and its replay are nobody's any more. */
+static void forget_record(struct hf_kv *kv, const struct busy *busy)
+{
+	struct record *record = kv_store_at(&kv->store, busy->entry);
+
+	if (record_state(record) != RECORD_VALID)
+		kv_store_set_state(record, RECORD_INVALID);
+}
+
+void kv_writes_forget(struct hf_kv *kv)
+{
+	for (uint32_t i = 0; i < kv->busy_count; i++) {
+		struct busy *busy = kv->busy[i];
+
+		if (!busy->used)
+			continue;
+		ensure(list_empty(&busy->waiters));
+		forget_record(kv, busy);
+		kv_busy_reset(kv, busy);
+	}
+}
+
 /* ---- writes of others ---- */
 
 static void answer(struct hf_kv *kv, unsigned from, const struct wire_message *message,
@@ -275,7 +303,7 @@ static void answer(struct hf_kv *kv, unsigned from, const struct wire_message *m
 		reply.value_bytes = record->value_bytes;
 	}
 	if (actions->ack || actions->nack)
-		say(kv, from, &reply);
+		kv_writes_say(kv, from, &reply);
 }
 
 static bool hear_inv(struct hf_kv *kv, unsigned from, const struct wire_message *message)
@@ -308,6 +336,39 @@ static bool hear_inv(struct hf_kv *kv, unsigned from, const struct wire_message 
 		busy->write = write;
 		carry_out(kv, busy, &known, &actions);
 	}
+	return true;
+}
+
+bool kv_writes_take(struct hf_kv *kv, const struct wire_message *message, enum record_state state)
+{
+	uint32_t entry = kv_store_find(&kv->store, message->key, message->key_bytes);
+	struct store_content content = {.key = message->key,
+		.key_bytes = message->key_bytes,
+		.value = message->value,
+		.value_bytes = message->value_bytes,
+		.ts = message->ts,
+		.flags = message->flags};
+	struct busy *busy;
+
+	if (entry != STORE_NO_ENTRY && record_compare(record_ts(kv_store_at(&kv->store, entry)), message->ts) >= 0)
+		return true;
+	entry = kv_store_put(&kv->store, &content, state);
+	busy = entry == STORE_NO_ENTRY ? NULL : kv_busy_get(kv, entry);
+	if (busy == NULL) {
+		log_error("kv: no memory for the records of the others; raise store_mb, and start again");
+		return false;
+	}
+	if (busy->write.state != KV_WRITE_NONE) { /* a replay of an older one: a shadow begins no write */
+		list_remove(&busy->flight);
+		free(busy->inv);
+		busy->inv = NULL;
+		busy->write = (struct kv_write){0};
+	}
+	if (state == RECORD_INVALID)
+		invalid_since(kv, busy);
+	else
+		list_remove(&busy->invalid);
+	kv_busy_leave(kv, busy);
 	return true;
 }
 
@@ -352,7 +413,7 @@ bool kv_writes_hear(struct hf_kv *kv, unsigned from, const struct wire_message *
 		hear_val(kv, message);
 		return true;
 	}
-	if (message->epoch != kv->epoch || (kv->view.live & 1u << from) == 0)
+	if (message->epoch != kv->epoch || !kv->live || (kv->view.live & 1u << from) == 0)
 		return true; /* of another epoch (R-K1) */
 	if (message->kind == WIRE_INV)
 		return hear_inv(kv, from, message);

@@ -92,6 +92,25 @@ def member_with_another_list_is_refused(directory):
         cluster.wait("a refusal", lambda: any("give all members the same" in cluster.log(i) for i in (0, 1)))
 
 
+def writes_go_on_without_a_killed_member_and_it_returns_with_all(directory):
+    with Cluster(directory, KIND) as cluster:
+        clients = [cluster.client(i) for i in range(3)]
+        for i in range(50):
+            assert clients[i % 3].ask("SET", f"before{i}", i) == "+OK"
+        cluster.kill(2)
+        for i in range(50):
+            assert clients[i % 2].ask("SET", f"after{i}", i) == "+OK"
+            assert clients[i % 2].ask("INCR", "counter") == i + 1
+        cluster.start(2)
+        cluster.wait_serving(2)
+        returned = cluster.client(2)
+        for i in range(50):
+            assert returned.ask("GET", f"before{i}") == b"%d" % i
+            assert returned.ask("GET", f"after{i}") == b"%d" % i
+        assert returned.ask("INCR", "counter") == 51
+        cluster.wait("equal members", lambda: len(set(cluster.digests())) == 1)
+
+
 def programs_of_redis_run_unchanged(directory):
     if shutil.which("redis-cli") is None or shutil.which("redis-benchmark") is None:
         raise program.Skip("redis-tools is not installed (scripts/packages.txt names it)")

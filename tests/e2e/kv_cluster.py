@@ -70,7 +70,7 @@ class Cluster:
     def write(self, i, members, settings):
         rails = [{"name": f"r{rail}", "kind": self.kind, "control": f"{host}:18700"}
                  | ({"address": host} if self.kind == "soft" else {}) for rail, host in enumerate(self.hosts[i])]
-        kv = {"cluster": "test", "store_mb": 32, "members": members, "listen": f"{self.hosts[i][0]}:7600"} | settings
+        kv = {"cluster": "test", "store_mb": 32, "lease_ms": 1000, "members": members, "listen": f"{self.hosts[i][0]}:7600"} | settings
         self.path(i).write_text(json.dumps({"name": f"n{i}", "fabric": self.fabric, "rails": rails, "kv": kv}))
 
     def path(self, i):
@@ -105,15 +105,30 @@ class Cluster:
     def wait(self, what, condition):
         until = time.monotonic() + LIMIT_S
         while not condition():
+            time.sleep(0.02)
             assert time.monotonic() < until, f"{what}: not within {LIMIT_S} s\n" + \
                 "\n".join(self.log(i) for i in range(self.count))
 
     def digests(self):
         return [self.client(i).ask("HFDIGEST") for i in range(self.count) if self.processes[i]]
 
+    def serves(self, i):
+        try:
+            client = self.client(i)
+        except OSError:
+            return False
+        answer = client.ask("GET", "anything")
+        client.close()
+        return not isinstance(answer, str)
+
+    def wait_serving(self, i):
+        self.wait(f"n{i} serves", lambda: self.serves(i))
+
     def __enter__(self):
         for i in range(self.count):
             self.start(i)
+        for i in range(self.count):
+            self.wait_serving(i)
         return self
 
     def __exit__(self, *_):

@@ -1,0 +1,45 @@
+/* copy.h - a full copy: a shadow with nothing gets every record from its buddy, a member that has installed its epoch.
+ *
+ *   shadow                                   buddy
+ *     | COPY_REQUEST{epoch} ------------------> walks its index
+ *     | <----- COPY_RECORD{ts, state, key, value} ...
+ *     | <----------------------------- COPY_END
+ *
+ * Writes of the epoch reach the shadow as INVs meanwhile, and go before the copy (R-K20): the newer timestamp wins.
+ * What the buddy has INVALID is INVALID here too, and is replayed (R-K12). 
+ * When the buddy or the link to it is lost, another
+ * one begins anew. Owned by the kv's loop. */
+#ifndef HOLDFAST_KV_COPY_H
+#define HOLDFAST_KV_COPY_H
+
+#include <holdfast/kv.h>
+
+#include "kv/wire.h"
+
+#define COPY_TURN_BYTES (64u << 10) /* that wait for the shadow's link */
+#define COPY_SILENT_NS  1000000000ull
+
+struct hf_kv;
+
+struct copy_donor {
+	bool active;
+	uint64_t number; /* of the request */
+	uint32_t cursor; /* the next entry of the index */
+};
+
+struct copy {
+	bool wanted, active, done; /* done: all that the buddy had is here */
+	unsigned buddy;
+	uint64_t number, heard_ns;
+	uint64_t records;
+	struct copy_donor donors[HF_KV_MEMBERS_MAX]; /* for each shadow */
+};
+
+void kv_copy_begin(struct hf_kv *kv);               /* this node was admitted */
+void kv_copy_forget(struct hf_kv *kv);              /* it was excluded */
+void kv_copy_installed(struct hf_kv *kv);           /* another epoch */
+void kv_copy_lost(struct hf_kv *kv, unsigned peer); /* the link to it */
+bool kv_copy_turn(struct hf_kv *kv, uint64_t now_ns);
+bool kv_copy_hear(struct hf_kv *kv, unsigned from, const struct wire_message *message); /* false: no memory */
+
+#endif

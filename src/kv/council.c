@@ -1,0 +1,416 @@
+#include "kv/council.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/ensure.h"
+#include "base/log.h"
+#include "kv/engine.h"
+
+#define MS_NS 1000000ull
+
+/* ---- the state machine on the log ---- */
+
+static uint32_t apply(void *context, const struct hf_smr_applied *request, void *result)
+{
+	struct hf_kv *kv = context;
+	struct cm_entry entry;
+
+	(void)result;
+	if (kv_cm_read(request->data, request->bytes, &entry) && kv_cm_step(&kv->cm, &entry))
+		kv->council.decided_ns = hf_loop_now_ns(kv->loop);
+	return 0;
+}
+
+struct snapshot {
+	uint8_t bytes[CM_STATE_BYTES];
+	size_t read;
+};
+
+static int snapshot_open(void *context, void **snapshot_out)
+{
+	struct hf_kv *kv = context;
+	struct snapshot *snapshot = calloc(1, sizeof(*snapshot));
+
+	if (snapshot == NULL)
+		return -ENOMEM;
+	kv_cm_save(&kv->cm, snapshot->bytes);
+	*snapshot_out = snapshot;
+	return 0;
+}
+
+static ssize_t snapshot_read(void *context, void *opened, void *data, size_t bytes)
+{
+	struct snapshot *snapshot = opened;
+	size_t left = CM_STATE_BYTES - snapshot->read;
+
+	(void)context;
+	if (bytes > left)
+		bytes = left;
+	memcpy(data, snapshot->bytes + snapshot->read, bytes);
+	snapshot->read += bytes;
+	return (ssize_t)bytes;
+}
+
+static void snapshot_close(void *context, void *snapshot)
+{
+	(void)context;
+	free(snapshot);
+}
+
+static int restore_open(void *context)
+{
+	struct hf_kv *kv = context;
+
+	kv->restored_bytes = 0;
+	return 0;
+}
+
+static int restore_write(void *context, const void *data, size_t bytes)
+{
+	struct hf_kv *kv = context;
+
+	if (bytes > CM_STATE_BYTES - kv->restored_bytes)
+		return -EPROTO;
+	memcpy(kv->restored + kv->restored_bytes, data, bytes);
+	kv->restored_bytes += bytes;
+	return 0;
+}
+
+static int restore_close(void *context, bool whole)
+{
+	struct hf_kv *kv = context;
+
+	if (whole && !kv_cm_load(kv->restored, kv->restored_bytes, &kv->cm))
+		return -EPROTO;
+	return 0;
+}
+
+static void event(void *context, const struct hf_smr_event *happened)
+{
+	struct hf_kv *kv = context;
+	struct council *council = &kv->council;
+
+	if (happened->kind == HF_SMR_LEADING) {
+		council->leads = true;
+		council->led_ns = happened->granted_ns;
+		council->decided_ns = hf_loop_now_ns(kv->loop);
+		memset(council->granted_ns, 0, sizeof(council->granted_ns));
+		log_info("kv: %s decides who is a member", kv->config.members[kv->view.self].name);
+	} else if (happened->kind == HF_SMR_FOLLOWING) {
+		council->leads = false;
+	} else if (happened->kind == HF_SMR_FAILED || happened->kind == HF_SMR_REMOVED) {
+		council->leads = false;
+		log_error("kv: the log of the members cannot go on here: %s; start this member again",
+			happened->reason == NULL ? "another process took its place" : happened->reason);
+	}
+}
+
+/* ---- what is known of the others ---- */
+
+static bool is_fresh(const struct hf_kv *kv, unsigned node, uint64_t now_ns)
+{
+	const struct council_report *report = &kv->council.reports[node];
+
+	return report->heard && now_ns < report->heard_ns + kv->council.suspect_ns;
+}
+
+static uint32_t unheard(const struct hf_kv *kv, uint64_t now_ns)
+{
+	uint32_t bits = 0;
+
+	for (unsigned i = 0; i < kv->config.member_count; i++)
+		if (i != kv->view.self && !is_fresh(kv, i, now_ns))
+			bits |= 1u << i;
+	return bits;
+}
+
+/* How many of the live members cannot reach it. */
+static unsigned suspicions(const struct hf_kv *kv, unsigned node, uint64_t now_ns)
+{
+	uint32_t live = kv_cm_live(&kv->cm);
+	unsigned votes = 0;
+
+	for (unsigned i = 0; i < kv->config.member_count; i++)
+		if (i != node && (live & 1u << i) != 0 && is_fresh(kv, i, now_ns) &&
+			(kv->council.reports[i].note & 1u << node) != 0)
+			votes++;
+	return votes;
+}
+
+/* A process that was replaced is given up by all; one that does not follow the log too, for it acknowledges nothing. */
+static unsigned votes_against(const struct hf_kv *kv, unsigned node, uint64_t now_ns)
+{
+	const struct council_report *report = &kv->council.reports[node];
+
+	if (is_fresh(kv, node, now_ns) &&
+		(report->incarnation != kv->cm.nodes[node].incarnation ||
+			(report->epoch < kv->cm.epoch &&
+				now_ns > kv->council.decided_ns + COUNCIL_INSTALL_LEASES * kv->council.lease_ns)))
+		return HF_KV_MEMBERS_MAX;
+	return suspicions(kv, node, now_ns);
+}
+
+/* The live member to be excluded next; -1: none. */
+static int find_lost(const struct hf_kv *kv, uint64_t now_ns)
+{
+	uint32_t live = kv_cm_live(&kv->cm);
+	unsigned most = 0;
+	int lost = -1;
+
+	for (unsigned i = 0; i < kv->config.member_count; i++) {
+		unsigned votes = (live & 1u << i) == 0 ? 0 : votes_against(kv, i, now_ns);
+
+		if (votes > 0 && votes >= most) {
+			most = votes;
+			lost = (int)i;
+		}
+	}
+	return lost;
+}
+
+/* ---- leases ---- */
+
+bool kv_council_has_lease(const struct hf_kv *kv)
+{
+	return hf_env_boot_ns(kv->env) < kv->council.lease_until_ns;
+}
+
+static void take_grant(struct hf_kv *kv, uint64_t asked_ns)
+{
+	uint64_t until_ns = asked_ns + kv->council.lease_ns;
+
+	if (until_ns > kv->council.lease_until_ns)
+		kv->council.lease_until_ns = until_ns;
+	kv_flows_wake(kv, &kv->unleased);
+}
+
+static void grant(struct hf_kv *kv, unsigned node, uint64_t asked_ns)
+{
+	struct wire_message message = {.kind = WIRE_GRANT, .epoch = kv->epoch, .write = asked_ns};
+	const struct council_report *report = &kv->council.reports[node];
+	const struct cm_node *known = &kv->cm.nodes[node];
+
+	if (known->state == CM_ABSENT || known->incarnation != report->incarnation ||
+		find_lost(kv, hf_loop_now_ns(kv->loop)) == (int)node)
+		return;
+	kv->council.granted_ns[node] = hf_env_boot_ns(kv->env);
+	if (node == kv->view.self)
+		take_grant(kv, asked_ns);
+	else
+		kv_writes_say(kv, node, &message);
+}
+
+static void confirmed(struct hf_smr_call *call)
+{
+	struct hf_kv *kv = container_of(call, struct hf_kv, council.confirm);
+	struct council *council = &kv->council;
+
+	council->confirming = false;
+	for (unsigned i = 0; i < kv->config.member_count; i++) {
+		uint64_t asked_ns = council->granting_ns[i];
+
+		council->granting_ns[i] = 0;
+		if (asked_ns != 0 && call->outcome == HF_SMR_DECIDED && council->leads)
+			grant(kv, i, asked_ns);
+	}
+}
+
+/* The read begins now, after the requests that it stands for came. */
+static bool confirm(struct hf_kv *kv)
+{
+	struct council *council = &kv->council;
+	bool some = false;
+
+	if (!council->leads || council->confirming)
+		return false;
+	for (unsigned i = 0; i < kv->config.member_count; i++)
+		some |= council->asked_ns[i] != 0;
+	if (!some)
+		return false;
+	council->confirm.done = confirmed;
+	if (hf_smr_read(council->smr, &council->confirm) != 0)
+		return false;
+	memcpy(council->granting_ns, council->asked_ns, sizeof(council->granting_ns));
+	memset(council->asked_ns, 0, sizeof(council->asked_ns));
+	council->confirming = true;
+	return true;
+}
+
+static void ask(struct hf_kv *kv, uint64_t now_ns)
+{
+	struct wire_message message = {.kind = WIRE_ASK,
+		.epoch = kv->epoch,
+		.write = hf_env_boot_ns(kv->env),
+		.note = unheard(kv, now_ns),
+		.ts = {.version = kv->incarnation, .node = kv->view.self}};
+
+	if (kv->copy.done)
+		message.note |= WIRE_NOTE_COPIED;
+	if (!kv_store_has_room(&kv->store, kv->reserve))
+		message.note |= WIRE_NOTE_NO_ROOM;
+	for (unsigned i = 0; i < kv->config.member_count; i++)
+		if (i != kv->view.self)
+			kv_writes_say(kv, i, &message);
+	kv_council_hear(kv, kv->view.self, &message);
+}
+
+void kv_council_hear(struct hf_kv *kv, unsigned from, const struct wire_message *message)
+{
+	struct council *council = &kv->council;
+
+	if (message->kind == WIRE_GRANT) {
+		take_grant(kv, message->write);
+		return;
+	}
+	council->reports[from] = (struct council_report){.heard = true,
+		.heard_ns = hf_loop_now_ns(kv->loop),
+		.incarnation = message->ts.version,
+		.epoch = message->epoch,
+		.note = message->note};
+	if (council->leads)
+		council->asked_ns[from] = message->write;
+}
+
+/* ---- deciding ---- */
+
+static bool lease_is_over(const struct hf_kv *kv, unsigned node)
+{
+	const struct council *council = &kv->council;
+	uint64_t since_ns = council->granted_ns[node];
+	uint64_t wait_ns = council->lease_ns + council->lease_ns * 2 * COUNCIL_CLOCKS_PPM / 1000000 + MS_NS;
+
+	if (since_ns < council->led_ns)
+		since_ns = council->led_ns;
+	return hf_env_boot_ns(kv->env) > since_ns + wait_ns;
+}
+
+static bool make_cold(const struct hf_kv *kv, uint64_t now_ns, struct cm_entry *entry)
+{
+	for (unsigned i = 0; i < kv->config.member_count; i++) {
+		if (!is_fresh(kv, i, now_ns))
+			return false;
+		entry->incarnation[i] = kv->council.reports[i].incarnation;
+		entry->present |= (uint8_t)(1u << i);
+	}
+	entry->kind = CM_COLD;
+	return true;
+}
+
+static bool is_reached(const struct hf_kv *kv, unsigned node, uint64_t now_ns)
+{
+	return is_fresh(kv, node, now_ns) && suspicions(kv, node, now_ns) == 0;
+}
+
+/* What is to be decided next; false: nothing. */
+static bool make_entry(const struct hf_kv *kv, uint64_t now_ns, struct cm_entry *entry)
+{
+	int lost = find_lost(kv, now_ns);
+
+	*entry = (struct cm_entry){.epoch = kv->cm.epoch};
+	if (kv->cm.epoch == 0)
+		return make_cold(kv, now_ns, entry);
+	if (lost >= 0 && lease_is_over(kv, (unsigned)lost)) {
+		entry->kind = CM_EXCLUDE;
+		entry->node = (uint8_t)lost;
+		entry->incarnation[lost] = kv->cm.nodes[lost].incarnation;
+		return true;
+	}
+	for (unsigned i = 0; i < kv->config.member_count; i++) {
+		const struct council_report *report = &kv->council.reports[i];
+		const struct cm_node *node = &kv->cm.nodes[i];
+
+		if (!is_reached(kv, i, now_ns) || node->state == CM_MEMBER)
+			continue;
+		if (node->state == CM_ABSENT && report->epoch != kv->cm.epoch)
+			continue; /* it does not follow the log yet, and would acknowledge nothing */
+		if (node->state == CM_SHADOW && ((report->note & WIRE_NOTE_COPIED) == 0 || report->epoch < node->join))
+			continue;
+		entry->kind = node->state == CM_ABSENT ? CM_ADMIT : CM_PROMOTE;
+		entry->node = (uint8_t)i;
+		entry->incarnation[i] = report->incarnation;
+		return true;
+	}
+	return false;
+}
+
+static void proposed(struct hf_smr_call *call)
+{
+	struct hf_kv *kv = container_of(call, struct hf_kv, council.propose);
+
+	kv->council.proposing = false; /* whatever became of it: the next one is conditional on what is decided */
+}
+
+static bool propose(struct hf_kv *kv, uint64_t now_ns)
+{
+	struct council *council = &kv->council;
+	struct cm_entry entry;
+
+	if (!council->leads || council->proposing || !make_entry(kv, now_ns, &entry))
+		return false;
+	kv_cm_write(&entry, council->entry);
+	council->propose =
+		(struct hf_smr_call){.done = proposed, .data = council->entry, .bytes = sizeof(council->entry)};
+	council->proposing = hf_smr_propose(council->smr, &council->propose) == 0;
+	return council->proposing;
+}
+
+/* ---- turns ---- */
+
+bool kv_council_turn(struct hf_kv *kv, uint64_t now_ns)
+{
+	struct council *council = &kv->council;
+	bool some = false;
+
+	if (now_ns >= council->next_ask_ns) {
+		ask(kv, now_ns);
+		council->next_ask_ns = now_ns + council->lease_ns / COUNCIL_ASKS;
+		some = propose(kv, now_ns);
+	}
+	return confirm(kv) || some;
+}
+
+uint64_t kv_council_wake_ns(const struct hf_kv *kv)
+{
+	return kv->council.next_ask_ns;
+}
+
+/* ---- opening ---- */
+
+int kv_council_open(struct hf_kv *kv, struct hf_error *error)
+{
+	static const struct hf_smr_app app = {.apply = apply,
+		.snapshot_open = snapshot_open,
+		.snapshot_read = snapshot_read,
+		.snapshot_close = snapshot_close,
+		.restore_open = restore_open,
+		.restore_write = restore_write,
+		.restore_close = restore_close,
+		.event = event};
+	struct hf_smr_member members[HF_KV_MEMBERS_MAX] = {0};
+	struct hf_smr_config config = {.cluster = kv->config.cluster,
+		.id = (uint8_t)kv->view.self,
+		.members = members,
+		.member_count = kv->config.member_count,
+		.preset = HF_SMR_CALM};
+
+	kv->council.lease_ns = kv->config.lease_ns;
+	kv->council.suspect_ns = kv->config.lease_ns / COUNCIL_SUSPECT_PART;
+	for (unsigned i = 0; i < kv->config.member_count; i++) {
+		const struct hf_kv_member *member = &kv->config.members[i];
+
+		members[i].id = (uint8_t)i;
+		memcpy(members[i].name, member->name, sizeof(members[i].name));
+		members[i].address_count =
+			member->control_count < HF_SMR_ADDRESSES_MAX ? member->control_count : HF_SMR_ADDRESSES_MAX;
+		memcpy(members[i].addresses, member->control, members[i].address_count * sizeof(struct hf_addr));
+	}
+	return hf_smr_start(kv->node, &config, &app, kv, &kv->council.smr, error);
+}
+
+void kv_council_close(struct hf_kv *kv)
+{
+	hf_smr_stop(kv->council.smr);
+	kv->council.smr = NULL;
+}

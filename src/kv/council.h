@@ -1,0 +1,62 @@
+/* council.h - who is live and for how long: the configuration manager on a replicated log, leases, suspicion.
+ *
+ * Each lease / 10 a member says ASK to all others: a heartbeat that names those it does not hear, and the request for a
+ * lease. The leader of the log makes sure that it leads, by a read that begins after the request came, and grants the
+ * lease from when the ASK was sent. Only while that lasts does a member answer reads and start writes.
+ *
+ * The leader decides by what it heard last, one entry at a time. It excludes the member that most others cannot reach,
+ * of several the one with the higher place in the list; it stops granting to it, and proposes so only when the lease
+ * must be over by any clock, counted from its last grant and from its own takeover (R-K21). A member that comes back
+ * joins as a shadow, with another incarnation or the same. Owned by the kv's loop. */
+#ifndef HOLDFAST_KV_COUNCIL_H
+#define HOLDFAST_KV_COUNCIL_H
+
+#include <holdfast/smr.h>
+
+#include "kv/cm.h"
+#include "kv/wire.h"
+
+#define COUNCIL_ASKS           10u   /* in the time of a lease */
+#define COUNCIL_INSTALL_LEASES 3u    /* an epoch is installed within so many */
+#define COUNCIL_CLOCKS_PPM     1000u /* by which two clocks differ at most */
+#define COUNCIL_SUSPECT_PART   2u    /* of the lease without a word, and a member is suspected */
+
+/* What a member said last. */
+struct council_report {
+	uint64_t heard_ns; /* by the loop's clock; 0: never */
+	uint64_t incarnation, epoch;
+	uint32_t note;
+	bool heard;
+};
+
+struct council {
+	struct hf_smr *smr;
+	uint64_t lease_ns, suspect_ns;
+	uint64_t next_ask_ns;
+	struct council_report reports[HF_KV_MEMBERS_MAX];
+	/* This member's lease, by its own hf_env_boot_ns. */
+	uint64_t lease_until_ns;
+	/* While this member leads. */
+	bool leads;
+	uint64_t led_ns;                        /* since when nobody else can have granted */
+	uint64_t decided_ns;                    /* the last epoch, by the loop's clock */
+	uint64_t granted_ns[HF_KV_MEMBERS_MAX]; /* the last grant of each */
+	uint64_t asked_ns[HF_KV_MEMBERS_MAX];   /* sending times of requests that are not answered; 0: none */
+	uint64_t granting_ns[HF_KV_MEMBERS_MAX];
+	struct hf_smr_call confirm, propose;
+	bool confirming, proposing;
+	uint8_t entry[CM_ENTRY_BYTES];
+};
+
+struct hf_kv;
+
+int kv_council_open(struct hf_kv *kv, struct hf_error *error);
+void kv_council_close(struct hf_kv *kv);
+/* True: there was something to do. */
+bool kv_council_turn(struct hf_kv *kv, uint64_t now_ns);
+uint64_t kv_council_wake_ns(const struct hf_kv *kv);
+void kv_council_hear(struct hf_kv *kv, unsigned from, const struct wire_message *message);
+/* Reads the clock: what comes now is judged by now (R-K22). */
+bool kv_council_has_lease(const struct hf_kv *kv);
+
+#endif

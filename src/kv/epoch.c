@@ -1,0 +1,54 @@
+/* Installing an epoch: what the log of the members has decided becomes what this one acts on. */
+#include <inttypes.h>
+
+#include "base/log.h"
+#include "kv/engine.h"
+
+static const char *const state_names[CM_NODE_STATES] = {"absent", "a shadow", "a member"};
+
+/* All that this node had begun is forgotten: the others go on without it. */
+static void leave(struct hf_kv *kv)
+{
+	kv->counters.excluded++;
+	log_warn("kv: %s was excluded from its cluster; it joins again", kv->config.members[kv->view.self].name);
+	kv_flows_forget(kv);
+	kv_writes_forget(kv);
+	kv_copy_forget(kv);
+}
+
+static void enter(struct hf_kv *kv)
+{
+	if (kv->installed.nodes[kv->view.self].state != CM_SHADOW)
+		return;
+	kv_writes_forget(kv);
+	kv_store_clear(&kv->store);
+	kv_copy_begin(kv);
+}
+
+bool kv_epoch_install(struct hf_kv *kv)
+{
+	const struct cm_node *self = &kv->cm.nodes[kv->view.self];
+	bool was_live = kv->live, same = self->join == kv->view.join;
+
+	if (kv->cm.epoch == kv->epoch)
+		return false;
+	kv->installed = kv->cm;
+	kv->epoch = kv->cm.epoch;
+	kv->live = self->state != CM_ABSENT && self->incarnation == kv->incarnation;
+	kv->member = kv->live && self->state == CM_MEMBER;
+	kv->view.live = kv_cm_live(&kv->cm);
+	log_info("kv: epoch %" PRIu64 ": members 0x%x, shadows 0x%x; %s is %s", kv->epoch, kv_cm_in(&kv->cm, CM_MEMBER),
+		kv_cm_in(&kv->cm, CM_SHADOW), kv->config.members[kv->view.self].name,
+		state_names[kv->live ? self->state : CM_ABSENT]);
+	if (was_live && !(kv->live && same))
+		leave(kv);
+	kv->view.join = self->join;
+	if (kv->live && !(was_live && same))
+		enter(kv);
+	else if (kv->live)
+		kv_writes_install(kv);
+	kv_copy_installed(kv);
+	kv_flows_wake(kv, &kv->unleased);
+	kv_link_pool_rehear(&kv->links);
+	return true;
+}

@@ -1,0 +1,100 @@
+/* Who is a member, entry by entry. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka needs those before it */
+#include <cmocka.h>
+
+#include "kv/cm.h"
+
+static struct cm founded(void)
+{
+	struct cm cm = {0};
+	struct cm_entry entry = {.kind = CM_COLD, .present = 7, .incarnation = {11, 12, 13}};
+
+	assert_true(kv_cm_step(&cm, &entry));
+	return cm;
+}
+
+static bool step(struct cm *cm, enum cm_kind kind, uint8_t node, uint64_t incarnation)
+{
+	struct cm_entry entry = {.kind = kind, .node = node, .epoch = cm->epoch};
+
+	entry.incarnation[node] = incarnation;
+	return kv_cm_step(cm, &entry);
+}
+
+static void member_leaves_and_returns_as_a_shadow(void **state)
+{
+	struct cm cm = founded();
+
+	(void)state;
+	assert_int_equal(kv_cm_in(&cm, CM_MEMBER), 7);
+	assert_true(step(&cm, CM_EXCLUDE, 1, 12));
+	assert_int_equal(kv_cm_live(&cm), 5);
+	assert_int_equal(cm.nodes[1].absent_since, 2);
+	assert_true(step(&cm, CM_ADMIT, 1, 99));
+	assert_int_equal(kv_cm_in(&cm, CM_SHADOW), 2);
+	assert_int_equal(cm.nodes[1].join, 3);
+	assert_true(step(&cm, CM_EXCLUDE, 1, 99));     /* it dies again */
+	assert_int_equal(cm.nodes[1].absent_since, 2); /* and misses what it missed (R-K16) */
+	assert_true(step(&cm, CM_ADMIT, 1, 100));
+	assert_true(step(&cm, CM_PROMOTE, 1, 100));
+	assert_int_equal(cm.nodes[1].member_join, cm.nodes[1].join);
+}
+
+static void late_and_repeated_entries_change_nothing(void **state)
+{
+	struct cm cm = founded();
+	struct cm_entry entry = {.kind = CM_EXCLUDE, .node = 2, .epoch = cm.epoch, .incarnation = {0, 0, 13}};
+
+	(void)state;
+	assert_true(kv_cm_step(&cm, &entry));
+	assert_false(kv_cm_step(&cm, &entry));
+	assert_int_equal(cm.epoch, 2);
+	assert_false(step(&cm, CM_EXCLUDE, 1, 77)); /* of another incarnation */
+	assert_false(step(&cm, CM_PROMOTE, 2, 13)); /* it is absent */
+	assert_false(step(&cm, CM_ADMIT, 1, 12));   /* it is a member */
+	assert_int_equal(cm.epoch, 2);
+}
+
+static void last_member_stays(void **state)
+{
+	struct cm cm = founded();
+
+	(void)state;
+	assert_true(step(&cm, CM_EXCLUDE, 1, 12));
+	assert_true(step(&cm, CM_EXCLUDE, 2, 13));
+	assert_false(step(&cm, CM_EXCLUDE, 0, 11));
+	assert_true(step(&cm, CM_ADMIT, 1, 12));
+	assert_false(step(&cm, CM_EXCLUDE, 0, 11)); /* a shadow does not count (R-K23) */
+}
+
+static void state_is_loaded_as_it_was_saved(void **state)
+{
+	struct cm cm = founded(), other;
+	uint8_t bytes[CM_STATE_BYTES], again[CM_STATE_BYTES];
+
+	(void)state;
+	assert_true(step(&cm, CM_EXCLUDE, 1, 12));
+	kv_cm_save(&cm, bytes);
+	assert_true(kv_cm_load(bytes, sizeof(bytes), &other));
+	kv_cm_save(&other, again);
+	assert_memory_equal(bytes, again, sizeof(bytes));
+	assert_false(kv_cm_load(bytes, sizeof(bytes) - 1, &other));
+	bytes[16] = CM_NODE_STATES;
+	assert_false(kv_cm_load(bytes, sizeof(bytes), &other));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(member_leaves_and_returns_as_a_shadow),
+		cmocka_unit_test(late_and_repeated_entries_change_nothing),
+		cmocka_unit_test(last_member_stays),
+		cmocka_unit_test(state_is_loaded_as_it_was_saved),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
