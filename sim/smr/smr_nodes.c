@@ -7,6 +7,8 @@
 
 #include "base/bytes.h"
 #include "base/ensure.h"
+#include "sim/device.h"
+#include "smr/smr.h"
 
 #define CONTROL_PORT 7000u
 #define REST_NS_MAX  (1 * NS_MS)
@@ -272,6 +274,28 @@ static void configure(struct smr_sim_member *member, struct hf_node_config *conf
 	}
 }
 
+/* ---- what NICs write into the log ---- */
+
+static void on_effect(struct bus_observer *observer, const struct effect *effect)
+{
+	struct smr_sim_member *member = env_process(effect->nic->dev->env)->context;
+	const struct hf_smr *smr = member->smr;
+	uint64_t log = smr == NULL ? 0 : (uintptr_t)smr->log, end = smr == NULL ? 0 : log + smr->log_mr->bytes;
+
+	(void)observer;
+	if (effect->kind == EFFECT_WRITE && effect->host >= log && effect->host < end)
+		log_memory_write(
+			&member->sim->logs, member->id, smr->holder, effect->host - log, effect->data, effect->bytes);
+}
+
+static void watch(struct smr_sim_member *member)
+{
+	for (unsigned i = 0; i < SMR_SIM_RAILS; i++) {
+		member->observers[i] = (struct bus_observer){.effect = on_effect};
+		bus_observe(&nic_of(hf_node_dev(member->endpoint.node, i))->bus, &member->observers[i]);
+	}
+}
+
 static int start_replica(struct smr_sim_member *member)
 {
 	static const struct hf_smr_app app = {.apply = apply,
@@ -293,6 +317,9 @@ static int start_replica(struct smr_sim_member *member)
 	rc = hf_smr_start(member->endpoint.node, &config, &app, member, &member->smr, &error);
 	if (rc != 0)
 		world_violate(sim->world, "start", "member %u: %s", member->id, error.text);
+	else
+		log_memory_start(&sim->logs, member->id, member->smr->log);
+	watch(member);
 	return rc;
 }
 
@@ -334,6 +361,7 @@ static void stop_member(struct process *process, void *context)
 	(void)process;
 	if (member->endpoint.loop == NULL)
 		return;
+	log_memory_start(&member->sim->logs, member->id, NULL);
 	hf_smr_stop(member->smr);
 	member->smr = NULL;
 	member->sim->aborts += member->leads;

@@ -7,6 +7,8 @@
 
 #include <holdfast/smr.h>
 
+#include "sim/bus.h"
+#include "sim/checkers/log_memory.h"
 #include "sim/checkers/replicas.h"
 #include "sim/endpoint.h"
 #include "sim/faults.h"
@@ -28,6 +30,7 @@ struct smr_sim_member {
 	struct smr_sim *sim;
 	unsigned id;
 	struct endpoint endpoint;
+	struct bus_observer observers[SMR_SIM_RAILS];
 	struct hf_smr *smr;
 	struct smr_sim_call calls[SMR_SIM_CALLS];
 	uint64_t next_ns;
@@ -41,6 +44,7 @@ struct smr_sim {
 	struct network network;
 	struct faults faults;
 	struct replicas *replicas;
+	struct log_memory logs;
 	struct outcome *outcome;
 	struct smr_sim_member members[SMR_SIM_MEMBERS_MAX];
 	unsigned count;

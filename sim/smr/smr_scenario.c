@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/ensure.h"
-#include "sim/smr/smr_nodes.h"
+#include "sim/smr/smr_hits.h"
 
 #define QUIET_NS      (1 * NS_S)
 #define LIVE_NS       (8 * NS_S)
@@ -16,8 +16,7 @@
 		FAULT_BIT(FAULT_REORDER) | FAULT_BIT(FAULT_LATE) | FAULT_BIT(FAULT_RAIL_DOWN) |                        \
 		FAULT_BIT(FAULT_ACKS_LOST) | FAULT_BIT(FAULT_RESPONSES_LOST) | FAULT_BIT(FAULT_CONTROL_HELD) |         \
 		FAULT_BIT(FAULT_CLOG) | FAULT_BIT(FAULT_STREAM_RESET) | FAULT_BIT(FAULT_PAUSE) |                       \
-		FAULT_BIT(FAULT_FENCE_SLOW) | FAULT_BIT(FAULT_PARTITION) | FAULT_BIT(FAULT_FENCE_FAILS) |              \
-		FAULT_BIT(FAULT_PROCESS_CRASH))
+		FAULT_BIT(FAULT_FENCE_SLOW) | FAULT_BIT(FAULT_PARTITION) | FAULT_BIT(FAULT_FENCE_FAILS))
 
 static void set_up(struct smr_sim *sim, struct world *world, struct outcome *outcome, unsigned count)
 {
@@ -36,6 +35,7 @@ static void set_up(struct smr_sim *sim, struct world *world, struct outcome *out
 		.slots = 16u << world_range(world, 0, 2),
 		.slot_bytes = 256,
 		.window = (uint32_t)world_range(world, 1, HF_SMR_WINDOW_MAX)};
+	log_memory_init(&sim->logs, world, count, sim->config.slots, sim->config.slot_bytes, sim->config.cluster);
 	sim->bytes_max = sim->config.slots / 4 * 200;
 	network_init(&sim->network, world);
 	sim->network.stream_limit_ns = 8 * NS_S;
@@ -124,12 +124,14 @@ static void tear_down(struct smr_sim *sim)
 	for (unsigned i = 0; i < sim->count; i++)
 		host_free(&sim->members[i].endpoint.host);
 	network_free(&sim->network);
+	log_memory_free(&sim->logs);
 	free(sim->replicas);
 }
 
-static void run(struct world *world, struct outcome *outcome, uint32_t allowed, unsigned faults)
+static void run(struct world *world, struct outcome *outcome, uint32_t allowed, unsigned faults, unsigned hits)
 {
 	struct smr_sim *sim = calloc(1, sizeof(*sim));
+	struct smr_hits plan = {0};
 	struct process *processes[SMR_SIM_MEMBERS_MAX];
 
 	ensure(sim != NULL);
@@ -140,25 +142,28 @@ static void run(struct world *world, struct outcome *outcome, uint32_t allowed, 
 	for (unsigned i = 0; i < sim->count; i++)
 		process_start(sim->members[i].endpoint.process);
 	run_until_led(sim);
-	if (faults > 0)
+	if (faults + hits > 0)
 		faults_plan(
 			&sim->faults, &sim->network, processes, sim->count, allowed, faults, world->now_ns + QUIET_NS);
+	smr_hits_plan(&plan, sim, hits, sim->faults.quiet_ns);
 	run_until_alive(sim);
 	run_until_settled(sim);
-	if (world->violations == 0 && faults == 0 && (sim->led != 1 || sim->aborts != 0 || sim->unknown != 0))
+	if (world->violations == 0 && faults + hits == 0 && (sim->led != 1 || sim->aborts != 0 || sim->unknown != 0))
 		world_violate(world, "faults", "%u leaders, %u aborts, %u unknown without a fault", sim->led,
 			sim->aborts, sim->unknown);
 	if (world->violations == 0 && sim->unknown > 0 && sim->aborts == 0)
 		world_violate(
 			world, "vacuous", "%u requests are unknown although nobody stopped to lead", sim->unknown);
-	outcome->failovers += sim->led;
+	outcome->failovers += sim->led - 1;
+	outcome->in_doubt += plan.in_doubt;
 	tear_down(sim);
 	free(sim);
 }
 
 static void run_faults(struct world *world, struct outcome *outcome)
 {
-	run(world, outcome, SMR_FAULTS, (unsigned)world_range(world, 1, 8));
+	run(world, outcome, SMR_FAULTS, (unsigned)world_range(world, 0, 5),
+		(unsigned)world_range(world, 1, SMR_HITS_MAX));
 }
 
 const struct scenario scenario_smr = {
@@ -169,7 +174,7 @@ const struct scenario scenario_smr = {
 
 static void run_plain(struct world *world, struct outcome *outcome)
 {
-	run(world, outcome, 0, 0);
+	run(world, outcome, 0, 0, 0);
 }
 
 const struct scenario scenario_smr_plain = {

@@ -225,6 +225,8 @@ static void step_phase(struct hf_smr *smr)
 		smr_recover_turn(smr);
 		break;
 	case SMR_PHASE_NOOP:
+		if (smr->tail == smr->noop_index) /* what was found fills the window until it is decided */
+			(void)smr_accept_append(smr, SMR_NOOP, 0, NULL, 0);
 		smr_accept_decide(smr);
 		if (smr->commit > smr->noop_index && smr->applied > smr->noop_index)
 			lead(smr);

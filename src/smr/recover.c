@@ -117,7 +117,6 @@ static void finish(struct hf_smr *smr)
 	smr->tail = smr->recover_end = smr->recover_last;
 	smr->noop_index = smr->tail;
 	smr_phase_move(smr, SMR_PHASE_NOOP);
-	(void)smr_accept_append(smr, SMR_NOOP, 0, NULL, 0);
 }
 
 void smr_recover_turn(struct hf_smr *smr)

@@ -1,0 +1,174 @@
+#include "sim/checkers/log_memory.h"
+
+#include <endian.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/ensure.h"
+
+#define SLOTS_AT 4096u
+#define HEADER   40u
+#define FIRST    2u /* entry 1 founds the cluster and is in no log */
+
+static uint64_t word_at(const uint8_t *at)
+{
+	uint64_t word;
+
+	memcpy(&word, at, 8);
+	return le64toh(word);
+}
+
+static uint32_t half_at(const uint8_t *at)
+{
+	uint32_t word;
+
+	memcpy(&word, at, 4);
+	return le32toh(word);
+}
+
+/* CRC32C, bit by bit, by the convention of the product: the previous result goes in as it came out. */
+static uint32_t crc_of(uint32_t crc, const uint8_t *data, size_t bytes)
+{
+	crc = ~crc;
+	for (size_t i = 0; i < bytes; i++) {
+		crc ^= data[i];
+		for (unsigned bit = 0; bit < 8; bit++)
+			crc = crc >> 1 ^ (0x82f63b78u & (0u - (crc & 1)));
+	}
+	return ~crc;
+}
+
+void log_memory_init(struct log_memory *memory, struct world *world, unsigned count, uint32_t slots,
+	uint32_t slot_bytes, const char *cluster)
+{
+	uint8_t name[16] = {0};
+
+	memcpy(name, cluster, strlen(cluster));
+	*memory = (struct log_memory){.world = world,
+		.count = count,
+		.slots = slots,
+		.slot_bytes = slot_bytes,
+		.seed = crc_of(0, name, sizeof(name)),
+		.chosen_end = FIRST};
+	memory->entries = calloc(LOG_MEMORY_ENTRIES, sizeof(*memory->entries));
+	ensure(memory->entries != NULL);
+	for (unsigned i = 0; i < count; i++) {
+		memory->copy[i] = calloc(1, SLOTS_AT + slots * (size_t)slot_bytes);
+		ensure(memory->copy[i] != NULL);
+	}
+}
+
+void log_memory_free(struct log_memory *memory)
+{
+	for (unsigned i = 0; i < memory->count; i++)
+		free(memory->copy[i]);
+	free(memory->entries);
+}
+
+void log_memory_start(struct log_memory *memory, unsigned member, const uint8_t *region)
+{
+	memory->region[member] = region;
+	memset(memory->copy[member], 0, SLOTS_AT + memory->slots * (size_t)memory->slot_bytes);
+}
+
+static bool is_majority(const struct log_memory *memory, uint32_t set)
+{
+	return 2 * (unsigned)__builtin_popcount(set) > memory->count;
+}
+
+static void check_paxos(struct log_memory *memory, uint64_t index, const struct log_memory_accept *accept)
+{
+	struct log_memory_entry *entry = &memory->entries[index];
+
+	if (is_majority(memory, accept->set) && (entry->chosen_number == 0 || accept->number < entry->chosen_number)) {
+		entry->chosen_number = accept->number;
+		entry->chosen_crc = accept->crc;
+	}
+	for (unsigned i = 0; entry->chosen_number != 0 && i < entry->count; i++)
+		if (entry->accepts[i].number > entry->chosen_number && entry->accepts[i].crc != entry->chosen_crc)
+			world_violate(memory->world, "paxos",
+				"entry %" PRIu64 " has another value under number %" PRIu64
+				" than a majority accepted under number %" PRIu64,
+				index, entry->accepts[i].number, entry->chosen_number);
+	while (memory->chosen_end < LOG_MEMORY_ENTRIES && memory->entries[memory->chosen_end].chosen_number != 0)
+		memory->chosen_end++;
+}
+
+static void accepted(struct log_memory *memory, unsigned member, uint64_t index, uint64_t number, uint32_t crc)
+{
+	struct log_memory_entry *entry = &memory->entries[index];
+	struct log_memory_accept *at = NULL;
+
+	for (unsigned i = 0; i < entry->count; i++)
+		if (entry->accepts[i].number == number)
+			at = &entry->accepts[i];
+	if (at == NULL) {
+		if (entry->count == LOG_MEMORY_NUMBERS)
+			return;
+		at = &entry->accepts[entry->count++];
+		*at = (struct log_memory_accept){.number = number, .crc = crc};
+	}
+	if (at->crc != crc)
+		world_violate(memory->world, "value", "entry %" PRIu64 " has two values under number %" PRIu64, index,
+			number);
+	at->set |= 1u << member;
+	check_paxos(memory, index, at);
+}
+
+/* The slot at a place of a region; false: it holds no value. */
+static bool read_slot(const struct log_memory *memory, const uint8_t *region, uint32_t place, uint64_t *index,
+	uint64_t *number, uint32_t *crc)
+{
+	const uint8_t *slot = region + SLOTS_AT + place * (size_t)memory->slot_bytes;
+	uint32_t bytes = half_at(slot + 16);
+
+	*index = word_at(slot + 8);
+	*number = word_at(slot) >> 24;
+	*crc = half_at(slot + 24);
+	return word_at(slot) != 0 && bytes <= memory->slot_bytes - HEADER && *index % memory->slots == place &&
+	       *index < LOG_MEMORY_ENTRIES && (word_at(slot) & 0xffffff) == (*crc & 0xffffff) &&
+	       crc_of(crc_of(memory->seed, slot + 8, 16), slot + HEADER, bytes) == *crc;
+}
+
+static void look(struct log_memory *memory, unsigned member, uint32_t place)
+{
+	uint64_t index, number, its_index, its_number;
+	uint32_t crc, its_crc;
+	unsigned leader;
+
+	if (!read_slot(memory, memory->copy[member], place, &index, &number, &crc))
+		return;
+	memory->seen++;
+	leader = (unsigned)(number & 0xff);
+	/* What a leader posts, it has stored: its own memory is no bus' business. */
+	if (leader < memory->count && memory->region[leader] != NULL && leader != member &&
+		read_slot(memory, memory->region[leader], place, &its_index, &its_number, &its_crc) &&
+		its_index == index && its_number == number)
+		accepted(memory, leader, index, number, its_crc);
+	accepted(memory, member, index, number, crc);
+}
+
+void log_memory_write(
+	struct log_memory *memory, unsigned member, int holder, size_t offset, const uint8_t *data, size_t bytes)
+{
+	memory->writes++;
+	if (holder < 0 || holder == (int)member)
+		world_violate(memory->world, "holder",
+			"%zu bytes at %zu are written into the log of member %u, which %s holds", bytes, offset, member,
+			holder < 0 ? "nobody" : "the member itself");
+	memcpy(memory->copy[member] + offset, data, bytes);
+	if (offset == 0 && bytes == 8 && (word_at(data) >> 16 & 0xff) != (uint64_t)holder)
+		world_violate(memory->world, "holder",
+			"member %u promises in the log of member %u, which member %d holds",
+			(unsigned)(word_at(data) >> 16 & 0xff), member, holder);
+	if (offset == 8 && bytes == 8 && word_at(data) >> 16 > memory->chosen_end)
+		world_violate(memory->world, "commit",
+			"member %u is told that all below %" PRIu64 " is decided, and %" PRIu64 " is not", member,
+			word_at(data) >> 16, memory->chosen_end);
+	if (offset < SLOTS_AT)
+		return;
+	for (size_t place = (offset - SLOTS_AT) / memory->slot_bytes;
+		place <= (offset + bytes - 1 - SLOTS_AT) / memory->slot_bytes; place++)
+		look(memory, member, (uint32_t)place);
+}

@@ -1,0 +1,51 @@
+/* log_memory.h - what is written into the logs of a replicated log, seen at the buses, against Paxos itself.
+ *
+ * Keeps a copy of each member's log region, and reads slots out of it by the layout alone. Claims:
+ *   holder    nothing is written into a log but by the member to which its owner gives it at that moment
+ *   value     under one number, an index has one value
+ *   paxos     what a majority has accepted under a number is all that is accepted under higher ones
+ *   commit    a commit word covers only what a majority has accepted
+ *
+ * A majority is one of the places, not of incarnations: a process that lost its memory is another member, whose copy
+ * begins empty. */
+#ifndef HOLDFAST_SIM_CHECKERS_LOG_MEMORY_H
+#define HOLDFAST_SIM_CHECKERS_LOG_MEMORY_H
+
+#include <stddef.h>
+
+#include "sim/world.h"
+
+#define LOG_MEMORY_MEMBERS 8u
+#define LOG_MEMORY_ENTRIES 40000u
+#define LOG_MEMORY_NUMBERS 12u /* under which an index is accepted */
+
+struct log_memory_accept {
+	uint64_t number;
+	uint32_t crc, set;
+};
+struct log_memory_entry {
+	struct log_memory_accept accepts[LOG_MEMORY_NUMBERS];
+	unsigned count;
+	uint64_t chosen_number; /* the lowest that a majority has accepted; 0: none */
+	uint32_t chosen_crc;
+};
+struct log_memory {
+	struct world *world;
+	unsigned count;
+	uint32_t slots, slot_bytes, seed;
+	uint8_t *copy[LOG_MEMORY_MEMBERS];
+	const uint8_t *region[LOG_MEMORY_MEMBERS]; /* of the process that runs; NULL: none does */
+	struct log_memory_entry *entries;          /* by index */
+	uint64_t chosen_end, seen;                 /* all below is chosen; slots that were seen */
+	uint64_t writes;
+};
+
+void log_memory_init(struct log_memory *memory, struct world *world, unsigned count, uint32_t slots,
+	uint32_t slot_bytes, const char *cluster);
+void log_memory_free(struct log_memory *memory);
+void log_memory_start(struct log_memory *memory, unsigned member, const uint8_t *region); /* NULL: it ended */
+/* A NIC writes into the region, whose owner has given it to `holder`; negative: to nobody. */
+void log_memory_write(
+	struct log_memory *memory, unsigned member, int holder, size_t offset, const uint8_t *data, size_t bytes);
+
+#endif

@@ -1,0 +1,24 @@
+/* smr_hits.h - faults that look for the leader, or for whom it needs: a process that is paused or crashes, a host whose
+ * data or packets are lost in one direction, at a moment when proposals are in flight. */
+#ifndef HOLDFAST_SIM_SMR_SMR_HITS_H
+#define HOLDFAST_SIM_SMR_SMR_HITS_H
+
+#include "sim/smr/smr_nodes.h"
+
+#define SMR_HITS_MAX 8u
+
+struct smr_hit {
+	struct world_event begin, end;
+	struct smr_hits *hits;
+	unsigned kind, victim, waited;
+	uint64_t duration_ns;
+};
+struct smr_hits {
+	struct smr_sim *sim;
+	struct smr_hit plan[SMR_HITS_MAX];
+	unsigned count, on_leader, in_doubt, crashes;
+};
+
+void smr_hits_plan(struct smr_hits *hits, struct smr_sim *sim, unsigned count, uint64_t quiet_ns);
+
+#endif
