@@ -19,7 +19,7 @@ DESTDIR ?=
 NINJA = ninja -C $(1) --quiet >&2
 
 .DEFAULT_GOAL = all
-.PHONY: all demo demo-broker demo-transfer check check-rxe check-network stress bench sim nightly fuzz tidy format asan tsan install clean deps help
+.PHONY: all demo demo-smr demo-broker demo-transfer check check-rxe check-network stress bench sim nightly fuzz tidy format asan tsan install clean deps help
 
 all: $(BUILD)/build.ninja ## Builds build/holdfast, the library and the simulator
 	@$(call NINJA,$(BUILD))
@@ -32,6 +32,10 @@ demo-broker: all ## kcat, a stock Kafka client, on our broker, which is killed a
 
 demo-transfer: all ## Copies a directory; both rails are cut, tcp takes over, the rails return (DEMO_ARGS="--quick")
 	@$(BUILD)/holdfast demo transfer $(DEMO_ARGS)
+
+demo-smr: all ## Counts at a replicated Redis while its leaders are killed (DEMO_ARGS="--quick")
+	@if scripts/deps.sh redis; then $(BUILD)/holdfast smr demo $(DEMO_ARGS); \
+		else echo "demo-smr: skipped: the packages of group redis (scripts/packages.txt) cannot be had here"; fi
 
 check: all ## Every test: style, unit, conformance, end to end, simulator, mutants
 	@python3 scripts/check.py $(BUILD)

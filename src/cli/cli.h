@@ -32,6 +32,7 @@ int bench_command(int argc, char **argv);
 int transfer_command(int argc, char **argv);
 int run_command(int argc, char **argv);
 int kv_command(int argc, char **argv);
+int smr_command(int argc, char **argv);
 int smr_proxy_command(int argc, char **argv);
 int broker_command(int argc, char **argv);
 int version_command(int argc, char **argv);

@@ -46,6 +46,14 @@ static const struct {
 		   "                   {\"broker\": {\"node.id\": 1, \"listeners\": \"PLAINTEXT://127.0.0.1:9092\",\n"
 		   "                   \"log.dirs\": \"logs\"}}\n\n"
 		   "It serves until SIGINT or SIGTERM, and then closes its logs in order.\n"},
+	{"smr", "status ADDRESS [--follow] [--json]\n"
+		"       holdfast smr demo [--quick] [--redis PATH] [--json]\n\n"
+		"status shows leader, members and past changes of leader; demo kills leaders of a replicated Redis.\n\n"
+		"  ADDRESS         the \"http\" of a member's configuration, such as 127.0.0.1:8080\n"
+		"  --follow        show it each second, until it is interrupted\n"
+		"  --quick         one leader, a second of counting\n"
+		"  --redis PATH    the server to run; redis-server otherwise\n"
+		"  --json          print nothing but the outcome, as JSON\n"},
 	{"smr-proxy", "--config FILE [--redis PATH] [--scripts]\n\n"
 		      "  --config FILE   the node with its rails, and the section \"smr-proxy\" with its members\n"
 		      "                  (docs/smr-proxy.md has an example)\n"

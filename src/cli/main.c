@@ -15,6 +15,7 @@ static const struct command commands[] = {
 	{"run", run_command, "run a program written for libibverbs, as it is, on a bond of rails"},
 	{"kv", kv_command, "run a member of the replicated store, for clients of Redis"},
 	{"broker", broker_command, "serve Kafka's protocol: a broker that any Kafka client can use"},
+	{"smr", smr_command, "show a replicated log: its members, and a demo"},
 	{"smr-proxy", smr_proxy_command, "put an unmodified Redis under a replicated log"},
 	{"link", link_command, "switch a link down or up"},
 	{"links", links_command, "list the links and their states"},

@@ -1,0 +1,165 @@
+#include "cli/smr/ask.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/list.h"
+
+#define READ_BYTES 16384u
+#define LINE_BYTES 512u
+#define PAGE_MOST  (1u << 20)
+
+struct waiting {
+	struct hf_watch watch;
+	struct hf_timer timer;
+	bool ready, over;
+};
+
+static void on_ready(struct hf_watch *watch, unsigned ready)
+{
+	(void)ready;
+	container_of(watch, struct waiting, watch)->ready = true;
+}
+
+static void on_time(struct hf_timer *timer, uint64_t now_ns)
+{
+	(void)now_ns;
+	container_of(timer, struct waiting, timer)->over = true;
+}
+
+/* Until the io is ready for this; -ETIMEDOUT. */
+static int wait_for(struct ask *ask, unsigned wanted, uint64_t end_ns)
+{
+	struct waiting waiting = {.watch.ready = on_ready, .timer.fire = on_time};
+	int rc = hf_loop_watch(ask->loop, &waiting.watch, ask->io, wanted);
+
+	if (rc != 0)
+		return rc;
+	hf_loop_set_timer(ask->loop, &waiting.timer, end_ns);
+	while (!waiting.ready && !waiting.over)
+		(void)hf_loop_turn(ask->loop, UINT64_MAX);
+	hf_loop_cancel_timer(ask->loop, &waiting.timer);
+	hf_loop_unwatch(&waiting.watch);
+	return waiting.ready ? 0 : -ETIMEDOUT;
+}
+
+int ask_open(struct ask *ask, struct hf_loop *loop, const struct hf_addr *to)
+{
+	*ask = (struct ask){.loop = loop};
+	return hf_stream_connect(hf_loop_env(loop), NULL, to, &ask->io, NULL);
+}
+
+void ask_close(struct ask *ask)
+{
+	hf_io_close(ask->io);
+	resp_out_free(&ask->in);
+	*ask = (struct ask){0};
+}
+
+static int ask_write(struct ask *ask, const char *text, uint64_t end_ns)
+{
+	size_t bytes = strlen(text);
+
+	while (bytes > 0) {
+		int rc = wait_for(ask, HF_WRITABLE, end_ns);
+		ssize_t n = rc == 0 ? hf_stream_write(ask->io, text, bytes) : rc;
+
+		if (n == -EAGAIN)
+			continue;
+		if (n <= 0)
+			return n == 0 ? -EPIPE : (int)n;
+		text += n;
+		bytes -= (size_t)n;
+	}
+	return 0;
+}
+
+/* More bytes: their number, 0 at the end of the stream. */
+static ssize_t ask_read(struct ask *ask, uint64_t end_ns)
+{
+	for (;;) {
+		int rc = wait_for(ask, HF_READABLE, end_ns);
+		uint8_t *room = resp_out_reserve(&ask->in, READ_BYTES);
+		ssize_t n = rc != 0 ? rc : room == NULL ? -ENOMEM : hf_stream_read(ask->io, room, READ_BYTES);
+
+		if (n == -EAGAIN)
+			continue;
+		ask->in.bytes += n > 0 ? (size_t)n : 0;
+		return n;
+	}
+}
+
+static uint64_t now_ns(const struct ask *ask)
+{
+	return hf_env_now_ns(hf_loop_env(ask->loop));
+}
+
+int ask_redis(struct ask *ask, const char *line, uint64_t wait_ns, struct resp_element *reply_out)
+{
+	uint64_t end_ns = now_ns(ask) + wait_ns;
+	struct resp_reply reply = {0};
+	char text[LINE_BYTES];
+	size_t used;
+	int rc;
+
+	(void)snprintf(text, sizeof(text), "%s\r\n", line);
+	ask->in.bytes = 0;
+	rc = ask_write(ask, text, end_ns);
+	while (rc == 0) {
+		enum resp_outcome outcome = resp_reply_read(&reply, ask->in.data, ask->in.bytes, &used);
+		ssize_t n;
+
+		if (outcome == RESP_WHOLE)
+			return resp_element_read(ask->in.data, ask->in.bytes, reply_out, &used) == RESP_WHOLE ? 0
+													      : -EPROTO;
+		if (outcome == RESP_REFUSED)
+			return -EPROTO;
+		n = ask_read(ask, end_ns);
+		rc = n > 0 ? 0 : n == 0 ? -EPIPE : (int)n;
+	}
+	return rc;
+}
+
+/* ---- HTTP ---- */
+
+static int read_page(struct ask *ask, const char *path, uint64_t wait_ns)
+{
+	uint64_t end_ns = now_ns(ask) + wait_ns;
+	char text[LINE_BYTES];
+	ssize_t n = 0;
+	int rc;
+
+	(void)snprintf(text, sizeof(text), "GET %s HTTP/1.1\r\nHost: holdfast\r\nConnection: close\r\n\r\n", path);
+	rc = ask_write(ask, text, end_ns);
+	while (rc == 0 && ask->in.bytes < PAGE_MOST && (n = ask_read(ask, end_ns)) > 0)
+		continue;
+	return rc != 0 ? rc : n < 0 ? (int)n : 0;
+}
+
+json_t *ask_page(
+	struct hf_loop *loop, const struct hf_addr *to, const char *path, uint64_t wait_ns, struct hf_error *error)
+{
+	char text[HF_ADDR_TEXT], *body;
+	json_t *json = NULL;
+	struct ask ask;
+	int rc = ask_open(&ask, loop, to);
+
+	if (rc == 0)
+		rc = read_page(&ask, path, wait_ns);
+	if (rc != 0) {
+		hf_error_set(error, rc, "%s does not answer: %s", hf_addr_format(to, text), strerror(-rc));
+	} else {
+		resp_out_raw(&ask.in, "", 1);
+		body = ask.in.failed ? NULL : strstr((char *)ask.in.data, "\r\n\r\n");
+		json = body == NULL || strncmp((char *)ask.in.data, "HTTP/1.1 200", 12) != 0
+			       ? NULL
+			       : json_loads(body, 0, NULL);
+		if (json == NULL)
+			hf_error_set(error, -EPROTO,
+				"%s has no page %s: it is no status address of a holdfast that replicates",
+				hf_addr_format(to, text), path);
+	}
+	ask_close(&ask);
+	return json;
+}

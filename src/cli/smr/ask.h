@@ -1,0 +1,30 @@
+/* ask.h - small clients for programs that wait: a command to Redis, a page over HTTP. Each call turns the loop until
+ * the answer is there or its time is over. */
+#ifndef HOLDFAST_CLI_SMR_ASK_H
+#define HOLDFAST_CLI_SMR_ASK_H
+
+#include <holdfast/loop.h>
+
+#include <jansson.h>
+
+#include "net/resp.h"
+#include "net/resp_out.h"
+
+struct ask { /* a connection; zeroed: none */
+	struct hf_loop *loop;
+	struct hf_io *io;
+	struct resp_out in;
+};
+
+/* 0; -errno. The outcome of connecting comes with the first answer. */
+int ask_open(struct ask *ask, struct hf_loop *loop, const struct hf_addr *to);
+void ask_close(struct ask *ask);
+/* Sends a line as redis-cli would ("INCR counter") and waits for the reply, which is good until the next call.
+ * -ETIMEDOUT; -errno when the connection broke; -EPROTO. */
+int ask_redis(struct ask *ask, const char *line, uint64_t wait_ns, struct resp_element *reply_out);
+
+/* The JSON at this path; NULL with words. */
+json_t *ask_page(
+	struct hf_loop *loop, const struct hf_addr *to, const char *path, uint64_t wait_ns, struct hf_error *error);
+
+#endif
