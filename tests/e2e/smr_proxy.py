@@ -1,0 +1,257 @@
+#!/usr/bin/env python3
+"""smr_proxy.py PROGRAM - three proxies before three unmodified redis-servers: redis-cli at any of them, leaders killed."""
+import contextlib
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import program
+from program import Skip
+
+NAMES = "abc"
+WAIT_S = 30
+
+
+def _needs_redis():
+    for name in ("redis-server", "redis-cli"):
+        if shutil.which(name) is None:
+            raise Skip(f"{name} is not installed (scripts/packages.txt, group redis)")
+
+
+class _Cluster:
+    """Three members, each with its directory; addresses of loopback that no other test has."""
+
+    def __init__(self, directory, arguments=(), settings=None):
+        _needs_redis()
+        self.directory, self.arguments = pathlib.Path(directory), arguments
+        net = f"127.{random.randrange(130, 250)}.{random.randrange(256)}"
+        self.hosts = [f"{net}.{i + 1}" for i in range(3)]
+        members = [{"id": i, "name": NAMES[i], "control": [f"{host}:18515"]} for i, host in enumerate(self.hosts)]
+        for i, host in enumerate(self.hosts):
+            section = {"cluster": "test", "members": members, "listen": f"{host}:6379", **(settings or {})}
+            (self.directory / f"{NAMES[i]}.json").write_text(json.dumps({
+                "name": NAMES[i], "fabric": f"smr-proxy-{os.getpid()}-{net.replace('.', '-')}",
+                "rails": [{"name": "r0", "kind": "shm", "control": f"{host}:18515"}],
+                "http": f"{host}:8080", "smr-proxy": section}))
+        self.processes = [None] * 3
+        for i in range(3):
+            self.start(i)
+
+    def start(self, i):
+        log = open(self.directory / f"{NAMES[i]}.log", "a")
+        self.processes[i] = subprocess.Popen(
+            [program.HOLDFAST, "smr-proxy", "--config", str(self.directory / f"{NAMES[i]}.json"), *self.arguments],
+            cwd=self.directory, env=program.environment(self.directory), stdout=log, stderr=log,
+            stdin=subprocess.DEVNULL)
+
+    def close(self):
+        for process in self.processes:
+            if process is not None:
+                process.terminate()
+        for process in self.processes:
+            if process is not None:
+                process.wait(20)
+
+    def log(self, i):
+        return (self.directory / f"{NAMES[i]}.log").read_text()
+
+    def kill(self, i):
+        self.processes[i].send_signal(signal.SIGKILL)
+        self.processes[i].wait()
+        self.processes[i] = None
+
+    def cli(self, i, *words, text=None):
+        done = subprocess.run(["redis-cli", "-h", self.hosts[i], "-p", "6379", *words], input=text, text=True,
+                              capture_output=True, timeout=60, check=False)
+        return (done.stdout + done.stderr).strip()
+
+    def status(self, i):
+        done = subprocess.run([program.HOLDFAST, "smr", "status", f"{self.hosts[i]}:8080", "--json"], text=True,
+                              capture_output=True, timeout=20, check=False)
+        return {"leader": -1, "applied": 0, **(json.loads(done.stdout) if done.returncode == 0 else {})}
+
+    def leader(self):
+        """Once all that run name the same one."""
+        end = time.monotonic() + WAIT_S
+        while time.monotonic() < end:
+            seen = {self.status(i)["leader"] for i in range(3) if self.processes[i] is not None}
+            if len(seen) == 1 and -1 not in seen:
+                return seen.pop()
+            time.sleep(0.02)
+        raise AssertionError("no leader: " + "\n".join(self.log(i)[-1000:] for i in range(3)))
+
+    def socket(self, i):
+        return [line for line in self.log(i).splitlines() if " at /" in line][-1].rpartition(" at ")[2]
+
+    def wait_alike(self):
+        """Until every server has the same data; returns the digest."""
+        end = time.monotonic() + WAIT_S
+        while time.monotonic() < end:
+            digests = [subprocess.run(["redis-cli", "-s", self.socket(i), "DEBUG", "DIGEST"], text=True,
+                                      capture_output=True, timeout=20, check=False).stdout.strip() for i in range(3)]
+            if len(set(digests)) == 1 and len(digests[0]) == 40:
+                return digests[0]
+            time.sleep(0.05)
+        raise AssertionError(f"servers differ: {digests}\n" + "\n".join(self.log(i)[-2000:] for i in range(3)))
+
+
+@contextlib.contextmanager
+def _cluster(directory, *arguments, **settings):
+    it = _Cluster(directory, arguments, settings)
+    try:
+        it.leader()
+        yield it
+    finally:
+        it.close()
+
+
+def redis_cli_at_another_proxy_finds_every_acknowledged_write(directory):
+    with _cluster(directory) as it:
+        for kills in range(2):
+            leader = it.leader()
+            one, other = (leader + 1) % 3, (leader + 2) % 3
+            before = int(it.cli(one, "INCRBY", "counter", "0"))
+            acknowledged = [line for line in it.cli(one, text="INCR counter\n" * 300).split() if line]
+            assert acknowledged == [str(before + k + 1) for k in range(300)], acknowledged
+            client = subprocess.Popen(["redis-cli", "-h", it.hosts[one], "-p", "6379", "-r", "2000", "INCR", "counter"],
+                                      text=True, stdout=subprocess.PIPE)
+            time.sleep(0.1)
+            it.kill(leader)
+            answers = client.communicate(timeout=60)[0].split()
+            assert answers == [str(before + 300 + k + 1) for k in range(2000)], answers[-5:]
+            assert it.cli(other, "GET", "counter") == answers[-1]
+            it.start(leader)
+            it.leader()
+            it.wait_alike()
+
+
+def commands_mean_what_they_mean_without_a_proxy(directory):
+    """The same commands to a plain server; what cannot be the same is left out."""
+    commands = pathlib.Path(__file__).with_name("smr_proxy_commands.txt").read_text()
+    with _cluster(directory) as it:
+        path = pathlib.Path(directory) / "plain"
+        plain = subprocess.Popen(["redis-server", "--port", "0", "--unixsocket", str(path), "--save", "", "--dir",
+                                  str(directory)], stdout=subprocess.DEVNULL)
+        try:
+            while not path.exists():
+                time.sleep(0.02)
+            time.sleep(0.1)
+            expected = subprocess.run(["redis-cli", "-s", str(path)], input=commands, text=True, capture_output=True,
+                                      timeout=60, check=False).stdout.splitlines()
+        finally:
+            plain.terminate()
+            plain.wait(10)
+        for i in range(3):
+            found = it.cli(i, text=commands + "\nFLUSHALL\n").splitlines()[:-1]
+            while found and len(found) > len(expected) and found[-1] == "":
+                found.pop()
+            for k, (a, b) in enumerate(zip(expected, found)):
+                assert a == b, f"at {NAMES[i]}, line {k}: {a!r} without a proxy, {b!r} with it"
+            assert len(expected) == len(found), (expected[-3:], found[-3:])
+            it.wait_alike()
+
+
+def keys_end_at_their_time_at_every_server(directory):
+    with _cluster(directory) as it:
+        it.cli(0, text="SET a 1 PX 400\nSET b 1\nPEXPIRE b 400\nSET c 1 EX 100\nSET d 1 PX 300\nRENAME d e\n"
+                       "SET f 1 PX 300\nPERSIST f\nGETEX c EX 200\n")
+        assert 195 <= int(it.cli(1, "TTL", "c")) <= 200
+        assert 1 <= int(it.cli(2, "PTTL", "a")) <= 400
+        end = time.monotonic() + WAIT_S
+        while it.cli(1, "EXISTS", "a", "b", "e") != "0":
+            assert time.monotonic() < end, "keys do not end"
+            time.sleep(0.02)
+        assert it.cli(2, "EXISTS", "c", "f") == "2"
+        assert it.cli(0, text="SET g 1 PX 1\nEXPIRE f -1\nEXISTS f\n").split() == ["OK", "1", "0"]
+        it.wait_alike()
+        leader = it.leader()
+        it.cli(leader, "SET", "late", "1", "PX", "1500")
+        it.kill(leader)
+        left = (leader + 1) % 3
+        while it.cli(left, "EXISTS", "late") != "0":
+            assert time.monotonic() < end, "a key does not end after its leader was killed"
+            time.sleep(0.05)
+
+
+def drawn_members_and_stream_ids_are_the_same_everywhere(directory):
+    with _cluster(directory) as it:
+        it.cli(0, "SADD", "s", *[str(k) for k in range(60)])
+        drawn = []
+        for k in range(10):
+            drawn += [it.cli(k % 3, "SPOP", "s")] + it.cli(k % 3, "SPOP", "s", "2").split()
+        assert len(set(drawn)) == 30 and it.cli(1, "SCARD", "s") == "30", drawn
+        assert it.cli(0, "SPOP", "none") == "" and it.cli(0, "SPOP", "none", "3") == ""
+        ids = [it.cli(k % 3, "XADD", "x", "MAXLEN", "~", "5", "*", "k", str(k)) for k in range(10)]
+        assert ids == sorted(ids, key=lambda text: [int(part) for part in text.split("-")]) and len(set(ids)) == 10
+        assert it.cli(2, "XLEN", "x") == "5"
+        it.wait_alike()
+
+
+def what_the_proxy_does_not_take_is_refused_in_words(directory):
+    with _cluster(directory) as it:
+        for command, words in {"WATCH k": "WATCH is refused", "BLPOP k 1": "blocking", "SUBSCRIBE c": "pub/sub",
+                               "HELLO 3": "NOPROTO", "CONFIG GET *": "configuration", "REPLICAOF NO ONE": "replicates",
+                               "EVAL return 0": "--scripts", "EVALSHA abc 0": "NOSCRIPT", "NOSUCH": "unknown command",
+                               "SELECT 1": "one database", "GET": "wrong number", "XREAD BLOCK 1 STREAMS x 0": "BLOCK",
+                               "DEBUG DIGEST": "configuration"}.items():
+            answer = it.cli(0, *command.split())
+            assert words in answer, f"{command}: {answer}"
+        found = it.cli(0, text="MULTI\nSET k 1\nWATCH k\nEXEC\nGET k\n")
+        assert "EXECABORT" in found, found
+        assert it.cli(1, "GET", "k") == ""
+
+
+def scripts_are_taken_where_the_operator_vouches_for_them(directory):
+    with _cluster(directory, "--scripts") as it:
+        assert it.cli(0, "EVAL", "return redis.call('INCRBY', KEYS[1], ARGV[1])", "1", "k", "5") == "5"
+        assert it.cli(1, "GET", "k") == "5"
+        it.wait_alike()
+
+
+def a_server_that_dies_takes_its_replica_with_it(directory):
+    with _cluster(directory) as it:
+        leader = it.leader()
+        it.cli(leader, "SET", "k", "1")
+        server = program.children(it.processes[leader].pid)[0]
+        os.kill(server, signal.SIGKILL)
+        assert it.processes[leader].wait(20) == 1
+        assert "was killed by signal 9" in it.log(leader) or "ended the connection" in it.log(leader)
+        it.processes[leader] = None
+        assert it.cli((leader + 1) % 3, "GET", "k") == "1"
+
+
+def wrong_configurations_are_refused_in_words(directory):
+    _needs_redis()
+    directory = pathlib.Path(directory)
+    it = {"name": "x", "rails": [{"name": "r0", "kind": "shm", "control": "127.0.0.1:0"}], "fabric": f"p{os.getpid()}"}
+    section = {"listen": "127.0.0.1:0", "members": [{"id": 0, "name": "a", "control": ["127.0.0.1:1"]}]}
+    for change, words in [({}, "x"), ({"members": []}, "members"), ({"slots": 100}, "powers of two"),
+                          ({"preset": "slow"}, "preset")]:
+        (directory / "x.json").write_text(json.dumps({**it, "smr-proxy": {**section, **change}}))
+        done = program.run(directory, "smr-proxy", "--config", "x.json", check=2)
+        assert words in done.stderr, (change, done.stderr)
+    section["members"][0]["name"] = "x"
+    (directory / "x.json").write_text(json.dumps({**it, "smr-proxy": section}))
+    done = program.run(directory, "smr-proxy", "--config", "x.json", "--redis", "/bin/false", check=2)
+    assert "ended with status 1" in done.stderr, done.stderr
+    done = program.run(directory, "smr-proxy", check=2)
+    assert "--config" in done.stderr
+    done = program.run(directory, "smr", "status", "127.0.0.1:1", check=2)
+    assert "does not answer" in done.stderr, done.stderr
+
+
+def the_demo_finds_every_write_and_takes_the_killed_member_back(directory):
+    _needs_redis()
+    report = json.loads(program.run(directory, "smr", "demo", "--quick", "--json", check=0).stdout)
+    assert report["good"] and report["rounds"][0]["acknowledged"] == report["rounds"][0]["found"] > 0, report
+    assert report["rounds"][0]["returned"]
+
+
+if __name__ == "__main__":
+    sys.exit(program.main(sys.modules[__name__]))
