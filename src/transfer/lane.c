@@ -117,6 +117,7 @@ static void came_up(struct lane *lane, const struct wire_probe *from)
 	struct ibv_sge sge = probe_sge(lane->context->probe, from->bytes);
 
 	lane->backoff_ns = 0;
+	lane->was_up = true;
 	lane_move(lane, lane->probes ? LANE_PROBING : LANE_UP);
 	if (lane->probes && !post(lane, 0, IBV_WR_RDMA_READ, &sge, &at))
 		lane_withdraw(lane); /* as in lane_send */
@@ -196,6 +197,20 @@ static bool ended_by_path(const struct lane *lane)
 	return false;
 }
 
+static bool ended_by_program(const struct lane *lane)
+{
+	enum hf_vqp_end end = hf_vqp_end(lane->vqp, NULL);
+
+	return !lane->timed_out && (end == HF_VQP_END_NONE || end == HF_VQP_END_ASKED || end == HF_VQP_END_PROGRAM);
+}
+
+bool lane_is_coming(const struct lane *lane)
+{
+	if (!rail_monitor_available(&lane->monitor))
+		return false;
+	return lane->state == LANE_ENDING ? ended_by_program(lane) : lane->state != LANE_UP && lane->returns;
+}
+
 static void take_out(struct lane *lane, struct slice *slice, bool good, uint64_t now_ns)
 {
 	list_remove(&slice->link);
@@ -265,6 +280,8 @@ static void end_life(struct lane *lane, uint64_t now_ns)
 
 	while (!list_empty(&lane->out))
 		bring_back(lane, container_of(lane->out.next, struct slice, link), IBV_WC_WR_FLUSH_ERR, now_ns);
+	lane->returns = lane->was_up && ended_by_program(lane);
+	lane->was_up = false;
 	drop_vqp(lane);
 	lane_move(lane, LANE_CLOSED);
 	back_off(lane, now_ns);

@@ -24,9 +24,19 @@ static uint32_t open_lanes(const struct rdma_peer *rails)
 	return open;
 }
 
+/* Whether a rail is open, if only for lanes that are being made again. */
+static bool has_open_rail(const struct rdma_peer *rails)
+{
+	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
+		if ((rails->made & 1u << i) != 0 &&
+			(lane_is_open(&rails->lanes[i]) || lane_is_coming(&rails->lanes[i])))
+			return true;
+	return false;
+}
+
 static bool rdma_reaches(struct transport *transport, const struct task_request *request)
 {
-	return open_lanes(rails_to(rdma_of(transport), request)) != 0;
+	return has_open_rail(rails_to(rdma_of(transport), request));
 }
 
 static enum transport_answer rdma_submit(struct transport *transport, struct transport_job *above)
@@ -221,7 +231,7 @@ bool rdma_peer_turn(struct rdma_peer *rails, uint64_t now_ns)
 		busy |= lane_turn(&rails->lanes[i], is_reachable(rails, i), from, now_ns);
 	}
 	busy |= send_slices(rails, now_ns);
-	if (open_lanes(rails) == 0)
+	if (!has_open_rail(rails))
 		give_up_stranded(rails, now_ns);
 	return busy;
 }

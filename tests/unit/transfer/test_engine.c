@@ -510,6 +510,82 @@ static void a_rail_at_a_tenth_of_the_speed_gets_less_than_a_fifth_of_the_bytes(v
 	close_fixture(&f);
 }
 
+/* R-T10, R-T11: a key that the peer refuses ends a lane. Its task fails; the rail is not blamed, no other task pays,
+ * and nothing is tried on another transport. */
+static void a_program_error_blames_no_rail_and_fails_no_other_task(void **state)
+{
+	static uint8_t second[CHUNK];
+	struct hf_transfer_request wrong;
+	struct hf_transfer_counters before, after;
+	struct wire_buffer *view;
+	enum hf_transfer_status status;
+	struct fixture f;
+	struct peer *peer;
+	unsigned first;
+
+	(void)state;
+	open_fixture(&f, &defaults);
+	f.heard = 0;
+	assert_int_equal(hf_transfer_register(f.b.engine, second, CHUNK, HF_TRANSFER_REMOTE_WRITE, NULL), 0);
+	for (unsigned i = 0; i < LIMIT && f.heard == 0; i++)
+		turn(&f);
+	wait_for_rails(&f);
+	hf_transfer_counters(f.a.engine, &before);
+	fill(f.a.memory);
+	peer = container_of(f.segment, struct peer, segment);
+	view = &peer->segment.view.buffers[1];
+	assert_int_equal(view->addr, (uintptr_t)second);
+	view->rkey ^= 0x5a5a;
+	wrong = (struct hf_transfer_request){.opcode = HF_TRANSFER_WRITE,
+		.source = f.a.memory,
+		.segment = f.segment,
+		.target_offset = (uintptr_t)second,
+		.length = 4096};
+	for (unsigned i = 0; i < BYTES / CHUNK; i++) {
+		assert_int_equal(submit(&f, HF_TRANSFER_WRITE, i * CHUNK, CHUNK), 0);
+		assert_int_equal(hf_transfer_submit(f.batch, &wrong, 1, &first, NULL), 0);
+	}
+	settle(&f);
+	for (unsigned i = 0; i < 2 * BYTES / CHUNK; i++) {
+		assert_int_equal(hf_transfer_task_status(f.batch, i, &status, NULL), 0);
+		assert_int_equal(status, i % 2 == 0 ? HF_TRANSFER_COMPLETED : HF_TRANSFER_FAILED);
+	}
+	assert_memory_equal(f.a.memory, f.b.memory, BYTES);
+	hf_transfer_counters(f.a.engine, &after);
+	assert_memory_equal(before.failovers, after.failovers, sizeof(before.failovers));
+	for (unsigned i = 0; i < 4; i++) {
+		assert_int_equal(peer->rails[i / 2].lanes[i % 2].monitor.error_count, 0);
+		assert_int_equal(peer->rails[i / 2].lanes[i % 2].monitor.level, 0);
+	}
+	close_fixture(&f);
+}
+
+/* R-T10: a time-out moves on like a failure. At 1 MB/s no slice ends in time. */
+static void a_time_out_fails_over_like_a_failure(void **state)
+{
+	const struct hf_transfer_config config = {.block_bytes = CHUNK, .max_timeout_ns = SECOND / 50};
+	struct hf_transfer_counters counters;
+	struct fixture f;
+
+	(void)state;
+	if (strcmp(pair_kind, "shm") == 0) {
+		print_message("skipped: shm has no rate\n");
+		skip();
+	}
+	open_fixture(&f, &config);
+	wait_for_rails(&f);
+	fill(f.a.memory);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(hf_dev_set_rate(hf_node_dev(f.pair.a.node, i), 1), 0);
+	submit_chunks(&f);
+	settle(&f);
+	assert_int_equal(hf_transfer_batch_status(f.batch), HF_TRANSFER_COMPLETED);
+	assert_memory_equal(f.a.memory, f.b.memory, BYTES);
+	hf_transfer_counters(f.a.engine, &counters);
+	assert_true(counters.failovers[HF_TRANSPORT_RDMA][HF_TRANSPORT_TCP] > 0);
+	close_fixture(&f);
+}
+
 static void note_pause(enum log_level level, const char *line, void *context)
 {
 	(void)level;
@@ -702,6 +778,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_rail_to_a_peer_without_readable_memory_is_probed),
 		cmocka_unit_test(the_page_of_the_engine_tells_of_peers_rails_and_failovers),
 		cmocka_unit_test(a_rail_at_a_tenth_of_the_speed_gets_less_than_a_fifth_of_the_bytes),
+		cmocka_unit_test(a_program_error_blames_no_rail_and_fails_no_other_task),
+		cmocka_unit_test(a_time_out_fails_over_like_a_failure),
 		cmocka_unit_test(requests_that_name_no_buffer_are_refused_in_words),
 		cmocka_unit_test(memory_of_a_pending_request_stays_registered),
 		cmocka_unit_test(unregister_under_load_takes_no_key_away_from_a_slice),
