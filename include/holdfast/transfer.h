@@ -76,6 +76,9 @@ int hf_transfer_config_parse(const char *text, size_t bytes, struct hf_transfer_
 struct hf_transfer_events {
 	/* What a peer has registered has changed: hf_transfer_segment finds it. NULL: not told. */
 	void (*segment)(struct hf_transfer *transfer, struct hf_peer *peer, void *context);
+	/* hf_transfer_notify of a peer. `data` is the library's and not aligned. NULL: notifications are dropped. */
+	void (*notified)(
+		struct hf_transfer *transfer, struct hf_peer *peer, const void *data, size_t bytes, void *context);
 };
 
 /* The node outlives the engine. -EEXIST: the node has an engine. */
@@ -158,6 +161,18 @@ int hf_transfer_task_status(
 	const struct hf_transfer_batch *batch, unsigned task, enum hf_transfer_status *status_out, uint64_t *bytes_out);
 /* PENDING while a task is, COMPLETED when all are, else the status of the first that ended otherwise. */
 enum hf_transfer_status hf_transfer_batch_status(const struct hf_transfer_batch *batch);
+
+/* ---- notifications ---- */
+
+/* Tells the peer of a segment at once; in order, at most HF_CHANNEL_MESSAGE_BYTES. Sent after a request was seen to be
+ * COMPLETED it arrives when the bytes of the request are in place. -EAGAIN: too much waits, try again; -ENOTCONN: the
+ * peer is gone; -EMSGSIZE; -ENOMEM. */
+int hf_transfer_notify(struct hf_transfer *transfer, struct hf_segment *segment, const void *data, size_t bytes);
+/* The same when the last pending task of the batch has ended, before `idle`, if all are COMPLETED; else it is dropped.
+ * One for a batch: a second call replaces the first. The data is copied. -EINVAL: no task is pending; -EMSGSIZE;
+ * -ENOMEM. When it cannot be sent then, a line in the log says so. */
+int hf_transfer_batch_notify(
+	struct hf_transfer_batch *batch, struct hf_segment *segment, const void *data, size_t bytes);
 
 /* ---- for operators ---- */
 

@@ -6,6 +6,7 @@
 #include "base/list.h"
 #include "transfer/buffers.h"
 #include "transfer/merge.h"
+#include "transfer/notify.h"
 
 /* The owners of one submit. */
 struct submission {
@@ -32,6 +33,7 @@ struct hf_transfer_batch {
 	struct list submissions;
 	unsigned room, count, pending; /* tasks; pending: owners */
 	bool submitting;
+	struct notice *notice;
 	struct batch_task tasks[];
 };
 
@@ -86,8 +88,16 @@ int batch_free(struct hf_transfer_batch *batch)
 
 static void tell_idle(struct hf_transfer_batch *batch)
 {
-	if (batch->pending == 0 && !batch->submitting && batch->on_idle != NULL)
+	if (batch->pending > 0 || batch->submitting)
+		return;
+	notify_end(batch->context, &batch->notice, batch_status(batch));
+	if (batch->on_idle != NULL)
 		batch->on_idle(batch, batch->arg);
+}
+
+int batch_notify(struct hf_transfer_batch *batch, struct hf_segment *segment, const void *data, size_t bytes)
+{
+	return batch->pending == 0 ? -EINVAL : notify_wait(&batch->notice, segment, data, bytes);
 }
 
 /* The buffers that a pending request names. */

@@ -14,6 +14,8 @@ struct hf_transfer_batch;
 int batch_alloc(struct owner_context *context, unsigned tasks, bool merge_requests,
 	void (*on_idle)(struct hf_transfer_batch *batch, void *arg), void *arg, struct hf_transfer_batch **batch_out);
 struct owner_context *batch_context(const struct hf_transfer_batch *batch);
+/* A notification for the end of its last pending task (notify.h). -EINVAL: none is pending. */
+int batch_notify(struct hf_transfer_batch *batch, struct hf_segment *segment, const void *data, size_t bytes);
 int batch_free(struct hf_transfer_batch *batch); /* -EBUSY while a task is pending; NULL is legal */
 
 /* Adds n tasks; *first_out is the number of the first of them. -ENOSPC: the batch has no room for all of them;

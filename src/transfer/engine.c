@@ -232,6 +232,8 @@ int hf_transfer_open(struct hf_node *node, const struct hf_transfer_config *conf
 	}
 	if (rc == 0)
 		rc = hf_channel_register(node, CHANNEL_NAME, &peers_channel_events, engine, &engine->channel, error);
+	if (rc == 0)
+		rc = hf_channel_register(node, NOTIFY_CHANNEL, &notify_channel_events, engine, &engine->notices, error);
 	if (rc != 0) {
 		(void)hf_transfer_close(engine);
 		return rc;
@@ -257,6 +259,7 @@ int hf_transfer_close(struct hf_transfer *engine)
 	}
 	peers_close(engine);
 	hf_channel_close(engine->channel);
+	hf_channel_close(engine->notices);
 	if (engine->served)
 		hf_vqp_unserve(engine->node, &engine->service);
 	passive_close(engine);

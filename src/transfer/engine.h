@@ -14,6 +14,7 @@
 #include "transfer/batch.h"
 #include "transfer/buffers.h"
 #include "transfer/memcpy.h"
+#include "transfer/notify.h"
 #include "transfer/peer.h"
 #include "transfer/probe.h"
 #include "transfer/tcp_target.h"
@@ -28,7 +29,7 @@ struct hf_transfer {
 	bool listens;
 	enum hf_transfer_fallback fallback;
 	bool merge_requests;
-	struct hf_channel *channel;
+	struct hf_channel *channel, *notices;
 	struct hf_vqp_service service;
 	bool served;
 	struct hf_vpd *pd;

@@ -165,6 +165,12 @@ int hf_transfer_batch_free(struct hf_transfer_batch *batch)
 	return rc;
 }
 
+int hf_transfer_batch_notify(
+	struct hf_transfer_batch *batch, struct hf_segment *segment, const void *data, size_t bytes)
+{
+	return batch_notify(batch, segment, data, bytes);
+}
+
 int hf_transfer_cancel(struct hf_transfer_batch *batch, unsigned task)
 {
 	return batch_cancel(batch, task);
