@@ -20,7 +20,7 @@ DESTDIR ?=
 NINJA = ninja -C $(1) --quiet >&2
 
 .DEFAULT_GOAL = all
-.PHONY: all demo demo-smr demo-broker demo-transfer check check-rxe check-network stress bench sim nightly fuzz tidy format asan tsan install clean deps help
+.PHONY: all demo demo-smr demo-broker demo-transfer check check-rxe check-network stress bench bench-transfer sim nightly fuzz tidy format asan tsan install clean deps help
 
 all: $(BUILD)/build.ninja ## Builds build/holdfast, the library and the simulator
 	@$(call NINJA,$(BUILD))
@@ -66,6 +66,11 @@ bench: ## Measures beside UCX, vqps, failovers: 15 min (VERBS_SECONDS=40 FAILOVE
 		--html $(BUILD)/bench-verbs.html
 	@$(BUILD)/holdfast bench failover --cuts $(FAILOVER_CUTS) --out $(BUILD)/bench-failover.json \
 		--html $(BUILD)/bench-failover.html
+	@$(MAKE) --no-print-directory bench-transfer
+
+bench-transfer: all ## What transfers carry, beside UCX and Mooncake, and while all rails are cut 20 times: 5 min
+	@$(BUILD)/holdfast bench transfer --out $(BUILD)/bench-transfer.json --html $(BUILD)/bench-transfer.html \
+		$$(scripts/mooncake.sh $(BUILD)) $(BENCH_ARGS)
 
 sim: all ## Seeded clusters in virtual time (SEEDS=1000), or one again (SEED=n TRACE=1)
 	@$(BUILD)/holdfast-sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(TRACE),--trace) $(SIM_ARGS)

@@ -136,5 +136,30 @@ def wrong_words_are_refused_with_the_right_ones(directory):
         assert complaint in done.stderr, done.stderr
 
 
+def transfer_measures_each_block_size_and_checks_its_bytes(directory):
+    done = program.run(directory, "bench", "transfer", "sweep", "--quick", "--json", "--html", "transfer.html", check=0)
+    rows = json.loads(done.stdout)["sweep"]
+    assert {(row["device"], row["op"]) for row in rows} == {
+        (device, op) for device in ("shm", "soft", "tcp") for op in ("read", "write", "mix")}
+    assert {row["block"] for row in rows} >= {4096, 65536, 1 << 20, 16 << 20}
+    assert all(row["consistent"] and row["mb_s"] > 0 and row["batches"] > 0 for row in rows), rows
+    page = pathlib.Path(directory, "transfer.html").read_text()
+    assert "<svg" in page and page.rstrip().endswith("</html>")
+
+
+def transfer_cuts_all_rails_during_a_copy(directory):
+    """Whether the figures are met is for the machine of a benchmark; that nothing is lost is for any."""
+    done = program.run(directory, "bench", "transfer", "cuts", "--gib", "0.2", "--rate", "60", "--cuts", "2", "--json")
+    cuts = json.loads(done.stdout)["cuts"]
+    assert cuts["cuts"] == 2 and cuts["hash_equal"], cuts
+    assert cuts["over_tcp_median_ms"] >= 0 and cuts["over_rails_worst_ms"] >= 0, cuts
+
+
+def transfer_says_which_peer_cannot_be_had(directory):
+    done = program.run(directory, "bench", "transfer", "beside", "--only", "mooncake", "--rounds", "1", "--json",
+                       "--mooncake", "/nonexistent", check=0)
+    assert "cannot be run" in json.loads(done.stdout)["beside"][0]["skipped"]
+
+
 if __name__ == "__main__":
     sys.exit(program.main(sys.modules[__name__]))

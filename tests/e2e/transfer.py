@@ -25,6 +25,7 @@ class _Pair:
         self.control = []
         for node, first in (("a", 16), ("b", 32)):
             config = {"name": node, "fabric": self.name, "management": [f"{net}.{first}:18515"],
+                      "http": f"{net}.{first}:9400",
                       "rails": [{"name": f"r{i}", "kind": "soft", "address": f"{net}.{first + 1 + i}",
                                  "control": f"{net}.{first + 1 + i}:18515"} for i in range(rails)], **more}
             (self.directory / f"{node}.json").write_text(json.dumps(config))
@@ -187,6 +188,23 @@ def a_source_that_changes_meanwhile_is_told(directory):
         assert (pair.into / "file").read_bytes() == path.read_bytes()
 
 
+def the_status_of_a_sender_tells_of_its_rails(directory):
+    _make(pathlib.Path(directory) / "file", 60 * MIB)
+    with _Pair(directory) as pair:
+        pair.receive()
+        sender = pair.start_send("file", "--rate", "20")
+        program.read_until(sender, ["now over", "soft"])
+        found = json.loads(program.run(directory, "transfer", "status", "--config", "a.json", "--json", check=0).stdout)
+        words = program.run(directory, "transfer", "status", "--config", "a.json", check=0).stdout
+        assert found["node"] == "a" and found["peers"][0]["peer"] == "b" and found["peers"][0]["up"]
+        assert {rail["rail"] for rail in found["peers"][0]["rails"]} == {"r0", "r1"}
+        for word in ("node a:", "peer b: up", "r0", "r1", "healthy", "TCP"):
+            assert word in words, words
+        assert sender.wait(END_LIMIT_S) == 0
+        gone = program.run(directory, "transfer", "status", "--config", "a.json", check=1)
+        assert "does not answer" in gone.stderr
+
+
 def nobody_at_the_address_is_told(directory):
     _make(pathlib.Path(directory) / "file", 100)
     with _Pair(directory) as pair:
@@ -268,8 +286,8 @@ def wrong_words_are_refused(directory):
     _make(pathlib.Path(directory) / "file", 100)
     with _Pair(directory) as pair:
         for words, said in (
-                ([], "say send or receive"),
-                (["copy"], "'copy' is none of send, receive"),
+                ([], "say send, receive or status"),
+                (["copy"], "'copy' is none of send, receive, status"),
                 (["send", "file"], "--config"),
                 (["send", "file", "--config", "a.json"], "give what is sent and to which receiver"),
                 (["send", "file", "nowhere", "--config", "a.json"], "'nowhere' is not an address and port"),
@@ -281,6 +299,8 @@ def wrong_words_are_refused(directory):
                 (["send", "file", pair.control[0], "--config", "a.json", "--once"], "an option of the receiver"),
                 (["send", "file", pair.control[0], "--config", "a.json", "--rate", "-1"], "is not a number"),
                 (["send", "file", pair.control[0], "--config", "a.json", "--fallback", "no"], "none of auto, off, required"),
+                (["status"], "give the `http` address"),
+                (["status", "nowhere"], "is not an address and port"),
                 (["receive", "missing", "--config", "b.json"], "no directory 'missing'"),
                 (["receive", "into", "--config", "b.json", "--rate", "1"], "an option of the sender")):
             done = program.run(directory, "transfer", *words, check=2)

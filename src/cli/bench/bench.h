@@ -2,7 +2,7 @@
  *
  * bench.c finds the set of figures that was asked for. `ground`: ground.c runs rounds and reports, measure.c measures
  * our devices between two processes, peer.c reads the output of UCX's own benchmark. `verbs`, `failover`: vqp.c runs,
- * report.h reports, nodes.h has two nodes to measure with, fleet.h those of all modes at once.
+ * report.h reports, nodes.h has two nodes to measure with, fleet.h those of all modes at once. `transfer`: transfer.h.
  * process.c starts processes, pins them and lets them meet in memory. */
 #ifndef HOLDFAST_CLI_BENCH_H
 #define HOLDFAST_CLI_BENCH_H
@@ -19,6 +19,7 @@ int bench_command(int argc, char **argv);
 int bench_ground(int argc, char **argv); /* argv as the command got it */
 int bench_verbs(int argc, char **argv);
 int bench_failover(int argc, char **argv);
+int bench_transfer(int argc, char **argv);
 /* Complains and returns the exit status of wrong input. */
 int bench_refuse(const char *words, const char *argument);
 
@@ -66,6 +67,9 @@ struct bench_program {
 	int pid, out_fd;
 };
 int bench_program_start(char *const argv[], unsigned core, const char *const *words, struct bench_program *out);
+/* Reads what it prints until that has the words in it. -ETIMEDOUT; -EPIPE: it ended, or `bytes` are full. */
+int bench_program_read_until(
+	const struct bench_program *program, const char *words, unsigned timeout_ms, char *text, size_t bytes);
 /* Waits for its end; -ETIMEDOUT after timeout_ms, when it is killed. Text is what it printed, cut at `bytes`. */
 int bench_program_end(struct bench_program *program, unsigned timeout_ms, char *text, size_t bytes);
 void bench_pause_ms(unsigned ms);

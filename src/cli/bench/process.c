@@ -258,6 +258,27 @@ int bench_program_start(char *const argv[], unsigned core, const char *const *wo
 	return 0;
 }
 
+int bench_program_read_until(
+	const struct bench_program *program, const char *words, unsigned timeout_ms, char *text, size_t bytes)
+{
+	struct pollfd wait = {.fd = program->out_fd, .events = POLLIN};
+	size_t used = 0;
+
+	text[0] = 0;
+	while (strstr(text, words) == NULL) {
+		ssize_t n;
+
+		if (poll(&wait, 1, (int)timeout_ms) <= 0)
+			return -ETIMEDOUT;
+		n = used + 1 < bytes ? read(program->out_fd, text + used, bytes - used - 1) : 0;
+		if (n <= 0)
+			return -EPIPE;
+		used += (size_t)n;
+		text[used] = 0;
+	}
+	return 0;
+}
+
 int bench_program_end(struct bench_program *program, unsigned timeout_ms, char *text, size_t bytes)
 {
 	struct pollfd wait = {.fd = program->out_fd, .events = POLLIN};

@@ -33,4 +33,7 @@ struct copy_receive_options {
 };
 int copy_receive(struct copy_receive_options *options);
 
+/* argv as a command gets it; an exit status. */
+int copy_status_command(int argc, char **argv);
+
 #endif

@@ -172,7 +172,9 @@ int transfer_command(int argc, char **argv)
 		return receive_command(argc - 1, argv + 1);
 	if (argc > 1 && strcmp(argv[1], "send") == 0)
 		return send_command(argc - 1, argv + 1);
+	if (argc > 1 && strcmp(argv[1], "status") == 0)
+		return copy_status_command(argc - 1, argv + 1);
 	if (argc > 1)
-		return cli_refuse("transfer", "'%s' is none of send, receive", argv[1]);
-	return cli_refuse("transfer", "say send or receive; `holdfast help transfer` shows how");
+		return cli_refuse("transfer", "'%s' is none of send, receive, status", argv[1]);
+	return cli_refuse("transfer", "say send, receive or status; `holdfast help transfer` shows how");
 }

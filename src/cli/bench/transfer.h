@@ -1,0 +1,38 @@
+/* transfer.h - what the parts of `holdfast bench transfer` tell one another.
+ *
+ * transfer.c reads the command line and reports; `sweep`: transfer_sweep.c has the axes of TENT's tebench; `cuts`:
+ * transfer_cuts.c cuts all rails again and again during a copy; `beside`: transfer_beside.c measures beside other
+ * engines and bare means, in rounds that alternate. transfer_sides.h has two engines to measure with. */
+#ifndef HOLDFAST_CLI_BENCH_TRANSFER_H
+#define HOLDFAST_CLI_BENCH_TRANSFER_H
+
+#include <jansson.h>
+
+#include "cli/bench/transfer_sides.h"
+
+struct transfer_options {
+	const char *device;   /* only this one; NULL: all */
+	const char *only;     /* a part of the names of `beside` */
+	const char *mooncake; /* its transfer_engine_bench */
+	bool quick;
+	unsigned rounds, cuts;
+	uint64_t copy_bytes, rate_bytes;
+	FILE *log;
+};
+
+/* Each fills an object or array of JSON, which is the caller's, and prints a line for each figure to the log. 0; 1: a
+ * figure was missed, or bytes were wrong; -errno with words. */
+int transfer_sweep(const struct transfer_options *options, json_t *rows, struct hf_error *error);
+int transfer_cuts(const struct transfer_options *options, json_t *object, struct hf_error *error);
+int transfer_beside(const struct transfer_options *options, json_t *rows, struct hf_error *error);
+
+/* MB/s of WRITEs of so many bytes by others. -ENOENT: it is not installed. */
+int transfer_mooncake(const char *program, uint64_t bytes, double *mb_s_out, struct hf_error *error);
+/* MB/s of a bare stream over loopback, and of memcpy between two buffers. */
+int transfer_bare_stream(double *mb_s_out, struct hf_error *error);
+double transfer_memcpy(uint64_t bytes);
+
+/* The page: throughput by block size, a chart for each mix. */
+int transfer_page(const json_t *rows, const char *path);
+
+#endif

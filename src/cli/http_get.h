@@ -1,0 +1,12 @@
+/* http_get.h - asks a node's status server for a page. */
+#ifndef HOLDFAST_CLI_HTTP_GET_H
+#define HOLDFAST_CLI_HTTP_GET_H
+
+#include <holdfast/env.h>
+
+/* Blocks for a few seconds at most. The body, to be freed, has a NUL behind its end. -errno with words: nobody answers,
+ * or the answer is not 200. */
+int http_get(
+	struct hf_env *env, const struct hf_addr *address, const char *path, char **body_out, struct hf_error *error);
+
+#endif
