@@ -98,7 +98,9 @@ static bool step_link(struct smr_link *link)
 	struct hf_smr *smr = link->smr;
 	enum smr_stage before = link->stage;
 
-	if (link->stage == SMR_STAGE_NONE && (smr_is_known(link) || link->learner))
+	/* An ack says nothing of a vqp that was made after it: nothing is asked before ours is connected. */
+	if (link->stage == SMR_STAGE_NONE && (smr_is_known(link) || link->learner) && link->ends[SMR_OUT].vqp != NULL &&
+		hf_vqp_state(link->ends[SMR_OUT].vqp) == HF_VQP_UP)
 		smr_acquire_ask(link, false);
 	if (link->stage == SMR_STAGE_ASKED) {
 		if (!link->asked)

@@ -122,7 +122,7 @@ static enum verdict judge(const struct smr_link *link, uint32_t request)
 	if (!smr_is_known(link))
 		return VERDICT_STRANGER;
 	if (smr->choice != link->id || !has_state(smr) || smr->giving != SMR_GIVING_NONE ||
-		link->ends[SMR_IN].vqp == NULL)
+		link->ends[SMR_IN].vqp == NULL || hf_vqp_state(link->ends[SMR_IN].vqp) != HF_VQP_UP)
 		return VERDICT_LATER;
 	return VERDICT_GIVE;
 }

@@ -23,15 +23,14 @@ uint64_t smr_recycle_floor(const struct hf_smr *smr)
 	return floor;
 }
 
-static bool stands_still(const struct hf_smr *smr, struct smr_link *link)
+static bool stands_still(const struct hf_smr *smr, struct smr_link *link, uint64_t floor)
 {
 	const struct smr_end *end = &link->ends[SMR_OUT];
 	bool late = has_wrs_out(link) &&
 		    smr->now_ns - end->wrs[end->head % SMR_WRS_MAX].posted_ns > smr->config.patience_ns;
 	bool holds_up = link->stage == SMR_STAGE_CONFIRMED &&
-			smr->tail - smr->floor + smr->geometry.span > smr->geometry.slots &&
-			link->public[SMR_PUBLIC_APPLIED] <= smr->floor &&
-			link->public[SMR_PUBLIC_APPLIED] < smr -> applied;
+			smr->tail - floor + smr->geometry.span > smr->geometry.slots &&
+			link->public[SMR_PUBLIC_APPLIED] <= floor && link->public[SMR_PUBLIC_APPLIED] < smr -> applied;
 
 	if (!holds_up)
 		link->stalled_ns = 0;
@@ -43,8 +42,10 @@ static bool stands_still(const struct hf_smr *smr, struct smr_link *link)
 /* At each pulse. */
 void smr_recycle_turn(struct hf_smr *smr)
 {
+	uint64_t floor = smr_recycle_floor(smr);
+
 	smr_for_links (link, smr) {
-		if (!stands_still(smr, link))
+		if (!stands_still(smr, link, floor))
 			continue;
 		if (link->stage >= SMR_STAGE_READ) {
 			if (!smr_phase_majority(smr, smr_phase_set(smr, SMR_STAGE_PROMISED) & ~(1u << link->id)))

@@ -102,7 +102,6 @@ struct hf_smr {
 	/* leading */
 	uint64_t clock; /* of posts */
 	uint64_t commit_told, told_ns, undecided_ns;
-	uint64_t floor; /* below it a slot may be overwritten */
 	bool idle_out;
 	uint64_t idle_stamp;
 
