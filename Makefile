@@ -20,7 +20,7 @@ DESTDIR ?=
 NINJA = ninja -C $(1) --quiet >&2
 
 .DEFAULT_GOAL = all
-.PHONY: all demo demo-smr demo-broker demo-transfer check check-rxe check-network stress bench bench-transfer sim nightly fuzz tidy format asan tsan install clean deps help
+.PHONY: all demo demo-smr demo-broker demo-transfer check check-rxe check-network stress bench bench-transfer sim nightly fuzz tidy format check-kafka asan tsan install clean deps help
 
 all: $(BUILD)/build.ninja ## Builds build/holdfast, the library and the simulator
 	@$(call NINJA,$(BUILD))
@@ -48,6 +48,10 @@ check-rxe: all ## The verbs device over soft-RoCE, in a guest with a kernel of i
 check-network: all ## The soft NIC of this machine against soft-RoCE in a guest, over a network that cuts and loses
 	@if scripts/deps.sh rxe; then python3 tests/interop/network.py $(BUILD); \
 		else echo "check-network: skipped: the packages of group rxe (scripts/packages.txt) cannot be had here"; fi
+
+check-kafka: all ## Unmodified Kafka clients, which it fetches, against our broker: kcat, Python's, Java's
+	@scripts/deps.sh kafka || echo "check-kafka: without Java: the packages of group kafka cannot be had here"
+	@python3 scripts/check_kafka.py $(BUILD)
 
 stress: all ## Exactly once in real processes: 1,000 cuts over shm, 200 over soft, and the test of that test
 	@$(BUILD)/tests/stress/stress shm $(SHM_CUTS) 2>$(BUILD)/stress-shm.log

@@ -5,13 +5,12 @@
 
 #include "base/bytes.h"
 #include "base/crc.h"
-#include "base/ensure.h"
+#include "broker/records.h"
 
-#define MAGIC          2
-#define CRC_AT         17u
-#define CRC_FROM       21u
-#define RECORD_MINIMUM 7 /* length, attributes, two deltas, key, value, header count: a byte each */
-#define COMPRESSIONS   5 /* none, gzip, snappy, lz4, zstd */
+#define MAGIC        2
+#define CRC_AT       17u
+#define CRC_FROM     21u
+#define COMPRESSIONS 5 /* none, gzip, snappy, lz4, zstd */
 
 enum batch_verdict batch_read(const uint8_t *at, size_t bytes, struct batch *batch_out)
 {
@@ -57,77 +56,23 @@ enum batch_verdict batch_read(const uint8_t *at, size_t bytes, struct batch *bat
 	return BATCH_RIGHT;
 }
 
-/* A zigzag varint of at most 32 bits; false: cut off, or longer. */
-static bool read_varint(const uint8_t **at, const uint8_t *end, int32_t *value_out)
+/* Each record has its lengths, and the deltas count from 0. */
+static bool records_are_right(const uint8_t *at, const struct batch *batch)
 {
-	uint64_t value = 0;
-
-	for (unsigned shift = 0; shift < 35 && *at < end; shift += 7) {
-		uint8_t byte = *(*at)++;
-
-		value |= (uint64_t)(byte & 0x7f) << shift;
-		if ((byte & 0x80) != 0)
-			continue;
-		*value_out = (int32_t)((uint32_t)value >> 1) ^ -(int32_t)(value & 1);
-		return value <= UINT32_MAX;
-	}
-	return false;
-}
-
-static bool read_varlong(const uint8_t **at, const uint8_t *end, int64_t *value_out)
-{
-	uint64_t value = 0;
-
-	for (unsigned shift = 0; shift < 70 && *at < end; shift += 7) {
-		uint8_t byte = *(*at)++;
-
-		value |= shift < 64 ? (uint64_t)(byte & 0x7f) << shift : 0;
-		if ((byte & 0x80) != 0)
-			continue;
-		*value_out = (int64_t)(value >> 1) ^ -(int64_t)(value & 1);
-		return true;
-	}
-	return false;
-}
-
-struct record {
-	const uint8_t *next;
-	int64_t timestamp_delta;
-	int32_t offset_delta;
-};
-
-/* The frame of the record at the front; false: it contradicts its length. */
-static bool read_record(const uint8_t *at, const uint8_t *end, struct record *record)
-{
-	int32_t bytes;
-
-	if (!read_varint(&at, end, &bytes) || bytes < RECORD_MINIMUM - 1 || bytes > end - at)
-		return false;
-	record->next = at + bytes;
-	at++; /* attributes */
-	return read_varlong(&at, record->next, &record->timestamp_delta) &&
-	       read_varint(&at, record->next, &record->offset_delta);
-}
-
-/* Each record has its length, and the deltas count from 0. */
-static bool records_are_right(const uint8_t *at, const uint8_t *end, int32_t count)
-{
+	struct records_reader reader = records_begin(at, batch);
 	struct record record;
 
-	for (int32_t i = 0; i < count; i++) {
-		if (!read_record(at, end, &record) || record.offset_delta != i)
+	for (int32_t i = 0; i < batch->count; i++)
+		if (!records_next(&reader, &record) || record.offset_delta != i)
 			return false;
-		at = record.next;
-	}
-	return at == end;
+	return reader.at == reader.end;
 }
 
 enum batch_verdict batch_check(const uint8_t *at, const struct batch *batch)
 {
 	if (crc32c(0, at + CRC_FROM, (size_t)batch->length - CRC_FROM) != batch->crc)
 		return BATCH_WRONG_CRC;
-	if ((batch->attributes & (BATCH_COMPRESSION | BATCH_CONTROL)) == 0 &&
-		!records_are_right(at + BATCH_HEADER_BYTES, at + batch->length, batch->count))
+	if ((batch->attributes & (BATCH_COMPRESSION | BATCH_CONTROL)) == 0 && !records_are_right(at, batch))
 		return BATCH_WRONG;
 	return BATCH_RIGHT;
 }
@@ -173,14 +118,14 @@ int32_t batch_sequence_after(int32_t sequence, int32_t records)
 void batch_find_time(
 	const uint8_t *at, const struct batch *batch, int64_t timestamp_ms, int64_t *offset_out, int64_t *timestamp_out)
 {
-	const uint8_t *end = at + batch->length;
+	struct records_reader reader = records_begin(at, batch);
 	struct record record;
 
 	*offset_out = batch->base_offset;
 	*timestamp_out = batch->max_timestamp_ms;
 	if ((batch->attributes & (BATCH_COMPRESSION | BATCH_LOG_APPEND_TIME)) != 0)
 		return;
-	for (at += BATCH_HEADER_BYTES; at < end && read_record(at, end, &record); at = record.next) {
+	while (records_next(&reader, &record)) {
 		/* A delta that overflows is the client's; the sum only has to be defined. */
 		int64_t time_ms = (int64_t)((uint64_t)batch->base_timestamp_ms + (uint64_t)record.timestamp_delta);
 

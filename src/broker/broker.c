@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "broker/checkpoint.h"
 #include "broker/connection.h"
+#include "broker/groups_log.h"
 
 #define PRODUCER_ID_BLOCK 1000
 #define NS_PER_MS         1000000ull
@@ -36,8 +37,10 @@ void broker_propose(
 	journal_propose(broker->journal, command, result);
 	if (result->error != KAFKA_NONE)
 		return;
-	if (command->kind == CONTROLLER_DELETE_TOPIC)
+	if (command->kind == CONTROLLER_DELETE_TOPIC) {
 		topics_delete(&broker->topics, command->topic);
+		groups_log_forget_topic(&broker->groups, command->topic);
+	}
 	if (result->topic == NULL || topics_follow(&broker->topics, result->topic, broker_now_ms(broker), &error) == 0)
 		return;
 	log_error("broker: topic %s is not served: %s", result->topic->name, error.text);
@@ -273,6 +276,8 @@ static int broker_start(struct broker *broker, struct hf_error *error)
 		rc = topics_open(&broker->topics, broker->env, broker->config.log_dirs, &broker->controller,
 			broker_now_ms(broker), error);
 	if (rc == 0)
+		rc = groups_open(&broker->groups, broker, error);
+	if (rc == 0)
 		rc = open_listeners(broker, error);
 	return rc;
 }
@@ -316,6 +321,7 @@ void broker_close(struct broker *broker)
 	}
 	while (!list_empty(&broker->connections))
 		connection_close(container_of(broker->connections.next, struct connection, node));
+	groups_close(&broker->groups);
 	if (broker->topics.env != NULL)
 		topics_close(&broker->topics);
 	journal_close(broker->journal);

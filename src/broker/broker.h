@@ -7,6 +7,7 @@
 #include <holdfast/loop.h>
 
 #include "broker/broker_config.h"
+#include "broker/groups.h"
 #include "broker/journal.h"
 #include "broker/topics.h"
 
@@ -27,6 +28,7 @@ struct broker {
 	struct controller controller;
 	struct journal *journal;
 	struct topics topics;
+	struct groups groups;
 	struct broker_listener listeners[BROKER_LISTENERS_MAX];
 	unsigned listener_count;
 	struct list connections, ready; /* ready: an answer came outside of the connection's own turn */

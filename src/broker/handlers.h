@@ -22,6 +22,8 @@ const struct handler *handlers_find(int16_t key);
 request_handler api_versions_handle, metadata_handle, produce_handle, fetch_handle, list_offsets_handle,
 	leader_epoch_handle, create_topics_handle, delete_topics_handle, create_partitions_handle,
 	delete_records_handle, describe_configs_handle, alter_configs_handle, describe_cluster_handle,
-	producer_id_handle, find_coordinator_handle;
+	producer_id_handle, find_coordinator_handle, join_group_handle, sync_group_handle, heartbeat_handle,
+	leave_group_handle, offset_commit_handle, offset_fetch_handle, describe_groups_handle, list_groups_handle,
+	delete_groups_handle;
 
 #endif

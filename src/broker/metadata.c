@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#define CONSUMER_OFFSETS "__consumer_offsets"
-
 static bool fill_partitions(struct request *request, const struct controller_topic *from,
 	struct kafka_metadata_response_metadata_response_topic *to)
 {
@@ -39,7 +37,7 @@ static bool fill_topic(struct request *request, const struct controller_topic *f
 	to->error_code = KAFKA_NONE;
 	to->name = request_text(from->name);
 	to->topic_id = from->id;
-	to->is_internal = strcmp(from->name, CONSUMER_OFFSETS) == 0;
+	to->is_internal = strcmp(from->name, GROUPS_TOPIC) == 0;
 	return fill_partitions(request, from, to);
 }
 

@@ -11,6 +11,11 @@ static void append(struct request *request, struct codec_string topic,
 
 	to->index = from->index;
 	to->base_offset = -1;
+	if (partition != NULL && codec_compare(GROUPS_TOPIC, topic) == 0) {
+		to->error_code = KAFKA_INVALID_TOPIC;
+		to->error_message = request_text("this topic is the broker's own");
+		return;
+	}
 	if (partition == NULL) {
 		to->error_code = KAFKA_UNKNOWN_TOPIC_OR_PARTITION;
 		return;

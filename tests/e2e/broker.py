@@ -98,6 +98,20 @@ def a_waiting_consumer_gets_what_is_produced(directory):
         assert reader.wait(timeout=60) == 0
 
 
+def a_group_goes_on_where_it_was(directory):
+    def read_in_group(broker):
+        return _kcat(broker, "-G", "readers", "-X", "auto.offset.reset=earliest", "-e", "-q", "numbers")
+
+    with _Broker(directory, group_initial_rebalance_delay_ms=100) as broker:
+        _kcat(broker, "-P", "-t", "numbers", text=NUMBERS)
+        assert read_in_group(broker) == NUMBERS
+        for how in (signal.SIGTERM, signal.SIGKILL):
+            broker.stop(how)
+            broker.start()
+            _kcat(broker, "-P", "-t", "numbers", text="more\n")
+            assert read_in_group(broker) == "more\n"
+
+
 def a_directory_serves_one_broker(directory):
     with _Broker(directory):
         done = program.run(directory, "broker", "--config", "broker.json")
