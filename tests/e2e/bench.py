@@ -155,6 +155,15 @@ def transfer_cuts_all_rails_during_a_copy(directory):
     assert cuts["over_tcp_median_ms"] >= 0 and cuts["over_rails_worst_ms"] >= 0, cuts
 
 
+def transfer_cuts_and_slows_one_of_two_rails(directory):
+    """No figure is judged, but that no task fails."""
+    done = program.run(directory, "bench", "transfer", "rails", "--rail-rate", "20", "--json")
+    rails = json.loads(done.stdout)["rails"]
+    assert {"two_to_one", "port_event_ms_to_95_percent", "port_event_restored_ms", "silent_ms_to_95_percent",
+            "silent_restored_ms", "slow_rail_share", "slow_total_to_one", "slow_then_equal_ms"} <= set(rails), rails
+    assert rails["failed_tasks"]["value"] == 0, rails
+
+
 def transfer_says_which_peer_cannot_be_had(directory):
     done = program.run(directory, "bench", "transfer", "beside", "--only", "mooncake", "--rounds", "1", "--json",
                        "--mooncake", "/nonexistent", check=0)

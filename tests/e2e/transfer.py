@@ -143,6 +143,21 @@ def without_rails_tcp_carries_all(directory):
         assert pair.send("file")["tcp_bytes"] == 5 * MIB
 
 
+def an_engines_file_names_that_of_the_node(directory):
+    _make(pathlib.Path(directory) / "file", 3 * MIB)
+    with _Pair(directory) as pair:
+        (pair.directory / "engine.json").write_text(json.dumps(
+            {"node": "a.json", "transports": {"rdma": {"enable": False}}}))
+        pair.receive()
+        done = program.run(directory, "transfer", "send", "file", ",".join(pair.control), "--engine", "engine.json",
+                           "--json", check=0)
+        assert json.loads(done.stdout)["tcp_bytes"] == 3 * MIB, "its rails are not to be used"
+        (pair.directory / "engine.json").write_text(json.dumps({"node": "a.json", "transports": {"rdma": {"lanes": 1}}}))
+        done = program.run(directory, "transfer", "send", "file", ",".join(pair.control), "--engine", "engine.json",
+                           check=2)
+        assert "engine.json" in done.stderr and "transports.rdma.lanes" in done.stderr, done.stderr
+
+
 def cut_rails_hand_over_to_tcp_and_carry_the_rest(directory):
     source = pathlib.Path(directory) / "set"
     _make_tree(source, 96 * MIB)

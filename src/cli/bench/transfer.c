@@ -12,13 +12,15 @@
 #define ROUNDS_DEFAULT 7u
 #define ROUNDS_MOST    99.0
 #define CUTS_DEFAULT   20u
+#define RAIL_RATE      500u
 #define CUTS_MOST      200.0
 #define COPY_DEFAULT   4.0
 #define RATE_DEFAULT   100.0
 #define GIGABYTE       1073741824.0
 #define MEGABYTE       1e6
 
-enum part { PART_SWEEP = 1, PART_BESIDE = 2, PART_CUTS = 4 };
+enum part { PART_SWEEP, PART_BESIDE, PART_RAILS, PART_CUTS, PARTS };
+static const char *const part_names[PARTS] = {"sweep", "beside", "rails", "cuts"};
 
 struct request {
 	struct transfer_options options;
@@ -30,9 +32,9 @@ struct request {
 static const struct option known[] = {{"device", required_argument, NULL, 'd'}, {"only", required_argument, NULL, 'y'},
 	{"rounds", required_argument, NULL, 'n'}, {"cuts", required_argument, NULL, 'c'},
 	{"gib", required_argument, NULL, 'g'}, {"rate", required_argument, NULL, 'r'},
-	{"mooncake", required_argument, NULL, 'm'}, {"out", required_argument, NULL, 'o'},
-	{"html", required_argument, NULL, 'h'}, {"quick", no_argument, NULL, 'q'}, {"json", no_argument, NULL, 'j'},
-	{0}};
+	{"rail-rate", required_argument, NULL, 's'}, {"mooncake", required_argument, NULL, 'm'},
+	{"out", required_argument, NULL, 'o'}, {"html", required_argument, NULL, 'h'},
+	{"quick", no_argument, NULL, 'q'}, {"json", no_argument, NULL, 'j'}, {0}};
 
 static int parse_value(int answer, const char *value, struct request *request)
 {
@@ -45,6 +47,8 @@ static int parse_value(int answer, const char *value, struct request *request)
 		options->cuts = (unsigned)number;
 	else if (answer == 'g' && cli_number(value, 0.05, 1024, &number))
 		options->copy_bytes = (uint64_t)(number * GIGABYTE);
+	else if (answer == 's' && cli_number(value, 1, 1e6, &number))
+		options->rail_rate = (unsigned)number;
 	else if (answer == 'r' && cli_number(value, 1, 1e6, &number))
 		options->rate_bytes = (uint64_t)(number * MEGABYTE);
 	else
@@ -83,10 +87,8 @@ static int parse_option(int answer, const char *value, struct request *request)
 
 static int parse_part(const char *name, struct request *request)
 {
-	static const char *const names[] = {"sweep", "beside", "cuts"};
-
-	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (strcmp(name, names[i]) == 0) {
+	for (unsigned i = 0; i < PARTS; i++)
+		if (strcmp(name, part_names[i]) == 0) {
 			request->parts |= 1u << i;
 			return 0;
 		}
@@ -99,6 +101,7 @@ static int parse(int argc, char **argv, struct request *request)
 
 	*request = (struct request){.options = {.rounds = ROUNDS_DEFAULT,
 					    .cuts = CUTS_DEFAULT,
+					    .rail_rate = RAIL_RATE,
 					    .copy_bytes = (uint64_t)(COPY_DEFAULT * GIGABYTE),
 					    .rate_bytes = (uint64_t)(RATE_DEFAULT * MEGABYTE)}};
 	opterr = 0;
@@ -112,21 +115,34 @@ static int parse(int argc, char **argv, struct request *request)
 		strcmp(request->options.device, "soft") != 0 && strcmp(request->options.device, "tcp") != 0)
 		return bench_refuse("this set has shm, soft and tcp, not", request->options.device);
 	if (request->parts == 0)
-		request->parts = PART_SWEEP | PART_BESIDE | PART_CUTS;
+		request->parts = (1u << PARTS) - 1;
 	request->options.log = request->json ? stderr : stdout;
 	return refused;
 }
 
-static int run_part(const struct request *request, enum part part, const char *name, json_t *all)
+static int run_part(const struct request *request, enum part part, json_t *all)
 {
-	json_t *figures = part == PART_CUTS ? json_object() : json_array();
+	json_t *figures = part == PART_SWEEP || part == PART_BESIDE ? json_array() : json_object();
 	struct hf_error error = {0};
-	int failed;
+	int failed = 0;
 
-	json_object_set_new(all, name, figures);
-	failed = part == PART_SWEEP    ? transfer_sweep(&request->options, figures, &error)
-		 : part == PART_BESIDE ? transfer_beside(&request->options, figures, &error)
-				       : transfer_cuts(&request->options, figures, &error);
+	json_object_set_new(all, part_names[part], figures);
+	switch (part) {
+	case PART_SWEEP:
+		failed = transfer_sweep(&request->options, figures, &error);
+		break;
+	case PART_BESIDE:
+		failed = transfer_beside(&request->options, figures, &error);
+		break;
+	case PART_RAILS:
+		failed = transfer_rails(&request->options, figures, &error);
+		break;
+	case PART_CUTS:
+		failed = transfer_cuts(&request->options, figures, &error);
+		break;
+	case PARTS:
+		break;
+	}
 	if (failed >= 0)
 		return failed;
 	cli_refuse("bench", "transfer: %s", error.text[0] != '\0' ? error.text : strerror(-failed));
@@ -150,7 +166,6 @@ static int write_report(const struct request *request, json_t *all)
 
 int bench_transfer(int argc, char **argv)
 {
-	static const char *const names[] = {"sweep", "beside", "cuts"};
 	struct request request;
 	json_t *all;
 	int status = parse(argc, argv, &request), written;
@@ -159,9 +174,9 @@ int bench_transfer(int argc, char **argv)
 		return status;
 	process_catch_signals();
 	all = json_object();
-	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]) && status != EXIT_INTERRUPTED; i++)
+	for (unsigned i = 0; i < PARTS && status != EXIT_INTERRUPTED; i++)
 		if (request.parts & 1u << i) {
-			int part = run_part(&request, (enum part)(1u << i), names[i], all);
+			int part = run_part(&request, (enum part)i, all);
 
 			status = part > status ? part : status;
 		}

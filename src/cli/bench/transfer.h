@@ -1,7 +1,8 @@
 /* transfer.h - what the parts of `holdfast bench transfer` tell one another.
  *
  * transfer.c reads the command line and reports; `sweep`: transfer_sweep.c has the axes of TENT's tebench; `cuts`:
- * transfer_cuts.c cuts all rails again and again during a copy; `beside`: transfer_beside.c measures beside other
+ * transfer_cuts.c cuts all rails again and again during a copy; `rails`: transfer_rails.c has
+ * two rails of the same rate, of which one is cut and slowed down; `beside`: transfer_beside.c measures beside other
  * engines and bare means, in rounds that alternate. transfer_sides.h has two engines to measure with. */
 #ifndef HOLDFAST_CLI_BENCH_TRANSFER_H
 #define HOLDFAST_CLI_BENCH_TRANSFER_H
@@ -16,6 +17,7 @@ struct transfer_options {
 	const char *mooncake; /* its transfer_engine_bench */
 	bool quick;
 	unsigned rounds, cuts;
+	unsigned rail_rate; /* MB/s of each rail of `rails` */
 	uint64_t copy_bytes, rate_bytes;
 	FILE *log;
 };
@@ -23,6 +25,7 @@ struct transfer_options {
 /* Each fills an object or array of JSON, which is the caller's, and prints a line for each figure to the log. 0; 1: a
  * figure was missed, or bytes were wrong; -errno with words. */
 int transfer_sweep(const struct transfer_options *options, json_t *rows, struct hf_error *error);
+int transfer_rails(const struct transfer_options *options, json_t *object, struct hf_error *error);
 int transfer_cuts(const struct transfer_options *options, json_t *object, struct hf_error *error);
 int transfer_beside(const struct transfer_options *options, json_t *rows, struct hf_error *error);
 

@@ -9,6 +9,7 @@
 
 #define CONTROL_PORT   18515
 #define MTU            IBV_MTU_4096
+#define QP_TIMEOUT     12u /* 17 ms, four times: a busy machine does not look like a cut */
 #define OPEN_NS        20000000000ull
 #define STALL_NS       30000000000ull
 #define TURN_NS        1000000u
@@ -43,6 +44,7 @@ static void configure(const struct transfer_side *side, struct hf_node_config *c
 	snprintf(config->name, sizeof(config->name), "%s", side->near ? "near" : "far");
 	bench_fabric_name(config->fabric, setup->near_pid);
 	config->policy = HF_POLICY_VARUNA;
+	config->timeout = QP_TIMEOUT;
 	config->rail_count = setup->rails;
 	for (unsigned i = 0; i < setup->rails; i++) {
 		snprintf(config->rails[i].name, sizeof(config->rails[i].name), "r%u", i);

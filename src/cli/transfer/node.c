@@ -18,27 +18,43 @@ static struct hf_addr tcp_address(const struct copy_node_options *options, const
 	return address;
 }
 
-int copy_node_open(struct copy_node *node, const struct copy_node_options *options, struct hf_error *error)
+static int configure(const struct copy_node_options *options, struct hf_transfer_file *file, struct hf_env *env,
+	struct hf_error *error)
 {
-	struct hf_node_config config = {0};
-	struct hf_transfer_config transfer = {.fallback = options->fallback};
 	int failed = 0;
 
-	*node = (struct copy_node){.env = hf_env_host()};
-	if (options->given != NULL)
-		config = *options->given;
+	memset(file, 0, sizeof(*file));
+	if (options->engine != NULL)
+		failed = hf_transfer_config_load(env, options->engine, file, error);
+	else if (options->given != NULL)
+		file->node = *options->given;
 	else
-		failed = hf_node_config_load(node->env, options->config, &config, error);
+		failed = hf_node_config_load(env, options->config, &file->node, error);
+	if (failed)
+		return failed;
+	if (options->fallback_given)
+		file->engine.fallback = options->fallback;
+	if (options->engine == NULL || options->listen.sa.sa_family != AF_UNSPEC)
+		file->engine.listen = tcp_address(options, &file->node);
+	return 0;
+}
+
+int copy_node_open(struct copy_node *node, const struct copy_node_options *options, struct hf_error *error)
+{
+	struct hf_transfer_file file;
+	int failed;
+
+	*node = (struct copy_node){.env = hf_env_host()};
+	failed = configure(options, &file, node->env, error);
 	if (failed)
 		return failed;
 	failed = hf_loop_create(node->env, &node->loop);
 	if (failed)
 		return hf_error_set(error, failed, "no loop: %s", strerror(-failed));
-	failed = hf_node_open(node->loop, &config, &options->node_events, options->context, &node->node, error);
-	transfer.listen = tcp_address(options, &config);
+	failed = hf_node_open(node->loop, &file.node, &options->node_events, options->context, &node->node, error);
 	if (!failed)
 		failed = hf_transfer_open(
-			node->node, &transfer, &options->transfer_events, options->context, &node->transfer, error);
+			node->node, &file.engine, &options->transfer_events, options->context, &node->transfer, error);
 	if (failed)
 		copy_node_close(node);
 	return failed;

@@ -9,6 +9,7 @@
 #include "cli/transfer/pair.h"
 
 #define CONTROL_PORT  18515
+#define QP_TIMEOUT    12u /* 17 ms, four times: a busy machine does not look like a cut */
 #define SETUP_WAIT_MS 10000u
 #define LOOK_EVERY_NS 4000000u
 #define PLACES_A_NODE (PAIR_RAILS + 1u)
@@ -41,6 +42,7 @@ static void configure(struct pair_node *node)
 	snprintf(config->name, sizeof(config->name), "%s", node->role);
 	snprintf(config->fabric, sizeof(config->fabric), "%s", node->fabric);
 	config->policy = HF_POLICY_VARUNA;
+	config->timeout = QP_TIMEOUT;
 	config->rail_count = PAIR_RAILS;
 	for (unsigned i = 0; i < PAIR_RAILS; i++) {
 		struct hf_rail_config *rail = &config->rails[i];
@@ -93,8 +95,9 @@ static void ready(void *context)
 
 static int run(struct pair_node *node, uint64_t rate_bytes, uint64_t burst_bytes, bool fallback_off)
 {
-	struct copy_node_options options = {
-		.given = &node->config, .fallback = fallback_off ? HF_FALLBACK_OFF : HF_FALLBACK_AUTO};
+	struct copy_node_options options = {.given = &node->config,
+		.fallback = fallback_off ? HF_FALLBACK_OFF : HF_FALLBACK_AUTO,
+		.fallback_given = true};
 	struct copy_send_options send = {.path = node->source,
 		.to_count = PLACES_A_NODE,
 		.rate_bytes = rate_bytes,

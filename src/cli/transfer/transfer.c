@@ -15,9 +15,10 @@
 #define TIMEOUT_MOST    3600.0
 
 static const struct option known[] = {{"config", required_argument, NULL, 'c'},
-	{"listen", required_argument, NULL, 'l'}, {"fallback", required_argument, NULL, 'f'},
-	{"rate", required_argument, NULL, 'r'}, {"timeout", required_argument, NULL, 't'},
-	{"once", no_argument, NULL, 'o'}, {"json", no_argument, NULL, 'j'}, {0}};
+	{"engine", required_argument, NULL, 'e'}, {"listen", required_argument, NULL, 'l'},
+	{"fallback", required_argument, NULL, 'f'}, {"rate", required_argument, NULL, 'r'},
+	{"timeout", required_argument, NULL, 't'}, {"once", no_argument, NULL, 'o'}, {"json", no_argument, NULL, 'j'},
+	{0}};
 
 struct asked {
 	struct copy_node_options node;
@@ -38,6 +39,7 @@ static int parse_number(const char *option, const char *text, double least, doub
 
 static int parse_fallback(const char *text, struct asked *asked)
 {
+	asked->node.fallback_given = true;
 	if (strcmp(text, "auto") == 0)
 		asked->node.fallback = HF_FALLBACK_AUTO;
 	else if (strcmp(text, "off") == 0)
@@ -54,6 +56,9 @@ static int parse_option(int answer, const char *value, struct asked *asked)
 	switch (answer) {
 	case 'c':
 		asked->node.config = value;
+		return 0;
+	case 'e':
+		asked->node.engine = value;
 		return 0;
 	case 'l':
 		if (hf_addr_parse(value, &asked->node.listen) != 0)
@@ -91,8 +96,10 @@ static int parse(int argc, char **argv, struct asked *asked)
 		if (refused)
 			return refused;
 	}
-	if (asked->node.config == NULL)
-		return cli_refuse("transfer", "give the rails and addresses of this node with --config FILE");
+	if ((asked->node.config == NULL) == (asked->node.engine == NULL))
+		return cli_refuse("transfer",
+			"give the rails and addresses of this node with --config FILE, or a transfer-engine.json with "
+			"--engine FILE");
 	return 0;
 }
 
