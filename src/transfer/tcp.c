@@ -291,6 +291,7 @@ static bool fill_line(struct tcp_line *line)
 	while (!list_empty(&line->peer->jobs) && line->stream.out_count < SLICES_A_STREAM &&
 		tcp_stream_has_room(&line->stream) && send_one(line))
 		any = true;
+	tcp_stream_push(&line->stream);
 	return any;
 }
 

@@ -12,7 +12,7 @@
 
 static void want(struct tcp_pipe *pipe, bool readable)
 {
-	unsigned wanted = (readable ? HF_READABLE : 0) | (pipe->count > 0 ? HF_WRITABLE : 0);
+	unsigned wanted = (readable ? HF_READABLE : 0) | (pipe->blocked ? HF_WRITABLE : 0);
 
 	if (pipe->watch.wanted != wanted)
 		(void)hf_loop_watch(pipe->loop, &pipe->watch, pipe->io, wanted);
@@ -72,9 +72,11 @@ static void note_written(struct tcp_pipe *pipe, uint64_t bytes)
 /* Writes what the stream takes; a reason when it broke. */
 static const char *flush(struct tcp_pipe *pipe)
 {
+	pipe->blocked = false;
 	while (pipe->count > 0) {
 		ssize_t n = write_pieces(pipe);
 
+		pipe->blocked = n <= 0;
 		if (n == -EAGAIN || n == -ENOTCONN) /* full, or still connecting */
 			break;
 		if (n <= 0)
@@ -128,7 +130,8 @@ static const char *may_read(struct tcp_pipe *pipe)
 		       : pipe->events->may_place(pipe);
 }
 
-static void receive(struct tcp_pipe *pipe)
+/* False: the pipe was closed, and may be gone. */
+static bool receive(struct tcp_pipe *pipe)
 {
 	for (uint64_t bytes = 0; bytes < READ_BYTES_TURN && pipe->io != NULL && reads(pipe);) {
 		const char *reason = may_read(pipe);
@@ -136,15 +139,15 @@ static void receive(struct tcp_pipe *pipe)
 
 		if (reason != NULL) {
 			pipe->events->broken(pipe, reason);
-			return;
+			return false;
 		}
 		n = read_some(pipe);
 
 		if (n == -EAGAIN || n == -ENOTCONN)
-			return;
+			return true;
 		if (n <= 0) {
 			pipe->events->broken(pipe, n == 0 ? "closed by the peer" : strerror((int)-n));
-			return;
+			return false;
 		}
 		bytes += (uint64_t)n;
 		if (pipe->payload_left > 0) {
@@ -153,8 +156,9 @@ static void receive(struct tcp_pipe *pipe)
 		}
 		pipe->in_used += (uint32_t)n;
 		if (pipe->in_used == TCP_HEADER_BYTES && !take_header(pipe))
-			return;
+			return false;
 	}
+	return true;
 }
 
 static void on_ready(struct hf_watch *watch, unsigned ready)
@@ -168,10 +172,11 @@ static void on_ready(struct hf_watch *watch, unsigned ready)
 		pipe->events->broken(pipe, reason);
 		return;
 	}
-	if ((ready & HF_WRITABLE) && tcp_pipe_has_room(pipe))
+	if (pipe->io != NULL && (ready & HF_READABLE) && !receive(pipe))
+		return;
+	tcp_pipe_push(pipe); /* the answers, several in one call */
+	if (tcp_pipe_has_room(pipe))
 		pipe->events->room(pipe);
-	if (pipe->io != NULL && (ready & HF_READABLE))
-		receive(pipe);
 }
 
 int tcp_pipe_open(struct tcp_pipe *pipe, struct hf_loop *loop, struct hf_io *io, const struct tcp_pipe_events *events)
@@ -209,7 +214,12 @@ void tcp_pipe_send(struct tcp_pipe *pipe, const struct tcp_header *header, const
 	piece->payload = payload;
 	piece->payload_bytes = tcp_header_has_payload(header) ? header->length : 0;
 	pipe->count++;
-	want(pipe, reads(pipe)); /* written when the loop finds the stream writable: several pieces in one call */
+}
+
+void tcp_pipe_push(struct tcp_pipe *pipe)
+{
+	if (pipe->io != NULL && pipe->count > 0 && !pipe->blocked && flush(pipe) != NULL)
+		want(pipe, reads(pipe));
 }
 
 void tcp_pipe_pause(struct tcp_pipe *pipe, bool paused)

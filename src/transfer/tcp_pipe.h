@@ -24,7 +24,7 @@ struct tcp_pipe_events {
 	void (*placed)(struct tcp_pipe *pipe, const struct tcp_header *header);
 	/* Nothing comes or goes any more. The owner closes the pipe. */
 	void (*broken)(struct tcp_pipe *pipe, const char *reason);
-	void (*room)(struct tcp_pipe *pipe); /* pieces were written */
+	void (*room)(struct tcp_pipe *pipe); /* there is room at the end of an event */
 };
 
 struct tcp_piece {
@@ -46,6 +46,7 @@ struct tcp_pipe {
 	struct tcp_piece pieces[TCP_PIPE_PIECES];
 	unsigned first, count;
 	uint64_t written; /* of the first piece */
+	bool blocked;     /* the stream took no more, or broke: the loop finds out when it is writable */
 };
 
 /* Takes over `io`, also when it fails. */
@@ -54,8 +55,10 @@ void tcp_pipe_close(struct tcp_pipe *pipe); /* legal on a closed one */
 
 bool tcp_pipe_has_room(const struct tcp_pipe *pipe);
 /* With room. The payload (header->length bytes, where the type has one) stays as it is until the pipe is closed or the
- * other end has answered. A stream that breaks says so in a later turn. */
+ * other end has answered. It is queued until tcp_pipe_push, or the end of the event in which it was sent. A stream that
+ * breaks says so in a later turn. */
 void tcp_pipe_send(struct tcp_pipe *pipe, const struct tcp_header *header, const uint8_t *payload);
+void tcp_pipe_push(struct tcp_pipe *pipe); /* writes what the stream takes; the loop writes the rest */
 /* Whether a payload to or from this memory is under way. */
 bool tcp_pipe_touches(const struct tcp_pipe *pipe, const void *memory, uint64_t bytes);
 /* Reads no further headers, and does again: for an end that has no room for an answer. */

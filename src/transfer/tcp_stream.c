@@ -104,6 +104,7 @@ int tcp_stream_open(struct tcp_stream *stream, struct hf_loop *loop, const struc
 	if (rc != 0)
 		return hf_error_set(error, rc, "the tcp transport cannot watch a stream");
 	tcp_pipe_send(&stream->pipe, hello, NULL);
+	tcp_pipe_push(&stream->pipe);
 	return 0;
 }
 
@@ -115,6 +116,11 @@ void tcp_stream_close(struct tcp_stream *stream)
 bool tcp_stream_has_room(const struct tcp_stream *stream)
 {
 	return tcp_pipe_has_room(&stream->pipe);
+}
+
+void tcp_stream_push(struct tcp_stream *stream)
+{
+	tcp_pipe_push(&stream->pipe);
 }
 
 void tcp_stream_send(struct tcp_stream *stream, struct tcp_slice *slice)

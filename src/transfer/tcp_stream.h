@@ -47,6 +47,7 @@ void tcp_stream_close(struct tcp_stream *stream); /* legal on a closed one; `out
 struct tcp_header tcp_stream_hello(uint64_t initiator, uint64_t target, uint32_t epoch);
 
 bool tcp_stream_has_room(const struct tcp_stream *stream);
-void tcp_stream_send(struct tcp_stream *stream, struct tcp_slice *slice); /* with room */
+void tcp_stream_send(struct tcp_stream *stream, struct tcp_slice *slice); /* with room; tcp_stream_push sends it */
+void tcp_stream_push(struct tcp_stream *stream);
 
 #endif

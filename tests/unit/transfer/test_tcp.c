@@ -151,6 +151,7 @@ static void send_slice(struct fixture *f, unsigned i, enum hf_transfer_opcode op
 		.key = key,
 		.offset = i * (uint64_t)SLICE};
 	tcp_stream_send(&f->stream, &f->slices[i]);
+	tcp_stream_push(&f->stream);
 }
 
 static void turn_until(struct fixture *f, const unsigned *counter, unsigned n)
@@ -195,6 +196,7 @@ static void a_refused_slice_is_named_and_the_next_one_goes_on(void **state)
 	f->slices[1] = (struct tcp_slice){
 		.opcode = HF_TRANSFER_READ, .local = f->local, .length = 1, .key = KEY, .offset = BYTES};
 	tcp_stream_send(&f->stream, &f->slices[1]);
+	tcp_stream_push(&f->stream);
 	send_slice(f, 2, HF_TRANSFER_WRITE, KEY);
 	turn_until(f, &f->ended, 3);
 	assert_int_equal(f->reasons[0], TCP_NAK_KEY);
