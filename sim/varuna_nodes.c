@@ -16,7 +16,8 @@
 #define POLL_MAX           16
 #define LINGER_NS          (60 * NS_MS)
 #define RETRY_NS           (5 * NS_MS)
-#define QUIT_PPM           1000u  /* of turns of a program, while it has wrs in flight on the vqp */
+#define QUIT_PPM           1000u /* of turns of a program, while it has wrs in flight on the vqp */
+#define QUIT_UNTOLD_PPM    50000u
 #define QUIT_STALLED_PPM   20000u /* and while the other end stands still */
 #define SERVICE            "links"
 #define LAYER_PPM          700000u /* of changes after which a layer wants a lease */
@@ -191,10 +192,17 @@ static bool renew(struct vr_end *end, uint64_t now_ns)
 	return true;
 }
 
-/* What is posted then is mostly in doubt. */
 static bool stands_still(const struct vr_node *node)
 {
 	return node->endpoint.process->paused || node->endpoint.host.suspended;
+}
+
+/* What is in flight is mostly in doubt when the other end stands still, or posts on a standby qp that it has not told. */
+static uint32_t quit_ppm(struct vr_end *end)
+{
+	if (end->vqp->awaits_go)
+		return QUIT_UNTOLD_PPM;
+	return stands_still(vr_other(end)->node) ? QUIT_STALLED_PPM : QUIT_PPM;
 }
 
 /* Once hf_vqp_destroy has returned, nothing is told of what is in flight, and neither answers nor messages land. */
@@ -203,8 +211,7 @@ static bool quit(struct vr_end *end, uint64_t now_ns)
 	struct vr *vr = end->link->vr;
 
 	if (!vr->quits || vr->world->now_ns >= vr->faults.quiet_ns || end->vqp == NULL || vr_in_flight(end) == 0 ||
-		hf_vqp_state(end->vqp) == HF_VQP_ERROR ||
-		!world_chance(vr->world, stands_still(vr_other(end)->node) ? QUIT_STALLED_PPM : QUIT_PPM))
+		hf_vqp_state(end->vqp) == HF_VQP_ERROR || !world_chance(vr->world, quit_ppm(end)))
 		return false;
 	end->link->quit = true;
 	if (world_chance(vr->world, 500000)) {
