@@ -16,12 +16,13 @@
 #define QP_TIMEOUT      8 /* 1 ms */
 #define QP_RETRY_CNT    2
 #define BUDGET_NS       (2 * NS_S)
-#define LEASE_NS        (BUDGET_NS / 2) /* by default */
-#define TRIGGER_SEEDS   4u              /* of so many seeds one has a trigger, and every second of these no faults */
-#define STALL_SEEDS     6u /* of so many seeds one has a process that stands still for longer than a lease */
+#define BUDGET_NS_SHORT (600 * NS_MS) /* where many budgets or leases are to end in one world */
+#define TRIGGER_SEEDS   4u            /* of so many seeds one has a trigger, and every second of these no faults */
+#define STALL_SEEDS     6u            /* of so many seeds one has a process that stands still for longer than a lease */
 #define STALL_NS_MAX    (5 * NS_S)
-#define LEASES_NS_MAX   (2 * NS_S) /* as long for one in as many with leases that change */
-#define LEASE_NS_LEAST  (150 * NS_MS)
+#define SILENCE_NS_MAX  (2500 * NS_MS) /* where a silence has a short budget */
+#define LEASES_NS_MAX   (1 * NS_S)     /* as long for one in as many with leases that change */
+#define LEASE_NS_LEAST  (100 * NS_MS)
 #define SUSPEND_PPM     400000u /* of those: a host is suspended */
 #define QUIT_SEEDS      4u      /* of so many groups of those, one in which programs end vqps in the midst */
 #define MASKED_PPM      350000u /* of worlds */
@@ -45,14 +46,21 @@
 	(FAULT_BIT(FAULT_DATA_LOST) | FAULT_BIT(FAULT_CUT) | FAULT_BIT(FAULT_LOSS) | FAULT_BIT(FAULT_CONTROL_HELD) |   \
 		FAULT_BIT(FAULT_PAUSE))
 
+/* By default. */
+static uint64_t lease_of(const struct vr *vr)
+{
+	return vr->config.budget_ns / 2;
+}
+
 /* ---- excuses ---- */
 
 uint64_t vr_incidents(const struct vr_node *node)
 {
 	const struct process *process = node->endpoint.process;
-	uint64_t sum = process->incarnation + node->peers_failed +
-		       faults_stalls(&node->vr->faults, process, node->vr->leases ? VR_LEASE_MIN_NS : LEASE_NS) +
-		       faults_silences(&node->vr->faults, process->host, BUDGET_NS);
+	uint64_t sum =
+		process->incarnation + node->peers_failed +
+		faults_stalls(&node->vr->faults, process, node->vr->leases ? VR_LEASE_MIN_NS : lease_of(node->vr)) +
+		faults_silences(&node->vr->faults, process->host, node->vr->config.budget_ns);
 
 	for (unsigned i = 0; i < node->vr->rail_count; i++)
 		sum += vr_port(node, i)->nic_crashes + vr_port(node, i)->fence_failures;
@@ -61,7 +69,7 @@ uint64_t vr_incidents(const struct vr_node *node)
 
 static bool is_silent(const struct vr_node *node)
 {
-	return faults_is_silent(&node->vr->faults, &node->endpoint.host, BUDGET_NS);
+	return faults_is_silent(&node->vr->faults, &node->endpoint.host, node->vr->config.budget_ns);
 }
 
 bool vr_excused(const struct vr_link *link)
@@ -138,7 +146,7 @@ static void set_up(struct vr *vr, struct world *world, struct outcome *outcome)
 		.heartbeat_ns = HEARTBEAT_NS,
 		.heartbeat_misses = 4,
 		.failback_ns = FAILBACK_NS,
-		.budget_ns = BUDGET_NS,
+		.budget_ns = vr->short_budget ? BUDGET_NS_SHORT : BUDGET_NS,
 		.timeout = QP_TIMEOUT,
 		.retry_cnt = QP_RETRY_CNT,
 		.pool_size = (unsigned)world_range(world, 1, 2),
@@ -167,7 +175,7 @@ static void set_up(struct vr *vr, struct world *world, struct outcome *outcome)
 		if (world_chance(world, NO_DC_PPM))
 			node->endpoint.host.caps_masked |= HF_DEV_DC;
 		if (vr->leases && world_chance(world, 700000))
-			node->lease_ns = world_range(world, LEASE_NS_LEAST, LEASE_NS);
+			node->lease_ns = world_range(world, LEASE_NS_LEAST, lease_of(vr));
 		node->endpoint.process = process_create(&node->endpoint.host, node->name, &vr_program, node);
 	}
 	for (unsigned rail = 0; rail < vr->rail_count; rail++)
@@ -308,7 +316,9 @@ static void run_with(struct world *world, struct outcome *outcome, const struct 
 	ensure(vr != NULL);
 	vr->hca_atomics = variant->hca_atomics;
 	vr->leases = world->seed % STALL_SEEDS == 3;
-	quiet_ns += stalls || silence ? STALL_NS_MAX : vr->leases ? LEASES_NS_MAX : 0;
+	vr->short_budget = vr->leases || (silence && world->seed / STALL_SEEDS % 2 == 0);
+	if (stalls || silence || vr->leases)
+		quiet_ns += vr->leases ? LEASES_NS_MAX : vr->short_budget ? SILENCE_NS_MAX : STALL_NS_MAX;
 	set_up(vr, world, outcome);
 	for (unsigned i = 0; i < vr->node_count; i++)
 		process_start(processes[i] = vr->nodes[i].endpoint.process);
@@ -319,16 +329,17 @@ static void run_with(struct world *world, struct outcome *outcome, const struct 
 	}
 	faults_plan(&vr->faults, &vr->network, processes, vr->node_count, variant->faults, fault_count, quiet_ns);
 	if (stalls)
-		faults_plan_stall(&vr->faults, FAULT_PAUSE, LEASE_NS);
+		faults_plan_stall(&vr->faults, FAULT_PAUSE, lease_of(vr));
 	if (vr->leases && fault_count > 0)
 		faults_plan_stall(
 			&vr->faults, world_chance(world, SUSPEND_PPM) ? FAULT_SUSPEND : FAULT_PAUSE, VR_LEASE_MIN_NS);
 	if (silence)
-		faults_plan_silence(&vr->faults, BUDGET_NS);
+		faults_plan_silence(&vr->faults, vr->config.budget_ns);
 	world_run_until(world, quiet_ns);
 	run_until(vr, is_alive, quiet_ns + LIVE_NS, "liveness", "made no progress after the faults had healed");
 	vr->stopping = true;
-	run_until(vr, is_idle, world->now_ns + BUDGET_NS + LIVE_NS, "budget", "has wrs that never completed");
+	run_until(
+		vr, is_idle, world->now_ns + vr->config.budget_ns + LIVE_NS, "budget", "has wrs that never completed");
 	if (world->violations == 0)
 		check_memory(vr);
 	if (world->violations == 0)

@@ -128,7 +128,8 @@ struct vr {
 	bool weak;                    /* of some wrs in flight the evidence of this world cannot know */
 	bool quits;                   /* programs end vqps in the midst */
 	bool leases;                  /* nodes differ in their leases, and layers want others from time to time */
-	bool stopping;                /* nothing new is posted */
+	bool short_budget;
+	bool stopping; /* nothing new is posted */
 };
 
 static inline struct vr_end *vr_other(struct vr_end *end)

@@ -22,8 +22,8 @@
 #define SERVICE            "links"
 #define LAYER_PPM          700000u /* of changes after which a layer wants a lease */
 #define LAYER_NS_MIN       (10 * NS_MS)
-#define LAYER_NS_MAX       (600 * NS_MS)
-#define LAYER_LEASE_NS_MAX (800 * NS_MS)
+#define LAYER_NS_MAX       (300 * NS_MS)
+#define LAYER_LEASE_NS_MAX (250 * NS_MS)
 #define ACCESS             (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 
 /* ---- ends of this node ---- */
@@ -197,7 +197,7 @@ static bool stands_still(const struct vr_node *node)
 	return node->endpoint.process->paused || node->endpoint.host.suspended;
 }
 
-/* What is in flight is mostly in doubt when the other end stands still, or posts on a standby qp that it has not told. */
+/* What is in flight is mostly in doubt when the other end stands still, or posts on a standby qp untold. */
 static uint32_t quit_ppm(struct vr_end *end)
 {
 	if (end->vqp->awaits_go)

@@ -288,6 +288,8 @@ bool engine_transmit(struct engine *engine, bool hold_acks, uint64_t now_ns)
 	struct list end, *at;
 	bool full = false;
 
+	if (list_empty(&engine->busy_requesters) && list_empty(&engine->busy_responders))
+		return false;
 	list_push_back(&engine->busy_requesters, &end);
 	while (!full && (at = list_pop_front(&engine->busy_requesters)) != &end) {
 		struct requester *requester = container_of(at, struct requester, busy);
