@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""mutants.py BUILD [NAME...] - proves that the simulator catches the bugs it is there to catch.
+"""mutants.py BUILD [--write] [NAME...] - proves that the simulator catches the bugs it is there to catch.
 
 A mutant is sim/mutants/NAME.patch: a change of one or more .c files of the product that breaks one rule. Above the
 diff it says, one a line:
@@ -7,11 +7,14 @@ diff it says, one a line:
     Breaks: the rule, and what goes wrong then
     Run: arguments of holdfast-sim that find it
     Caught by: words that the simulator's verdict must contain
+    Seed: one of these seeds that finds it (--write puts it there)
 
 The patch is applied to a copy below BUILD/mutants, the changed files are compiled with the commands of BUILD and linked
 in front of the product's archive; nothing in the product knows about it. A mutant is caught when the simulator
-fails with those words, and the unchanged simulator finds nothing in the same seeds. Of the unchanged one a run with the
-most seeds that any mutant of a scenario asks for stands for all of them. TAP, a line a mutant.
+fails with those words, and the unchanged simulator finds nothing in the same seeds. The seed that is known to find it is
+tried alone, mutant and unchanged; where it does not any more, the whole run follows, and its seed is told. Of the
+unchanged simulator a run with the most seeds that any mutant of a scenario asks for stands for all of them. TAP, a line a
+mutant.
 """
 import concurrent.futures
 import glob
@@ -25,7 +28,7 @@ import sys
 import threading
 
 SIMULATOR = "holdfast-sim"
-RUN_SECONDS = 120
+RUN_SECONDS = 300
 
 
 class Broken(Exception):
@@ -55,6 +58,7 @@ class Mutant:
         self.tree = os.path.join(build, "mutants", self.name)
         self.breaks, self.caught_by = field(self.text, "Breaks"), field(self.text, "Caught by")
         self.arguments = shlex.split(field(self.text, "Run") or "")
+        self.path, self.seed, self.found = path, field(self.text, "Seed"), None
 
     def patch(self):
         files = re.findall(r"^\+\+\+ b/(\S+)", self.text, re.M)
@@ -80,7 +84,7 @@ class Mutant:
             target = os.path.join(self.tree, name[:-2] + ".o")
             words[words.index("-o") + 1] = target
             words[words.index("-c") + 1] = os.path.join(self.tree, name)
-            words = [word for word in words if word not in ("-MD", "-Werror")]
+            words = [word for word in words if word not in ("-MD", "-Werror", "-g")]
             for option in ("-MQ", "-MF"):
                 at = words.index(option)
                 del words[at:at + 2]
@@ -101,9 +105,41 @@ class Mutant:
             raise Broken("does not link\n" + done.stdout)
         return program
 
+    def option(self, name, default):
+        at = self.arguments.index(name) if name in self.arguments else None
+        return default if at is None else self.arguments[at + 1]
+
+    def caught_by_seed(self, program):
+        first = int(self.option("--first", "1"))
+        if not first <= int(self.seed) < first + int(self.option("--seeds", "1")):
+            raise Broken(f"Seed: {self.seed} is none of its run")
+        one = ["--scenario", self.option("--scenario", ""), "--seed", self.seed]
+        done = run([program] + one, self.build)
+        if done.returncode == 0 or self.caught_by not in done.stdout:
+            return False
+        control = run([os.path.join(self.build, SIMULATOR)] + one, self.build)
+        if control.returncode != 0:
+            raise Broken("the unchanged simulator fails the same seed\n" + control.stdout[-4000:])
+        return True
+
+    def seed_of(self, said):
+        for line in said.splitlines():
+            found = re.match(r"VIOLATION seed (\d+): ", line)
+            if found and self.caught_by in line:
+                return found.group(1)
+        return None
+
+    def write(self):
+        line = f"Seed: {self.found}\n"
+        text = re.sub(r"^Seed:.*\n", "", self.text, flags=re.M)
+        with open(self.path, "w", encoding="utf-8") as file:
+            file.write(re.sub(r"^(Caught by:.*\n)", lambda head: head.group(1) + line, text, count=1, flags=re.M))
+
     def attempt(self, commands, link_command, controls):
         objects = [self.compile(name, commands) for name in self.patch()]
         program = self.link(objects, link_command)
+        if self.seed is not None and self.caught_by_seed(program):
+            return True, ""
         control = controls.of(self)
         if control.returncode != 0:
             raise Broken("the unchanged simulator fails the same run\n" + control.stdout[-4000:])
@@ -113,7 +149,8 @@ class Mutant:
             if done.returncode == 0:
                 return False, "survived: " + " ".join(self.arguments)
             if self.caught_by in done.stdout:
-                return True, ""
+                self.found = self.seed_of(done.stdout)
+                return True, f"seed {self.found} finds it, not {self.seed}: --write says so in its patch"
         return False, f'failed without "{self.caught_by}"\n' + done.stdout[-4000:]
 
 
@@ -161,6 +198,9 @@ def main():
     if len(sys.argv) < 2:
         print(__doc__, file=sys.stderr)
         return 2
+    writes = "--write" in sys.argv
+    if writes:
+        sys.argv.remove("--write")
     source = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
     build, wanted = os.path.abspath(sys.argv[1]), sys.argv[2:]
     mutants = [Mutant(path, source, build) for path in sorted(glob.glob(f"{source}/sim/mutants/*.patch"))]
@@ -181,6 +221,8 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         for number, (mutant, (caught, said)) in enumerate(zip(mutants, pool.map(attempt, mutants)), 1):
             all_caught &= caught
+            if writes and mutant.found is not None:
+                mutant.write()
             print(f"{'ok' if caught else 'not ok'} {number} - {mutant.name}: {mutant.breaks}", flush=True)
             print("".join(f"# {line}\n" for line in said.splitlines()), end="")
     return 0 if all_caught else 1
