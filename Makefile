@@ -5,6 +5,7 @@ NIGHTLY_SEEDS ?= 100000
 SHM_CUTS ?= 1000
 SOFT_CUTS ?= 200
 LATE_RUNS ?= 67
+REDIS_KILLS ?= 100
 TRANSFER_KILLS ?= 50
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?= $(basename $(notdir $(wildcard fuzz/fuzz_*.c)))
@@ -54,12 +55,14 @@ check-kafka: all ## Unmodified Kafka clients, which it fetches, against our brok
 	@python3 scripts/check_kafka.py $(BUILD)
 
 stress: all ## Exactly once in real processes: 1,000 cuts over shm, 200 over soft, and the test of that test
+stress: all ## Exactly once in real processes: 1,000 cuts over shm, 200 over soft, 200 killed leaders of Redis
 	@$(BUILD)/tests/stress/stress shm $(SHM_CUTS) 2>$(BUILD)/stress-shm.log
 	@$(BUILD)/tests/stress/stress soft $(SOFT_CUTS) 2>$(BUILD)/stress-soft.log
 	@$(BUILD)/tests/stress/stress soft 20 --policy resend 2>$(BUILD)/stress-resend.log
 	@$(BUILD)/tests/stress/reconnect kill shm 50 2>$(BUILD)/reconnect-shm.log
 	@$(BUILD)/tests/stress/reconnect kill soft 20 2>$(BUILD)/reconnect-soft.log
 	@for kind in soft shm tcp; do $(BUILD)/tests/stress/late $$kind $(LATE_RUNS) 2>$(BUILD)/late-$$kind.log || exit 1; done
+	@python3 tests/e2e/smr_proxy_kills.py $(BUILD)/holdfast $(REDIS_KILLS)
 	@python3 tests/e2e/transfer_killed.py $(BUILD)/holdfast $(TRANSFER_KILLS)
 
 bench: ## Measures beside UCX, vqps, failovers: 15 min (VERBS_SECONDS=40 FAILOVER_CUTS=11); build/bench*.json, .html

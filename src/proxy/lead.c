@@ -73,6 +73,10 @@ static void read_confirmed(struct run *run)
 	struct resp_out out = {0};
 	uint64_t now_ms = proxy_now_ms(run->proxy);
 
+	if (run->proxy->snapshot != NULL) { /* entries that are applied are not at the server yet */
+		list_push_back(&run->proxy->held_reads, &run->node);
+		return;
+	}
 	run->gather = (struct server_gather){.left = run->commands, .done = read_gathered};
 	while (proxy_run_next(run, &cursor)) {
 		enum entry_reply reply;
@@ -82,6 +86,12 @@ static void read_confirmed(struct run *run)
 		proxy_server_ask(run->proxy->server, out.data, out.failed ? 0 : out.bytes, reply, now_ms, &run->gather);
 	}
 	resp_out_free(&out);
+}
+
+void proxy_lead_held(struct proxy *proxy)
+{
+	while (!list_empty(&proxy->held_reads))
+		read_confirmed(container_of(list_pop_front(&proxy->held_reads), struct run, node));
 }
 
 /* ---- writes ---- */

@@ -39,7 +39,7 @@ struct proxy {
 	unsigned client_count;
 	uint64_t next_client, accepted, commands_done;
 	/* runs */
-	struct list crowded, stranded, sent;
+	struct list crowded, held_reads, stranded, sent;
 	struct hf_timer retry;
 	uint64_t next_run;
 	struct hf_channel *channel;
@@ -49,7 +49,6 @@ struct proxy {
 	struct proxy_snapshot *snapshot; /* one is read: what is applied waits in `held` */
 	struct proxy_restore *restore;
 	struct resp_out held;
-	unsigned held_count;
 	struct resp_arg args[PROXY_ARGS_MAX]; /* of the command that is looked at */
 };
 

@@ -49,25 +49,25 @@ static unsigned count_answers(const void *data, size_t bytes)
 	return n;
 }
 
+/* Where the replies of this entry gather; NULL: nowhere. */
 static struct server_gather *begin_answer(
-	struct proxy *proxy, const struct entry_reader *reader, unsigned answers, uint64_t session, uint32_t sequence)
+	struct proxy *proxy, const void *data, size_t bytes, uint64_t session, uint32_t sequence)
 {
+	struct entry_reader reader;
 	struct answer *answer;
 
-	if (session == 0 || reader->left == 0)
+	if (session == 0 || !proxy_entry_read(&reader, data, bytes) || reader.left == 0)
 		return NULL;
-	answer = proxy_answers_begin(&proxy->answers, session, sequence, reader->left);
+	answer = proxy_answers_begin(&proxy->answers, session, sequence, reader.left);
 	if (answer == NULL)
 		return NULL;
-	if (reader->kind == ENTRY_MULTI)
-		resp_out_array(&answer->gather.out, answers);
+	if (reader.kind == ENTRY_MULTI)
+		resp_out_array(&answer->gather.out, count_answers(data, bytes));
 	return &answer->gather;
 }
 
-static void inject(struct proxy *proxy, const void *data, size_t bytes, uint64_t session, uint32_t sequence)
+static void inject(struct proxy *proxy, const void *data, size_t bytes, struct server_gather *gather)
 {
-	unsigned answers = count_answers(data, bytes);
-	struct server_gather *gather;
 	struct entry_reader reader;
 	struct entry_record record;
 
@@ -75,7 +75,6 @@ static void inject(struct proxy *proxy, const void *data, size_t bytes, uint64_t
 		proxy_fail(proxy, "an entry of the log is none of this version's; run the same version at all members");
 		return;
 	}
-	gather = begin_answer(proxy, &reader, answers, session, sequence);
 	while (proxy_entry_next(&reader, &record)) {
 		proxy_server_ask(proxy->server, record.data, record.bytes, record.reply, reader.time_ms, gather);
 		if (record.key != NULL)
@@ -85,13 +84,15 @@ static void inject(struct proxy *proxy, const void *data, size_t bytes, uint64_t
 		proxy_fail(proxy, "an entry of the log is damaged; run the same version at all members");
 }
 
-/* Entries that wait: u64 session, u32 sequence, u32 bytes, data. */
-static void hold(struct proxy *proxy, const void *data, size_t bytes, uint64_t session, uint32_t sequence)
+/* An entry that waits for a snapshot to be read. Its gather lives until its replies are there. */
+struct held {
+	struct server_gather *gather;
+	size_t bytes;
+};
+
+static void hold(struct proxy *proxy, const void *data, size_t bytes, struct server_gather *gather)
 {
-	struct {
-		uint64_t session;
-		uint32_t sequence, bytes;
-	} head = {session, sequence, (uint32_t)bytes};
+	struct held head = {.gather = gather, .bytes = bytes};
 
 	resp_out_raw(&proxy->held, &head, sizeof(head));
 	resp_out_raw(&proxy->held, data, bytes);
@@ -102,27 +103,28 @@ static void hold(struct proxy *proxy, const void *data, size_t bytes, uint64_t s
 void proxy_inject_held(struct proxy *proxy)
 {
 	struct resp_out held = proxy->held;
-	struct {
-		uint64_t session;
-		uint32_t sequence, bytes;
-	} head;
+	struct held head;
 
 	proxy->held = (struct resp_out){0};
 	if (held.failed)
 		proxy_fail(proxy, "no memory for the entries that wait for a snapshot");
-	for (size_t at = 0; at < held.bytes; at += sizeof(head) + head.bytes) {
+	for (size_t at = 0; at < held.bytes && !proxy->failed; at += sizeof(head) + head.bytes) {
 		memcpy(&head, held.data + at, sizeof(head));
-		inject(proxy, held.data + at + sizeof(head), head.bytes, head.session, head.sequence);
+		inject(proxy, held.data + at + sizeof(head), head.bytes, head.gather);
 	}
 	resp_out_free(&held);
+	if (!proxy->failed && !proxy->closing)
+		proxy_lead_held(proxy);
 }
 
 void proxy_inject(struct proxy *proxy, const void *data, size_t bytes, uint64_t session, uint32_t sequence)
 {
+	struct server_gather *gather = begin_answer(proxy, data, bytes, session, sequence);
+
 	if (proxy->snapshot != NULL)
-		hold(proxy, data, bytes, session, sequence);
+		hold(proxy, data, bytes, gather);
 	else
-		inject(proxy, data, bytes, session, sequence);
+		inject(proxy, data, bytes, gather);
 }
 
 static uint32_t apply(void *context, const struct hf_smr_applied *request, void *result)
@@ -271,6 +273,7 @@ int proxy_open(struct hf_node *node, const struct proxy_config *config, const st
 	hf_env_entropy(hf_loop_env(proxy->loop), &proxy->deadlines.seed, sizeof(proxy->deadlines.seed));
 	list_init(&proxy->clients);
 	list_init(&proxy->crowded);
+	list_init(&proxy->held_reads);
 	list_init(&proxy->stranded);
 	list_init(&proxy->sent);
 	list_init(&proxy->forward_peers);

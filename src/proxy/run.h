@@ -46,7 +46,7 @@ struct run {
 	enum run_status status;
 	struct resp_out reply;
 	void (*done)(struct run *run); /* with status and reply; the run is the owner's again */
-	/* Where it is: one list at a time (crowded at the leader; stranded, or sent, at the client's proxy). */
+	/* Where it is: one list at a time (crowded or held at the leader; stranded, or sent, at the client's proxy). */
 	struct list node;
 	/* route.c */
 	uint64_t id, since_ns;
@@ -76,6 +76,8 @@ bool proxy_run_next(const struct run *run, struct run_cursor *cursor);
 
 /* Executes it; done() follows, perhaps at once. */
 void proxy_lead(struct run *run);
+/* Reads that were confirmed while a snapshot was read. */
+void proxy_lead_held(struct proxy *proxy);
 /* There is room in the window again, or leadership is over. */
 void proxy_lead_crowded(struct proxy *proxy);
 /* Proposes the deletion of keys that are due, and sets the timer for the next one. */

@@ -86,6 +86,16 @@ class _Cluster:
             time.sleep(0.02)
         raise AssertionError("no leader: " + "\n".join(self.log(i)[-1000:] for i in range(3)))
 
+    def wait_back(self, i):
+        """Until this member, started again, follows and has applied what the leader has."""
+        end = time.monotonic() + WAIT_S
+        while time.monotonic() < end:
+            mine = self.status(i)
+            if mine["leader"] >= 0 and 0 < self.status(self.leader())["applied"] <= mine["applied"] + 200:
+                return
+            time.sleep(0.02)
+        raise AssertionError(f"{NAMES[i]} is not taken in: " + "\n".join(self.log(k)[-2000:] for k in range(3)))
+
     def socket(self, i):
         return [line for line in self.log(i).splitlines() if " at /" in line][-1].rpartition(" at ")[2]
 

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""smr_proxy_kills.py PROGRAM [KILLS] - clients at all three proxies while leaders are killed; held to this:
+
+  * every acknowledged INCR is there: the values that a key was counted to are all different, and those that are missing
+    are not more than the INCRs that were not answered
+  * histories are linearizable. A counter's order is known from its values: INCR to v stands before each GET of v, which
+    stands before INCR to v + 1; an operation that began after another one had ended must not stand before it
+  * the commands of one connection keep their order
+  * in the end all three servers have the same data (DEBUG DIGEST)
+"""
+import asyncio
+import random
+import sys
+import time
+
+import program
+import smr_proxy
+
+KEYS = 16
+CLIENTS_AT_EACH = 3
+PIPELINE = 4
+ANSWER_S = 40
+
+
+class _History:
+    def __init__(self):
+        self.operations = {key: [] for key in range(KEYS)}  # (begin, end, place in the counter's order, connection, number)
+        self.doubt = {key: 0 for key in range(KEYS)}
+        self.acknowledged = self.lost_connections = 0
+        self.slowest = 0.0
+
+    def check(self):
+        for key, operations in self.operations.items():
+            counts = [place // 2 for _, _, place, _, _ in operations if place % 2 == 0]
+            assert len(counts) == len(set(counts)), f"key {key}: a count was given twice"
+            missing = max(counts, default=0) - len(counts)
+            assert missing <= self.doubt[key], f"key {key}: {missing} counts are missing, {self.doubt[key]} in doubt"
+            self._check_times(key, operations)
+            self._check_connections(key, operations)
+
+    @staticmethod
+    def _check_times(key, operations):
+        ended = sorted(operations, key=lambda operation: operation[1])
+        latest, at = (-1, None), 0
+        for operation in sorted(operations, key=lambda operation: operation[0]):
+            while at < len(ended) and ended[at][1] < operation[0]:
+                latest = max(latest, (ended[at][2], ended[at]), key=lambda pair: pair[0])
+                at += 1
+            assert operation[2] >= latest[0], f"key {key}: {operation} stands before {latest[1]}, which had ended"
+
+    @staticmethod
+    def _check_connections(key, operations):
+        last = {}
+        for operation in sorted(operations, key=lambda operation: operation[4]):
+            assert operation[2] >= last.get(operation[3], -1), f"key {key}: {operation} out of its connection's order"
+            last[operation[3]] = operation[2]
+
+
+async def _exchange(reader, writer, history, connection, numbers):
+    """One pipeline of INCRs and GETs."""
+    batch = [(random.randrange(KEYS), random.random() < 0.6) for _ in range(random.randint(1, PIPELINE))]
+    begin = time.monotonic()
+    writer.write(b"".join(b"%s key:%d\r\n" % (b"INCR" if counts else b"GET", key) for key, counts in batch))
+    for answered, (key, counts) in enumerate(batch):
+        try:
+            line = await asyncio.wait_for(reader.readline(), ANSWER_S)
+            if line.startswith(b"$") and line != b"$-1\r\n":
+                line = b":" + await reader.readline()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            line = b""
+        if not line.endswith(b"\r\n"):
+            for other, incr in batch[answered:]:
+                history.doubt[other] += incr
+            history.lost_connections += 1
+            return False
+        assert line[:1] in b":$", f"{line} for {'INCR' if counts else 'GET'}"
+        value = 0 if line.startswith(b"$") else int(line[1:])
+        end = time.monotonic()
+        history.slowest = max(history.slowest, end - begin)
+        history.acknowledged += counts
+        history.operations[key].append((begin, end, 2 * value + (not counts), connection, next(numbers)))
+    return True
+
+
+async def _client(host, history, connections, numbers, stop):
+    while not stop.is_set():
+        try:
+            reader, writer = await asyncio.open_connection(host, 6379)
+        except OSError:
+            await asyncio.sleep(0.02)
+            continue
+        connection = next(connections)
+        while not stop.is_set() and await _exchange(reader, writer, history, connection, numbers):
+            pass
+        writer.close()
+
+
+async def _kill_leaders(cluster, kills, stop):
+    loop = asyncio.get_running_loop()
+    try:
+        for _ in range(kills):
+            await asyncio.sleep(random.uniform(0.2, 0.6))
+            leader = await loop.run_in_executor(None, cluster.leader)
+            cluster.kill(leader)
+            await asyncio.sleep(random.uniform(0.1, 0.4))
+            cluster.start(leader)
+            await loop.run_in_executor(None, cluster.wait_back, leader)
+        await asyncio.sleep(0.3)
+    finally:
+        stop.set()
+
+
+async def _run(cluster, kills, history):
+    stop = asyncio.Event()
+    connections, numbers = iter(range(10**9)), iter(range(10**9))
+    await asyncio.gather(_kill_leaders(cluster, kills, stop),
+                         *[_client(host, history, connections, numbers, stop)
+                           for host in cluster.hosts for _ in range(CLIENTS_AT_EACH)])
+
+
+def _kill(directory, kills, **settings):
+    seed = random.randrange(2**32)
+    random.seed(seed)
+    history = _History()
+    print(f"# seed {seed}", flush=True)
+    with smr_proxy._cluster(directory, **settings) as cluster:
+        asyncio.run(_run(cluster, kills, history))
+        history.check()
+        cluster.wait_alike()
+        for key in range(KEYS):
+            counts = [place // 2 for _, _, place, _, _ in history.operations[key]]
+            assert int(cluster.cli(key % 3, "GET", f"key:{key}") or 0) >= max(counts, default=0)
+    doubt = sum(history.doubt.values())
+    print(f"# {kills} leaders killed: {history.acknowledged} counts acknowledged, {doubt} in doubt with "
+          f"{history.lost_connections} lost connections, slowest answer {history.slowest * 1e3:.0f} ms", flush=True)
+    assert history.acknowledged > 100 * kills and history.lost_connections > 0
+
+
+def killed_leaders_lose_no_acknowledged_write(directory):
+    _kill(directory, int(sys.argv[2]) if len(sys.argv) > 2 else 4)
+
+
+def members_that_are_behind_the_ring_return_by_a_snapshot(directory):
+    _kill(directory, int(sys.argv[2]) if len(sys.argv) > 2 else 3, slots=256)
+
+
+if __name__ == "__main__":
+    sys.exit(program.main(sys.modules[__name__]))
