@@ -65,10 +65,12 @@ static const char *recovered(struct trip_rail *rail, const struct trip_path *pat
 
 static const char *switched(struct trips *trips, const char *line, char why[160])
 {
-	const char *at = strstr(line, "(attempt ");
-	unsigned attempt = 0, most = 0;
+	const char *at = strstr(line, "(attempt "), *more = strstr(line, "; ");
+	unsigned attempt = 0, most = 0, left_out = 0;
 
-	trips->switches++;
+	if (more != NULL && sscanf(more, "; %u such lines were left out", &left_out) != 1)
+		left_out = 0;
+	trips->switches += 1 + left_out;
 	snprintf(why, 160, "%.150s", line);
 	if (at == NULL || sscanf(at, "(attempt %u/%u)", &attempt, &most) != 2)
 		return "budget";

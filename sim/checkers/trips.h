@@ -4,7 +4,7 @@
  *   pause      the first pause is the cooldown; each later one at most twice the longest that was possible before
  *              (R-T13), and none begins before the last one is over, unless the rail recovered between (T6)
  *   half-open  a rail does not recover while nothing passes its path (R-T14)
- *   budget     no task moves more often than it may (R-T9), and what is counted was said
+ *   budget     no task moves more often than it may (R-T9), and not more is said than counted
  *
  * It reads log lines, as an operator does, and shares no code with the product. */
 #ifndef HOLDFAST_SIM_CHECKERS_TRIPS_H
@@ -25,7 +25,7 @@ struct trip_rail {
 struct trips {
 	uint64_t cooldown_ns;
 	unsigned attempts; /* that a task may move */
-	uint64_t switches; /* said so far */
+	uint64_t switches; /* said so far, and those that were said to be left out */
 	struct trip_rail rails[TRIPS_RAILS];
 };
 
