@@ -21,13 +21,16 @@ DESTDIR ?=
 NINJA = ninja -C $(1) --quiet >&2
 
 .DEFAULT_GOAL = all
-.PHONY: all demo demo-smr demo-broker demo-transfer check check-rxe check-network stress bench bench-transfer sim nightly fuzz tidy format check-kafka asan tsan install clean deps help
+.PHONY: all demo demo-kv demo-smr demo-broker demo-transfer check check-rxe check-network stress bench bench-transfer sim nightly fuzz tidy format check-kafka asan tsan install clean deps help
 
 all: $(BUILD)/build.ninja ## Builds build/holdfast, the library and the simulator
 	@$(call NINJA,$(BUILD))
 
 demo: all ## Moves files over two rails that are cut meanwhile (DEMO_ARGS="--quick --input PATH")
 	@$(BUILD)/holdfast demo $(DEMO_ARGS)
+
+demo-kv: all ## Two clients count at a store; a rail is cut, a member is killed, and returns with everything
+	@python3 scripts/demo_kv.py $(BUILD)/holdfast
 
 demo-broker: all ## kcat, a stock Kafka client, on our broker, which is killed and started again
 	@python3 scripts/demo_broker.py $(BUILD)/holdfast

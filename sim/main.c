@@ -139,8 +139,9 @@ static int run_many(const struct options *options)
 	print_faults(sum.faults);
 	print_doubt(&sum.outcome);
 	if (sum.outcome.excluded > 0)
-		printf("members of stores excluded: %" PRIu64 "; returned by a full copy: %" PRIu64 "\n",
-			sum.outcome.excluded, sum.outcome.copied);
+		printf("members of stores excluded: %" PRIu64 "; returned by a full copy: %" PRIu64
+		       ", with what they had missed: %" PRIu64 "\n",
+			sum.outcome.excluded, sum.outcome.copied, sum.outcome.healed);
 	for (unsigned i = 0; i < sum.kept; i++)
 		printf("VIOLATION seed %" PRIu64 ": %s\n  again: make sim SEED=%" PRIu64 " TRACE=1\n",
 			sum.violations[i].seed, sum.violations[i].violation, sum.violations[i].seed);

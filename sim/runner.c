@@ -81,6 +81,7 @@ static void add_outcome(struct outcome *to, const struct outcome *more)
 	to->refused += more->refused;
 	to->excluded += more->excluded;
 	to->copied += more->copied;
+	to->healed += more->healed;
 }
 
 static void add(struct run_sum *sum, const struct run_result *result)

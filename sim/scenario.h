@@ -10,9 +10,10 @@ struct outcome {
 	uint64_t doubled;    /* non-idempotent ones that took effect twice where the policy allows it */
 	uint64_t unknown;    /* completed as HF_WC_UNKNOWN */
 	uint64_t failovers;
-	uint64_t in_doubt;         /* faults that hit work in flight */
-	uint64_t excluded, copied; /* members of a store; and those of them that returned by a full copy */
-	uint64_t failed, refused;  /* wrs that did not succeed; among them, those that a wrong key was meant for */
+	uint64_t in_doubt; /* faults that hit work in flight */
+	uint64_t excluded, copied,
+		healed;           /* members of stores; those that returned by a full copy, or by what they missed */
+	uint64_t failed, refused; /* wrs that did not succeed; among them, those that a wrong key was meant for */
 };
 
 struct scenario {

@@ -20,6 +20,12 @@ struct hf_kv_flow;
 #define HF_KV_KEY_BYTES_MAX   (16u << 10)
 #define HF_KV_VALUE_BYTES_MAX (1u << 20)
 
+/* How a member returns that was excluded and kept its memory. */
+enum hf_kv_recovery {
+	HF_KV_HEAL, /* it gets what it missed; a full copy when no member knows that */
+	HF_KV_COPY, /* a full copy */
+};
+
 struct hf_kv_member {
 	char name[HF_NAME_BYTES]; /* of its node */
 	struct hf_addr
@@ -33,10 +39,12 @@ struct hf_kv_config {
 	struct hf_kv_member members[HF_KV_MEMBERS_MAX]; /* this node among them */
 	unsigned member_count;
 	struct hf_addr listen; /* of clients of Redis; port 0: any; family AF_UNSPEC: none */
-	uint32_t store_mb;     /* memory for records; 0: 256 */
-	uint64_t lease_ns;     /* a member that is silent for so long is excluded; 0: 100 ms */
-	uint64_t replay_ns;    /* after this time a write that its coordinator does not end is replayed; 0: 50 ms */
-	uint64_t budget_ns;    /* an operation that has waited for so long is ended; 0: 5 s */
+	uint32_t missed_mb;    /* memory for the list of what absent members missed; 0: 64 */
+	enum hf_kv_recovery recovery;
+	uint32_t store_mb;  /* memory for records; 0: 256 */
+	uint64_t lease_ns;  /* a member that is silent for so long is excluded; 0: 100 ms */
+	uint64_t replay_ns; /* after this time a write that its coordinator does not end is replayed; 0: 50 ms */
+	uint64_t budget_ns; /* an operation that has waited for so long is ended; 0: 5 s */
 };
 
 /* The section "kv" of a configuration file (docs/configuration.md); fills config_out with the defaults. */
@@ -121,7 +129,8 @@ struct hf_kv_status {
 	uint64_t records, keys; /* records include deleted ones */
 	uint64_t store_used_bytes, store_bytes;
 	uint64_t writes, reads, replays, refusals; /* so far; refusals: RMWs that began again */
-	uint64_t excluded, copied;                 /* how often this member was, and returned by a full copy */
+	/* how often this member was excluded, and returned by a full copy or with what it had missed */
+	uint64_t excluded, copied, healed;
 };
 void hf_kv_status(const struct hf_kv *kv, struct hf_kv_status *status_out);
 

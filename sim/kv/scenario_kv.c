@@ -190,6 +190,7 @@ static void run(struct world *world, struct outcome *outcome)
 		hf_kv_status(all->nodes[i].kv, &status);
 		outcome->excluded += status.excluded;
 		outcome->copied += status.copied;
+		outcome->healed += status.healed;
 	}
 	for (unsigned i = 0; i < all->count; i++)
 		host_free(&all->nodes[i].endpoint.host);

@@ -12,6 +12,8 @@ static const struct hf_config_key member_keys[] = {
 		.count_offset = offsetof(struct hf_kv_member, control_count)},
 };
 
+static const char *const recoveries[] = {"heal", "copy", NULL};
+
 static const struct hf_config_key kv_keys[] = {
 	{"cluster", HF_CONFIG_NAME, KV(cluster)},
 	{"members", HF_CONFIG_OBJECT, KV(members), .of = member_keys,
@@ -20,6 +22,8 @@ static const struct hf_config_key kv_keys[] = {
 	{"listen", HF_CONFIG_ADDRESS, KV(listen)},
 	{"store_mb", HF_CONFIG_NUMBER, KV(store_mb), .min = 1, .max = 1u << 20},
 	{"lease_ms", HF_CONFIG_MILLISECONDS, KV(lease_ns)},
+	{"missed_mb", HF_CONFIG_NUMBER, KV(missed_mb), .min = 1, .max = 1u << 14},
+	{"recovery", HF_CONFIG_CHOICE, KV(recovery), .choices = recoveries},
 	{"replay_ms", HF_CONFIG_MILLISECONDS, KV(replay_ns)},
 	{"op_budget_ms", HF_CONFIG_MILLISECONDS, KV(budget_ns)},
 };

@@ -9,11 +9,23 @@
 
 /* ---- the shadow ---- */
 
+/* What is here is not complete. Only before anything of the epoch was acknowledged. */
+static void drop_all(struct hf_kv *kv)
+{
+	(void)kv_writes_forget(kv);
+	kv->doubt_count = 0;
+	kv_store_clear(&kv->store);
+}
+
 void kv_copy_begin(struct hf_kv *kv)
 {
 	kv->copy.wanted = true;
 	kv->copy.active = kv->copy.done = false;
+	kv->copy.heals = kv->intact && kv->config.recovery == HF_KV_HEAL;
+	kv->copy.refused = 0;
 	kv->copy.records = 0;
+	if (!kv->intact)
+		drop_all(kv);
 }
 
 void kv_copy_forget(struct hf_kv *kv)
@@ -42,16 +54,32 @@ void kv_copy_lost(struct hf_kv *kv, unsigned peer)
 		kv->copy.active = false;
 }
 
+/* The first member that can be reached, and may know what was missed. */
 static bool find_buddy(const struct hf_kv *kv, unsigned *buddy_out)
 {
 	uint32_t members = kv_cm_in(&kv->installed, CM_MEMBER);
 
 	for (unsigned i = 0; i < kv->config.member_count; i++)
-		if (i != kv->view.self && (members & 1u << i) != 0 && kv->links.links[i].state == LINK_UP) {
+		if (i != kv->view.self && (members & ~kv->copy.refused & 1u << i) != 0 &&
+			kv->links.links[i].state == LINK_UP) {
 			*buddy_out = i;
 			return true;
 		}
 	return false;
+}
+
+static void ask_doubts(struct hf_kv *kv)
+{
+	for (uint32_t i = 0; i < kv->doubt_count; i++) {
+		const struct record *record = kv_store_at(&kv->store, kv->doubts[i]);
+		struct wire_message message = {.kind = WIRE_COPY_ASKED,
+			.epoch = kv->epoch,
+			.write = kv->copy.number,
+			.key = record->key,
+			.key_bytes = record->key_bytes};
+
+		kv_writes_say(kv, kv->copy.buddy, &message);
+	}
 }
 
 static bool request(struct hf_kv *kv, uint64_t now_ns)
@@ -66,8 +94,38 @@ static bool request(struct hf_kv *kv, uint64_t now_ns)
 		return false;
 	message.write = copy->number = ++kv->serial;
 	copy->heard_ns = now_ns;
+	if (copy->heals)
+		message.kind = WIRE_COPY_MISSED;
+	ask_doubts(kv);
 	kv_writes_say(kv, copy->buddy, &message);
 	return true;
+}
+
+/* No member that is left knows what was missed: a full copy, said once. */
+static void hear_refusal(struct hf_kv *kv)
+{
+	struct copy *copy = &kv->copy;
+
+	copy->active = false;
+	copy->refused |= 1u << copy->buddy;
+	if ((kv_cm_in(&kv->installed, CM_MEMBER) & ~copy->refused) != 0)
+		return;
+	copy->refused = 0;
+	copy->heals = false;
+	log_warn("kv: no member knows what %s missed; it copies all records", kv->config.members[kv->view.self].name);
+}
+
+static void finish(struct hf_kv *kv)
+{
+	struct copy *copy = &kv->copy;
+
+	copy->active = false;
+	copy->done = true;
+	kv->doubt_count = 0;
+	kv->counters.copied += !copy->heals;
+	kv->counters.healed += copy->heals;
+	log_info("kv: %s has %s %" PRIu64 " records from %s", kv->config.members[kv->view.self].name,
+		copy->heals ? "caught up with" : "copied", copy->records, kv->config.members[copy->buddy].name);
 }
 
 static bool take(struct hf_kv *kv, const struct wire_message *message)
@@ -87,21 +145,22 @@ static bool hear_buddy(struct hf_kv *kv, unsigned from, const struct wire_messag
 	copy->heard_ns = hf_loop_now_ns(kv->loop);
 	if (message->kind == WIRE_COPY_RECORD)
 		return take(kv, message);
-	copy->active = false;
-	copy->done = true;
-	kv->counters.copied++;
-	log_info("kv: %s has copied %" PRIu64 " records from %s", kv->config.members[kv->view.self].name, copy->records,
-		kv->config.members[from].name);
+	if (message->kind == WIRE_COPY_END)
+		finish(kv);
+	else if (message->key_bytes > 0)
+		kv_writes_revoke(kv, message);
+	else
+		hear_refusal(kv);
 	return true;
 }
 
 /* ---- the buddy ---- */
 
-static void say_record(struct hf_kv *kv, unsigned shadow, struct record *record)
+static void say_record(struct hf_kv *kv, unsigned shadow, uint64_t number, struct record *record)
 {
 	struct wire_message message = {.kind = WIRE_COPY_RECORD,
 		.epoch = kv->epoch,
-		.write = kv->copy.donors[shadow].number,
+		.write = number,
 		.flags = record->flags,
 		.note = record_state(record),
 		.ts = record_ts(record),
@@ -113,25 +172,76 @@ static void say_record(struct hf_kv *kv, unsigned shadow, struct record *record)
 	kv_writes_say(kv, shadow, &message);
 }
 
+/* The entry that the donor comes to next; STORE_NO_ENTRY: there is no record there. */
+static uint32_t next_entry(const struct hf_kv *kv, struct copy_donor *donor)
+{
+	uint64_t at = donor->cursor++;
+
+	if (donor->missed)
+		return kv_missed_at(&kv->missed, &kv->store, at);
+	return kv->store.index[at] == 0 ? STORE_NO_ENTRY : (uint32_t)at;
+}
+
 static bool donate(struct hf_kv *kv, unsigned shadow)
 {
 	struct copy_donor *donor = &kv->copy.donors[shadow];
 	struct wire_message end = {.kind = WIRE_COPY_END, .epoch = kv->epoch, .write = donor->number};
-	uint32_t from = donor->cursor;
+	uint64_t from = donor->cursor;
 
+	if (donor->missed && !kv_missed_covers(&kv->missed, shadow))
+		end.kind = WIRE_COPY_NONE; /* it was overwritten meanwhile */
 	while (donor->active && kv->links.links[shadow].state == LINK_UP &&
 		kv_link_waiting(&kv->links.links[shadow]) < COPY_TURN_BYTES) {
-		if (donor->cursor > kv->store.mask) {
+		uint32_t entry;
+
+		if (donor->cursor > donor->end || end.kind == WIRE_COPY_NONE) {
 			kv_writes_say(kv, shadow, &end);
 			donor->active = false;
-		} else {
-			uint32_t entry = donor->cursor++;
-
-			if (kv->store.index[entry] != 0 && kv_store_at(&kv->store, entry)->version != 0)
-				say_record(kv, shadow, kv_store_at(&kv->store, entry));
+			return true;
 		}
+		entry = next_entry(kv, donor);
+		if (entry != STORE_NO_ENTRY && kv_store_at(&kv->store, entry)->version != 0)
+			say_record(kv, shadow, donor->number, kv_store_at(&kv->store, entry));
 	}
 	return donor->cursor != from;
+}
+
+static void answer_asked(struct hf_kv *kv, unsigned from, const struct wire_message *message)
+{
+	uint32_t entry = kv_store_find(&kv->store, message->key, message->key_bytes);
+	struct record *record = entry == STORE_NO_ENTRY ? NULL : kv_store_at(&kv->store, entry);
+	struct wire_message none = {.kind = WIRE_COPY_NONE,
+		.epoch = kv->epoch,
+		.write = message->write,
+		.key = message->key,
+		.key_bytes = message->key_bytes};
+
+	if (record == NULL || record->version == 0)
+		kv_writes_say(kv, from, &none);
+	else
+		say_record(kv, from, message->write, record);
+}
+
+/* A member begins to give what a shadow asks for. */
+static void serve(struct hf_kv *kv, unsigned from, const struct wire_message *message)
+{
+	struct copy_donor donor = {.active = true, .number = message->write, .end = kv->store.mask};
+	struct wire_message none = {.kind = WIRE_COPY_NONE, .epoch = kv->epoch, .write = message->write};
+
+	if (message->kind == WIRE_COPY_ASKED) {
+		answer_asked(kv, from, message);
+		return;
+	}
+	if (message->kind == WIRE_COPY_MISSED) {
+		if (!kv_missed_covers(&kv->missed, from)) {
+			kv_writes_say(kv, from, &none);
+			return;
+		}
+		donor.missed = true;
+		donor.cursor = kv->missed.from[from];
+		donor.end = kv->missed.position;
+	}
+	kv->copy.donors[from] = donor;
 }
 
 bool kv_copy_turn(struct hf_kv *kv, uint64_t now_ns)
@@ -146,9 +256,9 @@ bool kv_copy_turn(struct hf_kv *kv, uint64_t now_ns)
 
 bool kv_copy_hear(struct hf_kv *kv, unsigned from, const struct wire_message *message)
 {
-	if (message->kind != WIRE_COPY_REQUEST)
+	if (message->kind != WIRE_COPY_REQUEST && message->kind != WIRE_COPY_MISSED && message->kind != WIRE_COPY_ASKED)
 		return hear_buddy(kv, from, message);
-	if (kv->installed.nodes[from].state == CM_SHADOW && kv->installed.nodes[kv->view.self].state == CM_MEMBER)
-		kv->copy.donors[from] = (struct copy_donor){.active = true, .number = message->write};
+	if (kv->installed.nodes[from].state == CM_SHADOW && kv->member)
+		serve(kv, from, message);
 	return true;
 }

@@ -1,14 +1,19 @@
-/* copy.h - a full copy: a shadow with nothing gets every record from its buddy, a member that has installed its epoch.
+/* copy.h - what a shadow lacks comes from its buddy, a member that has installed its epoch: what it missed (HEAL,
+ * section V-C), or all records.
  *
  *   shadow                                   buddy
- *     | COPY_REQUEST{epoch} ------------------> walks its index
- *     | <----- COPY_RECORD{ts, state, key, value} ...
- *     | <----------------------------- COPY_END
+ *     | COPY_ASKED{key} ... ------------------>  its Partially_persisted: what it had not known to be everywhere
+ *     | <--- COPY_RECORD{ts, state, key, value}, or COPY_NONE{key}: revoked (R-K15); every one is answered (R-K14)
+ *     | COPY_MISSED{epoch} ------------------->  a member that was one during all of the absence (R-K18)
+ *     | <----- COPY_RECORD ... COPY_END          Missed_updates: each record once, as it is now
+ *     | <--------------------------- COPY_NONE   it was not: another one is asked, and at last:
+ *     | COPY_REQUEST{epoch} ------------------>
+ *     | <----- COPY_RECORD ... COPY_END          all records
  *
- * Writes of the epoch reach the shadow as INVs meanwhile, and go before the copy (R-K20): the newer timestamp wins.
- * What the buddy has INVALID is INVALID here too, and is replayed (R-K12). 
- * When the buddy or the link to it is lost, another
- * one begins anew. Owned by the kv's loop. */
+ * Writes of the epoch reach the shadow as INVs meanwhile, and go before the copy (R-K20): the newer timestamp wins,
+ * unless the shadow is in doubt of its own. What the buddy has INVALID is INVALID here too, and is replayed (R-K12).
+ * When
+ * the buddy or the link to it is lost, another one begins anew. Owned by the kv's loop. */
 #ifndef HOLDFAST_KV_COPY_H
 #define HOLDFAST_KV_COPY_H
 
@@ -22,13 +27,16 @@
 struct hf_kv;
 
 struct copy_donor {
-	bool active;
-	uint64_t number; /* of the request */
-	uint32_t cursor; /* the next entry of the index */
+	bool active, missed; /* missed: not all records */
+	uint64_t number;     /* of the request */
+	uint64_t cursor;     /* the next entry of the index, or the next position of what was missed, */
+	uint64_t end;        /* and the last one */
 };
 
 struct copy {
 	bool wanted, active, done; /* done: all that the buddy had is here */
+	bool heals;                /* what was missed is asked for, not all records */
+	uint32_t refused;          /* members that do not know what was missed, as bits */
 	unsigned buddy;
 	uint64_t number, heard_ns;
 	uint64_t records;

@@ -126,15 +126,20 @@ static uint32_t unheard(const struct hf_kv *kv, uint64_t now_ns)
 	return bits;
 }
 
-/* How many of the live members cannot reach it. */
-static unsigned suspicions(const struct hf_kv *kv, unsigned node, uint64_t now_ns)
+static bool suspects(const struct hf_kv *kv, unsigned node, unsigned other, uint64_t now_ns)
+{
+	return is_fresh(kv, node, now_ns) && (kv->council.reports[node].note & 1u << other) != 0;
+}
+
+/* From how many of the live members it is cut off, in one direction at least. */
+static unsigned cut_off(const struct hf_kv *kv, unsigned node, uint64_t now_ns)
 {
 	uint32_t live = kv_cm_live(&kv->cm);
 	unsigned votes = 0;
 
 	for (unsigned i = 0; i < kv->config.member_count; i++)
-		if (i != node && (live & 1u << i) != 0 && is_fresh(kv, i, now_ns) &&
-			(kv->council.reports[i].note & 1u << node) != 0)
+		if (i != node && (live & 1u << i) != 0 &&
+			(suspects(kv, i, node, now_ns) || suspects(kv, node, i, now_ns)))
 			votes++;
 	return votes;
 }
@@ -149,10 +154,21 @@ static unsigned votes_against(const struct hf_kv *kv, unsigned node, uint64_t no
 			(report->epoch < kv->cm.epoch &&
 				now_ns > kv->council.decided_ns + COUNCIL_INSTALL_LEASES * kv->council.lease_ns)))
 		return HF_KV_MEMBERS_MAX;
-	return suspicions(kv, node, now_ns);
+	return cut_off(kv, node, now_ns);
 }
 
-/* The live member to be excluded next; -1: none. */
+/* Whether a member that the leader hears is left without it: one that is heard is never given up for those that are
+ * not. */
+static bool is_spare(const struct hf_kv *kv, unsigned node, uint64_t now_ns)
+{
+	for (unsigned i = 0; i < kv->config.member_count; i++)
+		if (i != node && kv->cm.nodes[i].state == CM_MEMBER && is_fresh(kv, i, now_ns) &&
+			kv->council.reports[i].incarnation == kv->cm.nodes[i].incarnation)
+			return true;
+	return false;
+}
+
+/* The live member to be excluded next; -1: none. Of two the one that is not heard, then the later in the list. */
 static int find_lost(const struct hf_kv *kv, uint64_t now_ns)
 {
 	uint32_t live = kv_cm_live(&kv->cm);
@@ -162,7 +178,10 @@ static int find_lost(const struct hf_kv *kv, uint64_t now_ns)
 	for (unsigned i = 0; i < kv->config.member_count; i++) {
 		unsigned votes = (live & 1u << i) == 0 ? 0 : votes_against(kv, i, now_ns);
 
-		if (votes > 0 && votes >= most) {
+		if (votes == 0 || !is_spare(kv, i, now_ns))
+			continue;
+		votes = 2 * votes + !is_fresh(kv, i, now_ns);
+		if (votes >= most) {
 			most = votes;
 			lost = (int)i;
 		}
@@ -223,7 +242,7 @@ static bool confirm(struct hf_kv *kv)
 	struct council *council = &kv->council;
 	bool some = false;
 
-	if (!council->leads || council->confirming)
+	if (council->smr == NULL || !council->leads || council->confirming)
 		return false;
 	for (unsigned i = 0; i < kv->config.member_count; i++)
 		some |= council->asked_ns[i] != 0;
@@ -254,6 +273,15 @@ static void ask(struct hf_kv *kv, uint64_t now_ns)
 		if (i != kv->view.self)
 			kv_writes_say(kv, i, &message);
 	kv_council_hear(kv, kv->view.self, &message);
+}
+
+void kv_council_heard(struct hf_kv *kv, unsigned from, uint64_t epoch)
+{
+	struct council_report *report = &kv->council.reports[from];
+
+	report->heard_ns = hf_loop_now_ns(kv->loop);
+	if (epoch > report->epoch)
+		report->epoch = epoch;
 }
 
 void kv_council_hear(struct hf_kv *kv, unsigned from, const struct wire_message *message)
@@ -300,7 +328,7 @@ static bool make_cold(const struct hf_kv *kv, uint64_t now_ns, struct cm_entry *
 
 static bool is_reached(const struct hf_kv *kv, unsigned node, uint64_t now_ns)
 {
-	return is_fresh(kv, node, now_ns) && suspicions(kv, node, now_ns) == 0;
+	return is_fresh(kv, node, now_ns) && cut_off(kv, node, now_ns) == 0;
 }
 
 /* What is to be decided next; false: nothing. */
@@ -347,7 +375,7 @@ static bool propose(struct hf_kv *kv, uint64_t now_ns)
 	struct council *council = &kv->council;
 	struct cm_entry entry;
 
-	if (!council->leads || council->proposing || !make_entry(kv, now_ns, &entry))
+	if (council->smr == NULL || !council->leads || council->proposing || !make_entry(kv, now_ns, &entry))
 		return false;
 	kv_cm_write(&entry, council->entry);
 	council->propose =
@@ -356,17 +384,61 @@ static bool propose(struct hf_kv *kv, uint64_t now_ns)
 	return council->proposing;
 }
 
+/* ---- a replica that does not follow ---- */
+
+static int start_replica(struct hf_kv *kv, struct hf_error *error);
+
+static bool is_behind(const struct hf_kv *kv, uint64_t now_ns)
+{
+	for (unsigned i = 0; i < kv->config.member_count; i++)
+		if (is_fresh(kv, i, now_ns) && kv->council.reports[i].epoch > kv->cm.epoch)
+			return true;
+	return false;
+}
+
+/* Others have installed an epoch that the log never brings here: another replica takes the place of this one. */
+static bool replace_replica(struct hf_kv *kv, uint64_t now_ns)
+{
+	struct council *council = &kv->council;
+	struct hf_error error = {0};
+
+	if (!is_behind(kv, now_ns))
+		council->followed_ns = now_ns;
+	if (now_ns - council->followed_ns < COUNCIL_BEHIND_LEASES * council->lease_ns)
+		return false;
+	log_warn("kv: the log of the members stands still here; its replica starts again");
+	council->followed_ns = now_ns;
+	hf_smr_stop(council->smr);
+	council->smr = NULL;
+	council->leads = false;
+	if (start_replica(kv, &error) != 0)
+		log_error("kv: the log of the members cannot go on here: %s; start this member again", error.text);
+	return true;
+}
+
 /* ---- turns ---- */
+
+/* A process that stood still judges nobody by the time in which it did. */
+static void excuse_all(struct hf_kv *kv, uint64_t now_ns)
+{
+	struct council *council = &kv->council;
+
+	if (now_ns > council->turn_ns + council->suspect_ns / 2)
+		for (unsigned i = 0; i < HF_KV_MEMBERS_MAX; i++)
+			council->reports[i].heard_ns = now_ns;
+	council->turn_ns = now_ns;
+}
 
 bool kv_council_turn(struct hf_kv *kv, uint64_t now_ns)
 {
 	struct council *council = &kv->council;
 	bool some = false;
 
+	excuse_all(kv, now_ns);
 	if (now_ns >= council->next_ask_ns) {
 		ask(kv, now_ns);
 		council->next_ask_ns = now_ns + council->lease_ns / COUNCIL_ASKS;
-		some = propose(kv, now_ns);
+		some = propose(kv, now_ns) || replace_replica(kv, now_ns);
 	}
 	return confirm(kv) || some;
 }
@@ -378,7 +450,7 @@ uint64_t kv_council_wake_ns(const struct hf_kv *kv)
 
 /* ---- opening ---- */
 
-int kv_council_open(struct hf_kv *kv, struct hf_error *error)
+static int start_replica(struct hf_kv *kv, struct hf_error *error)
 {
 	static const struct hf_smr_app app = {.apply = apply,
 		.snapshot_open = snapshot_open,
@@ -395,8 +467,6 @@ int kv_council_open(struct hf_kv *kv, struct hf_error *error)
 		.member_count = kv->config.member_count,
 		.preset = HF_SMR_CALM};
 
-	kv->council.lease_ns = kv->config.lease_ns;
-	kv->council.suspect_ns = kv->config.lease_ns / COUNCIL_SUSPECT_PART;
 	for (unsigned i = 0; i < kv->config.member_count; i++) {
 		const struct hf_kv_member *member = &kv->config.members[i];
 
@@ -407,6 +477,14 @@ int kv_council_open(struct hf_kv *kv, struct hf_error *error)
 		memcpy(members[i].addresses, member->control, members[i].address_count * sizeof(struct hf_addr));
 	}
 	return hf_smr_start(kv->node, &config, &app, kv, &kv->council.smr, error);
+}
+
+int kv_council_open(struct hf_kv *kv, struct hf_error *error)
+{
+	kv->council.lease_ns = kv->config.lease_ns;
+	kv->council.suspect_ns = kv->config.lease_ns / COUNCIL_SUSPECT_PART;
+	kv->council.followed_ns = hf_loop_now_ns(kv->loop);
+	return start_replica(kv, error);
 }
 
 void kv_council_close(struct hf_kv *kv)

@@ -4,10 +4,10 @@
  * lease. The leader of the log makes sure that it leads, by a read that begins after the request came, and grants the
  * lease from when the ASK was sent. Only while that lasts does a member answer reads and start writes.
  *
- * The leader decides by what it heard last, one entry at a time. It excludes the member that most others cannot reach,
- * of several the one with the higher place in the list; it stops granting to it, and proposes so only when the lease
- * must be over by any clock, counted from its last grant and from its own takeover (R-K21). A member that comes back
- * joins as a shadow, with another incarnation or the same. Owned by the kv's loop. */
+ * The leader decides by what it heard last, one entry at a time. It excludes the member that is cut off from most
+ * others, of several the one with the higher place in the list; it stops granting to it, and proposes so only when
+ * the lease must be over by any clock, counted from its last grant and from its own takeover (R-K21). A member that
+ * comes back joins as a shadow, with another incarnation or the same. Owned by the kv's loop. */
 #ifndef HOLDFAST_KV_COUNCIL_H
 #define HOLDFAST_KV_COUNCIL_H
 
@@ -18,6 +18,7 @@
 
 #define COUNCIL_ASKS           10u   /* in the time of a lease */
 #define COUNCIL_INSTALL_LEASES 3u    /* an epoch is installed within so many */
+#define COUNCIL_BEHIND_LEASES  20u   /* after so many without it the replica of the log is given up */
 #define COUNCIL_CLOCKS_PPM     1000u /* by which two clocks differ at most */
 #define COUNCIL_SUSPECT_PART   2u    /* of the lease without a word, and a member is suspected */
 
@@ -32,7 +33,8 @@ struct council_report {
 struct council {
 	struct hf_smr *smr;
 	uint64_t lease_ns, suspect_ns;
-	uint64_t next_ask_ns;
+	uint64_t turn_ns;
+	uint64_t next_ask_ns, followed_ns; /* followed: when nobody was known to be ahead of this member's log */
 	struct council_report reports[HF_KV_MEMBERS_MAX];
 	/* This member's lease, by its own hf_env_boot_ns. */
 	uint64_t lease_until_ns;
@@ -55,6 +57,8 @@ void kv_council_close(struct hf_kv *kv);
 /* True: there was something to do. */
 bool kv_council_turn(struct hf_kv *kv, uint64_t now_ns);
 uint64_t kv_council_wake_ns(const struct hf_kv *kv);
+/* A word of a later epoch, which waits with all behind it: the member is there, and ahead. */
+void kv_council_heard(struct hf_kv *kv, unsigned from, uint64_t epoch);
 void kv_council_hear(struct hf_kv *kv, unsigned from, const struct wire_message *message);
 /* Reads the clock: what comes now is judged by now (R-K22). */
 bool kv_council_has_lease(const struct hf_kv *kv);

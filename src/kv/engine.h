@@ -6,7 +6,7 @@
  *   hear.c     messages of the other members
  *   busy.c     keys that wait for something
  *   council.c  who is live: leases, suspicion, entries of the replicated log; epoch.c installs what it decided
- *   copy.c     a full copy for a member that returns
+ *   copy.c     what a member that returns lacks: all records, or those that it missed (missed.c)
  *
  * A turn hears messages, replays what has been INVALID for too long, answers, and sends what the links were given. */
 #ifndef HOLDFAST_KV_ENGINE_H
@@ -20,6 +20,7 @@
 #include "kv/council.h"
 #include "kv/kv_step.h"
 #include "kv/link.h"
+#include "kv/missed.h"
 #include "kv/store.h"
 #include "kv/wire.h"
 
@@ -83,6 +84,10 @@ struct hf_kv {
 	bool member;    /* and it may answer clients while it has a lease */
 	struct council council;
 	struct copy copy;
+	struct missed missed;
+	bool intact;      /* all that this member had when it was excluded is here */
+	uint32_t *doubts; /* entries of records that it had not known to be everywhere (R-K13) */
+	uint32_t doubt_count, doubt_room;
 	struct list unleased; /* struct op: wait for a lease */
 	struct busy **busy;
 	uint32_t busy_count, busy_free, busy_room; /* number + 1 of the first free one, by its entry */
@@ -123,9 +128,14 @@ bool kv_writes_hear(struct hf_kv *kv, unsigned from, const struct wire_message *
 void kv_writes_say(struct hf_kv *kv, unsigned peer, const struct wire_message *message);
 /* Another epoch: ACKs are dropped, and every INV leaves again (R-K2). */
 void kv_writes_install(struct hf_kv *kv);
-/* No write of this node is in flight any more, and no key is busy. */
-void kv_writes_forget(struct hf_kv *kv);
-/* A record as another member has it, if it is newer. False: no memory. */
+/* No write of this node is in flight any more, and no key is busy. What was not VALID is in doubt; false: no memory to
+ * remember it. */
+bool kv_writes_forget(struct hf_kv *kv);
+/* The position behind which everything lies that is not known to be at all live members (R-K11). */
+uint64_t kv_writes_oldest(const struct hf_kv *kv);
+/* The buddy has no such record: what is here in doubt never was (R-K15). */
+void kv_writes_revoke(struct hf_kv *kv, const struct wire_message *message);
+/* A record as the buddy has it, if it is newer or ours is in doubt. False: no memory. */
 bool kv_writes_take(struct hf_kv *kv, const struct wire_message *message, enum record_state state);
 void kv_writes_resend(struct hf_kv *kv, unsigned peer); /* every INV that it has not acknowledged, in order */
 bool kv_writes_turn(struct hf_kv *kv, uint64_t now_ns); /* replays */

@@ -1,5 +1,6 @@
 /* Installing an epoch: what the log of the members has decided becomes what this one acts on. */
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "kv/engine.h"
@@ -12,23 +13,37 @@ static void leave(struct hf_kv *kv)
 	kv->counters.excluded++;
 	log_warn("kv: %s was excluded from its cluster; it joins again", kv->config.members[kv->view.self].name);
 	kv_flows_forget(kv);
-	kv_writes_forget(kv);
+	kv->intact &= kv_writes_forget(kv);
 	kv_copy_forget(kv);
+	memset(kv->missed.from, 0, sizeof(kv->missed.from));
 }
 
 static void enter(struct hf_kv *kv)
 {
-	if (kv->installed.nodes[kv->view.self].state != CM_SHADOW)
-		return;
-	kv_writes_forget(kv);
-	kv_store_clear(&kv->store);
-	kv_copy_begin(kv);
+	if (kv->installed.nodes[kv->view.self].state == CM_SHADOW)
+		kv_copy_begin(kv);
+}
+
+/* Members that go: what they may lack begins with what is not known to be everywhere now (R-K11). */
+static void note_absences(struct hf_kv *kv, const struct cm *before)
+{
+	uint64_t oldest = kv_writes_oldest(kv);
+
+	for (unsigned i = 0; i < kv->config.member_count; i++) {
+		const struct cm_node *was = &before->nodes[i], *is = &kv->installed.nodes[i];
+
+		if (is->state == CM_MEMBER)
+			kv->missed.from[i] = 0;
+		else if (was->state == CM_MEMBER)
+			kv->missed.from[i] = oldest;
+	}
 }
 
 bool kv_epoch_install(struct hf_kv *kv)
 {
 	const struct cm_node *self = &kv->cm.nodes[kv->view.self];
-	bool was_live = kv->live, same = self->join == kv->view.join;
+	bool was_live = kv->live, was_member = kv->member, same = self->join == kv->view.join;
+	struct cm before = kv->installed;
 
 	if (kv->cm.epoch == kv->epoch)
 		return false;
@@ -42,11 +57,14 @@ bool kv_epoch_install(struct hf_kv *kv)
 		state_names[kv->live ? self->state : CM_ABSENT]);
 	if (was_live && !(kv->live && same))
 		leave(kv);
+	else if (was_member)
+		note_absences(kv, &before);
 	kv->view.join = self->join;
 	if (kv->live && !(was_live && same))
 		enter(kv);
 	else if (kv->live)
 		kv_writes_install(kv);
+	kv->intact |= kv->member;
 	kv_copy_installed(kv);
 	kv_flows_wake(kv, &kv->unleased);
 	kv_link_pool_rehear(&kv->links);

@@ -21,6 +21,9 @@ static bool dispatch(struct hf_kv *kv, unsigned peer, const struct wire_message 
 		kv_council_hear(kv, peer, message);
 		return true;
 	case WIRE_COPY_REQUEST:
+	case WIRE_COPY_MISSED:
+	case WIRE_COPY_ASKED:
+	case WIRE_COPY_NONE:
 	case WIRE_COPY_RECORD:
 	case WIRE_COPY_END:
 		return kv_copy_hear(kv, peer, message);
@@ -41,8 +44,10 @@ size_t kv_hear_messages(void *context, unsigned peer, const uint8_t *at, size_t 
 
 		if (outcome == WIRE_MORE)
 			return from;
-		if (outcome == WIRE_WHOLE && is_early(kv, &message))
+		if (outcome == WIRE_WHOLE && is_early(kv, &message)) {
+			kv_council_heard(kv, peer, message.epoch);
 			return from;
+		}
 		if (outcome == WIRE_WRONG || !dispatch(kv, peer, &message))
 			return SIZE_MAX;
 		from += used;

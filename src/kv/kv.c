@@ -11,6 +11,7 @@
 #include "node/node.h"
 
 #define STORE_MB      256u
+#define MISSED_MB     64u
 #define REPLAY_NS     50000000ull
 #define BUDGET_NS     5000000000ull
 #define RESERVE_SHARE 8u /* of the memory is kept for the writes of others */
@@ -132,6 +133,7 @@ static struct hf_kv *make(struct hf_node *node, const struct hf_kv_config *confi
 		.poller = {.poll = kv_poll, .arm = kv_arm},
 		.timer = {.fire = fired, .quiet = true}};
 	kv->config.store_mb = (uint32_t)or_default(config->store_mb, STORE_MB);
+	kv->config.missed_mb = (uint32_t)or_default(config->missed_mb, MISSED_MB);
 	kv->config.replay_ns = or_default(config->replay_ns, REPLAY_NS);
 	kv->config.budget_ns = or_default(config->budget_ns, BUDGET_NS);
 	kv->config.lease_ns = or_default(config->lease_ns, LEASE_NS);
@@ -154,6 +156,9 @@ static int open_store(struct hf_kv *kv, struct hf_error *error)
 	if (rc != 0)
 		return rc;
 	kv->reserve = bytes / RESERVE_SHARE;
+	rc = kv_missed_open(&kv->missed, kv->config.missed_mb << 18); /* 4 bytes each */
+	if (rc != 0)
+		return hf_error_set(error, rc, "no memory for what absent members miss; lower missed_mb");
 	kv->busy_of = calloc((size_t)kv->store.mask + 1, sizeof(*kv->busy_of));
 	return kv->busy_of == NULL ? hf_error_set(error, -ENOMEM, "no memory for the index of a store") : 0;
 }
@@ -205,6 +210,8 @@ void hf_kv_close(struct hf_kv *kv)
 	if (kv->links.node != NULL)
 		kv_link_pool_close(&kv->links);
 	kv_busy_free_all(kv);
+	kv_missed_close(&kv->missed);
+	free(kv->doubts);
 	kv_store_close(&kv->store);
 	free(kv);
 }

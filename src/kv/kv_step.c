@@ -84,7 +84,7 @@ static void commit(
 /* What a newer record does to this one. */
 static void supersede(struct kv_known *known, const struct kv_event *event, struct kv_actions *actions)
 {
-	ensure(record_compare(event->ts, known->ts) > 0); /* KV-1 */
+	ensure(record_compare(event->ts, known->ts) > 0 || (known->flags & RECORD_DOUBTFUL) != 0); /* KV-1 */
 	known->ts = event->ts;
 	known->flags = event->flags;
 	record_move(known, RECORD_INVALID);
@@ -112,7 +112,8 @@ static void nacked(
 static void invalidated(
 	struct kv_known *known, struct kv_write *write, const struct kv_event *event, struct kv_actions *actions)
 {
-	int order = record_compare(event->ts, known->ts);
+	/* A record in doubt yields to any INV of the epoch (R-K13). */
+	int order = (known->flags & RECORD_DOUBTFUL) != 0 ? 1 : record_compare(event->ts, known->ts);
 	bool own = write->state == KV_WRITE_PLAIN || write->state == KV_WRITE_RMW;
 
 	if (own && record_compare(event->ts, write->ts) == 0)

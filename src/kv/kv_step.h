@@ -16,7 +16,7 @@
  * it alone while it lives, so a refused RMW has not taken effect and may begin again.
  *
  * Invariants, ensured here and checked by the simulator:
- *   KV-1  A record's ts never goes back, except by what a catch-up says of a DOUBTFUL record.
+ *   KV-1  A record's ts never goes back, unless the record is DOUBTFUL.
  *   KV-2  A record becomes VALID only by the ACKs of all live nodes in one epoch, or by a VAL of its ts.
  *   KV-3  A node has at most one write of a record in flight. */
 #ifndef HOLDFAST_KV_KV_STEP_H

@@ -19,6 +19,9 @@ static const struct {
 	[WIRE_ASK] = {false, false, true, true},
 	[WIRE_GRANT] = {false, false, false, false},
 	[WIRE_COPY_REQUEST] = {false, false, false, false},
+	[WIRE_COPY_MISSED] = {false, false, false, false},
+	[WIRE_COPY_ASKED] = {true, false, false, false},
+	[WIRE_COPY_NONE] = {true, false, false, false},
 	[WIRE_COPY_RECORD] = {true, true, true, true},
 	[WIRE_COPY_END] = {false, false, false, false},
 };
@@ -49,7 +52,8 @@ static bool is_right(const struct wire_message *message, uint32_t bytes, unsigne
 	return kind < WIRE_KINDS && (message->flags & ~FLAGS) == 0 && message->ts.node < HF_KV_MEMBERS_MAX &&
 	       (message->ts.version != 0) == kinds[kind].ts && (message->note == 0 || kinds[kind].note) &&
 	       message->key_bytes <= HF_KV_KEY_BYTES_MAX && message->value_bytes <= HF_KV_VALUE_BYTES_MAX &&
-	       bytes == kv_wire_bytes(message) && (message->key_bytes > 0) == kinds[kind].key &&
+	       bytes == kv_wire_bytes(message) &&
+	       ((message->key_bytes > 0) == kinds[kind].key || kind == WIRE_COPY_NONE) &&
 	       (message->value_bytes == 0 || (kinds[kind].value && !tombstone));
 }
 

@@ -27,9 +27,12 @@ enum wire_kind {
 	 * `write` is when it was sent. */
 	WIRE_ASK,
 	WIRE_GRANT, /* `write` of the ASK comes back */
-	/* A full copy: `write` is the number of the request. The record's state is in `note`. */
-	WIRE_COPY_REQUEST,
-	WIRE_COPY_RECORD,
+	/* What a shadow lacks: `write` is the number of the request. */
+	WIRE_COPY_REQUEST, /* all records */
+	WIRE_COPY_MISSED,  /* those that it missed, */
+	WIRE_COPY_ASKED,   /* and, before that request, each of which it is in doubt */
+	WIRE_COPY_RECORD,  /* the record's state is in `note` */
+	WIRE_COPY_NONE, /* with a key: there is no such record; without: who is asked does not know what was missed */
 	WIRE_COPY_END,
 	WIRE_KINDS,
 };

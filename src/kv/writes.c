@@ -24,6 +24,16 @@ static void invalid_since(struct hf_kv *kv, struct busy *busy)
 	list_push_back(&kv->invalid, &busy->invalid);
 }
 
+/* Every record that is written is one that somebody may miss. */
+static uint32_t put(struct hf_kv *kv, const struct store_content *content, enum record_state state)
+{
+	uint32_t entry = kv_store_put(&kv->store, content, state);
+
+	if (entry != STORE_NO_ENTRY)
+		kv_missed_note(&kv->missed, kv_store_at(&kv->store, entry), entry);
+	return entry;
+}
+
 /* ---- saying ---- */
 
 void kv_writes_say(struct hf_kv *kv, unsigned peer, const struct wire_message *message)
@@ -168,7 +178,7 @@ enum write_outcome kv_writes_begin(struct hf_kv *kv, struct op *op, const struct
 	const struct hf_kv_op *user = op->user;
 	struct busy *busy = busy_for(kv, user);
 	struct kv_event event = {.kind = KV_EVENT_WRITE, .flags = content->flags};
-	struct store_content put = {.key = user->key,
+	struct store_content made = {.key = user->key,
 		.key_bytes = user->key_bytes,
 		.value = content->value,
 		.value_bytes = content->value_bytes,
@@ -188,9 +198,9 @@ enum write_outcome kv_writes_begin(struct hf_kv *kv, struct op *op, const struct
 		kv_flows_wait(&busy->waiters, op, false);
 		return WRITE_WAITS;
 	}
-	put.ts = known.ts;
+	made.ts = known.ts;
 	busy->serial = ++kv->serial;
-	if (keep_inv(kv, busy, &put) != 0 || kv_store_put(&kv->store, &put, known.state) == STORE_NO_ENTRY) {
+	if (keep_inv(kv, busy, &made) != 0 || put(kv, &made, known.state) == STORE_NO_ENTRY) {
 		free(busy->inv);
 		busy->inv = NULL;
 		busy->write = (struct kv_write){0};
@@ -264,26 +274,63 @@ void kv_writes_install(struct hf_kv *kv)
 		step(kv, container_of(at, struct busy, flight), &(struct kv_event){.kind = KV_EVENT_INSTALL});
 }
 
+static bool remember_doubt(struct hf_kv *kv, uint32_t entry)
+{
+	if (kv->doubt_count == kv->doubt_room) {
+		uint32_t room = kv->doubt_room == 0 ? 64 : 2 * kv->doubt_room;
+		uint32_t *doubts = realloc(kv->doubts, room * sizeof(*doubts));
+
+		if (doubts == NULL)
+			return false;
+		kv->doubts = doubts;
+		kv->doubt_room = room;
+	}
+	kv->doubts[kv->doubt_count++] = entry;
+	return true;
+}
+
 /* Its own write and its replay are nobody's any more. */
-static void forget_record(struct hf_kv *kv, const struct busy *busy)
+static bool forget_record(struct hf_kv *kv, const struct busy *busy)
 {
 	struct record *record = kv_store_at(&kv->store, busy->entry);
 
-	if (record_state(record) != RECORD_VALID)
-		kv_store_set_state(record, RECORD_INVALID);
+	if (record_state(record) == RECORD_VALID)
+		return true;
+	kv_store_set_state(record, RECORD_INVALID);
+	if ((record->flags & RECORD_DOUBTFUL) != 0)
+		return true;
+	kv_store_set_flags(record, record->flags | RECORD_DOUBTFUL);
+	return remember_doubt(kv, busy->entry);
 }
 
-void kv_writes_forget(struct hf_kv *kv)
+bool kv_writes_forget(struct hf_kv *kv)
 {
+	bool all = true;
+
 	for (uint32_t i = 0; i < kv->busy_count; i++) {
 		struct busy *busy = kv->busy[i];
 
 		if (!busy->used)
 			continue;
 		ensure(list_empty(&busy->waiters));
-		forget_record(kv, busy);
+		all &= forget_record(kv, busy);
 		kv_busy_reset(kv, busy);
 	}
+	return all;
+}
+
+uint64_t kv_writes_oldest(const struct hf_kv *kv)
+{
+	uint64_t oldest = kv->missed.position + 1;
+
+	for (uint32_t i = 0; i < kv->busy_count; i++) {
+		const struct busy *busy = kv->busy[i];
+		const struct record *record = busy->used ? kv_store_at(&kv->store, busy->entry) : NULL;
+
+		if (record != NULL && record_state(record) != RECORD_VALID && record->missed_position < oldest)
+			oldest = record->missed_position;
+	}
+	return oldest;
 }
 
 /* ---- writes of others ---- */
@@ -323,7 +370,7 @@ static bool hear_inv(struct hf_kv *kv, unsigned from, const struct wire_message 
 
 	kv_step(&kv->view, &known, &write, &event, &actions);
 	if (actions.apply)
-		entry = kv_store_put(&kv->store, &content, known.state);
+		entry = put(kv, &content, known.state);
 	if (actions.apply && entry != STORE_NO_ENTRY)
 		busy = kv_busy_get(kv, entry);
 	if (actions.apply && (entry == STORE_NO_ENTRY || busy == NULL)) {
@@ -339,6 +386,21 @@ static bool hear_inv(struct hf_kv *kv, unsigned from, const struct wire_message 
 	return true;
 }
 
+/* What the buddy has is taken when it is newer, or when this node does not know whether its own is everywhere. */
+static bool is_wanted(const struct record *record, struct record_ts ts)
+{
+	return (record->flags & RECORD_DOUBTFUL) != 0 || record_compare(record_ts(record), ts) < 0;
+}
+
+void kv_writes_revoke(struct hf_kv *kv, const struct wire_message *message)
+{
+	uint32_t entry = kv_store_find(&kv->store, message->key, message->key_bytes);
+	struct store_content none = {.key = message->key, .key_bytes = message->key_bytes, .flags = RECORD_TOMBSTONE};
+
+	if (entry != STORE_NO_ENTRY && (kv_store_at(&kv->store, entry)->flags & RECORD_DOUBTFUL) != 0)
+		(void)kv_store_put(&kv->store, &none, RECORD_VALID);
+}
+
 bool kv_writes_take(struct hf_kv *kv, const struct wire_message *message, enum record_state state)
 {
 	uint32_t entry = kv_store_find(&kv->store, message->key, message->key_bytes);
@@ -350,9 +412,9 @@ bool kv_writes_take(struct hf_kv *kv, const struct wire_message *message, enum r
 		.flags = message->flags};
 	struct busy *busy;
 
-	if (entry != STORE_NO_ENTRY && record_compare(record_ts(kv_store_at(&kv->store, entry)), message->ts) >= 0)
+	if (entry != STORE_NO_ENTRY && !is_wanted(kv_store_at(&kv->store, entry), message->ts))
 		return true;
-	entry = kv_store_put(&kv->store, &content, state);
+	entry = put(kv, &content, state);
 	busy = entry == STORE_NO_ENTRY ? NULL : kv_busy_get(kv, entry);
 	if (busy == NULL) {
 		log_error("kv: no memory for the records of the others; raise store_mb, and start again");
@@ -397,7 +459,7 @@ static bool hear_nack(struct hf_kv *kv, unsigned from, const struct wire_message
 
 	memcpy(key, record->key, record->key_bytes);
 	kv_step(&kv->view, &known, &busy->write, &event, &actions);
-	if (actions.apply && kv_store_put(&kv->store, &content, known.state) == STORE_NO_ENTRY) {
+	if (actions.apply && put(kv, &content, known.state) == STORE_NO_ENTRY) {
 		log_error("kv: no memory for a newer record; raise store_mb, and start again");
 		return false;
 	}

@@ -1,0 +1,41 @@
+#include "kv/missed.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/ensure.h"
+
+int kv_missed_open(struct missed *missed, uint32_t entries)
+{
+	uint64_t room = 1;
+
+	while (room < entries)
+		room *= 2;
+	*missed = (struct missed){.ring = calloc(room, sizeof(*missed->ring)), .mask = room - 1};
+	return missed->ring == NULL ? -ENOMEM : 0;
+}
+
+void kv_missed_close(struct missed *missed)
+{
+	free(missed->ring);
+	*missed = (struct missed){0};
+}
+
+void kv_missed_note(struct missed *missed, struct record *record, uint32_t entry)
+{
+	record->missed_position = ++missed->position;
+	missed->ring[missed->position & missed->mask] = entry;
+}
+
+bool kv_missed_covers(const struct missed *missed, unsigned member)
+{
+	return missed->from[member] != 0 && missed->position + 1 - missed->from[member] <= missed->mask;
+}
+
+uint32_t kv_missed_at(const struct missed *missed, const struct store *store, uint64_t position)
+{
+	uint32_t entry = missed->ring[position & missed->mask];
+
+	ensure(position <= missed->position && missed->position - position <= missed->mask);
+	return kv_store_at(store, entry)->missed_position == position ? entry : STORE_NO_ENTRY;
+}
