@@ -239,6 +239,18 @@ def a_directory_that_cannot_be_written_is_told(directory):
         assert "cannot be received" in done.stderr, done.stderr
 
 
+def a_link_in_the_place_of_the_copy_is_not_followed(directory):
+    _make_tree(pathlib.Path(directory) / "set", 2 * MIB)
+    with _Pair(directory) as pair:
+        pair.receive()
+        elsewhere = pair.directory / "elsewhere"
+        elsewhere.mkdir()
+        (pair.into / ".set.holdfast-part").symlink_to(elsewhere)
+        done = pair.send("set", check=1)
+        assert "Not a directory" in done.stderr, done.stderr
+        assert list(elsewhere.iterdir()) == []
+
+
 def a_full_disk_is_told(directory):
     """A tmpfs of 8 MiB in a mount namespace of the receiver's own."""
     import shutil

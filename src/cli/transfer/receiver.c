@@ -13,6 +13,7 @@
 #define WORKS_A_SESSION (COPY_SLOTS + 2 * COPY_FILES + 4u)
 #define RING_BYTES      ((size_t)COPY_SLOTS * COPY_CHUNK_BYTES)
 #define TICK_NS         50000000u /* for commits that are due */
+#define RELEASE_NS      5000000000ull
 
 static const unsigned session_allowed[SESSION_STATES] = {
 	[SESSION_NEW] = BIT(SESSION_WAITING) | BIT(SESSION_DRAINING),
@@ -441,6 +442,8 @@ int copy_receiver_open(struct hf_node *node, struct hf_transfer *transfer, const
 
 void copy_receiver_close(struct copy_receiver *receiver)
 {
+	uint64_t limit_ns;
+
 	if (receiver == NULL)
 		return;
 	hf_loop_remove_poller(receiver->loop, &receiver->poller);
@@ -462,7 +465,8 @@ void copy_receiver_close(struct copy_receiver *receiver)
 		copy_store_close(&session->store);
 		session_free(session);
 	}
-	while (receiver->rings > 0) /* a second at most */
+	limit_ns = hf_env_now_ns(receiver->env) + RELEASE_NS;
+	while (receiver->rings > 0 && hf_env_now_ns(receiver->env) < limit_ns) /* a second, or none */
 		hf_loop_turn(receiver->loop, TICK_NS);
 	free(receiver);
 }

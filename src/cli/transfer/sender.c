@@ -13,9 +13,11 @@
 #include "base/ensure.h"
 #include "base/list.h"
 
-#define NS_A_SECOND 1e9
-#define BURST_BYTES (4u * COPY_CHUNK_BYTES)
-#define RING_BYTES  ((size_t)COPY_SLOTS * COPY_CHUNK_BYTES)
+#define NS_A_SECOND     1e9
+#define RELEASE_NS      5000000000ull
+#define RELEASE_TURN_NS 1000000u
+#define BURST_BYTES     (4u * COPY_CHUNK_BYTES)
+#define RING_BYTES      ((size_t)COPY_SLOTS * COPY_CHUNK_BYTES)
 
 enum slot_state {
 	SLOT_FREE,
@@ -619,15 +621,18 @@ static void on_released(struct hf_transfer *transfer, void *addr, void *context)
 
 void copy_sender_close(struct copy_sender *sender)
 {
+	uint64_t limit_ns;
+
 	if (sender == NULL)
 		return;
+	limit_ns = hf_env_now_ns(sender->env) + RELEASE_NS;
 	hf_channel_close(sender->channel);
 	hf_workers_close(sender->readers);
 	for (unsigned i = 0; i < COPY_FILES; i++)
 		close_reading(&sender->files[i]);
 	if (sender->memory != NULL &&
 		hf_transfer_unregister(sender->transfer, sender->memory, on_released, sender) == 0)
-		while (sender->memory != NULL) /* nobody else names it: a turn or two */
-			hf_loop_turn(sender->loop, 0);
+		while (sender->memory != NULL && hf_env_now_ns(sender->env) < limit_ns) /* a turn or two */
+			hf_loop_turn(sender->loop, RELEASE_TURN_NS);
 	free(sender);
 }

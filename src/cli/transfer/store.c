@@ -218,6 +218,17 @@ static bool exists(const char *path)
 	return lstat(path, &status) == 0;
 }
 
+/* Not through a link that lies there instead. */
+static int make_directory(const struct copy_store *store, const char *path)
+{
+	struct stat status;
+	int failed = hf_dir_make(store->env, path);
+
+	if (failed != -EEXIST)
+		return failed;
+	return lstat(path, &status) == 0 && S_ISDIR(status.st_mode) ? 0 : -ENOTDIR;
+}
+
 static int open_journal(struct copy_store *store, struct hf_error *error)
 {
 	int failed = hf_file_open(store->env, store->journal_path, HF_FILE_WRITE | HF_FILE_CREATE, &store->journal);
@@ -228,10 +239,8 @@ static int open_journal(struct copy_store *store, struct hf_error *error)
 		return hf_error_set(error, -EBUSY, "%s is being received already", store->target);
 	if (!failed)
 		failed = read_journal(store);
-	if (!failed && store->directory) {
-		failed = hf_dir_make(store->env, store->part);
-		failed = failed == -EEXIST ? 0 : failed;
-	}
+	if (!failed && store->directory)
+		failed = make_directory(store, store->part);
 	if (failed)
 		return hf_error_set(error, failed, "%s cannot be received: %s", store->target, strerror(-failed));
 	return 0;
@@ -311,9 +320,9 @@ static int open_regular(struct copy_store *store, const struct copy_stored *stor
 
 static int open_directory(const struct copy_store *store, const struct copy_stored *stored, const char *path)
 {
-	int failed = hf_dir_make(store->env, path);
+	int failed = make_directory(store, path);
 
-	if (failed && failed != -EEXIST)
+	if (failed)
 		return failed;
 	return chmod(path, (mode_t)stored->mode | S_IRWXU) == 0 ? 0 : -errno;
 }
