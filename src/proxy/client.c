@@ -170,14 +170,14 @@ static void submit(struct client *client)
 	}
 	run->reply.bytes = 0;
 	run->routed = run_routed;
-	if (run->kind != RUN_READ && client->session == 0) {
+	if (proxy_run_writes(run) && client->session == 0) {
 		proxy_run_init(&client->open, client->proxy, RUN_OPEN);
 		client->open.routed = open_routed;
 		proxy_route(&client->open);
 		return;
 	}
-	run->session = run->kind == RUN_READ ? 0 : client->session;
-	run->sequence = run->kind == RUN_READ ? 0 : ++client->sequence;
+	run->session = proxy_run_writes(run) ? client->session : 0;
+	run->sequence = proxy_run_writes(run) ? ++client->sequence : 0;
 	proxy_route(run);
 }
 
@@ -223,8 +223,9 @@ static enum client_taken join(struct client *client, enum run_kind kind, const s
 	struct run *run = &client->run;
 	size_t bytes = entry_bytes(request);
 
-	if (run->commands > 0 && (run->kind != kind || kind == RUN_DRAW || run->commands == RUN_COMMANDS ||
-					 client->run_bytes + bytes > run_bytes_max(client->proxy)))
+	if (run->commands > 0 &&
+		(run->kind != kind || kind == RUN_DRAW || kind == RUN_CHANGE || run->commands == RUN_COMMANDS ||
+			client->run_bytes + bytes > run_bytes_max(client->proxy)))
 		return CLIENT_LATER;
 	if (run->commands == 0) {
 		proxy_run_init(run, client->proxy, kind);
@@ -239,7 +240,7 @@ static enum client_taken join(struct client *client, enum run_kind kind, const s
 static void queue(struct client *client, const struct command *command, const struct rewrite_args *request)
 {
 	static const char *const taken[] = {"PING", "ECHO", "SELECT"};
-	bool fits = command->kind != COMMAND_OWN;
+	bool fits = command->kind != COMMAND_OWN && command->kind != COMMAND_CHANGE;
 
 	for (unsigned i = 0; i < sizeof(taken) / sizeof(*taken); i++)
 		fits |= proxy_command_word(request->data, &request->args[0], taken[i]);
@@ -293,6 +294,8 @@ static enum client_taken take(struct client *client, const struct rewrite_args *
 	case COMMAND_WRITE:
 	case COMMAND_SCRIPT:
 		return join(client, command->form == FORM_SPOP ? RUN_DRAW : RUN_WRITE, request);
+	case COMMAND_CHANGE:
+		return join(client, RUN_CHANGE, request);
 	case COMMAND_ASK:
 		if (client->run.commands > 0)
 			return CLIENT_LATER;

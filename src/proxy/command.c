@@ -142,7 +142,12 @@ bool proxy_command_check(const struct commands *commands, const struct command *
 	const char *name = (const char *)data + args[0].at;
 	int arity = command == NULL ? 0 : commands->arity[command - command_list];
 
-	if (arity == 0 && (command == NULL || command->kind != COMMAND_REFUSED))
+	if (command != NULL && command->kind == COMMAND_CHANGE) {
+		if (count >= 4)
+			return true;
+		(void)snprintf(
+			words, COMMAND_WORDS, "ERR say HOLDFAST ADD id name address... or HOLDFAST REMOVE MEMBER id");
+	} else if (arity == 0 && (command == NULL || command->kind != COMMAND_REFUSED))
 		(void)snprintf(
 			words, COMMAND_WORDS, "ERR unknown command '%.*s' for a replicating proxy", name_bytes, name);
 	else if (command->kind == COMMAND_REFUSED)

@@ -17,6 +17,7 @@ enum command_class {
 	COMMAND_ASK,     /* of this proxy's own server, whichever it is: it says nothing of the data */
 	COMMAND_OWN,     /* the proxy answers */
 	COMMAND_SCRIPT,  /* a write where the operator allows scripts */
+	COMMAND_CHANGE,  /* of the members: HOLDFAST, which Redis does not know */
 	COMMAND_REFUSED, /* with the reason */
 };
 

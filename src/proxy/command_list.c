@@ -97,6 +97,7 @@ const struct command command_list[] = {
 	{"hlen", COMMAND_READ},
 	{"hmget", COMMAND_READ},
 	{"hmset", COMMAND_WRITE},
+	{"holdfast", COMMAND_CHANGE},
 	{"hrandfield", COMMAND_READ},
 	{"hscan", COMMAND_READ},
 	{"hset", COMMAND_WRITE},

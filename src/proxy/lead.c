@@ -1,6 +1,6 @@
 /* What the leader does with a run: an entry for writes, a confirmation for reads, and the server's replies. */
 #include <errno.h>
-#include <stdlib.h>
+#include <string.h>
 
 #include "base/bytes.h"
 #include "base/ensure.h"
@@ -94,12 +94,103 @@ void proxy_lead_held(struct proxy *proxy)
 		read_confirmed(container_of(list_pop_front(&proxy->held_reads), struct run, node));
 }
 
+static void call_done(struct hf_smr_call *call);
+
 /* ---- writes ---- */
+
+/* ---- members ---- */
+
+static void change_done(struct run *run)
+{
+	run->reply.bytes = 0;
+	if (run->call.outcome == HF_SMR_NOT_LEADER) {
+		finish(run, RUN_NOT_LEADER);
+		return;
+	}
+	if (run->call.outcome == HF_SMR_DECIDED)
+		resp_out_simple(&run->reply, "OK");
+	else
+		resp_out_error(
+			&run->reply, "UNKNOWN leadership ended; the change may have taken effect: holdfast smr status");
+	finish(run, run->reply.failed ? RUN_LOST : RUN_ANSWERED);
+}
+
+static const char *change_words(int rc)
+{
+	switch (-rc) {
+	case EBUSY:
+		return "another change of the members goes on; wait for its end";
+	case EEXIST:
+		return "a member has this id already";
+	case ENOENT:
+		return "no member has this id";
+	case EINVAL:
+		return "it is the last voter, or a number or an address is wrong";
+	default:
+		return "the change was refused";
+	}
+}
+
+static bool take_member(const struct rewrite_args *request, struct hf_smr_member *member)
+{
+	char text[HF_ADDR_TEXT];
+	int64_t id;
+
+	if (!resp_number(request->data + request->args[2].at, request->args[2].bytes, &id) || id < 0 ||
+		id >= (int64_t)HF_SMR_MEMBERS_MAX || request->args[3].bytes >= sizeof(member->name) ||
+		request->count - 4 > HF_SMR_ADDRESSES_MAX)
+		return false;
+	*member = (struct hf_smr_member){.id = (uint8_t)id};
+	memcpy(member->name, request->data + request->args[3].at, request->args[3].bytes);
+	for (unsigned i = 4; i < request->count; i++) {
+		const struct resp_arg *arg = &request->args[i];
+
+		if (arg->bytes >= sizeof(text))
+			return false;
+		memcpy(text, request->data + arg->at, arg->bytes);
+		text[arg->bytes] = '\0';
+		if (hf_addr_parse(text, &member->addresses[member->address_count++]) != 0)
+			return false;
+	}
+	return true;
+}
+
+/* HOLDFAST ADD id name address..., HOLDFAST REMOVE MEMBER id */
+static void change(struct run *run)
+{
+	struct hf_smr *smr = run->proxy->smr;
+	struct run_cursor cursor = {0};
+	struct hf_smr_member member;
+	int64_t id;
+	int rc = -EINVAL;
+
+	run->call = (struct hf_smr_call){.done = call_done};
+	if (proxy_run_next(run, &cursor)) {
+		const struct rewrite_args *request = &cursor.request;
+		const struct resp_arg *args = request->args;
+
+		if (proxy_command_word(request->data, &args[1], "ADD") && request->count > 4 &&
+			take_member(request, &member))
+			rc = hf_smr_add(smr, &member, &run->call);
+		else if (proxy_command_word(request->data, &args[1], "REMOVE") && request->count == 4 &&
+			 resp_number(request->data + args[3].at, args[3].bytes, &id) && id >= 0 && id <= UINT8_MAX)
+			rc = hf_smr_remove(smr, (uint8_t)id, &run->call);
+	}
+	if (rc == 0)
+		return;
+	run->reply.bytes = 0;
+	resp_out_error(&run->reply, "ERR %s", change_words(rc));
+	finish(run, rc == -ENOTCONN ? RUN_NOT_LEADER : RUN_ANSWERED);
+}
 
 static void call_done(struct hf_smr_call *call)
 {
 	struct run *run = container_of(call, struct run, call);
 
+	if (run->kind == RUN_CHANGE) {
+		change_done(run);
+		return;
+	}
 	switch (call->outcome) {
 	case HF_SMR_NOT_LEADER:
 		finish(run, RUN_NOT_LEADER);
@@ -201,6 +292,10 @@ void proxy_lead(struct run *run)
 	}
 	if (run->kind == RUN_DRAW) {
 		draw(run);
+		return;
+	}
+	if (run->kind == RUN_CHANGE) {
+		change(run);
 		return;
 	}
 	if (run->kind == RUN_WRITE || run->kind == RUN_MULTI)

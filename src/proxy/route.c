@@ -6,11 +6,6 @@
 
 #define RETRY_NS 5000000ull /* while runs are stranded; events come sooner */
 
-static bool is_write(const struct run *run)
-{
-	return run->kind == RUN_WRITE || run->kind == RUN_MULTI || run->kind == RUN_DRAW;
-}
-
 static void strand(struct run *run)
 {
 	struct proxy *proxy = run->proxy;
@@ -23,7 +18,7 @@ static void settle(struct run *run, enum run_status status)
 {
 	run->status = status;
 	if (status == RUN_UNKNOWN)
-		run->doubt |= is_write(run);
+		run->doubt |= proxy_run_writes(run);
 	if (status == RUN_NOT_LEADER || status == RUN_UNKNOWN)
 		strand(run);
 	else
@@ -88,7 +83,7 @@ void proxy_route_lost(struct proxy *proxy, int member)
 		if (run->leader != member)
 			continue;
 		list_remove(&run->node);
-		run->doubt |= is_write(run);
+		run->doubt |= proxy_run_writes(run);
 		strand(run);
 	}
 }

@@ -19,6 +19,11 @@ void proxy_run_free(struct run *run)
 	resp_out_free(&run->gather.out);
 }
 
+bool proxy_run_writes(const struct run *run)
+{
+	return run->kind == RUN_WRITE || run->kind == RUN_MULTI || run->kind == RUN_DRAW;
+}
+
 bool proxy_run_next(const struct run *run, struct run_cursor *cursor)
 {
 	struct proxy *proxy = run->proxy;

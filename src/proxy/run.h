@@ -18,9 +18,10 @@
 enum run_kind {
 	RUN_READ,
 	RUN_WRITE,
-	RUN_MULTI, /* a write that is answered with an array */
-	RUN_DRAW,  /* a write, SPOP: the leader draws first */
-	RUN_OPEN,  /* of a session: the reply is its number, 8 bytes */
+	RUN_MULTI,  /* a write that is answered with an array */
+	RUN_DRAW,   /* a write, SPOP: the leader draws first */
+	RUN_OPEN,   /* of a session: the reply is its number, 8 bytes */
+	RUN_CHANGE, /* of the members */
 	RUN_KINDS,
 };
 
@@ -62,7 +63,8 @@ struct run {
 };
 
 void proxy_run_init(struct run *run, struct proxy *proxy, enum run_kind kind);
-void proxy_run_free(struct run *run); /* its buffers */
+void proxy_run_free(struct run *run);         /* its buffers */
+bool proxy_run_writes(const struct run *run); /* to the data: it has a session and a sequence */
 
 /* The commands of a run, one after the other; args are those of the proxy, valid until the next call. */
 struct run_cursor {

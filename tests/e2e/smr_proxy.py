@@ -14,7 +14,7 @@ import time
 import program
 from program import Skip
 
-NAMES = "abc"
+NAMES = "abcd"  # d is added by one test
 WAIT_S = 30
 
 
@@ -32,16 +32,21 @@ class _Cluster:
         self.directory, self.arguments = pathlib.Path(directory), arguments
         net = f"127.{random.randrange(130, 250)}.{random.randrange(256)}"
         self.hosts = [f"{net}.{i + 1}" for i in range(3)]
-        members = [{"id": i, "name": NAMES[i], "control": [f"{host}:18515"]} for i, host in enumerate(self.hosts)]
-        for i, host in enumerate(self.hosts):
-            section = {"cluster": "test", "members": members, "listen": f"{host}:6379", **(settings or {})}
-            (self.directory / f"{NAMES[i]}.json").write_text(json.dumps({
-                "name": NAMES[i], "fabric": f"smr-proxy-{os.getpid()}-{net.replace('.', '-')}",
-                "rails": [{"name": "r0", "kind": "shm", "control": f"{host}:18515"}],
-                "http": f"{host}:8080", "smr-proxy": section}))
+        self.fabric, self.settings = f"smr-proxy-{os.getpid()}-{net.replace('.', '-')}", settings or {}
+        for i in range(3):
+            self.configure(i)
         self.processes = [None] * 3
         for i in range(3):
             self.start(i)
+
+    def configure(self, i):
+        host = self.hosts[i]
+        members = [{"id": k, "name": NAMES[k], "control": [f"{at}:18515"]} for k, at in enumerate(self.hosts)]
+        section = {"cluster": "test", "members": members, "listen": f"{host}:6379", **self.settings}
+        (self.directory / f"{NAMES[i]}.json").write_text(json.dumps({
+            "name": NAMES[i], "fabric": self.fabric,
+            "rails": [{"name": "r0", "kind": "shm", "control": f"{host}:18515"}],
+            "http": f"{host}:8080", "smr-proxy": section}))
 
     def start(self, i):
         log = open(self.directory / f"{NAMES[i]}.log", "a")
@@ -49,6 +54,9 @@ class _Cluster:
             [program.HOLDFAST, "smr-proxy", "--config", str(self.directory / f"{NAMES[i]}.json"), *self.arguments],
             cwd=self.directory, env=program.environment(self.directory), stdout=log, stderr=log,
             stdin=subprocess.DEVNULL)
+
+    def running(self):
+        return [i for i, process in enumerate(self.processes) if process is not None]
 
     def close(self):
         for process in self.processes:
@@ -78,13 +86,16 @@ class _Cluster:
 
     def leader(self):
         """Once all that run name the same one."""
+        return self.leader_of(self.running())
+
+    def leader_of(self, members):
         end = time.monotonic() + WAIT_S
         while time.monotonic() < end:
-            seen = {self.status(i)["leader"] for i in range(3) if self.processes[i] is not None}
+            seen = {self.status(i)["leader"] for i in members}
             if len(seen) == 1 and -1 not in seen:
                 return seen.pop()
             time.sleep(0.02)
-        raise AssertionError("no leader: " + "\n".join(self.log(i)[-1000:] for i in range(3)))
+        raise AssertionError("no leader: " + "\n".join(self.log(i)[-1000:] for i in self.running()))
 
     def wait_back(self, i):
         """Until this member, started again, follows and has applied what the leader has."""
@@ -94,7 +105,7 @@ class _Cluster:
             if mine["leader"] >= 0 and 0 < self.status(self.leader())["applied"] <= mine["applied"] + 200:
                 return
             time.sleep(0.02)
-        raise AssertionError(f"{NAMES[i]} is not taken in: " + "\n".join(self.log(k)[-2000:] for k in range(3)))
+        raise AssertionError(f"{NAMES[i]} is not taken in: " + "\n".join(self.log(k)[-2000:] for k in self.running()))
 
     def socket(self, i):
         return [line for line in self.log(i).splitlines() if " at /" in line][-1].rpartition(" at ")[2]
@@ -104,11 +115,11 @@ class _Cluster:
         end = time.monotonic() + WAIT_S
         while time.monotonic() < end:
             digests = [subprocess.run(["redis-cli", "-s", self.socket(i), "DEBUG", "DIGEST"], text=True,
-                                      capture_output=True, timeout=20, check=False).stdout.strip() for i in range(3)]
+                                      capture_output=True, timeout=20, check=False).stdout.strip() for i in self.running()]
             if len(set(digests)) == 1 and len(digests[0]) == 40:
                 return digests[0]
             time.sleep(0.05)
-        raise AssertionError(f"servers differ: {digests}\n" + "\n".join(self.log(i)[-2000:] for i in range(3)))
+        raise AssertionError(f"servers differ: {digests}\n" + "\n".join(self.log(i)[-2000:] for i in self.running()))
 
 
 @contextlib.contextmanager
@@ -234,6 +245,30 @@ def a_server_that_dies_takes_its_replica_with_it(directory):
         assert "was killed by signal 9" in it.log(leader) or "ended the connection" in it.log(leader)
         it.processes[leader] = None
         assert it.cli((leader + 1) % 3, "GET", "k") == "1"
+
+
+def a_member_is_added_and_the_leader_removed(directory):
+    with _cluster(directory) as it:
+        it.cli(0, text="".join(f"SET key:{k} {k}\n" for k in range(500)) + "SET later 1 EX 1000\n")
+        it.hosts.append(it.hosts[0].rpartition(".")[0] + ".4")
+        it.processes.append(None)
+        it.configure(3)
+        it.start(3)
+        leader, proxy = it.leader_of(range(3)), f"{it.hosts[0]}:6379"
+        program.run(directory, "smr", "members", "add", proxy, "3", "d", f"{it.hosts[3]}:18515", check=0)
+        assert "has this id already" in program.run(
+            directory, "smr", "members", "add", proxy, "3", "d", f"{it.hosts[3]}:18515", check=2).stderr
+        assert it.cli(3, "GET", "key:77") == "77" and int(it.cli(3, "TTL", "later")) > 900
+        it.wait_alike()
+        done = program.run(directory, "smr", "members", "remove", f"{it.hosts[3]}:6379", str(leader))
+        assert done.returncode == 0 or "UNKNOWN" in done.stderr, done.stderr
+        assert it.processes[leader].wait(30) == 1 and "was removed" in it.log(leader), it.log(leader)
+        it.processes[leader] = None
+        it.leader()
+        assert it.cli(3, "INCR", "key:77") == "78"
+        assert len(it.wait_alike()) == 40
+        for arguments in (["add", proxy], ["add", "x", "1", "n", "127.0.0.1:1"], ["remove", proxy, "a b"]):
+            program.run(directory, "smr", "members", *arguments, check=2)
 
 
 def wrong_configurations_are_refused_in_words(directory):

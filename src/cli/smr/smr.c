@@ -9,6 +9,8 @@ int smr_command(int argc, char **argv)
 {
 	if (argc > 1 && strcmp(argv[1], "status") == 0)
 		return smr_status(argc - 1, argv + 1);
+	if (argc > 1 && strcmp(argv[1], "members") == 0)
+		return smr_members_change(argc - 1, argv + 1);
 	if (argc > 1 && strcmp(argv[1], "demo") == 0)
 		return smr_demo(argc - 1, argv + 1);
 	if (argc > 1)
