@@ -1,22 +1,21 @@
-/* A snapshot into an empty server: the layout is in snapshot.h. */
+/* A snapshot into an empty server. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/bytes.h"
 #include "base/ensure.h"
 #include "proxy/snapshot.h"
+#include "proxy/stream.h"
 
-#define WAITING_MOST 4096u         /* commands at the server before more is taken */
-#define VALUE_MOST   (1024u << 20) /* bytes of a key, or of its value */
+#define WAITING_MOST 4096u /* commands at the server before more is taken */
 #define NUMBER_BYTES 24u
 
 struct proxy_restore {
 	struct proxy *proxy;
 	struct resp_out in; /* of the stream: what makes no whole key yet */
-	bool begun, ended, failed, gone;
-	uint32_t keys;
+	struct stream_reader reader;
+	bool failed, gone;
 	struct server_gather replies; /* of RESTORE; they are looked at as they come */
 	unsigned waiting;
 };
@@ -74,24 +73,20 @@ int proxy_restore_open(void *context)
 	return 0;
 }
 
-static bool restore_key(struct proxy_restore *restore, const uint8_t *at, struct resp_out *out)
+static bool restore_key(struct proxy_restore *restore, const struct stream_key *key, struct resp_out *out)
 {
-	uint32_t key_bytes = get_le32(at), value_bytes = get_le32(at + 4);
-	int64_t deadline = (int64_t)get_le64(at + 8);
 	char number[NUMBER_BYTES];
 
-	(void)snprintf(number, sizeof(number), "%" PRId64, deadline < 0 ? 0 : deadline);
-	at += SNAPSHOT_HEAD_BYTES;
+	(void)snprintf(number, sizeof(number), "%" PRId64, key->deadline_ms < 0 ? 0 : key->deadline_ms);
 	out->bytes = 0;
 	resp_out_array(out, 5);
 	resp_out_text(out, "RESTORE");
-	resp_out_bulk(out, at, key_bytes);
+	resp_out_bulk(out, key->key, key->key_bytes);
 	resp_out_text(out, number);
-	resp_out_bulk(out, at + key_bytes, value_bytes);
+	resp_out_bulk(out, key->value, key->value_bytes);
 	resp_out_text(out, "ABSTTL");
-	restore->keys++;
-	if (out->failed ||
-		(deadline >= 0 && proxy_deadlines_set(&restore->proxy->deadlines, at, key_bytes, deadline) != 0))
+	if (out->failed || (key->deadline_ms >= 0 && proxy_deadlines_set(&restore->proxy->deadlines, key->key,
+							     key->key_bytes, key->deadline_ms) != 0))
 		return false;
 	ask(restore, out);
 	return true;
@@ -100,35 +95,21 @@ static bool restore_key(struct proxy_restore *restore, const uint8_t *at, struct
 /* Takes the whole keys that are there. False: the stream is damaged, or memory is short. */
 static bool take_keys(struct proxy_restore *restore)
 {
+	enum stream_outcome outcome = STREAM_KEY;
 	struct resp_out out = {0};
-	size_t at = 0;
-	bool fine = true;
+	struct stream_key key;
+	size_t at = 0, used;
 
-	if (!restore->begun && restore->in.bytes >= 4) {
-		fine = get_le32(restore->in.data) == SNAPSHOT_MAGIC;
-		restore->begun = true;
-		at = 4;
+	while (outcome == STREAM_KEY) {
+		outcome =
+			proxy_stream_read(&restore->reader, restore->in.data + at, restore->in.bytes - at, &key, &used);
+		if (outcome == STREAM_KEY && !restore_key(restore, &key, &out))
+			outcome = STREAM_DAMAGED;
+		at += used;
 	}
-	while (fine && restore->begun && restore->in.bytes - at >= 8) {
-		const uint8_t *head = restore->in.data + at;
-		uint64_t whole = SNAPSHOT_HEAD_BYTES + (uint64_t)get_le32(head) + get_le32(head + 4);
-
-		if (get_le32(head) == SNAPSHOT_END) {
-			restore->ended = true;
-			fine = get_le32(head + 4) == restore->keys && restore->in.bytes - at == 8;
-			at += 8;
-			break;
-		}
-		fine = !restore->ended && get_le32(head) <= VALUE_MOST && get_le32(head + 4) <= VALUE_MOST;
-		if (!fine || restore->in.bytes - at < whole)
-			break;
-		fine = restore_key(restore, head, &out);
-		at += whole;
-	}
-	if (fine)
-		resp_out_drop(&restore->in, at);
+	resp_out_drop(&restore->in, at);
 	resp_out_free(&out);
-	return fine;
+	return outcome != STREAM_DAMAGED;
 }
 
 int proxy_restore_write(void *context, const void *data, size_t bytes)
@@ -155,7 +136,7 @@ int proxy_restore_close(void *context, bool whole)
 	ensure(restore != NULL);
 	if (whole && restore->waiting > 0)
 		return -EAGAIN;
-	if (whole && (restore->failed || !restore->ended))
+	if (whole && (restore->failed || !restore->reader.ended))
 		return -EBADMSG;
 	proxy->restore = NULL;
 	if (restore->waiting > 0)

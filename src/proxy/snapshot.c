@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bytes.h"
-#include "base/ensure.h"
+#include "proxy/stream.h"
 
 #define SCAN_COUNT "512"
 
@@ -92,18 +91,15 @@ static bool write_keys(struct proxy_snapshot *snapshot)
 		!next(&snapshot->scan.out, &at, &keys))
 		return false;
 	for (int64_t i = 0; i < keys.number; i++) {
-		uint8_t head[SNAPSHOT_HEAD_BYTES];
-
 		if (!next(&snapshot->scan.out, &at, &key) || !next(&snapshot->dump.out, &from, &value) ||
 			!next(&snapshot->dump.out, &from, &deadline) || value.type != RESP_BULK ||
 			deadline.type != RESP_INTEGER)
 			return false;
-		put_le32(head, (uint32_t)key.bytes);
-		put_le32(head + 4, (uint32_t)value.bytes);
-		put_le64(head + 8, (uint64_t)deadline.number);
-		resp_out_raw(&snapshot->out, head, sizeof(head));
-		resp_out_raw(&snapshot->out, key.text, key.bytes);
-		resp_out_raw(&snapshot->out, value.text, value.bytes);
+		proxy_stream_put(&snapshot->out, &(struct stream_key){.key = key.text,
+							 .key_bytes = (uint32_t)key.bytes,
+							 .value = value.text,
+							 .value_bytes = (uint32_t)value.bytes,
+							 .deadline_ms = deadline.number});
 		snapshot->keys++;
 	}
 	return !snapshot->out.failed;
@@ -185,15 +181,13 @@ int proxy_snapshot_open(void *context, void **snapshot_out)
 {
 	struct proxy *proxy = context;
 	struct proxy_snapshot *snapshot;
-	uint8_t magic[4];
 
 	if (proxy->snapshot != NULL || proxy->restore != NULL)
 		return -EBUSY;
 	snapshot = calloc(1, sizeof(*snapshot));
 	if (snapshot == NULL)
 		return -ENOMEM;
-	put_le32(magic, SNAPSHOT_MAGIC);
-	resp_out_raw(&snapshot->out, magic, sizeof(magic));
+	proxy_stream_begin(&snapshot->out);
 	resp_out_raw(&snapshot->cursor, "0", 1);
 	snapshot->proxy = proxy;
 	proxy->snapshot = snapshot;
@@ -205,7 +199,6 @@ ssize_t proxy_snapshot_read(void *context, void *handle, void *data, size_t byte
 {
 	struct proxy_snapshot *snapshot = handle;
 	size_t left = snapshot->out.bytes - snapshot->read;
-	uint8_t end[8];
 
 	(void)context;
 	if (snapshot->failed != 0)
@@ -220,9 +213,7 @@ ssize_t proxy_snapshot_read(void *context, void *handle, void *data, size_t byte
 			ask_scan(snapshot);
 			return -EAGAIN;
 		}
-		put_le32(end, SNAPSHOT_END);
-		put_le32(end + 4, snapshot->keys);
-		resp_out_raw(&snapshot->out, end, sizeof(end));
+		proxy_stream_end(&snapshot->out, snapshot->keys);
 		snapshot->ended = true;
 		left = snapshot->out.bytes;
 	}
