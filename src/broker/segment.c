@@ -71,7 +71,7 @@ static void segment_book(struct segment *segment, const struct batch *batch)
 		segment->max_timestamp_ms = batch->max_timestamp_ms;
 		segment->max_timestamp_offset = batch_last_offset(batch);
 	}
-	/* An index that cannot grow any more makes a search longer, and no answer wrong. */
+	/* An index that cannot grow makes a search longer, and no answer wrong. */
 	if (segment->since_index > segment->index_interval &&
 		segment_index_add_place(&segment->places, last, segment->bytes)) {
 		uint32_t unused;
@@ -142,23 +142,6 @@ static void segment_scan(struct segment *segment, uint32_t bytes, bool verify)
 	}
 }
 
-static int segment_open_indexes(struct segment *segment, uint32_t capacity, struct hf_error *error)
-{
-	/* An entry each interval at most, and one when it is sealed. */
-	uint32_t entries = capacity / (segment->index_interval == 0 ? 1 : segment->index_interval) + 2;
-	char path[SEGMENT_PATH_BYTES];
-	int rc;
-
-	if (entries > capacity / BATCH_HEADER_BYTES + 2)
-		entries = capacity / BATCH_HEADER_BYTES + 2;
-	segment_path(segment, "index", path);
-	rc = segment_index_open(&segment->places, segment->env, path, SEGMENT_INDEX_PLACE_BYTES, entries, error);
-	if (rc != 0)
-		return rc;
-	segment_path(segment, "timeindex", path);
-	return segment_index_open(&segment->times, segment->env, path, SEGMENT_INDEX_TIME_BYTES, entries, error);
-}
-
 static int segment_map(struct segment *segment, uint64_t bytes, const char *path, struct hf_error *error)
 {
 	void *map;
@@ -195,8 +178,6 @@ static int segment_load(struct segment *segment, uint32_t capacity, bool head, e
 				error, rc, "cannot make %s %u bytes long: %s", path, capacity, strerror(-rc));
 	}
 	rc = segment_map(segment, head && size < capacity ? capacity : (uint64_t)size, path, error);
-	if (rc == 0)
-		rc = segment_open_indexes(segment, segment->capacity, error);
 	if (rc != 0)
 		return rc;
 	bytes = (uint32_t)size;
@@ -230,6 +211,8 @@ int segment_open(struct hf_env *env, const char *directory, int64_t base_offset,
 		.base_offset = base_offset,
 		.next_offset = base_offset,
 		.last_epoch = -1,
+		.places = {.entry_bytes = SEGMENT_INDEX_PLACE_BYTES},
+		.times = {.entry_bytes = SEGMENT_INDEX_TIME_BYTES},
 		.index_interval = index_interval,
 		.max_timestamp_ms = INT64_MIN,
 		.max_timestamp_offset = base_offset,
@@ -261,6 +244,7 @@ int segment_open(struct hf_env *env, const char *directory, int64_t base_offset,
 
 int segment_seal(struct segment *segment)
 {
+	char path[SEGMENT_PATH_BYTES];
 	uint32_t unused;
 	int rc, rc_places, rc_times;
 
@@ -269,8 +253,10 @@ int segment_seal(struct segment *segment)
 			(uint32_t)(segment->max_timestamp_offset - segment->base_offset));
 	segment->sealed = true;
 	rc = hf_file_resize(segment->file, segment->bytes);
-	rc_places = segment_index_seal(&segment->places);
-	rc_times = segment_index_seal(&segment->times);
+	segment_path(segment, "index", path);
+	rc_places = segment_index_write(&segment->places, segment->env, path);
+	segment_path(segment, "timeindex", path);
+	rc_times = segment_index_write(&segment->times, segment->env, path);
 	return rc != 0 ? rc : rc_places != 0 ? rc_places : rc_times;
 }
 
@@ -288,8 +274,8 @@ void segment_release(struct segment *segment)
 		hf_mem_free(segment->env, segment->map);
 	if (segment->file != NULL)
 		hf_file_close(segment->file);
-	segment_index_close(&segment->places);
-	segment_index_close(&segment->times);
+	segment_index_free(&segment->places);
+	segment_index_free(&segment->times);
 	free(segment);
 }
 

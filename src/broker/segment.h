@@ -1,7 +1,7 @@
 /* segment.h - a piece of a partition's log: a file of record batches with its indexes, mapped.
  *
  *   DIRECTORY/00000000000000001234.log          batches, the first with base offset 1234
- *   DIRECTORY/00000000000000001234.index        segment_index.h
+ *   DIRECTORY/00000000000000001234.index        segment_index.h; written when the segment is sealed
  *   DIRECTORY/00000000000000001234.timeindex
  *
  * The head of a log is as long as it may become (segment.bytes) and written through its mapping; zeros lie behind the

@@ -1,75 +1,72 @@
 /* Index files: entries in order, found by bisection. */
 #include "broker/segment_index.h"
 
-#include <string.h>
+#include <errno.h>
+#include <stdlib.h>
 
 #include "base/bytes.h"
 
-int segment_index_open(struct segment_index *index, struct hf_env *env, const char *path, uint32_t entry_bytes,
-	uint32_t capacity, struct hf_error *error)
-{
-	uint64_t bytes = (uint64_t)capacity * entry_bytes;
-	void *map;
-	int rc;
+#define FIRST_ENTRIES 64u
 
-	*index = (struct segment_index){.env = env, .entry_bytes = entry_bytes, .capacity = capacity};
-	rc = hf_file_open(env, path, HF_FILE_WRITE | HF_FILE_CREATE | HF_FILE_TRUNCATE, &index->file);
+int segment_index_write(const struct segment_index *index, struct hf_env *env, const char *path)
+{
+	size_t bytes = (size_t)index->count * index->entry_bytes;
+	struct hf_file *file;
+	ssize_t n;
+	int rc = hf_file_open(env, path, HF_FILE_WRITE | HF_FILE_CREATE | HF_FILE_TRUNCATE, &file);
+
 	if (rc != 0)
-		return hf_error_set(error, rc, "cannot open %s: %s", path, strerror(-rc));
-	rc = hf_file_resize(index->file, bytes);
-	if (rc != 0)
-		return hf_error_set(error, rc, "cannot make %s %llu bytes long: %s", path, (unsigned long long)bytes,
-			strerror(-rc));
-	rc = hf_mem_map_file(env, index->file, 0, (size_t)bytes, true, &map, error);
-	if (rc == 0)
-		index->map = map;
-	return rc;
+		return rc;
+	n = hf_file_write_at(file, index->entries, bytes, 0);
+	hf_file_close(file);
+	return n < 0 ? (int)n : (size_t)n < bytes ? -ENOSPC : 0;
 }
 
-int segment_index_seal(struct segment_index *index)
+void segment_index_free(struct segment_index *index)
 {
-	index->capacity = index->count;
-	return hf_file_resize(index->file, (uint64_t)index->count * index->entry_bytes);
-}
-
-void segment_index_close(struct segment_index *index)
-{
-	if (index->map != NULL)
-		hf_mem_free(index->env, index->map);
-	if (index->file != NULL)
-		hf_file_close(index->file);
-	*index = (struct segment_index){0};
+	free(index->entries);
+	*index = (struct segment_index){.entry_bytes = index->entry_bytes};
 }
 
 static uint8_t *entry_at(const struct segment_index *index, uint32_t i)
 {
-	return index->map + (size_t)i * index->entry_bytes;
+	return index->entries + (size_t)i * index->entry_bytes;
 }
 
-/* The page of a new entry exists before it is stored to: a store to a full disk would end the process. */
-static bool has_room(const struct segment_index *index)
+/* Room for one more, or NULL. */
+static uint8_t *add(struct segment_index *index)
 {
-	return index->count < index->capacity &&
-	       hf_mem_populate(index->env, entry_at(index, index->count), index->entry_bytes) == 0;
+	if (index->count == index->capacity) {
+		uint32_t capacity = index->capacity == 0 ? FIRST_ENTRIES : index->capacity * 2;
+		uint8_t *entries = realloc(index->entries, (size_t)capacity * index->entry_bytes);
+
+		if (entries == NULL)
+			return NULL;
+		index->entries = entries;
+		index->capacity = capacity;
+	}
+	return entry_at(index, index->count++);
 }
 
 bool segment_index_add_place(struct segment_index *index, uint32_t offset, uint32_t place)
 {
-	if (!has_room(index))
+	uint8_t *entry = add(index);
+
+	if (entry == NULL)
 		return false;
-	put_be32(entry_at(index, index->count), offset);
-	put_be32(entry_at(index, index->count) + 4, place);
-	index->count++;
+	put_be32(entry, offset);
+	put_be32(entry + 4, place);
 	return true;
 }
 
 bool segment_index_add_time(struct segment_index *index, int64_t timestamp_ms, uint32_t offset)
 {
-	if (!has_room(index))
+	uint8_t *entry = add(index);
+
+	if (entry == NULL)
 		return false;
-	put_be64(entry_at(index, index->count), (uint64_t)timestamp_ms);
-	put_be32(entry_at(index, index->count) + 8, offset);
-	index->count++;
+	put_be64(entry, (uint64_t)timestamp_ms);
+	put_be32(entry + 8, offset);
 	return true;
 }
 

@@ -1,10 +1,9 @@
-/* segment_index.h - the two indexes of a segment, as Kafka lays them out: entries that rise, in a mapped file.
+/* segment_index.h - the two indexes of a segment: entries that rise, in memory; in Kafka's files once it is sealed.
  *
  *   .index       i32 offset - base offset, i32 place in the segment     a batch's last offset, and where it begins
  *   .timeindex   i64 timestamp (ms), i32 offset - base offset           the largest timestamp so far, and its offset
  *
- * Big-endian. The file of the segment that is written is as long as its capacity, with zeros behind the last entry; a
- * sealed one ends there. */
+ * Big-endian. An index is made anew when its segment is opened; its file is empty while the segment is written. */
 #ifndef HOLDFAST_BROKER_SEGMENT_INDEX_H
 #define HOLDFAST_BROKER_SEGMENT_INDEX_H
 
@@ -13,21 +12,17 @@
 #define SEGMENT_INDEX_PLACE_BYTES 8u
 #define SEGMENT_INDEX_TIME_BYTES  12u
 
+/* Zeroed but for entry_bytes it is empty. */
 struct segment_index {
-	struct hf_env *env;
-	struct hf_file *file;
-	uint8_t *map;
+	uint8_t *entries;
 	uint32_t entry_bytes, count, capacity;
 };
 
-/* Makes the file, or empties it, with room for `capacity` entries: an index is made anew from its segment. */
-int segment_index_open(struct segment_index *index, struct hf_env *env, const char *path, uint32_t entry_bytes,
-	uint32_t capacity, struct hf_error *error);
-/* Makes the file as long as its entries; nothing is added from here on. */
-int segment_index_seal(struct segment_index *index);
-void segment_index_close(struct segment_index *index); /* a zeroed one is legal */
+/* Writes the file; blocks. */
+int segment_index_write(const struct segment_index *index, struct hf_env *env, const char *path);
+void segment_index_free(struct segment_index *index);
 
-/* False: full. */
+/* false: no memory; the entry is not there. */
 bool segment_index_add_place(struct segment_index *index, uint32_t offset, uint32_t place);
 bool segment_index_add_time(struct segment_index *index, int64_t timestamp_ms, uint32_t offset);
 
