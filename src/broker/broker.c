@@ -272,6 +272,8 @@ static int broker_start(struct broker *broker, struct hf_error *error)
 	snprintf(path, sizeof(path), "%s/controller.journal", broker->config.log_dirs);
 	if (rc == 0)
 		rc = journal_open(broker->env, path, &broker->controller, &broker->journal, error);
+	if (rc == 0 && (rc = hf_dir_sync(broker->env, broker->config.log_dirs)) != 0)
+		hf_error_set(error, rc, "cannot sync %s: %s", broker->config.log_dirs, strerror(-rc));
 	if (rc == 0)
 		rc = topics_open(&broker->topics, broker->env, broker->config.log_dirs, &broker->controller,
 			broker_now_ms(broker), error);

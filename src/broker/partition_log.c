@@ -139,12 +139,50 @@ static int add_segment(struct partition_log *log, int64_t base_offset, bool head
 	return 0;
 }
 
+/* A segment that is not a part of the log any more keeps its bytes under another name. */
+static int set_aside(struct partition_log *log, int64_t base_offset, struct hf_error *error)
+{
+	char name[40], from[CHECKPOINT_PATH_BYTES], to[CHECKPOINT_PATH_BYTES + 8];
+	int rc;
+
+	snprintf(name, sizeof(name), "%020lld.log", (long long)base_offset);
+	path_of(log, name, from);
+	snprintf(to, sizeof(to), "%s.cut", from);
+	rc = hf_file_rename(log->env, from, to);
+	return rc == 0 ? 0 : hf_error_set(error, rc, "cannot rename %s: %s", from, strerror(-rc));
+}
+
+/* Segment i does not follow the one before it: power was lost before that one was on the disk. The log ends there. */
+static int end_at_gap(struct partition_log *log, const struct found *found, unsigned i, struct hf_error *error)
+{
+	struct segment *last = head_of(log);
+	int64_t end = last->next_offset;
+
+	log_error("broker: %s: the log is damaged behind offset %lld and ends there now; what followed is in the %u "
+		  "files "
+		  "*.log.cut",
+		log->directory, (long long)end, found->count - i);
+	for (; i < found->count; i++) {
+		int rc = set_aside(log, found->offsets[i], error);
+
+		if (rc != 0)
+			return rc;
+	}
+	if (last->bytes == 0) { /* it is the head itself */
+		list_remove(&last->node);
+		segment_release(last);
+	}
+	return add_segment(log, end, true, true, error);
+}
+
 /* Segments follow each other without a gap; what comes behind the first fault is not a part of the log. */
 static int open_segments(struct partition_log *log, const struct found *found, bool clean, struct hf_error *error)
 {
 	for (unsigned i = 0; i < found->count; i++) {
 		int rc;
 
+		if (i > 0 && head_of(log)->next_offset != found->offsets[i] && !clean)
+			return end_at_gap(log, found, i, error);
 		if (i > 0 && head_of(log)->next_offset != found->offsets[i])
 			return hf_error_set(error, -EBADMSG,
 				"%s: %020lld.log ends at offset %lld, and the next segment begins at %lld: the log is "
@@ -349,24 +387,25 @@ static int roll(struct partition_log *log, struct hf_error *error)
 	return 0;
 }
 
-/* Offsets within a segment have 32 bits. */
-static bool must_roll(const struct partition_log *log, const struct batch *batch, int64_t now_ms)
+/* Offsets within a segment have 32 bits. Its age is that of its records: what is written late has old ones. */
+static bool must_roll(const struct partition_log *log, const struct batch *batch)
 {
 	const struct segment *head = head_of(log);
 
 	if (head->bytes == 0)
 		return false;
 	return !segment_fits(head, (uint32_t)batch->length) ||
-	       (log->config.segment_ms >= 0 && head->first_timestamp_ms < now_ms - log->config.segment_ms) ||
+	       (log->config.segment_ms >= 0 && batch->max_timestamp_ms > 0 &&
+		       head->first_timestamp_ms < batch->max_timestamp_ms - log->config.segment_ms) ||
 	       head->next_offset + batch->last_offset_delta - head->base_offset > INT32_MAX;
 }
 
-static int make_room(struct partition_log *log, const struct batch *batch, int64_t now_ms)
+static int make_room(struct partition_log *log, const struct batch *batch)
 {
 	struct hf_error error = {.text = "the disk is full"};
 	int rc = 0;
 
-	if (must_roll(log, batch, now_ms))
+	if (must_roll(log, batch))
 		rc = roll(log, &error);
 	if (rc == 0)
 		rc = segment_prepare(head_of(log), (uint32_t)batch->length);
@@ -461,7 +500,7 @@ enum kafka_error partition_log_append(struct partition_log *log, const uint8_t *
 		error = check_producer(log, &batch, result, &there);
 	if (error != KAFKA_NONE || there)
 		return error;
-	if (make_room(log, &batch, now_ms) != 0)
+	if (make_room(log, &batch) != 0)
 		return KAFKA_STORAGE_ERROR;
 	head = head_of(log);
 	copy_batch(head->map + head->bytes, data, (uint32_t)batch.length);

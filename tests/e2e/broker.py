@@ -141,16 +141,21 @@ def a_wrong_configuration_is_refused_with_its_line(directory):
     assert done.returncode == 2 and "--config" in done.stderr
 
 
-def a_damaged_log_is_named(directory):
+def a_log_ends_where_it_is_damaged(directory):
+    text = "".join(f"{n:0>500}\n" for n in range(1000))
     with _Broker(directory, log_segment_bytes=65536) as broker:
-        _kcat(broker, "-P", "-t", "big", *SMALL, text="".join(f"{n:0>500}\n" for n in range(1000)))
+        _kcat(broker, "-P", "-t", "big", *SMALL, text=text)
         broker.stop(signal.SIGKILL)
-    first = sorted(pathlib.Path(directory, "logs", "big-0").glob("*.log"))[0]
-    with open(first, "r+b") as log:
-        log.seek(1000)
-        log.write(b"damaged")
-    done = program.run(directory, "broker", "--config", "broker.json")
-    assert done.returncode == 2 and "damaged" in done.stderr and "big-0" in done.stderr, done.stderr
+        second = sorted(pathlib.Path(directory, "logs", "big-0").glob("*.log"))[1]
+        with open(second, "r+b") as log:
+            log.seek(1000)
+            log.write(b"damaged")
+        broker.start()
+        left = _read(broker, "big")
+        assert text.startswith(left) and len(left.splitlines()) == int(second.stem)
+        _, _, err = broker.stop()
+    assert "damaged" in err and "big-0" in err and "*.log.cut" in err, err
+    assert list(second.parent.glob("*.log.cut"))
 
 
 def strangers_cost_the_broker_nothing(directory):

@@ -325,6 +325,40 @@ static void what_is_old_or_too_much_is_deleted(void **state)
 	assert_int_equal(append(1), 500);
 }
 
+/* The age of a segment is that of its records: a producer of old ones must not make a segment of each batch. */
+static void old_records_do_not_roll_and_late_ones_do(void **state)
+{
+	(void)state;
+	partition_log->config.segment_ms = 100; /* 10 records */
+	for (unsigned i = 0; i < 11; i++)
+		append(1);
+	assert_int_equal(segments(), 1);
+	append(1);
+	assert_int_equal(segments(), 2);
+}
+
+static void a_log_ends_at_a_gap_and_keeps_what_followed(void **state)
+{
+	char path[128];
+
+	(void)state;
+	for (unsigned i = 0; i < 100; i++)
+		append(5);
+	assert_true(segments() > 3);
+	crash();
+	edit_head(0, 100, 0, 'X'); /* the first batch */
+	open_log(false);
+	assert_int_equal(partition_log_end(partition_log), 0);
+	assert_int_equal(segments(), 1);
+	assert_int_equal(append(1), 0);
+	assert_int_equal(read_all(0), 1);
+	for (unsigned i = 0, found = 0; i <= 500; i++) {
+		snprintf(path, sizeof(path), "%s/%020u.log.cut", directory, i);
+		found += access(path, F_OK) == 0;
+		assert_true(i < 500 || found >= 3);
+	}
+}
+
 static void a_segment_that_is_held_stays_readable(void **state)
 {
 	struct log_span span;
@@ -380,6 +414,8 @@ int main(void)
 		LOG_TEST(producers_are_known_after_a_restart),
 		LOG_TEST(an_offset_is_found_by_its_time),
 		LOG_TEST(what_is_old_or_too_much_is_deleted),
+		LOG_TEST(old_records_do_not_roll_and_late_ones_do),
+		LOG_TEST(a_log_ends_at_a_gap_and_keeps_what_followed),
 		LOG_TEST(a_segment_that_is_held_stays_readable),
 		LOG_TEST(leader_epochs_are_kept),
 	};
