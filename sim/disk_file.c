@@ -310,7 +310,7 @@ static int file_map(
 	(void)writable; /* the hosts' protection is not modelled: a checker watches who writes what */
 	if (offset + bytes > on->bytes)
 		return hf_error_set(error, -EINVAL, "the file has only %zu bytes", on->bytes);
-	if (on->mappings == 0 && grow(on, on->capacity * 4 > CAPACITY_MAPS ? on->capacity * 4 : CAPACITY_MAPS) != 0)
+	if (on->mappings == 0 && grow(on, on->bytes * 4 > CAPACITY_MAPS ? on->bytes * 4 : CAPACITY_MAPS) != 0)
 		return hf_error_set(error, -ENOMEM, "the simulated host has no memory left to map a file");
 	on->mappings++;
 	*addr_out = on->cache + offset;

@@ -27,6 +27,7 @@ extern const struct scenario scenario_rc, scenario_vqp, scenario_grants, scenari
 	scenario_transfer_apart, scenario_uid_model, scenario_smr_plain;
 extern const struct scenario scenario_smr;
 extern const struct scenario scenario_kv;
+extern const struct scenario scenario_broker_one;
 extern const struct scenario *const scenarios[]; /* NULL terminated: scenarios.c */
 const struct scenario *scenario_find(const char *name);
 

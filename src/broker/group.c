@@ -567,7 +567,7 @@ static void lose_member(struct group *group, struct group_member *member, enum k
 	}
 }
 
-enum kafka_error group_leave(
+enum kafka_error group_member_leave(
 	struct group *group, struct codec_string member_id, struct codec_string instance_id, uint64_t now_ns)
 {
 	struct group_member *member = find_member(group, member_id), *instance = find_instance(group, instance_id);

@@ -85,7 +85,7 @@ enum kafka_error group_sync(struct group *group, struct codec_string member_id, 
 	struct group_member **member_out);
 enum kafka_error group_heartbeat(struct group *group, struct codec_string member_id, struct codec_string instance_id,
 	int32_t generation, uint64_t now_ns);
-enum kafka_error group_leave(
+enum kafka_error group_member_leave(
 	struct group *group, struct codec_string member_id, struct codec_string instance_id, uint64_t now_ns);
 /* Whether this member may commit offsets in this generation; a negative one without a member is no member's. */
 enum kafka_error group_may_commit(struct group *group, struct codec_string member_id, struct codec_string instance_id,

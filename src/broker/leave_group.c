@@ -8,7 +8,7 @@ static enum kafka_error leave(struct request *request, struct groups_entry *entr
 {
 	if (entry == NULL)
 		return KAFKA_UNKNOWN_MEMBER_ID;
-	return group_leave(entry->group, member_id, instance_id, hf_loop_now_ns(request->broker->loop));
+	return group_member_leave(entry->group, member_id, instance_id, hf_loop_now_ns(request->broker->loop));
 }
 
 void leave_group_handle(struct request *request)

@@ -178,7 +178,7 @@ static void a_member_that_does_not_join_again_is_out(void **state)
 
 	(void)state;
 	make_two(&a, &b);
-	assert_int_equal(group_leave(group, text("a"), text(NULL), now), KAFKA_NONE);
+	assert_int_equal(group_member_leave(group, text("a"), text(NULL), now), KAFKA_NONE);
 	assert_int_equal(group->state, GROUP_PREPARING);
 	now += SESSION; /* b is silent */
 	group_tick(group, now);
