@@ -65,11 +65,13 @@ int disk_dir_space(struct hf_env *env, const char *path, uint64_t *free_bytes_ou
 
 static int grow_copy(uint8_t **copy, size_t before, size_t capacity)
 {
-	uint8_t *grown = realloc(*copy, capacity);
+	uint8_t *grown = calloc(1, capacity); /* zeros that cost nothing until they are touched */
 
 	if (grown == NULL)
 		return -ENOSPC;
-	memset(grown + before, 0, capacity - before);
+	if (before > 0)
+		memcpy(grown, *copy, before);
+	free(*copy);
 	*copy = grown;
 	return 0;
 }
