@@ -348,13 +348,25 @@ void partition_log_close(struct partition_log *log)
 	log_free(log);
 }
 
+struct clearing {
+	struct hf_env *env;
+	const char *directory;
+};
+
 static void remove_file(const char *name, void *context)
 {
-	const struct partition_log *log = context;
+	const struct clearing *clearing = context;
 	char path[CHECKPOINT_PATH_BYTES];
 
-	path_of(log, name, path);
-	(void)hf_file_remove(log->env, path);
+	snprintf(path, sizeof(path), "%s/%s", clearing->directory, name);
+	(void)hf_file_remove(clearing->env, path);
+}
+
+void partition_log_clear(struct hf_env *env, const char *directory)
+{
+	struct clearing clearing = {env, directory};
+
+	(void)hf_dir_list(env, directory, remove_file, &clearing); /* a directory that is not there is clear */
 }
 
 void partition_log_remove(struct partition_log *log)
@@ -362,7 +374,7 @@ void partition_log_remove(struct partition_log *log)
 	int rc;
 
 	drop_segments(log, true);
-	(void)hf_dir_list(log->env, log->directory, remove_file, log);
+	partition_log_clear(log->env, log->directory);
 	rc = hf_dir_remove(log->env, log->directory);
 	if (rc != 0)
 		log_warn("broker: cannot remove %s: %s; remove it by hand", log->directory, strerror(-rc));

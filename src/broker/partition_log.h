@@ -37,6 +37,8 @@ int partition_log_open(struct hf_env *env, const char *directory, const struct l
 	int64_t start_offset, int64_t now_ms, struct partition_log **log_out, struct hf_error *error);
 /* Trims files and writes the snapshot of producers; NULL is legal. */
 void partition_log_close(struct partition_log *log);
+/* Removes what a deleted topic of the same name has left in the directory, if it is there. No log has it open. */
+void partition_log_clear(struct hf_env *env, const char *directory);
 /* Closes it and removes the directory. */
 void partition_log_remove(struct partition_log *log);
 

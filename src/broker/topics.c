@@ -11,6 +11,13 @@
 
 #define STARTS_MOST (64u << 20)
 
+/* What may be in the directory of a partition that is opened. */
+enum topics_age {
+	TOPICS_NEW,    /* nothing of it */
+	TOPICS_CLEAN,  /* its log, closed in order */
+	TOPICS_KILLED, /* its log, to be verified */
+};
+
 static unsigned place_of(const struct topics *topics, struct codec_string name, bool *there_out)
 {
 	unsigned low = 0, high = topics->count;
@@ -103,8 +110,8 @@ void topics_write_starts(struct topics *topics)
 
 /* ---- opening ---- */
 
-static int open_partition(struct topics *topics, struct topic *topic, const struct topic_config *config, bool clean,
-	int64_t now_ms, struct hf_error *error)
+static int open_partition(struct topics *topics, struct topic *topic, const struct topic_config *config,
+	enum topics_age age, int64_t now_ms, struct hf_error *error)
 {
 	char directory[CHECKPOINT_PATH_BYTES];
 	struct partition_log *log;
@@ -115,8 +122,10 @@ static int open_partition(struct topics *topics, struct topic *topic, const stru
 		sizeof(directory))
 		return hf_error_set(error, -ENAMETOOLONG, "%.100s: the path is too long; choose a shorter log.dirs",
 			topics->directory);
-	rc = partition_log_open(
-		topics->env, directory, &config->log, clean, start_of(topics, topic->name, index), now_ms, &log, error);
+	if (age == TOPICS_NEW)
+		partition_log_clear(topics->env, directory);
+	rc = partition_log_open(topics->env, directory, &config->log, age != TOPICS_KILLED,
+		age == TOPICS_NEW ? 0 : start_of(topics, topic->name, index), now_ms, &log, error);
 	if (rc != 0)
 		return rc;
 	partition_init(&topic->partitions[index], index, log);
@@ -170,8 +179,8 @@ static struct topic *add_topic(struct topics *topics, const struct controller_to
 	return topic;
 }
 
-static int follow(
-	struct topics *topics, const struct controller_topic *from, bool clean, int64_t now_ms, struct hf_error *error)
+static int follow(struct topics *topics, const struct controller_topic *from, enum topics_age age, int64_t now_ms,
+	struct hf_error *error)
 {
 	struct codec_string name = {from->name, (int32_t)strlen(from->name)};
 	struct topic *topic = topics_find(topics, name);
@@ -183,7 +192,7 @@ static int follow(
 	for (int32_t i = 0; i < topic->opened; i++)
 		topic->partitions[i].log->config = from->config.log;
 	while (topic->opened < topic->count) {
-		int rc = open_partition(topics, topic, &from->config, clean, now_ms, error);
+		int rc = open_partition(topics, topic, &from->config, age, now_ms, error);
 
 		if (rc != 0)
 			return rc;
@@ -193,7 +202,7 @@ static int follow(
 
 int topics_follow(struct topics *topics, const struct controller_topic *from, int64_t now_ms, struct hf_error *error)
 {
-	return follow(topics, from, true, now_ms, error);
+	return follow(topics, from, TOPICS_NEW, now_ms, error);
 }
 
 static void mark_path(const struct topics *topics, char path[CHECKPOINT_PATH_BYTES])
@@ -224,7 +233,7 @@ int topics_open(struct topics *topics, struct hf_env *env, const char *directory
 	}
 	read_starts(topics);
 	for (unsigned i = 0; i < controller->topic_count; i++) {
-		rc = follow(topics, controller->topics[i], clean, now_ms, error);
+		rc = follow(topics, controller->topics[i], clean ? TOPICS_CLEAN : TOPICS_KILLED, now_ms, error);
 		if (rc != 0)
 			return rc;
 	}

@@ -112,6 +112,17 @@ def a_group_goes_on_where_it_was(directory):
             assert read_in_group(broker) == "more\n"
 
 
+def a_new_topic_has_nothing_of_a_deleted_one(directory):
+    with _Broker(directory) as broker:
+        _kcat(broker, "-P", "-t", "old", text=NUMBERS)
+        broker.stop(signal.SIGKILL)
+        # As if the broker had been killed while it deleted the topic `new`.
+        shutil.copytree(pathlib.Path(directory, "logs", "old-0"), pathlib.Path(directory, "logs", "new-0"))
+        broker.start()
+        _kcat(broker, "-P", "-t", "new", text="first\n")
+        assert _read(broker, "new") == "first\n"
+
+
 def a_directory_serves_one_broker(directory):
     with _Broker(directory):
         done = program.run(directory, "broker", "--config", "broker.json")
