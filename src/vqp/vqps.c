@@ -40,11 +40,17 @@ static bool post_resumed(struct hf_node *node)
 	return any;
 }
 
+/* Mostly there are none. */
+static bool act_on_marks(struct hf_node *node)
+{
+	return !list_empty(&vqps_of(node)->marked) && failover_drain(node);
+}
+
 static enum hf_poll begin_turn(struct hf_node *node, uint64_t now_ns)
 {
 	struct vqps *vqps = vqps_of(node);
 	bool answered = vqps->fence_answered;
-	enum hf_poll poll = post_resumed(node) | failover_drain(node) ? HF_BUSY : HF_IDLE;
+	enum hf_poll poll = post_resumed(node) | act_on_marks(node) ? HF_BUSY : HF_IDLE;
 
 	(void)now_ns;
 	if (!list_empty(&vqps->fence_queue))
@@ -69,7 +75,7 @@ static enum hf_poll turn(struct hf_node *node, uint64_t now_ns, enum hf_poll so_
 
 	if (completions_turn(node) == HF_BUSY)
 		poll = HF_BUSY;
-	if (failover_drain(node))
+	if (act_on_marks(node))
 		poll = HF_BUSY;
 	/* Old qps are destroyed when nothing better is to do. */
 	if (poll == HF_IDLE && list_empty(&vqps_of(node)->recovering) && path_dig(node, DIG_MOST))
@@ -80,7 +86,7 @@ static enum hf_poll turn(struct hf_node *node, uint64_t now_ns, enum hf_poll so_
 		poll = HF_BUSY;
 	if (owner_turn(node) == HF_BUSY)
 		poll = HF_BUSY;
-	(void)failover_drain(node);
+	(void)act_on_marks(node);
 	if (notify_vcqs(node) == HF_BUSY)
 		poll = HF_BUSY;
 	return poll;
