@@ -7,9 +7,11 @@ which case failed counts as one failure. The last line is "N passed, N failed, N
 when anything failed or nothing ran.
 """
 import argparse
+import glob
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -82,6 +84,14 @@ def count(test):
     return passed, failed, skipped
 
 
+def sweep():
+    """Removes what tests that were killed have left: fabrics whose name has the number of a process that is gone."""
+    for path in glob.glob(f"/dev/shm/holdfast-{os.getuid()}-*"):
+        name = re.fullmatch(r"holdfast-\d+-(?:test|retries|counter)-(?:[a-z]+-)*(\d+)(?:-\d+)?", os.path.basename(path))
+        if name and not os.path.exists(f"/proc/{name.group(1)}"):
+            shutil.rmtree(path, ignore_errors=True)
+
+
 def read_log(build):
     with open(os.path.join(build, "meson-logs", "testlog.json"), encoding="utf-8") as log:
         return [json.loads(line) for line in log if line.strip()]
@@ -96,8 +106,10 @@ def main():
 
     status = 0
     if not options.count_only:
+        sweep()
         command = ["meson", "test", "-C", options.build, "--no-rebuild", "--print-errorlogs"]
-        command += ["--timeout-multiplier", TIMEOUTS]
+        # One more than there are cores: many tests mostly sleep.
+        command += ["--timeout-multiplier", TIMEOUTS, "--num-processes", str((os.cpu_count() or 1) + 1)]
         for suite in options.no_suite:
             command += ["--no-suite", suite]
         status = subprocess.run(command, stdin=subprocess.DEVNULL).returncode
