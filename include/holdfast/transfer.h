@@ -104,13 +104,15 @@ int hf_transfer_register(
 int hf_transfer_unregister(struct hf_transfer *transfer, void *addr,
 	void (*done)(struct hf_transfer *transfer, void *addr, void *context), void *context);
 
-/* What the peer has registered. It stays until hf_transfer_close, though requests to a peer that is gone fail.
+/* What the peer has registered. It stays until hf_transfer_close_segment, though requests to a peer that is gone fail.
  * -EAGAIN: nothing was heard yet, events.segment follows; -ENETUNREACH: fewer than two transports reach it, and
  * fallback is required. */
 int hf_transfer_open_segment(
 	struct hf_transfer *transfer, struct hf_peer *peer, struct hf_segment **segment_out, struct hf_error *error);
 /* The same; NULL: it cannot be opened. */
 struct hf_segment *hf_transfer_segment(struct hf_transfer *transfer, struct hf_peer *peer);
+/* The caller names the segment no more; no request to it is pending. It may be opened again while the peer lives. */
+void hf_transfer_close_segment(struct hf_segment *segment);
 /* Segment 0: what this engine has registered, with the permissions that peers have. Its requests are copies. */
 struct hf_segment *hf_transfer_own_segment(struct hf_transfer *transfer);
 /* The i-th buffer of the segment: its address there; false: there are not so many. */

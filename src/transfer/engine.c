@@ -96,7 +96,7 @@ static void sort_rails(struct hf_transfer *engine, const struct hf_transfer_conf
 
 static void init_transports(struct hf_transfer *engine, const struct hf_transfer_config *config)
 {
-	memcpy_transport_init(&engine->own, engine->loop, block_of(config, SHM_BLOCK_BYTES));
+	memcpy_transport_init(&engine->own, engine, engine->loop, block_of(config, SHM_BLOCK_BYTES));
 	rdma_transport_init(&engine->shm, HF_TRANSPORT_SHM);
 	rdma_transport_init(&engine->rdma, HF_TRANSPORT_RDMA);
 	tcp_transport_init(&engine->tcp);

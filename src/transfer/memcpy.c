@@ -33,12 +33,14 @@ static void memcpy_withdraw(struct transport *transport, struct transport_job *a
 static const struct transport_ops memcpy_ops = {
 	.reaches = memcpy_reaches, .submit = memcpy_submit, .withdraw = memcpy_withdraw};
 
-void memcpy_transport_init(struct memcpy_transport *own, struct hf_loop *loop, uint64_t block_bytes)
+void memcpy_transport_init(
+	struct memcpy_transport *own, struct hf_transfer *engine, struct hf_loop *loop, uint64_t block_bytes)
 {
 	own->transport = (struct transport){.ops = &memcpy_ops, .kind = HF_TRANSPORT_MEMCPY};
 	own->loop = loop;
 	own->block_bytes = block_bytes;
 	own->self.segment.peer = &own->self;
+	own->self.engine = engine;
 	list_init(&own->jobs);
 }
 

@@ -15,7 +15,8 @@ struct memcpy_transport {
 	uint64_t block_bytes;
 };
 
-void memcpy_transport_init(struct memcpy_transport *own, struct hf_loop *loop, uint64_t block_bytes);
+void memcpy_transport_init(
+	struct memcpy_transport *own, struct hf_transfer *engine, struct hf_loop *loop, uint64_t block_bytes);
 bool memcpy_turn(struct memcpy_transport *own); /* true: something was done */
 
 #endif

@@ -12,12 +12,14 @@
 struct hf_segment {
 	struct peer *peer;
 	struct wire_segment view; /* incarnation 0: nothing was said yet */
+	bool opened;              /* by the caller, who may name it */
 };
 
 struct peer {
 	struct list link;
 	struct hf_transfer *engine;
-	struct hf_peer *node_peer; /* NULL: it is gone; the segment stays until the caller closes it */
+	struct hf_peer *node_peer; /* NULL: it is gone; the segment stays while it is opened */
+	bool leaving;              /* its tasks are ended */
 	struct hf_segment segment;
 	struct rdma_peer rails[2]; /* of the transports shm and rdma */
 	struct tcp_peer tcp;
@@ -26,6 +28,8 @@ struct peer {
 	uint32_t released;     /* generation of our segment: no slice of the peer's is of an earlier one */
 	bool owes_release;     /* the peer waits for the same of its own */
 };
+
+void peer_close_segment(struct peer *peer);
 
 /* How many transports have an end here and there, up or not. */
 unsigned peer_transports(const struct peer *peer);

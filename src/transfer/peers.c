@@ -187,8 +187,22 @@ static void on_message(
 	}
 }
 
-/* Its lease is over, or it said goodbye: nothing that was sent takes effect there any more. The peer stays, as batches
- * may name its segment. */
+static void free_unless_opened(struct peer *peer)
+{
+	if (peer->segment.opened || peer->leaving || peer->node_peer != NULL)
+		return;
+	list_remove(&peer->link);
+	free(peer);
+}
+
+void peer_close_segment(struct peer *peer)
+{
+	peer->segment.opened = false;
+	free_unless_opened(peer);
+}
+
+/* Its lease is over, or it said goodbye: nothing that was sent takes effect there any more. The peer stays while the
+ * caller may name its segment. */
 static void leave(struct peer *peer)
 {
 	struct hf_transfer *engine = peer->engine;
@@ -196,9 +210,12 @@ static void leave(struct peer *peer)
 	if (engine->target != NULL && peer->segment.view.incarnation != 0)
 		tcp_target_end(engine->target, peer->segment.view.incarnation);
 	peer->node_peer = NULL;
+	peer->leaving = true; /* `idle` of batches is called, and may close the segment */
 	rdma_peer_close(&peer->rails[0]);
 	rdma_peer_close(&peer->rails[1]);
 	tcp_peer_close(&peer->tcp);
+	peer->leaving = false;
+	free_unless_opened(peer);
 }
 
 static void on_end(struct hf_channel *channel, struct hf_peer *node_peer, void *context)
@@ -277,9 +294,10 @@ void peers_close(struct hf_transfer *engine)
 	while (!list_empty(&engine->peers)) {
 		struct peer *peer = container_of(engine->peers.next, struct peer, link);
 
+		peer->segment.opened = false;
 		if (peer->node_peer != NULL)
 			leave(peer);
-		list_remove(&peer->link);
-		free(peer);
+		else
+			free_unless_opened(peer);
 	}
 }

@@ -11,7 +11,7 @@ int hf_transfer_open_segment(
 	struct peer *peer = hf_channel_peer_context(engine->channel, node_peer);
 
 	*segment_out = NULL;
-	if (peer == NULL || peer->segment.view.incarnation == 0)
+	if (peer == NULL || peer->node_peer == NULL || peer->segment.view.incarnation == 0)
 		return hf_error_set(
 			error, -EAGAIN, "peer %s has not said yet what it has registered", hf_peer_name(node_peer));
 	if (engine->fallback == HF_FALLBACK_REQUIRED && peer_transports(peer) < 2)
@@ -19,6 +19,7 @@ int hf_transfer_open_segment(
 			"%u transports lead to peer %s and fallback is required, which takes two: give both ends "
 			"another rail kind in common, or an address for tcp",
 			peer_transports(peer), hf_peer_name(node_peer));
+	peer->segment.opened = true;
 	*segment_out = &peer->segment;
 	return 0;
 }
@@ -29,6 +30,12 @@ struct hf_segment *hf_transfer_segment(struct hf_transfer *engine, struct hf_pee
 
 	(void)hf_transfer_open_segment(engine, node_peer, &segment, NULL);
 	return segment;
+}
+
+void hf_transfer_close_segment(struct hf_segment *segment)
+{
+	if (segment != &segment->peer->engine->own.self.segment)
+		peer_close_segment(segment->peer);
 }
 
 struct hf_segment *hf_transfer_own_segment(struct hf_transfer *engine)

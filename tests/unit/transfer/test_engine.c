@@ -586,6 +586,42 @@ static void a_time_out_fails_over_like_a_failure(void **state)
 	close_fixture(&f);
 }
 
+static unsigned peers_of(const struct hf_transfer *engine)
+{
+	unsigned n = 0;
+
+	list_for_each (at, &engine->peers)
+		n++;
+	return n;
+}
+
+/* Nothing is kept of engines that come and go, but the segments that the caller may name. */
+static void engines_that_come_and_go_leave_nothing_behind(void **state)
+{
+	struct hf_transfer_config config = {0};
+	struct fixture f;
+
+	(void)state;
+	open_fixture(&f, &defaults);
+	for (unsigned i = 0; i < 5; i++) {
+		assert_int_equal(hf_transfer_close(f.b.engine), 0);
+		free(f.b.memory);
+		for (unsigned k = 0; k < LIMIT && hf_transfer_segment(f.a.engine, f.pair.a.peer) != NULL; k++)
+			turn(&f);
+		assert_int_equal(peers_of(f.a.engine), 1);
+		hf_transfer_close_segment(f.segment);
+		assert_int_equal(peers_of(f.a.engine), 0);
+		open_side(&f, &f.pair.b, &f.b, &config);
+		for (f.segment = NULL; f.segment == NULL;) {
+			turn(&f);
+			f.segment = hf_transfer_segment(f.a.engine, f.pair.a.peer);
+		}
+		assert_int_equal(peers_of(f.a.engine), 1);
+		assert_int_equal(peers_of(f.b.engine), 1);
+	}
+	close_fixture(&f);
+}
+
 static void note_pause(enum log_level level, const char *line, void *context)
 {
 	(void)level;
@@ -780,6 +816,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_rail_at_a_tenth_of_the_speed_gets_less_than_a_fifth_of_the_bytes),
 		cmocka_unit_test(a_program_error_blames_no_rail_and_fails_no_other_task),
 		cmocka_unit_test(a_time_out_fails_over_like_a_failure),
+		cmocka_unit_test(engines_that_come_and_go_leave_nothing_behind),
 		cmocka_unit_test(requests_that_name_no_buffer_are_refused_in_words),
 		cmocka_unit_test(memory_of_a_pending_request_stays_registered),
 		cmocka_unit_test(unregister_under_load_takes_no_key_away_from_a_slice),
