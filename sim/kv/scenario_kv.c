@@ -160,7 +160,7 @@ static void run(struct world *world, struct outcome *outcome)
 {
 	struct kv_cluster *all = calloc(1, sizeof(*all));
 	struct process *processes[KV_NODES_MAX];
-	uint64_t quiet_ns = world_range(world, 300 * NS_MS, 1500 * NS_MS);
+	uint64_t quiet_ns = world_range(world, 300 * NS_MS, 1000 * NS_MS);
 
 	ensure(all != NULL);
 	set_up(all, world, outcome);
@@ -204,6 +204,7 @@ static void run(struct world *world, struct outcome *outcome)
 
 const struct scenario scenario_kv = {
 	.name = "kv",
+	.only_when_named = true, /* a test of its own */
 	.what = "stores of three to five nodes, whose links fail and whose processes pause",
 	.run = run,
 };

@@ -1,6 +1,7 @@
 """`holdfast kv`: three members as processes, as clients of Redis see them."""
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -108,6 +109,31 @@ def writes_go_on_without_a_killed_member_and_it_returns_with_all(directory):
             assert returned.ask("GET", f"before{i}") == b"%d" % i
             assert returned.ask("GET", f"after{i}") == b"%d" % i
         assert returned.ask("INCR", "counter") == 51
+        cluster.wait("equal members", lambda: len(set(cluster.digests())) == 1)
+
+
+def _info(client):
+    return dict(line.split(":", 1) for line in client.ask("INFO").decode().split("\r\n") if ":" in line)
+
+
+def stopped_member_serves_nothing_stale_and_gets_what_it_missed(directory):
+    with Cluster(directory, KIND) as cluster:
+        clients = [cluster.client(i) for i in range(3)]
+        for i in range(50):
+            assert clients[0].ask("SET", f"key{i}", "before") == "+OK"
+        cluster.signal(2, signal.SIGSTOP)
+        clients[2].send("GET", "key0")  # waits in its socket, and is answered when it goes on
+        for i in range(20):
+            assert clients[i % 2].ask("SET", f"key{i}", "after") == "+OK"  # the first one waits for the exclusion
+        cluster.signal(2, signal.SIGCONT)
+        answer = clients[2].reply()
+        assert answer == b"after" or answer.startswith("-LOADING") or answer.startswith("-CLUSTERDOWN"), answer
+        cluster.wait_serving(2)
+        returned = cluster.client(2)
+        for i in range(50):
+            assert returned.ask("GET", f"key{i}") == (b"after" if i < 20 else b"before")
+        said = _info(returned)
+        assert (said["excluded"], said["copied"], said["healed"]) == ("1", "0", "1"), said
         cluster.wait("equal members", lambda: len(set(cluster.digests())) == 1)
 
 
