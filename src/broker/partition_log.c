@@ -274,7 +274,8 @@ static int load(struct partition_log *log, bool clean, int64_t now_ms, struct hf
 	else if (found.failed)
 		rc = hf_error_set(error, -ENOMEM, "no memory for the segments of %s", log->directory);
 	if (rc == 0) {
-		qsort(found.offsets, found.count, sizeof(*found.offsets), compare_offsets);
+		if (found.count > 0)
+			qsort(found.offsets, found.count, sizeof(*found.offsets), compare_offsets);
 		rc = open_segments(log, &found, clean, error);
 	}
 	if (rc == 0 && (load_epochs(log) != 0 || load_producers(log, found.snapshot, now_ms) != 0))
