@@ -305,7 +305,7 @@ static enum hf_poll poll_node(struct hf_poller *poller, uint64_t now_ns)
 
 static void set_timer(struct vr_node *node, uint64_t now_ns)
 {
-	uint64_t due_ns = node->vr->leases ? node->layer_at_ns : UINT64_MAX;
+	uint64_t due_ns = node->vr->leases && !node->vr->stopping ? node->layer_at_ns : UINT64_MAX;
 
 	for (unsigned i = 0; i < node->vr->link_count; i++) {
 		const struct vr_end *end = end_of(node, &node->vr->links[i]);
