@@ -131,7 +131,7 @@ static bool read_slot(const struct log_memory *memory, const uint8_t *region, ui
 	       crc_of(crc_of(memory->seed, slot + 8, 16), slot + HEADER, bytes) == *crc;
 }
 
-static void look(struct log_memory *memory, unsigned member, uint32_t place)
+static void look(struct log_memory *memory, unsigned member, int holder, uint32_t place)
 {
 	uint64_t index, number, its_index, its_number;
 	uint32_t crc, its_crc;
@@ -141,6 +141,11 @@ static void look(struct log_memory *memory, unsigned member, uint32_t place)
 		return;
 	memory->seen++;
 	leader = (unsigned)(number & 0xff);
+	/* What is decided is written again as it was, under the number that it has. */
+	if (index >= memory->chosen_end && (int)leader != holder)
+		world_violate(memory->world, "holder",
+			"member %u writes entry %" PRIu64 " into the log of member %u, which member %d holds", leader,
+			index, member, holder);
 	/* What a leader posts, it has stored: its own memory is no bus' business. */
 	if (leader < memory->count && memory->region[leader] != NULL && leader != member &&
 		read_slot(memory, memory->region[leader], place, &its_index, &its_number, &its_crc) &&
@@ -170,5 +175,5 @@ void log_memory_write(
 		return;
 	for (size_t place = (offset - SLOTS_AT) / memory->slot_bytes;
 		place <= (offset + bytes - 1 - SLOTS_AT) / memory->slot_bytes; place++)
-		look(memory, member, (uint32_t)place);
+		look(memory, member, holder, (uint32_t)place);
 }

@@ -148,12 +148,15 @@ static void run(struct world *world, struct outcome *outcome, uint32_t allowed, 
 	smr_hits_plan(&plan, sim, hits, sim->faults.quiet_ns);
 	run_until_alive(sim);
 	run_until_settled(sim);
-	if (world->violations == 0 && faults + hits == 0 && (sim->led != 1 || sim->aborts != 0 || sim->unknown != 0))
-		world_violate(world, "faults", "%u leaders, %u aborts, %u unknown without a fault", sim->led,
-			sim->aborts, sim->unknown);
+	if (world->violations == 0 && faults + hits == 0 &&
+		(sim->led != 1 || sim->aborts + sim->unknown + sim->restored != 0))
+		world_violate(world, "faults", "%u leaders, %u aborts, %u unknown, %u snapshots without a fault",
+			sim->led, sim->aborts, sim->unknown, sim->restored);
 	if (world->violations == 0 && sim->unknown > 0 && sim->aborts == 0)
 		world_violate(
 			world, "vacuous", "%u requests are unknown although nobody stopped to lead", sim->unknown);
+	if (world->violations == 0 && sim->logs.seen < sim->decided / HF_SMR_BATCH_MAX)
+		world_violate(world, "vacuous", "the buses showed %llu slots", (unsigned long long)sim->logs.seen);
 	outcome->failovers += sim->led - 1;
 	outcome->in_doubt += plan.in_doubt;
 	tear_down(sim);
