@@ -36,7 +36,7 @@ enum hf_smr_preset {
 	HF_SMR_FAST, /* pulse 30 us, silent 10 ms, stuck 10 ms, patience 100 ms: detection 0.7 ms; wants a core */
 };
 
-/* 0 everywhere means the default. slots, slot_bytes and durable are the same at all members. */
+/* 0 everywhere means the default. slots and slot_bytes are the same at all members. */
 struct hf_smr_config {
 	const char *cluster;                 /* its name, at most 15 bytes */
 	uint8_t id;                          /* this member's */
@@ -52,9 +52,6 @@ struct hf_smr_config {
 	uint32_t slot_bytes;  /* a power of two, 128 to 65536; 0: 256. A large request takes several slots */
 	uint32_t window;      /* entries in flight, 1 to HF_SMR_WINDOW_MAX; 0: 8 */
 	uint32_t sessions;    /* that are kept; 0: 1024. When another one opens, the one unused for longest ends */
-	/* A directory: what was answered survives when all members lose power. NULL: a member that restarts has lost
-	 * its memory, and what a majority of running members has is kept. */
-	const char *durable;
 };
 
 /* ---- what the program does ---- */

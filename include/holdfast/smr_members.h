@@ -57,7 +57,6 @@ struct hf_smr_status {
 	uint64_t incarnation, number;
 	int leader;
 	uint64_t commit, applied, floor; /* all below is decided; is applied; may be overwritten at this leader */
-	uint64_t durable;
 	uint64_t config_index;
 	unsigned member_count;
 	struct hf_smr_member_status members[HF_SMR_MEMBERS_MAX];

@@ -9,7 +9,7 @@
  * because what it was connected to is gone. So the vqp of a direction is
  * accepted after the old one is destroyed, and begins without REMOTE_WRITE (R-S25).
  *
- * HELLO, little-endian: u8 1, u8 version, u8 id, u8 durable, u32 slots, u32 slot_bytes, u64 cluster[2],
+ * HELLO, little-endian: u8 1, u8 version, u8 id, u8 0, u32 slots, u32 slot_bytes, u64 cluster[2],
  * u64 incarnation, u64 log, u64 back, u32 log key, u32 back key, u32 vqps[3], u64 index, u32 targets[3], members */
 #include "smr/steps.h"
 
@@ -35,7 +35,7 @@ static uint32_t encode_hello(const struct smr_link *link, uint8_t *out)
 	out[0] = SMR_SAY_HELLO;
 	out[1] = VERSION;
 	out[2] = smr->id;
-	out[3] = smr->config.durable != NULL;
+	out[3] = 0;
 	put_le32(out + 4, smr->geometry.slots);
 	put_le32(out + 8, smr->geometry.slot_bytes);
 	put_le64(out + 12, smr->cluster[0]);
@@ -229,9 +229,6 @@ static const char *disagree(const struct hf_smr *smr, const uint8_t *hello, size
 			"%u slots of %u bytes at member %u, %u of %u at member %u; make them the same",
 			get_le32(hello + 4), get_le32(hello + 8), hello[2], smr->geometry.slots,
 			smr->geometry.slot_bytes, smr->id);
-	else if ((hello[3] != 0) != (smr->config.durable != NULL))
-		snprintf(text, HF_ERROR_BYTES, "durable mode at member %u and not at member %u; make them the same",
-			hello[3] != 0 ? hello[2] : smr->id, hello[3] != 0 ? smr->id : hello[2]);
 	else if (get_le64(hello + 12) != smr->cluster[0] || get_le64(hello + 20) != smr->cluster[1])
 		snprintf(text, HF_ERROR_BYTES, "member %u is of another cluster", hello[2]);
 	else

@@ -4,6 +4,7 @@
 #include "base/order.h"
 
 #define BECOMING_PULSES 20u
+#define FOUNDING_NS     20000000u
 
 void smr_public_store(struct hf_smr *smr, enum smr_public word, uint64_t value)
 {
@@ -81,7 +82,7 @@ static bool is_stuck(const struct hf_smr *smr)
 	       smr->now_ns - smr->undecided_ns > smr->config.stuck_ns;
 }
 
-static void beat(struct hf_smr *smr)
+void smr_public_beat(struct hf_smr *smr)
 {
 	_Atomic uint64_t *at = (_Atomic uint64_t *)(void *)(smr->back + SMR_PUBLIC_HEARTBEAT);
 
@@ -100,6 +101,14 @@ static bool is_becoming(const struct smr_link *link)
 	       smr->now_ns - smr->holder_ns < BECOMING_PULSES * smr->config.pulse_ns;
 }
 
+/* A cluster that was founded just now: the lowest id is there, though its score is not high enough yet. */
+static bool awaits_founder(const struct hf_smr *smr)
+{
+	return smr->began_ns != 0 &&
+	       smr->now_ns - smr->began_ns < FOUNDING_NS + BECOMING_PULSES * smr->config.pulse_ns &&
+	       smr->members.at[0].is.id != smr->id && smr->role != HF_SMR_LEADER;
+}
+
 static int choose(struct hf_smr *smr)
 {
 	struct smr_elect_candidate candidates[HF_SMR_MEMBERS_MAX];
@@ -107,7 +116,7 @@ static int choose(struct hf_smr *smr)
 
 	if (smr->role == HF_SMR_BLANK || smr->role == HF_SMR_OUT)
 		return SMR_NOBODY;
-	if (smr_public_ready(smr))
+	if (smr_public_ready(smr) && !awaits_founder(smr))
 		candidates[n++] = (struct smr_elect_candidate){.id = smr->id,
 			.alive = true,
 			.ready = smr_public_ready(smr),
@@ -148,7 +157,6 @@ void smr_public_pulse(struct hf_smr *smr)
 {
 	int before = smr->choice;
 
-	beat(smr);
 	smr_for_links (link, smr)
 		look_at(link);
 	smr->choice = choose(smr);

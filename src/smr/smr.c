@@ -19,6 +19,7 @@
 #define SESSIONS       1024u
 #define MAGIC          0x31676f6c746c6f68ull
 #define CQES           (HF_SMR_MEMBERS_MAX * SMR_WRS_MAX)
+#define SLACK_NS       1000u
 #define MS             1000000ull
 
 /* ---- marks: what a mechanism has found, acted on here ---- */
@@ -82,6 +83,7 @@ static bool turn(struct hf_smr *smr, uint64_t now_ns)
 	smr->now_ns = now_ns;
 	if (smr->role == HF_SMR_OUT)
 		return smr_calls_finish(smr);
+	smr_public_beat(smr);
 	busy = smr_post_turn(smr);
 	busy |= smr_link_turn(smr);
 	act_on_marks(smr);
@@ -121,6 +123,7 @@ void hf_smr_flush(struct hf_smr *smr)
 {
 	if (smr->role == HF_SMR_OUT)
 		return;
+	smr_public_beat(smr);
 	(void)smr_post_turn(smr);
 	act_on_marks(smr);
 	(void)smr_accept_turn(smr);
@@ -323,6 +326,8 @@ int hf_smr_start(struct hf_node *node, const struct hf_smr_config *config, const
 		hf_smr_stop(smr);
 		return rc;
 	}
+	if (smr->config.pulse_ns < MS)
+		hf_loop_set_slack(smr->loop, SLACK_NS); /* who is late at its own pulse misses beats */
 	smr->attached = true;
 	write_header(smr);
 	smr_public_role(smr);
