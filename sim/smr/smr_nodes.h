@@ -36,6 +36,7 @@ struct smr_sim_member {
 	uint64_t next_ns;
 	uint64_t led, aborts; /* so far, in all incarnations */
 	bool leads, out;
+	uint64_t last_number;
 	bool restoring;
 	uint32_t restored_left, restored_place;
 };
@@ -52,8 +53,6 @@ struct smr_sim {
 	struct hf_smr_member who[SMR_SIM_MEMBERS_MAX];
 	uint32_t bytes_max;
 	uint32_t decided, decided_since_quiet, unknown, reads, led, aborts, restored;
-	uint64_t last_number;
-	uint32_t numbers; /* of leaders, so far */
 	bool working, stopping;
 };
 

@@ -180,6 +180,16 @@ bool smr_link_turn(struct hf_smr *smr)
 
 /* ---- processes ---- */
 
+static void count_links(struct hf_smr *smr)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < HF_SMR_MEMBERS_MAX; i++)
+		if (smr->links[i].peer != NULL)
+			smr->here[n++] = &smr->links[i];
+	smr->here[n] = NULL;
+}
+
 static void drop(struct smr_link *link)
 {
 	for (unsigned kind = 0; kind < SMR_ENDS; kind++)
@@ -187,6 +197,7 @@ static void drop(struct smr_link *link)
 	smr_snapshot_drop(link);
 	smr_mark_lost(link);
 	link->peer = NULL;
+	count_links(link->smr);
 }
 
 static void adopt(struct smr_link *link, struct hf_peer *peer, uint64_t incarnation)
@@ -201,6 +212,7 @@ static void adopt(struct smr_link *link, struct hf_peer *peer, uint64_t incarnat
 	}
 	*link = (struct smr_link){
 		.smr = smr, .id = id, .scratch = scratch, .life = life, .peer = peer, .incarnation = incarnation};
+	count_links(smr);
 	memset(smr->back + SMR_MAILBOX((size_t)id), 0, 16);
 	hf_channel_set_peer_context(smr->channel, peer, link);
 }
@@ -321,8 +333,8 @@ const struct hf_channel_events smr_link_channel_events = {
 
 void smr_link_close(struct hf_smr *smr)
 {
-	smr_for_links (link, smr)
-		drop(link);
+	while (smr->here[0] != NULL)
+		drop(smr->here[0]);
 }
 
 static void seek(struct hf_smr *smr, const struct hf_smr_member *member)

@@ -59,6 +59,7 @@ struct hf_smr {
 	uint8_t *log, *back, *scratch, *look; /* look: where public words are read to */
 	uint32_t chunk;                       /* slots that fit the scratch memory of a link */
 	struct smr_link links[HF_SMR_MEMBERS_MAX];
+	struct smr_link *here[HF_SMR_MEMBERS_MAX + 1]; /* that have a peer; NULL terminated */
 	struct hf_poller poller;
 	struct hf_timer pulse;
 	bool attached, stopping;
@@ -161,8 +162,8 @@ static inline enum hf_smr_role smr_link_role(const struct smr_link *link)
 	return (enum hf_smr_role)(link->public[SMR_PUBLIC_ROLE] & 0xff);
 }
 
+/* Those that are here. */
 #define smr_for_links(link, smr)                                                                                       \
-	for (__typeof__(&(smr)->links[0]) link = (smr)->links; link < (smr)->links + HF_SMR_MEMBERS_MAX; link++)       \
-		if (link->peer != NULL)
+	for (struct smr_link *const *link##_at = (smr)->here, *link; (link = *link##_at) != NULL; link##_at++)
 
 #endif

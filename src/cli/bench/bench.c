@@ -13,8 +13,8 @@
 static const struct {
 	const char *name;
 	int (*run)(int argc, char **argv);
-} sets[] = {
-	{"ground", bench_ground}, {"verbs", bench_verbs}, {"failover", bench_failover}, {"transfer", bench_transfer}};
+} sets[] = {{"ground", bench_ground}, {"verbs", bench_verbs}, {"failover", bench_failover}, {"smr", bench_smr},
+	{"transfer", bench_transfer}};
 
 int bench_refuse(const char *words, const char *argument)
 {

@@ -19,6 +19,7 @@ int bench_command(int argc, char **argv);
 int bench_ground(int argc, char **argv); /* argv as the command got it */
 int bench_verbs(int argc, char **argv);
 int bench_failover(int argc, char **argv);
+int bench_smr(int argc, char **argv);
 int bench_transfer(int argc, char **argv);
 /* Complains and returns the exit status of wrong input. */
 int bench_refuse(const char *words, const char *argument);
