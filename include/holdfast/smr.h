@@ -102,9 +102,10 @@ enum hf_smr_event_kind {
 struct hf_smr_event {
 	enum hf_smr_event_kind kind;
 	int leader; /* id; -1: not known */
-	uint64_t
-		number; /* of the leader; grows with every change. Who stood still may be told late of one that is over */
-	uint64_t granted_ns; /* LEADING: when a majority had granted (hf_env_boot_ns): no older leader decides later */
+	/* Of the leader; grows with every change. Who stood still may be told late of one that is over. */
+	uint64_t number;
+	/* LEADING: when a majority had granted (hf_env_boot_ns): no older leader decides later. */
+	uint64_t granted_ns;
 	uint64_t index;
 	const char *reason;
 };
