@@ -131,6 +131,18 @@ static bool read_slot(const struct log_memory *memory, const uint8_t *region, ui
 	       crc_of(crc_of(memory->seed, slot + 8, 16), slot + HEADER, bytes) == *crc;
 }
 
+/* An accept word alone is about a value that its owner may have stored itself, as a leader of before. */
+static void adopt_own_store(struct log_memory *memory, unsigned member, uint32_t place)
+{
+	size_t at = SLOTS_AT + place * (size_t)memory->slot_bytes;
+	uint64_t index, number;
+	uint32_t crc;
+
+	if (memory->region[member] == NULL || read_slot(memory, memory->copy[member], place, &index, &number, &crc))
+		return;
+	memcpy(memory->copy[member] + at + 8, memory->region[member] + at + 8, memory->slot_bytes - 8);
+}
+
 static void look(struct log_memory *memory, unsigned member, int holder, uint32_t place)
 {
 	uint64_t index, number, its_index, its_number;
@@ -173,6 +185,8 @@ void log_memory_write(
 			word_at(data) >> 16, memory->chosen_end);
 	if (offset < SLOTS_AT)
 		return;
+	if (bytes == 8 && (offset - SLOTS_AT) % memory->slot_bytes == 0)
+		adopt_own_store(memory, member, (uint32_t)((offset - SLOTS_AT) / memory->slot_bytes));
 	for (size_t place = (offset - SLOTS_AT) / memory->slot_bytes;
 		place <= (offset + bytes - 1 - SLOTS_AT) / memory->slot_bytes; place++)
 		look(memory, member, holder, (uint32_t)place);
