@@ -32,7 +32,7 @@ void tr_drain(const struct tr_node *node)
 
 /* ---- peers and segments ---- */
 
-static unsigned node_named(const struct hf_peer *peer)
+unsigned tr_node_named(const struct hf_peer *peer)
 {
 	return (unsigned)(hf_peer_name(peer)[0] - 'a');
 }
@@ -40,11 +40,8 @@ static unsigned node_named(const struct hf_peer *peer)
 static void on_segment(struct hf_transfer *engine, struct hf_peer *peer, void *context)
 {
 	struct tr_node *node = context;
-	struct tr_side *side = &node->sides[node_named(peer)];
+	struct tr_side *side = &node->sides[tr_node_named(peer)];
 
-	if (side->peer != peer)
-		for (unsigned i = 0; i < TR_RAILS; i++)
-			node->trips.rails[node_named(peer) * TR_RAILS + i].paused = false;
 	side->peer = peer;
 	side->segment = hf_transfer_segment(engine, peer);
 }
@@ -203,14 +200,18 @@ static enum hf_poll poll_node(struct hf_poller *poller, uint64_t now_ns)
 	struct tr_node *node = container_of(poller, struct tr_node, endpoint.poller);
 	bool busy = tr_take_ends(node);
 
+	tr_look_at_rails(node);
 	connect_others(node);
 	busy |= renew_targets(node);
 	forget_some(node, now_ns);
 	tell_keys(node);
 	tr_cancel_due(node);
-	for (unsigned i = 0; i < TR_NODES && node->tr->times != NULL; i++)
-		if (node->index == 0 && node->tr->times->asks[i])
-			tr_submit_all(node, i);
+	if (node->tr->times != NULL && node->index == 0 && now_ns >= node->next_ns) {
+		node->next_ns = now_ns + node->tr->times->rest_ns;
+		for (unsigned i = 0; i < TR_NODES; i++)
+			if (node->tr->times->asks[i])
+				tr_submit_all(node, i);
+	}
 	if (node->tr->times == NULL && !node->tr->stopping && now_ns >= node->next_ns)
 		tr_submit(node, now_ns);
 	return busy ? HF_BUSY : HF_IDLE;
@@ -291,6 +292,7 @@ static int start_node(struct process *process, void *context)
 		node->tr->nodes[i].sides[node->index].admitted = 0;
 	}
 	node->trips = (struct trips){.cooldown_ns = node->tr->config.rail_cooldown_ns,
+		.line_gap_ns = node->tr->line_gap_ns,
 		.attempts = node->tr->config.max_failover_attempts < 0
 				    ? 0
 				    : (unsigned)node->tr->config.max_failover_attempts};

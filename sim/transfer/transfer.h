@@ -13,7 +13,8 @@
  *   liveness   when all has healed, every request ends, every node's requests complete, over both rails too (T6)
  *
  * Elsewhere: a node's program (nodes.c), its requests (work.c), what befell each path (trouble.c), the run and the
- * verdict (scenario.c); the same with one peer dead, and the others' times (apart.c). */
+ * verdict (scenario.c); the same with one peer dead, and the others' times (apart.c); with one rail slow or
+ * flapping (rails.c). */
 #ifndef HOLDFAST_SIM_TRANSFER_TRANSFER_H
 #define HOLDFAST_SIM_TRANSFER_TRANSFER_H
 
@@ -97,7 +98,8 @@ struct tr_node {
 
 /* Of a world that is measured: how long requests of the first node took, by the node that they went to. */
 struct tr_times {
-	uint64_t sum_ns[TR_NODES], count[TR_NODES];
+	uint64_t sum_ns[TR_NODES], count[TR_NODES], failed[TR_NODES];
+	uint64_t rest_ns; /* before new requests */
 	bool asks[TR_NODES];
 };
 
@@ -114,6 +116,7 @@ struct tr {
 	enum ibv_mtu mtu;
 	bool forgets; /* registrations go while they are in use */
 	bool stopping;
+	uint64_t line_gap_ns;   /* between log lines of one rail */
 	struct tr_times *times; /* NULL: work and faults are of chance */
 };
 
@@ -124,11 +127,13 @@ static inline struct port *tr_port(const struct tr_node *node, unsigned path)
 
 /* ---- nodes.c: its context is a struct tr_node ---- */
 extern const struct program tr_program;
+unsigned tr_node_named(const struct hf_peer *peer);
 void tr_drain(const struct tr_node *node); /* what its NICs hold is in memory */
 
 /* ---- scenario.c ---- */
 void tr_set_up(struct tr *tr, struct world *world, struct outcome *outcome);
 void tr_tear_down(struct tr *tr);
+void tr_look_at_rails(struct tr_node *node);
 
 /* ---- work.c ---- */
 void tr_submit(struct tr_node *node, uint64_t now_ns);
@@ -140,6 +145,7 @@ unsigned tr_pending(const struct tr *tr);
 
 /* ---- trouble.c ---- */
 void tr_fault_changed(struct faults *faults, const struct fault *fault, bool begins);
+void tr_path_changed(struct tr *tr, unsigned a, unsigned b, unsigned path);
 /* Nothing has happened to the path since then. */
 bool tr_path_was_well(const struct tr *tr, unsigned a, unsigned b, unsigned path, uint64_t since_ns);
 struct trip_path tr_path_now(const struct tr_node *node, unsigned other, unsigned rail);

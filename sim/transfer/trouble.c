@@ -47,8 +47,8 @@ static bool befalls(const struct tr *tr, const struct fault *fault, unsigned a, 
 
 	if (fault->kind == FAULT_RAIL_DOWN)
 		return fault->port->rail == path;
-	if (here != a && here != b)
-		return false;
+	if ((here != a && here != b) || (fault->kind == FAULT_DATA_LOST && path == TR_MANAGEMENT))
+		return false; /* streams pass where datagrams are lost */
 	if (is_of_process(fault->kind) || fault->kind == FAULT_PARTITION)
 		return true;
 	return fault->port->rail == path && (!is_of_path(fault->kind) || there == a || there == b);
@@ -67,6 +67,14 @@ static bool is_in_doubt(const struct tr *tr, const struct fault *fault)
 					return true;
 		}
 	return false;
+}
+
+void tr_path_changed(struct tr *tr, unsigned a, unsigned b, unsigned path)
+{
+	struct tr_path *of = path_of(tr, a, b, path);
+
+	of->last_ns = tr->world->now_ns;
+	of->closed_ns = closes(tr, a, b, path) ? tr->world->now_ns : 0;
 }
 
 void tr_fault_changed(struct faults *faults, const struct fault *fault, bool begins)

@@ -92,11 +92,13 @@ static void end_request(struct tr_node *node, unsigned other, unsigned i, enum h
 	uint32_t local = writes ? slot->move->from_generation : slot->move->to_generation;
 
 	world_trace(node->tr->world, "  request %" PRIu32 " ends: status %d", slot->move->number, (int)status);
-	if (node->tr->times == NULL)
+	if (node->tr->times == NULL) {
 		check_status(node, other, slot, status);
-	else if (status == HF_TRANSFER_COMPLETED) {
+	} else if (status == HF_TRANSFER_COMPLETED) {
 		node->tr->times->sum_ns[other] += node->tr->world->now_ns - slot->begun_ns;
 		node->tr->times->count[other]++;
+	} else {
+		node->tr->times->failed[other]++;
 	}
 	if (writes && node->tr->nodes[other].endpoint.process->running)
 		tr_drain(&node->tr->nodes[other]);
