@@ -16,12 +16,12 @@ VERBS_SECONDS ?= 40
 FAILOVER_CUTS ?= 11
 UBSAN = halt_on_error=1:print_stacktrace=1
 SANITIZED_SEEDS ?= 50
-SANITIZED = --no-suite tidy --no-suite install --no-suite mutants --no-suite sim
+SANITIZED = --no-suite tidy --no-suite install --no-suite mutants --no-suite models --no-suite sim
 DESTDIR ?=
 NINJA = ninja -C $(1) --quiet >&2
 
 .DEFAULT_GOAL = all
-.PHONY: all demo demo-kv demo-smr demo-broker demo-transfer check check-rxe check-network stress bench bench-transfer sim nightly fuzz tidy format check-kafka asan tsan install clean deps help
+.PHONY: all demo demo-kv demo-smr demo-broker demo-transfer check check-rxe check-network stress bench bench-transfer sim nightly fuzz spin tidy format check-kafka asan tsan install clean deps help
 
 all: $(BUILD)/build.ninja ## Builds build/holdfast, the library and the simulator
 	@$(call NINJA,$(BUILD))
@@ -93,6 +93,10 @@ fuzz: ## Every parser of foreign bytes, under ASan and UBSan (FUZZ_SECONDS=60 ea
 		-Db_sanitize=address,undefined -Db_lundef=false >/dev/null
 	@ninja -C $(BUILD)-fuzz --quiet $(addprefix fuzz/,$(FUZZ_TARGETS))
 	@python3 scripts/fuzz.py $(BUILD)-fuzz $(FUZZ_SECONDS) $(FUZZ_TARGETS)
+
+spin: all ## The protocol models of models/: each holds, and fails with any one rule left out
+	@scripts/deps.sh build
+	@python3 scripts/spin.py $(BUILD)
 
 tidy: all ## What STYLE asks for and a program can check
 	@python3 scripts/tidy.py
