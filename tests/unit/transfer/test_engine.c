@@ -586,6 +586,73 @@ static void a_time_out_fails_over_like_a_failure(void **state)
 	close_fixture(&f);
 }
 
+/* T4: the last transport that is left does not give up at its first troubles. */
+static void a_task_waits_for_tcp_where_nothing_else_reaches_the_peer(void **state)
+{
+	enum hf_transfer_status status = HF_TRANSFER_PENDING;
+	struct fixture f;
+	struct peer *peer;
+	uint16_t port;
+
+	(void)state;
+	open_fixture(&f, &defaults);
+	fill(f.a.memory);
+	pair_cut(&f.pair, 0, false);
+	pair_cut(&f.pair, 1, false);
+	for (unsigned i = 0; i < 50; i++)
+		turn(&f);
+	peer = container_of(f.segment, struct peer, segment);
+	port = peer->segment.view.tcp_port;
+	peer->segment.view.tcp_port = 1; /* nothing listens there */
+	assert_int_equal(submit(&f, HF_TRANSFER_WRITE, 0, BYTES), 0);
+	while (status == HF_TRANSFER_PENDING && peer->tcp.lines[0].backoff_ns < SECOND / 2) {
+		turn(&f);
+		status = hf_transfer_batch_status(f.batch);
+	}
+	assert_int_equal(status, HF_TRANSFER_PENDING);
+	peer->segment.view.tcp_port = port;
+	settle(&f);
+	assert_int_equal(hf_transfer_batch_status(f.batch), HF_TRANSFER_COMPLETED);
+	assert_memory_equal(f.a.memory, f.b.memory, BYTES);
+	close_fixture(&f);
+}
+
+/* And it does give up, though WRITEs are on their way to the fence at each look. */
+static void a_task_that_tcp_cannot_carry_fails_in_time(void **state)
+{
+	const struct hf_transfer_config config = {.max_timeout_ns = SECOND / 5};
+	struct fixture f;
+
+	(void)state;
+	open_fixture(&f, &config);
+	pair_cut(&f.pair, 0, false);
+	pair_cut(&f.pair, 1, false);
+	for (unsigned i = 0; i < 50; i++)
+		turn(&f);
+	container_of(f.segment, struct peer, segment)->segment.view.tcp_port = 1;
+	assert_int_equal(submit(&f, HF_TRANSFER_WRITE, 0, BYTES), 0);
+	settle(&f);
+	assert_int_equal(hf_transfer_batch_status(f.batch), HF_TRANSFER_FAILED);
+	close_fixture(&f);
+}
+
+static void a_busy_port_is_refused_in_words(void **state)
+{
+	struct hf_transfer_config config = {0};
+	struct hf_transfer *engine;
+	struct hf_error error = {0};
+	struct fixture f;
+
+	(void)state;
+	open_fixture(&f, &defaults);
+	config.listen = tcp_target_addr(f.a.engine->target);
+	assert_int_equal(hf_transfer_close(f.b.engine), 0);
+	assert_int_equal(hf_transfer_open(f.pair.b.node, &config, NULL, NULL, &engine, &error), -EADDRINUSE);
+	assert_non_null(strstr(error.text, "127.0.0.1:"));
+	f.b.engine = NULL;
+	close_fixture(&f);
+}
+
 static unsigned peers_of(const struct hf_transfer *engine)
 {
 	unsigned n = 0;
@@ -816,6 +883,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_rail_at_a_tenth_of_the_speed_gets_less_than_a_fifth_of_the_bytes),
 		cmocka_unit_test(a_program_error_blames_no_rail_and_fails_no_other_task),
 		cmocka_unit_test(a_time_out_fails_over_like_a_failure),
+		cmocka_unit_test(a_task_waits_for_tcp_where_nothing_else_reaches_the_peer),
+		cmocka_unit_test(a_task_that_tcp_cannot_carry_fails_in_time),
+		cmocka_unit_test(a_busy_port_is_refused_in_words),
 		cmocka_unit_test(engines_that_come_and_go_leave_nothing_behind),
 		cmocka_unit_test(requests_that_name_no_buffer_are_refused_in_words),
 		cmocka_unit_test(memory_of_a_pending_request_stays_registered),
