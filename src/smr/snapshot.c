@@ -67,7 +67,8 @@ static void begin(struct smr_link *link, uint32_t number)
 {
 	struct hf_smr *smr = link->smr;
 	struct smr_snapshot *snapshot;
-	bool ready = smr->role == HF_SMR_FOLLOWER || smr->role == HF_SMR_LEADER;
+	/* Who wants to lead may need the log of the one that asks. */
+	bool ready = smr->role == HF_SMR_FOLLOWER || smr->role == HF_SMR_ACQUIRING || smr->role == HF_SMR_LEADER;
 
 	smr_snapshot_drop(link);
 	if (!ready || smr->app.snapshot_open == NULL || !smr_members_votes(&smr->members, smr->id, smr->incarnation))
