@@ -7,7 +7,7 @@
 #include "base/bytes.h"
 #include "base/crc.h"
 #include "base/ensure.h"
-#include "broker/batch.h"
+#include "broker/log/batch.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

@@ -9,7 +9,7 @@
 #include "base/bytes.h"
 #include "base/crc.h"
 #include "base/ensure.h"
-#include "broker/segment.h"
+#include "broker/log/segment.h"
 
 #define CAPACITY 16384u
 

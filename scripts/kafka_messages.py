@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """kafka_messages.py OUT_H OUT_C DEFINITION.json... - makes C of Kafka's message definitions.
 
-For each message a struct, and a description of it that src/broker/codec.c follows to decode and to encode; and the
+For each message a struct, and a description of it that src/broker/codec/codec.c follows to decode and to encode; and the
 table of keys and versions. The definitions are Kafka's own: JSON with // comments, version ranges, nullable, flexible
 and tagged fields, defaults. What the descriptions cannot express is refused here, at build time.
 """
@@ -198,7 +198,7 @@ def main():
     with open(out_h, "w", encoding="utf-8") as out:
         out.write("/* Made by scripts/kafka_messages.py from Kafka's message definitions. */\n"
                   "#ifndef HOLDFAST_BROKER_KAFKA_MESSAGES_H\n#define HOLDFAST_BROKER_KAFKA_MESSAGES_H\n\n"
-                  '#include "broker/codec.h"\n\n')
+                  '#include "broker/codec/codec.h"\n\n')
         for message in messages:
             out.write("\n".join(fix_empty(message.header())) + "\n")
         out.write("enum kafka_key {\n")

@@ -6,7 +6,7 @@
 
 #include "base/bytes.h"
 #include "base/ensure.h"
-#include "broker/records.h"
+#include "broker/log/records.h"
 #include "sim/broker/broker_one.h"
 
 #define PRODUCE_VERSION 7

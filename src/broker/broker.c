@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "broker/checkpoint.h"
+#include "broker/log/checkpoint.h"
 #include "broker/connection.h"
-#include "broker/groups_log.h"
+#include "broker/groups/groups_log.h"
 
 #define PRODUCER_ID_BLOCK 1000
 #define NS_PER_MS         1000000ull

@@ -7,9 +7,9 @@
 #include <holdfast/loop.h>
 
 #include "broker/broker_config.h"
-#include "broker/groups.h"
-#include "broker/journal.h"
-#include "broker/topics.h"
+#include "broker/groups/groups.h"
+#include "broker/controller/journal.h"
+#include "broker/controller/topics.h"
 
 struct broker_listener {
 	struct hf_watch watch;

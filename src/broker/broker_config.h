@@ -4,7 +4,7 @@
 
 #include <holdfast/config.h>
 
-#include "broker/topic_config.h"
+#include "broker/controller/topic_config.h"
 
 #define BROKER_LISTENERS_MAX  8u
 #define BROKER_HOST_BYTES     128u

@@ -7,7 +7,7 @@
 #include "base/bytes.h"
 #include "base/ensure.h"
 #include "base/log.h"
-#include "broker/handlers.h"
+#include "broker/requests/handlers.h"
 
 #define HEADER_LEAST    8u /* key, version, correlation id */
 #define PIECES_OVERHEAD 2u /* around each piece of records, a piece of the buffer */

@@ -8,7 +8,7 @@
 #include <holdfast/loop.h>
 
 #include "broker/kafka_messages.h"
-#include "broker/partition_log.h"
+#include "broker/log/partition_log.h"
 
 #define REQUEST_ARENA_BYTES (64u << 20)
 

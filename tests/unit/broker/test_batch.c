@@ -9,7 +9,7 @@
 
 #include "base/bytes.h"
 #include "batches.h"
-#include "broker/batch.h"
+#include "broker/log/batch.h"
 
 static uint8_t data[4096];
 

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "broker/journal.h"
+#include "broker/controller/journal.h"
 
 static struct topic_config defaults;
 static struct controller controller;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "broker/group.h"
+#include "broker/groups/group.h"
 
 #define MS        1000000ull
 #define DELAY     (3 * MS)

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "batches.h"
-#include "broker/partition_log.h"
+#include "broker/log/partition_log.h"
 
 #define SEGMENT_BYTES 16384u
 #define T0            1700000000000ll /* milliseconds */

@@ -1,0 +1,25 @@
+/* journal.h - the commands of a controller that stands in one process, in a file, applied in its order.
+ *
+ * FILE: records of {u32 bytes, u32 CRC32C of the command, command}, little-endian. A command is synced before it is
+ * applied. What a crash left half written at the end is cut off. Blocks for the disk.
+ *
+ * With several brokers the same commands go through a replicated log; this is the one-process form of it. */
+#ifndef HOLDFAST_BROKER_JOURNAL_H
+#define HOLDFAST_BROKER_JOURNAL_H
+
+#include <holdfast/env.h>
+
+#include "broker/controller/controller.h"
+
+struct journal;
+
+/* Opens or makes the file, and applies what it has. -EBADMSG: it is damaged before its end. */
+int journal_open(struct hf_env *env, const char *path, struct controller *controller, struct journal **journal_out,
+	struct hf_error *error);
+void journal_close(struct journal *journal); /* NULL is legal */
+
+/* Writes the command, syncs it and applies it. What the state machine refuses, it refuses again at the next start. */
+void journal_propose(
+	struct journal *journal, const struct kafka_controller_command *command, struct controller_result *result);
+
+#endif

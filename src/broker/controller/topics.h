@@ -1,0 +1,49 @@
+/* topics.h - the topics of the controller as this broker serves them: open logs.
+ *
+ * LOG_DIRS/TOPIC-N for each partition; LOG_DIRS/.kafka_cleanshutdown stands there while no broker has the directory
+ * open and the last one closed it in order; LOG_DIRS/log-start-offset-checkpoint is Kafka's text: version 0, a count,
+ * and "TOPIC N OFFSET" for each log whose beginning was given up.
+ *
+ * Owned by the broker's loop; opening and closing block for the file system. */
+#ifndef HOLDFAST_BROKER_TOPICS_H
+#define HOLDFAST_BROKER_TOPICS_H
+
+#include "broker/controller/controller.h"
+#include "broker/log/partition.h"
+
+struct topic {
+	char name[CONTROLLER_TOPIC_BYTES];
+	struct codec_uuid id;
+	struct partition *partitions;
+	int32_t count, opened; /* opened: partitions [0, opened) have a log */
+};
+
+struct topics {
+	struct hf_env *env;
+	const char *directory;
+	struct topic **at; /* by name */
+	unsigned count, capacity;
+	char *start_offsets; /* the text of the checkpoint, as it was read */
+	bool clean;
+};
+
+/* Opens the logs of every topic that the controller has. */
+int topics_open(struct topics *topics, struct hf_env *env, const char *directory, const struct controller *controller,
+	int64_t now_ms, struct hf_error *error);
+/* Closes every log in order. */
+void topics_close(struct topics *topics);
+
+/* After a command on this topic was applied: makes logs that are missing, takes configuration over. */
+int topics_follow(struct topics *topics, const struct controller_topic *from, int64_t now_ms, struct hf_error *error);
+/* After it was deleted. */
+void topics_delete(struct topics *topics, struct codec_string name);
+
+struct topic *topics_find(const struct topics *topics, struct codec_string name);
+struct partition *topics_partition(const struct topics *topics, struct codec_string name, int32_t index); /* or NULL */
+
+/* What retention says, in all logs. */
+void topics_retain(struct topics *topics, int64_t now_ms);
+/* After start offsets moved: writes the checkpoint. */
+void topics_write_starts(struct topics *topics);
+
+#endif

@@ -1,0 +1,227 @@
+/* Groups of this broker: who waits, and for how long. Their offsets in the log: groups_log.c. */
+#include "broker/groups/groups.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/ensure.h"
+#include "broker/broker.h"
+#include "broker/groups/groups_log.h"
+
+#define REQUEST_LIMIT_NS 86400000000000ull /* the group's own time ends a wait long before */
+
+static unsigned place_of(const struct groups *groups, struct codec_string id, bool *there_out)
+{
+	unsigned low = 0, high = groups->count;
+
+	*there_out = false;
+	while (low < high) {
+		unsigned middle = low + (high - low) / 2;
+		int order = codec_compare(groups->at[middle]->group->id, id);
+
+		if (order == 0) {
+			*there_out = true;
+			return middle;
+		}
+		if (order < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+struct groups_entry *groups_find(const struct groups *groups, struct codec_string id)
+{
+	bool there = false;
+	unsigned place = id.bytes < 0 ? 0 : place_of(groups, id, &there);
+
+	return there ? groups->at[place] : NULL;
+}
+
+static bool grow(struct groups *groups)
+{
+	unsigned capacity = groups->capacity == 0 ? 16 : groups->capacity * 2;
+	struct groups_entry **at;
+
+	if (groups->count < groups->capacity)
+		return true;
+	at = realloc(groups->at, capacity * sizeof(struct groups_entry *));
+	if (at == NULL)
+		return false;
+	groups->at = at;
+	groups->capacity = capacity;
+	return true;
+}
+
+struct groups_entry *groups_find_or_make(struct groups *groups, struct codec_string id)
+{
+	struct groups_entry *entry = groups_find(groups, id);
+	unsigned place;
+	bool there;
+
+	if (entry != NULL || groups->count == GROUPS_MAX || !grow(groups))
+		return entry;
+	entry = calloc(1, sizeof(*entry));
+	if (entry == NULL)
+		return NULL;
+	entry->group = group_new(id, groups->broker->config.rebalance_delay_ns);
+	if (entry->group == NULL) {
+		free(entry);
+		return NULL;
+	}
+	place = place_of(groups, id, &there);
+	memmove(groups->at + place + 1, groups->at + place, (groups->count - place) * sizeof(struct groups_entry *));
+	groups->at[place] = entry;
+	groups->count++;
+	return entry;
+}
+
+static void entry_free(struct groups_entry *entry)
+{
+	group_free(entry->group);
+	offsets_free(&entry->offsets);
+	free(entry);
+}
+
+enum kafka_error groups_delete(struct groups *groups, struct groups_entry *entry)
+{
+	struct codec_string id = {entry->group->id, (int32_t)strlen(entry->group->id)};
+	enum kafka_error error = groups_log_forget(groups, entry);
+	unsigned place;
+	bool there;
+
+	if (error != KAFKA_NONE)
+		return error;
+	place = place_of(groups, id, &there);
+	ensure(there);
+	entry_free(entry);
+	groups->count--;
+	memmove(groups->at + place, groups->at + place + 1, (groups->count - place) * sizeof(struct groups_entry *));
+	return KAFKA_NONE;
+}
+
+/* ---- members that wait ---- */
+
+static void answer_join(const struct group *group, const struct group_member *member, struct request *request)
+{
+	struct kafka_join_group_response response;
+
+	codec_default(kafka_join_group_response_codec.root, &response);
+	response.error_code = (int16_t)member->error;
+	response.member_id = request_text(member->id);
+	response.protocol_type = request_text(NULL);
+	response.protocol_name = request_text(member->error == KAFKA_NONE ? group->protocol : NULL);
+	if (member->error != KAFKA_NONE) {
+		request_answer(request, &response);
+		return;
+	}
+	response.generation_id = group->generation;
+	response.protocol_type = request_text(group->protocol_type);
+	response.leader = request_text(group->leader_id);
+	/* Only the leader is told who is there; in a generation that stands it has nothing to assign. */
+	response.skip_assignment = group_is_leader(group, member) && group->state == GROUP_STABLE;
+	if (group_is_leader(group, member)) {
+		response.members.at =
+			codec_arena_take_array(&request->arena, group->member_count, sizeof(*response.members.at));
+		list_for_each (at, &group->members) {
+			const struct group_member *other = container_of(at, struct group_member, node);
+
+			if (other->removed || other->named || response.members.at == NULL)
+				continue;
+			response.members.at[response.members.count++] =
+				(struct kafka_join_group_response_join_group_response_member){
+					.member_id = request_text(other->id),
+					.group_instance_id = request_text(other->instance_id),
+					.metadata = group_metadata(group, other)};
+		}
+	}
+	request_answer(request, &response);
+}
+
+static void answer_sync(const struct group *group, const struct group_member *member, struct request *request)
+{
+	struct kafka_sync_group_response response;
+
+	codec_default(kafka_sync_group_response_codec.root, &response);
+	response.error_code = (int16_t)member->error;
+	response.protocol_type = request_text(group->protocol_type);
+	response.protocol_name = request_text(group->protocol);
+	if (member->error == KAFKA_NONE)
+		response.assignment = (struct codec_bytes){member->assignment, member->assignment_bytes};
+	request_answer(request, &response);
+}
+
+static void set_timer(struct groups *groups, uint64_t next_ns)
+{
+	if (next_ns != UINT64_MAX && (groups->timer.heap_slot == 0 || next_ns < groups->timer.due_ns))
+		hf_loop_set_timer(groups->broker->loop, &groups->timer, next_ns);
+}
+
+void groups_deliver(struct groups *groups, struct groups_entry *entry)
+{
+	list_for_each_safe (at, &entry->group->members) {
+		struct group_member *member = container_of(at, struct group_member, node);
+		struct request *request = member->request;
+
+		if (!member->due || request == NULL)
+			continue;
+		if (member->wait == GROUP_WAITS_FOR_JOIN)
+			answer_join(entry->group, member, request);
+		else
+			answer_sync(entry->group, member, request);
+		group_answered(member);
+	}
+	set_timer(groups, group_next_ns(entry->group));
+}
+
+static void request_over(struct request *request)
+{
+	group_abandon(request->state);
+}
+
+void groups_wait(
+	struct groups *groups, struct groups_entry *entry, struct group_member *member, struct request *request)
+{
+	member->request = request;
+	request->state = member;
+	request_wait(request, REQUEST_LIMIT_NS, request_over, request_over);
+	groups_deliver(groups, entry);
+}
+
+static void groups_due(struct hf_timer *timer, uint64_t now_ns)
+{
+	struct groups *groups = container_of(timer, struct groups, timer);
+	uint64_t next_ns = UINT64_MAX;
+
+	for (unsigned i = 0; i < groups->count; i++) {
+		struct groups_entry *entry = groups->at[i];
+		uint64_t due_ns = group_next_ns(entry->group);
+
+		if (due_ns <= now_ns) {
+			group_tick(entry->group, now_ns);
+			groups_deliver(groups, entry);
+			due_ns = group_next_ns(entry->group);
+		}
+		if (due_ns < next_ns)
+			next_ns = due_ns;
+	}
+	set_timer(groups, next_ns);
+}
+
+int groups_open(struct groups *groups, struct broker *broker, struct hf_error *error)
+{
+	*groups = (struct groups){.broker = broker, .timer = {.fire = groups_due}};
+	return groups_log_load(groups, error);
+}
+
+void groups_close(struct groups *groups)
+{
+	if (groups->broker == NULL)
+		return;
+	hf_loop_cancel_timer(groups->broker->loop, &groups->timer);
+	for (unsigned i = 0; i < groups->count; i++)
+		entry_free(groups->at[i]);
+	free(groups->at);
+	*groups = (struct groups){0};
+}

@@ -1,0 +1,53 @@
+/* groups.h - the groups that this broker coordinates: their members' requests and their committed offsets.
+ *
+ * Offsets are records of the topic __consumer_offsets in Kafka's formats (messages/OffsetCommitKey.json and -Value): a
+ * commit is one batch, which is in the log before it is answered. The log is read when the broker starts. When it has
+ * grown by GROUPS_SNAPSHOT_BYTES, all offsets are written anew and what lies before them is given up. Members are not
+ * kept: after a restart they join again.
+ *
+ * Owned by the broker's loop. */
+#ifndef HOLDFAST_BROKER_GROUPS_H
+#define HOLDFAST_BROKER_GROUPS_H
+
+#include <holdfast/loop.h>
+
+#include "broker/groups/group.h"
+#include "broker/groups/offsets.h"
+#include "broker/request.h"
+
+#define GROUPS_TOPIC          "__consumer_offsets"
+#define GROUPS_MAX            100000u
+#define GROUPS_SNAPSHOT_BYTES (16 << 20)
+
+struct groups_entry {
+	struct group *group;
+	struct offsets offsets;
+};
+
+struct groups {
+	struct broker *broker;
+	struct groups_entry **at; /* by id */
+	unsigned count, capacity;
+	uint64_t ids;           /* member ids that were made */
+	int64_t snapshot_bytes; /* size of the log after the last snapshot */
+	struct hf_timer timer;
+	bool loaded;
+};
+
+/* Reads the offsets, if the topic is there. -EBADMSG, -ENOMEM, with words. */
+int groups_open(struct groups *groups, struct broker *broker, struct hf_error *error);
+void groups_close(struct groups *groups);
+
+struct groups_entry *groups_find(const struct groups *groups, struct codec_string id);
+/* Makes it when there is none; NULL: no memory, or too many. */
+struct groups_entry *groups_find_or_make(struct groups *groups, struct codec_string id);
+/* With its offsets, which are gone after a restart too. */
+enum kafka_error groups_delete(struct groups *groups, struct groups_entry *entry);
+
+/* After each step of a group: sends the answers that are due, and sets the timer. */
+void groups_deliver(struct groups *groups, struct groups_entry *entry);
+/* `request` waits for the member's answer. */
+void groups_wait(
+	struct groups *groups, struct groups_entry *entry, struct group_member *member, struct request *request);
+
+#endif

@@ -1,0 +1,294 @@
+/* Committed offsets in the log. A key is {i16 1, OffsetCommitKey}, a value {i16 3, OffsetCommitValue}, or null. */
+#include "broker/groups/groups_log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/log.h"
+#include "broker/broker.h"
+#include "broker/log/records.h"
+
+#define KEY_KIND      1 /* an offset; others are not written by this broker */
+#define KEY_VERSION   0
+#define VALUE_VERSION 3
+#define BATCH_BYTES   (512u << 10)
+
+static struct partition *partition_of(struct groups *groups, bool make)
+{
+	/* What is not needed any more is given up by snapshots, not by time. */
+	static const struct kafka_controller_command_command_config configs[] = {
+		{{"retention.ms", 12}, {"-1", 2}},
+		{{"retention.bytes", 15}, {"-1", 2}},
+		{{"segment.bytes", 13}, {"16777216", 8}},
+		{{"max.message.bytes", 17}, {"1048588", 7}},
+	};
+	struct codec_string name = request_text(GROUPS_TOPIC);
+	struct partition *partition = topics_partition(&groups->broker->topics, name, 0);
+	struct controller_result result;
+
+	if (partition != NULL || !make)
+		return partition;
+	broker_create_topic(groups->broker, name, 1, configs, sizeof(configs) / sizeof(*configs), &result);
+	return topics_partition(&groups->broker->topics, name, 0);
+}
+
+/* ---- reading ---- */
+
+static int load_record(struct groups *groups, const struct record *record, struct codec_arena *arena)
+{
+	struct kafka_offset_commit_key key;
+	struct kafka_offset_commit_value value;
+	struct groups_entry *entry;
+
+	if (record->key.bytes < 2 || get_be16(record->key.at) != KEY_KIND)
+		return 0;
+	if (codec_decode(&kafka_offset_commit_key_codec, KEY_VERSION, record->key.at + 2, (size_t)record->key.bytes - 2,
+		    arena, &key, NULL) != CODEC_OK)
+		return -EBADMSG;
+	if (record->value.bytes < 0) {
+		entry = groups_find(groups, key.group);
+		if (entry != NULL)
+			offsets_remove(&entry->offsets, key.topic, key.partition);
+		return 0;
+	}
+	if (record->value.bytes < 2 || get_be16(record->value.at) > VALUE_VERSION ||
+		codec_decode(&kafka_offset_commit_value_codec, (int16_t)get_be16(record->value.at),
+			record->value.at + 2, (size_t)record->value.bytes - 2, arena, &value, NULL) != CODEC_OK)
+		return -EBADMSG;
+	entry = groups_find_or_make(groups, key.group);
+	if (entry == NULL)
+		return -ENOMEM;
+	return offsets_set(&entry->offsets, key.topic, key.partition, value.offset, value.leader_epoch, value.metadata,
+		value.commit_timestamp);
+}
+
+static int load_span(struct groups *groups, const struct log_span *span, int64_t *next_offset)
+{
+	struct codec_arena arena;
+	uint32_t place = 0;
+	int rc = 0;
+
+	codec_arena_init(&arena, REQUEST_ARENA_BYTES);
+	while (rc == 0 && place < span->bytes) {
+		struct batch batch;
+		struct records_reader reader;
+		struct record record;
+
+		if (batch_read(span->at + place, span->bytes - place, &batch) != BATCH_RIGHT) {
+			rc = -EBADMSG;
+			break;
+		}
+		reader = records_begin(span->at + place, &batch);
+		while (rc == 0 && records_next(&reader, &record))
+			rc = load_record(groups, &record, &arena);
+		place += (uint32_t)batch.length;
+		*next_offset = batch_next_offset(&batch);
+	}
+	codec_arena_free(&arena);
+	return rc;
+}
+
+int groups_log_load(struct groups *groups, struct hf_error *error)
+{
+	struct partition *partition = partition_of(groups, false);
+	int64_t offset = partition == NULL ? 0 : partition->log->start_offset;
+	int rc = 0;
+
+	while (rc == 0 && partition != NULL && offset < partition->hw) {
+		struct log_span span;
+
+		if (partition_log_read(partition->log, offset, partition->hw, BATCH_BYTES, true, &span) != KAFKA_NONE ||
+			span.segment == NULL) {
+			rc = -EBADMSG;
+			break;
+		}
+		rc = load_span(groups, &span, &offset);
+		segment_release(span.segment);
+	}
+	if (rc != 0)
+		return hf_error_set(error, rc,
+			"the topic %s is damaged at offset %lld; delete its directory to begin without "
+			"committed offsets",
+			GROUPS_TOPIC, (long long)offset);
+	return 0;
+}
+
+/* ---- writing ---- */
+
+struct writing {
+	struct groups *groups;
+	struct partition *partition;
+	struct records_writer records;
+	struct codec_arena arena; /* of the record that is made */
+	uint8_t *batch;
+	int64_t now_ms;
+	enum kafka_error error;
+};
+
+static void flush(struct writing *writing)
+{
+	struct append_result result;
+	size_t bytes;
+
+	if (writing->records.count == 0 || writing->error != KAFKA_NONE)
+		return;
+	bytes = records_finish(&writing->records, BATCH_NO_PRODUCER, -1, -1);
+	writing->error = partition_append(writing->partition, writing->batch, bytes, writing->now_ms, &result);
+	records_start(&writing->records, writing->batch, BATCH_BYTES);
+}
+
+static void begin(struct writing *writing, struct groups *groups)
+{
+	*writing = (struct writing){.groups = groups,
+		.partition = partition_of(groups, true),
+		.batch = malloc(BATCH_BYTES),
+		.now_ms = broker_now_ms(groups->broker)};
+	codec_arena_init(&writing->arena, REQUEST_ARENA_BYTES);
+	if (writing->partition == NULL || writing->batch == NULL)
+		writing->error = KAFKA_COORDINATOR_NOT_AVAILABLE;
+	else
+		records_start(&writing->records, writing->batch, BATCH_BYTES);
+}
+
+static enum kafka_error end(struct writing *writing)
+{
+	flush(writing);
+	free(writing->batch);
+	codec_arena_free(&writing->arena);
+	return writing->error;
+}
+
+/* A negative offset writes a null. */
+static void add(struct writing *writing, const char *group, const struct groups_commit *commit, int64_t committed_ms)
+{
+	struct kafka_offset_commit_key key = {
+		.group = request_text(group), .topic = commit->topic, .partition = commit->partition};
+	struct kafka_offset_commit_value value = {.offset = commit->offset,
+		.leader_epoch = commit->leader_epoch,
+		.metadata = commit->metadata.bytes < 0 ? request_text("") : commit->metadata,
+		.commit_timestamp = committed_ms};
+	struct codec_bytes key_bytes, value_bytes = {NULL, -1};
+	uint8_t *data;
+
+	if (writing->error != KAFKA_NONE)
+		return;
+	codec_arena_reset(&writing->arena, REQUEST_ARENA_BYTES);
+	key_bytes.bytes = (int32_t)codec_encode(
+		&kafka_offset_commit_key_codec, KEY_VERSION, &key, &writing->arena, 2, &data, NULL);
+	if (key_bytes.bytes == 0) {
+		writing->error = KAFKA_COORDINATOR_NOT_AVAILABLE;
+		return;
+	}
+	put_be16(data, KEY_KIND);
+	key_bytes.at = data;
+	if (commit->offset >= 0) {
+		value_bytes.bytes = (int32_t)codec_encode(
+			&kafka_offset_commit_value_codec, VALUE_VERSION, &value, &writing->arena, 2, &data, NULL);
+		if (value_bytes.bytes == 0) {
+			writing->error = KAFKA_COORDINATOR_NOT_AVAILABLE;
+			return;
+		}
+		put_be16(data, VALUE_VERSION);
+		value_bytes.at = data;
+	}
+	if (!records_add(&writing->records, writing->now_ms, key_bytes, value_bytes)) {
+		flush(writing);
+		if (writing->error == KAFKA_NONE &&
+			!records_add(&writing->records, writing->now_ms, key_bytes, value_bytes))
+			writing->error = KAFKA_OFFSET_METADATA_TOO_LARGE;
+	}
+}
+
+static void add_all(struct writing *writing, const struct groups_entry *entry, bool forget)
+{
+	for (unsigned i = 0; i < entry->offsets.count; i++) {
+		const struct offset_entry *at = &entry->offsets.at[i];
+		struct groups_commit commit = {.topic = request_text(at->topic),
+			.metadata = request_text(at->metadata),
+			.partition = at->partition,
+			.leader_epoch = at->leader_epoch,
+			.offset = forget ? -1 : at->offset};
+
+		add(writing, entry->group->id, &commit, at->committed_ms);
+	}
+}
+
+/* All offsets anew; then what lies before them is not needed. */
+static void snapshot_if_long(struct groups *groups, struct partition *partition)
+{
+	int64_t first = partition_log_end(partition->log);
+	struct writing writing;
+
+	if (partition_log_bytes(partition->log) - groups->snapshot_bytes < GROUPS_SNAPSHOT_BYTES)
+		return;
+	begin(&writing, groups);
+	for (unsigned i = 0; i < groups->count; i++)
+		add_all(&writing, groups->at[i], false);
+	if (end(&writing) != KAFKA_NONE) {
+		log_warn("broker: %s cannot be written anew and grows on", GROUPS_TOPIC);
+		return;
+	}
+	partition_log_advance_start(partition->log, first);
+	topics_write_starts(&groups->broker->topics);
+	groups->snapshot_bytes = partition_log_bytes(partition->log);
+}
+
+enum kafka_error groups_log_commit(
+	struct groups *groups, struct groups_entry *entry, const struct groups_commit *commits, int32_t count)
+{
+	struct writing writing;
+	enum kafka_error error;
+
+	begin(&writing, groups);
+	for (int32_t i = 0; i < count; i++)
+		add(&writing, entry->group->id, &commits[i], writing.now_ms);
+	error = end(&writing);
+	if (error != KAFKA_NONE)
+		return error;
+	for (int32_t i = 0; i < count; i++)
+		if (commits[i].offset < 0)
+			offsets_remove(&entry->offsets, commits[i].topic, commits[i].partition);
+		else if (offsets_set(&entry->offsets, commits[i].topic, commits[i].partition, commits[i].offset,
+				 commits[i].leader_epoch, commits[i].metadata, writing.now_ms) != 0)
+			return KAFKA_COORDINATOR_NOT_AVAILABLE;
+	snapshot_if_long(groups, writing.partition);
+	return KAFKA_NONE;
+}
+
+enum kafka_error groups_log_forget(struct groups *groups, struct groups_entry *entry)
+{
+	struct writing writing;
+
+	if (entry->offsets.count == 0)
+		return KAFKA_NONE;
+	begin(&writing, groups);
+	add_all(&writing, entry, true);
+	return end(&writing);
+}
+
+void groups_log_forget_topic(struct groups *groups, struct codec_string topic)
+{
+	struct writing writing;
+
+	if (codec_compare(GROUPS_TOPIC, topic) == 0 || partition_of(groups, false) == NULL)
+		return;
+	begin(&writing, groups);
+	for (unsigned i = 0; i < groups->count; i++) {
+		struct offsets *offsets = &groups->at[i]->offsets;
+
+		for (unsigned k = offsets->count; k > 0; k--) {
+			struct groups_commit commit = {
+				.topic = topic, .partition = offsets->at[k - 1].partition, .offset = -1};
+
+			if (codec_compare(offsets->at[k - 1].topic, topic) != 0)
+				continue;
+			add(&writing, groups->at[i]->group->id, &commit, 0);
+			offsets_remove(offsets, topic, commit.partition);
+		}
+	}
+	if (end(&writing) != KAFKA_NONE)
+		log_warn("broker: offsets of the deleted topic %.*s may be there again after a restart", topic.bytes,
+			topic.at);
+}

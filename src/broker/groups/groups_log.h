@@ -1,0 +1,24 @@
+/* groups_log.h - committed offsets as records of __consumer_offsets (groups.h). */
+#ifndef HOLDFAST_BROKER_GROUPS_LOG_H
+#define HOLDFAST_BROKER_GROUPS_LOG_H
+
+#include "broker/groups/groups.h"
+
+/* Reads all records into the groups. */
+int groups_log_load(struct groups *groups, struct hf_error *error);
+/* Writes that the group has no offsets any more. */
+enum kafka_error groups_log_forget(struct groups *groups, struct groups_entry *entry);
+
+/* Writes what a group commits, and takes it over. A null metadata is empty; an offset below 0 removes. */
+struct groups_commit {
+	struct codec_string topic, metadata;
+	int32_t partition, leader_epoch;
+	int64_t offset;
+};
+enum kafka_error groups_log_commit(
+	struct groups *groups, struct groups_entry *entry, const struct groups_commit *commits, int32_t count);
+
+/* A topic is gone: no group has an offset in it any more. */
+void groups_log_forget_topic(struct groups *groups, struct codec_string topic);
+
+#endif

@@ -1,0 +1,77 @@
+/* partition_log.h - the log of one partition: segments in a directory, the last of which is written.
+ *
+ *   LOG_DIR/TOPIC-N/   segments (segment.h), producer snapshots, leader-epoch-checkpoint
+ *
+ * Offsets have no gaps: a batch begins where the one before it ends. Bytes that were committed never change.
+ *
+ * Owned by one loop. Opening, rolling and closing block for the file system. */
+#ifndef HOLDFAST_BROKER_PARTITION_LOG_H
+#define HOLDFAST_BROKER_PARTITION_LOG_H
+
+#include "broker/kafka_error.h"
+#include "broker/log/leader_epochs.h"
+#include "broker/log/producer_state.h"
+#include "broker/log/segment.h"
+
+/* Kafka's names and meanings; -1: without limit where Kafka has that. */
+struct log_config {
+	uint32_t segment_bytes, index_interval_bytes, max_message_bytes;
+	int64_t segment_ms, retention_ms, retention_bytes;
+	bool log_append_time;
+	int64_t min_insync_replicas;
+};
+
+struct partition_log {
+	struct hf_env *env;
+	char directory[SEGMENT_PATH_BYTES - 64];
+	struct log_config config;
+	struct list segments; /* by base offset; never empty while it is open */
+	int64_t start_offset; /* records below it are gone */
+	struct producer_state producers;
+	struct leader_epochs epochs;
+	bool failed; /* the disk refused: nothing is appended until the broker starts again */
+};
+
+/* Makes the directory if it is missing. `clean`: it was closed in order, so batches need no CRC check. */
+int partition_log_open(struct hf_env *env, const char *directory, const struct log_config *config, bool clean,
+	int64_t start_offset, int64_t now_ms, struct partition_log **log_out, struct hf_error *error);
+/* Trims files and writes the snapshot of producers; NULL is legal. */
+void partition_log_close(struct partition_log *log);
+/* Removes what a deleted topic of the same name has left in the directory, if it is there. No log has it open. */
+void partition_log_clear(struct hf_env *env, const char *directory);
+/* Closes it and removes the directory. */
+void partition_log_remove(struct partition_log *log);
+
+struct append_result {
+	int64_t base_offset, append_time_ms; /* -1: the client's time holds */
+	const char *message;                 /* a sentence when it was refused, or NULL */
+};
+/* Appends one batch of a client, which must fill `bytes`. What is refused changes nothing. */
+enum kafka_error partition_log_append(struct partition_log *log, const uint8_t *data, size_t bytes,
+	int32_t leader_epoch, int64_t now_ms, struct append_result *result);
+
+struct log_span { /* whole batches in a segment that is held */
+	struct segment *segment;
+	const uint8_t *at;
+	uint32_t bytes;
+};
+/* Whole batches from the one with `offset` on, below `end_offset`, at most `most` bytes but one batch at least if
+ * `one`. Nothing there: a span without segment. OFFSET_OUT_OF_RANGE. */
+enum kafka_error partition_log_read(struct partition_log *log, int64_t offset, int64_t end_offset, uint32_t most,
+	bool one, struct log_span *span_out);
+
+int64_t partition_log_end(const struct partition_log *log); /* leo */
+int64_t partition_log_bytes(const struct partition_log *log);
+/* The first offset whose record is at least that old, its timestamp and epoch; false: none. The offset is exact where
+ * records are not compressed, else that of the batch. */
+bool partition_log_find_time(
+	const struct partition_log *log, int64_t timestamp_ms, int64_t *offset_out, int64_t *timestamp_out);
+/* Of the record with the largest timestamp; false: the log is empty. */
+bool partition_log_latest_time(const struct partition_log *log, int64_t *offset_out, int64_t *timestamp_out);
+
+/* Gives up records below `offset` (at most the end), and deletes segments that have no other. */
+void partition_log_advance_start(struct partition_log *log, int64_t offset);
+/* What retention.ms and retention.bytes say, and segment.ms; true: something changed. */
+bool partition_log_retain(struct partition_log *log, int64_t now_ms);
+
+#endif

@@ -1,0 +1,298 @@
+/* A segment: open and recover, append, find. */
+#include "broker/log/segment.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/ensure.h"
+
+#define PAGE_BYTES     4096u
+#define POPULATE_BYTES (1u << 20) /* at a time, behind the tail */
+
+static void segment_path(const struct segment *segment, const char *ending, char path[SEGMENT_PATH_BYTES])
+{
+	snprintf(
+		path, SEGMENT_PATH_BYTES, "%s/%020lld.%s", segment->directory, (long long)segment->base_offset, ending);
+}
+
+/* ---- batches in the mapping ---- */
+
+bool segment_at(const struct segment *segment, uint32_t place, struct batch *batch_out)
+{
+	return place < segment->bytes &&
+	       batch_read(segment->map + place, segment->bytes - place, batch_out) == BATCH_RIGHT;
+}
+
+bool segment_find(const struct segment *segment, int64_t offset, uint32_t *place_out, struct batch *batch_out)
+{
+	uint32_t place;
+
+	if (offset < segment->base_offset || offset >= segment->next_offset)
+		return false;
+	place = segment_index_place(&segment->places, (uint32_t)(offset - segment->base_offset));
+	while (segment_at(segment, place, batch_out)) {
+		if (batch_last_offset(batch_out) >= offset) {
+			*place_out = place;
+			return true;
+		}
+		place += (uint32_t)batch_out->length;
+	}
+	return false;
+}
+
+bool segment_find_time(
+	const struct segment *segment, int64_t timestamp_ms, uint32_t *place_out, struct batch *batch_out)
+{
+	uint32_t place;
+
+	if (segment->max_timestamp_ms < timestamp_ms)
+		return false;
+	place = segment_index_place(&segment->places, segment_index_before(&segment->times, timestamp_ms));
+	while (segment_at(segment, place, batch_out)) {
+		if (batch_out->max_timestamp_ms >= timestamp_ms) {
+			*place_out = place;
+			return true;
+		}
+		place += (uint32_t)batch_out->length;
+	}
+	return false;
+}
+
+/* Books a batch whose bytes lie at the tail: index, timestamps, tail. */
+static void segment_book(struct segment *segment, const struct batch *batch)
+{
+	uint32_t last = (uint32_t)(batch_last_offset(batch) - segment->base_offset);
+
+	if (segment->bytes == 0)
+		segment->first_timestamp_ms = batch->max_timestamp_ms;
+	if (batch->max_timestamp_ms > segment->max_timestamp_ms) {
+		segment->max_timestamp_ms = batch->max_timestamp_ms;
+		segment->max_timestamp_offset = batch_last_offset(batch);
+	}
+	/* An index that cannot grow makes a search longer, and no answer wrong. */
+	if (segment->since_index > segment->index_interval &&
+		segment_index_add_place(&segment->places, last, segment->bytes)) {
+		uint32_t unused;
+
+		if (segment->max_timestamp_ms > segment_index_last_time(&segment->times, &unused))
+			(void)segment_index_add_time(&segment->times, segment->max_timestamp_ms,
+				(uint32_t)(segment->max_timestamp_offset - segment->base_offset));
+		segment->since_index = 0;
+	}
+	segment->since_index += (uint32_t)batch->length;
+	segment->bytes += (uint32_t)batch->length;
+	segment->next_offset = batch_next_offset(batch);
+	segment->last_epoch = batch->leader_epoch;
+}
+
+bool segment_fits(const struct segment *segment, uint32_t bytes)
+{
+	return !segment->sealed && bytes <= segment->capacity - segment->bytes;
+}
+
+int segment_prepare(struct segment *segment, uint32_t bytes)
+{
+	uint64_t end = (uint64_t)segment->bytes + bytes;
+	uint32_t more;
+	int rc;
+
+	ensure(segment_fits(segment, bytes));
+	if (end <= segment->populated)
+		return 0;
+	more = (uint32_t)(end - segment->populated);
+	more = more < POPULATE_BYTES ? POPULATE_BYTES : (more + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+	if (more > segment->capacity - segment->populated)
+		more = segment->capacity - segment->populated;
+	rc = hf_mem_populate(segment->env, segment->map + segment->populated, more);
+	if (rc == 0)
+		segment->populated += more;
+	/* The kernel says EFAULT where the file system has no block for a page. */
+	return rc == -EFAULT || rc == -ENOMEM ? -ENOSPC : rc;
+}
+
+void segment_commit(struct segment *segment, struct batch *batch, int32_t leader_epoch)
+{
+	ensure(leader_epoch >= segment->last_epoch);
+	batch->base_offset = segment->next_offset;
+	batch->leader_epoch = leader_epoch;
+	batch_commit(segment->map + segment->bytes, batch->base_offset, leader_epoch);
+	segment_book(segment, batch);
+}
+
+/* ---- opening ---- */
+
+/* Books every batch of the file's `bytes`, verified or believed; stops at the first that is not right. */
+static void segment_scan(struct segment *segment, uint32_t bytes, bool verify)
+{
+	struct batch batch;
+
+	while (segment->bytes < bytes) {
+		const uint8_t *at = segment->map + segment->bytes;
+
+		if (batch_read(at, bytes - segment->bytes, &batch) != BATCH_RIGHT)
+			break;
+		if (batch.base_offset != segment->next_offset || batch.leader_epoch < 0 ||
+			batch.leader_epoch < segment->last_epoch)
+			break;
+		if (verify && batch_check(at, &batch) != BATCH_RIGHT)
+			break;
+		segment_book(segment, &batch);
+	}
+}
+
+static int segment_map(struct segment *segment, uint64_t bytes, const char *path, struct hf_error *error)
+{
+	void *map;
+	int rc;
+
+	if (bytes > INT32_MAX)
+		return hf_error_set(error, -EFBIG, "%s has %llu bytes, more than any segment; move it away", path,
+			(unsigned long long)bytes);
+	segment->capacity = (uint32_t)bytes;
+	if (bytes == 0)
+		return 0;
+	rc = hf_mem_map_file(segment->env, segment->file, 0, (size_t)bytes, true, &map, error);
+	if (rc == 0)
+		segment->map = map;
+	return rc;
+}
+
+/* Reads what the file has; of a head, zeroes what lies behind and makes it as long as it may become. */
+static int segment_load(struct segment *segment, uint32_t capacity, bool head, enum segment_trust trust,
+	uint64_t *cut_out, struct hf_error *error)
+{
+	int64_t size = hf_file_bytes(segment->file);
+	char path[SEGMENT_PATH_BYTES];
+	uint32_t bytes;
+	int rc;
+
+	segment_path(segment, "log", path);
+	if (size < 0)
+		return hf_error_set(error, (int)size, "cannot read the size of %s: %s", path, strerror((int)-size));
+	if (head && size < capacity) {
+		rc = hf_file_resize(segment->file, capacity);
+		if (rc != 0)
+			return hf_error_set(
+				error, rc, "cannot make %s %u bytes long: %s", path, capacity, strerror(-rc));
+	}
+	rc = segment_map(segment, head && size < capacity ? capacity : (uint64_t)size, path, error);
+	if (rc != 0)
+		return rc;
+	bytes = (uint32_t)size;
+	segment_scan(segment, bytes, trust == SEGMENT_CHECK);
+	segment->populated = segment->bytes / PAGE_BYTES * PAGE_BYTES;
+	if (cut_out != NULL)
+		*cut_out = bytes - segment->bytes;
+	if (segment->bytes == bytes || !head)
+		return 0;
+	/* Zeros without writing them: the file ends at the tail, and is long again. */
+	rc = hf_file_resize(segment->file, segment->bytes);
+	if (rc == 0)
+		rc = hf_file_resize(segment->file, segment->capacity);
+	if (rc != 0)
+		hf_error_set(error, rc, "cannot zero the end of %s: %s", path, strerror(-rc));
+	return rc;
+}
+
+int segment_open(struct hf_env *env, const char *directory, int64_t base_offset, uint32_t capacity,
+	uint32_t index_interval, bool head, enum segment_trust trust, struct segment **segment_out, uint64_t *cut_out,
+	struct hf_error *error)
+{
+	struct segment *segment = calloc(1, sizeof(*segment));
+	char path[SEGMENT_PATH_BYTES];
+	int rc;
+
+	*segment_out = NULL;
+	if (segment == NULL)
+		return hf_error_set(error, -ENOMEM, "no memory for a segment of %s", directory);
+	*segment = (struct segment){.env = env,
+		.base_offset = base_offset,
+		.next_offset = base_offset,
+		.last_epoch = -1,
+		.places = {.entry_bytes = SEGMENT_INDEX_PLACE_BYTES},
+		.times = {.entry_bytes = SEGMENT_INDEX_TIME_BYTES},
+		.index_interval = index_interval,
+		.max_timestamp_ms = INT64_MIN,
+		.max_timestamp_offset = base_offset,
+		.holds = 1};
+	list_init(&segment->node);
+	if (strlen(directory) >= sizeof(segment->directory)) {
+		segment_release(segment);
+		return hf_error_set(
+			error, -ENAMETOOLONG, "%.100s...: the path is too long; choose a shorter log.dirs", directory);
+	}
+	snprintf(segment->directory, sizeof(segment->directory), "%s", directory);
+	segment_path(segment, "log", path);
+	rc = hf_file_open(env, path, HF_FILE_WRITE | HF_FILE_CREATE, &segment->file);
+	if (rc != 0)
+		hf_error_set(error, rc, "cannot open %s: %s", path, strerror(-rc));
+	else
+		rc = segment_load(segment, capacity, head, trust, cut_out, error);
+	if (rc == 0 && !head)
+		rc = segment_seal(segment);
+	if (rc != 0) {
+		segment_release(segment);
+		return rc;
+	}
+	*segment_out = segment;
+	return 0;
+}
+
+/* ---- the end ---- */
+
+int segment_seal(struct segment *segment)
+{
+	char path[SEGMENT_PATH_BYTES];
+	uint32_t unused;
+	int rc, rc_places, rc_times;
+
+	if (segment->bytes > 0 && segment->max_timestamp_ms > segment_index_last_time(&segment->times, &unused))
+		(void)segment_index_add_time(&segment->times, segment->max_timestamp_ms,
+			(uint32_t)(segment->max_timestamp_offset - segment->base_offset));
+	segment->sealed = true;
+	rc = hf_file_resize(segment->file, segment->bytes);
+	segment_path(segment, "index", path);
+	rc_places = segment_index_write(&segment->places, segment->env, path);
+	segment_path(segment, "timeindex", path);
+	rc_times = segment_index_write(&segment->times, segment->env, path);
+	return rc != 0 ? rc : rc_places != 0 ? rc_places : rc_times;
+}
+
+void segment_hold(struct segment *segment)
+{
+	segment->holds++;
+}
+
+void segment_release(struct segment *segment)
+{
+	ensure(segment->holds > 0);
+	if (--segment->holds > 0)
+		return;
+	if (segment->map != NULL)
+		hf_mem_free(segment->env, segment->map);
+	if (segment->file != NULL)
+		hf_file_close(segment->file);
+	segment_index_free(&segment->places);
+	segment_index_free(&segment->times);
+	free(segment);
+}
+
+static void segment_remove_files(const struct segment *segment)
+{
+	static const char *const endings[] = {"log", "index", "timeindex", "snapshot"};
+	char path[SEGMENT_PATH_BYTES];
+
+	for (unsigned i = 0; i < sizeof(endings) / sizeof(*endings); i++) {
+		segment_path(segment, endings[i], path);
+		(void)hf_file_remove(segment->env, path); /* what is not there need not be removed */
+	}
+}
+
+void segment_delete(struct segment *segment)
+{
+	segment_remove_files(segment);
+	list_remove(&segment->node);
+	segment_release(segment);
+}

@@ -1,0 +1,72 @@
+/* segment.h - a piece of a partition's log: a file of record batches with its indexes, mapped.
+ *
+ *   DIRECTORY/00000000000000001234.log          batches, the first with base offset 1234
+ *   DIRECTORY/00000000000000001234.index        segment_index.h; written when the segment is sealed
+ *   DIRECTORY/00000000000000001234.timeindex
+ *
+ * The head of a log is as long as it may become (segment.bytes) and written through its mapping; zeros lie behind the
+ * tail. A sealed segment ends behind its last batch. Code that hands out a part of the mapping holds the segment; it is
+ * unmapped when the last hold ends.
+ *
+ * Owned by one loop. Opening, sealing and closing block for the file system. */
+#ifndef HOLDFAST_BROKER_SEGMENT_H
+#define HOLDFAST_BROKER_SEGMENT_H
+
+#include "base/list.h"
+#include "broker/log/batch.h"
+#include "broker/log/segment_index.h"
+
+#define SEGMENT_PATH_BYTES 512u
+
+struct segment {
+	struct hf_env *env;
+	char directory[SEGMENT_PATH_BYTES - 64];
+	struct list node; /* the log's */
+	struct hf_file *file;
+	uint8_t *map;
+	uint32_t capacity;  /* bytes mapped */
+	uint32_t bytes;     /* the tail: behind the last committed batch */
+	uint32_t populated; /* bytes whose pages exist */
+	int64_t base_offset, next_offset;
+	int32_t last_epoch; /* of the last batch; -1: none */
+	struct segment_index places, times;
+	uint32_t index_interval, since_index;
+	int64_t max_timestamp_ms, max_timestamp_offset, first_timestamp_ms;
+	unsigned holds;
+	bool sealed;
+};
+
+/* How much of the file is believed. */
+enum segment_trust {
+	SEGMENT_WHOLE, /* it was sealed or closed in order: CRCs are not looked at */
+	SEGMENT_CHECK, /* batches are verified, and what lies behind the last right one is zeroed */
+};
+
+/* Makes or opens the segment at this base offset. `capacity`: of a head; what a sealed one has is kept. *cut_out (NULL
+ * is legal): bytes that were not right and are zero now. */
+int segment_open(struct hf_env *env, const char *directory, int64_t base_offset, uint32_t capacity,
+	uint32_t index_interval, bool head, enum segment_trust trust, struct segment **segment_out, uint64_t *cut_out,
+	struct hf_error *error);
+/* Ends it behind its last batch, in all three files. */
+int segment_seal(struct segment *segment);
+void segment_hold(struct segment *segment);
+void segment_release(struct segment *segment); /* the holder's; the log has one hold of its own */
+/* Out of the log: its files are removed, and the log's hold ends. */
+void segment_delete(struct segment *segment);
+
+/* Whether `bytes` more fit, and an index entry for them. */
+bool segment_fits(const struct segment *segment, uint32_t bytes);
+/* Makes the pages for `bytes` behind the tail; -ENOSPC and others: the disk is full. */
+int segment_prepare(struct segment *segment, uint32_t bytes);
+/* The batch at the tail, whose bytes lie there, is a part of the log now: base offset, epoch, index. */
+void segment_commit(struct segment *segment, struct batch *batch, int32_t leader_epoch);
+
+/* The place of the batch that has `offset`, with its header; false: there is none in this segment. */
+bool segment_find(const struct segment *segment, int64_t offset, uint32_t *place_out, struct batch *batch_out);
+/* The batch that begins at this place; false: the tail, or bytes that are no batch any more. */
+bool segment_at(const struct segment *segment, uint32_t place, struct batch *batch_out);
+/* The first batch whose largest timestamp is at least this; false: none. */
+bool segment_find_time(
+	const struct segment *segment, int64_t timestamp_ms, uint32_t *place_out, struct batch *batch_out);
+
+#endif

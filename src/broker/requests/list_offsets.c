@@ -1,0 +1,64 @@
+/* ListOffsets: the first offset, the next one, or that of a time. */
+#include "broker/requests/handlers.h"
+
+enum list_offsets_time { LATEST = -1, EARLIEST = -2, MAX_TIMESTAMP = -3 };
+
+static void answer_partition(struct request *request, struct codec_string topic,
+	const struct kafka_list_offsets_request_list_offsets_partition *from,
+	struct kafka_list_offsets_response_list_offsets_partition_response *to)
+{
+	const struct partition *partition = topics_partition(&request->broker->topics, topic, from->partition_index);
+	int64_t offset = -1, timestamp = -1;
+	enum kafka_error error = partition == NULL ? KAFKA_UNKNOWN_TOPIC_OR_PARTITION
+						   : partition_check_epoch(partition, from->current_leader_epoch);
+	bool found = true;
+
+	*to = (struct kafka_list_offsets_response_list_offsets_partition_response){
+		.partition_index = from->partition_index,
+		.error_code = (int16_t)error,
+		.timestamp = -1,
+		.offset = -1,
+		.leader_epoch = -1};
+	if (error != KAFKA_NONE)
+		return;
+	if (from->timestamp == LATEST)
+		offset = partition->hw;
+	else if (from->timestamp == EARLIEST)
+		offset = partition->log->start_offset;
+	else if (from->timestamp == MAX_TIMESTAMP)
+		found = partition_log_latest_time(partition->log, &offset, &timestamp);
+	else if (from->timestamp >= 0)
+		found = partition_log_find_time(partition->log, from->timestamp, &offset, &timestamp);
+	else
+		to->error_code = KAFKA_UNSUPPORTED_VERSION;
+	if (!found || to->error_code != KAFKA_NONE)
+		return;
+	to->offset = offset;
+	to->timestamp = timestamp;
+	to->leader_epoch =
+		from->timestamp == LATEST ? partition->leader_epoch : leader_epochs_at(&partition->log->epochs, offset);
+}
+
+void list_offsets_handle(struct request *request)
+{
+	const struct kafka_list_offsets_request *body = request->body;
+	struct kafka_list_offsets_response response;
+	int32_t count = body->topics.count;
+
+	codec_default(kafka_list_offsets_response_codec.root, &response);
+	response.topics.at = codec_arena_take_array(&request->arena, (size_t)count, sizeof(*response.topics.at));
+	response.topics.count = response.topics.at == NULL ? 0 : count;
+	for (int32_t i = 0; i < response.topics.count; i++) {
+		struct kafka_list_offsets_response_list_offsets_topic_response *topic = &response.topics.at[i];
+		int32_t partitions = body->topics.at[i].partitions.count;
+
+		topic->name = body->topics.at[i].name;
+		topic->partitions.at =
+			codec_arena_take_array(&request->arena, (size_t)partitions, sizeof(*topic->partitions.at));
+		topic->partitions.count = topic->partitions.at == NULL ? 0 : partitions;
+		for (int32_t k = 0; k < topic->partitions.count; k++)
+			answer_partition(
+				request, topic->name, &body->topics.at[i].partitions.at[k], &topic->partitions.at[k]);
+	}
+	request_answer(request, &response);
+}

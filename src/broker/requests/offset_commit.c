@@ -1,0 +1,95 @@
+/* OffsetCommit: a group's offsets go into the log. */
+#include "broker/groups/groups_log.h"
+#include "broker/requests/handlers.h"
+
+/* What is wrong with one partition of the request; the others are committed without it. */
+static enum kafka_error check(struct request *request, struct codec_string topic,
+	const struct kafka_offset_commit_request_offset_commit_request_partition *from)
+{
+	if (topics_partition(&request->broker->topics, topic, from->partition_index) == NULL)
+		return KAFKA_UNKNOWN_TOPIC_OR_PARTITION;
+	if (from->committed_metadata.bytes > (int32_t)request->broker->config.offset_metadata_max_bytes)
+		return KAFKA_OFFSET_METADATA_TOO_LARGE;
+	return from->committed_offset < 0 ? KAFKA_OFFSET_OUT_OF_RANGE : KAFKA_NONE;
+}
+
+/* The response in the shape of the request, and what is right of it as commits; -1: no memory. */
+static int32_t collect(struct request *request, const struct kafka_offset_commit_request *body,
+	struct kafka_offset_commit_response *response, struct groups_commit **commits_out)
+{
+	int32_t all = 0, count = 0;
+	struct groups_commit *commits;
+
+	for (int32_t i = 0; i < body->topics.count; i++)
+		all += body->topics.at[i].partitions.count;
+	commits = codec_arena_take_array(&request->arena, (size_t)all, sizeof(*commits));
+	response->topics.at =
+		codec_arena_take_array(&request->arena, (size_t)body->topics.count, sizeof(*response->topics.at));
+	if (commits == NULL || response->topics.at == NULL)
+		return -1;
+	response->topics.count = body->topics.count;
+	for (int32_t i = 0; i < body->topics.count; i++) {
+		struct kafka_offset_commit_response_offset_commit_response_topic *topic = &response->topics.at[i];
+		int32_t partitions = body->topics.at[i].partitions.count;
+
+		topic->name = body->topics.at[i].name;
+		topic->partitions.at =
+			codec_arena_take_array(&request->arena, (size_t)partitions, sizeof(*topic->partitions.at));
+		if (topic->partitions.at == NULL)
+			return -1;
+		topic->partitions.count = partitions;
+		for (int32_t k = 0; k < partitions; k++) {
+			const struct kafka_offset_commit_request_offset_commit_request_partition *from =
+				&body->topics.at[i].partitions.at[k];
+
+			topic->partitions.at[k].partition_index = from->partition_index;
+			topic->partitions.at[k].error_code = (int16_t)check(request, topic->name, from);
+			if (topic->partitions.at[k].error_code == KAFKA_NONE)
+				commits[count++] = (struct groups_commit){.topic = topic->name,
+					.metadata = from->committed_metadata,
+					.partition = from->partition_index,
+					.leader_epoch = from->committed_leader_epoch,
+					.offset = from->committed_offset};
+		}
+	}
+	*commits_out = commits;
+	return count;
+}
+
+static void fail_all(struct kafka_offset_commit_response *response, enum kafka_error error)
+{
+	for (int32_t i = 0; i < response->topics.count; i++)
+		for (int32_t k = 0; k < response->topics.at[i].partitions.count; k++)
+			response->topics.at[i].partitions.at[k].error_code = (int16_t)error;
+}
+
+void offset_commit_handle(struct request *request)
+{
+	const struct kafka_offset_commit_request *body = request->body;
+	struct groups *groups = &request->broker->groups;
+	struct kafka_offset_commit_response response;
+	struct groups_commit *commits;
+	struct groups_entry *entry = NULL;
+	enum kafka_error error = body->group_id.bytes == 0 ? KAFKA_INVALID_GROUP_ID : KAFKA_NONE;
+	int32_t count;
+
+	codec_default(kafka_offset_commit_response_codec.root, &response);
+	count = collect(request, body, &response, &commits);
+	if (count < 0) {
+		response.topics.count = 0;
+		request_answer(request, &response);
+		return;
+	}
+	if (error == KAFKA_NONE) {
+		entry = groups_find_or_make(groups, body->group_id);
+		error = entry == NULL
+				? KAFKA_COORDINATOR_NOT_AVAILABLE
+				: group_may_commit(entry->group, body->member_id, body->group_instance_id,
+					  body->generation_id_or_member_epoch, hf_loop_now_ns(request->broker->loop));
+	}
+	if (error == KAFKA_NONE && count > 0)
+		error = groups_log_commit(groups, entry, commits, count);
+	if (error != KAFKA_NONE)
+		fail_all(&response, error);
+	request_answer(request, &response);
+}
