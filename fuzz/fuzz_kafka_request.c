@@ -1,50 +1,10 @@
-/* Requests of any key and version. What is accepted lies within its arena and is encoded to bytes that decode and
- * encode to themselves. */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/bytes.h"
-#include "base/ensure.h"
-#include "broker/kafka_messages.h"
-
-#define ARENA_BYTES (1u << 20)
+/* Requests of any key and version. */
+#include "kafka_round_trip.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
-static void look(const struct codec_message *of, int16_t version, const uint8_t *data, size_t bytes)
-{
-	struct codec_arena arena, room;
-	void *first = calloc(1, of->root->bytes), *second = calloc(1, of->root->bytes);
-	uint8_t *once, *twice;
-	size_t n, m;
-
-	codec_arena_init(&arena, ARENA_BYTES);
-	if (codec_decode(of, version, data, bytes, &arena, first, NULL) == CODEC_OK) {
-		ensure(arena.taken <= ARENA_BYTES);
-		codec_arena_init(&room, ARENA_BYTES * 16);
-		n = codec_encode(of, version, first, &room, 0, &once, NULL);
-		ensure(codec_decode(of, version, once, n, &room, second, NULL) == CODEC_OK);
-		m = codec_encode(of, version, second, &room, 0, &twice, NULL);
-		ensure(m == n && memcmp(once, twice, n) == 0);
-		codec_arena_free(&room);
-	}
-	codec_arena_free(&arena);
-	free(first);
-	free(second);
-}
-
-/* Key and version as in a header; the body follows. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-	if (bytes < 4)
-		return 0;
-	for (unsigned i = 0; i < KAFKA_APIS; i++) {
-		const struct codec_message *of = kafka_apis[i].request;
-		int16_t version = (int16_t)get_be16(data + 2);
-
-		if (kafka_apis[i].key == get_be16(data) && codec_in(of->versions, version))
-			look(of, version, data + 4, bytes - 4);
-	}
+	kafka_round_trip(data, bytes, false);
 	return 0;
 }

@@ -12,7 +12,7 @@
 
 #include <holdfast/transfer_front.h>
 
-#include "../vqp/pair.h"
+#include "engines.h"
 
 #define THREADS 4u
 #define ORDERS  16u /* of a thread, one behind the other */
@@ -23,12 +23,8 @@
 #define LIMIT   1000000u /* turns */
 
 struct fixture {
-	struct pair pair;
-	struct hf_transfer *a, *b;
-	struct hf_transfer_front *front;
-	uint8_t *from, *to;
-	struct hf_segment *segment; /* of b */
-	uint64_t target;
+	struct engines engines;
+	struct hf_transfer_front *front;         /* of a */
 	_Atomic unsigned threads_done, failures; /* what was not as it should be */
 };
 
@@ -37,49 +33,13 @@ struct worker {
 	unsigned number;
 };
 
-static void turn(struct fixture *f)
-{
-	(void)hf_loop_turn(f->pair.loop, 1000000);
-}
-
-static struct hf_transfer *open_engine(struct end *end, uint8_t *memory)
-{
-	struct hf_transfer_config config = {0};
-	struct hf_transfer *engine;
-	struct hf_error error = {0};
-
-	assert_int_equal(hf_addr_parse("127.0.0.1", &config.listen), 0);
-	if (hf_transfer_open(end->node, &config, NULL, NULL, &engine, &error) != 0)
-		fail_msg("%s", error.text);
-	assert_int_equal(
-		hf_transfer_register(engine, memory, BYTES, HF_TRANSFER_REMOTE_READ | HF_TRANSFER_REMOTE_WRITE, &error),
-		0);
-	return engine;
-}
-
 static int open_fixture(void **state)
 {
 	struct fixture *f = calloc(1, sizeof(*f));
-	uint64_t bytes;
 
 	assert_non_null(f);
-	f->from = malloc(BYTES);
-	f->to = calloc(1, BYTES);
-	assert_true(f->from != NULL && f->to != NULL);
-	for (unsigned i = 0; i < BYTES; i++)
-		f->from[i] = (uint8_t)(i * 131 + i / 257 + 1);
-	pair_management = true;
-	pair_open(&f->pair, HF_POLICY_VARUNA);
-	f->a = open_engine(&f->pair.a, f->from);
-	f->b = open_engine(&f->pair.b, f->to);
-	assert_int_equal(hf_transfer_front_open(f->a, &f->front, NULL), 0);
-	assert_int_equal(hf_peer_connect(f->pair.a.node, &f->pair.control[1][0], 1, &f->pair.a.peer, NULL), 0);
-	for (unsigned i = 0; i < LIMIT && f->segment == NULL; i++) {
-		turn(f);
-		f->segment = f->pair.a.peer == NULL ? NULL : hf_transfer_segment(f->a, f->pair.a.peer);
-	}
-	assert_non_null(f->segment);
-	assert_true(hf_segment_buffer(f->segment, 0, &f->target, &bytes));
+	engines_open(&f->engines, BYTES, NULL, NULL);
+	assert_int_equal(hf_transfer_front_open(f->engines.a, &f->front, NULL), 0);
 	*state = f;
 	return 0;
 }
@@ -89,13 +49,8 @@ static int close_fixture(void **state)
 	struct fixture *f = *state;
 
 	assert_int_equal(hf_transfer_front_close(f->front), 0);
-	assert_int_equal(hf_transfer_close(f->a), 0);
-	assert_int_equal(hf_transfer_close(f->b), 0);
-	pair_close(&f->pair);
-	free(f->from);
-	free(f->to);
+	engines_close(&f->engines);
 	free(f);
-	pair_management = false;
 	return 0;
 }
 
@@ -103,9 +58,9 @@ static void fill(const struct fixture *f, struct hf_transfer_request *requests, 
 {
 	for (unsigned i = 0; i < PIECES; i++, offset += PIECE)
 		requests[i] = (struct hf_transfer_request){.opcode = HF_TRANSFER_WRITE,
-			.source = &f->from[offset],
-			.segment = f->segment,
-			.target_offset = f->target + offset,
+			.source = &f->engines.from[offset],
+			.segment = f->engines.segment,
+			.target_offset = f->engines.target + offset,
 			.length = PIECE};
 }
 
@@ -122,7 +77,7 @@ static bool order_completes(struct fixture *f, uint64_t offset)
 	hf_transfer_order_wait(order);
 	for (unsigned i = 0; i < PIECES; i++)
 		good = good && hf_transfer_order_status(order, i, &bytes) == HF_TRANSFER_COMPLETED && bytes == PIECE;
-	good = good && memcmp(&f->from[offset], &f->to[offset], (size_t)PIECES * PIECE) == 0;
+	good = good && memcmp(&f->engines.from[offset], &f->engines.to[offset], (size_t)PIECES * PIECE) == 0;
 	return hf_transfer_order_free(order) == 0 && good;
 }
 
@@ -135,7 +90,7 @@ static void *work(void *context)
 		if (!order_completes(f, worker->number * (uint64_t)SHARE + i * (uint64_t)PIECES * PIECE))
 			atomic_fetch_add(&f->failures, 1);
 	atomic_fetch_add(&f->threads_done, 1);
-	hf_loop_wake(f->pair.loop);
+	hf_loop_wake(f->engines.pair.loop);
 	return NULL;
 }
 
@@ -150,17 +105,17 @@ static void threads_submit_and_see_their_bytes_in_place(void **state)
 		assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
 	}
 	for (unsigned i = 0; i < LIMIT && atomic_load(&f->threads_done) < THREADS; i++)
-		turn(f);
+		engines_turn(&f->engines);
 	for (unsigned i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_join(threads[i], NULL), 0);
 	assert_int_equal(atomic_load(&f->failures), 0);
-	assert_memory_equal(f->from, f->to, BYTES);
+	assert_memory_equal(f->engines.from, f->engines.to, BYTES);
 }
 
 static void turn_until_over(struct fixture *f, const struct hf_transfer_order *order)
 {
 	for (unsigned i = 0; i < LIMIT && hf_transfer_order_is_pending(order); i++)
-		turn(f);
+		engines_turn(&f->engines);
 	assert_false(hf_transfer_order_is_pending(order));
 }
 
