@@ -18,12 +18,14 @@ struct options {
 
 static void usage(FILE *to)
 {
-	fprintf(to, "usage: holdfast-sim [--seeds N] [--first K] [--jobs J] [--scenario S] [--stop-at-violation]\n"
-		    "       holdfast-sim --seed K [--trace] [--scenario S]\n"
-		    "Runs product code in a simulated world, once for each seed. Scenarios, all of them unless one is "
-		    "named:\n");
+	fprintf(to,
+		"usage: holdfast-sim [--seeds N] [--first K] [--jobs J] [--scenario S] [--stop-at-violation]\n"
+		"       holdfast-sim --seed K [--trace] [--scenario S]\n"
+		"Runs product code in a simulated world, once for each seed. Scenarios, all without a * unless one is "
+		"named:\n");
 	for (unsigned i = 0; scenarios[i] != NULL; i++)
-		fprintf(to, "  %-10s %s\n", scenarios[i]->name, scenarios[i]->what);
+		fprintf(to, "%s %-14s %s\n", scenarios[i]->only_when_named ? "*" : " ", scenarios[i]->name,
+			scenarios[i]->what);
 	fprintf(to, "Exit status: 0 no violation, 1 violations, 2 wrong usage or a run that died.\n");
 }
 

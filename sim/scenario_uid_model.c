@@ -538,7 +538,7 @@ static void run(struct world *world, struct outcome *outcome)
 
 const struct scenario scenario_uid_model = {
 	.name = "uid-model",
-	.what = "every order of the steps of atomics by uid; a seed is a case (only when named)",
+	.what = "every order of the steps of atomics by uid; a seed is a case",
 	.only_when_named = true,
 	.run = run,
 };
