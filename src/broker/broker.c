@@ -119,15 +119,19 @@ static void listener_ready(struct hf_watch *watch, unsigned ready)
 {
 	struct broker_listener *listener = container_of(watch, struct broker_listener, watch);
 	struct broker *broker = listener->broker;
+	static struct log_limit refusals;
 	struct hf_addr remote;
 	struct hf_io *io;
+	uint64_t left_out;
 
 	(void)ready;
 	if (hf_stream_accept(listener->io, &io, &remote) != 0)
 		return;
 	if (broker->connection_count >= broker->config.max_connections) {
-		log_warn("broker: a connection is refused: there are max.connections (%u) already",
-			broker->config.max_connections);
+		if (log_limit_allows(&refusals, hf_loop_now_ns(broker->loop), &left_out))
+			log_warn("broker: a connection is refused: there are max.connections (%u) already "
+				 "(%llu such lines left out)",
+				broker->config.max_connections, (unsigned long long)left_out);
 		hf_io_close(io);
 		return;
 	}

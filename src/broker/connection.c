@@ -72,9 +72,11 @@ static int make_room(struct connection *connection, size_t bytes)
 	return 0;
 }
 
+/* Not while a request is served: its strings point into the buffer. */
 static void shrink(struct connection *connection)
 {
-	if (connection->in_from < connection->in_to || connection->in_capacity <= BUFFER_KEEP_BYTES)
+	if (connection->state == CONNECTION_SERVING || connection->in_from < connection->in_to ||
+		connection->in_capacity <= BUFFER_KEEP_BYTES)
 		return;
 	free(connection->in);
 	connection->in = NULL;
@@ -84,7 +86,9 @@ static void shrink(struct connection *connection)
 /* The request at the front: 1 whole, 0 not yet, -EMSGSIZE. */
 static int whole_request(struct connection *connection, size_t *bytes_out)
 {
+	static struct log_limit too_large;
 	size_t have = connection->in_to - connection->in_from;
+	uint64_t left_out;
 	uint32_t size;
 
 	*bytes_out = 0;
@@ -94,8 +98,10 @@ static int whole_request(struct connection *connection, size_t *bytes_out)
 	if (size > connection->broker->config.request_max_bytes) {
 		char text[HF_ADDR_TEXT];
 
-		log_warn("broker: %s sent a request of %u bytes, above socket.request.max.bytes; the connection ends",
-			hf_addr_format(&connection->remote, text), size);
+		if (log_limit_allows(&too_large, hf_loop_now_ns(connection->broker->loop), &left_out))
+			log_warn("broker: %s sent a request of %u bytes, above socket.request.max.bytes; "
+				 "the connection ends (%llu such lines left out)",
+				hf_addr_format(&connection->remote, text), size, (unsigned long long)left_out);
 		return -EMSGSIZE;
 	}
 	*bytes_out = SIZE_BYTES + (size_t)size;

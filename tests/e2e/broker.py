@@ -4,12 +4,16 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
 
 import program
 
 SMALL = ["-X", "batch.size=16384"]  # batches that fit a small segment
+FETCH, METADATA, OFFSET_COMMIT, JOIN_GROUP, LIST_GROUPS = 1, 3, 8, 11, 16
+INVALID_GROUP_ID = 24
 NUMBERS = "".join(f"{n}\n" for n in range(1000))
 
 
@@ -170,7 +174,6 @@ def a_log_ends_where_it_is_damaged(directory):
 
 
 def strangers_cost_the_broker_nothing(directory):
-    import socket
     with _Broker(directory) as broker:
         host, port = broker.address.split(":")
         for sent in (b"GET / HTTP/1.1\r\n\r\n", b"\xff\xff\xff\xff", b"\x00\x00\x00\x02ab", b"\x00\x00\x00\x0a" + b"\x7f" * 10,
@@ -186,6 +189,57 @@ def strangers_cost_the_broker_nothing(directory):
         assert resident < 256 << 20, resident
         for stream in slow:
             stream.close()
+
+
+def _text(value):
+    data = value.encode()
+    return struct.pack(">h", len(data)) + data
+
+
+class _Client:
+    """A client of its own making, for requests that no library sends. `key` and `version` as in Kafka's protocol."""
+
+    def __init__(self, broker):
+        host, port = broker.address.split(":")
+        self.stream = socket.create_connection((host, int(port)), timeout=60)
+
+    def ask(self, key, version, body):
+        request = struct.pack(">hhi", key, version, 7) + _text("raw") + body
+        self.stream.sendall(struct.pack(">i", len(request)) + request)
+        answer = self._take(struct.unpack(">i", self._take(4))[0])
+        assert answer[:4] == struct.pack(">i", 7)
+        return answer[4:]
+
+    def _take(self, size):
+        data = b""
+        while len(data) < size:
+            more = self.stream.recv(size - len(data))
+            assert more, "the broker ended the connection"
+            data += more
+        return data
+
+
+def a_long_fetch_that_waits_keeps_its_request(directory):
+    partitions = 80000
+    with _Broker(directory) as broker:
+        client = _Client(broker)
+        client.ask(METADATA, 4, struct.pack(">i", 1) + _text("numbers") + b"\x01")
+        body = struct.pack(">iiiibi", -1, 300, 1, 1 << 20, 0, 1) + _text("numbers") + struct.pack(">i", partitions)
+        answer = client.ask(FETCH, 4, body + struct.pack(">iqi", 0, 0, 1 << 20) * partitions)
+        start = struct.pack(">ii", 0, 1) + _text("numbers") + struct.pack(">iih", partitions, 0, 0)
+        assert answer.startswith(start), answer[:40]
+        assert broker.stop()[0] == 0
+
+
+def a_group_id_with_a_nul_is_refused(directory):
+    with _Broker(directory) as broker:
+        client = _Client(broker)
+        for group in ("a\0b", ""):
+            commit = _text(group) + struct.pack(">i", -1) + _text("") + struct.pack(">qi", -1, 0)
+            client.ask(OFFSET_COMMIT, 2, commit)
+            join = _text(group) + struct.pack(">i", 10000) + _text("") + _text("consumer") + struct.pack(">i", 0)
+            assert client.ask(JOIN_GROUP, 0, join)[:2] == struct.pack(">h", INVALID_GROUP_ID)
+        assert client.ask(LIST_GROUPS, 0, b"") == struct.pack(">hi", 0, 0)
 
 
 if __name__ == "__main__":

@@ -154,6 +154,7 @@ void group_abandon(struct group_member *member)
 static void remove_member(struct group *group, struct group_member *member, enum kafka_error error)
 {
 	group->member_count -= !member->named;
+	group->named_count -= member->named;
 	if (group->leader_id != NULL && strcmp(group->leader_id, member->id) == 0) {
 		free(group->leader_id);
 		group->leader_id = NULL;
@@ -210,30 +211,27 @@ static void prepare(struct group *group, uint64_t now_ns)
 }
 
 /* The protocol that every member has; of several, the one that most members name first. */
-static const char *choose_protocol(const struct group *group)
+static const char *choose_protocol(const struct group *group, const struct group_member *first)
 {
 	const char *best = NULL;
 	unsigned best_votes = 0;
 
-	for (struct list *at = group->members.next; at != &group->members; at = at->next) {
-		const struct group_member *member = member_of(at);
+	/* What every member has, the first one has too. */
+	for (unsigned i = 0; i < first->protocol_count; i++) {
+		const char *name = first->protocols[i].name;
+		unsigned votes = 0, have = 0;
 
-		for (unsigned i = 0; !member->removed && !member->named && i < member->protocol_count; i++) {
-			const char *name = member->protocols[i].name;
-			unsigned votes = 0, have = 0;
+		for (struct list *at = group->members.next; at != &group->members; at = at->next) {
+			const struct group_member *voter = member_of(at);
 
-			for (struct list *other = group->members.next; other != &group->members; other = other->next) {
-				const struct group_member *voter = member_of(other);
-
-				if (voter->removed || voter->named)
-					continue;
-				have += has_protocol(voter, name);
-				votes += voter->protocol_count > 0 && strcmp(voter->protocols[0].name, name) == 0;
-			}
-			if (have == group->member_count && (best == NULL || votes > best_votes)) {
-				best = name;
-				best_votes = votes;
-			}
+			if (voter->removed || voter->named)
+				continue;
+			have += has_protocol(voter, name);
+			votes += voter->protocol_count > 0 && strcmp(voter->protocols[0].name, name) == 0;
+		}
+		if (have == group->member_count && (best == NULL || votes > best_votes)) {
+			best = name;
+			best_votes = votes;
 		}
 	}
 	return best;
@@ -273,7 +271,6 @@ static void complete(struct group *group, uint64_t now_ns)
 		return;
 	}
 	group->generation++;
-	set_text(&group->protocol, choose_protocol(group));
 	list_for_each (at, &group->members) {
 		struct group_member *member = member_of(at);
 
@@ -287,6 +284,7 @@ static void complete(struct group *group, uint64_t now_ns)
 		member->deadline_ns = now_ns + member->session_ns;
 		make_due(member, KAFKA_NONE);
 	}
+	set_text(&group->protocol, choose_protocol(group, first));
 	if (group->leader_id == NULL)
 		set_text(&group->leader_id, first->id);
 	group->deadline_ns = now_ns + longest_rebalance(group);
@@ -336,6 +334,19 @@ static enum kafka_error check_join(const struct group *group, const struct group
 	return common ? KAFKA_NONE : KAFKA_INCONSISTENT_GROUP_PROTOCOL;
 }
 
+/* Whether there is room for what this join adds: a member, or an id that is handed out. */
+static bool has_room(const struct group *group, const struct group_join *join, const struct group_member *member,
+	const struct group_member *instance)
+{
+	bool gets_id = join->member_id.bytes == 0 && join->must_name && join->instance_id.bytes < 0;
+
+	if (gets_id && group->named_count >= join->most_members)
+		return false;
+	if (join->member_id.bytes == 0 ? instance != NULL : member == NULL || !member->named)
+		return true; /* it has its place already, or is refused for another reason */
+	return group->member_count < join->most_members;
+}
+
 /* Takes what the member says now over, and makes it wait. */
 static enum kafka_error take_in(
 	struct group *group, struct group_member *member, const struct group_join *join, uint64_t now_ns)
@@ -344,8 +355,10 @@ static enum kafka_error take_in(
 		group->protocol_type = copy_text(join->protocol_type);
 	if (group->protocol_type == NULL || !set_protocols(member, join))
 		return KAFKA_COORDINATOR_NOT_AVAILABLE;
-	if (member->named)
+	if (member->named) {
 		group->member_count++;
+		group->named_count--;
+	}
 	member->named = false;
 	member->session_ns = join->session_ns;
 	member->rebalance_ns = join->rebalance_ns;
@@ -374,6 +387,7 @@ static enum kafka_error join_new(
 		return KAFKA_COORDINATOR_NOT_AVAILABLE;
 	*member_out = member;
 	member->named = true;
+	group->named_count++;
 	member->session_ns = join->session_ns;
 	member->deadline_ns = now_ns + join->session_ns;
 	if (join->must_name && join->instance_id.bytes < 0)
@@ -427,6 +441,7 @@ static enum kafka_error join_instance(struct group *group, const struct group_jo
 		return KAFKA_COORDINATOR_NOT_AVAILABLE;
 	*member_out = member;
 	member->named = true;
+	group->named_count++;
 	if (take_in(group, member, join, now_ns) != KAFKA_NONE) {
 		remove_member(group, member, KAFKA_COORDINATOR_NOT_AVAILABLE);
 		return KAFKA_COORDINATOR_NOT_AVAILABLE;
@@ -454,6 +469,8 @@ enum kafka_error group_join(
 
 	if (error != KAFKA_NONE)
 		return error;
+	if (!has_room(group, join, member, instance))
+		return KAFKA_GROUP_MAX_SIZE_REACHED;
 	if (join->member_id.bytes == 0)
 		return instance != NULL ? join_instance(group, join, instance, now_ns, member_out)
 					: join_new(group, join, now_ns, member_out);

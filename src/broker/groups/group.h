@@ -53,11 +53,11 @@ struct group {
 	char *id, *protocol_type;
 	enum group_state state;
 	int32_t generation;
-	struct list members; /* in the order in which they came; also those that are removed and due */
-	unsigned member_count;
-	char *leader_id, *protocol; /* NULL: none */
-	uint64_t deadline_ns;       /* PREPARING, COMPLETING: when they end without those who are missing */
-	uint64_t begun_ns;          /* PREPARING */
+	struct list members;                /* in the order in which they came; also those that are removed and due */
+	unsigned member_count, named_count; /* of those that joined; of ids that were only handed out */
+	char *leader_id, *protocol;         /* NULL: none */
+	uint64_t deadline_ns;               /* PREPARING, COMPLETING: when they end without those who are missing */
+	uint64_t begun_ns;                  /* PREPARING */
 	bool first; /* PREPARING from EMPTY: waits the initial delay, so that the first ones come together */
 	uint64_t initial_delay_ns;
 };
@@ -68,8 +68,9 @@ struct group_join {
 	const struct kafka_join_group_request_join_group_request_protocol *protocols;
 	int32_t protocol_count;
 	uint64_t session_ns, rebalance_ns;
-	bool must_name;    /* the client knows MEMBER_ID_REQUIRED */
-	const char *fresh; /* a member id that nobody has, for a new member */
+	uint32_t most_members; /* of the group; and as many ids that are handed out */
+	bool must_name;        /* the client knows MEMBER_ID_REQUIRED */
+	const char *fresh;     /* a member id that nobody has, for a new member */
 };
 
 struct group *group_new(struct codec_string id, uint64_t initial_delay_ns);

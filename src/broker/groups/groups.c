@@ -31,6 +31,11 @@ static unsigned place_of(const struct groups *groups, struct codec_string id, bo
 	return low;
 }
 
+bool groups_id_is_legal(struct codec_string id)
+{
+	return id.bytes > 0 && memchr(id.at, 0, (size_t)id.bytes) == NULL;
+}
+
 struct groups_entry *groups_find(const struct groups *groups, struct codec_string id)
 {
 	bool there = false;

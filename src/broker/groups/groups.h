@@ -38,6 +38,8 @@ struct groups {
 int groups_open(struct groups *groups, struct broker *broker, struct hf_error *error);
 void groups_close(struct groups *groups);
 
+/* Not empty, and without a NUL. */
+bool groups_id_is_legal(struct codec_string id);
 struct groups_entry *groups_find(const struct groups *groups, struct codec_string id);
 /* Makes it when there is none; NULL: no memory, or too many. */
 struct groups_entry *groups_find_or_make(struct groups *groups, struct codec_string id);

@@ -36,7 +36,7 @@ static enum kafka_error check(struct request *request, const struct kafka_join_g
 	const struct broker_config *config = &request->broker->config;
 	uint64_t session_ns = body->session_timeout_ms < 0 ? 0 : (uint32_t)body->session_timeout_ms * NS_PER_MS;
 
-	if (body->group_id.bytes == 0)
+	if (!groups_id_is_legal(body->group_id))
 		return KAFKA_INVALID_GROUP_ID;
 	if (session_ns < config->session_min_ns || session_ns > config->session_max_ns)
 		return KAFKA_INVALID_SESSION_TIMEOUT;
@@ -60,6 +60,7 @@ void join_group_handle(struct request *request)
 		.protocol_count = body->protocols.count,
 		.session_ns = (uint32_t)body->session_timeout_ms * NS_PER_MS,
 		.rebalance_ns = (uint32_t)rebalance_ms * NS_PER_MS,
+		.most_members = request->broker->config.group_max_size,
 		.must_name = request->version >= FIRST_WITH_NAMES,
 		.fresh = make_member_id(request)};
 	enum kafka_error error = check(request, body);
@@ -68,9 +69,6 @@ void join_group_handle(struct request *request)
 
 	if (error == KAFKA_NONE && (entry == NULL || join.fresh == NULL || join.client_host == NULL))
 		error = KAFKA_COORDINATOR_NOT_AVAILABLE;
-	if (error == KAFKA_NONE && entry->group->member_count >= request->broker->config.group_max_size &&
-		join.member_id.bytes == 0)
-		error = KAFKA_GROUP_MAX_SIZE_REACHED;
 	if (error != KAFKA_NONE) {
 		refuse(request, error, body->member_id);
 		return;

@@ -70,7 +70,7 @@ void offset_commit_handle(struct request *request)
 	struct kafka_offset_commit_response response;
 	struct groups_commit *commits;
 	struct groups_entry *entry = NULL;
-	enum kafka_error error = body->group_id.bytes == 0 ? KAFKA_INVALID_GROUP_ID : KAFKA_NONE;
+	enum kafka_error error = groups_id_is_legal(body->group_id) ? KAFKA_NONE : KAFKA_INVALID_GROUP_ID;
 	int32_t count;
 
 	codec_default(kafka_offset_commit_response_codec.root, &response);

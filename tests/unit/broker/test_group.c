@@ -14,6 +14,7 @@
 #define DELAY     (3 * MS)
 #define SESSION   (100 * MS)
 #define REBALANCE (500 * MS)
+#define MOST      4
 
 static struct group *group;
 static uint64_t now;
@@ -53,6 +54,7 @@ static enum kafka_error join_as(const char *id, const char *fresh, const char *i
 		.protocol_count = 1,
 		.session_ns = SESSION,
 		.rebalance_ns = REBALANCE,
+		.most_members = MOST,
 		.must_name = must_name,
 		.fresh = fresh};
 
@@ -292,6 +294,7 @@ static void a_member_of_another_protocol_is_refused(void **state)
 		.client_host = "",
 		.protocols = &other,
 		.protocol_count = 1,
+		.most_members = MOST,
 		.fresh = "x"};
 
 	(void)state;
@@ -334,6 +337,30 @@ static void a_member_whose_connection_ended_is_no_longer_waited_for(void **state
 	assert_int_equal(group->member_count, 1);
 }
 
+static void a_full_group_takes_no_member_and_hands_out_no_id(void **state)
+{
+	static const char *const ids[MOST] = {"a", "b", "c", "d"}, *const others[MOST] = {"e", "f", "g", "h"};
+	struct group_member *member, *first;
+
+	(void)state;
+	assert_int_equal(join_as("", "a", "i", "m", false, &first), KAFKA_NONE);
+	for (unsigned i = 0; i < MOST; i++)
+		assert_int_equal(join_as("", others[i], NULL, "m", true, &member), KAFKA_MEMBER_ID_REQUIRED);
+	assert_int_equal(join_as("", "x", NULL, "m", true, &member), KAFKA_GROUP_MAX_SIZE_REACHED);
+	for (unsigned i = 1; i < MOST; i++)
+		join(ids[i]);
+	assert_int_equal(join_as("", "x", NULL, "m", false, &member), KAFKA_GROUP_MAX_SIZE_REACHED);
+	assert_int_equal(join_as("e", "x", NULL, "m", true, &member), KAFKA_GROUP_MAX_SIZE_REACHED);
+	assert_int_equal(group->member_count, MOST);
+	now += SESSION; /* nobody came back with the ids */
+	group_tick(group, now);
+	assert_int_equal(group->named_count, 0);
+	/* A static member that comes back takes its own place. */
+	expect_answer(first, KAFKA_NONE);
+	assert_int_equal(join_as("", "y", "i", "m", false, &member), KAFKA_NONE);
+	assert_int_equal(group->member_count, MOST);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -349,6 +376,7 @@ int main(void)
 		GROUP_TEST(changed_metadata_makes_a_new_generation),
 		GROUP_TEST(a_member_of_another_protocol_is_refused),
 		GROUP_TEST(only_members_of_the_generation_commit),
+		GROUP_TEST(a_full_group_takes_no_member_and_hands_out_no_id),
 		GROUP_TEST(a_member_whose_connection_ended_is_no_longer_waited_for),
 	};
 
