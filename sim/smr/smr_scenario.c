@@ -182,6 +182,7 @@ static void run_plain(struct world *world, struct outcome *outcome)
 
 const struct scenario scenario_smr_plain = {
 	.name = "smr-plain",
+	.only_when_named = true, /* `smr` has its worlds, and faults */
 	.what = "a replicated log of three or five members without faults: one leader, everything decided",
 	.run = run_plain,
 };
