@@ -149,12 +149,16 @@ static int take_call(struct hf_smr *smr, struct hf_smr_call *call, uint8_t id)
 
 int hf_smr_add(struct hf_smr *smr, const struct hf_smr_member *member, struct hf_smr_call *call)
 {
+	int rc;
+
 	if (member->id >= HF_SMR_MEMBERS_MAX || member->address_count > HF_SMR_ADDRESSES_MAX)
 		return -EINVAL;
 	if (smr_members_find(&smr->members, member->id) != NULL)
 		return -EEXIST;
-	smr->wanted_member = *member;
-	return take_call(smr, call, member->id);
+	rc = take_call(smr, call, member->id);
+	if (rc == 0) /* else another member may be on its way */
+		smr->wanted_member = *member;
+	return rc;
 }
 
 int hf_smr_remove(struct hf_smr *smr, uint8_t id, struct hf_smr_call *call)

@@ -126,6 +126,53 @@ static void a_request_of_a_session_takes_effect_once(void **state)
 	trio_close(&trio);
 }
 
+static bool changed;
+
+static void change_done(struct hf_smr_call *call)
+{
+	(void)call;
+	changed = true;
+}
+
+static bool is_changed(struct trio *trio)
+{
+	(void)trio;
+	return changed;
+}
+
+static void a_change_that_is_refused_leaves_the_one_under_way_as_it_is(void **state)
+{
+	struct hf_smr_member other = {.id = 9, .name = "other"};
+	struct hf_smr_call first = {.done = change_done}, second = {.done = change_done};
+	struct hf_smr_status status;
+	static struct trio trio;
+	struct hf_smr *leader;
+	unsigned out;
+
+	(void)state;
+	start_all(&trio);
+	propose_many(&trio, 1000);
+	leader = trio_leader(&trio)->smr;
+	out = (trio_leader(&trio)->id + 1) % TRIO_MEMBERS;
+	changed = false;
+	assert_int_equal(hf_smr_remove(leader, (uint8_t)out, &first), 0);
+	assert_true(trio_until(&trio, is_changed));
+	assert_int_equal(first.outcome, HF_SMR_DECIDED);
+	trio_stop(&trio, out);
+	changed = false;
+	assert_int_equal(hf_smr_add(leader, &trio.who[out], &first), 0);
+	assert_int_equal(hf_smr_add(leader, &other, &second), -EBUSY);
+	trio_start(&trio, out);
+	assert_true(trio_until(&trio, is_changed));
+	assert_int_equal(first.outcome, HF_SMR_DECIDED);
+	hf_smr_status(leader, &status);
+	assert_int_equal(status.member_count, TRIO_MEMBERS);
+	for (unsigned i = 0; i < TRIO_MEMBERS; i++)
+		assert_int_equal(status.members[i].id, i);
+	assert_true(trio_until(&trio, all_have_applied));
+	trio_close(&trio);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -133,6 +180,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(another_member_leads_when_the_leader_is_gone),
 		cmocka_unit_test(who_does_not_lead_takes_no_proposal_and_knows_who_does),
 		cmocka_unit_test(a_request_of_a_session_takes_effect_once),
+		cmocka_unit_test(a_change_that_is_refused_leaves_the_one_under_way_as_it_is),
 	};
 
 	if (argc > 1)

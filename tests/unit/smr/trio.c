@@ -60,6 +60,71 @@ static uint32_t apply(void *context, const struct hf_smr_applied *request, void 
 	return 4;
 }
 
+/* The state is the log; a snapshot is a copy of it. */
+struct copy {
+	size_t bytes, read;
+	uint8_t log[];
+};
+
+static int snapshot_open(void *context, void **snapshot_out)
+{
+	const struct trio_member *member = context;
+	size_t bytes = member->applied * sizeof(member->log[0]);
+	struct copy *copy = malloc(sizeof(*copy) + bytes);
+
+	assert_non_null(copy);
+	*copy = (struct copy){.bytes = bytes};
+	memcpy(copy->log, member->log, bytes);
+	*snapshot_out = copy;
+	return 0;
+}
+
+static ssize_t snapshot_read(void *context, void *snapshot, void *data, size_t bytes)
+{
+	struct copy *copy = snapshot;
+	size_t left = copy->bytes - copy->read;
+
+	(void)context;
+	if (bytes > left)
+		bytes = left;
+	memcpy(data, copy->log + copy->read, bytes);
+	copy->read += bytes;
+	return (ssize_t)bytes;
+}
+
+static void snapshot_close(void *context, void *snapshot)
+{
+	(void)context;
+	free(snapshot);
+}
+
+static int restore_open(void *context)
+{
+	struct trio_member *member = context;
+
+	member->restored = 0;
+	return 0;
+}
+
+static int restore_write(void *context, const void *data, size_t bytes)
+{
+	struct trio_member *member = context;
+
+	assert_true(bytes <= sizeof(member->log) - member->restored);
+	memcpy((uint8_t *)member->log + member->restored, data, bytes);
+	member->restored += bytes;
+	return 0;
+}
+
+static int restore_close(void *context, bool whole)
+{
+	struct trio_member *member = context;
+
+	if (whole)
+		member->applied = (uint32_t)(member->restored / sizeof(member->log[0]));
+	return 0;
+}
+
 static void on_event(void *context, const struct hf_smr_event *event)
 {
 	struct trio_member *member = context;
@@ -70,7 +135,14 @@ static void on_event(void *context, const struct hf_smr_event *event)
 
 void trio_start(struct trio *trio, unsigned id)
 {
-	static const struct hf_smr_app app = {.apply = apply, .event = on_event};
+	static const struct hf_smr_app app = {.apply = apply,
+		.snapshot_open = snapshot_open,
+		.snapshot_read = snapshot_read,
+		.snapshot_close = snapshot_close,
+		.restore_open = restore_open,
+		.restore_write = restore_write,
+		.restore_close = restore_close,
+		.event = on_event};
 	struct trio_member *member = &trio->members[id];
 	struct hf_smr_config config = trio->config;
 	struct hf_error error = {0};
