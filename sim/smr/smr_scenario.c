@@ -63,7 +63,7 @@ static bool all_follow(const struct smr_sim *sim)
 	unsigned confirmed = 0;
 
 	for (unsigned i = 0; i < sim->count; i++) {
-		if (!hf_smr_is_leader(sim->members[i].smr))
+		if (sim->members[i].smr == NULL || !hf_smr_is_leader(sim->members[i].smr))
 			continue;
 		hf_smr_status(sim->members[i].smr, &status);
 		for (unsigned k = 0; k < status.member_count; k++)
@@ -112,8 +112,10 @@ static void run_until_settled(struct smr_sim *sim)
 	uint64_t limit_ns = world->now_ns + SETTLE_NS;
 
 	sim->stopping = true;
-	while (world->violations == 0 && world->now_ns < limit_ns && !is_settled(sim))
+	while (world->violations == 0 && world->now_ns < limit_ns && !(is_settled(sim) && all_follow(sim)))
 		world_run_until(world, world->now_ns + NS_MS);
+	if (world->violations == 0 && !all_follow(sim))
+		world_violate(world, "liveness", "a member is not taken in again after the faults have healed");
 	for (unsigned i = 0; i < sim->count && world->violations == 0; i++)
 		if (sim->members[i].smr != NULL)
 			replicas_settled(sim->replicas, i);

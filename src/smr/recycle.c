@@ -30,7 +30,7 @@ static bool stands_still(const struct hf_smr *smr, struct smr_link *link, uint64
 		    smr->now_ns - end->wrs[end->head % SMR_WRS_MAX].posted_ns > smr->config.patience_ns;
 	bool holds_up = link->stage == SMR_STAGE_CONFIRMED &&
 			smr->tail - floor + smr->geometry.span > smr->geometry.slots &&
-			link->public[SMR_PUBLIC_APPLIED] <= floor && link->public[SMR_PUBLIC_APPLIED] < smr -> applied;
+			link->public[SMR_PUBLIC_APPLIED] <= floor && smr->applied > link->public[SMR_PUBLIC_APPLIED];
 
 	if (!holds_up)
 		link->stalled_ns = 0;
