@@ -46,7 +46,6 @@ static void say_paused(const struct lane_news *news, const struct rail_monitor *
 void lane_news_turn(struct lane_news *news, const struct rail_monitor *monitor, uint64_t now_ns)
 {
 	bool due = news->paused ? news->untold > 0 : news->told_paused;
-
 	uint64_t suppressed;
 
 	if (!due || !log_limit_allows(&news->limit, now_ns, &suppressed))

@@ -39,7 +39,7 @@ struct hf_addr tcp_target_addr(const struct tcp_target *target); /* where it lis
 /* When this returns, nothing of the initiator's stream is placed any more; `admits` refuses one whose HELLO has not
  * come yet. Returns the last id of that stream that was placed or answered; 0: none was. */
 uint64_t tcp_target_fence(struct tcp_target *target, uint64_t initiator, uint32_t epoch);
-/* Extends the leases of the streams. Due several times in a lease. */
+/* Extends the leases of the streams, and ends the streams whose lease is over. Due several times in a lease. */
 void tcp_target_turn(struct tcp_target *target, uint64_t now_ns);
 /* Ends all streams of the initiator: it is gone. */
 void tcp_target_end(struct tcp_target *target, uint64_t initiator);

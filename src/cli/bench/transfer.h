@@ -1,9 +1,10 @@
 /* transfer.h - what the parts of `holdfast bench transfer` tell one another.
  *
- * transfer.c reads the command line and reports; `sweep`: transfer_sweep.c has the axes of TENT's tebench; `cuts`:
- * transfer_cuts.c cuts all rails again and again during a copy; `rails`: transfer_rails.c has
- * two rails of the same rate, of which one is cut and slowed down; `beside`: transfer_beside.c measures beside other
- * engines and bare means, in rounds that alternate. transfer_sides.h has two engines to measure with. */
+ * transfer.c reads the command line and reports. `sweep` (transfer_sweep.c) has the axes of TENT's tebench, which
+ * transfer_page.c draws; `beside` (transfer_beside.c, transfer_mooncake.c) measures beside other engines and bare
+ * means, in rounds that alternate; `rails` (transfer_rails.c) has two rails of the same rate, of which one is cut and
+ * slowed down; `cuts` (transfer_cuts.c) cuts all rails again and again during a copy. transfer_sides.h has two engines
+ * to measure with. */
 #ifndef HOLDFAST_CLI_BENCH_TRANSFER_H
 #define HOLDFAST_CLI_BENCH_TRANSFER_H
 
@@ -29,7 +30,7 @@ int transfer_rails(const struct transfer_options *options, json_t *object, struc
 int transfer_cuts(const struct transfer_options *options, json_t *object, struct hf_error *error);
 int transfer_beside(const struct transfer_options *options, json_t *rows, struct hf_error *error);
 
-/* MB/s of WRITEs of so many bytes by others. -ENOENT: it is not installed. */
+/* MB/s of WRITEs of so many bytes by Mooncake's transfer_engine_bench. -ENOENT: it is not installed. */
 int transfer_mooncake(const char *program, uint64_t bytes, double *mb_s_out, struct hf_error *error);
 /* MB/s of a bare stream over loopback, and of memcpy between two buffers. */
 int transfer_bare_stream(double *mb_s_out, struct hf_error *error);

@@ -8,7 +8,7 @@ struct copy_node_options {
 	const char *config;                 /* a file of a node */
 	const char *engine;                 /* transfer-engine.json, which names that of the node; NULL: config */
 	const struct hf_node_config *given; /* instead of `config`; NULL: the file */
-	struct hf_addr listen;              /* of tcp; no family: where the node's control listens */
+	struct hf_addr listen; /* of tcp; no family: the first address of `management`, else of `control` */
 	enum hf_transfer_fallback fallback;
 	bool fallback_given; /* goes before what the engine's file says */
 	struct hf_node_events node_events;
