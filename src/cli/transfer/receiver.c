@@ -99,7 +99,7 @@ static void make_ring(struct session *session)
 
 	if (session->ring == NULL) {
 		failed = hf_mem_alloc(receiver->env, RING_BYTES, &memory, &error);
-		if (!failed) /* READ, too: by that a rail is probed */
+		if (!failed) /* READ, too: senders with confirm_writes need it */
 			failed = hf_transfer_register(receiver->transfer, memory, RING_BYTES,
 				HF_TRANSFER_REMOTE_READ | HF_TRANSFER_REMOTE_WRITE, &error);
 		if (failed && memory != NULL)
