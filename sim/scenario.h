@@ -25,7 +25,7 @@ struct scenario {
 extern const struct scenario scenario_rc, scenario_vqp, scenario_grants, scenario_lanes, scenario_varuna,
 	scenario_varuna_hca, scenario_varuna_silent, scenario_atomics, scenario_channels, scenario_transfer,
 	scenario_transfer_apart, scenario_transfer_slow, scenario_transfer_flap, scenario_uid_model, scenario_smr_plain;
-extern const struct scenario scenario_smr;
+extern const struct scenario scenario_smr, scenario_smr_failover;
 extern const struct scenario scenario_kv;
 extern const struct scenario scenario_broker_one;
 extern const struct scenario *const scenarios[]; /* NULL terminated: scenarios.c */

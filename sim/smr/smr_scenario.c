@@ -10,6 +10,8 @@
 #define LIVE_DECIDED  20u
 #define SETTLE_NS     (2 * NS_S)
 #define FIRST_LEAD_NS (500 * NS_MS)
+#define FAILOVER_NS   (10 * NS_MS) /* a NIC that repeats a packet takes 1 ms */
+#define STOP_NS_MAX   (6 * NS_MS)
 #define SMR_FAULTS                                                                                                     \
 	(FAULT_BIT(FAULT_CUT) | FAULT_BIT(FAULT_CUT_TX) | FAULT_BIT(FAULT_CUT_RX) | FAULT_BIT(FAULT_PORT_DOWN) |       \
 		FAULT_BIT(FAULT_FLAP) | FAULT_BIT(FAULT_LOSS) | FAULT_BIT(FAULT_DELAY) | FAULT_BIT(FAULT_DUPLICATE) |  \
@@ -187,4 +189,64 @@ const struct scenario scenario_smr_plain = {
 	.only_when_named = true, /* `smr` has its worlds, and faults */
 	.what = "a replicated log of three or five members without faults: one leader, everything decided",
 	.run = run_plain,
+};
+
+/* ---- how long nobody leads ---- */
+
+static unsigned leader_but(const struct smr_sim *sim, unsigned stopped)
+{
+	for (unsigned i = 0; i < sim->count; i++)
+		if (i != stopped && hf_smr_is_leader(sim->members[i].smr))
+			return i;
+	return SMR_SIM_MEMBERS_MAX;
+}
+
+/* The leader stands still soon after the cluster was founded: its counter is read, and does not change. */
+static void stop_leader(struct smr_sim *sim)
+{
+	struct world *world = sim->world;
+	unsigned stopped = leader_but(sim, SMR_SIM_MEMBERS_MAX);
+	uint64_t from_ns = world->now_ns, limit_ns = from_ns + FAILOVER_NS;
+
+	process_pause(sim->members[stopped].endpoint.process, false);
+	while (world->violations == 0 && world->now_ns < limit_ns && leader_but(sim, stopped) == SMR_SIM_MEMBERS_MAX)
+		world_run_until(world, world->now_ns + 10 * NS_US);
+	world_trace(world, "  another member leads after %.3f ms", (double)(world->now_ns - from_ns) / 1e6);
+	if (world->violations == 0 && leader_but(sim, stopped) == SMR_SIM_MEMBERS_MAX)
+		world_violate(world, "failover", "nobody leads %.1f ms after member %u stopped",
+			(double)(world->now_ns - from_ns) / 1e6, stopped);
+	process_resume(sim->members[stopped].endpoint.process);
+}
+
+static void run_failover(struct world *world, struct outcome *outcome)
+{
+	struct smr_sim *sim = calloc(1, sizeof(*sim));
+	struct process *processes[SMR_SIM_MEMBERS_MAX];
+
+	ensure(sim != NULL);
+	set_up(sim, world, outcome, world_chance(world, 700000) ? 3 : 5);
+	sim->config.preset = HF_SMR_FAST;
+	sim->config.pulse_ns = 0;
+	for (unsigned i = 0; i < sim->count; i++)
+		processes[i] = sim->members[i].endpoint.process;
+	faults_plan(&sim->faults, &sim->network, processes, 0, 0, 0, QUIET_NS);
+	for (unsigned i = 0; i < sim->count; i++)
+		process_start(sim->members[i].endpoint.process);
+	run_until_led(sim);
+	if (world->violations == 0) {
+		world_run_until(world, world->now_ns + world_range(world, NS_MS, STOP_NS_MAX));
+		stop_leader(sim);
+	}
+	sim->faults.quiet_ns = world->now_ns;
+	run_until_alive(sim);
+	run_until_settled(sim);
+	outcome->failovers += sim->led - 1;
+	tear_down(sim);
+	free(sim);
+}
+
+const struct scenario scenario_smr_failover = {
+	.name = "smr-failover",
+	.what = "a replicated log whose leader stops, with the preset `fast`: another one leads soon",
+	.run = run_failover,
 };

@@ -101,7 +101,8 @@ static bool is_becoming(const struct smr_link *link)
 	       smr->now_ns - smr->holder_ns < BECOMING_PULSES * smr->config.pulse_ns;
 }
 
-/* A cluster that was founded just now: the lowest id is there, though its score is not high enough yet. */
+/* A cluster that was founded just now: the lowest id is there, though its score is not high enough yet. Once a leader
+ * was seen, a member waits for the founder no more. */
 static bool awaits_founder(const struct hf_smr *smr)
 {
 	return smr->began_ns != 0 &&
@@ -163,6 +164,8 @@ void smr_public_pulse(struct hf_smr *smr)
 	if (smr->choice != before)
 		note_detection(smr, before);
 	smr_public_role(smr);
+	if (hf_smr_leader(smr) != SMR_NOBODY)
+		smr->began_ns = 0;
 	tell_leader(smr);
 	smr_for_links (link, smr)
 		if (link->stage == SMR_STAGE_ASKED)
