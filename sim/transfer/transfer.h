@@ -9,7 +9,8 @@
  *   terminal   a request has one terminal status: it does not change any more, and CANCELED and TIMEOUT were asked for
  *   vacuous    no request fails while a path was there: each of the paths that it may take had trouble meanwhile, its
  *              peer was lost, or its target's registration (T4)
- *   bound      a request that was cancelled, or whose deadline has passed, ends within BOUND_NS (R-T4)
+ *   bound      a request whose deadline has passed ends within BOUND_NS (R-T4); of a cancel only liveness is demanded,
+ *              because merged requests end when all have asked for it (R-T8)
  *   liveness   when all has healed, every request ends, every node's requests complete, over both rails too (T6)
  *
  * Elsewhere: a node's program (nodes.c), its requests (work.c), what befell each path (trouble.c), the run and the

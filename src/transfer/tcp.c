@@ -331,7 +331,7 @@ static void give_up_stranded(struct tcp_peer *tcp_peer, uint64_t now_ns)
 	}
 }
 
-/* Those of WRITEs come back when the peer has fenced their stream, and their jobs with them. */
+/* Slices of WRITEs come back, and their jobs with them, when the peer has fenced their stream. */
 static bool has_slices_out(const struct tcp_peer *tcp_peer)
 {
 	for (unsigned i = 0; i < tcp_peer->transport->streams; i++)
