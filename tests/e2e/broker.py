@@ -13,7 +13,7 @@ import program
 
 SMALL = ["-X", "batch.size=16384"]  # batches that fit a small segment
 FETCH, METADATA, OFFSET_COMMIT, JOIN_GROUP, LIST_GROUPS = 1, 3, 8, 11, 16
-INVALID_GROUP_ID = 24
+INCONSISTENT_GROUP_PROTOCOL, INVALID_GROUP_ID = 23, 24
 NUMBERS = "".join(f"{n}\n" for n in range(1000))
 
 
@@ -204,11 +204,14 @@ class _Client:
         self.stream = socket.create_connection((host, int(port)), timeout=60)
 
     def ask(self, key, version, body):
-        request = struct.pack(">hhi", key, version, 7) + _text("raw") + body
-        self.stream.sendall(struct.pack(">i", len(request)) + request)
-        answer = self._take(struct.unpack(">i", self._take(4))[0])
-        assert answer[:4] == struct.pack(">i", 7)
-        return answer[4:]
+        return self.ask_all(key, version, [body])[0]
+
+    def ask_all(self, key, version, bodies):
+        requests = [struct.pack(">hhi", key, version, n) + _text("raw") + body for n, body in enumerate(bodies)]
+        self.stream.sendall(b"".join(struct.pack(">i", len(request)) + request for request in requests))
+        answers = [self._take(struct.unpack(">i", self._take(4))[0]) for _ in bodies]
+        assert [answer[:4] for answer in answers] == [struct.pack(">i", n) for n in range(len(bodies))]
+        return [answer[4:] for answer in answers]
 
     def _take(self, size):
         data = b""
@@ -240,6 +243,17 @@ def a_group_id_with_a_nul_is_refused(directory):
             join = _text(group) + struct.pack(">i", 10000) + _text("") + _text("consumer") + struct.pack(">i", 0)
             assert client.ask(JOIN_GROUP, 0, join)[:2] == struct.pack(">h", INVALID_GROUP_ID)
         assert client.ask(LIST_GROUPS, 0, b"") == struct.pack(">hi", 0, 0)
+
+
+def groups_that_nobody_uses_take_no_room(directory):
+    most, at_once = 100000, 1000
+    with _Broker(directory) as broker:
+        client = _Client(broker)
+        for first in range(0, most, at_once):
+            client.ask_all(OFFSET_COMMIT, 2, [_text(f"group-{n:06}") + struct.pack(">i", -1) + _text("")
+                                              + struct.pack(">qi", -1, 0) for n in range(first, first + at_once)])
+        join = _text("one-more") + struct.pack(">i", 10000) + _text("") + _text("consumer") + struct.pack(">i", 0)
+        assert client.ask(JOIN_GROUP, 0, join)[:2] == struct.pack(">h", INCONSISTENT_GROUP_PROTOCOL)
 
 
 if __name__ == "__main__":

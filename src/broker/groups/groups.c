@@ -59,14 +59,42 @@ static bool grow(struct groups *groups)
 	return true;
 }
 
+static void entry_free(struct groups_entry *entry)
+{
+	group_free(entry->group);
+	offsets_free(&entry->offsets);
+	free(entry);
+}
+
+/* Groups without members and offsets give their room back. */
+static void drop_unused(struct groups *groups)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < groups->count; i++) {
+		struct groups_entry *entry = groups->at[i];
+
+		if (entry->group->state == GROUP_EMPTY && list_empty(&entry->group->members) &&
+			entry->offsets.count == 0)
+			entry_free(entry);
+		else
+			groups->at[kept++] = entry;
+	}
+	groups->count = kept;
+}
+
 struct groups_entry *groups_find_or_make(struct groups *groups, struct codec_string id)
 {
 	struct groups_entry *entry = groups_find(groups, id);
 	unsigned place;
 	bool there;
 
-	if (entry != NULL || groups->count == GROUPS_MAX || !grow(groups))
+	if (entry != NULL)
 		return entry;
+	if (groups->count == GROUPS_MAX)
+		drop_unused(groups);
+	if (groups->count == GROUPS_MAX || !grow(groups))
+		return NULL;
 	entry = calloc(1, sizeof(*entry));
 	if (entry == NULL)
 		return NULL;
@@ -80,13 +108,6 @@ struct groups_entry *groups_find_or_make(struct groups *groups, struct codec_str
 	groups->at[place] = entry;
 	groups->count++;
 	return entry;
-}
-
-static void entry_free(struct groups_entry *entry)
-{
-	group_free(entry->group);
-	offsets_free(&entry->offsets);
-	free(entry);
 }
 
 enum kafka_error groups_delete(struct groups *groups, struct groups_entry *entry)

@@ -7,6 +7,8 @@
 #define NS_PER_MS                  1000000ull
 #define MAX_WAIT_MS                300000 /* of one fetch; clients ask for half a second */
 #define FETCH_SESSION_ID_NOT_FOUND 70
+/* Of one answer: its length, an i32, has room for these and for what the arena of a request holds. */
+#define RECORDS_MOST (INT32_MAX - (int64_t)REQUEST_ARENA_BYTES)
 
 struct fetch_wait {
 	struct partition_wait wait;
@@ -94,6 +96,8 @@ static struct fetch_pass begin_pass(struct request *request)
 	const struct kafka_fetch_request *body = request->body;
 	int64_t most = request->broker->config.fetch_max_bytes;
 
+	if (most > RECORDS_MOST)
+		most = RECORDS_MOST;
 	return (struct fetch_pass){.request = request, .left = body->max_bytes < most ? body->max_bytes : most};
 }
 
