@@ -19,6 +19,7 @@ static void client_turn(struct client *client);
 
 static void client_free(struct client *client)
 {
+	client->proxy->client_count--;
 	list_remove(&client->node);
 	list_remove(&client->run.node);
 	list_remove(&client->open.node);
@@ -31,13 +32,12 @@ static void client_free(struct client *client)
 	free(client);
 }
 
-/* A run that is under way holds the struct until it is back. */
+/* A run that is under way holds the struct until it is back; so long it counts as a client. */
 static void client_close(struct client *client)
 {
 	if (client->io != NULL) {
 		hf_io_close(client->io);
 		client->io = NULL;
-		client->proxy->client_count--;
 	}
 	if (!client->running)
 		client_free(client);

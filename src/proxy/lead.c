@@ -96,8 +96,6 @@ void proxy_lead_held(struct proxy *proxy)
 
 static void call_done(struct hf_smr_call *call);
 
-/* ---- writes ---- */
-
 /* ---- members ---- */
 
 static void change_done(struct run *run)

@@ -7,6 +7,7 @@ import pathlib
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -245,6 +246,22 @@ def a_server_that_dies_takes_its_replica_with_it(directory):
         assert "was killed by signal 9" in it.log(leader) or "ended the connection" in it.log(leader)
         it.processes[leader] = None
         assert it.cli((leader + 1) % 3, "GET", "k") == "1"
+
+
+def clients_that_are_gone_count_until_their_writes_end(directory):
+    write, most = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\n1\r\n", 1000
+    with _cluster(directory) as it:
+        last = it.leader()
+        for i in range(3):
+            if i != last:
+                it.processes[i].kill()
+                it.processes[i].wait()
+                it.processes[i] = None
+        for _ in range(most):  # no majority: each of them waits
+            with socket.create_connection((it.hosts[last], 6379), timeout=20) as stream:
+                stream.sendall(write)
+        with socket.create_connection((it.hosts[last], 6379), timeout=20) as stream:
+            assert b"max number of clients" in stream.recv(100)
 
 
 def a_member_is_added_and_the_leader_removed(directory):
