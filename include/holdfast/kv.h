@@ -27,9 +27,8 @@ enum hf_kv_recovery {
 };
 
 struct hf_kv_member {
-	char name[HF_NAME_BYTES]; /* of its node */
-	struct hf_addr
-		control[HF_RAILS_MAX]; /* control addresses of its node; those after the first are further paths */
+	char name[HF_NAME_BYTES];             /* of its node */
+	struct hf_addr control[HF_RAILS_MAX]; /* of its node; those after the first are further paths */
 	unsigned control_count;
 };
 
@@ -39,9 +38,9 @@ struct hf_kv_config {
 	struct hf_kv_member members[HF_KV_MEMBERS_MAX]; /* this node among them */
 	unsigned member_count;
 	struct hf_addr listen; /* of clients of Redis; port 0: any; family AF_UNSPEC: none */
-	uint32_t missed_mb;    /* memory for the list of what absent members missed; 0: 64 */
+	uint32_t missed_mb;    /* MiB for the list of what absent members missed, at most 16383; 0: 64 */
 	enum hf_kv_recovery recovery;
-	uint32_t store_mb;  /* memory for records; 0: 256 */
+	uint32_t store_mb;  /* MiB for records; 0: 256 */
 	uint64_t lease_ns;  /* a member that is silent for so long is excluded; 0: 100 ms */
 	uint64_t replay_ns; /* after this time a write that its coordinator does not end is replayed; 0: 50 ms */
 	uint64_t budget_ns; /* an operation that has waited for so long is ended; 0: 5 s */
@@ -50,7 +49,8 @@ struct hf_kv_config {
 /* The section "kv" of a configuration file (docs/configuration.md); fills config_out with the defaults. */
 struct hf_config_section hf_kv_config_section(struct hf_kv_config *config_out);
 
-/* -EINVAL: the configuration is wrong, and the error says where. The node outlives the store. */
+/* -EINVAL: the configuration is wrong; -EEXIST: the node has a store; -ENOMEM; other -errno: `listen` cannot be bound.
+ * The error says more. The configuration is copied. The node outlives the store. */
 int hf_kv_open(struct hf_node *node, const struct hf_kv_config *config, struct hf_kv **kv_out, struct hf_error *error);
 /* Operations that are not done are dropped without a word; flows are closed. NULL is legal. */
 void hf_kv_close(struct hf_kv *kv);

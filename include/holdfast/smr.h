@@ -36,7 +36,8 @@ enum hf_smr_preset {
 	HF_SMR_FAST, /* pulse 30 us, silent 10 ms, stuck 10 ms, patience 100 ms: detection 0.7 ms; wants a core */
 };
 
-/* 0 everywhere means the default. slots and slot_bytes are the same at all members. */
+/* 0 everywhere means the default. slots, slot_bytes and sessions are the same at all members: a member with other slots
+ * is refused; other sessions are not noticed, and members would forget different ones. */
 struct hf_smr_config {
 	const char *cluster;                 /* its name, at most 15 bytes */
 	uint8_t id;                          /* this member's */
@@ -47,7 +48,7 @@ struct hf_smr_config {
 	uint64_t silent_ns;   /* a member that does not answer for so long has failed */
 	uint64_t stuck_ns;    /* a leader that has not decided a proposal for so long lets others lead */
 	uint64_t patience_ns; /* a follower that stands still for so long is left behind */
-	uint64_t idle_ns;     /* an idle leader makes sure that it leads; 0: 1 ms, and 10 ms with HF_SMR_CALM */
+	uint64_t idle_ns;     /* so often an idle leader proves that it leads; 0: 1 ms, and 10 ms with HF_SMR_CALM */
 	uint32_t slots;       /* of the ring; a power of two, 16 to 2^20; 0: 4096 */
 	uint32_t slot_bytes;  /* a power of two, 128 to 65536; 0: 256. A large request takes several slots */
 	uint32_t window;      /* entries in flight, 1 to HF_SMR_WINDOW_MAX; 0: 8 */
@@ -114,7 +115,7 @@ struct hf_smr_event {
 
 /* The node and what config points to outlive the replica, app and context too; config itself is copied. Members find
  * each other by their addresses; those that are known at first found the cluster when all are there and none has been a
- * member before. -EEXIST: the node has a replica of that cluster; -EINVAL with words. */
+ * member before. -EEXIST: the node has a replica of that cluster; -EINVAL; -ENOMEM. The error says more. */
 int hf_smr_start(struct hf_node *node, const struct hf_smr_config *config, const struct hf_smr_app *app, void *context,
 	struct hf_smr **smr_out, struct hf_error *error);
 /* What is not answered ends as HF_SMR_UNKNOWN or HF_SMR_NOT_LEADER before this returns. NULL is legal. */

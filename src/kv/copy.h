@@ -12,8 +12,7 @@
  *
  * Writes of the epoch reach the shadow as INVs meanwhile, and go before the copy (R-K20): the newer timestamp wins,
  * unless the shadow is in doubt of its own. What the buddy has INVALID is INVALID here too, and is replayed (R-K12).
- * When
- * the buddy or the link to it is lost, another one begins anew. Owned by the kv's loop. */
+ * When the buddy or the link to it is lost, another one begins anew. Owned by the kv's loop. */
 #ifndef HOLDFAST_KV_COPY_H
 #define HOLDFAST_KV_COPY_H
 

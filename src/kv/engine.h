@@ -36,7 +36,7 @@ enum op_state {
 /* An operation on its way; `user` is the caller's. */
 struct op {
 	struct hf_kv_op *user;
-	struct hf_kv_flow *flow; /* NULL: closed, nobody is told */
+	struct hf_kv_flow *flow;
 	enum op_state state;
 	struct list in_flow, in_key, in_age; /* of the flow, of the busy key, of all by their deadlines */
 	uint64_t deadline_ns;

@@ -26,7 +26,7 @@ enum record_state {
 enum record_flag {
 	RECORD_TOMBSTONE = 1 << 0,
 	RECORD_RMW = 1 << 1,      /* refused by whoever has a newer one */
-	RECORD_DOUBTFUL = 1 << 2, /* read from the log, and nobody knows whether it is everywhere (R-K13) */
+	RECORD_DOUBTFUL = 1 << 2, /* kept over an exclusion, and not known to be at all live nodes (R-K13) */
 };
 
 struct record_ts {

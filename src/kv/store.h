@@ -49,7 +49,7 @@ void kv_store_set_flags(struct record *record, uint8_t flags); /* and the CRC */
 
 /* Whether a put of any size would succeed, with so much of the memory kept back. */
 bool kv_store_has_room(const struct store *store, size_t reserve);
-/* Of keys, values, timestamps and flags, in no order. */
+/* Of keys, values, timestamps and which are deleted; the order of entries does not count. */
 uint64_t kv_store_digest(const struct store *store);
 
 #endif

@@ -1,13 +1,13 @@
-/* Other members: who is there, by a channel, and three vqps with each.
+/* The other members: a channel to the process of each, and three vqps with it.
  *
- *   HELLO   who a member is, in which incarnation, where its regions are, its three vqps, the configuration that it
- *           knows; said when the channel opens and whenever something of it changes
+ *   HELLO   id and incarnation of a member, where its regions are, its three vqps, the configuration that it knows;
+ *           said when the channel opens and whenever one of these changes
  *   REFUSE  why it cannot be a member, in words
  *
  * Each end makes its vqps and tells their numbers, and to which one each was connected. A vqp connects to one that has
  * not been connected, or was to this one. When another number is told, a connected vqp is destroyed and made anew,
- * because what it was connected to is gone. So the vqp of a direction is
- * accepted after the old one is destroyed, and begins without REMOTE_WRITE (R-S25).
+ * because its other end is gone. So the vqp of a direction is accepted after the old one is destroyed, and begins
+ * without REMOTE_WRITE (R-S25).
  *
  * HELLO, little-endian: u8 1, u8 version, u8 id, u8 0, u32 slots, u32 slot_bytes, u64 cluster[2],
  * u64 incarnation, u64 log, u64 back, u32 log key, u32 back key, u32 vqps[3], u64 index, u32 targets[3], members */

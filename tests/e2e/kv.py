@@ -161,7 +161,9 @@ def wrong_configurations_are_refused(directory):
     for text, words in (('{"name": "n"}', ["kv"]),
                         ('{"name": "n", "kv": {"members": []}}', ["members"]),
                         ('{"name": "n", ' + management + ', "kv": {"members": [{"name": "m", "control": ["127.0.0.1:1"]}]}}',
-                         ["not in the list of members"])):
+                         ["not in the list of members"]),
+                        ('{"name": "n", "kv": {"missed_mb": 16384, "members": [{"name": "n", "control": ["127.0.0.1:1"]}]}}',
+                         ["missed_mb"])):
         path.write_text(text)
         done = program.run(directory, "kv", "--config", str(path), check=2)
         assert all(word in done.stderr for word in words), done.stderr
