@@ -73,6 +73,13 @@ static void commit(
 {
 	if ((view->live & ~write->acked) != 0)
 		return;
+	if (write->state == KV_WRITE_RMW && record_compare(known->ts, write->ts) > 0) {
+		/* The member that would refuse it may be excluded; this node has the newer record too. */
+		write_move(write, KV_WRITE_NONE);
+		actions->refused = true;
+		actions->readable = known->state == RECORD_VALID;
+		return;
+	}
 	if (record_compare(known->ts, write->ts) == 0) {
 		record_move(known, RECORD_VALID);
 		actions->readable = true;

@@ -114,6 +114,22 @@ static void refused_rmw_takes_the_newer_record_and_begins_again(void **state)
 	assert_int_equal(b.write.state, KV_WRITE_NONE);
 }
 
+static void rmw_whose_record_is_newer_here_is_refused_though_all_that_live_acknowledge(void **state)
+{
+	struct bed b = bed();
+
+	(void)state;
+	step(&b, KV_EVENT_WRITE, 0, ts(0, 0), RECORD_RMW);
+	step(&b, KV_EVENT_DURABLE, 0, ts(0, 0), 0);
+	step(&b, KV_EVENT_INV, 2, ts(1, 2), RECORD_RMW);
+	assert_true(b.actions.apply && b.actions.ack);
+	b.view.live = 1; /* node 2 is excluded before its NACK comes */
+	step(&b, KV_EVENT_INSTALL, 0, ts(0, 0), 0);
+	assert_true(b.actions.refused);
+	assert_false(b.actions.committed || b.actions.send_val || b.actions.readable);
+	assert_int_equal(b.known.state, RECORD_INVALID);
+}
+
 static void nack_that_names_nothing_newer_refuses_nothing(void **state)
 {
 	struct bed b = bed();
@@ -215,6 +231,7 @@ int main(void)
 		cmocka_unit_test(older_inv_is_acknowledged_unless_it_is_an_rmw),
 		cmocka_unit_test(rmw_waits_for_a_valid_base),
 		cmocka_unit_test(refused_rmw_takes_the_newer_record_and_begins_again),
+		cmocka_unit_test(rmw_whose_record_is_newer_here_is_refused_though_all_that_live_acknowledge),
 		cmocka_unit_test(nack_that_names_nothing_newer_refuses_nothing),
 		cmocka_unit_test(coordinator_acknowledges_no_replay_of_its_own_write),
 		cmocka_unit_test(another_epoch_drops_all_acks),
