@@ -43,6 +43,8 @@ static void digest_hello(struct handshake *handshake, const struct frame *frame,
 	put_le64(covered, frame->sequence);
 	put_le64(covered + 8, frame->ack);
 	bytes = 16 + frame_hello_encode(&unproved, covered + 16);
+	/* A thread of the library may be here while main() returns: libcrypto must not free its locks then. */
+	(void)OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
 	if (EVP_Digest(covered, bytes, digest_out, NULL, EVP_sha256(), NULL) != 1)
 		handshake->failed = true;
 }

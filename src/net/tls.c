@@ -100,6 +100,7 @@ static int use_file(struct tls *tls, const char *path, bool secret,
 
 static int set_up(struct tls *tls, struct hf_error *error)
 {
+	(void)OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL); /* as in handshake.c */
 	tls->context = SSL_CTX_new(TLS_method());
 	if (tls->context == NULL || SSL_CTX_set_min_proto_version(tls->context, TLS1_3_VERSION) != 1 ||
 		SSL_CTX_set_num_tickets(tls->context, 0) != 1) {
