@@ -118,17 +118,25 @@ static int needs(struct config_place *place, const char *key)
 	return config_fault(place, expected);
 }
 
+static bool has_any(const json_t *object, const struct hf_config_section *section)
+{
+	for (unsigned k = 0; k < section->key_count; k++)
+		if (json_object_get(object, section->keys[k].key) != NULL)
+			return true;
+	return false;
+}
+
 static int check_section(struct config_place *place, const json_t *object, struct hf_config_section *section)
 {
 	const char *wrong;
 
 	if (section->name != NULL)
 		return section->required && !section->present ? needs(place, section->name) : 0;
-	section->present = true;
-	for (unsigned k = 0; k < section->key_count; k++)
+	section->present = !section->optional || has_any(object, section);
+	for (unsigned k = 0; section->present && k < section->key_count; k++)
 		if (section->keys[k].required && json_object_get(object, section->keys[k].key) == NULL)
 			return needs(place, section->keys[k].key);
-	wrong = section->check == NULL ? NULL : section->check(section->out);
+	wrong = section->check == NULL || !section->present ? NULL : section->check(section->out);
 	return wrong == NULL ? 0 : config_fault(place, wrong);
 }
 

@@ -20,6 +20,12 @@ void env_pause(struct hf_env *env, uint64_t ns)
 		env->ops->pause(env, ns);
 }
 
+void env_relax(struct hf_env *env)
+{
+	if (env->ops->relax != NULL)
+		env->ops->relax(env);
+}
+
 uint64_t hf_env_boot_ns(struct hf_env *env)
 {
 	return env->ops->boot_ns(env);
@@ -132,6 +138,19 @@ ssize_t hf_stream_writev(struct hf_io *io, const struct iovec *pieces, unsigned 
 	if (io->ops->writev == NULL)
 		return -EOPNOTSUPP;
 	return io->ops->writev(io, pieces, n > HF_STREAM_MAX_PIECES ? HF_STREAM_MAX_PIECES : n);
+}
+
+ssize_t hf_stream_writev_kept(struct hf_io *io, const struct iovec *pieces, unsigned n)
+{
+	if (io->ops->writev_kept == NULL)
+		return -EOPNOTSUPP;
+	return io->ops->writev_kept(io, pieces, n > HF_STREAM_MAX_PIECES ? HF_STREAM_MAX_PIECES : n);
+}
+
+unsigned hf_stream_let_go(struct hf_io *io, bool *copied_out)
+{
+	*copied_out = false;
+	return io->ops->let_go == NULL ? 0 : io->ops->let_go(io, copied_out);
 }
 
 /* ---- notifiers ---- */

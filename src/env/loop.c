@@ -15,6 +15,7 @@
 #include <stdlib.h>
 
 #include "base/ensure.h"
+#include "env/pause.h"
 #include "env/timers.h"
 
 #define IO_CHECK_NS 5000u
@@ -270,8 +271,8 @@ enum hf_poll hf_loop_turn(struct hf_loop *loop, uint64_t max_sleep_ns)
 		loop->now_stale = wait_ns > 0;
 		if (ops->waiter_wait(loop->waiter, wait_ns) > 0)
 			loop->busy = true;
-		else if (!loop->busy && wait_ns == 0 && ops->relax != NULL)
-			ops->relax(loop->env);
+		else if (!loop->busy && wait_ns == 0)
+			env_relax(loop->env);
 	}
 	if (loop->busy)
 		loop->busy_at_ns = hf_loop_now_ns(loop);

@@ -34,6 +34,8 @@ struct world_io_ops {
 	int (*accept)(struct hf_io *io, struct hf_io **io_out, struct hf_addr *peer_out);
 	ssize_t (*read)(struct hf_io *io, void *data, size_t bytes);
 	ssize_t (*writev)(struct hf_io *io, const struct iovec *pieces, unsigned n);
+	ssize_t (*writev_kept)(struct hf_io *io, const struct iovec *pieces, unsigned n); /* NULL: cannot */
+	unsigned (*let_go)(struct hf_io *io, bool *copied_out);
 	void (*signal)(struct hf_io *io);
 	void (*clear)(struct hf_io *io);
 };

@@ -385,6 +385,24 @@ const char *hf_node_rail_kind(const struct hf_node *node, unsigned rail)
 	return node->rails[rail].config.kind;
 }
 
+static unsigned add_address(const struct hf_addr *address, struct hf_addr *addresses, unsigned n, unsigned most)
+{
+	if (n < most && hf_addr_port(address) != 0)
+		addresses[n++] = *address;
+	return n;
+}
+
+unsigned hf_node_addresses(const struct hf_node *node, struct hf_addr *addresses_out, unsigned most)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < node->rail_count; i++)
+		n = add_address(&node->rails[i].config.control, addresses_out, n, most);
+	for (unsigned i = 0; i < node->config.management_count; i++)
+		n = add_address(&node->config.management[i], addresses_out, n, most);
+	return n;
+}
+
 const char *hf_node_rail_name(const struct hf_node *node, unsigned rail)
 {
 	return node->rails[rail].config.name;

@@ -50,7 +50,8 @@ static enum hf_poll begin_turn(struct hf_node *node, uint64_t now_ns)
 {
 	struct vqps *vqps = vqps_of(node);
 	bool answered = vqps->fence_answered;
-	enum hf_poll poll = post_resumed(node) | act_on_marks(node) ? HF_BUSY : HF_IDLE;
+	bool resumed = post_resumed(node), acted = act_on_marks(node);
+	enum hf_poll poll = resumed || acted ? HF_BUSY : HF_IDLE;
 
 	(void)now_ns;
 	if (!list_empty(&vqps->fence_queue))

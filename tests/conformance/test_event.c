@@ -98,25 +98,45 @@ static void a_link_switched_through_the_fabric_wakes_its_port(void **state)
 	hf_fabric_close(fabric);
 }
 
-static void a_notified_completion_wakes_a_sleeper(void **state)
+/* b sleeps until the receive that it has posted completes. */
+static void sleep_until_received(struct pair *pair, uint64_t number)
 {
-	struct pair *pair = connected(state);
 	struct recv recv;
 	struct wr wr;
 
+	post_receive(pair->b, 0, recv_into(&recv, pair->b, 0, 64), number);
+	assert_int_equal(side_req_notify(pair->b, RECV_CQ, false), 0);
+	while (!side_arm(pair->b))
+		side_poll(pair->b);
+	assert_false(side_io_readable(pair->b, 0));
+	assert_false(side_notified(pair->b, RECV_CQ));
+	post(pair->a, 0, wr_send(&wr, pair->a, 0, 64), number);
+	assert_true(side_io_readable(pair->b, WAKE_NS));
+	expect_wc(pair, pair->b, RECV_CQ, number, IBV_WC_SUCCESS);
+	expect_wc(pair, pair->a, SEND_CQ, number, IBV_WC_SUCCESS);
+}
+
+static void a_notified_completion_wakes_a_sleeper(void **state)
+{
+	struct pair *pair = connected(state);
+
 	for (unsigned i = 0; i < 3; i++) {
-		post_receive(pair->b, 0, recv_into(&recv, pair->b, 0, 64), i);
-		assert_int_equal(side_req_notify(pair->b, RECV_CQ, false), 0);
-		while (!side_arm(pair->b))
-			side_poll(pair->b);
-		assert_false(side_io_readable(pair->b, 0));
-		assert_false(side_notified(pair->b, RECV_CQ));
-		post(pair->a, 0, wr_send(&wr, pair->a, 0, 64), i);
-		assert_true(side_io_readable(pair->b, WAKE_NS));
-		expect_wc(pair, pair->b, RECV_CQ, i, IBV_WC_SUCCESS);
+		sleep_until_received(pair, i);
 		assert_true(side_notified(pair->b, RECV_CQ));
 		assert_false(side_notified(pair->b, RECV_CQ));
-		expect_wc(pair, pair->a, SEND_CQ, i, IBV_WC_SUCCESS);
+	}
+}
+
+/* The program works on, awake: an io that stays readable would keep its loop busy, and it would never sleep again. */
+static void an_io_is_quiet_once_its_wake_up_was_seen_to(void **state)
+{
+	struct pair *pair = connected(state);
+
+	for (unsigned i = 0; i < 3; i++) {
+		sleep_until_received(pair, i);
+		assert_true(side_notified(pair->b, RECV_CQ));
+		turns_for(pair, 2 * MS);
+		assert_false(side_io_readable(pair->b, 0));
 	}
 }
 
@@ -341,6 +361,7 @@ const struct CMUnitTest event_tests[] = {
 	CONFORMS(a_port_that_is_down_fails_nothing_by_itself),
 	CONFORMS(a_link_switched_through_the_fabric_wakes_its_port),
 	CONFORMS(a_notified_completion_wakes_a_sleeper),
+	CONFORMS(an_io_is_quiet_once_its_wake_up_was_seen_to),
 	CONFORMS(a_requester_that_sleeps_is_woken_by_its_own_completion),
 	CONFORMS(a_requester_that_sleeps_is_woken_when_its_retries_are_spent),
 	CONFORMS(a_requester_sleeps_while_its_peer_has_no_receive),

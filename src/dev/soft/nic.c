@@ -1,5 +1,7 @@
 #include "dev/soft/nic.h"
 
+#include "env/pause.h"
+
 #define RECV_ROUNDS 1u    /* of one drive: a stream's sender waits for acknowledgements */
 #define HOLD_BYTES  4096u /* after more than this no answer is likely to come along soon */
 #define SEND_ROUNDS 4u
@@ -155,8 +157,10 @@ enum hf_poll nic_borrow(struct soft_nic *nic, enum nic_reason reason)
 
 	atomic_store_explicit(&nic->last_poll_ns, now_ns, memory_order_relaxed);
 	atomic_store_explicit(&nic->app_sleeps, false, memory_order_relaxed);
-	if (pthread_mutex_trylock(&nic->lock) != 0)
+	if (pthread_mutex_trylock(&nic->lock) != 0) {
+		env_relax(nic->base.env); /* its holder may wait for this core */
 		return HF_IDLE;
+	}
 	result = nic_drive(nic, reason, now_ns);
 	waits = nic->acks_held || !tx_empty(&nic->engine.tx) || nic->engine.deadline_ns != ENGINE_NO_TIMER;
 	pthread_mutex_unlock(&nic->lock);

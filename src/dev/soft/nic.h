@@ -21,6 +21,7 @@ struct soft_nic {
 	pthread_mutex_t lock;
 	struct hf_io *socket;
 	struct hf_io *notifier; /* for the application: hf_dev_io */
+	_Atomic bool notified;  /* it was signalled and not cleared since */
 	struct hf_dgram received[RECV_RUNS];
 	uint8_t *receive_memory;
 	bool acks_held;       /* by the last drive; the next one sends them */

@@ -77,9 +77,17 @@ static void counters(struct hf_dev *dev, struct hf_dev_counters *counters_out)
 
 /* ---- driving and waiting ---- */
 
+/* A notifier that stays readable would keep the loop busy for ever. Before the next sleep arm looks for what came. */
+static void quench(struct soft_nic *nic)
+{
+	if (atomic_load_explicit(&nic->notified, memory_order_relaxed) && atomic_exchange(&nic->notified, false))
+		hf_notifier_clear(nic->notifier);
+}
+
 static enum hf_poll drive(struct hf_dev *dev, uint64_t now_ns)
 {
 	(void)now_ns; /* possibly of an earlier turn; retransmission wants the present */
+	quench(nic_of(dev));
 	return nic_borrow(nic_of(dev), NIC_POLLED);
 }
 
@@ -103,7 +111,7 @@ static bool arm(struct hf_dev *dev)
 	struct soft_nic *nic = nic_of(dev);
 	bool pends;
 
-	hf_notifier_clear(nic->notifier);
+	quench(nic);
 	if (nic_borrow(nic, NIC_ARMED) == HF_BUSY)
 		return false;
 	pthread_mutex_lock(&nic->lock);
@@ -134,6 +142,7 @@ static void wake(struct engine *engine)
 	struct soft_nic *nic = container_of(engine, struct soft_nic, engine);
 
 	hf_notifier_signal(nic->notifier);
+	atomic_store(&nic->notified, true); /* behind the signal: a clear in between would leave it readable */
 }
 
 /* ---- opening and closing ---- */

@@ -5,6 +5,7 @@
 #include "env/linux/linux.h"
 
 #include <errno.h>
+#include <linux/errqueue.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +14,14 @@
 
 #define LISTEN_BACKLOG 128
 
+#define KEPT_MOST 64u
+
 struct linux_stream {
 	struct linux_io io;
-	int connect_error; /* not reported yet */
+	int connect_error;         /* not reported yet */
+	bool keeps;                /* SO_ZEROCOPY is set */
+	uint32_t kept, first_kept; /* calls of writev_kept: how many, and the first that is not over */
+	uint64_t over;             /* bit per call from that one on */
 };
 
 static struct linux_stream *stream_of(struct hf_io *io)
@@ -44,7 +50,7 @@ static ssize_t stream_read(struct hf_io *io, void *data, size_t bytes)
 	return got < 0 ? -errno : got;
 }
 
-static ssize_t stream_writev(struct hf_io *io, const struct iovec *pieces, unsigned n)
+static ssize_t write_pieces(struct hf_io *io, const struct iovec *pieces, unsigned n, int flags)
 {
 	struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)pieces, .msg_iovlen = n}; /* only read */
 	int error = take_connect_error(io);
@@ -53,9 +59,80 @@ static ssize_t stream_writev(struct hf_io *io, const struct iovec *pieces, unsig
 	if (error != 0)
 		return error;
 	do
-		sent = sendmsg(io_fd(io), &message, MSG_NOSIGNAL);
+		sent = sendmsg(io_fd(io), &message, MSG_NOSIGNAL | flags);
 	while (sent < 0 && errno == EINTR);
 	return sent < 0 ? -errno : sent;
+}
+
+static ssize_t stream_writev(struct hf_io *io, const struct iovec *pieces, unsigned n)
+{
+	return write_pieces(io, pieces, n, 0);
+}
+
+/* ---- writes without a copy ---- */
+
+static ssize_t stream_writev_kept(struct hf_io *io, const struct iovec *pieces, unsigned n)
+{
+	struct linux_stream *stream = stream_of(io);
+	int on = 1;
+	ssize_t sent;
+
+	if (!stream->keeps && setsockopt(io_fd(io), SOL_SOCKET, SO_ZEROCOPY, &on, sizeof(on)) != 0)
+		return -EOPNOTSUPP;
+	stream->keeps = true;
+	if (stream->kept - stream->first_kept == KEPT_MOST)
+		return -ENOBUFS;
+	sent = write_pieces(io, pieces, n, MSG_ZEROCOPY);
+	if (sent >= 0)
+		stream->kept++;
+	return sent;
+}
+
+/* Calls [first, last] are over. */
+static void note_over(struct linux_stream *stream, uint32_t first, uint32_t last)
+{
+	for (uint32_t call = first; call != last + 1; call++)
+		if (call - stream->first_kept < KEPT_MOST)
+			stream->over |= 1ull << (call - stream->first_kept);
+}
+
+static bool take_over(struct linux_stream *stream, bool *copied)
+{
+	union {
+		struct cmsghdr head;
+		uint8_t bytes[CMSG_SPACE(sizeof(struct sock_extended_err) + sizeof(struct sockaddr_in6))];
+	} control;
+	struct msghdr message = {.msg_control = &control, .msg_controllen = sizeof(control)};
+
+	if (recvmsg(stream->io.fd, &message, MSG_ERRQUEUE | MSG_DONTWAIT) < 0)
+		return false;
+	for (struct cmsghdr *at = CMSG_FIRSTHDR(&message); at != NULL; at = CMSG_NXTHDR(&message, at)) {
+		struct sock_extended_err told;
+
+		if (!(at->cmsg_level == SOL_IP && at->cmsg_type == IP_RECVERR) &&
+			!(at->cmsg_level == SOL_IPV6 && at->cmsg_type == IPV6_RECVERR))
+			continue;
+		memcpy(&told, CMSG_DATA(at), sizeof(told));
+		if (told.ee_origin != SO_EE_ORIGIN_ZEROCOPY)
+			continue;
+		note_over(stream, told.ee_info, told.ee_data);
+		*copied = *copied || (told.ee_code & SO_EE_CODE_ZEROCOPY_COPIED) != 0;
+	}
+	return true;
+}
+
+static unsigned stream_let_go(struct hf_io *io, bool *copied_out)
+{
+	struct linux_stream *stream = stream_of(io);
+	unsigned n = 0;
+
+	while (stream->kept != stream->first_kept && take_over(stream, copied_out))
+		;
+	for (; (stream->over & 1) != 0; n++) {
+		stream->over >>= 1;
+		stream->first_kept++;
+	}
+	return n;
 }
 
 static const struct world_io_ops stream_ops = {
@@ -63,6 +140,8 @@ static const struct world_io_ops stream_ops = {
 	.local = linux_io_local,
 	.read = stream_read,
 	.writev = stream_writev,
+	.writev_kept = stream_writev_kept,
+	.let_go = stream_let_go,
 };
 
 /* Takes the descriptor. */

@@ -253,8 +253,10 @@ static void note(const struct request_log *log, struct list *ready, struct list 
 
 void vcq_note(struct hf_vqp *vqp)
 {
-	vqp->send_cq->fresh |= log_grew(&vqp->sends, true);
-	vqp->recv_cq->fresh |= log_grew(&vqp->recvs, false);
+	if (vqp->send_cq->notify != NULL)
+		vqp->send_cq->fresh |= log_grew(&vqp->sends, true);
+	if (vqp->recv_cq->notify != NULL)
+		vqp->recv_cq->fresh |= log_grew(&vqp->recvs, false);
 	note(&vqp->sends, &vqp->send_cq->ready_sends, &vqp->ready_send_link);
 	note(&vqp->recvs, &vqp->recv_cq->ready_recvs, &vqp->ready_recv_link);
 }
@@ -270,8 +272,13 @@ bool vcq_ready(const struct hf_vcq *cq)
 	return false;
 }
 
+/* What is ready by now is not new; it is in the logs of the vqps that are listed. */
 void hf_vcq_req_notify(struct hf_vcq *cq, void (*notify)(struct hf_vcq *cq, void *context))
 {
+	list_for_each (at, &cq->ready_sends)
+		(void)log_grew(&container_of(at, struct hf_vqp, ready_send_link)->sends, true);
+	list_for_each (at, &cq->ready_recvs)
+		(void)log_grew(&container_of(at, struct hf_vqp, ready_recv_link)->recvs, false);
 	cq->notify = notify;
 	cq->fresh = false;
 }

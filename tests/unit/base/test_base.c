@@ -24,6 +24,19 @@ static void a_crc_can_be_taken_in_pieces(void **state)
 	assert_int_equal(crc32(crc32(0, "1234", 4), "56789", 5), crc32(0, "123456789", 9));
 }
 
+/* The CPU's instruction computes short ones, ISA-L the others. */
+static void checksum_of_pieces_is_that_of_the_whole(void **state)
+{
+	uint8_t bytes[400];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)(i * 167 + i / 7);
+	for (size_t n = 0; n <= sizeof(bytes); n++)
+		for (size_t cut = 0; cut <= n; cut += 1 + cut / 5)
+			assert_int_equal(crc32c(crc32c(77, bytes, cut), bytes + cut, n - cut), crc32c(77, bytes, n));
+}
+
 static void quantiles_are_within_a_bucket_of_the_truth(void **state)
 {
 	static struct histogram histogram;
@@ -116,6 +129,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(crcs_match_their_published_check_values),
+		cmocka_unit_test(checksum_of_pieces_is_that_of_the_whole),
 		cmocka_unit_test(a_crc_can_be_taken_in_pieces),
 		cmocka_unit_test(quantiles_are_within_a_bucket_of_the_truth),
 		cmocka_unit_test(extremes_of_the_histogram_have_buckets),

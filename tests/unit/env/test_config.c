@@ -128,6 +128,27 @@ static void every_type_goes_into_its_member(void **state)
 	assert_int_equal(store.ports[1], 65535);
 }
 
+static void an_optional_section_is_whole_or_not_there(void **state)
+{
+	static const struct hf_config_key pair_keys[] = {
+		{"low", HF_CONFIG_NUMBER, 0, sizeof(unsigned), .required = true, .max = 9},
+		{"high", HF_CONFIG_NUMBER, sizeof(unsigned), sizeof(unsigned), .max = 9},
+	};
+	unsigned pair[2] = {1, 2};
+	struct hf_config_section both[] = {{.keys = pair_keys, .key_count = 2, .out = pair, .optional = true},
+		{.name = "store", .keys = store_keys, .key_count = 1, .out = &store}};
+	struct hf_error error = {0};
+
+	(void)state;
+	assert_int_equal(hf_config_parse("{}", 2, both, 2, &error), 0);
+	assert_false(both[0].present);
+	assert_int_equal(hf_config_parse("{\"low\": 3}", 10, both, 2, &error), 0);
+	assert_true(both[0].present);
+	assert_int_equal(pair[0], 3);
+	assert_int_equal(hf_config_parse("{\"high\": 3}", 11, both, 2, &error), -EINVAL);
+	assert_non_null(strstr(error.text, "low"));
+}
+
 static void what_a_file_does_not_name_keeps_its_value(void **state)
 {
 	struct hf_error error = {0};
@@ -214,6 +235,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_type_goes_into_its_member),
+		cmocka_unit_test(an_optional_section_is_whole_or_not_there),
 		cmocka_unit_test(what_a_file_does_not_name_keeps_its_value),
 		cmocka_unit_test(an_error_names_line_key_and_what_was_expected),
 		cmocka_unit_test(a_line_is_found_behind_whatever_stands_before),

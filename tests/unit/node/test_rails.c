@@ -39,6 +39,20 @@ static void hear_at(struct pair *pair, unsigned which)
 	assert_int_equal(hf_node_listen(heard[which].node, &heard[which].listener, NULL), 0);
 }
 
+static void a_node_tells_where_peers_connect_to(void **state)
+{
+	struct hf_addr addresses[4];
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_VARUNA);
+	assert_int_equal(hf_node_addresses(pair.b.node, addresses, 4), 2);
+	assert_true(hf_addr_equal(&addresses[0], &pair.control[1][0]));
+	assert_true(hf_addr_equal(&addresses[1], &pair.control[1][1]));
+	assert_int_equal(hf_node_addresses(pair.b.node, addresses, 1), 1);
+	pair_close(&pair);
+}
+
 static enum hf_rail_cause wanted[2]; /* of rail 0, at a and at b */
 
 static bool is_so(struct pair *pair)
@@ -123,6 +137,7 @@ static void a_listener_that_leaves_in_its_callback_hears_nothing_more(void **sta
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_node_tells_where_peers_connect_to),
 		cmocka_unit_test(a_port_that_is_down_is_here_for_one_and_there_for_the_other),
 		cmocka_unit_test(what_the_program_asks_for_is_told_as_that),
 		cmocka_unit_test(a_path_that_fails_is_told_until_its_pause_is_over),
