@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "node/node.h"
+#include "transfer/say.h"
 
 #define CHANNEL_NAME       "holdfast.transfer"
 #define BLOCK_BYTES        65536u
@@ -109,7 +110,7 @@ static void init_transports(struct hf_transfer *engine, const struct hf_transfer
 	engine->tcp.streams = (unsigned)or_default(config->streams, STREAMS);
 	engine->tcp.block_bytes = block_of(config, TCP_BLOCK_BYTES);
 	engine->tcp.max_timeout_ns = or_default(config->max_timeout_ns, MAX_TIMEOUT_NS);
-	engine->tcp.say_fence = peers_say_fence;
+	engine->tcp.say_fence = say_fence;
 	metrics_register(&engine->metrics, engine->node->config.name);
 	engine->owners.metrics = &engine->metrics;
 	engine->owners.loop = engine->loop;

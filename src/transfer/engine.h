@@ -54,7 +54,6 @@ struct hf_transfer {
 /* peers.c */
 extern const struct hf_channel_events peers_channel_events;
 void peers_tell_segment(struct hf_transfer *engine); /* to all of them: our buffers have changed */
-void peers_say_fence(struct peer *peer, uint32_t epoch);
 bool peers_turn(struct hf_transfer *engine, uint64_t now_ns);
 uint64_t peers_wake_ns(const struct hf_transfer *engine);
 void peers_close(struct hf_transfer *engine);

@@ -1,6 +1,7 @@
 #include "transfer/metrics.h"
 
-#define NS_PER_US 1000u
+#define NS_PER_US    1000u
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 static const uint64_t latency_bounds[] = {100, 500, 1000, 5000, 10000, 50000, 100000, 500000, 1000000};
 static const uint64_t size_bounds[] = {
@@ -28,28 +29,27 @@ static struct hf_metric *counter(const struct hf_metric_info *like, const char *
 	return hf_metric_register(&info);
 }
 
-static struct hf_metric *latency(const struct hf_metric_info *like, const char *name, const char *help)
+static struct hf_metric *histogram(const struct hf_metric_info *like, const uint64_t *bounds, size_t bound_count,
+	const char *name, const char *help)
 {
 	struct hf_metric_info info = *like;
 
 	info.kind = HF_METRIC_HISTOGRAM;
-	info.bounds = latency_bounds;
-	info.bound_count = sizeof(latency_bounds) / sizeof(*latency_bounds);
+	info.bounds = bounds;
+	info.bound_count = (unsigned)bound_count;
 	info.name = name;
 	info.help = help;
 	return hf_metric_register(&info);
 }
 
+static struct hf_metric *latency(const struct hf_metric_info *like, const char *name, const char *help)
+{
+	return histogram(like, latency_bounds, COUNT(latency_bounds), name, help);
+}
+
 static struct hf_metric *size(const struct hf_metric_info *like, const char *name, const char *help)
 {
-	struct hf_metric_info info = *like;
-
-	info.kind = HF_METRIC_HISTOGRAM;
-	info.bounds = size_bounds;
-	info.bound_count = sizeof(size_bounds) / sizeof(*size_bounds);
-	info.name = name;
-	info.help = help;
-	return hf_metric_register(&info);
+	return histogram(like, size_bounds, COUNT(size_bounds), name, help);
 }
 
 static void register_reads(struct metrics_series *series, const struct hf_metric_info *like)

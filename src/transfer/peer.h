@@ -27,6 +27,7 @@ struct peer {
 	uint32_t fenced_epoch; /* of the peer's tcp streams: those up to it may not begin any more */
 	uint32_t released;     /* generation of our segment: no slice of the peer's is of an earlier one */
 	bool owes_release;     /* the peer waits for the same of its own */
+	struct list unsaid;    /* say.c */
 };
 
 void peer_close_segment(struct peer *peer);

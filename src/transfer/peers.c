@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "node/peer.h"
+#include "transfer/say.h"
 
 int peer_segment_buffer(const struct hf_segment *segment, uint64_t offset, uint64_t length)
 {
@@ -50,62 +51,23 @@ static struct peer *peer_of(struct hf_channel *channel, struct hf_peer *node_pee
 
 /* ---- what we say ---- */
 
-static void say(struct peer *peer, enum wire_kind kind, const union wire_message *message)
-{
-	uint8_t bytes[WIRE_BYTES_MAX];
-	uint32_t length = wire_encode(kind, message, bytes);
-	int rc = hf_channel_send(peer->engine->channel, peer->node_peer, bytes, length);
-
-	if (rc != 0)
-		log_error("transfer: peer %s cannot be told (%d): its channel takes no more; transfers to it wait",
-			hf_peer_name(peer->node_peer), -rc);
-}
-
-static void describe_segment(struct hf_transfer *engine, struct wire_segment *segment)
-{
-	*segment = (struct wire_segment){.incarnation = engine->incarnation, .probe = probe_describe(&engine->probe)};
-	buffers_describe(&engine->buffers, segment);
-	if (engine->target != NULL) {
-		struct hf_addr addr = tcp_target_addr(engine->target);
-
-		wire_set_tcp(segment, &addr);
-	}
-}
-
-static void tell_segment(struct peer *peer)
-{
-	describe_segment(peer->engine, &peer->engine->said.segment);
-	peer->engine->said.segment.first_epoch = peer->first_epoch;
-	say(peer, WIRE_SEGMENT, &peer->engine->said);
-}
-
 void peers_tell_segment(struct hf_transfer *engine)
 {
-	describe_segment(engine, &engine->own.self.segment.view);
+	say_describe_segment(engine, &engine->own.self.segment.view);
 	list_for_each (at, &engine->peers) {
 		struct peer *peer = container_of(at, struct peer, link);
 
 		if (peer->node_peer != NULL)
-			tell_segment(peer);
+			say_segment(peer);
 	}
 }
 
-void peers_say_fence(struct peer *peer, uint32_t epoch)
+static bool tell_released(struct peer *peer)
 {
-	const union wire_message message = {.fence = {.epoch = epoch}};
-
-	if (peer->node_peer != NULL)
-		say(peer, WIRE_FENCE, &message);
-}
-
-static bool say_released(struct peer *peer)
-{
-	const union wire_message message = {.released = {.generation = peer->segment.view.generation}};
-
 	if (!peer->owes_release || !peer_is_released(peer))
 		return false;
 	peer->owes_release = false;
-	say(peer, WIRE_RELEASED, &message);
+	say_released(peer, peer->segment.view.generation);
 	return true;
 }
 
@@ -124,12 +86,13 @@ static void on_open(struct hf_channel *channel, struct hf_peer *node_peer, void 
 	peer->node_peer = node_peer;
 	peer->segment.peer = peer;
 	peer->first_epoch = engine->tcp.next_epoch;
+	list_init(&peer->unsaid);
 	rdma_peer_init(&peer->rails[0], &engine->shm, peer);
 	rdma_peer_init(&peer->rails[1], &engine->rdma, peer);
 	tcp_peer_init(&peer->tcp, &engine->tcp, peer);
 	list_push_back(&engine->peers, &peer->link);
 	hf_channel_set_peer_context(channel, node_peer, peer);
-	tell_segment(peer);
+	say_segment(peer);
 }
 
 static void hear_segment(struct peer *peer, const struct wire_segment *segment)
@@ -146,13 +109,13 @@ static void hear_segment(struct peer *peer, const struct wire_segment *segment)
 
 static void hear_fence(struct peer *peer, uint32_t epoch)
 {
-	union wire_message answer = {.fence = {.epoch = epoch}};
+	uint64_t answered = 0;
 
 	if (epoch > peer->fenced_epoch)
 		peer->fenced_epoch = epoch;
 	if (peer->engine->target != NULL)
-		answer.fence.answered = tcp_target_fence(peer->engine->target, peer->segment.view.incarnation, epoch);
-	say(peer, WIRE_FENCED, &answer);
+		answered = tcp_target_fence(peer->engine->target, peer->segment.view.incarnation, epoch);
+	say_fenced(peer, epoch, answered);
 }
 
 static void on_message(
@@ -209,6 +172,7 @@ static void leave(struct peer *peer)
 
 	if (engine->target != NULL && peer->segment.view.incarnation != 0)
 		tcp_target_end(engine->target, peer->segment.view.incarnation);
+	say_nothing_more(peer);
 	peer->node_peer = NULL;
 	peer->leaving = true; /* `idle` of batches is called, and may close the segment */
 	rdma_peer_close(&peer->rails[0]);
@@ -216,6 +180,15 @@ static void leave(struct peer *peer)
 	tcp_peer_close(&peer->tcp);
 	peer->leaving = false;
 	free_unless_opened(peer);
+}
+
+static void on_writable(struct hf_channel *channel, struct hf_peer *node_peer, void *context)
+{
+	struct peer *peer = peer_of(channel, node_peer);
+
+	(void)context;
+	if (peer != NULL)
+		say_waiting(peer);
 }
 
 static void on_end(struct hf_channel *channel, struct hf_peer *node_peer, void *context)
@@ -227,7 +200,8 @@ static void on_end(struct hf_channel *channel, struct hf_peer *node_peer, void *
 		leave(peer);
 }
 
-const struct hf_channel_events peers_channel_events = {.open = on_open, .message = on_message, .end = on_end};
+const struct hf_channel_events peers_channel_events = {
+	.open = on_open, .message = on_message, .writable = on_writable, .end = on_end};
 
 static const struct peer *find(const struct hf_transfer *engine, uint64_t incarnation)
 {
@@ -268,7 +242,7 @@ bool peers_turn(struct hf_transfer *engine, uint64_t now_ns)
 		busy |= rdma_peer_turn(&peer->rails[0], now_ns);
 		busy |= rdma_peer_turn(&peer->rails[1], now_ns);
 		busy |= tcp_peer_turn(&peer->tcp, now_ns);
-		busy |= say_released(peer);
+		busy |= tell_released(peer);
 	}
 	return busy;
 }

@@ -9,20 +9,19 @@
 
 #define READ_BYTES_TURN (1u << 20) /* a stream that never runs dry leaves the loop to others after so much */
 #define DROP_BYTES      16384u
+#define KEEP_BYTES      65536u /* below that a copy is quicker than to keep pages */
 
-static void want(struct tcp_pipe *pipe, bool readable)
+/* A stream whose kernel lets go of a write is readable, and writable. */
+static void want(struct tcp_pipe *pipe)
 {
+	bool readable = !pipe->paused || (pipe->held > 0 && pipe->count == 0);
 	unsigned wanted = (readable ? HF_READABLE : 0) | (pipe->blocked ? HF_WRITABLE : 0);
 
 	if (pipe->watch.wanted != wanted)
 		(void)hf_loop_watch(pipe->loop, &pipe->watch, pipe->io, wanted);
 }
 
-static bool reads(const struct tcp_pipe *pipe)
-{
-	return (pipe->watch.wanted & HF_READABLE) != 0;
-}
-
+/* Of all that are in the ring. */
 static struct tcp_piece *piece_at(struct tcp_pipe *pipe, unsigned i)
 {
 	return &pipe->pieces[(pipe->first + i) % TCP_PIPE_PIECES];
@@ -40,33 +39,77 @@ static unsigned gather_part(struct iovec *at, const uint8_t *bytes, uint64_t len
 	return 1;
 }
 
-static ssize_t write_pieces(struct tcp_pipe *pipe)
+/* Kept or copied. */
+static ssize_t write_parts(struct tcp_pipe *pipe, const struct iovec *parts, unsigned n, uint64_t bytes)
 {
-	struct iovec parts[2 * TCP_PIPE_PIECES];
-	uint64_t skip = pipe->written;
-	unsigned n = 0;
+	ssize_t written;
 
-	for (unsigned i = 0; i < pipe->count; i++) {
-		const struct tcp_piece *piece = piece_at(pipe, i);
-
-		n += gather_part(&parts[n], piece->header, TCP_HEADER_BYTES, &skip);
-		n += gather_part(&parts[n], piece->payload, piece->payload_bytes, &skip);
+	if (!pipe->copies && bytes >= KEEP_BYTES) {
+		written = hf_stream_writev_kept(pipe->io, parts, n);
+		if (written > 0)
+			pipe->kept++;
+		if (written != -EOPNOTSUPP && written != -ENOBUFS)
+			return written;
+		pipe->copies = pipe->copies || written == -EOPNOTSUPP;
 	}
 	return hf_stream_writev(pipe->io, parts, n);
 }
 
+static ssize_t write_pieces(struct tcp_pipe *pipe)
+{
+	struct iovec parts[2 * TCP_PIPE_PIECES];
+	uint64_t skip = pipe->written, bytes = 0;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < pipe->count; i++) {
+		const struct tcp_piece *piece = piece_at(pipe, pipe->held + i);
+
+		n += gather_part(&parts[n], piece->header, TCP_HEADER_BYTES, &skip);
+		n += gather_part(&parts[n], piece->payload, piece->payload_bytes, &skip);
+	}
+	for (unsigned i = 0; i < n; i++)
+		bytes += parts[i].iov_len;
+	return write_parts(pipe, parts, n, bytes);
+}
+
+/* `kept` was counted up if the bytes were kept; each piece that has some of them waits for that call. */
 static void note_written(struct tcp_pipe *pipe, uint64_t bytes)
 {
 	pipe->written += bytes;
 	while (pipe->count > 0) {
-		uint64_t whole = TCP_HEADER_BYTES + (uint64_t)pipe->pieces[pipe->first].payload_bytes;
+		struct tcp_piece *piece = piece_at(pipe, pipe->held);
+		uint64_t whole = TCP_HEADER_BYTES + (uint64_t)piece->payload_bytes;
 
+		piece->keeper = pipe->kept;
 		if (pipe->written < whole)
 			return;
 		pipe->written -= whole;
-		pipe->first = (pipe->first + 1) % TCP_PIPE_PIECES;
+		pipe->held++;
 		pipe->count--;
 	}
+}
+
+/* Written pieces whose calls are over leave the ring. */
+static void let_go(struct tcp_pipe *pipe)
+{
+	uint64_t gone = pipe->gone;
+
+	while (pipe->held > 0 && (int32_t)(pipe->let_go - piece_at(pipe, 0)->keeper) >= 0) {
+		pipe->first = (pipe->first + 1) % TCP_PIPE_PIECES;
+		pipe->held--;
+		pipe->gone++;
+	}
+	if (pipe->gone != gone && pipe->events->let_go != NULL)
+		pipe->events->let_go(pipe);
+}
+
+static void hear_let_go(struct tcp_pipe *pipe)
+{
+	bool copied;
+
+	pipe->let_go += hf_stream_let_go(pipe->io, &copied);
+	pipe->copies = pipe->copies || copied;
+	let_go(pipe);
 }
 
 /* Writes what the stream takes; a reason when it broke. */
@@ -83,7 +126,9 @@ static const char *flush(struct tcp_pipe *pipe)
 			return n == 0 ? "cannot write" : strerror((int)-n);
 		note_written(pipe, (uint64_t)n);
 	}
-	want(pipe, reads(pipe));
+	let_go(pipe);
+	if (pipe->io != NULL)
+		want(pipe);
 	return NULL;
 }
 
@@ -133,7 +178,7 @@ static const char *may_read(struct tcp_pipe *pipe)
 /* False: the pipe was closed, and may be gone. */
 static bool receive(struct tcp_pipe *pipe)
 {
-	for (uint64_t bytes = 0; bytes < READ_BYTES_TURN && pipe->io != NULL && reads(pipe);) {
+	for (uint64_t bytes = 0; bytes < READ_BYTES_TURN && pipe->io != NULL && !pipe->paused;) {
 		const char *reason = may_read(pipe);
 		ssize_t n;
 
@@ -166,7 +211,9 @@ static void on_ready(struct hf_watch *watch, unsigned ready)
 	struct tcp_pipe *pipe = container_of(watch, struct tcp_pipe, watch);
 	const char *reason = NULL;
 
-	if (ready & HF_WRITABLE)
+	if (pipe->held > 0)
+		hear_let_go(pipe);
+	if (pipe->io != NULL && (ready & HF_WRITABLE))
 		reason = flush(pipe);
 	if (reason != NULL) {
 		pipe->events->broken(pipe, reason);
@@ -202,29 +249,31 @@ void tcp_pipe_close(struct tcp_pipe *pipe)
 
 bool tcp_pipe_has_room(const struct tcp_pipe *pipe)
 {
-	return pipe->io != NULL && pipe->count < TCP_PIPE_PIECES;
+	return pipe->io != NULL && pipe->held + pipe->count < TCP_PIPE_PIECES;
 }
 
 void tcp_pipe_send(struct tcp_pipe *pipe, const struct tcp_header *header, const uint8_t *payload)
 {
-	struct tcp_piece *piece = piece_at(pipe, pipe->count);
+	struct tcp_piece *piece = piece_at(pipe, pipe->held + pipe->count);
 
 	ensure(tcp_pipe_has_room(pipe));
 	tcp_header_encode(header, piece->header);
 	piece->payload = payload;
 	piece->payload_bytes = tcp_header_has_payload(header) ? header->length : 0;
 	pipe->count++;
+	pipe->sent++;
 }
 
 void tcp_pipe_push(struct tcp_pipe *pipe)
 {
 	if (pipe->io != NULL && pipe->count > 0 && !pipe->blocked && flush(pipe) != NULL)
-		want(pipe, reads(pipe));
+		want(pipe);
 }
 
 void tcp_pipe_pause(struct tcp_pipe *pipe, bool paused)
 {
-	want(pipe, !paused);
+	pipe->paused = paused;
+	want(pipe);
 }
 
 bool tcp_pipe_touches(const struct tcp_pipe *pipe, const void *memory, uint64_t bytes)
@@ -233,7 +282,7 @@ bool tcp_pipe_touches(const struct tcp_pipe *pipe, const void *memory, uint64_t 
 
 	if (pipe->payload_left > 0 && pipe->place != NULL && pipe->place >= begin && pipe->place < end)
 		return true;
-	for (unsigned i = 0; i < pipe->count; i++) {
+	for (unsigned i = 0; i < pipe->held + pipe->count; i++) {
 		const struct tcp_piece *piece = &pipe->pieces[(pipe->first + i) % TCP_PIPE_PIECES];
 
 		if (piece->payload != NULL && piece->payload >= begin && piece->payload < end)

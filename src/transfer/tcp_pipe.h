@@ -1,6 +1,11 @@
 /* tcp_pipe.h - headers and payloads over one byte stream, for either end of a tcp transfer.
  *
  * A payload leaves the memory that it is in, and is received straight into its place: the pipe copies headers only.
+ * Large writes ask the kernel not to copy either (MSG_ZEROCOPY), until it says that it did. What such a write took is
+ * held until the kernel has let go of it.
+ *
+ *   pieces:  first ... held, written and not let go of ... count, not written ...
+ *
  * Owned by a loop; callbacks come from its turns, never from tcp_pipe_send. */
 #ifndef HOLDFAST_TRANSFER_TCP_PIPE_H
 #define HOLDFAST_TRANSFER_TCP_PIPE_H
@@ -25,12 +30,15 @@ struct tcp_pipe_events {
 	/* Nothing comes or goes any more. The owner closes the pipe. */
 	void (*broken)(struct tcp_pipe *pipe, const char *reason);
 	void (*room)(struct tcp_pipe *pipe); /* there is room at the end of an event */
+	/* The kernel has let go of pieces. May close the pipe. NULL: not told. */
+	void (*let_go)(struct tcp_pipe *pipe);
 };
 
 struct tcp_piece {
 	uint8_t header[TCP_HEADER_BYTES];
 	const uint8_t *payload;
 	uint32_t payload_bytes;
+	uint32_t keeper; /* calls of hf_stream_writev_kept that are over before this is let go of */
 };
 
 struct tcp_pipe {
@@ -44,9 +52,13 @@ struct tcp_pipe {
 	uint8_t *place;
 	uint32_t payload_left; /* 0: a header comes next */
 	struct tcp_piece pieces[TCP_PIPE_PIECES];
-	unsigned first, count;
-	uint64_t written; /* of the first piece */
-	bool blocked;     /* the stream took no more, or broke: the loop finds out when it is writable */
+	unsigned first, held, count;
+	uint64_t written;      /* of the first of `count` */
+	uint64_t sent, gone;   /* pieces in all: given to the pipe, let go of */
+	bool copies;           /* keeping gains nothing on this stream */
+	uint32_t kept, let_go; /* calls of hf_stream_writev_kept: made, over */
+	bool paused;           /* no header is read */
+	bool blocked;          /* the stream took no more, or broke: the loop finds out when it is writable */
 };
 
 /* Takes over `io`, also when it fails. */
@@ -58,6 +70,11 @@ bool tcp_pipe_has_room(const struct tcp_pipe *pipe);
  * other end has answered. It is queued until tcp_pipe_push, or the end of the event in which it was sent. A stream that
  * breaks says so in a later turn. */
 void tcp_pipe_send(struct tcp_pipe *pipe, const struct tcp_header *header, const uint8_t *payload);
+/* Whether the kernel has let go of the n-th piece that was sent; the first one is 0. */
+static inline bool tcp_pipe_has_let_go(const struct tcp_pipe *pipe, uint64_t n)
+{
+	return n < pipe->gone;
+}
 void tcp_pipe_push(struct tcp_pipe *pipe); /* writes what the stream takes; the loop writes the rest */
 /* Whether a payload to or from this memory is under way. */
 bool tcp_pipe_touches(const struct tcp_pipe *pipe, const void *memory, uint64_t bytes);

@@ -7,10 +7,13 @@ static struct tcp_stream *stream_of(struct tcp_pipe *pipe)
 	return container_of(pipe, struct tcp_stream, pipe);
 }
 
-/* The target answers in the order in which it was asked. */
+/* The target answers in the order in which it was asked. NULL: everything is answered. */
 static struct tcp_slice *asked_first(struct tcp_stream *stream)
 {
-	return list_empty(&stream->out) ? NULL : container_of(stream->out.next, struct tcp_slice, link);
+	list_for_each (at, &stream->out)
+		if (!container_of(at, struct tcp_slice, link)->answered)
+			return container_of(at, struct tcp_slice, link);
+	return NULL;
 }
 
 static bool is_answer(const struct tcp_slice *slice, const struct tcp_header *header)
@@ -33,13 +36,32 @@ static bool is_answer(const struct tcp_slice *slice, const struct tcp_header *he
 	return false;
 }
 
-static void end_first(struct tcp_stream *stream, enum tcp_nak reason)
+/* Those that are answered and whose bytes the kernel has let go of end. */
+static void end_answered(struct tcp_stream *stream)
+{
+	while (!list_empty(&stream->out)) {
+		struct tcp_slice *slice = container_of(stream->out.next, struct tcp_slice, link);
+
+		if (!slice->answered || !tcp_pipe_has_let_go(&stream->pipe, slice->piece))
+			return;
+		list_remove(&slice->link);
+		stream->out_count--;
+		stream->events->ended(stream, slice, slice->reason);
+	}
+}
+
+static void answer_first(struct tcp_stream *stream, enum tcp_nak reason)
 {
 	struct tcp_slice *slice = asked_first(stream);
 
-	list_remove(&slice->link);
-	stream->out_count--;
-	stream->events->ended(stream, slice, reason);
+	slice->answered = true;
+	slice->reason = reason;
+	end_answered(stream);
+}
+
+static void on_let_go(struct tcp_pipe *pipe)
+{
+	end_answered(stream_of(pipe));
 }
 
 static bool on_header(struct tcp_pipe *pipe, const struct tcp_header *header, uint8_t **place_out, const char **reason)
@@ -54,14 +76,14 @@ static bool on_header(struct tcp_pipe *pipe, const struct tcp_header *header, ui
 	if (header->type == TCP_DATA)
 		*place_out = slice->local;
 	else
-		end_first(stream, header->reason);
+		answer_first(stream, header->reason);
 	return pipe->io != NULL;
 }
 
 static void on_placed(struct tcp_pipe *pipe, const struct tcp_header *header)
 {
 	(void)header;
-	end_first(stream_of(pipe), TCP_NAK_NONE);
+	answer_first(stream_of(pipe), TCP_NAK_NONE);
 }
 
 static void on_broken(struct tcp_pipe *pipe, const char *reason)
@@ -79,7 +101,7 @@ static void on_room(struct tcp_pipe *pipe)
 }
 
 static const struct tcp_pipe_events stream_events = {
-	.header = on_header, .placed = on_placed, .broken = on_broken, .room = on_room};
+	.header = on_header, .placed = on_placed, .broken = on_broken, .room = on_room, .let_go = on_let_go};
 
 struct tcp_header tcp_stream_hello(uint64_t initiator, uint64_t target, uint32_t epoch)
 {
@@ -135,6 +157,8 @@ void tcp_stream_send(struct tcp_stream *stream, struct tcp_slice *slice)
 
 	ensure(tcp_stream_has_room(stream) && slice->length > 0);
 	slice->id = stream->next_id++;
+	slice->piece = stream->pipe.sent;
+	slice->answered = false;
 	list_push_back(&stream->out, &slice->link);
 	stream->out_count++;
 	tcp_pipe_send(&stream->pipe, &header, writes ? slice->local : NULL);

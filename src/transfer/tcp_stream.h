@@ -1,8 +1,9 @@
 /* tcp_stream.h - the end of tcp transfers that asks: one stream to a target, and the slices that are out on it.
  *
- * A WRITE has ended when its ACK has come, a READ when its DATA is in place. When the stream breaks, the slices that
- * are still in `out` have not ended: the READs among them end with tcp_stream_close, because only this side stores
- * their bytes; the WRITEs end when the target is fenced for `epoch` (R-T3). Owned by a loop. */
+ * A WRITE has ended when its ACK has come and the kernel has let go of its bytes; a READ when its DATA is in place.
+ * When the stream breaks, the slices that are still in `out` have not ended: the READs among them end with
+ * tcp_stream_close, because only this side stores their bytes; the WRITEs end when the target is fenced for `epoch`
+ * (R-T3). Owned by a loop. */
 #ifndef HOLDFAST_TRANSFER_TCP_STREAM_H
 #define HOLDFAST_TRANSFER_TCP_STREAM_H
 
@@ -18,6 +19,9 @@ struct tcp_slice {
 	uint32_t length;
 	uint64_t key, offset; /* at the target */
 	uint64_t id;          /* on its stream */
+	uint64_t piece;       /* of the pipe */
+	bool answered;        /* with `reason` */
+	enum tcp_nak reason;
 };
 
 struct tcp_stream;

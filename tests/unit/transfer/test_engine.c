@@ -714,6 +714,32 @@ static void an_engine_that_closes_trips_no_rail(void **state)
 	assert_int_equal(pauses, 0);
 }
 
+/* The channel is full of what the peer has not taken: what is to be said waits until it is writable. */
+static void what_the_channel_refuses_is_said_later(void **state)
+{
+	static uint8_t junk[HF_CHANNEL_MESSAGE_BYTES], more[CHUNK];
+	struct hf_error error = {0};
+	uint64_t addr, bytes;
+	struct fixture f;
+	int rc;
+
+	(void)state;
+	open_fixture(&f, &defaults);
+	for (size_t n = sizeof(junk); n > 0; n /= 2) {
+		do {
+			rc = hf_channel_send(f.b.engine->channel, f.pair.b.peer, junk, n);
+		} while (rc == 0);
+		assert_int_equal(rc, -EAGAIN);
+	}
+	assert_int_equal(hf_transfer_register(f.b.engine, more, sizeof(more), permission, &error), 0);
+	for (unsigned i = 0; i < LIMIT && !hf_segment_buffer(f.segment, 1, &addr, &bytes); i++)
+		turn(&f);
+	assert_true(hf_segment_buffer(f.segment, 1, &addr, &bytes));
+	assert_int_equal(bytes, sizeof(more));
+	assert_int_equal(hf_transfer_unregister(f.b.engine, more, NULL, NULL), 0);
+	close_fixture(&f);
+}
+
 static void requests_that_name_no_buffer_are_refused_in_words(void **state)
 {
 	struct hf_transfer_request request;
@@ -887,6 +913,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_task_that_tcp_cannot_carry_fails_in_time),
 		cmocka_unit_test(a_busy_port_is_refused_in_words),
 		cmocka_unit_test(engines_that_come_and_go_leave_nothing_behind),
+		cmocka_unit_test(what_the_channel_refuses_is_said_later),
 		cmocka_unit_test(requests_that_name_no_buffer_are_refused_in_words),
 		cmocka_unit_test(memory_of_a_pending_request_stays_registered),
 		cmocka_unit_test(unregister_under_load_takes_no_key_away_from_a_slice),

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "env/world.h"
 #include "transfer/tcp_stream.h"
 #include "transfer/tcp_target.h"
 
@@ -174,6 +175,53 @@ static void writes_are_placed_before_they_are_acknowledged(void **state)
 	assert_memory_equal(f->local, f->remote, BYTES);
 }
 
+/* Without a copy, until the kernel says that it copies; over loopback it does. */
+static void large_writes_are_kept_until_the_kernel_copies(void **state)
+{
+	struct fixture *f = *state;
+
+	open_stream(f, TARGET, EPOCH);
+	for (unsigned i = 0; i < SLICES; i++)
+		send_slice(f, i, HF_TRANSFER_WRITE, KEY);
+	turn_until(f, &f->ended, SLICES);
+	assert_true(f->stream.pipe.kept > 0);
+	assert_int_equal(f->stream.pipe.let_go, f->stream.pipe.kept);
+	assert_true(f->stream.pipe.copies);
+	assert_memory_equal(f->local, f->remote, SLICES * SLICE);
+}
+
+static bool kernel_holds;
+static unsigned (*kernel_let_go)(struct hf_io *io, bool *copied_out);
+
+static unsigned let_go_later(struct hf_io *io, bool *copied_out)
+{
+	return kernel_holds ? 0 : kernel_let_go(io, copied_out);
+}
+
+static void a_write_ends_when_the_kernel_has_let_go_of_it(void **state)
+{
+	struct fixture *f = *state;
+	struct world_io_ops ops;
+
+	open_stream(f, TARGET, EPOCH);
+	ops = *f->stream.pipe.io->ops;
+	kernel_let_go = ops.let_go;
+	kernel_holds = true;
+	ops.let_go = let_go_later;
+	f->stream.pipe.io->ops = &ops;
+	send_slice(f, 0, HF_TRANSFER_WRITE, KEY);
+	for (unsigned i = 0; i < TURNS && !f->slices[0].answered; i++)
+		(void)hf_loop_turn(f->loop, 1000000);
+	assert_true(f->slices[0].answered);
+	assert_memory_equal(f->local, f->remote, SLICE);
+	assert_int_equal(f->ended, 0);
+	assert_true(tcp_pipe_touches(&f->stream.pipe, f->local, SLICE));
+	kernel_holds = false;
+	turn_until(f, &f->ended, 1);
+	assert_false(tcp_pipe_touches(&f->stream.pipe, f->local, SLICE));
+	tcp_stream_close(&f->stream); /* before its ops go */
+}
+
 static void reads_arrive_in_place(void **state)
 {
 	struct fixture *f = *state;
@@ -317,6 +365,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(writes_are_placed_before_they_are_acknowledged),
+		CASE(large_writes_are_kept_until_the_kernel_copies),
+		CASE(a_write_ends_when_the_kernel_has_let_go_of_it),
 		CASE(reads_arrive_in_place),
 		CASE(a_refused_slice_is_named_and_the_next_one_goes_on),
 		CASE(a_stream_for_another_incarnation_is_refused),
