@@ -33,11 +33,17 @@ struct hf_smr_member {
 /* Values that go together; each can be set beside it. */
 enum hf_smr_preset {
 	HF_SMR_CALM, /* pulse 2 ms, silent 100 ms, stuck 100 ms, patience 500 ms: detection 30 ms */
-	HF_SMR_FAST, /* pulse 30 us, silent 10 ms, stuck 10 ms, patience 100 ms: detection 0.7 ms; wants a core */
+	HF_SMR_FAST, /* pulse 30 us, silent 10 ms, stuck 10 ms, patience 100 ms: detection 0.5 ms; wants a core */
 };
 
-/* 0 everywhere means the default. slots, slot_bytes and sessions are the same at all members: a member with other slots
- * is refused; other sessions are not noticed, and members would forget different ones. */
+/* 0 everywhere means the default. slots, slot_bytes and sessions are the same at all members, and all have a
+ * directory or none: who differs is refused.
+ *
+ * In durable mode an entry is decided when a majority of the members has synced it to its disk: what was answered
+ * survives the loss of all of them at once. A replica that is started with the files of a former one goes on as that
+ * one: the program's state is restored from the snapshot, and what was decided since is applied again, so it begins
+ * empty as without files. stuck_ns is 1 s by default, because a disk may take its time. A replica whose disk is full or
+ * fails steps out (HF_SMR_FAILED). Each member reads its disk on its loop while it starts, and never again. */
 struct hf_smr_config {
 	const char *cluster;                 /* its name, at most 15 bytes */
 	uint8_t id;                          /* this member's */
@@ -53,6 +59,10 @@ struct hf_smr_config {
 	uint32_t slot_bytes;  /* a power of two, 128 to 65536; 0: 256. A large request takes several slots */
 	uint32_t window;      /* entries in flight, 1 to HF_SMR_WINDOW_MAX; 0: 8 */
 	uint32_t sessions;    /* that are kept; 0: 1024. When another one opens, the one unused for longest ends */
+	/* Durable mode: of its own; made if it is missing. NULL: memory is the storage. */
+	const char *directory;
+	/* A snapshot is taken when the WAL has so many; 0: 64 MiB. While leading: four times as many. */
+	uint64_t wal_bytes;
 };
 
 /* ---- what the program does ---- */
@@ -95,7 +105,7 @@ enum hf_smr_event_kind {
 	HF_SMR_FOLLOWING, /* it does not lead, or another one leads: `leader` */
 	HF_SMR_WRITABLE,  /* after hf_smr_propose was refused with -EAGAIN: there is room */
 	HF_SMR_BEHIND,    /* entries that it lacks are gone: it takes a snapshot, and nothing is applied meanwhile */
-	HF_SMR_RESTORED,  /* from a snapshot: `index` is the next one that is applied */
+	HF_SMR_RESTORED,  /* from a snapshot, or from its disk: `index` is the next one that is applied */
 	HF_SMR_MEMBERS,   /* the configuration of `index` holds: hf_smr_status */
 	HF_SMR_REMOVED,   /* this member is none any more, or another process took its place: stop the replica */
 	HF_SMR_FAILED,    /* it steps out: `reason`; stop the replica */
@@ -115,7 +125,9 @@ struct hf_smr_event {
 
 /* The node and what config points to outlive the replica, app and context too; config itself is copied. Members find
  * each other by their addresses; those that are known at first found the cluster when all are there and none has been a
- * member before. -EEXIST: the node has a replica of that cluster; -EINVAL; -ENOMEM. The error says more. */
+ * member before. -EEXIST: the node has a replica of that cluster; -EINVAL; -ENOMEM; with a directory, also -EBADMSG:
+ * a file is damaged, the error has its name, the offset and what to do; -EBUSY: another process uses it; -ENOSPC and
+ * what else files have. The error says more. */
 int hf_smr_start(struct hf_node *node, const struct hf_smr_config *config, const struct hf_smr_app *app, void *context,
 	struct hf_smr **smr_out, struct hf_error *error);
 /* What is not answered ends as HF_SMR_UNKNOWN or HF_SMR_NOT_LEADER before this returns. NULL is legal. */

@@ -14,10 +14,10 @@ int hf_smr_session_close(struct hf_smr *smr, struct hf_smr_call *call, uint64_t 
 /* ---- members ---- */
 
 /* At the leader: the member is given a snapshot, follows, and is a voter when done() says HF_SMR_DECIDED. A process
- * that takes the place of a member with the same id needs no call. The change goes on until the process is there, or
- * this member leads no more (HF_SMR_UNKNOWN); no other change is made meanwhile, so start the process first. -EBUSY:
- * another change goes on; -EEXIST: the id is taken; -EINVAL: id or number of addresses; -ENOTCONN: this member does
- * not lead. */
+ * that takes the place of a member with the same id needs no call, and is not held up by one. The change goes on until
+ * the process is there, or this member leads no more (HF_SMR_UNKNOWN); no other call is taken meanwhile, so start the
+ * process first. -EBUSY: another change goes on; -EEXIST: the id is taken; -EINVAL: id or number of addresses;
+ * -ENOTCONN: this member does not lead. */
 int hf_smr_add(struct hf_smr *smr, const struct hf_smr_member *member, struct hf_smr_call *call);
 /* -EINVAL: it is the last member; -ENOENT: it is none; -EBUSY and -ENOTCONN as above. */
 int hf_smr_remove(struct hf_smr *smr, uint8_t id, struct hf_smr_call *call);

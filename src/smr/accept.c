@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/ensure.h"
+#include "smr/durable.h"
 
 #define REQUEST_HEADER 16u /* u64 session, u32 sequence, u32 bytes */
 #define WRS_KEPT       4u
@@ -90,27 +91,38 @@ bool smr_accept_append(struct hf_smr *smr, enum smr_kind kind, uint16_t requests
 
 /* ---- deciding ---- */
 
+/* All below is there, and in durable mode on its disk. */
+static uint64_t accepted_end(const struct smr_link *link)
+{
+	uint64_t durable = smr_durable_end(link);
+
+	if (link->stage < SMR_STAGE_TAKING || !smr_is_known(link))
+		return 0;
+	return link->acked < durable ? link->acked : durable;
+}
+
 static uint32_t accepted_by(const struct hf_smr *smr, uint64_t end)
 {
-	uint32_t set = 1u << smr->id;
+	uint32_t set = smr_durable_own_end(smr) >= end ? 1u << smr->id : 0;
 
 	smr_for_links (link, smr)
-		if (link->stage >= SMR_STAGE_TAKING && link->acked >= end && smr_is_known(link))
+		if (accepted_end(link) >= end)
 			set |= 1u << link->id;
 	return set;
 }
 
 void smr_accept_decide(struct hf_smr *smr)
 {
-	uint64_t best = smr->commit;
+	uint64_t best = smr->commit, own = smr_durable_own_end(smr);
 
 	if (smr_phase_majority(smr, accepted_by(smr, smr->tail)))
 		best = smr->tail;
 	else
 		smr_for_links (link, smr)
-			if (link->stage >= SMR_STAGE_TAKING && link->acked > best &&
-				smr_phase_majority(smr, accepted_by(smr, link->acked)))
-				best = link->acked;
+			if (accepted_end(link) > best && smr_phase_majority(smr, accepted_by(smr, accepted_end(link))))
+				best = accepted_end(link);
+	if (own < smr->tail && own > best && smr_phase_majority(smr, accepted_by(smr, own)))
+		best = own;
 	if (best == smr->commit)
 		return;
 	smr->undecided_ns = best == smr->tail ? 0 : smr->now_ns;

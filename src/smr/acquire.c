@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/order.h"
+#include "smr/durable.h"
 
 #define GRACE_NS         50000u /* for members that have not granted yet, once a majority has */
 #define VERDICT_GRANTED  1u
@@ -143,8 +144,10 @@ static bool all_are_read(const struct hf_smr *smr)
 
 static void choose_number(struct hf_smr *smr)
 {
-	uint64_t most = smr->promise;
+	uint64_t most = smr->promise, own;
 
+	if (smr_slot_open(get_le64(smr->log + SMR_LOG_PROMISE), &own) && own > most) /* what others had promised here */
+		most = own;
 	if (smr->round_seen > most)
 		most = smr->round_seen;
 	if (smr->number > most)
@@ -171,6 +174,19 @@ static void step_ask(struct hf_smr *smr)
 	smr->granted_ns = smr->now_ns;
 	choose_number(smr);
 	smr_phase_move(smr, SMR_PHASE_PROMISE);
+}
+
+/* Whose promise is durable, where that is asked for (R-S24). */
+static uint32_t promised(const struct hf_smr *smr)
+{
+	uint32_t set = smr_phase_set(smr, SMR_STAGE_PROMISED);
+
+	if (!smr_durable_own_promised(smr))
+		set &= ~(1u << smr->id);
+	smr_for_links (link, smr)
+		if (!smr_durable_promised(link))
+			set &= ~(1u << link->id);
+	return set;
 }
 
 static void note_failover(struct hf_smr *smr)
@@ -217,7 +233,7 @@ static void step_phase(struct hf_smr *smr)
 		step_ask(smr);
 		break;
 	case SMR_PHASE_PROMISE:
-		if (smr_phase_majority(smr, smr_phase_set(smr, SMR_STAGE_PROMISED)))
+		if (smr_phase_majority(smr, promised(smr)))
 			smr_catch_up_begin(smr);
 		break;
 	case SMR_PHASE_CATCH_UP:

@@ -1,5 +1,6 @@
 /* Bringing the own log up to the highest commit that a member of the majority was told of (Mu, Listing 3): these
  * entries are decided, and the log that was told has them. */
+#include "smr/durable.h"
 #include "smr/steps.h"
 
 #include "base/log.h"
@@ -33,8 +34,8 @@ static bool take(struct hf_smr *smr, struct smr_link *link)
 	for (uint64_t i = smr->commit; i < link->fetched_end; i++) {
 		const uint8_t *at = link->scratch + (i - link->fetched) * smr->geometry.slot_bytes;
 
-		if (i - smr->applied >= smr->geometry.slots)
-			return true; /* what is not applied yet stays */
+		if (i - smr_durable_floor(smr) >= smr->geometry.slots)
+			return true; /* what is still needed stays */
 		if (smr_slot_judge(&smr->geometry, at, i, &slot) != SMR_SLOT_VALID)
 			return false;
 		smr_slot_copy(&smr->geometry, smr_slot_at(smr, i), at, smr_slot_number(&slot));

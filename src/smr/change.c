@@ -49,8 +49,9 @@ void smr_change_applied(struct hf_smr *smr, uint64_t index)
 		link->tell = true;
 		link->learner = false;
 	}
-	if (smr->changing) {
-		smr->changing = false;
+	smr->changing = false;
+	if (smr->change_asked) {
+		smr->change_asked = false;
 		smr->wanted = SMR_NOBODY;
 		end_call(smr, HF_SMR_DECIDED, index);
 	}
@@ -68,19 +69,26 @@ static bool has_newcomer(const struct smr_link *link)
 	return member != NULL && member->incarnation != link->incarnation;
 }
 
+/* Of those that are to become members, one that has everything: who was asked for and never comes holds up no other. */
 static struct smr_link *find_learner(struct hf_smr *smr)
 {
-	smr_for_links (link, smr)
-		if ((smr->change_call != NULL && smr->wanted == link->id) ||
-			(smr->change_call == NULL && has_newcomer(link)))
-			return link;
-	return NULL;
+	struct smr_link *found = NULL;
+
+	smr_for_links (link, smr) {
+		if (smr->wanted != link->id && !has_newcomer(link))
+			continue;
+		link->learner = true;
+		if (link->stage == SMR_STAGE_CONFIRMED && link->sent == smr->tail)
+			found = link;
+	}
+	return found;
 }
 
-static void begin(struct hf_smr *smr, const struct smr_members *next)
+static void begin(struct hf_smr *smr, const struct smr_members *next, bool asked)
 {
 	smr->next = *next;
 	smr->changing = true;
+	smr->change_asked = asked;
 }
 
 static void log_change(struct hf_smr *smr)
@@ -115,18 +123,15 @@ void smr_change_turn(struct hf_smr *smr)
 	learner = find_learner(smr);
 	if (learner == NULL)
 		return;
-	learner->learner = true;
-	if (learner->stage != SMR_STAGE_CONFIRMED || learner->sent != smr->tail)
-		return;
 	member.is = has_newcomer(learner) ? smr_members_find(&smr->members, learner->id)->is : smr->wanted_member;
 	member.incarnation = learner->incarnation;
 	if (smr_members_put(&next, &member) == 0)
-		begin(smr, &next);
+		begin(smr, &next, smr->wanted == learner->id);
 }
 
 void smr_change_end(struct hf_smr *smr)
 {
-	smr->changing = false;
+	smr->changing = smr->change_asked = false;
 	smr->wanted = SMR_NOBODY;
 	smr_for_links (link, smr)
 		link->learner = false;
@@ -174,6 +179,6 @@ int hf_smr_remove(struct hf_smr *smr, uint8_t id, struct hf_smr_call *call)
 	if (rc != 0)
 		return rc;
 	smr_members_drop(&next, id);
-	begin(smr, &next);
+	begin(smr, &next, true);
 	return 0;
 }

@@ -2,6 +2,7 @@
  *
  * Commit is told, never inferred (R-S9): by the commit word, or by the field of a valid entry that was reached without
  * a gap. A slot is copied, checked, then used (R-S27). */
+#include "smr/durable.h"
 #include "smr/steps.h"
 
 #include <string.h>
@@ -134,7 +135,7 @@ bool smr_follow_apply(struct hf_smr *smr)
 		add_slot(smr, &slot, smr->copy + SMR_SLOT_HEADER);
 	}
 	if (any)
-		smr_public_store(smr, SMR_PUBLIC_APPLIED, smr->entry_first != 0 ? smr->entry_first : smr->applied);
+		smr_public_store(smr, SMR_PUBLIC_APPLIED, smr_durable_floor(smr));
 	return any;
 }
 

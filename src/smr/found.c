@@ -3,18 +3,18 @@
  * The lowest listed id founds, once all that are listed are there and none knows a configuration. Entry 1 is the
  * configuration with their incarnations; it needs no log, because no other value can be there: who takes it begins as
  * if it had been decided. Two of three that restart find the third one not blank, and found nothing. */
+#include "smr/durable.h"
 #include "smr/steps.h"
 
 #include "base/log.h"
-
-#define FIRST_INDEX 2u /* behind the configuration */
 
 static void begin(struct hf_smr *smr, const struct smr_members *members)
 {
 	smr->members = *members;
 	smr->role = HF_SMR_FOLLOWER;
 	smr->began_ns = smr->now_ns;
-	smr->commit = smr->applied = smr->tail = smr->oldest = FIRST_INDEX;
+	smr->commit = smr->applied = smr->tail = smr->oldest = SMR_FIRST_INDEX;
+	smr_durable_begin(smr, SMR_FIRST_INDEX, true);
 	smr_public_role(smr);
 	smr_for_links (link, smr)
 		link->tell = true;

@@ -10,7 +10,8 @@
  * without REMOTE_WRITE (R-S25).
  *
  * HELLO, little-endian: u8 1, u8 version, u8 id, u8 0, u32 slots, u32 slot_bytes, u64 cluster[2],
- * u64 incarnation, u64 log, u64 back, u32 log key, u32 back key, u32 vqps[3], u64 index, u32 targets[3], members */
+ * u64 incarnation, u64 log, u64 back, u32 log key, u32 back key, u32 vqps[3], u64 index, u32 targets[3],
+ * u32 sessions, u32 mode (1: durable), members */
 #include "smr/steps.h"
 
 #include <errno.h>
@@ -20,8 +21,9 @@
 #include "base/log.h"
 #include "base/order.h"
 
-#define VERSION      1u
-#define HELLO_BYTES  92u
+#define VERSION      2u
+#define HELLO_BYTES  100u
+#define MODE_DURABLE 1u
 #define RETRY_NS     5000000u
 #define REVOKE_NS    200000u
 #define INLINE_BYTES 16u
@@ -50,6 +52,8 @@ static uint32_t encode_hello(const struct smr_link *link, uint8_t *out)
 	for (unsigned i = 0; i < SMR_ENDS; i++)
 		put_le32(out + 80 + 4 * (size_t)i, link->ends[i].used ? link->ends[i].consumed : 0);
 	put_le64(out + 72, smr->members.index);
+	put_le32(out + 92, smr->config.sessions);
+	put_le32(out + 96, smr->durable != NULL ? MODE_DURABLE : 0);
 	return HELLO_BYTES + smr_members_encode(&smr->members, out + HELLO_BYTES);
 }
 
@@ -94,8 +98,10 @@ void smr_link_remake(struct smr_link *link, enum smr_end_kind kind)
 		smr_mark_lost(link);
 	if (kind == SMR_IN)
 		smr_grant_destroyed(link);
-	if (kind == SMR_BACK)
+	if (kind == SMR_BACK) {
+		link->durable_out = false;
 		clear_mailbox(link);
+	}
 }
 
 static void make(struct smr_link *link, enum smr_end_kind kind)
@@ -243,6 +249,14 @@ static const char *disagree(const struct hf_smr *smr, const uint8_t *hello, size
 			smr->geometry.slot_bytes, smr->id);
 	else if (get_le64(hello + 12) != smr->cluster[0] || get_le64(hello + 20) != smr->cluster[1])
 		snprintf(text, HF_ERROR_BYTES, "member %u is of another cluster", hello[2]);
+	else if (get_le32(hello + 92) != smr->config.sessions)
+		snprintf(text, HF_ERROR_BYTES, "%u sessions at member %u, %u at member %u; make them the same",
+			get_le32(hello + 92), hello[2], smr->config.sessions, smr->id);
+	else if ((get_le32(hello + 96) == MODE_DURABLE) != (smr->durable != NULL))
+		snprintf(text, HF_ERROR_BYTES,
+			"member %u is %s, and member %u is not: give all members a directory, or none",
+			smr->durable != NULL ? smr->id : hello[2], "durable",
+			smr->durable != NULL ? hello[2] : smr->id);
 	else
 		return NULL;
 	return text;

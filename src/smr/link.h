@@ -39,6 +39,7 @@ enum smr_wr_type {
 	SMR_WR_FETCH,   /* READ of slots */
 	SMR_WR_SLOTS,   /* WRITE of slots below `arg`, or of the accept word of the last of them */
 	SMR_WR_COMMIT,  /* WRITE of the commit word */
+	SMR_WR_DURABLE, /* READ of the public words, between two pulses */
 };
 struct smr_wr {
 	enum smr_wr_type type;
@@ -91,6 +92,10 @@ struct smr_link {
 	uint64_t asked_ns; /* when the READ left that is out; 0: none is */
 	uint64_t public[SMR_PUBLIC_COUNT];
 	bool known; /* they were read */
+	/* durable mode: what is durable there, and belongs to that number; the one that counts once the next READ is
+	 * back */
+	uint64_t durable_number, durable, durable_next;
+	bool durable_out; /* such a READ is */
 	/* its requests, to us as the owner of a log */
 	uint32_t granted; /* the last one that was granted */
 	bool grant_holds;

@@ -1,6 +1,7 @@
 /* Wrs to other members and their completions. WRITEs may execute twice (HF_SEND_IDEMPOTENT): what is written again is
  * the same, and under another grant nothing of it executes. Eight bytes are posted inline, because a value that is read
  * later may be ahead of the slots before it (R-S9). */
+#include "smr/durable.h"
 #include "smr/steps.h"
 
 #define WCS 16
@@ -81,6 +82,11 @@ static void succeeded(struct smr_link *link, const struct smr_wr *wr)
 		smr_public_answered(link);
 		return;
 	}
+	if (wr->type == SMR_WR_DURABLE) {
+		link->durable_out = false;
+		smr_durable_answered(link);
+		return;
+	}
 	if (wr->life != link->life || wr->type == SMR_WR_ASK || wr->type == SMR_WR_ACK)
 		return;
 	if (needs_grant(wr->type))
@@ -97,6 +103,8 @@ static void failed(struct smr_link *link, enum smr_end_kind kind, const struct s
 {
 	if (wr->type == SMR_WR_PUBLIC)
 		link->asked_ns = 0;
+	if (wr->type == SMR_WR_DURABLE)
+		link->durable_out = false;
 	if (kind == SMR_OUT && wr->life == link->life)
 		smr_mark_lost(link);
 }

@@ -1,4 +1,5 @@
 /* The public words of this member, the heartbeats of the others, and whom this member would elect. */
+#include "smr/durable.h"
 #include "smr/steps.h"
 
 #include "base/order.h"
@@ -25,10 +26,10 @@ void smr_public_role(struct hf_smr *smr)
 {
 	smr_public_store(smr, SMR_PUBLIC_INCARNATION, smr->incarnation);
 	smr_public_store(smr, SMR_PUBLIC_ROLE, smr->number << 8 | (uint64_t)smr->role);
-	smr_public_store(smr, SMR_PUBLIC_APPLIED, smr->applied);
+	smr_public_store(smr, SMR_PUBLIC_APPLIED, smr_durable_floor(smr));
 	smr_public_store(smr, SMR_PUBLIC_COMMIT, smr->commit);
-	smr_public_store(smr, SMR_PUBLIC_DURABLE, 0);
-	smr_public_store(smr, SMR_PUBLIC_DURABLE_ROUND, 0);
+	smr_public_store(smr, SMR_PUBLIC_DURABLE, smr->durable == NULL ? 0 : smr->durable->shown);
+	smr_public_store(smr, SMR_PUBLIC_DURABLE_ROUND, smr->durable == NULL ? 0 : smr->durable->shown_number);
 	smr_public_store(smr, SMR_PUBLIC_CONFIG, smr->members.index);
 	smr_public_store(
 		smr, SMR_PUBLIC_FLAGS, (uint64_t)(smr->holder + 1) << 8 | (smr_public_ready(smr) ? SMR_FLAG_READY : 0));
@@ -52,6 +53,7 @@ void smr_public_answered(struct smr_link *link)
 	number = link->public[SMR_PUBLIC_ROLE] >> 8;
 	if (number > smr->round_seen)
 		smr->round_seen = number;
+	smr_durable_seen(link, at + SMR_PUBLIC_WORDS);
 	smr_elect_answered(&link->elect, get_le64(at + SMR_PUBLIC_HEARTBEAT), smr->now_ns);
 }
 
@@ -62,15 +64,14 @@ static void look_at(struct smr_link *link)
 		.local = smr->look + SMR_PUBLIC_BYTES * (size_t)link->id,
 		.bytes = SMR_PUBLIC_BYTES,
 		.read = true};
-	bool out = link->ends[SMR_BACK].head != link->ends[SMR_BACK].tail;
+	bool out = false;
 
 	if (link->asked_ns == 0)
 		link->asked_ns = smr->now_ns;
 	else if (smr->now_ns - link->asked_ns > smr->config.silent_ns)
 		smr_elect_silent(&link->elect);
 	for (uint32_t i = link->ends[SMR_BACK].head; i != link->ends[SMR_BACK].tail; i++)
-		if (link->ends[SMR_BACK].wrs[i % SMR_WRS_MAX].type == SMR_WR_PUBLIC)
-			return;
+		out |= link->ends[SMR_BACK].wrs[i % SMR_WRS_MAX].type != SMR_WR_DURABLE;
 	if (link->ends[SMR_BACK].vqp != NULL && hf_vqp_state(link->ends[SMR_BACK].vqp) != HF_VQP_INIT && !out)
 		(void)smr_post(link, SMR_BACK, &post);
 }

@@ -3,6 +3,7 @@
  *
  * Slots are read in chunks until as many have no valid value as may be undecided behind the last valid one (R-S8). Each
  * chunk needs the answers of a majority; the rest is waited for shortly. */
+#include "smr/durable.h"
 #include "smr/steps.h"
 
 #include <string.h>
@@ -128,12 +129,12 @@ void smr_recover_turn(struct hf_smr *smr)
 	smr_for_links (link, smr) {
 		if (link->stage != SMR_STAGE_PROMISED)
 			continue;
-		if (has_answered(link)) {
+		if (has_answered(link) && smr_durable_promised(link)) {
 			answered |= 1u << link->id;
 			continue;
 		}
 		all = false;
-		if (!link->fetching)
+		if (!link->fetching && !has_answered(link))
 			(void)smr_take_in_fetch(link, smr->recover_at, end);
 	}
 	if (!smr_phase_majority(smr, answered))

@@ -1,6 +1,7 @@
 /* The floor (Mu, section 5.3): a slot is written again only when every confirmed member has applied what is in it
  * (R-S13), and no wr reads it here any more (R-S14). Nothing is zeroed, because an index is part of what a slot's
  * checksum covers. Who stands still for `patience` is left behind while a majority remains. */
+#include "smr/durable.h"
 #include "smr/steps.h"
 
 #include "base/log.h"
@@ -12,7 +13,7 @@ static bool has_wrs_out(const struct smr_link *link)
 
 uint64_t smr_recycle_floor(const struct hf_smr *smr)
 {
-	uint64_t floor = smr->applied;
+	uint64_t floor = smr_durable_floor(smr);
 
 	smr_for_links (link, smr) {
 		if (link->stage == SMR_STAGE_CONFIRMED && link->public[SMR_PUBLIC_APPLIED] < floor)

@@ -1,6 +1,7 @@
 /* Taking a snapshot (snapshot.c): by a member that is behind, and by a process that is to become one. It grants nothing
  * meanwhile (R-S22), and asks another member when one falls silent. What its own ring has accepted behind the snapshot
  * stays. */
+#include "smr/durable.h"
 #include "smr/steps.h"
 
 #include <errno.h>
@@ -12,6 +13,9 @@
 #define PATIENCE_NS 500000000ull
 #define PIECES      16u /* that came and were not taken */
 
+#define FROM_DISK          (-2)
+#define SESSIONS_BYTES_MAX (1u << 30)
+
 struct piece {
 	uint8_t *data;
 	uint32_t bytes;
@@ -20,9 +24,10 @@ struct piece {
 };
 struct smr_restore {
 	uint32_t number;
-	int from;          /* id of the giver; SMR_NOBODY: nobody was asked */
+	int from;          /* id of the giver; SMR_NOBODY: nobody was asked; FROM_DISK: the own disk */
 	uint64_t since_ns; /* since when nothing came */
 	bool opened;       /* the application's state is dropped */
+	bool saving;       /* it is restored, and is to become durable */
 	uint64_t index;
 	struct smr_members members;
 	uint8_t *sessions;
@@ -39,10 +44,20 @@ void smr_restore_begin(struct hf_smr *smr)
 	smr->restore = calloc(1, sizeof(*smr->restore));
 	if (smr->restore == NULL)
 		return; /* tried again: what it lacks is found again */
+	smr_durable_save_drop(smr);
 	smr->restore->from = SMR_NOBODY;
 	smr->role = HF_SMR_RESTORING;
 	smr_public_role(smr);
 	smr_event(smr, HF_SMR_BEHIND);
+}
+
+int smr_restore_from_disk(struct hf_smr *smr, struct hf_error *error)
+{
+	smr->restore = calloc(1, sizeof(*smr->restore));
+	if (smr->restore == NULL)
+		return hf_error_set(error, -ENOMEM, "smr %s: no memory", smr->name);
+	smr->restore->from = FROM_DISK;
+	return 0;
 }
 
 static void drop_pieces(struct smr_restore *restore)
@@ -60,6 +75,7 @@ void smr_restore_drop(struct hf_smr *smr)
 {
 	if (smr->restore == NULL)
 		return;
+	smr_durable_save_drop(smr);
 	if (smr->restore->opened)
 		(void)smr->app.restore_close(smr->context, false);
 	drop_pieces(smr->restore);
@@ -99,22 +115,39 @@ static void ask(struct hf_smr *smr)
 	(void)hf_channel_send(smr->channel, link->peer, message, sizeof(message));
 }
 
+bool smr_restore_has_room(const struct hf_smr *smr)
+{
+	const struct smr_restore *restore = smr->restore;
+
+	return restore != NULL && restore->came - restore->taken < PIECES &&
+	       (restore->came == restore->taken || !restore->pieces[(restore->came - 1) % PIECES].end);
+}
+
+bool smr_restore_push(struct hf_smr *smr, uint8_t part, bool end, const void *data, size_t bytes)
+{
+	struct smr_restore *restore = smr->restore;
+	struct piece *piece = &restore->pieces[restore->came % PIECES];
+
+	*piece = (struct piece){.bytes = (uint32_t)bytes, .part = part, .end = end};
+	piece->data = malloc(bytes + 1);
+	if (piece->data == NULL)
+		return false;
+	memcpy(piece->data, data, bytes);
+	restore->came++;
+	restore->since_ns = smr->now_ns;
+	return true;
+}
+
 void smr_restore_heard(struct smr_link *link, uint8_t kind, const uint8_t *data, size_t bytes)
 {
-	struct smr_restore *restore = link->smr->restore;
-	struct piece *piece;
+	const struct smr_restore *restore = link->smr->restore;
 
-	if (restore == NULL || restore->from != link->id || bytes < 9 || get_le32(data) != restore->number ||
-		get_le32(data + 4) != restore->came || restore->came - restore->taken == PIECES)
+	if (restore == NULL || restore->from != link->id || restore->saving || bytes < 9 ||
+		get_le32(data) != restore->number || get_le32(data + 4) != restore->came ||
+		!smr_restore_has_room(link->smr))
 		return;
-	piece = &restore->pieces[restore->came % PIECES];
-	*piece = (struct piece){.bytes = (uint32_t)bytes - 9, .part = data[8], .end = kind == SMR_SAY_END};
-	piece->data = malloc(bytes);
-	if (piece->data == NULL)
-		return; /* nothing more comes, and another one is asked */
-	memcpy(piece->data, data + 9, bytes - 9);
-	restore->came++;
-	restore->since_ns = link->smr->now_ns;
+	/* without memory nothing more comes, and another one is asked */
+	(void)smr_restore_push(link->smr, data[8], kind == SMR_SAY_END, data + 9, bytes - 9);
 }
 
 static bool take_log(struct smr_restore *restore, const struct piece *piece)
@@ -128,8 +161,11 @@ static bool take_log(struct smr_restore *restore, const struct piece *piece)
 
 static bool take_sessions(struct smr_restore *restore, const struct piece *piece)
 {
-	uint8_t *grown = realloc(restore->sessions, restore->sessions_bytes + piece->bytes);
+	uint8_t *grown;
 
+	if (piece->bytes == 0 || restore->sessions_bytes + piece->bytes > SESSIONS_BYTES_MAX)
+		return piece->bytes == 0;
+	grown = realloc(restore->sessions, restore->sessions_bytes + piece->bytes);
 	if (grown == NULL)
 		return false;
 	memcpy(grown + restore->sessions_bytes, piece->data, piece->bytes);
@@ -149,8 +185,12 @@ static void finish(struct hf_smr *smr)
 	smr_follow_reset(smr);
 	if (restore->members.index > smr->members.index)
 		smr->members = restore->members;
+	if (restore->from == FROM_DISK) { /* the WAL follows */
+		smr_restore_drop(smr);
+		return;
+	}
 	smr->role = HF_SMR_FOLLOWER;
-	restore->opened = false;
+	smr_durable_begin(smr, restore->index, false);
 	log_info("smr %s: member %u has the snapshot at entry %llu", smr->name, smr->id,
 		(unsigned long long)restore->index);
 	smr_restore_drop(smr);
@@ -166,6 +206,8 @@ static int take_piece(struct hf_smr *smr, const struct piece *piece)
 	struct smr_restore *restore = smr->restore;
 	int rc = 0;
 
+	if ((restore->index == 0) != (piece->part == 0 && !piece->end) || piece->bytes > SMR_STORE_PIECE_BYTES)
+		return -EINVAL;
 	if (!restore->opened && (piece->end || piece->part == 2)) {
 		rc = smr->app.restore_open(smr->context);
 		restore->opened = rc == 0;
@@ -173,19 +215,36 @@ static int take_piece(struct hf_smr *smr, const struct piece *piece)
 			return rc;
 	}
 	if (piece->end) {
-		if (restore->index == 0 || piece->bytes != 1 || piece->data[0] != 1 ||
+		if (piece->bytes != 1 || piece->data[0] != 1 ||
 			!smr_sessions_decode(smr->sessions, restore->sessions, restore->sessions_bytes))
 			return -EINVAL;
-		rc = smr->app.restore_close(smr->context, true);
-		if (rc == 0)
-			finish(smr);
-		return rc;
+		return smr->app.restore_close(smr->context, true);
 	}
 	if (piece->part == 0)
 		return take_log(restore, piece) ? 0 : -EINVAL;
 	if (piece->part == 1)
 		return take_sessions(restore, piece) ? 0 : -EINVAL;
 	return smr->app.restore_write(smr->context, piece->data, piece->bytes);
+}
+
+/* The application has the piece. In durable mode it goes to the disk too, and the snapshot counts when all is there. */
+static void took_piece(struct hf_smr *smr, const struct piece *piece)
+{
+	struct smr_restore *restore = smr->restore;
+	const struct smr_store_piece saved = {
+		.part = piece->part, .end = piece->end, .data = piece->data, .bytes = piece->bytes};
+
+	restore->taken++;
+	if (piece->end)
+		restore->opened = false;
+	if (smr->durable == NULL || restore->from == FROM_DISK) {
+		free(piece->data);
+		if (piece->end)
+			finish(smr);
+		return;
+	}
+	restore->saving = piece->end;
+	smr_durable_save_taken(smr, &saved, piece->data, restore->index);
 }
 
 static void say_more(struct hf_smr *smr)
@@ -195,7 +254,7 @@ static void say_more(struct hf_smr *smr)
 
 	put_le32(message + 1, restore->number);
 	put_le32(message + 5, restore->taken);
-	if (smr->links[restore->from].peer != NULL)
+	if (restore->from >= 0 && smr->links[restore->from].peer != NULL)
 		(void)hf_channel_send(smr->channel, smr->links[restore->from].peer, message, sizeof(message));
 }
 
@@ -203,12 +262,16 @@ static void give_up(struct hf_smr *smr, const char *why)
 {
 	struct smr_restore *restore = smr->restore;
 
-	log_warn("smr %s: member %u gives the snapshot of member %d up: %s; it asks again", smr->name, smr->id,
-		restore->from, why);
+	if (restore->from >= 0)
+		log_warn("smr %s: member %u gives the snapshot of member %d up: %s; it asks again", smr->name, smr->id,
+			restore->from, why);
 	if (restore->opened)
 		(void)smr->app.restore_close(smr->context, false);
 	restore->opened = false;
-	ask(smr);
+	if (restore->from == FROM_DISK)
+		smr->failed = "the application does not take the snapshot on its disk; see its log";
+	else
+		ask(smr);
 }
 
 bool smr_restore_turn(struct hf_smr *smr)
@@ -216,28 +279,32 @@ bool smr_restore_turn(struct hf_smr *smr)
 	struct smr_restore *restore = smr->restore;
 	bool any = false;
 
-	if (restore == NULL)
+	if (restore == NULL || smr->failed != NULL)
 		return false;
+	if (restore->saving) {
+		if (smr_durable_is_saved(smr))
+			finish(smr);
+		return smr->restore == NULL;
+	}
 	if (restore->from == SMR_NOBODY && smr->now_ns - restore->since_ns > PATIENCE_NS / 50)
 		ask(smr);
-	while (smr->restore != NULL && restore->taken < restore->came) {
+	while (restore->taken < restore->came && smr_durable_save_room(smr)) {
 		struct piece piece = restore->pieces[restore->taken % PIECES];
 		int rc = take_piece(smr, &piece);
 
 		if (rc == -EAGAIN)
 			return any;
-		if (smr->restore == NULL)
-			return true;
-		free(piece.data);
-		restore->taken++;
 		any = true;
 		if (rc != 0) {
 			give_up(smr, "it is not whole");
 			return true;
 		}
+		took_piece(smr, &piece);
+		if (piece.end)
+			return true;
 		say_more(smr);
 	}
-	if (restore->from != SMR_NOBODY && smr->now_ns - restore->since_ns > PATIENCE_NS)
+	if (restore->from >= 0 && restore->taken == restore->came && smr->now_ns - restore->since_ns > PATIENCE_NS)
 		give_up(smr, "nothing comes any more");
 	return any;
 }

@@ -223,11 +223,13 @@ static bool decode_one(struct smr_sessions *sessions, const uint8_t **at, const 
 
 bool smr_sessions_decode(struct smr_sessions *sessions, const uint8_t *data, size_t bytes)
 {
-	const uint8_t *at = data + 4, *stop = data + bytes;
+	const uint8_t *at, *stop;
 
 	smr_sessions_clear(sessions);
 	if (bytes < 4)
 		return false;
+	at = data + 4;
+	stop = data + bytes;
 	for (uint32_t n = get_le32(data); n > 0; n--)
 		if (!decode_one(sessions, &at, stop))
 			return false;

@@ -8,6 +8,7 @@
 
 #include "base/crc.h"
 #include "base/log.h"
+#include "smr/durable.h"
 
 #define SEEK_NS        20000000u
 #define SLOTS          4096u
@@ -17,6 +18,7 @@
 #define SPAN_MAX       64u
 #define SCRATCH_BYTES  262144u /* for each link */
 #define SESSIONS       1024u
+#define WAL_BYTES      (64u << 20)
 #define MAGIC          0x31676f6c746c6f68ull
 #define CQES           (HF_SMR_MEMBERS_MAX * SMR_WRS_MAX)
 #define SLACK_NS       1000u
@@ -33,6 +35,7 @@ static void step_out(struct hf_smr *smr, enum hf_smr_event_kind kind, const char
 	smr->role = HF_SMR_OUT;
 	smr_abort(smr, reason);
 	smr_restore_drop(smr);
+	smr_durable_save_drop(smr);
 	smr_public_role(smr);
 	smr_event(smr, kind);
 }
@@ -45,7 +48,9 @@ static void act_on_marks(struct hf_smr *smr)
 		smr_abort_check(smr);
 	if (why != NULL)
 		smr_abort(smr, why);
-	if (smr->behind && smr->role != HF_SMR_OUT)
+	if (smr->failed != NULL)
+		step_out(smr, HF_SMR_FAILED, smr->failed);
+	if (smr->behind && smr->role != HF_SMR_OUT && smr->replay == NULL)
 		smr_restore_begin(smr);
 	if (smr->removed)
 		step_out(smr, HF_SMR_REMOVED, "it is no member any more, or another process took its place");
@@ -73,7 +78,11 @@ static void pulse(struct hf_timer *timer, uint64_t now_ns)
 		smr->seek_ns = now_ns;
 		smr_link_seek(smr);
 	}
-	hf_loop_set_timer(smr->loop, timer, now_ns + smr->config.pulse_ns);
+	/* A sleep ends some 20 us late: the pulse keeps its pace, unless it is late by more than itself. */
+	smr->pulse_ns += smr->config.pulse_ns;
+	if (smr->pulse_ns <= now_ns || smr->pulse_ns > now_ns + smr->config.pulse_ns)
+		smr->pulse_ns = now_ns + smr->config.pulse_ns;
+	hf_loop_set_timer(smr->loop, timer, smr->pulse_ns);
 }
 
 static bool turn(struct hf_smr *smr, uint64_t now_ns)
@@ -96,6 +105,9 @@ static bool turn(struct hf_smr *smr, uint64_t now_ns)
 	busy |= smr_read_turn(smr);
 	busy |= smr_snapshot_turn(smr);
 	busy |= smr_restore_turn(smr);
+	busy |= smr_replay_turn(smr);
+	busy |= smr_durable_turn(smr);
+	act_on_marks(smr);
 	busy |= smr_calls_finish(smr);
 	return busy;
 }
@@ -128,6 +140,7 @@ void hf_smr_flush(struct hf_smr *smr)
 	act_on_marks(smr);
 	(void)smr_accept_turn(smr);
 	(void)smr_read_turn(smr);
+	(void)smr_durable_turn(smr);
 	(void)smr_calls_finish(smr);
 }
 
@@ -149,13 +162,16 @@ static void set_times(struct hf_smr_config *config)
 
 	config->pulse_ns = or_default(config->pulse_ns, fast ? MS * 3 / 100 : 2 * MS);
 	config->silent_ns = or_default(config->silent_ns, fast ? 10 * MS : 100 * MS);
-	config->stuck_ns = or_default(config->stuck_ns, fast ? 10 * MS : 100 * MS);
+	config->stuck_ns = or_default(config->stuck_ns, config->directory != NULL ? 1000 * MS
+							: fast                    ? 10 * MS
+										  : 100 * MS);
 	config->patience_ns = or_default(config->patience_ns, fast ? 100 * MS : 500 * MS);
 	config->idle_ns = or_default(config->idle_ns, fast ? MS : 10 * MS);
 	config->slots = (uint32_t)or_default(config->slots, SLOTS);
 	config->slot_bytes = (uint32_t)or_default(config->slot_bytes, SLOT_BYTES);
 	config->window = (uint32_t)or_default(config->window, HF_SMR_WINDOW_MAX);
 	config->sessions = (uint32_t)or_default(config->sessions, SESSIONS);
+	config->wal_bytes = or_default(config->wal_bytes, WAL_BYTES);
 }
 
 static bool is_power_within(uint32_t value, uint32_t least, uint32_t most)
@@ -247,8 +263,8 @@ static int open_memory(struct hf_smr *smr, struct hf_error *error)
 	if (rc == 0)
 		rc = region(smr, smr->log_pd, HF_SMR_MEMBERS_MAX * each, 0, &smr->scratch, &smr->scratch_mr, error);
 	if (rc == 0)
-		rc = region(
-			smr, smr->back_pd, HF_SMR_MEMBERS_MAX * SMR_PUBLIC_BYTES, 0, &smr->look, &smr->look_mr, error);
+		rc = region(smr, smr->back_pd, 2 * HF_SMR_MEMBERS_MAX * SMR_PUBLIC_BYTES, 0, &smr->look, &smr->look_mr,
+			error);
 	for (unsigned i = 0; rc == 0 && i < HF_SMR_MEMBERS_MAX; i++)
 		smr->links[i] = (struct smr_link){.smr = smr, .id = (uint8_t)i, .scratch = smr->scratch + i * each};
 	return rc;
@@ -319,6 +335,10 @@ int hf_smr_start(struct hf_node *node, const struct hf_smr_config *config, const
 	set_geometry(smr);
 	rc = open_memory(smr, error);
 	if (rc == 0)
+		rc = smr_durable_open(smr, error);
+	if (rc == 0)
+		rc = smr_replay_begin(smr, error);
+	if (rc == 0)
 		rc = open_channel(smr, error);
 	if (rc == 0)
 		rc = hf_node_listen(node, &smr->listener, error);
@@ -371,11 +391,13 @@ void hf_smr_stop(struct hf_smr *smr)
 	if (smr->attached) {
 		smr_abort(smr, "it is stopped");
 		(void)smr_calls_finish(smr);
-		smr_restore_drop(smr);
 		hf_loop_remove_poller(smr->loop, &smr->poller);
 		hf_loop_cancel_timer(smr->loop, &smr->pulse);
 		hf_node_unlisten(smr->node, &smr->listener);
 	}
+	smr_restore_drop(smr);
+	smr_replay_drop(smr);
+	smr_durable_close(smr);
 	smr_link_close(smr);
 	hf_channel_close(smr->channel);
 	close_memory(smr);

@@ -22,7 +22,8 @@
 #include "smr/sessions.h"
 #include "smr/slot.h"
 
-#define SMR_NOBODY (-1)
+#define SMR_NOBODY      (-1)
+#define SMR_FIRST_INDEX 2u /* behind the configuration that founded the cluster */
 
 enum smr_phase { /* of an acquisition */
 	SMR_PHASE_NONE,
@@ -62,6 +63,7 @@ struct hf_smr {
 	struct smr_link *here[HF_SMR_MEMBERS_MAX + 1]; /* that have a peer; NULL terminated */
 	struct hf_poller poller;
 	struct hf_timer pulse;
+	uint64_t pulse_ns; /* when the next one is due */
 	bool attached, stopping;
 	uint64_t now_ns;
 
@@ -116,15 +118,19 @@ struct hf_smr {
 	bool refused; /* a proposal, with -EAGAIN */
 
 	struct smr_restore *restore;
+	struct smr_durable *durable; /* NULL: memory is the storage */
+	struct smr_replay *replay;   /* what the disk has is being taken in; NULL: no more */
 	uint64_t seek_ns;
 	/* a change of the members, at the leader */
 	struct smr_members next;
 	struct hf_smr_member wanted_member;
 	struct hf_smr_call *change_call;
 	int wanted;            /* id that hf_smr_add or hf_smr_remove named */
+	bool change_asked;     /* `next` is what was asked for, not a process that takes a member's place */
 	bool changing;         /* `next` is about to be logged, or in the log */
 	const char *reason;    /* why it stepped out */
 	const char *abort_why; /* marks: steps.h */
+	const char *failed;
 	bool lost, behind, removed;
 
 	uint64_t decided, aborted, unknown, read_count, granted;

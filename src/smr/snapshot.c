@@ -8,6 +8,7 @@
  *     | <--- END: u32 number, u32 pieces, u8 whole
  *
  * Part 0: u64 index (the next to be applied), u64 index of the configuration, members. */
+#include "smr/durable.h"
 #include "smr/steps.h"
 
 #include <errno.h>
@@ -22,6 +23,7 @@
 
 struct smr_snapshot {
 	uint32_t number, sent, taken;
+	uint64_t index; /* the next to be applied */
 	unsigned part;
 	uint8_t *sessions;
 	size_t sessions_bytes, sessions_sent;
@@ -31,17 +33,20 @@ struct smr_snapshot {
 	uint8_t piece[HEAD_BYTES + PIECE_BYTES];
 };
 
-void smr_snapshot_drop(struct smr_link *link)
+void smr_snapshot_close(struct hf_smr *smr, struct smr_snapshot *snapshot)
 {
-	struct smr_snapshot *snapshot = link->snapshot;
-
-	link->snapshot = NULL;
 	if (snapshot == NULL)
 		return;
 	if (snapshot->application != NULL)
-		link->smr->app.snapshot_close(link->smr->context, snapshot->application);
+		smr->app.snapshot_close(smr->context, snapshot->application);
 	free(snapshot->sessions);
 	free(snapshot);
+}
+
+void smr_snapshot_drop(struct smr_link *link)
+{
+	smr_snapshot_close(link->smr, link->snapshot);
+	link->snapshot = NULL;
 }
 
 static uint32_t head(struct smr_snapshot *snapshot, uint8_t kind, uint32_t bytes)
@@ -63,32 +68,44 @@ static uint32_t put_log(struct hf_smr *smr, struct smr_snapshot *snapshot)
 	return head(snapshot, SMR_SAY_PIECE, 16 + smr_members_encode(&smr->members, at + 16));
 }
 
+struct smr_snapshot *smr_snapshot_open(struct hf_smr *smr, uint32_t number)
+{
+	struct smr_snapshot *snapshot = calloc(1, sizeof(*snapshot));
+
+	if (snapshot == NULL)
+		return NULL;
+	snapshot->number = number;
+	snapshot->sessions_bytes = smr_sessions_bytes(smr->sessions);
+	snapshot->sessions = malloc(snapshot->sessions_bytes);
+	if (snapshot->sessions == NULL || smr->app.snapshot_open(smr->context, &snapshot->application) != 0) {
+		snapshot->application = NULL;
+		smr_snapshot_close(smr, snapshot);
+		return NULL;
+	}
+	smr_sessions_encode(smr->sessions, snapshot->sessions);
+	snapshot->waiting = put_log(smr, snapshot);
+	snapshot->index = get_le64(snapshot->piece + HEAD_BYTES);
+	return snapshot;
+}
+
+uint64_t smr_snapshot_index(const struct smr_snapshot *snapshot)
+{
+	return snapshot->index;
+}
+
 static void begin(struct smr_link *link, uint32_t number)
 {
 	struct hf_smr *smr = link->smr;
-	struct smr_snapshot *snapshot;
 	/* Who wants to lead may need the log of the one that asks. */
 	bool ready = smr->role == HF_SMR_FOLLOWER || smr->role == HF_SMR_ACQUIRING || smr->role == HF_SMR_LEADER;
 
 	smr_snapshot_drop(link);
 	if (!ready || smr->app.snapshot_open == NULL || !smr_members_votes(&smr->members, smr->id, smr->incarnation))
 		return;
-	snapshot = calloc(1, sizeof(*snapshot));
-	if (snapshot == NULL)
-		return;
-	snapshot->number = number;
-	snapshot->sessions_bytes = smr_sessions_bytes(smr->sessions);
-	snapshot->sessions = malloc(snapshot->sessions_bytes);
-	link->snapshot = snapshot;
-	if (snapshot->sessions == NULL || smr->app.snapshot_open(smr->context, &snapshot->application) != 0) {
-		snapshot->application = NULL;
-		smr_snapshot_drop(link);
-		return;
-	}
-	smr_sessions_encode(smr->sessions, snapshot->sessions);
-	snapshot->waiting = put_log(smr, snapshot);
-	log_info("smr %s: member %u gives a snapshot at entry %llu to member %u", smr->name, smr->id,
-		(unsigned long long)get_le64(snapshot->piece + HEAD_BYTES), link->id);
+	link->snapshot = smr_snapshot_open(smr, number);
+	if (link->snapshot != NULL)
+		log_info("smr %s: member %u gives a snapshot at entry %llu to member %u", smr->name, smr->id,
+			(unsigned long long)link->snapshot->index, link->id);
 }
 
 /* Bytes of the next piece; 0: none now. */
@@ -116,6 +133,20 @@ static uint32_t next_piece(struct hf_smr *smr, struct smr_snapshot *snapshot)
 	snapshot->over = true;
 	at[0] = bytes == 0;
 	return head(snapshot, SMR_SAY_END, 1);
+}
+
+bool smr_snapshot_next(struct hf_smr *smr, struct smr_snapshot *snapshot, struct smr_store_piece *piece_out)
+{
+	if (snapshot->waiting == 0 && !snapshot->over)
+		snapshot->waiting = next_piece(smr, snapshot);
+	if (snapshot->waiting == 0)
+		return false;
+	*piece_out = (struct smr_store_piece){.part = snapshot->piece[HEAD_BYTES - 1],
+		.end = snapshot->over,
+		.data = snapshot->piece + HEAD_BYTES,
+		.bytes = snapshot->waiting - HEAD_BYTES};
+	snapshot->waiting = 0;
+	return true;
 }
 
 static bool give(struct smr_link *link)

@@ -128,9 +128,23 @@ enum { SMR_SAY_HELLO = 1, SMR_SAY_REFUSE, SMR_SAY_ASK, SMR_SAY_PIECE, SMR_SAY_EN
 void smr_snapshot_heard(struct smr_link *link, uint8_t kind, const uint8_t *data, size_t bytes);
 bool smr_snapshot_turn(struct hf_smr *smr);
 void smr_snapshot_drop(struct smr_link *link);
+struct smr_store_piece;
+struct smr_snapshot *smr_snapshot_open(struct hf_smr *smr, uint32_t number); /* NULL: not at present */
+void smr_snapshot_close(struct hf_smr *smr, struct smr_snapshot *snapshot);
+uint64_t smr_snapshot_index(const struct smr_snapshot *snapshot);
+/* In the snapshot's memory until the next call. False: not yet. */
+bool smr_snapshot_next(struct hf_smr *smr, struct smr_snapshot *snapshot, struct smr_store_piece *piece_out);
 void smr_restore_begin(struct hf_smr *smr);
+int smr_restore_from_disk(struct hf_smr *smr, struct hf_error *error);
+bool smr_restore_has_room(const struct hf_smr *smr);
+bool smr_restore_push(struct hf_smr *smr, uint8_t part, bool end, const void *data, size_t bytes); /* there is room */
 void smr_restore_heard(struct smr_link *link, uint8_t kind, const uint8_t *data, size_t bytes);
 bool smr_restore_turn(struct hf_smr *smr);
 void smr_restore_drop(struct hf_smr *smr);
+
+/* replay.c: a restart with state */
+int smr_replay_begin(struct hf_smr *smr, struct hf_error *error);
+bool smr_replay_turn(struct hf_smr *smr);
+void smr_replay_drop(struct hf_smr *smr);
 
 #endif

@@ -132,6 +132,9 @@ bool smr_take_in_turn(struct smr_link *link)
 	}
 	if (link->sent == smr->tail) {
 		link->stage = SMR_STAGE_CONFIRMED;
+		/* decided entries that it had under other numbers go to its disk once it knows that they are */
+		if (smr->durable != NULL)
+			(void)smr_read_post(link);
 		return true;
 	}
 	return link->sent != before;

@@ -173,6 +173,31 @@ static void a_change_that_is_refused_leaves_the_one_under_way_as_it_is(void **st
 	trio_close(&trio);
 }
 
+/* A process that was asked for and never comes does not keep another one from taking a member's place. */
+static void a_member_is_replaced_while_another_one_is_awaited(void **state)
+{
+	struct hf_smr_member other = {.id = 9, .name = "other"};
+	struct hf_smr_call call = {.done = change_done};
+	static struct trio trio;
+	unsigned out;
+
+	(void)state;
+	start_all(&trio);
+	propose_many(&trio, 1000);
+	changed = false;
+	assert_int_equal(hf_smr_add(trio_leader(&trio)->smr, &other, &call), 0);
+	out = (trio_leader(&trio)->id + 1) % TRIO_MEMBERS;
+	trio_stop(&trio, out);
+	trio_start(&trio, out);
+	assert_true(trio_until(&trio, trio_all_follow));
+	assert_false(changed);
+	propose_many(&trio, 2000);
+	assert_true(trio_until(&trio, all_have_applied));
+	trio_close(&trio);
+	assert_true(changed); /* it ended with the leader */
+	assert_int_equal(call.outcome, HF_SMR_UNKNOWN);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -181,6 +206,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(who_does_not_lead_takes_no_proposal_and_knows_who_does),
 		cmocka_unit_test(a_request_of_a_session_takes_effect_once),
 		cmocka_unit_test(a_change_that_is_refused_leaves_the_one_under_way_as_it_is),
+		cmocka_unit_test(a_member_is_replaced_while_another_one_is_awaited),
 	};
 
 	if (argc > 1)

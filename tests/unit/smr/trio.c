@@ -145,6 +145,7 @@ void trio_start(struct trio *trio, unsigned id)
 		.event = on_event};
 	struct trio_member *member = &trio->members[id];
 	struct hf_smr_config config = trio->config;
+	char directory[80];
 	struct hf_error error = {0};
 
 	*member = (struct trio_member){.trio = trio, .id = id};
@@ -153,6 +154,10 @@ void trio_start(struct trio *trio, unsigned id)
 	config.id = (uint8_t)id;
 	config.members = trio->who;
 	config.member_count = TRIO_MEMBERS;
+	if (trio->directory[0] != '\0') {
+		snprintf(directory, sizeof(directory), "%s/%u", trio->directory, id);
+		config.directory = directory;
+	}
 	if (hf_smr_start(member->node, &config, &app, member, &member->smr, &error) != 0)
 		fail_msg("member %u: %s", id, error.text);
 }

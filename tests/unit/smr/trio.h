@@ -21,6 +21,7 @@ struct trio_member {
 struct trio {
 	struct hf_loop *loop;
 	struct hf_smr_config config;
+	char directory[64]; /* each member has one below; empty: memory is the storage */
 	struct hf_smr_member who[TRIO_MEMBERS];
 	struct trio_member members[TRIO_MEMBERS];
 };

@@ -1,0 +1,719 @@
+/* Requests from any thread, each decided once: queued under a lock, numbered in a session, sent to whoever leads.
+ *
+ *   any thread                        the loop
+ *     submit: queued, wake ----------->  a lane (a session, eight numbers) takes it: flight
+ *                                        flight: at our replica, sent to a member, or stranded until a leader is known
+ *     wait <-- over, under the lock ---  decided, or the patience is over
+ *
+ * A request keeps its session and number while it is sent again, so members execute it once (R-S23). It is in doubt
+ * when a leader had it and its outcome is not known; then it may not go on in another session.
+ *
+ * Messages, little-endian:
+ *   HELLO     0 u8 type   1 u8 member, 255: none
+ *   REQUEST   0 u8 type   4 u32 sequence   8 u64 id   16 u64 session   24 data
+ *   ANSWER    0 u8 type   1 u8 outcome, 255: too large   2 i8 leader   8 u64 id   16 result */
+#include <holdfast/channel.h>
+#include <holdfast/smr_client.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/order.h"
+
+#define FLIGHTS          8u /* unanswered numbers of a session: as many as members remember */
+#define SESSIONS_DEFAULT 4u
+#define PATIENCE_NS      10000000000ull
+#define RETRY_NS         1000000ull /* between two looks at what waits for a leader */
+#define SEEK_NS          20000000ull
+#define RESEND_NS        50000000ull /* a member that does not answer for so long may be stopped: another is asked */
+
+enum { MESSAGE_HELLO = 1, MESSAGE_REQUEST, MESSAGE_ANSWER };
+enum { HELLO_BYTES = 2, REQUEST_BYTES = 24, ANSWER_BYTES = 16, NO_MEMBER = 255, TOO_LARGE = 255 };
+enum { STRANDED, LOCAL, SENT }; /* hf_smr_request.state */
+
+struct lane {
+	uint64_t session; /* 0: none yet */
+	uint32_t sequence;
+	struct hf_smr_request open; /* that opens the session */
+	uint8_t opened[8];
+	bool opening;
+	struct hf_smr_request *flight[FLIGHTS]; /* by number */
+};
+
+/* A request of another node's client, at this replica. */
+struct served {
+	struct hf_smr_call call;
+	struct list node; /* of the client's `served`, or `answers` */
+	struct hf_smr_client *client;
+	struct hf_peer *peer; /* NULL: gone */
+	uint64_t id;
+	uint8_t *answer;
+	size_t answer_bytes;
+	uint8_t data[];
+};
+
+struct hf_smr_client {
+	struct hf_node *node;
+	struct hf_loop *loop;
+	struct hf_smr *smr;
+	struct hf_smr_member members[HF_SMR_MEMBERS_MAX]; /* that are sought: without a replica here */
+	unsigned member_count;
+	struct hf_channel *channel;
+	struct hf_poller poller;
+	struct hf_timer retry, seek;
+	uint64_t patience_ns;
+	/* any thread */
+	pthread_mutex_t lock; /* of `queued`, and of the ends of requests */
+	pthread_cond_t ended;
+	struct hf_smr_request *queued, **queued_end;
+	_Atomic bool waiting; /* for the loop: something is queued */
+	/* the loop's */
+	struct hf_smr_request *ready, **ready_end;
+	struct lane *lanes;
+	unsigned lane_count;
+	uint64_t ids;
+	struct hf_peer *peers[HF_SMR_MEMBERS_MAX];
+	int guess; /* the member that is asked next */
+	struct list served, answers;
+	bool closing;
+};
+
+static void send_request(struct hf_smr_client *client, struct hf_smr_request *request);
+static void pump(struct hf_smr_client *client);
+
+/* ---- ends ---- */
+
+static void finish(struct hf_smr_request *request, enum hf_smr_outcome outcome, int error)
+{
+	struct hf_smr_client *client = request->client;
+
+	request->outcome = outcome;
+	request->error = error;
+	if (request->done != NULL) {
+		request->done(request);
+		return;
+	}
+	pthread_mutex_lock(&client->lock);
+	request->over = true; /* it may be freed from now on */
+	pthread_cond_broadcast(&client->ended);
+	pthread_mutex_unlock(&client->lock);
+}
+
+static void give_up(struct hf_smr_request *request, int error)
+{
+	finish(request, request->doubt ? HF_SMR_UNKNOWN : HF_SMR_NOT_LEADER, error);
+}
+
+static void push(struct hf_smr_request ***end, struct hf_smr_request *request)
+{
+	request->next = NULL;
+	**end = request;
+	*end = &request->next;
+}
+
+static struct lane *lane_of(struct hf_smr_client *client, const struct hf_smr_request *request, unsigned *flight_out)
+{
+	for (unsigned i = 0; i < client->lane_count; i++)
+		for (unsigned k = 0; k < FLIGHTS; k++)
+			if (client->lanes[i].flight[k] == request) {
+				*flight_out = k;
+				return &client->lanes[i];
+			}
+	return NULL;
+}
+
+static void land(struct hf_smr_request *request)
+{
+	unsigned k;
+	struct lane *lane = lane_of(request->client, request, &k);
+
+	if (lane != NULL)
+		lane->flight[k] = NULL;
+}
+
+/* ---- outcomes ---- */
+
+static void opened(struct hf_smr_request *open)
+{
+	struct lane *lane = container_of(open, struct lane, open);
+
+	lane->opening = false;
+	if (open->outcome == HF_SMR_DECIDED && open->result_bytes == sizeof(lane->opened)) {
+		lane->session = get_le64(lane->opened);
+		lane->sequence = 0;
+	}
+}
+
+static void strand(struct hf_smr_request *request)
+{
+	struct hf_smr_client *client = request->client;
+
+	request->state = STRANDED;
+	if (!client->closing)
+		hf_loop_set_timer(client->loop, &client->retry, hf_loop_now_ns(client->loop) + RETRY_NS);
+}
+
+/* The session is gone. What was in doubt may not be done in another one. */
+static void session_over(struct hf_smr_request *request)
+{
+	struct hf_smr_client *client = request->client;
+	unsigned k;
+	struct lane *lane = lane_of(client, request, &k);
+
+	if (lane != NULL && lane->session == request->call.session)
+		lane->session = 0;
+	land(request);
+	if (request->doubt)
+		give_up(request, -ETIMEDOUT);
+	else
+		push(&client->ready_end, request);
+}
+
+static void answered(
+	struct hf_smr_request *request, enum hf_smr_outcome outcome, int leader, const void *result, size_t bytes)
+{
+	struct hf_smr_client *client = request->client;
+
+	switch (outcome) {
+	case HF_SMR_DECIDED:
+		request->result_bytes = bytes < request->result_room ? (uint32_t)bytes : request->result_room;
+		if (request->result_bytes > 0)
+			memcpy(request->result, result, request->result_bytes);
+		land(request);
+		finish(request, outcome, 0);
+		break;
+	case HF_SMR_SESSION_OVER:
+		session_over(request);
+		break;
+	case HF_SMR_UNKNOWN:
+		request->doubt = true;
+		strand(request);
+		break;
+	case HF_SMR_NOT_LEADER:
+		client->guess = leader >= 0 && leader < (int)HF_SMR_MEMBERS_MAX ? leader : client->guess + 1;
+		strand(request);
+		break;
+	}
+}
+
+static void proposed(struct hf_smr_call *call)
+{
+	struct hf_smr_request *request = container_of(call, struct hf_smr_request, call);
+	struct hf_smr_client *client = request->client;
+
+	answered(request, call->outcome, call->leader, call->result, call->result_bytes);
+	if (!client->closing)
+		pump(client);
+}
+
+/* ---- sending ---- */
+
+static bool propose(struct hf_smr_client *client, struct hf_smr_request *request)
+{
+	int rc = client->smr == NULL ? -ENOTCONN : hf_smr_propose(client->smr, &request->call);
+
+	if (rc == -EMSGSIZE) {
+		land(request);
+		finish(request, HF_SMR_NOT_LEADER, rc);
+		return true;
+	}
+	if (rc != 0)
+		return false;
+	request->state = LOCAL;
+	return true;
+}
+
+/* The leader as this node's replica sees it; else the next member that answers at all. */
+static int whom(struct hf_smr_client *client)
+{
+	int leader = client->smr == NULL ? -1 : hf_smr_leader(client->smr);
+
+	if (leader >= 0)
+		return leader;
+	for (unsigned i = 0; i < HF_SMR_MEMBERS_MAX; i++, client->guess++) {
+		client->guess = client->guess < 0 ? 0 : client->guess % (int)HF_SMR_MEMBERS_MAX;
+		if (client->peers[client->guess] != NULL)
+			return client->guess;
+	}
+	return -1;
+}
+
+static bool send_to(struct hf_smr_client *client, struct hf_smr_request *request, int member)
+{
+	uint8_t *message = member < 0 || client->peers[member] == NULL ? NULL : malloc(REQUEST_BYTES + request->bytes);
+	int rc;
+
+	if (message == NULL)
+		return false;
+	memset(message, 0, REQUEST_BYTES);
+	message[0] = MESSAGE_REQUEST;
+	put_le32(message + 4, request->call.sequence);
+	put_le64(message + 8, request->id);
+	put_le64(message + 16, request->call.session);
+	if (request->bytes > 0)
+		memcpy(message + REQUEST_BYTES, request->data, request->bytes);
+	rc = hf_channel_send(client->channel, client->peers[member], message, REQUEST_BYTES + request->bytes);
+	free(message);
+	if (rc != 0)
+		return false;
+	request->state = SENT;
+	request->sent_to = member;
+	request->sent_ns = hf_loop_now_ns(client->loop);
+	hf_loop_set_timer(client->loop, &client->retry, request->sent_ns + RETRY_NS);
+	return true;
+}
+
+static void send_request(struct hf_smr_client *client, struct hf_smr_request *request)
+{
+	request->call.done = proposed;
+	request->call.data = request->data;
+	request->call.bytes = request->bytes;
+	if (REQUEST_BYTES + (size_t)request->bytes > HF_CHANNEL_MESSAGE_BYTES) {
+		land(request);
+		finish(request, HF_SMR_NOT_LEADER, -EMSGSIZE);
+	} else if (!propose(client, request) && !send_to(client, request, whom(client))) {
+		strand(request);
+	}
+}
+
+static void open_session(struct hf_smr_client *client, struct lane *lane)
+{
+	lane->opening = true;
+	lane->open = (struct hf_smr_request){.client = client,
+		.result = lane->opened,
+		.result_room = sizeof(lane->opened),
+		.done = opened,
+		.id = ++client->ids,
+		.since_ns = hf_loop_now_ns(client->loop)};
+	lane->open.call.sequence = 1;
+	send_request(client, &lane->open);
+}
+
+/* Requests into lanes that have room. */
+static void pump(struct hf_smr_client *client)
+{
+	for (unsigned i = 0; i < client->lane_count && client->ready != NULL; i++) {
+		struct lane *lane = &client->lanes[i];
+
+		if (lane->session == 0 && !lane->opening)
+			open_session(client, lane);
+		while (lane->session != 0 && client->ready != NULL &&
+			lane->flight[(lane->sequence + 1) % FLIGHTS] == NULL) {
+			struct hf_smr_request *request = client->ready;
+
+			client->ready = request->next;
+			if (client->ready == NULL)
+				client->ready_end = &client->ready;
+			request->call.session = lane->session;
+			request->call.sequence = ++lane->sequence;
+			request->id = ++client->ids;
+			lane->flight[lane->sequence % FLIGHTS] = request;
+			send_request(client, request);
+		}
+	}
+}
+
+static bool is_overdue(const struct hf_smr_request *request, uint64_t now_ns)
+{
+	return request->state != LOCAL && now_ns - request->since_ns > request->client->patience_ns;
+}
+
+/* True: it waits still. */
+static bool look_at(struct hf_smr_client *client, struct hf_smr_request *request, uint64_t now_ns)
+{
+	if (is_overdue(request, now_ns)) {
+		land(request);
+		give_up(request, -ETIMEDOUT);
+		return false;
+	}
+	if (request->state == SENT && now_ns - request->sent_ns > RESEND_NS) {
+		client->guess = request->sent_to + 1;
+		request->doubt = true;
+		request->state = STRANDED;
+	}
+	if (request->state == STRANDED)
+		send_request(client, request);
+	return true;
+}
+
+static void retry(struct hf_timer *timer, uint64_t now_ns)
+{
+	struct hf_smr_client *client = container_of(timer, struct hf_smr_client, retry);
+	struct hf_smr_request *ready = client->ready;
+	bool any = false;
+
+	for (unsigned i = 0; i < client->lane_count; i++) {
+		struct lane *lane = &client->lanes[i];
+
+		if (lane->opening)
+			any |= look_at(client, &lane->open, now_ns);
+		for (unsigned k = 0; k < FLIGHTS; k++)
+			if (lane->flight[k] != NULL)
+				any |= look_at(client, lane->flight[k], now_ns);
+	}
+	client->ready = NULL;
+	client->ready_end = &client->ready;
+	while (ready != NULL) { /* no session could be opened */
+		struct hf_smr_request *next = ready->next;
+
+		if (is_overdue(ready, now_ns))
+			give_up(ready, -ETIMEDOUT);
+		else
+			push(&client->ready_end, ready);
+		ready = next;
+	}
+	pump(client);
+	if (any || client->ready != NULL)
+		hf_loop_set_timer(client->loop, &client->retry, now_ns + RETRY_NS);
+}
+
+static enum hf_poll client_poll(struct hf_poller *poller, uint64_t now_ns)
+{
+	struct hf_smr_client *client = container_of(poller, struct hf_smr_client, poller);
+	struct hf_smr_request *queued;
+
+	if (!observe(&client->waiting))
+		return HF_IDLE;
+	publish(&client->waiting, false);
+	pthread_mutex_lock(&client->lock);
+	queued = client->queued;
+	client->queued = NULL;
+	client->queued_end = &client->queued;
+	pthread_mutex_unlock(&client->lock);
+	while (queued != NULL) {
+		struct hf_smr_request *next = queued->next;
+
+		queued->since_ns = now_ns;
+		push(&client->ready_end, queued);
+		queued = next;
+	}
+	pump(client);
+	return HF_BUSY;
+}
+
+static bool client_arm(struct hf_poller *poller)
+{
+	return !observe(&container_of(poller, struct hf_smr_client, poller)->waiting);
+}
+
+/* ---- requests of clients elsewhere ---- */
+
+static void served_free(struct served *served)
+{
+	list_remove(&served->node);
+	free(served->answer);
+	free(served);
+}
+
+/* False: there is no room for it now. */
+static bool send_answer(struct served *served)
+{
+	int rc = served->peer == NULL
+			 ? -ENOTCONN
+			 : hf_channel_send(served->client->channel, served->peer, served->answer, served->answer_bytes);
+
+	if (rc == -EAGAIN)
+		return false;
+	served_free(served);
+	return true;
+}
+
+static void answer(struct served *served, uint8_t outcome, const void *result, uint32_t bytes)
+{
+	struct hf_smr_client *client = served->client;
+
+	served->answer_bytes = ANSWER_BYTES + bytes;
+	served->answer = calloc(1, served->answer_bytes);
+	if (served->answer == NULL) { /* it is sent again, and answered from what its session remembers */
+		served_free(served);
+		return;
+	}
+	served->answer[0] = MESSAGE_ANSWER;
+	served->answer[1] = outcome;
+	served->answer[2] = (uint8_t)(client->closing ? -1 : hf_smr_leader(client->smr));
+	put_le64(served->answer + 8, served->id);
+	if (bytes > 0)
+		memcpy(served->answer + ANSWER_BYTES, result, bytes);
+	list_remove(&served->node);
+	list_push_back(&client->answers, &served->node);
+	(void)send_answer(served);
+}
+
+static void served_done(struct hf_smr_call *call)
+{
+	answer(container_of(call, struct served, call), (uint8_t)call->outcome, call->result, call->result_bytes);
+}
+
+static void hear_request(struct hf_smr_client *client, struct hf_peer *peer, const uint8_t *message, size_t bytes)
+{
+	struct served *served;
+	int rc;
+
+	if (bytes < REQUEST_BYTES || client->smr == NULL)
+		return;
+	served = calloc(1, sizeof(*served) + bytes);
+	if (served == NULL)
+		return;
+	served->client = client;
+	served->peer = peer;
+	served->id = get_le64(message + 8);
+	memcpy(served->data, message + REQUEST_BYTES, bytes - REQUEST_BYTES);
+	served->call = (struct hf_smr_call){.done = served_done,
+		.data = served->data,
+		.bytes = (uint32_t)(bytes - REQUEST_BYTES),
+		.session = get_le64(message + 16),
+		.sequence = get_le32(message + 4)};
+	list_push_back(&client->served, &served->node);
+	rc = hf_smr_propose(client->smr, &served->call);
+	if (rc != 0)
+		answer(served, rc == -EMSGSIZE ? TOO_LARGE : HF_SMR_NOT_LEADER, NULL, 0);
+}
+
+static struct hf_smr_request *find(struct hf_smr_client *client, uint64_t id)
+{
+	for (unsigned i = 0; i < client->lane_count; i++) {
+		struct lane *lane = &client->lanes[i];
+
+		if (lane->opening && lane->open.id == id)
+			return &lane->open;
+		for (unsigned k = 0; k < FLIGHTS; k++)
+			if (lane->flight[k] != NULL && lane->flight[k]->id == id)
+				return lane->flight[k];
+	}
+	return NULL;
+}
+
+/* One that was sent twice is answered twice; the first answer that is an outcome counts. */
+static void hear_answer(struct hf_smr_client *client, const uint8_t *message, size_t bytes)
+{
+	struct hf_smr_request *request = bytes < ANSWER_BYTES ? NULL : find(client, get_le64(message + 8));
+
+	if (request == NULL || request->state == LOCAL)
+		return;
+	if (message[1] == TOO_LARGE) {
+		land(request);
+		finish(request, HF_SMR_NOT_LEADER, -EMSGSIZE);
+	} else if (message[1] <= HF_SMR_SESSION_OVER) {
+		answered(request, (enum hf_smr_outcome)message[1], (int8_t)message[2], message + ANSWER_BYTES,
+			bytes - ANSWER_BYTES);
+	}
+	pump(client);
+}
+
+/* ---- the channel ---- */
+
+static void on_open(struct hf_channel *channel, struct hf_peer *peer, void *context)
+{
+	const struct hf_smr_client *client = context;
+	struct hf_smr_status status = {.id = NO_MEMBER};
+	uint8_t hello[HELLO_BYTES] = {MESSAGE_HELLO};
+
+	if (client->smr != NULL)
+		hf_smr_status(client->smr, &status);
+	hello[1] = status.id;
+	(void)hf_channel_send(channel, peer, hello, sizeof(hello));
+}
+
+static void on_message(struct hf_channel *channel, struct hf_peer *peer, const void *data, size_t bytes, void *context)
+{
+	struct hf_smr_client *client = context;
+	const uint8_t *message = data;
+
+	(void)channel;
+	if (bytes < HELLO_BYTES)
+		return;
+	if (message[0] == MESSAGE_HELLO && message[1] < HF_SMR_MEMBERS_MAX)
+		client->peers[message[1]] = peer;
+	else if (message[0] == MESSAGE_REQUEST)
+		hear_request(client, peer, message, bytes);
+	else if (message[0] == MESSAGE_ANSWER)
+		hear_answer(client, message, bytes);
+}
+
+static void on_writable(struct hf_channel *channel, struct hf_peer *peer, void *context)
+{
+	struct hf_smr_client *client = context;
+
+	(void)channel;
+	(void)peer;
+	list_for_each_safe (at, &client->answers)
+		(void)send_answer(container_of(at, struct served, node));
+}
+
+static void on_end(struct hf_channel *channel, struct hf_peer *peer, void *context)
+{
+	struct hf_smr_client *client = context;
+	struct list *const lists[] = {&client->served, &client->answers};
+
+	(void)channel;
+	for (unsigned i = 0; i < 2; i++)
+		list_for_each (at, lists[i]) {
+			struct served *served = container_of(at, struct served, node);
+
+			if (served->peer == peer)
+				served->peer = NULL;
+		}
+	for (unsigned i = 0; i < HF_SMR_MEMBERS_MAX; i++)
+		if (client->peers[i] == peer)
+			client->peers[i] = NULL;
+	for (unsigned i = 0; i < client->lane_count; i++)
+		for (unsigned k = 0; k <= FLIGHTS; k++) {
+			struct lane *lane = &client->lanes[i];
+			struct hf_smr_request *request = k < FLIGHTS     ? lane->flight[k]
+							 : lane->opening ? &lane->open
+									 : NULL;
+
+			if (request == NULL || request->state != SENT || client->peers[request->sent_to] != NULL)
+				continue;
+			request->doubt = true;
+			strand(request);
+		}
+}
+
+/* ---- life ---- */
+
+/* A member that restarted is another peer, and is connected to anew. */
+static void seek(struct hf_timer *timer, uint64_t now_ns)
+{
+	struct hf_smr_client *client = container_of(timer, struct hf_smr_client, seek);
+
+	for (unsigned i = 0; i < client->member_count; i++) {
+		const struct hf_smr_member *member = &client->members[i];
+		struct hf_peer *peer = NULL;
+		struct hf_error error = {0};
+
+		for (unsigned k = 0; k < member->address_count && peer == NULL; k++)
+			peer = hf_peer_find(client->node, &member->addresses[k]);
+		if (peer == NULL && member->address_count > 0 &&
+			hf_peer_connect(client->node, member->addresses, member->address_count, &peer, &error) != 0)
+			log_warn("smr: member %u cannot be sought: %s", member->id, error.text);
+	}
+	hf_loop_set_timer(client->loop, timer, now_ns + SEEK_NS);
+}
+
+int hf_smr_client_open(struct hf_node *node, const struct hf_smr_client_config *config,
+	struct hf_smr_client **client_out, struct hf_error *error)
+{
+	static const struct hf_channel_events events = {
+		.open = on_open, .message = on_message, .writable = on_writable, .end = on_end};
+	struct hf_smr_client *client;
+	char name[HF_NAME_BYTES];
+	int rc;
+
+	*client_out = NULL;
+	if (config->sessions > HF_SMR_CLIENT_SESSIONS_MAX || config->member_count > HF_SMR_MEMBERS_MAX ||
+		config->cluster == NULL || strlen(config->cluster) > 15)
+		return hf_error_set(error, -EINVAL,
+			"smr: a client has a cluster of at most 15 bytes, at most 64 sessions, and at most 16 members");
+	client = calloc(1, sizeof(*client));
+	if (client == NULL)
+		return hf_error_set(error, -ENOMEM, "smr: no memory for a client");
+	client->loop = hf_node_loop(node);
+	client->smr = config->smr;
+	client->patience_ns = config->patience_ns == 0 ? PATIENCE_NS : config->patience_ns;
+	client->lane_count = config->sessions == 0 ? SESSIONS_DEFAULT : config->sessions;
+	client->lanes = calloc(client->lane_count, sizeof(*client->lanes));
+	client->queued_end = &client->queued;
+	client->ready_end = &client->ready;
+	client->poller = (struct hf_poller){.poll = client_poll, .arm = client_arm};
+	client->node = node;
+	client->retry.fire = retry;
+	client->seek = (struct hf_timer){.fire = seek, .quiet = true};
+	list_init(&client->served);
+	list_init(&client->answers);
+	pthread_mutex_init(&client->lock, NULL);
+	pthread_cond_init(&client->ended, NULL);
+	hf_loop_add_poller(client->loop, &client->poller);
+	(void)snprintf(name, sizeof(name), "smrc.%s", config->cluster);
+	rc = client->lanes == NULL ? hf_error_set(error, -ENOMEM, "smr: no memory for a client")
+				   : hf_channel_register(node, name, &events, client, &client->channel, error);
+	if (rc != 0) {
+		hf_smr_client_close(client);
+		return rc;
+	}
+	if (config->smr == NULL) {
+		client->member_count = config->member_count;
+		memcpy(client->members, config->members, config->member_count * sizeof(*config->members));
+		hf_loop_set_timer(client->loop, &client->seek, hf_loop_now_ns(client->loop) + 1);
+	}
+	*client_out = client;
+	return 0;
+}
+
+static void give_up_all(struct hf_smr_client *client)
+{
+	(void)client_poll(&client->poller, 0); /* what is queued is ready */
+	for (unsigned i = 0; i < client->lane_count; i++)
+		for (unsigned k = 0; k < FLIGHTS; k++) {
+			struct hf_smr_request *request = client->lanes[i].flight[k];
+
+			client->lanes[i].flight[k] = NULL;
+			if (request != NULL) {
+				request->doubt |= request->state == SENT;
+				give_up(request, -ECANCELED);
+			}
+		}
+	while (client->ready != NULL) {
+		struct hf_smr_request *request = client->ready;
+
+		client->ready = request->next;
+		give_up(request, -ECANCELED);
+	}
+}
+
+void hf_smr_client_close(struct hf_smr_client *client)
+{
+	if (client == NULL)
+		return;
+	client->closing = true;
+	client->smr = NULL;
+	hf_channel_close(client->channel);
+	for (unsigned i = 0; i < HF_SMR_MEMBERS_MAX; i++)
+		client->peers[i] = NULL;
+	if (client->lanes != NULL)
+		give_up_all(client);
+	hf_loop_cancel_timer(client->loop, &client->retry);
+	hf_loop_cancel_timer(client->loop, &client->seek);
+	hf_loop_remove_poller(client->loop, &client->poller);
+	while (!list_empty(&client->answers))
+		served_free(container_of(client->answers.next, struct served, node));
+	while (!list_empty(&client->served))
+		served_free(container_of(client->served.next, struct served, node));
+	pthread_mutex_destroy(&client->lock);
+	pthread_cond_destroy(&client->ended);
+	free(client->lanes);
+	free(client);
+}
+
+/* ---- any thread ---- */
+
+void hf_smr_client_submit(struct hf_smr_client *client, struct hf_smr_request *request)
+{
+	request->client = client;
+	request->call = (struct hf_smr_call){0};
+	request->state = STRANDED;
+	request->doubt = request->over = false;
+	request->result_bytes = 0;
+	pthread_mutex_lock(&client->lock);
+	push(&client->queued_end, request);
+	pthread_mutex_unlock(&client->lock);
+	publish(&client->waiting, true);
+	announce();
+	hf_loop_wake(client->loop);
+}
+
+void hf_smr_client_wait(struct hf_smr_request *request)
+{
+	struct hf_smr_client *client = request->client;
+
+	pthread_mutex_lock(&client->lock);
+	while (!request->over)
+		pthread_cond_wait(&client->ended, &client->lock);
+	pthread_mutex_unlock(&client->lock);
+}

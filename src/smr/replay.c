@@ -1,0 +1,205 @@
+/* A restart with state: the snapshot, then the WAL, in turns, because the program may take its time with a snapshot.
+ * All files were checked when they were opened. Meanwhile this member is `restoring`: it grants nothing and does not
+ * lead. Then its promise is the highest number in the WAL, what it had accepted is in its log, and it follows with the
+ * incarnation that it had.
+ *
+ * What a slot says of commit is not believed any more: slots of the next round may be in the WAL where those before
+ * them are not yet. The batches say what is decided. */
+#include "smr/durable.h"
+#include "smr/steps.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+#define COMMIT_AT    28u /* of a slot: its check, and the commit that it covers */
+#define COMMIT_BYTES (SMR_SLOT_HEADER - COMMIT_AT)
+
+struct smr_replay {
+	struct smr_store_reader reader;
+	bool snapshot; /* is being read; then the WAL */
+	uint64_t number, end;
+	struct hf_error error;
+};
+
+int smr_replay_begin(struct hf_smr *smr, struct hf_error *error)
+{
+	const struct smr_store *store;
+	struct smr_replay *replay;
+	int rc;
+
+	if (smr->durable == NULL || !smr->durable->store.has_state)
+		return 0;
+	store = &smr->durable->store;
+	replay = calloc(1, sizeof(*replay));
+	if (replay == NULL)
+		return hf_error_set(error, -ENOMEM, "smr %s: no memory", smr->name);
+	smr->replay = replay;
+	replay->snapshot = store->base != 0;
+	if (replay->snapshot && smr->app.restore_open == NULL)
+		return hf_error_set(error, -EINVAL, "smr %s: %s has a snapshot, and the application cannot restore one",
+			smr->name, store->directory);
+	rc = replay->snapshot ? smr_store_read_snapshot(&replay->reader, store, error)
+			      : smr_store_read_wal(&replay->reader, store, store->current, error);
+	if (rc == 0 && replay->snapshot)
+		rc = smr_restore_from_disk(smr, error);
+	smr->role = HF_SMR_RESTORING;
+	return rc;
+}
+
+void smr_replay_drop(struct hf_smr *smr)
+{
+	if (smr->replay == NULL)
+		return;
+	smr_store_read_close(&smr->replay->reader);
+	free(smr->replay);
+	smr->replay = NULL;
+}
+
+static void fail(struct hf_smr *smr, const char *what)
+{
+	struct smr_replay *replay = smr->replay;
+
+	if (what != NULL)
+		(void)smr_store_damaged(replay->reader.path, replay->reader.offset, what, &replay->error);
+	/* the text outlives the replay */
+	smr->durable->append_error = replay->error;
+	smr->failed = smr->durable->append_error.text;
+}
+
+/* ---- the snapshot ---- */
+
+static void open_wal(struct hf_smr *smr)
+{
+	struct smr_replay *replay = smr->replay;
+
+	smr_store_read_close(&replay->reader);
+	replay->snapshot = false;
+	if (smr_store_read_wal(&replay->reader, &smr->durable->store, smr->durable->store.current, &replay->error) != 0)
+		fail(smr, NULL);
+}
+
+static bool feed(struct hf_smr *smr)
+{
+	struct smr_replay *replay = smr->replay;
+	struct smr_store_piece piece;
+	bool any = false;
+
+	while (smr_restore_has_room(smr)) {
+		if (smr_store_next_piece(&replay->reader, &piece, &replay->error) < 0 ||
+			!smr_restore_push(smr, piece.part, piece.end, piece.data, piece.bytes)) {
+			fail(smr, replay->error.text[0] == '\0' ? "no memory to read it" : NULL);
+			return true;
+		}
+		any = true;
+	}
+	return any;
+}
+
+/* ---- the WAL ---- */
+
+static void found(struct hf_smr *smr, const struct smr_wal_record *record)
+{
+	struct smr_members members;
+
+	if (!smr_members_decode(record->data, record->bytes, &members)) {
+		fail(smr, "it has a configuration that is none");
+		return;
+	}
+	members.index = 1;
+	smr->members = members;
+	smr->commit = smr->applied = smr->tail = smr->oldest = SMR_FIRST_INDEX;
+}
+
+static void place(struct hf_smr *smr, const struct smr_wal_record *record)
+{
+	struct smr_replay *replay = smr->replay;
+	uint64_t index = record->bytes < SMR_SLOT_HEADER ? 0 : get_le64(record->data + 8);
+	uint8_t *at = smr_slot_at(smr, index);
+	struct smr_slot slot;
+
+	if (index == 0 || record->bytes > smr->geometry.slot_bytes) {
+		fail(smr, "it has a slot that is none");
+		return;
+	}
+	if (index >= replay->end)
+		replay->end = index + 1;
+	if (index < smr->applied)
+		return;
+	if (index - smr->applied >= smr->geometry.slots) {
+		fail(smr, "entries are missing");
+		return;
+	}
+	memcpy(at, record->data, record->bytes);
+	memset(at + COMMIT_AT, 0, COMMIT_BYTES);
+	if (smr_own_slot(smr, index, &slot) != SMR_SLOT_VALID)
+		fail(smr, "it has a slot that is none");
+}
+
+static void replay_batch(struct hf_smr *smr, const struct smr_wal_batch *batch)
+{
+	struct smr_wal_record record;
+	uint32_t at = 0;
+
+	smr_follow_commit(smr, batch->commit);
+	while (smr_follow_apply(smr))
+		continue;
+	if (smr->applied < smr->commit)
+		fail(smr, "entries are missing");
+	if (batch->number > smr->replay->number)
+		smr->replay->number = batch->number;
+	while (smr->failed == NULL && smr_wal_next(batch, &at, &record)) {
+		if (record.type == SMR_WAL_FOUNDED)
+			found(smr, &record);
+		else if (record.type == SMR_WAL_SLOT)
+			place(smr, &record);
+	}
+}
+
+static void finish(struct hf_smr *smr)
+{
+	struct smr_durable *durable = smr->durable;
+
+	durable->number = durable->shown_number = smr->replay->number;
+	durable->logged_end = smr->replay->end;
+	durable->since = durable->store.wal_bytes;
+	put_le64(smr->log + SMR_LOG_PROMISE, smr_slot_seal(durable->number));
+	smr_replay_drop(smr);
+	smr->role = smr->members.index == 0 ? HF_SMR_BLANK : HF_SMR_FOLLOWER;
+	if (smr->members.index != 0)
+		smr_durable_begin(smr, smr->applied, false);
+	durable->shown = durable->at;
+	smr_public_role(smr);
+	smr_for_links (link, smr)
+		link->tell = true;
+	log_info("smr %s: member %u goes on at entry %llu with what %s has", smr->name, smr->id,
+		(unsigned long long)smr->applied, durable->store.directory);
+	if (smr->members.index != 0)
+		smr_event(smr, HF_SMR_RESTORED);
+}
+
+bool smr_replay_turn(struct hf_smr *smr)
+{
+	struct smr_replay *replay = smr->replay;
+	struct smr_wal_batch batch;
+	int rc;
+
+	if (replay == NULL || smr->failed != NULL)
+		return false;
+	if (replay->snapshot && smr->restore != NULL)
+		return feed(smr);
+	if (replay->snapshot) {
+		open_wal(smr);
+		return true;
+	}
+	rc = smr_store_next_batch(&replay->reader, &batch, &replay->error);
+	if (rc < 0)
+		fail(smr, NULL);
+	else if (rc == 0)
+		finish(smr);
+	else
+		replay_batch(smr, &batch);
+	return true;
+}

@@ -1,0 +1,495 @@
+#include "smr/store.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/crc.h"
+
+#define IDENTITY_MAGIC 0x31646e4964486d53ull
+#define IDENTITY_BYTES 48u
+#define IDENTITY_CRC   44u
+#define SYNC_BYTES     (4u << 20) /* of a snapshot, so that its last sync is short */
+#define PIECE_HEAD     12u
+
+void smr_store_path(const struct smr_store *store, const char *name, uint64_t generation, bool numbered,
+	char path_out[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES])
+{
+	if (numbered)
+		snprintf(path_out, SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES, "%s/%s.%llu", store->directory, name,
+			(unsigned long long)generation);
+	else
+		snprintf(path_out, SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES, "%s/%s", store->directory, name);
+}
+
+static int cannot(const char *path, int rc, struct hf_error *error)
+{
+	return hf_error_set(error, rc, "cannot write %s: %s", path,
+		rc == -ENOSPC ? "the disk is full; make room and start the member again" : strerror(-rc));
+}
+
+static int write_all(struct hf_file *file, const void *data, size_t bytes, uint64_t offset)
+{
+	ssize_t n = hf_file_write_at(file, data, bytes, offset);
+
+	return n < 0 ? (int)n : (size_t)n < bytes ? -ENOSPC : 0;
+}
+
+/* ---- identity ---- */
+
+static void encode_identity(const struct smr_store_identity *identity, uint8_t out[IDENTITY_BYTES])
+{
+	memset(out, 0, IDENTITY_BYTES);
+	put_le64(out, IDENTITY_MAGIC);
+	put_le64(out + 8, identity->cluster[0]);
+	put_le64(out + 16, identity->cluster[1]);
+	put_le64(out + 24, identity->incarnation);
+	put_le32(out + 32, identity->slots);
+	put_le32(out + 36, identity->slot_bytes);
+	out[40] = identity->id;
+	put_le32(out + IDENTITY_CRC, crc32c(0, out, IDENTITY_CRC));
+}
+
+static int replace(struct smr_store *store, const char *name, const void *data, size_t bytes, struct hf_error *error)
+{
+	char path[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES], next[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES];
+	struct hf_file *file;
+	int rc;
+
+	smr_store_path(store, name, 0, false, path);
+	smr_store_path(store, "new.tmp", 0, false, next);
+	rc = hf_file_open(store->env, next, HF_FILE_WRITE | HF_FILE_CREATE | HF_FILE_TRUNCATE, &file);
+	if (rc != 0)
+		return cannot(next, rc, error);
+	rc = write_all(file, data, bytes, 0);
+	if (rc == 0)
+		rc = hf_file_sync(file);
+	hf_file_close(file);
+	if (rc == 0)
+		rc = hf_file_rename(store->env, next, path);
+	return rc == 0 ? 0 : cannot(path, rc, error);
+}
+
+/* 1: it was read; 0: there is none; -errno. */
+static int read_identity(struct smr_store *store, const struct smr_store_identity *ours, struct hf_error *error)
+{
+	char path[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES];
+	uint8_t found[IDENTITY_BYTES], own[IDENTITY_BYTES];
+	struct smr_store_identity same = *ours;
+	struct hf_file *file;
+	ssize_t n;
+	int rc;
+
+	smr_store_path(store, "identity", 0, false, path);
+	rc = hf_file_open(store->env, path, 0, &file);
+	if (rc == -ENOENT)
+		return 0;
+	if (rc != 0)
+		return hf_error_set(error, rc, "cannot read %s: %s", path, strerror(-rc));
+	n = hf_file_read_at(file, found, sizeof(found), 0);
+	hf_file_close(file);
+	if (n < 0)
+		return hf_error_set(error, (int)n, "cannot read %s: %s", path, strerror((int)-n));
+	if (n != (ssize_t)sizeof(found) || get_le64(found) != IDENTITY_MAGIC ||
+		get_le32(found + IDENTITY_CRC) != crc32c(0, found, IDENTITY_CRC))
+		return smr_store_damaged(path, 0, "its checksum is another one", error);
+	same.incarnation = store->incarnation = get_le64(found + 24);
+	encode_identity(&same, own);
+	if (memcmp(own, found, sizeof(own)) != 0)
+		return hf_error_set(error, -EINVAL,
+			"%s is of member %u with %u slots of %u bytes, or of another cluster; give each member its own "
+			"directory, and the slots that it began with",
+			path, found[40], get_le32(found + 32), get_le32(found + 36));
+	return 1;
+}
+
+/* ---- files of a generation ---- */
+
+static int create_wal(struct smr_store *store, uint64_t generation, struct hf_file **file_out, struct hf_error *error)
+{
+	const struct smr_wal_head head = {.cluster = {store->cluster[0], store->cluster[1]},
+		.incarnation = store->incarnation,
+		.generation = generation};
+	char path[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES];
+	uint8_t bytes[SMR_WAL_HEAD];
+	int rc;
+
+	smr_store_path(store, "wal", generation, true, path);
+	rc = hf_file_open(store->env, path, HF_FILE_WRITE | HF_FILE_CREATE | HF_FILE_TRUNCATE, file_out);
+	if (rc != 0)
+		return cannot(path, rc, error);
+	smr_wal_head_put(&head, bytes);
+	rc = write_all(*file_out, bytes, sizeof(bytes), 0);
+	if (rc == 0)
+		rc = hf_file_sync(*file_out);
+	if (rc == 0)
+		return 0;
+	hf_file_close(*file_out);
+	*file_out = NULL;
+	return cannot(path, rc, error);
+}
+
+int smr_store_rotate_name(struct smr_store *store, struct hf_error *error)
+{
+	int rc = hf_dir_sync(store->env, store->directory);
+
+	return rc == 0 ? 0 : cannot(store->directory, rc, error);
+}
+
+struct listing {
+	uint64_t snapshot, wal, lowest; /* the highest of each; the lowest of both */
+};
+
+static bool has_generation(const char *name, const char *kind, uint64_t *generation_out)
+{
+	size_t bytes = strlen(kind);
+	uint64_t value = 0;
+
+	if (strncmp(name, kind, bytes) != 0 || name[bytes] != '.' || name[bytes + 1] == '\0')
+		return false;
+	for (const char *at = name + bytes + 1; *at != '\0'; at++) {
+		if (*at < '0' || *at > '9' || value > UINT64_MAX / 100)
+			return false;
+		value = value * 10 + (uint64_t)(*at - '0');
+	}
+	*generation_out = value;
+	return true;
+}
+
+static void found(const char *name, void *context)
+{
+	struct listing *listing = context;
+	uint64_t generation;
+
+	if (has_generation(name, "snapshot", &generation)) {
+		listing->snapshot = generation > listing->snapshot ? generation : listing->snapshot;
+	} else if (has_generation(name, "wal", &generation)) {
+		listing->wal = generation > listing->wal ? generation : listing->wal;
+	} else {
+		return;
+	}
+	if (generation < listing->lowest)
+		listing->lowest = generation;
+}
+
+static int remove_file(struct smr_store *store, const char *name, uint64_t generation, bool numbered)
+{
+	char path[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES];
+	int rc;
+
+	smr_store_path(store, name, generation, numbered, path);
+	rc = hf_file_remove(store->env, path);
+	return rc == -ENOENT ? 0 : rc;
+}
+
+int smr_store_trim(struct smr_store *store, uint64_t base, uint64_t generation, struct hf_error *error)
+{
+	int rc = 0;
+
+	for (uint64_t i = base; rc == 0 && i < generation; i++) {
+		rc = remove_file(store, "snapshot", i, true);
+		if (rc == 0)
+			rc = remove_file(store, "wal", i, true);
+	}
+	return rc == 0 ? 0
+		       : hf_error_set(error, rc, "cannot remove old files of %s: %s", store->directory, strerror(-rc));
+}
+
+/* ---- opening ---- */
+
+static int check_snapshot(struct smr_store *store, struct hf_error *error)
+{
+	struct smr_store_reader reader;
+	struct smr_store_piece piece = {0};
+	int rc;
+
+	if (store->base == 0)
+		return 0;
+	store->has_state = true;
+	rc = smr_store_read_snapshot(&reader, store, error);
+	while (rc == 0 && !piece.end) {
+		rc = smr_store_next_piece(&reader, &piece, error);
+		rc = rc < 0 ? rc : 0;
+	}
+	smr_store_read_close(&reader);
+	return rc;
+}
+
+/* Finds the last whole batch, and what is to be written behind. */
+static int check_wal(struct smr_store *store, uint64_t last, struct hf_error *error)
+{
+	struct smr_store_reader reader;
+	struct smr_wal_batch batch;
+	int rc = smr_store_read_wal(&reader, store, last, error);
+
+	store->current = store->base;
+	store->wal_bytes = SMR_WAL_HEAD;
+	while (rc == 0 && (rc = smr_store_next_batch(&reader, &batch, error)) == 1) {
+		store->current = reader.generation;
+		store->wal_bytes = reader.offset;
+		store->sequence = batch.sequence;
+		store->has_state = true;
+		rc = 0;
+	}
+	smr_store_read_close(&reader);
+	return rc;
+}
+
+/* Cuts off what is torn, so that nothing whole can follow something broken later. */
+static int open_current(struct smr_store *store, uint64_t last, struct hf_error *error)
+{
+	char path[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES];
+	int rc = 0;
+
+	for (uint64_t i = store->current + 1; rc == 0 && i <= last; i++)
+		rc = remove_file(store, "wal", i, true);
+	smr_store_path(store, "wal", store->current, true, path);
+	if (rc == 0)
+		rc = hf_file_open(store->env, path, HF_FILE_WRITE, &store->wal);
+	if (rc == 0 && hf_file_bytes(store->wal) != (int64_t)store->wal_bytes) {
+		rc = hf_file_resize(store->wal, store->wal_bytes);
+		if (rc == 0)
+			rc = hf_file_sync(store->wal);
+	}
+	if (rc == 0)
+		rc = remove_file(store, "snapshot.tmp", 0, false);
+	if (rc == 0)
+		rc = remove_file(store, "new.tmp", 0, false);
+	if (rc == 0)
+		rc = hf_dir_sync(store->env, store->directory);
+	return rc == 0 ? 0 : cannot(path, rc, error);
+}
+
+/* Batches are written once the identity is durable. */
+static bool holds_batches(struct smr_store *store)
+{
+	char path[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES];
+	struct hf_file *file;
+	int64_t bytes;
+
+	smr_store_path(store, "wal", 0, true, path);
+	if (hf_file_open(store->env, path, 0, &file) != 0)
+		return false;
+	bytes = hf_file_bytes(file);
+	hf_file_close(file);
+	return bytes > (int64_t)SMR_WAL_HEAD;
+}
+
+static int make(struct smr_store *store, const struct smr_store_identity *identity, const struct listing *listing,
+	struct hf_error *error)
+{
+	char path[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES];
+	uint8_t bytes[IDENTITY_BYTES];
+	int rc;
+
+	smr_store_path(store, "identity", 0, false, path);
+	if (listing->snapshot > 0 || listing->wal > 0 || holds_batches(store))
+		return smr_store_damaged(path, 0, "it is missing", error);
+	store->incarnation = identity->incarnation;
+	store->wal_bytes = SMR_WAL_HEAD;
+	rc = create_wal(store, 0, &store->wal, error);
+	if (rc == 0)
+		rc = smr_store_rotate_name(store, error);
+	if (rc != 0)
+		return rc;
+	encode_identity(identity, bytes);
+	return replace(store, "identity", bytes, sizeof(bytes), error);
+}
+
+static int make_directory(struct smr_store *store, struct hf_error *error)
+{
+	char parent[SMR_STORE_PATH_BYTES];
+	size_t bytes = strlen(store->directory);
+	int rc = hf_dir_make(store->env, store->directory);
+
+	while (bytes > 1 && store->directory[bytes - 1] == '/')
+		bytes--;
+	while (bytes > 0 && store->directory[bytes - 1] != '/')
+		bytes--;
+	(void)snprintf(parent, sizeof(parent), "%.*s", (int)bytes, store->directory);
+	if (rc == 0 || rc == -EEXIST)
+		rc = hf_dir_sync(store->env, bytes == 0 ? "." : parent);
+	return rc == 0 ? 0
+		       : hf_error_set(error, rc, "cannot make the directory %s: %s", store->directory, strerror(-rc));
+}
+
+static int lock(struct smr_store *store, struct hf_error *error)
+{
+	char path[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES];
+	int rc = make_directory(store, error);
+
+	if (rc != 0)
+		return rc;
+	smr_store_path(store, "lock", 0, false, path);
+	rc = hf_file_open(store->env, path, HF_FILE_WRITE | HF_FILE_CREATE, &store->lock);
+	if (rc != 0)
+		return cannot(path, rc, error);
+	rc = hf_file_lock(store->lock);
+	if (rc == -EAGAIN)
+		return hf_error_set(error, -EBUSY,
+			"%s is held by another process: end that one, or give this member a directory of its own",
+			path);
+	return rc == 0 ? 0 : hf_error_set(error, rc, "cannot lock %s: %s", path, strerror(-rc));
+}
+
+static int open_files(struct smr_store *store, const struct smr_store_identity *identity, struct hf_error *error)
+{
+	struct listing listing = {.lowest = UINT64_MAX};
+	int rc = lock(store, error);
+
+	if (rc == 0 && (rc = hf_dir_list(store->env, store->directory, found, &listing)) != 0)
+		return hf_error_set(error, rc, "cannot list %s: %s", store->directory, strerror(-rc));
+	if (rc != 0)
+		return rc;
+	rc = read_identity(store, identity, error);
+	if (rc <= 0)
+		return rc < 0 ? rc : make(store, identity, &listing, error);
+	store->base = listing.snapshot;
+	rc = check_snapshot(store, error);
+	if (rc == 0)
+		rc = check_wal(store, listing.wal > store->base ? listing.wal : store->base, error);
+	if (rc == 0)
+		rc = smr_store_trim(store, listing.lowest, store->base, error);
+	return rc == 0 ? open_current(store, listing.wal, error) : rc;
+}
+
+int smr_store_open(struct smr_store *store, struct hf_env *env, const char *directory,
+	const struct smr_store_identity *identity, struct hf_error *error)
+{
+	int rc;
+
+	*store = (struct smr_store){
+		.env = env, .cluster = {identity->cluster[0], identity->cluster[1]}, .seed = identity->seed};
+	if ((size_t)snprintf(store->directory, sizeof(store->directory), "%s", directory) >= sizeof(store->directory))
+		return hf_error_set(error, -ENAMETOOLONG, "%.60s...: the path of the directory has at most %u bytes",
+			directory, SMR_STORE_PATH_BYTES - 1);
+	rc = open_files(store, identity, error);
+	if (rc != 0)
+		smr_store_close(store);
+	return rc;
+}
+
+void smr_store_close(struct smr_store *store)
+{
+	smr_store_snapshot_drop(store);
+	if (store->wal != NULL)
+		hf_file_close(store->wal);
+	if (store->lock != NULL)
+		hf_file_close(store->lock);
+	store->wal = store->lock = NULL;
+}
+
+/* ---- writing the WAL ---- */
+
+int smr_store_append(struct smr_store *store, const uint8_t *batch, size_t bytes, struct hf_error *error)
+{
+	char path[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES];
+	int rc = write_all(store->wal, batch, bytes, store->wal_bytes);
+
+	if (rc == 0)
+		rc = hf_file_sync_data(store->wal);
+	if (rc == 0) {
+		store->wal_bytes += bytes;
+		store->sequence++;
+		return 0;
+	}
+	/* What could not be synced must not be found by another process, for which the kernel has it. */
+	(void)hf_file_resize(store->wal, store->wal_bytes);
+	smr_store_path(store, "wal", store->current, true, path);
+	return cannot(path, rc, error);
+}
+
+int smr_store_rotate(struct smr_store *store, struct hf_error *error)
+{
+	struct hf_file *file;
+	int rc = create_wal(store, store->current + 1, &file, error);
+
+	if (rc != 0)
+		return rc;
+	hf_file_close(store->wal);
+	store->wal = file;
+	store->wal_bytes = SMR_WAL_HEAD;
+	store->current++;
+	return 0;
+}
+
+/* ---- writing a snapshot ---- */
+
+int smr_store_snapshot_begin(struct smr_store *store, struct hf_error *error)
+{
+	char path[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES];
+	int rc;
+
+	smr_store_snapshot_drop(store);
+	smr_store_path(store, "snapshot.tmp", 0, false, path);
+	rc = hf_file_open(store->env, path, HF_FILE_WRITE | HF_FILE_CREATE | HF_FILE_TRUNCATE, &store->snapshot);
+	if (rc != 0)
+		return cannot(path, rc, error);
+	store->snapshot_bytes = store->snapshot_synced = SMR_WAL_HEAD;
+	store->snapshot_crc = store->seed;
+	return 0;
+}
+
+int smr_store_snapshot_piece(
+	struct smr_store *store, uint8_t part, bool end, const void *data, uint32_t bytes, struct hf_error *error)
+{
+	char path[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES];
+	uint8_t head[PIECE_HEAD] = {0};
+	int rc;
+
+	put_le32(head, bytes);
+	head[4] = part;
+	head[5] = end;
+	store->snapshot_crc = crc32c(crc32c(store->snapshot_crc, head, 8), data, bytes);
+	put_le32(head + 8, store->snapshot_crc);
+	rc = write_all(store->snapshot, head, sizeof(head), store->snapshot_bytes);
+	if (rc == 0)
+		rc = write_all(store->snapshot, data, bytes, store->snapshot_bytes + sizeof(head));
+	store->snapshot_bytes += sizeof(head) + bytes;
+	if (rc == 0 && store->snapshot_bytes - store->snapshot_synced > SYNC_BYTES) {
+		rc = hf_file_sync_data(store->snapshot);
+		store->snapshot_synced = store->snapshot_bytes;
+	}
+	if (rc == 0)
+		return 0;
+	smr_store_path(store, "snapshot.tmp", 0, false, path);
+	return cannot(path, rc, error);
+}
+
+int smr_store_snapshot_sync(struct smr_store *store, uint64_t generation, struct hf_error *error)
+{
+	const struct smr_wal_head head = {.cluster = {store->cluster[0], store->cluster[1]},
+		.incarnation = store->incarnation,
+		.generation = generation};
+	char path[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES];
+	uint8_t bytes[SMR_WAL_HEAD];
+	int rc;
+
+	smr_wal_head_put(&head, bytes);
+	rc = write_all(store->snapshot, bytes, sizeof(bytes), 0);
+	if (rc == 0)
+		rc = hf_file_sync(store->snapshot);
+	smr_store_snapshot_drop(store);
+	smr_store_path(store, "snapshot.tmp", 0, false, path);
+	return rc == 0 ? 0 : cannot(path, rc, error);
+}
+
+int smr_store_snapshot_name(struct smr_store *store, uint64_t generation, struct hf_error *error)
+{
+	char from[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES], to[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES];
+	int rc;
+
+	smr_store_path(store, "snapshot.tmp", 0, false, from);
+	smr_store_path(store, "snapshot", generation, true, to);
+	rc = hf_file_rename(store->env, from, to);
+	return rc == 0 ? 0 : cannot(to, rc, error);
+}
+
+void smr_store_snapshot_drop(struct smr_store *store)
+{
+	if (store->snapshot != NULL)
+		hf_file_close(store->snapshot);
+	store->snapshot = NULL;
+}

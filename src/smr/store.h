@@ -1,0 +1,103 @@
+/* store.h - the files of a durable replica, in a directory of its own:
+ *
+ *   lock          held by the process that runs the replica
+ *   identity      who this is; made before anything else, and never changed
+ *   snapshot.G    the state before what wal.G begins with; G 0 has none
+ *   wal.G         what was accepted and promised since (wal.h); the highest one is being written
+ *   snapshot.tmp  is being written
+ *
+ * Identity, little-endian: u64 magic, u64 cluster[2], u64 incarnation, u32 slots, u32 slot_bytes, u8 id, u8 0[3],
+ * u32 CRC32C of what is before. A snapshot: a head as that of a WAL, then pieces {u32 bytes, u8 part, u8 end, u16 0,
+ * u32 crc, data}; each crc is seeded with the one before.
+ *
+ * What was synced and reads as something else is damage: an error names the file, the offset and the remedy. What a
+ * power loss left torn behind the last batch was never durable, and is cut off.
+ *
+ * All functions block. Those on the WAL are called by one thread at a time, and so are those on a snapshot. */
+#ifndef HOLDFAST_SMR_STORE_H
+#define HOLDFAST_SMR_STORE_H
+
+#include <holdfast/env.h>
+
+#include "smr/wal.h"
+
+#define SMR_STORE_PATH_BYTES  256u
+#define SMR_STORE_NAME_BYTES  32u
+#define SMR_STORE_PIECE_BYTES 65536u
+
+struct smr_store {
+	struct hf_env *env;
+	char directory[SMR_STORE_PATH_BYTES];
+	uint32_t seed; /* of checksums: the cluster's */
+	uint64_t cluster[2], incarnation;
+	struct hf_file *lock;
+	uint64_t base, current; /* generations: of the snapshot, of the WAL that is written */
+	struct hf_file *wal;
+	uint64_t wal_bytes, sequence; /* of the current file; of the last batch */
+	bool has_state;               /* something was read that was accepted, promised, or snapshot */
+	struct hf_file *snapshot;     /* that is being written */
+	uint64_t snapshot_bytes, snapshot_synced;
+	uint32_t snapshot_crc;
+};
+
+struct smr_store_identity {
+	uint64_t cluster[2], incarnation; /* incarnation: of a new replica */
+	uint32_t slots, slot_bytes, seed;
+	uint8_t id;
+};
+
+/* Checks everything that is there, or makes it. -EBUSY: another process has it; -EBADMSG: something is damaged;
+ * -EINVAL: it is another replica's. The incarnation is the one that the files have. */
+int smr_store_open(struct smr_store *store, struct hf_env *env, const char *directory,
+	const struct smr_store_identity *identity, struct hf_error *error);
+void smr_store_close(struct smr_store *store);
+
+/* Durable on return: a sealed batch. After an error the file ends where it did. */
+int smr_store_append(struct smr_store *store, const uint8_t *batch, size_t bytes, struct hf_error *error);
+/* What follows goes into the next file, once it has its name. */
+int smr_store_rotate(struct smr_store *store, struct hf_error *error);
+int smr_store_rotate_name(struct smr_store *store, struct hf_error *error);
+
+int smr_store_snapshot_begin(struct smr_store *store, struct hf_error *error);
+int smr_store_snapshot_piece(
+	struct smr_store *store, uint8_t part, bool end, const void *data, uint32_t bytes, struct hf_error *error);
+/* All pieces are written: durable on return; then with the name, too, as the snapshot of that generation. */
+int smr_store_snapshot_sync(struct smr_store *store, uint64_t generation, struct hf_error *error);
+int smr_store_snapshot_name(struct smr_store *store, uint64_t generation, struct hf_error *error);
+void smr_store_snapshot_drop(struct smr_store *store);
+/* Removes what is older than that generation, whose snapshot is finished. */
+int smr_store_trim(struct smr_store *store, uint64_t base, uint64_t generation, struct hf_error *error);
+
+void smr_store_path(const struct smr_store *store, const char *name, uint64_t generation, bool numbered,
+	char path_out[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES]);
+/* Says of damage what to do; returns -EBADMSG. */
+int smr_store_damaged(const char *path, uint64_t offset, const char *what, struct hf_error *error);
+
+/* ---- reading: store_read.c ---- */
+
+struct smr_store_reader {
+	const struct smr_store *store;
+	uint64_t generation, last;             /* the file that is read, and the last one */
+	uint64_t offset, file_bytes, sequence; /* offset: behind what was read; sequence: of the last batch; 0: none */
+	struct hf_file *file;
+	uint32_t crc;
+	uint8_t *buffer;
+	char path[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES];
+};
+struct smr_store_piece {
+	uint8_t part;
+	bool end;
+	const uint8_t *data;
+	uint32_t bytes;
+};
+
+/* Both: 0, or -errno; close also after an error. */
+int smr_store_read_wal(
+	struct smr_store_reader *reader, const struct smr_store *store, uint64_t last, struct hf_error *error);
+int smr_store_read_snapshot(struct smr_store_reader *reader, const struct smr_store *store, struct hf_error *error);
+/* 1: a batch or piece, in the reader's memory until the next call; 0: the end; -EBADMSG: damage; -errno. */
+int smr_store_next_batch(struct smr_store_reader *reader, struct smr_wal_batch *batch_out, struct hf_error *error);
+int smr_store_next_piece(struct smr_store_reader *reader, struct smr_store_piece *piece_out, struct hf_error *error);
+void smr_store_read_close(struct smr_store_reader *reader);
+
+#endif

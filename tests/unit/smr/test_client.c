@@ -1,0 +1,259 @@
+/* Clients of a replicated log: from other threads, at every member, and while the leader goes. */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include <holdfast/smr_client.h>
+
+#include "base/bytes.h"
+#include "trio.h"
+
+#define REQUESTS 300u
+#define WAITED   100u
+
+struct one {
+	struct hf_smr_request request;
+	uint8_t data[4];
+	bool ended;
+};
+
+static struct trio trio;
+static struct hf_smr_client *clients[TRIO_MEMBERS];
+static struct one ones[REQUESTS];
+static unsigned ended;
+
+static void done(struct hf_smr_request *request)
+{
+	struct one *one = (struct one *)(void *)((char *)request - offsetof(struct one, request));
+
+	assert_false(one->ended);
+	one->ended = true;
+	ended++;
+}
+
+static void submit(unsigned i, unsigned member)
+{
+	struct one *one = &ones[i];
+
+	put_le32(one->data, i);
+	one->ended = false;
+	one->request = (struct hf_smr_request){.data = one->data, .bytes = sizeof(one->data), .done = done};
+	hf_smr_client_submit(clients[member], &one->request);
+}
+
+static void open_client(unsigned id)
+{
+	struct hf_error error = {0};
+	struct hf_smr_client_config config = {.cluster = "trio", .smr = trio.members[id].smr};
+
+	if (hf_smr_client_open(trio.members[id].node, &config, &clients[id], &error) != 0)
+		fail_msg("client %u: %s", id, error.text);
+}
+
+static void open_all(void)
+{
+	trio_open(&trio);
+	for (unsigned i = 0; i < TRIO_MEMBERS; i++) {
+		trio_start(&trio, i);
+		open_client(i);
+	}
+	assert_true(trio_until(&trio, trio_all_follow));
+	ended = 0;
+}
+
+static void stop(unsigned id)
+{
+	hf_smr_stop(trio.members[id].smr);
+	trio.members[id].smr = NULL;
+	hf_smr_client_close(clients[id]);
+	clients[id] = NULL;
+	trio_stop(&trio, id);
+}
+
+static void close_all(void)
+{
+	for (unsigned i = 0; i < TRIO_MEMBERS; i++)
+		if (clients[i] != NULL)
+			stop(i);
+	trio_close(&trio);
+}
+
+static bool all_have_ended(struct trio *of)
+{
+	(void)of;
+	return ended == REQUESTS;
+}
+
+/* How often a value was applied at this member. */
+static unsigned count(unsigned member, uint32_t value)
+{
+	unsigned n = 0;
+
+	for (uint32_t i = 0; i < trio.members[member].applied; i++)
+		n += trio.members[member].log[i] == value;
+	return n;
+}
+
+static bool leader_has_all(struct trio *of)
+{
+	uint32_t most = 0;
+
+	for (unsigned i = 0; i < TRIO_MEMBERS; i++)
+		if (of->members[i].applied > most)
+			most = of->members[i].applied;
+	for (unsigned i = 0; i < TRIO_MEMBERS; i++)
+		if (of->members[i].smr != NULL && of->members[i].applied < most)
+			return false;
+	return true;
+}
+
+static void clients_at_every_member_are_answered(void **state)
+{
+	(void)state;
+	open_all();
+	for (unsigned i = 0; i < REQUESTS; i++)
+		submit(i, i % TRIO_MEMBERS);
+	assert_true(trio_until(&trio, all_have_ended));
+	assert_true(trio_until(&trio, leader_has_all));
+	for (unsigned i = 0; i < REQUESTS; i++) {
+		assert_int_equal(ones[i].request.outcome, HF_SMR_DECIDED);
+		for (unsigned m = 0; m < TRIO_MEMBERS; m++)
+			assert_int_equal(count(m, i), 1);
+	}
+	close_all();
+}
+
+static _Atomic unsigned decided, over;
+
+static void *ask(void *client)
+{
+	for (uint32_t i = 0; i < WAITED; i++) {
+		uint8_t data[4];
+		struct hf_smr_request request = {.data = data, .bytes = sizeof(data)};
+
+		put_le32(data, i);
+		hf_smr_client_submit(client, &request);
+		hf_smr_client_wait(&request);
+		decided += request.outcome == HF_SMR_DECIDED;
+	}
+	over++;
+	return NULL;
+}
+
+static bool threads_are_over(struct trio *of)
+{
+	(void)of;
+	return over == TRIO_MEMBERS;
+}
+
+static void threads_wait_for_their_requests(void **state)
+{
+	pthread_t threads[TRIO_MEMBERS];
+
+	(void)state;
+	open_all();
+	decided = over = 0;
+	for (unsigned i = 0; i < TRIO_MEMBERS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, ask, clients[i]), 0);
+	assert_true(trio_until(&trio, threads_are_over));
+	for (unsigned i = 0; i < TRIO_MEMBERS; i++)
+		pthread_join(threads[i], NULL);
+	assert_int_equal(decided, TRIO_MEMBERS * WAITED);
+	assert_true(trio_until(&trio, leader_has_all));
+	assert_int_equal(count(0, WAITED - 1), TRIO_MEMBERS);
+	close_all();
+}
+
+static bool some_have_ended(struct trio *of)
+{
+	(void)of;
+	return ended > REQUESTS / 4;
+}
+
+static void what_was_under_way_when_the_leader_went_is_decided_once(void **state)
+{
+	unsigned leader, doubts = 0;
+
+	(void)state;
+	open_all();
+	leader = trio_leader(&trio)->id;
+	for (unsigned i = 0; i < REQUESTS; i++)
+		submit(i, (leader + 1 + i % 2) % TRIO_MEMBERS);
+	assert_true(trio_until(&trio, some_have_ended));
+	assert_in_range(ended, 1, REQUESTS - 1);
+	stop(leader);
+	assert_true(trio_until(&trio, all_have_ended));
+	assert_true(trio_until(&trio, leader_has_all));
+	for (unsigned i = 0; i < REQUESTS; i++) {
+		assert_int_equal(ones[i].request.outcome, HF_SMR_DECIDED);
+		doubts += ones[i].request.doubt;
+		for (unsigned m = 0; m < TRIO_MEMBERS; m++)
+			if (m != leader)
+				assert_int_equal(count(m, i), 1);
+	}
+	assert_true(doubts > 0); /* the leader had some that it did not answer */
+	close_all();
+}
+
+static void requests_of_a_client_that_is_closed_end(void **state)
+{
+	unsigned leader;
+
+	(void)state;
+	open_all();
+	leader = trio_leader(&trio)->id;
+	for (unsigned i = 0; i < REQUESTS; i++)
+		submit(i, i % TRIO_MEMBERS);
+	(void)hf_loop_turn(trio.loop, 0);
+	for (unsigned i = 0; i < TRIO_MEMBERS; i++)
+		stop((leader + 1 + i) % TRIO_MEMBERS);
+	assert_int_equal(ended, REQUESTS);
+	trio_close(&trio);
+}
+
+static bool one_has_ended(struct trio *of)
+{
+	(void)of;
+	return ended == 1;
+}
+
+static void a_request_that_no_log_takes_is_refused(void **state)
+{
+	static uint8_t data[2u << 20];
+
+	(void)state;
+	open_all();
+	for (unsigned member = 0; member < TRIO_MEMBERS; member++)
+		for (unsigned i = 0; i < 2; i++) {
+			struct one *one = &ones[0];
+
+			ended = 0;
+			one->ended = false;
+			one->request = (struct hf_smr_request){.data = data,
+				.bytes = i == 0 ? hf_smr_request_bytes_max(trio.members[0].smr) + 1 : sizeof(data),
+				.done = done};
+			hf_smr_client_submit(clients[member], &one->request);
+			assert_true(trio_until(&trio, one_has_ended));
+			assert_int_equal(one->request.outcome, HF_SMR_NOT_LEADER);
+			assert_int_equal(one->request.error, -EMSGSIZE);
+		}
+	close_all();
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(clients_at_every_member_are_answered),
+		cmocka_unit_test(threads_wait_for_their_requests),
+		cmocka_unit_test(what_was_under_way_when_the_leader_went_is_decided_once),
+		cmocka_unit_test(requests_of_a_client_that_is_closed_end),
+		cmocka_unit_test(a_request_that_no_log_takes_is_refused),
+	};
+
+	trio_kind = argc > 1 ? argv[1] : "shm";
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,191 @@
+/* Three members with directories, on the disk of this host. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "trio.h"
+
+#define PROPOSALS 300u
+#define WAL_BYTES 4096u
+
+static void make_directory(struct trio *trio)
+{
+	snprintf(trio->directory, sizeof(trio->directory), "/tmp/holdfast-smr-XXXXXX");
+	assert_non_null(mkdtemp(trio->directory));
+}
+
+static void remove_name(const char *name, void *context)
+{
+	char path[400];
+
+	snprintf(path, sizeof(path), "%s/%s", (const char *)context, name);
+	(void)hf_file_remove(hf_env_host(), path);
+}
+
+static void remove_directory(const struct trio *trio)
+{
+	char path[80];
+
+	for (unsigned i = 0; i < TRIO_MEMBERS; i++) {
+		snprintf(path, sizeof(path), "%s/%u", trio->directory, i);
+		(void)hf_dir_list(hf_env_host(), path, remove_name, path);
+		(void)hf_dir_remove(hf_env_host(), path);
+	}
+	assert_int_equal(hf_dir_remove(hf_env_host(), trio->directory), 0);
+}
+
+static bool all_have_applied(struct trio *trio)
+{
+	uint32_t most = 0;
+
+	for (unsigned i = 0; i < TRIO_MEMBERS; i++)
+		if (trio->members[i].applied > most)
+			most = trio->members[i].applied;
+	for (unsigned i = 0; i < TRIO_MEMBERS; i++)
+		if (trio->members[i].applied < most)
+			return false;
+	return true;
+}
+
+static void start_all(struct trio *trio)
+{
+	for (unsigned i = 0; i < TRIO_MEMBERS; i++)
+		trio_start(trio, i);
+	assert_true(trio_until(trio, trio_all_follow));
+}
+
+static void propose_many(struct trio *trio, uint32_t from)
+{
+	for (uint32_t i = 0; i < PROPOSALS; i++) {
+		struct hf_smr_call call = {0};
+
+		assert_int_equal(trio_propose(trio, from + i, &call), HF_SMR_DECIDED);
+	}
+}
+
+static void what_was_answered_is_there_after_all_have_ended(void **state)
+{
+	static struct trio trio;
+
+	(void)state;
+	trio_open(&trio);
+	make_directory(&trio);
+	trio.config.wal_bytes = WAL_BYTES; /* snapshots, too */
+	for (unsigned round = 0; round < 4; round++) {
+		start_all(&trio);
+		propose_many(&trio, 1000 * round);
+		assert_true(trio_until(&trio, all_have_applied));
+		for (unsigned m = 0; m < TRIO_MEMBERS; m++)
+			for (uint32_t i = 0; i < (round + 1) * PROPOSALS; i++)
+				assert_int_equal(trio.members[m].log[i], 1000 * (i / PROPOSALS) + i % PROPOSALS);
+		for (unsigned m = 0; m < TRIO_MEMBERS; m++)
+			trio_stop(&trio, m);
+	}
+	trio_close(&trio);
+	remove_directory(&trio);
+}
+
+/* Two go on, and the third one has what it had; who lost its files takes everything from the others. */
+static void a_member_returns_with_its_files_or_without(void **state)
+{
+	static struct trio trio;
+	char path[80];
+	unsigned out;
+
+	(void)state;
+	trio_open(&trio);
+	make_directory(&trio);
+	trio.config.wal_bytes = WAL_BYTES;
+	start_all(&trio);
+	for (unsigned without = 0; without < 2; without++) {
+		propose_many(&trio, 1000);
+		out = (trio_leader(&trio)->id + 1) % TRIO_MEMBERS;
+		trio_stop(&trio, out);
+		propose_many(&trio, 2000);
+		snprintf(path, sizeof(path), "%s/%u", trio.directory, out);
+		if (without == 1)
+			assert_int_equal(hf_dir_list(hf_env_host(), path, remove_name, path), 0);
+		trio_start(&trio, out);
+		assert_true(trio_until(&trio, trio_all_follow));
+		assert_true(trio_until(&trio, all_have_applied));
+		assert_int_equal(trio.members[out].applied, (without + 1) * 2 * PROPOSALS);
+	}
+	trio_close(&trio);
+	remove_directory(&trio);
+}
+
+/* ---- members that differ ---- */
+
+static char heard[8192];
+
+static void collect(enum log_level level, const char *line, void *context)
+{
+	size_t used = strlen(heard);
+
+	(void)level, (void)context;
+	snprintf(heard + used, sizeof(heard) - used, "%s\n", line);
+}
+
+static bool both_have_said_why(struct trio *trio)
+{
+	(void)trio;
+	return strstr(heard, "is refused as a member: ") != NULL &&
+	       strstr(heard, "refuses this one as a member: ") != NULL;
+}
+
+/* Member 0 runs; 1 is configured otherwise. */
+static void expect_refusal(struct trio *trio, const char *why)
+{
+	heard[0] = '\0';
+	log_set_sink(collect, NULL);
+	trio_start(trio, 1);
+	assert_true(trio_until(trio, both_have_said_why));
+	log_set_sink(NULL, NULL);
+	assert_non_null(strstr(heard, why));
+	trio_close(trio);
+}
+
+static void members_with_other_sessions_are_refused(void **state)
+{
+	static struct trio trio;
+
+	(void)state;
+	trio_open(&trio);
+	trio_start(&trio, 0);
+	trio.config.sessions = 77;
+	expect_refusal(&trio, "77 sessions at member 1, 1024 at member 0; make them the same");
+}
+
+static void members_of_another_mode_are_refused(void **state)
+{
+	static struct trio trio;
+	char directory[64];
+
+	(void)state;
+	trio_open(&trio);
+	make_directory(&trio);
+	memcpy(directory, trio.directory, sizeof(directory));
+	trio_start(&trio, 0);
+	trio.directory[0] = '\0';
+	expect_refusal(&trio, "member 0 is durable, and member 1 is not: give all members a directory, or none");
+	memcpy(trio.directory, directory, sizeof(directory));
+	remove_directory(&trio);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_was_answered_is_there_after_all_have_ended),
+		cmocka_unit_test(a_member_returns_with_its_files_or_without),
+		cmocka_unit_test(members_with_other_sessions_are_refused),
+		cmocka_unit_test(members_of_another_mode_are_refused),
+	};
+
+	if (argc > 1)
+		trio_kind = argv[1];
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
