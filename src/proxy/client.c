@@ -2,11 +2,13 @@
 #include "proxy/client.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
 #include "base/ensure.h"
+#include "proxy/redis/rewrite.h"
 
 #define READ_BYTES     16384u
 #define OUT_BYTES_MOST (1u << 20)   /* a client that does not take its replies is not read from */
@@ -53,14 +55,7 @@ static uint32_t run_bytes_max(const struct proxy *proxy)
 
 /* ---- runs ---- */
 
-static void append(struct resp_out *out, const struct rewrite_args *request)
-{
-	resp_out_array(out, request->count);
-	for (unsigned i = 0; i < request->count; i++)
-		resp_out_bulk(out, request->data + request->args[i].at, request->args[i].bytes);
-}
-
-static size_t entry_bytes(const struct rewrite_args *request)
+static size_t entry_bytes(const struct command_args *request)
 {
 	size_t bytes = RECORD_BYTES;
 
@@ -71,10 +66,10 @@ static size_t entry_bytes(const struct rewrite_args *request)
 
 static void put_errors(struct client *client, const char *words)
 {
-	unsigned n = client->run.kind == RUN_MULTI ? 1 : client->run.commands;
+	unsigned n = client->run.kind == RUN_MULTI ? 1 : client->replies;
 
 	for (unsigned i = 0; i < n; i++)
-		resp_out_error(&client->out, "%s", words);
+		client->proxy->protocol->put_error(&client->out, words);
 }
 
 static void submit(struct client *client);
@@ -203,22 +198,21 @@ static void asked(struct server_gather *gather)
 	run_over(client);
 }
 
-static void ask(struct client *client, const struct rewrite_args *request)
+static void ask(struct client *client, const struct command *command, const struct command_args *request)
 {
 	struct run *run = &client->run;
 
 	proxy_run_init(run, client->proxy, RUN_READ);
-	append(&run->raw, request);
-	run->commands = 1;
+	run->commands = client->replies = 1;
 	run->gather = (struct server_gather){.left = 1, .done = asked};
 	client->running = true;
-	proxy_server_ask(client->proxy->server, run->raw.data, run->raw.failed ? 0 : run->raw.bytes, ENTRY_PLAIN, 0,
-		&run->gather);
+	client->proxy->protocol->ask(client->proxy, command, request, 0, &run->gather);
 }
 
 /* ---- requests ---- */
 
-static enum client_taken join(struct client *client, enum run_kind kind, const struct rewrite_args *request)
+static enum client_taken join(
+	struct client *client, enum run_kind kind, const struct command *command, const struct command_args *request)
 {
 	struct run *run = &client->run;
 	size_t bytes = entry_bytes(request);
@@ -229,15 +223,16 @@ static enum client_taken join(struct client *client, enum run_kind kind, const s
 		return CLIENT_LATER;
 	if (run->commands == 0) {
 		proxy_run_init(run, client->proxy, kind);
-		client->draws = 0;
+		client->draws = client->replies = 0;
 	}
-	append(&run->raw, request);
+	proxy_command_append(&run->raw, request);
 	client->run_bytes += bytes;
 	run->commands++;
+	client->replies += client->proxy->protocol->wants_reply(command, request);
 	return CLIENT_TAKEN;
 }
 
-static void queue(struct client *client, const struct command *command, const struct rewrite_args *request)
+static void queue(struct client *client, const struct command *command, const struct command_args *request)
 {
 	static const char *const taken[] = {"PING", "ECHO", "SELECT"};
 	bool fits = command->kind != COMMAND_OWN && command->kind != COMMAND_CHANGE;
@@ -256,12 +251,12 @@ static void queue(struct client *client, const struct command *command, const st
 		client->multi_bad = true;
 		return;
 	}
-	append(&client->queue, request);
+	proxy_command_append(&client->queue, request);
 	client->queued++;
 	resp_out_simple(&client->out, "QUEUED");
 }
 
-static bool ends_multi(const struct rewrite_args *request)
+static bool ends_multi(const struct command_args *request)
 {
 	static const char *const words[] = {"EXEC", "DISCARD", "MULTI", "QUIT", "RESET"};
 
@@ -271,49 +266,56 @@ static bool ends_multi(const struct rewrite_args *request)
 	return false;
 }
 
-static enum client_taken take(struct client *client, const struct rewrite_args *request)
+/* A refusal, in its turn. */
+static enum client_taken refuse(struct client *client, const char *words)
 {
-	const struct command *command = proxy_command_find(request->data + request->args[0].at, request->args[0].bytes);
+	if (client->run.commands > 0)
+		return CLIENT_LATER;
+	client->proxy->protocol->put_error(&client->out, words);
+	client->multi_bad |= client->multi;
+	return CLIENT_TAKEN;
+}
+
+static enum client_taken take(struct client *client, const struct command_args *request)
+{
+	const struct protocol *protocol = client->proxy->protocol;
+	const struct command *command = protocol->find(request->data + request->args[0].at, request->args[0].bytes);
 	char words[COMMAND_WORDS];
 
-	if (!proxy_command_check(
-		    &client->proxy->commands, command, request->data, request->args, request->count, words)) {
-		if (client->run.commands > 0)
-			return CLIENT_LATER;
-		resp_out_error(&client->out, "%s", words);
-		client->multi_bad |= client->multi;
-		return CLIENT_TAKEN;
-	}
+	if (!protocol->check(client->proxy, command, request, words))
+		return refuse(client, words);
 	if (client->multi && !ends_multi(request)) {
 		queue(client, command, request);
 		return CLIENT_TAKEN;
 	}
 	switch (command->kind) {
 	case COMMAND_READ:
-		return join(client, RUN_READ, request);
+		return join(client, RUN_READ, command, request);
 	case COMMAND_WRITE:
 	case COMMAND_SCRIPT:
-		return join(client, command->form == FORM_SPOP ? RUN_DRAW : RUN_WRITE, request);
+		return join(client, RUN_WRITE, command, request);
+	case COMMAND_DRAW:
+		return join(client, RUN_DRAW, command, request);
 	case COMMAND_CHANGE:
-		return join(client, RUN_CHANGE, request);
+		return join(client, RUN_CHANGE, command, request);
 	case COMMAND_ASK:
 		if (client->run.commands > 0)
 			return CLIENT_LATER;
-		ask(client, request);
+		ask(client, command, request);
 		return CLIENT_TAKEN;
 	case COMMAND_OWN:
 	case COMMAND_REFUSED:
 		break;
 	}
-	return client_own(client, command, request);
+	return client->run.commands > 0 ? CLIENT_LATER : protocol->own(client, command, request);
 }
 
 /* A line was changed by reading it: what was read takes its place, to be read again. */
-static void put_back(struct client *client, const struct rewrite_args *args, size_t used)
+static void put_back(struct client *client, const struct command_args *args, size_t used)
 {
 	struct resp_out in = {0};
 
-	append(&in, args);
+	proxy_command_append(&in, args);
 	resp_out_raw(&in, client->in.data + client->read + used, client->in.bytes - client->read - used);
 	resp_out_free(&client->in);
 	client->in = in;
@@ -321,40 +323,64 @@ static void put_back(struct client *client, const struct rewrite_args *args, siz
 	client->out.failed |= in.failed;
 }
 
+/* Bytes behind a request that was refused for its size. */
+static void skip(struct client *client)
+{
+	size_t n = client->in.bytes - client->read;
+
+	n = n < client->skip ? n : client->skip;
+	client->read += n;
+	client->skip -= n;
+}
+
+/* Nothing more can be read. */
+static void refuse_rest(struct client *client, const char *error)
+{
+	char words[COMMAND_WORDS];
+
+	(void)snprintf(words, sizeof(words), "%s; here a request has at most %u bytes and %u arguments", error,
+		run_bytes_max(client->proxy), PROXY_ARGS_MAX);
+	client->closing = refuse(client, words) == CLIENT_TAKEN; /* after what came before */
+}
+
 /* Takes the next request, if one is whole and its turn has come. */
 static bool take_next(struct client *client)
 {
 	struct proxy *proxy = client->proxy;
 	struct resp_request request;
-	struct rewrite_args args;
-	size_t used;
+	struct command_args args;
+	enum client_taken taken = CLIENT_TAKEN;
+	size_t used, after = 0;
 
+	skip(client);
 	if (client->in.bytes - client->read < client->wanted)
 		return false;
 	resp_request_init(&request, proxy->args, PROXY_ARGS_MAX, run_bytes_max(proxy));
-	switch (resp_request_read(&request, client->in.data + client->read, client->in.bytes - client->read, &used)) {
+	switch (proxy->protocol->read(
+		&request, client->in.data + client->read, client->in.bytes - client->read, &used, &after)) {
 	case RESP_MORE:
 		client->wanted = request.wanted;
 		return false;
 	case RESP_REFUSED:
-		if (client->run.commands > 0)
-			return false; /* after what came before */
-		resp_out_error(&client->out, "%s; here a request has at most %u bytes and %u arguments", request.error,
-			run_bytes_max(proxy), PROXY_ARGS_MAX);
-		client->closing = true;
+		refuse_rest(client, request.error);
 		return false;
 	case RESP_WHOLE:
 		break;
 	}
 	client->wanted = 1;
-	args = (struct rewrite_args){
+	args = (struct command_args){
 		.data = client->in.data + client->read, .args = proxy->args, .count = request.arg_count};
-	if (args.count > 0 && take(client, &args) == CLIENT_LATER) {
-		if (args.data[0] != '*')
+	if (request.error[0] != '\0')
+		taken = refuse(client, request.error);
+	else if (args.count > 0)
+		taken = take(client, &args);
+	if (taken == CLIENT_LATER) {
+		if (proxy->protocol->read_changes && args.data[0] != '*')
 			put_back(client, &args, used);
 		return false;
 	}
 	client->read += used;
+	client->skip = after;
 	return true;
 }
 
@@ -466,8 +492,8 @@ static void client_open(struct proxy *proxy, struct hf_io *io)
 
 static void listener_ready(struct hf_watch *watch, unsigned ready)
 {
-	static const char full[] = "-ERR max number of clients reached\r\n";
 	struct proxy *proxy = container_of(watch, struct proxy, listener_watch);
+	struct resp_out full = {0};
 	struct hf_io *io;
 
 	(void)ready;
@@ -477,7 +503,9 @@ static void listener_ready(struct hf_watch *watch, unsigned ready)
 		client_open(proxy, io);
 		return;
 	}
-	(void)hf_stream_write(io, full, sizeof(full) - 1);
+	proxy->protocol->put_error(&full, "ERR max number of clients reached");
+	(void)hf_stream_write(io, full.data, full.bytes);
+	resp_out_free(&full);
 	hf_io_close(io);
 }
 

@@ -1,4 +1,4 @@
-/* client.h - a client's connection, as client.c (bytes, runs) and own.c (commands that the proxy answers itself) share
+/* client.h - a client's connection, as client.c (bytes, runs) and what answers commands of the proxy's own share
  * it. */
 #ifndef HOLDFAST_PROXY_CLIENT_H
 #define HOLDFAST_PROXY_CLIENT_H
@@ -16,12 +16,14 @@ struct client {
 	struct resp_out in, out;
 	size_t read, sent; /* of in, of out */
 	size_t wanted;     /* bytes of `in` before which no request is whole */
+	size_t skip;       /* bytes that come next and are dropped */
 	bool closing;      /* once `out` is written */
 	uint64_t id;
 	char name[CLIENT_NAME_BYTES];
 	/* What is under way, or is gathered. */
 	struct run run, open;
 	size_t run_bytes; /* of the entry, at most */
+	unsigned replies; /* that the client waits for */
 	unsigned draws;
 	bool running;
 	uint64_t session; /* 0: none yet */
@@ -32,13 +34,8 @@ struct client {
 	unsigned queued;
 };
 
-enum client_taken {
-	CLIENT_TAKEN,
-	CLIENT_LATER, /* what came before is to be answered first: not taken */
-};
-
-/* own.c: the proxy answers. `request` is not in a transaction, or ends it. */
-enum client_taken client_own(struct client *client, const struct command *command, const struct rewrite_args *request);
+/* redis/own.c: the proxy answers. `request` is not in a transaction, or ends it. */
+enum client_taken client_own(struct client *client, const struct command *command, const struct command_args *request);
 void client_discard(struct client *client);
 /* Starts EXEC's run. */
 void client_exec(struct client *client);

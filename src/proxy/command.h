@@ -1,7 +1,4 @@
-/* command.h - the commands of Redis as the proxy sees them: which are reads, writes, rewritten, its own, or refused.
- *
- * Ours is a list of names; Redis' own COMMAND table has the number of arguments and says which commands write. A
- * command that is not in both is refused, and so is a read of our list that Redis flags as a write. */
+/* command.h - a command of a client as all files of the proxy see it, whichever server it is for. */
 #ifndef HOLDFAST_PROXY_COMMAND_H
 #define HOLDFAST_PROXY_COMMAND_H
 
@@ -14,66 +11,35 @@
 enum command_class {
 	COMMAND_READ,    /* by the leader's server, once the leader is confirmed */
 	COMMAND_WRITE,   /* an entry of the log */
+	COMMAND_DRAW,    /* a write that the leader's server is asked for first: SPOP */
 	COMMAND_ASK,     /* of this proxy's own server, whichever it is: it says nothing of the data */
 	COMMAND_OWN,     /* the proxy answers */
 	COMMAND_SCRIPT,  /* a write where the operator allows scripts */
-	COMMAND_CHANGE,  /* of the members: HOLDFAST, which Redis does not know */
+	COMMAND_CHANGE,  /* of the members: HOLDFAST, which no server knows */
 	COMMAND_REFUSED, /* with the reason */
-};
-
-/* What the proxy does with the arguments. */
-enum command_form {
-	FORM_PLAIN,
-	FORM_SET,
-	FORM_SETEX,
-	FORM_PSETEX,
-	FORM_GETEX,
-	FORM_EXPIRE,
-	FORM_PEXPIRE,
-	FORM_EXPIREAT,
-	FORM_PEXPIREAT,
-	FORM_RESTORE,
-	FORM_SPOP,
-	FORM_XADD,
-	FORM_XTRIM,
-	FORM_MOVED, /* the key that is argument `key` may have another deadline afterwards */
-	FORM_TTL,
-	FORM_PTTL,
-	FORM_EXPIRETIME,
-	FORM_PEXPIRETIME,
-	FORM_XREAD, /* without BLOCK */
-	FORM_SUB,   /* with the subcommands in `why` only */
 };
 
 struct command {
 	const char *name;
 	enum command_class kind;
-	enum command_form form;
-	uint8_t key; /* FORM_MOVED */
+	uint8_t form; /* of its arguments: enum command_form (redis/commands.h) or memcached_form (memcached/text.h) */
+	uint8_t key;
 	const char *why;
 };
 
-#define COMMANDS_MAX 320u
-
-/* What Redis says of our list. */
-struct commands {
-	int16_t arity[COMMANDS_MAX]; /* as Redis has it: negative for a least number; 0: Redis does not know it */
-	bool clash[COMMANDS_MAX];    /* a read of ours that writes */
-	bool scripts;
+/* Its name and its arguments. */
+struct command_args {
+	const uint8_t *data;
+	const struct resp_arg *args;
+	unsigned count;
 };
 
-/* From the reply to COMMAND; false: that is none. */
-bool proxy_command_learn(struct commands *commands, const uint8_t *reply, size_t bytes);
-
-/* NULL: it is in no list. */
-const struct command *proxy_command_find(const uint8_t *name, size_t bytes);
-
-#define COMMAND_WORDS 256u
-/* Whether the proxy takes the request; if not, `words` is the error for the client. */
-bool proxy_command_check(const struct commands *commands, const struct command *command, const uint8_t *data,
-	const struct resp_arg *args, unsigned count, char words[COMMAND_WORDS]);
+#define COMMAND_WORDS 256u /* of a refusal */
 
 /* Whether an argument is this word, in whatever case. */
 bool proxy_command_word(const uint8_t *data, const struct resp_arg *arg, const char *word);
+/* Appends the request as an array of bulk strings: the form in which the proxy keeps commands, of either server. */
+struct resp_out;
+void proxy_command_append(struct resp_out *out, const struct command_args *request);
 
 #endif

@@ -5,8 +5,10 @@
 #include <string.h>
 
 #define CLUSTER_DEFAULT    "redis"
-#define SLOTS_DEFAULT      16384u /* of 1 KiB: 16 MiB of log */
-#define SLOT_BYTES_DEFAULT 1024u
+#define REDIS_SLOTS        16384u /* of 1 KiB: 16 MiB of log, and 64 KiB for a command */
+#define REDIS_BYTES        1024u
+#define MEMCACHED_SLOTS    2048u /* of 16 KiB: 32 MiB of log; clients count on items of nearly 1 MiB */
+#define MEMCACHED_BYTES    16384u
 #define SILENCE_DEFAULT_NS 10000000000ull
 
 #define OURS(member)   HF_CONFIG_INTO(struct proxy_settings, member)
@@ -31,6 +33,8 @@ static const struct hf_config_key keys[] = {
 	{"slot_bytes", HF_CONFIG_NUMBER, OURS(slot_bytes), .min = 128, .max = 65536},
 	{"listen", HF_CONFIG_ADDRESS, OURS(listen), .required = true},
 	{"redis", HF_CONFIG_PATH, OURS(redis)},
+	{"memcached", HF_CONFIG_PATH, OURS(memcached)},
+	{"directory", HF_CONFIG_PATH, OURS(directory)},
 	{"scripts", HF_CONFIG_BOOL, OURS(scripts)},
 	{"server_silence_ms", HF_CONFIG_MILLISECONDS, OURS(silence_ns)},
 };
@@ -41,13 +45,14 @@ static const char *check(const void *out)
 
 	if ((settings->slots & (settings->slots - 1)) != 0 || (settings->slot_bytes & (settings->slot_bytes - 1)) != 0)
 		return "slots and slot_bytes are powers of two";
+	if (settings->redis[0] != '\0' && settings->memcached[0] != '\0')
+		return "the proxy stands before one server: say redis or memcached";
 	return strlen(settings->cluster) > 15 ? "the name of a cluster has at most 15 bytes" : NULL;
 }
 
 struct hf_config_section proxy_config_section(struct proxy_settings *settings_out)
 {
-	*settings_out = (struct proxy_settings){
-		.slots = SLOTS_DEFAULT, .slot_bytes = SLOT_BYTES_DEFAULT, .silence_ns = SILENCE_DEFAULT_NS};
+	*settings_out = (struct proxy_settings){.silence_ns = SILENCE_DEFAULT_NS};
 	(void)snprintf(settings_out->cluster, sizeof(settings_out->cluster), CLUSTER_DEFAULT);
 	return (struct hf_config_section){.name = "smr-proxy",
 		.keys = keys,
@@ -57,8 +62,8 @@ struct hf_config_section proxy_config_section(struct proxy_settings *settings_ou
 		.check = check};
 }
 
-int proxy_config_smr(const struct proxy_settings *settings, const char *name, struct hf_smr_config *config_out,
-	struct hf_error *error)
+int proxy_config_smr(const struct proxy_settings *settings, const char *name, bool memcached,
+	struct hf_smr_config *config_out, struct hf_error *error)
 {
 	for (unsigned i = 0; i < settings->member_count; i++) {
 		if (strcmp(settings->members[i].name, name) != 0)
@@ -68,8 +73,13 @@ int proxy_config_smr(const struct proxy_settings *settings, const char *name, st
 			.members = settings->members,
 			.member_count = settings->member_count,
 			.preset = settings->preset,
-			.slots = settings->slots,
-			.slot_bytes = settings->slot_bytes};
+			.directory = settings->directory[0] == '\0' ? NULL : settings->directory,
+			.slots = settings->slots != 0 ? settings->slots
+				 : memcached          ? MEMCACHED_SLOTS
+						      : REDIS_SLOTS,
+			.slot_bytes = settings->slot_bytes != 0 ? settings->slot_bytes
+				      : memcached               ? MEMCACHED_BYTES
+								: REDIS_BYTES};
 		return 0;
 	}
 	return hf_error_set(error, -ENOENT,

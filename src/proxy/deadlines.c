@@ -123,9 +123,14 @@ void proxy_deadlines_drop(struct deadlines *deadlines, const uint8_t *key, size_
 	free(deadline);
 }
 
+struct deadline *proxy_deadlines_get(const struct deadlines *deadlines, const uint8_t *key, size_t bytes)
+{
+	return deadlines->count == 0 ? NULL : *find(deadlines, hash_key(deadlines, key, bytes), key, bytes);
+}
+
 const struct deadline *proxy_deadlines_first(const struct deadlines *deadlines)
 {
-	return deadlines->count == 0 ? NULL : deadlines->heap[0];
+	return deadlines->count == 0 || deadlines->heap[0]->ms == DEADLINE_NEVER ? NULL : deadlines->heap[0];
 }
 
 /* Parents stand before their children, so a walk in the order of the array meets every due one below due ones only. */

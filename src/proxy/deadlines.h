@@ -9,10 +9,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A key that is listed for its `unique` alone: with memcached every key is. */
+#define DEADLINE_NEVER INT64_MAX
+
 struct deadline {
 	struct deadline *next; /* of the same bucket */
-	int64_t ms;
-	size_t place; /* in the heap */
+	int64_t ms;            /* DEADLINE_NEVER: none */
+	uint64_t unique;       /* the owner's */
+	size_t place;          /* in the heap */
 	uint32_t hash, bytes;
 	uint8_t key[];
 };
@@ -26,6 +30,8 @@ struct deadlines { /* zeroed but for the seed: empty */
 /* -ENOMEM: the list is as it was. */
 int proxy_deadlines_set(struct deadlines *deadlines, const uint8_t *key, size_t bytes, int64_t ms);
 void proxy_deadlines_drop(struct deadlines *deadlines, const uint8_t *key, size_t bytes); /* unknown: nothing happens */
+/* NULL: the key is not listed. */
+struct deadline *proxy_deadlines_get(const struct deadlines *deadlines, const uint8_t *key, size_t bytes);
 /* The earliest; NULL: there is none. */
 const struct deadline *proxy_deadlines_first(const struct deadlines *deadlines);
 /* Puts the earliest n, or fewer, that are due at `ms` into the array, and returns how many; they stay in the list. */

@@ -5,7 +5,7 @@
 #include "base/bytes.h"
 #include "base/ensure.h"
 
-enum { AT_KIND = 1, AT_RECORDS = 4, AT_TIME = 8, VERSION = 1 };
+enum { AT_KIND = 1, AT_SERVER = 2, AT_RECORDS = 4, AT_TIME = 8, VERSION = 1 };
 enum { AT_REPLY = 4, AT_KEY = 8, AT_KEY_BYTES = 12 };
 
 static size_t padded(size_t bytes)
@@ -13,9 +13,9 @@ static size_t padded(size_t bytes)
 	return (bytes + 7) & ~(size_t)7;
 }
 
-void proxy_entry_begin(struct resp_out *out, enum entry_kind kind, uint64_t time_ms)
+void proxy_entry_begin(struct resp_out *out, enum entry_server server, enum entry_kind kind, uint64_t time_ms)
 {
-	uint8_t head[ENTRY_HEAD_BYTES] = {VERSION, (uint8_t)kind};
+	uint8_t head[ENTRY_HEAD_BYTES] = {VERSION, (uint8_t)kind, (uint8_t)server};
 
 	ensure(out->bytes == 0);
 	put_le64(head + AT_TIME, time_ms);
@@ -57,13 +57,15 @@ bool proxy_entry_read(struct entry_reader *reader, const void *data, size_t byte
 {
 	const uint8_t *at = data;
 
-	if (bytes < ENTRY_HEAD_BYTES || at[0] != VERSION || at[AT_KIND] == 0 || at[AT_KIND] >= ENTRY_KINDS)
+	if (bytes < ENTRY_HEAD_BYTES || at[0] != VERSION || at[AT_KIND] == 0 || at[AT_KIND] >= ENTRY_KINDS ||
+		at[AT_SERVER] >= ENTRY_SERVERS)
 		return false;
 	*reader = (struct entry_reader){.at = at + ENTRY_HEAD_BYTES,
 		.end = at + bytes,
 		.left = get_le32(at + AT_RECORDS),
 		.time_ms = get_le64(at + AT_TIME),
-		.kind = (enum entry_kind)at[AT_KIND]};
+		.kind = (enum entry_kind)at[AT_KIND],
+		.server = (enum entry_server)at[AT_SERVER]};
 	return true;
 }
 
@@ -77,7 +79,7 @@ bool proxy_entry_next(struct entry_reader *reader, struct entry_record *record_o
 	bytes = get_le32(at);
 	key_at = get_le32(at + AT_KEY);
 	key_bytes = get_le32(at + AT_KEY_BYTES);
-	if ((size_t)(reader->end - at) - ENTRY_RECORD_BYTES < padded(bytes) || at[AT_REPLY] >= ENTRY_REPLIES ||
+	if ((size_t)(reader->end - at) - ENTRY_RECORD_BYTES < padded(bytes) || at[AT_REPLY] > ENTRY_TEXT ||
 		(uint64_t)key_at + key_bytes > bytes)
 		return false;
 	*record_out = (struct entry_record){.reply = (enum entry_reply)at[AT_REPLY],

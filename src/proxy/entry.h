@@ -1,10 +1,12 @@
 /* entry.h - what the proxy puts into the log: a request of hf_smr_propose, with one run of commands. Pure.
  *
  * Little-endian:
- *    0 u8 version (1)   1 u8 kind: WRITE, DUE   2 u16 0   4 u32 records   8 u64 time_ms  of the leader, since 1970
+ *    0 u8 version (1)   1 u8 kind: WRITE, DUE   2 u8 server   3 u8 0   4 u32 records
+ *    8 u64 time_ms  of the leader, since 1970
  *   16 record[], each:
  *        0 u32 bytes   4 u8 reply   5 u8[3] 0   8 u32 key_at   12 u32 key_bytes
- *       16 bytes: a command in RESP for the server, or with ENTRY_TEXT the reply itself; padded to 8
+ *       16 bytes: a command for the server, or with ENTRY_TEXT the reply itself; padded to 8. Commands of Redis are as
+ *          it gets them, those of memcached are arrays of bulk strings for memcached/inject.c
  *
  * Everything that a clock or chance decides is in the entry, so that every server does the same with it (R-S27). */
 #ifndef HOLDFAST_PROXY_ENTRY_H
@@ -24,6 +26,13 @@ enum entry_kind {
 	ENTRY_KINDS,
 };
 
+/* For which server: all members run the same. */
+enum entry_server {
+	ENTRY_OF_REDIS,
+	ENTRY_OF_MEMCACHED,
+	ENTRY_SERVERS,
+};
+
 /* What becomes of the server's reply. */
 enum entry_reply {
 	ENTRY_PLAIN, /* it is the client's */
@@ -33,6 +42,7 @@ enum entry_reply {
 	ENTRY_AT,    /* the second of the deadline */
 	ENTRY_PAT,   /* its millisecond */
 	ENTRY_TEXT,  /* the server is not asked: the record is the client's reply */
+	ENTRY_GETS,  /* of memcached: with uniques of ours; not in entries */
 	ENTRY_REPLIES,
 };
 
@@ -52,9 +62,10 @@ struct entry_reader {
 	uint32_t left;
 	uint64_t time_ms;
 	enum entry_kind kind;
+	enum entry_server server;
 };
 
-void proxy_entry_begin(struct resp_out *out, enum entry_kind kind, uint64_t time_ms);
+void proxy_entry_begin(struct resp_out *out, enum entry_server server, enum entry_kind kind, uint64_t time_ms);
 /* Between them the caller writes the record's bytes into `out`. A key is a part of them, from key_at on. */
 size_t proxy_entry_record(struct resp_out *out, enum entry_reply reply);
 void proxy_entry_key(struct resp_out *out, size_t record, size_t key_at, size_t key_bytes);

@@ -5,6 +5,7 @@
 #include "base/bytes.h"
 #include "base/ensure.h"
 #include "proxy/objects.h"
+#include "proxy/redis/rewrite.h"
 
 #define DUE_BATCH 64u
 #define NS_PER_MS 1000000ull
@@ -70,7 +71,6 @@ static void read_gathered(struct server_gather *gather)
 static void read_confirmed(struct run *run)
 {
 	struct run_cursor cursor = {0};
-	struct resp_out out = {0};
 	uint64_t now_ms = proxy_now_ms(run->proxy);
 
 	if (run->proxy->snapshot != NULL) { /* entries that are applied are not at the server yet */
@@ -78,14 +78,8 @@ static void read_confirmed(struct run *run)
 		return;
 	}
 	run->gather = (struct server_gather){.left = run->commands, .done = read_gathered};
-	while (proxy_run_next(run, &cursor)) {
-		enum entry_reply reply;
-
-		out.bytes = 0;
-		reply = proxy_rewrite_read(cursor.command, &cursor.request, &out);
-		proxy_server_ask(run->proxy->server, out.data, out.failed ? 0 : out.bytes, reply, now_ms, &run->gather);
-	}
-	resp_out_free(&out);
+	while (proxy_run_next(run, &cursor))
+		run->proxy->protocol->ask(run->proxy, cursor.command, &cursor.request, now_ms, &run->gather);
 }
 
 void proxy_lead_held(struct proxy *proxy)
@@ -129,7 +123,7 @@ static const char *change_words(int rc)
 	}
 }
 
-static bool take_member(const struct rewrite_args *request, struct hf_smr_member *member)
+static bool take_member(const struct command_args *request, struct hf_smr_member *member)
 {
 	char text[HF_ADDR_TEXT];
 	int64_t id;
@@ -164,7 +158,7 @@ static void change(struct run *run)
 
 	run->call = (struct hf_smr_call){.done = call_done};
 	if (proxy_run_next(run, &cursor)) {
-		const struct rewrite_args *request = &cursor.request;
+		const struct command_args *request = &cursor.request;
 		const struct resp_arg *args = request->args;
 
 		if (proxy_command_word(request->data, &args[1], "ADD") && request->count > 4 &&
@@ -240,9 +234,10 @@ static void write_entry(struct run *run)
 	struct run_cursor cursor = {0};
 	uint64_t now_ms = proxy_now_ms(run->proxy);
 
-	proxy_entry_begin(&run->entry, run->kind == RUN_MULTI ? ENTRY_MULTI : ENTRY_WRITE, now_ms);
+	proxy_entry_begin(
+		&run->entry, run->proxy->protocol->server, run->kind == RUN_MULTI ? ENTRY_MULTI : ENTRY_WRITE, now_ms);
 	while (proxy_run_next(run, &cursor))
-		proxy_rewrite(cursor.command, &cursor.request, now_ms, &run->entry);
+		run->proxy->protocol->rewrite(cursor.command, &cursor.request, now_ms, &run->entry);
 }
 
 static void drawn(struct server_gather *gather)
@@ -255,7 +250,7 @@ static void drawn(struct server_gather *gather)
 		finish(run, RUN_TOO_LARGE);
 		return;
 	}
-	proxy_entry_begin(&run->entry, ENTRY_WRITE, proxy_now_ms(run->proxy));
+	proxy_entry_begin(&run->entry, run->proxy->protocol->server, ENTRY_WRITE, proxy_now_ms(run->proxy));
 	proxy_rewrite_drawn(&cursor.request, gather->out.data, gather->out.bytes, &run->entry);
 	resp_out_free(&gather->out);
 	if (run->entry.failed)
@@ -338,9 +333,9 @@ static void due_done(struct hf_smr_call *call)
 static int propose_due(struct proxy *proxy, uint64_t now_ms, const struct deadline *const *due, size_t n)
 {
 	proxy->due_entry.bytes = 0;
-	proxy_entry_begin(&proxy->due_entry, ENTRY_DUE, now_ms);
+	proxy_entry_begin(&proxy->due_entry, proxy->protocol->server, ENTRY_DUE, now_ms);
 	for (size_t i = 0; i < n; i++)
-		proxy_rewrite_due(&proxy->due_entry, due[i]->key, due[i]->bytes, due[i]->ms);
+		proxy->protocol->rewrite_due(&proxy->due_entry, due[i]->key, due[i]->bytes, due[i]->ms);
 	if (proxy->due_entry.failed)
 		return -ENOMEM;
 	proxy->due_call = (struct hf_smr_call){

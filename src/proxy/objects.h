@@ -4,9 +4,10 @@
 
 #include <holdfast/channel.h>
 
-#include "proxy/command.h"
 #include "proxy/deadlines.h"
+#include "proxy/protocol.h"
 #include "proxy/proxy.h"
+#include "proxy/redis/commands.h"
 #include "proxy/run.h"
 
 #define PROXY_ARGS_MAX    65536u         /* of a command */
@@ -22,11 +23,12 @@ struct proxy {
 	uint8_t id;
 	bool failed, closing;
 	/* the server */
+	const struct protocol *protocol;
 	struct proxy_server *server;
-	struct commands commands;
+	struct commands commands; /* of Redis */
 	struct server_gather learned;
 	struct answers answers;
-	struct deadlines deadlines;
+	struct deadlines deadlines; /* with memcached every key: `unique` is its `cas unique` */
 	struct hf_timer due;
 	struct hf_smr_call due_call;
 	struct resp_out due_entry;
@@ -55,8 +57,12 @@ struct proxy {
 uint64_t proxy_now_ms(const struct proxy *proxy);
 /* Steps out, once: the replica and its server are over. */
 void proxy_fail(struct proxy *proxy, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Likewise: the log is for another kind of server. */
+void proxy_fail_kind(struct proxy *proxy);
 /* An entry of the log goes to the server. */
-void proxy_inject(struct proxy *proxy, const void *data, size_t bytes, uint64_t session, uint32_t sequence);
+void proxy_inject(struct proxy *proxy, const struct hf_smr_applied *request);
+/* The deadline of a key, as the servers have it (shifted), or DEADLINE_NEVER: listed. */
+void proxy_set_deadline(struct proxy *proxy, const uint8_t *key, size_t key_bytes, int64_t shifted_ms);
 
 /* client.c */
 int proxy_client_listen(struct proxy *proxy, struct hf_error *error);

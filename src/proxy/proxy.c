@@ -35,6 +35,12 @@ void proxy_fail(struct proxy *proxy, const char *format, ...)
 	proxy->events.failed(proxy->context, words);
 }
 
+void proxy_fail_kind(struct proxy *proxy)
+{
+	proxy_fail(proxy, "the other members stand before another kind of server; this one before %s",
+		proxy->protocol->replies.name);
+}
+
 /* ---- entries ---- */
 
 static unsigned count_answers(const void *data, size_t bytes)
@@ -66,7 +72,10 @@ static struct server_gather *begin_answer(
 	return &answer->gather;
 }
 
-static void inject(struct proxy *proxy, const void *data, size_t bytes, struct server_gather *gather)
+#define UNIQUE_BITS 16u /* for the requests of an entry and their records */
+
+/* `unique`: of its first record. */
+static void inject(struct proxy *proxy, const void *data, size_t bytes, uint64_t unique, struct server_gather *gather)
 {
 	struct entry_reader reader;
 	struct entry_record record;
@@ -75,11 +84,14 @@ static void inject(struct proxy *proxy, const void *data, size_t bytes, struct s
 		proxy_fail(proxy, "an entry of the log is none of this version's; run the same version at all members");
 		return;
 	}
-	while (proxy_entry_next(&reader, &record)) {
-		proxy_server_ask(proxy->server, record.data, record.bytes, record.reply, reader.time_ms, gather);
-		if (record.key != NULL)
-			proxy_server_ask_deadline(proxy->server, record.key, record.key_bytes);
+	if (reader.server != proxy->protocol->server) {
+		proxy_fail_kind(proxy);
+		return;
 	}
+	while (!proxy->failed && proxy_entry_next(&reader, &record))
+		proxy->protocol->inject(proxy, &record, reader.time_ms, unique++, gather);
+	if (proxy->failed)
+		return;
 	if (reader.left > 0)
 		proxy_fail(proxy, "an entry of the log is damaged; run the same version at all members");
 }
@@ -87,12 +99,13 @@ static void inject(struct proxy *proxy, const void *data, size_t bytes, struct s
 /* An entry that waits for a snapshot to be read. Its gather lives until its replies are there. */
 struct held {
 	struct server_gather *gather;
+	uint64_t unique;
 	size_t bytes;
 };
 
-static void hold(struct proxy *proxy, const void *data, size_t bytes, struct server_gather *gather)
+static void hold(struct proxy *proxy, const void *data, size_t bytes, uint64_t unique, struct server_gather *gather)
 {
-	struct held head = {.gather = gather, .bytes = bytes};
+	struct held head = {.gather = gather, .unique = unique, .bytes = bytes};
 
 	resp_out_raw(&proxy->held, &head, sizeof(head));
 	resp_out_raw(&proxy->held, data, bytes);
@@ -110,27 +123,29 @@ void proxy_inject_held(struct proxy *proxy)
 		proxy_fail(proxy, "no memory for the entries that wait for a snapshot");
 	for (size_t at = 0; at < held.bytes && !proxy->failed; at += sizeof(head) + head.bytes) {
 		memcpy(&head, held.data + at, sizeof(head));
-		inject(proxy, held.data + at + sizeof(head), head.bytes, head.gather);
+		inject(proxy, held.data + at + sizeof(head), head.bytes, head.unique, head.gather);
 	}
 	resp_out_free(&held);
 	if (!proxy->failed && !proxy->closing)
 		proxy_lead_held(proxy);
 }
 
-void proxy_inject(struct proxy *proxy, const void *data, size_t bytes, uint64_t session, uint32_t sequence)
+void proxy_inject(struct proxy *proxy, const struct hf_smr_applied *request)
 {
-	struct server_gather *gather = begin_answer(proxy, data, bytes, session, sequence);
+	struct server_gather *gather =
+		begin_answer(proxy, request->data, request->bytes, request->session, request->sequence);
+	uint64_t unique = (request->index << UNIQUE_BITS) + ((uint64_t)request->position << UNIQUE_BITS / 2);
 
 	if (proxy->snapshot != NULL)
-		hold(proxy, data, bytes, gather);
+		hold(proxy, request->data, request->bytes, unique, gather);
 	else
-		inject(proxy, data, bytes, gather);
+		inject(proxy, request->data, request->bytes, unique, gather);
 }
 
 static uint32_t apply(void *context, const struct hf_smr_applied *request, void *result)
 {
 	(void)result; /* replies are kept in answers.h */
-	proxy_inject(context, request->data, request->bytes, request->session, request->sequence);
+	proxy_inject(context, request);
 	return 0;
 }
 
@@ -178,9 +193,8 @@ static void server_broken(void *context, const char *why)
 	proxy_fail(context, "%s", why);
 }
 
-static void server_deadline(void *context, const uint8_t *key, size_t key_bytes, int64_t shifted_ms)
+void proxy_set_deadline(struct proxy *proxy, const uint8_t *key, size_t key_bytes, int64_t shifted_ms)
 {
-	struct proxy *proxy = context;
 	const struct deadline *first = proxy_deadlines_first(&proxy->deadlines);
 	int64_t before = first == NULL ? INT64_MAX : first->ms;
 
@@ -191,6 +205,11 @@ static void server_deadline(void *context, const uint8_t *key, size_t key_bytes,
 	first = proxy_deadlines_first(&proxy->deadlines);
 	if (first != NULL && first->ms < before)
 		proxy_lead_due(proxy);
+}
+
+static void server_deadline(void *context, const uint8_t *key, size_t key_bytes, int64_t shifted_ms)
+{
+	proxy_set_deadline(context, key, key_bytes, shifted_ms);
 }
 
 static void due(struct hf_timer *timer, uint64_t now_ns)
@@ -205,7 +224,7 @@ static void retry(struct hf_timer *timer, uint64_t now_ns)
 	proxy_route_again(container_of(timer, struct proxy, retry));
 }
 
-/* The server's COMMAND table is here: the replica and the listener begin. */
+/* The server has said what it is: the replica and the listener begin. */
 static void learned(struct server_gather *gather)
 {
 	static const struct hf_smr_app app = {.apply = apply,
@@ -218,13 +237,14 @@ static void learned(struct server_gather *gather)
 		.event = on_event};
 	struct proxy *proxy = container_of(gather, struct proxy, learned);
 	struct hf_error error = {0};
-	bool known = !gather->out.failed && proxy_command_learn(&proxy->commands, gather->out.data, gather->out.bytes);
+	bool known = !gather->out.failed && proxy->protocol->hear_hello(proxy, gather->out.data, gather->out.bytes);
 	struct hf_addr listen;
 	int rc;
 
 	resp_out_free(&gather->out);
 	if (!known) {
-		proxy_fail(proxy, "the server did not list its commands: it is no Redis that the proxy knows");
+		proxy_fail(proxy, "the server did not say what it is: it is no %s that the proxy knows",
+			proxy->protocol->replies.name);
 		return;
 	}
 	rc = hf_smr_start(proxy->node, &proxy->smr_config, &app, proxy, &proxy->smr, &error);
@@ -238,12 +258,12 @@ static void learned(struct server_gather *gather)
 		proxy->events.ready(proxy->context, &listen);
 }
 
-static void ask_commands(struct proxy *proxy)
+static void say_hello(struct proxy *proxy)
 {
-	static const char command[] = "*1\r\n$7\r\nCOMMAND\r\n";
+	const char *hello = proxy->protocol->hello;
 
 	proxy->learned = (struct server_gather){.left = 1, .done = learned};
-	proxy_server_ask(proxy->server, command, sizeof(command) - 1, ENTRY_PLAIN, 0, &proxy->learned);
+	proxy_server_ask(proxy->server, hello, strlen(hello), ENTRY_PLAIN, 0, &proxy->learned);
 }
 
 /* ---- life ---- */
@@ -265,6 +285,7 @@ int proxy_open(struct hf_node *node, const struct proxy_config *config, const st
 	proxy->smr_config = config->smr;
 	proxy->smr_config.sessions = ANSWERS_SESSIONS;
 	proxy->id = config->smr.id;
+	proxy->protocol = config->memcached ? &proxy_memcached : &proxy_redis;
 	proxy->listen = config->listen;
 	proxy->commands.scripts = config->scripts;
 	proxy->due.fire = due;
@@ -281,8 +302,8 @@ int proxy_open(struct hf_node *node, const struct proxy_config *config, const st
 	rc = proxy_forward_open(proxy, error);
 	if (rc == 0)
 		rc = proxy_server_open(proxy->loop, config->socket,
-			config->silence_ns == 0 ? SILENCE_NS : config->silence_ns, &server_events, proxy,
-			&proxy->server, error);
+			config->silence_ns == 0 ? SILENCE_NS : config->silence_ns, &proxy->protocol->replies,
+			&server_events, proxy, &proxy->server, error);
 	if (rc != 0) {
 		proxy_close(proxy);
 		return rc;
@@ -292,7 +313,7 @@ int proxy_open(struct hf_node *node, const struct proxy_config *config, const st
 		proxy_close(proxy);
 		return rc;
 	}
-	ask_commands(proxy);
+	say_hello(proxy);
 	*proxy_out = proxy;
 	return 0;
 }

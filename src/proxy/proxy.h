@@ -1,6 +1,7 @@
-/* proxy.h - an unmodified Redis under replication: one proxy stands before each member's server.
+/* proxy.h - an unmodified Redis or memcached under replication: one proxy stands before each member's server.
  *
- * Clients speak RESP2 to any proxy. Writes become entries of the log (hf_smr) and are injected into every server in
+ * Clients speak RESP2, or memcached's text protocol, to any proxy. Writes become entries of the log (hf_smr) and are
+ * injected into every server in
  * the order of the log; reads are answered by the leader's server, once the leader is confirmed; a proxy that does not
  * lead forwards to the one that does. docs/smr-proxy.md says which commands are taken, and what they mean.
  *
@@ -17,6 +18,7 @@ struct proxy;
 struct proxy_config {
 	struct hf_smr_config smr;
 	const char *socket;    /* path of the server's */
+	bool memcached;        /* it is one; else Redis */
 	struct hf_addr listen; /* for clients */
 	bool scripts;          /* EVAL is taken: its author vouches that it does the same at every server */
 	uint64_t silence_ns;   /* a server that does not answer for so long is over; 0: 10 s */

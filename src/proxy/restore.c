@@ -1,22 +1,20 @@
 /* A snapshot into an empty server. */
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/ensure.h"
 #include "proxy/snapshot.h"
 #include "proxy/stream.h"
 
 #define WAITING_MOST 4096u /* commands at the server before more is taken */
-#define NUMBER_BYTES 24u
 
 struct proxy_restore {
 	struct proxy *proxy;
 	struct resp_out in; /* of the stream: what makes no whole key yet */
 	struct stream_reader reader;
 	bool failed, gone;
-	struct server_gather replies; /* of RESTORE; they are looked at as they come */
+	struct server_gather replies; /* they are looked at as they come */
 	unsigned waiting;
 };
 
@@ -39,9 +37,8 @@ static void answered(struct server_gather *gather)
 {
 	struct proxy_restore *restore = container_of(gather, struct proxy_restore, replies);
 
-	for (size_t i = 0; i < gather->out.bytes; i++) /* +OK\r\n each, or an error somewhere */
-		restore->failed |= gather->out.data[i] == '-';
-	restore->failed |= gather->out.failed;
+	restore->failed |=
+		gather->out.failed || !restore->proxy->protocol->restored(gather->out.data, gather->out.bytes);
 	gather->out.bytes = 0;
 	restore->waiting = 0;
 	if (restore->gone)
@@ -51,14 +48,14 @@ static void answered(struct server_gather *gather)
 static void ask(struct proxy_restore *restore, const struct resp_out *command)
 {
 	restore->waiting++;
-	restore->replies.left = restore->waiting;
+	restore->replies.left++; /* some of those before may be answered */
 	proxy_server_ask(restore->proxy->server, command->data, command->bytes, ENTRY_PLAIN, 0, &restore->replies);
 }
 
 int proxy_restore_open(void *context)
 {
-	static const char flush[] = "*1\r\n$8\r\nFLUSHALL\r\n";
 	struct proxy *proxy = context;
+	const char *flush = proxy->protocol->flush;
 	struct proxy_restore *restore = calloc(1, sizeof(*restore));
 
 	if (restore == NULL)
@@ -69,26 +66,17 @@ int proxy_restore_open(void *context)
 	proxy->restore = restore;
 	proxy_answers_forget(&proxy->answers);
 	proxy_deadlines_free(&proxy->deadlines);
-	proxy_server_ask(proxy->server, flush, sizeof(flush) - 1, ENTRY_DROP, 0, NULL);
+	proxy_server_ask(proxy->server, flush, strlen(flush), ENTRY_DROP, 0, NULL);
 	return 0;
 }
 
 static bool restore_key(struct proxy_restore *restore, const struct stream_key *key, struct resp_out *out)
 {
-	char number[NUMBER_BYTES];
-
-	(void)snprintf(number, sizeof(number), "%" PRId64, key->deadline_ms < 0 ? 0 : key->deadline_ms);
 	out->bytes = 0;
-	resp_out_array(out, 5);
-	resp_out_text(out, "RESTORE");
-	resp_out_bulk(out, key->key, key->key_bytes);
-	resp_out_text(out, number);
-	resp_out_bulk(out, key->value, key->value_bytes);
-	resp_out_text(out, "ABSTTL");
-	if (out->failed || (key->deadline_ms >= 0 && proxy_deadlines_set(&restore->proxy->deadlines, key->key,
-							     key->key_bytes, key->deadline_ms) != 0))
+	if (!restore->proxy->protocol->restore(restore->proxy, key, out) || out->failed)
 		return false;
-	ask(restore, out);
+	if (out->bytes > 0)
+		ask(restore, out);
 	return true;
 }
 
@@ -100,9 +88,13 @@ static bool take_keys(struct proxy_restore *restore)
 	struct stream_key key;
 	size_t at = 0, used;
 
-	while (outcome == STREAM_KEY) {
+	while (outcome == STREAM_KEY && !restore->proxy->failed) {
 		outcome =
 			proxy_stream_read(&restore->reader, restore->in.data + at, restore->in.bytes - at, &key, &used);
+		if (restore->reader.begun && restore->reader.server != restore->proxy->protocol->server) {
+			proxy_fail_kind(restore->proxy);
+			outcome = STREAM_DAMAGED;
+		}
 		if (outcome == STREAM_KEY && !restore_key(restore, &key, &out))
 			outcome = STREAM_DAMAGED;
 		at += used;

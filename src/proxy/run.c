@@ -36,9 +36,9 @@ bool proxy_run_next(const struct run *run, struct run_cursor *cursor)
 	if (resp_request_read(&request, run->raw.data + cursor->at, run->raw.bytes - cursor->at, &used) != RESP_WHOLE ||
 		request.arg_count == 0)
 		return false;
-	cursor->request = (struct rewrite_args){
+	cursor->request = (struct command_args){
 		.data = run->raw.data + cursor->at, .args = proxy->args, .count = request.arg_count};
-	cursor->command = proxy_command_find(cursor->request.data + proxy->args[0].at, proxy->args[0].bytes);
+	cursor->command = proxy->protocol->find(cursor->request.data + proxy->args[0].at, proxy->args[0].bytes);
 	cursor->at += used;
 	return cursor->command != NULL;
 }

@@ -13,7 +13,7 @@
 #include "base/list.h"
 #include "net/resp_out.h"
 #include "proxy/answers.h"
-#include "proxy/rewrite.h"
+#include "proxy/command.h"
 
 enum run_kind {
 	RUN_READ,
@@ -69,7 +69,7 @@ bool proxy_run_writes(const struct run *run); /* to the data: it has a session a
 /* The commands of a run, one after the other; args are those of the proxy, valid until the next call. */
 struct run_cursor {
 	size_t at;
-	struct rewrite_args request;
+	struct command_args request;
 	const struct command *command;
 };
 bool proxy_run_next(const struct run *run, struct run_cursor *cursor);

@@ -7,11 +7,10 @@
 
 #include "base/ensure.h"
 #include "base/list.h"
-#include "proxy/rewrite.h"
+#include "proxy/redis/rewrite.h"
 
 #define READ_BYTES  65536u
 #define WORDS_BYTES 160u
-#define MS_PER_S    1000
 
 /* A command whose reply is awaited, or a text that waits for the replies before it. */
 struct waiting {
@@ -30,6 +29,7 @@ struct proxy_server {
 	struct hf_poller poller;
 	struct hf_timer silence;
 	uint64_t silence_ns, heard_ns;
+	const struct server_protocol *protocol;
 	const struct server_events *events;
 	void *context;
 	struct resp_out out, in;
@@ -55,46 +55,39 @@ static void server_break(struct proxy_server *server, const char *format, const 
 
 /* ---- what a reply becomes ---- */
 
-static void put_left(struct resp_out *out, int64_t shifted_ms, const struct waiting *waiting)
+static void gathered(struct server_gather *gather)
 {
-	int64_t at = shifted_ms - ENTRY_SHIFT_MS, left = at - (int64_t)waiting->now_ms;
-
-	if (left < 0)
-		left = 0;
-	if (shifted_ms < 0)
-		resp_out_integer(out, shifted_ms);
-	else if (waiting->reply == ENTRY_TTL)
-		resp_out_integer(out, (left + MS_PER_S / 2) / MS_PER_S);
-	else if (waiting->reply == ENTRY_PTTL)
-		resp_out_integer(out, left);
-	else if (waiting->reply == ENTRY_AT)
-		resp_out_integer(out, (at + MS_PER_S / 2) / MS_PER_S);
-	else
-		resp_out_integer(out, at);
+	ensure(gather->left > 0);
+	if (--gather->left == 0)
+		gather->done(gather);
 }
 
 static void deliver(struct proxy_server *server, const struct waiting *waiting, const uint8_t *reply, size_t bytes)
 {
-	bool is_number = reply[0] == ':';
-	struct resp_element element;
-	size_t used;
+	const struct server_question question = {.reply = waiting->reply,
+		.now_ms = waiting->now_ms,
+		.note = waiting->bytes,
+		.note_bytes = waiting->byte_count};
+	bool dropped = waiting->gather == NULL || waiting->reply == ENTRY_DROP;
 
-	if (is_number && (waiting->deadline || waiting->reply >= ENTRY_TTL))
-		(void)resp_element_read(reply, bytes, &element, &used);
 	if (waiting->deadline) {
-		if (is_number)
+		struct resp_element element;
+		size_t used;
+
+		if (reply[0] == ':' && resp_element_read(reply, bytes, &element, &used) == RESP_WHOLE)
 			server->events->deadline(server->context, waiting->bytes, waiting->byte_count, element.number);
 		return;
 	}
-	if (waiting->gather == NULL)
+	if (!server->protocol->take(&question, reply, bytes, dropped ? NULL : &waiting->gather->out)) {
+		char words[WORDS_BYTES / 2];
+
+		(void)snprintf(
+			words, sizeof(words), "%.*s", (int)strcspn((const char *)reply, "\r\n"), (const char *)reply);
+		server_break(server, "the server lacks what it was given, or has no memory; it said: %s", words);
 		return;
-	if (waiting->reply >= ENTRY_TTL && waiting->reply < ENTRY_TEXT && is_number)
-		put_left(&waiting->gather->out, element.number, waiting);
-	else if (waiting->reply != ENTRY_DROP)
-		resp_out_raw(&waiting->gather->out, reply, bytes);
-	ensure(waiting->gather->left > 0);
-	if (--waiting->gather->left == 0)
-		waiting->gather->done(waiting->gather);
+	}
+	if (waiting->gather != NULL)
+		gathered(waiting->gather);
 }
 
 static struct waiting take_first(struct proxy_server *server)
@@ -112,8 +105,9 @@ static void deliver_texts(struct proxy_server *server)
 	while (!server->broken && server->count > 0 && server->ring[server->first].reply == ENTRY_TEXT) {
 		struct waiting first = take_first(server);
 
-		deliver(server, &first, first.bytes, first.byte_count);
+		resp_out_raw(&first.gather->out, first.bytes, first.byte_count);
 		free(first.bytes);
+		gathered(first.gather);
 	}
 }
 
@@ -155,12 +149,13 @@ static void read_replies(struct proxy_server *server)
 		const uint8_t *at = server->in.data + server->read;
 		struct waiting first;
 		size_t used;
-		enum resp_outcome outcome = resp_reply_read(&server->reply, at, server->in.bytes - server->read, &used);
+		enum resp_outcome outcome =
+			server->protocol->read(&server->reply, at, server->in.bytes - server->read, &used);
 
 		if (outcome == RESP_MORE)
 			break;
 		if (outcome == RESP_REFUSED || server->count == 0) {
-			server_break(server, "what came is no reply of %s", "Redis");
+			server_break(server, "what came is no reply of %s", server->protocol->name);
 			return;
 		}
 		first = take_first(server);
@@ -268,28 +263,43 @@ static enum hf_poll server_poll(struct hf_poller *poller, uint64_t now_ns)
 	return HF_BUSY;
 }
 
-void proxy_server_ask(struct proxy_server *server, const void *command, size_t bytes, enum entry_reply reply,
-	uint64_t now_ms, struct server_gather *gather)
+void proxy_server_ask_noted(struct proxy_server *server, const struct resp_out *command,
+	const struct server_question *question, struct server_gather *gather)
 {
-	struct waiting waiting = {.reply = reply, .now_ms = now_ms, .gather = gather};
+	struct waiting waiting = {.reply = question->reply, .now_ms = question->now_ms, .gather = gather};
 
 	if (server->broken)
 		return;
-	if (reply == ENTRY_TEXT) {
-		waiting.bytes = copy_bytes(command, bytes);
-		waiting.byte_count = bytes;
+	if (question->note != NULL) {
+		waiting.bytes = copy_bytes(question->note, question->note_bytes);
+		waiting.byte_count = question->note_bytes;
 	}
-	if ((reply == ENTRY_TEXT && waiting.bytes == NULL) || !push(server, &waiting)) {
+	if (command->failed || (question->note != NULL && waiting.bytes == NULL) || !push(server, &waiting)) {
 		free(waiting.bytes);
 		server_break(server, "no memory for a command of %s", "the server");
 		return;
 	}
-	if (reply == ENTRY_TEXT) {
+	if (question->reply == ENTRY_TEXT) {
 		deliver_texts(server);
 		return;
 	}
-	resp_out_raw(&server->out, command, bytes);
+	resp_out_raw(&server->out, command->data, command->bytes);
 	server_note(server);
+}
+
+void proxy_server_ask(struct proxy_server *server, const void *command, size_t bytes, enum entry_reply reply,
+	uint64_t now_ms, struct server_gather *gather)
+{
+	const struct resp_out out = {.data = (uint8_t *)(uintptr_t)command, .bytes = bytes};
+	struct server_question question = {.reply = reply, .now_ms = now_ms};
+
+	if (reply == ENTRY_TEXT) {
+		question.note = command;
+		question.note_bytes = bytes;
+		if (gather == NULL)
+			return;
+	}
+	proxy_server_ask_noted(server, &out, &question, gather);
 }
 
 void proxy_server_ask_deadline(struct proxy_server *server, const uint8_t *key, size_t key_bytes)
@@ -310,8 +320,9 @@ unsigned proxy_server_waiting(const struct proxy_server *server)
 	return server->count;
 }
 
-int proxy_server_open(struct hf_loop *loop, const char *path, uint64_t silence_ns, const struct server_events *events,
-	void *context, struct proxy_server **server_out, struct hf_error *error)
+int proxy_server_open(struct hf_loop *loop, const char *path, uint64_t silence_ns,
+	const struct server_protocol *protocol, const struct server_events *events, void *context,
+	struct proxy_server **server_out, struct hf_error *error)
 {
 	struct proxy_server *server = calloc(1, sizeof(*server));
 	int rc;
@@ -320,6 +331,7 @@ int proxy_server_open(struct hf_loop *loop, const char *path, uint64_t silence_n
 	if (server == NULL)
 		return hf_error_set(error, -ENOMEM, "no memory for the connection to the server");
 	server->loop = loop;
+	server->protocol = protocol;
 	server->events = events;
 	server->context = context;
 	server->silence_ns = silence_ns;

@@ -1,4 +1,4 @@
-/* server.h - the one connection of the proxy to its Redis: commands go out and replies come back in the same order.
+/* server.h - the one connection of the proxy to its server: commands go out and replies come back in the same order.
  *
  * Entries of the log and reads take turns on it, so that a read sees every entry that was applied before it, and nobody
  * else is at that server. Owned by the proxy's loop. */
@@ -21,8 +21,27 @@ struct server_gather {
 	void (*done)(struct server_gather *gather);
 };
 
+/* A command that was asked. */
+struct server_question {
+	enum entry_reply reply;
+	uint64_t now_ms;
+	const uint8_t *note; /* of the asker */
+	size_t note_bytes;
+};
+
+/* What differs between servers. */
+struct server_protocol {
+	const char *name; /* of the server, for people */
+	/* One reply, as resp_reply_read. */
+	enum resp_outcome (*read)(struct resp_reply *reply, const uint8_t *data, size_t bytes, size_t *used_out);
+	/* Appends what the client gets for this reply; with `out` NULL nobody gets anything. False: no server answers
+	 * so
+	 * that has what it was given, and it is over. */
+	bool (*take)(const struct server_question *question, const uint8_t *reply, size_t bytes, struct resp_out *out);
+};
+
 struct server_events {
-	/* Over: closed by it, hung, or no Redis. Nothing is called after it. */
+	/* Over: closed by it, hung, or no such server. Nothing is called after it. */
 	void (*broken)(void *context, const char *why);
 	/* The deadline of a key, as the server has it; -1: none, -2: no such key. */
 	void (*deadline)(void *context, const uint8_t *key, size_t key_bytes, int64_t shifted_ms);
@@ -31,14 +50,18 @@ struct server_events {
 struct proxy_server;
 
 /* `path` is that of its socket. The server is broken when it does not answer for `silence_ns`. */
-int proxy_server_open(struct hf_loop *loop, const char *path, uint64_t silence_ns, const struct server_events *events,
-	void *context, struct proxy_server **server_out, struct hf_error *error);
+int proxy_server_open(struct hf_loop *loop, const char *path, uint64_t silence_ns,
+	const struct server_protocol *protocol, const struct server_events *events, void *context,
+	struct proxy_server **server_out, struct hf_error *error);
 void proxy_server_close(struct proxy_server *server); /* drops what waits; NULL is legal */
 
 /* Sends one command. Its reply goes to `gather` as `reply` says; without one it is dropped. Text is copied. */
 void proxy_server_ask(struct proxy_server *server, const void *command, size_t bytes, enum entry_reply reply,
 	uint64_t now_ms, struct server_gather *gather);
-/* Asks for the deadline of a key: events.deadline has it. */
+/* The same, with a note for protocol->take. */
+void proxy_server_ask_noted(struct proxy_server *server, const struct resp_out *command,
+	const struct server_question *question, struct server_gather *gather);
+/* Redis: asks for the deadline of a key: events.deadline has it. */
 void proxy_server_ask_deadline(struct proxy_server *server, const uint8_t *key, size_t key_bytes);
 /* How many commands wait for their replies. */
 unsigned proxy_server_waiting(const struct proxy_server *server);

@@ -1,4 +1,5 @@
-/* snapshot.h - the server's keys as a stream of bytes, by SCAN, DUMP and PEXPIRETIME, and back by RESTORE.
+/* snapshot.h - the server's keys as a stream of bytes, and back. How a server lists and stores its keys is the
+ * protocol's (redis/, memcached/).
  *
  * While a snapshot is read, entries that are applied wait (proxy->held): the server stands still at the index of the
  * snapshot. A replica that begins to lead gives its snapshot up. stream.h has the bytes. */
@@ -6,6 +7,28 @@
 #define HOLDFAST_PROXY_SNAPSHOT_H
 
 #include "proxy/objects.h"
+#include "proxy/stream.h"
+
+/* One at a time: protocol->snapshot_more asks for some keys and puts them into `out`, then that is read. */
+struct proxy_snapshot {
+	struct proxy *proxy;
+	bool asked; /* a question is at the server */
+	bool last;  /* snapshot_more has come to the last key */
+	bool ended; /* the end of the stream is in `out` */
+	bool gone;  /* closed while a question was at the server */
+	int failed;
+	struct resp_out out; /* of the stream */
+	size_t read;         /* of out */
+	uint32_t keys;
+	/* snapshot_more's */
+	struct server_gather found, values;
+	struct resp_out cursor;
+	size_t place;
+};
+
+/* An answer is there. False: the snapshot is over and freed. */
+bool proxy_snapshot_answered(struct proxy_snapshot *snapshot);
+void proxy_snapshot_fail(struct proxy_snapshot *snapshot, int rc);
 
 /* What is being read becomes an error, and entries go on. */
 void proxy_snapshot_abort(struct proxy *proxy);

@@ -8,11 +8,11 @@
 #define END_BYTES  8u
 #define MOST       (1024u << 20) /* bytes of a key, or of its value */
 
-void proxy_stream_begin(struct resp_out *out)
+void proxy_stream_begin(struct resp_out *out, enum entry_server server)
 {
 	uint8_t magic[4];
 
-	put_le32(magic, MAGIC);
+	put_le32(magic, MAGIC + (uint32_t)server);
 	resp_out_raw(out, magic, sizeof(magic));
 }
 
@@ -65,9 +65,10 @@ enum stream_outcome proxy_stream_read(
 	if (!reader->begun) {
 		if (bytes < 4)
 			return STREAM_MORE;
-		if (get_le32(data) != MAGIC)
+		if (get_le32(data) - MAGIC >= ENTRY_SERVERS)
 			return STREAM_DAMAGED;
 		reader->begun = true;
+		reader->server = (enum entry_server)(get_le32(data) - MAGIC);
 		*used_out = 4;
 	}
 	data += *used_out;

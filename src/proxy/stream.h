@@ -1,7 +1,8 @@
 /* stream.h - the bytes of a snapshot: every key of a server with its value and deadline. Pure.
  *
- * Little-endian: u32 magic, then for each key
- *    0 u32 key_bytes, not all ones   4 u32 value_bytes   8 i64 deadline, shifted; -1: none   16 key, value of DUMP
+ * Little-endian: u32 magic + server (entry.h), then for each key
+ *    0 u32 key_bytes, not all ones   4 u32 value_bytes   8 i64 deadline, shifted; -1: none
+ *   16 key, value: that of DUMP, or of memcached.c
  * and at the end u32 all ones, u32 keys. */
 #ifndef HOLDFAST_PROXY_STREAM_H
 #define HOLDFAST_PROXY_STREAM_H
@@ -9,6 +10,7 @@
 #include <stdbool.h>
 
 #include "net/resp_out.h"
+#include "proxy/entry.h"
 
 struct stream_key {
 	const uint8_t *key, *value;
@@ -18,6 +20,7 @@ struct stream_key {
 
 struct stream_reader { /* zeroed: at its beginning */
 	bool begun, ended;
+	enum entry_server server; /* begun: of which it is */
 	uint32_t keys;
 };
 
@@ -28,7 +31,7 @@ enum stream_outcome {
 	STREAM_DAMAGED, /* this is no snapshot of that many keys */
 };
 
-void proxy_stream_begin(struct resp_out *out);
+void proxy_stream_begin(struct resp_out *out, enum entry_server server);
 void proxy_stream_put(struct resp_out *out, const struct stream_key *key);
 void proxy_stream_end(struct resp_out *out, uint32_t keys);
 

@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-#include "proxy/command.h"
-#include "proxy/command_list.h"
+#include "proxy/redis/commands.h"
+#include "proxy/redis/command_list.h"
 
 static struct commands commands;
 

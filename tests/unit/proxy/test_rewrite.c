@@ -8,14 +8,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "proxy/rewrite.h"
+#include "proxy/redis/rewrite.h"
 
 #define NOW_MS 1000000u /* a deadline in 10 s is at 1010000 ms, shifted by 10^15 */
 
 static struct resp_arg args[32];
 static uint8_t line[512];
 
-static struct rewrite_args parse(const char *text)
+static struct command_args parse(const char *text)
 {
 	struct resp_request request;
 	size_t bytes = strlen(text), used;
@@ -24,7 +24,7 @@ static struct rewrite_args parse(const char *text)
 	line[bytes++] = '\n';
 	resp_request_init(&request, args, 32, 512);
 	assert_int_equal(resp_request_read(&request, line, bytes, &used), RESP_WHOLE);
-	return (struct rewrite_args){.data = line, .args = args, .count = request.arg_count};
+	return (struct command_args){.data = line, .args = args, .count = request.arg_count};
 }
 
 /* A record as words: an inline command, where a script is shown as SCRIPT and the key whose deadline is asked for
@@ -74,12 +74,12 @@ static void expect_entry(const struct resp_out *entry, const char *const *record
 static void expect(const char *text, const char *first, const char *second)
 {
 	const char *const records[] = {first, second};
-	struct rewrite_args request = parse(text);
+	struct command_args request = parse(text);
 	const struct command *command = proxy_command_find(line + args[0].at, args[0].bytes);
 	struct resp_out entry = {0};
 
 	assert_non_null(command);
-	proxy_entry_begin(&entry, ENTRY_WRITE, NOW_MS);
+	proxy_entry_begin(&entry, ENTRY_OF_REDIS, ENTRY_WRITE, NOW_MS);
 	proxy_rewrite(command, &request, NOW_MS, &entry);
 	expect_entry(&entry, records, second == NULL ? 1 : 2);
 	resp_out_free(&entry);
@@ -157,14 +157,14 @@ static void members_are_those_that_the_leader_drew(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		struct rewrite_args request = parse(cases[i].request);
+		struct command_args request = parse(cases[i].request);
 		struct resp_out out = {0};
 
 		proxy_rewrite_draw(&request, &out);
 		assert_int_equal(out.bytes, strlen(cases[i].question));
 		assert_memory_equal(out.data, cases[i].question, out.bytes);
 		out.bytes = 0;
-		proxy_entry_begin(&out, ENTRY_WRITE, NOW_MS);
+		proxy_entry_begin(&out, ENTRY_OF_REDIS, ENTRY_WRITE, NOW_MS);
 		proxy_rewrite_drawn(&request, (const uint8_t *)cases[i].answer, strlen(cases[i].answer), &out);
 		expect_entry(&out, cases[i].records, 1);
 		resp_out_free(&out);
@@ -173,13 +173,13 @@ static void members_are_those_that_the_leader_drew(void **state)
 
 static void damaged_entry_is_refused(void **state)
 {
-	struct rewrite_args request = parse("SET k v EX 10");
+	struct command_args request = parse("SET k v EX 10");
 	struct resp_out entry = {0};
 	struct entry_reader reader;
 	struct entry_record record;
 
 	(void)state;
-	proxy_entry_begin(&entry, ENTRY_WRITE, NOW_MS);
+	proxy_entry_begin(&entry, ENTRY_OF_REDIS, ENTRY_WRITE, NOW_MS);
 	proxy_rewrite(proxy_command_find((const uint8_t *)"SET", 3), &request, NOW_MS, &entry);
 	for (size_t bytes = 0; bytes < entry.bytes; bytes++)
 		if (proxy_entry_read(&reader, entry.data, bytes)) {

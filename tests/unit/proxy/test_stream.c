@@ -13,7 +13,7 @@ static struct resp_out whole(void)
 {
 	struct resp_out out = {0};
 
-	proxy_stream_begin(&out);
+	proxy_stream_begin(&out, ENTRY_OF_REDIS);
 	proxy_stream_put(&out, &(struct stream_key){.key = (const uint8_t *)"a", .key_bytes = 1, .deadline_ms = -1});
 	proxy_stream_put(&out, &(struct stream_key){.key = (const uint8_t *)"key",
 				       .key_bytes = 3,
@@ -70,9 +70,9 @@ static void other_bytes_are_refused(void **state)
 	unsigned keys;
 
 	(void)state;
-	out.data[0] ^= 1; /* the magic */
+	out.data[0] ^= 0x80; /* the magic */
 	assert_int_equal(read_all(out.data, out.bytes, 7, &keys), STREAM_DAMAGED);
-	out.data[0] ^= 1;
+	out.data[0] ^= 0x80;
 	out.data[out.bytes - 4] ^= 1; /* the number of keys */
 	assert_int_equal(read_all(out.data, out.bytes, 7, &keys), STREAM_DAMAGED);
 	out.data[out.bytes - 4] ^= 1;
@@ -84,11 +84,29 @@ static void other_bytes_are_refused(void **state)
 	resp_out_free(&out);
 }
 
+static void the_kind_of_server_is_in_it(void **state)
+{
+	for (enum entry_server server = ENTRY_OF_REDIS; server < ENTRY_SERVERS; server++) {
+		struct stream_reader reader = {0};
+		struct resp_out out = {0};
+		struct stream_key key;
+		size_t used;
+
+		(void)state;
+		proxy_stream_begin(&out, server);
+		assert_int_equal(proxy_stream_read(&reader, out.data, out.bytes, &key, &used), STREAM_MORE);
+		assert_true(reader.begun);
+		assert_int_equal(reader.server, server);
+		resp_out_free(&out);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_was_put_is_read_in_any_pieces),
 		cmocka_unit_test(other_bytes_are_refused),
+		cmocka_unit_test(the_kind_of_server_is_in_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,26 +10,20 @@
 #ifndef HOLDFAST_PROXY_REWRITE_H
 #define HOLDFAST_PROXY_REWRITE_H
 
-#include "proxy/command.h"
+#include "proxy/redis/commands.h"
 #include "proxy/entry.h"
-
-struct rewrite_args {
-	const uint8_t *data;
-	const struct resp_arg *args;
-	unsigned count;
-};
 
 /* Appends the records of a write. */
 void proxy_rewrite(
-	const struct command *command, const struct rewrite_args *request, uint64_t now_ms, struct resp_out *entry);
+	const struct command *command, const struct command_args *request, uint64_t now_ms, struct resp_out *entry);
 /* A read: writes the command for the server, and returns what to do with its reply. */
 enum entry_reply proxy_rewrite_read(
-	const struct command *command, const struct rewrite_args *request, struct resp_out *out);
+	const struct command *command, const struct command_args *request, struct resp_out *out);
 
 /* SPOP: the question by which the leader draws; and the record, from the server's answer to it. */
-void proxy_rewrite_draw(const struct rewrite_args *request, struct resp_out *out);
+void proxy_rewrite_draw(const struct command_args *request, struct resp_out *out);
 void proxy_rewrite_drawn(
-	const struct rewrite_args *request, const uint8_t *answer, size_t bytes, struct resp_out *entry);
+	const struct command_args *request, const uint8_t *answer, size_t bytes, struct resp_out *entry);
 /* The reply of that record when the members had gone: draw again. */
 #define REWRITE_AGAIN "-HOLDFASTDRAW again"
 

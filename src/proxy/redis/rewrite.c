@@ -1,4 +1,4 @@
-#include "proxy/rewrite.h"
+#include "proxy/redis/rewrite.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -35,7 +35,7 @@ static const char spop_script[] = "local n=redis.pcall('SCARD',KEYS[1]) if type(
 
 /* ---- pieces of a command ---- */
 
-static void write_arg(struct resp_out *out, const struct rewrite_args *request, unsigned i)
+static void write_arg(struct resp_out *out, const struct command_args *request, unsigned i)
 {
 	resp_out_bulk(out, request->data + request->args[i].at, request->args[i].bytes);
 }
@@ -49,25 +49,18 @@ static void write_number(struct resp_out *out, int64_t number)
 }
 
 /* The key as the argument that is written last. */
-static void mark_key(struct resp_out *entry, size_t record, const struct rewrite_args *request, unsigned i)
+static void mark_key(struct resp_out *entry, size_t record, const struct command_args *request, unsigned i)
 {
 	size_t bytes = request->args[i].bytes;
 
 	proxy_entry_key(entry, record, entry->bytes - 2 - bytes, bytes);
 }
 
-static void write_all(struct resp_out *out, const struct rewrite_args *request)
-{
-	resp_out_array(out, request->count);
-	for (unsigned i = 0; i < request->count; i++)
-		write_arg(out, request, i);
-}
-
-static void plain(struct resp_out *entry, const struct rewrite_args *request)
+static void plain(struct resp_out *entry, const struct command_args *request)
 {
 	size_t record = proxy_entry_record(entry, ENTRY_PLAIN);
 
-	write_all(entry, request);
+	proxy_command_append(entry, request);
 	proxy_entry_record_end(entry, record);
 }
 
@@ -115,7 +108,7 @@ struct unit {
 };
 
 /* The deadline that an argument means, as the servers get it. False: the reply is written. */
-static bool take_deadline(struct resp_out *entry, const struct command *command, const struct rewrite_args *request,
+static bool take_deadline(struct resp_out *entry, const struct command *command, const struct command_args *request,
 	unsigned i, struct unit unit, uint64_t now_ms, bool past, int64_t *shifted_out)
 {
 	int64_t number, most = unit.seconds ? MS_MOST / MS_PER_S : MS_MOST;
@@ -135,13 +128,13 @@ static bool take_deadline(struct resp_out *entry, const struct command *command,
 }
 
 /* A deadline that is over when it is set takes effect with the command. */
-static void end_if_over(struct resp_out *entry, const struct rewrite_args *request, int64_t shifted_ms, uint64_t now_ms)
+static void end_if_over(struct resp_out *entry, const struct command_args *request, int64_t shifted_ms, uint64_t now_ms)
 {
 	if (shifted_ms <= (int64_t)now_ms + ENTRY_SHIFT_MS)
 		proxy_rewrite_due(entry, request->data + request->args[1].at, request->args[1].bytes, shifted_ms);
 }
 
-static void rewrite_expire(const struct command *command, const struct rewrite_args *request, struct unit unit,
+static void rewrite_expire(const struct command *command, const struct command_args *request, struct unit unit,
 	uint64_t now_ms, struct resp_out *entry)
 {
 	int64_t shifted_ms;
@@ -162,7 +155,7 @@ static void rewrite_expire(const struct command *command, const struct rewrite_a
 }
 
 /* SETEX key time value. */
-static void rewrite_setex(const struct command *command, const struct rewrite_args *request, struct unit unit,
+static void rewrite_setex(const struct command *command, const struct command_args *request, struct unit unit,
 	uint64_t now_ms, struct resp_out *entry)
 {
 	int64_t shifted_ms;
@@ -181,7 +174,7 @@ static void rewrite_setex(const struct command *command, const struct rewrite_ar
 	proxy_entry_record_end(entry, record);
 }
 
-static bool is_time_option(const struct rewrite_args *request, unsigned i, struct unit *unit_out)
+static bool is_time_option(const struct command_args *request, unsigned i, struct unit *unit_out)
 {
 	static const struct {
 		const char *word;
@@ -198,7 +191,7 @@ static bool is_time_option(const struct rewrite_args *request, unsigned i, struc
 }
 
 /* SET key value [options], GETEX key [options]: the time option, if there is one, becomes PXAT; the others stay. */
-static void rewrite_options(const struct command *command, const struct rewrite_args *request, unsigned first,
+static void rewrite_options(const struct command *command, const struct command_args *request, unsigned first,
 	uint64_t now_ms, struct resp_out *entry)
 {
 	unsigned at = 0;
@@ -235,7 +228,7 @@ static void rewrite_options(const struct command *command, const struct rewrite_
 
 /* RESTORE key ttl value [REPLACE] [ABSTTL] [IDLETIME s] [FREQ n]: a ttl of 0 is none. */
 static void rewrite_restore(
-	const struct command *command, const struct rewrite_args *request, uint64_t now_ms, struct resp_out *entry)
+	const struct command *command, const struct command_args *request, uint64_t now_ms, struct resp_out *entry)
 {
 	struct unit unit = {0};
 	int64_t shifted_ms = 0;
@@ -267,7 +260,7 @@ static void rewrite_restore(
 
 /* Arguments from `first` on as they are, but for `~`, which becomes `=`, and the LIMIT that goes with it. Returns how
  * many there are; `out` may be NULL. */
-static unsigned write_trim(struct resp_out *out, const struct rewrite_args *request, unsigned first, unsigned end)
+static unsigned write_trim(struct resp_out *out, const struct command_args *request, unsigned first, unsigned end)
 {
 	unsigned n = 0;
 	bool loose = false;
@@ -289,7 +282,7 @@ static unsigned write_trim(struct resp_out *out, const struct rewrite_args *requ
 	return n;
 }
 
-static void rewrite_xtrim(const struct rewrite_args *request, struct resp_out *entry)
+static void rewrite_xtrim(const struct command_args *request, struct resp_out *entry)
 {
 	size_t record = proxy_entry_record(entry, ENTRY_PLAIN);
 
@@ -299,7 +292,7 @@ static void rewrite_xtrim(const struct rewrite_args *request, struct resp_out *e
 }
 
 /* The place of the id: behind NOMKSTREAM and a trim. */
-static unsigned find_id(const struct rewrite_args *request)
+static unsigned find_id(const struct command_args *request)
 {
 	unsigned i = 2;
 
@@ -324,12 +317,12 @@ static unsigned find_id(const struct rewrite_args *request)
 	return i;
 }
 
-static void rewrite_xadd(const struct rewrite_args *request, uint64_t now_ms, struct resp_out *entry)
+static void rewrite_xadd(const struct command_args *request, uint64_t now_ms, struct resp_out *entry)
 {
 	unsigned id = find_id(request), before, all;
 	bool drawn = id < request->count && proxy_command_word(request->data, &request->args[id], "*");
 	size_t record = proxy_entry_record(entry, ENTRY_PLAIN);
-	struct rewrite_args head = *request;
+	struct command_args head = *request;
 
 	head.count = id < request->count ? id : request->count;
 	before = write_trim(NULL, &head, 2, id);
@@ -353,7 +346,7 @@ static void rewrite_xadd(const struct rewrite_args *request, uint64_t now_ms, st
 
 /* ---- SPOP ---- */
 
-void proxy_rewrite_draw(const struct rewrite_args *request, struct resp_out *out)
+void proxy_rewrite_draw(const struct command_args *request, struct resp_out *out)
 {
 	int64_t count = 1;
 
@@ -367,7 +360,7 @@ void proxy_rewrite_draw(const struct rewrite_args *request, struct resp_out *out
 }
 
 void proxy_rewrite_drawn(
-	const struct rewrite_args *request, const uint8_t *answer, size_t bytes, struct resp_out *entry)
+	const struct command_args *request, const uint8_t *answer, size_t bytes, struct resp_out *entry)
 {
 	struct resp_element element;
 	size_t used, at, record;
@@ -402,7 +395,7 @@ void proxy_rewrite_drawn(
 
 /* ---- all of them ---- */
 
-static void rewrite_moved(const struct rewrite_args *request, unsigned key, struct resp_out *entry)
+static void rewrite_moved(const struct command_args *request, unsigned key, struct resp_out *entry)
 {
 	size_t record = proxy_entry_record(entry, ENTRY_PLAIN);
 
@@ -416,12 +409,12 @@ static void rewrite_moved(const struct rewrite_args *request, unsigned key, stru
 }
 
 void proxy_rewrite(
-	const struct command *command, const struct rewrite_args *request, uint64_t now_ms, struct resp_out *entry)
+	const struct command *command, const struct command_args *request, uint64_t now_ms, struct resp_out *entry)
 {
 	const struct unit seconds = {.seconds = true}, at_second = {.seconds = true, .absolute = true}, ms = {0},
 			  at_ms = {.absolute = true};
 
-	switch (command->form) {
+	switch ((enum command_form)command->form) {
 	case FORM_SET:
 		rewrite_options(command, request, 3, now_ms, entry);
 		return;
@@ -483,7 +476,7 @@ void proxy_rewrite(
 }
 
 enum entry_reply proxy_rewrite_read(
-	const struct command *command, const struct rewrite_args *request, struct resp_out *out)
+	const struct command *command, const struct command_args *request, struct resp_out *out)
 {
 	enum entry_reply reply = ENTRY_PLAIN;
 
@@ -496,7 +489,7 @@ enum entry_reply proxy_rewrite_read(
 	else if (command->form == FORM_PEXPIRETIME)
 		reply = ENTRY_PAT;
 	if (reply == ENTRY_PLAIN)
-		write_all(out, request);
+		proxy_command_append(out, request);
 	else
 		proxy_rewrite_ask_deadline(out, request->data + request->args[1].at, request->args[1].bytes);
 	return reply;

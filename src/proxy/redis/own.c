@@ -7,12 +7,12 @@
 
 #define is(request, i, word) proxy_command_word((request)->data, &(request)->args[i], word)
 
-static void put_arg(struct resp_out *out, const struct rewrite_args *request, unsigned i)
+static void put_arg(struct resp_out *out, const struct command_args *request, unsigned i)
 {
 	resp_out_bulk(out, request->data + request->args[i].at, request->args[i].bytes);
 }
 
-static void own_select(struct client *client, const struct rewrite_args *request)
+static void own_select(struct client *client, const struct command_args *request)
 {
 	int64_t number;
 
@@ -24,7 +24,7 @@ static void own_select(struct client *client, const struct rewrite_args *request
 		resp_out_simple(&client->out, "OK");
 }
 
-static void own_hello(struct client *client, const struct rewrite_args *request)
+static void own_hello(struct client *client, const struct command_args *request)
 {
 	struct resp_out *out = &client->out;
 
@@ -61,7 +61,7 @@ static bool name_is_clean(const uint8_t *name, size_t bytes)
 	return true;
 }
 
-static void own_client(struct client *client, const struct rewrite_args *request)
+static void own_client(struct client *client, const struct command_args *request)
 {
 	struct resp_out *out = &client->out;
 	char text[CLIENT_NAME_BYTES + 64];
@@ -113,7 +113,7 @@ static void own_exec(struct client *client)
 	}
 }
 
-static void own_multi(struct client *client, const struct rewrite_args *request)
+static void own_multi(struct client *client, const struct command_args *request)
 {
 	if (is(request, 0, "EXEC")) {
 		own_exec(client);
@@ -131,7 +131,7 @@ static void own_multi(struct client *client, const struct rewrite_args *request)
 	}
 }
 
-enum client_taken client_own(struct client *client, const struct command *command, const struct rewrite_args *request)
+enum client_taken client_own(struct client *client, const struct command *command, const struct command_args *request)
 {
 	struct resp_out *out = &client->out;
 

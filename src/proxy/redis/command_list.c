@@ -1,5 +1,5 @@
 /* The list. By name, in the order of strcmp; docs/smr-proxy.md has the same for operators. */
-#include "proxy/command_list.h"
+#include "proxy/redis/command_list.h"
 
 static const char why_watch[] =
 	"ERR WATCH is refused behind a replicating proxy: conditions are not kept across a change of "
@@ -194,7 +194,7 @@ const struct command command_list[] = {
 	{"smove", COMMAND_WRITE},
 	{"sort", COMMAND_WRITE},
 	{"sort_ro", COMMAND_READ},
-	{"spop", COMMAND_WRITE, FORM_SPOP},
+	{"spop", COMMAND_DRAW, FORM_SPOP},
 	{"spublish", COMMAND_REFUSED, FORM_PLAIN, 0, why_pubsub},
 	{"srandmember", COMMAND_READ},
 	{"srem", COMMAND_WRITE},

@@ -1,0 +1,53 @@
+/* commands.h - the commands of Redis as the proxy sees them: which are reads, writes, rewritten, its own, or refused.
+ *
+ * Ours is a list of names; Redis' own COMMAND table has the number of arguments and says which commands write. A
+ * command that is not in both is refused, and so is a read of our list that Redis flags as a write. */
+#ifndef HOLDFAST_PROXY_REDIS_COMMANDS_H
+#define HOLDFAST_PROXY_REDIS_COMMANDS_H
+
+#include "proxy/command.h"
+
+/* What the proxy does with the arguments. */
+enum command_form {
+	FORM_PLAIN,
+	FORM_SET,
+	FORM_SETEX,
+	FORM_PSETEX,
+	FORM_GETEX,
+	FORM_EXPIRE,
+	FORM_PEXPIRE,
+	FORM_EXPIREAT,
+	FORM_PEXPIREAT,
+	FORM_RESTORE,
+	FORM_SPOP,
+	FORM_XADD,
+	FORM_XTRIM,
+	FORM_MOVED, /* the key that is argument `key` may have another deadline afterwards */
+	FORM_TTL,
+	FORM_PTTL,
+	FORM_EXPIRETIME,
+	FORM_PEXPIRETIME,
+	FORM_XREAD, /* without BLOCK */
+	FORM_SUB,   /* with the subcommands in `why` only */
+};
+
+#define COMMANDS_MAX 320u
+
+/* What Redis says of our list. */
+struct commands {
+	int16_t arity[COMMANDS_MAX]; /* as Redis has it: negative for a least number; 0: Redis does not know it */
+	bool clash[COMMANDS_MAX];    /* a read of ours that writes */
+	bool scripts;
+};
+
+/* From the reply to COMMAND; false: that is none. */
+bool proxy_command_learn(struct commands *commands, const uint8_t *reply, size_t bytes);
+
+/* NULL: it is in no list. */
+const struct command *proxy_command_find(const uint8_t *name, size_t bytes);
+
+/* Whether the proxy takes the request; if not, `words` is the error for the client. */
+bool proxy_command_check(const struct commands *commands, const struct command *command, const uint8_t *data,
+	const struct resp_arg *args, unsigned count, char words[COMMAND_WORDS]);
+
+#endif
