@@ -23,6 +23,7 @@ static struct busy *make(struct hf_kv *kv)
 	busy->number = kv->busy_count;
 	list_init(&busy->invalid);
 	list_init(&busy->waiters);
+	list_init(&busy->unsettled);
 	list_init(&busy->flight);
 	kv->busy[kv->busy_count++] = busy;
 	return busy;
@@ -69,6 +70,7 @@ void kv_busy_leave(struct hf_kv *kv, struct busy *busy)
 		!list_empty(&busy->waiters))
 		return;
 	ensure(busy->used && list_empty(&busy->flight) && busy->inv == NULL && busy->op == NULL);
+	ensure(list_empty(&busy->unsettled)); /* a record that is not VALID is busy */
 	busy->used = false;
 	kv->busy_of[busy->entry] = 0;
 	busy->entry = kv->busy_free;
@@ -79,6 +81,7 @@ void kv_busy_reset(struct hf_kv *kv, struct busy *busy)
 {
 	list_remove(&busy->invalid);
 	list_remove(&busy->flight);
+	list_remove(&busy->unsettled);
 	free(busy->inv);
 	busy->inv = NULL;
 	busy->op = NULL;

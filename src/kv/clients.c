@@ -15,6 +15,7 @@ struct clients {
 	struct hf_watch watch;
 	struct list all, dirty;
 	unsigned count;
+	uint64_t ids;
 };
 
 struct hf_kv *kv_clients_kv(const struct clients *clients)
@@ -85,9 +86,13 @@ static void client_parse(struct client *client)
 	size_t from = 0, used;
 
 	while (!client->quitting && !client->broken && !client_is_full(client) && from < client->in_bytes) {
-		enum resp_outcome outcome =
-			resp_request_read(&client->request, client->in + from, client->in_bytes - from, &used);
+		enum resp_outcome outcome = RESP_WHOLE;
 
+		used = client->held;
+		if (used == 0)
+			outcome =
+				resp_request_read(&client->request, client->in + from, client->in_bytes - from, &used);
+		client->held = 0;
 		if (outcome == RESP_MORE)
 			break;
 		if (outcome == RESP_REFUSED) {
@@ -95,8 +100,10 @@ static void client_parse(struct client *client)
 			client->quitting = true;
 			break;
 		}
-		if (client->request.arg_count > 0)
-			kv_commands_run(client, client->in + from);
+		if (client->request.arg_count > 0 && !kv_commands_run(client, client->in + from)) {
+			client->held = used;
+			break;
+		}
 		from += used;
 	}
 	if (from > 0)
@@ -177,6 +184,7 @@ static void client_open(struct clients *clients, struct hf_io *io)
 		.io = io,
 		.watch = {.ready = client_ready},
 		.timer = {.fire = client_stuck},
+		.id = ++clients->ids,
 		.flow = hf_kv_flow_open(clients->kv)};
 	list_init(&client->pendings);
 	list_init(&client->dirty);

@@ -16,6 +16,7 @@
 #define CLIENT_PENDING_MAX   1024u
 #define CLIENT_OUT_BYTES     (1u << 20)
 #define CLIENT_STUCK_NS      30000000000ull
+#define CLIENT_NAME_BYTES    64u
 
 struct client;
 
@@ -46,6 +47,9 @@ struct client {
 	struct resp_out out;
 	int64_t sum;              /* of the keys of a request so far */
 	enum hf_kv_result failed; /* likewise: the first error */
+	size_t held;              /* bytes of a request that is read and waits until nothing is under way; 0: none */
+	uint64_t id;
+	char name[CLIENT_NAME_BYTES];
 	bool resp3, quitting, broken;
 };
 
@@ -61,9 +65,24 @@ struct hf_kv *kv_clients_kv(const struct clients *clients);
 void kv_clients_set_dirty(struct client *client); /* it has something to be sent, or to be closed for */
 
 /* ---- commands.c ---- */
-/* Answers a request, or begins its operations. */
-void kv_commands_run(struct client *client, const uint8_t *data);
+/* Answers a request, or begins its operations. False: it waits until all that is under way has ended. */
+bool kv_commands_run(struct client *client, const uint8_t *data);
 /* A reply that needs no record: at once, or behind those that are under way. */
 struct resp_out *kv_commands_out(struct client *client);
+
+/* A request: its arguments, the command's name first. */
+struct request {
+	struct client *client;
+	const uint8_t *data;
+	unsigned count;
+};
+const uint8_t *kv_commands_arg(const struct request *request, unsigned i, uint32_t *bytes_out);
+bool kv_commands_arg_is(const struct request *request, unsigned i, const char *word); /* in any case */
+
+/* ---- session.c: commands about the connection; scan.c ---- */
+void kv_session_hello(const struct request *request);
+void kv_session_auth(const struct request *request);
+void kv_session_client(const struct request *request);
+void kv_scan(const struct request *request);
 
 #endif

@@ -39,11 +39,19 @@ uint32_t kv_cm_in(const struct cm *cm, enum cm_node_state state)
 static void cold(struct cm *cm, const struct cm_entry *entry)
 {
 	for (unsigned i = 0; i < HF_KV_MEMBERS_MAX; i++) {
-		if ((entry->present & BIT(i)) == 0)
+		bool present = (entry->present & BIT(i)) != 0, was_member = cm->nodes[i].state == CM_MEMBER;
+
+		if (was_member && !present)
+			cm->nodes[i].absent_since = cm->epoch;
+		if (cm->nodes[i].state != CM_ABSENT)
+			node_move(&cm->nodes[i], CM_ABSENT);
+		if (!present)
 			continue;
 		node_move(&cm->nodes[i], CM_MEMBER);
 		cm->nodes[i].incarnation = entry->incarnation[i];
-		cm->nodes[i].join = cm->nodes[i].member_join = (uint32_t)cm->epoch;
+		cm->nodes[i].join = (uint32_t)cm->epoch;
+		if (!was_member) /* else its store is whole as of before, should it end again before it hears of this */
+			cm->nodes[i].member_join = cm->nodes[i].join;
 	}
 }
 
@@ -57,7 +65,7 @@ static bool fits(const struct cm *cm, const struct cm_entry *entry)
 		return false;
 	switch (entry->kind) {
 	case CM_COLD:
-		return cm->epoch == 0 && entry->present != 0;
+		return entry->present != 0;
 	case CM_EXCLUDE:
 		return node->state != CM_ABSENT && node->incarnation == incarnation &&
 		       (node->state == CM_SHADOW || __builtin_popcount(kv_cm_in(cm, CM_MEMBER)) > 1);

@@ -6,7 +6,8 @@
  *   ABSENT --ADMIT--> SHADOW --PROMOTE--> MEMBER --EXCLUDE--> ABSENT
  *
  * A SHADOW acknowledges every write and serves nobody, because what it has is not complete (R-K23). The last
- * MEMBER is not excluded. COLD founds the cluster: it makes members of those that it names. */
+ * MEMBER is not excluded. COLD founds the cluster, or goes on
+ * after all members ended: it makes members of those that it names. */
 #ifndef HOLDFAST_KV_CM_H
 #define HOLDFAST_KV_CM_H
 
@@ -21,7 +22,7 @@ struct cm_node {
 	enum cm_node_state state;
 	uint64_t incarnation;  /* of its process; of the last one while it is absent */
 	uint32_t join;         /* epoch of its admission: part of timestamps, never given twice (R-K5) */
-	uint32_t member_join;  /* the last join with which it became a member */
+	uint32_t member_join;  /* the last join with which it became a member, but for COLD's of one that was one */
 	uint64_t absent_since; /* epoch; 0: it never was a member */
 };
 

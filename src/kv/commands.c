@@ -12,23 +12,16 @@
 #include "base/ensure.h"
 #include "kv/clients.h"
 
-/* A request: its arguments, the command's name first. */
-struct request {
-	struct client *client;
-	const uint8_t *data;
-	unsigned count;
-};
-
-static const uint8_t *arg(const struct request *request, unsigned i, uint32_t *bytes_out)
+const uint8_t *kv_commands_arg(const struct request *request, unsigned i, uint32_t *bytes_out)
 {
 	*bytes_out = request->client->args[i].bytes;
 	return request->data + request->client->args[i].at;
 }
 
-static bool arg_is(const struct request *request, unsigned i, const char *word)
+bool kv_commands_arg_is(const struct request *request, unsigned i, const char *word)
 {
 	uint32_t bytes;
-	const uint8_t *at = arg(request, i, &bytes);
+	const uint8_t *at = kv_commands_arg(request, i, &bytes);
 
 	return strlen(word) == bytes && strncasecmp((const char *)at, word, bytes) == 0;
 }
@@ -173,11 +166,11 @@ static struct pending *make(
 	const struct request *request, enum hf_kv_kind kind, unsigned flags, unsigned key, unsigned value)
 {
 	uint32_t key_bytes, value_bytes = 0;
-	const uint8_t *key_at = arg(request, key, &key_bytes), *value_at = NULL;
+	const uint8_t *key_at = kv_commands_arg(request, key, &key_bytes), *value_at = NULL;
 	struct pending *pending;
 
 	if (value != 0)
-		value_at = arg(request, value, &value_bytes);
+		value_at = kv_commands_arg(request, value, &value_bytes);
 	pending = malloc(sizeof(*pending) + key_bytes + value_bytes);
 	if (pending == NULL)
 		return NULL;
@@ -270,16 +263,16 @@ static void run_set(const struct request *request)
 	unsigned flags = 0;
 
 	for (unsigned i = 3; i < request->count; i++) {
-		if (arg_is(request, i, "NX"))
+		if (kv_commands_arg_is(request, i, "NX"))
 			flags |= HF_KV_IF_ABSENT;
-		else if (arg_is(request, i, "XX"))
+		else if (kv_commands_arg_is(request, i, "XX"))
 			flags |= HF_KV_IF_PRESENT;
-		else if (arg_is(request, i, "GET"))
+		else if (kv_commands_arg_is(request, i, "GET"))
 			flags |= HF_KV_RETURN;
-		else if (arg_is(request, i, "KEEPTTL"))
+		else if (kv_commands_arg_is(request, i, "KEEPTTL"))
 			continue;
-		else if (arg_is(request, i, "EX") || arg_is(request, i, "PX") || arg_is(request, i, "EXAT") ||
-			 arg_is(request, i, "PXAT")) {
+		else if (kv_commands_arg_is(request, i, "EX") || kv_commands_arg_is(request, i, "PX") ||
+			 kv_commands_arg_is(request, i, "EXAT") || kv_commands_arg_is(request, i, "PXAT")) {
 			resp_out_error(kv_commands_out(request->client),
 				"ERR records do not expire here; delete them instead");
 			return;
@@ -360,7 +353,7 @@ static void run_decr(const struct request *request)
 static void add(const struct request *request, bool negative)
 {
 	uint32_t bytes;
-	const uint8_t *at = arg(request, 2, &bytes);
+	const uint8_t *at = kv_commands_arg(request, 2, &bytes);
 	int64_t delta;
 
 	if (!resp_number(at, bytes, &delta) || (negative && delta == INT64_MIN))
@@ -388,14 +381,14 @@ static void run_ping(const struct request *request)
 	if (request->count == 1)
 		resp_out_simple(kv_commands_out(request->client), "PONG");
 	else
-		resp_out_bulk(
-			kv_commands_out(request->client), arg(request, 1, &bytes), request->client->args[1].bytes);
+		resp_out_bulk(kv_commands_out(request->client), kv_commands_arg(request, 1, &bytes),
+			request->client->args[1].bytes);
 }
 
 static void run_echo(const struct request *request)
 {
 	uint32_t bytes;
-	const uint8_t *at = arg(request, 1, &bytes);
+	const uint8_t *at = kv_commands_arg(request, 1, &bytes);
 
 	resp_out_bulk(kv_commands_out(request->client), at, bytes);
 }
@@ -408,30 +401,15 @@ static void run_quit(const struct request *request)
 
 static void run_select(const struct request *request)
 {
-	if (arg_is(request, 1, "0"))
+	if (kv_commands_arg_is(request, 1, "0"))
 		resp_out_simple(kv_commands_out(request->client), "OK");
 	else
 		resp_out_error(kv_commands_out(request->client), "ERR DB index is out of range");
 }
 
-static void run_client(const struct request *request)
-{
-	struct resp_out *out = kv_commands_out(request->client);
-
-	if (arg_is(request, 1, "SETNAME") || arg_is(request, 1, "SETINFO") || arg_is(request, 1, "NO-EVICT") ||
-		arg_is(request, 1, "NO-TOUCH"))
-		resp_out_simple(out, "OK");
-	else if (arg_is(request, 1, "GETNAME"))
-		reply_null(request->client, out);
-	else if (arg_is(request, 1, "ID"))
-		resp_out_integer(out, 1);
-	else
-		resp_out_error(out, "ERR of CLIENT there are SETNAME, SETINFO, GETNAME and ID here");
-}
-
 static void run_command(const struct request *request)
 {
-	if (request->count > 1 && arg_is(request, 1, "COUNT"))
+	if (request->count > 1 && kv_commands_arg_is(request, 1, "COUNT"))
 		resp_out_integer(kv_commands_out(request->client), 0);
 	else
 		resp_out_array(kv_commands_out(request->client), 0);
@@ -444,43 +422,14 @@ static void run_config(const struct request *request)
 	uint32_t bytes;
 	const uint8_t *at;
 
-	if (!arg_is(request, 1, "GET") || request->count != 3) {
+	if (!kv_commands_arg_is(request, 1, "GET") || request->count != 3) {
 		resp_out_error(out, "ERR the configuration is a file here; of CONFIG there is only GET");
 		return;
 	}
-	at = arg(request, 2, &bytes);
+	at = kv_commands_arg(request, 2, &bytes);
 	resp_out_array(out, 2);
 	resp_out_bulk(out, at, bytes);
-	resp_out_text(out, arg_is(request, 2, "appendonly") ? "no" : "");
-}
-
-static void hello_pair(struct resp_out *out, const char *name, const char *value)
-{
-	resp_out_text(out, name);
-	resp_out_text(out, value);
-}
-
-static void run_hello(const struct request *request)
-{
-	struct client *client = request->client;
-	struct resp_out *out = kv_commands_out(client);
-
-	if (request->count > 1 && !arg_is(request, 1, "2") && !arg_is(request, 1, "3")) {
-		resp_out_error(out, "NOPROTO unsupported protocol version");
-		return;
-	}
-	if (request->count > 1)
-		client->resp3 = arg_is(request, 1, "3");
-	if (client->resp3)
-		resp_out_raw(out, "%5\r\n", 4);
-	else
-		resp_out_array(out, 10);
-	hello_pair(out, "server", "redis"); /* clients look for this name */
-	hello_pair(out, "version", "7.0.0");
-	resp_out_text(out, "proto");
-	resp_out_integer(out, client->resp3 ? 3 : 2);
-	hello_pair(out, "mode", "standalone");
-	hello_pair(out, "role", "master");
+	resp_out_text(out, kv_commands_arg_is(request, 2, "appendonly") ? "no" : "");
 }
 
 static void run_info(const struct request *request)
@@ -494,13 +443,13 @@ static void run_info(const struct request *request)
 	n = snprintf(text, sizeof(text),
 		"# Server\r\nredis_version:7.0.0\r\nserver_name:holdfast\r\n# Clients\r\nconnected_clients:%u\r\n"
 		"# Memory\r\nused_memory:%" PRIu64 "\r\nmaxmemory:%" PRIu64 "\r\n# Persistence\r\nmedia:none\r\n"
-		"# Replication\r\nrole:master\r\nepoch:%" PRIu64 "\r\nlive:0x%x\r\nserving:%u\r\n"
+		"# Replication\r\nrole:master\r\nepoch:%" PRIu64 "\r\nlive:0x%x\r\nserving:%u\r\ndecides:%u\r\n"
 		"excluded:%" PRIu64 "\r\ncopied:%" PRIu64 "\r\nhealed:%" PRIu64 "\r\n"
 		"# Stats\r\nwrites:%" PRIu64 "\r\nreads:%" PRIu64 "\r\nreplays:%" PRIu64 "\r\nrefusals:%" PRIu64
 		"\r\n# Keyspace\r\ndb0:keys=%" PRIu64 ",expires=0,avg_ttl=0\r\n",
 		kv_clients_count(clients), status.store_used_bytes, status.store_bytes, status.epoch, status.live,
-		status.serving, status.excluded, status.copied, status.healed, status.writes, status.reads,
-		status.replays, status.refusals, status.keys);
+		status.serving, status.decides, status.excluded, status.copied, status.healed, status.writes,
+		status.reads, status.replays, status.refusals, status.keys);
 	resp_out_bulk(kv_commands_out(request->client), text, (size_t)n);
 }
 
@@ -526,7 +475,7 @@ static void run_wait(const struct request *request)
 	struct hf_kv_status status;
 
 	hf_kv_status(kv_clients_kv(request->client->clients), &status);
-	resp_out_integer(kv_commands_out(request->client), __builtin_popcount(status.live) - 1);
+	resp_out_integer(kv_commands_out(request->client), status.live == 0 ? 0 : __builtin_popcount(status.live) - 1);
 }
 
 /* ---- the table ---- */
@@ -535,6 +484,7 @@ static const struct command {
 	const char *name;
 	unsigned least, most; /* arguments, the name among them; 0: any number */
 	void (*run)(const struct request *request);
+	bool alone; /* about all records: it waits until what is under way has ended (R-K8) */
 } commands[] = {
 	{"get", 2, 2, run_get},
 	{"set", 3, 0, run_set},
@@ -557,17 +507,19 @@ static const struct command {
 	{"echo", 2, 2, run_echo},
 	{"quit", 1, 0, run_quit},
 	{"select", 2, 2, run_select},
-	{"client", 2, 0, run_client},
+	{"client", 2, 0, kv_session_client},
 	{"command", 1, 0, run_command},
 	{"config", 2, 0, run_config},
-	{"hello", 1, 0, run_hello},
-	{"info", 1, 0, run_info},
-	{"dbsize", 1, 1, run_dbsize},
-	{"wait", 3, 3, run_wait},
-	{"hfdigest", 1, 1, run_digest},
+	{"hello", 1, 0, kv_session_hello},
+	{"auth", 2, 3, kv_session_auth},
+	{"info", 1, 0, run_info, .alone = true},
+	{"dbsize", 1, 1, run_dbsize, .alone = true},
+	{"scan", 2, 0, kv_scan, .alone = true},
+	{"wait", 3, 3, run_wait, .alone = true},
+	{"hfdigest", 1, 1, run_digest, .alone = true},
 };
 
-void kv_commands_run(struct client *client, const uint8_t *data)
+bool kv_commands_run(struct client *client, const uint8_t *data)
 {
 	struct request request = {.client = client, .data = data, .count = client->request.arg_count};
 	char name[32];
@@ -575,14 +527,16 @@ void kv_commands_run(struct client *client, const uint8_t *data)
 	for (unsigned i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
 		const struct command *command = &commands[i];
 
-		if (!arg_is(&request, 0, command->name))
+		if (!kv_commands_arg_is(&request, 0, command->name))
 			continue;
+		if (command->alone && client->pending_count > 0)
+			return false;
 		if (request.count < command->least || (command->most != 0 && request.count > command->most))
 			resp_out_error(kv_commands_out(client), "ERR wrong number of arguments for '%s' command",
 				command->name);
 		else
 			command->run(&request);
-		return;
+		return true;
 	}
 	snprintf(name, sizeof(name), "%.*s", (int)(client->args[0].bytes < 30 ? client->args[0].bytes : 30),
 		(const char *)data + client->args[0].at);
@@ -593,4 +547,5 @@ void kv_commands_run(struct client *client, const uint8_t *data)
 		"ERR unknown command '%s'; this store has strings only, docs/kv.md lists "
 		"the commands",
 		name);
+	return true;
 }

@@ -12,7 +12,8 @@ static const struct hf_config_key member_keys[] = {
 		.count_offset = offsetof(struct hf_kv_member, control_count)},
 };
 
-static const char *const recoveries[] = {"heal", "copy", NULL};
+static const char *const recoveries[] = {"heal", "copy", "stop", NULL};
+static const char *const media[] = {"file", "memory", NULL};
 
 static const struct hf_config_key kv_keys[] = {
 	{"cluster", HF_CONFIG_NAME, KV(cluster)},
@@ -20,6 +21,8 @@ static const struct hf_config_key kv_keys[] = {
 		.of_count = sizeof(member_keys) / sizeof(*member_keys), .required = true, .elements = HF_KV_MEMBERS_MAX,
 		.count_offset = offsetof(struct hf_kv_config, member_count)},
 	{"listen", HF_CONFIG_ADDRESS, KV(listen)},
+	{"log", HF_CONFIG_PATH, KV(log)},
+	{"medium", HF_CONFIG_CHOICE, KV(medium), .choices = media},
 	{"store_mb", HF_CONFIG_NUMBER, KV(store_mb), .min = 1, .max = 1u << 20},
 	{"lease_ms", HF_CONFIG_MILLISECONDS, KV(lease_ns)},
 	{"missed_mb", HF_CONFIG_NUMBER, KV(missed_mb), .min = 1, .max = (1u << 14) - 1},

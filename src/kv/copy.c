@@ -9,28 +9,35 @@
 
 /* ---- the shadow ---- */
 
-/* What is here is not complete. Only before anything of the epoch was acknowledged. */
+/* What is here is not complete, or not wanted. Only before anything of the epoch was acknowledged. */
 static void drop_all(struct hf_kv *kv)
 {
 	(void)kv_writes_forget(kv);
 	kv->doubt_count = 0;
 	kv_store_clear(&kv->store);
+	kv_durable_wipe(kv);
+}
+
+/* Whether what is here is all that this member had when it was one last. */
+static bool is_whole(const struct hf_kv *kv)
+{
+	return kv->complete != 0 && kv->complete >= kv->installed.nodes[kv->view.self].member_join;
 }
 
 void kv_copy_begin(struct hf_kv *kv)
 {
 	kv->copy.wanted = true;
-	kv->copy.active = kv->copy.done = false;
-	kv->copy.heals = kv->intact && kv->config.recovery == HF_KV_HEAL;
+	kv->copy.active = kv->copy.done = kv->copy.taken = false;
+	kv->copy.heals = is_whole(kv) && kv->config.recovery != HF_KV_COPY;
 	kv->copy.refused = 0;
 	kv->copy.records = 0;
-	if (!kv->intact)
+	if (!kv->copy.heals)
 		drop_all(kv);
 }
 
 void kv_copy_forget(struct hf_kv *kv)
 {
-	kv->copy.wanted = kv->copy.active = kv->copy.done = false;
+	kv->copy.wanted = kv->copy.active = kv->copy.done = kv->copy.taken = false;
 	memset(kv->copy.donors, 0, sizeof(kv->copy.donors));
 }
 
@@ -44,7 +51,16 @@ void kv_copy_installed(struct hf_kv *kv)
 		if (kv->installed.nodes[i].state != CM_SHADOW)
 			kv->copy.donors[i].active = false;
 	if (kv->installed.nodes[kv->view.self].state != CM_SHADOW)
-		kv->copy.wanted = kv->copy.done = false;
+		kv->copy.wanted = kv->copy.done = kv->copy.taken = false;
+}
+
+void kv_copy_promoted(struct hf_kv *kv)
+{
+	const struct copy *copy = &kv->copy;
+	struct hf_kv_recovery_status how = {.healed = copy->heals, .records = copy->records};
+
+	memcpy(how.buddy, kv->config.members[copy->buddy].name, sizeof(how.buddy));
+	kv_recovery_ended(&kv->recovery, &how, hf_loop_now_ns(kv->loop));
 }
 
 void kv_copy_lost(struct hf_kv *kv, unsigned peer)
@@ -87,15 +103,18 @@ static bool request(struct hf_kv *kv, uint64_t now_ns)
 	struct copy *copy = &kv->copy;
 	struct wire_message message = {.kind = WIRE_COPY_REQUEST, .epoch = kv->epoch};
 
-	if (!copy->wanted || copy->done || (copy->active && now_ns < copy->heard_ns + COPY_SILENT_NS))
+	if (!copy->wanted || copy->taken || (copy->active && now_ns < copy->heard_ns + COPY_SILENT_NS))
 		return false;
 	copy->active = find_buddy(kv, &copy->buddy);
 	if (!copy->active)
 		return false;
 	message.write = copy->number = ++kv->serial;
 	copy->heard_ns = now_ns;
-	if (copy->heals)
+	if (copy->heals) {
 		message.kind = WIRE_COPY_MISSED;
+		message.ts.version = 1 + kv->log.opened_end;
+	}
+	kv_recovery_asked(&kv->recovery, now_ns);
 	ask_doubts(kv);
 	kv_writes_say(kv, copy->buddy, &message);
 	return true;
@@ -120,8 +139,11 @@ static void finish(struct hf_kv *kv)
 	struct copy *copy = &kv->copy;
 
 	copy->active = false;
-	copy->done = true;
+	copy->taken = true;
 	kv->doubt_count = 0;
+	kv->complete = kv->view.join;
+	kv_durable_epoch(kv);
+	copy->taken_until = kv->log.end;
 	kv->counters.copied += !copy->heals;
 	kv->counters.healed += copy->heals;
 	log_info("kv: %s has %s %" PRIu64 " records from %s", kv->config.members[kv->view.self].name,
@@ -143,6 +165,7 @@ static bool hear_buddy(struct hf_kv *kv, unsigned from, const struct wire_messag
 	if (!copy->active || from != copy->buddy || message->write != copy->number)
 		return true; /* of a copy that was given up */
 	copy->heard_ns = hf_loop_now_ns(kv->loop);
+	kv_recovery_answered(&kv->recovery, copy->heard_ns);
 	if (message->kind == WIRE_COPY_RECORD)
 		return take(kv, message);
 	if (message->kind == WIRE_COPY_END)
@@ -233,7 +256,8 @@ static void serve(struct hf_kv *kv, unsigned from, const struct wire_message *me
 		return;
 	}
 	if (message->kind == WIRE_COPY_MISSED) {
-		if (!kv_missed_covers(&kv->missed, from)) {
+		/* A log that ends before what it had told is an older one (R-K25). */
+		if (!kv_missed_covers(&kv->missed, from) || message->ts.version <= kv->council.reports[from].told) {
 			kv_writes_say(kv, from, &none);
 			return;
 		}
@@ -248,6 +272,7 @@ bool kv_copy_turn(struct hf_kv *kv, uint64_t now_ns)
 {
 	bool some = request(kv, now_ns);
 
+	kv->copy.done = kv->copy.taken && durable_up_to(&kv->log, kv->copy.taken_until);
 	for (unsigned i = 0; i < kv->config.member_count; i++)
 		if (kv->copy.donors[i].active)
 			some |= donate(kv, i);

@@ -33,7 +33,9 @@ struct copy_donor {
 };
 
 struct copy {
-	bool wanted, active, done; /* done: all that the buddy had is here */
+	bool wanted, active, done; /* done: all that the buddy had is here, and durable */
+	bool taken;                /* it is here */
+	uint64_t taken_until;      /* and durable at this position of the log */
 	bool heals;                /* what was missed is asked for, not all records */
 	uint32_t refused;          /* members that do not know what was missed, as bits */
 	unsigned buddy;
@@ -45,6 +47,7 @@ struct copy {
 void kv_copy_begin(struct hf_kv *kv);               /* this node was admitted */
 void kv_copy_forget(struct hf_kv *kv);              /* it was excluded */
 void kv_copy_installed(struct hf_kv *kv);           /* another epoch */
+void kv_copy_promoted(struct hf_kv *kv);            /* this node */
 void kv_copy_lost(struct hf_kv *kv, unsigned peer); /* the link to it */
 bool kv_copy_turn(struct hf_kv *kv, uint64_t now_ns);
 bool kv_copy_hear(struct hf_kv *kv, unsigned from, const struct wire_message *message); /* false: no memory */

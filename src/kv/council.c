@@ -1,14 +1,17 @@
 #include "kv/council.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/ensure.h"
 #include "base/log.h"
 #include "kv/engine.h"
 
-#define MS_NS 1000000ull
+#define MS_NS     1000000ull
+#define ASK_BYTES 16u
 
 /* ---- the state machine on the log ---- */
 
@@ -102,6 +105,8 @@ static void event(void *context, const struct hf_smr_event *happened)
 		council->leads = false;
 	} else if (happened->kind == HF_SMR_FAILED || happened->kind == HF_SMR_REMOVED) {
 		council->leads = false;
+		if (kv->log.env != NULL && happened->kind == HF_SMR_FAILED)
+			kv->log.failed = -EIO; /* its disk is this one's */
 		log_error("kv: the log of the members cannot go on here: %s; start this member again",
 			happened->reason == NULL ? "another process took its place" : happened->reason);
 	}
@@ -114,6 +119,11 @@ static bool is_fresh(const struct hf_kv *kv, unsigned node, uint64_t now_ns)
 	const struct council_report *report = &kv->council.reports[node];
 
 	return report->heard && now_ns < report->heard_ns + kv->council.suspect_ns;
+}
+
+bool kv_council_hears(const struct hf_kv *kv, unsigned node)
+{
+	return node == kv->view.self || is_fresh(kv, node, hf_loop_now_ns(kv->loop));
 }
 
 static uint32_t unheard(const struct hf_kv *kv, uint64_t now_ns)
@@ -196,6 +206,13 @@ bool kv_council_has_lease(const struct hf_kv *kv)
 	return hf_env_boot_ns(kv->env) < kv->council.lease_until_ns;
 }
 
+uint64_t kv_council_lease_left_ns(const struct hf_kv *kv)
+{
+	uint64_t now_ns = hf_env_boot_ns(kv->env), until_ns = kv->council.lease_until_ns;
+
+	return now_ns < until_ns ? until_ns - now_ns : 0;
+}
+
 static void take_grant(struct hf_kv *kv, uint64_t asked_ns)
 {
 	uint64_t until_ns = asked_ns + kv->council.lease_ns;
@@ -205,13 +222,19 @@ static void take_grant(struct hf_kv *kv, uint64_t asked_ns)
 	kv_flows_wake(kv, &kv->unleased);
 }
 
+/* What is proposed may be decided already: who is heard again meanwhile waits for that. */
+static bool is_excluded(const struct hf_kv *kv, unsigned node)
+{
+	return kv->council.proposing && kv->council.proposed.kind == CM_EXCLUDE && kv->council.proposed.node == node;
+}
+
 static void grant(struct hf_kv *kv, unsigned node, uint64_t asked_ns)
 {
 	struct wire_message message = {.kind = WIRE_GRANT, .epoch = kv->epoch, .write = asked_ns};
 	const struct council_report *report = &kv->council.reports[node];
 	const struct cm_node *known = &kv->cm.nodes[node];
 
-	if (known->state == CM_ABSENT || known->incarnation != report->incarnation ||
+	if (known->state == CM_ABSENT || known->incarnation != report->incarnation || is_excluded(kv, node) ||
 		find_lost(kv, hf_loop_now_ns(kv->loop)) == (int)node)
 		return;
 	kv->council.granted_ns[node] = hf_env_boot_ns(kv->env);
@@ -259,20 +282,26 @@ static bool confirm(struct hf_kv *kv)
 
 static void ask(struct hf_kv *kv, uint64_t now_ns)
 {
+	uint8_t value[ASK_BYTES];
 	struct wire_message message = {.kind = WIRE_ASK,
+		.value = value,
+		.value_bytes = ASK_BYTES,
 		.epoch = kv->epoch,
 		.write = hf_env_boot_ns(kv->env),
 		.note = unheard(kv, now_ns),
 		.ts = {.version = kv->incarnation, .node = kv->view.self}};
 
+	put_le64(value, kv->log.durable);
+	put_le64(value + 8, kv->complete);
+
 	if (kv->copy.done)
 		message.note |= WIRE_NOTE_COPIED;
-	if (!kv_store_has_room(&kv->store, kv->reserve))
+	if (!kv_store_has_room(&kv->store, kv->reserve) || kv->log.low)
 		message.note |= WIRE_NOTE_NO_ROOM;
 	for (unsigned i = 0; i < kv->config.member_count; i++)
 		if (i != kv->view.self)
 			kv_writes_say(kv, i, &message);
-	kv_council_hear(kv, kv->view.self, &message);
+	(void)kv_council_hear(kv, kv->view.self, &message);
 }
 
 void kv_council_heard(struct hf_kv *kv, unsigned from, uint64_t epoch)
@@ -284,21 +313,29 @@ void kv_council_heard(struct hf_kv *kv, unsigned from, uint64_t epoch)
 		report->epoch = epoch;
 }
 
-void kv_council_hear(struct hf_kv *kv, unsigned from, const struct wire_message *message)
+bool kv_council_hear(struct hf_kv *kv, unsigned from, const struct wire_message *message)
 {
 	struct council *council = &kv->council;
+	struct council_report *report = &council->reports[from];
 
 	if (message->kind == WIRE_GRANT) {
 		take_grant(kv, message->write);
-		return;
+		return true;
 	}
-	council->reports[from] = (struct council_report){.heard = true,
-		.heard_ns = hf_loop_now_ns(kv->loop),
-		.incarnation = message->ts.version,
-		.epoch = message->epoch,
-		.note = message->note};
+	if (message->value_bytes != ASK_BYTES)
+		return false;
+	if (report->heard && report->incarnation != message->ts.version && report->durable > report->told)
+		report->told = report->durable;
+	report->heard = true;
+	report->heard_ns = hf_loop_now_ns(kv->loop);
+	report->incarnation = message->ts.version;
+	report->epoch = message->epoch;
+	report->note = message->note;
+	report->durable = get_le64(message->value);
+	report->complete = get_le64(message->value + 8);
 	if (council->leads)
 		council->asked_ns[from] = message->write;
+	return true;
 }
 
 /* ---- deciding ---- */
@@ -314,16 +351,69 @@ static bool lease_is_over(const struct hf_kv *kv, unsigned node)
 	return hf_env_boot_ns(kv->env) > since_ns + wait_ns;
 }
 
-static bool make_cold(const struct hf_kv *kv, uint64_t now_ns, struct cm_entry *entry)
+/* A member of the last epoch has all that was answered, if its store is whole. */
+static bool may_begin(const struct hf_kv *kv, unsigned node)
 {
+	const struct cm_node *last = &kv->cm.nodes[node];
+
+	return kv->cm.epoch == 0 ||
+	       (last->state == CM_MEMBER && kv->council.reports[node].complete >= last->member_join);
+}
+
+static bool make_present(struct hf_kv *kv, uint64_t now_ns, struct cm_entry *entry)
+{
+	for (unsigned i = 0; i < kv->config.member_count; i++) {
+		entry->incarnation[i] = kv->council.reports[i].incarnation;
+		if (is_fresh(kv, i, now_ns) && may_begin(kv, i))
+			entry->present |= (uint8_t)(1u << i);
+	}
+	entry->kind = CM_COLD;
+	if (entry->present == 0 && !kv->council.hopeless)
+		log_error(
+			"kv: no member that is here has all records; bring back one of the last members with its log, "
+			"or end all members, remove their logs, and begin with nothing");
+	kv->council.hopeless = entry->present == 0;
+	return entry->present != 0;
+}
+
+/* All are there, and none has been a member before. */
+static bool make_cold(struct hf_kv *kv, uint64_t now_ns, struct cm_entry *entry)
+{
+	bool begun = false;
+
 	for (unsigned i = 0; i < kv->config.member_count; i++) {
 		if (!is_fresh(kv, i, now_ns))
 			return false;
-		entry->incarnation[i] = kv->council.reports[i].incarnation;
-		entry->present |= (uint8_t)(1u << i);
+		begun |= kv->council.reports[i].complete != 0;
 	}
-	entry->kind = CM_COLD;
-	return true;
+	if (!begun)
+		return make_present(kv, now_ns, entry);
+	if (!kv->council.hopeless)
+		log_error("kv: members have records, and none knows who was a member last; bring back the directories "
+			  "`members` in their logs, or end all members, remove their logs, and begin with nothing");
+	kv->council.hopeless = true;
+	return false;
+}
+
+/* Every member ended, and the list of members is still known: those that come back are members again. The others are
+ * waited for, because what they have in doubt may be newer; not for ever. */
+static bool make_anew(struct hf_kv *kv, uint64_t now_ns, struct cm_entry *entry)
+{
+	const struct council *council = &kv->council;
+	bool all = true;
+
+	for (unsigned i = 0; i < kv->config.member_count; i++) {
+		const struct cm_node *node = &kv->cm.nodes[i];
+
+		if (node->state != CM_MEMBER)
+			continue;
+		if (!lease_is_over(kv, i) ||
+			(is_fresh(kv, i, now_ns) && council->reports[i].incarnation == node->incarnation))
+			return false;
+		all &= is_fresh(kv, i, now_ns);
+	}
+	return (all || now_ns > council->decided_ns + COUNCIL_COLD_LEASES * council->lease_ns) &&
+	       make_present(kv, now_ns, entry);
 }
 
 static bool is_reached(const struct hf_kv *kv, unsigned node, uint64_t now_ns)
@@ -331,14 +421,30 @@ static bool is_reached(const struct hf_kv *kv, unsigned node, uint64_t now_ns)
 	return is_fresh(kv, node, now_ns) && cut_off(kv, node, now_ns) == 0;
 }
 
+/* Whether its process is the one that counts in the log of the members. Until then the log lacks it: if another member
+ * died, that could be too many. */
+static bool is_voter(const struct hf_kv *kv, unsigned node)
+{
+	struct hf_smr_status status;
+
+	hf_smr_status(kv->council.smr, &status);
+	for (unsigned i = 0; i < status.member_count; i++)
+		if (status.members[i].id == node)
+			return status.members[i].voter && status.members[i].alive;
+	return false;
+}
+
 /* What is to be decided next; false: nothing. */
-static bool make_entry(const struct hf_kv *kv, uint64_t now_ns, struct cm_entry *entry)
+static bool make_entry(struct hf_kv *kv, uint64_t now_ns, struct cm_entry *entry)
 {
 	int lost = find_lost(kv, now_ns);
 
 	*entry = (struct cm_entry){.epoch = kv->cm.epoch};
 	if (kv->cm.epoch == 0)
 		return make_cold(kv, now_ns, entry);
+	if (make_anew(kv, now_ns, entry))
+		return true;
+	*entry = (struct cm_entry){.epoch = kv->cm.epoch};
 	if (lost >= 0 && lease_is_over(kv, (unsigned)lost)) {
 		entry->kind = CM_EXCLUDE;
 		entry->node = (uint8_t)lost;
@@ -351,7 +457,7 @@ static bool make_entry(const struct hf_kv *kv, uint64_t now_ns, struct cm_entry 
 
 		if (!is_reached(kv, i, now_ns) || node->state == CM_MEMBER)
 			continue;
-		if (node->state == CM_ABSENT && report->epoch != kv->cm.epoch)
+		if (node->state == CM_ABSENT && (report->epoch != kv->cm.epoch || !is_voter(kv, i)))
 			continue; /* it does not follow the log yet, and would acknowledge nothing */
 		if (node->state == CM_SHADOW && ((report->note & WIRE_NOTE_COPIED) == 0 || report->epoch < node->join))
 			continue;
@@ -377,6 +483,7 @@ static bool propose(struct hf_kv *kv, uint64_t now_ns)
 
 	if (council->smr == NULL || !council->leads || council->proposing || !make_entry(kv, now_ns, &entry))
 		return false;
+	council->proposed = entry;
 	kv_cm_write(&entry, council->entry);
 	council->propose =
 		(struct hf_smr_call){.done = proposed, .data = council->entry, .bytes = sizeof(council->entry)};
@@ -436,7 +543,8 @@ bool kv_council_turn(struct hf_kv *kv, uint64_t now_ns)
 
 	excuse_all(kv, now_ns);
 	if (now_ns >= council->next_ask_ns) {
-		ask(kv, now_ns);
+		if (!kv->failed)
+			ask(kv, now_ns);
 		council->next_ask_ns = now_ns + council->lease_ns / COUNCIL_ASKS;
 		some = propose(kv, now_ns) || replace_replica(kv, now_ns);
 	}
@@ -461,12 +569,15 @@ static int start_replica(struct hf_kv *kv, struct hf_error *error)
 		.restore_close = restore_close,
 		.event = event};
 	struct hf_smr_member members[HF_KV_MEMBERS_MAX] = {0};
+	char directory[HF_KV_PATH_BYTES + 8];
 	struct hf_smr_config config = {.cluster = kv->config.cluster,
+		.directory = kv->config.log[0] == '\0' ? NULL : directory,
 		.id = (uint8_t)kv->view.self,
 		.members = members,
 		.member_count = kv->config.member_count,
 		.preset = HF_SMR_CALM};
 
+	snprintf(directory, sizeof(directory), "%s/members", kv->config.log);
 	for (unsigned i = 0; i < kv->config.member_count; i++) {
 		const struct hf_kv_member *member = &kv->config.members[i];
 

@@ -18,6 +18,7 @@
 
 #define COUNCIL_ASKS           10u   /* in the time of a lease */
 #define COUNCIL_INSTALL_LEASES 3u    /* an epoch is installed within so many */
+#define COUNCIL_COLD_LEASES    20u   /* so long the last members are waited for when all have ended */
 #define COUNCIL_BEHIND_LEASES  20u   /* after so many without it the replica of the log is given up */
 #define COUNCIL_CLOCKS_PPM     1000u /* by which two clocks differ at most */
 #define COUNCIL_SUSPECT_PART   2u    /* of the lease without a word, and a member is suspected */
@@ -28,6 +29,9 @@ struct council_report {
 	uint64_t incarnation, epoch;
 	uint32_t note;
 	bool heard;
+	/* How far its log was durable as it said, and, at most, as its earlier processes did since it is a member. */
+	uint64_t durable, told;
+	uint64_t complete; /* the join as of which its store is whole; 0: it is not */
 };
 
 struct council {
@@ -46,7 +50,8 @@ struct council {
 	uint64_t asked_ns[HF_KV_MEMBERS_MAX];   /* sending times of requests that are not answered; 0: none */
 	uint64_t granting_ns[HF_KV_MEMBERS_MAX];
 	struct hf_smr_call confirm, propose;
-	bool confirming, proposing;
+	bool confirming, proposing, hopeless; /* hopeless: no store is whole, which was said */
+	struct cm_entry proposed;             /* while `proposing` */
 	uint8_t entry[CM_ENTRY_BYTES];
 };
 
@@ -59,8 +64,11 @@ bool kv_council_turn(struct hf_kv *kv, uint64_t now_ns);
 uint64_t kv_council_wake_ns(const struct hf_kv *kv);
 /* A word of a later epoch, which waits with all behind it: the member is there, and ahead. */
 void kv_council_heard(struct hf_kv *kv, unsigned from, uint64_t epoch);
-void kv_council_hear(struct hf_kv *kv, unsigned from, const struct wire_message *message);
+bool kv_council_hear(struct hf_kv *kv, unsigned from, const struct wire_message *message); /* false: it is wrong */
 /* Reads the clock: what comes now is judged by now (R-K22). */
 bool kv_council_has_lease(const struct hf_kv *kv);
+uint64_t kv_council_lease_left_ns(const struct hf_kv *kv);
+/* Whether the member was heard of lately; this one is. */
+bool kv_council_hears(const struct hf_kv *kv, unsigned node);
 
 #endif

@@ -7,6 +7,9 @@
  *   busy.c     keys that wait for something
  *   council.c  who is live: leases, suspicion, entries of the replicated log; epoch.c installs what it decided
  *   copy.c     what a member that returns lacks: all records, or those that it missed (missed.c)
+ *   durable.c  what is logged, and what waits until that is durable; log.c writes it, log_open.c reads it at the start,
+ *              recycle.c makes room
+ *   status.c   what operators see of it; recovery.c has the times of recoveries
  *
  * A turn hears messages, replays what has been INVALID for too long, answers, and sends what the links were given. */
 #ifndef HOLDFAST_KV_ENGINE_H
@@ -18,9 +21,13 @@
 #include "kv/cm.h"
 #include "kv/copy.h"
 #include "kv/council.h"
+#include "kv/durable.h"
 #include "kv/kv_step.h"
 #include "kv/link.h"
+#include "kv/log.h"
 #include "kv/missed.h"
+#include "kv/recycle.h"
+#include "kv/recovery.h"
 #include "kv/store.h"
 #include "kv/wire.h"
 
@@ -57,7 +64,8 @@ struct busy {
 	bool used;
 	struct list invalid; /* in kv->invalid, unless it has a write in flight */
 	uint64_t since_ns;
-	struct list waiters; /* struct op */
+	struct list waiters;   /* struct op */
+	struct list unsettled; /* in kv->unsettled while the record is not VALID */
 	struct kv_write write;
 	struct list flight; /* in kv->flights, in the order in which they began */
 	uint64_t serial;    /* of the write: with it the peers name it */
@@ -84,14 +92,22 @@ struct hf_kv {
 	bool member;    /* and it may answer clients while it has a lease */
 	struct council council;
 	struct copy copy;
+	struct recovery recovery;
 	struct missed missed;
-	bool intact;      /* all that this member had when it was excluded is here */
-	uint32_t *doubts; /* entries of records that it had not known to be everywhere (R-K13) */
+	struct log log;
+	struct durable durable;
+	struct recycle recycle;
+
+	uint32_t complete; /* the join as of which this store is whole; 0: it is not */
+	bool failed;       /* the log: this member has left */
+	uint32_t *doubts;  /* entries of records that it had not known to be everywhere (R-K13) */
 	uint32_t doubt_count, doubt_room;
 	struct list unleased; /* struct op: wait for a lease */
 	struct busy **busy;
 	uint32_t busy_count, busy_free, busy_room; /* number + 1 of the first free one, by its entry */
 	uint32_t *busy_of;                         /* of each entry of the index: number + 1; 0: it is not busy */
+	struct list unsettled; /* struct busy: records that are not VALID, by their position in the log */
+	struct list stopped;   /* struct op: writes that wait for a recovery (HF_KV_STOP) */
 	struct list invalid, flights, flows, ready, ages;
 	struct op *op_free;
 	uint64_t serial;
@@ -99,7 +115,7 @@ struct hf_kv {
 	struct hf_timer timer;
 	struct clients *clients;
 	struct hf_kv_status counters;
-	bool attached;
+	bool attached, has_page;
 };
 
 /* ---- busy.c ---- */
@@ -128,9 +144,13 @@ bool kv_writes_hear(struct hf_kv *kv, unsigned from, const struct wire_message *
 void kv_writes_say(struct hf_kv *kv, unsigned peer, const struct wire_message *message);
 /* Another epoch: ACKs are dropped, and every INV leaves again (R-K2). */
 void kv_writes_install(struct hf_kv *kv);
+void kv_writes_durable(struct hf_kv *kv, uint64_t write); /* what that write had logged is, if it is still in flight */
 /* No write of this node is in flight any more, and no key is busy. What was not VALID is in doubt; false: no memory to
  * remember it. */
 bool kv_writes_forget(struct hf_kv *kv);
+bool kv_writes_doubt(struct hf_kv *kv, uint32_t entry); /* false: no memory to remember it */
+/* What is in doubt is replayed: all members of the cold start do so, and the newest remains. False: no memory. */
+bool kv_writes_replay_doubts(struct hf_kv *kv);
 /* The position behind which everything lies that is not known to be at all live members (R-K11). */
 uint64_t kv_writes_oldest(const struct hf_kv *kv);
 /* The buddy has no such record: what is here in doubt never was (R-K15). */
@@ -155,8 +175,13 @@ bool kv_flows_turn(struct hf_kv *kv, uint64_t now_ns); /* answers; ends what wai
 uint64_t kv_flows_wake_ns(const struct hf_kv *kv);
 void kv_flows_close_all(struct hf_kv *kv);
 
+/* ---- status.c ---- */
+int kv_status_open(struct hf_kv *kv, struct hf_error *error); /* /kv.json; -EEXIST: the node has a store */
+void kv_status_close(struct hf_kv *kv);
+
 /* ---- epoch.c ---- */
 bool kv_epoch_install(struct hf_kv *kv); /* true: another epoch is installed */
+void kv_epoch_fail(struct hf_kv *kv);    /* the log cannot be written: this member leaves for good (R-K9) */
 
 /* ---- change.c ---- */
 enum change_outcome { CHANGE_READ, CHANGE_WRITE, CHANGE_NO_MEMORY };

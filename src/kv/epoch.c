@@ -13,15 +13,23 @@ static void leave(struct hf_kv *kv)
 	kv->counters.excluded++;
 	log_warn("kv: %s was excluded from its cluster; it joins again", kv->config.members[kv->view.self].name);
 	kv_flows_forget(kv);
-	kv->intact &= kv_writes_forget(kv);
+	if (!kv_writes_forget(kv))
+		kv->complete = 0;
 	kv_copy_forget(kv);
+	kv_recovery_stopped(&kv->recovery);
 	memset(kv->missed.from, 0, sizeof(kv->missed.from));
 }
 
+/* A cold start makes members of those whose stores are whole; others come in as shadows. */
 static void enter(struct hf_kv *kv)
 {
-	if (kv->installed.nodes[kv->view.self].state == CM_SHADOW)
+	if (!kv->member) {
+		kv_recovery_admitted(&kv->recovery, kv->epoch, hf_loop_now_ns(kv->loop));
 		kv_copy_begin(kv);
+	} else if (kv_writes_replay_doubts(kv))
+		kv->complete = kv->view.join;
+	else
+		kv_epoch_fail(kv);
 }
 
 /* Members that go: what they may lack begins with what is not known to be everywhere now (R-K11). */
@@ -32,9 +40,10 @@ static void note_absences(struct hf_kv *kv, const struct cm *before)
 	for (unsigned i = 0; i < kv->config.member_count; i++) {
 		const struct cm_node *was = &before->nodes[i], *is = &kv->installed.nodes[i];
 
-		if (is->state == CM_MEMBER)
+		if (is->state == CM_MEMBER) {
 			kv->missed.from[i] = 0;
-		else if (was->state == CM_MEMBER)
+			kv->council.reports[i].told = 0; /* what its log was before counts no more */
+		} else if (was->state == CM_MEMBER)
 			kv->missed.from[i] = oldest;
 	}
 }
@@ -45,7 +54,7 @@ bool kv_epoch_install(struct hf_kv *kv)
 	bool was_live = kv->live, was_member = kv->member, same = self->join == kv->view.join;
 	struct cm before = kv->installed;
 
-	if (kv->cm.epoch == kv->epoch)
+	if (kv->cm.epoch == kv->epoch || kv->failed)
 		return false;
 	kv->installed = kv->cm;
 	kv->epoch = kv->cm.epoch;
@@ -60,13 +69,28 @@ bool kv_epoch_install(struct hf_kv *kv)
 	else if (was_member)
 		note_absences(kv, &before);
 	kv->view.join = self->join;
+
 	if (kv->live && !(was_live && same))
 		enter(kv);
-	else if (kv->live)
+	kv_durable_epoch(kv);
+	if (kv->live && was_live && same)
 		kv_writes_install(kv);
-	kv->intact |= kv->member;
+	if (kv->member && !was_member)
+		kv_copy_promoted(kv);
 	kv_copy_installed(kv);
 	kv_flows_wake(kv, &kv->unleased);
+	kv_flows_wake(kv, &kv->stopped);
 	kv_link_pool_rehear(&kv->links);
 	return true;
+}
+
+void kv_epoch_fail(struct hf_kv *kv)
+{
+	if (kv->failed)
+		return;
+	kv->failed = true;
+	kv->live = kv->member = false;
+	kv_flows_forget(kv);
+	(void)kv_writes_forget(kv);
+	kv_copy_forget(kv);
 }

@@ -90,7 +90,7 @@ void kv_flows_wait(struct list *waiters, struct op *op, bool first)
 
 static bool all_have_room(const struct hf_kv *kv)
 {
-	if (!kv_store_has_room(&kv->store, kv->reserve))
+	if (!kv_store_has_room(&kv->store, kv->reserve) || kv->log.low)
 		return false;
 	for (unsigned i = 0; i < kv->config.member_count; i++)
 		if ((kv->view.live & 1u << i) != 0 && (kv->council.reports[i].note & WIRE_NOTE_NO_ROOM) != 0)
@@ -165,6 +165,10 @@ static void try(struct hf_kv *kv, struct op *op)
 	}
 	if (!kv_council_has_lease(kv)) {
 		kv_flows_wait(&kv->unleased, op, false);
+		return;
+	}
+	if (kv->config.recovery == HF_KV_STOP && !change_is_read(user) && kv_cm_in(&kv->installed, CM_SHADOW) != 0) {
+		kv_flows_wait(&kv->stopped, op, false);
 		return;
 	}
 	entry = kv_store_find(&kv->store, user->key, user->key_bytes);

@@ -18,8 +18,7 @@ static bool dispatch(struct hf_kv *kv, unsigned peer, const struct wire_message 
 		return kv_writes_hear(kv, peer, message);
 	case WIRE_ASK:
 	case WIRE_GRANT:
-		kv_council_hear(kv, peer, message);
-		return true;
+		return kv_council_hear(kv, peer, message);
 	case WIRE_COPY_REQUEST:
 	case WIRE_COPY_MISSED:
 	case WIRE_COPY_ASKED:

@@ -15,8 +15,9 @@
 #define REPLAY_NS     50000000ull
 #define BUDGET_NS     5000000000ull
 #define RESERVE_SHARE 8u /* of the memory is kept for the writes of others */
-#define VERSION       1u /* of the messages */
+#define VERSION       2u /* of the messages */
 #define LEASE_NS      100000000ull
+#define SEGMENT_BYTES (64u << 20)
 
 static uint64_t or_default(uint64_t value, uint64_t standard)
 {
@@ -57,6 +58,7 @@ static enum hf_poll kv_poll(struct hf_poller *poller, uint64_t now_ns)
 	busy |= kv_copy_turn(kv, now_ns);
 	busy |= kv_flows_turn(kv, now_ns);
 	busy |= kv_clients_turn(kv->clients);
+	busy |= kv_durable_turn(kv);
 	kv_link_pool_flush(&kv->links);
 	return busy ? HF_BUSY : HF_IDLE;
 }
@@ -137,9 +139,12 @@ static struct hf_kv *make(struct hf_node *node, const struct hf_kv_config *confi
 	kv->config.replay_ns = or_default(config->replay_ns, REPLAY_NS);
 	kv->config.budget_ns = or_default(config->budget_ns, BUDGET_NS);
 	kv->config.lease_ns = or_default(config->lease_ns, LEASE_NS);
+	kv->config.segment_bytes = or_default(config->segment_bytes, SEGMENT_BYTES);
 	while (kv->incarnation == 0)
 		hf_env_entropy(kv->env, &kv->incarnation, sizeof(kv->incarnation));
 	list_init(&kv->unleased);
+	list_init(&kv->stopped);
+	list_init(&kv->unsettled);
 	list_init(&kv->invalid);
 	list_init(&kv->flights);
 	list_init(&kv->flows);
@@ -182,9 +187,13 @@ int hf_kv_open(struct hf_node *node, const struct hf_kv_config *config, struct h
 	make_hello(&kv->config, hello);
 	rc = open_store(kv, error);
 	if (rc == 0)
+		rc = kv_durable_open(kv, error);
+	if (rc == 0)
 		rc = kv_link_pool_open(&kv->links, node, &kv->config, self, hello, &owner, error);
 	if (rc == 0)
 		rc = kv_council_open(kv, error);
+	if (rc == 0)
+		rc = kv_status_open(kv, error);
 	if (rc == 0 && config->listen.sa.sa_family != AF_UNSPEC)
 		rc = kv_clients_open(kv, &config->listen, &kv->clients, error);
 	if (rc != 0) {
@@ -204,11 +213,13 @@ void hf_kv_close(struct hf_kv *kv)
 	if (kv->attached)
 		hf_loop_remove_poller(kv->loop, &kv->poller);
 	hf_loop_cancel_timer(kv->loop, &kv->timer);
+	kv_status_close(kv);
 	kv_council_close(kv);
 	kv_clients_close(kv->clients);
 	kv_flows_close_all(kv);
 	if (kv->links.node != NULL)
 		kv_link_pool_close(&kv->links);
+	kv_durable_close(kv);
 	kv_busy_free_all(kv);
 	kv_missed_close(&kv->missed);
 	free(kv->doubts);
@@ -221,18 +232,6 @@ void hf_kv_close(struct hf_kv *kv)
 int hf_kv_address(const struct hf_kv *kv, struct hf_addr *address_out)
 {
 	return kv_clients_address(kv->clients, address_out);
-}
-
-void hf_kv_status(const struct hf_kv *kv, struct hf_kv_status *status_out)
-{
-	*status_out = kv->counters;
-	status_out->epoch = kv->epoch;
-	status_out->live = kv->view.live;
-	status_out->serving = kv->member && kv_council_has_lease(kv);
-	status_out->records = kv->store.records;
-	status_out->keys = kv->store.records - kv->store.tombstones;
-	status_out->store_used_bytes = kv->store.used;
-	status_out->store_bytes = kv->store.bytes;
 }
 
 uint64_t hf_kv_digest(const struct hf_kv *kv)

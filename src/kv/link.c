@@ -432,6 +432,8 @@ static int open_memory(struct link_pool *pool, struct hf_error *error)
 		rc = hf_vcq_create(pool->node, pool->count * BUFFERS, pool, &pool->cq);
 	if (rc != 0)
 		return hf_error_set(error, rc, "kv: the node cannot have a protection domain: %s", strerror(-rc));
+	if (pool->count == 1)
+		return 0; /* there is nobody to talk to */
 	rc = hf_mem_alloc(hf_loop_env(pool->loop), (pool->count - 1) * each, &memory, error);
 	if (rc != 0)
 		return rc;

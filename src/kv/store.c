@@ -239,6 +239,8 @@ uint64_t kv_store_digest(const struct store *store)
 		if (store->index[i] == 0)
 			continue;
 		record = kv_store_at(store, (uint32_t)i);
+		if (record->version == 0)
+			continue; /* a key that never had a record, or none that counts */
 		head = crc32c(0, &record->version, offsetof(struct record, flags) - offsetof(struct record, version));
 		head = crc32c(head, &record->key_bytes, 2 * sizeof(record->key_bytes));
 		head = crc32c(head ^ (record->flags & RECORD_TOMBSTONE), record->key, record->key_bytes);

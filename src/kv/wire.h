@@ -24,12 +24,13 @@ enum wire_kind {
 	WIRE_NACK, /* timestamp, flags and value of the newer record; no key */
 	WIRE_VAL,  /* no value */
 	/* Each lease / 10 to every other member: a heartbeat, and the request for a lease, which the leader answers.
-	 * `write` is when it was sent. */
+	 * `write` is when it was sent. Value: u64 up to where its log is durable, u64 as of which join its store is
+	 * whole. */
 	WIRE_ASK,
 	WIRE_GRANT, /* `write` of the ASK comes back */
 	/* What a shadow lacks: `write` is the number of the request. */
 	WIRE_COPY_REQUEST, /* all records */
-	WIRE_COPY_MISSED,  /* those that it missed, */
+	WIRE_COPY_MISSED,  /* those that it missed; ts.version: 1 + where its log ended when it was opened; */
 	WIRE_COPY_ASKED,   /* and, before that request, each of which it is in doubt */
 	WIRE_COPY_RECORD,  /* the record's state is in `note` */
 	WIRE_COPY_NONE, /* with a key: there is no such record; without: who is asked does not know what was missed */

@@ -24,14 +24,28 @@ static void invalid_since(struct hf_kv *kv, struct busy *busy)
 	list_push_back(&kv->invalid, &busy->invalid);
 }
 
-/* Every record that is written is one that somebody may miss. */
-static uint32_t put(struct hf_kv *kv, const struct store_content *content, enum record_state state)
+/* Every record that is written is logged, and is one that somebody may miss. replaces: it may be older than the one
+ * before. */
+static uint32_t put(struct hf_kv *kv, const struct store_content *content, enum record_state state, bool replaces)
 {
 	uint32_t entry = kv_store_put(&kv->store, content, state);
+	struct record *record = entry == STORE_NO_ENTRY ? NULL : kv_store_at(&kv->store, entry);
 
-	if (entry != STORE_NO_ENTRY)
-		kv_missed_note(&kv->missed, kv_store_at(&kv->store, entry), entry);
+	if (record == NULL)
+		return entry;
+	kv_durable_record(kv, record, replaces);
+	kv_missed_note(&kv->missed, record, entry);
 	return entry;
+}
+
+/* The record of a busy key has got this state; logged: just now. */
+static void settle(struct hf_kv *kv, struct busy *busy, enum record_state state, bool logged)
+{
+	if (state != RECORD_VALID && !logged)
+		return;
+	list_remove(&busy->unsettled);
+	if (state != RECORD_VALID)
+		list_push_back(&kv->unsettled, &busy->unsettled);
 }
 
 /* ---- saying ---- */
@@ -123,6 +137,7 @@ static void carry_out(
 	bool ended = actions->committed || actions->refused || actions->overtaken;
 
 	kv_store_set_state(kv_store_at(&kv->store, busy->entry), known->state);
+	settle(kv, busy, known->state, actions->apply);
 	if (known->state != RECORD_INVALID)
 		list_remove(&busy->invalid);
 	if (actions->unreadable && busy->write.state == KV_WRITE_NONE)
@@ -149,9 +164,12 @@ static void step(struct hf_kv *kv, struct busy *busy, const struct kv_event *eve
 	carry_out(kv, busy, &known, &actions);
 }
 
-static void durable(struct hf_kv *kv, struct busy *busy)
+void kv_writes_durable(struct hf_kv *kv, uint64_t write)
 {
-	step(kv, busy, &(struct kv_event){.kind = KV_EVENT_DURABLE});
+	struct busy *busy = kv_busy_of_write(kv, write);
+
+	if (busy != NULL)
+		step(kv, busy, &(struct kv_event){.kind = KV_EVENT_DURABLE});
 }
 
 /* ---- writes of this node ---- */
@@ -200,7 +218,7 @@ enum write_outcome kv_writes_begin(struct hf_kv *kv, struct op *op, const struct
 	}
 	made.ts = known.ts;
 	busy->serial = ++kv->serial;
-	if (keep_inv(kv, busy, &made) != 0 || put(kv, &made, known.state) == STORE_NO_ENTRY) {
+	if (keep_inv(kv, busy, &made) != 0 || put(kv, &made, known.state, false) == STORE_NO_ENTRY) {
 		free(busy->inv);
 		busy->inv = NULL;
 		busy->write = (struct kv_write){0};
@@ -211,7 +229,7 @@ enum write_outcome kv_writes_begin(struct hf_kv *kv, struct op *op, const struct
 	kv->counters.writes++;
 	set_off(kv, busy);
 	carry_out(kv, busy, &known, &actions);
-	durable(kv, busy);
+	kv_durable_own(kv, busy);
 	return WRITE_BEGUN;
 }
 
@@ -233,7 +251,7 @@ static void replay(struct hf_kv *kv, struct busy *busy)
 	kv->counters.replays++;
 	set_off(kv, busy);
 	step(kv, busy, &(struct kv_event){.kind = KV_EVENT_REPLAY});
-	durable(kv, busy);
+	kv_durable_own(kv, busy);
 }
 
 bool kv_writes_turn(struct hf_kv *kv, uint64_t now_ns)
@@ -274,8 +292,13 @@ void kv_writes_install(struct hf_kv *kv)
 		step(kv, container_of(at, struct busy, flight), &(struct kv_event){.kind = KV_EVENT_INSTALL});
 }
 
-static bool remember_doubt(struct hf_kv *kv, uint32_t entry)
+bool kv_writes_doubt(struct hf_kv *kv, uint32_t entry)
 {
+	struct record *record = kv_store_at(&kv->store, entry);
+
+	if ((record->flags & RECORD_DOUBTFUL) != 0)
+		return true;
+	kv_store_set_flags(record, record->flags | RECORD_DOUBTFUL);
 	if (kv->doubt_count == kv->doubt_room) {
 		uint32_t room = kv->doubt_room == 0 ? 64 : 2 * kv->doubt_room;
 		uint32_t *doubts = realloc(kv->doubts, room * sizeof(*doubts));
@@ -297,10 +320,7 @@ static bool forget_record(struct hf_kv *kv, const struct busy *busy)
 	if (record_state(record) == RECORD_VALID)
 		return true;
 	kv_store_set_state(record, RECORD_INVALID);
-	if ((record->flags & RECORD_DOUBTFUL) != 0)
-		return true;
-	kv_store_set_flags(record, record->flags | RECORD_DOUBTFUL);
-	return remember_doubt(kv, busy->entry);
+	return kv_writes_doubt(kv, busy->entry);
 }
 
 bool kv_writes_forget(struct hf_kv *kv)
@@ -317,6 +337,34 @@ bool kv_writes_forget(struct hf_kv *kv)
 		kv_busy_reset(kv, busy);
 	}
 	return all;
+}
+
+static int by_log_position(const void *a, const void *b, void *store)
+{
+	uint64_t left = kv_store_at(store, *(const uint32_t *)a)->log_position;
+	uint64_t right = kv_store_at(store, *(const uint32_t *)b)->log_position;
+
+	return left < right ? -1 : left > right;
+}
+
+bool kv_writes_replay_doubts(struct hf_kv *kv)
+{
+	if (kv->doubt_count > 0)
+		qsort_r(kv->doubts, kv->doubt_count, sizeof(*kv->doubts), by_log_position, &kv->store);
+	for (uint32_t i = 0; i < kv->doubt_count; i++) {
+		struct record *record = kv_store_at(&kv->store, kv->doubts[i]);
+		struct busy *busy = kv_busy_get(kv, kv->doubts[i]);
+
+		if (busy == NULL)
+			return false;
+		kv_store_set_flags(record, record->flags & (uint8_t)~RECORD_DOUBTFUL);
+		settle(kv, busy, RECORD_INVALID, true);
+		list_remove(&busy->invalid);
+		busy->since_ns = 0;
+		list_push_back(&kv->invalid, &busy->invalid);
+	}
+	kv->doubt_count = 0;
+	return true;
 }
 
 uint64_t kv_writes_oldest(const struct hf_kv *kv)
@@ -349,8 +397,10 @@ static void answer(struct hf_kv *kv, unsigned from, const struct wire_message *m
 		reply.value = record_value(record);
 		reply.value_bytes = record->value_bytes;
 	}
-	if (actions->ack || actions->nack)
+	if (actions->nack)
 		kv_writes_say(kv, from, &reply);
+	else if (actions->ack)
+		kv_durable_ack(kv, from, &reply);
 }
 
 static bool hear_inv(struct hf_kv *kv, unsigned from, const struct wire_message *message)
@@ -366,11 +416,12 @@ static bool hear_inv(struct hf_kv *kv, unsigned from, const struct wire_message 
 		.flags = message->flags};
 	struct busy *busy = entry == STORE_NO_ENTRY ? NULL : kv_busy_find(kv, entry);
 	struct kv_write write = busy == NULL ? (struct kv_write){0} : busy->write;
+	bool doubtful = (known.flags & RECORD_DOUBTFUL) != 0;
 	struct kv_actions actions;
 
 	kv_step(&kv->view, &known, &write, &event, &actions);
 	if (actions.apply)
-		entry = put(kv, &content, known.state);
+		entry = put(kv, &content, known.state, doubtful);
 	if (actions.apply && entry != STORE_NO_ENTRY)
 		busy = kv_busy_get(kv, entry);
 	if (actions.apply && (entry == STORE_NO_ENTRY || busy == NULL)) {
@@ -398,7 +449,7 @@ void kv_writes_revoke(struct hf_kv *kv, const struct wire_message *message)
 	struct store_content none = {.key = message->key, .key_bytes = message->key_bytes, .flags = RECORD_TOMBSTONE};
 
 	if (entry != STORE_NO_ENTRY && (kv_store_at(&kv->store, entry)->flags & RECORD_DOUBTFUL) != 0)
-		(void)kv_store_put(&kv->store, &none, RECORD_VALID);
+		(void)put(kv, &none, RECORD_VALID, true);
 }
 
 bool kv_writes_take(struct hf_kv *kv, const struct wire_message *message, enum record_state state)
@@ -411,10 +462,12 @@ bool kv_writes_take(struct hf_kv *kv, const struct wire_message *message, enum r
 		.ts = message->ts,
 		.flags = message->flags};
 	struct busy *busy;
+	bool replaces;
 
 	if (entry != STORE_NO_ENTRY && !is_wanted(kv_store_at(&kv->store, entry), message->ts))
 		return true;
-	entry = put(kv, &content, state);
+	replaces = entry != STORE_NO_ENTRY && (kv_store_at(&kv->store, entry)->flags & RECORD_DOUBTFUL) != 0;
+	entry = put(kv, &content, state, replaces);
 	busy = entry == STORE_NO_ENTRY ? NULL : kv_busy_get(kv, entry);
 	if (busy == NULL) {
 		log_error("kv: no memory for the records of the others; raise store_mb, and start again");
@@ -426,6 +479,7 @@ bool kv_writes_take(struct hf_kv *kv, const struct wire_message *message, enum r
 		busy->inv = NULL;
 		busy->write = (struct kv_write){0};
 	}
+	settle(kv, busy, state, true);
 	if (state == RECORD_INVALID)
 		invalid_since(kv, busy);
 	else
@@ -459,7 +513,7 @@ static bool hear_nack(struct hf_kv *kv, unsigned from, const struct wire_message
 
 	memcpy(key, record->key, record->key_bytes);
 	kv_step(&kv->view, &known, &busy->write, &event, &actions);
-	if (actions.apply && put(kv, &content, known.state) == STORE_NO_ENTRY) {
+	if (actions.apply && put(kv, &content, known.state, false) == STORE_NO_ENTRY) {
 		log_error("kv: no memory for a newer record; raise store_mb, and start again");
 		return false;
 	}

@@ -44,6 +44,22 @@ static void member_leaves_and_returns_as_a_shadow(void **state)
 	assert_int_equal(cm.nodes[1].member_join, cm.nodes[1].join);
 }
 
+/* A member that ends between COLD's decision and its own first step has a store that is whole as of before. */
+static void a_member_of_a_second_cold_is_whole_as_of_the_first(void **state)
+{
+	struct cm cm = founded();
+	struct cm_entry entry = {.kind = CM_COLD, .present = 3, .epoch = cm.epoch, .incarnation = {21, 22, 0}};
+
+	(void)state;
+	assert_true(kv_cm_step(&cm, &entry));
+	assert_int_equal(kv_cm_in(&cm, CM_MEMBER), 3);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(cm.nodes[i].join, 2); /* timestamps are new */
+		assert_int_equal(cm.nodes[i].member_join, 1);
+	}
+	assert_int_equal(cm.nodes[2].absent_since, 2);
+}
+
 static void late_and_repeated_entries_change_nothing(void **state)
 {
 	struct cm cm = founded();
@@ -91,6 +107,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(member_leaves_and_returns_as_a_shadow),
+		cmocka_unit_test(a_member_of_a_second_cold_is_whole_as_of_the_first),
 		cmocka_unit_test(late_and_repeated_entries_change_nothing),
 		cmocka_unit_test(last_member_stays),
 		cmocka_unit_test(state_is_loaded_as_it_was_saved),

@@ -1,0 +1,247 @@
+#include "kv/durable.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/ensure.h"
+#include "base/log.h"
+#include "kv/engine.h"
+
+#define PROMISES_MIN 256u
+#define LOGGED_FLAGS (RECORD_TOMBSTONE | RECORD_RMW)
+
+/* ---- what is kept ---- */
+
+void kv_durable_record(struct hf_kv *kv, struct record *record, bool replaces)
+{
+	bool deleted = (record->flags & RECORD_TOMBSTONE) != 0;
+	struct log_entry entry = {.kind = replaces  ? LOG_REPLACE
+					  : deleted ? LOG_DELETE
+						    : LOG_WRITE,
+		.flags = record->flags & LOGGED_FLAGS,
+		.ts = record_ts(record),
+		.key = record->key,
+		.key_bytes = record->key_bytes,
+		.value = record_value(record),
+		.value_bytes = record->value_bytes};
+
+	record->log_position = kv_log_append(&kv->log, &entry);
+}
+
+void kv_durable_epoch(struct hf_kv *kv)
+{
+	struct log_entry entry = {.kind = LOG_EPOCH, .ts = {.version = kv->epoch, .join = kv->complete}};
+
+	(void)kv_log_append(&kv->log, &entry);
+}
+
+void kv_durable_wipe(struct hf_kv *kv)
+{
+	struct log_entry entry = {.kind = LOG_WIPE};
+
+	kv->complete = 0;
+	kv->log.mark = kv_log_append(&kv->log, &entry);
+}
+
+/* ---- what is there at the start ---- */
+
+static int read_record(struct hf_kv *kv, const struct log_entry *entry, uint64_t position, struct hf_error *error)
+{
+	uint32_t at = kv_store_find(&kv->store, entry->key, entry->key_bytes);
+	struct store_content content = {.key = entry->key,
+		.key_bytes = entry->key_bytes,
+		.value = entry->value,
+		.value_bytes = entry->value_bytes,
+		.ts = entry->ts,
+		.flags = entry->flags};
+
+	if (entry->kind != LOG_REPLACE && at != STORE_NO_ENTRY &&
+		record_compare(record_ts(kv_store_at(&kv->store, at)), entry->ts) > 0)
+		return 0;
+	at = kv_store_put(&kv->store, &content, RECORD_VALID);
+	if (at == STORE_NO_ENTRY)
+		return hf_error_set(error, -ENOMEM,
+			"kv: the log in %s has more records than store_mb, which is %u, takes; raise it",
+			kv->config.log, kv->config.store_mb);
+	kv_store_at(&kv->store, at)->log_position = position;
+	return 0;
+}
+
+static int read_entry(void *context, const struct log_entry *entry, uint64_t position, struct hf_error *error)
+{
+	struct hf_kv *kv = context;
+
+	switch (entry->kind) {
+	case LOG_LIFE:
+	case LOG_MARK:
+		return 0;
+	case LOG_WRITE:
+	case LOG_DELETE:
+	case LOG_REPLACE:
+		return read_record(kv, entry, position, error);
+	case LOG_EPOCH:
+		kv->complete = entry->ts.join;
+		return 0;
+	case LOG_WIPE:
+		kv->complete = 0;
+		kv_store_clear(&kv->store);
+		return 0;
+	case LOG_KINDS:
+		break;
+	}
+	ensure(false);
+	return 0;
+}
+
+/* What was logged behind the last MARK may be here alone, or older than elsewhere. */
+static bool doubt_unmarked(struct hf_kv *kv)
+{
+	for (uint64_t i = 0; i <= kv->store.mask; i++) {
+		struct record *record = kv->store.index[i] == 0 ? NULL : kv_store_at(&kv->store, (uint32_t)i);
+
+		if (record == NULL || record->log_position < kv->log.mark)
+			continue;
+		kv_store_set_state(record, RECORD_INVALID);
+		if (!kv_writes_doubt(kv, (uint32_t)i))
+			return false;
+	}
+	return true;
+}
+
+int kv_durable_open(struct hf_kv *kv, struct hf_error *error)
+{
+	int rc;
+
+	if (kv->config.log[0] == '\0')
+		return 0;
+	rc = kv_log_open(
+		&kv->log, kv->loop, &kv->config, kv->config.members[kv->view.self].name, read_entry, kv, error);
+	if (rc != 0)
+		return rc;
+	if (kv->log.damaged) {
+		log_warn("kv: the log in %s is damaged before its end; this member forgets it, and copies all records",
+			kv->config.log);
+		kv_store_clear(&kv->store);
+		kv_durable_wipe(kv);
+	}
+	if (kv->complete != 0 && !doubt_unmarked(kv))
+		return hf_error_set(error, -ENOMEM, "no memory for what the log is in doubt of");
+	return 0;
+}
+
+/* ---- the watermark ---- */
+
+static void mark(struct hf_kv *kv)
+{
+	struct log *log = &kv->log;
+	uint64_t position = log->durable;
+	struct log_entry entry = {.kind = LOG_MARK};
+
+	if (!kv->member)
+		return;
+	if (!list_empty(&kv->unsettled)) {
+		const struct busy *oldest = container_of(kv->unsettled.next, struct busy, unsettled);
+		uint64_t logged = kv_store_at(&kv->store, oldest->entry)->log_position;
+
+		if (logged < position)
+			position = logged;
+	}
+	if (position <= log->mark)
+		return;
+	entry.ts.version = position;
+	(void)kv_log_append(log, &entry);
+	log->mark = position;
+}
+
+void kv_durable_close(struct hf_kv *kv)
+{
+	if (kv->log.env != NULL && kv->log.failed == 0 && kv->attached)
+		mark(kv);
+	kv_log_close(&kv->log);
+	free(kv->durable.ring);
+}
+
+/* ---- what waits ---- */
+
+static struct promise *promise_add(struct hf_kv *kv)
+{
+	struct durable *durable = &kv->durable;
+
+	if (durable->next - durable->first == durable->room) {
+		uint64_t room = durable->room == 0 ? PROMISES_MIN : 2 * durable->room;
+		struct promise *ring = malloc(room * sizeof(*ring));
+
+		if (ring == NULL) {
+			kv->log.failed = -ENOMEM;
+			return NULL;
+		}
+		for (uint64_t i = durable->first; i < durable->next; i++)
+			ring[i & (room - 1)] = durable->ring[i & (durable->room - 1)];
+		free(durable->ring);
+		durable->ring = ring;
+		durable->room = room;
+	}
+	return &durable->ring[durable->next++ & (durable->room - 1)];
+}
+
+static void promise(struct hf_kv *kv, unsigned to, uint64_t epoch, uint64_t write, struct record_ts ts)
+{
+	struct promise *promise = promise_add(kv);
+
+	if (promise != NULL)
+		*promise =
+			(struct promise){.position = kv->log.end, .to = to, .epoch = epoch, .write = write, .ts = ts};
+}
+
+void kv_durable_ack(struct hf_kv *kv, unsigned to, const struct wire_message *ack)
+{
+	if (durable_up_to(&kv->log, kv->log.end))
+		kv_writes_say(kv, to, ack);
+	else
+		promise(kv, to, ack->epoch, ack->write, ack->ts);
+}
+
+void kv_durable_own(struct hf_kv *kv, struct busy *busy)
+{
+	if (durable_up_to(&kv->log, kv->log.end))
+		kv_writes_durable(kv, busy_write_number(busy));
+	else
+		promise(kv, kv->view.self, kv->epoch, busy_write_number(busy), busy->write.ts);
+}
+
+static bool keep_promises(struct hf_kv *kv)
+{
+	struct durable *durable = &kv->durable;
+	bool some = false;
+
+	for (; durable->first < durable->next; some = true) {
+		struct promise kept = durable->ring[durable->first & (durable->room - 1)];
+		struct wire_message ack = {.kind = WIRE_ACK, .epoch = kept.epoch, .write = kept.write, .ts = kept.ts};
+
+		if (!durable_up_to(&kv->log, kept.position))
+			break;
+		durable->first++;
+		if (kept.to == kv->view.self)
+			kv_writes_durable(kv, kept.write);
+		else
+			kv_writes_say(kv, kept.to, &ack);
+	}
+	return some;
+}
+
+bool kv_durable_turn(struct hf_kv *kv)
+{
+	bool some = false;
+
+	if (kv->log.env == NULL)
+		return false;
+	if (kv->log.failed != 0) {
+		kv_epoch_fail(kv);
+		return false;
+	}
+	some |= kv_recycle_turn(kv);
+	if (!log_is_idle(&kv->log) && !kv->log.flushing)
+		mark(kv);
+	some |= kv_log_turn(&kv->log);
+	return keep_promises(kv) || some;
+}

@@ -1,0 +1,50 @@
+/* durable.h - what a store keeps in its log, and what waits until it is durable there.
+ *
+ * Each record is logged when it is applied, in that order. An ACK, and the own part of a write, waits until all that
+ * was logged by then is durable (R-K4, R-K9). A flush takes a MARK with it: the position before which everything is
+ * durable at all live members, that is before which no record was logged that is not VALID; it stands still in a
+ * shadow (R-K16). After a restart the records behind the last MARK are DOUBTFUL (HEAL's Partially_persisted).
+ *
+ * Without a log all is durable at once. Owned by the kv's loop. */
+#ifndef HOLDFAST_KV_DURABLE_H
+#define HOLDFAST_KV_DURABLE_H
+
+#include "kv/log.h"
+#include "kv/wire.h"
+
+/* Said when the log is durable up to `position`. */
+struct promise {
+	uint64_t position;
+	unsigned to; /* an ACK to this member; the own place: the own part of the write */
+	uint64_t epoch, write;
+	struct record_ts ts;
+};
+
+struct durable {
+	struct promise *ring; /* [first, next), by position */
+	uint64_t first, next, room;
+};
+
+struct hf_kv;
+struct busy;
+
+int kv_durable_open(struct hf_kv *kv, struct hf_error *error); /* reads the log, if there is to be one */
+void kv_durable_close(struct hf_kv *kv);
+
+/* The record was written just now; replaces: its timestamp may be older than the one before. */
+void kv_durable_record(struct hf_kv *kv, struct record *record, bool replaces);
+void kv_durable_epoch(struct hf_kv *kv); /* it and `complete` are as they are now */
+void kv_durable_wipe(struct hf_kv *kv);  /* nothing that was logged counts */
+
+static inline bool durable_up_to(const struct log *log, uint64_t position)
+{
+	return log->env == NULL || log->durable >= position;
+}
+/* Says the ACK when all that was logged is durable. */
+void kv_durable_ack(struct hf_kv *kv, unsigned to, const struct wire_message *ack);
+void kv_durable_own(struct hf_kv *kv, struct busy *busy);
+
+/* Flushes, and says what has become durable. True: there was something to do. */
+bool kv_durable_turn(struct hf_kv *kv);
+
+#endif

@@ -1,0 +1,99 @@
+/* log.h - the log of a store: entries in segments, made durable by a helper thread, one flush at a time (group commit).
+ *
+ *   append: into memory ---turn: flush---> written behind the last segment, or to a new one, and synced ---> durable
+ *
+ * A flush goes into one segment; it begins another when that has segment_bytes. So only the last segment can be torn.
+ * With the medium `memory` nothing is synced, and a flush is a write within the turn: what was written survives the
+ * process, and not the machine.
+ *
+ * A flush that fails is final (R-K9): nothing is written any more, and nothing more becomes durable. At the next
+ * opening what lies behind the last MARK is written again, because the system may take pages for clean that a failed
+ * sync lost.
+ *
+ * Opening reads all entries (log_open.c). Segments before a position are dropped when the owner has copied what lives
+ * in them. Owned by the kv's loop; only opening and closing block. */
+#ifndef HOLDFAST_KV_LOG_H
+#define HOLDFAST_KV_LOG_H
+
+#include <holdfast/kv.h>
+#include <holdfast/work.h>
+
+#include "kv/log_entry.h"
+
+#define LOG_PATH_BYTES   (HF_KV_PATH_BYTES + 32u)
+#define LOG_REMOVE_MAX   16u /* segments in one flush */
+#define LOG_RESERVE_PART 2u  /* segments of free space below which nothing should be begun */
+
+struct log_segment {
+	uint64_t position, bytes; /* of entries; of a file there are LOG_HEAD_BYTES more */
+};
+
+/* Bytes that grow. */
+struct log_buffer {
+	uint8_t *at;
+	size_t bytes, room;
+};
+
+/* What a helper does; the loop leaves it alone meanwhile. */
+struct log_flush {
+	struct hf_work work;
+	struct log_segment to;
+	bool rolls;
+	uint8_t head[LOG_HEAD_BYTES];
+	struct log_buffer data;
+	uint64_t removed[LOG_REMOVE_MAX];
+	unsigned removed_count;
+	uint64_t free_bytes;
+};
+
+struct log {
+	struct hf_env *env; /* NULL: there is no log, and everything is durable at once */
+	struct hf_workers *workers;
+	const struct hf_kv_config *config;
+	const char *member;          /* this one's name */
+	struct hf_file *lock, *file; /* file: of the last segment */
+	struct log_segment *segments;
+	size_t segment_count, segment_room;
+	uint64_t end, durable; /* positions */
+	uint64_t opened_end;   /* where the log ended when it was opened */
+	uint64_t mark;         /* of the last MARK */
+	uint64_t drop_before;
+	uint64_t sequence; /* of the next entry */
+	uint32_t life;
+	struct log_buffer filling;
+	struct log_flush flush;
+	bool flushing;
+	bool damaged; /* entries that were durable could not be read: what was read is not all */
+	bool low;     /* the disk is nearly full */
+	int failed;   /* -errno of a flush: final */
+};
+
+/* Called for each entry that is there, in order. Not 0 ends the opening with that error. */
+typedef int log_reader(void *context, const struct log_entry *entry, uint64_t position, struct hf_error *error);
+
+/* -EAGAIN: another process has it; -EINVAL: it belongs to another cluster or member; -errno of the disk; with words.
+ * The configuration outlives the log. */
+int kv_log_open(struct log *log, struct hf_loop *loop, const struct hf_kv_config *config, const char *member,
+	log_reader *reader, void *context, struct hf_error *error);
+/* Flushes what was appended, if it can. A log that was never opened is legal. */
+void kv_log_close(struct log *log);
+
+/* Returns the entry's position. Sequence and life are the log's. */
+uint64_t kv_log_append(struct log *log, struct log_entry *entry);
+static inline bool log_is_idle(const struct log *log)
+{
+	return !log->flushing && log->filling.bytes == 0;
+}
+/* Begins a flush if one is due; true: it did. */
+bool kv_log_turn(struct log *log);
+/* Segments that end at or before the position are removed with the next flushes. */
+void kv_log_drop(struct log *log, uint64_t position);
+
+/* ---- between log.c and log_open.c ---- */
+void kv_log_path(const struct log *log, uint64_t position, char path[LOG_PATH_BYTES]);
+int kv_log_add_segment(struct log *log, uint64_t position, uint64_t bytes);
+int kv_log_flush_now(struct log *log); /* blocks */
+/* Reads what is there: segments, end, sequence, life and mark are set; the file of the last segment is open. */
+int kv_log_read_all(struct log *log, log_reader *reader, void *context, struct hf_error *error);
+
+#endif

@@ -1,0 +1,242 @@
+/* Reading a log: which segments there are, whose they are, and their entries up to the first that does not follow. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kv/log.h"
+
+#define PREFIX "log-"
+#define DIGITS 16
+
+struct scan {
+	struct log *log;
+	log_reader *reader;
+	void *context;
+	uint64_t *positions; /* that the names say */
+	size_t count, room;
+	bool is_segment, follows; /* the last one: it has a head, and continues the one before */
+	int rc;
+};
+
+/* ---- names ---- */
+
+static void found(const char *name, void *context)
+{
+	struct scan *scan = context;
+	char *end;
+	uint64_t position;
+
+	if (strncmp(name, PREFIX, strlen(PREFIX)) != 0 || strlen(name) != strlen(PREFIX) + DIGITS)
+		return;
+	position = strtoull(name + strlen(PREFIX), &end, 16);
+	if (*end != '\0')
+		return;
+	if (scan->count == scan->room) {
+		size_t room = scan->room == 0 ? 64 : 2 * scan->room;
+		uint64_t *positions = realloc(scan->positions, room * sizeof(*positions));
+
+		if (positions == NULL) {
+			scan->rc = -ENOMEM;
+			return;
+		}
+		scan->positions = positions;
+		scan->room = room;
+	}
+	scan->positions[scan->count++] = position;
+}
+
+static int by_position(const void *a, const void *b)
+{
+	uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+
+	return left < right ? -1 : left > right;
+}
+
+/* ---- one segment ---- */
+
+static int read_file(struct log *log, uint64_t position, uint8_t **data_out, size_t *bytes_out)
+{
+	char path[LOG_PATH_BYTES];
+	struct hf_file *file;
+	int64_t size;
+	ssize_t n;
+	int rc;
+
+	*data_out = NULL;
+	kv_log_path(log, position, path);
+	rc = hf_file_open(log->env, path, 0, &file);
+	if (rc != 0)
+		return rc;
+	size = hf_file_bytes(file);
+	if (size >= 0)
+		*data_out = malloc((size_t)size + 1);
+	n = size < 0 ? size : *data_out == NULL ? -ENOMEM : hf_file_read_at(file, *data_out, (size_t)size, 0);
+	hf_file_close(file);
+	*bytes_out = n < 0 ? 0 : (size_t)n;
+	return n < 0 ? (int)n : 0;
+}
+
+static int check_owner(const struct log *log, const struct log_head *head, struct hf_error *error)
+{
+	if (strcmp(head->cluster, log->config->cluster) == 0 && strcmp(head->member, log->member) == 0)
+		return 0;
+	return hf_error_set(error, -EINVAL,
+		"kv: the log in %s is that of member %s of cluster %s, and this is %s of %s; give each member a `log` "
+		"of its own",
+		log->config->log, head->member, head->cluster, log->member, log->config->cluster);
+}
+
+/* Its entries, up to the first that does not follow. */
+static int read_entries(struct scan *scan, const uint8_t *at, size_t bytes, struct hf_error *error)
+{
+	struct log *log = scan->log;
+	struct log_segment *segment = &log->segments[log->segment_count - 1];
+	struct log_entry entry;
+	int rc = 0;
+
+	while (rc == 0 && kv_log_entry_read(at + segment->bytes, bytes - segment->bytes, &entry) &&
+		kv_log_entry_follows(&entry, log->sequence, log->life)) {
+		log->sequence++;
+		log->life = entry.life;
+		if (entry.kind == LOG_MARK)
+			log->mark = entry.ts.version;
+		else if (entry.kind == LOG_WIPE)
+			log->mark = log->end;
+		rc = scan->reader(scan->context, &entry, log->end, error);
+		segment->bytes += kv_log_entry_bytes(&entry);
+		log->end += kv_log_entry_bytes(&entry);
+	}
+	return rc;
+}
+
+static int take_segment(
+	struct scan *scan, const struct log_head *head, const uint8_t *data, size_t bytes, struct hf_error *error)
+{
+	struct log *log = scan->log;
+	int rc;
+
+	if (log->segment_count == 0) {
+		log->end = log->mark = head->position;
+		log->sequence = head->sequence;
+		log->life = head->life;
+	}
+	scan->follows = head->position == log->end && head->sequence == log->sequence && head->life >= log->life;
+	if (!scan->follows)
+		return 0;
+	rc = kv_log_add_segment(log, head->position, 0);
+	return rc == 0 ? read_entries(scan, data + LOG_HEAD_BYTES, bytes - LOG_HEAD_BYTES, error) : rc;
+}
+
+static int read_segment(struct scan *scan, uint64_t position, struct hf_error *error)
+{
+	struct log *log = scan->log;
+	struct log_head head;
+	uint8_t *data;
+	size_t bytes;
+	int rc = read_file(log, position, &data, &bytes);
+
+	if (rc != 0) {
+		hf_error_set(error, rc, "kv: the log in %s cannot be read: %s", log->config->log, strerror(-rc));
+	} else {
+		scan->is_segment = kv_log_head_read(data, bytes, &head) && head.position == position;
+		scan->follows = false;
+		if (scan->is_segment)
+			rc = check_owner(log, &head, error);
+		if (rc == 0 && scan->is_segment)
+			rc = take_segment(scan, &head, data, bytes, error);
+	}
+	free(data);
+	return rc;
+}
+
+/* ---- what a sync may have lost ---- */
+
+/* Pages that a failed sync left behind count as clean, so another sync alone writes nothing. */
+static int write_again(struct log *log, const struct log_segment *segment)
+{
+	uint64_t from = segment->position > log->mark ? 0 : log->mark - segment->position;
+	char path[LOG_PATH_BYTES];
+	struct hf_file *file;
+	uint8_t *data = NULL;
+	size_t bytes;
+	ssize_t n;
+	int rc;
+
+	if (from >= segment->bytes)
+		return 0;
+	rc = read_file(log, segment->position, &data, &bytes);
+	kv_log_path(log, segment->position, path);
+	if (rc == 0)
+		rc = hf_file_open(log->env, path, HF_FILE_WRITE, &file);
+	if (rc != 0) {
+		free(data);
+		return rc;
+	}
+	bytes = (size_t)(segment->bytes - from);
+	n = hf_file_write_at(file, data + LOG_HEAD_BYTES + from, bytes, LOG_HEAD_BYTES + from);
+	rc = n < 0 ? (int)n : (size_t)n < bytes ? -ENOSPC : hf_file_sync_data(file);
+	hf_file_close(file);
+	free(data);
+	return rc;
+}
+
+/* ---- all of it ---- */
+
+static int remove_behind(struct scan *scan, size_t kept)
+{
+	struct log *log = scan->log;
+	int rc = 0;
+
+	for (size_t i = scan->count; i > kept && rc == 0; i--) {
+		char path[LOG_PATH_BYTES];
+
+		kv_log_path(log, scan->positions[i - 1], path);
+		rc = hf_file_remove(log->env, path);
+	}
+	return rc;
+}
+
+static int settle(struct scan *scan, struct hf_error *error)
+{
+	struct log *log = scan->log;
+	bool synced = log->config->medium == HF_KV_FILE;
+	char path[LOG_PATH_BYTES];
+	int rc = remove_behind(scan, log->segment_count);
+
+	for (size_t i = 0; synced && rc == 0 && i < log->segment_count; i++)
+		rc = write_again(log, &log->segments[i]);
+	if (synced && rc == 0)
+		rc = hf_dir_sync(log->env, log->config->log);
+	if (rc == 0 && log->segment_count > 0) {
+		kv_log_path(log, log->segments[log->segment_count - 1].position, path);
+		rc = hf_file_open(log->env, path, HF_FILE_WRITE, &log->file);
+	}
+	return rc == 0 ? 0
+		       : hf_error_set(error, rc, "kv: the log in %s cannot be written: %s; mend that, and start again",
+				 log->config->log, strerror(-rc));
+}
+
+int kv_log_read_all(struct log *log, log_reader *reader, void *context, struct hf_error *error)
+{
+	struct scan scan = {.log = log, .reader = reader, .context = context};
+	size_t last;
+	int rc = hf_dir_list(log->env, log->config->log, found, &scan);
+
+	rc = rc != 0 ? rc : scan.rc;
+	if (rc != 0)
+		hf_error_set(error, rc, "kv: the log in %s cannot be read: %s", log->config->log, strerror(-rc));
+	if (scan.count > 0)
+		qsort(scan.positions, scan.count, sizeof(*scan.positions), by_position);
+	scan.follows = true;
+	for (size_t i = 0; rc == 0 && scan.follows && i < scan.count; i++)
+		rc = read_segment(&scan, scan.positions[i], error);
+	/* A segment is begun when all before it is durable: only the last one can be torn, its head too. */
+	last = scan.count - 1;
+	log->damaged = rc == 0 && log->segment_count < scan.count && (log->segment_count < last || scan.is_segment);
+	if (rc == 0)
+		rc = settle(&scan, error);
+	free(scan.positions);
+	return rc;
+}

@@ -1,0 +1,289 @@
+/* The store's log: what is read at the start, whatever became of its files. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka needs those before it */
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "kv/log.h"
+
+#define FILE_BYTES_MAX (64u << 10)
+#define VALUES_MAX     64u
+
+struct fixture {
+	char directory[64];
+	struct hf_loop *loop;
+	struct hf_kv_config config;
+	struct log log;
+	struct hf_error error;
+	/* what was read */
+	unsigned lives, count;
+	uint64_t versions[VALUES_MAX];
+};
+
+static int set_up(void **state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+
+	*state = f;
+	if (f == NULL || hf_loop_create(hf_env_host(), &f->loop) != 0)
+		return -1;
+	snprintf(f->directory, sizeof(f->directory), "/tmp/test-kv-log-XXXXXX");
+	if (mkdtemp(f->directory) == NULL)
+		return -1;
+	f->config.medium = HF_KV_MEMORY;
+	f->config.segment_bytes = 1u << 20;
+	snprintf(f->config.cluster, sizeof(f->config.cluster), "test");
+	snprintf(f->config.log, sizeof(f->config.log), "%s/kv", f->directory);
+	return 0;
+}
+
+static void forget(const char *name, void *context)
+{
+	const struct fixture *f = context;
+	char path[HF_KV_PATH_BYTES + 64];
+
+	snprintf(path, sizeof(path), "%s/%s", f->config.log, name);
+	unlink(path);
+}
+
+static int tear_down(void **state)
+{
+	struct fixture *f = *state;
+
+	hf_loop_destroy(f->loop);
+	(void)hf_dir_list(hf_env_host(), f->config.log, forget, f);
+	rmdir(f->config.log);
+	rmdir(f->directory);
+	free(f);
+	return 0;
+}
+
+static int read_entry(void *context, const struct log_entry *entry, uint64_t position, struct hf_error *error)
+{
+	struct fixture *f = context;
+
+	(void)position, (void)error;
+	f->lives += entry->kind == LOG_LIFE;
+	if (entry->kind != LOG_WRITE)
+		return 0;
+	assert_int_equal(entry->key_bytes, 3);
+	assert_memory_equal(entry->key, "key", 3);
+	for (uint32_t i = 0; i < entry->value_bytes; i++)
+		assert_int_equal(entry->value[i], (uint8_t)entry->ts.version);
+	assert_true(f->count < VALUES_MAX);
+	f->versions[f->count++] = entry->ts.version;
+	return 0;
+}
+
+static int open_log(struct fixture *f)
+{
+	f->lives = f->count = 0;
+	return kv_log_open(&f->log, f->loop, &f->config, "a", read_entry, f, &f->error);
+}
+
+static void append(struct fixture *f, uint64_t version, uint32_t bytes)
+{
+	uint8_t value[1024];
+	struct log_entry entry = {.kind = LOG_WRITE,
+		.ts = {.version = version},
+		.key = (const uint8_t *)"key",
+		.key_bytes = 3,
+		.value = value,
+		.value_bytes = bytes};
+
+	memset(value, (int)version, sizeof(value));
+	(void)kv_log_append(&f->log, &entry);
+	assert_true(kv_log_turn(&f->log));
+	assert_int_equal(f->log.durable, f->log.end);
+}
+
+static size_t load(const struct fixture *f, uint64_t position, uint8_t data[FILE_BYTES_MAX])
+{
+	char path[LOG_PATH_BYTES];
+	FILE *file;
+	size_t n;
+
+	snprintf(path, sizeof(path), "%s/log-%016llx", f->config.log, (unsigned long long)position);
+	file = fopen(path, "r");
+	assert_non_null(file);
+	n = fread(data, 1, FILE_BYTES_MAX, file);
+	fclose(file);
+	return n;
+}
+
+static void store(const struct fixture *f, uint64_t position, const uint8_t *data, size_t bytes)
+{
+	char path[LOG_PATH_BYTES];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/log-%016llx", f->config.log, (unsigned long long)position);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	assert_int_equal(fwrite(data, 1, bytes, file), bytes);
+	assert_int_equal(fclose(file), 0);
+}
+
+static void all_that_was_flushed_is_read(void **state)
+{
+	struct fixture *f = *state;
+
+	assert_int_equal(open_log(f), 0);
+	assert_int_equal(f->count, 0);
+	for (uint64_t i = 1; i <= 20; i++)
+		append(f, i, (uint32_t)(50 * i));
+	kv_log_close(&f->log);
+	assert_int_equal(open_log(f), 0);
+	assert_int_equal(f->count, 20);
+	assert_int_equal(f->lives, 1);
+	for (unsigned i = 0; i < 20; i++)
+		assert_int_equal(f->versions[i], i + 1);
+	append(f, 21, 10);
+	kv_log_close(&f->log);
+	assert_int_equal(open_log(f), 0);
+	assert_int_equal(f->count, 21);
+	assert_int_equal(f->lives, 2);
+	kv_log_close(&f->log);
+}
+
+static void segments_follow_each_other_and_can_be_dropped(void **state)
+{
+	struct fixture *f = *state;
+
+	f->config.segment_bytes = 200;
+	assert_int_equal(open_log(f), 0);
+	for (uint64_t i = 1; i <= 20; i++)
+		append(f, i, 100);
+	assert_true(f->log.segment_count > 5);
+	kv_log_drop(&f->log, f->log.segments[3].position);
+	append(f, 21, 100);
+	assert_int_equal(f->log.segments[0].position, f->log.drop_before);
+	kv_log_close(&f->log);
+	assert_int_equal(open_log(f), 0);
+	assert_int_equal(f->versions[f->count - 1], 21);
+	assert_true(f->count < 21 && f->versions[0] > 1);
+	assert_false(f->log.damaged);
+	kv_log_close(&f->log);
+}
+
+/* Cut at every byte, and with every byte changed: what is read is what was there, up to some entry. */
+static void a_torn_end_ends_the_log(void **state)
+{
+	static uint8_t whole[FILE_BYTES_MAX], torn[FILE_BYTES_MAX];
+	struct fixture *f = *state;
+	unsigned seen = 0;
+	size_t bytes;
+
+	assert_int_equal(open_log(f), 0);
+	for (uint64_t i = 1; i <= 3; i++)
+		append(f, i, (uint32_t)(40 * i));
+	kv_log_close(&f->log);
+	bytes = load(f, 0, whole);
+	for (size_t n = 0; n < 2 * bytes; n++) {
+		bool cut = n < bytes;
+
+		memcpy(torn, whole, bytes);
+		if (!cut)
+			torn[n - bytes] ^= 0x40;
+		store(f, 0, torn, cut ? n : bytes);
+		assert_int_equal(open_log(f), 0);
+		assert_true(f->count <= 3);
+		for (unsigned i = 0; i < f->count; i++)
+			assert_int_equal(f->versions[i], i + 1);
+		assert_false(f->log.damaged);
+		append(f, 4, 10);
+		kv_log_close(&f->log);
+		assert_int_equal(open_log(f), 0);
+		assert_int_equal(f->versions[f->count - 1], 4);
+		seen |= 1u << (f->count - 1);
+		kv_log_close(&f->log);
+	}
+	assert_int_equal(seen, 0x7);
+}
+
+/* R-K27: entry 2 is torn, 3 is not; the next life writes a 2 of that length and ends. */
+static void what_lies_behind_a_torn_entry_never_comes_back(void **state)
+{
+	static uint8_t whole[FILE_BYTES_MAX];
+	struct fixture *f = *state;
+	size_t bytes;
+
+	assert_int_equal(open_log(f), 0);
+	for (uint64_t i = 1; i <= 3; i++)
+		append(f, i, 4);
+	kv_log_close(&f->log);
+	bytes = load(f, 0, whole);
+	assert_int_equal(bytes, LOG_HEAD_BYTES + 4 * LOG_UNIT);
+	whole[LOG_HEAD_BYTES + 2 * LOG_UNIT + 5] ^= 1;
+	store(f, 0, whole, bytes);
+	assert_int_equal(open_log(f), 0); /* its LIFE has the place and the length of what was torn */
+	assert_int_equal(f->count, 1);
+	kv_log_close(&f->log);
+	assert_int_equal(open_log(f), 0);
+	assert_int_equal(f->count, 1);
+	assert_int_equal(f->lives, 2);
+	kv_log_close(&f->log);
+}
+
+static void damage_before_the_last_segment_is_told(void **state)
+{
+	static uint8_t data[FILE_BYTES_MAX];
+	struct fixture *f = *state;
+	size_t bytes;
+
+	f->config.segment_bytes = 200;
+	assert_int_equal(open_log(f), 0);
+	for (uint64_t i = 1; i <= 9; i++)
+		append(f, i, 100);
+	kv_log_close(&f->log);
+	bytes = load(f, 0, data);
+	data[bytes - 1] ^= 1;
+	store(f, 0, data, bytes);
+	assert_int_equal(open_log(f), 0);
+	assert_true(f->log.damaged);
+	kv_log_close(&f->log);
+	assert_int_equal(open_log(f), 0); /* what lay behind is gone */
+	assert_false(f->log.damaged);
+	kv_log_close(&f->log);
+}
+
+static void a_log_of_others_is_refused(void **state)
+{
+	struct fixture *f = *state;
+	struct log other = {0};
+
+	assert_int_equal(open_log(f), 0);
+	assert_int_equal(kv_log_open(&other, f->loop, &f->config, "a", read_entry, f, &f->error), -EAGAIN);
+	assert_non_null(strstr(f->error.text, "another process uses the log"));
+	kv_log_close(&other);
+	kv_log_close(&f->log);
+	assert_int_equal(kv_log_open(&other, f->loop, &f->config, "b", read_entry, f, &f->error), -EINVAL);
+	assert_non_null(strstr(f->error.text, "is that of member a of cluster test"));
+	kv_log_close(&other);
+	snprintf(f->config.cluster, sizeof(f->config.cluster), "other");
+	assert_int_equal(open_log(f), -EINVAL);
+	assert_non_null(strstr(f->error.text, "this is a of other"));
+	kv_log_close(&f->log);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(all_that_was_flushed_is_read, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(segments_follow_each_other_and_can_be_dropped, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_torn_end_ends_the_log, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(what_lies_behind_a_torn_entry_never_comes_back, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(damage_before_the_last_segment_is_told, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_log_of_others_is_refused, set_up, tear_down),
+	};
+
+	return cmocka_run_group_tests_name("the log of a store", tests, NULL, NULL);
+}
