@@ -62,6 +62,7 @@ struct hf_config_section {
 	unsigned key_count;
 	void *out;                             /* the struct; what the file does not name keeps its value */
 	bool required;                         /* a section with a name: the file must have it */
+	bool optional;                         /* without a name: the file may have none of its keys */
 	bool present;                          /* set by hf_config_load and _parse: the file has it */
 	const char *(*check)(const void *out); /* once all keys are read; NULL: fine, else a sentence */
 };

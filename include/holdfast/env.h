@@ -127,6 +127,13 @@ ssize_t hf_stream_write(struct hf_io *io, const void *data, size_t bytes);
  * HF_STREAM_MAX_PIECES are not looked at. 0 when the pieces have no bytes. */
 #define HF_STREAM_MAX_PIECES 256u
 ssize_t hf_stream_writev(struct hf_io *io, const struct iovec *pieces, unsigned n);
+/* The same without a copy (MSG_ZEROCOPY): the bytes written stay as they are until hf_stream_let_go has counted the
+ * call, or the stream is closed and nobody reads its other end. -EOPNOTSUPP: this stream cannot, as in the simulator;
+ * -ENOBUFS: not now, hf_stream_writev can. */
+ssize_t hf_stream_writev_kept(struct hf_io *io, const struct iovec *pieces, unsigned n);
+/* How many more of those calls, in their order, are over. The stream is readable when some are. *copied_out: the kernel
+ * had to copy all the same, as it does over loopback. */
+unsigned hf_stream_let_go(struct hf_io *io, bool *copied_out);
 
 /* ---- notifiers: wake a loop of another thread ---- */
 

@@ -17,13 +17,21 @@ struct hf_kv;
 struct hf_kv_flow;
 
 #define HF_KV_MEMBERS_MAX     8u
+#define HF_KV_PATH_BYTES      256u
 #define HF_KV_KEY_BYTES_MAX   (16u << 10)
 #define HF_KV_VALUE_BYTES_MAX (1u << 20)
 
-/* How a member returns that was excluded and kept its memory. */
+/* How a member returns that was excluded and kept its memory or its log. */
 enum hf_kv_recovery {
 	HF_KV_HEAL, /* it gets what it missed; a full copy when no member knows that */
 	HF_KV_COPY, /* a full copy */
+	HF_KV_STOP, /* as HF_KV_HEAL, and writes wait until it has all: for comparison */
+};
+
+/* What a log survives. */
+enum hf_kv_medium {
+	HF_KV_FILE,   /* the machine: it is synced before anything is answered */
+	HF_KV_MEMORY, /* the process: nothing is synced; the directory is best one in memory (tmpfs) */
 };
 
 struct hf_kv_member {
@@ -38,7 +46,12 @@ struct hf_kv_config {
 	struct hf_kv_member members[HF_KV_MEMBERS_MAX]; /* this node among them */
 	unsigned member_count;
 	struct hf_addr listen; /* of clients of Redis; port 0: any; family AF_UNSPEC: none */
-	uint32_t missed_mb;    /* MiB for the list of what absent members missed, at most 16383; 0: 64 */
+	/* A directory for the log, this member's alone; it is made in one that is there. "": there is no log, and a
+	 * process that starts again has nothing. */
+	char log[HF_KV_PATH_BYTES];
+	enum hf_kv_medium medium;
+	uint64_t segment_bytes; /* of a file of the log, about; 0: 64 MiB */
+	uint32_t missed_mb;     /* MiB for the list of what absent members missed, at most 16383; 0: 64 */
 	enum hf_kv_recovery recovery;
 	uint32_t store_mb;  /* MiB for records; 0: 256 */
 	uint64_t lease_ns;  /* a member that is silent for so long is excluded; 0: 100 ms */
@@ -49,8 +62,10 @@ struct hf_kv_config {
 /* The section "kv" of a configuration file (docs/configuration.md); fills config_out with the defaults. */
 struct hf_config_section hf_kv_config_section(struct hf_kv_config *config_out);
 
-/* -EINVAL: the configuration is wrong; -EEXIST: the node has a store; -ENOMEM; other -errno: `listen` cannot be bound.
- * The error says more. The configuration is copied. The node outlives the store. */
+/* Reads the log, which takes about a second for a GiB. -EINVAL: the configuration is wrong, or the log is another
+ * member's; -EAGAIN: another process has the log; -EEXIST: the node has a store; -ENOMEM; other -errno: `listen`
+ * cannot be bound, or the log not be read or written. The error says more. The configuration is copied. The node
+ * outlives the store. */
 int hf_kv_open(struct hf_node *node, const struct hf_kv_config *config, struct hf_kv **kv_out, struct hf_error *error);
 /* Operations that are not done are dropped without a word; flows are closed. NULL is legal. */
 void hf_kv_close(struct hf_kv *kv);
@@ -122,16 +137,49 @@ void hf_kv_post(struct hf_kv_flow *flow, struct hf_kv_op *op);
 
 /* ---- the store as a whole ---- */
 
+enum hf_kv_role { HF_KV_ROLE_ABSENT, HF_KV_ROLE_SHADOW, HF_KV_ROLE_MEMBER };
+
+/* A member, as this one sees it. */
+struct hf_kv_member_status {
+	char name[HF_NAME_BYTES];
+	enum hf_kv_role role;
+	bool reached;          /* it was heard of lately; this member itself too */
+	uint32_t join;         /* epoch of its last admission; 0: it has none */
+	uint64_t absent_since; /* epoch in which it was last excluded as a member; 0: it never was */
+};
+
+/* A recovery of this member, from its admission to its promotion, in the steps of HEAL's figure 8. */
+struct hf_kv_recovery_status {
+	uint64_t epoch; /* of the admission */
+	char buddy[HF_NAME_BYTES];
+	bool healed;                  /* it got what it missed; otherwise all records */
+	uint64_t records;             /* that the buddy sent */
+	uint64_t start_to_ack_ns;     /* until a buddy was found that has installed the admission, and was asked */
+	uint64_t catch_up_to_resp_ns; /* until the first of its answer */
+	uint64_t apply_to_end_ns;     /* until the last was applied, and the promotion installed */
+};
+#define HF_KV_RECOVERIES_KEPT 16u
+
 struct hf_kv_status {
 	uint64_t epoch;
 	uint32_t live;          /* members whose acknowledgement a write needs, as bits by their place in the list */
 	bool serving;           /* this node answers */
+	bool recovering;        /* it acknowledges writes, and gets what it lacks */
+	int buddy;              /* from this member, by its place in the list; -1: from none at present */
+	bool failed;            /* its log cannot be written: it has left; close the store */
+	bool decides;           /* it leads the log that says who is a member */
+	uint64_t lease_left_ns; /* for how long it may answer yet */
 	uint64_t records, keys; /* records include deleted ones */
 	uint64_t store_used_bytes, store_bytes;
 	uint64_t writes, reads, replays, refusals; /* so far; refusals: RMWs that began again */
 	/* how often this member was excluded, and returned by a full copy or with what it had missed */
 	uint64_t excluded, copied, healed;
+	unsigned self, member_count;
+	struct hf_kv_member_status members[HF_KV_MEMBERS_MAX];
+	unsigned recovery_count;
+	struct hf_kv_recovery_status recoveries[HF_KV_RECOVERIES_KEPT]; /* of this process, the last one first */
 };
+/* With an address for HTTP in the node's configuration, /kv.json there has the same. */
 void hf_kv_status(const struct hf_kv *kv, struct hf_kv_status *status_out);
 
 /* A digest of all records and their timestamps: equal on members that are quiet. Reads the whole store. */

@@ -134,6 +134,9 @@ void hf_node_unlisten(struct hf_node *node, struct hf_node_listener *listener); 
 struct hf_loop *hf_node_loop(struct hf_node *node);
 unsigned hf_node_rails(const struct hf_node *node);
 struct hf_dev *hf_node_dev(struct hf_node *node, unsigned rail); /* for its link switch and counters */
+/* Where peers connect to: the control addresses of rails and of the management, at most `most`; returns how many. Those
+ * with port 0, by which the node only connects, are left out. */
+unsigned hf_node_addresses(const struct hf_node *node, struct hf_addr *addresses_out, unsigned most);
 const char *hf_node_rail_name(const struct hf_node *node, unsigned rail);
 const char *hf_node_rail_kind(const struct hf_node *node, unsigned rail); /* "shm", "soft", "verbs" */
 bool hf_node_rail_up(const struct hf_node *node, unsigned rail);

@@ -8,109 +8,16 @@
 
 #include "base/log.h"
 #include "broker/log/checkpoint.h"
+#include "broker/rdma/rdma.h"
 #include "broker/connection.h"
-#include "broker/groups/groups_log.h"
 
-#define PRODUCER_ID_BLOCK 1000
-#define NS_PER_MS         1000000ull
-#define META_MOST         4096u
-
-int64_t broker_now_ms(const struct broker *broker)
-{
-	return (int64_t)(hf_env_wall_ns(broker->env) / NS_PER_MS);
-}
+#define META_MOST 4096u
 
 const struct broker_endpoint *broker_endpoint(const struct broker *broker, unsigned index)
 {
 	const struct broker_config *config = &broker->config;
 
 	return config->advertised.count > 0 ? &config->advertised.at[index] : &config->listeners.at[index];
-}
-
-/* ---- the controller ---- */
-
-void broker_propose(
-	struct broker *broker, const struct kafka_controller_command *command, struct controller_result *result)
-{
-	struct hf_error error;
-
-	journal_propose(broker->journal, command, result);
-	if (result->error != KAFKA_NONE)
-		return;
-	if (command->kind == CONTROLLER_DELETE_TOPIC) {
-		topics_delete(&broker->topics, command->topic);
-		groups_log_forget_topic(&broker->groups, command->topic);
-	}
-	if (result->topic == NULL || topics_follow(&broker->topics, result->topic, broker_now_ms(broker), &error) == 0)
-		return;
-	log_error("broker: topic %s is not served: %s", result->topic->name, error.text);
-	*result = (struct controller_result){
-		.error = KAFKA_STORAGE_ERROR, .message = "the broker cannot open the log; its own log says why"};
-}
-
-static void make_creation(struct broker *broker, struct codec_string name, int32_t partitions,
-	const struct kafka_controller_command_command_config *configs, int32_t config_count,
-	struct kafka_controller_command *command)
-{
-	codec_default(kafka_controller_command_codec.root, command);
-	command->kind = CONTROLLER_CREATE_TOPIC;
-	command->topic = name;
-	command->partitions = partitions;
-	command->configs.count = config_count;
-	union {
-		const struct kafka_controller_command_command_config *in;
-		struct kafka_controller_command_command_config *out; /* a decoded message's arrays are not const */
-	} list = {.in = configs};
-	command->configs.at = list.out;
-	hf_env_entropy(broker->env, command->topic_id.byte, sizeof(command->topic_id.byte));
-}
-
-void broker_check_topic(struct broker *broker, struct codec_string name, int32_t partitions,
-	const struct kafka_controller_command_command_config *configs, int32_t config_count,
-	struct controller_result *result)
-{
-	struct kafka_controller_command command;
-	struct controller scratch;
-
-	make_creation(broker, name, partitions, configs, config_count, &command);
-	controller_init(&scratch, &broker->defaults);
-	controller_apply(&scratch, &command, result);
-	result->topic = NULL;
-	controller_free(&scratch);
-}
-
-void broker_create_topic(struct broker *broker, struct codec_string name, int32_t partitions,
-	const struct kafka_controller_command_command_config *configs, int32_t config_count,
-	struct controller_result *result)
-{
-	struct kafka_controller_command command;
-
-	/* What would be refused does not get into the journal. */
-	broker_check_topic(broker, name, partitions, configs, config_count, result);
-	if (result->error != KAFKA_NONE)
-		return;
-	make_creation(broker, name, partitions, configs, config_count, &command);
-	broker_propose(broker, &command, result);
-}
-
-int64_t broker_take_producer_id(struct broker *broker, enum kafka_error *error_out)
-{
-	struct kafka_controller_command command;
-	struct controller_result result;
-
-	if (broker->next_producer_id == broker->producer_ids_end) {
-		codec_default(kafka_controller_command_codec.root, &command);
-		command.kind = CONTROLLER_TAKE_PRODUCER_IDS;
-		command.count = PRODUCER_ID_BLOCK;
-		broker_propose(broker, &command, &result);
-		*error_out = result.error;
-		if (result.error != KAFKA_NONE)
-			return -1;
-		broker->next_producer_id = result.first_producer_id;
-		broker->producer_ids_end = result.first_producer_id + PRODUCER_ID_BLOCK;
-	}
-	*error_out = KAFKA_NONE;
-	return broker->next_producer_id++;
 }
 
 /* ---- listening ---- */
@@ -171,7 +78,17 @@ static int open_listeners(struct broker *broker, struct hf_error *error)
 		/* A port that the system chose is told to clients. */
 		if (hf_io_local(listener->io, &address) == 0 && broker->config.listeners.at[i].port == 0)
 			broker->config.listeners.at[i].port = hf_addr_port(&address);
-		rc = hf_loop_watch(broker->loop, &listener->watch, listener->io, HF_READABLE);
+	}
+	return 0;
+}
+
+/* Who connected meanwhile waited. */
+static int watch_listeners(struct broker *broker, struct hf_error *error)
+{
+	for (unsigned i = 0; i < broker->listener_count; i++) {
+		struct broker_listener *listener = &broker->listeners[i];
+		int rc = hf_loop_watch(broker->loop, &listener->watch, listener->io, HF_READABLE);
+
 		if (rc != 0)
 			return hf_error_set(error, rc, "cannot watch a listener: %s", strerror(-rc));
 	}
@@ -180,6 +97,19 @@ static int open_listeners(struct broker *broker, struct hf_error *error)
 
 /* ---- opening ---- */
 
+/* What is durable in log.dirs is lost with its name. */
+static int sync_parent(struct broker *broker)
+{
+	char path[CHECKPOINT_PATH_BYTES], *slash;
+
+	snprintf(path, sizeof(path), "%s", broker->config.log_dirs);
+	slash = strrchr(path, '/');
+	if (slash == NULL)
+		return hf_dir_sync(broker->env, ".");
+	slash[slash == path] = '\0';
+	return hf_dir_sync(broker->env, path);
+}
+
 static int lock_directory(struct broker *broker, struct hf_error *error)
 {
 	char path[CHECKPOINT_PATH_BYTES];
@@ -187,6 +117,9 @@ static int lock_directory(struct broker *broker, struct hf_error *error)
 
 	if (rc != 0 && rc != -EEXIST)
 		return hf_error_set(error, rc, "cannot make log.dirs %s: %s", broker->config.log_dirs, strerror(-rc));
+	if (rc == 0 && (rc = sync_parent(broker)) != 0)
+		return hf_error_set(
+			error, rc, "cannot sync the directory of %s: %s", broker->config.log_dirs, strerror(-rc));
 	snprintf(path, sizeof(path), "%s/.lock", broker->config.log_dirs);
 	rc = hf_file_open(broker->env, path, HF_FILE_WRITE | HF_FILE_CREATE, &broker->lock);
 	if (rc != 0)
@@ -212,19 +145,25 @@ static int read_identity(struct broker *broker, const char *text, const char *pa
 	return 0;
 }
 
-static int make_identity(struct broker *broker, const char *path, struct hf_error *error)
+static int write_identity(struct broker *broker, struct hf_error *error)
 {
-	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-	uint8_t entropy[22];
-	char text[160];
-	int n;
-
-	hf_env_entropy(broker->env, entropy, sizeof(entropy));
-	for (unsigned i = 0; i < sizeof(entropy); i++)
-		broker->cluster_id[i] = digits[entropy[i] % 64];
-	n = snprintf(text, sizeof(text), "version=1\ncluster.id=%s\nnode.id=%d\n", broker->cluster_id,
+	char path[CHECKPOINT_PATH_BYTES], text[160];
+	int n = snprintf(text, sizeof(text), "version=1\ncluster.id=%s\nnode.id=%d\n", broker->cluster_id,
 		broker->config.node_id);
+
+	snprintf(path, sizeof(path), "%s/meta.properties", broker->config.log_dirs);
 	return checkpoint_write(broker->env, path, text, (size_t)n, error);
+}
+
+void broker_name_cluster(struct broker *broker)
+{
+	struct hf_error error;
+
+	if (broker->cluster_id[0] != '\0')
+		return;
+	memcpy(broker->cluster_id, broker->controller.cluster_id, sizeof(broker->cluster_id));
+	if (write_identity(broker, &error) != 0)
+		log_warn("broker: %s; whose log.dirs this is is not known after a restart", error.text);
 }
 
 static int identify(struct broker *broker, struct hf_error *error)
@@ -236,7 +175,7 @@ static int identify(struct broker *broker, struct hf_error *error)
 	snprintf(path, sizeof(path), "%s/meta.properties", broker->config.log_dirs);
 	rc = checkpoint_read(broker->env, path, META_MOST, &text, &bytes, error);
 	if (rc == -ENOENT)
-		return make_identity(broker, path, error);
+		return 0; /* nobody's yet */
 	if (rc == 0)
 		rc = read_identity(broker, text, path, error);
 	free(text);
@@ -249,13 +188,17 @@ static enum hf_poll broker_poll(struct hf_poller *poller, uint64_t now_ns)
 	bool busy = !list_empty(&broker->ready);
 
 	(void)now_ns;
+	if (broker->rdma != NULL)
+		busy |= rdma_turn(broker->rdma);
 	connections_flush(broker);
 	return busy ? HF_BUSY : HF_IDLE;
 }
 
 static bool broker_arm(struct hf_poller *poller)
 {
-	return list_empty(&container_of(poller, struct broker, poller)->ready);
+	const struct broker *broker = container_of(poller, struct broker, poller);
+
+	return list_empty(&broker->ready) && (broker->rdma == NULL || rdma_is_idle(broker->rdma));
 }
 
 static void retention_due(struct hf_timer *timer, uint64_t now_ns)
@@ -266,30 +209,63 @@ static void retention_due(struct hf_timer *timer, uint64_t now_ns)
 	hf_loop_set_timer(broker->loop, timer, now_ns + broker->config.retention_check_ns);
 }
 
+/* The commands of one process: this broker is all there is of the cluster. */
+static int start_alone(struct broker *broker, struct hf_error *error)
+{
+	struct kafka_controller_command_command_endpoint endpoints[BROKER_LISTENERS_MAX];
+	struct kafka_controller_command command;
+	struct controller_result result;
+	char path[CHECKPOINT_PATH_BYTES];
+	int rc;
+
+	broker_registration(broker, endpoints, &command);
+	controller_apply(&broker->controller, &command, &result);
+	broker_name_cluster(broker);
+	snprintf(path, sizeof(path), "%s/controller.journal", broker->config.log_dirs);
+	rc = journal_open(broker->env, path, &broker->controller, &broker->journal, error);
+	if (rc == 0 && (rc = hf_dir_sync(broker->env, broker->config.log_dirs)) != 0)
+		hf_error_set(error, rc, "cannot sync %s: %s", broker->config.log_dirs, strerror(-rc));
+	return rc;
+}
+
 static int broker_start(struct broker *broker, struct hf_error *error)
 {
-	char path[CHECKPOINT_PATH_BYTES];
+	static const struct quorum_owner owner = {.applied = broker_applied,
+		.restored = broker_restored,
+		.fill = broker_registration,
+		.joined = broker_name_cluster};
+	bool alone = broker->config.voters.count == 0;
 	int rc = lock_directory(broker, error);
 
 	if (rc == 0)
 		rc = identify(broker, error);
-	snprintf(path, sizeof(path), "%s/controller.journal", broker->config.log_dirs);
-	if (rc == 0)
-		rc = journal_open(broker->env, path, &broker->controller, &broker->journal, error);
-	if (rc == 0 && (rc = hf_dir_sync(broker->env, broker->config.log_dirs)) != 0)
-		hf_error_set(error, rc, "cannot sync %s: %s", broker->config.log_dirs, strerror(-rc));
-	if (rc == 0)
-		rc = topics_open(&broker->topics, broker->env, broker->config.log_dirs, &broker->controller,
-			broker_now_ms(broker), error);
-	if (rc == 0)
-		rc = groups_open(&broker->groups, broker, error);
 	if (rc == 0)
 		rc = open_listeners(broker, error);
+	if (rc == 0 && alone)
+		rc = start_alone(broker, error);
+	if (rc == 0)
+		rc = topics_open(&broker->topics, broker->env, broker->config.log_dirs, broker->config.node_id,
+			&broker->controller, broker_now_ms(broker), error);
+	if (rc == 0)
+		rc = groups_open(&broker->groups, broker, error);
+	if (rc == 0 && broker->node != NULL)
+		rc = rdma_open(broker, broker->node, &broker->rdma, error);
+	if (rc == 0 && !alone && broker->node == NULL)
+		rc = hf_error_set(error, -EINVAL,
+			"controller.quorum.voters needs a node: give the file its keys (name, rails or management)");
+	if (rc == 0 && !alone)
+		rc = replication_open(&broker->replication, broker, broker_roles_changed, error);
+	if (rc == 0 && !alone)
+		rc = quorum_open(&broker->quorum, broker, &owner, broker->topics.was_clean, error);
+	if (rc == 0)
+		rc = broker_status_open(&broker->status, broker, error);
+	if (rc == 0)
+		rc = watch_listeners(broker, error);
 	return rc;
 }
 
-int broker_open(
-	struct hf_loop *loop, const struct broker_config *config, struct broker **broker_out, struct hf_error *error)
+int broker_open(struct hf_loop *loop, struct hf_node *node, const struct broker_config *config,
+	struct broker **broker_out, struct hf_error *error)
 {
 	struct broker *broker = calloc(1, sizeof(*broker));
 	int rc;
@@ -299,6 +275,7 @@ int broker_open(
 		return hf_error_set(error, -ENOMEM, "no memory for a broker");
 	broker->env = hf_loop_env(loop);
 	broker->loop = loop;
+	broker->node = node;
 	broker->config = *config;
 	list_init(&broker->connections);
 	list_init(&broker->ready);
@@ -327,9 +304,13 @@ void broker_close(struct broker *broker)
 	}
 	while (!list_empty(&broker->connections))
 		connection_close(container_of(broker->connections.next, struct connection, node));
+	rdma_close(broker->rdma);
+	broker_status_close(&broker->status);
+	quorum_close(&broker->quorum);
 	groups_close(&broker->groups);
 	if (broker->topics.env != NULL)
 		topics_close(&broker->topics);
+	replication_close(&broker->replication);
 	journal_close(broker->journal);
 	controller_free(&broker->controller);
 	hf_loop_cancel_timer(broker->loop, &broker->retention);

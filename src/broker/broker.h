@@ -1,15 +1,20 @@
-/* broker.h - a Kafka broker on a loop: listeners, connections, topics, and the controller in the same process.
+/* broker.h - a Kafka broker on a loop: listeners, connections, topics, and the controller in the same process. A node
+ * on the same loop, if it has one, is its way to others that speak RDMA.
  *
  * Owned by one loop; its objects have no locks. Opening and closing block for the file system. */
 #ifndef HOLDFAST_BROKER_BROKER_H
 #define HOLDFAST_BROKER_BROKER_H
 
 #include <holdfast/loop.h>
+#include <holdfast/node.h>
 
 #include "broker/broker_config.h"
 #include "broker/groups/groups.h"
 #include "broker/controller/journal.h"
+#include "broker/controller/quorum.h"
 #include "broker/controller/topics.h"
+#include "broker/replication/replication.h"
+#include "broker/status.h"
 
 struct broker_listener {
 	struct hf_watch watch;
@@ -18,15 +23,22 @@ struct broker_listener {
 	unsigned index; /* of the configuration */
 };
 
+struct rdma;
+
 struct broker {
 	struct hf_env *env;
 	struct hf_loop *loop;
+	struct hf_node *node; /* the program's; NULL: TCP is all there is */
+	struct rdma *rdma;    /* with a node */
 	struct broker_config config;
 	struct topic_config defaults;
 	char cluster_id[32];
 	struct hf_file *lock; /* of LOG_DIRS/.lock: one broker a directory */
 	struct controller controller;
-	struct journal *journal;
+	struct journal *journal; /* NULL: the quorum has the commands */
+	struct quorum quorum;
+	struct replication replication;
+	struct broker_status status;
 	struct topics topics;
 	struct groups groups;
 	struct broker_listener listeners[BROKER_LISTENERS_MAX];
@@ -38,29 +50,52 @@ struct broker {
 	int64_t next_producer_id, producer_ids_end;
 };
 
-/* Opens the directory, which is made if its parent exists, and listens. -EADDRINUSE, -EAGAIN (another broker has the
- * directory open) and others, with words. */
-int broker_open(
-	struct hf_loop *loop, const struct broker_config *config, struct broker **broker_out, struct hf_error *error);
-/* Closes connections, and the logs in order; NULL is legal. */
+/* Opens the directory, which is made if its parent exists, and listens. `node` is on the same loop, or NULL.
+ * -EADDRINUSE, -EAGAIN (another broker has the directory open) and others, with words. */
+int broker_open(struct hf_loop *loop, struct hf_node *node, const struct broker_config *config,
+	struct broker **broker_out, struct hf_error *error);
+/* Before the node. Closes connections, and the logs in order; NULL is legal. */
 void broker_close(struct broker *broker);
 
-int64_t broker_now_ms(const struct broker *broker); /* time of day */
+static inline int64_t broker_now_ms(const struct broker *broker) /* time of day */
+{
+	return (int64_t)(hf_env_wall_ns(broker->env) / 1000000);
+}
 /* What clients are told to connect to, who came by listener `index`. */
 const struct broker_endpoint *broker_endpoint(const struct broker *broker, unsigned index);
 
-/* Proposes a command, applies it, and opens or closes what it made or removed. */
-void broker_propose(
-	struct broker *broker, const struct kafka_controller_command *command, struct controller_result *result);
-/* Creates a topic with the default number of partitions. */
-void broker_create_topic(struct broker *broker, struct codec_string name, int32_t partitions,
-	const struct kafka_controller_command_command_config *configs, int32_t config_count,
-	struct controller_result *result);
-/* Whether a topic that does not exist could be created so; result->topic is NULL. */
-void broker_check_topic(struct broker *broker, struct codec_string name, int32_t partitions,
-	const struct kafka_controller_command_command_config *configs, int32_t config_count,
-	struct controller_result *result);
-/* One id, from blocks that the controller hands out; -1: there is none, and *error_out says why. */
-int64_t broker_take_producer_id(struct broker *broker, enum kafka_error *error_out);
+/* The command goes to the controller; the proposal (NULL: nobody waits) is told when it was applied here, in this call
+ * where there is one broker. */
+void broker_propose(struct broker *broker, const struct kafka_controller_command *command, struct proposal *proposal);
+/* After a command was applied, or the whole state came anew: opens, closes, leads, follows. */
+void broker_applied(
+	struct broker *broker, const struct kafka_controller_command *command, const struct controller_result *result);
+void broker_restored(struct broker *broker);
+/* After this broker began or ended to lead some partition. */
+void broker_roles_changed(struct broker *broker);
+/* Of this broker, but for its stamp; the endpoints are the caller's memory, of BROKER_LISTENERS_MAX. */
+void broker_registration(const struct broker *broker, struct kafka_controller_command_command_endpoint *endpoints,
+	struct kafka_controller_command *command);
+
+/* Takes the cluster's id over, and into meta.properties, unless it has one. */
+void broker_name_cluster(struct broker *broker);
+
+/* Creates a topic with the default placement; nothing happens when it is there. */
+void broker_create_topic(
+	struct broker *broker, struct codec_string name, int32_t partitions, struct proposal *proposal);
+/* The topic of committed offsets, likewise. */
+void broker_create_offsets(struct broker *broker);
+
+/* The partition, if this broker leads it; NULL, with the error that a client is told. */
+struct partition *broker_find_led(
+	const struct broker *broker, struct codec_string topic, int32_t index, enum kafka_error *error_out);
+/* Whether what the controller says is meant for this incarnation; before that its state is an old one. */
+bool broker_is_member(const struct broker *broker);
+/* Whether it may take records as a leader: the controller was reached within the session. */
+bool broker_has_lease(const struct broker *broker);
+/* Whom clients are told to ask about topics. */
+int32_t broker_controller(const struct broker *broker);
+/* Where clients of listener `index` find a broker; NULL: it is not alive, or has no such listener. */
+const struct controller_endpoint *broker_endpoint_of(const struct broker *broker, int32_t node, unsigned index);
 
 #endif

@@ -10,6 +10,13 @@ void broker_config_default(struct broker_config *config)
 		.auto_create_topics = true,
 		.delete_topics = true,
 		.num_partitions = 1,
+		.session_ns = 500000000ull,
+		.heartbeat_ns = 50000000ull,
+		.lag_ns = 10000000000ull,
+		.replication_factor = 1,
+		.offsets_replication_factor = 3,
+		.min_insync_replicas = 1,
+		.replication_batch_bytes = 1024,
 		.request_max_bytes = 100u << 20,
 		.fetch_max_bytes = 55u << 20,
 		.max_connections = 10000,
@@ -18,6 +25,7 @@ void broker_config_default(struct broker_config *config)
 		.session_min_ns = 6000000000ull,
 		.session_max_ns = 1800000000000ull,
 		.rebalance_delay_ns = 3000000000ull,
+		.extent_bytes = 16u << 20,
 		.group_max_size = 1000,
 		.offset_metadata_max_bytes = 4096,
 		.segment_bytes = 1u << 30,
@@ -70,6 +78,49 @@ static bool parse_endpoints(const char *text, int64_t number, void *out)
 	return endpoints->count > 0;
 }
 
+static struct broker_voter *find_voter(struct broker_voters *voters, int32_t id)
+{
+	for (unsigned i = 0; i < voters->count; i++)
+		if (voters->at[i].id == id)
+			return &voters->at[i];
+	if (voters->count == CONTROLLER_BROKERS_MAX)
+		return NULL;
+	voters->at[voters->count] = (struct broker_voter){.id = id};
+	return &voters->at[voters->count++];
+}
+
+static bool parse_voter(const char *text, size_t bytes, struct broker_voters *voters)
+{
+	char address[HF_ADDR_TEXT] = {0}, *rest;
+	unsigned long id = strtoul(text, &rest, 10);
+	size_t head = (size_t)(rest - text) + 1;
+	struct broker_voter *voter;
+
+	if (rest == text || *rest != '@' || id > INT32_MAX || head >= bytes || bytes - head >= sizeof(address))
+		return false;
+	memcpy(address, text + head, bytes - head);
+	voter = find_voter(voters, (int32_t)id);
+	return voter != NULL && voter->address_count < BROKER_VOTER_ADDRESSES &&
+	       hf_addr_parse(address, &voter->addresses[voter->address_count++]) == 0;
+}
+
+/* "ID@HOST:PORT,..."; an id that stands there again has another address. */
+static bool parse_voters(const char *text, int64_t number, void *out)
+{
+	struct broker_voters *voters = out;
+
+	(void)number;
+	*voters = (struct broker_voters){0};
+	while (text != NULL && *text != '\0') {
+		const char *comma = strchrnul(text, ',');
+
+		if (!parse_voter(text, (size_t)(comma - text), voters))
+			return false;
+		text = *comma == ',' ? comma + 1 : comma;
+	}
+	return voters->count > 0;
+}
+
 /* A whole number from -1 on, which means: without limit. */
 static bool parse_limit(const char *text, int64_t number, void *out)
 {
@@ -94,6 +145,17 @@ static const struct hf_config_key keys[] = {
 	{"auto.create.topics.enable", HF_CONFIG_BOOL, INTO(auto_create_topics)},
 	{"delete.topic.enable", HF_CONFIG_BOOL, INTO(delete_topics)},
 	{"num.partitions", HF_CONFIG_NUMBER, INTO(num_partitions), .min = 1, .max = 10000},
+	{"controller.quorum.voters", HF_CONFIG_PARSED, INTO(voters), .parse = parse_voters,
+		.expected = "a list of ID@HOST:PORT, at most 7 brokers with up to 4 addresses each"},
+	{"broker.session.timeout.ms", HF_CONFIG_MILLISECONDS, INTO(session_ns)},
+	{"broker.heartbeat.interval.ms", HF_CONFIG_MILLISECONDS, INTO(heartbeat_ns)},
+	{"replica.lag.time.max.ms", HF_CONFIG_MILLISECONDS, INTO(lag_ns)},
+	{"default.replication.factor", HF_CONFIG_NUMBER, INTO(replication_factor), .min = 1,
+		.max = CONTROLLER_BROKERS_MAX},
+	{"offsets.topic.replication.factor", HF_CONFIG_NUMBER, INTO(offsets_replication_factor), .min = 1,
+		.max = CONTROLLER_BROKERS_MAX},
+	{"min.insync.replicas", HF_CONFIG_NUMBER, INTO(min_insync_replicas), .min = 1, .max = CONTROLLER_BROKERS_MAX},
+	{"replication.batch.bytes", HF_CONFIG_NUMBER, INTO(replication_batch_bytes), .min = 1, .max = 1u << 20},
 	{"socket.request.max.bytes", HF_CONFIG_NUMBER, INTO(request_max_bytes), .min = 4096, .max = INT32_MAX},
 	{"fetch.max.bytes", HF_CONFIG_NUMBER, INTO(fetch_max_bytes), .min = 1024, .max = INT32_MAX},
 	{"max.connections", HF_CONFIG_NUMBER, INTO(max_connections), .min = 1, .max = 100000},
@@ -103,6 +165,7 @@ static const struct hf_config_key keys[] = {
 	{"group.max.session.timeout.ms", HF_CONFIG_MILLISECONDS, INTO(session_max_ns)},
 	{"group.initial.rebalance.delay.ms", HF_CONFIG_MILLISECONDS, INTO(rebalance_delay_ns)},
 	{"group.max.size", HF_CONFIG_NUMBER, INTO(group_max_size), .min = 1, .max = 100000},
+	{"rdma.extent.bytes", HF_CONFIG_NUMBER, INTO(extent_bytes), .min = 4096, .max = INT32_MAX},
 	{"offset.metadata.max.bytes", HF_CONFIG_NUMBER, INTO(offset_metadata_max_bytes), .min = 0, .max = 32767},
 	{"log.segment.bytes", HF_CONFIG_NUMBER, INTO(segment_bytes), .min = 4096, .max = INT32_MAX},
 	{"log.index.interval.bytes", HF_CONFIG_NUMBER, INTO(index_interval_bytes), .min = 0, .max = INT32_MAX},
@@ -113,12 +176,24 @@ static const struct hf_config_key keys[] = {
 	{"log.message.timestamp.type", HF_CONFIG_CHOICE, INTO(timestamp_type), .choices = timestamp_types},
 };
 
+static bool is_voter(const struct broker_config *config)
+{
+	for (unsigned i = 0; i < config->voters.count; i++)
+		if (config->voters.at[i].id == config->node_id)
+			return true;
+	return false;
+}
+
 static const char *check(const void *out)
 {
 	const struct broker_config *config = out;
 
 	if (config->advertised.count > 0 && config->advertised.count != config->listeners.count)
 		return "broker: advertised.listeners has not as many entries as listeners";
+	if (config->voters.count > 0 && !is_voter(config))
+		return "broker: controller.quorum.voters has no entry for node.id";
+	if (config->session_ns < 4 * config->heartbeat_ns)
+		return "broker: broker.session.timeout.ms is less than four times broker.heartbeat.interval.ms";
 	if (config->session_min_ns > config->session_max_ns)
 		return "broker: group.min.session.timeout.ms is above group.max.session.timeout.ms";
 	return NULL;
@@ -143,5 +218,6 @@ void broker_config_topic_defaults(const struct broker_config *config, struct top
 	defaults_out->log.segment_ms = config->roll_ms;
 	defaults_out->log.retention_ms = config->retention_ms;
 	defaults_out->log.retention_bytes = config->retention_bytes;
+	defaults_out->log.min_insync_replicas = config->min_insync_replicas;
 	defaults_out->log.log_append_time = config->timestamp_type == BROKER_LOG_APPEND_TIME;
 }

@@ -4,7 +4,7 @@
 
 #include <holdfast/config.h>
 
-#include "broker/controller/topic_config.h"
+#include "broker/controller/controller.h"
 
 #define BROKER_LISTENERS_MAX  8u
 #define BROKER_HOST_BYTES     128u
@@ -20,14 +20,32 @@ struct broker_endpoints {
 	unsigned count;
 };
 
+/* Of "ID@HOST:PORT": the brokers of a cluster, and the control addresses of their nodes. */
+#define BROKER_VOTER_ADDRESSES 4u
+struct broker_voter {
+	int32_t id;
+	struct hf_addr addresses[BROKER_VOTER_ADDRESSES];
+	unsigned address_count;
+};
+struct broker_voters {
+	struct broker_voter at[CONTROLLER_BROKERS_MAX];
+	unsigned count; /* 0: this broker is alone */
+};
+
 struct broker_config {
 	int32_t node_id;
 	struct broker_endpoints listeners, advertised;
 	char log_dirs[256];
 	bool auto_create_topics, delete_topics;
 	int32_t num_partitions;
+	struct broker_voters voters;
+	uint64_t session_ns, heartbeat_ns, lag_ns;
+	int16_t replication_factor, offsets_replication_factor;
+	int64_t min_insync_replicas;
+	uint32_t replication_batch_bytes;
 	uint32_t request_max_bytes, fetch_max_bytes, max_connections;
 	uint64_t idle_ns, retention_check_ns, session_min_ns, session_max_ns, rebalance_delay_ns;
+	uint32_t extent_bytes; /* what an RDMA producer is granted at a time */
 	uint32_t group_max_size, offset_metadata_max_bytes;
 	/* Of topics that do not say otherwise. */
 	uint32_t segment_bytes, index_interval_bytes, max_message_bytes;

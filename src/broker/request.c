@@ -147,6 +147,13 @@ static void stop_waiting(struct request *request)
 	request->cancel = NULL;
 }
 
+void request_give_up(struct request *request)
+{
+	/* No answer is better than a wrong one: the client sees its connection end and asks again. */
+	refuse(request, "has an answer that takes more memory than a request may");
+	hf_loop_set_timer(request->broker->loop, &request->connection->idle, 0);
+}
+
 void request_answer(struct request *request, const void *response)
 {
 	/* The header of ApiVersions is never flexible: the client does not know yet what the broker speaks. */
@@ -162,9 +169,7 @@ void request_answer(struct request *request, const void *response)
 	if (bytes > 0)
 		pieces = make_pieces(request, data, bytes, records, &n);
 	if (pieces == NULL) {
-		/* No answer is better than a wrong one: the client sees its connection end and asks again. */
-		refuse(request, "has an answer that takes more memory than a request may");
-		hf_loop_set_timer(request->broker->loop, &request->connection->idle, 0);
+		request_give_up(request);
 		return;
 	}
 	put_be32(data + 4, (uint32_t)request->correlation);
@@ -224,6 +229,11 @@ void request_end(struct request *request)
 	request->open = false;
 	request->state = NULL;
 	codec_arena_reset(&request->arena, REQUEST_ARENA_BYTES);
+}
+
+uint64_t request_timeout_ns(int32_t timeout_ms)
+{
+	return timeout_ms > 0 ? (uint32_t)timeout_ms * 1000000ull : 30000000000ull;
 }
 
 struct codec_string request_text(const char *text)

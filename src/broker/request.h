@@ -42,6 +42,8 @@ bool request_serve(struct request *request, const uint8_t *data, size_t bytes);
 
 /* Encodes the response, a struct of the request's key, and sends it in its turn. */
 void request_answer(struct request *request, const void *response);
+/* There is no memory for an answer: the connection ends soon. */
+void request_give_up(struct request *request);
 /* Ends without an answer: acks=0. */
 void request_answer_none(struct request *request);
 
@@ -55,6 +57,9 @@ void request_wait(struct request *request, uint64_t timeout_ns, void (*expire)(s
 	void (*cancel)(struct request *request));
 /* The connection ends, or the answer was sent. */
 void request_end(struct request *request);
+
+/* What a client names as its time; 30 s when it names none. */
+uint64_t request_timeout_ns(int32_t timeout_ms);
 
 struct codec_string request_text(const char *text); /* of a constant; NULL: null */
 

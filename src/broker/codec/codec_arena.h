@@ -18,6 +18,10 @@ void codec_arena_init(struct codec_arena *arena, size_t limit);
 void *codec_arena_take(struct codec_arena *arena, size_t bytes);
 /* Of `count` elements; NULL also when their size overflows. */
 void *codec_arena_take_array(struct codec_arena *arena, size_t count, size_t bytes);
+/* Gives the array of a message n elements; none when there is no memory. */
+#define codec_arena_array(arena, array, n)                                                                             \
+	((array)->at = codec_arena_take_array((arena), (size_t)(n), sizeof(*(array)->at)),                             \
+		(array)->count = (array)->at == NULL ? 0 : (n))
 /* A copy of the text with printf's format; NULL as above. */
 char *codec_arena_format(struct codec_arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void codec_arena_reset(struct codec_arena *arena, size_t limit);

@@ -1,8 +1,21 @@
-/* controller.h - the cluster's metadata: topics, partitions, configurations, blocks of producer ids.
+/* controller.h - the cluster's metadata: brokers, topics, partitions and who leads them, blocks of producer ids.
  *
  * A state machine of commands (commands/ControllerCommand.json): the same commands in the same order give the same
  * state, wherever they are applied. Nothing else changes it. A command is proposed as bytes, made durable by whoever
- * orders commands (journal.h in one process), and applied then. Pure but for memory. */
+ * orders commands (journal.h in one process, quorum.h among brokers), and applied then.
+ *
+ *   REGISTER_BROKER  another incarnation has left every isr but those of which it is the last member, and leads these
+ *                    only if it is whole (R-B22)
+ *   END_SESSION      a broker leaves every isr of which it is not the last member; what it led gets the next epoch and
+ *                    the first living member of the isr
+ *   SET_ISR          by the leader, in its epoch, naming the partition epoch that it knows (R-B21)
+ *
+ * Who proposes over a network repeats a command under the same {broker, incarnation, sequence}, and it is applied once.
+ *
+ * Invariants: CT-1 an isr is never empty, and part of the replicas; CT-2 a leader is a living member of the isr; CT-3
+ * epochs never fall.
+ *
+ * Elsewhere: brokers and who leads (brokers.c), all of it as bytes (image.c). Pure but for memory. */
 #ifndef HOLDFAST_BROKER_CONTROLLER_H
 #define HOLDFAST_BROKER_CONTROLLER_H
 
@@ -14,6 +27,9 @@
 #define CONTROLLER_PARTITIONS_MAX  10000
 #define CONTROLLER_TOPICS_MAX      10000u
 #define CONTROLLER_PRODUCER_ID_MAX 4294967294ll /* what producer_state.h can keep */
+#define CONTROLLER_BROKERS_MAX     7u
+#define CONTROLLER_LISTENERS_MAX   8u
+#define CONTROLLER_CLUSTER_BYTES   32u
 
 enum controller_kind {
 	CONTROLLER_CREATE_TOPIC,
@@ -21,17 +37,52 @@ enum controller_kind {
 	CONTROLLER_ADD_PARTITIONS,
 	CONTROLLER_SET_CONFIGS,
 	CONTROLLER_TAKE_PRODUCER_IDS,
+	CONTROLLER_REGISTER_BROKER,
+	CONTROLLER_END_SESSION,
+	CONTROLLER_SET_ISR,
 	CONTROLLER_KINDS,
+};
+
+struct controller_endpoint {
+	char name[32], host[128];
+	uint16_t port;
+};
+
+struct controller_broker {
+	int32_t id;
+	int64_t incarnation;
+	bool alive;
+	struct controller_endpoint endpoints[CONTROLLER_LISTENERS_MAX];
+	unsigned endpoint_count;
+	/* The last command that it proposed, and what became of it. */
+	int32_t sequence;
+	enum kafka_error error;
+	int64_t first_producer_id;
+};
+
+struct controller_set { /* of brokers, by id */
+	int32_t at[CONTROLLER_BROKERS_MAX];
+	unsigned count;
+};
+
+struct controller_partition {
+	struct controller_set replicas, isr; /* the preferred leader first */
+	int32_t leader;                      /* -1: none */
+	int32_t leader_epoch, epoch;
 };
 
 struct controller_topic {
 	char name[CONTROLLER_TOPIC_BYTES];
 	struct codec_uuid id;
 	int32_t partitions;
+	struct controller_partition *at;
 	struct topic_config config;
 };
 
 struct controller {
+	char cluster_id[CONTROLLER_CLUSTER_BYTES];                /* empty: nobody has registered */
+	struct controller_broker brokers[CONTROLLER_BROKERS_MAX]; /* by id */
+	unsigned broker_count;
 	struct controller_topic **topics; /* by name */
 	unsigned topic_count, topic_capacity;
 	int64_t next_producer_id;
@@ -44,18 +95,49 @@ struct controller_result {
 	const char *message;                  /* a constant, or NULL */
 	const struct controller_topic *topic; /* made or changed; not of DELETE_TOPIC */
 	int64_t first_producer_id;
+	bool repeated; /* it was applied before; error and id are of that time */
 };
 
 void controller_init(struct controller *controller, const struct topic_config *defaults);
 void controller_free(struct controller *controller);
 
-/* Applies a decoded command. An error leaves the state as it was. */
+/* Applies a decoded command. An error leaves the state as it was, but for sequences. */
 void controller_apply(struct controller *controller, const struct kafka_controller_command *command,
+	struct controller_result *result);
+/* What CREATE_TOPIC or ADD_PARTITIONS would say; changes nothing. */
+void controller_check(const struct controller *controller, const struct kafka_controller_command *command,
 	struct controller_result *result);
 
 const struct controller_topic *controller_find(const struct controller *controller, struct codec_string name);
+const struct controller_topic *controller_find_id(const struct controller *controller, struct codec_uuid id);
+
+#define CONTROLLER_ID_TEXT 23u
+/* Kafka's text of an id: base64, 22 characters. Returns `text`. */
+const char *controller_id_text(struct codec_uuid id, char text[CONTROLLER_ID_TEXT]);
 
 /* 1 to 249 of a-z A-Z 0-9 . _ -, but not "." nor "..". */
 bool controller_topic_name_is_legal(struct codec_string name);
+
+/* ---- brokers.c ---- */
+
+const struct controller_broker *controller_broker(const struct controller *controller, int32_t id);
+bool controller_set_has(const struct controller_set *set, int32_t broker);
+/* Commands about brokers and isrs: REGISTER_BROKER, END_SESSION, SET_ISR. */
+void controller_apply_broker(struct controller *controller, const struct kafka_controller_command *command,
+	struct controller_result *result);
+/* Replicas of partitions [from, to), which have memory. NULL, or what is wrong, with *error_out. */
+const char *controller_place(const struct controller *controller, const struct kafka_controller_command *command,
+	struct controller_partition *partitions, int32_t from, int32_t to, enum kafka_error *error_out);
+
+/* ---- image.c ---- */
+
+/* The state as bytes of the arena; 0: no memory. */
+size_t controller_save(const struct controller *controller, struct codec_arena *arena, uint8_t **data_out);
+/* Into a controller that was initialised and has nothing. false: it is no image, or there is no memory. */
+bool controller_load(struct controller *controller, const uint8_t *data, size_t bytes);
+
+/* Room for one more topic of this name, which is not there; NULL: no memory or too many. */
+struct controller_topic *controller_insert(
+	struct controller *controller, struct codec_string name, const struct controller_topic *made);
 
 #endif

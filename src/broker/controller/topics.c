@@ -7,36 +7,23 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/sorted.h"
 #include "broker/log/checkpoint.h"
 
-#define STARTS_MOST (64u << 20)
+#define STARTS_MOST    (64u << 20)
+#define METADATA_BYTES 64u
+#define METADATA_MOST  4096u
 
-/* What may be in the directory of a partition that is opened. */
-enum topics_age {
-	TOPICS_NEW,    /* nothing of it */
-	TOPICS_CLEAN,  /* its log, closed in order */
-	TOPICS_KILLED, /* its log, to be verified */
-};
+static int compare(const void *element, const void *name)
+{
+	const struct topic *const *topic = element;
+
+	return codec_compare((*topic)->name, *(const struct codec_string *)name);
+}
 
 static unsigned place_of(const struct topics *topics, struct codec_string name, bool *there_out)
 {
-	unsigned low = 0, high = topics->count;
-
-	*there_out = false;
-	while (low < high) {
-		unsigned middle = low + (high - low) / 2;
-		int order = codec_compare(topics->at[middle]->name, name);
-
-		if (order == 0) {
-			*there_out = true;
-			return middle;
-		}
-		if (order < 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return sorted_place(topics->at, topics->count, sizeof(struct topic *), compare, &name, there_out);
 }
 
 struct topic *topics_find(const struct topics *topics, struct codec_string name)
@@ -51,7 +38,7 @@ struct partition *topics_partition(const struct topics *topics, struct codec_str
 {
 	struct topic *topic = topics_find(topics, name);
 
-	return topic == NULL || index < 0 || index >= topic->opened ? NULL : &topic->partitions[index];
+	return topic == NULL || index < 0 || index >= topic->count ? NULL : topic->partitions[index];
 }
 
 /* ---- start offsets ---- */
@@ -80,6 +67,11 @@ static void read_starts(struct topics *topics)
 		log_warn("broker: %s; records that were deleted may be there again", error.text);
 }
 
+static int64_t start_now(const struct partition *partition)
+{
+	return partition == NULL ? 0 : partition->log->start_offset;
+}
+
 void topics_write_starts(struct topics *topics)
 {
 	char path[CHECKPOINT_PATH_BYTES], *text = NULL;
@@ -92,14 +84,14 @@ void topics_write_starts(struct topics *topics)
 	snprintf(path, sizeof(path), "%s/log-start-offset-checkpoint", topics->directory);
 	if (out != NULL) {
 		for (unsigned i = 0; i < topics->count; i++)
-			for (int32_t k = 0; k < topics->at[i]->opened; k++)
-				count += topics->at[i]->partitions[k].log->start_offset > 0;
+			for (int32_t k = 0; k < topics->at[i]->count; k++)
+				count += start_now(topics->at[i]->partitions[k]) > 0;
 		fprintf(out, "0\n%u\n", count);
 		for (unsigned i = 0; i < topics->count; i++)
-			for (int32_t k = 0; k < topics->at[i]->opened; k++)
-				if (topics->at[i]->partitions[k].log->start_offset > 0)
+			for (int32_t k = 0; k < topics->at[i]->count; k++)
+				if (start_now(topics->at[i]->partitions[k]) > 0)
 					fprintf(out, "%s %d %lld\n", topics->at[i]->name, k,
-						(long long)topics->at[i]->partitions[k].log->start_offset);
+						(long long)start_now(topics->at[i]->partitions[k]));
 		if (fclose(out) == 0)
 			rc = checkpoint_write(topics->env, path, text, bytes, &error);
 	}
@@ -110,42 +102,74 @@ void topics_write_starts(struct topics *topics)
 
 /* ---- opening ---- */
 
-static int open_partition(struct topics *topics, struct topic *topic, const struct topic_config *config,
-	enum topics_age age, int64_t now_ms, struct hf_error *error)
+/* Whose topic the directory is: Kafka's partition.metadata. */
+static void format_metadata(const struct topic *topic, char text[METADATA_BYTES])
 {
-	char directory[CHECKPOINT_PATH_BYTES];
+	char id[CONTROLLER_ID_TEXT];
+
+	snprintf(text, METADATA_BYTES, "version: 0\ntopic_id: %s\n", controller_id_text(topic->id, id));
+}
+
+/* A directory without that file, or with one that a loss of power has torn, is the topic's if `without`. */
+static bool is_of_topic(struct topics *topics, const struct topic *topic, const char *path, bool without)
+{
+	char expected[METADATA_BYTES], *text;
+	bool same = without;
+	size_t bytes;
+
+	format_metadata(topic, expected);
+	if (checkpoint_read(topics->env, path, METADATA_MOST, &text, &bytes, NULL) != 0)
+		return without;
+	if (bytes == strlen(expected) && memchr(text, 0, bytes) == NULL && text[bytes - 1] == '\n')
+		same = strcmp(text, expected) == 0;
+	free(text);
+	return same;
+}
+
+static int open_partition(struct topics *topics, struct topic *topic, int32_t index, const struct topic_config *config,
+	bool starts, int64_t now_ms, struct hf_error *error)
+{
+	char directory[CHECKPOINT_PATH_BYTES - 32], path[CHECKPOINT_PATH_BYTES], text[METADATA_BYTES];
 	struct partition_log *log;
-	int32_t index = topic->opened;
+	bool old;
 	int rc;
 
 	if ((size_t)snprintf(directory, sizeof(directory), "%s/%s-%d", topics->directory, topic->name, index) >=
 		sizeof(directory))
 		return hf_error_set(error, -ENAMETOOLONG, "%.100s: the path is too long; choose a shorter log.dirs",
 			topics->directory);
-	if (age == TOPICS_NEW)
+	snprintf(path, sizeof(path), "%s/partition.metadata", directory);
+	old = is_of_topic(topics, topic, path, starts);
+	if (!old)
 		partition_log_clear(topics->env, directory);
-	rc = partition_log_open(topics->env, directory, &config->log, age != TOPICS_KILLED,
-		age == TOPICS_NEW ? 0 : start_of(topics, topic->name, index), now_ms, &log, error);
+	rc = partition_log_open(topics->env, directory, &config->log, !old || topics->was_clean,
+		old ? start_of(topics, topic->name, index) : 0, now_ms, &log, error);
 	if (rc != 0)
 		return rc;
-	partition_init(&topic->partitions[index], index, log);
-	topic->opened++;
+	format_metadata(topic, text);
+	if (!is_of_topic(topics, topic, path, false))
+		rc = checkpoint_put(topics->env, path, text, strlen(text), error);
+	if (rc != 0) {
+		partition_log_close(log);
+		return rc;
+	}
+	topic->partitions[index] = malloc(sizeof(struct partition));
+	if (topic->partitions[index] == NULL) {
+		partition_log_close(log);
+		return hf_error_set(error, -ENOMEM, "no memory for a partition of %s", topic->name);
+	}
+	partition_init(topic->partitions[index], index, log);
 	return 0;
 }
 
-/* Waits point into the array of partitions, so they end when it moves: those that wait look again. */
 static int grow_partitions(struct topic *topic, int32_t count)
 {
-	struct partition *partitions = calloc((size_t)count, sizeof(*partitions));
+	struct partition **partitions = realloc(topic->partitions, (size_t)count * sizeof(struct partition *));
 
 	if (partitions == NULL)
 		return -ENOMEM;
-	for (int32_t i = 0; i < topic->opened; i++) {
-		partition_end(&topic->partitions[i]);
-		partitions[i] = topic->partitions[i];
-		list_init(&partitions[i].waits);
-	}
-	free(topic->partitions);
+	for (int32_t i = topic->count; i < count; i++)
+		partitions[i] = NULL;
 	topic->partitions = partitions;
 	topic->count = count;
 	return 0;
@@ -154,19 +178,14 @@ static int grow_partitions(struct topic *topic, int32_t count)
 static struct topic *add_topic(struct topics *topics, const struct controller_topic *from)
 {
 	struct codec_string name = {from->name, (int32_t)strlen(from->name)};
-	struct topic *topic;
+	struct topic *topic, **at;
 	unsigned place;
 	bool there;
 
-	if (topics->count == topics->capacity) {
-		unsigned capacity = topics->capacity == 0 ? 16 : topics->capacity * 2;
-		struct topic **at = realloc(topics->at, capacity * sizeof(struct topic *));
-
-		if (at == NULL)
-			return NULL;
-		topics->at = at;
-		topics->capacity = capacity;
-	}
+	at = sorted_grow(topics->at, topics->count, &topics->capacity, sizeof(struct topic *));
+	if (at == NULL)
+		return NULL;
+	topics->at = at;
 	topic = calloc(1, sizeof(*topic));
 	if (topic == NULL)
 		return NULL;
@@ -179,8 +198,8 @@ static struct topic *add_topic(struct topics *topics, const struct controller_to
 	return topic;
 }
 
-static int follow(struct topics *topics, const struct controller_topic *from, enum topics_age age, int64_t now_ms,
-	struct hf_error *error)
+static int follow(
+	struct topics *topics, const struct controller_topic *from, bool starts, int64_t now_ms, struct hf_error *error)
 {
 	struct codec_string name = {from->name, (int32_t)strlen(from->name)};
 	struct topic *topic = topics_find(topics, name);
@@ -189,20 +208,34 @@ static int follow(struct topics *topics, const struct controller_topic *from, en
 		topic = add_topic(topics, from);
 	if (topic == NULL || (from->partitions > topic->count && grow_partitions(topic, from->partitions) != 0))
 		return hf_error_set(error, -ENOMEM, "no memory for the topic %s", from->name);
-	for (int32_t i = 0; i < topic->opened; i++)
-		topic->partitions[i].log->config = from->config.log;
-	while (topic->opened < topic->count) {
-		int rc = open_partition(topics, topic, &from->config, age, now_ms, error);
+	for (int32_t i = 0; i < topic->count; i++) {
+		int rc = 0;
 
+		if (topic->partitions[i] == NULL && controller_set_has(&from->at[i].replicas, topics->self))
+			rc = open_partition(topics, topic, i, &from->config, starts, now_ms, error);
 		if (rc != 0)
 			return rc;
+		if (topic->partitions[i] != NULL)
+			topic->partitions[i]->log->config = from->config.log;
 	}
 	return 0;
 }
 
 int topics_follow(struct topics *topics, const struct controller_topic *from, int64_t now_ms, struct hf_error *error)
 {
-	return follow(topics, from, TOPICS_NEW, now_ms, error);
+	return follow(topics, from, false, now_ms, error);
+}
+
+void topics_drop_unknown(struct topics *topics, const struct controller *controller)
+{
+	for (unsigned i = topics->count; i > 0; i--) {
+		struct topic *topic = topics->at[i - 1];
+		struct codec_string name = {topic->name, (int32_t)strlen(topic->name)};
+		const struct controller_topic *known = controller_find(controller, name);
+
+		if (known == NULL || memcmp(&known->id, &topic->id, sizeof(topic->id)) != 0)
+			topics_delete(topics, name);
+	}
 }
 
 static void mark_path(const struct topics *topics, char path[CHECKPOINT_PATH_BYTES])
@@ -210,18 +243,17 @@ static void mark_path(const struct topics *topics, char path[CHECKPOINT_PATH_BYT
 	snprintf(path, CHECKPOINT_PATH_BYTES, "%s/.kafka_cleanshutdown", topics->directory);
 }
 
-int topics_open(struct topics *topics, struct hf_env *env, const char *directory, const struct controller *controller,
-	int64_t now_ms, struct hf_error *error)
+int topics_open(struct topics *topics, struct hf_env *env, const char *directory, int32_t self,
+	const struct controller *controller, int64_t now_ms, struct hf_error *error)
 {
 	char path[CHECKPOINT_PATH_BYTES], *mark;
-	bool clean;
 	size_t bytes;
 	int rc;
 
-	*topics = (struct topics){.env = env, .directory = directory};
+	*topics = (struct topics){.env = env, .directory = directory, .self = self};
 	mark_path(topics, path);
-	clean = checkpoint_read(env, path, 4096, &mark, &bytes, NULL) == 0;
-	if (clean) {
+	topics->was_clean = checkpoint_read(env, path, 4096, &mark, &bytes, NULL) == 0;
+	if (topics->was_clean) {
 		free(mark);
 		rc = hf_file_remove(env, path);
 		if (rc == 0)
@@ -233,7 +265,7 @@ int topics_open(struct topics *topics, struct hf_env *env, const char *directory
 	}
 	read_starts(topics);
 	for (unsigned i = 0; i < controller->topic_count; i++) {
-		rc = follow(topics, controller->topics[i], clean ? TOPICS_CLEAN : TOPICS_KILLED, now_ms, error);
+		rc = follow(topics, controller->topics[i], true, now_ms, error);
 		if (rc != 0)
 			return rc;
 	}
@@ -243,12 +275,19 @@ int topics_open(struct topics *topics, struct hf_env *env, const char *directory
 
 static void topic_free(struct topic *topic, bool files)
 {
-	for (int32_t i = 0; i < topic->opened; i++) {
-		partition_end(&topic->partitions[i]);
+	for (int32_t i = 0; i < topic->count; i++) {
+		struct partition *partition = topic->partitions[i];
+
+		if (partition == NULL)
+			continue;
+		if (partition->gone != NULL)
+			partition->gone(partition);
+		partition_end(partition);
 		if (files)
-			partition_log_remove(topic->partitions[i].log);
+			partition_log_remove(partition->log);
 		else
-			partition_log_close(topic->partitions[i].log);
+			partition_log_close(partition->log);
+		free(partition);
 	}
 	free(topic->partitions);
 	free(topic);
@@ -291,10 +330,12 @@ void topics_retain(struct topics *topics, int64_t now_ms)
 	bool moved = false;
 
 	for (unsigned i = 0; i < topics->count; i++)
-		for (int32_t k = 0; k < topics->at[i]->opened; k++) {
-			struct partition *partition = &topics->at[i]->partitions[k];
+		for (int32_t k = 0; k < topics->at[i]->count; k++) {
+			struct partition *partition = topics->at[i]->partitions[k];
 
-			moved |= partition_log_retain(partition->log, now_ms);
+			if (partition == NULL)
+				continue;
+			moved |= partition_log_retain(partition->log, now_ms, partition->leads);
 			producer_state_expire(&partition->log->producers, now_ms - PRODUCER_STATE_EXPIRY_MS);
 		}
 	if (moved)

@@ -1,6 +1,7 @@
 /* topics.h - the topics of the controller as this broker serves them: open logs.
  *
- * LOG_DIRS/TOPIC-N for each partition; LOG_DIRS/.kafka_cleanshutdown stands there while no broker has the directory
+ * LOG_DIRS/TOPIC-N for each partition that this broker has a replica of, with partition.metadata: Kafka's text, whose
+ * topic it is; LOG_DIRS/.kafka_cleanshutdown stands there while no broker has the directory
  * open and the last one closed it in order; LOG_DIRS/log-start-offset-checkpoint is Kafka's text: version 0, a count,
  * and "TOPIC N OFFSET" for each log whose beginning was given up.
  *
@@ -14,8 +15,8 @@
 struct topic {
 	char name[CONTROLLER_TOPIC_BYTES];
 	struct codec_uuid id;
-	struct partition *partitions;
-	int32_t count, opened; /* opened: partitions [0, opened) have a log */
+	struct partition **partitions; /* NULL: it is not here */
+	int32_t count;
 };
 
 struct topics {
@@ -24,17 +25,21 @@ struct topics {
 	struct topic **at; /* by name */
 	unsigned count, capacity;
 	char *start_offsets; /* the text of the checkpoint, as it was read */
-	bool clean;
+	int32_t self;        /* this broker */
+	bool clean;          /* all that was found is open */
+	bool was_clean;      /* the directory was closed in order before */
 };
 
-/* Opens the logs of every topic that the controller has. */
-int topics_open(struct topics *topics, struct hf_env *env, const char *directory, const struct controller *controller,
-	int64_t now_ms, struct hf_error *error);
+/* Opens the logs of every topic that the controller has, of which broker `self` is a replica. */
+int topics_open(struct topics *topics, struct hf_env *env, const char *directory, int32_t self,
+	const struct controller *controller, int64_t now_ms, struct hf_error *error);
 /* Closes every log in order. */
 void topics_close(struct topics *topics);
 
 /* After a command on this topic was applied: makes logs that are missing, takes configuration over. */
 int topics_follow(struct topics *topics, const struct controller_topic *from, int64_t now_ms, struct hf_error *error);
+/* After the whole state came anew: deletes what it has not. */
+void topics_drop_unknown(struct topics *topics, const struct controller *controller);
 /* After it was deleted. */
 void topics_delete(struct topics *topics, struct codec_string name);
 

@@ -5,30 +5,23 @@
 #include <string.h>
 
 #include "base/ensure.h"
+#include "base/log.h"
+#include "base/sorted.h"
 #include "broker/broker.h"
 #include "broker/groups/groups_log.h"
 
 #define REQUEST_LIMIT_NS 86400000000000ull /* the group's own time ends a wait long before */
 
+static int compare(const void *element, const void *id)
+{
+	const struct groups_entry *const *entry = element;
+
+	return codec_compare((*entry)->group->id, *(const struct codec_string *)id);
+}
+
 static unsigned place_of(const struct groups *groups, struct codec_string id, bool *there_out)
 {
-	unsigned low = 0, high = groups->count;
-
-	*there_out = false;
-	while (low < high) {
-		unsigned middle = low + (high - low) / 2;
-		int order = codec_compare(groups->at[middle]->group->id, id);
-
-		if (order == 0) {
-			*there_out = true;
-			return middle;
-		}
-		if (order < 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return sorted_place(groups->at, groups->count, sizeof(struct groups_entry *), compare, &id, there_out);
 }
 
 bool groups_id_is_legal(struct codec_string id)
@@ -46,17 +39,12 @@ struct groups_entry *groups_find(const struct groups *groups, struct codec_strin
 
 static bool grow(struct groups *groups)
 {
-	unsigned capacity = groups->capacity == 0 ? 16 : groups->capacity * 2;
-	struct groups_entry **at;
+	struct groups_entry **at =
+		sorted_grow(groups->at, groups->count, &groups->capacity, sizeof(struct groups_entry *));
 
-	if (groups->count < groups->capacity)
-		return true;
-	at = realloc(groups->at, capacity * sizeof(struct groups_entry *));
-	if (at == NULL)
-		return false;
-	groups->at = at;
-	groups->capacity = capacity;
-	return true;
+	if (at != NULL)
+		groups->at = at;
+	return at != NULL;
 }
 
 static void entry_free(struct groups_entry *entry)
@@ -235,10 +223,73 @@ static void groups_due(struct hf_timer *timer, uint64_t now_ns)
 	set_timer(groups, next_ns);
 }
 
+/* ---- who coordinates ---- */
+
+static struct partition *offsets_of(const struct groups *groups)
+{
+	return topics_partition(&groups->broker->topics, request_text(GROUPS_TOPIC), 0);
+}
+
+enum kafka_error groups_check(const struct groups *groups)
+{
+	/* One broker makes the topic with the first commit. */
+	bool none = groups->broker->journal != NULL && offsets_of(groups) == NULL;
+
+	return groups->epoch >= 0 || none ? KAFKA_NONE : KAFKA_NOT_COORDINATOR;
+}
+
+static void drop_all(struct groups *groups)
+{
+	for (unsigned i = 0; i < groups->count; i++) {
+		list_for_each (at, &groups->at[i]->group->members) {
+			struct group_member *member = container_of(at, struct group_member, node);
+
+			if (member->request == NULL)
+				continue;
+			member->due = true;
+			member->error = KAFKA_NOT_COORDINATOR;
+		}
+		groups_deliver(groups, groups->at[i]);
+		entry_free(groups->at[i]);
+	}
+	hf_loop_cancel_timer(groups->broker->loop, &groups->timer);
+	groups->count = 0;
+	groups->snapshot_bytes = 0;
+	groups->epoch = -1;
+}
+
+void groups_follow(struct groups *groups)
+{
+	struct partition *partition = offsets_of(groups);
+	int32_t epoch = partition != NULL && partition->leads ? partition->leader_epoch : -1;
+	struct hf_error error;
+
+	if (epoch == groups->epoch)
+		return;
+	if (groups->broker->journal != NULL) { /* the topic was made by the first commit */
+		groups->epoch = epoch;
+		return;
+	}
+	drop_all(groups);
+	if (epoch < 0)
+		return;
+	if (groups_log_load(groups, &error) != 0)
+		log_error("broker: %s", error.text);
+	groups->epoch = epoch;
+}
+
 int groups_open(struct groups *groups, struct broker *broker, struct hf_error *error)
 {
-	*groups = (struct groups){.broker = broker, .timer = {.fire = groups_due}};
-	return groups_log_load(groups, error);
+	struct partition *partition;
+	int rc;
+
+	*groups = (struct groups){.broker = broker, .timer = {.fire = groups_due}, .epoch = -1};
+	partition = offsets_of(groups);
+	if (partition == NULL || !partition->leads)
+		return 0;
+	rc = groups_log_load(groups, error);
+	groups->epoch = partition->leader_epoch;
+	return rc;
 }
 
 void groups_close(struct groups *groups)

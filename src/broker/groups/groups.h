@@ -5,6 +5,9 @@
  * grown by GROUPS_SNAPSHOT_BYTES, all offsets are written anew and what lies before them is given up. Members are not
  * kept: after a restart they join again.
  *
+ * Among brokers the leader of __consumer_offsets-0 coordinates all groups: it reads the log when it begins to lead, and
+ * drops all when another one leads. A commit is answered and taken over when it is replicated.
+ *
  * Owned by the broker's loop. */
 #ifndef HOLDFAST_BROKER_GROUPS_H
 #define HOLDFAST_BROKER_GROUPS_H
@@ -31,11 +34,15 @@ struct groups {
 	uint64_t ids;           /* member ids that were made */
 	int64_t snapshot_bytes; /* size of the log after the last snapshot */
 	struct hf_timer timer;
-	bool loaded;
+	int32_t epoch; /* of the leader that they were read in; -1: this broker does not coordinate */
 };
 
 /* Reads the offsets, if the topic is there. -EBADMSG, -ENOMEM, with words. */
 int groups_open(struct groups *groups, struct broker *broker, struct hf_error *error);
+/* After the leader of the topic changed: reads, or drops. */
+void groups_follow(struct groups *groups);
+/* KAFKA_NONE when this broker coordinates groups; NOT_COORDINATOR. */
+enum kafka_error groups_check(const struct groups *groups);
 void groups_close(struct groups *groups);
 
 /* Not empty, and without a NUL. */

@@ -15,23 +15,9 @@
 #define VALUE_VERSION 3
 #define BATCH_BYTES   (512u << 10)
 
-static struct partition *partition_of(struct groups *groups, bool make)
+struct partition *groups_log_partition(const struct groups *groups)
 {
-	/* What is not needed any more is given up by snapshots, not by time. */
-	static const struct kafka_controller_command_command_config configs[] = {
-		{{"retention.ms", 12}, {"-1", 2}},
-		{{"retention.bytes", 15}, {"-1", 2}},
-		{{"segment.bytes", 13}, {"16777216", 8}},
-		{{"max.message.bytes", 17}, {"1048588", 7}},
-	};
-	struct codec_string name = request_text(GROUPS_TOPIC);
-	struct partition *partition = topics_partition(&groups->broker->topics, name, 0);
-	struct controller_result result;
-
-	if (partition != NULL || !make)
-		return partition;
-	broker_create_topic(groups->broker, name, 1, configs, sizeof(configs) / sizeof(*configs), &result);
-	return topics_partition(&groups->broker->topics, name, 0);
+	return topics_partition(&groups->broker->topics, request_text(GROUPS_TOPIC), 0);
 }
 
 /* ---- reading ---- */
@@ -92,14 +78,16 @@ static int load_span(struct groups *groups, const struct log_span *span, int64_t
 
 int groups_log_load(struct groups *groups, struct hf_error *error)
 {
-	struct partition *partition = partition_of(groups, false);
+	struct partition *partition = groups_log_partition(groups);
+	/* What is not replicated yet will be: this broker leads. */
+	int64_t end = partition == NULL ? 0 : partition_log_end(partition->log);
 	int64_t offset = partition == NULL ? 0 : partition->log->start_offset;
 	int rc = 0;
 
-	while (rc == 0 && partition != NULL && offset < partition->hw) {
+	while (rc == 0 && partition != NULL && offset < end) {
 		struct log_span span;
 
-		if (partition_log_read(partition->log, offset, partition->hw, BATCH_BYTES, true, &span) != KAFKA_NONE ||
+		if (partition_log_read(partition->log, offset, end, BATCH_BYTES, true, &span) != KAFKA_NONE ||
 			span.segment == NULL) {
 			rc = -EBADMSG;
 			break;
@@ -141,8 +129,10 @@ static void flush(struct writing *writing)
 
 static void begin(struct writing *writing, struct groups *groups)
 {
+	if (groups_log_partition(groups) == NULL)
+		broker_create_offsets(groups->broker);
 	*writing = (struct writing){.groups = groups,
-		.partition = partition_of(groups, true),
+		.partition = groups_log_partition(groups),
 		.batch = malloc(BATCH_BYTES),
 		.now_ms = broker_now_ms(groups->broker)};
 	codec_arena_init(&writing->arena, REQUEST_ARENA_BYTES);
@@ -235,8 +225,8 @@ static void snapshot_if_long(struct groups *groups, struct partition *partition)
 	groups->snapshot_bytes = partition_log_bytes(partition->log);
 }
 
-enum kafka_error groups_log_commit(
-	struct groups *groups, struct groups_entry *entry, const struct groups_commit *commits, int32_t count)
+enum kafka_error groups_log_commit(struct groups *groups, const struct groups_entry *entry,
+	const struct groups_commit *commits, int32_t count, int64_t *end_out)
 {
 	struct writing writing;
 	enum kafka_error error;
@@ -245,15 +235,26 @@ enum kafka_error groups_log_commit(
 	for (int32_t i = 0; i < count; i++)
 		add(&writing, entry->group->id, &commits[i], writing.now_ms);
 	error = end(&writing);
-	if (error != KAFKA_NONE)
-		return error;
+	if (error == KAFKA_NONE)
+		*end_out = partition_log_end(writing.partition->log);
+	return error;
+}
+
+enum kafka_error groups_log_take(
+	struct groups *groups, struct codec_string group, const struct groups_commit *commits, int32_t count)
+{
+	struct groups_entry *entry = groups_find_or_make(groups, group);
+	int64_t now_ms = broker_now_ms(groups->broker);
+
 	for (int32_t i = 0; i < count; i++)
-		if (commits[i].offset < 0)
+		if (entry == NULL)
+			return KAFKA_COORDINATOR_NOT_AVAILABLE;
+		else if (commits[i].offset < 0)
 			offsets_remove(&entry->offsets, commits[i].topic, commits[i].partition);
 		else if (offsets_set(&entry->offsets, commits[i].topic, commits[i].partition, commits[i].offset,
-				 commits[i].leader_epoch, commits[i].metadata, writing.now_ms) != 0)
+				 commits[i].leader_epoch, commits[i].metadata, now_ms) != 0)
 			return KAFKA_COORDINATOR_NOT_AVAILABLE;
-	snapshot_if_long(groups, writing.partition);
+	snapshot_if_long(groups, groups_log_partition(groups));
 	return KAFKA_NONE;
 }
 
@@ -272,7 +273,7 @@ void groups_log_forget_topic(struct groups *groups, struct codec_string topic)
 {
 	struct writing writing;
 
-	if (codec_compare(GROUPS_TOPIC, topic) == 0 || partition_of(groups, false) == NULL)
+	if (codec_compare(GROUPS_TOPIC, topic) == 0 || groups->epoch < 0)
 		return;
 	begin(&writing, groups);
 	for (unsigned i = 0; i < groups->count; i++) {

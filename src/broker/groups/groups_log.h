@@ -9,14 +9,20 @@ int groups_log_load(struct groups *groups, struct hf_error *error);
 /* Writes that the group has no offsets any more. */
 enum kafka_error groups_log_forget(struct groups *groups, struct groups_entry *entry);
 
-/* Writes what a group commits, and takes it over. A null metadata is empty; an offset below 0 removes. */
+/* Writes what a group commits; *end_out is where its records end: they hold once hw is there. A null metadata is empty;
+ * an offset below 0 removes. */
 struct groups_commit {
 	struct codec_string topic, metadata;
 	int32_t partition, leader_epoch;
 	int64_t offset;
 };
-enum kafka_error groups_log_commit(
-	struct groups *groups, struct groups_entry *entry, const struct groups_commit *commits, int32_t count);
+enum kafka_error groups_log_commit(struct groups *groups, const struct groups_entry *entry,
+	const struct groups_commit *commits, int32_t count, int64_t *end_out);
+/* Takes them over. */
+enum kafka_error groups_log_take(
+	struct groups *groups, struct codec_string group, const struct groups_commit *commits, int32_t count);
+/* The partition that has them; NULL: there is none yet. */
+struct partition *groups_log_partition(const struct groups *groups);
 
 /* A topic is gone: no group has an offset in it any more. */
 void groups_log_forget_topic(struct groups *groups, struct codec_string topic);

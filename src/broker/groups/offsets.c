@@ -5,43 +5,35 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sorted.h"
+
+struct place {
+	struct codec_string topic;
+	int32_t partition;
+};
+
+static int compare(const void *element, const void *key)
+{
+	const struct offset_entry *entry = element;
+	const struct place *place = key;
+	int order = codec_compare(entry->topic, place->topic);
+
+	return order != 0 ? order : (entry->partition > place->partition) - (entry->partition < place->partition);
+}
+
 static unsigned place_of(const struct offsets *offsets, struct codec_string topic, int32_t partition, bool *there_out)
 {
-	unsigned low = 0, high = offsets->count;
-
-	*there_out = false;
-	while (low < high) {
-		unsigned middle = low + (high - low) / 2;
-		const struct offset_entry *entry = &offsets->at[middle];
-		int order = codec_compare(entry->topic, topic);
-
-		if (order == 0)
-			order = entry->partition < partition ? -1 : entry->partition > partition;
-		if (order == 0) {
-			*there_out = true;
-			return middle;
-		}
-		if (order < 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return sorted_place(offsets->at, offsets->count, sizeof(*offsets->at), compare,
+		&(struct place){.topic = topic, .partition = partition}, there_out);
 }
 
 static bool grow(struct offsets *offsets)
 {
-	unsigned capacity = offsets->capacity == 0 ? 8 : offsets->capacity * 2;
-	struct offset_entry *at;
+	struct offset_entry *at = sorted_grow(offsets->at, offsets->count, &offsets->capacity, sizeof(*at));
 
-	if (offsets->count < offsets->capacity)
-		return true;
-	at = realloc(offsets->at, capacity * sizeof(*at));
-	if (at == NULL)
-		return false;
-	offsets->at = at;
-	offsets->capacity = capacity;
-	return true;
+	if (at != NULL)
+		offsets->at = at;
+	return at != NULL;
 }
 
 int offsets_set(struct offsets *offsets, struct codec_string topic, int32_t partition, int64_t offset,

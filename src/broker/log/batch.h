@@ -19,6 +19,7 @@
 #define BATCH_HEADER_BYTES 61u
 #define BATCH_LENGTH_END   12u /* where the field that tells the length ends */
 #define BATCH_NO_PRODUCER  (-1)
+#define BATCH_NO_EPOCH     (-1) /* what clients write: it is never assigned (R-B9) */
 
 enum batch_attribute {
 	BATCH_COMPRESSION = 7,

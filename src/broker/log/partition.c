@@ -1,9 +1,12 @@
 /* A partition that this broker leads. */
 #include "broker/log/partition.h"
 
+#include "base/ensure.h"
+
 void partition_init(struct partition *partition, int32_t index, struct partition_log *log)
 {
-	*partition = (struct partition){.index = index, .log = log, .hw = partition_log_end(log)};
+	*partition = (struct partition){
+		.index = index, .log = log, .hw = partition_log_end(log), .leads = true, .in_sync = 1, .replicas = 1};
 	/* The one replica of its partitions leads them in the epoch in which it last wrote. */
 	if (log->epochs.count > 0)
 		partition->leader_epoch = log->epochs.at[log->epochs.count - 1].epoch;
@@ -19,23 +22,65 @@ static void tell(struct partition *partition, uint32_t bytes)
 	}
 }
 
+void partition_take_back(struct partition *partition)
+{
+	if (partition->holder != NULL)
+		partition->holder->take_back(partition->holder);
+	ensure(partition->holder == NULL);
+}
+
 void partition_end(struct partition *partition)
 {
+	partition_take_back(partition);
 	tell(partition, UINT32_MAX);
 	while (list_pop_front(&partition->waits) != NULL)
 		continue;
 }
 
+void partition_set_hw(struct partition *partition, int64_t hw)
+{
+	uint32_t bytes = partition->untold_bytes;
+
+	if (hw <= partition->hw)
+		return;
+	partition->hw = hw;
+	partition->untold_bytes = 0;
+	tell(partition, bytes);
+}
+
+/* What is in the log beyond `end` was appended just now. */
+static void advance(struct partition *partition, int64_t end, size_t bytes)
+{
+	if (partition_log_end(partition->log) == end)
+		return;
+	partition->untold_bytes += (uint32_t)bytes;
+	if (partition->appended != NULL)
+		partition->appended(partition);
+	else
+		partition_set_hw(partition, partition_log_end(partition->log));
+}
+
 enum kafka_error partition_append(
 	struct partition *partition, const uint8_t *data, size_t bytes, int64_t now_ms, struct append_result *result)
 {
-	enum kafka_error error =
-		partition_log_append(partition->log, data, bytes, partition->leader_epoch, now_ms, result);
+	enum kafka_error error;
+	int64_t end;
 
-	if (partition_log_end(partition->log) > partition->hw) {
-		partition->hw = partition_log_end(partition->log);
-		tell(partition, (uint32_t)bytes);
-	}
+	partition_take_back(partition);
+	end = partition_log_end(partition->log);
+	error = partition_log_append(partition->log, data, bytes, partition->leader_epoch, now_ms, result);
+	advance(partition, end, bytes);
+	return error;
+}
+
+enum kafka_error partition_commit(struct partition *partition, const struct log_extent *extent, uint32_t bytes,
+	int64_t now_ms, struct append_result *result)
+{
+	int64_t end = partition_log_end(partition->log);
+	enum kafka_error error =
+		partition_log_commit(partition->log, extent, bytes, partition->leader_epoch, now_ms, result);
+
+	advance(partition, end, bytes);
 	return error;
 }
 
@@ -47,6 +92,13 @@ void partition_add_wait(struct partition *partition, struct partition_wait *wait
 void partition_remove_wait(struct partition_wait *wait)
 {
 	list_remove(&wait->node);
+}
+
+bool partition_has_enough(const struct partition *partition)
+{
+	int64_t least = partition->log->config.min_insync_replicas;
+
+	return partition->in_sync >= (least < partition->replicas ? least : partition->replicas);
 }
 
 enum kafka_error partition_check_epoch(const struct partition *partition, int32_t epoch)

@@ -1,4 +1,4 @@
-/* partition.h - one partition that this broker leads: its log, its high watermark, and what waits for it to grow.
+/* partition.h - one partition of this broker: its log, its high watermark, and what waits for it to grow.
  *
  * Owned by the broker's loop. */
 #ifndef HOLDFAST_BROKER_PARTITION_H
@@ -9,8 +9,24 @@
 struct partition {
 	int32_t index, leader_epoch;
 	struct partition_log *log;
-	int64_t hw; /* the high watermark: records below it may be read */
+	int64_t hw;          /* the high watermark: records below it may be read */
+	bool leads;          /* in leader_epoch; else others do, or nobody */
+	int64_t epoch_start; /* where the log ended when it began to lead */
+	unsigned in_sync;    /* members of its isr, itself among them */
+	unsigned replicas;   /* that it has */
 	struct list waits;
+	struct partition_holder *holder; /* NULL: none */
+	/* Of whoever replicates it (replication.h). NULL: there is one replica, and hw is where the log ends. */
+	void (*appended)(struct partition *partition);
+	void (*gone)(struct partition *partition); /* the log is closed or removed next */
+	void *replication;
+	uint32_t untold_bytes; /* appended and not readable yet */
+};
+
+/* Who writes into the head by itself. Whatever else is to be appended takes the grant back first (R-B3). */
+struct partition_holder {
+	/* Afterwards nothing of it can be written or committed, and partition->holder is NULL. */
+	void (*take_back)(struct partition_holder *holder);
 };
 
 /* Something that waits for records. It is told of each growth, and of the end of the partition, until it is removed. */
@@ -21,15 +37,26 @@ struct partition_wait {
 };
 
 void partition_init(struct partition *partition, int32_t index, struct partition_log *log);
-/* Tells the waits; the log is the caller's. */
+/* Takes a grant back and tells the waits; the log is the caller's. */
 void partition_end(struct partition *partition);
+
+/* Records below it may be read now: tells the waits. It never falls. */
+void partition_set_hw(struct partition *partition, int64_t hw);
 
 /* partition_log_append in the current epoch; the high watermark follows. */
 enum kafka_error partition_append(
 	struct partition *partition, const uint8_t *data, size_t bytes, int64_t now_ms, struct append_result *result);
 
+/* partition_log_commit, for the holder; the high watermark follows. */
+enum kafka_error partition_commit(struct partition *partition, const struct log_extent *extent, uint32_t bytes,
+	int64_t now_ms, struct append_result *result);
+void partition_take_back(struct partition *partition); /* what its holder has, if there is one */
+
 void partition_add_wait(struct partition *partition, struct partition_wait *wait);
 void partition_remove_wait(struct partition_wait *wait);
+
+/* Whether min.insync.replicas are in sync; of fewer replicas, all of them. */
+bool partition_has_enough(const struct partition *partition);
 
 /* KAFKA_NONE when a client that knows this epoch is right; -1: it knows none. */
 enum kafka_error partition_check_epoch(const struct partition *partition, int32_t epoch);

@@ -10,18 +10,25 @@
 #include "base/ensure.h"
 #include "base/log.h"
 #include "broker/log/checkpoint.h"
+#include "broker/log/partition_log_parts.h"
 
 #define NAME_DIGITS     20
 #define CHECKPOINT_MOST (16u << 20)
+#define LOG_PAGE_BYTES  4096u
 
 static struct segment *segment_of(struct list *node)
 {
 	return container_of(node, struct segment, node);
 }
 
-static struct segment *head_of(const struct partition_log *log)
+struct segment *partition_log_head(const struct partition_log *log)
 {
 	return segment_of(log->segments.prev);
+}
+
+static struct segment *head_of(const struct partition_log *log)
+{
+	return partition_log_head(log);
 }
 
 int64_t partition_log_end(const struct partition_log *log)
@@ -69,7 +76,7 @@ static void write_snapshot(struct partition_log *log)
 	path_of(log, name, path);
 	if (data != NULL) {
 		producer_state_snapshot(&log->producers, data);
-		rc = checkpoint_write(log->env, path, data, bytes, &error);
+		rc = checkpoint_put(log->env, path, data, bytes, &error);
 	}
 	if (rc != 0)
 		log_warn("broker: %s; producers are read from the segments at the next start", error.text);
@@ -85,7 +92,7 @@ struct found {
 	bool failed;
 };
 
-static bool parse_name(const char *name, const char *ending, int64_t *offset_out)
+bool partition_log_parse_name(const char *name, const char *ending, int64_t *offset_out)
 {
 	char *end;
 
@@ -101,9 +108,9 @@ static void file_found(const char *name, void *context)
 	struct found *found = context;
 	int64_t offset;
 
-	if (parse_name(name, ".snapshot", &offset) && offset > found->snapshot)
+	if (partition_log_parse_name(name, ".snapshot", &offset) && offset > found->snapshot)
 		found->snapshot = offset;
-	if (!parse_name(name, ".log", &offset))
+	if (!partition_log_parse_name(name, ".log", &offset))
 		return;
 	if (found->count == found->capacity) {
 		unsigned capacity = found->capacity == 0 ? 16 : found->capacity * 2;
@@ -128,10 +135,16 @@ static int compare_offsets(const void *a, const void *b)
 
 static int add_segment(struct partition_log *log, int64_t base_offset, bool head, bool clean, struct hf_error *error)
 {
+	return partition_log_add(log, base_offset, log->config.segment_bytes, head, clean, error);
+}
+
+int partition_log_add(struct partition_log *log, int64_t base_offset, uint32_t capacity, bool head, bool clean,
+	struct hf_error *error)
+{
 	struct segment *segment;
 	uint64_t cut = 0;
-	int rc = segment_open(log->env, log->directory, base_offset, log->config.segment_bytes,
-		log->config.index_interval_bytes, head, clean ? SEGMENT_WHOLE : SEGMENT_CHECK, &segment, &cut, error);
+	int rc = segment_open(log->env, log->directory, base_offset, capacity, log->config.index_interval_bytes, head,
+		clean ? SEGMENT_WHOLE : SEGMENT_CHECK, &segment, &cut, error);
 
 	if (rc != 0)
 		return rc;
@@ -198,7 +211,7 @@ static int open_segments(struct partition_log *log, const struct found *found, b
 }
 
 /* Reads the producers of the newest snapshot, and books the batches behind it. */
-static int load_producers(struct partition_log *log, int64_t snapshot, int64_t now_ms)
+int partition_log_load_producers(struct partition_log *log, int64_t snapshot, int64_t now_ms)
 {
 	char name[40], path[CHECKPOINT_PATH_BYTES], *data;
 	struct batch batch;
@@ -278,7 +291,7 @@ static int load(struct partition_log *log, bool clean, int64_t now_ms, struct hf
 			qsort(found.offsets, found.count, sizeof(*found.offsets), compare_offsets);
 		rc = open_segments(log, &found, clean, error);
 	}
-	if (rc == 0 && (load_epochs(log) != 0 || load_producers(log, found.snapshot, now_ms) != 0))
+	if (rc == 0 && (load_epochs(log) != 0 || partition_log_load_producers(log, found.snapshot, now_ms) != 0))
 		rc = hf_error_set(error, -ENOMEM, "no memory for the producers of %s", log->directory);
 	free(found.offsets);
 	return rc;
@@ -386,8 +399,13 @@ void partition_log_remove(struct partition_log *log)
 
 static int roll(struct partition_log *log, struct hf_error *error)
 {
+	return partition_log_roll(log, log->config.segment_bytes, error);
+}
+
+int partition_log_roll(struct partition_log *log, uint32_t capacity, struct hf_error *error)
+{
 	struct segment *head = head_of(log);
-	int rc = add_segment(log, head->next_offset, true, true, error);
+	int rc = partition_log_add(log, head->next_offset, capacity, true, true, error);
 
 	if (rc != 0)
 		return rc;
@@ -413,6 +431,14 @@ static bool must_roll(const struct partition_log *log, const struct batch *batch
 	       head->next_offset + batch->last_offset_delta - head->base_offset > INT32_MAX;
 }
 
+static int fail(struct partition_log *log, int rc, const char *why)
+{
+	log->failed = true;
+	log_error("broker: %s takes no more records: %s (%s); make room and start the broker again", log->directory,
+		why, strerror(-rc));
+	return rc;
+}
+
 static int make_room(struct partition_log *log, const struct batch *batch)
 {
 	struct hf_error error = {.text = "the disk is full"};
@@ -422,12 +448,7 @@ static int make_room(struct partition_log *log, const struct batch *batch)
 		rc = roll(log, &error);
 	if (rc == 0)
 		rc = segment_prepare(head_of(log), (uint32_t)batch->length);
-	if (rc == 0)
-		return 0;
-	log->failed = true;
-	log_error("broker: %s takes no more records: %s (%s); make room and start the broker again", log->directory,
-		error.text, strerror(-rc));
-	return rc;
+	return rc == 0 ? 0 : fail(log, rc, error.text);
 }
 
 static enum kafka_error check_batch(const struct partition_log *log, const uint8_t *data, size_t bytes,
@@ -466,14 +487,13 @@ static enum kafka_error check_batch(const struct partition_log *log, const uint8
 }
 
 static enum kafka_error check_producer(
-	struct partition_log *log, const struct batch *batch, struct append_result *result, bool *there_out)
+	struct partition_log *log, const struct batch *batch, struct append_result *result)
 {
-	*there_out = false;
 	switch (producer_state_check(&log->producers, batch, &result->base_offset)) {
 	case PRODUCER_NEXT:
 		break;
 	case PRODUCER_DUPLICATE:
-		*there_out = true;
+		result->duplicate = true;
 		break;
 	case PRODUCER_GAP:
 		result->message = "a batch before this one of the same producer is missing";
@@ -487,6 +507,20 @@ static enum kafka_error check_producer(
 	return KAFKA_NONE;
 }
 
+static enum kafka_error check_all(
+	struct partition_log *log, const uint8_t *data, size_t bytes, struct batch *batch, struct append_result *result)
+{
+	enum kafka_error error;
+
+	*result = (struct append_result){.base_offset = -1, .append_time_ms = -1};
+	if (log->failed) {
+		result->message = "the disk of this partition failed";
+		return KAFKA_STORAGE_ERROR;
+	}
+	error = check_batch(log, data, bytes, batch, result);
+	return error == KAFKA_NONE ? check_producer(log, batch, result) : error;
+}
+
 /* The bytes get there with an epoch that was never assigned; base offset and epoch come last (R-B9). */
 static void copy_batch(uint8_t *to, const uint8_t *from, uint32_t bytes)
 {
@@ -495,39 +529,122 @@ static void copy_batch(uint8_t *to, const uint8_t *from, uint32_t bytes)
 	memcpy(to + 8, from + 8, 4);
 }
 
+/* The batch, which was checked, lies at the tail: it is a part of the log now. */
+static enum kafka_error take_tail(struct partition_log *log, struct batch *batch, int32_t leader_epoch, int64_t now_ms,
+	struct append_result *result)
+{
+	struct segment *head = head_of(log);
+
+	if (log->config.log_append_time) {
+		batch_stamp(head->map + head->bytes, batch, now_ms);
+		result->append_time_ms = now_ms;
+	}
+	if (leader_epochs_add(&log->epochs, leader_epoch, head->next_offset) != 0)
+		return KAFKA_STORAGE_ERROR; /* the bytes lie behind the tail; the next batch overwrites them */
+	segment_commit(head, batch, leader_epoch);
+	result->base_offset = batch->base_offset;
+	/* There is memory: the check made the entry. */
+	ensure(producer_state_book(&log->producers, batch, now_ms) == 0);
+	return KAFKA_NONE;
+}
+
 enum kafka_error partition_log_append(struct partition_log *log, const uint8_t *data, size_t bytes,
 	int32_t leader_epoch, int64_t now_ms, struct append_result *result)
 {
 	enum kafka_error error;
 	struct segment *head;
 	struct batch batch;
-	bool there;
 
-	*result = (struct append_result){.base_offset = -1, .append_time_ms = -1};
-	if (log->failed) {
-		result->message = "the disk of this partition failed";
-		return KAFKA_STORAGE_ERROR;
-	}
-	error = check_batch(log, data, bytes, &batch, result);
-	if (error == KAFKA_NONE)
-		error = check_producer(log, &batch, result, &there);
-	if (error != KAFKA_NONE || there)
+	ensure(!log->granted);
+	error = check_all(log, data, bytes, &batch, result);
+	if (error != KAFKA_NONE || result->duplicate)
 		return error;
 	if (make_room(log, &batch) != 0)
 		return KAFKA_STORAGE_ERROR;
 	head = head_of(log);
 	copy_batch(head->map + head->bytes, data, (uint32_t)batch.length);
-	if (log->config.log_append_time) {
-		batch_stamp(head->map + head->bytes, &batch, now_ms);
-		result->append_time_ms = now_ms;
+	return take_tail(log, &batch, leader_epoch, now_ms, result);
+}
+
+/* ---- what a holder writes by itself ---- */
+
+int partition_log_grant(struct partition_log *log, uint32_t most, uint32_t batch_bytes, struct log_extent *extent_out)
+{
+	struct segment *head = head_of(log);
+	struct hf_error error = {.text = "the disk is full"};
+	uint32_t bytes;
+	int rc = log->failed ? -EIO : 0;
+
+	ensure(!log->granted);
+	if (batch_bytes > log->config.segment_bytes || batch_bytes > log->config.max_message_bytes)
+		return -EMSGSIZE;
+	if (rc == 0 && !segment_fits(head, batch_bytes)) {
+		rc = roll(log, &error);
+		head = head_of(log);
 	}
-	if (leader_epochs_add(&log->epochs, leader_epoch, head->next_offset) != 0)
-		return KAFKA_STORAGE_ERROR; /* the bytes lie behind the tail; the next batch overwrites them */
-	segment_commit(head, &batch, leader_epoch);
-	result->base_offset = batch.base_offset;
-	/* There is memory: the check made the entry. */
-	ensure(producer_state_book(&log->producers, &batch, now_ms) == 0);
-	return KAFKA_NONE;
+	if (rc == 0 && !segment_fits(head, batch_bytes))
+		return -EMSGSIZE; /* the configuration has changed since */
+	bytes = head->capacity - head->bytes < most ? head->capacity - head->bytes : most;
+	bytes = bytes < batch_bytes ? batch_bytes : bytes;
+	if (rc == 0)
+		rc = segment_prepare(head, bytes);
+	if (rc != 0)
+		return log->failed ? rc : fail(log, rc, error.text);
+	segment_pin(head);
+	log->granted = true;
+	*extent_out = (struct log_extent){.segment = head,
+		.begin = head->bytes / LOG_PAGE_BYTES * LOG_PAGE_BYTES,
+		.end = head->bytes + bytes,
+		.tail = head->bytes};
+	return 0;
+}
+
+enum kafka_error partition_log_commit(struct partition_log *log, const struct log_extent *extent, uint32_t bytes,
+	int32_t leader_epoch, int64_t now_ms, struct append_result *result)
+{
+	struct segment *head = head_of(log);
+	enum kafka_error error;
+	struct batch batch;
+
+	ensure(log->granted && extent->segment == head);
+	if (bytes > extent->end - head->bytes) {
+		*result = (struct append_result){
+			.base_offset = -1, .append_time_ms = -1, .message = "the batch ends behind the extent"};
+		return KAFKA_INVALID_RECORD;
+	}
+	error = check_all(log, head->map + head->bytes, bytes, &batch, result);
+	if (error != KAFKA_NONE || result->duplicate)
+		return error;
+	if (batch.leader_epoch != BATCH_NO_EPOCH) {
+		result->message = "the batch has a leader epoch, which the broker assigns";
+		return KAFKA_INVALID_RECORD;
+	}
+	if (head->next_offset + batch.last_offset_delta - head->base_offset > INT32_MAX) {
+		result->message = "the batch has more offsets than its segment has room for";
+		return KAFKA_RECORD_LIST_TOO_LARGE;
+	}
+	return take_tail(log, &batch, leader_epoch, now_ms, result);
+}
+
+void partition_log_end_grant(struct partition_log *log, const struct log_extent *extent)
+{
+	struct segment *head = head_of(log);
+
+	ensure(log->granted && extent->segment == head);
+	memset(head->map + head->bytes, 0, extent->end - head->bytes);
+	log->granted = false;
+}
+
+void partition_log_leave_grant(struct partition_log *log, const struct log_extent *extent)
+{
+	struct hf_error error = {.text = "a client that stands still may still write into it"};
+	int rc;
+
+	ensure(log->granted && extent->segment == head_of(log));
+	log->granted = false;
+	rc = head_of(log)->bytes == 0 ? -EBUSY : roll(log, &error); /* an empty one has no other name */
+	if (rc != 0)
+		(void)fail(log, rc, error.text);
 }
 
 /* ---- reading ---- */
@@ -538,6 +655,20 @@ static struct segment *segment_with(const struct partition_log *log, int64_t off
 		if (segment_of(at)->base_offset <= offset)
 			return segment_of(at);
 	return NULL;
+}
+
+enum kafka_error partition_log_find(
+	const struct partition_log *log, int64_t offset, struct segment **segment_out, uint32_t *place_out)
+{
+	struct batch batch;
+
+	if (offset < log->start_offset || offset > partition_log_end(log))
+		return KAFKA_OFFSET_OUT_OF_RANGE;
+	*segment_out = segment_with(log, offset);
+	if (offset < (*segment_out)->next_offset)
+		return segment_find(*segment_out, offset, place_out, &batch) ? KAFKA_NONE : KAFKA_STORAGE_ERROR;
+	*place_out = (*segment_out)->bytes;
+	return KAFKA_NONE;
 }
 
 enum kafka_error partition_log_read(struct partition_log *log, int64_t offset, int64_t end_offset, uint32_t most,
@@ -625,7 +756,7 @@ static bool is_expired(const struct partition_log *log, const struct segment *se
 	       (config->retention_bytes >= 0 && bytes - segment->bytes >= config->retention_bytes);
 }
 
-bool partition_log_retain(struct partition_log *log, int64_t now_ms)
+bool partition_log_retain(struct partition_log *log, int64_t now_ms, bool may_roll)
 {
 	int64_t bytes = partition_log_bytes(log), start = log->start_offset;
 	struct hf_error error;
@@ -636,7 +767,7 @@ bool partition_log_retain(struct partition_log *log, int64_t now_ms)
 		if (segment->bytes == 0 || !is_expired(log, segment, bytes, now_ms))
 			break;
 		/* The last one is rolled first, so that offsets go on where they are. */
-		if (at == log->segments.prev && (log->failed || roll(log, &error) != 0))
+		if (at == log->segments.prev && (!may_roll || log->failed || log->granted || roll(log, &error) != 0))
 			break;
 		bytes -= segment->bytes;
 		start = segment->next_offset;

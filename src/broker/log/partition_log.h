@@ -29,7 +29,8 @@ struct partition_log {
 	int64_t start_offset; /* records below it are gone */
 	struct producer_state producers;
 	struct leader_epochs epochs;
-	bool failed; /* the disk refused: nothing is appended until the broker starts again */
+	bool granted; /* an extent is out: its holder writes, and nothing else does */
+	bool failed;  /* the disk refused: nothing is appended until the broker starts again */
 };
 
 /* Makes the directory if it is missing. `clean`: it was closed in order, so batches need no CRC check. */
@@ -45,10 +46,31 @@ void partition_log_remove(struct partition_log *log);
 struct append_result {
 	int64_t base_offset, append_time_ms; /* -1: the client's time holds */
 	const char *message;                 /* a sentence when it was refused, or NULL */
+	bool duplicate;                      /* it was there already */
 };
 /* Appends one batch of a client, which must fill `bytes`. What is refused changes nothing. */
 enum kafka_error partition_log_append(struct partition_log *log, const uint8_t *data, size_t bytes,
 	int32_t leader_epoch, int64_t now_ms, struct append_result *result);
+
+/* A part of the head, from the page of the tail on, that its holder writes by itself: batch behind batch, each with the
+ * epoch that is never assigned. One at a time. */
+struct log_extent {
+	struct segment *segment; /* pinned; segment_unpin is its user's */
+	uint32_t begin, end;     /* places */
+	uint32_t tail;           /* where the first batch goes */
+};
+/* At most `most` bytes behind the tail, room for a batch of `batch_bytes` at least; rolls where the head has none, and
+ * makes the pages. -EMSGSIZE: no segment has room for that batch; other errors: the disk is full, the log failed. */
+int partition_log_grant(struct partition_log *log, uint32_t most, uint32_t batch_bytes, struct log_extent *extent_out);
+/* As partition_log_append, of the one batch of `bytes` bytes that lies at the tail. What is refused stays behind the
+ * tail, and nothing more is committed in that extent. */
+enum kafka_error partition_log_commit(struct partition_log *log, const struct log_extent *extent, uint32_t bytes,
+	int32_t leader_epoch, int64_t now_ms, struct append_result *result);
+/* Nobody writes into the extent any more: what lies behind the tail is zero again (R-B9). */
+void partition_log_end_grant(struct partition_log *log, const struct log_extent *extent);
+/* Somebody may still write there, because a process that stands still cannot be fenced: the log goes on in another
+ * segment. */
+void partition_log_leave_grant(struct partition_log *log, const struct log_extent *extent);
 
 struct log_span { /* whole batches in a segment that is held */
 	struct segment *segment;
@@ -60,6 +82,12 @@ struct log_span { /* whole batches in a segment that is held */
 enum kafka_error partition_log_read(struct partition_log *log, int64_t offset, int64_t end_offset, uint32_t most,
 	bool one, struct log_span *span_out);
 
+/* The segment that has `offset`, and the place of the batch with it; at the end: the tail of the head.
+ * OFFSET_OUT_OF_RANGE. */
+enum kafka_error partition_log_find(
+	const struct partition_log *log, int64_t offset, struct segment **segment_out, uint32_t *place_out);
+
+struct segment *partition_log_head(const struct partition_log *log);
 int64_t partition_log_end(const struct partition_log *log); /* leo */
 int64_t partition_log_bytes(const struct partition_log *log);
 /* The first offset whose record is at least that old, its timestamp and epoch; false: none. The offset is exact where
@@ -71,7 +99,26 @@ bool partition_log_latest_time(const struct partition_log *log, int64_t *offset_
 
 /* Gives up records below `offset` (at most the end), and deletes segments that have no other. */
 void partition_log_advance_start(struct partition_log *log, int64_t offset);
-/* What retention.ms and retention.bytes say, and segment.ms; true: something changed. */
-bool partition_log_retain(struct partition_log *log, int64_t now_ms);
+/* What retention.ms and retention.bytes say, and segment.ms; true: something changed. may_roll: only who leads rolls
+ * (R-B18). */
+bool partition_log_retain(struct partition_log *log, int64_t now_ms, bool may_roll);
+
+/* ---- as a follower has it (replica_log.c): the same bytes at the same places as the leader (R-B18) ---- */
+
+/* Takes the batches that fill `bytes` bytes at the tail, whole, right, and of epochs up to that of the leader. NULL; or
+ * what is wrong, with nothing taken from the first wrong one on. */
+const char *partition_log_accept(struct partition_log *log, uint32_t bytes, int32_t leader_epoch, int64_t now_ms);
+/* Takes what is right of the batches up to `place` of the head, and zeroes the rest (R-B9). */
+void partition_log_verify_on(struct partition_log *log, uint32_t place, int32_t leader_epoch, int64_t now_ms);
+/* The log ends at this offset, or before the batch that has it. Blocks; the epochs, producers and indexes follow. */
+int partition_log_truncate(struct partition_log *log, int64_t offset, int64_t now_ms, struct hf_error *error);
+/* Drops everything; the next record has this offset. */
+int partition_log_restart(struct partition_log *log, int64_t offset, struct hf_error *error);
+/* The head is the segment of that base offset, with its tail at `place`, and that large. -EXDEV: it lies elsewhere. */
+int partition_log_arrange(
+	struct partition_log *log, int64_t base_offset, uint32_t place, uint32_t capacity, struct hf_error *error);
+/* The segment and the place at which the batch with this offset begins, or the tail. false: no batch begins there. */
+bool partition_log_locate(
+	const struct partition_log *log, int64_t offset, struct segment **segment_out, uint32_t *place_out);
 
 #endif

@@ -90,6 +90,21 @@ int producer_state_book(struct producer_state *state, const struct batch *batch,
 	return 0;
 }
 
+bool producer_state_last(
+	const struct producer_state *state, int64_t id, int16_t epoch, int32_t *sequence_out, int64_t *offset_out)
+{
+	const struct producer *producer = find(state, id);
+	const struct producer_batch *last;
+
+	if (producer == NULL || producer->epoch != epoch || producer->count == 0)
+		return false;
+	last = &producer->batches[producer->count - 1];
+	*sequence_out = last->last_sequence;
+	/* Sequences begin anew behind INT32_MAX. */
+	*offset_out = last->base_offset + ((last->last_sequence - (int64_t)last->first_sequence) & INT32_MAX);
+	return true;
+}
+
 void producer_state_expire(struct producer_state *state, int64_t before_ms)
 {
 	struct producer **at = &state->producers;

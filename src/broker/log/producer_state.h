@@ -52,6 +52,9 @@ enum producer_verdict producer_state_check(
 	struct producer_state *state, const struct batch *batch, int64_t *offset_out);
 /* Books a batch that is in the log now, or was found there. -ENOMEM: it is not booked. */
 int producer_state_book(struct producer_state *state, const struct batch *batch, int64_t now_ms);
+/* The last sequence that is there of this producer in this epoch, and its offset; false: there is none. */
+bool producer_state_last(
+	const struct producer_state *state, int64_t id, int16_t epoch, int32_t *sequence_out, int64_t *offset_out);
 /* Forgets those not heard of since then. */
 void producer_state_expire(struct producer_state *state, int64_t before_ms);
 void producer_state_free(struct producer_state *state);

@@ -121,6 +121,11 @@ void segment_commit(struct segment *segment, struct batch *batch, int32_t leader
 	segment_book(segment, batch);
 }
 
+void segment_accept(struct segment *segment, const struct batch *batch)
+{
+	segment_book(segment, batch);
+}
+
 /* ---- opening ---- */
 
 /* Books every batch of the file's `bytes`, verified or believed; stops at the first that is not right. */
@@ -252,7 +257,7 @@ int segment_seal(struct segment *segment)
 		(void)segment_index_add_time(&segment->times, segment->max_timestamp_ms,
 			(uint32_t)(segment->max_timestamp_offset - segment->base_offset));
 	segment->sealed = true;
-	rc = hf_file_resize(segment->file, segment->bytes);
+	rc = segment->pins > 0 ? 0 : hf_file_resize(segment->file, segment->bytes);
 	segment_path(segment, "index", path);
 	rc_places = segment_index_write(&segment->places, segment->env, path);
 	segment_path(segment, "timeindex", path);
@@ -277,6 +282,40 @@ void segment_release(struct segment *segment)
 	segment_index_free(&segment->places);
 	segment_index_free(&segment->times);
 	free(segment);
+}
+
+void segment_pin(struct segment *segment)
+{
+	segment->pins++;
+	segment_hold(segment);
+}
+
+void segment_unpin(struct segment *segment)
+{
+	ensure(segment->pins > 0);
+	/* What stays long wastes room, and is trimmed by the next start. */
+	if (--segment->pins == 0 && segment->sealed)
+		(void)hf_file_resize(segment->file, segment->bytes);
+	segment_release(segment);
+}
+
+int segment_reopen(struct segment **segment, uint32_t place, uint32_t capacity, struct hf_error *error)
+{
+	struct segment *old = *segment, *again;
+	int rc = hf_file_resize(old->file, place);
+
+	if (rc != 0)
+		return hf_error_set(error, rc, "cannot shorten segment %lld in %s: %s", (long long)old->base_offset,
+			old->directory, strerror(-rc));
+	rc = segment_open(old->env, old->directory, old->base_offset, capacity < place ? place : capacity,
+		old->index_interval, true, SEGMENT_WHOLE, &again, NULL, error);
+	if (rc != 0)
+		return rc;
+	list_insert_before(&old->node, &again->node);
+	list_remove(&old->node);
+	segment_release(old);
+	*segment = again;
+	return 0;
 }
 
 static void segment_remove_files(const struct segment *segment)

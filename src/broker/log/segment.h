@@ -5,8 +5,8 @@
  *   DIRECTORY/00000000000000001234.timeindex
  *
  * The head of a log is as long as it may become (segment.bytes) and written through its mapping; zeros lie behind the
- * tail. A sealed segment ends behind its last batch. Code that hands out a part of the mapping holds the segment; it is
- * unmapped when the last hold ends.
+ * tail. A sealed segment ends behind its last batch, once nobody has it registered. Code that hands out a part of the
+ * mapping holds the segment; it is unmapped when the last hold ends.
  *
  * Owned by one loop. Opening, sealing and closing block for the file system. */
 #ifndef HOLDFAST_BROKER_SEGMENT_H
@@ -32,7 +32,7 @@ struct segment {
 	struct segment_index places, times;
 	uint32_t index_interval, since_index;
 	int64_t max_timestamp_ms, max_timestamp_offset, first_timestamp_ms;
-	unsigned holds;
+	unsigned holds, pins;
 	bool sealed;
 };
 
@@ -51,6 +51,9 @@ int segment_open(struct hf_env *env, const char *directory, int64_t base_offset,
 int segment_seal(struct segment *segment);
 void segment_hold(struct segment *segment);
 void segment_release(struct segment *segment); /* the holder's; the log has one hold of its own */
+/* A hold of who registers the mapping: the file keeps its length as well (R-B14). */
+void segment_pin(struct segment *segment);
+void segment_unpin(struct segment *segment);
 /* Out of the log: its files are removed, and the log's hold ends. */
 void segment_delete(struct segment *segment);
 
@@ -60,6 +63,12 @@ bool segment_fits(const struct segment *segment, uint32_t bytes);
 int segment_prepare(struct segment *segment, uint32_t bytes);
 /* The batch at the tail, whose bytes lie there, is a part of the log now: base offset, epoch, index. */
 void segment_commit(struct segment *segment, struct batch *batch, int32_t leader_epoch);
+
+/* The same of a batch that another broker has committed: nothing is written (R-B18). */
+void segment_accept(struct segment *segment, const struct batch *batch);
+/* Ends the segment at `place` and makes it a head again, of `capacity` bytes with zeros behind; the struct is another
+ * one, in the same place of the log's list, and holds on the old one stay good for what lies below. */
+int segment_reopen(struct segment **segment, uint32_t place, uint32_t capacity, struct hf_error *error);
 
 /* The place of the batch that has `offset`, with its header; false: there is none in this segment. */
 bool segment_find(const struct segment *segment, int64_t offset, uint32_t *place_out, struct batch *batch_out);

@@ -4,7 +4,10 @@
 static enum kafka_error delete_group(struct groups *groups, struct codec_string id)
 {
 	struct groups_entry *entry = groups_find(groups, id);
+	enum kafka_error error = groups_check(groups);
 
+	if (error != KAFKA_NONE)
+		return error;
 	if (entry == NULL)
 		return KAFKA_GROUP_ID_NOT_FOUND;
 	if (entry->group->state != GROUP_EMPTY || !list_empty(&entry->group->members))
@@ -19,8 +22,7 @@ void delete_groups_handle(struct request *request)
 	int32_t count = body->groups_names.count;
 
 	codec_default(kafka_delete_groups_response_codec.root, &response);
-	response.results.at = codec_arena_take_array(&request->arena, (size_t)count, sizeof(*response.results.at));
-	response.results.count = response.results.at == NULL ? 0 : count;
+	codec_arena_array(&request->arena, &response.results, count);
 	for (int32_t i = 0; i < response.results.count; i++)
 		response.results.at[i] = (struct kafka_delete_groups_response_deletable_group_result){
 			.group_id = body->groups_names.at[i],

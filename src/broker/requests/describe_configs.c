@@ -69,8 +69,7 @@ void describe_configs_handle(struct request *request)
 	int32_t count = body->resources.count;
 
 	codec_default(kafka_describe_configs_response_codec.root, &response);
-	response.results.at = codec_arena_take_array(&request->arena, (size_t)count, sizeof(*response.results.at));
-	response.results.count = response.results.at == NULL ? 0 : count;
+	codec_arena_array(&request->arena, &response.results, count);
 	for (int32_t i = 0; i < response.results.count; i++)
 		describe(request, &body->resources.at[i], &response.results.at[i]);
 	request_answer(request, &response);

@@ -36,6 +36,7 @@ static void describe(
 			request_text(group == NULL || group->protocol_type == NULL ? "" : group->protocol_type),
 		.protocol_data = request_text(group == NULL || group->protocol == NULL ? "" : group->protocol),
 		.authorized_operations = INT32_MIN};
+	to->error_code = (int16_t)groups_check(&request->broker->groups);
 	if (group != NULL && !fill_members(request, group, to))
 		to->error_code = KAFKA_COORDINATOR_NOT_AVAILABLE;
 }
@@ -46,9 +47,7 @@ void describe_groups_handle(struct request *request)
 	struct kafka_describe_groups_response response;
 
 	codec_default(kafka_describe_groups_response_codec.root, &response);
-	response.groups.at =
-		codec_arena_take_array(&request->arena, (size_t)body->groups.count, sizeof(*response.groups.at));
-	response.groups.count = response.groups.at == NULL ? 0 : body->groups.count;
+	codec_arena_array(&request->arena, &response.groups, body->groups.count);
 	for (int32_t i = 0; i < response.groups.count; i++)
 		describe(request, body->groups.at[i], &response.groups.at[i]);
 	request_answer(request, &response);

@@ -32,15 +32,15 @@ struct fetch_pass { /* of one answer */
 static void read_partition(struct fetch_pass *pass, struct codec_string topic,
 	const struct kafka_fetch_request_fetch_partition *from, struct kafka_fetch_response_partition_data *to)
 {
-	struct partition *partition = topics_partition(&pass->request->broker->topics, topic, from->partition);
-	int64_t most = from->partition_max_bytes < pass->left ? from->partition_max_bytes : pass->left;
 	enum kafka_error error;
+	struct partition *partition = broker_find_led(pass->request->broker, topic, from->partition, &error);
+	int64_t most = from->partition_max_bytes < pass->left ? from->partition_max_bytes : pass->left;
 	struct log_span span = {0};
 
 	to->partition_index = from->partition;
 	to->high_watermark = to->last_stable_offset = to->log_start_offset = -1;
-	error = partition == NULL ? KAFKA_UNKNOWN_TOPIC_OR_PARTITION
-				  : partition_check_epoch(partition, from->current_leader_epoch);
+	if (error == KAFKA_NONE)
+		error = partition_check_epoch(partition, from->current_leader_epoch);
 	if (error == KAFKA_NONE) {
 		to->high_watermark = to->last_stable_offset = partition->hw;
 		to->log_start_offset = partition->log->start_offset;

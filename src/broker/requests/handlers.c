@@ -27,6 +27,7 @@ const struct handler handlers[] = {
 	{KAFKA_DELETE_GROUPS, 0, 2, 0, delete_groups_handle},
 	{KAFKA_INCREMENTAL_ALTER_CONFIGS, 0, 1, 0, alter_configs_handle},
 	{KAFKA_DESCRIBE_CLUSTER, 0, 1, 0, describe_cluster_handle},
+	{KAFKA_ACCESS, 0, 0, 0, access_handle},
 };
 const unsigned handler_count = sizeof(handlers) / sizeof(*handlers);
 
@@ -36,4 +37,12 @@ const struct handler *handlers_find(int16_t key)
 		if (handlers[i].key == key)
 			return &handlers[i];
 	return NULL;
+}
+
+const char *request_guard_own(struct codec_string topic, enum kafka_error *error_out)
+{
+	bool own = codec_compare(GROUPS_TOPIC, topic) == 0;
+
+	*error_out = own ? KAFKA_INVALID_TOPIC : KAFKA_NONE;
+	return own ? "this topic is the broker's own" : NULL;
 }

@@ -6,6 +6,9 @@
 #include "broker/connection.h"
 #include "broker/request.h"
 
+/* Changes of the broker's own topic are refused: NULL and KAFKA_NONE, or why. */
+const char *request_guard_own(struct codec_string topic, enum kafka_error *error_out);
+
 typedef void request_handler(struct request *request);
 
 struct handler {
@@ -24,6 +27,6 @@ request_handler api_versions_handle, metadata_handle, produce_handle, fetch_hand
 	delete_records_handle, describe_configs_handle, alter_configs_handle, describe_cluster_handle,
 	producer_id_handle, find_coordinator_handle, join_group_handle, sync_group_handle, heartbeat_handle,
 	leave_group_handle, offset_commit_handle, offset_fetch_handle, describe_groups_handle, list_groups_handle,
-	delete_groups_handle;
+	delete_groups_handle, access_handle;
 
 #endif

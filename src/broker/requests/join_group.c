@@ -38,6 +38,8 @@ static enum kafka_error check(struct request *request, const struct kafka_join_g
 
 	if (!groups_id_is_legal(body->group_id))
 		return KAFKA_INVALID_GROUP_ID;
+	if (groups_check(&request->broker->groups) != KAFKA_NONE)
+		return groups_check(&request->broker->groups);
 	if (session_ns < config->session_min_ns || session_ns > config->session_max_ns)
 		return KAFKA_INVALID_SESSION_TIMEOUT;
 	return KAFKA_NONE;

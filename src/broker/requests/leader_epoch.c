@@ -5,10 +5,11 @@ static void answer_partition(struct request *request, struct codec_string topic,
 	const struct kafka_offset_for_leader_epoch_request_offset_for_leader_partition *from,
 	struct kafka_offset_for_leader_epoch_response_epoch_end_offset *to)
 {
-	const struct partition *partition = topics_partition(&request->broker->topics, topic, from->partition);
-	enum kafka_error error = partition == NULL ? KAFKA_UNKNOWN_TOPIC_OR_PARTITION
-						   : partition_check_epoch(partition, from->current_leader_epoch);
+	enum kafka_error error;
+	const struct partition *partition = broker_find_led(request->broker, topic, from->partition, &error);
 
+	if (error == KAFKA_NONE)
+		error = partition_check_epoch(partition, from->current_leader_epoch);
 	*to = (struct kafka_offset_for_leader_epoch_response_epoch_end_offset){
 		.error_code = (int16_t)error, .partition = from->partition, .leader_epoch = -1, .end_offset = -1};
 	if (error != KAFKA_NONE)
@@ -29,17 +30,14 @@ void leader_epoch_handle(struct request *request)
 	int32_t count = body->topics.count;
 
 	codec_default(kafka_offset_for_leader_epoch_response_codec.root, &response);
-	response.topics.at = codec_arena_take_array(&request->arena, (size_t)count, sizeof(*response.topics.at));
-	response.topics.count = response.topics.at == NULL ? 0 : count;
+	codec_arena_array(&request->arena, &response.topics, count);
 	for (int32_t i = 0; i < response.topics.count; i++) {
 		struct kafka_offset_for_leader_epoch_response_offset_for_leader_topic_result *topic =
 			&response.topics.at[i];
 		int32_t partitions = body->topics.at[i].partitions.count;
 
 		topic->topic = body->topics.at[i].topic;
-		topic->partitions.at =
-			codec_arena_take_array(&request->arena, (size_t)partitions, sizeof(*topic->partitions.at));
-		topic->partitions.count = topic->partitions.at == NULL ? 0 : partitions;
+		codec_arena_array(&request->arena, &topic->partitions, partitions);
 		for (int32_t k = 0; k < topic->partitions.count; k++)
 			answer_partition(
 				request, topic->topic, &body->topics.at[i].partitions.at[k], &topic->partitions.at[k]);

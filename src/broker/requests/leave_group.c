@@ -17,12 +17,15 @@ void leave_group_handle(struct request *request)
 	struct groups *groups = &request->broker->groups;
 	struct groups_entry *entry = groups_find(groups, body->group_id);
 	struct kafka_leave_group_response response;
+	enum kafka_error error = groups_check(groups);
 	int32_t count = request->version >= FIRST_WITH_LIST ? body->members.count : 0;
 
 	codec_default(kafka_leave_group_response_codec.root, &response);
-	response.members.at = codec_arena_take_array(&request->arena, (size_t)count, sizeof(*response.members.at));
-	response.members.count = response.members.at == NULL ? 0 : count;
-	if (request->version < FIRST_WITH_LIST)
+	codec_arena_array(&request->arena, &response.members, count);
+	if (error != KAFKA_NONE) {
+		response.error_code = (int16_t)error;
+		response.members.count = 0;
+	} else if (request->version < FIRST_WITH_LIST)
 		response.error_code = (int16_t)leave(request, entry, body->member_id, request_text(NULL));
 	for (int32_t i = 0; i < response.members.count; i++)
 		response.members.at[i] =

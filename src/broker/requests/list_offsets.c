@@ -7,12 +7,13 @@ static void answer_partition(struct request *request, struct codec_string topic,
 	const struct kafka_list_offsets_request_list_offsets_partition *from,
 	struct kafka_list_offsets_response_list_offsets_partition_response *to)
 {
-	const struct partition *partition = topics_partition(&request->broker->topics, topic, from->partition_index);
+	enum kafka_error error;
+	const struct partition *partition = broker_find_led(request->broker, topic, from->partition_index, &error);
 	int64_t offset = -1, timestamp = -1;
-	enum kafka_error error = partition == NULL ? KAFKA_UNKNOWN_TOPIC_OR_PARTITION
-						   : partition_check_epoch(partition, from->current_leader_epoch);
 	bool found = true;
 
+	if (error == KAFKA_NONE)
+		error = partition_check_epoch(partition, from->current_leader_epoch);
 	*to = (struct kafka_list_offsets_response_list_offsets_partition_response){
 		.partition_index = from->partition_index,
 		.error_code = (int16_t)error,
@@ -21,7 +22,9 @@ static void answer_partition(struct request *request, struct codec_string topic,
 		.leader_epoch = -1};
 	if (error != KAFKA_NONE)
 		return;
-	if (from->timestamp == LATEST)
+	if (from->timestamp == LATEST && partition->hw < partition->epoch_start)
+		to->error_code = KAFKA_OFFSET_NOT_AVAILABLE; /* what was acknowledged may lie behind it (R-B16) */
+	else if (from->timestamp == LATEST)
 		offset = partition->hw;
 	else if (from->timestamp == EARLIEST)
 		offset = partition->log->start_offset;
@@ -46,16 +49,13 @@ void list_offsets_handle(struct request *request)
 	int32_t count = body->topics.count;
 
 	codec_default(kafka_list_offsets_response_codec.root, &response);
-	response.topics.at = codec_arena_take_array(&request->arena, (size_t)count, sizeof(*response.topics.at));
-	response.topics.count = response.topics.at == NULL ? 0 : count;
+	codec_arena_array(&request->arena, &response.topics, count);
 	for (int32_t i = 0; i < response.topics.count; i++) {
 		struct kafka_list_offsets_response_list_offsets_topic_response *topic = &response.topics.at[i];
 		int32_t partitions = body->topics.at[i].partitions.count;
 
 		topic->name = body->topics.at[i].name;
-		topic->partitions.at =
-			codec_arena_take_array(&request->arena, (size_t)partitions, sizeof(*topic->partitions.at));
-		topic->partitions.count = topic->partitions.at == NULL ? 0 : partitions;
+		codec_arena_array(&request->arena, &topic->partitions, partitions);
 		for (int32_t k = 0; k < topic->partitions.count; k++)
 			answer_partition(
 				request, topic->name, &body->topics.at[i].partitions.at[k], &topic->partitions.at[k]);

@@ -2,11 +2,15 @@
 #include "broker/groups/groups_log.h"
 #include "broker/requests/handlers.h"
 
+#define COMMIT_NS 5000000000ull /* as offsets.commit.timeout.ms of Kafka */
+
 /* What is wrong with one partition of the request; the others are committed without it. */
 static enum kafka_error check(struct request *request, struct codec_string topic,
 	const struct kafka_offset_commit_request_offset_commit_request_partition *from)
 {
-	if (topics_partition(&request->broker->topics, topic, from->partition_index) == NULL)
+	const struct controller_topic *known = controller_find(&request->broker->controller, topic);
+
+	if (known == NULL || from->partition_index < 0 || from->partition_index >= known->partitions)
 		return KAFKA_UNKNOWN_TOPIC_OR_PARTITION;
 	if (from->committed_metadata.bytes > (int32_t)request->broker->config.offset_metadata_max_bytes)
 		return KAFKA_OFFSET_METADATA_TOO_LARGE;
@@ -63,23 +67,96 @@ static void fail_all(struct kafka_offset_commit_response *response, enum kafka_e
 			response->topics.at[i].partitions.at[k].error_code = (int16_t)error;
 }
 
+/* A commit that is in the log and not replicated yet. */
+struct commit {
+	struct partition_wait wait;
+	struct request *request;
+	struct kafka_offset_commit_response response;
+	const struct partition *partition;
+	const struct groups_commit *commits;
+	int32_t count;
+	int64_t end;
+};
+
+static void answer(struct commit *commit, enum kafka_error error)
+{
+	if (error != KAFKA_NONE)
+		fail_all(&commit->response, error);
+	request_answer(commit->request, &commit->response);
+}
+
+static void leave(struct request *request)
+{
+	partition_remove_wait(&((struct commit *)request->state)->wait);
+}
+
+/* From a timer: the partition was telling its waits. */
+static void replicated(struct request *request)
+{
+	const struct kafka_offset_commit_request *body = request->body;
+	struct commit *commit = request->state;
+
+	answer(commit, groups_log_take(&request->broker->groups, body->group_id, commit->commits, commit->count));
+}
+
+static void lost(struct request *request)
+{
+	answer(request->state, KAFKA_NOT_COORDINATOR);
+}
+
+static void late(struct request *request)
+{
+	leave(request);
+	answer(request->state, KAFKA_COORDINATOR_NOT_AVAILABLE);
+}
+
+static void hw_moved(struct partition_wait *wait, uint32_t bytes)
+{
+	struct commit *commit = container_of(wait, struct commit, wait);
+
+	if (bytes != UINT32_MAX && commit->partition->hw < commit->end)
+		return;
+	partition_remove_wait(wait);
+	request_wait(commit->request, 0, bytes == UINT32_MAX ? lost : replicated, NULL);
+}
+
+static void wait_until_replicated(struct commit *commit)
+{
+	struct request *request = commit->request;
+	struct partition *partition = groups_log_partition(&request->broker->groups);
+
+	request->state = commit;
+	commit->partition = partition;
+	if (partition->hw >= commit->end) {
+		replicated(request);
+		return;
+	}
+	commit->wait.grown = hw_moved;
+	partition_add_wait(partition, &commit->wait);
+	request_wait(request, COMMIT_NS, late, leave);
+}
+
 void offset_commit_handle(struct request *request)
 {
 	const struct kafka_offset_commit_request *body = request->body;
 	struct groups *groups = &request->broker->groups;
-	struct kafka_offset_commit_response response;
+	struct commit *commit = codec_arena_take(&request->arena, sizeof(*commit));
 	struct groups_commit *commits;
 	struct groups_entry *entry = NULL;
-	enum kafka_error error = groups_id_is_legal(body->group_id) ? KAFKA_NONE : KAFKA_INVALID_GROUP_ID;
-	int32_t count;
+	enum kafka_error error = groups_id_is_legal(body->group_id) ? groups_check(groups) : KAFKA_INVALID_GROUP_ID;
 
-	codec_default(kafka_offset_commit_response_codec.root, &response);
-	count = collect(request, body, &response, &commits);
-	if (count < 0) {
-		response.topics.count = 0;
-		request_answer(request, &response);
+	if (commit == NULL) {
+		request_give_up(request);
 		return;
 	}
+	*commit = (struct commit){.request = request};
+	codec_default(kafka_offset_commit_response_codec.root, &commit->response);
+	commit->count = collect(request, body, &commit->response, &commits);
+	if (commit->count < 0) {
+		request_give_up(request);
+		return;
+	}
+	commit->commits = commits;
 	if (error == KAFKA_NONE) {
 		entry = groups_find_or_make(groups, body->group_id);
 		error = entry == NULL
@@ -87,9 +164,10 @@ void offset_commit_handle(struct request *request)
 				: group_may_commit(entry->group, body->member_id, body->group_instance_id,
 					  body->generation_id_or_member_epoch, hf_loop_now_ns(request->broker->loop));
 	}
-	if (error == KAFKA_NONE && count > 0)
-		error = groups_log_commit(groups, entry, commits, count);
-	if (error != KAFKA_NONE)
-		fail_all(&response, error);
-	request_answer(request, &response);
+	if (error == KAFKA_NONE && commit->count > 0)
+		error = groups_log_commit(groups, entry, commits, commit->count, &commit->end);
+	if (error == KAFKA_NONE && commit->count > 0)
+		wait_until_replicated(commit);
+	else
+		answer(commit, error);
 }

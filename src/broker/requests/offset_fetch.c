@@ -70,6 +70,7 @@ static bool answer_group(struct request *request,
 	int32_t count = from->topics.count;
 
 	to->group_id = from->group_id;
+	to->error_code = (int16_t)groups_check(&request->broker->groups);
 	if (count < 0 && entry == NULL)
 		return true;
 	if (count < 0 && !list_all(request, entry, &topics, &count))
@@ -95,7 +96,8 @@ static bool answer_group(struct request *request,
 				.partition_index = at.partition,
 				.committed_offset = at.offset,
 				.committed_leader_epoch = at.leader_epoch,
-				.metadata = at.metadata};
+				.metadata = at.metadata,
+				.error_code = to->error_code};
 		}
 	}
 	return true;
@@ -144,7 +146,8 @@ static bool narrow(struct request *request, const struct kafka_offset_fetch_resp
 					.committed_offset = from->topics.at[i].partitions.at[k].committed_offset,
 					.committed_leader_epoch =
 						from->topics.at[i].partitions.at[k].committed_leader_epoch,
-					.metadata = from->topics.at[i].partitions.at[k].metadata};
+					.metadata = from->topics.at[i].partitions.at[k].metadata,
+					.error_code = from->topics.at[i].partitions.at[k].error_code};
 	}
 	return true;
 }

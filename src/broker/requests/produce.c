@@ -1,31 +1,71 @@
-/* Produce: record batches into partitions. One replica has everything that its leader has, so acks=1 and acks=all are
- * answered at once. */
+/* Produce: record batches into partitions. acks=all is answered when the high watermark has passed them. */
 #include "broker/requests/handlers.h"
 
-static void append(struct request *request, struct codec_string topic,
-	const struct kafka_produce_request_partition_produce_data *from,
-	struct kafka_produce_response_partition_produce_response *to)
+typedef struct kafka_produce_response_partition_produce_response produced_partition;
+
+/* One partition whose records are not replicated yet. */
+struct produce_wait {
+	struct partition_wait wait;
+	struct produce *produce;
+	struct partition *partition;
+	produced_partition *to;
+	int64_t end; /* behind them */
+	bool waits;
+};
+
+struct produce {
+	struct request *request;
+	struct kafka_produce_response response;
+	struct produce_wait *waits;
+	int32_t wait_count, left;
+};
+
+static enum kafka_error may_produce(struct request *request, const struct partition *partition,
+	struct codec_string topic, int16_t acks, const char **message_out)
 {
-	struct partition *partition = topics_partition(&request->broker->topics, topic, from->index);
-	struct append_result result;
+	enum kafka_error error;
+
+	*message_out = request_guard_own(topic, &error);
+	if (error != KAFKA_NONE)
+		return error;
+	if (!broker_has_lease(request->broker)) {
+		*message_out = "this broker does not reach the controller";
+		return KAFKA_NOT_LEADER_OR_FOLLOWER;
+	}
+	return acks == -1 && !partition_has_enough(partition) ? KAFKA_NOT_ENOUGH_REPLICAS : KAFKA_NONE;
+}
+
+static void append(struct produce *produce, struct codec_string topic,
+	const struct kafka_produce_request_partition_produce_data *from, produced_partition *to)
+{
+	struct request *request = produce->request;
+	int16_t acks = ((const struct kafka_produce_request *)request->body)->acks;
+	struct append_result result = {.base_offset = -1, .append_time_ms = -1};
+	enum kafka_error error;
+	struct partition *partition = broker_find_led(request->broker, topic, from->index, &error);
+	struct produce_wait *wait = &produce->waits[produce->wait_count];
 
 	to->index = from->index;
 	to->base_offset = -1;
-	if (partition != NULL && codec_compare(GROUPS_TOPIC, topic) == 0) {
-		to->error_code = KAFKA_INVALID_TOPIC;
-		to->error_message = request_text("this topic is the broker's own");
+	if (error == KAFKA_NONE)
+		error = may_produce(request, partition, topic, acks, &result.message);
+	if (error == KAFKA_NONE)
+		error = partition_append(partition, from->records.at,
+			from->records.bytes < 0 ? 0 : (size_t)from->records.bytes, broker_now_ms(request->broker),
+			&result);
+	to->error_code = (int16_t)error;
+	to->error_message = request_text(result.message);
+	if (error != KAFKA_NONE)
 		return;
-	}
-	if (partition == NULL) {
-		to->error_code = KAFKA_UNKNOWN_TOPIC_OR_PARTITION;
-		return;
-	}
-	to->error_code = (int16_t)partition_append(partition, from->records.at,
-		from->records.bytes < 0 ? 0 : (size_t)from->records.bytes, broker_now_ms(request->broker), &result);
 	to->base_offset = result.base_offset;
 	to->log_append_time_ms = result.append_time_ms;
 	to->log_start_offset = partition->log->start_offset;
-	to->error_message = request_text(result.message);
+	/* Of one that was there already too: it may not be replicated yet. */
+	if (acks != -1 || partition->hw >= partition_log_end(partition->log))
+		return;
+	*wait = (struct produce_wait){
+		.produce = produce, .partition = partition, .to = to, .end = partition_log_end(partition->log)};
+	produce->wait_count++;
 }
 
 static void refuse_all(const struct kafka_produce_request *body, struct kafka_produce_response *response, int16_t error,
@@ -74,28 +114,115 @@ static bool make_response(struct request *request, struct kafka_produce_response
 	return true;
 }
 
+/* ---- acks=all ---- */
+
+static void leave_all(struct request *request)
+{
+	struct produce *produce = request->state;
+
+	for (int32_t i = 0; i < produce->wait_count; i++)
+		if (produce->waits[i].waits)
+			partition_remove_wait(&produce->waits[i].wait);
+}
+
+static void all_replicated(struct request *request)
+{
+	request_answer(request, &((struct produce *)request->state)->response);
+}
+
+static void late(struct request *request)
+{
+	struct produce *produce = request->state;
+
+	leave_all(request);
+	for (int32_t i = 0; i < produce->wait_count; i++)
+		if (produce->waits[i].waits) {
+			produce->waits[i].to->error_code = KAFKA_REQUEST_TIMED_OUT;
+			produce->waits[i].to->error_message = request_text("not all replicas have it in time");
+		}
+	all_replicated(request);
+}
+
+static void hw_moved(struct partition_wait *at, uint32_t bytes)
+{
+	struct produce_wait *wait = container_of(at, struct produce_wait, wait);
+	const struct partition *partition = wait->partition;
+
+	if (bytes != UINT32_MAX && partition->hw < wait->end)
+		return;
+	if (bytes == UINT32_MAX)
+		wait->to->error_code = KAFKA_NOT_LEADER_OR_FOLLOWER;
+	else if (!partition_has_enough(partition))
+		wait->to->error_code = KAFKA_NOT_ENOUGH_REPLICAS_AFTER_APPEND;
+	wait->waits = false;
+	partition_remove_wait(at);
+	/* Not from here: the partition is telling its waits. */
+	if (--wait->produce->left == 0)
+		request_wait(wait->produce->request, 0, all_replicated, leave_all);
+}
+
+static void wait_for_replicas(struct produce *produce)
+{
+	struct request *request = produce->request;
+	int32_t timeout_ms = ((const struct kafka_produce_request *)request->body)->timeout_ms;
+
+	request->state = produce;
+	produce->left = produce->wait_count;
+	for (int32_t i = 0; i < produce->wait_count; i++) {
+		struct produce_wait *wait = &produce->waits[i];
+
+		wait->wait.grown = hw_moved;
+		wait->waits = true;
+		partition_add_wait(wait->partition, &wait->wait);
+	}
+	request_wait(request, request_timeout_ns(timeout_ms), late, leave_all);
+}
+
+static void append_all(struct produce *produce)
+{
+	const struct kafka_produce_request *body = produce->request->body;
+
+	for (int32_t i = 0; i < body->topic_data.count; i++)
+		for (int32_t k = 0; k < body->topic_data.at[i].partition_data.count; k++)
+			append(produce, body->topic_data.at[i].name, &body->topic_data.at[i].partition_data.at[k],
+				&produce->response.responses.at[i].partition_responses.at[k]);
+}
+
+static struct produce *begin(struct request *request)
+{
+	const struct kafka_produce_request *body = request->body;
+	struct produce *produce = codec_arena_take(&request->arena, sizeof(*produce));
+	size_t count = 0;
+
+	for (int32_t i = 0; i < body->topic_data.count; i++)
+		count += (size_t)body->topic_data.at[i].partition_data.count;
+	if (produce == NULL)
+		return NULL;
+	*produce = (struct produce){
+		.request = request, .waits = codec_arena_take_array(&request->arena, count, sizeof(*produce->waits))};
+	return produce->waits != NULL && make_response(request, &produce->response) ? produce : NULL;
+}
+
 void produce_handle(struct request *request)
 {
 	const struct kafka_produce_request *body = request->body;
-	struct kafka_produce_response response;
+	struct produce *produce = begin(request);
 
-	if (!make_response(request, &response)) {
-		/* Nothing was appended; the empty answer fails the client's request. */
-		response.responses.count = 0;
-	} else if (body->transactional_id.bytes >= 0) {
-		refuse_all(body, &response, KAFKA_TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-			"this broker has no transactions");
-	} else if (body->acks < -1 || body->acks > 1) {
-		refuse_all(body, &response, KAFKA_INVALID_REQUIRED_ACKS, "acks is 0, 1 or -1 (all)");
-	} else {
-		for (int32_t i = 0; i < body->topic_data.count; i++)
-			for (int32_t k = 0; k < body->topic_data.at[i].partition_data.count; k++)
-				append(request, body->topic_data.at[i].name,
-					&body->topic_data.at[i].partition_data.at[k],
-					&response.responses.at[i].partition_responses.at[k]);
+	if (produce == NULL) {
+		request_give_up(request); /* nothing was appended */
+		return;
 	}
-	if (body->acks == 0)
+	if (body->transactional_id.bytes >= 0)
+		refuse_all(body, &produce->response, KAFKA_TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+			"this broker has no transactions");
+	else if (body->acks < -1 || body->acks > 1)
+		refuse_all(body, &produce->response, KAFKA_INVALID_REQUIRED_ACKS, "acks is 0, 1 or -1 (all)");
+	else
+		append_all(produce);
+	if (produce->wait_count > 0)
+		wait_for_replicas(produce);
+	else if (body->acks == 0)
 		request_answer_none(request);
 	else
-		request_answer(request, &response);
+		request_answer(request, &produce->response);
 }

@@ -7,10 +7,12 @@ void sync_group_handle(struct request *request)
 	struct groups *groups = &request->broker->groups;
 	struct groups_entry *entry = groups_find(groups, body->group_id);
 	struct kafka_sync_group_response response;
-	enum kafka_error error = KAFKA_UNKNOWN_MEMBER_ID;
+	enum kafka_error error = groups_check(groups);
 	struct group_member *member;
 
-	if (entry != NULL) {
+	if (error == KAFKA_NONE && entry == NULL) {
+		error = KAFKA_UNKNOWN_MEMBER_ID;
+	} else if (error == KAFKA_NONE) {
 		group_supersede(entry->group, body->member_id);
 		groups_deliver(groups, entry);
 		error = group_sync(entry->group, body->member_id, body->group_instance_id, body->generation_id, body,

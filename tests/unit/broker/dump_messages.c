@@ -1,5 +1,5 @@
-/* Prints messages with drawn contents, a line each: name, version, bytes in hexadecimal. For a judge that is another
- * implementation (scripts/check_kafka.py). */
+/* Prints messages of Kafka's keys with drawn contents, a line each: name, version, bytes in hexadecimal. For a judge
+ * that is another implementation (scripts/check_kafka.py). */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -7,6 +7,7 @@
 
 #define ARENA_BYTES (16u << 20)
 #define DRAWS       8
+#define OUR_KEYS    30000 /* nobody else has them */
 
 static void dump(const struct codec_message *of, int16_t version, uint64_t seed)
 {
@@ -28,7 +29,7 @@ static void dump(const struct codec_message *of, int16_t version, uint64_t seed)
 
 int main(void)
 {
-	for (unsigned i = 0; i < KAFKA_APIS; i++) {
+	for (unsigned i = 0; i < KAFKA_APIS && kafka_apis[i].key < OUR_KEYS; i++) {
 		const struct codec_message *both[] = {kafka_apis[i].request, kafka_apis[i].response};
 
 		for (unsigned k = 0; k < 2; k++)

@@ -315,12 +315,12 @@ static void what_is_old_or_too_much_is_deleted(void **state)
 	for (unsigned i = 0; i < 100; i++)
 		append(5);
 	partition_log->config.retention_bytes = 2 * SEGMENT_BYTES;
-	assert_true(partition_log_retain(partition_log, T0));
+	assert_true(partition_log_retain(partition_log, T0, true));
 	assert_true(partition_log_bytes(partition_log) >= 2 * SEGMENT_BYTES - 1000);
 	assert_true(partition_log_bytes(partition_log) < 3 * SEGMENT_BYTES);
 	assert_int_equal(read_all(partition_log->start_offset), 500);
 	partition_log->config.retention_ms = 1000;
-	assert_true(partition_log_retain(partition_log, T0 + 1000000));
+	assert_true(partition_log_retain(partition_log, T0 + 1000000, true));
 	assert_int_equal(partition_log->start_offset, 500);
 	assert_int_equal(append(1), 500);
 }

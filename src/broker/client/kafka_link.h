@@ -1,0 +1,48 @@
+/* kafka_link.h - a client's connection to a broker over TCP: calls go out in order, and are answered in order.
+ *
+ * It connects when there is something to send. When it breaks, or an answer is late, every call under way is told, and
+ * what the broker made of it is unknown. Owned by a loop. */
+#ifndef HOLDFAST_BROKER_KAFKA_LINK_H
+#define HOLDFAST_BROKER_KAFKA_LINK_H
+
+#include <holdfast/loop.h>
+
+#include "base/list.h"
+#include "broker/kafka_messages.h"
+
+struct kafka_link;
+
+/* The caller's, until `done`. */
+struct kafka_call {
+	struct list node;
+	/* NULL: the connection broke. Valid during the call, which may call and close anything but the link. */
+	void (*done)(struct kafka_call *call, const void *response);
+	const struct codec_api *api;
+	int16_t version;
+	int32_t correlation;
+	uint64_t sent_ns;
+	bool waiting;
+};
+
+struct kafka_link {
+	struct hf_loop *loop;
+	struct hf_addr local, remote;
+	struct hf_io *io;
+	struct hf_watch watch;
+	struct hf_timer timer;
+	struct codec_arena arena;
+	struct list calls;
+	uint8_t *out, *in;
+	size_t out_from, out_to, out_room, in_bytes, in_room;
+	int32_t correlation;
+	uint64_t late_ns, again_ns; /* after this time an answer is late; not before this moment another connection */
+};
+
+void kafka_link_open(struct kafka_link *link, struct hf_loop *loop, const struct hf_addr *local,
+	const struct hf_addr *remote, uint64_t late_ns);
+void kafka_link_close(struct kafka_link *link); /* tells nobody */
+/* The request is encoded at once. False: there is no connection for now, or no memory; nothing was taken. */
+bool kafka_link_call(
+	struct kafka_link *link, struct kafka_call *call, int16_t key, int16_t version, const void *request);
+
+#endif

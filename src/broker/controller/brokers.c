@@ -1,0 +1,302 @@
+/* Brokers of the cluster: their sessions, which partitions they have, who leads these. */
+#include "broker/controller/controller.h"
+
+#include <string.h>
+
+#include "base/ensure.h"
+
+/* ---- sets ---- */
+
+bool controller_set_has(const struct controller_set *set, int32_t broker)
+{
+	for (unsigned i = 0; i < set->count; i++)
+		if (set->at[i] == broker)
+			return true;
+	return false;
+}
+
+static void set_remove(struct controller_set *set, int32_t broker)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < set->count; i++)
+		if (set->at[i] != broker)
+			set->at[kept++] = set->at[i];
+	set->count = kept;
+}
+
+const struct controller_broker *controller_broker(const struct controller *controller, int32_t id)
+{
+	for (unsigned i = 0; i < controller->broker_count; i++)
+		if (controller->brokers[i].id == id)
+			return &controller->brokers[i];
+	return NULL;
+}
+
+static bool is_alive(const struct controller *controller, int32_t id)
+{
+	const struct controller_broker *broker = controller_broker(controller, id);
+
+	return broker != NULL && broker->alive;
+}
+
+/* ---- who leads ---- */
+
+/* The first living member of the isr in the order of the replicas, in the next epoch. */
+static void elect(const struct controller *controller, struct controller_partition *partition)
+{
+	partition->leader = -1;
+	for (unsigned i = 0; i < partition->replicas.count && partition->leader < 0; i++)
+		if (controller_set_has(&partition->isr, partition->replicas.at[i]) &&
+			is_alive(controller, partition->replicas.at[i]))
+			partition->leader = partition->replicas.at[i];
+	partition->leader_epoch++;
+}
+
+static void each_partition(struct controller *controller, int32_t broker,
+	void (*act)(struct controller *controller, struct controller_partition *partition, int32_t broker))
+{
+	for (unsigned i = 0; i < controller->topic_count; i++)
+		for (int32_t k = 0; k < controller->topics[i]->partitions; k++)
+			act(controller, &controller->topics[i]->at[k], broker);
+}
+
+static void leave(struct controller *controller, struct controller_partition *partition, int32_t broker)
+{
+	bool led = partition->leader == broker;
+	bool was_member = partition->isr.count > 1 && controller_set_has(&partition->isr, broker);
+
+	if (was_member)
+		set_remove(&partition->isr, broker);
+	if (led)
+		elect(controller, partition);
+	partition->epoch += led || was_member;
+}
+
+static void come_back(struct controller *controller, struct controller_partition *partition, int32_t broker)
+{
+	if (partition->leader >= 0 || !controller_set_has(&partition->isr, broker))
+		return;
+	elect(controller, partition);
+	partition->epoch++;
+}
+
+/* ---- commands ---- */
+
+static void refuse(struct controller_result *result, enum kafka_error error, const char *message)
+{
+	result->error = error;
+	result->message = message;
+}
+
+static struct controller_broker *find_or_add(struct controller *controller, int32_t id)
+{
+	unsigned place = 0;
+
+	while (place < controller->broker_count && controller->brokers[place].id < id)
+		place++;
+	if (place < controller->broker_count && controller->brokers[place].id == id)
+		return &controller->brokers[place];
+	if (controller->broker_count == CONTROLLER_BROKERS_MAX)
+		return NULL;
+	memmove(controller->brokers + place + 1, controller->brokers + place,
+		(controller->broker_count - place) * sizeof(*controller->brokers));
+	controller->broker_count++;
+	controller->brokers[place] = (struct controller_broker){.id = id};
+	return &controller->brokers[place];
+}
+
+static void copy_text(char *to, size_t room, struct codec_string from)
+{
+	size_t bytes = from.bytes < 0 ? 0 : (size_t)from.bytes < room ? (size_t)from.bytes : room - 1;
+
+	if (bytes > 0)
+		memcpy(to, from.at, bytes);
+	to[bytes] = '\0';
+}
+
+static void register_broker(
+	struct controller *controller, const struct kafka_controller_command *command, struct controller_result *result)
+{
+	struct controller_broker *broker;
+
+	if (controller->cluster_id[0] != '\0' && command->cluster_id.bytes > 0 &&
+		codec_compare(controller->cluster_id, command->cluster_id) != 0) {
+		refuse(result, KAFKA_INCONSISTENT_CLUSTER_ID, "log.dirs belongs to another cluster");
+		return;
+	}
+	broker = find_or_add(controller, command->broker);
+	if (broker == NULL) {
+		refuse(result, KAFKA_INVALID_REQUEST, "a cluster has at most 7 brokers");
+		return;
+	}
+	if (controller->cluster_id[0] == '\0' && command->cluster_id.bytes > 0)
+		copy_text(controller->cluster_id, sizeof(controller->cluster_id), command->cluster_id);
+	else if (controller->cluster_id[0] == '\0')
+		(void)controller_id_text(command->topic_id, controller->cluster_id);
+	if (broker->incarnation != command->incarnation || !broker->alive) {
+		broker->alive = false;
+		each_partition(controller, broker->id, leave);
+	}
+	*broker = (struct controller_broker){.id = command->broker, .incarnation = command->incarnation, .alive = true};
+	for (int32_t i = 0; i < command->endpoints.count && i < (int32_t)CONTROLLER_LISTENERS_MAX; i++) {
+		struct controller_endpoint *endpoint = &broker->endpoints[broker->endpoint_count++];
+
+		copy_text(endpoint->name, sizeof(endpoint->name), command->endpoints.at[i].name);
+		copy_text(endpoint->host, sizeof(endpoint->host), command->endpoints.at[i].host);
+		endpoint->port = command->endpoints.at[i].port;
+	}
+	if (command->whole)
+		each_partition(controller, broker->id, come_back);
+}
+
+static void end_session(
+	struct controller *controller, const struct kafka_controller_command *command, struct controller_result *result)
+{
+	const struct controller_broker *known = controller_broker(controller, command->target);
+
+	if (known == NULL || !known->alive || known->incarnation != command->target_incarnation) {
+		refuse(result, KAFKA_INVALID_REQUEST, "this session is over already");
+		return;
+	}
+	find_or_add(controller, command->target)->alive = false;
+	each_partition(controller, command->target, leave);
+}
+
+/* All members are replicas that live, in the incarnation that was meant. */
+static const char *read_isr(const struct controller *controller, const struct kafka_controller_command *command,
+	const struct controller_partition *partition, struct controller_set *isr)
+{
+	*isr = (struct controller_set){0};
+	for (int32_t i = 0; i < command->isr.count; i++) {
+		int32_t id = command->isr.at[i].broker;
+		const struct controller_broker *broker = controller_broker(controller, id);
+
+		if (controller_set_has(isr, id) || !controller_set_has(&partition->replicas, id) || broker == NULL ||
+			!broker->alive)
+			return "a member of the isr is a living replica";
+		if (!controller_set_has(&partition->isr, id) && broker->incarnation != command->isr.at[i].incarnation)
+			return "another incarnation of the broker has caught up";
+		isr->at[isr->count++] = id;
+	}
+	return controller_set_has(isr, partition->leader) ? NULL : "the leader is a member of the isr";
+}
+
+static void set_isr(
+	struct controller *controller, const struct kafka_controller_command *command, struct controller_result *result)
+{
+	const struct controller_topic *topic = controller_find_id(controller, command->topic_id);
+	struct controller_partition *partition;
+	struct controller_set isr;
+	const char *wrong;
+
+	if (topic == NULL || command->partition < 0 || command->partition >= topic->partitions) {
+		refuse(result, KAFKA_UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition");
+		return;
+	}
+	partition = &topic->at[command->partition];
+	if (partition->leader != command->broker || partition->leader_epoch != command->leader_epoch) {
+		refuse(result, KAFKA_FENCED_LEADER_EPOCH, "another broker leads");
+		return;
+	}
+	if (partition->epoch != command->partition_epoch) {
+		refuse(result, KAFKA_INVALID_UPDATE_VERSION, "the partition has changed");
+		return;
+	}
+	wrong = read_isr(controller, command, partition, &isr);
+	if (wrong != NULL) {
+		refuse(result, KAFKA_INVALID_REQUEST, wrong);
+		return;
+	}
+	partition->isr = isr;
+	partition->epoch++;
+	result->topic = topic;
+}
+
+void controller_apply_broker(
+	struct controller *controller, const struct kafka_controller_command *command, struct controller_result *result)
+{
+	if (command->kind == CONTROLLER_REGISTER_BROKER)
+		register_broker(controller, command, result);
+	else if (command->kind == CONTROLLER_END_SESSION)
+		end_session(controller, command, result);
+	else
+		set_isr(controller, command, result);
+}
+
+/* ---- placing ---- */
+
+/* The isr is who lives; when nobody does, all wait for the first one. */
+static void begin(const struct controller *controller, struct controller_partition *partition)
+{
+	partition->isr.count = 0;
+	for (unsigned i = 0; i < partition->replicas.count; i++)
+		if (is_alive(controller, partition->replicas.at[i]))
+			partition->isr.at[partition->isr.count++] = partition->replicas.at[i];
+	if (partition->isr.count == 0)
+		partition->isr = partition->replicas;
+	elect(controller, partition);
+	partition->leader_epoch = 0;
+}
+
+static const char *assign(const struct controller *controller, const struct kafka_controller_command *command,
+	int32_t i, struct controller_partition *partition)
+{
+	for (int32_t k = 0; k < command->assignments.at[i].brokers.count; k++) {
+		int32_t id = command->assignments.at[i].brokers.at[k];
+
+		/* Different ones that are registered are no more than there is room for. */
+		if (controller_broker(controller, id) == NULL || controller_set_has(&partition->replicas, id))
+			return "the replicas of a partition are different brokers that are registered";
+		partition->replicas.at[partition->replicas.count++] = id;
+	}
+	return partition->replicas.count > 0 ? NULL : "a partition has a replica at least";
+}
+
+/* Living brokers first, each partition beginning at the next one. */
+static void spread(const struct controller *controller, unsigned factor, unsigned turn, struct controller_set *replicas)
+{
+	int32_t order[CONTROLLER_BROKERS_MAX];
+	unsigned living = 0, count = 0;
+
+	for (unsigned i = 0; i < controller->broker_count; i++)
+		if (controller->brokers[i].alive)
+			order[count++] = controller->brokers[i].id;
+	living = count;
+	for (unsigned i = 0; i < controller->broker_count; i++)
+		if (!controller->brokers[i].alive)
+			order[count++] = controller->brokers[i].id;
+	for (unsigned i = 0; i < factor; i++)
+		replicas->at[replicas->count++] = i < living ? order[(turn + i) % living] : order[i];
+}
+
+const char *controller_place(const struct controller *controller, const struct kafka_controller_command *command,
+	struct controller_partition *partitions, int32_t from, int32_t to, enum kafka_error *error_out)
+{
+	unsigned factor = command->replication_factor < 1 ? 1u : (unsigned)command->replication_factor;
+	unsigned turn = command->kind == CONTROLLER_CREATE_TOPIC ? command->topic_id.byte[0] : 0;
+	const char *wrong = NULL;
+
+	if (command->assignments.count > 0 && command->assignments.count != to - from) {
+		*error_out = KAFKA_INVALID_REPLICA_ASSIGNMENT;
+		return "every new partition is assigned, or none";
+	}
+	if (command->assignments.count <= 0 && controller->broker_count > 0 && factor > controller->broker_count) {
+		*error_out = KAFKA_INVALID_REPLICATION_FACTOR;
+		return "there are not as many brokers";
+	}
+	for (int32_t i = from; i < to && wrong == NULL; i++) {
+		struct controller_partition made = {.leader = -1};
+
+		if (command->assignments.count > 0)
+			wrong = assign(controller, command, i - from, &made);
+		else if (controller->broker_count > 0)
+			spread(controller, factor, turn + (unsigned)i, &made.replicas);
+		begin(controller, &made);
+		if (partitions != NULL && wrong == NULL)
+			partitions[i] = made;
+	}
+	if (wrong != NULL)
+		*error_out = KAFKA_INVALID_REPLICA_ASSIGNMENT;
+	return wrong;
+}

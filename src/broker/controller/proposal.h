@@ -1,0 +1,23 @@
+/* proposal.h - a command on its way to the controller, and who waits for what it did.
+ *
+ * The struct is the caller's, usually in a request's arena, until done() or proposal_cancel. */
+#ifndef HOLDFAST_BROKER_PROPOSAL_H
+#define HOLDFAST_BROKER_PROPOSAL_H
+
+#include "broker/controller/controller.h"
+
+struct proposal {
+	/* Once, after the command was applied here: within broker_propose where there is one broker. */
+	void (*done)(struct proposal *proposal, const struct controller_result *result);
+	struct proposal **held; /* who points here while it waits; NULL: nobody */
+};
+
+/* The command goes on, and nobody is told. Also after done(). */
+static inline void proposal_cancel(struct proposal *proposal)
+{
+	if (proposal->held != NULL)
+		*proposal->held = NULL;
+	proposal->held = NULL;
+}
+
+#endif

@@ -1,0 +1,645 @@
+/* The controller among brokers. */
+#include "broker/controller/quorum.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/ensure.h"
+#include "base/log.h"
+#include "broker/broker.h"
+
+#define CHANNEL         "holdfast.broker"
+#define CLUSTER         "broker"
+#define COMMAND_VERSION 1
+#define MESSAGE_VERSION 0
+#define COMMAND_BYTES   (8u << 20) /* of memory, decoded */
+#define AGAIN_NS        300000000ull
+#define SLOTS           4096u
+#define SLOT_BYTES      256u
+#define LEASE_SHARE     8u /* of a session: a broker's lease ends so much sooner than its session at the leader */
+/* Where the stamp stands in a command of COMMAND_VERSION, behind its kind. */
+#define BROKER_AT      1u
+#define INCARNATION_AT 5u
+#define SEQUENCE_AT    13u
+
+enum quorum_kind { QUORUM_HEARTBEAT, QUORUM_LEASE, QUORUM_COMMAND };
+
+struct quorum_entry {
+	struct list node;
+	struct proposal *proposal; /* NULL: nobody waits */
+	int8_t kind;
+	char topic[CONTROLLER_TOPIC_BYTES];
+	size_t bytes;
+	uint8_t data[];
+};
+
+static const struct broker_voters *voters_of(const struct quorum *quorum)
+{
+	return &quorum->broker->config.voters;
+}
+
+static int place_of(const struct quorum *quorum, int32_t broker)
+{
+	for (unsigned i = 0; i < voters_of(quorum)->count; i++)
+		if (voters_of(quorum)->at[i].id == broker)
+			return (int)i;
+	return -1;
+}
+
+static int32_t self_of(const struct quorum *quorum)
+{
+	return quorum->broker->config.node_id;
+}
+
+int32_t quorum_leader(const struct quorum *quorum)
+{
+	int leader = quorum->smr == NULL ? -1 : hf_smr_leader(quorum->smr);
+
+	return leader < 0 || (unsigned)leader >= voters_of(quorum)->count ? -1 : voters_of(quorum)->at[leader].id;
+}
+
+/* ---- messages ---- */
+
+static struct hf_peer *peer_of(const struct quorum *quorum, int32_t broker)
+{
+	int place = place_of(quorum, broker);
+	struct hf_peer *peer = NULL;
+
+	for (unsigned i = 0; place >= 0 && i < voters_of(quorum)->at[place].address_count && peer == NULL; i++)
+		peer = hf_peer_find(quorum->broker->node, &voters_of(quorum)->at[place].addresses[i]);
+	return peer;
+}
+
+/* What does not arrive is said again. */
+static void send_to(struct quorum *quorum, int32_t broker, const struct kafka_quorum_message *message)
+{
+	struct hf_peer *peer = peer_of(quorum, broker);
+	struct codec_arena arena;
+	uint8_t *data;
+	size_t bytes;
+
+	if (peer == NULL || !hf_channel_is_open(quorum->channel, peer))
+		return;
+	codec_arena_init(&arena, COMMAND_BYTES);
+	bytes = codec_encode(&kafka_quorum_message_codec, MESSAGE_VERSION, message, &arena, 0, &data, NULL);
+	if (bytes > 0)
+		(void)hf_channel_send(quorum->channel, peer, data, bytes);
+	codec_arena_free(&arena);
+}
+
+/* ---- proposing ---- */
+
+struct quorum_call {
+	struct hf_smr_call call;
+	uint8_t data[];
+};
+
+static void call_done(struct hf_smr_call *call)
+{
+	free(container_of(call, struct quorum_call, call)); /* whatever became of it: its broker asks again */
+}
+
+static void submit(struct quorum *quorum, const uint8_t *data, size_t bytes)
+{
+	struct quorum_call *made = quorum->leads ? malloc(sizeof(*made) + bytes) : NULL;
+
+	if (made == NULL)
+		return;
+	memcpy(made->data, data, bytes);
+	made->call = (struct hf_smr_call){.done = call_done, .data = made->data, .bytes = (uint32_t)bytes};
+	if (hf_smr_propose(quorum->smr, &made->call) != 0)
+		free(made);
+}
+
+/* The first of the queue, to the leader. */
+static void send_first(struct quorum *quorum, uint64_t now_ns)
+{
+	struct quorum_entry *entry;
+	struct kafka_quorum_message message = {.kind = QUORUM_COMMAND, .broker = self_of(quorum)};
+	int32_t leader = quorum_leader(quorum);
+
+	if (list_empty(&quorum->entries) || leader < 0 || quorum->refused ||
+		(quorum->sent_ns != 0 && now_ns < quorum->sent_ns + AGAIN_NS))
+		return;
+	entry = container_of(quorum->entries.next, struct quorum_entry, node);
+	put_be32(entry->data + BROKER_AT, (uint32_t)self_of(quorum));
+	put_be64(entry->data + INCARNATION_AT, (uint64_t)quorum->incarnation);
+	put_be32(entry->data + SEQUENCE_AT, (uint32_t)quorum->sequence);
+	quorum->sent_ns = now_ns;
+	if (leader == self_of(quorum)) {
+		submit(quorum, entry->data, entry->bytes);
+		return;
+	}
+	message.command = (struct codec_bytes){entry->data, (int32_t)entry->bytes};
+	send_to(quorum, leader, &message);
+}
+
+static struct quorum_entry *make_entry(const struct kafka_controller_command *command)
+{
+	struct quorum_entry *entry = NULL;
+	struct codec_arena arena;
+	uint8_t *data;
+	size_t bytes;
+
+	codec_arena_init(&arena, COMMAND_BYTES);
+	bytes = codec_encode(&kafka_controller_command_codec, COMMAND_VERSION, command, &arena, 0, &data, NULL);
+	if (bytes > 0)
+		entry = malloc(sizeof(*entry) + bytes);
+	if (entry != NULL) {
+		*entry = (struct quorum_entry){.kind = command->kind, .bytes = bytes};
+		snprintf(entry->topic, sizeof(entry->topic), "%.*s",
+			command->topic.bytes < 0 ? 0 : command->topic.bytes,
+			command->topic.at == NULL ? "" : command->topic.at);
+		memcpy(entry->data, data, bytes);
+	}
+	codec_arena_free(&arena);
+	return entry;
+}
+
+static void fail_proposal(struct proposal *proposal, const char *why)
+{
+	struct controller_result result = {.error = KAFKA_STORAGE_ERROR, .message = why};
+
+	if (proposal != NULL)
+		proposal->done(proposal, &result);
+}
+
+void quorum_propose(struct quorum *quorum, const struct kafka_controller_command *command, struct proposal *proposal)
+{
+	struct quorum_entry *entry = make_entry(command);
+
+	if (entry == NULL || entry->bytes > hf_smr_request_bytes_max(quorum->smr)) {
+		free(entry);
+		fail_proposal(proposal, "the command takes more room than the controller's log has for one");
+		return;
+	}
+	entry->proposal = proposal;
+	if (proposal != NULL)
+		proposal->held = &entry->proposal;
+	list_push_back(&quorum->entries, &entry->node);
+	send_first(quorum, hf_loop_now_ns(quorum->broker->loop));
+}
+
+/* The first command was applied: whoever waits is told, and the next one goes. */
+static void complete_first(struct quorum *quorum, const struct controller_result *result)
+{
+	struct quorum_entry *entry = container_of(quorum->entries.next, struct quorum_entry, node);
+	struct proposal *proposal = entry->proposal;
+
+	list_remove(&entry->node);
+	quorum->sequence++;
+	quorum->sent_ns = 0;
+	if (proposal != NULL) {
+		proposal->held = NULL;
+		proposal->done(proposal, result);
+	}
+	free(entry);
+	send_first(quorum, hf_loop_now_ns(quorum->broker->loop));
+}
+
+/* ---- registering ---- */
+
+/* As another incarnation, before everything else that waits. */
+static void register_anew(struct quorum *quorum)
+{
+	struct kafka_controller_command_command_endpoint endpoints[BROKER_LISTENERS_MAX];
+	struct kafka_controller_command command;
+	struct quorum_entry *entry;
+
+	quorum->registered = false;
+	hf_env_entropy(quorum->broker->env, &quorum->incarnation, sizeof(quorum->incarnation));
+	quorum->incarnation = (quorum->incarnation & INT64_MAX) | 1;
+	quorum->sequence = 1;
+	quorum->sent_ns = 0;
+	if (!list_empty(&quorum->entries)) {
+		entry = container_of(quorum->entries.next, struct quorum_entry, node);
+		if (entry->kind == CONTROLLER_REGISTER_BROKER) {
+			list_remove(&entry->node);
+			free(entry);
+		}
+	}
+	quorum->owner->fill(quorum->broker, endpoints, &command);
+	command.whole = quorum->whole;
+	entry = make_entry(&command);
+	ensure(entry != NULL);
+	list_push_front(&quorum->entries, &entry->node);
+	quorum->whole = true; /* while this process lives */
+}
+
+static void look_at_self(struct quorum *quorum)
+{
+	const struct controller_broker *self = controller_broker(&quorum->broker->controller, self_of(quorum));
+	bool registered = self != NULL && self->alive && self->incarnation == quorum->incarnation;
+
+	if (quorum->registered && !registered) {
+		log_warn("broker: the cluster has ended the session of broker %d, which joins again", self_of(quorum));
+		register_anew(quorum);
+	} else if (registered && !quorum->registered) {
+		log_info("broker: broker %d has joined the cluster %s", self_of(quorum),
+			quorum->broker->controller.cluster_id);
+		quorum->registered = true;
+		quorum->owner->joined(quorum->broker);
+		quorum->owner->restored(quorum->broker);
+	}
+}
+
+/* ---- the state machine on the log ---- */
+
+static uint32_t apply(void *context, const struct hf_smr_applied *request, void *unused)
+{
+	struct quorum *quorum = context;
+	struct broker *broker = quorum->broker;
+	struct kafka_controller_command command;
+	struct controller_result result;
+	struct codec_arena arena;
+	bool own;
+
+	(void)unused;
+	codec_arena_init(&arena, COMMAND_BYTES);
+	if (codec_decode(&kafka_controller_command_codec, COMMAND_VERSION, request->data, request->bytes, &arena,
+		    &command, NULL) != CODEC_OK) {
+		log_error("broker: a command of the controller makes no sense and is left out");
+		codec_arena_free(&arena);
+		return 0;
+	}
+	controller_apply(&broker->controller, &command, &result);
+	own = command.sequence > 0 && command.broker == self_of(quorum) && command.incarnation == quorum->incarnation &&
+	      command.sequence == quorum->sequence && !list_empty(&quorum->entries);
+	if (own && command.kind == CONTROLLER_REGISTER_BROKER && result.error != KAFKA_NONE && !quorum->refused) {
+		quorum->refused = true;
+		log_error("broker: the cluster does not take broker %d: %s", self_of(quorum),
+			result.message == NULL ? "" : result.message);
+	}
+	if (quorum->registered)
+		quorum->owner->applied(broker, &command, &result);
+	look_at_self(quorum);
+	if (own)
+		complete_first(quorum, &result);
+	codec_arena_free(&arena);
+	return 0;
+}
+
+struct quorum_snapshot {
+	struct codec_arena arena;
+	uint8_t *data;
+	size_t bytes, read;
+};
+
+static int snapshot_open(void *context, void **snapshot_out)
+{
+	struct quorum *quorum = context;
+	struct quorum_snapshot *snapshot = calloc(1, sizeof(*snapshot));
+
+	if (snapshot == NULL)
+		return -ENOMEM;
+	codec_arena_init(&snapshot->arena, 1u << 30);
+	snapshot->bytes = controller_save(&quorum->broker->controller, &snapshot->arena, &snapshot->data);
+	*snapshot_out = snapshot;
+	if (snapshot->bytes > 0)
+		return 0;
+	codec_arena_free(&snapshot->arena);
+	free(snapshot);
+	return -ENOMEM;
+}
+
+static ssize_t snapshot_read(void *context, void *opened, void *data, size_t bytes)
+{
+	struct quorum_snapshot *snapshot = opened;
+	size_t left = snapshot->bytes - snapshot->read;
+
+	(void)context;
+	if (bytes > left)
+		bytes = left;
+	memcpy(data, snapshot->data + snapshot->read, bytes);
+	snapshot->read += bytes;
+	return (ssize_t)bytes;
+}
+
+static void snapshot_close(void *context, void *opened)
+{
+	struct quorum_snapshot *snapshot = opened;
+
+	(void)context;
+	codec_arena_free(&snapshot->arena);
+	free(snapshot);
+}
+
+static int restore_open(void *context)
+{
+	((struct quorum *)context)->restored_bytes = 0;
+	return 0;
+}
+
+static int restore_write(void *context, const void *data, size_t bytes)
+{
+	struct quorum *quorum = context;
+
+	if (quorum->restored_bytes + bytes > quorum->restored_room) {
+		size_t room = (quorum->restored_bytes + bytes) * 2;
+		uint8_t *restored = realloc(quorum->restored, room);
+
+		if (restored == NULL)
+			return -ENOMEM;
+		quorum->restored = restored;
+		quorum->restored_room = room;
+	}
+	memcpy(quorum->restored + quorum->restored_bytes, data, bytes);
+	quorum->restored_bytes += bytes;
+	return 0;
+}
+
+/* The first command may have been applied in what was restored. */
+static void complete_restored(struct quorum *quorum)
+{
+	const struct controller_broker *self = controller_broker(&quorum->broker->controller, self_of(quorum));
+	struct controller_result result = {.repeated = true};
+	const struct quorum_entry *entry;
+
+	if (self == NULL || self->incarnation != quorum->incarnation || self->sequence < quorum->sequence ||
+		list_empty(&quorum->entries))
+		return;
+	entry = container_of(quorum->entries.next, struct quorum_entry, node);
+	result.error = self->error;
+	result.first_producer_id = self->first_producer_id;
+	result.topic = controller_find(&quorum->broker->controller, request_text(entry->topic));
+	complete_first(quorum, &result);
+}
+
+static int restore_close(void *context, bool whole)
+{
+	struct quorum *quorum = context;
+	struct broker *broker = quorum->broker;
+
+	if (!whole)
+		return 0;
+	controller_free(&broker->controller);
+	controller_init(&broker->controller, &broker->defaults);
+	if (!controller_load(&broker->controller, quorum->restored, quorum->restored_bytes))
+		return -EPROTO;
+	look_at_self(quorum);
+	if (quorum->registered)
+		quorum->owner->restored(broker);
+	complete_restored(quorum);
+	return 0;
+}
+
+static void event(void *context, const struct hf_smr_event *happened)
+{
+	struct quorum *quorum = context;
+
+	if (happened->kind == HF_SMR_LEADING) {
+		quorum->leads = true;
+		for (unsigned i = 0; i < CONTROLLER_BROKERS_MAX; i++)
+			quorum->heard_ns[i] = hf_loop_now_ns(quorum->broker->loop);
+		memset(quorum->asked, 0, sizeof(quorum->asked));
+		log_info("broker: broker %d leads the controller", self_of(quorum));
+	} else if (happened->kind == HF_SMR_FOLLOWING) {
+		quorum->leads = false;
+	} else if (happened->kind == HF_SMR_FAILED || happened->kind == HF_SMR_REMOVED) {
+		quorum->leads = false;
+		quorum->failed = true;
+		log_warn("broker: the controller's log cannot go on here: %s; its replica starts again",
+			happened->reason == NULL ? "another process took its place" : happened->reason);
+	}
+	quorum->sent_ns = 0; /* another leader may not know the command under way */
+}
+
+/* ---- sessions ---- */
+
+bool quorum_has_lease(const struct quorum *quorum)
+{
+	return quorum->registered && hf_env_boot_ns(quorum->broker->env) < quorum->lease_until_ns;
+}
+
+static void take_lease(struct quorum *quorum, int64_t incarnation, int64_t sent_ns)
+{
+	uint64_t session_ns = quorum->broker->config.session_ns;
+	uint64_t until_ns = (uint64_t)sent_ns + session_ns - session_ns / LEASE_SHARE;
+
+	if (incarnation == quorum->incarnation && until_ns > quorum->lease_until_ns)
+		quorum->lease_until_ns = until_ns;
+}
+
+static void confirmed(struct hf_smr_call *call)
+{
+	struct quorum *quorum = container_of(call, struct quorum, confirm);
+
+	quorum->confirming = false;
+	for (unsigned i = 0; i < voters_of(quorum)->count; i++) {
+		struct quorum_heartbeat *asked = &quorum->granting[i];
+		const struct controller_broker *broker =
+			controller_broker(&quorum->broker->controller, voters_of(quorum)->at[i].id);
+		struct kafka_quorum_message lease = {.kind = QUORUM_LEASE,
+			.broker = self_of(quorum),
+			.incarnation = asked->incarnation,
+			.sent_ns = asked->sent_ns};
+
+		if (asked->sent_ns == 0 || call->outcome != HF_SMR_DECIDED || !quorum->leads || broker == NULL ||
+			!broker->alive || broker->incarnation != asked->incarnation)
+			continue;
+		if (broker->id == self_of(quorum))
+			take_lease(quorum, asked->incarnation, asked->sent_ns);
+		else
+			send_to(quorum, broker->id, &lease);
+	}
+	memset(quorum->granting, 0, sizeof(quorum->granting));
+}
+
+/* The read begins now, after the heartbeats that it stands for came. */
+static void confirm(struct quorum *quorum)
+{
+	bool some = false;
+
+	for (unsigned i = 0; i < voters_of(quorum)->count; i++)
+		some |= quorum->asked[i].sent_ns != 0;
+	if (!some || !quorum->leads || quorum->confirming)
+		return;
+	quorum->confirm = (struct hf_smr_call){.done = confirmed};
+	if (hf_smr_read(quorum->smr, &quorum->confirm) != 0)
+		return;
+	quorum->confirming = true;
+	memcpy(quorum->granting, quorum->asked, sizeof(quorum->granting));
+	memset(quorum->asked, 0, sizeof(quorum->asked));
+}
+
+static void hear_heartbeat(struct quorum *quorum, const struct kafka_quorum_message *message)
+{
+	int place = place_of(quorum, message->broker);
+
+	if (place < 0 || !quorum->leads)
+		return;
+	quorum->heard_ns[place] = hf_loop_now_ns(quorum->broker->loop);
+	quorum->asked[place] = (struct quorum_heartbeat){message->incarnation, message->sent_ns};
+	confirm(quorum);
+}
+
+static void heard(struct hf_channel *channel, struct hf_peer *peer, const void *data, size_t bytes, void *context)
+{
+	struct quorum *quorum = context;
+	struct kafka_quorum_message message;
+	struct codec_arena arena;
+
+	(void)channel, (void)peer;
+	codec_arena_init(&arena, COMMAND_BYTES);
+	if (codec_decode(&kafka_quorum_message_codec, MESSAGE_VERSION, data, bytes, &arena, &message, NULL) ==
+		CODEC_OK) {
+		if (message.kind == QUORUM_HEARTBEAT)
+			hear_heartbeat(quorum, &message);
+		else if (message.kind == QUORUM_LEASE)
+			take_lease(quorum, message.incarnation, message.sent_ns);
+		else if (message.kind == QUORUM_COMMAND && message.command.bytes > (int32_t)SEQUENCE_AT)
+			submit(quorum, message.command.at, (size_t)message.command.bytes);
+	}
+	codec_arena_free(&arena);
+}
+
+static void end_session(struct quorum *quorum, const struct controller_broker *broker)
+{
+	struct kafka_controller_command command;
+	struct quorum_entry *entry;
+
+	codec_default(kafka_controller_command_codec.root, &command);
+	command.kind = CONTROLLER_END_SESSION;
+	command.target = broker->id;
+	command.target_incarnation = broker->incarnation;
+	entry = make_entry(&command);
+	if (entry == NULL)
+		return;
+	log_warn("broker: broker %d was not heard for %llu ms; its session ends", broker->id,
+		(unsigned long long)(quorum->broker->config.session_ns / 1000000));
+	submit(quorum, entry->data, entry->bytes);
+	free(entry);
+}
+
+/* A process that stood still judges nobody by the time in which it did. */
+static void judge(struct quorum *quorum, uint64_t now_ns)
+{
+	const struct broker_config *config = &quorum->broker->config;
+
+	for (unsigned i = 0; i < config->voters.count; i++) {
+		const struct controller_broker *broker =
+			controller_broker(&quorum->broker->controller, config->voters.at[i].id);
+
+		if (now_ns > quorum->turn_ns + config->session_ns / 2 || broker == NULL || !broker->alive)
+			quorum->heard_ns[i] = now_ns;
+		else if (now_ns > quorum->heard_ns[i] + config->session_ns) {
+			end_session(quorum, broker);
+			quorum->heard_ns[i] = now_ns;
+		}
+	}
+}
+
+/* ---- running ---- */
+
+static int start_replica(struct quorum *quorum, struct hf_error *error)
+{
+	static const struct hf_smr_app app = {.apply = apply,
+		.snapshot_open = snapshot_open,
+		.snapshot_read = snapshot_read,
+		.snapshot_close = snapshot_close,
+		.restore_open = restore_open,
+		.restore_write = restore_write,
+		.restore_close = restore_close,
+		.event = event};
+	struct hf_smr_member members[CONTROLLER_BROKERS_MAX] = {0};
+	const struct broker_voters *voters = voters_of(quorum);
+	struct hf_smr_config config = {.cluster = CLUSTER,
+		.id = (uint8_t)place_of(quorum, self_of(quorum)),
+		.members = members,
+		.member_count = voters->count,
+		.preset = HF_SMR_CALM,
+		.slots = SLOTS,
+		.slot_bytes = SLOT_BYTES,
+		.directory = quorum->directory};
+
+	for (unsigned i = 0; i < voters->count; i++) {
+		members[i].id = (uint8_t)i;
+		snprintf(members[i].name, sizeof(members[i].name), "broker-%d", voters->at[i].id);
+		members[i].address_count = voters->at[i].address_count;
+		memcpy(members[i].addresses, voters->at[i].addresses, sizeof(voters->at[i].addresses));
+	}
+	/* The state comes from the log, from its beginning. */
+	controller_free(&quorum->broker->controller);
+	controller_init(&quorum->broker->controller, &quorum->broker->defaults);
+	quorum->failed = false;
+	return hf_smr_start(quorum->broker->node, &config, &app, quorum, &quorum->smr, error);
+}
+
+static void start_again(struct quorum *quorum)
+{
+	struct hf_error error = {0};
+
+	hf_smr_stop(quorum->smr);
+	quorum->smr = NULL;
+	register_anew(quorum);
+	if (start_replica(quorum, &error) != 0) {
+		log_error("broker: the controller's log cannot go on here: %s; start the broker again", error.text);
+		quorum->failed = true;
+	}
+}
+
+static void due(struct hf_timer *timer, uint64_t now_ns)
+{
+	struct quorum *quorum = container_of(timer, struct quorum, timer);
+	struct kafka_quorum_message heartbeat = {.kind = QUORUM_HEARTBEAT,
+		.broker = self_of(quorum),
+		.incarnation = quorum->incarnation,
+		.sent_ns = (int64_t)hf_env_boot_ns(quorum->broker->env)};
+
+	if (quorum->failed)
+		start_again(quorum);
+	if (quorum->smr != NULL) {
+		if (quorum->leads)
+			hear_heartbeat(quorum, &heartbeat);
+		else if (quorum_leader(quorum) >= 0)
+			send_to(quorum, quorum_leader(quorum), &heartbeat);
+		if (quorum->leads)
+			judge(quorum, now_ns);
+		confirm(quorum);
+		send_first(quorum, now_ns);
+	}
+	quorum->turn_ns = now_ns;
+	hf_loop_set_timer(quorum->broker->loop, timer, now_ns + quorum->broker->config.heartbeat_ns);
+}
+
+int quorum_open(struct quorum *quorum, struct broker *broker, const struct quorum_owner *owner, bool whole,
+	struct hf_error *error)
+{
+	static const struct hf_channel_events events = {.message = heard};
+	int rc;
+
+	*quorum = (struct quorum){.broker = broker, .owner = owner, .timer = {.fire = due}, .whole = whole};
+	list_init(&quorum->entries);
+	snprintf(quorum->directory, sizeof(quorum->directory), "%s/controller", broker->config.log_dirs);
+	rc = hf_channel_register(broker->node, CHANNEL, &events, quorum, &quorum->channel, error);
+	if (rc != 0)
+		return rc;
+	register_anew(quorum);
+	rc = start_replica(quorum, error);
+	if (rc == 0)
+		hf_loop_set_timer(broker->loop, &quorum->timer, hf_loop_now_ns(broker->loop) + 1);
+	return rc;
+}
+
+void quorum_close(struct quorum *quorum)
+{
+	struct list *node;
+
+	if (quorum->broker == NULL)
+		return;
+	hf_loop_cancel_timer(quorum->broker->loop, &quorum->timer);
+	hf_smr_stop(quorum->smr);
+	hf_channel_close(quorum->channel);
+	while ((node = list_pop_front(&quorum->entries)) != NULL) {
+		struct quorum_entry *entry = container_of(node, struct quorum_entry, node);
+
+		if (entry->proposal != NULL)
+			entry->proposal->held = NULL;
+		free(entry);
+	}
+	free(quorum->restored);
+	*quorum = (struct quorum){0};
+}

@@ -1,0 +1,16 @@
+/* partition_log_parts.h - what partition_log.c and replica_log.c have in common; for no others. */
+#ifndef HOLDFAST_BROKER_PARTITION_LOG_PARTS_H
+#define HOLDFAST_BROKER_PARTITION_LOG_PARTS_H
+
+#include "broker/log/partition_log.h"
+
+int partition_log_add(struct partition_log *log, int64_t base_offset, uint32_t capacity, bool head, bool clean,
+	struct hf_error *error);
+/* Seals the head; another one begins. */
+int partition_log_roll(struct partition_log *log, uint32_t capacity, struct hf_error *error);
+/* From the snapshot of that offset (-1: none), and the batches behind it. */
+int partition_log_load_producers(struct partition_log *log, int64_t snapshot, int64_t now_ms);
+/* "%020d" and an ending. */
+bool partition_log_parse_name(const char *name, const char *ending, int64_t *offset_out);
+
+#endif

@@ -1,0 +1,195 @@
+/* The log of a partition as a follower has it. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "broker/log/checkpoint.h"
+#include "broker/log/partition_log_parts.h"
+
+static struct segment *segment_of(struct list *node)
+{
+	return container_of(node, struct segment, node);
+}
+
+/* ---- taking over ---- */
+
+/* The one batch at the tail; its length, or 0 and why. */
+static uint32_t accept_one(
+	struct partition_log *log, uint32_t bytes, int32_t leader_epoch, int64_t now_ms, const char **wrong_out)
+{
+	struct segment *head = partition_log_head(log);
+	const uint8_t *at = head->map + head->bytes;
+	struct batch batch;
+	enum batch_verdict verdict = batch_read(at, bytes, &batch);
+
+	if (verdict == BATCH_RIGHT)
+		verdict = batch_check(at, &batch);
+	*wrong_out =
+		verdict != BATCH_RIGHT                   ? batch_fault(verdict)
+		: batch.base_offset != head->next_offset ? "the batch does not begin where the log ends"
+		: batch.leader_epoch < 0 || batch.leader_epoch < head->last_epoch || batch.leader_epoch > leader_epoch
+			? "the batch has an epoch that it cannot have"
+		: leader_epochs_add(&log->epochs, batch.leader_epoch, batch.base_offset) != 0 ||
+				producer_state_book(&log->producers, &batch, now_ms) != 0
+			? "there is no memory"
+			: NULL;
+	if (*wrong_out != NULL)
+		return 0;
+	segment_accept(head, &batch);
+	return (uint32_t)batch.length;
+}
+
+const char *partition_log_accept(struct partition_log *log, uint32_t bytes, int32_t leader_epoch, int64_t now_ms)
+{
+	struct segment *head = partition_log_head(log);
+	const char *wrong = bytes > head->capacity - head->bytes ? "the bytes lie beyond the segment" : NULL;
+
+	while (wrong == NULL && bytes > 0)
+		bytes -= accept_one(log, bytes, leader_epoch, now_ms, &wrong);
+	return wrong;
+}
+
+void partition_log_verify_on(struct partition_log *log, uint32_t place, int32_t leader_epoch, int64_t now_ms)
+{
+	struct segment *head = partition_log_head(log);
+	const char *wrong;
+
+	while (head->bytes < place && accept_one(log, place - head->bytes, leader_epoch, now_ms, &wrong) > 0)
+		continue;
+	if (head->bytes < place)
+		memset(head->map + head->bytes, 0, place - head->bytes);
+}
+
+/* ---- cutting ---- */
+
+struct snapshots {
+	struct partition_log *log;
+	int64_t newest, end;
+};
+
+/* Those behind the end are of records that are gone. */
+static void snapshot_found(const char *name, void *context)
+{
+	struct snapshots *snapshots = context;
+	char path[CHECKPOINT_PATH_BYTES];
+	int64_t offset;
+
+	if (!partition_log_parse_name(name, ".snapshot", &offset))
+		return;
+	if (offset <= snapshots->end) {
+		if (offset > snapshots->newest)
+			snapshots->newest = offset;
+		return;
+	}
+	snprintf(path, sizeof(path), "%s/%s", snapshots->log->directory, name);
+	(void)hf_file_remove(snapshots->log->env, path);
+}
+
+static int forget_behind(struct partition_log *log, int64_t now_ms, struct hf_error *error)
+{
+	struct snapshots snapshots = {.log = log, .newest = -1, .end = partition_log_end(log)};
+
+	leader_epochs_truncate(&log->epochs, snapshots.end);
+	producer_state_free(&log->producers);
+	(void)hf_dir_list(log->env, log->directory, snapshot_found, &snapshots);
+	if (partition_log_load_producers(log, snapshots.newest, now_ms) != 0)
+		return hf_error_set(error, -ENOMEM, "no memory for the producers of %s", log->directory);
+	return 0;
+}
+
+/* The log went on in this segment; its head is what comes behind `place`. */
+static int make_head(
+	struct partition_log *log, struct segment *segment, uint32_t place, uint32_t capacity, struct hf_error *error)
+{
+	int rc;
+
+	while (partition_log_head(log) != segment)
+		segment_delete(partition_log_head(log));
+	rc = segment_reopen(&segment, place, capacity, error);
+	if (rc != 0)
+		log->failed = true;
+	else if (segment->node.prev != &log->segments && segment->bytes == 0)
+		segment->last_epoch = segment_of(segment->node.prev)->last_epoch;
+	return rc;
+}
+
+int partition_log_truncate(struct partition_log *log, int64_t offset, int64_t now_ms, struct hf_error *error)
+{
+	struct segment *segment = partition_log_head(log);
+	struct batch batch;
+	uint32_t place;
+	int rc;
+
+	if (offset >= partition_log_end(log))
+		return 0;
+	while (segment->base_offset > offset && segment->node.prev != &log->segments)
+		segment = segment_of(segment->node.prev);
+	if (segment->base_offset > offset)
+		return partition_log_restart(log, offset, error);
+	place = segment->bytes;
+	if (offset < segment->next_offset && !segment_find(segment, offset, &place, &batch))
+		return hf_error_set(
+			error, -EBADMSG, "%s has no batch at offset %lld", log->directory, (long long)offset);
+	rc = make_head(log, segment, place, log->config.segment_bytes, error);
+	if (rc != 0)
+		return rc;
+	if (log->start_offset > partition_log_end(log))
+		log->start_offset = partition_log_end(log);
+	return forget_behind(log, now_ms, error);
+}
+
+int partition_log_restart(struct partition_log *log, int64_t offset, struct hf_error *error)
+{
+	struct snapshots snapshots = {.log = log, .newest = -1, .end = -1};
+	int rc;
+
+	while (!list_empty(&log->segments))
+		segment_delete(partition_log_head(log));
+	leader_epochs_free(&log->epochs);
+	producer_state_free(&log->producers);
+	(void)hf_dir_list(log->env, log->directory, snapshot_found, &snapshots);
+	rc = partition_log_add(log, offset, log->config.segment_bytes, true, true, error);
+	if (rc != 0)
+		log->failed = true;
+	log->start_offset = offset;
+	return rc;
+}
+
+/* ---- the same places ---- */
+
+int partition_log_arrange(
+	struct partition_log *log, int64_t base_offset, uint32_t place, uint32_t capacity, struct hf_error *error)
+{
+	struct segment *head = partition_log_head(log), *before;
+	int rc = 0;
+
+	if (head->base_offset != base_offset && head->next_offset == base_offset && place == 0 && head->bytes > 0)
+		return partition_log_roll(log, capacity, error);
+	/* The leader has not rolled there. */
+	if (head->base_offset > base_offset && head->bytes == 0 && head->node.prev != &log->segments) {
+		before = segment_of(head->node.prev);
+		rc = make_head(log, before, before->bytes, capacity, error);
+		head = partition_log_head(log);
+	}
+	if (rc == 0 && (head->base_offset != base_offset || head->bytes != place))
+		return hf_error_set(error, -EXDEV, "%s lies in other places than at the leader", log->directory);
+	if (rc == 0 && (head->sealed || head->capacity < capacity))
+		rc = make_head(log, head, head->bytes, capacity, error);
+	return rc;
+}
+
+bool partition_log_locate(
+	const struct partition_log *log, int64_t offset, struct segment **segment_out, uint32_t *place_out)
+{
+	struct segment *segment = partition_log_head(log);
+	struct batch batch;
+
+	while (segment->base_offset > offset && segment->node.prev != &log->segments)
+		segment = segment_of(segment->node.prev);
+	*segment_out = segment;
+	*place_out = segment->bytes;
+	if (segment == partition_log_head(log) && offset == segment->next_offset)
+		return true;
+	return segment_find(segment, offset, place_out, &batch) && batch.base_offset == offset;
+}

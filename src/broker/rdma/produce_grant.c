@@ -1,0 +1,379 @@
+/* Exclusive produce. */
+#include "broker/rdma/produce_grant.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/ensure.h"
+#include "base/log.h"
+#include "broker/broker.h"
+
+#define RECEIVE_BYTES 32u /* OVERRUN, and nothing larger */
+#define SEND_BYTES    (RDMA_ENTRIES_MAX * RDMA_ENTRY_BYTES)
+#define MEMORY_BYTES  (RDMA_CREDITS * RECEIVE_BYTES + PRODUCE_GRANT_SENDS * SEND_BYTES)
+#define SEND_BIT      (1ull << 32) /* of a wr_id */
+#define OVER_NS       1000000000ull
+
+_Static_assert(RDMA_OVERRUN_BYTES <= RECEIVE_BYTES, "a receive holds an OVERRUN");
+
+static const unsigned allowed[PRODUCE_GRANT_STATES] = {
+	[PRODUCE_GRANT_OPEN] = 1u << PRODUCE_GRANT_OVER,
+};
+
+static void move(struct produce_grant *grant, enum produce_grant_state to)
+{
+	ensure((allowed[grant->state] & 1u << to) != 0);
+	grant->state = to;
+}
+
+/* ---- the extent ---- */
+
+static int open_extent(struct produce_grant *grant, uint32_t batch_bytes)
+{
+	struct partition_log *log = grant->partition->log;
+	struct log_extent *extent = &grant->extent;
+	struct hf_error error;
+	int rc = partition_log_grant(log, grant->client->rdma->broker->config.extent_bytes, batch_bytes, extent);
+
+	if (rc != 0)
+		return rc;
+	rc = hf_vmr_reg(grant->client->pd, extent->segment->map + extent->begin, extent->end - extent->begin,
+		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, &grant->extent_mr, &error);
+	if (rc != 0) {
+		log_warn("broker: %s: an extent cannot be registered: %s", log->directory, error.text);
+		partition_log_end_grant(log, extent);
+		segment_unpin(extent->segment);
+		return rc;
+	}
+	grant->id++;
+	grant->order = 0;
+	return 0;
+}
+
+/* After it the holder's bytes come nowhere any more (R-B3), and what it left behind the tail is zero (R-B9). */
+static void close_extent(struct produce_grant *grant)
+{
+	struct partition_log *log = grant->partition->log;
+
+	if (grant->extent.segment == NULL)
+		return;
+	if (rdma_dereg(grant->client, grant->extent_mr, grant->extent.segment))
+		partition_log_end_grant(log, &grant->extent);
+	else
+		partition_log_leave_grant(log, &grant->extent);
+	grant->extent = (struct log_extent){0};
+	grant->extent_mr = NULL;
+}
+
+/* ---- the end ---- */
+
+static bool is_due_at(const struct produce_grant *grant, uint32_t at)
+{
+	int64_t due = grant->answers[at % RDMA_CREDITS].due_offset;
+
+	return due == 0 || grant->partition == NULL || due <= grant->partition->hw;
+}
+
+static void over(struct produce_grant *grant)
+{
+	struct partition *partition = grant->partition;
+
+	if (grant->state == PRODUCE_GRANT_OVER)
+		return;
+	close_extent(grant);
+	while (grant->committed != grant->answered && !is_due_at(grant, grant->committed - 1))
+		grant->committed--; /* whether replicas have it, its holder asks the next leader */
+	partition->holder = NULL;
+	grant->partition = NULL;
+	grant->over_ns = hf_loop_now_ns(grant->client->rdma->broker->loop);
+	grant->tell_end = true;
+	move(grant, PRODUCE_GRANT_OVER);
+}
+
+/* Somebody else appends next. What has arrived comes before it. */
+static void take_back(struct partition_holder *holder)
+{
+	struct produce_grant *grant = container_of(holder, struct produce_grant, holder);
+
+	rdma_harvest(grant->client->rdma, &grant->end);
+	over(grant);
+}
+
+/* ---- what the holder says ---- */
+
+static struct produce_answer *add_answer(struct produce_grant *grant, uint16_t order, enum kafka_error error)
+{
+	struct produce_answer *answer = &grant->answers[grant->committed++ % RDMA_CREDITS];
+
+	*answer = (struct produce_answer){
+		.order = order, .id = grant->id, .error = (int16_t)error, .base_offset = -1, .append_time_ms = -1};
+	return answer;
+}
+
+/* As of any producer: who leads must reach the controller, and acks=all needs its replicas. */
+static enum kafka_error may_commit(const struct produce_grant *grant)
+{
+	if (!broker_has_lease(grant->client->rdma->broker))
+		return KAFKA_NOT_LEADER_OR_FOLLOWER;
+	return grant->token.all && !partition_has_enough(grant->partition) ? KAFKA_NOT_ENOUGH_REPLICAS : KAFKA_NONE;
+}
+
+static void take_batch(struct produce_grant *grant, uint32_t imm, uint32_t bytes)
+{
+	struct broker *broker = grant->client->rdma->broker;
+	struct append_result result = {.base_offset = -1, .append_time_ms = -1};
+	struct produce_answer *answer;
+	enum kafka_error error = may_commit(grant);
+
+	if (imm != rdma_imm(grant->order, grant->id)) {
+		add_answer(grant, (uint16_t)(imm >> 16), KAFKA_INVALID_REQUEST);
+		over(grant);
+		return;
+	}
+	if (error == KAFKA_NONE)
+		error = partition_commit(grant->partition, &grant->extent, bytes, broker_now_ms(broker), &result);
+	answer = add_answer(grant, grant->order++, error);
+	answer->base_offset = result.base_offset;
+	answer->append_time_ms = result.append_time_ms;
+	answer->due_offset = error == KAFKA_NONE && grant->token.all ? partition_log_end(grant->partition->log) : 0;
+	if (error != KAFKA_NONE || result.duplicate)
+		over(grant);
+}
+
+static void take_overrun(struct produce_grant *grant, const uint8_t *at, uint32_t bytes)
+{
+	struct segment *segment = grant->extent.segment;
+
+	if (bytes != RDMA_OVERRUN_BYTES || at[0] != RDMA_OVERRUN || get_le16(at + 2) != grant->order ||
+		get_le32(at + 4) != segment->bytes - grant->extent.tail) {
+		over(grant);
+		return;
+	}
+	close_extent(grant);
+	if (open_extent(grant, get_le32(at + 8)) != 0)
+		over(grant);
+	else
+		grant->tell_extent = true;
+	grant->overruns++;
+}
+
+static void post_receive(struct produce_grant *grant, uint32_t number)
+{
+	struct ibv_sge sge = {.addr = (uintptr_t)grant->memory + (size_t)number * RECEIVE_BYTES,
+		.length = RECEIVE_BYTES,
+		.lkey = grant->mr->lkey};
+	struct ibv_recv_wr wr = {.wr_id = number, .sg_list = &sge, .num_sge = 1}, *bad;
+
+	if (hf_vqp_post_recv(grant->end.vqp, &wr, &bad) != 0)
+		hf_vqp_abort(grant->end.vqp);
+}
+
+static void completed(struct rdma_end *end, const struct ibv_wc *wc)
+{
+	struct produce_grant *grant = container_of(end, struct produce_grant, end);
+	uint32_t number = (uint32_t)wc->wr_id;
+
+	if ((wc->wr_id & SEND_BIT) != 0) {
+		grant->free_sends[grant->free_count++] = number;
+		return;
+	}
+	if (wc->status != IBV_WC_SUCCESS)
+		return; /* the vqp is in error, and so is the grant soon */
+	if (grant->state == PRODUCE_GRANT_OPEN) {
+		if (grant->committed - grant->answered == RDMA_CREDITS)
+			over(grant); /* it has sent more than its credits */
+		else if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
+			take_batch(grant, wc->imm_data, wc->byte_len);
+		else
+			take_overrun(grant, grant->memory + (size_t)number * RECEIVE_BYTES, wc->byte_len);
+	}
+	post_receive(grant, number);
+}
+
+/* ---- what it is told ---- */
+
+/* Of what is not answered there are never more than the ring holds. */
+static uint32_t credits(const struct produce_grant *grant)
+{
+	return grant->answered + grant->overruns + RDMA_CREDITS;
+}
+
+static void put_answer(const struct produce_grant *grant, const struct produce_answer *answer, uint8_t *to)
+{
+	memset(to, 0, RDMA_ENTRY_BYTES);
+	to[0] = RDMA_ANSWER;
+	put_le16(to + 2, answer->order);
+	put_le16(to + 4, (uint16_t)answer->error);
+	put_le16(to + 6, answer->id);
+	put_le32(to + 8, credits(grant));
+	put_le64(to + 16, (uint64_t)answer->base_offset);
+	put_le64(to + 24, (uint64_t)answer->append_time_ms);
+}
+
+static void put_extent(struct produce_grant *grant, uint8_t *to)
+{
+	const struct log_extent *extent = &grant->extent;
+
+	memset(to, 0, RDMA_ENTRY_BYTES);
+	to[0] = RDMA_EXTENT;
+	put_le16(to + 2, grant->id);
+	put_le32(to + 4, grant->extent_mr->rkey);
+	put_le64(to + 8, (uintptr_t)extent->segment->map + extent->tail);
+	put_le32(to + 16, extent->end - extent->tail);
+	put_le32(to + 20, credits(grant));
+}
+
+static bool is_due(const struct produce_grant *grant)
+{
+	return grant->answered != grant->committed && is_due_at(grant, grant->answered);
+}
+
+/* Answers in order, then another extent or the end, in one SEND. */
+static uint32_t fill(struct produce_grant *grant, uint8_t *to)
+{
+	uint32_t n = 0;
+
+	while (n < RDMA_ENTRIES_MAX && is_due(grant))
+		put_answer(grant, &grant->answers[grant->answered++ % RDMA_CREDITS], to + RDMA_ENTRY_BYTES * n++);
+	if (n == RDMA_ENTRIES_MAX || grant->answered != grant->committed)
+		return n;
+	if (grant->tell_extent && grant->state == PRODUCE_GRANT_OPEN)
+		put_extent(grant, to + RDMA_ENTRY_BYTES * n++);
+	grant->tell_extent = false;
+	if (grant->tell_end && n < RDMA_ENTRIES_MAX) {
+		memset(to + RDMA_ENTRY_BYTES * n, 0, RDMA_ENTRY_BYTES);
+		to[RDMA_ENTRY_BYTES * n++] = RDMA_END;
+		grant->tell_end = false;
+	}
+	return n;
+}
+
+static bool has_news(const struct produce_grant *grant)
+{
+	return is_due(grant) || (grant->answered == grant->committed && (grant->tell_extent || grant->tell_end));
+}
+
+static bool tell(struct produce_grant *grant)
+{
+	bool busy = false;
+
+	while (grant->free_count > 0 && has_news(grant)) {
+		uint32_t number = grant->free_sends[grant->free_count - 1];
+		uint8_t *at = grant->memory + RDMA_CREDITS * RECEIVE_BYTES + (size_t)number * SEND_BYTES;
+		struct ibv_sge sge = {.addr = (uintptr_t)at, .lkey = grant->mr->lkey};
+		struct ibv_send_wr wr = {.wr_id = SEND_BIT | number,
+					   .sg_list = &sge,
+					   .num_sge = 1,
+					   .opcode = IBV_WR_SEND},
+				   *bad;
+
+		sge.length = fill(grant, at) * RDMA_ENTRY_BYTES;
+		if (hf_vqp_post_send(grant->end.vqp, &wr, &bad) != 0) {
+			hf_vqp_abort(grant->end.vqp);
+			return true;
+		}
+		grant->free_count--;
+		busy = true;
+	}
+	return busy;
+}
+
+bool produce_grant_turn(struct produce_grant *grant, uint64_t now_ns)
+{
+	if (grant->end.lost || (grant->state == PRODUCE_GRANT_OVER && now_ns - grant->over_ns > OVER_NS)) {
+		produce_grant_close(grant);
+		return true;
+	}
+	return tell(grant);
+}
+
+/* ---- opening ---- */
+
+static int open_memory(struct produce_grant *grant)
+{
+	struct hf_error error;
+	void *memory = NULL;
+	int rc = hf_mem_alloc(grant->client->rdma->broker->env, MEMORY_BYTES, &memory, &error);
+
+	grant->memory = memory;
+	if (rc == 0)
+		rc = hf_vmr_reg(grant->client->pd, memory, MEMORY_BYTES, IBV_ACCESS_LOCAL_WRITE, &grant->mr, &error);
+	if (rc != 0)
+		log_warn("broker: no memory for a grant: %s", error.text);
+	return rc;
+}
+
+static size_t put_reply(const struct produce_grant *grant, uint8_t *to)
+{
+	const struct log_extent *extent = &grant->extent;
+	const struct log_config *config = &grant->partition->log->config;
+
+	memset(to, 0, RDMA_GRANT_BYTES);
+	to[0] = RDMA_VERSION;
+	to[1] = ACCESS_PRODUCE;
+	put_le16(to + 2, grant->id);
+	put_le32(to + 4, RDMA_CREDITS);
+	put_le64(to + 8, (uintptr_t)extent->segment->map + extent->tail);
+	put_le32(to + 16, grant->extent_mr->rkey);
+	put_le32(to + 20, extent->end - extent->tail);
+	put_le32(to + 24,
+		config->max_message_bytes < config->segment_bytes ? config->max_message_bytes : config->segment_bytes);
+	put_le32(to + 28, (uint32_t)grant->partition->leader_epoch);
+	return RDMA_GRANT_BYTES;
+}
+
+static bool prepare(struct produce_grant *grant)
+{
+	if (open_memory(grant) != 0 || rdma_make_vqp(grant->client, &grant->end, IBV_ACCESS_REMOTE_WRITE, true,
+					       RDMA_CREDITS, PRODUCE_GRANT_SENDS) == NULL)
+		return false;
+	for (uint32_t i = 0; i < PRODUCE_GRANT_SENDS; i++)
+		grant->free_sends[grant->free_count++] = i;
+	for (uint32_t i = 0; i < RDMA_CREDITS; i++)
+		post_receive(grant, i);
+	partition_take_back(grant->partition);
+	if (open_extent(grant, 1) != 0)
+		return false;
+	grant->partition->holder = &grant->holder;
+	return true;
+}
+
+struct hf_vqp *produce_grant_open(
+	struct rdma_client *client, const struct token *token, uint8_t *reply, size_t *reply_bytes)
+{
+	const struct codec_string topic = {token->topic, (int32_t)strlen(token->topic)};
+	enum kafka_error error;
+	struct partition *partition = broker_find_led(client->rdma->broker, topic, token->partition, &error);
+	struct produce_grant *grant = partition == NULL ? NULL : calloc(1, sizeof(*grant));
+
+	if (grant == NULL)
+		return NULL;
+	*grant = (struct produce_grant){.end = {.completed = completed},
+		.client = client,
+		.holder = {.take_back = take_back},
+		.partition = partition,
+		.token = *token};
+	list_push_back(&client->grants, &grant->node);
+	if (!prepare(grant)) {
+		grant->partition = grant->partition->holder == &grant->holder ? grant->partition : NULL;
+		produce_grant_close(grant);
+		return NULL;
+	}
+	*reply_bytes = put_reply(grant, reply);
+	return grant->end.vqp;
+}
+
+void produce_grant_close(struct produce_grant *grant)
+{
+	struct rdma *rdma = grant->client->rdma;
+
+	if (grant->partition != NULL)
+		take_back(&grant->holder);
+	rdma_drop_vqp(rdma, &grant->end);
+	if (grant->mr != NULL)
+		(void)hf_vmr_dereg(grant->mr);
+	if (grant->memory != NULL)
+		hf_mem_free(rdma->broker->env, grant->memory);
+	list_remove(&grant->node);
+	free(grant);
+}

@@ -1,0 +1,63 @@
+/* produce_grant.h - exclusive produce: one holder writes batch behind batch into an extent of the head by itself.
+ *
+ *   holder                                   broker
+ *     | WRITE_WITH_IMM order, extent id -------> the batch is at the tail: check, base offset, epoch, index
+ *     | <-------- ANSWER order, base offset       at once (acks=1), or when hw has passed it (acks=all)
+ *     | OVERRUN: the next one does not fit ----> commits what came before; another extent
+ *     | <-------- EXTENT
+ *     | <-------- END                             another producer came, or a batch was wrong
+ *
+ * The holder counts orders for itself, so the vqp's order is that of the log, and there are no holes in between (R-B1).
+ * A batch that is wrong, there already, or not in its order ends the grant: behind it nothing is appended (R-B11). What
+ * ends a grant deregisters the extent, on every rail, and only then zeroes what lies behind the tail and lets others
+ * append (R-B3, R-B9). The holder goes on over TCP or asks for another grant; sequences tell it what is in the log.
+ *
+ * Owned by the broker's loop. */
+#ifndef HOLDFAST_BROKER_PRODUCE_GRANT_H
+#define HOLDFAST_BROKER_PRODUCE_GRANT_H
+
+#include "broker/rdma/rdma.h"
+
+#define PRODUCE_GRANT_SENDS 16u
+
+enum produce_grant_state {
+	PRODUCE_GRANT_OPEN, /* its holder writes */
+	PRODUCE_GRANT_OVER, /* nothing of it lands; what was committed is still answered, and END */
+	PRODUCE_GRANT_STATES,
+};
+
+struct produce_answer {
+	uint16_t order, id;
+	int16_t error;
+	int64_t base_offset, append_time_ms;
+	int64_t due_offset; /* answered when hw has come so far; 0: at once */
+};
+
+struct produce_grant {
+	struct rdma_end end;
+	struct rdma_client *client;
+	struct list node; /* the client's */
+	enum produce_grant_state state;
+	struct partition_holder holder;
+	struct partition *partition; /* NULL when it is over */
+	struct token token;
+	struct log_extent extent;
+	struct hf_vmr *extent_mr;
+	uint16_t id, order; /* of the extent; of the batch that is expected */
+	uint32_t overruns;  /* of the holder so far */
+	uint8_t *memory;    /* of receives, then of sends */
+	struct hf_vmr *mr;
+	uint32_t free_sends[PRODUCE_GRANT_SENDS], free_count;
+	struct produce_answer answers[RDMA_CREDITS]; /* a ring */
+	uint32_t answered, committed;
+	bool tell_extent, tell_end;
+	uint64_t over_ns; /* when it was over */
+};
+
+/* For a client with that token; takes a grant that another has of the partition back. NULL: refused. */
+struct hf_vqp *produce_grant_open(
+	struct rdma_client *client, const struct token *token, uint8_t *reply, size_t *reply_bytes);
+bool produce_grant_turn(struct produce_grant *grant, uint64_t now_ns);
+void produce_grant_close(struct produce_grant *grant);
+
+#endif

@@ -1,0 +1,192 @@
+/* A broker's page and metrics. */
+#include "broker/status.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "broker/broker.h"
+#include "node/node.h"
+
+#define PATH      "/broker.json"
+#define UPDATE_NS 500000000ull
+
+/* ---- metrics ---- */
+
+static uint64_t count_led(const struct broker *broker)
+{
+	uint64_t led = 0;
+
+	for (unsigned i = 0; i < broker->topics.count; i++)
+		for (int32_t k = 0; k < broker->topics.at[i]->count; k++)
+			led += broker->topics.at[i]->partitions[k] != NULL &&
+			       broker->topics.at[i]->partitions[k]->leads;
+	return led;
+}
+
+static uint64_t count_offline(const struct broker *broker)
+{
+	uint64_t offline = 0;
+
+	for (unsigned i = 0; i < broker->controller.topic_count; i++)
+		for (int32_t k = 0; k < broker->controller.topics[i]->partitions; k++)
+			offline += broker->controller.topics[i]->at[k].leader < 0;
+	return offline;
+}
+
+static uint64_t count_connections(const struct broker *broker)
+{
+	return broker->connection_count;
+}
+
+static uint64_t count_under_replicated(const struct broker *broker)
+{
+	return broker->replication.broker == NULL ? 0 : replication_under_replicated(&broker->replication);
+}
+
+static uint64_t leads_controller(const struct broker *broker)
+{
+	return broker->journal != NULL || broker->quorum.leads;
+}
+
+#define COUNTER(name, member)                                                                                          \
+	static uint64_t name(const struct broker *broker)                                                              \
+	{                                                                                                              \
+		return broker->replication.counters.member;                                                            \
+	}
+COUNTER(count_elections, led)
+COUNTER(count_truncations, truncations)
+COUNTER(count_pushed_bytes, pushed_bytes)
+COUNTER(count_isr_shrinks, isr_shrinks)
+
+static const struct {
+	const char *name, *help;
+	enum hf_metric_kind kind;
+	uint64_t (*value)(const struct broker *broker);
+} metrics[STATUS_METRICS] = {
+	{"holdfast_broker_partitions_led", "Partitions that this broker leads.", HF_METRIC_GAUGE, count_led},
+	{"holdfast_broker_partitions_offline", "Partitions of the cluster that nobody leads.", HF_METRIC_GAUGE,
+		count_offline},
+	{"holdfast_broker_partitions_under_replicated",
+		"Partitions that this broker leads and of which a replica is not in sync.", HF_METRIC_GAUGE,
+		count_under_replicated},
+	{"holdfast_broker_connections", "Connections of clients.", HF_METRIC_GAUGE, count_connections},
+	{"holdfast_broker_controller", "Whether this broker leads the controller.", HF_METRIC_GAUGE, leads_controller},
+	{"holdfast_broker_elections_total", "How often this broker began to lead a partition.", HF_METRIC_COUNTER,
+		count_elections},
+	{"holdfast_broker_truncations_total", "Logs that were cut where a later leader has another history.",
+		HF_METRIC_COUNTER, count_truncations},
+	{"holdfast_broker_replicated_bytes_total", "Bytes written into the logs of followers.", HF_METRIC_COUNTER,
+		count_pushed_bytes},
+	{"holdfast_broker_isr_shrinks_total", "Replicas that left an isr because they were behind.", HF_METRIC_COUNTER,
+		count_isr_shrinks},
+};
+
+static void update(struct hf_timer *timer, uint64_t now_ns)
+{
+	struct broker_status *status = container_of(timer, struct broker_status, timer);
+
+	for (unsigned i = 0; i < STATUS_METRICS; i++) {
+		uint64_t value = metrics[i].value(status->broker);
+
+		if (metrics[i].kind == HF_METRIC_GAUGE)
+			hf_metric_set(status->metrics[i], (int64_t)value);
+		else
+			hf_metric_add(status->metrics[i], value - status->told[i]);
+		status->told[i] = value;
+	}
+	hf_loop_set_timer(status->broker->loop, timer, now_ns + UPDATE_NS);
+}
+
+static void register_metrics(struct broker_status *status)
+{
+	char node[HF_METRIC_LABEL_BYTES];
+
+	snprintf(node, sizeof(node), "%d", status->broker->config.node_id);
+	for (unsigned i = 0; i < STATUS_METRICS; i++) {
+		struct hf_metric_info info = {.name = metrics[i].name,
+			.help = metrics[i].help,
+			.kind = metrics[i].kind,
+			.labels = {{"broker", node}}};
+
+		status->metrics[i] = hf_metric_register(&info);
+	}
+}
+
+/* ---- the page ---- */
+
+static json_t *ids_of(const struct controller_set *set)
+{
+	json_t *ids = json_array();
+
+	for (unsigned i = 0; i < set->count; i++)
+		json_array_append_new(ids, json_integer(set->at[i]));
+	return ids;
+}
+
+static json_t *describe_partition(const struct broker *broker, const struct controller_topic *topic, int32_t index)
+{
+	const struct controller_partition *known = &topic->at[index];
+	const struct partition *here = topics_partition(&broker->topics, request_text(topic->name), index);
+
+	return json_pack("{s:s, s:i, s:i, s:i, s:o, s:o, s:I, s:I}", "topic", topic->name, "partition", index, "leader",
+		known->leader, "epoch", known->leader_epoch, "replicas", ids_of(&known->replicas), "isr",
+		ids_of(&known->isr), "end", here == NULL ? (json_int_t)-1 : (json_int_t)partition_log_end(here->log),
+		"hw", here == NULL ? (json_int_t)-1 : (json_int_t)here->hw);
+}
+
+static json_t *describe(const struct broker_status *status)
+{
+	const struct broker *broker = status->broker;
+	const struct controller *controller = &broker->controller;
+	json_t *brokers = json_array(), *partitions = json_array(), *counts = json_object();
+
+	for (unsigned i = 0; i < controller->broker_count; i++)
+		json_array_append_new(brokers, json_pack("{s:i, s:b}", "id", controller->brokers[i].id, "alive",
+						       (int)controller->brokers[i].alive));
+	for (unsigned i = 0; i < controller->topic_count; i++)
+		for (int32_t k = 0; k < controller->topics[i]->partitions; k++)
+			json_array_append_new(partitions, describe_partition(broker, controller->topics[i], k));
+	for (unsigned i = 0; i < STATUS_METRICS; i++)
+		json_object_set_new(counts, metrics[i].name + strlen("holdfast_broker_"),
+			json_integer((json_int_t)metrics[i].value(broker)));
+	return json_pack("{s:i, s:s, s:b, s:b, s:i, s:o, s:o, s:o}", "id", broker->config.node_id, "cluster",
+		controller->cluster_id, "member", (int)broker_is_member(broker), "lease", (int)broker_has_lease(broker),
+		"controller", broker_controller(broker), "brokers", brokers, "partitions", partitions, "counts",
+		counts);
+}
+
+static void serve(const struct http_request *request, struct http_answer *answer, void *context)
+{
+	json_t *json = describe(context);
+
+	(void)request;
+	answer->type = "application/json";
+	answer->body = json == NULL ? NULL : json_dumps(json, JSON_INDENT(1));
+	json_decref(json);
+}
+
+int broker_status_open(struct broker_status *status, struct broker *broker, struct hf_error *error)
+{
+	struct http_server *http = broker->node == NULL ? NULL : broker->node->status.http;
+	int rc;
+
+	*status = (struct broker_status){.broker = broker, .timer = {.fire = update, .quiet = true}};
+	register_metrics(status);
+	update(&status->timer, hf_loop_now_ns(broker->loop));
+	rc = http == NULL ? 0 : http_route(http, PATH, serve, status);
+	status->has_page = http != NULL && rc == 0;
+	return rc == 0 ? 0 : hf_error_set(error, rc, "broker: %s is served by another broker of this node", PATH);
+}
+
+void broker_status_close(struct broker_status *status)
+{
+	if (status->broker == NULL)
+		return;
+	hf_loop_cancel_timer(status->broker->loop, &status->timer);
+	if (status->has_page)
+		http_unroute(status->broker->node->status.http, PATH);
+	for (unsigned i = 0; i < STATUS_METRICS; i++)
+		hf_metric_hide(status->metrics[i]);
+	*status = (struct broker_status){0};
+}

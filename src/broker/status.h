@@ -1,0 +1,25 @@
+/* status.h - what operators see of a broker: /broker.json of the node's HTTP server, and metrics of the process.
+ *
+ * A broker without a node has no page. Owned by the broker's loop. */
+#ifndef HOLDFAST_BROKER_STATUS_H
+#define HOLDFAST_BROKER_STATUS_H
+
+#include <holdfast/loop.h>
+#include <holdfast/metrics.h>
+
+#define STATUS_METRICS 9u
+
+struct broker;
+
+struct broker_status {
+	struct broker *broker; /* NULL: not open */
+	struct hf_timer timer;
+	struct hf_metric *metrics[STATUS_METRICS];
+	uint64_t told[STATUS_METRICS]; /* of counters: what was added so far */
+	bool has_page;
+};
+
+int broker_status_open(struct broker_status *status, struct broker *broker, struct hf_error *error);
+void broker_status_close(struct broker_status *status);
+
+#endif

@@ -1,0 +1,241 @@
+/* The controller: brokers, their sessions, who leads. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "broker/controller/controller.h"
+
+static struct topic_config defaults;
+static struct controller controller;
+static struct controller_result result;
+
+static struct codec_string text(const char *at)
+{
+	return (struct codec_string){at, (int32_t)strlen(at)};
+}
+
+static enum kafka_error apply(const struct kafka_controller_command *command)
+{
+	controller_apply(&controller, command, &result);
+	return result.error;
+}
+
+static enum kafka_error registers(int32_t broker, int64_t incarnation, bool whole)
+{
+	struct kafka_controller_command_command_endpoint endpoint = {text("PLAINTEXT"), text("host"), 9092};
+	struct kafka_controller_command command = {.kind = CONTROLLER_REGISTER_BROKER,
+		.broker = broker,
+		.incarnation = incarnation,
+		.sequence = 1,
+		.whole = whole,
+		.endpoints = {&endpoint, 1}};
+
+	return apply(&command);
+}
+
+static enum kafka_error ends(int32_t broker, int64_t incarnation)
+{
+	struct kafka_controller_command command = {
+		.kind = CONTROLLER_END_SESSION, .target = broker, .target_incarnation = incarnation};
+
+	return apply(&command);
+}
+
+static struct kafka_controller_command creation(const char *name, int32_t partitions, int16_t factor)
+{
+	return (struct kafka_controller_command){.kind = CONTROLLER_CREATE_TOPIC,
+		.topic = text(name),
+		.partitions = partitions,
+		.replication_factor = factor};
+}
+
+static struct controller_partition *partition(void)
+{
+	return &controller_find(&controller, text("t"))->at[0];
+}
+
+static int set_up(void **state)
+{
+	struct kafka_controller_command command = creation("t", 3, 3);
+
+	(void)state;
+	topic_config_default(&defaults);
+	controller_init(&controller, &defaults);
+	for (int32_t i = 1; i <= 3; i++)
+		assert_int_equal(registers(i, 10 * i, true), KAFKA_NONE);
+	command.topic_id.byte[15] = 7;
+	assert_int_equal(apply(&command), KAFKA_NONE);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	controller_free(&controller);
+	return 0;
+}
+
+static void partitions_are_spread(void **state)
+{
+	const struct controller_topic *topic = controller_find(&controller, text("t"));
+	struct kafka_controller_command command = creation("u", 1, 4);
+
+	(void)state;
+	for (int32_t i = 0; i < 3; i++) {
+		assert_int_equal(topic->at[i].leader, i + 1);
+		assert_int_equal(topic->at[i].replicas.count, 3);
+		assert_int_equal(topic->at[i].isr.count, 3);
+	}
+	assert_int_equal(apply(&command), KAFKA_INVALID_REPLICATION_FACTOR);
+}
+
+static void a_session_that_ends_moves_leaders(void **state)
+{
+	(void)state;
+	assert_int_equal(ends(1, 99), KAFKA_INVALID_REQUEST);
+	assert_int_equal(partition()->leader, 1);
+	assert_int_equal(ends(1, 10), KAFKA_NONE);
+	assert_int_equal(partition()->leader, 2);
+	assert_int_equal(partition()->leader_epoch, 1);
+	assert_false(controller_set_has(&partition()->isr, 1));
+	/* Of a partition that it did not lead the epoch stays. */
+	assert_int_equal(controller_find(&controller, text("t"))->at[1].leader_epoch, 0);
+	assert_int_equal(controller_find(&controller, text("t"))->at[1].epoch, 1);
+}
+
+static void the_last_member_stays_and_leads_again_only_if_it_is_whole(void **state)
+{
+	(void)state;
+	ends(2, 20);
+	ends(3, 30);
+	assert_int_equal(partition()->isr.count, 1);
+	ends(1, 10);
+	assert_int_equal(partition()->leader, -1);
+	assert_true(controller_set_has(&partition()->isr, 1));
+	assert_int_equal(registers(2, 21, true), KAFKA_NONE);
+	assert_int_equal(partition()->leader, -1);
+	assert_int_equal(registers(1, 11, false), KAFKA_NONE);
+	assert_int_equal(partition()->leader, -1);
+	assert_int_equal(registers(1, 12, true), KAFKA_NONE);
+	assert_int_equal(partition()->leader, 1);
+}
+
+static void another_incarnation_has_left_every_isr(void **state)
+{
+	(void)state;
+	assert_int_equal(registers(1, 11, true), KAFKA_NONE);
+	assert_false(controller_set_has(&partition()->isr, 1));
+	assert_int_equal(partition()->leader, 2);
+}
+
+static enum kafka_error sets_isr(
+	int32_t leader, int32_t epoch, int32_t partition_epoch, int32_t member, int64_t incarnation)
+{
+	struct kafka_controller_command_command_member isr[] = {{2, 0}, {3, 0}, {member, incarnation}};
+	struct kafka_controller_command command = {.kind = CONTROLLER_SET_ISR,
+		.topic_id = controller_find(&controller, text("t"))->id,
+		.broker = leader,
+		.leader_epoch = epoch,
+		.partition_epoch = partition_epoch,
+		.isr = {isr, 3}};
+
+	return apply(&command);
+}
+
+static void an_isr_is_changed_by_the_leader_who_knows_it(void **state)
+{
+	int32_t epoch;
+
+	(void)state;
+	registers(1, 11, true);
+	epoch = partition()->epoch;
+	assert_int_equal(sets_isr(3, 1, epoch, 1, 11), KAFKA_FENCED_LEADER_EPOCH);
+	assert_int_equal(sets_isr(2, 0, epoch, 1, 11), KAFKA_FENCED_LEADER_EPOCH);
+	assert_int_equal(sets_isr(2, 1, epoch - 1, 1, 11), KAFKA_INVALID_UPDATE_VERSION);
+	assert_int_equal(sets_isr(2, 1, epoch, 1, 10), KAFKA_INVALID_REQUEST);
+	assert_int_equal(sets_isr(2, 1, epoch, 4, 11), KAFKA_INVALID_REQUEST);
+	assert_int_equal(sets_isr(2, 1, epoch, 1, 11), KAFKA_NONE);
+	assert_int_equal(partition()->isr.count, 3);
+	assert_int_equal(partition()->epoch, epoch + 1);
+	assert_int_equal(partition()->leader_epoch, 1);
+}
+
+static void a_repeated_command_is_applied_once(void **state)
+{
+	struct kafka_controller_command command = {
+		.kind = CONTROLLER_TAKE_PRODUCER_IDS, .count = 1000, .broker = 1, .incarnation = 10, .sequence = 2};
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(apply(&command), KAFKA_NONE);
+		assert_int_equal(result.repeated, i > 0);
+		assert_int_equal(result.first_producer_id, 0);
+	}
+	command.sequence = 3;
+	assert_int_equal(apply(&command), KAFKA_NONE);
+	assert_int_equal(result.first_producer_id, 1000);
+	/* Of an incarnation that is over nothing is taken. */
+	ends(1, 10);
+	command.sequence = 4;
+	assert_int_equal(apply(&command), KAFKA_NOT_CONTROLLER);
+}
+
+static void a_broker_of_another_cluster_is_refused(void **state)
+{
+	struct kafka_controller_command command = {.kind = CONTROLLER_REGISTER_BROKER,
+		.broker = 4,
+		.incarnation = 1,
+		.sequence = 1,
+		.cluster_id = text("another")};
+
+	(void)state;
+	assert_int_equal(strlen(controller.cluster_id), 22);
+	assert_int_equal(apply(&command), KAFKA_INCONSISTENT_CLUSTER_ID);
+	assert_null(controller_broker(&controller, 4));
+}
+
+static void an_image_is_the_same_state(void **state)
+{
+	struct codec_arena first, second;
+	uint8_t *image, *again;
+	struct controller other;
+	size_t bytes;
+
+	(void)state;
+	ends(3, 30);
+	codec_arena_init(&first, 1u << 20);
+	codec_arena_init(&second, 1u << 20);
+	bytes = controller_save(&controller, &first, &image);
+	assert_true(bytes > 0);
+	controller_init(&other, &defaults);
+	assert_true(controller_load(&other, image, bytes));
+	assert_int_equal(controller_save(&other, &second, &again), bytes);
+	assert_memory_equal(image, again, bytes);
+	controller_free(&other);
+	controller_init(&other, &defaults);
+	assert_false(controller_load(&other, image, bytes - 1));
+	controller_free(&other);
+	codec_arena_free(&first);
+	codec_arena_free(&second);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define BROKERS_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+		BROKERS_TEST(partitions_are_spread),
+		BROKERS_TEST(a_session_that_ends_moves_leaders),
+		BROKERS_TEST(the_last_member_stays_and_leads_again_only_if_it_is_whole),
+		BROKERS_TEST(another_incarnation_has_left_every_isr),
+		BROKERS_TEST(an_isr_is_changed_by_the_leader_who_knows_it),
+		BROKERS_TEST(a_repeated_command_is_applied_once),
+		BROKERS_TEST(a_broker_of_another_cluster_is_refused),
+		BROKERS_TEST(an_image_is_the_same_state),
+	};
+
+	return cmocka_run_group_tests_name("brokers", tests, NULL, NULL);
+}

@@ -1,0 +1,180 @@
+/* A consumer and a broker: segments that are READ, slots, and what ends them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "broker/rdma/reader.h"
+#include "stand.h"
+
+#define SEGMENT_BYTES 65536u
+#define EXTENT_BYTES  16384u
+
+static const struct hf_producer_config one_by_one = {.batch_records = 1};
+
+static struct hf_consumer_stats stats(void)
+{
+	struct hf_consumer_stats stats;
+
+	hf_consumer_stats(stand.consumer, &stats);
+	return stats;
+}
+
+static void open_both(const struct hf_consumer_config *config)
+{
+	stand_open(SEGMENT_BYTES, EXTENT_BYTES);
+	stand_open_producer(&one_by_one);
+	stand_open_consumer(config);
+}
+
+static void segments_are_read_one_behind_the_other(void **state)
+{
+	(void)state;
+	open_both(&(struct hf_consumer_config){.fetch_bytes = 2000});
+	stand_send_all(0, 0, 1000, 200);
+	assert_int_equal(hf_consumer_seek(stand.consumer, STAND_TOPIC, 0, HF_OFFSET_BEGIN), 0);
+	stand_receive(0, 1000, 0);
+	assert_int_equal(stats().rdma_records, 1000);
+	assert_true(stats().attached >= 4);
+	assert_int_equal(stats().anew, 0);
+	assert_int_equal(hf_consumer_position(stand.consumer, STAND_TOPIC, 0), 1000);
+	stand_close();
+}
+
+static void what_is_produced_while_it_reads_is_seen(void **state)
+{
+	(void)state;
+	open_both(&(struct hf_consumer_config){0});
+	assert_int_equal(hf_consumer_seek(stand.consumer, STAND_TOPIC, 1, HF_OFFSET_BEGIN), 0);
+	for (uint64_t i = 0; i < 300; i++) {
+		stand_send_all(1, i, 1, 300);
+		stand_receive(i, 1, 0);
+	}
+	assert_int_equal(stats().rdma_records, 300);
+	stand_close();
+}
+
+static void it_begins_in_the_middle_and_goes_back(void **state)
+{
+	(void)state;
+	stand_open(SEGMENT_BYTES, EXTENT_BYTES);
+	stand_open_producer(&(struct hf_producer_config){0});
+	stand_open_consumer(&(struct hf_consumer_config){0});
+	stand_send_all(0, 0, 500, 100);
+	assert_int_equal(hf_consumer_seek(stand.consumer, STAND_TOPIC, 0, 123), 0);
+	stand_receive(123, 300, 0);
+	assert_int_equal(hf_consumer_seek(stand.consumer, STAND_TOPIC, 0, 7), 0);
+	stand_receive(7, 493, 0);
+	assert_int_equal(hf_consumer_seek(stand.consumer, STAND_TOPIC, 0, HF_OFFSET_END), 0);
+	stand_send_all(0, 500, 1, 100);
+	assert_int_equal(hf_consumer_seek(stand.consumer, STAND_TOPIC, 0, 500), 0);
+	stand_receive(500, 1, 0);
+	stand_close();
+}
+
+static void two_partitions_have_slots_of_their_own(void **state)
+{
+	struct hf_message messages[4];
+	uint64_t end_ns = hf_env_now_ns(hf_env_host()) + STAND_PATIENCE_NS;
+	unsigned seen[2] = {0};
+
+	(void)state;
+	open_both(&(struct hf_consumer_config){0});
+	stand_send_all(0, 0, 400, 200);
+	stand_send_all(1, 0, 400, 200);
+	for (int32_t i = 0; i < 2; i++)
+		assert_int_equal(hf_consumer_seek(stand.consumer, STAND_TOPIC, i, HF_OFFSET_BEGIN), 0);
+	while (seen[0] + seen[1] < 800 && hf_env_now_ns(hf_env_host()) < end_ns) {
+		int n = hf_consumer_poll(stand.consumer, messages, 4);
+
+		for (int i = 0; i < n; i++)
+			assert_int_equal(messages[i].offset, seen[messages[i].partition]++);
+		if (n == 0)
+			(void)hf_loop_turn(stand.pair.loop, 100000);
+	}
+	assert_int_equal(seen[0], 400);
+	assert_int_equal(seen[1], 400);
+	stand_close();
+}
+
+/* Retention takes a segment from under a reader: its slot is withdrawn; it goes on at the beginning that is left. */
+static void what_is_deleted_is_withdrawn(void **state)
+{
+	struct partition_log *log;
+	uint64_t first, end_ns = hf_env_now_ns(hf_env_host()) + STAND_PATIENCE_NS;
+	struct hf_message message;
+
+	(void)state;
+	open_both(&(struct hf_consumer_config){.fetch_bytes = 300});
+	stand_send_all(0, 0, 1000, 200);
+	assert_int_equal(hf_consumer_seek(stand.consumer, STAND_TOPIC, 0, HF_OFFSET_BEGIN), 0);
+	stand_receive(0, 10, 0);
+	log = stand_partition(0)->log;
+	partition_log_advance_start(log, 600);
+	first = (uint64_t)container_of(log->segments.next, struct segment, node)->base_offset;
+	assert_true(first > 300);
+	message.offset = 0;
+	while (message.offset < 600 && hf_env_now_ns(hf_env_host()) < end_ns) {
+		if (hf_consumer_poll(stand.consumer, &message, 1) == 0)
+			(void)hf_loop_turn(stand.pair.loop, 1000000);
+		else /* what had been read before it was withdrawn may still be given out */
+			assert_true(message.offset < (int64_t)first || message.offset == 600);
+	}
+	assert_int_equal(message.offset, 600);
+	stand_receive(601, 399, 0);
+	stand_close();
+}
+
+static void without_rails_it_fetches(void **state)
+{
+	(void)state;
+	open_both(&(struct hf_consumer_config){.rdma = HF_RDMA_OFF, .fetch_bytes = 1000});
+	stand_send_all(0, 0, 700, 200);
+	assert_int_equal(hf_consumer_seek(stand.consumer, STAND_TOPIC, 0, HF_OFFSET_BEGIN), 0);
+	stand_receive(0, 700, 0);
+	assert_int_equal(stats().rdma_records, 0);
+	stand_close();
+}
+
+/* A broker that has gone leaves its readers to TCP, and to another session. */
+static void a_session_that_is_lost_is_opened_again(void **state)
+{
+	uint64_t end_ns = hf_env_now_ns(hf_env_host()) + STAND_PATIENCE_NS;
+	struct rdma_client *client;
+
+	(void)state;
+	open_both(&(struct hf_consumer_config){.return_ns = 50000000});
+	stand_send_all(0, 0, 10, 100);
+	assert_int_equal(hf_consumer_seek(stand.consumer, STAND_TOPIC, 0, HF_OFFSET_BEGIN), 0);
+	stand_receive(0, 10, 0);
+	client = container_of(stand.broker->rdma->clients.next, struct rdma_client, node);
+	hf_vqp_abort(container_of(client->readers.next, struct reader, node)->end.vqp);
+	stand_send_all(0, 10, 10, 100);
+	stand_receive(10, 10, 0);
+	assert_int_equal(stats().losses, 1);
+	for (uint64_t i = 20; stats().attached == 1 && hf_env_now_ns(hf_env_host()) < end_ns; i++) {
+		stand_send_all(0, i, 1, 100);
+		stand_receive(i, 1, 0);
+		pair_turn(&stand.pair, 1, 1000000);
+	}
+	assert_true(stats().attached > 1);
+	stand_close();
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(segments_are_read_one_behind_the_other),
+		cmocka_unit_test(what_is_produced_while_it_reads_is_seen),
+		cmocka_unit_test(it_begins_in_the_middle_and_goes_back),
+		cmocka_unit_test(two_partitions_have_slots_of_their_own),
+		cmocka_unit_test(what_is_deleted_is_withdrawn),
+		cmocka_unit_test(without_rails_it_fetches),
+		cmocka_unit_test(a_session_that_is_lost_is_opened_again),
+	};
+
+	if (argc > 1)
+		pair_kind = argv[1];
+	return cmocka_run_group_tests_name("consume", tests, NULL, NULL);
+}
