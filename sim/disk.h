@@ -34,6 +34,7 @@ struct disk {
 struct disk *disk_create(struct host *host);
 void disk_free(struct disk *disk);
 void disk_power_loss(struct disk *disk);
+uint64_t disk_used_bytes(const struct disk *disk); /* by all files */
 /* The process died: what it had locked is free. */
 void disk_abandon(struct process *process);
 /* A worker is being stopped: what it called ends now; with a dead process's, whenever it would have. */

@@ -43,7 +43,7 @@ struct disk_file *disk_file_create(struct disk *disk, unsigned flags)
 	return file;
 }
 
-static uint64_t used_bytes(const struct disk *disk)
+uint64_t disk_used_bytes(const struct disk *disk)
 {
 	uint64_t bytes = 0;
 
@@ -55,7 +55,7 @@ static uint64_t used_bytes(const struct disk *disk)
 int disk_dir_space(struct hf_env *env, const char *path, uint64_t *free_bytes_out, uint64_t *bytes_out)
 {
 	const struct disk *disk = env_process(env)->host->disk;
-	uint64_t used = used_bytes(disk);
+	uint64_t used = disk_used_bytes(disk);
 
 	(void)path; /* a host has one file system */
 	*free_bytes_out = used > disk->bytes ? 0 : disk->bytes - used;
@@ -100,7 +100,7 @@ static int resize(struct disk_file *file, size_t bytes)
 	size_t capacity = CAPACITY_FIRST;
 	int rc;
 
-	if (bytes > file->bytes && used_bytes(file->disk) + (bytes - file->bytes) > file->disk->bytes)
+	if (bytes > file->bytes && disk_used_bytes(file->disk) + (bytes - file->bytes) > file->disk->bytes)
 		return -ENOSPC;
 	while (capacity < bytes)
 		capacity *= 2;
@@ -257,7 +257,7 @@ static ssize_t file_write_at(struct hf_file *file, const void *data, size_t byte
 {
 	struct handle *handle = handle_of(file);
 	struct disk_file *on = handle->on;
-	uint64_t fits = on->disk->bytes - (used_bytes(on->disk) - on->bytes); /* up to this offset */
+	uint64_t fits = on->disk->bytes - (disk_used_bytes(on->disk) - on->bytes); /* up to this offset */
 	int rc;
 
 	process_step(handle->process);

@@ -205,6 +205,8 @@ static bool begin(struct fault *fault)
 			return false;
 		host_stop(fault->process->host);
 		return true;
+	case FAULT_SYNC_FAILS:
+	case FAULT_DISK_FULL:
 	case FAULT_KINDS:
 		break;
 	}
@@ -268,6 +270,8 @@ static void end(struct fault *fault)
 	case FAULT_FENCE_FAILS:
 	case FAULT_DRAIN_HANGS:
 	case FAULT_DRAIN_FAILS:
+	case FAULT_SYNC_FAILS:
+	case FAULT_DISK_FULL:
 	case FAULT_KINDS:
 		break;
 	}
@@ -337,10 +341,11 @@ static void begin_event(struct world_event *event)
 
 /* ---- planning ---- */
 
-/* Kinds behind FAULT_HOST_STOP are of scenarios that name them: the seeds of the others stay what they were. */
+/* Kinds behind FAULT_HOST_STOP are of scenarios that name them: the seeds of the others stay what they were. Those of
+ * disks are no plan's: scenarios make them themselves. */
 static enum fault_kind pick_kind(struct world *world, uint32_t allowed)
 {
-	unsigned last = FAULT_KINDS - 1;
+	unsigned last = FAULT_SUSPEND;
 
 	while (last > FAULT_HOST_STOP && (allowed & FAULT_BIT(last)) == 0)
 		last--;

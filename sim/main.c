@@ -144,6 +144,14 @@ static int run_many(const struct options *options)
 		printf("members of stores excluded: %" PRIu64 "; returned by a full copy: %" PRIu64
 		       ", with what they had missed: %" PRIu64 "\n",
 			sum.outcome.excluded, sum.outcome.copied, sum.outcome.healed);
+	if (sum.outcome.truncated > 0)
+		printf("logs of replicas cut where a later leader has another history: %" PRIu64 "\n",
+			sum.outcome.truncated);
+	if (sum.outcome.hit_recoveries > 0)
+		printf("killed inside recoveries: %" PRIu64 "; of these, the member that returned: %" PRIu64
+		       ", its buddy: %" PRIu64 ", who decided: %" PRIu64 "\n",
+			sum.outcome.hit_recoveries, sum.outcome.hit_returning, sum.outcome.hit_buddies,
+			sum.outcome.hit_deciders);
 	for (unsigned i = 0; i < sum.kept; i++)
 		printf("VIOLATION seed %" PRIu64 ": %s\n  again: make sim SEED=%" PRIu64 " TRACE=1\n",
 			sum.violations[i].seed, sum.violations[i].violation, sum.violations[i].seed);

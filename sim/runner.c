@@ -82,6 +82,11 @@ static void add_outcome(struct outcome *to, const struct outcome *more)
 	to->excluded += more->excluded;
 	to->copied += more->copied;
 	to->healed += more->healed;
+	to->truncated += more->truncated;
+	to->hit_recoveries += more->hit_recoveries;
+	to->hit_returning += more->hit_returning;
+	to->hit_buddies += more->hit_buddies;
+	to->hit_deciders += more->hit_deciders;
 }
 
 static void add(struct run_sum *sum, const struct run_result *result)

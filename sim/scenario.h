@@ -12,7 +12,11 @@ struct outcome {
 	uint64_t failovers;
 	uint64_t in_doubt; /* faults that hit work in flight */
 	uint64_t excluded, copied,
-		healed;           /* members of stores; those that returned by a full copy, or by what they missed */
+		healed; /* members of stores; those that returned by a full copy, or by what they missed */
+	/* Members of stores that were killed while one returned: in all, and of those that one, its buddy, who
+	 * decided */
+	uint64_t hit_recoveries, hit_returning, hit_buddies, hit_deciders;
+	uint64_t truncated;       /* logs of replicas that were cut where a later leader has another history */
 	uint64_t failed, refused; /* wrs that did not succeed; among them, those that a wrong key was meant for */
 };
 
@@ -25,9 +29,10 @@ struct scenario {
 extern const struct scenario scenario_rc, scenario_vqp, scenario_grants, scenario_lanes, scenario_varuna,
 	scenario_varuna_hca, scenario_varuna_silent, scenario_atomics, scenario_channels, scenario_transfer,
 	scenario_transfer_apart, scenario_transfer_slow, scenario_transfer_flap, scenario_uid_model, scenario_smr_plain;
-extern const struct scenario scenario_smr, scenario_smr_failover;
-extern const struct scenario scenario_kv;
-extern const struct scenario scenario_broker_one;
+extern const struct scenario scenario_smr, scenario_smr_failover, scenario_smr_durable, scenario_smr_clients,
+	scenario_smr_calm, scenario_smr_members;
+extern const struct scenario scenario_kv, scenario_kv_heal, scenario_kv_lease;
+extern const struct scenario scenario_broker_one, scenario_broker_rdma, scenario_broker_repl;
 extern const struct scenario *const scenarios[]; /* NULL terminated: scenarios.c */
 const struct scenario *scenario_find(const char *name);
 

@@ -38,6 +38,8 @@ static const char *const fault_names[FAULT_KINDS] = {
 	[FAULT_DATA_LOST] = "data-lost",
 	[FAULT_SLOW] = "slow",
 	[FAULT_SUSPEND] = "suspend",
+	[FAULT_SYNC_FAILS] = "sync-fails",
+	[FAULT_DISK_FULL] = "disk-full",
 };
 
 const char *fault_name(enum fault_kind kind)

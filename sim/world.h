@@ -59,9 +59,11 @@ enum fault_kind {
 	FAULT_PAUSE,
 	FAULT_PROCESS_CRASH,
 	FAULT_HOST_STOP,
-	FAULT_DATA_LOST, /* all datagrams, as where a switch misuses the class of the data: streams pass */
-	FAULT_SLOW,      /* a path of little bandwidth */
-	FAULT_SUSPEND,   /* of a host: its NICs stand still too, and of its clocks only one goes on */
+	FAULT_DATA_LOST,  /* all datagrams, as where a switch misuses the class of the data: streams pass */
+	FAULT_SLOW,       /* a path of little bandwidth */
+	FAULT_SUSPEND,    /* of a host: its NICs stand still too, and of its clocks only one goes on */
+	FAULT_SYNC_FAILS, /* of the files of a host */
+	FAULT_DISK_FULL,
 	FAULT_KINDS,
 };
 const char *fault_name(enum fault_kind kind);

@@ -1,4 +1,4 @@
-/* The programs: the broker, producers and readers. */
+/* Producers and readers. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "base/bytes.h"
 #include "base/ensure.h"
 #include "broker/log/records.h"
-#include "sim/broker/broker_one.h"
+#include "sim/broker/brokers.h"
 
 #define PRODUCE_VERSION 7
 #define FETCH_VERSION   11
@@ -15,41 +15,26 @@
 #define BATCH_BYTES     1024u
 #define FETCH_WAIT_MS   50
 
-/* ---- the broker ---- */
-
-static int broker_program_start(struct process *process, void *context)
+static const struct hf_addr *address_of(const struct broker_sim *all, unsigned broker)
 {
-	struct broker_sim *all = context;
-	struct codec_string name = {SIM_BROKER_TOPIC, sizeof(SIM_BROKER_TOPIC) - 1};
-	struct controller_result result;
-	struct hf_error error;
-	int rc = hf_loop_create(&process->env, &all->loop);
+	static struct hf_addr address;
+	char text[HF_ADDR_TEXT];
 
-	if (rc != 0)
-		return rc;
-	rc = broker_open(all->loop, &all->config, &all->broker, &error);
-	if (rc != 0) {
-		if (!process->muted)
-			world_violate(all->world, "start", "%s", error.text);
-		return rc;
-	}
-	if (controller_find(&all->broker->controller, name) == NULL)
-		broker_create_topic(all->broker, name, SIM_BROKER_PARTITIONS, NULL, 0, &result);
-	return 0;
+	(void)all;
+	snprintf(text, sizeof(text), "10.0.0.%u:9092", broker + 1);
+	ensure(hf_addr_parse(text, &address) == 0);
+	return &address;
 }
 
-static void broker_program_stop(struct process *process, void *context)
+/* Another broker may lead. */
+static void ask_next(struct sim_client *client)
 {
-	struct broker_sim *all = context;
+	struct broker_sim *all = client->all;
 
-	(void)process;
-	broker_close(all->broker);
-	all->broker = NULL;
-	hf_loop_destroy(all->loop);
-	all->loop = NULL;
+	client->broker = (client->broker + 1) % all->count;
+	if (all->count > 1)
+		wire_move(&client->wire, address_of(all, client->broker));
 }
-
-const struct program broker_program = {.name = "broker", .start = broker_program_start, .stop = broker_program_stop};
 
 /* ---- producers ---- */
 
@@ -73,7 +58,7 @@ static void send_batch(struct sim_client *client)
 	struct kafka_produce_request_topic_produce_data topic = {
 		.name = {SIM_BROKER_TOPIC, sizeof(SIM_BROKER_TOPIC) - 1}, .partition_data = {&partition, 1}};
 	struct kafka_produce_request request = {.transactional_id = {NULL, -1},
-		.acks = world_chance(client->all->world, 500000) ? -1 : 1,
+		.acks = client->all_replicas ? -1 : 1,
 		.timeout_ms = 1000,
 		.topic_data = {&topic, 1}};
 	struct records_writer writer;
@@ -116,8 +101,21 @@ static void producer_ready(struct sim_client *client)
 			return;
 		}
 		client->count = (uint32_t)world_range(world, 1, SIM_BROKER_BATCH_MAX);
+		/* What one replica has is lost with it, and so a gap for idempotent producers. */
+		client->all_replicas = client->all->count > 1 ? client->idempotent || world_chance(world, 500000)
+							      : world_chance(world, 500000);
 	}
 	send_batch(client);
+}
+
+/* The same batch again, at another broker; who cannot know whether it is there already goes on behind it. */
+static void again(struct sim_client *client)
+{
+	if (!client->idempotent && client->in_doubt)
+		next_batch(client);
+	client->in_doubt = false;
+	ask_next(client);
+	wire_rest(&client->wire, world_range(client->all->world, NS_US, 3 * NS_MS));
 }
 
 static void produced(struct sim_client *client, const struct kafka_produce_response *response)
@@ -130,7 +128,8 @@ static void produced(struct sim_client *client, const struct kafka_produce_respo
 	world_note(all->world, "produced", (uint64_t)answer->error_code);
 	switch (answer->error_code) {
 	case KAFKA_NONE:
-		if (client->losses == all->losses) /* else what it was told is from before the loss */
+		if (client->losses == all->losses &&
+			(all->count == 1 || client->all_replicas)) /* else what it was told may have been lost */
 			partition_acked(&all->accounts[client->partition], (uint64_t)answer->base_offset, client->index,
 				client->number, client->count);
 		all->outcome->operations++;
@@ -148,7 +147,16 @@ static void produced(struct sim_client *client, const struct kafka_produce_respo
 		break;
 	case KAFKA_UNKNOWN_TOPIC_OR_PARTITION:
 		client->in_doubt = false;
-		break; /* the same batch again */
+		again(client);
+		return;
+	case KAFKA_NOT_LEADER_OR_FOLLOWER:
+	case KAFKA_REQUEST_TIMED_OUT:
+	case KAFKA_NOT_ENOUGH_REPLICAS:
+	case KAFKA_NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+		if (all->count > 1) {
+			again(client);
+			return;
+		} /* FALLTHROUGH */
 	default:
 		world_violate(all->world, "answer", "producer %u got error %d", client->index, answer->error_code);
 	}
@@ -206,7 +214,10 @@ static void fetched(struct sim_client *client, const struct kafka_fetch_response
 			client->all->settling && !client->anew && (int64_t)client->offset == answer->high_watermark;
 	} else if (answer->error_code == KAFKA_OFFSET_OUT_OF_RANGE && account->lossy) {
 		client->offset = 0;
-	} else if (answer->error_code != KAFKA_UNKNOWN_TOPIC_OR_PARTITION) {
+	} else if (answer->error_code == KAFKA_UNKNOWN_TOPIC_OR_PARTITION ||
+		   (answer->error_code == KAFKA_NOT_LEADER_OR_FOLLOWER && client->all->count > 1)) {
+		ask_next(client);
+	} else {
 		world_violate(world, "answer", "a reader at %llu got error %d", (unsigned long long)client->offset,
 			answer->error_code);
 	}
@@ -240,6 +251,8 @@ static void client_answered(struct wire *wire, const void *response)
 	} else {
 		if (id->error_code == KAFKA_NONE)
 			client->producer_id = id->producer_id;
+		else
+			ask_next(client);
 		wire_rest(wire, NS_US);
 	}
 }
@@ -252,26 +265,28 @@ static void client_broken(struct wire *wire)
 	if (!client->reads && !client->idempotent && client->in_doubt)
 		next_batch(client);
 	client->in_doubt = false;
+	client->broker = (client->broker + 1) % client->all->count;
+	wire->remote = *address_of(client->all, client->broker);
 }
 
 static int client_start(struct process *process, void *context)
 {
 	struct sim_client *client = context;
-	struct hf_addr local, remote;
+	struct hf_addr local;
 	struct hf_loop *loop;
 	char text[HF_ADDR_TEXT];
 	int rc = hf_loop_create(&process->env, &loop);
 
 	if (rc != 0)
 		return rc;
-	snprintf(text, sizeof(text), "10.0.0.%u:0", client->index + 2);
-	ensure(hf_addr_parse(text, &local) == 0 && hf_addr_parse("10.0.0.1:9092", &remote) == 0);
+	sim_client_address(client->index, text);
+	ensure(hf_addr_parse(text, &local) == 0);
 	client->wire.ready = client_ready;
 	client->wire.answer = client_answered;
 	client->wire.broken = client_broken;
 	client->wire.late_ns = 500 * NS_MS;
 	client->wire.again_ns = 20 * NS_MS;
-	wire_open(&client->wire, loop, &local, &remote);
+	wire_open(&client->wire, loop, &local, address_of(client->all, client->broker));
 	return 0;
 }
 

@@ -1,9 +1,10 @@
-/* One broker under faults: the run, and the verdict. */
+/* Brokers under faults: the runs, and the verdict. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/ensure.h"
-#include "sim/broker/broker_one.h"
+#include "sim/broker/brokers.h"
+#include "sim/checkers/replica_files.h"
 
 #define LIVE_NS      (20 * NS_S)
 #define LIVE_BATCHES 5u
@@ -15,6 +16,11 @@
 	(FAULT_BIT(FAULT_CUT) | FAULT_BIT(FAULT_CUT_TX) | FAULT_BIT(FAULT_CUT_RX) | FAULT_BIT(FAULT_DELAY) |           \
 		FAULT_BIT(FAULT_CLOG) | FAULT_BIT(FAULT_STREAM_RESET) | FAULT_BIT(FAULT_PAUSE) |                       \
 		FAULT_BIT(FAULT_PARTITION) | FAULT_BIT(FAULT_CONTROL_HELD))
+#define RAIL_FAULTS                                                                                                    \
+	(BROKER_FAULTS | FAULT_BIT(FAULT_PORT_DOWN) | FAULT_BIT(FAULT_FLAP) | FAULT_BIT(FAULT_LOSS) |                  \
+		FAULT_BIT(FAULT_DUPLICATE) | FAULT_BIT(FAULT_REORDER) | FAULT_BIT(FAULT_LATE) |                        \
+		FAULT_BIT(FAULT_RAIL_DOWN) | FAULT_BIT(FAULT_ACKS_LOST) | FAULT_BIT(FAULT_FENCE_SLOW) |                \
+		FAULT_BIT(FAULT_NIC_CRASH))
 
 static void set_up_client(struct broker_sim *all, unsigned i)
 {
@@ -28,13 +34,13 @@ static void set_up_client(struct broker_sim *all, unsigned i)
 		.idempotent = i != 0,
 		.producer_id = -1};
 	snprintf(name, sizeof(name), "client%u", i);
-	snprintf(address, sizeof(address), "10.0.0.%u", i + 2);
+	sim_client_address(i, address);
 	host_init(&client->host, all->world, &all->network, name);
 	client->process = process_create(&client->host, name, &sim_client_program, client);
 	network_add_port(&all->network, &client->host, 0, address);
 }
 
-static void set_up(struct broker_sim *all, struct world *world, struct outcome *outcome)
+static void set_up(struct broker_sim *all, struct world *world, struct outcome *outcome, unsigned count)
 {
 	static const char *const names[SIM_BROKER_PARTITIONS] = {"t-0", "t-1"};
 
@@ -42,16 +48,7 @@ static void set_up(struct broker_sim *all, struct world *world, struct outcome *
 	all->outcome = outcome;
 	network_init(&all->network, world);
 	all->network.stream_limit_ns = 2 * NS_S;
-	host_init(&all->host, world, &all->network, "broker");
-	all->process = process_create(&all->host, "broker", &broker_program, all);
-	network_add_port(&all->network, &all->host, 0, "10.0.0.1");
-	broker_config_default(&all->config);
-	all->config.node_id = 1;
-	all->config.listeners =
-		(struct broker_endpoints){.at = {{.name = "PLAINTEXT", .host = "10.0.0.1", .port = 9092}}, .count = 1};
-	snprintf(all->config.log_dirs, sizeof(all->config.log_dirs), "logs");
-	all->config.segment_bytes = 16384;
-	all->config.index_interval_bytes = (uint32_t)world_range(world, 0, 1000);
+	sim_brokers_set_up(all, count);
 	for (unsigned i = 0; i < SIM_BROKER_PARTITIONS; i++)
 		partition_account_init(&all->accounts[i], world, names[i]);
 	for (unsigned i = 0; i < SIM_BROKER_CLIENTS; i++)
@@ -70,49 +67,64 @@ static bool has_work(const struct broker_sim *all)
 
 static void start_again(struct broker_sim *all)
 {
-	all->down = false;
-	if (all->host_stopped)
-		host_start(&all->host);
+	struct sim_broker *broker = all->down;
+
+	all->down = NULL;
+	if (broker->host_stopped)
+		host_start(&broker->host);
 	else
-		process_start(all->process);
-	all->host_stopped = false;
+		process_start(broker->process);
+	broker->host_stopped = false;
 }
 
-static void kill_now(struct broker_sim *all)
+static void kill_now(struct broker_sim *all, struct sim_broker *broker)
 {
-	bool power = all->world->seed % POWER_SEEDS == 0;
+	bool power = all->count > 1 ? world_chance(all->world, 400000) : all->world->seed % POWER_SEEDS == 0;
 
 	all->outcome->in_doubt++;
-	all->down = true;
+	all->down = broker;
+	sim_broker_count(broker);
 	world_count_fault(all->world, power ? FAULT_HOST_STOP : FAULT_PROCESS_CRASH);
 	if (!power) {
-		process_crash(all->process);
+		process_crash(broker->process);
 		return;
 	}
-	all->host_stopped = true;
+	broker->host_stopped = true;
+	host_stop(&broker->host);
+	if (all->count > 1)
+		return; /* the others have it all */
 	all->losses++;
-	host_stop(&all->host);
 	for (unsigned i = 0; i < SIM_BROKER_PARTITIONS; i++)
 		partition_lost(&all->accounts[i]);
+}
+
+/* Of several brokers one at a time, once every replica is in sync again: the controller's log, and what one replica
+ * has, live in the memory of a majority. */
+static bool may_kill(const struct broker_sim *all, const struct sim_broker *broker)
+{
+	return broker->process->running && !broker->process->paused && has_work(all) &&
+	       (all->count == 1 || sim_brokers_are_whole(all));
 }
 
 static void kill_next(struct world_event *event)
 {
 	struct broker_sim *all = container_of(event, struct broker_sim, killer);
 	struct world *world = all->world;
-	uint64_t next_ns = KILL_NS_MAX;
+	uint64_t next_ns = all->count > 1 ? 4 * KILL_NS_MAX : KILL_NS_MAX;
 
-	if (all->down) {
+	if (all->down != NULL) {
 		start_again(all);
 	} else if (world->now_ns < all->faults.quiet_ns) {
-		if (all->process->paused || !has_work(all)) {
+		struct sim_broker *broker = &all->brokers[all->count > 1 ? world_range(world, 0, all->count - 1) : 0];
+
+		if (!may_kill(all, broker)) {
 			next_ns = WORK_NS_MAX; /* until something is in doubt */
 		} else {
-			kill_now(all);
-			next_ns = DOWN_NS_MAX;
+			kill_now(all, broker);
+			next_ns = all->count > 1 ? NS_S : DOWN_NS_MAX;
 		}
 	}
-	if (all->down || world->now_ns < all->faults.quiet_ns)
+	if (all->down != NULL || world->now_ns < all->faults.quiet_ns)
 		world_schedule(world, event, world->now_ns + world_range(world, NS_US, next_ns));
 }
 
@@ -162,35 +174,85 @@ static void settle(struct broker_sim *all)
 		partition_settled(&all->accounts[i]);
 }
 
-static void run(struct world *world, struct outcome *outcome)
+static bool all_are_whole(const struct broker_sim *all)
+{
+	return sim_brokers_are_whole(all);
+}
+
+/* The logs on the disks, once nothing is written any more. */
+static bool all_are_equal(const struct broker_sim *all)
+{
+	struct process *processes[SIM_BROKERS_MAX];
+
+	for (unsigned i = 0; i < all->count; i++)
+		processes[i] = all->brokers[i].process;
+	return replica_files_equal(processes, all->count, "logs", SIM_BROKER_TOPIC, SIM_BROKER_PARTITIONS);
+}
+
+static void settle_replicas(struct broker_sim *all)
+{
+	if (all->count == 1)
+		return;
+	run_until(all, all_are_whole, "a replica did not come into sync");
+	if (all->world->violations == 0)
+		run_until(all, all_are_equal, "replicas have different logs on their disks");
+}
+
+static void run_brokers(struct world *world, struct outcome *outcome, unsigned count, uint64_t quiet_ns)
 {
 	struct broker_sim *all = calloc(1, sizeof(*all));
-	struct process *processes[1 + SIM_BROKER_CLIENTS];
-	uint64_t quiet_ns = world_range(world, 300 * NS_MS, 1500 * NS_MS);
+	struct process *processes[SIM_BROKERS_MAX + SIM_BROKER_CLIENTS];
+	unsigned n = 0;
 
 	ensure(all != NULL);
-	set_up(all, world, outcome);
-	processes[0] = all->process;
+	set_up(all, world, outcome, count);
+	for (unsigned i = 0; i < count; i++)
+		processes[n++] = all->brokers[i].process;
 	for (unsigned i = 0; i < SIM_BROKER_CLIENTS; i++)
-		processes[1 + i] = all->clients[i].process;
-	for (unsigned i = 0; i < 1 + SIM_BROKER_CLIENTS; i++)
+		processes[n++] = all->clients[i].process;
+	for (unsigned i = 0; i < n; i++)
 		process_start(processes[i]);
-	faults_plan(&all->faults, &all->network, processes, 1 + SIM_BROKER_CLIENTS, BROKER_FAULTS,
+	faults_plan(&all->faults, &all->network, processes, n, count > 1 ? RAIL_FAULTS : BROKER_FAULTS,
 		(unsigned)world_range(world, 0, 6), quiet_ns);
+	if (count > 1 && world_chance(world, 300000)) /* a broker that stands still for longer than its session */
+		faults_plan_stall(&all->faults, FAULT_PAUSE, 500 * NS_MS);
 	all->killer = (struct world_event){.fire = kill_next, .what = "killer", .outermost = true};
 	world_schedule(world, &all->killer, world_range(world, 20 * NS_MS, 200 * NS_MS));
 	world_run_until(world, quiet_ns);
 	settle(all);
+	settle_replicas(all);
 	world_cancel(world, &all->killer);
-	host_free(&all->host);
+	for (unsigned i = 0; i < count; i++)
+		sim_broker_count(&all->brokers[i]);
+	outcome->failovers += count > 1 && all->led > SIM_BROKER_PARTITIONS ? all->led - SIM_BROKER_PARTITIONS : 0;
+	outcome->truncated += all->truncations;
+	for (unsigned i = 0; i < count; i++)
+		host_free(&all->brokers[i].host);
 	for (unsigned i = 0; i < SIM_BROKER_CLIENTS; i++)
 		host_free(&all->clients[i].host);
 	network_free(&all->network);
 	free(all);
 }
 
+static void run_one(struct world *world, struct outcome *outcome)
+{
+	run_brokers(world, outcome, 1, world_range(world, 300 * NS_MS, 1500 * NS_MS));
+}
+
+static void run_three(struct world *world, struct outcome *outcome)
+{
+	run_brokers(world, outcome, 3, world_range(world, 1500 * NS_MS, 6000 * NS_MS));
+}
+
 const struct scenario scenario_broker_one = {
 	.name = "broker-one",
 	.what = "a Kafka broker that is killed and loses its power, with producers and readers over TCP",
-	.run = run,
+	.run = run_one,
+};
+
+const struct scenario scenario_broker_repl = {
+	.name = "broker-repl",
+	.only_when_named = true, /* a test of its own */
+	.what = "three Kafka brokers that replicate, are killed, stand still and lose their power",
+	.run = run_three,
 };

@@ -180,6 +180,14 @@ void wire_send(struct wire *wire, int16_t key, int16_t version, const void *requ
 	want(wire);
 }
 
+void wire_move(struct wire *wire, const struct hf_addr *remote)
+{
+	ensure(!wire->waiting);
+	wire->remote = *remote;
+	if (wire->io != NULL)
+		disconnect(wire);
+}
+
 void wire_rest(struct wire *wire, uint64_t ns)
 {
 	hf_loop_set_timer(wire->loop, &wire->timer, hf_loop_now_ns(wire->loop) + ns);

@@ -36,6 +36,8 @@ struct wire {
 void wire_open(struct wire *wire, struct hf_loop *loop, const struct hf_addr *local, const struct hf_addr *remote);
 void wire_close(struct wire *wire);
 void wire_send(struct wire *wire, int16_t key, int16_t version, const void *request);
+/* Connects to another broker next; nothing is under way. `broken` is not called. */
+void wire_move(struct wire *wire, const struct hf_addr *remote);
 /* Call `ready` after a while, though nothing is under way. */
 void wire_rest(struct wire *wire, uint64_t ns);
 

@@ -103,9 +103,12 @@ static size_t unknown_left(const struct linear *linear)
 	return n;
 }
 
-/* Those that found `value` and left it (failed CASes) overlap with the time in which it stood. */
-static const char *place_failed(struct linear *linear, uint64_t value, uint64_t since_ns)
+/* Those that found `value` and left it (failed CASes) overlap with the time in which it stood: it came at *at_ns, and
+ * stands until the last of them was posted, *at_ns from then on. */
+static const char *place_failed(struct linear *linear, uint64_t value, uint64_t *at_ns)
 {
+	uint64_t since_ns = *at_ns;
+
 	for (size_t i = 0; i < linear->count; i++) {
 		struct linear_op *op = &linear->ops[i];
 
@@ -114,6 +117,8 @@ static const char *place_failed(struct linear *linear, uint64_t value, uint64_t 
 		op->placed = true;
 		if (op->completed_ns < since_ns)
 			return "a CAS returned a value before it could have been there";
+		if (op->posted_ns > *at_ns)
+			*at_ns = op->posted_ns;
 	}
 	return NULL;
 }
@@ -125,7 +130,7 @@ const char *linear_check(struct linear *linear)
 	const char *wrong;
 
 	for (;;) {
-		if ((wrong = place_failed(linear, value, at_ns)) != NULL)
+		if ((wrong = place_failed(linear, value, &at_ns)) != NULL)
 			return wrong;
 		next = known_from(linear, value);
 		if (next == NULL)
@@ -138,7 +143,7 @@ const char *linear_check(struct linear *linear)
 		if (at_ns < next->posted_ns)
 			at_ns = next->posted_ns;
 		if (at_ns > next->completed_ns)
-			return "an operation completed before those that its value follows from were posted";
+			return "an operation completed before those that stand before it were posted";
 		value = result_of(next, value);
 	}
 	for (size_t i = 0; i < linear->count; i++)

@@ -27,15 +27,23 @@ static uint32_t half_at(const uint8_t *at)
 	return le32toh(word);
 }
 
-/* CRC32C, bit by bit, by the convention of the product: the previous result goes in as it came out. */
+static uint32_t crc_table[256];
+
+static void make_crc_table(void)
+{
+	for (uint32_t i = 0; i < 256; i++) {
+		crc_table[i] = i;
+		for (unsigned bit = 0; bit < 8; bit++)
+			crc_table[i] = crc_table[i] >> 1 ^ (0x82f63b78u & (0u - (crc_table[i] & 1)));
+	}
+}
+
+/* CRC32C, by the convention of the product: the previous result goes in as it came out. */
 static uint32_t crc_of(uint32_t crc, const uint8_t *data, size_t bytes)
 {
 	crc = ~crc;
-	for (size_t i = 0; i < bytes; i++) {
-		crc ^= data[i];
-		for (unsigned bit = 0; bit < 8; bit++)
-			crc = crc >> 1 ^ (0x82f63b78u & (0u - (crc & 1)));
-	}
+	for (size_t i = 0; i < bytes; i++)
+		crc = crc >> 8 ^ crc_table[(crc ^ data[i]) & 0xff];
 	return ~crc;
 }
 
@@ -44,6 +52,7 @@ void log_memory_init(struct log_memory *memory, struct world *world, unsigned co
 {
 	uint8_t name[16] = {0};
 
+	make_crc_table();
 	memcpy(name, cluster, strlen(cluster));
 	*memory = (struct log_memory){.world = world,
 		.count = count,
@@ -77,6 +86,12 @@ static bool is_majority(const struct log_memory *memory, uint32_t set)
 	return 2 * (unsigned)__builtin_popcount(set) > memory->count;
 }
 
+static void move_on(struct log_memory *memory)
+{
+	while (memory->chosen_end < LOG_MEMORY_ENTRIES && memory->entries[memory->chosen_end].chosen_number != 0)
+		memory->chosen_end++;
+}
+
 static void check_paxos(struct log_memory *memory, uint64_t index, const struct log_memory_accept *accept)
 {
 	struct log_memory_entry *entry = &memory->entries[index];
@@ -91,8 +106,31 @@ static void check_paxos(struct log_memory *memory, uint64_t index, const struct 
 				"entry %" PRIu64 " has another value under number %" PRIu64
 				" than a majority accepted under number %" PRIu64,
 				index, entry->accepts[i].number, entry->chosen_number);
-	while (memory->chosen_end < LOG_MEMORY_ENTRIES && memory->entries[memory->chosen_end].chosen_number != 0)
-		memory->chosen_end++;
+	move_on(memory);
+}
+
+void log_memory_lost(struct log_memory *memory, unsigned member, uint64_t decided, uint64_t durable)
+{
+	for (uint64_t index = decided; index < LOG_MEMORY_ENTRIES; index++) {
+		struct log_memory_entry *entry = &memory->entries[index];
+
+		entry->chosen_number = 0;
+		for (unsigned i = 0; i < entry->count; i++) {
+			struct log_memory_accept *accept = &entry->accepts[i];
+
+			if (index >= durable)
+				accept->set &= ~(1u << member);
+			if (is_majority(memory, accept->set) &&
+				(entry->chosen_number == 0 || accept->number < entry->chosen_number)) {
+				entry->chosen_number = accept->number;
+				entry->chosen_crc = accept->crc;
+			}
+		}
+	}
+	memory->decided_end = decided;
+	if (memory->chosen_end > decided)
+		memory->chosen_end = decided;
+	move_on(memory);
 }
 
 static void accepted(struct log_memory *memory, unsigned member, uint64_t index, uint64_t number, uint32_t crc)
@@ -152,6 +190,8 @@ static void look(struct log_memory *memory, unsigned member, int holder, uint32_
 	if (!read_slot(memory, memory->copy[member], place, &index, &number, &crc))
 		return;
 	memory->seen++;
+	if (memory->members_change)
+		return;
 	leader = (unsigned)(number & 0xff);
 	/* What is decided is written again as it was, under the number that it has. */
 	if (index >= memory->chosen_end && (int)leader != holder)
@@ -179,7 +219,7 @@ void log_memory_write(
 		world_violate(memory->world, "holder",
 			"member %u promises in the log of member %u, which member %d holds",
 			(unsigned)(word_at(data) >> 16 & 0xff), member, holder);
-	if (offset == 8 && bytes == 8 && word_at(data) >> 16 > memory->chosen_end)
+	if (offset == 8 && bytes == 8 && !memory->members_change && word_at(data) >> 16 > memory->chosen_end)
 		world_violate(memory->world, "commit",
 			"member %u is told that all below %" PRIu64 " is decided, and %" PRIu64 " is not", member,
 			word_at(data) >> 16, memory->chosen_end);

@@ -37,13 +37,18 @@ struct log_memory {
 	const uint8_t *region[LOG_MEMORY_MEMBERS]; /* of the process that runs; NULL: none does */
 	struct log_memory_entry *entries;          /* by index */
 	uint64_t chosen_end, seen;                 /* all below is chosen; slots that were seen */
+	uint64_t decided_end;                      /* all below was said to be decided when a member lost its memory */
 	uint64_t writes;
+	bool members_change; /* what a majority is, is not known here: values and commits are not looked at */
 };
 
 void log_memory_init(struct log_memory *memory, struct world *world, unsigned count, uint32_t slots,
 	uint32_t slot_bytes, const char *cluster);
 void log_memory_free(struct log_memory *memory);
 void log_memory_start(struct log_memory *memory, unsigned member, const uint8_t *region); /* NULL: it ended */
+/* Durable logs: a member loses its memory and keeps its disk, of which it has said that it has what is below `durable`.
+ * What it had accepted above may be gone, and, from `decided` on, may not have been chosen. */
+void log_memory_lost(struct log_memory *memory, unsigned member, uint64_t decided, uint64_t durable);
 /* A NIC writes into the region, whose owner has given it to `holder`; negative: to nobody. */
 void log_memory_write(
 	struct log_memory *memory, unsigned member, int holder, size_t offset, const uint8_t *data, size_t bytes);

@@ -145,6 +145,15 @@ uint64_t partition_read(struct partition_account *account, uint64_t offset, cons
 	return offset;
 }
 
+void partition_given(struct partition_account *account, uint64_t offset, const uint8_t *value, size_t bytes)
+{
+	if (bytes != PARTITION_VALUE_BYTES || offset >= PARTITION_RECORDS_MAX)
+		world_violate(account->world, "batch", "%s: a reader got %zu bytes at offset %" PRIu64, account->name,
+			bytes, offset);
+	else
+		see(account, offset, value);
+}
+
 /* ---- what producers were told ---- */
 
 void partition_acked(

@@ -38,6 +38,8 @@ struct partition_account {
 void partition_account_init(struct partition_account *account, struct world *world, const char *name);
 /* Batches that a reader got when it asked for `offset`; returns the offset behind them. */
 uint64_t partition_read(struct partition_account *account, uint64_t offset, const uint8_t *data, size_t bytes);
+/* A record that a reader got, whose library had checked its batch. */
+void partition_given(struct partition_account *account, uint64_t offset, const uint8_t *value, size_t bytes);
 /* A producer was told that its records from `number` on begin at `offset`. */
 void partition_acked(
 	struct partition_account *account, uint64_t offset, uint32_t producer, uint64_t number, uint32_t count);

@@ -6,7 +6,10 @@
  *   budget       nothing waits beyond the operation's budget (K6)
  *   liveness     when all has healed there is progress at every member
  *
- * Elsewhere: the programs of the nodes and their clients (kv_nodes.c), the run and the verdict (scenario_kv.c). */
+ *   heals        a member that has its log does not copy all records while others that were there have what it missed
+ *
+ * Elsewhere: the programs of the nodes and their clients (kv_nodes.c), who is killed (kv_kills.c), the run and the
+ * verdict (scenario_kv.c). */
 #ifndef HOLDFAST_SIM_KV_KV_H
 #define HOLDFAST_SIM_KV_KV_H
 
@@ -20,9 +23,10 @@
 
 #define KV_NODES_MAX   5u
 #define KV_RAILS       2u
-#define KV_CLIENTS     3u /* of each node */
-#define KV_OPS         3u /* that a client has under way at most */
-#define KV_REGISTERS   5u
+#define KV_CLIENTS     3u   /* of each node */
+#define KV_OPS         3u   /* that a client has under way at most */
+#define KV_HOT         5u   /* registers that are written all the time, */
+#define KV_REGISTERS   125u /* and others, whose values stay: what a member lost of them shows in the end */
 #define KV_COUNTERS    3u
 #define KV_VALUE_BYTES 40000u
 
@@ -61,6 +65,9 @@ struct kv_node {
 	uint64_t done_since_quiet;
 };
 
+/* What the stores keep over the end of their process. */
+enum kv_keep { KV_KEEP_NOTHING, KV_KEEP_MEMORY, KV_KEEP_FILE };
+
 struct kv_cluster {
 	struct world *world;
 	struct network network;
@@ -72,10 +79,25 @@ struct kv_cluster {
 	struct linear counters[KV_COUNTERS];
 	uint64_t values; /* given out so far */
 	uint64_t node_budget_ns, op_budget_ns, replay_ns, lease_ns;
-	struct world_event killer; /* kills a member while all serve, and starts it again */
-	struct kv_node *killed;    /* NULL: none is */
+	enum kv_keep keep;
+	uint64_t segment_bytes;
+	uint64_t stands_ns; /* turns that are torn may take so much longer, in all that an operation sees */
+	bool calm;          /* nothing fails but members that are killed while all serve */
+	bool recoveries;    /* kills are for recoveries */
 	bool stopping;
+	/* kv_kills.c */
+	struct world_event killer, filler;
+	bool kills;
+	uint32_t killed; /* as bits: they are down */
+	uint64_t kill_ns, revive_ns;
+	struct disk *full;   /* that has no room at present */
+	uint64_t full_bytes; /* and had so much */
 };
+
+/* kills: of members at work, or in recoveries; disks: theirs fail, or are full. Ends with the faults. */
+void kv_kills_start(struct kv_cluster *all, bool kills, bool disks);
+void kv_kills_stop(struct kv_cluster *all);
+bool kv_kills_all_serve(const struct kv_cluster *all);
 
 extern const struct program kv_program; /* kv_nodes.c; its context is a struct kv_node */
 

@@ -1,4 +1,5 @@
 /* A node with its store, and the clients that live in its process. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,7 +70,7 @@ static void done(struct hf_kv_op *op)
 		end_counted(all, call);
 	else
 		end_registered(all, call);
-	if (took_ns > all->op_budget_ns + BUDGET_SLACK_NS + process_paused_ns(node->endpoint.process))
+	if (took_ns > all->op_budget_ns + all->stands_ns + BUDGET_SLACK_NS + process_paused_ns(node->endpoint.process))
 		world_violate(all->world, "budget", "an operation took %.3f s", (double)took_ns / 1e9);
 	all->outcome->unknown += op->result == HF_KV_UNKNOWN;
 	all->outcome->refused += never_happened(op->result);
@@ -101,7 +102,8 @@ static void fill_registered(struct kv_cluster *all, struct kv_call *call)
 	uint64_t kind = world_range(all->world, 0, 99);
 	size_t bytes;
 
-	call->key = (unsigned)world_range(all->world, 0, KV_REGISTERS - 1);
+	call->key = world_chance(all->world, 500000) ? (unsigned)world_range(all->world, 0, KV_HOT - 1)
+						     : (unsigned)world_range(all->world, KV_HOT, KV_REGISTERS - 1);
 	snprintf(call->key_text, sizeof(call->key_text), "register%u", call->key);
 	op->kind = kind < 50 ? HF_KV_GET : HF_KV_SET;
 	op->flags = kind >= 90 ? HF_KV_RETURN : 0;
@@ -220,7 +222,11 @@ static void configure_store(const struct kv_cluster *all, struct hf_kv_config *c
 		.missed_mb = 1,
 		.lease_ns = all->lease_ns,
 		.replay_ns = all->replay_ns,
-		.budget_ns = all->op_budget_ns};
+		.budget_ns = all->op_budget_ns,
+		.medium = all->keep == KV_KEEP_FILE ? HF_KV_FILE : HF_KV_MEMORY,
+		.segment_bytes = all->segment_bytes};
+	if (all->keep != KV_KEEP_NOTHING)
+		snprintf(config->log, sizeof(config->log), "kv");
 	snprintf(config->cluster, sizeof(config->cluster), "sim");
 	for (unsigned i = 0; i < all->count; i++) {
 		struct hf_kv_member *member = &config->members[i];
@@ -262,7 +268,8 @@ static int start_node(struct process *process, void *context)
 	configure_node(node, &config);
 	configure_store(node->all, &store);
 	rc = endpoint_open(&node->endpoint, &config, NULL, NULL, 16);
-	if (rc == 0 && (rc = hf_kv_open(node->endpoint.node, &store, &node->kv, &error)) != 0)
+	if (rc == 0 && (rc = hf_kv_open(node->endpoint.node, &store, &node->kv, &error)) != 0 && rc != -EIO &&
+		rc != -ENOSPC)
 		world_violate(node->all->world, "start", "%s", error.text);
 	if (rc == 0)
 		rc = start_clients(node);
@@ -274,8 +281,15 @@ static int start_node(struct process *process, void *context)
 static void stop_node(struct process *process, void *context)
 {
 	struct kv_node *node = context;
+	struct outcome *outcome = node->all->outcome;
+	struct hf_kv_status status = {0};
 
 	(void)process;
+	if (node->kv != NULL)
+		hf_kv_status(node->kv, &status);
+	outcome->excluded += status.excluded;
+	outcome->copied += status.copied;
+	outcome->healed += status.healed;
 	hf_kv_close(node->kv);
 	node->kv = NULL;
 	memset(node->clients, 0, sizeof(node->clients));

@@ -8,10 +8,7 @@
 
 #define LIVE_NS         (12 * NS_S)
 #define LIVE_OPERATIONS 5u
-#define KILL_SEEDS      2u /* of so many seeds one has members that are killed and come back */
-#define KILL_NS_MAX     (300 * NS_MS)
-#define WORK_NS_MAX     (200 * NS_US)
-#define STALL_SEEDS     3u /* of so many seeds one has a process that stands still for longer than a lease */
+#define TEARS_PPM       300u
 #define KV_FAULTS                                                                                                      \
 	(FAULT_BIT(FAULT_CUT) | FAULT_BIT(FAULT_CUT_TX) | FAULT_BIT(FAULT_CUT_RX) | FAULT_BIT(FAULT_PORT_DOWN) |       \
 		FAULT_BIT(FAULT_FLAP) | FAULT_BIT(FAULT_LOSS) | FAULT_BIT(FAULT_DELAY) | FAULT_BIT(FAULT_DUPLICATE) |  \
@@ -20,7 +17,24 @@
 		FAULT_BIT(FAULT_STREAM_RESET) | FAULT_BIT(FAULT_PAUSE) | FAULT_BIT(FAULT_PARTITION) |                  \
 		FAULT_BIT(FAULT_FENCE_SLOW))
 
-static void set_up(struct kv_cluster *all, struct world *world, struct outcome *outcome)
+/* What a scenario is about; of so many seeds one has it, 0: none. */
+struct plan {
+	unsigned kill_seeds;          /* members that are killed and come back */
+	unsigned disk_seeds;          /* disks that fail, or are full, for a while */
+	unsigned stall_seeds, stalls; /* processes that stand still for longer than a lease, so often */
+	unsigned faults_max;          /* of the network and others */
+	bool recoveries;              /* kills are for those that return, and for who helps them */
+	bool tears;                   /* turns are torn for longer than a lease */
+};
+
+static enum kv_keep pick_keep(struct world *world, const struct plan *plan)
+{
+	if (!plan->recoveries && world_chance(world, 300000))
+		return KV_KEEP_NOTHING;
+	return world_chance(world, 300000) ? KV_KEEP_MEMORY : KV_KEEP_FILE;
+}
+
+static void set_up(struct kv_cluster *all, struct world *world, struct outcome *outcome, const struct plan *plan)
 {
 	static const char *const names[KV_NODES_MAX] = {"a", "b", "c", "d", "e"};
 
@@ -31,6 +45,9 @@ static void set_up(struct kv_cluster *all, struct world *world, struct outcome *
 	all->op_budget_ns = world_range(world, 500 * NS_MS, 3 * NS_S);
 	all->lease_ns = world_range(world, 60 * NS_MS, 200 * NS_MS);
 	all->replay_ns = world_range(world, 2 * NS_MS, 60 * NS_MS);
+	all->keep = pick_keep(world, plan);
+	all->recoveries = plan->recoveries;
+	all->segment_bytes = 1024u << world_range(world, 0, 6);
 	network_init(&all->network, world);
 	all->network.stream_limit_ns = 8 * NS_S;
 	for (unsigned i = 0; i < all->count; i++) {
@@ -48,57 +65,6 @@ static void set_up(struct kv_cluster *all, struct world *world, struct outcome *
 			snprintf(address, sizeof(address), "10.%u.0.%u", rail, i + 1);
 			network_add_port(&all->network, &all->nodes[i].endpoint.host, rail, address);
 		}
-}
-
-/* ---- kills ---- */
-
-static bool all_serve(const struct kv_cluster *all)
-{
-	for (unsigned i = 0; i < all->count; i++) {
-		struct hf_kv_status status;
-
-		if (all->nodes[i].kv == NULL)
-			return false;
-		hf_kv_status(all->nodes[i].kv, &status);
-		if (!status.serving)
-			return false;
-	}
-	return true;
-}
-
-static bool has_work(const struct kv_node *node)
-{
-	for (unsigned k = 0; k < KV_CLIENTS; k++)
-		for (unsigned n = 0; n < KV_OPS; n++)
-			if (node->clients[k].calls[n].busy)
-				return true;
-	return false;
-}
-
-/* One at a time: the log of the members lives in the memory of a majority, and a copy in that of a member. */
-static void kill_next(struct world_event *event)
-{
-	struct kv_cluster *all = container_of(event, struct kv_cluster, killer);
-	struct world *world = all->world;
-	uint64_t next_ns = KILL_NS_MAX;
-
-	if (all->killed != NULL) {
-		process_start(all->killed->endpoint.process);
-		all->killed = NULL;
-	} else if (world->now_ns < all->faults.quiet_ns && all_serve(all)) {
-		struct kv_node *node = &all->nodes[world_range(world, 0, all->count - 1)];
-
-		next_ns = WORK_NS_MAX; /* until it finds one with work in doubt */
-		if (!node->endpoint.process->paused && has_work(node)) {
-			next_ns = KILL_NS_MAX;
-			all->outcome->in_doubt++;
-			world_count_fault(world, FAULT_PROCESS_CRASH);
-			process_crash(node->endpoint.process);
-			all->killed = node;
-		}
-	}
-	if (all->killed != NULL || world->now_ns < all->faults.quiet_ns)
-		world_schedule(world, event, world->now_ns + world_range(world, NS_US, next_ns));
 }
 
 /* ---- the end of a run ---- */
@@ -156,44 +122,62 @@ static void check_histories(struct kv_cluster *all)
 			world_violate(all->world, "linear", "counter%u: %s", i, wrong);
 }
 
-static void run(struct world *world, struct outcome *outcome)
+/* A member that was one returns with what it missed when another one was there all the time. */
+static void check_recoveries(struct kv_cluster *all)
+{
+	if (all->calm && all->keep != KV_KEEP_NOTHING && all->outcome->copied > 0)
+		world_violate(all->world, "heals", "%" PRIu64 " members copied all records, and each had its log",
+			all->outcome->copied);
+}
+
+static void plan_faults(struct kv_cluster *all, struct process **processes, uint64_t quiet_ns, const struct plan *plan)
+{
+	struct world *world = all->world;
+	unsigned faults = (unsigned)world_range(world, 0, plan->faults_max);
+	bool kills = plan->kill_seeds != 0 && world->seed % plan->kill_seeds == 0;
+	bool stalls = plan->stall_seeds != 0 && world->seed % plan->stall_seeds == 1 % plan->stall_seeds;
+	bool disks = plan->disk_seeds != 0 && world->seed % plan->disk_seeds == 2 && all->keep == KV_KEEP_FILE;
+
+	faults_plan(&all->faults, &all->network, processes, all->count, KV_FAULTS, faults, quiet_ns);
+	for (unsigned i = 0; stalls && i < plan->stalls; i++)
+		faults_plan_stall(
+			&all->faults, world_chance(world, 700000) ? FAULT_PAUSE : FAULT_SUSPEND, all->lease_ns);
+	if (plan->tears) {
+		world->tears_ppm = TEARS_PPM;
+		world->tear_ns_max = 2 * all->lease_ns;
+		all->stands_ns = 5 * world->tear_ns_max;
+	}
+	all->calm = faults == 0 && !stalls && !disks && !plan->recoveries && !plan->tears;
+	kv_kills_start(all, kills, disks);
+}
+
+static void run_plan(struct world *world, struct outcome *outcome, const struct plan *plan)
 {
 	struct kv_cluster *all = calloc(1, sizeof(*all));
 	struct process *processes[KV_NODES_MAX];
-	uint64_t quiet_ns = world_range(world, 300 * NS_MS, 1000 * NS_MS);
+	uint64_t quiet_ns = world_range(world, 300 * NS_MS, 1000 * NS_MS) * (plan->recoveries ? 2 : 1);
 
 	ensure(all != NULL);
-	set_up(all, world, outcome);
+	set_up(all, world, outcome, plan);
 	for (unsigned i = 0; i < all->count; i++)
 		process_start(processes[i] = all->nodes[i].endpoint.process);
-	faults_plan(&all->faults, &all->network, processes, all->count, KV_FAULTS, (unsigned)world_range(world, 0, 10),
-		quiet_ns);
-	all->killer = (struct world_event){.fire = kill_next, .what = "killer", .outermost = true};
-	if (world->seed % KILL_SEEDS == 0)
-		world_schedule(world, &all->killer, world_range(world, 50 * NS_MS, quiet_ns));
-	if (world->seed % STALL_SEEDS == 1)
-		faults_plan_stall(
-			&all->faults, world_chance(world, 700000) ? FAULT_PAUSE : FAULT_SUSPEND, all->lease_ns);
+	if (plan->tears) /* leases are what it is about, not the founding of the cluster */
+		run_until(all, kv_kills_all_serve, "liveness", "the members do not begin");
+	quiet_ns += world->now_ns;
+	plan_faults(all, processes, quiet_ns, plan);
 	world_run_until(world, quiet_ns);
+	world->tears_ppm = 0;
 	run_until(all, all_progress, "liveness", "no progress after the faults had healed");
 	all->stopping = true;
 	run_until(all, all_idle, "liveness", "an operation never ended");
 	run_until(all, all_equal, "replicas", "members keep different records though all is quiet");
 	if (world->violations == 0)
 		check_histories(all);
-	world_cancel(world, &all->killer);
-	for (unsigned i = 0; i < all->count; i++) {
-		struct hf_kv_status status;
-
-		if (all->nodes[i].kv == NULL)
-			continue;
-		hf_kv_status(all->nodes[i].kv, &status);
-		outcome->excluded += status.excluded;
-		outcome->copied += status.copied;
-		outcome->healed += status.healed;
-	}
+	kv_kills_stop(all);
 	for (unsigned i = 0; i < all->count; i++)
 		host_free(&all->nodes[i].endpoint.host);
+	if (world->violations == 0)
+		check_recoveries(all);
 	network_free(&all->network);
 	for (unsigned i = 0; i < KV_REGISTERS; i++)
 		registers_free(&all->registers[i]);
@@ -202,9 +186,39 @@ static void run(struct world *world, struct outcome *outcome)
 	free(all);
 }
 
+static void run_kv(struct world *world, struct outcome *outcome)
+{
+	run_plan(world, outcome,
+		&(struct plan){.kill_seeds = 2, .disk_seeds = 6, .stall_seeds = 3, .stalls = 1, .faults_max = 10});
+}
+
+static void run_heal(struct world *world, struct outcome *outcome)
+{
+	run_plan(world, outcome, &(struct plan){.kill_seeds = 1, .faults_max = 2, .recoveries = true});
+}
+
+static void run_lease(struct world *world, struct outcome *outcome)
+{
+	run_plan(world, outcome, &(struct plan){.stall_seeds = 1, .stalls = 4, .faults_max = 6, .tears = true});
+}
+
 const struct scenario scenario_kv = {
 	.name = "kv",
-	.only_when_named = true, /* a test of its own */
-	.what = "stores of three to five nodes, whose links fail and whose processes pause",
-	.run = run,
+	.only_when_named = true, /* a test of its own, like the others */
+	.what = "stores of three to five nodes, whose links fail and whose processes pause and end",
+	.run = run_kv,
+};
+
+const struct scenario scenario_kv_heal = {
+	.name = "kv-heal",
+	.only_when_named = true,
+	.what = "the same; members are killed while one returns: it, its buddy, who decides, or another one",
+	.run = run_heal,
+};
+
+const struct scenario scenario_kv_lease = {
+	.name = "kv-lease",
+	.only_when_named = true,
+	.what = "the same; processes stand still for longer than a lease, also within a turn",
+	.run = run_lease,
 };

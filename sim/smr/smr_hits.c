@@ -2,10 +2,28 @@
 
 #include <string.h>
 
-enum kind { HIT_PAUSE, HIT_PAUSE_NICS, HIT_CRASH, HIT_DATA, HIT_TX, HIT_KINDS };
+#include "sim/disk.h"
 
-#define WAITS_MAX   400u
-#define WAIT_NS_MAX (20 * NS_US)
+enum kind {
+	HIT_PAUSE,
+	HIT_PAUSE_NICS,
+	HIT_CRASH,
+	HIT_DATA,
+	HIT_TX,
+	HIT_KINDS,
+	/* durable logs */
+	HIT_POWER = HIT_KINDS, /* of one host */
+	HIT_POWER_ALL,         /* of all hosts at once */
+	HIT_DISK,              /* syncs fail */
+	HIT_FULL,              /* the disk is full */
+	HIT_KINDS_DURABLE,
+};
+
+#define WAITS_MAX      400u
+#define SYNC_FAILS_PPM 300000u
+#define DISK_BYTES     (1ull << 30)
+#define WAIT_NS_MAX    (20 * NS_US)
+#define START_NS_MAX   (30 * NS_MS) /* by which hosts start apart */
 
 static bool has_calls_out(const struct smr_sim_member *member)
 {
@@ -38,6 +56,8 @@ static bool may_crash(struct smr_sim *sim)
 	const struct smr_sim_member *leader = leader_of(sim);
 	struct hf_smr_status status;
 
+	if (sim->durable)
+		return true;
 	if (leader == NULL)
 		return false;
 	hf_smr_status(leader->smr, &status);
@@ -45,7 +65,7 @@ static bool may_crash(struct smr_sim *sim)
 		if (!status.members[i].confirmed ||
 			status.members[i].incarnation != incarnation_of(&sim->members[status.members[i].id]))
 			return false;
-	return status.member_count == sim->count;
+	return sim->moving ? !sim->changing : status.member_count == sim->count;
 }
 
 static void switch_ports(struct smr_hit *hit, int by)
@@ -64,12 +84,33 @@ static void switch_ports(struct smr_hit *hit, int by)
 	}
 }
 
+static void power_off(struct smr_sim_member *member)
+{
+	if (!member->endpoint.host.stopped)
+		host_stop(&member->endpoint.host);
+}
+
+static void power_on(struct smr_sim *sim, struct smr_sim_member *member)
+{
+	if (member->endpoint.host.stopped)
+		world_schedule(
+			sim->world, &member->restart, sim->world->now_ns + world_range(sim->world, 1, START_NS_MAX));
+}
+
 static void end(struct world_event *event)
 {
 	struct smr_hit *hit = container_of(event, struct smr_hit, end);
-	struct process *process = hit->hits->sim->members[hit->victim].endpoint.process;
+	struct smr_sim *sim = hit->hits->sim;
+	struct process *process = sim->members[hit->victim].endpoint.process;
 
-	if (hit->kind == HIT_CRASH && !process->running)
+	if (hit->kind == HIT_POWER || hit->kind == HIT_POWER_ALL)
+		for (unsigned i = 0; i < sim->count; i++)
+			power_on(sim, &sim->members[i]);
+	else if (hit->kind == HIT_DISK)
+		sim->members[hit->victim].endpoint.host.disk->sync_fails_ppm = 0;
+	else if (hit->kind == HIT_FULL)
+		sim->members[hit->victim].endpoint.host.disk->bytes = DISK_BYTES;
+	else if (hit->kind == HIT_CRASH && !process->running && !process->host->stopped)
 		process_start(process);
 	else if (hit->kind == HIT_DATA || hit->kind == HIT_TX)
 		switch_ports(hit, -1);
@@ -83,15 +124,47 @@ static bool strike(struct smr_hit *hit)
 	struct smr_sim *sim = hit->hits->sim;
 	struct process *process = sim->members[hit->victim].endpoint.process;
 
+	if (hit->kind == HIT_POWER_ALL) {
+		for (unsigned i = 0; i < sim->count; i++)
+			power_off(&sim->members[i]);
+		return true;
+	}
 	if (!process->running || process->paused || (hit->kind == HIT_CRASH && !may_crash(sim)))
 		return false;
 	if (hit->kind == HIT_CRASH)
 		process_crash(process);
+	else if (hit->kind == HIT_POWER)
+		power_off(&sim->members[hit->victim]);
+	else if (hit->kind == HIT_DISK)
+		process->host->disk->sync_fails_ppm = SYNC_FAILS_PPM;
+	else if (hit->kind == HIT_FULL)
+		process->host->disk->bytes = 0;
 	else if (hit->kind == HIT_DATA || hit->kind == HIT_TX)
 		switch_ports(hit, 1);
 	else
 		process_pause(process, hit->kind == HIT_PAUSE_NICS);
 	return true;
+}
+
+static enum fault_kind fault_of(unsigned kind)
+{
+	switch (kind) {
+	case HIT_CRASH:
+		return FAULT_PROCESS_CRASH;
+	case HIT_DATA:
+		return FAULT_DATA_LOST;
+	case HIT_TX:
+		return FAULT_CUT_TX;
+	case HIT_POWER:
+	case HIT_POWER_ALL:
+		return FAULT_HOST_STOP;
+	case HIT_DISK:
+		return FAULT_SYNC_FAILS;
+	case HIT_FULL:
+		return FAULT_DISK_FULL;
+	default:
+		return FAULT_PAUSE;
+	}
 }
 
 static void begin(struct world_event *event)
@@ -111,11 +184,9 @@ static void begin(struct world_event *event)
 		return;
 	hit->hits->on_leader += leader != NULL && leader->id == hit->victim;
 	hit->hits->crashes += hit->kind == HIT_CRASH;
+	hit->hits->powers += hit->kind == HIT_POWER_ALL;
 	hit->hits->in_doubt += doubt;
-	world_count_fault(sim->world, hit->kind == HIT_CRASH  ? FAULT_PROCESS_CRASH
-				      : hit->kind == HIT_DATA ? FAULT_DATA_LOST
-				      : hit->kind == HIT_TX   ? FAULT_CUT_TX
-							      : FAULT_PAUSE);
+	world_count_fault(sim->world, fault_of(hit->kind));
 	world_trace(sim->world, "  hit %u on member %u for %.3f ms", hit->kind, hit->victim,
 		(double)hit->duration_ns / 1e6);
 	world_schedule(sim->world, &hit->end, sim->world->now_ns + hit->duration_ns);
@@ -131,7 +202,7 @@ void smr_hits_plan(struct smr_hits *hits, struct smr_sim *sim, unsigned count, u
 		uint64_t at_ns = world_range(world, world->now_ns, quiet_ns - NS_MS);
 
 		hit->hits = hits;
-		hit->kind = (unsigned)world_range(world, 0, HIT_KINDS - 1);
+		hit->kind = (unsigned)world_range(world, 0, (sim->durable ? HIT_KINDS_DURABLE : HIT_KINDS) - 1);
 		hit->victim = (unsigned)world_range(world, 0, sim->count - 1);
 		hit->duration_ns = world_range(world, 100 * NS_US, 300 * NS_MS) >> world_range(world, 0, 6);
 		if (hit->duration_ns > quiet_ns - at_ns)

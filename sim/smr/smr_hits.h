@@ -16,7 +16,7 @@ struct smr_hit {
 struct smr_hits {
 	struct smr_sim *sim;
 	struct smr_hit plan[SMR_HITS_MAX];
-	unsigned count, on_leader, in_doubt, crashes;
+	unsigned count, on_leader, in_doubt, crashes, powers;
 };
 
 void smr_hits_plan(struct smr_hits *hits, struct smr_sim *sim, unsigned count, uint64_t quiet_ns);

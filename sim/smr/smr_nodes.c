@@ -8,16 +8,19 @@
 #include "base/bytes.h"
 #include "base/ensure.h"
 #include "sim/device.h"
-#include "smr/smr.h"
+#include "sim/disk.h"
+#include "sim/smr/smr_clients.h"
+#include "smr/durable.h"
 
-#define CONTROL_PORT 7000u
-#define REST_NS_MAX  (1 * NS_MS)
-#define OPS_KEPT     200u /* until all has healed */
-#define HEARTBEAT_NS (5 * NS_MS)
-#define FAILBACK_NS  (20 * NS_MS)
-#define BUDGET_NS    (2 * NS_S)
-#define QP_TIMEOUT   8 /* 1 ms */
-#define QP_RETRY_CNT 2
+#define CONTROL_PORT   7000u
+#define REST_NS_MAX    (1 * NS_MS)
+#define OPS_KEPT       200u /* until all has healed */
+#define HEARTBEAT_NS   (5 * NS_MS)
+#define FAILBACK_NS    (20 * NS_MS)
+#define BUDGET_NS      (2 * NS_S)
+#define RESTART_NS_MAX (50 * NS_MS)
+#define QP_TIMEOUT     8 /* 1 ms */
+#define QP_RETRY_CNT   2
 
 /* ---- the application ---- */
 
@@ -110,6 +113,13 @@ static int restore_close(void *context, bool whole)
 	return 0;
 }
 
+static void restart_soon(struct smr_sim_member *member)
+{
+	struct world *world = member->sim->world;
+
+	world_schedule(world, &member->restart, world->now_ns + world_range(world, NS_MS, RESTART_NS_MAX));
+}
+
 static void event(void *context, const struct hf_smr_event *event)
 {
 	struct smr_sim_member *member = context;
@@ -132,6 +142,13 @@ static void event(void *context, const struct hf_smr_event *event)
 		sim->aborts += member->leads;
 		member->leads = false;
 		member->out = true;
+		if (event->reason != NULL && strstr(event->reason, "damaged") != NULL)
+			world_violate(sim->world, "damage", "member %u: %s", member->id, event->reason);
+		if (member->endpoint.host.disk->bytes == 0 && strstr(event->reason, "the disk is full") == NULL)
+			world_violate(
+				sim->world, "words", "the disk of member %u is full: %s", member->id, event->reason);
+		if (sim->durable)
+			restart_soon(member);
 	}
 }
 
@@ -150,6 +167,10 @@ static void done(struct hf_smr_call *hf_call)
 			replicas_read_ends(sim->replicas, member->id, call->least);
 			sim->reads++;
 		}
+		return;
+	}
+	if (call->client != NULL) {
+		smr_client_done(call);
 		return;
 	}
 	switch (hf_call->outcome) {
@@ -182,7 +203,10 @@ static bool start_call(struct smr_sim_member *member, struct smr_sim_call *call)
 
 	call->reads = world_chance(sim->world, 200000);
 	call->call = (struct hf_smr_call){.done = done};
-	if (call->reads) {
+	call->client = NULL;
+	if (!call->reads && sim->sessions) {
+		rc = smr_client_start(call);
+	} else if (call->reads) {
 		call->least = replicas_read_begins(sim->replicas);
 		rc = hf_smr_read(member->smr, &call->call);
 	} else {
@@ -314,9 +338,13 @@ static int start_replica(struct smr_sim_member *member)
 
 	config.id = (uint8_t)member->id;
 	config.members = sim->who;
-	config.member_count = sim->count;
+	config.member_count = member->started || member->id >= sim->founders ? sim->count : sim->founders;
+	member->started = true;
+	config.directory = sim->durable ? "/smr" : NULL;
 	rc = hf_smr_start(member->endpoint.node, &config, &app, member, &member->smr, &error);
-	if (rc != 0)
+	if (rc != 0 && (member->endpoint.host.disk->sync_fails_ppm > 0 || member->endpoint.host.disk->bytes == 0))
+		restart_soon(member);
+	else if (rc != 0)
 		world_violate(sim->world, "start", "member %u: %s", member->id, error.text);
 	else
 		log_memory_start(&sim->logs, member->id, member->smr->log);
@@ -349,10 +377,22 @@ static int start_member(struct process *process, void *context)
 		member->calls[i] = (struct smr_sim_call){.member = member, .data = malloc(sim->bytes_max)};
 		ensure(member->calls[i].data != NULL);
 	}
+	member->out = false;
 	replicas_restart(sim->replicas, member->id, 0);
 	rc = start_replica(member);
 	endpoint_run(&member->endpoint, poll_member, arm_member);
 	return rc;
+}
+
+/* Nobody was told of more. */
+static uint64_t decided_end(const struct smr_sim *sim)
+{
+	uint64_t end = 0;
+
+	for (unsigned i = 0; i < sim->count; i++)
+		if (sim->members[i].smr != NULL && sim->members[i].smr->commit > end)
+			end = sim->members[i].smr->commit;
+	return end > sim->logs.decided_end ? end : sim->logs.decided_end;
 }
 
 static void stop_member(struct process *process, void *context)
@@ -362,6 +402,9 @@ static void stop_member(struct process *process, void *context)
 	(void)process;
 	if (member->endpoint.loop == NULL)
 		return;
+	if (member->sim->durable)
+		log_memory_lost(&member->sim->logs, member->id, decided_end(member->sim),
+			member->smr == NULL ? 0 : member->smr->durable->shown);
 	log_memory_start(&member->sim->logs, member->id, NULL);
 	hf_smr_stop(member->smr);
 	member->smr = NULL;
@@ -372,6 +415,30 @@ static void stop_member(struct process *process, void *context)
 		member->calls[i].data = NULL;
 	}
 	endpoint_close(&member->endpoint);
+}
+
+/* By its operator. */
+static void restart(struct world_event *event)
+{
+	struct smr_sim_member *member = container_of(event, struct smr_sim_member, restart);
+	struct process *process = member->endpoint.process;
+
+	if (member->endpoint.host.stopped) {
+		host_start(&member->endpoint.host);
+	} else if (!process->running) {
+		process_start(process);
+	} else if (member->out) {
+		process_crash(process);
+		process_start(process);
+	}
+	network_healed(&member->sim->network);
+}
+
+void smr_sim_member_init(struct smr_sim_member *member)
+{
+	member->restart.what = "restart";
+	member->restart.fire = restart;
+	member->restart.outermost = true;
 }
 
 const struct program smr_sim_program = {.name = "smr", .start = start_member, .stop = stop_member};

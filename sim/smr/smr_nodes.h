@@ -17,10 +17,19 @@
 #define SMR_SIM_MEMBERS_MAX 5u
 #define SMR_SIM_RAILS       2u
 #define SMR_SIM_CALLS       12u /* of a member at a time */
+#define SMR_SIM_CLIENTS     5u
 
 struct smr_sim;
+/* A client with a session, which sends each request to whoever leads, again and again until it is answered, and
+ * sometimes once more. */
+struct smr_sim_client {
+	uint64_t session; /* 0: it has none */
+	uint32_t sequence, op, bytes;
+	bool opening, answered; /* answered: the request of that sequence, or there was none */
+};
 struct smr_sim_call {
 	struct hf_smr_call call;
+	struct smr_sim_client *client; /* NULL: without a session */
 	struct smr_sim_member *member;
 	uint32_t op, least;
 	uint8_t *data;
@@ -34,8 +43,9 @@ struct smr_sim_member {
 	struct hf_smr *smr;
 	struct smr_sim_call calls[SMR_SIM_CALLS];
 	uint64_t next_ns;
-	uint64_t led, aborts; /* so far, in all incarnations */
-	bool leads, out;
+	uint64_t led, aborts;       /* so far, in all incarnations */
+	bool leads, out, started;   /* started: once */
+	struct world_event restart; /* of a process that stepped out, or whose host has power again */
 	uint64_t last_number;
 	bool restoring;
 	uint32_t restored_left, restored_place;
@@ -54,8 +64,15 @@ struct smr_sim {
 	uint32_t bytes_max;
 	uint32_t decided, decided_since_quiet, unknown, reads, led, aborts, restored;
 	bool working, stopping;
+	unsigned founders;     /* the first ones; others join later */
+	bool moving, changing; /* members come and go; a change is under way */
+	bool sessions;         /* what is proposed comes from the clients */
+	struct smr_sim_client clients[SMR_SIM_CLIENTS];
+	uint32_t repeated; /* sent again */
+	bool durable;      /* processes that die come back with what is on their disks */
 };
 
+void smr_sim_member_init(struct smr_sim_member *member);
 extern const struct program smr_sim_program; /* its context is a struct smr_sim_member */
 
 #endif

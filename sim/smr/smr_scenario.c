@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/ensure.h"
+#include "sim/smr/smr_changes.h"
 #include "sim/smr/smr_hits.h"
 
 #define QUIET_NS      (1 * NS_S)
@@ -11,7 +12,10 @@
 #define SETTLE_NS     (2 * NS_S)
 #define FIRST_LEAD_NS (500 * NS_MS)
 #define FAILOVER_NS   (10 * NS_MS) /* a NIC that repeats a packet takes 1 ms */
+#define FOUNDERS      3u
 #define STOP_NS_MAX   (6 * NS_MS)
+#define WAL_BYTES_MIN (1u << 10)
+#define WAL_BYTES_MAX (64u << 10)
 #define SMR_FAULTS                                                                                                     \
 	(FAULT_BIT(FAULT_CUT) | FAULT_BIT(FAULT_CUT_TX) | FAULT_BIT(FAULT_CUT_RX) | FAULT_BIT(FAULT_PORT_DOWN) |       \
 		FAULT_BIT(FAULT_FLAP) | FAULT_BIT(FAULT_LOSS) | FAULT_BIT(FAULT_DELAY) | FAULT_BIT(FAULT_DUPLICATE) |  \
@@ -24,7 +28,7 @@ static void set_up(struct smr_sim *sim, struct world *world, struct outcome *out
 {
 	sim->world = world;
 	sim->outcome = outcome;
-	sim->count = count;
+	sim->count = sim->founders = count;
 	sim->replicas = malloc(sizeof(*sim->replicas));
 	ensure(sim->replicas != NULL);
 	replicas_init(sim->replicas, world);
@@ -48,6 +52,7 @@ static void set_up(struct smr_sim *sim, struct world *world, struct outcome *out
 		member->sim = sim;
 		member->id = i;
 		host_init(&member->endpoint.host, world, &sim->network, name);
+		smr_sim_member_init(member);
 		member->endpoint.process = process_create(&member->endpoint.host, name, &smr_sim_program, member);
 	}
 	for (unsigned rail = 0; rail < SMR_SIM_RAILS; rail++)
@@ -70,8 +75,28 @@ static bool all_follow(const struct smr_sim *sim)
 		hf_smr_status(sim->members[i].smr, &status);
 		for (unsigned k = 0; k < status.member_count; k++)
 			confirmed += status.members[k].confirmed;
+		if (sim->moving && confirmed == status.member_count)
+			return true;
 	}
 	return confirmed == sim->count;
+}
+
+/* By the newest configuration that anybody has applied. */
+static bool is_member(const struct smr_sim *sim, unsigned id)
+{
+	struct hf_smr_status status, newest = {0};
+
+	if (!sim->moving)
+		return true;
+	for (unsigned i = 0; i < sim->count; i++)
+		if (sim->members[i].smr != NULL) {
+			hf_smr_status(sim->members[i].smr, &status);
+			newest = status.config_index > newest.config_index ? status : newest;
+		}
+	for (unsigned k = 0; k < newest.member_count; k++)
+		if (newest.members[k].id == id)
+			return true;
+	return false;
 }
 
 static void run_until_led(struct smr_sim *sim)
@@ -103,7 +128,8 @@ static void run_until_alive(struct smr_sim *sim)
 static bool is_settled(const struct smr_sim *sim)
 {
 	for (unsigned i = 0; i < sim->count; i++)
-		if (sim->members[i].smr != NULL && sim->replicas->next[i] < sim->replicas->answered_end)
+		if (sim->members[i].smr != NULL && is_member(sim, i) &&
+			sim->replicas->next[i] < sim->replicas->answered_end)
 			return false;
 	return true;
 }
@@ -119,7 +145,7 @@ static void run_until_settled(struct smr_sim *sim)
 	if (world->violations == 0 && !all_follow(sim))
 		world_violate(world, "liveness", "a member is not taken in again after the faults have healed");
 	for (unsigned i = 0; i < sim->count && world->violations == 0; i++)
-		if (sim->members[i].smr != NULL)
+		if (sim->members[i].smr != NULL && is_member(sim, i))
 			replicas_settled(sim->replicas, i);
 }
 
@@ -132,44 +158,78 @@ static void tear_down(struct smr_sim *sim)
 	free(sim->replicas);
 }
 
-static void run(struct world *world, struct outcome *outcome, uint32_t allowed, unsigned faults, unsigned hits)
+enum kind { PLAIN, DURABLE, CLIENTS, CALM, MEMBERS };
+
+static void configure(struct smr_sim *sim, enum kind kind)
+{
+	struct world *world = sim->world;
+
+	sim->durable = kind == DURABLE;
+	sim->sessions = kind == CLIENTS;
+	sim->moving = sim->logs.members_change = kind == MEMBERS;
+	if (kind == MEMBERS)
+		sim->founders = FOUNDERS;
+	if (kind == DURABLE)
+		sim->config.wal_bytes = world_range(world, WAL_BYTES_MIN, WAL_BYTES_MAX);
+	if (kind == CALM)
+		sim->config.pulse_ns = sim->config.silent_ns = sim->config.stuck_ns = sim->config.patience_ns =
+			sim->config.idle_ns = 0;
+}
+
+/* Nothing but a fault of a process, or of all rails to one, changes a leader. */
+static void check_calm(const struct smr_sim *sim)
+{
+	if (sim->led != 1 || sim->aborts + sim->unknown + sim->restored != 0)
+		world_violate(sim->world, "calm", "%u leaders, %u aborts, %u unknown, %u snapshots without a reason",
+			sim->led, sim->aborts, sim->unknown, sim->restored);
+}
+
+static void run(
+	struct world *world, struct outcome *outcome, enum kind kind, uint32_t allowed, unsigned faults, unsigned hits)
 {
 	struct smr_sim *sim = calloc(1, sizeof(*sim));
 	struct smr_hits plan = {0};
+	struct smr_changes changes = {0};
 	struct process *processes[SMR_SIM_MEMBERS_MAX];
 
 	ensure(sim != NULL);
-	set_up(sim, world, outcome, world_chance(world, 700000) ? 3 : 5);
+	set_up(sim, world, outcome, kind == MEMBERS || !world_chance(world, 700000) ? 5 : 3);
+	configure(sim, kind);
 	for (unsigned i = 0; i < sim->count; i++)
 		processes[i] = sim->members[i].endpoint.process;
 	faults_plan(&sim->faults, &sim->network, processes, 0, 0, 0, QUIET_NS);
-	for (unsigned i = 0; i < sim->count; i++)
+	for (unsigned i = 0; i < sim->founders; i++)
 		process_start(sim->members[i].endpoint.process);
 	run_until_led(sim);
 	if (faults + hits > 0)
 		faults_plan(
 			&sim->faults, &sim->network, processes, sim->count, allowed, faults, world->now_ns + QUIET_NS);
 	smr_hits_plan(&plan, sim, hits, sim->faults.quiet_ns);
+	if (kind == MEMBERS)
+		smr_changes_begin(&changes, sim, sim->faults.quiet_ns);
 	run_until_alive(sim);
 	run_until_settled(sim);
-	if (world->violations == 0 && faults + hits == 0 &&
-		(sim->led != 1 || sim->aborts + sim->unknown + sim->restored != 0))
-		world_violate(world, "faults", "%u leaders, %u aborts, %u unknown, %u snapshots without a fault",
-			sim->led, sim->aborts, sim->unknown, sim->restored);
+	if (world->violations == 0 && ((kind == PLAIN && faults + hits == 0) || kind == CALM))
+		check_calm(sim);
+	if (world->violations == 0 && kind == CLIENTS && sim->repeated == 0)
+		world_violate(world, "vacuous", "no request was sent again");
 	if (world->violations == 0 && sim->unknown > 0 && sim->aborts == 0)
 		world_violate(
 			world, "vacuous", "%u requests are unknown although nobody stopped to lead", sim->unknown);
 	if (world->violations == 0 && sim->logs.seen < sim->decided / HF_SMR_BATCH_MAX)
 		world_violate(world, "vacuous", "the buses showed %llu slots", (unsigned long long)sim->logs.seen);
+	if (world->violations == 0 && kind == MEMBERS && changes.added == 0)
+		world_violate(world, "vacuous", "no member was added");
 	outcome->failovers += sim->led - 1;
 	outcome->in_doubt += plan.in_doubt;
+	world_cancel(world, &changes.event);
 	tear_down(sim);
 	free(sim);
 }
 
 static void run_faults(struct world *world, struct outcome *outcome)
 {
-	run(world, outcome, SMR_FAULTS, (unsigned)world_range(world, 0, 5),
+	run(world, outcome, PLAIN, SMR_FAULTS, (unsigned)world_range(world, 0, 5),
 		(unsigned)world_range(world, 1, SMR_HITS_MAX));
 }
 
@@ -179,9 +239,62 @@ const struct scenario scenario_smr = {
 	.run = run_faults,
 };
 
+static void run_durable(struct world *world, struct outcome *outcome)
+{
+	run(world, outcome, DURABLE, SMR_FAULTS, (unsigned)world_range(world, 0, 3),
+		(unsigned)world_range(world, 1, SMR_HITS_MAX));
+}
+
+const struct scenario scenario_smr_durable = {
+	.name = "smr-durable",
+	.only_when_named = true, /* waits for disks are long */
+	.what = "a replicated log on disks whose members lose power, one or all at once: what was answered is there",
+	.run = run_durable,
+};
+
+static void run_clients(struct world *world, struct outcome *outcome)
+{
+	run(world, outcome, CLIENTS, SMR_FAULTS, (unsigned)world_range(world, 0, 3),
+		(unsigned)world_range(world, 1, SMR_HITS_MAX));
+}
+
+const struct scenario scenario_smr_clients = {
+	.name = "smr-clients",
+	.only_when_named = true, /* as `smr`, but for the clients */
+	.what = "a replicated log whose clients have sessions: a request that is sent again takes effect once",
+	.run = run_clients,
+};
+
+static void run_members(struct world *world, struct outcome *outcome)
+{
+	run(world, outcome, MEMBERS, SMR_FAULTS, (unsigned)world_range(world, 0, 3),
+		(unsigned)world_range(world, 0, SMR_HITS_MAX / 2));
+}
+
+const struct scenario scenario_smr_members = {
+	.name = "smr-members",
+	.only_when_named = true,
+	.what = "a replicated log whose members are added, removed and replaced under faults",
+	.run = run_members,
+};
+
+/* Half of the runs lose a rail. */
+static void run_calm(struct world *world, struct outcome *outcome)
+{
+	run(world, outcome, CALM, FAULT_BIT(FAULT_CUT) | FAULT_BIT(FAULT_PORT_DOWN) | FAULT_BIT(FAULT_RAIL_DOWN),
+		(unsigned)world_range(world, 0, 1), 0);
+}
+
+const struct scenario scenario_smr_calm = {
+	.name = "smr-calm",
+	.only_when_named = true, /* few seeds suffice: nothing may happen */
+	.what = "a replicated log with the preset `calm` under load, which may lose a rail: nobody else leads",
+	.run = run_calm,
+};
+
 static void run_plain(struct world *world, struct outcome *outcome)
 {
-	run(world, outcome, 0, 0, 0);
+	run(world, outcome, PLAIN, 0, 0, 0);
 }
 
 const struct scenario scenario_smr_plain = {

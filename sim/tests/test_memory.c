@@ -217,6 +217,20 @@ static void a_value_from_the_future_is_found(void **state)
 	linear_free(&linear);
 }
 
+static void a_value_that_was_read_after_the_next_had_taken_its_place_is_found(void **state)
+{
+	struct linear linear = {.initial = 0};
+	size_t a, read;
+
+	(void)state;
+	a = linear_post(&linear, false, 5, 0, 10);
+	read = linear_post(&linear, true, 99, 98, 30); /* a CAS that fails */
+	linear_complete(&linear, a, 0, 20);
+	linear_complete(&linear, read, 0, 40);
+	assert_non_null(linear_check(&linear));
+	linear_free(&linear);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -230,6 +244,7 @@ int main(void)
 		cmocka_unit_test(an_addition_that_happened_twice_is_found),
 		cmocka_unit_test(an_unknown_outcome_may_explain_a_value),
 		cmocka_unit_test(a_value_from_the_future_is_found),
+		cmocka_unit_test(a_value_that_was_read_after_the_next_had_taken_its_place_is_found),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

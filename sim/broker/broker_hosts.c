@@ -1,0 +1,192 @@
+/* The brokers: one, or three with rails between them. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/ensure.h"
+#include "sim/broker/brokers.h"
+#include "sim/endpoint.h"
+
+#define CONTROL_PORT 7000u
+#define HEARTBEAT_NS (5 * NS_MS)
+#define FAILBACK_NS  (20 * NS_MS)
+#define QP_TIMEOUT   8 /* 1 ms */
+#define QP_RETRY_CNT 2
+#define CLIENTS_FROM 10u /* of addresses */
+
+void sim_client_address(unsigned index, char text[HF_ADDR_TEXT])
+{
+	snprintf(text, HF_ADDR_TEXT, "10.0.0.%u", index + CLIENTS_FROM);
+}
+
+static void rail_address(unsigned broker, unsigned rail, uint16_t port, struct hf_addr *out)
+{
+	char text[HF_ADDR_TEXT];
+
+	snprintf(text, sizeof(text), "10.%u.0.%u:%u", rail, broker + 1, port);
+	ensure(hf_addr_parse(text, out) == 0);
+}
+
+static void configure_node(const struct sim_broker *broker, struct hf_node_config *config)
+{
+	*config = (struct hf_node_config){.rail_count = SIM_BROKER_RAILS,
+		.policy = HF_POLICY_VARUNA,
+		.heartbeat_ns = HEARTBEAT_NS,
+		.heartbeat_misses = 4,
+		.failback_ns = FAILBACK_NS,
+		.budget_ns = NS_S,
+		.timeout = QP_TIMEOUT,
+		.retry_cnt = QP_RETRY_CNT};
+	snprintf(config->name, sizeof(config->name), "%s", broker->host.name);
+	snprintf(config->secret, sizeof(config->secret), "%s", ENDPOINT_SECRET);
+	for (unsigned i = 0; i < SIM_BROKER_RAILS; i++) {
+		struct hf_rail_config *rail = &config->rails[i];
+
+		snprintf(rail->name, sizeof(rail->name), "r%u", i);
+		snprintf(rail->kind, sizeof(rail->kind), "soft");
+		rail_address(broker->index, i, 0, &rail->address);
+		rail_address(broker->index, i, CONTROL_PORT, &rail->control);
+		rail->mtu = IBV_MTU_1024;
+	}
+}
+
+static int open_broker(struct sim_broker *broker, struct hf_error *error)
+{
+	struct hf_node_config config;
+	int rc = hf_loop_create(&broker->process->env, &broker->loop);
+
+	configure_node(broker, &config);
+	if (rc == 0 && broker->all->count > 1)
+		rc = hf_node_open(broker->loop, &config, NULL, NULL, &broker->node, error);
+	if (rc == 0)
+		rc = broker_open(broker->loop, broker->node, &broker->config, &broker->broker, error);
+	return rc;
+}
+
+/* Once all brokers are there, so that each has a replica. */
+static void make_topic(struct hf_timer *timer, uint64_t now_ns)
+{
+	struct sim_broker *broker = container_of(timer, struct sim_broker, timer);
+	const struct controller *controller = &broker->broker->controller;
+	struct codec_string name = {SIM_BROKER_TOPIC, sizeof(SIM_BROKER_TOPIC) - 1};
+
+	if (controller_find(controller, name) != NULL)
+		return;
+	if (controller->broker_count == broker->all->count)
+		broker_create_topic(broker->broker, name, SIM_BROKER_PARTITIONS, NULL);
+	hf_loop_set_timer(broker->loop, timer, now_ns + 20 * NS_MS);
+}
+
+static int broker_program_start(struct process *process, void *context)
+{
+	struct sim_broker *broker = context;
+	struct hf_error error = {0};
+	int rc = open_broker(broker, &error);
+
+	if (rc != 0) {
+		if (!process->muted)
+			world_violate(broker->all->world, "start", "%s", error.text);
+		return rc;
+	}
+	broker->timer = (struct hf_timer){.fire = make_topic};
+	if (broker->index == 0)
+		make_topic(&broker->timer, hf_loop_now_ns(broker->loop));
+	return 0;
+}
+
+static void broker_program_stop(struct process *process, void *context)
+{
+	struct sim_broker *broker = context;
+
+	(void)process;
+	hf_loop_cancel_timer(broker->loop, &broker->timer);
+	broker_close(broker->broker);
+	hf_node_close(broker->node);
+	hf_loop_destroy(broker->loop);
+	broker->broker = NULL;
+	broker->node = NULL;
+	broker->loop = NULL;
+}
+
+const struct program broker_program = {.name = "broker", .start = broker_program_start, .stop = broker_program_stop};
+
+/* ---- looking at them ---- */
+
+void sim_broker_count(struct sim_broker *broker)
+{
+	if (broker->broker == NULL)
+		return;
+	broker->all->led += broker->broker->replication.counters.led;
+	broker->all->truncations += broker->broker->replication.counters.truncations;
+	if (broker->broker->replication.counters.lost_hw > 0)
+		world_violate(broker->all->world, "kept", "%s has cut records that were committed", broker->host.name);
+}
+
+bool sim_brokers_are_whole(const struct broker_sim *all)
+{
+	struct codec_string name = {SIM_BROKER_TOPIC, sizeof(SIM_BROKER_TOPIC) - 1};
+
+	for (unsigned i = 0; i < all->count; i++) {
+		const struct broker *broker = all->brokers[i].broker;
+		const struct controller_topic *topic =
+			broker == NULL ? NULL : controller_find(&broker->controller, name);
+
+		if (topic == NULL || !broker->quorum.registered)
+			return false;
+		for (int32_t k = 0; k < topic->partitions; k++)
+			if (topic->at[k].leader < 0 || topic->at[k].isr.count < all->count)
+				return false;
+	}
+	return true;
+}
+
+/* ---- setting up ---- */
+
+static void configure_broker(struct sim_broker *broker, uint32_t index_interval)
+{
+	struct broker_sim *all = broker->all;
+	struct broker_config *config = &broker->config;
+
+	broker_config_default(config);
+	config->node_id = (int32_t)broker->index + 1;
+	config->listeners = (struct broker_endpoints){.at = {{.name = "PLAINTEXT", .port = 9092}}, .count = 1};
+	snprintf(config->listeners.at[0].host, sizeof(config->listeners.at[0].host), "10.0.0.%u", broker->index + 1);
+	snprintf(config->log_dirs, sizeof(config->log_dirs), "logs");
+	config->segment_bytes = 16384;
+	config->index_interval_bytes = index_interval;
+	if (all->count == 1)
+		return;
+	config->replication_factor = (int16_t)all->count;
+	config->min_insync_replicas = all->count / 2 + 1;
+	config->lag_ns = 2 * NS_S;
+	for (unsigned i = 0; i < all->count; i++) {
+		struct broker_voter *voter = &config->voters.at[config->voters.count++];
+
+		*voter = (struct broker_voter){.id = (int32_t)i + 1, .address_count = SIM_BROKER_RAILS};
+		for (unsigned k = 0; k < SIM_BROKER_RAILS; k++)
+			rail_address(i, k, CONTROL_PORT, &voter->addresses[k]);
+	}
+}
+
+void sim_brokers_set_up(struct broker_sim *all, unsigned count)
+{
+	static const char *const names[SIM_BROKERS_MAX] = {"broker1", "broker2", "broker3"};
+	uint32_t index_interval = (uint32_t)world_range(all->world, 0, 1000);
+
+	all->count = count;
+	for (unsigned i = 0; i < count; i++) {
+		struct sim_broker *broker = &all->brokers[i];
+
+		broker->all = all;
+		broker->index = i;
+		host_init(&broker->host, all->world, &all->network, names[i]);
+		broker->process = process_create(&broker->host, names[i], &broker_program, broker);
+		configure_broker(broker, index_interval);
+	}
+	for (unsigned rail = 0; rail < (count > 1 ? SIM_BROKER_RAILS : 1); rail++)
+		for (unsigned i = 0; i < count; i++) {
+			char text[HF_ADDR_TEXT];
+
+			snprintf(text, sizeof(text), "10.%u.0.%u", rail, i + 1);
+			network_add_port(&all->network, &all->brokers[i].host, rail, text);
+		}
+}

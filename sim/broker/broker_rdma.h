@@ -1,0 +1,84 @@
+/* broker_rdma.h - one broker with rails, and clients of the library: producers and readers over RDMA, and one of each
+ * over TCP on the same partitions. Broker and clients are killed and stopped while work is in doubt, hosts lose their
+ * power, rails are cut. Held to the claims of checkers/partition.h, and to
+ *   reach      no NIC writes into a log but behind its tail, within the extent of the one grant there is at that
+ *              moment (B7, R-B3)
+ *   told       no producer is told that a record failed
+ *   liveness   when all has healed every producer goes on, and every reader reads to the end
+ *
+ * Elsewhere: the programs (rdma_nodes.c), the run (rdma_scenario.c). */
+#ifndef HOLDFAST_SIM_BROKER_BROKER_RDMA_H
+#define HOLDFAST_SIM_BROKER_BROKER_RDMA_H
+
+#include <holdfast/consumer.h>
+
+#include "broker/broker.h"
+#include "sim/checkers/partition.h"
+#include "sim/device.h"
+#include "sim/faults.h"
+#include "sim/scenario.h"
+
+#define RDMA_SIM_RAILS      2u
+#define RDMA_SIM_PARTITIONS 2u
+#define RDMA_SIM_PRODUCERS  3u /* the last one over TCP */
+#define RDMA_SIM_READERS    3u /* likewise */
+#define RDMA_SIM_CLIENTS    (RDMA_SIM_PRODUCERS + RDMA_SIM_READERS)
+#define RDMA_SIM_TOPIC      "t"
+#define RDMA_SIM_NUMBERS    16384u /* of a producer */
+
+struct rdma_sim;
+
+/* A node on a loop, of the broker or of a client. */
+struct rdma_sim_end {
+	struct rdma_sim *all;
+	unsigned index; /* 0: the broker */
+	struct host host;
+	struct process *process;
+	struct hf_loop *loop;
+	struct hf_node *node;
+	struct hf_poller poller;
+	struct hf_timer timer;
+};
+
+struct rdma_sim_sent {
+	struct rdma_sim_client *client;
+	uint64_t number;
+	unsigned losses; /* of power, when it was sent */
+};
+
+struct rdma_sim_client {
+	struct rdma_sim_end end;
+	bool reads, over_tcp;
+	int32_t partition;
+	unsigned losses;  /* of power, when it looked last */
+	uint64_t next_ns; /* when it does something again */
+	/* a producer */
+	struct hf_producer *producer;
+	uint64_t number, done_since_quiet, depth;
+	struct rdma_sim_sent sent[RDMA_SIM_NUMBERS];
+	/* a reader */
+	struct hf_consumer *consumer;
+	bool anew;
+};
+
+struct rdma_sim {
+	struct world *world;
+	struct outcome *outcome;
+	struct network network;
+	struct faults faults;
+	struct rdma_sim_end broker_end;
+	struct broker *broker; /* NULL: it is down */
+	struct broker_config config;
+	struct bus_observer observers[RDMA_SIM_RAILS];
+	struct rdma_sim_client clients[RDMA_SIM_CLIENTS];
+	struct partition_account accounts[RDMA_SIM_PARTITIONS];
+	struct world_event killer;
+	struct rdma_sim_end *down; /* what is to start again */
+	uint64_t rdma_batches, rdma_records, settled, writes;
+	unsigned losses; /* of power */
+	bool power, stopping, settling;
+};
+
+extern const struct program rdma_sim_broker, rdma_sim_client; /* rdma_nodes.c */
+
+#endif

@@ -1,0 +1,92 @@
+/* brokers.h - one broker, or three that replicate, with producers and readers over TCP, while processes are killed,
+ * hosts lose their power, and links and streams break.
+ * Segments are rolled every few batches. Held to the claims of checkers/partition.h, and to
+ *   liveness   when all has healed every producer goes on, and every reader reads to the end
+ *   replicas   among three: the logs on the disks are the same in the end (checkers/replica_files.h)
+ *
+ * Clients of three brokers ask one after another for the leader. Elsewhere: the client's side of the protocol (wire.c),
+ * the clients (broker_nodes.c), the brokers (broker_hosts.c), the runs (broker_scenario.c). */
+#ifndef HOLDFAST_SIM_BROKER_BROKERS_H
+#define HOLDFAST_SIM_BROKER_BROKERS_H
+
+#include "broker/broker.h"
+#include "sim/broker/wire.h"
+#include "sim/checkers/partition.h"
+#include "sim/faults.h"
+#include "sim/scenario.h"
+
+#define SIM_BROKER_PARTITIONS 2u
+#define SIM_BROKER_PRODUCERS  3u
+#define SIM_BROKER_READERS    2u
+#define SIM_BROKER_CLIENTS    (SIM_BROKER_PRODUCERS + SIM_BROKER_READERS)
+#define SIM_BROKER_TOPIC      "t"
+#define SIM_BROKER_BATCH_MAX  5u
+#define SIM_BROKERS_MAX       3u
+#define SIM_BROKER_RAILS      2u
+
+struct broker_sim;
+
+struct sim_client {
+	struct broker_sim *all;
+	unsigned index;
+	bool reads;
+	struct host host;
+	struct process *process;
+	struct wire wire;
+	int32_t partition;
+	unsigned broker; /* that it asks now */
+	/* a producer */
+	bool idempotent, in_doubt; /* in_doubt: a batch was sent and is not answered */
+	bool all_replicas;         /* the batch under way asks for acks=all */
+	int64_t producer_id;       /* -1: none yet */
+	int32_t sequence;
+	uint64_t number, done_since_quiet;
+	uint32_t count;  /* records of the batch under way */
+	unsigned losses; /* of power, when the request under way was sent */
+	/* a reader */
+	uint64_t offset;
+	bool anew;   /* it begins at 0 again with its next request */
+	bool at_end; /* it found nothing more, after producers had stopped */
+};
+
+struct sim_broker {
+	struct broker_sim *all;
+	unsigned index;
+	struct host host;
+	struct process *process;
+	struct hf_loop *loop;
+	struct hf_node *node;
+	struct broker *broker;
+	struct broker_config config;
+	struct hf_timer timer; /* until the topic is there */
+	bool host_stopped;
+};
+
+struct broker_sim {
+	struct world *world;
+	struct outcome *outcome;
+	struct network network;
+	struct faults faults;
+	struct sim_broker brokers[SIM_BROKERS_MAX];
+	unsigned count;
+	struct sim_client clients[SIM_BROKER_CLIENTS];
+	struct partition_account accounts[SIM_BROKER_PARTITIONS];
+	struct world_event killer;
+	unsigned losses;         /* of power, of all brokers there are */
+	struct sim_broker *down; /* NULL: none is */
+	bool stopping, settling;
+	uint64_t led, truncations; /* of brokers that are gone */
+};
+
+extern const struct program sim_client_program; /* broker_nodes.c; its context is a struct sim_client */
+extern const struct program broker_program;     /* broker_hosts.c; its context is a struct sim_broker */
+
+/* broker_hosts.c */
+void sim_brokers_set_up(struct broker_sim *all, unsigned count);
+/* What its counters say before it goes. */
+void sim_broker_count(struct sim_broker *broker);
+/* Whether every replica is in sync, at every leader. */
+bool sim_brokers_are_whole(const struct broker_sim *all);
+void sim_client_address(unsigned index, char text[HF_ADDR_TEXT]);
+
+#endif

@@ -1,0 +1,258 @@
+/* Members that are killed, one or all of them, and started again; disks that fail or are full for a while. */
+#include "sim/disk.h"
+#include "sim/kv/kv.h"
+
+#define KILL_NS_MAX    (300 * NS_MS)
+#define LOOK_NS_MAX    (200 * NS_US)
+#define REST_NS        NS_MS
+#define SYNC_FAILS_PPM 500u
+#define FULL_NS_MAX    (100 * NS_MS)
+#define FULL_BYTES_MAX (16u << 10)
+
+/* ---- how the members are ---- */
+
+static bool status_of(const struct kv_node *node, struct hf_kv_status *status_out)
+{
+	if (node->kv == NULL)
+		return false;
+	hf_kv_status(node->kv, status_out);
+	return true;
+}
+
+bool kv_kills_all_serve(const struct kv_cluster *all)
+{
+	for (unsigned i = 0; i < all->count; i++) {
+		struct hf_kv_status status;
+
+		if (!status_of(&all->nodes[i], &status) || !status.serving)
+			return false;
+	}
+	return true;
+}
+
+static bool has_work(const struct kv_node *node)
+{
+	for (unsigned k = 0; k < KV_CLIENTS; k++)
+		for (unsigned n = 0; n < KV_OPS; n++)
+			if (node->clients[k].calls[n].busy)
+				return true;
+	return false;
+}
+
+/* ---- killing ---- */
+
+/* With the power of its host, where the log is on a disk: what was not synced is lost, or half of it. */
+static void kill_node(struct kv_cluster *all, unsigned i, bool power)
+{
+	struct process *process = all->nodes[i].endpoint.process;
+
+	world_count_fault(all->world, power ? FAULT_HOST_STOP : FAULT_PROCESS_CRASH);
+	if (power)
+		host_stop(process->host);
+	else
+		process_crash(process);
+	all->killed |= 1u << i;
+}
+
+static bool picks_power(const struct kv_cluster *all)
+{
+	return all->keep == KV_KEEP_FILE && world_chance(all->world, 600000);
+}
+
+static bool any_suspended(const struct kv_cluster *all)
+{
+	for (unsigned i = 0; i < all->count; i++)
+		if (all->nodes[i].endpoint.host.suspended)
+			return true;
+	return false;
+}
+
+static void kill_all(struct kv_cluster *all)
+{
+	bool power = picks_power(all);
+
+	for (unsigned i = 0; i < all->count; i++)
+		if ((all->killed & 1u << i) == 0)
+			kill_node(all, i, power);
+}
+
+static void revive(struct kv_cluster *all)
+{
+	for (unsigned i = 0; i < all->count; i++) {
+		struct process *process = all->nodes[i].endpoint.process;
+
+		if ((all->killed & 1u << i) == 0)
+			continue;
+		all->killed &= ~(1u << i);
+		if (process->host->stopped)
+			host_start(process->host);
+		else
+			process_start(process);
+	}
+}
+
+/* Those that ended by themselves, because of their disks. */
+static void find_ended(struct kv_cluster *all)
+{
+	for (unsigned i = 0; i < all->count; i++) {
+		struct process *process = all->nodes[i].endpoint.process;
+		struct hf_kv_status status = {0};
+
+		if ((all->killed & 1u << i) != 0 || process->paused || process->host->suspended)
+			continue;
+		if (status_of(&all->nodes[i], &status) && !status.failed)
+			continue;
+		process_crash(process);
+		all->killed |= 1u << i;
+	}
+}
+
+/* One at a time, because without logs a majority of the others remembers who is a member; or all, when each has one. */
+static bool kill_at_work(struct kv_cluster *all)
+{
+	struct kv_node *node = &all->nodes[world_range(all->world, 0, all->count - 1)];
+
+	if (!kv_kills_all_serve(all) || node->endpoint.process->paused || !has_work(node))
+		return false;
+	all->outcome->in_doubt++;
+	if (all->keep != KV_KEEP_NOTHING && !any_suspended(all) && world_chance(all->world, 250000))
+		kill_all(all);
+	else
+		kill_node(all, node->index, picks_power(all));
+	return true;
+}
+
+/* The member that returns, its buddy, who decides, or any other. */
+static bool kill_in_recovery(struct kv_cluster *all)
+{
+	struct world *world = all->world;
+	struct outcome *outcome = all->outcome;
+	unsigned victim = (unsigned)world_range(world, 0, all->count - 1);
+	uint64_t role = world_range(world, 0, 3);
+	struct hf_kv_status status, other;
+
+	for (unsigned i = 0; i < all->count; i++) {
+		if (!status_of(&all->nodes[i], &status) || !status.recovering || !world_chance(world, 50000))
+			continue;
+		if (role == 0)
+			victim = i;
+		else if (role == 1 && status.buddy >= 0)
+			victim = (unsigned)status.buddy;
+		for (unsigned k = 0; role == 2 && k < all->count; k++)
+			if (status_of(&all->nodes[k], &other) && other.decides)
+				victim = k;
+		if (all->nodes[victim].endpoint.process->paused || !status_of(&all->nodes[victim], &other))
+			return false;
+		outcome->hit_returning += victim == i;
+		outcome->hit_buddies += (int)victim == status.buddy;
+		outcome->hit_deciders += other.decides;
+		outcome->hit_recoveries++;
+		if (!any_suspended(all) && world_chance(world, 100000))
+			kill_all(all);
+		else
+			kill_node(all, victim, picks_power(all));
+		return true;
+	}
+	return false;
+}
+
+/* Without logs: one member returns, all others serve, and one of those is killed. Who returns has a vote again in the
+ * log of who is a member, or else that would have lost its majority. */
+static bool kill_beside_shadow(struct kv_cluster *all)
+{
+	unsigned victim = (unsigned)world_range(all->world, 0, all->count - 1), serve = 0, recover = 0;
+	struct hf_kv_status status;
+
+	for (unsigned i = 0; i < all->count; i++) {
+		if (!status_of(&all->nodes[i], &status))
+			return false;
+		serve += status.serving;
+		recover += status.recovering;
+	}
+	(void)status_of(&all->nodes[victim], &status);
+	if (serve + 1 != all->count || recover != 1 || !status.serving || all->nodes[victim].endpoint.process->paused)
+		return false;
+	all->outcome->hit_recoveries++;
+	kill_node(all, victim, false);
+	return true;
+}
+
+/* ---- disks ---- */
+
+static void set_disks(struct kv_cluster *all, bool fail)
+{
+	for (unsigned i = 0; i < all->count; i++)
+		all->nodes[i].endpoint.host.disk->sync_fails_ppm = fail ? SYNC_FAILS_PPM : 0;
+}
+
+static void empty_disk(struct world_event *event)
+{
+	struct kv_cluster *all = container_of(event, struct kv_cluster, filler);
+
+	all->full->bytes = all->full_bytes;
+	all->full = NULL;
+}
+
+/* For a while there is little room, if any. */
+static void fill_disk(struct world_event *event)
+{
+	struct kv_cluster *all = container_of(event, struct kv_cluster, filler);
+	struct world *world = all->world;
+	struct disk *disk = all->nodes[world_range(world, 0, all->count - 1)].endpoint.host.disk;
+
+	all->full = disk;
+	all->full_bytes = disk->bytes;
+	disk->bytes = disk_used_bytes(disk) + world_range(world, 0, FULL_BYTES_MAX);
+	event->fire = empty_disk;
+	world_schedule(world, event, world->now_ns + world_range(world, NS_MS, FULL_NS_MAX));
+}
+
+/* ---- the event ---- */
+
+static void look(struct world_event *event)
+{
+	struct kv_cluster *all = container_of(event, struct kv_cluster, killer);
+	struct world *world = all->world;
+	bool quiet = world->now_ns >= all->faults.quiet_ns, killed = false;
+
+	if (quiet)
+		set_disks(all, false);
+	find_ended(all);
+	if (all->killed != 0 && (quiet || world->now_ns >= all->revive_ns))
+		revive(all);
+	if (!quiet && all->kills && all->recoveries)
+		killed = kill_in_recovery(all);
+	if (!quiet && all->kills && all->killed == 0 && all->keep == KV_KEEP_NOTHING && world_chance(world, 200000))
+		killed |= kill_beside_shadow(all);
+	if (!quiet && all->kills && all->killed == 0 && world->now_ns >= all->kill_ns)
+		killed |= kill_at_work(all);
+	if (killed) {
+		all->revive_ns = world->now_ns + world_range(world, NS_US, KILL_NS_MAX);
+		all->kill_ns = all->recoveries ? 0 : all->revive_ns + world_range(world, NS_US, KILL_NS_MAX);
+	}
+	world_schedule(world, event, world->now_ns + (quiet ? REST_NS : world_range(world, NS_US, LOOK_NS_MAX)));
+}
+
+void kv_kills_start(struct kv_cluster *all, bool kills, bool disks)
+{
+	struct world *world = all->world;
+
+	all->kills = kills;
+	all->kill_ns = world_range(world, 50 * NS_MS, all->faults.quiet_ns);
+	if (all->recoveries)
+		all->kill_ns = 50 * NS_MS;
+	all->killer = (struct world_event){.fire = look, .what = "killer", .outermost = true};
+	all->filler = (struct world_event){.fire = fill_disk, .what = "disk", .outermost = true};
+	if (disks)
+		set_disks(all, true);
+	if (disks && world_chance(world, 500000))
+		world_schedule(world, &all->filler, world_range(world, 50 * NS_MS, all->faults.quiet_ns - FULL_NS_MAX));
+	if (kills || disks)
+		world_schedule(world, &all->killer, 50 * NS_MS);
+}
+
+void kv_kills_stop(struct kv_cluster *all)
+{
+	world_cancel(all->world, &all->killer);
+	world_cancel(all->world, &all->filler);
+}
