@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/ensure.h"
-#include "proxy/command_list.h"
-#include "proxy/rewrite.h"
+#include "proxy/redis/command_list.h"
+#include "proxy/redis/rewrite.h"
 #include "proxy/stream.h"
 
 #define ARGS_MAX  64u
@@ -57,7 +57,7 @@ static void check_entry(const struct resp_out *entry, bool ours)
 }
 
 static void rewrite_one(
-	const struct commands *commands, const struct rewrite_args *request, const uint8_t *answer, size_t answer_bytes)
+	const struct commands *commands, const struct command_args *request, const uint8_t *answer, size_t answer_bytes)
 {
 	const struct command *command = proxy_command_find(request->data + request->args[0].at, request->args[0].bytes);
 	struct resp_reply reply = {0};
@@ -73,9 +73,9 @@ static void rewrite_one(
 		(void)proxy_rewrite_read(command, request, &out);
 	out.bytes = 0;
 	/* The longest of those that are rewritten has four arguments at least. */
-	if (command->kind == COMMAND_WRITE &&
-		(request->count > 3 || (command->form == FORM_SPOP && request->count > 1))) {
-		proxy_entry_begin(&out, ENTRY_WRITE, NOW_MS);
+	if ((command->kind == COMMAND_WRITE && request->count > 3) ||
+		(command->kind == COMMAND_DRAW && request->count > 1)) {
+		proxy_entry_begin(&out, ENTRY_OF_REDIS, ENTRY_WRITE, NOW_MS);
 		if (command->form != FORM_SPOP)
 			proxy_rewrite(command, request, NOW_MS, &out);
 		else if (resp_reply_read(&reply, answer, answer_bytes, &used) == RESP_WHOLE)
@@ -100,7 +100,7 @@ static void read_requests(const uint8_t *data, size_t bytes)
 		commands.arity[i] = -1;
 	resp_request_init(&request, args, ARGS_MAX, INPUT_MAX);
 	while (resp_request_read(&request, copy + at, bytes - at, &used) == RESP_WHOLE) {
-		struct rewrite_args one = {.data = copy + at, .args = args, .count = request.arg_count};
+		struct command_args one = {.data = copy + at, .args = args, .count = request.arg_count};
 
 		at += used;
 		if (one.count > 0)
