@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""check_kafka.py BUILD [NAME]... - unmodified Kafka clients against our broker; NAME: only steps whose name has it.
+"""check_kafka.py BUILD [NAME]... - unmodified Kafka clients against our broker, alone and as one of three; NAME: only
+steps whose name has it.
 
 Fetches the Python clients from PyPI and Kafka's jars from Maven Central into BUILD/kafka, once. What cannot be fetched is
 skipped with its reason. Ends with "N passed, N failed, N skipped"."""
@@ -12,6 +13,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+
+import broker_cluster
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 BUILD = pathlib.Path(sys.argv[1]).resolve()
@@ -29,15 +32,16 @@ POM = """<project><modelVersion>4.0.0</modelVersion><groupId>holdfast</groupId><
 </dependencies></project>
 """
 results = {"passed": 0, "failed": 0, "skipped": 0}
+where = ""  # stands before the names of steps
 
 
 def wanted(name):
-    return not ONLY or any(only in name for only in ONLY)
+    return not ONLY or any(only in where + name for only in ONLY)
 
 
 def tell(name, how, words=""):
     results[how] += 1
-    print(f"{how:8} {name}{': ' + words if words else ''}", flush=True)
+    print(f"{how:8} {where}{name}{': ' + words if words else ''}", flush=True)
 
 
 def run(command, **more):
@@ -104,6 +108,19 @@ class Broker:
         return alive and self.process.wait(timeout=60) == 0
 
 
+class Three:
+    """Three of them; every topic has three replicas."""
+
+    def __init__(self, directory):
+        self.cluster = broker_cluster.Cluster(str(BUILD / "holdfast"), directory, log_segment_bytes=4 << 20)
+        self.cluster.start_all()
+        self.address = self.cluster.address
+
+    def end(self):
+        alive = all(process.poll() is None for process in self.cluster.processes)
+        return all([self.cluster.stop(i) == 0 for i in range(3)]) and alive
+
+
 def check_kcat(address):
     if shutil.which("kcat") is None:
         return tell("kcat", "skipped", "it is not installed")
@@ -141,7 +158,7 @@ def check_java(address, version):
 
     tools, topic = "org.apache.kafka.tools.", f"java-{version}"
     java("topic create", tools + "TopicCommand", *at, "--create", "--topic", topic, "--partitions", "2",
-         "--replication-factor", "1")
+         "--replication-factor", str(address.count(",") + 1))
     java("topic describe", tools + "TopicCommand", *at, "--describe", "--topic", topic, expect=["PartitionCount: 2"])
     java("producer performance", tools + "ProducerPerformance", "--topic", topic, "--num-records", "20000",
          "--record-size", "100", "--throughput", "-1", "--producer-props", f"bootstrap.servers={address}", "acks=all",
@@ -189,23 +206,33 @@ def check_messages(lib):
          input=dumped)
 
 
+def check(broker):
+    """The jars of one version, or None."""
+    lib = None
+    try:
+        check_kcat(broker.address)
+        check_python(broker.address)
+        for version in VERSIONS:
+            lib = check_java(broker.address, version) or lib
+    finally:
+        tell("the brokers end in order", "passed" if broker.end() else "failed")
+    return lib
+
+
 def main():
-    with tempfile.TemporaryDirectory(prefix="holdfast-check-kafka-") as name:
-        directory = pathlib.Path(name)
-        broker = Broker(directory)
-        lib = None
-        try:
-            check_kcat(broker.address)
-            check_python(broker.address)
-            for version in VERSIONS:
-                lib = check_java(broker.address, version) or lib
-        finally:
-            tell("the broker ends in order", "passed" if broker.end() else "failed")
-        if lib is not None:
-            check_messages(HOME / VERSIONS[0] / "lib" if (HOME / VERSIONS[0] / "complete").exists() else lib)
-            check_segments(lib, directory / "logs")
-        else:
-            tell("messages and segments", "skipped", "Kafka's jars cannot be fetched, or there is no Java or Maven")
+    global where
+    lib = None
+    for name, kind in (("one broker: ", Broker), ("three brokers: ", Three)):
+        where = name
+        with tempfile.TemporaryDirectory(prefix="holdfast-check-kafka-") as directory:
+            lib = check(kind(pathlib.Path(directory))) or lib
+            for logs in sorted(pathlib.Path(directory).glob("logs*")) if lib is not None else []:
+                check_segments(lib, logs)
+    where = ""
+    if lib is not None:
+        check_messages(HOME / VERSIONS[0] / "lib" if (HOME / VERSIONS[0] / "complete").exists() else lib)
+    else:
+        tell("messages and segments", "skipped", "Kafka's jars cannot be fetched, or there is no Java or Maven")
     print(f"{results['passed']} passed, {results['failed']} failed, {results['skipped']} skipped")
     return 1 if results["failed"] else 0
 

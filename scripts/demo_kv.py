@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """demo_kv.py HOLDFAST - three members of a store, two clients that count, and a member that is killed and returns.
 
-The clients add 1 to a counter and write a key for each number they get, at two members. Meanwhile a rail of the third
-member is cut and mended, then the third member is killed with -9, and started again. At the end every number was given
+The clients add 1 to a counter and write a key for each number they get, at two members; each member has a log on disk.
+Meanwhile a rail of the third member is cut and mended, then the third member is killed with -9, and started again. At the end every number was given
 once, every key is at every member, and all members have the same digest. Exit status: 0 nothing was lost, 1 otherwise.
 """
 import json
 import os
 import pathlib
+import re
 import socket
 import subprocess
 import sys
@@ -73,7 +74,8 @@ def write_configuration(directory, i):
     rails = [{"name": f"r{rail}", "kind": "shm", "control": f"{host}:{CONTROL}"} for rail, host in enumerate(HOSTS[i])]
     (directory / f"{NAMES[i]}.json").write_text(json.dumps({
         "name": NAMES[i], "fabric": FABRIC, "rails": rails,
-        "kv": {"members": members, "listen": f"{HOSTS[i][0]}:{PORT}", "lease_ms": LEASE_MS}}))
+        "kv": {"members": members, "listen": f"{HOSTS[i][0]}:{PORT}", "log": f"log-{NAMES[i]}",
+               "lease_ms": LEASE_MS}}))
 
 
 def start(directory, i):
@@ -93,6 +95,14 @@ def wait_serving(member, limit=30):
             pass
         time.sleep(0.002)
     raise SystemExit(f"demo-kv: {NAMES[member]} does not serve within {limit} s")
+
+
+def records_of(member):
+    return int(Client(member).ask("DBSIZE"))
+
+
+def missed(directory):
+    return re.findall(r"c has caught up with (\d+) records", (directory / "c.log").read_text())[-1]
 
 
 def count(counters):
@@ -150,7 +160,8 @@ def run(directory, processes):
     again = time.monotonic()
     processes[2] = start(directory, 2)
     wait_serving(2)
-    say(began, f"c serves again, {(time.monotonic() - again) * 1e3:.0f} ms after its start, and has everything")
+    say(began, f"c serves again, {(time.monotonic() - again) * 1e3:.0f} ms after its start, and has everything; "
+               f"of {records_of(2)} records it had missed {missed(directory)}")
     time.sleep(1)
     for counter in counters:
         counter.stopping = True

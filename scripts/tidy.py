@@ -22,7 +22,8 @@ PUBLIC_LAYER = {
     "dev.h": "dev", "dev_dc.h": "dev", "dev_evidence.h": "dev", "dev_lease.h": "dev",
     "dev_ops.h": "dev", "fabric.h": "dev",
     "nics.h": "dev", "node.h": "node", "channel.h": "node", "vqp.h": "vqp", "grant.h": "vqp",
-    "transfer.h": "transfer", "transfer_front.h": "transfer", "smr.h": "smr", "smr_members.h": "smr", "kv.h": "kv",
+    "transfer.h": "transfer", "transfer_front.h": "transfer", "smr.h": "smr", "smr_client.h": "smr", "smr_members.h": "smr", "kv.h": "kv",
+    "producer.h": "broker", "consumer.h": "broker",
 }
 # A backend's headers stay in its folder; who else may see one, and why.
 BACKENDS = {

@@ -49,6 +49,17 @@ bool cli_number(const char *text, double least, double most, double *out)
 	return true;
 }
 
+int cli_take_number(const char *command, const char *option, const char *text, double least, double most, double unit,
+	uint64_t *out)
+{
+	double value;
+
+	if (!cli_number(text, least, most, &value))
+		return cli_refuse(command, "--%s '%s' is not a number from %g to %g", option, text, least, most);
+	*out = (uint64_t)(value * unit);
+	return 0;
+}
+
 int cli_flush(const char *command)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))

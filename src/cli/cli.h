@@ -7,6 +7,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 enum exit_status {
 	EXIT_DONE = 0,         /* what was asked for is done; a demo or benchmark found nothing wrong */
@@ -35,6 +36,8 @@ int kv_command(int argc, char **argv);
 int smr_command(int argc, char **argv);
 int smr_proxy_command(int argc, char **argv);
 int broker_command(int argc, char **argv);
+int produce_command(int argc, char **argv);
+int consume_command(int argc, char **argv);
 int version_command(int argc, char **argv);
 int help_command(int argc, char **argv);
 
@@ -47,6 +50,9 @@ int cli_refuse_option(const char *command, char **argv, int answer);
 
 /* Parses a whole decimal number in [least, most]; false otherwise. */
 bool cli_number(const char *text, double least, double most, double *out);
+/* The value of an option, times `unit`; refused in words when it is no such number. */
+int cli_take_number(const char *command, const char *option, const char *text, double least, double most, double unit,
+	uint64_t *out);
 
 /* Prints JSON to standard output with a newline and drops the reference; returns EXIT_DONE, or EXIT_FOUND when the
  * output could not be written (a full disk, a closed pipe). */

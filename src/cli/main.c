@@ -15,6 +15,8 @@ static const struct command commands[] = {
 	{"run", run_command, "run a program written for libibverbs, as it is, on a bond of rails"},
 	{"kv", kv_command, "run a member of the replicated store, for clients of Redis"},
 	{"broker", broker_command, "serve Kafka's protocol to stock clients"},
+	{"produce", produce_command, "write lines into a topic of a broker, as records"},
+	{"consume", consume_command, "read the records of a partition, as lines"},
 	{"smr", smr_command, "show and change the members of a replicated log; a demo"},
 	{"smr-proxy", smr_proxy_command, "put an unmodified Redis under a replicated log"},
 	{"link", link_command, "switch a link down or up"},

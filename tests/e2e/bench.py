@@ -55,6 +55,18 @@ def the_page_has_every_chart_of_the_papers_figures_and_says_how_many_clients_the
         assert ("16 clients (4 from 256 KB on)" in title) == by_fewer, title
 
 
+def a_broker_is_measured_on_every_way(directory):
+    done = program.run(directory, "bench", "broker", "--rounds", "1", "--json", "--out", "broker.json", check=0)
+    report = json.loads(done.stdout)
+    assert report == json.loads(pathlib.Path(directory, "broker.json").read_text())
+    assert [row["way"] for row in report] == ["shm", "soft", "tcp"], report
+    for row in report:
+        assert row["produce_us"] > 0 and row["fetch_us"] > 0 and row["end_to_end_us"] > 0, row
+        if row["way"] != "tcp":
+            assert row["empty_per_s"] > 0 and row["bandwidth_32k_mb_s"] > 0, row
+    assert report[0]["stopped_per_s"] > 0 and report[0]["stopped_records"] > 0, report[0]
+
+
 def none_is_compared_with_itself_when_it_is_asked_for(directory):
     done = program.run(directory, "bench", "verbs", "--device", "soft", "--figure", "9", "--mode", "none", "--rounds", "1",
                        "--seconds", "0", "--handicap", "100", "--json", check=0)
@@ -168,6 +180,20 @@ def transfer_says_which_peer_cannot_be_had(directory):
     done = program.run(directory, "bench", "transfer", "beside", "--only", "mooncake", "--rounds", "1", "--json",
                        "--mooncake", "/nonexistent", check=0)
     assert "cannot be run" in json.loads(done.stdout)["beside"][0]["skipped"]
+
+
+def kv_measures_beside_redis_and_after_a_kill(directory):
+    """No figure is judged."""
+    done = program.run(directory, "bench", "kv", "beside", "kill", "--rounds", "1", "--json", "--html", "kv.html", check=0)
+    report = json.loads(done.stdout)
+    assert [row["victim"] for row in report["kill"]] == ["other", "decides"], report
+    assert all(row["median_ms"] > 0 for row in report["kill"]), report
+    page = pathlib.Path(directory, "kv.html").read_text()
+    assert page.rstrip().endswith("</html>") and "decides" in page, page
+    if "skipped" in report["beside"][0]:
+        raise program.Skip(report["beside"][0]["skipped"])
+    assert [row["shape"] for row in report["beside"]] == ["SET, c=1", "GET, c=1", "SET, c=16 P=16"], report
+    assert all(row["p50_us"] > 0 and row["rate_ratio"] > 0 for row in report["beside"]), report
 
 
 if __name__ == "__main__":

@@ -17,14 +17,22 @@ INCONSISTENT_GROUP_PROTOCOL, INVALID_GROUP_ID = 23, 24
 NUMBERS = "".join(f"{n}\n" for n in range(1000))
 
 
-class _Broker:
-    """A broker in `directory` on a port that the system chooses; `more` are keys of its section."""
+def _node(name, number, port):
+    """The keys of a node with two soft rails, on loopback addresses of this test's own."""
+    network = f"127.{40 + os.getpid() // 256 % 64}.{os.getpid() % 256}"
+    return {"name": name, "rails": [
+        {"name": f"r{rail}", "kind": "soft", "address": f"{network}.{2 * number + rail}",
+         "control": f"{network}.{2 * number + rail}:{port}"} for rail in range(2)]}
 
-    def __init__(self, directory, **more):
+
+class _Broker:
+    """A broker in `directory` on a port that the system chooses; `more` are keys of its section, `node` of its node."""
+
+    def __init__(self, directory, node=None, **more):
         self.directory = directory
         config = {"node.id": 1, "listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": "logs"}
         config.update({key.replace("_", "."): value for key, value in more.items()})
-        (pathlib.Path(directory) / "broker.json").write_text(json.dumps({"broker": config}))
+        (pathlib.Path(directory) / "broker.json").write_text(json.dumps({**(node or {}), "broker": config}))
         self.start()
 
     def start(self):
@@ -66,6 +74,31 @@ def kcat_produces_and_consumes(directory):
         listed = json.loads(_kcat(broker, "-L", "-J"))
         assert [(topic["topic"], len(topic["partitions"])) for topic in listed["topics"]] == [("numbers", 1)]
         assert _kcat(broker, "-Q", "-t", "numbers:0:-1").split() == ["numbers", "[0]", "offset", "1000"]
+
+
+def a_broker_with_rails_serves_all_the_same(directory):
+    node = _node("broker", 1, 18515)
+    with _Broker(directory, node=node) as broker:
+        _kcat(broker, "-P", "-t", "numbers", text=NUMBERS)
+        assert _read(broker, "numbers") == NUMBERS
+        for rail in node["rails"]:
+            host, port = rail["control"].split(":")
+            socket.create_connection((host, int(port)), timeout=10).close()
+        status, _, err = broker.stop()
+        assert status == 0, err
+
+
+def lines_are_produced_and_consumed_over_rails_and_without(directory):
+    with _Broker(directory, node=_node("broker", 1, 18515)) as broker:
+        (pathlib.Path(directory) / "client.json").write_text(json.dumps(_node("client", 2, 18515)))
+        for topic, more in (("rails", ["--config", "client.json"]), ("tcp", [])):
+            to = ["--broker", broker.address, "--topic", topic, *more]
+            made = subprocess.run([program.HOLDFAST, "produce", *to], cwd=directory, input=NUMBERS, text=True,
+                                  capture_output=True, timeout=60)
+            assert made.returncode == 0, made.stderr
+            assert program.run(directory, "consume", *to, "--exit", check=0).stdout == NUMBERS
+            assert program.run(directory, "consume", *to, "--exit", "--from", "998", check=0).stdout == "998\n999\n"
+            assert _read(broker, topic) == NUMBERS
 
 
 def every_codec_and_an_idempotent_producer_work(directory):

@@ -1,15 +1,17 @@
-"""The programs of examples/, two processes each, with a rail cut in the middle: examples.py FIRST COUNTER EXAMPLES."""
+"""The programs of examples/, two processes each, with a rail cut in the middle: examples.py FIRST COUNTER EXAMPLES KV_STORE ORDER_BOOK."""
 import atexit
 import json
 import os
 import pathlib
+import random
 import re
 import subprocess
 import sys
+import time
 
 import program
 
-FIRST, COUNTER, EXAMPLES = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
+FIRST, COUNTER, EXAMPLES, KV_STORE, ORDER_BOOK = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3]), *sys.argv[4:6]
 
 
 def _configuration(directory, name, copy=""):
@@ -76,6 +78,141 @@ def an_example_says_what_is_wrong_with_its_configuration(directory):
     path.write_text('{\n"name": "a",\n"rails": 3\n}\n')
     done = subprocess.run([FIRST, str(path)], text=True, capture_output=True, timeout=program.RUN_LIMIT_S)
     assert done.returncode == 1 and "bad.json: line 3: rails" in done.stderr, done.stderr
+
+
+def _members(program_path, directory, fabric, addresses):
+    """Starts the members; a function that starts one again, and one that says who leads."""
+    members = [None] * len(addresses)
+
+    def start(i):
+        log = open(pathlib.Path(directory) / f"{i}.log", "w")
+        members[i] = subprocess.Popen([program_path, "member", str(i), fabric, *addresses], stdout=log, stderr=log)
+        atexit.register(members[i].kill)
+
+    def leader():
+        end = time.monotonic() + program.RUN_LIMIT_S
+        while time.monotonic() < end:
+            for i in range(len(addresses)):
+                said = [line for line in (pathlib.Path(directory) / f"{i}.log").read_text().splitlines()
+                        if line.startswith(("leads", "follows"))]
+                if members[i].poll() is None and said and said[-1] == "leads":
+                    return i
+            time.sleep(0.02)
+        raise AssertionError("no member leads")
+
+    for i in range(len(addresses)):
+        start(i)
+    return members, start, leader
+
+
+def a_replicated_store_counts_each_addition_once_while_leaders_are_killed(directory):
+    pid = os.getpid()
+    net, fabric = f"127.{96 + (pid >> 8) % 64}.{pid & 0xff}", f"kv-store-{pid}"
+    addresses = [f"{net}.{101 + i}:18515" for i in range(3)]
+    members, start, leader = _members(KV_STORE, directory, fabric, addresses)
+
+    def client(own, *words):
+        return [KV_STORE, "client", fabric, f"{net}.{own}:18515", *addresses, "--", *words]
+
+    assert _end(_start(*client(111, "set", "greeting", "hello"))) == "hello\n"
+    for kills in range(2):
+        counting = _start(*client(112, "measure", "20000"))  # fails when a count is lost, or counted twice
+        before = int(_end(_start(*client(113, "add", "measured", "0"))))
+        while int(_end(_start(*client(113, "get", "measured")))) < before + 200:
+            pass
+        assert counting.poll() is None, "it was over before a leader was killed"
+        killed = leader()
+        members[killed].kill()
+        members[killed].wait()
+        start(killed)
+        assert _end(counting).startswith("20000 requests, median ")
+        assert int(_end(_start(*client(113, "get", "measured")))) == (kills + 1) * 21000
+    assert _end(_start(*client(111, "get", "greeting"))) == "hello\n"
+    lacking = subprocess.run(client(111, "get", "none"), text=True, capture_output=True, timeout=60, check=False)
+    assert lacking.returncode == 1 and lacking.stdout == "there is no such key\n", lacking
+    assert subprocess.run([KV_STORE], capture_output=True, check=False).returncode == 2
+    for member in members:
+        member.kill()
+        member.wait()
+    _remove(fabric)
+
+
+class _Book:
+    """What an order book is: price, then time. Written without a look at the example's."""
+
+    def __init__(self):
+        self.resting, self.last, self.when = [], 0, 0
+
+    def _enter(self, number, side, price, quantity):
+        executed, fills = 0, []
+        while quantity > 0:
+            others = [order for order in self.resting if order["side"] != side and
+                      (order["price"] <= price if side == "buy" else order["price"] >= price)]
+            if not others:
+                break
+            best = min(others, key=lambda order: (order["price"] if side == "buy" else -order["price"], order["when"]))
+            both = min(best["quantity"], quantity)
+            fills.append(f" {both} at {best['price']} with {best['number']}")
+            executed, quantity, best["quantity"] = executed + both, quantity - both, best["quantity"] - both
+            if best["quantity"] == 0:
+                self.resting.remove(best)
+        if quantity > 0:
+            self.when += 1
+            self.resting.append({"side": side, "price": price, "quantity": quantity, "number": number, "when": self.when})
+        return f"order {number}: executed {executed}, rests {quantity};" + "".join(fills)
+
+    def say(self, line):
+        word, *numbers = line.split()
+        numbers = [int(number) for number in numbers]
+        if word in ("buy", "sell"):
+            self.last += 1
+            return self._enter(self.last, word, *numbers)
+        found = [order for order in self.resting if order["number"] == numbers[0]]
+        if not found:
+            return "no such order"
+        if word == "cancel":
+            self.resting.remove(found[0])
+            return f"order {numbers[0]}: executed 0, rests 0;"
+        if numbers[1] == found[0]["price"] and numbers[2] <= found[0]["quantity"]:
+            found[0]["quantity"] = numbers[2]
+            return f"order {numbers[0]}: executed 0, rests {numbers[2]};"
+        self.resting.remove(found[0])
+        return self._enter(numbers[0], found[0]["side"], *numbers[1:])
+
+
+def a_replicated_order_book_executes_by_price_and_time_while_leaders_are_killed(directory):
+    pid, seed = os.getpid(), random.randrange(2**32)
+    net, fabric = f"127.{96 + (pid >> 8) % 64}.{pid & 0xff}", f"order-book-{pid}"
+    addresses, draw, book = [f"{net}.{151 + i}:18515" for i in range(3)], random.Random(seed), _Book()
+    members, start, leader = _members(ORDER_BOOK, directory, fabric, addresses)
+    client = subprocess.Popen([ORDER_BOOK, "client", fabric, f"{net}.161:18515", *addresses], text=True,
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    atexit.register(client.kill)
+    for i in range(1500):
+        line = draw.choice(["buy", "sell"]) + f" {draw.randint(90, 110)} {draw.randint(1, 20)}"
+        if draw.random() < 0.3:
+            number = draw.randint(1, max(1, book.last))
+            line = draw.choice([f"cancel {number}", f"modify {number} {draw.randint(90, 110)} {draw.randint(1, 20)}"])
+        client.stdin.write(line + "\n")
+        client.stdin.flush()
+        if i in (500, 1000):
+            killed = leader()
+            members[killed].kill()
+            members[killed].wait()
+            start(killed)
+        heard, expected = client.stdout.readline().strip(), book.say(line)
+        assert heard == expected, f"seed {seed}, line {i}: {line}: {heard!r} instead of {expected!r}"
+    for line, words in [("buy 1", "say buy"), ("buy 70000 1", "out of range"), ("sell 5 0", "out of range")]:
+        client.stdin.write(line + "\n")
+        client.stdin.flush()
+        assert words in client.stdout.readline()
+    client.stdin.close()
+    assert client.wait(60) == 0
+    assert subprocess.run([ORDER_BOOK], capture_output=True, check=False).returncode == 2
+    for member in members:
+        member.kill()
+        member.wait()
+    _remove(fabric)
 
 
 if __name__ == "__main__":

@@ -124,5 +124,5 @@ def interrupt_ends_a_demo_cleanly(directory):
 
 
 if __name__ == "__main__":
-    print(f"# SEED={SEED}", flush=True)
+    program.say(f"# SEED={SEED}")
     sys.exit(program.main(sys.modules[__name__], AT_A_TIME))

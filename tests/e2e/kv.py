@@ -1,5 +1,7 @@
 """`holdfast kv`: three members as processes, as clients of Redis see them."""
+import json
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -31,6 +33,13 @@ def every_member_answers_what_any_of_them_took(directory):
         assert clients[0].ask("SET", "large", large) == "+OK"
         assert clients[1].ask("GET", "large") == large
         cluster.wait("equal members", lambda: len(set(cluster.digests())) == 1)
+
+
+def a_store_of_one_member_serves(directory):
+    with Cluster(directory, KIND, 1) as cluster:
+        client = cluster.client(0)
+        assert client.ask("SET", "key", "value") == "+OK"
+        assert client.ask("GET", "key") == b"value" and client.ask("INCR", "n") == 1 and client.ask("WAIT", 0, 0) == 0
 
 
 def additions_of_all_members_add_up(directory):
@@ -137,6 +146,79 @@ def stopped_member_serves_nothing_stale_and_gets_what_it_missed(directory):
         cluster.wait("equal members", lambda: len(set(cluster.digests())) == 1)
 
 
+def _fill(clients, first, count):
+    for i in range(first, first + count):
+        assert clients[i % len(clients)].ask("SET", f"key{i}", i) == "+OK"
+    assert clients[0].ask("INCRBY", "counter", count) == first + count
+
+
+def _check_filled(cluster, count):
+    for i in range(3):
+        client = cluster.client(i)
+        assert client.ask("MGET", *[f"key{i}" for i in range(count)]) == [b"%d" % i for i in range(count)]
+        assert client.ask("GET", "counter") == b"%d" % count
+    cluster.wait("equal members", lambda: len(set(cluster.digests())) == 1)
+
+
+def killed_member_with_a_log_gets_only_what_it_missed(directory):
+    for medium in ("file", "memory"):
+        with Cluster(directory, KIND, log="LOG", medium=medium) as cluster:
+            clients = [cluster.client(i) for i in range(3)]
+            _fill(clients, 0, 100)
+            cluster.kill(2)
+            _fill(clients[:2], 100, 30)
+            cluster.start(2)
+            cluster.wait_serving(2)
+            said = _info(cluster.client(2))
+            assert (said["copied"], said["healed"]) == ("0", "1"), said
+            records = re.search(r"n2 has caught up with (\d+) records", cluster.log(2))
+            assert records and 31 <= int(records.group(1)) < 100, cluster.log(2)
+            _check_filled(cluster, 130)
+
+
+def members_with_logs_that_all_end_have_everything(directory):
+    with Cluster(directory, KIND, log="LOG") as cluster:
+        _fill([cluster.client(i) for i in range(3)], 0, 100)
+        for i in range(3):
+            cluster.kill(i)
+        for i in range(3):
+            cluster.start(i)
+        for i in range(3):
+            cluster.wait_serving(i)
+        _check_filled(cluster, 100)
+        _fill([cluster.client(i) for i in range(3)], 100, 10)
+        _check_filled(cluster, 110)
+
+
+def logs_of_others_are_refused(directory):
+    with Cluster(directory, KIND, log="LOG") as cluster:
+        settings = json.loads(cluster.path(0).read_text())
+        cluster.kill(0)
+        for change, words in ((("log", str(cluster.directory / f"log-{Cluster.made}-n1")), "another process uses the log"),
+                              (("cluster", "other"), "is that of member n0 of cluster test, and this is n0 of other")):
+            settings["kv"][change[0]] = change[1]
+            path = cluster.directory / "wrong.json"
+            path.write_text(json.dumps(settings))
+            done = program.run(directory, "kv", "--config", str(path), check=2)
+            assert words in done.stderr, done.stderr
+            settings = json.loads(cluster.path(0).read_text())
+
+
+def member_whose_disk_is_full_leaves_and_returns(directory):
+    with Cluster(directory, KIND, log="LOG") as cluster:
+        clients = [cluster.client(i) for i in range(3)]
+        _fill(clients, 0, 10)
+        cluster.limit_files(2, 64 << 10)
+        for i in range(30):
+            assert clients[i % 2].ask("SET", "large", b"x" * 10000) == "+OK"
+        assert cluster.processes[2].wait(60) == 2
+        assert "cannot be written" in cluster.log(2), cluster.log(2)
+        cluster.kill(2)
+        cluster.start(2)
+        cluster.wait_serving(2)
+        _check_filled(cluster, 10)
+
+
 def programs_of_redis_run_unchanged(directory):
     if shutil.which("redis-cli") is None or shutil.which("redis-benchmark") is None:
         raise program.Skip("redis-tools is not installed (scripts/packages.txt names it)")
@@ -153,6 +235,70 @@ def programs_of_redis_run_unchanged(directory):
         assert done.returncode == 0 and "rror" not in done.stderr + done.stdout, done
         assert done.stdout.count("\n") >= 6, done.stdout
         cluster.wait("equal members", lambda: len(set(cluster.digests())) == 1)
+
+
+def _scan(client, *options):
+    found, cursor = [], b"0"
+    while True:
+        cursor, keys = client.ask("SCAN", cursor, *options)
+        found += keys
+        if cursor == b"0":
+            return found
+
+
+def scan_lists_every_key_once(directory):
+    with Cluster(directory, KIND) as cluster:
+        clients = [cluster.client(i) for i in range(3)]
+        for i in range(0, 300, 50):
+            assert clients[0].ask("MSET", *sum(([f"key{k}", k] for k in range(i, i + 50)), [])) == "+OK"
+        assert clients[1].ask("DEL", "key7", "key8") == 2
+        for client in clients:
+            assert sorted(_scan(client, "COUNT", 7)) == sorted(b"key%d" % k for k in range(300) if k not in (7, 8))
+        assert sorted(_scan(clients[0], "MATCH", "key[12]?")) == [b"key%d" % k for k in range(10, 30)]
+        assert _scan(clients[0], "TYPE", "list") == []
+        for i in range(20):  # what a connection wrote before is counted
+            clients[0].send("SET", f"last{i}", "1")
+            clients[0].send("DBSIZE")
+            assert [clients[0].reply() for _ in range(2)] == ["+OK", 299 + i]
+        for wrong in (("SCAN", "x"), ("SCAN", 0, "COUNT", 0), ("SCAN", 0, "COUNT"), ("SCAN", 0, "MATCH", "x" * 1025)):
+            assert clients[0].ask(*wrong).startswith("-ERR"), wrong
+
+
+def sessions_have_names_and_versions(directory):
+    with Cluster(directory, KIND) as cluster:
+        client, other = cluster.client(0), cluster.client(0)
+        assert client.ask("CLIENT", "ID") != other.ask("CLIENT", "ID")
+        assert client.ask("CLIENT", "GETNAME") is None
+        assert client.ask("HELLO", "2", "AUTH", "default", "any", "SETNAME", "me")[:2] == [b"server", b"redis"]
+        assert client.ask("CLIENT", "GETNAME") == b"me" and other.ask("CLIENT", "GETNAME") is None
+        for wrong, error in ((("HELLO", "4"), "-NOPROTO"), (("HELLO", "2", "AUTH", "somebody", "x"), "-WRONGPASS"),
+                             (("AUTH", "x"), "-ERR AUTH"), (("CLIENT", "SETNAME", "a b"), "-ERR a client's name"),
+                             (("HELLO", "2", "SETNAME"), "-ERR syntax")):
+            assert client.ask(*wrong).startswith(error), wrong
+
+
+def status_shows_members_and_the_steps_of_a_recovery(directory):
+    with Cluster(directory, KIND) as cluster:
+        client = cluster.client(0)
+        for i in range(100):
+            assert client.ask("SET", f"key{i}", i) == "+OK"
+        cluster.kill(2)
+        assert client.ask("SET", "key0", "again") == "+OK"  # waits for the exclusion
+        seen = cluster.status(0)
+        assert [member["role"] for member in seen["members"]] == ["member", "member", "absent"], seen
+        cluster.start(2)
+        cluster.wait_serving(2)
+        seen = cluster.status(2)
+        assert seen["serving"] and seen["lease_left_ms"] > 0 and seen["keys"] == 100, seen
+        assert [member["name"] for member in seen["members"]] == ["n0", "n1", "n2"]
+        assert all(member["role"] == "member" and member["reached"] for member in seen["members"]), seen
+        recovery, = seen["recoveries"]
+        assert recovery["buddy"] in ("n0", "n1") and not recovery["healed"] and recovery["records"] == 100, recovery
+        assert sum(recovery[step] for step in ("start_to_ack_us", "catch_up_to_resp_us", "apply_to_end_us")) > 0, recovery
+        assert sum(cluster.status(i)["decides"] for i in range(3)) == 1
+        words = program.run(directory, "kv", "status", cluster.http(2), check=0).stdout
+        assert "n2: epoch" in words and "copied 100 records" in words and "start to ACK" in words, words
+        assert "address" in program.run(directory, "kv", "status", check=2).stderr
 
 
 def wrong_configurations_are_refused(directory):

@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import resource
 import signal
 import socket
 import subprocess
@@ -71,7 +72,10 @@ class Cluster:
         rails = [{"name": f"r{rail}", "kind": self.kind, "control": f"{host}:18700"}
                  | ({"address": host} if self.kind == "soft" else {}) for rail, host in enumerate(self.hosts[i])]
         kv = {"cluster": "test", "store_mb": 32, "lease_ms": 1000, "members": members, "listen": f"{self.hosts[i][0]}:7600"} | settings
-        self.path(i).write_text(json.dumps({"name": f"n{i}", "fabric": self.fabric, "rails": rails, "kv": kv}))
+        if "log" in settings:
+            kv["log"] = str(self.directory / f"log-{Cluster.made}-n{i}")
+        self.path(i).write_text(json.dumps({"name": f"n{i}", "fabric": self.fabric, "rails": rails, "http": self.http(i),
+                                            "kv": kv}))
 
     def path(self, i):
         return self.directory / f"n{i}.json"
@@ -79,13 +83,26 @@ class Cluster:
     def address(self, i):
         return self.hosts[i][0], 7600
 
+    def http(self, i):
+        return f"{self.hosts[i][0]}:8080"
+
+    def status(self, i):
+        return json.loads(program.run(self.directory, "kv", "status", self.http(i), "--json", check=0).stdout)
+
     def start(self, i):
+        def ignore():  # so that a file that may not grow is an error (limit_files)
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
         log = open(self.directory / f"n{i}.log", "a")
         self.processes[i] = subprocess.Popen([program.HOLDFAST, "kv", "--config", str(self.path(i))],
                                              cwd=self.directory, env=program.environment(self.directory), text=True,
-                                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)
+                                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
+                                             preexec_fn=ignore)
         log.close()
         program.read_until(self.processes[i], ["kv:", f"n{i}"])
+
+    def limit_files(self, i, size):
+        resource.prlimit(self.processes[i].pid, resource.RLIMIT_FSIZE, (size, size))
 
     def signal(self, i, number):
         self.processes[i].send_signal(number)

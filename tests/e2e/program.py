@@ -101,15 +101,21 @@ def _point(test):
             return "not ok", f"- {test.__name__}\n{said}"
 
 
+def say(line):
+    """To standard output, in one piece: tests that run side by side do not mix their lines."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
 def main(module, at_a_time=1):
     """Runs the test functions of a module: those that are public, take `directory` and were defined in it; so many at a
     time."""
     tests = [f for name, f in vars(module).items()
              if callable(f) and not name.startswith("_") and getattr(f, "__module__", "") == module.__name__]
-    print(f"1..{len(tests)}", flush=True)
+    say(f"1..{len(tests)}")
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(max_workers=at_a_time) as pool:
         for number, (verdict, said) in enumerate(pool.map(_point, tests), 1):
             failed += verdict != "ok"
-            print(f"{verdict} {number} {said}", flush=True)
+            say(f"{verdict} {number} {said}")
     return 1 if failed else 0

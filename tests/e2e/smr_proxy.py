@@ -29,7 +29,7 @@ class _Cluster:
     """Three members, each with its directory; addresses of loopback that no other test has."""
 
     def __init__(self, directory, arguments=(), settings=None):
-        _needs_redis()
+        self.needs()
         self.directory, self.arguments = pathlib.Path(directory), arguments
         net = f"127.{random.randrange(130, 250)}.{random.randrange(256)}"
         self.hosts = [f"{net}.{i + 1}" for i in range(3)]
@@ -39,6 +39,10 @@ class _Cluster:
         self.processes = [None] * 3
         for i in range(3):
             self.start(i)
+
+    @staticmethod
+    def needs():
+        _needs_redis()
 
     def configure(self, i):
         host = self.hosts[i]

@@ -56,25 +56,49 @@ class _History:
             last[operation[3]] = operation[2]
 
 
-async def _exchange(reader, writer, history, connection, numbers):
+class _Redis:
+    """How INCR and GET are said to Redis, and what is answered: a number, 0 when there is no key, None when the
+    connection ended."""
+    PORT = 6379
+
+    @staticmethod
+    def say(key, counts):
+        return b"%s key:%d\r\n" % (b"INCR" if counts else b"GET", key)
+
+    @staticmethod
+    async def hear(reader, counts):
+        line = await reader.readline()
+        if line.startswith(b"$") and line != b"$-1\r\n":
+            line = b":" + await reader.readline()
+        if not line.endswith(b"\r\n"):
+            return None
+        assert line[:1] in b":$", f"{line} for {'INCR' if counts else 'GET'}"
+        return 0 if line.startswith(b"$") else int(line[1:])
+
+    @staticmethod
+    def prepare(_cluster):
+        pass
+
+    @staticmethod
+    def count(cluster, i, key):
+        return int(cluster.cli(i, "GET", f"key:{key}") or 0)
+
+
+async def _exchange(codec, reader, writer, history, connection, numbers):
     """One pipeline of INCRs and GETs."""
     batch = [(random.randrange(KEYS), random.random() < 0.6) for _ in range(random.randint(1, PIPELINE))]
     begin = time.monotonic()
-    writer.write(b"".join(b"%s key:%d\r\n" % (b"INCR" if counts else b"GET", key) for key, counts in batch))
+    writer.write(b"".join(codec.say(key, counts) for key, counts in batch))
     for answered, (key, counts) in enumerate(batch):
         try:
-            line = await asyncio.wait_for(reader.readline(), ANSWER_S)
-            if line.startswith(b"$") and line != b"$-1\r\n":
-                line = b":" + await reader.readline()
+            value = await asyncio.wait_for(codec.hear(reader, counts), ANSWER_S)
         except (ConnectionError, asyncio.IncompleteReadError):
-            line = b""
-        if not line.endswith(b"\r\n"):
+            value = None
+        if value is None:
             for other, incr in batch[answered:]:
                 history.doubt[other] += incr
             history.lost_connections += 1
             return False
-        assert line[:1] in b":$", f"{line} for {'INCR' if counts else 'GET'}"
-        value = 0 if line.startswith(b"$") else int(line[1:])
         end = time.monotonic()
         history.slowest = max(history.slowest, end - begin)
         history.acknowledged += counts
@@ -82,15 +106,15 @@ async def _exchange(reader, writer, history, connection, numbers):
     return True
 
 
-async def _client(host, history, connections, numbers, stop):
+async def _client(codec, host, history, connections, numbers, stop):
     while not stop.is_set():
         try:
-            reader, writer = await asyncio.open_connection(host, 6379)
+            reader, writer = await asyncio.open_connection(host, codec.PORT)
         except OSError:
             await asyncio.sleep(0.02)
             continue
         connection = next(connections)
-        while not stop.is_set() and await _exchange(reader, writer, history, connection, numbers):
+        while not stop.is_set() and await _exchange(codec, reader, writer, history, connection, numbers):
             pass
         writer.close()
 
@@ -110,29 +134,30 @@ async def _kill_leaders(cluster, kills, stop):
         stop.set()
 
 
-async def _run(cluster, kills, history):
+async def _run(codec, cluster, kills, history):
     stop = asyncio.Event()
     connections, numbers = iter(range(10**9)), iter(range(10**9))
     await asyncio.gather(_kill_leaders(cluster, kills, stop),
-                         *[_client(host, history, connections, numbers, stop)
+                         *[_client(codec, host, history, connections, numbers, stop)
                            for host in cluster.hosts for _ in range(CLIENTS_AT_EACH)])
 
 
-def _kill(directory, kills, **settings):
+def _kill(directory, kills, codec=_Redis, cluster_of=smr_proxy._cluster, **settings):
     seed = random.randrange(2**32)
     random.seed(seed)
     history = _History()
-    print(f"# seed {seed}", flush=True)
-    with smr_proxy._cluster(directory, **settings) as cluster:
-        asyncio.run(_run(cluster, kills, history))
+    program.say(f"# seed {seed}")
+    with cluster_of(directory, **settings) as cluster:
+        codec.prepare(cluster)
+        asyncio.run(_run(codec, cluster, kills, history))
         history.check()
         cluster.wait_alike()
         for key in range(KEYS):
             counts = [place // 2 for _, _, place, _, _ in history.operations[key]]
-            assert int(cluster.cli(key % 3, "GET", f"key:{key}") or 0) >= max(counts, default=0)
+            assert codec.count(cluster, key % 3, key) >= max(counts, default=0)
     doubt = sum(history.doubt.values())
-    print(f"# {kills} leaders killed: {history.acknowledged} counts acknowledged, {doubt} in doubt with "
-          f"{history.lost_connections} lost connections, slowest answer {history.slowest * 1e3:.0f} ms", flush=True)
+    program.say(f"# {kills} leaders killed: {history.acknowledged} counts acknowledged, {doubt} in doubt with "
+                f"{history.lost_connections} lost connections, slowest answer {history.slowest * 1e3:.0f} ms")
     assert history.acknowledged > 100 * kills and history.lost_connections > 0
 
 

@@ -277,7 +277,7 @@ def the_demo_goes_over_rails_then_tcp_then_rails(directory):
     assert result["good"] and result["hash_equal"] and result["files"] == 8 and result["differ"] == 0
     assert sum(result["rail_bytes"]) >= result["bytes"] / 4 and result["tcp_bytes"] > 0
     assert result["over_tcp_ms"] >= 0 and result["over_rails_ms"] >= 0
-    print(f"# in flight at the cut: {result['in_flight_at_cut']}, failovers: {result['failovers']}", flush=True)
+    program.say(f"# in flight at the cut: {result['in_flight_at_cut']}, failovers: {result['failovers']}")
     assert program.left_in(directory) == []
 
 
@@ -335,5 +335,5 @@ def wrong_words_are_refused(directory):
 
 
 if __name__ == "__main__":
-    print(f"# SEED={SEED}", flush=True)
+    program.say(f"# SEED={SEED}")
     sys.exit(program.main(sys.modules[__name__], 2))

@@ -95,8 +95,8 @@ def _clear(pair):
 
 
 def _report(turn, side, share, journaled, total, took_s):
-    print(f"# {turn}: {side} killed at {share:.2f}: the other said so after {took_s:.2f} s; "
-          f"{journaled} of {total} bytes were in the journal", flush=True)
+    program.say(f"# {turn}: {side} killed at {share:.2f}: the other said so after {took_s:.2f} s; "
+                f"{journaled} of {total} bytes were in the journal")
 
 
 def a_sender_killed_at_any_moment_is_told_and_the_next_sends_the_rest(directory):
@@ -177,5 +177,5 @@ def a_receiver_restarted_at_the_address_gets_nothing_of_its_predecessor(director
 
 
 if __name__ == "__main__":
-    print(f"# SEED={SEED}", flush=True)
+    program.say(f"# SEED={SEED}")
     sys.exit(program.main(sys.modules[__name__], 2))

@@ -14,7 +14,7 @@ static const struct {
 	const char *name;
 	int (*run)(int argc, char **argv);
 } sets[] = {{"ground", bench_ground}, {"verbs", bench_verbs}, {"failover", bench_failover}, {"smr", bench_smr},
-	{"transfer", bench_transfer}};
+	{"transfer", bench_transfer}, {"broker", bench_broker}, {"kv", bench_kv}};
 
 int bench_refuse(const char *words, const char *argument)
 {

@@ -3,6 +3,7 @@
  * bench.c finds the set of figures that was asked for. `ground`: ground.c runs rounds and reports, measure.c measures
  * our devices between two processes, peer.c reads the output of UCX's own benchmark. `verbs`, `failover`: vqp.c runs,
  * report.h reports, nodes.h has two nodes to measure with, fleet.h those of all modes at once. `transfer`: transfer.h.
+ * `kv`: kv_bed.h has the processes, kv_load.h the clients.
  * process.c starts processes, pins them and lets them meet in memory. */
 #ifndef HOLDFAST_CLI_BENCH_H
 #define HOLDFAST_CLI_BENCH_H
@@ -21,6 +22,8 @@ int bench_verbs(int argc, char **argv);
 int bench_failover(int argc, char **argv);
 int bench_smr(int argc, char **argv);
 int bench_transfer(int argc, char **argv);
+int bench_broker(int argc, char **argv);
+int bench_kv(int argc, char **argv);
 /* Complains and returns the exit status of wrong input. */
 int bench_refuse(const char *words, const char *argument);
 
@@ -60,6 +63,9 @@ bool bench_other_left(struct bench_meeting *meeting, bool near);
 void bench_leave(struct bench_meeting *meeting, bool near);
 /* What both processes have used of their cores, in ns; the near one asks. */
 uint64_t bench_cpu_ns(const struct bench_meeting *meeting);
+/* The near one stops the far one, or kills it. */
+void bench_stop_far(const struct bench_meeting *meeting, bool for_good);
+void bench_continue_far(const struct bench_meeting *meeting);
 /* The fabric of the two processes. */
 void bench_fabric_name(char name[HF_NAME_BYTES], int near_pid);
 

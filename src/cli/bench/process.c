@@ -75,6 +75,16 @@ static uint64_t cpu_ns(clockid_t clock)
 	return (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
 }
 
+void bench_stop_far(const struct bench_meeting *meeting, bool for_good)
+{
+	kill(meeting->far_pid, for_good ? SIGKILL : SIGSTOP);
+}
+
+void bench_continue_far(const struct bench_meeting *meeting)
+{
+	kill(meeting->far_pid, SIGCONT);
+}
+
 uint64_t bench_cpu_ns(const struct bench_meeting *meeting)
 {
 	clockid_t far;

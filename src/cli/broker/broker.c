@@ -3,30 +3,44 @@
 
 #include <getopt.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "cli/broker/broker.h"
 #include "cli/cli.h"
 #include "cli/process.h"
 
 #define TURN_NS 100000000ull /* how late a signal may be seen */
 
-static int serve(struct hf_loop *loop, const struct broker_config *config)
+static void announce(const struct broker *broker, const struct hf_node_config *node)
 {
-	struct broker *broker;
-	struct hf_error error;
-	int rc = broker_open(loop, config, &broker, &error);
-
-	if (rc != 0)
-		return cli_refuse("broker", "%s", error.text);
 	for (unsigned i = 0; i < broker->config.listeners.count; i++) {
 		const struct broker_endpoint *endpoint = &broker->config.listeners.at[i];
 
-		printf("broker %d listens on %s://%s:%u, logs in %s\n", config->node_id, endpoint->name, endpoint->host,
-			endpoint->port, config->log_dirs);
+		printf("broker %d listens on %s://%s:%u, logs in %s\n", broker->config.node_id, endpoint->name,
+			endpoint->host, endpoint->port, broker->config.log_dirs);
 	}
+	if (broker->node != NULL)
+		printf("broker %d is node %s, with %u rails\n", broker->config.node_id, node->name, node->rail_count);
 	fflush(stdout);
-	while (!process_interrupted())
+}
+
+static int serve(struct hf_loop *loop, const struct hf_node_config *node_config, const struct broker_config *config)
+{
+	struct hf_node *node = NULL;
+	struct broker *broker = NULL;
+	struct hf_error error;
+	int rc = node_config == NULL ? 0 : hf_node_open(loop, node_config, NULL, NULL, &node, &error);
+
+	if (rc == 0)
+		rc = broker_open(loop, node, config, &broker, &error);
+	if (rc == 0)
+		announce(broker, node_config);
+	while (rc == 0 && !process_interrupted())
 		hf_loop_turn(loop, TURN_NS);
 	broker_close(broker);
+	hf_node_close(node);
+	if (rc != 0)
+		return cli_refuse("broker", "%s", error.text);
 	printf("broker %d has closed its logs\n", config->node_id);
 	return cli_flush("broker");
 }
@@ -35,13 +49,16 @@ int broker_command(int argc, char **argv)
 {
 	static const struct option options[] = {{"config", required_argument, NULL, 'c'}, {0}};
 	struct hf_env *env = hf_env_host();
+	struct hf_node_config node;
 	struct broker_config config;
-	struct hf_config_section section;
+	struct hf_config_section sections[] = {hf_node_config_section(&node), broker_config_section(&config)};
 	const char *path = NULL;
 	struct hf_error error;
 	struct hf_loop *loop;
 	int answer, status;
 
+	if (argc > 1 && strcmp(argv[1], "status") == 0)
+		return broker_status_command(argc - 1, argv + 1);
 	opterr = 0;
 	while ((answer = getopt_long(argc, argv, "+:", options, NULL)) != -1) {
 		if (answer != 'c')
@@ -53,13 +70,13 @@ int broker_command(int argc, char **argv)
 	if (path == NULL)
 		return cli_refuse("broker", "--config FILE is missing; `holdfast help broker` shows one");
 	broker_config_default(&config);
-	section = broker_config_section(&config);
-	if (hf_config_load(env, path, &section, 1, &error) != 0)
+	sections[0].optional = true;
+	if (hf_config_load(env, path, sections, 2, &error) != 0)
 		return cli_refuse("broker", "%s", error.text);
 	process_catch_signals();
 	if (hf_loop_create(env, &loop) != 0)
 		return cli_refuse("broker", "no memory for a loop");
-	status = serve(loop, &config);
+	status = serve(loop, sections[0].present ? &node : NULL, &config);
 	hf_loop_destroy(loop);
 	return status;
 }

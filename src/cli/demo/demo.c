@@ -69,16 +69,6 @@ static int parse_base(const char *text, struct demo_options *options)
 	return 0;
 }
 
-static int parse_number(const char *option, const char *text, double least, double most, double unit, uint64_t *out)
-{
-	double value;
-
-	if (!cli_number(text, least, most, &value))
-		return cli_refuse("demo", "--%s '%s' is not a number from %g to %g", option, text, least, most);
-	*out = (uint64_t)(value * unit);
-	return 0;
-}
-
 static int parse_option(int answer, const char *value, struct demo_options *options)
 {
 	switch (answer) {
@@ -96,9 +86,9 @@ static int parse_option(int answer, const char *value, struct demo_options *opti
 	case 'b':
 		return parse_base(value, options);
 	case 's':
-		return parse_number("seconds", value, 1, SECONDS_MOST, NS_A_SECOND, &options->seconds_ns);
+		return cli_take_number("demo", "seconds", value, 1, SECONDS_MOST, NS_A_SECOND, &options->seconds_ns);
 	case 'r':
-		return parse_number("rate", value, 0, RATE_MOST, MEGABYTE, &options->rate_bytes);
+		return cli_take_number("demo", "rate", value, 0, RATE_MOST, MEGABYTE, &options->rate_bytes);
 	case 'q':
 		options->quick = true;
 		return 0;

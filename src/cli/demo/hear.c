@@ -6,12 +6,12 @@
 #include <string.h>
 
 #include "cli/draw.h"
+#include "cli/last_line.h"
 
 #define MS            1000000ull
 #define CUTS_LEAST    4u
 #define DOWN_NS       (500 * MS)
 #define DOWN_NS_QUICK (250 * MS)
-#define LOG_BYTES     2048
 #define WORDS_BYTES   96
 
 static void begin_traffic(struct run *run, uint64_t at_ns)
@@ -154,20 +154,9 @@ static void take_message(struct run *run, json_t *message, enum side side)
 /* A node that ended without having been told to. What it wrote to standard error last is the best explanation. */
 static int explain_death(struct run *run, enum side side, const char *words)
 {
-	char log[LOG_BYTES + 1] = "", *line;
-	struct hf_file *file;
+	char text[LAST_LINE_BYTES];
+	const char *line = last_line(run->task->env, run->nodes[side].log_path, text);
 
-	if (hf_file_open(run->task->env, run->nodes[side].log_path, 0, &file) == 0) {
-		int64_t bytes = hf_file_bytes(file);
-		ssize_t n =
-			hf_file_read_at(file, log, LOG_BYTES, bytes > LOG_BYTES ? (uint64_t)(bytes - LOG_BYTES) : 0);
-
-		log[n > 0 ? n : 0] = '\0';
-		hf_file_close(file);
-	}
-	while ((line = strrchr(log, '\n')) != NULL && line[1] == '\0')
-		*line = '\0';
-	line = line != NULL ? line + 1 : log;
 	return hf_error_set(run->error, -ESRCH, "node %s %s%s%.150s; run the demo again", side_name(side), words,
 		line[0] != '\0' ? ": " : "", line);
 }

@@ -3,10 +3,12 @@
 
 #include <holdfast/kv.h>
 
+#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/kv/kv.h"
 #include "cli/process.h"
 
 #define SLEEP_NS 200000000ull /* between two looks at whether it was told to end */
@@ -51,6 +53,7 @@ static int serve(const struct hf_node_config *node_config, const struct hf_kv_co
 	struct hf_loop *loop;
 	struct hf_node *node = NULL;
 	struct hf_kv *kv = NULL;
+	struct hf_kv_status status = {0};
 	int rc = hf_loop_create(hf_env_host(), &loop);
 
 	if (rc != 0)
@@ -60,8 +63,13 @@ static int serve(const struct hf_node_config *node_config, const struct hf_kv_co
 		rc = hf_kv_open(node, config, &kv, &error);
 	if (rc == 0) {
 		announce(node_config, kv);
-		while (!process_interrupted())
+		while (!process_interrupted() && !status.failed) {
 			(void)hf_loop_turn(loop, SLEEP_NS);
+			hf_kv_status(kv, &status);
+		}
+		if (status.failed)
+			rc = hf_error_set(&error, -EIO, "%s has left its cluster, because its log cannot be written",
+				node_config->name);
 	}
 	hf_kv_close(kv);
 	hf_node_close(node);
@@ -76,8 +84,11 @@ int kv_command(int argc, char **argv)
 	struct hf_kv_config kv;
 	struct hf_config_section sections[] = {hf_node_config_section(&node), hf_kv_config_section(&kv)};
 	struct hf_error error = {0};
-	int rc = parse(argc, argv, &options);
+	int rc;
 
+	if (argc > 1 && strcmp(argv[1], "status") == 0)
+		return kv_status(argc - 1, argv + 1);
+	rc = parse(argc, argv, &options);
 	if (rc != EXIT_DONE)
 		return rc;
 	rc = hf_config_load(hf_env_host(), options.config, sections, 2, &error);

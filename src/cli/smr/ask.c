@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/list.h"
+#include "proxy/memcached/text.h"
 
 #define READ_BYTES 16384u
 #define LINE_BYTES 512u
@@ -95,7 +96,10 @@ static uint64_t now_ns(const struct ask *ask)
 	return hf_env_now_ns(hf_loop_env(ask->loop));
 }
 
-int ask_redis(struct ask *ask, const char *line, uint64_t wait_ns, struct resp_element *reply_out)
+typedef enum resp_outcome read_reply(struct resp_reply *reply, const uint8_t *data, size_t bytes, size_t *used_out);
+
+/* The whole reply is in ask->in. */
+static int ask_line(struct ask *ask, const char *line, uint64_t wait_ns, read_reply *read)
 {
 	uint64_t end_ns = now_ns(ask) + wait_ns;
 	struct resp_reply reply = {0};
@@ -107,18 +111,43 @@ int ask_redis(struct ask *ask, const char *line, uint64_t wait_ns, struct resp_e
 	ask->in.bytes = 0;
 	rc = ask_write(ask, text, end_ns);
 	while (rc == 0) {
-		enum resp_outcome outcome = resp_reply_read(&reply, ask->in.data, ask->in.bytes, &used);
+		enum resp_outcome outcome = read(&reply, ask->in.data, ask->in.bytes, &used);
 		ssize_t n;
 
-		if (outcome == RESP_WHOLE)
-			return resp_element_read(ask->in.data, ask->in.bytes, reply_out, &used) == RESP_WHOLE ? 0
-													      : -EPROTO;
-		if (outcome == RESP_REFUSED)
-			return -EPROTO;
+		if (outcome != RESP_MORE)
+			return outcome == RESP_WHOLE ? 0 : -EPROTO;
 		n = ask_read(ask, end_ns);
 		rc = n > 0 ? 0 : n == 0 ? -EPIPE : (int)n;
 	}
 	return rc;
+}
+
+int ask_redis(struct ask *ask, const char *line, uint64_t wait_ns, struct resp_element *reply_out)
+{
+	int rc = ask_line(ask, line, wait_ns, resp_reply_read);
+	size_t used;
+
+	if (rc != 0)
+		return rc;
+	return resp_element_read(ask->in.data, ask->in.bytes, reply_out, &used) == RESP_WHOLE ? 0 : -EPROTO;
+}
+
+int ask_memcached(struct ask *ask, const char *line, uint64_t wait_ns, struct resp_element *reply_out)
+{
+	int rc = ask_line(ask, line, wait_ns, proxy_text_reply_read);
+	struct text_value value;
+	size_t used;
+
+	if (rc != 0)
+		return rc;
+	*reply_out = (struct resp_element){.type = RESP_SIMPLE, .text = ask->in.data, .bytes = ask->in.bytes - 2};
+	if (resp_number(reply_out->text, reply_out->bytes, &reply_out->number))
+		reply_out->type = RESP_INTEGER;
+	else if (reply_out->bytes == 3 && memcmp(reply_out->text, "END", 3) == 0)
+		reply_out->type = RESP_NULL;
+	else if (proxy_text_value(ask->in.data, ask->in.bytes, &value, &used))
+		*reply_out = (struct resp_element){.type = RESP_BULK, .text = value.data, .bytes = value.data_bytes};
+	return 0;
 }
 
 /* ---- HTTP ---- */

@@ -1,4 +1,5 @@
-/* ask.h - small clients for programs that wait: a command to Redis, a page over HTTP. Each call turns the loop until
+/* ask.h - small clients for programs that wait: a command to Redis or memcached, a page over HTTP. Each call turns the
+ * loop until
  * the answer is there or its time is over. */
 #ifndef HOLDFAST_CLI_SMR_ASK_H
 #define HOLDFAST_CLI_SMR_ASK_H
@@ -22,6 +23,10 @@ void ask_close(struct ask *ask);
 /* Sends a line as redis-cli would ("INCR counter") and waits for the reply, which is good until the next call.
  * -ETIMEDOUT; -errno when the connection broke; -EPROTO. */
 int ask_redis(struct ask *ask, const char *line, uint64_t wait_ns, struct resp_element *reply_out);
+
+/* The same with memcached: a number is RESP_INTEGER, the first value RESP_BULK, no value RESP_NULL, a line
+ * RESP_SIMPLE. */
+int ask_memcached(struct ask *ask, const char *line, uint64_t wait_ns, struct resp_element *reply_out);
 
 /* The JSON at this path; NULL with words. */
 json_t *ask_page(

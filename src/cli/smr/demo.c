@@ -1,4 +1,5 @@
-/* `holdfast smr demo`: three proxies before three Redis servers; a client counts at one of them while the leader is
+/* `holdfast smr demo`: three proxies before three servers, Redis or memcached; a client counts at one of them while the
+ * leader is
  * killed, and another proxy is asked for the count. */
 #include <errno.h>
 #include <getopt.h>
@@ -49,7 +50,8 @@ struct demo {
 	struct demo_member members[MEMBERS];
 	struct round rounds[ROUNDS];
 	unsigned round_count;
-	const char *redis;
+	const char *server;
+	bool memcached;
 	bool quiet, quick;
 	int64_t acknowledged;
 	char why[WHY_BYTES];
@@ -131,8 +133,8 @@ static int write_configs(struct demo *demo)
 
 static int start_member(struct demo *demo, struct demo_member *member)
 {
-	const char *const argv[] = {
-		"/proc/self/exe", "smr-proxy", "--config", member->config, "--redis", demo->redis, NULL};
+	const char *const argv[] = {"/proc/self/exe", "smr-proxy", "--config", member->config,
+		demo->memcached ? "--memcached" : "--redis", demo->server, NULL};
 
 	return process_start_other((char *const *)(uintptr_t)argv, member->log, &member->process);
 }
@@ -201,13 +203,20 @@ static bool wait_for_return(struct demo *demo, unsigned i, unsigned other)
 
 /* ---- counting ---- */
 
+static int ask_server(
+	struct demo *demo, struct ask *ask, const char *redis, const char *memcached, struct resp_element *reply)
+{
+	return demo->memcached ? ask_memcached(ask, memcached, ANSWER_NS, reply)
+			       : ask_redis(ask, redis, ANSWER_NS, reply);
+}
+
 static int count(struct demo *demo, struct ask *ask, uint64_t for_ns, double *gap_ms)
 {
 	uint64_t begin_ns = now_ns(demo), last_ns = begin_ns;
 	struct resp_element reply;
 
 	while (now_ns(demo) - begin_ns < for_ns && !process_interrupted()) {
-		int rc = ask_redis(ask, "INCR counter", ANSWER_NS, &reply);
+		int rc = ask_server(demo, ask, "INCR counter", "incr counter 1", &reply);
 		double gap = (double)(now_ns(demo) - last_ns) / NS_PER_MS;
 
 		if (rc != 0)
@@ -233,7 +242,7 @@ static int read_count(struct demo *demo, unsigned i, int64_t *count_out)
 	int rc = ask_open(&ask, demo->loop, &demo->members[i].redis);
 
 	if (rc == 0)
-		rc = ask_redis(&ask, "GET counter", ANSWER_NS, &reply);
+		rc = ask_server(demo, &ask, "GET counter", "get counter", &reply);
 	if (rc == 0 && (reply.type != RESP_BULK || !resp_number(reply.text, reply.bytes, count_out)))
 		rc = -EPROTO;
 	ask_close(&ask);
@@ -244,18 +253,21 @@ static int kill_leader_and_count(struct demo *demo, unsigned leader, struct roun
 {
 	unsigned counting = (leader + 1) % MEMBERS, other = (leader + 2) % MEMBERS;
 	uint64_t half_ns = (demo->quick ? QUICK_NS : COUNT_NS) / 2;
+	struct resp_element reply;
 	struct ask ask;
 	int rc = ask_open(&ask, demo->loop, &demo->members[counting].redis);
 
 	round->killed = leader;
 	round->asked = other;
+	if (rc == 0) /* memcached counts what is there */
+		rc = ask_server(demo, &ask, "EXISTS counter", "add counter 0 0 1\r\n0", &reply);
 	say(demo, "member %s leads; a client counts at the proxy of %s", demo->members[leader].name,
 		demo->members[counting].name);
 	if (rc == 0)
 		rc = count(demo, &ask, half_ns, &round->gap_ms);
 	round->gap_ms = 0;
 	if (rc == 0) {
-		say(demo, "%" PRId64 " counts are acknowledged; member %s and its Redis are killed (signal 9)",
+		say(demo, "%" PRId64 " counts are acknowledged; member %s and its server are killed (signal 9)",
 			demo->acknowledged, demo->members[leader].name);
 		process_stop(&demo->members[leader].process, 0);
 		rc = count(demo, &ask, half_ns, &round->gap_ms);
@@ -297,7 +309,7 @@ static int run_rounds(struct demo *demo)
 				demo->members[leader].name, demo->members[leader].log);
 			return 0;
 		}
-		say(demo, "member %s was started again with an empty Redis, and is back", demo->members[leader].name);
+		say(demo, "member %s was started again with an empty server, and is back", demo->members[leader].name);
 	}
 	return 0;
 }
@@ -359,12 +371,12 @@ static int run_demo(struct demo *demo, bool as_json)
 int smr_demo(int argc, char **argv)
 {
 	static const struct option longs[] = {{"json", no_argument, NULL, 'j'}, {"quick", no_argument, NULL, 'q'},
-		{"redis", required_argument, NULL, 'r'}, {0}};
+		{"redis", required_argument, NULL, 'r'}, {"memcached", required_argument, NULL, 'm'}, {0}};
 	static struct demo demo;
 	bool as_json = false;
 	int c, status;
 
-	demo.redis = "redis-server";
+	demo.server = "redis-server";
 	opterr = 0;
 	while ((c = getopt_long(argc, argv, ":", longs, NULL)) != -1) {
 		if (c == 'j')
@@ -372,8 +384,11 @@ int smr_demo(int argc, char **argv)
 		else if (c == 'q')
 			demo.quick = true;
 		else if (c == 'r')
-			demo.redis = optarg;
-		else
+			demo.server = optarg;
+		else if (c == 'm') {
+			demo.server = optarg;
+			demo.memcached = true;
+		} else
 			return cli_refuse_option(COMMAND, argv, c);
 	}
 	if (optind < argc)

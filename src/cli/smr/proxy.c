@@ -21,7 +21,7 @@
 #define WORDS_BYTES 300u
 
 struct options {
-	const char *config, *redis;
+	const char *config, *redis, *memcached, *directory;
 	bool scripts;
 };
 
@@ -29,14 +29,15 @@ struct member {
 	struct server server;
 	struct proxy *proxy;
 	const char *name;
-	bool failed;
+	bool failed, memcached;
 	char why[WORDS_BYTES];
 };
 
 static int parse(int argc, char **argv, struct options *options)
 {
 	static const struct option longs[] = {{"config", required_argument, NULL, 'c'},
-		{"redis", required_argument, NULL, 'r'}, {"scripts", no_argument, NULL, 's'}, {0}};
+		{"redis", required_argument, NULL, 'r'}, {"memcached", required_argument, NULL, 'm'},
+		{"directory", required_argument, NULL, 'd'}, {"scripts", no_argument, NULL, 's'}, {0}};
 	int c;
 
 	opterr = 0;
@@ -45,6 +46,10 @@ static int parse(int argc, char **argv, struct options *options)
 			options->config = optarg;
 		else if (c == 'r')
 			options->redis = optarg;
+		else if (c == 'm')
+			options->memcached = optarg;
+		else if (c == 'd')
+			options->directory = optarg;
 		else if (c == 's')
 			options->scripts = true;
 		else
@@ -55,6 +60,8 @@ static int parse(int argc, char **argv, struct options *options)
 	if (options->config == NULL)
 		return cli_refuse(
 			COMMAND, "no configuration; give one with --config FILE (docs/smr-proxy.md has an example)");
+	if (options->redis != NULL && options->memcached != NULL)
+		return cli_refuse(COMMAND, "the proxy stands before one server: say --redis or --memcached");
 	return EXIT_DONE;
 }
 
@@ -65,8 +72,9 @@ static void on_ready(void *context, const struct hf_addr *listen)
 	struct member *member = context;
 	char text[HF_ADDR_TEXT];
 
-	printf("%s takes clients of Redis at %s; its server is process %d, at %s\n", member->name,
-		hf_addr_format(listen, text), (int)member->server.process.pid, member->server.socket);
+	printf("%s takes clients of %s at %s; its server is process %d, at %s\n", member->name,
+		member->memcached ? "memcached" : "Redis", hf_addr_format(listen, text),
+		(int)member->server.process.pid, member->server.socket);
 	fflush(stdout);
 }
 
@@ -89,7 +97,7 @@ static void on_event(void *context, const struct hf_smr_event *event)
 	else if (event->kind == HF_SMR_BEHIND)
 		printf("%s lacks entries that are gone; it takes a snapshot\n", member->name);
 	else if (event->kind == HF_SMR_RESTORED)
-		printf("%s has the snapshot up to entry %" PRIu64 "\n", member->name, event->index);
+		printf("%s has the state up to entry %" PRIu64 "\n", member->name, event->index);
 	else
 		return;
 	fflush(stdout);
@@ -133,12 +141,15 @@ static int run(struct member *member, struct hf_loop *loop)
 	return EXIT_FOUND;
 }
 
-static int serve(const struct hf_node_config *node_config, const struct proxy_settings *settings, const char *program)
+static int serve(const struct hf_node_config *node_config, const struct proxy_settings *settings, const char *program,
+	bool memcached)
 {
 	static struct member member;
 	struct hf_error error = {0};
-	struct proxy_config config = {
-		.listen = settings->listen, .scripts = settings->scripts, .silence_ns = settings->silence_ns};
+	struct proxy_config config = {.memcached = memcached,
+		.listen = settings->listen,
+		.scripts = settings->scripts,
+		.silence_ns = settings->silence_ns};
 	struct hf_loop *loop;
 	struct hf_node *node = NULL;
 	int rc = hf_loop_create(hf_env_host(), &loop), status;
@@ -146,9 +157,10 @@ static int serve(const struct hf_node_config *node_config, const struct proxy_se
 	if (rc != 0)
 		return cli_refuse(COMMAND, "cannot make a loop: %s", strerror(-rc));
 	member.name = node_config->name;
-	rc = proxy_config_smr(settings, node_config->name, &config.smr, &error);
+	member.memcached = memcached;
+	rc = proxy_config_smr(settings, node_config->name, memcached, &config.smr, &error);
 	if (rc == 0)
-		rc = server_start(&member.server, program, &error);
+		rc = server_start(&member.server, program, memcached, &error);
 	config.socket = member.server.socket;
 	if (rc == 0)
 		rc = hf_node_open(loop, node_config, NULL, NULL, &node, &error);
@@ -177,8 +189,14 @@ int smr_proxy_command(int argc, char **argv)
 	if (rc != 0)
 		return cli_refuse(COMMAND, "%s", error.text);
 	settings.scripts |= options.scripts;
+	if (options.directory != NULL && (size_t)snprintf(settings.directory, sizeof(settings.directory), "%s",
+						 options.directory) >= sizeof(settings.directory))
+		return cli_refuse(COMMAND, "the path of the directory is too long");
+	if (options.redis == NULL && options.memcached == NULL && settings.memcached[0] != '\0')
+		options.memcached = settings.memcached;
 	if (options.redis == NULL)
 		options.redis = settings.redis[0] != '\0' ? settings.redis : "redis-server";
 	process_catch_signals();
-	return serve(&node, &settings, options.redis);
+	return options.memcached != NULL ? serve(&node, &settings, options.memcached, true)
+					 : serve(&node, &settings, options.redis, false);
 }

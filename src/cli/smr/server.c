@@ -7,14 +7,18 @@
 
 #define GRACE_MS   2000
 #define TAIL_BYTES 160u
+#define MEMORY_MB  "1048576"
 
-int server_start(struct server *server, const char *program, struct hf_error *error)
+int server_start(struct server *server, const char *program, bool memcached, struct hf_error *error)
 {
 	char dir[SERVER_PATH_BYTES];
-	/* Nothing on disk, no clock that ends keys, nobody else who reaches it. */
-	const char *const argv[] = {program, "--port", "0", "--unixsocket", server->socket, "--unixsocketperm", "700",
+	/* Nothing on disk, no clock that ends keys, nobody else who reaches it; all memory that there is, and no
+	 * eviction. */
+	const char *const redis[] = {program, "--port", "0", "--unixsocket", server->socket, "--unixsocketperm", "700",
 		"--dir", dir, "--save", "", "--appendonly", "no", "--databases", "1", "--maxmemory-policy",
 		"noeviction", "--enable-debug-command", "local", "--daemonize", "no", NULL};
+	const char *const other[] = {program, "-s", server->socket, "-a", "0700", "-U", "0", "-t", "1", "-M", "-m",
+		MEMORY_MB, "-o", "no_slab_reassign,slab_automove=0", "-u", "root", NULL};
 	int rc;
 
 	memset(server, 0, sizeof(*server));
@@ -24,7 +28,7 @@ int server_start(struct server *server, const char *program, struct hf_error *er
 	(void)snprintf(dir, sizeof(dir), "%s", server->scratch.path);
 	(void)snprintf(server->socket, sizeof(server->socket), "%s/socket", server->scratch.path);
 	(void)snprintf(server->log, sizeof(server->log), "%s/log", server->scratch.path);
-	rc = process_start_other((char *const *)(uintptr_t)argv, server->log, &server->process);
+	rc = process_start_other((char *const *)(uintptr_t)(memcached ? other : redis), server->log, &server->process);
 	if (rc != 0) {
 		server_stop(server);
 		return hf_error_set(error, rc, "%s cannot be started: %s", program, strerror(-rc));

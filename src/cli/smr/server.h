@@ -1,4 +1,5 @@
-/* server.h - the Redis of one proxy: started empty in a directory that only this user reaches, and ended with it. */
+/* server.h - the Redis or memcached of one proxy: started empty in a directory that only this user reaches, and ended
+ * with it. */
 #ifndef HOLDFAST_CLI_SMR_SERVER_H
 #define HOLDFAST_CLI_SMR_SERVER_H
 
@@ -14,7 +15,7 @@ struct server {
 };
 
 /* -errno with words. It listens on its socket some time later. */
-int server_start(struct server *server, const char *program, struct hf_error *error);
+int server_start(struct server *server, const char *program, bool memcached, struct hf_error *error);
 void server_stop(struct server *server); /* zeroed, or twice: harmless */
 /* True: it ended; why is in words, with the last line that it said. */
 bool server_ended(struct server *server, char *words, size_t words_bytes);

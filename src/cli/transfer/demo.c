@@ -308,16 +308,6 @@ static void print_words(struct demo *demo)
 
 /* ---- the command ---- */
 
-static int parse_rate(const char *text, struct demo *demo)
-{
-	double value;
-
-	if (!cli_number(text, 1, RATE_MOST, &value))
-		return cli_refuse("demo", "--rate '%s' is not a number from 1 to %g", text, RATE_MOST);
-	demo->rate_bytes = (uint64_t)(value * MEGABYTE);
-	return 0;
-}
-
 static int parse(int argc, char **argv, struct demo *demo)
 {
 	static const struct option known[] = {{"device", required_argument, NULL, 'd'},
@@ -339,7 +329,7 @@ static int parse(int argc, char **argv, struct demo *demo)
 			demo->quick = true;
 		else if (answer == 'j')
 			demo->json = true;
-		else if (parse_rate(optarg, demo) != 0)
+		else if (cli_take_number("demo", "rate", optarg, 1, RATE_MOST, MEGABYTE, &demo->rate_bytes) != 0)
 			return EXIT_WRONG_INPUT;
 	}
 	if (optind < argc)

@@ -4,9 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/last_line.h"
+
 #define STEP_WAIT_MS 2u
 #define GRACE_MS     3000u
-#define LOG_BYTES    2048
 #define WORDS_BYTES  96
 
 /* ---- starting ---- */
@@ -119,20 +120,9 @@ static void take_status(struct pair_status *status, json_t *message)
 /* What it wrote to standard error last is the best explanation. */
 static int explain_death(const struct pair *pair, const struct pair_end *end, const char *words, struct hf_error *error)
 {
-	char log[LOG_BYTES + 1] = "", *line;
-	struct hf_file *file;
+	char text[LAST_LINE_BYTES];
+	const char *line = last_line(pair->env, end->log_path, text);
 
-	if (hf_file_open(pair->env, end->log_path, 0, &file) == 0) {
-		int64_t bytes = hf_file_bytes(file);
-		ssize_t n =
-			hf_file_read_at(file, log, LOG_BYTES, bytes > LOG_BYTES ? (uint64_t)(bytes - LOG_BYTES) : 0);
-
-		log[n > 0 ? n : 0] = '\0';
-		hf_file_close(file);
-	}
-	while ((line = strrchr(log, '\n')) != NULL && line[1] == '\0')
-		*line = '\0';
-	line = line != NULL ? line + 1 : log;
 	return hf_error_set(error, -ESRCH, "node %s %s%s%.150s", end == &pair->a ? "a" : "b", words,
 		line[0] != '\0' ? ": " : "", line);
 }

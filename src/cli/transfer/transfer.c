@@ -27,16 +27,6 @@ struct asked {
 	const char *only_send, *only_receive; /* an option that the other end alone has */
 };
 
-static int parse_number(const char *option, const char *text, double least, double most, double unit, uint64_t *out)
-{
-	double value;
-
-	if (!cli_number(text, least, most, &value))
-		return cli_refuse("transfer", "--%s '%s' is not a number from %g to %g", option, text, least, most);
-	*out = (uint64_t)(value * unit);
-	return 0;
-}
-
 static int parse_fallback(const char *text, struct asked *asked)
 {
 	asked->node.fallback_given = true;
@@ -68,10 +58,10 @@ static int parse_option(int answer, const char *value, struct asked *asked)
 		return parse_fallback(value, asked);
 	case 'r':
 		asked->only_send = "rate";
-		return parse_number("rate", value, 0, RATE_MOST, MEGABYTE, &asked->rate_bytes);
+		return cli_take_number("transfer", "rate", value, 0, RATE_MOST, MEGABYTE, &asked->rate_bytes);
 	case 't':
 		asked->only_send = "timeout";
-		return parse_number("timeout", value, 1, TIMEOUT_MOST, NS_A_SECOND, &asked->timeout_ns);
+		return cli_take_number("transfer", "timeout", value, 1, TIMEOUT_MOST, NS_A_SECOND, &asked->timeout_ns);
 	case 'o':
 		asked->only_receive = "once";
 		asked->once = true;

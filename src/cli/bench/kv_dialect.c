@@ -1,0 +1,41 @@
+/* How a benchmark talks to stores that speak RESP. */
+#include "cli/bench/kv_load.h"
+
+static void resp_set(struct resp_out *out, const char *key, const void *value, uint32_t bytes)
+{
+	resp_out_array(out, 3);
+	resp_out_text(out, "SET");
+	resp_out_text(out, key);
+	resp_out_bulk(out, value, bytes);
+}
+
+/* Redis answers a SET before its replicas have it; WAIT waits for two. */
+static void resp_set_and_wait(struct resp_out *out, const char *key, const void *value, uint32_t bytes)
+{
+	resp_set(out, key, value, bytes);
+	resp_out_array(out, 3);
+	resp_out_text(out, "WAIT");
+	resp_out_text(out, "2");
+	resp_out_text(out, "0");
+}
+
+static void resp_get(struct resp_out *out, const char *key)
+{
+	resp_out_array(out, 2);
+	resp_out_text(out, "GET");
+	resp_out_text(out, key);
+}
+
+static enum resp_outcome resp_read(const uint8_t *data, size_t bytes, size_t *used_out, bool *refused_out)
+{
+	struct resp_reply reply = {0};
+	enum resp_outcome outcome = resp_reply_read(&reply, data, bytes, used_out);
+
+	*refused_out = outcome == RESP_WHOLE && data[0] == '-';
+	return outcome;
+}
+
+const struct kv_dialect kv_dialect_resp = {
+	.name = "RESP", .set_answers = 1, .set = resp_set, .get = resp_get, .read = resp_read};
+const struct kv_dialect kv_dialect_resp_wait = {
+	.name = "RESP, WAIT 2", .set_answers = 2, .set = resp_set_and_wait, .get = resp_get, .read = resp_read};

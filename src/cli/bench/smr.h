@@ -1,0 +1,53 @@
+/* smr.h - three members of a replicated log in two processes, for `holdfast bench smr`: one has the member that leads,
+ * the
+ * other one turns the loop of both followers. */
+#ifndef HOLDFAST_CLI_BENCH_SMR_H
+#define HOLDFAST_CLI_BENCH_SMR_H
+
+#include <holdfast/smr.h>
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "cli/bench/bench.h"
+
+#define SMR_MEMBERS  3u
+#define SMR_LIMIT_NS 5000000000ull
+#define SMR_BYTES    64u
+
+struct smr_task {
+	unsigned generation; /* tells the members of one measurement from those before */
+	bool patient;        /* nobody else leads, though this process does not run for a while */
+	bool killed;         /* the far process is, when all goes well */
+	uint32_t slots;      /* of the log */
+	void *result;        /* of the near process */
+};
+
+struct smr_side {
+	struct hf_loop *loop;
+	struct hf_node *nodes[SMR_MEMBERS];
+	struct hf_smr *members[SMR_MEMBERS];
+	struct hf_smr_member who[SMR_MEMBERS];
+	uint64_t led_ns; /* when a member of this side began to lead */
+	struct hf_error error;
+};
+
+/* The member that is to lead, until both others are confirmed. -EAGAIN: another one leads. */
+int smr_side_lead(struct smr_side *side, struct bench_meeting *meeting, bool near, const struct smr_task *task);
+/* The two others; they run when the loop is turned. */
+int smr_side_follow(struct smr_side *side, struct bench_meeting *meeting, bool near, const struct smr_task *task);
+void smr_side_close(struct smr_side *side);
+
+/* One proposal, from the call to its end; false: it was not decided. */
+bool smr_side_propose(struct smr_side *side, const void *data, uint32_t *ns_out);
+
+/* Runs both sides. On a busy machine another member may come to lead first: others are made, and at last it gives
+ * up. */
+int smr_side_together(int (*near)(struct bench_meeting *, void *), int (*far)(struct bench_meeting *, void *),
+	struct smr_task *task, unsigned *generation);
+
+/* ---- the parts of the benchmark: what each adds to the report; NULL: it failed ---- */
+
+json_t *smr_failovers(unsigned count, unsigned *generation, FILE *log);
+
+#endif

@@ -1,0 +1,176 @@
+"""Leaders of three brokers are killed under a stock idempotent producer: broker_kills.py HOLDFAST [KILLS [KIND]].
+
+kcat writes numbers with acks=all while the broker that leads is killed with SIGKILL, again and again; another kcat reads
+them in a group. What is in the log in the end is what was written: nothing lost, doubled or out of order.
+"""
+import json
+import pathlib
+import shutil
+import signal
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+import broker_cluster
+import program
+
+KILLS = int(sys.argv[2]) if len(sys.argv) > 2 else 3
+KIND = sys.argv[3] if len(sys.argv) > 3 else "shm"
+TOPIC = "numbers"
+LIMIT_S = 60
+LIST_OFFSETS = 2
+
+
+def _kcat(cluster, *arguments):
+    done = subprocess.run(["kcat", "-b", cluster.address, *arguments], text=True, capture_output=True, timeout=LIMIT_S)
+    assert done.returncode == 0, f"kcat {' '.join(arguments)}: {done.stdout[-500:]}\n{done.stderr[-2000:]}"
+    return done.stdout
+
+
+def _partition(cluster):
+    topics = json.loads(_kcat(cluster, "-L", "-J", "-t", TOPIC))["topics"]
+    return topics[0]["partitions"][0]
+
+
+def _wait_until(holds, words):
+    end = time.monotonic() + LIMIT_S
+    while not holds():
+        assert time.monotonic() < end, words
+        time.sleep(0.05)
+
+
+def _high_watermark(address):
+    """What this broker says as the leader; -1: it is not, or is gone."""
+    body = struct.pack(">iih", -1, 1, len(TOPIC)) + TOPIC.encode() + struct.pack(">iiq", 1, 0, -1)
+    head = struct.pack(">hhih", LIST_OFFSETS, 1, 7, -1)
+    try:
+        with socket.create_connection(address, timeout=1) as stream:
+            stream.sendall(struct.pack(">i", len(head + body)) + head + body)
+            answer = b""
+            while len(answer) < 4 or len(answer) < 4 + struct.unpack(">i", answer[:4])[0]:
+                more = stream.recv(4096)
+                if not more:
+                    return -1
+                answer += more
+    except OSError:
+        return -1
+    error, _, offset = struct.unpack(">hqq", answer[-18:])
+    return offset if error == 0 else -1
+
+
+def _time_to_progress(cluster, killed, begun):
+    """From the kill until a leader has acknowledged more than it began with."""
+    first = {}
+    while time.monotonic() < begun + LIMIT_S:
+        for i, hosts in enumerate(cluster.hosts):
+            offset = _high_watermark((hosts[0], 9092)) if i != killed else -1
+            if offset > first.setdefault(i, offset if offset >= 0 else 1 << 62):
+                return time.monotonic() - begun
+            first[i] = min(first[i], offset) if offset >= 0 else first[i]
+        time.sleep(0.002)
+    raise AssertionError(f"no acknowledgement within {LIMIT_S} s after the leader was killed")
+
+
+class _Writer(threading.Thread):
+    """Gives kcat one number a line, until it is told to end."""
+
+    def __init__(self, cluster):
+        super().__init__()
+        self.process = subprocess.Popen(
+            ["kcat", "-b", cluster.address, "-P", "-t", TOPIC, "-q", "-X", "enable.idempotence=true", "-X", "linger.ms=2",
+             "-X", "message.timeout.ms=120000", "-X", "reconnect.backoff.max.ms=200",
+             "-X", "retry.backoff.ms=20", "-X", "topic.metadata.refresh.fast.interval.ms=20"],
+            stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.count, self.ending = 0, False
+
+    def run(self):
+        while not self.ending:
+            self.process.stdin.write("".join(f"{n}\n" for n in range(self.count, self.count + 50)))
+            self.process.stdin.flush()
+            self.count += 50
+            time.sleep(0.005)
+
+    def end(self):
+        self.ending = True
+        self.join()
+        _, err = self.process.communicate(timeout=LIMIT_S)
+        assert self.process.returncode == 0, err[-2000:]
+
+
+def leaders_are_killed_and_nothing_is_lost(directory):
+    if shutil.which("kcat") is None:
+        raise program.Skip("kcat is not installed (scripts/packages.txt)")
+    with broker_cluster.Cluster(program.HOLDFAST, directory, kind=KIND, log_segment_bytes=1 << 20) as cluster:
+        cluster.start_all()
+        _kcat(cluster, "-L", "-t", TOPIC)
+        writer, times = _Writer(cluster), []
+        writer.start()
+        for _ in range(KILLS):
+            _wait_until(lambda: len(_partition(cluster)["isrs"]) == 3, "not all replicas are in sync")
+            leader = _partition(cluster)["leader"] - 1
+            joins = cluster.joins(leader)
+            cluster.stop(leader, signal.SIGKILL)
+            times.append(_time_to_progress(cluster, leader, time.monotonic()))
+            cluster.start(leader)
+            cluster.wait_until_joined([leader], before=joins)
+        writer.end()
+        expected = "".join(f"{n}\n" for n in range(writer.count))
+        for i, way in enumerate((["-C", "-t", TOPIC, "-o", "beginning", "-e", "-q"],
+                                 ["-G", "readers", "-X", "auto.offset.reset=earliest", "-e", "-q", TOPIC])):
+            got = _kcat(cluster, *way)
+            assert got == expected, f"way {i}: {len(got.split())} of {writer.count} records; " + _differences(got, expected)
+        for i in range(3):
+            assert cluster.stop(i) == 0
+        program.say(f"# {KILLS} kills, {writer.count} records; to the next acknowledgement: median "
+                    f"{statistics.median(times):.2f} s, longest {max(times):.2f} s")
+
+
+def topics_and_status_outlive_the_stop_of_all(directory):
+    if shutil.which("kcat") is None:
+        raise program.Skip("kcat is not installed (scripts/packages.txt)")
+    with broker_cluster.Cluster(program.HOLDFAST, directory, kind=KIND) as cluster:
+        for round in range(2):
+            joins = [cluster.joins(i) for i in range(3)]
+            for i in range(3):
+                cluster.start(i)
+            for i in range(3):
+                cluster.wait_until_joined([i], before=joins[i])
+            if round == 0:
+                kcat_in = subprocess.run(["kcat", "-b", cluster.address, "-P", "-t", TOPIC], input="one\ntwo\n", text=True,
+                                         timeout=LIMIT_S)
+                assert kcat_in.returncode == 0
+            _wait_until(lambda: len(_partition(cluster)["isrs"]) == 3, "not all replicas are in sync")
+            assert _kcat(cluster, "-C", "-t", TOPIC, "-o", "beginning", "-e", "-q") == "one\ntwo\n"
+            status = json.loads(program.run(directory, "broker", "status", f"{cluster.hosts[0][0]}:8080", "--json", check=0).stdout)
+            assert [broker["alive"] for broker in status["brokers"]] == [True] * 3 and status["member"], status
+            known = [each for each in status["partitions"] if each["topic"] == TOPIC]
+            assert sorted(known[0]["isr"]) == [1, 2, 3] and known[0]["end"] == 2, status
+            for i in range(3):
+                assert cluster.stop(i) == 0
+
+
+def of_one_replica_one_in_sync_is_enough(directory):
+    if shutil.which("kcat") is None:
+        raise program.Skip("kcat is not installed (scripts/packages.txt)")
+    with broker_cluster.Cluster(program.HOLDFAST, directory, kind=KIND, default_replication_factor=1) as cluster:
+        cluster.start_all()
+        done = subprocess.run(["kcat", "-b", cluster.address, "-P", "-t", TOPIC, "-X", "message.timeout.ms=30000"],
+                              input="one\n", text=True, timeout=LIMIT_S)
+        assert done.returncode == 0
+        assert _kcat(cluster, "-C", "-t", TOPIC, "-o", "beginning", "-e", "-q") == "one\n"
+
+
+def _differences(got, expected):
+    seen = [int(line) for line in got.split()]
+    known = set(seen)
+    lost = [n for n in range(len(expected.split())) if n not in known]
+    return f"{len(lost)} lost ({lost[:3]}), {len(seen) - len(known)} doubled, {sum(a > b for a, b in zip(seen, seen[1:]))} out of order"
+
+
+if __name__ == "__main__":
+    sys.exit(program.main(sys.modules[__name__]))

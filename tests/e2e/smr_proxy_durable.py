@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""smr_proxy_durable.py PROGRAM [KILLS] - members with directories: all three are killed at once, at random moments under
+load, and start again. Nothing that was answered is lost, by the histories of smr_proxy_kills.py."""
+import asyncio
+import random
+import sys
+
+import program
+import smr_proxy
+import smr_proxy_kills as kills
+
+
+class _Durable(smr_proxy._Cluster):
+    def configure(self, i):
+        self.settings["directory"] = str(self.directory / f"{smr_proxy.NAMES[i]}.files")
+        super().configure(i)
+
+
+async def _kill_all(cluster, count, stop):
+    loop = asyncio.get_running_loop()
+    try:
+        for _ in range(count):
+            await asyncio.sleep(random.uniform(0.05, 0.8))
+            for i in random.sample(range(3), 3):
+                cluster.processes[i].kill()
+            for i in range(3):
+                cluster.processes[i].wait()
+            for i in random.sample(range(3), 3):
+                cluster.start(i)
+                await asyncio.sleep(random.uniform(0, 0.05))
+            await loop.run_in_executor(None, cluster.leader)
+        await asyncio.sleep(0.5)
+    finally:
+        stop.set()
+
+
+async def _run(cluster, count, history):
+    stop = asyncio.Event()
+    connections, numbers = iter(range(10**9)), iter(range(10**9))
+    await asyncio.gather(_kill_all(cluster, count, stop),
+                         *[kills._client(kills._Redis, host, history, connections, numbers, stop)
+                           for host in cluster.hosts for _ in range(kills.CLIENTS_AT_EACH)])
+
+
+def nothing_answered_is_lost_when_all_members_are_killed(directory):
+    count = int(sys.argv[2]) if len(sys.argv) > 2 else 3
+    seed = random.randrange(2**32)
+    random.seed(seed)
+    program.say(f"# seed {seed}")
+    history = kills._History()
+    cluster = _Durable(directory)
+    try:
+        cluster.leader()
+        asyncio.run(_run(cluster, count, history))
+        history.check()
+        cluster.wait_alike()
+        for key in range(kills.KEYS):
+            counts = [place // 2 for _, _, place, _, _ in history.operations[key]]
+            assert int(cluster.cli(key % 3, "GET", f"key:{key}") or 0) >= max(counts, default=0), f"key {key}"
+    finally:
+        cluster.close()
+    program.say(f"# all killed {count} times: {history.acknowledged} counts acknowledged, "
+                f"{sum(history.doubt.values())} in doubt, slowest answer {history.slowest * 1e3:.0f} ms")
+    assert history.acknowledged > 20 * count and history.lost_connections > 0
+
+
+def a_member_with_damaged_files_is_refused_by_name_and_offset(directory):
+    cluster = _Durable(directory)
+    try:
+        cluster.leader()
+        for i in range(200):
+            assert cluster.cli(0, "SET", f"key:{i}", "x" * 100) == "OK"
+        cluster.kill(1)
+        path = cluster.directory / "b.files" / "wal.0"
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+        cluster.start(1)
+        assert cluster.processes[1].wait(30) != 0
+        words = cluster.log(1).splitlines()[-1]
+        assert str(path) in words and "is damaged at offset" in words and "empty its directory" in words, words
+        cluster.processes[1] = None
+        for name in path.parent.iterdir():
+            name.unlink()
+        cluster.start(1)
+        cluster.wait_back(1)
+        cluster.wait_alike()
+    finally:
+        cluster.close()
+
+
+if __name__ == "__main__":
+    sys.exit(program.main(sys.modules[__name__]))
