@@ -6,7 +6,11 @@ SHM_CUTS ?= 1000
 SOFT_CUTS ?= 200
 LATE_RUNS ?= 67
 REDIS_KILLS ?= 100
+MEMCACHED_KILLS ?= 100
 TRANSFER_KILLS ?= 50
+SESSION_REQUESTS ?= 100000
+SMR_ROUNDS ?= 3
+STORE_FAULTS ?= 100 30 20
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?= $(basename $(notdir $(wildcard fuzz/fuzz_*.c)))
 DEMO_ARGS ?=
@@ -21,7 +25,7 @@ DESTDIR ?=
 NINJA = ninja -C $(1) --quiet >&2
 
 .DEFAULT_GOAL = all
-.PHONY: all demo demo-kv demo-smr demo-broker demo-transfer check check-rxe check-network stress bench bench-transfer sim nightly fuzz spin tidy format check-kafka asan tsan install clean deps help
+.PHONY: all demo demo-kv demo-smr demo-broker demo-transfer check check-rxe check-network stress bench bench-smr bench-transfer sim nightly fuzz spin tidy format check-kafka asan tsan install clean deps help
 
 all: $(BUILD)/build.ninja ## Builds build/holdfast, the library and the simulator
 	@$(call NINJA,$(BUILD))
@@ -32,15 +36,15 @@ demo: all ## Moves files over two rails that are cut meanwhile (DEMO_ARGS="--qui
 demo-kv: all ## Two clients count at a store; a rail is cut, a member is killed, and returns with everything
 	@python3 scripts/demo_kv.py $(BUILD)/holdfast
 
-demo-broker: all ## kcat, a stock Kafka client, on our broker, which is killed and started again
+demo-broker: all ## kcat, a stock Kafka client, on three brokers, of which the one that leads is killed
 	@python3 scripts/demo_broker.py $(BUILD)/holdfast
 
 demo-transfer: all ## Copies a directory; both rails are cut, tcp takes over, the rails return (DEMO_ARGS="--quick")
 	@$(BUILD)/holdfast demo transfer $(DEMO_ARGS)
 
-demo-smr: all ## Counts at a replicated Redis while its leaders are killed (DEMO_ARGS="--quick")
-	@if scripts/deps.sh redis; then $(BUILD)/holdfast smr demo $(DEMO_ARGS); \
-		else echo "demo-smr: skipped: the packages of group redis (scripts/packages.txt) cannot be had here"; fi
+demo-smr: all ## Counts at a replicated Redis while its leaders are killed (DEMO_ARGS="--memcached memcached")
+	@if scripts/deps.sh redis memcached; then $(BUILD)/holdfast smr demo $(DEMO_ARGS); \
+		else echo "demo-smr: skipped: the packages of groups redis and memcached (scripts/packages.txt) cannot be had here"; fi
 
 check: all ## Every test: style, unit, conformance, end to end, simulator, mutants
 	@python3 scripts/check.py $(BUILD)
@@ -57,7 +61,7 @@ check-kafka: all ## Unmodified Kafka clients, which it fetches, against our brok
 	@scripts/deps.sh kafka || echo "check-kafka: without Java: the packages of group kafka cannot be had here"
 	@python3 scripts/check_kafka.py $(BUILD)
 
-stress: all ## Exactly once in real processes: 1,000 cuts over shm, 200 over soft, 200 killed leaders of a Redis
+stress: all ## Real processes: 1,000 cuts over shm, 200 over soft, 200 killed leaders of a Redis, 400 killed members of stores
 	@$(BUILD)/tests/stress/stress shm $(SHM_CUTS) 2>$(BUILD)/stress-shm.log
 	@$(BUILD)/tests/stress/stress soft $(SOFT_CUTS) 2>$(BUILD)/stress-soft.log
 	@$(BUILD)/tests/stress/stress soft 20 --policy resend 2>$(BUILD)/stress-resend.log
@@ -65,7 +69,12 @@ stress: all ## Exactly once in real processes: 1,000 cuts over shm, 200 over sof
 	@$(BUILD)/tests/stress/reconnect kill soft 20 2>$(BUILD)/reconnect-soft.log
 	@for kind in soft shm tcp; do $(BUILD)/tests/stress/late $$kind $(LATE_RUNS) 2>$(BUILD)/late-$$kind.log || exit 1; done
 	@python3 tests/e2e/smr_proxy_kills.py $(BUILD)/holdfast $(REDIS_KILLS)
+	@python3 tests/e2e/smr_proxy_durable.py $(BUILD)/holdfast $(REDIS_KILLS)
+	@python3 tests/e2e/smr_memcached_kills.py $(BUILD)/holdfast $(MEMCACHED_KILLS)
+	@$(BUILD)/tests/stress/sessions $(SESSION_REQUESTS) 50 2>$(BUILD)/sessions.log
 	@python3 tests/e2e/transfer_killed.py $(BUILD)/holdfast $(TRANSFER_KILLS)
+	@for run in "shm 3 file" "soft 3 memory" "shm 5 none" "soft 5 file"; do python3 tests/e2e/kv_kills.py \
+		$(BUILD)/holdfast $(BUILD)/tests/e2e/judge $$run $(STORE_FAULTS) || exit 1; done
 
 bench: ## Measures beside UCX, vqps, failovers: 15 min (VERBS_SECONDS=40 FAILOVER_CUTS=11); build/bench*.json, .html
 	@scripts/deps.sh build bench
@@ -77,9 +86,16 @@ bench: ## Measures beside UCX, vqps, failovers: 15 min (VERBS_SECONDS=40 FAILOVE
 		--html $(BUILD)/bench-failover.html
 	@$(MAKE) --no-print-directory bench-transfer
 
+bench-smr: all ## A replicated log beside etcd, ZooKeeper, Redis with WAIT and Sentinel; 5 min (SMR_ROUNDS=3); build/bench-smr.json
+	@scripts/deps.sh beside || echo "bench-smr: without what is missing: the packages of group beside cannot be had here"
+	@python3 scripts/bench_smr.py $(BUILD) --rounds $(SMR_ROUNDS) --out $(BUILD)/bench-smr.json
+
 bench-transfer: all ## What transfers carry, beside UCX and Mooncake, and while all rails are cut 20 times: 5 min
 	@$(BUILD)/holdfast bench transfer --out $(BUILD)/bench-transfer.json --html $(BUILD)/bench-transfer.html \
 		$$(scripts/mooncake.sh $(BUILD)) $(BENCH_ARGS)
+
+bench-kv: all ## The store beside a Redis with two replicas, kills, recoveries: 3 min; build/bench-kv.json, .html
+	@$(BUILD)/holdfast bench kv --out $(BUILD)/bench-kv.json --html $(BUILD)/bench-kv.html $(BENCH_ARGS)
 
 sim: all ## Seeded clusters in virtual time (SEEDS=1000), or one again (SEED=n TRACE=1)
 	@$(BUILD)/holdfast-sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(TRACE),--trace) $(SIM_ARGS)
