@@ -15,6 +15,7 @@ import program
 
 DEVICE = sys.argv[2] if len(sys.argv) > 2 else "soft"
 START_LIMIT_S = 30
+END_LIMIT_S = 5
 
 
 def _has_alarm(process, mask):
@@ -28,6 +29,10 @@ def _has_alarm(process, mask):
 
 
 _PAIRS = itertools.count()
+
+
+class Over(AssertionError):
+    """A program came to its end, and succeeded, before the test was done with it."""
 
 
 class Unsteady(Exception):
@@ -61,9 +66,19 @@ def until(what, fine, *processes):
     end = time.monotonic() + START_LIMIT_S
     while not fine():
         for process in processes:
-            assert process.poll() is None, f"ended while {what}:\n{process.communicate()[0]}"
+            if process.poll() is not None:
+                raise (Over if process.returncode == 0 else AssertionError)(
+                    f"ended while {what}:\n{process.communicate()[0]}")
         assert time.monotonic() < end, f"still {what} after {START_LIMIT_S} s"
         time.sleep(0.01)
+
+
+def _succeeds(process):
+    """A fabric is gone a moment before its last process is."""
+    try:
+        return process.wait(timeout=END_LIMIT_S) == 0
+    except subprocess.TimeoutExpired:
+        return False
 
 
 class Pair:
@@ -115,7 +130,12 @@ class Pair:
         return ([None] + re.findall(r"vqp \d+: traffic is on rail (\w+)", self._log("client").read_text()))[-1]
 
     def link(self, way, link):
-        program.run(self.directory, "link", way, link, "--fabric", self.fabric, check=0)
+        try:
+            program.run(self.directory, "link", way, link, "--fabric", self.fabric, check=0)
+        except AssertionError as failure:
+            if all(_succeeds(process) for process in (self.client, self.server)):
+                raise Over(f"ended before {link} was {way}") from failure
+            raise
 
     def client_says(self):
         """What the client printed, when it succeeded; the server goes on by itself, and is ended."""

@@ -7,11 +7,12 @@ import re
 import sys
 
 import program
-from verbs_pair import DEVICE, Pair, Unsteady, need, until
+from verbs_pair import DEVICE, Over, Pair, Unsteady, need, until
 
 UNSTEADY_RUNS = 5
-PINGPONGS = {"shm": "60000", "soft": "8000"}  # a second or more
-PINGPONGS_BY_EVENTS = {"shm": "8000", "soft": "3000"}  # three quarters of a second or more
+PINGPONGS = {"shm": 60000, "soft": 8000}  # at first: some seconds on a slow machine
+PINGPONGS_BY_EVENTS = {"shm": 8000, "soft": 3000}
+DOUBLINGS = 6
 ENDLESS = ["-D", "100", "-f", "30"]  # seconds; the test ends it
 
 
@@ -22,8 +23,6 @@ def _cut(pair, cuts):
         pair.link("down", f"client/{cut}")
         until("on the rail that was cut", lambda cut=cut: pair.rail() != cut, pair.server, pair.client)
         pair.link("up", f"client/{cut}")
-        for process in (pair.server, pair.client):
-            assert process.poll() is None, f"ended before the rail was restored:\n{process.communicate()[0]}"
 
 
 def _run(pair, cuts):
@@ -153,9 +152,20 @@ def ib_atomic_lat_waits_for_events(directory):
 # ---- with a rail cut and restored in the middle ----
 
 
+def _pingpong_goes_on_through_cuts(directory, iterations, cuts, *options):
+    """With as many iterations as last until the cuts are over, on this machine and today."""
+    for _ in range(DOUBLINGS):
+        try:
+            _runs(directory, "ibv_rc_pingpong", *options, "-c", "-s", "65536", "-n", str(iterations), cuts=cuts,
+                  words=[f"{iterations} iters"])
+            return
+        except Over as over:
+            why, iterations = over, 2 * iterations
+    raise why
+
+
 def pingpong_goes_on_through_cuts(directory):
-    _runs(directory, "ibv_rc_pingpong", "-c", "-s", "65536", "-n", PINGPONGS[DEVICE], cuts=3,
-          words=[f"{PINGPONGS[DEVICE]} iters"])
+    _pingpong_goes_on_through_cuts(directory, PINGPONGS[DEVICE], 3)
 
 
 def ib_write_bw_goes_on_through_cuts(directory):
@@ -175,8 +185,7 @@ def ib_atomic_bw_goes_on_through_cuts(directory):
 
 
 def pingpong_by_events_goes_on_through_cuts(directory):
-    _runs(directory, "ibv_rc_pingpong", "-e", "-c", "-s", "65536", "-n", PINGPONGS_BY_EVENTS[DEVICE], cuts=2,
-          words=[f"{PINGPONGS_BY_EVENTS[DEVICE]} iters"])
+    _pingpong_goes_on_through_cuts(directory, PINGPONGS_BY_EVENTS[DEVICE], 2, "-e")
 
 
 def _latency_goes_on_through_cuts(directory, name):
