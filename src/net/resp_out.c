@@ -105,6 +105,14 @@ void resp_out_text(struct resp_out *out, const char *text)
 	resp_out_bulk(out, text, strlen(text));
 }
 
+void resp_out_decimal(struct resp_out *out, int64_t number)
+{
+	char text[HEAD_BYTES];
+
+	(void)snprintf(text, sizeof(text), "%" PRId64, number);
+	resp_out_text(out, text);
+}
+
 void resp_out_null(struct resp_out *out)
 {
 	write_head(out, '$', -1);

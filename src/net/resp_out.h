@@ -27,8 +27,9 @@ void resp_out_simple(struct resp_out *out, const char *text);
 void resp_out_error(struct resp_out *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void resp_out_integer(struct resp_out *out, int64_t number);
 void resp_out_bulk(struct resp_out *out, const void *data, size_t bytes);
-void resp_out_text(struct resp_out *out, const char *text); /* the same of a string */
-void resp_out_null(struct resp_out *out);                   /* a null bulk string */
+void resp_out_text(struct resp_out *out, const char *text);  /* the same of a string */
+void resp_out_decimal(struct resp_out *out, int64_t number); /* the same of a number's digits */
+void resp_out_null(struct resp_out *out);                    /* a null bulk string */
 void resp_out_null_array(struct resp_out *out);
 void resp_out_array(struct resp_out *out, size_t count); /* count elements follow */
 

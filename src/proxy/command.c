@@ -10,9 +10,14 @@ bool proxy_command_word(const uint8_t *data, const struct resp_arg *arg, const c
 	return arg->bytes == strlen(word) && strncasecmp((const char *)data + arg->at, word, arg->bytes) == 0;
 }
 
+void proxy_command_put(struct resp_out *out, const struct command_args *request, unsigned i)
+{
+	resp_out_bulk(out, request->data + request->args[i].at, request->args[i].bytes);
+}
+
 void proxy_command_append(struct resp_out *out, const struct command_args *request)
 {
 	resp_out_array(out, request->count);
 	for (unsigned i = 0; i < request->count; i++)
-		resp_out_bulk(out, request->data + request->args[i].at, request->args[i].bytes);
+		proxy_command_put(out, request, i);
 }

@@ -8,6 +8,8 @@
 
 #include "net/resp.h"
 
+struct resp_out;
+
 enum command_class {
 	COMMAND_READ,    /* by the leader's server, once the leader is confirmed */
 	COMMAND_WRITE,   /* an entry of the log */
@@ -38,8 +40,9 @@ struct command_args {
 
 /* Whether an argument is this word, in whatever case. */
 bool proxy_command_word(const uint8_t *data, const struct resp_arg *arg, const char *word);
+/* Appends argument i as a bulk string. */
+void proxy_command_put(struct resp_out *out, const struct command_args *request, unsigned i);
 /* Appends the request as an array of bulk strings: the form in which the proxy keeps commands, of either server. */
-struct resp_out;
 void proxy_command_append(struct resp_out *out, const struct command_args *request);
 
 #endif

@@ -1,6 +1,5 @@
 #include "proxy/memcached/inject.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,19 +14,6 @@
 
 /* ---- at the leader ---- */
 
-static void put_arg(struct resp_out *out, const struct command_args *request, unsigned i)
-{
-	resp_out_bulk(out, request->data + request->args[i].at, request->args[i].bytes);
-}
-
-static void put_number(struct resp_out *out, int64_t number)
-{
-	char text[NUMBER_BYTES];
-
-	(void)snprintf(text, sizeof(text), "%" PRId64, number);
-	resp_out_text(out, text);
-}
-
 static void put_deadline(struct resp_out *out, const struct command_args *request, unsigned i, uint64_t now_ms)
 {
 	int64_t at_ms;
@@ -36,11 +22,11 @@ static void put_deadline(struct resp_out *out, const struct command_args *reques
 	(void)proxy_text_signed(request->data + request->args[i].at, request->args[i].bytes, &seconds);
 	at_ms = (int64_t)seconds * MS_PER_S + (seconds <= RELATIVE_MOST ? (int64_t)now_ms : 0);
 	if (seconds == 0)
-		put_number(out, NEVER);
+		resp_out_decimal(out, NEVER);
 	else if (at_ms <= (int64_t)now_ms)
-		put_number(out, AT_ONCE);
+		resp_out_decimal(out, AT_ONCE);
 	else
-		put_number(out, at_ms + ENTRY_SHIFT_MS);
+		resp_out_decimal(out, at_ms + ENTRY_SHIFT_MS);
 }
 
 /* The 32 bits that a server keeps. */
@@ -49,7 +35,7 @@ static void put_flags(struct resp_out *out, const struct command_args *request, 
 	uint64_t flags = 0;
 
 	(void)proxy_text_unsigned(request->data + request->args[i].at, request->args[i].bytes, &flags);
-	put_number(out, (int64_t)(uint32_t)flags);
+	resp_out_decimal(out, (int64_t)(uint32_t)flags);
 }
 
 static void put_request(const struct command *command, const struct command_args *request, uint64_t now_ms,
@@ -63,7 +49,7 @@ static void put_request(const struct command *command, const struct command_args
 		else if (deadline == 3 && i == 2)
 			put_flags(entry, request, i);
 		else
-			put_arg(entry, request, i);
+			proxy_command_put(entry, request, i);
 }
 
 void proxy_memcached_rewrite(
@@ -98,7 +84,7 @@ void proxy_memcached_rewrite(
 		if (count - silent > 1)
 			put_deadline(entry, request, 1, now_ms);
 		else
-			put_number(entry, AT_ONCE);
+			resp_out_decimal(entry, AT_ONCE);
 		break;
 	case TEXT_GET:
 	case TEXT_REST:
@@ -114,7 +100,7 @@ void proxy_memcached_rewrite_due(struct resp_out *entry, const uint8_t *key, siz
 	resp_out_array(entry, 3);
 	resp_out_text(entry, "due");
 	resp_out_bulk(entry, key, key_bytes);
-	put_number(entry, shifted_ms);
+	resp_out_decimal(entry, shifted_ms);
 	proxy_entry_record_end(entry, record);
 }
 

@@ -7,11 +7,6 @@
 
 #define is(request, i, word) proxy_command_word((request)->data, &(request)->args[i], word)
 
-static void put_arg(struct resp_out *out, const struct command_args *request, unsigned i)
-{
-	resp_out_bulk(out, request->data + request->args[i].at, request->args[i].bytes);
-}
-
 static void own_select(struct client *client, const struct command_args *request)
 {
 	int64_t number;
@@ -141,7 +136,7 @@ enum client_taken client_own(struct client *client, const struct command *comman
 		if (request->count == 1)
 			resp_out_simple(out, "PONG");
 		else if (request->count == 2)
-			put_arg(out, request, 1);
+			proxy_command_put(out, request, 1);
 		else
 			resp_out_error(out, "ERR wrong number of arguments for '%s' command", command->name);
 	} else if (is(request, 0, "MULTI") || is(request, 0, "EXEC") || is(request, 0, "DISCARD")) {

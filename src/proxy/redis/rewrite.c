@@ -1,15 +1,13 @@
 #include "proxy/redis/rewrite.h"
 
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/ensure.h"
 
-#define MS_PER_S     1000
-#define MS_MOST      100000000000000ll /* 3,000 years: no deadline lies farther away */
-#define NUMBER_BYTES 24u
+#define MS_PER_S 1000
+#define MS_MOST  100000000000000ll /* 3,000 years: no deadline lies farther away */
 
 static const char due_script[] = "if redis.call('PEXPIRETIME',KEYS[1])==tonumber(ARGV[1]) then "
 				 "return redis.call('DEL',KEYS[1]) end return 0";
@@ -34,19 +32,6 @@ static const char spop_script[] = "local n=redis.pcall('SCARD',KEYS[1]) if type(
 				  "if tonumber(ARGV[1])<0 then return t[1] or false end return t";
 
 /* ---- pieces of a command ---- */
-
-static void write_arg(struct resp_out *out, const struct command_args *request, unsigned i)
-{
-	resp_out_bulk(out, request->data + request->args[i].at, request->args[i].bytes);
-}
-
-static void write_number(struct resp_out *out, int64_t number)
-{
-	char text[NUMBER_BYTES];
-
-	(void)snprintf(text, sizeof(text), "%" PRId64, number);
-	resp_out_text(out, text);
-}
 
 /* The key as the argument that is written last. */
 static void mark_key(struct resp_out *entry, size_t record, const struct command_args *request, unsigned i)
@@ -90,7 +75,7 @@ void proxy_rewrite_due(struct resp_out *entry, const uint8_t *key, size_t key_by
 	resp_out_text(entry, "1");
 	resp_out_bulk(entry, key, key_bytes);
 	proxy_entry_key(entry, record, entry->bytes - 2 - key_bytes, key_bytes);
-	write_number(entry, shifted_ms);
+	resp_out_decimal(entry, shifted_ms);
 	proxy_entry_record_end(entry, record);
 }
 
@@ -145,11 +130,11 @@ static void rewrite_expire(const struct command *command, const struct command_a
 	record = proxy_entry_record(entry, ENTRY_PLAIN);
 	resp_out_array(entry, request->count);
 	resp_out_text(entry, "PEXPIREAT");
-	write_arg(entry, request, 1);
+	proxy_command_put(entry, request, 1);
 	mark_key(entry, record, request, 1);
-	write_number(entry, shifted_ms);
+	resp_out_decimal(entry, shifted_ms);
 	for (unsigned i = 3; i < request->count; i++)
-		write_arg(entry, request, i);
+		proxy_command_put(entry, request, i);
 	proxy_entry_record_end(entry, record);
 	end_if_over(entry, request, shifted_ms, now_ms);
 }
@@ -166,11 +151,11 @@ static void rewrite_setex(const struct command *command, const struct command_ar
 	record = proxy_entry_record(entry, ENTRY_PLAIN);
 	resp_out_array(entry, 5);
 	resp_out_text(entry, "SET");
-	write_arg(entry, request, 1);
+	proxy_command_put(entry, request, 1);
 	mark_key(entry, record, request, 1);
-	write_arg(entry, request, 3);
+	proxy_command_put(entry, request, 3);
 	resp_out_text(entry, "PXAT");
-	write_number(entry, shifted_ms);
+	resp_out_decimal(entry, shifted_ms);
 	proxy_entry_record_end(entry, record);
 }
 
@@ -215,9 +200,9 @@ static void rewrite_options(const struct command *command, const struct command_
 		if (at != 0 && i == at)
 			resp_out_text(entry, "PXAT");
 		else if (at != 0 && i == at + 1)
-			write_number(entry, shifted_ms);
+			resp_out_decimal(entry, shifted_ms);
 		else
-			write_arg(entry, request, i);
+			proxy_command_put(entry, request, i);
 		if (i == 1 && request->count > first)
 			mark_key(entry, record, request, 1);
 	}
@@ -243,9 +228,9 @@ static void rewrite_restore(
 	resp_out_array(entry, request->count + !unit.absolute);
 	for (unsigned i = 0; i < request->count; i++) {
 		if (i == 2)
-			write_number(entry, shifted_ms);
+			resp_out_decimal(entry, shifted_ms);
 		else
-			write_arg(entry, request, i);
+			proxy_command_put(entry, request, i);
 		if (i == 1)
 			mark_key(entry, record, request, 1);
 	}
@@ -275,7 +260,7 @@ static unsigned write_trim(struct resp_out *out, const struct command_args *requ
 			i++;
 			continue;
 		} else if (out != NULL) {
-			write_arg(out, request, i);
+			proxy_command_put(out, request, i);
 		}
 		n++;
 	}
@@ -329,16 +314,16 @@ static void rewrite_xadd(const struct command_args *request, uint64_t now_ms, st
 	all = write_trim(NULL, request, 2, id);
 	if (!drawn) {
 		resp_out_array(entry, 2 + all);
-		write_arg(entry, request, 0);
-		write_arg(entry, request, 1);
+		proxy_command_put(entry, request, 0);
+		proxy_command_put(entry, request, 1);
 	} else {
 		resp_out_array(entry, 6 + all);
 		resp_out_text(entry, "EVAL");
 		resp_out_text(entry, xadd_script);
 		resp_out_text(entry, "1");
-		write_arg(entry, request, 1);
-		write_number(entry, (int64_t)before + 1);
-		write_number(entry, (int64_t)now_ms);
+		proxy_command_put(entry, request, 1);
+		resp_out_decimal(entry, (int64_t)before + 1);
+		resp_out_decimal(entry, (int64_t)now_ms);
 	}
 	(void)write_trim(entry, request, 2, id);
 	proxy_entry_record_end(entry, record);
@@ -355,8 +340,8 @@ void proxy_rewrite_draw(const struct command_args *request, struct resp_out *out
 		count = 0; /* the record refuses it */
 	resp_out_array(out, 3);
 	resp_out_text(out, "SRANDMEMBER");
-	write_arg(out, request, 1);
-	write_number(out, count);
+	proxy_command_put(out, request, 1);
+	resp_out_decimal(out, count);
 }
 
 void proxy_rewrite_drawn(
@@ -383,8 +368,8 @@ void proxy_rewrite_drawn(
 	resp_out_text(entry, "EVAL");
 	resp_out_text(entry, spop_script);
 	resp_out_text(entry, "1");
-	write_arg(entry, request, 1);
-	write_number(entry, count);
+	proxy_command_put(entry, request, 1);
+	resp_out_decimal(entry, count);
 	for (int64_t i = 0; i < drawn; i++) {
 		ensure(resp_element_read(answer + at, bytes - at, &element, &used) == RESP_WHOLE);
 		resp_out_bulk(entry, element.text, element.bytes);
@@ -401,7 +386,7 @@ static void rewrite_moved(const struct command_args *request, unsigned key, stru
 
 	resp_out_array(entry, request->count);
 	for (unsigned i = 0; i < request->count; i++) {
-		write_arg(entry, request, i);
+		proxy_command_put(entry, request, i);
 		if (i == key)
 			mark_key(entry, record, request, i);
 	}

@@ -1,13 +1,10 @@
 #include "proxy/redis/snapshot.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 
 #include "proxy/redis/rewrite.h"
 
-#define SCAN_COUNT   "512"
-#define NUMBER_BYTES 24u
+#define SCAN_COUNT "512"
 
 static bool next(const struct resp_out *from, size_t *at, struct resp_element *element)
 {
@@ -120,13 +117,10 @@ void proxy_redis_snapshot_more(struct proxy_snapshot *snapshot)
 
 bool proxy_redis_restore(struct proxy *proxy, const struct stream_key *key, struct resp_out *command)
 {
-	char number[NUMBER_BYTES];
-
-	(void)snprintf(number, sizeof(number), "%" PRId64, key->deadline_ms < 0 ? 0 : key->deadline_ms);
 	resp_out_array(command, 5);
 	resp_out_text(command, "RESTORE");
 	resp_out_bulk(command, key->key, key->key_bytes);
-	resp_out_text(command, number);
+	resp_out_decimal(command, key->deadline_ms < 0 ? 0 : key->deadline_ms);
 	resp_out_bulk(command, key->value, key->value_bytes);
 	resp_out_text(command, "ABSTTL");
 	return key->deadline_ms < 0 ||
