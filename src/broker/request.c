@@ -27,14 +27,6 @@ static bool refuse(struct request *request, const char *why)
 	return false;
 }
 
-static const struct codec_api *find_api(int16_t key)
-{
-	for (unsigned i = 0; i < KAFKA_APIS; i++)
-		if (kafka_apis[i].key == key)
-			return &kafka_apis[i];
-	return NULL;
-}
-
 static bool is_flexible(const struct request *request)
 {
 	return codec_in(request->api->request->flexible, request->version);
@@ -90,7 +82,7 @@ bool request_serve(struct request *request, const uint8_t *data, size_t bytes)
 	request->version = 0;
 	if (bytes < HEADER_LEAST)
 		return refuse(request, "is too short");
-	request->api = find_api((int16_t)get_be16(data));
+	request->api = codec_find_api(kafka_apis, KAFKA_APIS, (int16_t)get_be16(data));
 	request->version = (int16_t)get_be16(data + 2);
 	request->correlation = (int32_t)get_be32(data + 4);
 	handler = request->api == NULL ? NULL : handlers_find(request->api->key);

@@ -185,14 +185,6 @@ static bool connect_now(struct kafka_link *link)
 	return false;
 }
 
-static const struct codec_api *find_api(int16_t key)
-{
-	for (unsigned i = 0; i < KAFKA_APIS; i++)
-		if (kafka_apis[i].key == key)
-			return &kafka_apis[i];
-	return NULL;
-}
-
 static bool put_out(struct kafka_link *link, const uint8_t *data, size_t bytes)
 {
 	if (link->out_to + bytes > link->out_room) {
@@ -220,7 +212,7 @@ bool kafka_link_call(
 	if (!connect_now(link))
 		return false;
 	codec_arena_init(&arena, ARENA_BYTES); /* answers lie in the link's */
-	call->api = find_api(key);
+	call->api = codec_find_api(kafka_apis, KAFKA_APIS, key);
 	call->version = version;
 	call->correlation = ++link->correlation;
 	call->sent_ns = hf_loop_now_ns(link->loop);

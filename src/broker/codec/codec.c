@@ -38,9 +38,17 @@ static const size_t memory_bytes[] = {
 	[CODEC_RECORDS] = sizeof(struct codec_bytes),
 };
 
-static size_t element_bytes(const struct codec_field *field)
+size_t codec_element_bytes(const struct codec_field *field)
 {
 	return field->kind == CODEC_STRUCT ? field->of->bytes : memory_bytes[field->kind];
+}
+
+const struct codec_api *codec_find_api(const struct codec_api *apis, size_t count, int16_t key)
+{
+	for (size_t i = 0; i < count; i++)
+		if (apis[i].key == key)
+			return &apis[i];
+	return NULL;
 }
 
 void codec_default(const struct codec_struct *of, void *message)
@@ -177,7 +185,7 @@ static enum codec_result read_array(struct reader *reader, const struct codec_fi
 	struct codec_field element = *field;
 	struct codec_array array = {0};
 	enum codec_result result;
-	size_t bytes = element_bytes(field);
+	size_t bytes = codec_element_bytes(field);
 
 	if (!read_length(reader, field, true, &array.count))
 		return CODEC_MALFORMED;
@@ -406,7 +414,7 @@ static void write_field(struct writer *writer, const struct codec_field *field, 
 	write_length(writer, field, true, array.count);
 	element.null = (struct codec_range){1, 0};
 	for (int32_t i = 0; i < array.count; i++)
-		write_element(writer, &element, (const uint8_t *)array.at + (size_t)i * element_bytes(field));
+		write_element(writer, &element, (const uint8_t *)array.at + (size_t)i * codec_element_bytes(field));
 }
 
 static bool same_span(const uint8_t *a, const uint8_t *b)

@@ -113,6 +113,10 @@ struct codec_piece {
 size_t codec_encode(const struct codec_message *of, int16_t version, const void *message, struct codec_arena *arena,
 	size_t room, uint8_t **data_out, struct codec_piece **pieces_out);
 
+/* The requests and answers of a key; NULL: no such key. */
+const struct codec_api *codec_find_api(const struct codec_api *apis, size_t count, int16_t key);
+/* Bytes in memory of one value of the field: of an array, of one element. */
+size_t codec_element_bytes(const struct codec_field *field);
 /* Sets every field to its default. */
 void codec_default(const struct codec_struct *of, void *message);
 

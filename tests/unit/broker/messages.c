@@ -73,24 +73,6 @@ static void draw_element(struct drawing *drawing, const struct codec_field *fiel
 	}
 }
 
-static size_t element_bytes(const struct codec_field *field)
-{
-	static const size_t bytes[] = {[CODEC_BOOL] = 1,
-		[CODEC_INT8] = 1,
-		[CODEC_INT16] = 2,
-		[CODEC_UINT16] = 2,
-		[CODEC_INT32] = 4,
-		[CODEC_UINT32] = 4,
-		[CODEC_INT64] = 8,
-		[CODEC_FLOAT64] = 8,
-		[CODEC_UUID] = 16,
-		[CODEC_STRING] = sizeof(struct codec_bytes),
-		[CODEC_BYTES] = sizeof(struct codec_bytes),
-		[CODEC_RECORDS] = sizeof(struct codec_bytes)};
-
-	return field->kind == CODEC_STRUCT ? field->of->bytes : bytes[field->kind];
-}
-
 static void draw_struct(struct drawing *drawing, const struct codec_struct *of, uint8_t *to)
 {
 	codec_default(of, to);
@@ -110,9 +92,9 @@ static void draw_struct(struct drawing *drawing, const struct codec_struct *of, 
 			continue;
 		}
 		array->count = (int32_t)(draw(drawing->seed) % 4);
-		array->at = codec_arena_take_array(drawing->arena, (size_t)array->count, element_bytes(field));
+		array->at = codec_arena_take_array(drawing->arena, (size_t)array->count, codec_element_bytes(field));
 		for (int32_t k = 0; k < array->count; k++)
-			draw_element(drawing, field, (uint8_t *)array->at + (size_t)k * element_bytes(field));
+			draw_element(drawing, field, (uint8_t *)array->at + (size_t)k * codec_element_bytes(field));
 	}
 }
 
