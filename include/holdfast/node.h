@@ -164,6 +164,9 @@ int hf_peer_revoke(struct hf_peer *peer, unsigned rail);
 
 enum hf_rail_cause hf_peer_rail(const struct hf_peer *peer, unsigned rail); /* ours, by its number */
 const char *hf_rail_cause_name(enum hf_rail_cause cause);                   /* "up", "port here", ... */
+/* Whether a control path leads to it now. Those of a process that was killed end at once, those of a host that vanished
+ * when heartbeats are missed. False proves nothing: the peer may run, and new paths may lead to it soon. */
+bool hf_peer_reached(const struct hf_peer *peer);
 
 const char *hf_peer_name(const struct hf_peer *peer); /* "" until it is up */
 void hf_peer_set_context(struct hf_peer *peer, void *context);

@@ -83,6 +83,14 @@ const char *hf_rail_cause_name(enum hf_rail_cause cause)
 	return names[cause];
 }
 
+bool hf_peer_reached(const struct hf_peer *peer)
+{
+	for (unsigned i = 0; peer->control != NULL && i < FRAME_ENDPOINTS_MAX; i++)
+		if (control_path_up(peer->control, i))
+			return true;
+	return false;
+}
+
 /* The rail of some peer whose cause was not told; NULL: there is none. */
 static struct hf_peer *find_untold(struct hf_node *node, unsigned *rail_out)
 {

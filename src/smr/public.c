@@ -70,6 +70,8 @@ static void look_at(struct smr_link *link)
 		link->asked_ns = smr->now_ns;
 	else if (smr->now_ns - link->asked_ns > smr->config.silent_ns)
 		smr_elect_silent(&link->elect);
+	if (!hf_peer_reached(link->peer)) /* most likely its process ended */
+		smr_elect_silent(&link->elect);
 	for (uint32_t i = link->ends[SMR_BACK].head; i != link->ends[SMR_BACK].tail; i++)
 		out |= link->ends[SMR_BACK].wrs[i % SMR_WRS_MAX].type != SMR_WR_DURABLE;
 	if (link->ends[SMR_BACK].vqp != NULL && hf_vqp_state(link->ends[SMR_BACK].vqp) != HF_VQP_INIT && !out)
