@@ -340,7 +340,7 @@ bool kv_council_hear(struct hf_kv *kv, unsigned from, const struct wire_message 
 
 /* ---- deciding ---- */
 
-static bool lease_is_over(const struct hf_kv *kv, unsigned node)
+static uint64_t lease_over_ns(const struct hf_kv *kv, unsigned node)
 {
 	const struct council *council = &kv->council;
 	uint64_t since_ns = council->granted_ns[node];
@@ -348,7 +348,20 @@ static bool lease_is_over(const struct hf_kv *kv, unsigned node)
 
 	if (since_ns < council->led_ns)
 		since_ns = council->led_ns;
-	return hf_env_boot_ns(kv->env) > since_ns + wait_ns;
+	return since_ns + wait_ns;
+}
+
+static bool lease_is_over(const struct hf_kv *kv, unsigned node)
+{
+	return hf_env_boot_ns(kv->env) > lease_over_ns(kv, node);
+}
+
+/* An exclusion is due when the lease is over, and waits for no heartbeat. */
+static void look_again(struct hf_kv *kv, unsigned node, uint64_t now_ns)
+{
+	uint64_t boot_ns = hf_env_boot_ns(kv->env), over_ns = lease_over_ns(kv, node);
+
+	kv->council.look_ns = now_ns + 1 + (over_ns > boot_ns ? over_ns - boot_ns : 0);
 }
 
 /* A member of the last epoch has all that was answered, if its store is whole. */
@@ -451,6 +464,8 @@ static bool make_entry(struct hf_kv *kv, uint64_t now_ns, struct cm_entry *entry
 		entry->incarnation[lost] = kv->cm.nodes[lost].incarnation;
 		return true;
 	}
+	if (lost >= 0)
+		look_again(kv, (unsigned)lost, now_ns);
 	for (unsigned i = 0; i < kv->config.member_count; i++) {
 		const struct council_report *report = &kv->council.reports[i];
 		const struct cm_node *node = &kv->cm.nodes[i];
@@ -481,6 +496,7 @@ static bool propose(struct hf_kv *kv, uint64_t now_ns)
 	struct council *council = &kv->council;
 	struct cm_entry entry;
 
+	council->look_ns = UINT64_MAX;
 	if (council->smr == NULL || !council->leads || council->proposing || !make_entry(kv, now_ns, &entry))
 		return false;
 	council->proposed = entry;
@@ -547,13 +563,17 @@ bool kv_council_turn(struct hf_kv *kv, uint64_t now_ns)
 			ask(kv, now_ns);
 		council->next_ask_ns = now_ns + council->lease_ns / COUNCIL_ASKS;
 		some = propose(kv, now_ns) || replace_replica(kv, now_ns);
+	} else if (now_ns >= council->look_ns) {
+		some = propose(kv, now_ns);
 	}
 	return confirm(kv) || some;
 }
 
 uint64_t kv_council_wake_ns(const struct hf_kv *kv)
 {
-	return kv->council.next_ask_ns;
+	const struct council *council = &kv->council;
+
+	return council->look_ns < council->next_ask_ns ? council->look_ns : council->next_ask_ns;
 }
 
 /* ---- opening ---- */
@@ -595,6 +615,7 @@ int kv_council_open(struct hf_kv *kv, struct hf_error *error)
 	kv->council.lease_ns = kv->config.lease_ns;
 	kv->council.suspect_ns = kv->config.lease_ns / COUNCIL_SUSPECT_PART;
 	kv->council.followed_ns = hf_loop_now_ns(kv->loop);
+	kv->council.look_ns = UINT64_MAX;
 	return start_replica(kv, error);
 }
 

@@ -46,6 +46,7 @@ struct council {
 	bool leads;
 	uint64_t led_ns;                        /* since when nobody else can have granted */
 	uint64_t decided_ns;                    /* the last epoch, by the loop's clock */
+	uint64_t look_ns;                       /* when a member's lease is over that is to be excluded, likewise */
 	uint64_t granted_ns[HF_KV_MEMBERS_MAX]; /* the last grant of each */
 	uint64_t asked_ns[HF_KV_MEMBERS_MAX];   /* sending times of requests that are not answered; 0: none */
 	uint64_t granting_ns[HF_KV_MEMBERS_MAX];
