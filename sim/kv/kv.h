@@ -8,8 +8,11 @@
  *
  *   heals        a member that has its log does not copy all records while others that were there have what it missed
  *
+ *   failover     when a process is killed while all is well, every other member answers writes again within a lease and
+ *                20 ms (K6): kv-failover
+ *
  * Elsewhere: the programs of the nodes and their clients (kv_nodes.c), who is killed (kv_kills.c), the run and the
- * verdict (scenario_kv.c). */
+ * verdict (scenario_kv.c, scenario_kv_failover.c). */
 #ifndef HOLDFAST_SIM_KV_KV_H
 #define HOLDFAST_SIM_KV_KV_H
 
@@ -63,6 +66,7 @@ struct kv_node {
 	struct hf_kv *kv;
 	struct kv_client clients[KV_CLIENTS];
 	uint64_t done_since_quiet;
+	uint64_t written_ns, gap_ns, gap_end_ns; /* the last answered write; the longest time without one */
 };
 
 /* What the stores keep over the end of their process. */
@@ -84,6 +88,7 @@ struct kv_cluster {
 	uint64_t stands_ns; /* turns that are torn may take so much longer, in all that an operation sees */
 	bool calm;          /* nothing fails but members that are killed while all serve */
 	bool recoveries;    /* kills are for recoveries */
+	bool standard;      /* nodes have their defaults; clients hardly rest, and write small values, without RMWs */
 	bool stopping;
 	/* kv_kills.c */
 	struct world_event killer, filler;
@@ -99,6 +104,9 @@ void kv_kills_start(struct kv_cluster *all, bool kills, bool disks);
 void kv_kills_stop(struct kv_cluster *all);
 bool kv_kills_all_serve(const struct kv_cluster *all);
 
-extern const struct program kv_program; /* kv_nodes.c; its context is a struct kv_node */
+/* ---- kv_nodes.c ---- */
+extern const struct program kv_program;     /* its context is a struct kv_node */
+void kv_nodes_make(struct kv_cluster *all); /* all->count hosts, each with a process that does not run yet */
+void kv_nodes_free(struct kv_cluster *all); /* and what was seen of them */
 
 #endif

@@ -15,6 +15,7 @@
 #define QP_RETRY_CNT    2
 #define BUDGET_SLACK_NS (100 * NS_MS)
 #define NEVER           UINT64_MAX /* of the values of counters: what no CAS compares with */
+#define REST_NS_MAX     NS_MS
 
 /* ---- answers ---- */
 
@@ -58,6 +59,15 @@ static void end_registered(struct kv_cluster *all, struct kv_call *call)
 		number_in(op), all->world->now_ns);
 }
 
+static void note_written(struct kv_node *node, uint64_t now_ns)
+{
+	if (node->written_ns != 0 && now_ns - node->written_ns > node->gap_ns) {
+		node->gap_ns = now_ns - node->written_ns;
+		node->gap_end_ns = now_ns;
+	}
+	node->written_ns = now_ns;
+}
+
 static void done(struct hf_kv_op *op)
 {
 	struct kv_call *call = container_of(op, struct kv_call, op);
@@ -77,6 +87,8 @@ static void done(struct hf_kv_op *op)
 	if (op->result == HF_KV_OK || op->result == HF_KV_ABSENT) {
 		all->outcome->operations++;
 		node->done_since_quiet += all->world->now_ns >= all->faults.quiet_ns;
+		if (op->kind != HF_KV_GET)
+			note_written(node, all->world->now_ns);
 	}
 	call->busy = false;
 }
@@ -106,13 +118,13 @@ static void fill_registered(struct kv_cluster *all, struct kv_call *call)
 						     : (unsigned)world_range(all->world, KV_HOT, KV_REGISTERS - 1);
 	snprintf(call->key_text, sizeof(call->key_text), "register%u", call->key);
 	op->kind = kind < 50 ? HF_KV_GET : HF_KV_SET;
-	op->flags = kind >= 90 ? HF_KV_RETURN : 0;
+	op->flags = kind >= 90 && !all->standard ? HF_KV_RETURN : 0;
 	call->value = op->kind == HF_KV_SET ? ++all->values : 0;
 	if (op->kind == HF_KV_SET) {
 		bytes = (size_t)snprintf(call->text, sizeof(call->text), "%" PRIu64 ":", call->value);
 		if (world_chance(all->world, 300000)) {
-			size_t more = (size_t)world_range(
-				all->world, 0, world_chance(all->world, 100000) ? KV_VALUE_BYTES - bytes : 500);
+			bool large = world_chance(all->world, 100000) && !all->standard;
+			size_t more = (size_t)world_range(all->world, 0, large ? KV_VALUE_BYTES - bytes : 500);
 
 			memset(call->text + bytes, '.', more);
 			bytes += more;
@@ -130,7 +142,7 @@ static void post(struct kv_client *client, struct kv_call *call)
 
 	call->client = client;
 	call->op = (struct hf_kv_op){.done = done};
-	call->counts = world_chance(all->world, 350000);
+	call->counts = !all->standard && world_chance(all->world, 350000);
 	if (call->counts)
 		fill_counted(all, call);
 	else
@@ -195,14 +207,15 @@ static struct hf_addr address_of(const struct kv_cluster *all, unsigned node, un
 
 static void configure_node(const struct kv_node *node, struct hf_node_config *config)
 {
-	*config = (struct hf_node_config){.rail_count = KV_RAILS,
-		.policy = HF_POLICY_VARUNA,
-		.heartbeat_ns = HEARTBEAT_NS,
-		.heartbeat_misses = 4,
-		.failback_ns = FAILBACK_NS,
-		.budget_ns = node->all->node_budget_ns,
-		.timeout = QP_TIMEOUT,
-		.retry_cnt = QP_RETRY_CNT};
+	*config = (struct hf_node_config){.rail_count = KV_RAILS, .policy = HF_POLICY_VARUNA};
+	if (!node->all->standard) {
+		config->heartbeat_ns = HEARTBEAT_NS;
+		config->heartbeat_misses = 4;
+		config->failback_ns = FAILBACK_NS;
+		config->budget_ns = node->all->node_budget_ns;
+		config->timeout = QP_TIMEOUT;
+		config->retry_cnt = QP_RETRY_CNT;
+	}
 	snprintf(config->name, sizeof(config->name), "%s", node->endpoint.host.name);
 	for (unsigned i = 0; i < KV_RAILS; i++) {
 		struct hf_rail_config *rail = &config->rails[i];
@@ -249,7 +262,7 @@ static int start_clients(struct kv_node *node)
 		client->node = node;
 		client->flow = hf_kv_flow_open(node->kv);
 		client->depth = (unsigned)world_range(world, 1, KV_OPS);
-		client->rest_ns_max = 4 * NS_MS << world_range(world, 0, 3);
+		client->rest_ns_max = node->all->standard ? REST_NS_MAX : 4 * NS_MS << world_range(world, 0, 3);
 		if (client->flow == NULL)
 			return -1;
 	}
@@ -295,6 +308,42 @@ static void stop_node(struct process *process, void *context)
 	memset(node->clients, 0, sizeof(node->clients));
 	if (node->endpoint.loop != NULL)
 		endpoint_close(&node->endpoint);
+}
+
+/* ---- the cluster ---- */
+
+void kv_nodes_make(struct kv_cluster *all)
+{
+	static const char *const names[KV_NODES_MAX] = {"a", "b", "c", "d", "e"};
+
+	network_init(&all->network, all->world);
+	all->network.stream_limit_ns = 8 * NS_S;
+	for (unsigned i = 0; i < all->count; i++) {
+		struct kv_node *node = &all->nodes[i];
+
+		node->all = all;
+		node->index = i;
+		host_init(&node->endpoint.host, all->world, &all->network, names[i]);
+		node->endpoint.process = process_create(&node->endpoint.host, names[i], &kv_program, node);
+	}
+	for (unsigned rail = 0; rail < KV_RAILS; rail++)
+		for (unsigned i = 0; i < all->count; i++) {
+			char address[HF_ADDR_TEXT];
+
+			snprintf(address, sizeof(address), "10.%u.0.%u", rail, i + 1);
+			network_add_port(&all->network, &all->nodes[i].endpoint.host, rail, address);
+		}
+}
+
+void kv_nodes_free(struct kv_cluster *all)
+{
+	for (unsigned i = 0; i < all->count; i++)
+		host_free(&all->nodes[i].endpoint.host);
+	network_free(&all->network);
+	for (unsigned i = 0; i < KV_REGISTERS; i++)
+		registers_free(&all->registers[i]);
+	for (unsigned i = 0; i < KV_COUNTERS; i++)
+		linear_free(&all->counters[i]);
 }
 
 const struct program kv_program = {.name = "kv", .start = start_node, .stop = stop_node};

@@ -36,8 +36,6 @@ static enum kv_keep pick_keep(struct world *world, const struct plan *plan)
 
 static void set_up(struct kv_cluster *all, struct world *world, struct outcome *outcome, const struct plan *plan)
 {
-	static const char *const names[KV_NODES_MAX] = {"a", "b", "c", "d", "e"};
-
 	all->world = world;
 	all->outcome = outcome;
 	all->count = world_chance(world, 800000) ? 3 : 5;
@@ -48,23 +46,7 @@ static void set_up(struct kv_cluster *all, struct world *world, struct outcome *
 	all->keep = pick_keep(world, plan);
 	all->recoveries = plan->recoveries;
 	all->segment_bytes = 1024u << world_range(world, 0, 6);
-	network_init(&all->network, world);
-	all->network.stream_limit_ns = 8 * NS_S;
-	for (unsigned i = 0; i < all->count; i++) {
-		struct kv_node *node = &all->nodes[i];
-
-		node->all = all;
-		node->index = i;
-		host_init(&node->endpoint.host, world, &all->network, names[i]);
-		node->endpoint.process = process_create(&node->endpoint.host, names[i], &kv_program, node);
-	}
-	for (unsigned rail = 0; rail < KV_RAILS; rail++)
-		for (unsigned i = 0; i < all->count; i++) {
-			char address[HF_ADDR_TEXT];
-
-			snprintf(address, sizeof(address), "10.%u.0.%u", rail, i + 1);
-			network_add_port(&all->network, &all->nodes[i].endpoint.host, rail, address);
-		}
+	kv_nodes_make(all);
 }
 
 /* ---- the end of a run ---- */
@@ -174,15 +156,9 @@ static void run_plan(struct world *world, struct outcome *outcome, const struct 
 	if (world->violations == 0)
 		check_histories(all);
 	kv_kills_stop(all);
-	for (unsigned i = 0; i < all->count; i++)
-		host_free(&all->nodes[i].endpoint.host);
+	kv_nodes_free(all);
 	if (world->violations == 0)
 		check_recoveries(all);
-	network_free(&all->network);
-	for (unsigned i = 0; i < KV_REGISTERS; i++)
-		registers_free(&all->registers[i]);
-	for (unsigned i = 0; i < KV_COUNTERS; i++)
-		linear_free(&all->counters[i]);
 	free(all);
 }
 

@@ -1,0 +1,108 @@
+/* A member's process is killed while all is well: how long the others answer no write. In virtual time, so that only
+ * the protocol counts. */
+#include <stdlib.h>
+
+#include "base/ensure.h"
+#include "sim/kv/kv.h"
+
+#define LEASE_NS  (100 * NS_MS) /* the default, as all that follows */
+#define BUDGET_NS (5 * NS_S)
+#define REPLAY_NS (50 * NS_MS)
+#define MORE_NS   (20 * NS_MS) /* than a lease, in which writes go on (K6) */
+#define BEGIN_NS  (12 * NS_S)
+#define CALM_NS   (100 * NS_MS) /* at least, before the kill */
+#define AFTER_NS  (2 * LEASE_NS)
+
+static void set_up(struct kv_cluster *all, struct world *world, struct outcome *outcome)
+{
+	all->world = world;
+	all->outcome = outcome;
+	all->count = world_chance(world, 700000) ? 3 : 5;
+	all->lease_ns = LEASE_NS;
+	all->op_budget_ns = BUDGET_NS;
+	all->replay_ns = REPLAY_NS;
+	all->keep = (enum kv_keep)world_range(world, KV_KEEP_NOTHING, KV_KEEP_FILE);
+	all->standard = true;
+	kv_nodes_make(all);
+}
+
+static bool decides(const struct kv_cluster *all, unsigned i)
+{
+	struct hf_kv_status status;
+
+	hf_kv_status(all->nodes[i].kv, &status);
+	return status.decides;
+}
+
+/* By turns the member that decides who is one, and another. */
+static unsigned pick_victim(struct kv_cluster *all)
+{
+	unsigned victim = (unsigned)world_range(all->world, 0, all->count - 1);
+
+	while (decides(all, victim) != (all->world->seed % 2 == 0))
+		victim = (victim + 1) % all->count;
+	return victim;
+}
+
+/* The end of the longest time without an answered write at any other member. */
+static uint64_t last_gap_end(const struct kv_cluster *all, unsigned victim)
+{
+	const struct kv_node *longest = NULL;
+
+	for (unsigned i = 0; i < all->count; i++)
+		if (i != victim && (longest == NULL || all->nodes[i].gap_ns > longest->gap_ns))
+			longest = &all->nodes[i];
+	return longest->gap_end_ns;
+}
+
+static void kill_one(struct kv_cluster *all)
+{
+	struct world *world = all->world;
+	unsigned victim = pick_victim(all);
+	bool decider = decides(all, victim);
+	uint64_t killed_ns = world->now_ns, took_ns;
+
+	for (unsigned i = 0; i < all->count; i++)
+		all->nodes[i].gap_ns = 0;
+	world_count_fault(world, FAULT_PROCESS_CRASH);
+	process_crash(all->nodes[victim].endpoint.process);
+	world_run_until(world, killed_ns + AFTER_NS);
+	for (unsigned i = 0; i < all->count; i++)
+		if (i != victim && all->nodes[i].written_ns < killed_ns + LEASE_NS)
+			world_violate(world, "failover", "%s has answered no write since the kill",
+				all->nodes[i].endpoint.host.name);
+	took_ns = last_gap_end(all, victim) - killed_ns;
+	world_note(world, "kv-failover", took_ns);
+	if (took_ns > LEASE_NS + MORE_NS)
+		world_violate(world, "failover", "writes went on %.1f ms after %s was killed, which %s who is a member",
+			(double)took_ns / 1e6, all->nodes[victim].endpoint.host.name,
+			decider ? "decided" : "did not decide");
+}
+
+static void run_failover(struct world *world, struct outcome *outcome)
+{
+	struct kv_cluster *all = calloc(1, sizeof(*all));
+
+	ensure(all != NULL);
+	set_up(all, world, outcome);
+	for (unsigned i = 0; i < all->count; i++)
+		process_start(all->nodes[i].endpoint.process);
+	while (world->now_ns < BEGIN_NS && !kv_kills_all_serve(all))
+		world_run_until(world, world->now_ns + NS_MS);
+	if (kv_kills_all_serve(all)) {
+		world_run_until(world, world->now_ns + CALM_NS + world_range(world, 0, CALM_NS));
+		kill_one(all);
+	} else {
+		world_violate(world, "liveness", "the members do not begin");
+	}
+	all->stopping = true;
+	kv_nodes_free(all);
+	free(all);
+}
+
+const struct scenario scenario_kv_failover = {
+	.name = "kv-failover",
+	.only_when_named = true,
+	.what = "stores of three to five nodes with their defaults, of which one is killed: writes go on in time",
+	.run = run_failover,
+};
