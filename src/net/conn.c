@@ -53,6 +53,26 @@ void conn_leave(struct conn *conn)
 	control_later(conn->control);
 }
 
+static void conn_part(struct conn *conn)
+{
+	if (!conn->bye_left && framed_has_room(&conn->framed)) {
+		framed_send(&conn->framed, &(struct frame){.type = FRAME_BYE, .ack = conn->bye_ack});
+		conn->bye_left = true;
+	}
+	if (conn->bye_left && framed_is_sent(&conn->framed))
+		conn_close(conn);
+}
+
+void conn_say_bye(struct conn *conn)
+{
+	ensure(conn->state == CONN_PATH);
+	conn->bye_ack = conn->peer->session.delivered;
+	conn->deadline_ns = hf_loop_now_ns(conn->control->loop) + conn->control->dead_ns;
+	conn_detach(conn);
+	conn->state = CONN_BYE;
+	conn_part(conn);
+}
+
 void conn_mute(struct conn *conn)
 {
 	conn_detach(conn);
@@ -128,6 +148,8 @@ static void conn_room(struct framed *framed)
 
 	if (conn->state == CONN_PATH)
 		control_peer_pump(conn->peer);
+	else if (conn->state == CONN_BYE)
+		conn_part(conn);
 }
 
 /* The conversation that a stream would join as things are; NULL: a new one. */
@@ -355,6 +377,7 @@ static void conn_frame(struct framed *framed, const struct frame *frame)
 		else
 			control_peer_heard(conn->peer, conn, frame);
 		break;
+	case CONN_BYE:
 	case CONN_MUTED:
 	case CONN_DEAD:
 		break;

@@ -225,26 +225,21 @@ static void peer_free(struct control_peer *peer)
 
 static void peer_say_bye(struct control_peer *peer)
 {
-	struct frame bye = {.type = FRAME_BYE, .ack = peer->session.delivered};
-
-	for (unsigned i = 0; i < FRAME_ENDPOINTS_MAX; i++) {
-		struct conn *conn = peer->paths[i];
-
-		if (conn != NULL && conn->state == CONN_PATH && framed_has_room(&conn->framed))
-			framed_send(&conn->framed, &bye);
-	}
+	for (unsigned i = 0; i < FRAME_ENDPOINTS_MAX; i++)
+		if (peer->paths[i] != NULL && peer->paths[i]->state == CONN_PATH)
+			conn_say_bye(peer->paths[i]);
 }
 
 void control_peer_close(struct control_peer *peer)
 {
 	if (peer == NULL)
 		return;
+	peer->gone = true;
 	peer_say_bye(peer);
 	if (peer->twin != NULL) {
 		control_peer_gone(peer->twin);
 		peer->twin->twin = NULL;
 	}
-	peer->gone = true;
 	peer_free(peer);
 }
 
@@ -342,7 +337,8 @@ static void control_reap(struct control *control, uint64_t late_ns, uint64_t now
 		struct conn *conn = container_of(at, struct conn, node);
 
 		conn->deadline_ns += late_ns;
-		if ((conn->state == CONN_HELLO || conn->state == CONN_READY) && now_ns >= conn->deadline_ns)
+		if ((conn->state == CONN_HELLO || conn->state == CONN_READY || conn->state == CONN_BYE) &&
+			now_ns >= conn->deadline_ns)
 			conn_close(conn);
 		if (conn->state == CONN_MUTED)
 			framed_mute(&conn->framed);

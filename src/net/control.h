@@ -48,7 +48,9 @@ struct control_events {
 
 int control_open(struct hf_loop *loop, const struct control_config *config, const struct control_events *events,
 	void *context, struct control **control_out, struct hf_error *error);
-void control_close(struct control *control); /* says BYE to every peer; NULL is legal */
+/* Says BYE to every peer. One whose sockets are full is not told: it gives this node up after dead_ns. NULL is
+ * legal. */
+void control_close(struct control *control);
 
 /* An endpoint whose port is down carries nothing, and its streams fall silent as if cut. */
 void control_enable(struct control *control, unsigned endpoint, bool enabled);
@@ -60,6 +62,7 @@ int control_connect(struct control *control, const struct hf_addr *addresses, un
 /* This node as its own peer: what is sent to one of the two ends is delivered by the other. They have no paths, end
  * together, and are not closed in a callback. Their contexts are set before `up` is called, in the next turn. */
 int control_loop_back(struct control *control, struct control_peer *ends_out[2]);
+/* Says BYE, where a socket is full as soon as that has room. */
 void control_peer_close(struct control_peer *peer);
 /* The peer with that address, connected or being dialed; NULL: none. */
 struct control_peer *control_find(struct control *control, const struct hf_addr *address);

@@ -149,6 +149,11 @@ bool framed_has_room(const struct framed *framed)
 	return FRAMED_OUT_BYTES - framed->out_to >= FRAME_MAX;
 }
 
+bool framed_is_sent(const struct framed *framed)
+{
+	return (stream_wanted(framed->stream, framed->out_to > framed->out_from) & HF_WRITABLE) == 0;
+}
+
 void framed_send(struct framed *framed, const struct frame *frame)
 {
 	ensure(framed_has_room(framed));

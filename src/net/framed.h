@@ -32,6 +32,7 @@ void framed_mute(struct framed *framed);
 
 void framed_receive(struct framed *framed);        /* what has come, without waiting for the loop to say so */
 bool framed_has_room(const struct framed *framed); /* for one more frame of any size */
+bool framed_is_sent(const struct framed *framed);  /* the socket has taken every frame */
 /* The frame leaves now or when the socket takes it. Needs room. */
 void framed_send(struct framed *framed, const struct frame *frame);
 

@@ -12,6 +12,8 @@
  * answer to a HELLO, or READY, proves that its sender lived when the stream was young: another incarnation than the one
  * we know is a successor on a stream that is younger than our knowledge, and may be a dead one on an older stream.
  *
+ * BYE waits for a socket that is full, for dead_ns at most: the other side has given the peer up by then.
+ *
  * Who was cut off for long, or whose BYE was lost, may have forgotten a peer that has not forgotten it. So each side
  * tells in the handshake where it stands, and compares that with where it stood itself when it said HELLO. */
 #ifndef HOLDFAST_NET_PEER_TABLE_H
@@ -35,6 +37,7 @@ enum conn_state {
 	CONN_HELLO, /* waiting for the other side's HELLO */
 	CONN_READY, /* accepted, HELLO answered, waiting for READY */
 	CONN_PATH,  /* a path of its peer's session */
+	CONN_BYE,   /* its peer was closed: it takes BYE when the socket has room, and is closed */
 	CONN_MUTED, /* its endpoint went down under it: neither read nor closed, so that it looks cut */
 	CONN_DEAD,  /* closed; freed at the next turn */
 };
@@ -53,6 +56,8 @@ struct conn {
 	struct handshake handshake;
 	uint64_t known_as;        /* the peer, when we said HELLO: its number; 0: it was none yet */
 	struct session_mark mark; /* and where the conversation with it stood */
+	bool bye_left;            /* in CONN_BYE: it is among what the stream has to send */
+	uint64_t bye_ack;
 };
 
 struct outgoing { /* a message until it is acknowledged */
@@ -120,6 +125,8 @@ int conn_accept(struct control *control, unsigned endpoint, struct hf_io *io, co
  * secret, and `remote` is not on this host. */
 int conn_dial(struct control_peer *peer, unsigned endpoint, const struct hf_addr *remote, bool asks);
 void conn_close(struct conn *conn);
+/* The peer is being closed, and its end of the path with it: the other one is told. */
+void conn_say_bye(struct conn *conn);
 void conn_leave(struct conn *conn); /* as conn_close, but the stream is closed later */
 void conn_mute(struct conn *conn);
 void conn_free(struct conn *conn);

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "net/control.h"
 #include "net/frame.h"
-#include "net/session.h"
+#include "net/peer_table.h"
 
 #define MS 1000000ull
 
@@ -274,7 +274,7 @@ static void on_message(struct control_peer *peer, const void *data, uint32_t byt
 	uint64_t value;
 
 	(void)peer;
-	assert_int_equal(bytes, sizeof(value));
+	assert_true(bytes >= sizeof(value));
 	memcpy(&value, data, sizeof(value));
 	assert_int_equal(value, side->next);
 	side->next++;
@@ -291,6 +291,8 @@ static void on_path(struct control_peer *peer, unsigned endpoint, bool up, void 
 
 static const struct control_events events = {.up = on_up, .down = on_down, .message = on_message, .path = on_path};
 
+static uint64_t dead_ns = 5000 * MS;
+
 static void side_open(
 	struct channel *channel, struct side *side, const char *name, unsigned number, uint64_t incarnation)
 {
@@ -299,7 +301,7 @@ static void side_open(
 		.incarnation = incarnation,
 		.heartbeat_ns = 20 * MS,
 		.misses = 4,
-		.dead_ns = 5000 * MS,
+		.dead_ns = dead_ns,
 		.endpoint_count = 3,
 		.endpoints = side->endpoints};
 	struct hf_error error = {0};
@@ -576,6 +578,40 @@ static void whoever_was_given_up_hears_of_it_when_it_dials(void **state)
 	channel_close(&channel);
 }
 
+static bool one_path_is_left(const struct channel *channel)
+{
+	return channel->a.paths == 1 && channel->b.paths == 1;
+}
+
+static bool b_is_told(const struct channel *channel)
+{
+	return channel->b.downs == 1;
+}
+
+/* It cannot learn it otherwise: a does not dial any more, and without paths it waits for an hour. */
+static void bye_waits_until_a_full_socket_has_room(void **state)
+{
+	static uint64_t large[CONTROL_MESSAGE_MAX / sizeof(uint64_t)];
+	const struct control_peer *peer;
+	struct channel channel;
+
+	(void)state;
+	dead_ns = 3600000 * MS;
+	channel_open(&channel);
+	a_connects_to_the_second_address_of_b(&channel);
+	for (unsigned i = 1; i < 3; i++)
+		control_enable(channel.b.control, i, false);
+	until(&channel, one_path_is_left);
+	peer = channel.a.peer;
+	for (large[0] = 0; framed_has_room(&peer->paths[0]->framed); large[0]++)
+		assert_int_equal(control_send(channel.a.peer, large, sizeof(large)), 0);
+	control_peer_close(channel.a.peer);
+	channel.a.peer = NULL;
+	until(&channel, b_is_told);
+	channel_close(&channel);
+	dead_ns = 5000 * MS;
+}
+
 /* ---- what a dead process left in a socket ---- */
 
 #define DEAD 21 /* b's incarnation before this one */
@@ -724,6 +760,7 @@ int main(void)
 		cmocka_unit_test(a_restarted_peer_is_another_peer),
 		cmocka_unit_test(whoever_was_given_up_hears_of_it_when_it_is_dialed_again),
 		cmocka_unit_test(whoever_was_given_up_hears_of_it_when_it_dials),
+		cmocka_unit_test(bye_waits_until_a_full_socket_has_room),
 		cmocka_unit_test(an_answer_that_a_dead_process_left_does_not_end_its_successor),
 		cmocka_unit_test(nor_does_the_introduction_that_it_left),
 		cmocka_unit_test(whoever_speaks_garbage_is_disconnected_with_a_reason),
