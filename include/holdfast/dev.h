@@ -219,6 +219,9 @@ int hf_srq_create(struct hf_pd *pd, uint32_t max_wr, uint32_t max_sge, void *con
 int hf_srq_destroy(struct hf_srq *srq);
 
 int hf_qp_create(struct hf_pd *pd, const struct hf_qp_init *init, struct hf_qp **qp_out);
+/* When it has returned 0 nothing is executed on the qp any more. May block, as a fence does. -EBUSY: an operation of
+ * the peer cannot be ended, as with hf_mr_dereg; the qp is still there, on shm in IBV_QPS_ERR; call again. So with a
+ * move to IBV_QPS_RESET. */
 int hf_qp_destroy(struct hf_qp *qp);
 
 /* As ibv_modify_qp(3): moves that the specification does not allow and attributes missing for a move are -EINVAL.

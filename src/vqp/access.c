@@ -259,7 +259,7 @@ void access_settle(struct hf_vqp *vqp)
 		return;
 	vqp->grants.theirs = vqp->evidence.grant;
 	for (unsigned i = 0; vqp->recovery.picks && i < HF_RAILS_MAX; i++)
-		path_destroy(&vqp->backup[i]); /* their ends of them are of the grant before */
+		path_destroy(vqp->node, &vqp->backup[i]); /* their ends of them are of the grant before */
 	if (vqp->grants.armed != vqp->grants.theirs)
 		end_grant(vqp);
 }

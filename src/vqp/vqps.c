@@ -238,6 +238,7 @@ static void close_objects(struct hf_node *node)
 			region_free(container_of(pd->regions.next, struct region, pd_link));
 		(void)hf_vpd_free(pd);
 	}
+	path_forget_graves(node);
 }
 
 void hf_node_close(struct hf_node *node)

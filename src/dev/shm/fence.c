@@ -130,11 +130,19 @@ static int drain_step(struct shm_qp *qp, uint64_t since_ns)
 	return !qp->held || now - qp->held_since_ns <= LATE_NS ? -EINPROGRESS : -EIO;
 }
 
+/* A fence that failed holds as soon as the requester runs again and gives the operation up. */
+static void forget_error(struct shm_qp *qp)
+{
+	if (qp->fence_error != 0 && requester_has_left(qp))
+		qp->fence_error = 0;
+}
+
 int fence_drain_wait(struct shm_qp *qp)
 {
 	uint64_t since = now_ns(qp);
 	int rc;
 
+	forget_error(qp);
 	while ((rc = drain_step(qp, since)) == -EINPROGRESS)
 		cpu_relax();
 	return rc;
@@ -153,8 +161,7 @@ static int quiesce_one(struct shm_qp *qp)
 {
 	uint64_t begun = atomic_load(&qp->shared->op), since;
 
-	if (qp->fence_error != 0 && requester_has_left(qp))
-		qp->fence_error = 0;
+	forget_error(qp);
 	if ((begun & OP_BUSY) == 0 || ((begun & OP_TAKEN) != 0 && !qp->held))
 		return qp->fence_error;
 	since = now_ns(qp);
@@ -201,7 +208,6 @@ int fence_quiesce_all(struct shm_dev *dev)
 
 /* ---- the contract ---- */
 
-/* A fence that failed holds as soon as the requester runs again and gives the operation up. */
 int shm_qp_fence(struct hf_qp *base)
 {
 	struct shm_qp *qp = shm_qp_of(base);
@@ -210,8 +216,7 @@ int shm_qp_fence(struct hf_qp *base)
 	if (qp->state == IBV_QPS_RESET)
 		return shm_qp_modify(base, &(struct ibv_qp_attr){.qp_state = IBV_QPS_ERR}, IBV_QP_STATE);
 	qp_enter_error(qp, IBV_WC_SUCCESS);
-	if (qp->fence_error != 0 && requester_has_left(qp))
-		qp->fence_error = 0;
+	forget_error(qp);
 	return drain_step(qp, qp->drain_since_ns);
 }
 

@@ -74,6 +74,7 @@ static void store_attr(struct shm_qp *qp, const struct ibv_qp_attr *attr, int ma
 		own->max_rd_atomic = attr->max_rd_atomic;
 }
 
+/* A qp that cannot be drained stays in ERR with all that it knows: it can be fenced, asked and reset again. */
 static int to_reset(struct shm_qp *qp)
 {
 	uint64_t held;
@@ -81,9 +82,14 @@ static int to_reset(struct shm_qp *qp)
 
 	if (qp->state == IBV_QPS_RESET)
 		return 0;
+	atomic_store(&qp->shared->state, QP_WORD(qp->incarnation_own, IBV_QPS_ERR)); /* no operation begins any more */
+	rc = fence_drain_wait(qp);
+	if (rc != 0) {
+		qp_enter_error(qp, IBV_WC_SUCCESS);
+		return -EBUSY;
+	}
 	qp->incarnation_own++;
 	set_state(qp, IBV_QPS_RESET);
-	rc = fence_drain_wait(qp);
 	recv_forget(qp);
 	events_forget_qp(shm_dev_of(qp->qp.dev), &qp->qp);
 	progress_unstall(qp);
@@ -102,7 +108,7 @@ static int to_reset(struct shm_qp *qp)
 	held = atomic_load(&qp->shared->op) & (OP_TAKEN | OP_GIVEN);
 	if (held != OP_TAKEN)
 		atomic_store(&qp->shared->op, 0);
-	return rc;
+	return 0;
 }
 
 static int to_rtr(struct shm_qp *qp)
@@ -340,8 +346,10 @@ int shm_qp_destroy(struct hf_qp *base)
 	struct shm_qp *qp = shm_qp_of(base);
 	struct shm_dev *dev = shm_dev_of(base->dev);
 	uint64_t op;
+	int rc = to_reset(qp);
 
-	to_reset(qp);
+	if (rc != 0)
+		return rc;
 	op = atomic_load(&qp->shared->op);
 	shm_lock(&dev->lock);
 	dev->counters.packets_sent += qp->packets;

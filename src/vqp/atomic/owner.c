@@ -44,7 +44,7 @@ static void drop_path(struct owner *owner)
 	if (owner->path.qp != NULL)
 		rail_cqs_drain(owner->path.cqs);
 	list_remove(&owner->sink.link);
-	path_destroy(&owner->path);
+	path_destroy(owner->pd->node, &owner->path);
 	(void)hf_mr_dereg(owner->mr);
 	owner->mr = NULL;
 	owner->failed = false;

@@ -124,8 +124,7 @@ void uid_post_free(struct hf_vqp *vqp)
 	vqp->uid = NULL;
 	if (uid == NULL)
 		return;
-	(void)hf_vmr_dereg(uid->mr);
-	if (uid->scratch != NULL)
+	if (hf_vmr_dereg(uid->mr) == 0 && uid->scratch != NULL)
 		hf_mem_free(vqp->node->env, uid->scratch);
 	free(uid);
 }

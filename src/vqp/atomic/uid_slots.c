@@ -59,8 +59,7 @@ void uid_arena_close(struct hf_vpd *pd)
 	pd->uids = NULL;
 	if (arena == NULL)
 		return;
-	(void)hf_vmr_dereg(arena->mr);
-	if (arena->slots != NULL)
+	if (hf_vmr_dereg(arena->mr) == 0 && arena->slots != NULL)
 		hf_mem_free(pd->node->env, arena->slots);
 	free(arena->loans);
 	free(arena);

@@ -32,7 +32,7 @@ void backup_offer_all(struct hf_vqp *vqp)
 		return;
 	for (unsigned rail = 0; rail < vqp->node->rail_count; rail++) {
 		if (vqp->backup[rail].broken)
-			path_destroy(&vqp->backup[rail]);
+			path_destroy(vqp->node, &vqp->backup[rail]);
 		if (rail == vqp->path.rail || (usable & 1u << rail) == 0 || vqp->backup[rail].qp != NULL)
 			continue;
 		(void)backup_offer(vqp, rail);
@@ -54,15 +54,15 @@ static void on_backup(struct hf_vqp *vqp, const struct path_message *message, un
 	 * The exchange that tells it is due, and then another one is offered. */
 	if (access_is_stale(vqp)) {
 		if (vqp->recovery.picks)
-			path_destroy(path);
+			path_destroy(vqp->node, path);
 		return;
 	}
 	if (message->head.kind == &backup_kind.kind && !vqp->recovery.picks) {
-		path_destroy(path);
+		path_destroy(vqp->node, path);
 		if (path_create(vqp, path, rail) != 0)
 			return;
 		if (path_connect(vqp, path, &message->offer) != 0) {
-			path_destroy(path);
+			path_destroy(vqp->node, path);
 			return;
 		}
 		path->ready = true;
@@ -72,7 +72,7 @@ static void on_backup(struct hf_vqp *vqp, const struct path_message *message, un
 		if (path->ready)
 			marks_rebuild(vqp);
 		else
-			path_destroy(path);
+			path_destroy(vqp->node, path);
 	}
 }
 
@@ -92,7 +92,7 @@ void backup_withdraw(struct hf_vqp *vqp, unsigned rail)
 	struct path *path = &vqp->backup[rail];
 
 	if (vqp->recovery.picks || !path->ready)
-		path_destroy(path);
+		path_destroy(vqp->node, path);
 	else
 		path->broken = true;
 }
@@ -106,7 +106,7 @@ bool backup_is_withdrawn(struct hf_vqp *vqp, unsigned rail, uint64_t now_ns)
 		return true;
 	fence = fence_path(vqp, path, now_ns);
 	if (fence == FENCE_HOPELESS && path_end_qp(path) == 0) {
-		path_destroy(path);
+		path_destroy(vqp->node, path);
 		return true;
 	}
 	return fence == FENCE_DONE;

@@ -202,7 +202,7 @@ static void unmake(struct carrier *carrier)
 {
 	list_remove(&carrier->node_link);
 	list_remove(&carrier->sink.link);
-	path_destroy(&carrier->path);
+	path_destroy(carrier->pd->node, &carrier->path);
 	free(carrier);
 }
 

@@ -65,15 +65,15 @@ struct dc_end *dc_end_make(struct hf_vpd *pd, unsigned rail, int access, struct 
 		    &end->path) == 0 &&
 		dc_end_start(pd->node, &end->path, false) == 0)
 		return end;
-	dc_end_free(end);
+	dc_end_free(pd->node, end);
 	return NULL;
 }
 
-void dc_end_free(struct dc_end *end)
+void dc_end_free(struct hf_node *node, struct dc_end *end)
 {
 	if (end == NULL)
 		return;
-	path_destroy(&end->path);
+	path_destroy(node, &end->path);
 	free(end);
 }
 

@@ -43,7 +43,7 @@ int path_make(struct hf_vpd *pd, unsigned rail, const struct path_need *need, st
 		rc = hf_qp_modify(
 			path->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 	if (rc != 0) {
-		path_destroy(path);
+		path_destroy(pd->node, path);
 		return rc;
 	}
 	path->psn = first_psn(pd->node->env);
@@ -234,49 +234,72 @@ int path_end_qp(struct path *path)
 	return 0;
 }
 
-void path_destroy(struct path *path)
+struct grave {
+	struct list link;
+	struct path path;
+};
+
+/* Without a grave it stays with the device, until that is closed. */
+static void path_lay_down(struct hf_node *node, struct path *path, struct grave *grave)
 {
-	if (path->qp != NULL)
-		(void)path_end_qp(path);
+	table_remove(&path->cqs->sinks, path->qp->qp_num);
+	path_deactivate(path);
+	if (grave != NULL) {
+		grave->path = *path;
+		list_push_back(&vqps_of(node)->graves, &grave->link);
+	}
+	*path = (struct path){0};
+}
+
+void path_destroy(struct hf_node *node, struct path *path)
+{
+	if (path->qp != NULL && path_end_qp(path) != 0) {
+		path_lay_down(node, path, malloc(sizeof(struct grave)));
+		return;
+	}
 	if (path->cq != NULL)
 		rail_cq_release(path->cq, path->cqes, false);
 	path_deactivate(path);
 	*path = (struct path){0};
 }
 
-struct grave {
-	struct list link;
-	struct path path;
-};
-
 void path_bury(struct hf_node *node, struct path *path)
 {
 	struct grave *grave = path->qp == NULL ? NULL : malloc(sizeof(*grave));
 
-	if (grave == NULL) {
-		path_destroy(path);
-		return;
-	}
-	table_remove(&path->cqs->sinks, path->qp->qp_num);
-	path_deactivate(path);
-	grave->path = *path;
-	*path = (struct path){0};
-	list_push_back(&vqps_of(node)->graves, &grave->link);
+	if (grave == NULL)
+		path_destroy(node, path);
+	else
+		path_lay_down(node, path, grave);
 }
 
 bool path_dig(struct hf_node *node, unsigned most)
 {
+	struct list *graves = &vqps_of(node)->graves, *last = graves->prev, *at = NULL;
 	bool dug = false;
-	struct list *at;
 
-	for (; most > 0 && (at = list_pop_front(&vqps_of(node)->graves)) != NULL; most--) {
-		struct grave *grave = container_of(at, struct grave, link);
+	for (; most > 0 && at != last && !list_empty(graves); most--) {
+		struct grave *grave;
 
-		path_destroy(&grave->path);
+		at = list_pop_front(graves);
+		grave = container_of(at, struct grave, link);
+		if (path_end_qp(&grave->path) != 0) {
+			list_push_back(graves, at); /* its peer is stopped in an operation */
+			continue;
+		}
+		path_destroy(node, &grave->path);
 		free(grave);
 		dug = true;
 	}
 	return dug;
+}
+
+void path_forget_graves(struct hf_node *node)
+{
+	struct list *at;
+
+	while ((at = list_pop_front(&vqps_of(node)->graves)) != NULL)
+		free(container_of(at, struct grave, link));
 }
 
 /* ---- a qp of the vqp's own ---- */

@@ -94,10 +94,12 @@ int path_connect_self(const struct hf_node *node, struct path *path, int access)
 int path_post_recvs(struct hf_vqp *vqp, struct path *path);
 void path_activate(struct path *path); /* traffic is on it from now */
 int path_end_qp(struct path *path);    /* destroys the qp alone */
-void path_destroy(struct path *path);
+/* A qp that cannot be destroyed yet, because its peer is stopped in an operation, is tried again later. */
+void path_destroy(struct hf_node *node, struct path *path);
 /* As path_destroy, for one that is fenced and drained; the device's work is left for later, off the way of traffic. */
 void path_bury(struct hf_node *node, struct path *path);
-bool path_dig(struct hf_node *node, unsigned most); /* does some of that work; true: some was due */
+bool path_dig(struct hf_node *node, unsigned most); /* does some of that work; true: some was done */
+void path_forget_graves(struct hf_node *node);      /* the devices are about to close */
 /* As hf_qp_post_send, or with footers (NULL: none) as hf_qp_post_send_footed, with wr_ids that find their way back to
  * this vqp. */
 int path_post_send(struct hf_vqp *vqp, struct path *path, struct ibv_send_wr *wr, const struct hf_footer *footers,

@@ -11,10 +11,10 @@ void vqp_forget_paths(struct hf_vqp *vqp)
 	rebuild_end(vqp, false, 0);
 	pool_forget(vqp);
 	if (vqp->path.shared == NULL)
-		path_destroy(&vqp->path); /* now: nothing of it is to arrive any more */
+		path_destroy(vqp->node, &vqp->path); /* now: nothing of it is to arrive any more */
 	vqp_drop_path(vqp);
 	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
-		path_destroy(&vqp->backup[i]);
+		path_destroy(vqp->node, &vqp->backup[i]);
 }
 
 void vqp_end_paths(struct hf_vqp *vqp)

@@ -66,7 +66,7 @@ static void give_up(struct hf_vqp *vqp, uint64_t now_ns)
 	struct path *path = &vqp->backup[vqp->rebuild.rail];
 
 	if (!path->ready || vqp->rebuild.state == REBUILD_PROBING)
-		path_destroy(path);
+		path_destroy(vqp->node, path);
 	leave(vqp);
 	back_off(&vqp->rebuild, now_ns);
 	if (vqp->path.shared != NULL)
@@ -150,7 +150,7 @@ void rebuild_end(struct hf_vqp *vqp, bool path_failed, uint64_t now_ns)
 	if (rebuild->state == REBUILD_NONE)
 		return;
 	if (!vqp->backup[rebuild->rail].ready || rebuild->state == REBUILD_PROBING)
-		path_destroy(&vqp->backup[rebuild->rail]);
+		path_destroy(vqp->node, &vqp->backup[rebuild->rail]);
 	leave(vqp);
 }
 

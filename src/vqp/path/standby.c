@@ -44,7 +44,7 @@ struct standby *standby_make(struct pool *pool, unsigned rail, bool dc, unsigned
 		standby->dc = dc_end_make(pool->pd, rail, pool->access, pool->peer->leases[rail], &standby->dc_sink);
 	standby->carrier = dc && standby->dc == NULL ? NULL : find_carrier(pool, rail, dc, initiators);
 	if (standby->carrier == NULL) {
-		dc_end_free(standby->dc);
+		dc_end_free(pool->pd->node, standby->dc);
 		free(standby);
 		return NULL;
 	}
@@ -73,7 +73,7 @@ void standby_free(struct standby *standby)
 	path_deactivate(&standby->path);
 	if (standby->dc != NULL && needs_carrier(standby))
 		carrier_stop(standby->carrier);
-	dc_end_free(standby->dc);
+	dc_end_free(standby->pool->pd->node, standby->dc);
 	carrier_drop(standby->carrier, &standby->carrier_link);
 	free(standby);
 }

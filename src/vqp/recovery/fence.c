@@ -63,6 +63,11 @@ enum fence fence_judge(struct hf_vqp *vqp, struct path *path, int rc, uint64_t n
 	return FENCE_WAITS;
 }
 
+void fence_put_off(struct path *path, uint64_t now_ns)
+{
+	path->fence_retry_ns = now_ns + FENCE_RETRY_NS;
+}
+
 enum fence fence_path(struct hf_vqp *vqp, struct path *path, uint64_t now_ns)
 {
 	return path_ops(path)->fence(vqp, path, now_ns);

@@ -24,6 +24,7 @@ enum fence fence_judge(struct hf_vqp *vqp, struct path *path, int rc, uint64_t n
 /* Asks until the answer is not -EINPROGRESS, and for some 40 ms at most: for callers that cannot come back later.
  * Blocks. */
 int fence_insist(struct hf_dev *dev, int (*ask)(void *what), void *what);
+void fence_put_off(struct path *path, uint64_t now_ns); /* the qp could not even be destroyed: tried again later */
 bool fence_path_sleeps(const struct path *path, uint64_t now_ns);
 
 #endif

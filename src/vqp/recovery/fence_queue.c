@@ -93,7 +93,9 @@ static bool path_is_fenced(struct hf_vqp *vqp)
 {
 	struct path *path = &vqp->path;
 
-	if (vqp->fence == FENCE_HOPELESS && path_ops(path)->end(path) == 0) {
+	if (vqp->fence == FENCE_HOPELESS && path_ops(path)->end(path) != 0) {
+		fence_put_off(path, hf_env_now_ns(vqp->node->env));
+	} else if (vqp->fence == FENCE_HOPELESS) {
 		log_warn("vqp %u: its qp on rail %s cannot be fenced and was destroyed; its evidence is lost", vqp->num,
 			hf_node_rail_name(vqp->node, path->rail));
 		vqp->fence = FENCE_DONE;

@@ -104,7 +104,7 @@ enum next_path next_path_go(struct hf_vqp *vqp)
 	cached = take_ready(vqp, rail);
 	if (cached != PATH_BUILT)
 		return go_ready(vqp, cached);
-	path_destroy(&vqp->backup[rail]); /* half made */
+	path_destroy(vqp->node, &vqp->backup[rail]); /* half made */
 	rc = path_create(vqp, &vqp->path, rail);
 	if (rc != 0)
 		return failed(vqp, rail, rc);
@@ -117,7 +117,7 @@ static int match_built(struct hf_vqp *vqp, unsigned rail)
 {
 	int rc;
 
-	path_destroy(&vqp->backup[rail]);
+	path_destroy(vqp->node, &vqp->backup[rail]);
 	rc = path_create(vqp, &vqp->path, rail);
 	if (rc != 0)
 		return rc;

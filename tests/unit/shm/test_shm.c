@@ -699,9 +699,10 @@ static void a_revocation_waits_for_a_stopped_process_as_long_as_it_was_told_to(v
 	close_end(&end);
 }
 
-/* Its machine cannot guard the copy: the region is kept until that operation has come to its end. */
-static void a_region_is_kept_while_an_operation_that_cannot_be_ended_goes_on(void **state)
+/* Its machine cannot guard the copy: region and qp are kept until that operation has come to its end. */
+static void what_an_operation_touches_that_cannot_be_ended_is_kept(void **state)
 {
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
 	struct share_segment mapped;
 	struct end pair[2];
 	struct qp_slot *slot;
@@ -713,13 +714,17 @@ static void a_region_is_kept_while_an_operation_that_cannot_be_ended_goes_on(voi
 	slot = &segment_of(&pair[1], &mapped)->qps[pair[1].qp->qp_num & QP_SLOT_MASK];
 	atomic_store(&slot->touch_kind, TOUCH_FREE);
 	atomic_fetch_or(&slot->op, OP_BUSY);
-	assert_int_equal(hf_mr_dereg(pair[1].mr), -EBUSY);
-	assert_int_equal(hf_mr_dereg(pair[1].mr), -EBUSY);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(hf_mr_dereg(pair[1].mr), -EBUSY);
+		assert_int_equal(hf_qp_modify(pair[1].qp, &attr, IBV_QP_STATE), -EBUSY);
+		assert_int_equal(hf_qp_destroy(pair[1].qp), -EBUSY);
+		assert_int_equal(hf_qp_fence(pair[1].qp), -EIO);
+	}
 	atomic_fetch_or(&slot->op, OP_GIVEN); /* as the requester does when it has seen OP_TAKEN */
 	assert_int_equal(hf_mr_dereg(pair[1].mr), 0);
 	pair[1].mr = NULL;
 	share_segment_close(&mapped);
-	close_pair(pair);
+	close_pair(pair); /* destroys the qp */
 }
 
 /* Wherever the footer goes. It may be about to be stored by a thread that just has not got the core. */
@@ -959,7 +964,7 @@ int main(void)
 		cmocka_unit_test(a_wr_whose_memory_we_cannot_map_fails_as_our_own_error),
 		cmocka_unit_test(receives_that_were_never_posted_do_not_complete),
 		cmocka_unit_test(access_can_be_taken_from_a_stopped_process),
-		cmocka_unit_test(a_region_is_kept_while_an_operation_that_cannot_be_ended_goes_on),
+		cmocka_unit_test(what_an_operation_touches_that_cannot_be_ended_is_kept),
 		cmocka_unit_test(a_revocation_waits_for_a_stopped_process_as_long_as_it_was_told_to),
 		cmocka_unit_test(the_fence_waits_until_the_thread_of_a_footer_is_out_of_it),
 		cmocka_unit_test(memory_that_moved_is_still_reached_through_another_port),

@@ -282,7 +282,7 @@ static void an_answer_to_an_earlier_offer_is_not_taken_for_one_to_this(void **st
 	(void)state;
 	open_pair(&pair);
 	ours = &pair.a.vqp->backup[1];
-	path_destroy(ours);
+	path_destroy(pair.a.node, ours);
 	assert_int_equal(path_create(pair.a.vqp, ours, 1), 0);
 	assert_int_equal(path_create(pair.b.vqp, &theirs, 1), 0);
 	answer.offer = path_attributes(pair.b.node, &theirs);
@@ -292,7 +292,7 @@ static void an_answer_to_an_earlier_offer_is_not_taken_for_one_to_this(void **st
 	answer.about_qp = ours->qp->qp_num;
 	hear(pair.a.vqp, MESSAGE_BACKUP_QP, &answer.head);
 	assert_true(ours->ready);
-	path_destroy(&theirs);
+	path_destroy(pair.b.node, &theirs);
 	pair_close(&pair);
 }
 
@@ -310,7 +310,7 @@ static void no_backup_is_made_in_a_grant_of_which_the_peer_has_not_heard(void **
 	(void)hf_vqp_set_access(pair.b.vqp, 0, NULL, NULL);
 	hear(pair.b.vqp, MESSAGE_BACKUP, &offer.head);
 	assert_true(pair.b.vqp->backup[1].grant != pair.b.vqp->grants.ours);
-	path_destroy(&theirs);
+	path_destroy(pair.a.node, &theirs);
 	pair_close(&pair);
 }
 

@@ -870,47 +870,6 @@ static void a_lease_that_does_not_fit_into_the_budget_is_refused(void **state)
 	hf_loop_destroy(loop);
 }
 
-/* ---- a device whose fences fail ---- */
-
-static struct hf_dev_ops failing_ops;
-static unsigned fences_tried;
-
-static int fence_that_fails(struct hf_qp *qp)
-{
-	(void)qp;
-	fences_tried++;
-	return -EIO;
-}
-
-/* Its qp cannot be fenced, so it is ended before anything of it is judged. */
-static void traffic_moves_although_the_responder_cannot_fence(void **state)
-{
-	struct pair pair;
-	struct hf_dev *dev;
-	const struct hf_dev_ops *ops;
-	struct ibv_wc wc;
-
-	(void)state;
-	pair_open(&pair, HF_POLICY_RESEND);
-	pair_connect(&pair);
-	assert_true(pair_until(&pair, on_rail_0));
-	dev = hf_node_dev(pair.b.node, 0);
-	ops = dev->ops;
-	failing_ops = *ops;
-	failing_ops.qp_fence = fence_that_fails;
-	fences_tried = 0;
-	dev->ops = &failing_ops;
-	fill(pair.a.memory, 4096, 11);
-	pair_cut(&pair, 0, false);
-	assert_int_equal(pair_write(&pair, 1, 0, 4096, true), 0);
-	pair_collect(&pair, &pair.a, 1, &wc);
-	assert_int_equal(wc.status, IBV_WC_SUCCESS);
-	assert_memory_equal(pair.a.memory, pair.b.memory, 4096);
-	assert_true(fences_tried > 1);
-	dev->ops = ops;
-	pair_close(&pair);
-}
-
 /* On the rail in use, and on the one that the vqp takes when that is cut. */
 static void nothing_lands_in_a_region_that_was_deregistered(void **state)
 {
@@ -974,7 +933,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_large_wr_behind_an_unsignaled_one_leaves),
 		cmocka_unit_test(who_had_no_contact_for_a_lease_fences_the_peer),
 		cmocka_unit_test(a_lease_that_does_not_fit_into_the_budget_is_refused),
-		cmocka_unit_test(traffic_moves_although_the_responder_cannot_fence),
 		cmocka_unit_test(a_write_that_completed_as_flushed_does_not_land_later),
 	};
 
