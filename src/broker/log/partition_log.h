@@ -110,11 +110,13 @@ bool partition_log_retain(struct partition_log *log, int64_t now_ms, bool may_ro
 const char *partition_log_accept(struct partition_log *log, uint32_t bytes, int32_t leader_epoch, int64_t now_ms);
 /* Takes what is right of the batches up to `place` of the head, and zeroes the rest (R-B9). */
 void partition_log_verify_on(struct partition_log *log, uint32_t place, int32_t leader_epoch, int64_t now_ms);
-/* The log ends at this offset, or before the batch that has it. Blocks; the epochs, producers and indexes follow. */
+/* The log ends at this offset, or before the batch that has it. Blocks; the epochs, producers and indexes follow.
+ * -EBUSY: the segment of that offset is still registered (R-B14); nothing has changed. */
 int partition_log_truncate(struct partition_log *log, int64_t offset, int64_t now_ms, struct hf_error *error);
 /* Drops everything; the next record has this offset. */
 int partition_log_restart(struct partition_log *log, int64_t offset, struct hf_error *error);
-/* The head is the segment of that base offset, with its tail at `place`, and that large. -EXDEV: it lies elsewhere. */
+/* The head is the segment of that base offset, with its tail at `place`, and that large. -EXDEV: it lies elsewhere;
+ * -EBUSY: it is still registered, as above. */
 int partition_log_arrange(
 	struct partition_log *log, int64_t base_offset, uint32_t place, uint32_t capacity, struct hf_error *error);
 /* The segment and the place at which the batch with this offset begins, or the tail. false: no batch begins there. */

@@ -98,12 +98,16 @@ static int forget_behind(struct partition_log *log, int64_t now_ms, struct hf_er
 	return 0;
 }
 
-/* The log went on in this segment; its head is what comes behind `place`. */
+/* The log went on in this segment; its head is what comes behind `place`. A file that is registered keeps its length,
+ * and what may still be written into it is nobody else's (R-B14). */
 static int make_head(
 	struct partition_log *log, struct segment *segment, uint32_t place, uint32_t capacity, struct hf_error *error)
 {
 	int rc;
 
+	if (segment->pins > 0)
+		return hf_error_set(error, -EBUSY, "segment %lld of %s is still registered",
+			(long long)segment->base_offset, log->directory);
 	while (partition_log_head(log) != segment)
 		segment_delete(partition_log_head(log));
 	rc = segment_reopen(&segment, place, capacity, error);

@@ -150,19 +150,21 @@ static int64_t common_end(const struct partition_log *log, const struct kafka_re
 static void truncate_log(struct replica *replica, const struct kafka_replica_message *message)
 {
 	struct partition_log *log = replica->partition->log;
-	int64_t end = common_end(log, message);
+	int64_t end = common_end(log, message), before = partition_log_end(log);
 	struct hf_error error;
+	int rc = partition_log_truncate(log, end, broker_now_ms(broker_of(replica)), &error);
 
-	if (end < partition_log_end(log)) {
+	if (rc == -EBUSY)
+		return; /* readers give it back within a second; the next answer to JOIN says the same */
+	if (rc != 0) {
+		fail_log(replica, &error);
+		return;
+	}
+	if (end < before) {
 		log_info(
 			"broker: %s-%d is cut at offset %lld of %lld, where the leader of epoch %d has another history",
-			replica->topic, replica->partition->index, (long long)end, (long long)partition_log_end(log),
-			replica->epoch);
+			replica->topic, replica->partition->index, (long long)end, (long long)before, replica->epoch);
 		note_cut(replica, end);
-		if (partition_log_truncate(log, end, broker_now_ms(broker_of(replica)), &error) != 0) {
-			fail_log(replica, &error);
-			return;
-		}
 	}
 	join(replica);
 }
@@ -190,6 +192,8 @@ static void proceed(struct replica *replica)
 		return;
 	}
 	rc = partition_log_arrange(log, place->base, place->place, place->capacity, &error);
+	if (rc == -EBUSY)
+		return; /* until readers of an earlier epoch have given the segment back */
 	if (rc == -EXDEV) {
 		log_warn("broker: %s; the log is copied anew", error.text);
 		restart(replica, place->start_offset);

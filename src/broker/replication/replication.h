@@ -66,7 +66,7 @@ struct push {
 enum follow_state {
 	FOLLOW_IDLE,    /* there is no leader, or this broker is it */
 	FOLLOW_JOINING, /* waits for an answer, and asks again */
-	FOLLOW_PLACED,  /* waits until the log has come to the place, or the old extent can be deregistered */
+	FOLLOW_PLACED,  /* waits until the log has come to the place, and nothing old there is registered */
 	FOLLOW_GRANTED, /* the leader writes */
 	FOLLOW_STATES,
 };

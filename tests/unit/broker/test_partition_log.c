@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -375,6 +376,32 @@ static void a_segment_that_is_held_stays_readable(void **state)
 	assert_int_equal(partition_log_read(partition_log, 0, 500, 1000, true, &span), KAFKA_OFFSET_OUT_OF_RANGE);
 }
 
+/* Clients that READ it, or one that cannot be fenced, still have its bytes. */
+static void a_segment_that_is_registered_is_not_cut(void **state)
+{
+	struct segment *segment;
+	struct hf_error error;
+	uint32_t bytes;
+
+	(void)state;
+	append(5);
+	append(5);
+	segment = partition_log_head(partition_log);
+	bytes = segment->bytes;
+	segment_pin(segment);
+	assert_int_equal(partition_log_truncate(partition_log, 5, T0, &error), -EBUSY);
+	while (segments() == 1)
+		append(5);
+	assert_int_equal(partition_log_truncate(partition_log, 10, T0, &error), -EBUSY);
+	assert_int_equal(segments(), 2);
+	assert_int_equal(hf_file_bytes(segment->file), SEGMENT_BYTES);
+	segment_unpin(segment);
+	assert_int_equal(partition_log_truncate(partition_log, 10, T0, &error), 0);
+	assert_int_equal(partition_log_head(partition_log)->bytes, bytes);
+	assert_int_equal(append(1), 10);
+	assert_int_equal(read_all(0), 11);
+}
+
 static void leader_epochs_are_kept(void **state)
 {
 	struct append_result result;
@@ -417,6 +444,7 @@ int main(void)
 		LOG_TEST(old_records_do_not_roll_and_late_ones_do),
 		LOG_TEST(a_log_ends_at_a_gap_and_keeps_what_followed),
 		LOG_TEST(a_segment_that_is_held_stays_readable),
+		LOG_TEST(a_segment_that_is_registered_is_not_cut),
 		LOG_TEST(leader_epochs_are_kept),
 	};
 
