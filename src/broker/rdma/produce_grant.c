@@ -344,7 +344,8 @@ struct hf_vqp *produce_grant_open(
 	const struct codec_string topic = {token->topic, (int32_t)strlen(token->topic)};
 	enum kafka_error error;
 	struct partition *partition = broker_find_led(client->rdma->broker, topic, token->partition, &error);
-	struct produce_grant *grant = partition == NULL ? NULL : calloc(1, sizeof(*grant));
+	bool is_current = partition != NULL && partition->leader_epoch == token->leader_epoch;
+	struct produce_grant *grant = is_current ? calloc(1, sizeof(*grant)) : NULL;
 
 	if (grant == NULL)
 		return NULL;

@@ -54,7 +54,8 @@ struct produce_grant {
 	uint64_t over_ns; /* when it was over */
 };
 
-/* For a client with that token; takes a grant that another has of the partition back. NULL: refused. */
+/* For a client with that token, of the present epoch; takes a grant that another has of the partition back. NULL:
+ * refused. */
 struct hf_vqp *produce_grant_open(
 	struct rdma_client *client, const struct token *token, uint8_t *reply, size_t *reply_bytes);
 bool produce_grant_turn(struct produce_grant *grant, uint64_t now_ns);

@@ -17,7 +17,7 @@ struct token {
 	uint64_t end_ns; /* 0: free */
 	/* PRODUCE */
 	char topic[CONTROLLER_TOPIC_BYTES];
-	int32_t partition;
+	int32_t partition, leader_epoch; /* good in this epoch alone */
 	int64_t producer_id;
 	int16_t producer_epoch;
 	bool all; /* acks=all */

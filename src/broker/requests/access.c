@@ -16,7 +16,7 @@ static void refuse(struct kafka_access_response *response, enum kafka_error erro
 }
 
 /* What is in the log of this producer. A grant of its partition is over before. */
-static void settle(struct request *request, struct kafka_access_response *response)
+static void settle(struct request *request, struct kafka_access_response *response, int32_t *epoch_out)
 {
 	const struct kafka_access_request *body = request->body;
 	enum kafka_error error;
@@ -35,6 +35,7 @@ static void settle(struct request *request, struct kafka_access_response *respon
 		return;
 	}
 	partition_take_back(partition);
+	*epoch_out = partition->leader_epoch;
 	if (producer_state_last(&partition->log->producers, body->producer_id, body->producer_epoch,
 		    &response->last_sequence, &response->last_offset) &&
 		response->last_offset >= partition->hw)
@@ -58,7 +59,7 @@ static void tell_addresses(struct request *request, struct kafka_access_response
 	}
 }
 
-static void give_token(struct request *request, struct kafka_access_response *response)
+static void give_token(struct request *request, struct kafka_access_response *response, int32_t epoch)
 {
 	const struct kafka_access_request *body = request->body;
 	struct broker *broker = request->broker;
@@ -75,6 +76,7 @@ static void give_token(struct request *request, struct kafka_access_response *re
 	memcpy(response->token.byte, token->bytes, sizeof(token->bytes));
 	token->kind = (enum access_kind)body->kind;
 	token->partition = body->partition;
+	token->leader_epoch = epoch;
 	token->producer_id = body->producer_id;
 	token->producer_epoch = body->producer_epoch;
 	token->all = body->acks != 1;
@@ -87,6 +89,7 @@ void access_handle(struct request *request)
 {
 	const struct kafka_access_request *body = request->body;
 	struct kafka_access_response response;
+	int32_t epoch = -1;
 
 	codec_default(kafka_access_response_codec.root, &response);
 	response.error_message = request_text(NULL);
@@ -95,8 +98,8 @@ void access_handle(struct request *request)
 	if (body->kind < 0 || body->kind >= ACCESS_KINDS)
 		refuse(&response, KAFKA_INVALID_REQUEST, "this kind of access is not known");
 	else if (body->kind != ACCESS_READ)
-		settle(request, &response);
+		settle(request, &response, &epoch);
 	if (response.error_code == KAFKA_NONE && body->kind != ACCESS_SETTLE)
-		give_token(request, &response);
+		give_token(request, &response, epoch);
 	request_answer(request, &response);
 }

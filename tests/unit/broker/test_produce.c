@@ -175,6 +175,38 @@ static void a_client_that_is_gone_leaves_nothing_behind_the_tail(void **state)
 	stand_close();
 }
 
+static const struct producer_partition *only_partition(void)
+{
+	return container_of(stand.producer->partitions.next, struct producer_partition, node);
+}
+
+static bool has_a_token(void)
+{
+	return only_partition()->way == PRODUCER_CONNECTING;
+}
+
+static bool has_used_it(void)
+{
+	return only_partition()->way != PRODUCER_CONNECTING;
+}
+
+/* Between the token and the vqp others may have led. */
+static void a_token_is_worth_nothing_in_another_epoch(void **state)
+{
+	(void)state;
+	stand_open(SEGMENT_BYTES, EXTENT_BYTES);
+	stand_open_producer(&(struct hf_producer_config){.batch_records = 1, .return_ns = 1000000});
+	assert_int_equal(stand_send(0, 0, 100), 0);
+	stand_until(has_a_token);
+	stand_partition(0)->leader_epoch++;
+	stand_until(has_used_it);
+	assert_int_not_equal(only_partition()->way, PRODUCER_DIRECT);
+	stand_until(stand_is_flushed);
+	assert_int_equal(stand.failed, 0);
+	stand_check_numbers(0, 0, 1);
+	stand_close();
+}
+
 static void without_rails_it_goes_over_tcp(void **state)
 {
 	(void)state;
@@ -218,6 +250,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_batch_that_is_wrong_ends_the_grant_and_the_rest_goes_on),
 		cmocka_unit_test(what_may_be_taken_later_is_sent_again),
 		cmocka_unit_test(a_client_that_is_gone_leaves_nothing_behind_the_tail),
+		cmocka_unit_test(a_token_is_worth_nothing_in_another_epoch),
 		cmocka_unit_test(without_rails_it_goes_over_tcp),
 		cmocka_unit_test(a_cut_rail_costs_no_grant),
 	};
