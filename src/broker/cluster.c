@@ -160,7 +160,8 @@ void broker_create_offsets(struct broker *broker)
 		{{"max.message.bytes", 17}, {"1048588", 7}},
 	};
 	struct kafka_controller_command command;
-	unsigned brokers = broker->controller.broker_count;
+	/* Of all that are to be, not of those that have come: until then there is no coordinator. */
+	unsigned brokers = broker->config.voters.count > 0 ? broker->config.voters.count : 1;
 
 	codec_default(kafka_controller_command_codec.root, &command);
 	command.kind = CONTROLLER_CREATE_TOPIC;
