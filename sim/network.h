@@ -13,7 +13,7 @@
 #include "base/list.h"
 #include "sim/host.h"
 
-#define PORTS_MAX 16 /* a path keeps the order of its packets, as switches do, unless a fault or the world does not */
+#define PORTS_MAX 24 /* a path keeps the order of its packets, as switches do, unless a fault or the world does not */
 
 struct port {
 	struct host *host;

@@ -121,19 +121,16 @@ void sim_broker_count(struct sim_broker *broker)
 		world_violate(broker->all->world, "kept", "%s has cut records that were committed", broker->host.name);
 }
 
-bool sim_brokers_are_whole(const struct broker_sim *all)
+bool sim_brokers_are_whole(const struct broker *const *brokers, unsigned count, const char *topic)
 {
-	struct codec_string name = {SIM_BROKER_TOPIC, sizeof(SIM_BROKER_TOPIC) - 1};
+	for (unsigned i = 0; i < count; i++) {
+		const struct controller_topic *known =
+			brokers[i] == NULL ? NULL : controller_find(&brokers[i]->controller, request_text(topic));
 
-	for (unsigned i = 0; i < all->count; i++) {
-		const struct broker *broker = all->brokers[i].broker;
-		const struct controller_topic *topic =
-			broker == NULL ? NULL : controller_find(&broker->controller, name);
-
-		if (topic == NULL || !broker->quorum.registered)
+		if (known == NULL || !brokers[i]->quorum.registered)
 			return false;
-		for (int32_t k = 0; k < topic->partitions; k++)
-			if (topic->at[k].leader < 0 || topic->at[k].isr.count < all->count)
+		for (int32_t k = 0; k < known->partitions; k++)
+			if (known->at[k].leader < 0 || known->at[k].isr.count < count)
 				return false;
 	}
 	return true;

@@ -1,10 +1,11 @@
-/* broker_rdma.h - one broker with rails, and clients of the library: producers and readers over RDMA, and one of each
- * over TCP on the same partitions. Broker and clients are killed and stopped while work is in doubt, hosts lose their
- * power, rails are cut. Held to the claims of checkers/partition.h, and to
- *   reach      no NIC writes into a log but behind its tail, within the extent of the one grant there is at that
- *              moment (B7, R-B3)
+/* broker_rdma.h - brokers with rails, one or three, and clients of the library: producers and readers over RDMA, and
+ * one of each over TCP on the same partitions. Brokers and clients are killed and stopped while work is in doubt,
+ * hosts lose their power, rails are cut. Held to the claims of checkers/partition.h, and to
+ *   reach      no NIC writes into a log but behind its tail, within the extent that its producer, or its leader, is
+ *              granted at that moment (B7, R-B3, R-B17)
  *   told       no producer is told that a record failed
  *   liveness   when all has healed every producer goes on, and every reader reads to the end
+ *   replicas   among three: the logs on the disks are the same in the end (checkers/replica_files.h)
  *
  * Elsewhere: the programs (rdma_nodes.c), the run (rdma_scenario.c). */
 #ifndef HOLDFAST_SIM_BROKER_BROKER_RDMA_H
@@ -25,19 +26,27 @@
 #define RDMA_SIM_CLIENTS    (RDMA_SIM_PRODUCERS + RDMA_SIM_READERS)
 #define RDMA_SIM_TOPIC      "t"
 #define RDMA_SIM_NUMBERS    16384u /* of a producer */
+#define RDMA_SIM_BROKERS    3u     /* at most */
 
 struct rdma_sim;
 
 /* A node on a loop, of the broker or of a client. */
 struct rdma_sim_end {
 	struct rdma_sim *all;
-	unsigned index; /* 0: the broker */
+	unsigned index; /* of its addresses: brokers come first */
 	struct host host;
 	struct process *process;
 	struct hf_loop *loop;
 	struct hf_node *node;
 	struct hf_poller poller;
 	struct hf_timer timer;
+};
+
+struct rdma_sim_broker {
+	struct rdma_sim_end end;
+	struct broker *broker; /* NULL: it is down */
+	struct broker_config config;
+	struct bus_observer observers[RDMA_SIM_RAILS];
 };
 
 struct rdma_sim_sent {
@@ -66,19 +75,22 @@ struct rdma_sim {
 	struct outcome *outcome;
 	struct network network;
 	struct faults faults;
-	struct rdma_sim_end broker_end;
-	struct broker *broker; /* NULL: it is down */
-	struct broker_config config;
-	struct bus_observer observers[RDMA_SIM_RAILS];
+	struct rdma_sim_broker brokers[RDMA_SIM_BROKERS];
+	unsigned count; /* of brokers */
 	struct rdma_sim_client clients[RDMA_SIM_CLIENTS];
 	struct partition_account accounts[RDMA_SIM_PARTITIONS];
 	struct world_event killer;
 	struct rdma_sim_end *down; /* what is to start again */
 	uint64_t rdma_batches, rdma_records, settled, writes;
-	unsigned losses; /* of power */
+	uint64_t led, truncations; /* of brokers that are gone */
+	unsigned losses;           /* of power */
 	bool power, stopping, settling;
 };
 
-extern const struct program rdma_sim_broker, rdma_sim_client; /* rdma_nodes.c */
+/* rdma_nodes.c */
+extern const struct program rdma_sim_broker_program, rdma_sim_client_program;
+void rdma_sim_configure(struct rdma_sim_broker *broker);
+/* What its counters say before it goes. */
+void rdma_sim_count(struct rdma_sim_broker *broker);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "base/ensure.h"
 #include "sim/broker/brokers.h"
+#include "sim/broker/members.h"
 #include "sim/checkers/replica_files.h"
 
 #define LIVE_NS      (20 * NS_S)
@@ -40,7 +41,8 @@ static void set_up_client(struct broker_sim *all, unsigned i)
 	network_add_port(&all->network, &client->host, 0, address);
 }
 
-static void set_up(struct broker_sim *all, struct world *world, struct outcome *outcome, unsigned count)
+static void set_up(
+	struct broker_sim *all, struct world *world, struct outcome *outcome, unsigned count, bool with_group)
 {
 	static const char *const names[SIM_BROKER_PARTITIONS] = {"t-0", "t-1"};
 
@@ -53,6 +55,8 @@ static void set_up(struct broker_sim *all, struct world *world, struct outcome *
 		partition_account_init(&all->accounts[i], world, names[i]);
 	for (unsigned i = 0; i < SIM_BROKER_CLIENTS; i++)
 		set_up_client(all, i);
+	if (with_group)
+		sim_group_set_up(all);
 }
 
 /* ---- kills ---- */
@@ -79,7 +83,9 @@ static void start_again(struct broker_sim *all)
 
 static void kill_now(struct broker_sim *all, struct sim_broker *broker)
 {
-	bool power = all->count > 1 ? world_chance(all->world, 400000) : all->world->seed % POWER_SEEDS == 0;
+	/* What a group read is not there any more when the one broker has lost its power. */
+	bool power = all->count > 1 ? world_chance(all->world, 400000)
+				    : all->group == NULL && all->world->seed % POWER_SEEDS == 0;
 
 	all->outcome->in_doubt++;
 	all->down = broker;
@@ -98,12 +104,21 @@ static void kill_now(struct broker_sim *all, struct sim_broker *broker)
 		partition_lost(&all->accounts[i]);
 }
 
+static bool all_are_whole(const struct broker_sim *all)
+{
+	const struct broker *brokers[SIM_BROKERS_MAX];
+
+	for (unsigned i = 0; i < all->count; i++)
+		brokers[i] = all->brokers[i].broker;
+	return sim_brokers_are_whole(brokers, all->count, SIM_BROKER_TOPIC);
+}
+
 /* Of several brokers one at a time, once every replica is in sync again: the controller's log, and what one replica
  * has, live in the memory of a majority. */
 static bool may_kill(const struct broker_sim *all, const struct sim_broker *broker)
 {
 	return broker->process->running && !broker->process->paused && has_work(all) &&
-	       (all->count == 1 || sim_brokers_are_whole(all));
+	       (all->count == 1 || all_are_whole(all));
 }
 
 static void kill_next(struct world_event *event)
@@ -172,11 +187,8 @@ static void settle(struct broker_sim *all)
 	run_until(all, all_are_at_end, "a reader did not come to the end");
 	for (unsigned i = 0; i < SIM_BROKER_PARTITIONS && all->world->violations == 0; i++)
 		partition_settled(&all->accounts[i]);
-}
-
-static bool all_are_whole(const struct broker_sim *all)
-{
-	return sim_brokers_are_whole(all);
+	if (all->group != NULL && all->world->violations == 0)
+		run_until(all, sim_group_is_at_end, "the group did not come to the end");
 }
 
 /* The logs on the disks, once nothing is written any more. */
@@ -198,26 +210,31 @@ static void settle_replicas(struct broker_sim *all)
 		run_until(all, all_are_equal, "replicas have different logs on their disks");
 }
 
-static void run_brokers(struct world *world, struct outcome *outcome, unsigned count, uint64_t quiet_ns)
+static void run_brokers(
+	struct world *world, struct outcome *outcome, unsigned count, uint64_t quiet_ns, bool with_group)
 {
 	struct broker_sim *all = calloc(1, sizeof(*all));
-	struct process *processes[SIM_BROKERS_MAX + SIM_BROKER_CLIENTS];
+	struct process *processes[SIM_BROKERS_MAX + SIM_BROKER_CLIENTS + SIM_MEMBERS];
 	unsigned n = 0;
 
 	ensure(all != NULL);
-	set_up(all, world, outcome, count);
+	set_up(all, world, outcome, count, with_group);
 	for (unsigned i = 0; i < count; i++)
 		processes[n++] = all->brokers[i].process;
 	for (unsigned i = 0; i < SIM_BROKER_CLIENTS; i++)
 		processes[n++] = all->clients[i].process;
+	for (unsigned i = 0; with_group && i < SIM_MEMBERS; i++)
+		processes[n++] = all->group->members[i].process;
 	for (unsigned i = 0; i < n; i++)
 		process_start(processes[i]);
 	faults_plan(&all->faults, &all->network, processes, n, count > 1 ? RAIL_FAULTS : BROKER_FAULTS,
 		(unsigned)world_range(world, 0, 6), quiet_ns);
-	if (count > 1 && world_chance(world, 300000)) /* a broker that stands still for longer than its session */
+	if ((count > 1 || with_group) && world_chance(world, 300000)) /* for longer than a session */
 		faults_plan_stall(&all->faults, FAULT_PAUSE, 500 * NS_MS);
 	all->killer = (struct world_event){.fire = kill_next, .what = "killer", .outermost = true};
 	world_schedule(world, &all->killer, world_range(world, 20 * NS_MS, 200 * NS_MS));
+	if (with_group)
+		sim_group_start(all);
 	world_run_until(world, quiet_ns);
 	settle(all);
 	settle_replicas(all);
@@ -226,6 +243,8 @@ static void run_brokers(struct world *world, struct outcome *outcome, unsigned c
 		sim_broker_count(&all->brokers[i]);
 	outcome->failovers += count > 1 && all->led > SIM_BROKER_PARTITIONS ? all->led - SIM_BROKER_PARTITIONS : 0;
 	outcome->truncated += all->truncations;
+	if (with_group)
+		sim_group_free(all);
 	for (unsigned i = 0; i < count; i++)
 		host_free(&all->brokers[i].host);
 	for (unsigned i = 0; i < SIM_BROKER_CLIENTS; i++)
@@ -236,12 +255,18 @@ static void run_brokers(struct world *world, struct outcome *outcome, unsigned c
 
 static void run_one(struct world *world, struct outcome *outcome)
 {
-	run_brokers(world, outcome, 1, world_range(world, 300 * NS_MS, 1500 * NS_MS));
+	run_brokers(world, outcome, 1, world_range(world, 300 * NS_MS, 1500 * NS_MS), false);
 }
 
 static void run_three(struct world *world, struct outcome *outcome)
 {
-	run_brokers(world, outcome, 3, world_range(world, 1500 * NS_MS, 6000 * NS_MS));
+	run_brokers(world, outcome, 3, world_range(world, 1500 * NS_MS, 6000 * NS_MS), false);
+}
+
+/* Of two seeds one has one broker. */
+static void run_group(struct world *world, struct outcome *outcome)
+{
+	run_brokers(world, outcome, world->seed % 2 == 0 ? 1 : 3, world_range(world, 1500 * NS_MS, 5000 * NS_MS), true);
 }
 
 const struct scenario scenario_broker_one = {
@@ -255,4 +280,11 @@ const struct scenario scenario_broker_repl = {
 	.only_when_named = true, /* a test of its own */
 	.what = "three Kafka brokers that replicate, are killed, stand still and lose their power",
 	.run = run_three,
+};
+
+const struct scenario scenario_broker_group = {
+	.name = "broker-group",
+	.only_when_named = true, /* a test of its own */
+	.what = "a consumer group at one Kafka broker or three; members are killed, stand still and leave, brokers too",
+	.run = run_group,
 };

@@ -5,7 +5,8 @@
  *   replicas   among three: the logs on the disks are the same in the end (checkers/replica_files.h)
  *
  * Clients of three brokers ask one after another for the leader. Elsewhere: the client's side of the protocol (wire.c),
- * the clients (broker_nodes.c), the brokers (broker_hosts.c), the runs (broker_scenario.c). */
+ * the clients (broker_nodes.c), a consumer group beside them (members.c), the brokers (broker_hosts.c), the runs
+ * (broker_scenario.c). */
 #ifndef HOLDFAST_SIM_BROKER_BROKERS_H
 #define HOLDFAST_SIM_BROKER_BROKERS_H
 
@@ -25,6 +26,7 @@
 #define SIM_BROKER_RAILS      2u
 
 struct broker_sim;
+struct sim_group;
 
 struct sim_client {
 	struct broker_sim *all;
@@ -71,6 +73,7 @@ struct broker_sim {
 	unsigned count;
 	struct sim_client clients[SIM_BROKER_CLIENTS];
 	struct partition_account accounts[SIM_BROKER_PARTITIONS];
+	struct sim_group *group; /* members.h; NULL: none */
 	struct world_event killer;
 	unsigned losses;         /* of power, of all brokers there are */
 	struct sim_broker *down; /* NULL: none is */
@@ -85,8 +88,8 @@ extern const struct program broker_program;     /* broker_hosts.c; its context i
 void sim_brokers_set_up(struct broker_sim *all, unsigned count);
 /* What its counters say before it goes. */
 void sim_broker_count(struct sim_broker *broker);
-/* Whether every replica is in sync, at every leader. */
-bool sim_brokers_are_whole(const struct broker_sim *all);
+/* Whether every replica of the topic is in sync, as every broker knows it. NULL: it is down. */
+bool sim_brokers_are_whole(const struct broker *const *brokers, unsigned count, const char *topic);
 void sim_client_address(unsigned index, char text[HF_ADDR_TEXT]);
 
 #endif

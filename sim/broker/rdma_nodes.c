@@ -9,16 +9,18 @@
 #include "sim/broker/broker_rdma.h"
 #include "sim/endpoint.h"
 
-#define CONTROL_PORT 7000u
-#define HEARTBEAT_NS (25 * NS_MS)
-#define FAILBACK_NS  (20 * NS_MS)
-#define BUDGET_NS    (4 * NS_S)
-#define QP_TIMEOUT   8 /* 1 ms */
-#define QP_RETRY_CNT 2
-#define REST_NS_MAX  (4 * NS_MS)
-#define TIMEOUT_NS   (500 * NS_MS)
-#define RETURN_NS    (30 * NS_MS)
-#define MESSAGES     8
+#define CONTROL_PORT    7000u
+#define HEARTBEAT_NS    (25 * NS_MS) /* of one broker and its clients */
+#define SESSION_BEAT_NS (5 * NS_MS)  /* of several: within their sessions a peer that is gone is known to be */
+#define FAILBACK_NS     (20 * NS_MS)
+#define BUDGET_NS       (4 * NS_S)
+#define TOPIC_NS        (20 * NS_MS)
+#define QP_TIMEOUT      8 /* 1 ms */
+#define QP_RETRY_CNT    2
+#define REST_NS_MAX     (4 * NS_MS)
+#define TIMEOUT_NS      (500 * NS_MS)
+#define RETURN_NS       (30 * NS_MS)
+#define MESSAGES        8
 
 /* ---- a node ---- */
 
@@ -26,10 +28,10 @@ static void configure(const struct rdma_sim_end *end, struct hf_node_config *con
 {
 	*config = (struct hf_node_config){.rail_count = RDMA_SIM_RAILS,
 		.policy = HF_POLICY_VARUNA,
-		.heartbeat_ns = HEARTBEAT_NS,
+		.heartbeat_ns = end->all->count > 1 ? SESSION_BEAT_NS : HEARTBEAT_NS,
 		.heartbeat_misses = 4,
 		.failback_ns = FAILBACK_NS,
-		.budget_ns = BUDGET_NS,
+		.budget_ns = end->all->count > 1 ? NS_S : BUDGET_NS,
 		.timeout = QP_TIMEOUT,
 		.retry_cnt = QP_RETRY_CNT};
 	snprintf(config->name, sizeof(config->name), "%s", end->host.name);
@@ -70,81 +72,161 @@ static void close_node(struct rdma_sim_end *end)
 	end->loop = NULL;
 }
 
-/* ---- the broker ---- */
+/* ---- brokers ---- */
+
+static struct rdma_sim_broker *broker_of(struct rdma_sim_end *end)
+{
+	return container_of(end, struct rdma_sim_broker, end);
+}
+
+/* What may be written into this log at this moment. */
+static struct log_extent reach_of(const struct partition *partition)
+{
+	const struct replica *replica = partition->replication;
+
+	if (partition->holder != NULL)
+		return container_of(partition->holder, struct produce_grant, holder)->extent;
+	if (replica == NULL || replica->follow.mr == NULL)
+		return (struct log_extent){0};
+	return (struct log_extent){.segment = replica->follow.segment, .end = replica->follow.to};
+}
 
 static void judge_write(struct rdma_sim *all, struct partition *partition, const struct effect *effect)
 {
+	const struct log_extent reach = reach_of(partition);
+
 	list_for_each (at, &partition->log->segments) {
 		const struct segment *segment = container_of(at, struct segment, node);
 		uint64_t place = effect->host - (uintptr_t)segment->map;
-		const struct produce_grant *grant;
 
 		if (effect->host < (uintptr_t)segment->map || place >= segment->capacity)
 			continue;
 		all->writes++;
-		grant = partition->holder == NULL ? NULL
-						  : container_of(partition->holder, struct produce_grant, holder);
-		if (grant == NULL || grant->extent.segment != segment || place < segment->bytes ||
-			place + effect->bytes > grant->extent.end)
+		if (reach.segment != segment || place < segment->bytes || place + effect->bytes > reach.end)
 			world_violate(all->world, "reach",
 				"%zu bytes are written at %llu of a segment whose tail is at %u, and that is %s",
 				effect->bytes, (unsigned long long)place, segment->bytes,
-				grant == NULL ? "not granted" : "no part of the extent");
+				reach.segment == NULL ? "not granted" : "no part of the extent");
 	}
 }
 
 static void on_effect(struct bus_observer *observer, const struct effect *effect)
 {
-	struct rdma_sim *all = ((struct rdma_sim_end *)env_process(effect->nic->dev->env)->context)->all;
+	struct rdma_sim_end *end = env_process(effect->nic->dev->env)->context;
+	struct broker *broker = broker_of(end)->broker;
 
 	(void)observer;
-	for (int32_t i = 0; effect->kind == EFFECT_WRITE && all->broker != NULL && i < (int32_t)RDMA_SIM_PARTITIONS;
-		i++) {
+	for (int32_t i = 0; effect->kind == EFFECT_WRITE && broker != NULL && i < (int32_t)RDMA_SIM_PARTITIONS; i++) {
 		struct partition *partition =
-			topics_partition(&all->broker->topics, (struct codec_string){RDMA_SIM_TOPIC, 1}, i);
+			topics_partition(&broker->topics, (struct codec_string){RDMA_SIM_TOPIC, 1}, i);
 
 		if (partition != NULL)
-			judge_write(all, partition, effect);
+			judge_write(end->all, partition, effect);
 	}
+}
+
+/* Once all brokers are there, so that each has a replica. */
+static void make_topic(struct hf_timer *timer, uint64_t now_ns)
+{
+	struct rdma_sim_end *end = container_of(timer, struct rdma_sim_end, timer);
+	struct broker *broker = broker_of(end)->broker;
+	struct codec_string name = {RDMA_SIM_TOPIC, sizeof(RDMA_SIM_TOPIC) - 1};
+
+	if (controller_find(&broker->controller, name) != NULL)
+		return;
+	if (broker->controller.broker_count == end->all->count)
+		broker_create_topic(broker, name, RDMA_SIM_PARTITIONS, NULL);
+	if (end->all->count > 1)
+		hf_loop_set_timer(end->loop, timer, now_ns + TOPIC_NS);
 }
 
 static int start_broker(struct process *process, void *context)
 {
 	struct rdma_sim_end *end = context;
-	struct rdma_sim *all = end->all;
-	struct codec_string name = {RDMA_SIM_TOPIC, sizeof(RDMA_SIM_TOPIC) - 1};
+	struct rdma_sim_broker *broker = broker_of(end);
 	struct hf_error error;
 	int rc = open_node(end);
 
 	if (rc != 0)
 		return rc;
-	rc = broker_open(end->loop, end->node, &all->config, &all->broker, &error);
+	rc = broker_open(end->loop, end->node, &broker->config, &broker->broker, &error);
 	if (rc != 0) {
 		if (!process->muted)
-			world_violate(all->world, "start", "%s", error.text);
+			world_violate(end->all->world, "start", "%s", error.text);
 		return rc;
 	}
 	for (unsigned i = 0; i < RDMA_SIM_RAILS; i++) {
-		all->observers[i] = (struct bus_observer){.effect = on_effect};
-		bus_observe(&nic_of(hf_node_dev(end->node, i))->bus, &all->observers[i]);
+		broker->observers[i] = (struct bus_observer){.effect = on_effect};
+		bus_observe(&nic_of(hf_node_dev(end->node, i))->bus, &broker->observers[i]);
 	}
-	if (controller_find(&all->broker->controller, name) == NULL)
-		broker_create_topic(all->broker, name, RDMA_SIM_PARTITIONS, NULL);
+	end->timer = (struct hf_timer){.fire = make_topic};
+	if (end->index == 0)
+		make_topic(&end->timer, hf_loop_now_ns(end->loop));
 	return 0;
 }
 
 static void stop_broker(struct process *process, void *context)
 {
 	struct rdma_sim_end *end = context;
-	struct broker *broker = end->all->broker;
+	struct broker *broker = broker_of(end)->broker;
 
 	(void)process;
-	end->all->broker = NULL;
+	broker_of(end)->broker = NULL;
+	hf_loop_cancel_timer(end->loop, &end->timer);
 	broker_close(broker);
 	close_node(end);
 }
 
-const struct program rdma_sim_broker = {.name = "broker", .start = start_broker, .stop = stop_broker};
+const struct program rdma_sim_broker_program = {.name = "broker", .start = start_broker, .stop = stop_broker};
+
+void rdma_sim_count(struct rdma_sim_broker *broker)
+{
+	struct rdma_sim *all = broker->end.all;
+
+	if (broker->broker == NULL)
+		return;
+	all->led += broker->broker->replication.counters.led;
+	all->truncations += broker->broker->replication.counters.truncations;
+	if (broker->broker->replication.counters.lost_hw > 0)
+		world_violate(all->world, "kept", "%s has cut records that were committed", broker->end.host.name);
+}
+
+static void add_voters(struct broker_config *config, unsigned count)
+{
+	config->replication_factor = (int16_t)count;
+	config->min_insync_replicas = count / 2 + 1;
+	config->lag_ns = 2 * NS_S;
+	config->auto_create_topics = false; /* clients ask before all brokers are there */
+	for (unsigned i = 0; i < count; i++) {
+		struct broker_voter *voter = &config->voters.at[config->voters.count++];
+
+		*voter = (struct broker_voter){.id = (int32_t)i + 1, .address_count = RDMA_SIM_RAILS};
+		for (unsigned rail = 0; rail < RDMA_SIM_RAILS; rail++) {
+			char text[HF_ADDR_TEXT];
+
+			snprintf(text, sizeof(text), "10.%u.0.%u:%u", rail, i + 1, CONTROL_PORT);
+			ensure(hf_addr_parse(text, &voter->addresses[rail]) == 0);
+		}
+	}
+}
+
+void rdma_sim_configure(struct rdma_sim_broker *broker)
+{
+	struct world *world = broker->end.all->world;
+	struct broker_config *config = &broker->config;
+
+	broker_config_default(config);
+	config->node_id = (int32_t)broker->end.index + 1;
+	config->listeners = (struct broker_endpoints){.at = {{.name = "PLAINTEXT", .port = 9092}}, .count = 1};
+	snprintf(
+		config->listeners.at[0].host, sizeof(config->listeners.at[0].host), "10.0.0.%u", broker->end.index + 1);
+	snprintf(config->log_dirs, sizeof(config->log_dirs), "logs");
+	config->segment_bytes = 16384;
+	config->extent_bytes = (uint32_t)world_range(world, 4096, 20000);
+	config->index_interval_bytes = (uint32_t)world_range(world, 0, 1000);
+	if (broker->end.all->count > 1)
+		add_voters(config, broker->end.all->count);
+}
 
 /* ---- producers ---- */
 
@@ -265,13 +347,15 @@ static int open_client(struct rdma_sim_client *client, struct hf_error *error)
 {
 	struct world *world = client->end.all->world;
 	enum hf_rdma_use rdma = client->over_tcp ? HF_RDMA_OFF : HF_RDMA_AUTO;
+	const char *brokers =
+		client->end.all->count == 1 ? "10.0.0.1:9092" : "10.0.0.1:9092,10.0.0.2:9092,10.0.0.3:9092";
 	struct hf_addr local;
 
 	ensure(hf_addr_parse("10.0.0.0:0", &local) == 0);
 	local.in.sin_addr.s_addr = htonl(0x0a000000u + client->end.index + 1);
 	if (client->reads)
 		return hf_consumer_open(client->end.loop, client->end.node,
-			&(struct hf_consumer_config){.brokers = "10.0.0.1:9092",
+			&(struct hf_consumer_config){.brokers = brokers,
 				.local = local,
 				.rdma = rdma,
 				.fetch_bytes = (uint32_t)world_range(world, 1, 4000),
@@ -279,7 +363,7 @@ static int open_client(struct rdma_sim_client *client, struct hf_error *error)
 				.return_ns = RETURN_NS},
 			&client->consumer, error);
 	return hf_producer_open(client->end.loop, client->end.node,
-		&(struct hf_producer_config){.brokers = "10.0.0.1:9092",
+		&(struct hf_producer_config){.brokers = brokers,
 			.local = local,
 			.rdma = rdma,
 			.batch_bytes = 1024,
@@ -329,4 +413,4 @@ static void stop_client(struct process *process, void *context)
 	close_node(&client->end);
 }
 
-const struct program rdma_sim_client = {.name = "client", .start = start_client, .stop = stop_client};
+const struct program rdma_sim_client_program = {.name = "client", .start = start_client, .stop = stop_client};

@@ -1,9 +1,11 @@
-/* A broker with rails under faults: the run, and the verdict. */
+/* Brokers with rails under faults: the runs, and the verdict. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/ensure.h"
 #include "sim/broker/broker_rdma.h"
+#include "sim/broker/brokers.h"
+#include "sim/checkers/replica_files.h"
 
 #define LIVE_NS      (30 * NS_S)
 #define LIVE_RECORDS 10u
@@ -18,6 +20,8 @@
 		FAULT_BIT(FAULT_STREAM_RESET) | FAULT_BIT(FAULT_PAUSE) | FAULT_BIT(FAULT_PARTITION) |                  \
 		FAULT_BIT(FAULT_CONTROL_HELD) | FAULT_BIT(FAULT_ACKS_LOST) | FAULT_BIT(FAULT_RESPONSES_LOST) |         \
 		FAULT_BIT(FAULT_RAIL_DOWN) | FAULT_BIT(FAULT_FENCE_SLOW))
+#define SESSION_NS    (500 * NS_MS)
+#define REJOIN_NS_MAX NS_S /* one of several brokers is down for longer than its session, or not */
 
 static void set_up_end(struct rdma_sim *all, struct rdma_sim_end *end, unsigned index, const struct program *program)
 {
@@ -29,40 +33,40 @@ static void set_up_end(struct rdma_sim *all, struct rdma_sim_end *end, unsigned 
 	end->process = process_create(&end->host, name, program, end);
 }
 
-static void set_up(struct rdma_sim *all, struct world *world, struct outcome *outcome)
+static struct host *host_at(struct rdma_sim *all, unsigned i)
+{
+	return i < all->count ? &all->brokers[i].end.host : &all->clients[i - all->count].end.host;
+}
+
+static void set_up(struct rdma_sim *all, struct world *world, struct outcome *outcome, unsigned count)
 {
 	static const char *const names[RDMA_SIM_PARTITIONS] = {"t-0", "t-1"};
 
 	all->world = world;
 	all->outcome = outcome;
-	all->power = world->seed % POWER_SEEDS == 0;
+	all->count = count;
+	all->power = count == 1 && world->seed % POWER_SEEDS == 0;
 	network_init(&all->network, world);
 	all->network.stream_limit_ns = 2 * NS_S;
-	set_up_end(all, &all->broker_end, 0, &rdma_sim_broker);
+	for (unsigned i = 0; i < count; i++)
+		set_up_end(all, &all->brokers[i].end, i, &rdma_sim_broker_program);
 	for (unsigned i = 0; i < RDMA_SIM_CLIENTS; i++) {
 		struct rdma_sim_client *client = &all->clients[i];
 
 		client->reads = i >= RDMA_SIM_PRODUCERS;
 		client->over_tcp = i == RDMA_SIM_PRODUCERS - 1 || i == RDMA_SIM_CLIENTS - 1;
 		client->partition = (int32_t)(i % RDMA_SIM_PARTITIONS);
-		set_up_end(all, &client->end, i + 1, &rdma_sim_client);
+		set_up_end(all, &client->end, i + count, &rdma_sim_client_program);
 	}
 	for (unsigned rail = 0; rail < RDMA_SIM_RAILS; rail++)
-		for (unsigned i = 0; i <= RDMA_SIM_CLIENTS; i++) {
-			struct host *host = i == 0 ? &all->broker_end.host : &all->clients[i - 1].end.host;
+		for (unsigned i = 0; i < count + RDMA_SIM_CLIENTS; i++) {
 			char address[HF_ADDR_TEXT];
 
 			snprintf(address, sizeof(address), "10.%u.0.%u", rail, i + 1);
-			network_add_port(&all->network, host, rail, address);
+			network_add_port(&all->network, host_at(all, i), rail, address);
 		}
-	broker_config_default(&all->config);
-	all->config.node_id = 1;
-	all->config.listeners =
-		(struct broker_endpoints){.at = {{.name = "PLAINTEXT", .host = "10.0.0.1", .port = 9092}}, .count = 1};
-	snprintf(all->config.log_dirs, sizeof(all->config.log_dirs), "logs");
-	all->config.segment_bytes = 16384;
-	all->config.extent_bytes = (uint32_t)world_range(world, 4096, 20000);
-	all->config.index_interval_bytes = (uint32_t)world_range(world, 0, 1000);
+	for (unsigned i = 0; i < count; i++)
+		rdma_sim_configure(&all->brokers[i]);
 	for (unsigned i = 0; i < RDMA_SIM_PARTITIONS; i++)
 		partition_account_init(&all->accounts[i], world, names[i]);
 }
@@ -93,30 +97,50 @@ static void start_again(struct rdma_sim *all)
 		process_start(end->process);
 }
 
-/* The broker, or a client with something in doubt, or that reads. NULL: nobody now. */
+/* Several brokers go one at a time, once every replica is in sync again: what one of them has, and the controller's
+ * log, live in the memory of a majority. */
+static bool may_kill(const struct rdma_sim *all, const struct rdma_sim_end *end)
+{
+	const struct broker *brokers[RDMA_SIM_BROKERS];
+
+	if (!end->process->running || end->process->paused)
+		return false;
+	for (unsigned i = 0; i < all->count; i++)
+		brokers[i] = all->brokers[i].broker;
+	return end->index >= all->count || all->count == 1 ||
+	       sim_brokers_are_whole(brokers, all->count, RDMA_SIM_TOPIC);
+}
+
+/* A broker, or a client with something in doubt, or that reads. NULL: nobody now. */
 static struct rdma_sim_end *victim(struct rdma_sim *all)
 {
 	unsigned which = (unsigned)world_range(all->world, 0, 2 * RDMA_SIM_CLIENTS - 1);
 	struct rdma_sim_client *client = which < RDMA_SIM_CLIENTS ? &all->clients[which] : NULL;
+	struct rdma_sim_end *end = client != NULL ? &client->end : &all->brokers[which % all->count].end;
 
 	if (!has_work(all) || (client != NULL && !client->reads && pending(client) == 0))
 		return NULL;
-	return client == NULL ? &all->broker_end : &client->end;
+	return may_kill(all, end) ? end : NULL;
 }
 
 static void kill_now(struct rdma_sim *all, struct rdma_sim_end *end)
 {
-	bool power = all->power && end == &all->broker_end;
+	bool is_broker = end->index < all->count;
+	bool power = is_broker && (all->power || (all->count > 1 && world_chance(all->world, 400000)));
 
 	all->outcome->in_doubt++;
 	all->down = end;
+	if (is_broker)
+		rdma_sim_count(&all->brokers[end->index]);
 	world_count_fault(all->world, power ? FAULT_HOST_STOP : FAULT_PROCESS_CRASH);
 	if (!power) {
 		process_crash(end->process);
 		return;
 	}
-	all->losses++;
 	host_stop(&end->host);
+	if (all->count > 1)
+		return; /* the others have it all */
+	all->losses++;
 	for (unsigned i = 0; i < RDMA_SIM_PARTITIONS; i++)
 		partition_lost(&all->accounts[i]);
 }
@@ -132,11 +156,11 @@ static void kill_next(struct world_event *event)
 	} else if (world->now_ns < all->faults.quiet_ns) {
 		struct rdma_sim_end *end = victim(all);
 
-		if (end == NULL || end->process->paused) {
+		if (end == NULL) {
 			next_ns = WORK_NS_MAX; /* until something is in doubt */
 		} else {
 			kill_now(all, end);
-			next_ns = DOWN_NS_MAX;
+			next_ns = end->index < all->count && all->count > 1 ? REJOIN_NS_MAX : DOWN_NS_MAX;
 		}
 	}
 	if (all->down != NULL || world->now_ns < all->faults.quiet_ns)
@@ -158,18 +182,52 @@ static bool all_are_idle(const struct rdma_sim *all)
 	return !has_work(all);
 }
 
+/* NULL: nobody leads it now. */
+static const struct partition *leading(const struct rdma_sim *all, int32_t index)
+{
+	for (unsigned i = 0; i < all->count; i++) {
+		const struct broker *broker = all->brokers[i].broker;
+		const struct partition *partition =
+			broker == NULL
+				? NULL
+				: topics_partition(&broker->topics, (struct codec_string){RDMA_SIM_TOPIC, 1}, index);
+
+		if (partition != NULL && partition->leads)
+			return partition;
+	}
+	return NULL;
+}
+
 static bool all_are_at_end(const struct rdma_sim *all)
 {
 	for (unsigned i = RDMA_SIM_PRODUCERS; i < RDMA_SIM_CLIENTS; i++) {
 		const struct rdma_sim_client *client = &all->clients[i];
-		const struct partition *partition = topics_partition(
-			&all->broker->topics, (struct codec_string){RDMA_SIM_TOPIC, 1}, client->partition);
+		const struct partition *partition = leading(all, client->partition);
 
-		if (client->anew ||
+		if (client->anew || partition == NULL ||
 			hf_consumer_position(client->consumer, RDMA_SIM_TOPIC, client->partition) != partition->hw)
 			return false;
 	}
 	return true;
+}
+
+static bool all_are_whole(const struct rdma_sim *all)
+{
+	const struct broker *brokers[RDMA_SIM_BROKERS];
+
+	for (unsigned i = 0; i < all->count; i++)
+		brokers[i] = all->brokers[i].broker;
+	return sim_brokers_are_whole(brokers, all->count, RDMA_SIM_TOPIC);
+}
+
+/* The logs on the disks, once nothing is written any more. */
+static bool all_are_equal(const struct rdma_sim *all)
+{
+	struct process *processes[RDMA_SIM_BROKERS];
+
+	for (unsigned i = 0; i < all->count; i++)
+		processes[i] = all->brokers[i].end.process;
+	return replica_files_equal(processes, all->count, "logs", RDMA_SIM_TOPIC, RDMA_SIM_PARTITIONS);
 }
 
 static void run_until(struct rdma_sim *all, bool (*reached)(const struct rdma_sim *all), const char *words)
@@ -197,35 +255,70 @@ static void settle(struct rdma_sim *all)
 		world_violate(all->world, "liveness", "nothing went over RDMA");
 }
 
-static void run(struct world *world, struct outcome *outcome)
+static void settle_replicas(struct rdma_sim *all)
+{
+	run_until(all, all_are_whole, "a replica did not come into sync");
+	if (all->world->violations == 0)
+		run_until(all, all_are_equal, "replicas have different logs on their disks");
+}
+
+static void tear_down(struct rdma_sim *all)
+{
+	for (unsigned i = 0; i < all->count; i++)
+		rdma_sim_count(&all->brokers[i]);
+	all->outcome->failovers += all->led > RDMA_SIM_PARTITIONS ? all->led - RDMA_SIM_PARTITIONS : 0;
+	all->outcome->truncated += all->truncations;
+	for (unsigned i = all->count + RDMA_SIM_CLIENTS; i > 0; i--)
+		host_free(host_at(all, i - 1));
+	network_free(&all->network);
+	free(all);
+}
+
+static void run(struct world *world, struct outcome *outcome, unsigned count, uint64_t quiet_ns)
 {
 	struct rdma_sim *all = calloc(1, sizeof(*all));
-	struct process *processes[1 + RDMA_SIM_CLIENTS];
-	uint64_t quiet_ns = world_range(world, 300 * NS_MS, 1500 * NS_MS);
+	struct process *processes[RDMA_SIM_BROKERS + RDMA_SIM_CLIENTS];
+	unsigned n = count + RDMA_SIM_CLIENTS;
 
 	ensure(all != NULL);
-	set_up(all, world, outcome);
-	processes[0] = all->broker_end.process;
-	for (unsigned i = 0; i < RDMA_SIM_CLIENTS; i++)
-		processes[1 + i] = all->clients[i].end.process;
-	for (unsigned i = 0; i < 1 + RDMA_SIM_CLIENTS; i++)
+	set_up(all, world, outcome, count);
+	for (unsigned i = 0; i < n; i++)
+		processes[i] = i < count ? all->brokers[i].end.process : all->clients[i - count].end.process;
+	for (unsigned i = 0; i < n; i++)
 		process_start(processes[i]);
-	faults_plan(&all->faults, &all->network, processes, 1 + RDMA_SIM_CLIENTS, RDMA_FAULTS,
-		(unsigned)world_range(world, 0, 10), quiet_ns);
+	faults_plan(
+		&all->faults, &all->network, processes, n, RDMA_FAULTS, (unsigned)world_range(world, 0, 10), quiet_ns);
+	if (count > 1 && world_chance(world, 300000)) /* somebody stands still for longer than a session */
+		faults_plan_stall(&all->faults, FAULT_PAUSE, SESSION_NS);
 	all->killer = (struct world_event){.fire = kill_next, .what = "killer", .outermost = true};
 	world_schedule(world, &all->killer, world_range(world, 20 * NS_MS, 200 * NS_MS));
 	world_run_until(world, quiet_ns);
 	settle(all);
+	if (count > 1)
+		settle_replicas(all);
 	world_cancel(world, &all->killer);
-	for (unsigned i = 0; i < RDMA_SIM_CLIENTS; i++)
-		host_free(&all->clients[i].end.host);
-	host_free(&all->broker_end.host);
-	network_free(&all->network);
-	free(all);
+	tear_down(all);
+}
+
+static void run_one(struct world *world, struct outcome *outcome)
+{
+	run(world, outcome, 1, world_range(world, 300 * NS_MS, 1500 * NS_MS));
+}
+
+static void run_three(struct world *world, struct outcome *outcome)
+{
+	run(world, outcome, 3, world_range(world, 1500 * NS_MS, 4000 * NS_MS));
 }
 
 const struct scenario scenario_broker_rdma = {
 	.name = "broker-rdma",
 	.what = "a Kafka broker under one-sided producers and readers that are killed and stopped, as it is itself",
-	.run = run,
+	.run = run_one,
+};
+
+const struct scenario scenario_broker_rdma_repl = {
+	.name = "broker-rdma-repl",
+	.only_when_named = true, /* a test of its own */
+	.what = "three Kafka brokers that replicate, under one-sided producers and readers, all of which are killed",
+	.run = run_three,
 };
