@@ -16,6 +16,7 @@ class Cluster:
         Cluster.made += 1
         self.holdfast, self.directory, self.count = holdfast, pathlib.Path(directory), count
         self.processes, self.logs = [None] * count, []
+        self.kind, self.fabric = kind, f"brokers-{os.getpid()}-{Cluster.made}"
         host = f"{os.getpid() >> 8 & 255}.{os.getpid() & 255}"
         self.hosts = [[f"127.{64 + 16 * rail + 3 * i + Cluster.made % 3}.{host}" for rail in range(2)]
                       for i in range(count)]
@@ -27,11 +28,18 @@ class Cluster:
                       "controller.quorum.voters": voters, "default.replication.factor": count,
                       "min.insync.replicas": count // 2 + 1, "group.initial.rebalance.delay.ms": 100}
             broker.update({key.replace("_", "."): value for key, value in settings.items()})
-            self.path(i).write_text(json.dumps({"name": f"broker-{i + 1}", "fabric": f"brokers-{os.getpid()}-{Cluster.made}",
+            self.path(i).write_text(json.dumps({"name": f"broker-{i + 1}", "fabric": self.fabric,
                                                 "rails": rails, "http": f"{self.hosts[i][0]}:8080", "broker": broker}))
 
     def path(self, i):
         return self.directory / f"broker-{i + 1}.json"
+
+    def client(self, name, number):
+        """The configuration of a client's node on the brokers' rails; clients have numbers of their own."""
+        hosts = [f"127.{112 + 2 * number + rail}.{self.hosts[0][0].split('.', 2)[2]}" for rail in range(2)]
+        return {"name": name, "fabric": self.fabric, "rails": [
+            {"name": f"r{rail}", "kind": self.kind, "control": f"{host}:18800"} | ({"address": host} if self.kind == "soft" else {})
+            for rail, host in enumerate(hosts)]}
 
     @property
     def address(self):

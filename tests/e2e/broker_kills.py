@@ -1,4 +1,4 @@
-"""Leaders of three brokers are killed under a stock idempotent producer: broker_kills.py HOLDFAST [KILLS [KIND]].
+"""Leaders of three brokers are killed under idempotent producers, a stock one and ours: broker_kills.py HOLDFAST [KILLS [KIND]].
 
 kcat writes numbers with acks=all while the broker that leads is killed with SIGKILL, again and again; another kcat reads
 them in a group. What is in the log in the end is what was written: nothing lost, doubled or out of order.
@@ -77,15 +77,11 @@ def _time_to_progress(cluster, killed, begun):
 
 
 class _Writer(threading.Thread):
-    """Gives kcat one number a line, until it is told to end."""
+    """Gives a program one number a line, until it is told to end."""
 
-    def __init__(self, cluster):
+    def __init__(self, command):
         super().__init__()
-        self.process = subprocess.Popen(
-            ["kcat", "-b", cluster.address, "-P", "-t", TOPIC, "-q", "-X", "enable.idempotence=true", "-X", "linger.ms=2",
-             "-X", "message.timeout.ms=120000", "-X", "reconnect.backoff.max.ms=200",
-             "-X", "retry.backoff.ms=20", "-X", "topic.metadata.refresh.fast.interval.ms=20"],
-            stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.count, self.ending = 0, False
 
     def run(self):
@@ -100,6 +96,31 @@ class _Writer(threading.Thread):
         self.join()
         _, err = self.process.communicate(timeout=LIMIT_S)
         assert self.process.returncode == 0, err[-2000:]
+        return err
+
+
+def _kcat_producer(cluster):
+    return ["kcat", "-b", cluster.address, "-P", "-t", TOPIC, "-q", "-X", "enable.idempotence=true", "-X", "linger.ms=2",
+            "-X", "message.timeout.ms=120000", "-X", "reconnect.backoff.max.ms=200",
+            "-X", "retry.backoff.ms=20", "-X", "topic.metadata.refresh.fast.interval.ms=20"]
+
+
+def _leader_is_lost(cluster, how):
+    """Kills it, or stops it until another leads; returns the time to the next acknowledgement."""
+    _wait_until(lambda: len(_partition(cluster)["isrs"]) == 3, "not all replicas are in sync")
+    leader = _partition(cluster)["leader"] - 1
+    joins = cluster.joins(leader)
+    if how == signal.SIGKILL:
+        cluster.stop(leader, how)
+    else:
+        cluster.processes[leader].send_signal(how)
+    taken = _time_to_progress(cluster, leader, time.monotonic())
+    if how == signal.SIGKILL:
+        cluster.start(leader)
+        cluster.wait_until_joined([leader], before=joins)
+    else:
+        cluster.processes[leader].send_signal(signal.SIGCONT)
+    return taken
 
 
 def leaders_are_killed_and_nothing_is_lost(directory):
@@ -108,16 +129,9 @@ def leaders_are_killed_and_nothing_is_lost(directory):
     with broker_cluster.Cluster(program.HOLDFAST, directory, kind=KIND, log_segment_bytes=1 << 20) as cluster:
         cluster.start_all()
         _kcat(cluster, "-L", "-t", TOPIC)
-        writer, times = _Writer(cluster), []
+        writer = _Writer(_kcat_producer(cluster))
         writer.start()
-        for _ in range(KILLS):
-            _wait_until(lambda: len(_partition(cluster)["isrs"]) == 3, "not all replicas are in sync")
-            leader = _partition(cluster)["leader"] - 1
-            joins = cluster.joins(leader)
-            cluster.stop(leader, signal.SIGKILL)
-            times.append(_time_to_progress(cluster, leader, time.monotonic()))
-            cluster.start(leader)
-            cluster.wait_until_joined([leader], before=joins)
+        times = [_leader_is_lost(cluster, signal.SIGKILL) for _ in range(KILLS)]
         writer.end()
         expected = "".join(f"{n}\n" for n in range(writer.count))
         for i, way in enumerate((["-C", "-t", TOPIC, "-o", "beginning", "-e", "-q"],
@@ -128,6 +142,54 @@ def leaders_are_killed_and_nothing_is_lost(directory):
             assert cluster.stop(i) == 0
         program.say(f"# {KILLS} kills, {writer.count} records; to the next acknowledgement: median "
                     f"{statistics.median(times):.2f} s, longest {max(times):.2f} s")
+
+
+def _follow_leaders(directory, rails):
+    """`holdfast produce` and `holdfast consume` while leaders are killed, and stopped for a while."""
+    with broker_cluster.Cluster(program.HOLDFAST, directory, kind=KIND, log_segment_bytes=1 << 20) as cluster:
+        cluster.start_all()
+        _kcat(cluster, "-L", "-t", TOPIC)
+        sides = {}
+        for number, side in enumerate(("produce", "consume")):
+            sides[side] = [program.HOLDFAST, side, "--broker", cluster.address, "--topic", TOPIC]
+            if rails:
+                path = pathlib.Path(directory, f"{side}.json")
+                path.write_text(json.dumps(cluster.client(side, number)))
+                sides[side] += ["--config", str(path)]
+        reader = subprocess.Popen(sides["consume"], stdout=open(pathlib.Path(directory, "read"), "w"), stderr=subprocess.PIPE,
+                                  text=True)
+        writer = _Writer(sides["produce"])
+        try:
+            writer.start()
+            times = [_leader_is_lost(cluster, how) for _ in range(KILLS) for how in (signal.SIGKILL, signal.SIGSTOP)]
+            said = writer.end()
+            expected = "".join(f"{n}\n" for n in range(writer.count))
+
+            def got():
+                return pathlib.Path(directory, "read").read_text()
+
+            _wait_until(lambda: len(got()) >= len(expected) or reader.poll() is not None, "not all is read")
+            reader.send_signal(signal.SIGTERM)
+            _, err = reader.communicate(timeout=LIMIT_S)
+            assert reader.returncode == 0, err[-2000:]
+            # Nothing waits for all that a vqp tries (R-B27).
+            assert "within the budget" not in said + err, said + err
+            for i, text in enumerate((got(), _kcat(cluster, "-C", "-t", TOPIC, "-o", "beginning", "-e", "-q"))):
+                assert text == expected, f"way {i}: " + _differences(text, expected)
+        finally:
+            writer.ending = True
+            for process in (reader, writer.process):
+                process.kill()
+        program.say(f"# {2 * KILLS} leaders lost, {writer.count} records, over {KIND if rails else 'tcp'}; to the next "
+                    f"acknowledgement: median {statistics.median(times):.2f} s, longest {max(times):.2f} s")
+
+
+def our_clients_follow_leaders_over_rails(directory):
+    _follow_leaders(directory, rails=True)
+
+
+def our_clients_follow_leaders_over_tcp(directory):
+    _follow_leaders(directory, rails=False)
 
 
 def topics_and_status_outlive_the_stop_of_all(directory):

@@ -121,6 +121,7 @@ static void close_vqp(struct consumer_session *session)
 		hf_mem_free(hf_loop_env(session->consumer->loop), session->memory);
 	session->memory = NULL;
 	session->looking = session->lost = false;
+	session->reading = 0;
 }
 
 /* Its partitions go on over TCP, until it is up again. */
@@ -164,7 +165,7 @@ static void access_known(struct kafka_call *of, const void *response)
 
 static void ask(struct consumer_session *session)
 {
-	const struct kafka_access_request request = {.kind = ACCESS_READ, .topic = {"", 0}};
+	const struct kafka_access_request request = {.kind = ACCESS_READ, .topic = {"", 0}, .current_leader_epoch = -1};
 
 	move(session, SESSION_ASKING);
 	session->call.done = access_known;
@@ -236,6 +237,7 @@ static bool attach(struct consumer_partition *partition, struct consumer_session
 	put_le32(message + 4, (uint32_t)partition->index);
 	put_le64(message + 8, (uint64_t)offset);
 	put_le16(message + 16, (uint16_t)length);
+	put_le32(message + 20, (uint32_t)leaders_epoch(partition->topic, partition->index));
 	memcpy(message + RDMA_ATTACH_BYTES, partition->topic->name, length);
 	if (!say(session, message, RDMA_ATTACH_BYTES + length))
 		return false;
@@ -330,10 +332,13 @@ static bool read_into(
 		.wr.rdma = {.remote_addr = address, .rkey = key}};
 	struct ibv_send_wr *bad;
 
+	if (session->reading == 0)
+		session->progress_ns = hf_loop_now_ns(session->consumer->loop);
 	if (hf_vqp_post_send(session->vqp, &wr, &bad) != 0) {
 		session->lost = true;
 		return false;
 	}
+	session->reading++;
 	return true;
 }
 
@@ -457,6 +462,8 @@ static void completed(struct consumer_session *session, const struct ibv_wc *wc)
 		return;
 	}
 	session->progress |= wc->wr_id >> WR_KIND != WR_LOOK;
+	session->progress_ns = hf_loop_now_ns(session->consumer->loop);
+	session->reading -= wc->wr_id >> WR_KIND == WR_LOOK || wc->wr_id >> WR_KIND == WR_READ;
 	switch (wc->wr_id >> WR_KIND) {
 	case WR_RECEIVE:
 		attached(session, session->memory + RECEIVES_AT + (size_t)number * RECEIVE_BYTES, wc->byte_len);
@@ -500,6 +507,23 @@ static bool partition_turn(struct consumer_partition *partition, uint64_t number
 	return read_more(partition, number) || next_segment(partition);
 }
 
+/* The leader is dead, or not the leader any more: READs on their way need not wait for all that a vqp tries (R-B27). */
+static bool has_moved(struct consumer_session *session, uint64_t now_ns)
+{
+	struct hf_consumer *consumer = session->consumer;
+
+	if (session->reading == 0 || now_ns - session->progress_ns < LEADERS_STALL_NS)
+		return false;
+	list_for_each (at, &consumer->partitions) {
+		const struct consumer_partition *partition = partition_of(at);
+
+		if (partition->session == session &&
+			leaders_moved(&consumer->leaders, partition->topic, partition->index, session->broker))
+			return true;
+	}
+	return false;
+}
+
 static void poll(struct consumer_session *session)
 {
 	struct ibv_wc wcs[POLL_MAX];
@@ -530,6 +554,7 @@ static bool session_turn(struct consumer_session *session, uint64_t now_ns)
 			number++;
 		}
 		poll(session);
+		session->lost |= has_moved(session, now_ns);
 	}
 	if (session->lost)
 		lose(session);

@@ -45,7 +45,7 @@ static void offset_known(struct kafka_call *of, const void *response)
 static void ask_offset(struct consumer_partition *partition)
 {
 	struct kafka_list_offsets_request_list_offsets_partition at = {.partition_index = partition->index,
-		.current_leader_epoch = -1,
+		.current_leader_epoch = leaders_epoch(partition->topic, partition->index),
 		.timestamp = partition->position}; /* -1 and -2 mean the same to Kafka */
 	struct kafka_list_offsets_request_list_offsets_topic topic = {
 		.name = {partition->topic->name, (int32_t)strlen(partition->topic->name)}, .partitions = {&at, 1}};
@@ -88,7 +88,7 @@ static void fetched(struct kafka_call *of, const void *response)
 static void fetch(struct consumer_partition *partition)
 {
 	struct kafka_fetch_request_fetch_partition at = {.partition = partition->index,
-		.current_leader_epoch = -1,
+		.current_leader_epoch = leaders_epoch(partition->topic, partition->index),
 		.fetch_offset = partition->position,
 		.log_start_offset = -1,
 		.partition_max_bytes = (int32_t)partition->consumer->config.fetch_bytes};

@@ -22,7 +22,7 @@ static void disconnect(struct kafka_link *link)
 	link->in_bytes = link->out_from = link->out_to = 0;
 }
 
-static void break_off(struct kafka_link *link)
+void kafka_link_break(struct kafka_link *link)
 {
 	struct list calls, *node;
 
@@ -37,6 +37,13 @@ static void break_off(struct kafka_link *link)
 		call->waiting = false;
 		call->done(call, NULL);
 	}
+}
+
+uint64_t kafka_link_owes_ns(const struct kafka_link *link)
+{
+	if (list_empty(&link->calls))
+		return 0;
+	return hf_loop_now_ns(link->loop) - container_of(link->calls.next, struct kafka_call, node)->sent_ns;
 }
 
 static void want(struct kafka_link *link)
@@ -156,14 +163,14 @@ static void link_ready(struct hf_watch *watch, unsigned ready)
 	if (rc == 0 && (ready & HF_READABLE) != 0)
 		rc = pull(link);
 	if (rc != 0)
-		break_off(link);
+		kafka_link_break(link);
 	want(link);
 }
 
 static void late(struct hf_timer *timer, uint64_t now_ns)
 {
 	(void)now_ns;
-	break_off(container_of(timer, struct kafka_link, timer));
+	kafka_link_break(container_of(timer, struct kafka_link, timer));
 }
 
 static bool connect_now(struct kafka_link *link)

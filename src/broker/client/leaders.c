@@ -9,8 +9,11 @@
 #include "base/log.h"
 #include "broker/kafka_error.h"
 
-#define METADATA_VERSION 5
+#define METADATA_VERSION 7
 #define ASK_NS           20000000ull
+#define STALL_NS         1000000000ull /* longer than a Fetch waits */
+#define STALL_LOOK_NS    250000000ull
+#define EARLIER_NS       5000000000ull /* longer than a deposed leader can live without knowing */
 #define HOST_BYTES       160u
 #define ADDRESSES_MAX    (2u * HF_RAILS_MAX)
 
@@ -33,6 +36,11 @@ static bool parse_host(const char *host, size_t bytes, int32_t port, struct hf_a
 	else
 		snprintf(text, sizeof(text), "%.*s%s", (int)bytes, host, number);
 	return hf_addr_parse(text, out) == 0 && hf_addr_port(out) != 0;
+}
+
+bool leaders_parse(struct codec_string host, int32_t port, struct hf_addr *out)
+{
+	return host.bytes > 0 && port >= 0 && parse_host(host.at, (size_t)host.bytes, port, out);
 }
 
 static struct leaders_broker *find_broker(const struct leaders *leaders, int32_t id)
@@ -77,13 +85,26 @@ static void know_broker(struct leaders *leaders, int32_t id, const struct hf_add
 
 /* ---- what they speak ---- */
 
+/* Nothing was heard of it: perhaps others lead by now. */
+static void doubt(const struct leaders_broker *broker)
+{
+	list_for_each (at, &broker->leaders->topics) {
+		struct leaders_topic *topic = container_of(at, struct leaders_topic, node);
+
+		for (int32_t i = 0; i < topic->count; i++)
+			topic->stale |= topic->at[i].leader == broker->id;
+	}
+}
+
 static void versions_known(struct kafka_call *call, const void *response)
 {
 	struct leaders_broker *broker = container_of(call, struct leaders_broker, versions);
 	const struct kafka_api_versions_response *versions = response;
 
-	if (versions == NULL)
+	if (versions == NULL) {
+		doubt(broker);
 		return;
+	}
 	broker->access = LEADERS_ACCESS_NO;
 	for (int32_t i = 0; i < versions->api_keys.count; i++)
 		if (versions->api_keys.at[i].api_key == KAFKA_ACCESS)
@@ -97,39 +118,78 @@ static void ask_versions(struct leaders_broker *broker)
 	if (broker->access != LEADERS_ACCESS_UNKNOWN || broker->versions.waiting)
 		return;
 	broker->versions.done = versions_known;
-	(void)kafka_link_call(&broker->link, &broker->versions, KAFKA_API_VERSIONS, 0, &request);
+	if (!kafka_link_call(&broker->link, &broker->versions, KAFKA_API_VERSIONS, 0, &request))
+		doubt(broker);
 }
 
 /* ---- topics ---- */
 
-static void take_topic(struct leaders_topic *topic, const struct kafka_metadata_response_metadata_response_topic *from)
+static bool make_room(struct leaders_topic *topic, int32_t count)
 {
-	int32_t *leaders;
+	struct leaders_partition *at = realloc(topic->at, (size_t)count * sizeof(*at));
 
-	topic->fatal = from->error_code == KAFKA_INVALID_TOPIC;
-	if (from->error_code != KAFKA_NONE || from->partitions.count < 1)
-		return;
-	leaders = malloc((size_t)from->partitions.count * sizeof(*leaders));
-	if (leaders == NULL)
-		return;
-	for (int32_t i = 0; i < from->partitions.count; i++)
-		leaders[i] = -1;
-	topic->stale = false;
-	for (int32_t i = 0; i < from->partitions.count; i++) {
-		int32_t index = from->partitions.at[i].partition_index;
+	if (at == NULL)
+		return false;
+	topic->at = at;
+	for (; topic->count < count; topic->count++)
+		at[topic->count] = (struct leaders_partition){-1, -1, 0};
+	topic->count = count;
+	return true;
+}
 
-		if (index >= 0 && index < from->partitions.count)
-			leaders[index] = from->partitions.at[i].leader_id;
-		topic->stale |= from->partitions.at[i].leader_id < 0;
+static void take_partition(struct leaders_partition *partition,
+	const struct kafka_metadata_response_metadata_response_partition *from, uint64_t now_ns)
+{
+	if (from->leader_epoch < partition->epoch) {
+		if (partition->earlier_ns == 0)
+			partition->earlier_ns = now_ns;
+		if (now_ns - partition->earlier_ns < EARLIER_NS)
+			return;
 	}
-	free(topic->leaders);
-	topic->leaders = leaders;
-	topic->count = from->partitions.count;
+	*partition = (struct leaders_partition){from->leader_id, from->leader_epoch, 0};
+}
+
+static void take_topic(struct leaders_topic *topic, const struct kafka_metadata_response_metadata_response_topic *from,
+	uint64_t now_ns)
+{
+	topic->fatal = from->error_code == KAFKA_INVALID_TOPIC;
+	if (from->error_code != KAFKA_NONE || from->partitions.count < 1 || !make_room(topic, from->partitions.count))
+		return;
+	topic->stale = false;
+	for (int32_t i = 0; i < topic->count; i++) {
+		const struct kafka_metadata_response_metadata_response_partition *at = &from->partitions.at[i];
+
+		if (at->partition_index >= 0 && at->partition_index < topic->count)
+			take_partition(&topic->at[at->partition_index], at, now_ns);
+	}
+	for (int32_t i = 0; i < topic->count; i++)
+		topic->stale |= topic->at[i].leader < 0 || topic->at[i].earlier_ns != 0;
+}
+
+static struct leaders_topic *find_topic(struct leaders *leaders, struct codec_string name)
+{
+	list_for_each (at, &leaders->topics)
+		if (codec_compare(container_of(at, struct leaders_topic, node)->name, name) == 0)
+			return container_of(at, struct leaders_topic, node);
+	return NULL;
+}
+
+static bool leads_something(const struct leaders *leaders, int32_t id)
+{
+	for (const struct list *at = leaders->topics.next; at != &leaders->topics; at = at->next) {
+		const struct leaders_topic *topic = container_of(at, struct leaders_topic, node);
+
+		for (int32_t i = 0; i < topic->count; i++)
+			if (topic->at[i].leader == id)
+				return true;
+	}
+	return false;
 }
 
 static void metadata_known(struct kafka_call *call, const void *response)
 {
-	struct leaders *leaders = container_of(call, struct leaders, metadata);
+	struct leaders_broker *from = container_of(call, struct leaders_broker, metadata);
+	struct leaders *leaders = from->leaders;
 	const struct kafka_metadata_response *metadata = response;
 	struct hf_addr addr;
 
@@ -138,32 +198,71 @@ static void metadata_known(struct kafka_call *call, const void *response)
 	for (int32_t i = 0; i < metadata->brokers.count; i++) {
 		const struct kafka_metadata_response_metadata_response_broker *at = &metadata->brokers.at[i];
 
-		if (parse_host(at->host.at, (size_t)at->host.bytes, at->port, &addr))
+		if (leaders_parse(at->host, at->port, &addr))
 			know_broker(leaders, at->node_id, &addr);
 	}
-	for (int32_t i = 0; i < metadata->topics.count; i++)
-		if (codec_compare(leaders->asked->name, metadata->topics.at[i].name) == 0)
-			take_topic(leaders->asked, &metadata->topics.at[i]);
+	for (int32_t i = 0; i < metadata->topics.count; i++) {
+		struct leaders_topic *topic = find_topic(leaders, metadata->topics.at[i].name);
+
+		if (topic != NULL)
+			take_topic(topic, &metadata->topics.at[i], hf_loop_now_ns(leaders->loop));
+	}
+	for (unsigned i = 0; i < leaders->count; i++) {
+		struct leaders_broker *broker = leaders->brokers[i];
+
+		if (broker != from && broker->stalled && !leads_something(leaders, broker->id)) {
+			broker->stalled = false;
+			kafka_link_break(&broker->link);
+		}
+	}
 }
 
-static void ask_metadata(struct leaders *leaders, struct leaders_topic *topic)
+/* Of the next broker, not of one that has not answered yet. */
+static void ask_metadata(struct leaders *leaders)
 {
-	struct kafka_metadata_request_metadata_request_topic name = {
-		.name = {topic->name, (int32_t)strlen(topic->name)}};
-	struct kafka_metadata_request request = {.topics = {&name, 1}, .allow_auto_topic_creation = true};
+	struct kafka_metadata_request request = {.allow_auto_topic_creation = true};
 	uint64_t now_ns = hf_loop_now_ns(leaders->loop);
+	struct kafka_metadata_request_metadata_request_topic *names;
 
-	if (leaders->metadata.waiting || now_ns < leaders->ask_ns)
+	if (now_ns < leaders->ask_ns)
 		return;
 	leaders->ask_ns = now_ns + ASK_NS;
-	leaders->asked = topic;
-	leaders->metadata.done = metadata_known;
+	names = calloc(leaders->topic_count, sizeof(*names));
+	if (names == NULL)
+		return;
+	request.topics.at = names;
+	list_for_each (at, &leaders->topics) {
+		const struct leaders_topic *topic = container_of(at, struct leaders_topic, node);
+
+		names[request.topics.count++].name =
+			(struct codec_string){topic->name, (int32_t)strlen(topic->name)};
+	}
 	for (unsigned i = 0; i < leaders->count; i++) {
 		struct leaders_broker *broker = leaders->brokers[leaders->turn++ % leaders->count];
 
-		if (kafka_link_call(&broker->link, &leaders->metadata, KAFKA_METADATA, METADATA_VERSION, &request))
-			return;
+		if (broker->metadata.waiting || broker->stalled)
+			continue;
+		broker->metadata.done = metadata_known;
+		if (kafka_link_call(&broker->link, &broker->metadata, KAFKA_METADATA, METADATA_VERSION, &request))
+			break;
 	}
+	free(names);
+}
+
+static void look_for_stalls(struct hf_timer *timer, uint64_t now_ns)
+{
+	struct leaders *leaders = container_of(timer, struct leaders, timer);
+	bool any = false;
+
+	for (unsigned i = 0; i < leaders->count; i++) {
+		struct leaders_broker *broker = leaders->brokers[i];
+
+		broker->stalled = kafka_link_owes_ns(&broker->link) >= STALL_NS;
+		any |= broker->stalled;
+	}
+	if (any && !list_empty(&leaders->topics))
+		ask_metadata(leaders);
+	hf_loop_set_timer(leaders->loop, timer, now_ns + STALL_LOOK_NS);
 }
 
 struct leaders_topic *leaders_topic(struct leaders *leaders, const char *name)
@@ -179,6 +278,7 @@ struct leaders_topic *leaders_topic(struct leaders *leaders, const char *name)
 	snprintf(topic->name, sizeof(topic->name), "%s", name);
 	topic->stale = true;
 	list_push_back(&leaders->topics, &topic->node);
+	leaders->topic_count++;
 	return topic;
 }
 
@@ -187,19 +287,38 @@ struct leaders_broker *leaders_leader(struct leaders *leaders, struct leaders_to
 	struct leaders_broker *broker = NULL;
 
 	if (topic->stale)
-		ask_metadata(leaders, topic);
+		ask_metadata(leaders);
 	else if (partition < topic->count)
-		broker = find_broker(leaders, topic->leaders[partition]);
+		broker = find_broker(leaders, topic->at[partition].leader);
 	if (broker == NULL || broker->id < 0)
 		return NULL;
 	ask_versions(broker);
 	return broker->access == LEADERS_ACCESS_UNKNOWN ? NULL : broker;
 }
 
+bool leaders_moved(struct leaders *leaders, const struct leaders_topic *topic, int32_t partition,
+	const struct leaders_broker *broker)
+{
+	ask_metadata(leaders);
+	return partition < topic->count && topic->at[partition].leader >= 0 &&
+	       topic->at[partition].leader != broker->id;
+}
+
+struct leaders_broker *leaders_any(struct leaders *leaders)
+{
+	for (unsigned i = 0; i < leaders->count; i++) {
+		struct leaders_broker *broker = leaders->brokers[leaders->turn++ % leaders->count];
+
+		if (!broker->stalled)
+			return broker;
+	}
+	return NULL;
+}
+
 int32_t leaders_partitions(struct leaders *leaders, struct leaders_topic *topic)
 {
 	if (topic->stale)
-		ask_metadata(leaders, topic);
+		ask_metadata(leaders);
 	return topic->count;
 }
 
@@ -231,6 +350,8 @@ int leaders_open(struct leaders *leaders, struct hf_loop *loop, struct hf_node *
 
 	*leaders = (struct leaders){.loop = loop, .node = node, .local = *local, .late_ns = late_ns};
 	list_init(&leaders->topics);
+	leaders->timer = (struct hf_timer){.fire = look_for_stalls, .quiet = true};
+	hf_loop_set_timer(loop, &leaders->timer, hf_loop_now_ns(loop) + STALL_LOOK_NS);
 	if (leaders->local.sa.sa_family == AF_UNSPEC)
 		(void)hf_addr_parse("0.0.0.0:0", &leaders->local);
 	while (brokers != NULL && *brokers != '\0') {
@@ -248,6 +369,8 @@ int leaders_open(struct leaders *leaders, struct hf_loop *loop, struct hf_node *
 
 void leaders_close(struct leaders *leaders)
 {
+	if (leaders->loop != NULL)
+		hf_loop_cancel_timer(leaders->loop, &leaders->timer);
 	for (unsigned i = 0; i < leaders->count; i++) {
 		kafka_link_close(&leaders->brokers[i]->link);
 		free(leaders->brokers[i]);
@@ -257,7 +380,7 @@ void leaders_close(struct leaders *leaders)
 		struct leaders_topic *topic =
 			container_of(list_pop_front(&leaders->topics), struct leaders_topic, node);
 
-		free(topic->leaders);
+		free(topic->at);
 		free(topic);
 	}
 }

@@ -1,5 +1,11 @@
 /* leaders.h - what a client knows of brokers: who leads which partition, connections to them, peers of its node.
  *
+ * A leader of an earlier epoch than was heard of may not know yet that there is another: it is not believed, and is told
+ * the epoch, so that it refuses. Only where nothing else is heard for seconds the topic is a new one of that name.
+ *
+ * A broker that owes an answer for a second may stand still. The others are asked then who leads, and once they say that
+ * it leads nothing of ours, its connection is broken off: what was asked there is asked of the new leader.
+ *
  * Owned by a loop. Nothing here waits: what is not known yet is asked for, and NULL meanwhile. */
 #ifndef HOLDFAST_BROKER_LEADERS_H
 #define HOLDFAST_BROKER_LEADERS_H
@@ -18,15 +24,22 @@ struct leaders_broker {
 	struct leaders *leaders;
 	int32_t id; /* -1: known by its address only */
 	struct kafka_link link;
-	struct kafka_call versions;
+	struct kafka_call versions, metadata;
 	enum leaders_access access; /* whether it knows the key Access */
+	bool stalled;               /* it owes an answer for long */
+};
+
+struct leaders_partition {
+	int32_t leader, epoch; /* the leader's id, -1: nobody; -1: not known */
+	uint64_t earlier_ns;   /* since when only earlier epochs are heard; 0: they are not */
 };
 
 struct leaders_topic {
 	struct list node;
 	char name[LEADERS_TOPIC_BYTES];
-	int32_t count, *leaders; /* ids; -1: nobody */
-	bool stale, fatal;       /* ask again; it cannot be had */
+	struct leaders_partition *at;
+	int32_t count;
+	bool stale, fatal; /* ask again; it cannot be had */
 };
 
 struct leaders {
@@ -35,10 +48,9 @@ struct leaders {
 	struct hf_addr local;
 	uint64_t late_ns, ask_ns; /* not before this moment again */
 	struct leaders_broker *brokers[LEADERS_BROKERS_MAX];
-	unsigned count, turn; /* turn: whom to ask next */
+	unsigned count, turn, topic_count; /* turn: whom to ask next */
 	struct list topics;
-	struct kafka_call metadata;
-	struct leaders_topic *asked;
+	struct hf_timer timer; /* looks for brokers that stall */
 };
 
 /* `brokers`: "HOST:PORT,HOST:PORT", by addresses. `local`: from which to connect; no family: any. */
@@ -50,8 +62,21 @@ void leaders_close(struct leaders *leaders);
 struct leaders_topic *leaders_topic(struct leaders *leaders, const char *name);
 /* Who leads it; NULL: not known yet. */
 struct leaders_broker *leaders_leader(struct leaders *leaders, struct leaders_topic *topic, int32_t partition);
+/* For what stands still for LEADERS_STALL_NS although no connection broke: asks again who leads, and says whether by what
+ * is known it is another than `broker`. */
+#define LEADERS_STALL_NS 500000000ull
+bool leaders_moved(struct leaders *leaders, const struct leaders_topic *topic, int32_t partition,
+	const struct leaders_broker *broker);
+static inline int32_t leaders_epoch(const struct leaders_topic *topic, int32_t partition)
+{
+	return partition < topic->count ? topic->at[partition].epoch : -1;
+}
+/* A broker for what any of them can answer; NULL: none was found. */
+struct leaders_broker *leaders_any(struct leaders *leaders);
 /* Its partitions; 0: not known yet. */
 int32_t leaders_partitions(struct leaders *leaders, struct leaders_topic *topic);
+/* An address as brokers tell it. False: it is none. */
+bool leaders_parse(struct codec_string host, int32_t port, struct hf_addr *out);
 /* The peer with these control addresses, connected or to be; NULL: none of them is one. */
 struct hf_peer *leaders_peer(struct leaders *leaders, const struct codec_string *addresses, int32_t count);
 

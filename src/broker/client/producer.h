@@ -59,7 +59,7 @@ struct producer_partition {
 	struct hf_vcq *cq;
 	uint8_t *memory; /* of receives, then of OVERRUN */
 	struct hf_vmr *mr;
-	uint64_t address, connect_end_ns;
+	uint64_t address, connect_end_ns, progress_ns; /* progress: the last answer, or what had to wait for none */
 	uint32_t key, extent_bytes, used, batch_max, credits, said;
 	uint16_t extent, order;
 	bool lost, wants_extent; /* the grant is over; OVERRUN is out */

@@ -182,6 +182,7 @@ static bool answered(struct producer_partition *partition, const uint8_t *at)
 	if (get_le16(at + 2) != batch->order || get_le16(at + 6) != batch->extent)
 		return false;
 	partition->credits = get_le32(at + 8);
+	partition->progress_ns = hf_loop_now_ns(partition->producer->loop);
 	if (get_le16(at + 4) != KAFKA_NONE) {
 		refused(partition, (int16_t)get_le16(at + 4));
 		return true;
@@ -318,6 +319,8 @@ static bool post_all(struct producer_partition *partition, uint64_t now_ns)
 			partition->lost |= !say_overrun(partition, bytes);
 			return true;
 		}
+		if (list_empty(&partition->sent))
+			partition->progress_ns = now_ns;
 		batch = producer_next(partition, now_ns);
 		if (batch == NULL)
 			break;
@@ -325,6 +328,17 @@ static bool post_all(struct producer_partition *partition, uint64_t now_ns)
 		busy = true;
 	}
 	return busy;
+}
+
+/* The leader is dead, or not the leader any more: what is on its way need not wait for all that a vqp tries (R-B27). */
+static void look_for_leader(struct producer_partition *partition, uint64_t now_ns)
+{
+	if (list_empty(&partition->sent) || now_ns - partition->progress_ns < LEADERS_STALL_NS ||
+		!leaders_moved(
+			&partition->producer->leaders, partition->topic, partition->index, partition->leader))
+		return;
+	lose(partition);
+	partition->return_ns = now_ns; /* the new one has rails as well */
 }
 
 static bool poll(struct producer_partition *partition)
@@ -358,6 +372,8 @@ bool producer_direct_turn(struct producer_partition *partition, uint64_t now_ns)
 		busy |= poll(partition);
 	if (partition->way == PRODUCER_DIRECT)
 		busy |= post_all(partition, now_ns);
+	if (partition->way == PRODUCER_DIRECT)
+		look_for_leader(partition, now_ns);
 	if (partition->lost && partition->vqp != NULL) {
 		lose(partition);
 		busy = true;

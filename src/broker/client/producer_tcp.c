@@ -127,7 +127,8 @@ static bool ask_access(struct producer_partition *partition, uint64_t now_ns)
 		.partition = partition->index,
 		.producer_id = partition->id,
 		.producer_epoch = partition->epoch,
-		.acks = config->acks_leader ? 1 : -1};
+		.acks = config->acks_leader ? 1 : -1,
+		.current_leader_epoch = leaders_epoch(partition->topic, partition->index)};
 
 	producer_move(partition, PRODUCER_ASKING);
 	return call(partition, access_known, KAFKA_ACCESS, 0, &request);

@@ -23,7 +23,8 @@
  * the place in the segment up to which records may be read; once it is not mutable, that is all there will be. A slot
  * of another generation is somebody else's (R-B13).
  *
- *   ATTACH    0 u8 5  1 u8 0  2 u16 request  4 i32 partition  8 i64 offset  16 u16 bytes  18 topic
+ *   ATTACH    0 u8 5  1 u8 0  2 u16 request  4 i32 partition  8 i64 offset  16 u16 bytes  18 u16 0
+ *             20 i32 leader epoch (-1: not known)  24 topic
  *   ATTACHED  0 u8 6  1 u8 0  2 u16 request  4 i16 error  6 u16 slot  8 u16 generation  10 u16 0  12 u32 key
  *             16 u64 address of the segment  24 u32 place  28 u32 0  32 i64 base offset of the segment
  *   RELEASE   0 u8 7  1 u8 0  2 u16 slot  4 u16 generation  6 u16 0 */
@@ -44,7 +45,7 @@
 #define RDMA_ENTRIES_MAX     16u /* of one SEND */
 #define RDMA_OVERRUN_BYTES   16u
 #define RDMA_CREDITS         64u /* receives of a grant */
-#define RDMA_ATTACH_BYTES    18u /* before the topic */
+#define RDMA_ATTACH_BYTES    24u /* before the topic */
 #define RDMA_TOPIC_MAX       249u
 #define RDMA_ATTACHED_BYTES  40u
 #define RDMA_RELEASE_BYTES   8u

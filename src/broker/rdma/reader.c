@@ -88,15 +88,15 @@ static void free_slot(struct reader_slot *slot)
 
 /* ---- what the client asks ---- */
 
-static enum kafka_error attach(struct reader *reader, struct codec_string topic, int32_t index, int64_t offset,
-	struct reader_slot **slot_out, uint32_t *place_out)
+static enum kafka_error attach(struct reader *reader, struct codec_string topic, int32_t index, int32_t epoch,
+	int64_t offset, struct reader_slot **slot_out, uint32_t *place_out)
 {
 	enum kafka_error rc;
 	struct partition *partition = broker_find_led(reader->client->rdma->broker, topic, index, &rc);
 	struct reader_slot *slot = NULL;
 	struct hf_error error;
 
-	if (partition == NULL)
+	if (partition == NULL || (rc = partition_check_epoch(partition, epoch)) != KAFKA_NONE)
 		return rc;
 	for (unsigned i = 0; i < RDMA_SLOTS && slot == NULL; i++)
 		if (reader->slots[i].segment == NULL)
@@ -157,7 +157,8 @@ static bool take_attach(struct reader *reader, const uint8_t *at, uint32_t bytes
 	if (bytes < RDMA_ATTACH_BYTES || get_le16(at + 16) != bytes - RDMA_ATTACH_BYTES || reader->free_count == 0)
 		return false;
 	topic = (struct codec_string){(const char *)at + RDMA_ATTACH_BYTES, get_le16(at + 16)};
-	error = attach(reader, topic, (int32_t)get_le32(at + 4), (int64_t)get_le64(at + 8), &slot, &place);
+	error = attach(reader, topic, (int32_t)get_le32(at + 4), (int32_t)get_le32(at + 20), (int64_t)get_le64(at + 8),
+		&slot, &place);
 	answer(reader, get_le16(at + 2), error, slot, place);
 	return true;
 }

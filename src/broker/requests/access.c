@@ -26,6 +26,11 @@ static void settle(struct request *request, struct kafka_access_response *respon
 		refuse(response, error, NULL);
 		return;
 	}
+	error = partition_check_epoch(partition, body->current_leader_epoch);
+	if (error != KAFKA_NONE) {
+		refuse(response, error, NULL);
+		return;
+	}
 	if (codec_compare(GROUPS_TOPIC, body->topic) == 0) {
 		refuse(response, KAFKA_INVALID_TOPIC, "this topic is the broker's own");
 		return;

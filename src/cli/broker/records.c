@@ -4,9 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <holdfast/consumer.h>
 
+#include "cli/broker/lines.h"
 #include "cli/cli.h"
 #include "cli/process.h"
 
@@ -103,28 +105,43 @@ static int send_line(struct records_client *client, struct hf_producer *producer
 	return rc;
 }
 
-static int produce(struct records_client *client, const struct records_options *options)
+/* Until the input ends, and then until everything is told. */
+static int send_lines(struct records_client *client, struct hf_producer *producer, const struct records_options *options,
+	struct lines *lines)
 {
-	const struct hf_producer_config config = {.brokers = options->broker};
-	struct hf_producer *producer;
-	struct hf_error error = {0};
-	char *line = NULL;
-	size_t room = 0;
-	ssize_t n;
-	int rc = hf_producer_open(client->loop, client->node, &config, &producer, &error);
+	const char *line;
+	size_t bytes;
+	int rc = 0;
 
-	if (rc != 0)
-		return cli_refuse("produce", "%s", error.text);
-	while (rc == 0 && !process_interrupted() && (n = getline(&line, &room, stdin)) > 0) {
-		n -= line[n - 1] == '\n';
-		rc = n > (ssize_t)LINE_BYTES ? -EMSGSIZE : send_line(client, producer, options, line, (size_t)n);
+	while (rc >= 0 && !process_interrupted()) {
+		rc = lines_next(lines, LINE_BYTES, &line, &bytes);
+		if (rc == 0)
+			(void)hf_loop_turn(client->loop, TURN_NS);
+		else if (rc > 0)
+			rc = send_line(client, producer, options, line, bytes);
 	}
 	hf_producer_flush(producer);
 	while (hf_producer_pending(producer) > 0 && !process_interrupted())
 		(void)hf_loop_turn(client->loop, TURN_NS);
-	if (hf_producer_pending(producer) > 0 && rc == 0)
-		rc = -EINTR;
-	free(line);
+	if (rc >= 0 || rc == -ENODATA)
+		rc = hf_producer_pending(producer) > 0 ? -EINTR : 0;
+	return rc;
+}
+
+static int produce(struct records_client *client, const struct records_options *options)
+{
+	const struct hf_producer_config config = {.brokers = options->broker};
+	struct lines lines = {0};
+	struct hf_producer *producer;
+	struct hf_error error = {0};
+	int rc = hf_producer_open(client->loop, client->node, &config, &producer, &error);
+
+	if (rc != 0)
+		return cli_refuse("produce", "%s", error.text);
+	rc = lines_open(&lines, client->loop, STDIN_FILENO, '\n');
+	if (rc == 0)
+		rc = send_lines(client, producer, options, &lines);
+	lines_close(&lines);
 	hf_producer_close(producer);
 	if (rc != 0)
 		return cli_refuse("produce", "a record was not taken: %s", strerror(-rc));
