@@ -41,6 +41,40 @@ bool hf_consumer_at_end(const struct hf_consumer *consumer, const char *topic, i
 /* Of a topic; 0: not known yet, turn the loop and ask again. */
 int32_t hf_consumer_partitions(struct hf_consumer *consumer, const char *topic);
 
+/* ---- groups: Kafka's classic protocol, over TCP ---- */
+
+struct hf_group_config {
+	const char *group;         /* copied, as the topics are */
+	const char *const *topics; /* all whose partitions it wants a share of */
+	unsigned topic_count;
+	uint64_t session_ns;   /* not heard for so long, it is out; 0: 10 s */
+	uint64_t rebalance_ns; /* so long the group waits for a poll when members come or go; 0: 60 s */
+	uint64_t heartbeat_ns; /* 0: a third of the session, 3 s at most */
+	uint64_t commit_ns;    /* so often a poll commits; 0: 5 s; UINT64_MAX: only hf_consumer_commit does */
+};
+/* Joins a group, once: from then on it reads the partitions that the group gives it (assignor `range`), each from where
+ * the group was, or from config.reset. In a poll after members have come or gone it commits, unless commit_ns is
+ * UINT64_MAX, gives all partitions up and joins again. -EINVAL; -ENOMEM; -EBUSY: it has joined one before. */
+int hf_consumer_join(struct hf_consumer *consumer, const struct hf_group_config *config);
+/* 0: committed; -EAGAIN: it may be in the group or not, commit again; -ESTALE: the group has given the partitions to
+ * others. In a turn of the loop. */
+typedef void hf_committed(void *context, int error);
+/* Commits where it will go on, of all that it reads; `committed` (NULL is legal) is called once. -EINVAL: it is in no
+ * group; -EAGAIN: it is no member for now, or reads nothing; -EBUSY: another commit is under way. */
+int hf_consumer_commit(struct hf_consumer *consumer, hf_committed *committed, void *context);
+/* Commits, unless commit_ns is UINT64_MAX, and leaves the group; over when hf_consumer_group says so. Until then turn
+ * the loop and poll, which gives out nothing any more. */
+void hf_consumer_leave(struct hf_consumer *consumer);
+
+struct hf_consumer_group {
+	int32_t generation;  /* -1: it is no member, or waits for the others */
+	unsigned partitions; /* that it reads */
+	bool at_end;         /* it is a member, and has read all of them to the end, as of the last look or Fetch */
+	bool is_over;        /* it has left; or refused, it does not join again */
+	int refusal;         /* Kafka's error code with which the group refused it, or 0 */
+};
+void hf_consumer_group(const struct hf_consumer *consumer, struct hf_consumer_group *group_out);
+
 struct hf_message {
 	const char *topic;
 	int32_t partition;
@@ -49,7 +83,10 @@ struct hf_message {
 	size_t key_bytes, value_bytes;
 };
 /* Fills at most n messages, in the order of each partition; 0: there are none for now. Does not wait: with RDMA each
- * call that finds nothing has looked, or looks on. -EPROTONOSUPPORT: a batch is compressed, which is not read yet. */
+ * call that finds nothing has looked, or looks on. What is compressed is unpacked.
+ * -EPROTONOSUPPORT: a batch has a codec that is not known; -EBADMSG: its records are not what the codec or their count
+ * says; -EMSGSIZE: they are more than 64 MiB; -ENOMEM. Such a batch is in the way until another offset is sought.
+ * -EACCES: the group has refused the consumer. */
 int hf_consumer_poll(struct hf_consumer *consumer, struct hf_message *messages, int n);
 
 struct hf_consumer_stats {

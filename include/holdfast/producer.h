@@ -20,10 +20,14 @@ enum hf_rdma_use {
 	HF_RDMA_REQUIRED, /* or not at all: records wait, until their time is over */
 };
 
+/* Of a batch's records, by Kafka's numbers. What does not become smaller is left as it is. */
+enum hf_codec { HF_CODEC_NONE, HF_CODEC_GZIP, HF_CODEC_SNAPPY, HF_CODEC_LZ4, HF_CODEC_ZSTD, HF_CODECS };
+
 struct hf_producer_config {
-	const char *brokers;          /* "HOST:PORT,..." of Kafka's listeners, by addresses; copied */
-	struct hf_addr local;         /* TCP leaves from here; no family: from anywhere */
-	enum hf_rdma_use rdma;        /* without a node: OFF */
+	const char *brokers;   /* "HOST:PORT,..." of Kafka's listeners, by addresses; copied */
+	struct hf_addr local;  /* TCP leaves from here; no family: from anywhere */
+	enum hf_rdma_use rdma; /* without a node: OFF */
+	enum hf_codec codec;
 	bool acks_leader;             /* acknowledged by the leader alone (acks=1), not by all replicas in sync */
 	uint32_t batch_bytes;         /* of the largest batch: a record and some 110 bytes fit; 0: 65536 */
 	uint32_t batch_records;       /* 1: no batching; 0: as many as fit */
@@ -40,9 +44,13 @@ int hf_producer_open(struct hf_loop *loop, struct hf_node *node, const struct hf
 /* What was not acknowledged is not told, and may be in the log or not. NULL is legal. */
 void hf_producer_close(struct hf_producer *producer);
 
+/* As Java's producer chooses: by the hash of the key; without a key, one partition for a batch's worth of bytes, then
+ * another. */
+#define HF_PARTITION_ANY (-1)
+
 struct hf_record {
 	const char *topic;
-	int32_t partition;
+	int32_t partition;       /* or HF_PARTITION_ANY */
 	const void *key, *value; /* NULL: null; copied */
 	size_t key_bytes, value_bytes;
 	int64_t timestamp_ms; /* since 1970 */
@@ -58,8 +66,9 @@ struct hf_delivery {
 /* Called in a turn of the loop, or in hf_producer_poll; may send. */
 typedef void hf_delivered(void *context, const struct hf_delivery *delivery);
 
-/* Takes a record; `delivered` (NULL is legal) is called once. -EAGAIN: the buffer is full, turn the loop; -EMSGSIZE: it
- * does not fit into batch_bytes; -EINVAL: no topic; -ENOMEM. */
+/* Takes a record; `delivered` (NULL is legal) is called once. -EAGAIN: the buffer is full, or it is not
+ * known yet how many partitions there are for HF_PARTITION_ANY: turn the loop; -EMSGSIZE: it does not fit into
+ * batch_bytes; -EINVAL: no topic, or one that cannot be; -ENOMEM. */
 int hf_producer_send(
 	struct hf_producer *producer, const struct hf_record *record, hf_delivered *delivered, void *context);
 /* Records that are not told of yet. A flush is turning the loop until this is 0; hf_producer_flush ends all

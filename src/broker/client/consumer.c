@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/ensure.h"
+#include "broker/client/membership.h"
 
 #define FETCH_BYTES        65536u
 #define REQUEST_TIMEOUT_NS 30000000000ull
@@ -14,6 +15,7 @@
 #define TICK_NS            10000000ull
 #define ROOM_LEAST         262144u
 #define ROUNDS             4u /* of one poll */
+#define UNPACKED_MOST      (64u << 20)
 
 static const unsigned allowed[CONSUMER_WAYS] = {
 	[CONSUMER_NEW] = 1u << CONSUMER_ATTACHING | 1u << CONSUMER_TCP,
@@ -112,6 +114,7 @@ int hf_consumer_seek(struct hf_consumer *consumer, const char *topic, int32_t in
 	partition = find(consumer, topic, index);
 	if (partition != NULL) {
 		partition->position = offset;
+		partition->idle = false;
 		consumer_begin_anew(partition, true);
 		return 0;
 	}
@@ -129,14 +132,28 @@ int64_t hf_consumer_position(const struct hf_consumer *consumer, const char *top
 {
 	const struct consumer_partition *partition = find(consumer, topic, index);
 
-	return partition == NULL ? -1 : partition->position;
+	return partition == NULL || partition->idle ? -1 : partition->position;
+}
+
+void consumer_stop_all(struct hf_consumer *consumer)
+{
+	list_for_each (at, &consumer->partitions)
+		if (!partition_of(at)->idle) {
+			consumer_begin_anew(partition_of(at), true);
+			partition_of(at)->idle = true;
+		}
 }
 
 bool hf_consumer_at_end(const struct hf_consumer *consumer, const char *topic, int32_t index)
 {
 	const struct consumer_partition *partition = find(consumer, topic, index);
 
-	if (partition == NULL || partition->from != partition->to)
+	return partition != NULL && consumer_at_end(partition);
+}
+
+bool consumer_at_end(const struct consumer_partition *partition)
+{
+	if (partition->idle || partition->from != partition->to)
 		return false;
 	if (partition->way == CONSUMER_TCP)
 		return partition->position == partition->end;
@@ -159,6 +176,25 @@ void hf_consumer_stats(const struct hf_consumer *consumer, struct hf_consumer_st
 
 /* ---- records ---- */
 
+/* Unpacks the records, whose frames nobody has checked yet. 0; -errno. */
+static int unpack(struct consumer_partition *partition, const uint8_t *at)
+{
+	const struct batch *batch = &partition->batch;
+	struct compression_buffer *to = &partition->unpacked;
+	struct records_reader reader;
+	struct record record;
+	int32_t count = 0;
+	int rc = compression_unpack((unsigned)batch->attributes & BATCH_COMPRESSION, at + BATCH_HEADER_BYTES,
+		(size_t)batch->length - BATCH_HEADER_BYTES, to, UNPACKED_MOST);
+
+	if (rc != 0)
+		return rc;
+	partition->reader = reader = (struct records_reader){to->at, to->at + to->bytes};
+	while (records_next(&reader, &record))
+		count++;
+	return reader.at == reader.end && count == batch->count ? 0 : -EBADMSG;
+}
+
 /* The next batch, if it is whole. 1: it is; 0: it is not, or not yet; -errno. */
 static int next_batch(struct consumer_partition *partition)
 {
@@ -166,7 +202,7 @@ static int next_batch(struct consumer_partition *partition)
 	uint32_t bytes = partition->to - partition->from;
 	struct batch *batch = &partition->batch;
 	enum batch_verdict verdict = bytes == 0 ? BATCH_SHORT : batch_read(at, bytes, batch);
-	bool right;
+	bool right, packed;
 
 	if (verdict == BATCH_SHORT)
 		return 0;
@@ -179,9 +215,16 @@ static int next_batch(struct consumer_partition *partition)
 		consumer_begin_anew(partition, false);
 		return 0;
 	}
-	if ((batch->attributes & BATCH_COMPRESSION) != 0)
-		return -EPROTONOSUPPORT;
+	packed = (batch->attributes & BATCH_COMPRESSION) != 0;
+	if (packed && partition->unpacked_given)
+		return 0;
 	partition->reader = records_begin(at, batch);
+	if (packed) {
+		int rc = unpack(partition, at);
+
+		if (rc != 0)
+			return rc;
+	}
 	partition->in_batch = true;
 	return 1;
 }
@@ -214,6 +257,7 @@ static bool fill(struct consumer_partition *partition, struct hf_message *messag
 		if ((partition->batch.attributes & BATCH_LOG_APPEND_TIME) != 0)
 			message->timestamp_ms = partition->batch.max_timestamp_ms;
 		partition->position = offset + 1;
+		partition->unpacked_given |= (partition->batch.attributes & BATCH_COMPRESSION) != 0;
 		consumer->stats.records++;
 		consumer->stats.rdma_records += partition->way == CONSUMER_DIRECT;
 		return true;
@@ -244,6 +288,7 @@ static void finish_batches(struct hf_consumer *consumer)
 	list_for_each (at, &consumer->partitions) {
 		struct consumer_partition *partition = partition_of(at);
 
+		partition->unpacked_given = false;
 		if (partition->in_batch && partition->reader.at == partition->reader.end)
 			end_batch(partition);
 	}
@@ -257,7 +302,8 @@ static bool turn(struct hf_consumer *consumer)
 	list_for_each (at, &consumer->partitions) {
 		struct consumer_partition *partition = partition_of(at);
 
-		if ((partition->way == CONSUMER_NEW || partition->way == CONSUMER_TCP) && now_ns >= partition->again_ns)
+		if ((partition->way == CONSUMER_NEW || partition->way == CONSUMER_TCP) && !partition->idle &&
+			now_ns >= partition->again_ns)
 			consumer_tcp_turn(partition, now_ns);
 	}
 	if (consumer->node != NULL)
@@ -270,11 +316,18 @@ int hf_consumer_poll(struct hf_consumer *consumer, struct hf_message *messages, 
 	int count = 0;
 
 	finish_batches(consumer);
+	if (consumer->membership != NULL) {
+		membership_turn(consumer->membership, hf_loop_now_ns(consumer->loop));
+		if (consumer->membership->refusal != 0)
+			return -EACCES;
+	}
 	for (unsigned round = 0; round < ROUNDS && count == 0; round++) {
 		bool busy = turn(consumer);
 
 		list_for_each (at, &consumer->partitions) {
-			int rc = count < n ? give_out(partition_of(at), messages + count, n - count) : 0;
+			int rc = count < n && !partition_of(at)->idle
+					 ? give_out(partition_of(at), messages + count, n - count)
+					 : 0;
 
 			if (rc < 0)
 				return count > 0 ? count : rc;
@@ -341,6 +394,7 @@ void hf_consumer_close(struct hf_consumer *consumer)
 	if (consumer == NULL)
 		return;
 	hf_loop_cancel_timer(consumer->loop, &consumer->timer);
+	membership_close(consumer->membership);
 	leaders_close(&consumer->leaders);
 	consumer_direct_close(consumer);
 	while (!list_empty(&consumer->partitions)) {
@@ -350,6 +404,7 @@ void hf_consumer_close(struct hf_consumer *consumer)
 			(void)hf_vmr_dereg(partition->buffer_mr);
 		if (partition->buffer != NULL)
 			hf_mem_free(hf_loop_env(consumer->loop), partition->buffer);
+		compression_free(&partition->unpacked);
 		free(partition);
 	}
 	if (consumer->pd != NULL)

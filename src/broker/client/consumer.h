@@ -9,6 +9,7 @@
 #include <holdfast/consumer.h>
 #include <holdfast/vqp.h>
 
+#include "broker/client/compression.h"
 #include "broker/client/leaders.h"
 #include "broker/kafka_error.h"
 #include "broker/log/records.h"
@@ -27,6 +28,7 @@ struct consumer_partition {
 	struct list node;
 	struct leaders_topic *topic;
 	int32_t index;
+	bool idle; /* not read for now */
 	enum consumer_way way;
 	struct leaders_broker *leader;
 	struct kafka_call call; /* ListOffsets or Fetch */
@@ -42,6 +44,8 @@ struct consumer_partition {
 	struct batch batch; /* the one that is being given out */
 	struct records_reader reader;
 	bool in_batch;
+	struct compression_buffer unpacked; /* records of a batch that was compressed */
+	bool unpacked_given;                /* some of them, in this poll: they stay where they are */
 	/* DIRECT */
 	struct consumer_session *session;
 	uint64_t address;
@@ -89,6 +93,7 @@ struct hf_consumer {
 	struct leaders leaders;
 	struct hf_vpd *pd;
 	struct list partitions, sessions;
+	struct membership *membership; /* NULL: it is in no group */
 	struct hf_timer timer;
 	struct hf_consumer_stats stats;
 };
@@ -99,6 +104,10 @@ void consumer_move(struct consumer_partition *partition, enum consumer_way to);
 void consumer_begin_anew(struct consumer_partition *partition, bool at_once);
 /* Room for so many bytes behind `to`; what was given out goes. False: no memory. No READ is under way. */
 bool consumer_make_room(struct consumer_partition *partition, uint32_t bytes);
+/* Reads nothing until offsets are sought. What polls gave out stays until the next one. */
+void consumer_stop_all(struct hf_consumer *consumer);
+/* It was read to the end, as of the last look or Fetch. */
+bool consumer_at_end(const struct consumer_partition *partition);
 /* The offset is not there any more. */
 void consumer_reset(struct consumer_partition *partition);
 

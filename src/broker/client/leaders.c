@@ -234,8 +234,7 @@ static void ask_metadata(struct leaders *leaders)
 	list_for_each (at, &leaders->topics) {
 		const struct leaders_topic *topic = container_of(at, struct leaders_topic, node);
 
-		names[request.topics.count++].name =
-			(struct codec_string){topic->name, (int32_t)strlen(topic->name)};
+		names[request.topics.count++].name = (struct codec_string){topic->name, (int32_t)strlen(topic->name)};
 	}
 	for (unsigned i = 0; i < leaders->count; i++) {
 		struct leaders_broker *broker = leaders->brokers[leaders->turn++ % leaders->count];

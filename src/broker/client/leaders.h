@@ -1,10 +1,10 @@
 /* leaders.h - what a client knows of brokers: who leads which partition, connections to them, peers of its node.
  *
- * A leader of an earlier epoch than was heard of may not know yet that there is another: it is not believed, and is told
- * the epoch, so that it refuses. Only where nothing else is heard for seconds the topic is a new one of that name.
+ * A leader of an earlier epoch than was heard of may not know yet that there is another: it is not believed, and is
+ * told the epoch, so that it refuses. Only where nothing else is heard for seconds the topic is a new one of that name.
  *
- * A broker that owes an answer for a second may stand still. The others are asked then who leads, and once they say that
- * it leads nothing of ours, its connection is broken off: what was asked there is asked of the new leader.
+ * A broker that owes an answer for a second may stand still. The others are asked then who leads, and once they say
+ * that it leads nothing of ours, its connection is broken off: what was asked there is asked of the new leader.
  *
  * Owned by a loop. Nothing here waits: what is not known yet is asked for, and NULL meanwhile. */
 #ifndef HOLDFAST_BROKER_LEADERS_H
@@ -13,6 +13,7 @@
 #include <holdfast/node.h>
 
 #include "broker/client/kafka_link.h"
+#include "broker/client/partitioner.h"
 #include "broker/rdma/rdma_wire.h"
 
 #define LEADERS_BROKERS_MAX 32u
@@ -40,6 +41,7 @@ struct leaders_topic {
 	struct leaders_partition *at;
 	int32_t count;
 	bool stale, fatal; /* ask again; it cannot be had */
+	struct partitioner_sticky sticky;
 };
 
 struct leaders {
@@ -62,8 +64,8 @@ void leaders_close(struct leaders *leaders);
 struct leaders_topic *leaders_topic(struct leaders *leaders, const char *name);
 /* Who leads it; NULL: not known yet. */
 struct leaders_broker *leaders_leader(struct leaders *leaders, struct leaders_topic *topic, int32_t partition);
-/* For what stands still for LEADERS_STALL_NS although no connection broke: asks again who leads, and says whether by what
- * is known it is another than `broker`. */
+/* For what stands still for LEADERS_STALL_NS although no connection broke: asks again who leads, and says whether by
+ * what is known it is another than `broker`. */
 #define LEADERS_STALL_NS 500000000ull
 bool leaders_moved(struct leaders *leaders, const struct leaders_topic *topic, int32_t partition,
 	const struct leaders_broker *broker);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/ensure.h"
+#include "broker/client/compression.h"
 
 #define BATCH_BYTES         65536u
 #define BUFFER_BYTES        (32ull << 20)
@@ -46,7 +47,7 @@ static struct produce_batch *new_batch(struct producer_partition *partition)
 	if (node == NULL)
 		return NULL;
 	batch = batch_of(node);
-	batch->closed = batch->posted = batch->answered = false;
+	batch->closed = batch->packed = batch->posted = batch->answered = false;
 	batch->born_ns = hf_loop_now_ns(producer->loop);
 	records_start(&batch->writer, batch->data, producer->config.batch_bytes);
 	list_push_back(&partition->queued, &batch->node);
@@ -93,6 +94,23 @@ static bool may_close(const struct producer_partition *partition, const struct p
 	return batch->closed || producer->flushing || now_ns - batch->born_ns >= producer->config.linger_ns;
 }
 
+/* Once, and only to something smaller. */
+static void pack(const struct hf_producer *producer, struct produce_batch *batch)
+{
+	size_t bytes = batch->writer.used - BATCH_HEADER_BYTES, packed;
+
+	if (producer->config.codec == HF_CODEC_NONE || batch->packed)
+		return;
+	batch->packed = true;
+	packed = compression_pack(
+		producer->config.codec, batch->data + BATCH_HEADER_BYTES, bytes, producer->packed, bytes);
+	if (packed == 0 || packed >= bytes)
+		return;
+	memcpy(batch->data + BATCH_HEADER_BYTES, producer->packed, packed);
+	batch->writer.used = BATCH_HEADER_BYTES + packed;
+	batch->writer.attributes = (int16_t)producer->config.codec;
+}
+
 struct produce_batch *producer_next(struct producer_partition *partition, uint64_t now_ns)
 {
 	struct produce_batch *batch;
@@ -104,6 +122,7 @@ struct produce_batch *producer_next(struct producer_partition *partition, uint64
 		return NULL;
 	list_remove(&batch->node);
 	batch->closed = true;
+	pack(partition->producer, batch);
 	batch->sequence = partition->next_sequence;
 	partition->next_sequence = batch_sequence_after(batch->sequence, batch->writer.count);
 	batch->bytes = (uint32_t)records_finish(&batch->writer, partition->id, partition->epoch, batch->sequence);
@@ -216,19 +235,45 @@ static int add(struct hf_producer *producer, struct produce_batch *batch, const 
 	return 0;
 }
 
+/* The partition of a record, or -errno. */
+static int64_t choose(struct hf_producer *producer, const struct hf_record *record)
+{
+	struct leaders_topic *topic;
+	uint64_t bytes = record->key_bytes + record->value_bytes;
+	int32_t count;
+	uint32_t random;
+
+	if (record->topic == NULL || record->topic[0] == '\0' || record->partition < HF_PARTITION_ANY)
+		return -EINVAL;
+	if (record->partition >= 0)
+		return record->partition;
+	topic = leaders_topic(&producer->leaders, record->topic);
+	if (topic == NULL)
+		return -ENOMEM;
+	count = leaders_partitions(&producer->leaders, topic);
+	if (count == 0)
+		return topic->fatal ? -EINVAL : -EAGAIN;
+	if (record->key != NULL)
+		return partitioner_of_key(record->key, record->key_bytes, count);
+	hf_env_entropy(hf_loop_env(producer->loop), &random, sizeof(random));
+	return partitioner_without_key(&topic->sticky, bytes, producer->config.batch_bytes, count, random);
+}
+
 int hf_producer_send(
 	struct hf_producer *producer, const struct hf_record *record, hf_delivered *delivered, void *context)
 {
 	struct producer_partition *partition;
 	struct produce_batch *batch = NULL;
+	int64_t index;
 	int rc = 1;
 
-	if (record->topic == NULL || record->topic[0] == '\0' || record->partition < 0)
-		return -EINVAL;
 	if (BATCH_HEADER_BYTES + RECORDS_OVERHEAD + (uint64_t)record->key_bytes + record->value_bytes >
 		producer->config.batch_bytes)
 		return -EMSGSIZE;
-	partition = find_partition(producer, record->topic, record->partition);
+	index = choose(producer, record);
+	if (index < 0)
+		return (int)index;
+	partition = find_partition(producer, record->topic, (int32_t)index);
 	if (partition == NULL)
 		return -ENOMEM;
 	producer->last = partition;
@@ -343,6 +388,8 @@ static int open_buffer(struct hf_producer *producer, struct hf_error *error)
 	}
 	if (rc != 0)
 		return rc;
+	if (producer->config.codec != HF_CODEC_NONE && (producer->packed = malloc(each)) == NULL)
+		return hf_error_set(error, -ENOMEM, "no memory for a producer");
 	producer->batches = calloc(count, sizeof(*producer->batches));
 	if (producer->batches == NULL)
 		return hf_error_set(error, -ENOMEM, "no memory for a producer");
@@ -373,6 +420,11 @@ int hf_producer_open(struct hf_loop *loop, struct hf_node *node, const struct hf
 	producer->timer = (struct hf_timer){.fire = tick, .quiet = true};
 	hf_loop_add_poller(loop, &producer->poller);
 	hf_loop_set_timer(loop, &producer->timer, hf_loop_now_ns(loop) + TICK_NS);
+	if (producer->config.codec < 0 || producer->config.codec >= HF_CODECS) {
+		rc = hf_error_set(error, -EINVAL, "there is no codec %d", (int)producer->config.codec);
+		hf_producer_close(producer);
+		return rc;
+	}
 	rc = leaders_open(&producer->leaders, loop, producer->node, config->brokers, &config->local,
 		producer->config.request_timeout_ns, error);
 	if (rc == 0)
@@ -402,6 +454,7 @@ void hf_producer_close(struct hf_producer *producer)
 	for (uint64_t i = 0; i < producer->batch_count; i++)
 		free(producer->batches[i].deliveries);
 	free(producer->batches);
+	free(producer->packed);
 	if (producer->buffer_mr != NULL)
 		(void)hf_vmr_dereg(producer->buffer_mr);
 	if (producer->pd != NULL)

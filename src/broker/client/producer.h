@@ -38,7 +38,7 @@ struct produce_batch {
 	int32_t sequence;       /* of the first record, once it is sent */
 	uint16_t order, extent; /* DIRECT */
 	uint64_t born_ns;       /* when its first record came */
-	bool closed;            /* no more records */
+	bool closed, packed;    /* no more records; they were compressed, if that helps */
 	bool posted, answered;  /* DIRECT: its wr has not completed; it has its answer: whichever comes last frees it */
 };
 
@@ -76,6 +76,7 @@ struct hf_producer {
 	struct hf_vmr *buffer_mr;
 	struct produce_batch *batches;
 	uint64_t batch_count;
+	uint8_t *packed; /* a batch's worth of what a codec makes */
 	struct list free, partitions;
 	struct producer_partition *last; /* that was sent to */
 	struct hf_poller poller;

@@ -334,8 +334,7 @@ static bool post_all(struct producer_partition *partition, uint64_t now_ns)
 static void look_for_leader(struct producer_partition *partition, uint64_t now_ns)
 {
 	if (list_empty(&partition->sent) || now_ns - partition->progress_ns < LEADERS_STALL_NS ||
-		!leaders_moved(
-			&partition->producer->leaders, partition->topic, partition->index, partition->leader))
+		!leaders_moved(&partition->producer->leaders, partition->topic, partition->index, partition->leader))
 		return;
 	lose(partition);
 	partition->return_ns = now_ns; /* the new one has rails as well */

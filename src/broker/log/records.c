@@ -140,7 +140,7 @@ size_t records_finish(struct records_writer *writer, int64_t producer_id, int16_
 	put_be32(to + 8, (uint32_t)(writer->used - BATCH_LENGTH_END));
 	put_be32(to + 12, UINT32_MAX);
 	to[16] = 2;
-	put_be16(to + 21, 0);
+	put_be16(to + 21, (uint16_t)writer->attributes);
 	put_be32(to + 23, (uint32_t)(writer->count - 1));
 	put_be64(to + 27, (uint64_t)writer->base_timestamp_ms);
 	put_be64(to + 35, (uint64_t)writer->max_timestamp_ms);

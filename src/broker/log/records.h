@@ -31,6 +31,7 @@ struct records_writer {
 	uint8_t *to;
 	size_t capacity, used;
 	int32_t count;
+	int16_t attributes; /* the codec of its records, once they are packed */
 	int64_t base_timestamp_ms, max_timestamp_ms;
 };
 

@@ -162,6 +162,24 @@ static void a_session_that_is_lost_is_opened_again(void **state)
 	stand_close();
 }
 
+static void packed_batches_are_written_and_read_by_rdma(void **state)
+{
+	(void)state;
+	for (unsigned codec = HF_CODEC_GZIP; codec < HF_CODECS; codec++) {
+		stand_open(1 << 20, 1 << 20);
+		stand_open_producer(&(struct hf_producer_config){.codec = (enum hf_codec)codec});
+		stand_open_consumer(&(struct hf_consumer_config){0});
+		stand_send_all(0, 0, 1000, 500);
+		assert_int_equal(stand.failed, 0);
+		assert_int_equal(stand.rdma, 1000);
+		assert_true(container_of(stand_partition(0)->log->segments.prev, struct segment, node)->bytes < 250000);
+		assert_int_equal(hf_consumer_seek(stand.consumer, STAND_TOPIC, 0, 10), 0);
+		stand_receive(10, 990, 0);
+		assert_int_equal(stats().rdma_records, 990);
+		stand_close();
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -172,6 +190,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_is_deleted_is_withdrawn),
 		cmocka_unit_test(without_rails_it_fetches),
 		cmocka_unit_test(a_session_that_is_lost_is_opened_again),
+		cmocka_unit_test(packed_batches_are_written_and_read_by_rdma),
 	};
 
 	if (argc > 1)
