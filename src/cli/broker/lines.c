@@ -92,9 +92,10 @@ int lines_next(struct lines *lines, size_t most, const char **line_out, size_t *
 {
 	for (;;) {
 		size_t have = lines->to - lines->from;
-		const char *end = lines->searched == lines->to ? NULL
-							       : memchr(lines->data + lines->searched,
-									 lines->end_of_line, lines->to - lines->searched);
+		const char *end = lines->searched == lines->to
+					  ? NULL
+					  : memchr(lines->data + lines->searched, lines->end_of_line,
+						    lines->to - lines->searched);
 		size_t bytes = end == NULL ? have : (size_t)(end - lines->data) - lines->from;
 		int rc;
 

@@ -1,41 +1,21 @@
-/* `holdfast produce` and `holdfast consume`: a record for each line, over RDMA where a configuration has rails. */
+#include "cli/broker/records.h"
+
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include <holdfast/consumer.h>
-
-#include "cli/broker/lines.h"
 #include "cli/cli.h"
 #include "cli/process.h"
 
-#define TURN_NS    50000000ull
-#define MESSAGES   64
-#define LINE_BYTES 60000u /* of a record that fits into a batch */
-
-struct records_options {
-	const char *command, *broker, *topic, *config;
-	int32_t partition;
-	int64_t from;
-	bool exits; /* at the end of the partition */
-};
-
-struct records_client {
-	struct hf_loop *loop;
-	struct hf_node *node;
-	uint64_t failed;
-};
-
-static bool parse_number(const char *text, int64_t *out)
+static bool parse_number(const char *text, int64_t most, int64_t *out)
 {
 	char *end;
 
 	errno = 0;
 	*out = strtoll(text, &end, 10);
-	return end != text && *end == '\0' && errno == 0 && *out >= 0;
+	return end != text && *end == '\0' && errno == 0 && *out >= 0 && *out <= most;
 }
 
 static bool parse_from(const char *text, int64_t *out)
@@ -45,145 +25,154 @@ static bool parse_from(const char *text, int64_t *out)
 	else if (strcmp(text, "end") == 0)
 		*out = HF_OFFSET_END;
 	else
-		return parse_number(text, out);
+		return parse_number(text, INT64_MAX, out);
 	return true;
+}
+
+/* One character, or \n, \t, \0. */
+static bool parse_character(const char *text, char *out)
+{
+	static const char names[] = "nt0", characters[] = "\n\t";
+	const char *name;
+
+	if (strlen(text) == 1) {
+		*out = text[0];
+		return true;
+	}
+	name = strlen(text) == 2 && text[0] == '\\' ? strchr(names, text[1]) : NULL;
+	if (name == NULL)
+		return false;
+	*out = characters[name - names];
+	return true;
+}
+
+static bool parse_codec(const char *text, enum hf_codec *out)
+{
+	static const char *const names[HF_CODECS] = {"none", "gzip", "snappy", "lz4", "zstd"};
+
+	for (unsigned i = 0; i < HF_CODECS; i++)
+		if (strcmp(text, names[i]) == 0) {
+			*out = (enum hf_codec)i;
+			return true;
+		}
+	return false;
+}
+
+static bool add_topic(struct records_options *options, const char *topic)
+{
+	if (options->topic_count == RECORDS_TOPICS_MAX)
+		return false;
+	options->topics[options->topic_count++] = topic;
+	return true;
+}
+
+/* Options of both; false: it is none of them, or what it says is wrong. */
+static bool take(struct records_options *options, int option)
+{
+	int64_t number;
+	char character;
+
+	switch (option) {
+	case 'b':
+		options->broker = optarg;
+		return true;
+	case 't':
+		return add_topic(options, optarg);
+	case 'C':
+		options->config = optarg;
+		return true;
+	case 'p':
+		if (!parse_number(optarg, INT32_MAX, &number))
+			return false;
+		options->partition = (int32_t)number;
+		return true;
+	case 'K':
+		if (!parse_character(optarg, &character))
+			return false;
+		options->key_separator = (unsigned char)character;
+		return true;
+	case 'D':
+		return parse_character(optarg, &options->delimiter);
+	default:
+		return false;
+	}
+}
+
+static bool take_of_produce(struct records_options *options, int option)
+{
+	switch (option) {
+	case 'k':
+		options->key = optarg;
+		return true;
+	case 'z':
+		return parse_codec(optarg, &options->codec);
+	default:
+		return take(options, option);
+	}
+}
+
+static bool take_of_consume(struct records_options *options, int option)
+{
+	int64_t number;
+
+	switch (option) {
+	case 'o':
+		return parse_from(optarg, &options->from);
+	case 'c':
+		if (!parse_number(optarg, INT64_MAX, &number))
+			return false;
+		options->count = (uint64_t)number;
+		return true;
+	case 'e':
+		options->exits = true;
+		return true;
+	case 'G':
+		options->group = optarg;
+		return true;
+	default:
+		return take(options, option);
+	}
 }
 
 static int parse(int argc, char **argv, struct records_options *options)
 {
 	static const struct option longs[] = {{"broker", required_argument, NULL, 'b'},
 		{"topic", required_argument, NULL, 't'}, {"partition", required_argument, NULL, 'p'},
-		{"config", required_argument, NULL, 'c'}, {"from", required_argument, NULL, 'f'},
-		{"exit", no_argument, NULL, 'e'}, {0}};
+		{"config", required_argument, NULL, 'C'}, {"key", required_argument, NULL, 'k'},
+		{"key-separator", required_argument, NULL, 'K'}, {"delimiter", required_argument, NULL, 'D'},
+		{"codec", required_argument, NULL, 'z'}, {"from", required_argument, NULL, 'o'},
+		{"count", required_argument, NULL, 'c'}, {"exit", no_argument, NULL, 'e'},
+		{"group", required_argument, NULL, 'G'}, {0}};
 	bool consumes = strcmp(options->command, "consume") == 0;
-	int64_t number;
 	int c;
 
 	opterr = 0;
-	while ((c = getopt_long(argc, argv, "+:", longs, NULL)) != -1) {
-		if (c == 'b')
-			options->broker = optarg;
-		else if (c == 't')
-			options->topic = optarg;
-		else if (c == 'c')
-			options->config = optarg;
-		else if (c == 'p' && parse_number(optarg, &number) && number <= INT32_MAX)
-			options->partition = (int32_t)number;
-		else if (c == 'f' && consumes && parse_from(optarg, &options->from))
-			continue;
-		else if (c == 'e' && consumes)
-			options->exits = true;
-		else
+	while ((c = getopt_long(argc, argv, "+:b:t:p:k:K:D:z:o:c:eG:", longs, NULL)) != -1) {
+		if (c == '?' || c == ':')
 			return cli_refuse_option(options->command, argv, c);
+		if (!(consumes ? take_of_consume : take_of_produce)(options, c))
+			return cli_refuse(options->command,
+				"-%c %s makes no sense here; `holdfast help %s` says what does", c,
+				optarg == NULL ? "" : optarg, options->command);
 	}
+	while (options->group != NULL && optind < argc && add_topic(options, argv[optind]))
+		optind++;
 	if (optind < argc)
 		return cli_refuse_option(options->command, argv, -1);
-	if (options->broker == NULL || options->topic == NULL)
+	if (options->broker == NULL || options->topic_count == 0)
 		return cli_refuse(options->command, "--broker HOST:PORT and --topic NAME are needed");
+	if (options->topic_count > 1 && options->group == NULL)
+		return cli_refuse(options->command, "--topic is there twice; several are read by a --group only");
+	if (options->group != NULL && options->partition >= 0)
+		return cli_refuse(options->command, "--group and --partition: a group says itself who reads what");
 	return EXIT_DONE;
 }
 
-static void delivered(void *context, const struct hf_delivery *delivery)
-{
-	struct records_client *client = context;
-
-	client->failed += delivery->error != 0;
-}
-
-static int send_line(struct records_client *client, struct hf_producer *producer, const struct records_options *options,
-	const char *line, size_t bytes)
-{
-	const struct hf_record record = {.topic = options->topic,
-		.partition = options->partition,
-		.value = line,
-		.value_bytes = bytes,
-		.timestamp_ms = (int64_t)(hf_env_wall_ns(hf_env_host()) / 1000000)};
-	int rc;
-
-	while ((rc = hf_producer_send(producer, &record, delivered, client)) == -EAGAIN && !process_interrupted())
-		(void)hf_loop_turn(client->loop, TURN_NS);
-	return rc;
-}
-
-/* Until the input ends, and then until everything is told. */
-static int send_lines(struct records_client *client, struct hf_producer *producer, const struct records_options *options,
-	struct lines *lines)
-{
-	const char *line;
-	size_t bytes;
-	int rc = 0;
-
-	while (rc >= 0 && !process_interrupted()) {
-		rc = lines_next(lines, LINE_BYTES, &line, &bytes);
-		if (rc == 0)
-			(void)hf_loop_turn(client->loop, TURN_NS);
-		else if (rc > 0)
-			rc = send_line(client, producer, options, line, bytes);
-	}
-	hf_producer_flush(producer);
-	while (hf_producer_pending(producer) > 0 && !process_interrupted())
-		(void)hf_loop_turn(client->loop, TURN_NS);
-	if (rc >= 0 || rc == -ENODATA)
-		rc = hf_producer_pending(producer) > 0 ? -EINTR : 0;
-	return rc;
-}
-
-static int produce(struct records_client *client, const struct records_options *options)
-{
-	const struct hf_producer_config config = {.brokers = options->broker};
-	struct lines lines = {0};
-	struct hf_producer *producer;
-	struct hf_error error = {0};
-	int rc = hf_producer_open(client->loop, client->node, &config, &producer, &error);
-
-	if (rc != 0)
-		return cli_refuse("produce", "%s", error.text);
-	rc = lines_open(&lines, client->loop, STDIN_FILENO, '\n');
-	if (rc == 0)
-		rc = send_lines(client, producer, options, &lines);
-	lines_close(&lines);
-	hf_producer_close(producer);
-	if (rc != 0)
-		return cli_refuse("produce", "a record was not taken: %s", strerror(-rc));
-	return client->failed == 0 ? EXIT_DONE
-				   : cli_refuse("produce", "the broker refused %llu records; its log says why",
-					     (unsigned long long)client->failed);
-}
-
-static int consume(struct records_client *client, const struct records_options *options)
-{
-	const struct hf_consumer_config config = {.brokers = options->broker};
-	struct hf_message messages[MESSAGES];
-	struct hf_consumer *consumer;
-	struct hf_error error = {0};
-	int n = 0, rc = hf_consumer_open(client->loop, client->node, &config, &consumer, &error);
-
-	if (rc != 0)
-		return cli_refuse("consume", "%s", error.text);
-	rc = hf_consumer_seek(consumer, options->topic, options->partition, options->from);
-	while (rc == 0 && n >= 0 && !process_interrupted()) {
-		n = hf_consumer_poll(consumer, messages, MESSAGES);
-		for (int i = 0; i < n; i++) {
-			fwrite(messages[i].value, 1, messages[i].value_bytes, stdout);
-			putchar('\n');
-		}
-		if (n > 0)
-			continue;
-		if (options->exits && hf_consumer_at_end(consumer, options->topic, options->partition))
-			break;
-		fflush(stdout);
-		(void)hf_loop_turn(client->loop, TURN_NS);
-	}
-	hf_consumer_close(consumer);
-	if (rc != 0 || n < 0)
-		return cli_refuse("consume", "cannot read on: %s", strerror(rc != 0 ? -rc : -n));
-	return cli_flush("consume");
-}
-
-static int run(int argc, char **argv, const char *command,
+int records_run(int argc, char **argv, const char *command,
 	int (*work)(struct records_client *client, const struct records_options *options))
 {
-	struct records_options options = {.command = command, .from = HF_OFFSET_BEGIN};
+	struct records_options options = {
+		.command = command, .partition = -1, .key_separator = -1, .delimiter = '\n', .from = HF_OFFSET_BEGIN};
 	struct records_client client = {0};
 	struct hf_node_config node;
 	struct hf_config_section section = hf_node_config_section(&node);
@@ -204,14 +193,4 @@ static int run(int argc, char **argv, const char *command,
 	hf_node_close(client.node);
 	hf_loop_destroy(client.loop);
 	return status;
-}
-
-int produce_command(int argc, char **argv)
-{
-	return run(argc, argv, "produce", produce);
-}
-
-int consume_command(int argc, char **argv)
-{
-	return run(argc, argv, "consume", consume);
 }
