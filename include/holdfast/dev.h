@@ -130,7 +130,8 @@ struct hf_qp_init {
 	uint64_t dc_key; /* of a target; initiators must present it */
 	bool sq_sig_all;
 	/* shm: a requester that is in the middle of an operation this long after access was taken from it counts as
-	 * stopped, and the fence ends without it. 0: 20 ms, as for every other fence. */
+	 * stopped, and the fence ends without it; one that is seen stopped does at once. Stores for such a qp are
+	 * guarded, some ns each, so that no pages have to move then. 0: 20 ms, as for every other fence. */
 	uint64_t revoke_ns;
 	void *context;
 };

@@ -31,8 +31,8 @@ bool guard_works(void);
 /* The calling thread, by the number that other processes know it by. */
 uint32_t guard_thread(void);
 
-/* Stores to memory that is mapped here; a last word that is aligned is stored last and as a word. 0; -ECANCELED: the
- * gate is closed, and a part may have been stored. */
+/* Stores to memory that is mapped here; a last word that is aligned is stored last, as a word and once. 0; -ECANCELED:
+ * the gate is closed, and a part may have been stored. */
 int guard_store(struct guard guard, void *to, const void *from, size_t bytes);
 /* Copies the local pieces, `bytes` in all, to the memory of process `pid` at `remote`, whatever memory it is. As above;
  * -EFAULT: it is not mapped, or not writable, there; -EPERM: that process may not be reached (guard_admit_peers);
@@ -45,7 +45,8 @@ int guard_read(pid_t pid, const struct iovec *local, unsigned n, uint64_t remote
  * PR_SET_PTRACER_ANY, for the rest of the process's life). -EPERM: not even that allows it (ptrace_scope 2 and 3). */
 int guard_admit_peers(void);
 
-/* True when that thread of a peer stores nothing more: behind a closed gate, and for threads whose guard_works. */
+/* True when that thread of a peer stores nothing more: behind a closed gate, and for threads whose guard_works. Reads
+ * /proc: some 20 us. */
 bool guard_is_out(pid_t pid, uint32_t thread);
 
 #endif

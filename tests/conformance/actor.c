@@ -205,6 +205,7 @@ static void create_qp(struct actor *actor, const struct actor_call *call, struct
 		.type = call->qp.dc == HF_DC_NONE ? IBV_QPT_RC : IBV_QPT_DRIVER,
 		.dc_key = call->qp.dc_key,
 		.sq_sig_all = call->qp.sq_sig_all,
+		.revoke_ns = call->qp.revoke_ns,
 	};
 	struct hf_qp *qp;
 

@@ -93,6 +93,7 @@ struct actor_call {
 			struct ibv_qp_cap cap;
 			uint64_t dc_key;
 			uint32_t lease_plus1;
+			uint64_t revoke_ns;
 			int dc;
 			bool sq_sig_all;
 		} qp;

@@ -110,6 +110,7 @@ static void create_one(struct side *side, uint32_t qp, struct link_options optio
 		.cap = {or_default(options.send_wr, 64), 64, ACTOR_SGES, ACTOR_SGES, 64},
 		.lease_plus1 = lease_plus1,
 		.sq_sig_all = options.sq_sig_all,
+		.revoke_ns = options.revoke_ns,
 	};
 
 	assert_int_equal(side_qp_create(side, qp, &init), 0);

@@ -45,6 +45,7 @@ struct link_options {
 	uint32_t lease_plus1;    /* b's qp has its lease of that number, plus one [none] */
 	uint32_t pd;
 	bool sq_sig_all;
+	uint64_t revoke_ns;
 };
 /* Gives up soon: for tests that cut a link for good. */
 extern const struct link_options impatient;

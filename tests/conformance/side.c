@@ -289,6 +289,7 @@ int side_qp_create(struct side *side, uint32_t qp, const struct side_qp *init)
 	call->qp.dc_key = init->dc_key;
 	call->qp.lease_plus1 = init->lease_plus1;
 	call->qp.sq_sig_all = init->sq_sig_all;
+	call->qp.revoke_ns = init->revoke_ns;
 	answer = answer_of(side, call);
 	if (answer->rc == 0) {
 		side->qp_num[qp] = answer->qp.qp_num;

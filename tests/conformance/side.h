@@ -66,6 +66,7 @@ struct side_qp {
 	uint64_t dc_key;
 	uint32_t lease_plus1; /* 0: none */
 	bool sq_sig_all;
+	uint64_t revoke_ns;
 };
 int side_qp_create(struct side *side, uint32_t qp, const struct side_qp *init);
 int side_qp_destroy(struct side *side, uint32_t qp);

@@ -65,6 +65,31 @@ static void a_process_stopped_in_the_middle_of_a_copy_writes_nothing_after_the_f
 	assert_int_equal(side_digest(pair->a, pair->a->mem[1], BIG), digest);
 }
 
+/* The owner does not want to wait for long, and has the memory to itself. */
+static void access_that_was_taken_from_a_process_stopped_in_a_copy_stays_taken(void **state)
+{
+	struct pair *pair = two_processes(state);
+	struct ibv_qp_attr attr = {.qp_access_flags = IBV_ACCESS_REMOTE_READ};
+	struct link_options options = impatient;
+	struct actor_answer answer;
+	uint64_t digest;
+	int rc;
+
+	require_cap(pair, HF_DEV_ACCESS_IN_RTS, "access does not change in RTS");
+	options.revoke_ns = MS / 5;
+	pair_connect(pair, 0, options);
+	start_copy_and_stop(pair, IBV_WR_RDMA_WRITE);
+	rc = side_qp_modify(pair->a, 0, &attr, IBV_QP_ACCESS_FLAGS);
+	assert_true(rc == 0 || rc == -EINPROGRESS);
+	if (rc == -EINPROGRESS)
+		fence(pair, pair->a, 0);
+	digest = side_digest(pair->a, pair->a->mem[1], BIG);
+	assert_int_equal(kill(pair->b->pid, SIGCONT), 0);
+	side_hear(pair->b, &answer);
+	turns_for(pair, 5 * MS);
+	assert_int_equal(side_digest(pair->a, pair->a->mem[1], BIG), digest);
+}
+
 /* The receive goes back to its owner, who may use the memory for something else at once. */
 static void a_process_stopped_in_the_middle_of_a_send_writes_nothing_into_a_flushed_receive(void **state)
 {
@@ -169,6 +194,7 @@ static void a_process_that_died_in_the_middle_of_a_copy_holds_up_nobody(void **s
 
 const struct CMUnitTest process_tests[] = {
 	CONFORMS(a_process_stopped_in_the_middle_of_a_copy_writes_nothing_after_the_fence),
+	CONFORMS(access_that_was_taken_from_a_process_stopped_in_a_copy_stays_taken),
 	CONFORMS(a_process_stopped_in_the_middle_of_a_send_writes_nothing_into_a_flushed_receive),
 	CONFORMS(the_executed_psn_of_a_stopped_copy_is_true),
 	CONFORMS(requests_to_a_process_that_died_time_out),

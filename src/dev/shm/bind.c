@@ -79,6 +79,7 @@ static bool bind_slot(struct shm_qp *qp)
 	qp->remote_slot = slot;
 	qp->remote_pd = remote->pd;
 	qp->remote_recv_cq = remote->recv_cq;
+	qp->guarded = remote->revocable != 0 && guard_works();
 	if (qp->remote_recv_cq >= CQ_SLOTS || !bind_receives(qp, remote->srq))
 		return false;
 	if (qp->incarnation != QP_WORD_INCARNATION(state))

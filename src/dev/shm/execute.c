@@ -70,6 +70,11 @@ static inline bool op_commit_atomic(struct shm_qp *qp)
 	return true;
 }
 
+static inline enum touch_kind store_as(const struct shm_qp *qp, const struct region *region)
+{
+	return qp->guarded ? TOUCH_GUARDED : (enum touch_kind)region->store_as;
+}
+
 static inline void op_touch(
 	struct shm_qp *qp, enum touch_kind kind, const struct region *region, uint64_t offset, uint64_t bytes)
 {
@@ -263,7 +268,7 @@ static inline __attribute__((always_inline)) enum wr_outcome check(
 static inline enum wr_outcome store(
 	struct shm_qp *qp, const struct region *region, uint64_t offset, struct cursor *from, uint32_t bytes)
 {
-	if (region->guarded)
+	if (region->guarded || qp->guarded)
 		return reach_store(qp, region, offset, from, bytes);
 	copy_sges(from, region->at + offset, bytes, true);
 	return WR_DONE;
@@ -320,7 +325,7 @@ static inline enum wr_outcome execute_write(struct shm_qp *qp, struct sqe *sqe)
 		if ((outcome = find_remote(qp, sqe, IBV_ACCESS_REMOTE_WRITE, &region)) != WR_DONE)
 			return outcome;
 		offset = sqe->remote_addr - region->iova;
-		op_touch(qp, region->store_as, region, offset + sqe->done, sqe->bytes - sqe->done);
+		op_touch(qp, store_as(qp, region), region, offset + sqe->done, sqe->bytes - sqe->done);
 		if (sqe->done != 0)
 			cursor_skip(&from, sqe->done);
 	}
@@ -487,7 +492,7 @@ static enum wr_outcome scatter_part(
 	if (region->pd != pd || (region->access & IBV_ACCESS_LOCAL_WRITE) == 0 ||
 		!in_range(region->addr, region->bytes, sge->addr, sge->length))
 		return WR_FAILED;
-	op_touch(qp, region->store_as, region, sge->addr - region->addr + skip, bytes);
+	op_touch(qp, store_as(qp, region), region, sge->addr - region->addr + skip, bytes);
 	announce(); /* whoever moves the pages of a stopped process reads where it was about to copy to */
 	if (!region_is_current(qp, region)) {
 		region_drop(qp, region);

@@ -6,10 +6,11 @@
  * stopped, whose operation is taken over after STUCK_NS, or revoke_ns where access was taken from it: it does not count
  * as executed (SEG-2), and the memory that it is about to touch is moved to other pages (SEG-3).
  *
- * Memory whose pages cannot be moved is copied to under guard (guard.h): there the owner waits, behind OP_TAKEN, until
- * the thread is seen stopped, or anywhere but in the copy. A thread that is in the system call that copies and stays
- * there (its pages are swapped in, a debugger holds it) makes the fence fail after LATE_NS; it holds later, when the
- * thread has come out.
+ * Memory whose pages cannot be moved is copied to under guard (guard.h), and all memory for qps with revoke_ns, since
+ * moving takes 0.5 ms for each MiB of a region: there the owner waits, behind OP_TAKEN, until the thread is seen
+ * stopped, or anywhere but in the copy. If it is neither, pages that can be moved are, after as long again. A thread
+ * that is in the system call that copies and stays there (its pages are swapped in, a debugger holds it) makes the
+ * fence fail after LATE_NS; it holds later, when the thread has come out.
  *
  * Only an atomic of a stopped process leaves something unknown: whether it took effect before the process was stopped
  * cannot be seen, so the fence holds but the evidence is in doubt about that one (-ENODATA). */
@@ -46,6 +47,7 @@ bool fence_take_op(struct shm_qp *qp)
 			uint32_t kind = atomic_load(&qp->shared->touch_kind);
 
 			qp->held = kind == TOUCH_GUARDED || atomic_load(&qp->shared->touch_foot) == FOOT_GUARDED;
+			qp->unmoved = kind == TOUCH_GUARDED && atomic_load(&qp->shared->touch_foot) == FOOT_NONE;
 			qp->held_since_ns = now_ns(qp);
 			qp->unknown = kind == TOUCH_ATOMIC;
 			if (qp->held)
@@ -64,10 +66,14 @@ static bool requester_has_left(struct shm_qp *qp)
 	return (atomic_load(&qp->shared->op) & OP_GIVEN) != 0 || requester_is_gone(qp);
 }
 
+static bool thread_is_out(const struct shm_qp *qp)
+{
+	return qp->peer != NULL && guard_is_out(qp->peer->shared->header.pid, atomic_load(&qp->shared->touch_thread));
+}
+
 static bool is_out(struct shm_qp *qp)
 {
-	return requester_has_left(qp) ||
-	       (qp->peer != NULL && guard_is_out(qp->peer->shared->header.pid, atomic_load(&qp->shared->touch_thread)));
+	return requester_has_left(qp) || thread_is_out(qp);
 }
 
 static int take_over(struct shm_qp *qp)
@@ -115,6 +121,16 @@ bool fence_drain_try(struct shm_qp *qp)
 	return qp->drained;
 }
 
+/* A thread that waits for a core in the middle of a guarded copy is not waited for where the pages can be moved. */
+static bool move_from_under(struct shm_qp *qp)
+{
+	qp->unmoved = false;
+	if (move_touched(qp) != 0)
+		return false;
+	set_drained(qp, qp->evidence);
+	return true;
+}
+
 /* 0: drained; -EINPROGRESS; else what keeps it from being fenced. */
 static int drain_step(struct shm_qp *qp, uint64_t since_ns)
 {
@@ -125,8 +141,10 @@ static int drain_step(struct shm_qp *qp, uint64_t since_ns)
 	now = now_ns(qp);
 	if (!qp->held && now - since_ns > qp->stuck_ns) {
 		qp->fence_error = take_over(qp);
-		return qp->held ? -EINPROGRESS : qp->fence_error;
+		return qp->held && !fence_drain_try(qp) ? -EINPROGRESS : qp->fence_error;
 	}
+	if (qp->held && qp->unmoved && now - qp->held_since_ns > qp->stuck_ns && move_from_under(qp))
+		return 0;
 	return !qp->held || now - qp->held_since_ns <= LATE_NS ? -EINPROGRESS : -EIO;
 }
 
@@ -193,6 +211,9 @@ int fence_quiesce_access(struct shm_qp *qp)
 	qp->drain_since_ns = since;
 	if (qp->qp.revoke_ns != 0)
 		qp->stuck_ns = qp->qp.revoke_ns;
+	/* Seen stopped, or exiting. Should it go on meanwhile, it has lost an operation as if it had been slow. */
+	if (atomic_load(&qp->shared->touch_kind) == TOUCH_GUARDED && thread_is_out(qp))
+		qp->stuck_ns = 0;
 	return -EINPROGRESS;
 }
 

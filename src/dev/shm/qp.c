@@ -292,6 +292,7 @@ static void show_slot(struct shm_qp *qp)
 	shared->pd = ((struct shm_pd *)qp->qp.pd)->id;
 	shared->send_cq = shm_cq_of(qp->qp.send_cq)->slot;
 	shared->recv_cq = shm_cq_of(qp->qp.recv_cq)->slot;
+	shared->revocable = qp->qp.revoke_ns != 0;
 	shared->srq = qp->qp.srq == NULL ? SRQ_SLOTS : ((struct shm_srq *)qp->qp.srq)->slot;
 	shared->receives = qp->ring;
 	atomic_store(&shared->packets, 0);

@@ -30,7 +30,8 @@
  *          `touch`: the range is moved to other pages (move.c), the slot and its ring are not reused before OP_GIVEN.
  *   SEG-4  Memory whose pages cannot be moved (a file's, a program's private memory) is stored to under guard
  *          (guard.h): the copy and a look at the op word are one. The owner waits, behind OP_TAKEN, until the thread is
- *          out of it. So are footers, wherever they go.
+ *          out of it. So are footers, wherever they go, and all stores for a qp that says so: moving the pages of a
+ *          large region takes longer than the owner wants to wait.
  *
  * A reader trusts nothing here: counts, offsets and lengths are checked before use. */
 #ifndef HOLDFAST_DEV_SHM_SEGMENT_H
@@ -43,7 +44,7 @@
 #include "dev/shm/bitmap.h"
 
 #define SEGMENT_MAGIC   0x74736166646c6f68ull /* "holdfast" */
-#define SEGMENT_VERSION 4u
+#define SEGMENT_VERSION 5u
 
 #define MR_SLOTS  4096u
 #define CQ_SLOTS  512u
@@ -113,7 +114,7 @@ enum touch_kind {
 	TOUCH_READ,
 	TOUCH_WRITE, /* mapped memory: its pages can be moved */
 	TOUCH_ATOMIC,
-	TOUCH_GUARDED, /* `touch_thread` copies under guard, whose gate is the op word */
+	TOUCH_GUARDED, /* `touch_thread` copies under guard, whose gate is the op word, to whatever memory */
 	TOUCH_FREE,    /* neither: the requester's machine has no guard */
 };
 
@@ -147,6 +148,7 @@ struct qp_slot {
 	uint32_t peer_qp_num, mtu_bytes;
 	uint8_t peer_gid[16];
 	uint32_t send_cq, recv_cq;
+	uint32_t revocable; /* all stores are to be made under guard */
 	/* Read when a requester connects. */
 	_Alignas(64) struct ring_place receives; /* recv_slot[], or uint32_t indexes of them when there is an srq */
 	uint32_t srq;                            /* SRQ_SLOTS: none */

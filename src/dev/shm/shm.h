@@ -173,7 +173,8 @@ struct shm_qp {
 	struct peer *peer;
 	struct qp_slot *remote;
 	uint64_t incarnation;
-	uint64_t op; /* its op word when idle */
+	uint64_t op;  /* its op word when idle */
+	bool guarded; /* it wants all stores to be guarded, and they can be */
 	struct region *cached[2];
 	uint32_t cached_turn;
 	uint32_t remote_pd;
@@ -194,14 +195,13 @@ struct shm_qp {
 
 	/* As responder. */
 	uint8_t *recv_ring;
-	uint32_t recv_mask, recv_stride;
-	uint32_t recv_tail, recv_polled;
-	bool drained;  /* in ERR: no requester touches anything any more, and `evidence` is final */
-	bool held;     /* its operation was taken over, but its thread may be in the middle of a guarded copy still */
-	bool unknown;  /* an atomic was under way when a stopped process was fenced: D4 and D4b cannot tell */
-	bool last_wqe; /* its event was raised */
-	bool claims_flushed;
-	uint64_t evidence;       /* the op word when drained */
+	uint32_t recv_mask, recv_stride, recv_tail, recv_polled;
+	bool drained; /* in ERR: no requester touches anything any more, and `evidence` is final */
+	bool held;    /* its operation was taken over, but its thread may be in the middle of a guarded copy still */
+	bool unmoved; /* held: moving the pages instead was not tried yet */
+	bool unknown; /* an atomic was under way when a stopped process was fenced: D4 and D4b cannot tell */
+	bool last_wqe, claims_flushed; /* last_wqe: its event was raised */
+	uint64_t evidence;             /* the op word when drained */
 	uint64_t drain_since_ns; /* access or state is withdrawn, and an operation may be under way since; 0: not */
 	uint64_t stuck_ns;       /* an operation that takes longer than this since then is taken over */
 	uint64_t held_since_ns;

@@ -2,12 +2,12 @@
  *
  *   0  announce the sequence [1, 2) to the kernel
  *   1  look at the gate
- *      copy: one instruction, which stores by itself (rep movsb, mov) or enters the kernel (syscall)
+ *      copy: one instruction, which stores by itself (rep movsb, mov) or enters the kernel (syscall), or words in turn
  *   2  done
  *
  * The kernel sends a thread that returns to user mode in [1, 2) after a preemption or a signal to 4, which leads back
- * to 0. An interrupted rep movsb has its progress in its registers and goes on from there. A system call returns to
- * 2, which is outside, so it is not made twice. */
+ * to 0. An interrupted rep movsb has its progress in its registers and goes on from there; words are stored again from
+ * the first one. A system call returns to 2, which is outside, so it is not made twice. */
 #include "env/guard.h"
 
 #include <errno.h>
@@ -23,10 +23,12 @@
 #include "base/order.h"
 
 #define WORD_BYTES      sizeof(uint64_t)
+#define WORDS_BYTES     256u /* of words, so many are stored one by one: rep movsb takes longer to begin */
 #define PROC_PATH_BYTES 64
 #define PROC_TEXT_BYTES 512
 #define YAMA_SCOPE      "/proc/sys/kernel/yama/ptrace_scope"
 #define YAMA_ASKS       1
+#define FLAG_EXITING    4u /* PF_EXITING of the kernel, in the ninth word of /proc/PID/stat */
 
 #if defined(__x86_64__) && __has_include(<sys/rseq.h>)
 #include <sys/rseq.h>
@@ -89,10 +91,31 @@ static int store_word(struct guard guard, uint64_t *to, uint64_t value)
 	return closed != 0 ? -ECANCELED : 0;
 }
 
+/* Ascending. Whoever is sent back begins with the first one again, which does no harm: what ends it is stored later. */
+static int store_words(struct guard guard, void *to, const void *from, size_t bytes)
+{
+	uint32_t closed = 0;
+	uint64_t at, word;
+
+	__asm__ volatile(SEQUENCE("xorl %k[at], %k[at]\n"
+				  "7: movq (%[from], %[at]), %[word]\n"
+				  "movq %[word], (%[to], %[at])\n"
+				  "addq $8, %[at]\n"
+				  "cmpq %[bytes], %[at]\n"
+				  "jne 7b\n")
+			 : [closed] "+r"(closed), [at] "=&r"(at), [word] "=&r"(word)
+			 : [cs] "r"(own_sequence()), [gate] "r"(guard.word), [open] "r"(guard.open), [to] "r"(to),
+			 [from] "r"(from), [bytes] "r"(bytes)
+			 : "rax", "memory", "cc");
+	return closed != 0 ? -ECANCELED : 0;
+}
+
 static int store_bytes(struct guard guard, void *to, const void *from, size_t bytes)
 {
 	uint32_t closed = 0;
 
+	if (bytes <= WORDS_BYTES && bytes % WORD_BYTES == 0 && bytes > 0)
+		return store_words(guard, to, from, bytes);
 	__asm__ volatile(SEQUENCE("rep movsb\n")
 			 : [closed] "+r"(closed), "+D"(to), "+S"(from), "+c"(bytes)
 			 : [cs] "r"(own_sequence()), [gate] "r"(guard.word), [open] "r"(guard.open)
@@ -258,6 +281,16 @@ static char state_of(const char *stat)
 	return end != NULL && end[1] == ' ' ? end[2] : 0;
 }
 
+/* In the kernel for good: it exits, which may take milliseconds while its memory is given back. */
+static bool is_exiting(const char *stat)
+{
+	const char *end = strrchr(stat, ')');
+	unsigned flags;
+
+	return end != NULL && sscanf(end + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) == 1 &&
+	       (flags & FLAG_EXITING) != 0;
+}
+
 bool guard_is_out(pid_t pid, uint32_t thread)
 {
 	char path[PROC_PATH_BYTES], text[PROC_TEXT_BYTES], *end;
@@ -268,7 +301,7 @@ bool guard_is_out(pid_t pid, uint32_t thread)
 	if (!read_text(path, text))
 		return errno == ENOENT || errno == ESRCH;
 	state = state_of(text);
-	if (state == 'T' || state == 'Z' || state == 'X')
+	if (state == 'T' || state == 'Z' || state == 'X' || is_exiting(text))
 		return true;
 	/* "running", or the number of the system call that it waits in, -1 for none: a page fault, the freezer. */
 	snprintf(path, sizeof(path), "/proc/%d/task/%u/syscall", (int)pid, thread);
