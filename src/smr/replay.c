@@ -1,7 +1,7 @@
 /* A restart with state: the snapshot, then the WAL, in turns, because the program may take its time with a snapshot.
- * All files were checked when they were opened. Meanwhile this member is `restoring`: it grants nothing and does not
- * lead. Then its promise is the highest number in the WAL, what it had accepted is in its log, and it follows with the
- * incarnation that it had.
+ * All files were checked when they were opened; a helper thread reads them again, many batches at a time. Meanwhile
+ * this member is `restoring`: it grants nothing and does not lead. Then its promise is the highest number in the WAL,
+ * what it had accepted is in its log, and it follows with the incarnation that it had.
  *
  * What a slot says of commit is not believed any more: slots of the next round may be in the WAL where those before
  * them are not yet. The batches say what is decided. */
@@ -12,15 +12,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ensure.h"
 #include "base/log.h"
 
 #define COMMIT_AT    28u /* of a slot: its check, and the commit that it covers */
 #define COMMIT_BYTES (SMR_SLOT_HEADER - COMMIT_AT)
+#define NOTHING      2 /* was read */
 
 struct smr_replay {
 	struct smr_store_reader reader;
 	bool snapshot; /* is being read; then the WAL */
 	uint64_t number, end;
+	/* what a helper thread reads */
+	struct hf_work work;
+	bool reading, read; /* read: `result` is not used yet */
+	int result;
+	struct smr_store_piece piece;
+	struct smr_wal_batch batch;
 	struct hf_error error;
 };
 
@@ -69,28 +77,77 @@ static void fail(struct hf_smr *smr, const char *what)
 	smr->failed = smr->durable->append_error.text;
 }
 
-/* ---- the snapshot ---- */
+/* ---- reading ---- */
 
-static void open_wal(struct hf_smr *smr)
+static int next_piece(struct hf_work *work)
+{
+	struct smr_replay *replay = container_of(work, struct smr_replay, work);
+
+	return smr_store_next_piece(&replay->reader, &replay->piece, &replay->error);
+}
+
+static int next_batch(struct hf_work *work)
+{
+	struct smr_replay *replay = container_of(work, struct smr_replay, work);
+
+	return smr_store_next_batch(&replay->reader, &replay->batch, &replay->error);
+}
+
+static int open_wal(struct hf_work *work)
+{
+	struct smr_replay *replay = container_of(work, struct smr_replay, work);
+	const struct smr_store *store = replay->reader.store;
+	int rc;
+
+	smr_store_read_close(&replay->reader);
+	rc = smr_store_read_wal(&replay->reader, store, store->current, &replay->error);
+	return rc != 0 ? rc : next_batch(work);
+}
+
+static void was_read(struct hf_work *work, int result)
+{
+	struct smr_replay *replay = container_of(work, struct smr_replay, work);
+
+	replay->reading = false;
+	replay->read = true;
+	replay->result = result;
+}
+
+static void read_on(struct hf_smr *smr, int (*run)(struct hf_work *work))
 {
 	struct smr_replay *replay = smr->replay;
 
-	smr_store_read_close(&replay->reader);
-	replay->snapshot = false;
-	if (smr_store_read_wal(&replay->reader, &smr->durable->store, smr->durable->store.current, &replay->error) != 0)
-		fail(smr, NULL);
+	replay->work = (struct hf_work){.run = run, .done = was_read};
+	replay->reading = true;
+	ensure(hf_work_submit(smr->durable->workers, &replay->work) == 0);
 }
+
+/* What the last work said, once. */
+static int take_read(struct smr_replay *replay)
+{
+	if (!replay->read)
+		return NOTHING;
+	replay->read = false;
+	return replay->result;
+}
+
+/* ---- the snapshot ---- */
 
 static bool feed(struct hf_smr *smr)
 {
 	struct smr_replay *replay = smr->replay;
-	struct smr_store_piece piece;
 	bool any = false;
 
 	while (smr_restore_has_room(smr)) {
-		if (smr_store_next_piece(&replay->reader, &piece, &replay->error) < 0 ||
-			!smr_restore_push(smr, piece.part, piece.end, piece.data, piece.bytes)) {
-			fail(smr, replay->error.text[0] == '\0' ? "no memory to read it" : NULL);
+		int rc = take_read(replay);
+
+		if (rc == NOTHING && !smr_store_near_piece(&replay->reader, &replay->piece)) {
+			read_on(smr, next_piece);
+			return true;
+		}
+		if (rc < 0 || !smr_restore_push(smr, replay->piece.part, replay->piece.end, replay->piece.data,
+				      replay->piece.bytes)) {
+			fail(smr, rc < 0 ? NULL : "no memory to read it");
 			return true;
 		}
 		any = true;
@@ -183,23 +240,25 @@ static void finish(struct hf_smr *smr)
 bool smr_replay_turn(struct hf_smr *smr)
 {
 	struct smr_replay *replay = smr->replay;
-	struct smr_wal_batch batch;
 	int rc;
 
-	if (replay == NULL || smr->failed != NULL)
+	if (replay == NULL || smr->failed != NULL || replay->reading)
 		return false;
 	if (replay->snapshot && smr->restore != NULL)
 		return feed(smr);
 	if (replay->snapshot) {
-		open_wal(smr);
+		replay->snapshot = false;
+		read_on(smr, open_wal);
 		return true;
 	}
-	rc = smr_store_next_batch(&replay->reader, &batch, &replay->error);
-	if (rc < 0)
+	rc = take_read(replay);
+	if (rc == NOTHING && !smr_store_near_batch(&replay->reader, &replay->batch))
+		read_on(smr, next_batch);
+	else if (rc < 0)
 		fail(smr, NULL);
 	else if (rc == 0)
 		finish(smr);
 	else
-		replay_batch(smr, &batch);
+		replay_batch(smr, &replay->batch);
 	return true;
 }

@@ -396,8 +396,8 @@ void hf_smr_stop(struct hf_smr *smr)
 		hf_node_unlisten(smr->node, &smr->listener);
 	}
 	smr_restore_drop(smr);
+	smr_durable_close(smr); /* its helper threads have ended then */
 	smr_replay_drop(smr);
-	smr_durable_close(smr);
 	smr_link_close(smr);
 	hf_channel_close(smr->channel);
 	close_memory(smr);

@@ -81,7 +81,9 @@ struct smr_store_reader {
 	uint64_t offset, file_bytes, sequence; /* offset: behind what was read; sequence: of the last batch; 0: none */
 	struct hf_file *file;
 	uint32_t crc;
-	uint8_t *buffer;
+	uint8_t *buffer; /* has `buffer_bytes` of the file, from `buffer_at` on */
+	uint64_t buffer_at;
+	size_t buffer_bytes;
 	char path[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES];
 };
 struct smr_store_piece {
@@ -95,7 +97,10 @@ struct smr_store_piece {
 int smr_store_read_wal(
 	struct smr_store_reader *reader, const struct smr_store *store, uint64_t last, struct hf_error *error);
 int smr_store_read_snapshot(struct smr_store_reader *reader, const struct smr_store *store, struct hf_error *error);
-/* 1: a batch or piece, in the reader's memory until the next call; 0: the end; -EBADMSG: damage; -errno. */
+/* True: a batch or piece that was read with one before, in the reader's memory until the next call. Reads nothing. */
+bool smr_store_near_batch(struct smr_store_reader *reader, struct smr_wal_batch *batch_out);
+bool smr_store_near_piece(struct smr_store_reader *reader, struct smr_store_piece *piece_out);
+/* 1: the next batch or piece, likewise; 0: the end; -EBADMSG: damage; -errno. */
 int smr_store_next_batch(struct smr_store_reader *reader, struct smr_wal_batch *batch_out, struct hf_error *error);
 int smr_store_next_piece(struct smr_store_reader *reader, struct smr_store_piece *piece_out, struct hf_error *error);
 void smr_store_read_close(struct smr_store_reader *reader);

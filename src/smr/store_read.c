@@ -29,6 +29,7 @@ static void close_file(struct smr_store_reader *reader)
 {
 	hf_file_close(reader->file);
 	reader->file = NULL;
+	reader->buffer_bytes = 0;
 }
 
 void smr_store_read_close(struct smr_store_reader *reader)
@@ -39,17 +40,32 @@ void smr_store_read_close(struct smr_store_reader *reader)
 	reader->buffer = NULL;
 }
 
-/* Bytes that were read at an offset, at most `most`; or -errno. */
-static ssize_t read_at(struct smr_store_reader *reader, uint64_t offset, size_t most, struct hf_error *error)
+/* Bytes that were read at an offset, as many as there are and fit; or -errno. */
+static ssize_t read_at(struct smr_store_reader *reader, uint64_t offset, struct hf_error *error)
 {
-	ssize_t n;
+	uint64_t left = offset < reader->file_bytes ? reader->file_bytes - offset : 0;
+	ssize_t n = 0;
 
-	if (offset >= reader->file_bytes)
+	reader->buffer_at = offset;
+	reader->buffer_bytes = 0;
+	if (left > 0)
+		n = hf_file_read_at(reader->file, reader->buffer, left < BUFFER_BYTES ? left : BUFFER_BYTES, offset);
+	if (n < 0)
+		return cannot(reader->path, (int)n, error);
+	reader->buffer_bytes = (size_t)n;
+	return n;
+}
+
+/* What the buffer has of what comes next. */
+static size_t near_bytes(const struct smr_store_reader *reader, const uint8_t **at_out)
+{
+	uint64_t skip = reader->offset - reader->buffer_at; /* huge when the buffer begins behind it */
+
+	*at_out = reader->buffer;
+	if (skip >= reader->buffer_bytes)
 		return 0;
-	if (most > reader->file_bytes - offset)
-		most = reader->file_bytes - offset;
-	n = hf_file_read_at(reader->file, reader->buffer, most, offset);
-	return n < 0 ? cannot(reader->path, (int)n, error) : n;
+	*at_out += skip;
+	return reader->buffer_bytes - skip;
 }
 
 /* 1: its head is whole; 0: it is not; -errno. */
@@ -72,7 +88,7 @@ static int open_file(struct smr_store_reader *reader, const char *name, struct h
 		return cannot(reader->path, (int)bytes, error);
 	reader->file_bytes = (uint64_t)bytes;
 	reader->offset = SMR_WAL_HEAD;
-	n = read_at(reader, 0, SMR_WAL_HEAD, error);
+	n = read_at(reader, 0, error);
 	if (n < 0)
 		return (int)n;
 	if (!smr_wal_head_read(reader->buffer, (size_t)n, &head))
@@ -103,27 +119,47 @@ int smr_store_read_snapshot(struct smr_store_reader *reader, const struct smr_st
 	return rc == 0 ? smr_store_damaged(reader->path, 0, "its head is none", error) : rc < 0 ? rc : 0;
 }
 
-int smr_store_next_piece(struct smr_store_reader *reader, struct smr_store_piece *piece_out, struct hf_error *error)
+bool smr_store_near_piece(struct smr_store_reader *reader, struct smr_store_piece *piece_out)
 {
-	const uint8_t *at = reader->buffer;
-	ssize_t n = read_at(reader, reader->offset, PIECE_HEAD + SMR_STORE_PIECE_BYTES, error);
-	uint32_t bytes, crc;
+	const uint8_t *at;
+	size_t n = near_bytes(reader, &at);
+	uint32_t bytes = n < PIECE_HEAD ? UINT32_MAX : get_le32(at), crc;
 
-	if (n < 0)
-		return (int)n;
-	bytes = n < (ssize_t)PIECE_HEAD ? UINT32_MAX : get_le32(at);
-	if (bytes > SMR_STORE_PIECE_BYTES || n < (ssize_t)(PIECE_HEAD + bytes))
-		return smr_store_damaged(reader->path, reader->offset, "a piece is cut off", error);
+	if (bytes > SMR_STORE_PIECE_BYTES || n < PIECE_HEAD + bytes)
+		return false;
 	crc = crc32c(crc32c(reader->crc, at, 8), at + PIECE_HEAD, bytes);
-	if (crc != get_le32(at + 8))
-		return smr_store_damaged(reader->path, reader->offset, "a piece has another checksum", error);
+	if (crc != get_le32(at + 8) || (at[5] != 0 && reader->offset + PIECE_HEAD + bytes != reader->file_bytes))
+		return false;
 	*piece_out =
 		(struct smr_store_piece){.part = at[4], .end = at[5] != 0, .data = at + PIECE_HEAD, .bytes = bytes};
 	reader->crc = crc;
 	reader->offset += PIECE_HEAD + bytes;
-	if (piece_out->end && reader->offset != reader->file_bytes)
-		return smr_store_damaged(reader->path, reader->offset, "something follows its end", error);
-	return 1;
+	return true;
+}
+
+static int damaged_piece(const struct smr_store_reader *reader, struct hf_error *error)
+{
+	const uint8_t *at;
+	size_t n = near_bytes(reader, &at);
+	uint32_t bytes = n < PIECE_HEAD ? UINT32_MAX : get_le32(at);
+
+	if (bytes > SMR_STORE_PIECE_BYTES || n < PIECE_HEAD + bytes)
+		return smr_store_damaged(reader->path, reader->offset, "a piece is cut off", error);
+	if (crc32c(crc32c(reader->crc, at, 8), at + PIECE_HEAD, bytes) != get_le32(at + 8))
+		return smr_store_damaged(reader->path, reader->offset, "a piece has another checksum", error);
+	return smr_store_damaged(reader->path, reader->offset + PIECE_HEAD + bytes, "something follows its end", error);
+}
+
+int smr_store_next_piece(struct smr_store_reader *reader, struct smr_store_piece *piece_out, struct hf_error *error)
+{
+	ssize_t n;
+
+	if (smr_store_near_piece(reader, piece_out))
+		return 1;
+	n = read_at(reader, reader->offset, error);
+	if (n < 0)
+		return (int)n;
+	return smr_store_near_piece(reader, piece_out) ? 1 : damaged_piece(reader, error);
 }
 
 /* ---- the WAL ---- */
@@ -134,7 +170,7 @@ static int search(struct smr_store_reader *reader, struct hf_error *error)
 	struct smr_wal_batch batch;
 
 	for (uint64_t from = reader->offset; from < reader->file_bytes; from += SMR_WAL_BATCH_MAX) {
-		ssize_t n = read_at(reader, from, BUFFER_BYTES, error);
+		ssize_t n = read_at(reader, from, error);
 
 		if (n < 0)
 			return (int)n;
@@ -173,24 +209,41 @@ int smr_store_read_wal(
 	return open_wal(reader, error);
 }
 
+/* Whole and right, in the buffer. */
+static size_t near_batch(const struct smr_store_reader *reader, struct smr_wal_batch *batch_out)
+{
+	const uint8_t *at;
+	size_t n = near_bytes(reader, &at);
+
+	return smr_wal_open(reader->store->seed, at, n, batch_out);
+}
+
+bool smr_store_near_batch(struct smr_store_reader *reader, struct smr_wal_batch *batch_out)
+{
+	size_t length = near_batch(reader, batch_out);
+
+	if (length == 0 || (reader->sequence != 0 && batch_out->sequence != reader->sequence + 1))
+		return false;
+	reader->sequence = batch_out->sequence;
+	reader->offset += length;
+	return true;
+}
+
 int smr_store_next_batch(struct smr_store_reader *reader, struct smr_wal_batch *batch_out, struct hf_error *error)
 {
 	for (;;) {
-		ssize_t n = read_at(reader, reader->offset, SMR_WAL_BATCH_MAX, error);
-		size_t length;
+		ssize_t n = 0;
 		int rc;
 
+		if (smr_store_near_batch(reader, batch_out))
+			return 1;
+		n = read_at(reader, reader->offset, error);
 		if (n < 0)
 			return (int)n;
-		length = smr_wal_open(reader->store->seed, reader->buffer, (size_t)n, batch_out);
-		if (length != 0) {
-			if (reader->sequence != 0 && batch_out->sequence != reader->sequence + 1)
-				return smr_store_damaged(
-					reader->path, reader->offset, "batches before it are missing", error);
-			reader->sequence = batch_out->sequence;
-			reader->offset += length;
+		if (smr_store_near_batch(reader, batch_out))
 			return 1;
-		}
+		if (near_batch(reader, batch_out) != 0)
+			return smr_store_damaged(reader->path, reader->offset, "batches before it are missing", error);
 		rc = search(reader, error);
 		if (rc != 0 || reader->generation == reader->last)
 			return rc;

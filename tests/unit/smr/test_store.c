@@ -122,6 +122,31 @@ static void change(const struct bed *bed, const char *name, int64_t at, uint64_t
 	hf_file_close(file);
 }
 
+/* A restart reads far ahead, so that small batches do not cost a look at the file each. */
+static void batches_are_read_many_at_a_time(void **state)
+{
+	struct smr_store_reader reader;
+	struct smr_wal_batch batch;
+	struct hf_error error = {0};
+	struct bed bed;
+
+	(void)state;
+	set_up(&bed);
+	for (uint64_t n = 1; n <= 1000; n++)
+		append(&bed, n % 50);
+	assert_int_equal(smr_store_read_wal(&reader, &bed.store, bed.store.current, &error), 0);
+	assert_int_equal(smr_store_next_batch(&reader, &batch, &error), 1);
+	change(&bed, "wal.0", -1, 0);
+	for (uint64_t n = 2; n <= 1000; n++) {
+		assert_true(smr_store_near_batch(&reader, &batch));
+		assert_int_equal(batch.sequence, n);
+		assert_int_equal(batch.number, n % 50);
+	}
+	assert_false(smr_store_near_batch(&reader, &batch));
+	smr_store_read_close(&reader);
+	tear_down(&bed);
+}
+
 static void a_batch_that_is_torn_at_any_byte_was_never_there(void **state)
 {
 	struct bed bed;
@@ -281,6 +306,7 @@ static void a_directory_has_one_replica_and_one_process(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(batches_are_read_many_at_a_time),
 		cmocka_unit_test(a_batch_that_is_torn_at_any_byte_was_never_there),
 		cmocka_unit_test(a_changed_byte_before_the_last_batch_is_damage_with_its_place),
 		cmocka_unit_test(files_are_read_on_from_the_newest_snapshot),
