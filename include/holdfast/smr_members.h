@@ -19,7 +19,9 @@ int hf_smr_session_close(struct hf_smr *smr, struct hf_smr_call *call, uint64_t 
  * process first. -EBUSY: another change goes on; -EEXIST: the id is taken; -EINVAL: id or number of addresses;
  * -ENOTCONN: this member does not lead. */
 int hf_smr_add(struct hf_smr *smr, const struct hf_smr_member *member, struct hf_smr_call *call);
-/* -EINVAL: it is the last member; -ENOENT: it is none; -EBUSY and -ENOTCONN as above. */
+/* -EHOSTDOWN: of the members that would be left no majority follows, so that nobody could decide anything: start those
+ * that are down, or remove them first. HF_SMR_NOT_LEADER: that became true meanwhile. -EINVAL: it is the last member;
+ * -ENOENT: it is none; -EBUSY and -ENOTCONN as above. */
 int hf_smr_remove(struct hf_smr *smr, uint8_t id, struct hf_smr_call *call);
 
 /* ---- status ---- */

@@ -1,6 +1,9 @@
 #include "sim/smr/smr_changes.h"
 
+#include <errno.h>
+
 #define LEAST        3u
+#define LEAST_DOWN   2u /* while a member is down: it goes, or the one that is refused does */
 #define PAUSE_NS     (5 * NS_MS)
 #define PAUSE_NS_MAX (60 * NS_MS)
 
@@ -14,10 +17,10 @@ static struct smr_sim_member *leader_of(struct smr_sim *sim, struct hf_smr_statu
 	return NULL;
 }
 
-static bool all_are_confirmed(const struct hf_smr_status *status)
+static bool all_follow(const struct hf_smr_status *status)
 {
 	for (unsigned i = 0; i < status->member_count; i++)
-		if (!status->members[i].confirmed)
+		if (!status->members[i].confirmed || !status->members[i].alive)
 			return false;
 	return true;
 }
@@ -54,27 +57,39 @@ static int add(struct smr_changes *changes, struct smr_sim_member *leader, unsig
 	return hf_smr_add(leader->smr, &changes->sim->who[id], &changes->call);
 }
 
-static void change(struct world_event *event)
+static int change_one(struct smr_changes *changes)
 {
-	struct smr_changes *changes = container_of(event, struct smr_changes, event);
 	struct smr_sim *sim = changes->sim;
 	struct hf_smr_status status;
 	struct smr_sim_member *leader = leader_of(sim, &status);
 	unsigned id = (unsigned)world_range(sim->world, 0, sim->count - 1);
-	int rc = -1;
+	bool whole = leader != NULL && all_follow(&status);
+	int rc;
+
+	if (sim->changing || leader == NULL || leader->endpoint.process->paused)
+		return -EBUSY;
+	changes->call = (struct hf_smr_call){.done = done};
+	if (!is_listed(&status, id))
+		return whole ? add(changes, leader, id) : -EBUSY;
+	if (status.member_count <= (whole ? LEAST : LEAST_DOWN))
+		return -EBUSY;
+	changes->adds = false;
+	rc = hf_smr_remove(leader->smr, (uint8_t)id, &changes->call);
+	changes->refused += rc == -EHOSTDOWN;
+	if (rc == -EHOSTDOWN && whole)
+		world_violate(sim->world, "members", "a removal is refused although all follow");
+	return rc;
+}
+
+static void change(struct world_event *event)
+{
+	struct smr_changes *changes = container_of(event, struct smr_changes, event);
+	struct smr_sim *sim = changes->sim;
 
 	if (sim->world->now_ns >= changes->until_ns)
 		return;
-	if (!sim->changing && leader != NULL && !leader->endpoint.process->paused && all_are_confirmed(&status)) {
-		changes->call = (struct hf_smr_call){.done = done};
-		if (!is_listed(&status, id)) {
-			rc = add(changes, leader, id);
-		} else if (status.member_count > LEAST) {
-			changes->adds = false;
-			rc = hf_smr_remove(leader->smr, (uint8_t)id, &changes->call);
-		}
-		sim->changing = rc == 0;
-	}
+	if (change_one(changes) == 0)
+		sim->changing = true;
 	world_schedule(sim->world, event, sim->world->now_ns + world_range(sim->world, PAUSE_NS, PAUSE_NS_MAX));
 }
 

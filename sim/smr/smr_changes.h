@@ -1,5 +1,5 @@
 /* smr_changes.h - changes of who is a member, made at the leader one at a time, while faults hit: members that are none
- * are started and added, others removed. */
+ * are started and added, others removed, also while one is down. */
 #ifndef HOLDFAST_SIM_SMR_SMR_CHANGES_H
 #define HOLDFAST_SIM_SMR_SMR_CHANGES_H
 
@@ -10,7 +10,7 @@ struct smr_changes {
 	struct smr_sim *sim;
 	struct hf_smr_call call;
 	uint64_t until_ns;
-	unsigned added, removed;
+	unsigned added, removed, refused;
 	bool adds;
 };
 

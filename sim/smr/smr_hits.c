@@ -65,7 +65,7 @@ static bool may_crash(struct smr_sim *sim)
 		if (!status.members[i].confirmed ||
 			status.members[i].incarnation != incarnation_of(&sim->members[status.members[i].id]))
 			return false;
-	return sim->moving ? !sim->changing : status.member_count == sim->count;
+	return sim->moving ? !sim->changing && status.member_count > 2 : status.member_count == sim->count;
 }
 
 static void switch_ports(struct smr_hit *hit, int by)

@@ -116,6 +116,9 @@ static const char *change_words(int rc)
 		return "a member has this id already";
 	case ENOENT:
 		return "no member has this id";
+	case EHOSTDOWN:
+		return "of the members that would be left no majority follows the leader, so that nothing could be "
+		       "decided; start those that are down, or remove one of them first";
 	case EINVAL:
 		return "it is the last voter, or a number or an address is wrong";
 	default:

@@ -4,8 +4,9 @@
  *   CONFIG entry, alone --decided by majorities of the old and the new, and applied--> done
  *
  * A process that takes the place of a member (the same id, another incarnation) is wanted by itself. A member that
- * goes needs no snapshot. Until its CONFIG entry a learner counts for nothing (R-S22). Whoever knows of a newer
- * configuration than it has applied needs majorities of both (R-S20). */
+ * goes needs no snapshot; but an entry is not logged that those who follow now could not decide, because nobody leads
+ * without majorities of both, and who died may never return. Until its CONFIG entry a learner counts for nothing
+ * (R-S22). Whoever knows of a newer configuration than it has applied needs majorities of both (R-S20). */
 #include "smr/steps.h"
 
 #include <errno.h>
@@ -84,11 +85,33 @@ static struct smr_link *find_learner(struct hf_smr *smr)
 	return found;
 }
 
+static bool can_be_decided(const struct hf_smr *smr, const struct smr_members *next)
+{
+	uint32_t set = 1u << smr->id;
+
+	smr_for_links (link, smr)
+		if (link->stage == SMR_STAGE_CONFIRMED && link->elect.alive)
+			set |= 1u << link->id;
+	return smr_phase_majority_of(smr, next, set);
+}
+
 static void begin(struct hf_smr *smr, const struct smr_members *next, bool asked)
 {
 	smr->next = *next;
 	smr->changing = true;
 	smr->change_asked = asked;
+}
+
+/* Nothing is written yet. A process that is to join is found again. */
+static void give_up(struct hf_smr *smr)
+{
+	bool removes = smr->change_asked && smr_members_find(&smr->next, (unsigned)smr->wanted) == NULL;
+
+	smr->changing = smr->change_asked = false;
+	if (!removes)
+		return;
+	smr->wanted = SMR_NOBODY;
+	end_call(smr, HF_SMR_NOT_LEADER, 0);
 }
 
 static void log_change(struct hf_smr *smr)
@@ -97,6 +120,10 @@ static void log_change(struct hf_smr *smr)
 
 	if (smr->tail != smr->commit)
 		return;
+	if (!can_be_decided(smr, &smr->next)) {
+		give_up(smr);
+		return;
+	}
 	bytes = smr_members_encode(&smr->next, smr->batch);
 	if (!smr_accept_append(smr, SMR_CONFIG, 0, smr->batch, bytes))
 		return;
@@ -175,10 +202,12 @@ int hf_smr_remove(struct hf_smr *smr, uint8_t id, struct hf_smr_call *call)
 		return -ENOENT;
 	if (smr->members.count == 1)
 		return -EINVAL;
+	smr_members_drop(&next, id);
+	if (smr->role == HF_SMR_LEADER && !can_be_decided(smr, &next))
+		return -EHOSTDOWN;
 	rc = take_call(smr, call, id);
 	if (rc != 0)
 		return rc;
-	smr_members_drop(&next, id);
 	begin(smr, &next, true);
 	return 0;
 }

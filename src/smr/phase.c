@@ -43,9 +43,13 @@ static uint32_t counted(const struct hf_smr *smr, const struct smr_members *memb
 	return counts;
 }
 
+bool smr_phase_majority_of(const struct hf_smr *smr, const struct smr_members *members, uint32_t set)
+{
+	return smr_members_majority(members, counted(smr, members, set));
+}
+
 bool smr_phase_majority(const struct hf_smr *smr, uint32_t set)
 {
-	return smr_members_majority(&smr->members, counted(smr, &smr->members, set)) &&
-	       (smr->heard.index <= smr->members.index ||
-		       smr_members_majority(&smr->heard, counted(smr, &smr->heard, set)));
+	return smr_phase_majority_of(smr, &smr->members, set) &&
+	       (smr->heard.index <= smr->members.index || smr_phase_majority_of(smr, &smr->heard, set));
 }

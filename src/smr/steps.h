@@ -45,6 +45,7 @@ void smr_grant_destroyed(struct smr_link *link);
 void smr_phase_move(struct hf_smr *smr, enum smr_phase phase);
 uint32_t smr_phase_set(const struct hf_smr *smr, enum smr_stage least); /* and this member */
 bool smr_phase_majority(const struct hf_smr *smr, uint32_t set);
+bool smr_phase_majority_of(const struct hf_smr *smr, const struct smr_members *members, uint32_t set);
 void smr_stage_completed(struct smr_link *link, const struct smr_wr *wr);
 
 /* acquire.c */

@@ -198,6 +198,46 @@ static void a_member_is_replaced_while_another_one_is_awaited(void **state)
 	assert_int_equal(call.outcome, HF_SMR_UNKNOWN);
 }
 
+static bool leader_misses_one(struct trio *trio)
+{
+	struct hf_smr_status status = {0};
+	unsigned confirmed = 0;
+
+	if (trio_leader(trio) != NULL)
+		hf_smr_status(trio_leader(trio)->smr, &status);
+	for (unsigned i = 0; i < status.member_count; i++)
+		confirmed += status.members[i].confirmed;
+	return confirmed == TRIO_MEMBERS - 1;
+}
+
+/* Two would be left, one of them dead: nobody could decide anything, and nobody would lead. */
+static void a_removal_that_leaves_no_majority_is_refused(void **state)
+{
+	struct hf_smr_call call = {.done = change_done};
+	struct hf_smr_status status;
+	static struct trio trio;
+	unsigned dead, alive;
+
+	(void)state;
+	start_all(&trio);
+	propose_many(&trio, 1000);
+	dead = (trio_leader(&trio)->id + 1) % TRIO_MEMBERS;
+	alive = (trio_leader(&trio)->id + 2) % TRIO_MEMBERS;
+	trio_stop(&trio, dead);
+	assert_true(trio_until(&trio, leader_misses_one));
+	assert_int_equal(hf_smr_remove(trio_leader(&trio)->smr, (uint8_t)alive, &call), -EHOSTDOWN);
+	assert_int_equal(hf_smr_remove(trio_leader(&trio)->smr, (uint8_t)trio_leader(&trio)->id, &call), -EHOSTDOWN);
+	propose_many(&trio, 2000);
+	changed = false;
+	assert_int_equal(hf_smr_remove(trio_leader(&trio)->smr, (uint8_t)dead, &call), 0);
+	assert_true(trio_until(&trio, is_changed));
+	assert_int_equal(call.outcome, HF_SMR_DECIDED);
+	hf_smr_status(trio_leader(&trio)->smr, &status);
+	assert_int_equal(status.member_count, TRIO_MEMBERS - 1);
+	propose_many(&trio, 3000);
+	trio_close(&trio);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -207,6 +247,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_request_of_a_session_takes_effect_once),
 		cmocka_unit_test(a_change_that_is_refused_leaves_the_one_under_way_as_it_is),
 		cmocka_unit_test(a_member_is_replaced_while_another_one_is_awaited),
+		cmocka_unit_test(a_removal_that_leaves_no_majority_is_refused),
 	};
 
 	if (argc > 1)
