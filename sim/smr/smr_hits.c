@@ -25,7 +25,7 @@ enum kind {
 #define WAIT_NS_MAX    (20 * NS_US)
 #define START_NS_MAX   (30 * NS_MS) /* by which hosts start apart */
 
-static bool has_calls_out(const struct smr_sim_member *member)
+bool smr_sim_has_proposed(const struct smr_sim_member *member)
 {
 	for (unsigned i = 0; i < SMR_SIM_CALLS; i++)
 		if (member->calls[i].busy && !member->calls[i].reads)
@@ -103,6 +103,7 @@ static void end(struct world_event *event)
 	struct smr_sim *sim = hit->hits->sim;
 	struct process *process = sim->members[hit->victim].endpoint.process;
 
+	hit->on = false;
 	if (hit->kind == HIT_POWER || hit->kind == HIT_POWER_ALL)
 		for (unsigned i = 0; i < sim->count; i++)
 			power_on(sim, &sim->members[i]);
@@ -172,7 +173,7 @@ static void begin(struct world_event *event)
 	struct smr_hit *hit = container_of(event, struct smr_hit, begin);
 	struct smr_sim *sim = hit->hits->sim;
 	struct smr_sim_member *leader = leader_of(sim);
-	bool doubt = leader != NULL && has_calls_out(leader);
+	bool doubt = leader != NULL && smr_sim_has_proposed(leader);
 
 	if (!doubt && hit->waited++ < WAITS_MAX) {
 		world_schedule(sim->world, event, sim->world->now_ns + world_range(sim->world, 1, WAIT_NS_MAX));
@@ -182,6 +183,7 @@ static void begin(struct world_event *event)
 		hit->victim = leader->id;
 	if (!strike(hit))
 		return;
+	hit->on = true;
 	hit->hits->on_leader += leader != NULL && leader->id == hit->victim;
 	hit->hits->crashes += hit->kind == HIT_CRASH;
 	hit->hits->powers += hit->kind == HIT_POWER_ALL;
@@ -190,6 +192,18 @@ static void begin(struct world_event *event)
 	world_trace(sim->world, "  hit %u on member %u for %.3f ms", hit->kind, hit->victim,
 		(double)hit->duration_ns / 1e6);
 	world_schedule(sim->world, &hit->end, sim->world->now_ns + hit->duration_ns);
+}
+
+bool smr_hits_impede(const struct smr_hits *hits)
+{
+	for (unsigned i = 0; i < hits->count; i++) {
+		const struct smr_hit *hit = &hits->plan[i];
+
+		if (hit->on && (hit->kind == HIT_DATA || hit->kind == HIT_TX || hit->kind == HIT_PAUSE_NICS ||
+				       hit->kind == HIT_DISK || hit->kind == HIT_FULL))
+			return true;
+	}
+	return false;
 }
 
 void smr_hits_plan(struct smr_hits *hits, struct smr_sim *sim, unsigned count, uint64_t quiet_ns)

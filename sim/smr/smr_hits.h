@@ -11,6 +11,7 @@ struct smr_hit {
 	struct world_event begin, end;
 	struct smr_hits *hits;
 	unsigned kind, victim, waited;
+	bool on;
 	uint64_t duration_ns;
 };
 struct smr_hits {
@@ -20,5 +21,9 @@ struct smr_hits {
 };
 
 void smr_hits_plan(struct smr_hits *hits, struct smr_sim *sim, unsigned count, uint64_t quiet_ns);
+/* Rails or disks are hit at the moment. */
+bool smr_hits_impede(const struct smr_hits *hits);
+/* It has proposals in flight. */
+bool smr_sim_has_proposed(const struct smr_sim_member *member);
 
 #endif

@@ -54,6 +54,7 @@ struct smr_sim {
 	struct world *world;
 	struct network network;
 	struct faults faults;
+	unsigned faults_on; /* at the moment */
 	struct replicas *replicas;
 	struct log_memory logs;
 	struct outcome *outcome;

@@ -4,11 +4,13 @@
 
 #include "base/ensure.h"
 #include "sim/smr/smr_changes.h"
+#include "sim/smr/smr_gaps.h"
 #include "sim/smr/smr_hits.h"
 
 #define QUIET_NS      (1 * NS_S)
 #define LIVE_NS       (8 * NS_S)
 #define LIVE_DECIDED  20u
+#define GAP_NS        (1 * NS_S) /* half the budget for which a vqp without a path waits */
 #define SETTLE_NS     (2 * NS_S)
 #define FIRST_LEAD_NS (500 * NS_MS)
 #define FAILOVER_NS   (10 * NS_MS) /* a NIC that repeats a packet takes 1 ms */
@@ -184,12 +186,21 @@ static void check_calm(const struct smr_sim *sim)
 			sim->led, sim->aborts, sim->unknown, sim->restored);
 }
 
+static void fault_changed(struct faults *faults, const struct fault *fault, bool begins)
+{
+	struct smr_sim *sim = container_of(faults, struct smr_sim, faults);
+
+	(void)fault;
+	sim->faults_on += begins ? 1 : -1u;
+}
+
 static void run(
 	struct world *world, struct outcome *outcome, enum kind kind, uint32_t allowed, unsigned faults, unsigned hits)
 {
 	struct smr_sim *sim = calloc(1, sizeof(*sim));
 	struct smr_hits plan = {0};
 	struct smr_changes changes = {0};
+	struct smr_gaps gaps = {0};
 	struct process *processes[SMR_SIM_MEMBERS_MAX];
 
 	ensure(sim != NULL);
@@ -205,9 +216,13 @@ static void run(
 		faults_plan(
 			&sim->faults, &sim->network, processes, sim->count, allowed, faults, world->now_ns + QUIET_NS);
 	smr_hits_plan(&plan, sim, hits, sim->faults.quiet_ns);
+	sim->faults.changed = fault_changed;
+	if (kind == DURABLE)
+		smr_gaps_watch(&gaps, sim, &plan, GAP_NS);
 	if (kind == MEMBERS)
 		smr_changes_begin(&changes, sim, sim->faults.quiet_ns);
 	run_until_alive(sim);
+	smr_gaps_end(&gaps);
 	run_until_settled(sim);
 	if (world->violations == 0 && ((kind == PLAIN && faults + hits == 0) || kind == CALM))
 		check_calm(sim);
