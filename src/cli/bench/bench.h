@@ -52,6 +52,9 @@ struct bench_meeting;
  * one that failed, -ETIMEDOUT when the other did not come. */
 int bench_together(int (*near)(struct bench_meeting *meeting, void *context),
 	int (*far)(struct bench_meeting *meeting, void *context), void *context);
+/* In near(): another far process, once the one before was killed; both swap anew. */
+int bench_replace_far(
+	struct bench_meeting *meeting, int (*far)(struct bench_meeting *meeting, void *context), void *context);
 /* Runs work(context) in a process of its own, which starts with the memory of this one and leaves none behind; what it
  * writes into the context's bytes comes back. -errno of it, or of the process. */
 int bench_apart(int (*work)(void *context), void *context, size_t bytes);

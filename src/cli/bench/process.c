@@ -132,22 +132,13 @@ static int reap(pid_t pid, unsigned timeout_ms)
 	return WIFEXITED(status) ? -WEXITSTATUS(status) : -ECHILD;
 }
 
-int bench_together(int (*near)(struct bench_meeting *meeting, void *context),
-	int (*far)(struct bench_meeting *meeting, void *context), void *context)
+static int fork_far(struct bench_meeting *meeting, int (*far)(struct bench_meeting *, void *), void *context)
 {
-	struct bench_meeting *meeting =
-		mmap(NULL, sizeof(*meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	int rc, far_rc;
-	pid_t pid;
+	pid_t pid = fork();
+	int rc;
 
-	if (meeting == MAP_FAILED)
+	if (pid < 0)
 		return -errno;
-	pid = fork();
-	if (pid < 0) {
-		rc = -errno;
-		munmap(meeting, sizeof(*meeting));
-		return rc;
-	}
 	if (pid == 0) {
 		pin(1);
 		rc = far(meeting, context);
@@ -155,10 +146,37 @@ int bench_together(int (*near)(struct bench_meeting *meeting, void *context),
 		_exit(rc < 0 ? -rc : 0);
 	}
 	meeting->far_pid = pid;
+	return 0;
+}
+
+int bench_replace_far(
+	struct bench_meeting *meeting, int (*far)(struct bench_meeting *meeting, void *context), void *context)
+{
+	(void)reap(meeting->far_pid, FAR_MAX_MS);
+	publish(&meeting->near.turn, 0);
+	publish(&meeting->far.turn, 0);
+	publish(&meeting->far.left, 0);
+	return fork_far(meeting, far, context);
+}
+
+int bench_together(int (*near)(struct bench_meeting *meeting, void *context),
+	int (*far)(struct bench_meeting *meeting, void *context), void *context)
+{
+	struct bench_meeting *meeting =
+		mmap(NULL, sizeof(*meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int rc, far_rc;
+
+	if (meeting == MAP_FAILED)
+		return -errno;
+	rc = fork_far(meeting, far, context);
+	if (rc != 0) {
+		munmap(meeting, sizeof(*meeting));
+		return rc;
+	}
 	pin(0);
 	rc = near(meeting, context);
 	bench_leave(meeting, true);
-	far_rc = reap(pid, FAR_MAX_MS);
+	far_rc = reap(meeting->far_pid, FAR_MAX_MS);
 	munmap(meeting, sizeof(*meeting));
 	return rc != 0 ? rc : far_rc;
 }

@@ -1,8 +1,7 @@
 /* holdfast bench smr: what a proposal costs, and how long nobody leads.
  *
  * Three members over shm, in two processes on a core each (smr.h). In a round of proposals a bare cache line is
- * measured
- * before and behind. smr_failover.c has leaders that stop. */
+ * measured before and behind. smr_failover.c has leaders that stop, smr_steady.c what must not hold a leader up. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,10 @@
 #define WARM           (SLOTS + 2000u) /* in the first lap of the ring each page of the logs is a fault, at all three */
 #define FAILOVERS      20u
 #define FAILOVERS_MAX  1000u
+#define CUTS           20u
+#define CUTS_MAX       1000u
+#define MISS_SECONDS   3u
+#define MISS_ENTRIES   100000u
 #define CALLS_MAX      (HF_SMR_BATCH_MAX * HF_SMR_WINDOW_MAX)
 
 struct latency {
@@ -133,39 +136,70 @@ static json_t *latencies(unsigned rounds, unsigned *generation, FILE *log)
 		"p99_ns", bench_median(tails, n), "cache_line_ns", bench_median(lines, n), "rounds", (int)n);
 }
 
-int bench_smr(int argc, char **argv)
+struct options {
+	unsigned rounds, failovers, cuts, seconds, entries;
+	bool json;
+};
+
+static int read_options(int argc, char **argv, struct options *options)
 {
-	unsigned rounds = ROUNDS_DEFAULT, failovers = FAILOVERS, generation = 0;
-	json_t *array = json_array(), *latency, *failover;
-	bool json = false;
-	FILE *log;
-	int status;
+	const struct {
+		const char *name;
+		unsigned *value, most;
+	} numbers[] = {{"--rounds", &options->rounds, ROUNDS_MAX}, {"--failovers", &options->failovers, FAILOVERS_MAX},
+		{"--cuts", &options->cuts, CUTS_MAX}, {"--seconds", &options->seconds, 3600},
+		{"--entries", &options->entries, 1000000000}};
 
 	for (int i = 1; i < argc; i++) {
+		unsigned k = 0;
+
+		options->json |= strcmp(argv[i], "--json") == 0;
 		if (strcmp(argv[i], "--json") == 0)
-			json = true;
-		else if (strcmp(argv[i], "--rounds") == 0 && i + 1 < argc)
-			rounds = (unsigned)strtoul(argv[++i], NULL, 10);
-		else if (strcmp(argv[i], "--failovers") == 0 && i + 1 < argc)
-			failovers = (unsigned)strtoul(argv[++i], NULL, 10);
-		else
+			continue;
+		while (k < sizeof(numbers) / sizeof(numbers[0]) && strcmp(argv[i], numbers[k].name) != 0)
+			k++;
+		if (k == sizeof(numbers) / sizeof(numbers[0]) || i + 1 == argc)
 			return bench_refuse("there is no option", argv[i]);
+		*numbers[k].value = (unsigned)strtoul(argv[++i], NULL, 10);
+		if (*numbers[k].value > numbers[k].most)
+			return bench_refuse("too many:", argv[i]);
 	}
-	if (rounds == 0 || rounds > ROUNDS_MAX)
-		return bench_refuse("--rounds takes 1 to 99, not", "that");
-	if (failovers == 0 || failovers > FAILOVERS_MAX)
-		return bench_refuse("--failovers takes 1 to 1000, not", "that");
-	log = json ? stderr : stdout;
-	latency = latencies(rounds, &generation, log);
-	failover = latency == NULL ? NULL : smr_failovers(failovers, &generation, log);
-	status = latency == NULL || failover == NULL;
-	if (latency != NULL)
-		(void)json_array_append_new(array, latency);
-	if (failover != NULL)
-		(void)json_array_extend(array, failover);
-	json_decref(failover);
+	return 0;
+}
+
+static bool add(json_t *array, json_t *part)
+{
+	if (part == NULL)
+		return false;
+	if (json_is_array(part))
+		(void)json_array_extend(array, part);
+	else
+		(void)json_array_append(array, part);
+	json_decref(part);
+	return true;
+}
+
+/* A part of which there are to be none is left out. */
+int bench_smr(int argc, char **argv)
+{
+	struct options options = {ROUNDS_DEFAULT, FAILOVERS, CUTS, MISS_SECONDS, MISS_ENTRIES, false};
+	json_t *array = json_array();
+	unsigned generation = 0;
+	bool well = true;
+	FILE *log;
+	int status = read_options(argc, argv, &options);
+
+	if (status != 0)
+		return status;
+	log = options.json ? stderr : stdout;
+	if (options.rounds > 0)
+		well = add(array, latencies(options.rounds, &generation, log));
+	if (well && options.failovers > 0)
+		well = add(array, smr_failovers(options.failovers, &generation, log));
+	if (well && options.cuts > 0)
+		well = add(array, smr_steady(options.cuts, options.seconds, options.entries, &generation, log));
 	(void)json_dumpf(array, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
 	puts("");
 	json_decref(array);
-	return status;
+	return !well;
 }

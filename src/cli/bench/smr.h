@@ -1,6 +1,5 @@
 /* smr.h - three members of a replicated log in two processes, for `holdfast bench smr`: one has the member that leads,
- * the
- * other one turns the loop of both followers. */
+ * the other one turns the loop of both followers, or of one. */
 #ifndef HOLDFAST_CLI_BENCH_SMR_H
 #define HOLDFAST_CLI_BENCH_SMR_H
 
@@ -19,8 +18,17 @@ struct smr_task {
 	unsigned generation; /* tells the members of one measurement from those before */
 	bool patient;        /* nobody else leads, though this process does not run for a while */
 	bool killed;         /* the far process is, when all goes well */
-	uint32_t slots;      /* of the log */
+	uint32_t slots;      /* of the log; 0: the default */
+	unsigned rails;      /* 0: one */
+	bool two_near;       /* the process of the leader has a follower, too */
 	void *result;        /* of the near process */
+};
+
+/* What is replicated: how many entries, and a sum of them. */
+struct smr_counter {
+	struct smr_side *side;
+	uint64_t entries, sum;
+	unsigned snapshots; /* taken from others */
 };
 
 struct smr_side {
@@ -28,7 +36,9 @@ struct smr_side {
 	struct hf_node *nodes[SMR_MEMBERS];
 	struct hf_smr *members[SMR_MEMBERS];
 	struct hf_smr_member who[SMR_MEMBERS];
+	struct smr_counter counters[SMR_MEMBERS];
 	uint64_t led_ns; /* when a member of this side began to lead */
+	unsigned led;    /* how often one did */
 	struct hf_error error;
 };
 
@@ -36,6 +46,8 @@ struct smr_side {
 int smr_side_lead(struct smr_side *side, struct bench_meeting *meeting, bool near, const struct smr_task *task);
 /* The two others; they run when the loop is turned. */
 int smr_side_follow(struct smr_side *side, struct bench_meeting *meeting, bool near, const struct smr_task *task);
+/* The leader's followers are all confirmed. */
+bool smr_side_all_follow(const struct smr_side *side);
 void smr_side_close(struct smr_side *side);
 
 /* One proposal, from the call to its end; false: it was not decided. */
@@ -49,5 +61,7 @@ int smr_side_together(int (*near)(struct bench_meeting *, void *), int (*far)(st
 /* ---- the parts of the benchmark: what each adds to the report; NULL: it failed ---- */
 
 json_t *smr_failovers(unsigned count, unsigned *generation, FILE *log);
+/* Rails are cut `cuts` times; a follower is stopped, then killed, for at least `seconds` and `entries`. */
+json_t *smr_steady(unsigned cuts, unsigned seconds, unsigned entries, unsigned *generation, FILE *log);
 
 #endif
