@@ -1,6 +1,7 @@
 /* holdfast-sim: clusters of product code in virtual time, one for each seed. */
 #include <getopt.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,8 @@
 
 #include "sim/device.h"
 #include "sim/runner.h"
+
+#define LARGE_BYTES (256 << 10)
 
 struct options {
 	uint64_t first, seeds, seed;
@@ -172,6 +175,8 @@ int main(int argc, char **argv)
 		usage(stderr);
 		return 2;
 	}
+	/* Large zeroed memory comes from the kernel, page by page as it is touched, and not from what was freed. */
+	mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
 	device_register();
 	return options.one ? run_one_seed(&options) : run_many(&options);
 }

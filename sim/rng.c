@@ -40,10 +40,15 @@ uint64_t rng_next(struct rng *rng)
 
 void rng_fill(struct rng *rng, void *data, size_t bytes)
 {
-	for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
-		uint64_t value = rng_next(rng);
-		size_t n = bytes - at < sizeof(value) ? bytes - at : sizeof(value);
+	char *at = data;
+	uint64_t value;
 
-		memcpy((char *)data + at, &value, n);
+	for (; bytes >= sizeof(value); bytes -= sizeof(value), at += sizeof(value)) {
+		value = rng_next(rng);
+		memcpy(at, &value, sizeof(value));
+	}
+	if (bytes > 0) {
+		value = rng_next(rng);
+		memcpy(at, &value, bytes);
 	}
 }

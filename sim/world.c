@@ -102,21 +102,31 @@ static void heap_grow(struct world *world)
 	world->capacity = capacity;
 }
 
-void world_cancel(struct world *world, struct world_event *event)
+static void heap_remove(struct world *world, size_t slot)
 {
-	struct world_entry last;
-	size_t slot = event->slot;
+	struct world_entry last = world->heap[world->count--];
 
-	if (slot == 0)
-		return;
-	event->slot = 0;
-	last = world->heap[world->count--];
-	if (last.event == event)
+	if (slot > world->count)
 		return;
 	if (slot > 1 && before(&last, &world->heap[slot / 2]))
 		sift_up(world, last, slot);
 	else
 		sift_down(world, last, slot);
+}
+
+/* The event that fires leaves its entry, which is before all others, to the next one that is scheduled. */
+static void heap_settle(struct world *world)
+{
+	if (world->top_fired)
+		heap_remove(world, 1);
+	world->top_fired = false;
+}
+
+void world_cancel(struct world *world, struct world_event *event)
+{
+	if (event->slot != 0)
+		heap_remove(world, event->slot);
+	event->slot = 0;
 }
 
 void world_schedule(struct world *world, struct world_event *event, uint64_t at_ns)
@@ -127,6 +137,11 @@ void world_schedule(struct world *world, struct world_event *event, uint64_t at_
 	world_cancel(world, event);
 	entry.at_ns = event->at_ns = at_ns < world->now_ns ? world->now_ns : at_ns;
 	entry.sequence = world->sequence++;
+	if (world->top_fired) {
+		world->top_fired = false;
+		sift_down(world, entry, 1);
+		return;
+	}
 	if (world->count == world->capacity)
 		heap_grow(world);
 	sift_up(world, entry, ++world->count);
@@ -168,11 +183,13 @@ bool world_step(struct world *world)
 {
 	struct world_event *event;
 
+	heap_settle(world);
 	if (world->count == 0)
 		return false;
 	event = world->heap[1].event;
 	ensure(event->at_ns >= world->now_ns);
-	world_cancel(world, event);
+	event->slot = 0;
+	world->top_fired = true;
 	world->now_ns = event->at_ns;
 	world->events++;
 	fold(world, event->at_ns);
@@ -183,9 +200,16 @@ bool world_step(struct world *world)
 	return true;
 }
 
+/* Whether an event is due, which is at the top of the heap then. */
+static bool is_due(struct world *world, uint64_t until_ns)
+{
+	heap_settle(world);
+	return world->violations == 0 && world->count > 0 && world->heap[1].at_ns <= until_ns;
+}
+
 void world_run_until(struct world *world, uint64_t until_ns)
 {
-	while (world->violations == 0 && world->count > 0 && world->heap[1].at_ns <= until_ns)
+	while (is_due(world, until_ns))
 		world_step(world);
 	if (world->violations == 0 && world->now_ns < until_ns)
 		world->now_ns = until_ns;
@@ -193,7 +217,7 @@ void world_run_until(struct world *world, uint64_t until_ns)
 
 void world_pass(struct world *world, uint64_t until_ns)
 {
-	while (world->violations == 0 && world->count > 0 && world->heap[1].at_ns <= until_ns) {
+	while (is_due(world, until_ns)) {
 		if (world->heap[1].event->outermost) {
 			world->now_ns = world->heap[1].at_ns;
 			return;

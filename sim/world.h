@@ -77,6 +77,7 @@ struct world {
 	bool tracing;
 	struct world_entry *heap; /* [1..count] */
 	size_t count, capacity;
+	bool top_fired;               /* heap[1] is of the event that fires, or has fired */
 	uint64_t faults[FAULT_KINDS]; /* injected so far */
 	uint32_t tears_ppm;           /* of steps within a turn, between which time passes: host.h */
 	uint64_t tear_ns_max;         /* how much */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/crc.h"
 #include "base/ensure.h"
 
 #define SLOTS_AT 4096u
@@ -27,38 +28,17 @@ static uint32_t half_at(const uint8_t *at)
 	return le32toh(word);
 }
 
-static uint32_t crc_table[256];
-
-static void make_crc_table(void)
-{
-	for (uint32_t i = 0; i < 256; i++) {
-		crc_table[i] = i;
-		for (unsigned bit = 0; bit < 8; bit++)
-			crc_table[i] = crc_table[i] >> 1 ^ (0x82f63b78u & (0u - (crc_table[i] & 1)));
-	}
-}
-
-/* CRC32C, by the convention of the product: the previous result goes in as it came out. */
-static uint32_t crc_of(uint32_t crc, const uint8_t *data, size_t bytes)
-{
-	crc = ~crc;
-	for (size_t i = 0; i < bytes; i++)
-		crc = crc >> 8 ^ crc_table[(crc ^ data[i]) & 0xff];
-	return ~crc;
-}
-
 void log_memory_init(struct log_memory *memory, struct world *world, unsigned count, uint32_t slots,
 	uint32_t slot_bytes, const char *cluster)
 {
 	uint8_t name[16] = {0};
 
-	make_crc_table();
 	memcpy(name, cluster, strlen(cluster));
 	*memory = (struct log_memory){.world = world,
 		.count = count,
 		.slots = slots,
 		.slot_bytes = slot_bytes,
-		.seed = crc_of(0, name, sizeof(name)),
+		.seed = crc32c(0, name, sizeof(name)),
 		.chosen_end = FIRST};
 	memory->entries = calloc(LOG_MEMORY_ENTRIES, sizeof(*memory->entries));
 	ensure(memory->entries != NULL);
@@ -166,7 +146,7 @@ static bool read_slot(const struct log_memory *memory, const uint8_t *region, ui
 	*crc = half_at(slot + 24);
 	return word_at(slot) != 0 && bytes <= memory->slot_bytes - HEADER && *index % memory->slots == place &&
 	       *index < LOG_MEMORY_ENTRIES && (word_at(slot) & 0xffffff) == (*crc & 0xffffff) &&
-	       crc_of(crc_of(memory->seed, slot + 8, 16), slot + HEADER, bytes) == *crc;
+	       crc32c(crc32c(memory->seed, slot + 8, 16), slot + HEADER, bytes) == *crc;
 }
 
 /* An accept word alone is about a value that its owner may have stored itself, as a leader of before. */

@@ -152,6 +152,8 @@ void moves_fill(struct moves *moves, struct move_area *area, size_t offset, size
 
 void moves_check(struct moves *moves, const struct move_area *area, size_t offset, size_t bytes)
 {
+	if (memcmp(area->memory + offset, area->holds + offset, bytes) == 0)
+		return;
 	for (size_t i = offset; i < offset + bytes && !area->lossy; i++)
 		if (area->memory[i] != area->holds[i]) {
 			world_violate(moves->world, "memory", "%s's memory at %zu (%p) was changed by nobody",
@@ -189,8 +191,13 @@ void moves_end(struct moves *moves, struct move *move, bool completed)
 {
 	struct move_area *area = move->to;
 	bool known = area->generation == move->to_generation && !area->lossy;
+	size_t i = 0;
 
-	for (size_t i = 0; i < move->bytes && known; i++) {
+	if (known && memcmp(area->memory + move->to_offset, move->data, move->bytes) == 0) {
+		memcpy(area->holds + move->to_offset, move->data, move->bytes);
+		i = move->bytes;
+	}
+	for (; i < move->bytes && known; i++) {
 		size_t at = move->to_offset + i;
 		uint8_t is = area->memory[at];
 

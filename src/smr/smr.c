@@ -230,7 +230,6 @@ static int region(struct hf_smr *smr, struct hf_vpd *pd, size_t bytes, int acces
 
 	if (rc != 0)
 		return rc;
-	memset(memory, 0, bytes);
 	*memory_out = memory;
 	return hf_vmr_reg(pd, memory, bytes, IBV_ACCESS_LOCAL_WRITE | access, mr_out, error);
 }
