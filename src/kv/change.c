@@ -93,6 +93,8 @@ enum change_outcome kv_change_of(struct op *op, struct record *record, struct wr
 	struct hf_kv_op *user = op->user;
 
 	*made = NULL;
+	user->returned = NULL; /* of an attempt that was refused */
+	user->returned_bytes = 0;
 	*content = (struct write_content){.flags = kv_change_is_rmw(user) ? RECORD_RMW : 0};
 	if (record != NULL && (record->flags & RECORD_TOMBSTONE) != 0)
 		record = NULL;
