@@ -145,8 +145,8 @@ static int run_many(const struct options *options)
 	print_doubt(&sum.outcome);
 	if (sum.outcome.excluded > 0)
 		printf("members of stores excluded: %" PRIu64 "; returned by a full copy: %" PRIu64
-		       ", with what they had missed: %" PRIu64 "\n",
-			sum.outcome.excluded, sum.outcome.copied, sum.outcome.healed);
+		       ", with what they had missed: %" PRIu64 "; deleted records removed: %" PRIu64 "\n",
+			sum.outcome.excluded, sum.outcome.copied, sum.outcome.healed, sum.outcome.purged);
 	if (sum.outcome.truncated > 0)
 		printf("logs of replicas cut where a later leader has another history: %" PRIu64 "\n",
 			sum.outcome.truncated);

@@ -82,6 +82,7 @@ static void add_outcome(struct outcome *to, const struct outcome *more)
 	to->excluded += more->excluded;
 	to->copied += more->copied;
 	to->healed += more->healed;
+	to->purged += more->purged;
 	to->truncated += more->truncated;
 	to->hit_recoveries += more->hit_recoveries;
 	to->hit_returning += more->hit_returning;

@@ -12,7 +12,8 @@ struct outcome {
 	uint64_t failovers;
 	uint64_t in_doubt; /* faults that hit work in flight */
 	uint64_t excluded, copied,
-		healed; /* members of stores; those that returned by a full copy, or by what they missed */
+		healed;  /* members of stores; those that returned by a full copy, or by what they missed */
+	uint64_t purged; /* deleted records that members of stores removed */
 	/* Members of stores that were killed while one returned: in all, and of those that one, its buddy, who
 	 * decided */
 	uint64_t hit_recoveries, hit_returning, hit_buddies, hit_deciders;

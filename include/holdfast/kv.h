@@ -174,6 +174,7 @@ struct hf_kv_status {
 	uint64_t writes, reads, replays, refusals; /* so far; refusals: RMWs that began again */
 	/* how often this member was excluded, and returned by a full copy or with what it had missed */
 	uint64_t excluded, copied, healed;
+	uint64_t purged; /* deleted records that were removed */
 	unsigned self, member_count;
 	struct hf_kv_member_status members[HF_KV_MEMBERS_MAX];
 	unsigned recovery_count;

@@ -23,6 +23,11 @@ size_t registers_post(struct registers *registers, bool writes, bool reads, uint
 	return registers->count++;
 }
 
+void registers_post_deletion(struct registers *registers, size_t index)
+{
+	registers->ops[index].deletes = registers->deletes = true;
+}
+
 void registers_end(
 	struct registers *registers, size_t index, enum registers_outcome outcome, uint64_t found, uint64_t now_ns)
 {
@@ -30,6 +35,8 @@ void registers_end(
 
 	op->outcome = outcome;
 	op->found = found;
+	if (op->deletes && outcome == REGISTERS_DONE && found == 0)
+		op->writes = false;
 	op->to_ns = outcome == REGISTERS_UNKNOWN ? UINT64_MAX : now_ns;
 }
 
@@ -76,7 +83,7 @@ static const char *add_reads(const struct registers *registers, struct cluster *
 		const struct registers_op *op = &registers->ops[i];
 		struct cluster *cluster;
 
-		if (!op->reads || op->outcome != REGISTERS_DONE)
+		if (!op->reads || op->outcome != REGISTERS_DONE || (registers->deletes && op->found == 0))
 			continue;
 		cluster = find(clusters, count, op->found);
 		if (cluster == NULL)
@@ -108,6 +115,58 @@ static bool clash(const struct cluster *a, const struct cluster *b)
 	return a->first_end_ns < b->last_begin_ns && b->first_end_ns < a->last_begin_ns;
 }
 
+static bool is_done_write(const struct registers_op *op)
+{
+	return op->writes && op->outcome == REGISTERS_DONE;
+}
+
+/* Whether the deletion may be the last write before the read. NULL: the beginning may. */
+static bool may_follow(
+	const struct registers *registers, const struct registers_op *read, const struct registers_op *deletion)
+{
+	uint64_t since_ns = deletion == NULL ? 0 : deletion->to_ns;
+
+	if (deletion != NULL && deletion->from_ns > read->to_ns)
+		return false;
+	for (size_t i = 0; i < registers->count; i++) {
+		const struct registers_op *op = &registers->ops[i];
+
+		if (is_done_write(op) && !op->deletes && op->from_ns > since_ns && op->to_ns < read->from_ns)
+			return false;
+	}
+	return true;
+}
+
+static bool may_find_nothing(const struct registers *registers, const struct registers_op *read)
+{
+	bool may = may_follow(registers, read, NULL);
+
+	for (size_t i = 0; i < registers->count && !may; i++) {
+		const struct registers_op *op = &registers->ops[i];
+
+		may = op->deletes && op->writes && op->outcome != REGISTERS_REFUSED && may_follow(registers, read, op);
+	}
+	return may;
+}
+
+/* Each read of nothing stands alone between the clusters: which deletion it follows is not known. */
+static const char *check_nothing(const struct registers *registers, const struct cluster *clusters, size_t count)
+{
+	for (size_t i = 0; registers->deletes && i < registers->count; i++) {
+		const struct registers_op *op = &registers->ops[i];
+
+		if (!op->reads || op->outcome != REGISTERS_DONE || op->found != 0)
+			continue;
+		if (!may_find_nothing(registers, op))
+			return "a value was lost: nothing was read, and nobody had deleted it";
+		for (size_t k = 1; k < count; k++)
+			if (clusters[k].reads > 0 && clusters[k].first_end_ns < op->from_ns &&
+				op->to_ns < clusters[k].last_begin_ns)
+				return "nothing was read, and an older value after it";
+	}
+	return NULL;
+}
+
 const char *registers_check(const struct registers *registers)
 {
 	struct cluster *clusters = calloc(registers->count + 1, sizeof(*clusters));
@@ -122,6 +181,8 @@ const char *registers_check(const struct registers *registers)
 			if ((clusters[i].reads > 0 || i == 0) && (clusters[k].reads > 0 || k == 0) &&
 				clash(&clusters[i], &clusters[k]))
 				wrong = "a value was read after another one had taken its place, or before it could";
+	if (wrong == NULL)
+		wrong = check_nothing(registers, clusters, count);
 	free(clusters);
 	return wrong;
 }

@@ -5,6 +5,9 @@
  * real time (Gibbons and Korach): no read ends before its write begins; a cluster that spans time by itself (its first
  * end lies before its last beginning) overlaps no other such cluster, and none lies within it that does not.
  *
+ * Where the register is also deleted, a deletion is a write too; it must have been asked for what it took away. Reading
+ * nothing then tells only that some deletion, or the beginning, was the last before it.
+ *
  * A write of unknown outcome may take effect at any time from its beginning on, or never: it counts only when its value
  * was read. A write that was refused must never be read. A write that also returns the value before it counts as a read
  * of that value too, and no two of them may have found the same one.
@@ -21,6 +24,7 @@ enum registers_outcome { REGISTERS_UNKNOWN, REGISTERS_DONE, REGISTERS_REFUSED };
 
 struct registers_op {
 	bool writes, reads; /* at least one */
+	bool deletes;       /* it writes that there is nothing; `value` stands for it */
 	enum registers_outcome outcome;
 	uint64_t value, found; /* written; read. 0: there was nothing yet */
 	uint64_t from_ns, to_ns;
@@ -29,10 +33,13 @@ struct registers_op {
 struct registers {
 	struct registers_op *ops;
 	size_t count, capacity;
+	bool deletes; /* some operation did */
 };
 
 /* Returns the operation's index. */
 size_t registers_post(struct registers *registers, bool writes, bool reads, uint64_t value, uint64_t now_ns);
+/* The operation deletes what there is, and reads it: registers_end with 0 says that there was nothing. */
+void registers_post_deletion(struct registers *registers, size_t index);
 void registers_end(
 	struct registers *registers, size_t index, enum registers_outcome outcome, uint64_t found, uint64_t now_ns);
 /* NULL: it could. Otherwise what is wrong, in words. */

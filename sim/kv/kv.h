@@ -30,6 +30,7 @@
 #define KV_OPS         3u   /* that a client has under way at most */
 #define KV_HOT         5u   /* registers that are written all the time, */
 #define KV_REGISTERS   125u /* and others, whose values stay: what a member lost of them shows in the end */
+#define KV_DELETED     20u  /* of those, the last ones, and one of the hot: they are deleted, too */
 #define KV_COUNTERS    3u
 #define KV_VALUE_BYTES 40000u
 

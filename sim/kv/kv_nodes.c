@@ -108,6 +108,11 @@ static void fill_counted(struct kv_cluster *all, struct kv_call *call)
 		linear_post(&all->counters[call->key], op->kind == HF_KV_GET, call->value, NEVER, all->world->now_ns);
 }
 
+static bool is_deleted(unsigned key)
+{
+	return key == 0 || key >= KV_REGISTERS - KV_DELETED;
+}
+
 static void fill_registered(struct kv_cluster *all, struct kv_call *call)
 {
 	struct hf_kv_op *op = &call->op;
@@ -119,7 +124,11 @@ static void fill_registered(struct kv_cluster *all, struct kv_call *call)
 	snprintf(call->key_text, sizeof(call->key_text), "register%u", call->key);
 	op->kind = kind < 50 ? HF_KV_GET : HF_KV_SET;
 	op->flags = kind >= 90 && !all->standard ? HF_KV_RETURN : 0;
-	call->value = op->kind == HF_KV_SET ? ++all->values : 0;
+	if (!all->standard && is_deleted(call->key) && kind >= 50 && world_chance(all->world, 350000)) {
+		op->kind = HF_KV_DELETE;
+		op->flags = HF_KV_RETURN;
+	}
+	call->value = op->kind == HF_KV_GET ? 0 : ++all->values;
 	if (op->kind == HF_KV_SET) {
 		bytes = (size_t)snprintf(call->text, sizeof(call->text), "%" PRIu64 ":", call->value);
 		if (world_chance(all->world, 300000)) {
@@ -132,8 +141,10 @@ static void fill_registered(struct kv_cluster *all, struct kv_call *call)
 		op->value = call->text;
 		op->value_bytes = (uint32_t)bytes;
 	}
-	call->index = registers_post(&all->registers[call->key], op->kind == HF_KV_SET,
+	call->index = registers_post(&all->registers[call->key], op->kind != HF_KV_GET,
 		op->kind == HF_KV_GET || op->flags != 0, call->value, all->world->now_ns);
+	if (op->kind == HF_KV_DELETE)
+		registers_post_deletion(&all->registers[call->key], call->index);
 }
 
 static void post(struct kv_client *client, struct kv_call *call)
@@ -303,6 +314,7 @@ static void stop_node(struct process *process, void *context)
 	outcome->excluded += status.excluded;
 	outcome->copied += status.copied;
 	outcome->healed += status.healed;
+	outcome->purged += status.purged;
 	hf_kv_close(node->kv);
 	node->kv = NULL;
 	memset(node->clients, 0, sizeof(node->clients));

@@ -445,11 +445,11 @@ static void run_info(const struct request *request)
 		"# Memory\r\nused_memory:%" PRIu64 "\r\nmaxmemory:%" PRIu64 "\r\n# Persistence\r\nmedia:none\r\n"
 		"# Replication\r\nrole:master\r\nepoch:%" PRIu64 "\r\nlive:0x%x\r\nserving:%u\r\ndecides:%u\r\n"
 		"excluded:%" PRIu64 "\r\ncopied:%" PRIu64 "\r\nhealed:%" PRIu64 "\r\n"
-		"# Stats\r\nwrites:%" PRIu64 "\r\nreads:%" PRIu64 "\r\nreplays:%" PRIu64 "\r\nrefusals:%" PRIu64
-		"\r\n# Keyspace\r\ndb0:keys=%" PRIu64 ",expires=0,avg_ttl=0\r\n",
+		"# Stats\r\npurged:%" PRIu64 "\r\nwrites:%" PRIu64 "\r\nreads:%" PRIu64 "\r\nreplays:%" PRIu64
+		"\r\nrefusals:%" PRIu64 "\r\n# Keyspace\r\ndb0:keys=%" PRIu64 ",expires=0,avg_ttl=0\r\n",
 		kv_clients_count(clients), status.store_used_bytes, status.store_bytes, status.epoch, status.live,
-		status.serving, status.decides, status.excluded, status.copied, status.healed, status.writes,
-		status.reads, status.replays, status.refusals, status.keys);
+		status.serving, status.decides, status.excluded, status.copied, status.healed, status.purged,
+		status.writes, status.reads, status.replays, status.refusals, status.keys);
 	resp_out_bulk(kv_commands_out(request->client), text, (size_t)n);
 }
 

@@ -168,6 +168,8 @@ static bool hear_buddy(struct hf_kv *kv, unsigned from, const struct wire_messag
 	kv_recovery_answered(&kv->recovery, copy->heard_ns);
 	if (message->kind == WIRE_COPY_RECORD)
 		return take(kv, message);
+	if (message->kind == WIRE_COPY_END && !kv_purge_read(kv, message->value, message->value_bytes))
+		return false;
 	if (message->kind == WIRE_COPY_END)
 		finish(kv);
 	else if (message->key_bytes > 0)
@@ -202,23 +204,38 @@ static uint32_t next_entry(const struct hf_kv *kv, struct copy_donor *donor)
 
 	if (donor->missed)
 		return kv_missed_at(&kv->missed, &kv->store, at);
-	return kv->store.index[at] == 0 ? STORE_NO_ENTRY : (uint32_t)at;
+	return kv_store_look(&kv->store, at) == NULL ? STORE_NO_ENTRY : (uint32_t)at;
+}
+
+static void say_end(struct hf_kv *kv, unsigned shadow, uint64_t number)
+{
+	uint8_t versions[PURGE_BYTES];
+	struct wire_message message = {.kind = WIRE_COPY_END,
+		.epoch = kv->epoch,
+		.write = number,
+		.value = versions,
+		.value_bytes = sizeof(versions)};
+
+	kv_purge_write(kv, versions);
+	kv_writes_say(kv, shadow, &message);
 }
 
 static bool donate(struct hf_kv *kv, unsigned shadow)
 {
 	struct copy_donor *donor = &kv->copy.donors[shadow];
-	struct wire_message end = {.kind = WIRE_COPY_END, .epoch = kv->epoch, .write = donor->number};
+	struct wire_message none = {.kind = WIRE_COPY_NONE, .epoch = kv->epoch, .write = donor->number};
+	bool lost = donor->missed && !kv_missed_covers(&kv->missed, shadow); /* it was overwritten meanwhile */
 	uint64_t from = donor->cursor;
 
-	if (donor->missed && !kv_missed_covers(&kv->missed, shadow))
-		end.kind = WIRE_COPY_NONE; /* it was overwritten meanwhile */
 	while (donor->active && kv->links.links[shadow].state == LINK_UP &&
 		kv_link_waiting(&kv->links.links[shadow]) < COPY_TURN_BYTES) {
 		uint32_t entry;
 
-		if (donor->cursor > donor->end || end.kind == WIRE_COPY_NONE) {
-			kv_writes_say(kv, shadow, &end);
+		if (donor->cursor > donor->end || lost) {
+			if (lost)
+				kv_writes_say(kv, shadow, &none);
+			else
+				say_end(kv, shadow, donor->number);
 			donor->active = false;
 			return true;
 		}

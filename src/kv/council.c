@@ -11,7 +11,7 @@
 #include "kv/engine.h"
 
 #define MS_NS     1000000ull
-#define ASK_BYTES 16u
+#define ASK_BYTES 32u
 
 /* ---- the state machine on the log ---- */
 
@@ -293,7 +293,8 @@ static void ask(struct hf_kv *kv, uint64_t now_ns)
 
 	put_le64(value, kv->log.durable);
 	put_le64(value + 8, kv->complete);
-
+	put_le64(value + 16, kv->purge.round);
+	put_le64(value + 24, kv->purge.highest);
 	if (kv->copy.done)
 		message.note |= WIRE_NOTE_COPIED;
 	if (!kv_store_has_room(&kv->store, kv->reserve) || kv->log.low)
@@ -309,8 +310,10 @@ void kv_council_heard(struct hf_kv *kv, unsigned from, uint64_t epoch)
 	struct council_report *report = &kv->council.reports[from];
 
 	report->heard_ns = hf_loop_now_ns(kv->loop);
-	if (epoch > report->epoch)
+	if (epoch > report->epoch) {
 		report->epoch = epoch;
+		report->round = report->highest = 0;
+	}
 }
 
 bool kv_council_hear(struct hf_kv *kv, unsigned from, const struct wire_message *message)
@@ -333,6 +336,8 @@ bool kv_council_hear(struct hf_kv *kv, unsigned from, const struct wire_message 
 	report->note = message->note;
 	report->durable = get_le64(message->value);
 	report->complete = get_le64(message->value + 8);
+	report->round = get_le64(message->value + 16);
+	report->highest = get_le64(message->value + 24);
 	if (council->leads)
 		council->asked_ns[from] = message->write;
 	return true;

@@ -31,7 +31,8 @@ struct council_report {
 	bool heard;
 	/* How far its log was durable as it said, and, at most, as its earlier processes did since it is a member. */
 	uint64_t durable, told;
-	uint64_t complete; /* the join as of which its store is whole; 0: it is not */
+	uint64_t complete;       /* the join as of which its store is whole; 0: it is not */
+	uint64_t round, highest; /* in that epoch: purge.h */
 };
 
 struct council {

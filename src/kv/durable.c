@@ -33,6 +33,16 @@ void kv_durable_epoch(struct hf_kv *kv)
 	struct log_entry entry = {.kind = LOG_EPOCH, .ts = {.version = kv->epoch, .join = kv->complete}};
 
 	(void)kv_log_append(&kv->log, &entry);
+	kv_durable_floor(kv);
+}
+
+void kv_durable_floor(struct hf_kv *kv)
+{
+	uint8_t value[PURGE_BYTES];
+	struct log_entry entry = {.kind = LOG_FLOOR, .value = value, .value_bytes = sizeof(value)};
+
+	kv_purge_write(kv, value);
+	(void)kv_log_append(&kv->log, &entry);
 }
 
 void kv_durable_wipe(struct hf_kv *kv)
@@ -86,6 +96,8 @@ static int read_entry(void *context, const struct log_entry *entry, uint64_t pos
 		kv->complete = 0;
 		kv_store_clear(&kv->store);
 		return 0;
+	case LOG_FLOOR:
+		return kv_purge_read(kv, entry->value, entry->value_bytes) ? 0 : -EPROTO;
 	case LOG_KINDS:
 		break;
 	}
@@ -97,7 +109,7 @@ static int read_entry(void *context, const struct log_entry *entry, uint64_t pos
 static bool doubt_unmarked(struct hf_kv *kv)
 {
 	for (uint64_t i = 0; i <= kv->store.mask; i++) {
-		struct record *record = kv->store.index[i] == 0 ? NULL : kv_store_at(&kv->store, (uint32_t)i);
+		struct record *record = kv_store_look(&kv->store, i);
 
 		if (record == NULL || record->log_position < kv->log.mark)
 			continue;

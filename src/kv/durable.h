@@ -33,7 +33,8 @@ void kv_durable_close(struct hf_kv *kv);
 
 /* The record was written just now; replaces: its timestamp may be older than the one before. */
 void kv_durable_record(struct hf_kv *kv, struct record *record, bool replaces);
-void kv_durable_epoch(struct hf_kv *kv); /* it and `complete` are as they are now */
+void kv_durable_epoch(struct hf_kv *kv); /* it, `complete` and what kv_durable_floor logs are as they are now */
+void kv_durable_floor(struct hf_kv *kv); /* versions of deleted records */
 void kv_durable_wipe(struct hf_kv *kv);  /* nothing that was logged counts */
 
 static inline bool durable_up_to(const struct log *log, uint64_t position)

@@ -7,6 +7,7 @@
  *   busy.c     keys that wait for something
  *   council.c  who is live: leases, suspicion, entries of the replicated log; epoch.c installs what it decided
  *   copy.c     what a member that returns lacks: all records, or those that it missed (missed.c)
+ *   purge.c    when deleted records go
  *   durable.c  what is logged, and what waits until that is durable; log.c writes it, log_open.c reads it at the start,
  *              recycle.c makes room
  *   status.c   what operators see of it; recovery.c has the times of recoveries
@@ -27,6 +28,7 @@
 #include "kv/log.h"
 #include "kv/missed.h"
 #include "kv/recycle.h"
+#include "kv/purge.h"
 #include "kv/recovery.h"
 #include "kv/store.h"
 #include "kv/wire.h"
@@ -94,6 +96,7 @@ struct hf_kv {
 	struct copy copy;
 	struct recovery recovery;
 	struct missed missed;
+	struct purge purge;
 	struct log log;
 	struct durable durable;
 	struct recycle recycle;

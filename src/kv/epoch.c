@@ -78,6 +78,7 @@ bool kv_epoch_install(struct hf_kv *kv)
 	if (kv->member && !was_member)
 		kv_copy_promoted(kv);
 	kv_copy_installed(kv);
+	kv_purge_installed(kv);
 	kv_flows_wake(kv, &kv->unleased);
 	kv_flows_wake(kv, &kv->stopped);
 	kv_link_pool_rehear(&kv->links);

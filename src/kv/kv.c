@@ -15,7 +15,7 @@
 #define REPLAY_NS     50000000ull
 #define BUDGET_NS     5000000000ull
 #define RESERVE_SHARE 8u /* of the memory is kept for the writes of others */
-#define VERSION       2u /* of the messages */
+#define VERSION       3u /* of the messages */
 #define LEASE_NS      100000000ull
 #define SEGMENT_BYTES (64u << 20)
 
@@ -58,6 +58,7 @@ static enum hf_poll kv_poll(struct hf_poller *poller, uint64_t now_ns)
 	busy |= kv_copy_turn(kv, now_ns);
 	busy |= kv_flows_turn(kv, now_ns);
 	busy |= kv_clients_turn(kv->clients);
+	busy |= kv_purge_turn(kv);
 	busy |= kv_durable_turn(kv);
 	kv_link_pool_flush(&kv->links);
 	return busy ? HF_BUSY : HF_IDLE;

@@ -34,6 +34,15 @@ static void write_move(struct kv_write *write, enum kv_write_state to)
 
 /* ---- the coordinator ---- */
 
+/* The version that the event's write follows. */
+static uint64_t base_version(const struct kv_view *view, const struct kv_known *known, bool rmw)
+{
+	bool there = known->ts.version != 0 && (known->flags & RECORD_TOMBSTONE) == 0;
+	uint64_t least = rmw ? view->floor : view->highest;
+
+	return there || known->ts.version > least ? known->ts.version : least;
+}
+
 static void begin(const struct kv_view *view, struct kv_known *known, struct kv_write *write,
 	const struct kv_event *event, struct kv_actions *actions)
 {
@@ -45,7 +54,7 @@ static void begin(const struct kv_view *view, struct kv_known *known, struct kv_
 		return;
 	}
 	known->ts = (struct record_ts){
-		.version = known->ts.version + (rmw ? 1 : 2), .join = view->join, .node = view->self};
+		.version = base_version(view, known, rmw) + (rmw ? 1 : 2), .join = view->join, .node = view->self};
 	known->flags = event->flags;
 	record_move(known, RECORD_WRITE);
 	write_move(write, rmw ? KV_WRITE_RMW : KV_WRITE_PLAIN);

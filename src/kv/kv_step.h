@@ -12,6 +12,10 @@
  * refused with a NACK, which carries the newer record, and begins again when that is VALID (R-K6). An RMW that is
  * replayed is refused likewise.
  *
+ * A key that has no record, or a deleted one, begins above versions that its record may have had: a plain write above
+ * `highest`, an RMW above `floor`, which no member's highest is below (purge.h). So of both the plain write wins, as on
+ * any other base.
+ *
  * The coordinator acknowledges no replay of its own write in flight: it ends the write itself. A write is committed by
  * it alone while it lives, so a refused RMW has not taken effect and may begin again.
  *
@@ -31,6 +35,7 @@ struct kv_view {
 	uint32_t live; /* nodes whose ACK a write needs, this one among them, as bits */
 	uint32_t join; /* epoch in which this node was admitted */
 	uint16_t self;
+	uint64_t floor, highest; /* versions of deleted records */
 };
 
 enum kv_write_state {

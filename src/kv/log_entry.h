@@ -33,6 +33,7 @@ enum log_kind {
 	LOG_MARK,    /* all before position `version` is durable at all live members */
 	LOG_EPOCH,   /* `version` is installed; join: as of which this store is whole, or 0 */
 	LOG_WIPE,    /* nothing before counts */
+	LOG_FLOOR,   /* value: u64 floor, u64 highest of deleted records (purge.h) */
 	LOG_KINDS,
 };
 

@@ -35,7 +35,8 @@ bool kv_missed_covers(const struct missed *missed, unsigned member)
 uint32_t kv_missed_at(const struct missed *missed, const struct store *store, uint64_t position)
 {
 	uint32_t entry = missed->ring[position & missed->mask];
+	const struct record *record = kv_store_look(store, entry);
 
 	ensure(position <= missed->position && missed->position - position <= missed->mask);
-	return kv_store_at(store, entry)->missed_position == position ? entry : STORE_NO_ENTRY;
+	return record != NULL && record->missed_position == position ? entry : STORE_NO_ENTRY;
 }

@@ -24,7 +24,7 @@ void kv_missed_close(struct missed *missed);
 void kv_missed_note(struct missed *missed, struct record *record, uint32_t entry);
 /* Whether all that the member missed is in the ring. */
 bool kv_missed_covers(const struct missed *missed, unsigned member);
-/* The entry at a position that is in the ring; STORE_NO_ENTRY: its record changed again later. */
+/* The entry at a position that is in the ring; STORE_NO_ENTRY: its record changed again later, or was removed. */
 uint32_t kv_missed_at(const struct missed *missed, const struct store *store, uint64_t position);
 
 #endif

@@ -65,10 +65,7 @@ static bool copy(struct hf_kv *kv)
 			move(&kv->recycle, RECYCLE_WAITS);
 			return true;
 		}
-		record = kv->store.index[kv->recycle.cursor] == 0
-				 ? NULL
-				 : kv_store_at(&kv->store, (uint32_t)kv->recycle.cursor);
-		kv->recycle.cursor++;
+		record = kv_store_look(&kv->store, kv->recycle.cursor++);
 		if (record != NULL && record->version != 0 && record->log_position < kv->recycle.cut)
 			kv_durable_record(kv, record, false);
 	}

@@ -1,7 +1,7 @@
 /* SCAN cursor [MATCH pattern] [COUNT n] [TYPE type]: keys, in the order of this member's index.
  *
- * The cursor is the next entry of the index. Entries are never moved or removed, so a key that is there from the first
- * call to the last one is listed once. Another member has another order, and so has this one after a full copy: a scan
+ * The cursor is the next entry of the index. Entries are never moved, so a key that is there from the first call to the
+ * last one is listed once. Another member has another order, and so has this one after a full copy: a scan
  * stays at its member. A key whose write is not known to be everywhere yet is listed; reading it waits as ever. */
 #include <stdio.h>
 #include <inttypes.h>
@@ -66,7 +66,7 @@ static uint64_t walk(const struct store *store, struct scan *scan)
 	uint64_t at = (uint64_t)scan->cursor;
 
 	for (unsigned n = 0; at <= store->mask && scan->count > 0 && n < ENTRIES_MAX; at++, n++) {
-		const struct record *record = store->index[at] == 0 ? NULL : kv_store_at(store, (uint32_t)at);
+		const struct record *record = kv_store_look(store, at);
 
 		if (record != NULL && (record->flags & RECORD_TOMBSTONE) == 0)
 			look_at(record, scan);

@@ -69,7 +69,8 @@ static json_t *describe(const struct hf_kv_status *status)
 		json_array_append_new(members, describe_member(&status->members[i]));
 	for (unsigned i = 0; i < status->recovery_count; i++)
 		json_array_append_new(recoveries, describe_recovery(&status->recoveries[i]));
-	return json_pack("{s:s, s:I, s:b, s:b, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}",
+	return json_pack(
+		"{s:s, s:I, s:b, s:b, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}",
 		"name", status->members[status->self].name, "epoch", (json_int_t)status->epoch, "serving",
 		(int)status->serving, "decides", (int)status->decides, "lease_left_ms",
 		(double)status->lease_left_ns / NS_MS, "keys", (json_int_t)status->keys, "records",
@@ -77,8 +78,8 @@ static json_t *describe(const struct hf_kv_status *status)
 		(json_int_t)status->store_bytes, "writes", (json_int_t)status->writes, "reads",
 		(json_int_t)status->reads, "replays", (json_int_t)status->replays, "refusals",
 		(json_int_t)status->refusals, "excluded", (json_int_t)status->excluded, "copied",
-		(json_int_t)status->copied, "healed", (json_int_t)status->healed, "members", members, "recoveries",
-		recoveries);
+		(json_int_t)status->copied, "healed", (json_int_t)status->healed, "purged", (json_int_t)status->purged,
+		"members", members, "recoveries", recoveries);
 }
 
 static void serve(const struct http_request *request, struct http_answer *answer, void *context)

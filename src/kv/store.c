@@ -11,6 +11,7 @@
 #define ENTRIES_MIN     1024u
 #define OFFSET_BITS     48
 #define OFFSET_MASK     ((1ull << OFFSET_BITS) - 1)
+#define GRAVE           OFFSET_MASK /* of the index: a record was removed here */
 
 static size_t class_bytes(unsigned class)
 {
@@ -80,7 +81,7 @@ void kv_store_clear(struct store *store)
 	memset(store->memory, 0, store->used);
 	memset(store->free, 0, sizeof(store->free));
 	store->used = 0;
-	store->records = store->tombstones = 0;
+	store->records = store->tombstones = store->graves = 0;
 }
 
 /* ---- the index ---- */
@@ -90,22 +91,36 @@ static struct record *record_at(const struct store *store, uint64_t offset)
 	return (struct record *)(void *)(store->memory + offset);
 }
 
+static bool is_free(uint64_t entry)
+{
+	return entry == 0 || entry == GRAVE;
+}
+
+struct record *kv_store_look(const struct store *store, uint64_t entry)
+{
+	return is_free(store->index[entry]) ? NULL : record_at(store, (store->index[entry] & OFFSET_MASK) - 1);
+}
+
 struct record *kv_store_at(const struct store *store, uint32_t entry)
 {
-	ensure(entry <= store->mask && store->index[entry] != 0);
+	ensure(entry <= store->mask && !is_free(store->index[entry]));
 	return record_at(store, (store->index[entry] & OFFSET_MASK) - 1);
 }
 
 /* The entry of the key, or the free one where it belongs. */
 static uint32_t probe(const struct store *store, const void *key, uint32_t key_bytes, uint64_t hash)
 {
+	uint32_t grave = STORE_NO_ENTRY;
+
 	for (uint32_t at = (uint32_t)hash;; at++) {
 		uint64_t entry = store->index[at & store->mask];
 		const struct record *record;
 
 		if (entry == 0)
-			return at & store->mask;
-		if (entry >> OFFSET_BITS != hash >> OFFSET_BITS)
+			return grave != STORE_NO_ENTRY ? grave : at & store->mask;
+		if (entry == GRAVE && grave == STORE_NO_ENTRY)
+			grave = at & store->mask;
+		if (entry == GRAVE || entry >> OFFSET_BITS != hash >> OFFSET_BITS)
 			continue;
 		record = record_at(store, (entry & OFFSET_MASK) - 1);
 		if (record->key_bytes == key_bytes && memcmp(record->key, key, key_bytes) == 0)
@@ -117,7 +132,7 @@ uint32_t kv_store_find(const struct store *store, const void *key, uint32_t key_
 {
 	uint32_t at = probe(store, key, key_bytes, hash_of(key, key_bytes));
 
-	return store->index[at] == 0 ? STORE_NO_ENTRY : at;
+	return is_free(store->index[at]) ? STORE_NO_ENTRY : at;
 }
 
 /* ---- slots ---- */
@@ -179,10 +194,10 @@ uint32_t kv_store_put(struct store *store, const struct store_content *content, 
 	uint64_t hash = hash_of(content->key, content->key_bytes), offset, left = UINT64_MAX;
 	uint32_t at = probe(store, content->key, content->key_bytes, hash);
 	unsigned class = class_of(record_bytes(content->key_bytes, content->value_bytes));
-	bool is_new = store->index[at] == 0;
+	bool is_new = is_free(store->index[at]);
 	struct record *record;
 
-	if (is_new && store->records >= store->mask / 8 * 7)
+	if (store->index[at] == 0 && store->records + store->graves >= store->mask / 8 * 7)
 		return STORE_NO_ENTRY;
 	if (!is_new) {
 		record = kv_store_at(store, at);
@@ -204,11 +219,32 @@ uint32_t kv_store_put(struct store *store, const struct store_content *content, 
 		store->records++;
 	}
 	slot_fill(record, content, state);
-	store->tombstones += (content->flags & RECORD_TOMBSTONE) != 0;
+	store->graves -= store->index[at] == GRAVE;
+	if ((content->flags & RECORD_TOMBSTONE) != 0) {
+		store->tombstones++;
+		if (content->ts.version > store->highest)
+			store->highest = content->ts.version;
+	}
 	store->index[at] = (hash & ~OFFSET_MASK) | (offset + 1);
 	if (left != UINT64_MAX)
 		slot_leave(store, left);
 	return at;
+}
+
+/* Before a free entry no grave is needed: lookups end there. */
+void kv_store_remove(struct store *store, uint32_t entry)
+{
+	store->tombstones -= (kv_store_at(store, entry)->flags & RECORD_TOMBSTONE) != 0;
+	store->records--;
+	slot_leave(store, (store->index[entry] & OFFSET_MASK) - 1);
+	store->index[entry] = GRAVE;
+	store->graves++;
+	if (store->index[(entry + 1) & store->mask] != 0)
+		return;
+	for (; store->index[entry] == GRAVE; entry = (entry - 1) & store->mask) {
+		store->index[entry] = 0;
+		store->graves--;
+	}
 }
 
 void kv_store_set_state(struct record *record, enum record_state state)
@@ -225,7 +261,7 @@ void kv_store_set_flags(struct record *record, uint8_t flags)
 
 bool kv_store_has_room(const struct store *store, size_t reserve)
 {
-	return store->bytes - store->used >= reserve && store->records < store->mask / 8 * 6;
+	return store->bytes - store->used >= reserve && store->records + store->graves < store->mask / 8 * 6;
 }
 
 uint64_t kv_store_digest(const struct store *store)
@@ -233,17 +269,14 @@ uint64_t kv_store_digest(const struct store *store)
 	uint64_t sum = 0;
 
 	for (uint64_t i = 0; i <= store->mask; i++) {
-		const struct record *record;
+		const struct record *record = kv_store_look(store, i);
 		uint32_t head, body;
 
-		if (store->index[i] == 0)
+		if (record == NULL || (record->flags & RECORD_TOMBSTONE) != 0)
 			continue;
-		record = kv_store_at(store, (uint32_t)i);
-		if (record->version == 0)
-			continue; /* a key that never had a record, or none that counts */
 		head = crc32c(0, &record->version, offsetof(struct record, flags) - offsetof(struct record, version));
 		head = crc32c(head, &record->key_bytes, 2 * sizeof(record->key_bytes));
-		head = crc32c(head ^ (record->flags & RECORD_TOMBSTONE), record->key, record->key_bytes);
+		head = crc32c(head, record->key, record->key_bytes);
 		body = crc32c(0x5bd1e995u, record->key, (size_t)record->key_bytes + record->value_bytes);
 		sum += (uint64_t)head << 32 | body;
 	}

@@ -1,8 +1,9 @@
 /* store.h - the records of a node: slots by size class in one piece of memory, and a hash index of keys.
  *
  * Memory is given out from its beginning; a slot that is left goes to the free list of its class. A record has the
- * class of its size, so one that keeps its class needs no memory on any node. The index has a fixed number of entries
- * and none is removed: a deleted record stays as a tombstone. An entry's number therefore names a key for good.
+ * class of its size, so one that keeps its class needs no memory on any node. The index has a fixed number of entries,
+ * and none is moved: an entry's number names its key until its record is removed. A deleted record stays as a tombstone
+ * until then (purge.h); a removed one leaves a grave, which lookups pass, where another key may come to lie.
  *
  * Both pieces are hf_mem_alloc memory, so that devices can register them. Owned by the kv's loop. */
 #ifndef HOLDFAST_KV_STORE_H
@@ -21,7 +22,8 @@ struct store {
 	size_t bytes, used;
 	uint64_t *index; /* offset of the record + 1, and 16 bits of its hash above bit 48; 0: free */
 	uint32_t mask;   /* entries - 1 */
-	uint32_t records, tombstones;
+	uint32_t records, tombstones, graves;
+	uint64_t highest;             /* version of a tombstone that was ever put */
 	uint64_t free[STORE_CLASSES]; /* offset + 1 of the first free slot */
 };
 
@@ -33,6 +35,8 @@ void kv_store_clear(struct store *store); /* no record is left */
 /* STORE_NO_ENTRY: there was never such a key. */
 uint32_t kv_store_find(const struct store *store, const void *key, uint32_t key_bytes);
 struct record *kv_store_at(const struct store *store, uint32_t entry);
+/* The record of an entry, if there is one: for walks over the index. */
+struct record *kv_store_look(const struct store *store, uint64_t entry);
 
 /* What a record is to be. */
 struct store_content {
@@ -44,12 +48,13 @@ struct store_content {
 /* Writes it, in the given state, over the record of that key if there is one. The content must not lie in the slot.
  * Returns its entry, or STORE_NO_ENTRY: no memory, or the index is full; nothing has changed then. */
 uint32_t kv_store_put(struct store *store, const struct store_content *content, enum record_state state);
+void kv_store_remove(struct store *store, uint32_t entry);
 void kv_store_set_state(struct record *record, enum record_state state);
 void kv_store_set_flags(struct record *record, uint8_t flags); /* and the CRC */
 
 /* Whether a put of any size would succeed, with so much of the memory kept back. */
 bool kv_store_has_room(const struct store *store, size_t reserve);
-/* Of keys, values, timestamps and which are deleted; the order of entries does not count. */
+/* Of keys, values and timestamps; deleted records and the order of entries do not count. */
 uint64_t kv_store_digest(const struct store *store);
 
 #endif

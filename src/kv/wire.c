@@ -23,7 +23,7 @@ static const struct {
 	[WIRE_COPY_ASKED] = {true, false, false, false},
 	[WIRE_COPY_NONE] = {true, false, false, false},
 	[WIRE_COPY_RECORD] = {true, true, true, true},
-	[WIRE_COPY_END] = {false, false, false, false},
+	[WIRE_COPY_END] = {false, true, false, false},
 };
 
 void kv_wire_write(const struct wire_message *message, uint8_t *at)

@@ -25,7 +25,7 @@ enum wire_kind {
 	WIRE_VAL,  /* no value */
 	/* Each lease / 10 to every other member: a heartbeat, and the request for a lease, which the leader answers.
 	 * `write` is when it was sent. Value: u64 up to where its log is durable, u64 as of which join its store is
-	 * whole. */
+	 * whole, u64 round and u64 highest (purge.h). */
 	WIRE_ASK,
 	WIRE_GRANT, /* `write` of the ASK comes back */
 	/* What a shadow lacks: `write` is the number of the request. */
@@ -34,7 +34,7 @@ enum wire_kind {
 	WIRE_COPY_ASKED,   /* and, before that request, each of which it is in doubt */
 	WIRE_COPY_RECORD,  /* the record's state is in `note` */
 	WIRE_COPY_NONE, /* with a key: there is no such record; without: who is asked does not know what was missed */
-	WIRE_COPY_END,
+	WIRE_COPY_END,  /* value: the buddy's floor and highest (purge.h) */
 	WIRE_KINDS,
 };
 

@@ -211,6 +211,7 @@ enum write_outcome kv_writes_begin(struct hf_kv *kv, struct op *op, const struct
 		return WRITE_WAITS;
 	}
 	known = known_of(kv_store_at(&kv->store, busy->entry));
+	kv->view.highest = kv->store.highest;
 	kv_step(&kv->view, &known, &busy->write, &event, &actions);
 	if (actions.wait) {
 		kv_flows_wait(&busy->waiters, op, false);

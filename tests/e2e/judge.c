@@ -5,9 +5,9 @@
  *
  *   KEY KIND OUTCOME VALUE FOUND FROM_NS TO_NS
  *
- * KIND of a register, whose values are all different: get, set, swap (a set that returns the value before it). Of a
- * counter, whose additions are all different: read, add (FOUND is the value before it). OUTCOME: done, refused,
- * unknown.
+ * KIND of a register, whose values are all different: get, set, swap (a set that returns the value before it), take
+ * (the register is deleted, and its value returned). Of a counter, whose additions are all different: read, add (FOUND
+ * is the value before it). OUTCOME: done, refused, unknown.
  * Exit status: 0 it could, 1 it could not, 2 that is no history. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -65,12 +65,14 @@ static bool take_register(struct judge *judge, const struct line *line)
 	bool writes = !is(line->kind, "get"), reads = !is(line->kind, "set");
 	size_t index = registers_post(&judge->registers, writes, reads, line->value, line->from_ns);
 
+	if (is(line->kind, "take"))
+		registers_post_deletion(&judge->registers, index);
 	registers_end(&judge->registers, index,
 		is(line->outcome, "done")      ? REGISTERS_DONE
 		: is(line->outcome, "refused") ? REGISTERS_REFUSED
 					       : REGISTERS_UNKNOWN,
 		line->found, line->to_ns);
-	return is(line->kind, "get") || is(line->kind, "set") || is(line->kind, "swap");
+	return is(line->kind, "get") || is(line->kind, "set") || is(line->kind, "swap") || is(line->kind, "take");
 }
 
 static void take_counter(struct judge *judge, const struct line *line)

@@ -7,7 +7,7 @@ import random
 import subprocess
 import time
 
-REGISTERS, COUNTERS = 8, 4  # of a generation
+REGISTERS, DELETED, COUNTERS = 8, 4, 4  # of a generation; deleted: registers too
 DEPTH = 3                   # requests that a client sends at a time
 ANSWER_S = 40
 REST_S = 0.005              # of a client that was refused
@@ -27,6 +27,9 @@ class History:
         if random.random() < 0.35:
             key = f"c{generation}-{random.randrange(COUNTERS)}"
             return key, "add" if random.random() < 0.6 else "read", random.randrange(1, 1 << 40)
+        if random.random() < 0.2:
+            kind = random.choices(("get", "set", "swap", "take"), (4, 3, 1, 2))[0]
+            return f"d{generation}-{random.randrange(DELETED)}", kind, self.values
         return f"r{generation}-{random.randrange(REGISTERS)}", random.choices(("get", "set", "swap"), (5, 4, 1))[0], self.values
 
     def note(self, key, kind, outcome, value, found, begin, end):
@@ -47,7 +50,7 @@ def judge(program, text):
 
 def request(key, kind, value):
     words = {"get": ["GET", key], "read": ["GET", key], "set": ["SET", key, value], "swap": ["SET", key, value, "GET"],
-             "add": ["INCRBY", key, value]}[kind]
+             "take": ["GETDEL", key], "add": ["INCRBY", key, value]}[kind]
     words = [str(word).encode() for word in words]
     return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
 
@@ -111,7 +114,7 @@ async def read_all(address, history):
     """Every key that anybody used, at one member, in the end."""
     reader, writer = await asyncio.open_connection(*address)
     for key in list(history.operations):
-        kind, begin = ("get" if key[0] == "r" else "read"), time.monotonic_ns()
+        kind, begin = ("read" if key[0] == "c" else "get"), time.monotonic_ns()
         writer.write(request(key, kind, 0))
         line = await _reply(reader)
         history.note(key, kind, "done", 0, _found(kind, 0, line), begin, time.monotonic_ns())

@@ -154,11 +154,13 @@ def no_answer_is_lost_or_stale_while_members_are_killed_and_stopped(directory):
 
 
 def the_judge_finds_what_is_wrong(directory):
-    right = "r set done 1 0 10 20\nr get done 0 1 30 40\nc add done 5 0 10 20\nc read done 0 5 30 40\n"
+    right = "r set done 1 0 10 20\nr get done 0 1 30 40\nr take done 2 1 50 60\nr take done 3 0 70 80\nr get done 0 0 90 99\nc add done 5 0 10 20\nc read done 0 5 30 40\n"
     assert kv_history.judge(JUDGE, right)[0]
     for wrong in ("r set done 1 0 10 20\nr get done 0 0 30 40\n",     # an answered write is lost
                   "r set refused 1 0 10 20\nr get done 0 1 30 40\n",  # a refused one is there
                   "r set done 1 0 10 20\nr set done 2 0 30 40\nr get done 0 2 50 60\nr get done 0 1 70 80\n",
+                  "r set done 1 0 10 20\nr take done 2 1 30 40\nr get done 0 1 50 60\n",  # what was deleted is back
+                  "r set done 1 0 10 20\nr take done 2 1 30 40\nr set done 3 0 50 60\nr get done 0 0 70 80\n",
                   "c add done 5 0 10 20\nc add done 7 0 30 40\n",     # two additions to one value
                   "c add done 5 0 10 20\nc read done 0 0 30 40\n"):
         assert not kv_history.judge(JUDGE, wrong)[0], wrong

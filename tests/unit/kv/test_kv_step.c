@@ -58,6 +58,24 @@ static void write_is_committed_by_every_live_node_and_the_own_log(void **state)
 	assert_int_equal(b.known.state, RECORD_VALID);
 }
 
+/* R-K19: others may have removed a tombstone of any version up to those. */
+static void key_without_a_record_begins_above_what_was_deleted(void **state)
+{
+	struct bed b = bed();
+
+	(void)state;
+	b.view.floor = 10;
+	b.view.highest = 12;
+	step(&b, KV_EVENT_WRITE, 0, ts(0, 0), RECORD_RMW);
+	assert_int_equal(record_compare(b.known.ts, ts(11, 0)), 0);
+	b = (struct bed){.view = b.view, .known = {.state = RECORD_VALID, .ts = ts(4, 2), .flags = RECORD_TOMBSTONE}};
+	step(&b, KV_EVENT_WRITE, 0, ts(0, 0), 0);
+	assert_int_equal(record_compare(b.known.ts, ts(14, 0)), 0);
+	b = (struct bed){.view = b.view, .known = {.state = RECORD_VALID, .ts = ts(4, 2)}};
+	step(&b, KV_EVENT_WRITE, 0, ts(0, 0), 0);
+	assert_int_equal(record_compare(b.known.ts, ts(6, 0)), 0);
+}
+
 static void superseded_write_is_answered_and_its_record_stays_invalid(void **state)
 {
 	struct bed b = bed();
@@ -227,6 +245,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(write_is_committed_by_every_live_node_and_the_own_log),
+		cmocka_unit_test(key_without_a_record_begins_above_what_was_deleted),
 		cmocka_unit_test(superseded_write_is_answered_and_its_record_stays_invalid),
 		cmocka_unit_test(older_inv_is_acknowledged_unless_it_is_an_rmw),
 		cmocka_unit_test(rmw_waits_for_a_valid_base),

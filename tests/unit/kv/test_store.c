@@ -93,6 +93,66 @@ static void full_store_refuses_and_keeps_what_it_has(void **state)
 	assert_false(kv_store_has_room(*state, 1 << 17));
 }
 
+static void removed_record_leaves_no_key_and_no_room_behind(void **state)
+{
+	struct store *store = *state;
+	size_t used;
+	char key[16];
+
+	for (unsigned n = 0; n < 900; n++) {
+		snprintf(key, sizeof(key), "%u", n);
+		assert_int_not_equal(put(store, key, "x", 1, 2), STORE_NO_ENTRY);
+	}
+	used = store->used;
+	for (unsigned n = 0; n < 900; n += 2) {
+		snprintf(key, sizeof(key), "%u", n);
+		kv_store_remove(store, kv_store_find(store, key, (uint32_t)strlen(key)));
+	}
+	for (unsigned n = 0; n < 900; n++) {
+		snprintf(key, sizeof(key), "%u", n);
+		assert_true((kv_store_find(store, key, (uint32_t)strlen(key)) == STORE_NO_ENTRY) == (n % 2 == 0));
+	}
+	for (unsigned n = 0; n < 450; n++) { /* other keys, where those lay */
+		snprintf(key, sizeof(key), "other%u", n);
+		assert_int_not_equal(put(store, key, "x", 1, 2), STORE_NO_ENTRY);
+	}
+	assert_int_equal(store->used, used);
+	assert_int_equal(store->records, 900);
+}
+
+static void graves_go_when_nothing_lies_behind_them(void **state)
+{
+	struct store *store = *state;
+	char key[16];
+
+	for (unsigned round = 0; round < 10; round++) {
+		for (unsigned n = 0; n < 800; n++) {
+			snprintf(key, sizeof(key), "%u-%u", round, n);
+			assert_int_not_equal(put(store, key, "x", 1, 2), STORE_NO_ENTRY);
+		}
+		for (unsigned n = 0; n < 800; n++) {
+			snprintf(key, sizeof(key), "%u-%u", round, n);
+			kv_store_remove(store, kv_store_find(store, key, (uint32_t)strlen(key)));
+		}
+		assert_int_equal(store->records + store->graves, 0);
+	}
+}
+
+static void highest_version_of_a_deleted_record_is_kept(void **state)
+{
+	struct store_content gone = {.key = "one", .key_bytes = 3, .ts = {.version = 9}, .flags = RECORD_TOMBSTONE};
+	struct store *store = *state;
+	uint64_t empty = kv_store_digest(store);
+
+	put(store, "one", "x", 1, 20);
+	assert_int_equal(store->highest, 0);
+	kv_store_remove(store, kv_store_put(store, &gone, RECORD_VALID));
+	assert_int_equal(store->highest, 9);
+	assert_int_equal(store->tombstones, 0);
+	(void)kv_store_put(store, &gone, RECORD_VALID);
+	assert_true(kv_store_digest(store) == empty); /* others have removed it already */
+}
+
 static void digest_does_not_depend_on_order_or_place(void **state)
 {
 	struct store other = {0};
@@ -116,6 +176,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(record_is_found_by_its_key, open_small, close_it),
 		cmocka_unit_test_setup_teardown(entry_stays_when_the_record_moves, open_small, close_it),
 		cmocka_unit_test_setup_teardown(full_store_refuses_and_keeps_what_it_has, open_small, close_it),
+		cmocka_unit_test_setup_teardown(removed_record_leaves_no_key_and_no_room_behind, open_small, close_it),
+		cmocka_unit_test_setup_teardown(graves_go_when_nothing_lies_behind_them, open_small, close_it),
+		cmocka_unit_test_setup_teardown(highest_version_of_a_deleted_record_is_kept, open_small, close_it),
 		cmocka_unit_test_setup_teardown(digest_does_not_depend_on_order_or_place, open_small, close_it),
 	};
 

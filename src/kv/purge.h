@@ -1,0 +1,47 @@
+/* purge.h - deleted records are removed when nothing can bring them back (R-K19).
+ *
+ * While all configured members are MEMBERs of one epoch they go through rounds together. A member says a round, in each
+ * of its ASKs, when all have said the one before and every write and replay that it had begun when it said that one has
+ * ended. Links are FIFO, so who has heard a round has heard all of these INVs too.
+ *
+ *   round n      what is VALID here (before `horizon`) is at every member, and none begins a write below it any more
+ *   round n + 1  is said by each when it has heard n
+ *   round n + 2  what each had begun by then has ended: no INV older than these tombstones is left, and they may go
+ *
+ * Who removes a tombstone forgets the version that its key had, and others may not have removed it yet. So keys begin
+ * anew above any version that was removed (kv_step.h), and that in two steps, because a plain write must win over an
+ * RMW on the same base wherever both begin: `highest`, of all tombstones that were ever here, which plain writes begin
+ * above; and `floor`, above which RMWs begin, the least `highest` that any member said two rounds ago. Only tombstones
+ * up to `floor` are removed. A member says a `highest` when it is durable. A full copy takes both along.
+ *
+ * Owned by the kv's loop. */
+#ifndef HOLDFAST_KV_PURGE_H
+#define HOLDFAST_KV_PURGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct purge {
+	uint64_t round;         /* that this member says; 0: none in this epoch */
+	uint64_t serial;        /* writes up to this one had begun as it was said */
+	uint64_t highest;       /* that is said with it */
+	uint64_t logged;        /* the highest that is in the log, */
+	uint64_t logged_until;  /* which ended here then */
+	uint64_t since;         /* the round in which these were found; 0: none: */
+	uint64_t horizon;       /* the position before which all records were VALID, */
+	uint64_t least_highest; /* and the least that a member said */
+	bool walks;             /* over the index: */
+	uint64_t cursor, until; /* the next entry; tombstones before that position go */
+};
+
+struct hf_kv;
+
+void kv_purge_installed(struct hf_kv *kv); /* another epoch */
+/* Floor and highest as they are logged, and as they go with a copy: u64 floor, u64 highest. */
+#define PURGE_BYTES 16u
+void kv_purge_write(const struct hf_kv *kv, uint8_t at[PURGE_BYTES]);
+bool kv_purge_read(struct hf_kv *kv, const uint8_t *at, size_t bytes); /* they count here too; false: there are none */
+bool kv_purge_turn(struct hf_kv *kv);
+
+#endif
