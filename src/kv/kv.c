@@ -18,6 +18,7 @@
 #define VERSION       3u /* of the messages */
 #define LEASE_NS      100000000ull
 #define SEGMENT_BYTES (64u << 20)
+#define QP_TIMEOUT_NS 4096ull /* of a timeout of 0, as in ibv_qp_attr */
 
 static uint64_t or_default(uint64_t value, uint64_t standard)
 {
@@ -110,6 +111,23 @@ static int find_self(
 		"kv: this node, %s, is not in the list of members; add it there, at every member", name);
 }
 
+/* A rail that falls silent must not cost a member its membership: a vqp leaves it in time_out (K9), and a member is
+ * suspected after a part of the lease. */
+static int check_lease(const struct hf_kv *kv, struct hf_error *error)
+{
+	const struct hf_node_config *node = &kv->node->config;
+	uint64_t silence_ns = (QP_TIMEOUT_NS << node->timeout) * (node->retry_cnt + 1u);
+
+	if (kv->config.lease_ns > COUNCIL_SUSPECT_PART * silence_ns)
+		return 0;
+	return hf_error_set(error, -EINVAL,
+		"kv: lease_ms is %.1f, and a rail that falls silent is left only after %.1f ms; raise it above %.1f, "
+		"or "
+		"lower timeout or retry_cnt of the node",
+		(double)kv->config.lease_ns / 1e6, (double)silence_ns / 1e6,
+		COUNCIL_SUSPECT_PART * (double)silence_ns / 1e6);
+}
+
 static void make_hello(const struct hf_kv_config *config, uint8_t hello[LINK_PRIVATE_BYTES])
 {
 	uint32_t crc = crc32c(0, config->cluster, strlen(config->cluster) + 1);
@@ -117,9 +135,11 @@ static void make_hello(const struct hf_kv_config *config, uint8_t hello[LINK_PRI
 	for (unsigned i = 0; i < config->member_count; i++)
 		crc = crc32c(crc, config->members[i].name, strlen(config->members[i].name) + 1);
 	memset(hello, 0, LINK_PRIVATE_BYTES);
-	put_le32(hello, VERSION);
-	put_le32(hello + 4, crc);
-	put_le32(hello + 8, config->member_count);
+	put_le32(hello + LINK_VERSION_AT, VERSION);
+	put_le32(hello + LINK_MEMBERS_AT, crc);
+	hello[LINK_COUNT_AT] = (uint8_t)config->member_count;
+	hello[LINK_KEEPS_AT] = config->log[0] == '\0' ? 0 : 1 + (config->medium == HF_KV_FILE);
+	put_le32(hello + LINK_LEASE_AT, (uint32_t)(config->lease_ns / 1000));
 }
 
 static struct hf_kv *make(struct hf_node *node, const struct hf_kv_config *config, unsigned self)
@@ -186,7 +206,9 @@ int hf_kv_open(struct hf_node *node, const struct hf_kv_config *config, struct h
 		return hf_error_set(error, -ENOMEM, "no memory for a store");
 	owner.context = kv;
 	make_hello(&kv->config, hello);
-	rc = open_store(kv, error);
+	rc = check_lease(kv, error);
+	if (rc == 0)
+		rc = open_store(kv, error);
 	if (rc == 0)
 		rc = kv_durable_open(kv, error);
 	if (rc == 0)

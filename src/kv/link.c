@@ -7,6 +7,8 @@
 #include "base/bytes.h"
 #include "base/ensure.h"
 #include "base/log.h"
+#include "net/control.h"
+#include "node/peer.h"
 
 #define SERVICE       "holdfast.kv"
 #define RETRY_NS      20000000ull
@@ -104,24 +106,54 @@ static void adopt(struct link *link, struct hf_vqp *vqp)
 			fail(link);
 }
 
+static bool differs(const uint8_t *said, const uint8_t *own, size_t from, size_t to)
+{
+	return memcmp(said + from, own + from, to - from) != 0;
+}
+
+/* Why the hello cannot be this store's; NULL: it can. */
+static const char *find_difference(const struct link_pool *pool, const uint8_t *said, size_t bytes)
+{
+	if (bytes != LINK_PRIVATE_BYTES + 1 || differs(said, pool->hello, LINK_VERSION_AT, LINK_MEMBERS_AT))
+		return "its version is another; run one version at all members";
+	if (differs(said, pool->hello, LINK_MEMBERS_AT, LINK_KEEPS_AT) || said[LINK_PRIVATE_BYTES] >= pool->count ||
+		said[LINK_PRIVATE_BYTES] <= pool->self)
+		return "its `cluster` or its list of members is another; give all members the same ones";
+	if (differs(said, pool->hello, LINK_KEEPS_AT, LINK_LEASE_AT))
+		return "it has a `log` where this one has none, or another `medium`; give all members the same";
+	if (differs(said, pool->hello, LINK_LEASE_AT, LINK_PRIVATE_BYTES))
+		return "its lease_ms is another; give all members the same"; /* leases count at both ends */
+	return NULL;
+}
+
+static bool lives_at(const struct hf_peer *peer, const struct hf_kv_member *member)
+{
+	struct hf_addr addresses[FRAME_ENDPOINTS_MAX];
+	unsigned n = control_peer_addresses(peer->control, addresses);
+
+	for (unsigned i = 0; i < n; i++)
+		for (unsigned k = 0; k < member->control_count; k++)
+			if (hf_addr_equal(&addresses[i], &member->control[k]))
+				return true;
+	return false;
+}
+
 static bool is_admitted(struct link_pool *pool, const struct hf_vqp_request *request)
 {
-	const uint8_t *said = request->private_data;
+	const char *wrong = find_difference(pool, request->private_data, request->private_bytes);
+	const struct hf_kv_member *member;
 
-	if (request->private_bytes != LINK_PRIVATE_BYTES + 1 || said[LINK_PRIVATE_BYTES] >= pool->count ||
-		said[LINK_PRIVATE_BYTES] <= pool->self || memcmp(said, pool->hello, LINK_PRIVATE_BYTES) != 0) {
-		if (pool->refusals++ == 0)
-			log_error("kv: %s is refused: its cluster, list of members or version is another; give all "
-				  "members the same section \"kv\"",
-				hf_peer_name(request->peer));
-		return false;
+	if (wrong == NULL) {
+		member = pool->links[((const uint8_t *)request->private_data)[LINK_PRIVATE_BYTES]].member;
+		if (strcmp(hf_peer_name(request->peer), member->name) != 0)
+			wrong = "it says that it is another member; give all members the same list";
+		else if (!lives_at(request->peer, member))
+			wrong = "that member has another address in the list; give each process a name and a `log` of "
+				"its own";
 	}
-	if (strcmp(hf_peer_name(request->peer), pool->links[said[LINK_PRIVATE_BYTES]].member->name) == 0)
-		return true;
-	if (pool->refusals++ == 0)
-		log_error("kv: %s is refused: it says that it is %s; give all members the same list",
-			hf_peer_name(request->peer), pool->links[said[LINK_PRIVATE_BYTES]].member->name);
-	return false;
+	if (wrong != NULL && pool->refusals++ == 0)
+		log_error("kv: %s is refused: %s", hf_peer_name(request->peer), wrong);
+	return wrong == NULL;
 }
 
 /* A peer that asks again has lost its vqp: the old one ends first, and the peer asks once more. */

@@ -22,6 +22,13 @@
 #define LINK_RESERVE       2u
 #define LINK_PRIVATE_BYTES 16u
 
+/* What both ends must agree on (link_pool.hello). */
+#define LINK_VERSION_AT 0u  /* u32, of the messages */
+#define LINK_MEMBERS_AT 4u  /* u32 CRC32C of the cluster's and the members' names */
+#define LINK_COUNT_AT   8u  /* u8 members */
+#define LINK_KEEPS_AT   9u  /* u8: what a log survives: 0 there is none, 1 the process, 2 the machine */
+#define LINK_LEASE_AT   12u /* u32 us */
+
 enum link_state {
 	LINK_DOWN,       /* waits until it is time to connect, or for the peer to connect */
 	LINK_CONNECTING, /* waits for the peer */
@@ -70,7 +77,7 @@ struct link_pool {
 	struct link_owner owner;
 	struct link links[HF_KV_MEMBERS_MAX];
 	unsigned self, count;
-	uint8_t hello[LINK_PRIVATE_BYTES]; /* what both ends must agree on */
+	uint8_t hello[LINK_PRIVATE_BYTES];
 	bool serving;
 	struct hf_vqp *dead[4 * HF_KV_MEMBERS_MAX]; /* to be destroyed in the next turn */
 	unsigned dead_count;

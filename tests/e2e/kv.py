@@ -9,7 +9,7 @@ import sys
 import threading
 
 import program
-from kv_cluster import Closed, Cluster
+from kv_cluster import LIMIT_S, Closed, Cluster
 
 KIND = sys.argv[2] if len(sys.argv) > 2 else "shm"
 
@@ -99,7 +99,57 @@ def member_with_another_list_is_refused(directory):
         members = [{"name": f"n{i}", "control": [f"{cluster.hosts[i][0]}:18700"]} for i in (0, 2, 1)]
         cluster.write(2, members, {})
         cluster.start(2)
-        cluster.wait("a refusal", lambda: any("give all members the same" in cluster.log(i) for i in (0, 1)))
+        cluster.wait("a refusal", lambda: any("its `cluster` or its list of members is another" in cluster.log(i)
+                                              for i in (0, 1)))
+
+
+def _change(cluster, i, settings):
+    made = json.loads(cluster.path(i).read_text())
+    made["kv"] |= settings
+    cluster.path(i).write_text(json.dumps(made))
+
+
+def members_that_promise_other_things_are_refused(directory):
+    for settings, words in (({"lease_ms": 900}, "its lease_ms is another"), ({"cluster": "other"}, "its `cluster`"),
+                            ({"log": "LOG"}, "it has a `log` where this one has none")):
+        with Cluster(directory, KIND) as cluster:
+            client = cluster.client(0)
+            assert client.ask("SET", "key", "value") == "+OK"
+            cluster.kill(2)
+            _change(cluster, 2, settings)
+            cluster.start(2)
+            cluster.wait("a refusal", lambda: any(f"n2 is refused: {words}" in cluster.log(i) for i in (0, 1)))
+            assert client.ask("GET", "key") == b"value" and not cluster.serves(2)
+
+
+def second_process_of_a_name_is_refused(directory):
+    with Cluster(directory, KIND) as cluster:
+        client = cluster.client(2)
+        assert client.ask("SET", "key", "value") == "+OK"
+        twin = cluster.path(2).read_text()
+        for rail, host in enumerate(cluster.hosts[2]):
+            twin = twin.replace(f'"control": "{host}:', f'"control": "{cluster.spare[rail]}:')
+            twin = twin.replace(f'"address": "{host}"', f'"address": "{cluster.spare[rail]}"')
+        twin = twin.replace(f"{cluster.hosts[2][0]}:7600", f"{cluster.spare[0]}:7600").replace(
+            cluster.http(2), f"{cluster.spare[0]}:8080")
+        if KIND != "shm":  # as on another host
+            twin = twin.replace(cluster.fabric, cluster.fabric + "-twin")
+        path = cluster.directory / "twin.json"
+        path.write_text(twin)
+        log = cluster.directory / "twin.log"
+        with open(log, "w", encoding="utf-8") as said:
+            process = subprocess.Popen([program.HOLDFAST, "kv", "--config", str(path)], cwd=directory, stdout=said,
+                                       stderr=said, stdin=subprocess.DEVNULL, env=program.environment(directory))
+        try:
+            if KIND == "shm":  # their ports would be the same ones
+                assert process.wait(LIMIT_S) == 2 and "is open in process" in log.read_text()
+            else:
+                cluster.wait("a refusal", lambda: any("n2 is refused: that member has another address" in cluster.log(i)
+                                                      for i in (0, 1)))
+            assert client.ask("GET", "key") == b"value"
+        finally:
+            process.kill()
+            process.wait()
 
 
 def writes_go_on_without_a_killed_member_and_it_returns_with_all(directory):
@@ -158,6 +208,46 @@ def _check_filled(cluster, count):
         assert client.ask("MGET", *[f"key{i}" for i in range(count)]) == [b"%d" % i for i in range(count)]
         assert client.ask("GET", "counter") == b"%d" % count
     cluster.wait("equal members", lambda: len(set(cluster.digests())) == 1)
+
+
+def deleted_records_are_removed_and_stay_deleted(directory):
+    with Cluster(directory, KIND, log="LOG") as cluster:
+        clients = [cluster.client(i) for i in range(3)]
+        _fill(clients, 0, 100)
+        for i in range(100):
+            assert clients[i % 3].ask("DEL", f"key{i}") == 1
+        cluster.wait("no record but the counter", lambda: all(cluster.status(i)["records"] == 1 for i in range(3)))
+        cluster.kill(2)
+        assert clients[0].ask("SET", "key0", "again") == "+OK" and clients[1].ask("INCR", "key1") == 1
+        assert clients[0].ask("DEL", "counter") == 1
+        cluster.start(2)
+        cluster.wait_serving(2)
+        for i in range(3):
+            client = cluster.client(i)
+            assert client.ask("MGET", "counter", *[f"key{k}" for k in range(100)]) == [None, b"again", b"1"] + [None] * 98
+        cluster.wait("nothing deleted is left", lambda: all(cluster.status(i)["records"] == 2 for i in range(3)))
+        cluster.wait("equal members", lambda: len(set(cluster.digests())) == 1)
+
+
+def _recoveries(cluster, recovery, missed):
+    """A member returns with this setting: what INFO says of it, and how many records its buddy sent."""
+    clients = [cluster.client(i) for i in range(3)]
+    _fill(clients, 0, 100)
+    cluster.kill(2)
+    for i in range(3):
+        _change(cluster, i, {"recovery": recovery})
+    _fill(clients[:2], 100, missed)
+    cluster.start(2)
+    cluster.wait_serving(2)
+    recovered, = cluster.status(2)["recoveries"]
+    _check_filled(cluster, 100 + missed)
+    return _info(cluster.client(2)), recovered["records"]
+
+
+def member_that_is_told_to_copy_copies_all_records(directory):
+    with Cluster(directory, KIND, log="LOG") as cluster:
+        said, records = _recoveries(cluster, "copy", 10)
+        assert (said["copied"], said["healed"]) == ("1", "0") and records == 111, (said, records)
 
 
 def killed_member_with_a_log_gets_only_what_it_missed(directory):
@@ -309,7 +399,9 @@ def wrong_configurations_are_refused(directory):
                         ('{"name": "n", ' + management + ', "kv": {"members": [{"name": "m", "control": ["127.0.0.1:1"]}]}}',
                          ["not in the list of members"]),
                         ('{"name": "n", "kv": {"missed_mb": 16384, "members": [{"name": "n", "control": ["127.0.0.1:1"]}]}}',
-                         ["missed_mb"])):
+                         ["missed_mb"]),
+                        ('{"name": "n", ' + management + ', "kv": {"lease_ms": 30, "members": [{"name": "n", "control": '
+                         '["127.0.0.1:1"]}]}}', ["lease_ms is 30.0", "falls silent", "above 33.6"])):
         path.write_text(text)
         done = program.run(directory, "kv", "--config", str(path), check=2)
         assert all(word in done.stderr for word in words), done.stderr

@@ -64,6 +64,7 @@ class Cluster:
         host = f"{os.getpid() >> 8 & 255}.{os.getpid() & 255}"
         self.hosts = [[f"127.{130 + 16 * rail + 2 * i + Cluster.made % 2}.{host}" for rail in range(2)]
                       for i in range(count)]
+        self.spare = [f"127.{130 + 16 * rail + 2 * count + Cluster.made % 2}.{host}" for rail in range(2)]  # nobody's
         members = [{"name": f"n{i}", "control": [f"{host}:18700" for host in self.hosts[i]]} for i in range(count)]
         for i in range(count):
             self.write(i, members, settings)
