@@ -5,9 +5,9 @@
  *   replicas     all members have the same records once all is quiet
  *   budget       nothing waits beyond the operation's budget (K6)
  *   liveness     when all has healed there is progress at every member
- *
- *   heals        a member that has its log does not copy all records while others that were there have what it missed
- *
+ *   stop         with `recovery = stop` no write is begun while a member returns
+ *   heals        a member that has its log does not copy all records while others that were there have what it missed;
+ *                with `recovery = copy` it always does
  *   failover     when a process is killed while all is well, every other member answers writes again within a lease and
  *                20 ms (K6): kv-failover
  *
@@ -30,7 +30,8 @@
 #define KV_OPS         3u   /* that a client has under way at most */
 #define KV_HOT         5u   /* registers that are written all the time, */
 #define KV_REGISTERS   125u /* and others, whose values stay: what a member lost of them shows in the end */
-#define KV_DELETED     20u  /* of those, the last ones, and one of the hot: they are deleted, too */
+#define KV_DELETED     20u  /* of those, the last ones, and of the hot */
+#define KV_DELETED_HOT 2u   /* the first: they are deleted, too */
 #define KV_COUNTERS    3u
 #define KV_VALUE_BYTES 40000u
 
@@ -68,6 +69,7 @@ struct kv_node {
 	struct kv_client clients[KV_CLIENTS];
 	uint64_t done_since_quiet;
 	uint64_t written_ns, gap_ns, gap_end_ns; /* the last answered write; the longest time without one */
+	uint64_t stopped_epoch, stopped_writes;  /* kv_kills.c: begun in an epoch with a member that returns */
 };
 
 /* What the stores keep over the end of their process. */
@@ -85,6 +87,7 @@ struct kv_cluster {
 	uint64_t values; /* given out so far */
 	uint64_t node_budget_ns, op_budget_ns, replay_ns, lease_ns;
 	enum kv_keep keep;
+	enum hf_kv_recovery recovery;
 	uint64_t segment_bytes;
 	uint64_t stands_ns; /* turns that are torn may take so much longer, in all that an operation sees */
 	bool calm;          /* nothing fails but members that are killed while all serve */

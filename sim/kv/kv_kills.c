@@ -30,6 +30,32 @@ bool kv_kills_all_serve(const struct kv_cluster *all)
 	return true;
 }
 
+static bool returns_some(const struct hf_kv_status *status)
+{
+	for (unsigned i = 0; i < status->member_count; i++)
+		if (status->members[i].role == HF_KV_ROLE_SHADOW)
+			return true;
+	return false;
+}
+
+/* What was begun before goes on. */
+static void check_stopped(struct kv_cluster *all)
+{
+	for (unsigned i = 0; i < all->count; i++) {
+		struct kv_node *node = &all->nodes[i];
+		struct hf_kv_status status;
+
+		if (!status_of(node, &status) || !returns_some(&status)) {
+			node->stopped_epoch = 0;
+			continue;
+		}
+		if (node->stopped_epoch == status.epoch && node->stopped_writes != status.writes)
+			world_violate(all->world, "stop", "a write was begun while a member returned");
+		node->stopped_epoch = status.epoch;
+		node->stopped_writes = status.writes;
+	}
+}
+
 static bool has_work(const struct kv_node *node)
 {
 	for (unsigned k = 0; k < KV_CLIENTS; k++)
@@ -218,9 +244,11 @@ static void look(struct world_event *event)
 	if (quiet)
 		set_disks(all, false);
 	find_ended(all);
+	if (all->recovery == HF_KV_STOP)
+		check_stopped(all);
 	if (all->killed != 0 && (quiet || world->now_ns >= all->revive_ns))
 		revive(all);
-	if (!quiet && all->kills && all->recoveries)
+	if (!quiet && all->kills && all->recoveries && all->keep != KV_KEEP_NOTHING)
 		killed = kill_in_recovery(all);
 	if (!quiet && all->kills && all->killed == 0 && all->keep == KV_KEEP_NOTHING && world_chance(world, 200000))
 		killed |= kill_beside_shadow(all);

@@ -110,7 +110,7 @@ static void fill_counted(struct kv_cluster *all, struct kv_call *call)
 
 static bool is_deleted(unsigned key)
 {
-	return key == 0 || key >= KV_REGISTERS - KV_DELETED;
+	return key < KV_DELETED_HOT || key >= KV_REGISTERS - KV_DELETED;
 }
 
 static void fill_registered(struct kv_cluster *all, struct kv_call *call)
@@ -248,6 +248,7 @@ static void configure_store(const struct kv_cluster *all, struct hf_kv_config *c
 		.replay_ns = all->replay_ns,
 		.budget_ns = all->op_budget_ns,
 		.medium = all->keep == KV_KEEP_FILE ? HF_KV_FILE : HF_KV_MEMORY,
+		.recovery = all->recovery,
 		.segment_bytes = all->segment_bytes};
 	if (all->keep != KV_KEEP_NOTHING)
 		snprintf(config->log, sizeof(config->log), "kv");

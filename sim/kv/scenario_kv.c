@@ -29,9 +29,16 @@ struct plan {
 
 static enum kv_keep pick_keep(struct world *world, const struct plan *plan)
 {
-	if (!plan->recoveries && world_chance(world, 300000))
+	if (world_chance(world, plan->recoveries ? 150000 : 300000))
 		return KV_KEEP_NOTHING;
 	return world_chance(world, 300000) ? KV_KEEP_MEMORY : KV_KEEP_FILE;
+}
+
+static enum hf_kv_recovery pick_recovery(struct world *world, const struct plan *plan)
+{
+	if (!plan->recoveries || world_chance(world, 750000))
+		return HF_KV_HEAL;
+	return world_chance(world, 500000) ? HF_KV_COPY : HF_KV_STOP;
 }
 
 static void set_up(struct kv_cluster *all, struct world *world, struct outcome *outcome, const struct plan *plan)
@@ -44,6 +51,7 @@ static void set_up(struct kv_cluster *all, struct world *world, struct outcome *
 	all->lease_ns = world_range(world, 60 * NS_MS, 200 * NS_MS);
 	all->replay_ns = world_range(world, 2 * NS_MS, 60 * NS_MS);
 	all->keep = pick_keep(world, plan);
+	all->recovery = pick_recovery(world, plan);
 	all->recoveries = plan->recoveries;
 	all->segment_bytes = 1024u << world_range(world, 0, 6);
 	kv_nodes_make(all);
@@ -107,6 +115,9 @@ static void check_histories(struct kv_cluster *all)
 /* A member that was one returns with what it missed when another one was there all the time. */
 static void check_recoveries(struct kv_cluster *all)
 {
+	if (all->recovery == HF_KV_COPY && all->outcome->healed > 0)
+		world_violate(all->world, "heals", "%" PRIu64 " members were to copy all records, and did not",
+			all->outcome->healed);
 	if (all->calm && all->keep != KV_KEEP_NOTHING && all->outcome->copied > 0)
 		world_violate(all->world, "heals", "%" PRIu64 " members copied all records, and each had its log",
 			all->outcome->copied);
