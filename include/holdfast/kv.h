@@ -165,6 +165,7 @@ struct hf_kv_status {
 	uint32_t live;          /* members whose acknowledgement a write needs, as bits by their place in the list */
 	bool serving;           /* this node answers */
 	bool recovering;        /* it acknowledges writes, and gets what it lacks */
+	bool copies;            /* meanwhile all records, not what it missed */
 	int buddy;              /* from this member, by its place in the list; -1: from none at present */
 	bool failed;            /* its log cannot be written: it has left; close the store */
 	bool decides;           /* it leads the log that says who is a member */

@@ -6,7 +6,7 @@
  *   budget       nothing waits beyond the operation's budget (K6)
  *   liveness     when all has healed there is progress at every member
  *   stop         with `recovery = stop` no write is begun while a member returns
- *   heals        a member that has its log does not copy all records while others that were there have what it missed;
+ *   heals        a member that has its log does not copy all records while another one is there that was all the while;
  *                with `recovery = copy` it always does
  *   failover     when a process is killed while all is well, every other member answers writes again within a lease and
  *                20 ms (K6): kv-failover
@@ -69,7 +69,9 @@ struct kv_node {
 	struct kv_client clients[KV_CLIENTS];
 	uint64_t done_since_quiet;
 	uint64_t written_ns, gap_ns, gap_end_ns; /* the last answered write; the longest time without one */
-	uint64_t stopped_epoch, stopped_writes;  /* kv_kills.c: begun in an epoch with a member that returns */
+	/* kv_kills.c: it served at the last look, or has done so; it copies all records, until it serves */
+	bool serves, served, copies;
+	uint64_t stopped_epoch, stopped_writes; /* kv_kills.c: begun in an epoch with a member that returns */
 };
 
 /* What the stores keep over the end of their process. */
@@ -96,7 +98,7 @@ struct kv_cluster {
 	bool stopping;
 	/* kv_kills.c */
 	struct world_event killer, filler;
-	bool kills;
+	bool kills, disks;
 	uint32_t killed; /* as bits: they are down */
 	uint64_t kill_ns, revive_ns;
 	struct disk *full;   /* that has no room at present */

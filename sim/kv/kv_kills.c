@@ -56,6 +56,36 @@ static void check_stopped(struct kv_cluster *all)
 	}
 }
 
+static bool covers(const struct hf_kv_status *returning, unsigned other)
+{
+	const struct hf_kv_member_status *member = &returning->members[other];
+
+	return other != returning->self && member->role == HF_KV_ROLE_MEMBER &&
+	       member->join < returning->members[returning->self].absent_since;
+}
+
+/* A copy that was begun is begun again by the next process: the log does not count any more. */
+static void check_copies(struct kv_cluster *all)
+{
+	bool serves[KV_NODES_MAX];
+
+	for (unsigned i = 0; i < all->count; i++) {
+		struct kv_node *node = &all->nodes[i];
+		struct hf_kv_status status = {0};
+		bool begins = status_of(node, &status) && status.copies && !node->copies && node->served;
+
+		for (unsigned k = 0; begins && k < all->count; k++)
+			if (all->nodes[k].serves && covers(&status, k))
+				world_violate(all->world, "heals",
+					"%u copies all records, and %u was there while it was not", i, k);
+		node->copies = (node->copies || status.copies) && !status.serving;
+		serves[i] = status.serving;
+		node->served |= status.serving;
+	}
+	for (unsigned i = 0; i < all->count; i++)
+		all->nodes[i].serves = serves[i];
+}
+
 static bool has_work(const struct kv_node *node)
 {
 	for (unsigned k = 0; k < KV_CLIENTS; k++)
@@ -246,6 +276,8 @@ static void look(struct world_event *event)
 	find_ended(all);
 	if (all->recovery == HF_KV_STOP)
 		check_stopped(all);
+	if (all->recovery != HF_KV_COPY && all->keep != KV_KEEP_NOTHING && !all->disks)
+		check_copies(all);
 	if (all->killed != 0 && (quiet || world->now_ns >= all->revive_ns))
 		revive(all);
 	if (!quiet && all->kills && all->recoveries && all->keep != KV_KEEP_NOTHING)
@@ -266,6 +298,7 @@ void kv_kills_start(struct kv_cluster *all, bool kills, bool disks)
 	struct world *world = all->world;
 
 	all->kills = kills;
+	all->disks = disks;
 	all->kill_ns = world_range(world, 50 * NS_MS, all->faults.quiet_ns);
 	if (all->recoveries)
 		all->kill_ns = 50 * NS_MS;

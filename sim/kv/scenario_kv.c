@@ -181,7 +181,8 @@ static void run_kv(struct world *world, struct outcome *outcome)
 
 static void run_heal(struct world *world, struct outcome *outcome)
 {
-	run_plan(world, outcome, &(struct plan){.kill_seeds = 1, .faults_max = 2, .recoveries = true});
+	run_plan(world, outcome,
+		&(struct plan){.kill_seeds = 1, .stall_seeds = 3, .stalls = 3, .faults_max = 2, .recoveries = true});
 }
 
 static void run_lease(struct world *world, struct outcome *outcome)

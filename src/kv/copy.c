@@ -24,6 +24,19 @@ static bool is_whole(const struct hf_kv *kv)
 	return kv->complete != 0 && kv->complete >= kv->installed.nodes[kv->view.self].member_join;
 }
 
+/* No member that is left knows what was missed: a full copy, said once. */
+static void copy_all_if_none_knows(struct hf_kv *kv)
+{
+	struct copy *copy = &kv->copy;
+	uint32_t members = kv_cm_in(&kv->installed, CM_MEMBER);
+
+	if (members == 0 || (members & ~copy->refused) != 0)
+		return;
+	copy->refused = 0;
+	copy->heals = false;
+	log_warn("kv: no member knows what %s missed; it copies all records", kv->config.members[kv->view.self].name);
+}
+
 void kv_copy_begin(struct hf_kv *kv)
 {
 	kv->copy.wanted = true;
@@ -47,6 +60,8 @@ void kv_copy_installed(struct hf_kv *kv)
 
 	if (kv->copy.active && (members & 1u << kv->copy.buddy) == 0)
 		kv->copy.active = false; /* another one, from the beginning */
+	if (kv->copy.wanted && kv->copy.heals && !kv->copy.taken)
+		copy_all_if_none_knows(kv);
 	for (unsigned i = 0; i < HF_KV_MEMBERS_MAX; i++)
 		if (kv->installed.nodes[i].state != CM_SHADOW)
 			kv->copy.donors[i].active = false;
@@ -120,18 +135,11 @@ static bool request(struct hf_kv *kv, uint64_t now_ns)
 	return true;
 }
 
-/* No member that is left knows what was missed: a full copy, said once. */
 static void hear_refusal(struct hf_kv *kv)
 {
-	struct copy *copy = &kv->copy;
-
-	copy->active = false;
-	copy->refused |= 1u << copy->buddy;
-	if ((kv_cm_in(&kv->installed, CM_MEMBER) & ~copy->refused) != 0)
-		return;
-	copy->refused = 0;
-	copy->heals = false;
-	log_warn("kv: no member knows what %s missed; it copies all records", kv->config.members[kv->view.self].name);
+	kv->copy.active = false;
+	kv->copy.refused |= 1u << kv->copy.buddy;
+	copy_all_if_none_knows(kv);
 }
 
 static void finish(struct hf_kv *kv)

@@ -312,6 +312,7 @@ void kv_council_heard(struct hf_kv *kv, unsigned from, uint64_t epoch)
 	report->heard_ns = hf_loop_now_ns(kv->loop);
 	if (epoch > report->epoch) {
 		report->epoch = epoch;
+		report->note &= ~WIRE_NOTE_COPIED; /* that was in an epoch before */
 		report->round = report->highest = 0;
 	}
 }

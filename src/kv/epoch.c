@@ -32,7 +32,8 @@ static void enter(struct hf_kv *kv)
 		kv_epoch_fail(kv);
 }
 
-/* Members that go: what they may lack begins with what is not known to be everywhere now (R-K11). */
+/* Members that go: what they may lack begins with what is not known to be everywhere now (R-K11). A shadow notes it
+ * too: it has every write of the epoch that they left, and what it is yet to get comes behind. */
 static void note_absences(struct hf_kv *kv, const struct cm *before)
 {
 	uint64_t oldest = kv_writes_oldest(kv);
@@ -66,7 +67,7 @@ bool kv_epoch_install(struct hf_kv *kv)
 		state_names[kv->live ? self->state : CM_ABSENT]);
 	if (was_live && !(kv->live && same))
 		leave(kv);
-	else if (was_member)
+	else if (was_live)
 		note_absences(kv, &before);
 	kv->view.join = self->join;
 

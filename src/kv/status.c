@@ -17,6 +17,7 @@ void hf_kv_status(const struct hf_kv *kv, struct hf_kv_status *status_out)
 	status_out->serving = kv->member && kv_council_has_lease(kv);
 	status_out->failed = kv->failed;
 	status_out->recovering = kv->live && !kv->member;
+	status_out->copies = kv->copy.wanted && !kv->copy.heals;
 	status_out->buddy = kv->copy.active ? (int)kv->copy.buddy : -1;
 	status_out->decides = kv->council.leads;
 	status_out->lease_left_ns = kv_council_lease_left_ns(kv);

@@ -359,6 +359,7 @@ bool kv_writes_replay_doubts(struct hf_kv *kv)
 		if (busy == NULL)
 			return false;
 		kv_store_set_flags(record, record->flags & (uint8_t)~RECORD_DOUBTFUL);
+		kv_missed_note(&kv->missed, record, kv->doubts[i]); /* who is absent may not have it (R-K11) */
 		settle(kv, busy, RECORD_INVALID, true);
 		list_remove(&busy->invalid);
 		busy->since_ns = 0;
