@@ -1,4 +1,4 @@
-"""`holdfast bench verbs` and `holdfast bench failover`: what they measure is there and makes sense. No figure is judged."""
+"""`holdfast bench verbs`, `failover`, `broker` and `kv`: what they measure is there and makes sense. No figure is judged."""
 import itertools
 import json
 import pathlib
@@ -65,6 +65,26 @@ def a_broker_is_measured_on_every_way(directory):
         if row["way"] != "tcp":
             assert row["empty_per_s"] > 0 and row["bandwidth_32k_mb_s"] > 0, row
     assert report[0]["stopped_per_s"] > 0 and report[0]["stopped_records"] > 0, report[0]
+
+
+def a_store_is_killed_and_heals_and_the_page_has_the_papers_figures(directory):
+    others = [{"name": name, "kind": "recovery", "sync_ms": ms, "exec_ms": 2 * ms} for name, ms in (("ours", 1.5), ("theirs", 40.0))]
+    pathlib.Path(directory, "others.json").write_text(json.dumps({"medians": others}))
+    done = program.run(directory, "bench", "kv", "ycsb", "kill", "recovery", "--rounds", "1", "--missed", "500", "--with",
+                       "others.json", "--json", "--html", "kv.html", check=0)
+    report = json.loads(done.stdout)
+    assert [row["workload"] for row in report["ycsb"]] == ["A", "B", "C", "D", "F"], report
+    assert all(row["rate"] > 0 for row in report["ycsb"]), report
+    assert [row["victim"] for row in report["kill"]] == ["other", "decides"], report
+    assert all(row["median_ms"] > 50 for row in report["kill"]), report
+    row, = report["recovery"]
+    assert (row["recovery"], row["missed"], row["nodes"]) == ("heal", 500, 3) and row["records"] >= 500, row
+    steps = sum(row[step] for step in ("start_to_ack_ms", "catch_up_to_resp_ms", "apply_to_end_ms"))
+    assert row["exec_ms"] > row["total_ms"] > 0 and abs(steps - row["total_ms"]) < 1e-3, row
+    page = pathlib.Path(directory, "kv.html").read_text()
+    assert "figure 6" in page and page.count("figure 9") >= 2 and page.rstrip().endswith("</html>"), page[:2000]
+    done = program.run(directory, "bench", "kv", "--with", "kv.html", check=2)
+    assert "scripts/bench_kv.py" in done.stderr, done.stderr
 
 
 def none_is_compared_with_itself_when_it_is_asked_for(directory):

@@ -13,6 +13,8 @@
 #define CONFIG_BYTES 4096u
 #define SCRATCH_MB   1024ull
 #define PORT_REDIS   6379u
+#define MEMBERS      3u
+#define STORE_MB     256u
 
 static uint64_t now_ns(const struct kv_bed *bed)
 {
@@ -44,17 +46,18 @@ static int address(struct hf_addr *to, const uint8_t net[2], unsigned i, unsigne
 	return hf_addr_parse(text, to);
 }
 
-static int write_config(struct kv_bed *bed, unsigned i, const uint8_t net[2], const char *recovery)
+static int write_config(struct kv_bed *bed, unsigned i, const uint8_t net[2], const struct kv_bed_settings *settings)
 {
 	struct kv_bed_process *member = &bed->members[i];
 	char text[CONFIG_BYTES], name[16];
 	int n = snprintf(text, sizeof(text),
 		"{\"name\": \"n%u\", \"fabric\": \"bench-kv-%d-%u-%u\", \"http\": \"127.%u.%u.%u:8080\",\n"
 		" \"rails\": [{\"name\": \"r0\", \"kind\": \"shm\", \"control\": \"127.%u.%u.%u:18515\"}],\n"
-		" \"kv\": {\"listen\": \"127.%u.%u.%u:7600\", \"recovery\": \"%s\", \"log\": \"log-n%u\", "
-		"\"medium\": \"memory\", \"members\": [\n",
+		" \"kv\": {\"listen\": \"127.%u.%u.%u:7600\", \"recovery\": \"%s\", \"store_mb\": %u, "
+		"\"log\": \"log-n%u\", \"medium\": \"memory\", \"members\": [\n",
 		i, (int)process_own_pid(), net[0], net[1], net[0], net[1], i + 1, net[0], net[1], i + 1, net[0], net[1],
-		i + 1, recovery, i);
+		i + 1, settings->recovery == NULL ? "heal" : settings->recovery,
+		settings->store_mb == 0 ? STORE_MB : settings->store_mb, i);
 
 	for (unsigned k = 0; k < bed->count; k++)
 		n += snprintf(text + n, sizeof(text) - (size_t)n,
@@ -108,13 +111,15 @@ int kv_bed_return(struct kv_bed *bed, unsigned i, struct hf_error *error)
 	return rc != 0 ? hf_error_set(error, rc, "member n%u: %s", i, strerror(-rc)) : wait_serving(bed, i, error);
 }
 
-int kv_bed_open(struct kv_bed *bed, struct hf_loop *loop, unsigned count, const char *recovery, struct hf_error *error)
+int kv_bed_open(
+	struct kv_bed *bed, struct hf_loop *loop, const struct kv_bed_settings *settings, struct hf_error *error)
 {
+	unsigned count = settings->count == 0 ? MEMBERS : settings->count;
 	uint8_t net[2];
 	int rc = open_bed(bed, loop, count, net, error);
 
 	for (unsigned i = 0; rc == 0 && i < count; i++)
-		rc = write_config(bed, i, net, recovery);
+		rc = write_config(bed, i, net, settings);
 	for (unsigned i = 0; rc == 0 && i < count; i++)
 		rc = start(bed, i);
 	for (unsigned i = 0; rc == 0 && i < count; i++)

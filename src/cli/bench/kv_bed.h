@@ -25,8 +25,13 @@ struct kv_bed {
 	struct kv_bed_process members[KV_BED_MAX];
 };
 
+struct kv_bed_settings {
+	unsigned count, store_mb; /* 0: 3 members, 256 MiB */
+	const char *recovery;     /* NULL: heal */
+};
 /* Members of one store, with logs of the medium `memory`; they serve when this returns. -errno with words. */
-int kv_bed_open(struct kv_bed *bed, struct hf_loop *loop, unsigned count, const char *recovery, struct hf_error *error);
+int kv_bed_open(
+	struct kv_bed *bed, struct hf_loop *loop, const struct kv_bed_settings *settings, struct hf_error *error);
 /* A Redis with two replicas instead. -ENOENT: redis-server is not installed. */
 int kv_bed_open_redis(struct kv_bed *bed, struct hf_loop *loop, struct hf_error *error);
 void kv_bed_close(struct kv_bed *bed); /* zeroed: harmless */

@@ -12,6 +12,9 @@
 #define AGAIN_NS   5000000ull /* until a connection that ended is opened again */
 #define SILENT_NS  20000000000ull
 #define TURN_NS    1000000ull
+#define PACE_NS    200000ull
+
+enum kind { KIND_GET, KIND_SET, KIND_SWAP, KIND_INSERT };
 
 struct connection {
 	struct kv_load *load;
@@ -20,11 +23,12 @@ struct connection {
 	struct hf_watch watch;
 	struct resp_out out, in;
 	size_t sent, read; /* of out, of in */
-	bool is_set[KV_LOAD_BATCH_MAX], refused;
+	enum kind kinds[KV_LOAD_BATCH_MAX];
+	bool refused;
 	unsigned operations, at,
 		answers; /* of the batch; the one that is answered next, and how many of its answers came */
-	uint64_t began_ns, again_ns;
-	uint64_t written_ns, gap_ns, gap_end_ns; /* the last answered write */
+	uint64_t began_ns, again_ns, due_ns;
+	uint64_t written_ns; /* the first answered write; 0: none */
 };
 
 struct kv_load {
@@ -32,8 +36,11 @@ struct kv_load {
 	struct kv_load_config config;
 	struct connection connections[KV_LOAD_CONNECTIONS_MAX];
 	struct kv_load_counts counts;
-	uint64_t random, fill_at, next_key, stop_at;
-	bool filling, stopping;
+	struct kv_keys keys;
+	struct hf_timer pace;
+	uint64_t rest_ns; /* from a batch of a connection to its next one */
+	uint64_t fill_at, next_key, stop_at;
+	bool filling;
 	uint8_t value[KV_LOAD_VALUE_MAX];
 };
 
@@ -44,24 +51,31 @@ static uint64_t now_ns(const struct kv_load *load)
 
 /* ---- which key ---- */
 
-static uint64_t draw(struct kv_load *load)
+static enum kind draw_kind(struct kv_load *load)
 {
-	load->random ^= load->random << 13;
-	load->random ^= load->random >> 7;
-	load->random ^= load->random << 17;
-	return load->random;
+	const struct kv_load_config *config = &load->config;
+	unsigned at = (unsigned)(kv_keys_random(&load->keys) % 100);
+
+	if (load->filling || at < config->set_percent)
+		return KIND_SET;
+	at -= config->set_percent;
+	if (at < config->swap_percent)
+		return KIND_SWAP;
+	return at - config->swap_percent < config->insert_percent ? KIND_INSERT : KIND_GET;
 }
 
-static void make_key(struct kv_load *load, bool is_set, char key[KV_LOAD_KEY_BYTES])
+static void make_key(struct kv_load *load, enum kind kind, char key[KV_LOAD_KEY_BYTES])
 {
 	uint64_t number;
 
 	if (load->filling)
 		number = load->fill_at++;
-	else if (is_set && load->config.distinct)
+	else if (kind == KIND_INSERT)
+		number = kv_keys_insert(&load->keys);
+	else if (kind != KIND_GET && load->config.distinct)
 		number = load->next_key++ % load->config.keys;
 	else
-		number = draw(load) % load->config.keys;
+		number = kv_keys_draw(&load->keys);
 	snprintf(key, KV_LOAD_KEY_BYTES, "key:%012llu", (unsigned long long)number);
 }
 
@@ -90,26 +104,29 @@ static bool next_batch(struct connection *connection)
 
 	connection->out.bytes = connection->sent = 0;
 	connection->operations = connection->at = connection->answers = 0;
-	if (load->stopping)
-		return false;
-	while (connection->operations < config->batch && !(load->filling && load->fill_at >= config->keys)) {
-		bool is_set = load->filling || draw(load) % 100 < config->set_percent;
-
-		make_key(load, is_set, key);
-		connection->is_set[connection->operations++] = is_set;
-		if (is_set)
-			config->dialect->set(&connection->out, key, load->value, config->value_bytes);
-		else
-			config->dialect->get(&connection->out, key);
-	}
 	connection->began_ns = now_ns(load);
+	if (connection->began_ns < connection->due_ns)
+		return false;
+	connection->due_ns = load->filling ? 0 : connection->began_ns + load->rest_ns;
+	while (connection->operations < config->batch && !(load->filling && load->fill_at >= config->keys)) {
+		enum kind kind = draw_kind(load);
+
+		make_key(load, kind, key);
+		connection->kinds[connection->operations++] = kind;
+		if (kind == KIND_GET)
+			config->dialect->get(&connection->out, key);
+		else if (kind == KIND_SWAP)
+			config->dialect->swap(&connection->out, key, load->value, config->value_bytes);
+		else
+			config->dialect->set(&connection->out, key, load->value, config->value_bytes);
+	}
 	return connection->operations > 0;
 }
 
 static void count(struct connection *connection, uint64_t at_ns)
 {
 	struct kv_load_counts *counts = &connection->load->counts;
-	bool is_set = connection->is_set[connection->at];
+	bool is_set = connection->kinds[connection->at] != KIND_GET;
 
 	if (connection->refused) {
 		counts->failed++;
@@ -117,13 +134,8 @@ static void count(struct connection *connection, uint64_t at_ns)
 	}
 	counts->done++;
 	histogram_add(is_set ? &counts->sets : &counts->gets, at_ns - connection->began_ns);
-	if (!is_set)
-		return;
-	if (connection->written_ns != 0 && at_ns - connection->written_ns > connection->gap_ns) {
-		connection->gap_ns = at_ns - connection->written_ns;
-		connection->gap_end_ns = at_ns;
-	}
-	connection->written_ns = at_ns;
+	if (is_set && connection->written_ns == 0)
+		connection->written_ns = at_ns;
 }
 
 /* Whether the batch is answered. */
@@ -134,7 +146,7 @@ static bool take_answers(struct connection *connection)
 
 	while (connection->at < connection->operations) {
 		bool refused = false;
-		unsigned wanted = connection->is_set[connection->at] ? dialect->set_answers : 1;
+		unsigned wanted = connection->kinds[connection->at] == KIND_GET ? 1 : dialect->set_answers;
 		size_t used = 0;
 		enum resp_outcome outcome = dialect->read(connection->in.data + connection->read,
 			connection->in.bytes - connection->read, &used, &refused);
@@ -221,15 +233,24 @@ static void begin(struct connection *connection)
 	}
 	connection->watch = (struct hf_watch){.ready = on_ready};
 	connection->out.bytes = connection->sent = 0;
-	if (!next_batch(connection)) {
-		hf_io_close(connection->io);
-		connection->io = NULL;
-		return;
-	}
+	(void)next_batch(connection);
 	(void)hf_loop_watch(load->loop, &connection->watch, connection->io, HF_READABLE | HF_WRITABLE);
 }
 
 /* ---- all of them ---- */
+
+static void pace(struct hf_timer *timer, uint64_t now)
+{
+	struct kv_load *load = container_of(timer, struct kv_load, pace);
+
+	for (unsigned i = 0; i < load->config.connections; i++) {
+		struct connection *connection = &load->connections[i];
+
+		if (connection->io != NULL && connection->operations == connection->at)
+			go_on(connection);
+	}
+	hf_loop_set_timer(load->loop, timer, now + PACE_NS);
+}
 
 struct kv_load *kv_load_open(struct hf_loop *loop, const struct kv_load_config *config)
 {
@@ -239,11 +260,16 @@ struct kv_load *kv_load_open(struct hf_loop *loop, const struct kv_load_config *
 		return NULL;
 	load->loop = loop;
 	load->config = *config;
-	load->random = 88172645463325252ull;
+	load->pace = (struct hf_timer){.fire = pace, .quiet = true};
+	if (config->rate > 0)
+		load->rest_ns = (uint64_t)(1e9 * config->connections * config->batch / config->rate);
+	kv_keys_init(&load->keys, config->pick, config->keys);
 	memset(load->value, 'x', sizeof(load->value));
 	for (unsigned i = 0; i < config->connections; i++)
 		load->connections[i] = (struct connection){.load = load, .to = &config->to[i % config->to_count]};
 	kv_load_reset(load);
+	if (load->rest_ns > 0)
+		hf_loop_set_timer(loop, &load->pace, now_ns(load));
 	return load;
 }
 
@@ -251,6 +277,7 @@ void kv_load_close(struct kv_load *load)
 {
 	if (load == NULL)
 		return;
+	hf_loop_cancel_timer(load->loop, &load->pace);
 	for (unsigned i = 0; i < load->config.connections; i++) {
 		end(&load->connections[i]);
 		resp_out_free(&load->connections[i].out);
@@ -272,7 +299,7 @@ static void turn(struct kv_load *load, uint64_t now)
 	for (unsigned i = 0; i < load->config.connections; i++) {
 		struct connection *connection = &load->connections[i];
 
-		if (connection->io == NULL && now >= connection->again_ns && !load->stopping)
+		if (connection->io == NULL && now >= connection->again_ns)
 			begin(connection);
 		else if (connection->io != NULL && connection->operations == connection->at)
 			go_on(connection);
@@ -285,7 +312,6 @@ int kv_load_run(struct kv_load *load, uint64_t until_ns, uint64_t operations)
 	uint64_t now = now_ns(load), moved_ns = now, seen = load->counts.done;
 
 	load->stop_at = operations == 0 ? UINT64_MAX : seen + operations;
-	load->stopping = false;
 	while (now < until_ns && load->counts.done < load->stop_at) {
 		turn(load, now);
 		now = now_ns(load);
@@ -325,18 +351,18 @@ void kv_load_reset(struct kv_load *load)
 	histogram_reset(&load->counts.sets);
 	histogram_reset(&load->counts.gets);
 	for (unsigned i = 0; i < load->config.connections; i++)
-		load->connections[i].gap_ns = load->connections[i].written_ns = 0;
+		load->connections[i].written_ns = 0;
 }
 
-uint64_t kv_load_longest_gap_ns(const struct kv_load *load, uint64_t *end_ns_out)
+uint64_t kv_load_all_written_ns(const struct kv_load *load)
 {
-	uint64_t longest = 0;
+	uint64_t last_ns = 0;
 
-	*end_ns_out = 0;
-	for (unsigned i = 0; i < load->config.connections; i++)
-		if (load->connections[i].gap_ns > longest) {
-			longest = load->connections[i].gap_ns;
-			*end_ns_out = load->connections[i].gap_end_ns;
-		}
-	return longest;
+	for (unsigned i = 0; i < load->config.connections; i++) {
+		if (load->connections[i].written_ns == 0)
+			return 0;
+		if (load->connections[i].written_ns > last_ns)
+			last_ns = load->connections[i].written_ns;
+	}
+	return last_ns;
 }

@@ -1,13 +1,15 @@
 /* kv_load.h - a closed loop of reads and writes at stores that speak RESP.
  *
- * A connection sends a batch, waits for all of its answers, and sends the next one. It is opened again when it ends,
- * and a refusal counts as failed. All stores are measured by this one client, on one thread. */
+ * A connection sends a batch, waits for all of its answers, and sends the next one, at once or when a rate lets it. It
+ * is opened again when it ends, and a refusal counts as failed. All stores are measured by this one client, on one
+ * thread, whose loop may be turned by others meanwhile: the load goes on until it is closed. */
 #ifndef HOLDFAST_CLI_BENCH_KV_LOAD_H
 #define HOLDFAST_CLI_BENCH_KV_LOAD_H
 
 #include <holdfast/loop.h>
 
 #include "base/histogram.h"
+#include "cli/bench/kv_keys.h"
 #include "net/resp.h"
 #include "net/resp_out.h"
 
@@ -22,6 +24,8 @@ struct kv_dialect {
 	unsigned set_answers; /* to one set */
 	void (*set)(struct resp_out *out, const char *key, const void *value, uint32_t bytes);
 	void (*get)(struct resp_out *out, const char *key);
+	void (*swap)(
+		struct resp_out *out, const char *key, const void *value, uint32_t bytes); /* read, modify, write */
 	enum resp_outcome (*read)(const uint8_t *data, size_t bytes, size_t *used_out, bool *refused_out);
 };
 extern const struct kv_dialect kv_dialect_resp, kv_dialect_resp_wait;
@@ -30,9 +34,11 @@ struct kv_load_config {
 	const struct kv_dialect *dialect;
 	const struct hf_addr *to; /* one for each connection, in turn */
 	unsigned to_count, connections, batch;
-	unsigned set_percent;
+	unsigned set_percent, swap_percent, insert_percent; /* of the operations; the others are GETs */
+	enum kv_keys_kind pick;
 	uint32_t keys, value_bytes;
 	bool distinct; /* every set another key */
+	double rate;   /* operations a second, of all connections together; 0: no rests */
 };
 
 struct kv_load;
@@ -47,12 +53,13 @@ int kv_load_run(struct kv_load *load, uint64_t until_ns, uint64_t operations);
 int kv_load_fill(struct kv_load *load);
 
 struct kv_load_counts {
-	struct histogram sets, gets; /* ns of each operation, from when its batch was sent */
+	struct histogram sets,
+		gets; /* swaps and inserts are sets; ns of each operation, from when its batch was sent */
 	uint64_t done, failed;
 };
 const struct kv_load_counts *kv_load_counts(const struct kv_load *load);
 void kv_load_reset(struct kv_load *load); /* counts from now on */
-/* The longest time without an answered write at any connection since kv_load_reset, up to *end_ns_out. */
-uint64_t kv_load_longest_gap_ns(const struct kv_load *load, uint64_t *end_ns_out);
+/* When each connection had had a write answered since kv_load_reset; 0: one has not. */
+uint64_t kv_load_all_written_ns(const struct kv_load *load);
 
 #endif

@@ -1,0 +1,56 @@
+/* kv_bench.h - the parts of `holdfast bench kv`. Each measures on members of its own and appends rows of figures.
+ *
+ *   beside    kv_beside.c   SET and GET, by turns with a Redis that has two replicas
+ *   ycsb      kv_ycsb.c     YCSB's workloads A to D and F
+ *   kill      kv_kill.c     from a kill to the next answered write at every survivor
+ *   recovery  kv_return.c   the steps of a recovery, by the amount missed, the members, the size of the store (HEAL,
+ *                           figures 6 and 8)
+ *   loss      kv_loss.c     throughput lost while a member is away and returns (HEAL, figure 7)
+ *
+ * Elsewhere: the processes (kv_bed.h), the clients (kv_load.h, kv_keys.h), the page (kv_page.c). */
+#ifndef HOLDFAST_CLI_BENCH_KV_BENCH_H
+#define HOLDFAST_CLI_BENCH_KV_BENCH_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "cli/bench/kv_bed.h"
+#include "cli/bench/kv_load.h"
+
+#define KV_BENCH_ROUNDS_MAX 99u
+#define KV_BENCH_KEYS       100000u
+#define KV_BENCH_BYTES      100u
+#define NS_PER_US           1e3
+#define NS_PER_MS           1e6
+#define NS_PER_S            1e9
+
+enum kv_bench_part { KV_BENCH_BESIDE, KV_BENCH_YCSB, KV_BENCH_KILL, KV_BENCH_RECOVERY, KV_BENCH_LOSS, KV_BENCH_PARTS };
+extern const char *const kv_bench_part_names[KV_BENCH_PARTS];
+
+struct kv_bench {
+	unsigned rounds, nodes, parts; /* nodes: 0: 3, and where the number counts 4 and 5 too */
+	unsigned missed;               /* 0: several amounts */
+	double absence_s;              /* of a member in `loss` */
+	const char *out, *html, *with; /* with: figures of scripts/bench_kv.py for the page; NULL: none */
+	bool json;
+	FILE *log;
+	struct hf_loop *loop;
+	struct hf_error error;
+};
+
+/* 0, or -errno, maybe with words in bench->error. */
+int kv_bench_beside(struct kv_bench *bench, json_t *rows);
+int kv_bench_ycsb(struct kv_bench *bench, json_t *rows);
+int kv_bench_kill(struct kv_bench *bench, json_t *rows);
+int kv_bench_recovery(struct kv_bench *bench, json_t *rows);
+int kv_bench_loss(struct kv_bench *bench, json_t *rows);
+/* The page of all rows, by part: 0 or -errno. */
+int kv_bench_page(const struct kv_bench *bench, const json_t *all);
+
+/* ---- kv.c ---- */
+uint64_t kv_bench_now_ns(const struct kv_bench *bench);
+double kv_bench_number(const json_t *row, const char *key); /* 0: it has none */
+/* Writes each key once. 0 or -errno. */
+int kv_bench_fill(struct kv_bench *bench, const struct hf_addr *to, uint32_t keys, uint32_t value_bytes);
+
+#endif

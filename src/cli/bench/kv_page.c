@@ -1,0 +1,216 @@
+/* The page of `holdfast bench kv`: HEAL's figures 6 to 9 from our numbers, and all rows. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/bench/kv_bench.h"
+#include "cli/page.h"
+#include "cli/report_file.h"
+
+#define POINTS_MAX 8u
+
+struct labels {
+	char text[POINTS_MAX][PAGE_LABEL_BYTES];
+};
+
+static const char *label(const struct page_chart *chart, unsigned at, char *text)
+{
+	const struct labels *labels = chart->context;
+
+	snprintf(text, PAGE_LABEL_BYTES, "%s", labels->text[at]);
+	return text;
+}
+
+static bool has(const json_t *row, const char *key, const char *value)
+{
+	const char *text = json_string_value(json_object_get(row, key));
+
+	return text != NULL && strcmp(text, value) == 0;
+}
+
+/* Where a row's point is; it is added when it is not there yet. */
+static unsigned find_point(struct labels *labels, unsigned *n, const char *text)
+{
+	for (unsigned i = 0; i < *n; i++)
+		if (strcmp(labels->text[i], text) == 0)
+			return i;
+	if (*n == POINTS_MAX)
+		return POINTS_MAX - 1;
+	snprintf(labels->text[*n], PAGE_LABEL_BYTES, "%s", text);
+	return (*n)++;
+}
+
+/* ---- by the amount missed (figure 6) ---- */
+
+static void put_amounts(FILE *to, const json_t *rows)
+{
+	static const char *const ways[] = {"heal", "copy", "stop"};
+	double values[3][POINTS_MAX] = {{0}};
+	struct labels labels = {0};
+	unsigned n = 0;
+	struct page_chart chart = {.title = "Recovery by records missed (figure 6)",
+		.unit = "ms",
+		.label = label,
+		.context = &labels,
+		.log_scale = true,
+		.line_count = 3};
+	json_t *row;
+	size_t i;
+
+	json_array_foreach(rows, i, row)
+	{
+		char text[PAGE_LABEL_BYTES];
+
+		if (!has(row, "workload", "missed") ||
+			kv_bench_number(row, "store_records") !=
+				kv_bench_number(json_array_get(rows, 0), "store_records"))
+			continue;
+		if (kv_bench_number(row, "nodes") != kv_bench_number(json_array_get(rows, 0), "nodes"))
+			continue;
+		snprintf(text, sizeof(text), "%.0f", kv_bench_number(row, "missed"));
+		for (unsigned k = 0; k < 3; k++)
+			if (has(row, "recovery", ways[k]))
+				values[k][find_point(&labels, &n, text)] = kv_bench_number(row, "total_ms");
+	}
+	chart.n = n;
+	for (unsigned k = 0; k < 3; k++) {
+		chart.lines[k].name = ways[k];
+		chart.lines[k].color = k;
+		chart.lines[k].values = values[k];
+	}
+	if (n > 0)
+		page_chart(to, &chart);
+}
+
+/* ---- the steps (figure 8) ---- */
+
+static void put_steps(FILE *to, const json_t *rows)
+{
+	static const char *const keys[] = {"start_to_ack_ms", "catch_up_to_resp_ms", "apply_to_end_ms"};
+	static const char *const names[] = {"start to ACK", "catch-up to response", "apply to end"};
+	double values[3][POINTS_MAX] = {{0}};
+	struct labels labels = {0};
+	unsigned n = 0;
+	struct page_chart chart = {.title = "Steps of a recovery that missed 100,000 records, by members (figure 8)",
+		.unit = "ms",
+		.label = label,
+		.context = &labels,
+		.bars = true,
+		.line_count = 3};
+	json_t *row;
+	size_t i;
+
+	json_array_foreach(rows, i, row)
+	{
+		char text[PAGE_LABEL_BYTES];
+		unsigned at;
+
+		if (!has(row, "recovery", "heal") || !has(row, "workload", "missed") ||
+			kv_bench_number(row, "missed") != 100000)
+			continue;
+		snprintf(text, sizeof(text), "%.0f members", kv_bench_number(row, "nodes"));
+		at = find_point(&labels, &n, text);
+		for (unsigned k = 0; k < 3; k++)
+			values[k][at] = kv_bench_number(row, keys[k]);
+	}
+	chart.n = n;
+	for (unsigned k = 0; k < 3; k++) {
+		chart.lines[k].name = names[k];
+		chart.lines[k].color = k;
+		chart.lines[k].values = values[k];
+	}
+	if (n > 0)
+		page_chart(to, &chart);
+}
+
+/* ---- bars of one value each ---- */
+
+static void put_bars(FILE *to, const char *title, const char *unit, const json_t *rows, const char *kind,
+	const char *name, const char *key)
+{
+	double values[POINTS_MAX] = {0};
+	struct labels labels = {0};
+	unsigned n = 0;
+	struct page_chart chart = {
+		.title = title, .unit = unit, .label = label, .context = &labels, .bars = true, .line_count = 1};
+	json_t *row;
+	size_t i;
+
+	json_array_foreach(rows, i, row)
+	{
+		double value = kv_bench_number(row, key);
+
+		if ((kind != NULL && !has(row, "kind", kind)) || json_object_get(row, key) == NULL)
+			continue;
+		values[find_point(&labels, &n, json_string_value(json_object_get(row, name)))] = value > 0 ? value : 0;
+	}
+	chart.n = n;
+	chart.lines[0].name = title;
+	chart.lines[0].values = values;
+	if (n > 0)
+		page_chart(to, &chart);
+}
+
+static void put_others(FILE *to, const json_t *rows)
+{
+	put_bars(to, "Synchronisation after 100,000 updates of 100 B missed (figure 9)", "ms", rows, "recovery", "name",
+		"sync_ms");
+	put_bars(to, "From exec to the first right answer, the same (figure 9)", "ms", rows, "recovery", "name",
+		"exec_ms");
+	put_bars(to, "Throughput lost with a member that fails and returns (figure 9)", "%", rows, "loss", "name",
+		"lost_percent");
+	put_bars(to, "From kill -9 of the leader to the next answered write", "ms", rows, "fail-over", "name", "ms");
+}
+
+static void put_table(FILE *to, const char *title, const json_t *rows)
+{
+	json_t *row, *value;
+	const char *key;
+	size_t i;
+
+	fprintf(to, "<h2>%s</h2>\n<table>\n", title);
+	json_array_foreach(rows, i, row)
+	{
+		fputs("<tr>", to);
+		json_object_foreach(row, key, value)
+		{
+			fprintf(to, "<td>%s ", key);
+			if (json_is_string(value))
+				page_text(to, json_string_value(value));
+			else
+				fprintf(to, "%.6g", json_number_value(value));
+			fputs("</td>", to);
+		}
+		fputs("</tr>\n", to);
+	}
+	fputs("</table>\n", to);
+}
+
+int kv_bench_page(const struct kv_bench *bench, const json_t *all)
+{
+	char *text = NULL;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+	int rc;
+
+	if (to == NULL)
+		return -ENOMEM;
+	page_begin(to, "The store: beside others, after a kill, and when a member returns");
+	put_amounts(to, json_object_get(all, kv_bench_part_names[KV_BENCH_RECOVERY]));
+	put_bars(to, "Throughput lost with a member that fails and returns, heal-ycsb (figure 7)", "%",
+		json_object_get(all, kv_bench_part_names[KV_BENCH_LOSS]), NULL, "recovery", "lost_percent");
+	put_steps(to, json_object_get(all, kv_bench_part_names[KV_BENCH_RECOVERY]));
+	put_others(to, json_object_get(all, "others"));
+	for (unsigned i = 0; i < KV_BENCH_PARTS; i++) {
+		const json_t *rows = json_object_get(all, kv_bench_part_names[i]);
+
+		if (rows != NULL)
+			put_table(to, kv_bench_part_names[i], rows);
+	}
+	if (json_object_get(all, "others") != NULL)
+		put_table(to, "others", json_object_get(all, "others"));
+	page_end(to);
+	rc = fclose(to) == 0 ? report_write(hf_env_host(), NULL, bench->html, text) : -errno;
+	free(text);
+	return rc;
+}
