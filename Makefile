@@ -10,6 +10,7 @@ MEMCACHED_KILLS ?= 100
 TRANSFER_KILLS ?= 50
 SESSION_REQUESTS ?= 100000
 SMR_ROUNDS ?= 3
+KV_ROUNDS ?= 7
 STORE_FAULTS ?= 100 30 20
 STORE_CUTS ?= 100
 FUZZ_SECONDS ?= 60
@@ -97,8 +98,11 @@ bench-transfer: all ## What transfers carry, beside UCX and Mooncake, and while 
 	@$(BUILD)/holdfast bench transfer --out $(BUILD)/bench-transfer.json --html $(BUILD)/bench-transfer.html \
 		$$(scripts/mooncake.sh $(BUILD)) $(BENCH_ARGS)
 
-bench-kv: all ## The store beside a Redis with two replicas, kills, recoveries: 3 min; build/bench-kv.json, .html
-	@$(BUILD)/holdfast bench kv --out $(BUILD)/bench-kv.json --html $(BUILD)/bench-kv.html $(BENCH_ARGS)
+bench-kv: all ## The store beside Redis, ZooKeeper, etcd; kills, recoveries: 40 min (KV_ROUNDS=7); build/bench-kv*.json, .html
+	@scripts/deps.sh beside || echo "bench-kv: without what is missing: the packages of group beside cannot be had here"
+	@python3 scripts/bench_kv.py $(BUILD) --rounds $(KV_ROUNDS) --out $(BUILD)/bench-kv-beside.json
+	@$(BUILD)/holdfast bench kv --rounds $(KV_ROUNDS) --with $(BUILD)/bench-kv-beside.json --out $(BUILD)/bench-kv.json \
+		--html $(BUILD)/bench-kv.html $(BENCH_ARGS)
 
 sim: all ## Seeded clusters in virtual time (SEEDS=1000), or one again (SEED=n TRACE=1)
 	@$(BUILD)/holdfast-sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(TRACE),--trace) $(SIM_ARGS)
