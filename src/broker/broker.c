@@ -206,6 +206,7 @@ static void retention_due(struct hf_timer *timer, uint64_t now_ns)
 	struct broker *broker = container_of(timer, struct broker, retention);
 
 	topics_retain(&broker->topics, broker_now_ms(broker));
+	groups_expire(&broker->groups);
 	hf_loop_set_timer(broker->loop, timer, now_ns + broker->config.retention_check_ns);
 }
 

@@ -28,6 +28,7 @@ void broker_config_default(struct broker_config *config)
 		.extent_bytes = 16u << 20,
 		.group_max_size = 1000,
 		.offset_metadata_max_bytes = 4096,
+		.offsets_retention_minutes = 10080,
 		.segment_bytes = 1u << 30,
 		.index_interval_bytes = 4096,
 		.max_message_bytes = 1048588,
@@ -150,6 +151,7 @@ static const struct hf_config_key keys[] = {
 	{"broker.session.timeout.ms", HF_CONFIG_MILLISECONDS, INTO(session_ns)},
 	{"broker.heartbeat.interval.ms", HF_CONFIG_MILLISECONDS, INTO(heartbeat_ns)},
 	{"replica.lag.time.max.ms", HF_CONFIG_MILLISECONDS, INTO(lag_ns)},
+	{"unclean.leader.election.enable", HF_CONFIG_BOOL, INTO(unclean_election)},
 	{"default.replication.factor", HF_CONFIG_NUMBER, INTO(replication_factor), .min = 1,
 		.max = CONTROLLER_BROKERS_MAX},
 	{"offsets.topic.replication.factor", HF_CONFIG_NUMBER, INTO(offsets_replication_factor), .min = 1,
@@ -167,6 +169,7 @@ static const struct hf_config_key keys[] = {
 	{"group.max.size", HF_CONFIG_NUMBER, INTO(group_max_size), .min = 1, .max = 100000},
 	{"rdma.extent.bytes", HF_CONFIG_NUMBER, INTO(extent_bytes), .min = 4096, .max = INT32_MAX},
 	{"offset.metadata.max.bytes", HF_CONFIG_NUMBER, INTO(offset_metadata_max_bytes), .min = 0, .max = 32767},
+	{"offsets.retention.minutes", HF_CONFIG_NUMBER, INTO(offsets_retention_minutes), .min = 1, .max = INT32_MAX},
 	{"log.segment.bytes", HF_CONFIG_NUMBER, INTO(segment_bytes), .min = 4096, .max = INT32_MAX},
 	{"log.index.interval.bytes", HF_CONFIG_NUMBER, INTO(index_interval_bytes), .min = 0, .max = INT32_MAX},
 	{"message.max.bytes", HF_CONFIG_NUMBER, INTO(max_message_bytes), .min = 0, .max = INT32_MAX},
@@ -219,5 +222,6 @@ void broker_config_topic_defaults(const struct broker_config *config, struct top
 	defaults_out->log.retention_ms = config->retention_ms;
 	defaults_out->log.retention_bytes = config->retention_bytes;
 	defaults_out->log.min_insync_replicas = config->min_insync_replicas;
+	defaults_out->log.unclean_election = config->unclean_election;
 	defaults_out->log.log_append_time = config->timestamp_type == BROKER_LOG_APPEND_TIME;
 }

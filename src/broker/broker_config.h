@@ -36,7 +36,7 @@ struct broker_config {
 	int32_t node_id;
 	struct broker_endpoints listeners, advertised;
 	char log_dirs[256];
-	bool auto_create_topics, delete_topics;
+	bool auto_create_topics, delete_topics, unclean_election;
 	int32_t num_partitions;
 	struct broker_voters voters;
 	uint64_t session_ns, heartbeat_ns, lag_ns;
@@ -47,6 +47,7 @@ struct broker_config {
 	uint64_t idle_ns, retention_check_ns, session_min_ns, session_max_ns, rebalance_delay_ns;
 	uint32_t extent_bytes; /* what an RDMA producer is granted at a time */
 	uint32_t group_max_size, offset_metadata_max_bytes;
+	int64_t offsets_retention_minutes;
 	/* Of topics that do not say otherwise. */
 	uint32_t segment_bytes, index_interval_bytes, max_message_bytes;
 	int64_t roll_ms, retention_ms, retention_bytes;

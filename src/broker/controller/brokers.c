@@ -42,26 +42,41 @@ static bool is_alive(const struct controller *controller, int32_t id)
 
 /* ---- who leads ---- */
 
-/* The first living member of the isr in the order of the replicas, in the next epoch. */
-static void elect(const struct controller *controller, struct controller_partition *partition)
+/* The first living one of these in the order of the replicas; -1: none. */
+static int32_t first_of(const struct controller *controller, const struct controller_partition *partition,
+	const struct controller_set *set)
 {
-	partition->leader = -1;
-	for (unsigned i = 0; i < partition->replicas.count && partition->leader < 0; i++)
-		if (controller_set_has(&partition->isr, partition->replicas.at[i]) &&
+	for (unsigned i = 0; i < partition->replicas.count; i++)
+		if (controller_set_has(set, partition->replicas.at[i]) &&
 			is_alive(controller, partition->replicas.at[i]))
-			partition->leader = partition->replicas.at[i];
+			return partition->replicas.at[i];
+	return -1;
+}
+
+/* A member of the isr, in the next epoch. Where the topic allows it any replica, who is the isr then: what others had
+ * beyond its log is lost. */
+static void elect(
+	const struct controller *controller, const struct topic_config *config, struct controller_partition *partition)
+{
+	partition->leader = first_of(controller, partition, &partition->isr);
+	if (partition->leader < 0 && config->log.unclean_election &&
+		(partition->leader = first_of(controller, partition, &partition->replicas)) >= 0)
+		partition->isr = (struct controller_set){.at = {partition->leader}, .count = 1};
 	partition->leader_epoch++;
 }
 
-static void each_partition(struct controller *controller, int32_t broker,
-	void (*act)(struct controller *controller, struct controller_partition *partition, int32_t broker))
+typedef void act_on_partition(struct controller *controller, const struct topic_config *config,
+	struct controller_partition *partition, int32_t broker);
+
+static void each_partition(struct controller *controller, int32_t broker, act_on_partition *act)
 {
 	for (unsigned i = 0; i < controller->topic_count; i++)
 		for (int32_t k = 0; k < controller->topics[i]->partitions; k++)
-			act(controller, &controller->topics[i]->at[k], broker);
+			act(controller, &controller->topics[i]->config, &controller->topics[i]->at[k], broker);
 }
 
-static void leave(struct controller *controller, struct controller_partition *partition, int32_t broker)
+static void leave(struct controller *controller, const struct topic_config *config,
+	struct controller_partition *partition, int32_t broker)
 {
 	bool led = partition->leader == broker;
 	bool was_member = partition->isr.count > 1 && controller_set_has(&partition->isr, broker);
@@ -69,16 +84,37 @@ static void leave(struct controller *controller, struct controller_partition *pa
 	if (was_member)
 		set_remove(&partition->isr, broker);
 	if (led)
-		elect(controller, partition);
+		elect(controller, config, partition);
 	partition->epoch += led || was_member;
 }
 
-static void come_back(struct controller *controller, struct controller_partition *partition, int32_t broker)
+static void come_back(struct controller *controller, const struct topic_config *config,
+	struct controller_partition *partition, int32_t broker)
 {
 	if (partition->leader >= 0 || !controller_set_has(&partition->isr, broker))
 		return;
-	elect(controller, partition);
+	elect(controller, config, partition);
 	partition->epoch++;
+}
+
+/* Where the topic allows it, whatever it has will do. */
+static void come_back_unclean(struct controller *controller, const struct topic_config *config,
+	struct controller_partition *partition, int32_t broker)
+{
+	if (partition->leader >= 0 || !config->log.unclean_election ||
+		!controller_set_has(&partition->replicas, broker))
+		return;
+	elect(controller, config, partition);
+	partition->epoch++;
+}
+
+void controller_allow_unclean(struct controller *controller, struct controller_topic *topic)
+{
+	for (int32_t i = 0; i < topic->partitions; i++)
+		for (unsigned k = 0; k < topic->at[i].replicas.count; k++)
+			if (is_alive(controller, topic->at[i].replicas.at[k]))
+				come_back_unclean(
+					controller, &topic->config, &topic->at[i], topic->at[i].replicas.at[k]);
 }
 
 /* ---- commands ---- */
@@ -148,6 +184,7 @@ static void register_broker(
 	}
 	if (command->whole)
 		each_partition(controller, broker->id, come_back);
+	each_partition(controller, broker->id, come_back_unclean);
 }
 
 static void end_session(
@@ -235,7 +272,7 @@ static void begin(const struct controller *controller, struct controller_partiti
 			partition->isr.at[partition->isr.count++] = partition->replicas.at[i];
 	if (partition->isr.count == 0)
 		partition->isr = partition->replicas;
-	elect(controller, partition);
+	partition->leader = first_of(controller, partition, &partition->isr);
 	partition->leader_epoch = 0;
 }
 

@@ -274,6 +274,8 @@ static void apply_to_topic(
 		wrong = set_configs(controller, &topic->config, command);
 		if (wrong != NULL)
 			refuse(result, KAFKA_INVALID_CONFIG, wrong);
+		else
+			controller_allow_unclean(controller, topic);
 		break;
 	default: /* of a newer release */
 		refuse(result, KAFKA_INVALID_REQUEST, "this command is not known");

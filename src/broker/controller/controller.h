@@ -7,7 +7,8 @@
  *   REGISTER_BROKER  another incarnation has left every isr but those of which it is the last member, and leads these
  *                    only if it is whole (R-B22)
  *   END_SESSION      a broker leaves every isr of which it is not the last member; what it led gets the next epoch and
- *                    the first living member of the isr
+ *                    the first living member of the isr; where unclean.leader.election.enable says so and there is
+ *                    none, the first living replica, whose isr it is alone
  *   SET_ISR          by the leader, in its epoch, naming the partition epoch that it knows (R-B21)
  *
  * Who proposes over a network repeats a command under the same {broker, incarnation, sequence}, and it is applied once.
@@ -125,6 +126,8 @@ bool controller_set_has(const struct controller_set *set, int32_t broker);
 /* Commands about brokers and isrs: REGISTER_BROKER, END_SESSION, SET_ISR. */
 void controller_apply_broker(struct controller *controller, const struct kafka_controller_command *command,
 	struct controller_result *result);
+/* Its configuration is another one: where it allows that, partitions that have no leader get one. */
+void controller_allow_unclean(struct controller *controller, struct controller_topic *topic);
 /* Replicas of partitions [from, to), which have memory. NULL, or what is wrong, with *error_out. */
 const char *controller_place(const struct controller *controller, const struct kafka_controller_command *command,
 	struct controller_partition *partitions, int32_t from, int32_t to, enum kafka_error *error_out);

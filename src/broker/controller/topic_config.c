@@ -18,8 +18,9 @@ enum key {
 	MIN_INSYNC_REPLICAS,
 	CLEANUP_POLICY,
 	MESSAGE_TIMESTAMP_TYPE,
+	UNCLEAN_ELECTION,
 };
-_Static_assert(MESSAGE_TIMESTAMP_TYPE + 1 == TOPIC_CONFIG_KEYS, "every key has a row");
+_Static_assert(UNCLEAN_ELECTION + 1 == TOPIC_CONFIG_KEYS, "every key has a row");
 
 static const struct {
 	const char *name;
@@ -35,6 +36,7 @@ static const struct {
 	[MIN_INSYNC_REPLICAS] = {"min.insync.replicas", 1, INT32_MAX, 3},
 	[CLEANUP_POLICY] = {"cleanup.policy", 0, 0, 7},
 	[MESSAGE_TIMESTAMP_TYPE] = {"message.timestamp.type", 0, 1, 2},
+	[UNCLEAN_ELECTION] = {"unclean.leader.election.enable", 0, 1, 1},
 };
 
 void topic_config_default(struct topic_config *config)
@@ -69,6 +71,8 @@ static int64_t get(const struct log_config *log, unsigned key)
 		return 0;
 	case MESSAGE_TIMESTAMP_TYPE:
 		return log->log_append_time;
+	case UNCLEAN_ELECTION:
+		return log->unclean_election;
 	}
 	ensure(false);
 	return 0;
@@ -103,6 +107,9 @@ static void put(struct log_config *log, unsigned key, int64_t value)
 	case MESSAGE_TIMESTAMP_TYPE:
 		log->log_append_time = value != 0;
 		break;
+	case UNCLEAN_ELECTION:
+		log->unclean_election = value != 0;
+		break;
 	}
 }
 
@@ -121,6 +128,10 @@ static const char *parse(unsigned key, struct codec_string value, int64_t *out)
 	if (key == MESSAGE_TIMESTAMP_TYPE) {
 		*out = strcmp(text, "LogAppendTime") == 0;
 		return *out || strcmp(text, "CreateTime") == 0 ? NULL : "it is CreateTime or LogAppendTime";
+	}
+	if (key == UNCLEAN_ELECTION) {
+		*out = strcmp(text, "true") == 0;
+		return *out || strcmp(text, "false") == 0 ? NULL : "it is true or false";
 	}
 	errno = 0;
 	*out = strtoll(text, &end, 10);
@@ -170,6 +181,8 @@ const char *topic_config_text(const struct topic_config *config, unsigned i, cha
 	else if (i == MESSAGE_TIMESTAMP_TYPE)
 		snprintf(text, TOPIC_CONFIG_TEXT_BYTES, "%s",
 			config->log.log_append_time ? "LogAppendTime" : "CreateTime");
+	else if (i == UNCLEAN_ELECTION)
+		snprintf(text, TOPIC_CONFIG_TEXT_BYTES, "%s", config->log.unclean_election ? "true" : "false");
 	else
 		snprintf(text, TOPIC_CONFIG_TEXT_BYTES, "%lld", (long long)get(&config->log, i));
 	return text;

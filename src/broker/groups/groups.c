@@ -91,6 +91,7 @@ struct groups_entry *groups_find_or_make(struct groups *groups, struct codec_str
 		free(entry);
 		return NULL;
 	}
+	entry->used_ms = broker_now_ms(groups->broker);
 	place = place_of(groups, id, &there);
 	memmove(groups->at + place + 1, groups->at + place, (groups->count - place) * sizeof(struct groups_entry *));
 	groups->at[place] = entry;
@@ -174,6 +175,9 @@ static void set_timer(struct groups *groups, uint64_t next_ns)
 
 void groups_deliver(struct groups *groups, struct groups_entry *entry)
 {
+	if (entry->has_members || entry->group->state != GROUP_EMPTY)
+		entry->used_ms = broker_now_ms(groups->broker);
+	entry->has_members = entry->group->state != GROUP_EMPTY;
 	list_for_each_safe (at, &entry->group->members) {
 		struct group_member *member = container_of(at, struct group_member, node);
 		struct request *request = member->request;
@@ -221,6 +225,17 @@ static void groups_due(struct hf_timer *timer, uint64_t now_ns)
 			next_ns = due_ns;
 	}
 	set_timer(groups, next_ns);
+}
+
+void groups_expire(struct groups *groups)
+{
+	int64_t limit_ms = broker_now_ms(groups->broker) - groups->broker->config.offsets_retention_minutes * 60000;
+
+	if (groups->epoch < 0)
+		return;
+	for (unsigned i = 0; i < groups->count; i++)
+		if (groups->at[i]->group->state == GROUP_EMPTY && groups->at[i]->used_ms <= limit_ms)
+			groups_log_expire(groups, groups->at[i], limit_ms);
 }
 
 /* ---- who coordinates ---- */

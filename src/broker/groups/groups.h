@@ -25,6 +25,8 @@
 struct groups_entry {
 	struct group *group;
 	struct offsets offsets;
+	int64_t used_ms; /* the group came to be, or lost its last member */
+	bool has_members;
 };
 
 struct groups {
@@ -52,6 +54,9 @@ struct groups_entry *groups_find(const struct groups *groups, struct codec_strin
 struct groups_entry *groups_find_or_make(struct groups *groups, struct codec_string id);
 /* With its offsets, which are gone after a restart too. */
 enum kafka_error groups_delete(struct groups *groups, struct groups_entry *entry);
+
+/* Offsets that are older than offsets.retention.minutes, of groups that have had no members for so long, are gone. */
+void groups_expire(struct groups *groups);
 
 /* After each step of a group: sends the answers that are due, and sets the timer. */
 void groups_deliver(struct groups *groups, struct groups_entry *entry);

@@ -269,6 +269,32 @@ enum kafka_error groups_log_forget(struct groups *groups, struct groups_entry *e
 	return end(&writing);
 }
 
+static void remove_one(struct writing *writing, struct groups_entry *entry, const struct offset_entry *at)
+{
+	struct groups_commit commit = {.topic = request_text(at->topic), .partition = at->partition, .offset = -1};
+
+	add(writing, entry->group->id, &commit, 0);
+	offsets_remove(&entry->offsets, commit.topic, commit.partition);
+}
+
+void groups_log_expire(struct groups *groups, struct groups_entry *entry, int64_t limit_ms)
+{
+	struct offsets *offsets = &entry->offsets;
+	unsigned before = offsets->count;
+	struct writing writing;
+
+	if (before == 0)
+		return;
+	begin(&writing, groups);
+	for (unsigned i = before; i > 0; i--)
+		if (offsets->at[i - 1].committed_ms <= limit_ms)
+			remove_one(&writing, entry, &offsets->at[i - 1]);
+	if (end(&writing) != KAFKA_NONE)
+		log_warn("broker: expired offsets of group %s may be there again after a restart", entry->group->id);
+	else if (offsets->count < before)
+		log_info("broker: %u offsets of group %s have expired", before - offsets->count, entry->group->id);
+}
+
 void groups_log_forget_topic(struct groups *groups, struct codec_string topic)
 {
 	struct writing writing;
@@ -279,15 +305,9 @@ void groups_log_forget_topic(struct groups *groups, struct codec_string topic)
 	for (unsigned i = 0; i < groups->count; i++) {
 		struct offsets *offsets = &groups->at[i]->offsets;
 
-		for (unsigned k = offsets->count; k > 0; k--) {
-			struct groups_commit commit = {
-				.topic = topic, .partition = offsets->at[k - 1].partition, .offset = -1};
-
-			if (codec_compare(offsets->at[k - 1].topic, topic) != 0)
-				continue;
-			add(&writing, groups->at[i]->group->id, &commit, 0);
-			offsets_remove(offsets, topic, commit.partition);
-		}
+		for (unsigned k = offsets->count; k > 0; k--)
+			if (codec_compare(offsets->at[k - 1].topic, topic) == 0)
+				remove_one(&writing, groups->at[i], &offsets->at[k - 1]);
 	}
 	if (end(&writing) != KAFKA_NONE)
 		log_warn("broker: offsets of the deleted topic %.*s may be there again after a restart", topic.bytes,

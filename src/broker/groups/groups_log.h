@@ -24,6 +24,9 @@ enum kafka_error groups_log_take(
 /* The partition that has them; NULL: there is none yet. */
 struct partition *groups_log_partition(const struct groups *groups);
 
+/* The offsets that this group committed at `limit_ms` or before are gone. */
+void groups_log_expire(struct groups *groups, struct groups_entry *entry, int64_t limit_ms);
+
 /* A topic is gone: no group has an offset in it any more. */
 void groups_log_forget_topic(struct groups *groups, struct codec_string topic);
 

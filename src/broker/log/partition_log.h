@@ -19,6 +19,7 @@ struct log_config {
 	int64_t segment_ms, retention_ms, retention_bytes;
 	bool log_append_time;
 	int64_t min_insync_replicas;
+	bool unclean_election; /* a replica that is not in sync may lead when no other can */
 };
 
 struct partition_log {

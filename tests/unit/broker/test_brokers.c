@@ -124,6 +124,39 @@ static void the_last_member_stays_and_leads_again_only_if_it_is_whole(void **sta
 	assert_int_equal(partition()->leader, 1);
 }
 
+static enum kafka_error sets(const char *name, const char *value)
+{
+	struct kafka_controller_command_command_config config = {text(name), text(value)};
+	struct kafka_controller_command command = {
+		.kind = CONTROLLER_SET_CONFIGS, .topic = text("t"), .configs = {&config, 1}};
+
+	return apply(&command);
+}
+
+static void a_topic_may_allow_a_leader_that_is_not_in_sync(void **state)
+{
+	(void)state;
+	ends(2, 20);
+	ends(3, 30);
+	ends(1, 10);
+	assert_int_equal(registers(3, 31, true), KAFKA_NONE);
+	assert_int_equal(partition()->leader, -1);
+	assert_int_equal(sets("unclean.leader.election.enable", "perhaps"), KAFKA_INVALID_CONFIG);
+	assert_int_equal(sets("unclean.leader.election.enable", "true"), KAFKA_NONE);
+	assert_int_equal(partition()->leader, 3);
+	assert_int_equal(partition()->isr.count, 1);
+	assert_int_equal(partition()->isr.at[0], 3);
+	assert_int_equal(partition()->leader_epoch, 2);
+	/* From now on whoever is first. */
+	ends(3, 31);
+	assert_int_equal(partition()->leader, -1);
+	assert_int_equal(registers(1, 11, false), KAFKA_NONE);
+	assert_int_equal(partition()->leader, 1);
+	assert_int_equal(partition()->isr.at[0], 1);
+	assert_int_equal(registers(3, 32, true), KAFKA_NONE);
+	assert_int_equal(partition()->leader, 1);
+}
+
 static void another_incarnation_has_left_every_isr(void **state)
 {
 	(void)state;
@@ -230,6 +263,7 @@ int main(void)
 		BROKERS_TEST(partitions_are_spread),
 		BROKERS_TEST(a_session_that_ends_moves_leaders),
 		BROKERS_TEST(the_last_member_stays_and_leads_again_only_if_it_is_whole),
+		BROKERS_TEST(a_topic_may_allow_a_leader_that_is_not_in_sync),
 		BROKERS_TEST(another_incarnation_has_left_every_isr),
 		BROKERS_TEST(an_isr_is_changed_by_the_leader_who_knows_it),
 		BROKERS_TEST(a_repeated_command_is_applied_once),

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "broker/groups/groups_log.h"
 #include "broker/rdma/reader.h"
 #include "stand.h"
 
@@ -180,9 +181,51 @@ static void packed_batches_are_written_and_read_by_rdma(void **state)
 	}
 }
 
+static const struct offset_entry *committed_by_g(void)
+{
+	const struct groups_entry *entry = groups_find(&stand.broker->groups, (struct codec_string){"g", 1});
+
+	return entry == NULL ? NULL : offsets_find(&entry->offsets, (struct codec_string){STAND_TOPIC, 1}, 0);
+}
+
+static void offsets_that_no_group_uses_expire(void **state)
+{
+	const struct groups_commit commit = {.topic = {STAND_TOPIC, 1}, .metadata = {NULL, -1}, .offset = 7};
+	const struct codec_string id = {"g", 1};
+	struct groups_entry *entry;
+	struct hf_error error;
+	int64_t end, kept_ms;
+
+	(void)state;
+	stand_open(SEGMENT_BYTES, EXTENT_BYTES);
+	kept_ms = stand.broker->config.offsets_retention_minutes * 60000;
+	entry = groups_find_or_make(&stand.broker->groups, id);
+	assert_int_equal(groups_log_commit(&stand.broker->groups, entry, &commit, 1, &end), KAFKA_NONE);
+	assert_int_equal(groups_log_take(&stand.broker->groups, id, &commit, 1), KAFKA_NONE);
+	broker_roles_changed(stand.broker);
+	groups_expire(&stand.broker->groups);
+	assert_non_null(committed_by_g());
+	/* The commit is old, and its group was in use until now. */
+	entry->offsets.at[0].committed_ms -= kept_ms;
+	groups_expire(&stand.broker->groups);
+	assert_non_null(committed_by_g());
+	entry->used_ms -= kept_ms;
+	entry->group->state = GROUP_STABLE;
+	groups_expire(&stand.broker->groups);
+	assert_non_null(committed_by_g());
+	entry->group->state = GROUP_EMPTY;
+	groups_expire(&stand.broker->groups);
+	assert_null(committed_by_g());
+	/* The log says the same. */
+	assert_int_equal(groups_log_load(&stand.broker->groups, &error), 0);
+	assert_null(committed_by_g());
+	stand_close();
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(offsets_that_no_group_uses_expire),
 		cmocka_unit_test(segments_are_read_one_behind_the_other),
 		cmocka_unit_test(what_is_produced_while_it_reads_is_seen),
 		cmocka_unit_test(it_begins_in_the_middle_and_goes_back),
