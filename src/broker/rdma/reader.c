@@ -86,6 +86,19 @@ static void free_slot(struct reader_slot *slot)
 	slot->mr = NULL;
 }
 
+/* What the file has: a sealed one was shortened to its batches. */
+static int register_segment(struct reader_slot *slot, const char *directory)
+{
+	const struct segment *segment = slot->segment;
+	struct hf_error error;
+	int rc = hf_vmr_reg(slot->reader->client->pd, segment->map,
+		segment->sealed ? segment->bytes : segment->capacity, IBV_ACCESS_REMOTE_READ, &slot->mr, &error);
+
+	if (rc != 0)
+		log_warn("broker: %s: a segment cannot be registered: %s", directory, error.text);
+	return rc;
+}
+
 /* ---- what the client asks ---- */
 
 static enum kafka_error attach(struct reader *reader, struct codec_string topic, int32_t index, int32_t epoch,
@@ -94,7 +107,6 @@ static enum kafka_error attach(struct reader *reader, struct codec_string topic,
 	enum kafka_error rc;
 	struct partition *partition = broker_find_led(reader->client->rdma->broker, topic, index, &rc);
 	struct reader_slot *slot = NULL;
-	struct hf_error error;
 
 	if (partition == NULL || (rc = partition_check_epoch(partition, epoch)) != KAFKA_NONE)
 		return rc;
@@ -104,11 +116,8 @@ static enum kafka_error attach(struct reader *reader, struct codec_string topic,
 	if (slot == NULL)
 		return KAFKA_INVALID_REQUEST; /* it releases too little */
 	rc = partition_log_find(partition->log, offset, &slot->segment, place_out);
-	if (rc == KAFKA_NONE && hf_vmr_reg(reader->client->pd, slot->segment->map, slot->segment->capacity,
-					IBV_ACCESS_REMOTE_READ, &slot->mr, &error) != 0) {
-		log_warn("broker: %s: a segment cannot be registered: %s", partition->log->directory, error.text);
+	if (rc == KAFKA_NONE && register_segment(slot, partition->log->directory) != 0)
 		rc = KAFKA_STORAGE_ERROR;
-	}
 	if (rc != KAFKA_NONE) {
 		slot->segment = NULL;
 		return rc;
