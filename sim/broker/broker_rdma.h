@@ -3,11 +3,16 @@
  * hosts lose their power, rails are cut. Held to the claims of checkers/partition.h, and to
  *   reach      no NIC writes into a log but behind its tail, within the extent that its producer, or its leader, is
  *              granted at that moment (B7, R-B3, R-B17)
+ *   scrub      where nobody may write, there are zeros behind the tail (R-B9)
+ *   slot       what a slot says to be complete is readable to its end (R-B12)
+ *   registered a file that readers have registered keeps its length (R-B14)
  *   told       no producer is told that a record failed
  *   liveness   when all has healed every producer goes on, and every reader reads to the end
- *   replicas   among three: the logs on the disks are the same in the end (checkers/replica_files.h)
+ *   replicas   among three: the logs on the disks are the same in the end (checkers/replica_files.h), and every
+ *              follower knows the high watermark (R-B20)
  *
- * Elsewhere: the programs (rdma_nodes.c), the run (rdma_scenario.c). */
+ * Elsewhere: the programs (rdma_nodes.c), what the memory of brokers must be (rdma_checks.c), the run
+ * (rdma_scenario.c). */
 #ifndef HOLDFAST_SIM_BROKER_BROKER_RDMA_H
 #define HOLDFAST_SIM_BROKER_BROKER_RDMA_H
 
@@ -79,7 +84,7 @@ struct rdma_sim {
 	unsigned count; /* of brokers */
 	struct rdma_sim_client clients[RDMA_SIM_CLIENTS];
 	struct partition_account accounts[RDMA_SIM_PARTITIONS];
-	struct world_event killer;
+	struct world_event killer, looker;
 	struct rdma_sim_end *down; /* what is to start again */
 	uint64_t rdma_batches, rdma_records, settled, writes;
 	uint64_t led, truncations; /* of brokers that are gone */
@@ -92,5 +97,11 @@ extern const struct program rdma_sim_broker_program, rdma_sim_client_program;
 void rdma_sim_configure(struct rdma_sim_broker *broker);
 /* What its counters say before it goes. */
 void rdma_sim_count(struct rdma_sim_broker *broker);
+
+/* rdma_checks.c */
+void rdma_sim_observe(struct rdma_sim_broker *broker); /* whose node is open */
+void rdma_sim_look(struct rdma_sim *all);              /* from now on, each few milliseconds */
+/* Whether every replica knows that all of its log may be read. */
+bool rdma_sim_knows_hw(const struct rdma_sim *all);
 
 #endif

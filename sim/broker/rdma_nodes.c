@@ -5,7 +5,6 @@
 
 #include "base/bytes.h"
 #include "base/ensure.h"
-#include "broker/rdma/produce_grant.h"
 #include "sim/broker/broker_rdma.h"
 #include "sim/endpoint.h"
 
@@ -79,52 +78,6 @@ static struct rdma_sim_broker *broker_of(struct rdma_sim_end *end)
 	return container_of(end, struct rdma_sim_broker, end);
 }
 
-/* What may be written into this log at this moment. */
-static struct log_extent reach_of(const struct partition *partition)
-{
-	const struct replica *replica = partition->replication;
-
-	if (partition->holder != NULL)
-		return container_of(partition->holder, struct produce_grant, holder)->extent;
-	if (replica == NULL || replica->follow.mr == NULL)
-		return (struct log_extent){0};
-	return (struct log_extent){.segment = replica->follow.segment, .end = replica->follow.to};
-}
-
-static void judge_write(struct rdma_sim *all, struct partition *partition, const struct effect *effect)
-{
-	const struct log_extent reach = reach_of(partition);
-
-	list_for_each (at, &partition->log->segments) {
-		const struct segment *segment = container_of(at, struct segment, node);
-		uint64_t place = effect->host - (uintptr_t)segment->map;
-
-		if (effect->host < (uintptr_t)segment->map || place >= segment->capacity)
-			continue;
-		all->writes++;
-		if (reach.segment != segment || place < segment->bytes || place + effect->bytes > reach.end)
-			world_violate(all->world, "reach",
-				"%zu bytes are written at %llu of a segment whose tail is at %u, and that is %s",
-				effect->bytes, (unsigned long long)place, segment->bytes,
-				reach.segment == NULL ? "not granted" : "no part of the extent");
-	}
-}
-
-static void on_effect(struct bus_observer *observer, const struct effect *effect)
-{
-	struct rdma_sim_end *end = env_process(effect->nic->dev->env)->context;
-	struct broker *broker = broker_of(end)->broker;
-
-	(void)observer;
-	for (int32_t i = 0; effect->kind == EFFECT_WRITE && broker != NULL && i < (int32_t)RDMA_SIM_PARTITIONS; i++) {
-		struct partition *partition =
-			topics_partition(&broker->topics, (struct codec_string){RDMA_SIM_TOPIC, 1}, i);
-
-		if (partition != NULL)
-			judge_write(end->all, partition, effect);
-	}
-}
-
 /* Once all brokers are there, so that each has a replica. */
 static void make_topic(struct hf_timer *timer, uint64_t now_ns)
 {
@@ -155,10 +108,7 @@ static int start_broker(struct process *process, void *context)
 			world_violate(end->all->world, "start", "%s", error.text);
 		return rc;
 	}
-	for (unsigned i = 0; i < RDMA_SIM_RAILS; i++) {
-		broker->observers[i] = (struct bus_observer){.effect = on_effect};
-		bus_observe(&nic_of(hf_node_dev(end->node, i))->bus, &broker->observers[i]);
-	}
+	rdma_sim_observe(broker);
 	end->timer = (struct hf_timer){.fire = make_topic};
 	if (end->index == 0)
 		make_topic(&end->timer, hf_loop_now_ns(end->loop));
@@ -191,11 +141,11 @@ void rdma_sim_count(struct rdma_sim_broker *broker)
 		world_violate(all->world, "kept", "%s has cut records that were committed", broker->end.host.name);
 }
 
-static void add_voters(struct broker_config *config, unsigned count)
+static void add_voters(struct broker_config *config, unsigned count, struct world *world)
 {
 	config->replication_factor = (int16_t)count;
 	config->min_insync_replicas = count / 2 + 1;
-	config->lag_ns = 2 * NS_S;
+	config->lag_ns = world_range(world, 50 * NS_MS, 2 * NS_S);
 	config->auto_create_topics = false; /* clients ask before all brokers are there */
 	for (unsigned i = 0; i < count; i++) {
 		struct broker_voter *voter = &config->voters.at[config->voters.count++];
@@ -225,7 +175,7 @@ void rdma_sim_configure(struct rdma_sim_broker *broker)
 	config->extent_bytes = (uint32_t)world_range(world, 4096, 20000);
 	config->index_interval_bytes = (uint32_t)world_range(world, 0, 1000);
 	if (broker->end.all->count > 1)
-		add_voters(config, broker->end.all->count);
+		add_voters(config, broker->end.all->count, world);
 }
 
 /* ---- producers ---- */

@@ -260,6 +260,8 @@ static void settle_replicas(struct rdma_sim *all)
 	run_until(all, all_are_whole, "a replica did not come into sync");
 	if (all->world->violations == 0)
 		run_until(all, all_are_equal, "replicas have different logs on their disks");
+	if (all->world->violations == 0)
+		run_until(all, rdma_sim_knows_hw, "a follower was not told the high watermark");
 }
 
 static void tear_down(struct rdma_sim *all)
@@ -291,12 +293,14 @@ static void run(struct world *world, struct outcome *outcome, unsigned count, ui
 	if (count > 1 && world_chance(world, 300000)) /* somebody stands still for longer than a session */
 		faults_plan_stall(&all->faults, FAULT_PAUSE, SESSION_NS);
 	all->killer = (struct world_event){.fire = kill_next, .what = "killer", .outermost = true};
+	rdma_sim_look(all);
 	world_schedule(world, &all->killer, world_range(world, 20 * NS_MS, 200 * NS_MS));
 	world_run_until(world, quiet_ns);
 	settle(all);
 	if (count > 1)
 		settle_replicas(all);
 	world_cancel(world, &all->killer);
+	world_cancel(world, &all->looker);
 	tear_down(all);
 }
 
