@@ -12,7 +12,7 @@
 /* What is here is not complete, or not wanted. Only before anything of the epoch was acknowledged. */
 static void drop_all(struct hf_kv *kv)
 {
-	(void)kv_writes_forget(kv);
+	(void)kv_doubts_forget(kv);
 	kv->doubt_count = 0;
 	kv_store_clear(&kv->store);
 	kv_durable_wipe(kv);
@@ -163,7 +163,7 @@ static bool take(struct hf_kv *kv, const struct wire_message *message)
 	enum record_state state = message->note == RECORD_VALID ? RECORD_VALID : RECORD_INVALID;
 
 	kv->copy.records++;
-	return kv_writes_take(kv, message, state);
+	return kv_doubts_take(kv, message, state);
 }
 
 static bool hear_buddy(struct hf_kv *kv, unsigned from, const struct wire_message *message)
@@ -181,7 +181,7 @@ static bool hear_buddy(struct hf_kv *kv, unsigned from, const struct wire_messag
 	if (message->kind == WIRE_COPY_END)
 		finish(kv);
 	else if (message->key_bytes > 0)
-		kv_writes_revoke(kv, message);
+		kv_doubts_revoke(kv, message);
 	else
 		hear_refusal(kv);
 	return true;

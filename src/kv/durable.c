@@ -114,7 +114,7 @@ static bool doubt_unmarked(struct hf_kv *kv)
 		if (record == NULL || record->log_position < kv->log.mark)
 			continue;
 		kv_store_set_state(record, RECORD_INVALID);
-		if (!kv_writes_doubt(kv, (uint32_t)i))
+		if (!kv_doubts_add(kv, (uint32_t)i))
 			return false;
 	}
 	return true;

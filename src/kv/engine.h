@@ -3,6 +3,7 @@
  *   flows.c    operations in, in the order of their connection; answers out
  *   change.c   what an operation makes of a record (pure)
  *   writes.c   writes of this node: begun, acknowledged, replayed, ended; carries out what kv_step.c decides
+ *   doubts.c   what this member does not know to be everywhere
  *   hear.c     messages of the other members
  *   busy.c     keys that wait for something
  *   council.c  who is live: leases, suspicion, entries of the replicated log; epoch.c installs what it decided
@@ -148,21 +149,30 @@ void kv_writes_say(struct hf_kv *kv, unsigned peer, const struct wire_message *m
 /* Another epoch: ACKs are dropped, and every INV leaves again (R-K2). */
 void kv_writes_install(struct hf_kv *kv);
 void kv_writes_durable(struct hf_kv *kv, uint64_t write); /* what that write had logged is, if it is still in flight */
-/* No write of this node is in flight any more, and no key is busy. What was not VALID is in doubt; false: no memory to
- * remember it. */
-bool kv_writes_forget(struct hf_kv *kv);
-bool kv_writes_doubt(struct hf_kv *kv, uint32_t entry); /* false: no memory to remember it */
-/* What is in doubt is replayed: all members of the cold start do so, and the newest remains. False: no memory. */
-bool kv_writes_replay_doubts(struct hf_kv *kv);
 /* The position behind which everything lies that is not known to be at all live members (R-K11). */
 uint64_t kv_writes_oldest(const struct hf_kv *kv);
-/* The buddy has no such record: what is here in doubt never was (R-K15). */
-void kv_writes_revoke(struct hf_kv *kv, const struct wire_message *message);
-/* A record as the buddy has it, if it is newer or ours is in doubt. False: no memory. */
-bool kv_writes_take(struct hf_kv *kv, const struct wire_message *message, enum record_state state);
 void kv_writes_resend(struct hf_kv *kv, unsigned peer); /* every INV that it has not acknowledged, in order */
 bool kv_writes_turn(struct hf_kv *kv, uint64_t now_ns); /* replays */
 uint64_t kv_writes_wake_ns(const struct hf_kv *kv);
+
+/* For doubts.c. Every record that is written is logged, and is one that somebody may miss. replaces: it may be older
+ * than the one before. STORE_NO_ENTRY: no memory. */
+uint32_t kv_writes_put(struct hf_kv *kv, const struct store_content *content, enum record_state state, bool replaces);
+/* The record of a busy key has got this state; logged: just now. */
+void kv_writes_settle(struct hf_kv *kv, struct busy *busy, enum record_state state, bool logged);
+void kv_writes_invalid(struct hf_kv *kv, struct busy *busy); /* the time until its replay begins now */
+
+/* ---- doubts.c ---- */
+/* No write of this node is in flight any more, and no key is busy. What was not VALID is in doubt; false: no memory to
+ * remember it. */
+bool kv_doubts_forget(struct hf_kv *kv);
+bool kv_doubts_add(struct hf_kv *kv, uint32_t entry); /* false: no memory to remember it */
+/* What is in doubt is replayed: all members of the cold start do so, and the newest remains. False: no memory. */
+bool kv_doubts_replay(struct hf_kv *kv);
+/* The buddy has no such record: what is here in doubt never was (R-K15). */
+void kv_doubts_revoke(struct hf_kv *kv, const struct wire_message *message);
+/* A record as the buddy has it, if it is newer or ours is in doubt. False: no memory. */
+bool kv_doubts_take(struct hf_kv *kv, const struct wire_message *message, enum record_state state);
 
 /* ---- hear.c ---- */
 size_t kv_hear_messages(void *context, unsigned peer, const uint8_t *at, size_t bytes);

@@ -13,7 +13,7 @@ static void leave(struct hf_kv *kv)
 	kv->counters.excluded++;
 	log_warn("kv: %s was excluded from its cluster; it joins again", kv->config.members[kv->view.self].name);
 	kv_flows_forget(kv);
-	if (!kv_writes_forget(kv))
+	if (!kv_doubts_forget(kv))
 		kv->complete = 0;
 	kv_copy_forget(kv);
 	kv_recovery_stopped(&kv->recovery);
@@ -26,7 +26,7 @@ static void enter(struct hf_kv *kv)
 	if (!kv->member) {
 		kv_recovery_admitted(&kv->recovery, kv->epoch, hf_loop_now_ns(kv->loop));
 		kv_copy_begin(kv);
-	} else if (kv_writes_replay_doubts(kv))
+	} else if (kv_doubts_replay(kv))
 		kv->complete = kv->view.join;
 	else
 		kv_epoch_fail(kv);
@@ -93,6 +93,6 @@ void kv_epoch_fail(struct hf_kv *kv)
 	kv->failed = true;
 	kv->live = kv->member = false;
 	kv_flows_forget(kv);
-	(void)kv_writes_forget(kv);
+	(void)kv_doubts_forget(kv);
 	kv_copy_forget(kv);
 }

@@ -17,16 +17,14 @@ static struct kv_known known_of(const struct record *record)
 	return (struct kv_known){.state = record_state(record), .ts = record_ts(record), .flags = record->flags};
 }
 
-static void invalid_since(struct hf_kv *kv, struct busy *busy)
+void kv_writes_invalid(struct hf_kv *kv, struct busy *busy)
 {
 	list_remove(&busy->invalid);
 	busy->since_ns = hf_loop_now_ns(kv->loop);
 	list_push_back(&kv->invalid, &busy->invalid);
 }
 
-/* Every record that is written is logged, and is one that somebody may miss. replaces: it may be older than the one
- * before. */
-static uint32_t put(struct hf_kv *kv, const struct store_content *content, enum record_state state, bool replaces)
+uint32_t kv_writes_put(struct hf_kv *kv, const struct store_content *content, enum record_state state, bool replaces)
 {
 	uint32_t entry = kv_store_put(&kv->store, content, state);
 	struct record *record = entry == STORE_NO_ENTRY ? NULL : kv_store_at(&kv->store, entry);
@@ -38,8 +36,7 @@ static uint32_t put(struct hf_kv *kv, const struct store_content *content, enum 
 	return entry;
 }
 
-/* The record of a busy key has got this state; logged: just now. */
-static void settle(struct hf_kv *kv, struct busy *busy, enum record_state state, bool logged)
+void kv_writes_settle(struct hf_kv *kv, struct busy *busy, enum record_state state, bool logged)
 {
 	if (state != RECORD_VALID && !logged)
 		return;
@@ -118,7 +115,7 @@ static void end_write(struct hf_kv *kv, struct busy *busy, const struct kv_actio
 	busy->inv = NULL;
 	busy->op = NULL;
 	if (record_state(kv_store_at(&kv->store, busy->entry)) == RECORD_INVALID)
-		invalid_since(kv, busy);
+		kv_writes_invalid(kv, busy);
 	if (op == NULL)
 		return;
 	if (actions->committed) {
@@ -137,11 +134,11 @@ static void carry_out(
 	bool ended = actions->committed || actions->refused || actions->overtaken;
 
 	kv_store_set_state(kv_store_at(&kv->store, busy->entry), known->state);
-	settle(kv, busy, known->state, actions->apply);
+	kv_writes_settle(kv, busy, known->state, actions->apply);
 	if (known->state != RECORD_INVALID)
 		list_remove(&busy->invalid);
 	if (actions->unreadable && busy->write.state == KV_WRITE_NONE)
-		invalid_since(kv, busy);
+		kv_writes_invalid(kv, busy);
 	for (unsigned i = 0; actions->send_inv && i < kv->config.member_count; i++)
 		if (i != kv->view.self && (kv->view.live & 1u << i) != 0)
 			say_inv(kv, busy, i);
@@ -219,7 +216,7 @@ enum write_outcome kv_writes_begin(struct hf_kv *kv, struct op *op, const struct
 	}
 	made.ts = known.ts;
 	busy->serial = ++kv->serial;
-	if (keep_inv(kv, busy, &made) != 0 || put(kv, &made, known.state, false) == STORE_NO_ENTRY) {
+	if (keep_inv(kv, busy, &made) != 0 || kv_writes_put(kv, &made, known.state, false) == STORE_NO_ENTRY) {
 		free(busy->inv);
 		busy->inv = NULL;
 		busy->write = (struct kv_write){0};
@@ -246,7 +243,7 @@ static void replay(struct hf_kv *kv, struct busy *busy)
 
 	busy->serial = ++kv->serial;
 	if (keep_inv(kv, busy, &content) != 0) {
-		invalid_since(kv, busy); /* no memory: later */
+		kv_writes_invalid(kv, busy); /* no memory: later */
 		return;
 	}
 	kv->counters.replays++;
@@ -291,82 +288,6 @@ void kv_writes_install(struct hf_kv *kv)
 {
 	list_for_each_safe (at, &kv->flights)
 		step(kv, container_of(at, struct busy, flight), &(struct kv_event){.kind = KV_EVENT_INSTALL});
-}
-
-bool kv_writes_doubt(struct hf_kv *kv, uint32_t entry)
-{
-	struct record *record = kv_store_at(&kv->store, entry);
-
-	if ((record->flags & RECORD_DOUBTFUL) != 0)
-		return true;
-	kv_store_set_flags(record, record->flags | RECORD_DOUBTFUL);
-	if (kv->doubt_count == kv->doubt_room) {
-		uint32_t room = kv->doubt_room == 0 ? 64 : 2 * kv->doubt_room;
-		uint32_t *doubts = realloc(kv->doubts, room * sizeof(*doubts));
-
-		if (doubts == NULL)
-			return false;
-		kv->doubts = doubts;
-		kv->doubt_room = room;
-	}
-	kv->doubts[kv->doubt_count++] = entry;
-	return true;
-}
-
-/* Its own write and its replay are nobody's any more. */
-static bool forget_record(struct hf_kv *kv, const struct busy *busy)
-{
-	struct record *record = kv_store_at(&kv->store, busy->entry);
-
-	if (record_state(record) == RECORD_VALID)
-		return true;
-	kv_store_set_state(record, RECORD_INVALID);
-	return kv_writes_doubt(kv, busy->entry);
-}
-
-bool kv_writes_forget(struct hf_kv *kv)
-{
-	bool all = true;
-
-	for (uint32_t i = 0; i < kv->busy_count; i++) {
-		struct busy *busy = kv->busy[i];
-
-		if (!busy->used)
-			continue;
-		ensure(list_empty(&busy->waiters));
-		all &= forget_record(kv, busy);
-		kv_busy_reset(kv, busy);
-	}
-	return all;
-}
-
-static int by_log_position(const void *a, const void *b, void *store)
-{
-	uint64_t left = kv_store_at(store, *(const uint32_t *)a)->log_position;
-	uint64_t right = kv_store_at(store, *(const uint32_t *)b)->log_position;
-
-	return left < right ? -1 : left > right;
-}
-
-bool kv_writes_replay_doubts(struct hf_kv *kv)
-{
-	if (kv->doubt_count > 0)
-		qsort_r(kv->doubts, kv->doubt_count, sizeof(*kv->doubts), by_log_position, &kv->store);
-	for (uint32_t i = 0; i < kv->doubt_count; i++) {
-		struct record *record = kv_store_at(&kv->store, kv->doubts[i]);
-		struct busy *busy = kv_busy_get(kv, kv->doubts[i]);
-
-		if (busy == NULL)
-			return false;
-		kv_store_set_flags(record, record->flags & (uint8_t)~RECORD_DOUBTFUL);
-		kv_missed_note(&kv->missed, record, kv->doubts[i]); /* who is absent may not have it (R-K11) */
-		settle(kv, busy, RECORD_INVALID, true);
-		list_remove(&busy->invalid);
-		busy->since_ns = 0;
-		list_push_back(&kv->invalid, &busy->invalid);
-	}
-	kv->doubt_count = 0;
-	return true;
 }
 
 uint64_t kv_writes_oldest(const struct hf_kv *kv)
@@ -423,7 +344,7 @@ static bool hear_inv(struct hf_kv *kv, unsigned from, const struct wire_message 
 
 	kv_step(&kv->view, &known, &write, &event, &actions);
 	if (actions.apply)
-		entry = put(kv, &content, known.state, doubtful);
+		entry = kv_writes_put(kv, &content, known.state, doubtful);
 	if (actions.apply && entry != STORE_NO_ENTRY)
 		busy = kv_busy_get(kv, entry);
 	if (actions.apply && (entry == STORE_NO_ENTRY || busy == NULL)) {
@@ -436,57 +357,6 @@ static bool hear_inv(struct hf_kv *kv, unsigned from, const struct wire_message 
 		busy->write = write;
 		carry_out(kv, busy, &known, &actions);
 	}
-	return true;
-}
-
-/* What the buddy has is taken when it is newer, or when this node does not know whether its own is everywhere. */
-static bool is_wanted(const struct record *record, struct record_ts ts)
-{
-	return (record->flags & RECORD_DOUBTFUL) != 0 || record_compare(record_ts(record), ts) < 0;
-}
-
-void kv_writes_revoke(struct hf_kv *kv, const struct wire_message *message)
-{
-	uint32_t entry = kv_store_find(&kv->store, message->key, message->key_bytes);
-	struct store_content none = {.key = message->key, .key_bytes = message->key_bytes, .flags = RECORD_TOMBSTONE};
-
-	if (entry != STORE_NO_ENTRY && (kv_store_at(&kv->store, entry)->flags & RECORD_DOUBTFUL) != 0)
-		(void)put(kv, &none, RECORD_VALID, true);
-}
-
-bool kv_writes_take(struct hf_kv *kv, const struct wire_message *message, enum record_state state)
-{
-	uint32_t entry = kv_store_find(&kv->store, message->key, message->key_bytes);
-	struct store_content content = {.key = message->key,
-		.key_bytes = message->key_bytes,
-		.value = message->value,
-		.value_bytes = message->value_bytes,
-		.ts = message->ts,
-		.flags = message->flags};
-	struct busy *busy;
-	bool replaces;
-
-	if (entry != STORE_NO_ENTRY && !is_wanted(kv_store_at(&kv->store, entry), message->ts))
-		return true;
-	replaces = entry != STORE_NO_ENTRY && (kv_store_at(&kv->store, entry)->flags & RECORD_DOUBTFUL) != 0;
-	entry = put(kv, &content, state, replaces);
-	busy = entry == STORE_NO_ENTRY ? NULL : kv_busy_get(kv, entry);
-	if (busy == NULL) {
-		log_error("kv: no memory for the records of the others; raise store_mb, and start again");
-		return false;
-	}
-	if (busy->write.state != KV_WRITE_NONE) { /* a replay of an older one: a shadow begins no write */
-		list_remove(&busy->flight);
-		free(busy->inv);
-		busy->inv = NULL;
-		busy->write = (struct kv_write){0};
-	}
-	settle(kv, busy, state, true);
-	if (state == RECORD_INVALID)
-		invalid_since(kv, busy);
-	else
-		list_remove(&busy->invalid);
-	kv_busy_leave(kv, busy);
 	return true;
 }
 
@@ -515,7 +385,7 @@ static bool hear_nack(struct hf_kv *kv, unsigned from, const struct wire_message
 
 	memcpy(key, record->key, record->key_bytes);
 	kv_step(&kv->view, &known, &busy->write, &event, &actions);
-	if (actions.apply && put(kv, &content, known.state, false) == STORE_NO_ENTRY) {
+	if (actions.apply && kv_writes_put(kv, &content, known.state, false) == STORE_NO_ENTRY) {
 		log_error("kv: no memory for a newer record; raise store_mb, and start again");
 		return false;
 	}
