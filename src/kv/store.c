@@ -1,6 +1,7 @@
 #include "kv/store.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/crc.h"
@@ -9,6 +10,9 @@
 #define UNIT            64u /* classes: 2, 3, 4, 6, 8, 12, 16, ... units */
 #define BYTES_PER_ENTRY 128u
 #define ENTRIES_MIN     1024u
+#define PIECE_BITS      22u
+#define PIECE_BYTES     ((size_t)1 << PIECE_BITS)
+#define AHEAD_SHARE     4u
 #define OFFSET_BITS     48
 #define OFFSET_MASK     ((1ull << OFFSET_BITS) - 1)
 #define GRAVE           OFFSET_MASK /* of the index: a record was removed here */
@@ -44,41 +48,68 @@ static uint64_t hash_of(const void *key, uint32_t bytes)
 
 /* ---- opening ---- */
 
+static int make_piece(struct store *store, struct hf_error *error)
+{
+	size_t left = store->bytes - store->made, bytes = left < PIECE_BYTES ? left : PIECE_BYTES;
+	void *memory;
+	int rc = hf_mem_alloc(store->env, bytes, &memory, error);
+
+	if (rc != 0)
+		return rc;
+	store->pieces[store->made >> PIECE_BITS] = memory;
+	store->made += bytes;
+	return 0;
+}
+
+static int make_ahead(struct store *store, struct hf_error *error)
+{
+	int rc = 0;
+
+	while (rc == 0 && store->made < store->bytes && store->made - store->used < store->bytes / AHEAD_SHARE)
+		rc = make_piece(store, error);
+	return rc;
+}
+
 int kv_store_open(struct store *store, struct hf_env *env, size_t bytes, struct hf_error *error)
 {
 	uint32_t entries = ENTRIES_MIN;
-	void *memory, *index;
+	void *index;
 	int rc;
 
 	while (entries < bytes / BYTES_PER_ENTRY && entries < 1u << 31)
 		entries *= 2;
 	*store = (struct store){.env = env, .bytes = bytes, .mask = entries - 1};
-	rc = hf_mem_alloc(env, bytes, &memory, error);
-	if (rc != 0)
-		return rc;
-	store->memory = memory;
+	store->pieces = calloc(bytes / PIECE_BYTES + 1, sizeof(*store->pieces));
+	if (store->pieces == NULL)
+		return hf_error_set(error, -ENOMEM, "no memory for a store");
 	rc = hf_mem_alloc(env, entries * sizeof(*store->index), &index, error);
-	if (rc != 0) {
-		kv_store_close(store);
-		return rc;
+	if (rc == 0) {
+		store->index = index;
+		rc = make_ahead(store, error);
 	}
-	store->index = index;
-	return 0;
+	if (rc != 0)
+		kv_store_close(store);
+	return rc;
 }
 
 void kv_store_close(struct store *store)
 {
 	if (store->env == NULL)
 		return;
-	hf_mem_free(store->env, store->memory);
-	hf_mem_free(store->env, store->index);
+	for (size_t at = 0; at < store->made; at += PIECE_BYTES)
+		hf_mem_free(store->env, store->pieces[at >> PIECE_BITS]);
+	free(store->pieces);
+	if (store->index != NULL)
+		hf_mem_free(store->env, store->index);
 	*store = (struct store){0};
 }
 
 void kv_store_clear(struct store *store)
 {
 	memset(store->index, 0, ((size_t)store->mask + 1) * sizeof(*store->index));
-	memset(store->memory, 0, store->used);
+	for (size_t at = 0; at < store->used; at += PIECE_BYTES)
+		memset(store->pieces[at >> PIECE_BITS], 0,
+			store->used - at < PIECE_BYTES ? store->used - at : PIECE_BYTES);
 	memset(store->free, 0, sizeof(store->free));
 	store->used = 0;
 	store->records = store->tombstones = store->graves = 0;
@@ -88,7 +119,7 @@ void kv_store_clear(struct store *store)
 
 static struct record *record_at(const struct store *store, uint64_t offset)
 {
-	return (struct record *)(void *)(store->memory + offset);
+	return (struct record *)(void *)(store->pieces[offset >> PIECE_BITS] + (offset & (PIECE_BYTES - 1)));
 }
 
 static bool is_free(uint64_t entry)
@@ -147,10 +178,13 @@ static uint64_t slot_take(struct store *store, unsigned class)
 		store->free[class] = record_at(store, offset)->version;
 		return offset;
 	}
-	if (class_bytes(class) > store->bytes - store->used)
-		return UINT64_MAX;
 	offset = store->used;
-	store->used += class_bytes(class);
+	if ((offset & (PIECE_BYTES - 1)) + class_bytes(class) > PIECE_BYTES)
+		offset = (offset + PIECE_BYTES - 1) & ~(uint64_t)(PIECE_BYTES - 1);
+	if (offset + class_bytes(class) > store->made)
+		return UINT64_MAX;
+	store->used = offset + class_bytes(class);
+	(void)make_ahead(store, NULL); /* in vain: kv_store_has_room says so before it is needed */
 	return offset;
 }
 
@@ -261,7 +295,7 @@ void kv_store_set_flags(struct record *record, uint8_t flags)
 
 bool kv_store_has_room(const struct store *store, size_t reserve)
 {
-	return store->bytes - store->used >= reserve && store->records + store->graves < store->mask / 8 * 6;
+	return store->made - store->used >= reserve && store->records + store->graves < store->mask / 8 * 6;
 }
 
 uint64_t kv_store_digest(const struct store *store)

@@ -1,11 +1,13 @@
-/* store.h - the records of a node: slots by size class in one piece of memory, and a hash index of keys.
+/* store.h - the records of a node: slots by size class in pieces of memory, and a hash index of keys.
  *
- * Memory is given out from its beginning; a slot that is left goes to the free list of its class. A record has the
- * class of its size, so one that keeps its class needs no memory on any node. The index has a fixed number of entries,
- * and none is moved: an entry's number names its key until its record is removed. A deleted record stays as a tombstone
- * until then (purge.h); a removed one leaves a grave, which lookups pass, where another key may come to lie.
+ * Memory is made in pieces, a quarter of all ahead of what is used, because its pages take time: a member that returns
+ * has few of them to wait for. It is given out from its beginning, and no slot lies in two pieces; a slot that is left
+ * goes to the free list of its class. A record has the class of its size, so one that keeps its class needs no memory
+ * on any node. The index has a fixed number of entries, and none is moved: an entry's number names its key until its
+ * record is removed. A deleted record stays as a tombstone until then (purge.h); a removed one leaves a grave, which
+ * lookups pass, where another key may come to lie.
  *
- * Both pieces are hf_mem_alloc memory, so that devices can register them. Owned by the kv's loop. */
+ * All of it is hf_mem_alloc memory, so that devices can register it. Owned by the kv's loop. */
 #ifndef HOLDFAST_KV_STORE_H
 #define HOLDFAST_KV_STORE_H
 
@@ -18,10 +20,10 @@
 
 struct store {
 	struct hf_env *env;
-	uint8_t *memory;
-	size_t bytes, used;
-	uint64_t *index; /* offset of the record + 1, and 16 bits of its hash above bit 48; 0: free */
-	uint32_t mask;   /* entries - 1 */
+	uint8_t **pieces;
+	size_t bytes, made, used; /* made: of the bytes, there are so many */
+	uint64_t *index;          /* offset of the record + 1, and 16 bits of its hash above bit 48; 0: free */
+	uint32_t mask;            /* entries - 1 */
 	uint32_t records, tombstones, graves;
 	uint64_t highest;             /* version of a tombstone that was ever put */
 	uint64_t free[STORE_CLASSES]; /* offset + 1 of the first free slot */

@@ -93,6 +93,44 @@ static void full_store_refuses_and_keeps_what_it_has(void **state)
 	assert_false(kv_store_has_room(*state, 1 << 17));
 }
 
+static void memory_is_made_ahead_of_what_is_used(void **state)
+{
+	enum { BYTES = 20 << 20, RECORD = 300000 };
+	static char value[RECORD];
+	struct store store;
+	unsigned n = 0;
+	char key[16];
+
+	(void)state;
+	assert_int_equal(kv_store_open(&store, hf_env_host(), BYTES, NULL), 0);
+	assert_true(store.made >= BYTES / 4 && store.made < BYTES / 2);
+	for (;; n++) {
+		size_t before = store.used;
+
+		snprintf(key, sizeof(key), "%u", n);
+		memset(value, (int)n, sizeof(value));
+		if (put(&store, key, value, sizeof(value), 2) == STORE_NO_ENTRY)
+			break;
+		assert_true(store.used > before);
+		assert_true(store.made - store.used >= BYTES / 4 || store.made == BYTES);
+	}
+	assert_true(n > 40);
+	assert_int_equal(store.made, BYTES);
+	for (unsigned i = 0; i < n; i++) {
+		struct record *record;
+
+		snprintf(key, sizeof(key), "%u", i);
+		record = kv_store_at(&store, kv_store_find(&store, key, (uint32_t)strlen(key)));
+		memset(value, (int)i, sizeof(value));
+		assert_int_equal(record->value_bytes, sizeof(value));
+		assert_memory_equal(record_value(record), value, sizeof(value));
+	}
+	kv_store_clear(&store);
+	assert_int_equal(kv_store_find(&store, "0", 1), STORE_NO_ENTRY);
+	assert_int_not_equal(put(&store, "0", value, sizeof(value), 2), STORE_NO_ENTRY);
+	kv_store_close(&store);
+}
+
 static void removed_record_leaves_no_key_and_no_room_behind(void **state)
 {
 	struct store *store = *state;
@@ -176,6 +214,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(record_is_found_by_its_key, open_small, close_it),
 		cmocka_unit_test_setup_teardown(entry_stays_when_the_record_moves, open_small, close_it),
 		cmocka_unit_test_setup_teardown(full_store_refuses_and_keeps_what_it_has, open_small, close_it),
+		cmocka_unit_test(memory_is_made_ahead_of_what_is_used),
 		cmocka_unit_test_setup_teardown(removed_record_leaves_no_key_and_no_room_behind, open_small, close_it),
 		cmocka_unit_test_setup_teardown(graves_go_when_nothing_lies_behind_them, open_small, close_it),
 		cmocka_unit_test_setup_teardown(highest_version_of_a_deleted_record_is_kept, open_small, close_it),
