@@ -227,6 +227,7 @@ static int check_wal(struct smr_store *store, uint64_t last, struct hf_error *er
 	store->current = store->base;
 	store->wal_bytes = SMR_WAL_HEAD;
 	while (rc == 0 && (rc = smr_store_next_batch(&reader, &batch, error)) == 1) {
+		store->last_at = reader.generation == store->current ? store->wal_bytes : SMR_WAL_HEAD;
 		store->current = reader.generation;
 		store->wal_bytes = reader.offset;
 		store->sequence = batch.sequence;
@@ -235,6 +236,26 @@ static int check_wal(struct smr_store *store, uint64_t last, struct hf_error *er
 	}
 	smr_store_read_close(&reader);
 	return rc;
+}
+
+/* The last batch may be in the kernel's memory alone: its process ended before the sync, or behind one that failed, and
+ * the kernel does not write then what it takes for written. What counts as durable from now on is written again. */
+static int write_last(struct smr_store *store)
+{
+	size_t bytes = store->last_at == 0 ? 0 : (size_t)(store->wal_bytes - store->last_at);
+	uint8_t *batch = bytes == 0 ? NULL : malloc(bytes);
+	ssize_t n = 0;
+	int rc;
+
+	if (bytes > 0 && batch == NULL)
+		return -ENOMEM;
+	if (bytes > 0)
+		n = hf_file_read_at(store->wal, batch, bytes, store->last_at);
+	rc = n < 0 ? (int)n : (size_t)n != bytes ? -EIO : 0;
+	if (rc == 0 && bytes > 0)
+		rc = write_all(store->wal, batch, bytes, store->last_at);
+	free(batch);
+	return rc == 0 ? hf_file_sync(store->wal) : rc;
 }
 
 /* Cuts off what is torn, so that nothing whole can follow something broken later. */
@@ -248,11 +269,10 @@ static int open_current(struct smr_store *store, uint64_t last, struct hf_error 
 	smr_store_path(store, "wal", store->current, true, path);
 	if (rc == 0)
 		rc = hf_file_open(store->env, path, HF_FILE_WRITE, &store->wal);
-	if (rc == 0 && hf_file_bytes(store->wal) != (int64_t)store->wal_bytes) {
+	if (rc == 0 && hf_file_bytes(store->wal) != (int64_t)store->wal_bytes)
 		rc = hf_file_resize(store->wal, store->wal_bytes);
-		if (rc == 0)
-			rc = hf_file_sync(store->wal);
-	}
+	if (rc == 0)
+		rc = write_last(store);
 	if (rc == 0)
 		rc = remove_file(store, "snapshot.tmp", 0, false);
 	if (rc == 0)

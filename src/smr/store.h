@@ -34,6 +34,7 @@ struct smr_store {
 	uint64_t base, current; /* generations: of the snapshot, of the WAL that is written */
 	struct hf_file *wal;
 	uint64_t wal_bytes, sequence; /* of the current file; of the last batch */
+	uint64_t last_at;             /* where that one begins; 0: it is in no file that is written */
 	bool has_state;               /* something was read that was accepted, promised, or snapshot */
 	struct hf_file *snapshot;     /* that is being written */
 	uint64_t snapshot_bytes, snapshot_synced;
