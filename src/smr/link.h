@@ -111,6 +111,7 @@ struct smr_link {
 	/* bringing its log to ours: [.., acked) is there, [acked, sent) is on its way */
 	uint64_t acked, sent;
 	bool fetching;
+	uint64_t fetches;                  /* READs of slots so far: one that another step began may still be out */
 	uint64_t fetched, fetched_end;     /* slots in the scratch memory; from == end: none */
 	uint64_t posted_stamp, done_stamp; /* of WRITEs that need the grant */
 	uint64_t stalled_ns;               /* since when nothing of it completed; 0: nothing is out */

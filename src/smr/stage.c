@@ -16,6 +16,6 @@ void smr_stage_completed(struct smr_link *link, const struct smr_wr *wr)
 		head_read(link);
 	else if (wr->type == SMR_WR_PROMISE && link->stage == SMR_STAGE_PROMISING)
 		link->stage = SMR_STAGE_PROMISED;
-	else if (wr->type == SMR_WR_FETCH)
+	else if (wr->type == SMR_WR_FETCH && wr->arg == link->fetches)
 		link->fetching = false;
 }

@@ -40,8 +40,10 @@ bool smr_take_in_fetch(struct smr_link *link, uint64_t from, uint64_t end)
 		end = from + smr->chunk;
 	post.bytes = (uint32_t)(end - from) * smr->geometry.slot_bytes;
 	post.at = (uint64_t)(smr_slot_at(smr, from) - smr->log);
+	post.arg = link->fetches + 1;
 	if (!smr_post(link, SMR_OUT, &post))
 		return false;
+	link->fetches++;
 	link->fetching = true;
 	link->fetched = from;
 	link->fetched_end = end;
