@@ -112,6 +112,8 @@ struct smr_link {
 	uint64_t acked, sent;
 	bool fetching;
 	uint64_t fetches;                  /* READs of slots so far: one that another step began may still be out */
+	uint64_t hole;                     /* recovery: the first index without an entry; 0: none yet */
+	bool amnesiac;                     /* it lost entries that it had */
 	uint64_t fetched, fetched_end;     /* slots in the scratch memory; from == end: none */
 	uint64_t posted_stamp, done_stamp; /* of WRITEs that need the grant */
 	uint64_t stalled_ns;               /* since when nothing of it completed; 0: nothing is out */

@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include "base/log.h"
+
 #define GRACE_NS 50000u
 
 static uint64_t chunk_end(const struct hf_smr *smr)
@@ -21,8 +23,9 @@ void smr_recover_begin(struct hf_smr *smr)
 {
 	smr_phase_move(smr, SMR_PHASE_RECOVER);
 	smr->recover_at = smr->recover_last = smr->commit;
-	smr->majority_ns = 0;
+	smr->majority_ns = smr->hole = 0;
 	smr_for_links (link, smr) {
+		link->hole = 0;
 		link->fetched = link->fetched_end = 0;
 		link->fetching = false;
 	}
@@ -34,6 +37,23 @@ static bool has_answered(const struct smr_link *link)
 	       link->fetched_end == chunk_end(link->smr);
 }
 
+/* Entries come in order: whoever has one and lacks one before it had that too, and has lost it, as when a NIC dies with
+ * what it had acknowledged and nobody is told (R-S8, R-S15). */
+static bool shows_loss(uint64_t *hole, enum smr_slot_state state, uint64_t index)
+{
+	if (state == SMR_SLOT_EMPTY && *hole == 0)
+		*hole = index;
+	return state == SMR_SLOT_VALID && *hole != 0;
+}
+
+static void lost_memory(struct smr_link *link, uint64_t index)
+{
+	log_error("smr %s: member %u has entry %llu and lost entry %llu: it does not count before it is started again",
+		link->smr->name, link->id, (unsigned long long)index, (unsigned long long)link->hole);
+	link->amnesiac = true;
+	smr_mark_abort(link->smr, "a member has lost entries");
+}
+
 /* The value with the highest number. False: a later lap is there already, so we are behind. */
 static bool choose(struct hf_smr *smr, uint64_t index)
 {
@@ -41,8 +61,11 @@ static bool choose(struct hf_smr *smr, uint64_t index)
 	const uint8_t *best = NULL;
 	uint64_t number = 0;
 	struct smr_slot slot;
+	enum smr_slot_state own_state = smr_own_slot(smr, index, &slot);
 
-	if (smr_own_slot(smr, index, &slot) == SMR_SLOT_VALID) {
+	if (shows_loss(&smr->hole, own_state, index))
+		smr->failed = "it has lost entries that it had acknowledged; start the replica again";
+	if (own_state == SMR_SLOT_VALID) {
 		best = own;
 		number = smr_slot_number(&slot);
 	}
@@ -55,6 +78,10 @@ static bool choose(struct hf_smr *smr, uint64_t index)
 		state = smr_slot_judge(&smr->geometry, at, index, &slot);
 		if (state == SMR_SLOT_LATER)
 			return false;
+		if (!link->amnesiac && shows_loss(&link->hole, state, index))
+			lost_memory(link, index);
+		if (link->amnesiac)
+			continue;
 		if (state == SMR_SLOT_VALID && (best == NULL || smr_slot_number(&slot) > number)) {
 			best = at;
 			number = smr_slot_number(&slot);

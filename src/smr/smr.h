@@ -101,6 +101,7 @@ struct hf_smr {
 	uint32_t requests;    /* counter */
 	uint64_t majority_ns; /* since when a majority is there, and the rest is waited for */
 	uint64_t recover_at, recover_last, noop_index;
+	uint64_t hole; /* as in a link, of the own log */
 	uint64_t failed_seen_ns, detected_ns, granted_ns, granted_boot_ns;
 
 	/* leading */
@@ -148,14 +149,15 @@ static inline enum smr_slot_state smr_own_slot(const struct hf_smr *smr, uint64_
 	return smr_slot_judge(&smr->geometry, smr_slot_at(smr, index), index, slot_out);
 }
 
-/* It votes, in a configuration that we know of. */
+/* It votes, in a configuration that we know of, and has all that it has acknowledged. */
 static inline bool smr_is_known(const struct smr_link *link)
 {
 	const struct hf_smr *smr = link->smr;
 
-	return link->peer != NULL && (smr_members_votes(&smr->members, link->id, link->incarnation) ||
-					     (smr->heard.index > smr->members.index &&
-						     smr_members_votes(&smr->heard, link->id, link->incarnation)));
+	return link->peer != NULL && !link->amnesiac &&
+	       (smr_members_votes(&smr->members, link->id, link->incarnation) ||
+		       (smr->heard.index > smr->members.index &&
+			       smr_members_votes(&smr->heard, link->id, link->incarnation)));
 }
 
 static inline uint64_t smr_link_commit(const struct smr_link *link)
