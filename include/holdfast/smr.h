@@ -174,6 +174,10 @@ int hf_smr_read(struct hf_smr *smr, struct hf_smr_call *call);
 /* What was called leaves now, and what has been decided meanwhile is answered: for programs that poll for latency. */
 void hf_smr_flush(struct hf_smr *smr);
 
+/* A program that cannot serve for a while, as one before a server that hangs, says so: this member does not lead then,
+ * and another one takes its place. It goes on to follow. A member is well at first. */
+void hf_smr_set_well(struct hf_smr *smr, bool well);
+
 uint32_t hf_smr_request_bytes_max(const struct hf_smr *smr);
 bool hf_smr_is_leader(const struct hf_smr *smr);
 int hf_smr_leader(const struct hf_smr *smr); /* as far as this member knows; -1: it does not */

@@ -129,6 +129,8 @@ static void begin(struct hf_smr *smr)
 	smr_phase_move(smr, SMR_PHASE_TAKE);
 	smr->role = HF_SMR_ACQUIRING;
 	smr->majority_ns = 0;
+	if (smr->acquiring_ns == 0)
+		smr->acquiring_ns = smr->now_ns;
 	if (smr->detected_ns == 0)
 		smr->detected_ns = smr->failed_seen_ns = smr->now_ns;
 	smr_public_role(smr);
@@ -210,7 +212,7 @@ static void lead(struct hf_smr *smr)
 	smr->role = HF_SMR_LEADER;
 	smr->leader_told = smr->id;
 	smr->number_told = smr->number;
-	smr->undecided_ns = 0;
+	smr->undecided_ns = smr->acquiring_ns = 0;
 	note_failover(smr);
 	smr_public_role(smr);
 	log_info("smr %s: member %u leads, number %llu, from entry %llu on", smr->name, smr->id,
@@ -262,6 +264,7 @@ bool smr_acquire_turn(struct hf_smr *smr)
 
 	if (smr->choice != smr->id || !smr_public_ready(smr)) {
 		smr_mark_abort(smr, "another member is to lead");
+		smr->acquiring_ns = 0;
 		return false;
 	}
 	do {

@@ -78,9 +78,13 @@ static void look_at(struct smr_link *link)
 		(void)smr_post(link, SMR_BACK, &post);
 }
 
-/* Withheld while what was proposed, or the proof that this member leads, is out for too long (R-S19). */
+/* What was proposed, or the proof that this member leads, is out for too long: its heartbeat is withheld (R-S19). So it
+ * is, every other time, while a member tries to lead and does not come to it: cut off towards the others only, it would
+ * be preferred for ever, though none of its requests arrives. */
 static bool is_stuck(const struct hf_smr *smr)
 {
+	if (smr->role == HF_SMR_ACQUIRING)
+		return (smr->now_ns - smr->acquiring_ns) / smr->config.stuck_ns % 2 == 1;
 	return smr->role == HF_SMR_LEADER && smr->undecided_ns != 0 &&
 	       smr->now_ns - smr->undecided_ns > smr->config.stuck_ns;
 }
@@ -89,7 +93,7 @@ void smr_public_beat(struct hf_smr *smr)
 {
 	_Atomic uint64_t *at = (_Atomic uint64_t *)(void *)(smr->back + SMR_PUBLIC_HEARTBEAT);
 
-	if (!is_stuck(smr))
+	if (!is_stuck(smr) && !smr->unwell)
 		publish(at, htole64(le64toh(observe(at)) + 1));
 }
 
@@ -122,7 +126,7 @@ static int choose(struct hf_smr *smr)
 		return SMR_NOBODY;
 	if (smr_public_ready(smr) && !awaits_founder(smr))
 		candidates[n++] = (struct smr_elect_candidate){.id = smr->id,
-			.alive = true,
+			.alive = !smr->unwell,
 			.ready = smr_public_ready(smr),
 			.leading = smr->role == HF_SMR_LEADER,
 			.number = smr->number};

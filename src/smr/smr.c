@@ -144,6 +144,11 @@ void hf_smr_flush(struct hf_smr *smr)
 	(void)smr_calls_finish(smr);
 }
 
+void hf_smr_set_well(struct hf_smr *smr, bool well)
+{
+	smr->unwell = !well;
+}
+
 bool hf_smr_is_leader(const struct hf_smr *smr)
 {
 	return smr->role == HF_SMR_LEADER;

@@ -65,6 +65,7 @@ struct hf_smr {
 	struct hf_timer pulse;
 	uint64_t pulse_ns; /* when the next one is due */
 	bool attached, stopping;
+	bool unwell; /* as the program says */
 	uint64_t now_ns;
 
 	enum hf_smr_role role;
@@ -98,8 +99,9 @@ struct hf_smr {
 
 	/* acquiring others' */
 	enum smr_phase phase;
-	uint32_t requests;    /* counter */
-	uint64_t majority_ns; /* since when a majority is there, and the rest is waited for */
+	uint32_t requests;     /* counter */
+	uint64_t majority_ns;  /* since when a majority is there, and the rest is waited for */
+	uint64_t acquiring_ns; /* since when, attempt after attempt; 0: it leads, or another one is to */
 	uint64_t recover_at, recover_last, noop_index;
 	uint64_t hole; /* as in a link, of the own log */
 	uint64_t failed_seen_ns, detected_ns, granted_ns, granted_boot_ns;

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "smr/smr.h"
 #include "trio.h"
 
 #define PROPOSALS 200u
@@ -238,6 +239,79 @@ static void a_removal_that_leaves_no_majority_is_refused(void **state)
 	trio_close(&trio);
 }
 
+static unsigned unwell;
+
+static bool another_one_leads(struct trio *trio)
+{
+	const struct trio_member *leader = trio_leader(trio);
+
+	return leader != NULL && leader->id != unwell;
+}
+
+/* Whose program cannot serve lets another one lead, and follows. */
+static void a_member_that_is_unwell_does_not_lead(void **state)
+{
+	static struct trio trio;
+
+	(void)state;
+	start_all(&trio);
+	propose_many(&trio, 1000);
+	unwell = trio_leader(&trio)->id;
+	hf_smr_set_well(trio.members[unwell].smr, false);
+	assert_true(trio_until(&trio, another_one_leads));
+	propose_many(&trio, 2000);
+	hf_smr_set_well(trio.members[unwell].smr, true);
+	assert_true(trio_until(&trio, trio_all_follow));
+	assert_true(trio_until(&trio, all_have_applied));
+	trio_close(&trio);
+}
+
+/* As if its NIC had died with the entry, and had taken the next one over another rail. */
+static void lose_an_entry(const struct hf_smr *leader, struct hf_smr *member)
+{
+	const struct smr_slot slot = {.index = leader->tail + 1, .commit = 2, .kind = SMR_NOOP | SMR_FIRST | SMR_LAST};
+
+	(void)smr_slot_store(&member->geometry, smr_slot_at(member, slot.index), &slot, leader->number, NULL);
+}
+
+static bool two_are_confirmed(struct trio *trio)
+{
+	struct hf_smr_status status;
+	unsigned confirmed = 0;
+
+	if (!another_one_leads(trio))
+		return false;
+	hf_smr_status(trio_leader(trio)->smr, &status);
+	for (unsigned i = 0; i < status.member_count; i++)
+		confirmed += status.members[i].confirmed;
+	return confirmed == TRIO_MEMBERS - 1;
+}
+
+static void who_has_lost_an_entry_counts_when_it_was_started_again(void **state)
+{
+	struct hf_smr_status status;
+	static struct trio trio;
+	unsigned lost;
+
+	(void)state;
+	start_all(&trio);
+	propose_many(&trio, 1000);
+	assert_true(trio_until(&trio, all_have_applied));
+	unwell = trio_leader(&trio)->id;
+	lost = unwell == TRIO_MEMBERS - 1 ? 1 : TRIO_MEMBERS - 1; /* the lowest one that is well leads next */
+	lose_an_entry(trio.members[unwell].smr, trio.members[lost].smr);
+	hf_smr_set_well(trio.members[unwell].smr, false);
+	assert_true(trio_until(&trio, two_are_confirmed));
+	hf_smr_status(trio_leader(&trio)->smr, &status);
+	assert_false(status.members[lost].confirmed);
+	propose_many(&trio, 2000);
+	trio_stop(&trio, lost);
+	trio_start(&trio, lost);
+	assert_true(trio_until(&trio, trio_all_follow));
+	assert_true(trio_until(&trio, all_have_applied));
+	trio_close(&trio);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -248,6 +322,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_change_that_is_refused_leaves_the_one_under_way_as_it_is),
 		cmocka_unit_test(a_member_is_replaced_while_another_one_is_awaited),
 		cmocka_unit_test(a_removal_that_leaves_no_majority_is_refused),
+		cmocka_unit_test(a_member_that_is_unwell_does_not_lead),
+		cmocka_unit_test(who_has_lost_an_entry_counts_when_it_was_started_again),
 	};
 
 	if (argc > 1)
