@@ -199,7 +199,7 @@ bool network_loses(
 	const struct conditions *path = network_path(network, from, to);
 	uint16_t traits = bytes == 0 ? 0 : packet_traits(data[0]);
 
-	if (from->data_lost > 0 || to->data_lost > 0)
+	if (from->data_lost > 0 || to->data_lost > 0 || (from->writes_lost > 0 && (traits & PACKET_IS_WRITE) != 0))
 		return true;
 	if ((traits & PACKET_IS_RESPONSE) == 0)
 		return false;

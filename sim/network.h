@@ -21,6 +21,7 @@ struct port {
 	unsigned index, rail;
 	unsigned cut_tx, cut_rx;              /* faults that hold it cut */
 	unsigned data_lost;                   /* and that take its datagrams, either way */
+	unsigned writes_lost;                 /* and that take the WRITEs it sends: it is read, and hears */
 	unsigned downs;                       /* of them, those that the NIC knows of */
 	bool dark;                            /* its NIC is dead */
 	uint64_t nic_crashes, fence_failures; /* of the NICs that were here, so far */

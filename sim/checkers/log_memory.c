@@ -28,6 +28,11 @@ static uint32_t half_at(const uint8_t *at)
 	return le32toh(word);
 }
 
+static size_t region_bytes(const struct log_memory *memory)
+{
+	return SLOTS_AT + memory->slots * (size_t)memory->slot_bytes;
+}
+
 void log_memory_init(struct log_memory *memory, struct world *world, unsigned count, uint32_t slots,
 	uint32_t slot_bytes, const char *cluster)
 {
@@ -42,8 +47,10 @@ void log_memory_init(struct log_memory *memory, struct world *world, unsigned co
 		.chosen_end = FIRST};
 	memory->entries = calloc(LOG_MEMORY_ENTRIES, sizeof(*memory->entries));
 	ensure(memory->entries != NULL);
+	memory->before = calloc(1, region_bytes(memory));
+	ensure(memory->before != NULL);
 	for (unsigned i = 0; i < count; i++) {
-		memory->copy[i] = calloc(1, SLOTS_AT + slots * (size_t)slot_bytes);
+		memory->copy[i] = calloc(1, region_bytes(memory));
 		ensure(memory->copy[i] != NULL);
 	}
 }
@@ -52,13 +59,15 @@ void log_memory_free(struct log_memory *memory)
 {
 	for (unsigned i = 0; i < memory->count; i++)
 		free(memory->copy[i]);
+	free(memory->before);
 	free(memory->entries);
 }
 
 void log_memory_start(struct log_memory *memory, unsigned member, const uint8_t *region)
 {
 	memory->region[member] = region;
-	memset(memory->copy[member], 0, SLOTS_AT + memory->slots * (size_t)memory->slot_bytes);
+	memory->told[member] = FIRST;
+	memset(memory->copy[member], 0, region_bytes(memory));
 }
 
 static bool is_majority(const struct log_memory *memory, uint32_t set)
@@ -186,6 +195,123 @@ static void look(struct log_memory *memory, unsigned member, int holder, uint32_
 	accepted(memory, member, index, number, crc);
 }
 
+static bool has_other(const struct log_memory *memory, const uint8_t *region, uint64_t index)
+{
+	uint64_t at, number;
+	uint32_t crc;
+
+	return read_slot(memory, region, (uint32_t)(index % memory->slots), &at, &number, &crc) && at == index &&
+	       crc != memory->entries[index].chosen_crc;
+}
+
+static bool has_index(const struct log_memory *memory, const uint8_t *region, uint64_t index)
+{
+	return word_at(region + SLOTS_AT + index % memory->slots * (size_t)memory->slot_bytes + 8) == index;
+}
+
+/* What the bus showed is in memory or on its way; what its owner stored by itself is only in memory. */
+static void check_told(struct log_memory *memory, unsigned member, uint64_t commit)
+{
+	uint64_t from = memory->told[member];
+
+	if (commit > memory->chosen_end)
+		world_violate(memory->world, "commit",
+			"member %u is told that all below %" PRIu64 " is decided, and %" PRIu64 " is not", member,
+			commit, memory->chosen_end);
+	if (commit > from + memory->slots)
+		from = commit - memory->slots;
+	if (memory->region[member] == NULL)
+		return;
+	for (uint64_t i = from; i < commit && i < memory->chosen_end; i++)
+		if (has_other(memory, memory->region[member], i) &&
+			(!has_index(memory, memory->copy[member], i) || has_other(memory, memory->copy[member], i)))
+			world_violate(memory->world, "commit",
+				"member %u is told that entry %" PRIu64 " is decided, and its log has another value",
+				member, i);
+	if (commit > memory->told[member])
+		memory->told[member] = commit;
+}
+
+/* The slots that are about to be written. */
+static void keep(struct log_memory *memory, unsigned member, size_t offset, size_t bytes)
+{
+	size_t from = offset < SLOTS_AT ? offset : offset - (offset - SLOTS_AT) % memory->slot_bytes;
+	size_t end = offset < SLOTS_AT ? from : offset + bytes + memory->slot_bytes;
+
+	if (end > region_bytes(memory))
+		end = region_bytes(memory);
+	memcpy(memory->before + from, memory->copy[member] + from, end - from);
+}
+
+/* It is one of the majority that accepted what is decided. */
+static bool has_decided(const struct log_memory *memory, unsigned member, uint64_t index)
+{
+	const struct log_memory_entry *entry = index < LOG_MEMORY_ENTRIES ? &memory->entries[index] : NULL;
+
+	for (unsigned i = 0; entry != NULL && entry->chosen_number != 0 && i < entry->count; i++)
+		if (entry->accepts[i].number == entry->chosen_number && (entry->accepts[i].set & 1u << member) != 0)
+			return true;
+	return false;
+}
+
+/* What the bus shows may not be in memory yet, and what its owner has stored since is only there. */
+static void check_rewritten(struct log_memory *memory, unsigned member, uint32_t place)
+{
+	uint64_t index = word_at(memory->copy[member] + SLOTS_AT + place * (size_t)memory->slot_bytes + 8);
+	uint64_t before, number, owned, own_number, now, new_number;
+	uint32_t crc, own_crc, new_crc;
+
+	if (memory->region[member] == NULL || !has_index(memory, memory->before, index) ||
+		!has_decided(memory, member, index) ||
+		!read_slot(memory, memory->before, place, &before, &number, &crc) ||
+		!read_slot(memory, memory->region[member], place, &owned, &own_number, &own_crc) ||
+		!read_slot(memory, memory->copy[member], place, &now, &new_number, &new_crc))
+		return;
+	if (owned == now && crc == new_crc && own_crc == crc && number != new_number)
+		world_violate(memory->world, "rewrite",
+			"entry %" PRIu64
+			" is decided, and written again into the log of member %u, which has it under number "
+			"%" PRIu64 ", under number %" PRIu64,
+			index, member, number, new_number);
+}
+
+static void look_at_slots(struct log_memory *memory, unsigned member, int holder, size_t offset, size_t bytes)
+{
+	uint32_t first = (uint32_t)((offset - SLOTS_AT) / memory->slot_bytes);
+	uint32_t last = (uint32_t)((offset + bytes - 1 - SLOTS_AT) / memory->slot_bytes);
+
+	if (bytes == 8 && (offset - SLOTS_AT) % memory->slot_bytes == 0)
+		adopt_own_store(memory, member, first);
+	for (uint32_t place = first; place <= last; place++) {
+		if (bytes > 8)
+			check_rewritten(memory, member, place);
+		look(memory, member, holder, place);
+	}
+}
+
+static void check_promise(struct log_memory *memory, unsigned member, int holder, uint64_t number)
+{
+	uint64_t before = word_at(memory->before) >> 16;
+
+	if ((number & 0xff) != (uint64_t)holder)
+		world_violate(memory->world, "holder",
+			"member %u promises in the log of member %u, which member %d holds", (unsigned)(number & 0xff),
+			member, holder);
+	if (number < before)
+		world_violate(memory->world, "promise",
+			"number %" PRIu64 " is promised in the log of member %u, which had promised %" PRIu64, number,
+			member, before);
+	if (number > memory->promised[member])
+		memory->promised[member] = number;
+}
+
+bool log_memory_has(const struct log_memory *memory, unsigned member, uint64_t index)
+{
+	const uint8_t *slot = memory->copy[member] + SLOTS_AT + index % memory->slots * (size_t)memory->slot_bytes;
+
+	return word_at(slot) != 0 && word_at(slot + 8) >= index;
+}
+
 void log_memory_write(
 	struct log_memory *memory, unsigned member, int holder, size_t offset, const uint8_t *data, size_t bytes)
 {
@@ -194,20 +320,12 @@ void log_memory_write(
 		world_violate(memory->world, "holder",
 			"%zu bytes at %zu are written into the log of member %u, which %s holds", bytes, offset, member,
 			holder < 0 ? "nobody" : "the member itself");
+	keep(memory, member, offset, bytes);
 	memcpy(memory->copy[member] + offset, data, bytes);
-	if (offset == 0 && bytes == 8 && (word_at(data) >> 16 & 0xff) != (uint64_t)holder)
-		world_violate(memory->world, "holder",
-			"member %u promises in the log of member %u, which member %d holds",
-			(unsigned)(word_at(data) >> 16 & 0xff), member, holder);
-	if (offset == 8 && bytes == 8 && !memory->members_change && word_at(data) >> 16 > memory->chosen_end)
-		world_violate(memory->world, "commit",
-			"member %u is told that all below %" PRIu64 " is decided, and %" PRIu64 " is not", member,
-			word_at(data) >> 16, memory->chosen_end);
-	if (offset < SLOTS_AT)
-		return;
-	if (bytes == 8 && (offset - SLOTS_AT) % memory->slot_bytes == 0)
-		adopt_own_store(memory, member, (uint32_t)((offset - SLOTS_AT) / memory->slot_bytes));
-	for (size_t place = (offset - SLOTS_AT) / memory->slot_bytes;
-		place <= (offset + bytes - 1 - SLOTS_AT) / memory->slot_bytes; place++)
-		look(memory, member, holder, (uint32_t)place);
+	if (offset == 0 && bytes == 8)
+		check_promise(memory, member, holder, word_at(data) >> 16);
+	if (offset == 8 && bytes == 8 && !memory->members_change)
+		check_told(memory, member, word_at(data) >> 16);
+	if (offset >= SLOTS_AT)
+		look_at_slots(memory, member, holder, offset, bytes);
 }

@@ -2,9 +2,13 @@
  *
  * Keeps a copy of each member's log region, and reads slots out of it by the layout alone. Claims:
  *   holder    nothing is written into a log but by the member to which its owner gives it at that moment
+ *   promise   a promise in a log never falls (R-S5)
  *   value     under one number, an index has one value
  *   paxos     what a majority has accepted under a number is all that is accepted under higher ones
- *   commit    a commit word covers only what a majority has accepted
+ *   commit    a commit word covers only what a majority has accepted, and the log that it is told to has no other value
+ *             there
+ *   rewrite   what is decided is not written again, whole and under another number, into a log of the majority that
+ *             has it: its accept word is enough (R-S7)
  *
  * A majority is one of the places, not of incarnations: a process that lost its memory is another member, whose copy
  * begins empty. */
@@ -33,11 +37,13 @@ struct log_memory {
 	struct world *world;
 	unsigned count;
 	uint32_t slots, slot_bytes, seed;
-	uint8_t *copy[LOG_MEMORY_MEMBERS];
-	const uint8_t *region[LOG_MEMORY_MEMBERS]; /* of the process that runs; NULL: none does */
-	struct log_memory_entry *entries;          /* by index */
-	uint64_t chosen_end, seen;                 /* all below is chosen; slots that were seen */
-	uint64_t decided_end;                      /* all below was said to be decided when a member lost its memory */
+	uint8_t *copy[LOG_MEMORY_MEMBERS], *before; /* before: of the one that is written, as it was */
+	const uint8_t *region[LOG_MEMORY_MEMBERS];  /* of the process that runs; NULL: none does */
+	struct log_memory_entry *entries;           /* by index */
+	uint64_t chosen_end, seen;                  /* all below is chosen; slots that were seen */
+	uint64_t told[LOG_MEMORY_MEMBERS];          /* by commit words */
+	uint64_t promised[LOG_MEMORY_MEMBERS];      /* by words that NICs wrote there, in any process */
+	uint64_t decided_end;                       /* all below was said to be decided when a member lost its memory */
 	uint64_t writes;
 	bool members_change; /* what a majority is, is not known here: values and commits are not looked at */
 };
@@ -49,6 +55,8 @@ void log_memory_start(struct log_memory *memory, unsigned member, const uint8_t 
 /* Durable logs: a member loses its memory and keeps its disk, of which it has said that it has what is below `durable`.
  * What it had accepted above may be gone, and, from `decided` on, may not have been chosen. */
 void log_memory_lost(struct log_memory *memory, unsigned member, uint64_t decided, uint64_t durable);
+/* The last thing that NICs wrote into the slot is about that entry, or a later one. */
+bool log_memory_has(const struct log_memory *memory, unsigned member, uint64_t index);
 /* A NIC writes into the region, whose owner has given it to `holder`; negative: to nobody. */
 void log_memory_write(
 	struct log_memory *memory, unsigned member, int holder, size_t offset, const uint8_t *data, size_t bytes);

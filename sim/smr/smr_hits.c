@@ -2,14 +2,18 @@
 
 #include <string.h>
 
+#include "sim/device.h"
 #include "sim/disk.h"
+#include "smr/smr.h"
 
 enum kind {
 	HIT_PAUSE,
 	HIT_PAUSE_NICS,
-	HIT_CRASH,
 	HIT_DATA,
 	HIT_TX,
+	HIT_KINDS_KEEPING, /* memory stays */
+	HIT_CRASH = HIT_KINDS_KEEPING,
+	HIT_NIC, /* dies */
 	HIT_KINDS,
 	/* durable logs */
 	HIT_POWER = HIT_KINDS, /* of one host */
@@ -20,6 +24,11 @@ enum kind {
 };
 
 #define WAITS_MAX      400u
+#define FOLLOWS_PPM    350000u /* of the hits */
+#define FOLLOWS_WAITS  12000u
+#define FOLLOWS_NS_MAX (10 * NS_US)
+#define SLOW_PPM       200000u /* of members whose fences take long when another one is hit */
+#define SLOW_NS_MAX    (60 * NS_MS)
 #define SYNC_FAILS_PPM 300000u
 #define DISK_BYTES     (1ull << 30)
 #define WAIT_NS_MAX    (20 * NS_US)
@@ -41,6 +50,15 @@ static struct smr_sim_member *leader_of(struct smr_sim *sim)
 	return NULL;
 }
 
+/* Who is about to write into the logs of others, or does. */
+static struct smr_sim_member *successor_of(struct smr_sim *sim, const struct smr_hit *first)
+{
+	for (unsigned i = 0; i < sim->count; i++)
+		if (i != first->victim && sim->members[i].smr != NULL && sim->members[i].smr->phase >= SMR_PHASE_ASK)
+			return &sim->members[i];
+	return NULL;
+}
+
 static uint64_t incarnation_of(const struct smr_sim_member *member)
 {
 	struct hf_smr_status status = {0};
@@ -51,13 +69,17 @@ static uint64_t incarnation_of(const struct smr_sim_member *member)
 }
 
 /* Memory is lost with a process: who crashes is one of members that all have theirs. */
-static bool may_crash(struct smr_sim *sim)
+static bool may_crash(const struct smr_hits *hits)
 {
+	struct smr_sim *sim = hits->sim;
 	const struct smr_sim_member *leader = leader_of(sim);
 	struct hf_smr_status status;
 
 	if (sim->durable)
 		return true;
+	for (unsigned i = 0; i < sim->count; i++)
+		if (hits->restarts[i])
+			return false;
 	if (leader == NULL)
 		return false;
 	hf_smr_status(leader->smr, &status);
@@ -97,6 +119,19 @@ static void power_on(struct smr_sim *sim, struct smr_sim_member *member)
 			sim->world, &member->restart, sim->world->now_ns + world_range(sim->world, 1, START_NS_MAX));
 }
 
+static bool loses_memory(const struct smr_hit *hit)
+{
+	return hit->kind == HIT_CRASH || hit->kind == HIT_NIC;
+}
+
+/* A NIC that died works again when it is opened anew. */
+static void start_again(struct process *process)
+{
+	if (process->running)
+		process_crash(process);
+	process_start(process);
+}
+
 static void end(struct world_event *event)
 {
 	struct smr_hit *hit = container_of(event, struct smr_hit, end);
@@ -104,6 +139,8 @@ static void end(struct world_event *event)
 	struct process *process = sim->members[hit->victim].endpoint.process;
 
 	hit->on = false;
+	if (loses_memory(hit))
+		hit->hits->restarts[hit->victim] = false;
 	if (hit->kind == HIT_POWER || hit->kind == HIT_POWER_ALL)
 		for (unsigned i = 0; i < sim->count; i++)
 			power_on(sim, &sim->members[i]);
@@ -111,11 +148,11 @@ static void end(struct world_event *event)
 		sim->members[hit->victim].endpoint.host.disk->sync_fails_ppm = 0;
 	else if (hit->kind == HIT_FULL)
 		sim->members[hit->victim].endpoint.host.disk->bytes = DISK_BYTES;
-	else if (hit->kind == HIT_CRASH && !process->running && !process->host->stopped)
-		process_start(process);
+	else if (loses_memory(hit) && !process->host->stopped)
+		start_again(process);
 	else if (hit->kind == HIT_DATA || hit->kind == HIT_TX)
 		switch_ports(hit, -1);
-	else if (hit->kind != HIT_CRASH && process->paused)
+	else if (process->paused)
 		process_resume(process);
 	network_healed(&hit->hits->sim->network);
 }
@@ -130,10 +167,14 @@ static bool strike(struct smr_hit *hit)
 			power_off(&sim->members[i]);
 		return true;
 	}
-	if (!process->running || process->paused || (hit->kind == HIT_CRASH && !may_crash(sim)))
+	if (!process->running || process->paused || hit->hits->restarts[hit->victim] ||
+		(loses_memory(hit) && !may_crash(hit->hits)))
 		return false;
+	hit->hits->restarts[hit->victim] = loses_memory(hit);
 	if (hit->kind == HIT_CRASH)
 		process_crash(process);
+	else if (hit->kind == HIT_NIC)
+		nic_crash(nic_of(hf_node_dev(sim->members[hit->victim].endpoint.node, 0)), true);
 	else if (hit->kind == HIT_POWER)
 		power_off(&sim->members[hit->victim]);
 	else if (hit->kind == HIT_DISK)
@@ -147,11 +188,30 @@ static bool strike(struct smr_hit *hit)
 	return true;
 }
 
+/* The hit one's access to their logs takes long to end: it may write meanwhile. */
+static void slow_fences(const struct smr_hit *hit)
+{
+	struct smr_sim *sim = hit->hits->sim;
+
+	for (unsigned i = 0; i < sim->count; i++) {
+		uint64_t ns = world_range(sim->world, 0, SLOW_NS_MAX);
+
+		if (i == hit->victim || !world_chance(sim->world, SLOW_PPM) || sim->members[i].smr == NULL)
+			continue;
+		for (unsigned rail = 0; rail < SMR_SIM_RAILS; rail++)
+			nic_of(hf_node_dev(sim->members[i].endpoint.node, rail))->fence_slow_until_ns =
+				sim->world->now_ns + ns;
+		world_count_fault(sim->world, FAULT_FENCE_SLOW);
+	}
+}
+
 static enum fault_kind fault_of(unsigned kind)
 {
 	switch (kind) {
 	case HIT_CRASH:
 		return FAULT_PROCESS_CRASH;
+	case HIT_NIC:
+		return FAULT_NIC_CRASH;
 	case HIT_DATA:
 		return FAULT_DATA_LOST;
 	case HIT_TX:
@@ -168,30 +228,55 @@ static enum fault_kind fault_of(unsigned kind)
 	}
 }
 
+/* The moment has come; NULL: it has not, or there is nobody. */
+static struct smr_sim_member *sought(struct smr_hit *hit, bool *doubt_out)
+{
+	struct smr_sim *sim = hit->hits->sim;
+	struct smr_sim_member *found = hit->follows ? successor_of(sim, hit - 1) : leader_of(sim);
+
+	*doubt_out = found != NULL && (hit->follows || smr_sim_has_proposed(found));
+	return found;
+}
+
 static void begin(struct world_event *event)
 {
 	struct smr_hit *hit = container_of(event, struct smr_hit, begin);
-	struct smr_sim *sim = hit->hits->sim;
-	struct smr_sim_member *leader = leader_of(sim);
-	bool doubt = leader != NULL && smr_sim_has_proposed(leader);
+	struct smr_hits *hits = hit->hits;
+	struct smr_sim *sim = hits->sim;
+	bool doubt;
+	struct smr_sim_member *found = sought(hit, &doubt);
 
-	if (!doubt && hit->waited++ < WAITS_MAX) {
-		world_schedule(sim->world, event, sim->world->now_ns + world_range(sim->world, 1, WAIT_NS_MAX));
+	if (!doubt && hit->waited++ < (hit->follows ? FOLLOWS_WAITS : WAITS_MAX)) {
+		world_schedule(sim->world, event,
+			sim->world->now_ns + world_range(sim->world, 1, hit->follows ? FOLLOWS_NS_MAX : WAIT_NS_MAX));
 		return;
 	}
-	if (leader != NULL && world_chance(sim->world, 700000))
-		hit->victim = leader->id;
-	if (!strike(hit))
+	if (found != NULL && world_chance(sim->world, 700000))
+		hit->victim = found->id;
+	if (sim->world->now_ns >= hits->quiet_ns || !strike(hit))
 		return;
 	hit->on = true;
-	hit->hits->on_leader += leader != NULL && leader->id == hit->victim;
-	hit->hits->crashes += hit->kind == HIT_CRASH;
-	hit->hits->powers += hit->kind == HIT_POWER_ALL;
-	hit->hits->in_doubt += doubt;
+	if (hit->duration_ns > hits->quiet_ns - sim->world->now_ns)
+		hit->duration_ns = hits->quiet_ns - sim->world->now_ns;
+	slow_fences(hit);
+	hits->on_leader += !hit->follows && found != NULL && found->id == hit->victim;
+	hits->on_successor += hit->follows && doubt;
+	hits->crashes += hit->kind == HIT_CRASH;
+	hits->powers += hit->kind == HIT_POWER_ALL;
+	hits->in_doubt += doubt;
 	world_count_fault(sim->world, fault_of(hit->kind));
 	world_trace(sim->world, "  hit %u on member %u for %.3f ms", hit->kind, hit->victim,
 		(double)hit->duration_ns / 1e6);
 	world_schedule(sim->world, &hit->end, sim->world->now_ns + hit->duration_ns);
+	if (hit + 1 < &hits->plan[hits->count] && hit[1].follows)
+		world_schedule(sim->world, &hit[1].begin, sim->world->now_ns + 1);
+}
+
+static unsigned kinds(const struct smr_sim *sim, const struct smr_hit *hit)
+{
+	if (sim->durable)
+		return HIT_KINDS_DURABLE;
+	return hit->follows ? HIT_KINDS_KEEPING : HIT_KINDS; /* one memory at a time */
 }
 
 bool smr_hits_impede(const struct smr_hits *hits)
@@ -200,7 +285,7 @@ bool smr_hits_impede(const struct smr_hits *hits)
 		const struct smr_hit *hit = &hits->plan[i];
 
 		if (hit->on && (hit->kind == HIT_DATA || hit->kind == HIT_TX || hit->kind == HIT_PAUSE_NICS ||
-				       hit->kind == HIT_DISK || hit->kind == HIT_FULL))
+				       hit->kind == HIT_NIC || hit->kind == HIT_DISK || hit->kind == HIT_FULL))
 			return true;
 	}
 	return false;
@@ -210,22 +295,22 @@ void smr_hits_plan(struct smr_hits *hits, struct smr_sim *sim, unsigned count, u
 {
 	struct world *world = sim->world;
 
-	*hits = (struct smr_hits){.sim = sim, .count = count};
+	*hits = (struct smr_hits){.sim = sim, .count = count, .quiet_ns = quiet_ns};
 	for (unsigned i = 0; i < count; i++) {
 		struct smr_hit *hit = &hits->plan[i];
 		uint64_t at_ns = world_range(world, world->now_ns, quiet_ns - NS_MS);
 
 		hit->hits = hits;
-		hit->kind = (unsigned)world_range(world, 0, (sim->durable ? HIT_KINDS_DURABLE : HIT_KINDS) - 1);
+		hit->follows = i > 0 && world_chance(world, FOLLOWS_PPM);
+		hit->kind = (unsigned)world_range(world, 0, kinds(sim, hit) - 1);
 		hit->victim = (unsigned)world_range(world, 0, sim->count - 1);
 		hit->duration_ns = world_range(world, 100 * NS_US, 300 * NS_MS) >> world_range(world, 0, 6);
-		if (hit->duration_ns > quiet_ns - at_ns)
-			hit->duration_ns = quiet_ns - at_ns;
 		hit->begin.what = "hit";
 		hit->begin.fire = begin;
 		hit->end.what = "hit-ends";
 		hit->end.fire = end;
 		hit->begin.outermost = hit->end.outermost = true;
-		world_schedule(world, &hit->begin, at_ns);
+		if (!hit->follows)
+			world_schedule(world, &hit->begin, at_ns);
 	}
 }

@@ -1,5 +1,6 @@
-/* smr_hits.h - faults that look for the leader, or for whom it needs: a process that is paused or crashes, a host whose
- * data or packets are lost in one direction, at a moment when proposals are in flight. */
+/* smr_hits.h - faults that look for the leader, or for whom it needs: a process that is paused or crashes, a NIC that
+ * dies, a host whose data or packets are lost in one direction, at a moment when proposals are in flight. Some of them
+ * follow the one before, and hit while another member takes the leader's place. */
 #ifndef HOLDFAST_SIM_SMR_SMR_HITS_H
 #define HOLDFAST_SIM_SMR_SMR_HITS_H
 
@@ -12,12 +13,15 @@ struct smr_hit {
 	struct smr_hits *hits;
 	unsigned kind, victim, waited;
 	bool on;
+	bool follows; /* the one before it */
 	uint64_t duration_ns;
 };
 struct smr_hits {
 	struct smr_sim *sim;
 	struct smr_hit plan[SMR_HITS_MAX];
-	unsigned count, on_leader, in_doubt, crashes, powers;
+	uint64_t quiet_ns;
+	bool restarts[SMR_SIM_MEMBERS_MAX]; /* a hit ends with its process anew */
+	unsigned count, on_leader, on_successor, in_doubt, crashes, powers;
 };
 
 void smr_hits_plan(struct smr_hits *hits, struct smr_sim *sim, unsigned count, uint64_t quiet_ns);

@@ -7,9 +7,9 @@
 
 #include "base/bytes.h"
 #include "base/ensure.h"
-#include "sim/device.h"
 #include "sim/disk.h"
 #include "sim/smr/smr_clients.h"
+#include "sim/smr/smr_watch.h"
 #include "smr/durable.h"
 
 #define CONTROL_PORT   7000u
@@ -144,7 +144,8 @@ static void event(void *context, const struct hf_smr_event *event)
 		member->out = true;
 		if (event->reason != NULL && strstr(event->reason, "damaged") != NULL)
 			world_violate(sim->world, "damage", "member %u: %s", member->id, event->reason);
-		if (member->endpoint.host.disk->bytes == 0 && strstr(event->reason, "the disk is full") == NULL)
+		if (member->endpoint.host.disk->bytes == 0 && strstr(event->reason, "the disk is full") == NULL &&
+			strstr(event->reason, "a device") == NULL)
 			world_violate(
 				sim->world, "words", "the disk of member %u is full: %s", member->id, event->reason);
 		if (sim->durable)
@@ -254,6 +255,7 @@ static enum hf_poll poll_member(struct hf_poller *poller, uint64_t now_ns)
 {
 	struct smr_sim_member *member = container_of(poller, struct smr_sim_member, endpoint.poller);
 
+	smr_watch_turn(member);
 	return work(member, now_ns) ? HF_BUSY : HF_IDLE;
 }
 
@@ -299,28 +301,6 @@ static void configure(struct smr_sim_member *member, struct hf_node_config *conf
 	}
 }
 
-/* ---- what NICs write into the log ---- */
-
-static void on_effect(struct bus_observer *observer, const struct effect *effect)
-{
-	struct smr_sim_member *member = env_process(effect->nic->dev->env)->context;
-	const struct hf_smr *smr = member->smr;
-	uint64_t log = smr == NULL ? 0 : (uintptr_t)smr->log, end = smr == NULL ? 0 : log + smr->log_mr->bytes;
-
-	(void)observer;
-	if (effect->kind == EFFECT_WRITE && effect->host >= log && effect->host < end)
-		log_memory_write(
-			&member->sim->logs, member->id, smr->holder, effect->host - log, effect->data, effect->bytes);
-}
-
-static void watch(struct smr_sim_member *member)
-{
-	for (unsigned i = 0; i < SMR_SIM_RAILS; i++) {
-		member->observers[i] = (struct bus_observer){.effect = on_effect};
-		bus_observe(&nic_of(hf_node_dev(member->endpoint.node, i))->bus, &member->observers[i]);
-	}
-}
-
 static int start_replica(struct smr_sim_member *member)
 {
 	static const struct hf_smr_app app = {.apply = apply,
@@ -346,9 +326,7 @@ static int start_replica(struct smr_sim_member *member)
 		restart_soon(member);
 	else if (rc != 0)
 		world_violate(sim->world, "start", "member %u: %s", member->id, error.text);
-	else
-		log_memory_start(&sim->logs, member->id, member->smr->log);
-	watch(member);
+	smr_watch_start(member);
 	return rc;
 }
 
@@ -405,6 +383,7 @@ static void stop_member(struct process *process, void *context)
 	if (member->sim->durable)
 		log_memory_lost(&member->sim->logs, member->id, decided_end(member->sim),
 			member->smr == NULL ? 0 : member->smr->durable->shown);
+	smr_watch_end(member);
 	log_memory_start(&member->sim->logs, member->id, NULL);
 	hf_smr_stop(member->smr);
 	member->smr = NULL;

@@ -18,6 +18,7 @@
 #define SMR_SIM_RAILS       2u
 #define SMR_SIM_CALLS       12u /* of a member at a time */
 #define SMR_SIM_CLIENTS     5u
+#define SMR_SIM_GONE_MAX    256u
 
 struct smr_sim;
 /* A client with a session, which sends each request to whoever leads, again and again until it is answered, and
@@ -43,12 +44,16 @@ struct smr_sim_member {
 	struct hf_smr *smr;
 	struct smr_sim_call calls[SMR_SIM_CALLS];
 	uint64_t next_ns;
-	uint64_t led, aborts;       /* so far, in all incarnations */
-	bool leads, out, started;   /* started: once */
-	struct world_event restart; /* of a process that stepped out, or whose host has power again */
-	uint64_t last_number;
+	uint64_t led, aborts;                        /* so far, in all incarnations */
+	bool leads, out, started;                    /* started: once */
+	struct world_event restart;                  /* of a process that stepped out, or whose host has power again */
+	uint64_t last_number, accepts_under, commit; /* the latter of this process, when it was last looked at */
 	bool restoring;
 	uint32_t restored_left, restored_place;
+};
+/* A process that ended, and where its log did. */
+struct smr_sim_gone {
+	uint64_t incarnation, end;
 };
 struct smr_sim {
 	struct world *world;
@@ -70,7 +75,9 @@ struct smr_sim {
 	bool sessions;         /* what is proposed comes from the clients */
 	struct smr_sim_client clients[SMR_SIM_CLIENTS];
 	uint32_t repeated; /* sent again */
-	bool durable;      /* processes that die come back with what is on their disks */
+	struct smr_sim_gone gone[SMR_SIM_GONE_MAX];
+	unsigned gone_count;
+	bool durable; /* processes that die come back with what is on their disks */
 };
 
 void smr_sim_member_init(struct smr_sim_member *member);

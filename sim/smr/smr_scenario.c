@@ -13,7 +13,8 @@
 #define GAP_NS        (1 * NS_S) /* half the budget for which a vqp without a path waits */
 #define SETTLE_NS     (2 * NS_S)
 #define FIRST_LEAD_NS (500 * NS_MS)
-#define FAILOVER_NS   (10 * NS_MS) /* a NIC that repeats a packet takes 1 ms */
+#define FAILOVER_NS   (10 * NS_MS)  /* a NIC that repeats a packet takes 1 ms */
+#define CUT_OFF_NS    (100 * NS_MS) /* stuck, and its counter is seen to stand still over vqps that fail over */
 #define FOUNDERS      3u
 #define STOP_NS_MAX   (6 * NS_MS)
 #define WAL_BYTES_MIN (1u << 10)
@@ -329,21 +330,36 @@ static unsigned leader_but(const struct smr_sim *sim, unsigned stopped)
 	return SMR_SIM_MEMBERS_MAX;
 }
 
-/* The leader stands still soon after the cluster was founded: its counter is read, and does not change. */
-static void stop_leader(struct smr_sim *sim)
+static void switch_writes(struct smr_sim *sim, unsigned id, int by)
+{
+	for (unsigned i = 0; i < sim->network.port_count; i++)
+		if (sim->network.ports[i].host == &sim->members[id].endpoint.host)
+			sim->network.ports[i].writes_lost += (unsigned)by;
+}
+
+/* Soon after the cluster was founded the leader stands still: its counter is read, and does not change. Or it is cut
+ * off towards its followers only: its counter is read, but no entry of it arrives (R-S19). */
+static void stop_leader(struct smr_sim *sim, bool cut_off)
 {
 	struct world *world = sim->world;
 	unsigned stopped = leader_but(sim, SMR_SIM_MEMBERS_MAX);
-	uint64_t from_ns = world->now_ns, limit_ns = from_ns + FAILOVER_NS;
+	uint64_t from_ns = world->now_ns, limit_ns = from_ns + (cut_off ? CUT_OFF_NS : FAILOVER_NS);
 
-	process_pause(sim->members[stopped].endpoint.process, false);
+	if (cut_off)
+		switch_writes(sim, stopped, 1);
+	else
+		process_pause(sim->members[stopped].endpoint.process, false);
 	while (world->violations == 0 && world->now_ns < limit_ns && leader_but(sim, stopped) == SMR_SIM_MEMBERS_MAX)
 		world_run_until(world, world->now_ns + 10 * NS_US);
 	world_trace(world, "  another member leads after %.3f ms", (double)(world->now_ns - from_ns) / 1e6);
 	if (world->violations == 0 && leader_but(sim, stopped) == SMR_SIM_MEMBERS_MAX)
-		world_violate(world, "failover", "nobody leads %.1f ms after member %u stopped",
-			(double)(world->now_ns - from_ns) / 1e6, stopped);
-	process_resume(sim->members[stopped].endpoint.process);
+		world_violate(world, "failover", "nobody leads %.1f ms after member %u %s",
+			(double)(world->now_ns - from_ns) / 1e6, stopped,
+			cut_off ? "was cut off towards its followers" : "stopped");
+	if (cut_off)
+		switch_writes(sim, stopped, -1);
+	else
+		process_resume(sim->members[stopped].endpoint.process);
 }
 
 static void run_failover(struct world *world, struct outcome *outcome)
@@ -354,7 +370,8 @@ static void run_failover(struct world *world, struct outcome *outcome)
 	ensure(sim != NULL);
 	set_up(sim, world, outcome, world_chance(world, 700000) ? 3 : 5);
 	sim->config.preset = HF_SMR_FAST;
-	sim->config.pulse_ns = 0;
+	sim->config.pulse_ns = sim->config.silent_ns = sim->config.stuck_ns = sim->config.patience_ns =
+		sim->config.idle_ns = 0;
 	for (unsigned i = 0; i < sim->count; i++)
 		processes[i] = sim->members[i].endpoint.process;
 	faults_plan(&sim->faults, &sim->network, processes, 0, 0, 0, QUIET_NS);
@@ -363,7 +380,7 @@ static void run_failover(struct world *world, struct outcome *outcome)
 	run_until_led(sim);
 	if (world->violations == 0) {
 		world_run_until(world, world->now_ns + world_range(world, NS_MS, STOP_NS_MAX));
-		stop_leader(sim);
+		stop_leader(sim, world_chance(world, 300000));
 	}
 	sim->faults.quiet_ns = world->now_ns;
 	run_until_alive(sim);
@@ -375,6 +392,6 @@ static void run_failover(struct world *world, struct outcome *outcome)
 
 const struct scenario scenario_smr_failover = {
 	.name = "smr-failover",
-	.what = "a replicated log whose leader stops, with the preset `fast`: another one leads soon",
+	.what = "a replicated log whose leader stops, or cannot write, with the preset `fast`: another one leads soon",
 	.run = run_failover,
 };

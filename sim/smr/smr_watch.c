@@ -1,0 +1,170 @@
+#include "sim/smr/smr_watch.h"
+
+#include "sim/checkers/torn_slots.h"
+#include "sim/device.h"
+#include "smr/durable.h"
+#include "smr/steps.h"
+
+static void look_at_slots(
+	struct smr_sim_member *member, const struct hf_smr *smr, uint64_t at, const uint8_t *data, size_t bytes)
+{
+	uint32_t each = smr->geometry.slot_bytes;
+
+	for (size_t done = 0; at >= SMR_LOG_SLOTS && (at - SMR_LOG_SLOTS) % each == 0 && done < bytes;) {
+		size_t n = bytes - done < each ? bytes - done : each;
+
+		torn_slots_write(member->sim->world, &smr->geometry, smr->log + at, data + done, n);
+		done += n;
+		at += n;
+	}
+}
+
+static void on_effect(struct bus_observer *observer, const struct effect *effect)
+{
+	struct smr_sim_member *member = env_process(effect->nic->dev->env)->context;
+	const struct hf_smr *smr = member->smr;
+	uint64_t log = smr == NULL ? 0 : (uintptr_t)smr->log, end = smr == NULL ? 0 : log + smr->log_mr->bytes;
+
+	(void)observer;
+	if (effect->kind != EFFECT_WRITE || effect->host < log || effect->host >= end)
+		return;
+	look_at_slots(member, smr, effect->host - log, effect->data, effect->bytes);
+	log_memory_write(&member->sim->logs, member->id, smr->holder, effect->host - log, effect->data, effect->bytes);
+}
+
+static void check_incarnation(const struct smr_sim *sim, unsigned id, uint64_t incarnation)
+{
+	for (unsigned i = 0; i < sim->gone_count; i++)
+		if (sim->gone[i].incarnation == incarnation)
+			world_violate(sim->world, "memory", "member %u starts empty as one that had a log", id);
+}
+
+void smr_watch_start(struct smr_sim_member *member)
+{
+	if (member->smr != NULL && !member->sim->durable)
+		check_incarnation(member->sim, member->id, member->smr->incarnation);
+	if (member->smr != NULL)
+		log_memory_start(&member->sim->logs, member->id, member->smr->log);
+	member->accepts_under = member->commit = 0;
+	for (unsigned i = 0; i < SMR_SIM_RAILS; i++) {
+		member->observers[i] = (struct bus_observer){.effect = on_effect};
+		bus_observe(&nic_of(hf_node_dev(member->endpoint.node, i))->bus, &member->observers[i]);
+	}
+}
+
+/* ---- promises ---- */
+
+/* What is on a disk stays there: of a member that does not run, nothing is known. */
+static bool has_promised(const struct smr_sim *sim, unsigned id, uint64_t number)
+{
+	const struct hf_smr *smr = sim->members[id].smr;
+
+	if (!sim->durable)
+		return sim->logs.promised[id] >= number;
+	return smr == NULL || smr->replay != NULL || smr->durable->shown_number >= number;
+}
+
+static void check_promise(const struct smr_sim *sim, unsigned id, uint64_t number)
+{
+	unsigned n = !sim->durable;
+
+	for (unsigned i = 0; i < sim->count; i++)
+		n += (sim->durable || i != id) && has_promised(sim, i, number);
+	if (!sim->moving && 2 * n <= sim->count)
+		world_violate(sim->world, "promise",
+			"member %u accepts entries under a number that %u members promised", id, n);
+}
+
+/* ---- what is decided ---- */
+
+static uint64_t end_of(const struct smr_sim_member *member)
+{
+	const struct hf_smr *smr = member->smr;
+	uint64_t end = smr->applied;
+	struct smr_slot slot;
+
+	while (smr_own_slot(smr, end, &slot) == SMR_SLOT_VALID || log_memory_has(&member->sim->logs, member->id, end))
+		end++;
+	return end;
+}
+
+void smr_watch_end(struct smr_sim_member *member)
+{
+	struct smr_sim *sim = member->sim;
+
+	if (member->smr != NULL && sim->gone_count < SMR_SIM_GONE_MAX)
+		sim->gone[sim->gone_count++] =
+			(struct smr_sim_gone){.incarnation = member->smr->incarnation, .end = end_of(member)};
+}
+
+static bool has_entry(const struct smr_sim *sim, const struct smr_member *voter, uint64_t index)
+{
+	const struct smr_sim_member *member = &sim->members[voter->is.id];
+
+	if (member->smr != NULL && member->smr->incarnation == voter->incarnation)
+		return end_of(member) > index;
+	for (unsigned i = 0; i < sim->gone_count; i++)
+		if (sim->gone[i].incarnation == voter->incarnation)
+			return sim->gone[i].end > index;
+	return sim->gone_count == SMR_SIM_GONE_MAX;
+}
+
+static void check_decided(struct smr_sim *sim, unsigned id, uint64_t index)
+{
+	const struct smr_members *newest = &sim->members[id].smr->members;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < sim->count; i++)
+		if (sim->members[i].smr != NULL && sim->members[i].smr->members.index > newest->index &&
+			sim->members[i].smr->members.index <= index)
+			newest = &sim->members[i].smr->members;
+	for (unsigned i = 0; i < newest->count; i++)
+		n += has_entry(sim, &newest->at[i], index);
+	if (2 * n <= newest->count)
+		world_violate(sim->world, "decided",
+			"member %u takes entry %llu for decided, which %u of %u members have", id,
+			(unsigned long long)index, n, newest->count);
+}
+
+/* ---- what is durable ---- */
+
+static void check_durable(const struct smr_sim *sim, const struct hf_smr *smr)
+{
+	const struct smr_durable *durable = smr->durable;
+	struct smr_slot slot;
+
+	if (durable->sure > smr->commit || durable->sure > durable->at)
+		world_violate(sim->world, "sure", "member %u would not write entry %llu again, and %s", smr->id,
+			(unsigned long long)durable->sure - 1,
+			durable->sure > smr->commit ? "it is not decided" : "its WAL does not have it");
+	for (uint64_t i = smr->commit; i < durable->shown; i++)
+		if (smr_own_slot(smr, i, &slot) == SMR_SLOT_VALID && smr_slot_number(&slot) < durable->shown_number)
+			world_violate(sim->world, "durable",
+				"member %u says that entry %llu is durable under a number that it has not", smr->id,
+				(unsigned long long)i);
+}
+
+void smr_watch_turn(struct smr_sim_member *member)
+{
+	const struct hf_smr *smr = member->smr;
+	struct smr_sim *sim = member->sim;
+
+	if (smr == NULL)
+		return;
+	if (sim->durable && smr->replay == NULL && smr->restore == NULL)
+		check_durable(sim, smr);
+	if (smr->phase < SMR_PHASE_NOOP)
+		return;
+	if (smr->holder != smr->id)
+		world_violate(sim->world, "holder", "member %u accepts entries, and member %d holds its log",
+			member->id, smr->holder);
+	if (!smr->lost && !smr_phase_majority(smr, smr_phase_set(smr, SMR_STAGE_PROMISED)))
+		world_violate(sim->world, "majority", "member %u goes on under number %llu without a majority",
+			member->id, (unsigned long long)smr->number);
+	if (smr->number != member->accepts_under)
+		check_promise(sim, member->id, smr->number);
+	member->accepts_under = smr->number;
+	if (!sim->durable && smr->commit != member->commit && smr->commit > SMR_FIRST_INDEX)
+		check_decided(sim, member->id, smr->commit - 1);
+	member->commit = smr->commit;
+}

@@ -1,0 +1,21 @@
+/* smr_watch.h - what checkers see of members: what NICs write into their logs, and what a member that accepts entries
+ * relies on. Claims of its own:
+ *   holder    who accepts entries holds its own log (R-S2)
+ *   majority  who accepts entries has had the logs of a majority since it chose its number (R-S5)
+ *   promise   the number under which a member accepts entries was promised to a majority before the first one (R-S4);
+ *             in durable mode, on disks (R-S24)
+ *   decided   what a leader takes for decided, a majority of the newest configuration has, each member in the
+ *             incarnation that it names (R-S15, R-S20, R-S22)
+ *   memory    a process that starts without its memory is another incarnation (R-S15)
+ *   durable   what is published as durable under a number was accepted under it, or a later one (R-S24)
+ *   sure      what a member will not write into its WAL again is there, and decided (DUR-1) */
+#ifndef HOLDFAST_SIM_SMR_SMR_WATCH_H
+#define HOLDFAST_SIM_SMR_SMR_WATCH_H
+
+#include "sim/smr/smr_nodes.h"
+
+void smr_watch_start(struct smr_sim_member *member); /* its replica was started, or could not be */
+void smr_watch_turn(struct smr_sim_member *member);
+void smr_watch_end(struct smr_sim_member *member); /* its replica is about to stop */
+
+#endif
