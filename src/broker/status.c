@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "broker/broker.h"
+#include "broker/rdma/rdma.h"
 #include "node/node.h"
 
 #define PATH      "/broker.json"
@@ -49,6 +50,11 @@ static uint64_t leads_controller(const struct broker *broker)
 	return broker->journal != NULL || broker->quorum.leads;
 }
 
+static uint64_t count_grants(const struct broker *broker)
+{
+	return broker->rdma == NULL ? 0 : broker->rdma->grants;
+}
+
 #define COUNTER(name, member)                                                                                          \
 	static uint64_t name(const struct broker *broker)                                                              \
 	{                                                                                                              \
@@ -72,6 +78,8 @@ static const struct {
 		count_under_replicated},
 	{"holdfast_broker_connections", "Connections of clients.", HF_METRIC_GAUGE, count_connections},
 	{"holdfast_broker_controller", "Whether this broker leads the controller.", HF_METRIC_GAUGE, leads_controller},
+	{"holdfast_broker_grants_total", "Grants of partitions to producers over RDMA.", HF_METRIC_COUNTER,
+		count_grants},
 	{"holdfast_broker_elections_total", "How often this broker began to lead a partition.", HF_METRIC_COUNTER,
 		count_elections},
 	{"holdfast_broker_truncations_total", "Logs that were cut where a later leader has another history.",

@@ -360,6 +360,7 @@ struct hf_vqp *produce_grant_open(
 		produce_grant_close(grant);
 		return NULL;
 	}
+	client->rdma->grants++;
 	*reply_bytes = put_reply(grant, reply);
 	return grant->end.vqp;
 }

@@ -46,6 +46,7 @@ struct rdma {
 	struct hf_node_listener listener;
 	struct hf_timer timer;
 	bool serving, listening;
+	uint64_t grants; /* of partitions to producers, so far */
 };
 
 /* What a vqp of the service belongs to. */
