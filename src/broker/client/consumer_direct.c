@@ -1,49 +1,13 @@
-/* Reading segments by READ, up to what a slot says (rdma_wire.h). One session with each broker: a vqp through which all
- * its partitions are read, one READ for the slots of all. */
-#include "broker/client/consumer.h"
+/* Reading segments by READ, up to what a slot says (rdma_wire.h). One READ has the slots of all partitions of a
+ * session. */
+#include "broker/client/consumer_session.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/ensure.h"
-#include "base/log.h"
 
-#define SLOTS_BYTES   (RDMA_SLOTS * RDMA_SLOT_BYTES)
-#define RECEIVE_BYTES 64u
-#define SEND_BYTES    512u
-#define RECEIVES_AT   SLOTS_BYTES
-#define SENDS_AT      (RECEIVES_AT + RDMA_READER_RECEIVES * RECEIVE_BYTES)
-#define MEMORY_BYTES  (SENDS_AT + RDMA_READER_RECEIVES * SEND_BYTES)
-#define READS         64u /* under way; shm and soft take 16 of them at a time */
-#define SENDS         (READS + RDMA_READER_RECEIVES)
-#define CQE           (SENDS + RDMA_READER_RECEIVES)
-#define POLL_MAX      32
-#define CONNECT_NS    1000000000ull
-
-/* wr_ids: what it is, and for READs of segments the partition's number in the list. */
-#define WR_KIND    60
-#define WR_RECEIVE 1ull
-#define WR_SEND    2ull
-#define WR_LOOK    3ull
-#define WR_READ    4ull
-#define WR_WHICH   ((1ull << WR_KIND) - 1)
-
-_Static_assert(RDMA_ATTACHED_BYTES <= RECEIVE_BYTES, "a receive holds an ATTACHED");
-_Static_assert(RDMA_ATTACH_BYTES + RDMA_TOPIC_MAX <= SEND_BYTES, "a send holds an ATTACH");
-
-static const unsigned allowed[SESSION_STATES] = {
-	[SESSION_DOWN] = 1u << SESSION_ASKING,
-	[SESSION_ASKING] = 1u << SESSION_DOWN | 1u << SESSION_CONNECTING,
-	[SESSION_CONNECTING] = 1u << SESSION_DOWN | 1u << SESSION_UP,
-	[SESSION_UP] = 1u << SESSION_DOWN,
-};
-
-static void move(struct consumer_session *session, enum consumer_session_state to)
-{
-	ensure((allowed[session->state] & 1u << to) != 0);
-	session->state = to;
-}
+#define POLL_MAX 32
 
 static struct consumer_partition *partition_of(struct list *node)
 {
@@ -58,175 +22,7 @@ static struct consumer_partition *partition_number(struct hf_consumer *consumer,
 	return NULL;
 }
 
-/* ---- a session's life ---- */
-
-static void changed(struct hf_vqp *vqp, void *context)
-{
-	struct consumer_session *session = context;
-
-	session->lost |= hf_vqp_state(vqp) == HF_VQP_ERROR;
-}
-
-static bool post_receive(struct consumer_session *session, uint32_t number)
-{
-	struct ibv_sge sge = {.addr = (uintptr_t)session->memory + RECEIVES_AT + (size_t)number * RECEIVE_BYTES,
-		.length = RECEIVE_BYTES,
-		.lkey = session->mr->lkey};
-	struct ibv_recv_wr wr = {.wr_id = WR_RECEIVE << WR_KIND | number, .sg_list = &sge, .num_sge = 1}, *bad;
-
-	return hf_vqp_post_recv(session->vqp, &wr, &bad) == 0;
-}
-
-static int open_vqp(struct consumer_session *session)
-{
-	struct hf_consumer *consumer = session->consumer;
-	struct hf_vqp_init init = {.cap = {.max_send_wr = SENDS,
-					   .max_recv_wr = RDMA_READER_RECEIVES,
-					   .max_send_sge = 1,
-					   .max_recv_sge = 1},
-		.sq_sig_all = true,
-		.context = session,
-		.changed = changed};
-	struct hf_error error;
-	void *memory;
-	int rc = hf_mem_alloc(hf_loop_env(consumer->loop), MEMORY_BYTES, &memory, &error);
-
-	session->memory = memory;
-	if (rc == 0)
-		rc = hf_vmr_reg(consumer->pd, memory, MEMORY_BYTES, IBV_ACCESS_LOCAL_WRITE, &session->mr, &error);
-	if (rc == 0)
-		rc = hf_vcq_create(consumer->node, CQE, session, &session->cq);
-	init.send_cq = session->cq;
-	if (rc == 0)
-		rc = hf_vqp_create(consumer->pd, &init, &session->vqp);
-	session->free_count = 0;
-	for (uint32_t i = 0; rc == 0 && i < RDMA_READER_RECEIVES; i++) {
-		session->free_sends[session->free_count++] = i;
-		rc = post_receive(session, i) ? 0 : -ENOMEM;
-	}
-	return rc;
-}
-
-static void close_vqp(struct consumer_session *session)
-{
-	hf_vqp_destroy(session->vqp);
-	session->vqp = NULL;
-	if (session->cq != NULL)
-		(void)hf_vcq_destroy(session->cq);
-	session->cq = NULL;
-	if (session->mr != NULL)
-		(void)hf_vmr_dereg(session->mr);
-	session->mr = NULL;
-	if (session->memory != NULL)
-		hf_mem_free(hf_loop_env(session->consumer->loop), session->memory);
-	session->memory = NULL;
-	session->looking = session->lost = false;
-	session->reading = 0;
-}
-
-/* Its partitions go on over TCP, until it is up again. */
-static void lose(struct consumer_session *session)
-{
-	struct hf_consumer *consumer = session->consumer;
-
-	consumer->stats.losses += session->state == SESSION_UP;
-	close_vqp(session);
-	move(session, SESSION_DOWN);
-	session->again_ns = hf_loop_now_ns(consumer->loop) + consumer->config.return_ns;
-	list_for_each (at, &consumer->partitions) {
-		struct consumer_partition *partition = partition_of(at);
-
-		if (partition->in_flight == session)
-			partition->in_flight = NULL;
-		if (partition->session != session)
-			continue;
-		partition->session = NULL;
-		consumer_begin_anew(partition, true);
-	}
-}
-
-static void access_known(struct kafka_call *of, const void *response)
-{
-	struct consumer_session *session = container_of(of, struct consumer_session, call);
-	struct hf_consumer *consumer = session->consumer;
-	const struct kafka_access_response *answer = response;
-	struct hf_peer *peer = NULL;
-
-	if (answer != NULL && answer->error_code == KAFKA_NONE)
-		peer = leaders_peer(&consumer->leaders, answer->addresses.at, answer->addresses.count);
-	if (peer == NULL || open_vqp(session) != 0 ||
-		hf_vqp_connect(session->vqp, peer, RDMA_SERVICE, answer->token.byte, sizeof(answer->token.byte)) != 0) {
-		lose(session);
-		return;
-	}
-	session->connect_end_ns = hf_loop_now_ns(consumer->loop) + CONNECT_NS;
-	move(session, SESSION_CONNECTING);
-}
-
-static void ask(struct consumer_session *session)
-{
-	const struct kafka_access_request request = {.kind = ACCESS_READ, .topic = {"", 0}, .current_leader_epoch = -1};
-
-	move(session, SESSION_ASKING);
-	session->call.done = access_known;
-	if (!kafka_link_call(&session->broker->link, &session->call, KAFKA_ACCESS, 0, &request))
-		lose(session);
-}
-
-static void connecting(struct consumer_session *session, uint64_t now_ns)
-{
-	const uint8_t *at;
-	size_t bytes;
-
-	if (hf_vqp_state(session->vqp) != HF_VQP_UP) {
-		session->lost |= now_ns >= session->connect_end_ns;
-		return;
-	}
-	at = hf_vqp_reply(session->vqp, &bytes);
-	if (bytes != RDMA_READING_BYTES || at[0] != RDMA_VERSION || at[1] != ACCESS_READ ||
-		get_le16(at + 2) != RDMA_SLOTS) {
-		session->lost = true;
-		return;
-	}
-	session->slots_key = get_le32(at + 4);
-	session->slots_address = get_le64(at + 8);
-	move(session, SESSION_UP);
-}
-
-static struct consumer_session *session_of(struct hf_consumer *consumer, struct leaders_broker *broker)
-{
-	struct consumer_session *session;
-
-	list_for_each (at, &consumer->sessions)
-		if (container_of(at, struct consumer_session, node)->broker == broker)
-			return container_of(at, struct consumer_session, node);
-	session = calloc(1, sizeof(*session));
-	if (session == NULL)
-		return NULL;
-	*session = (struct consumer_session){.consumer = consumer, .broker = broker};
-	list_push_back(&consumer->sessions, &session->node);
-	return session;
-}
-
 /* ---- asking for segments ---- */
-
-static bool say(struct consumer_session *session, const uint8_t *data, uint32_t bytes)
-{
-	uint32_t number;
-	uint8_t *at;
-	struct ibv_sge sge = {.length = bytes, .lkey = session->mr->lkey};
-	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad;
-
-	if (session->free_count == 0)
-		return false;
-	number = session->free_sends[--session->free_count];
-	at = session->memory + SENDS_AT + (size_t)number * SEND_BYTES;
-	memcpy(at, data, bytes);
-	sge.addr = (uintptr_t)at;
-	wr.wr_id = WR_SEND << WR_KIND | number;
-	session->lost |= hf_vqp_post_send(session->vqp, &wr, &bad) != 0;
-	return true;
-}
 
 static bool attach(struct consumer_partition *partition, struct consumer_session *session, int64_t offset)
 {
@@ -239,7 +35,7 @@ static bool attach(struct consumer_partition *partition, struct consumer_session
 	put_le16(message + 16, (uint16_t)length);
 	put_le32(message + 20, (uint32_t)leaders_epoch(partition->topic, partition->index));
 	memcpy(message + RDMA_ATTACH_BYTES, partition->topic->name, length);
-	if (!say(session, message, RDMA_ATTACH_BYTES + length))
+	if (!consumer_session_say(session, message, RDMA_ATTACH_BYTES + length))
 		return false;
 	partition->request = session->requests;
 	partition->session = session;
@@ -253,7 +49,7 @@ static void release(struct consumer_session *session, uint16_t slot, uint16_t ge
 
 	put_le16(message + 2, slot);
 	put_le16(message + 4, generation);
-	session->lost |= !say(session, message, sizeof(message));
+	session->lost |= !consumer_session_say(session, message, sizeof(message));
 }
 
 void consumer_direct_end(struct consumer_partition *partition)
@@ -272,11 +68,11 @@ bool consumer_direct_begin(struct consumer_partition *partition, uint64_t now_ns
 
 	if (consumer->node == NULL || partition->leader->access != LEADERS_ACCESS_YES)
 		return false;
-	session = session_of(consumer, partition->leader);
+	session = consumer_session_of(consumer, partition->leader);
 	if (session == NULL)
 		return false;
 	if (session->state == SESSION_DOWN && now_ns >= session->again_ns && !session->call.waiting)
-		ask(session);
+		consumer_session_ask(session);
 	if (session->state != SESSION_UP) /* is it worth waiting for? */
 		return session->state != SESSION_DOWN && partition->way == CONSUMER_NEW;
 	if (partition->way == CONSUMER_TCP)
@@ -467,7 +263,7 @@ static void completed(struct consumer_session *session, const struct ibv_wc *wc)
 	switch (wc->wr_id >> WR_KIND) {
 	case WR_RECEIVE:
 		attached(session, session->memory + RECEIVES_AT + (size_t)number * RECEIVE_BYTES, wc->byte_len);
-		session->lost |= !post_receive(session, number);
+		session->lost |= !consumer_session_post_receive(session, number);
 		break;
 	case WR_SEND:
 		session->free_sends[session->free_count++] = number;
@@ -541,7 +337,7 @@ static bool session_turn(struct consumer_session *session, uint64_t now_ns)
 
 	session->progress = false;
 	if (session->state == SESSION_CONNECTING)
-		connecting(session, now_ns);
+		consumer_session_connecting(session, now_ns);
 	if (session->state == SESSION_UP) {
 		poll(session);
 		(void)look(session);
@@ -557,7 +353,7 @@ static bool session_turn(struct consumer_session *session, uint64_t now_ns)
 		session->lost |= has_moved(session, now_ns);
 	}
 	if (session->lost)
-		lose(session);
+		consumer_session_lose(session);
 	return session->progress;
 }
 
@@ -576,7 +372,7 @@ void consumer_direct_close(struct hf_consumer *consumer)
 		struct consumer_session *session =
 			container_of(list_pop_front(&consumer->sessions), struct consumer_session, node);
 
-		close_vqp(session);
+		consumer_session_close(session);
 		free(session);
 	}
 }
