@@ -284,6 +284,7 @@ void leader_hear_grant(struct replica *replica, struct replica_link *link, const
 	push->to = message->to;
 	push->address = (uint64_t)message->address;
 	push->key = message->key;
+	push->hw_told = -1; /* what names the grant of before is not heard */
 	push_move(push, PUSH_READY);
 	replica->replication->counters.grants++;
 	book_ack(push, push->placed);
