@@ -14,7 +14,6 @@
 
 #define NAME_DIGITS     20
 #define CHECKPOINT_MOST (16u << 20)
-#define LOG_PAGE_BYTES  4096u
 
 static struct segment *segment_of(struct list *node)
 {
@@ -592,10 +591,7 @@ int partition_log_grant(struct partition_log *log, uint32_t most, uint32_t batch
 		return log->failed ? rc : fail(log, rc, error.text);
 	segment_pin(head);
 	log->granted = true;
-	*extent_out = (struct log_extent){.segment = head,
-		.begin = head->bytes / LOG_PAGE_BYTES * LOG_PAGE_BYTES,
-		.end = head->bytes + bytes,
-		.tail = head->bytes};
+	*extent_out = (struct log_extent){.segment = head, .end = head->bytes + bytes, .tail = head->bytes};
 	return 0;
 }
 

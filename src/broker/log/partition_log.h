@@ -53,12 +53,11 @@ struct append_result {
 enum kafka_error partition_log_append(struct partition_log *log, const uint8_t *data, size_t bytes,
 	int32_t leader_epoch, int64_t now_ms, struct append_result *result);
 
-/* A part of the head, from the page of the tail on, that its holder writes by itself: batch behind batch, each with the
- * epoch that is never assigned. One at a time. */
+/* A part of the head, from the tail on, that its holder writes by itself: batch behind batch, each with the epoch that
+ * is never assigned. One at a time. */
 struct log_extent {
 	struct segment *segment; /* pinned; segment_unpin is its user's */
-	uint32_t begin, end;     /* places */
-	uint32_t tail;           /* where the first batch goes */
+	uint32_t tail, end;      /* places: where the first batch goes, and where all must end */
 };
 /* At most `most` bytes behind the tail, room for a batch of `batch_bytes` at least; rolls where the head has none, and
  * makes the pages. -EMSGSIZE: no segment has room for that batch; other errors: the disk is full, the log failed. */

@@ -37,7 +37,8 @@ static int open_extent(struct produce_grant *grant, uint32_t batch_bytes)
 
 	if (rc != 0)
 		return rc;
-	rc = hf_vmr_reg(grant->client->pd, extent->segment->map + extent->begin, extent->end - extent->begin,
+	/* What others have committed lies out of its reach. */
+	rc = hf_vmr_reg(grant->client->pd, extent->segment->map + extent->tail, extent->end - extent->tail,
 		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, &grant->extent_mr, &error);
 	if (rc != 0) {
 		log_warn("broker: %s: an extent cannot be registered: %s", log->directory, error.text);
