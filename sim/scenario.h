@@ -34,7 +34,7 @@ extern const struct scenario scenario_smr, scenario_smr_failover, scenario_smr_d
 	scenario_smr_calm, scenario_smr_members;
 extern const struct scenario scenario_kv, scenario_kv_heal, scenario_kv_lease, scenario_kv_failover;
 extern const struct scenario scenario_broker_one, scenario_broker_rdma, scenario_broker_repl, scenario_broker_rdma_repl,
-	scenario_broker_group;
+	scenario_broker_group, scenario_broker_hostile;
 extern const struct scenario *const scenarios[]; /* NULL terminated: scenarios.c */
 const struct scenario *scenario_find(const char *name);
 

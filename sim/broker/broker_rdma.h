@@ -34,6 +34,7 @@
 #define RDMA_SIM_BROKERS    3u     /* at most */
 
 struct rdma_sim;
+struct rdma_liar;
 
 /* A node on a loop, of the broker or of a client. */
 struct rdma_sim_end {
@@ -87,6 +88,8 @@ struct rdma_sim {
 	struct world_event killer, looker;
 	struct rdma_sim_end *down; /* what is to start again */
 	uint64_t rdma_batches, rdma_records, settled, writes;
+	struct rdma_liar *liar; /* liar.h; NULL: all are honest */
+	uint64_t lies;
 	uint64_t led, truncations; /* of brokers that are gone */
 	unsigned losses;           /* of power */
 	bool power, stopping, settling;
@@ -94,13 +97,15 @@ struct rdma_sim {
 
 /* rdma_nodes.c */
 extern const struct program rdma_sim_broker_program, rdma_sim_client_program;
+int rdma_sim_open_node(struct rdma_sim_end *end);
+void rdma_sim_close_node(struct rdma_sim_end *end);
 void rdma_sim_configure(struct rdma_sim_broker *broker);
 /* What its counters say before it goes. */
 void rdma_sim_count(struct rdma_sim_broker *broker);
 
 /* rdma_checks.c */
 void rdma_sim_observe(struct rdma_sim_broker *broker); /* whose node is open */
-void rdma_sim_look(struct rdma_sim *all);              /* from now on, each few milliseconds */
+void rdma_sim_look(struct rdma_sim *all);              /* from now on, again and again */
 /* Whether every replica knows that all of its log may be read. */
 bool rdma_sim_knows_hw(const struct rdma_sim *all);
 

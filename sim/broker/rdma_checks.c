@@ -1,10 +1,12 @@
 /* What must be true of the memory of brokers, whenever one looks at it. */
+#include <string.h>
+
 #include "base/ensure.h"
 #include "broker/rdma/produce_grant.h"
 #include "broker/rdma/reader.h"
 #include "sim/broker/broker_rdma.h"
 
-#define LOOK_NS (5 * NS_MS)
+#define LOOK_NS (300 * NS_US)
 
 static struct partition *partition_of(const struct rdma_sim_broker *broker, int32_t index)
 {
@@ -45,42 +47,6 @@ static void judge_write(struct rdma_sim *all, struct partition *partition, const
 	}
 }
 
-static void on_effect(struct bus_observer *observer, const struct effect *effect)
-{
-	struct rdma_sim_end *end = env_process(effect->nic->dev->env)->context;
-	struct rdma_sim_broker *broker = container_of(end, struct rdma_sim_broker, end);
-
-	(void)observer;
-	for (int32_t i = 0; effect->kind == EFFECT_WRITE && i < (int32_t)RDMA_SIM_PARTITIONS; i++)
-		if (partition_of(broker, i) != NULL)
-			judge_write(end->all, partition_of(broker, i), effect);
-}
-
-void rdma_sim_observe(struct rdma_sim_broker *broker)
-{
-	for (unsigned i = 0; i < RDMA_SIM_RAILS; i++) {
-		broker->observers[i] = (struct bus_observer){.effect = on_effect};
-		bus_observe(&nic_of(hf_node_dev(broker->end.node, i))->bus, &broker->observers[i]);
-	}
-}
-
-/* ---- each few milliseconds ---- */
-
-/* Where nobody may write, nothing lies behind the tail (R-B9). */
-static void look_behind_tail(struct rdma_sim *all, const struct partition *partition)
-{
-	const struct segment *head = partition_log_head(partition->log);
-
-	if (reach_of(partition).segment != NULL)
-		return;
-	for (uint32_t i = head->bytes; i < head->capacity; i++)
-		if (head->map[i] != 0) {
-			world_violate(
-				all->world, "scrub", "there are bytes at %u behind the tail at %u", i, head->bytes);
-			return;
-		}
-}
-
 /* A file that is registered keeps its length (R-B14), and what is immutable is readable to its end (R-B12). */
 static void look_at_slots(struct rdma_sim *all, const struct reader *reader)
 {
@@ -100,6 +66,53 @@ static void look_at_slots(struct rdma_sim *all, const struct reader *reader)
 	}
 }
 
+static void look_at_readers(struct rdma_sim *all, const struct broker *broker)
+{
+	if (broker == NULL || broker->rdma == NULL)
+		return;
+	list_for_each (client, &broker->rdma->clients)
+		list_for_each (at, &container_of(client, struct rdma_client, node)->readers)
+			look_at_slots(all, container_of(at, struct reader, node));
+}
+
+static void on_effect(struct bus_observer *observer, const struct effect *effect)
+{
+	struct rdma_sim_end *end = env_process(effect->nic->dev->env)->context;
+	struct rdma_sim_broker *broker = container_of(end, struct rdma_sim_broker, end);
+
+	(void)observer;
+	if (effect->kind == EFFECT_READ)
+		look_at_readers(end->all, broker->broker);
+	for (int32_t i = 0; effect->kind == EFFECT_WRITE && i < (int32_t)RDMA_SIM_PARTITIONS; i++)
+		if (partition_of(broker, i) != NULL)
+			judge_write(end->all, partition_of(broker, i), effect);
+}
+
+void rdma_sim_observe(struct rdma_sim_broker *broker)
+{
+	for (unsigned i = 0; i < RDMA_SIM_RAILS; i++) {
+		broker->observers[i] = (struct bus_observer){.effect = on_effect};
+		bus_observe(&nic_of(hf_node_dev(broker->end.node, i))->bus, &broker->observers[i]);
+	}
+}
+
+/* ---- again and again ---- */
+
+/* Where nobody may write, nothing lies behind the tail (R-B9). */
+static void look_behind_tail(struct rdma_sim *all, const struct partition *partition)
+{
+	const struct segment *head = partition_log_head(partition->log);
+
+	if (reach_of(partition).segment != NULL)
+		return;
+	for (uint32_t i = head->bytes; i < head->capacity; i++)
+		if (head->map[i] != 0) {
+			world_violate(
+				all->world, "scrub", "there are bytes at %u behind the tail at %u", i, head->bytes);
+			return;
+		}
+}
+
 static void look(struct world_event *event)
 {
 	struct rdma_sim *all = container_of(event, struct rdma_sim, looker);
@@ -108,11 +121,7 @@ static void look(struct world_event *event)
 		for (int32_t k = 0; k < (int32_t)RDMA_SIM_PARTITIONS; k++)
 			if (partition_of(&all->brokers[i], k) != NULL)
 				look_behind_tail(all, partition_of(&all->brokers[i], k));
-		if (all->brokers[i].broker == NULL || all->brokers[i].broker->rdma == NULL)
-			continue;
-		list_for_each (client, &all->brokers[i].broker->rdma->clients)
-			list_for_each (at, &container_of(client, struct rdma_client, node)->readers)
-				look_at_slots(all, container_of(at, struct reader, node));
+		look_at_readers(all, all->brokers[i].broker);
 	}
 	world_schedule(all->world, event, all->world->now_ns + LOOK_NS);
 }

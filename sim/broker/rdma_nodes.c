@@ -49,7 +49,7 @@ static void configure(const struct rdma_sim_end *end, struct hf_node_config *con
 	}
 }
 
-static int open_node(struct rdma_sim_end *end)
+int rdma_sim_open_node(struct rdma_sim_end *end)
 {
 	struct hf_node_config config;
 	struct hf_error error = {0};
@@ -63,7 +63,7 @@ static int open_node(struct rdma_sim_end *end)
 	return rc;
 }
 
-static void close_node(struct rdma_sim_end *end)
+void rdma_sim_close_node(struct rdma_sim_end *end)
 {
 	hf_node_close(end->node);
 	end->node = NULL;
@@ -98,7 +98,7 @@ static int start_broker(struct process *process, void *context)
 	struct rdma_sim_end *end = context;
 	struct rdma_sim_broker *broker = broker_of(end);
 	struct hf_error error;
-	int rc = open_node(end);
+	int rc = rdma_sim_open_node(end);
 
 	if (rc != 0)
 		return rc;
@@ -124,7 +124,7 @@ static void stop_broker(struct process *process, void *context)
 	broker_of(end)->broker = NULL;
 	hf_loop_cancel_timer(end->loop, &end->timer);
 	broker_close(broker);
-	close_node(end);
+	rdma_sim_close_node(end);
 }
 
 const struct program rdma_sim_broker_program = {.name = "broker", .start = start_broker, .stop = stop_broker};
@@ -146,6 +146,8 @@ static void add_voters(struct broker_config *config, unsigned count, struct worl
 	config->replication_factor = (int16_t)count;
 	config->min_insync_replicas = count / 2 + 1;
 	config->lag_ns = world_range(world, 50 * NS_MS, 2 * NS_S);
+	/* Of one batch at a time, so that hw comes to the end of a segment step by step. */
+	config->replication_batch_bytes = world->seed % 3 == 0 ? 1 : config->replication_batch_bytes;
 	config->auto_create_topics = false; /* clients ask before all brokers are there */
 	for (unsigned i = 0; i < count; i++) {
 		struct broker_voter *voter = &config->voters.at[config->voters.count++];
@@ -328,7 +330,7 @@ static int start_client(struct process *process, void *context)
 {
 	struct rdma_sim_client *client = context;
 	struct hf_error error = {0};
-	int rc = open_node(&client->end);
+	int rc = rdma_sim_open_node(&client->end);
 
 	if (rc == 0 && (rc = open_client(client, &error)) != 0 && !process->muted)
 		world_violate(client->end.all->world, "start", "%s", error.text);
@@ -360,7 +362,7 @@ static void stop_client(struct process *process, void *context)
 	client->producer = NULL;
 	client->consumer = NULL;
 	hf_loop_cancel_timer(client->end.loop, &client->end.timer);
-	close_node(&client->end);
+	rdma_sim_close_node(&client->end);
 }
 
 const struct program rdma_sim_client_program = {.name = "client", .start = start_client, .stop = stop_client};

@@ -5,6 +5,7 @@
 #include "base/ensure.h"
 #include "sim/broker/broker_rdma.h"
 #include "sim/broker/brokers.h"
+#include "sim/broker/liar.h"
 #include "sim/checkers/replica_files.h"
 
 #define LIVE_NS      (30 * NS_S)
@@ -35,7 +36,14 @@ static void set_up_end(struct rdma_sim *all, struct rdma_sim_end *end, unsigned 
 
 static struct host *host_at(struct rdma_sim *all, unsigned i)
 {
+	if (i == all->count + RDMA_SIM_CLIENTS)
+		return &all->liar->end.host;
 	return i < all->count ? &all->brokers[i].end.host : &all->clients[i - all->count].end.host;
+}
+
+static unsigned hosts(const struct rdma_sim *all)
+{
+	return all->count + RDMA_SIM_CLIENTS + (all->liar != NULL);
 }
 
 static void set_up(struct rdma_sim *all, struct world *world, struct outcome *outcome, unsigned count)
@@ -58,8 +66,10 @@ static void set_up(struct rdma_sim *all, struct world *world, struct outcome *ou
 		client->partition = (int32_t)(i % RDMA_SIM_PARTITIONS);
 		set_up_end(all, &client->end, i + count, &rdma_sim_client_program);
 	}
+	if (all->liar != NULL)
+		set_up_end(all, &all->liar->end, count + RDMA_SIM_CLIENTS, &rdma_liar_program);
 	for (unsigned rail = 0; rail < RDMA_SIM_RAILS; rail++)
-		for (unsigned i = 0; i < count + RDMA_SIM_CLIENTS; i++) {
+		for (unsigned i = 0; i < hosts(all); i++) {
 			char address[HF_ADDR_TEXT];
 
 			snprintf(address, sizeof(address), "10.%u.0.%u", rail, i + 1);
@@ -251,7 +261,8 @@ static void settle(struct rdma_sim *all)
 	run_until(all, all_are_at_end, "a reader did not come to the end");
 	for (unsigned i = 0; i < RDMA_SIM_PARTITIONS && all->world->violations == 0; i++)
 		partition_settled(&all->accounts[i]);
-	if (all->world->violations == 0 && (all->rdma_batches == 0 || all->writes == 0))
+	if (all->world->violations == 0 &&
+		(all->rdma_batches == 0 || all->writes == 0 || (all->liar != NULL && all->lies == 0)))
 		world_violate(all->world, "liveness", "nothing went over RDMA");
 }
 
@@ -270,24 +281,29 @@ static void tear_down(struct rdma_sim *all)
 		rdma_sim_count(&all->brokers[i]);
 	all->outcome->failovers += all->led > RDMA_SIM_PARTITIONS ? all->led - RDMA_SIM_PARTITIONS : 0;
 	all->outcome->truncated += all->truncations;
-	for (unsigned i = all->count + RDMA_SIM_CLIENTS; i > 0; i--)
+	for (unsigned i = hosts(all); i > 0; i--)
 		host_free(host_at(all, i - 1));
+	free(all->liar);
 	network_free(&all->network);
 	free(all);
 }
 
-static void run(struct world *world, struct outcome *outcome, unsigned count, uint64_t quiet_ns)
+static void run(struct world *world, struct outcome *outcome, unsigned count, uint64_t quiet_ns, bool hostile)
 {
 	struct rdma_sim *all = calloc(1, sizeof(*all));
 	struct process *processes[RDMA_SIM_BROKERS + RDMA_SIM_CLIENTS];
 	unsigned n = count + RDMA_SIM_CLIENTS;
 
 	ensure(all != NULL);
+	if (hostile)
+		ensure((all->liar = calloc(1, sizeof(*all->liar))) != NULL);
 	set_up(all, world, outcome, count);
 	for (unsigned i = 0; i < n; i++)
 		processes[i] = i < count ? all->brokers[i].end.process : all->clients[i - count].end.process;
 	for (unsigned i = 0; i < n; i++)
 		process_start(processes[i]);
+	if (hostile)
+		process_start(all->liar->end.process);
 	faults_plan(
 		&all->faults, &all->network, processes, n, RDMA_FAULTS, (unsigned)world_range(world, 0, 10), quiet_ns);
 	if (count > 1 && world_chance(world, 300000)) /* somebody stands still for longer than a session */
@@ -306,12 +322,17 @@ static void run(struct world *world, struct outcome *outcome, unsigned count, ui
 
 static void run_one(struct world *world, struct outcome *outcome)
 {
-	run(world, outcome, 1, world_range(world, 300 * NS_MS, 1500 * NS_MS));
+	run(world, outcome, 1, world_range(world, 300 * NS_MS, 1500 * NS_MS), false);
+}
+
+static void run_hostile(struct world *world, struct outcome *outcome)
+{
+	run(world, outcome, 1, world_range(world, 300 * NS_MS, 1500 * NS_MS), true);
 }
 
 static void run_three(struct world *world, struct outcome *outcome)
 {
-	run(world, outcome, 3, world_range(world, 1500 * NS_MS, 4000 * NS_MS));
+	run(world, outcome, 3, world_range(world, 1500 * NS_MS, 4000 * NS_MS), false);
 }
 
 const struct scenario scenario_broker_rdma = {
@@ -325,4 +346,11 @@ const struct scenario scenario_broker_rdma_repl = {
 	.only_when_named = true, /* a test of its own */
 	.what = "three Kafka brokers that replicate, under one-sided producers and readers, all of which are killed",
 	.run = run_three,
+};
+
+const struct scenario scenario_broker_hostile = {
+	.name = "broker-hostile",
+	.only_when_named = true, /* a test of its own */
+	.what = "the same, of one broker, with a client that writes and says over RDMA what no client may",
+	.run = run_hostile,
 };
