@@ -104,6 +104,21 @@ static void older_inv_is_acknowledged_unless_it_is_an_rmw(void **state)
 	assert_true(b.actions.nack && !b.actions.ack && !b.actions.apply);
 }
 
+/* R-K13: what was kept over an exclusion may be known nowhere else. */
+static void record_in_doubt_yields_to_any_inv(void **state)
+{
+	struct bed b = bed();
+
+	(void)state;
+	b.known = (struct kv_known){.state = RECORD_INVALID, .ts = ts(8, 0), .flags = RECORD_DOUBTFUL};
+	step(&b, KV_EVENT_INV, 2, ts(6, 2), RECORD_RMW);
+	assert_true(b.actions.apply && b.actions.ack && !b.actions.nack);
+	assert_int_equal(record_compare(b.known.ts, ts(6, 2)), 0);
+	assert_false(b.known.flags & RECORD_DOUBTFUL);
+	step(&b, KV_EVENT_INV, 1, ts(4, 1), 0); /* the doubt has ended */
+	assert_true(b.actions.ack && !b.actions.apply);
+}
+
 static void rmw_waits_for_a_valid_base(void **state)
 {
 	struct bed b = bed();
@@ -248,6 +263,7 @@ int main(void)
 		cmocka_unit_test(key_without_a_record_begins_above_what_was_deleted),
 		cmocka_unit_test(superseded_write_is_answered_and_its_record_stays_invalid),
 		cmocka_unit_test(older_inv_is_acknowledged_unless_it_is_an_rmw),
+		cmocka_unit_test(record_in_doubt_yields_to_any_inv),
 		cmocka_unit_test(rmw_waits_for_a_valid_base),
 		cmocka_unit_test(refused_rmw_takes_the_newer_record_and_begins_again),
 		cmocka_unit_test(rmw_whose_record_is_newer_here_is_refused_though_all_that_live_acknowledge),
