@@ -17,6 +17,8 @@
 #define CUT_OFF_NS    (100 * NS_MS) /* stuck, and its counter is seen to stand still over vqps that fail over */
 #define FOUNDERS      3u
 #define STOP_NS_MAX   (6 * NS_MS)
+#define STOPPED_NS    (150 * NS_MS) /* longer than the leader's patience */
+#define HOLDUP_NS     (60 * NS_MS)
 #define WAL_BYTES_MIN (1u << 10)
 #define WAL_BYTES_MAX (64u << 10)
 #define SMR_FAULTS                                                                                                     \
@@ -362,7 +364,33 @@ static void stop_leader(struct smr_sim *sim, bool cut_off)
 		process_resume(sim->members[stopped].endpoint.process);
 }
 
-static void run_failover(struct world *world, struct outcome *outcome)
+static void stop_or_cut_leader(struct smr_sim *sim)
+{
+	stop_leader(sim, world_chance(sim->world, 300000));
+}
+
+/* A follower stands still: its log is full soon, and the leader does not wait until its patience ends. */
+static void stop_follower(struct smr_sim *sim)
+{
+	struct world *world = sim->world;
+	unsigned stopped = leader_but(sim, SMR_SIM_MEMBERS_MAX) == 0 ? 1 : 0;
+	uint64_t end_ns = world->now_ns + STOPPED_NS, since_ns = world->now_ns;
+
+	process_pause(sim->members[stopped].endpoint.process, false);
+	while (world->violations == 0 && world->now_ns < end_ns) {
+		uint32_t before = sim->decided;
+
+		world_run_until(world, world->now_ns + NS_MS);
+		if (sim->decided != before)
+			since_ns = world->now_ns;
+		if (world->now_ns - since_ns > HOLDUP_NS)
+			world_violate(world, "holdup", "nothing is decided for %.1f ms, since member %u stopped",
+				(double)(world->now_ns - since_ns) / 1e6, stopped);
+	}
+	process_resume(sim->members[stopped].endpoint.process);
+}
+
+static void run_stop(struct world *world, struct outcome *outcome, void (*stop)(struct smr_sim *sim))
 {
 	struct smr_sim *sim = calloc(1, sizeof(*sim));
 	struct process *processes[SMR_SIM_MEMBERS_MAX];
@@ -380,7 +408,7 @@ static void run_failover(struct world *world, struct outcome *outcome)
 	run_until_led(sim);
 	if (world->violations == 0) {
 		world_run_until(world, world->now_ns + world_range(world, NS_MS, STOP_NS_MAX));
-		stop_leader(sim, world_chance(world, 300000));
+		stop(sim);
 	}
 	sim->faults.quiet_ns = world->now_ns;
 	run_until_alive(sim);
@@ -390,8 +418,25 @@ static void run_failover(struct world *world, struct outcome *outcome)
 	free(sim);
 }
 
+static void run_failover(struct world *world, struct outcome *outcome)
+{
+	run_stop(world, outcome, stop_or_cut_leader);
+}
+
 const struct scenario scenario_smr_failover = {
 	.name = "smr-failover",
 	.what = "a replicated log whose leader stops, or cannot write, with the preset `fast`: another one leads soon",
 	.run = run_failover,
+};
+
+static void run_holdup(struct world *world, struct outcome *outcome)
+{
+	run_stop(world, outcome, stop_follower);
+}
+
+const struct scenario scenario_smr_holdup = {
+	.name = "smr-holdup",
+	.only_when_named = true,
+	.what = "a replicated log whose follower stops, with the preset `fast` and a small ring: the leader goes on",
+	.run = run_holdup,
 };

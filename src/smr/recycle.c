@@ -1,6 +1,7 @@
 /* The floor (Mu, section 5.3): a slot is written again only when every confirmed member has applied what is in it
  * (R-S13), and no wr reads it here any more (R-S14). Nothing is zeroed, because an index is part of what a slot's
- * checksum covers. Who stands still for `patience` is left behind while a majority remains. */
+ * checksum covers. Who stands still for `patience` is left behind while a majority remains; who holds the ring up, and
+ * whose heartbeats stand still, at once. */
 #include "smr/durable.h"
 #include "smr/steps.h"
 
@@ -37,7 +38,8 @@ static bool stands_still(const struct hf_smr *smr, struct smr_link *link, uint64
 		link->stalled_ns = 0;
 	else if (link->stalled_ns == 0)
 		link->stalled_ns = smr->now_ns;
-	return late || (holds_up && smr->now_ns - link->stalled_ns > smr->config.patience_ns);
+	return late || (holds_up && !link->elect.alive) ||
+	       (holds_up && smr->now_ns - link->stalled_ns > smr->config.patience_ns);
 }
 
 /* At each pulse. */
