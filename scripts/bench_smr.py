@@ -6,7 +6,9 @@ Three members of each on this host, in memory where they can (/dev/shm). Rounds 
     propose     one request of 64 B after the other: ours by `holdfast bench smr` (in the leader's process) and by
                 examples/kv_store (a client that WRITEs); the others over TCP, by a client of this script that keeps its
                 connection. That client's own time, some 20 us, is in their figures; TCP and their protocols are too.
-    redis       redis-benchmark: a bare server, a proxy alone (one member), three members; and SET with WAIT 2
+    durable     the same on the disk that BUILD is on, ours and etcd's
+    redis       redis-benchmark: a bare server, a proxy alone (one member), three members; and SET with WAIT 2; with the
+                medians, what replication adds to the proxy, and its throughput against WAIT 2
     fail-over   the leader gets SIGKILL; until the next write is answered
 
 What cannot be had here is skipped, in words. Nobody else should use the machine's cores meanwhile.
@@ -23,6 +25,7 @@ import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 import beside
@@ -91,6 +94,33 @@ def _ours(build, rounds):
     if done.returncode != 0:
         raise beside.Missing("holdfast bench smr came to no figures: " + done.stderr[-300:])
     return json.loads(done.stdout)
+
+
+def _durable(build):
+    """One proposal after the other, each synced by a majority, below BUILD, as etcd's are there."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-durable-", dir=build) as directory:
+        done = subprocess.run([build / "holdfast", "bench", "smr", "--json", "--durable", directory], text=True,
+                              capture_output=True, timeout=300, check=False)
+    if done.returncode != 0:
+        raise beside.Missing("holdfast bench smr --durable came to no figures: " + done.stderr[-300:])
+    return {key.replace("_ns", "_us"): json.loads(done.stdout)[0][key] / 1e3 for key in ("median_ns", "p99_ns")}
+
+
+def _ratios(medians):
+    """What is asked of these figures, from the medians of the rounds; a row for each that can be had."""
+    def of(kind, name, key):
+        return medians.get((kind, name, key))
+
+    alone, three = (of("one client", f"holdfast, {n} before Redis", "median_us") for n in (1, 3))
+    if alone and three:
+        yield f"replication adds {three - alone:.1f} us to the proxy's median at one client, {three / alone:.2f} times it"
+    ours = of("16 by 16", "holdfast, 3 before Redis", "requests_a_second")
+    wait = of("16 by 16", "Redis WAIT 2, pipelines", "requests_a_second")
+    if ours and wait:
+        yield f"16 clients, pipeline 16: {ours / wait:.2f} times the throughput of WAIT 2"
+    durable, etcd = (of("durable", name, "median_us") for name in ("holdfast, durable", "etcd, on disk"))
+    if durable and etcd:
+        yield f"durable proposals: etcd takes {etcd / durable:.2f} times as long"
 
 
 def _kv_store(build):
@@ -167,6 +197,8 @@ def main():
         run("holdfast, kv_store", "propose", lambda: _kv_store(build))
         for other in (beside.Etcd, beside.ZooKeeper, beside.RedisWait):
             run(other.name, "propose", lambda: beside.run_with(other, _propose_of))
+        run("holdfast, durable", "durable", lambda: _durable(build))
+        run("etcd, on disk", "durable", lambda: beside.run_with(beside.Etcd, _propose_of, build))
         redis("Redis, bare", lambda: beside.run_with(_bare, _redis_of))
         for members in (1, 3):
             redis(f"holdfast, {members} before Redis", lambda: beside.run_with(
@@ -184,6 +216,8 @@ def main():
     print("medians of the rounds:")
     for (kind, name, key), values in sorted(summary.items()):
         print(f"  {kind:10} {name:26} {key:18} {statistics.median(values):12.4g}   ({min(values):.4g} to {max(values):.4g})")
+    for row in _ratios({key: statistics.median(values) for key, values in summary.items()}):
+        print("  " + row)
     if options.out is not None:
         options.out.write_text(json.dumps({"points": found, "skipped": skipped}, indent=1))
     return 0

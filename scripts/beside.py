@@ -319,9 +319,9 @@ class Sentinel(RedisWait):
 # ---- running them ----
 
 
-def run_with(make, work):
-    """work(the cluster), in a directory and with processes of its own."""
-    base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+def run_with(make, work, disk=None):
+    """work(the cluster), in a directory and with processes of its own: below `disk`, or in memory where that can be."""
+    base = disk or ("/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
     with tempfile.TemporaryDirectory(prefix="holdfast-beside-", dir=base) as directory:
         processes = Processes(directory)
         try:

@@ -138,6 +138,7 @@ static json_t *latencies(unsigned rounds, unsigned *generation, FILE *log)
 
 struct options {
 	unsigned rounds, failovers, cuts, seconds, entries;
+	const char *directory; /* durable proposals alone are measured */
 	bool json;
 };
 
@@ -156,6 +157,10 @@ static int read_options(int argc, char **argv, struct options *options)
 		options->json |= strcmp(argv[i], "--json") == 0;
 		if (strcmp(argv[i], "--json") == 0)
 			continue;
+		if (strcmp(argv[i], "--durable") == 0 && i + 1 < argc) {
+			options->directory = argv[++i];
+			continue;
+		}
 		while (k < sizeof(numbers) / sizeof(numbers[0]) && strcmp(argv[i], numbers[k].name) != 0)
 			k++;
 		if (k == sizeof(numbers) / sizeof(numbers[0]) || i + 1 == argc)
@@ -182,7 +187,7 @@ static bool add(json_t *array, json_t *part)
 /* A part of which there are to be none is left out. */
 int bench_smr(int argc, char **argv)
 {
-	struct options options = {ROUNDS_DEFAULT, FAILOVERS, CUTS, MISS_SECONDS, MISS_ENTRIES, false};
+	struct options options = {ROUNDS_DEFAULT, FAILOVERS, CUTS, MISS_SECONDS, MISS_ENTRIES, NULL, false};
 	json_t *array = json_array();
 	unsigned generation = 0;
 	bool well = true;
@@ -192,6 +197,10 @@ int bench_smr(int argc, char **argv)
 	if (status != 0)
 		return status;
 	log = options.json ? stderr : stdout;
+	if (options.directory != NULL) {
+		well = add(array, smr_durable(options.directory, &generation, log));
+		options.rounds = options.failovers = options.cuts = 0;
+	}
 	if (options.rounds > 0)
 		well = add(array, latencies(options.rounds, &generation, log));
 	if (well && options.failovers > 0)

@@ -21,7 +21,9 @@ struct smr_task {
 	uint32_t slots;      /* of the log; 0: the default */
 	unsigned rails;      /* 0: one */
 	bool two_near;       /* the process of the leader has a follower, too */
-	void *result;        /* of the near process */
+	/* Durable: each member has a directory of its own below it. NULL: memory is the storage. */
+	const char *directory;
+	void *result; /* of the near process */
 };
 
 /* What is replicated: how many entries, and a sum of them. */
@@ -60,6 +62,7 @@ int smr_side_together(int (*near)(struct bench_meeting *, void *), int (*far)(st
 
 /* ---- the parts of the benchmark: what each adds to the report; NULL: it failed ---- */
 
+json_t *smr_durable(const char *directory, unsigned *generation, FILE *log);
 json_t *smr_failovers(unsigned count, unsigned *generation, FILE *log);
 /* Rails are cut `cuts` times; a follower is stopped, then killed, for at least `seconds` and `entries`. */
 json_t *smr_steady(unsigned cuts, unsigned seconds, unsigned entries, unsigned *generation, FILE *log);

@@ -127,7 +127,13 @@ static int open_member(struct smr_side *side, unsigned id, int near_pid, const s
 		.patience_ns = task->patient ? SMR_LIMIT_NS : 0};
 	unsigned rails = task->rails == 0 ? 1 : task->rails;
 	struct hf_node_config config = {.rail_count = rails};
+	char directory[192];
 	int rc = 0;
+
+	if (task->directory != NULL) {
+		(void)snprintf(directory, sizeof(directory), "%.150s/%u-%u", task->directory, task->generation, id);
+		replica.directory = directory;
+	}
 
 	for (unsigned i = 0; rc == 0 && i < SMR_MEMBERS; i++) {
 		struct hf_node_config other = config;
