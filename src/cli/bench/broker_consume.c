@@ -1,0 +1,157 @@
+/* What it costs to read records, and to find that there are none. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "cli/bench/broker_bench.h"
+
+#define LOOKS         200000u
+#define STOPPED_LOOKS 100000u
+
+_Static_assert(LOOKS <= BROKER_BENCH_TIMES_MOST, "each look has its time");
+
+static int read_only(struct broker_side *side, unsigned topic)
+{
+	const struct hf_consumer_config config = {.brokers = side->address,
+		.rdma = side->node == NULL ? HF_RDMA_OFF : HF_RDMA_REQUIRED,
+		.fetch_bytes = BROKER_BENCH_SMALL + 80}; /* one record, with the header of its batch */
+	int rc;
+
+	hf_consumer_close(side->consumer);
+	rc = hf_consumer_open(side->loop, side->node, &config, &side->consumer, &side->error);
+	return rc == 0 ? hf_consumer_seek(side->consumer, side->topics[topic], 0, 0) : rc;
+}
+
+/* Polls until a record comes; what a program that waits for the next one does. */
+static int next_record(struct broker_side *side, bool turns)
+{
+	uint64_t end_ns = broker_bench_now_ns() + BROKER_BENCH_LIMIT_NS;
+	struct hf_message message;
+	int n;
+
+	while ((n = hf_consumer_poll(side->consumer, &message, 1)) == 0) {
+		if (turns)
+			(void)hf_loop_turn(side->loop, 0);
+		if (broker_bench_now_ns() > end_ns)
+			return hf_error_set(&side->error, -ETIMEDOUT, "a record does not come");
+	}
+	return n == 1 ? 0 : n;
+}
+
+/* One record a READ, or a Fetch. */
+int broker_bench_measure_fetch(
+	struct broker_side *side, uint32_t *times, unsigned n, bool tcp, struct broker_round *round)
+{
+	int rc = 0;
+
+	for (unsigned i = 0; rc == 0 && i < BROKER_BENCH_PRELOADED; i++)
+		rc = broker_bench_send_one(side, TO_FETCH, BROKER_BENCH_SMALL) == 0 &&
+				     (i % 64 != 0 || broker_bench_wait_for_all(side) == 0)
+			     ? 0
+			     : -EAGAIN;
+	if (rc == 0)
+		rc = broker_bench_wait_for_all(side);
+	if (rc == 0)
+		rc = read_only(side, TO_FETCH);
+	for (unsigned i = 0; rc == 0 && i < BROKER_BENCH_WARM; i++)
+		rc = next_record(side, true);
+	for (unsigned i = 0; rc == 0 && i < n; i++) {
+		uint64_t start_ns = broker_bench_now_ns();
+
+		rc = next_record(side, tcp);
+		times[i] = (uint32_t)(broker_bench_now_ns() - start_ns);
+		if (!tcp && i % 64 == 0)
+			(void)hf_loop_turn(side->loop, 0);
+	}
+	if (rc == 0)
+		round->fetch = broker_bench_quantile_us(times, n, 0.5);
+	return rc;
+}
+
+static uint64_t looks_of(const struct broker_side *side)
+{
+	struct hf_consumer_stats stats;
+
+	hf_consumer_stats(side->consumer, &stats);
+	return stats.looks;
+}
+
+/* From one look that found nothing to the next. */
+static int look_once(struct broker_side *side)
+{
+	uint64_t before = looks_of(side), end_ns = broker_bench_now_ns() + BROKER_BENCH_LIMIT_NS;
+	struct hf_message message;
+
+	while (looks_of(side) == before) {
+		if (hf_consumer_poll(side->consumer, &message, 1) != 0 || broker_bench_now_ns() > end_ns)
+			return hf_error_set(&side->error, -EIO, "a look finds what is not there");
+	}
+	return 0;
+}
+
+int broker_bench_measure_empty(struct broker_side *side, uint32_t *times, struct broker_round *round)
+{
+	uint64_t all_ns;
+	int rc = read_only(side, TO_FETCH);
+
+	while (rc == 0 &&
+		hf_consumer_position(side->consumer, side->topics[TO_FETCH], 0) < (int64_t)BROKER_BENCH_PRELOADED)
+		rc = next_record(side, true);
+	for (unsigned i = 0; rc == 0 && i < BROKER_BENCH_WARM; i++)
+		rc = look_once(side);
+	all_ns = broker_bench_now_ns();
+	for (unsigned i = 0; rc == 0 && i < LOOKS; i++) {
+		uint64_t start_ns = broker_bench_now_ns();
+
+		rc = look_once(side);
+		times[i] = (uint32_t)(broker_bench_now_ns() - start_ns);
+		if (i % 1024 == 0)
+			(void)hf_loop_turn(side->loop, 0);
+	}
+	if (rc != 0)
+		return rc;
+	round->empty_rate = LOOKS / ((double)(broker_bench_now_ns() - all_ns) / 1e9);
+	round->empty = broker_bench_quantile_us(times, LOOKS, 0.5);
+	return 0;
+}
+
+/* The same, and records that were not read before, while the broker's process is stopped. */
+int broker_bench_measure_stopped(struct bench_meeting *meeting, struct broker_side *side, struct broker_round *round)
+{
+	uint64_t start_ns;
+	int rc = read_only(side, TO_FETCH);
+
+	for (unsigned i = 0; rc == 0 && i < BROKER_BENCH_WARM; i++) /* until it reads the segment */
+		rc = next_record(side, true);
+	bench_stop_far(meeting, false);
+	while (rc == 0 &&
+		hf_consumer_position(side->consumer, side->topics[TO_FETCH], 0) < (int64_t)BROKER_BENCH_PRELOADED) {
+		rc = next_record(side, false);
+		round->stopped_records++;
+	}
+	start_ns = broker_bench_now_ns();
+	for (unsigned i = 0; rc == 0 && i < STOPPED_LOOKS; i++)
+		rc = look_once(side);
+	round->stopped_rate = STOPPED_LOOKS / ((double)(broker_bench_now_ns() - start_ns) / 1e9);
+	bench_continue_far(meeting);
+	return rc;
+}
+
+int broker_bench_measure_end_to_end(struct broker_side *side, uint32_t *times, unsigned n, struct broker_round *round)
+{
+	int rc = read_only(side, TO_END);
+
+	for (unsigned i = 0; rc == 0 && i < BROKER_BENCH_WARM + n; i++) {
+		uint64_t start_ns = broker_bench_now_ns();
+
+		rc = broker_bench_send_one(side, TO_END, BROKER_BENCH_SMALL);
+		if (rc == 0)
+			rc = next_record(side, true);
+		if (i >= BROKER_BENCH_WARM)
+			times[i - BROKER_BENCH_WARM] = (uint32_t)(broker_bench_now_ns() - start_ns);
+	}
+	if (rc == 0)
+		rc = broker_bench_wait_for_all(side);
+	if (rc == 0)
+		round->end_to_end = broker_bench_quantile_us(times, n, 0.5);
+	return rc;
+}
