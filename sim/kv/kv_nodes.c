@@ -80,7 +80,8 @@ static void done(struct hf_kv_op *op)
 		end_counted(all, call);
 	else
 		end_registered(all, call);
-	if (took_ns > all->op_budget_ns + all->stands_ns + BUDGET_SLACK_NS + process_paused_ns(node->endpoint.process))
+	if (took_ns > all->op_budget_ns + all->stands_ns + BUDGET_SLACK_NS + process_paused_ns(node->endpoint.process) +
+			      host_suspended_ns(&node->endpoint.host))
 		world_violate(all->world, "budget", "an operation took %.3f s", (double)took_ns / 1e9);
 	all->outcome->unknown += op->result == HF_KV_UNKNOWN;
 	all->outcome->refused += never_happened(op->result);
