@@ -170,8 +170,10 @@ static void adopt_own_store(struct log_memory *memory, unsigned member, uint32_t
 	memcpy(memory->copy[member] + at + 8, memory->region[member] + at + 8, memory->slot_bytes - 8);
 }
 
-static void look(struct log_memory *memory, unsigned member, int holder, uint32_t place)
+static void look(struct log_memory *memory, const struct log_memory_owner *owner, uint32_t place)
 {
+	unsigned member = owner->member;
+	int holder = owner->holder;
 	uint64_t index, number, its_index, its_number;
 	uint32_t crc, its_crc;
 	unsigned leader;
@@ -192,7 +194,8 @@ static void look(struct log_memory *memory, unsigned member, int holder, uint32_
 		read_slot(memory, memory->region[leader], place, &its_index, &its_number, &its_crc) &&
 		its_index == index && its_number == number)
 		accepted(memory, leader, index, number, its_crc);
-	accepted(memory, member, index, number, crc);
+	if (owner->votes)
+		accepted(memory, member, index, number, crc);
 }
 
 static bool has_other(const struct log_memory *memory, const uint8_t *region, uint64_t index)
@@ -210,9 +213,10 @@ static bool has_index(const struct log_memory *memory, const uint8_t *region, ui
 }
 
 /* What the bus showed is in memory or on its way; what its owner stored by itself is only in memory. */
-static void check_told(struct log_memory *memory, unsigned member, uint64_t commit)
+static void check_told(struct log_memory *memory, const struct log_memory_owner *owner, uint64_t commit)
 {
-	uint64_t from = memory->told[member];
+	unsigned member = owner->member;
+	uint64_t from = memory->told[member] > owner->applied ? memory->told[member] : owner->applied;
 
 	if (commit > memory->chosen_end)
 		world_violate(memory->world, "commit",
@@ -275,8 +279,9 @@ static void check_rewritten(struct log_memory *memory, unsigned member, uint32_t
 			index, member, number, new_number);
 }
 
-static void look_at_slots(struct log_memory *memory, unsigned member, int holder, size_t offset, size_t bytes)
+static void look_at_slots(struct log_memory *memory, const struct log_memory_owner *owner, size_t offset, size_t bytes)
 {
+	unsigned member = owner->member;
 	uint32_t first = (uint32_t)((offset - SLOTS_AT) / memory->slot_bytes);
 	uint32_t last = (uint32_t)((offset + bytes - 1 - SLOTS_AT) / memory->slot_bytes);
 
@@ -285,7 +290,7 @@ static void look_at_slots(struct log_memory *memory, unsigned member, int holder
 	for (uint32_t place = first; place <= last; place++) {
 		if (bytes > 8)
 			check_rewritten(memory, member, place);
-		look(memory, member, holder, place);
+		look(memory, owner, place);
 	}
 }
 
@@ -312,9 +317,12 @@ bool log_memory_has(const struct log_memory *memory, unsigned member, uint64_t i
 	return word_at(slot) != 0 && word_at(slot + 8) >= index;
 }
 
-void log_memory_write(
-	struct log_memory *memory, unsigned member, int holder, size_t offset, const uint8_t *data, size_t bytes)
+void log_memory_write(struct log_memory *memory, const struct log_memory_owner *owner, size_t offset,
+	const uint8_t *data, size_t bytes)
 {
+	unsigned member = owner->member;
+	int holder = owner->holder;
+
 	memory->writes++;
 	if (holder < 0 || holder == (int)member)
 		world_violate(memory->world, "holder",
@@ -325,7 +333,7 @@ void log_memory_write(
 	if (offset == 0 && bytes == 8)
 		check_promise(memory, member, holder, word_at(data) >> 16);
 	if (offset == 8 && bytes == 8 && !memory->members_change)
-		check_told(memory, member, word_at(data) >> 16);
+		check_told(memory, owner, word_at(data) >> 16);
 	if (offset >= SLOTS_AT)
-		look_at_slots(memory, member, holder, offset, bytes);
+		look_at_slots(memory, owner, offset, bytes);
 }

@@ -10,8 +10,8 @@
  *   rewrite   what is decided is not written again, whole and under another number, into a log of the majority that
  *             has it: its accept word is enough (R-S7)
  *
- * A majority is one of the places, not of incarnations: a process that lost its memory is another member, whose copy
- * begins empty. */
+ * A majority is one of the places. A process that lost its memory is another member, whose copy begins empty, and does
+ * not count before it votes: a leader brings its log up to date before that is decided. */
 #ifndef HOLDFAST_SIM_CHECKERS_LOG_MEMORY_H
 #define HOLDFAST_SIM_CHECKERS_LOG_MEMORY_H
 
@@ -57,8 +57,15 @@ void log_memory_start(struct log_memory *memory, unsigned member, const uint8_t 
 void log_memory_lost(struct log_memory *memory, unsigned member, uint64_t decided, uint64_t durable);
 /* The last thing that NICs wrote into the slot is about that entry, or a later one. */
 bool log_memory_has(const struct log_memory *memory, unsigned member, uint64_t index);
-/* A NIC writes into the region, whose owner has given it to `holder`; negative: to nobody. */
-void log_memory_write(
-	struct log_memory *memory, unsigned member, int holder, size_t offset, const uint8_t *data, size_t bytes);
+/* A member to whose log something is written. */
+struct log_memory_owner {
+	unsigned member;
+	int holder;       /* to which it has given the log; negative: to nobody */
+	bool votes;       /* in the configuration of the holder */
+	uint64_t applied; /* what it applied, or has by a snapshot: its log need not have that */
+};
+/* A NIC writes into the region. */
+void log_memory_write(struct log_memory *memory, const struct log_memory_owner *owner, size_t offset,
+	const uint8_t *data, size_t bytes);
 
 #endif

@@ -19,6 +19,15 @@ static void look_at_slots(
 	}
 }
 
+/* Whether the member to which it has given its log counts it. */
+static bool votes_there(const struct smr_sim_member *member)
+{
+	const struct hf_smr *own = member->smr;
+	const struct hf_smr *holder = own->holder < 0 ? NULL : member->sim->members[own->holder].smr;
+
+	return holder == NULL || smr_members_votes(&holder->members, member->id, own->incarnation);
+}
+
 static void on_effect(struct bus_observer *observer, const struct effect *effect)
 {
 	struct smr_sim_member *member = env_process(effect->nic->dev->env)->context;
@@ -29,7 +38,12 @@ static void on_effect(struct bus_observer *observer, const struct effect *effect
 	if (effect->kind != EFFECT_WRITE || effect->host < log || effect->host >= end)
 		return;
 	look_at_slots(member, smr, effect->host - log, effect->data, effect->bytes);
-	log_memory_write(&member->sim->logs, member->id, smr->holder, effect->host - log, effect->data, effect->bytes);
+	log_memory_write(&member->sim->logs,
+		&(struct log_memory_owner){.member = member->id,
+			.holder = smr->holder,
+			.votes = votes_there(member),
+			.applied = smr->restore != NULL ? UINT64_MAX : smr->applied},
+		effect->host - log, effect->data, effect->bytes);
 }
 
 static void check_incarnation(const struct smr_sim *sim, unsigned id, uint64_t incarnation)
