@@ -148,8 +148,10 @@ static void on_event(void *context, const struct hf_smr_event *event)
 	if (event->kind == HF_SMR_LEADING || event->kind == HF_SMR_FOLLOWING) {
 		hf_loop_set_spin(member->at.loop, event->kind == HF_SMR_LEADING ? UINT64_MAX : 20000);
 		printf(event->kind == HF_SMR_LEADING ? "leads\n" : "follows %d\n", event->leader);
-		fflush(stdout);
+	} else if (event->kind == HF_SMR_MEMBERS) {
+		puts("members change");
 	}
+	fflush(stdout);
 	if (event->kind == HF_SMR_REMOVED || event->kind == HF_SMR_FAILED) {
 		fprintf(stderr, "kv-store: the replica steps out: %s\n", event->reason == NULL ? "" : event->reason);
 		exit(1);

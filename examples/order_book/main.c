@@ -135,6 +135,8 @@ static void on_event(void *context, const struct hf_smr_event *event)
 		puts("leads");
 	else if (event->kind == HF_SMR_FOLLOWING)
 		printf("follows %d\n", event->leader);
+	else if (event->kind == HF_SMR_MEMBERS)
+		puts("members change");
 	fflush(stdout);
 	if (event->kind != HF_SMR_REMOVED && event->kind != HF_SMR_FAILED)
 		return;

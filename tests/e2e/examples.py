@@ -89,27 +89,37 @@ def _members(program_path, directory, fabric, addresses):
         members[i] = subprocess.Popen([program_path, "member", str(i), fabric, *addresses], stdout=log, stderr=log)
         atexit.register(members[i].kill)
 
-    def leader():
+    def said(i, *words):
+        return [line for line in (pathlib.Path(directory) / f"{i}.log").read_text().splitlines() if line.startswith(words)]
+
+    def find(what, fits):
         end = time.monotonic() + program.RUN_LIMIT_S
         while time.monotonic() < end:
             for i in range(len(addresses)):
-                said = [line for line in (pathlib.Path(directory) / f"{i}.log").read_text().splitlines()
-                        if line.startswith(("leads", "follows"))]
-                if members[i].poll() is None and said and said[-1] == "leads":
+                if members[i].poll() is None and fits(i):
                     return i
             time.sleep(0.02)
-        raise AssertionError("no member leads")
+        raise AssertionError(f"no member {what}")
+
+    def replace_leader():
+        """Kills it. A process that takes its place counts once that is decided: before, one more loss is one too many."""
+        killed = find("leads", lambda i: said(i, "leads", "follows")[-1:] == ["leads"])
+        others = {i: len(said(i, "members")) for i in range(len(addresses)) if i != killed}
+        members[killed].kill()
+        members[killed].wait()
+        start(killed)
+        find("counts the new process", lambda i: i in others and len(said(i, "members")) > others[i])
 
     for i in range(len(addresses)):
         start(i)
-    return members, start, leader
+    return members, replace_leader
 
 
 def a_replicated_store_counts_each_addition_once_while_leaders_are_killed(directory):
     pid = os.getpid()
     net, fabric = f"127.{96 + (pid >> 8) % 64}.{pid & 0xff}", f"kv-store-{pid}"
     addresses = [f"{net}.{101 + i}:18515" for i in range(3)]
-    members, start, leader = _members(KV_STORE, directory, fabric, addresses)
+    members, replace_leader = _members(KV_STORE, directory, fabric, addresses)
 
     def client(own, *words):
         return [KV_STORE, "client", fabric, f"{net}.{own}:18515", *addresses, "--", *words]
@@ -123,10 +133,7 @@ def a_replicated_store_counts_each_addition_once_while_leaders_are_killed(direct
             pass
         over = counting.poll() is not None
         if not over:
-            killed = leader()
-            members[killed].kill()
-            members[killed].wait()
-            start(killed)
+            replace_leader()
             kills += 1
         assert _end(counting).startswith(f"{requests} requests, median ")
         counted += requests + 1000
@@ -189,7 +196,7 @@ def a_replicated_order_book_executes_by_price_and_time_while_leaders_are_killed(
     pid, seed = os.getpid(), random.randrange(2**32)
     net, fabric = f"127.{96 + (pid >> 8) % 64}.{pid & 0xff}", f"order-book-{pid}"
     addresses, draw, book = [f"{net}.{151 + i}:18515" for i in range(3)], random.Random(seed), _Book()
-    members, start, leader = _members(ORDER_BOOK, directory, fabric, addresses)
+    members, replace_leader = _members(ORDER_BOOK, directory, fabric, addresses)
     client = subprocess.Popen([ORDER_BOOK, "client", fabric, f"{net}.161:18515", *addresses], text=True,
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     atexit.register(client.kill)
@@ -201,10 +208,7 @@ def a_replicated_order_book_executes_by_price_and_time_while_leaders_are_killed(
         client.stdin.write(line + "\n")
         client.stdin.flush()
         if i in (500, 1000):
-            killed = leader()
-            members[killed].kill()
-            members[killed].wait()
-            start(killed)
+            replace_leader()
         heard, expected = client.stdout.readline().strip(), book.say(line)
         assert heard == expected, f"seed {seed}, line {i}: {line}: {heard!r} instead of {expected!r}"
     for line, words in [("buy 1", "say buy"), ("buy 70000 1", "out of range"), ("sell 5 0", "out of range")]:
