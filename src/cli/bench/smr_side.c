@@ -126,7 +126,7 @@ static int open_member(struct smr_side *side, unsigned id, int near_pid, const s
 		.stuck_ns = task->patient ? SMR_LIMIT_NS : 0,
 		.patience_ns = task->patient ? SMR_LIMIT_NS : 0};
 	unsigned rails = task->rails == 0 ? 1 : task->rails;
-	struct hf_node_config config = {.rail_count = rails};
+	struct hf_node_config config = {.rail_count = rails, .policy = HF_POLICY_VARUNA};
 	char directory[192];
 	int rc = 0;
 
