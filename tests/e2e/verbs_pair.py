@@ -123,7 +123,8 @@ class Pair:
         for process in (self.client, self.server):
             if process.poll() is None and _has_alarm(process, "SigCgt"):
                 process.send_signal(signal.SIGALRM)
-                until("not on to the next period", lambda: not _has_alarm(process, "ShdPnd"))
+                until("not on to the next period",
+                      lambda process=process: process.poll() is not None or not _has_alarm(process, "ShdPnd"))
 
     def rail(self):
         """The rail that the client's queue pair went to last; None before it is connected."""
