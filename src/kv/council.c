@@ -9,6 +9,7 @@
 #include "base/ensure.h"
 #include "base/log.h"
 #include "kv/engine.h"
+#include "smr/memory_snapshot.h"
 
 #define MS_NS     1000000ull
 #define ASK_BYTES 32u
@@ -26,40 +27,16 @@ static uint32_t apply(void *context, const struct hf_smr_applied *request, void 
 	return 0;
 }
 
-struct snapshot {
-	uint8_t bytes[CM_STATE_BYTES];
-	size_t read;
-};
-
 static int snapshot_open(void *context, void **snapshot_out)
 {
-	struct hf_kv *kv = context;
-	struct snapshot *snapshot = calloc(1, sizeof(*snapshot));
+	const struct hf_kv *kv = context;
+	struct smr_memory_snapshot *snapshot = smr_memory_snapshot_new(CM_STATE_BYTES);
 
 	if (snapshot == NULL)
 		return -ENOMEM;
-	kv_cm_save(&kv->cm, snapshot->bytes);
+	kv_cm_save(&kv->cm, snapshot->data);
 	*snapshot_out = snapshot;
 	return 0;
-}
-
-static ssize_t snapshot_read(void *context, void *opened, void *data, size_t bytes)
-{
-	struct snapshot *snapshot = opened;
-	size_t left = CM_STATE_BYTES - snapshot->read;
-
-	(void)context;
-	if (bytes > left)
-		bytes = left;
-	memcpy(data, snapshot->bytes + snapshot->read, bytes);
-	snapshot->read += bytes;
-	return (ssize_t)bytes;
-}
-
-static void snapshot_close(void *context, void *snapshot)
-{
-	(void)context;
-	free(snapshot);
 }
 
 static int restore_open(void *context)
@@ -588,8 +565,8 @@ static int start_replica(struct hf_kv *kv, struct hf_error *error)
 {
 	static const struct hf_smr_app app = {.apply = apply,
 		.snapshot_open = snapshot_open,
-		.snapshot_read = snapshot_read,
-		.snapshot_close = snapshot_close,
+		.snapshot_read = smr_memory_snapshot_read,
+		.snapshot_close = smr_memory_snapshot_close,
 		.restore_open = restore_open,
 		.restore_write = restore_write,
 		.restore_close = restore_close,

@@ -10,6 +10,7 @@
 #include "base/ensure.h"
 #include "base/log.h"
 #include "broker/broker.h"
+#include "smr/memory_snapshot.h"
 
 #define CHANNEL         "holdfast.broker"
 #define CLUSTER         "broker"
@@ -282,49 +283,23 @@ static uint32_t apply(void *context, const struct hf_smr_applied *request, void 
 	return 0;
 }
 
-struct quorum_snapshot {
-	struct codec_arena arena;
-	uint8_t *data;
-	size_t bytes, read;
-};
-
 static int snapshot_open(void *context, void **snapshot_out)
 {
 	struct quorum *quorum = context;
-	struct quorum_snapshot *snapshot = calloc(1, sizeof(*snapshot));
+	struct smr_memory_snapshot *snapshot = NULL;
+	struct codec_arena arena;
+	uint8_t *data;
+	size_t bytes;
 
-	if (snapshot == NULL)
-		return -ENOMEM;
-	codec_arena_init(&snapshot->arena, 1u << 30);
-	snapshot->bytes = controller_save(&quorum->broker->controller, &snapshot->arena, &snapshot->data);
+	codec_arena_init(&arena, 1u << 30);
+	bytes = controller_save(&quorum->broker->controller, &arena, &data);
+	if (bytes > 0)
+		snapshot = smr_memory_snapshot_new(bytes);
+	if (snapshot != NULL)
+		memcpy(snapshot->data, data, bytes);
+	codec_arena_free(&arena);
 	*snapshot_out = snapshot;
-	if (snapshot->bytes > 0)
-		return 0;
-	codec_arena_free(&snapshot->arena);
-	free(snapshot);
-	return -ENOMEM;
-}
-
-static ssize_t snapshot_read(void *context, void *opened, void *data, size_t bytes)
-{
-	struct quorum_snapshot *snapshot = opened;
-	size_t left = snapshot->bytes - snapshot->read;
-
-	(void)context;
-	if (bytes > left)
-		bytes = left;
-	memcpy(data, snapshot->data + snapshot->read, bytes);
-	snapshot->read += bytes;
-	return (ssize_t)bytes;
-}
-
-static void snapshot_close(void *context, void *opened)
-{
-	struct quorum_snapshot *snapshot = opened;
-
-	(void)context;
-	codec_arena_free(&snapshot->arena);
-	free(snapshot);
+	return snapshot == NULL ? -ENOMEM : 0;
 }
 
 static int restore_open(void *context)
@@ -538,8 +513,8 @@ static int start_replica(struct quorum *quorum, struct hf_error *error)
 {
 	static const struct hf_smr_app app = {.apply = apply,
 		.snapshot_open = snapshot_open,
-		.snapshot_read = snapshot_read,
-		.snapshot_close = snapshot_close,
+		.snapshot_read = smr_memory_snapshot_read,
+		.snapshot_close = smr_memory_snapshot_close,
 		.restore_open = restore_open,
 		.restore_write = restore_write,
 		.restore_close = restore_close,

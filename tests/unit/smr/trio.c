@@ -8,6 +8,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "smr/memory_snapshot.h"
+
 #define PATIENCE_NS 20000000000ull
 #define CONTROL     18535u
 
@@ -61,41 +63,15 @@ static uint32_t apply(void *context, const struct hf_smr_applied *request, void 
 }
 
 /* The state is the log; a snapshot is a copy of it. */
-struct copy {
-	size_t bytes, read;
-	uint8_t log[];
-};
-
 static int snapshot_open(void *context, void **snapshot_out)
 {
 	const struct trio_member *member = context;
-	size_t bytes = member->applied * sizeof(member->log[0]);
-	struct copy *copy = malloc(sizeof(*copy) + bytes);
+	struct smr_memory_snapshot *copy = smr_memory_snapshot_new(member->applied * sizeof(member->log[0]));
 
 	assert_non_null(copy);
-	*copy = (struct copy){.bytes = bytes};
-	memcpy(copy->log, member->log, bytes);
+	memcpy(copy->data, member->log, copy->bytes);
 	*snapshot_out = copy;
 	return 0;
-}
-
-static ssize_t snapshot_read(void *context, void *snapshot, void *data, size_t bytes)
-{
-	struct copy *copy = snapshot;
-	size_t left = copy->bytes - copy->read;
-
-	(void)context;
-	if (bytes > left)
-		bytes = left;
-	memcpy(data, copy->log + copy->read, bytes);
-	copy->read += bytes;
-	return (ssize_t)bytes;
-}
-
-static void snapshot_close(void *context, void *snapshot)
-{
-	(void)context;
-	free(snapshot);
 }
 
 static int restore_open(void *context)
@@ -137,8 +113,8 @@ void trio_start(struct trio *trio, unsigned id)
 {
 	static const struct hf_smr_app app = {.apply = apply,
 		.snapshot_open = snapshot_open,
-		.snapshot_read = snapshot_read,
-		.snapshot_close = snapshot_close,
+		.snapshot_read = smr_memory_snapshot_read,
+		.snapshot_close = smr_memory_snapshot_close,
 		.restore_open = restore_open,
 		.restore_write = restore_write,
 		.restore_close = restore_close,
