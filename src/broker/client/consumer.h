@@ -10,6 +10,7 @@
 #include <holdfast/vqp.h>
 
 #include "broker/client/compression.h"
+#include "broker/client/direct_end.h"
 #include "broker/client/leaders.h"
 #include "broker/kafka_error.h"
 #include "broker/log/records.h"
@@ -73,11 +74,8 @@ struct consumer_session {
 	struct leaders_broker *broker;
 	enum consumer_session_state state;
 	struct kafka_call call;
-	struct hf_vqp *vqp;
-	struct hf_vcq *cq;
-	uint8_t *memory; /* the slots as they were read, receives, sends */
-	struct hf_vmr *mr;
-	uint64_t progress_ns; /* the last completion, or what had to wait for none */
+	struct direct_end end; /* its memory: the slots as they were read, receives, sends */
+	uint64_t progress_ns;  /* the last completion, or what had to wait for none */
 	uint64_t slots_address, again_ns, connect_end_ns, look_number, looked_number;
 	uint32_t slots_key, looked_slots, free_sends[RDMA_READER_RECEIVES], free_count;
 	uint32_t reading; /* READs under way */

@@ -130,7 +130,7 @@ static bool read_into(
 
 	if (session->reading == 0)
 		session->progress_ns = hf_loop_now_ns(session->consumer->loop);
-	if (hf_vqp_post_send(session->vqp, &wr, &bad) != 0) {
+	if (hf_vqp_post_send(session->end.vqp, &wr, &bad) != 0) {
 		session->lost = true;
 		return false;
 	}
@@ -142,7 +142,7 @@ static bool read_into(
 static bool look(struct consumer_session *session)
 {
 	struct hf_consumer *consumer = session->consumer;
-	struct ibv_sge sge = {.addr = (uintptr_t)session->memory, .lkey = session->mr->lkey};
+	struct ibv_sge sge = {.addr = (uintptr_t)session->end.memory, .lkey = session->end.mr->lkey};
 	uint32_t slots = 0;
 
 	if (session->looking)
@@ -189,7 +189,7 @@ static void looked(struct consumer_session *session)
 
 		if (partition->session == session && partition->way == CONSUMER_DIRECT && !partition->complete &&
 			partition->slot < session->looked_slots && partition->first_look <= session->look_number)
-			take_slot(partition, session->memory + partition->slot * RDMA_SLOT_BYTES);
+			take_slot(partition, session->end.memory + partition->slot * RDMA_SLOT_BYTES);
 	}
 }
 
@@ -262,7 +262,7 @@ static void completed(struct consumer_session *session, const struct ibv_wc *wc)
 	session->reading -= wc->wr_id >> WR_KIND == WR_LOOK || wc->wr_id >> WR_KIND == WR_READ;
 	switch (wc->wr_id >> WR_KIND) {
 	case WR_RECEIVE:
-		attached(session, session->memory + RECEIVES_AT + (size_t)number * RECEIVE_BYTES, wc->byte_len);
+		attached(session, session->end.memory + RECEIVES_AT + (size_t)number * RECEIVE_BYTES, wc->byte_len);
 		session->lost |= !consumer_session_post_receive(session, number);
 		break;
 	case WR_SEND:
@@ -325,7 +325,7 @@ static void poll(struct consumer_session *session)
 	struct ibv_wc wcs[POLL_MAX];
 	int n;
 
-	while (!session->lost && (n = hf_vcq_poll(session->cq, POLL_MAX, wcs)) > 0)
+	while (!session->lost && (n = hf_vcq_poll(session->end.cq, POLL_MAX, wcs)) > 0)
 		for (int i = 0; i < n; i++)
 			completed(session, &wcs[i]);
 }

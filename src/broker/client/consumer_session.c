@@ -39,12 +39,8 @@ static void changed(struct hf_vqp *vqp, void *context)
 
 bool consumer_session_post_receive(struct consumer_session *session, uint32_t number)
 {
-	struct ibv_sge sge = {.addr = (uintptr_t)session->memory + RECEIVES_AT + (size_t)number * RECEIVE_BYTES,
-		.length = RECEIVE_BYTES,
-		.lkey = session->mr->lkey};
-	struct ibv_recv_wr wr = {.wr_id = WR_RECEIVE << WR_KIND | number, .sg_list = &sge, .num_sge = 1}, *bad;
-
-	return hf_vqp_post_recv(session->vqp, &wr, &bad) == 0;
+	return direct_end_post_receive(&session->end, WR_RECEIVE << WR_KIND | number,
+		RECEIVES_AT + (size_t)number * RECEIVE_BYTES, RECEIVE_BYTES);
 }
 
 static int open_vqp(struct consumer_session *session)
@@ -57,18 +53,8 @@ static int open_vqp(struct consumer_session *session)
 		.sq_sig_all = true,
 		.context = session,
 		.changed = changed};
-	struct hf_error error;
-	void *memory;
-	int rc = hf_mem_alloc(hf_loop_env(consumer->loop), MEMORY_BYTES, &memory, &error);
+	int rc = direct_end_open(&session->end, consumer->node, consumer->pd, MEMORY_BYTES, CQE, &init);
 
-	session->memory = memory;
-	if (rc == 0)
-		rc = hf_vmr_reg(consumer->pd, memory, MEMORY_BYTES, IBV_ACCESS_LOCAL_WRITE, &session->mr, &error);
-	if (rc == 0)
-		rc = hf_vcq_create(consumer->node, CQE, session, &session->cq);
-	init.send_cq = session->cq;
-	if (rc == 0)
-		rc = hf_vqp_create(consumer->pd, &init, &session->vqp);
 	session->free_count = 0;
 	for (uint32_t i = 0; rc == 0 && i < RDMA_READER_RECEIVES; i++) {
 		session->free_sends[session->free_count++] = i;
@@ -79,17 +65,7 @@ static int open_vqp(struct consumer_session *session)
 
 void consumer_session_close(struct consumer_session *session)
 {
-	hf_vqp_destroy(session->vqp);
-	session->vqp = NULL;
-	if (session->cq != NULL)
-		(void)hf_vcq_destroy(session->cq);
-	session->cq = NULL;
-	if (session->mr != NULL)
-		(void)hf_vmr_dereg(session->mr);
-	session->mr = NULL;
-	if (session->memory != NULL)
-		hf_mem_free(hf_loop_env(session->consumer->loop), session->memory);
-	session->memory = NULL;
+	direct_end_close(&session->end);
 	session->looking = session->lost = false;
 	session->reading = 0;
 }
@@ -124,7 +100,8 @@ static void access_known(struct kafka_call *of, const void *response)
 	if (answer != NULL && answer->error_code == KAFKA_NONE)
 		peer = leaders_peer(&consumer->leaders, answer->addresses.at, answer->addresses.count);
 	if (peer == NULL || open_vqp(session) != 0 ||
-		hf_vqp_connect(session->vqp, peer, RDMA_SERVICE, answer->token.byte, sizeof(answer->token.byte)) != 0) {
+		hf_vqp_connect(session->end.vqp, peer, RDMA_SERVICE, answer->token.byte, sizeof(answer->token.byte)) !=
+			0) {
 		consumer_session_lose(session);
 		return;
 	}
@@ -147,11 +124,11 @@ void consumer_session_connecting(struct consumer_session *session, uint64_t now_
 	const uint8_t *at;
 	size_t bytes;
 
-	if (hf_vqp_state(session->vqp) != HF_VQP_UP) {
+	if (hf_vqp_state(session->end.vqp) != HF_VQP_UP) {
 		session->lost |= now_ns >= session->connect_end_ns;
 		return;
 	}
-	at = hf_vqp_reply(session->vqp, &bytes);
+	at = hf_vqp_reply(session->end.vqp, &bytes);
 	if (bytes != RDMA_READING_BYTES || at[0] != RDMA_VERSION || at[1] != ACCESS_READ ||
 		get_le16(at + 2) != RDMA_SLOTS) {
 		session->lost = true;
@@ -181,16 +158,16 @@ bool consumer_session_say(struct consumer_session *session, const uint8_t *data,
 {
 	uint32_t number;
 	uint8_t *at;
-	struct ibv_sge sge = {.length = bytes, .lkey = session->mr->lkey};
+	struct ibv_sge sge = {.length = bytes, .lkey = session->end.mr->lkey};
 	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad;
 
 	if (session->free_count == 0)
 		return false;
 	number = session->free_sends[--session->free_count];
-	at = session->memory + SENDS_AT + (size_t)number * SEND_BYTES;
+	at = session->end.memory + SENDS_AT + (size_t)number * SEND_BYTES;
 	memcpy(at, data, bytes);
 	sge.addr = (uintptr_t)at;
 	wr.wr_id = WR_SEND << WR_KIND | number;
-	session->lost |= hf_vqp_post_send(session->vqp, &wr, &bad) != 0;
+	session->lost |= hf_vqp_post_send(session->end.vqp, &wr, &bad) != 0;
 	return true;
 }

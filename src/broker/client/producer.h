@@ -10,6 +10,7 @@
 #include <holdfast/grant.h>
 #include <holdfast/producer.h>
 
+#include "broker/client/direct_end.h"
 #include "broker/client/leaders.h"
 #include "broker/kafka_error.h"
 #include "broker/log/records.h"
@@ -55,10 +56,7 @@ struct producer_partition {
 	int32_t next_sequence;
 	uint64_t again_ns, return_ns; /* nothing is asked before; RDMA is not tried before */
 	/* DIRECT and CONNECTING */
-	struct hf_vqp *vqp;
-	struct hf_vcq *cq;
-	uint8_t *memory; /* of receives, then of OVERRUN */
-	struct hf_vmr *mr;
+	struct direct_end end;                         /* its memory: receives, then OVERRUN */
 	uint64_t address, connect_end_ns, progress_ns; /* progress: the last answer, or what had to wait for none */
 	uint32_t key, extent_bytes, used, batch_max, credits, said;
 	uint16_t extent, order;

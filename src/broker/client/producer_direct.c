@@ -41,12 +41,8 @@ static void changed(struct hf_vqp *vqp, void *context)
 
 static bool post_receive(struct producer_partition *partition, uint32_t number)
 {
-	struct ibv_sge sge = {.addr = (uintptr_t)partition->memory + (size_t)number * RECEIVE_BYTES,
-		.length = RECEIVE_BYTES,
-		.lkey = partition->mr->lkey};
-	struct ibv_recv_wr wr = {.wr_id = RECEIVE_BIT | number, .sg_list = &sge, .num_sge = 1}, *bad;
-
-	return hf_vqp_post_recv(partition->vqp, &wr, &bad) == 0;
+	return direct_end_post_receive(
+		&partition->end, RECEIVE_BIT | number, (size_t)number * RECEIVE_BYTES, RECEIVE_BYTES);
 }
 
 static int open_vqp(struct producer_partition *partition)
@@ -58,18 +54,8 @@ static int open_vqp(struct producer_partition *partition)
 		.revocable = true, /* a qp on every rail */
 		.context = partition,
 		.changed = changed};
-	struct hf_error error;
-	void *memory;
-	int rc = hf_mem_alloc(hf_loop_env(producer->loop), MEMORY_BYTES, &memory, &error);
+	int rc = direct_end_open(&partition->end, producer->node, producer->pd, MEMORY_BYTES, CQE, &init);
 
-	partition->memory = memory;
-	if (rc == 0)
-		rc = hf_vmr_reg(producer->pd, memory, MEMORY_BYTES, IBV_ACCESS_LOCAL_WRITE, &partition->mr, &error);
-	if (rc == 0)
-		rc = hf_vcq_create(producer->node, CQE, partition, &partition->cq);
-	init.send_cq = partition->cq;
-	if (rc == 0)
-		rc = hf_vqp_create(producer->pd, &init, &partition->vqp);
 	for (uint32_t i = 0; rc == 0 && i < RECEIVES; i++)
 		rc = post_receive(partition, i) ? 0 : -ENOMEM;
 	return rc;
@@ -77,17 +63,7 @@ static int open_vqp(struct producer_partition *partition)
 
 void producer_direct_close(struct producer_partition *partition)
 {
-	hf_vqp_destroy(partition->vqp);
-	partition->vqp = NULL;
-	if (partition->cq != NULL)
-		(void)hf_vcq_destroy(partition->cq);
-	partition->cq = NULL;
-	if (partition->mr != NULL)
-		(void)hf_vmr_dereg(partition->mr);
-	partition->mr = NULL;
-	if (partition->memory != NULL)
-		hf_mem_free(hf_loop_env(partition->producer->loop), partition->memory);
-	partition->memory = NULL;
+	direct_end_close(&partition->end);
 	/* No wr is under way any more. */
 	list_for_each_safe (at, &partition->posted) {
 		struct produce_batch *batch = batch_of(at);
@@ -106,7 +82,8 @@ int producer_direct_connect(struct producer_partition *partition, const struct k
 	int rc = peer == NULL ? -EHOSTUNREACH : open_vqp(partition);
 
 	if (rc == 0)
-		rc = hf_vqp_connect(partition->vqp, peer, RDMA_SERVICE, access->token.byte, sizeof(access->token.byte));
+		rc = hf_vqp_connect(
+			partition->end.vqp, peer, RDMA_SERVICE, access->token.byte, sizeof(access->token.byte));
 	if (rc != 0) {
 		producer_direct_close(partition);
 		return rc;
@@ -132,7 +109,7 @@ static void lose(struct producer_partition *partition)
 static bool begin(struct producer_partition *partition)
 {
 	size_t bytes;
-	const uint8_t *at = hf_vqp_reply(partition->vqp, &bytes);
+	const uint8_t *at = hf_vqp_reply(partition->end.vqp, &bytes);
 
 	if (bytes != RDMA_GRANT_BYTES || at[0] != RDMA_VERSION || at[1] != ACCESS_PRODUCE)
 		return false;
@@ -206,7 +183,7 @@ static void take_extent(struct producer_partition *partition, const uint8_t *at)
 
 static void heard(struct producer_partition *partition, const uint8_t *at, uint32_t bytes)
 {
-	for (uint32_t i = 0; i + RDMA_ENTRY_BYTES <= bytes && partition->vqp != NULL; i += RDMA_ENTRY_BYTES) {
+	for (uint32_t i = 0; i + RDMA_ENTRY_BYTES <= bytes && partition->end.vqp != NULL; i += RDMA_ENTRY_BYTES) {
 		bool right = true;
 
 		if (at[i] == RDMA_ANSWER)
@@ -233,8 +210,8 @@ static void completed(struct producer_partition *partition, const struct ibv_wc 
 	if ((wc->wr_id & RECEIVE_BIT) != 0) {
 		uint32_t number = (uint32_t)wc->wr_id;
 
-		heard(partition, partition->memory + (size_t)number * RECEIVE_BYTES, wc->byte_len);
-		if (partition->vqp != NULL && !post_receive(partition, number))
+		heard(partition, partition->end.memory + (size_t)number * RECEIVE_BYTES, wc->byte_len);
+		if (partition->end.vqp != NULL && !post_receive(partition, number))
 			partition->lost = true;
 		return;
 	}
@@ -248,8 +225,8 @@ static void completed(struct producer_partition *partition, const struct ibv_wc 
 
 static bool say_overrun(struct producer_partition *partition, uint32_t bytes)
 {
-	uint8_t *at = partition->memory + RECEIVES * RECEIVE_BYTES;
-	struct ibv_sge sge = {.addr = (uintptr_t)at, .length = RDMA_OVERRUN_BYTES, .lkey = partition->mr->lkey};
+	uint8_t *at = partition->end.memory + RECEIVES * RECEIVE_BYTES;
+	struct ibv_sge sge = {.addr = (uintptr_t)at, .length = RDMA_OVERRUN_BYTES, .lkey = partition->end.mr->lkey};
 	struct ibv_send_wr wr = {.wr_id = OVERRUN_ID, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad;
 
 	memset(at, 0, RDMA_OVERRUN_BYTES);
@@ -257,7 +234,7 @@ static bool say_overrun(struct producer_partition *partition, uint32_t bytes)
 	put_le16(at + 2, partition->order);
 	put_le32(at + 4, partition->used);
 	put_le32(at + 8, bytes);
-	if (hf_vqp_post_send(partition->vqp, &wr, &bad) != 0)
+	if (hf_vqp_post_send(partition->end.vqp, &wr, &bad) != 0)
 		return false;
 	partition->said++;
 	partition->wants_extent = true;
@@ -280,7 +257,7 @@ static bool post(struct producer_partition *partition, struct produce_batch *bat
 	batch->order = partition->order;
 	batch->extent = partition->extent;
 	batch->posted = true;
-	if (hf_vqp_post_send(partition->vqp, &wr, &bad) != 0) {
+	if (hf_vqp_post_send(partition->end.vqp, &wr, &bad) != 0) {
 		batch->posted = false;
 		return false;
 	}
@@ -346,9 +323,9 @@ static bool poll(struct producer_partition *partition)
 	bool busy = false;
 	int n;
 
-	while (partition->vqp != NULL && (n = hf_vcq_poll(partition->cq, POLL_MAX, wcs)) > 0) {
+	while (partition->end.vqp != NULL && (n = hf_vcq_poll(partition->end.cq, POLL_MAX, wcs)) > 0) {
 		busy = true;
-		for (int i = 0; i < n && partition->vqp != NULL; i++)
+		for (int i = 0; i < n && partition->end.vqp != NULL; i++)
 			completed(partition, &wcs[i]);
 	}
 	return busy;
@@ -362,7 +339,7 @@ bool producer_direct_turn(struct producer_partition *partition, uint64_t now_ns)
 		return false; /* a callback of this turn has sent something; the turn looks for it */
 	partition->turning = true;
 	if (partition->way == PRODUCER_CONNECTING) {
-		if (hf_vqp_state(partition->vqp) == HF_VQP_UP)
+		if (hf_vqp_state(partition->end.vqp) == HF_VQP_UP)
 			partition->lost |= !begin(partition);
 		else
 			partition->lost |= now_ns >= partition->connect_end_ns;
@@ -373,7 +350,7 @@ bool producer_direct_turn(struct producer_partition *partition, uint64_t now_ns)
 		busy |= post_all(partition, now_ns);
 	if (partition->way == PRODUCER_DIRECT)
 		look_for_leader(partition, now_ns);
-	if (partition->lost && partition->vqp != NULL) {
+	if (partition->lost && partition->end.vqp != NULL) {
 		lose(partition);
 		busy = true;
 	}
