@@ -107,11 +107,17 @@ static int read_identity(struct smr_store *store, const struct smr_store_identit
 
 /* ---- files of a generation ---- */
 
-static int create_wal(struct smr_store *store, uint64_t generation, struct hf_file **file_out, struct hf_error *error)
+static void put_head(const struct smr_store *store, uint64_t generation, uint8_t out[SMR_WAL_HEAD])
 {
 	const struct smr_wal_head head = {.cluster = {store->cluster[0], store->cluster[1]},
 		.incarnation = store->incarnation,
 		.generation = generation};
+
+	smr_wal_head_put(&head, out);
+}
+
+static int create_wal(struct smr_store *store, uint64_t generation, struct hf_file **file_out, struct hf_error *error)
+{
 	char path[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES];
 	uint8_t bytes[SMR_WAL_HEAD];
 	int rc;
@@ -120,7 +126,7 @@ static int create_wal(struct smr_store *store, uint64_t generation, struct hf_fi
 	rc = hf_file_open(store->env, path, HF_FILE_WRITE | HF_FILE_CREATE | HF_FILE_TRUNCATE, file_out);
 	if (rc != 0)
 		return cannot(path, rc, error);
-	smr_wal_head_put(&head, bytes);
+	put_head(store, generation, bytes);
 	rc = write_all(*file_out, bytes, sizeof(bytes), 0);
 	if (rc == 0)
 		rc = hf_file_sync(*file_out);
@@ -480,14 +486,11 @@ int smr_store_snapshot_piece(
 
 int smr_store_snapshot_sync(struct smr_store *store, uint64_t generation, struct hf_error *error)
 {
-	const struct smr_wal_head head = {.cluster = {store->cluster[0], store->cluster[1]},
-		.incarnation = store->incarnation,
-		.generation = generation};
 	char path[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES];
 	uint8_t bytes[SMR_WAL_HEAD];
 	int rc;
 
-	smr_wal_head_put(&head, bytes);
+	put_head(store, generation, bytes);
 	rc = write_all(store->snapshot, bytes, sizeof(bytes), 0);
 	if (rc == 0)
 		rc = hf_file_sync(store->snapshot);
