@@ -105,12 +105,7 @@ void kv_doubts_revoke(struct hf_kv *kv, const struct wire_message *message)
 bool kv_doubts_take(struct hf_kv *kv, const struct wire_message *message, enum record_state state)
 {
 	uint32_t entry = kv_store_find(&kv->store, message->key, message->key_bytes);
-	struct store_content content = {.key = message->key,
-		.key_bytes = message->key_bytes,
-		.value = message->value,
-		.value_bytes = message->value_bytes,
-		.ts = message->ts,
-		.flags = message->flags};
+	struct store_content content = kv_content_of(message);
 	struct busy *busy;
 	bool replaces;
 

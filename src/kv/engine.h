@@ -155,6 +155,17 @@ void kv_writes_resend(struct hf_kv *kv, unsigned peer); /* every INV that it has
 bool kv_writes_turn(struct hf_kv *kv, uint64_t now_ns); /* replays */
 uint64_t kv_writes_wake_ns(const struct hf_kv *kv);
 
+/* The record that a message carries. */
+static inline struct store_content kv_content_of(const struct wire_message *message)
+{
+	return (struct store_content){.key = message->key,
+		.key_bytes = message->key_bytes,
+		.value = message->value,
+		.value_bytes = message->value_bytes,
+		.ts = message->ts,
+		.flags = message->flags};
+}
+
 /* For doubts.c. Every record that is written is logged, and is one that somebody may miss. replaces: it may be older
  * than the one before. STORE_NO_ENTRY: no memory. */
 uint32_t kv_writes_put(struct hf_kv *kv, const struct store_content *content, enum record_state state, bool replaces);

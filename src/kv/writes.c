@@ -331,12 +331,7 @@ static bool hear_inv(struct hf_kv *kv, unsigned from, const struct wire_message 
 	uint32_t entry = kv_store_find(&kv->store, message->key, message->key_bytes);
 	struct kv_event event = {.kind = KV_EVENT_INV, .from = from, .ts = message->ts, .flags = message->flags};
 	struct kv_known known = known_of(entry == STORE_NO_ENTRY ? NULL : kv_store_at(&kv->store, entry));
-	struct store_content content = {.key = message->key,
-		.key_bytes = message->key_bytes,
-		.value = message->value,
-		.value_bytes = message->value_bytes,
-		.ts = message->ts,
-		.flags = message->flags};
+	struct store_content content = kv_content_of(message);
 	struct busy *busy = entry == STORE_NO_ENTRY ? NULL : kv_busy_find(kv, entry);
 	struct kv_write write = busy == NULL ? (struct kv_write){0} : busy->write;
 	bool doubtful = (known.flags & RECORD_DOUBTFUL) != 0;
