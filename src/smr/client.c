@@ -150,13 +150,17 @@ static void opened(struct hf_smr_request *open)
 	}
 }
 
+/* Not moved once it is set: others are sent all the time. */
+static void look_soon(struct hf_smr_client *client)
+{
+	if (!client->closing && client->retry.heap_slot == 0)
+		hf_loop_set_timer(client->loop, &client->retry, hf_loop_now_ns(client->loop) + RETRY_NS);
+}
+
 static void strand(struct hf_smr_request *request)
 {
-	struct hf_smr_client *client = request->client;
-
 	request->state = STRANDED;
-	if (!client->closing)
-		hf_loop_set_timer(client->loop, &client->retry, hf_loop_now_ns(client->loop) + RETRY_NS);
+	look_soon(request->client);
 }
 
 /* The session is gone. What was in doubt may not be done in another one. */
@@ -265,7 +269,7 @@ static bool send_to(struct hf_smr_client *client, struct hf_smr_request *request
 	request->state = SENT;
 	request->sent_to = member;
 	request->sent_ns = hf_loop_now_ns(client->loop);
-	hf_loop_set_timer(client->loop, &client->retry, request->sent_ns + RETRY_NS);
+	look_soon(client);
 	return true;
 }
 

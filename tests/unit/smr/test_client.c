@@ -7,6 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include <holdfast/channel.h>
 #include <holdfast/smr_client.h>
 
 #include "base/bytes.h"
@@ -215,6 +216,70 @@ static void requests_of_a_client_that_is_closed_end(void **state)
 	trio_close(&trio);
 }
 
+/* ---- a member that does not answer everything ---- */
+
+#define LIMIT_NS 20000000000ull
+
+static unsigned heard; /* how often the request that is not answered came */
+
+static void say_hello(struct hf_channel *channel, struct hf_peer *peer, void *context)
+{
+	static const uint8_t hello[2] = {1, 0};
+
+	(void)context;
+	(void)hf_channel_send(channel, peer, hello, sizeof(hello));
+}
+
+/* Sessions are opened, and requests decided, but number 0: client.c has the messages. */
+static void answer_others(
+	struct hf_channel *channel, struct hf_peer *peer, const void *data, size_t bytes, void *context)
+{
+	const uint8_t *message = data;
+	uint8_t answer[24] = {3, HF_SMR_DECIDED};
+
+	(void)context;
+	if (message[0] != 2)
+		return;
+	if (bytes == 28 && get_le32(message + 24) == 0) {
+		heard++;
+		return;
+	}
+	memcpy(answer + 8, message + 8, 8);
+	memcpy(answer + 16, message + 8, 8); /* the session, of one that is opened */
+	(void)hf_channel_send(channel, peer, answer, sizeof(answer));
+}
+
+static void a_request_without_an_answer_is_sent_again_while_others_flow(void **state)
+{
+	static const struct hf_channel_events events = {.open = say_hello, .message = answer_others};
+	struct hf_smr_client_config config = {.cluster = "trio", .members = trio.who, .member_count = 1, .sessions = 2};
+	struct hf_error error = {0};
+	struct hf_channel *channel;
+	uint64_t end_ns;
+
+	(void)state;
+	trio_open(&trio);
+	trio_start(&trio, 0);
+	trio_start(&trio, 1);
+	assert_int_equal(hf_channel_register(trio.members[0].node, "smrc.trio", &events, NULL, &channel, &error), 0);
+	assert_int_equal(hf_smr_client_open(trio.members[1].node, &config, &clients[1], &error), 0);
+	heard = 0;
+	for (unsigned i = 0; i < REQUESTS; i++)
+		ones[i].ended = true;
+	submit(0, 1);
+	end_ns = hf_env_now_ns(hf_env_host()) + LIMIT_NS;
+	for (unsigned i = 1; heard < 2 && hf_env_now_ns(hf_env_host()) < end_ns; i = i % (REQUESTS - 1) + 1) {
+		if (ones[i].ended) /* each turn sends one */
+			submit(i, 1);
+		(void)hf_loop_turn(trio.loop, 0);
+	}
+	assert_int_equal(heard, 2);
+	hf_smr_client_close(clients[1]);
+	clients[1] = NULL;
+	hf_channel_close(channel);
+	trio_close(&trio);
+}
+
 static bool one_has_ended(struct trio *of)
 {
 	(void)of;
@@ -251,6 +316,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(threads_wait_for_their_requests),
 		cmocka_unit_test(what_was_under_way_when_the_leader_went_is_decided_once),
 		cmocka_unit_test(requests_of_a_client_that_is_closed_end),
+		cmocka_unit_test(a_request_without_an_answer_is_sent_again_while_others_flow),
 		cmocka_unit_test(a_request_that_no_log_takes_is_refused),
 	};
 
