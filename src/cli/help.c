@@ -134,6 +134,7 @@ static const struct {
 		"                     [--absence S] [--with FILE] [--html FILE] [--out FILE] [--json]\n"
 		"       holdfast bench smr [--rounds N] [--failovers N] [--cuts N] [--seconds N] [--entries N] "
 		"[--json]\n"
+		"       holdfast bench smr members [--rounds N] [--state MiB] [--rate N] [--seconds N] [--json]\n"
 		"       holdfast bench broker [--device shm|soft|tcp] [--kafka HOST:PORT] [--rounds N] [--out FILE] "
 		"[--json]\n\n"
 		"ground measures the devices beside UCX; verbs what a vqp costs while nothing fails; failover what\n"

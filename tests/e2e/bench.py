@@ -1,4 +1,4 @@
-"""`holdfast bench verbs`, `failover`, `broker` and `kv`: what they measure is there and makes sense. No figure is judged."""
+"""`holdfast bench verbs`, `failover`, `broker`, `kv` and `smr members`: what they measure is there and makes sense. No figure is judged."""
 import itertools
 import json
 import pathlib
@@ -214,6 +214,17 @@ def kv_measures_beside_redis_and_after_a_kill(directory):
         raise program.Skip(report["beside"][0]["skipped"])
     assert [row["shape"] for row in report["beside"]] == ["SET, c=1", "GET, c=1", "SET, c=16 P=16"], report
     assert all(row["p50_us"] > 0 and row["rate_ratio"] > 0 for row in report["beside"]), report
+
+
+def members_of_a_log_come_and_go_and_nothing_is_lost(directory):
+    """No figure is judged."""
+    done = program.run(directory, "bench", "smr", "members", "--rounds", "1", "--state", "4", "--rate", "500", "--seconds", "1",
+                       "--json", check=0)
+    *spans, truth = json.loads(done.stdout)
+    assert truth["undecided"] == truth["lost"] == truth["wrong"] == 0 and truth["alike"], truth
+    assert truth["snapshots"] >= 5 and truth["proposals"] >= 1000, truth
+    times = {row["during"]: row["times"] for row in spans}
+    assert (times["adding"], times["removing"], times["changes"]) == (2, 2, 7), times
 
 
 if __name__ == "__main__":

@@ -58,6 +58,14 @@ int bench_replace_far(
 /* Runs work(context) in a process of its own, which starts with the memory of this one and leaves none behind; what it
  * writes into the context's bytes comes back. -errno of it, or of the process. */
 int bench_apart(int (*work)(void *context), void *context, size_t bytes);
+/* Zeroed memory that this process shares with those that it forks from now on; NULL: there is none. */
+void *bench_share(size_t bytes);
+void bench_unshare(void *memory, size_t bytes);
+/* Runs run(context, id) in a process of its own, on any core; it ends when this one does. -errno. */
+int bench_fork(int (*run)(void *context, unsigned id), void *context, unsigned id, int *pid_out);
+/* True: it has ended, with *rc_out: -errno of run(), or of the process. *pid is 0 then; of 0 it says false. */
+bool bench_ended(int *pid, int *rc_out);
+void bench_kill(int *pid); /* and waits for its end; of 0: harmless */
 /* Gives mine to the other and takes what it gave; false when it ended or does not answer. */
 bool bench_swap(struct bench_meeting *meeting, bool near, const void *mine, void *theirs, size_t bytes);
 /* The other one waits in bench_swap(). */

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -206,6 +207,57 @@ int bench_apart(int (*work)(void *context), void *context, size_t bytes)
 	memcpy(context, shared, bytes);
 	munmap(shared, bytes);
 	return rc;
+}
+
+/* ---- processes that are no pair ---- */
+
+void *bench_share(size_t bytes)
+{
+	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return memory == MAP_FAILED ? NULL : memory;
+}
+
+void bench_unshare(void *memory, size_t bytes)
+{
+	if (memory != NULL)
+		munmap(memory, bytes);
+}
+
+int bench_fork(int (*run)(void *context, unsigned id), void *context, unsigned id, int *pid_out)
+{
+	pid_t parent = getpid(), pid = fork();
+	int rc;
+
+	if (pid < 0)
+		return -errno;
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		rc = getppid() == parent ? run(context, id) : -ECHILD;
+		_exit(rc < 0 ? -rc : 0);
+	}
+	*pid_out = (int)pid;
+	return 0;
+}
+
+bool bench_ended(int *pid, int *rc_out)
+{
+	int status = 0;
+
+	if (*pid == 0 || waitpid(*pid, &status, WNOHANG) != *pid)
+		return false;
+	*rc_out = WIFEXITED(status) ? -WEXITSTATUS(status) : -ECHILD;
+	*pid = 0;
+	return true;
+}
+
+void bench_kill(int *pid)
+{
+	if (*pid == 0)
+		return;
+	kill(*pid, SIGKILL);
+	waitpid(*pid, NULL, 0);
+	*pid = 0;
 }
 
 /* ---- the bare cache line ---- */

@@ -192,8 +192,11 @@ int bench_smr(int argc, char **argv)
 	unsigned generation = 0;
 	bool well = true;
 	FILE *log;
-	int status = read_options(argc, argv, &options);
+	int status;
 
+	if (argc > 1 && strcmp(argv[1], "members") == 0)
+		return smr_changes(argc - 1, argv + 1);
+	status = read_options(argc, argv, &options);
 	if (status != 0)
 		return status;
 	log = options.json ? stderr : stdout;

@@ -62,6 +62,8 @@ int smr_side_together(int (*near)(struct bench_meeting *, void *), int (*far)(st
 
 /* ---- the parts of the benchmark: what each adds to the report; NULL: it failed ---- */
 
+/* `holdfast bench smr members`: argv[0] is "members"; an exit status. */
+int smr_changes(int argc, char **argv);
 json_t *smr_durable(const char *directory, unsigned *generation, FILE *log);
 json_t *smr_failovers(unsigned count, unsigned *generation, FILE *log);
 /* Rails are cut `cuts` times; a follower is stopped, then killed, for at least `seconds` and `entries`. */
