@@ -9,7 +9,10 @@
  * was synced. At a power loss the changes of a directory survive up to one of them, by chance.
  *
  * What a worker calls (work.h) takes time, at the end of which it is durable; a power loss before leaves it to chance.
- * A sync covers what was written before it began. For other threads calls take no time. */
+ * A sync covers what was written before it began. For other threads calls take no time.
+ *
+ * After a sync that failed, what it was to write counts as clean, and the next one leaves it out, unless it is written
+ * again: as Linux does. */
 #ifndef HOLDFAST_SIM_DISK_H
 #define HOLDFAST_SIM_DISK_H
 

@@ -253,6 +253,14 @@ static ssize_t file_read_at(struct hf_file *file, void *data, size_t bytes, uint
 	return (ssize_t)bytes;
 }
 
+/* What is written is dirty, also where it is what a failed sync took for clean. */
+static void soil(struct disk_file *on, size_t from, size_t end)
+{
+	for (size_t at = from / DISK_SECTOR_BYTES * DISK_SECTOR_BYTES; on->believed != NULL && at < end;
+		at += DISK_SECTOR_BYTES)
+		memcpy(on->believed + at, on->durable + at, DISK_SECTOR_BYTES);
+}
+
 static ssize_t file_write_at(struct hf_file *file, const void *data, size_t bytes, uint64_t offset)
 {
 	struct handle *handle = handle_of(file);
@@ -272,6 +280,7 @@ static ssize_t file_write_at(struct hf_file *file, const void *data, size_t byte
 	if (offset + bytes > on->bytes && (rc = resize(on, offset + bytes)) != 0)
 		return rc;
 	memcpy(on->cache + offset, data, bytes);
+	soil(on, offset, offset + bytes);
 	return (ssize_t)bytes;
 }
 

@@ -214,6 +214,28 @@ static void after_a_failed_sync_the_next_one_succeeds_and_the_data_may_be_gone(v
 	SOMETIMES(survives_a_sync_that_follows_a_failed_one);
 }
 
+static bool survives_when_it_is_written_again(struct fixture *f)
+{
+	struct hf_file *file = open_file(f, "log");
+
+	sync_directory(f, ".");
+	assert_int_equal(hf_file_write_at(file, "\1", 1, 0), 1);
+	f->hosts[0].disk->sync_fails_ppm = 1000000;
+	assert_int_equal(hf_file_sync(file), -EIO);
+	f->hosts[0].disk->sync_fails_ppm = 0;
+	assert_int_equal(hf_file_write_at(file, "\1", 1, 0), 1);
+	assert_int_equal(hf_file_sync(file), 0);
+	hf_file_close(file);
+	lose_power(f);
+	return first_byte(f, "log") == 1;
+}
+
+static void what_is_written_again_after_a_failed_sync_is_synced(void **state)
+{
+	(void)state;
+	ALWAYS(survives_when_it_is_written_again);
+}
+
 static bool survives_a_sync_that_lies(struct fixture *f)
 {
 	write_byte(f, "log", 1, true);
@@ -605,6 +627,7 @@ int main(void)
 		cmocka_unit_test(mapped_stores_are_durable_once_flushed),
 		cmocka_unit_test(a_power_loss_tears_at_8_at_64_or_at_512_bytes),
 		cmocka_unit_test(after_a_failed_sync_the_next_one_succeeds_and_the_data_may_be_gone),
+		cmocka_unit_test(what_is_written_again_after_a_failed_sync_is_synced),
 		cmocka_unit_test(a_disk_that_lies_loses_what_was_synced),
 		cmocka_unit_test(a_full_disk_takes_what_fits),
 		cmocka_unit_test(names_are_durable_when_their_directory_was_synced),
