@@ -163,7 +163,7 @@ static void tear_down(struct smr_sim *sim)
 	free(sim->replicas);
 }
 
-enum kind { PLAIN, DURABLE, CLIENTS, CALM, MEMBERS };
+enum kind { PLAIN, DURABLE, CLIENTS, CALM, MEMBERS, FENCED };
 
 static void configure(struct smr_sim *sim, enum kind kind)
 {
@@ -179,6 +179,8 @@ static void configure(struct smr_sim *sim, enum kind kind)
 	if (kind == CALM)
 		sim->config.pulse_ns = sim->config.silent_ns = sim->config.stuck_ns = sim->config.patience_ns =
 			sim->config.idle_ns = 0;
+	for (unsigned i = 0; kind == FENCED && i < sim->count; i++)
+		sim->members[i].endpoint.host.caps_masked = HF_DEV_ACCESS_IN_RTS;
 }
 
 /* Nothing but a fault of a process, or of all rails to one, changes a leader. */
@@ -255,6 +257,19 @@ const struct scenario scenario_smr = {
 	.name = "smr",
 	.what = "a replicated log of three or five members under faults of rails and processes",
 	.run = run_faults,
+};
+
+static void run_fenced(struct world *world, struct outcome *outcome)
+{
+	run(world, outcome, FENCED, SMR_FAULTS, (unsigned)world_range(world, 0, 3),
+		(unsigned)world_range(world, 1, SMR_HITS_MAX));
+}
+
+const struct scenario scenario_smr_fenced = {
+	.name = "smr-fenced",
+	.only_when_named = true, /* as `smr`, but for the NICs */
+	.what = "a replicated log over NICs that take access by a fence: the holder before writes until that ends",
+	.run = run_fenced,
 };
 
 static void run_durable(struct world *world, struct outcome *outcome)
