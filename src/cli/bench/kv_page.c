@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/bench/kv_bench.h"
+#include "cli/bench/page_rows.h"
 #include "cli/page.h"
 #include "cli/report_file.h"
 
@@ -128,27 +129,10 @@ static void put_steps(FILE *to, const json_t *rows)
 static void put_bars(FILE *to, const char *title, const char *unit, const json_t *rows, const char *kind,
 	const char *name, const char *key)
 {
-	double values[POINTS_MAX] = {0};
-	struct labels labels = {0};
-	unsigned n = 0;
-	struct page_chart chart = {
-		.title = title, .unit = unit, .label = label, .context = &labels, .bars = true, .line_count = 1};
-	json_t *row;
-	size_t i;
+	const struct page_rows what = {
+		.title = title, .unit = unit, .kind = kind, .label = name, .values = {{.key = key}}};
 
-	json_array_foreach(rows, i, row)
-	{
-		double value = kv_bench_number(row, key);
-
-		if ((kind != NULL && !has(row, "kind", kind)) || json_object_get(row, key) == NULL)
-			continue;
-		values[find_point(&labels, &n, json_string_value(json_object_get(row, name)))] = value > 0 ? value : 0;
-	}
-	chart.n = n;
-	chart.lines[0].name = title;
-	chart.lines[0].values = values;
-	if (n > 0)
-		page_chart(to, &chart);
+	page_rows_bars(to, &what, rows);
 }
 
 static void put_others(FILE *to, const json_t *rows)
@@ -160,30 +144,6 @@ static void put_others(FILE *to, const json_t *rows)
 	put_bars(to, "Throughput lost with a member that fails and returns (figure 9)", "%", rows, "loss", "name",
 		"lost_percent");
 	put_bars(to, "From kill -9 of the leader to the next answered write", "ms", rows, "fail-over", "name", "ms");
-}
-
-static void put_table(FILE *to, const char *title, const json_t *rows)
-{
-	json_t *row, *value;
-	const char *key;
-	size_t i;
-
-	fprintf(to, "<h2>%s</h2>\n<table>\n", title);
-	json_array_foreach(rows, i, row)
-	{
-		fputs("<tr>", to);
-		json_object_foreach(row, key, value)
-		{
-			fprintf(to, "<td>%s ", key);
-			if (json_is_string(value))
-				page_text(to, json_string_value(value));
-			else
-				fprintf(to, "%.6g", json_number_value(value));
-			fputs("</td>", to);
-		}
-		fputs("</tr>\n", to);
-	}
-	fputs("</table>\n", to);
 }
 
 int kv_bench_page(const struct kv_bench *bench, const json_t *all)
@@ -205,10 +165,10 @@ int kv_bench_page(const struct kv_bench *bench, const json_t *all)
 		const json_t *rows = json_object_get(all, kv_bench_part_names[i]);
 
 		if (rows != NULL)
-			put_table(to, kv_bench_part_names[i], rows);
+			page_rows_table(to, kv_bench_part_names[i], rows);
 	}
 	if (json_object_get(all, "others") != NULL)
-		put_table(to, "others", json_object_get(all, "others"));
+		page_rows_table(to, "others", json_object_get(all, "others"));
 	page_end(to);
 	rc = fclose(to) == 0 ? report_write(hf_env_host(), NULL, bench->html, text) : -errno;
 	free(text);

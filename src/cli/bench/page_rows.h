@@ -1,0 +1,23 @@
+/* page_rows.h - rows of figures (JSON objects) on a page: a chart of some of them, and a table of all. */
+#ifndef HOLDFAST_CLI_BENCH_PAGE_ROWS_H
+#define HOLDFAST_CLI_BENCH_PAGE_ROWS_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+#define PAGE_ROWS_KEYS 4u
+
+struct page_rows {
+	const char *title, *unit;
+	const char *kind;  /* only rows whose "kind" this is; NULL: all */
+	const char *label; /* the key of what stands below */
+	struct {
+		const char *key, *name; /* no key: no more; no name: the title's */
+	} values[PAGE_ROWS_KEYS];
+};
+
+/* Bars side by side for each row that has one of the keys; nothing when there is no such row. */
+void page_rows_bars(FILE *to, const struct page_rows *what, const json_t *rows);
+void page_rows_table(FILE *to, const char *title, const json_t *rows);
+
+#endif
