@@ -6,14 +6,18 @@
 
 #define LOOKS         200000u
 #define STOPPED_LOOKS 100000u
+#define LARGE         1500u
+#define LARGE_WARM    100u
+#define BATCH_BYTES   80u /* of the header of a batch, and of its one record */
 
 _Static_assert(LOOKS <= BROKER_BENCH_TIMES_MOST, "each look has its time");
 
-static int read_only(struct broker_side *side, unsigned topic)
+/* A consumer of its own, so that nothing else is read. */
+int broker_bench_read_only(struct broker_side *side, unsigned topic, uint32_t bytes)
 {
 	const struct hf_consumer_config config = {.brokers = side->address,
 		.rdma = side->node == NULL ? HF_RDMA_OFF : HF_RDMA_REQUIRED,
-		.fetch_bytes = BROKER_BENCH_SMALL + 80}; /* one record, with the header of its batch */
+		.fetch_bytes = bytes == 0 ? 0 : bytes + BATCH_BYTES}; /* one record */
 	int rc;
 
 	hf_consumer_close(side->consumer);
@@ -21,8 +25,8 @@ static int read_only(struct broker_side *side, unsigned topic)
 	return rc == 0 ? hf_consumer_seek(side->consumer, side->topics[topic], 0, 0) : rc;
 }
 
-/* Polls until a record comes; what a program that waits for the next one does. */
-static int next_record(struct broker_side *side, bool turns)
+/* What a program that waits for the next one does. */
+int broker_bench_next(struct broker_side *side, bool turns)
 {
 	uint64_t end_ns = broker_bench_now_ns() + BROKER_BENCH_LIMIT_NS;
 	struct hf_message message;
@@ -37,33 +41,57 @@ static int next_record(struct broker_side *side, bool turns)
 	return n == 1 ? 0 : n;
 }
 
+static int preload(struct broker_side *side, unsigned topic, uint32_t bytes, unsigned n)
+{
+	int rc = 0;
+
+	for (unsigned i = 0; rc == 0 && i < n; i++) {
+		rc = broker_bench_send_one(side, topic, bytes);
+		if (rc == 0 && i % 64 == 0)
+			rc = broker_bench_wait_for_all(side);
+	}
+	return rc == 0 ? broker_bench_wait_for_all(side) : rc;
+}
+
 /* One record a READ, or a Fetch. */
 int broker_bench_measure_fetch(
 	struct broker_side *side, uint32_t *times, unsigned n, bool tcp, struct broker_round *round)
 {
-	int rc = 0;
+	int rc = preload(side, TO_FETCH, BROKER_BENCH_SMALL, BROKER_BENCH_PRELOADED);
 
-	for (unsigned i = 0; rc == 0 && i < BROKER_BENCH_PRELOADED; i++)
-		rc = broker_bench_send_one(side, TO_FETCH, BROKER_BENCH_SMALL) == 0 &&
-				     (i % 64 != 0 || broker_bench_wait_for_all(side) == 0)
-			     ? 0
-			     : -EAGAIN;
 	if (rc == 0)
-		rc = broker_bench_wait_for_all(side);
-	if (rc == 0)
-		rc = read_only(side, TO_FETCH);
+		rc = broker_bench_read_only(side, TO_FETCH, BROKER_BENCH_SMALL);
 	for (unsigned i = 0; rc == 0 && i < BROKER_BENCH_WARM; i++)
-		rc = next_record(side, true);
+		rc = broker_bench_next(side, true);
 	for (unsigned i = 0; rc == 0 && i < n; i++) {
 		uint64_t start_ns = broker_bench_now_ns();
 
-		rc = next_record(side, tcp);
+		rc = broker_bench_next(side, tcp);
 		times[i] = (uint32_t)(broker_bench_now_ns() - start_ns);
 		if (!tcp && i % 64 == 0)
 			(void)hf_loop_turn(side->loop, 0);
 	}
 	if (rc == 0)
 		round->fetch = broker_bench_quantile_us(times, n, 0.5);
+	return rc;
+}
+
+/* The same with large ones: how much that carries. */
+int broker_bench_measure_fetch_large(struct broker_side *side, struct broker_round *round)
+{
+	int rc = preload(side, TO_FETCH_LARGE, BROKER_BENCH_VALUE_MOST, LARGE_WARM + LARGE);
+	uint64_t start_ns = 0;
+
+	if (rc == 0)
+		rc = broker_bench_read_only(side, TO_FETCH_LARGE, BROKER_BENCH_VALUE_MOST);
+	for (unsigned i = 0; rc == 0 && i < LARGE_WARM + LARGE; i++) {
+		if (i == LARGE_WARM)
+			start_ns = broker_bench_now_ns();
+		rc = broker_bench_next(side, true);
+	}
+	if (rc == 0)
+		round->fetch_large =
+			(double)LARGE * BROKER_BENCH_VALUE_MOST / ((double)(broker_bench_now_ns() - start_ns) / 1e3);
 	return rc;
 }
 
@@ -91,11 +119,11 @@ static int look_once(struct broker_side *side)
 int broker_bench_measure_empty(struct broker_side *side, uint32_t *times, struct broker_round *round)
 {
 	uint64_t all_ns;
-	int rc = read_only(side, TO_FETCH);
+	int rc = broker_bench_read_only(side, TO_FETCH, BROKER_BENCH_SMALL);
 
 	while (rc == 0 &&
 		hf_consumer_position(side->consumer, side->topics[TO_FETCH], 0) < (int64_t)BROKER_BENCH_PRELOADED)
-		rc = next_record(side, true);
+		rc = broker_bench_next(side, true);
 	for (unsigned i = 0; rc == 0 && i < BROKER_BENCH_WARM; i++)
 		rc = look_once(side);
 	all_ns = broker_bench_now_ns();
@@ -118,14 +146,14 @@ int broker_bench_measure_empty(struct broker_side *side, uint32_t *times, struct
 int broker_bench_measure_stopped(struct bench_meeting *meeting, struct broker_side *side, struct broker_round *round)
 {
 	uint64_t start_ns;
-	int rc = read_only(side, TO_FETCH);
+	int rc = broker_bench_read_only(side, TO_FETCH, BROKER_BENCH_SMALL);
 
 	for (unsigned i = 0; rc == 0 && i < BROKER_BENCH_WARM; i++) /* until it reads the segment */
-		rc = next_record(side, true);
+		rc = broker_bench_next(side, true);
 	bench_stop_far(meeting, false);
 	while (rc == 0 &&
 		hf_consumer_position(side->consumer, side->topics[TO_FETCH], 0) < (int64_t)BROKER_BENCH_PRELOADED) {
-		rc = next_record(side, false);
+		rc = broker_bench_next(side, false);
 		round->stopped_records++;
 	}
 	start_ns = broker_bench_now_ns();
@@ -138,14 +166,14 @@ int broker_bench_measure_stopped(struct bench_meeting *meeting, struct broker_si
 
 int broker_bench_measure_end_to_end(struct broker_side *side, uint32_t *times, unsigned n, struct broker_round *round)
 {
-	int rc = read_only(side, TO_END);
+	int rc = broker_bench_read_only(side, TO_END, BROKER_BENCH_SMALL);
 
 	for (unsigned i = 0; rc == 0 && i < BROKER_BENCH_WARM + n; i++) {
 		uint64_t start_ns = broker_bench_now_ns();
 
 		rc = broker_bench_send_one(side, TO_END, BROKER_BENCH_SMALL);
 		if (rc == 0)
-			rc = next_record(side, true);
+			rc = broker_bench_next(side, true);
 		if (i >= BROKER_BENCH_WARM)
 			times[i - BROKER_BENCH_WARM] = (uint32_t)(broker_bench_now_ns() - start_ns);
 	}

@@ -19,15 +19,21 @@ static void delivered(void *context, const struct hf_delivery *delivery)
 	side->failed += delivery->error != 0;
 }
 
-int broker_bench_send_one(struct broker_side *side, unsigned topic, uint32_t bytes)
+int broker_bench_send(struct broker_side *side, unsigned topic, const void *value, uint32_t bytes)
 {
-	static const uint8_t value[BROKER_BENCH_VALUE_MOST];
 	const struct hf_record record = {.topic = side->topics[topic],
 		.value = value,
 		.value_bytes = bytes,
 		.timestamp_ms = (int64_t)(hf_env_wall_ns(hf_env_host()) / 1000000)};
 
 	return hf_producer_send(side->producer, &record, delivered, side);
+}
+
+int broker_bench_send_one(struct broker_side *side, unsigned topic, uint32_t bytes)
+{
+	static const uint8_t zeros[BROKER_BENCH_VALUE_MOST];
+
+	return broker_bench_send(side, topic, zeros, bytes);
 }
 
 /* Turns until everything is told. */
@@ -99,5 +105,3 @@ int broker_bench_measure_bandwidth(struct broker_side *side, uint32_t bytes, dou
 	*mb_s_out = (double)sent / ((double)(broker_bench_now_ns() - start_ns) / 1e3);
 	return rc;
 }
-
-/* Its records from the first on; a consumer of its own, so that nothing else is read. */

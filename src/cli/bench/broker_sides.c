@@ -78,7 +78,7 @@ int broker_bench_far_side(struct bench_meeting *meeting, void *context)
 	rc = scratch_create(&scratch, LOG_MEMORY_BYTES, &side.error);
 	if (rc == 0)
 		rc = open_node(&side, task, false, near_pid);
-	if (rc == 0 && task->kafka == NULL)
+	if (rc == 0)
 		rc = open_broker(&side, &scratch, &broker);
 	if (rc == 0 && !bench_swap(meeting, false, side.address, side.address, sizeof(side.address)))
 		rc = -EPIPE;
@@ -98,36 +98,66 @@ static int open_producer(struct broker_side *side, const struct broker_task *tas
 {
 	const struct hf_producer_config config = {.brokers = side->address,
 		.rdma = side->node == NULL ? HF_RDMA_OFF : HF_RDMA_REQUIRED,
-		.acks_leader = true,
+		.acks_leader = !task->acks_all,
 		.batch_records = 1};
 
-	if (task->kafka != NULL)
-		snprintf(side->address, sizeof(side->address), "%s", task->kafka);
 	for (unsigned i = 0; i < TOPICS; i++)
-		snprintf(side->topics[i], sizeof(side->topics[i]), "bench-%d-%u-%u", bench_own_pid(), task->generation,
-			i);
+		if (task->topic != NULL)
+			snprintf(side->topics[i], sizeof(side->topics[i]), "%s", task->topic);
+		else
+			snprintf(side->topics[i], sizeof(side->topics[i]), "bench-%d-%u-%u", bench_own_pid(),
+				task->generation, i);
 	return hf_producer_open(side->loop, side->node, &config, &side->producer, &side->error);
 }
 
-static int measure_all(struct bench_meeting *meeting, struct broker_side *side, const struct broker_task *task,
-	struct broker_round *round)
+static bool wanted(const struct broker_task *task, enum broker_part part)
+{
+	return (task->parts & 1u << part) != 0;
+}
+
+static int measure_fetch(struct broker_side *side, struct broker_task *task, uint32_t *times, bool tcp)
+{
+	unsigned n = tcp ? PRODUCES_TCP : BROKER_BENCH_PRELOADED - 2 * BROKER_BENCH_WARM;
+	int rc = broker_bench_measure_fetch(side, times, n, tcp, &task->round);
+
+	return rc == 0 ? broker_bench_measure_fetch_large(side, &task->round) : rc;
+}
+
+/* What finds nothing is at the end of what FETCH has written. */
+static int measure_all(struct bench_meeting *meeting, struct broker_side *side, struct broker_task *task)
 {
 	static uint32_t times[BROKER_BENCH_TIMES_MOST];
+	struct broker_round *round = &task->round;
 	bool tcp = side->node == NULL;
-	int rc = broker_bench_measure_produce(side, times, tcp ? PRODUCES_TCP : PRODUCES, round);
+	int rc = 0;
 
-	if (rc == 0)
-		rc = broker_bench_measure_fetch(
-			side, times, tcp ? PRODUCES_TCP : BROKER_BENCH_PRELOADED - 2 * BROKER_BENCH_WARM, tcp, round);
-	if (rc == 0)
+	if (wanted(task, BROKER_PRODUCE))
+		rc = broker_bench_measure_produce(side, times, tcp ? PRODUCES_TCP : PRODUCES, round);
+	if (rc == 0 && wanted(task, BROKER_FETCH))
+		rc = measure_fetch(side, task, times, tcp);
+	if (rc == 0 && wanted(task, BROKER_END))
 		rc = broker_bench_measure_end_to_end(side, times, tcp ? ENDS_TCP : ENDS, round);
-	if (rc == 0 && !tcp)
+	if (rc == 0 && wanted(task, BROKER_EMPTY) && !tcp)
 		rc = broker_bench_measure_empty(side, times, round);
-	for (unsigned i = 0; rc == 0 && !tcp && i < BROKER_BENCH_SIZES; i++)
+	for (unsigned i = 0; rc == 0 && wanted(task, BROKER_BANDWIDTH) && i < BROKER_BENCH_SIZES; i++)
 		rc = broker_bench_measure_bandwidth(side, sizes[i], &round->bandwidth[i]);
-	if (rc == 0 && strcmp(task->kind, "shm") == 0)
+	if (rc == 0 && wanted(task, BROKER_STOPPED) && meeting != NULL && strcmp(task->kind, "shm") == 0)
 		rc = broker_bench_measure_stopped(meeting, side, round);
+	if (rc == 0 && wanted(task, BROKER_EVENTS))
+		rc = broker_bench_measure_events(side, round);
 	return rc;
+}
+
+static void close_client(struct broker_side *side, const struct broker_task *task, int rc)
+{
+	if (rc != 0)
+		fprintf(stderr, "holdfast bench: %s: %s\n", task->kind,
+			side->error.text[0] != '\0' ? side->error.text : strerror(-rc));
+	hf_producer_close(side->producer);
+	hf_consumer_close(side->consumer);
+	hf_node_close(side->node);
+	if (side->loop != NULL)
+		hf_loop_destroy(side->loop);
 }
 
 int broker_bench_near_side(struct bench_meeting *meeting, void *context)
@@ -145,14 +175,23 @@ int broker_bench_near_side(struct bench_meeting *meeting, void *context)
 	if (rc == 0)
 		rc = open_producer(&side, task);
 	if (rc == 0)
-		rc = measure_all(meeting, &side, task, &task->round);
-	if (rc != 0)
-		fprintf(stderr, "holdfast bench: %s: %s\n", task->kind,
-			side.error.text[0] != '\0' ? side.error.text : strerror(-rc));
-	hf_producer_close(side.producer);
-	hf_consumer_close(side.consumer);
-	hf_node_close(side.node);
-	if (side.loop != NULL)
-		hf_loop_destroy(side.loop);
+		rc = measure_all(meeting, &side, task);
+	close_client(&side, task, rc);
+	return rc;
+}
+
+int broker_bench_at_running(struct broker_task *task)
+{
+	struct broker_side side = {0};
+	int rc = hf_loop_create(hf_env_host(), &side.loop);
+
+	snprintf(side.address, sizeof(side.address), "%s", task->at);
+	if (rc == 0 && task->node != NULL)
+		rc = hf_node_open(side.loop, task->node, NULL, NULL, &side.node, &side.error);
+	if (rc == 0)
+		rc = open_producer(&side, task);
+	if (rc == 0)
+		rc = measure_all(NULL, &side, task);
+	close_client(&side, task, rc);
 	return rc;
 }
