@@ -14,6 +14,7 @@ KV_ROUNDS ?= 7
 STORE_FAULTS ?= 100 30 20
 STORE_CUTS ?= 100
 BROKER_FAULTS ?= 200
+BROKER_ROUNDS ?= 3
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?= $(basename $(notdir $(wildcard fuzz/fuzz_*.c)))
 DEMO_ARGS ?=
@@ -28,7 +29,7 @@ DESTDIR ?=
 NINJA = ninja -C $(1) --quiet >&2
 
 .DEFAULT_GOAL = all
-.PHONY: all demo demo-kv demo-smr demo-broker demo-transfer check check-rxe check-network stress bench bench-smr bench-transfer sim nightly fuzz spin tidy format check-kafka asan tsan install clean deps help
+.PHONY: all demo demo-kv demo-smr demo-broker demo-transfer check check-rxe check-network stress bench bench-smr bench-transfer bench-broker sim nightly fuzz spin tidy format check-kafka asan tsan install clean deps help
 
 all: $(BUILD)/build.ninja ## Builds build/holdfast, the library and the simulator
 	@$(call NINJA,$(BUILD))
@@ -106,6 +107,11 @@ bench-kv: all ## The store beside Redis, ZooKeeper, etcd; kills, recoveries: 40 
 	@python3 scripts/bench_kv.py $(BUILD) --rounds $(KV_ROUNDS) --out $(BUILD)/bench-kv-beside.json
 	@$(BUILD)/holdfast bench kv --rounds $(KV_ROUNDS) --with $(BUILD)/bench-kv-beside.json --out $(BUILD)/bench-kv.json \
 		--html $(BUILD)/bench-kv.html $(BENCH_ARGS)
+
+bench-broker: all ## The broker beside Kafka 4.1.1, stock clients at both: 6 min (BROKER_ROUNDS=3); build/bench-broker.json, .html
+	@scripts/deps.sh kafka || echo "bench-broker: without what is missing: the packages of group kafka cannot be had here"
+	@python3 scripts/bench_broker.py $(BUILD) --rounds $(BROKER_ROUNDS) --out $(BUILD)/bench-broker.json
+	@$(BUILD)/holdfast bench broker --with $(BUILD)/bench-broker.json --html $(BUILD)/bench-broker.html
 
 sim: all ## Seeded clusters in virtual time (SEEDS=1000), or one again (SEED=n TRACE=1)
 	@$(BUILD)/holdfast-sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(TRACE),--trace) $(SIM_ARGS)

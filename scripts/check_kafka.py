@@ -15,6 +15,7 @@ import sys
 import tempfile
 
 import broker_cluster
+import kafka_beside
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 BUILD = pathlib.Path(sys.argv[1]).resolve()
@@ -23,14 +24,6 @@ HOME = BUILD / "kafka"
 VERSIONS = ("4.1.1", "3.9.1")
 PYTHON_CLIENTS = ["confluent-kafka", "kafka-python", "aiokafka", "lz4"]
 STEP_S = 180
-POM = """<project><modelVersion>4.0.0</modelVersion><groupId>holdfast</groupId><artifactId>kafka</artifactId>
-<version>1</version><dependencies>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>%s</version></dependency>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>%s</version></dependency>
-<dependency><groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId><version>2.24.3</version></dependency>
-<dependency><groupId>org.apache.logging.log4j</groupId><artifactId>log4j-1.2-api</artifactId><version>2.24.3</version></dependency>
-</dependencies></project>
-"""
 results = {"passed": 0, "failed": 0, "skipped": 0}
 where = ""  # stands before the names of steps
 
@@ -77,19 +70,6 @@ def fetch_python():
             return None
         mark.touch()
     return str(python)
-
-
-def fetch_jars(version):
-    home = HOME / version
-    if not (home / "complete").exists():
-        if shutil.which("mvn") is None or shutil.which("java") is None:
-            return None
-        home.mkdir(parents=True, exist_ok=True)
-        (home / "pom.xml").write_text(POM % (version, version))
-        if run(["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib"], cwd=home).returncode != 0:
-            return None
-        (home / "complete").touch()
-    return home / "lib"
 
 
 class Broker:
@@ -148,7 +128,7 @@ def check_python(address):
 
 
 def check_java(address, version):
-    lib = fetch_jars(version)
+    lib = kafka_beside.fetch_jars(version, HOME)
     if lib is None:
         return tell(f"Java {version}", "skipped", "Kafka's jars cannot be fetched, or there is no Java or Maven")
     at = ["--bootstrap-server", address]
