@@ -220,39 +220,55 @@ static int by_value(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Those of one kind; CHANGES_KINDS: of all changes. */
-static json_t *figures(const struct run *run, enum changes_kind kind, double *p99_us_out)
-{
-	uint64_t *took_ns = malloc((run->page->due + 1) * sizeof(*took_ns)), n = 0, ns = 0;
-	unsigned times = 0;
-	const char *name = kind == CHANGES_KINDS ? "changes" : kinds[kind];
-	json_t *found = NULL;
+struct sample {
+	uint64_t *ns, count, span_ns;
+	unsigned times;
+};
 
-	for (unsigned i = 0; took_ns != NULL && i < run->span_count; i++) {
+/* Of the proposals of one kind; CHANGES_KINDS: of all changes. Sorted. */
+static void collect(const struct run *run, enum changes_kind kind, const uint64_t *all_ns, struct sample *sample)
+{
+	sample->count = sample->span_ns = sample->times = 0;
+	for (unsigned i = 0; i < run->span_count; i++) {
 		const struct span *span = &run->spans[i];
 
 		if (span->kind != kind && (kind != CHANGES_KINDS || span->kind == CHANGES_NONE))
 			continue;
-		memcpy(took_ns + n, run->page->took_ns + span->from, (span->to - span->from) * sizeof(*took_ns));
-		n += span->to - span->from;
-		ns += span->ns;
-		times++;
+		memcpy(sample->ns + sample->count, all_ns + span->from, (span->to - span->from) * sizeof(*sample->ns));
+		sample->count += span->to - span->from;
+		sample->span_ns += span->ns;
+		sample->times++;
 	}
-	if (n > 0) {
-		qsort(took_ns, n, sizeof(*took_ns), by_value);
-		*p99_us_out = (double)took_ns[n * 99 / 100] / 1e3;
-		fprintf(run->log,
-			"  %-20s %3u times, %6.2f s each: %8llu proposals, median %4.0f us, p99 %5.0f, p99.9 "
-			"%6.0f, longest %6.0f\n",
-			name, times, (double)ns / 1e9 / times, (unsigned long long)n, (double)took_ns[n / 2] / 1e3,
-			*p99_us_out, (double)took_ns[n * 999 / 1000] / 1e3, (double)took_ns[n - 1] / 1e3);
-		found = json_pack("{s:s, s:s, s:i, s:f, s:I, s:f, s:f, s:f, s:f}", "name", "smr_members", "during",
-			name, "times", (int)times, "seconds", (double)ns / 1e9, "proposals", (json_int_t)n, "median_us",
-			(double)took_ns[n / 2] / 1e3, "p99_us", *p99_us_out, "p999_us",
-			(double)took_ns[n * 999 / 1000] / 1e3, "longest_us", (double)took_ns[n - 1] / 1e3);
-	}
-	free(took_ns);
-	return found;
+	qsort(sample->ns, sample->count, sizeof(*sample->ns), by_value);
+}
+
+static double us_at(const struct sample *sample, double part)
+{
+	uint64_t i = (uint64_t)(part * (double)sample->count);
+
+	return (double)sample->ns[i < sample->count ? i : sample->count - 1] / 1e3;
+}
+
+static json_t *figures(const struct run *run, enum changes_kind kind, struct sample *sample, double *p99_us_out)
+{
+	const char *name = kind == CHANGES_KINDS ? "changes" : kinds[kind];
+	double late_us;
+
+	collect(run, kind, run->page->late_ns, sample);
+	if (sample->count == 0)
+		return NULL;
+	late_us = us_at(sample, 0.99);
+	collect(run, kind, run->page->took_ns, sample);
+	*p99_us_out = us_at(sample, 0.99);
+	fprintf(run->log,
+		"  %-20s %3u times, %6.2f s each: %8llu proposals, median %4.0f us, p99 %5.0f (client late: %5.0f), "
+		"p99.9 %6.0f, longest %6.0f\n",
+		name, sample->times, (double)sample->span_ns / 1e9 / sample->times, (unsigned long long)sample->count,
+		us_at(sample, 0.5), *p99_us_out, late_us, us_at(sample, 0.999), us_at(sample, 1));
+	return json_pack("{s:s, s:s, s:i, s:f, s:I, s:f, s:f, s:f, s:f, s:f}", "name", "smr_members", "during", name,
+		"times", (int)sample->times, "seconds", (double)sample->span_ns / 1e9, "proposals",
+		(json_int_t)sample->count, "median_us", us_at(sample, 0.5), "p99_us", *p99_us_out, "p999_us",
+		us_at(sample, 0.999), "longest_us", us_at(sample, 1), "client_late_p99_us", late_us);
 }
 
 /* Nothing is lost, and nothing else is there. */
@@ -289,15 +305,17 @@ static json_t *truth(struct run *run, double undisturbed_us, double changes_us, 
 
 static json_t *report(struct run *run, bool *well_out)
 {
+	struct sample sample = {.ns = malloc((run->page->due + 1) * sizeof(*sample.ns))};
 	double p99_us[CHANGES_KINDS + 1] = {0};
 	json_t *array = json_array();
 
-	for (enum changes_kind kind = CHANGES_NONE; kind <= CHANGES_KINDS; kind++) {
-		json_t *found = figures(run, kind, &p99_us[kind]);
+	for (enum changes_kind kind = CHANGES_NONE; sample.ns != NULL && kind <= CHANGES_KINDS; kind++) {
+		json_t *found = figures(run, kind, &sample, &p99_us[kind]);
 
 		if (found != NULL)
 			json_array_append_new(array, found);
 	}
+	free(sample.ns);
 	json_array_append_new(array, truth(run, p99_us[CHANGES_NONE], p99_us[CHANGES_KINDS], well_out));
 	return array;
 }

@@ -62,6 +62,7 @@ struct changes_page {
 	_Atomic uint64_t refused;    /* that were not decided */
 	_Atomic uint64_t total;      /* set in the end: all are to be applied. Members sum up then */
 	uint64_t took_ns[CHANGES_NUMBERS_MAX];
+	uint64_t late_ns[CHANGES_NUMBERS_MAX]; /* of it, before the client had its core */
 };
 
 /* The processes: run until they are killed; -errno when something fails. The client ends when it has stopped. */

@@ -215,6 +215,7 @@ static void submit(struct client *client)
 		client->free = proposal->next;
 		proposal->number = client->next++;
 		proposal->due_ns = due_of(client, proposal->number);
+		client->page->late_ns[proposal->number] = now_ns - proposal->due_ns;
 		memcpy(proposal->data, &proposal->number, sizeof(proposal->number));
 		proposal->request =
 			(struct hf_smr_request){.data = proposal->data, .bytes = SMR_BYTES, .done = decided};
