@@ -15,7 +15,7 @@ import sys
 
 # ---- the house: lowest layer first; each may include those before it ----
 
-LAYERS = ["base", "env", "net", "dev", "rail", "node", "vqp", "transfer", "smr", "kv", "broker", "proxy", "cli", "preload"]
+LAYERS = ["base", "env", "net", "dev", "rail", "node", "vqp", "mesh", "transfer", "smr", "kv", "broker", "proxy", "cli", "preload"]
 BESIDE = {("kv", "broker"), ("broker", "kv"), ("smr", "transfer"), ("proxy", "kv"), ("proxy", "broker")}  # in LAYERS' order, but strangers to each other
 PUBLIC_LAYER = {
     "error.h": "base", "metrics.h": "base", "env.h": "env", "config.h": "env", "loop.h": "env", "work.h": "env",
@@ -291,7 +291,7 @@ def check_protocol(text, sources, mutants):
                    "name the one that shows the rule")
 
 
-PREFIXED = ("base", "env", "net", "dev", "rail", "node", "vqp", "transfer", "smr", "kv", "broker", "proxy")
+PREFIXED = ("base", "env", "net", "dev", "rail", "node", "vqp", "mesh", "transfer", "smr", "kv", "broker", "proxy")
 DEFINED = re.compile(r"^(?!static|typedef|struct \w+ \{|#|_Static_assert)[\w *]*?\b(\w+)\([^;{}]*\)\n\{$", re.M)
 
 

@@ -92,7 +92,7 @@ static bool find_buddy(const struct hf_kv *kv, unsigned *buddy_out)
 
 	for (unsigned i = 0; i < kv->config.member_count; i++)
 		if (i != kv->view.self && (members & ~kv->copy.refused & 1u << i) != 0 &&
-			kv->links.links[i].state == LINK_UP) {
+			mesh_link_is_up(&kv->links.links[i].mesh)) {
 			*buddy_out = i;
 			return true;
 		}
@@ -235,7 +235,7 @@ static bool donate(struct hf_kv *kv, unsigned shadow)
 	bool lost = donor->missed && !kv_missed_covers(&kv->missed, shadow); /* it was overwritten meanwhile */
 	uint64_t from = donor->cursor;
 
-	while (donor->active && kv->links.links[shadow].state == LINK_UP &&
+	while (donor->active && mesh_link_is_up(&kv->links.links[shadow].mesh) &&
 		kv_link_waiting(&kv->links.links[shadow]) < COPY_TURN_BYTES) {
 		uint32_t entry;
 

@@ -51,7 +51,7 @@ static uint64_t least(uint64_t a, uint64_t b)
 static enum hf_poll kv_poll(struct hf_poller *poller, uint64_t now_ns)
 {
 	struct hf_kv *kv = container_of(poller, struct hf_kv, poller);
-	bool busy = kv_link_pool_turn(&kv->links, now_ns);
+	bool busy = mesh_turn(&kv->links.mesh, now_ns);
 
 	busy |= kv_epoch_install(kv);
 	busy |= kv_council_turn(kv, now_ns);
@@ -65,20 +65,15 @@ static enum hf_poll kv_poll(struct hf_poller *poller, uint64_t now_ns)
 	return busy ? HF_BUSY : HF_IDLE;
 }
 
-static void notified(struct hf_vcq *cq, void *context)
-{
-	(void)cq, (void)context; /* that the loop turns is enough */
-}
-
 static bool kv_arm(struct hf_poller *poller)
 {
 	struct hf_kv *kv = container_of(poller, struct hf_kv, poller);
 	uint64_t now_ns = hf_loop_now_ns(kv->loop), wake_ns;
 
-	hf_vcq_req_notify(kv->links.cq, notified);
+	mesh_arm(&kv->links.mesh);
 	if (kv_poll(poller, now_ns) == HF_BUSY)
 		return false;
-	wake_ns = least(least(kv_writes_wake_ns(kv), kv_flows_wake_ns(kv)), kv_link_pool_wake_ns(&kv->links));
+	wake_ns = least(least(kv_writes_wake_ns(kv), kv_flows_wake_ns(kv)), mesh_wake_ns(&kv->links.mesh));
 	wake_ns = least(wake_ns, kv_council_wake_ns(kv));
 	if (wake_ns == UINT64_MAX)
 		hf_loop_cancel_timer(kv->loop, &kv->timer);
@@ -240,8 +235,7 @@ void hf_kv_close(struct hf_kv *kv)
 	kv_council_close(kv);
 	kv_clients_close(kv->clients);
 	kv_flows_close_all(kv);
-	if (kv->links.node != NULL)
-		kv_link_pool_close(&kv->links);
+	kv_link_pool_close(&kv->links);
 	kv_durable_close(kv);
 	kv_busy_free_all(kv);
 	kv_missed_close(&kv->missed);
