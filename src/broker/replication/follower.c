@@ -61,7 +61,7 @@ static int begin_extent(struct replica *replica, struct kafka_replica_message *g
 	rc = to > head->bytes ? segment_prepare(head, (uint32_t)to - head->bytes) : -ENOSPC;
 	if (rc != 0)
 		return hf_error_set(error, rc, "the disk is full");
-	rc = hf_vmr_reg(replication->links.pd, head->map + from, to - from,
+	rc = hf_vmr_reg(replication->links.mesh.pd, head->map + from, to - from,
 		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, &follow->mr, error);
 	if (rc != 0)
 		return rc;
@@ -92,7 +92,7 @@ static void join(struct replica *replica)
 	struct kafka_replica_message message;
 
 	follow_move(follow, FOLLOW_JOINING);
-	if (log->failed || follow->link == NULL || follow->link->state != REPLICA_LINK_UP || !end_extent(replica))
+	if (log->failed || follow->link == NULL || !mesh_link_is_up(&follow->link->mesh) || !end_extent(replica))
 		return; /* at a later tick */
 	follow->asked_ns = hf_loop_now_ns(broker_of(replica)->loop);
 	follow->incarnation = broker_of(replica)->quorum.incarnation;

@@ -38,7 +38,7 @@ static int32_t id_of(const struct replica *replica, unsigned place)
 
 static bool is_self(const struct replica *replica, unsigned place)
 {
-	return place == replica->replication->links.self;
+	return place == replica->replication->links.mesh.config.self;
 }
 
 static struct push *push_of(struct replica *replica, const struct replica_link *link)
@@ -336,7 +336,7 @@ static bool push_one(struct push *push)
 	struct replica *replica = push->replica;
 	uint32_t first, bytes;
 
-	if (push->state != PUSH_READY || push->link->state != REPLICA_LINK_UP)
+	if (push->state != PUSH_READY || !mesh_link_is_up(&push->link->mesh))
 		return false;
 	if (push->place == push->segment->bytes) {
 		next_segment(push);

@@ -272,7 +272,7 @@ unsigned replication_under_replicated(const struct replication *replication)
 static enum hf_poll replication_poll(struct hf_poller *poller, uint64_t now_ns)
 {
 	struct replication *replication = container_of(poller, struct replication, poller);
-	bool busy = replica_links_turn(&replication->links, now_ns);
+	bool busy = mesh_turn(&replication->links.mesh, now_ns);
 
 	list_for_each (at, &replication->replicas) {
 		struct replica *replica = container_of(at, struct replica, node);
@@ -286,16 +286,11 @@ static enum hf_poll replication_poll(struct hf_poller *poller, uint64_t now_ns)
 	return busy ? HF_BUSY : HF_IDLE;
 }
 
-static void notified(struct hf_vcq *cq, void *context)
-{
-	(void)cq, (void)context; /* that the loop turns is enough */
-}
-
 static bool replication_arm(struct hf_poller *poller)
 {
 	struct replication *replication = container_of(poller, struct replication, poller);
 
-	hf_vcq_req_notify(replication->links.cq, notified);
+	mesh_arm(&replication->links.mesh);
 	return replication_poll(poller, hf_loop_now_ns(replication->broker->loop)) == HF_IDLE;
 }
 
