@@ -233,6 +233,12 @@ static bool propose(struct hf_smr_client *client, struct hf_smr_request *request
 	return true;
 }
 
+/* Of a process that ended, the kernel closes the control paths long before its peer is given up. */
+static bool is_reached(const struct hf_smr_client *client, int member)
+{
+	return client->peers[member] != NULL && hf_peer_reached(client->peers[member]);
+}
+
 /* The leader as this node's replica sees it; else the next member that answers at all. */
 static int whom(struct hf_smr_client *client)
 {
@@ -242,7 +248,7 @@ static int whom(struct hf_smr_client *client)
 		return leader;
 	for (unsigned i = 0; i < HF_SMR_MEMBERS_MAX; i++, client->guess++) {
 		client->guess = client->guess < 0 ? 0 : client->guess % (int)HF_SMR_MEMBERS_MAX;
-		if (client->peers[client->guess] != NULL)
+		if (is_reached(client, client->guess))
 			return client->guess;
 	}
 	return -1;
@@ -250,7 +256,7 @@ static int whom(struct hf_smr_client *client)
 
 static bool send_to(struct hf_smr_client *client, struct hf_smr_request *request, int member)
 {
-	uint8_t *message = member < 0 || client->peers[member] == NULL ? NULL : malloc(REQUEST_BYTES + request->bytes);
+	uint8_t *message = member < 0 || !is_reached(client, member) ? NULL : malloc(REQUEST_BYTES + request->bytes);
 	int rc;
 
 	if (message == NULL)
@@ -336,7 +342,8 @@ static bool look_at(struct hf_smr_client *client, struct hf_smr_request *request
 		give_up(request, -ETIMEDOUT);
 		return false;
 	}
-	if (request->state == SENT && now_ns - request->sent_ns > RESEND_NS) {
+	if (request->state == SENT &&
+		(now_ns - request->sent_ns > RESEND_NS || !is_reached(client, request->sent_to))) {
 		client->guess = request->sent_to + 1;
 		request->doubt = true;
 		request->state = STRANDED;

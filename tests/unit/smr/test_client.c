@@ -2,9 +2,13 @@
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include <holdfast/channel.h>
@@ -280,6 +284,91 @@ static void a_request_without_an_answer_is_sent_again_while_others_flow(void **s
 	trio_close(&trio);
 }
 
+/* ---- a member whose process is killed ---- */
+
+#define TRIALS  20u
+#define SOON_NS 50000000u /* before a request that is not answered is sent again for that alone */
+
+/* Member 0 in a process of its own. */
+static void be_first(void)
+{
+	static const struct hf_channel_events events = {.open = say_hello, .message = answer_others};
+	struct hf_channel *channel;
+	struct hf_error error = {0};
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (hf_loop_create(hf_env_host(), &trio.loop) != 0) /* the other one is shared with who forked */
+		_exit(1);
+	trio_start(&trio, 0);
+	if (hf_channel_register(trio.members[0].node, "smrc.trio", &events, NULL, &channel, &error) != 0)
+		_exit(1);
+	hf_loop_run(trio.loop);
+}
+
+static void say_second(struct hf_channel *channel, struct hf_peer *peer, void *context)
+{
+	static const uint8_t hello[2] = {1, 1};
+
+	(void)context;
+	(void)hf_channel_send(channel, peer, hello, sizeof(hello));
+}
+
+static bool is_at_first(struct trio *of)
+{
+	(void)of;
+	return heard > 0 && ones[0].request.sent_to == 0;
+}
+
+static bool is_at_second(struct trio *of)
+{
+	(void)of;
+	return ones[0].request.sent_to == 1;
+}
+
+/* A request that nobody answers goes from one to the other. How long one that was killed keeps it. */
+static uint64_t kill_first(void)
+{
+	static const struct hf_channel_events events = {.open = say_second, .message = answer_others};
+	struct hf_smr_client_config config = {.cluster = "trio", .members = trio.who, .member_count = 2, .sessions = 1};
+	struct hf_channel *channel;
+	struct hf_error error = {0};
+	uint64_t since_ns;
+	pid_t pid;
+
+	trio_open(&trio);
+	pid = fork();
+	if (pid == 0)
+		be_first();
+	trio_start(&trio, 1);
+	trio_start(&trio, 2);
+	assert_int_equal(hf_channel_register(trio.members[1].node, "smrc.trio", &events, NULL, &channel, &error), 0);
+	assert_int_equal(hf_smr_client_open(trio.members[2].node, &config, &clients[2], &error), 0);
+	heard = 0;
+	submit(0, 2);
+	assert_true(trio_until(&trio, is_at_first));
+	since_ns = ones[0].request.sent_ns;
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	assert_true(trio_until(&trio, is_at_second));
+	since_ns = ones[0].request.sent_ns - since_ns;
+	hf_smr_client_close(clients[2]);
+	clients[2] = NULL;
+	hf_channel_close(channel);
+	trio_close(&trio);
+	return since_ns;
+}
+
+/* Where the machine has no time for us it stays there for longer: once is enough. */
+static void a_request_does_not_wait_for_a_member_that_was_killed(void **state)
+{
+	unsigned soon = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < TRIALS && soon == 0; i++)
+		soon += kill_first() < SOON_NS;
+	assert_int_equal(soon, 1);
+}
+
 static bool one_has_ended(struct trio *of)
 {
 	(void)of;
@@ -317,6 +406,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_was_under_way_when_the_leader_went_is_decided_once),
 		cmocka_unit_test(requests_of_a_client_that_is_closed_end),
 		cmocka_unit_test(a_request_without_an_answer_is_sent_again_while_others_flow),
+		cmocka_unit_test(a_request_does_not_wait_for_a_member_that_was_killed),
 		cmocka_unit_test(a_request_that_no_log_takes_is_refused),
 	};
 

@@ -15,13 +15,14 @@
 
 const char *trio_kind = "soft";
 static unsigned generation; /* ports that a failed test leaves do not meet the next one's */
+static unsigned opened_by;  /* pid: what it forks is on the same addresses */
 
 static struct hf_addr address_of(unsigned id, unsigned rail)
 {
 	struct hf_addr addr;
 	char text[HF_ADDR_TEXT];
 
-	snprintf(text, sizeof(text), "127.%u.%u.%u", 96 + ((unsigned)getpid() >> 8) % 64, (unsigned)getpid() & 0xff,
+	snprintf(text, sizeof(text), "127.%u.%u.%u", 96 + (opened_by >> 8) % 64, opened_by & 0xff,
 		1 + (generation % 30) * 8 + id * 2 + rail);
 	assert_int_equal(hf_addr_parse(text, &addr), 0);
 	return addr;
@@ -39,7 +40,7 @@ static void open_node(struct trio *trio, unsigned id)
 	int rc;
 
 	snprintf(config.name, sizeof(config.name), "n%u", id);
-	snprintf(config.fabric, sizeof(config.fabric), "test-smr-%u-%u", (unsigned)getpid(), generation);
+	snprintf(config.fabric, sizeof(config.fabric), "test-smr-%u-%u", opened_by, generation);
 	for (unsigned i = 0; i < 2; i++) {
 		snprintf(config.rails[i].name, HF_NAME_BYTES, "r%u", i);
 		snprintf(config.rails[i].kind, HF_NAME_BYTES, "%s", trio_kind);
@@ -152,6 +153,7 @@ void trio_open(struct trio *trio)
 {
 	memset(trio, 0, sizeof(*trio));
 	generation++;
+	opened_by = (unsigned)getpid();
 	assert_int_equal(hf_loop_create(hf_env_host(), &trio->loop), 0);
 	for (unsigned id = 0; id < TRIO_MEMBERS; id++) {
 		trio->who[id] = (struct hf_smr_member){.id = (uint8_t)id, .address_count = 2};
