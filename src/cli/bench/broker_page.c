@@ -32,7 +32,9 @@ static const struct page_rows charts[] = {
 	{"Mean delay of events, 400 a second and a burst of 1,000 every ten seconds (figure 21)", "us", "events",
 		"name", {{"constant_us", "constant"}, {"burst_us", "burst"}, {"mean_us", "all"}}},
 	{"Stock clients, one record in flight", "us", "stock latency", "name", OURS_AND_THEIRS("p50_us")},
-	{"Stock clients, throughput", "MB/s", "stock throughput", "name", OURS_AND_THEIRS("mb_s")},
+	{"Stock clients, throughput, 100 B", "MB/s", "stock throughput, 100 B", "name", OURS_AND_THEIRS("mb_s")},
+	{"Stock clients, throughput, 1 KiB", "MB/s", "stock throughput, 1 KiB", "name", OURS_AND_THEIRS("mb_s")},
+	{"Stock clients, throughput, 32 KiB", "MB/s", "stock throughput, 32 KiB", "name", OURS_AND_THEIRS("mb_s")},
 	{"Stock clients, Fetches that find nothing", "a second", "stock empty", "name", OURS_AND_THEIRS("per_s")},
 	{"Memory of a broker without segments", "MiB", "memory", "name", OURS_AND_THEIRS("mib")},
 };
