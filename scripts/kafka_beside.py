@@ -29,6 +29,7 @@ rootLogger.level=ERROR
 rootLogger.appenderRef.c.ref=C
 """
 CLUSTER_ID = "aG9sZGZhc3QtYmVzaWRlLQ"
+SEGMENT_BYTES = 256 << 20  # of ours too
 FETCH_S, FORMAT_S, ANSWER_S = 180, 60, 90
 
 
@@ -133,7 +134,7 @@ class Kafka:
             "advertised.listeners": f"PLAINTEXT://{self.hosts[i]}:9092", "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             "log.dirs": self.directory / f"logs-{i}", "metadata.log.dir": self.directory / f"meta-{i}",
-            "log.segment.bytes": 1 << 30, "log.preallocate": "true", "log.segment.delete.delay.ms": 1000,
+            "log.segment.bytes": SEGMENT_BYTES, "log.preallocate": "true", "log.segment.delete.delay.ms": 1000,
             "offsets.topic.num.partitions": 1, "offsets.topic.replication.factor": copies,
             "offsets.topic.segment.bytes": 10 << 20, "default.replication.factor": copies,
             "min.insync.replicas": copies // 2 + 1, "group.initial.rebalance.delay.ms": 0}
