@@ -10,6 +10,7 @@
 #define WCS            16
 #define CONFIRM_BYTES  8u
 #define CONFIRM        1u /* in the wr_id of the READ behind a slice */
+#define TOLD_PART      4u /* a completion is asked for at least so often in a window */
 
 static const unsigned lane_allowed[LANE_STATES] = {
 	[LANE_CLOSED] = BIT(LANE_CONNECTING),
@@ -54,6 +55,8 @@ static void drop_vqp(struct lane *lane)
 	(void)hf_vcq_destroy(lane->cq);
 	lane->vqp = NULL;
 	lane->cq = NULL;
+	lane->last = NULL;
+	lane->silent_bytes = 0;
 }
 
 static int make_vqp(struct lane *lane)
@@ -96,19 +99,23 @@ static void begin_life(struct lane *lane, uint64_t now_ns)
 	lane->lives++;
 }
 
-static bool post(
+/* The next wr of those that lane_push posts. False: the vqp takes none. */
+static bool add(
 	struct lane *lane, uint64_t wr_id, enum ibv_wr_opcode opcode, struct ibv_sge *sge, const struct lane_target *to)
 {
-	struct ibv_send_wr *bad, wr = {.wr_id = wr_id,
-					 .sg_list = sge,
-					 .num_sge = 1,
-					 .opcode = opcode,
-					 .send_flags = IBV_SEND_SIGNALED,
-					 .wr.rdma = {.remote_addr = to->addr, .rkey = to->rkey}};
+	struct ibv_send_wr *wr = hf_vqp_wr(lane->vqp);
 
-	if (opcode == IBV_WR_RDMA_WRITE)
-		wr.send_flags |= HF_SEND_IDEMPOTENT;
-	return hf_vqp_post_send(lane->vqp, &wr, &bad) == 0;
+	if (wr == NULL)
+		return false;
+	wr->wr_id = wr_id;
+	wr->sg_list[0] = *sge;
+	wr->num_sge = 1;
+	wr->opcode = opcode;
+	wr->send_flags = opcode == IBV_WR_RDMA_WRITE ? HF_SEND_IDEMPOTENT : 0;
+	wr->wr.rdma.remote_addr = to->addr;
+	wr->wr.rdma.rkey = to->rkey;
+	lane->last = wr;
+	return true;
 }
 
 static void came_up(struct lane *lane, const struct wire_probe *from)
@@ -119,8 +126,9 @@ static void came_up(struct lane *lane, const struct wire_probe *from)
 	lane->backoff_ns = 0;
 	lane->was_up = true;
 	lane_move(lane, lane->probes ? LANE_PROBING : LANE_UP);
-	if (lane->probes && !post(lane, 0, IBV_WR_RDMA_READ, &sge, &at))
+	if (lane->probes && !add(lane, 0, IBV_WR_RDMA_READ, &sge, &at))
 		lane_withdraw(lane); /* as in lane_send */
+	lane_push(lane);
 }
 
 /* ---- slices ---- */
@@ -136,13 +144,26 @@ bool lane_has_room(const struct lane *lane)
 }
 
 /* The last bytes of the WRITE, which executes before. */
-static bool post_confirm(struct lane *lane, struct slice *slice, uint32_t length, const struct lane_target *to)
+static bool add_confirm(struct lane *lane, struct slice *slice, uint32_t length, const struct lane_target *to)
 {
 	uint32_t bytes = length < CONFIRM_BYTES ? length : CONFIRM_BYTES;
 	const struct lane_target end = {.addr = to->addr + length - bytes, .rkey = to->rkey};
 	struct ibv_sge sge = probe_sge(lane->context->probe, bytes);
 
-	return post(lane, (uintptr_t)slice | CONFIRM, IBV_WR_RDMA_READ, &sge, &end);
+	return add(lane, (uintptr_t)slice | CONFIRM, IBV_WR_RDMA_READ, &sge, &end);
+}
+
+/* An acknowledgement costs both ends a packet, so most slices go without a completion of their own. Asked for are the
+ * last one of a job, whose task waits for it, and enough others for the window to move on evenly. */
+static bool is_told(const struct lane *lane, const struct slice *slice)
+{
+	return list_empty(&slice->job->unsent) || lane->silent_bytes >= lane->context->window_bytes / TOLD_PART;
+}
+
+static void ask_to_tell(struct lane *lane)
+{
+	lane->last->send_flags |= IBV_SEND_SIGNALED;
+	lane->silent_bytes = 0;
 }
 
 void lane_send(struct lane *lane, struct slice *slice, const struct lane_target *to)
@@ -160,8 +181,25 @@ void lane_send(struct lane *lane, struct slice *slice, const struct lane_target 
 	slice->confirms = opcode == IBV_WR_RDMA_WRITE && lane->context->confirm_writes;
 	slice->written = IBV_WC_SUCCESS;
 	/* A vqp that takes no wr has ended, or is about to: the slice comes back with the others. */
-	if (!post(lane, (uintptr_t)slice, opcode, &sge, to) ||
-		(slice->confirms && !post_confirm(lane, slice, length, to)))
+	if (!add(lane, (uintptr_t)slice, opcode, &sge, to) ||
+		(slice->confirms && !add_confirm(lane, slice, length, to))) {
+		lane_withdraw(lane);
+		return;
+	}
+	lane->silent_bytes += length;
+	if (is_told(lane, slice))
+		ask_to_tell(lane);
+}
+
+void lane_push(struct lane *lane)
+{
+	struct ibv_send_wr *bad;
+
+	if (lane->last == NULL || lane->state == LANE_ENDING)
+		return;
+	ask_to_tell(lane); /* the last one speaks for those before it, and one that fails speaks for itself */
+	lane->last = NULL;
+	if (hf_vqp_post_wrs(lane->vqp, &bad) != 0)
 		lane_withdraw(lane);
 }
 
@@ -211,16 +249,16 @@ bool lane_is_coming(const struct lane *lane)
 	return lane->state == LANE_ENDING ? ended_by_program(lane) : lane->state != LANE_UP && lane->returns;
 }
 
-static void take_out(struct lane *lane, struct slice *slice, bool good, uint64_t now_ns)
+static void take_out(struct lane *lane, struct slice *slice)
 {
 	list_remove(&slice->link);
 	lane->out_count--;
-	lane_load_ended(&lane->load, slice->range.end - slice->range.begin, good, now_ns);
 }
 
 static void bring_back(struct lane *lane, struct slice *slice, enum ibv_wc_status status, uint64_t now_ns)
 {
-	take_out(lane, slice, false, now_ns);
+	take_out(lane, slice);
+	lane_load_ended(&lane->load, slice->range.end - slice->range.begin, false, now_ns);
 	if (is_program_error(status) && !(status == IBV_WC_REM_ACCESS_ERR && slice_refreshes(slice)))
 		slice_job_fail(slice->job);
 	else if (ended_by_path(lane) && ++slice->retries > lane->context->max_retry_count)
@@ -237,16 +275,27 @@ static void probe_completed(struct lane *lane, enum ibv_wc_status status, uint64
 	monitor_step(lane, RAIL_MONITOR_EVENT_PROBE_GOOD, now_ns);
 }
 
+static void slice_succeeded(struct lane *lane, struct slice *slice)
+{
+	uint64_t bytes = slice->range.end - slice->range.begin;
+
+	lane->bytes += bytes;
+	lane->ended_bytes += bytes;
+	hf_metric_add(lane->news.bytes, bytes);
+	take_out(lane, slice);
+	slice_done(slice);
+}
+
+/* A wr that fails has a completion, and completions keep the order of posts: what was sent before this slice and has
+ * had none succeeded. */
 static void slice_completed(struct lane *lane, struct slice *slice, enum ibv_wc_status status, uint64_t now_ns)
 {
-	if (status != IBV_WC_SUCCESS) {
+	while (lane->out.next != &slice->link)
+		slice_succeeded(lane, container_of(lane->out.next, struct slice, link));
+	if (status == IBV_WC_SUCCESS)
+		slice_succeeded(lane, slice);
+	else
 		bring_back(lane, slice, status, now_ns);
-		return;
-	}
-	lane->bytes += slice->range.end - slice->range.begin;
-	hf_metric_add(lane->news.bytes, slice->range.end - slice->range.begin);
-	take_out(lane, slice, true, now_ns);
-	slice_done(slice);
 }
 
 static void completed(struct lane *lane, const struct ibv_wc *wc, uint64_t now_ns)
@@ -270,6 +319,10 @@ static bool take_completions(struct lane *lane, uint64_t now_ns)
 
 	for (int i = 0; i < n; i++)
 		completed(lane, &wcs[i], now_ns);
+	/* Of all together: they came together, and the time since the last ones is theirs. */
+	if (lane->ended_bytes > 0)
+		lane_load_ended(&lane->load, lane->ended_bytes, true, now_ns);
+	lane->ended_bytes = 0;
 	return n > 0;
 }
 

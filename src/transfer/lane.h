@@ -47,8 +47,11 @@ struct lane {
 	uint32_t life; /* of the monitor's, when the vqp was made */
 	struct hf_vqp *vqp;
 	struct hf_vcq *cq;
+	struct ibv_send_wr *last; /* that was added and not posted; NULL: none */
+	uint64_t silent_bytes;    /* sent since the last slice that has a completion of its own */
+	uint64_t ended_bytes;     /* of the completions that are being taken */
 	struct lane_load load;
-	struct list out; /* slices */
+	struct list out; /* slices, in the order in which they were sent */
 	unsigned out_count;
 	bool probes;    /* this life is to find out whether the rail carries */
 	bool timed_out; /* this life ends because a slice was out for too long */
@@ -71,7 +74,9 @@ struct lane_target {
 	uint32_t rkey, lkey;
 };
 bool lane_has_room(const struct lane *lane);
+/* Slices leave with lane_push, in one post: at the end of the turn in which they were sent. */
 void lane_send(struct lane *lane, struct slice *slice, const struct lane_target *to);
+void lane_push(struct lane *lane);
 /* Ends this life: both ends are fenced and the slices come back. */
 void lane_withdraw(struct lane *lane);
 void lane_time_out(struct lane *lane); /* likewise; a slice was out for too long, which is an error of the rail */

@@ -184,6 +184,9 @@ static bool send_slices(struct rdma_peer *rails, uint64_t now_ns)
 
 	while (!list_empty(&rails->jobs) && send_one(rails, now_ns))
 		any = true;
+	for (unsigned i = 0; any && i < HF_RAILS_MAX; i++)
+		if (rails->made & 1u << i)
+			lane_push(&rails->lanes[i]);
 	return any;
 }
 
