@@ -65,7 +65,8 @@ void bench_unshare(void *memory, size_t bytes);
 int bench_fork(int (*run)(void *context, unsigned id), void *context, unsigned id, int *pid_out);
 /* True: it has ended, with *rc_out: -errno of run(), or of the process. *pid is 0 then; of 0 it says false. */
 bool bench_ended(int *pid, int *rc_out);
-void bench_kill(int *pid); /* and waits for its end; of 0: harmless */
+void bench_pin(unsigned core); /* this process */
+void bench_kill(int *pid);     /* and waits for its end; of 0: harmless */
 /* Gives mine to the other and takes what it gave; false when it ended or does not answer. */
 bool bench_swap(struct bench_meeting *meeting, bool near, const void *mine, void *theirs, size_t bytes);
 /* The other one waits in bench_swap(). */

@@ -36,7 +36,7 @@ struct bench_meeting {
 	pid_t far_pid;
 };
 
-static void pin(unsigned core)
+void bench_pin(unsigned core)
 {
 	cpu_set_t cores;
 
@@ -141,7 +141,7 @@ static int fork_far(struct bench_meeting *meeting, int (*far)(struct bench_meeti
 	if (pid < 0)
 		return -errno;
 	if (pid == 0) {
-		pin(1);
+		bench_pin(1);
 		rc = far(meeting, context);
 		bench_leave(meeting, false);
 		_exit(rc < 0 ? -rc : 0);
@@ -174,7 +174,7 @@ int bench_together(int (*near)(struct bench_meeting *meeting, void *context),
 		munmap(meeting, sizeof(*meeting));
 		return rc;
 	}
-	pin(0);
+	bench_pin(0);
 	rc = near(meeting, context);
 	bench_leave(meeting, true);
 	far_rc = reap(meeting->far_pid, FAR_MAX_MS);
@@ -325,7 +325,7 @@ int bench_program_start(char *const argv[], unsigned core, const char *const *wo
 		return failed;
 	}
 	if (out->pid == 0) {
-		pin(core);
+		bench_pin(core);
 		dup2(fds[1], STDOUT_FILENO);
 		dup2(fds[1], STDERR_FILENO);
 		for (; *words != NULL; words++)

@@ -17,6 +17,11 @@
 #define SLEEP_NS 1000000u
 #define SLOTS    65536u /* what is proposed while a newcomer takes the state has room in the ring */
 
+/* Other members would be on other machines: who copies a state takes no time of the leader and the client. */
+enum { CORE_OF_LEADER, CORE_OF_OTHERS };
+
+#define SLOTS 65536u /* what is proposed while a newcomer takes the state has room in the ring */
+
 static void address_of(const struct changes_page *page, unsigned id, struct hf_addr *out)
 {
 	char text[HF_ADDR_TEXT];
@@ -73,8 +78,10 @@ static void on_event(void *context, const struct hf_smr_event *event)
 	struct member *member = context;
 	struct changes_member *told = &member->page->members[member->id];
 
-	if (event->kind == HF_SMR_LEADING || event->kind == HF_SMR_FOLLOWING)
+	if (event->kind == HF_SMR_LEADING || event->kind == HF_SMR_FOLLOWING) {
 		publish(&told->leads, event->kind == HF_SMR_LEADING);
+		bench_pin(event->kind == HF_SMR_LEADING ? CORE_OF_LEADER : CORE_OF_OTHERS);
+	}
 	if (event->kind == HF_SMR_REMOVED || event->kind == HF_SMR_FAILED)
 		_exit(event->kind == HF_SMR_REMOVED ? 0 : EIO);
 }
@@ -150,6 +157,7 @@ int changes_node_member(void *context, unsigned id)
 	for (unsigned i = 0; i < CHANGES_MEMBERS; i++)
 		if (i < CHANGES_FOUNDERS || i == id)
 			members[config.member_count++] = member_of(page, i);
+	bench_pin(CORE_OF_OTHERS);
 	app.event = on_event;
 	if (rc == 0)
 		rc = open_node(page, id, &loop, &node);
@@ -240,6 +248,7 @@ int changes_node_client(void *context, unsigned id)
 	struct hf_node *node;
 	int rc = room == NULL ? -ENOMEM : open_node(page, id, &loop, &node);
 
+	bench_pin(CORE_OF_LEADER);
 	for (unsigned i = 0; rc == 0 && i < CHANGES_MEMBERS; i++)
 		members[i] = member_of(page, i);
 	for (unsigned i = 0; rc == 0 && i < ROOM; i++) {
