@@ -9,7 +9,8 @@
 #include "base/ensure.h"
 
 #define PAGE_BYTES     4096u
-#define POPULATE_BYTES (1u << 20) /* at a time, behind the tail */
+#define POPULATE_BYTES (1u << 20)  /* at a time, behind the tail */
+#define AHEAD_BYTES    (64u << 10) /* at a time, when nobody waits: some 20 us */
 
 static void segment_path(const struct segment *segment, const char *ending, char path[SEGMENT_PATH_BYTES])
 {
@@ -110,6 +111,18 @@ int segment_prepare(struct segment *segment, uint32_t bytes)
 		segment->populated += more;
 	/* The kernel says EFAULT where the file system has no block for a page. */
 	return rc == -EFAULT || rc == -ENOMEM ? -ENOSPC : rc;
+}
+
+bool segment_prepare_ahead(struct segment *segment, uint32_t end)
+{
+	uint32_t most = end < segment->capacity ? end : segment->capacity;
+	uint32_t more = most > segment->populated ? most - segment->populated : 0;
+
+	more = more < AHEAD_BYTES ? more : AHEAD_BYTES;
+	if (segment->sealed || more == 0 || hf_mem_populate(segment->env, segment->map + segment->populated, more) != 0)
+		return false;
+	segment->populated += more;
+	return true;
 }
 
 void segment_commit(struct segment *segment, struct batch *batch, int32_t leader_epoch)

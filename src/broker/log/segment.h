@@ -61,6 +61,8 @@ void segment_delete(struct segment *segment);
 bool segment_fits(const struct segment *segment, uint32_t bytes);
 /* Makes the pages for `bytes` behind the tail; -ENOSPC and others: the disk is full. */
 int segment_prepare(struct segment *segment, uint32_t bytes);
+/* Makes some of those below `end` that segment_prepare will make; false: there is nothing to make, or no room. */
+bool segment_prepare_ahead(struct segment *segment, uint32_t end);
 /* The batch at the tail, whose bytes lie there, is a part of the log now: base offset, epoch, index. */
 void segment_commit(struct segment *segment, struct batch *batch, int32_t leader_epoch);
 

@@ -402,6 +402,26 @@ static void a_segment_that_is_registered_is_not_cut(void **state)
 	assert_int_equal(read_all(0), 11);
 }
 
+static void pages_are_made_ahead_up_to_an_end(void **state)
+{
+	struct segment *segment = partition_log_head(partition_log);
+
+	(void)state;
+	assert_true(segment_prepare_ahead(segment, 8192));
+	assert_int_equal(segment->populated, 8192);
+	assert_false(segment_prepare_ahead(segment, 8192));
+	assert_true(segment_prepare_ahead(segment, 2 * SEGMENT_BYTES));
+	assert_int_equal(segment->populated, segment->capacity);
+	assert_false(segment_prepare_ahead(segment, 2 * SEGMENT_BYTES));
+	segment_hold(segment);
+	while (segments() == 1)
+		append(5);
+	assert_true(segment->sealed);
+	segment->populated = 0;
+	assert_false(segment_prepare_ahead(segment, 8192));
+	segment_release(segment);
+}
+
 static void leader_epochs_are_kept(void **state)
 {
 	struct append_result result;
@@ -445,6 +465,7 @@ int main(void)
 		LOG_TEST(a_log_ends_at_a_gap_and_keeps_what_followed),
 		LOG_TEST(a_segment_that_is_held_stays_readable),
 		LOG_TEST(a_segment_that_is_registered_is_not_cut),
+		LOG_TEST(pages_are_made_ahead_up_to_an_end),
 		LOG_TEST(leader_epochs_are_kept),
 	};
 
