@@ -5,7 +5,7 @@
 #include "cli/bench/broker_bench.h"
 
 #define LOOKS       20000u
-#define LOOKS_NS    300000000ull
+#define LOOKS_NS    500000000ull
 #define POLLS       1024u /* between two looks at the clock */
 #define LARGE       1500u
 #define LARGE_WARM  100u
