@@ -108,7 +108,7 @@ bench-kv: all ## The store beside Redis, ZooKeeper, etcd; kills, recoveries: 40 
 	@$(BUILD)/holdfast bench kv --rounds $(KV_ROUNDS) --with $(BUILD)/bench-kv-beside.json --out $(BUILD)/bench-kv.json \
 		--html $(BUILD)/bench-kv.html $(BENCH_ARGS)
 
-bench-broker: all ## The broker beside Kafka 4.1.1, stock clients at both: 6 min (BROKER_ROUNDS=3); build/bench-broker.json, .html
+bench-broker: all ## The broker beside Kafka 4.1.1, stock clients at both: at most 8 min (BROKER_ROUNDS=3); build/bench-broker.json, .html
 	@scripts/deps.sh kafka || echo "bench-broker: without what is missing: the packages of group kafka cannot be had here"
 	@python3 scripts/bench_broker.py $(BUILD) --rounds $(BROKER_ROUNDS) --out $(BUILD)/bench-broker.json
 	@$(BUILD)/holdfast bench broker --with $(BUILD)/bench-broker.json --html $(BUILD)/bench-broker.html

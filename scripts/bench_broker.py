@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench_broker.py BUILD [--rounds N] [--only PART] [--out FILE] - the broker beside Kafka 4.1.1, in one run.
+"""bench_broker.py BUILD [--rounds N] [--minutes N] [--only PART] [--out FILE] - the broker beside Kafka 4.1.1, in one run.
 
 Kafka comes from Maven Central (into BUILD/kafka, once): KRaft in combined mode, heap 1 GiB each, preallocated segments of
 256 MiB, logs in memory (/dev/shm), as ours are. Rounds alternate:
@@ -10,12 +10,14 @@ Kafka comes from Maven Central (into BUILD/kafka, once): KRaft in combined mode,
     events  400 a second for ten seconds and 1,000 at once in their middle: from when one is due to when it is read
     three   three brokers of each, three replicas, acks=all; ours over shm; and ours with replication batches of some sizes
 
-Events and replication batches are measured in the first round only. Figures are medians of the rounds, ratios those of
-medians. What cannot be had here is skipped, in words. Nobody else should use the machine's cores meanwhile.
+Events and replication batches are measured in the first round only. A round for which --minutes leave no time is left out.
+Figures are medians of the rounds, ratios those of medians. What cannot be had here is skipped, in words. Nobody else should
+use the machine's cores meanwhile.
 `holdfast bench broker --with FILE --html PAGE` draws what this script writes.
 """
 import argparse
 import collections
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -36,6 +38,7 @@ import kafka_beside
 VERSION = "4.1.1"
 SIZES = {100: "100 B", 1024: "1 KiB", 32768: "32 KiB"}
 BATCHES = (1, 256, 512, 1024, 4096)
+ONE_PART, THREE_PART = 0.65, 0.92  # of all time, at the end of which rounds of one broker and of three are over
 MS, COUNT, RATE, BURST = 1000, 3000, 400, 1000
 STEP_S = 120
 
@@ -72,10 +75,11 @@ class Ours:
 
 
 class Bench:
-    def __init__(self, build, directory, rounds):
-        self.build, self.home, self.directory, self.rounds = build, build / "kafka", directory, rounds
+    def __init__(self, build, directory, rounds, seconds):
+        self.build, self.home, self.directory, self.rounds, self.seconds = build, build / "kafka", directory, rounds, seconds
         self.holdfast, self.programs, self.topics = build / "holdfast", {}, 0
         self.points, self.skipped, self.failures, self.java, self.lib = [], {}, collections.Counter(), None, None
+        self.begin = 0.0
         self.home.mkdir(exist_ok=True)
 
     # ---- steps ----
@@ -115,6 +119,17 @@ class Bench:
     def librdkafka(self, *words):
         return _json_of([self.client("librdkafka", "-lrdkafka"), *words])
 
+    def rounds_until(self, part):
+        """Numbers of rounds, as long as another one as long as the longest fits into this part of all time."""
+        longest, end = 0, self.begin + self.seconds * part
+        for i in range(self.rounds):
+            start = time.monotonic()
+            if i > 0 and start + longest > end:
+                self.skipped[f"rounds {i + 1} to {self.rounds}"] = "the time is over (--minutes)"
+                return
+            yield i
+            longest = max(longest, time.monotonic() - start)
+
     # ---- one broker ----
 
     def ours_over(self, kind):
@@ -128,6 +143,12 @@ class Bench:
         yield {"kind": "empty", "name": name, "p50_us": row["empty_us"], "per_s": row["empty_per_s"]}
         if "stopped_per_s" in row:
             yield {"kind": "empty", "name": name + ", broker stopped", "per_s": row["stopped_per_s"]}
+
+    def empty_of_two(self):
+        """A client on each core at the same time: the broker has nothing to do for them."""
+        with self.cluster(1) as measure, concurrent.futures.ThreadPoolExecutor() as pool:
+            rows = [client.result() for client in [pool.submit(measure, "empty", number=i) for i in range(2)]]
+        yield {"kind": "empty", "name": "Holdfast shm, two clients", "per_s": sum(row["empty_per_s"] for row in rows)}
 
     def kafka_unbatched(self, kafka):
         """Each record in a batch of its own, then read one batch a Fetch."""
@@ -211,19 +232,22 @@ class Bench:
     # ---- three brokers ----
 
     @contextlib.contextmanager
-    def cluster(self, **settings):
-        """Three of ours, over shm; and what measures them."""
+    def cluster(self, count=3, **settings):
+        """Brokers of ours, over shm; and what starts a client of that number that measures parts."""
         directory = pathlib.Path(tempfile.mkdtemp(dir=self.directory))
         try:
-            with broker_cluster.Cluster(str(self.holdfast), directory, log_segment_bytes=kafka_beside.SEGMENT_BYTES, **settings) as brokers:
+            with broker_cluster.Cluster(str(self.holdfast), directory, count, log_segment_bytes=kafka_beside.SEGMENT_BYTES,
+                                        **settings) as brokers:
+                def measure(*parts, number=0):
+                    config = directory / f"client-{number}.json"
+                    config.write_text(json.dumps(brokers.client(f"client-{number}", number)))
+                    return _json_of([self.holdfast, "bench", "broker", *parts, "--brokers", brokers.address, "--config", config,
+                                     "--acks-all", "--rounds", "1", "--json"])[0]
                 try:
                     brokers.start_all()
-                    (directory / "client.json").write_text(json.dumps(brokers.client("client", 0)))
-                    yield lambda *parts: _json_of([
-                        self.holdfast, "bench", "broker", *parts, "--brokers", brokers.address, "--config",
-                        directory / "client.json", "--acks-all", "--rounds", "1", "--json"])[0]
+                    yield measure
                 finally:
-                    for i in range(3):
+                    for i in range(count):
                         if brokers.processes[i] is not None and brokers.processes[i].poll() is None:
                             brokers.stop(i, signal.SIGTERM)
         finally:
@@ -267,6 +291,7 @@ class Bench:
                 self.skipped["Kafka"], self.lib = str(why), None
         if self.lib is None:
             print(f"  skipped: Kafka, and all that is compared with it: {self.skipped['Kafka']}", flush=True)
+        self.begin = time.monotonic()
 
     @contextlib.contextmanager
     def kafka(self, count):
@@ -296,9 +321,10 @@ class Bench:
             if kafka is not None and "stock" in wanted:
                 time.sleep(2)
                 self.step("memory", self.memory, both, "started")
-            for i in range(self.rounds):
+            for i in self.rounds_until(ONE_PART):
                 if "one" in wanted:
                     self.step("Holdfast over shm", self.ours_over, "shm")
+                    self.step("two clients over shm", self.empty_of_two)
                     if kafka is not None:
                         self.step("Kafka without batching", self.kafka_unbatched, kafka)
                         self.step("Kafka end to end", self.kafka_end_to_end, kafka)
@@ -317,7 +343,7 @@ class Bench:
 
     def run_three(self, wanted):
         with self.kafka(3) as kafka:
-            for i in range(self.rounds):
+            for i in self.rounds_until(THREE_PART):
                 if "three" in wanted:
                     self.step("three of ours", self.three_of_ours)
                     if kafka is not None:
@@ -359,7 +385,7 @@ def _bars():
            "above", 9)
     yield 6, "a preloaded record", ("consume", java, "p50_us"), ("consume", shm, "p50_us"), "below", 50
     yield 6, "an empty check", ("empty", raw, "p50_us"), ("empty", shm, "p50_us"), "below", 80
-    yield 6, "empty checks a second", ("empty", raw, "per_s"), ("empty", shm, "per_s"), "above", 156
+    yield 6, "empty checks a second", ("empty", raw, "per_s"), ("empty", f"{shm}, two clients", "per_s"), "above", 156
     yield 6, "32 KiB, one record a fetch", ("consume", java, "mb_s"), ("consume", shm, "mb_s"), "above", 9
     yield 7, "end to end over soft", ("end to end", java, "p50_us"), ("end to end", soft, "p50_us"), "below", 5.8
     yield 7, "end to end over shm", ("end to end", java, "p50_us"), ("end to end", shm, "p50_us"), "below", 50
@@ -398,13 +424,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--minutes", type=float, default=7.5)
     parser.add_argument("--only", action="append", choices=["one", "stock", "events", "three"])
     parser.add_argument("--out", type=pathlib.Path)
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all that it has started ends
     wanted = options.only or ["one", "stock", "events", "three"]
 
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-broker-", dir="/dev/shm") as directory:
-        bench = Bench(options.build.resolve(), pathlib.Path(directory), options.rounds)
+        bench = Bench(options.build.resolve(), pathlib.Path(directory), options.rounds, options.minutes * 60)
         try:
             bench.prepare()
             if {"one", "stock", "events"} & set(wanted):
