@@ -1,4 +1,5 @@
-/* partition_log_parts.h - what partition_log.c and replica_log.c have in common; for no others. */
+/* partition_log_parts.h - what partition_log.c, partition_log_open.c and replica_log.c have in common; for no
+ * others. */
 #ifndef HOLDFAST_BROKER_PARTITION_LOG_PARTS_H
 #define HOLDFAST_BROKER_PARTITION_LOG_PARTS_H
 
@@ -8,6 +9,8 @@ int partition_log_add(struct partition_log *log, int64_t base_offset, uint32_t c
 	struct hf_error *error);
 /* Seals the head; another one begins. */
 int partition_log_roll(struct partition_log *log, uint32_t capacity, struct hf_error *error);
+/* Of producers, at the end of the log; a failure is logged. */
+void partition_log_write_snapshot(struct partition_log *log);
 /* From the snapshot of that offset (-1: none), and the batches behind it. */
 int partition_log_load_producers(struct partition_log *log, int64_t snapshot, int64_t now_ms);
 /* "%020d" and an ending. */
