@@ -6,12 +6,7 @@
  *     wait <-- over, under the lock ---  decided, or the patience is over
  *
  * A request keeps its session and number while it is sent again, so members execute it once (R-S23). It is in doubt
- * when a leader had it and its outcome is not known; then it may not go on in another session.
- *
- * Messages, little-endian:
- *   HELLO     0 u8 type   1 u8 member, 255: none
- *   REQUEST   0 u8 type   4 u32 sequence   8 u64 id   16 u64 session   24 data
- *   ANSWER    0 u8 type   1 u8 outcome, 255: too large   2 i8 leader   8 u64 id   16 result */
+ * when a leader had it and its outcome is not known; then it may not go on in another session. */
 #include <holdfast/channel.h>
 #include <holdfast/smr_client.h>
 
@@ -25,6 +20,8 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/order.h"
+#include "smr/client_messages.h"
+#include "smr/served.h"
 
 #define FLIGHTS          8u /* unanswered numbers of a session: as many as members remember */
 #define SESSIONS_DEFAULT 4u
@@ -33,8 +30,6 @@
 #define SEEK_NS          20000000ull
 #define RESEND_NS        50000000ull /* a member that does not answer for so long may be stopped: another is asked */
 
-enum { MESSAGE_HELLO = 1, MESSAGE_REQUEST, MESSAGE_ANSWER };
-enum { HELLO_BYTES = 2, REQUEST_BYTES = 24, ANSWER_BYTES = 16, NO_MEMBER = 255, TOO_LARGE = 255 };
 enum { STRANDED, LOCAL, SENT }; /* hf_smr_request.state */
 
 struct lane {
@@ -44,18 +39,6 @@ struct lane {
 	uint8_t opened[8];
 	bool opening;
 	struct hf_smr_request *flight[FLIGHTS]; /* by number */
-};
-
-/* A request of another node's client, at this replica. */
-struct served {
-	struct hf_smr_call call;
-	struct list node; /* of the client's `served`, or `answers` */
-	struct hf_smr_client *client;
-	struct hf_peer *peer; /* NULL: gone */
-	uint64_t id;
-	uint8_t *answer;
-	size_t answer_bytes;
-	uint8_t data[];
 };
 
 struct hf_smr_client {
@@ -80,7 +63,7 @@ struct hf_smr_client {
 	uint64_t ids;
 	struct hf_peer *peers[HF_SMR_MEMBERS_MAX];
 	int guess; /* the member that is asked next */
-	struct list served, answers;
+	struct smr_served served;
 	bool closing;
 };
 
@@ -413,78 +396,7 @@ static bool client_arm(struct hf_poller *poller)
 	return !observe(&container_of(poller, struct hf_smr_client, poller)->waiting);
 }
 
-/* ---- requests of clients elsewhere ---- */
-
-static void served_free(struct served *served)
-{
-	list_remove(&served->node);
-	free(served->answer);
-	free(served);
-}
-
-/* False: there is no room for it now. */
-static bool send_answer(struct served *served)
-{
-	int rc = served->peer == NULL
-			 ? -ENOTCONN
-			 : hf_channel_send(served->client->channel, served->peer, served->answer, served->answer_bytes);
-
-	if (rc == -EAGAIN)
-		return false;
-	served_free(served);
-	return true;
-}
-
-static void answer(struct served *served, uint8_t outcome, const void *result, uint32_t bytes)
-{
-	struct hf_smr_client *client = served->client;
-
-	served->answer_bytes = ANSWER_BYTES + bytes;
-	served->answer = calloc(1, served->answer_bytes);
-	if (served->answer == NULL) { /* it is sent again, and answered from what its session remembers */
-		served_free(served);
-		return;
-	}
-	served->answer[0] = MESSAGE_ANSWER;
-	served->answer[1] = outcome;
-	served->answer[2] = (uint8_t)(client->closing ? -1 : hf_smr_leader(client->smr));
-	put_le64(served->answer + 8, served->id);
-	if (bytes > 0)
-		memcpy(served->answer + ANSWER_BYTES, result, bytes);
-	list_remove(&served->node);
-	list_push_back(&client->answers, &served->node);
-	(void)send_answer(served);
-}
-
-static void served_done(struct hf_smr_call *call)
-{
-	answer(container_of(call, struct served, call), (uint8_t)call->outcome, call->result, call->result_bytes);
-}
-
-static void hear_request(struct hf_smr_client *client, struct hf_peer *peer, const uint8_t *message, size_t bytes)
-{
-	struct served *served;
-	int rc;
-
-	if (bytes < REQUEST_BYTES || client->smr == NULL)
-		return;
-	served = calloc(1, sizeof(*served) + bytes);
-	if (served == NULL)
-		return;
-	served->client = client;
-	served->peer = peer;
-	served->id = get_le64(message + 8);
-	memcpy(served->data, message + REQUEST_BYTES, bytes - REQUEST_BYTES);
-	served->call = (struct hf_smr_call){.done = served_done,
-		.data = served->data,
-		.bytes = (uint32_t)(bytes - REQUEST_BYTES),
-		.session = get_le64(message + 16),
-		.sequence = get_le32(message + 4)};
-	list_push_back(&client->served, &served->node);
-	rc = hf_smr_propose(client->smr, &served->call);
-	if (rc != 0)
-		answer(served, rc == -EMSGSIZE ? TOO_LARGE : HF_SMR_NOT_LEADER, NULL, 0);
-}
+/* ---- answers ---- */
 
 static struct hf_smr_request *find(struct hf_smr_client *client, uint64_t id)
 {
@@ -542,7 +454,7 @@ static void on_message(struct hf_channel *channel, struct hf_peer *peer, const v
 	if (message[0] == MESSAGE_HELLO && message[1] < HF_SMR_MEMBERS_MAX)
 		client->peers[message[1]] = peer;
 	else if (message[0] == MESSAGE_REQUEST)
-		hear_request(client, peer, message, bytes);
+		smr_served_hear(&client->served, peer, message, bytes);
 	else if (message[0] == MESSAGE_ANSWER)
 		hear_answer(client, message, bytes);
 }
@@ -553,23 +465,15 @@ static void on_writable(struct hf_channel *channel, struct hf_peer *peer, void *
 
 	(void)channel;
 	(void)peer;
-	list_for_each_safe (at, &client->answers)
-		(void)send_answer(container_of(at, struct served, node));
+	smr_served_flush(&client->served);
 }
 
 static void on_end(struct hf_channel *channel, struct hf_peer *peer, void *context)
 {
 	struct hf_smr_client *client = context;
-	struct list *const lists[] = {&client->served, &client->answers};
 
 	(void)channel;
-	for (unsigned i = 0; i < 2; i++)
-		list_for_each (at, lists[i]) {
-			struct served *served = container_of(at, struct served, node);
-
-			if (served->peer == peer)
-				served->peer = NULL;
-		}
+	smr_served_forget(&client->served, peer);
 	for (unsigned i = 0; i < HF_SMR_MEMBERS_MAX; i++)
 		if (client->peers[i] == peer)
 			client->peers[i] = NULL;
@@ -636,8 +540,7 @@ int hf_smr_client_open(struct hf_node *node, const struct hf_smr_client_config *
 	client->node = node;
 	client->retry.fire = retry;
 	client->seek = (struct hf_timer){.fire = seek, .quiet = true};
-	list_init(&client->served);
-	list_init(&client->answers);
+	smr_served_init(&client->served, config->smr);
 	pthread_mutex_init(&client->lock, NULL);
 	pthread_cond_init(&client->ended, NULL);
 	hf_loop_add_poller(client->loop, &client->poller);
@@ -648,6 +551,7 @@ int hf_smr_client_open(struct hf_node *node, const struct hf_smr_client_config *
 		hf_smr_client_close(client);
 		return rc;
 	}
+	client->served.channel = client->channel;
 	if (config->smr == NULL) {
 		client->member_count = config->member_count;
 		memcpy(client->members, config->members, config->member_count * sizeof(*config->members));
@@ -683,7 +587,7 @@ void hf_smr_client_close(struct hf_smr_client *client)
 	if (client == NULL)
 		return;
 	client->closing = true;
-	client->smr = NULL;
+	client->smr = client->served.smr = NULL;
 	hf_channel_close(client->channel);
 	for (unsigned i = 0; i < HF_SMR_MEMBERS_MAX; i++)
 		client->peers[i] = NULL;
@@ -692,10 +596,7 @@ void hf_smr_client_close(struct hf_smr_client *client)
 	hf_loop_cancel_timer(client->loop, &client->retry);
 	hf_loop_cancel_timer(client->loop, &client->seek);
 	hf_loop_remove_poller(client->loop, &client->poller);
-	while (!list_empty(&client->answers))
-		served_free(container_of(client->answers.next, struct served, node));
-	while (!list_empty(&client->served))
-		served_free(container_of(client->served.next, struct served, node));
+	smr_served_close(&client->served);
 	pthread_mutex_destroy(&client->lock);
 	pthread_cond_destroy(&client->ended);
 	free(client->lanes);
