@@ -10,6 +10,7 @@
 #include "base/ensure.h"
 #include "base/log.h"
 #include "broker/broker.h"
+#include "broker/controller/quorum_sessions.h"
 #include "smr/memory_snapshot.h"
 
 #define CHANNEL         "holdfast.broker"
@@ -20,13 +21,10 @@
 #define AGAIN_NS        300000000ull
 #define SLOTS           4096u
 #define SLOT_BYTES      256u
-#define LEASE_SHARE     8u /* of a session: a broker's lease ends so much sooner than its session at the leader */
 /* Where the stamp stands in a command of COMMAND_VERSION, behind its kind. */
 #define BROKER_AT      1u
 #define INCARNATION_AT 5u
 #define SEQUENCE_AT    13u
-
-enum quorum_kind { QUORUM_HEARTBEAT, QUORUM_LEASE, QUORUM_COMMAND };
 
 struct quorum_entry {
 	struct list node;
@@ -37,45 +35,27 @@ struct quorum_entry {
 	uint8_t data[];
 };
 
-static const struct broker_voters *voters_of(const struct quorum *quorum)
-{
-	return &quorum->broker->config.voters;
-}
-
-static int place_of(const struct quorum *quorum, int32_t broker)
-{
-	for (unsigned i = 0; i < voters_of(quorum)->count; i++)
-		if (voters_of(quorum)->at[i].id == broker)
-			return (int)i;
-	return -1;
-}
-
-static int32_t self_of(const struct quorum *quorum)
-{
-	return quorum->broker->config.node_id;
-}
-
 int32_t quorum_leader(const struct quorum *quorum)
 {
 	int leader = quorum->smr == NULL ? -1 : hf_smr_leader(quorum->smr);
 
-	return leader < 0 || (unsigned)leader >= voters_of(quorum)->count ? -1 : voters_of(quorum)->at[leader].id;
+	return leader < 0 || (unsigned)leader >= quorum_voters(quorum)->count ? -1
+									      : quorum_voters(quorum)->at[leader].id;
 }
 
 /* ---- messages ---- */
 
 static struct hf_peer *peer_of(const struct quorum *quorum, int32_t broker)
 {
-	int place = place_of(quorum, broker);
+	int place = quorum_place(quorum, broker);
 	struct hf_peer *peer = NULL;
 
-	for (unsigned i = 0; place >= 0 && i < voters_of(quorum)->at[place].address_count && peer == NULL; i++)
-		peer = hf_peer_find(quorum->broker->node, &voters_of(quorum)->at[place].addresses[i]);
+	for (unsigned i = 0; place >= 0 && i < quorum_voters(quorum)->at[place].address_count && peer == NULL; i++)
+		peer = hf_peer_find(quorum->broker->node, &quorum_voters(quorum)->at[place].addresses[i]);
 	return peer;
 }
 
-/* What does not arrive is said again. */
-static void send_to(struct quorum *quorum, int32_t broker, const struct kafka_quorum_message *message)
+void quorum_send(struct quorum *quorum, int32_t broker, const struct kafka_quorum_message *message)
 {
 	struct hf_peer *peer = peer_of(quorum, broker);
 	struct codec_arena arena;
@@ -119,23 +99,23 @@ static void submit(struct quorum *quorum, const uint8_t *data, size_t bytes)
 static void send_first(struct quorum *quorum, uint64_t now_ns)
 {
 	struct quorum_entry *entry;
-	struct kafka_quorum_message message = {.kind = QUORUM_COMMAND, .broker = self_of(quorum)};
+	struct kafka_quorum_message message = {.kind = QUORUM_COMMAND, .broker = quorum_self(quorum)};
 	int32_t leader = quorum_leader(quorum);
 
 	if (list_empty(&quorum->entries) || leader < 0 || quorum->refused ||
 		(quorum->sent_ns != 0 && now_ns < quorum->sent_ns + AGAIN_NS))
 		return;
 	entry = container_of(quorum->entries.next, struct quorum_entry, node);
-	put_be32(entry->data + BROKER_AT, (uint32_t)self_of(quorum));
+	put_be32(entry->data + BROKER_AT, (uint32_t)quorum_self(quorum));
 	put_be64(entry->data + INCARNATION_AT, (uint64_t)quorum->incarnation);
 	put_be32(entry->data + SEQUENCE_AT, (uint32_t)quorum->sequence);
 	quorum->sent_ns = now_ns;
-	if (leader == self_of(quorum)) {
+	if (leader == quorum_self(quorum)) {
 		submit(quorum, entry->data, entry->bytes);
 		return;
 	}
 	message.command = (struct codec_bytes){entry->data, (int32_t)entry->bytes};
-	send_to(quorum, leader, &message);
+	quorum_send(quorum, leader, &message);
 }
 
 static struct quorum_entry *make_entry(const struct kafka_controller_command *command)
@@ -158,6 +138,15 @@ static struct quorum_entry *make_entry(const struct kafka_controller_command *co
 	}
 	codec_arena_free(&arena);
 	return entry;
+}
+
+void quorum_submit(struct quorum *quorum, const struct kafka_controller_command *command)
+{
+	struct quorum_entry *entry = make_entry(command);
+
+	if (entry != NULL)
+		submit(quorum, entry->data, entry->bytes);
+	free(entry);
 }
 
 static void fail_proposal(struct proposal *proposal, const char *why)
@@ -232,14 +221,15 @@ static void register_anew(struct quorum *quorum)
 
 static void look_at_self(struct quorum *quorum)
 {
-	const struct controller_broker *self = controller_broker(&quorum->broker->controller, self_of(quorum));
+	const struct controller_broker *self = controller_broker(&quorum->broker->controller, quorum_self(quorum));
 	bool registered = self != NULL && self->alive && self->incarnation == quorum->incarnation;
 
 	if (quorum->registered && !registered) {
-		log_warn("broker: the cluster has ended the session of broker %d, which joins again", self_of(quorum));
+		log_warn("broker: the cluster has ended the session of broker %d, which joins again",
+			quorum_self(quorum));
 		register_anew(quorum);
 	} else if (registered && !quorum->registered) {
-		log_info("broker: broker %d has joined the cluster %s", self_of(quorum),
+		log_info("broker: broker %d has joined the cluster %s", quorum_self(quorum),
 			quorum->broker->controller.cluster_id);
 		quorum->registered = true;
 		quorum->owner->joined(quorum->broker);
@@ -267,11 +257,12 @@ static uint32_t apply(void *context, const struct hf_smr_applied *request, void 
 		return 0;
 	}
 	controller_apply(&broker->controller, &command, &result);
-	own = command.sequence > 0 && command.broker == self_of(quorum) && command.incarnation == quorum->incarnation &&
-	      command.sequence == quorum->sequence && !list_empty(&quorum->entries);
+	own = command.sequence > 0 && command.broker == quorum_self(quorum) &&
+	      command.incarnation == quorum->incarnation && command.sequence == quorum->sequence &&
+	      !list_empty(&quorum->entries);
 	if (own && command.kind == CONTROLLER_REGISTER_BROKER && result.error != KAFKA_NONE && !quorum->refused) {
 		quorum->refused = true;
-		log_error("broker: the cluster does not take broker %d: %s", self_of(quorum),
+		log_error("broker: the cluster does not take broker %d: %s", quorum_self(quorum),
 			result.message == NULL ? "" : result.message);
 	}
 	if (quorum->registered)
@@ -329,7 +320,7 @@ static int restore_write(void *context, const void *data, size_t bytes)
 /* The first command may have been applied in what was restored. */
 static void complete_restored(struct quorum *quorum)
 {
-	const struct controller_broker *self = controller_broker(&quorum->broker->controller, self_of(quorum));
+	const struct controller_broker *self = controller_broker(&quorum->broker->controller, quorum_self(quorum));
 	struct controller_result result = {.repeated = true};
 	const struct quorum_entry *entry;
 
@@ -370,7 +361,7 @@ static void event(void *context, const struct hf_smr_event *happened)
 		for (unsigned i = 0; i < CONTROLLER_BROKERS_MAX; i++)
 			quorum->heard_ns[i] = hf_loop_now_ns(quorum->broker->loop);
 		memset(quorum->asked, 0, sizeof(quorum->asked));
-		log_info("broker: broker %d leads the controller", self_of(quorum));
+		log_info("broker: broker %d leads the controller", quorum_self(quorum));
 	} else if (happened->kind == HF_SMR_FOLLOWING) {
 		quorum->leads = false;
 	} else if (happened->kind == HF_SMR_FAILED || happened->kind == HF_SMR_REMOVED) {
@@ -382,74 +373,7 @@ static void event(void *context, const struct hf_smr_event *happened)
 	quorum->sent_ns = 0; /* another leader may not know the command under way */
 }
 
-/* ---- sessions ---- */
-
-bool quorum_has_lease(const struct quorum *quorum)
-{
-	return quorum->registered && hf_env_boot_ns(quorum->broker->env) < quorum->lease_until_ns;
-}
-
-static void take_lease(struct quorum *quorum, int64_t incarnation, int64_t sent_ns)
-{
-	uint64_t session_ns = quorum->broker->config.session_ns;
-	uint64_t until_ns = (uint64_t)sent_ns + session_ns - session_ns / LEASE_SHARE;
-
-	if (incarnation == quorum->incarnation && until_ns > quorum->lease_until_ns)
-		quorum->lease_until_ns = until_ns;
-}
-
-static void confirmed(struct hf_smr_call *call)
-{
-	struct quorum *quorum = container_of(call, struct quorum, confirm);
-
-	quorum->confirming = false;
-	for (unsigned i = 0; i < voters_of(quorum)->count; i++) {
-		struct quorum_heartbeat *asked = &quorum->granting[i];
-		const struct controller_broker *broker =
-			controller_broker(&quorum->broker->controller, voters_of(quorum)->at[i].id);
-		struct kafka_quorum_message lease = {.kind = QUORUM_LEASE,
-			.broker = self_of(quorum),
-			.incarnation = asked->incarnation,
-			.sent_ns = asked->sent_ns};
-
-		if (asked->sent_ns == 0 || call->outcome != HF_SMR_DECIDED || !quorum->leads || broker == NULL ||
-			!broker->alive || broker->incarnation != asked->incarnation)
-			continue;
-		if (broker->id == self_of(quorum))
-			take_lease(quorum, asked->incarnation, asked->sent_ns);
-		else
-			send_to(quorum, broker->id, &lease);
-	}
-	memset(quorum->granting, 0, sizeof(quorum->granting));
-}
-
-/* The read begins now, after the heartbeats that it stands for came. */
-static void confirm(struct quorum *quorum)
-{
-	bool some = false;
-
-	for (unsigned i = 0; i < voters_of(quorum)->count; i++)
-		some |= quorum->asked[i].sent_ns != 0;
-	if (!some || !quorum->leads || quorum->confirming)
-		return;
-	quorum->confirm = (struct hf_smr_call){.done = confirmed};
-	if (hf_smr_read(quorum->smr, &quorum->confirm) != 0)
-		return;
-	quorum->confirming = true;
-	memcpy(quorum->granting, quorum->asked, sizeof(quorum->granting));
-	memset(quorum->asked, 0, sizeof(quorum->asked));
-}
-
-static void hear_heartbeat(struct quorum *quorum, const struct kafka_quorum_message *message)
-{
-	int place = place_of(quorum, message->broker);
-
-	if (place < 0 || !quorum->leads)
-		return;
-	quorum->heard_ns[place] = hf_loop_now_ns(quorum->broker->loop);
-	quorum->asked[place] = (struct quorum_heartbeat){message->incarnation, message->sent_ns};
-	confirm(quorum);
-}
+/* ---- hearing ---- */
 
 static void heard(struct hf_channel *channel, struct hf_peer *peer, const void *data, size_t bytes, void *context)
 {
@@ -462,49 +386,13 @@ static void heard(struct hf_channel *channel, struct hf_peer *peer, const void *
 	if (codec_decode(&kafka_quorum_message_codec, MESSAGE_VERSION, data, bytes, &arena, &message, NULL) ==
 		CODEC_OK) {
 		if (message.kind == QUORUM_HEARTBEAT)
-			hear_heartbeat(quorum, &message);
+			quorum_sessions_heartbeat(quorum, &message);
 		else if (message.kind == QUORUM_LEASE)
-			take_lease(quorum, message.incarnation, message.sent_ns);
+			quorum_sessions_lease(quorum, message.incarnation, message.sent_ns);
 		else if (message.kind == QUORUM_COMMAND && message.command.bytes > (int32_t)SEQUENCE_AT)
 			submit(quorum, message.command.at, (size_t)message.command.bytes);
 	}
 	codec_arena_free(&arena);
-}
-
-static void end_session(struct quorum *quorum, const struct controller_broker *broker)
-{
-	struct kafka_controller_command command;
-	struct quorum_entry *entry;
-
-	codec_default(kafka_controller_command_codec.root, &command);
-	command.kind = CONTROLLER_END_SESSION;
-	command.target = broker->id;
-	command.target_incarnation = broker->incarnation;
-	entry = make_entry(&command);
-	if (entry == NULL)
-		return;
-	log_warn("broker: broker %d was not heard for %llu ms; its session ends", broker->id,
-		(unsigned long long)(quorum->broker->config.session_ns / 1000000));
-	submit(quorum, entry->data, entry->bytes);
-	free(entry);
-}
-
-/* A process that stood still judges nobody by the time in which it did. */
-static void judge(struct quorum *quorum, uint64_t now_ns)
-{
-	const struct broker_config *config = &quorum->broker->config;
-
-	for (unsigned i = 0; i < config->voters.count; i++) {
-		const struct controller_broker *broker =
-			controller_broker(&quorum->broker->controller, config->voters.at[i].id);
-
-		if (now_ns > quorum->turn_ns + config->session_ns / 2 || broker == NULL || !broker->alive)
-			quorum->heard_ns[i] = now_ns;
-		else if (now_ns > quorum->heard_ns[i] + config->session_ns) {
-			end_session(quorum, broker);
-			quorum->heard_ns[i] = now_ns;
-		}
-	}
 }
 
 /* ---- running ---- */
@@ -520,9 +408,9 @@ static int start_replica(struct quorum *quorum, struct hf_error *error)
 		.restore_close = restore_close,
 		.event = event};
 	struct hf_smr_member members[CONTROLLER_BROKERS_MAX] = {0};
-	const struct broker_voters *voters = voters_of(quorum);
+	const struct broker_voters *voters = quorum_voters(quorum);
 	struct hf_smr_config config = {.cluster = CLUSTER,
-		.id = (uint8_t)place_of(quorum, self_of(quorum)),
+		.id = (uint8_t)quorum_place(quorum, quorum_self(quorum)),
 		.members = members,
 		.member_count = voters->count,
 		.preset = HF_SMR_CALM,
@@ -560,7 +448,7 @@ static void due(struct hf_timer *timer, uint64_t now_ns)
 {
 	struct quorum *quorum = container_of(timer, struct quorum, timer);
 	struct kafka_quorum_message heartbeat = {.kind = QUORUM_HEARTBEAT,
-		.broker = self_of(quorum),
+		.broker = quorum_self(quorum),
 		.incarnation = quorum->incarnation,
 		.sent_ns = (int64_t)hf_env_boot_ns(quorum->broker->env)};
 
@@ -568,12 +456,12 @@ static void due(struct hf_timer *timer, uint64_t now_ns)
 		start_again(quorum);
 	if (quorum->smr != NULL) {
 		if (quorum->leads)
-			hear_heartbeat(quorum, &heartbeat);
+			quorum_sessions_heartbeat(quorum, &heartbeat);
 		else if (quorum_leader(quorum) >= 0)
-			send_to(quorum, quorum_leader(quorum), &heartbeat);
+			quorum_send(quorum, quorum_leader(quorum), &heartbeat);
 		if (quorum->leads)
-			judge(quorum, now_ns);
-		confirm(quorum);
+			quorum_sessions_judge(quorum, now_ns);
+		quorum_sessions_confirm(quorum);
 		send_first(quorum, now_ns);
 	}
 	quorum->turn_ns = now_ns;

@@ -1,0 +1,105 @@
+#include "broker/controller/quorum_sessions.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "broker/broker.h"
+
+#define LEASE_SHARE 8u /* of a session: a broker's lease ends so much sooner than its session at the leader */
+
+bool quorum_has_lease(const struct quorum *quorum)
+{
+	return quorum->registered && hf_env_boot_ns(quorum->broker->env) < quorum->lease_until_ns;
+}
+
+void quorum_sessions_lease(struct quorum *quorum, int64_t incarnation, int64_t sent_ns)
+{
+	uint64_t session_ns = quorum->broker->config.session_ns;
+	uint64_t until_ns = (uint64_t)sent_ns + session_ns - session_ns / LEASE_SHARE;
+
+	if (incarnation == quorum->incarnation && until_ns > quorum->lease_until_ns)
+		quorum->lease_until_ns = until_ns;
+}
+
+static void confirmed(struct hf_smr_call *call)
+{
+	struct quorum *quorum = container_of(call, struct quorum, confirm);
+
+	quorum->confirming = false;
+	for (unsigned i = 0; i < quorum_voters(quorum)->count; i++) {
+		struct quorum_heartbeat *asked = &quorum->granting[i];
+		const struct controller_broker *broker =
+			controller_broker(&quorum->broker->controller, quorum_voters(quorum)->at[i].id);
+		struct kafka_quorum_message lease = {.kind = QUORUM_LEASE,
+			.broker = quorum_self(quorum),
+			.incarnation = asked->incarnation,
+			.sent_ns = asked->sent_ns};
+
+		if (asked->sent_ns == 0 || call->outcome != HF_SMR_DECIDED || !quorum->leads || broker == NULL ||
+			!broker->alive || broker->incarnation != asked->incarnation)
+			continue;
+		if (broker->id == quorum_self(quorum))
+			quorum_sessions_lease(quorum, asked->incarnation, asked->sent_ns);
+		else
+			quorum_send(quorum, broker->id, &lease);
+	}
+	memset(quorum->granting, 0, sizeof(quorum->granting));
+}
+
+/* The read begins now, after the heartbeats that it stands for came. */
+void quorum_sessions_confirm(struct quorum *quorum)
+{
+	bool some = false;
+
+	for (unsigned i = 0; i < quorum_voters(quorum)->count; i++)
+		some |= quorum->asked[i].sent_ns != 0;
+	if (!some || !quorum->leads || quorum->confirming)
+		return;
+	quorum->confirm = (struct hf_smr_call){.done = confirmed};
+	if (hf_smr_read(quorum->smr, &quorum->confirm) != 0)
+		return;
+	quorum->confirming = true;
+	memcpy(quorum->granting, quorum->asked, sizeof(quorum->granting));
+	memset(quorum->asked, 0, sizeof(quorum->asked));
+}
+
+void quorum_sessions_heartbeat(struct quorum *quorum, const struct kafka_quorum_message *message)
+{
+	int place = quorum_place(quorum, message->broker);
+
+	if (place < 0 || !quorum->leads)
+		return;
+	quorum->heard_ns[place] = hf_loop_now_ns(quorum->broker->loop);
+	quorum->asked[place] = (struct quorum_heartbeat){message->incarnation, message->sent_ns};
+	quorum_sessions_confirm(quorum);
+}
+
+static void end_session(struct quorum *quorum, const struct controller_broker *broker)
+{
+	struct kafka_controller_command command;
+
+	codec_default(kafka_controller_command_codec.root, &command);
+	command.kind = CONTROLLER_END_SESSION;
+	command.target = broker->id;
+	command.target_incarnation = broker->incarnation;
+	log_warn("broker: broker %d was not heard for %llu ms; its session ends", broker->id,
+		(unsigned long long)(quorum->broker->config.session_ns / 1000000));
+	quorum_submit(quorum, &command);
+}
+
+void quorum_sessions_judge(struct quorum *quorum, uint64_t now_ns)
+{
+	const struct broker_config *config = &quorum->broker->config;
+
+	for (unsigned i = 0; i < config->voters.count; i++) {
+		const struct controller_broker *broker =
+			controller_broker(&quorum->broker->controller, config->voters.at[i].id);
+
+		if (now_ns > quorum->turn_ns + config->session_ns / 2 || broker == NULL || !broker->alive)
+			quorum->heard_ns[i] = now_ns;
+		else if (now_ns > quorum->heard_ns[i] + config->session_ns) {
+			end_session(quorum, broker);
+			quorum->heard_ns[i] = now_ns;
+		}
+	}
+}

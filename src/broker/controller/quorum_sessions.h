@@ -1,0 +1,45 @@
+/* quorum_sessions.h - sessions of brokers at the one that leads the controller's log, and the leases that come of them;
+ * for quorum.c, in whose messages both go. Owned by the broker's loop. */
+#ifndef HOLDFAST_BROKER_QUORUM_SESSIONS_H
+#define HOLDFAST_BROKER_QUORUM_SESSIONS_H
+
+#include "broker/broker.h"
+
+enum quorum_kind { QUORUM_HEARTBEAT, QUORUM_LEASE, QUORUM_COMMAND };
+
+/* ---- by quorum_sessions.c ---- */
+
+/* At the leader: a broker asks for its lease. */
+void quorum_sessions_heartbeat(struct quorum *quorum, const struct kafka_quorum_message *message);
+/* At the leader: begins a read for the heartbeats that came, unless one is under way. Who sent them has a lease once
+ * the read says that this is still the leader. */
+void quorum_sessions_confirm(struct quorum *quorum);
+/* At the leader: ends sessions of brokers that were not heard for so long. A process that stood still judges nobody by
+ * the time in which it did. */
+void quorum_sessions_judge(struct quorum *quorum, uint64_t now_ns);
+/* At any broker: what it said at `sent_ns` was heard. */
+void quorum_sessions_lease(struct quorum *quorum, int64_t incarnation, int64_t sent_ns);
+
+/* ---- by quorum.c ---- */
+
+static inline const struct broker_voters *quorum_voters(const struct quorum *quorum)
+{
+	return &quorum->broker->config.voters;
+}
+static inline int32_t quorum_self(const struct quorum *quorum)
+{
+	return quorum->broker->config.node_id;
+}
+static inline int quorum_place(const struct quorum *quorum, int32_t broker) /* -1: it is no voter */
+{
+	for (unsigned i = 0; i < quorum_voters(quorum)->count; i++)
+		if (quorum_voters(quorum)->at[i].id == broker)
+			return (int)i;
+	return -1;
+}
+/* What does not arrive is said again. */
+void quorum_send(struct quorum *quorum, int32_t broker, const struct kafka_quorum_message *message);
+/* Proposes it, if this broker leads; whoever wants it does so again. */
+void quorum_submit(struct quorum *quorum, const struct kafka_controller_command *command);
+
+#endif
