@@ -41,6 +41,20 @@ static unsigned find_point(struct labels *labels, unsigned *n, const char *text)
 	return (*n)++;
 }
 
+/* A chart whose lines have n points each, unless there are none. */
+static void put_lines(
+	FILE *to, struct page_chart *chart, const char *const names[], double (*values)[POINTS_MAX], unsigned n)
+{
+	chart->n = n;
+	for (unsigned k = 0; k < chart->line_count; k++) {
+		chart->lines[k].name = names[k];
+		chart->lines[k].color = k;
+		chart->lines[k].values = values[k];
+	}
+	if (n > 0)
+		page_chart(to, chart);
+}
+
 /* ---- by the amount missed (figure 6) ---- */
 
 static void put_amounts(FILE *to, const json_t *rows)
@@ -73,14 +87,7 @@ static void put_amounts(FILE *to, const json_t *rows)
 			if (has(row, "recovery", ways[k]))
 				values[k][find_point(&labels, &n, text)] = kv_bench_number(row, "total_ms");
 	}
-	chart.n = n;
-	for (unsigned k = 0; k < 3; k++) {
-		chart.lines[k].name = ways[k];
-		chart.lines[k].color = k;
-		chart.lines[k].values = values[k];
-	}
-	if (n > 0)
-		page_chart(to, &chart);
+	put_lines(to, &chart, ways, values, n);
 }
 
 /* ---- the steps (figure 8) ---- */
@@ -114,14 +121,7 @@ static void put_steps(FILE *to, const json_t *rows)
 		for (unsigned k = 0; k < 3; k++)
 			values[k][at] = kv_bench_number(row, keys[k]);
 	}
-	chart.n = n;
-	for (unsigned k = 0; k < 3; k++) {
-		chart.lines[k].name = names[k];
-		chart.lines[k].color = k;
-		chart.lines[k].values = values[k];
-	}
-	if (n > 0)
-		page_chart(to, &chart);
+	put_lines(to, &chart, names, values, n);
 }
 
 /* ---- bars of one value each ---- */
