@@ -1,6 +1,5 @@
 /* What it costs to write records. */
 #include <errno.h>
-#include <stdlib.h>
 
 #include "cli/bench/broker_bench.h"
 
@@ -56,16 +55,9 @@ static int send_and_wait(struct broker_side *side, unsigned topic)
 	return rc != 0 ? rc : broker_bench_wait_for_all(side);
 }
 
-static int by_value(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 double broker_bench_quantile_us(uint32_t *times, unsigned n, double quantile)
 {
-	qsort(times, n, sizeof(*times), by_value);
+	bench_sort_times(times, n);
 	return times[(unsigned)((n - 1) * quantile)] / 1e3;
 }
 

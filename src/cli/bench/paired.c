@@ -14,6 +14,18 @@ static int ascending(const void *a, const void *b)
 	return (left > right) - (left < right);
 }
 
+static int sooner(const void *a, const void *b)
+{
+	uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
+
+	return (left > right) - (left < right);
+}
+
+void bench_sort_times(uint32_t *times, unsigned n)
+{
+	qsort(times, n, sizeof(*times), sooner);
+}
+
 double bench_median(double *values, unsigned n)
 {
 	qsort(values, n, sizeof(*values), ascending);

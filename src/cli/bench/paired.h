@@ -8,6 +8,7 @@
 #define HOLDFAST_CLI_BENCH_PAIRED_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct paired {
 	double median, low, high; /* low and high are infinite when there are too few pairs to say */
@@ -28,5 +29,6 @@ enum paired_verdict paired_judge_once(const struct paired *paired, double most);
 extern const char *const paired_verdict_names[];
 
 double bench_median(double *values, unsigned n); /* sorts them; n > 0 */
+void bench_sort_times(uint32_t *times, unsigned n);
 
 #endif

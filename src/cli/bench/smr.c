@@ -26,13 +26,6 @@ struct latency {
 	double batch_rate[2]; /* requests a second: 1 in flight, and as many as there may be */
 };
 
-static int by_value(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 static void answered(struct hf_smr_call *call)
 {
 	call->data = NULL;
@@ -84,7 +77,7 @@ static int measure_latency(struct bench_meeting *meeting, void *context)
 			(void)hf_loop_turn(side.loop, 0);
 	}
 	if (rc == 0) {
-		qsort(times, PROPOSALS, sizeof(times[0]), by_value);
+		bench_sort_times(times, PROPOSALS);
 		at->median = times[PROPOSALS / 2];
 		at->p99 = times[PROPOSALS / 100 * 99];
 		at->p999 = times[PROPOSALS / 1000 * 999];
@@ -92,17 +85,6 @@ static int measure_latency(struct bench_meeting *meeting, void *context)
 		at->batch_rate[1] = rate_of(&side, data, CALLS_MAX, 400 * CALLS_MAX);
 		rc = at->batch_rate[1] == 0 ? -EAGAIN : 0;
 	}
-	smr_side_close(&side);
-	return rc;
-}
-
-static int follow(struct bench_meeting *meeting, void *context)
-{
-	struct smr_side side = {0};
-	int rc = smr_side_follow(&side, meeting, false, context);
-
-	while (rc == 0 && !bench_other_left(meeting, false))
-		(void)hf_loop_turn(side.loop, 1000000);
 	smr_side_close(&side);
 	return rc;
 }
@@ -120,7 +102,7 @@ static json_t *latencies(unsigned rounds, unsigned *generation, FILE *log)
 		int rc = bench_cache_line_ns(&at->line_before);
 
 		if (rc == 0)
-			rc = smr_side_together(measure_latency, follow, &task, generation);
+			rc = smr_side_together(measure_latency, smr_side_only_follow, &task, generation);
 		if (rc != 0 || bench_cache_line_ns(&at->line_after) != 0)
 			return NULL;
 		fprintf(log,

@@ -20,6 +20,7 @@ struct smr_task {
 	bool killed;         /* the far process is, when all goes well */
 	uint32_t slots;      /* of the log; 0: the default */
 	unsigned rails;      /* 0: one */
+	uint64_t look_ns;    /* followers that sleep look at their logs so often; 0: every ms */
 	bool two_near;       /* the process of the leader has a follower, too */
 	/* Durable: each member has a directory of its own below it. NULL: memory is the storage. */
 	const char *directory;
@@ -48,6 +49,8 @@ struct smr_side {
 int smr_side_lead(struct smr_side *side, struct bench_meeting *meeting, bool near, const struct smr_task *task);
 /* The two others; they run when the loop is turned. */
 int smr_side_follow(struct smr_side *side, struct bench_meeting *meeting, bool near, const struct smr_task *task);
+/* The far process, for smr_side_together: both follow until the near one leaves. */
+int smr_side_only_follow(struct bench_meeting *meeting, void *task);
 /* The leader's followers are all confirmed. */
 bool smr_side_all_follow(const struct smr_side *side);
 void smr_side_close(struct smr_side *side);

@@ -1,24 +1,15 @@
 /* What a durable proposal costs: an entry is decided when a majority has synced it to its disk. The leader has a
  * process and both followers another one, each member a directory. */
 #include <errno.h>
-#include <stdlib.h>
 
 #include "cli/bench/smr.h"
 
 #define PROPOSALS 1000u
 #define WARM      50u
-#define LOOK_NS   50000u /* a follower that sleeps looks at its log so often */
 
 struct latency {
 	double median, p99;
 };
-
-static int by_value(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return x < y ? -1 : x > y;
-}
 
 static void answered(struct hf_smr_call *call)
 {
@@ -54,20 +45,9 @@ static int measure(struct bench_meeting *meeting, void *context)
 		rc = propose(&side, &ns) ? 0 : -EAGAIN;
 	for (unsigned i = 0; rc == 0 && i < PROPOSALS; i++)
 		rc = propose(&side, &times[i]) ? 0 : -EAGAIN;
-	qsort(times, PROPOSALS, sizeof(times[0]), by_value);
+	bench_sort_times(times, PROPOSALS);
 	at->median = times[PROPOSALS / 2];
 	at->p99 = times[PROPOSALS / 100 * 99];
-	smr_side_close(&side);
-	return rc;
-}
-
-static int follow(struct bench_meeting *meeting, void *context)
-{
-	struct smr_side side = {0};
-	int rc = smr_side_follow(&side, meeting, false, context);
-
-	while (rc == 0 && !bench_other_left(meeting, false))
-		(void)hf_loop_turn(side.loop, LOOK_NS);
 	smr_side_close(&side);
 	return rc;
 }
@@ -75,9 +55,9 @@ static int follow(struct bench_meeting *meeting, void *context)
 json_t *smr_durable(const char *directory, unsigned *generation, FILE *log)
 {
 	struct latency latency = {0};
-	struct smr_task task = {.patient = true, .directory = directory, .result = &latency};
+	struct smr_task task = {.patient = true, .directory = directory, .look_ns = 50000, .result = &latency};
 
-	if (smr_side_together(measure, follow, &task, generation) != 0)
+	if (smr_side_together(measure, smr_side_only_follow, &task, generation) != 0)
 		return NULL;
 	fprintf(log, "  durable proposal of 64 B: median %.0f us, p99 %.0f\n", latency.median / 1e3, latency.p99 / 1e3);
 	return json_pack("{s:s, s:f, s:f, s:i}", "name", "smr_propose_durable_64", "median_ns", latency.median,

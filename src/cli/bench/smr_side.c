@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LOOK_NS          1000000u
 #define ATTEMPTS         20u
 #define PATIENT_PULSE_NS 20000000u
 #define CONTROL          18600u
@@ -225,6 +226,18 @@ int smr_side_lead(struct smr_side *side, struct bench_meeting *meeting, bool nea
 int smr_side_follow(struct smr_side *side, struct bench_meeting *meeting, bool near, const struct smr_task *task)
 {
 	return open_side(side, meeting, near, task->two_near ? 2 : 1, SMR_MEMBERS - 1, task);
+}
+
+int smr_side_only_follow(struct bench_meeting *meeting, void *context)
+{
+	const struct smr_task *task = context;
+	struct smr_side side = {0};
+	int rc = smr_side_follow(&side, meeting, false, task);
+
+	while (rc == 0 && !bench_other_left(meeting, false))
+		(void)hf_loop_turn(side.loop, task->look_ns == 0 ? LOOK_NS : task->look_ns);
+	smr_side_close(&side);
+	return rc;
 }
 
 static void answered(struct hf_smr_call *call)
