@@ -5,7 +5,6 @@ One rail of one member at a time: both ways, or one way only, which the port doe
 begins, no client sees an error or loses its connection, the history is linearizable, and all members have the same
 digest in the end. That vqps moved is asked of their nodes, so that nothing passes by doing nothing.
 """
-import asyncio
 import http.client
 import json
 import random
@@ -52,19 +51,6 @@ def _cut_all(cluster, history):
         _cut_and_restore(cluster, number)
 
 
-async def _run(cluster, history):
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    clients = [asyncio.create_task(kv_history.client(cluster.address(i), history, stop))
-               for i in range(NODES) for _ in range(CLIENTS)]
-    try:
-        await loop.run_in_executor(None, _cut_all, cluster, history)
-    finally:
-        stop.set()
-        await asyncio.gather(*clients)
-    for i in range(NODES):
-        await kv_history.read_all(cluster.address(i), history)
-
-
 def rails_that_are_cut_and_restored_change_no_epoch_and_no_answer(directory):
     seed = random.randrange(2**32)
     random.seed(seed)
@@ -72,7 +58,7 @@ def rails_that_are_cut_and_restored_change_no_epoch_and_no_answer(directory):
     history = kv_history.History()
     with Cluster(directory, KIND, NODES, lease_ms=LEASE_MS) as cluster:
         before = [cluster.status(i) for i in range(NODES)]
-        asyncio.run(_run(cluster, history))
+        kv_history.run(cluster, NODES, CLIENTS, history, lambda: _cut_all(cluster, history))
         after = [cluster.status(i) for i in range(NODES)]
         moved = [_failovers(cluster, i) for i in range(NODES)]
         longest = max(end - begin for operations in history.operations.values() for *_, begin, end in operations)

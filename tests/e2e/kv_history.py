@@ -110,6 +110,24 @@ async def client(address, history, stop):
         writer.close()
 
 
+async def _run(cluster, nodes, clients, history, faults, rest_s):
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    tasks = [asyncio.create_task(client(cluster.address(i), history, stop)) for i in range(nodes) for _ in range(clients)]
+    try:
+        await loop.run_in_executor(None, faults)
+        await asyncio.sleep(rest_s)
+    finally:
+        stop.set()
+        await asyncio.gather(*tasks)
+    for i in range(nodes):
+        await read_all(cluster.address(i), history)
+
+
+def run(cluster, nodes, clients, history, faults, rest_s=0):
+    """faults() under that many clients at each member, and rest_s longer; then every key is read at each."""
+    asyncio.run(_run(cluster, nodes, clients, history, faults, rest_s))
+
+
 async def read_all(address, history):
     """Every key that anybody used, at one member, in the end."""
     reader, writer = await asyncio.open_connection(*address)

@@ -8,7 +8,6 @@ Clients at all members write down what they see. Held to this: the history is li
 read at every member in the end (judge.c); all members have the same digest; and a member that kept its memory or its log
 copies no records.
 """
-import asyncio
 import random
 import signal
 import sys
@@ -119,20 +118,6 @@ def _faults(cluster, history, counts):
         counts["stops"] += 1
 
 
-async def _run(cluster, history, counts):
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    clients = [asyncio.create_task(kv_history.client(cluster.address(i), history, stop))
-               for i in range(NODES) for _ in range(CLIENTS)]
-    try:
-        await loop.run_in_executor(None, _faults, cluster, history, counts)
-        await asyncio.sleep(0.3)
-    finally:
-        stop.set()
-        await asyncio.gather(*clients)
-    for i in range(NODES):
-        await kv_history.read_all(cluster.address(i), history)
-
-
 def no_answer_is_lost_or_stale_while_members_are_killed_and_stopped(directory):
     seed = random.randrange(2**32)
     random.seed(seed)
@@ -142,7 +127,7 @@ def no_answer_is_lost_or_stale_while_members_are_killed_and_stopped(directory):
     with Cluster(directory, KIND, NODES, lease_ms=LEASE_MS, **settings) as cluster:
         _fill(cluster)
         try:
-            asyncio.run(_run(cluster, history, counts))
+            kv_history.run(cluster, NODES, CLIENTS, history, lambda: _faults(cluster, history, counts), rest_s=0.3)
         finally:
             program.say(f"# {NODES} members on {KIND}, log: {MEDIUM}: {counts}")
         cluster.wait("equal members", lambda: len(set(cluster.digests())) == 1)
