@@ -248,13 +248,9 @@ static void configure(struct atomics_side *side, struct hf_node_config *config)
 	*config = (struct hf_node_config){.rail_count = ATOMICS_RAILS, .policy = side->run->policy};
 	snprintf(config->name, sizeof(config->name), "%s", side->endpoint.host.name);
 	for (unsigned i = 0; i < ATOMICS_RAILS; i++) {
-		struct hf_rail_config *rail = &config->rails[i];
+		struct hf_addr address = address_of(side, i, 0);
 
-		snprintf(rail->name, sizeof(rail->name), "r%u", i);
-		snprintf(rail->kind, sizeof(rail->kind), "soft");
-		rail->address = address_of(side, i, 0);
-		rail->control = address_of(side, i, side->number == 0 ? CONTROL_PORT : 0);
-		rail->mtu = IBV_MTU_1024;
+		endpoint_set_rail(config, i, &address, side->number == 0 ? CONTROL_PORT : 0);
 	}
 	config->heartbeat_ns = 5 * NS_MS;
 	config->heartbeat_misses = 4;

@@ -13,6 +13,19 @@ static int started(struct endpoint *endpoint, int rc, const struct hf_error *err
 	return rc;
 }
 
+void endpoint_set_rail(
+	struct hf_node_config *config, unsigned number, const struct hf_addr *address, uint16_t control_port)
+{
+	struct hf_rail_config *rail = &config->rails[number];
+
+	snprintf(rail->name, sizeof(rail->name), "r%u", number);
+	snprintf(rail->kind, sizeof(rail->kind), "soft");
+	rail->address = rail->control = *address;
+	hf_addr_set_port(&rail->address, 0);
+	hf_addr_set_port(&rail->control, control_port);
+	rail->mtu = IBV_MTU_1024;
+}
+
 int endpoint_open(struct endpoint *endpoint, const struct hf_node_config *config, const struct hf_node_events *events,
 	void *context, uint32_t cqe)
 {

@@ -25,6 +25,9 @@ struct endpoint {
 	void *memory;
 };
 
+/* Rail `number` of the node: a soft NIC, with control at this port of the same address; 0: any. */
+void endpoint_set_rail(
+	struct hf_node_config *config, unsigned number, const struct hf_addr *address, uint16_t control_port);
 /* 0, or -errno, which the world was told. context: of the events. */
 int endpoint_open(struct endpoint *endpoint, const struct hf_node_config *config, const struct hf_node_events *events,
 	void *context, uint32_t cqe);

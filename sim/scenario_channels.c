@@ -353,16 +353,8 @@ static void configure(const struct chan_node *node, struct hf_node_config *confi
 	*config = (struct hf_node_config){
 		.rail_count = RAILS, .heartbeat_ns = HEARTBEAT_NS, .heartbeat_misses = 4, .budget_ns = BUDGET_NS};
 	snprintf(config->name, sizeof(config->name), "%s", node->endpoint.host.name);
-	for (unsigned i = 0; i < RAILS; i++) {
-		struct hf_rail_config *rail = &config->rails[i];
-
-		snprintf(rail->name, sizeof(rail->name), "r%u", i);
-		snprintf(rail->kind, sizeof(rail->kind), "soft");
-		rail->address = rail->control = node->all->network.ports[i * NODES + node->index].address;
-		hf_addr_set_port(&rail->address, 0);
-		hf_addr_set_port(&rail->control, CONTROL_PORT);
-		rail->mtu = IBV_MTU_1024;
-	}
+	for (unsigned i = 0; i < RAILS; i++)
+		endpoint_set_rail(config, i, &node->all->network.ports[i * NODES + node->index].address, CONTROL_PORT);
 }
 
 static int start_node(struct process *process, void *context)

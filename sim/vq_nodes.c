@@ -404,13 +404,9 @@ static void configure(struct vq_side *side, struct hf_node_config *config)
 		.caps_masked = side->vq->caps_masked};
 	snprintf(config->name, sizeof(config->name), "%s", side->endpoint.host.name);
 	for (unsigned i = 0; i < VQ_RAILS; i++) {
-		struct hf_rail_config *rail = &config->rails[i];
+		struct hf_addr address = address_of(side, i, 0);
 
-		snprintf(rail->name, sizeof(rail->name), "r%u", i);
-		snprintf(rail->kind, sizeof(rail->kind), "soft");
-		rail->address = address_of(side, i, 0);
-		rail->control = address_of(side, i, side->is_server ? CONTROL_PORT : 0);
-		rail->mtu = IBV_MTU_1024;
+		endpoint_set_rail(config, i, &address, side->is_server ? CONTROL_PORT : 0);
 	}
 	config->heartbeat_ns = HEARTBEAT_NS;
 	config->heartbeat_misses = 4;

@@ -39,13 +39,10 @@ static void configure_node(const struct sim_broker *broker, struct hf_node_confi
 	snprintf(config->name, sizeof(config->name), "%s", broker->host.name);
 	snprintf(config->secret, sizeof(config->secret), "%s", ENDPOINT_SECRET);
 	for (unsigned i = 0; i < SIM_BROKER_RAILS; i++) {
-		struct hf_rail_config *rail = &config->rails[i];
+		struct hf_addr address;
 
-		snprintf(rail->name, sizeof(rail->name), "r%u", i);
-		snprintf(rail->kind, sizeof(rail->kind), "soft");
-		rail_address(broker->index, i, 0, &rail->address);
-		rail_address(broker->index, i, CONTROL_PORT, &rail->control);
-		rail->mtu = IBV_MTU_1024;
+		rail_address(broker->index, i, CONTROL_PORT, &address);
+		endpoint_set_rail(config, i, &address, CONTROL_PORT);
 	}
 }
 

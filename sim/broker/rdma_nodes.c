@@ -36,16 +36,12 @@ static void configure(const struct rdma_sim_end *end, struct hf_node_config *con
 	snprintf(config->name, sizeof(config->name), "%s", end->host.name);
 	snprintf(config->secret, sizeof(config->secret), "%s", ENDPOINT_SECRET);
 	for (unsigned i = 0; i < RDMA_SIM_RAILS; i++) {
-		struct hf_rail_config *rail = &config->rails[i];
+		struct hf_addr address;
 		char text[HF_ADDR_TEXT];
 
-		snprintf(rail->name, sizeof(rail->name), "r%u", i);
-		snprintf(rail->kind, sizeof(rail->kind), "soft");
 		snprintf(text, sizeof(text), "10.%u.0.%u", i, end->index + 1);
-		ensure(hf_addr_parse(text, &rail->address) == 0);
-		rail->control = rail->address;
-		hf_addr_set_port(&rail->control, CONTROL_PORT);
-		rail->mtu = IBV_MTU_1024;
+		ensure(hf_addr_parse(text, &address) == 0);
+		endpoint_set_rail(config, i, &address, CONTROL_PORT);
 	}
 }
 

@@ -230,13 +230,9 @@ static void configure_node(const struct kv_node *node, struct hf_node_config *co
 	}
 	snprintf(config->name, sizeof(config->name), "%s", node->endpoint.host.name);
 	for (unsigned i = 0; i < KV_RAILS; i++) {
-		struct hf_rail_config *rail = &config->rails[i];
+		struct hf_addr address = address_of(node->all, node->index, i, 0);
 
-		snprintf(rail->name, sizeof(rail->name), "r%u", i);
-		snprintf(rail->kind, sizeof(rail->kind), "soft");
-		rail->address = address_of(node->all, node->index, i, 0);
-		rail->control = address_of(node->all, node->index, i, CONTROL_PORT);
-		rail->mtu = IBV_MTU_1024;
+		endpoint_set_rail(config, i, &address, CONTROL_PORT);
 	}
 }
 

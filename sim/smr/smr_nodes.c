@@ -291,13 +291,9 @@ static void configure(struct smr_sim_member *member, struct hf_node_config *conf
 		.retry_cnt = QP_RETRY_CNT};
 	snprintf(config->name, sizeof(config->name), "%s", member->endpoint.host.name);
 	for (unsigned i = 0; i < SMR_SIM_RAILS; i++) {
-		struct hf_rail_config *rail = &config->rails[i];
+		struct hf_addr address = address_of(member, i, 0);
 
-		snprintf(rail->name, sizeof(rail->name), "r%u", i);
-		snprintf(rail->kind, sizeof(rail->kind), "soft");
-		rail->address = address_of(member, i, 0);
-		rail->control = address_of(member, i, CONTROL_PORT);
-		rail->mtu = IBV_MTU_1024;
+		endpoint_set_rail(config, i, &address, CONTROL_PORT);
 	}
 }
 
