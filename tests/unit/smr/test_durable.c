@@ -38,35 +38,6 @@ static void remove_directory(const struct trio *trio)
 	assert_int_equal(hf_dir_remove(hf_env_host(), trio->directory), 0);
 }
 
-static bool all_have_applied(struct trio *trio)
-{
-	uint32_t most = 0;
-
-	for (unsigned i = 0; i < TRIO_MEMBERS; i++)
-		if (trio->members[i].applied > most)
-			most = trio->members[i].applied;
-	for (unsigned i = 0; i < TRIO_MEMBERS; i++)
-		if (trio->members[i].applied < most)
-			return false;
-	return true;
-}
-
-static void start_all(struct trio *trio)
-{
-	for (unsigned i = 0; i < TRIO_MEMBERS; i++)
-		trio_start(trio, i);
-	assert_true(trio_until(trio, trio_all_follow));
-}
-
-static void propose_many(struct trio *trio, uint32_t from)
-{
-	for (uint32_t i = 0; i < PROPOSALS; i++) {
-		struct hf_smr_call call = {0};
-
-		assert_int_equal(trio_propose(trio, from + i, &call), HF_SMR_DECIDED);
-	}
-}
-
 static void what_was_answered_is_there_after_all_have_ended(void **state)
 {
 	static struct trio trio;
@@ -76,9 +47,9 @@ static void what_was_answered_is_there_after_all_have_ended(void **state)
 	make_directory(&trio);
 	trio.config.wal_bytes = WAL_BYTES; /* snapshots, too */
 	for (unsigned round = 0; round < 4; round++) {
-		start_all(&trio);
-		propose_many(&trio, 1000 * round);
-		assert_true(trio_until(&trio, all_have_applied));
+		trio_start_all(&trio);
+		trio_propose_many(&trio, PROPOSALS, 1000 * round);
+		assert_true(trio_until(&trio, trio_all_have_applied));
 		for (unsigned m = 0; m < TRIO_MEMBERS; m++)
 			for (uint32_t i = 0; i < (round + 1) * PROPOSALS; i++)
 				assert_int_equal(trio.members[m].log[i], 1000 * (i / PROPOSALS) + i % PROPOSALS);
@@ -100,18 +71,18 @@ static void a_member_returns_with_its_files_or_without(void **state)
 	trio_open(&trio);
 	make_directory(&trio);
 	trio.config.wal_bytes = WAL_BYTES;
-	start_all(&trio);
+	trio_start_all(&trio);
 	for (unsigned without = 0; without < 2; without++) {
-		propose_many(&trio, 1000);
+		trio_propose_many(&trio, PROPOSALS, 1000);
 		out = (trio_leader(&trio)->id + 1) % TRIO_MEMBERS;
 		trio_stop(&trio, out);
-		propose_many(&trio, 2000);
+		trio_propose_many(&trio, PROPOSALS, 2000);
 		snprintf(path, sizeof(path), "%s/%u", trio.directory, out);
 		if (without == 1)
 			assert_int_equal(hf_dir_list(hf_env_host(), path, remove_name, path), 0);
 		trio_start(&trio, out);
 		assert_true(trio_until(&trio, trio_all_follow));
-		assert_true(trio_until(&trio, all_have_applied));
+		assert_true(trio_until(&trio, trio_all_have_applied));
 		assert_int_equal(trio.members[out].applied, (without + 1) * 2 * PROPOSALS);
 	}
 	trio_close(&trio);

@@ -10,44 +10,15 @@
 
 #define PROPOSALS 200u
 
-static bool all_have_applied(struct trio *trio)
-{
-	uint32_t most = 0;
-
-	for (unsigned i = 0; i < TRIO_MEMBERS; i++)
-		if (trio->members[i].applied > most)
-			most = trio->members[i].applied;
-	for (unsigned i = 0; i < TRIO_MEMBERS; i++)
-		if (trio->members[i].smr != NULL && trio->members[i].applied < most)
-			return false;
-	return true;
-}
-
-static void start_all(struct trio *trio)
-{
-	trio_open(trio);
-	for (unsigned i = 0; i < TRIO_MEMBERS; i++)
-		trio_start(trio, i);
-	assert_true(trio_until(trio, trio_all_follow));
-}
-
-static void propose_many(struct trio *trio, uint32_t from)
-{
-	for (uint32_t i = 0; i < PROPOSALS; i++) {
-		struct hf_smr_call call = {0};
-
-		assert_int_equal(trio_propose(trio, from + i, &call), HF_SMR_DECIDED);
-	}
-}
-
 static void what_is_proposed_is_applied_by_all_in_order(void **state)
 {
 	static struct trio trio;
 
 	(void)state;
-	start_all(&trio);
-	propose_many(&trio, 1000);
-	assert_true(trio_until(&trio, all_have_applied));
+	trio_open(&trio);
+	trio_start_all(&trio);
+	trio_propose_many(&trio, PROPOSALS, 1000);
+	assert_true(trio_until(&trio, trio_all_have_applied));
 	for (unsigned m = 0; m < TRIO_MEMBERS; m++)
 		for (uint32_t i = 0; i < PROPOSALS; i++)
 			assert_int_equal(trio.members[m].log[i], 1000 + i);
@@ -65,13 +36,14 @@ static void another_member_leads_when_the_leader_is_gone(void **state)
 	unsigned first;
 
 	(void)state;
-	start_all(&trio);
-	propose_many(&trio, 1000);
+	trio_open(&trio);
+	trio_start_all(&trio);
+	trio_propose_many(&trio, PROPOSALS, 1000);
 	first = trio_leader(&trio)->id;
 	trio_stop(&trio, first);
 	assert_true(trio_until(&trio, somebody_leads));
-	propose_many(&trio, 2000);
-	assert_true(trio_until(&trio, all_have_applied));
+	trio_propose_many(&trio, PROPOSALS, 2000);
+	assert_true(trio_until(&trio, trio_all_have_applied));
 	for (unsigned m = 0; m < TRIO_MEMBERS; m++)
 		for (uint32_t i = 0; i < 2 * PROPOSALS && m != first; i++)
 			assert_int_equal(trio.members[m].log[i], i < PROPOSALS ? 1000 + i : 2000 + i - PROPOSALS);
@@ -95,7 +67,8 @@ static void who_does_not_lead_takes_no_proposal_and_knows_who_does(void **state)
 	unsigned leader;
 
 	(void)state;
-	start_all(&trio);
+	trio_open(&trio);
+	trio_start_all(&trio);
 	assert_true(trio_until(&trio, all_know));
 	leader = trio_leader(&trio)->id;
 	assert_int_equal(hf_smr_propose(trio.members[(leader + 1) % 3].smr, &call), -ENOTCONN);
@@ -112,7 +85,8 @@ static void a_request_of_a_session_takes_effect_once(void **state)
 	static struct trio trio;
 
 	(void)state;
-	start_all(&trio);
+	trio_open(&trio);
+	trio_start_all(&trio);
 	call.sequence = 1;
 	assert_int_equal(trio_propose(&trio, 0, &call), HF_SMR_DECIDED); /* opens one: session 0, sequence 1 */
 	session = call.index << 8;
@@ -120,7 +94,7 @@ static void a_request_of_a_session_takes_effect_once(void **state)
 		call = (struct hf_smr_call){.session = session, .sequence = 1};
 		assert_int_equal(trio_propose(&trio, 77, &call), HF_SMR_DECIDED);
 	}
-	assert_true(trio_until(&trio, all_have_applied));
+	assert_true(trio_until(&trio, trio_all_have_applied));
 	assert_int_equal(trio.members[0].applied, 1);
 	call = (struct hf_smr_call){.session = session + 1, .sequence = 1};
 	assert_int_equal(trio_propose(&trio, 78, &call), HF_SMR_SESSION_OVER);
@@ -151,8 +125,9 @@ static void a_change_that_is_refused_leaves_the_one_under_way_as_it_is(void **st
 	unsigned out;
 
 	(void)state;
-	start_all(&trio);
-	propose_many(&trio, 1000);
+	trio_open(&trio);
+	trio_start_all(&trio);
+	trio_propose_many(&trio, PROPOSALS, 1000);
 	leader = trio_leader(&trio)->smr;
 	out = (trio_leader(&trio)->id + 1) % TRIO_MEMBERS;
 	changed = false;
@@ -170,7 +145,7 @@ static void a_change_that_is_refused_leaves_the_one_under_way_as_it_is(void **st
 	assert_int_equal(status.member_count, TRIO_MEMBERS);
 	for (unsigned i = 0; i < TRIO_MEMBERS; i++)
 		assert_int_equal(status.members[i].id, i);
-	assert_true(trio_until(&trio, all_have_applied));
+	assert_true(trio_until(&trio, trio_all_have_applied));
 	trio_close(&trio);
 }
 
@@ -183,8 +158,9 @@ static void a_member_is_replaced_while_another_one_is_awaited(void **state)
 	unsigned out;
 
 	(void)state;
-	start_all(&trio);
-	propose_many(&trio, 1000);
+	trio_open(&trio);
+	trio_start_all(&trio);
+	trio_propose_many(&trio, PROPOSALS, 1000);
 	changed = false;
 	assert_int_equal(hf_smr_add(trio_leader(&trio)->smr, &other, &call), 0);
 	out = (trio_leader(&trio)->id + 1) % TRIO_MEMBERS;
@@ -192,8 +168,8 @@ static void a_member_is_replaced_while_another_one_is_awaited(void **state)
 	trio_start(&trio, out);
 	assert_true(trio_until(&trio, trio_all_follow));
 	assert_false(changed);
-	propose_many(&trio, 2000);
-	assert_true(trio_until(&trio, all_have_applied));
+	trio_propose_many(&trio, PROPOSALS, 2000);
+	assert_true(trio_until(&trio, trio_all_have_applied));
 	trio_close(&trio);
 	assert_true(changed); /* it ended with the leader */
 	assert_int_equal(call.outcome, HF_SMR_UNKNOWN);
@@ -220,22 +196,23 @@ static void a_removal_that_leaves_no_majority_is_refused(void **state)
 	unsigned dead, alive;
 
 	(void)state;
-	start_all(&trio);
-	propose_many(&trio, 1000);
+	trio_open(&trio);
+	trio_start_all(&trio);
+	trio_propose_many(&trio, PROPOSALS, 1000);
 	dead = (trio_leader(&trio)->id + 1) % TRIO_MEMBERS;
 	alive = (trio_leader(&trio)->id + 2) % TRIO_MEMBERS;
 	trio_stop(&trio, dead);
 	assert_true(trio_until(&trio, leader_misses_one));
 	assert_int_equal(hf_smr_remove(trio_leader(&trio)->smr, (uint8_t)alive, &call), -EHOSTDOWN);
 	assert_int_equal(hf_smr_remove(trio_leader(&trio)->smr, (uint8_t)trio_leader(&trio)->id, &call), -EHOSTDOWN);
-	propose_many(&trio, 2000);
+	trio_propose_many(&trio, PROPOSALS, 2000);
 	changed = false;
 	assert_int_equal(hf_smr_remove(trio_leader(&trio)->smr, (uint8_t)dead, &call), 0);
 	assert_true(trio_until(&trio, is_changed));
 	assert_int_equal(call.outcome, HF_SMR_DECIDED);
 	hf_smr_status(trio_leader(&trio)->smr, &status);
 	assert_int_equal(status.member_count, TRIO_MEMBERS - 1);
-	propose_many(&trio, 3000);
+	trio_propose_many(&trio, PROPOSALS, 3000);
 	trio_close(&trio);
 }
 
@@ -254,15 +231,16 @@ static void a_member_that_is_unwell_does_not_lead(void **state)
 	static struct trio trio;
 
 	(void)state;
-	start_all(&trio);
-	propose_many(&trio, 1000);
+	trio_open(&trio);
+	trio_start_all(&trio);
+	trio_propose_many(&trio, PROPOSALS, 1000);
 	unwell = trio_leader(&trio)->id;
 	hf_smr_set_well(trio.members[unwell].smr, false);
 	assert_true(trio_until(&trio, another_one_leads));
-	propose_many(&trio, 2000);
+	trio_propose_many(&trio, PROPOSALS, 2000);
 	hf_smr_set_well(trio.members[unwell].smr, true);
 	assert_true(trio_until(&trio, trio_all_follow));
-	assert_true(trio_until(&trio, all_have_applied));
+	assert_true(trio_until(&trio, trio_all_have_applied));
 	trio_close(&trio);
 }
 
@@ -294,9 +272,10 @@ static void who_has_lost_an_entry_counts_when_it_was_started_again(void **state)
 	unsigned lost;
 
 	(void)state;
-	start_all(&trio);
-	propose_many(&trio, 1000);
-	assert_true(trio_until(&trio, all_have_applied));
+	trio_open(&trio);
+	trio_start_all(&trio);
+	trio_propose_many(&trio, PROPOSALS, 1000);
+	assert_true(trio_until(&trio, trio_all_have_applied));
 	unwell = trio_leader(&trio)->id;
 	lost = unwell == TRIO_MEMBERS - 1 ? 1 : TRIO_MEMBERS - 1; /* the lowest one that is well leads next */
 	lose_an_entry(trio.members[unwell].smr, trio.members[lost].smr);
@@ -304,11 +283,11 @@ static void who_has_lost_an_entry_counts_when_it_was_started_again(void **state)
 	assert_true(trio_until(&trio, two_are_confirmed));
 	hf_smr_status(trio_leader(&trio)->smr, &status);
 	assert_false(status.members[lost].confirmed);
-	propose_many(&trio, 2000);
+	trio_propose_many(&trio, PROPOSALS, 2000);
 	trio_stop(&trio, lost);
 	trio_start(&trio, lost);
 	assert_true(trio_until(&trio, trio_all_follow));
-	assert_true(trio_until(&trio, all_have_applied));
+	assert_true(trio_until(&trio, trio_all_have_applied));
 	trio_close(&trio);
 }
 

@@ -234,3 +234,32 @@ enum hf_smr_outcome trio_propose(struct trio *trio, uint32_t value, struct hf_sm
 	assert_true(trio_until(trio, is_answered));
 	return call_out->outcome;
 }
+
+void trio_start_all(struct trio *trio)
+{
+	for (unsigned i = 0; i < TRIO_MEMBERS; i++)
+		trio_start(trio, i);
+	assert_true(trio_until(trio, trio_all_follow));
+}
+
+void trio_propose_many(struct trio *trio, uint32_t count, uint32_t from)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		struct hf_smr_call call = {0};
+
+		assert_int_equal(trio_propose(trio, from + i, &call), HF_SMR_DECIDED);
+	}
+}
+
+bool trio_all_have_applied(struct trio *trio)
+{
+	uint32_t most = 0;
+
+	for (unsigned i = 0; i < TRIO_MEMBERS; i++)
+		if (trio->members[i].applied > most)
+			most = trio->members[i].applied;
+	for (unsigned i = 0; i < TRIO_MEMBERS; i++)
+		if (trio->members[i].smr != NULL && trio->members[i].applied < most)
+			return false;
+	return true;
+}

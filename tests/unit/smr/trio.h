@@ -32,11 +32,14 @@ void trio_open(struct trio *trio);
 void trio_start(struct trio *trio, unsigned id);
 void trio_stop(struct trio *trio, unsigned id); /* its replica and its node */
 void trio_close(struct trio *trio);
+void trio_start_all(struct trio *trio); /* until they follow one of them */
 /* Turns the loop until done(trio), for at most 20 s; false: it did not happen. */
 bool trio_until(struct trio *trio, bool (*done)(struct trio *trio));
 struct trio_member *trio_leader(struct trio *trio); /* NULL: nobody leads */
 /* Proposes at the leader, and waits for the outcome. */
 enum hf_smr_outcome trio_propose(struct trio *trio, uint32_t value, struct hf_smr_call *call_out);
-bool trio_all_follow(struct trio *trio); /* the leader has all that run confirmed */
+void trio_propose_many(struct trio *trio, uint32_t count, uint32_t from); /* values from there on; each is decided */
+bool trio_all_have_applied(struct trio *trio); /* those that run have what any of the three has */
+bool trio_all_follow(struct trio *trio);       /* the leader has all that run confirmed */
 
 #endif
