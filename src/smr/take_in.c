@@ -91,8 +91,9 @@ static bool compare(struct smr_link *link)
 
 static void fall_behind(struct smr_link *link)
 {
-	log_info("smr %s: member %u lacks entries that the leader has no more: it takes a snapshot", link->smr->name,
-		link->id);
+	if (smr_link_role(link) == HF_SMR_FOLLOWER) /* else it has taken one just now, or does */
+		log_info("smr %s: member %u lacks entries that the leader has no more: it takes a snapshot",
+			link->smr->name, link->id);
 	link->stage = SMR_STAGE_BEHIND;
 	smr_take_in_tell(link);
 }
