@@ -295,9 +295,13 @@ static void serve(struct hf_kv *kv, unsigned from, const struct wire_message *me
 
 bool kv_copy_turn(struct hf_kv *kv, uint64_t now_ns)
 {
-	bool some = request(kv, now_ns);
+	bool some = request(kv, now_ns), done = kv->copy.taken && durable_up_to(&kv->log, kv->copy.taken_until);
 
-	kv->copy.done = kv->copy.taken && durable_up_to(&kv->log, kv->copy.taken_until);
+	if (done && !kv->copy.done) {
+		kv_council_hurry(kv);
+		some = true;
+	}
+	kv->copy.done = done;
 	for (unsigned i = 0; i < kv->config.member_count; i++)
 		if (kv->copy.donors[i].active)
 			some |= donate(kv, i);

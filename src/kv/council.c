@@ -305,6 +305,8 @@ bool kv_council_hear(struct hf_kv *kv, unsigned from, const struct wire_message 
 	}
 	if (message->value_bytes != ASK_BYTES)
 		return false;
+	if (report->epoch != message->epoch || ((report->note ^ message->note) & WIRE_NOTE_COPIED) != 0)
+		council->look_ns = 0; /* it may be admitted now, or promoted */
 	if (report->heard && report->incarnation != message->ts.version && report->durable > report->told)
 		report->told = report->durable;
 	report->heard = true;
@@ -550,6 +552,11 @@ bool kv_council_turn(struct hf_kv *kv, uint64_t now_ns)
 		some = propose(kv, now_ns);
 	}
 	return confirm(kv) || some;
+}
+
+void kv_council_hurry(struct hf_kv *kv)
+{
+	kv->council.next_ask_ns = 0;
 }
 
 uint64_t kv_council_wake_ns(const struct hf_kv *kv)

@@ -4,6 +4,8 @@
  * lease. The leader of the log makes sure that it leads, by a read that begins after the request came, and grants the
  * lease from when the ASK was sent. Only while that lasts does a member answer reads and start writes.
  *
+ * A shadow that has caught up says so at once.
+ *
  * The leader decides by what it heard last, one entry at a time. It excludes the member that is cut off from most
  * others, of several the one with the higher place in the list; it stops granting to it, and proposes so only when
  * the lease must be over by any clock, counted from its last grant and from its own takeover (R-K21). A member that
@@ -64,6 +66,8 @@ void kv_council_close(struct hf_kv *kv);
 /* True: there was something to do. */
 bool kv_council_turn(struct hf_kv *kv, uint64_t now_ns);
 uint64_t kv_council_wake_ns(const struct hf_kv *kv);
+/* What the leader waits for has changed here: it is said now, not at the next tenth of a lease. */
+void kv_council_hurry(struct hf_kv *kv);
 /* A word of a later epoch, which waits with all behind it: the member is there, and ahead. */
 void kv_council_heard(struct hf_kv *kv, unsigned from, uint64_t epoch);
 bool kv_council_hear(struct hf_kv *kv, unsigned from, const struct wire_message *message); /* false: it is wrong */

@@ -83,6 +83,7 @@ bool kv_epoch_install(struct hf_kv *kv)
 	kv_flows_wake(kv, &kv->unleased);
 	kv_flows_wake(kv, &kv->stopped);
 	kv_link_pool_rehear(&kv->links);
+	kv_council_hurry(kv);
 	return true;
 }
 

@@ -33,6 +33,7 @@ static void link_up(void *context, unsigned peer)
 
 	log_info("kv: connected to %s", kv->config.members[peer].name);
 	kv_writes_resend(kv, peer);
+	kv_council_hurry(kv);
 }
 
 static void link_down(void *context, unsigned peer)
