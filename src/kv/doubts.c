@@ -113,6 +113,8 @@ bool kv_doubts_take(struct hf_kv *kv, const struct wire_message *message, enum r
 		return true;
 	replaces = entry != STORE_NO_ENTRY && (kv_store_at(&kv->store, entry)->flags & RECORD_DOUBTFUL) != 0;
 	entry = kv_writes_put(kv, &content, state, replaces);
+	if (entry != STORE_NO_ENTRY && state == RECORD_VALID && kv_busy_find(kv, entry) == NULL)
+		return true; /* nothing waits for it */
 	busy = entry == STORE_NO_ENTRY ? NULL : kv_busy_get(kv, entry);
 	if (busy == NULL) {
 		log_error("kv: no memory for the records of the others; raise store_mb, and start again");

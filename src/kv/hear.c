@@ -1,6 +1,8 @@
 /* Messages of the other members, as their bytes come in. */
 #include "kv/engine.h"
 
+#define BATCH 16u
+
 /* Of an epoch that is decided and not yet installed here: it waits, and what is behind it (R-K1). */
 static bool is_early(const struct hf_kv *kv, const struct wire_message *message)
 {
@@ -32,23 +34,55 @@ static bool dispatch(struct hf_kv *kv, unsigned peer, const struct wire_message 
 	return false;
 }
 
+struct batch {
+	struct wire_message messages[BATCH];
+	size_t bytes[BATCH];
+	unsigned count;
+	enum wire_outcome last; /* of what is behind them */
+};
+
+/* The next messages, and what they will look at. */
+static void read_batch(const struct hf_kv *kv, const uint8_t *at, size_t bytes, struct batch *batch)
+{
+	uint32_t entries[BATCH];
+	unsigned n = 0;
+
+	batch->last = WIRE_WHOLE;
+	for (; n < BATCH; n++) {
+		const struct wire_message *message = &batch->messages[n];
+
+		batch->last = kv_wire_read(at, bytes, &batch->messages[n], &batch->bytes[n]);
+		if (batch->last != WIRE_WHOLE)
+			break;
+		at += batch->bytes[n];
+		bytes -= batch->bytes[n];
+		entries[n] = kv_store_expect(&kv->store, message->key, message->key_bytes);
+		__builtin_prefetch(&kv->busy_of[entries[n]]);
+	}
+	batch->count = n;
+	for (unsigned i = 0; i < n; i++)
+		kv_store_fetch(&kv->store, entries[i]);
+}
+
 size_t kv_hear_messages(void *context, unsigned peer, const uint8_t *at, size_t bytes)
 {
 	struct hf_kv *kv = context;
-	size_t from = 0, used;
+	struct batch batch;
+	size_t from = 0;
 
-	for (;;) {
-		struct wire_message message;
-		enum wire_outcome outcome = kv_wire_read(at + from, bytes - from, &message, &used);
+	do {
+		read_batch(kv, at + from, bytes - from, &batch);
+		for (unsigned i = 0; i < batch.count; i++) {
+			const struct wire_message *message = &batch.messages[i];
 
-		if (outcome == WIRE_MORE)
-			return from;
-		if (outcome == WIRE_WHOLE && is_early(kv, &message)) {
-			kv_council_heard(kv, peer, message.epoch);
-			return from;
+			if (is_early(kv, message)) {
+				kv_council_heard(kv, peer, message->epoch);
+				return from;
+			}
+			if (!dispatch(kv, peer, message))
+				return SIZE_MAX;
+			from += batch.bytes[i];
 		}
-		if (outcome == WIRE_WRONG || !dispatch(kv, peer, &message))
-			return SIZE_MAX;
-		from += used;
-	}
+	} while (batch.last == WIRE_WHOLE);
+	return batch.last == WIRE_MORE ? from : SIZE_MAX;
 }

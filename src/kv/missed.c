@@ -5,6 +5,8 @@
 
 #include "base/ensure.h"
 
+#define EXPECTED 16u
+
 int kv_missed_open(struct missed *missed, uint32_t entries)
 {
 	uint64_t room = 1;
@@ -25,6 +27,14 @@ void kv_missed_note(struct missed *missed, struct record *record, uint32_t entry
 {
 	record->missed_position = ++missed->position;
 	missed->ring[missed->position & missed->mask] = entry;
+}
+
+void kv_missed_expect(const struct missed *missed, const struct store *store, uint64_t position)
+{
+	if (position + 2 * EXPECTED <= missed->position)
+		kv_store_expect_entry(store, missed->ring[(position + 2 * EXPECTED) & missed->mask]);
+	if (position + EXPECTED <= missed->position)
+		kv_store_fetch(store, missed->ring[(position + EXPECTED) & missed->mask]);
 }
 
 bool kv_missed_covers(const struct missed *missed, unsigned member)

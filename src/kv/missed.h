@@ -22,6 +22,8 @@ int kv_missed_open(struct missed *missed, uint32_t entries); /* -ENOMEM */
 void kv_missed_close(struct missed *missed);
 
 void kv_missed_note(struct missed *missed, struct record *record, uint32_t entry);
+/* Positions behind this one are asked for soon. */
+void kv_missed_expect(const struct missed *missed, const struct store *store, uint64_t position);
 /* Whether all that the member missed is in the ring. */
 bool kv_missed_covers(const struct missed *missed, unsigned member);
 /* The entry at a position that is in the ring; STORE_NO_ENTRY: its record changed again later, or was removed. */

@@ -13,6 +13,7 @@
 #define PIECE_BITS      22u
 #define PIECE_BYTES     ((size_t)1 << PIECE_BITS)
 #define AHEAD_SHARE     4u
+#define FETCHED_LINES   3u /* of a record */
 #define OFFSET_BITS     48
 #define OFFSET_MASK     ((1ull << OFFSET_BITS) - 1)
 #define GRAVE           OFFSET_MASK /* of the index: a record was removed here */
@@ -164,6 +165,29 @@ uint32_t kv_store_find(const struct store *store, const void *key, uint32_t key_
 	uint32_t at = probe(store, key, key_bytes, hash_of(key, key_bytes));
 
 	return is_free(store->index[at]) ? STORE_NO_ENTRY : at;
+}
+
+/* ---- what is needed soon ---- */
+
+void kv_store_expect_entry(const struct store *store, uint32_t entry)
+{
+	__builtin_prefetch(&store->index[entry]);
+}
+
+uint32_t kv_store_expect(const struct store *store, const void *key, uint32_t key_bytes)
+{
+	uint32_t entry = (uint32_t)hash_of(key, key_bytes) & store->mask;
+
+	kv_store_expect_entry(store, entry);
+	return entry;
+}
+
+void kv_store_fetch(const struct store *store, uint32_t entry)
+{
+	const uint8_t *record = (const uint8_t *)kv_store_look(store, entry);
+
+	for (unsigned i = 0; record != NULL && i < FETCHED_LINES; i++)
+		__builtin_prefetch(record + (size_t)i * UNIT, 1);
 }
 
 /* ---- slots ---- */

@@ -37,6 +37,11 @@ void kv_store_clear(struct store *store); /* no record is left */
 /* STORE_NO_ENTRY: there was never such a key. */
 uint32_t kv_store_find(const struct store *store, const void *key, uint32_t key_bytes);
 struct record *kv_store_at(const struct store *store, uint32_t entry);
+/* Many keys are looked up soon: they wait for memory together, and not each for its own. First the entry at which the
+ * search of each begins, which comes into the cache; then the record of each entry. */
+uint32_t kv_store_expect(const struct store *store, const void *key, uint32_t key_bytes);
+void kv_store_expect_entry(const struct store *store, uint32_t entry);
+void kv_store_fetch(const struct store *store, uint32_t entry);
 /* The record of an entry, if there is one: for walks over the index. */
 struct record *kv_store_look(const struct store *store, uint64_t entry);
 
