@@ -2,12 +2,14 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/ensure.h"
 #include "base/log.h"
 #include "kv/engine.h"
 
 #define PROMISES_MIN 256u
+#define UNMARKED_MIN 1024u
 #define LOGGED_FLAGS (RECORD_TOMBSTONE | RECORD_RMW)
 
 /* ---- what is kept ---- */
@@ -55,6 +57,35 @@ void kv_durable_wipe(struct hf_kv *kv)
 
 /* ---- what is there at the start ---- */
 
+/* What a MARK has passed is in no doubt, and makes room. */
+static void forget_marked(struct durable *durable, uint64_t mark)
+{
+	while (durable->unmarked_first < durable->unmarked_count &&
+		durable->unmarked[durable->unmarked_first].position < mark)
+		durable->unmarked_first++;
+	if (2 * durable->unmarked_first < durable->unmarked_count)
+		return;
+	durable->unmarked_count -= durable->unmarked_first;
+	memmove(durable->unmarked, durable->unmarked + durable->unmarked_first,
+		durable->unmarked_count * sizeof(*durable->unmarked));
+	durable->unmarked_first = 0;
+}
+
+static int keep_unmarked(struct durable *durable, uint32_t entry, uint64_t position)
+{
+	if (durable->unmarked_count == durable->unmarked_room) {
+		size_t room = durable->unmarked_room == 0 ? UNMARKED_MIN : 2 * durable->unmarked_room;
+		struct unmarked *unmarked = realloc(durable->unmarked, room * sizeof(*unmarked));
+
+		if (unmarked == NULL)
+			return -ENOMEM;
+		durable->unmarked = unmarked;
+		durable->unmarked_room = room;
+	}
+	durable->unmarked[durable->unmarked_count++] = (struct unmarked){.position = position, .entry = entry};
+	return 0;
+}
+
 static int read_record(struct hf_kv *kv, const struct log_entry *entry, uint64_t position, struct hf_error *error)
 {
 	uint32_t at = kv_store_find(&kv->store, entry->key, entry->key_bytes);
@@ -74,16 +105,18 @@ static int read_record(struct hf_kv *kv, const struct log_entry *entry, uint64_t
 			"kv: the log in %s has more records than store_mb, which is %u, takes; raise it",
 			kv->config.log, kv->config.store_mb);
 	kv_store_at(&kv->store, at)->log_position = position;
-	return 0;
+	return keep_unmarked(&kv->durable, at, position) == 0
+		       ? 0
+		       : hf_error_set(error, -ENOMEM, "no memory for what the log is in doubt of");
 }
 
-static int read_entry(void *context, const struct log_entry *entry, uint64_t position, struct hf_error *error)
+static int read_entry(struct hf_kv *kv, const struct log_entry *entry, uint64_t position, struct hf_error *error)
 {
-	struct hf_kv *kv = context;
-
 	switch (entry->kind) {
 	case LOG_LIFE:
+		return 0;
 	case LOG_MARK:
+		forget_marked(&kv->durable, entry->ts.version);
 		return 0;
 	case LOG_WRITE:
 	case LOG_DELETE:
@@ -95,6 +128,7 @@ static int read_entry(void *context, const struct log_entry *entry, uint64_t pos
 	case LOG_WIPE:
 		kv->complete = 0;
 		kv_store_clear(&kv->store);
+		forget_marked(&kv->durable, UINT64_MAX);
 		return 0;
 	case LOG_FLOOR:
 		return kv_purge_read(kv, entry->value, entry->value_bytes) ? 0 : -EPROTO;
@@ -105,16 +139,32 @@ static int read_entry(void *context, const struct log_entry *entry, uint64_t pos
 	return 0;
 }
 
+static int read_entries(void *context, const struct log_entry *entries, const uint64_t *positions, unsigned count,
+	struct hf_error *error)
+{
+	struct hf_kv *kv = context;
+	uint32_t expected[LOG_BATCH];
+	int rc = 0;
+
+	for (unsigned i = 0; i < count; i++)
+		expected[i] = kv_store_expect(&kv->store, entries[i].key, entries[i].key_bytes);
+	for (unsigned i = 0; i < count; i++)
+		kv_store_fetch(&kv->store, expected[i]);
+	for (unsigned i = 0; rc == 0 && i < count; i++)
+		rc = read_entry(kv, &entries[i], positions[i], error);
+	return rc;
+}
+
 /* What was logged behind the last MARK may be here alone, or older than elsewhere. */
 static bool doubt_unmarked(struct hf_kv *kv)
 {
-	for (uint64_t i = 0; i <= kv->store.mask; i++) {
-		struct record *record = kv_store_look(&kv->store, i);
+	const struct durable *durable = &kv->durable;
 
-		if (record == NULL || record->log_position < kv->log.mark)
-			continue;
-		kv_store_set_state(record, RECORD_INVALID);
-		if (!kv_doubts_add(kv, (uint32_t)i))
+	for (size_t i = durable->unmarked_first; i < durable->unmarked_count; i++) {
+		uint32_t entry = durable->unmarked[i].entry;
+
+		kv_store_set_state(kv_store_at(&kv->store, entry), RECORD_INVALID);
+		if (!kv_doubts_add(kv, entry))
 			return false;
 	}
 	return true;
@@ -127,7 +177,7 @@ int kv_durable_open(struct hf_kv *kv, struct hf_error *error)
 	if (kv->config.log[0] == '\0')
 		return 0;
 	rc = kv_log_open(
-		&kv->log, kv->loop, &kv->config, kv->config.members[kv->view.self].name, read_entry, kv, error);
+		&kv->log, kv->loop, &kv->config, kv->config.members[kv->view.self].name, read_entries, kv, error);
 	if (rc != 0)
 		return rc;
 	if (kv->log.damaged) {
@@ -138,6 +188,8 @@ int kv_durable_open(struct hf_kv *kv, struct hf_error *error)
 	}
 	if (kv->complete != 0 && !doubt_unmarked(kv))
 		return hf_error_set(error, -ENOMEM, "no memory for what the log is in doubt of");
+	free(kv->durable.unmarked);
+	kv->durable.unmarked = NULL;
 	return 0;
 }
 
@@ -170,6 +222,7 @@ void kv_durable_close(struct hf_kv *kv)
 	if (kv->log.env != NULL && kv->log.failed == 0 && kv->attached)
 		mark(kv);
 	kv_log_close(&kv->log);
+	free(kv->durable.unmarked);
 	free(kv->durable.ring);
 }
 

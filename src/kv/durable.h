@@ -20,7 +20,15 @@ struct promise {
 	struct record_ts ts;
 };
 
+/* What was read behind the last MARK, at the start. */
+struct unmarked {
+	uint64_t position;
+	uint32_t entry;
+};
+
 struct durable {
+	struct unmarked *unmarked; /* [unmarked_first, unmarked_count), by position */
+	size_t unmarked_first, unmarked_count, unmarked_room;
 	struct promise *ring; /* [first, next), by position */
 	uint64_t first, next, room;
 };

@@ -22,6 +22,7 @@
 
 #define LOG_PATH_BYTES   (HF_KV_PATH_BYTES + 32u)
 #define LOG_REMOVE_MAX   16u /* segments in one flush */
+#define LOG_BATCH        16u /* entries that a reader is given */
 #define LOG_RESERVE_PART 2u  /* segments of free space below which nothing should be begun */
 
 struct log_segment {
@@ -68,8 +69,10 @@ struct log {
 	int failed;   /* -errno of a flush: final */
 };
 
-/* Called for each entry that is there, in order. Not 0 ends the opening with that error. */
-typedef int log_reader(void *context, const struct log_entry *entry, uint64_t position, struct hf_error *error);
+/* Called with the entries that are there, in order, and where each begins; up to LOG_BATCH at once. Not 0 ends the
+ * opening with that error. */
+typedef int log_reader(void *context, const struct log_entry *entries, const uint64_t *positions, unsigned count,
+	struct hf_error *error);
 
 /* -EAGAIN: another process has it; -EINVAL: it belongs to another cluster or member; -errno of the disk; with words.
  * The configuration outlives the log. */

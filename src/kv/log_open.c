@@ -10,10 +10,15 @@
 #define PREFIX "log-"
 #define DIGITS 16
 
+#define PIECE_BYTES (2u << 20)
+
+_Static_assert(PIECE_BYTES > LOG_ENTRY_BYTES + LOG_UNIT + HF_KV_KEY_BYTES_MAX + HF_KV_VALUE_BYTES_MAX, "an entry fits");
+
 struct scan {
 	struct log *log;
 	log_reader *reader;
 	void *context;
+	uint8_t *piece;      /* of a segment */
 	uint64_t *positions; /* that the names say */
 	size_t count, room;
 	bool is_segment, follows; /* the last one: it has a head, and continues the one before */
@@ -88,31 +93,62 @@ static int check_owner(const struct log *log, const struct log_head *head, struc
 		log->config->log, head->member, head->cluster, log->member, log->config->cluster);
 }
 
-/* Its entries, up to the first that does not follow. */
-static int read_entries(struct scan *scan, const uint8_t *at, size_t bytes, struct hf_error *error)
+/* The entries in these bytes, LOG_BATCH at most, up to the first that does not follow or is not whole. */
+static int read_batch(struct scan *scan, const uint8_t *at, size_t bytes, size_t *used_out, struct hf_error *error)
 {
 	struct log *log = scan->log;
-	struct log_segment *segment = &log->segments[log->segment_count - 1];
-	struct log_entry entry;
+	struct log_entry entries[LOG_BATCH];
+	uint64_t positions[LOG_BATCH];
+	unsigned n = 0;
+
+	*used_out = 0;
+	while (n < LOG_BATCH && kv_log_entry_read(at + *used_out, bytes - *used_out, &entries[n]) &&
+		kv_log_entry_follows(&entries[n], log->sequence, log->life)) {
+		const struct log_entry *entry = &entries[n];
+
+		log->sequence++;
+		log->life = entry->life;
+		if (entry->kind == LOG_MARK)
+			log->mark = entry->ts.version;
+		else if (entry->kind == LOG_WIPE)
+			log->mark = log->end;
+		positions[n++] = log->end;
+		*used_out += kv_log_entry_bytes(entry);
+		log->end += kv_log_entry_bytes(entry);
+	}
+	log->segments[log->segment_count - 1].bytes += *used_out;
+	return n == 0 ? 0 : scan->reader(scan->context, entries, positions, n, error);
+}
+
+/* Its entries, up to the first that does not follow. A piece of the file is in memory at a time. */
+static int read_entries(struct scan *scan, struct hf_file *file, struct hf_error *error)
+{
+	uint64_t offset = LOG_HEAD_BYTES;
+	size_t from = 0, end = 0, used = 1;
+	bool more = true;
 	int rc = 0;
 
-	while (rc == 0 && kv_log_entry_read(at + segment->bytes, bytes - segment->bytes, &entry) &&
-		kv_log_entry_follows(&entry, log->sequence, log->life)) {
-		log->sequence++;
-		log->life = entry.life;
-		if (entry.kind == LOG_MARK)
-			log->mark = entry.ts.version;
-		else if (entry.kind == LOG_WIPE)
-			log->mark = log->end;
-		rc = scan->reader(scan->context, &entry, log->end, error);
-		segment->bytes += kv_log_entry_bytes(&entry);
-		log->end += kv_log_entry_bytes(&entry);
+	while (rc == 0 && (used > 0 || more)) {
+		if (used == 0 || end == 0) {
+			ssize_t n;
+
+			memmove(scan->piece, scan->piece + from, end - from);
+			end -= from;
+			from = 0;
+			n = hf_file_read_at(file, scan->piece + end, PIECE_BYTES - end, offset);
+			if (n < 0)
+				return (int)n;
+			more = (size_t)n == PIECE_BYTES - end && n > 0;
+			offset += (size_t)n;
+			end += (size_t)n;
+		}
+		rc = read_batch(scan, scan->piece + from, end - from, &used, error);
+		from += used;
 	}
 	return rc;
 }
 
-static int take_segment(
-	struct scan *scan, const struct log_head *head, const uint8_t *data, size_t bytes, struct hf_error *error)
+static int take_segment(struct scan *scan, const struct log_head *head, struct hf_file *file, struct hf_error *error)
 {
 	struct log *log = scan->log;
 	int rc;
@@ -126,28 +162,33 @@ static int take_segment(
 	if (!scan->follows)
 		return 0;
 	rc = kv_log_add_segment(log, head->position, 0);
-	return rc == 0 ? read_entries(scan, data + LOG_HEAD_BYTES, bytes - LOG_HEAD_BYTES, error) : rc;
+	return rc == 0 ? read_entries(scan, file, error) : rc;
 }
 
 static int read_segment(struct scan *scan, uint64_t position, struct hf_error *error)
 {
 	struct log *log = scan->log;
+	char path[LOG_PATH_BYTES];
+	struct hf_file *file = NULL;
 	struct log_head head;
-	uint8_t *data;
-	size_t bytes;
-	int rc = read_file(log, position, &data, &bytes);
+	ssize_t n;
+	int rc;
 
-	if (rc != 0) {
-		hf_error_set(error, rc, "kv: the log in %s cannot be read: %s", log->config->log, strerror(-rc));
-	} else {
-		scan->is_segment = kv_log_head_read(data, bytes, &head) && head.position == position;
+	kv_log_path(log, position, path);
+	rc = hf_file_open(log->env, path, 0, &file);
+	n = rc != 0 ? rc : hf_file_read_at(file, scan->piece, LOG_HEAD_BYTES, 0);
+	if (n >= 0) {
+		scan->is_segment = kv_log_head_read(scan->piece, (size_t)n, &head) && head.position == position;
 		scan->follows = false;
 		if (scan->is_segment)
 			rc = check_owner(log, &head, error);
 		if (rc == 0 && scan->is_segment)
-			rc = take_segment(scan, &head, data, bytes, error);
+			rc = take_segment(scan, &head, file, error);
+	} else {
+		rc = (int)n;
+		hf_error_set(error, rc, "kv: the log in %s cannot be read: %s", log->config->log, strerror(-rc));
 	}
-	free(data);
+	hf_file_close(file);
 	return rc;
 }
 
@@ -220,11 +261,11 @@ static int settle(struct scan *scan, struct hf_error *error)
 
 int kv_log_read_all(struct log *log, log_reader *reader, void *context, struct hf_error *error)
 {
-	struct scan scan = {.log = log, .reader = reader, .context = context};
+	struct scan scan = {.log = log, .reader = reader, .context = context, .piece = malloc(PIECE_BYTES)};
 	size_t last;
 	int rc = hf_dir_list(log->env, log->config->log, found, &scan);
 
-	rc = rc != 0 ? rc : scan.rc;
+	rc = rc != 0 ? rc : scan.piece == NULL ? -ENOMEM : scan.rc;
 	if (rc != 0)
 		hf_error_set(error, rc, "kv: the log in %s cannot be read: %s", log->config->log, strerror(-rc));
 	if (scan.count > 0)
@@ -238,5 +279,6 @@ int kv_log_read_all(struct log *log, log_reader *reader, void *context, struct h
 	if (rc == 0)
 		rc = settle(&scan, error);
 	free(scan.positions);
+	free(scan.piece);
 	return rc;
 }

@@ -15,8 +15,9 @@
 
 #include "kv/log.h"
 
-#define FILE_BYTES_MAX (64u << 10)
-#define VALUES_MAX     64u
+#define FILE_BYTES_MAX  (64u << 10)
+#define VALUES_MAX      64u
+#define VALUE_BYTES_MAX (200u << 10)
 
 struct fixture {
 	char directory[64];
@@ -67,32 +68,37 @@ static int tear_down(void **state)
 	return 0;
 }
 
-static int read_entry(void *context, const struct log_entry *entry, uint64_t position, struct hf_error *error)
+static void read_entry(struct fixture *f, const struct log_entry *entry)
 {
-	struct fixture *f = context;
-
-	(void)position, (void)error;
 	f->lives += entry->kind == LOG_LIFE;
 	if (entry->kind != LOG_WRITE)
-		return 0;
+		return;
 	assert_int_equal(entry->key_bytes, 3);
 	assert_memory_equal(entry->key, "key", 3);
 	for (uint32_t i = 0; i < entry->value_bytes; i++)
 		assert_int_equal(entry->value[i], (uint8_t)entry->ts.version);
 	assert_true(f->count < VALUES_MAX);
 	f->versions[f->count++] = entry->ts.version;
+}
+
+static int read_entries(void *context, const struct log_entry *entries, const uint64_t *positions, unsigned count,
+	struct hf_error *error)
+{
+	(void)positions, (void)error;
+	for (unsigned i = 0; i < count; i++)
+		read_entry(context, &entries[i]);
 	return 0;
 }
 
 static int open_log(struct fixture *f)
 {
 	f->lives = f->count = 0;
-	return kv_log_open(&f->log, f->loop, &f->config, "a", read_entry, f, &f->error);
+	return kv_log_open(&f->log, f->loop, &f->config, "a", read_entries, f, &f->error);
 }
 
 static void append(struct fixture *f, uint64_t version, uint32_t bytes)
 {
-	uint8_t value[1024];
+	static uint8_t value[VALUE_BYTES_MAX];
 	struct log_entry entry = {.kind = LOG_WRITE,
 		.ts = {.version = version},
 		.key = (const uint8_t *)"key",
@@ -171,6 +177,26 @@ static void segments_follow_each_other_and_can_be_dropped(void **state)
 	assert_int_equal(f->versions[f->count - 1], 21);
 	assert_true(f->count < 21 && f->versions[0] > 1);
 	assert_false(f->log.damaged);
+	kv_log_close(&f->log);
+}
+
+/* More than what is in memory at a time: entries lie across the end of a piece. */
+static void a_long_segment_is_read_piece_by_piece(void **state)
+{
+	struct fixture *f = *state;
+
+	f->config.segment_bytes = 64u << 20;
+	assert_int_equal(open_log(f), 0);
+	for (uint64_t i = 1; i <= 50; i++)
+		append(f, i, VALUE_BYTES_MAX - (uint32_t)i * 1001);
+	assert_int_equal(f->log.segment_count, 1);
+	assert_true(f->log.end > 4u << 20);
+	kv_log_close(&f->log);
+	assert_int_equal(open_log(f), 0);
+	assert_int_equal(f->count, 50);
+	for (unsigned i = 0; i < 50; i++)
+		assert_int_equal(f->versions[i], i + 1);
+	assert_int_equal(f->lives, 1);
 	kv_log_close(&f->log);
 }
 
@@ -261,11 +287,11 @@ static void a_log_of_others_is_refused(void **state)
 	struct log other = {0};
 
 	assert_int_equal(open_log(f), 0);
-	assert_int_equal(kv_log_open(&other, f->loop, &f->config, "a", read_entry, f, &f->error), -EAGAIN);
+	assert_int_equal(kv_log_open(&other, f->loop, &f->config, "a", read_entries, f, &f->error), -EAGAIN);
 	assert_non_null(strstr(f->error.text, "another process uses the log"));
 	kv_log_close(&other);
 	kv_log_close(&f->log);
-	assert_int_equal(kv_log_open(&other, f->loop, &f->config, "b", read_entry, f, &f->error), -EINVAL);
+	assert_int_equal(kv_log_open(&other, f->loop, &f->config, "b", read_entries, f, &f->error), -EINVAL);
 	assert_non_null(strstr(f->error.text, "is that of member a of cluster test"));
 	kv_log_close(&other);
 	snprintf(f->config.cluster, sizeof(f->config.cluster), "other");
@@ -279,6 +305,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(all_that_was_flushed_is_read, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(segments_follow_each_other_and_can_be_dropped, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_long_segment_is_read_piece_by_piece, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_torn_end_ends_the_log, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(what_lies_behind_a_torn_entry_never_comes_back, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(damage_before_the_last_segment_is_told, set_up, tear_down),
