@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/crc.h"
 #include "base/ensure.h"
 
@@ -38,12 +39,23 @@ static size_t record_bytes(uint32_t key_bytes, uint32_t value_bytes)
 	return sizeof(struct record) + key_bytes + value_bytes;
 }
 
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+	hash = (hash ^ word) * 0xbf58476d1ce4e5b9ull;
+	return hash ^ hash >> 29;
+}
+
+/* Every operation needs it, some more than once. */
 static uint64_t hash_of(const void *key, uint32_t bytes)
 {
-	uint64_t hash = (uint64_t)crc32c(0, key, bytes) << 32 | crc32c(0x9e3779b9u, key, bytes);
+	const uint8_t *at = key;
+	uint64_t hash = mix(0x9e3779b97f4a7c15ull, bytes);
+	uint8_t rest[8] = {0};
 
-	hash ^= hash >> 29;
-	hash *= 0xbf58476d1ce4e5b9ull;
+	for (; bytes >= sizeof(rest); bytes -= (uint32_t)sizeof(rest), at += sizeof(rest))
+		hash = mix(hash, get_le64(at));
+	memcpy(rest, at, bytes);
+	hash = mix(hash, get_le64(rest));
 	return hash ^ hash >> 32;
 }
 
@@ -225,9 +237,13 @@ static void slot_leave(struct store *store, uint64_t offset)
 static void seal(struct record *record)
 {
 	uint64_t generation = record->word >> 8;
-	uint32_t crc = crc32c(0, &generation, sizeof(generation));
+	uint8_t head[sizeof(generation) + offsetof(struct record, zero) - offsetof(struct record, version)];
+	uint32_t crc;
 
-	crc = crc32c(crc, &record->version, offsetof(struct record, zero) - offsetof(struct record, version));
+	memcpy(head, &generation, sizeof(generation));
+	memcpy(head + sizeof(generation), (const uint8_t *)record + offsetof(struct record, version),
+		sizeof(head) - sizeof(generation));
+	crc = crc32c(0, head, sizeof(head));
 	record->crc = crc32c(crc, record->key, (size_t)record->key_bytes + record->value_bytes);
 }
 
