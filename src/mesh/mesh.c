@@ -7,10 +7,11 @@
 #include "base/ensure.h"
 #include "base/log.h"
 
-#define RETRY_NS   20000000ull
-#define POLL_MAX   32
-#define SEND_BIT   (1ull << 32) /* of a wr_id: what was posted to be sent; below it the number, above it the place */
-#define LINK_SHIFT 40
+#define RETRY_NS     2000000ull /* after an attempt to connect; twice as long after each in vain, up to */
+#define RETRY_MAX_NS 20000000ull
+#define POLL_MAX     32
+#define SEND_BIT     (1ull << 32) /* of a wr_id: what was posted to be sent; below it the number, above it the place */
+#define LINK_SHIFT   40
 
 static const unsigned allowed[MESH_STATES] = {
 	[MESH_DOWN] = 1u << MESH_CONNECTING,
@@ -125,6 +126,14 @@ static struct hf_peer *find_peer(const struct mesh_link *link)
 	return peer;
 }
 
+static void retry_later(struct mesh_link *link, uint64_t now_ns)
+{
+	link->retry_ns = link->retry_ns == 0 ? RETRY_NS : 2 * link->retry_ns;
+	if (link->retry_ns > RETRY_MAX_NS)
+		link->retry_ns = RETRY_MAX_NS;
+	link->retry_at_ns = now_ns + link->retry_ns;
+}
+
 static bool start_connecting(struct mesh_link *link, uint64_t now_ns)
 {
 	struct mesh *mesh = link->mesh;
@@ -135,7 +144,7 @@ static bool start_connecting(struct mesh_link *link, uint64_t now_ns)
 
 	if (!connects(link) || now_ns < link->retry_at_ns)
 		return false;
-	link->retry_at_ns = now_ns + RETRY_NS;
+	retry_later(link, now_ns);
 	peer = find_peer(link);
 	if (peer == NULL) {
 		if (hf_peer_connect(mesh->node, link->addresses, link->address_count, &peer, &error) != 0)
@@ -158,6 +167,7 @@ static bool start_connecting(struct mesh_link *link, uint64_t now_ns)
 static void come_up(struct mesh_link *link)
 {
 	move(link, MESH_UP);
+	link->retry_ns = 0;
 	link->mesh->owner.up(link->mesh->owner.context, link);
 }
 
@@ -169,7 +179,7 @@ static void bury(struct mesh_link *link, uint64_t now_ns)
 	ensure(mesh->dead_count < sizeof(mesh->dead) / sizeof(*mesh->dead));
 	mesh->dead[mesh->dead_count++] = (struct mesh_dead){.link = link, .vqp = link->vqp};
 	link->vqp = NULL;
-	link->retry_at_ns = now_ns + RETRY_NS;
+	retry_later(link, now_ns);
 	move(link, MESH_DOWN);
 	mesh->owner.down(mesh->owner.context, link);
 }

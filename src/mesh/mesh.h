@@ -40,7 +40,7 @@ struct mesh_link {
 	unsigned place; /* in the list */
 	enum mesh_state state;
 	struct hf_vqp *vqp;
-	uint64_t retry_at_ns;
+	uint64_t retry_at_ns, retry_ns; /* the pause grows with each attempt in vain */
 	uint8_t *receives;
 	uint8_t *sends;             /* send_bytes of registered memory (mesh.mr), the owner's to use */
 	uint32_t sent, taken_there; /* messages, and those of them that the peer took */
