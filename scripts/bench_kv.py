@@ -116,8 +116,8 @@ def _recovery_of_redis(redis, missed):
 
 
 def _loss_of_ours(build, absence_s):
-    return {"lost_percent": [row["lost_percent"] for row in _ours(build, "loss", "--absence", str(absence_s))["loss"]
-                             if row["recovery"] == "heal"][0]}
+    row, = _ours(build, "loss", "--recovery", "heal", "--absence", str(absence_s))["loss"]
+    return {"lost_percent": row["lost_percent"]}
 
 
 class Loop(threading.Thread):

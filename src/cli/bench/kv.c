@@ -17,7 +17,14 @@ const char *const kv_bench_part_names[KV_BENCH_PARTS] = {[KV_BENCH_BESIDE] = "be
 	[KV_BENCH_RECOVERY] = "recovery",
 	[KV_BENCH_LOSS] = "loss"};
 
+const char *const kv_bench_ways[KV_BENCH_WAYS] = {"heal", "copy", "stop"};
+
 /* ---- what the parts share ---- */
+
+bool kv_bench_goes(const struct kv_bench *bench, const char *way)
+{
+	return bench->recovery == NULL || strcmp(bench->recovery, way) == 0;
+}
 
 uint64_t kv_bench_now_ns(const struct kv_bench *bench)
 {
@@ -89,6 +96,16 @@ static int take_part(struct kv_bench *bench, const char *name)
 	return bench_refuse("there is no part of `bench kv` called", name);
 }
 
+static int take_way(struct kv_bench *bench, const char *name)
+{
+	for (unsigned i = 0; i < KV_BENCH_WAYS; i++)
+		if (strcmp(name, kv_bench_ways[i]) == 0) {
+			bench->recovery = name;
+			return EXIT_DONE;
+		}
+	return bench_refuse("--recovery takes heal, copy or stop, not", name);
+}
+
 static int take_number(struct kv_bench *bench, int option, const char *text)
 {
 	double value = 0;
@@ -113,8 +130,8 @@ static int parse(int argc, char **argv, struct kv_bench *bench)
 	static const struct option known[] = {{"rounds", required_argument, NULL, 'r'},
 		{"nodes", required_argument, NULL, 'n'}, {"missed", required_argument, NULL, 'm'},
 		{"absence", required_argument, NULL, 'a'}, {"with", required_argument, NULL, 'w'},
-		{"out", required_argument, NULL, 'o'}, {"html", required_argument, NULL, 'h'},
-		{"json", no_argument, NULL, 'j'}, {0}};
+		{"recovery", required_argument, NULL, 'R'}, {"out", required_argument, NULL, 'o'},
+		{"html", required_argument, NULL, 'h'}, {"json", no_argument, NULL, 'j'}, {0}};
 	int c, status = EXIT_DONE;
 
 	opterr = 0;
@@ -125,6 +142,8 @@ static int parse(int argc, char **argv, struct kv_bench *bench)
 			bench->html = optarg;
 		else if (c == 'w')
 			bench->with = optarg;
+		else if (c == 'R')
+			status = take_way(bench, optarg);
 		else if (c == 'j')
 			bench->json = true;
 		else if (c == '?' || c == ':')

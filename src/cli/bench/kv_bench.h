@@ -31,6 +31,7 @@ struct kv_bench {
 	unsigned rounds, nodes, parts; /* nodes: 0: 3, and where the number counts 4 and 5 too */
 	unsigned missed;               /* 0: several amounts */
 	double absence_s;              /* of a member in `loss` */
+	const char *recovery;          /* of the ways to return only this one; NULL: all */
 	const char *out, *html, *with; /* with: figures of scripts/bench_kv.py for the page; NULL: none */
 	bool json;
 	FILE *log;
@@ -47,7 +48,11 @@ int kv_bench_loss(struct kv_bench *bench, json_t *rows);
 /* The page of all rows, by part: 0 or -errno. */
 int kv_bench_page(const struct kv_bench *bench, const json_t *all);
 
+#define KV_BENCH_WAYS 3u
+extern const char *const kv_bench_ways[KV_BENCH_WAYS];
+
 /* ---- kv.c ---- */
+bool kv_bench_goes(const struct kv_bench *bench, const char *way); /* members that return so are measured */
 uint64_t kv_bench_now_ns(const struct kv_bench *bench);
 double kv_bench_number(const json_t *row, const char *key); /* 0: it has none */
 /* Writes each key once. 0 or -errno. */

@@ -109,10 +109,10 @@ static int lose(struct kv_bench *bench, const char *way, json_t *rows)
 
 int kv_bench_loss(struct kv_bench *bench, json_t *rows)
 {
-	static const char *const ways[] = {"heal", "copy", "stop"};
 	int rc = 0;
 
-	for (unsigned i = 0; rc == 0 && i < sizeof(ways) / sizeof(*ways); i++)
-		rc = lose(bench, ways[i], rows);
+	for (unsigned i = 0; rc == 0 && i < KV_BENCH_WAYS; i++)
+		if (kv_bench_goes(bench, kv_bench_ways[i]))
+			rc = lose(bench, kv_bench_ways[i], rows);
 	return rc;
 }

@@ -168,7 +168,6 @@ static int run_points(struct kv_bench *bench, struct point point, const uint32_t
 
 int kv_bench_recovery(struct kv_bench *bench, json_t *rows)
 {
-	static const char *const ways[] = {"heal", "copy", "stop"};
 	static const uint32_t amounts[] = {1000, 10000, 50000, 100000}, sizes[] = {100000, 1000000};
 	struct point point = {.workload = "missed", .nodes = bench->nodes, .keys = KEYS, .value_bytes = KV_BENCH_BYTES};
 	uint32_t missed = TAO_MISSED;
@@ -178,11 +177,14 @@ int kv_bench_recovery(struct kv_bench *bench, json_t *rows)
 		point.way = "heal";
 		return run_points(bench, point, &bench->missed, 1, rows);
 	}
-	for (unsigned i = 0; rc == 0 && i < sizeof(ways) / sizeof(*ways); i++) {
-		point.way = ways[i];
-		rc = run_points(bench, point, amounts, sizeof(amounts) / sizeof(*amounts), rows);
+	for (unsigned i = 0; rc == 0 && i < KV_BENCH_WAYS; i++) {
+		point.way = kv_bench_ways[i];
+		if (kv_bench_goes(bench, point.way))
+			rc = run_points(bench, point, amounts, sizeof(amounts) / sizeof(*amounts), rows);
 	}
 	point.way = "heal";
+	if (!kv_bench_goes(bench, point.way))
+		return rc;
 	for (unsigned nodes = 4; rc == 0 && bench->nodes == 0 && nodes <= KV_BED_MAX; nodes++) {
 		point.nodes = nodes;
 		rc = run_points(bench, point, &amounts[3], 1, rows);
