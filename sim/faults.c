@@ -288,6 +288,8 @@ static void end_event(struct world_event *event)
 	end(fault);
 	if (fault->end.slot == 0 && fault->faults->changed != NULL)
 		fault->faults->changed(fault->faults, fault, false);
+	else if (fault->end.slot != 0 && fault->faults->flapped != NULL)
+		fault->faults->flapped(fault->faults);
 }
 
 /* A NIC that dies matters most while it holds writes that it has acknowledged; or between a WRITE and its entry in the

@@ -32,6 +32,8 @@ struct faults {
 	uint64_t quiet_ns;
 	/* Told when a fault has begun, and when it has ended. NULL: nobody is told. */
 	void (*changed)(struct faults *faults, const struct fault *fault, bool begins);
+	/* Told when a port that flaps has been switched, between the two. NULL: nobody is told. */
+	void (*flapped)(struct faults *faults);
 };
 
 #define FAULT_BIT(kind) (1u << (kind))

@@ -262,6 +262,7 @@ static void run(struct world *world, struct outcome *outcome)
 		process_start(processes[i] = tr->nodes[i].endpoint.process);
 	faults_plan(&tr->faults, &tr->network, processes, TR_NODES, TR_FAULTS, fault_count, tr->quiet_ns);
 	tr->faults.changed = tr_fault_changed;
+	tr->faults.flapped = tr_paths_switched;
 	if (stalls)
 		faults_plan_stall(&tr->faults, FAULT_PAUSE, STALL_NS_MIN);
 	if (world->seed % STALL_SEEDS == 3 || world->seed % STALL_SEEDS == 5)

@@ -78,7 +78,7 @@ struct tr_side {
 /* What befell the path between two nodes: rails 0 and 1, and the management network. */
 struct tr_path {
 	unsigned active;    /* faults that go on */
-	uint64_t last_ns;   /* when one began or ended last; 0: never */
+	uint64_t last_ns;   /* when one began or ended last, or what it left behind did; 0: never */
 	uint64_t closed_ns; /* since when nothing passes; 0: it is open */
 };
 
@@ -146,6 +146,7 @@ unsigned tr_pending(const struct tr *tr);
 
 /* ---- trouble.c ---- */
 void tr_fault_changed(struct faults *faults, const struct fault *fault, bool begins);
+void tr_paths_switched(struct faults *faults);
 void tr_path_changed(struct tr *tr, unsigned a, unsigned b, unsigned path);
 /* Nothing has happened to the path since then. */
 bool tr_path_was_well(const struct tr *tr, unsigned a, unsigned b, unsigned path, uint64_t since_ns);

@@ -2,6 +2,7 @@
 #include "sim/transfer/transfer.h"
 
 #define ERROR_LAG_NS (600 * NS_MS) /* from a fault to the last error that comes of it */
+#define REDIAL_NS    (1 * NS_S)    /* the longest that a node waits before it dials a peer that is gone again */
 
 static struct tr_path *path_of(struct tr *tr, unsigned a, unsigned b, unsigned path)
 {
@@ -77,13 +78,17 @@ void tr_path_changed(struct tr *tr, unsigned a, unsigned b, unsigned path)
 	of->closed_ns = closes(tr, a, b, path) ? tr->world->now_ns : 0;
 }
 
-void tr_fault_changed(struct faults *faults, const struct fault *fault, bool begins)
+/* The others took the node for dead meanwhile. No path is of use before one of them has dialed it (R-T4). */
+static bool outlasts_lease(const struct tr *tr, const struct fault *fault)
+{
+	return (fault->kind == FAULT_PAUSE || fault->kind == FAULT_SUSPEND) &&
+	       fault->duration_ns >= tr->config.lease_ns;
+}
+
+void tr_paths_switched(struct faults *faults)
 {
 	struct tr *tr = container_of(faults, struct tr, faults);
-	uint64_t now_ns = tr->world->now_ns;
 
-	if (begins)
-		tr->outcome->in_doubt += is_in_doubt(tr, fault);
 	for (unsigned a = 0; a < TR_NODES; a++)
 		for (unsigned b = a + 1; b < TR_NODES; b++)
 			for (unsigned i = 0; i < TR_PATHS; i++) {
@@ -91,11 +96,29 @@ void tr_fault_changed(struct faults *faults, const struct fault *fault, bool beg
 				bool closed = closes(tr, a, b, i);
 
 				if (closed != (path->closed_ns != 0))
-					path->closed_ns = closed ? now_ns : 0;
+					path->closed_ns = closed ? tr->world->now_ns : 0;
+			}
+}
+
+void tr_fault_changed(struct faults *faults, const struct fault *fault, bool begins)
+{
+	struct tr *tr = container_of(faults, struct tr, faults);
+	uint64_t now_ns = tr->world->now_ns;
+
+	if (begins)
+		tr->outcome->in_doubt += is_in_doubt(tr, fault);
+	tr_paths_switched(faults);
+	for (unsigned a = 0; a < TR_NODES; a++)
+		for (unsigned b = a + 1; b < TR_NODES; b++)
+			for (unsigned i = 0; i < TR_PATHS; i++) {
+				struct tr_path *path = path_of(tr, a, b, i);
+
 				if (!befalls(tr, fault, a, b, i))
 					continue;
 				path->active += begins ? 1u : -1u;
 				path->last_ns = now_ns;
+				if (!begins && outlasts_lease(tr, fault))
+					path->last_ns += REDIAL_NS;
 			}
 }
 
