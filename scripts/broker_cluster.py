@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import time
@@ -82,3 +83,5 @@ class Cluster:
             if process is not None and process.poll() is None:
                 process.kill()
                 process.wait()
+        for left in pathlib.Path("/dev/shm").glob(f"holdfast-*-{self.fabric}"):
+            shutil.rmtree(left, ignore_errors=True)
