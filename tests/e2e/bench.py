@@ -67,6 +67,20 @@ def a_broker_is_measured_on_every_way(directory):
     assert report[0]["stopped_per_s"] > 0 and report[0]["stopped_records"] > 0, report[0]
 
 
+def figures_beside_kafka_become_a_page(directory):
+    figures = {"medians": [{"kind": "produce", "name": "Holdfast shm", "p50_us": 2.5},
+                           {"kind": "stock latency", "name": "raw 1 KiB", "holdfast_p50_us": 11.0, "kafka_p50_us": 50.5}],
+               "bars": [{"line": 3, "what": "produce < Java's", "ratio": 36.5, "": "met"}], "skipped": {"events": "no Java"}}
+    pathlib.Path(directory, "kafka.json").write_text(json.dumps(figures))
+    program.run(directory, "bench", "broker", "--with", "kafka.json", "--html", "kafka.html")
+    page = pathlib.Path(directory, "kafka.html").read_text()
+    assert "figure 10" in page and "figure 14" not in page and page.rstrip().endswith("</html>"), page[:2000]
+    assert "produce &lt; Java's" in page and "36.5" in page and "Not measured: events: no Java" in page, page
+    for words in (["--html", "kafka.html"], ["--with", "kafka.html", "--html", "kafka.html"]):
+        done = program.run(directory, "bench", "broker", *words, check=2)
+        assert "scripts/bench_broker.py" in done.stderr, done.stderr
+
+
 def a_store_is_killed_and_heals_and_the_page_has_the_papers_figures(directory):
     others = [{"name": name, "kind": "recovery", "sync_ms": ms, "exec_ms": 2 * ms} for name, ms in (("ours", 1.5), ("theirs", 40.0))]
     pathlib.Path(directory, "others.json").write_text(json.dumps({"medians": others}))
