@@ -432,6 +432,7 @@ def main():
     wanted = options.only or ["one", "stock", "events", "three"]
 
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-broker-", dir="/dev/shm") as directory:
+        os.environ["TMPDIR"] = directory  # of programs that are killed, too, nothing stays
         bench = Bench(options.build.resolve(), pathlib.Path(directory), options.rounds, options.minutes * 60)
         try:
             bench.prepare()
