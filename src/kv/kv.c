@@ -61,6 +61,7 @@ static enum hf_poll kv_poll(struct hf_poller *poller, uint64_t now_ns)
 	busy |= kv_flows_turn(kv, now_ns);
 	busy |= kv_clients_turn(kv->clients);
 	busy |= kv_purge_turn(kv);
+	busy |= kv_store_grow(&kv->store);
 	busy |= kv_durable_turn(kv);
 	kv_link_pool_flush(&kv->links);
 	return busy ? HF_BUSY : HF_IDLE;

@@ -14,6 +14,7 @@
 #define PIECE_BITS      22u
 #define PIECE_BYTES     ((size_t)1 << PIECE_BITS)
 #define AHEAD_SHARE     4u
+#define LEAST_SHARE     8u /* of the bytes is there at once, the rest by and by: pages take time */
 #define FETCHED_LINES   3u /* of a record */
 #define OFFSET_BITS     48
 #define OFFSET_MASK     ((1ull << OFFSET_BITS) - 1)
@@ -78,9 +79,20 @@ static int make_ahead(struct store *store, struct hf_error *error)
 {
 	int rc = 0;
 
-	while (rc == 0 && store->made < store->bytes && store->made - store->used < store->bytes / AHEAD_SHARE)
+	while (rc == 0 && store->made < store->bytes && store->made - store->used < store->bytes / LEAST_SHARE)
 		rc = make_piece(store, error);
 	return rc;
+}
+
+bool kv_store_grow(struct store *store)
+{
+	if (store->made == store->bytes || store->made - store->used >= store->bytes / AHEAD_SHARE ||
+		store->used == store->refused)
+		return false;
+	if (make_piece(store, NULL) == 0)
+		return true;
+	store->refused = store->used;
+	return false;
 }
 
 int kv_store_open(struct store *store, struct hf_env *env, size_t bytes, struct hf_error *error)
@@ -91,7 +103,7 @@ int kv_store_open(struct store *store, struct hf_env *env, size_t bytes, struct 
 
 	while (entries < bytes / BYTES_PER_ENTRY && entries < 1u << 31)
 		entries *= 2;
-	*store = (struct store){.env = env, .bytes = bytes, .mask = entries - 1};
+	*store = (struct store){.env = env, .bytes = bytes, .mask = entries - 1, .refused = SIZE_MAX};
 	store->pieces = calloc(bytes / PIECE_BYTES + 1, sizeof(*store->pieces));
 	if (store->pieces == NULL)
 		return hf_error_set(error, -ENOMEM, "no memory for a store");

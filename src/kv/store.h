@@ -22,6 +22,7 @@ struct store {
 	struct hf_env *env;
 	uint8_t **pieces;
 	size_t bytes, made, used; /* made: of the bytes, there are so many */
+	size_t refused;           /* with so many used there was no memory for more */
 	uint64_t *index;          /* offset of the record + 1, and 16 bits of its hash above bit 48; 0: free */
 	uint32_t mask;            /* entries - 1 */
 	uint32_t records, tombstones, graves;
@@ -33,6 +34,9 @@ struct store {
 int kv_store_open(struct store *store, struct hf_env *env, size_t bytes, struct hf_error *error);
 void kv_store_close(struct store *store);
 void kv_store_clear(struct store *store); /* no record is left */
+
+/* Makes a piece of what is to be there ahead. False: enough is, or there is no memory. */
+bool kv_store_grow(struct store *store);
 
 /* STORE_NO_ENTRY: there was never such a key. */
 uint32_t kv_store_find(const struct store *store, const void *key, uint32_t key_bytes);
