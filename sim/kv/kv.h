@@ -109,6 +109,11 @@ struct kv_cluster {
 void kv_kills_start(struct kv_cluster *all, bool kills, bool disks);
 void kv_kills_stop(struct kv_cluster *all);
 bool kv_kills_all_serve(const struct kv_cluster *all);
+bool kv_kills_status(const struct kv_node *node, struct hf_kv_status *status_out); /* false: it is down */
+bool kv_kills_has_work(const struct kv_node *node);
+/* power: with that of its host. */
+void kv_kills_kill(struct kv_cluster *all, unsigned i, bool power);
+void kv_kills_revive(struct kv_cluster *all, uint32_t members); /* of these, as bits, those that were killed */
 
 /* ---- kv_nodes.c ---- */
 extern const struct program kv_program;     /* its context is a struct kv_node */

@@ -11,7 +11,7 @@
 
 /* ---- how the members are ---- */
 
-static bool status_of(const struct kv_node *node, struct hf_kv_status *status_out)
+bool kv_kills_status(const struct kv_node *node, struct hf_kv_status *status_out)
 {
 	if (node->kv == NULL)
 		return false;
@@ -24,7 +24,7 @@ bool kv_kills_all_serve(const struct kv_cluster *all)
 	for (unsigned i = 0; i < all->count; i++) {
 		struct hf_kv_status status;
 
-		if (!status_of(&all->nodes[i], &status) || !status.serving)
+		if (!kv_kills_status(&all->nodes[i], &status) || !status.serving)
 			return false;
 	}
 	return true;
@@ -45,7 +45,7 @@ static void check_stopped(struct kv_cluster *all)
 		struct kv_node *node = &all->nodes[i];
 		struct hf_kv_status status;
 
-		if (!status_of(node, &status) || !returns_some(&status)) {
+		if (!kv_kills_status(node, &status) || !returns_some(&status)) {
 			node->stopped_epoch = 0;
 			continue;
 		}
@@ -72,7 +72,7 @@ static void check_copies(struct kv_cluster *all)
 	for (unsigned i = 0; i < all->count; i++) {
 		struct kv_node *node = &all->nodes[i];
 		struct hf_kv_status status = {0};
-		bool begins = status_of(node, &status) && status.copies && !node->copies && node->served;
+		bool begins = kv_kills_status(node, &status) && status.copies && !node->copies && node->served;
 
 		for (unsigned k = 0; begins && k < all->count; k++)
 			if (all->nodes[k].serves && covers(&status, k))
@@ -86,7 +86,7 @@ static void check_copies(struct kv_cluster *all)
 		all->nodes[i].serves = serves[i];
 }
 
-static bool has_work(const struct kv_node *node)
+bool kv_kills_has_work(const struct kv_node *node)
 {
 	for (unsigned k = 0; k < KV_CLIENTS; k++)
 		for (unsigned n = 0; n < KV_OPS; n++)
@@ -98,7 +98,7 @@ static bool has_work(const struct kv_node *node)
 /* ---- killing ---- */
 
 /* With the power of its host, where the log is on a disk: what was not synced is lost, or half of it. */
-static void kill_node(struct kv_cluster *all, unsigned i, bool power)
+void kv_kills_kill(struct kv_cluster *all, unsigned i, bool power)
 {
 	struct process *process = all->nodes[i].endpoint.process;
 
@@ -129,15 +129,15 @@ static void kill_all(struct kv_cluster *all)
 
 	for (unsigned i = 0; i < all->count; i++)
 		if ((all->killed & 1u << i) == 0)
-			kill_node(all, i, power);
+			kv_kills_kill(all, i, power);
 }
 
-static void revive(struct kv_cluster *all)
+void kv_kills_revive(struct kv_cluster *all, uint32_t members)
 {
 	for (unsigned i = 0; i < all->count; i++) {
 		struct process *process = all->nodes[i].endpoint.process;
 
-		if ((all->killed & 1u << i) == 0)
+		if ((all->killed & members & 1u << i) == 0)
 			continue;
 		all->killed &= ~(1u << i);
 		if (process->host->stopped)
@@ -156,7 +156,7 @@ static void find_ended(struct kv_cluster *all)
 
 		if ((all->killed & 1u << i) != 0 || process->paused || process->host->suspended)
 			continue;
-		if (status_of(&all->nodes[i], &status) && !status.failed)
+		if (kv_kills_status(&all->nodes[i], &status) && !status.failed)
 			continue;
 		process_crash(process);
 		all->killed |= 1u << i;
@@ -168,13 +168,13 @@ static bool kill_at_work(struct kv_cluster *all)
 {
 	struct kv_node *node = &all->nodes[world_range(all->world, 0, all->count - 1)];
 
-	if (!kv_kills_all_serve(all) || node->endpoint.process->paused || !has_work(node))
+	if (!kv_kills_all_serve(all) || node->endpoint.process->paused || !kv_kills_has_work(node))
 		return false;
 	all->outcome->in_doubt++;
 	if (all->keep != KV_KEEP_NOTHING && !any_suspended(all) && world_chance(all->world, 250000))
 		kill_all(all);
 	else
-		kill_node(all, node->index, picks_power(all));
+		kv_kills_kill(all, node->index, picks_power(all));
 	return true;
 }
 
@@ -188,16 +188,16 @@ static bool kill_in_recovery(struct kv_cluster *all)
 	struct hf_kv_status status, other;
 
 	for (unsigned i = 0; i < all->count; i++) {
-		if (!status_of(&all->nodes[i], &status) || !status.recovering || !world_chance(world, 50000))
+		if (!kv_kills_status(&all->nodes[i], &status) || !status.recovering || !world_chance(world, 50000))
 			continue;
 		if (role == 0)
 			victim = i;
 		else if (role == 1 && status.buddy >= 0)
 			victim = (unsigned)status.buddy;
 		for (unsigned k = 0; role == 2 && k < all->count; k++)
-			if (status_of(&all->nodes[k], &other) && other.decides)
+			if (kv_kills_status(&all->nodes[k], &other) && other.decides)
 				victim = k;
-		if (all->nodes[victim].endpoint.process->paused || !status_of(&all->nodes[victim], &other))
+		if (all->nodes[victim].endpoint.process->paused || !kv_kills_status(&all->nodes[victim], &other))
 			return false;
 		outcome->hit_returning += victim == i;
 		outcome->hit_buddies += (int)victim == status.buddy;
@@ -206,7 +206,7 @@ static bool kill_in_recovery(struct kv_cluster *all)
 		if (!any_suspended(all) && world_chance(world, 100000))
 			kill_all(all);
 		else
-			kill_node(all, victim, picks_power(all));
+			kv_kills_kill(all, victim, picks_power(all));
 		return true;
 	}
 	return false;
@@ -220,16 +220,16 @@ static bool kill_beside_shadow(struct kv_cluster *all)
 	struct hf_kv_status status;
 
 	for (unsigned i = 0; i < all->count; i++) {
-		if (!status_of(&all->nodes[i], &status))
+		if (!kv_kills_status(&all->nodes[i], &status))
 			return false;
 		serve += status.serving;
 		recover += status.recovering;
 	}
-	(void)status_of(&all->nodes[victim], &status);
+	(void)kv_kills_status(&all->nodes[victim], &status);
 	if (serve + 1 != all->count || recover != 1 || !status.serving || all->nodes[victim].endpoint.process->paused)
 		return false;
 	all->outcome->hit_recoveries++;
-	kill_node(all, victim, false);
+	kv_kills_kill(all, victim, false);
 	return true;
 }
 
@@ -279,7 +279,7 @@ static void look(struct world_event *event)
 	if (all->recovery != HF_KV_COPY && all->keep != KV_KEEP_NOTHING && !all->disks)
 		check_copies(all);
 	if (all->killed != 0 && (quiet || world->now_ns >= all->revive_ns))
-		revive(all);
+		kv_kills_revive(all, UINT32_MAX);
 	if (!quiet && all->kills && all->recoveries && all->keep != KV_KEEP_NOTHING)
 		killed = kill_in_recovery(all);
 	if (!quiet && all->kills && all->killed == 0 && all->keep == KV_KEEP_NOTHING && world_chance(world, 200000))
