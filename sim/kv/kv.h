@@ -77,6 +77,22 @@ struct kv_node {
 /* What the stores keep over the end of their process. */
 enum kv_keep { KV_KEEP_NOTHING, KV_KEEP_MEMORY, KV_KEEP_FILE };
 
+/* kv_aims.c: the act that is on. */
+struct kv_aim {
+	struct world_event event;
+	const struct kv_act *act;          /* NULL: none */
+	unsigned step, left;               /* left: how often it goes on from the start of its end */
+	uint64_t at_ns;                    /* when the step is due */
+	uint64_t epoch;                    /* the last one, as the act began */
+	unsigned returns, other, third;    /* members: who is to return, and two besides */
+	uint32_t cut[KV_NODES_MAX];        /* to whom nothing comes from each, as bits */
+	uint64_t writes;                   /* of the one that is to return, as the act began */
+	uint64_t call_ns_min, call_ns_max; /* what a call of a disk takes */
+	uint32_t hushed;                   /* members whose clients post nothing, as bits */
+	bool alone;                        /* nobody else hears of what it writes then */
+	bool holds;                        /* who is down stays so until all others serve, when all is quiet too */
+};
+
 struct kv_cluster {
 	struct world *world;
 	struct network network;
@@ -103,6 +119,8 @@ struct kv_cluster {
 	uint64_t kill_ns, revive_ns;
 	struct disk *full;   /* that has no room at present */
 	uint64_t full_bytes; /* and had so much */
+	struct kv_aim aim;
+	bool aims; /* kv_aims.c kills, not kv_kills.c; there are few keys */
 };
 
 /* kills: of members at work, or in recoveries; disks: theirs fail, or are full. Ends with the faults. */
@@ -114,6 +132,11 @@ bool kv_kills_has_work(const struct kv_node *node);
 /* power: with that of its host. */
 void kv_kills_kill(struct kv_cluster *all, unsigned i, bool power);
 void kv_kills_revive(struct kv_cluster *all, uint32_t members); /* of these, as bits, those that were killed */
+
+/* ---- kv_aims.c ---- */
+enum kv_keep kv_aims_keep(const struct world *world, enum kv_keep picked); /* as the acts of this seed need it */
+void kv_aims_start(struct kv_cluster *all);
+void kv_aims_stop(struct kv_cluster *all);
 
 /* ---- kv_nodes.c ---- */
 extern const struct program kv_program;     /* its context is a struct kv_node */

@@ -278,7 +278,7 @@ static void look(struct world_event *event)
 		check_stopped(all);
 	if (all->recovery != HF_KV_COPY && all->keep != KV_KEEP_NOTHING && !all->disks)
 		check_copies(all);
-	if (all->killed != 0 && (quiet || world->now_ns >= all->revive_ns))
+	if (all->killed != 0 && !all->aim.holds && (quiet || world->now_ns >= all->revive_ns))
 		kv_kills_revive(all, UINT32_MAX);
 	if (!quiet && all->kills && all->recoveries && all->keep != KV_KEEP_NOTHING)
 		killed = kill_in_recovery(all);
@@ -308,7 +308,9 @@ void kv_kills_start(struct kv_cluster *all, bool kills, bool disks)
 		set_disks(all, true);
 	if (disks && world_chance(world, 500000))
 		world_schedule(world, &all->filler, world_range(world, 50 * NS_MS, all->faults.quiet_ns - FULL_NS_MAX));
-	if (kills || disks)
+	if (all->aims)
+		all->revive_ns = UINT64_MAX;
+	if (kills || disks || all->aims)
 		world_schedule(world, &all->killer, 50 * NS_MS);
 }
 

@@ -16,6 +16,9 @@
 #define BUDGET_SLACK_NS (100 * NS_MS)
 #define NEVER           UINT64_MAX /* of the values of counters: what no CAS compares with */
 #define REST_NS_MAX     NS_MS
+#define FEW_HOT         4u /* registers, and one counter, where faults are aimed */
+#define FEW_REST_NS     (2 * NS_MS)
+#define HUSH_NS         NS_MS
 
 /* ---- answers ---- */
 
@@ -100,7 +103,7 @@ static void fill_counted(struct kv_cluster *all, struct kv_call *call)
 {
 	struct hf_kv_op *op = &call->op;
 
-	call->key = (unsigned)world_range(all->world, 0, KV_COUNTERS - 1);
+	call->key = all->aims ? 0 : (unsigned)world_range(all->world, 0, KV_COUNTERS - 1);
 	snprintf(call->key_text, sizeof(call->key_text), "counter%u", call->key);
 	op->kind = world_chance(all->world, 600000) ? HF_KV_ADD : HF_KV_GET;
 	call->value = world_range(all->world, 1, 1ull << 40);
@@ -114,14 +117,21 @@ static bool is_deleted(unsigned key)
 	return key < KV_DELETED_HOT || key >= KV_REGISTERS - KV_DELETED;
 }
 
+static unsigned pick_register(struct kv_cluster *all)
+{
+	if (all->aims)
+		return (unsigned)world_range(all->world, 0, FEW_HOT - 1);
+	return world_chance(all->world, 500000) ? (unsigned)world_range(all->world, 0, KV_HOT - 1)
+						: (unsigned)world_range(all->world, KV_HOT, KV_REGISTERS - 1);
+}
+
 static void fill_registered(struct kv_cluster *all, struct kv_call *call)
 {
 	struct hf_kv_op *op = &call->op;
 	uint64_t kind = world_range(all->world, 0, 99);
 	size_t bytes;
 
-	call->key = world_chance(all->world, 500000) ? (unsigned)world_range(all->world, 0, KV_HOT - 1)
-						     : (unsigned)world_range(all->world, KV_HOT, KV_REGISTERS - 1);
+	call->key = pick_register(all);
 	snprintf(call->key_text, sizeof(call->key_text), "register%u", call->key);
 	op->kind = kind < 50 ? HF_KV_GET : HF_KV_SET;
 	op->flags = kind >= 90 && !all->standard ? HF_KV_RETURN : 0;
@@ -175,6 +185,10 @@ static bool run_client(struct kv_client *client, uint64_t now_ns)
 
 	if (all->stopping || now_ns < client->next_ns)
 		return false;
+	if ((all->aim.hushed & 1u << client->node->index) != 0) {
+		client->next_ns = now_ns + world_range(all->world, 1, HUSH_NS);
+		return false;
+	}
 	for (unsigned i = 0; i < KV_OPS; i++)
 		busy += client->calls[i].busy;
 	for (unsigned i = 0; i < KV_OPS && busy < client->depth; i++)
@@ -272,6 +286,8 @@ static int start_clients(struct kv_node *node)
 		client->flow = hf_kv_flow_open(node->kv);
 		client->depth = (unsigned)world_range(world, 1, KV_OPS);
 		client->rest_ns_max = node->all->standard ? REST_NS_MAX : 4 * NS_MS << world_range(world, 0, 3);
+		if (node->all->aims)
+			client->rest_ns_max = FEW_REST_NS;
 		if (client->flow == NULL)
 			return -1;
 	}

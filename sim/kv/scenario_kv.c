@@ -25,6 +25,7 @@ struct plan {
 	unsigned faults_max;          /* of the network and others */
 	bool recoveries;              /* kills are for those that return, and for who helps them */
 	bool tears;                   /* turns are torn for longer than a lease */
+	bool aims;                    /* faults are aimed at steps of the protocol, on few keys */
 };
 
 static enum kv_keep pick_keep(struct world *world, const struct plan *plan)
@@ -54,6 +55,15 @@ static void set_up(struct kv_cluster *all, struct world *world, struct outcome *
 	all->recovery = pick_recovery(world, plan);
 	all->recoveries = plan->recoveries;
 	all->segment_bytes = 1024u << world_range(world, 0, 6);
+	all->aims = plan->aims;
+	if (plan->aims) {
+		all->count = 3;
+		all->keep = kv_aims_keep(world, all->keep);
+		all->recovery = world_chance(world, 850000) ? HF_KV_HEAL : HF_KV_COPY;
+		all->lease_ns = world_range(world, 15 * NS_MS, 50 * NS_MS);
+		if (world_chance(world, 500000))
+			all->replay_ns = 500 * NS_MS;
+	}
 	kv_nodes_make(all);
 }
 
@@ -140,8 +150,10 @@ static void plan_faults(struct kv_cluster *all, struct process **processes, uint
 		world->tear_ns_max = 2 * all->lease_ns;
 		all->stands_ns = 5 * world->tear_ns_max;
 	}
-	all->calm = faults == 0 && !stalls && !disks && !plan->recoveries && !plan->tears;
+	all->calm = faults == 0 && !stalls && !disks && !plan->recoveries && !plan->tears && !plan->aims;
 	kv_kills_start(all, kills, disks);
+	if (plan->aims)
+		kv_aims_start(all);
 }
 
 static void run_plan(struct world *world, struct outcome *outcome, const struct plan *plan)
@@ -154,7 +166,7 @@ static void run_plan(struct world *world, struct outcome *outcome, const struct 
 	set_up(all, world, outcome, plan);
 	for (unsigned i = 0; i < all->count; i++)
 		process_start(processes[i] = all->nodes[i].endpoint.process);
-	if (plan->tears) /* leases are what it is about, not the founding of the cluster */
+	if (plan->tears || plan->aims) /* the founding of the cluster is not what it is about */
 		run_until(all, kv_kills_all_serve, "liveness", "the members do not begin");
 	quiet_ns += world->now_ns;
 	plan_faults(all, processes, quiet_ns, plan);
@@ -167,6 +179,7 @@ static void run_plan(struct world *world, struct outcome *outcome, const struct 
 	if (world->violations == 0)
 		check_histories(all);
 	kv_kills_stop(all);
+	kv_aims_stop(all);
 	kv_nodes_free(all);
 	if (world->violations == 0)
 		check_recoveries(all);
@@ -190,6 +203,11 @@ static void run_lease(struct world *world, struct outcome *outcome)
 	run_plan(world, outcome, &(struct plan){.stall_seeds = 1, .stalls = 4, .faults_max = 6, .tears = true});
 }
 
+static void run_aim(struct world *world, struct outcome *outcome)
+{
+	run_plan(world, outcome, &(struct plan){.aims = true});
+}
+
 const struct scenario scenario_kv = {
 	.name = "kv",
 	.only_when_named = true, /* a test of its own, like the others */
@@ -209,4 +227,11 @@ const struct scenario scenario_kv_lease = {
 	.only_when_named = true,
 	.what = "the same; processes stand still for longer than a lease, also within a turn",
 	.run = run_lease,
+};
+
+const struct scenario scenario_kv_aim = {
+	.name = "kv-aim",
+	.only_when_named = true,
+	.what = "stores with few keys, whose members are killed and cut off at chosen steps of the protocol",
+	.run = run_aim,
 };
