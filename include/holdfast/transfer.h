@@ -153,6 +153,11 @@ int hf_transfer_batch_free(struct hf_transfer_batch *batch); /* -EBUSY while a t
  * beyond the segment's buffers, and nothing was submitted; -ENOSPC: the batch has no room; -ENOMEM. */
 int hf_transfer_submit(struct hf_transfer_batch *batch, const struct hf_transfer_request *requests, unsigned n,
 	unsigned *first_out, struct hf_error *error);
+/* The same with a result for each request: tasks_out[i] is the task of request i, or -EINVAL where that one is refused,
+ * whatever becomes of the others. `error` is of the first that is refused. -ENOSPC, -ENOMEM: nothing was submitted, and
+ * each result says so. */
+int hf_transfer_submit_each(struct hf_transfer_batch *batch, const struct hf_transfer_request *requests, unsigned n,
+	int *tasks_out, struct hf_error *error);
 int hf_transfer_cancel(struct hf_transfer_batch *batch, unsigned task); /* -EINVAL: no such task */
 /* The transport that a request would go to now: with priority 0 the first, then those it would move to. HF_TRANSPORTS:
  * none is left. Looks at nothing but segment and hint, and has no effect. */

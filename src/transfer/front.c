@@ -38,7 +38,7 @@ struct hf_transfer_order {
 	struct hf_transfer_batch *batch; /* the loop's, like the next three */
 	bool submitting, cancelled;
 	unsigned looked; /* the task that is looked at next */
-	int *task_of;    /* of each request: its task in the batch; -1: it was refused */
+	int *task_of;    /* of each request: its task in the batch; negative: it was refused */
 	_Atomic bool cancel;
 	_Atomic bool over;
 	struct hf_transfer_request *requests;
@@ -82,21 +82,6 @@ static void on_idle(struct hf_transfer_batch *batch, void *context)
 		finish(order);
 }
 
-/* All together, so that they may be merged; one by one when one of them is refused. */
-static void submit(struct hf_transfer_order *order)
-{
-	unsigned first;
-
-	if (hf_transfer_submit(order->batch, order->requests, order->n, &first, NULL) == 0) {
-		for (unsigned i = 0; i < order->n; i++)
-			order->task_of[i] = (int)(first + i);
-		return;
-	}
-	for (unsigned i = 0; i < order->n; i++)
-		order->task_of[i] =
-			hf_transfer_submit(order->batch, &order->requests[i], 1, &first, NULL) == 0 ? (int)first : -1;
-}
-
 static void begin(struct hf_transfer_front *front, struct hf_transfer_order *order)
 {
 	list_push_back(&front->active, &order->link);
@@ -107,7 +92,7 @@ static void begin(struct hf_transfer_front *front, struct hf_transfer_order *ord
 		return;
 	}
 	order->submitting = true;
-	submit(order);
+	(void)hf_transfer_submit_each(order->batch, order->requests, order->n, order->task_of, NULL);
 	order->submitting = false;
 	if (hf_transfer_batch_status(order->batch) != HF_TRANSFER_PENDING)
 		finish(order);

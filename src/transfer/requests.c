@@ -131,6 +131,17 @@ enum hf_transport hf_transfer_resolve(
 	return owner_resolve(&engine->owners, &resolved, priority);
 }
 
+static int submit(struct hf_transfer_batch *batch, const struct task_request *resolved, unsigned n, unsigned *first_out,
+	struct hf_error *error)
+{
+	int rc = batch_submit(batch, resolved, n, first_out);
+
+	if (rc != 0)
+		(void)hf_error_set(error, rc,
+			rc == -ENOSPC ? "the batch has no room for %u tasks more" : "no memory for %u requests", n);
+	return rc;
+}
+
 int hf_transfer_submit(struct hf_transfer_batch *batch, const struct hf_transfer_request *requests, unsigned n,
 	unsigned *first_out, struct hf_error *error)
 {
@@ -140,13 +151,42 @@ int hf_transfer_submit(struct hf_transfer_batch *batch, const struct hf_transfer
 
 	for (unsigned i = 0; rc == 0 && i < n; i++)
 		rc = resolve(engine, &requests[i], i, &resolved[i], error);
-	if (rc == 0) {
-		rc = batch_submit(batch, resolved, n, first_out);
-		if (rc != 0)
-			(void)hf_error_set(error, rc,
-				rc == -ENOSPC ? "the batch has no room for %u tasks more" : "no memory for %u requests",
-				n);
+	if (rc == 0)
+		rc = submit(batch, resolved, n, first_out, error);
+	free(resolved);
+	return rc;
+}
+
+/* Fills `resolved` with those that are good, whose tasks have numbers from 0; returns how many. */
+static unsigned resolve_each(const struct hf_transfer *engine, const struct hf_transfer_request *requests, unsigned n,
+	struct task_request *resolved, int *tasks_out, struct hf_error *error)
+{
+	unsigned good = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		tasks_out[i] = resolve(engine, &requests[i], i, &resolved[good], good == i ? error : NULL);
+		if (tasks_out[i] == 0)
+			tasks_out[i] = (int)good++;
 	}
+	return good;
+}
+
+int hf_transfer_submit_each(struct hf_transfer_batch *batch, const struct hf_transfer_request *requests, unsigned n,
+	int *tasks_out, struct hf_error *error)
+{
+	struct task_request *resolved = calloc(n, sizeof(*resolved));
+	unsigned first = 0, good;
+	int rc = 0;
+
+	if (resolved == NULL)
+		rc = hf_error_set(error, -ENOMEM, "no memory for %u requests", n);
+	else if ((good = resolve_each(engine_of(batch), requests, n, resolved, tasks_out, error)) > 0)
+		rc = submit(batch, resolved, good, &first, error);
+	for (unsigned i = 0; i < n; i++)
+		if (rc != 0)
+			tasks_out[i] = rc;
+		else if (tasks_out[i] >= 0)
+			tasks_out[i] += (int)first;
 	free(resolved);
 	return rc;
 }

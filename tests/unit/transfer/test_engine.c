@@ -761,6 +761,53 @@ static void requests_that_name_no_buffer_are_refused_in_words(void **state)
 	close_fixture(&f);
 }
 
+static void a_request_that_is_refused_keeps_no_other_from_its_task(void **state)
+{
+	struct hf_transfer_request requests[4];
+	enum hf_transfer_status status;
+	struct hf_error error = {0};
+	struct fixture f;
+	uint64_t bytes;
+	int tasks[4];
+
+	(void)state;
+	open_fixture(&f, &defaults);
+	wait_for_rails(&f);
+	fill(f.a.memory);
+	memset(f.b.memory, 0, BYTES);
+	for (unsigned i = 0; i < 4; i++)
+		requests[i] = (struct hf_transfer_request){.opcode = HF_TRANSFER_WRITE,
+			.source = f.a.memory + i * 4096,
+			.segment = f.segment,
+			.target_offset = f.target + i * 4096,
+			.length = 4096};
+	requests[1].target_offset = f.target + BYTES;
+	requests[2].length = 0;
+	assert_int_equal(hf_transfer_submit_each(f.batch, &requests[1], 2, tasks, &error), 0);
+	assert_int_equal(tasks[0], -EINVAL);
+	assert_int_equal(tasks[1], -EINVAL);
+	assert_non_null(strstr(error.text, "request 0: no buffer of the segment holds its target"));
+	assert_int_equal(hf_transfer_submit_each(f.batch, requests, 4, tasks, &error), 0);
+	assert_non_null(strstr(error.text, "request 1: no buffer of the segment holds its target"));
+	assert_int_equal(tasks[0], 0);
+	assert_int_equal(tasks[1], -EINVAL);
+	assert_int_equal(tasks[2], -EINVAL);
+	assert_int_equal(tasks[3], 1);
+	settle(&f);
+	for (int task = 0; task < 2; task++) {
+		assert_int_equal(hf_transfer_task_status(f.batch, (unsigned)task, &status, &bytes), 0);
+		assert_int_equal(status, HF_TRANSFER_COMPLETED);
+		assert_int_equal(bytes, 4096);
+	}
+	assert_memory_equal(f.a.memory, f.b.memory, 4096);
+	assert_memory_equal(f.a.memory + 3 * 4096, f.b.memory + 3 * 4096, 4096);
+	assert_int_equal(f.b.memory[4096], 0);
+	assert_int_equal(hf_transfer_submit_each(f.batch, requests, 4, tasks, NULL), 0);
+	settle(&f);
+	assert_int_equal(tasks[3], 3);
+	close_fixture(&f);
+}
+
 static void on_unregistered(struct hf_transfer *engine, void *addr, void *context)
 {
 	struct fixture *f = context;
@@ -915,6 +962,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(engines_that_come_and_go_leave_nothing_behind),
 		cmocka_unit_test(what_the_channel_refuses_is_said_later),
 		cmocka_unit_test(requests_that_name_no_buffer_are_refused_in_words),
+		cmocka_unit_test(a_request_that_is_refused_keeps_no_other_from_its_task),
 		cmocka_unit_test(memory_of_a_pending_request_stays_registered),
 		cmocka_unit_test(unregister_under_load_takes_no_key_away_from_a_slice),
 		cmocka_unit_test(without_any_control_path_writes_stay_pending_until_the_lease_is_over),
