@@ -82,13 +82,18 @@ struct bare {
 	struct hf_error *error;
 };
 
+/* Each of those in flight has memory of its own, as the engine's requests have: the same bytes again and again would be
+ * in the caches. */
 static int post_one(struct bench_nodes *nodes, const struct bare *bare, uint64_t number)
 {
 	struct bench_client *client = &nodes->clients[0];
+	uint64_t offset = number % bare->window * bare->bytes;
 	struct ibv_send_wr wr, *bad;
 	struct ibv_sge sge;
 
 	bench_list(client, BENCH_WRITE, bare->bytes, 1, 0, number, &wr, &sge);
+	sge.addr += offset;
+	wr.wr.rdma.remote_addr += offset;
 	return hf_vqp_post_send(client->vqp, &wr, &bad);
 }
 
