@@ -33,15 +33,23 @@ static uint64_t little(const uint8_t *at, unsigned bytes)
 	return value;
 }
 
+/* What a byte does to the remainder of CRC-32C. */
+static uint32_t remainder_of(uint32_t byte)
+{
+	for (unsigned bit = 0; bit < 8; bit++)
+		byte = byte >> 1 ^ ((byte & 1) != 0 ? 0x82f63b78u : 0);
+	return byte;
+}
+
 static uint32_t castagnoli(const uint8_t *at, size_t bytes)
 {
+	static uint32_t remainders[256];
 	uint32_t crc = ~0u;
 
-	for (size_t i = 0; i < bytes; i++) {
-		crc ^= at[i];
-		for (unsigned bit = 0; bit < 8; bit++)
-			crc = crc >> 1 ^ ((crc & 1) != 0 ? 0x82f63b78u : 0);
-	}
+	for (uint32_t byte = 0; remainders[255] == 0 && byte < 256; byte++)
+		remainders[byte] = remainder_of(byte);
+	for (size_t i = 0; i < bytes; i++)
+		crc = crc >> 8 ^ remainders[(uint8_t)crc ^ at[i]];
 	return ~crc;
 }
 
