@@ -426,10 +426,10 @@ static void check_read(struct flow *flow, const struct op *op)
 	uint32_t fenced = first_fenced_behind(flow, op);
 	const struct op *last = NULL;
 
-	for (uint32_t i = 0; i < op->number; i++)
-		if ((flow->ops[i].kind == OP_WRITE || flow->ops[i].kind == OP_WRITE_IMM) &&
-			flow->ops[i].target == op->target)
-			last = &flow->ops[i];
+	for (uint32_t i = op->number; i > 0 && last == NULL; i--)
+		if ((flow->ops[i - 1].kind == OP_WRITE || flow->ops[i - 1].kind == OP_WRITE_IMM) &&
+			flow->ops[i - 1].target == op->target)
+			last = &flow->ops[i - 1];
 	for (uint32_t at = 0; last != NULL && at + 8 <= op->bytes && at + 8 <= last->bytes; at += 8) {
 		uint64_t word = get_le64(data + at);
 		uint32_t number = (uint32_t)(word >> 24) & 0xffffff;
@@ -505,10 +505,12 @@ void flow_received(struct flow *flow, const struct ibv_wc *wc)
 	flow->receives_closed |= wc->status != IBV_WC_SUCCESS;
 	if (wc->status != IBV_WC_SUCCESS)
 		return;
-	for (uint32_t i = 0; i < flow->count && op == NULL; i++)
-		if ((flow->ops[i].kind == OP_SEND || flow->ops[i].kind == OP_WRITE_IMM) &&
-			flow->ops[i].message == flow->received)
-			op = &flow->ops[i];
+	for (; flow->received_from < flow->count && op == NULL; flow->received_from++) {
+		const struct op *next = &flow->ops[flow->received_from];
+
+		if ((next->kind == OP_SEND || next->kind == OP_WRITE_IMM) && next->message == flow->received)
+			op = next;
+	}
 	if (op == NULL || wc->wr_id != flow->received++)
 		violate(flow, "receives", "a message came that was not sent, or into another receive than its own", op);
 	else if (wc->byte_len != op->bytes || (op->bytes > 0 && !op->executed))

@@ -77,6 +77,7 @@ struct flow {
 	struct op *ops;
 	uint32_t count, capacity, front; /* front: the first that has not taken effect */
 	uint32_t messages, next_completed, received;
+	uint32_t received_from; /* no op before it is of a message that was not received */
 	bool responder_fenced, requester_fenced;
 	bool denied; /* the responder permits nothing at the moment */
 	/* of a vqp */
