@@ -45,7 +45,7 @@ static uint64_t result_of(const struct linear_op *op, uint64_t value)
 /* The known operation that found this value and changed it. */
 static struct linear_op *known_from(struct linear *linear, uint64_t value)
 {
-	for (size_t i = 0; i < linear->count; i++) {
+	for (size_t i = linear->first; i < linear->count; i++) {
 		struct linear_op *op = &linear->ops[i];
 
 		if (op->known && !op->placed && op->original == value && changes(op))
@@ -56,7 +56,7 @@ static struct linear_op *known_from(struct linear *linear, uint64_t value)
 
 static bool somebody_found(struct linear *linear, uint64_t value)
 {
-	for (size_t i = 0; i < linear->count; i++)
+	for (size_t i = linear->first; i < linear->count; i++)
 		if (linear->ops[i].known && !linear->ops[i].placed && linear->ops[i].original == value)
 			return true;
 	return false;
@@ -65,7 +65,7 @@ static bool somebody_found(struct linear *linear, uint64_t value)
 /* An operation of unknown outcome after which the value is one that somebody found. */
 static struct linear_op *unknown_from(struct linear *linear, uint64_t value)
 {
-	for (size_t i = 0; i < linear->count; i++) {
+	for (size_t i = linear->first; i < linear->count; i++) {
 		struct linear_op *op = &linear->ops[i];
 
 		if (op->known || op->placed || (op->is_cas && op->compare != value))
@@ -79,7 +79,7 @@ static struct linear_op *unknown_from(struct linear *linear, uint64_t value)
 /* Two of unknown outcome between two known ones; more than two are not looked for: then nothing is claimed. */
 static struct linear_op *unknown_pair_from(struct linear *linear, uint64_t value)
 {
-	for (size_t i = 0; i < linear->count; i++) {
+	for (size_t i = linear->first; i < linear->count; i++) {
 		struct linear_op *op = &linear->ops[i];
 		bool leads;
 
@@ -98,7 +98,7 @@ static size_t unknown_left(const struct linear *linear)
 {
 	size_t n = 0;
 
-	for (size_t i = 0; i < linear->count; i++)
+	for (size_t i = linear->first; i < linear->count; i++)
 		n += !linear->ops[i].known && !linear->ops[i].placed;
 	return n;
 }
@@ -109,7 +109,7 @@ static const char *place_failed(struct linear *linear, uint64_t value, uint64_t 
 {
 	uint64_t since_ns = *at_ns;
 
-	for (size_t i = 0; i < linear->count; i++) {
+	for (size_t i = linear->first; i < linear->count; i++) {
 		struct linear_op *op = &linear->ops[i];
 
 		if (!op->known || op->placed || op->original != value || changes(op))
@@ -130,6 +130,8 @@ const char *linear_check(struct linear *linear)
 	const char *wrong;
 
 	for (;;) {
+		while (linear->first < linear->count && linear->ops[linear->first].placed)
+			linear->first++;
 		if ((wrong = place_failed(linear, value, &at_ns)) != NULL)
 			return wrong;
 		next = known_from(linear, value);
@@ -146,7 +148,7 @@ const char *linear_check(struct linear *linear)
 			return "an operation completed before those that stand before it were posted";
 		value = result_of(next, value);
 	}
-	for (size_t i = 0; i < linear->count; i++)
+	for (size_t i = linear->first; i < linear->count; i++)
 		if (linear->ops[i].known && !linear->ops[i].placed && unknown_left(linear) < 3)
 			return "an operation returned a value that no order of the others explains";
 	return NULL;

@@ -25,6 +25,7 @@ struct linear {
 	uint64_t initial;
 	struct linear_op *ops;
 	size_t count, capacity;
+	size_t first; /* those before it are placed */
 };
 
 /* Returns the operation's index. */
