@@ -63,17 +63,27 @@ int disk_dir_space(struct hf_env *env, const char *path, uint64_t *free_bytes_ou
 	return 0;
 }
 
-static int grow_copy(uint8_t **copy, size_t before, size_t capacity)
+static size_t smaller(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+static int grow_copy(uint8_t **copy, size_t touched, size_t capacity)
 {
 	uint8_t *grown = calloc(1, capacity); /* zeros that cost nothing until they are touched */
 
 	if (grown == NULL)
 		return -ENOSPC;
-	if (before > 0)
-		memcpy(grown, *copy, before);
+	if (touched > 0)
+		memcpy(grown, *copy, touched);
 	free(*copy);
 	*copy = grown;
 	return 0;
+}
+
+static void touch(struct disk_file *file, size_t end)
+{
+	file->touched = end > file->touched ? end : file->touched;
 }
 
 static int grow(struct disk_file *file, size_t capacity)
@@ -85,11 +95,11 @@ static int grow(struct disk_file *file, size_t capacity)
 	if (file->mappings > 0)
 		return -ENOSPC;
 	cache = memory_take(capacity);
-	if (cache == NULL || grow_copy(&file->durable, file->capacity, capacity) != 0 ||
-		(file->believed != NULL && grow_copy(&file->believed, file->capacity, capacity) != 0))
+	if (cache == NULL || grow_copy(&file->durable, file->touched, capacity) != 0 ||
+		(file->believed != NULL && grow_copy(&file->believed, file->touched, capacity) != 0))
 		return -ENOSPC;
-	if (file->bytes > 0)
-		memcpy(cache, file->cache, file->bytes);
+	if (file->touched > 0)
+		memcpy(cache, file->cache, smaller(file->bytes, file->touched));
 	file->cache = cache;
 	file->capacity = capacity;
 	return 0;
@@ -106,8 +116,8 @@ static int resize(struct disk_file *file, size_t bytes)
 		capacity *= 2;
 	if ((rc = grow(file, capacity)) != 0)
 		return rc;
-	if (bytes < file->bytes)
-		memset(file->cache + bytes, 0, file->bytes - bytes);
+	if (bytes < smaller(file->bytes, file->touched))
+		memset(file->cache + bytes, 0, smaller(file->bytes, file->touched) - bytes);
 	file->bytes = bytes;
 	return 0;
 }
@@ -120,6 +130,7 @@ static int collect(struct disk_file *file, size_t from, size_t end, struct disk_
 	const uint8_t *written = file->believed != NULL ? file->believed : file->durable;
 
 	commit->bytes = file->bytes;
+	end = smaller(end, file->touched);
 	for (size_t at = from / DISK_SECTOR_BYTES * DISK_SECTOR_BYTES; at < end; at += DISK_SECTOR_BYTES) {
 		struct disk_sector *sectors;
 
@@ -199,9 +210,9 @@ void disk_file_lose_power(struct disk_file *file)
 	static const size_t pieces[] = {8, 64, DISK_SECTOR_BYTES};
 	struct world *world = file->disk->host->world;
 	size_t both = file->bytes > file->durable_bytes ? file->bytes : file->durable_bytes;
-	size_t n = pieces[world_range(world, 0, 2)];
+	size_t n = pieces[world_range(world, 0, 2)], touched = smaller(both, file->touched);
 
-	for (size_t at = 0; at < both; at += n) {
+	for (size_t at = 0; at < touched; at += n) {
 		bool clean = file->believed != NULL && memcmp(file->cache + at, file->believed + at, n) == 0;
 
 		if (memcmp(file->cache + at, file->durable + at, n) != 0 && !clean && world_chance(world, 500000))
@@ -210,10 +221,10 @@ void disk_file_lose_power(struct disk_file *file)
 	if (world_chance(world, 500000))
 		file->durable_bytes = file->bytes;
 	file->bytes = file->durable_bytes;
-	if (both > file->bytes)
-		memset(file->durable + file->bytes, 0, both - file->bytes);
-	if (both > 0)
-		memcpy(file->cache, file->durable, both);
+	if (touched > file->bytes)
+		memset(file->durable + file->bytes, 0, touched - file->bytes);
+	if (touched > 0)
+		memcpy(file->cache, file->durable, touched);
 	free(file->believed);
 	file->believed = NULL;
 }
@@ -280,6 +291,7 @@ static ssize_t file_write_at(struct hf_file *file, const void *data, size_t byte
 	if (offset + bytes > on->bytes && (rc = resize(on, offset + bytes)) != 0)
 		return rc;
 	memcpy(on->cache + offset, data, bytes);
+	touch(on, offset + bytes);
 	soil(on, offset, offset + bytes);
 	return (ssize_t)bytes;
 }
@@ -324,6 +336,7 @@ static int file_map(
 	if (on->mappings == 0 && grow(on, on->bytes * 4 > CAPACITY_MAPS ? on->bytes * 4 : CAPACITY_MAPS) != 0)
 		return hf_error_set(error, -ENOMEM, "the simulated host has no memory left to map a file");
 	on->mappings++;
+	touch(on, offset + bytes);
 	*addr_out = on->cache + offset;
 	memory_add_mapping(handle->process, *addr_out, bytes, on);
 	disk_blocks(handle->process);

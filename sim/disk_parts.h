@@ -13,6 +13,7 @@ struct disk_file {
 	uint8_t *cache, *durable; /* both have `capacity` bytes */
 	uint8_t *believed;        /* so has this; NULL until a sync fails: what the kernel takes for durable */
 	size_t capacity, bytes, durable_bytes;
+	size_t touched; /* behind it all copies have zeros: they were never written nor mapped */
 	unsigned handles, mappings, commits;
 	int mode;
 	unsigned names;      /* that lead here, in both lists, and changes of such names */
