@@ -2,6 +2,7 @@
 
 The moment is drawn from SEED (printed): a number of lines that the demo has said.
 """
+import contextlib
 import json
 import os
 import random
@@ -15,7 +16,7 @@ DEVICE = sys.argv[2] if len(sys.argv) > 2 else "shm"
 SEED = int(os.environ.get("SEED", random.randrange(1 << 32)))
 ROUNDS = 2
 LAST_LINE = 9
-END_LIMIT_S = 20
+END_LIMIT_S = program.RUN_LIMIT_S
 AT_A_TIME = 3  # they wait for lines of their demos most of the time
 
 
@@ -27,6 +28,12 @@ def _start_and_wait(directory, test, turn=0):
     for _ in range(random.Random(f"{SEED} {test} {turn}").randrange(LAST_LINE)):
         process.stdout.readline()
     return process
+
+
+def _signal(pid, number):
+    """To a process of a demo that may have ended meanwhile: when one of them is killed, the others end, too."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 def _is_gone(pid):
@@ -88,7 +95,7 @@ def parent_killed_at_any_moment_takes_its_nodes_along(directory):
 def all_killed_at_once_leave_nothing_that_stops_the_next(directory):
     process = _start_and_wait(directory, "all")
     for pid in [*program.children(process.pid), process.pid]:
-        os.kill(pid, signal.SIGKILL)
+        _signal(pid, signal.SIGKILL)
     process.communicate(timeout=END_LIMIT_S)
     _next_run_succeeds(directory, process.pid)
 
@@ -109,7 +116,7 @@ def a_stopped_node_dies_with_its_parent(directory):
     os.kill(nodes[0], signal.SIGSTOP)
     process.kill()
     process.communicate(timeout=END_LIMIT_S)
-    os.kill(nodes[0], signal.SIGCONT)
+    _signal(nodes[0], signal.SIGCONT)
     _ends(nodes)
     _next_run_succeeds(directory, process.pid)
 
