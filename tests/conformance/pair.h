@@ -23,6 +23,7 @@
 #define REMOTE_ACCESS (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 #define PSN_MASK      0xffffffu
 #define MS            1000000ull
+#define LIMIT_NS      (30000 * MS) /* a test that waits so long has failed */
 
 struct pair {
 	const struct bed *bed;

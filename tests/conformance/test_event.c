@@ -7,7 +7,7 @@
 
 #include <holdfast/fabric.h>
 
-#define WAKE_NS (10000 * MS) /* a wake-up that takes so long has failed */
+#define WAKE_NS (30000 * MS) /* a wake-up that takes so long has failed */
 
 static struct side_event next_event(struct pair *pair, struct side *side)
 {

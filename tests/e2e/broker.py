@@ -83,7 +83,7 @@ def a_broker_with_rails_serves_all_the_same(directory):
         assert _read(broker, "numbers") == NUMBERS
         for rail in node["rails"]:
             host, port = rail["control"].split(":")
-            socket.create_connection((host, int(port)), timeout=10).close()
+            socket.create_connection((host, int(port)), timeout=60).close()
         status, _, err = broker.stop()
         assert status == 0, err
 
@@ -211,7 +211,7 @@ def strangers_cost_the_broker_nothing(directory):
         host, port = broker.address.split(":")
         for sent in (b"GET / HTTP/1.1\r\n\r\n", b"\xff\xff\xff\xff", b"\x00\x00\x00\x02ab", b"\x00\x00\x00\x0a" + b"\x7f" * 10,
                      b"\x00\x00\x00\x10\x00\x03\x00\x01\x00\x00\x00\x01\x00\x00\x7f\xff\xff\xff\x00\x00"):
-            with socket.create_connection((host, int(port)), timeout=20) as stream:
+            with socket.create_connection((host, int(port)), timeout=60) as stream:
                 stream.sendall(sent)
                 assert stream.recv(100) == b"", sent
         slow = [socket.create_connection((host, int(port))) for _ in range(50)]

@@ -25,7 +25,7 @@
 
 #define ROUNDS     400
 #define SHARED     8
-#define WAIT_MS    20000
+#define WAIT_MS    60000
 #define NODE_BYTES 32
 #define QUEUES     20000
 #define CANCELLED  50
