@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/ensure.h"
 #include "sim/disk_parts.h"
@@ -21,13 +22,28 @@ static struct handle *handle_of(struct hf_file *file)
 	return (struct handle *)(void *)file;
 }
 
+/* Zeros that cost nothing until they are touched. Those of calloc() are written where MALLOC_PERTURB_ is set, which
+ * meson does for tests. */
+static uint8_t *zeros_take(size_t bytes)
+{
+	void *zeros = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return zeros == MAP_FAILED ? NULL : zeros;
+}
+
+static void zeros_free(uint8_t *zeros, size_t bytes)
+{
+	if (zeros != NULL)
+		munmap(zeros, bytes);
+}
+
 void disk_file_unused(struct disk_file *file)
 {
 	if (file->names > 0 || file->handles > 0 || file->mappings > 0 || file->commits > 0)
 		return;
 	list_remove(&file->node);
-	free(file->durable);
-	free(file->believed);
+	zeros_free(file->durable, file->capacity);
+	zeros_free(file->believed, file->capacity);
 	free(file); /* the cache is arena memory */
 }
 
@@ -68,15 +84,15 @@ static size_t smaller(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-static int grow_copy(uint8_t **copy, size_t touched, size_t capacity)
+static int grow_copy(const struct disk_file *file, uint8_t **copy, size_t capacity)
 {
-	uint8_t *grown = calloc(1, capacity); /* zeros that cost nothing until they are touched */
+	uint8_t *grown = zeros_take(capacity);
 
 	if (grown == NULL)
 		return -ENOSPC;
-	if (touched > 0)
-		memcpy(grown, *copy, touched);
-	free(*copy);
+	if (file->touched > 0)
+		memcpy(grown, *copy, file->touched);
+	zeros_free(*copy, file->capacity);
 	*copy = grown;
 	return 0;
 }
@@ -95,8 +111,8 @@ static int grow(struct disk_file *file, size_t capacity)
 	if (file->mappings > 0)
 		return -ENOSPC;
 	cache = memory_take(capacity);
-	if (cache == NULL || grow_copy(&file->durable, file->touched, capacity) != 0 ||
-		(file->believed != NULL && grow_copy(&file->believed, file->touched, capacity) != 0))
+	if (cache == NULL || grow_copy(file, &file->durable, capacity) != 0 ||
+		(file->believed != NULL && grow_copy(file, &file->believed, capacity) != 0))
 		return -ENOSPC;
 	if (file->touched > 0)
 		memcpy(cache, file->cache, smaller(file->bytes, file->touched));
@@ -154,10 +170,10 @@ static int fail(struct disk_file *file, struct disk_commit *commit)
 	uint8_t *believed = file->believed;
 
 	if (believed == NULL) {
-		believed = malloc(file->capacity);
+		believed = zeros_take(file->capacity);
 		if (believed == NULL)
 			return -ENOMEM;
-		memcpy(believed, file->durable, file->capacity);
+		memcpy(believed, file->durable, file->touched);
 		file->believed = believed;
 	}
 	for (size_t i = 0; i < commit->count; i++) {
@@ -225,7 +241,7 @@ void disk_file_lose_power(struct disk_file *file)
 		memset(file->durable + file->bytes, 0, touched - file->bytes);
 	if (touched > 0)
 		memcpy(file->cache, file->durable, touched);
-	free(file->believed);
+	zeros_free(file->believed, file->capacity);
 	file->believed = NULL;
 }
 
