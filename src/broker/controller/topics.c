@@ -147,8 +147,9 @@ static int open_partition(struct topics *topics, struct topic *topic, int32_t in
 	if (rc != 0)
 		return rc;
 	format_metadata(topic, text);
+	/* Durable: without it the log is taken for that of another topic. */
 	if (!is_of_topic(topics, topic, path, false))
-		rc = checkpoint_put(topics->env, path, text, strlen(text), error);
+		rc = checkpoint_write(topics->env, path, text, strlen(text), error);
 	if (rc != 0) {
 		partition_log_close(log);
 		return rc;
