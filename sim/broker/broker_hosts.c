@@ -147,6 +147,8 @@ static void configure_broker(struct sim_broker *broker, uint32_t index_interval)
 	snprintf(config->log_dirs, sizeof(config->log_dirs), "logs");
 	config->segment_bytes = 16384;
 	config->index_interval_bytes = index_interval;
+	if (all->flushes)
+		config->flush_messages = 1;
 	if (all->count == 1)
 		return;
 	config->replication_factor = (int16_t)all->count;

@@ -92,6 +92,7 @@ struct rdma_sim {
 	uint64_t lies;
 	uint64_t led, truncations; /* of brokers that are gone */
 	unsigned losses;           /* of power */
+	bool flushes;              /* with flush.messages=1: a loss of power loses nothing */
 	bool power, stopping, settling;
 };
 

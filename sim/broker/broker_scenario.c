@@ -71,34 +71,50 @@ static bool has_work(const struct broker_sim *all)
 
 static void start_again(struct broker_sim *all)
 {
-	struct sim_broker *broker = all->down;
+	all->down = false;
+	for (unsigned i = 0; i < all->count; i++) {
+		struct sim_broker *broker = &all->brokers[i];
 
-	all->down = NULL;
-	if (broker->host_stopped)
-		host_start(&broker->host);
-	else
-		process_start(broker->process);
-	broker->host_stopped = false;
+		if (broker->host_stopped)
+			host_start(&broker->host);
+		else if (broker->killed)
+			process_start(broker->process);
+		broker->host_stopped = broker->killed = false;
+	}
+}
+
+static bool picks_power(const struct broker_sim *all)
+{
+	if (all->count > 1)
+		return world_chance(all->world, 400000);
+	/* What a group read is not there any more when the one broker has lost its power. */
+	return all->flushes || (all->group == NULL && all->world->seed % POWER_SEEDS == 0);
+}
+
+static void stop_host(struct sim_broker *broker)
+{
+	world_count_fault(broker->all->world, FAULT_HOST_STOP);
+	sim_broker_count(broker);
+	broker->host_stopped = true;
+	host_stop(&broker->host);
 }
 
 static void kill_now(struct broker_sim *all, struct sim_broker *broker)
 {
-	/* What a group read is not there any more when the one broker has lost its power. */
-	bool power = all->count > 1 ? world_chance(all->world, 400000)
-				    : all->group == NULL && all->world->seed % POWER_SEEDS == 0;
+	bool power = picks_power(all);
 
 	all->outcome->in_doubt++;
-	all->down = broker;
-	sim_broker_count(broker);
-	world_count_fault(all->world, power ? FAULT_HOST_STOP : FAULT_PROCESS_CRASH);
+	all->down = true;
 	if (!power) {
+		world_count_fault(all->world, FAULT_PROCESS_CRASH);
+		sim_broker_count(broker);
+		broker->killed = true;
 		process_crash(broker->process);
 		return;
 	}
-	broker->host_stopped = true;
-	host_stop(&broker->host);
-	if (all->count > 1)
-		return; /* the others have it all */
+	stop_host(broker);
+	if (all->count > 1 || all->flushes)
+		return; /* the others, or its disk, have it all */
 	all->losses++;
 	for (unsigned i = 0; i < SIM_BROKER_PARTITIONS; i++)
 		partition_lost(&all->accounts[i]);
@@ -121,14 +137,30 @@ static bool may_kill(const struct broker_sim *all, const struct sim_broker *brok
 	       (all->count == 1 || all_are_whole(all));
 }
 
+/* All at once, whoever is in sync: the disks have it. */
+static bool kill_all(struct broker_sim *all)
+{
+	if (!all->flushes || all->count == 1 || !has_work(all) || !world_chance(all->world, 300000))
+		return false;
+	for (unsigned i = 0; i < all->count; i++)
+		if (!all->brokers[i].process->running || all->brokers[i].process->paused)
+			return false;
+	for (unsigned i = 0; i < all->count; i++)
+		stop_host(&all->brokers[i]);
+	all->outcome->in_doubt++;
+	return all->down = true;
+}
+
 static void kill_next(struct world_event *event)
 {
 	struct broker_sim *all = container_of(event, struct broker_sim, killer);
 	struct world *world = all->world;
 	uint64_t next_ns = all->count > 1 ? 4 * KILL_NS_MAX : KILL_NS_MAX;
 
-	if (all->down != NULL) {
+	if (all->down) {
 		start_again(all);
+	} else if (world->now_ns < all->faults.quiet_ns && kill_all(all)) {
+		next_ns = NS_S;
 	} else if (world->now_ns < all->faults.quiet_ns) {
 		struct sim_broker *broker = &all->brokers[all->count > 1 ? world_range(world, 0, all->count - 1) : 0];
 
@@ -139,7 +171,7 @@ static void kill_next(struct world_event *event)
 			next_ns = all->count > 1 ? NS_S : DOWN_NS_MAX;
 		}
 	}
-	if (all->down != NULL || world->now_ns < all->faults.quiet_ns)
+	if (all->down || world->now_ns < all->faults.quiet_ns)
 		world_schedule(world, event, world->now_ns + world_range(world, NS_US, next_ns));
 }
 
@@ -210,14 +242,18 @@ static void settle_replicas(struct broker_sim *all)
 		run_until(all, all_are_equal, "replicas have different logs on their disks");
 }
 
+enum extra { WITH_NOTHING, WITH_GROUP, WITH_SYNC };
+
 static void run_brokers(
-	struct world *world, struct outcome *outcome, unsigned count, uint64_t quiet_ns, bool with_group)
+	struct world *world, struct outcome *outcome, unsigned count, uint64_t quiet_ns, enum extra extra)
 {
+	bool with_group = extra == WITH_GROUP;
 	struct broker_sim *all = calloc(1, sizeof(*all));
 	struct process *processes[SIM_BROKERS_MAX + SIM_BROKER_CLIENTS + SIM_MEMBERS];
 	unsigned n = 0;
 
 	ensure(all != NULL);
+	all->flushes = extra == WITH_SYNC;
 	set_up(all, world, outcome, count, with_group);
 	for (unsigned i = 0; i < count; i++)
 		processes[n++] = all->brokers[i].process;
@@ -255,18 +291,26 @@ static void run_brokers(
 
 static void run_one(struct world *world, struct outcome *outcome)
 {
-	run_brokers(world, outcome, 1, world_range(world, 300 * NS_MS, 1500 * NS_MS), false);
+	run_brokers(world, outcome, 1, world_range(world, 300 * NS_MS, 1500 * NS_MS), WITH_NOTHING);
 }
 
 static void run_three(struct world *world, struct outcome *outcome)
 {
-	run_brokers(world, outcome, 3, world_range(world, 1500 * NS_MS, 6000 * NS_MS), false);
+	run_brokers(world, outcome, 3, world_range(world, 1500 * NS_MS, 6000 * NS_MS), WITH_NOTHING);
 }
 
 /* Of two seeds one has one broker. */
 static void run_group(struct world *world, struct outcome *outcome)
 {
-	run_brokers(world, outcome, world->seed % 2 == 0 ? 1 : 3, world_range(world, 1500 * NS_MS, 5000 * NS_MS), true);
+	run_brokers(world, outcome, world->seed % 2 == 0 ? 1 : 3, world_range(world, 1500 * NS_MS, 5000 * NS_MS),
+		WITH_GROUP);
+}
+
+/* Likewise. */
+static void run_sync(struct world *world, struct outcome *outcome)
+{
+	run_brokers(world, outcome, world->seed % 2 == 0 ? 1 : 3, world_range(world, 1000 * NS_MS, 4000 * NS_MS),
+		WITH_SYNC);
 }
 
 const struct scenario scenario_broker_one = {
@@ -287,4 +331,12 @@ const struct scenario scenario_broker_group = {
 	.only_when_named = true, /* a test of its own */
 	.what = "a consumer group at one Kafka broker or three; members are killed, stand still and leave, brokers too",
 	.run = run_group,
+};
+
+const struct scenario scenario_broker_sync = {
+	.name = "broker-sync",
+	.only_when_named = true, /* a test of its own */
+	.what = "a Kafka broker or three with flush.messages=1 that lose their power, one or all at once: nothing is "
+		"lost",
+	.run = run_sync,
 };

@@ -61,7 +61,7 @@ struct sim_broker {
 	struct broker *broker;
 	struct broker_config config;
 	struct hf_timer timer; /* until the topic is there */
-	bool host_stopped;
+	bool host_stopped, killed;
 };
 
 struct broker_sim {
@@ -75,8 +75,9 @@ struct broker_sim {
 	struct partition_account accounts[SIM_BROKER_PARTITIONS];
 	struct sim_group *group; /* members.h; NULL: none */
 	struct world_event killer;
-	unsigned losses;         /* of power, of all brokers there are */
-	struct sim_broker *down; /* NULL: none is */
+	unsigned losses; /* of power, of all brokers there are */
+	bool flushes;    /* with flush.messages=1: a loss of power loses nothing */
+	bool down;       /* brokers are */
 	bool stopping, settling;
 	uint64_t led, truncations; /* of brokers that are gone */
 };
@@ -85,7 +86,7 @@ extern const struct program sim_client_program; /* broker_nodes.c; its context i
 extern const struct program broker_program;     /* broker_hosts.c; its context is a struct sim_broker */
 
 /* broker_hosts.c */
-void sim_brokers_set_up(struct broker_sim *all, unsigned count);
+void sim_brokers_set_up(struct broker_sim *all, unsigned count); /* after `flushes` is set */
 /* What its counters say before it goes. */
 void sim_broker_count(struct sim_broker *broker);
 /* Whether every replica of the topic is in sync, as every broker knows it. NULL: it is down. */

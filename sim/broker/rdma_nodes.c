@@ -172,6 +172,8 @@ void rdma_sim_configure(struct rdma_sim_broker *broker)
 	config->segment_bytes = 16384;
 	config->extent_bytes = (uint32_t)world_range(world, 4096, 20000);
 	config->index_interval_bytes = (uint32_t)world_range(world, 0, 1000);
+	if (broker->end.all->flushes)
+		config->flush_messages = 1;
 	if (broker->end.all->count > 1)
 		add_voters(config, broker->end.all->count, world);
 }

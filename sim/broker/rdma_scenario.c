@@ -53,7 +53,7 @@ static void set_up(struct rdma_sim *all, struct world *world, struct outcome *ou
 	all->world = world;
 	all->outcome = outcome;
 	all->count = count;
-	all->power = count == 1 && world->seed % POWER_SEEDS == 0;
+	all->power = count == 1 && (all->flushes || world->seed % POWER_SEEDS == 0);
 	network_init(&all->network, world);
 	all->network.stream_limit_ns = 2 * NS_S;
 	for (unsigned i = 0; i < count; i++)
@@ -148,8 +148,8 @@ static void kill_now(struct rdma_sim *all, struct rdma_sim_end *end)
 		return;
 	}
 	host_stop(&end->host);
-	if (all->count > 1)
-		return; /* the others have it all */
+	if (all->count > 1 || all->flushes)
+		return; /* the others, or its disk, have it all */
 	all->losses++;
 	for (unsigned i = 0; i < RDMA_SIM_PARTITIONS; i++)
 		partition_lost(&all->accounts[i]);
@@ -288,8 +288,11 @@ static void tear_down(struct rdma_sim *all)
 	free(all);
 }
 
-static void run(struct world *world, struct outcome *outcome, unsigned count, uint64_t quiet_ns, bool hostile)
+enum extra { WITH_NOTHING, WITH_LIAR, WITH_SYNC };
+
+static void run(struct world *world, struct outcome *outcome, unsigned count, uint64_t quiet_ns, enum extra extra)
 {
+	bool hostile = extra == WITH_LIAR;
 	struct rdma_sim *all = calloc(1, sizeof(*all));
 	struct process *processes[RDMA_SIM_BROKERS + RDMA_SIM_CLIENTS];
 	unsigned n = count + RDMA_SIM_CLIENTS;
@@ -297,6 +300,7 @@ static void run(struct world *world, struct outcome *outcome, unsigned count, ui
 	ensure(all != NULL);
 	if (hostile)
 		ensure((all->liar = calloc(1, sizeof(*all->liar))) != NULL);
+	all->flushes = extra == WITH_SYNC;
 	set_up(all, world, outcome, count);
 	for (unsigned i = 0; i < n; i++)
 		processes[i] = i < count ? all->brokers[i].end.process : all->clients[i - count].end.process;
@@ -322,17 +326,26 @@ static void run(struct world *world, struct outcome *outcome, unsigned count, ui
 
 static void run_one(struct world *world, struct outcome *outcome)
 {
-	run(world, outcome, 1, world_range(world, 300 * NS_MS, 1500 * NS_MS), false);
+	run(world, outcome, 1, world_range(world, 300 * NS_MS, 1500 * NS_MS), WITH_NOTHING);
 }
 
 static void run_hostile(struct world *world, struct outcome *outcome)
 {
-	run(world, outcome, 1, world_range(world, 300 * NS_MS, 1500 * NS_MS), true);
+	run(world, outcome, 1, world_range(world, 300 * NS_MS, 1500 * NS_MS), WITH_LIAR);
+}
+
+/* Of two seeds one has one broker. */
+static void run_sync(struct world *world, struct outcome *outcome)
+{
+	if (world->seed % 2 == 0)
+		run(world, outcome, 1, world_range(world, 300 * NS_MS, 1500 * NS_MS), WITH_SYNC);
+	else
+		run(world, outcome, 3, world_range(world, 1500 * NS_MS, 4000 * NS_MS), WITH_SYNC);
 }
 
 static void run_three(struct world *world, struct outcome *outcome)
 {
-	run(world, outcome, 3, world_range(world, 1500 * NS_MS, 4000 * NS_MS), false);
+	run(world, outcome, 3, world_range(world, 1500 * NS_MS, 4000 * NS_MS), WITH_NOTHING);
 }
 
 const struct scenario scenario_broker_rdma = {
@@ -353,4 +366,12 @@ const struct scenario scenario_broker_hostile = {
 	.only_when_named = true, /* a test of its own */
 	.what = "the same, of one broker, with a client that writes and says over RDMA what no client may",
 	.run = run_hostile,
+};
+
+const struct scenario scenario_broker_rdma_sync = {
+	.name = "broker-rdma-sync",
+	.only_when_named = true, /* a test of its own */
+	.what = "one-sided producers and readers of brokers with flush.messages=1 that lose their power: nothing is "
+		"lost",
+	.run = run_sync,
 };

@@ -246,7 +246,7 @@ static int broker_start(struct broker *broker, struct hf_error *error)
 		rc = start_alone(broker, error);
 	if (rc == 0)
 		rc = topics_open(&broker->topics, broker->env, broker->config.log_dirs, broker->config.node_id,
-			&broker->controller, broker_now_ms(broker), error);
+			&broker->controller, &broker->flusher, broker_now_ms(broker), error);
 	if (rc == 0)
 		rc = groups_open(&broker->groups, broker, error);
 	if (rc == 0 && broker->node != NULL)
@@ -282,6 +282,7 @@ int broker_open(struct hf_loop *loop, struct hf_node *node, const struct broker_
 	list_init(&broker->ready);
 	broker_config_topic_defaults(config, &broker->defaults);
 	controller_init(&broker->controller, &broker->defaults);
+	flusher_open(&broker->flusher, loop, broker_config_flush_check_ns(config));
 	broker->poller = (struct hf_poller){.poll = broker_poll, .arm = broker_arm};
 	hf_loop_add_poller(loop, &broker->poller);
 	broker->retention.fire = retention_due;
@@ -311,6 +312,7 @@ void broker_close(struct broker *broker)
 	groups_close(&broker->groups);
 	if (broker->topics.env != NULL)
 		topics_close(&broker->topics);
+	flusher_close(&broker->flusher);
 	replication_close(&broker->replication);
 	journal_close(broker->journal);
 	controller_free(&broker->controller);

@@ -40,6 +40,7 @@ struct broker {
 	struct replication replication;
 	struct broker_status status;
 	struct topics topics;
+	struct flusher flusher;
 	struct groups groups;
 	struct broker_listener listeners[BROKER_LISTENERS_MAX];
 	unsigned listener_count;

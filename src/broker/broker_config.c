@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define FLUSH_CHECK_NS 1000000000ull
+#define HOUR_MS        3600000ull
+
 void broker_config_default(struct broker_config *config)
 {
 	*config = (struct broker_config){
@@ -35,6 +38,9 @@ void broker_config_default(struct broker_config *config)
 		.roll_ms = 604800000,
 		.retention_ms = 604800000,
 		.retention_bytes = -1,
+		.flush_messages = FLUSH_NEVER,
+		.flush_ms = FLUSH_NEVER,
+		.flush_scheduler_ms = FLUSH_NEVER,
 	};
 }
 
@@ -176,6 +182,9 @@ static const struct hf_config_key keys[] = {
 	{"log.roll.ms", .offset = offsetof(struct broker_config, roll_ms), .bytes = 8, LIMIT},
 	{"log.retention.ms", .offset = offsetof(struct broker_config, retention_ms), .bytes = 8, LIMIT},
 	{"log.retention.bytes", .offset = offsetof(struct broker_config, retention_bytes), .bytes = 8, LIMIT},
+	{"log.flush.interval.messages", HF_CONFIG_NUMBER, INTO(flush_messages), .min = 1, .max = INT64_MAX},
+	{"log.flush.interval.ms", HF_CONFIG_NUMBER, INTO(flush_ms), .min = 0, .max = INT64_MAX},
+	{"log.flush.scheduler.interval.ms", HF_CONFIG_NUMBER, INTO(flush_scheduler_ms), .min = 1, .max = INT64_MAX},
 	{"log.message.timestamp.type", HF_CONFIG_CHOICE, INTO(timestamp_type), .choices = timestamp_types},
 };
 
@@ -212,6 +221,15 @@ struct hf_config_section broker_config_section(struct broker_config *config)
 		.check = check};
 }
 
+uint64_t broker_config_flush_check_ns(const struct broker_config *config)
+{
+	uint64_t ms = (uint64_t)config->flush_scheduler_ms;
+
+	return config->flush_scheduler_ms == FLUSH_NEVER ? FLUSH_CHECK_NS
+	       : ms > HOUR_MS                            ? HOUR_MS * 1000000
+							 : ms * 1000000;
+}
+
 void broker_config_topic_defaults(const struct broker_config *config, struct topic_config *defaults_out)
 {
 	topic_config_default(defaults_out);
@@ -221,6 +239,8 @@ void broker_config_topic_defaults(const struct broker_config *config, struct top
 	defaults_out->log.segment_ms = config->roll_ms;
 	defaults_out->log.retention_ms = config->retention_ms;
 	defaults_out->log.retention_bytes = config->retention_bytes;
+	defaults_out->log.flush_messages = config->flush_messages;
+	defaults_out->log.flush_ms = config->flush_ms != FLUSH_NEVER ? config->flush_ms : config->flush_scheduler_ms;
 	defaults_out->log.min_insync_replicas = config->min_insync_replicas;
 	defaults_out->log.unclean_election = config->unclean_election;
 	defaults_out->log.log_append_time = config->timestamp_type == BROKER_LOG_APPEND_TIME;

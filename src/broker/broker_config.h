@@ -51,6 +51,7 @@ struct broker_config {
 	/* Of topics that do not say otherwise. */
 	uint32_t segment_bytes, index_interval_bytes, max_message_bytes;
 	int64_t roll_ms, retention_ms, retention_bytes;
+	int64_t flush_messages, flush_ms, flush_scheduler_ms; /* FLUSH_NEVER */
 	enum { BROKER_CREATE_TIME, BROKER_LOG_APPEND_TIME } timestamp_type;
 };
 
@@ -58,6 +59,8 @@ struct broker_config {
 void broker_config_default(struct broker_config *config);
 /* To be read with others by hf_config_load, over defaults. */
 struct hf_config_section broker_config_section(struct broker_config *config);
+/* How often logs are looked at for flush.ms: where nothing is said, each second. */
+uint64_t broker_config_flush_check_ns(const struct broker_config *config);
 void broker_config_topic_defaults(const struct broker_config *config, struct topic_config *defaults_out);
 
 #endif

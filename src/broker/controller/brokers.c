@@ -97,6 +97,14 @@ static void come_back(struct controller *controller, const struct topic_config *
 	partition->epoch++;
 }
 
+/* What it had acknowledged is on its disk, however it ended. */
+static void come_back_flushed(struct controller *controller, const struct topic_config *config,
+	struct controller_partition *partition, int32_t broker)
+{
+	if (config->log.flush_messages == 1)
+		come_back(controller, config, partition, broker);
+}
+
 /* Where the topic allows it, whatever it has will do. */
 static void come_back_unclean(struct controller *controller, const struct topic_config *config,
 	struct controller_partition *partition, int32_t broker)
@@ -182,8 +190,7 @@ static void register_broker(
 		copy_text(endpoint->host, sizeof(endpoint->host), command->endpoints.at[i].host);
 		endpoint->port = command->endpoints.at[i].port;
 	}
-	if (command->whole)
-		each_partition(controller, broker->id, come_back);
+	each_partition(controller, broker->id, command->whole ? come_back : come_back_flushed);
 	each_partition(controller, broker->id, come_back_unclean);
 }
 

@@ -19,8 +19,10 @@ enum key {
 	CLEANUP_POLICY,
 	MESSAGE_TIMESTAMP_TYPE,
 	UNCLEAN_ELECTION,
+	FLUSH_MESSAGES,
+	FLUSH_MS,
 };
-_Static_assert(UNCLEAN_ELECTION + 1 == TOPIC_CONFIG_KEYS, "every key has a row");
+_Static_assert(FLUSH_MS + 1 == TOPIC_CONFIG_KEYS, "every key has a row");
 
 static const struct {
 	const char *name;
@@ -37,6 +39,8 @@ static const struct {
 	[CLEANUP_POLICY] = {"cleanup.policy", 0, 0, 7},
 	[MESSAGE_TIMESTAMP_TYPE] = {"message.timestamp.type", 0, 1, 2},
 	[UNCLEAN_ELECTION] = {"unclean.leader.election.enable", 0, 1, 1},
+	[FLUSH_MESSAGES] = {"flush.messages", 1, INT64_MAX, 5},
+	[FLUSH_MS] = {"flush.ms", 0, INT64_MAX, 5},
 };
 
 void topic_config_default(struct topic_config *config)
@@ -47,6 +51,8 @@ void topic_config_default(struct topic_config *config)
 						.segment_ms = 604800000,
 						.retention_ms = 604800000,
 						.retention_bytes = -1,
+						.flush_messages = FLUSH_NEVER,
+						.flush_ms = FLUSH_NEVER,
 						.min_insync_replicas = 1}};
 }
 
@@ -73,6 +79,10 @@ static int64_t get(const struct log_config *log, unsigned key)
 		return log->log_append_time;
 	case UNCLEAN_ELECTION:
 		return log->unclean_election;
+	case FLUSH_MESSAGES:
+		return log->flush_messages;
+	case FLUSH_MS:
+		return log->flush_ms;
 	}
 	ensure(false);
 	return 0;
@@ -109,6 +119,12 @@ static void put(struct log_config *log, unsigned key, int64_t value)
 		break;
 	case UNCLEAN_ELECTION:
 		log->unclean_election = value != 0;
+		break;
+	case FLUSH_MESSAGES:
+		log->flush_messages = value;
+		break;
+	case FLUSH_MS:
+		log->flush_ms = value;
 		break;
 	}
 }

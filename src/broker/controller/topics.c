@@ -150,6 +150,8 @@ static int open_partition(struct topics *topics, struct topic *topic, int32_t in
 	/* Durable: without it the log is taken for that of another topic. */
 	if (!is_of_topic(topics, topic, path, false))
 		rc = checkpoint_write(topics->env, path, text, strlen(text), error);
+	if (rc == 0)
+		rc = flusher_add(topics->flusher, log, error);
 	if (rc != 0) {
 		partition_log_close(log);
 		return rc;
@@ -216,8 +218,10 @@ static int follow(
 			rc = open_partition(topics, topic, i, &from->config, starts, now_ms, error);
 		if (rc != 0)
 			return rc;
-		if (topic->partitions[i] != NULL)
+		if (topic->partitions[i] != NULL) {
 			topic->partitions[i]->log->config = from->config.log;
+			flusher_look(topic->partitions[i]->log);
+		}
 	}
 	return 0;
 }
@@ -245,13 +249,13 @@ static void mark_path(const struct topics *topics, char path[CHECKPOINT_PATH_BYT
 }
 
 int topics_open(struct topics *topics, struct hf_env *env, const char *directory, int32_t self,
-	const struct controller *controller, int64_t now_ms, struct hf_error *error)
+	const struct controller *controller, struct flusher *flusher, int64_t now_ms, struct hf_error *error)
 {
 	char path[CHECKPOINT_PATH_BYTES], *mark;
 	size_t bytes;
 	int rc;
 
-	*topics = (struct topics){.env = env, .directory = directory, .self = self};
+	*topics = (struct topics){.env = env, .directory = directory, .self = self, .flusher = flusher};
 	mark_path(topics, path);
 	topics->was_clean = checkpoint_read(env, path, 4096, &mark, &bytes, NULL) == 0;
 	if (topics->was_clean) {

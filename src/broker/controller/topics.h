@@ -26,13 +26,14 @@ struct topics {
 	unsigned count, capacity;
 	char *start_offsets; /* the text of the checkpoint, as it was read */
 	int32_t self;        /* this broker */
-	bool clean;          /* all that was found is open */
-	bool was_clean;      /* the directory was closed in order before */
+	struct flusher *flusher;
+	bool clean;     /* all that was found is open */
+	bool was_clean; /* the directory was closed in order before */
 };
 
 /* Opens the logs of every topic that the controller has, of which broker `self` is a replica. */
 int topics_open(struct topics *topics, struct hf_env *env, const char *directory, int32_t self,
-	const struct controller *controller, int64_t now_ms, struct hf_error *error);
+	const struct controller *controller, struct flusher *flusher, int64_t now_ms, struct hf_error *error);
 /* Closes every log in order. */
 void topics_close(struct topics *topics);
 

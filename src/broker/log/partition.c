@@ -3,14 +3,22 @@
 
 #include "base/ensure.h"
 
+static void flushed(struct partition_log *log, void *owner);
+
 void partition_init(struct partition *partition, int32_t index, struct partition_log *log)
 {
-	*partition = (struct partition){
-		.index = index, .log = log, .hw = partition_log_end(log), .leads = true, .in_sync = 1, .replicas = 1};
+	*partition = (struct partition){.index = index,
+		.log = log,
+		.hw = partition_log_sure_end(log),
+		.leads = true,
+		.in_sync = 1,
+		.replicas = 1};
 	/* The one replica of its partitions leads them in the epoch in which it last wrote. */
 	if (log->epochs.count > 0)
 		partition->leader_epoch = log->epochs.at[log->epochs.count - 1].epoch;
 	list_init(&partition->waits);
+	log->flush.told = flushed;
+	log->flush.owner = partition;
 }
 
 static void tell(struct partition *partition, uint32_t bytes)
@@ -48,16 +56,41 @@ void partition_set_hw(struct partition *partition, int64_t hw)
 	tell(partition, bytes);
 }
 
+static void raise_hw(struct partition *partition)
+{
+	if (partition->appended != NULL)
+		partition->appended(partition);
+	else
+		partition_set_hw(partition, partition_log_sure_end(partition->log));
+}
+
 /* What is in the log beyond `end` was appended just now. */
 static void advance(struct partition *partition, int64_t end, size_t bytes)
 {
 	if (partition_log_end(partition->log) == end)
 		return;
 	partition->untold_bytes += (uint32_t)bytes;
-	if (partition->appended != NULL)
-		partition->appended(partition);
-	else
-		partition_set_hw(partition, partition_log_end(partition->log));
+	raise_hw(partition);
+}
+
+/* Who waits for its disk need not wait any more; or there is none. */
+static void flushed(struct partition_log *log, void *owner)
+{
+	struct partition *partition = owner;
+
+	if (log->failed) {
+		partition_take_back(partition);
+		tell(partition, UINT32_MAX);
+		return;
+	}
+	if (partition->leads)
+		raise_hw(partition);
+	tell(partition, 0);
+}
+
+bool partition_has_settled(const struct partition *partition, int64_t end, bool all)
+{
+	return (all ? partition->hw : partition_log_sure_end(partition->log)) >= end;
 }
 
 enum kafka_error partition_append(

@@ -32,7 +32,8 @@ struct partition_holder {
 /* Something that waits for records. It is told of each growth, and of the end of the partition, until it is removed. */
 struct partition_wait {
 	struct list node;
-	/* `bytes` more can be read; UINT32_MAX: the partition ends. Must not free other waits; may remove itself. */
+	/* `bytes` more can be read, or more is durable; UINT32_MAX: the partition ends. Must not free other waits; may
+	 * remove itself. */
 	void (*grown)(struct partition_wait *wait, uint32_t bytes);
 };
 
@@ -42,6 +43,10 @@ void partition_end(struct partition *partition);
 
 /* Records below it may be read now: tells the waits. It never falls. */
 void partition_set_hw(struct partition *partition, int64_t hw);
+
+/* Whether what is below `end` may be acknowledged: it is as durable as the topic wants it, and `all`: every member of
+ * the isr has it. */
+bool partition_has_settled(const struct partition *partition, int64_t end, bool all);
 
 /* partition_log_append in the current epoch; the high watermark follows. */
 enum kafka_error partition_append(

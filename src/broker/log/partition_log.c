@@ -29,6 +29,11 @@ int64_t partition_log_end(const struct partition_log *log)
 	return head_of(log)->next_offset;
 }
 
+int64_t partition_log_sure_end(const struct partition_log *log)
+{
+	return log->flush.due <= log->flush.done ? partition_log_end(log) : log->flush.done;
+}
+
 int64_t partition_log_bytes(const struct partition_log *log)
 {
 	int64_t bytes = 0;
@@ -188,6 +193,7 @@ static enum kafka_error take_tail(struct partition_log *log, struct batch *batch
 	result->base_offset = batch->base_offset;
 	/* There is memory: the check made the entry. */
 	ensure(producer_state_book(&log->producers, batch, now_ms) == 0);
+	flusher_look(log);
 	return KAFKA_NONE;
 }
 
@@ -386,6 +392,7 @@ void partition_log_advance_start(struct partition_log *log, int64_t offset)
 	list_for_each_safe (at, &log->segments)
 		if (at != log->segments.prev && segment_of(at)->next_offset <= log->start_offset)
 			segment_delete(segment_of(at));
+	log->flush.names = true;
 }
 
 static bool is_expired(const struct partition_log *log, const struct segment *segment, int64_t bytes, int64_t now_ms)

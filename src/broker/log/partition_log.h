@@ -9,6 +9,7 @@
 #define HOLDFAST_BROKER_PARTITION_LOG_H
 
 #include "broker/kafka_error.h"
+#include "broker/log/flusher.h"
 #include "broker/log/leader_epochs.h"
 #include "broker/log/producer_state.h"
 #include "broker/log/segment.h"
@@ -17,6 +18,7 @@
 struct log_config {
 	uint32_t segment_bytes, index_interval_bytes, max_message_bytes;
 	int64_t segment_ms, retention_ms, retention_bytes;
+	int64_t flush_messages, flush_ms; /* FLUSH_NEVER */
 	bool log_append_time;
 	int64_t min_insync_replicas;
 	bool unclean_election; /* a replica that is not in sync may lead when no other can */
@@ -30,6 +32,7 @@ struct partition_log {
 	int64_t start_offset; /* records below it are gone */
 	struct producer_state producers;
 	struct leader_epochs epochs;
+	struct log_flush flush;
 	bool granted; /* an extent is out: its holder writes, and nothing else does */
 	bool failed;  /* the disk refused: nothing is appended until the broker starts again */
 };
@@ -89,6 +92,8 @@ enum kafka_error partition_log_find(
 
 struct segment *partition_log_head(const struct partition_log *log);
 int64_t partition_log_end(const struct partition_log *log); /* leo */
+/* What is below may be acknowledged: nothing of it has to be durable before (flusher.h). */
+int64_t partition_log_sure_end(const struct partition_log *log);
 int64_t partition_log_bytes(const struct partition_log *log);
 /* The first offset whose record is at least that old, its timestamp and epoch; false: none. The offset is exact where
  * records are not compressed, else that of the batch. */

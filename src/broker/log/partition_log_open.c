@@ -120,6 +120,7 @@ int partition_log_add(struct partition_log *log, int64_t base_offset, uint32_t c
 	if (rc != 0)
 		return rc;
 	list_push_back(&log->segments, &segment->node);
+	log->flush.names = true;
 	return 0;
 }
 
@@ -316,6 +317,7 @@ static void drop_segments(struct partition_log *log, bool files)
 
 static void log_free(struct partition_log *log)
 {
+	flusher_remove(log);
 	producer_state_free(&log->producers);
 	leader_epochs_free(&log->epochs);
 	free(log);

@@ -47,6 +47,7 @@ const char *partition_log_accept(struct partition_log *log, uint32_t bytes, int3
 
 	while (wrong == NULL && bytes > 0)
 		bytes -= accept_one(log, bytes, leader_epoch, now_ms, &wrong);
+	flusher_look(log);
 	return wrong;
 }
 
@@ -59,6 +60,7 @@ void partition_log_verify_on(struct partition_log *log, uint32_t place, int32_t 
 		continue;
 	if (head->bytes < place)
 		memset(head->map + head->bytes, 0, place - head->bytes);
+	flusher_look(log);
 }
 
 /* ---- cutting ---- */
@@ -111,11 +113,14 @@ static int make_head(
 	while (partition_log_head(log) != segment)
 		segment_delete(partition_log_head(log));
 	rc = segment_reopen(&segment, place, capacity, error);
-	if (rc != 0)
+	if (rc != 0) {
 		log->failed = true;
-	else if (segment->node.prev != &log->segments && segment->bytes == 0)
+		return rc;
+	}
+	if (segment->node.prev != &log->segments && segment->bytes == 0)
 		segment->last_epoch = segment_of(segment->node.prev)->last_epoch;
-	return rc;
+	flusher_cut(log);
+	return 0;
 }
 
 int partition_log_truncate(struct partition_log *log, int64_t offset, int64_t now_ms, struct hf_error *error)
@@ -156,6 +161,8 @@ int partition_log_restart(struct partition_log *log, int64_t offset, struct hf_e
 	rc = partition_log_add(log, offset, log->config.segment_bytes, true, true, error);
 	if (rc != 0)
 		log->failed = true;
+	else
+		flusher_cut(log);
 	log->start_offset = offset;
 	return rc;
 }

@@ -85,7 +85,7 @@ static bool is_due_at(const struct produce_grant *grant, uint32_t at)
 {
 	int64_t due = grant->answers[at % RDMA_CREDITS].due_offset;
 
-	return due == 0 || grant->partition == NULL || due <= grant->partition->hw;
+	return due == 0 || grant->partition == NULL || partition_has_settled(grant->partition, due, grant->token.all);
 }
 
 static void over(struct produce_grant *grant)
@@ -149,7 +149,7 @@ static void take_batch(struct produce_grant *grant, uint32_t imm, uint32_t bytes
 	answer = add_answer(grant, grant->order++, error);
 	answer->base_offset = result.base_offset;
 	answer->append_time_ms = result.append_time_ms;
-	answer->due_offset = error == KAFKA_NONE && grant->token.all ? partition_log_end(grant->partition->log) : 0;
+	answer->due_offset = error == KAFKA_NONE ? partition_log_end(grant->partition->log) : 0;
 	if (error != KAFKA_NONE || result.duplicate)
 		over(grant);
 }

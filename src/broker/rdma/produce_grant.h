@@ -30,7 +30,7 @@ struct produce_answer {
 	uint16_t order, id;
 	int16_t error;
 	int64_t base_offset, append_time_ms;
-	int64_t due_offset; /* answered when hw has come so far; 0: at once */
+	int64_t due_offset; /* answered when what is below has settled (partition.h); 0: at once */
 };
 
 struct produce_grant {

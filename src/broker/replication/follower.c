@@ -68,6 +68,7 @@ static int begin_extent(struct replica *replica, struct kafka_replica_message *g
 	segment_hold(head);
 	follow->segment = head;
 	follow->to = (uint32_t)to;
+	follow->told = -1;
 	follow->grant = ++replication->turns << 16 | replica->slot;
 	*grant = (struct kafka_replica_message){.attempt = follow->attempt,
 		.grant = follow->grant,
@@ -191,6 +192,8 @@ static void proceed(struct replica *replica)
 		join(replica);
 		return;
 	}
+	if (partition_log_sure_end(log) < place->offset)
+		return; /* with its grant the leader counts all that is here */
 	rc = partition_log_arrange(log, place->base, place->place, place->capacity, &error);
 	if (rc == -EBUSY)
 		return; /* until readers of an earlier epoch have given the segment back */
@@ -259,13 +262,14 @@ void follower_hear_hw(struct replica *replica, uint32_t grant, int64_t hw)
 void follower_turn(struct replica *replica)
 {
 	struct follow *follow = &replica->follow;
-	struct replica_record record = {.kind = REPLICA_RECORD_ACK,
-		.grant = follow->grant,
-		.value = (uint64_t)partition_log_end(replica->partition->log)};
+	const struct partition_log *log = replica->partition->log;
+	int64_t end = partition_log_sure_end(log);
+	struct replica_record record = {.kind = REPLICA_RECORD_ACK, .grant = follow->grant, .value = (uint64_t)end};
 
-	if (!follow->ack_due)
+	if (!follow->ack_due || end <= follow->told)
 		return;
-	follow->ack_due = false;
+	follow->ack_due = end < partition_log_end(log);
+	follow->told = end;
 	if (follow->mr != NULL)
 		replica_link_say(follow->link, &record);
 }

@@ -59,7 +59,7 @@ static bool counts(const struct replica *replica, unsigned place)
 
 static void advance(struct replica *replica)
 {
-	int64_t hw = partition_log_end(replica->partition->log);
+	int64_t hw = partition_log_sure_end(replica->partition->log);
 
 	for (unsigned i = 0; i < voters(replica); i++)
 		if (!is_self(replica, i) && counts(replica, i) && replica->pushes[i].acked < hw)

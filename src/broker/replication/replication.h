@@ -81,6 +81,7 @@ struct follow {
 	struct hf_vmr *mr;                  /* the extent; NULL: none */
 	struct segment *segment;            /* of the extent, held */
 	uint32_t to, grant;
+	int64_t told; /* acknowledged under this grant; -1: nothing */
 	bool ack_due;
 };
 

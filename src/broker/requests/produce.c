@@ -1,16 +1,17 @@
-/* Produce: record batches into partitions. acks=all is answered when the high watermark has passed them. */
+/* Produce: record batches into partitions. acks=all is answered when the high watermark has passed them, acks=1 when
+ * the log is as durable as the topic wants it. */
 #include "broker/requests/handlers.h"
 
 typedef struct kafka_produce_response_partition_produce_response produced_partition;
 
-/* One partition whose records are not replicated yet. */
+/* One partition whose records may not be acknowledged yet. */
 struct produce_wait {
 	struct partition_wait wait;
 	struct produce *produce;
 	struct partition *partition;
 	produced_partition *to;
 	int64_t end; /* behind them */
-	bool waits;
+	bool all, waits;
 };
 
 struct produce {
@@ -60,11 +61,14 @@ static void append(struct produce *produce, struct codec_string topic,
 	to->base_offset = result.base_offset;
 	to->log_append_time_ms = result.append_time_ms;
 	to->log_start_offset = partition->log->start_offset;
-	/* Of one that was there already too: it may not be replicated yet. */
-	if (acks != -1 || partition->hw >= partition_log_end(partition->log))
+	/* Of one that was there already too: it may not be replicated yet, nor on the disk. */
+	if (acks == 0 || partition_has_settled(partition, partition_log_end(partition->log), acks == -1))
 		return;
-	*wait = (struct produce_wait){
-		.produce = produce, .partition = partition, .to = to, .end = partition_log_end(partition->log)};
+	*wait = (struct produce_wait){.produce = produce,
+		.partition = partition,
+		.to = to,
+		.end = partition_log_end(partition->log),
+		.all = acks == -1};
 	produce->wait_count++;
 }
 
@@ -114,7 +118,7 @@ static bool make_response(struct request *request, struct kafka_produce_response
 	return true;
 }
 
-/* ---- acks=all ---- */
+/* ---- acks=all, and where records must be durable first ---- */
 
 static void leave_all(struct request *request)
 {
@@ -138,7 +142,8 @@ static void late(struct request *request)
 	for (int32_t i = 0; i < produce->wait_count; i++)
 		if (produce->waits[i].waits) {
 			produce->waits[i].to->error_code = KAFKA_REQUEST_TIMED_OUT;
-			produce->waits[i].to->error_message = request_text("not all replicas have it in time");
+			produce->waits[i].to->error_message =
+				request_text("not all replicas have it in time, or the disk is slow");
 		}
 	all_replicated(request);
 }
@@ -148,11 +153,11 @@ static void hw_moved(struct partition_wait *at, uint32_t bytes)
 	struct produce_wait *wait = container_of(at, struct produce_wait, wait);
 	const struct partition *partition = wait->partition;
 
-	if (bytes != UINT32_MAX && partition->hw < wait->end)
+	if (bytes != UINT32_MAX && !partition_has_settled(partition, wait->end, wait->all))
 		return;
 	if (bytes == UINT32_MAX)
-		wait->to->error_code = KAFKA_NOT_LEADER_OR_FOLLOWER;
-	else if (!partition_has_enough(partition))
+		wait->to->error_code = partition->log->failed ? KAFKA_STORAGE_ERROR : KAFKA_NOT_LEADER_OR_FOLLOWER;
+	else if (wait->all && !partition_has_enough(partition))
 		wait->to->error_code = KAFKA_NOT_ENOUGH_REPLICAS_AFTER_APPEND;
 	wait->waits = false;
 	partition_remove_wait(at);

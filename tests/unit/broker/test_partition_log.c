@@ -27,7 +27,9 @@ static struct log_config config = {.segment_bytes = SEGMENT_BYTES,
 	.max_message_bytes = 8192,
 	.segment_ms = -1,
 	.retention_ms = -1,
-	.retention_bytes = -1};
+	.retention_bytes = -1,
+	.flush_messages = FLUSH_NEVER,
+	.flush_ms = FLUSH_NEVER};
 
 static void open_log(bool clean)
 {
@@ -445,6 +447,91 @@ static void leader_epochs_are_kept(void **state)
 	}
 }
 
+/* ---- flushes ---- */
+
+static struct hf_loop *loop;
+static struct flusher flusher;
+
+static void open_flusher(int64_t messages, int64_t ms)
+{
+	struct hf_error error;
+
+	assert_int_equal(hf_loop_create(hf_env_host(), &loop), 0);
+	flusher_open(&flusher, loop, 1000000);
+	partition_log->config.flush_messages = messages;
+	partition_log->config.flush_ms = ms;
+	assert_int_equal(flusher_add(&flusher, partition_log, &error), 0);
+}
+
+static void close_flusher(void)
+{
+	flusher_remove(partition_log);
+	flusher_close(&flusher);
+	hf_loop_destroy(loop);
+}
+
+static void turn_until_flushed(int64_t end)
+{
+	while (partition_log->flush.done < end)
+		(void)hf_loop_turn(loop, 1000000);
+	assert_int_equal(partition_log->flush.done, end);
+}
+
+static void so_many_messages_wait_for_the_disk(void **state)
+{
+	(void)state;
+	open_flusher(3, FLUSH_NEVER);
+	append(2);
+	assert_int_equal(partition_log_sure_end(partition_log), 2);
+	append(2);
+	assert_int_equal(partition_log_sure_end(partition_log), 0);
+	append(1); /* comes with the next flush, if one is due then */
+	assert_int_equal(partition_log_sure_end(partition_log), 0);
+	turn_until_flushed(4);
+	assert_int_equal(partition_log_sure_end(partition_log), 5);
+	append(2);
+	assert_int_equal(partition_log_sure_end(partition_log), 4);
+	turn_until_flushed(7);
+	close_flusher();
+}
+
+static void after_some_time_what_nobody_waits_for_is_flushed(void **state)
+{
+	(void)state;
+	open_flusher(FLUSH_NEVER, 1);
+	for (int32_t i = 1; i < 60; i++) {
+		append(3);
+		assert_int_equal(partition_log_sure_end(partition_log), 3 * i);
+	}
+	assert_int_equal(partition_log->flush.done, 0);
+	turn_until_flushed(177);
+	close_flusher();
+}
+
+static void a_flush_from_before_a_cut_does_not_count(void **state)
+{
+	struct hf_error error;
+
+	(void)state;
+	open_flusher(1, FLUSH_NEVER);
+	append(3);
+	assert_int_equal(partition_log_truncate(partition_log, 0, T0, &error), 0);
+	append(1);
+	assert_int_equal(partition_log_sure_end(partition_log), 0);
+	turn_until_flushed(1);
+	close_flusher();
+}
+
+static void what_there_is_when_a_log_is_opened_is_durable(void **state)
+{
+	(void)state;
+	append(3);
+	open_flusher(1, FLUSH_NEVER);
+	assert_int_equal(partition_log_sure_end(partition_log), 3);
+	assert_int_equal(partition_log->flush.done, 3);
+	close_flusher();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -467,6 +554,10 @@ int main(void)
 		LOG_TEST(a_segment_that_is_registered_is_not_cut),
 		LOG_TEST(pages_are_made_ahead_up_to_an_end),
 		LOG_TEST(leader_epochs_are_kept),
+		LOG_TEST(so_many_messages_wait_for_the_disk),
+		LOG_TEST(after_some_time_what_nobody_waits_for_is_flushed),
+		LOG_TEST(a_flush_from_before_a_cut_does_not_count),
+		LOG_TEST(what_there_is_when_a_log_is_opened_is_durable),
 	};
 
 	return cmocka_run_group_tests_name("partition log", tests, NULL, NULL);

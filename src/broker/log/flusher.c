@@ -1,0 +1,278 @@
+/* Flushes. */
+#include "broker/log/flusher.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/ensure.h"
+#include "base/log.h"
+#include "broker/log/partition_log.h"
+
+#define THREADS 4u
+
+/* One flush of one log. It may outlive the log. */
+struct flush {
+	struct hf_work work;
+	struct hf_env *env;
+	struct partition_log *log; /* NULL: it is closed */
+	char directory[SEGMENT_PATH_BYTES];
+	int64_t to;
+	bool names, stale; /* stale: the log was cut since */
+	unsigned count;
+	struct segment *segments[]; /* held */
+};
+
+static struct segment *segment_of(struct list *node)
+{
+	return container_of(node, struct segment, node);
+}
+
+/* ---- on a helper thread ---- */
+
+/* A segment is lost with its name, and the log with that of its directory. */
+static int sync_names(const struct flush *flush)
+{
+	char parent[SEGMENT_PATH_BYTES], *slash;
+	int rc = hf_dir_sync(flush->env, flush->directory);
+
+	snprintf(parent, sizeof(parent), "%s", flush->directory);
+	slash = strrchr(parent, '/');
+	if (slash != NULL)
+		slash[slash == parent] = '\0';
+	return rc != 0 ? rc : hf_dir_sync(flush->env, slash == NULL ? "." : parent);
+}
+
+/* Stores into the mappings of a file are its content. */
+static int flush_run(struct hf_work *work)
+{
+	const struct flush *flush = container_of(work, struct flush, work);
+	int rc = 0;
+
+	for (unsigned i = 0; i < flush->count && rc == 0; i++)
+		rc = hf_file_sync_data(flush->segments[i]->file);
+	return rc == 0 && flush->names ? sync_names(flush) : rc;
+}
+
+/* ---- on the loop ---- */
+
+static void flush_free(struct flush *flush)
+{
+	for (unsigned i = 0; i < flush->count; i++)
+		segment_release(flush->segments[i]);
+	free(flush);
+}
+
+/* Of all segments with records that are not durable. NULL: no memory. */
+static struct flush *flush_make(struct partition_log *log)
+{
+	unsigned count = 0;
+	struct flush *flush;
+
+	list_for_each (at, &log->segments)
+		count++;
+	flush = calloc(1, sizeof(*flush) + count * sizeof(struct segment *));
+	if (flush == NULL)
+		return NULL;
+	flush->env = log->env;
+	flush->log = log;
+	flush->to = partition_log_end(log);
+	flush->names = log->flush.names;
+	snprintf(flush->directory, sizeof(flush->directory), "%s", log->directory);
+	list_for_each (at, &log->segments) {
+		if (segment_of(at)->next_offset <= log->flush.done)
+			continue;
+		segment_hold(segment_of(at));
+		flush->segments[flush->count++] = segment_of(at);
+	}
+	return flush;
+}
+
+static void book(struct partition_log *log, int64_t to)
+{
+	log->flush.done = to;
+	log->flush.since_ns = log->flush.flusher == NULL ? 0 : hf_loop_now_ns(log->flush.flusher->loop);
+}
+
+static void fail(struct partition_log *log, int rc)
+{
+	log->failed = true;
+	log_error("broker: %s takes no more records: it cannot be flushed: %s; mend that and start the broker again",
+		log->directory, strerror(-rc));
+}
+
+static void start(struct partition_log *log);
+
+static void flush_done(struct hf_work *work, int rc)
+{
+	struct flush *flush = container_of(work, struct flush, work);
+	struct partition_log *log = flush->log;
+	bool stale = flush->stale;
+	int64_t to = flush->to;
+
+	flush_free(flush);
+	if (log == NULL)
+		return;
+	log->flush.under_way = NULL;
+	if (rc != 0)
+		fail(log, rc); /* what is on the disk is not known, and the next sync would not say */
+	else if (!stale)
+		book(log, to);
+	if (log->flush.told != NULL)
+		log->flush.told(log, log->flush.owner);
+	if (log->flush.due > log->flush.done)
+		start(log);
+}
+
+static int open_workers(struct flusher *flusher)
+{
+	struct hf_error error;
+	int rc = flusher->workers != NULL ? 0
+					  : hf_workers_open(flusher->loop, "broker-flush", THREADS, UINT32_MAX,
+						    &flusher->workers, &error);
+
+	if (rc != 0)
+		log_error("%s", error.text);
+	return rc;
+}
+
+static void start(struct partition_log *log)
+{
+	struct log_flush *state = &log->flush;
+	struct flush *flush;
+	int rc;
+
+	if (state->under_way != NULL || log->failed)
+		return;
+	flush = flush_make(log);
+	rc = flush == NULL ? -ENOMEM : open_workers(state->flusher);
+	if (rc != 0) {
+		if (flush != NULL)
+			flush_free(flush);
+		fail(log, rc);
+		return;
+	}
+	flush->work.run = flush_run;
+	flush->work.done = flush_done;
+	state->under_way = flush;
+	state->names = false;
+	ensure(hf_work_submit(state->flusher->workers, &flush->work) == 0);
+}
+
+/* ---- flush.ms ---- */
+
+static void ticked(struct hf_timer *timer, uint64_t now_ns)
+{
+	struct flusher *flusher = container_of(timer, struct flusher, timer);
+
+	flusher->ticks = false;
+	list_for_each (at, &flusher->logs) {
+		struct partition_log *log = container_of(at, struct partition_log, flush.node);
+		int64_t age_ms = (int64_t)((now_ns - log->flush.since_ns) / 1000000);
+
+		if (log->config.flush_ms == FLUSH_NEVER || partition_log_end(log) == log->flush.done || log->failed)
+			continue;
+		flusher->ticks = true;
+		if (age_ms >= log->config.flush_ms)
+			start(log);
+	}
+	if (flusher->ticks)
+		hf_loop_set_timer(flusher->loop, timer, now_ns + flusher->interval_ns);
+}
+
+static void tick(struct flusher *flusher)
+{
+	if (flusher->ticks)
+		return;
+	flusher->ticks = true;
+	hf_loop_set_timer(flusher->loop, &flusher->timer, hf_loop_now_ns(flusher->loop) + flusher->interval_ns);
+}
+
+/* ---- logs ---- */
+
+void flusher_look(struct partition_log *log)
+{
+	struct log_flush *state = &log->flush;
+	int64_t from = state->due > state->done ? state->due : state->done, end;
+
+	if (state->flusher == NULL ||
+		(log->config.flush_messages == FLUSH_NEVER && log->config.flush_ms == FLUSH_NEVER))
+		return;
+	end = partition_log_end(log);
+	if (end - from >= log->config.flush_messages) {
+		state->due = end;
+		start(log);
+	}
+	if (log->config.flush_ms != FLUSH_NEVER && end > state->done)
+		tick(state->flusher);
+}
+
+void flusher_cut(struct partition_log *log)
+{
+	struct log_flush *state = &log->flush;
+	int64_t end = partition_log_end(log);
+
+	if (state->under_way != NULL)
+		state->under_way->stale = true;
+	state->done = state->done < end ? state->done : end;
+	state->due = state->due < end ? state->due : end;
+	state->names = true;
+	if (state->flusher != NULL && state->due > state->done)
+		start(log);
+}
+
+int flusher_add(struct flusher *flusher, struct partition_log *log, struct hf_error *error)
+{
+	struct log_flush *state = &log->flush;
+	struct flush *flush;
+	int rc;
+
+	state->done = state->due = segment_of(log->segments.next)->base_offset;
+	state->names = true;
+	state->flusher = flusher;
+	book(log, state->done);
+	list_push_back(&flusher->logs, &state->node);
+	if (log->config.flush_messages == FLUSH_NEVER || partition_log_end(log) == state->done)
+		return 0;
+	flush = flush_make(log);
+	rc = flush == NULL ? -ENOMEM : flush_run(&flush->work);
+	if (rc != 0)
+		hf_error_set(error, rc, "cannot sync %s: %s", log->directory, strerror(-rc));
+	else
+		state->done = state->due = flush->to;
+	state->names = rc != 0;
+	if (flush != NULL)
+		flush_free(flush);
+	return rc;
+}
+
+void flusher_remove(struct partition_log *log)
+{
+	struct log_flush *state = &log->flush;
+
+	if (state->flusher == NULL)
+		return;
+	if (state->under_way != NULL)
+		state->under_way->log = NULL;
+	list_remove(&state->node);
+	state->flusher = NULL;
+}
+
+/* ---- opening ---- */
+
+void flusher_open(struct flusher *flusher, struct hf_loop *loop, uint64_t interval_ns)
+{
+	*flusher = (struct flusher){.loop = loop, .timer = {.fire = ticked}, .interval_ns = interval_ns};
+	list_init(&flusher->logs);
+}
+
+void flusher_close(struct flusher *flusher)
+{
+	if (flusher->loop == NULL)
+		return;
+	ensure(list_empty(&flusher->logs));
+	hf_loop_cancel_timer(flusher->loop, &flusher->timer);
+	hf_workers_close(flusher->workers);
+	*flusher = (struct flusher){0};
+}

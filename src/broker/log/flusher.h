@@ -1,0 +1,57 @@
+/* flusher.h - makes records durable, on helper threads, as flush.messages and flush.ms of each topic say.
+ *
+ *   flush.messages   so many records are not on the disk: what was appended just now is acknowledged, and readable,
+ *                    only once all of them are (due); records that come meanwhile wait for the next flush together
+ *   flush.ms         so long after the last flush all are flushed, and nobody waits
+ *
+ * A log has one flush under way. It holds its segments, so logs may be cut and closed meanwhile.
+ * Owned by the broker's loop; only flusher_add and flusher_close block. */
+#ifndef HOLDFAST_BROKER_FLUSHER_H
+#define HOLDFAST_BROKER_FLUSHER_H
+
+#include <holdfast/loop.h>
+#include <holdfast/work.h>
+
+#include "base/list.h"
+
+#define FLUSH_NEVER INT64_MAX /* of both */
+
+struct flush;
+struct partition_log;
+
+struct flusher {
+	struct hf_loop *loop;
+	struct hf_workers *workers; /* NULL: none was needed yet */
+	struct hf_timer timer;      /* of flush.ms */
+	uint64_t interval_ns;
+	struct list logs; /* by log_flush.node */
+	bool ticks;
+};
+
+/* Of a log. Records below `done` are durable; those below `due` must be before more is acknowledged. */
+struct log_flush {
+	struct list node;
+	struct flusher *flusher; /* NULL: nothing is flushed */
+	struct flush *under_way; /* NULL: none */
+	int64_t done, due;
+	uint64_t since_ns; /* of the last flush */
+	bool names;        /* files were made or removed since the directory was synced */
+	/* After a flush; the log has failed if it did. NULL: nobody is told. */
+	void (*told)(struct partition_log *log, void *owner);
+	void *owner;
+};
+
+/* interval_ns: how often flush.ms is looked at. */
+void flusher_open(struct flusher *flusher, struct hf_loop *loop, uint64_t interval_ns);
+void flusher_close(struct flusher *flusher); /* after its logs */
+
+/* Of a log that was opened: where records must be durable, all that it has is synced first. */
+int flusher_add(struct flusher *flusher, struct partition_log *log, struct hf_error *error);
+void flusher_remove(struct partition_log *log);
+
+/* After records were appended, or another policy holds. */
+void flusher_look(struct partition_log *log);
+/* After the log was cut: what is under way counts no more. */
+void flusher_cut(struct partition_log *log);
+
+#endif
