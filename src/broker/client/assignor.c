@@ -38,7 +38,7 @@ static bool read_name(struct codec_bytes from, size_t *at, struct codec_string *
 
 	here = bytes == 0 || bytes > INT16_MAX ? NULL : step(from, at, bytes);
 	*out = (struct codec_string){(const char *)here, (int32_t)bytes};
-	return here != NULL;
+	return here != NULL && memchr(here, 0, bytes) == NULL;
 }
 
 static uint8_t *put_name(uint8_t *to, const char *name)
