@@ -153,7 +153,8 @@ static void configure_broker(struct sim_broker *broker, uint32_t index_interval)
 		return;
 	config->replication_factor = (int16_t)all->count;
 	config->min_insync_replicas = all->count / 2 + 1;
-	config->lag_ns = 2 * NS_S;
+	/* Of three seeds one has followers that are left behind by what faults do to links. */
+	config->lag_ns = all->world->seed % 3 == 1 ? 100 * NS_MS : 2 * NS_S;
 	for (unsigned i = 0; i < all->count; i++) {
 		struct broker_voter *voter = &config->voters.at[config->voters.count++];
 
