@@ -76,7 +76,7 @@ int cli_print_json(json_t *json)
 		fprintf(stderr, "holdfast: out of memory\n");
 		return EXIT_FOUND;
 	}
-	failed = json_dumpf(json, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+	failed = json_dumpf(json, stdout, CLI_JSON_STYLE);
 	json_decref(json);
 	putchar('\n');
 	return failed ? EXIT_FOUND : cli_flush("json");

@@ -54,6 +54,8 @@ bool cli_number(const char *text, double least, double most, double *out);
 int cli_take_number(const char *command, const char *option, const char *text, double least, double most, double unit,
 	uint64_t *out);
 
+#define CLI_JSON_STYLE (JSON_INDENT(2) | JSON_REAL_PRECISION(9)) /* of all that is printed, and of reports in files */
+
 /* Prints JSON to standard output with a newline and drops the reference; returns EXIT_DONE, or EXIT_FOUND when the
  * output could not be written (a full disk, a closed pipe). */
 int cli_print_json(json_t *json);

@@ -210,7 +210,7 @@ static int parse(int argc, char **argv, struct broker_bench *bench)
 
 static int report(const struct broker_bench *bench, json_t *rows)
 {
-	char *text = json_dumps(rows, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+	char *text = json_dumps(rows, CLI_JSON_STYLE);
 	int status = EXIT_DONE;
 
 	if (text == NULL)

@@ -4,6 +4,7 @@
  * far apart the two cores are just then, which changes while a virtual machine runs; a round in which it changed is
  * measured again, a bounded number of times. A figure is the median of its rounds, its ratio that of their ratios. */
 #include "cli/bench/bench.h"
+#include "cli/cli.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -139,11 +140,11 @@ static json_t *report(const struct bench_figure *figure, struct rounds *rounds, 
 
 static int write_report(json_t *array, const struct options *options)
 {
-	if (options->out != NULL && json_dump_file(array, options->out, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) != 0) {
+	if (options->out != NULL && json_dump_file(array, options->out, CLI_JSON_STYLE) != 0) {
 		fprintf(stderr, "holdfast bench: %s cannot be written: %s\n", options->out, strerror(errno));
 		return FAILED;
 	}
-	if (options->json && (json_dumpf(array, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) != 0 || puts("") < 0))
+	if (options->json && (json_dumpf(array, stdout, CLI_JSON_STYLE) != 0 || puts("") < 0))
 		return FAILED;
 	return fflush(stdout) == 0 ? DONE : FAILED;
 }

@@ -56,7 +56,7 @@ int kv_bench_fill(struct kv_bench *bench, const struct hf_addr *to, uint32_t key
 
 static int report(const struct kv_bench *bench, json_t *all)
 {
-	if (bench->out != NULL && json_dump_file(all, bench->out, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) != 0) {
+	if (bench->out != NULL && json_dump_file(all, bench->out, CLI_JSON_STYLE) != 0) {
 		cli_refuse("bench", "%s cannot be written: %s", bench->out, strerror(errno));
 		return EXIT_FOUND;
 	}

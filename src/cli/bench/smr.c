@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/bench/smr.h"
+#include "cli/cli.h"
 
 #define ROUNDS_DEFAULT 11u
 #define ROUNDS_MAX     99u
@@ -192,7 +193,7 @@ int bench_smr(int argc, char **argv)
 		well = add(array, smr_failovers(options.failovers, &generation, log));
 	if (well && options.cuts > 0)
 		well = add(array, smr_steady(options.cuts, options.seconds, options.entries, &generation, log));
-	(void)json_dumpf(array, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+	(void)json_dumpf(array, stdout, CLI_JSON_STYLE);
 	puts("");
 	json_decref(array);
 	return !well;

@@ -5,6 +5,7 @@
  * replaced by another process; every newcomer takes the whole state. Before and behind that, as long a time without
  * changes. In the end each member has each proposal once, and all have the same bytes. */
 #include "cli/bench/smr_changes.h"
+#include "cli/cli.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -375,7 +376,7 @@ int smr_changes(int argc, char **argv)
 	hf_fabric_remove(fabric);
 	if (status == 0) {
 		found = report(&run, &well);
-		(void)json_dumpf(found, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+		(void)json_dumpf(found, stdout, CLI_JSON_STYLE);
 		puts("");
 		json_decref(found);
 	}

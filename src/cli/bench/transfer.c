@@ -153,7 +153,7 @@ static int write_report(const struct request *request, json_t *all)
 {
 	const json_t *sweep = json_object_get(all, "sweep");
 
-	if (request->out != NULL && json_dump_file(all, request->out, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) != 0) {
+	if (request->out != NULL && json_dump_file(all, request->out, CLI_JSON_STYLE) != 0) {
 		cli_refuse("bench", "%s cannot be written: %s", request->out, strerror(errno));
 		return EXIT_FOUND;
 	}

@@ -128,7 +128,7 @@ static int write_json(json_t *report, const struct options *options)
 	int status = EXIT_DONE;
 
 	if (options->out != NULL) {
-		char *text = json_dumps(report, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+		char *text = json_dumps(report, CLI_JSON_STYLE);
 
 		status = write_text(options->out, text);
 		free(text);

@@ -148,7 +148,7 @@ static int write_reports(
 	struct hf_env *env, const struct demo_options *options, const struct demo_input *input, unsigned n)
 {
 	json_t *json = report_json(results, n, input);
-	char *text = json != NULL ? json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) : NULL;
+	char *text = json != NULL ? json_dumps(json, CLI_JSON_STYLE) : NULL;
 	char *page = html_page(results, n, input);
 	int failed = text != NULL && page != NULL ? 0 : -ENOMEM, status = EXIT_DONE;
 
