@@ -14,7 +14,8 @@
 #define TCP_PORT      7100u
 #define HEARTBEAT_NS  (5 * NS_MS)
 #define BUDGET_NS     (1 * NS_S)
-#define QP_TIMEOUT    8 /* 1 ms */
+#define QP_TIMEOUT    8  /* 1 ms */
+#define QP_PATIENT    15 /* 134 ms: more than a window takes on a slow rail */
 #define QP_RETRY_CNT  2
 #define FORGOTTEN_MAX (5 * NS_MS) /* until memory is registered again */
 #define FORGET_NS_MAX (60 * NS_MS)
@@ -237,7 +238,7 @@ static void configure(const struct tr_node *node, struct hf_node_config *config)
 		.heartbeat_ns = HEARTBEAT_NS,
 		.heartbeat_misses = 4,
 		.budget_ns = BUDGET_NS,
-		.timeout = QP_TIMEOUT,
+		.timeout = node->tr->slow ? QP_PATIENT : QP_TIMEOUT,
 		.retry_cnt = QP_RETRY_CNT};
 	snprintf(config->name, sizeof(config->name), "%s", node->endpoint.host.name);
 	config->management[0] = tr_port(node, TR_MANAGEMENT)->address;

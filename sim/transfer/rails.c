@@ -24,7 +24,7 @@
 #define FLAP_NS       (100 * NS_MS)
 #define FLAP_REST_NS  (20 * NS_MS) /* a minute is long */
 
-static struct tr *open_world(struct world *world, struct outcome *outcome, struct tr_times *times)
+static struct tr *open_world(struct world *world, struct outcome *outcome, struct tr_times *times, bool slow)
 {
 	struct tr *tr = calloc(1, sizeof(*tr));
 
@@ -32,6 +32,7 @@ static struct tr *open_world(struct world *world, struct outcome *outcome, struc
 	tr_set_up(tr, world, outcome);
 	tr->mtu = IBV_MTU_4096;
 	tr->forgets = false;
+	tr->slow = slow;
 	tr->network.unordered = false;
 	world->tears_ppm = 0;
 	tr->config = (struct hf_transfer_config){.max_failover_attempts = 3,
@@ -95,7 +96,7 @@ static bool is_even(const uint64_t bytes[TR_RAILS])
 static void run_slow(struct world *world, struct outcome *outcome)
 {
 	struct tr_times times = {0};
-	struct tr *tr = open_world(world, outcome, &times);
+	struct tr *tr = open_world(world, outcome, &times, true);
 	uint64_t bytes[TR_RAILS], alone, until_ns;
 
 	for (unsigned i = 0; i < TR_RAILS; i++)
@@ -150,7 +151,7 @@ static void flap(struct tr *tr, bool told, bool up)
 static void run_flap(struct world *world, struct outcome *outcome)
 {
 	struct tr_times times = {0};
-	struct tr *tr = open_world(world, outcome, &times);
+	struct tr *tr = open_world(world, outcome, &times, false);
 	bool told = world->seed % 2 == 0;
 
 	times.rest_ns = FLAP_REST_NS;

@@ -116,6 +116,7 @@ struct tr {
 	uint64_t quiet_ns;
 	enum ibv_mtu mtu;
 	bool forgets; /* registrations go while they are in use */
+	bool slow;    /* a rail is so slow that packets wait for long */
 	bool stopping;
 	uint64_t line_gap_ns;   /* between log lines of one rail */
 	struct tr_times *times; /* NULL: work and faults are of chance */
