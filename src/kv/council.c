@@ -276,6 +276,8 @@ static void ask(struct hf_kv *kv, uint64_t now_ns)
 		message.note |= WIRE_NOTE_COPIED;
 	if (!kv_store_has_room(&kv->store, kv->reserve) || kv->log.low)
 		message.note |= WIRE_NOTE_NO_ROOM;
+	if (kv->log.env != NULL && kv->complete == 0 && !kv->wiped)
+		message.note |= WIRE_NOTE_NEW;
 	for (unsigned i = 0; i < kv->config.member_count; i++)
 		if (i != kv->view.self)
 			kv_writes_say(kv, i, &message);
@@ -349,20 +351,33 @@ static void look_again(struct hf_kv *kv, unsigned node, uint64_t now_ns)
 	kv->council.look_ns = now_ns + 1 + (over_ns > boot_ns ? over_ns - boot_ns : 0);
 }
 
+/* All members of the last epoch founded the cluster, and ended before their logs said so. A write is answered when it
+ * is in the log of each, behind that: none was. */
+static bool all_are_new(const struct hf_kv *kv, uint64_t now_ns)
+{
+	for (unsigned i = 0; i < kv->config.member_count; i++)
+		if (kv->cm.nodes[i].state == CM_MEMBER &&
+			(!is_fresh(kv, i, now_ns) || (kv->council.reports[i].note & WIRE_NOTE_NEW) == 0))
+			return false;
+	return true;
+}
+
 /* A member of the last epoch has all that was answered, if its store is whole. */
-static bool may_begin(const struct hf_kv *kv, unsigned node)
+static bool may_begin(const struct hf_kv *kv, unsigned node, bool again)
 {
 	const struct cm_node *last = &kv->cm.nodes[node];
 
 	return kv->cm.epoch == 0 ||
-	       (last->state == CM_MEMBER && kv->council.reports[node].complete >= last->member_join);
+	       (last->state == CM_MEMBER && (again || kv->council.reports[node].complete >= last->member_join));
 }
 
 static bool make_present(struct hf_kv *kv, uint64_t now_ns, struct cm_entry *entry)
 {
+	bool again = all_are_new(kv, now_ns);
+
 	for (unsigned i = 0; i < kv->config.member_count; i++) {
 		entry->incarnation[i] = kv->council.reports[i].incarnation;
-		if (is_fresh(kv, i, now_ns) && may_begin(kv, i))
+		if (is_fresh(kv, i, now_ns) && may_begin(kv, i, again))
 			entry->present |= (uint8_t)(1u << i);
 	}
 	entry->kind = CM_COLD;

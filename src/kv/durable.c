@@ -51,6 +51,7 @@ void kv_durable_wipe(struct hf_kv *kv)
 {
 	struct log_entry entry = {.kind = LOG_WIPE};
 
+	kv->wiped = true;
 	kv->complete = 0;
 	kv->log.mark = kv_log_append(&kv->log, &entry);
 }
@@ -126,6 +127,7 @@ static int read_entry(struct hf_kv *kv, const struct log_entry *entry, uint64_t 
 		kv->complete = entry->ts.join;
 		return 0;
 	case LOG_WIPE:
+		kv->wiped = true;
 		kv->complete = 0;
 		kv_store_clear(&kv->store);
 		forget_marked(&kv->durable, UINT64_MAX);

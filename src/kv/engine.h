@@ -103,6 +103,7 @@ struct hf_kv {
 	struct recycle recycle;
 
 	uint32_t complete; /* the join as of which this store is whole; 0: it is not */
+	bool wiped;        /* by its log it was, and what it had is gone */
 	bool failed;       /* the log: this member has left */
 	uint32_t *doubts;  /* entries of records that it had not known to be everywhere (R-K13) */
 	uint32_t doubt_count, doubt_room;

@@ -41,6 +41,7 @@ enum wire_kind {
 /* note of an ASK: the members that the sender cannot reach, as bits, and these. */
 #define WIRE_NOTE_COPIED   (1u << 16) /* a shadow has all that it was to get */
 #define WIRE_NOTE_NO_ROOM  (1u << 17) /* it has no room for further records */
+#define WIRE_NOTE_NEW      (1u << 18) /* by its log its store has never been whole */
 #define WIRE_NOTE_SUSPECTS 0xffu
 
 struct wire_message {
