@@ -6,8 +6,8 @@
  *   budget       nothing waits beyond the operation's budget (K6)
  *   liveness     when all has healed there is progress at every member
  *   stop         with `recovery = stop` no write is begun while a member returns
- *   heals        a member that has its log does not copy all records while another one is there that was all the while;
- *                with `recovery = copy` it always does
+ *   heals        a member whose log says that it was one does not copy all records while another one is there that was
+ *                all the while; with `recovery = copy` it always does
  *   failover     when a process is killed while all is well, every other member answers writes again within a lease and
  *                20 ms (K6): kv-failover
  *
@@ -69,8 +69,9 @@ struct kv_node {
 	struct kv_client clients[KV_CLIENTS];
 	uint64_t done_since_quiet;
 	uint64_t written_ns, gap_ns, gap_end_ns; /* the last answered write; the longest time without one */
-	/* kv_kills.c: it served at the last look, or has done so; it copies all records, until it serves */
-	bool serves, served, copies;
+	bool logged;                             /* it has answered a write: its log says that it was a member */
+	/* kv_kills.c: it served at the last look; it copies all records, until it serves */
+	bool serves, copies;
 	uint64_t stopped_epoch, stopped_writes; /* kv_kills.c: begun in an epoch with a member that returns */
 };
 
@@ -108,7 +109,7 @@ struct kv_cluster {
 	enum hf_kv_recovery recovery;
 	uint64_t segment_bytes;
 	uint64_t stands_ns; /* turns that are torn may take so much longer, in all that an operation sees */
-	bool calm;          /* nothing fails but members that are killed while all serve */
+	bool calm;          /* nothing fails but members that are killed while all serve, and have answered writes */
 	bool recoveries;    /* kills are for recoveries */
 	bool standard;      /* nodes have their defaults; clients hardly rest, and write small values, without RMWs */
 	bool stopping;

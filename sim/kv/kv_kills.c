@@ -64,7 +64,8 @@ static bool covers(const struct hf_kv_status *returning, unsigned other)
 	       member->join < returning->members[returning->self].absent_since;
 }
 
-/* A copy that was begun is begun again by the next process: the log does not count any more. */
+/* A copy that was begun is begun again by the next process: the log does not count any more. Nor does that of a member
+ * which founded the cluster and lost its power before it was durable that it did: until then it answers no write. */
 static void check_copies(struct kv_cluster *all)
 {
 	bool serves[KV_NODES_MAX];
@@ -72,7 +73,7 @@ static void check_copies(struct kv_cluster *all)
 	for (unsigned i = 0; i < all->count; i++) {
 		struct kv_node *node = &all->nodes[i];
 		struct hf_kv_status status = {0};
-		bool begins = kv_kills_status(node, &status) && status.copies && !node->copies && node->served;
+		bool begins = kv_kills_status(node, &status) && status.copies && !node->copies && node->logged;
 
 		for (unsigned k = 0; begins && k < all->count; k++)
 			if (all->nodes[k].serves && covers(&status, k))
@@ -80,7 +81,6 @@ static void check_copies(struct kv_cluster *all)
 					"%u copies all records, and %u was there while it was not", i, k);
 		node->copies = (node->copies || status.copies) && !status.serving;
 		serves[i] = status.serving;
-		node->served |= status.serving;
 	}
 	for (unsigned i = 0; i < all->count; i++)
 		all->nodes[i].serves = serves[i];
@@ -103,6 +103,7 @@ void kv_kills_kill(struct kv_cluster *all, unsigned i, bool power)
 	struct process *process = all->nodes[i].endpoint.process;
 
 	world_count_fault(all->world, power ? FAULT_HOST_STOP : FAULT_PROCESS_CRASH);
+	all->calm &= all->nodes[i].logged;
 	if (power)
 		host_stop(process->host);
 	else

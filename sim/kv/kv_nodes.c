@@ -91,6 +91,7 @@ static void done(struct hf_kv_op *op)
 	if (op->result == HF_KV_OK || op->result == HF_KV_ABSENT) {
 		all->outcome->operations++;
 		node->done_since_quiet += all->world->now_ns >= all->faults.quiet_ns;
+		node->logged |= op->kind != HF_KV_GET && op->result == HF_KV_OK;
 		if (op->kind != HF_KV_GET)
 			note_written(node, all->world->now_ns);
 	}
