@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/ensure.h"
+#include "broker/log/batch.h"
 
 /* ---- sets ---- */
 
@@ -62,7 +63,9 @@ static void elect(
 	if (partition->leader < 0 && config->log.unclean_election &&
 		(partition->leader = first_of(controller, partition, &partition->replicas)) >= 0)
 		partition->isr = (struct controller_set){.at = {partition->leader}, .count = 1};
-	partition->leader_epoch++;
+	do
+		partition->leader_epoch++;
+	while (!batch_epoch_is_whole(partition->leader_epoch));
 }
 
 typedef void act_on_partition(struct controller *controller, const struct topic_config *config,

@@ -57,6 +57,12 @@ enum batch_verdict batch_check(const uint8_t *at, const struct batch *batch);
 /* What is wrong, for people. */
 const char *batch_fault(enum batch_verdict verdict);
 
+/* No leader has an epoch that ends in 0xff: the disk has an assigned epoch in part only, the rest as clients write it,
+ * where a sector ends within it and power was lost. The CRC does not cover it. */
+static inline bool batch_epoch_is_whole(int32_t leader_epoch)
+{
+	return leader_epoch >= 0 && (leader_epoch & 0xff) != 0xff;
+}
 /* The leader's fields; the epoch is the last store (R-B9). */
 void batch_commit(uint8_t *at, int64_t base_offset, int32_t leader_epoch);
 /* The time of the append in place of the client's; the CRC again. */

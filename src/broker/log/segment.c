@@ -151,7 +151,7 @@ static void segment_scan(struct segment *segment, uint32_t bytes, bool verify)
 
 		if (batch_read(at, bytes - segment->bytes, &batch) != BATCH_RIGHT)
 			break;
-		if (batch.base_offset != segment->next_offset || batch.leader_epoch < 0 ||
+		if (batch.base_offset != segment->next_offset || !batch_epoch_is_whole(batch.leader_epoch) ||
 			batch.leader_epoch < segment->last_epoch)
 			break;
 		if (verify && batch_check(at, &batch) != BATCH_RIGHT)

@@ -204,6 +204,23 @@ static void a_torn_batch_and_what_lies_behind_it_is_gone(void **state)
 	assert_int_equal(read_all(0), 3);
 }
 
+/* A sector ended within the epoch: its first three bytes were assigned on the disk, the last one was not. */
+static void a_batch_with_a_part_of_an_epoch_is_not_recovered(void **state)
+{
+	struct segment *head;
+
+	(void)state;
+	append(2);
+	head = container_of(partition_log->segments.prev, struct segment, node);
+	assert_int_equal(segment_prepare(head, 4096), 0);
+	memcpy(head->map + head->bytes, head->map, head->bytes);
+	batch_commit(head->map + head->bytes, 2, 0xff);
+	crash();
+	open_log(false);
+	assert_int_equal(partition_log_end(partition_log), 2);
+	assert_int_equal(append(1), 2);
+}
+
 /* R-B9: what lies whole behind the tail, with an epoch that was never assigned, is not a part of the log. */
 static void a_batch_without_an_epoch_is_not_recovered(void **state)
 {
@@ -542,6 +559,7 @@ int main(void)
 		LOG_TEST(a_log_of_a_killed_process_opens_as_it_was),
 		LOG_TEST(a_torn_batch_and_what_lies_behind_it_is_gone),
 		LOG_TEST(a_batch_without_an_epoch_is_not_recovered),
+		LOG_TEST(a_batch_with_a_part_of_an_epoch_is_not_recovered),
 		LOG_TEST(what_is_wrong_is_refused_and_changes_nothing),
 		LOG_TEST(a_duplicate_is_answered_with_its_old_offset),
 		LOG_TEST(a_replaced_producer_is_fenced),
