@@ -214,6 +214,8 @@ static void mark(struct hf_kv *kv)
 	}
 	if (position <= log->mark)
 		return;
+	if (kv->config.unnoted && position < log->mark + kv->config.segment_bytes)
+		return; /* nobody heals by it; segments are freed up to it */
 	entry.ts.version = position;
 	(void)kv_log_append(log, &entry);
 	log->mark = position;

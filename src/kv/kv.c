@@ -179,7 +179,8 @@ static int open_store(struct hf_kv *kv, struct hf_error *error)
 	if (rc != 0)
 		return rc;
 	kv->reserve = bytes / RESERVE_SHARE;
-	rc = kv_missed_open(&kv->missed, kv->config.missed_mb << 18); /* 4 bytes each */
+	if (!kv->config.unnoted)
+		rc = kv_missed_open(&kv->missed, kv->config.missed_mb << 18); /* 4 bytes each */
 	if (rc != 0)
 		return hf_error_set(error, rc, "no memory for what absent members miss; lower missed_mb");
 	kv->busy_of = calloc((size_t)kv->store.mask + 1, sizeof(*kv->busy_of));

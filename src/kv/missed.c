@@ -25,6 +25,8 @@ void kv_missed_close(struct missed *missed)
 
 void kv_missed_note(struct missed *missed, struct record *record, uint32_t entry)
 {
+	if (missed->ring == NULL)
+		return;
 	record->missed_position = ++missed->position;
 	missed->ring[missed->position & missed->mask] = entry;
 }
@@ -39,7 +41,8 @@ void kv_missed_expect(const struct missed *missed, const struct store *store, ui
 
 bool kv_missed_covers(const struct missed *missed, unsigned member)
 {
-	return missed->from[member] != 0 && missed->position + 1 - missed->from[member] <= missed->mask;
+	return missed->ring != NULL && missed->from[member] != 0 &&
+	       missed->position + 1 - missed->from[member] <= missed->mask;
 }
 
 uint32_t kv_missed_at(const struct missed *missed, const struct store *store, uint64_t position)

@@ -229,13 +229,13 @@ def deleted_records_are_removed_and_stay_deleted(directory):
         cluster.wait("equal members", lambda: len(set(cluster.digests())) == 1)
 
 
-def _recoveries(cluster, recovery, missed):
-    """A member returns with this setting: what INFO says of it, and how many records its buddy sent."""
+def _recoveries(cluster, settings, missed):
+    """A member returns with these settings: what INFO says of it, and how many records its buddy sent."""
     clients = [cluster.client(i) for i in range(3)]
     _fill(clients, 0, 100)
     cluster.kill(2)
     for i in range(3):
-        _change(cluster, i, {"recovery": recovery})
+        _change(cluster, i, settings)
     _fill(clients[:2], 100, missed)
     cluster.start(2)
     cluster.wait_serving(2)
@@ -246,8 +246,22 @@ def _recoveries(cluster, recovery, missed):
 
 def member_that_is_told_to_copy_copies_all_records(directory):
     with Cluster(directory, KIND, log="LOG") as cluster:
-        said, records = _recoveries(cluster, "copy", 10)
+        said, records = _recoveries(cluster, {"recovery": "copy"}, 10)
         assert (said["copied"], said["healed"]) == ("1", "0") and records == 111, (said, records)
+
+
+def member_of_those_that_note_nothing_copies_all_records(directory):
+    with Cluster(directory, KIND, log="LOG", unnoted=True) as cluster:
+        said, records = _recoveries(cluster, {}, 10)
+        assert (said["copied"], said["healed"]) == ("1", "0") and records >= 111, (said, records)
+        assert "no member knows what n2 missed" in cluster.log(2)
+        for i in range(3):
+            cluster.kill(i)
+        for i in range(3):
+            cluster.start(i)
+        for i in range(3):
+            cluster.wait_serving(i)
+        _check_filled(cluster, 110)
 
 
 def killed_member_with_a_log_gets_only_what_it_missed(directory):
