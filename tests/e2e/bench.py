@@ -218,8 +218,11 @@ def transfer_says_which_peer_cannot_be_had(directory):
 
 def kv_measures_beside_redis_and_after_a_kill(directory):
     """No figure is judged."""
-    done = program.run(directory, "bench", "kv", "beside", "kill", "--rounds", "1", "--json", "--html", "kv.html", check=0)
+    done = program.run(directory, "bench", "kv", "beside", "cost", "kill", "--rounds", "1", "--json", "--html", "kv.html",
+                       check=0)
     report = json.loads(done.stdout)
+    assert [row["shape"] for row in report["cost"]] == ["SET, c=16 P=16", "SET one in five"], report
+    assert all(row["rate"] > 0 and row["rate_ratio"] > 0 for row in report["cost"]), report
     assert [row["victim"] for row in report["kill"]] == ["other", "decides"], report
     assert all(row["median_ms"] > 0 for row in report["kill"]), report
     page = pathlib.Path(directory, "kv.html").read_text()

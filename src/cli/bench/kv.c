@@ -13,6 +13,7 @@
 
 const char *const kv_bench_part_names[KV_BENCH_PARTS] = {[KV_BENCH_BESIDE] = "beside",
 	[KV_BENCH_YCSB] = "ycsb",
+	[KV_BENCH_COST] = "cost",
 	[KV_BENCH_KILL] = "kill",
 	[KV_BENCH_RECOVERY] = "recovery",
 	[KV_BENCH_LOSS] = "loss"};
@@ -163,6 +164,7 @@ static int run_parts(struct kv_bench *bench, json_t *all)
 {
 	static int (*const runs[KV_BENCH_PARTS])(struct kv_bench *, json_t *) = {[KV_BENCH_BESIDE] = kv_bench_beside,
 		[KV_BENCH_YCSB] = kv_bench_ycsb,
+		[KV_BENCH_COST] = kv_bench_cost,
 		[KV_BENCH_KILL] = kv_bench_kill,
 		[KV_BENCH_RECOVERY] = kv_bench_recovery,
 		[KV_BENCH_LOSS] = kv_bench_loss};

@@ -2,6 +2,7 @@
  *
  *   beside    kv_beside.c   SET and GET, by turns with a Redis that has two replicas
  *   ycsb      kv_ycsb.c     YCSB's workloads A to D and F
+ *   cost      kv_cost.c     what it costs, while all is well, to note what a member could miss
  *   kill      kv_kill.c     from a kill to the next answered write at every survivor
  *   recovery  kv_return.c   the steps of a recovery, by the amount missed, the members, the size of the store (HEAL,
  *                           figures 6 and 8)
@@ -24,7 +25,15 @@
 #define NS_PER_MS           1e6
 #define NS_PER_S            1e9
 
-enum kv_bench_part { KV_BENCH_BESIDE, KV_BENCH_YCSB, KV_BENCH_KILL, KV_BENCH_RECOVERY, KV_BENCH_LOSS, KV_BENCH_PARTS };
+enum kv_bench_part {
+	KV_BENCH_BESIDE,
+	KV_BENCH_YCSB,
+	KV_BENCH_COST,
+	KV_BENCH_KILL,
+	KV_BENCH_RECOVERY,
+	KV_BENCH_LOSS,
+	KV_BENCH_PARTS
+};
 extern const char *const kv_bench_part_names[KV_BENCH_PARTS];
 
 struct kv_bench {
@@ -42,6 +51,7 @@ struct kv_bench {
 /* 0, or -errno, maybe with words in bench->error. */
 int kv_bench_beside(struct kv_bench *bench, json_t *rows);
 int kv_bench_ycsb(struct kv_bench *bench, json_t *rows);
+int kv_bench_cost(struct kv_bench *bench, json_t *rows);
 int kv_bench_kill(struct kv_bench *bench, json_t *rows);
 int kv_bench_recovery(struct kv_bench *bench, json_t *rows);
 int kv_bench_loss(struct kv_bench *bench, json_t *rows);
