@@ -1,5 +1,5 @@
-/* YCSB's workloads, in a closed loop at all members. E is not there: it needs ordered scans, which the store lacks
- * yet. */
+/* YCSB's workloads, in a closed loop at all members. E is not there: it scans in the order of keys, and the index of
+ * the store is a hash. */
 #include <errno.h>
 #include <string.h>
 
