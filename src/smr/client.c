@@ -44,10 +44,8 @@ struct lane {
 struct hf_smr_client {
 	struct hf_node *node;
 	struct hf_loop *loop;
-	struct hf_smr *smr;
 	struct hf_smr_member members[HF_SMR_MEMBERS_MAX]; /* that are sought: without a replica here */
 	unsigned member_count;
-	struct hf_channel *channel;
 	struct hf_poller poller;
 	struct hf_timer retry, seek;
 	uint64_t patience_ns;
@@ -203,7 +201,7 @@ static void proposed(struct hf_smr_call *call)
 
 static bool propose(struct hf_smr_client *client, struct hf_smr_request *request)
 {
-	int rc = client->smr == NULL ? -ENOTCONN : hf_smr_propose(client->smr, &request->call);
+	int rc = client->served.smr == NULL ? -ENOTCONN : hf_smr_propose(client->served.smr, &request->call);
 
 	if (rc == -EMSGSIZE) {
 		land(request);
@@ -225,7 +223,7 @@ static bool is_reached(const struct hf_smr_client *client, int member)
 /* The leader as this node's replica sees it; else the next member that answers at all. */
 static int whom(struct hf_smr_client *client)
 {
-	int leader = client->smr == NULL ? -1 : hf_smr_leader(client->smr);
+	int leader = client->served.smr == NULL ? -1 : hf_smr_leader(client->served.smr);
 
 	if (leader >= 0)
 		return leader;
@@ -251,7 +249,7 @@ static bool send_to(struct hf_smr_client *client, struct hf_smr_request *request
 	put_le64(message + 16, request->call.session);
 	if (request->bytes > 0)
 		memcpy(message + REQUEST_BYTES, request->data, request->bytes);
-	rc = hf_channel_send(client->channel, client->peers[member], message, REQUEST_BYTES + request->bytes);
+	rc = hf_channel_send(client->served.channel, client->peers[member], message, REQUEST_BYTES + request->bytes);
 	free(message);
 	if (rc != 0)
 		return false;
@@ -437,8 +435,8 @@ static void on_open(struct hf_channel *channel, struct hf_peer *peer, void *cont
 	struct hf_smr_status status = {.id = NO_MEMBER};
 	uint8_t hello[HELLO_BYTES] = {MESSAGE_HELLO};
 
-	if (client->smr != NULL)
-		hf_smr_status(client->smr, &status);
+	if (client->served.smr != NULL)
+		hf_smr_status(client->served.smr, &status);
 	hello[1] = status.id;
 	(void)hf_channel_send(channel, peer, hello, sizeof(hello));
 }
@@ -530,7 +528,6 @@ int hf_smr_client_open(struct hf_node *node, const struct hf_smr_client_config *
 	if (client == NULL)
 		return hf_error_set(error, -ENOMEM, "smr: no memory for a client");
 	client->loop = hf_node_loop(node);
-	client->smr = config->smr;
 	client->patience_ns = config->patience_ns == 0 ? PATIENCE_NS : config->patience_ns;
 	client->lane_count = config->sessions == 0 ? SESSIONS_DEFAULT : config->sessions;
 	client->lanes = calloc(client->lane_count, sizeof(*client->lanes));
@@ -546,12 +543,11 @@ int hf_smr_client_open(struct hf_node *node, const struct hf_smr_client_config *
 	hf_loop_add_poller(client->loop, &client->poller);
 	(void)snprintf(name, sizeof(name), "smrc.%s", config->cluster);
 	rc = client->lanes == NULL ? hf_error_set(error, -ENOMEM, "smr: no memory for a client")
-				   : hf_channel_register(node, name, &events, client, &client->channel, error);
+				   : hf_channel_register(node, name, &events, client, &client->served.channel, error);
 	if (rc != 0) {
 		hf_smr_client_close(client);
 		return rc;
 	}
-	client->served.channel = client->channel;
 	if (config->smr == NULL) {
 		client->member_count = config->member_count;
 		memcpy(client->members, config->members, config->member_count * sizeof(*config->members));
@@ -587,8 +583,8 @@ void hf_smr_client_close(struct hf_smr_client *client)
 	if (client == NULL)
 		return;
 	client->closing = true;
-	client->smr = client->served.smr = NULL;
-	hf_channel_close(client->channel);
+	client->served.smr = NULL;
+	hf_channel_close(client->served.channel);
 	for (unsigned i = 0; i < HF_SMR_MEMBERS_MAX; i++)
 		client->peers[i] = NULL;
 	if (client->lanes != NULL)
