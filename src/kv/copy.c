@@ -210,10 +210,10 @@ static uint32_t next_entry(const struct hf_kv *kv, struct copy_donor *donor)
 {
 	uint64_t at = donor->cursor++;
 
-	if (donor->missed)
+	if (donor->missed) {
 		kv_missed_expect(&kv->missed, &kv->store, at);
-	if (donor->missed)
 		return kv_missed_at(&kv->missed, &kv->store, at);
+	}
 	return kv_store_look(&kv->store, at) == NULL ? STORE_NO_ENTRY : (uint32_t)at;
 }
 
