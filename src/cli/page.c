@@ -1,6 +1,10 @@
 #include "cli/page.h"
 
+#include <errno.h>
 #include <math.h>
+#include <stdlib.h>
+
+#include "cli/report_file.h"
 
 #define TICKS 4u
 
@@ -76,4 +80,21 @@ void page_begin(FILE *to, const char *title)
 void page_end(FILE *to)
 {
 	fputs("</body></html>\n", to);
+}
+
+int page_write(const char *path, const char *title, void (*fill)(FILE *to, const void *context), const void *context)
+{
+	char *text = NULL;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+	int rc;
+
+	if (to == NULL)
+		return -ENOMEM;
+	page_begin(to, title);
+	fill(to, context);
+	page_end(to);
+	rc = fclose(to) == 0 ? report_write(hf_env_host(), NULL, path, text) : -errno;
+	free(text);
+	return rc;
 }

@@ -7,6 +7,8 @@
 
 void page_begin(FILE *to, const char *title);
 void page_end(FILE *to);
+/* Writes a page to the file `path`; `fill` writes what lies between its title and its end. 0 or -errno. */
+int page_write(const char *path, const char *title, void (*fill)(FILE *to, const void *context), const void *context);
 void page_text(FILE *to, const char *text); /* escaped */
 
 /* 1, 2 or 5 times a power of ten, so that some four ticks cover the range. */

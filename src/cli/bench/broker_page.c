@@ -1,11 +1,7 @@
 /* The page of `holdfast bench broker`: KafkaDirect's figures from our numbers beside Kafka's, and stock clients. */
-#include <errno.h>
-#include <stdlib.h>
-
 #include "cli/bench/broker_bench.h"
 #include "cli/bench/page_rows.h"
 #include "cli/page.h"
-#include "cli/report_file.h"
 
 #define OURS_AND_THEIRS(key)                                                                                           \
 	{                                                                                                              \
@@ -54,24 +50,18 @@ static void put_skipped(FILE *to, const json_t *skipped)
 	}
 }
 
-int broker_bench_page(const char *path, const json_t *beside)
+static void put_page(FILE *to, const void *context)
 {
-	const json_t *medians = json_object_get(beside, "medians");
-	char *text = NULL;
-	size_t bytes;
-	FILE *to = open_memstream(&text, &bytes);
-	int rc;
+	const json_t *beside = context, *medians = json_object_get(beside, "medians");
 
-	if (to == NULL)
-		return -ENOMEM;
-	page_begin(to, "The broker beside Kafka 4.1.1");
 	put_skipped(to, json_object_get(beside, "skipped"));
 	page_rows_table(to, "What was to be shown", json_object_get(beside, "bars"));
 	for (unsigned i = 0; i < sizeof(charts) / sizeof(*charts); i++)
 		page_rows_bars(to, &charts[i], medians);
 	page_rows_table(to, "Medians of the rounds", medians);
-	page_end(to);
-	rc = fclose(to) == 0 ? report_write(hf_env_host(), NULL, path, text) : -errno;
-	free(text);
-	return rc;
+}
+
+int broker_bench_page(const char *path, const json_t *beside)
+{
+	return page_write(path, "The broker beside Kafka 4.1.1", put_page, beside);
 }

@@ -1,49 +1,24 @@
 /* The page of `holdfast bench kv`: HEAL's figures 6 to 9 from our numbers, and all rows. */
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/bench/kv_bench.h"
 #include "cli/bench/page_rows.h"
-#include "cli/page.h"
-#include "cli/report_file.h"
-
-#define POINTS_MAX 8u
-
-struct labels {
-	char text[POINTS_MAX][PAGE_LABEL_BYTES];
-};
-
-static const char *label(const struct page_chart *chart, unsigned at, char *text)
-{
-	const struct labels *labels = chart->context;
-
-	snprintf(text, PAGE_LABEL_BYTES, "%s", labels->text[at]);
-	return text;
-}
-
-static bool has(const json_t *row, const char *key, const char *value)
-{
-	const char *text = json_string_value(json_object_get(row, key));
-
-	return text != NULL && strcmp(text, value) == 0;
-}
 
 /* Where a row's point is; it is added when it is not there yet. */
-static unsigned find_point(struct labels *labels, unsigned *n, const char *text)
+static unsigned find_point(struct page_rows_labels *labels, unsigned *n, const char *text)
 {
 	for (unsigned i = 0; i < *n; i++)
 		if (strcmp(labels->text[i], text) == 0)
 			return i;
-	if (*n == POINTS_MAX)
-		return POINTS_MAX - 1;
+	if (*n == PAGE_ROWS_POINTS)
+		return PAGE_ROWS_POINTS - 1;
 	snprintf(labels->text[*n], PAGE_LABEL_BYTES, "%s", text);
 	return (*n)++;
 }
 
 /* A chart whose lines have n points each, unless there are none. */
 static void put_lines(
-	FILE *to, struct page_chart *chart, const char *const names[], double (*values)[POINTS_MAX], unsigned n)
+	FILE *to, struct page_chart *chart, const char *const names[], double (*values)[PAGE_ROWS_POINTS], unsigned n)
 {
 	chart->n = n;
 	for (unsigned k = 0; k < chart->line_count; k++) {
@@ -60,12 +35,12 @@ static void put_lines(
 static void put_amounts(FILE *to, const json_t *rows)
 {
 	static const char *const ways[] = {"heal", "copy", "stop"};
-	double values[3][POINTS_MAX] = {{0}};
-	struct labels labels = {0};
+	double values[3][PAGE_ROWS_POINTS] = {{0}};
+	struct page_rows_labels labels = {0};
 	unsigned n = 0;
 	struct page_chart chart = {.title = "Recovery by records missed (figure 6)",
 		.unit = "ms",
-		.label = label,
+		.label = page_rows_label,
 		.context = &labels,
 		.log_scale = true,
 		.line_count = 3};
@@ -76,7 +51,7 @@ static void put_amounts(FILE *to, const json_t *rows)
 	{
 		char text[PAGE_LABEL_BYTES];
 
-		if (!has(row, "workload", "missed") ||
+		if (!page_rows_has(row, "workload", "missed") ||
 			kv_bench_number(row, "store_records") !=
 				kv_bench_number(json_array_get(rows, 0), "store_records"))
 			continue;
@@ -84,7 +59,7 @@ static void put_amounts(FILE *to, const json_t *rows)
 			continue;
 		snprintf(text, sizeof(text), "%.0f", kv_bench_number(row, "missed"));
 		for (unsigned k = 0; k < 3; k++)
-			if (has(row, "recovery", ways[k]))
+			if (page_rows_has(row, "recovery", ways[k]))
 				values[k][find_point(&labels, &n, text)] = kv_bench_number(row, "total_ms");
 	}
 	put_lines(to, &chart, ways, values, n);
@@ -96,12 +71,12 @@ static void put_steps(FILE *to, const json_t *rows)
 {
 	static const char *const keys[] = {"start_to_ack_ms", "catch_up_to_resp_ms", "apply_to_end_ms"};
 	static const char *const names[] = {"start to ACK", "catch-up to response", "apply to end"};
-	double values[3][POINTS_MAX] = {{0}};
-	struct labels labels = {0};
+	double values[3][PAGE_ROWS_POINTS] = {{0}};
+	struct page_rows_labels labels = {0};
 	unsigned n = 0;
 	struct page_chart chart = {.title = "Steps of a recovery that missed 100,000 records, by members (figure 8)",
 		.unit = "ms",
-		.label = label,
+		.label = page_rows_label,
 		.context = &labels,
 		.bars = true,
 		.line_count = 3};
@@ -113,7 +88,7 @@ static void put_steps(FILE *to, const json_t *rows)
 		char text[PAGE_LABEL_BYTES];
 		unsigned at;
 
-		if (!has(row, "recovery", "heal") || !has(row, "workload", "missed") ||
+		if (!page_rows_has(row, "recovery", "heal") || !page_rows_has(row, "workload", "missed") ||
 			kv_bench_number(row, "missed") != 100000)
 			continue;
 		snprintf(text, sizeof(text), "%.0f members", kv_bench_number(row, "nodes"));
@@ -146,16 +121,10 @@ static void put_others(FILE *to, const json_t *rows)
 	put_bars(to, "From kill -9 of the leader to the next answered write", "ms", rows, "fail-over", "name", "ms");
 }
 
-int kv_bench_page(const struct kv_bench *bench, const json_t *all)
+static void put_page(FILE *to, const void *context)
 {
-	char *text = NULL;
-	size_t bytes;
-	FILE *to = open_memstream(&text, &bytes);
-	int rc;
+	const json_t *all = context;
 
-	if (to == NULL)
-		return -ENOMEM;
-	page_begin(to, "The store: beside others, after a kill, and when a member returns");
 	put_amounts(to, json_object_get(all, kv_bench_part_names[KV_BENCH_RECOVERY]));
 	put_bars(to, "Throughput lost with a member that fails and returns, heal-ycsb (figure 7)", "%",
 		json_object_get(all, kv_bench_part_names[KV_BENCH_LOSS]), NULL, "recovery", "lost_percent");
@@ -172,8 +141,10 @@ int kv_bench_page(const struct kv_bench *bench, const json_t *all)
 	}
 	if (json_object_get(all, "others") != NULL)
 		page_rows_table(to, "others", json_object_get(all, "others"));
-	page_end(to);
-	rc = fclose(to) == 0 ? report_write(hf_env_host(), NULL, bench->html, text) : -errno;
-	free(text);
-	return rc;
+}
+
+int kv_bench_page(const struct kv_bench *bench, const json_t *all)
+{
+	return page_write(
+		bench->html, "The store: beside others, after a kill, and when a member returns", put_page, all);
 }

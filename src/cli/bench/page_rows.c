@@ -1,25 +1,16 @@
 #include "cli/bench/page_rows.h"
 
-#include <stdbool.h>
 #include <string.h>
 
-#include "cli/page.h"
-
-#define POINTS_MAX 12u
-
-struct labels {
-	char text[POINTS_MAX][PAGE_LABEL_BYTES];
-};
-
-static const char *label(const struct page_chart *chart, unsigned at, char *text)
+const char *page_rows_label(const struct page_chart *chart, unsigned at, char *text)
 {
-	const struct labels *labels = chart->context;
+	const struct page_rows_labels *labels = chart->context;
 
 	snprintf(text, PAGE_LABEL_BYTES, "%s", labels->text[at]);
 	return text;
 }
 
-static bool has(const json_t *row, const char *key, const char *value)
+bool page_rows_has(const json_t *row, const char *key, const char *value)
 {
 	const char *text = json_string_value(json_object_get(row, key));
 
@@ -27,7 +18,7 @@ static bool has(const json_t *row, const char *key, const char *value)
 }
 
 /* True: the row has one of the keys. */
-static bool take_values(const json_t *row, const struct page_rows *what, double values[][POINTS_MAX], unsigned at)
+static bool take_values(const json_t *row, const struct page_rows *what, double values[][PAGE_ROWS_POINTS], unsigned at)
 {
 	bool any = false;
 
@@ -42,10 +33,10 @@ static bool take_values(const json_t *row, const struct page_rows *what, double 
 
 void page_rows_bars(FILE *to, const struct page_rows *what, const json_t *rows)
 {
-	double values[PAGE_ROWS_KEYS][POINTS_MAX] = {{0}};
-	struct labels labels = {0};
+	double values[PAGE_ROWS_KEYS][PAGE_ROWS_POINTS] = {{0}};
+	struct page_rows_labels labels = {0};
 	struct page_chart chart = {
-		.title = what->title, .unit = what->unit, .label = label, .context = &labels, .bars = true};
+		.title = what->title, .unit = what->unit, .label = page_rows_label, .context = &labels, .bars = true};
 	json_t *row;
 	size_t i;
 
@@ -53,7 +44,7 @@ void page_rows_bars(FILE *to, const struct page_rows *what, const json_t *rows)
 	{
 		const char *text = json_string_value(json_object_get(row, what->label));
 
-		if (chart.n == POINTS_MAX || (what->kind != NULL && !has(row, "kind", what->kind)) ||
+		if (chart.n == PAGE_ROWS_POINTS || (what->kind != NULL && !page_rows_has(row, "kind", what->kind)) ||
 			!take_values(row, what, values, chart.n))
 			continue;
 		snprintf(labels.text[chart.n++], PAGE_LABEL_BYTES, "%s", text == NULL ? "" : text);

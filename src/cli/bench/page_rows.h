@@ -3,9 +3,21 @@
 #define HOLDFAST_CLI_BENCH_PAGE_ROWS_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdio.h>
 
-#define PAGE_ROWS_KEYS 4u
+#include "cli/page.h"
+
+#define PAGE_ROWS_KEYS   4u
+#define PAGE_ROWS_POINTS 12u
+
+/* The context of a chart whose label is page_rows_label. */
+struct page_rows_labels {
+	char text[PAGE_ROWS_POINTS][PAGE_LABEL_BYTES];
+};
+const char *page_rows_label(const struct page_chart *chart, unsigned at, char *text);
+/* The row's value of this key is this text. */
+bool page_rows_has(const json_t *row, const char *key, const char *value);
 
 struct page_rows {
 	const char *title, *unit;

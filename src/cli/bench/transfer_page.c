@@ -1,12 +1,9 @@
 /* The page of `holdfast bench transfer`: throughput by block size, one submitter with a batch of 16, or of 1. */
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/bench/transfer.h"
 #include "cli/page.h"
-#include "cli/report_file.h"
 
 #define POINTS_MAX 16u
 #define DEVICES    3u
@@ -89,23 +86,17 @@ static void put_chart(FILE *to, const json_t *rows, const char *op, int batch)
 	page_chart(to, &chart);
 }
 
-int transfer_page(const json_t *rows, const char *path)
+static void put_page(FILE *to, const void *rows)
 {
 	static const char *const ops[] = {"write", "read", "mix"};
-	char *text = NULL;
-	size_t bytes;
-	FILE *to = open_memstream(&text, &bytes);
-	int failed = to == NULL ? -ENOMEM : 0;
 
-	if (failed)
-		return failed;
-	page_begin(to, "Transfers between two processes of one host");
 	for (unsigned i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
 		put_chart(to, rows, ops[i], 16);
 		put_chart(to, rows, ops[i], 1);
 	}
-	page_end(to);
-	failed = fclose(to) == 0 ? report_write(hf_env_host(), NULL, path, text) : -errno;
-	free(text);
-	return failed;
+}
+
+int transfer_page(const json_t *rows, const char *path)
+{
+	return page_write(path, "Transfers between two processes of one host", put_page, rows);
 }
