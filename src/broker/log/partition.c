@@ -47,13 +47,13 @@ void partition_end(struct partition *partition)
 
 void partition_set_hw(struct partition *partition, int64_t hw)
 {
-	uint32_t bytes = partition->untold_bytes;
+	int64_t from = partition->hw;
 
-	if (hw <= partition->hw)
+	if (hw <= from)
 		return;
 	partition->hw = hw;
-	partition->untold_bytes = 0;
-	tell(partition, bytes);
+	if (!list_empty(&partition->waits))
+		tell(partition, partition_log_bytes_between(partition->log, from, hw));
 }
 
 static void raise_hw(struct partition *partition)
@@ -65,12 +65,10 @@ static void raise_hw(struct partition *partition)
 }
 
 /* What is in the log beyond `end` was appended just now. */
-static void advance(struct partition *partition, int64_t end, size_t bytes)
+static void advance(struct partition *partition, int64_t end)
 {
-	if (partition_log_end(partition->log) == end)
-		return;
-	partition->untold_bytes += (uint32_t)bytes;
-	raise_hw(partition);
+	if (partition_log_end(partition->log) != end)
+		raise_hw(partition);
 }
 
 /* Who waits for its disk need not wait any more; or there is none. */
@@ -102,7 +100,7 @@ enum kafka_error partition_append(
 	partition_take_back(partition);
 	end = partition_log_end(partition->log);
 	error = partition_log_append(partition->log, data, bytes, partition->leader_epoch, now_ms, result);
-	advance(partition, end, bytes);
+	advance(partition, end);
 	return error;
 }
 
@@ -113,7 +111,7 @@ enum kafka_error partition_commit(struct partition *partition, const struct log_
 	enum kafka_error error =
 		partition_log_commit(partition->log, extent, bytes, partition->leader_epoch, now_ms, result);
 
-	advance(partition, end, bytes);
+	advance(partition, end);
 	return error;
 }
 

@@ -20,7 +20,6 @@ struct partition {
 	void (*appended)(struct partition *partition);
 	void (*gone)(struct partition *partition); /* the log is closed or removed next */
 	void *replication;
-	uint32_t untold_bytes; /* appended and not readable yet */
 };
 
 /* Who writes into the head by itself. Whatever else is to be appended takes the grant back first (R-B3). */

@@ -43,6 +43,26 @@ int64_t partition_log_bytes(const struct partition_log *log)
 	return bytes;
 }
 
+static uint32_t place_in(const struct segment *segment, int64_t offset)
+{
+	struct batch batch;
+	uint32_t place;
+
+	if (offset <= segment->base_offset)
+		return 0;
+	return segment_find(segment, offset, &place, &batch) ? place : segment->bytes;
+}
+
+uint32_t partition_log_bytes_between(const struct partition_log *log, int64_t from, int64_t to)
+{
+	uint64_t bytes = 0;
+
+	for (struct list *at = log->segments.prev; at != &log->segments && segment_of(at)->next_offset > from;
+		at = at->prev)
+		bytes += place_in(segment_of(at), to) - place_in(segment_of(at), from);
+	return bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX - 1;
+}
+
 /* ---- appending ---- */
 
 static int roll(struct partition_log *log, struct hf_error *error)

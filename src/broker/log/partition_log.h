@@ -95,6 +95,8 @@ int64_t partition_log_end(const struct partition_log *log); /* leo */
 /* What is below may be acknowledged: nothing of it has to be durable before (flusher.h). */
 int64_t partition_log_sure_end(const struct partition_log *log);
 int64_t partition_log_bytes(const struct partition_log *log);
+/* Of the batches that begin in [from, to), which are ends of batches; below UINT32_MAX. */
+uint32_t partition_log_bytes_between(const struct partition_log *log, int64_t from, int64_t to);
 /* The first offset whose record is at least that old, its timestamp and epoch; false: none. The offset is exact where
  * records are not compressed, else that of the batch. */
 bool partition_log_find_time(

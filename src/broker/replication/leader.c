@@ -380,7 +380,6 @@ void leader_begin(struct replica *replica)
 
 	partition->leads = true;
 	partition->epoch_start = partition_log_end(partition->log);
-	partition->untold_bytes = 0;
 	for (unsigned i = 0; i < voters(replica); i++)
 		replica->pushes[i] = (struct push){
 			.replica = replica, .acked = -1, .hw_told = -1, .caught_up_ns = now_ns, .mark_ns = now_ns};

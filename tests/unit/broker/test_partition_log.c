@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "batches.h"
-#include "broker/log/partition_log.h"
+#include "broker/log/partition.h"
 
 #define SEGMENT_BYTES 16384u
 #define T0            1700000000000ll /* milliseconds */
@@ -464,6 +464,52 @@ static void leader_epochs_are_kept(void **state)
 	}
 }
 
+/* ---- the high watermark ---- */
+
+static uint64_t told_bytes;
+
+static void note_growth(struct partition_wait *wait, uint32_t bytes)
+{
+	(void)wait;
+	told_bytes += bytes;
+}
+
+static void other_replicas_lack_it(struct partition *partition)
+{
+	(void)partition;
+}
+
+/* It moves in other steps than the log grew in, and over what this broker took as a follower. */
+static void who_waits_is_told_of_the_bytes_that_became_readable(void **state)
+{
+	struct partition_wait wait = {.grown = note_growth};
+	struct append_result result;
+	struct partition partition;
+	uint8_t data[1024];
+	uint64_t bytes = 0;
+
+	(void)state;
+	append(3);
+	partition_init(&partition, 0, partition_log);
+	partition.appended = other_replicas_lack_it;
+	partition_add_wait(&partition, &wait);
+	for (unsigned i = 0; i < 100; i++) {
+		const struct batch_wish wish = {.records = 2, .value_bytes = 100, .producer_id = -1};
+
+		bytes = batches_make(&wish, data);
+		assert_int_equal(partition_append(&partition, data, bytes, T0, &result), KAFKA_NONE);
+	}
+	assert_true(segments() > 1);
+	assert_int_equal(told_bytes, 0);
+	for (int64_t i = 1; i <= 97; i++) {
+		partition_set_hw(&partition, 3 + 2 * i);
+		assert_int_equal(told_bytes, (uint64_t)i * bytes);
+	}
+	partition_set_hw(&partition, 203);
+	assert_int_equal(told_bytes, 100 * bytes);
+	partition_end(&partition);
+}
+
 /* ---- flushes ---- */
 
 static struct hf_loop *loop;
@@ -572,6 +618,7 @@ int main(void)
 		LOG_TEST(a_segment_that_is_registered_is_not_cut),
 		LOG_TEST(pages_are_made_ahead_up_to_an_end),
 		LOG_TEST(leader_epochs_are_kept),
+		LOG_TEST(who_waits_is_told_of_the_bytes_that_became_readable),
 		LOG_TEST(so_many_messages_wait_for_the_disk),
 		LOG_TEST(after_some_time_what_nobody_waits_for_is_flushed),
 		LOG_TEST(a_flush_from_before_a_cut_does_not_count),
