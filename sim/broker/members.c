@@ -577,7 +577,7 @@ void sim_group_set_up(struct broker_sim *all)
 	}
 	for (unsigned i = 0; i < all->count; i++) {
 		all->brokers[i].config.session_min_ns = SESSION_MS / 2 * NS_MS;
-		all->brokers[i].config.rebalance_delay_ns = 20 * NS_MS;
+		all->brokers[i].config.rebalance_delay_ms = 20;
 	}
 }
 

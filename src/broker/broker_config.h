@@ -44,7 +44,8 @@ struct broker_config {
 	int64_t min_insync_replicas;
 	uint32_t replication_batch_bytes;
 	uint32_t request_max_bytes, fetch_max_bytes, max_connections;
-	uint64_t idle_ns, retention_check_ns, session_min_ns, session_max_ns, rebalance_delay_ns;
+	uint64_t idle_ns, retention_check_ns, session_min_ns, session_max_ns;
+	int64_t rebalance_delay_ms;
 	uint32_t extent_bytes; /* what an RDMA producer is granted at a time */
 	uint32_t group_max_size, offset_metadata_max_bytes;
 	int64_t offsets_retention_minutes;

@@ -139,7 +139,7 @@ def a_group_goes_on_where_it_was(directory):
     def read_in_group(broker):
         return _kcat(broker, "-G", "readers", "-X", "auto.offset.reset=earliest", "-e", "-q", "numbers")
 
-    with _Broker(directory, group_initial_rebalance_delay_ms=100) as broker:
+    with _Broker(directory, group_initial_rebalance_delay_ms=0) as broker:
         _kcat(broker, "-P", "-t", "numbers", text=NUMBERS)
         assert read_in_group(broker) == NUMBERS
         for how in (signal.SIGTERM, signal.SIGKILL):

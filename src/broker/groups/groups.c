@@ -10,6 +10,7 @@
 #include "broker/broker.h"
 #include "broker/groups/groups_log.h"
 
+#define NS_PER_MS        1000000ull
 #define REQUEST_LIMIT_NS 86400000000000ull /* the group's own time ends a wait long before */
 
 static int compare(const void *element, const void *id)
@@ -86,7 +87,7 @@ struct groups_entry *groups_find_or_make(struct groups *groups, struct codec_str
 	entry = calloc(1, sizeof(*entry));
 	if (entry == NULL)
 		return NULL;
-	entry->group = group_new(id, groups->broker->config.rebalance_delay_ns);
+	entry->group = group_new(id, (uint64_t)groups->broker->config.rebalance_delay_ms * NS_PER_MS);
 	if (entry->group == NULL) {
 		free(entry);
 		return NULL;

@@ -122,6 +122,18 @@ static void make_two(struct group_member **a, struct group_member **b)
 	assert_memory_equal((*b)->assignment, "b", 1);
 }
 
+static void without_an_initial_delay_the_first_member_begins(void **state)
+{
+	struct group_member *a;
+
+	(void)state;
+	group_free(group);
+	group = group_new(text("g"), 0);
+	a = join("a");
+	assert_int_equal(group->generation, 1);
+	expect_answer(a, KAFKA_NONE);
+}
+
 static void the_first_members_come_together(void **state)
 {
 	struct group_member *a = join("a"), *b;
@@ -365,6 +377,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define GROUP_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+		GROUP_TEST(without_an_initial_delay_the_first_member_begins),
 		GROUP_TEST(the_first_members_come_together),
 		GROUP_TEST(the_leader_brings_the_assignment),
 		GROUP_TEST(one_more_member_makes_all_join_again),
