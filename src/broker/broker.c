@@ -312,7 +312,7 @@ void broker_close(struct broker *broker)
 	groups_close(&broker->groups);
 	if (broker->topics.env != NULL)
 		topics_close(&broker->topics);
-	flusher_close(&broker->flusher);
+	(void)flusher_close(&broker->flusher);
 	replication_close(&broker->replication);
 	journal_close(broker->journal);
 	controller_free(&broker->controller);

@@ -278,8 +278,11 @@ int topics_open(struct topics *topics, struct hf_env *env, const char *directory
 	return 0;
 }
 
-static void topic_free(struct topic *topic, bool files)
+/* False: of a log it is not known what is on the disk. */
+static bool topic_free(struct topic *topic, bool files)
 {
+	bool known = true;
+
 	for (int32_t i = 0; i < topic->count; i++) {
 		struct partition *partition = topic->partitions[i];
 
@@ -291,25 +294,28 @@ static void topic_free(struct topic *topic, bool files)
 		if (files)
 			partition_log_remove(partition->log);
 		else
-			partition_log_close(partition->log);
+			known &= partition_log_close(partition->log) == 0;
 		free(partition);
 	}
 	free(topic->partitions);
 	free(topic);
+	return known;
 }
 
 void topics_close(struct topics *topics)
 {
 	char path[CHECKPOINT_PATH_BYTES];
 	struct hf_error error;
+	bool known = true;
 
 	if (topics->clean)
 		topics_write_starts(topics);
 	for (unsigned i = 0; i < topics->count; i++)
-		topic_free(topics->at[i], false);
+		known &= topic_free(topics->at[i], false);
+	known &= flusher_close(topics->flusher) == 0;
 	free(topics->at);
 	free(topics->start_offsets);
-	if (topics->clean) {
+	if (topics->clean && known) {
 		mark_path(topics, path);
 		if (checkpoint_write(topics->env, path, "{\"version\":0}", 13, &error) != 0)
 			log_warn("broker: %s; the next start verifies every record batch", error.text);
@@ -325,7 +331,7 @@ void topics_delete(struct topics *topics, struct codec_string name)
 	place = place_of(topics, name, &there);
 	if (!there)
 		return;
-	topic_free(topics->at[place], true);
+	(void)topic_free(topics->at[place], true);
 	topics->count--;
 	memmove(topics->at + place, topics->at + place + 1, (topics->count - place) * sizeof(struct topic *));
 }

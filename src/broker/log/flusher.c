@@ -16,6 +16,7 @@
 struct flush {
 	struct hf_work work;
 	struct hf_env *env;
+	struct flusher *flusher;
 	struct partition_log *log; /* NULL: it is closed */
 	char directory[SEGMENT_PATH_BYTES];
 	int64_t to;
@@ -76,6 +77,7 @@ static struct flush *flush_make(struct partition_log *log)
 	if (flush == NULL)
 		return NULL;
 	flush->env = log->env;
+	flush->flusher = log->flush.flusher;
 	flush->log = log;
 	flush->to = partition_log_end(log);
 	flush->names = log->flush.names;
@@ -107,13 +109,17 @@ static void start(struct partition_log *log);
 static void flush_done(struct hf_work *work, int rc)
 {
 	struct flush *flush = container_of(work, struct flush, work);
+	struct flusher *flusher = flush->flusher;
 	struct partition_log *log = flush->log;
 	bool stale = flush->stale;
 	int64_t to = flush->to;
 
 	flush_free(flush);
-	if (log == NULL)
+	if (log == NULL) {
+		if (rc != 0 && rc != -ECANCELED)
+			flusher->error = rc;
 		return;
+	}
 	log->flush.under_way = NULL;
 	if (rc != 0)
 		fail(log, rc); /* what is on the disk is not known, and the next sync would not say */
@@ -222,10 +228,24 @@ void flusher_cut(struct partition_log *log)
 		start(log);
 }
 
+int flusher_flush(struct partition_log *log)
+{
+	struct flush *flush = flush_make(log);
+	int rc = -ENOMEM;
+
+	if (flush == NULL)
+		return rc;
+	flush->names = true; /* what is under way may have them still to do */
+	rc = flush_run(&flush->work);
+	if (rc == 0)
+		log->flush.done = flush->to;
+	flush_free(flush);
+	return rc;
+}
+
 int flusher_add(struct flusher *flusher, struct partition_log *log, struct hf_error *error)
 {
 	struct log_flush *state = &log->flush;
-	struct flush *flush;
 	int rc;
 
 	state->done = state->due = segment_of(log->segments.next)->base_offset;
@@ -235,16 +255,12 @@ int flusher_add(struct flusher *flusher, struct partition_log *log, struct hf_er
 	list_push_back(&flusher->logs, &state->node);
 	if (log->config.flush_messages == FLUSH_NEVER || partition_log_end(log) == state->done)
 		return 0;
-	flush = flush_make(log);
-	rc = flush == NULL ? -ENOMEM : flush_run(&flush->work);
+	rc = flusher_flush(log);
 	if (rc != 0)
-		hf_error_set(error, rc, "cannot sync %s: %s", log->directory, strerror(-rc));
-	else
-		state->done = state->due = flush->to;
-	state->names = rc != 0;
-	if (flush != NULL)
-		flush_free(flush);
-	return rc;
+		return hf_error_set(error, rc, "cannot sync %s: %s", log->directory, strerror(-rc));
+	state->due = state->done;
+	state->names = false;
+	return 0;
 }
 
 void flusher_remove(struct partition_log *log)
@@ -267,12 +283,16 @@ void flusher_open(struct flusher *flusher, struct hf_loop *loop, uint64_t interv
 	list_init(&flusher->logs);
 }
 
-void flusher_close(struct flusher *flusher)
+int flusher_close(struct flusher *flusher)
 {
+	int error;
+
 	if (flusher->loop == NULL)
-		return;
+		return 0;
 	ensure(list_empty(&flusher->logs));
 	hf_loop_cancel_timer(flusher->loop, &flusher->timer);
 	hf_workers_close(flusher->workers);
+	error = flusher->error;
 	*flusher = (struct flusher){0};
+	return error;
 }

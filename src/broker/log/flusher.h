@@ -5,7 +5,7 @@
  *   flush.ms         so long after the last flush all are flushed, and nobody waits
  *
  * A log has one flush under way. It holds its segments, so logs may be cut and closed meanwhile.
- * Owned by the broker's loop; only flusher_add and flusher_close block. */
+ * Owned by the broker's loop; flusher_add, flusher_flush and flusher_close block. */
 #ifndef HOLDFAST_BROKER_FLUSHER_H
 #define HOLDFAST_BROKER_FLUSHER_H
 
@@ -24,6 +24,7 @@ struct flusher {
 	struct hf_workers *workers; /* NULL: none was needed yet */
 	struct hf_timer timer;      /* of flush.ms */
 	uint64_t interval_ns;
+	int error;        /* of a flush whose log was closed meanwhile */
 	struct list logs; /* by log_flush.node */
 	bool ticks;
 };
@@ -43,11 +44,14 @@ struct log_flush {
 
 /* interval_ns: how often flush.ms is looked at. */
 void flusher_open(struct flusher *flusher, struct hf_loop *loop, uint64_t interval_ns);
-void flusher_close(struct flusher *flusher); /* after its logs */
+/* After its logs. -errno: a flush that one of them left under way failed. */
+int flusher_close(struct flusher *flusher);
 
 /* Of a log that was opened: where records must be durable, all that it has is synced first. */
 int flusher_add(struct flusher *flusher, struct partition_log *log, struct hf_error *error);
 void flusher_remove(struct partition_log *log);
+/* All that the log has is durable on return; also of a log that was not added. */
+int flusher_flush(struct partition_log *log);
 
 /* After records were appended, or another policy holds. */
 void flusher_look(struct partition_log *log);

@@ -40,8 +40,8 @@ struct partition_log {
 /* Makes the directory if it is missing. `clean`: it was closed in order, so batches need no CRC check. */
 int partition_log_open(struct hf_env *env, const char *directory, const struct log_config *config, bool clean,
 	int64_t start_offset, int64_t now_ms, struct partition_log **log_out, struct hf_error *error);
-/* Trims files and writes the snapshot of producers; NULL is legal. */
-void partition_log_close(struct partition_log *log);
+/* Trims files, writes the snapshot of producers, syncs all; NULL is legal. -errno: what the disk has is not known. */
+int partition_log_close(struct partition_log *log);
 /* Removes what a deleted topic of the same name has left in the directory, if it is there. No log has it open. */
 void partition_log_clear(struct hf_env *env, const char *directory);
 /* Closes it and removes the directory. */

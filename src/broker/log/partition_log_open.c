@@ -323,16 +323,23 @@ static void log_free(struct partition_log *log)
 	free(log);
 }
 
-void partition_log_close(struct partition_log *log)
+int partition_log_close(struct partition_log *log)
 {
+	int rc;
+
 	if (log == NULL)
-		return;
+		return 0;
+	rc = log->failed ? -EIO : 0;
 	if (!log->failed) {
 		partition_log_write_snapshot(log);
 		write_epochs(log);
+		rc = flusher_flush(log);
+		if (rc != 0)
+			log_error("broker: %s cannot be synced: %s", log->directory, strerror(-rc));
 	}
 	drop_segments(log, false);
 	log_free(log);
+	return rc;
 }
 
 struct clearing {

@@ -529,7 +529,7 @@ static void open_flusher(int64_t messages, int64_t ms)
 static void close_flusher(void)
 {
 	flusher_remove(partition_log);
-	flusher_close(&flusher);
+	assert_int_equal(flusher_close(&flusher), 0);
 	hf_loop_destroy(loop);
 }
 
