@@ -269,6 +269,7 @@ static void drop_all(struct groups *groups)
 		entry_free(groups->at[i]);
 	}
 	hf_loop_cancel_timer(groups->broker->loop, &groups->timer);
+	groups_log_stop(groups);
 	groups->count = 0;
 	groups->snapshot_bytes = 0;
 	groups->epoch = -1;
@@ -300,6 +301,8 @@ int groups_open(struct groups *groups, struct broker *broker, struct hf_error *e
 	int rc;
 
 	*groups = (struct groups){.broker = broker, .timer = {.fire = groups_due}, .epoch = -1};
+	list_init(&groups->snapshot.wait.node);
+	list_init(&groups->flights);
 	partition = offsets_of(groups);
 	if (partition == NULL || !partition->leads)
 		return 0;
@@ -313,6 +316,7 @@ void groups_close(struct groups *groups)
 	if (groups->broker == NULL)
 		return;
 	hf_loop_cancel_timer(groups->broker->loop, &groups->timer);
+	groups_log_stop(groups);
 	for (unsigned i = 0; i < groups->count; i++)
 		entry_free(groups->at[i]);
 	free(groups->at);

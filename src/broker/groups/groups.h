@@ -2,8 +2,8 @@
  *
  * Offsets are records of the topic __consumer_offsets in Kafka's formats (messages/OffsetCommitKey.json and -Value): a
  * commit is one batch, which is in the log before it is answered. The log is read when the broker starts. When it has
- * grown by GROUPS_SNAPSHOT_BYTES, all offsets are written anew and what lies before them is given up. Members are not
- * kept: after a restart they join again.
+ * grown by GROUPS_SNAPSHOT_BYTES, all offsets are written anew; what lies before them is given up once they are on the
+ * disk and in every log of the isr. Members are not kept: after a restart they join again.
  *
  * Among brokers the leader of __consumer_offsets-0 coordinates all groups: it reads the log when it begins to lead, and
  * drops all when another one leads. A commit is answered and taken over when it is replicated.
@@ -16,6 +16,7 @@
 
 #include "broker/groups/group.h"
 #include "broker/groups/offsets.h"
+#include "broker/log/partition.h"
 #include "broker/request.h"
 
 #define GROUPS_TOPIC          "__consumer_offsets"
@@ -35,6 +36,11 @@ struct groups {
 	unsigned count, capacity;
 	uint64_t ids;           /* member ids that were made */
 	int64_t snapshot_bytes; /* size of the log after the last snapshot */
+	struct groups_snapshot {
+		struct partition_wait wait;
+		int64_t begin, end; /* offsets; end 0: there is none, or what it replaced is given up */
+	} snapshot;
+	struct list flights; /* commits that are in the log and not taken over yet, in its order */
 	struct hf_timer timer;
 	int32_t epoch; /* of the leader that they were read in; -1: this broker does not coordinate */
 };

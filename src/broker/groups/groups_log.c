@@ -151,10 +151,10 @@ static enum kafka_error end(struct writing *writing)
 }
 
 /* A negative offset writes a null. */
-static void add(struct writing *writing, const char *group, const struct groups_commit *commit, int64_t committed_ms)
+static void add(
+	struct writing *writing, struct codec_string group, const struct groups_commit *commit, int64_t committed_ms)
 {
-	struct kafka_offset_commit_key key = {
-		.group = request_text(group), .topic = commit->topic, .partition = commit->partition};
+	struct kafka_offset_commit_key key = {.group = group, .topic = commit->topic, .partition = commit->partition};
 	struct kafka_offset_commit_value value = {.offset = commit->offset,
 		.leader_epoch = commit->leader_epoch,
 		.metadata = commit->metadata.bytes < 0 ? request_text("") : commit->metadata,
@@ -201,52 +201,94 @@ static void add_all(struct writing *writing, const struct groups_entry *entry, b
 			.leader_epoch = at->leader_epoch,
 			.offset = forget ? -1 : at->offset};
 
-		add(writing, entry->group->id, &commit, at->committed_ms);
+		add(writing, request_text(entry->group->id), &commit, at->committed_ms);
 	}
 }
 
-/* All offsets anew; then what lies before them is not needed. */
-static void snapshot_if_long(struct groups *groups, struct partition *partition)
+static void add_flight(struct writing *writing, const struct groups_flight *flight)
 {
-	int64_t first = partition_log_end(partition->log);
-	struct writing writing;
+	for (int32_t i = 0; i < flight->count; i++)
+		add(writing, flight->group, &flight->commits[i], writing->now_ms);
+}
 
-	if (partition_log_bytes(partition->log) - groups->snapshot_bytes < GROUPS_SNAPSHOT_BYTES)
-		return;
-	begin(&writing, groups);
-	for (unsigned i = 0; i < groups->count; i++)
-		add_all(&writing, groups->at[i], false);
-	if (end(&writing) != KAFKA_NONE) {
-		log_warn("broker: %s cannot be written anew and grows on", GROUPS_TOPIC);
+/* What the snapshot replaces goes once the snapshot is as safe as that was. */
+static void snapshot_grown(struct partition_wait *wait, uint32_t bytes)
+{
+	struct groups *groups = container_of(wait, struct groups, snapshot.wait);
+	struct partition *partition = groups_log_partition(groups);
+
+	if (bytes != UINT32_MAX && partition->log->flush.done < groups->snapshot.end) {
+		flusher_start(partition->log);
 		return;
 	}
-	partition_log_advance_start(partition->log, first);
+	if (bytes != UINT32_MAX && partition->hw < groups->snapshot.end)
+		return;
+	partition_remove_wait(wait);
+	groups->snapshot.end = 0;
+	if (bytes == UINT32_MAX)
+		return;
+	partition_log_advance_start(partition->log, groups->snapshot.begin);
 	topics_write_starts(&groups->broker->topics);
 	groups->snapshot_bytes = partition_log_bytes(partition->log);
 }
 
-enum kafka_error groups_log_commit(struct groups *groups, const struct groups_entry *entry,
-	const struct groups_commit *commits, int32_t count, int64_t *end_out)
+/* All offsets anew, and behind them commits that are newer. */
+static void snapshot_if_long(struct groups *groups, struct partition *partition)
+{
+	int64_t begin_offset = partition_log_end(partition->log);
+	struct writing writing;
+
+	if (groups->snapshot.end > 0 ||
+		partition_log_bytes(partition->log) - groups->snapshot_bytes < GROUPS_SNAPSHOT_BYTES)
+		return;
+	begin(&writing, groups);
+	for (unsigned i = 0; i < groups->count; i++)
+		add_all(&writing, groups->at[i], false);
+	list_for_each (at, &groups->flights)
+		add_flight(&writing, container_of(at, struct groups_flight, node));
+	if (end(&writing) != KAFKA_NONE) {
+		log_warn("broker: %s cannot be written anew and grows on", GROUPS_TOPIC);
+		return;
+	}
+	groups->snapshot.begin = begin_offset;
+	groups->snapshot.end = partition_log_end(partition->log);
+	groups->snapshot.wait.grown = snapshot_grown;
+	partition_add_wait(partition, &groups->snapshot.wait);
+	snapshot_grown(&groups->snapshot.wait, 0);
+}
+
+void groups_log_stop(struct groups *groups)
+{
+	partition_remove_wait(&groups->snapshot.wait);
+	groups->snapshot.end = 0;
+	while (list_pop_front(&groups->flights) != NULL)
+		continue;
+}
+
+enum kafka_error groups_log_commit(struct groups *groups, struct groups_flight *flight)
 {
 	struct writing writing;
 	enum kafka_error error;
 
+	list_init(&flight->node);
 	begin(&writing, groups);
-	for (int32_t i = 0; i < count; i++)
-		add(&writing, entry->group->id, &commits[i], writing.now_ms);
+	add_flight(&writing, flight);
 	error = end(&writing);
-	if (error == KAFKA_NONE)
-		*end_out = partition_log_end(writing.partition->log);
-	return error;
+	if (error != KAFKA_NONE)
+		return error;
+	flight->end = partition_log_end(writing.partition->log);
+	list_push_back(&groups->flights, &flight->node);
+	return KAFKA_NONE;
 }
 
-enum kafka_error groups_log_take(
-	struct groups *groups, struct codec_string group, const struct groups_commit *commits, int32_t count)
+enum kafka_error groups_log_take(struct groups *groups, struct groups_flight *flight)
 {
-	struct groups_entry *entry = groups_find_or_make(groups, group);
+	struct groups_entry *entry = groups_find_or_make(groups, flight->group);
+	const struct groups_commit *commits = flight->commits;
 	int64_t now_ms = broker_now_ms(groups->broker);
 
-	for (int32_t i = 0; i < count; i++)
+	list_remove(&flight->node);
+	for (int32_t i = 0; i < flight->count; i++)
 		if (entry == NULL)
 			return KAFKA_COORDINATOR_NOT_AVAILABLE;
 		else if (commits[i].offset < 0)
@@ -273,7 +315,7 @@ static void remove_one(struct writing *writing, struct groups_entry *entry, cons
 {
 	struct groups_commit commit = {.topic = request_text(at->topic), .partition = at->partition, .offset = -1};
 
-	add(writing, entry->group->id, &commit, 0);
+	add(writing, request_text(entry->group->id), &commit, 0);
 	offsets_remove(&entry->offsets, commit.topic, commit.partition);
 }
 

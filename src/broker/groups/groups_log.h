@@ -9,18 +9,26 @@ int groups_log_load(struct groups *groups, struct hf_error *error);
 /* Writes that the group has no offsets any more. */
 enum kafka_error groups_log_forget(struct groups *groups, struct groups_entry *entry);
 
-/* Writes what a group commits; *end_out is where its records end: they hold once hw is there. A null metadata is empty;
- * an offset below 0 removes. */
+/* A null metadata is empty; an offset below 0 removes. */
 struct groups_commit {
 	struct codec_string topic, metadata;
 	int32_t partition, leader_epoch;
 	int64_t offset;
 };
-enum kafka_error groups_log_commit(struct groups *groups, const struct groups_entry *entry,
-	const struct groups_commit *commits, int32_t count, int64_t *end_out);
+/* What a group commits: from groups_log_commit on it is the groups', until it is taken over or its node removed. */
+struct groups_flight {
+	struct list node;
+	struct codec_string group;
+	const struct groups_commit *commits;
+	int32_t count;
+	int64_t end; /* of its records: they hold once hw is there */
+};
+/* Writes them. */
+enum kafka_error groups_log_commit(struct groups *groups, struct groups_flight *flight);
 /* Takes them over. */
-enum kafka_error groups_log_take(
-	struct groups *groups, struct codec_string group, const struct groups_commit *commits, int32_t count);
+enum kafka_error groups_log_take(struct groups *groups, struct groups_flight *flight);
+/* No snapshot is waited for any more, and no flight is known. */
+void groups_log_stop(struct groups *groups);
 /* The partition that has them; NULL: there is none yet. */
 struct partition *groups_log_partition(const struct groups *groups);
 

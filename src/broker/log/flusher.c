@@ -104,8 +104,6 @@ static void fail(struct partition_log *log, int rc)
 		log->directory, strerror(-rc));
 }
 
-static void start(struct partition_log *log);
-
 static void flush_done(struct hf_work *work, int rc)
 {
 	struct flush *flush = container_of(work, struct flush, work);
@@ -128,7 +126,7 @@ static void flush_done(struct hf_work *work, int rc)
 	if (log->flush.told != NULL)
 		log->flush.told(log, log->flush.owner);
 	if (log->flush.due > log->flush.done)
-		start(log);
+		flusher_start(log);
 }
 
 static int open_workers(struct flusher *flusher)
@@ -143,7 +141,7 @@ static int open_workers(struct flusher *flusher)
 	return rc;
 }
 
-static void start(struct partition_log *log)
+void flusher_start(struct partition_log *log)
 {
 	struct log_flush *state = &log->flush;
 	struct flush *flush;
@@ -181,7 +179,7 @@ static void ticked(struct hf_timer *timer, uint64_t now_ns)
 			continue;
 		flusher->ticks = true;
 		if (age_ms >= log->config.flush_ms)
-			start(log);
+			flusher_start(log);
 	}
 	if (flusher->ticks)
 		hf_loop_set_timer(flusher->loop, timer, now_ns + flusher->interval_ns);
@@ -208,7 +206,7 @@ void flusher_look(struct partition_log *log)
 	end = partition_log_end(log);
 	if (end - from >= log->config.flush_messages) {
 		state->due = end;
-		start(log);
+		flusher_start(log);
 	}
 	if (log->config.flush_ms != FLUSH_NEVER && end > state->done)
 		tick(state->flusher);
@@ -225,7 +223,7 @@ void flusher_cut(struct partition_log *log)
 	state->due = state->due < end ? state->due : end;
 	state->names = true;
 	if (state->flusher != NULL && state->due > state->done)
-		start(log);
+		flusher_start(log);
 }
 
 int flusher_flush(struct partition_log *log)

@@ -53,6 +53,8 @@ void flusher_remove(struct partition_log *log);
 /* All that the log has is durable on return; also of a log that was not added. */
 int flusher_flush(struct partition_log *log);
 
+/* All that is in the log will be durable, and nobody waits for it; log_flush.told says when. */
+void flusher_start(struct partition_log *log);
 /* After records were appended, or another policy holds. */
 void flusher_look(struct partition_log *log);
 /* After the log was cut: what is under way counts no more. */

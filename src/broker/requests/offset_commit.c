@@ -73,13 +73,12 @@ struct commit {
 	struct request *request;
 	struct kafka_offset_commit_response response;
 	const struct partition *partition;
-	const struct groups_commit *commits;
-	int32_t count;
-	int64_t end;
+	struct groups_flight flight;
 };
 
 static void answer(struct commit *commit, enum kafka_error error)
 {
+	list_remove(&commit->flight.node);
 	if (error != KAFKA_NONE)
 		fail_all(&commit->response, error);
 	request_answer(commit->request, &commit->response);
@@ -87,16 +86,18 @@ static void answer(struct commit *commit, enum kafka_error error)
 
 static void leave(struct request *request)
 {
-	partition_remove_wait(&((struct commit *)request->state)->wait);
+	struct commit *commit = request->state;
+
+	partition_remove_wait(&commit->wait);
+	list_remove(&commit->flight.node);
 }
 
 /* From a timer: the partition was telling its waits. */
 static void replicated(struct request *request)
 {
-	const struct kafka_offset_commit_request *body = request->body;
 	struct commit *commit = request->state;
 
-	answer(commit, groups_log_take(&request->broker->groups, body->group_id, commit->commits, commit->count));
+	answer(commit, groups_log_take(&request->broker->groups, &commit->flight));
 }
 
 static void lost(struct request *request)
@@ -114,10 +115,10 @@ static void hw_moved(struct partition_wait *wait, uint32_t bytes)
 {
 	struct commit *commit = container_of(wait, struct commit, wait);
 
-	if (bytes != UINT32_MAX && commit->partition->hw < commit->end)
+	if (bytes != UINT32_MAX && commit->partition->hw < commit->flight.end)
 		return;
 	partition_remove_wait(wait);
-	request_wait(commit->request, 0, bytes == UINT32_MAX ? lost : replicated, NULL);
+	request_wait(commit->request, 0, bytes == UINT32_MAX ? lost : replicated, leave);
 }
 
 static void wait_until_replicated(struct commit *commit)
@@ -127,7 +128,7 @@ static void wait_until_replicated(struct commit *commit)
 
 	request->state = commit;
 	commit->partition = partition;
-	if (partition->hw >= commit->end) {
+	if (partition->hw >= commit->flight.end) {
 		replicated(request);
 		return;
 	}
@@ -149,14 +150,16 @@ void offset_commit_handle(struct request *request)
 		request_give_up(request);
 		return;
 	}
-	*commit = (struct commit){.request = request};
+	*commit = (struct commit){.request = request, .flight.group = body->group_id};
+	list_init(&commit->wait.node);
+	list_init(&commit->flight.node);
 	codec_default(kafka_offset_commit_response_codec.root, &commit->response);
-	commit->count = collect(request, body, &commit->response, &commits);
-	if (commit->count < 0) {
+	commit->flight.count = collect(request, body, &commit->response, &commits);
+	if (commit->flight.count < 0) {
 		request_give_up(request);
 		return;
 	}
-	commit->commits = commits;
+	commit->flight.commits = commits;
 	if (error == KAFKA_NONE) {
 		entry = groups_find_or_make(groups, body->group_id);
 		error = entry == NULL
@@ -164,9 +167,9 @@ void offset_commit_handle(struct request *request)
 				: group_may_commit(entry->group, body->member_id, body->group_instance_id,
 					  body->generation_id_or_member_epoch, hf_loop_now_ns(request->broker->loop));
 	}
-	if (error == KAFKA_NONE && commit->count > 0)
-		error = groups_log_commit(groups, entry, commits, commit->count, &commit->end);
-	if (error == KAFKA_NONE && commit->count > 0)
+	if (error == KAFKA_NONE && commit->flight.count > 0)
+		error = groups_log_commit(groups, &commit->flight);
+	if (error == KAFKA_NONE && commit->flight.count > 0)
 		wait_until_replicated(commit);
 	else
 		answer(commit, error);

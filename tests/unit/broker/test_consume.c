@@ -191,17 +191,17 @@ static const struct offset_entry *committed_by_g(void)
 static void offsets_that_no_group_uses_expire(void **state)
 {
 	const struct groups_commit commit = {.topic = {STAND_TOPIC, 1}, .metadata = {NULL, -1}, .offset = 7};
-	const struct codec_string id = {"g", 1};
+	struct groups_flight flight = {.group = {"g", 1}, .commits = &commit, .count = 1};
 	struct groups_entry *entry;
 	struct hf_error error;
-	int64_t end, kept_ms;
+	int64_t kept_ms;
 
 	(void)state;
 	stand_open(SEGMENT_BYTES, EXTENT_BYTES);
 	kept_ms = stand.broker->config.offsets_retention_minutes * 60000;
-	entry = groups_find_or_make(&stand.broker->groups, id);
-	assert_int_equal(groups_log_commit(&stand.broker->groups, entry, &commit, 1, &end), KAFKA_NONE);
-	assert_int_equal(groups_log_take(&stand.broker->groups, id, &commit, 1), KAFKA_NONE);
+	entry = groups_find_or_make(&stand.broker->groups, flight.group);
+	assert_int_equal(groups_log_commit(&stand.broker->groups, &flight), KAFKA_NONE);
+	assert_int_equal(groups_log_take(&stand.broker->groups, &flight), KAFKA_NONE);
 	broker_roles_changed(stand.broker);
 	groups_expire(&stand.broker->groups);
 	assert_non_null(committed_by_g());
@@ -222,10 +222,53 @@ static void offsets_that_no_group_uses_expire(void **state)
 	stand_close();
 }
 
+static void other_replicas_lack_it(struct partition *partition)
+{
+	(void)partition;
+}
+
+static bool the_snapshot_is_on_the_disk(void)
+{
+	return groups_log_partition(&stand.broker->groups)->log->flush.done >= stand.broker->groups.snapshot.end;
+}
+
+/* And it has what was committed meanwhile, whatever is older of that in memory. */
+static void old_offsets_go_when_a_snapshot_is_durable_and_replicated(void **state)
+{
+	const struct groups_commit old = {.topic = {STAND_TOPIC, 1}, .metadata = {NULL, -1}, .offset = 7};
+	struct groups_commit new = old;
+	struct groups_flight first = {.group = {"g", 1}, .commits = &old, .count = 1}, second = first;
+	struct groups *groups;
+	struct partition *partition;
+	struct hf_error error;
+
+	(void)state;
+	stand_open(SEGMENT_BYTES, EXTENT_BYTES);
+	groups = &stand.broker->groups;
+	new.offset = 9;
+	second.commits = &new;
+	assert_int_equal(groups_log_commit(groups, &first), KAFKA_NONE);
+	assert_int_equal(groups_log_commit(groups, &second), KAFKA_NONE);
+	partition = groups_log_partition(groups);
+	partition->appended = other_replicas_lack_it;
+	groups->snapshot_bytes = -GROUPS_SNAPSHOT_BYTES; /* as if the log had grown so much */
+	assert_int_equal(groups_log_take(groups, &first), KAFKA_NONE);
+	assert_int_equal(partition->log->start_offset, 0);
+	stand_until(the_snapshot_is_on_the_disk);
+	assert_int_equal(partition->log->start_offset, 0);
+	partition_set_hw(partition, partition_log_end(partition->log));
+	assert_int_equal(partition->log->start_offset, 2);
+	assert_int_equal(committed_by_g()->offset, 7);
+	assert_int_equal(groups_log_load(groups, &error), 0);
+	assert_int_equal(committed_by_g()->offset, 9);
+	stand_close();
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(offsets_that_no_group_uses_expire),
+		cmocka_unit_test(old_offsets_go_when_a_snapshot_is_durable_and_replicated),
 		cmocka_unit_test(segments_are_read_one_behind_the_other),
 		cmocka_unit_test(what_is_produced_while_it_reads_is_seen),
 		cmocka_unit_test(it_begins_in_the_middle_and_goes_back),
