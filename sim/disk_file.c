@@ -341,12 +341,12 @@ static int file_lock(struct hf_file *file)
 }
 
 static int file_map(
-	struct hf_file *file, uint64_t offset, size_t bytes, bool writable, void **addr_out, struct hf_error *error)
+	struct hf_file *file, uint64_t offset, size_t bytes, enum hf_map how, void **addr_out, struct hf_error *error)
 {
 	struct handle *handle = handle_of(file);
 	struct disk_file *on = handle->on;
 
-	(void)writable; /* the hosts' protection is not modelled: a checker watches who writes what */
+	(void)how; /* the hosts' protection is not modelled: a checker watches who writes what */
 	if (offset + bytes > on->bytes)
 		return hf_error_set(error, -EINVAL, "the file has only %zu bytes", on->bytes);
 	if (on->mappings == 0 && grow(on, on->bytes * 4 > CAPACITY_MAPS ? on->bytes * 4 : CAPACITY_MAPS) != 0)

@@ -206,14 +206,20 @@ int hf_dir_space(struct hf_env *env, const char *path, uint64_t *free_bytes_out,
 int hf_mem_alloc(struct hf_env *env, size_t bytes, void **addr_out, struct hf_error *error);
 void hf_mem_free(struct hf_env *env, void *addr);
 
+enum hf_map {
+	HF_MAP_READ,
+	HF_MAP_WRITE,  /* holes of the file are filled first: in memory (tmpfs) 0.3 s for a GiB */
+	HF_MAP_SPARSE, /* the same, and holes stay: hf_mem_populate comes before the first store or load there */
+};
 /* A file as memory. Stores are durable after hf_mem_flush; the offset into the file is a multiple of the page size.
- * Shared with every process that maps the same file, so every device can register it. Unmapped by hf_mem_free. */
-int hf_mem_map_file(struct hf_env *env, struct hf_file *file, uint64_t offset, size_t bytes, bool writable,
+ * Shared with every process that maps the same file, so every device can register it. Unmapped by hf_mem_free. A page
+ * of a hole for which a full disk has no room is a SIGBUS where it is touched. */
+int hf_mem_map_file(struct hf_env *env, struct hf_file *file, uint64_t offset, size_t bytes, enum hf_map how,
 	void **addr_out, struct hf_error *error);
 int hf_mem_flush(struct hf_env *env, void *addr, size_t bytes);
 /* Allocates the pages of mapped memory now, not when they are first touched; those of a file are read. Contents stay.
- * Blocks: 0.3 to 3 s for a GiB. -ENOMEM: not all of it is mapped, or no memory is left; -EOPNOTSUPP: a kernel older
- * than 5.14. */
+ * Blocks: 0.3 to 3 s for a GiB. -ENOMEM: not all of it is mapped, or no memory is left; -EFAULT: the disk of the
+ * file is full; -EOPNOTSUPP: a kernel older than 5.14. */
 int hf_mem_populate(struct hf_env *env, void *addr, size_t bytes);
 
 #endif

@@ -114,7 +114,7 @@ static bool unflushed_store_survives(struct fixture *f)
 	assert_int_equal(hf_file_resize(file, 8192), 0);
 	assert_int_equal(hf_file_sync(file), 0);
 	sync_directory(f, ".");
-	assert_int_equal(hf_mem_map_file(fixture_env(f, 0), file, 0, 8192, true, (void **)&mapped, NULL), 0);
+	assert_int_equal(hf_mem_map_file(fixture_env(f, 0), file, 0, 8192, HF_MAP_WRITE, (void **)&mapped, NULL), 0);
 	mapped[0] = 1;
 	assert_int_equal(hf_mem_flush(fixture_env(f, 0), mapped, 1), 0);
 	mapped[4096] = 1;

@@ -295,14 +295,14 @@ void hf_mem_free(struct hf_env *env, void *addr)
 		env->ops->mem_free(env, addr);
 }
 
-int hf_mem_map_file(struct hf_env *env, struct hf_file *file, uint64_t offset, size_t bytes, bool writable,
+int hf_mem_map_file(struct hf_env *env, struct hf_file *file, uint64_t offset, size_t bytes, enum hf_map how,
 	void **addr_out, struct hf_error *error)
 {
 	(void)env; /* the file knows its world */
 	*addr_out = NULL;
 	if (bytes == 0)
 		return hf_error_set(error, -EINVAL, "cannot map 0 bytes of a file");
-	return file->ops->map(file, offset, bytes, writable, addr_out, error);
+	return file->ops->map(file, offset, bytes, how, addr_out, error);
 }
 
 int hf_mem_flush(struct hf_env *env, void *addr, size_t bytes)

@@ -49,7 +49,7 @@ struct world_file_ops {
 	int (*resize)(struct hf_file *file, uint64_t bytes);
 	int (*sync)(struct hf_file *file, bool data_only);
 	int (*lock)(struct hf_file *file);
-	int (*map)(struct hf_file *file, uint64_t offset, size_t bytes, bool writable, void **addr_out,
+	int (*map)(struct hf_file *file, uint64_t offset, size_t bytes, enum hf_map how, void **addr_out,
 		struct hf_error *error);
 };
 

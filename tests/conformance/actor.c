@@ -80,7 +80,7 @@ static int mem_map(struct actor *actor, uint64_t bytes, void **addr_out, struct 
 	hf_file_remove(actor->env, path);
 	rc = hf_file_resize(file, bytes);
 	if (rc == 0)
-		rc = hf_mem_map_file(actor->env, file, 0, bytes, true, addr_out, error);
+		rc = hf_mem_map_file(actor->env, file, 0, bytes, HF_MAP_WRITE, addr_out, error);
 	hf_file_close(file);
 	return rc;
 }

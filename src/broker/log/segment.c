@@ -160,7 +160,8 @@ static void segment_scan(struct segment *segment, uint32_t bytes, bool verify)
 	}
 }
 
-static int segment_map(struct segment *segment, uint64_t bytes, const char *path, struct hf_error *error)
+static int segment_map(
+	struct segment *segment, uint64_t bytes, enum hf_map how, const char *path, struct hf_error *error)
 {
 	void *map;
 	int rc;
@@ -171,7 +172,7 @@ static int segment_map(struct segment *segment, uint64_t bytes, const char *path
 	segment->capacity = (uint32_t)bytes;
 	if (bytes == 0)
 		return 0;
-	rc = hf_mem_map_file(segment->env, segment->file, 0, (size_t)bytes, true, &map, error);
+	rc = hf_mem_map_file(segment->env, segment->file, 0, (size_t)bytes, how, &map, error);
 	if (rc == 0)
 		segment->map = map;
 	return rc;
@@ -182,6 +183,7 @@ static int segment_load(struct segment *segment, uint32_t capacity, bool head, e
 	uint64_t *cut_out, struct hf_error *error)
 {
 	int64_t size = hf_file_bytes(segment->file);
+	bool grows = head && size < capacity;
 	char path[SEGMENT_PATH_BYTES];
 	uint32_t bytes;
 	int rc;
@@ -189,13 +191,14 @@ static int segment_load(struct segment *segment, uint32_t capacity, bool head, e
 	segment_path(segment, "log", path);
 	if (size < 0)
 		return hf_error_set(error, (int)size, "cannot read the size of %s: %s", path, strerror((int)-size));
-	if (head && size < capacity) {
+	if (grows) {
 		rc = hf_file_resize(segment->file, capacity);
 		if (rc != 0)
 			return hf_error_set(
 				error, rc, "cannot make %s %u bytes long: %s", path, capacity, strerror(-rc));
 	}
-	rc = segment_map(segment, head && size < capacity ? capacity : (uint64_t)size, path, error);
+	/* segment_prepare fills what lies behind, in small steps. What a crash left long is read to its end. */
+	rc = segment_map(segment, grows ? capacity : (uint64_t)size, grows ? HF_MAP_SPARSE : HF_MAP_WRITE, path, error);
 	if (rc != 0)
 		return rc;
 	bytes = (uint32_t)size;

@@ -104,9 +104,9 @@ static int file_lock(struct hf_file *file)
 }
 
 static int file_map(
-	struct hf_file *file, uint64_t offset, size_t bytes, bool writable, void **addr_out, struct hf_error *error)
+	struct hf_file *file, uint64_t offset, size_t bytes, enum hf_map how, void **addr_out, struct hf_error *error)
 {
-	return linux_mem_map(fd_of(file), offset, bytes, writable, addr_out, error);
+	return linux_mem_map(fd_of(file), offset, bytes, how, addr_out, error);
 }
 
 static const struct world_file_ops file_ops = {

@@ -77,6 +77,6 @@ void linux_mem_free(struct hf_env *env, void *addr);
 int linux_mem_flush(struct hf_env *env, void *addr, size_t bytes);
 int linux_mem_populate(struct hf_env *env, void *addr, size_t bytes);
 /* Maps the file open as `fd`, which stays the caller's. */
-int linux_mem_map(int fd, uint64_t offset, size_t bytes, bool writable, void **addr_out, struct hf_error *error);
+int linux_mem_map(int fd, uint64_t offset, size_t bytes, enum hf_map how, void **addr_out, struct hf_error *error);
 
 #endif

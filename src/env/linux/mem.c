@@ -141,9 +141,10 @@ int linux_mem_populate(struct hf_env *env, void *addr, size_t bytes)
 	return errno == EINVAL ? -EOPNOTSUPP : -errno;
 }
 
-int linux_mem_map(int fd, uint64_t offset, size_t bytes, bool writable, void **addr_out, struct hf_error *error)
+int linux_mem_map(int fd, uint64_t offset, size_t bytes, enum hf_map how, void **addr_out, struct hf_error *error)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	bool writable = how != HF_MAP_READ;
 	struct stat stat;
 	void *addr;
 	int code, own;
@@ -157,8 +158,7 @@ int linux_mem_map(int fd, uint64_t offset, size_t bytes, bool writable, void **a
 		return hf_error_set(error, -EINVAL,
 			"cannot map %zu bytes at offset %llu of a file of %lld bytes; resize it first", bytes,
 			(unsigned long long)offset, (long long)stat.st_size);
-	/* Holes are filled now: a full disk must be an answer here, not a SIGBUS at a store. */
-	if (writable && fallocate(fd, 0, (off_t)offset, (off_t)bytes) != 0 && errno != EOPNOTSUPP)
+	if (how == HF_MAP_WRITE && fallocate(fd, 0, (off_t)offset, (off_t)bytes) != 0 && errno != EOPNOTSUPP)
 		return hf_error_set(error, -errno, "cannot map %zu bytes of a file: %s", bytes, strerror(errno));
 	own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	if (own < 0)

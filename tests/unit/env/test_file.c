@@ -228,7 +228,7 @@ static void a_mapped_file_keeps_what_was_stored_in_it(void **state)
 
 	(void)state;
 	assert_int_equal(hf_file_resize(file, 3 * 4096), 0);
-	assert_int_equal(hf_mem_map_file(env, file, 4096, 2 * 4096, true, (void **)&addr, NULL), 0);
+	assert_int_equal(hf_mem_map_file(env, file, 4096, 2 * 4096, HF_MAP_WRITE, (void **)&addr, NULL), 0);
 	memcpy(addr + 10, "hello", 5);
 	assert_int_equal(hf_mem_flush(env, addr + 10, 5), 0);
 	assert_int_equal(hf_file_read_at(file, text, 5, 4096 + 10), 5);
@@ -249,17 +249,17 @@ static void a_mapping_that_the_file_does_not_have_is_refused_in_words(void **sta
 
 	(void)state;
 	assert_int_equal(hf_file_resize(file, 4096), 0);
-	assert_int_equal(hf_mem_map_file(env, file, 0, 4097, true, (void **)&addr, &error), -EINVAL);
+	assert_int_equal(hf_mem_map_file(env, file, 0, 4097, HF_MAP_WRITE, (void **)&addr, &error), -EINVAL);
 	assert_non_null(strstr(error.text, "resize"));
-	assert_int_equal(hf_mem_map_file(env, file, 4096, 1, true, (void **)&addr, NULL), -EINVAL);
-	assert_int_equal(hf_mem_map_file(env, file, 1, 1, true, (void **)&addr, &error), -EINVAL);
+	assert_int_equal(hf_mem_map_file(env, file, 4096, 1, HF_MAP_WRITE, (void **)&addr, NULL), -EINVAL);
+	assert_int_equal(hf_mem_map_file(env, file, 1, 1, HF_MAP_WRITE, (void **)&addr, &error), -EINVAL);
 	assert_non_null(strstr(error.text, "multiple"));
-	assert_int_equal(hf_mem_map_file(env, file, 0, 0, true, (void **)&addr, NULL), -EINVAL);
+	assert_int_equal(hf_mem_map_file(env, file, 0, 0, HF_MAP_WRITE, (void **)&addr, NULL), -EINVAL);
 	assert_null(addr);
 	hf_file_close(file);
 	file = open_file(path, 0);
-	assert_int_equal(hf_mem_map_file(env, file, 0, 4096, true, (void **)&addr, NULL), -EBADF);
-	assert_int_equal(hf_mem_map_file(env, file, 0, 4096, false, (void **)&addr, NULL), 0);
+	assert_int_equal(hf_mem_map_file(env, file, 0, 4096, HF_MAP_WRITE, (void **)&addr, NULL), -EBADF);
+	assert_int_equal(hf_mem_map_file(env, file, 0, 4096, HF_MAP_READ, (void **)&addr, NULL), 0);
 	assert_int_equal(share_backing_find(addr, 4096, &backing), 0);
 	assert_false(backing.writable);
 	hf_mem_free(env, addr);

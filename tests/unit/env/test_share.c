@@ -355,7 +355,7 @@ static void what_cannot_be_moved_is_refused_and_stays(void **state)
 	snprintf(path, sizeof(path), "%s/file", dir_path);
 	assert_int_equal(hf_file_open(env, path, HF_FILE_WRITE | HF_FILE_CREATE, &file), 0);
 	assert_int_equal(hf_file_resize(file, 4096), 0);
-	assert_int_equal(hf_mem_map_file(env, file, 0, 4096, true, (void **)&mapped, NULL), 0);
+	assert_int_equal(hf_mem_map_file(env, file, 0, 4096, HF_MAP_WRITE, (void **)&mapped, NULL), 0);
 	assert_int_equal(share_move_pages(mapped, 4096, &out, &error), -EOPNOTSUPP);
 	assert_non_null(strstr(error.text, "file"));
 	hf_mem_free(env, mapped);

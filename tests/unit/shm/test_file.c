@@ -37,7 +37,7 @@ static uint8_t *odd_file(struct hf_file **file_out, char *path, size_t path_byte
 	snprintf(path, path_bytes, "/tmp/%s.file", fabric);
 	assert_int_equal(hf_file_open(hf_env_host(), path, HF_FILE_WRITE | HF_FILE_CREATE, file_out), 0);
 	assert_int_equal(hf_file_resize(*file_out, ODD_BYTES), 0);
-	if (hf_mem_map_file(hf_env_host(), *file_out, 0, ODD_BYTES, true, &memory, &error) != 0)
+	if (hf_mem_map_file(hf_env_host(), *file_out, 0, ODD_BYTES, HF_MAP_WRITE, &memory, &error) != 0)
 		fail_msg("%s", error.text);
 	return memory;
 }

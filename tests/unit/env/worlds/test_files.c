@@ -150,7 +150,7 @@ static void a_lock_excludes_others_until_its_opening_is_closed(void **state)
 
 	(void)state;
 	assert_int_equal(hf_file_resize(first, 4096), 0);
-	assert_int_equal(hf_mem_map_file(bed.env, first, 0, 4096, true, &mapped, NULL), 0);
+	assert_int_equal(hf_mem_map_file(bed.env, first, 0, 4096, HF_MAP_WRITE, &mapped, NULL), 0);
 	assert_int_equal(hf_file_lock(first), 0);
 	assert_int_equal(hf_file_lock(first), 0);
 	assert_int_equal(hf_file_lock(second), -EAGAIN);
@@ -187,8 +187,8 @@ static void memory_is_populated_as_it_is(void **state)
 	assert_int_equal(memory[5000], 'm');
 	assert_int_equal(hf_file_resize(file, 1 << 16), 0);
 	assert_int_equal(hf_file_write_at(file, "f", 1, 5000), 1);
-	assert_int_equal(hf_mem_map_file(bed.env, file, 0, 1 << 16, true, (void **)&mapped, NULL), 0);
-	assert_int_equal(hf_mem_map_file(bed.env, file, 0, 1 << 16, false, (void **)&readable, NULL), 0);
+	assert_int_equal(hf_mem_map_file(bed.env, file, 0, 1 << 16, HF_MAP_WRITE, (void **)&mapped, NULL), 0);
+	assert_int_equal(hf_mem_map_file(bed.env, file, 0, 1 << 16, HF_MAP_READ, (void **)&readable, NULL), 0);
 	assert_int_equal(hf_mem_populate(bed.env, mapped, 1 << 16), 0);
 	assert_int_equal(hf_mem_populate(bed.env, readable + 4096, 4096), 0);
 	assert_int_equal(mapped[5000], 'f');
