@@ -104,7 +104,7 @@ enum hf_smr_event_kind {
 	HF_SMR_LEADING,   /* this member leads; all that was answered before is applied here */
 	HF_SMR_FOLLOWING, /* it does not lead, or another one leads: `leader` */
 	HF_SMR_WRITABLE,  /* after hf_smr_propose was refused with -EAGAIN: there is room */
-	HF_SMR_BEHIND,    /* entries that it lacks are gone: it takes a snapshot, and nothing is applied meanwhile */
+	HF_SMR_BEHIND,    /* entries that it lacks are gone: it takes a snapshot, and what follows that */
 	HF_SMR_RESTORED,  /* from a snapshot, or from its disk: `index` is the next one that is applied */
 	HF_SMR_MEMBERS,   /* the configuration of `index` holds: hf_smr_status */
 	HF_SMR_REMOVED,   /* this member is none any more, or another process took its place: stop the replica */

@@ -42,6 +42,7 @@ static uint32_t apply(void *context, const struct hf_smr_applied *request, void 
 /* The state is how many were applied; its snapshot has pieces. */
 struct snapshot {
 	uint32_t place, pieces;
+	uint64_t until; /* index: its pieces are not there before that is applied */
 };
 
 static int snapshot_open(void *context, void **snapshot_out)
@@ -51,7 +52,10 @@ static int snapshot_open(void *context, void **snapshot_out)
 
 	ensure(snapshot != NULL);
 	*snapshot = (struct snapshot){.place = member->sim->replicas->next[member->id],
-		.pieces = (uint32_t)world_range(member->sim->world, 1, 20)};
+		.pieces = (uint32_t)world_range(member->sim->world, 1, 20),
+		.until = member->sim->laps * (uint64_t)member->sim->config.slots};
+	if (snapshot->until > 0)
+		snapshot->until += member->smr->applied;
 	*snapshot_out = snapshot;
 	return 0;
 }
@@ -61,7 +65,8 @@ static ssize_t snapshot_read(void *context, void *at, void *data, size_t bytes)
 	struct smr_sim_member *member = context;
 	struct snapshot *snapshot = at;
 
-	if (world_chance(member->sim->world, 200000))
+	if (world_chance(member->sim->world, 200000) ||
+		(snapshot->until > member->smr->applied && member->sim->decided_since_quiet == 0))
 		return -EAGAIN;
 	if (snapshot->pieces == 0 || bytes < 8)
 		return 0;
@@ -246,8 +251,9 @@ static bool work(struct smr_sim_member *member, uint64_t now_ns)
 	for (unsigned i = 0; i < SMR_SIM_CALLS && sim->replicas->proposed < REPLICAS_OPS_MAX; i++)
 		if (!member->calls[i].busy && world_chance(sim->world, 700000))
 			any |= start_call(member, &member->calls[i]);
-	member->next_ns = now_ns + (world_chance(sim->world, 700000) ? world_range(sim->world, 0, 20 * NS_US)
-								     : world_range(sim->world, 0, REST_NS_MAX));
+	member->next_ns =
+		now_ns + (sim->laps == 0 && world_chance(sim->world, 700000) ? world_range(sim->world, 0, 20 * NS_US)
+									     : world_range(sim->world, 0, REST_NS_MAX));
 	return any;
 }
 

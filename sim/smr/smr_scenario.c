@@ -19,6 +19,8 @@
 #define STOP_NS_MAX   (6 * NS_MS)
 #define STOPPED_NS    (150 * NS_MS) /* longer than the leader's patience */
 #define HOLDUP_NS     (60 * NS_MS)
+#define LAPS_MAX      4u
+#define NEWCOMER_NS   (300 * NS_MS)
 #define WAL_BYTES_MIN (1u << 10)
 #define WAL_BYTES_MAX (64u << 10)
 #define SMR_FAULTS                                                                                                     \
@@ -454,4 +456,35 @@ const struct scenario scenario_smr_holdup = {
 	.only_when_named = true,
 	.what = "a replicated log whose follower stops, with the preset `fast` and a small ring: the leader goes on",
 	.run = run_holdup,
+};
+
+/* ---- a snapshot while the ring goes round ---- */
+
+/* A process takes a member's place, and what is decided while its snapshot is read is more than a ring holds. */
+static void replace_follower(struct smr_sim *sim)
+{
+	struct world *world = sim->world;
+	struct smr_sim_member *member = &sim->members[leader_but(sim, SMR_SIM_MEMBERS_MAX) == 0 ? 1 : 0];
+	uint64_t end_ns = world->now_ns + NEWCOMER_NS;
+
+	sim->laps = (unsigned)world_range(world, 1, LAPS_MAX);
+	process_crash(member->endpoint.process);
+	process_start(member->endpoint.process);
+	while (world->violations == 0 && world->now_ns < end_ns && (sim->restored == 0 || !all_follow(sim)))
+		world_run_until(world, world->now_ns + NS_MS);
+	if (sim->restored != 1 || !all_follow(sim))
+		world_violate(world, "newcomer", "member %u has taken %u snapshots, and does %s", member->id,
+			sim->restored, all_follow(sim) ? "follow" : "not follow yet");
+}
+
+static void run_newcomer(struct world *world, struct outcome *outcome)
+{
+	run_stop(world, outcome, replace_follower);
+}
+
+const struct scenario scenario_smr_newcomer = {
+	.name = "smr-newcomer",
+	.only_when_named = true, /* few seeds suffice */
+	.what = "a replicated log whose ring goes round while a newcomer takes a snapshot: one is enough",
+	.run = run_newcomer,
 };

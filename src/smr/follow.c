@@ -115,6 +115,26 @@ static void add_slot(struct hf_smr *smr, const struct smr_slot *slot, const uint
 		smr_change_applied(smr, slot->index);
 }
 
+static void apply_slot(struct hf_smr *smr, const struct smr_slot *slot, const uint8_t *at)
+{
+	smr->applied++;
+	smr->decided++;
+	if (smr->giving_snapshots > 0)
+		smr_snapshot_applies(smr, slot, at);
+	add_slot(smr, slot, at + SMR_SLOT_HEADER);
+}
+
+bool smr_follow_given(struct hf_smr *smr, const uint8_t *at)
+{
+	struct smr_slot slot;
+
+	if (smr_slot_judge(&smr->geometry, at, smr->applied, &slot) != SMR_SLOT_VALID)
+		return false;
+	smr_follow_commit(smr, smr->applied + 1);
+	apply_slot(smr, &slot, at);
+	return true;
+}
+
 bool smr_follow_apply(struct hf_smr *smr)
 {
 	unsigned budget = SLOTS_A_TURN;
@@ -129,10 +149,8 @@ bool smr_follow_apply(struct hf_smr *smr)
 		smr->behind |= state == SMR_SLOT_LATER;
 		if (state != SMR_SLOT_VALID)
 			break;
-		smr->applied++;
-		smr->decided++;
 		any = true;
-		add_slot(smr, &slot, smr->copy + SMR_SLOT_HEADER);
+		apply_slot(smr, &slot, smr->copy);
 	}
 	if (any)
 		smr_public_store(smr, SMR_PUBLIC_APPLIED, smr_durable_floor(smr));

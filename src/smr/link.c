@@ -21,7 +21,7 @@
 #include "base/log.h"
 #include "base/order.h"
 
-#define VERSION      2u
+#define VERSION      3u
 #define HELLO_BYTES  100u
 #define MODE_DURABLE 1u
 #define RETRY_NS     5000000u

@@ -1,6 +1,7 @@
 /* Taking a snapshot (snapshot.c): by a member that is behind, and by a process that is to become one. It grants nothing
  * meanwhile (R-S22), and asks another member when one falls silent. What its own ring has accepted behind the snapshot
- * stays. */
+ * stays. The tail is applied from the pieces and reaches no ring, which others may hold: it makes the snapshot one at a
+ * later index. */
 #include "smr/durable.h"
 #include "smr/steps.h"
 
@@ -27,6 +28,7 @@ struct smr_restore {
 	int from;          /* id of the giver; SMR_NOBODY: nobody was asked; FROM_DISK: the own disk */
 	uint64_t since_ns; /* since when nothing came */
 	bool opened;       /* the application's state is dropped */
+	bool closed;       /* it is whole again, and the tail follows */
 	bool saving;       /* it is restored, and is to become durable */
 	uint64_t index;
 	struct smr_members members;
@@ -69,6 +71,7 @@ static void drop_pieces(struct smr_restore *restore)
 	restore->sessions_bytes = 0;
 	restore->came = restore->taken = 0;
 	restore->index = 0;
+	restore->closed = false;
 }
 
 void smr_restore_drop(struct hf_smr *smr)
@@ -174,10 +177,29 @@ static bool take_sessions(struct smr_restore *restore, const struct piece *piece
 	return true;
 }
 
-static void finish(struct hf_smr *smr)
+static int open_state(struct hf_smr *smr)
 {
 	struct smr_restore *restore = smr->restore;
+	int rc = restore->opened || restore->closed ? 0 : smr->app.restore_open(smr->context);
 
+	restore->opened |= rc == 0 && !restore->closed;
+	return rc;
+}
+
+static int close_state(struct hf_smr *smr)
+{
+	struct smr_restore *restore = smr->restore;
+	int rc;
+
+	if (restore->closed)
+		return 0;
+	if (!smr_sessions_decode(smr->sessions, restore->sessions, restore->sessions_bytes))
+		return -EINVAL;
+	rc = smr->app.restore_close(smr->context, true);
+	if (rc != 0)
+		return rc;
+	restore->opened = false;
+	restore->closed = true;
 	smr->applied = smr->oldest = restore->index;
 	if (smr->commit < restore->index)
 		smr->commit = restore->index;
@@ -185,14 +207,38 @@ static void finish(struct hf_smr *smr)
 	smr_follow_reset(smr);
 	if (restore->members.index > smr->members.index)
 		smr->members = restore->members;
+	return 0;
+}
+
+static bool take_tail(struct hf_smr *smr, const struct piece *piece)
+{
+	for (uint32_t at = 0; at < piece->bytes;) {
+		const uint8_t *slot = piece->data + at;
+		uint32_t left = piece->bytes - at, bytes;
+
+		if (left < SMR_SLOT_HEADER || get_le32(slot + 16) > left - SMR_SLOT_HEADER)
+			return false;
+		bytes = smr_slot_bytes(&(struct smr_slot){.bytes = get_le32(slot + 16)});
+		if (bytes > left || !smr_follow_given(smr, slot))
+			return false;
+		at += bytes;
+	}
+	smr->oldest = smr->applied;
+	return true;
+}
+
+static void finish(struct hf_smr *smr)
+{
+	const struct smr_restore *restore = smr->restore;
+
 	if (restore->from == FROM_DISK) { /* the WAL follows */
 		smr_restore_drop(smr);
 		return;
 	}
 	smr->role = HF_SMR_FOLLOWER;
-	smr_durable_begin(smr, restore->index, false);
-	log_info("smr %s: member %u has the snapshot at entry %llu", smr->name, smr->id,
-		(unsigned long long)restore->index);
+	smr_durable_begin(smr, smr->applied, false);
+	log_info("smr %s: member %u has the snapshot at entry %llu, and what follows up to entry %llu", smr->name,
+		smr->id, (unsigned long long)restore->index, (unsigned long long)smr->applied);
 	smr_restore_drop(smr);
 	smr_public_role(smr);
 	smr_for_links (link, smr)
@@ -208,23 +254,21 @@ static int take_piece(struct hf_smr *smr, const struct piece *piece)
 
 	if ((restore->index == 0) != (piece->part == 0 && !piece->end) || piece->bytes > SMR_STORE_PIECE_BYTES)
 		return -EINVAL;
-	if (!restore->opened && (piece->end || piece->part == 2)) {
-		rc = smr->app.restore_open(smr->context);
-		restore->opened = rc == 0;
-		if (rc != 0)
-			return rc;
-	}
-	if (piece->end) {
-		if (piece->bytes != 1 || piece->data[0] != 1 ||
-			!smr_sessions_decode(smr->sessions, restore->sessions, restore->sessions_bytes))
-			return -EINVAL;
-		return smr->app.restore_close(smr->context, true);
-	}
-	if (piece->part == 0)
+	if (piece->part > 3 || (restore->closed && piece->part != 3) ||
+		(piece->end && (piece->bytes != 1 || piece->data[0] != 1)))
+		return -EINVAL;
+	if (!piece->end && piece->part == 0)
 		return take_log(restore, piece) ? 0 : -EINVAL;
-	if (piece->part == 1)
+	if (!piece->end && piece->part == 1)
 		return take_sessions(restore, piece) ? 0 : -EINVAL;
-	return smr->app.restore_write(smr->context, piece->data, piece->bytes);
+	rc = open_state(smr);
+	if (rc == 0 && !piece->end && piece->part == 2)
+		return smr->app.restore_write(smr->context, piece->data, piece->bytes);
+	if (rc == 0)
+		rc = close_state(smr);
+	if (rc == 0 && !piece->end && !take_tail(smr, piece))
+		rc = -EINVAL;
+	return rc;
 }
 
 /* The application has the piece. In durable mode it goes to the disk too, and the snapshot counts when all is there. */
@@ -235,8 +279,6 @@ static void took_piece(struct hf_smr *smr, const struct piece *piece)
 		.part = piece->part, .end = piece->end, .data = piece->data, .bytes = piece->bytes};
 
 	restore->taken++;
-	if (piece->end)
-		restore->opened = false;
 	if (smr->durable == NULL || restore->from == FROM_DISK) {
 		free(piece->data);
 		if (piece->end)
@@ -244,7 +286,7 @@ static void took_piece(struct hf_smr *smr, const struct piece *piece)
 		return;
 	}
 	restore->saving = piece->end;
-	smr_durable_save_taken(smr, &saved, piece->data, restore->index);
+	smr_durable_save_taken(smr, &saved, piece->data, smr->applied);
 }
 
 static void say_more(struct hf_smr *smr)

@@ -120,6 +120,7 @@ struct hf_smr {
 	uint32_t calls;
 	bool refused; /* a proposal, with -EAGAIN */
 
+	unsigned giving_snapshots;
 	struct smr_restore *restore;
 	struct smr_durable *durable; /* NULL: memory is the storage */
 	struct smr_replay *replay;   /* what the disk has is being taken in; NULL: no more */

@@ -5,9 +5,13 @@
  *     | ASK: u32 number ---------------------> opens the application's snapshot, keeps sessions as they are
  *     | <--- PIECE: u32 number, u32 piece, u8 part, data     part 0: the log; 1: sessions; 2: the application's
  *     | MORE: u32 number, u32 pieces taken --> goes on, WINDOW pieces ahead
+ *     | <--- PIECE                             part 3: the tail
  *     | <--- END: u32 number, u32 pieces, u8 whole
  *
- * Part 0: u64 index (the next to be applied), u64 index of the configuration, members. */
+ * Part 0: u64 index (the next to be applied), u64 index of the configuration, members.
+ * Part 3: slots (slot.h) that the giver has applied since it opened the snapshot, each without what it does not fill.
+ * The giver keeps them, because no ring may have them any more when the taker has the rest. The tail ends when what
+ * is left of it is little beside a ring. */
 #include "smr/durable.h"
 #include "smr/steps.h"
 
@@ -17,9 +21,11 @@
 
 #include "base/log.h"
 
-#define WINDOW      8u
-#define PIECE_BYTES 32768u
-#define HEAD_BYTES  10u /* u8 kind, u32 number, u32 piece, u8 part */
+#define WINDOW         8u
+#define PIECE_BYTES    SMR_STORE_PIECE_BYTES /* the longest slot is one */
+#define HEAD_BYTES     10u                   /* u8 kind, u32 number, u32 piece, u8 part */
+#define TAIL_BYTES_MAX (64u << 20)
+#define TAIL_ROUNDS    16u /* after which it ends however much comes meanwhile */
 
 struct smr_snapshot {
 	uint32_t number, sent, taken;
@@ -29,7 +35,13 @@ struct smr_snapshot {
 	size_t sessions_bytes, sessions_sent;
 	void *application;
 	bool over;
-	uint32_t waiting; /* bytes of a piece in `piece` that the channel did not take yet */
+	/* the tail: [tail_sent, tail_bytes) is left, slots up to tail_end */
+	uint8_t *tail;
+	size_t tail_bytes, tail_sent, tail_room;
+	uint64_t tail_end, tail_next; /* indexes: behind what is kept, behind what has left */
+	unsigned rounds;
+	bool last, broken; /* last: no more is kept; broken: some of it is missing */
+	uint32_t waiting;  /* bytes of a piece in `piece` that the channel did not take yet */
 	uint8_t piece[HEAD_BYTES + PIECE_BYTES];
 };
 
@@ -40,11 +52,13 @@ void smr_snapshot_close(struct hf_smr *smr, struct smr_snapshot *snapshot)
 	if (snapshot->application != NULL)
 		smr->app.snapshot_close(smr->context, snapshot->application);
 	free(snapshot->sessions);
+	free(snapshot->tail);
 	free(snapshot);
 }
 
 void smr_snapshot_drop(struct smr_link *link)
 {
+	link->smr->giving_snapshots -= link->snapshot != NULL;
 	smr_snapshot_close(link->smr, link->snapshot);
 	link->snapshot = NULL;
 }
@@ -93,6 +107,91 @@ uint64_t smr_snapshot_index(const struct smr_snapshot *snapshot)
 	return snapshot->index;
 }
 
+/* ---- the tail ---- */
+
+static void keep(struct smr_snapshot *snapshot, const struct smr_slot *slot, const uint8_t *at)
+{
+	uint32_t bytes = smr_slot_bytes(slot);
+
+	if (snapshot->tail_sent == snapshot->tail_bytes)
+		snapshot->tail_sent = snapshot->tail_bytes = 0;
+	if (snapshot->tail_bytes + bytes > snapshot->tail_room) {
+		size_t room = 2 * snapshot->tail_room + PIECE_BYTES;
+		uint8_t *grown = room > TAIL_BYTES_MAX ? NULL : realloc(snapshot->tail, room);
+
+		snapshot->broken |= grown == NULL;
+		if (grown == NULL)
+			return;
+		snapshot->tail = grown;
+		snapshot->tail_room = room;
+	}
+	snapshot->broken |= slot->index != snapshot->tail_end; /* the giver has taken a snapshot itself */
+	memcpy(snapshot->tail + snapshot->tail_bytes, at, bytes);
+	snapshot->tail_bytes += bytes;
+	snapshot->tail_end++;
+}
+
+void smr_snapshot_applies(struct hf_smr *smr, const struct smr_slot *slot, const uint8_t *at)
+{
+	smr_for_links (link, smr)
+		if (link->snapshot != NULL && !link->snapshot->last && !link->snapshot->broken)
+			keep(link->snapshot, slot, at);
+}
+
+/* The snapshot begins with an entry of which some slots are applied: those are of the tail. False: the ring has them
+ * no more. */
+static bool keep_begun(struct hf_smr *smr, struct smr_snapshot *snapshot)
+{
+	struct smr_slot slot;
+
+	snapshot->tail_end = snapshot->tail_next = snapshot->index;
+	while (snapshot->tail_end < smr->applied && !snapshot->broken) {
+		memcpy(smr->copy, smr_slot_at(smr, snapshot->tail_end), smr->geometry.slot_bytes);
+		if (smr_slot_judge(&smr->geometry, smr->copy, snapshot->tail_end, &slot) != SMR_SLOT_VALID)
+			return false;
+		keep(snapshot, &slot, smr->copy);
+	}
+	return !snapshot->broken;
+}
+
+static uint32_t end(struct smr_snapshot *snapshot, bool whole)
+{
+	snapshot->over = true;
+	snapshot->piece[HEAD_BYTES] = whole;
+	return head(snapshot, SMR_SAY_END, 1);
+}
+
+/* Ends with a whole entry. What is less than a piece waits until the taker has those before. */
+static uint32_t next_of_tail(struct hf_smr *smr, struct smr_snapshot *snapshot)
+{
+	bool caught_up = snapshot->sent == snapshot->taken;
+	uint32_t bytes = 0;
+
+	if (snapshot->broken)
+		return end(snapshot, false);
+	if (caught_up && !snapshot->last && smr->entry_first == 0)
+		snapshot->last = snapshot->tail_end - snapshot->tail_next <= smr->geometry.slots / 4 ||
+				 snapshot->rounds++ == TAIL_ROUNDS;
+	if (!caught_up && !snapshot->last && snapshot->tail_bytes - snapshot->tail_sent < PIECE_BYTES)
+		return 0;
+	while (snapshot->tail_sent < snapshot->tail_bytes) {
+		const uint8_t *from = snapshot->tail + snapshot->tail_sent;
+		uint32_t n = smr_slot_bytes(&(struct smr_slot){.bytes = get_le32(from + 16)});
+
+		if (bytes + n > PIECE_BYTES)
+			break;
+		memcpy(snapshot->piece + HEAD_BYTES + bytes, from, n);
+		bytes += n;
+		snapshot->tail_sent += n;
+		snapshot->tail_next++;
+	}
+	if (bytes == 0)
+		return snapshot->last ? end(snapshot, true) : 0;
+	return head(snapshot, SMR_SAY_PIECE, bytes);
+}
+
+/* ---- giving ---- */
+
 static void begin(struct smr_link *link, uint32_t number)
 {
 	struct hf_smr *smr = link->smr;
@@ -103,9 +202,15 @@ static void begin(struct smr_link *link, uint32_t number)
 	if (!ready || smr->app.snapshot_open == NULL || !smr_members_votes(&smr->members, smr->id, smr->incarnation))
 		return;
 	link->snapshot = smr_snapshot_open(smr, number);
-	if (link->snapshot != NULL)
-		log_info("smr %s: member %u gives a snapshot at entry %llu to member %u", smr->name, smr->id,
-			(unsigned long long)link->snapshot->index, link->id);
+	if (link->snapshot == NULL)
+		return;
+	smr->giving_snapshots++;
+	if (!keep_begun(smr, link->snapshot)) {
+		smr_snapshot_drop(link);
+		return;
+	}
+	log_info("smr %s: member %u gives a snapshot at entry %llu to member %u", smr->name, smr->id,
+		(unsigned long long)link->snapshot->index, link->id);
 }
 
 /* Bytes of the next piece; 0: none now. */
@@ -124,15 +229,18 @@ static uint32_t next_piece(struct hf_smr *smr, struct smr_snapshot *snapshot)
 		snapshot->sessions_sent += n;
 		return head(snapshot, SMR_SAY_PIECE, (uint32_t)n);
 	}
+	if (snapshot->part == 3)
+		return next_of_tail(smr, snapshot);
 	snapshot->part = 2;
 	bytes = smr->app.snapshot_read(smr->context, snapshot->application, at, PIECE_BYTES);
 	if (bytes == -EAGAIN)
 		return 0;
 	if (bytes > 0)
 		return head(snapshot, SMR_SAY_PIECE, (uint32_t)bytes);
-	snapshot->over = true;
-	at[0] = bytes == 0;
-	return head(snapshot, SMR_SAY_END, 1);
+	if (bytes < 0 || snapshot->tail_end == 0) /* on the own disk the WAL follows */
+		return end(snapshot, bytes == 0);
+	snapshot->part = 3;
+	return next_of_tail(smr, snapshot);
 }
 
 bool smr_snapshot_next(struct hf_smr *smr, struct smr_snapshot *snapshot, struct smr_store_piece *piece_out)

@@ -81,6 +81,7 @@ void smr_recycle_turn(struct hf_smr *smr);
 bool smr_follow_turn(struct hf_smr *smr);
 void smr_follow_reset(struct hf_smr *smr);
 bool smr_follow_apply(struct hf_smr *smr);
+bool smr_follow_given(struct hf_smr *smr, const uint8_t *at); /* applies a decided slot; false: it is not the next */
 void smr_follow_commit(struct hf_smr *smr, uint64_t commit);
 
 /* read.c */
@@ -129,6 +130,8 @@ enum { SMR_SAY_HELLO = 1, SMR_SAY_REFUSE, SMR_SAY_ASK, SMR_SAY_PIECE, SMR_SAY_EN
 void smr_snapshot_heard(struct smr_link *link, uint8_t kind, const uint8_t *data, size_t bytes);
 bool smr_snapshot_turn(struct hf_smr *smr);
 void smr_snapshot_drop(struct smr_link *link);
+/* While snapshots are given: each slot in turn, as it is applied. */
+void smr_snapshot_applies(struct hf_smr *smr, const struct smr_slot *slot, const uint8_t *at);
 struct smr_store_piece;
 struct smr_snapshot *smr_snapshot_open(struct hf_smr *smr, uint32_t number); /* NULL: not at present */
 void smr_snapshot_close(struct hf_smr *smr, struct smr_snapshot *snapshot);
