@@ -140,7 +140,8 @@ static bool let_write(struct kv_cluster *all, unsigned member)
 
 /* ---- acts ---- */
 
-/* A member dies when one other has heard of its last writes, or nobody has; and again, soon after it serves. */
+/* A member dies when one other has heard of its last writes, or nobody has; and again, soon after it serves. What it
+ * writes then is read by all before it is overwritten. */
 static bool told_few(struct kv_cluster *all)
 {
 	struct kv_aim *aim = &all->aim;
@@ -171,13 +172,18 @@ static bool told_few(struct kv_cluster *all)
 		if (!aim->alone)
 			aim->hushed = ~(1u << aim->returns);
 		return next(all, 0, 3 * NS_MS);
-	default:
-		if (aim->left == 0)
-			return false;
+	case 5:
+		if (aim->left == 0) {
+			aim->hushed = 0;
+			aim->reads = true;
+			return next(all, 0, 4 * NS_MS);
+		}
 		aim->left--;
 		kv_kills_kill(all, aim->returns, any_power(all));
 		aim->step = 2;
 		return next(all, NS_US, all->lease_ns);
+	default:
+		return false;
 	}
 }
 
@@ -439,6 +445,7 @@ static void end(struct kv_cluster *all)
 		set_disk(all, i, aim->call_ns_min, aim->call_ns_max);
 	aim->act = NULL;
 	aim->hushed = 0;
+	aim->reads = false;
 	aim->at_ns = all->world->now_ns + world_range(all->world, 0, REST_NS_MAX);
 }
 

@@ -106,7 +106,7 @@ static void fill_counted(struct kv_cluster *all, struct kv_call *call)
 
 	call->key = all->aims ? 0 : (unsigned)world_range(all->world, 0, KV_COUNTERS - 1);
 	snprintf(call->key_text, sizeof(call->key_text), "counter%u", call->key);
-	op->kind = world_chance(all->world, 600000) ? HF_KV_ADD : HF_KV_GET;
+	op->kind = !all->aim.reads && world_chance(all->world, 600000) ? HF_KV_ADD : HF_KV_GET;
 	call->value = world_range(all->world, 1, 1ull << 40);
 	op->delta = (int64_t)call->value;
 	call->index =
@@ -129,7 +129,7 @@ static unsigned pick_register(struct kv_cluster *all)
 static void fill_registered(struct kv_cluster *all, struct kv_call *call)
 {
 	struct hf_kv_op *op = &call->op;
-	uint64_t kind = world_range(all->world, 0, 99);
+	uint64_t kind = all->aim.reads ? 0 : world_range(all->world, 0, 99);
 	size_t bytes;
 
 	call->key = pick_register(all);
