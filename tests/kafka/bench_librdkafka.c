@@ -10,30 +10,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "bench_client.h"
 
 #define BYTES_MAX 1000000u
-#define TIMES_MAX 1000000u
 #define WARM_NS   300000000ull
 #define LIMIT_MS  30000
 
 static char value[BYTES_MAX];
-static double times[TIMES_MAX];
 static size_t delivered;
-
-static void fail(const char *words)
-{
-	fprintf(stderr, "bench-librdkafka: %s\n", words);
-	exit(1);
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static void told(rd_kafka_t *client, const rd_kafka_message_t *message, void *context)
 {
@@ -91,13 +76,6 @@ static void send_one(rd_kafka_t *producer, rd_kafka_topic_t *topic, size_t bytes
 	}
 }
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 static void latency(char **words)
 {
 	rd_kafka_t *producer = open_producer(words[0], "0");
@@ -114,7 +92,7 @@ static void latency(char **words)
 		if (i >= warm)
 			times[i - warm] = (double)(now_ns() - sent_ns) / 1e3;
 	}
-	qsort(times, count, sizeof(*times), by_value);
+	sort_times(count);
 	printf("{\"p50_us\": %.3f, \"p99_us\": %.3f}\n", times[count / 2], times[count * 99 / 100]);
 }
 

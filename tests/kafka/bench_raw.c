@@ -15,11 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "bench_client.h"
+
 #define ANSWER_BYTES    (4u << 20)
-#define TIMES_MAX       1000000u
 #define CONNECTIONS_MAX 64
 #define LEADER_NS       20000000000ull
 
@@ -33,21 +33,6 @@ struct reader {
 	const uint8_t *at, *end;
 };
 static uint8_t answer[ANSWER_BYTES];
-static double times[TIMES_MAX];
-
-static void fail(const char *words)
-{
-	fprintf(stderr, "bench-raw: %s\n", words);
-	exit(1);
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* ---- Kafka's primitive types ---- */
 
@@ -307,16 +292,9 @@ static void produce_once(int fd, const struct text *request)
 		fail("a record was refused");
 }
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 static void report(size_t n, uint64_t count, uint64_t took_ns)
 {
-	qsort(times, n, sizeof(*times), by_value);
+	sort_times(n);
 	if (n > 0)
 		printf("{\"p50_us\": %.3f, \"p99_us\": %.3f, \"per_s\": %.1f}\n", times[n / 2], times[n * 99 / 100],
 			(double)count * 1e9 / (double)took_ns);
