@@ -204,20 +204,31 @@ static void a_torn_batch_and_what_lies_behind_it_is_gone(void **state)
 	assert_int_equal(read_all(0), 3);
 }
 
-/* A sector ended within the epoch: its first three bytes were assigned on the disk, the last one was not. */
-static void a_batch_with_a_part_of_an_epoch_is_not_recovered(void **state)
+static struct segment *head_of_log(void)
+{
+	return container_of(partition_log->segments.prev, struct segment, node);
+}
+
+/* After a crash, the log opens with a whole batch of this epoch behind its tail; two records are before it. */
+static void crash_with_a_batch_behind_the_tail(int32_t leader_epoch)
 {
 	struct segment *head;
 
-	(void)state;
 	append(2);
-	head = container_of(partition_log->segments.prev, struct segment, node);
+	head = head_of_log();
 	assert_int_equal(segment_prepare(head, 4096), 0);
 	memcpy(head->map + head->bytes, head->map, head->bytes);
-	batch_commit(head->map + head->bytes, 2, 0xff);
+	batch_commit(head->map + head->bytes, 2, leader_epoch);
 	crash();
 	open_log(false);
 	assert_int_equal(partition_log_end(partition_log), 2);
+}
+
+/* A sector ended within the epoch: its first three bytes were assigned on the disk, the last one was not. */
+static void a_batch_with_a_part_of_an_epoch_is_not_recovered(void **state)
+{
+	(void)state;
+	crash_with_a_batch_behind_the_tail(0xff);
 	assert_int_equal(append(1), 2);
 }
 
@@ -227,15 +238,8 @@ static void a_batch_without_an_epoch_is_not_recovered(void **state)
 	struct segment *head;
 
 	(void)state;
-	append(2);
-	head = container_of(partition_log->segments.prev, struct segment, node);
-	assert_int_equal(segment_prepare(head, 4096), 0);
-	memcpy(head->map + head->bytes, head->map, head->bytes);
-	batch_commit(head->map + head->bytes, 2, -1);
-	crash();
-	open_log(false);
-	assert_int_equal(partition_log_end(partition_log), 2);
-	head = container_of(partition_log->segments.prev, struct segment, node);
+	crash_with_a_batch_behind_the_tail(-1);
+	head = head_of_log();
 	for (uint32_t i = head->bytes; i < head->capacity; i++)
 		assert_int_equal(head->map[i], 0);
 }
