@@ -1,0 +1,362 @@
+/* What a token and a grant reach, and when that ends: a client that writes as it likes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "batches.h"
+#include "broker/rdma/rdma.h"
+#include "broker/rdma/rdma_wire.h"
+#include "stand.h"
+
+#define SEGMENT_BYTES 65536u
+#define EXTENT_BYTES  16384u
+#define WRITES        24u /* before the grant is taken back, and as many before that */
+#define WRITE_BYTES   2048u
+#define RECEIVE_BYTES (RDMA_ENTRIES_MAX * RDMA_ENTRY_BYTES)
+#define RECEIVE_ID    1u /* of a wr; all others have 0 */
+#define MEMORY_BYTES  (WRITE_BYTES + RECEIVE_BYTES)
+#define ROUNDS        50u
+
+struct client {
+	struct hf_node *node;
+	struct hf_vpd *pd;
+	struct hf_vcq *cq;
+	struct hf_vmr *mr;
+	uint8_t *memory;
+};
+
+struct holder {
+	struct client *client;
+	struct hf_vqp *vqp;
+	uint64_t address; /* of the extent */
+	uint32_t key, bytes;
+	unsigned posted, done, failed; /* wrs */
+};
+
+static struct client one, other;
+static struct holder *waited_for;
+
+/* ---- clients ---- */
+
+static void open_client(struct client *client, struct hf_node *node)
+{
+	struct hf_error error;
+	void *memory;
+
+	client->node = node;
+	assert_int_equal(hf_vpd_alloc(node, &client->pd), 0);
+	assert_int_equal(hf_vcq_create(node, 4 * PAIR_DEPTH, NULL, &client->cq), 0);
+	assert_int_equal(hf_mem_alloc(hf_env_host(), MEMORY_BYTES, &memory, &error), 0);
+	client->memory = memory;
+	memset(memory, 0xa5, MEMORY_BYTES);
+	assert_int_equal(hf_vmr_reg(client->pd, memory, MEMORY_BYTES, IBV_ACCESS_LOCAL_WRITE, &client->mr, &error), 0);
+}
+
+/* As the first client's node, with other addresses. */
+static struct hf_node *open_node(void)
+{
+	static const struct hf_node_events events = {0};
+	struct end end = {.name = "c"};
+	struct hf_node_config config;
+	struct hf_error error = {0};
+	struct hf_node *node;
+	struct pair scratch = stand.pair;
+
+	pair_config(&scratch, &end, HF_POLICY_VARUNA, &config);
+	for (unsigned i = 0; i < 2; i++) {
+		char text[HF_ADDR_TEXT], moved[HF_ADDR_TEXT + 16];
+		unsigned at[4];
+
+		assert_int_equal(sscanf(hf_addr_format(&config.rails[i].address, text), "%u.%u.%u.%u", &at[0], &at[1],
+					 &at[2], &at[3]),
+			4);
+		snprintf(moved, sizeof(moved), "%u.%u.%u.%u", at[0], at[1] + 64, at[2], at[3]);
+		assert_int_equal(hf_addr_parse(moved, &config.rails[i].address), 0);
+		config.rails[i].control = config.rails[i].address;
+		hf_addr_set_port(&config.rails[i].control, 18515);
+	}
+	if (hf_node_open(stand.pair.loop, &config, &events, NULL, &node, &error) != 0)
+		fail_msg("%s", error.text);
+	return node;
+}
+
+static void open_all(void)
+{
+	stand_open(SEGMENT_BYTES, EXTENT_BYTES);
+	open_client(&one, stand.pair.a.node);
+	open_client(&other, open_node());
+}
+
+static void close_all(void)
+{
+	uint8_t *memory[] = {one.memory, other.memory};
+
+	hf_node_close(other.node);
+	stand_close(); /* and the first client's node */
+	for (unsigned i = 0; i < 2; i++)
+		hf_mem_free(hf_env_host(), memory[i]);
+}
+
+/* ---- holders ---- */
+
+static void make_token(int32_t partition, uint8_t bytes[RDMA_TOKEN_BYTES])
+{
+	struct token *token = tokens_give(&stand.broker->rdma->tokens, hf_loop_now_ns(stand.pair.loop));
+
+	assert_non_null(token);
+	hf_env_entropy(hf_env_host(), token->bytes, sizeof(token->bytes));
+	memcpy(bytes, token->bytes, RDMA_TOKEN_BYTES);
+	token->kind = ACCESS_PRODUCE;
+	token->partition = partition;
+	token->leader_epoch = stand_partition(partition)->leader_epoch;
+	snprintf(token->topic, sizeof(token->topic), "%s", STAND_TOPIC);
+}
+
+static bool is_answered(void)
+{
+	return hf_vqp_state(waited_for->vqp) == HF_VQP_UP || hf_vqp_state(waited_for->vqp) == HF_VQP_ERROR;
+}
+
+/* For END: without it the vqp would fail for another reason than the one that is tested. */
+static void post_receive(struct holder *holder)
+{
+	struct ibv_sge sge = {.addr = (uintptr_t)holder->client->memory + WRITE_BYTES,
+		.length = RECEIVE_BYTES,
+		.lkey = holder->client->mr->lkey};
+	struct ibv_recv_wr wr = {.wr_id = RECEIVE_ID, .sg_list = &sge, .num_sge = 1}, *bad;
+
+	assert_int_equal(hf_vqp_post_recv(holder->vqp, &wr, &bad), 0);
+}
+
+static void connect_with(struct holder *holder, struct client *client, const uint8_t token[RDMA_TOKEN_BYTES])
+{
+	const struct hf_vqp_init init = {.send_cq = client->cq,
+		.cap = {.max_send_wr = PAIR_DEPTH, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
+		.sq_sig_all = true,
+		.revocable = true};
+	struct hf_error error;
+	struct hf_peer *peer;
+	const uint8_t *reply;
+	size_t bytes;
+
+	*holder = (struct holder){.client = client};
+	peer = hf_peer_find(client->node, &stand.pair.control[1][0]);
+	if (peer == NULL)
+		assert_int_equal(hf_peer_connect(client->node, &stand.pair.control[1][0], 1, &peer, &error), 0);
+	assert_int_equal(hf_vqp_create(client->pd, &init, &holder->vqp), 0);
+	post_receive(holder);
+	assert_int_equal(hf_vqp_connect(holder->vqp, peer, RDMA_SERVICE, token, RDMA_TOKEN_BYTES), 0);
+	waited_for = holder;
+	stand_until(is_answered);
+	if (hf_vqp_state(holder->vqp) == HF_VQP_ERROR)
+		return;
+	reply = hf_vqp_reply(holder->vqp, &bytes);
+	assert_int_equal(bytes, RDMA_GRANT_BYTES);
+	holder->address = get_le64(reply + 8);
+	holder->key = get_le32(reply + 16);
+	holder->bytes = get_le32(reply + 20);
+}
+
+static void hold(struct holder *holder, struct client *client, int32_t partition)
+{
+	uint8_t token[RDMA_TOKEN_BYTES];
+
+	make_token(partition, token);
+	connect_with(holder, client, token);
+	assert_int_equal(hf_vqp_state(holder->vqp), HF_VQP_UP);
+}
+
+static void post(struct holder *holder, enum ibv_wr_opcode opcode, uint64_t address, uint32_t key, uint32_t bytes)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)holder->client->memory, .length = bytes, .lkey = holder->client->mr->lkey};
+	struct ibv_send_wr wr = {.sg_list = &sge,
+				   .num_sge = 1,
+				   .opcode = opcode,
+				   .wr.rdma = {.remote_addr = address, .rkey = key}},
+			   *bad;
+
+	assert_int_equal(hf_vqp_post_send(holder->vqp, &wr, &bad), 0);
+	holder->posted++;
+}
+
+static bool has_ended(void)
+{
+	struct ibv_wc wcs[PAIR_DEPTH];
+	int n = hf_vcq_poll(waited_for->client->cq, PAIR_DEPTH, wcs);
+
+	for (int i = 0; i < n; i++) {
+		if (wcs[i].wr_id == RECEIVE_ID)
+			continue;
+		waited_for->done += wcs[i].status == IBV_WC_SUCCESS;
+		waited_for->failed += wcs[i].status != IBV_WC_SUCCESS;
+	}
+	return waited_for->done + waited_for->failed == waited_for->posted &&
+	       hf_vqp_state(waited_for->vqp) == HF_VQP_ERROR;
+}
+
+static void end(struct holder *holder)
+{
+	waited_for = holder;
+	stand_until(has_ended);
+	hf_vqp_destroy(holder->vqp);
+}
+
+static void append_as_tcp_does(int32_t partition)
+{
+	static uint8_t data[1024];
+	const struct batch_wish wish = {.records = 1, .value_bytes = 100, .producer_id = -1, .sequence = -1};
+	struct append_result result;
+	size_t bytes = batches_make(&wish, data);
+
+	assert_int_equal(partition_append(stand_partition(partition), data, bytes, 1, &result), KAFKA_NONE);
+}
+
+static struct segment *head_of(int32_t partition)
+{
+	return partition_log_head(stand_partition(partition)->log);
+}
+
+/* ---- tests ---- */
+
+static void a_token_opens_one_vqp(void **state)
+{
+	const struct partition_holder *granted;
+	uint8_t token[RDMA_TOKEN_BYTES];
+	struct holder first, again;
+
+	(void)state;
+	open_all();
+	make_token(0, token);
+	connect_with(&first, &one, token);
+	assert_int_equal(hf_vqp_state(first.vqp), HF_VQP_UP);
+	granted = stand_partition(0)->holder;
+	assert_non_null(granted);
+	for (unsigned i = 0; i < 2; i++) {
+		connect_with(&again, i == 0 ? &one : &other, token);
+		assert_int_equal(hf_vqp_end(again.vqp, NULL), HF_VQP_END_REFUSED);
+		hf_vqp_destroy(again.vqp);
+		assert_ptr_equal(stand_partition(0)->holder, granted);
+		assert_int_equal(hf_vqp_state(first.vqp), HF_VQP_UP);
+	}
+	hf_vqp_destroy(first.vqp);
+	connect_with(&again, &one, token);
+	assert_int_equal(hf_vqp_end(again.vqp, NULL), HF_VQP_END_REFUSED);
+	hf_vqp_destroy(again.vqp);
+	close_all();
+}
+
+static void write_all_over(struct holder *holder, unsigned seed)
+{
+	for (unsigned i = 0; i < WRITES; i++) {
+		uint32_t place = (i + seed) % 3 == 0 ? 0 : (i * 709 + seed * 97) % (holder->bytes - WRITE_BYTES);
+
+		post(holder, IBV_WR_RDMA_WRITE, holder->address + place, holder->key, WRITE_BYTES);
+	}
+}
+
+static void a_grant_taken_back_lets_nothing_land(void **state)
+{
+	static uint8_t kept[SEGMENT_BYTES];
+	unsigned done = 0, failed = 0;
+
+	(void)state;
+	open_all();
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		struct segment *head = head_of(0);
+		struct holder holder;
+
+		hold(&holder, &one, 0);
+		write_all_over(&holder, round);
+		for (unsigned i = 0; i < round % 5; i++)
+			(void)hf_loop_turn(stand.pair.loop, 0);
+		write_all_over(&holder, round + 1);
+		append_as_tcp_does(0);
+		assert_null(stand_partition(0)->holder);
+		assert_ptr_equal(head_of(0), head);
+		for (const uint8_t *at = head->map + head->bytes; at < head->map + head->capacity; at++)
+			if (*at != 0)
+				fail_msg("round %u: a byte lies behind the tail", round);
+		memcpy(kept, head->map, SEGMENT_BYTES);
+		post(&holder, IBV_WR_RDMA_WRITE, holder.address, holder.key, 8);
+		end(&holder);
+		pair_turn_for(&stand.pair, 1000000);
+		assert_memory_equal(head->map, kept, SEGMENT_BYTES);
+		assert_true(holder.failed > 0);
+		done += holder.done;
+		failed += holder.failed;
+	}
+	assert_int_equal(partition_log_end(stand_partition(0)->log), ROUNDS);
+	print_message("%u writes landed before the end of their grant, %u did not\n", done, failed);
+	/* Over shm who posts does the work, so only what is posted behind the end comes too late. */
+	assert_true(strcmp(pair_kind, "shm") == 0 ? failed == ROUNDS : failed > ROUNDS);
+	close_all();
+}
+
+static void try(enum ibv_wr_opcode opcode, const struct holder *target, int64_t from, bool its_key, uint32_t bytes)
+{
+	static uint8_t kept[2][SEGMENT_BYTES], read[WRITE_BYTES];
+	struct holder holder;
+
+	hold(&holder, &one, 0);
+	memcpy(read, one.memory, WRITE_BYTES);
+	for (int32_t i = 0; i < 2; i++)
+		memcpy(kept[i], head_of(i)->map, SEGMENT_BYTES);
+	target = target == NULL ? &holder : target;
+	post(&holder, opcode, (uint64_t)((int64_t)target->address + from), its_key ? target->key : holder.key, bytes);
+	end(&holder);
+	assert_int_equal(holder.failed, 1);
+	for (int32_t i = 0; i < 2; i++)
+		assert_memory_equal(head_of(i)->map, kept[i], SEGMENT_BYTES);
+	assert_memory_equal(one.memory, read, WRITE_BYTES);
+}
+
+/* Neither by its own key nor by that of another client, nor what is committed in its own partition. */
+static void a_holder_reaches_its_extent_alone(void **state)
+{
+	static const enum ibv_wr_opcode opcodes[] = {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ};
+	const struct partition_holder *granted;
+	struct holder victim;
+
+	(void)state;
+	open_all();
+	for (unsigned i = 0; i < 3; i++) {
+		append_as_tcp_does(0);
+		append_as_tcp_does(1);
+	}
+	hold(&victim, &other, 1);
+	granted = stand_partition(1)->holder;
+	for (unsigned i = 0; i < 2; i++) {
+		try(opcodes[i], &victim, 0, false, 8);
+		try(opcodes[i], &victim, 0, true, 8);
+		try(opcodes[i], &victim, -8, true, 8);
+		try(opcodes[i], &victim, 100, true, 100);
+		try(opcodes[i], &victim, -(int64_t)head_of(1)->bytes, false, 61);
+		try(opcodes[i], NULL, -8, false, 8);
+		try(opcodes[i], NULL, -1, false, 64);
+		try(opcodes[i], NULL, (int64_t)victim.bytes - 8, false, 16);
+	}
+	assert_ptr_equal(stand_partition(1)->holder, granted);
+	assert_int_equal(hf_vqp_state(victim.vqp), HF_VQP_UP);
+	hf_vqp_destroy(victim.vqp);
+	close_all();
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_token_opens_one_vqp),
+		cmocka_unit_test(a_grant_taken_back_lets_nothing_land),
+		cmocka_unit_test(a_holder_reaches_its_extent_alone),
+	};
+
+	if (argc > 1)
+		pair_kind = argv[1];
+	return cmocka_run_group_tests_name("grant", tests, NULL, NULL);
+}
