@@ -15,12 +15,9 @@
 #define CONTROL  18620u
 #define ROOM     65536u /* proposals on their way; who finds none free is late, and counts so */
 #define SLEEP_NS 1000000u
-#define SLOTS    65536u /* what is proposed while a newcomer takes the state has room in the ring */
 
 /* Other members would be on other machines: who copies a state takes no time of the leader and the client. */
 enum { CORE_OF_LEADER, CORE_OF_OTHERS };
-
-#define SLOTS 65536u /* what is proposed while a newcomer takes the state has room in the ring */
 
 static void address_of(const struct changes_page *page, unsigned id, struct hf_addr *out)
 {
@@ -146,7 +143,7 @@ int changes_node_member(void *context, unsigned id)
 	struct changes_page *page = context;
 	struct member member = {.page = page, .id = id};
 	struct hf_smr_member members[CHANGES_MEMBERS];
-	struct hf_smr_config config = {.cluster = CLUSTER, .id = (uint8_t)id, .members = members, .slots = SLOTS};
+	struct hf_smr_config config = {.cluster = CLUSTER, .id = (uint8_t)id, .members = members};
 	struct hf_smr_app app = changes_app;
 	struct hf_smr_client *client;
 	struct hf_error error = {0};
