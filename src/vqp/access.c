@@ -49,6 +49,11 @@ static bool is_untouched(const struct hf_vqp *vqp, const struct path *path)
 	return path != &vqp->path && vqp->recovery.picks;
 }
 
+static bool is_useless(const struct hf_vqp *vqp, const struct path *path)
+{
+	return path->qp == NULL || (path == &vqp->path ? vqp->path_broken : path->withdrawn);
+}
+
 /* What was taken away goes off wherever it is on. A qp that may have carried traffic gets more only within its grant
  * (ACC-2), because packets of an earlier one may still be on their way. False: it has to be fenced for that. */
 static bool apply(struct hf_vqp *vqp, struct path *path)
@@ -56,7 +61,7 @@ static bool apply(struct hf_vqp *vqp, struct path *path)
 	struct ibv_qp_attr attr = {0};
 	int access = path->access & vqp->access;
 
-	if (path->qp == NULL || path->broken)
+	if (is_useless(vqp, path))
 		return true; /* being fenced: access_check waits for it */
 	if (path->grant == vqp->grants.ours || is_untouched(vqp, path))
 		access = vqp->access;
@@ -76,7 +81,7 @@ static bool apply(struct hf_vqp *vqp, struct path *path)
 /* It is kept although it is of no use: the peer may be about to post to its other end, and asks then what executed. */
 static void retire_backup(struct path *path)
 {
-	path->broken = true;
+	path->withdrawn = true;
 	(void)hf_qp_fence(path->qp);
 }
 
@@ -105,7 +110,7 @@ static bool backups_are_off(const struct hf_vqp *vqp)
 static bool is_settled(const struct hf_vqp *vqp)
 {
 	const struct path *path = &vqp->path;
-	bool fenced = path->qp == NULL || (path->broken && vqp->fence == FENCE_DONE);
+	bool fenced = path->qp == NULL || (vqp->path_broken && vqp->fence == FENCE_DONE);
 
 	if (vqp->state == HF_VQP_INIT || vqp->state == HF_VQP_ERROR)
 		return !vqp_is_ending(vqp);
@@ -113,7 +118,7 @@ static bool is_settled(const struct hf_vqp *vqp)
 		return false;
 	if (!backups_are_off(vqp))
 		return false;
-	return !vqp->grants.given || (!fenced && path->grant != 0 && !path->broken && path->access == vqp->access);
+	return !vqp->grants.given || (!fenced && path->grant != 0 && !vqp->path_broken && path->access == vqp->access);
 }
 
 /* The path of an earlier grant is fenced and its queues were read; backups have no receives. */
@@ -125,7 +130,7 @@ static bool earlier_grants_are_over(const struct hf_vqp *vqp)
 		return false;
 	if (vqp->state == HF_VQP_INIT || vqp->state == HF_VQP_ERROR)
 		return true;
-	if (path->qp != NULL && path->grant != vqp->grants.ours && !(path->broken && vqp->fence == FENCE_DONE))
+	if (path->qp != NULL && path->grant != vqp->grants.ours && !(vqp->path_broken && vqp->fence == FENCE_DONE))
 		return false;
 	return backups_are_off(vqp);
 }

@@ -53,8 +53,8 @@ void access_settle(struct hf_vqp *vqp);
 unsigned access_at_rtr(const struct hf_vqp *vqp, struct path *path);
 /* Something was revoked since STATE: the next qp has to wait for another exchange (ACC-3). */
 bool access_is_stale(const struct hf_vqp *vqp);
-/* Made beforehand, and of this grant. */
-bool access_is_current(const struct hf_vqp *vqp, const struct path *path);
+/* The path in use was made beforehand, and is of this grant. */
+bool access_is_current(const struct hf_vqp *vqp);
 /* Something that hf_vqp_set_access or hf_vqp_grant_over waits for may have come about. */
 void access_check(struct hf_vqp *vqp);
 

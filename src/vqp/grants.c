@@ -13,9 +13,11 @@ bool access_is_stale(const struct hf_vqp *vqp)
 	return vqp->grants.told != vqp->grants.ours;
 }
 
-bool access_is_current(const struct hf_vqp *vqp, const struct path *path)
+bool access_is_current(const struct hf_vqp *vqp)
 {
-	return !path->broken && (path->shared != NULL || path->grant == vqp->grants.ours);
+	const struct path *path = &vqp->path;
+
+	return !vqp->path_broken && (path->shared != NULL || path->grant == vqp->grants.ours);
 }
 
 bool access_may_be_revoked(struct hf_vqp *vqp, uint64_t position, enum ibv_wc_status status)

@@ -10,9 +10,9 @@ static void mark(struct hf_vqp *vqp)
 
 void marks_broken(struct hf_vqp *vqp)
 {
-	if (vqp->path.broken)
+	if (vqp->path_broken)
 		return;
-	vqp->path.broken = true;
+	vqp->path_broken = true;
 	vqp->fence = FENCE_WAITS;
 	mark(vqp);
 }

@@ -71,7 +71,7 @@ void peers_lease_over(struct hf_peer *peer)
 	list_for_each (at, &vqps_of(peer->node)->vqps) {
 		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
 
-		if (!vqp_uses(vqp, peer) || vqp->path.qp == NULL || vqp->path.broken)
+		if (!vqp_uses(vqp, peer) || vqp->path.qp == NULL || vqp->path_broken)
 			continue;
 		if (vqp->lane >= 0 || !policy_recovers(vqp->node->config.policy))
 			end_for(vqp, HF_VQP_END_PEER_GONE);
@@ -176,14 +176,14 @@ static void fetch(const struct hf_vqp *vqp)
 	__builtin_prefetch(&vqp->peer);
 	__builtin_prefetch(&vqp->state);
 	__builtin_prefetch(&vqp->path.qp);
-	__builtin_prefetch(&vqp->path.cut);
+	__builtin_prefetch(&vqp->path_cut);
 	__builtin_prefetch(&vqp->fence_link, 1);
 }
 
 static bool is_there(const struct hf_vqp *vqp, const struct hf_peer *peer, unsigned rail)
 {
-	return vqp_uses(vqp, peer) && vqp->path.qp != NULL && vqp->path.rail == rail && !vqp->path.broken &&
-	       !vqp->path.cut && policy_recovers(vqp->node->config.policy);
+	return vqp_uses(vqp, peer) && vqp->path.qp != NULL && vqp->path.rail == rail && !vqp->path_broken &&
+	       !vqp->path_cut && policy_recovers(vqp->node->config.policy);
 }
 
 /* Every vqp on that rail: it is over when a port is down, and worth a look when only heartbeats are missing. */

@@ -147,7 +147,7 @@ void hf_vqp_destroy(struct hf_vqp *vqp)
 
 bool vqp_forsake(struct hf_vqp *vqp)
 {
-	if (vqp->wanted_num == 0 || vqp->state != HF_VQP_UP || vqp->held || vqp->path.broken ||
+	if (vqp->wanted_num == 0 || vqp->state != HF_VQP_UP || vqp->held || vqp->path_broken ||
 		vqp->sends.next < vqp->sends.tail)
 		return false;
 	vqp->forsaken = true;
@@ -178,7 +178,7 @@ int hf_vqp_reset(struct hf_vqp *vqp)
 		return 0;
 	ending_reset(&vqp->ending);
 	vqp->ended_for = HF_VQP_END_NONE;
-	vqp->path.broken = false;
+	vqp->path_broken = false;
 	vqp_move(vqp, HF_VQP_INIT);
 	access_check(vqp);
 	return 0;

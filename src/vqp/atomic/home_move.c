@@ -37,7 +37,7 @@ void home_register(struct message_kinds *kinds)
 static bool has_left(const struct hf_vqp *vqp)
 {
 	return !vqp->home_leaves || vqp->path.qp == NULL ||
-	       (vqp->path.broken && !vqp_is_fencing(vqp) && !vqp_is_ending(vqp));
+	       (vqp->path_broken && !vqp_is_fencing(vqp) && !vqp_is_ending(vqp));
 }
 
 static void ask_to_leave(struct hf_vqp *vqp, int rail)
@@ -86,7 +86,7 @@ static void advance(struct hf_vpd *pd, uint64_t now_ns)
 		if (has_left(vqp))
 			continue;
 		all_left = false;
-		if (late && vqp->state == HF_VQP_UP && !vqp->path.broken)
+		if (late && vqp->state == HF_VQP_UP && !vqp->path_broken)
 			marks_broken(vqp);
 	}
 	if (!owner_left(pd) || !all_left)

@@ -59,7 +59,7 @@ static void send_failed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 		fail_one(vqp, POSITION(wc->wr_id), wc->status);
 		return;
 	}
-	if (vqp->state != HF_VQP_UP || vqp->path.broken)
+	if (vqp->state != HF_VQP_UP || vqp->path_broken)
 		return;
 	retire(vqp, POSITION(wc->wr_id));
 	if (!policy_recovers(vqp->node->config.policy)) {
@@ -117,7 +117,7 @@ static void on_fatal(struct wc_sink *sink)
 {
 	struct hf_vqp *vqp = container_of(sink, struct hf_vqp, sink);
 
-	if (vqp->state != HF_VQP_UP || vqp->path.broken)
+	if (vqp->state != HF_VQP_UP || vqp->path_broken)
 		return;
 	if (policy_recovers(vqp->node->config.policy))
 		marks_broken(vqp);

@@ -154,7 +154,7 @@ void post_pump(struct hf_vqp *vqp)
 	}
 	if (vqp->state == HF_VQP_UP && !vqp->held)
 		uid_post_confirm(vqp);
-	while (vqp->state == HF_VQP_UP && !vqp->held && !vqp->path.cut && !vqp->path.broken && log->next < log->tail) {
+	while (vqp->state == HF_VQP_UP && !vqp->held && !vqp->path_cut && !vqp->path_broken && log->next < log->tail) {
 		wr_translation_init(&translation, vqp);
 		if (gather(vqp, &translation, &end) == 0) {
 			advance(vqp, end); /* over what is done */
@@ -327,7 +327,7 @@ int hf_vqp_post_recv(struct hf_vqp *vqp, struct ibv_recv_wr *wr, struct ibv_recv
 		flush_if_over(vqp, &vqp->recvs, entry);
 	}
 	/* Also while new sends are held for a failback: the peer's last SEND may be waiting for this receive. */
-	if (vqp->state == HF_VQP_UP && vqp->path.qp != NULL && !vqp->path.broken)
+	if (vqp->state == HF_VQP_UP && vqp->path.qp != NULL && !vqp->path_broken)
 		(void)path_post_recvs(vqp, &vqp->path);
 	return rc;
 }

@@ -31,7 +31,7 @@ void backup_offer_all(struct hf_vqp *vqp)
 		vqp->state != HF_VQP_UP || vqp->lane >= 0)
 		return;
 	for (unsigned rail = 0; rail < vqp->node->rail_count; rail++) {
-		if (vqp->backup[rail].broken)
+		if (vqp->backup[rail].withdrawn)
 			path_destroy(vqp->node, &vqp->backup[rail]);
 		if (rail == vqp->path.rail || (usable & 1u << rail) == 0 || vqp->backup[rail].qp != NULL)
 			continue;
@@ -94,7 +94,7 @@ void backup_withdraw(struct hf_vqp *vqp, unsigned rail)
 	if (vqp->recovery.picks || !path->ready)
 		path_destroy(vqp->node, path);
 	else
-		path->broken = true;
+		path->withdrawn = true;
 }
 
 bool backup_is_withdrawn(struct hf_vqp *vqp, unsigned rail, uint64_t now_ns)
@@ -102,7 +102,7 @@ bool backup_is_withdrawn(struct hf_vqp *vqp, unsigned rail, uint64_t now_ns)
 	struct path *path = &vqp->backup[rail];
 	enum fence fence;
 
-	if (path->qp == NULL || !path->broken)
+	if (path->qp == NULL || !path->withdrawn)
 		return true;
 	fence = fence_path(vqp, path, now_ns);
 	if (fence == FENCE_HOPELESS && path_end_qp(path) == 0) {
@@ -114,9 +114,10 @@ bool backup_is_withdrawn(struct hf_vqp *vqp, unsigned rail, uint64_t now_ns)
 
 bool backup_take(struct hf_vqp *vqp, unsigned rail)
 {
-	if (!vqp->backup[rail].ready || (vqp->recovery.picks && vqp->backup[rail].broken))
+	if (!vqp->backup[rail].ready || (vqp->recovery.picks && vqp->backup[rail].withdrawn))
 		return false;
 	vqp->path = vqp->backup[rail];
+	vqp->path_broken = vqp->path.withdrawn;
 	vqp->backup[rail] = (struct path){0};
 	path_activate(&vqp->path);
 	return true;

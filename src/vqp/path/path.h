@@ -45,8 +45,8 @@ struct path {
 	int access;         /* what it grants */
 	bool ready;         /* both sides can send */
 	bool footers;       /* both devices know them: see wr_translation.h */
-	bool broken;
-	bool cut;                                /* about to be: failover_cut */
+	/* A backup that is of no use any more; the picker may go to it before it hears so. */
+	bool withdrawn;
 	bool active;                             /* in use, or was: its completions are polled for */
 	uint64_t fence_since_ns, fence_retry_ns; /* the fence has failed since; is tried again then; 0: neither */
 };

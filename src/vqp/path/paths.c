@@ -4,6 +4,7 @@
 void vqp_drop_path(struct hf_vqp *vqp)
 {
 	path_ops(&vqp->path)->leave(vqp);
+	vqp->path_broken = vqp->path_cut = false;
 }
 
 void vqp_forget_paths(struct hf_vqp *vqp)

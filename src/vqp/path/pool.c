@@ -225,7 +225,7 @@ void pool_join(struct hf_vqp *vqp, struct standby *standby)
 	vqp->path.active = false; /* the standby qp does, for all of them */
 	vqp->path.grant = vqp->grants.ours;
 	vqp->path.access = vqp->access;
-	vqp->path.broken = standby->state == STANDBY_BROKEN;
+	vqp->path_broken = standby->state == STANDBY_BROKEN;
 	list_push_back(&standby->vqps, &vqp->pool_link);
 	standby->users++;
 }
@@ -481,6 +481,7 @@ static void pool_close(struct pool *pool)
 			list_remove(&vqp->pool_link);
 			list_remove(&vqp->pool_wait_link);
 			vqp->path = (struct path){0};
+			vqp->path_broken = vqp->path_cut = false;
 			standby->users--;
 		}
 		standby_free(standby);

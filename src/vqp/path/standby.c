@@ -105,7 +105,7 @@ void standby_break(struct standby *standby)
 	list_for_each_safe (at, &standby->vqps) {
 		struct hf_vqp *vqp = container_of(at, struct hf_vqp, pool_link);
 
-		if (!vqp->path.broken)
+		if (!vqp->path_broken)
 			marks_broken(vqp);
 	}
 }
@@ -185,7 +185,7 @@ void standby_evict(struct hf_vqp *vqp)
 {
 	struct standby *standby = vqp->path.shared;
 
-	vqp->path.broken = true; /* it does not settle with the others */
+	vqp->path_broken = true; /* it does not settle with the others */
 	standby_break(standby);
 	if (needs_carrier(standby))
 		carrier_stop(standby->carrier);

@@ -40,7 +40,7 @@ static void fail(struct hf_vqp *vqp, struct request_log_end wrs, enum ending_sta
 	wrs.refused = is_refusal(wrs.first);
 	vqp->ending.wrs = wrs;
 	ending_begin(&vqp->ending, next, tell);
-	vqp->path.broken = true;
+	vqp->path_broken = true;
 	marks_fence(vqp);
 }
 

@@ -74,9 +74,9 @@ static void begin_fence(struct hf_vqp *vqp)
 		vqp_abort(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR);
 		return;
 	}
-	vqp->path.cut = false;
+	vqp->path_cut = false;
 	if (vqp->path.qp != NULL)
-		vqp->path.broken = true;
+		vqp->path_broken = true;
 	if (vqp->recovery.kind == RECOVERY_FAILOVER)
 		rebuild_end(vqp, vqp->path.qp != NULL, hf_loop_now_ns(vqp->node->loop));
 	if (exchange_suspects_rail(vqp))
@@ -243,7 +243,7 @@ static bool step(struct hf_vqp *vqp, struct recovery_event *event)
 		return false;
 	next = find_next_path(vqp, actions);
 	if (next != NEXT_PATH_WAITS) {
-		vqp->path.broken |= next == NEXT_PATH_FAILED;
+		vqp->path_broken |= next == NEXT_PATH_FAILED;
 		*event = (struct recovery_event){
 			.type = next == NEXT_PATH_READY ? RECOVERY_EVENT_READY : RECOVERY_EVENT_BROKEN,
 			.epoch = vqp->recovery.epoch};
@@ -268,7 +268,7 @@ void failover_event(struct hf_vqp *vqp, const struct recovery_event *event)
 
 void failover_cut(struct hf_vqp *vqp)
 {
-	vqp->path.cut = true;
+	vqp->path_cut = true;
 	marks_fence(vqp);
 }
 
@@ -281,7 +281,7 @@ void failover_broken(struct hf_vqp *vqp)
 		vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR, false);
 		return;
 	}
-	vqp->path.broken = true;
+	vqp->path_broken = true;
 	if (vqp->lane >= 0)
 		end_for_port(vqp);
 	failover_event(vqp, &event);
@@ -293,7 +293,7 @@ static void act_on_marks(struct hf_vqp *vqp)
 
 	if (rebuild_drain(vqp))
 		failover_event(vqp, &back);
-	if (vqp->path.broken)
+	if (vqp->path_broken)
 		failover_broken(vqp);
 }
 

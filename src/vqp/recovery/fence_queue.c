@@ -86,7 +86,7 @@ bool fence_queue_waits(const struct hf_vqp *vqp)
 
 	if (vqp_is_fencing(vqp) || vqp_is_ending(vqp))
 		return fence_sleeps(vqp, now_ns) || (waits_for_lease(vqp) && !lease_has_ended(vqp));
-	return !vqp->path.cut && waits_for_quiet(vqp) && !post_quiet(vqp);
+	return !vqp->path_cut && waits_for_quiet(vqp) && !post_quiet(vqp);
 }
 
 static bool path_is_fenced(struct hf_vqp *vqp)
@@ -153,8 +153,8 @@ static void fence_all(struct hf_node *node, struct list *round)
 	list_for_each (at, round) {
 		struct hf_vqp *vqp = container_of(at, struct hf_vqp, fence_link);
 
-		if (vqp->path.cut) {
-			vqp->path.cut = false;
+		if (vqp->path_cut) {
+			vqp->path_cut = false;
 			failover_broken(vqp);
 		}
 		if (!vqp_is_fencing(vqp) && !vqp_is_ending(vqp))
@@ -176,7 +176,7 @@ static unsigned least(unsigned a, unsigned b)
 /* The other side fences it already. */
 static bool was_told(const struct hf_vqp *vqp)
 {
-	return vqp_is_fencing(vqp) && !vqp->fence_unsaid && !vqp->path.cut;
+	return vqp_is_fencing(vqp) && !vqp->fence_unsaid && !vqp->path_cut;
 }
 
 static unsigned next_slice(const struct hf_node *node)

@@ -146,7 +146,7 @@ enum next_path next_path_match(struct hf_vqp *vqp)
 
 	vqp->awaits_go = false;
 	leave_path(vqp);
-	if (vqp->go.cached != PATH_BUILT && (!match_ready(vqp, rail) || vqp->path.broken)) {
+	if (vqp->go.cached != PATH_BUILT && (!match_ready(vqp, rail) || vqp->path_broken)) {
 		home_took_withdrawn(vqp);
 		return NEXT_PATH_FAILED;
 	}
@@ -156,7 +156,7 @@ enum next_path next_path_match(struct hf_vqp *vqp)
 		rc = -ESTALE;
 	else if (vqp->go.cached == PATH_BUILT)
 		rc = match_built(vqp, rail);
-	else if (!access_is_current(vqp, &vqp->path))
+	else if (!access_is_current(vqp))
 		rc = -ESTALE;
 	if (rc == 0)
 		rc = path_post_recvs(vqp, &vqp->path);

@@ -114,7 +114,7 @@ static bool some_are_through_while_others_wait(struct pair *pair)
 	(void)pair;
 	for (unsigned i = 0; i < FLEET_MAX; i++) {
 		through = through || hf_vqp_rail(ours[i]) == 1;
-		waits = waits || ours[i]->path.cut;
+		waits = waits || ours[i]->path_cut;
 	}
 	return through && waits;
 }

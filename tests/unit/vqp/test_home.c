@@ -554,7 +554,7 @@ static void what_is_posted_to_a_qp_that_a_move_has_withdrawn_is_not_unknown(void
 	assert_true(pair_until(&pair, both_have_a_backup));
 	pair.b.pd->home.rail = 1; /* as after a move while the vqp was cut off */
 	assert_true(pair_until(&pair, home_is_0));
-	assert_true(pair.a.vqp->backup[1].ready && !pair.a.vqp->backup[1].broken);
+	assert_true(pair.a.vqp->backup[1].ready && !pair.a.vqp->backup[1].withdrawn);
 	pair_cut(&pair, 0, false);
 	for (unsigned i = 0; i < 8; i++)
 		assert_int_equal(pair_write(&pair, i, i * 64, 64, true), 0);

@@ -484,9 +484,9 @@ static void vqps_that_have_waited_for_long_fail_with_the_first(void **state)
 	assert_int_equal(said[MESSAGE_FENCE], 1);
 	node->timer.fire(&node->timer, now_ns);
 	assert_int_equal(said[MESSAGE_FENCE], 2);
-	assert_true(ours[1]->path.broken);
-	assert_false(ours[2]->path.broken);
-	assert_false(ours[3]->path.broken);
+	assert_true(ours[1]->path_broken);
+	assert_false(ours[2]->path_broken);
+	assert_false(ours[3]->path_broken);
 	pair_collect(&pair, &pair.a, SILENT - 1, wcs);
 	for (unsigned i = 0; i < SILENT - 1; i++)
 		assert_int_equal(wcs[i].status, IBV_WC_SUCCESS);

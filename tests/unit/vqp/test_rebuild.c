@@ -25,7 +25,7 @@ static void a_swap_that_began_in_the_turn_of_a_tick_is_not_late(void **state)
 	failover_tick(ours[0], ours[0]->recovery.since_ns - 1);
 	assert_int_equal(ours[0]->recovery.state, RECOVERY_QUIET);
 	assert_int_equal(ours[0]->recovery.kind, RECOVERY_FAILBACK);
-	assert_false(ours[0]->path.broken);
+	assert_false(ours[0]->path_broken);
 	assert_true(pair_until(&pair, fleet_is_up));
 	pair_close(&pair);
 }
@@ -70,7 +70,7 @@ static void a_probe_that_fails_on_the_rail_in_use_is_a_failure_of_it(void **stat
 	ours[0]->rebuild.state = REBUILD_PROBING;
 	marks_probed(ours[0], false);
 	assert_true(failover_drain(pair.a.node));
-	assert_true(ours[0]->path.broken);
+	assert_true(ours[0]->path_broken);
 	assert_int_equal(hf_vqp_state(ours[0]), HF_VQP_RECOVERING);
 	assert_true(pair_until(&pair, fleet_is_up));
 	pair_close(&pair);
