@@ -201,7 +201,7 @@ static void fill_remote(struct vr_end *end, const struct op *op, struct ibv_send
 	wr->opcode = opcodes[op->kind];
 	wr->imm_data = htobe32(op->imm);
 	if (op->kind == OP_WRITE && end->culprit == NO_CULPRIT &&
-		world_chance(end->link->vr->world, end->vqp->path.shared != NULL ? SHARED_PPM : CULPRIT_PPM)) {
+		world_chance(end->link->vr->world, end->vqp->path->shared != NULL ? SHARED_PPM : CULPRIT_PPM)) {
 		end->culprit = op->number;
 		end->link->culprits++;
 		end->failovers_before = failovers_of(end);

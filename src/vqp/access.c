@@ -46,12 +46,12 @@ static bool changes_in_rts(const struct path *path)
 /* A backup of the side that picks: the other does not post to it before it is told to. */
 static bool is_untouched(const struct hf_vqp *vqp, const struct path *path)
 {
-	return path != &vqp->path && vqp->recovery.picks;
+	return path != vqp->path && vqp->recovery.picks;
 }
 
 static bool is_useless(const struct hf_vqp *vqp, const struct path *path)
 {
-	return path->qp == NULL || (path == &vqp->path ? vqp->path_broken : path->withdrawn);
+	return path->qp == NULL || (path == vqp->path ? vqp->path_broken : path->withdrawn);
 }
 
 /* What was taken away goes off wherever it is on. A qp that may have carried traffic gets more only within its grant
@@ -109,7 +109,7 @@ static bool backups_are_off(const struct hf_vqp *vqp)
 /* On every path: nothing that is not granted, and what was given. */
 static bool is_settled(const struct hf_vqp *vqp)
 {
-	const struct path *path = &vqp->path;
+	const struct path *path = vqp->path;
 	bool fenced = path->qp == NULL || (vqp->path_broken && vqp->fence == FENCE_DONE);
 
 	if (vqp->state == HF_VQP_INIT || vqp->state == HF_VQP_ERROR)
@@ -124,7 +124,7 @@ static bool is_settled(const struct hf_vqp *vqp)
 /* The path of an earlier grant is fenced and its queues were read; backups have no receives. */
 static bool earlier_grants_are_over(const struct hf_vqp *vqp)
 {
-	const struct path *path = &vqp->path;
+	const struct path *path = vqp->path;
 
 	if (vqp_is_fencing(vqp) || vqp_is_ending(vqp))
 		return false;
@@ -190,13 +190,13 @@ int hf_vqp_set_access(struct hf_vqp *vqp, int access, void (*done)(struct hf_vqp
 	if (taken != 0)
 		vqp->grants.ours++;
 	vqp->grants.given |= given != 0;
-	cycle |= !apply(vqp, &vqp->path);
+	cycle |= !apply(vqp, vqp->path);
 	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
 		if (!apply(vqp, &vqp->backup[i]))
 			retire_backup(&vqp->backup[i]);
 	if (taken == 0 && given != 0)
 		tell_given(vqp);
-	if (vqp->path.qp != NULL && (taken != 0 || cycle))
+	if (vqp->path->qp != NULL && (taken != 0 || cycle))
 		marks_broken(vqp); /* the next qp is of the new grant */
 	if (is_settled(vqp)) {
 		vqp->grants.given = false;

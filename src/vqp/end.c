@@ -40,7 +40,7 @@ static bool may_be_said_more_exactly(const struct hf_vqp *vqp)
 void end_for_path(struct hf_vqp *vqp)
 {
 	if (may_be_said_more_exactly(vqp))
-		vqp->ended_for = what_broke(vqp, vqp->lane >= 0 ? (unsigned)vqp->lane : vqp->path.rail);
+		vqp->ended_for = what_broke(vqp, vqp->lane >= 0 ? (unsigned)vqp->lane : vqp->path->rail);
 }
 
 void end_for_port(struct hf_vqp *vqp)

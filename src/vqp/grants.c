@@ -15,7 +15,7 @@ bool access_is_stale(const struct hf_vqp *vqp)
 
 bool access_is_current(const struct hf_vqp *vqp)
 {
-	const struct path *path = &vqp->path;
+	const struct path *path = vqp->path;
 
 	return !vqp->path_broken && (path->shared != NULL || path->grant == vqp->grants.ours);
 }

@@ -105,7 +105,8 @@ struct hf_vqp {
 	uint64_t moved_ns;            /* when the oldest that is unretired became that, about */
 	bool path_broken;             /* the path in use is of no use any more */
 	bool path_cut;                /* it is about to be: failover_cut */
-	struct path path, backup[HF_RAILS_MAX];
+	struct path *path;            /* in use: own_path, or that of a standby qp */
+	struct path own_path, backup[HF_RAILS_MAX];
 	bool rail_suspect; /* a wr failed as it does when the path is broken */
 	bool told_lengths; /* and the peer has not forgotten them */
 	bool held, probing;

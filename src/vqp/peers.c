@@ -71,7 +71,7 @@ void peers_lease_over(struct hf_peer *peer)
 	list_for_each (at, &vqps_of(peer->node)->vqps) {
 		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
 
-		if (!vqp_uses(vqp, peer) || vqp->path.qp == NULL || vqp->path_broken)
+		if (!vqp_uses(vqp, peer) || vqp->path->qp == NULL || vqp->path_broken)
 			continue;
 		if (vqp->lane >= 0 || !policy_recovers(vqp->node->config.policy))
 			end_for(vqp, HF_VQP_END_PEER_GONE);
@@ -88,10 +88,10 @@ void peers_lease_over(struct hf_peer *peer)
 /* The standby qp ends with the peer: wrs in flight on it would never complete. */
 static bool loses_wrs(const struct hf_vqp *vqp)
 {
-	if (vqp->path.shared == NULL)
+	if (vqp->path->shared == NULL)
 		return false;
-	if (vqp->path.qp != NULL)
-		rail_cqs_drain(vqp->path.cqs);
+	if (vqp->path->qp != NULL)
+		rail_cqs_drain(vqp->path->cqs);
 	return !post_quiet(vqp);
 }
 
@@ -175,14 +175,14 @@ static void fetch(const struct hf_vqp *vqp)
 	__builtin_prefetch(&vqp->node_link);
 	__builtin_prefetch(&vqp->peer);
 	__builtin_prefetch(&vqp->state);
-	__builtin_prefetch(&vqp->path.qp);
-	__builtin_prefetch(&vqp->path_cut);
+	__builtin_prefetch(&vqp->path);
+	__builtin_prefetch(&vqp->own_path.rail);
 	__builtin_prefetch(&vqp->fence_link, 1);
 }
 
 static bool is_there(const struct hf_vqp *vqp, const struct hf_peer *peer, unsigned rail)
 {
-	return vqp_uses(vqp, peer) && vqp->path.qp != NULL && vqp->path.rail == rail && !vqp->path_broken &&
+	return vqp_uses(vqp, peer) && vqp->path->qp != NULL && vqp->path->rail == rail && !vqp->path_broken &&
 	       !vqp->path_cut && policy_recovers(vqp->node->config.policy);
 }
 

@@ -72,6 +72,7 @@ int hf_vqp_create(struct hf_vpd *pd, const struct hf_vqp_init *init, struct hf_v
 	}
 	vqp->node = pd->node;
 	vqp->pd = pd;
+	vqp->path = &vqp->own_path;
 	vqp->home_rail = -1;
 	vqp->send_cq = init->send_cq;
 	vqp->recv_cq = init->recv_cq != NULL ? init->recv_cq : init->send_cq;
@@ -114,7 +115,7 @@ void hf_vqp_destroy(struct hf_vqp *vqp)
 	if (vqp == NULL)
 		return;
 	standby = exchange_standby(vqp);
-	path_ops(&vqp->path)->stop(vqp);
+	path_ops(vqp->path)->stop(vqp);
 	vqp_forget_paths(vqp);
 	uid_slots_return(vqp);
 	uid_post_free(vqp);
@@ -191,12 +192,12 @@ enum hf_vqp_state hf_vqp_state(const struct hf_vqp *vqp)
 
 int hf_vqp_rail(const struct hf_vqp *vqp)
 {
-	return vqp->state == HF_VQP_UP && vqp->path.qp != NULL ? (int)vqp->path.rail : -1;
+	return vqp->state == HF_VQP_UP && vqp->path->qp != NULL ? (int)vqp->path->rail : -1;
 }
 
 bool hf_vqp_is_dedicated(const struct hf_vqp *vqp)
 {
-	return vqp->path.qp != NULL && vqp->path.shared == NULL;
+	return vqp->path->qp != NULL && vqp->path->shared == NULL;
 }
 
 const char *hf_vqp_reason(const struct hf_vqp *vqp)

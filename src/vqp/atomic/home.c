@@ -74,5 +74,5 @@ void home_took_withdrawn(struct hf_vqp *vqp)
 {
 	const struct home *home = &vqp->pd->home;
 
-	vqp->home_leaves = home_binds(vqp) && home->next >= 0 && (int)vqp->path.rail == home->rail;
+	vqp->home_leaves = home_binds(vqp) && home->next >= 0 && (int)vqp->path->rail == home->rail;
 }

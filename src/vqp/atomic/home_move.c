@@ -36,7 +36,7 @@ void home_register(struct message_kinds *kinds)
 /* Nothing arrives through the qp that it had when the move began. */
 static bool has_left(const struct hf_vqp *vqp)
 {
-	return !vqp->home_leaves || vqp->path.qp == NULL ||
+	return !vqp->home_leaves || vqp->path->qp == NULL ||
 	       (vqp->path_broken && !vqp_is_fencing(vqp) && !vqp_is_ending(vqp));
 }
 
@@ -62,7 +62,7 @@ static void begin(struct hf_vpd *pd, int rail, uint64_t now_ns)
 			continue;
 		/* The other side may take it without having heard of the move; one made from now on, it has. */
 		backup_withdraw(vqp, (unsigned)pd->home.rail);
-		vqp->home_leaves = vqp->path.qp != NULL && (int)vqp->path.rail == pd->home.rail;
+		vqp->home_leaves = vqp->path->qp != NULL && (int)vqp->path->rail == pd->home.rail;
 		if (vqp->home_leaves && concerns(pd, vqp))
 			ask_to_leave(vqp, rail);
 	}

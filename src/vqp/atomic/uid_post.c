@@ -181,7 +181,7 @@ struct accesses {
 static bool find_rkeys(struct hf_vqp *vqp, const struct uid_access *access, uint32_t rkey, struct uid_wire *wire)
 {
 	uint32_t arena = vqp->uid->arena_rkey;
-	unsigned rail = vqp->path.rail;
+	unsigned rail = vqp->path->rail;
 
 	if (uid_access_is_cas(access))
 		return region_rkey_atomic(vqp, arena, rail, &wire->arena_atomic) != REGION_UNKNOWN &&
@@ -194,7 +194,7 @@ static bool find_rkeys(struct hf_vqp *vqp, const struct uid_access *access, uint
 static bool post_plan(struct hf_vqp *vqp, const struct uid_plan *plan, uint32_t rkey, uint64_t wr_id)
 {
 	struct uid_wire wire = {.scratch = vqp->uid->scratch,
-		.scratch_lkey = region_lkey(vqp->pd, vqp->uid->mr->lkey, vqp->path.rail),
+		.scratch_lkey = region_lkey(vqp->pd, vqp->uid->mr->lkey, vqp->path->rail),
 		.arena_addr = vqp->uid->arena_addr,
 		.ignored = CONFIRMED(wr_id) != 0};
 	struct accesses accesses;
@@ -209,7 +209,7 @@ static bool post_plan(struct hf_vqp *vqp, const struct uid_plan *plan, uint32_t 
 			accesses.wrs[i - 1].next = &accesses.wrs[i];
 	}
 	accesses.wrs[plan->count - 1].send_flags = IBV_SEND_SIGNALED;
-	return path_post_send(vqp, &vqp->path, accesses.wrs, NULL, &bad) == 0;
+	return path_post_send(vqp, vqp->path, accesses.wrs, NULL, &bad) == 0;
 }
 
 /* ---- confirming ---- */
@@ -286,7 +286,7 @@ static bool post_whole(struct hf_vqp *vqp)
 	if (!wr_translation_add(&plan, vqp, vqp->sends.next, true))
 		return false;
 	plan.wrs[0].wr_id |= WR_UID;
-	return path_post_send(vqp, &vqp->path, plan.wrs, NULL, &bad) == 0;
+	return path_post_send(vqp, vqp->path, plan.wrs, NULL, &bad) == 0;
 }
 
 void uid_post_pump(struct hf_vqp *vqp)
@@ -310,7 +310,7 @@ void uid_post_pump(struct hf_vqp *vqp)
 	uid->posted = uid->whole ? post_whole(vqp)
 				 : post_plan(vqp, &uid->plan, rkey_of(&entry->wr), WR_UID | vqp->sends.next);
 	if (uid->posted && !uid->whole && uid->op.state == UID_OP_TRY)
-		entry->qp_num = vqp->path.our_key; /* it may have executed, until the answer or a look says no */
+		entry->qp_num = vqp->path->our_key; /* it may have executed, until the answer or a look says no */
 }
 
 static void over(struct hf_vqp *vqp, struct request_log_wr *entry)

@@ -17,7 +17,7 @@ static void retire(struct hf_vqp *vqp, uint64_t end)
 		struct request_log_wr *entry = request_log_at(log, at);
 
 		if (!entry->done)
-			path_count(&vqp->path, &vqp->packets, -(int64_t)entry->psns);
+			path_count(vqp->path, &vqp->packets, -(int64_t)entry->psns);
 		some |= !entry->done;
 	}
 	if (end > log->head)
@@ -36,7 +36,7 @@ static void fail_one(struct hf_vqp *vqp, uint64_t position, enum ibv_wc_status s
 
 static void send_failed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 {
-	enum wc_kind kind = wc_kind_of(wc->status, vqp->node->rails[vqp->path.rail].up);
+	enum wc_kind kind = wc_kind_of(wc->status, vqp->node->rails[vqp->path->rail].up);
 	bool probe = (wc->wr_id & WR_PROBE) != 0;
 
 	if (vqp->state != HF_VQP_UP && vqp->state != HF_VQP_RECOVERING)
@@ -70,7 +70,7 @@ static void send_failed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 	if (vqp->lane >= 0 && vqp->rail_suspect)
 		end_for_path(vqp);
 	if (vqp->rail_suspect && !vqp->forsaken)
-		peers_silent(vqp->peer, vqp->path.rail);
+		peers_silent(vqp->peer, vqp->path->rail);
 	marks_broken(vqp);
 }
 
@@ -129,7 +129,7 @@ static void on_wc(struct wc_sink *sink, const struct ibv_wc *wc)
 {
 	struct hf_vqp *vqp = container_of(sink, struct hf_vqp, sink);
 
-	if (vqp->path.qp == NULL || wc->qp_num != vqp->path.qp->qp_num) {
+	if (vqp->path->qp == NULL || wc->qp_num != vqp->path->qp->qp_num) {
 		if (is_of_rebuild(vqp, wc))
 			marks_probed(vqp, wc->status == IBV_WC_SUCCESS);
 		return;

@@ -30,7 +30,7 @@ static bool needs_signal(const struct hf_vqp *vqp, const struct request_log_wr *
 	uint32_t every = vqp->cap.max_send_wr / 4 < SIGNAL_EVERY ? vqp->cap.max_send_wr / 4 + 1 : SIGNAL_EVERY;
 	bool no_probe = (vqp->remote_access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)) == 0;
 
-	return entry->signaled || entry->sent_before || no_probe || vqp->path.shared != NULL ||
+	return entry->signaled || entry->sent_before || no_probe || vqp->path->shared != NULL ||
 	       qp_rules_is_atomic(entry->wr.opcode) || unsignaled + 1 >= every || vqp->packets >= PACKETS_SIGNAL;
 }
 
@@ -38,12 +38,12 @@ static bool needs_signal(const struct hf_vqp *vqp, const struct request_log_wr *
 static unsigned gather(struct hf_vqp *vqp, struct wr_translation *translation, uint64_t *end_out)
 {
 	struct request_log *log = &vqp->sends;
-	uint32_t packets = vqp->path.shared != NULL ? vqp->path.shared->carrier->packets : vqp->packets;
+	uint32_t packets = vqp->path->shared != NULL ? vqp->path->shared->carrier->packets : vqp->packets;
 	uint32_t unsignaled = vqp->unsignaled; /* as if all of the translation were posted; it may not be */
 	unsigned added = 0;
 	uint64_t at = log->next;
 
-	if (vqp->path.shared != NULL)
+	if (vqp->path->shared != NULL)
 		translation->room = carrier_room(vqp);
 	for (; at < log->tail; at++) {
 		struct request_log_wr *entry = request_log_at(log, at);
@@ -53,10 +53,10 @@ static unsigned gather(struct hf_vqp *vqp, struct wr_translation *translation, u
 			continue;
 		if (entry->refused != IBV_WC_SUCCESS)
 			break;
-		if (vqp->path.shared != NULL && entry->message != 0)
+		if (vqp->path->shared != NULL && entry->message != 0)
 			break; /* R7: it and what follows it wait for a dedicated qp */
 		if (packets > 0 && packets + entry->psns > PACKETS_MAX) {
-			if (vqp->path.shared != NULL)
+			if (vqp->path->shared != NULL)
 				carrier_wait(vqp); /* it may be others that have so many */
 			else if (added == 0 && vqp->unsignaled > 0)
 				(void)post_probe(vqp); /* nothing else may say that they executed */
@@ -65,7 +65,7 @@ static unsigned gather(struct hf_vqp *vqp, struct wr_translation *translation, u
 		if (uid_post_takes(vqp, entry))
 			break;
 		if (!wr_translation_has_room(translation, entry)) {
-			if (vqp->path.shared != NULL && added == 0)
+			if (vqp->path->shared != NULL && added == 0)
 				carrier_wait(vqp);
 			break;
 		}
@@ -82,12 +82,12 @@ static unsigned gather(struct hf_vqp *vqp, struct wr_translation *translation, u
 
 static void posted(struct hf_vqp *vqp, struct request_log_wr *entry)
 {
-	entry->rail = (uint8_t)vqp->path.rail;
-	entry->qp_num = vqp->path.our_key;
+	entry->rail = (uint8_t)vqp->path->rail;
+	entry->qp_num = vqp->path->our_key;
 	vqp->unsignaled = entry->reports ? 0 : vqp->unsignaled + 1;
 	if (vqp->packets == 0)
 		vqp->moved_ns = vqp->node->turned_ns;
-	path_count(&vqp->path, &vqp->packets, entry->psns);
+	path_count(vqp->path, &vqp->packets, entry->psns);
 	if (entry->log_entry != 0 && !entry->footed && !entry->log_counted) {
 		entry->log_counted = true;
 		vqp->counters.log_bytes += LOG_ENTRY_BYTES;
@@ -117,7 +117,7 @@ static void advance(struct hf_vqp *vqp, uint64_t end)
 static bool hand_over(struct hf_vqp *vqp, struct wr_translation *translation, uint64_t end)
 {
 	struct ibv_send_wr *bad = NULL;
-	int rc = path_post_send(vqp, &vqp->path, translation->wrs, wr_translation_footers(translation), &bad);
+	int rc = path_post_send(vqp, vqp->path, translation->wrs, wr_translation_footers(translation), &bad);
 	unsigned taken = rc == 0 ? translation->wr_count : (unsigned)(bad - translation->wrs);
 	if (rc == 0) {
 		advance(vqp, end);
@@ -185,7 +185,7 @@ bool post_probe_on(struct hf_vqp *vqp, struct path *path)
 {
 	/* On the path in use it speaks for all that was posted before; on another one for nothing, even when that has
 	 * become the path in use by the time that it completes. */
-	uint64_t end = path == &vqp->path ? vqp->sends.next : 0;
+	uint64_t end = path == vqp->path ? vqp->sends.next : 0;
 	struct ibv_send_wr wr = {.wr_id = WR_PROBE | end, .send_flags = IBV_SEND_SIGNALED}, *bad;
 
 	if (!post_may_probe(vqp) || path->qp == NULL)
@@ -197,7 +197,7 @@ bool post_probe_on(struct hf_vqp *vqp, struct path *path)
 bool post_probe(struct hf_vqp *vqp)
 {
 	if (!vqp->probing)
-		vqp->probing = post_probe_on(vqp, &vqp->path);
+		vqp->probing = post_probe_on(vqp, vqp->path);
 	return vqp->probing;
 }
 
@@ -327,7 +327,7 @@ int hf_vqp_post_recv(struct hf_vqp *vqp, struct ibv_recv_wr *wr, struct ibv_recv
 		flush_if_over(vqp, &vqp->recvs, entry);
 	}
 	/* Also while new sends are held for a failback: the peer's last SEND may be waiting for this receive. */
-	if (vqp->state == HF_VQP_UP && vqp->path.qp != NULL && !vqp->path_broken)
-		(void)path_post_recvs(vqp, &vqp->path);
+	if (vqp->state == HF_VQP_UP && vqp->path->qp != NULL && !vqp->path_broken)
+		(void)path_post_recvs(vqp, vqp->path);
 	return rc;
 }

@@ -12,7 +12,7 @@ void wr_translation_init(struct wr_translation *translation, const struct hf_vqp
 	translation->wr_count = translation->sge_count = 0;
 	translation->room = TRANSLATION_WRS;
 	translation->footed = false;
-	translation->psn = hf_qp_next_psn(vqp->path.qp);
+	translation->psn = hf_qp_next_psn(vqp->path->qp);
 }
 
 static bool names_rkey(enum ibv_wr_opcode opcode)
@@ -29,8 +29,8 @@ static enum region_lookup translate_rkey(struct hf_vqp *vqp, struct ibv_send_wr 
 
 	if (!names_rkey(wr->opcode) || (wr->opcode != IBV_WR_RDMA_READ && bytes == 0))
 		return REGION_FOUND;
-	found = qp_rules_is_atomic(wr->opcode) ? region_rkey_atomic(vqp, *rkey, vqp->path.rail, rkey)
-					       : region_rkey(vqp, *rkey, vqp->path.rail, rkey);
+	found = qp_rules_is_atomic(wr->opcode) ? region_rkey_atomic(vqp, *rkey, vqp->path->rail, rkey)
+					       : region_rkey(vqp, *rkey, vqp->path->rail, rkey);
 	if (found == REGION_REFUSED)
 		*rkey = 0; /* the responder refuses it in its turn, with all before it executed */
 	return found;
@@ -53,7 +53,7 @@ static int copy_sges(const struct hf_vqp *vqp, const struct ibv_send_wr *wr, uin
 		sge.length -= (uint32_t)skip;
 		skip = 0;
 		if (!is_inline)
-			sge.lkey = region_lkey(vqp->pd, sge.lkey, vqp->path.rail);
+			sge.lkey = region_lkey(vqp->pd, sge.lkey, vqp->path->rail);
 		sges[count++] = sge;
 	}
 	return count;
@@ -114,7 +114,7 @@ static void add_footer(struct wr_translation *translation, struct hf_vqp *vqp, s
 	entry->footed = translation->footed = true;
 	*footer = (struct hf_footer){.remote_addr = vqp->log.addr + (uint64_t)entry->log_number * LOG_ENTRY_BYTES,
 		.value = htole64(entry->log_entry),
-		.rkey = vqp->log_rkeys[vqp->path.rail]};
+		.rkey = vqp->log_rkeys[vqp->path->rail]};
 }
 
 static struct ibv_send_wr *append_log_write(
@@ -132,7 +132,7 @@ static struct ibv_send_wr *append_log_write(
 		.opcode = IBV_WR_RDMA_WRITE,
 		.send_flags = IBV_SEND_INLINE,
 		.wr.rdma = {.remote_addr = vqp->log.addr + (uint64_t)entry->log_number * LOG_ENTRY_BYTES,
-			.rkey = vqp->log_rkeys[vqp->path.rail]}};
+			.rkey = vqp->log_rkeys[vqp->path->rail]}};
 	return append(translation, position, 1);
 }
 
@@ -152,15 +152,15 @@ bool wr_translation_add(struct wr_translation *translation, struct hf_vqp *vqp, 
 		wr->wr.rdma.remote_addr += entry->landed; /* only WRITEs land in part */
 	wr->send_flags &= ~(unsigned)(IBV_SEND_SIGNALED | HF_SEND_IDEMPOTENT);
 	translation->sge_count += (unsigned)wr->num_sge;
-	entry->mtu_bytes = vqp->path.mtu_bytes;
+	entry->mtu_bytes = vqp->path->mtu_bytes;
 	entry->first_psn = translation->psn;
-	entry->psns = qp_rules_psns(wr->opcode, left, vqp->path.mtu_bytes);
+	entry->psns = qp_rules_psns(wr->opcode, left, vqp->path->mtu_bytes);
 	entry->plain = is_plain(vqp, &entry->wr);
 	entry->log_entry = 0;
 	entry->footed = false;
 	entry->reports = signal;
 	wr = append(translation, position, entry->psns);
-	if (is_logged(vqp, entry) && vqp->path.footers)
+	if (is_logged(vqp, entry) && vqp->path->footers)
 		add_footer(translation, vqp, entry);
 	else if (is_logged(vqp, entry)) {
 		log_write = append_log_write(translation, vqp, position, entry);

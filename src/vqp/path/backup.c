@@ -1,5 +1,6 @@
 /* A vqp's own qps made beforehand, one on each rail: by policy (resend-cache), where a grant may be revoked (R13), and
  * while a dedicated qp is being made in the background (rebuild.h). The picker offers, the other end matches. */
+#include "base/ensure.h"
 #include "vqp/objects.h"
 
 static const struct field backup_fields[] = {PATH_MESSAGE_FIELDS};
@@ -33,7 +34,7 @@ void backup_offer_all(struct hf_vqp *vqp)
 	for (unsigned rail = 0; rail < vqp->node->rail_count; rail++) {
 		if (vqp->backup[rail].withdrawn)
 			path_destroy(vqp->node, &vqp->backup[rail]);
-		if (rail == vqp->path.rail || (usable & 1u << rail) == 0 || vqp->backup[rail].qp != NULL)
+		if (rail == vqp->path->rail || (usable & 1u << rail) == 0 || vqp->backup[rail].qp != NULL)
 			continue;
 		(void)backup_offer(vqp, rail);
 	}
@@ -116,9 +117,10 @@ bool backup_take(struct hf_vqp *vqp, unsigned rail)
 {
 	if (!vqp->backup[rail].ready || (vqp->recovery.picks && vqp->backup[rail].withdrawn))
 		return false;
-	vqp->path = vqp->backup[rail];
-	vqp->path_broken = vqp->path.withdrawn;
+	ensure(vqp->path == &vqp->own_path && vqp->own_path.qp == NULL);
+	vqp->own_path = vqp->backup[rail];
 	vqp->backup[rail] = (struct path){0};
-	path_activate(&vqp->path);
+	path_join(vqp, &vqp->own_path, vqp->own_path.withdrawn);
+	path_activate(&vqp->own_path);
 	return true;
 }

@@ -43,7 +43,7 @@ static void on_wc(struct wc_sink *sink, const struct ibv_wc *wc)
 	own.wr_id = wr->wr_id;
 	if (wc->status == IBV_WC_SUCCESS)
 		carrier->completed = wc->wr_id + 1; /* and all before it */
-	if (vqp != NULL && vqp->path.shared != NULL && vqp->path.shared->carrier == carrier) {
+	if (vqp != NULL && vqp->path->shared != NULL && vqp->path->shared->carrier == carrier) {
 		if (list_empty(&vqp->sink.link))
 			list_push_back(&carrier->told, &vqp->sink.link);
 		vqp->sink.completed(&vqp->sink, &own);
@@ -73,7 +73,7 @@ bool carrier_pump(struct carrier *carrier)
 
 uint32_t carrier_room(const struct hf_vqp *vqp)
 {
-	struct carrier *carrier = vqp->path.shared->carrier;
+	struct carrier *carrier = vqp->path->shared->carrier;
 
 	if (!list_empty(&carrier->waiting) && carrier->turn != vqp)
 		return 0;
@@ -125,7 +125,7 @@ static uint32_t count(const struct ibv_send_wr *wr)
 int carrier_post_send(
 	struct hf_vqp *vqp, struct ibv_send_wr *wr, const struct hf_footer *footers, struct ibv_send_wr **bad_wr)
 {
-	struct standby *standby = vqp->path.shared;
+	struct standby *standby = vqp->path->shared;
 	struct carrier *carrier = standby->carrier;
 	uint64_t first = carrier->posted;
 	int rc;
@@ -160,7 +160,7 @@ void carrier_wait(struct hf_vqp *vqp)
 {
 	vqps_of(vqp->node)->standby_waits = true;
 	if (list_empty(&vqp->pool_wait_link))
-		list_push_back(&vqp->path.shared->carrier->waiting, &vqp->pool_wait_link);
+		list_push_back(&vqp->path->shared->carrier->waiting, &vqp->pool_wait_link);
 }
 
 /* ---- its life ---- */
@@ -286,13 +286,8 @@ int carrier_end(struct carrier *carrier)
 		return rc;
 	carrier_break(carrier);
 	carrier->fenced = true;
-	list_for_each (at, &carrier->standbys) {
-		struct standby *standby = container_of(at, struct standby, carrier_link);
-
-		standby->path.qp = NULL;
-		list_for_each (on, &standby->vqps)
-			container_of(on, struct hf_vqp, pool_link)->path.qp = NULL;
-	}
+	list_for_each (at, &carrier->standbys)
+		container_of(at, struct standby, carrier_link)->path.qp = NULL;
 	return 0;
 }
 

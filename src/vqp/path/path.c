@@ -190,6 +190,13 @@ int path_post_recvs(struct hf_vqp *vqp, struct path *path)
 	return rc;
 }
 
+void path_join(struct hf_vqp *vqp, struct path *path, bool broken)
+{
+	vqp->path = path;
+	vqp->path_broken = broken;
+	vqp->path_cut = false;
+}
+
 void path_activate(struct path *path)
 {
 	if (!path->active)
@@ -342,7 +349,8 @@ static void own_stop(struct hf_vqp *vqp)
 
 static void own_leave(struct hf_vqp *vqp)
 {
-	path_bury(vqp->node, &vqp->path);
+	path_bury(vqp->node, &vqp->own_path);
+	path_join(vqp, &vqp->own_path, false);
 }
 
 const struct path_ops path_own_ops = {.fence = fence_own,

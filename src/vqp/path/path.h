@@ -1,4 +1,5 @@
-/* path.h - a device's qp that a vqp uses, or may use: a dedicated one, or a share in a standby qp (pool.h). */
+/* path.h - a device's qp that a vqp uses, or may use: one of its own, or a standby qp (pool.h), which others use too.
+ * A vqp names the one in use by reference, and so do all vqps on a standby qp. */
 #ifndef HOLDFAST_VQP_PATH_PATH_H
 #define HOLDFAST_VQP_PATH_PATH_H
 
@@ -11,7 +12,7 @@
 struct standby;
 struct path;
 
-/* What differs between a qp of the vqp's own and its share in a standby qp, off the way of wrs. After the fence those
+/* What differs between a qp of the vqp's own and a standby qp, off the way of wrs. After the fence those
  * that ask what executed answer as hf_qp_executed_psn, hf_qp_refusal and hf_qp_atomic_results. */
 struct path_ops {
 	enum fence (*fence)(struct hf_vqp *vqp, struct path *path, uint64_t now_ns);
@@ -26,15 +27,15 @@ struct path_ops {
 	void (*leave)(struct hf_vqp *vqp); /* the vqp has no path then */
 };
 
-/* A device's qp of a vqp. */
+/* A device's qp of a vqp, or of all vqps on it. */
 struct path {
 	const struct path_ops *ops; /* NULL: those of a qp of its own */
 	struct hf_qp *qp;           /* NULL: none */
-	struct standby *shared;     /* the standby qp that this is; NULL: a dedicated one */
+	struct standby *shared;     /* the standby qp that this is of; NULL: a dedicated one */
 	struct rail_cqs *cqs;
 	struct rail_cq *cq; /* where `cqes` entries are reserved */
 	uint32_t cqes;
-	struct rail_cq *completes; /* where its wrs complete: that, or of a share in a qp, that qp's */
+	struct rail_cq *completes; /* where its wrs complete: that, or of a standby qp, its carrier's */
 	unsigned rail;
 	uint32_t psn;
 	/* By what evidence names the wrs on it: ours, and the peer's. It is the number of the qp that posts them; on
@@ -92,6 +93,8 @@ int path_make(struct hf_vpd *pd, unsigned rail, const struct path_need *need, st
 int path_connect(struct hf_vqp *vqp, struct path *path, const struct path_offer *theirs);
 int path_connect_self(const struct hf_node *node, struct path *path, int access); /* both ends are this one */
 int path_post_recvs(struct hf_vqp *vqp, struct path *path);
+/* It is the vqp's path in use; own_path, while that is empty: the vqp has none. */
+void path_join(struct hf_vqp *vqp, struct path *path, bool broken);
 void path_activate(struct path *path); /* traffic is on it from now */
 int path_end_qp(struct path *path);    /* destroys the qp alone */
 /* A qp that cannot be destroyed yet, because its peer is stopped in an operation, is tried again later. */

@@ -3,16 +3,14 @@
 
 void vqp_drop_path(struct hf_vqp *vqp)
 {
-	path_ops(&vqp->path)->leave(vqp);
-	vqp->path_broken = vqp->path_cut = false;
+	path_ops(vqp->path)->leave(vqp);
 }
 
 void vqp_forget_paths(struct hf_vqp *vqp)
 {
 	rebuild_end(vqp, false, 0);
 	pool_forget(vqp);
-	if (vqp->path.shared == NULL)
-		path_destroy(vqp->node, &vqp->path); /* now: nothing of it is to arrive any more */
+	path_destroy(vqp->node, &vqp->own_path); /* now: nothing of it is to arrive any more */
 	vqp_drop_path(vqp);
 	for (unsigned i = 0; i < HF_RAILS_MAX; i++)
 		path_destroy(vqp->node, &vqp->backup[i]);
@@ -20,8 +18,8 @@ void vqp_forget_paths(struct hf_vqp *vqp)
 
 void vqp_end_paths(struct hf_vqp *vqp)
 {
-	path_ops(&vqp->path)->stop(vqp);
-	if (vqp->path.qp != NULL)
-		rail_cqs_drain(vqp->path.cqs);
+	path_ops(vqp->path)->stop(vqp);
+	if (vqp->path->qp != NULL)
+		rail_cqs_drain(vqp->path->cqs);
 	vqp_forget_paths(vqp);
 }

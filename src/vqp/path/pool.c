@@ -50,11 +50,6 @@ static unsigned initiators_wanted(const struct pool *pool)
 	return so_many(&node->config, vqps);
 }
 
-static struct standby *add(struct pool *pool, unsigned rail)
-{
-	return standby_make(pool, rail, dc_end_suits(pool->peer, rail), initiators_wanted(pool));
-}
-
 /* ---- vqps on it ---- */
 
 struct pool_gone_message {
@@ -143,16 +138,22 @@ struct standby *pool_named(struct hf_vqp *vqp, unsigned rail, uint32_t their_key
 	return NULL;
 }
 
-static void leave(struct hf_vqp *vqp)
+static void part(struct hf_vqp *vqp)
 {
-	struct standby *standby = vqp->path.shared;
-
+	vqp->path->shared->users--;
 	list_remove(&vqp->pool_link);
 	list_remove(&vqp->pool_wait_link);
+	path_join(vqp, &vqp->own_path, false);
+}
+
+static void leave(struct hf_vqp *vqp)
+{
+	struct standby *standby = vqp->path->shared;
+
 	standby->carrier->packets -= vqp->packets;
 	vqp->packets = 0;
-	vqp->path = (struct path){0};
-	if (--standby->users > 0)
+	part(vqp);
+	if (standby->users > 0)
 		return;
 	path_deactivate(&standby->path);
 	if (standby->withdrawn)
@@ -217,20 +218,23 @@ static const struct path_ops pool_ops = {.fence = share_fence,
 
 void pool_join(struct hf_vqp *vqp, struct standby *standby)
 {
-	ensure(vqp->path.qp == NULL && standby->state != STANDBY_OFFERED);
+	ensure(vqp->path == &vqp->own_path && vqp->own_path.qp == NULL && standby->state != STANDBY_OFFERED);
 	path_activate(&standby->path);
-	vqp->path = standby->path;
-	vqp->path.shared = standby;
-	vqp->path.ops = &pool_ops;
-	vqp->path.active = false; /* the standby qp does, for all of them */
-	vqp->path.grant = vqp->grants.ours;
-	vqp->path.access = vqp->access;
-	vqp->path_broken = standby->state == STANDBY_BROKEN;
+	path_join(vqp, &standby->path, standby->state == STANDBY_BROKEN);
 	list_push_back(&standby->vqps, &vqp->pool_link);
 	standby->users++;
 }
 
 /* ---- making them beforehand ---- */
+
+static struct standby *add(struct pool *pool, unsigned rail)
+{
+	struct standby *standby = standby_make(pool, rail, dc_end_suits(pool->peer, rail), initiators_wanted(pool));
+
+	if (standby != NULL)
+		standby->path.ops = &pool_ops;
+	return standby;
+}
 
 static bool fits(const struct pool *pool, const struct hf_vqp *vqp)
 {
@@ -475,15 +479,8 @@ static void pool_close(struct pool *pool)
 	while ((at = list_pop_front(&pool->qps)) != NULL) {
 		struct standby *standby = container_of(at, struct standby, link);
 
-		while (!list_empty(&standby->vqps)) { /* they end with the peer */
-			struct hf_vqp *vqp = container_of(standby->vqps.next, struct hf_vqp, pool_link);
-
-			list_remove(&vqp->pool_link);
-			list_remove(&vqp->pool_wait_link);
-			vqp->path = (struct path){0};
-			vqp->path_broken = vqp->path_cut = false;
-			standby->users--;
-		}
+		while (!list_empty(&standby->vqps)) /* they end with the peer */
+			part(container_of(standby->vqps.next, struct hf_vqp, pool_link));
 		standby_free(standby);
 	}
 	list_remove(&pool->node_link);

@@ -55,8 +55,8 @@ void rebuild_want_dedicated(struct hf_vqp *vqp, uint64_t now_ns)
 	uint32_t usable = peer_usable(vqp->peer);
 
 	rebuild_want(vqp,
-		usable == 0 || (usable & 1u << vqp->path.rail) ? vqp->path.rail
-							       : (unsigned)rail_choose(home_rails(vqp, usable)),
+		usable == 0 || (usable & 1u << vqp->path->rail) ? vqp->path->rail
+								: (unsigned)rail_choose(home_rails(vqp, usable)),
 		now_ns);
 }
 
@@ -69,7 +69,7 @@ static void give_up(struct hf_vqp *vqp, uint64_t now_ns)
 		path_destroy(vqp->node, path);
 	leave(vqp);
 	back_off(&vqp->rebuild, now_ns);
-	if (vqp->path.shared != NULL)
+	if (vqp->path->shared != NULL)
 		rebuild_want_dedicated(vqp, now_ns);
 }
 
@@ -83,7 +83,7 @@ static void swap(struct hf_vqp *vqp)
 static void probe_failed(struct hf_vqp *vqp)
 {
 	uint64_t now_ns = hf_loop_now_ns(vqp->node->loop);
-	bool in_use = vqp->path.qp != NULL && vqp->path.rail == vqp->rebuild.rail;
+	bool in_use = vqp->path->qp != NULL && vqp->path->rail == vqp->rebuild.rail;
 	struct rail_actions ignored;
 
 	rail_step(&vqp->peer->rails[vqp->rebuild.rail], RAIL_EVENT_WC_ERROR, now_ns, &ignored);

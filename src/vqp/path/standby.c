@@ -50,6 +50,7 @@ struct standby *standby_make(struct pool *pool, unsigned rail, bool dc, unsigned
 	}
 	carrier_add(standby->carrier, &standby->carrier_link);
 	standby->path = standby->carrier->path;
+	standby->path.shared = standby;
 	standby->path.cq = NULL; /* its place in the queues is the carrier's */
 	standby->path.cqes = 0;
 	standby->path.active = false;
@@ -83,6 +84,7 @@ int standby_connect(struct hf_vqp *vqp, struct standby *standby, const struct po
 	struct path *path = &standby->path;
 	int rc;
 
+	(void)access_at_rtr(vqp, path); /* as for each vqp of the pool */
 	if (standby->dc == NULL) {
 		rc = path_connect(vqp, &standby->carrier->path, &theirs->offer);
 		path->footers = standby->carrier->path.footers;
@@ -141,7 +143,7 @@ static enum fence fence_target(struct hf_vqp *vqp, struct dc_end *end, uint64_t 
 /* A swap asks for no fence: both ends have fallen quiet, and others may be using it. */
 enum fence standby_fence(struct hf_vqp *vqp, uint64_t now_ns)
 {
-	struct standby *standby = vqp->path.shared;
+	struct standby *standby = vqp->path->shared;
 	enum fence own = FENCE_DONE, theirs;
 
 	if (!vqp_is_ending(vqp) && vqp->recovery.kind == RECOVERY_FAILBACK && standby->state != STANDBY_BROKEN)
@@ -183,7 +185,7 @@ int standby_end(struct standby *standby)
 
 void standby_evict(struct hf_vqp *vqp)
 {
-	struct standby *standby = vqp->path.shared;
+	struct standby *standby = vqp->path->shared;
 
 	vqp->path_broken = true; /* it does not settle with the others */
 	standby_break(standby);

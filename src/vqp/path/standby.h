@@ -27,7 +27,7 @@ struct standby {
 	struct carrier *carrier;
 	struct dc_end *dc; /* NULL: it is an RC qp */
 	struct wc_sink dc_sink;
-	struct path path; /* the carrier's qp, as the vqps on it have it */
+	struct path path; /* of its vqps: the carrier's qp, and by what evidence names wrs on this one */
 	uint32_t offer;   /* the number of the picker's RC qp or target: what they call it until both ends have one */
 	enum standby_state state;
 	bool fenced;

@@ -13,7 +13,7 @@ static bool log_speaks(const struct hf_vqp *vqp, const struct state_message *sta
 
 void evidence_gather(const struct hf_vqp *vqp, bool fenced, struct state_message *state)
 {
-	const struct path *path = &vqp->path;
+	const struct path *path = vqp->path;
 	struct hf_refusal refusal;
 	uint32_t psn;
 	int rc;

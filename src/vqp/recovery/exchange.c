@@ -111,8 +111,8 @@ void exchange_register(struct message_kinds *kinds)
 
 bool exchange_suspects_rail(const struct hf_vqp *vqp)
 {
-	return vqp->path.qp != NULL && vqp->recovery.kind == RECOVERY_FAILOVER &&
-	       (vqp->rail_suspect || vqp->peer->rails[vqp->path.rail].state != RAIL_UP);
+	return vqp->path->qp != NULL && vqp->recovery.kind == RECOVERY_FAILOVER &&
+	       (vqp->rail_suspect || vqp->peer->rails[vqp->path->rail].state != RAIL_UP);
 }
 
 /* A WRITE_WITH_IMM that was posted may have executed in part. */
@@ -207,7 +207,7 @@ void exchange_tell_lengths(struct hf_vqp *vqp)
 
 uint32_t exchange_standby(const struct hf_vqp *vqp)
 {
-	return vqp->path.shared != NULL ? vqp->path.their_key : 0;
+	return vqp->path->shared != NULL ? vqp->path->their_key : 0;
 }
 
 void exchange_say_closed(struct hf_vqp *vqp, uint32_t standby)
@@ -232,7 +232,7 @@ static bool leaves_strays(const struct hf_vqp *vqp, const struct message_head *h
 {
 	const struct closed_message *closed = (const void *)head;
 
-	return vqp->path.shared != NULL && closed->about_qp != vqp->path.our_key;
+	return vqp->path->shared != NULL && closed->about_qp != vqp->path->our_key;
 }
 
 void exchange_closed(struct hf_vqp *vqp, const struct message_head *message)
@@ -272,7 +272,7 @@ static void blame_rail(struct hf_vqp *vqp)
 	struct rail_actions ignored;
 
 	if (vqp->rail_suspect)
-		rail_step(&vqp->peer->rails[vqp->path.rail], RAIL_EVENT_WC_ERROR, hf_loop_now_ns(vqp->node->loop),
+		rail_step(&vqp->peer->rails[vqp->path->rail], RAIL_EVENT_WC_ERROR, hf_loop_now_ns(vqp->node->loop),
 			&ignored);
 	vqp->rail_suspect = false;
 }
@@ -281,7 +281,7 @@ static void blame_rail(struct hf_vqp *vqp)
  * failed wr of the other's, or it picks that rail again. */
 static void hear_suspicion(struct hf_vqp *vqp, uint32_t epoch, const struct fence_reason *reason)
 {
-	if (vqp->path.qp == NULL || (int32_t)(epoch - vqp->recovery.epoch) < 0)
+	if (vqp->path->qp == NULL || (int32_t)(epoch - vqp->recovery.epoch) < 0)
 		return;
 	vqp->rail_suspect = vqp->rail_suspect || reason->wr_failed;
 	if (vqp->lane >= 0 && reason->wr_failed)
@@ -289,9 +289,9 @@ static void hear_suspicion(struct hf_vqp *vqp, uint32_t epoch, const struct fenc
 	if (epoch == vqp->recovery.epoch)
 		return;
 	if (reason->wr_failed)
-		peers_silent(vqp->peer, vqp->path.rail);
+		peers_silent(vqp->peer, vqp->path->rail);
 	if (reason->suspect)
-		peer_suspect(vqp->peer, vqp->path.rail);
+		peer_suspect(vqp->peer, vqp->path->rail);
 }
 
 static enum recovery_kind kind_of(const struct fence_reason *reason)

@@ -12,7 +12,7 @@
 /* Our qp was ended, since its fence was hopeless; or there never was one; or the device is one that may be wrong. */
 static bool answers_unsure(const struct hf_vqp *vqp)
 {
-	const struct path *path = &vqp->path;
+	const struct path *path = vqp->path;
 
 	return path_ops(path)->sender_ended(path) ||
 	       (vqp->node->rails[path->rail].dev->attr.caps & HF_DEV_SEND_FENCE) == 0;
@@ -75,12 +75,12 @@ static void begin_fence(struct hf_vqp *vqp)
 		return;
 	}
 	vqp->path_cut = false;
-	if (vqp->path.qp != NULL)
+	if (vqp->path->qp != NULL)
 		vqp->path_broken = true;
 	if (vqp->recovery.kind == RECOVERY_FAILOVER)
-		rebuild_end(vqp, vqp->path.qp != NULL, hf_loop_now_ns(vqp->node->loop));
+		rebuild_end(vqp, vqp->path->qp != NULL, hf_loop_now_ns(vqp->node->loop));
 	if (exchange_suspects_rail(vqp))
-		peer_suspect(vqp->peer, vqp->path.rail);
+		peer_suspect(vqp->peer, vqp->path->rail);
 	if (vqp->state == HF_VQP_UP)
 		vqp_move(vqp, HF_VQP_RECOVERING);
 	marks_fence(vqp);
@@ -89,7 +89,7 @@ static void begin_fence(struct hf_vqp *vqp)
 /* Asked again at ticks, because the rail may have been paused when it was its turn. */
 static void want_dedicated(struct hf_vqp *vqp, uint64_t now_ns)
 {
-	if (vqp->path.shared != NULL && vqp->recovery.picks && vqp->state == HF_VQP_UP && !vqp->forsaken)
+	if (vqp->path->shared != NULL && vqp->recovery.picks && vqp->state == HF_VQP_UP && !vqp->forsaken)
 		rebuild_want_dedicated(vqp, now_ns);
 }
 
@@ -114,7 +114,7 @@ static void count_resumed(struct hf_vqp *vqp, uint64_t now_ns)
 			return;
 		vqp->counters.last_failover_ns = now_ns - vqp->detected_ns;
 		hf_metric_observe(metrics->failover_ns, vqp->counters.last_failover_ns);
-	} else if (vqp->path.rail != vqp->last_rail) {
+	} else if (vqp->path->rail != vqp->last_rail) {
 		vqp->counters.failbacks++;
 		hf_metric_add(metrics->failbacks, 1);
 	}
@@ -125,7 +125,7 @@ static void do_resume(struct hf_vqp *vqp)
 	bool first = vqp->state == HF_VQP_CONNECTING;
 	uint64_t now_ns = hf_env_now_ns(vqp->node->env);
 
-	if (vqp->path.qp == NULL)
+	if (vqp->path->qp == NULL)
 		return;
 	if (vqp->doomed) {
 		end_for(vqp, HF_VQP_END_UNKNOWN);
@@ -136,9 +136,9 @@ static void do_resume(struct hf_vqp *vqp)
 	vqps_of(vqp->node)->fence_answered = vqps_of(vqp->node)->fence_slice != 0;
 	if (!first)
 		count_resumed(vqp, now_ns);
-	log_debug("vqp %u: traffic is on rail %s", vqp->num, hf_node_rail_name(vqp->node, vqp->path.rail));
+	log_debug("vqp %u: traffic is on rail %s", vqp->num, hf_node_rail_name(vqp->node, vqp->path->rail));
 	vqp->detected_ns = 0;
-	(void)path_post_recvs(vqp, &vqp->path);
+	(void)path_post_recvs(vqp, vqp->path);
 	vqp_move(vqp, HF_VQP_UP);
 	access_check(vqp);
 	post_rest(vqp);
@@ -163,7 +163,7 @@ static uint32_t usable_rails(const struct hf_vqp *vqp)
  * sleep, and is told at once, so that it wakes and fences while this end reads its queues. */
 static void say_fence(struct hf_vqp *vqp)
 {
-	const struct path *path = &vqp->path;
+	const struct path *path = vqp->path;
 
 	if (vqp->recovery.kind == RECOVERY_FAILBACK || (path->qp != NULL && peer_ports_up(vqp->peer, path->rail)))
 		exchange_say_fence(vqp);

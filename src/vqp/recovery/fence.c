@@ -30,7 +30,7 @@ bool fence_path_sleeps(const struct path *path, uint64_t now_ns)
 
 uint64_t fence_retry_ns(const struct hf_vqp *vqp)
 {
-	return path_ops(&vqp->path)->fence_retry_ns(&vqp->path);
+	return path_ops(vqp->path)->fence_retry_ns(vqp->path);
 }
 
 bool fence_sleeps(const struct hf_vqp *vqp, uint64_t now_ns)

@@ -91,7 +91,7 @@ bool fence_queue_waits(const struct hf_vqp *vqp)
 
 static bool path_is_fenced(struct hf_vqp *vqp)
 {
-	struct path *path = &vqp->path;
+	struct path *path = vqp->path;
 
 	if (vqp->fence == FENCE_HOPELESS && path_ops(path)->end(path) != 0) {
 		fence_put_off(path, hf_env_now_ns(vqp->node->env));
@@ -159,9 +159,9 @@ static void fence_all(struct hf_node *node, struct list *round)
 		}
 		if (!vqp_is_fencing(vqp) && !vqp_is_ending(vqp))
 			continue;
-		vqp->fence = fence_path(vqp, &vqp->path, now_ns);
-		if (vqp->path.qp != NULL && vqp->fence != FENCE_WAITS)
-			drain[vqp->path.rail] = true;
+		vqp->fence = fence_path(vqp, vqp->path, now_ns);
+		if (vqp->path->qp != NULL && vqp->fence != FENCE_WAITS)
+			drain[vqp->path->rail] = true;
 	}
 	for (unsigned i = 0; i < node->rail_count; i++)
 		if (drain[i])

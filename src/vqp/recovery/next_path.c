@@ -38,8 +38,8 @@ static void rewind_logs(struct hf_vqp *vqp)
 
 static void leave_path(struct hf_vqp *vqp)
 {
-	if (vqp->path.qp != NULL)
-		vqp->last_rail = vqp->path.rail;
+	if (vqp->path->qp != NULL)
+		vqp->last_rail = vqp->path->rail;
 	vqp_drop_path(vqp);
 	rewind_logs(vqp);
 }
@@ -85,10 +85,10 @@ static enum next_path go_ready(struct hf_vqp *vqp, enum path_source cached)
 {
 	int rc;
 
-	path_say(vqp, &go_kind, &vqp->path, cached);
-	rc = path_post_recvs(vqp, &vqp->path);
+	path_say(vqp, &go_kind, vqp->path, cached);
+	rc = path_post_recvs(vqp, vqp->path);
 	if (rc != 0)
-		return failed(vqp, vqp->path.rail, rc);
+		return failed(vqp, vqp->path->rail, rc);
 	return next_path_goes_at_once(vqp, cached) ? NEXT_PATH_READY : NEXT_PATH_WAITS;
 }
 
@@ -105,11 +105,11 @@ enum next_path next_path_go(struct hf_vqp *vqp)
 	if (cached != PATH_BUILT)
 		return go_ready(vqp, cached);
 	path_destroy(vqp->node, &vqp->backup[rail]); /* half made */
-	rc = path_create(vqp, &vqp->path, rail);
+	rc = path_create(vqp, &vqp->own_path, rail);
 	if (rc != 0)
 		return failed(vqp, rail, rc);
-	path_activate(&vqp->path);
-	path_say(vqp, &go_kind, &vqp->path, PATH_BUILT);
+	path_activate(vqp->path);
+	path_say(vqp, &go_kind, vqp->path, PATH_BUILT);
 	return NEXT_PATH_WAITS;
 }
 
@@ -118,11 +118,11 @@ static int match_built(struct hf_vqp *vqp, unsigned rail)
 	int rc;
 
 	path_destroy(vqp->node, &vqp->backup[rail]);
-	rc = path_create(vqp, &vqp->path, rail);
+	rc = path_create(vqp, &vqp->own_path, rail);
 	if (rc != 0)
 		return rc;
-	path_activate(&vqp->path);
-	return path_connect(vqp, &vqp->path, &vqp->go);
+	path_activate(vqp->path);
+	return path_connect(vqp, vqp->path, &vqp->go);
 }
 
 /* What was made beforehand may have broken meanwhile, which the picker could not know: no fault of the rail. */
@@ -159,11 +159,11 @@ enum next_path next_path_match(struct hf_vqp *vqp)
 	else if (!access_is_current(vqp))
 		rc = -ESTALE;
 	if (rc == 0)
-		rc = path_post_recvs(vqp, &vqp->path);
+		rc = path_post_recvs(vqp, vqp->path);
 	if (rc != 0)
 		return failed(vqp, rail, rc);
 	if (!next_path_goes_at_once(vqp, vqp->go.cached))
-		path_say(vqp, &qp_kind, &vqp->path, PATH_BUILT);
+		path_say(vqp, &qp_kind, vqp->path, PATH_BUILT);
 	return NEXT_PATH_WAITS;
 }
 
@@ -190,18 +190,18 @@ static void take_qp(struct hf_vqp *vqp, const struct message_head *head)
 	int rc = 0;
 
 	if (head->epoch != vqp->recovery.epoch || vqp->recovery.state != RECOVERY_BUILD || !vqp->recovery.picks ||
-		vqp->path.qp == NULL)
+		vqp->path->qp == NULL)
 		return;
 	if (access_is_stale(vqp))
 		rc = -ESTALE;
-	else if (!vqp->path.ready && vqp->path.shared == NULL)
-		rc = path_connect(vqp, &vqp->path, &message->offer);
+	else if (!vqp->path->ready && vqp->path->shared == NULL)
+		rc = path_connect(vqp, vqp->path, &message->offer);
 	if (rc == 0)
-		rc = path_post_recvs(vqp, &vqp->path);
+		rc = path_post_recvs(vqp, vqp->path);
 	if (rc == 0) {
 		failover_event(vqp, &event);
 	} else {
-		(void)failed(vqp, vqp->path.rail, rc);
+		(void)failed(vqp, vqp->path->rail, rc);
 		failover_broken(vqp);
 	}
 }

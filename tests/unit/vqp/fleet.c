@@ -113,7 +113,7 @@ void fleet_let_rebuild(struct pair *pair, unsigned which)
 bool fleet_is_shared(struct pair *pair)
 {
 	for (unsigned i = 0; i < FLEET_MAX; i++)
-		if (ours[i]->path.shared == NULL || theirs[i]->path.shared == NULL)
+		if (ours[i]->path->shared == NULL || theirs[i]->path->shared == NULL)
 			return false;
 	return fleet_is_up(pair);
 }
@@ -136,8 +136,8 @@ void fleet_open_on_standby(struct pair *pair)
 static bool all_dedicated_on(unsigned rail)
 {
 	for (unsigned i = 0; i < FLEET_MAX; i++)
-		if (ours[i]->path.shared != NULL || hf_vqp_rail(ours[i]) != (int)rail ||
-			theirs[i]->path.shared != NULL || hf_vqp_rail(theirs[i]) != (int)rail)
+		if (ours[i]->path->shared != NULL || hf_vqp_rail(ours[i]) != (int)rail ||
+			theirs[i]->path->shared != NULL || hf_vqp_rail(theirs[i]) != (int)rail)
 			return false;
 	return true;
 }

@@ -177,7 +177,7 @@ static void what_the_other_side_fenced_nowhere_is_not_over_before_it_cannot_exec
 		fleet_open_on_standby(&pair);
 		pair.a.peer->lease.ours_ns = pair.a.peer->lease.told_ns = 100000000;
 		assert_int_equal(fleet_write(&pair, 0, pair.b.mr->rkey), 0);
-		closed.about_qp = how == 1 ? ours[0]->path.our_key : 0;
+		closed.about_qp = how == 1 ? ours[0]->path->our_key : 0;
 		told_ns = hf_env_now_ns(hf_loop_env(pair.loop));
 		if (how == 2)
 			hf_vqp_abort(ours[0]);

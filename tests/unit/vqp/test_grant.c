@@ -175,7 +175,7 @@ static void every_qp_has_the_bound_of_a_revocation(void **state)
 	pair.revocable = true;
 	pair.revoke_ns = 200000;
 	pair_connect(&pair);
-	assert_int_equal(pair.b.vqp->path.qp->revoke_ns, 200000);
+	assert_int_equal(pair.b.vqp->path->qp->revoke_ns, 200000);
 	assert_true(pair_until(&pair, b_has_a_backup));
 	assert_int_equal(pair.b.vqp->backup[1].qp->revoke_ns, 200000);
 	pair_close(&pair);

@@ -94,7 +94,7 @@ static bool pools_are_ready(struct pair *pair)
 
 static bool both_are_shared(struct pair *pair)
 {
-	return pair->a.vqp->path.shared != NULL && c.ours->path.shared != NULL &&
+	return pair->a.vqp->path->shared != NULL && c.ours->path->shared != NULL &&
 	       hf_vqp_state(pair->a.vqp) == HF_VQP_UP && hf_vqp_state(c.ours) == HF_VQP_UP;
 }
 
@@ -109,9 +109,9 @@ static void open_three(struct pair *pair)
 	pair->a.vqp->rebuild.failed_ns = c.ours->rebuild.failed_ns = hf_loop_now_ns(pair->loop);
 	pair_cut(pair, 0, false);
 	assert_true(pair_until(pair, both_are_shared));
-	assert_true(pair->a.vqp->path.shared->carrier->is_initiator);
-	assert_ptr_equal(pair->a.vqp->path.shared->carrier, c.ours->path.shared->carrier);
-	assert_ptr_not_equal(pair->a.vqp->path.shared, c.ours->path.shared);
+	assert_true(pair->a.vqp->path->shared->carrier->is_initiator);
+	assert_ptr_equal(pair->a.vqp->path->shared->carrier, c.ours->path->shared->carrier);
+	assert_ptr_not_equal(pair->a.vqp->path->shared, c.ours->path->shared);
 }
 
 static void close_three(struct pair *pair)

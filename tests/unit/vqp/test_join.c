@@ -272,7 +272,7 @@ static bool a_may_fall_back(struct pair *pair)
 
 static bool both_on_standby(struct pair *pair)
 {
-	return both_up(pair) && pair->a.vqp->path.shared != NULL && pair->b.vqp->path.shared != NULL;
+	return both_up(pair) && pair->a.vqp->path->shared != NULL && pair->b.vqp->path->shared != NULL;
 }
 
 /* Where its own qp has to wait for its turn. */

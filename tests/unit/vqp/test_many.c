@@ -220,9 +220,9 @@ static void queues_are_doubled_for_the_log_only_where_its_writes_take_places(voi
 		pair_caps_masked = masked == 1 ? HF_DEV_FOOTER : 0;
 		open_with_regions(&pair, HF_POLICY_VARUNA);
 		fleet_connect(&pair, 1);
-		places[masked] = ours[0]->path.qp->cap.max_send_wr;
+		places[masked] = ours[0]->path->qp->cap.max_send_wr;
 		assert_true(write_is_done(&pair, ours[0], pair.b.mr->rkey, (uintptr_t)pair.b.memory));
-		assert_int_equal(places[masked] <= 2 * ours[0]->cap.max_send_wr, ours[0]->path.footers);
+		assert_int_equal(places[masked] <= 2 * ours[0]->cap.max_send_wr, ours[0]->path->footers);
 		pair_close(&pair);
 	}
 	pair_caps_masked = 0;
@@ -452,7 +452,7 @@ static void without_recovery_what_is_in_flight_fails_when_the_other_side_begins_
 
 static void give_up(struct hf_vqp *vqp)
 {
-	struct ibv_wc wc = {.wr_id = vqp->sends.head, .status = IBV_WC_RETRY_EXC_ERR, .qp_num = vqp->path.qp->qp_num};
+	struct ibv_wc wc = {.wr_id = vqp->sends.head, .status = IBV_WC_RETRY_EXC_ERR, .qp_num = vqp->path->qp->qp_num};
 
 	vqp->sink.completed(&vqp->sink, &wc);
 }

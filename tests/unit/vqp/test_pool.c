@@ -42,9 +42,9 @@ static void all_vqps_of_a_link_go_on_on_one_standby_qp_and_then_on_their_own(voi
 	memset(pair.a.memory, 7, 64 * FLEET_MAX);
 	fleet_lose_rail_0(&pair);
 	assert_false(hf_vqp_is_dedicated(ours[0]));
-	assert_int_equal(ours[0]->path.shared->users, FLEET_MAX);
-	assert_int_equal(ours[0]->path.shared->dc != NULL, is_dc());
-	assert_int_equal(ours[0]->path.shared->carrier->is_initiator, is_dc());
+	assert_int_equal(ours[0]->path->shared->users, FLEET_MAX);
+	assert_int_equal(ours[0]->path->shared->dc != NULL, is_dc());
+	assert_int_equal(ours[0]->path->shared->carrier->is_initiator, is_dc());
 	assert_memory_equal(pair.b.memory, pair.a.memory, 64 * FLEET_MAX);
 	fleet_let_rebuild(&pair, FLEET_MAX);
 	fleet_write_all(&pair);
@@ -107,7 +107,7 @@ static void nobody_posts_before_those_that_wait_for_room_on_a_standby_qp(void **
 
 	(void)state;
 	fleet_open_on_standby(&pair);
-	carrier = ours[0]->path.shared->carrier;
+	carrier = ours[0]->path->shared->carrier;
 	posted = carrier->posted;
 	carrier_wait(ours[0]);
 	assert_int_equal(fleet_write(&pair, 1, pair.b.mr->rkey), 0);
@@ -129,7 +129,7 @@ static void a_list_leaves_in_parts_when_a_standby_qp_has_room_for_no_more(void *
 
 	(void)state;
 	fleet_open_on_standby(&pair);
-	carrier = ours[0]->path.shared->carrier;
+	carrier = ours[0]->path->shared->carrier;
 	cqes = carrier->path.cqes;
 	posted = carrier->posted;
 	carrier->path.cqes = 2 * 6;
@@ -230,13 +230,13 @@ static void an_initiator_is_given_up_before_its_psns_are_ambiguous(void **state)
 	if (!is_dc())
 		return;
 	fleet_open_on_standby(&pair);
-	worn = ours[0]->path.shared->carrier;
+	worn = ours[0]->path->shared->carrier;
 	num = worn->path.qp->qp_num;
 	worn->path.psn = (worn->path.psn - CARRIER_PACKETS) & 0xffffffu; /* as if it had sent so many */
 	fleet_write_all(&pair);
 	fleet_collect(&pair, FLEET_MAX);
 	for (unsigned i = 0; i < FLEET_MAX; i++)
-		assert_int_not_equal(ours[i]->path.qp->qp_num, num);
+		assert_int_not_equal(ours[i]->path->qp->qp_num, num);
 	assert_int_equal(pair.a.peer->rails[1].pause_ns, 0);
 	pair_close(&pair);
 }
@@ -258,7 +258,7 @@ static void an_initiator_is_fenced_with_wrs_that_were_not_answered_and_only_then
 		struct carrier *initiator;
 
 		fleet_open_on_standby(&pair);
-		initiator = ours[0]->path.shared->carrier;
+		initiator = ours[0]->path->shared->carrier;
 		if (!answered)
 			assert_int_equal(fleet_write(&pair, 0, pair.b.mr->rkey), 0);
 		while (!is_fenced(&pair))
@@ -266,7 +266,7 @@ static void an_initiator_is_fenced_with_wrs_that_were_not_answered_and_only_then
 		assert_int_equal(hf_qp_query(initiator->path.qp, &attr, IBV_QP_STATE), 0);
 		assert_int_equal(attr.qp_state, answered ? IBV_QPS_RTS : IBV_QPS_ERR);
 		assert_int_equal(initiator->fenced, !answered);
-		assert_true(ours[0]->path.shared->dc->fenced);
+		assert_true(ours[0]->path->shared->dc->fenced);
 		if (!answered)
 			fleet_collect(&pair, 1);
 		assert_true(pair_until(&pair, fleet_is_up));
@@ -340,14 +340,14 @@ static void a_vqp_that_ends_waits_for_the_fence_that_the_others_need(void **stat
 
 	(void)state;
 	fleet_open_on_standby(&pair);
-	dev = hf_node_dev(pair.a.node, ours[0]->path.rail);
+	dev = hf_node_dev(pair.a.node, ours[0]->path->rail);
 	nic_ops = dev->ops;
 	ops = *nic_ops;
 	ops.qp_fence = fence_that_takes_a_while;
 	fence_asked_ns = 0;
 	dev->ops = &ops;
 	fleet_write_all(&pair);
-	standby = ours[0]->path.shared;
+	standby = ours[0]->path->shared;
 	hf_vqp_destroy(ours[FLEET_MAX - 1]);
 	assert_true(fence_asked_ns != 0);
 	assert_true(standby->fenced);
@@ -371,7 +371,7 @@ static void a_wr_on_a_standby_qp_has_its_entry_in_the_log(void **state)
 
 		assert_int_equal(fleet_write(&pair, i, pair.b.mr->rkey), 0);
 		fleet_collect(&pair, 1);
-		assert_non_null(ours[i]->path.shared);
+		assert_non_null(ours[i]->path->shared);
 		assert_true(completion_log_newest(ring->entries, ring->slab->ring_entries, &number, &entry));
 		assert_int_equal(number, turn & (ours[i]->log.entries - 1));
 		assert_true(entry == ours[i]->sends.last_entry);

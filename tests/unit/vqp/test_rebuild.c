@@ -66,7 +66,7 @@ static void a_probe_that_fails_on_the_rail_in_use_is_a_failure_of_it(void **stat
 	list_remove(&ours[0]->rebuild.link);
 	list_push_back(&vqps_of(pair.a.node)->rebuilds.running, &ours[0]->rebuild.link);
 	vqps_of(pair.a.node)->rebuilds.running_count++;
-	ours[0]->rebuild.rail = ours[0]->path.rail;
+	ours[0]->rebuild.rail = ours[0]->path->rail;
 	ours[0]->rebuild.state = REBUILD_PROBING;
 	marks_probed(ours[0], false);
 	assert_true(failover_drain(pair.a.node));
@@ -108,8 +108,8 @@ static void messages_wait_for_a_qp_of_their_own(void **state)
 	fleet_let_rebuild(&pair, 3);
 	assert_true(pair_until(&pair, second_done));
 	assert_memory_equal(pair.b.memory + 4096, "a letter", 8);
-	assert_null(ours[3]->path.shared);
-	assert_non_null(ours[4]->path.shared);
+	assert_null(ours[3]->path->shared);
+	assert_non_null(ours[4]->path->shared);
 	pair_close(&pair);
 }
 
@@ -143,7 +143,7 @@ static void a_message_does_not_wait_for_the_end_of_its_rails_pause(void **state)
 	fleet_let_rebuild(&pair, 3);
 	assert_true(pair_until(&pair, second_done));
 	assert_int_equal(hf_vqp_rail(ours[3]), 0);
-	assert_null(ours[3]->path.shared);
+	assert_null(ours[3]->path->shared);
 	assert_int_equal(pair.a.peer->rails[1].state, RAIL_PAUSED);
 	pair_close(&pair);
 }
