@@ -196,7 +196,9 @@ void vqp_fail_with_lease(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_
 void vqp_abort(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest);
 void vqp_drop_path(struct hf_vqp *vqp);    /* the one in use, which is fenced, or was never connected */
 void vqp_forget_paths(struct hf_vqp *vqp); /* all of them */
-void vqp_end_paths(struct hf_vqp *vqp);    /* what completed is kept; nothing arrives any more */
+/* The same now, for paths that are not fenced; it may block. Nothing arrives any more; `reads`: what completed before
+ * is read. */
+void vqp_end_paths(struct hf_vqp *vqp, bool reads);
 
 /* end.c: why it ends. Only what is noted first counts. */
 void end_for(struct hf_vqp *vqp, enum hf_vqp_end why);

@@ -151,7 +151,7 @@ void peers_closing(struct hf_peer *peer)
 			vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, false);
 		}
 		if (vqp->peer == peer) {
-			vqp_end_paths(vqp); /* BYE lets the peer report: nothing of it happens here any more */
+			vqp_end_paths(vqp, true); /* BYE lets the peer report: nothing of it happens here any more */
 			region_leave(vqp);
 			vqp->peer = NULL;
 		}

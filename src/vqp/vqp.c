@@ -115,8 +115,7 @@ void hf_vqp_destroy(struct hf_vqp *vqp)
 	if (vqp == NULL)
 		return;
 	standby = exchange_standby(vqp);
-	path_ops(vqp->path)->stop(vqp);
-	vqp_forget_paths(vqp);
+	vqp_end_paths(vqp, false);
 	uid_slots_return(vqp);
 	uid_post_free(vqp);
 	if (vqp->state != HF_VQP_ERROR || vqp_is_ending(vqp))

@@ -16,10 +16,10 @@ void vqp_forget_paths(struct hf_vqp *vqp)
 		path_destroy(vqp->node, &vqp->backup[i]);
 }
 
-void vqp_end_paths(struct hf_vqp *vqp)
+void vqp_end_paths(struct hf_vqp *vqp, bool reads)
 {
 	path_ops(vqp->path)->stop(vqp);
-	if (vqp->path->qp != NULL)
+	if (reads && vqp->path->qp != NULL)
 		rail_cqs_drain(vqp->path->cqs);
 	vqp_forget_paths(vqp);
 }
