@@ -3,6 +3,7 @@
 #include "base/ensure.h"
 
 #define EWMA_WEIGHT 0.125
+#define STALL       8.0           /* an end counts as so many times slower than before at the most */
 #define ESTIMATE_NS 1000000000ull /* an idle lane's estimate is believed for so long; then the lane is tried again */
 
 void lane_load_init(struct lane_load *lane, uint64_t window)
@@ -17,15 +18,22 @@ void lane_load_sent(struct lane_load *lane, uint64_t bytes, uint64_t now_ns)
 	lane->in_flight += bytes;
 }
 
+static void learn_speed(struct lane_load *lane, double bytes, double ns)
+{
+	if (lane->speed > 0 && ns > STALL * bytes / lane->speed)
+		ns = STALL * bytes / lane->speed;
+	lane->bytes += bytes - EWMA_WEIGHT * lane->bytes;
+	lane->ns += ns - EWMA_WEIGHT * lane->ns;
+	if (lane->ns > 0)
+		lane->speed = lane->bytes / lane->ns;
+}
+
 void lane_load_ended(struct lane_load *lane, uint64_t bytes, bool good, uint64_t now_ns)
 {
 	ensure(bytes <= lane->in_flight);
 	lane->in_flight -= bytes;
-	if (good && now_ns > lane->ended_ns) {
-		double sample = (double)bytes / (double)(now_ns - lane->ended_ns);
-
-		lane->speed = lane->speed == 0 ? sample : lane->speed + EWMA_WEIGHT * (sample - lane->speed);
-	}
+	if (good)
+		learn_speed(lane, (double)bytes, (double)(now_ns - lane->ended_ns));
 	lane->ended_ns = now_ns;
 }
 

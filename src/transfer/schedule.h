@@ -1,6 +1,7 @@
 /* schedule.h - which lane the next slice goes to (R-T17). Pure.
  *
- * Each lane has an estimate of its speed, learned from the slices that end on it. The next slice goes where it is
+ * Each lane has an estimate of its speed, learned from the slices that end on it. Their bytes and times are averaged
+ * apart: ends come unevenly, and one soon after another is no sign of a fast lane. The next slice goes where it is
  * expected to end first: least (bytes in flight + slice) / speed. A slow lane keeps a small share in this way, so its
  * estimate stays fresh. A lane whose window is full still counts: the slice waits for it rather than take a lane
  * where it would end later. */
@@ -14,6 +15,7 @@ struct lane_load {
 	uint64_t in_flight; /* bytes */
 	uint64_t window;    /* bytes in flight at the most */
 	double speed;       /* bytes a nanosecond; 0: not known */
+	double bytes, ns;   /* which it is made of: of what ended, the older the less */
 	uint64_t ended_ns;  /* when a slice ended on it last, or began on the idle lane */
 };
 

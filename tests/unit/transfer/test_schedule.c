@@ -71,6 +71,37 @@ static void begin(struct model *model, double first, double second)
 		lane_load_init(&model->lanes[i], WINDOW);
 }
 
+/* Completions come in pairs, the second soon after the first: what they say together counts. */
+static void uneven_completions_do_not_speed_a_lane_up(void **state)
+{
+	struct lane_load lane;
+	uint64_t now_ns = 0;
+
+	(void)state;
+	lane_load_init(&lane, WINDOW);
+	for (unsigned i = 0; i < 100; i++) {
+		lane_load_sent(&lane, 2ull * SLICE, now_ns);
+		lane_load_ended(&lane, SLICE, true, now_ns += 99 * MILLI);
+		lane_load_ended(&lane, SLICE, true, now_ns += MILLI);
+	}
+	assert_in_range((uint64_t)(lane.speed * 100 * MILLI), SLICE * 18 / 10, SLICE * 22 / 10);
+}
+
+static void a_stall_does_not_make_a_lane_slow(void **state)
+{
+	struct lane_load lane;
+
+	(void)state;
+	lane_load_init(&lane, WINDOW);
+	for (unsigned i = 0; i < 100; i++) {
+		lane_load_sent(&lane, SLICE, i * MILLI);
+		lane_load_ended(&lane, SLICE, true, (i + 1) * MILLI);
+	}
+	lane_load_sent(&lane, SLICE, 100 * MILLI);
+	lane_load_ended(&lane, SLICE, true, 1000 * MILLI);
+	assert_true(lane.speed * MILLI >= SLICE / 4.0);
+}
+
 static void lanes_of_one_speed_share_alike(void **state)
 {
 	struct model model;
@@ -143,6 +174,8 @@ static void an_old_estimate_is_forgotten(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(uneven_completions_do_not_speed_a_lane_up),
+		cmocka_unit_test(a_stall_does_not_make_a_lane_slow),
 		cmocka_unit_test(lanes_of_one_speed_share_alike),
 		cmocka_unit_test(a_lane_of_a_tenth_of_the_speed_costs_nothing),
 		cmocka_unit_test(a_lane_that_is_fast_again_has_its_share_within_two_seconds),
