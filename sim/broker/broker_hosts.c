@@ -18,15 +18,15 @@ void sim_client_address(unsigned index, char text[HF_ADDR_TEXT])
 	snprintf(text, HF_ADDR_TEXT, "10.0.0.%u", index + CLIENTS_FROM);
 }
 
-static void rail_address(unsigned broker, unsigned rail, uint16_t port, struct hf_addr *out)
+static void rail_address(unsigned number, unsigned rail, uint16_t port, struct hf_addr *out)
 {
 	char text[HF_ADDR_TEXT];
 
-	snprintf(text, sizeof(text), "10.%u.0.%u:%u", rail, broker + 1, port);
+	snprintf(text, sizeof(text), "10.%u.0.%u:%u", rail, number, port);
 	ensure(hf_addr_parse(text, out) == 0);
 }
 
-static void configure_node(const struct sim_broker *broker, struct hf_node_config *config)
+void sim_rails_configure(const struct host *host, unsigned number, struct hf_node_config *config)
 {
 	*config = (struct hf_node_config){.rail_count = SIM_BROKER_RAILS,
 		.policy = HF_POLICY_VARUNA,
@@ -36,14 +36,22 @@ static void configure_node(const struct sim_broker *broker, struct hf_node_confi
 		.budget_ns = NS_S,
 		.timeout = QP_TIMEOUT,
 		.retry_cnt = QP_RETRY_CNT};
-	snprintf(config->name, sizeof(config->name), "%s", broker->host.name);
+	snprintf(config->name, sizeof(config->name), "%s", host->name);
 	snprintf(config->secret, sizeof(config->secret), "%s", ENDPOINT_SECRET);
 	for (unsigned i = 0; i < SIM_BROKER_RAILS; i++) {
 		struct hf_addr address;
 
-		rail_address(broker->index, i, CONTROL_PORT, &address);
+		rail_address(number, i, CONTROL_PORT, &address);
 		endpoint_set_rail(config, i, &address, CONTROL_PORT);
 	}
+}
+
+void sim_rails_add_port(struct host *host, unsigned number, unsigned rail)
+{
+	char text[HF_ADDR_TEXT];
+
+	snprintf(text, sizeof(text), "10.%u.0.%u", rail, number);
+	network_add_port(host->network, host, rail, text);
 }
 
 static int open_broker(struct sim_broker *broker, struct hf_error *error)
@@ -51,8 +59,8 @@ static int open_broker(struct sim_broker *broker, struct hf_error *error)
 	struct hf_node_config config;
 	int rc = hf_loop_create(&broker->process->env, &broker->loop);
 
-	configure_node(broker, &config);
-	if (rc == 0 && broker->all->count > 1)
+	sim_rails_configure(&broker->host, broker->index + 1, &config);
+	if (rc == 0 && broker->all->rails)
 		rc = hf_node_open(broker->loop, &config, NULL, NULL, &broker->node, error);
 	if (rc == 0)
 		rc = broker_open(broker->loop, broker->node, &broker->config, &broker->broker, error);
@@ -160,7 +168,7 @@ static void configure_broker(struct sim_broker *broker, uint32_t index_interval)
 
 		*voter = (struct broker_voter){.id = (int32_t)i + 1, .address_count = SIM_BROKER_RAILS};
 		for (unsigned k = 0; k < SIM_BROKER_RAILS; k++)
-			rail_address(i, k, CONTROL_PORT, &voter->addresses[k]);
+			rail_address(i + 1, k, CONTROL_PORT, &voter->addresses[k]);
 	}
 }
 
@@ -179,11 +187,7 @@ void sim_brokers_set_up(struct broker_sim *all, unsigned count)
 		broker->process = process_create(&broker->host, names[i], &broker_program, broker);
 		configure_broker(broker, index_interval);
 	}
-	for (unsigned rail = 0; rail < (count > 1 ? SIM_BROKER_RAILS : 1); rail++)
-		for (unsigned i = 0; i < count; i++) {
-			char text[HF_ADDR_TEXT];
-
-			snprintf(text, sizeof(text), "10.%u.0.%u", rail, i + 1);
-			network_add_port(&all->network, &all->brokers[i].host, rail, text);
-		}
+	for (unsigned rail = 0; rail < (all->rails ? SIM_BROKER_RAILS : 1); rail++)
+		for (unsigned i = 0; i < count; i++)
+			sim_rails_add_port(&all->brokers[i].host, i + 1, rail);
 }

@@ -4,7 +4,7 @@
 
 #include "base/ensure.h"
 #include "sim/broker/brokers.h"
-#include "sim/broker/members.h"
+#include "sim/broker/groups.h"
 #include "sim/checkers/replica_files.h"
 
 #define LIVE_NS      (20 * NS_S)
@@ -41,13 +41,17 @@ static void set_up_client(struct broker_sim *all, unsigned i)
 	network_add_port(&all->network, &client->host, 0, address);
 }
 
+enum extra { WITH_NOTHING, WITH_GROUP, WITH_SYNC };
+
 static void set_up(
-	struct broker_sim *all, struct world *world, struct outcome *outcome, unsigned count, bool with_group)
+	struct broker_sim *all, struct world *world, struct outcome *outcome, unsigned count, enum extra extra)
 {
 	static const char *const names[SIM_BROKER_PARTITIONS] = {"t-0", "t-1"};
 
 	all->world = world;
 	all->outcome = outcome;
+	all->flushes = extra == WITH_SYNC;
+	all->rails = count > 1;
 	network_init(&all->network, world);
 	all->network.stream_limit_ns = 2 * NS_S;
 	sim_brokers_set_up(all, count);
@@ -55,7 +59,7 @@ static void set_up(
 		partition_account_init(&all->accounts[i], world, names[i]);
 	for (unsigned i = 0; i < SIM_BROKER_CLIENTS; i++)
 		set_up_client(all, i);
-	if (with_group)
+	if (extra == WITH_GROUP)
 		sim_group_set_up(all);
 }
 
@@ -242,34 +246,30 @@ static void settle_replicas(struct broker_sim *all)
 		run_until(all, all_are_equal, "replicas have different logs on their disks");
 }
 
-enum extra { WITH_NOTHING, WITH_GROUP, WITH_SYNC };
-
 static void run_brokers(
 	struct world *world, struct outcome *outcome, unsigned count, uint64_t quiet_ns, enum extra extra)
 {
-	bool with_group = extra == WITH_GROUP;
 	struct broker_sim *all = calloc(1, sizeof(*all));
 	struct process *processes[SIM_BROKERS_MAX + SIM_BROKER_CLIENTS + SIM_MEMBERS];
 	unsigned n = 0;
 
 	ensure(all != NULL);
-	all->flushes = extra == WITH_SYNC;
-	set_up(all, world, outcome, count, with_group);
+	set_up(all, world, outcome, count, extra);
 	for (unsigned i = 0; i < count; i++)
 		processes[n++] = all->brokers[i].process;
 	for (unsigned i = 0; i < SIM_BROKER_CLIENTS; i++)
 		processes[n++] = all->clients[i].process;
-	for (unsigned i = 0; with_group && i < SIM_MEMBERS; i++)
-		processes[n++] = all->group->members[i].process;
+	for (unsigned i = 0; all->group != NULL && i < SIM_MEMBERS; i++)
+		processes[n++] = all->group->processes[i];
 	for (unsigned i = 0; i < n; i++)
 		process_start(processes[i]);
-	faults_plan(&all->faults, &all->network, processes, n, count > 1 ? RAIL_FAULTS : BROKER_FAULTS,
+	faults_plan(&all->faults, &all->network, processes, n, all->rails ? RAIL_FAULTS : BROKER_FAULTS,
 		(unsigned)world_range(world, 0, 6), quiet_ns);
-	if ((count > 1 || with_group) && world_chance(world, 300000)) /* for longer than a session */
+	if ((count > 1 || all->group != NULL) && world_chance(world, 300000)) /* for longer than a session */
 		faults_plan_stall(&all->faults, FAULT_PAUSE, 500 * NS_MS);
 	all->killer = (struct world_event){.fire = kill_next, .what = "killer", .outermost = true};
 	world_schedule(world, &all->killer, world_range(world, 20 * NS_MS, 200 * NS_MS));
-	if (with_group)
+	if (all->group != NULL)
 		sim_group_start(all);
 	world_run_until(world, quiet_ns);
 	settle(all);
@@ -279,7 +279,7 @@ static void run_brokers(
 		sim_broker_count(&all->brokers[i]);
 	outcome->failovers += count > 1 && all->led > SIM_BROKER_PARTITIONS ? all->led - SIM_BROKER_PARTITIONS : 0;
 	outcome->truncated += all->truncations;
-	if (with_group)
+	if (all->group != NULL)
 		sim_group_free(all);
 	for (unsigned i = 0; i < count; i++)
 		host_free(&all->brokers[i].host);

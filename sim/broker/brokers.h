@@ -5,7 +5,7 @@
  *   replicas   among three: the logs on the disks are the same in the end (checkers/replica_files.h)
  *
  * Clients of three brokers ask one after another for the leader. Elsewhere: the client's side of the protocol (wire.c),
- * the clients (broker_nodes.c), a consumer group beside them (members.c), the brokers (broker_hosts.c), the runs
+ * the clients (broker_nodes.c), a consumer group beside them (groups.c), the brokers (broker_hosts.c), the runs
  * (broker_scenario.c). */
 #ifndef HOLDFAST_SIM_BROKER_BROKERS_H
 #define HOLDFAST_SIM_BROKER_BROKERS_H
@@ -73,10 +73,11 @@ struct broker_sim {
 	unsigned count;
 	struct sim_client clients[SIM_BROKER_CLIENTS];
 	struct partition_account accounts[SIM_BROKER_PARTITIONS];
-	struct sim_group *group; /* members.h; NULL: none */
+	struct sim_group *group; /* groups.h; NULL: none */
 	struct world_event killer;
 	unsigned losses; /* of power, of all brokers there are */
 	bool flushes;    /* with flush.messages=1: a loss of power loses nothing */
+	bool rails;      /* brokers are nodes: more than one always are */
 	bool down;       /* brokers are */
 	bool stopping, settling;
 	uint64_t led, truncations; /* of brokers that are gone */
@@ -86,7 +87,10 @@ extern const struct program sim_client_program; /* broker_nodes.c; its context i
 extern const struct program broker_program;     /* broker_hosts.c; its context is a struct sim_broker */
 
 /* broker_hosts.c */
-void sim_brokers_set_up(struct broker_sim *all, unsigned count); /* after `flushes` is set */
+void sim_brokers_set_up(struct broker_sim *all, unsigned count); /* after `flushes` and `rails` are set */
+/* Of the host with this number, which is the end of its addresses: its node, and a port on a rail. */
+void sim_rails_configure(const struct host *host, unsigned number, struct hf_node_config *config);
+void sim_rails_add_port(struct host *host, unsigned number, unsigned rail);
 /* What its counters say before it goes. */
 void sim_broker_count(struct sim_broker *broker);
 /* Whether every replica of the topic is in sync, as every broker knows it. NULL: it is down. */

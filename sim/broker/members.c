@@ -1,23 +1,16 @@
-/* Members of a consumer group. */
+/* Members of a consumer group, as stock clients are. */
 #include "sim/broker/members.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/ensure.h"
-#include "sim/broker/brokers.h"
+#include "sim/broker/groups.h"
 
-#define GROUP                    "g"
-#define SESSION_MS               400
-#define REBALANCE_MS             500
 #define REST_NS_MAX              (20 * NS_MS)
 #define LATE_NS                  NS_S
 #define AGAIN_NS                 (20 * NS_MS)
 #define FETCH_WAIT_MS            20
-#define KILL_NS_MAX              (900 * NS_MS)
-#define DOWN_NS_MAX              (600 * NS_MS)
-#define ADDRESSES_FROM           20u /* of addresses */
 #define FIND_COORDINATOR_VERSION 1
 #define JOIN_VERSION             5
 #define SYNC_VERSION             3
@@ -27,11 +20,9 @@
 #define OFFSETS_VERSION          5
 #define FETCH_VERSION            11
 
-static const struct codec_string group_name = {GROUP, sizeof(GROUP) - 1};
+static const struct codec_string group_name = {SIM_GROUP, sizeof(SIM_GROUP) - 1};
 static const struct codec_string topic_name = {SIM_BROKER_TOPIC, sizeof(SIM_BROKER_TOPIC) - 1};
 static const struct codec_string nothing = {NULL, -1};
-
-_Static_assert(SIM_MEMBER_PARTITIONS == SIM_BROKER_PARTITIONS, "the group reads all partitions");
 
 static struct hf_addr address_of(unsigned broker)
 {
@@ -119,8 +110,8 @@ static void send_join(struct sim_member *member)
 	struct kafka_join_group_request_join_group_request_protocol protocol = {
 		.name = {"range", 5}, .metadata = {(const uint8_t *)"", 0}};
 	struct kafka_join_group_request request = {.group_id = group_name,
-		.session_timeout_ms = SESSION_MS,
-		.rebalance_timeout_ms = REBALANCE_MS,
+		.session_timeout_ms = SIM_GROUP_SESSION_MS,
+		.rebalance_timeout_ms = SIM_GROUP_REBALANCE_MS,
 		.member_id = {member->id, (int32_t)strlen(member->id)},
 		.group_instance_id = nothing,
 		.protocol_type = {"consumer", 8},
@@ -187,25 +178,13 @@ static void send_sync(struct sim_member *member)
 	wire_send(&member->wire, KAFKA_SYNC_GROUP, SYNC_VERSION, &request);
 }
 
-static uint32_t number_of(struct sim_group *group, const struct sim_member *member)
-{
-	for (uint32_t i = 0; i < group->generation_count; i++)
-		if (group->generations[i].generation == member->generation &&
-			strcmp(group->generations[i].leader, member->leader) == 0)
-			return i + 1;
-	ensure(group->generation_count + 1 < GROUP_GENERATIONS_MAX);
-	group->generations[group->generation_count].generation = member->generation;
-	memcpy(group->generations[group->generation_count].leader, member->leader, SIM_MEMBER_ID_BYTES);
-	return ++group->generation_count;
-}
-
 static void synced(struct sim_member *member, const struct kafka_sync_group_response *response)
 {
 	struct sim_group *group = member->all->group;
 
 	if (is_refused(member, response->error_code))
 		return;
-	member->number = number_of(group, member);
+	member->number = sim_group_number(group, member->generation, member->leader);
 	member->step = MEMBER_BEGINS;
 	for (unsigned i = 0; i < SIM_MEMBER_PARTITIONS; i++) {
 		bool owned =
@@ -492,7 +471,7 @@ static void open_wire(struct sim_member *member, struct hf_loop *loop, struct wi
 	struct hf_addr local;
 	char text[HF_ADDR_TEXT];
 
-	snprintf(text, sizeof(text), "10.0.0.%u", member->index + ADDRESSES_FROM);
+	snprintf(text, sizeof(text), "10.0.0.%u", member->index + SIM_MEMBERS_FROM);
 	ensure(hf_addr_parse(text, &local) == 0);
 	wire->late_ns = LATE_NS;
 	wire->again_ns = AGAIN_NS;
@@ -533,75 +512,12 @@ static void stop(struct process *process, void *context)
 
 static const struct program member_program = {.name = "member", .start = start, .stop = stop};
 
-/* ---- the group ---- */
-
-static void kill_next(struct world_event *event)
-{
-	struct sim_group *group = container_of(event, struct sim_group, killer);
-	struct broker_sim *all = group->members[0].all;
-	struct world *world = all->world;
-	struct sim_member *member = &group->members[world_range(world, 0, SIM_MEMBERS - 1)];
-	uint64_t next_ns = KILL_NS_MAX;
-
-	if (group->down != NULL) {
-		process_start(group->down->process);
-		group->down = NULL;
-	} else if (world->now_ns < all->faults.quiet_ns && member->process->running && !member->process->paused) {
-		world_count_fault(world, FAULT_PROCESS_CRASH);
-		process_crash(member->process);
-		group->down = member;
-		next_ns = DOWN_NS_MAX;
-	}
-	if (group->down != NULL || world->now_ns < all->faults.quiet_ns)
-		world_schedule(world, event, world->now_ns + world_range(world, NS_US, next_ns));
-}
-
-void sim_group_set_up(struct broker_sim *all)
+void sim_member_set_up(struct sim_member *member, struct broker_sim *all, unsigned index)
 {
 	static const char *const names[SIM_MEMBERS] = {"member0", "member1", "member2"};
-	struct sim_group *group = calloc(1, sizeof(*group));
 
-	ensure(group != NULL);
-	all->group = group;
-	for (unsigned i = 0; i < SIM_MEMBER_PARTITIONS; i++)
-		group_account_init(&group->accounts[i], all->world, all->accounts[i].name);
-	for (unsigned i = 0; i < SIM_MEMBERS; i++) {
-		struct sim_member *member = &group->members[i];
-		char text[HF_ADDR_TEXT];
-
-		*member = (struct sim_member){.all = all, .index = i};
-		host_init(&member->host, all->world, &all->network, names[i]);
-		member->process = process_create(&member->host, names[i], &member_program, member);
-		snprintf(text, sizeof(text), "10.0.0.%u", i + ADDRESSES_FROM);
-		network_add_port(&all->network, &member->host, 0, text);
-	}
-	for (unsigned i = 0; i < all->count; i++) {
-		all->brokers[i].config.session_min_ns = SESSION_MS / 2 * NS_MS;
-		all->brokers[i].config.rebalance_delay_ms = 20;
-	}
-}
-
-void sim_group_start(struct broker_sim *all)
-{
-	all->group->killer = (struct world_event){.fire = kill_next, .what = "member-killer", .outermost = true};
-	world_schedule(all->world, &all->group->killer, world_range(all->world, 100 * NS_MS, KILL_NS_MAX));
-}
-
-bool sim_group_is_at_end(const struct broker_sim *all)
-{
-	for (unsigned i = 0; i < SIM_MEMBER_PARTITIONS; i++)
-		if (!group_is_at(&all->group->accounts[i], all->accounts[i].end))
-			return false;
-	return true;
-}
-
-void sim_group_free(struct broker_sim *all)
-{
-	for (unsigned i = 0; i < SIM_MEMBER_PARTITIONS; i++)
-		all->outcome->doubled += all->group->accounts[i].doubled;
-	world_cancel(all->world, &all->group->killer);
-	for (unsigned i = 0; i < SIM_MEMBERS; i++)
-		host_free(&all->group->members[i].host);
-	free(all->group);
-	all->group = NULL;
+	*member = (struct sim_member){.all = all, .index = index};
+	host_init(&member->host, all->world, &all->network, names[index]);
+	member->process = process_create(&member->host, names[index], &member_program, member);
+	sim_rails_add_port(&member->host, index + SIM_MEMBERS_FROM, 0);
 }

@@ -1,10 +1,8 @@
-/* members.h - a consumer group: members that join, read what they are assigned, commit, leave, are killed and stand
- * still, as stock clients do with the classic protocol. Held to the claims of checkers/group.h, and to
+/* members.h - members of a consumer group (groups.h) that join, read what they are assigned, commit and leave as stock
+ * clients do with the classic protocol. Held to
  *   ids        no two members are given the same id
- *   liveness   when all has healed the group reads and commits everything
  *
- * A member asks one broker after another for the coordinator and for leaders. Elsewhere: the brokers and their other
- * clients (brokers.h). */
+ * A member asks one broker after another for the coordinator and for leaders. */
 #ifndef HOLDFAST_SIM_BROKER_MEMBERS_H
 #define HOLDFAST_SIM_BROKER_MEMBERS_H
 
@@ -13,6 +11,7 @@
 #include "sim/host.h"
 
 #define SIM_MEMBERS           3u
+#define SIM_MEMBERS_FROM      20u /* of the numbers of hosts */
 #define SIM_MEMBER_ID_BYTES   128u
 #define SIM_MEMBER_PARTITIONS 2u
 
@@ -53,27 +52,6 @@ struct sim_member {
 	unsigned turn; /* of partitions to fetch from */
 };
 
-/* Generations that some member has the assignment of, in that order. */
-struct member_generation {
-	int32_t generation;
-	char leader[SIM_MEMBER_ID_BYTES];
-};
-
-struct sim_group {
-	struct sim_member members[SIM_MEMBERS];
-	struct group_account accounts[SIM_MEMBER_PARTITIONS];
-	struct member_generation generations[GROUP_GENERATIONS_MAX];
-	uint32_t generation_count;
-	char ids[GROUP_GENERATIONS_MAX][SIM_MEMBER_ID_BYTES];
-	unsigned id_count;
-	struct world_event killer;
-	struct sim_member *down;
-	uint64_t commits;
-};
-
-void sim_group_set_up(struct broker_sim *all);
-void sim_group_start(struct broker_sim *all); /* from now on members are killed too, until it is quiet */
-bool sim_group_is_at_end(const struct broker_sim *all);
-void sim_group_free(struct broker_sim *all);
+void sim_member_set_up(struct sim_member *member, struct broker_sim *all, unsigned index);
 
 #endif
