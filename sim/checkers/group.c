@@ -70,6 +70,12 @@ void group_committed(struct group_account *account, uint32_t assigned, uint32_t 
 		world_violate(account->world, "zombie",
 			"%s: a commit of generation %u is done, which was sent when generation %u had begun",
 			account->name, generation, assigned);
+	while (account->whole < offset && account->given[account->whole])
+		account->whole++;
+	if (account->whole < offset)
+		world_violate(account->world, "missed",
+			"%s: %" PRIu64 " is committed, and nobody was given record %" PRIu64, account->name, offset,
+			account->whole);
 	if (generation < account->done_generation ||
 		(generation == account->done_generation && offset < account->done_offset))
 		return;

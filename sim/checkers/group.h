@@ -8,7 +8,7 @@
  *   begin    an owner begins at the last commit that was told as done in its generation or an earlier one, or at a
  *            later one that was sent (B9)
  *   zombie   a commit that is sent when a later generation has its assignment is not told as done (B9)
- *   missed   in the end every record was given to some member
+ *   missed   every record below a commit that is told as done, and in the end every record, was given to some member
  *
  * Records that are given twice are counted: those behind the last commit are given again when an owner goes. */
 #ifndef HOLDFAST_SIM_CHECKERS_GROUP_H
@@ -27,6 +27,7 @@ struct group_account {
 	uint32_t assigned;                        /* the last generation with an assignment */
 	uint32_t done_generation;                 /* of the last commit that was told as done */
 	uint64_t done_offset, doubled;
+	uint64_t whole; /* all records below it were given */
 };
 
 void group_account_init(struct group_account *account, struct world *world, const char *name);
