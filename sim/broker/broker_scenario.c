@@ -41,7 +41,7 @@ static void set_up_client(struct broker_sim *all, unsigned i)
 	network_add_port(&all->network, &client->host, 0, address);
 }
 
-enum extra { WITH_NOTHING, WITH_GROUP, WITH_SYNC };
+enum extra { WITH_NOTHING, WITH_GROUP, WITH_OUR_GROUP, WITH_SYNC };
 
 static void set_up(
 	struct broker_sim *all, struct world *world, struct outcome *outcome, unsigned count, enum extra extra)
@@ -51,7 +51,7 @@ static void set_up(
 	all->world = world;
 	all->outcome = outcome;
 	all->flushes = extra == WITH_SYNC;
-	all->rails = count > 1;
+	all->rails = count > 1 || extra == WITH_OUR_GROUP;
 	network_init(&all->network, world);
 	all->network.stream_limit_ns = 2 * NS_S;
 	sim_brokers_set_up(all, count);
@@ -59,8 +59,8 @@ static void set_up(
 		partition_account_init(&all->accounts[i], world, names[i]);
 	for (unsigned i = 0; i < SIM_BROKER_CLIENTS; i++)
 		set_up_client(all, i);
-	if (extra == WITH_GROUP)
-		sim_group_set_up(all);
+	if (extra == WITH_GROUP || extra == WITH_OUR_GROUP)
+		sim_group_set_up(all, extra == WITH_GROUP ? SIM_GROUP_STOCK : SIM_GROUP_OURS);
 }
 
 /* ---- kills ---- */
@@ -307,6 +307,13 @@ static void run_group(struct world *world, struct outcome *outcome)
 }
 
 /* Likewise. */
+static void run_our_group(struct world *world, struct outcome *outcome)
+{
+	run_brokers(world, outcome, world->seed % 2 == 0 ? 1 : 3, world_range(world, 1500 * NS_MS, 5000 * NS_MS),
+		WITH_OUR_GROUP);
+}
+
+/* Likewise. */
 static void run_sync(struct world *world, struct outcome *outcome)
 {
 	run_brokers(world, outcome, world->seed % 2 == 0 ? 1 : 3, world_range(world, 1000 * NS_MS, 4000 * NS_MS),
@@ -331,6 +338,13 @@ const struct scenario scenario_broker_group = {
 	.only_when_named = true, /* a test of its own */
 	.what = "a consumer group at one Kafka broker or three; members are killed, stand still and leave, brokers too",
 	.run = run_group,
+};
+
+const struct scenario scenario_broker_our_group = {
+	.name = "broker-our-group",
+	.only_when_named = true, /* a test of its own */
+	.what = "the same with consumers of our library as members, over RDMA and TCP",
+	.run = run_our_group,
 };
 
 const struct scenario scenario_broker_sync = {

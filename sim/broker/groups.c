@@ -46,7 +46,7 @@ static void kill_next(struct world_event *event)
 		world_schedule(world, event, world->now_ns + world_range(world, NS_US, next_ns));
 }
 
-void sim_group_set_up(struct broker_sim *all)
+void sim_group_set_up(struct broker_sim *all, enum sim_group_kind kind)
 {
 	struct sim_group *group = calloc(1, sizeof(*group));
 
@@ -56,14 +56,19 @@ void sim_group_set_up(struct broker_sim *all)
 	for (unsigned i = 0; i < SIM_MEMBER_PARTITIONS; i++)
 		group_account_init(&group->accounts[i], all->world, all->accounts[i].name);
 	for (unsigned i = 0; i < SIM_MEMBERS; i++) {
-		sim_member_set_up(&group->stock[i], all, i);
-		group->processes[i] = group->stock[i].process;
+		if (kind == SIM_GROUP_OURS)
+			our_member_set_up(&group->ours[i], all, i);
+		else
+			sim_member_set_up(&group->stock[i], all, i);
+		group->processes[i] = kind == SIM_GROUP_OURS ? group->ours[i].process : group->stock[i].process;
 	}
 	for (unsigned i = 0; i < all->count; i++) {
 		struct broker_config *config = &all->brokers[i].config;
 
 		config->session_min_ns = SIM_GROUP_SESSION_MS / 2 * NS_MS;
 		config->rebalance_delay_ms = 20;
+		if (kind == SIM_GROUP_OURS) /* they ask for the topic before all brokers are there */
+			config->auto_create_topics = false;
 	}
 }
 
