@@ -67,6 +67,15 @@ def a_broker_is_measured_on_every_way(directory):
     assert report[0]["stopped_per_s"] > 0 and report[0]["stopped_records"] > 0, report[0]
 
 
+def records_around_rolls_are_told_from_others(directory):
+    done = program.run(directory, "bench", "broker", "rolls", "--device", "shm", "--rounds", "1", "--json", check=0)
+    row, = json.loads(done.stdout)
+    assert row["rolls"] > 0, row
+    for where in ("around", "between"):
+        assert 0 < row[where + "_rolls_p999_us"] <= row[where + "_rolls_max_us"], row
+    assert "produce_us" not in row, row
+
+
 def figures_beside_kafka_become_a_page(directory):
     figures = {"medians": [{"kind": "produce", "name": "Holdfast shm", "p50_us": 2.5},
                            {"kind": "stock latency", "name": "raw 1 KiB", "holdfast_p50_us": 11.0, "kafka_p50_us": 50.5}],

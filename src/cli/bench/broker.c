@@ -30,6 +30,7 @@ static const char *const parts[BROKER_PARTS] = {[BROKER_PRODUCE] = "produce",
 	[BROKER_EMPTY] = "empty",
 	[BROKER_BANDWIDTH] = "bandwidth",
 	[BROKER_EVENTS] = "events",
+	[BROKER_ROLLS] = "rolls",
 	[BROKER_STOPPED] = "stopped"};
 
 static const struct {
@@ -49,6 +50,12 @@ static const struct {
 	{"events_us", "delay of an event, mean, us", offsetof(struct broker_round, events)},
 	{"events_constant_us", "of those at a constant rate", offsetof(struct broker_round, events_constant)},
 	{"events_burst_us", "of those of the burst", offsetof(struct broker_round, events_burst)},
+	{"rolls", "extents that were rolled", offsetof(struct broker_round, rolls)},
+	{"around_rolls_p999_us", "records around a roll, p99.9, us", offsetof(struct broker_round, around_rolls)},
+	{"around_rolls_max_us", "the longest of them, us", offsetof(struct broker_round, around_most)},
+	{"between_rolls_p999_us", "all others, p99.9, us", offsetof(struct broker_round, between_rolls)},
+	{"between_rolls_max_us", "the longest of them, us", offsetof(struct broker_round, between_most)},
+	{"rolls_ratio", "p99.9 around a roll to p99.9 of others", offsetof(struct broker_round, around_ratio)},
 };
 #define FIGURES (sizeof(figures) / sizeof(*figures))
 
@@ -73,7 +80,7 @@ static json_t *median_row(const char *way, const struct broker_round *rounds, un
 		if (median <= 0)
 			continue;
 		(void)json_object_set_new(row, figures[i].name, json_real(median));
-		fprintf(log, "  %-6s %-32s %12.2f\n", way, figures[i].words, median);
+		fprintf(log, "  %-6s %-38s %12.2f\n", way, figures[i].words, median);
 	}
 	if (rounds[0].stopped_records > 0)
 		(void)json_object_set_new(row, "stopped_records", json_integer((json_int_t)rounds[0].stopped_records));
@@ -196,7 +203,7 @@ static int parse(int argc, char **argv, struct broker_bench *bench)
 	for (; status == EXIT_DONE && optind < argc; optind++)
 		status = take_part(bench, argv[optind]);
 	if (bench->task.parts == 0)
-		bench->task.parts = (1u << BROKER_PARTS) - 1 - (1u << BROKER_EVENTS);
+		bench->task.parts = (1u << BROKER_PARTS) - 1 - (1u << BROKER_EVENTS | 1u << BROKER_ROLLS);
 	if ((bench->task.parts & (1u << BROKER_EMPTY | 1u << BROKER_STOPPED)) != 0)
 		bench->task.parts |= 1u << BROKER_FETCH; /* whose records they find or do not find */
 	if (status == EXIT_DONE && bench->config != NULL && bench->task.at == NULL)

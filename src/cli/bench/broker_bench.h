@@ -1,6 +1,6 @@
 /* broker_bench.h - the parts of `holdfast bench broker`: two sides (broker_sides.c), what writing costs
- * (broker_produce.c), what reading costs (broker_consume.c), how late events are (broker_events.c), the page
- * (broker_page.c). */
+ * (broker_produce.c), what reading costs (broker_consume.c), how late events are (broker_events.c), what rolling costs
+ * (broker_rolls.c), the page (broker_page.c). */
 #ifndef HOLDFAST_CLI_BENCH_BROKER_BENCH_H
 #define HOLDFAST_CLI_BENCH_BROKER_BENCH_H
 
@@ -25,6 +25,7 @@ enum broker_part {
 	BROKER_EMPTY,
 	BROKER_BANDWIDTH,
 	BROKER_EVENTS,
+	BROKER_ROLLS,
 	BROKER_STOPPED,
 	BROKER_PARTS,
 };
@@ -33,8 +34,10 @@ enum broker_part {
 struct broker_round {
 	double produce, produce_p99, fetch, fetch_large, empty, empty_rate, end_to_end, bandwidth[BROKER_BENCH_SIZES];
 	double events, events_constant, events_burst; /* mean delays */
-	double stopped_rate;                          /* looks a second while the broker's process is stopped */
-	uint64_t stopped_records;                     /* read meanwhile */
+	double rolls, around_rolls, between_rolls;    /* how many; p99.9 of records around them, and of the others */
+	double around_ratio, around_most, between_most;
+	double stopped_rate;      /* looks a second while the broker's process is stopped */
+	uint64_t stopped_records; /* read meanwhile */
 };
 
 struct broker_task {
@@ -48,7 +51,7 @@ struct broker_task {
 	struct broker_round round;
 };
 
-enum { TO_PRODUCE, TO_FETCH, TO_FETCH_LARGE, TO_END, TO_EVENTS, TOPICS };
+enum { TO_PRODUCE, TO_FETCH, TO_FETCH_LARGE, TO_END, TO_EVENTS, TO_ROLL, TOPICS };
 
 struct broker_side {
 	struct hf_loop *loop;
@@ -88,6 +91,9 @@ int broker_bench_measure_end_to_end(struct broker_side *side, uint32_t *times, u
 
 /* broker_events.c; likewise */
 int broker_bench_measure_events(struct broker_side *side, struct broker_round *round);
+
+/* broker_rolls.c; likewise, over RDMA */
+int broker_bench_measure_rolls(struct broker_side *side, struct broker_round *round);
 
 /* broker_page.c: what scripts/bench_broker.py has written; 0 or -errno. */
 int broker_bench_page(const char *path, const json_t *beside);

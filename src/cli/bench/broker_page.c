@@ -27,6 +27,8 @@ static const struct page_rows charts[] = {
 	{"Looks that find nothing (section 5.3)", "a second", "empty", "name", {{"per_s", NULL}}},
 	{"Mean delay of events, 400 a second and a burst of 1,000 every ten seconds (figure 21)", "us", "events",
 		"name", {{"constant_us", "constant"}, {"burst_us", "burst"}, {"mean_us", "all"}}},
+	{"Records of 512 B, 32 in flight, extents of 16 MiB, segments of 128 MiB: p99.9", "us", "rolls", "name",
+		{{"around_p999_us", "around a roll"}, {"between_p999_us", "others"}}},
 	{"Stock clients, one record in flight", "us", "stock latency", "name", OURS_AND_THEIRS("p50_us")},
 	{"Stock clients, throughput, 100 B", "MB/s", "stock throughput, 100 B", "name", OURS_AND_THEIRS("mb_s")},
 	{"Stock clients, throughput, 1 KiB", "MB/s", "stock throughput, 1 KiB", "name", OURS_AND_THEIRS("mb_s")},

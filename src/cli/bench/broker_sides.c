@@ -14,6 +14,7 @@
 #define ENDS             10000u
 #define ENDS_TCP         2000u
 #define SEGMENT_BYTES    (256u << 20)
+#define ROLLED_BYTES     (128u << 20) /* of a segment, where rolling is measured */
 #define LOG_MEMORY_BYTES (4ull << 30)
 
 static const uint32_t sizes[BROKER_BENCH_SIZES] = {512, BROKER_BENCH_VALUE_MOST};
@@ -45,14 +46,20 @@ static int open_node(struct broker_side *side, const struct broker_task *task, b
 
 /* ---- the far side: the broker ---- */
 
-static int open_broker(struct broker_side *side, const struct scratch *scratch, struct broker **broker_out)
+static bool wanted(const struct broker_task *task, enum broker_part part)
+{
+	return (task->parts & 1u << part) != 0;
+}
+
+static int open_broker(struct broker_side *side, const struct broker_task *task, const struct scratch *scratch,
+	struct broker **broker_out)
 {
 	struct broker_config config;
 	int rc;
 
 	broker_config_default(&config);
 	config.node_id = 1;
-	config.segment_bytes = SEGMENT_BYTES;
+	config.segment_bytes = wanted(task, BROKER_ROLLS) ? ROLLED_BYTES : SEGMENT_BYTES;
 	config.listeners =
 		(struct broker_endpoints){.at = {{.name = "PLAINTEXT", .host = "127.0.0.1", .port = 0}}, .count = 1};
 	if ((size_t)snprintf(config.log_dirs, sizeof(config.log_dirs), "%s/logs", scratch->path) >=
@@ -79,7 +86,7 @@ int broker_bench_far_side(struct bench_meeting *meeting, void *context)
 	if (rc == 0)
 		rc = open_node(&side, task, false, near_pid);
 	if (rc == 0)
-		rc = open_broker(&side, &scratch, &broker);
+		rc = open_broker(&side, task, &scratch, &broker);
 	if (rc == 0 && !bench_swap(meeting, false, side.address, side.address, sizeof(side.address)))
 		rc = -EPIPE;
 	while (rc == 0 && !bench_other_left(meeting, false))
@@ -108,11 +115,6 @@ static int open_producer(struct broker_side *side, const struct broker_task *tas
 			snprintf(side->topics[i], sizeof(side->topics[i]), "bench-%d-%u-%u", bench_own_pid(),
 				task->generation, i);
 	return hf_producer_open(side->loop, side->node, &config, &side->producer, &side->error);
-}
-
-static bool wanted(const struct broker_task *task, enum broker_part part)
-{
-	return (task->parts & 1u << part) != 0;
 }
 
 static int measure_fetch(struct broker_side *side, struct broker_task *task, uint32_t *times, bool tcp)
@@ -145,6 +147,8 @@ static int measure_all(struct bench_meeting *meeting, struct broker_side *side, 
 		rc = broker_bench_measure_stopped(meeting, side, round);
 	if (rc == 0 && wanted(task, BROKER_EVENTS))
 		rc = broker_bench_measure_events(side, round);
+	if (rc == 0 && wanted(task, BROKER_ROLLS) && !tcp)
+		rc = broker_bench_measure_rolls(side, round);
 	return rc;
 }
 
