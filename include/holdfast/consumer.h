@@ -57,7 +57,7 @@ struct hf_group_config {
  * UINT64_MAX, gives all partitions up and joins again. -EINVAL; -ENOMEM; -EBUSY: it has joined one before. */
 int hf_consumer_join(struct hf_consumer *consumer, const struct hf_group_config *config);
 /* 0: committed; -EAGAIN: it may be in the group or not, commit again; -ESTALE: the group has given the partitions to
- * others. In a turn of the loop. */
+ * others. In a turn of the loop, or in a poll. */
 typedef void hf_committed(void *context, int error);
 /* Commits where it will go on, of all that it reads; `committed` (NULL is legal) is called once. -EINVAL: it is in no
  * group; -EAGAIN: it is no member for now, or reads nothing; -EBUSY: another commit is under way. */

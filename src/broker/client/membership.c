@@ -416,8 +416,10 @@ void membership_turn(struct membership *membership, uint64_t now_ns)
 	if (membership->leave && membership->state < MEMBERSHIP_STABLE && membership->state != MEMBERSHIP_FETCHING) {
 		/* The coordinator does not know it as a member, or not for long. */
 		consumer_stop_all(membership->consumer);
-		if (membership->linked)
+		if (membership->linked) {
+			kafka_link_break(&membership->link); /* a commit is told of */
 			kafka_link_close(&membership->link);
+		}
 		membership->linked = false;
 		membership_move(membership, MEMBERSHIP_OVER);
 	}

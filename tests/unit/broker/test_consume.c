@@ -5,6 +5,10 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <errno.h>
+
+#include "broker/client/consumer.h"
+#include "broker/client/membership.h"
 #include "broker/groups/groups_log.h"
 #include "broker/rdma/reader.h"
 #include "stand.h"
@@ -188,6 +192,49 @@ static const struct offset_entry *committed_by_g(void)
 	return entry == NULL ? NULL : offsets_find(&entry->offsets, (struct codec_string){STAND_TOPIC, 1}, 0);
 }
 
+static unsigned commits_told;
+
+static void commit_told(void *context, int error)
+{
+	*(int *)context = error;
+	commits_told++;
+}
+
+static bool is_member(void)
+{
+	struct hf_message message;
+	struct hf_consumer_group group;
+
+	assert_int_equal(hf_consumer_poll(stand.consumer, &message, 0), 0);
+	hf_consumer_group(stand.consumer, &group);
+	return group.generation >= 0 && hf_consumer_position(stand.consumer, STAND_TOPIC, 0) >= 0;
+}
+
+static void who_leaves_without_a_coordinator_is_told_of_its_commit(void **state)
+{
+	const struct hf_group_config config = {
+		.group = "g", .topics = (const char *const[]){STAND_TOPIC}, .topic_count = 1, .commit_ns = UINT64_MAX};
+	struct hf_consumer_group group;
+	struct hf_message message;
+	int error = 0;
+
+	(void)state;
+	stand_open(SEGMENT_BYTES, EXTENT_BYTES);
+	stand.broker->config.rebalance_delay_ms = 0;
+	stand_open_consumer(&(struct hf_consumer_config){0});
+	assert_int_equal(hf_consumer_join(stand.consumer, &config), 0);
+	stand_until(is_member);
+	assert_int_equal(hf_consumer_commit(stand.consumer, commit_told, &error), 0);
+	membership_failed(stand.consumer->membership, KAFKA_NOT_COORDINATOR);
+	hf_consumer_leave(stand.consumer);
+	assert_int_equal(hf_consumer_poll(stand.consumer, &message, 1), 0);
+	hf_consumer_group(stand.consumer, &group);
+	assert_true(group.is_over);
+	assert_int_equal(commits_told, 1);
+	assert_int_equal(error, -EAGAIN);
+	stand_close();
+}
+
 static void offsets_that_no_group_uses_expire(void **state)
 {
 	const struct groups_commit commit = {.topic = {STAND_TOPIC, 1}, .metadata = {NULL, -1}, .offset = 7};
@@ -277,6 +324,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(without_rails_it_fetches),
 		cmocka_unit_test(a_session_that_is_lost_is_opened_again),
 		cmocka_unit_test(packed_batches_are_written_and_read_by_rdma),
+		cmocka_unit_test(who_leaves_without_a_coordinator_is_told_of_its_commit),
 	};
 
 	if (argc > 1)
