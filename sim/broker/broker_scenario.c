@@ -130,7 +130,8 @@ static bool all_are_whole(const struct broker_sim *all)
 
 	for (unsigned i = 0; i < all->count; i++)
 		brokers[i] = all->brokers[i].broker;
-	return sim_brokers_are_whole(brokers, all->count, SIM_BROKER_TOPIC);
+	return sim_brokers_are_whole(brokers, all->count, SIM_BROKER_TOPIC) &&
+	       (all->group == NULL || sim_brokers_are_whole(brokers, all->count, GROUPS_TOPIC));
 }
 
 /* Of several brokers one at a time, once every replica is in sync again: the controller's log, and what one replica
