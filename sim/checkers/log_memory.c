@@ -67,6 +67,7 @@ void log_memory_start(struct log_memory *memory, unsigned member, const uint8_t 
 {
 	memory->region[member] = region;
 	memory->told[member] = FIRST;
+	memory->voted &= ~(1u << member);
 	memset(memory->copy[member], 0, region_bytes(memory));
 }
 
@@ -194,7 +195,7 @@ static void look(struct log_memory *memory, const struct log_memory_owner *owner
 		read_slot(memory, memory->region[leader], place, &its_index, &its_number, &its_crc) &&
 		its_index == index && its_number == number)
 		accepted(memory, leader, index, number, its_crc);
-	if (owner->votes)
+	if ((owner->voters & 1u << member) != 0)
 		accepted(memory, member, index, number, crc);
 }
 
@@ -310,6 +311,19 @@ static void check_promise(struct log_memory *memory, unsigned member, int holder
 		memory->promised[member] = number;
 }
 
+/* What a leader wrote there when the process did not count yet. */
+static void begins_to_vote(struct log_memory *memory, unsigned member)
+{
+	uint64_t index, number;
+	uint32_t crc;
+
+	memory->voted |= 1u << member;
+	for (uint32_t place = 0; place < memory->slots && !memory->members_change; place++)
+		if (read_slot(memory, memory->copy[member], place, &index, &number, &crc) &&
+			index >= memory->chosen_end)
+			accepted(memory, member, index, number, crc);
+}
+
 bool log_memory_has(const struct log_memory *memory, unsigned member, uint64_t index)
 {
 	const uint8_t *slot = memory->copy[member] + SLOTS_AT + index % memory->slots * (size_t)memory->slot_bytes;
@@ -324,6 +338,9 @@ void log_memory_write(struct log_memory *memory, const struct log_memory_owner *
 	int holder = owner->holder;
 
 	memory->writes++;
+	for (unsigned i = 0; i < memory->count; i++)
+		if ((owner->voters & ~memory->voted & 1u << i) != 0)
+			begins_to_vote(memory, i);
 	if (holder < 0 || holder == (int)member)
 		world_violate(memory->world, "holder",
 			"%zu bytes at %zu are written into the log of member %u, which %s holds", bytes, offset, member,

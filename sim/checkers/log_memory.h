@@ -10,8 +10,8 @@
  *   rewrite   what is decided is not written again, whole and under another number, into a log of the majority that
  *             has it: its accept word is enough (R-S7)
  *
- * A majority is one of the places. A process that lost its memory is another member, whose copy begins empty, and does
- * not count before it votes: a leader brings its log up to date before that is decided. */
+ * A majority is one of the places. A process that lost its memory is another member, whose copy begins empty. Its log
+ * does not count before it votes; from then on all counts that is in it. */
 #ifndef HOLDFAST_SIM_CHECKERS_LOG_MEMORY_H
 #define HOLDFAST_SIM_CHECKERS_LOG_MEMORY_H
 
@@ -43,6 +43,7 @@ struct log_memory {
 	uint64_t chosen_end, seen;                  /* all below is chosen; slots that were seen */
 	uint64_t told[LOG_MEMORY_MEMBERS];          /* by commit words */
 	uint64_t promised[LOG_MEMORY_MEMBERS];      /* by words that NICs wrote there, in any process */
+	uint32_t voted;                             /* the processes that run and count */
 	uint64_t decided_end;                       /* all below was said to be decided when a member lost its memory */
 	uint64_t writes;
 	bool members_change; /* what a majority is, is not known here: values and commits are not looked at */
@@ -61,7 +62,7 @@ bool log_memory_has(const struct log_memory *memory, unsigned member, uint64_t i
 struct log_memory_owner {
 	unsigned member;
 	int holder;       /* to which it has given the log; negative: to nobody */
-	bool votes;       /* in the configuration of the holder */
+	uint32_t voters;  /* processes in the configuration of the holder */
 	uint64_t applied; /* what it applied, or has by a snapshot: its log need not have that */
 };
 /* A NIC writes into the region. */

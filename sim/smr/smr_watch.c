@@ -19,13 +19,19 @@ static void look_at_slots(
 	}
 }
 
-/* Whether the member to which it has given its log counts it. */
-static bool votes_there(const struct smr_sim_member *member)
+/* The processes that the holder of its log counts. */
+static uint32_t voters_there(const struct smr_sim_member *member)
 {
+	const struct smr_sim *sim = member->sim;
 	const struct hf_smr *own = member->smr;
-	const struct hf_smr *holder = own->holder < 0 ? NULL : member->sim->members[own->holder].smr;
+	const struct hf_smr *holder = own->holder < 0 ? NULL : sim->members[own->holder].smr;
+	uint32_t set = holder == NULL ? 1u << member->id : 0;
 
-	return holder == NULL || smr_members_votes(&holder->members, member->id, own->incarnation);
+	for (unsigned i = 0; holder != NULL && i < sim->count; i++)
+		if (sim->members[i].smr != NULL &&
+			smr_members_votes(&holder->members, i, sim->members[i].smr->incarnation))
+			set |= 1u << i;
+	return set;
 }
 
 static void on_effect(struct bus_observer *observer, const struct effect *effect)
@@ -41,7 +47,7 @@ static void on_effect(struct bus_observer *observer, const struct effect *effect
 	log_memory_write(&member->sim->logs,
 		&(struct log_memory_owner){.member = member->id,
 			.holder = smr->holder,
-			.votes = votes_there(member),
+			.voters = voters_there(member),
 			.applied = smr->restore != NULL ? UINT64_MAX : smr->applied},
 		effect->host - log, effect->data, effect->bytes);
 }
