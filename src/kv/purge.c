@@ -142,7 +142,10 @@ bool kv_purge_read(struct hf_kv *kv, const uint8_t *at, size_t bytes)
 
 bool kv_purge_turn(struct hf_kv *kv)
 {
+	bool said;
+
 	if (!all_are_members(kv))
 		return false;
-	return say_next(kv) | walk(kv);
+	said = say_next(kv);
+	return walk(kv) || said;
 }

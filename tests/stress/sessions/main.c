@@ -43,7 +43,7 @@ static bool all_are_in(const struct shared *shared)
 	return leader_of(shared) >= 0;
 }
 
-/* True: it ended, and well. */
+/* True: it has ended; *failed: not well. */
 static bool has_ended(pid_t *pid, int *failed)
 {
 	int status;
@@ -55,6 +55,14 @@ static bool has_ended(pid_t *pid, int *failed)
 	*pid = 0;
 	*failed |= !WIFEXITED(status) || WEXITSTATUS(status) != 0;
 	return true;
+}
+
+/* Both are looked at. */
+static bool both_have_ended(pid_t clients[2], int *failed)
+{
+	bool first = has_ended(&clients[0], failed);
+
+	return has_ended(&clients[1], failed) && first;
 }
 
 static void kill_leader(struct shared *shared, pid_t members[MEMBERS], unsigned *kills)
@@ -105,7 +113,7 @@ int main(int argc, char **argv)
 		members[i] = start(sessions_member, shared, i);
 	clients[0] = start(sessions_threads, shared, MEMBERS);
 	clients[1] = start(sessions_plain, shared, MEMBERS + 1);
-	while (waited++ < LIMIT_MS && !(has_ended(&clients[0], &failed) & has_ended(&clients[1], &failed))) {
+	while (waited++ < LIMIT_MS && !both_have_ended(clients, &failed)) {
 		poll(NULL, 0, 1);
 		calm = all_are_in(shared) ? calm + 1 : 0;
 		/* In the middle of the work, evenly: the next one when so many numbers are answered. */
