@@ -403,14 +403,16 @@ static void take_failure(struct vr_end *end, const struct op *op, const struct i
 	vr->outcome->unknown += wc->vendor_err == HF_WC_UNKNOWN;
 }
 
-/* By when a wr has completed. An end whose budget is over asks the other one to fence. While control streams are held
- * there is no answer; and where both give up rails that carry nothing, the other one may not have heard of the standby
- * qp. Then it waits for the lease, which is half the budget, and its margins (R5, V4). */
-static uint64_t allowed_ns(const struct vr_end *end)
+/* By when a wr has completed. An end whose budget is over asks the other one to fence. While control streams are held, or
+ * the other one stands still, there is no answer; and where both give up rails that carry nothing, the other one may not
+ * have heard of the standby qp. Then it waits for the lease, which is half the budget, and its margins (R5, V4). So does
+ * a wr for the key of its region before any path has failed, where the other one stands still and its NICs answer. */
+static uint64_t allowed_ns(struct vr_end *end)
 {
 	const struct vr *vr = end->link->vr;
 	uint64_t lease_ns = vr->config.budget_ns / 2;
-	bool waits = vr->world->faults[FAULT_CONTROL_HELD] > 0 || vr->world->faults[FAULT_DATA_LOST] > 0;
+	bool waits = vr->world->faults[FAULT_CONTROL_HELD] > 0 || vr->world->faults[FAULT_DATA_LOST] > 0 ||
+		     faults_stalls(&vr->faults, vr_other(end)->node->endpoint.process, lease_ns) > 0;
 
 	return vr->config.budget_ns + BUDGET_SLACK_NS + process_paused_ns(end->node->endpoint.process) +
 	       host_suspended_ns(&end->node->endpoint.host) + (waits ? lease_ns + lease_ns / 8 : 0);
