@@ -403,10 +403,10 @@ static void take_failure(struct vr_end *end, const struct op *op, const struct i
 	vr->outcome->unknown += wc->vendor_err == HF_WC_UNKNOWN;
 }
 
-/* By when a wr has completed. An end whose budget is over asks the other one to fence. While control streams are held, or
- * the other one stands still, there is no answer; and where both give up rails that carry nothing, the other one may not
- * have heard of the standby qp. Then it waits for the lease, which is half the budget, and its margins (R5, V4). So does
- * a wr for the key of its region before any path has failed, where the other one stands still and its NICs answer. */
+/* By when a wr has completed. An end whose budget is over asks the other one to fence. While control streams are held,
+ * or the other one stands still, there is no answer; and where both give up rails that carry nothing, the other one may
+ * not have heard of the standby qp. Then it waits for the lease, which is half the budget, and its margins (R5, V4). So
+ * does a wr that waits for a key from one that stands still while its NICs answer, before the budget begins. */
 static uint64_t allowed_ns(struct vr_end *end)
 {
 	const struct vr *vr = end->link->vr;
