@@ -31,6 +31,11 @@ static void settle(struct request *request, struct kafka_access_response *respon
 		refuse(response, error, NULL);
 		return;
 	}
+	if (!broker_has_lease(
+		    request->broker)) { /* as one that has just joined: its grant would end at the first batch */
+		refuse(response, KAFKA_NOT_LEADER_OR_FOLLOWER, "this broker does not reach the controller");
+		return;
+	}
 	if (codec_compare(GROUPS_TOPIC, body->topic) == 0) {
 		refuse(response, KAFKA_INVALID_TOPIC, "this topic is the broker's own");
 		return;
