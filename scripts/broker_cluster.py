@@ -9,15 +9,17 @@ import time
 
 
 class Cluster:
-    """`count` brokers in `directory`, on rails of one kind; `settings` are keys of the section broker."""
+    """`count` brokers in `directory`, on rails of one kind; `node` are keys of a node, theirs and their clients', and
+    `settings` of the section broker."""
 
     made = 0
 
-    def __init__(self, holdfast, directory, count=3, kind="shm", **settings):
+    def __init__(self, holdfast, directory, count=3, kind="shm", node=None, **settings):
         Cluster.made += 1
         self.holdfast, self.directory, self.count = holdfast, pathlib.Path(directory), count
         self.processes, self.logs = [None] * count, []
-        self.kind, self.fabric = kind, f"brokers-{os.getpid()}-{Cluster.made}"
+        self.kind, self.node = kind, {"fabric": f"brokers-{os.getpid()}-{Cluster.made}"} | (node or {})
+        self.fabric = self.node["fabric"]
         host = f"{os.getpid() >> 8 & 255}.{os.getpid() & 255}"
         self.hosts = [[f"127.{64 + 16 * rail + 3 * i + Cluster.made % 3}.{host}" for rail in range(2)]
                       for i in range(count)]
@@ -29,8 +31,8 @@ class Cluster:
                       "controller.quorum.voters": voters, "default.replication.factor": count,
                       "min.insync.replicas": count // 2 + 1, "group.initial.rebalance.delay.ms": 100}
             broker.update({key.replace("_", "."): value for key, value in settings.items()})
-            self.path(i).write_text(json.dumps({"name": f"broker-{i + 1}", "fabric": self.fabric,
-                                                "rails": rails, "http": f"{self.hosts[i][0]}:8080", "broker": broker}))
+            self.path(i).write_text(json.dumps(self.node | {"name": f"broker-{i + 1}", "rails": rails,
+                                                            "http": f"{self.hosts[i][0]}:8080", "broker": broker}))
 
     def path(self, i):
         return self.directory / f"broker-{i + 1}.json"
@@ -38,7 +40,7 @@ class Cluster:
     def client(self, name, number):
         """The configuration of a client's node on the brokers' rails; clients have numbers of their own."""
         hosts = [f"127.{112 + 2 * number + rail}.{self.hosts[0][0].split('.', 2)[2]}" for rail in range(2)]
-        return {"name": name, "fabric": self.fabric, "rails": [
+        return self.node | {"name": name, "rails": [
             {"name": f"r{rail}", "kind": self.kind, "control": f"{host}:18800"} | ({"address": host} if self.kind == "soft" else {})
             for rail, host in enumerate(hosts)]}
 

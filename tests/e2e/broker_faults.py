@@ -59,8 +59,8 @@ class _Client:
         """Until all its lines are acknowledged."""
         self.ending = True
         self.thread.join()
-        _, err = self.process.communicate(timeout=LIMIT_S)
-        assert self.process.returncode == 0, err[-2000:]
+        _, self.log = self.process.communicate(timeout=LIMIT_S)
+        assert self.process.returncode == 0, self.log[-2000:]
 
     def kill(self):
         self.ending = True
@@ -165,7 +165,9 @@ def producers_that_are_killed_or_stopped_hold_nothing_up(directory):
 def rails_that_are_cut_cost_no_leader_and_no_grant(directory):
     seed = random.randrange(2**32)
     random.seed(seed)
-    with broker_cluster.Cluster(program.HOLDFAST, directory, kind=KIND, log_segment_bytes=1 << 20, **PATIENT) as cluster:
+    patient = {"heartbeat_misses": 40}  # it makes no client late either: 4 s, not 0.4
+    with broker_cluster.Cluster(program.HOLDFAST, directory, kind=KIND, node=patient, log_segment_bytes=1 << 20,
+                                **PATIENT) as cluster:
         cluster.start_all()
         kills._kcat(cluster, "-L", "-t", TOPIC)
         kills._wait_until(lambda: len(kills._partition(cluster)["isrs"]) == 3, "not all replicas are in sync")
@@ -185,7 +187,8 @@ def rails_that_are_cut_cost_no_leader_and_no_grant(directory):
         finally:
             client.kill()
         after = {name: _total(cluster, name) for name in before}
-        assert after == before and _leader(cluster) == leader, (before, after, seed)
+        assert after == before and _leader(cluster) == leader, (
+            before, after, seed, client.log[-2000:], cluster.log(leader).read_text()[-3000:])
         seen = _all_in_order(cluster, 0)
         assert seen == {"client": client.count}, (seen, client.count)
     program.say(f"# seed {seed}: {CUTS} cuts on {KIND}, {client.count} records, 1 grant")
