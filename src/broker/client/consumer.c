@@ -394,8 +394,8 @@ void hf_consumer_close(struct hf_consumer *consumer)
 	if (consumer == NULL)
 		return;
 	hf_loop_cancel_timer(consumer->loop, &consumer->timer);
+	leaders_close(&consumer->leaders); /* before those whose calls wait at its brokers */
 	membership_close(consumer->membership);
-	leaders_close(&consumer->leaders);
 	consumer_direct_close(consumer);
 	while (!list_empty(&consumer->partitions)) {
 		struct consumer_partition *partition = partition_of(list_pop_front(&consumer->partitions));
