@@ -11,6 +11,8 @@
  * What a worker calls (work.h) takes time, at the end of which it is durable; a power loss before leaves it to chance.
  * A sync covers what was written before it began. For other threads calls take no time.
  *
+ * The kernel may write back what is stored in a mapping whenever it likes. Here it does so where a scenario says it.
+ *
  * After a sync that failed, what it was to write counts as clean, and the next one leaves it out, unless it is written
  * again: as Linux does. */
 #ifndef HOLDFAST_SIM_DISK_H
@@ -31,7 +33,8 @@ struct disk {
 	uint64_t bytes;                    /* that files can have in all */
 	uint64_t call_ns_min, call_ns_max; /* what a worker's call takes */
 	uint32_t sync_fails_ppm;
-	bool sync_lies; /* it succeeds, and nothing is durable */
+	size_t piece_bytes; /* of what a power loss leaves; 0: drawn */
+	bool sync_lies;     /* it succeeds, and nothing is durable */
 };
 
 struct disk *disk_create(struct host *host);
@@ -54,9 +57,13 @@ int disk_dir_remove(struct hf_env *env, const char *path);
 int disk_dir_sync(struct hf_env *env, const char *path);
 int disk_dir_space(struct hf_env *env, const char *path, uint64_t *free_bytes_out, uint64_t *bytes_out);
 
-/* memory.c: a mapping ends, or [at, at + bytes) of the content is to be durable. */
+/* The kernel writes back `bytes` bytes that are stored at `at`, in a mapping of this process, as soon as they are. */
+void disk_write_back(struct process *process, const void *at, const void *data, size_t bytes);
+
+/* memory.c: a mapping ends, or [at, at + bytes) of the content is to be durable, or is. */
 void disk_unmapped(struct disk_file *file);
 int disk_flush(struct process *process, struct disk_file *file, const void *at, size_t bytes);
+void disk_file_write_back(struct disk_file *file, const void *at, const void *data, size_t bytes);
 /* Arena memory that belongs to no process. */
 void *memory_take(size_t bytes);
 void memory_add_mapping(struct process *process, void *addr, size_t bytes, struct disk_file *file);

@@ -221,13 +221,24 @@ int disk_flush(struct process *process, struct disk_file *file, const void *at, 
 	return sync_range(process, file, from, from + bytes);
 }
 
+void disk_file_write_back(struct disk_file *file, const void *at, const void *data, size_t bytes)
+{
+	size_t from = (size_t)((const uint8_t *)at - file->cache);
+
+	memcpy(file->durable + from, data, bytes);
+	if (file->believed != NULL)
+		memcpy(file->believed + from, data, bytes);
+}
+
 void disk_file_lose_power(struct disk_file *file)
 {
 	static const size_t pieces[] = {8, 64, DISK_SECTOR_BYTES};
 	struct world *world = file->disk->host->world;
 	size_t both = file->bytes > file->durable_bytes ? file->bytes : file->durable_bytes;
-	size_t n = pieces[world_range(world, 0, 2)], touched = smaller(both, file->touched);
+	size_t n = file->disk->piece_bytes, touched = smaller(both, file->touched);
 
+	if (n == 0)
+		n = pieces[world_range(world, 0, 2)];
 	for (size_t at = 0; at < touched; at += n) {
 		bool clean = file->believed != NULL && memcmp(file->cache + at, file->believed + at, n) == 0;
 

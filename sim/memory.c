@@ -104,6 +104,14 @@ int memory_flush(struct hf_env *env, void *addr, size_t bytes)
 	return disk_flush(env_process(env), region->file, addr, bytes);
 }
 
+void disk_write_back(struct process *process, const void *at, const void *data, size_t bytes)
+{
+	const struct region *region = find(process, at);
+
+	if (region != NULL && region->file != NULL)
+		disk_file_write_back(region->file, at, data, bytes);
+}
+
 int memory_populate(struct hf_env *env, void *addr, size_t bytes)
 {
 	struct region *region = find(env_process(env), addr);

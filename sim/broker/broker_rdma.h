@@ -93,6 +93,7 @@ struct rdma_sim {
 	uint64_t led, truncations; /* of brokers that are gone */
 	unsigned losses;           /* of power */
 	bool flushes;              /* with flush.messages=1: a loss of power loses nothing */
+	bool writes_back;          /* disks have what a NIC writes before it is committed, and lose small pieces */
 	bool power, stopping, settling;
 };
 

@@ -5,6 +5,7 @@
 #include "broker/rdma/produce_grant.h"
 #include "broker/rdma/reader.h"
 #include "sim/broker/broker_rdma.h"
+#include "sim/disk.h"
 
 #define LOOK_NS (300 * NS_US)
 
@@ -83,6 +84,8 @@ static void on_effect(struct bus_observer *observer, const struct effect *effect
 	(void)observer;
 	if (effect->kind == EFFECT_READ)
 		look_at_readers(end->all, broker->broker);
+	if (effect->kind == EFFECT_WRITE && end->all->writes_back)
+		disk_write_back(end->process, (const void *)(uintptr_t)effect->host, effect->data, effect->bytes);
 	for (int32_t i = 0; effect->kind == EFFECT_WRITE && i < (int32_t)RDMA_SIM_PARTITIONS; i++)
 		if (partition_of(broker, i) != NULL)
 			judge_write(end->all, partition_of(broker, i), effect);

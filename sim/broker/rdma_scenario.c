@@ -6,6 +6,7 @@
 #include "sim/broker/broker_rdma.h"
 #include "sim/broker/brokers.h"
 #include "sim/broker/liar.h"
+#include "sim/disk.h"
 #include "sim/checkers/replica_files.h"
 
 #define LIVE_NS      (30 * NS_S)
@@ -22,6 +23,7 @@
 		FAULT_BIT(FAULT_CONTROL_HELD) | FAULT_BIT(FAULT_ACKS_LOST) | FAULT_BIT(FAULT_RESPONSES_LOST) |         \
 		FAULT_BIT(FAULT_RAIL_DOWN) | FAULT_BIT(FAULT_FENCE_SLOW))
 #define SESSION_NS    (500 * NS_MS)
+#define PIECE_BYTES   8u   /* less than a leader epoch may lie in */
 #define REJOIN_NS_MAX NS_S /* one of several brokers is down for longer than its session, or not */
 
 static void set_up_end(struct rdma_sim *all, struct rdma_sim_end *end, unsigned index, const struct program *program)
@@ -301,7 +303,10 @@ static void run(struct world *world, struct outcome *outcome, unsigned count, ui
 	if (hostile)
 		ensure((all->liar = calloc(1, sizeof(*all->liar))) != NULL);
 	all->flushes = extra == WITH_SYNC;
+	all->writes_back = all->flushes && world_chance(world, 500000);
 	set_up(all, world, outcome, count);
+	for (unsigned i = 0; all->writes_back && i < count; i++)
+		all->brokers[i].end.host.disk->piece_bytes = PIECE_BYTES;
 	for (unsigned i = 0; i < n; i++)
 		processes[i] = i < count ? all->brokers[i].end.process : all->clients[i - count].end.process;
 	for (unsigned i = 0; i < n; i++)
