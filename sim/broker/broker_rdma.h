@@ -5,7 +5,7 @@
  *              granted at that moment (B7, R-B3, R-B17)
  *   scrub      where nobody may write, there are zeros behind the tail (R-B9)
  *   slot       what a slot says to be complete is readable to its end (R-B12)
- *   registered a file that readers have registered keeps its length (R-B14)
+ *   registered a file that readers have registered keeps its length, and has its pages (R-B14)
  *   told       no producer is told that a record failed
  *   liveness   when all has healed every producer goes on, and every reader reads to the end
  *   replicas   among three: the logs on the disks are the same in the end (checkers/replica_files.h), and every

@@ -48,7 +48,18 @@ static void judge_write(struct rdma_sim *all, struct partition *partition, const
 	}
 }
 
-/* A file that is registered keeps its length (R-B14), and what is immutable is readable to its end (R-B12). */
+/* Of what is complete, to the end of the segment or of what is registered of it. */
+static bool is_complete_at(const struct reader_slot *slot, uint64_t readable)
+{
+	const struct segment *segment = slot->segment;
+
+	return readable == segment->bytes ||
+	       (readable < segment->bytes &&
+		       readable + BATCH_LENGTH_END + get_be32(segment->map + readable + 8) > slot->mr->bytes);
+}
+
+/* A file that is registered keeps its length and has its pages (R-B14), and what is immutable is readable to its end
+ * (R-B12). */
 static void look_at_slots(struct rdma_sim *all, const struct reader *reader)
 {
 	for (unsigned i = 0; i < RDMA_SLOTS; i++) {
@@ -60,8 +71,12 @@ static void look_at_slots(struct rdma_sim *all, const struct reader *reader)
 		if (hf_file_bytes(slot->segment->file) < (int64_t)slot->mr->bytes)
 			world_violate(all->world, "registered", "of a file of %lld bytes %llu are registered",
 				(long long)hf_file_bytes(slot->segment->file), (unsigned long long)slot->mr->bytes);
+		if (slot->mr->bytes > slot->segment->bytes && slot->mr->bytes > slot->segment->populated)
+			world_violate(all->world, "registered",
+				"of a segment with %u bytes of pages %llu are registered", slot->segment->populated,
+				(unsigned long long)slot->mr->bytes);
 		if (slot->withdrawn_ns == 0 && rdma_slot_read(reader->words + (size_t)i * RDMA_SLOT_BYTES, &word) &&
-			!word.is_mutable && word.readable != slot->segment->bytes)
+			!word.is_mutable && !is_complete_at(slot, word.readable))
 			world_violate(all->world, "slot", "a segment of %u bytes is complete at %llu",
 				slot->segment->bytes, (unsigned long long)word.readable);
 	}

@@ -9,7 +9,7 @@
 #include "base/ensure.h"
 
 #define PAGE_BYTES     4096u
-#define POPULATE_BYTES (1u << 20)  /* at a time, behind the tail */
+#define POPULATE_BYTES (1u << 20)  /* at a time, behind the tail: of a small segment a quarter */
 #define AHEAD_BYTES    (64u << 10) /* at a time, when nobody waits: some 20 us */
 
 static void segment_path(const struct segment *segment, const char *ending, char path[SEGMENT_PATH_BYTES])
@@ -93,8 +93,15 @@ bool segment_fits(const struct segment *segment, uint32_t bytes)
 	return !segment->sealed && bytes <= segment->capacity - segment->bytes;
 }
 
+static uint32_t whole_pages(uint32_t bytes)
+{
+	return (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+}
+
 int segment_prepare(struct segment *segment, uint32_t bytes)
 {
+	uint32_t quarter = whole_pages(segment->capacity / 4),
+		 least = quarter < POPULATE_BYTES ? quarter : POPULATE_BYTES;
 	uint64_t end = (uint64_t)segment->bytes + bytes;
 	uint32_t more;
 	int rc;
@@ -103,7 +110,7 @@ int segment_prepare(struct segment *segment, uint32_t bytes)
 	if (end <= segment->populated)
 		return 0;
 	more = (uint32_t)(end - segment->populated);
-	more = more < POPULATE_BYTES ? POPULATE_BYTES : (more + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+	more = more < least ? least : whole_pages(more);
 	if (more > segment->capacity - segment->populated)
 		more = segment->capacity - segment->populated;
 	rc = hf_mem_populate(segment->env, segment->map + segment->populated, more);
@@ -123,6 +130,11 @@ bool segment_prepare_ahead(struct segment *segment, uint32_t end)
 		return false;
 	segment->populated += more;
 	return true;
+}
+
+uint32_t segment_present(const struct segment *segment)
+{
+	return segment->sealed || segment->populated < segment->bytes ? segment->bytes : segment->populated;
 }
 
 void segment_commit(struct segment *segment, struct batch *batch, int32_t leader_epoch)

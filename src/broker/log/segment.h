@@ -63,6 +63,8 @@ bool segment_fits(const struct segment *segment, uint32_t bytes);
 int segment_prepare(struct segment *segment, uint32_t bytes);
 /* Makes some of those below `end` that segment_prepare will make; false: there is nothing to make, or no room. */
 bool segment_prepare_ahead(struct segment *segment, uint32_t end);
+/* So many bytes from its begin on have pages: whoever loads from behind them may die of a full disk. */
+uint32_t segment_present(const struct segment *segment);
 /* The batch at the tail, whose bytes lie there, is a part of the log now: base offset, epoch, index. */
 void segment_commit(struct segment *segment, struct batch *batch, int32_t leader_epoch);
 

@@ -20,8 +20,8 @@
  *   OVERRUN   0 u8 4  1 u8 0  2 u16 order  4 u32 place in the extent  8 u32 bytes  12 u32 0
  *
  * Reading. A slot has 16 bytes: mutable << 63 | generation << 48 | readable, and its complement (R-B12). `readable` is
- * the place in the segment up to which records may be read; once it is not mutable, that is all there will be. A slot
- * of another generation is somebody else's (R-B13).
+ * the place in the segment up to which records may be read; once it is not mutable, that is all there will be, and
+ * the next ATTACH goes on, in the same segment or another one. A slot of another generation is somebody else's (R-B13).
  *
  *   ATTACH    0 u8 5  1 u8 0  2 u16 request  4 i32 partition  8 i64 offset  16 u16 bytes  18 u16 0
  *             20 i32 leader epoch (-1: not known)  24 topic

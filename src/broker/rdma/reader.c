@@ -40,16 +40,19 @@ static void unfollow(struct reader_slot *slot)
 	slot->partition = NULL;
 }
 
-/* Up to hw, by whole batches. */
+/* Up to hw, by whole batches. Where the next one lies beyond what is registered the slot ends. */
 static void follow(struct reader_slot *slot)
 {
 	struct segment *segment = slot->segment;
 	struct batch batch;
-	bool complete;
+	bool beyond = false, complete;
 
-	while (segment_at(segment, slot->readable, &batch) && batch_next_offset(&batch) <= slot->partition->hw)
-		slot->readable += (uint32_t)batch.length;
-	complete = segment->sealed && slot->readable == segment->bytes;
+	while (!beyond && segment_at(segment, slot->readable, &batch) &&
+		batch_next_offset(&batch) <= slot->partition->hw) {
+		beyond = slot->readable + (uint64_t)batch.length > slot->mr->bytes;
+		slot->readable += beyond ? 0 : (uint32_t)batch.length;
+	}
+	complete = beyond || (segment->sealed && slot->readable == segment->bytes);
 	store(slot, !complete);
 	if (complete)
 		unfollow(slot);
@@ -86,14 +89,18 @@ static void free_slot(struct reader_slot *slot)
 	slot->mr = NULL;
 }
 
-/* What the file has: a sealed one was shortened to its batches. */
+/* What has pages: a READ of a hole on a full disk would be our SIGBUS. Of a head without room behind its tail some more
+ * are made. */
 static int register_segment(struct reader_slot *slot, const char *directory)
 {
-	const struct segment *segment = slot->segment;
+	struct segment *segment = slot->segment;
 	struct hf_error error;
-	int rc = hf_vmr_reg(slot->reader->client->pd, segment->map,
-		segment->sealed ? segment->bytes : segment->capacity, IBV_ACCESS_REMOTE_READ, &slot->mr, &error);
+	int rc;
 
+	if (segment_fits(segment, 1))
+		(void)segment_prepare(segment, 1); /* else what there is */
+	rc = hf_vmr_reg(slot->reader->client->pd, segment->map, segment_present(segment), IBV_ACCESS_REMOTE_READ,
+		&slot->mr, &error);
 	if (rc != 0)
 		log_warn("broker: %s: a segment cannot be registered: %s", directory, error.text);
 	return rc;

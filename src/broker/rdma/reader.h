@@ -8,8 +8,9 @@
  *     | RELEASE slot -------------------------> deregisters
  *
  * A slot follows the high watermark: it is stored when hw grows, and says `immutable` once hw is at the end of a sealed
- * segment (R-B12). A slot is one reader's and segment's; freed, it comes back under another generation (R-B13). What
- * retention has taken out of the log is withdrawn from its slot 1 s before it is deregistered (R-B14).
+ * segment (R-B12), or beyond what is registered: of a head that is what has pages by then (R-B14). A slot is one
+ * reader's and segment's; freed, it comes back under another generation (R-B13). What retention has taken out of the
+ * log is withdrawn from its slot 1 s before it is deregistered (R-B14).
  *
  * Owned by the broker's loop. */
 #ifndef HOLDFAST_BROKER_READER_H

@@ -60,6 +60,35 @@ static void what_is_produced_while_it_reads_is_seen(void **state)
 	stand_close();
 }
 
+static void check_registered(void)
+{
+	const struct rdma_client *client = container_of(stand.broker->rdma->clients.next, struct rdma_client, node);
+	const struct reader *reader = container_of(client->readers.next, struct reader, node);
+
+	for (unsigned i = 0; i < RDMA_SLOTS; i++)
+		if (reader->slots[i].segment != NULL)
+			assert_true(reader->slots[i].mr->bytes <= segment_present(reader->slots[i].segment));
+}
+
+/* A READ reaches no hole of the head: its device would die of that on a full disk. */
+static void a_slot_ends_where_pages_do(void **state)
+{
+	(void)state;
+	stand_open(4 << 20, EXTENT_BYTES);
+	stand_open_producer(&(struct hf_producer_config){.rdma = HF_RDMA_OFF});
+	stand_open_consumer(&(struct hf_consumer_config){0});
+	assert_int_equal(hf_consumer_seek(stand.consumer, STAND_TOPIC, 0, HF_OFFSET_BEGIN), 0);
+	for (uint64_t i = 0; i < 240; i += 10) {
+		stand_send_all(0, i, 10, 30000);
+		stand_receive(i, 10, 0);
+		check_registered();
+	}
+	assert_int_equal(stats().rdma_records, 240);
+	assert_true(stats().attached > 4); /* in two segments */
+	assert_int_equal(stats().anew, 0);
+	stand_close();
+}
+
 static void it_begins_in_the_middle_and_goes_back(void **state)
 {
 	(void)state;
@@ -318,6 +347,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(old_offsets_go_when_a_snapshot_is_durable_and_replicated),
 		cmocka_unit_test(segments_are_read_one_behind_the_other),
 		cmocka_unit_test(what_is_produced_while_it_reads_is_seen),
+		cmocka_unit_test(a_slot_ends_where_pages_do),
 		cmocka_unit_test(it_begins_in_the_middle_and_goes_back),
 		cmocka_unit_test(two_partitions_have_slots_of_their_own),
 		cmocka_unit_test(what_is_deleted_is_withdrawn),
