@@ -107,6 +107,7 @@ struct hf_vqp {
 	bool path_cut;                /* it is about to be: failover_cut */
 	struct path *path;            /* in use: own_path, or that of a standby qp */
 	struct path own_path, backup[HF_RAILS_MAX];
+	bool qp_remains;   /* of one that ended: a qp could be neither fenced nor destroyed */
 	bool rail_suspect; /* a wr failed as it does when the path is broken */
 	bool told_lengths; /* and the peer has not forgotten them */
 	bool held, probing;
@@ -169,11 +170,13 @@ static inline bool vqp_is_ending(const struct hf_vqp *vqp)
 }
 
 /* Until when the peer may write for a vqp that ends, although its paths are fenced: it has heard so by then, or its
- * lease is over. 0: it may not. */
+ * lease is over. 0: it may not; UINT64_MAX: nobody can tell. */
 static inline uint64_t vqp_strays_until(const struct hf_vqp *vqp)
 {
 	const struct hf_node *node = vqp->node;
 
+	if (vqp->qp_remains)
+		return UINT64_MAX;
 	return vqp->awaits_go ? hf_env_now_ns(node->env) + lease_with_margin(node->config.lease_ns) : 0;
 }
 

@@ -19,7 +19,7 @@ struct log_slab {
 	struct hf_mr *mrs[HF_RAILS_MAX];
 	uint32_t ring_entries, rings;
 	uint32_t taken, resting;
-	uint64_t *free_ns; /* by ring: 0, or the end of its rest; UINT64_MAX: a vqp has it */
+	uint64_t *free_ns; /* by ring: 0, or the end of its rest; UINT64_MAX: a vqp has it, or it rests for ever */
 };
 
 /* A ring of a slab, zeroed. */

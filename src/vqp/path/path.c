@@ -258,16 +258,17 @@ static void path_lay_down(struct hf_node *node, struct path *path, struct grave 
 	*path = (struct path){0};
 }
 
-void path_destroy(struct hf_node *node, struct path *path)
+bool path_destroy(struct hf_node *node, struct path *path)
 {
 	if (path->qp != NULL && path_end_qp(path) != 0) {
 		path_lay_down(node, path, malloc(sizeof(struct grave)));
-		return;
+		return false;
 	}
 	if (path->cq != NULL)
 		rail_cq_release(path->cq, path->cqes, false);
 	path_deactivate(path);
 	*path = (struct path){0};
+	return true;
 }
 
 void path_bury(struct hf_node *node, struct path *path)

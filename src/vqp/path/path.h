@@ -97,8 +97,8 @@ int path_post_recvs(struct hf_vqp *vqp, struct path *path);
 void path_join(struct hf_vqp *vqp, struct path *path, bool broken);
 void path_activate(struct path *path); /* traffic is on it from now */
 int path_end_qp(struct path *path);    /* destroys the qp alone */
-/* A qp that cannot be destroyed yet, because its peer is stopped in an operation, is tried again later. */
-void path_destroy(struct hf_node *node, struct path *path);
+/* False: the qp cannot be destroyed yet, because its peer is stopped in an operation; that is tried again later. */
+bool path_destroy(struct hf_node *node, struct path *path);
 /* As path_destroy, for one that is fenced and drained; the device's work is left for later, off the way of traffic. */
 void path_bury(struct hf_node *node, struct path *path);
 bool path_dig(struct hf_node *node, unsigned most); /* does some of that work; true: some was done */

@@ -195,6 +195,7 @@ void standby_evict(struct hf_vqp *vqp)
 		dc_end_stop(standby->dc);
 	standby->fenced =
 		(!needs_carrier(standby) || standby->carrier->fenced) && (standby->dc == NULL || standby->dc->fenced);
+	vqp->qp_remains |= !standby->fenced;
 }
 
 /* ---- what it tells ---- */

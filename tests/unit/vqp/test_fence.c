@@ -1,5 +1,6 @@
 /* Fences that fail, and qps that cannot be destroyed (docs/protocol.md, D3). */
 #include <errno.h>
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -82,6 +83,11 @@ static void traffic_waits_while_the_responder_can_neither_fence_nor_destroy(void
 	traffic_moves_after(3);
 }
 
+static bool is_there(struct pair *pair)
+{
+	return pair->b.vqp != NULL && pair->b.vqp->log_ring.entries != NULL;
+}
+
 static bool no_destroy_fails(struct pair *pair)
 {
 	(void)pair;
@@ -108,12 +114,39 @@ static void a_qp_that_cannot_be_destroyed_is_destroyed_later(void **state)
 	pair_close(&pair);
 }
 
+/* Its peer may store a footer there when it goes on. */
+static void the_log_of_a_qp_that_cannot_be_destroyed_is_given_to_no_other_vqp(void **state)
+{
+	const uint64_t *entries;
+	struct pair pair;
+	struct hf_dev *dev;
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_VARUNA);
+	pair_connect(&pair);
+	assert_true(pair_until(&pair, on_rail_0));
+	entries = pair.b.vqp->log_ring.entries;
+	assert_non_null(entries);
+	dev = hf_node_dev(pair.b.node, 0);
+	let_fail(dev, UINT_MAX);
+	hf_vqp_destroy(pair.b.vqp);
+	pair.b.vqp = NULL;
+	dev->ops = true_ops;
+	hf_vqp_destroy(pair.a.vqp);
+	pair_make_vqp(&pair, &pair.a);
+	assert_int_equal(hf_vqp_connect(pair.a.vqp, pair.a.peer, "test", "hello", 5), 0);
+	assert_true(pair_until(&pair, is_there));
+	assert_ptr_not_equal(pair.b.vqp->log_ring.entries, entries);
+	pair_close(&pair);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(traffic_moves_although_the_responder_cannot_fence),
 		cmocka_unit_test(traffic_waits_while_the_responder_can_neither_fence_nor_destroy),
 		cmocka_unit_test(a_qp_that_cannot_be_destroyed_is_destroyed_later),
+		cmocka_unit_test(the_log_of_a_qp_that_cannot_be_destroyed_is_given_to_no_other_vqp),
 	};
 
 	if (argc > 1)
