@@ -196,7 +196,6 @@ static void synced(struct kafka_call *call, const void *response)
 	const struct kafka_sync_group_response *answer = response;
 	uint8_t *copy;
 
-	forget_members(membership);
 	if (answer == NULL || answer->error_code != KAFKA_NONE) {
 		membership_failed(membership, answer == NULL ? KAFKA_NOT_COORDINATOR : answer->error_code);
 		return;
@@ -244,7 +243,7 @@ static void sync_group(struct membership *membership)
 	free(request.assignments.at);
 }
 
-/* Until it is known how many partitions the topics have. One that is not there has none. */
+/* Until it is known how many partitions the topics have, for a while. One that is not there has none, for now. */
 static void count_partitions(struct membership *membership, uint64_t now_ns)
 {
 	struct assignor *assignor = &membership->assignor;
@@ -260,6 +259,22 @@ static void count_partitions(struct membership *membership, uint64_t now_ns)
 	}
 	if (known || now_ns >= membership->counting_end_ns)
 		sync_group(membership);
+}
+
+/* Whether a topic that had no partitions when its leader gave them out has some by now. */
+static bool has_more_to_give(const struct membership *membership)
+{
+	const struct assignor_wish *wishes = membership->assignor.wishes;
+	struct leaders *leaders = &membership->consumer->leaders;
+
+	for (size_t i = 0; i < membership->assignor.count; i++) {
+		bool is_first = i == 0 || strcmp(wishes[i].topic, wishes[i - 1].topic) != 0;
+		struct leaders_topic *topic = is_first ? leaders_topic(leaders, wishes[i].topic) : NULL;
+
+		if (topic != NULL && wishes[i].count == 0 && leaders_partitions(leaders, topic) > 0)
+			return true;
+	}
+	return false;
 }
 
 static bool take_members(struct membership *membership, const struct kafka_join_group_response *answer)
@@ -383,6 +398,10 @@ static void stable(struct membership *membership, uint64_t now_ns)
 {
 	bool commits = membership->commit_ns != UINT64_MAX;
 
+	if (now_ns >= membership->counting_end_ns) {
+		membership->counting_end_ns = now_ns + COUNTING_NS;
+		membership->rejoin |= has_more_to_give(membership);
+	}
 	if (!membership->rejoin && !membership->leave) {
 		if (commits && now_ns - membership->committed_ns >= membership->commit_ns &&
 			!membership->commit.waiting)

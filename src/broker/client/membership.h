@@ -36,7 +36,7 @@ struct membership {
 	bool linked;
 	struct kafka_call call, heartbeat, commit;
 	struct hf_timer timer;
-	struct assignor assignor;    /* COUNTING, SYNCING: of the leader */
+	struct assignor assignor;    /* of the leader, from COUNTING to the next join */
 	struct codec_bytes assigned; /* what SyncGroup said */
 	char **members;              /* that the leader tells what they got */
 	int32_t member_count, generation;

@@ -264,6 +264,29 @@ static void who_leaves_without_a_coordinator_is_told_of_its_commit(void **state)
 	stand_close();
 }
 
+static bool later_is_read(void)
+{
+	return is_member() && hf_consumer_position(stand.consumer, "later", 0) >= 0;
+}
+
+static void a_topic_that_comes_later_is_given_out(void **state)
+{
+	const struct hf_group_config config = {
+		.group = "g", .topics = (const char *const[]){STAND_TOPIC, "later"}, .topic_count = 2};
+
+	(void)state;
+	stand_open(SEGMENT_BYTES, EXTENT_BYTES);
+	stand.broker->config.rebalance_delay_ms = 0;
+	stand.broker->config.auto_create_topics = false;
+	stand_open_consumer(&(struct hf_consumer_config){0});
+	assert_int_equal(hf_consumer_join(stand.consumer, &config), 0);
+	stand_until(is_member);
+	assert_true(hf_consumer_position(stand.consumer, "later", 0) < 0);
+	broker_create_topic(stand.broker, (struct codec_string){"later", 5}, 1, NULL);
+	stand_until(later_is_read);
+	stand_close();
+}
+
 static void offsets_that_no_group_uses_expire(void **state)
 {
 	const struct groups_commit commit = {.topic = {STAND_TOPIC, 1}, .metadata = {NULL, -1}, .offset = 7};
@@ -354,6 +377,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(without_rails_it_fetches),
 		cmocka_unit_test(a_session_that_is_lost_is_opened_again),
 		cmocka_unit_test(packed_batches_are_written_and_read_by_rdma),
+		cmocka_unit_test(a_topic_that_comes_later_is_given_out),
 		cmocka_unit_test(who_leaves_without_a_coordinator_is_told_of_its_commit),
 	};
 
