@@ -1,7 +1,8 @@
 /* What a client does with a broker's memory and messages: what it asks Access for, what it connects with, and what it
  * writes, reads and says on its vqp then, while others append and retention deletes. Broker and client are two nodes of
  * this process. Whatever came, the logs have whole batches and nothing behind them, the broker keeps nothing of the
- * client, and takes records of others.
+ * client, and takes records of others. Only batches in the extent of a holder may it have changed once they were
+ * committed, which no rule prevents.
  *
  *   0 u8 how it connects: 0 with its token, 1 with a token that has one bit wrong, 2 with any bytes
  *   1 u8 kind, u8 partition, i8 producer id, i8 producer epoch, i8 acks, i8 leader epoch
@@ -33,6 +34,7 @@
 #define SENDS          32u
 #define RECEIVE_BIT    (1ull << 32) /* of a wr_id */
 #define BATCH_ROOM     512u
+#define ANYWHERE       (1u << 15)
 #define OPERATIONS_MAX 256u
 #define TURNS_MAX      20000u
 #define TURN_NS        1000000u
@@ -47,7 +49,7 @@ enum operation {
 	ATTACH,  /* u8 partition, u8 offset: a right one */
 	OVERRUN, /* u32 bytes: a right one */
 	PRODUCE, /* u8 value bytes, u8 sequence, u8 what is wrong, u8 place of a byte, u8 another one there */
-	WRITE,   /* u16 place, u32 immediate or 0: none, u8 bytes, so many */
+	WRITE,   /* u16 place behind the tail, or with bit 15 anywhere, u32 immediate or 0: none, u8 bytes, so many */
 	READ,    /* u32 place, u16 bytes */
 	APPEND,  /* u8 partition: of another producer, over TCP */
 	RETAIN,  /* u8 partition */
@@ -75,7 +77,7 @@ static struct {
 	int64_t producer; /* an input's own: no sequences are known of it */
 	/* of an input */
 	uint8_t token[RDMA_TOKEN_BYTES];
-	bool has_token;
+	bool has_token, spoils;    /* spoils: it may have changed what is committed in its extent */
 	uint32_t sent, key, place; /* bytes of memory; what it was told; the tail, of a producer */
 	uint64_t address;
 	uint16_t id, order;
@@ -422,9 +424,12 @@ static void produce(struct input *input)
 
 static void write_anywhere(struct input *input)
 {
-	uint32_t place = take(input, 2), imm = take(input, 4), bytes = take(input, 1);
+	uint32_t where = take(input, 2), imm = take(input, 4), bytes = take(input, 1);
+	bool anywhere = (where & ANYWHERE) != 0;
+	uint32_t place = anywhere ? where & ~ANYWHERE : bed.place + where;
 	uint8_t *at = room(bytes);
 
+	bed.spoils |= anywhere;
 	take_bytes(input, at, bytes);
 	(void)post(imm == 0 ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_WRITE_WITH_IMM, at, bytes, imm, place);
 }
@@ -509,8 +514,12 @@ static void judge_segment(const struct segment *segment)
 
 static void judge(struct partition *partition)
 {
+	struct hf_error error;
+
 	ensure(partition->holder == NULL && !partition->log->failed && !partition->log->granted);
 	ensure(partition->hw == partition_log_end(partition->log));
+	if (bed.spoils) /* its readers find that by the CRC; the next inputs have another log */
+		or_die(partition_log_restart(partition->log, partition->hw, &error), &error);
 	list_for_each (at, &partition->log->segments)
 		judge_segment(container_of(at, struct segment, node));
 	append(partition);
@@ -529,6 +538,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		open_bed();
 	bed.sent = bed.place = 0;
 	bed.order = 0;
+	bed.spoils = false;
 	bed.producer++;
 	how = take(&input, 1) % 3;
 	ask(&input);
