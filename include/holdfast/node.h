@@ -112,7 +112,8 @@ struct hf_node_events {
 
 int hf_node_open(struct hf_loop *loop, const struct hf_node_config *config, const struct hf_node_events *events,
 	void *context, struct hf_node **node_out, struct hf_error *error);
-/* Closes its peers and destroys its vqps, queues and regions. NULL is legal. */
+/* Closes its peers and destroys its vqps, queues and regions. A peer that is stopped in an operation may still write to
+ * a region for which hf_vmr_dereg has not returned 0 before. NULL is legal. */
 void hf_node_close(struct hf_node *node);
 
 /* A layer above, beside the program that opened the node: it hears the same events, behind the program, and may want to
