@@ -317,7 +317,8 @@ static ssize_t file_write_at(struct hf_file *file, const void *data, size_t byte
 		bytes = fits - offset;
 	if (offset + bytes > on->bytes && (rc = resize(on, offset + bytes)) != 0)
 		return rc;
-	memcpy(on->cache + offset, data, bytes);
+	if (bytes > 0)
+		memcpy(on->cache + offset, data, bytes);
 	touch(on, offset + bytes);
 	soil(on, offset, offset + bytes);
 	return (ssize_t)bytes;

@@ -64,7 +64,7 @@ static void forget_marked(struct durable *durable, uint64_t mark)
 	while (durable->unmarked_first < durable->unmarked_count &&
 		durable->unmarked[durable->unmarked_first].position < mark)
 		durable->unmarked_first++;
-	if (2 * durable->unmarked_first < durable->unmarked_count)
+	if (durable->unmarked_first == 0 || 2 * durable->unmarked_first < durable->unmarked_count)
 		return;
 	durable->unmarked_count -= durable->unmarked_first;
 	memmove(durable->unmarked, durable->unmarked + durable->unmarked_first,
