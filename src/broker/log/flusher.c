@@ -141,6 +141,11 @@ static int open_workers(struct flusher *flusher)
 	return rc;
 }
 
+struct hf_workers *flusher_workers(struct flusher *flusher)
+{
+	return flusher != NULL && open_workers(flusher) == 0 ? flusher->workers : NULL;
+}
+
 void flusher_start(struct partition_log *log)
 {
 	struct log_flush *state = &log->flush;

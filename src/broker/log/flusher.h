@@ -53,6 +53,9 @@ void flusher_remove(struct partition_log *log);
 /* All that the log has is durable on return; also of a log that was not added. */
 int flusher_flush(struct partition_log *log);
 
+/* Its helper threads, for what else a log has to wait for; NULL: there are none. */
+struct hf_workers *flusher_workers(struct flusher *flusher);
+
 /* All that is in the log will be durable, and nobody waits for it; log_flush.told says when. */
 void flusher_start(struct partition_log *log);
 /* After records were appended, or another policy holds. */

@@ -9,6 +9,8 @@
 #include "base/log.h"
 #include "broker/log/partition_log_parts.h"
 
+#define GRANT_BYTES (1u << 20) /* of pages that the loop makes while others wait: a millisecond */
+
 static struct segment *segment_of(struct list *node)
 {
 	return container_of(node, struct segment, node);
@@ -237,6 +239,23 @@ enum kafka_error partition_log_append(struct partition_log *log, const uint8_t *
 
 /* ---- what a holder writes by itself ---- */
 
+void partition_log_prepare_ahead(struct partition_log *log, uint32_t end)
+{
+	if (!head_of(log)->ahead)
+		segment_prepare_ahead(head_of(log), flusher_workers(log->flush.flusher), end);
+}
+
+/* What has pages; or so much more that the loop does not stand for long. */
+static uint32_t extent_bytes(const struct segment *head, uint32_t most, uint32_t batch_bytes)
+{
+	uint32_t left = head->capacity - head->bytes, ready = segment_present(head) - head->bytes;
+	uint32_t bytes = left < most ? left : most, soon = bytes < GRANT_BYTES ? bytes : GRANT_BYTES;
+
+	if (bytes > ready)
+		bytes = ready > soon ? ready : soon;
+	return bytes < batch_bytes ? batch_bytes : bytes;
+}
+
 int partition_log_grant(struct partition_log *log, uint32_t most, uint32_t batch_bytes, struct log_extent *extent_out)
 {
 	struct segment *head = head_of(log);
@@ -253,8 +272,7 @@ int partition_log_grant(struct partition_log *log, uint32_t most, uint32_t batch
 	}
 	if (rc == 0 && !segment_fits(head, batch_bytes))
 		return -EMSGSIZE; /* the configuration has changed since */
-	bytes = head->capacity - head->bytes < most ? head->capacity - head->bytes : most;
-	bytes = bytes < batch_bytes ? batch_bytes : bytes;
+	bytes = extent_bytes(head, most, batch_bytes);
 	if (rc == 0)
 		rc = segment_prepare(head, bytes);
 	if (rc != 0)

@@ -63,8 +63,11 @@ struct log_extent {
 	uint32_t tail, end;      /* places: where the first batch goes, and where all must end */
 };
 /* At most `most` bytes behind the tail, room for a batch of `batch_bytes` at least; rolls where the head has none, and
- * makes the pages. -EMSGSIZE: no segment has room for that batch; other errors: the disk is full, the log failed. */
+ * makes the pages, of 1 MiB where none are made ahead. -EMSGSIZE: no segment has room for that batch; other errors: the
+ * disk is full, the log failed. */
 int partition_log_grant(struct partition_log *log, uint32_t most, uint32_t batch_bytes, struct log_extent *extent_out);
+/* A helper thread makes the pages of the head up to that place. */
+void partition_log_prepare_ahead(struct partition_log *log, uint32_t end);
 /* As partition_log_append, of the one batch of `bytes` bytes that lies at the tail. What is refused stays behind the
  * tail, and nothing more is committed in that extent. */
 enum kafka_error partition_log_commit(struct partition_log *log, const struct log_extent *extent, uint32_t bytes,

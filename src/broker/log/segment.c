@@ -9,8 +9,7 @@
 #include "base/ensure.h"
 
 #define PAGE_BYTES     4096u
-#define POPULATE_BYTES (1u << 20)  /* at a time, behind the tail: of a small segment a quarter */
-#define AHEAD_BYTES    (64u << 10) /* at a time, when nobody waits: some 20 us */
+#define POPULATE_BYTES (1u << 20) /* at a time, behind the tail: of a small segment a quarter */
 
 static void segment_path(const struct segment *segment, const char *ending, char path[SEGMENT_PATH_BYTES])
 {
@@ -120,17 +119,59 @@ int segment_prepare(struct segment *segment, uint32_t bytes)
 	return rc == -EFAULT || rc == -ENOMEM ? -ENOSPC : rc;
 }
 
-bool segment_prepare_ahead(struct segment *segment, uint32_t end)
-{
-	uint32_t most = end < segment->capacity ? end : segment->capacity;
-	uint32_t more = most > segment->populated ? most - segment->populated : 0;
+/* ---- pages by a helper thread ---- */
 
-	more = more < AHEAD_BYTES ? more : AHEAD_BYTES;
-	if (segment->sealed || more == 0 || hf_mem_populate(segment->env, segment->map + segment->populated, more) != 0)
-		return false;
-	segment->populated += more;
-	return true;
+struct ahead {
+	struct hf_work work;
+	struct segment *segment; /* held */
+	uint32_t from, to;
+};
+
+/* In pieces: a call keeps others of the process from mapping memory. */
+static int ahead_run(struct hf_work *work)
+{
+	const struct ahead *ahead = container_of(work, struct ahead, work);
+	int rc = 0;
+
+	for (uint32_t at = ahead->from; at < ahead->to && rc == 0; at += POPULATE_BYTES)
+		rc = hf_mem_populate(ahead->segment->env, ahead->segment->map + at,
+			ahead->to - at < POPULATE_BYTES ? ahead->to - at : POPULATE_BYTES);
+	return rc;
 }
+
+/* After a failure this segment's are made as they are needed, by segment_prepare, who says what is wrong. */
+static void ahead_done(struct hf_work *work, int rc)
+{
+	struct ahead *ahead = container_of(work, struct ahead, work);
+	struct segment *segment = ahead->segment;
+
+	segment->ahead = rc != 0;
+	if (rc == 0 && segment->populated < ahead->to)
+		segment->populated = ahead->to;
+	segment_release(segment);
+	free(ahead);
+}
+
+void segment_prepare_ahead(struct segment *segment, struct hf_workers *workers, uint32_t end)
+{
+	uint32_t to = end < segment->capacity ? end : segment->capacity;
+	struct ahead *ahead;
+
+	if (segment->sealed || segment->ahead || to <= segment->populated)
+		return;
+	segment->ahead = true;
+	ahead = workers == NULL ? NULL : calloc(1, sizeof(*ahead));
+	if (ahead == NULL)
+		return;
+	*ahead = (struct ahead){.work = {.run = ahead_run, .done = ahead_done},
+		.segment = segment,
+		.from = segment->populated,
+		.to = to};
+	segment_hold(segment);
+	ensure(hf_work_submit(workers, &ahead->work) == 0);
+}
+
+/* ---- the tail ---- */
 
 uint32_t segment_present(const struct segment *segment)
 {

@@ -12,6 +12,8 @@
 #ifndef HOLDFAST_BROKER_SEGMENT_H
 #define HOLDFAST_BROKER_SEGMENT_H
 
+#include <holdfast/work.h>
+
 #include "base/list.h"
 #include "broker/log/batch.h"
 #include "broker/log/segment_index.h"
@@ -33,7 +35,7 @@ struct segment {
 	uint32_t index_interval, since_index;
 	int64_t max_timestamp_ms, max_timestamp_offset, first_timestamp_ms;
 	unsigned holds, pins;
-	bool sealed;
+	bool sealed, ahead; /* ahead: a helper thread makes pages, or could not */
 };
 
 /* How much of the file is believed. */
@@ -61,8 +63,8 @@ void segment_delete(struct segment *segment);
 bool segment_fits(const struct segment *segment, uint32_t bytes);
 /* Makes the pages for `bytes` behind the tail; -ENOSPC and others: the disk is full. */
 int segment_prepare(struct segment *segment, uint32_t bytes);
-/* Makes some of those below `end` that segment_prepare will make; false: there is nothing to make, or no room. */
-bool segment_prepare_ahead(struct segment *segment, uint32_t end);
+/* A helper thread makes those below `end` that segment_prepare would make (R-B26). NULL: there is none. */
+void segment_prepare_ahead(struct segment *segment, struct hf_workers *workers, uint32_t end);
 /* So many bytes from its begin on have pages: whoever loads from behind them may die of a full disk. */
 uint32_t segment_present(const struct segment *segment);
 /* The batch at the tail, whose bytes lie there, is a part of the log now: base offset, epoch, index. */

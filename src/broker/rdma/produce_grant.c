@@ -51,17 +51,16 @@ static int open_extent(struct produce_grant *grant, uint32_t batch_bytes)
 	return 0;
 }
 
-/* Once half of the extent is written, pages of the next one, while there is nothing else to do: its holder waits for
- * them otherwise. */
-static bool prepare_next(const struct produce_grant *grant)
+/* Pages of another extent, once no more than half of a whole one is left: its holder waits for them otherwise. */
+static void prepare_next(const struct produce_grant *grant)
 {
 	const struct log_extent *extent = &grant->extent;
 	uint32_t most = grant->client->rdma->broker->config.extent_bytes;
 
-	if (grant->state != PRODUCE_GRANT_OPEN || extent->segment == NULL ||
-		extent->end - extent->segment->bytes > most / 2)
-		return false;
-	return segment_prepare_ahead(extent->segment, extent->end + most);
+	if (grant->state != PRODUCE_GRANT_OPEN || extent->segment == NULL)
+		return;
+	if (extent->end - extent->segment->bytes <= most / 2)
+		partition_log_prepare_ahead(grant->partition->log, extent->end + most);
 }
 
 /* After it the holder's bytes come nowhere any more (R-B3), and what it left behind the tail is zero (R-B9). */
@@ -298,7 +297,8 @@ bool produce_grant_turn(struct produce_grant *grant, uint64_t now_ns)
 		produce_grant_close(grant);
 		return true;
 	}
-	return tell(grant) || prepare_next(grant);
+	prepare_next(grant);
+	return tell(grant);
 }
 
 /* ---- opening ---- */

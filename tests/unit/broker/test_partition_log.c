@@ -425,26 +425,6 @@ static void a_segment_that_is_registered_is_not_cut(void **state)
 	assert_int_equal(read_all(0), 11);
 }
 
-static void pages_are_made_ahead_up_to_an_end(void **state)
-{
-	struct segment *segment = partition_log_head(partition_log);
-
-	(void)state;
-	assert_true(segment_prepare_ahead(segment, 8192));
-	assert_int_equal(segment->populated, 8192);
-	assert_false(segment_prepare_ahead(segment, 8192));
-	assert_true(segment_prepare_ahead(segment, 2 * SEGMENT_BYTES));
-	assert_int_equal(segment->populated, segment->capacity);
-	assert_false(segment_prepare_ahead(segment, 2 * SEGMENT_BYTES));
-	segment_hold(segment);
-	while (segments() == 1)
-		append(5);
-	assert_true(segment->sealed);
-	segment->populated = 0;
-	assert_false(segment_prepare_ahead(segment, 8192));
-	segment_release(segment);
-}
-
 /* A roll allocates no whole segment: in tmpfs that is 0.3 s for a GiB, in which the loop serves nobody. */
 static void pages_of_the_head_are_made_as_it_grows(void **state)
 {
@@ -562,6 +542,54 @@ static void turn_until_flushed(int64_t end)
 	assert_int_equal(partition_log->flush.done, end);
 }
 
+static void turn_until_populated(const struct segment *segment, uint32_t bytes)
+{
+	while (segment->populated < bytes)
+		(void)hf_loop_turn(loop, 1000000);
+	assert_int_equal(segment->populated, bytes);
+}
+
+static void pages_are_made_ahead_by_another_thread(void **state)
+{
+	struct segment *segment = partition_log_head(partition_log);
+
+	(void)state;
+	open_flusher(FLUSH_NEVER, FLUSH_NEVER);
+	partition_log_prepare_ahead(partition_log, 8192);
+	assert_int_equal(segment->populated, 0);
+	turn_until_populated(segment, 8192);
+	partition_log_prepare_ahead(partition_log, 8192);
+	assert_false(segment->ahead);
+	partition_log_prepare_ahead(partition_log, 2 * SEGMENT_BYTES);
+	assert_true(segment->ahead);
+	while (segments() == 1) /* it is sealed, and its file shortened, meanwhile or not */
+		append(5);
+	close_flusher();
+	assert_int_equal(read_all(0), partition_log_end(partition_log));
+}
+
+/* The loop makes no more than 1 MiB for a holder that waits. */
+static void an_extent_is_as_large_as_there_are_pages(void **state)
+{
+	uint32_t most = 8u << 20;
+	struct log_extent extent;
+
+	(void)state;
+	partition_log->config.segment_bytes = 4 * most;
+	while (partition_log_head(partition_log)->capacity < most)
+		append(5);
+	open_flusher(FLUSH_NEVER, FLUSH_NEVER);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(partition_log_grant(partition_log, most, 1, &extent), 0);
+		assert_int_equal(extent.end - extent.tail, i == 0 ? 1 << 20 : most);
+		partition_log_prepare_ahead(partition_log, extent.end + most);
+		turn_until_populated(extent.segment, extent.end + most);
+		partition_log_end_grant(partition_log, &extent);
+		segment_unpin(extent.segment);
+	}
+	close_flusher();
+}
+
 static void so_many_messages_wait_for_the_disk(void **state)
 {
 	(void)state;
@@ -638,7 +666,8 @@ int main(void)
 		LOG_TEST(a_log_ends_at_a_gap_and_keeps_what_followed),
 		LOG_TEST(a_segment_that_is_held_stays_readable),
 		LOG_TEST(a_segment_that_is_registered_is_not_cut),
-		LOG_TEST(pages_are_made_ahead_up_to_an_end),
+		LOG_TEST(pages_are_made_ahead_by_another_thread),
+		LOG_TEST(an_extent_is_as_large_as_there_are_pages),
 		LOG_TEST(pages_of_the_head_are_made_as_it_grows),
 		LOG_TEST(leader_epochs_are_kept),
 		LOG_TEST(who_waits_is_told_of_the_bytes_that_became_readable),
