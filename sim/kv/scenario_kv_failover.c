@@ -1,5 +1,5 @@
 /* A member's process is killed while all is well: how long the others answer no write. In virtual time, so that only
- * the protocol counts. */
+ * the protocol counts. kv-takeovers: with a lease that lasts longer than anyone decides who is a member. */
 #include <stdlib.h>
 
 #include "base/ensure.h"
@@ -13,12 +13,16 @@
 #define CALM_NS   (100 * NS_MS) /* at least, before the kill */
 #define AFTER_NS  (2 * LEASE_NS)
 
-static void set_up(struct kv_cluster *all, struct world *world, struct outcome *outcome)
+#define LONG_LEASE_NS (1 * NS_S)
+#define DECIDES_NS    (100 * NS_MS) /* at least, before it stands still */
+#define STANDS_NS     (40 * NS_MS)  /* at least: another one decides */
+
+static void set_up(struct kv_cluster *all, struct world *world, struct outcome *outcome, uint64_t lease_ns)
 {
 	all->world = world;
 	all->outcome = outcome;
 	all->count = world_chance(world, 700000) ? 3 : 5;
-	all->lease_ns = LEASE_NS;
+	all->lease_ns = lease_ns;
 	all->op_budget_ns = BUDGET_NS;
 	all->replay_ns = REPLAY_NS;
 	all->keep = (enum kv_keep)world_range(world, KV_KEEP_NOTHING, KV_KEEP_FILE);
@@ -55,17 +59,22 @@ static uint64_t last_gap_end(const struct kv_cluster *all, unsigned victim)
 	return longest->gap_end_ns;
 }
 
-static void kill_one(struct kv_cluster *all)
+static void kill_one(struct kv_cluster *all, unsigned victim)
+{
+	for (unsigned i = 0; i < all->count; i++)
+		all->nodes[i].gap_ns = 0;
+	world_count_fault(all->world, FAULT_PROCESS_CRASH);
+	process_crash(all->nodes[victim].endpoint.process);
+}
+
+static void kill_in_calm(struct kv_cluster *all)
 {
 	struct world *world = all->world;
 	unsigned victim = pick_victim(all);
 	bool decider = decides(all, victim);
 	uint64_t killed_ns = world->now_ns, took_ns;
 
-	for (unsigned i = 0; i < all->count; i++)
-		all->nodes[i].gap_ns = 0;
-	world_count_fault(world, FAULT_PROCESS_CRASH);
-	process_crash(all->nodes[victim].endpoint.process);
+	kill_one(all, victim);
 	world_run_until(world, killed_ns + AFTER_NS);
 	for (unsigned i = 0; i < all->count; i++)
 		if (i != victim && all->nodes[i].written_ns < killed_ns + LEASE_NS)
@@ -79,19 +88,52 @@ static void kill_one(struct kv_cluster *all)
 			decider ? "decided" : "did not decide");
 }
 
-static void run_failover(struct world *world, struct outcome *outcome)
+/* Whoever decides stands still after a while. */
+static void stall_decider(struct kv_cluster *all, unsigned victim)
+{
+	struct world *world = all->world;
+
+	world_run_until(world, world->now_ns + world_range(world, DECIDES_NS, 4 * DECIDES_NS));
+	for (unsigned i = 0; i < all->count; i++)
+		if (i != victim && decides(all, i)) {
+			world_count_fault(world, FAULT_PAUSE);
+			process_pause(all->nodes[i].endpoint.process, false);
+			world_run_until(world, world->now_ns + world_range(world, STANDS_NS, 2 * STANDS_NS));
+			process_resume(all->nodes[i].endpoint.process);
+			return;
+		}
+}
+
+/* It is suspected after half a lease, and excluded a lease after that, by whoever decides then. */
+static void kill_and_stall(struct kv_cluster *all)
+{
+	struct world *world = all->world;
+	uint64_t killed_ns = world->now_ns, end_ns = killed_ns + 2 * LONG_LEASE_NS;
+	unsigned victim = pick_victim(all);
+
+	kill_one(all, victim);
+	while (world->now_ns < end_ns)
+		stall_decider(all, victim);
+	world_note(world, "kv-takeovers", last_gap_end(all, victim) - killed_ns);
+	for (unsigned i = 0; i < all->count; i++)
+		if (i != victim && all->nodes[i].written_ns < killed_ns + LONG_LEASE_NS)
+			world_violate(world, "failover", "%s answers no write while those that decide take turns",
+				all->nodes[i].endpoint.host.name);
+}
+
+static void run(struct world *world, struct outcome *outcome, uint64_t lease_ns, void (*kill)(struct kv_cluster *all))
 {
 	struct kv_cluster *all = calloc(1, sizeof(*all));
 
 	ensure(all != NULL);
-	set_up(all, world, outcome);
+	set_up(all, world, outcome, lease_ns);
 	for (unsigned i = 0; i < all->count; i++)
 		process_start(all->nodes[i].endpoint.process);
 	while (world->now_ns < BEGIN_NS && !kv_kills_all_serve(all))
 		world_run_until(world, world->now_ns + NS_MS);
 	if (kv_kills_all_serve(all)) {
 		world_run_until(world, world->now_ns + CALM_NS + world_range(world, 0, CALM_NS));
-		kill_one(all);
+		kill(all);
 	} else {
 		world_violate(world, "liveness", "the members do not begin");
 	}
@@ -100,9 +142,26 @@ static void run_failover(struct world *world, struct outcome *outcome)
 	free(all);
 }
 
+static void run_failover(struct world *world, struct outcome *outcome)
+{
+	run(world, outcome, LEASE_NS, kill_in_calm);
+}
+
+static void run_takeovers(struct world *world, struct outcome *outcome)
+{
+	run(world, outcome, LONG_LEASE_NS, kill_and_stall);
+}
+
 const struct scenario scenario_kv_failover = {
 	.name = "kv-failover",
 	.only_when_named = true,
 	.what = "stores of three to five nodes with their defaults, of which one is killed: writes go on in time",
 	.run = run_failover,
+};
+
+const struct scenario scenario_kv_takeovers = {
+	.name = "kv-takeovers",
+	.only_when_named = true,
+	.what = "the same; then whoever decides who is a member stands still, again and again, and another one decides",
+	.run = run_takeovers,
 };

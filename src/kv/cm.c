@@ -1,6 +1,6 @@
-/* Entry: u8 kind, u8 node, u8 present, 5 zero, u64 epoch, u64 incarnation[].
- * State: u64 epoch, u64 zero, then of each node u8 state, 7 zero, u64 incarnation, u32 join, u32 member_join,
- * u64 absent_since. */
+/* Entry: u8 kind, u8 node, u8 present, u8 zero, u32 suspicion, u64 epoch, u64 incarnation[].
+ * State: u64 epoch, u32 suspicions, u32 zero, then of each node u8 state, 3 zero, u32 suspicion, u64 incarnation,
+ * u32 join, u32 member_join, u64 absent_since. */
 #include "kv/cm.h"
 
 #include <string.h>
@@ -24,6 +24,7 @@ static void node_move(struct cm_node *node, enum cm_node_state to)
 
 	ensure((allowed[node->state] & BIT(to)) != 0);
 	node->state = to;
+	node->suspicion = 0;
 }
 
 uint32_t kv_cm_in(const struct cm *cm, enum cm_node_state state)
@@ -67,12 +68,18 @@ static bool fits(const struct cm *cm, const struct cm_entry *entry)
 	case CM_COLD:
 		return entry->present != 0;
 	case CM_EXCLUDE:
-		return node->state != CM_ABSENT && node->incarnation == incarnation &&
+		return node->state != CM_ABSENT && node->incarnation == incarnation && node->suspicion != 0 &&
+		       node->suspicion == entry->suspicion &&
 		       (node->state == CM_SHADOW || __builtin_popcount(kv_cm_in(cm, CM_MEMBER)) > 1);
 	case CM_ADMIT:
 		return node->state == CM_ABSENT && kv_cm_in(cm, CM_MEMBER) != 0;
 	case CM_PROMOTE:
 		return node->state == CM_SHADOW && node->incarnation == incarnation && kv_cm_in(cm, CM_MEMBER) != 0;
+	case CM_SUSPECT:
+		return node->state != CM_ABSENT && node->incarnation == incarnation && node->suspicion == 0 &&
+		       entry->suspicion == cm->suspicions + 1;
+	case CM_CLEAR:
+		return node->suspicion != 0 && node->suspicion == entry->suspicion;
 	case CM_KINDS:
 		break;
 	}
@@ -82,10 +89,11 @@ static bool fits(const struct cm *cm, const struct cm_entry *entry)
 bool kv_cm_step(struct cm *cm, const struct cm_entry *entry)
 {
 	struct cm_node *node = &cm->nodes[entry->node];
+	bool another = entry->kind != CM_SUSPECT && entry->kind != CM_CLEAR;
 
 	if (!fits(cm, entry))
 		return false;
-	cm->epoch++;
+	cm->epoch += another;
 	switch (entry->kind) {
 	case CM_COLD:
 		cold(cm, entry);
@@ -104,10 +112,16 @@ bool kv_cm_step(struct cm *cm, const struct cm_entry *entry)
 		node_move(node, CM_MEMBER);
 		node->member_join = node->join;
 		break;
+	case CM_SUSPECT:
+		node->suspicion = ++cm->suspicions;
+		break;
+	case CM_CLEAR:
+		node->suspicion = 0;
+		break;
 	case CM_KINDS:
 		ensure(false);
 	}
-	return true;
+	return another;
 }
 
 /* ---- bytes ---- */
@@ -118,6 +132,7 @@ void kv_cm_write(const struct cm_entry *entry, uint8_t at[CM_ENTRY_BYTES])
 	at[0] = (uint8_t)entry->kind;
 	at[1] = entry->node;
 	at[2] = entry->present;
+	put_le32(at + 4, entry->suspicion);
 	put_le64(at + 8, entry->epoch);
 	for (unsigned i = 0; i < HF_KV_MEMBERS_MAX; i++)
 		put_le64(at + HEAD_BYTES + 8 * i, entry->incarnation[i]);
@@ -127,8 +142,11 @@ bool kv_cm_read(const uint8_t *at, size_t bytes, struct cm_entry *entry_out)
 {
 	if (bytes != CM_ENTRY_BYTES || at[0] >= CM_KINDS || at[1] >= HF_KV_MEMBERS_MAX)
 		return false;
-	*entry_out = (struct cm_entry){
-		.kind = (enum cm_kind)at[0], .node = at[1], .present = at[2], .epoch = get_le64(at + 8)};
+	*entry_out = (struct cm_entry){.kind = (enum cm_kind)at[0],
+		.node = at[1],
+		.present = at[2],
+		.suspicion = get_le32(at + 4),
+		.epoch = get_le64(at + 8)};
 	for (unsigned i = 0; i < HF_KV_MEMBERS_MAX; i++)
 		entry_out->incarnation[i] = get_le64(at + HEAD_BYTES + 8 * i);
 	return true;
@@ -138,10 +156,12 @@ void kv_cm_save(const struct cm *cm, uint8_t at[CM_STATE_BYTES])
 {
 	memset(at, 0, CM_STATE_BYTES);
 	put_le64(at, cm->epoch);
+	put_le32(at + 8, cm->suspicions);
 	for (unsigned i = 0; i < HF_KV_MEMBERS_MAX; i++) {
 		uint8_t *to = at + HEAD_BYTES + NODE_BYTES * i;
 
 		to[0] = (uint8_t)cm->nodes[i].state;
+		put_le32(to + 4, cm->nodes[i].suspicion);
 		put_le64(to + 8, cm->nodes[i].incarnation);
 		put_le32(to + 16, cm->nodes[i].join);
 		put_le32(to + 20, cm->nodes[i].member_join);
@@ -153,13 +173,14 @@ bool kv_cm_load(const uint8_t *at, size_t bytes, struct cm *cm_out)
 {
 	if (bytes != CM_STATE_BYTES)
 		return false;
-	*cm_out = (struct cm){.epoch = get_le64(at)};
+	*cm_out = (struct cm){.epoch = get_le64(at), .suspicions = get_le32(at + 8)};
 	for (unsigned i = 0; i < HF_KV_MEMBERS_MAX; i++) {
 		const uint8_t *from = at + HEAD_BYTES + NODE_BYTES * i;
 
 		if (from[0] >= CM_NODE_STATES)
 			return false;
 		cm_out->nodes[i] = (struct cm_node){.state = (enum cm_node_state)from[0],
+			.suspicion = get_le32(from + 4),
 			.incarnation = get_le64(from + 8),
 			.join = get_le32(from + 16),
 			.member_join = get_le32(from + 20),

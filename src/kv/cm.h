@@ -5,6 +5,9 @@
  *
  *   ABSENT --ADMIT--> SHADOW --PROMOTE--> MEMBER --EXCLUDE--> ABSENT
  *
+ * SUSPECT and CLEAR make no epoch. Who is suspected gets no lease from any leader that has applied SUSPECT. EXCLUDE
+ * names the suspicion that it follows, which CLEAR ends.
+ *
  * A SHADOW acknowledges every write and serves nobody, because what it has is not complete (R-K23). The last
  * MEMBER is not excluded. COLD founds the cluster, or goes on
  * after all members ended: it makes members of those that it names. */
@@ -24,19 +27,22 @@ struct cm_node {
 	uint32_t join;         /* epoch of its admission: part of timestamps, never given twice (R-K5) */
 	uint32_t member_join;  /* the last join with which it became a member, but for COLD's of one that was one */
 	uint64_t absent_since; /* epoch; 0: it never was a member */
+	uint32_t suspicion;    /* its number; 0: it is not suspected */
 };
 
 struct cm {
-	uint64_t epoch; /* 0: there was never a member */
+	uint64_t epoch;      /* 0: there was never a member */
+	uint32_t suspicions; /* so far */
 	struct cm_node nodes[HF_KV_MEMBERS_MAX];
 };
 
-enum cm_kind { CM_COLD, CM_EXCLUDE, CM_ADMIT, CM_PROMOTE, CM_KINDS };
+enum cm_kind { CM_COLD, CM_EXCLUDE, CM_ADMIT, CM_PROMOTE, CM_SUSPECT, CM_CLEAR, CM_KINDS };
 
 struct cm_entry {
 	enum cm_kind kind;
 	uint8_t node;                            /* COLD: unused */
 	uint8_t present;                         /* COLD: the nodes that become members, as bits */
+	uint32_t suspicion;                      /* SUSPECT: the next one; EXCLUDE, CLEAR: that of `node` */
 	uint64_t epoch;                          /* that it is conditional on */
 	uint64_t incarnation[HF_KV_MEMBERS_MAX]; /* COLD: of each; else of `node`, at its place */
 };

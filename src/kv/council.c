@@ -16,6 +16,21 @@
 
 /* ---- the state machine on the log ---- */
 
+/* The time counts from here, also at a member that is not the leader yet. */
+static void note_suspicions(struct hf_kv *kv)
+{
+	struct council *council = &kv->council;
+
+	for (unsigned i = 0; i < kv->config.member_count; i++) {
+		if (council->suspicion[i] == kv->cm.nodes[i].suspicion)
+			continue;
+		council->suspicion[i] = kv->cm.nodes[i].suspicion;
+		council->suspected_ns[i] = hf_env_boot_ns(kv->env);
+		council->reports[i].returned = false;
+		council->look_ns = 0;
+	}
+}
+
 static uint32_t apply(void *context, const struct hf_smr_applied *request, void *result)
 {
 	struct hf_kv *kv = context;
@@ -24,6 +39,7 @@ static uint32_t apply(void *context, const struct hf_smr_applied *request, void 
 	(void)result;
 	if (kv_cm_read(request->data, request->bytes, &entry) && kv_cm_step(&kv->cm, &entry))
 		kv->council.decided_ns = hf_loop_now_ns(kv->loop);
+	note_suspicions(kv);
 	return 0;
 }
 
@@ -62,8 +78,12 @@ static int restore_close(void *context, bool whole)
 {
 	struct hf_kv *kv = context;
 
-	if (whole && !kv_cm_load(kv->restored, kv->restored_bytes, &kv->cm))
+	if (!whole)
+		return 0;
+	if (!kv_cm_load(kv->restored, kv->restored_bytes, &kv->cm))
 		return -EPROTO;
+	kv->council.decided_ns = hf_loop_now_ns(kv->loop);
+	note_suspicions(kv);
 	return 0;
 }
 
@@ -75,7 +95,7 @@ static void event(void *context, const struct hf_smr_event *happened)
 	if (happened->kind == HF_SMR_LEADING) {
 		council->leads = true;
 		council->led_ns = happened->granted_ns;
-		council->decided_ns = hf_loop_now_ns(kv->loop);
+		council->look_ns = 0;
 		memset(council->granted_ns, 0, sizeof(council->granted_ns));
 		log_info("kv: %s decides who is a member", kv->config.members[kv->view.self].name);
 	} else if (happened->kind == HF_SMR_FOLLOWING) {
@@ -199,20 +219,13 @@ static void take_grant(struct hf_kv *kv, uint64_t asked_ns)
 	kv_flows_wake(kv, &kv->unleased);
 }
 
-/* What is proposed may be decided already: who is heard again meanwhile waits for that. */
-static bool is_excluded(const struct hf_kv *kv, unsigned node)
-{
-	return kv->council.proposing && kv->council.proposed.kind == CM_EXCLUDE && kv->council.proposed.node == node;
-}
-
 static void grant(struct hf_kv *kv, unsigned node, uint64_t asked_ns)
 {
 	struct wire_message message = {.kind = WIRE_GRANT, .epoch = kv->epoch, .write = asked_ns};
 	const struct council_report *report = &kv->council.reports[node];
 	const struct cm_node *known = &kv->cm.nodes[node];
 
-	if (known->state == CM_ABSENT || known->incarnation != report->incarnation || is_excluded(kv, node) ||
-		find_lost(kv, hf_loop_now_ns(kv->loop)) == (int)node)
+	if (known->state == CM_ABSENT || known->incarnation != report->incarnation || known->suspicion != 0)
 		return;
 	kv->council.granted_ns[node] = hf_env_boot_ns(kv->env);
 	if (node == kv->view.self)
@@ -320,6 +333,10 @@ bool kv_council_hear(struct hf_kv *kv, unsigned from, const struct wire_message 
 	report->complete = get_le64(message->value + 8);
 	report->round = get_le64(message->value + 16);
 	report->highest = get_le64(message->value + 24);
+	if (council->suspicion[from] != 0 && report->incarnation == kv->cm.nodes[from].incarnation) {
+		report->returned = true;
+		council->look_ns = 0;
+	}
 	if (council->leads)
 		council->asked_ns[from] = message->write;
 	return true;
@@ -327,6 +344,7 @@ bool kv_council_hear(struct hf_kv *kv, unsigned from, const struct wire_message 
 
 /* ---- deciding ---- */
 
+/* Until when a lease may last that any leader granted. */
 static uint64_t lease_over_ns(const struct hf_kv *kv, unsigned node)
 {
 	const struct council *council = &kv->council;
@@ -335,6 +353,8 @@ static uint64_t lease_over_ns(const struct hf_kv *kv, unsigned node)
 
 	if (since_ns < council->led_ns)
 		since_ns = council->led_ns;
+	if (council->suspicion[node] != 0 && council->suspected_ns[node] < since_ns)
+		since_ns = council->suspected_ns[node];
 	return since_ns + wait_ns;
 }
 
@@ -425,7 +445,8 @@ static bool make_anew(struct hf_kv *kv, uint64_t now_ns, struct cm_entry *entry)
 			return false;
 		all &= is_fresh(kv, i, now_ns);
 	}
-	return (all || now_ns > council->decided_ns + COUNCIL_COLD_LEASES * council->lease_ns) &&
+	return (all || (now_ns > council->decided_ns + COUNCIL_COLD_LEASES * council->lease_ns &&
+			       hf_env_boot_ns(kv->env) > council->led_ns + COUNCIL_COLD_LEASES * council->lease_ns)) &&
 	       make_present(kv, now_ns, entry);
 }
 
@@ -447,6 +468,34 @@ static bool is_voter(const struct hf_kv *kv, unsigned node)
 	return false;
 }
 
+static void fill_node(const struct hf_kv *kv, unsigned node, enum cm_kind kind, struct cm_entry *entry)
+{
+	const struct cm_node *known = &kv->cm.nodes[node];
+
+	entry->kind = kind;
+	entry->node = (uint8_t)node;
+	entry->incarnation[node] = known->incarnation;
+	entry->suspicion = kind == CM_SUSPECT ? kv->cm.suspicions + 1 : known->suspicion;
+}
+
+/* Of the one that is lost, and of those that are so no more. */
+static bool make_suspicion(struct hf_kv *kv, int lost, uint64_t now_ns, struct cm_entry *entry)
+{
+	if (lost >= 0 && (kv->cm.nodes[lost].suspicion == 0 || lease_is_over(kv, (unsigned)lost))) {
+		fill_node(kv, (unsigned)lost, kv->cm.nodes[lost].suspicion == 0 ? CM_SUSPECT : CM_EXCLUDE, entry);
+		return true;
+	}
+	if (lost >= 0)
+		look_again(kv, (unsigned)lost, now_ns);
+	for (unsigned i = 0; i < kv->config.member_count; i++)
+		if ((int)i != lost && kv->cm.nodes[i].suspicion != 0 && kv->council.reports[i].returned &&
+			is_fresh(kv, i, now_ns)) {
+			fill_node(kv, i, CM_CLEAR, entry);
+			return true;
+		}
+	return false;
+}
+
 /* What is to be decided next; false: nothing. */
 static bool make_entry(struct hf_kv *kv, uint64_t now_ns, struct cm_entry *entry)
 {
@@ -458,14 +507,8 @@ static bool make_entry(struct hf_kv *kv, uint64_t now_ns, struct cm_entry *entry
 	if (make_anew(kv, now_ns, entry))
 		return true;
 	*entry = (struct cm_entry){.epoch = kv->cm.epoch};
-	if (lost >= 0 && lease_is_over(kv, (unsigned)lost)) {
-		entry->kind = CM_EXCLUDE;
-		entry->node = (uint8_t)lost;
-		entry->incarnation[lost] = kv->cm.nodes[lost].incarnation;
+	if (make_suspicion(kv, lost, now_ns, entry))
 		return true;
-	}
-	if (lost >= 0)
-		look_again(kv, (unsigned)lost, now_ns);
 	for (unsigned i = 0; i < kv->config.member_count; i++) {
 		const struct council_report *report = &kv->council.reports[i];
 		const struct cm_node *node = &kv->cm.nodes[i];
@@ -499,7 +542,6 @@ static bool propose(struct hf_kv *kv, uint64_t now_ns)
 	council->look_ns = UINT64_MAX;
 	if (council->smr == NULL || !council->leads || council->proposing || !make_entry(kv, now_ns, &entry))
 		return false;
-	council->proposed = entry;
 	kv_cm_write(&entry, council->entry);
 	council->propose =
 		(struct hf_smr_call){.done = proposed, .data = council->entry, .bytes = sizeof(council->entry)};

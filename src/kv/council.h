@@ -6,10 +6,11 @@
  *
  * A shadow that has caught up says so at once.
  *
- * The leader decides by what it heard last, one entry at a time. It excludes the member that is cut off from most
- * others, of several the one with the higher place in the list; it stops granting to it, and proposes so only when
- * the lease must be over by any clock, counted from its last grant and from its own takeover (R-K21). A member that
- * comes back joins as a shadow, with another incarnation or the same. Owned by the kv's loop. */
+ * The leader decides by what it heard last, one entry at a time. It suspects the member that is cut off from most
+ * others, of several the one with the higher place in the list. No leader grants to it once that is applied there, and
+ * one proposes to exclude it only when the lease must be over by any clock (R-K21): counted from its own last grant and
+ * its takeover, or from when it applied SUSPECT. The latter no takeover puts off. Who asks again before that is
+ * cleared. A member that comes back joins as a shadow, with another incarnation or the same. Owned by the kv's loop. */
 #ifndef HOLDFAST_KV_COUNCIL_H
 #define HOLDFAST_KV_COUNCIL_H
 
@@ -30,7 +31,7 @@ struct council_report {
 	uint64_t heard_ns; /* by the loop's clock; 0: never */
 	uint64_t incarnation, epoch;
 	uint32_t note;
-	bool heard;
+	bool heard, returned; /* returned: it has asked since it is suspected */
 	/* How far its log was durable as it said, and, at most, as its earlier processes did since it is a member. */
 	uint64_t durable, told;
 	uint64_t complete;       /* the join as of which its store is whole; 0: it is not */
@@ -45,17 +46,19 @@ struct council {
 	struct council_report reports[HF_KV_MEMBERS_MAX];
 	/* This member's lease, by its own hf_env_boot_ns. */
 	uint64_t lease_until_ns;
+	/* Which suspicion of each was applied last, and when, likewise. */
+	uint32_t suspicion[HF_KV_MEMBERS_MAX];
+	uint64_t suspected_ns[HF_KV_MEMBERS_MAX];
+	uint64_t decided_ns; /* the last epoch, by the loop's clock */
 	/* While this member leads. */
 	bool leads;
 	uint64_t led_ns;                        /* since when nobody else can have granted */
-	uint64_t decided_ns;                    /* the last epoch, by the loop's clock */
 	uint64_t look_ns;                       /* when a member's lease is over that is to be excluded, likewise */
 	uint64_t granted_ns[HF_KV_MEMBERS_MAX]; /* the last grant of each */
 	uint64_t asked_ns[HF_KV_MEMBERS_MAX];   /* sending times of requests that are not answered; 0: none */
 	uint64_t granting_ns[HF_KV_MEMBERS_MAX];
 	struct hf_smr_call confirm, propose;
 	bool confirming, proposing, hopeless; /* hopeless: no store is whole, which was said */
-	struct cm_entry proposed;             /* while `proposing` */
 	uint8_t entry[CM_ENTRY_BYTES];
 };
 
