@@ -55,10 +55,18 @@ def _fill(cluster):
     client.close()
 
 
+def _wait_all_serve(cluster):
+    """A machine under load stops members for longer than a lease, too. Without a log what was answered is only in the
+    memories of members: who is killed must not be the last one."""
+    for i in range(NODES):
+        cluster.wait_serving(i)
+
+
 def _kill_random(cluster, history):
     history.generation += 1
     victim = random.randrange(NODES)
     time.sleep(random.uniform(0.05, 0.3))
+    _wait_all_serve(cluster)
     cluster.kill(victim)
     time.sleep(random.uniform(0, 3 * LEASE_MS / 1000))
     cluster.start(victim)
@@ -75,6 +83,7 @@ def _kill_in_recovery(cluster, history, number):
     history.generation += 1
     returning = random.randrange(NODES)
     others = [i for i in range(NODES) if i != returning]
+    _wait_all_serve(cluster)
     cluster.kill(returning)
     time.sleep(2 * LEASE_MS / 1000)  # until it is excluded, most often
     victim = (returning, others[0], _decider(cluster, others))[number % 3]
@@ -94,6 +103,7 @@ def _kill_in_recovery(cluster, history, number):
 def _stop(cluster, history):
     history.generation += 1
     victim = random.randrange(NODES)
+    _wait_all_serve(cluster)
     before = _info(cluster, victim)
     cluster.signal(victim, signal.SIGSTOP)
     time.sleep(3 * LEASE_MS / 1000)
