@@ -31,8 +31,12 @@ RUNS = [
     ("kv", "-DWITHOUT_RK13", "R-K13 left out: doubt outranks an INV", FAILS),
     ("kv", "-DWITHOUT_RK14", "R-K14 left out: no answer when the doubt has ended", FAILS),
     ("kv", "-DWITHOUT_RK18", "R-K18 left out: any member is a buddy, at once", FAILS),
+    ("lease", "", "two members decide by turns", HOLDS),
+    ("lease", "-DWITHOUT_TAKEOVER", "R-K21: a new leader counts its own grants alone", FAILS),
+    ("lease", "-DWITHOUT_REFUSAL", "R-K21: a suspected member is granted leases", FAILS),
+    ("lease", "-DWITHOUT_WAIT", "R-K21: an exclusion waits for no lease", FAILS),
 ]
-CLAIMS = {"smr": "one value for each index", "kv": "K1 or K2"}
+CLAIMS = {"smr": "one value for each index", "kv": "K1 or K2", "lease": "no exclusion before the end of a lease"}
 SECONDS = 1800  # a search that hangs; a slow machine is none
 PAN_MEMORY_MB = 2000
 
