@@ -123,7 +123,7 @@ class Cluster:
     def wait(self, what, condition):
         until = time.monotonic() + LIMIT_S
         while not condition():
-            time.sleep(0.02)
+            time.sleep(0.002)
             assert time.monotonic() < until, f"{what}: not within {LIMIT_S} s\n" + \
                 "\n".join(self.log(i) for i in range(self.count))
 

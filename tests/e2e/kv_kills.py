@@ -24,9 +24,9 @@ NUMBERS = [int(word) for word in sys.argv[6:]]
 KILLS, RECOVERIES, STOPS = NUMBERS if NUMBERS else (6, 3, 2) if NODES == 3 else (2, 2, 1)
 LEASE_MS = 300
 CLIENTS = 3          # at each member
-RECORDS = 4000       # that a recovery has to copy beside those of the clients, of
+RECORDS = 4000       # that a member misses beside those of the clients, of
 RECORD_BYTES = 2000
-ATTEMPTS = 4         # for each recovery that is to be hit
+ATTEMPTS = 10        # for each recovery that is to be hit
 
 
 def _said(cluster, i, words, since=0):
@@ -47,8 +47,8 @@ def _check_returned(cluster, i):
         assert said["copied"] == "0", f"n{i} copied all records, though others knew what it missed: {said}"
 
 
-def _fill(cluster):
-    client = cluster.client(0)
+def _fill(cluster, i):
+    client = cluster.client(i)
     for at in range(0, RECORDS, 20):
         words = sum(([f"fill{k}", bytes([k % 251]) * RECORD_BYTES] for k in range(at, at + 20)), [])
         assert client.ask("MSET", *words) == "+OK"
@@ -86,6 +86,7 @@ def _kill_in_recovery(cluster, history, number):
     _wait_all_serve(cluster)
     cluster.kill(returning)
     time.sleep(2 * LEASE_MS / 1000)  # until it is excluded, most often
+    _fill(cluster, others[0])
     victim = (returning, others[0], _decider(cluster, others))[number % 3]
     before = len(cluster.log(returning))
     cluster.start(returning)
@@ -135,7 +136,7 @@ def no_answer_is_lost_or_stale_while_members_are_killed_and_stopped(directory):
     history, counts = kv_history.History(), {"kills": 0, "recoveries": 0, "tried": 0, "stops": 0}
     settings = {} if MEDIUM == "none" else {"log": True, "medium": MEDIUM}
     with Cluster(directory, KIND, NODES, lease_ms=LEASE_MS, **settings) as cluster:
-        _fill(cluster)
+        _fill(cluster, 0)
         try:
             kv_history.run(cluster, NODES, CLIENTS, history, lambda: _faults(cluster, history, counts), rest_s=0.3)
         finally:
