@@ -300,6 +300,20 @@ enum kafka_error groups_log_take(struct groups *groups, struct groups_flight *fl
 	return KAFKA_NONE;
 }
 
+int64_t groups_log_newest(const struct groups *groups)
+{
+	if (list_empty(&groups->flights))
+		return 0;
+	return container_of(groups->flights.prev, struct groups_flight, node)->end;
+}
+
+bool groups_log_waits(const struct groups *groups, int64_t end)
+{
+	if (list_empty(&groups->flights))
+		return false;
+	return container_of(groups->flights.next, struct groups_flight, node)->end <= end;
+}
+
 enum kafka_error groups_log_forget(struct groups *groups, struct groups_entry *entry)
 {
 	struct writing writing;

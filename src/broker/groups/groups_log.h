@@ -27,6 +27,10 @@ struct groups_flight {
 enum kafka_error groups_log_commit(struct groups *groups, struct groups_flight *flight);
 /* Takes them over. */
 enum kafka_error groups_log_take(struct groups *groups, struct groups_flight *flight);
+/* The end of the newest commit that is in the log and not taken over yet; 0: there is none. */
+int64_t groups_log_newest(const struct groups *groups);
+/* Whether a commit that ends at `end` or before is in the log and not taken over yet. */
+bool groups_log_waits(const struct groups *groups, int64_t end);
 /* No snapshot is waited for any more, and no flight is known. */
 void groups_log_stop(struct groups *groups);
 /* The partition that has them; NULL: there is none yet. */

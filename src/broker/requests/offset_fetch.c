@@ -3,6 +3,10 @@
 
 #include <string.h>
 
+#include "broker/groups/groups_log.h"
+
+#define LOOK_NS 1000000ull
+
 enum { FIRST_WITH_LIST = 8 };
 
 /* The two shapes of the messages have the same content; this is what both are made from. */
@@ -152,7 +156,7 @@ static bool narrow(struct request *request, const struct kafka_offset_fetch_resp
 	return true;
 }
 
-void offset_fetch_handle(struct request *request)
+static void answer(struct request *request)
 {
 	const struct kafka_offset_fetch_request *body = request->body;
 	struct kafka_offset_fetch_request_offset_fetch_request_group one;
@@ -178,4 +182,32 @@ void offset_fetch_handle(struct request *request)
 		response.error_code = KAFKA_COORDINATOR_NOT_AVAILABLE;
 	}
 	request_answer(request, &response);
+}
+
+/*
+ * A commit of an earlier generation may be in the log and not replicated yet. Its owner may be told that it is done
+ * after the next owner has begun before it, against B9. So the answer waits for all commits that came before the
+ * request; each ends in the time that OffsetCommit has.
+ */
+static void look(struct request *request)
+{
+	const int64_t *newest = request->state;
+
+	if (groups_log_waits(&request->broker->groups, *newest))
+		request_wait(request, LOOK_NS, look, NULL);
+	else
+		answer(request);
+}
+
+void offset_fetch_handle(struct request *request)
+{
+	int64_t *newest = codec_arena_take(&request->arena, sizeof(*newest));
+
+	if (newest == NULL) {
+		request_give_up(request);
+		return;
+	}
+	*newest = groups_log_newest(&request->broker->groups);
+	request->state = newest;
+	look(request);
 }
