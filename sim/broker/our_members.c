@@ -12,6 +12,7 @@
 
 #define MESSAGES    8
 #define REST_NS_MAX (5 * NS_MS)
+#define END_NS_MAX  (500 * NS_US) /* the same when only the rest is read, which may be long and a byte a fetch */
 #define AWAY_NS_MAX (800 * NS_MS)
 #define AWAY_PPM    1000u
 #define LEAVE_PPM   3000u
@@ -231,7 +232,7 @@ static enum hf_poll poll_member(struct hf_poller *poller, uint64_t now_ns)
 
 	if (now_ns < member->next_ns)
 		return HF_IDLE;
-	member->next_ns = now_ns + world_range(world, 1, REST_NS_MAX);
+	member->next_ns = now_ns + world_range(world, 1, settling ? END_NS_MAX : REST_NS_MAX);
 	if (read_some(member) > 0)
 		member->next_ns = now_ns;
 	hf_consumer_group(member->consumer, &group);
