@@ -301,8 +301,8 @@ void smr_hits_plan(struct smr_hits *hits, struct smr_sim *sim, unsigned count, u
 		uint64_t at_ns = world_range(world, world->now_ns, quiet_ns - NS_MS);
 
 		hit->hits = hits;
-		hit->follows = i > 0 && world_chance(world, FOLLOWS_PPM);
-		hit->kind = (unsigned)world_range(world, 0, kinds(sim, hit) - 1);
+		hit->follows = i > 0 && !sim->power_only && world_chance(world, FOLLOWS_PPM);
+		hit->kind = sim->power_only ? HIT_POWER_ALL : (unsigned)world_range(world, 0, kinds(sim, hit) - 1);
 		hit->victim = (unsigned)world_range(world, 0, sim->count - 1);
 		hit->duration_ns = world_range(world, 100 * NS_US, 300 * NS_MS) >> world_range(world, 0, 6);
 		hit->begin.what = "hit";

@@ -3,26 +3,29 @@
 #include <stdlib.h>
 
 #include "base/ensure.h"
+#include "sim/disk.h"
 #include "sim/smr/smr_changes.h"
 #include "sim/smr/smr_gaps.h"
 #include "sim/smr/smr_hits.h"
 
-#define QUIET_NS      (1 * NS_S)
-#define LIVE_NS       (8 * NS_S)
-#define LIVE_DECIDED  20u
-#define GAP_NS        (1 * NS_S) /* half the budget for which a vqp without a path waits */
-#define SETTLE_NS     (2 * NS_S)
-#define FIRST_LEAD_NS (500 * NS_MS)
-#define FAILOVER_NS   (10 * NS_MS)  /* a NIC that repeats a packet takes 1 ms */
-#define CUT_OFF_NS    (100 * NS_MS) /* stuck, and its counter is seen to stand still over vqps that fail over */
-#define FOUNDERS      3u
-#define STOP_NS_MAX   (6 * NS_MS)
-#define STOPPED_NS    (150 * NS_MS) /* longer than the leader's patience */
-#define HOLDUP_NS     (60 * NS_MS)
-#define LAPS_MAX      4u
-#define NEWCOMER_NS   (300 * NS_MS)
-#define WAL_BYTES_MIN (1u << 10)
-#define WAL_BYTES_MAX (64u << 10)
+#define QUIET_NS         (1 * NS_S)
+#define LIVE_NS          (8 * NS_S)
+#define LIVE_DECIDED     20u
+#define GAP_NS           (1 * NS_S) /* half the budget for which a vqp without a path waits */
+#define SETTLE_NS        (2 * NS_S)
+#define FIRST_LEAD_NS    (500 * NS_MS)
+#define FAILOVER_NS      (10 * NS_MS)  /* a NIC that repeats a packet takes 1 ms */
+#define CUT_OFF_NS       (100 * NS_MS) /* stuck, and its counter is seen to stand still over vqps that fail over */
+#define FOUNDERS         3u
+#define STOP_NS_MAX      (6 * NS_MS)
+#define STOPPED_NS       (150 * NS_MS) /* longer than the leader's patience */
+#define HOLDUP_NS        (60 * NS_MS)
+#define LAPS_MAX         4u
+#define NEWCOMER_NS      (300 * NS_MS)
+#define WAL_BYTES_MIN    (1u << 10)
+#define WAL_BYTES_MAX    (64u << 10)
+#define SLOW_CALL_NS_MIN (3 * NS_MS)
+#define SLOW_CALL_NS_MAX (30 * NS_MS)
 #define SMR_FAULTS                                                                                                     \
 	(FAULT_BIT(FAULT_CUT) | FAULT_BIT(FAULT_CUT_TX) | FAULT_BIT(FAULT_CUT_RX) | FAULT_BIT(FAULT_PORT_DOWN) |       \
 		FAULT_BIT(FAULT_FLAP) | FAULT_BIT(FAULT_LOSS) | FAULT_BIT(FAULT_DELAY) | FAULT_BIT(FAULT_DUPLICATE) |  \
@@ -165,18 +168,19 @@ static void tear_down(struct smr_sim *sim)
 	free(sim->replicas);
 }
 
-enum kind { PLAIN, DURABLE, CLIENTS, CALM, MEMBERS, FENCED };
+enum kind { PLAIN, DURABLE, SLOW_DISK, CLIENTS, CALM, MEMBERS, FENCED };
 
 static void configure(struct smr_sim *sim, enum kind kind)
 {
 	struct world *world = sim->world;
 
-	sim->durable = kind == DURABLE;
+	sim->durable = kind == DURABLE || kind == SLOW_DISK;
+	sim->power_only = kind == SLOW_DISK;
 	sim->sessions = kind == CLIENTS;
 	sim->moving = sim->logs.members_change = kind == MEMBERS;
 	if (kind == MEMBERS)
 		sim->founders = FOUNDERS;
-	if (kind == DURABLE)
+	if (sim->durable)
 		sim->config.wal_bytes = world_range(world, WAL_BYTES_MIN, WAL_BYTES_MAX);
 	if (kind == CALM)
 		sim->config.pulse_ns = sim->config.silent_ns = sim->config.stuck_ns = sim->config.patience_ns =
@@ -201,6 +205,15 @@ static void fault_changed(struct faults *faults, const struct fault *fault, bool
 	sim->faults_on += begins ? 1 : -1u;
 }
 
+/* The others decide what it does not have on its disk yet, and cover that with snapshots. */
+static void slow_a_disk(struct smr_sim *sim)
+{
+	struct disk *disk = sim->members[world_range(sim->world, 0, sim->count - 1)].endpoint.host.disk;
+
+	disk->call_ns_min = SLOW_CALL_NS_MIN;
+	disk->call_ns_max = SLOW_CALL_NS_MAX;
+}
+
 static void run(
 	struct world *world, struct outcome *outcome, enum kind kind, uint32_t allowed, unsigned faults, unsigned hits)
 {
@@ -222,9 +235,11 @@ static void run(
 	if (faults + hits > 0)
 		faults_plan(
 			&sim->faults, &sim->network, processes, sim->count, allowed, faults, world->now_ns + QUIET_NS);
+	if (kind == SLOW_DISK)
+		slow_a_disk(sim);
 	smr_hits_plan(&plan, sim, hits, sim->faults.quiet_ns);
 	sim->faults.changed = fault_changed;
-	if (kind == DURABLE)
+	if (sim->durable)
 		smr_gaps_watch(&gaps, sim, &plan, GAP_NS);
 	if (kind == MEMBERS)
 		smr_changes_begin(&changes, sim, sim->faults.quiet_ns);
@@ -285,6 +300,18 @@ const struct scenario scenario_smr_durable = {
 	.only_when_named = true, /* waits for disks are long */
 	.what = "a replicated log on disks whose members lose power, one or all at once: what was answered is there",
 	.run = run_durable,
+};
+
+static void run_slow_disk(struct world *world, struct outcome *outcome)
+{
+	run(world, outcome, SLOW_DISK, 0, 0, (unsigned)world_range(world, 1, SMR_HITS_MAX / 2));
+}
+
+const struct scenario scenario_smr_slow_disk = {
+	.name = "smr-slow-disk",
+	.only_when_named = true, /* `smr-durable` has the other faults */
+	.what = "a replicated log of which one member's disk is slow; all lose power, and that member may lead then",
+	.run = run_slow_disk,
 };
 
 static void run_clients(struct world *world, struct outcome *outcome)

@@ -61,6 +61,17 @@ void smr_grant_destroyed(struct smr_link *link)
 	link->grant_holds = false;
 }
 
+/* Slots of entries that a snapshot covers may be empty here: whoever is granted this log learns that they are decided,
+ * and looks for them elsewhere. */
+static void tell_commit(struct hf_smr *smr)
+{
+	_Atomic uint64_t *word = (_Atomic uint64_t *)(void *)(smr->log + SMR_LOG_COMMIT);
+	uint64_t told;
+
+	if (!smr_slot_open(le64toh(observe(word)), &told) || told < smr->commit)
+		publish(word, htole64(smr_slot_seal(smr->commit)));
+}
+
 static bool step(struct hf_smr *smr)
 {
 	struct smr_link *to = &smr->links[smr->giving_to];
@@ -70,6 +81,7 @@ static bool step(struct hf_smr *smr)
 	if (smr->giving == SMR_GIVING_REVOKE) {
 		smr->holder = smr->giving_to;
 		smr_follow_reset(smr);
+		tell_commit(smr);
 		smr->giving = smr->giving_to == smr->id ? SMR_GIVING_NONE : SMR_GIVING_GIVE;
 		if (smr->giving == SMR_GIVING_GIVE) {
 			to->granted = smr->giving_request;
