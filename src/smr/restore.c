@@ -86,19 +86,25 @@ void smr_restore_drop(struct hf_smr *smr)
 	smr->restore = NULL;
 }
 
-/* A member that leads has other things to do: it is asked when there is no other one. */
+/* The member that was asked before has fallen silent; a snapshot of one that knows no more than this one is of no use;
+ * one that leads has other things to do. */
+static unsigned worth(const struct smr_link *link)
+{
+	const struct hf_smr *smr = link->smr;
+	unsigned another = link->id != smr->restore->from, ahead = smr_link_commit(link) > smr->applied;
+
+	if (!link->known || (link->public[SMR_PUBLIC_FLAGS] & SMR_FLAG_READY) == 0 || !link->elect.alive)
+		return 0;
+	return 1 + 4 * another + 2 * ahead + (smr_link_role(link) != HF_SMR_LEADER);
+}
+
 static struct smr_link *choose(struct hf_smr *smr)
 {
 	struct smr_link *best = NULL;
 
-	smr_for_links (link, smr) {
-		bool ready = link->known && (link->public[SMR_PUBLIC_FLAGS] & SMR_FLAG_READY) != 0 && link->elect.alive;
-
-		if (!ready || (link->id == smr->restore->from && best != NULL))
-			continue;
-		if (best == NULL || best->id == smr->restore->from || smr_link_role(best) == HF_SMR_LEADER)
+	smr_for_links (link, smr)
+		if (worth(link) > (best == NULL ? 0 : worth(best)))
 			best = link;
-	}
 	return best;
 }
 
