@@ -330,7 +330,7 @@ static void begin_event(struct world_event *event)
 	if (fault->kind == FAULT_NIC_CRASH && waits_for_writes(fault))
 		return;
 	fault->port->cut_tx -= fault->mute; /* of a dead NIC nothing comes any more */
-	if (!begin(fault))
+	if ((fault->faults->may_begin != NULL && !fault->faults->may_begin(fault->faults, fault)) || !begin(fault))
 		return;
 	world_count_fault(world, fault->kind);
 	world_trace(world, "  port %u, other %u, process %s, for %.3f ms", fault->port->index, fault->other->index,

@@ -30,6 +30,8 @@ struct faults {
 	struct fault plan[FAULTS_MAX];
 	unsigned count;
 	uint64_t quiet_ns;
+	/* Asked when one is to begin; it does not where that is false. NULL: all may. */
+	bool (*may_begin)(const struct faults *faults, const struct fault *fault);
 	/* Told when a fault has begun, and when it has ended. NULL: nobody is told. */
 	void (*changed)(struct faults *faults, const struct fault *fault, bool begins);
 	/* Told when a port that flaps has been switched, between the two. NULL: nobody is told. */

@@ -139,7 +139,21 @@ static bool all_are_whole(const struct broker_sim *all)
 static bool may_kill(const struct broker_sim *all, const struct sim_broker *broker)
 {
 	return broker->process->running && !broker->process->paused && has_work(all) &&
-	       (all->count == 1 || all_are_whole(all));
+	       (all->count == 1 || (all_are_whole(all) && !all->nic_dead));
+}
+
+/* A broker whose NIC has died is started anew: it is the one that is out. */
+static bool may_begin(const struct faults *faults, const struct fault *fault)
+{
+	const struct broker_sim *all = container_of(faults, const struct broker_sim, faults);
+
+	return fault->kind != FAULT_NIC_CRASH || all->count == 1 || (!all->down && !all->nic_dead);
+}
+
+static void fault_changed(struct faults *faults, const struct fault *fault, bool begins)
+{
+	if (fault->kind == FAULT_NIC_CRASH)
+		container_of(faults, struct broker_sim, faults)->nic_dead = begins;
 }
 
 /* All at once, whoever is in sync: the disks have it. */
@@ -266,6 +280,8 @@ static void run_brokers(
 		process_start(processes[i]);
 	faults_plan(&all->faults, &all->network, processes, n, all->rails ? RAIL_FAULTS : BROKER_FAULTS,
 		(unsigned)world_range(world, 0, 6), quiet_ns);
+	all->faults.may_begin = may_begin;
+	all->faults.changed = fault_changed;
 	if ((count > 1 || all->group != NULL) && world_chance(world, 300000)) /* for longer than a session */
 		faults_plan_stall(&all->faults, FAULT_PAUSE, 500 * NS_MS);
 	all->killer = (struct world_event){.fire = kill_next, .what = "killer", .outermost = true};

@@ -79,6 +79,7 @@ struct broker_sim {
 	bool flushes;    /* with flush.messages=1: a loss of power loses nothing */
 	bool rails;      /* brokers are nodes: more than one always are */
 	bool down;       /* brokers are */
+	bool nic_dead;   /* of a broker, which is to be started anew */
 	bool stopping, settling;
 	uint64_t led, truncations; /* of brokers that are gone */
 };
