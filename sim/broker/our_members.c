@@ -32,12 +32,14 @@ static const struct our_seat *seat_of(const struct sim_group *group, int32_t gen
 	return NULL;
 }
 
-/* Who leads a generation is told its members before it tells anybody what they get. */
+/* Who leads a generation is told its members before it tells anybody what they get: this is where it counts, because a
+ * member may have its offsets late, and a later generation others before. */
 static void note_seats(struct sim_group *group, const struct membership *membership)
 {
 	if (membership->state != MEMBERSHIP_COUNTING ||
 		seat_of(group, membership->generation, membership->member) != NULL)
 		return;
+	(void)sim_group_number(group, membership->generation, membership->member);
 	for (int32_t i = 0; i < membership->member_count; i++) {
 		struct our_seat *seat = &group->seats[group->seat_count++ % GROUP_GENERATIONS_MAX];
 
@@ -79,24 +81,25 @@ static void begin(struct our_member *member)
 	}
 }
 
-/* Before a poll, which may give records up and out. */
+/* Whether it reads on in its generation. */
+static bool goes_on(const struct membership *membership)
+{
+	return !membership->lost && (membership->state == MEMBERSHIP_STABLE || membership->state == MEMBERSHIP_FINDING);
+}
+
+/* In each turn, also while the program is away: a member that has fetched its offsets may lose its coordinator soon. */
 static void look(struct our_member *member)
 {
 	const struct membership *membership = member->consumer->membership;
 	struct sim_group *group = member->all->group;
 
 	note_seats(group, membership);
+	member->begun = member->begun && goes_on(membership);
 	if (!member->begun && membership->state == MEMBERSHIP_STABLE && !membership->lost)
 		begin(member);
 	for (unsigned i = 0; member->begun && member->commits_alone && i < SIM_MEMBER_PARTITIONS; i++)
 		if (member->partitions[i].owned)
 			(void)group_commits(&group->accounts[i], member->number, member->partitions[i].next);
-}
-
-/* Behind it: whether it reads on in its generation. */
-static bool goes_on(const struct membership *membership)
-{
-	return !membership->lost && (membership->state == MEMBERSHIP_STABLE || membership->state == MEMBERSHIP_FINDING);
 }
 
 /* ---- commits ---- */
@@ -211,10 +214,8 @@ static void take(struct our_member *member, const struct hf_message *message)
 static int read_some(struct our_member *member)
 {
 	struct hf_message messages[MESSAGES];
-	int n;
+	int n = hf_consumer_poll(member->consumer, messages, MESSAGES);
 
-	look(member);
-	n = hf_consumer_poll(member->consumer, messages, MESSAGES);
 	for (int i = 0; i < n; i++)
 		take(member, &messages[i]);
 	if (n < 0)
@@ -230,6 +231,7 @@ static enum hf_poll poll_member(struct hf_poller *poller, uint64_t now_ns)
 	bool settling = member->all->settling;
 	struct hf_consumer_group group;
 
+	look(member);
 	if (now_ns < member->next_ns)
 		return HF_IDLE;
 	member->next_ns = now_ns + world_range(world, 1, settling ? END_NS_MAX : REST_NS_MAX);

@@ -47,6 +47,8 @@ void group_begins(struct group_account *account, const struct group_floor *floor
 			"%s: generation %u begins at %" PRIu64 ", and generation %u was told that %" PRIu64
 			" is committed",
 			account->name, generation, offset, floor->generation, floor->offset);
+	if (generation >= account->begun.generation)
+		account->begun = (struct group_floor){generation, offset};
 }
 
 void group_gives(struct group_account *account, uint64_t from, uint64_t to)
@@ -70,6 +72,11 @@ void group_committed(struct group_account *account, uint32_t assigned, uint32_t 
 		world_violate(account->world, "zombie",
 			"%s: a commit of generation %u is done, which was sent when generation %u had begun",
 			account->name, generation, assigned);
+	if (generation < account->begun.generation && offset > account->begun.offset)
+		world_violate(account->world, "begin",
+			"%s: generation %u is told that %" PRIu64
+			" is committed, and generation %u has begun at %" PRIu64,
+			account->name, generation, offset, account->begun.generation, account->begun.offset);
 	while (account->whole < offset && account->given[account->whole])
 		account->whole++;
 	if (account->whole < offset)

@@ -6,7 +6,7 @@
  * Claims:
  *   owner    in a generation one member has the partition
  *   begin    an owner begins at the last commit that was told as done in its generation or an earlier one, or at a
- *            later one that was sent (B9)
+ *            later one that was sent, and none of an earlier generation is told afterwards that more is (B9)
  *   zombie   a commit that is sent when a later generation has its assignment is not told as done (B9)
  *   missed   every record below a commit that is told as done, and in the end every record, was given to some member
  *
@@ -18,6 +18,12 @@
 
 #define GROUP_GENERATIONS_MAX 4096u
 
+/* What the owner of a generation may find when it asks now where to begin. */
+struct group_floor {
+	uint32_t generation;
+	uint64_t offset;
+};
+
 struct group_account {
 	struct world *world;
 	const char *name;
@@ -27,7 +33,8 @@ struct group_account {
 	uint32_t assigned;                        /* the last generation with an assignment */
 	uint32_t done_generation;                 /* of the last commit that was told as done */
 	uint64_t done_offset, doubled;
-	uint64_t whole; /* all records below it were given */
+	struct group_floor begun; /* where the last generation did */
+	uint64_t whole;           /* all records below it were given */
 };
 
 void group_account_init(struct group_account *account, struct world *world, const char *name);
@@ -35,11 +42,6 @@ void group_account_init(struct group_account *account, struct world *world, cons
 void group_assigned(struct group_account *account, uint32_t generation);
 void group_owned(struct group_account *account, uint32_t generation, unsigned member);
 
-/* What the owner of a generation may find when it asks now where to begin. */
-struct group_floor {
-	uint32_t generation;
-	uint64_t offset;
-};
 struct group_floor group_floor(const struct group_account *account);
 /* The owner in `generation` was told to begin there, and the floor is that of when it asked. */
 void group_begins(struct group_account *account, const struct group_floor *floor, uint32_t generation, uint64_t offset);

@@ -251,7 +251,8 @@ enum kafka_error groups_check(const struct groups *groups)
 	/* One broker makes the topic with the first commit. */
 	bool none = groups->broker->journal != NULL && offsets_of(groups) == NULL;
 
-	return groups->epoch >= 0 || none ? KAFKA_NONE : KAFKA_NOT_COORDINATOR;
+	/* Without a lease another broker may coordinate already: what is in memory here is not the newest then (B9). */
+	return (groups->epoch >= 0 || none) && broker_has_lease(groups->broker) ? KAFKA_NONE : KAFKA_NOT_COORDINATOR;
 }
 
 static void drop_all(struct groups *groups)
