@@ -281,13 +281,12 @@ enum kafka_error groups_log_commit(struct groups *groups, struct groups_flight *
 	return KAFKA_NONE;
 }
 
-enum kafka_error groups_log_take(struct groups *groups, struct groups_flight *flight)
+static enum kafka_error take(struct groups *groups, const struct groups_flight *flight)
 {
 	struct groups_entry *entry = groups_find_or_make(groups, flight->group);
 	const struct groups_commit *commits = flight->commits;
 	int64_t now_ms = broker_now_ms(groups->broker);
 
-	list_remove(&flight->node);
 	for (int32_t i = 0; i < flight->count; i++)
 		if (entry == NULL)
 			return KAFKA_COORDINATOR_NOT_AVAILABLE;
@@ -296,8 +295,23 @@ enum kafka_error groups_log_take(struct groups *groups, struct groups_flight *fl
 		else if (offsets_set(&entry->offsets, commits[i].topic, commits[i].partition, commits[i].offset,
 				 commits[i].leader_epoch, commits[i].metadata, now_ms) != 0)
 			return KAFKA_COORDINATOR_NOT_AVAILABLE;
-	snapshot_if_long(groups, groups_log_partition(groups));
 	return KAFKA_NONE;
+}
+
+enum kafka_error groups_log_take(struct groups *groups, struct groups_flight *flight)
+{
+	while (!flight->taken && !list_empty(&groups->flights)) {
+		struct groups_flight *first = container_of(groups->flights.next, struct groups_flight, node);
+
+		list_remove(&first->node);
+		first->error = take(groups, first);
+		first->taken = true;
+	}
+	if (!flight->taken)
+		return KAFKA_NOT_COORDINATOR;
+	if (flight->error == KAFKA_NONE)
+		snapshot_if_long(groups, groups_log_partition(groups));
+	return flight->error;
 }
 
 int64_t groups_log_newest(const struct groups *groups)

@@ -22,10 +22,12 @@ struct groups_flight {
 	const struct groups_commit *commits;
 	int32_t count;
 	int64_t end; /* of its records: they hold once hw is there */
+	bool taken;
+	enum kafka_error error; /* taken: what it came to */
 };
 /* Writes them. */
 enum kafka_error groups_log_commit(struct groups *groups, struct groups_flight *flight);
-/* Takes them over. */
+/* It is replicated: takes it over, and before it those that are in the log before it. */
 enum kafka_error groups_log_take(struct groups *groups, struct groups_flight *flight);
 /* The end of the newest commit that is in the log and not taken over yet; 0: there is none. */
 int64_t groups_log_newest(const struct groups *groups);

@@ -321,6 +321,32 @@ static void offsets_that_no_group_uses_expire(void **state)
 	stand_close();
 }
 
+/* As when the isr shrinks: the first one is told of it at the next turn, and the second one at once. */
+static void commits_are_taken_in_the_order_of_the_log(void **state)
+{
+	const struct groups_commit commits[] = {{.topic = {STAND_TOPIC, 1}, .metadata = {NULL, -1}, .offset = 7},
+		{.topic = {STAND_TOPIC, 1}, .metadata = {NULL, -1}, .offset = 9}};
+	struct groups_flight flights[] = {{.group = {"g", 1}, .commits = &commits[0], .count = 1},
+		{.group = {"g", 1}, .commits = &commits[1], .count = 1}};
+	struct groups *groups;
+
+	(void)state;
+	stand_open(SEGMENT_BYTES, EXTENT_BYTES);
+	groups = &stand.broker->groups;
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(groups_log_commit(groups, &flights[i]), KAFKA_NONE);
+	assert_int_equal(groups_log_take(groups, &flights[1]), KAFKA_NONE);
+	assert_int_equal(groups_log_take(groups, &flights[0]), KAFKA_NONE);
+	assert_int_equal(committed_by_g()->offset, 9);
+	/* Another broker coordinates before it is told. */
+	flights[0].taken = false;
+	assert_int_equal(groups_log_commit(groups, &flights[0]), KAFKA_NONE);
+	groups_log_stop(groups);
+	assert_int_equal(groups_log_take(groups, &flights[0]), KAFKA_NOT_COORDINATOR);
+	assert_int_equal(committed_by_g()->offset, 9);
+	stand_close();
+}
+
 static void other_replicas_lack_it(struct partition *partition)
 {
 	(void)partition;
@@ -367,6 +393,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(offsets_that_no_group_uses_expire),
+		cmocka_unit_test(commits_are_taken_in_the_order_of_the_log),
 		cmocka_unit_test(old_offsets_go_when_a_snapshot_is_durable_and_replicated),
 		cmocka_unit_test(segments_are_read_one_behind_the_other),
 		cmocka_unit_test(what_is_produced_while_it_reads_is_seen),
