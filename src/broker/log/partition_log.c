@@ -7,6 +7,7 @@
 #include "base/bytes.h"
 #include "base/ensure.h"
 #include "base/log.h"
+#include "broker/log/next_segment.h"
 #include "broker/log/partition_log_parts.h"
 
 #define GRANT_BYTES (1u << 20) /* of pages that the loop makes while others wait: a millisecond */
@@ -72,10 +73,42 @@ static int roll(struct partition_log *log, struct hf_error *error)
 	return partition_log_roll(log, log->config.segment_bytes, error);
 }
 
+void partition_log_look_ahead(struct partition_log *log)
+{
+	const struct segment *head = head_of(log);
+	struct hf_workers *workers;
+
+	if (log->next != NULL || log->failed || head->bytes < head->capacity - head->capacity / 4)
+		return;
+	workers = flusher_workers(log->flush.flusher);
+	if (workers != NULL)
+		log->next = next_segment_make(log->env, log->directory, log->config.segment_bytes, workers);
+}
+
+/* One that is on its way is the next time's. */
+static bool take_next(struct partition_log *log, uint32_t capacity)
+{
+	struct next_segment *next = log->next;
+	struct segment *segment;
+
+	if (next == NULL || next->state == NEXT_SEGMENT_MAKING)
+		return false;
+	log->next = NULL;
+	segment = next_segment_take(
+		next, log->directory, partition_log_end(log), capacity, log->config.index_interval_bytes);
+	if (segment == NULL) {
+		next_segment_drop(next);
+		return false;
+	}
+	list_push_back(&log->segments, &segment->node);
+	log->flush.names = true;
+	return true;
+}
+
 int partition_log_roll(struct partition_log *log, uint32_t capacity, struct hf_error *error)
 {
 	struct segment *head = head_of(log);
-	int rc = partition_log_add(log, head->next_offset, capacity, true, true, error);
+	int rc = take_next(log, capacity) ? 0 : partition_log_add(log, head->next_offset, capacity, true, true, error);
 
 	if (rc != 0)
 		return rc;
@@ -215,6 +248,7 @@ static enum kafka_error take_tail(struct partition_log *log, struct batch *batch
 	result->base_offset = batch->base_offset;
 	/* There is memory: the check made the entry. */
 	ensure(producer_state_book(&log->producers, batch, now_ms) == 0);
+	partition_log_look_ahead(log);
 	flusher_look(log);
 	return KAFKA_NONE;
 }

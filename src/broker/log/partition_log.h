@@ -28,8 +28,9 @@ struct partition_log {
 	struct hf_env *env;
 	char directory[SEGMENT_PATH_BYTES - 64];
 	struct log_config config;
-	struct list segments; /* by base offset; never empty while it is open */
-	int64_t start_offset; /* records below it are gone */
+	struct list segments;      /* by base offset; never empty while it is open */
+	struct next_segment *next; /* NULL: none is made ahead */
+	int64_t start_offset;      /* records below it are gone */
 	struct producer_state producers;
 	struct leader_epochs epochs;
 	struct log_flush flush;

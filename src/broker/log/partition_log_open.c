@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "broker/log/checkpoint.h"
+#include "broker/log/next_segment.h"
 #include "broker/log/partition_log_parts.h"
 
 #define NAME_DIGITS     20
@@ -246,13 +247,32 @@ static int load_epochs(struct partition_log *log)
 	return 0;
 }
 
+struct clearing {
+	struct hf_env *env;
+	const char *directory;
+	bool next_only; /* of segments that were made ahead */
+};
+
+static void remove_file(const char *name, void *context)
+{
+	const struct clearing *clearing = context;
+	char path[CHECKPOINT_PATH_BYTES];
+
+	if (clearing->next_only && !next_segment_is_name(name))
+		return;
+	snprintf(path, sizeof(path), "%s/%s", clearing->directory, name);
+	(void)hf_file_remove(clearing->env, path);
+}
+
 static int load(struct partition_log *log, bool clean, int64_t now_ms, struct hf_error *error)
 {
+	struct clearing leftovers = {log->env, log->directory, true};
 	struct found found = {.snapshot = -1};
 	int rc = hf_dir_make(log->env, log->directory);
 
 	if (rc != 0 && rc != -EEXIST)
 		return hf_error_set(error, rc, "cannot make the directory %s: %s", log->directory, strerror(-rc));
+	(void)hf_dir_list(log->env, log->directory, remove_file, &leftovers);
 	rc = hf_dir_list(log->env, log->directory, file_found, &found);
 	if (rc != 0)
 		hf_error_set(error, rc, "cannot read the directory %s: %s", log->directory, strerror(-rc));
@@ -313,6 +333,8 @@ static void drop_segments(struct partition_log *log, bool files)
 		list_remove(&segment->node);
 		segment_release(segment);
 	}
+	next_segment_drop(log->next);
+	log->next = NULL;
 }
 
 static void log_free(struct partition_log *log)
@@ -342,23 +364,9 @@ int partition_log_close(struct partition_log *log)
 	return rc;
 }
 
-struct clearing {
-	struct hf_env *env;
-	const char *directory;
-};
-
-static void remove_file(const char *name, void *context)
-{
-	const struct clearing *clearing = context;
-	char path[CHECKPOINT_PATH_BYTES];
-
-	snprintf(path, sizeof(path), "%s/%s", clearing->directory, name);
-	(void)hf_file_remove(clearing->env, path);
-}
-
 void partition_log_clear(struct hf_env *env, const char *directory)
 {
-	struct clearing clearing = {env, directory};
+	struct clearing clearing = {env, directory, false};
 
 	(void)hf_dir_list(env, directory, remove_file, &clearing); /* a directory that is not there is clear */
 }

@@ -9,6 +9,8 @@ int partition_log_add(struct partition_log *log, int64_t base_offset, uint32_t c
 	struct hf_error *error);
 /* Seals the head; another one begins. */
 int partition_log_roll(struct partition_log *log, uint32_t capacity, struct hf_error *error);
+/* After batches were taken: from three quarters of the head on a helper thread makes the next one (R-B26). */
+void partition_log_look_ahead(struct partition_log *log);
 /* Of producers, at the end of the log; a failure is logged. */
 void partition_log_write_snapshot(struct partition_log *log);
 /* From the snapshot of that offset (-1: none), and the batches behind it. */

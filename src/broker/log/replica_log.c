@@ -47,6 +47,7 @@ const char *partition_log_accept(struct partition_log *log, uint32_t bytes, int3
 
 	while (wrong == NULL && bytes > 0)
 		bytes -= accept_one(log, bytes, leader_epoch, now_ms, &wrong);
+	partition_log_look_ahead(log);
 	flusher_look(log);
 	return wrong;
 }

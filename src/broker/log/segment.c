@@ -270,17 +270,14 @@ static int segment_load(struct segment *segment, uint32_t capacity, bool head, e
 	return rc;
 }
 
-int segment_open(struct hf_env *env, const char *directory, int64_t base_offset, uint32_t capacity,
-	uint32_t index_interval, bool head, enum segment_trust trust, struct segment **segment_out, uint64_t *cut_out,
-	struct hf_error *error)
+/* NULL: no memory. The directory's path is not too long. */
+static struct segment *segment_new(
+	struct hf_env *env, const char *directory, int64_t base_offset, uint32_t index_interval)
 {
 	struct segment *segment = calloc(1, sizeof(*segment));
-	char path[SEGMENT_PATH_BYTES];
-	int rc;
 
-	*segment_out = NULL;
 	if (segment == NULL)
-		return hf_error_set(error, -ENOMEM, "no memory for a segment of %s", directory);
+		return NULL;
 	*segment = (struct segment){.env = env,
 		.base_offset = base_offset,
 		.next_offset = base_offset,
@@ -292,12 +289,42 @@ int segment_open(struct hf_env *env, const char *directory, int64_t base_offset,
 		.max_timestamp_offset = base_offset,
 		.holds = 1};
 	list_init(&segment->node);
-	if (strlen(directory) >= sizeof(segment->directory)) {
+	snprintf(segment->directory, sizeof(segment->directory), "%s", directory);
+	return segment;
+}
+
+struct segment *segment_adopt(struct hf_env *env, const char *directory, int64_t base_offset, uint32_t index_interval,
+	const char *path, struct hf_file *file)
+{
+	struct segment *segment = segment_new(env, directory, base_offset, index_interval);
+	char to[SEGMENT_PATH_BYTES];
+
+	if (segment == NULL)
+		return NULL;
+	segment_path(segment, "log", to);
+	if (hf_file_rename(env, path, to) != 0) {
 		segment_release(segment);
+		return NULL;
+	}
+	segment->file = file;
+	return segment;
+}
+
+int segment_open(struct hf_env *env, const char *directory, int64_t base_offset, uint32_t capacity,
+	uint32_t index_interval, bool head, enum segment_trust trust, struct segment **segment_out, uint64_t *cut_out,
+	struct hf_error *error)
+{
+	struct segment *segment;
+	char path[SEGMENT_PATH_BYTES];
+	int rc;
+
+	*segment_out = NULL;
+	if (strlen(directory) >= sizeof(segment->directory))
 		return hf_error_set(
 			error, -ENAMETOOLONG, "%.100s...: the path is too long; choose a shorter log.dirs", directory);
-	}
-	snprintf(segment->directory, sizeof(segment->directory), "%s", directory);
+	segment = segment_new(env, directory, base_offset, index_interval);
+	if (segment == NULL)
+		return hf_error_set(error, -ENOMEM, "no memory for a segment of %s", directory);
 	segment_path(segment, "log", path);
 	rc = hf_file_open(env, path, HF_FILE_WRITE | HF_FILE_CREATE, &segment->file);
 	if (rc != 0)

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "batches.h"
+#include "broker/log/next_segment.h"
 #include "broker/log/partition.h"
 
 #define SEGMENT_BYTES 16384u
@@ -568,6 +569,78 @@ static void pages_are_made_ahead_by_another_thread(void **state)
 	assert_int_equal(read_all(0), partition_log_end(partition_log));
 }
 
+static unsigned files_named(const char *prefix)
+{
+	DIR *dir = opendir(directory);
+	unsigned count = 0;
+
+	assert_non_null(dir);
+	for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir))
+		count += strncmp(entry->d_name, prefix, strlen(prefix)) == 0;
+	closedir(dir);
+	return count;
+}
+
+static void make_file(const char *name)
+{
+	char path[128];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	fd = open(path, O_CREAT | O_WRONLY, 0600);
+	assert_true(fd >= 0);
+	close(fd);
+}
+
+static void turn_until_next_is_made(void)
+{
+	while (partition_log->next->state == NEXT_SEGMENT_MAKING)
+		(void)hf_loop_turn(loop, 1000000);
+	assert_int_equal(partition_log->next->state, NEXT_SEGMENT_READY);
+}
+
+static void fill_three_quarters(void)
+{
+	while (partition_log->next == NULL) {
+		append(1);
+		assert_int_equal(
+			partition_log->next != NULL, partition_log_head(partition_log)->bytes >= SEGMENT_BYTES / 4 * 3);
+	}
+}
+
+/* Twice; then a file is left behind by a process that died, and the log is closed while one is made. */
+static void the_next_segment_is_made_before_the_head_is_full(void **state)
+{
+	(void)state;
+	open_flusher(FLUSH_NEVER, FLUSH_NEVER);
+	for (unsigned count = 1; count < 3; count++) {
+		fill_three_quarters();
+		turn_until_next_is_made();
+		assert_int_equal(files_named("next-"), 1);
+		while (segments() == count)
+			append(1);
+		assert_null(partition_log->next);
+		assert_int_equal(partition_log_head(partition_log)->populated, SEGMENT_BYTES);
+		assert_int_equal(files_named("next-"), 0);
+	}
+	assert_int_equal(read_all(0), partition_log_end(partition_log));
+	fill_three_quarters();
+	turn_until_next_is_made();
+	close_flusher();
+	crash();
+	make_file("next-of-a-process-that-died.tmp");
+	open_log(false);
+	assert_int_equal(files_named("next-"), 0);
+	open_flusher(FLUSH_NEVER, FLUSH_NEVER);
+	append(1);
+	assert_non_null(partition_log->next);
+	assert_int_equal(partition_log_close(partition_log), 0); /* it is being made */
+	assert_int_equal(flusher_close(&flusher), 0);
+	hf_loop_destroy(loop);
+	assert_int_equal(files_named("next-"), 0);
+	open_log(true);
+}
+
 /* The loop makes no more than 1 MiB for a holder that waits. */
 static void an_extent_is_as_large_as_there_are_pages(void **state)
 {
@@ -667,6 +740,7 @@ int main(void)
 		LOG_TEST(a_segment_that_is_held_stays_readable),
 		LOG_TEST(a_segment_that_is_registered_is_not_cut),
 		LOG_TEST(pages_are_made_ahead_by_another_thread),
+		LOG_TEST(the_next_segment_is_made_before_the_head_is_full),
 		LOG_TEST(an_extent_is_as_large_as_there_are_pages),
 		LOG_TEST(pages_of_the_head_are_made_as_it_grows),
 		LOG_TEST(leader_epochs_are_kept),
