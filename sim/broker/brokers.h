@@ -74,12 +74,13 @@ struct broker_sim {
 	struct sim_client clients[SIM_BROKER_CLIENTS];
 	struct partition_account accounts[SIM_BROKER_PARTITIONS];
 	struct sim_group *group; /* groups.h; NULL: none */
-	struct world_event killer;
-	unsigned losses; /* of power, of all brokers there are */
-	bool flushes;    /* with flush.messages=1: a loss of power loses nothing */
-	bool rails;      /* brokers are nodes: more than one always are */
-	bool down;       /* brokers are */
-	bool nic_dead;   /* of a broker, which is to be started anew */
+	struct world_event killer, parter;
+	struct sim_broker *apart; /* which the other brokers do not reach; NULL: none */
+	unsigned losses;          /* of power, of all brokers there are */
+	bool flushes;             /* with flush.messages=1: a loss of power loses nothing */
+	bool rails;               /* brokers are nodes: more than one always are */
+	bool down;                /* brokers are */
+	bool one_out;             /* a broker's NIC is dead, or the other brokers do not reach it */
 	bool stopping, settling;
 	uint64_t led, truncations; /* of brokers that are gone */
 };

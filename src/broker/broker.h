@@ -94,6 +94,9 @@ struct partition *broker_find_led(
 bool broker_is_member(const struct broker *broker);
 /* Whether it may take records as a leader: the controller was reached within the session. */
 bool broker_has_lease(const struct broker *broker);
+/* What a log said to an offset. Without a lease another broker may lead, whose log has more: a client that is told
+ * OFFSET_OUT_OF_RANGE forgets where it was, so it is told to ask that one. */
+enum kafka_error broker_range_error(const struct broker *broker, enum kafka_error error);
 /* Whom clients are told to ask about topics. */
 int32_t broker_controller(const struct broker *broker);
 /* Where clients of listener `index` find a broker; NULL: it is not alive, or has no such listener. */

@@ -100,6 +100,11 @@ bool broker_has_lease(const struct broker *broker)
 	return broker->journal != NULL || quorum_has_lease(&broker->quorum);
 }
 
+enum kafka_error broker_range_error(const struct broker *broker, enum kafka_error error)
+{
+	return error == KAFKA_OFFSET_OUT_OF_RANGE && !broker_has_lease(broker) ? KAFKA_NOT_LEADER_OR_FOLLOWER : error;
+}
+
 /* Every broker takes such requests; the one that leads the log answers soonest. */
 int32_t broker_controller(const struct broker *broker)
 {

@@ -49,8 +49,8 @@ enum segment_trust {
 int segment_open(struct hf_env *env, const char *directory, int64_t base_offset, uint32_t capacity,
 	uint32_t index_interval, bool head, enum segment_trust trust, struct segment **segment_out, uint64_t *cut_out,
 	struct hf_error *error);
-/* The same of a file that was made under another path: empty, and not mapped yet. NULL: no memory, or it cannot have the
- * name; the file stays the caller's. */
+/* The same of a file that was made under another path: empty, and not mapped yet. NULL: no memory, or it cannot have
+ * the name; the file stays the caller's. */
 struct segment *segment_adopt(struct hf_env *env, const char *directory, int64_t base_offset, uint32_t index_interval,
 	const char *path, struct hf_file *file);
 /* Ends it behind its last batch, in all three files. */

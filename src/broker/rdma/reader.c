@@ -122,7 +122,8 @@ static enum kafka_error attach(struct reader *reader, struct codec_string topic,
 			slot = &reader->slots[i];
 	if (slot == NULL)
 		return KAFKA_INVALID_REQUEST; /* it releases too little */
-	rc = partition_log_find(partition->log, offset, &slot->segment, place_out);
+	rc = broker_range_error(
+		reader->client->rdma->broker, partition_log_find(partition->log, offset, &slot->segment, place_out));
 	if (rc == KAFKA_NONE && register_segment(slot, partition->log->directory) != 0)
 		rc = KAFKA_STORAGE_ERROR;
 	if (rc != KAFKA_NONE) {

@@ -46,6 +46,7 @@ static void read_partition(struct fetch_pass *pass, struct codec_string topic,
 		to->log_start_offset = partition->log->start_offset;
 		error = partition_log_read(partition->log, from->fetch_offset, partition->hw,
 			most < 0 ? 0 : (uint32_t)most, pass->bytes == 0, &span);
+		error = broker_range_error(pass->request->broker, error);
 	}
 	to->error_code = (int16_t)error;
 	pass->error |= error != KAFKA_NONE;
