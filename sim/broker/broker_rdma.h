@@ -21,6 +21,7 @@
 #include "broker/broker.h"
 #include "sim/checkers/partition.h"
 #include "sim/device.h"
+#include "sim/broker/apart.h"
 #include "sim/faults.h"
 #include "sim/scenario.h"
 
@@ -87,6 +88,7 @@ struct rdma_sim {
 	struct partition_account accounts[RDMA_SIM_PARTITIONS];
 	struct world_event killer, looker;
 	struct rdma_sim_end *down; /* what is to start again */
+	struct apart apart;
 	uint64_t rdma_batches, rdma_records, settled, writes;
 	struct rdma_liar *liar; /* liar.h; NULL: all are honest */
 	uint64_t lies;

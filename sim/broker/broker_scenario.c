@@ -12,10 +12,6 @@
 #define KILL_NS_MAX  (200 * NS_MS)
 #define WORK_NS_MAX  (300 * NS_US)
 #define DOWN_NS_MAX  (60 * NS_MS)
-#define APART_PPM    400000u       /* of runs with a group */
-#define APART_NS_MIN (600 * NS_MS) /* beyond a session */
-#define APART_NS_MAX (1200 * NS_MS)
-#define ALONE_NS_MAX (800 * NS_MS)
 #define POWER_SEEDS  3u /* of so many seeds one has losses of power instead of kills */
 #define BROKER_FAULTS                                                                                                  \
 	(FAULT_BIT(FAULT_CUT) | FAULT_BIT(FAULT_CUT_TX) | FAULT_BIT(FAULT_CUT_RX) | FAULT_BIT(FAULT_DELAY) |           \
@@ -143,7 +139,7 @@ static bool all_are_whole(const struct broker_sim *all)
 static bool may_kill(const struct broker_sim *all, const struct sim_broker *broker)
 {
 	return broker->process->running && !broker->process->paused && has_work(all) &&
-	       (all->count == 1 || (all_are_whole(all) && !all->one_out));
+	       (all->count == 1 || (all_are_whole(all) && !all->nic_dead && all->apart.broker == NULL));
 }
 
 /* A broker whose NIC has died is started anew: it is the one that is out. */
@@ -151,13 +147,14 @@ static bool may_begin(const struct faults *faults, const struct fault *fault)
 {
 	const struct broker_sim *all = container_of(faults, const struct broker_sim, faults);
 
-	return fault->kind != FAULT_NIC_CRASH || all->count == 1 || (!all->down && !all->one_out);
+	return fault->kind != FAULT_NIC_CRASH || all->count == 1 ||
+	       (!all->down && !all->nic_dead && all->apart.broker == NULL);
 }
 
 static void fault_changed(struct faults *faults, const struct fault *fault, bool begins)
 {
 	if (fault->kind == FAULT_NIC_CRASH)
-		container_of(faults, struct broker_sim, faults)->one_out = begins;
+		container_of(faults, struct broker_sim, faults)->nic_dead = begins;
 }
 
 /* All at once, whoever is in sync: the disks have it. */
@@ -200,69 +197,14 @@ static void kill_next(struct world_event *event)
 
 /* ---- a coordinator apart ---- */
 
-static bool is_of_broker(const struct broker_sim *all, const struct port *port)
+static struct process *coordinator(struct apart *apart)
 {
-	for (unsigned i = 0; i < all->count; i++)
-		if (port->host == &all->brokers[i].host)
-			return true;
-	return false;
-}
+	struct broker_sim *all = container_of(apart, struct broker_sim, apart);
 
-static void cut_from_brokers(struct broker_sim *all, const struct host *host, int by)
-{
-	struct network *network = &all->network;
-
-	for (unsigned i = 0; i < network->port_count; i++)
-		for (unsigned k = 0; k < network->port_count; k++)
-			if (is_of_broker(all, &network->ports[i]) && is_of_broker(all, &network->ports[k]) &&
-				(network->ports[i].host == host) != (network->ports[k].host == host))
-				network->paths[i][k].cuts += (unsigned)by;
-}
-
-static struct sim_broker *coordinator(struct broker_sim *all)
-{
-	for (unsigned i = 0; i < all->count; i++)
-		if (all->brokers[i].broker != NULL && all->brokers[i].broker->groups.epoch >= 0)
-			return &all->brokers[i];
+	for (unsigned i = 0; i < all->count && !all->down && !all->nic_dead && all_are_whole(all); i++)
+		if (all->brokers[i].broker->groups.epoch >= 0 && !all->brokers[i].process->paused)
+			return all->brokers[i].process;
 	return NULL;
-}
-
-static void begin_part(struct broker_sim *all)
-{
-	struct sim_broker *broker = coordinator(all);
-
-	if (all->down || all->one_out || !all_are_whole(all) || broker == NULL || broker->process->paused) {
-		world_schedule(all->world, &all->parter, all->world->now_ns + world_range(all->world, 1, WORK_NS_MAX));
-		return;
-	}
-	all->apart = broker;
-	all->one_out = true;
-	world_count_fault(all->world, FAULT_PARTITION);
-	cut_from_brokers(all, &broker->host, 1);
-	process_pause(broker->process, false);
-	world_schedule(
-		all->world, &all->parter, all->world->now_ns + world_range(all->world, APART_NS_MIN, APART_NS_MAX));
-}
-
-/* It stands still for longer than its session, and members go to another coordinator; then it goes on, and they reach
- * it again, but it does not hear of the other one yet. */
-static void part(struct world_event *event)
-{
-	struct broker_sim *all = container_of(event, struct broker_sim, parter);
-	struct world *world = all->world;
-
-	if (all->apart == NULL) {
-		if (world->now_ns + APART_NS_MAX + ALONE_NS_MAX < all->faults.quiet_ns)
-			begin_part(all);
-	} else if (all->apart->process->paused) {
-		process_resume(all->apart->process);
-		world_schedule(world, event, world->now_ns + world_range(world, NS_MS, ALONE_NS_MAX));
-	} else {
-		cut_from_brokers(all, &all->apart->host, -1);
-		network_healed(&all->network);
-		all->apart = NULL;
-		all->one_out = false;
-	}
 }
 
 /* ---- the end of a run ---- */
@@ -357,16 +299,20 @@ static void run_brokers(
 		faults_plan_stall(&all->faults, FAULT_PAUSE, 500 * NS_MS);
 	all->killer = (struct world_event){.fire = kill_next, .what = "killer", .outermost = true};
 	world_schedule(world, &all->killer, world_range(world, 20 * NS_MS, 200 * NS_MS));
-	all->parter = (struct world_event){.fire = part, .what = "parter", .outermost = true};
-	if (all->group != NULL)
+	if (all->group != NULL) {
 		sim_group_start(all);
-	if (all->group != NULL && count > 1 && world_chance(world, APART_PPM))
-		world_schedule(world, &all->parter, world_range(world, 200 * NS_MS, quiet_ns / 3));
+		all->apart = (struct apart){.network = &all->network,
+			.brokers = (const struct process *const *)processes,
+			.count = count,
+			.quiet_ns = quiet_ns,
+			.choose = coordinator};
+		apart_plan(&all->apart);
+	}
 	world_run_until(world, quiet_ns);
 	settle(all);
 	settle_replicas(all);
 	world_cancel(world, &all->killer);
-	world_cancel(world, &all->parter);
+	world_cancel(world, &all->apart.event);
 	for (unsigned i = 0; i < count; i++)
 		sim_broker_count(&all->brokers[i]);
 	outcome->failovers += count > 1 && all->led > SIM_BROKER_PARTITIONS ? all->led - SIM_BROKER_PARTITIONS : 0;

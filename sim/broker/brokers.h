@@ -13,6 +13,7 @@
 #include "broker/broker.h"
 #include "sim/broker/wire.h"
 #include "sim/checkers/partition.h"
+#include "sim/broker/apart.h"
 #include "sim/faults.h"
 #include "sim/scenario.h"
 
@@ -74,13 +75,13 @@ struct broker_sim {
 	struct sim_client clients[SIM_BROKER_CLIENTS];
 	struct partition_account accounts[SIM_BROKER_PARTITIONS];
 	struct sim_group *group; /* groups.h; NULL: none */
-	struct world_event killer, parter;
-	struct sim_broker *apart; /* which the other brokers do not reach; NULL: none */
-	unsigned losses;          /* of power, of all brokers there are */
-	bool flushes;             /* with flush.messages=1: a loss of power loses nothing */
-	bool rails;               /* brokers are nodes: more than one always are */
-	bool down;                /* brokers are */
-	bool one_out;             /* a broker's NIC is dead, or the other brokers do not reach it */
+	struct world_event killer;
+	struct apart apart;
+	unsigned losses; /* of power, of all brokers there are */
+	bool flushes;    /* with flush.messages=1: a loss of power loses nothing */
+	bool rails;      /* brokers are nodes: more than one always are */
+	bool down;       /* brokers are */
+	bool nic_dead;   /* of a broker, which is to be started anew */
 	bool stopping, settling;
 	uint64_t led, truncations; /* of brokers that are gone */
 };

@@ -109,18 +109,37 @@ static void start_again(struct rdma_sim *all)
 		process_start(end->process);
 }
 
+static bool brokers_are_whole(const struct rdma_sim *all)
+{
+	const struct broker *brokers[RDMA_SIM_BROKERS];
+
+	for (unsigned i = 0; i < all->count; i++)
+		brokers[i] = all->brokers[i].broker;
+	return sim_brokers_are_whole(brokers, all->count, RDMA_SIM_TOPIC);
+}
+
 /* Several brokers go one at a time, once every replica is in sync again: what one of them has, and the controller's
  * log, live in the memory of a majority. */
 static bool may_kill(const struct rdma_sim *all, const struct rdma_sim_end *end)
 {
-	const struct broker *brokers[RDMA_SIM_BROKERS];
-
 	if (!end->process->running || end->process->paused)
 		return false;
-	for (unsigned i = 0; i < all->count; i++)
-		brokers[i] = all->brokers[i].broker;
-	return end->index >= all->count || all->count == 1 ||
-	       sim_brokers_are_whole(brokers, all->count, RDMA_SIM_TOPIC);
+	return end->index >= all->count || all->count == 1 || (brokers_are_whole(all) && all->apart.broker == NULL);
+}
+
+/* One that leads a partition. */
+static struct process *leader(struct apart *apart)
+{
+	struct rdma_sim *all = container_of(apart, struct rdma_sim, apart);
+
+	for (unsigned i = 0; i < all->count && brokers_are_whole(all); i++) {
+		const struct partition *partition =
+			topics_partition(&all->brokers[i].broker->topics, request_text(RDMA_SIM_TOPIC), 0);
+
+		if (partition != NULL && partition->leads && !all->brokers[i].end.process->paused)
+			return all->brokers[i].end.process;
+	}
+	return NULL;
 }
 
 /* A broker, or a client with something in doubt, or that reads. NULL: nobody now. */
@@ -317,6 +336,12 @@ static void run(struct world *world, struct outcome *outcome, unsigned count, ui
 		&all->faults, &all->network, processes, n, RDMA_FAULTS, (unsigned)world_range(world, 0, 10), quiet_ns);
 	if (count > 1 && world_chance(world, 300000)) /* somebody stands still for longer than a session */
 		faults_plan_stall(&all->faults, FAULT_PAUSE, SESSION_NS);
+	all->apart = (struct apart){.network = &all->network,
+		.brokers = (const struct process *const *)processes,
+		.count = count,
+		.quiet_ns = quiet_ns,
+		.choose = leader};
+	apart_plan(&all->apart);
 	all->killer = (struct world_event){.fire = kill_next, .what = "killer", .outermost = true};
 	rdma_sim_look(all);
 	world_schedule(world, &all->killer, world_range(world, 20 * NS_MS, 200 * NS_MS));
@@ -326,6 +351,7 @@ static void run(struct world *world, struct outcome *outcome, unsigned count, ui
 		settle_replicas(all);
 	world_cancel(world, &all->killer);
 	world_cancel(world, &all->looker);
+	world_cancel(world, &all->apart.event);
 	tear_down(all);
 }
 

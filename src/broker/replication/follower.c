@@ -58,7 +58,9 @@ static int begin_extent(struct replica *replica, struct kafka_replica_message *g
 
 	if (to > head->capacity)
 		to = head->capacity;
-	rc = to > head->bytes ? segment_prepare(head, (uint32_t)to - head->bytes) : -ENOSPC;
+	if (from == to) /* the head is full, and the leader has not rolled yet: an extent without room */
+		from -= PAGE_BYTES;
+	rc = segment_prepare(head, (uint32_t)to - head->bytes);
 	if (rc != 0)
 		return hf_error_set(error, rc, "the disk is full");
 	rc = hf_vmr_reg(replication->links.mesh.pd, head->map + from, to - from,

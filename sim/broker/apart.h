@@ -1,0 +1,22 @@
+/* apart.h - a broker that stands still for longer than its session, and goes on while the others do not reach it, but
+ * clients do: another one has taken its place, and it has not heard of that. */
+#ifndef HOLDFAST_SIM_BROKER_APART_H
+#define HOLDFAST_SIM_BROKER_APART_H
+
+#include "sim/network.h"
+
+struct apart {
+	struct network *network;
+	const struct process *const *brokers;
+	unsigned count;
+	uint64_t quiet_ns;
+	/* Whom it may hit now; NULL: nobody, ask again soon. */
+	struct process *(*choose)(struct apart *apart);
+	struct process *broker; /* that is apart; NULL: none is */
+	struct world_event event;
+};
+
+/* Of some seeds, once. `network`, `brokers`, `count`, `quiet_ns` and `choose` are filled in. */
+void apart_plan(struct apart *apart);
+
+#endif
