@@ -53,6 +53,7 @@ struct hf_kv_config {
 	uint64_t segment_bytes; /* of a file of the log, about; 0: 64 MiB */
 	uint32_t missed_mb;     /* MiB for the list of what absent members missed, at most 16383; 0: 64 */
 	bool unnoted;           /* there is no such list: they copy all records. For comparison */
+	bool ordered;           /* keys are kept in order, for HFSCAN; each new one costs time */
 	enum hf_kv_recovery recovery;
 	uint32_t store_mb;  /* MiB for records; 0: 256 */
 	uint64_t lease_ns;  /* a member that is silent for so long is excluded; 0: 100 ms */

@@ -48,6 +48,7 @@ static void client_close(struct client *client)
 	list_remove(&client->node);
 	list_remove(&client->dirty);
 	resp_out_free(&client->out);
+	resp_out_free(&client->rows);
 	free(client->in);
 	free(client);
 	clients->count--;

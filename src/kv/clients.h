@@ -46,6 +46,7 @@ struct client {
 	size_t in_bytes, in_room;
 	struct resp_out out;
 	int64_t sum;              /* of the keys of a request so far */
+	struct resp_out rows;     /* likewise: keys and values */
 	enum hf_kv_result failed; /* likewise: the first error */
 	size_t held;              /* bytes of a request that is read and waits until nothing is under way; 0: none */
 	uint64_t id;
@@ -78,11 +79,16 @@ struct request {
 };
 const uint8_t *kv_commands_arg(const struct request *request, unsigned i, uint32_t *bytes_out);
 bool kv_commands_arg_is(const struct request *request, unsigned i, const char *word); /* in any case */
+/* Begins a GET of one of the keys of a request, of which there are `count`. Without memory the client is broken. */
+void kv_commands_get(struct client *client, const void *key, uint32_t key_bytes, unsigned index, unsigned count,
+	void (*reply)(struct pending *pending, struct resp_out *out));
 
-/* ---- session.c: commands about the connection; scan.c ---- */
+/* ---- session.c: commands about the connection; scan.c; ordered_scan.c ---- */
 void kv_session_hello(const struct request *request);
 void kv_session_auth(const struct request *request);
 void kv_session_client(const struct request *request);
+const char *kv_scan_refusal(const struct hf_kv *kv); /* NULL: it may list keys */
 void kv_scan(const struct request *request);
+void kv_ordered_scan(const struct request *request);
 
 #endif

@@ -161,17 +161,11 @@ static void done(struct hf_kv_op *op)
 
 /* ---- operations ---- */
 
-/* Null arguments have index 0: there is none. */
-static struct pending *make(
-	const struct request *request, enum hf_kv_kind kind, unsigned flags, unsigned key, unsigned value)
+static struct pending *make_of(struct client *client, enum hf_kv_kind kind, unsigned flags, const void *key,
+	uint32_t key_bytes, const void *value, uint32_t value_bytes)
 {
-	uint32_t key_bytes, value_bytes = 0;
-	const uint8_t *key_at = kv_commands_arg(request, key, &key_bytes), *value_at = NULL;
-	struct pending *pending;
+	struct pending *pending = malloc(sizeof(*pending) + key_bytes + value_bytes);
 
-	if (value != 0)
-		value_at = kv_commands_arg(request, value, &value_bytes);
-	pending = malloc(sizeof(*pending) + key_bytes + value_bytes);
 	if (pending == NULL)
 		return NULL;
 	*pending = (struct pending){.op = {.kind = kind,
@@ -181,12 +175,24 @@ static struct pending *make(
 					    .value = pending->bytes + key_bytes,
 					    .value_bytes = value_bytes,
 					    .done = done},
-		.client = request->client,
+		.client = client,
 		.count = 1};
-	memcpy(pending->bytes, key_at, key_bytes);
+	memcpy(pending->bytes, key, key_bytes);
 	if (value_bytes > 0)
-		memcpy(pending->bytes + key_bytes, value_at, value_bytes);
+		memcpy(pending->bytes + key_bytes, value, value_bytes);
 	return pending;
+}
+
+/* Null arguments have index 0: there is none. */
+static struct pending *make(
+	const struct request *request, enum hf_kv_kind kind, unsigned flags, unsigned key, unsigned value)
+{
+	uint32_t key_bytes, value_bytes = 0;
+	const uint8_t *key_at = kv_commands_arg(request, key, &key_bytes), *value_at = NULL;
+
+	if (value != 0)
+		value_at = kv_commands_arg(request, value, &value_bytes);
+	return make_of(request->client, kind, flags, key_at, key_bytes, value_at, value_bytes);
 }
 
 static void post(struct pending *pending, void (*reply)(struct pending *pending, struct resp_out *out))
@@ -203,6 +209,20 @@ static void no_memory(struct client *client)
 {
 	client->broken = true; /* its replies would no longer match its requests */
 	kv_clients_set_dirty(client);
+}
+
+void kv_commands_get(struct client *client, const void *key, uint32_t key_bytes, unsigned index, unsigned count,
+	void (*reply)(struct pending *pending, struct resp_out *out))
+{
+	struct pending *pending = make_of(client, HF_KV_GET, 0, key, key_bytes, NULL, 0);
+
+	if (pending == NULL) {
+		no_memory(client);
+		return;
+	}
+	pending->index = index;
+	pending->count = count;
+	post(pending, reply);
 }
 
 static bool keys_are_right(const struct request *request, unsigned from, unsigned step)
@@ -515,6 +535,7 @@ static const struct command {
 	{"info", 1, 0, run_info, .alone = true},
 	{"dbsize", 1, 1, run_dbsize, .alone = true},
 	{"scan", 2, 0, kv_scan, .alone = true},
+	{"hfscan", 3, 3, kv_ordered_scan, .alone = true},
 	{"wait", 3, 3, run_wait, .alone = true},
 	{"hfdigest", 1, 1, run_digest, .alone = true},
 };

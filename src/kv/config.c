@@ -27,6 +27,7 @@ static const struct hf_config_key kv_keys[] = {
 	{"lease_ms", HF_CONFIG_MILLISECONDS, KV(lease_ns)},
 	{"missed_mb", HF_CONFIG_NUMBER, KV(missed_mb), .min = 1, .max = (1u << 14) - 1},
 	{"unnoted", HF_CONFIG_BOOL, KV(unnoted)},
+	{"ordered", HF_CONFIG_BOOL, KV(ordered)},
 	{"recovery", HF_CONFIG_CHOICE, KV(recovery), .choices = recoveries},
 	{"replay_ms", HF_CONFIG_MILLISECONDS, KV(replay_ns)},
 	{"op_budget_ms", HF_CONFIG_MILLISECONDS, KV(budget_ns)},

@@ -179,6 +179,10 @@ static int open_store(struct hf_kv *kv, struct hf_error *error)
 	if (rc != 0)
 		return rc;
 	kv->reserve = bytes / RESERVE_SHARE;
+	if (kv->config.ordered)
+		rc = kv_store_keep_order(&kv->store, error);
+	if (rc != 0)
+		return rc;
 	if (!kv->config.unnoted)
 		rc = kv_missed_open(&kv->missed, kv->config.missed_mb << 18); /* 4 bytes each */
 	if (rc != 0)

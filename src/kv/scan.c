@@ -74,6 +74,13 @@ static uint64_t walk(const struct store *store, struct scan *scan)
 	return at > store->mask ? 0 : at;
 }
 
+const char *kv_scan_refusal(const struct hf_kv *kv)
+{
+	if (!kv->member)
+		return "LOADING this node is not yet a member; ask another one";
+	return kv_council_has_lease(kv) ? NULL : "CLUSTERDOWN this node is cut off from the cluster; ask another one";
+}
+
 void kv_scan(const struct request *request)
 {
 	const struct hf_kv *kv = kv_clients_kv(request->client->clients);
@@ -82,10 +89,8 @@ void kv_scan(const struct request *request)
 	const char *wrong = take_options(request, &scan);
 	char cursor[24];
 
-	if (wrong == NULL && !kv->member)
-		wrong = "LOADING this node is not yet a member; ask another one";
-	else if (wrong == NULL && !kv_council_has_lease(kv))
-		wrong = "CLUSTERDOWN this node is cut off from the cluster; ask another one";
+	if (wrong == NULL)
+		wrong = kv_scan_refusal(kv);
 	if (wrong != NULL) {
 		resp_out_error(out, "%s", wrong);
 		return;

@@ -117,6 +117,13 @@ int kv_store_open(struct store *store, struct hf_env *env, size_t bytes, struct 
 	return rc;
 }
 
+int kv_store_keep_order(struct store *store, struct hf_error *error)
+{
+	int rc = kv_ordered_index_open(&store->ordered, store->mask + 1);
+
+	return rc == 0 ? 0 : hf_error_set(error, rc, "no memory for the ordered index of a store");
+}
+
 void kv_store_close(struct store *store)
 {
 	if (store->env == NULL)
@@ -124,6 +131,7 @@ void kv_store_close(struct store *store)
 	for (size_t at = 0; at < store->made; at += PIECE_BYTES)
 		hf_mem_free(store->env, store->pieces[at >> PIECE_BITS]);
 	free(store->pieces);
+	kv_ordered_index_close(&store->ordered);
 	if (store->index != NULL)
 		hf_mem_free(store->env, store->index);
 	*store = (struct store){0};
@@ -136,6 +144,7 @@ void kv_store_clear(struct store *store)
 		memset(store->pieces[at >> PIECE_BITS], 0,
 			store->used - at < PIECE_BYTES ? store->used - at : PIECE_BYTES);
 	memset(store->free, 0, sizeof(store->free));
+	kv_ordered_index_clear(&store->ordered);
 	store->used = 0;
 	store->records = store->tombstones = store->graves = 0;
 }
@@ -312,6 +321,8 @@ uint32_t kv_store_put(struct store *store, const struct store_content *content, 
 			store->highest = content->ts.version;
 	}
 	store->index[at] = (hash & ~OFFSET_MASK) | (offset + 1);
+	if (is_new && store->ordered.nodes != NULL)
+		kv_ordered_index_add(&store->ordered, store, at);
 	if (left != UINT64_MAX)
 		slot_leave(store, left);
 	return at;
@@ -320,6 +331,8 @@ uint32_t kv_store_put(struct store *store, const struct store_content *content, 
 /* Before a free entry no grave is needed: lookups end there. */
 void kv_store_remove(struct store *store, uint32_t entry)
 {
+	if (store->ordered.nodes != NULL)
+		kv_ordered_index_remove(&store->ordered, store, entry);
 	store->tombstones -= (kv_store_at(store, entry)->flags & RECORD_TOMBSTONE) != 0;
 	store->records--;
 	slot_leave(store, (store->index[entry] & OFFSET_MASK) - 1);

@@ -1,4 +1,5 @@
-/* store.h - the records of a node: slots by size class in pieces of memory, and a hash index of keys.
+/* store.h - the records of a node: slots by size class in pieces of memory, a hash index of keys, and an ordered
+ * one if that is asked for.
  *
  * Memory is made in pieces, a quarter of all ahead of what is used, because its pages take time: a member that returns
  * has few of them to wait for. It is given out from its beginning, and no slot lies in two pieces; a slot that is left
@@ -7,12 +8,13 @@
  * record is removed. A deleted record stays as a tombstone until then (purge.h); a removed one leaves a grave, which
  * lookups pass, where another key may come to lie.
  *
- * All of it is hf_mem_alloc memory, so that devices can register it. Owned by the kv's loop. */
+ * All but the ordered index is hf_mem_alloc memory, so that devices can register it. Owned by the kv's loop. */
 #ifndef HOLDFAST_KV_STORE_H
 #define HOLDFAST_KV_STORE_H
 
 #include <holdfast/env.h>
 
+#include "kv/ordered_index.h"
 #include "kv/record.h"
 
 #define STORE_CLASSES  30u
@@ -21,10 +23,11 @@
 struct store {
 	struct hf_env *env;
 	uint8_t **pieces;
-	size_t bytes, made, used; /* made: of the bytes, there are so many */
-	size_t refused;           /* with so many used there was no memory for more */
-	uint64_t *index;          /* offset of the record + 1, and 16 bits of its hash above bit 48; 0: free */
-	uint32_t mask;            /* entries - 1 */
+	size_t bytes, made, used;     /* made: of the bytes, there are so many */
+	size_t refused;               /* with so many used there was no memory for more */
+	uint64_t *index;              /* offset of the record + 1, and 16 bits of its hash above bit 48; 0: free */
+	uint32_t mask;                /* entries - 1 */
+	struct ordered_index ordered; /* without nodes: it is not kept */
 	uint32_t records, tombstones, graves;
 	uint64_t highest;             /* version of a tombstone that was ever put */
 	uint64_t free[STORE_CLASSES]; /* offset + 1 of the first free slot */
@@ -32,6 +35,8 @@ struct store {
 
 /* -ENOMEM with words. */
 int kv_store_open(struct store *store, struct hf_env *env, size_t bytes, struct hf_error *error);
+/* From now on the keys are kept in order: called before there is one. */
+int kv_store_keep_order(struct store *store, struct hf_error *error);
 void kv_store_close(struct store *store);
 void kv_store_clear(struct store *store); /* no record is left */
 

@@ -360,12 +360,74 @@ def scan_lists_every_key_once(directory):
             assert sorted(_scan(client, "COUNT", 7)) == sorted(b"key%d" % k for k in range(300) if k not in (7, 8))
         assert sorted(_scan(clients[0], "MATCH", "key[12]?")) == [b"key%d" % k for k in range(10, 30)]
         assert _scan(clients[0], "TYPE", "list") == []
+        assert clients[0].ask("HFSCAN", "a", "1").startswith("-ERR this member keeps no order")
         for i in range(20):  # what a connection wrote before is counted
             clients[0].send("SET", f"last{i}", "1")
             clients[0].send("DBSIZE")
             assert [clients[0].reply() for _ in range(2)] == ["+OK", 299 + i]
         for wrong in (("SCAN", "x"), ("SCAN", 0, "COUNT", 0), ("SCAN", 0, "COUNT"), ("SCAN", 0, "MATCH", "x" * 1025)):
             assert clients[0].ask(*wrong).startswith("-ERR"), wrong
+
+
+def _rows(client, start, count):
+    found = client.ask("HFSCAN", start, count)
+    assert isinstance(found, list) and len(found) % 2 == 0 and len(found) <= 2 * count, found
+    return list(zip(found[::2], found[1::2]))
+
+
+def _ordered(client, count, start=b""):
+    """All records from start; the order of the keys is checked."""
+    found = []
+    while rows := _rows(client, start, count):
+        keys = [key for key, _ in rows]
+        assert keys == sorted(set(keys)) and keys[0] >= start, (start, keys)
+        found += rows
+        start = rows[-1][0] + b"\0"
+    return found
+
+
+def ordered_scan_has_keys_in_the_order_of_their_bytes(directory):
+    with Cluster(directory, KIND, ordered=True) as cluster:
+        clients = [cluster.client(i) for i in range(3)]
+        keys = [b"a", b"a\0", b"a\0\0", b"aa", b"\xff", b"\x80", b"b", b"\0", b"z" * 16384] + [b"key%d" % k for k in range(300)]
+        for key in keys:
+            assert clients[0].ask("SET", key, b"of " + key[:20]) == "+OK"
+        expected = sorted((key, b"of " + key[:20]) for key in keys)
+        for client, count in zip(clients, (1, 7, 1000)):
+            assert _ordered(client, count) == expected
+        assert _rows(clients[1], "a", 3) == [(b"a", b"of a"), (b"a\0", b"of a\0"), (b"a\0\0", b"of a\0\0")]
+        assert clients[2].ask("HFSCAN", b"\xff\0", 1000) == []
+        assert clients[0].ask("DEL", "a", "aa", "key7") == 3
+        for client in clients:
+            assert _ordered(client, 13) == [row for row in expected if row[0] not in (b"a", b"aa", b"key7")]
+        for i in range(20):  # what a connection wrote before is there
+            clients[0].send("SET", f"key7{i:02}x", i)
+            clients[0].send("HFSCAN", f"key7{i:02}x", "1")
+            assert [clients[0].reply() for _ in range(2)] == ["+OK", [b"key7%02dx" % i, b"%d" % i]]
+        for wrong in (("HFSCAN",), ("HFSCAN", "a"), ("HFSCAN", "a", "1", "2"), ("HFSCAN", "a", "0"), ("HFSCAN", "a", "-1"),
+                      ("HFSCAN", "a", "1001"), ("HFSCAN", "a", "x"), ("HFSCAN", "a", ""), ("HFSCAN", "a" * 16386, "1")):
+            assert clients[0].ask(*wrong).startswith("-ERR"), wrong
+        for k in range(4):  # a reply has a MiB and a record at most
+            assert clients[0].ask("SET", f"large{k}", "x" * 700000) == "+OK"
+        assert [key for key, _ in _rows(clients[1], "large", 4)] == [b"large0", b"large1"]
+        assert len(_ordered(clients[1], 1000, b"large")) == 4 + 1 + 2  # z, 0x80, 0xff
+
+
+def ordered_scan_misses_nothing_while_others_write(directory):
+    with Cluster(directory, KIND, ordered=True) as cluster:
+        client, writer = cluster.client(0), cluster.client(1)
+        kept = [b"kept%03d" % k for k in range(200)]
+        for key in kept:
+            assert writer.ask("SET", key, "1") == "+OK"
+        for turn in range(30):
+            for k in range(turn % 5, 200, 5):
+                writer.send("DEL" if turn % 2 else "SET", b"kept%03d+" % k, *([] if turn % 2 else ["2"]))
+                writer.send("SET", b"kept%03d" % k, turn)
+            found = [key for key, _ in _ordered(client, 17)]
+            assert [key for key in found if not key.endswith(b"+")] == kept, (turn, found)
+            for _ in range(2 * len(range(turn % 5, 200, 5))):
+                writer.reply()
+        cluster.wait("equal members", lambda: len(set(cluster.digests())) == 1)
 
 
 def sessions_have_names_and_versions(directory):

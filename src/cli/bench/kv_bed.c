@@ -53,11 +53,12 @@ static int write_config(struct kv_bed *bed, unsigned i, const uint8_t net[2], co
 	int n = snprintf(text, sizeof(text),
 		"{\"name\": \"n%u\", \"fabric\": \"bench-kv-%d-%u-%u\", \"http\": \"127.%u.%u.%u:8080\",\n"
 		" \"rails\": [{\"name\": \"r0\", \"kind\": \"shm\", \"control\": \"127.%u.%u.%u:18515\"}],\n"
-		" \"kv\": {\"listen\": \"127.%u.%u.%u:7600\", \"recovery\": \"%s\", \"unnoted\": %s, \"store_mb\": %u, "
+		" \"kv\": {\"listen\": \"127.%u.%u.%u:7600\", \"recovery\": \"%s\", \"unnoted\": %s, \"ordered\": %s, "
+		"\"store_mb\": %u, "
 		"\"log\": \"log-n%u\", \"medium\": \"memory\", \"members\": [\n",
 		i, (int)process_own_pid(), net[0], net[1], net[0], net[1], i + 1, net[0], net[1], i + 1, net[0], net[1],
 		i + 1, settings->recovery == NULL ? "heal" : settings->recovery, settings->unnoted ? "true" : "false",
-		settings->store_mb == 0 ? STORE_MB : settings->store_mb, i);
+		settings->ordered ? "true" : "false", settings->store_mb == 0 ? STORE_MB : settings->store_mb, i);
 
 	for (unsigned k = 0; k < bed->count; k++)
 		n += snprintf(text + n, sizeof(text) - (size_t)n,

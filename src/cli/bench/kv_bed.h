@@ -28,7 +28,7 @@ struct kv_bed {
 struct kv_bed_settings {
 	unsigned count, store_mb; /* 0: 3 members, 256 MiB */
 	const char *recovery;     /* NULL: heal */
-	bool unnoted;
+	bool unnoted, ordered;
 };
 /* Members of one store, with logs of the medium `memory`; they serve when this returns. -errno with words. */
 int kv_bed_open(

@@ -31,6 +31,14 @@ static void resp_get(struct resp_out *out, const char *key)
 	resp_out_text(out, key);
 }
 
+static void resp_scan(struct resp_out *out, const char *start, unsigned count)
+{
+	resp_out_array(out, 3);
+	resp_out_text(out, "HFSCAN");
+	resp_out_text(out, start);
+	resp_out_decimal(out, count);
+}
+
 static void resp_swap(struct resp_out *out, const char *key, const void *value, uint32_t bytes)
 {
 	resp_out_array(out, 4);
@@ -55,8 +63,13 @@ static enum resp_outcome resp_read(const uint8_t *data, size_t bytes, size_t *us
 	return outcome;
 }
 
-const struct kv_dialect kv_dialect_resp = {
-	.name = "RESP", .set_answers = 1, .set = resp_set, .get = resp_get, .swap = resp_swap, .read = resp_read};
+const struct kv_dialect kv_dialect_resp = {.name = "RESP",
+	.set_answers = 1,
+	.set = resp_set,
+	.get = resp_get,
+	.scan = resp_scan,
+	.swap = resp_swap,
+	.read = resp_read};
 const struct kv_dialect kv_dialect_resp_wait = {.name = "RESP, WAIT 2",
 	.set_answers = 2,
 	.set = resp_set_and_wait,

@@ -62,7 +62,7 @@ uint64_t kv_keys_draw(struct kv_keys *keys)
 {
 	switch (keys->kind) {
 	case KV_KEYS_ZIPFIAN:
-		return spread(draw_rank(keys)) % keys->count;
+		return spread(draw_rank(keys)) % keys->first_count;
 	case KV_KEYS_LATEST:
 		return keys->count - 1 - draw_rank(keys);
 	case KV_KEYS_UNIFORM:

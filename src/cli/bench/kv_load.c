@@ -13,8 +13,9 @@
 #define SILENT_NS  20000000000ull
 #define TURN_NS    1000000ull
 #define PACE_NS    200000ull
+#define SCAN_MAX   100u /* records; YCSB draws 1 to so many */
 
-enum kind { KIND_GET, KIND_SET, KIND_SWAP, KIND_INSERT };
+enum kind { KIND_GET, KIND_SET, KIND_SWAP, KIND_INSERT, KIND_SCAN };
 
 struct connection {
 	struct kv_load *load;
@@ -51,6 +52,11 @@ static uint64_t now_ns(const struct kv_load *load)
 
 /* ---- which key ---- */
 
+static bool is_read(enum kind kind)
+{
+	return kind == KIND_GET || kind == KIND_SCAN;
+}
+
 static enum kind draw_kind(struct kv_load *load)
 {
 	const struct kv_load_config *config = &load->config;
@@ -61,7 +67,10 @@ static enum kind draw_kind(struct kv_load *load)
 	at -= config->set_percent;
 	if (at < config->swap_percent)
 		return KIND_SWAP;
-	return at - config->swap_percent < config->insert_percent ? KIND_INSERT : KIND_GET;
+	at -= config->swap_percent;
+	if (at < config->insert_percent)
+		return KIND_INSERT;
+	return at - config->insert_percent < config->scan_percent ? KIND_SCAN : KIND_GET;
 }
 
 static void make_key(struct kv_load *load, enum kind kind, char key[KV_LOAD_KEY_BYTES])
@@ -72,7 +81,7 @@ static void make_key(struct kv_load *load, enum kind kind, char key[KV_LOAD_KEY_
 		number = load->fill_at++;
 	else if (kind == KIND_INSERT)
 		number = kv_keys_insert(&load->keys);
-	else if (kind != KIND_GET && load->config.distinct)
+	else if (!is_read(kind) && load->config.distinct)
 		number = load->next_key++ % load->config.keys;
 	else
 		number = kv_keys_draw(&load->keys);
@@ -115,6 +124,9 @@ static bool next_batch(struct connection *connection)
 		connection->kinds[connection->operations++] = kind;
 		if (kind == KIND_GET)
 			config->dialect->get(&connection->out, key);
+		else if (kind == KIND_SCAN)
+			config->dialect->scan(
+				&connection->out, key, 1 + (unsigned)(kv_keys_random(&load->keys) % SCAN_MAX));
 		else if (kind == KIND_SWAP)
 			config->dialect->swap(&connection->out, key, load->value, config->value_bytes);
 		else
@@ -126,7 +138,7 @@ static bool next_batch(struct connection *connection)
 static void count(struct connection *connection, uint64_t at_ns)
 {
 	struct kv_load_counts *counts = &connection->load->counts;
-	bool is_set = connection->kinds[connection->at] != KIND_GET;
+	bool is_set = !is_read(connection->kinds[connection->at]);
 
 	if (connection->refused) {
 		counts->failed++;
@@ -146,7 +158,7 @@ static bool take_answers(struct connection *connection)
 
 	while (connection->at < connection->operations) {
 		bool refused = false;
-		unsigned wanted = connection->kinds[connection->at] == KIND_GET ? 1 : dialect->set_answers;
+		unsigned wanted = is_read(connection->kinds[connection->at]) ? 1 : dialect->set_answers;
 		size_t used = 0;
 		enum resp_outcome outcome = dialect->read(connection->in.data + connection->read,
 			connection->in.bytes - connection->read, &used, &refused);
@@ -338,6 +350,11 @@ int kv_load_fill(struct kv_load *load)
 	rc = kv_load_run(load, UINT64_MAX, 0);
 	load->filling = false;
 	return rc;
+}
+
+uint32_t kv_load_keys(const struct kv_load *load)
+{
+	return (uint32_t)load->keys.count;
 }
 
 const struct kv_load_counts *kv_load_counts(const struct kv_load *load)

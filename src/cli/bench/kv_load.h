@@ -24,6 +24,7 @@ struct kv_dialect {
 	unsigned set_answers; /* to one set */
 	void (*set)(struct resp_out *out, const char *key, const void *value, uint32_t bytes);
 	void (*get)(struct resp_out *out, const char *key);
+	void (*scan)(struct resp_out *out, const char *start, unsigned count); /* in the order of keys; NULL: none */
 	void (*swap)(
 		struct resp_out *out, const char *key, const void *value, uint32_t bytes); /* read, modify, write */
 	enum resp_outcome (*read)(const uint8_t *data, size_t bytes, size_t *used_out, bool *refused_out);
@@ -34,7 +35,7 @@ struct kv_load_config {
 	const struct kv_dialect *dialect;
 	const struct hf_addr *to; /* one for each connection, in turn */
 	unsigned to_count, connections, batch;
-	unsigned set_percent, swap_percent, insert_percent; /* of the operations; the others are GETs */
+	unsigned set_percent, swap_percent, insert_percent, scan_percent; /* of the operations; the others are GETs */
 	enum kv_keys_kind pick;
 	uint32_t keys, value_bytes;
 	bool distinct; /* every set another key */
@@ -57,6 +58,7 @@ struct kv_load_counts {
 		gets; /* swaps and inserts are sets; ns of each operation, from when its batch was sent */
 	uint64_t done, failed;
 };
+uint32_t kv_load_keys(const struct kv_load *load); /* those of the configuration, and those that were inserted */
 const struct kv_load_counts *kv_load_counts(const struct kv_load *load);
 void kv_load_reset(struct kv_load *load); /* counts from now on */
 /* When each connection had had a write answered since kv_load_reset; 0: one has not. */

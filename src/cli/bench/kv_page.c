@@ -135,9 +135,6 @@ static void put_page(FILE *to, const void *context)
 
 		if (rows != NULL)
 			page_rows_table(to, kv_bench_part_names[i], rows);
-		if (rows != NULL && i == KV_BENCH_YCSB)
-			fputs("<p>E is left out: it scans in the order of keys, which the store does not have.</p>\n",
-				to);
 	}
 	if (json_object_get(all, "others") != NULL)
 		page_rows_table(to, "others", json_object_get(all, "others"));
