@@ -1,5 +1,5 @@
-/* apart.h - a broker that stands still for longer than its session, and goes on while the others do not reach it, but
- * clients do: another one has taken its place, and it has not heard of that. */
+/* apart.h - a broker that stands still for longer than its session, and goes on while clients reach it, but the other
+ * brokers do not: one of these has taken its place, and no message has said so yet. */
 #ifndef HOLDFAST_SIM_BROKER_APART_H
 #define HOLDFAST_SIM_BROKER_APART_H
 
@@ -10,7 +10,7 @@ struct apart {
 	const struct process *const *brokers;
 	unsigned count;
 	uint64_t quiet_ns;
-	/* Whom it may hit now; NULL: nobody, ask again soon. */
+	/* The broker that may be set apart now; NULL: none, and it is asked again soon. */
 	struct process *(*choose)(struct apart *apart);
 	struct process *broker; /* that is apart; NULL: none is */
 	struct world_event event;

@@ -141,6 +141,18 @@ bool sim_brokers_are_whole(const struct broker *const *brokers, unsigned count, 
 	return true;
 }
 
+int sim_brokers_leading(const struct broker *const *brokers, unsigned count, const char *topic)
+{
+	for (unsigned i = 0; i < count; i++) {
+		const struct partition *partition =
+			brokers[i] == NULL ? NULL : topics_partition(&brokers[i]->topics, request_text(topic), 0);
+
+		if (partition != NULL && partition->leads)
+			return (int)i;
+	}
+	return -1;
+}
+
 /* ---- setting up ---- */
 
 static void configure_broker(struct sim_broker *broker, uint32_t index_interval)

@@ -19,9 +19,9 @@
 #include <holdfast/consumer.h>
 
 #include "broker/broker.h"
+#include "sim/broker/apart.h"
 #include "sim/checkers/partition.h"
 #include "sim/device.h"
-#include "sim/broker/apart.h"
 #include "sim/faults.h"
 #include "sim/scenario.h"
 

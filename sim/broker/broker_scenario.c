@@ -124,12 +124,17 @@ static void kill_now(struct broker_sim *all, struct sim_broker *broker)
 		partition_lost(&all->accounts[i]);
 }
 
+static void list_brokers(const struct broker_sim *all, const struct broker *brokers[SIM_BROKERS_MAX])
+{
+	for (unsigned i = 0; i < all->count; i++)
+		brokers[i] = all->brokers[i].broker;
+}
+
 static bool all_are_whole(const struct broker_sim *all)
 {
 	const struct broker *brokers[SIM_BROKERS_MAX];
 
-	for (unsigned i = 0; i < all->count; i++)
-		brokers[i] = all->brokers[i].broker;
+	list_brokers(all, brokers);
 	return sim_brokers_are_whole(brokers, all->count, SIM_BROKER_TOPIC) &&
 	       (all->group == NULL || sim_brokers_are_whole(brokers, all->count, GROUPS_TOPIC));
 }
@@ -195,16 +200,20 @@ static void kill_next(struct world_event *event)
 		world_schedule(world, event, world->now_ns + world_range(world, NS_US, next_ns));
 }
 
-/* ---- a coordinator apart ---- */
+/* ---- a broker apart ---- */
 
-static struct process *coordinator(struct apart *apart)
+/* The coordinator of the group, or one that leads a partition. */
+static struct process *choose_apart(struct apart *apart)
 {
 	struct broker_sim *all = container_of(apart, struct broker_sim, apart);
+	const struct broker *brokers[SIM_BROKERS_MAX];
+	int at;
 
-	for (unsigned i = 0; i < all->count && !all->down && !all->nic_dead && all_are_whole(all); i++)
-		if (all->brokers[i].broker->groups.epoch >= 0 && !all->brokers[i].process->paused)
-			return all->brokers[i].process;
-	return NULL;
+	list_brokers(all, brokers);
+	at = sim_brokers_leading(brokers, all->count, all->group != NULL ? GROUPS_TOPIC : SIM_BROKER_TOPIC);
+	if (at < 0 || all->down || all->nic_dead || !all_are_whole(all) || all->brokers[at].process->paused)
+		return NULL;
+	return all->brokers[at].process;
 }
 
 /* ---- the end of a run ---- */
@@ -299,15 +308,14 @@ static void run_brokers(
 		faults_plan_stall(&all->faults, FAULT_PAUSE, 500 * NS_MS);
 	all->killer = (struct world_event){.fire = kill_next, .what = "killer", .outermost = true};
 	world_schedule(world, &all->killer, world_range(world, 20 * NS_MS, 200 * NS_MS));
-	if (all->group != NULL) {
+	if (all->group != NULL)
 		sim_group_start(all);
-		all->apart = (struct apart){.network = &all->network,
-			.brokers = (const struct process *const *)processes,
-			.count = count,
-			.quiet_ns = quiet_ns,
-			.choose = coordinator};
-		apart_plan(&all->apart);
-	}
+	all->apart = (struct apart){.network = &all->network,
+		.brokers = (const struct process *const *)processes,
+		.count = count,
+		.quiet_ns = quiet_ns,
+		.choose = choose_apart};
+	apart_plan(&all->apart);
 	world_run_until(world, quiet_ns);
 	settle(all);
 	settle_replicas(all);

@@ -11,9 +11,9 @@
 #define HOLDFAST_SIM_BROKER_BROKERS_H
 
 #include "broker/broker.h"
+#include "sim/broker/apart.h"
 #include "sim/broker/wire.h"
 #include "sim/checkers/partition.h"
-#include "sim/broker/apart.h"
 #include "sim/faults.h"
 #include "sim/scenario.h"
 
@@ -98,6 +98,8 @@ void sim_rails_add_port(struct host *host, unsigned number, unsigned rail);
 void sim_broker_count(struct sim_broker *broker);
 /* Whether every replica of the topic is in sync, as every broker knows it. NULL: it is down. */
 bool sim_brokers_are_whole(const struct broker *const *brokers, unsigned count, const char *topic);
+/* Which of them leads the topic's first partition; -1: none that is up. */
+int sim_brokers_leading(const struct broker *const *brokers, unsigned count, const char *topic);
 void sim_client_address(unsigned index, char text[HF_ADDR_TEXT]);
 
 #endif

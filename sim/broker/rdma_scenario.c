@@ -109,12 +109,17 @@ static void start_again(struct rdma_sim *all)
 		process_start(end->process);
 }
 
+static void list_brokers(const struct rdma_sim *all, const struct broker *brokers[RDMA_SIM_BROKERS])
+{
+	for (unsigned i = 0; i < all->count; i++)
+		brokers[i] = all->brokers[i].broker;
+}
+
 static bool brokers_are_whole(const struct rdma_sim *all)
 {
 	const struct broker *brokers[RDMA_SIM_BROKERS];
 
-	for (unsigned i = 0; i < all->count; i++)
-		brokers[i] = all->brokers[i].broker;
+	list_brokers(all, brokers);
 	return sim_brokers_are_whole(brokers, all->count, RDMA_SIM_TOPIC);
 }
 
@@ -128,18 +133,17 @@ static bool may_kill(const struct rdma_sim *all, const struct rdma_sim_end *end)
 }
 
 /* One that leads a partition. */
-static struct process *leader(struct apart *apart)
+static struct process *choose_apart(struct apart *apart)
 {
 	struct rdma_sim *all = container_of(apart, struct rdma_sim, apart);
+	const struct broker *brokers[RDMA_SIM_BROKERS];
+	int at;
 
-	for (unsigned i = 0; i < all->count && brokers_are_whole(all); i++) {
-		const struct partition *partition =
-			topics_partition(&all->brokers[i].broker->topics, request_text(RDMA_SIM_TOPIC), 0);
-
-		if (partition != NULL && partition->leads && !all->brokers[i].end.process->paused)
-			return all->brokers[i].end.process;
-	}
-	return NULL;
+	list_brokers(all, brokers);
+	at = sim_brokers_leading(brokers, all->count, RDMA_SIM_TOPIC);
+	if (at < 0 || !brokers_are_whole(all) || all->brokers[at].end.process->paused)
+		return NULL;
+	return all->brokers[at].end.process;
 }
 
 /* A broker, or a client with something in doubt, or that reads. NULL: nobody now. */
@@ -340,7 +344,7 @@ static void run(struct world *world, struct outcome *outcome, unsigned count, ui
 		.brokers = (const struct process *const *)processes,
 		.count = count,
 		.quiet_ns = quiet_ns,
-		.choose = leader};
+		.choose = choose_apart};
 	apart_plan(&all->apart);
 	all->killer = (struct world_event){.fire = kill_next, .what = "killer", .outermost = true};
 	rdma_sim_look(all);
