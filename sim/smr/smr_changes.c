@@ -50,6 +50,8 @@ static int add(struct smr_changes *changes, struct smr_sim_member *leader, unsig
 {
 	struct process *process = changes->sim->members[id].endpoint.process;
 
+	if (process->host->stopped)
+		return -EBUSY;
 	if (process->running)
 		process_crash(process);
 	process_start(process);

@@ -144,13 +144,15 @@ static void event(void *context, const struct hf_smr_event *event)
 		member->aborts += member->leads;
 		member->leads = false;
 	} else if (event->kind == HF_SMR_REMOVED || event->kind == HF_SMR_FAILED) {
+		bool failed = event->kind == HF_SMR_FAILED;
+
 		sim->aborts += member->leads;
 		member->leads = false;
 		member->out = true;
 		if (event->reason != NULL && strstr(event->reason, "damaged") != NULL)
 			world_violate(sim->world, "damage", "member %u: %s", member->id, event->reason);
-		if (member->endpoint.host.disk->bytes == 0 && strstr(event->reason, "the disk is full") == NULL &&
-			strstr(event->reason, "a device") == NULL)
+		if (failed && member->endpoint.host.disk->bytes == 0 &&
+			strstr(event->reason, "the disk is full") == NULL && strstr(event->reason, "a device") == NULL)
 			world_violate(
 				sim->world, "words", "the disk of member %u is full: %s", member->id, event->reason);
 		if (sim->durable)

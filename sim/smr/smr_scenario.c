@@ -168,17 +168,17 @@ static void tear_down(struct smr_sim *sim)
 	free(sim->replicas);
 }
 
-enum kind { PLAIN, DURABLE, SLOW_DISK, CLIENTS, CALM, MEMBERS, FENCED };
+enum kind { PLAIN, DURABLE, SLOW_DISK, CLIENTS, CALM, MEMBERS, MEMBERS_DISKS, FENCED };
 
 static void configure(struct smr_sim *sim, enum kind kind)
 {
 	struct world *world = sim->world;
 
-	sim->durable = kind == DURABLE || kind == SLOW_DISK;
+	sim->durable = kind == DURABLE || kind == SLOW_DISK || kind == MEMBERS_DISKS;
 	sim->power_only = kind == SLOW_DISK;
 	sim->sessions = kind == CLIENTS;
-	sim->moving = sim->logs.members_change = kind == MEMBERS;
-	if (kind == MEMBERS)
+	sim->moving = sim->logs.members_change = kind == MEMBERS || kind == MEMBERS_DISKS;
+	if (sim->moving)
 		sim->founders = FOUNDERS;
 	if (sim->durable)
 		sim->config.wal_bytes = world_range(world, WAL_BYTES_MIN, WAL_BYTES_MAX);
@@ -224,7 +224,7 @@ static void run(
 	struct process *processes[SMR_SIM_MEMBERS_MAX];
 
 	ensure(sim != NULL);
-	set_up(sim, world, outcome, kind == MEMBERS || !world_chance(world, 700000) ? 5 : 3);
+	set_up(sim, world, outcome, kind == MEMBERS || kind == MEMBERS_DISKS || !world_chance(world, 700000) ? 5 : 3);
 	configure(sim, kind);
 	for (unsigned i = 0; i < sim->count; i++)
 		processes[i] = sim->members[i].endpoint.process;
@@ -239,9 +239,9 @@ static void run(
 		slow_a_disk(sim);
 	smr_hits_plan(&plan, sim, hits, sim->faults.quiet_ns);
 	sim->faults.changed = fault_changed;
-	if (sim->durable)
+	if (sim->durable && !sim->moving)
 		smr_gaps_watch(&gaps, sim, &plan, GAP_NS);
-	if (kind == MEMBERS)
+	if (sim->moving)
 		smr_changes_begin(&changes, sim, sim->faults.quiet_ns);
 	run_until_alive(sim);
 	smr_gaps_end(&gaps);
@@ -255,7 +255,7 @@ static void run(
 			world, "vacuous", "%u requests are unknown although nobody stopped to lead", sim->unknown);
 	if (world->violations == 0 && sim->logs.seen < sim->decided / HF_SMR_BATCH_MAX)
 		world_violate(world, "vacuous", "the buses showed %llu slots", (unsigned long long)sim->logs.seen);
-	if (world->violations == 0 && kind == MEMBERS && changes.added == 0)
+	if (world->violations == 0 && sim->moving && changes.added == 0)
 		world_violate(world, "vacuous", "no member was added");
 	outcome->failovers += sim->led - 1;
 	outcome->in_doubt += plan.in_doubt;
@@ -338,6 +338,19 @@ const struct scenario scenario_smr_members = {
 	.only_when_named = true,
 	.what = "a replicated log whose members are added, removed and replaced under faults",
 	.run = run_members,
+};
+
+static void run_members_disks(struct world *world, struct outcome *outcome)
+{
+	run(world, outcome, MEMBERS_DISKS, SMR_FAULTS, (unsigned)world_range(world, 0, 3),
+		(unsigned)world_range(world, 0, SMR_HITS_MAX / 2));
+}
+
+const struct scenario scenario_smr_members_disks = {
+	.name = "smr-member-disks",
+	.only_when_named = true,
+	.what = "a replicated log on disks whose members are added, removed and replaced while hosts lose power",
+	.run = run_members_disks,
 };
 
 /* Half of the runs lose a rail. */

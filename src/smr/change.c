@@ -57,7 +57,8 @@ void smr_change_applied(struct hf_smr *smr, uint64_t index)
 		end_call(smr, HF_SMR_DECIDED, index);
 	}
 	smr_event(smr, HF_SMR_MEMBERS);
-	if (was && !smr_members_votes(&smr->members, smr->id, smr->incarnation))
+	/* Of a restart: it may have been added again since, or is added now. */
+	if (was && smr->replay == NULL && !smr_members_votes(&smr->members, smr->id, smr->incarnation))
 		smr->removed = true;
 }
 
