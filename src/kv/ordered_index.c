@@ -28,7 +28,7 @@ static unsigned side_of(struct key key, uint32_t place)
 
 	if (byte >= key.bytes)
 		return 0;
-	return bit == 0 ? 1 : key.at[byte] >> (8 - bit) & 1;
+	return bit == 0 ? 1 : (unsigned)key.at[byte] >> (8 - bit) & 1;
 }
 
 static uint32_t first_difference(struct key a, struct key b)
