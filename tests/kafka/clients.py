@@ -149,7 +149,8 @@ class Member:
 
     def read(self, lines):
         for line in self.process.stdout:
-            lines.put((self, line))
+            if line.endswith("\n"):  # a kill may leave half a line
+                lines.put((self, line))
 
     def end(self):
         self.process.stdin.close()
