@@ -60,8 +60,8 @@ void smr_catch_up_turn(struct hf_smr *smr)
 	}
 	(void)smr_follow_apply(smr);
 	from = most_advanced(smr);
-	if (from == NULL)
+	if (from == NULL && smr->applied == smr->commit) /* with the newest configuration that is decided (R-S20) */
 		smr_recover_begin(smr);
-	else if (!from->fetching)
+	else if (from != NULL && !from->fetching)
 		(void)smr_take_in_fetch(from, smr->commit, from->commit);
 }

@@ -46,6 +46,7 @@ void smr_change_applied(struct hf_smr *smr, uint64_t index)
 		return;
 	members.index = index;
 	smr->members = members;
+	smr->lost = true; /* the majority is another one now (R-S20) */
 	smr_for_links (link, smr) {
 		link->tell = true;
 		link->learner = false;
