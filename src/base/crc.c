@@ -23,8 +23,8 @@ uint32_t crc32(uint32_t crc, const void *data, size_t bytes)
 	return crc;
 }
 
-/* Of a few words the CPU's own instruction is done before ISA-L has begun. */
-#define SHORT_BYTES 128u
+/* Below 256 bytes ISA-L folds nothing: the CPU's own instruction takes half its time there (21 against 42 ns for 224). */
+#define SHORT_BYTES 255u
 
 #if defined(__x86_64__)
 static uint32_t __attribute__((target("sse4.2"))) crc32c_short(uint32_t crc, const unsigned char *at, size_t bytes)
