@@ -11,6 +11,7 @@
 #include "base/log.h"
 
 #define BUFFER_BYTES_MIN (64u << 10)
+#define WITHIN_TURN_MAX  (48u << 10) /* more goes to the helper whatever the medium: pages of a file take time too */
 
 static bool is_synced(const struct log *log)
 {
@@ -201,7 +202,7 @@ bool kv_log_turn(struct log *log)
 {
 	if (log->env == NULL || log->failed != 0 || log->flushing || log->filling.bytes == 0)
 		return false;
-	if (!is_synced(log)) {
+	if (!is_synced(log) && log->filling.bytes <= WITHIN_TURN_MAX) {
 		(void)kv_log_flush_now(log);
 		return true;
 	}
@@ -281,7 +282,7 @@ int kv_log_open(struct log *log, struct hf_loop *loop, const struct hf_kv_config
 		rc = kv_log_read_all(log, reader, context, error);
 	if (rc == 0)
 		rc = begin_life(log, error);
-	if (rc == 0 && is_synced(log))
+	if (rc == 0)
 		rc = hf_workers_open(loop, "kv-log", 1, 1, &log->workers, error);
 	if (rc != 0)
 		log->failed = rc;

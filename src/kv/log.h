@@ -3,8 +3,8 @@
  *   append: into memory ---turn: flush---> written behind the last segment, or to a new one, and synced ---> durable
  *
  * A flush goes into one segment; it begins another when that has segment_bytes. So only the last segment can be torn.
- * With the medium `memory` nothing is synced, and a flush is a write within the turn: what was written survives the
- * process, and not the machine.
+ * With the medium `memory` nothing is synced, and a short flush is a write within the turn: what was written survives
+ * the process, and not the machine.
  *
  * A flush that fails is final (R-K9): nothing is written any more, and nothing more becomes durable. At the next
  * opening what lies behind the last MARK is written again, because the system may take pages for clean that a failed
