@@ -2,7 +2,7 @@
  *
  * For what takes as long as a disk or the kernel likes: hf_file_sync, hf_mem_alloc, hf_mem_map_file, hf_mem_populate,
  * hf_mem_flush and the like, which any thread may call. Workers belong to one loop, on whose thread all functions
- * here are called; none but hf_workers_close blocks. Threads and works are bounded. */
+ * here are called; none but hf_workers_close and hf_work_wait blocks. Threads and works are bounded. */
 #ifndef HOLDFAST_WORK_H
 #define HOLDFAST_WORK_H
 
@@ -39,5 +39,8 @@ int hf_work_submit(struct hf_workers *workers, struct hf_work *work);
 /* True: it had not begun and is the caller's again; neither run() nor done() is called. False: done() is to come, or
  * came already. */
 bool hf_work_cancel(struct hf_workers *workers, struct hf_work *work);
+/* Blocks until a submitted work has run, whose done() has not been called, and returns its result in place of done().
+ * A work that had not begun runs here. For opening and closing, and for what cannot go on without it. */
+int hf_work_wait(struct hf_workers *workers, struct hf_work *work);
 
 #endif

@@ -32,6 +32,7 @@ struct hf_workers {
 	struct hf_io *notifier;
 	struct hf_watch watch;
 	pthread_mutex_t lock;
+	pthread_cond_t ran; /* for hf_work_wait: a helper's `ran` was set */
 	struct work_list waiting, finished;
 	unsigned works, works_max; /* submitted and not done; the loop's thread's */
 	bool closing, telling;
@@ -109,7 +110,10 @@ static enum hf_poll helper_poll(struct hf_poller *poller, uint64_t now_ns)
 	if (work == NULL)
 		return told ? HF_BUSY : HF_IDLE;
 	work->result = work->run(work);
+	pthread_mutex_lock(&helper->workers->lock);
 	helper->ran = work;
+	pthread_cond_signal(&helper->workers->ran);
+	pthread_mutex_unlock(&helper->workers->lock);
 	return HF_BUSY;
 }
 
@@ -201,6 +205,7 @@ int hf_workers_open(struct hf_loop *loop, const char *name, unsigned threads, un
 	workers->works_max = works_max;
 	workers->watch.ready = finished_ready;
 	pthread_mutex_init(&workers->lock, NULL);
+	pthread_cond_init(&workers->ran, NULL);
 	code = hf_notifier_open(hf_loop_env(loop), &workers->notifier);
 	if (code == 0)
 		code = hf_loop_watch(loop, &workers->watch, workers->notifier, HF_READABLE);
@@ -238,6 +243,7 @@ void hf_workers_close(struct hf_workers *workers)
 		tell(workers, work, -ECANCELED);
 	}
 	hf_io_close(workers->notifier);
+	pthread_cond_destroy(&workers->ran);
 	pthread_mutex_destroy(&workers->lock);
 	free(workers);
 }
@@ -281,4 +287,27 @@ bool hf_work_cancel(struct hf_workers *workers, struct hf_work *work)
 	if (cancelled)
 		workers->works--;
 	return cancelled;
+}
+
+/* Whether it has run; then it is nowhere listed any more. */
+static bool take_ran(struct hf_workers *workers, struct hf_work *work)
+{
+	for (unsigned i = 0; i < workers->helper_count; i++)
+		if (workers->helpers[i].ran == work) {
+			workers->helpers[i].ran = NULL;
+			return true;
+		}
+	return list_take_out(&workers->finished, work);
+}
+
+int hf_work_wait(struct hf_workers *workers, struct hf_work *work)
+{
+	if (hf_work_cancel(workers, work))
+		return work->run(work);
+	pthread_mutex_lock(&workers->lock);
+	while (!take_ran(workers, work))
+		pthread_cond_wait(&workers->ran, &workers->lock);
+	pthread_mutex_unlock(&workers->lock);
+	workers->works--;
+	return work->result;
 }

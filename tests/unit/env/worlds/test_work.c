@@ -154,6 +154,25 @@ static void cancelled_works_make_room(void **state)
 	assert_int_equal(works[0].dones, 1);
 }
 
+/* Works that wait, that run and that have run: each gives its result here, and to done() never. */
+static void a_work_that_is_waited_for_runs_once_and_is_not_done(void **state)
+{
+	(void)state;
+	open_workers(2, WORKS);
+	submit(WORKS);
+	for (unsigned i = WORKS; i-- > WORKS / 2;)
+		assert_int_equal(hf_work_wait(workers, &works[i].work), i + 1000);
+	for (unsigned i = 0; i < WORKS / 2; i++)
+		assert_int_equal(hf_work_wait(workers, &works[i].work), i + 1000);
+	submit(WORKS); /* all of them have left */
+	for (unsigned i = 0; i < WORKS; i++)
+		assert_int_equal(hf_work_wait(workers, &works[i].work), i + 1000);
+	hf_workers_close(workers);
+	assert_int_equal(dones, 0);
+	for (unsigned i = 0; i < WORKS; i++)
+		assert_int_equal(works[i].runs, 2);
+}
+
 static void closing_ends_what_runs_and_cancels_what_waits(void **state)
 {
 	(void)state;
@@ -189,6 +208,7 @@ int main(void)
 		IN_BED(done_may_submit_again),
 		IN_BED(a_cancelled_work_does_not_run_and_is_not_done),
 		IN_BED(cancelled_works_make_room),
+		IN_BED(a_work_that_is_waited_for_runs_once_and_is_not_done),
 		IN_BED(closing_ends_what_runs_and_cancels_what_waits),
 		IN_BED(numbers_that_make_no_sense_are_refused_in_words),
 	};
