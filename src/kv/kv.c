@@ -174,7 +174,7 @@ static struct hf_kv *make(struct hf_node *node, const struct hf_kv_config *confi
 static int open_store(struct hf_kv *kv, struct hf_error *error)
 {
 	size_t bytes = (size_t)kv->config.store_mb << 20;
-	int rc = kv_store_open(&kv->store, kv->env, bytes, error);
+	int rc = kv_store_open(&kv->store, kv->env, kv->loop, bytes, error);
 
 	if (rc != 0)
 		return rc;

@@ -7,6 +7,7 @@
 #include "base/bytes.h"
 #include "base/crc.h"
 #include "base/ensure.h"
+#include "base/list.h"
 
 #define UNIT            64u /* classes: 2, 3, 4, 6, 8, 12, 16, ... units */
 #define BYTES_PER_ENTRY 128u
@@ -14,7 +15,7 @@
 #define PIECE_BITS      22u
 #define PIECE_BYTES     ((size_t)1 << PIECE_BITS)
 #define AHEAD_SHARE     4u
-#define LEAST_SHARE     8u /* of the bytes is there at once, the rest by and by: pages take time */
+#define LEAST_SHARE     8u
 #define FETCHED_LINES   3u /* of a record */
 #define OFFSET_BITS     48
 #define OFFSET_MASK     ((1ull << OFFSET_BITS) - 1)
@@ -60,46 +61,113 @@ static uint64_t hash_of(const void *key, uint32_t bytes)
 	return hash ^ hash >> 32;
 }
 
-/* ---- opening ---- */
+/* ---- memory ---- */
 
-static int make_piece(struct store *store, struct hf_error *error)
+static int piece_run(struct hf_work *work)
 {
-	size_t left = store->bytes - store->made, bytes = left < PIECE_BYTES ? left : PIECE_BYTES;
-	void *memory;
-	int rc = hf_mem_alloc(store->env, bytes, &memory, error);
+	struct store_piece *piece = container_of(work, struct store_piece, work);
 
-	if (rc != 0)
-		return rc;
-	store->pieces[store->made >> PIECE_BITS] = memory;
-	store->made += bytes;
-	return 0;
+	return hf_mem_alloc(piece->store->env, piece->bytes, &piece->memory, NULL);
 }
 
-static int make_ahead(struct store *store, struct hf_error *error)
+static void add_piece(struct store *store, void *memory, size_t bytes)
 {
-	int rc = 0;
+	store->pieces[store->made >> PIECE_BITS] = memory;
+	store->made += bytes;
+}
 
-	while (rc == 0 && store->made < store->bytes && store->made - store->used < store->bytes / LEAST_SHARE)
-		rc = make_piece(store, error);
+/* The oldest that was being made: one thread ends them in their order. */
+static void piece_done(struct hf_work *work, int rc)
+{
+	struct store_piece *piece = container_of(work, struct store_piece, work);
+	struct store *store = piece->store;
+
+	ensure(piece == &store->making[store->making_first]);
+	store->making_first = (store->making_first + 1) % STORE_COMING;
+	store->making_count--;
+	store->coming -= piece->bytes;
+	if (rc == 0)
+		add_piece(store, piece->memory, piece->bytes);
+	else
+		store->refused = store->used;
+}
+
+static size_t next_bytes(const struct store *store)
+{
+	size_t left = store->bytes - store->made - store->coming;
+
+	return left < PIECE_BYTES ? left : PIECE_BYTES;
+}
+
+static void begin_piece(struct store *store)
+{
+	struct store_piece *piece = &store->making[(store->making_first + store->making_count) % STORE_COMING];
+
+	*piece = (struct store_piece){
+		.work = {.run = piece_run, .done = piece_done}, .store = store, .bytes = next_bytes(store)};
+	ensure(hf_work_submit(store->workers, &piece->work) == 0);
+	store->coming += piece->bytes;
+	store->making_count++;
+}
+
+/* The next piece is there when this returns. */
+static int make_piece(struct store *store, struct hf_error *error)
+{
+	size_t bytes = next_bytes(store);
+	void *memory;
+	int rc;
+
+	if (store->making_count > 0) {
+		struct hf_work *work = &store->making[store->making_first].work;
+
+		rc = hf_work_wait(store->workers, work);
+		piece_done(work, rc);
+		return rc == 0 ? 0 : hf_error_set(error, rc, "no memory for the records of a store");
+	}
+	rc = hf_mem_alloc(store->env, bytes, &memory, error);
+	if (rc == 0)
+		add_piece(store, memory, bytes);
 	return rc;
+}
+
+static bool is_short_of(const struct store *store, size_t bytes)
+{
+	return store->made + store->coming < store->bytes && store->made + store->coming - store->used < bytes;
 }
 
 bool kv_store_grow(struct store *store)
 {
-	if (store->made == store->bytes || store->made - store->used >= store->bytes / AHEAD_SHARE ||
-		store->used == store->refused)
+	if (!is_short_of(store, store->bytes / AHEAD_SHARE) || store->used == store->refused ||
+		store->making_count == STORE_COMING)
 		return false;
-	if (make_piece(store, NULL) == 0)
-		return true;
-	store->refused = store->used;
-	return false;
+	if (store->workers != NULL)
+		begin_piece(store);
+	else if (make_piece(store, NULL) != 0)
+		store->refused = store->used;
+	return store->used != store->refused;
 }
 
-int kv_store_open(struct store *store, struct hf_env *env, size_t bytes, struct hf_error *error)
+/* What is to be there at once: the rest comes by and by. */
+static int make_ahead(struct store *store, struct hf_error *error)
+{
+	size_t least = store->workers == NULL ? store->bytes / LEAST_SHARE : PIECE_BYTES;
+	int rc = 0;
+
+	while (store->workers != NULL && is_short_of(store, store->bytes / LEAST_SHARE) && kv_store_grow(store))
+		continue;
+	while (rc == 0 && store->made < store->bytes && store->made - store->used < least)
+		rc = make_piece(store, error);
+	return rc;
+}
+
+/* ---- opening ---- */
+
+int kv_store_open(
+	struct store *store, struct hf_env *env, struct hf_loop *loop, size_t bytes, struct hf_error *error)
 {
 	uint32_t entries = ENTRIES_MIN;
 	void *index;
-	int rc;
+	int rc = 0;
 
 	while (entries < bytes / BYTES_PER_ENTRY && entries < 1u << 31)
 		entries *= 2;
@@ -107,7 +175,12 @@ int kv_store_open(struct store *store, struct hf_env *env, size_t bytes, struct 
 	store->pieces = calloc(bytes / PIECE_BYTES + 1, sizeof(*store->pieces));
 	if (store->pieces == NULL)
 		return hf_error_set(error, -ENOMEM, "no memory for a store");
-	rc = hf_mem_alloc(env, entries * sizeof(*store->index), &index, error);
+	if (loop != NULL)
+		rc = hf_workers_open(loop, "kv-store", 1, STORE_COMING, &store->workers, error);
+	if (rc == 0 && loop != NULL)
+		begin_piece(store);
+	if (rc == 0)
+		rc = hf_mem_alloc(env, entries * sizeof(*store->index), &index, error);
 	if (rc == 0) {
 		store->index = index;
 		rc = make_ahead(store, error);
@@ -128,6 +201,7 @@ void kv_store_close(struct store *store)
 {
 	if (store->env == NULL)
 		return;
+	hf_workers_close(store->workers);
 	for (size_t at = 0; at < store->made; at += PIECE_BYTES)
 		hf_mem_free(store->env, store->pieces[at >> PIECE_BITS]);
 	free(store->pieces);
@@ -241,7 +315,8 @@ static uint64_t slot_take(struct store *store, unsigned class)
 	if (offset + class_bytes(class) > store->made)
 		return UINT64_MAX;
 	store->used = offset + class_bytes(class);
-	(void)make_ahead(store, NULL); /* in vain: kv_store_has_room says so before it is needed */
+	if (store->made - store->used < store->bytes / LEAST_SHARE)
+		(void)make_ahead(store, NULL); /* in vain: kv_store_has_room says so before it is needed */
 	return offset;
 }
 
@@ -360,7 +435,7 @@ void kv_store_set_flags(struct record *record, uint8_t flags)
 
 bool kv_store_has_room(const struct store *store, size_t reserve)
 {
-	return store->made - store->used >= reserve && store->records + store->graves < store->mask / 8 * 6;
+	return store->made + store->coming - store->used >= reserve && store->records + store->graves < store->mask / 8 * 6;
 }
 
 uint64_t kv_store_digest(const struct store *store)

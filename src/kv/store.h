@@ -1,9 +1,9 @@
 /* store.h - the records of a node: slots by size class in pieces of memory, a hash index of keys, and an ordered
  * one if that is asked for.
  *
- * Memory is made in pieces, a quarter of all ahead of what is used, because its pages take time: a member that returns
- * has few of them to wait for. It is given out from its beginning, and no slot lies in two pieces; a slot that is left
- * goes to the free list of its class. A record has the class of its size, so one that keeps its class needs no memory
+ * Memory is made in pieces, a quarter of all ahead of what is used, by a helper thread, because its pages take time:
+ * a store that fills rarely waits for them. It is given out from its beginning, and no slot lies in two pieces; a slot
+ * that is left goes to the free list of its class. A record has the class of its size, so one that keeps its class needs no memory
  * on any node. The index has a fixed number of entries, and none is moved: an entry's number names its key until its
  * record is removed. A deleted record stays as a tombstone until then (purge.h); a removed one leaves a grave, which
  * lookups pass, where another key may come to lie.
@@ -13,17 +13,31 @@
 #define HOLDFAST_KV_STORE_H
 
 #include <holdfast/env.h>
+#include <holdfast/work.h>
 
 #include "kv/ordered_index.h"
 #include "kv/record.h"
 
 #define STORE_CLASSES  30u
+#define STORE_COMING   8u /* pieces that a helper makes at most */
 #define STORE_NO_ENTRY UINT32_MAX
+
+/* Memory that a helper makes; the loop leaves it alone meanwhile. */
+struct store_piece {
+	struct hf_work work;
+	struct store *store;
+	size_t bytes;
+	void *memory;
+};
 
 struct store {
 	struct hf_env *env;
+	struct hf_workers *workers; /* NULL: pieces are made when they are needed */
 	uint8_t **pieces;
-	size_t bytes, made, used;     /* made: of the bytes, there are so many */
+	size_t bytes, made, used; /* made: of the bytes, there are so many */
+	size_t coming;            /* so many more are being made, in these, the oldest first */
+	struct store_piece making[STORE_COMING];
+	unsigned making_first, making_count;
 	size_t refused;               /* with so many used there was no memory for more */
 	uint64_t *index;              /* offset of the record + 1, and 16 bits of its hash above bit 48; 0: free */
 	uint32_t mask;                /* entries - 1 */
@@ -33,14 +47,15 @@ struct store {
 	uint64_t free[STORE_CLASSES]; /* offset + 1 of the first free slot */
 };
 
-/* -ENOMEM with words. */
-int kv_store_open(struct store *store, struct hf_env *env, size_t bytes, struct hf_error *error);
+/* loop: has a helper make memory; NULL: none does. -ENOMEM and those of hf_workers_open, with words. */
+int kv_store_open(
+	struct store *store, struct hf_env *env, struct hf_loop *loop, size_t bytes, struct hf_error *error);
 /* From now on the keys are kept in order: called before there is one. */
 int kv_store_keep_order(struct store *store, struct hf_error *error);
 void kv_store_close(struct store *store);
 void kv_store_clear(struct store *store); /* no record is left */
 
-/* Makes a piece of what is to be there ahead. False: enough is, or there is no memory. */
+/* Begins a piece of what is to be there ahead. False: enough is, or comes, or there is no memory. */
 bool kv_store_grow(struct store *store);
 
 /* STORE_NO_ENTRY: there was never such a key. */

@@ -36,7 +36,7 @@ static int bed_open(void **state)
 	if (bed == NULL)
 		return -1;
 	bed->random = 88172645463325252ull;
-	if (kv_store_open(&bed->store, hf_env_host(), 8 << 20, NULL) != 0)
+	if (kv_store_open(&bed->store, hf_env_host(), NULL, 8 << 20, NULL) != 0)
 		return -1;
 	return kv_store_keep_order(&bed->store, NULL);
 }

@@ -17,7 +17,7 @@ static int open_small(void **state)
 	struct store *store = calloc(1, sizeof(*store));
 
 	*state = store;
-	return store == NULL ? -1 : kv_store_open(store, hf_env_host(), 1 << 20, NULL);
+	return store == NULL ? -1 : kv_store_open(store, hf_env_host(), NULL, 1 << 20, NULL);
 }
 
 static int close_it(void **state)
@@ -102,7 +102,7 @@ static void memory_is_made_ahead_of_what_is_used(void **state)
 	char key[16];
 
 	(void)state;
-	assert_int_equal(kv_store_open(&store, hf_env_host(), BYTES, NULL), 0);
+	assert_int_equal(kv_store_open(&store, hf_env_host(), NULL, BYTES, NULL), 0);
 	assert_true(store.made >= BYTES / 8 && store.made < BYTES / 4);
 	while (kv_store_grow(&store))
 		;
@@ -202,7 +202,7 @@ static void digest_does_not_depend_on_order_or_place(void **state)
 	struct store other = {0};
 	static char large[3000];
 
-	assert_int_equal(kv_store_open(&other, hf_env_host(), 1 << 20, NULL), 0);
+	assert_int_equal(kv_store_open(&other, hf_env_host(), NULL, 1 << 20, NULL), 0);
 	put(*state, "a", large, sizeof(large), 2);
 	put(*state, "a", "1", 1, 4);
 	put(*state, "b", "2", 1, 2);
@@ -214,6 +214,40 @@ static void digest_does_not_depend_on_order_or_place(void **state)
 	kv_store_close(&other);
 }
 
+/* Records wait for a piece that the helper makes, and grow into all of the memory. */
+static void a_store_fills_while_a_helper_makes_its_memory(void **state)
+{
+	enum { BYTES = 40 << 20, RECORD = 300000 };
+	static char value[RECORD];
+	struct hf_loop *loop;
+	struct store store;
+	unsigned n = 0;
+	char key[16];
+
+	(void)state;
+	assert_int_equal(hf_loop_create(hf_env_host(), &loop), 0);
+	assert_int_equal(kv_store_open(&store, hf_env_host(), loop, BYTES, NULL), 0);
+	for (;; n++) {
+		if (n % 16 == 0)
+			(void)hf_loop_turn(loop, 0);
+		snprintf(key, sizeof(key), "%u", n);
+		if (put(&store, key, value, sizeof(value), 2) == STORE_NO_ENTRY)
+			break;
+		assert_true(store.made >= store.used);
+		assert_true(store.made + store.coming - store.used >= BYTES / 8 || store.made + store.coming == BYTES);
+	}
+	assert_true(n > 80);
+	assert_int_equal(store.made, BYTES);
+	kv_store_clear(&store);
+	kv_store_close(&store);
+	/* One that is closed while its memory is being made. */
+	assert_int_equal(kv_store_open(&store, hf_env_host(), loop, BYTES, NULL), 0);
+	while (kv_store_grow(&store))
+		continue;
+	kv_store_close(&store);
+	hf_loop_destroy(loop);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -221,6 +255,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(entry_stays_when_the_record_moves, open_small, close_it),
 		cmocka_unit_test_setup_teardown(full_store_refuses_and_keeps_what_it_has, open_small, close_it),
 		cmocka_unit_test(memory_is_made_ahead_of_what_is_used),
+		cmocka_unit_test(a_store_fills_while_a_helper_makes_its_memory),
 		cmocka_unit_test_setup_teardown(removed_record_leaves_no_key_and_no_room_behind, open_small, close_it),
 		cmocka_unit_test_setup_teardown(graves_go_when_nothing_lies_behind_them, open_small, close_it),
 		cmocka_unit_test_setup_teardown(highest_version_of_a_deleted_record_is_kept, open_small, close_it),
