@@ -320,8 +320,10 @@ bool kv_council_hear(struct hf_kv *kv, unsigned from, const struct wire_message 
 	}
 	if (message->value_bytes != ASK_BYTES)
 		return false;
-	if (report->epoch != message->epoch || ((report->note ^ message->note) & WIRE_NOTE_COPIED) != 0)
+	if (report->epoch != message->epoch || report->note != message->note)
 		council->look_ns = 0; /* it may be admitted now, or promoted */
+	if (!is_fresh(kv, from, hf_loop_now_ns(kv->loop)))
+		kv_council_hurry(kv); /* it is admitted once this node reports that it is heard */
 	if (report->heard && report->incarnation != message->ts.version && report->durable > report->told)
 		report->told = report->durable;
 	report->heard = true;
@@ -515,6 +517,8 @@ static bool make_entry(struct hf_kv *kv, uint64_t now_ns, struct cm_entry *entry
 
 		if (!is_reached(kv, i, now_ns) || node->state == CM_MEMBER)
 			continue;
+		if (node->state == CM_ABSENT && report->epoch == kv->cm.epoch && !is_voter(kv, i))
+			kv->council.look_ns = now_ns + MS_NS;
 		if (node->state == CM_ABSENT && (report->epoch != kv->cm.epoch || !is_voter(kv, i)))
 			continue; /* it does not follow the log yet, and would acknowledge nothing */
 		if (node->state == CM_SHADOW && ((report->note & WIRE_NOTE_COPIED) == 0 || report->epoch < node->join))
@@ -546,6 +550,8 @@ static bool propose(struct hf_kv *kv, uint64_t now_ns)
 	council->propose =
 		(struct hf_smr_call){.done = proposed, .data = council->entry, .bytes = sizeof(council->entry)};
 	council->proposing = hf_smr_propose(council->smr, &council->propose) == 0;
+	if (council->proposing)
+		kv_council_hurry(kv); /* a WRITE wakes no follower, and a message does */
 	return council->proposing;
 }
 

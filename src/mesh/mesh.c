@@ -151,8 +151,10 @@ static bool start_connecting(struct mesh_link *link, uint64_t now_ns)
 			log_warn("%s: no connection to %s: %s", config->layer, link->name, error.text);
 		return true;
 	}
-	if (hf_peer_name(peer)[0] == '\0')
-		return true; /* not up yet */
+	if (hf_peer_name(peer)[0] == '\0') {
+		link->retry_ns = 0; /* not up yet, which is no attempt in vain */
+		return true;
+	}
 	if (mesh->owner.recognizes != NULL && !mesh->owner.recognizes(mesh->owner.context, link, peer))
 		return true;
 	vqp = make_vqp(mesh);
