@@ -325,9 +325,11 @@ static void poll(struct consumer_session *session)
 	struct ibv_wc wcs[POLL_MAX];
 	int n;
 
-	while (!session->lost && (n = hf_vcq_poll(session->end.cq, POLL_MAX, wcs)) > 0)
+	do {
+		n = hf_vcq_poll(session->end.cq, POLL_MAX, wcs);
 		for (int i = 0; i < n; i++)
 			completed(session, &wcs[i]);
+	} while (!session->lost && n == POLL_MAX); /* fewer: there are no more */
 }
 
 static bool session_turn(struct consumer_session *session, uint64_t now_ns)
@@ -339,9 +341,12 @@ static bool session_turn(struct consumer_session *session, uint64_t now_ns)
 	if (session->state == SESSION_CONNECTING)
 		consumer_session_connecting(session, now_ns);
 	if (session->state == SESSION_UP) {
+		uint32_t reading;
+
 		poll(session);
 		(void)look(session);
 		poll(session); /* over shm it is done already */
+		reading = session->reading;
 		list_for_each (at, &consumer->partitions) {
 			struct consumer_partition *partition = partition_of(at);
 
@@ -349,7 +354,8 @@ static bool session_turn(struct consumer_session *session, uint64_t now_ns)
 				session->progress |= partition_turn(partition, number);
 			number++;
 		}
-		poll(session);
+		if (session->reading > reading)
+			poll(session);
 		session->lost |= has_moved(session, now_ns);
 	}
 	if (session->lost)
