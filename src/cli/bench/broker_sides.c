@@ -101,19 +101,25 @@ int broker_bench_far_side(struct bench_meeting *meeting, void *context)
 	return rc;
 }
 
-static int open_producer(struct broker_side *side, const struct broker_task *task)
+static void name_topics(struct broker_side *side, const struct broker_task *task)
 {
-	const struct hf_producer_config config = {.brokers = side->address,
-		.rdma = side->node == NULL ? HF_RDMA_OFF : HF_RDMA_REQUIRED,
-		.acks_leader = !task->acks_all,
-		.batch_records = 1};
-
 	for (unsigned i = 0; i < TOPICS; i++)
 		if (task->topic != NULL)
 			snprintf(side->topics[i], sizeof(side->topics[i]), "%s", task->topic);
 		else
 			snprintf(side->topics[i], sizeof(side->topics[i]), "bench-%d-%u-%u", bench_own_pid(),
 				task->generation, i);
+}
+
+/* In place of the one before, if there is one. batch_records: of its configuration. */
+static int open_producer(struct broker_side *side, const struct broker_task *task, uint32_t batch_records)
+{
+	const struct hf_producer_config config = {.brokers = side->address,
+		.rdma = side->node == NULL ? HF_RDMA_OFF : HF_RDMA_REQUIRED,
+		.acks_leader = !task->acks_all,
+		.batch_records = batch_records};
+
+	hf_producer_close(side->producer);
 	return hf_producer_open(side->loop, side->node, &config, &side->producer, &side->error);
 }
 
@@ -145,10 +151,13 @@ static int measure_all(struct bench_meeting *meeting, struct broker_side *side, 
 		rc = broker_bench_measure_bandwidth(side, sizes[i], &round->bandwidth[i]);
 	if (rc == 0 && wanted(task, BROKER_STOPPED) && meeting != NULL && strcmp(task->kind, "shm") == 0)
 		rc = broker_bench_measure_stopped(meeting, side, round);
-	if (rc == 0 && wanted(task, BROKER_EVENTS))
-		rc = broker_bench_measure_events(side, round);
 	if (rc == 0 && wanted(task, BROKER_ROLLS) && !tcp)
 		rc = broker_bench_measure_rolls(side, round);
+	/* Events are a program's, which lets records gather; what stands above measures single ones. */
+	if (rc == 0 && wanted(task, BROKER_EVENTS))
+		rc = open_producer(side, task, 0);
+	if (rc == 0 && wanted(task, BROKER_EVENTS))
+		rc = broker_bench_measure_events(side, round);
 	return rc;
 }
 
@@ -171,13 +180,14 @@ int broker_bench_near_side(struct bench_meeting *meeting, void *context)
 	char mine[sizeof(side.address)] = "";
 	int pid = bench_own_pid(), far_pid, rc;
 
+	name_topics(&side, task);
 	if (!bench_swap(meeting, true, &pid, &far_pid, sizeof(pid)))
 		return -EPIPE;
 	rc = open_node(&side, task, true, pid);
 	if (rc == 0 && !bench_swap(meeting, true, mine, side.address, sizeof(mine)))
 		rc = -EPIPE;
 	if (rc == 0)
-		rc = open_producer(&side, task);
+		rc = open_producer(&side, task, 1);
 	if (rc == 0)
 		rc = measure_all(meeting, &side, task);
 	close_client(&side, task, rc);
@@ -189,11 +199,12 @@ int broker_bench_at_running(struct broker_task *task)
 	struct broker_side side = {0};
 	int rc = hf_loop_create(hf_env_host(), &side.loop);
 
+	name_topics(&side, task);
 	snprintf(side.address, sizeof(side.address), "%s", task->at);
 	if (rc == 0 && task->node != NULL)
 		rc = hf_node_open(side.loop, task->node, NULL, NULL, &side.node, &side.error);
 	if (rc == 0)
-		rc = open_producer(&side, task);
+		rc = open_producer(&side, task, 1);
 	if (rc == 0)
 		rc = measure_all(NULL, &side, task);
 	close_client(&side, task, rc);
