@@ -1,4 +1,5 @@
 /* Keys that wait for something: found by their entry in the index, or by the number that peers know a write by. */
+#include <errno.h>
 #include <stdlib.h>
 
 #include "base/ensure.h"
@@ -29,9 +30,28 @@ static struct busy *make(struct hf_kv *kv)
 	return busy;
 }
 
+int kv_busy_open(struct hf_kv *kv)
+{
+	size_t entries = (size_t)kv->store.mask + 1;
+
+	kv->busy_of = calloc(entries, sizeof(*kv->busy_of));
+	kv->busy_bits = calloc(entries / 64 + 1, sizeof(*kv->busy_bits));
+	return kv->busy_of == NULL || kv->busy_bits == NULL ? -ENOMEM : 0;
+}
+
+static uint64_t *word_of(const struct hf_kv *kv, uint32_t entry)
+{
+	return &kv->busy_bits[entry / 64];
+}
+
+void kv_busy_expect(const struct hf_kv *kv, uint32_t entry)
+{
+	__builtin_prefetch(word_of(kv, entry));
+}
+
 struct busy *kv_busy_find(const struct hf_kv *kv, uint32_t entry)
 {
-	return kv->busy_of[entry] == 0 ? NULL : kv->busy[kv->busy_of[entry] - 1];
+	return (*word_of(kv, entry) >> entry % 64 & 1) == 0 ? NULL : kv->busy[kv->busy_of[entry]];
 }
 
 struct busy *kv_busy_get(struct hf_kv *kv, uint32_t entry)
@@ -50,7 +70,8 @@ struct busy *kv_busy_get(struct hf_kv *kv, uint32_t entry)
 		return NULL;
 	busy->used = true;
 	busy->entry = entry;
-	kv->busy_of[entry] = busy->number + 1;
+	kv->busy_of[entry] = busy->number;
+	*word_of(kv, entry) |= 1ull << entry % 64;
 	return busy;
 }
 
@@ -72,7 +93,7 @@ void kv_busy_leave(struct hf_kv *kv, struct busy *busy)
 	ensure(busy->used && list_empty(&busy->flight) && busy->inv == NULL && busy->op == NULL);
 	ensure(list_empty(&busy->unsettled)); /* a record that is not VALID is busy */
 	busy->used = false;
-	kv->busy_of[busy->entry] = 0;
+	*word_of(kv, busy->entry) &= ~(1ull << busy->entry % 64);
 	busy->entry = kv->busy_free;
 	kv->busy_free = busy->number + 1;
 }
@@ -97,7 +118,9 @@ void kv_busy_free_all(struct hf_kv *kv)
 	}
 	free(kv->busy);
 	free(kv->busy_of);
+	free(kv->busy_bits);
 	kv->busy = NULL;
 	kv->busy_of = NULL;
+	kv->busy_bits = NULL;
 	kv->busy_count = 0;
 }

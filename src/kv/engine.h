@@ -110,7 +110,8 @@ struct hf_kv {
 	struct list unleased; /* struct op: wait for a lease */
 	struct busy **busy;
 	uint32_t busy_count, busy_free, busy_room; /* number + 1 of the first free one, by its entry */
-	uint32_t *busy_of;                         /* of each entry of the index: number + 1; 0: it is not busy */
+	uint32_t *busy_of;                         /* of each entry of the index that is busy: its number */
+	uint64_t *busy_bits;                       /* which are; most are not, and their pages are never touched */
 	struct list unsettled; /* struct busy: records that are not VALID, by their position in the log */
 	struct list stopped;   /* struct op: writes that wait for a recovery (HF_KV_STOP) */
 	struct list invalid, flights, flows, ready, ages;
@@ -124,7 +125,9 @@ struct hf_kv {
 };
 
 /* ---- busy.c ---- */
-struct busy *kv_busy_get(struct hf_kv *kv, uint32_t entry); /* NULL: no memory */
+int kv_busy_open(struct hf_kv *kv);                          /* -ENOMEM */
+void kv_busy_expect(const struct hf_kv *kv, uint32_t entry); /* it is looked for soon */
+struct busy *kv_busy_get(struct hf_kv *kv, uint32_t entry);  /* NULL: no memory */
 struct busy *kv_busy_find(const struct hf_kv *kv, uint32_t entry);
 struct busy *kv_busy_of_write(const struct hf_kv *kv, uint64_t write); /* NULL: that write has ended */
 void kv_busy_leave(struct hf_kv *kv, struct busy *busy);               /* frees it if nothing waits any more */

@@ -57,7 +57,7 @@ static void read_batch(const struct hf_kv *kv, const uint8_t *at, size_t bytes, 
 		at += batch->bytes[n];
 		bytes -= batch->bytes[n];
 		entries[n] = kv_store_expect(&kv->store, message->key, message->key_bytes);
-		__builtin_prefetch(&kv->busy_of[entries[n]]);
+		kv_busy_expect(kv, entries[n]);
 	}
 	batch->count = n;
 	for (unsigned i = 0; i < n; i++)

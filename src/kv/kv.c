@@ -187,8 +187,8 @@ static int open_store(struct hf_kv *kv, struct hf_error *error)
 		rc = kv_missed_open(&kv->missed, kv->config.missed_mb << 18); /* 4 bytes each */
 	if (rc != 0)
 		return hf_error_set(error, rc, "no memory for what absent members miss; lower missed_mb");
-	kv->busy_of = calloc((size_t)kv->store.mask + 1, sizeof(*kv->busy_of));
-	return kv->busy_of == NULL ? hf_error_set(error, -ENOMEM, "no memory for the index of a store") : 0;
+	rc = kv_busy_open(kv);
+	return rc == 0 ? 0 : hf_error_set(error, rc, "no memory for the index of a store");
 }
 
 int hf_kv_open(struct hf_node *node, const struct hf_kv_config *config, struct hf_kv **kv_out, struct hf_error *error)

@@ -162,8 +162,7 @@ static int make_ahead(struct store *store, struct hf_error *error)
 
 /* ---- opening ---- */
 
-int kv_store_open(
-	struct store *store, struct hf_env *env, struct hf_loop *loop, size_t bytes, struct hf_error *error)
+int kv_store_open(struct store *store, struct hf_env *env, struct hf_loop *loop, size_t bytes, struct hf_error *error)
 {
 	uint32_t entries = ENTRIES_MIN;
 	void *index;
@@ -435,7 +434,8 @@ void kv_store_set_flags(struct record *record, uint8_t flags)
 
 bool kv_store_has_room(const struct store *store, size_t reserve)
 {
-	return store->made + store->coming - store->used >= reserve && store->records + store->graves < store->mask / 8 * 6;
+	return store->made + store->coming - store->used >= reserve &&
+	       store->records + store->graves < store->mask / 8 * 6;
 }
 
 uint64_t kv_store_digest(const struct store *store)

@@ -48,8 +48,7 @@ struct store {
 };
 
 /* loop: has a helper make memory; NULL: none does. -ENOMEM and those of hf_workers_open, with words. */
-int kv_store_open(
-	struct store *store, struct hf_env *env, struct hf_loop *loop, size_t bytes, struct hf_error *error);
+int kv_store_open(struct store *store, struct hf_env *env, struct hf_loop *loop, size_t bytes, struct hf_error *error);
 /* From now on the keys are kept in order: called before there is one. */
 int kv_store_keep_order(struct store *store, struct hf_error *error);
 void kv_store_close(struct store *store);
