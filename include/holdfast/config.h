@@ -16,7 +16,7 @@
  *   rc = hf_config_load(env, path, sections, 2, &error);
  *
  * The owner fills its struct with the defaults before. A key that no section registered, a duplicate key and a value
- * out of range are refused; the error names the file, the line, the key and what was expected. */
+ * out of range are refused; the error names the file, the line, the key and the expected value. */
 #ifndef HOLDFAST_CONFIG_H
 #define HOLDFAST_CONFIG_H
 
@@ -31,9 +31,9 @@ enum hf_config_type {
 	HF_CONFIG_MILLISECONDS, /* uint64_t nanoseconds: the file has whole milliseconds, 1 to 3600000 */
 	HF_CONFIG_CHOICE,       /* an enum that counts from 0: one of `choices` */
 	HF_CONFIG_ADDRESS,      /* struct hf_addr */
-	HF_CONFIG_PARSED,       /* what `parse` makes of a string or a whole number */
+	HF_CONFIG_PARSED,       /* the result of `parse` for a string or a whole number */
 	HF_CONFIG_OBJECT,       /* a struct with the keys `of` */
-	HF_CONFIG_REFUSED,      /* a key that files of other systems have: `expected` says why this one has not */
+	HF_CONFIG_REFUSED,      /* a key of other systems' files that is refused: `expected` has the reason */
 };
 
 struct hf_config_key {
@@ -44,13 +44,13 @@ struct hf_config_key {
 	bool unique;                /* a key of objects in a list: no two elements have the same value */
 	uint64_t min, max;          /* NUMBER */
 	const char *const *choices; /* CHOICE: NULL at the end */
-	/* PARSED. `text` is NULL when the value is a number. False: refused; `expected` says what fits. */
+	/* PARSED. `text` is NULL when the value is a number. False: refused; `expected` names the legal values. */
 	bool (*parse)(const char *text, int64_t number, void *out);
 	const char *expected;
 	const struct hf_config_key *of; /* OBJECT */
 	unsigned of_count;
-	/* Not 0: the member is an array of so many elements, the file has a list of at most as many, and their number
-	 * goes into the `unsigned` at count_offset of the same struct. */
+	/* Not 0: the member is an array of this many elements, the file has a list of at most as many, and their number
+	 * is stored in the `unsigned` at count_offset of the same struct. */
 	unsigned elements;
 	uint32_t count_offset;
 };
@@ -60,7 +60,7 @@ struct hf_config_section {
 	const char *name; /* NULL: its keys stand at the top of the file */
 	const struct hf_config_key *keys;
 	unsigned key_count;
-	void *out;                             /* the struct; what the file does not name keeps its value */
+	void *out;                             /* the struct; members without a key in the file keep their values */
 	bool required;                         /* a section with a name: the file must have it */
 	bool optional;                         /* without a name: the file may have none of its keys */
 	bool present;                          /* set by hf_config_load and _parse: the file has it */

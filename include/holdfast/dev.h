@@ -7,11 +7,11 @@
  *
  * What a device promises beyond verbs (docs/protocol.md; one conformance test or more for each):
  *   D1  Order: the wrs of a qp execute at the responder in post order.
- *   D2  Completion: a successful wc says that its wr, and all before it on that qp, executed.
+ *   D2  Completion: a successful wc means that its wr, and all before it on that qp, executed.
  *   D3  Fence: once hf_qp_fence has returned 0, nothing arrives through that qp any more, in either direction: no
- *       packet executes, no response lands in local memory. What executed is visible in memory, and a poll of the
- *       qp's cqs finds every completion that the qp will ever have. A fence may fail, and returns an error then.
- *   D4  Executed psn: after the fence, how far the responder got, to the packet (HF_DEV_EXECUTED_PSN).
+ *       packet executes, no response lands in local memory. Executed operations are visible in memory, and a poll of
+ *       the qp's cqs finds every completion that the qp will ever have. A fence may fail, and returns an error then.
+ *   D4  Executed psn: after the fence, how far the responder executed, to the packet (HF_DEV_EXECUTED_PSN).
  *   D4b Atomic results: after the fence, psn and original value of the last max_dest_rd_atomic atomics that executed
  *       as responder (HF_DEV_ATOMIC_RESULTS).
  *   D5  Access flags can change in RTS (HF_DEV_ACCESS_IN_RTS); otherwise the qp has to be fenced and cycled. Once the
@@ -48,8 +48,8 @@ enum hf_dev_cap {
 	HF_DEV_SRQ = 1 << 5,
 	HF_DEV_DC_EVIDENCE = 1 << 6, /* D3 of each initiator at a DC target, and what it has of D4 and D4b */
 	HF_DEV_FOOTER = 1 << 7,      /* hf_qp_post_send_footed, towards peers that have it too */
-	/* A wr with IBV_SEND_FENCE is sent when the answers of the READs and atomics before it are in memory, as the
-	 * specification wants it; else only when the NIC takes them to be. */
+	/* A wr with IBV_SEND_FENCE is sent when the responses of the READs and atomics before it are in memory, as the
+	 * specification requires; without the capability the NIC may send it earlier. */
 	HF_DEV_SEND_FENCE = 1 << 8,
 	HF_DEV_LEASE = 1 << 9, /* D9 */
 };
@@ -59,11 +59,11 @@ enum hf_dev_cap {
 
 struct hf_dev_config {
 	const char *kind;       /* "shm", "soft", "verbs" */
-	const char *fabric;     /* links are switched by this name from other processes; soft may go without (NULL) */
-	const char *node;       /* "a": whose port */
-	const char *rail;       /* "r0": which port of the node */
-	struct hf_addr address; /* soft: where its NIC lives; port 0 means 4791. verbs: of the NIC's port */
-	const char *nic;        /* verbs: "mlx5_0", "mlx5_0/2" is its second port; NULL: that with the address */
+	const char *fabric;     /* other processes switch links by this name; optional for soft (NULL) */
+	const char *node;       /* "a": the node of the port */
+	const char *rail;       /* "r0": the port's name at the node */
+	struct hf_addr address; /* soft: of its NIC; port 0 means 4791. verbs: of the NIC's port */
+	const char *nic;        /* verbs: "mlx5_0", "mlx5_0/2" is its second port; NULL: the one with the address */
 	enum ibv_mtu mtu;       /* the port's active MTU; 0: the device's best */
 	uint32_t caps_masked;   /* enum hf_dev_cap to hide, so that upper layers can be tested without them */
 	bool remap_private;     /* shm: private memory gets pages that peers map (docs/devices.md: faster; mind fork) */
@@ -129,8 +129,8 @@ struct hf_qp_init {
 	enum { HF_DC_NONE, HF_DC_INITIATOR, HF_DC_TARGET } dc;
 	uint64_t dc_key; /* of a target; initiators must present it */
 	bool sq_sig_all;
-	/* shm: a requester that is in the middle of an operation this long after access was taken from it counts as
-	 * stopped, and the fence ends without it; one that is seen stopped does at once. Stores for such a qp are
+	/* shm: a requester that is still in an operation this long after its access was revoked counts as stopped, and
+	 * the fence ends without it; a requester that is observed stopped counts at once. Stores for such a qp are
 	 * guarded, some ns each, so that no pages have to move then. 0: 20 ms, as for every other fence. */
 	uint64_t revoke_ns;
 	void *context;
@@ -138,13 +138,13 @@ struct hf_qp_init {
 
 /* ---- device ---- */
 
-/* Opens a port. -ENODEV: no such kind (the error lists those there are); -EADDRINUSE: node and rail, or address,
+/* Opens a port. -ENODEV: no such kind (the error lists the kinds); -EADDRINUSE: node and rail, or address,
  * taken by a live process; -ENOSPC, -ENOMEM: /dev/shm or memory exhausted. Blocks for milliseconds. */
 int hf_dev_open(
 	struct hf_env *env, const struct hf_dev_config *config, struct hf_dev **dev_out, struct hf_error *error);
 void hf_dev_close(struct hf_dev *dev); /* NULL is legal; its objects were destroyed before */
 
-/* The kinds there are, NULL terminated, and a sentence on each for people. */
+/* All kinds, NULL terminated, with a sentence on each for users. */
 struct hf_dev_kind {
 	const char *name, *what;
 };
@@ -153,12 +153,12 @@ const struct hf_dev_kind *hf_dev_kinds(void);
 int hf_dev_query_port(struct hf_dev *dev, struct ibv_port_attr *attr_out);
 union ibv_gid hf_dev_gid(const struct hf_dev *dev); /* the port's, for ah_attr.grh.dgid of its peers */
 
-/* Does what is due: packets, timers, acknowledgements. Any call that polls does this too. */
+/* Handles packets, timers and acknowledgements that are due. Any call that polls does this too. */
 enum hf_poll hf_dev_poll(struct hf_dev *dev, uint64_t now_ns);
 
 /* Becomes readable for an armed cq, an event of the port, or when hf_dev_poll has something to do. */
 struct hf_io *hf_dev_io(struct hf_dev *dev);
-/* Before a wait on it: true when nothing is pending and whatever comes will make it readable. */
+/* Before a wait on it: true when nothing is pending and any new event makes it readable. */
 bool hf_dev_arm(struct hf_dev *dev);
 
 /* D8. */
@@ -171,20 +171,20 @@ struct hf_dev_event {
 /* 1: filled; 0: none pending. Events of a destroyed object are dropped with it. */
 int hf_dev_get_event(struct hf_dev *dev, struct hf_dev_event *event_out);
 
-/* The operator's switch, which cuts what leaves (TX), what arrives (RX) or both. The port is down, and says so in
- * events and attributes, when either is cut in full by HF_LINK_BOTH; a single direction is a silent fault. */
+/* The operator's switch, which cuts sending (TX), receiving (RX) or both. With HF_LINK_BOTH the port is down, and
+ * reports it by events and attributes; a single direction is a silent fault. */
 enum hf_link { HF_LINK_TX = 1, HF_LINK_RX = 2, HF_LINK_BOTH = 3 };
 int hf_dev_set_link(struct hf_dev *dev, enum hf_link direction, bool up);
-/* Bounds what leaves to so many MB/s (of 10^6 bytes, headers included), as a slow cable does; 0: no bound. -EOPNOTSUPP:
- * the device cannot (soft can). */
+/* Limits sending to this many MB/s (of 10^6 bytes, headers included), like a slow cable; 0: no limit. -EOPNOTSUPP:
+ * the device has no limit (soft has). */
 int hf_dev_set_rate(struct hf_dev *dev, uint32_t mb_per_s);
 
-/* What was dropped or refused, for operators and tests. */
+/* Counters for operators and tests. */
 struct hf_dev_counters {
 	uint64_t packets_sent, packets_received, bytes_sent, bytes_received;
 	uint64_t executed_bytes; /* payload that took effect here as responder; shm: whole wrs; verbs: 0, not known */
 	uint64_t retransmitted, duplicates, naks_sent, rnr_naks_sent;
-	uint64_t malformed; /* truncated, bad ICRC, bad opcode, unknown qp: dropped, never believed */
+	uint64_t malformed;                        /* dropped: truncated, bad ICRC, bad opcode, unknown qp */
 	uint64_t dropped_link_down, dropped_lease; /* D9 */
 };
 void hf_dev_counters(struct hf_dev *dev, struct hf_dev_counters *counters_out);
@@ -194,15 +194,15 @@ void hf_dev_counters(struct hf_dev *dev, struct hf_dev_counters *counters_out);
 int hf_pd_alloc(struct hf_dev *dev, struct hf_pd **pd_out);
 int hf_pd_free(struct hf_pd *pd); /* -EBUSY while objects of it exist */
 
-/* Registers [addr, addr + bytes), known to peers as [iova, iova + bytes); keys are random. Any memory will do; how
- * peers reach it is the device's business (shm: docs/devices.md). -EOPNOTSUPP with words: the device, or this host,
- * cannot let peers do that with that kind of memory (shm: atomics on a stack). -EFAULT: not all of it is mapped.
- * -EACCES: it cannot be written. Local write is implied by nothing: access is enum ibv_access_flags as in
+/* Registers [addr, addr + bytes), for peers as [iova, iova + bytes); keys are random. Any kind of memory is accepted;
+ * the device determines how peers reach it (shm: docs/devices.md). -EOPNOTSUPP with a text: the device, or this host,
+ * cannot give peers that access to that kind of memory (shm: atomics on a stack). -EFAULT: not all of it is mapped.
+ * -EACCES: it cannot be written. Local write is never implied: access is enum ibv_access_flags as in
  * ibv_reg_mr(3), REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE. */
 int hf_mr_reg(struct hf_pd *pd, void *addr, uint64_t bytes, uint64_t iova, int access, struct hf_mr **mr_out,
 	struct hf_error *error);
-/* When it has returned 0 no remote operation touches the memory any more. -EBUSY: none begins any more, but one that
- * cannot be ended goes on (shm: of a process that stands still where its copies cannot be guarded); call again. */
+/* After a return of 0 no remote operation touches the memory. -EBUSY: no operation begins any more, but one that
+ * cannot be ended continues (shm: of a process that stands still where its copies cannot be guarded); call again. */
 int hf_mr_dereg(struct hf_mr *mr);
 
 /* ---- completion ---- */
@@ -220,9 +220,9 @@ int hf_srq_create(struct hf_pd *pd, uint32_t max_wr, uint32_t max_sge, void *con
 int hf_srq_destroy(struct hf_srq *srq);
 
 int hf_qp_create(struct hf_pd *pd, const struct hf_qp_init *init, struct hf_qp **qp_out);
-/* When it has returned 0 nothing is executed on the qp any more. May block, as a fence does. -EBUSY: an operation of
- * the peer cannot be ended, as with hf_mr_dereg; the qp is still there, on shm in IBV_QPS_ERR; call again. So with a
- * move to IBV_QPS_RESET. */
+/* After a return of 0 nothing executes on the qp. May block, as a fence does. -EBUSY: an operation of the peer cannot
+ * be ended, as with hf_mr_dereg; the qp still exists, on shm in IBV_QPS_ERR; call again. The same holds for a move to
+ * IBV_QPS_RESET. */
 int hf_qp_destroy(struct hf_qp *qp);
 
 /* As ibv_modify_qp(3): moves that the specification does not allow and attributes missing for a move are -EINVAL.
@@ -230,7 +230,7 @@ int hf_qp_destroy(struct hf_qp *qp);
 int hf_qp_modify(struct hf_qp *qp, struct ibv_qp_attr *attr, int mask);
 int hf_qp_query(struct hf_qp *qp, struct ibv_qp_attr *attr_out, int mask);
 
-/* D3, D4, D4b: hf_qp_fence, and what executed before it. */
+/* D3, D4, D4b: hf_qp_fence, and evidence of the operations that executed before it. */
 
 #include <holdfast/dev_evidence.h>
 

@@ -1,4 +1,4 @@
-/* dev_dc.h - D6: dynamically connected queue pairs. One initiator speaks to many targets, one after the other.
+/* dev_dc.h - D6: dynamically connected queue pairs. One initiator sends to many targets, one after the other.
  *
  * Included by dev.h. Both ends are hf_qp, made with hf_qp_init.dc; dev_ops.h has the data path with a destination for
  * wrs that have footers. */
@@ -11,7 +11,7 @@ struct hf_qp;
 struct hf_atomic_result;
 struct hf_refusal;
 
-/* Where the wrs of an initiator go. */
+/* The destination of an initiator's wrs. */
 struct hf_dc_dest {
 	union ibv_gid gid;
 	uint32_t dct_num;
@@ -21,7 +21,7 @@ int hf_qp_post_send_dc(
 	struct hf_qp *qp, const struct hf_dc_dest *dest, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
 
 /* Evidence of DC (HF_DEV_DC_EVIDENCE, else -EOPNOTSUPP). hf_qp_dc_source identifies one use of an initiator: from
- * its last move to RTS on, also in ERR. The target fences that use and tells what of it executed, while its other
+ * its last move to RTS on, also in ERR. The target fences that use and reports what of it executed, while its other
  * initiators continue. After the fence no request of that use executes at the target; the initiator must go through
  * RESET before it reaches that target again. hf_qp_fence_dc returns what hf_qp_fence returns, or -ENOSPC: cannot be
  * fenced. The others return -EOPNOTSUPP without D4 or D4b; -ENOENT: no request of that use executed; -ENODATA: no

@@ -1,4 +1,4 @@
-/* dev_evidence.h - D3, D4, D4b: the fence of a queue pair, and what of it executed.
+/* dev_evidence.h - D3, D4, D4b: the fence of a queue pair, and evidence of its executed operations.
  *
  * Included by dev.h, whose first comment has the promises. */
 #ifndef HOLDFAST_DEV_EVIDENCE_H
@@ -25,9 +25,9 @@ struct hf_atomic_result {
 };
 int hf_qp_atomic_results(struct hf_qp *qp, struct hf_atomic_result *results_out, unsigned n);
 
-/* After the fence: the request that the responder refused, and its status. The fence may be quicker than the NAK, so
+/* After the fence: the request that the responder refused, and its status. The fence may be faster than the NAK, so
  * the requester may not have received it. 1: filled; 0: no request was refused; -EOPNOTSUPP: the device does not
- * tell. */
+ * report it. */
 struct hf_refusal {
 	uint32_t psn; /* of its first packet that did not execute */
 	enum ibv_wc_status status;

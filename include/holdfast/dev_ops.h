@@ -1,7 +1,7 @@
-/* dev_ops.h - what a device implements, and the data path that goes straight to it.
+/* dev_ops.h - the operations that a device implements, and the data path that calls them directly.
  *
- * Included by dev.h, whose comments say what each operation means. dev.c checks arguments that are the same for every
- * device and dispatches; what a device leaves NULL is answered with -EOPNOTSUPP. */
+ * Included by dev.h, whose comments describe each operation. dev.c checks arguments that are the same for every
+ * device and dispatches; an operation that is NULL returns -EOPNOTSUPP. */
 #ifndef HOLDFAST_DEV_OPS_H
 #define HOLDFAST_DEV_OPS_H
 
@@ -24,7 +24,7 @@ struct hf_dev_ops {
 	bool (*arm)(struct hf_dev *dev);
 	int (*get_event)(struct hf_dev *dev, struct hf_dev_event *event_out);
 	int (*set_link)(struct hf_dev *dev, enum hf_link direction, bool up);
-	int (*set_rate)(struct hf_dev *dev, uint32_t mb_per_s); /* NULL: it cannot */
+	int (*set_rate)(struct hf_dev *dev, uint32_t mb_per_s); /* NULL: no limit of the rate */
 	void (*counters)(struct hf_dev *dev, struct hf_dev_counters *counters_out);
 
 	int (*pd_alloc)(struct hf_dev *dev, struct hf_pd **pd_out);
@@ -77,9 +77,9 @@ static inline int hf_qp_post_send(struct hf_qp *qp, struct ibv_send_wr *wr, stru
 	return qp->dev->ops->qp_post_send(qp, wr, bad_wr);
 }
 
-/* A footer (HF_DEV_FOOTER): eight bytes, as they lie in memory, that the responder writes behind the operation of a
- * WRITE, SEND or atomic; to remote_addr, which is a multiple of 8, as an inline WRITE posted behind it would, and with
- * the same permissions. But it is part of the operation: it travels in its last packet, and either both execute or
+/* A footer (HF_DEV_FOOTER): eight bytes, in memory order, that the responder writes behind the operation of a
+ * WRITE, SEND or atomic to remote_addr, a multiple of 8, like an inline WRITE posted behind it, and with
+ * the same permissions. But it is part of the operation: it is in the last packet, and either both execute or
  * neither does; it takes no psn, no place in the queue and no completion. rkey 0: none. */
 struct hf_footer {
 	uint64_t remote_addr, value;

@@ -1,7 +1,7 @@
-/* error.h - a sentence about what failed and what to do.
+/* error.h - a sentence that describes a failure and its remedy.
  *
- * Functions that can fail because of configuration, the machine or a peer return 0 or -errno and, when given one,
- * fill a struct hf_error with a sentence for the operator: what failed, on what, and the remedy. */
+ * Functions that can fail because of configuration, the machine or a peer return 0 or -errno. When given one, they
+ * fill a struct hf_error with a sentence for the operator: the failed action, its object, and the remedy. */
 #ifndef HOLDFAST_ERROR_H
 #define HOLDFAST_ERROR_H
 

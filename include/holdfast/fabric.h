@@ -32,20 +32,20 @@ struct hf_link_info {
 	int pid;                    /* of the owner */
 	bool alive;                 /* the owner runs */
 	bool tx_up, rx_up;
-	uint32_t mb_per_s; /* of what leaves, at most; 0: no bound */
+	uint32_t mb_per_s; /* the limit of sending; 0: none */
 };
-/* Fills at most n, returns how many links there are; -ENOENT: the fabric was removed. */
+/* Fills at most n, returns the number of links; -ENOENT: the fabric was removed. */
 int hf_fabric_links(struct hf_fabric *fabric, struct hf_link_info *links_out, unsigned n);
 /* Takes effect at once, and may return before the owner of the port has seen it. -ENOENT: no such link; `error`
  * lists the links of the fabric. */
 int hf_fabric_set_link(struct hf_fabric *fabric, const char *node, const char *rail, enum hf_link direction, bool up,
 	struct hf_error *error);
 
-/* hf_dev_set_rate. -EOPNOTSUPP: the port is of a kind that cannot; -ENOENT. */
+/* hf_dev_set_rate. -EOPNOTSUPP: the kind of the port has no limit; -ENOENT. */
 int hf_fabric_set_rate(
 	struct hf_fabric *fabric, const char *node, const char *rail, uint32_t mb_per_s, struct hf_error *error);
 
-/* Removes a fabric and everything its ports left. -EBUSY: a live process has a port on it; -ENOENT. */
+/* Removes a fabric and the remaining files of its ports. -EBUSY: a live process has a port on it; -ENOENT. */
 int hf_fabric_remove(const char *name);
 
 #endif

@@ -9,8 +9,8 @@
 #include <holdfast/env.h>
 
 enum hf_poll {
-	HF_IDLE, /* there was nothing to do */
-	HF_BUSY, /* something was done: poll again soon */
+	HF_IDLE, /* there was no work */
+	HF_BUSY, /* there was work: poll again soon */
 };
 
 int hf_loop_create(struct hf_env *env, struct hf_loop **loop_out);
@@ -26,8 +26,8 @@ void hf_loop_stop(struct hf_loop *loop);
 enum hf_poll hf_loop_turn(struct hf_loop *loop, uint64_t max_sleep_ns);
 /* From any thread: the loop's sleep, or its next one, ends at once. */
 void hf_loop_wake(struct hf_loop *loop);
-/* For pollers: this turn returns to the program without looking at descriptors, because the program waits for what the
- * poller has done. Descriptors are looked at in the next turn, so call it for rare events only. */
+/* For pollers: this turn returns to the program without polling descriptors, because the program waits for the result
+ * of the poller. The next turn polls descriptors, so call this for rare events only. */
 void hf_loop_hurry(struct hf_loop *loop);
 
 /* Several threads may drive a loop, one at a time under a lock of theirs. A thread then does not sleep inside a
@@ -37,11 +37,11 @@ void hf_loop_hurry(struct hf_loop *loop);
 uint64_t hf_loop_prepare(struct hf_loop *loop, uint64_t max_sleep_ns);
 void hf_loop_wait(struct hf_loop *loop, uint64_t sleep_ns);
 
-/* How long the loop polls on after it last found work before it sleeps: 0, not at all; UINT64_MAX, it never sleeps.
- * Unless this is called, 20 us. No effect where a loop never spins: on a host with one core, and in the simulator. */
+/* How long the loop continues to poll after its last work before it sleeps: 0, not at all; UINT64_MAX, it never sleeps.
+ * The default is 20 us. No effect where a loop never spins: on a host with one core, and in the simulator. */
 void hf_loop_set_spin(struct hf_loop *loop, uint64_t spin_ns);
-/* How much later than a timer is due the kernel may end a sleep: it gathers wake-ups of that time. 0, the default:
- * what the thread has (50 us). A thread keeps the slack of the loop that it slept in last. In the simulator there is
+/* How much later than a timer is due the kernel may end a sleep: it combines wake-ups of that time. 0, the default:
+ * the slack of the thread (50 us). A thread keeps the slack of the loop that it slept in last. The simulator has
  * none. */
 void hf_loop_set_slack(struct hf_loop *loop, uint64_t slack_ns);
 
@@ -49,7 +49,7 @@ void hf_loop_set_slack(struct hf_loop *loop, uint64_t slack_ns);
 
 struct hf_poller {
 	enum hf_poll (*poll)(struct hf_poller *poller, uint64_t now_ns);
-	/* Before the loop sleeps: ask for a wake-up (arm a completion queue, say) and return true, or return false
+	/* Before the loop sleeps: arm a wake-up (for example of a completion queue) and return true, or return false
 	 * because there is work again. NULL: other io or timers of the loop wake it. */
 	bool (*arm)(struct hf_poller *poller);
 	struct hf_poller *next, *prev; /* the loop's */
@@ -64,7 +64,7 @@ struct hf_timer {
 	uint64_t due_ns;
 	size_t heap_slot; /* the loop's; 0: not set */
 	/* Firing does not count as work: pollers get one more turn, then the loop may sleep without spinning. For
-	 * timers that recur often and mostly find nothing. Set it before the timer is set. */
+	 * timers that recur often and mostly have no work. Set it before the timer is set. */
 	bool quiet;
 };
 void hf_loop_set_timer(struct hf_loop *loop, struct hf_timer *timer, uint64_t due_ns); /* when set: moves it */
@@ -82,7 +82,7 @@ struct hf_watch {
 	unsigned wanted;
 	struct hf_loop *loop;
 };
-/* Level triggered. A second call changes what is wanted; 0 keeps the watch but silences it. */
+/* Level triggered. A second call replaces `wanted`; 0 keeps the watch without callbacks. */
 int hf_loop_watch(struct hf_loop *loop, struct hf_watch *watch, struct hf_io *io, unsigned wanted);
 void hf_loop_unwatch(struct hf_watch *watch); /* also from inside a ready; never called again after it returns */
 

@@ -2,8 +2,8 @@
  *
  * A layer registers its metrics when it opens and keeps the pointers. A metric is one series: a name with the values of
  * its labels. It belongs to the process and is never freed: registered again (a node that was closed and opened, a peer
- * that came back) it is the same metric and goes on from where it stood. At most HF_METRICS_MAX are kept; what is
- * registered beyond that counts and is not exported, and a line in the log says so once.
+ * that returned) it is the same metric and keeps its value. At most HF_METRICS_MAX are exported; metrics beyond that
+ * count but are not exported, and the log reports it once.
  *
  * A metric is written by one thread and read by any, without a lock. Registering takes a lock, so it belongs where
  * objects are opened. Nothing here blocks for longer. */
@@ -15,21 +15,21 @@
 #define HF_METRICS_MAX        4096
 #define HF_METRIC_LABELS_MAX  4
 #define HF_METRIC_BOUNDS_MAX  32
-#define HF_METRIC_LABEL_BYTES 64 /* of a value, with its NUL; what is longer is cut off */
+#define HF_METRIC_LABEL_BYTES 64 /* of a value, with its NUL; a longer value is cut off */
 
 struct hf_metric;
 
 enum hf_metric_kind {
 	HF_METRIC_COUNTER,   /* only grows; its name ends with _total */
 	HF_METRIC_GAUGE,     /* goes up and down */
-	HF_METRIC_HISTOGRAM, /* how many values were at most so large, for each bound */
+	HF_METRIC_HISTOGRAM, /* for each bound, the number of values that are not greater */
 };
 
 struct hf_metric_label {
 	const char *name, *value;
 };
 
-/* Names are of a-z 0-9 and _, begin with a letter, and tell the unit: holdfast_vqp_resent_bytes_total. */
+/* Names are of a-z 0-9 and _, begin with a letter, and include the unit: holdfast_vqp_resent_bytes_total. */
 struct hf_metric_info {
 	const char *name, *help; /* constants; one sentence of help for all series of a name */
 	enum hf_metric_kind kind;
@@ -37,7 +37,7 @@ struct hf_metric_info {
 	/* HISTOGRAM: the bounds in ascending order, a constant; above the last there is one more bucket. */
 	const uint64_t *bounds;
 	unsigned bound_count;
-	/* HISTOGRAM: values and bounds are divided by it when they are exported, so 1000000000 makes nanoseconds to
+	/* HISTOGRAM: values and bounds are divided by it when they are exported, so 1000000000 exports nanoseconds as
 	 * seconds; 0: 1. */
 	uint64_t divisor;
 };
@@ -47,13 +47,13 @@ struct hf_metric *hf_metric_register(const struct hf_metric_info *info); /* neve
 void hf_metric_add(struct hf_metric *metric, uint64_t n);         /* COUNTER */
 void hf_metric_set(struct hf_metric *metric, int64_t value);      /* GAUGE */
 void hf_metric_observe(struct hf_metric *metric, uint64_t value); /* HISTOGRAM */
-/* Not exported until it is registered again: a gauge of what is gone. */
+/* Not exported until it is registered again: for a gauge of an object that is gone. */
 void hf_metric_hide(struct hf_metric *metric);
 
-/* What a counter or gauge stands at; of a histogram, how many values there were. */
+/* The value of a counter or gauge; of a histogram, the number of values. */
 int64_t hf_metric_value(const struct hf_metric *metric);
 
-/* Everything that is registered; for free(). NULL: no memory. */
+/* All registered metrics; release with free(). NULL: no memory. */
 char *hf_metrics_prometheus(void); /* text format 0.0.4 */
 char *hf_metrics_json(void);
 

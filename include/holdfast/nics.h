@@ -10,7 +10,7 @@
 
 struct hf_nic {
 	char name[HF_NIC_BYTES];    /* hf_dev_config.nic of a port, "mlx5_0/1"; "mlx5_0": it cannot be opened */
-	char model[HF_NAME_BYTES];  /* of those whose behaviour is known; "unknown" */
+	char model[HF_NAME_BYTES];  /* a tested or known model; "unknown" */
 	struct hf_addr address;     /* of the GID that packets would carry; AF_UNSPEC: none */
 	enum ibv_mtu mtu;           /* active; 0: not known */
 	bool up;                    /* its port is active */
@@ -18,8 +18,8 @@ struct hf_nic {
 	char refused[HF_NIC_WORDS]; /* why it cannot be a rail; empty: it can */
 };
 
-/* Calls found() for each port. Returns how many there were; -EOPNOTSUPP: the kind needs none, or there is no such kind;
- * another -errno with words: they cannot be listed, and what to do about it. */
+/* Calls found() for each port. Returns their number; -EOPNOTSUPP: the kind needs no NIC, or there is no such kind;
+ * another -errno with a text: they cannot be listed, and the remedy. */
 int hf_dev_nics(const char *kind, void (*found)(const struct hf_nic *nic, void *context), void *context,
 	struct hf_error *error);
 
