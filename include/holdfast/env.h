@@ -1,10 +1,10 @@
-/* env.h - the world: everything that only an operating system can do, as an interface.
+/* env.h - the world: the services of an operating system, as an interface.
  *
  * Product code reads no clock, opens no socket or file, starts no thread and draws no random number except through
  * this header. There are two worlds: the host's (hf_env_host) and the simulator's, which runs the same code in
- * virtual time. Nothing here blocks unless its comment says so.
+ * virtual time. No function blocks unless its comment says so.
  *
- * Loops, timers and readiness are in loop.h; what processes of one host share is internal (env/share.h). */
+ * Loops, timers and readiness are in loop.h; objects shared by processes of one host are internal (env/share.h). */
 #ifndef HOLDFAST_ENV_H
 #define HOLDFAST_ENV_H
 
@@ -17,9 +17,9 @@
 
 #include <holdfast/error.h>
 
-struct hf_env;  /* a world, as one process sees it */
+struct hf_env;  /* the world of one process */
 struct hf_loop; /* loop.h */
-struct hf_io;   /* a socket, listener or notifier: something that becomes ready (loop.h says when) */
+struct hf_io;   /* a socket, listener or notifier; loop.h reports its readiness */
 
 /* The world of this host; one per process, never destroyed. */
 struct hf_env *hf_env_host(void);
@@ -27,11 +27,11 @@ struct hf_env *hf_env_host(void);
 /* Monotonic time since an arbitrary start. */
 uint64_t hf_env_now_ns(struct hf_env *env);
 
-/* The same, with the time in which the machine was suspended (CLOCK_BOOTTIME): for leases that other nodes rely on. Do
- * not compare it with hf_env_now_ns, by which the timers of a loop go. */
+/* The same, including the time in which the machine was suspended (CLOCK_BOOTTIME): for leases that other nodes rely
+ * on. Do not compare it with hf_env_now_ns, which the timers of a loop use. */
 uint64_t hf_env_boot_ns(struct hf_env *env);
 
-/* Time of day, nanoseconds since 1970; for people and file formats, never for protocols. */
+/* Time of day, nanoseconds since 1970; for display and file formats, never for protocols. */
 uint64_t hf_env_wall_ns(struct hf_env *env);
 
 /* Fills with unguessable bytes. */
@@ -59,7 +59,7 @@ bool hf_addr_equal(const struct hf_addr *a, const struct hf_addr *b); /* host an
 uint16_t hf_addr_port(const struct hf_addr *addr);
 void hf_addr_set_port(struct hf_addr *addr, uint16_t port);
 
-/* Whether its host part is a loopback address or belongs to an interface of this host; asks the kernel. */
+/* Whether its host part is a loopback address or belongs to an interface of this host; queries the kernel. */
 bool hf_addr_is_local(struct hf_env *env, const struct hf_addr *addr);
 
 /* ---- any io ---- */
@@ -70,9 +70,9 @@ int hf_io_local(struct hf_io *io, struct hf_addr *addr_out);
 
 /* ---- datagrams ---- */
 
-/* One call's worth of payload to or from one peer. When segment_bytes is not 0 the payload is a run of datagrams of
- * that many bytes each, the last of which may be shorter (UDP_SEGMENT and UDP_GRO do the cutting in the kernel;
- * where it cannot, env does). */
+/* The payload of one call to or from one peer. When segment_bytes is not 0 the payload is a run of datagrams of
+ * that many bytes each, the last of which may be shorter (the kernel segments it by UDP_SEGMENT and UDP_GRO; without
+ * them, env does). */
 struct hf_dgram {
 	struct hf_addr peer;
 	void *data;
@@ -88,25 +88,25 @@ struct hf_dgram {
 #define HF_DGRAM_MAX_PIECES   256u   /* of one payload */
 
 enum hf_dgram_flags {
-	/* Send with "don't fragment" and IPv4 identification 0, which an ICRC must know. Of a payload with
-	 * segment_bytes datagram i gets identification 0 or, where the kernel or NIC does the cutting, i. */
+	/* Send with "don't fragment" and IPv4 identification 0, which is part of the ICRC. In a payload with
+	 * segment_bytes datagram i gets identification 0 or, where the kernel or NIC segments, i. */
 	HF_DGRAM_ROCE = 1 << 0,
 	HF_DGRAM_GRO = 1 << 1, /* may deliver several datagrams as one payload with segment_bytes set */
 };
 
-/* Binds; -EADDRINUSE, -EADDRNOTAVAIL and -EACCES come with words in `error`. The socket stays unconnected. */
+/* Binds; -EADDRINUSE, -EADDRNOTAVAIL and -EACCES set `error`. The socket stays unconnected. */
 int hf_dgram_open(
 	struct hf_env *env, const struct hf_addr *local, unsigned flags, struct hf_io **io_out, struct hf_error *error);
 
-/* Returns how many of the n were handed to the network, or -EAGAIN when none was because its queue is full.
+/* Returns the number of datagrams passed to the network, or -EAGAIN when none was because its queue is full.
  * Errors that concern one peer only (unreachable, refused, too big) count as sent: the network loses datagrams. */
 int hf_dgram_send(struct hf_io *io, const struct hf_dgram *dgrams, unsigned n);
 
-/* The largest datagram that leaves in one piece through the interface that has the socket's address;
- * HF_DGRAM_MAX_BYTES where nothing less is known. */
+/* The largest datagram that the interface with the socket's address sends without fragmentation; HF_DGRAM_MAX_BYTES
+ * when that is not known. */
 uint32_t hf_dgram_fits(struct hf_io *io);
 
-/* Returns how many of the n were filled; -EAGAIN when none is there. What exceeds the capacity is cut off and lost. */
+/* Returns the number of filled entries; -EAGAIN when there is no datagram. Bytes beyond the capacity are lost. */
 int hf_dgram_recv(struct hf_io *io, struct hf_dgram *dgrams, unsigned n);
 
 /* ---- streams ---- */
@@ -114,8 +114,8 @@ int hf_dgram_recv(struct hf_io *io, struct hf_dgram *dgrams, unsigned n);
 int hf_stream_listen(struct hf_env *env, const struct hf_addr *local, struct hf_io **io_out, struct hf_error *error);
 /* -EAGAIN: no connection is waiting. */
 int hf_stream_accept(struct hf_io *listener, struct hf_io **io_out, struct hf_addr *peer_out);
-/* Starts to connect from `local` (its port may be 0) and returns; writable, or an error at the first read or write,
- * tells the outcome. */
+/* Starts to connect from `local` (its port may be 0) and returns. The stream becomes writable when it is connected; a
+ * failure is an error of the first read or write. */
 int hf_stream_connect(struct hf_env *env, const struct hf_addr *local, const struct hf_addr *peer,
 	struct hf_io **io_out, struct hf_error *error);
 /* The same to a socket of this host that has a path (AF_UNIX). -EOPNOTSUPP in the simulator. */
@@ -123,35 +123,35 @@ int hf_stream_connect_path(struct hf_env *env, const char *path, struct hf_io **
 /* Bytes moved, at least 1; 0 from read at the end of the stream; -EAGAIN when it would block; -errno when broken. */
 ssize_t hf_stream_read(struct hf_io *io, void *data, size_t bytes);
 ssize_t hf_stream_write(struct hf_io *io, const void *data, size_t bytes);
-/* The same for the bytes of n pieces, one behind the other; the write may end within a piece. Pieces after the first
- * HF_STREAM_MAX_PIECES are not looked at. 0 when the pieces have no bytes. */
+/* The same for the bytes of n pieces, one behind the other; the write may end within a piece. Only the first
+ * HF_STREAM_MAX_PIECES pieces are written. 0 when the pieces have no bytes. */
 #define HF_STREAM_MAX_PIECES 256u
 ssize_t hf_stream_writev(struct hf_io *io, const struct iovec *pieces, unsigned n);
-/* The same without a copy (MSG_ZEROCOPY): the bytes written stay as they are until hf_stream_let_go has counted the
- * call, or the stream is closed and nobody reads its other end. -EOPNOTSUPP: this stream cannot, as in the simulator;
- * -ENOBUFS: not now, hf_stream_writev can. */
+/* The same without a copy (MSG_ZEROCOPY): the written bytes must not change until hf_stream_let_go has counted the
+ * call, or the stream is closed and no process reads its other end. -EOPNOTSUPP: not supported by this stream, as in
+ * the simulator; -ENOBUFS: not at present, use hf_stream_writev. */
 ssize_t hf_stream_writev_kept(struct hf_io *io, const struct iovec *pieces, unsigned n);
-/* How many more of those calls, in their order, are over. The stream is readable when some are. *copied_out: the kernel
- * had to copy all the same, as it does over loopback. */
+/* The number of further calls, in their order, that are complete. The stream is readable when there are some.
+ * *copied_out: the kernel copied the bytes after all, as it does over loopback. */
 unsigned hf_stream_let_go(struct hf_io *io, bool *copied_out);
 
 /* ---- notifiers: wake a loop of another thread ---- */
 
 int hf_notifier_open(struct hf_env *env, struct hf_io **io_out);
 void hf_notifier_signal(struct hf_io *io); /* any thread; many signals may make one readiness */
-void hf_notifier_clear(struct hf_io *io);  /* the watching thread, before it looks for work */
+void hf_notifier_clear(struct hf_io *io);  /* the watching thread, before it checks for work */
 
 /* ---- threads ---- */
 
 enum hf_thread_kind {
 	HF_THREAD_HELPER, /* of the process: stops when the process is paused */
-	HF_THREAD_NIC,    /* stands for hardware: the simulator keeps it running while its process is paused */
-	HF_THREAD_WORKER, /* a helper that makes calls which block (work.h): in the simulator they take time */
+	HF_THREAD_NIC,    /* represents hardware: the simulator keeps it running while its process is paused */
+	HF_THREAD_WORKER, /* a helper that makes blocking calls (work.h): in the simulator they take time */
 };
 struct hf_thread;
 
-/* Runs start(loop, context) on a thread of its own, then its loop until hf_thread_stop. In the simulator a thread is
- * one more actor of the host, and its loop runs between those of the others. */
+/* Runs start(loop, context) on a new thread, then its loop until hf_thread_stop. In the simulator a thread is
+ * one more actor of the host, and its loop is interleaved with the others. */
 int hf_thread_start(struct hf_env *env, const char *name, enum hf_thread_kind kind,
 	void (*start)(struct hf_loop *loop, void *context), void *context, struct hf_thread **thread_out);
 /* Blocks until the thread has left its loop, which is then destroyed. NULL is legal. */
@@ -172,15 +172,15 @@ int hf_file_open(struct hf_env *env, const char *path, unsigned flags, struct hf
 void hf_file_close(struct hf_file *file);
 int64_t hf_file_bytes(struct hf_file *file);
 int hf_file_mode(struct hf_file *file); /* its permission bits, as chmod(2) has them; or -errno */
-/* Bytes moved; less than asked only at the end of the file or when the disk is full. */
+/* Bytes moved; fewer than requested only at the end of the file or when the disk is full. */
 ssize_t hf_file_read_at(struct hf_file *file, void *data, size_t bytes, uint64_t offset);
 ssize_t hf_file_write_at(struct hf_file *file, const void *data, size_t bytes, uint64_t offset);
 int hf_file_resize(struct hf_file *file, uint64_t bytes);
 /* Data, size and times are durable on return; the name of a new file is durable after hf_dir_sync of its directory.
- * After an error it is unknown what is durable, and the next sync succeeds without writing the rest: stop using the
- * file. */
+ * After an error it is unknown which data is durable, and the next sync succeeds without writing the rest: stop using
+ * the file. */
 int hf_file_sync(struct hf_file *file);
-/* The same without what is not needed to read the data again, its times. */
+/* The same without metadata that reading does not need, such as times. */
 int hf_file_sync_data(struct hf_file *file);
 /* Locks the file against every other opening, in this process too, until this one is closed or its process dies.
  * -EAGAIN: another one holds the lock. Locks do not prevent others from reading and writing. */
@@ -195,14 +195,14 @@ int hf_dir_make(struct hf_env *env, const char *path); /* mode 0700; durable aft
 /* Calls found() for every name in the directory, in no order. found() may remove that name, and no other. */
 int hf_dir_list(struct hf_env *env, const char *path, void (*found)(const char *name, void *context), void *context);
 int hf_dir_remove(struct hf_env *env, const char *path); /* -ENOTEMPTY */
-int hf_dir_sync(struct hf_env *env, const char *path);   /* what was made and removed in it is durable on return */
+int hf_dir_sync(struct hf_env *env, const char *path);   /* names made and removed in it are durable on return */
 /* Of the file system of this file or directory: the bytes that this user may still write, and the size. */
 int hf_dir_space(struct hf_env *env, const char *path, uint64_t *free_bytes_out, uint64_t *bytes_out);
 
 /* ---- memory ---- */
 
-/* Zeroed memory, page aligned, that processes of this host can be given access to: what every device can register.
- * *addr_out is NULL on failure; -ENOMEM comes with words (limits, /dev/shm). */
+/* Zeroed memory, page aligned, that can be shared with processes of this host: every device can register it.
+ * *addr_out is NULL on failure; -ENOMEM sets `error` (limits, /dev/shm). */
 int hf_mem_alloc(struct hf_env *env, size_t bytes, void **addr_out, struct hf_error *error);
 void hf_mem_free(struct hf_env *env, void *addr);
 
@@ -212,8 +212,8 @@ enum hf_map {
 	HF_MAP_SPARSE, /* the same, and holes stay: hf_mem_populate comes before the first store or load there */
 };
 /* A file as memory. Stores are durable after hf_mem_flush; the offset into the file is a multiple of the page size.
- * Shared with every process that maps the same file, so every device can register it. Unmapped by hf_mem_free. A page
- * of a hole for which a full disk has no room is a SIGBUS where it is touched. */
+ * Shared with every process that maps the same file, so every device can register it. Unmapped by hf_mem_free. Access
+ * to a page of a hole raises SIGBUS when the disk is full. */
 int hf_mem_map_file(struct hf_env *env, struct hf_file *file, uint64_t offset, size_t bytes, enum hf_map how,
 	void **addr_out, struct hf_error *error);
 int hf_mem_flush(struct hf_env *env, void *addr, size_t bytes);

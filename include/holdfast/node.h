@@ -87,23 +87,23 @@ int hf_node_config_parse(const char *text, size_t bytes, struct hf_node_config *
 struct hf_node;
 struct hf_peer;
 
-/* Whether a rail to a peer can be used, and if not, why. The first that holds, in this order. */
+/* The state of a rail to a peer, or the reason why it cannot be used. The first that holds, in this order. */
 enum hf_rail_cause {
-	HF_RAIL_UP,         /* it can */
+	HF_RAIL_UP,         /* usable */
 	HF_RAIL_PEER,       /* the peer has no rail of that name and kind, or is not up */
 	HF_RAIL_PORT_HERE,  /* this node's port is down, or its device died */
-	HF_RAIL_PORT_THERE, /* the peer's is, or its program has asked not to use it */
-	HF_RAIL_ASKED,      /* this node's program has: hf_peer_report, hf_peer_trigger */
-	HF_RAIL_PATH,       /* heartbeats are missing there, or a wr failed as it does when the path is broken */
+	HF_RAIL_PORT_THERE, /* the peer's port is down, or the peer's program excluded the rail */
+	HF_RAIL_ASKED,      /* this node's program excluded it: hf_peer_report, hf_peer_trigger */
+	HF_RAIL_PATH,       /* heartbeats are missing there, or a wr failed with an error of the path */
 };
 
 struct hf_node_events {
 	void (*peer_up)(struct hf_peer *peer, void *context); /* connected, by either end */
-	/* The peer died or left; it is closed after the call. Its vqps are in error, except as hf_vqp_connect_num
-	 * says. */
+	/* The peer died or left; it is closed after the call. Its vqps are in error; hf_vqp_connect_num describes the
+	 * exception. */
 	void (*peer_down)(struct hf_peer *peer, void *context);
-	/* What hf_peer_rail says has changed: after peer_up for each rail, and then at each change that lasts until the
-	 * end of a turn. After peer_down nothing is said. */
+	/* The value of hf_peer_rail: after peer_up for each rail, and then at each change that lasts until the end of a
+	 * turn. Not called after peer_down. */
 	void (*peer_rail)(struct hf_peer *peer, unsigned rail, enum hf_rail_cause cause, void *context);
 	void (*rail_changed)(struct hf_node *node, unsigned rail, bool up, void *context); /* this node's port */
 	/* The device of a rail has failed for good. What it had acknowledged may be lost; the rail stays down. */
@@ -116,27 +116,27 @@ int hf_node_open(struct hf_loop *loop, const struct hf_node_config *config, cons
  * a region for which hf_vmr_dereg has not returned 0 before. NULL is legal. */
 void hf_node_close(struct hf_node *node);
 
-/* A layer above, beside the program that opened the node: it hears the same events, behind the program, and may want to
- * know of a peer's death sooner. Not heard from for `lease_ns`, an eighth of that and 50 ms more, a peer is dead: its
- * channels and vqps end and peer_down is called. The shortest lease of the layers at both ends counts, also for when
- * each end fences the other's qps (lease_ns of the configuration, docs/protocol.md, R5). Where no layer has one, a
+/* A layer above, beside the program that opened the node: it receives the same events, after the program, and may
+ * set a lease. A peer without contact for `lease_ns`, an eighth of that and 50 ms more is dead: its
+ * channels and vqps end and peer_down is called. The shortest lease of the layers at both ends counts, also for the
+ * fence of the other end's qps (lease_ns of the configuration, docs/protocol.md, R5). If no layer has a lease, a
  * peer is dead when no path to it was up for the budget and 1 s.
- * The struct is the layer's until hf_node_unlisten; hf_node_close forgets it. */
+ * The struct must stay valid until hf_node_unlisten or hf_node_close. */
 struct hf_node_listener {
 	struct hf_node_events events;
 	void *context;
 	uint64_t lease_ns;             /* 0: none */
 	struct hf_node_listener *next; /* the node's */
 };
-/* -EINVAL: the lease is shorter than 2 x heartbeat_ns x heartbeat_misses, in which a lost path is noticed. */
+/* -EINVAL: the lease is shorter than 2 x heartbeat_ns x heartbeat_misses, the time to detect a lost path. */
 int hf_node_listen(struct hf_node *node, struct hf_node_listener *listener, struct hf_error *error);
 void hf_node_unlisten(struct hf_node *node, struct hf_node_listener *listener); /* also from its own callback */
 
 struct hf_loop *hf_node_loop(struct hf_node *node);
 unsigned hf_node_rails(const struct hf_node *node);
 struct hf_dev *hf_node_dev(struct hf_node *node, unsigned rail); /* for its link switch and counters */
-/* Where peers connect to: the control addresses of rails and of the management, at most `most`; returns how many. Those
- * with port 0, by which the node only connects, are left out. */
+/* The addresses for peers: the control addresses of rails and of the management, at most `most`; returns their number.
+ * Addresses with port 0, from which the node only connects, are left out. */
 unsigned hf_node_addresses(const struct hf_node *node, struct hf_addr *addresses_out, unsigned most);
 const char *hf_node_rail_name(const struct hf_node *node, unsigned rail);
 const char *hf_node_rail_kind(const struct hf_node *node, unsigned rail); /* "shm", "soft", "verbs" */
@@ -165,8 +165,8 @@ int hf_peer_revoke(struct hf_peer *peer, unsigned rail);
 
 enum hf_rail_cause hf_peer_rail(const struct hf_peer *peer, unsigned rail); /* ours, by its number */
 const char *hf_rail_cause_name(enum hf_rail_cause cause);                   /* "up", "port here", ... */
-/* Whether a control path leads to it now. Those of a process that was killed end at once, those of a host that vanished
- * when heartbeats are missed. False proves nothing: the peer may run, and new paths may lead to it soon. */
+/* Whether a control path to the peer is up. The paths of a killed process end at once, the paths of a lost host
+ * when heartbeats are missed. False proves nothing: the peer may run, and new paths to it may come up soon. */
 bool hf_peer_reached(const struct hf_peer *peer);
 
 const char *hf_peer_name(const struct hf_peer *peer); /* "" until it is up */

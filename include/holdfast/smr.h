@@ -1,4 +1,4 @@
-/* smr.h - a replicated log: a state machine of the program runs alike at every member (Mu).
+/* smr.h - a replicated log: the program's state machine is replicated at every member (Mu).
  *
  * The leader writes each entry into the logs of the other members with one one-sided WRITE, and the entry is decided
  * when a majority has it. Every member applies the entries in order. When the leader fails, another member takes its
@@ -6,9 +6,9 @@
  *
  *   program --- propose, read ---> hf_smr --- apply, snapshot, restore, event ---> program
  *
- * A replica belongs to a node and its loop, on whose thread all calls and callbacks are made. No function blocks but
- * hf_smr_start and hf_smr_stop, which register memory. Several replicas of different clusters may live on one node,
- * beside other layers. Memory of callbacks' arguments is the library's and gone when the callback returns. */
+ * A replica belongs to a node and its loop, on whose thread all calls and callbacks are made. Only hf_smr_start and
+ * hf_smr_stop block, because they register memory. One node may have several replicas of different clusters,
+ * beside other layers. Arguments of callbacks are valid until the callback returns. */
 #ifndef HOLDFAST_SMR_H
 #define HOLDFAST_SMR_H
 
@@ -24,8 +24,8 @@ struct hf_smr_event;
 #define HF_SMR_WINDOW_MAX    8u    /* entries that are not decided */
 
 struct hf_smr_member {
-	uint8_t id; /* 0 to HF_SMR_MEMBERS_MAX - 1; stays with the member's place, also when a new machine takes it */
-	char name[HF_NAME_BYTES];                       /* for people */
+	uint8_t id; /* 0 to HF_SMR_MEMBERS_MAX - 1; of the member's place, also when a new machine takes it */
+	char name[HF_NAME_BYTES];                       /* for display */
 	struct hf_addr addresses[HF_SMR_ADDRESSES_MAX]; /* control addresses of its node: hf_peer_connect */
 	unsigned address_count;
 };
@@ -36,36 +36,36 @@ enum hf_smr_preset {
 	HF_SMR_FAST, /* pulse 30 us, silent 10 ms, stuck 10 ms, patience 100 ms: detection 0.5 ms; wants a core */
 };
 
-/* 0 everywhere means the default. slots, slot_bytes and sessions are the same at all members, and all have a
- * directory or none: who differs is refused.
+/* 0 means the default, for every member. slots, slot_bytes and sessions are the same at all members, and all have a
+ * directory or none; a member that differs is refused.
  *
- * In durable mode an entry is decided when a majority of the members has synced it to its disk: what was answered
- * survives the loss of all of them at once. A replica that is started with the files of a former one goes on as that
- * one: the program's state is restored from the snapshot, and what was decided since is applied again, so it begins
- * empty as without files. stuck_ns is 1 s by default, because a disk may take its time. A replica whose disk is full or
+ * In durable mode an entry is decided when a majority of the members has synced it to its disk: decided requests
+ * survive the loss of all members at once. A replica that starts with the files of an earlier one continues as that
+ * one: the program starts empty, its state is restored from the snapshot, and entries decided since are applied again.
+ * stuck_ns is 1 s by default, because disks may be slow. A replica whose disk is full or
  * fails steps out (HF_SMR_FAILED). Each member reads its disk on its loop while it starts, and never again. */
 struct hf_smr_config {
 	const char *cluster;                 /* its name, at most 15 bytes */
 	uint8_t id;                          /* this member's */
-	const struct hf_smr_member *members; /* all that found the cluster, this one too; or those that are known */
+	const struct hf_smr_member *members; /* the founding members, with this one; or the known members */
 	unsigned member_count;
 	enum hf_smr_preset preset;
-	uint64_t pulse_ns;    /* between two looks at the other members */
-	uint64_t silent_ns;   /* a member that does not answer for so long has failed */
-	uint64_t stuck_ns;    /* a leader that has not decided a proposal for so long lets others lead */
-	uint64_t patience_ns; /* a follower that stands still for so long is left behind */
-	uint64_t idle_ns;     /* so often an idle leader proves that it leads; 0: 1 ms, and 10 ms with HF_SMR_CALM */
+	uint64_t pulse_ns;    /* interval of the READs of the other members' public words */
+	uint64_t silent_ns;   /* a member that does not answer for this long has failed */
+	uint64_t stuck_ns;    /* a leader that has not decided a proposal for this long lets others lead */
+	uint64_t patience_ns; /* a follower that stands still for this long is left behind */
+	uint64_t idle_ns;     /* interval in which an idle leader proves its lead; 0: 1 ms, 10 ms with HF_SMR_CALM */
 	uint32_t slots;       /* of the ring; a power of two, 16 to 2^20; 0: 4096 */
 	uint32_t slot_bytes;  /* a power of two, 128 to 65536; 0: 256. A large request takes several slots */
 	uint32_t window;      /* entries in flight, 1 to HF_SMR_WINDOW_MAX; 0: 8 */
-	uint32_t sessions;    /* that are kept; 0: 1024. When another one opens, the one unused for longest ends */
-	/* Durable mode: of its own; made if it is missing. NULL: memory is the storage. */
+	uint32_t sessions;    /* kept at a time; 0: 1024. A further session ends the one unused for longest */
+	/* Durable mode: a directory of this member's own; made if it is missing. NULL: the log is in memory. */
 	const char *directory;
-	/* A snapshot is taken when the WAL has so many; 0: 64 MiB. While leading: four times as many. */
+	/* The size of the WAL at which a snapshot is taken; 0: 64 MiB. While leading: four times as many. */
 	uint64_t wal_bytes;
 };
 
-/* ---- what the program does ---- */
+/* ---- callbacks of the program ---- */
 
 /* A request that is applied. */
 struct hf_smr_applied {
@@ -85,35 +85,35 @@ struct hf_smr_app {
 
 	/* The state as it is now; apply goes on while it is read. 0, or -errno: no snapshot at present. */
 	int (*snapshot_open)(void *context, void **snapshot_out);
-	/* Up to `bytes` further bytes; 0: the end; -EAGAIN: not yet, it is asked again soon; -errno: it failed. */
+	/* Up to `bytes` further bytes; 0: the end; -EAGAIN: not yet, it is called again soon; -errno: it failed. */
 	ssize_t (*snapshot_read)(void *context, void *snapshot, void *data, size_t bytes);
-	void (*snapshot_close)(void *context, void *snapshot); /* also of one that was not read to its end */
+	void (*snapshot_close)(void *context, void *snapshot); /* also of a snapshot that was not read to its end */
 
-	/* Drops the state; what was snapshot follows in pieces. Nothing is applied until restore_close. */
+	/* Drops the state; the snapshot follows in pieces. Nothing is applied until restore_close. */
 	int (*restore_open)(void *context);
 	/* 0; -EAGAIN: the same piece is given again soon; -errno: it failed, and restore_close follows. */
 	int (*restore_write)(void *context, const void *data, size_t bytes);
 	/* whole: the state is complete. False: drop it; another restore_open follows. 0; -EAGAIN as above. */
 	int (*restore_close)(void *context, bool whole);
 
-	/* NULL: not told. */
+	/* May be NULL. */
 	void (*event)(void *context, const struct hf_smr_event *event);
 };
 
 enum hf_smr_event_kind {
-	HF_SMR_LEADING,   /* this member leads; all that was answered before is applied here */
-	HF_SMR_FOLLOWING, /* it does not lead, or another one leads: `leader` */
-	HF_SMR_WRITABLE,  /* after hf_smr_propose was refused with -EAGAIN: there is room */
-	HF_SMR_BEHIND,    /* entries that it lacks are gone: it takes a snapshot, and what follows that */
+	HF_SMR_LEADING,   /* this member leads; all requests decided before are applied here */
+	HF_SMR_FOLLOWING, /* this member does not lead, or the leader changed: `leader` */
+	HF_SMR_WRITABLE,  /* after hf_smr_propose returned -EAGAIN: there is room */
+	HF_SMR_BEHIND,    /* entries that it lacks were overwritten: it takes a snapshot, and the entries after it */
 	HF_SMR_RESTORED,  /* from a snapshot, or from its disk: `index` is the next one that is applied */
 	HF_SMR_MEMBERS,   /* the configuration of `index` holds: hf_smr_status */
-	HF_SMR_REMOVED,   /* this member is none any more, or another process took its place: stop the replica */
-	HF_SMR_FAILED,    /* it steps out: `reason`; stop the replica */
+	HF_SMR_REMOVED,   /* this member was removed, or another process took its place: stop the replica */
+	HF_SMR_FAILED,    /* this member steps out: `reason`; stop the replica */
 };
 struct hf_smr_event {
 	enum hf_smr_event_kind kind;
 	int leader; /* id; -1: not known */
-	/* Of the leader; grows with every change. Who stood still may be told late of one that is over. */
+	/* Of the leader; grows with every change. A member that stood still may report a past leader late. */
 	uint64_t number;
 	/* LEADING: when a majority had granted (hf_env_boot_ns): no older leader decides later. */
 	uint64_t granted_ns;
@@ -123,20 +123,20 @@ struct hf_smr_event {
 
 /* ---- running ---- */
 
-/* The node and what config points to outlive the replica, app and context too; config itself is copied. Members find
- * each other by their addresses; those that are known at first found the cluster when all are there and none has been a
- * member before. -EEXIST: the node has a replica of that cluster; -EINVAL; -ENOMEM; with a directory, also -EBADMSG:
- * a file is damaged, the error has its name, the offset and what to do; -EBUSY: another process uses it; -ENOSPC and
- * what else files have. The error says more. */
+/* The node and the memory that config points to outlive the replica, as do app and context; config itself is copied.
+ * Members connect by their addresses. The members in config found the cluster when all are connected and none has been
+ * a member before. -EEXIST: the node has a replica of that cluster; -EINVAL; -ENOMEM; with a directory, also -EBADMSG:
+ * a file is damaged, the error has its name, the offset and the remedy; -EBUSY: another process uses it; -ENOSPC and
+ * other errors of files. `error` has the details. */
 int hf_smr_start(struct hf_node *node, const struct hf_smr_config *config, const struct hf_smr_app *app, void *context,
 	struct hf_smr **smr_out, struct hf_error *error);
-/* What is not answered ends as HF_SMR_UNKNOWN or HF_SMR_NOT_LEADER before this returns. NULL is legal. */
+/* Pending calls end as HF_SMR_UNKNOWN or HF_SMR_NOT_LEADER before this returns. NULL is legal. */
 void hf_smr_stop(struct hf_smr *smr);
 
 enum hf_smr_outcome {
-	HF_SMR_DECIDED,    /* it is applied here, and stays applied; `result` is what apply returned */
-	HF_SMR_NOT_LEADER, /* nothing was written, and it is not applied anywhere */
-	HF_SMR_UNKNOWN,    /* leadership ended: it is applied once, or not at all. A session tells: propose it again */
+	HF_SMR_DECIDED,      /* it is applied here, and stays applied; `result` is the result of apply */
+	HF_SMR_NOT_LEADER,   /* nothing was written, and it is not applied anywhere */
+	HF_SMR_UNKNOWN,      /* leadership ended: applied once, or not at all. In a session: propose it again */
 	HF_SMR_SESSION_OVER, /* decided and not applied: its session has ended, or the sequence is older than is kept */
 };
 
@@ -152,7 +152,7 @@ struct hf_smr_call {
 	uint32_t sequence;
 	/* Set before done(). */
 	enum hf_smr_outcome outcome;
-	int leader;         /* NOT_LEADER: who is; -1: not known */
+	int leader;         /* NOT_LEADER: the leader's id; -1: not known */
 	uint64_t index;     /* DECIDED: of its entry. A read: everything below is applied */
 	const void *result; /* DECIDED: until done() returns */
 	uint32_t result_bytes;
@@ -161,26 +161,26 @@ struct hf_smr_call {
 	struct hf_smr_call *next;
 };
 
-/* Calls of one turn gather into entries of up to HF_SMR_BATCH_MAX requests, which leave at the end of the turn, or in
- * hf_smr_flush. What depends on a condition is decided in apply: all members judge it at the same place in the log.
- *   -ENOTCONN   this member does not lead: hf_smr_leader. Nothing was taken
- *   -EAGAIN     too much waits already: HF_SMR_WRITABLE follows
+/* Calls of one turn form entries of up to HF_SMR_BATCH_MAX requests, which are sent at the end of the turn, or in
+ * hf_smr_flush. Evaluate conditions in apply: all members evaluate them at the same place in the log.
+ *   -ENOTCONN   this member does not lead: hf_smr_leader. The call was not accepted
+ *   -EAGAIN     too many calls wait already: HF_SMR_WRITABLE follows
  *   -EMSGSIZE   more than hf_smr_request_bytes_max */
 int hf_smr_propose(struct hf_smr *smr, struct hf_smr_call *call);
-/* A read barrier: at done() with HF_SMR_DECIDED everything is applied here that was answered anywhere before the call.
- * The program then reads its own state. It leaves with the next entry, or costs 8 bytes to each follower. Returns as
- * hf_smr_propose. */
+/* A read barrier: at done() with HF_SMR_DECIDED every request is applied here that was decided anywhere before the
+ * call. The program then reads its own state. The barrier is part of the next entry, or a WRITE of 8 bytes to each
+ * follower. Returns as hf_smr_propose. */
 int hf_smr_read(struct hf_smr *smr, struct hf_smr_call *call);
-/* What was called leaves now, and what has been decided meanwhile is answered: for programs that poll for latency. */
+/* Sends pending calls now, and completes decided ones: for programs that poll for latency. */
 void hf_smr_flush(struct hf_smr *smr);
 
-/* A program that cannot serve for a while, as one before a server that hangs, says so: this member does not lead then,
- * and another one takes its place. It goes on to follow. A member is well at first. */
+/* For a program that cannot serve for a while, for example in front of a server that hangs: while not well, this member
+ * does not lead, and another one takes its place. It continues to follow. A member is well at first. */
 void hf_smr_set_well(struct hf_smr *smr, bool well);
 
 uint32_t hf_smr_request_bytes_max(const struct hf_smr *smr);
 bool hf_smr_is_leader(const struct hf_smr *smr);
-int hf_smr_leader(const struct hf_smr *smr); /* as far as this member knows; -1: it does not */
+int hf_smr_leader(const struct hf_smr *smr); /* from this member's view; -1: not known */
 
 #include <holdfast/smr_members.h>
 

@@ -1,8 +1,9 @@
 /* smr_client.h - requests to a replicated log, from any thread and from any node; each takes effect once.
  *
- * A client stands on a node and hands requests over to its loop (Mu, section 5.5). It finds the leader, keeps sessions
+ * A client belongs to a node and queues requests for its loop (Mu, section 5.5). It finds the leader, keeps sessions
  * there, and sends a request again, with the same number, until it is decided. It may be on the node of a member, whose
- * replica it then uses, or anywhere else; members answer the clients of other nodes when they have one themselves.
+ * replica it then uses, or on any other node; members serve clients of other nodes only if they have a client
+ * themselves.
  *
  *   thread --- submit, wait ---> client --- channel "smrc.CLUSTER" ---> client of the leader's node ---> hf_smr
  *
@@ -19,23 +20,23 @@ struct hf_smr_client;
 struct hf_smr_client_config {
 	const char *cluster;                 /* its name */
 	struct hf_smr *smr;                  /* the replica of this node; NULL: it has none */
-	const struct hf_smr_member *members; /* where to look for the leader; with a replica its own addresses do */
+	const struct hf_smr_member *members; /* the addresses of members; not needed with a replica */
 	unsigned member_count;
-	uint32_t sessions;    /* with eight requests under way in each; 0: 4 */
-	uint64_t patience_ns; /* in which a leader is found; 0: 10 s */
+	uint32_t sessions;    /* with eight requests in flight in each; 0: 4 */
+	uint64_t patience_ns; /* the time to find a leader; 0: 10 s */
 };
 
 /* The caller's memory, and the client's from hf_smr_client_submit until it has ended. */
 struct hf_smr_request {
 	const void *data;
 	uint32_t bytes;
-	void *result; /* for what apply returned */
+	void *result; /* buffer for the result of apply */
 	uint32_t result_room;
 	void (*done)(struct hf_smr_request *request); /* on the loop's thread; may submit. NULL: wait for it */
 	/* At its end. DECIDED; UNKNOWN: no leader answered in time, and it takes effect once or not at all; NOT_LEADER:
 	 * it takes no effect, see `error`. */
 	enum hf_smr_outcome outcome;
-	int error;             /* -ETIMEDOUT: no leader in time; -EMSGSIZE: the log takes no request of that size */
+	int error;             /* -ETIMEDOUT: no leader in time; -EMSGSIZE: too large for the log */
 	uint32_t result_bytes; /* cut off at result_room */
 	/* The client's. */
 	struct hf_smr_call call;
@@ -47,11 +48,11 @@ struct hf_smr_request {
 	bool doubt, over;
 };
 
-/* On the loop's thread. What config points to is copied. -EEXIST: the node has a client of that cluster; -EINVAL;
- * -ENOMEM. */
+/* On the loop's thread. Copies config and the memory that it points to. -EEXIST: the node has a client of that cluster;
+ * -EINVAL; -ENOMEM. */
 int hf_smr_client_open(struct hf_node *node, const struct hf_smr_client_config *config,
 	struct hf_smr_client **client_out, struct hf_error *error);
-/* On the loop's thread, after hf_smr_stop of its replica, when no other thread uses it. Requests that are left end as
+/* On the loop's thread, after hf_smr_stop of its replica, when no other thread uses it. Pending requests end as
  * UNKNOWN or NOT_LEADER. NULL is legal. */
 void hf_smr_client_close(struct hf_smr_client *client);
 

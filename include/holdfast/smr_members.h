@@ -1,4 +1,4 @@
-/* smr_members.h - sessions, changes of the members, and what operators see of a replica. Included by smr.h. */
+/* smr_members.h - sessions, changes of the members, and the status of a replica. Included by smr.h. */
 #ifndef HOLDFAST_SMR_MEMBERS_H
 #define HOLDFAST_SMR_MEMBERS_H
 
@@ -7,30 +7,30 @@
 /* ---- sessions: a request takes effect once, however often and to whichever leader it is sent ---- */
 
 /* Opens a session: call.result has its number at done(), 8 bytes, little-endian. Requests of a session carry sequences
- * 1, 2, ..., at most 8 of them unanswered; one that was applied before is answered with the result of that time. */
+ * 1, 2, ..., at most 8 of them pending; a request that was applied before gets its earlier result. */
 int hf_smr_session_open(struct hf_smr *smr, struct hf_smr_call *call);
 int hf_smr_session_close(struct hf_smr *smr, struct hf_smr_call *call, uint64_t session);
 
 /* ---- members ---- */
 
-/* At the leader: the member is given a snapshot, follows, and is a voter when done() says HF_SMR_DECIDED. A process
- * that takes the place of a member with the same id needs no call, and is not held up by one. The change goes on until
- * the process is there, or this member leads no more (HF_SMR_UNKNOWN); no other call is taken meanwhile, so start the
- * process first. -EBUSY: another change goes on; -EEXIST: the id is taken; -EINVAL: id or number of addresses;
- * -ENOTCONN: this member does not lead. */
+/* At the leader: the member receives a snapshot, follows, and is a voter at done() with HF_SMR_DECIDED. A process that
+ * takes the place of a member with the same id needs no call, and is not delayed by one. The change continues until the
+ * process is connected, or this member leads no more (HF_SMR_UNKNOWN); other changes are refused meanwhile, so start
+ * the process first. -EBUSY: another change is in progress; -EEXIST: the id is taken; -EINVAL: id or number of
+ * addresses; -ENOTCONN: this member does not lead. */
 int hf_smr_add(struct hf_smr *smr, const struct hf_smr_member *member, struct hf_smr_call *call);
-/* -EHOSTDOWN: of the members that would be left no majority follows, so that nobody could decide anything: start those
+/* -EHOSTDOWN: no majority of the remaining members follows, so no entry could be decided any more: start the members
  * that are down, or remove them first. HF_SMR_NOT_LEADER: that became true meanwhile. -EINVAL: it is the last member;
- * -ENOENT: it is none; -EBUSY and -ENOTCONN as above. */
+ * -ENOENT: no such member; -EBUSY and -ENOTCONN as above. */
 int hf_smr_remove(struct hf_smr *smr, uint8_t id, struct hf_smr_call *call);
 
 /* ---- status ---- */
 
 enum hf_smr_role {
-	HF_SMR_BLANK,     /* knows no configuration: waits for the others */
+	HF_SMR_BLANK,     /* has no configuration: waits for the others */
 	HF_SMR_RESTORING, /* takes a snapshot */
 	HF_SMR_FOLLOWER,
-	HF_SMR_ACQUIRING, /* asks for grants, and brings the logs together */
+	HF_SMR_ACQUIRING, /* requests grants, and recovers the logs */
 	HF_SMR_LEADER,
 	HF_SMR_OUT, /* removed, or failed */
 };
@@ -39,7 +39,7 @@ const char *hf_smr_role_name(enum hf_smr_role role);
 /* The times of one change of leader, at the member that began to lead. */
 struct hf_smr_failover {
 	uint64_t number;
-	uint64_t detected_ns; /* from the last heartbeat that was seen of the former leader until it was given up */
+	uint64_t detected_ns; /* from the last heartbeat of the former leader until it counted as failed */
 	uint64_t granted_ns;  /* from there until a majority had granted */
 	uint64_t leading_ns;  /* from there until this member led */
 };
@@ -53,7 +53,7 @@ struct hf_smr_member_status {
 	uint64_t applied; /* everything below is */
 };
 
-#define HF_SMR_FAILOVERS 16u /* that are kept */
+#define HF_SMR_FAILOVERS 16u /* kept in the status */
 
 struct hf_smr_status {
 	enum hf_smr_role role;
@@ -64,7 +64,7 @@ struct hf_smr_status {
 	uint64_t config_index;
 	unsigned member_count;
 	struct hf_smr_member_status members[HF_SMR_MEMBERS_MAX];
-	uint64_t decided, aborted, unknown, reads; /* so far: entries, leaderships, proposals, reads */
+	uint64_t decided, aborted, unknown, reads; /* totals: entries, leaderships, proposals, reads */
 	uint64_t granted;                          /* grants given */
 	unsigned failover_count;
 	struct hf_smr_failover failovers[HF_SMR_FAILOVERS]; /* the latest ones, newest first */

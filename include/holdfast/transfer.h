@@ -1,9 +1,9 @@
-/* transfer.h - bulk transfers over all rails and tcp to a peer, which go on when a rail or a transport fails (TENT).
+/* transfer.h - bulk transfers over all rails and tcp to a peer, which continue when a rail or a transport fails (TENT).
  *
- * An engine lives on a node and its loop. It registers buffers; all of them together are its segment, which its peers
- * see. A batch holds requests, each READ or WRITE between local memory and a peer's segment, unordered. A request is
- * cut into slices that travel over every open rail; what a rail that fails had not executed goes over the others, and
- * when no rail is left, over tcp.
+ * An engine belongs to a node and its loop. It registers buffers; together they are its segment, which its peers may
+ * address. A batch has requests, each READ or WRITE between local memory and a peer's segment, unordered. A request is
+ * cut into slices that use every open rail. When a rail fails, its unfinished slices move to the others, and
+ * when no rail is left, to tcp.
  *
  * Each request gets one terminal status, once. After it, whatever it is, nothing of the request touches memory at
  * either end (T1 to T3 of the transfer protocol); until then the memory belongs to the library.
@@ -33,7 +33,7 @@ enum hf_transport {
 };
 const char *hf_transport_name(enum hf_transport transport); /* "RDMA"; HF_TRANSPORTS: "UNSPEC" */
 
-/* 0 everywhere means the default. */
+/* 0 means the default, for every member. */
 struct hf_transfer_config {
 	struct hf_addr listen; /* of tcp; family AF_UNSPEC: no tcp */
 	enum hf_transfer_fallback fallback;
@@ -46,35 +46,35 @@ struct hf_transfer_config {
 	uint64_t shm_block_bytes;        /* on shm, tcp and within the engine; 0: block_bytes if given, else 1 MiB */
 	unsigned max_retry_count;        /* of a slice, after which its task leaves the rails; 0: 8 */
 	uint64_t window_bytes;           /* in flight on a lane; 0: 16 slices */
-	/* A peer that was not heard of for it, an eighth of it and 50 ms is dead (hf_node_listen), and only then do
-	 * WRITEs that it may have received end. 0: 2 s, or longer where the node's heartbeats need it. */
+	/* A peer without contact for this time, an eighth of it and 50 ms is dead (hf_node_listen). Only then do
+	 * WRITEs end that it may have received. 0: 2 s, or longer where the node's heartbeats need it. */
 	uint64_t lease_ns;
-	uint64_t max_timeout_ns;  /* a slice that is out for longer ends with its lane; 0: 10 s */
-	uint64_t cancel_grace_ns; /* from a cancel until slices that are out are withdrawn; 0: 100 ms */
+	uint64_t max_timeout_ns;  /* a slice in flight for longer ends with its lane; 0: 10 s */
+	uint64_t cancel_grace_ns; /* from a cancel until slices in flight are withdrawn; 0: 100 ms */
 	unsigned streams;         /* of tcp to a peer; 0: 2; at most 8 */
-	/* A WRITE over a rail is complete when a READ on its lane has come back behind it: a NIC that dies with what it
-	 * had acknowledged takes no completed WRITE with it. Buffers must permit READs then. */
+	/* A WRITE over a rail completes when a READ behind it on its lane has completed, so that a NIC that dies with
+	 * acknowledged WRITEs loses no completed one. Buffers must permit READs then. */
 	bool confirm_writes;
 	bool keep_requests_apart; /* adjacent requests of a submit are not merged */
 	uint32_t transports_off;  /* bit per enum hf_transport: not used */
 };
 
-/* What transfer-engine.json says (docs/transfer.md has its keys). */
+/* The contents of transfer-engine.json (docs/transfer.md has its keys). */
 struct hf_transfer_file {
 	struct hf_transfer_config engine;
 	char node_path[HF_PATH_BYTES]; /* its key "node": the configuration of the node and its rails */
-	struct hf_node_config node;    /* hf_transfer_config_load: what that file says */
+	struct hf_node_config node;    /* hf_transfer_config_load: the contents of that file */
 };
-/* Reads the file and that of its node. tcp listens where the file says, else on the first address of the node's
- * `management`, else of its rails' `control`, at a port that is free. -EINVAL: refused; or why it cannot be read; the
- * error names file, line and key. Blocks for the reads. */
+/* Reads the file and the file of its node. tcp listens at the address in the file, else at the first address of the
+ * node's `management`, else of its rails' `control`, at a free port. -EINVAL: refused; another -errno: a file cannot be
+ * read; the error names file, line and key. Blocks for the reads. */
 int hf_transfer_config_load(
 	struct hf_env *env, const char *path, struct hf_transfer_file *file_out, struct hf_error *error);
 /* The same of text in memory, without the node. */
 int hf_transfer_config_parse(const char *text, size_t bytes, struct hf_transfer_file *file_out, struct hf_error *error);
 
 struct hf_transfer_events {
-	/* What a peer has registered has changed: hf_transfer_segment finds it. NULL: not told. */
+	/* The registered buffers of a peer have changed: hf_transfer_segment. May be NULL. */
 	void (*segment)(struct hf_transfer *transfer, struct hf_peer *peer, void *context);
 	/* hf_transfer_notify of a peer. `data` is the library's and not aligned. NULL: notifications are dropped. */
 	void (*notified)(
@@ -96,26 +96,26 @@ enum hf_transfer_permission {
  * buffer, or one that is being unregistered. */
 int hf_transfer_register(
 	struct hf_transfer *transfer, void *addr, uint64_t bytes, unsigned permission, struct hf_error *error);
-/* Begins to unregister a buffer. From now on no new request may name it, here or at peers; what peers had not sent yet
- * fails as an error of the program. The memory stays in use until `done` (NULL: not told) is called in a later turn:
- * when the requests of this engine that name it have ended, and each peer has said that none of its slices is under way
- * to it, or has not answered for 1 s. hf_transfer_close unregisters what is left, without a call.
+/* Begins to unregister a buffer. From now on no new request may name it, here or at peers; slices that peers have not
+ * sent yet fail as an error of the program. The memory stays in use until `done` (may be NULL) is called in a later
+ * turn: when the requests of this engine that name it have ended, and each peer has confirmed that none of its slices
+ * to it is in flight, or has not replied for 1 s. hf_transfer_close unregisters the remaining buffers, without a call.
  * -ENOENT: no buffer begins there; -EALREADY. */
 int hf_transfer_unregister(struct hf_transfer *transfer, void *addr,
 	void (*done)(struct hf_transfer *transfer, void *addr, void *context), void *context);
 
-/* What the peer has registered. It stays until hf_transfer_close_segment, though requests to a peer that is gone fail.
- * -EAGAIN: nothing was heard yet, events.segment follows; -ENETUNREACH: fewer than two transports reach it, and
- * fallback is required. */
+/* The registered buffers of the peer. Valid until hf_transfer_close_segment, but requests to a peer that is gone fail.
+ * -EAGAIN: the peer has not sent them yet, events.segment follows; -ENETUNREACH: fewer than two transports reach it,
+ * and fallback is required. */
 int hf_transfer_open_segment(
 	struct hf_transfer *transfer, struct hf_peer *peer, struct hf_segment **segment_out, struct hf_error *error);
 /* The same; NULL: it cannot be opened. */
 struct hf_segment *hf_transfer_segment(struct hf_transfer *transfer, struct hf_peer *peer);
-/* The caller names the segment no more; no request to it is pending. It may be opened again while the peer lives. */
+/* The pointer becomes invalid; no request to it is pending. The segment may be opened again while the peer lives. */
 void hf_transfer_close_segment(struct hf_segment *segment);
-/* Segment 0: what this engine has registered, with the permissions that peers have. Its requests are copies. */
+/* Segment 0: the buffers of this engine, with the permissions of peers. Its requests are copies. */
 struct hf_segment *hf_transfer_own_segment(struct hf_transfer *transfer);
-/* The i-th buffer of the segment: its address there; false: there are not so many. */
+/* The i-th buffer of the segment: its address there; false: no such buffer. */
 bool hf_segment_buffer(const struct hf_segment *segment, unsigned i, uint64_t *addr_out, uint64_t *bytes_out);
 
 /* ---- batches ---- */
@@ -143,7 +143,7 @@ enum hf_transfer_status {
 	HF_TRANSFER_FAILED,
 };
 
-/* `idle` (NULL: not told) is called whenever the last pending task of the batch has ended; it may submit and free. */
+/* `idle` (may be NULL) is called whenever the last pending task of the batch has ended; it may submit and free. */
 int hf_transfer_batch_alloc(struct hf_transfer *transfer, unsigned tasks,
 	void (*idle)(struct hf_transfer_batch *batch, void *context), void *context,
 	struct hf_transfer_batch **batch_out);
@@ -153,14 +153,14 @@ int hf_transfer_batch_free(struct hf_transfer_batch *batch); /* -EBUSY while a t
  * beyond the segment's buffers, and nothing was submitted; -ENOSPC: the batch has no room; -ENOMEM. */
 int hf_transfer_submit(struct hf_transfer_batch *batch, const struct hf_transfer_request *requests, unsigned n,
 	unsigned *first_out, struct hf_error *error);
-/* The same with a result for each request: tasks_out[i] is the task of request i, or -EINVAL where that one is refused,
- * whatever becomes of the others. `error` is of the first that is refused. -ENOSPC, -ENOMEM: nothing was submitted, and
- * each result says so. */
+/* The same with a result for each request: tasks_out[i] is the task of request i, or -EINVAL if that request is
+ * refused, independent of the others. `error` describes the first refusal. -ENOSPC, -ENOMEM: nothing was submitted, and
+ * each result has this error. */
 int hf_transfer_submit_each(struct hf_transfer_batch *batch, const struct hf_transfer_request *requests, unsigned n,
 	int *tasks_out, struct hf_error *error);
 int hf_transfer_cancel(struct hf_transfer_batch *batch, unsigned task); /* -EINVAL: no such task */
-/* The transport that a request would go to now: with priority 0 the first, then those it would move to. HF_TRANSPORTS:
- * none is left. Looks at nothing but segment and hint, and has no effect. */
+/* The transport that a request would use now: with priority 0 the first, then those it would move to. HF_TRANSPORTS:
+ * none is left. Uses only segment and hint of the request, and has no effect. */
 enum hf_transport hf_transfer_resolve(
 	const struct hf_transfer *transfer, const struct hf_transfer_request *request, unsigned priority);
 /* bytes_out (NULL is legal): of the request, in place. */
@@ -171,13 +171,13 @@ enum hf_transfer_status hf_transfer_batch_status(const struct hf_transfer_batch 
 
 /* ---- notifications ---- */
 
-/* Tells the peer of a segment at once; in order, at most HF_CHANNEL_MESSAGE_BYTES. Sent after a request was seen to be
- * COMPLETED it arrives when the bytes of the request are in place. -EAGAIN: too much waits, try again; -ENOTCONN: the
- * peer is gone; -EMSGSIZE; -ENOMEM. */
+/* Sends a notification to the peer of a segment at once; in order, at most HF_CHANNEL_MESSAGE_BYTES. If the status of a
+ * request was COMPLETED before, the notification arrives when its bytes are in place. -EAGAIN: too many wait, try
+ * again; -ENOTCONN: the peer is gone; -EMSGSIZE; -ENOMEM. */
 int hf_transfer_notify(struct hf_transfer *transfer, struct hf_segment *segment, const void *data, size_t bytes);
 /* The same when the last pending task of the batch has ended, before `idle`, if all are COMPLETED; else it is dropped.
  * One for a batch: a second call replaces the first. The data is copied. -EINVAL: no task is pending; -EMSGSIZE;
- * -ENOMEM. When it cannot be sent then, a line in the log says so. */
+ * -ENOMEM. A failure to send it later is reported in the log. */
 int hf_transfer_batch_notify(
 	struct hf_transfer_batch *batch, struct hf_segment *segment, const void *data, size_t bytes);
 

@@ -1,10 +1,10 @@
 /* transfer_front.h - requests to a transfer engine from any thread.
  *
- * The loop owns the engine, and all of <holdfast/transfer.h> belongs to its thread. A front takes orders from other
+ * The loop owns the engine, and all of <holdfast/transfer.h> belongs to its thread. A front accepts orders from other
  * threads: a list of requests, queued for the loop, each with a status that any thread may read. Segments are opened
  * on the loop's thread and named by any.
  *
- * Nothing here blocks but hf_transfer_order_wait, and a lock that is held for a few instructions. */
+ * Only hf_transfer_order_wait blocks; a lock is held for a few instructions. */
 #ifndef HOLDFAST_TRANSFER_FRONT_H
 #define HOLDFAST_TRANSFER_FRONT_H
 
@@ -21,12 +21,12 @@ int hf_transfer_front_close(struct hf_transfer_front *front);
 
 /* ---- from any thread ---- */
 
-/* Queues n requests, which are copied; each gets one terminal status, as those of a batch. A request that the engine
- * refuses is INVALID, whatever becomes of the others. -EINVAL: n is 0; -ENOMEM. */
+/* Queues n requests, which are copied; each gets one terminal status, as in a batch. A request that the engine
+ * refuses is INVALID, independent of the others. -EINVAL: n is 0; -ENOMEM. */
 int hf_transfer_order(struct hf_transfer_front *front, const struct hf_transfer_request *requests, unsigned n,
 	struct hf_transfer_order **order_out);
-/* Of request i. bytes_out (NULL is legal): in place. PENDING may be some turns old; a terminal status is final, and
- * what a READ has brought may be read after COMPLETED was seen. */
+/* The status of request i. bytes_out (NULL is legal): the bytes in place. PENDING may be some turns old; a terminal
+ * status is final, and the data of a READ may be read after COMPLETED. */
 enum hf_transfer_status hf_transfer_order_status(
 	const struct hf_transfer_order *order, unsigned i, uint64_t *bytes_out);
 bool hf_transfer_order_is_pending(const struct hf_transfer_order *order); /* some request is */

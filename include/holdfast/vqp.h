@@ -21,9 +21,9 @@ int hf_vpd_free(struct hf_vpd *pd);                             /* -EBUSY while 
 
 /* How atomics on a region survive a failover: a property of the region, the same for all its peers. */
 enum hf_atomic_mode {
-	HF_ATOMIC_NATIVE, /* the NIC's own; their results are recovered from the NIC that executed them (D4b) */
+	HF_ATOMIC_NATIVE, /* the NIC's atomics; results are recovered from the NIC that executed them (D4b) */
 	HF_ATOMIC_UID, /* in two stages through slots beside the region, for NICs without D4b (Varuna, section 3.3) */
-	/* The NIC's own, without a record for recovery: an atomic without evidence is sent again. An FAA may then
+	/* The NIC's atomics, without a record for recovery: an atomic without evidence is sent again. An FAA may then
 	 * execute twice. A CAS that finds its own swap value completes as if it had succeeded; this is correct when
 	 * each word has one writer, or all values are unique, and the writer waits for each CAS before the next
 	 * (section 3.3). */
@@ -31,8 +31,8 @@ enum hf_atomic_mode {
 	HF_ATOMIC_MODES,
 };
 
-/* A region registered on every rail. Peers of the protection domain's vqps learn its per-rail keys through the control
- * channel; wrs name it by these keys and plain addresses on any rail. */
+/* A region registered on every rail. Peers of the protection domain's vqps receive its per-rail keys through the
+ * control channel; wrs use these keys and plain addresses on any rail. */
 struct hf_vmr {
 	struct hf_vpd *pd;
 	void *addr;
@@ -47,8 +47,8 @@ int hf_vmr_reg(
 int hf_vmr_reg_atomic(struct hf_vpd *pd, void *addr, uint64_t bytes, int access, enum hf_atomic_mode mode,
 	struct hf_vmr **mr_out, struct hf_error *error);
 /* After a return of 0 no remote operation touches the memory, on any rail, whichever rail a vqp uses or moves to. A
- * later wr of a peer that names the region fails, and the peer's vqp with it: tell the peers first and wait for their
- * answers. The program's own wrs that name the region must have completed. Blocks while a process of this host is
+ * later wr of a peer that names the region fails, and the peer's vqp with it: notify the peers first and wait for their
+ * replies. The program's own wrs that name the region must have completed. Blocks while a process of this host is
  * stopped in the middle of an operation (shm: 20 ms; 2 s where the kernel copies for it). -EBUSY: that operation cannot
  * be ended, and no other starts; keep the memory and call again. NULL is legal. */
 int hf_vmr_dereg(struct hf_vmr *mr);
@@ -96,13 +96,13 @@ struct hf_vqp_init {
 	struct hf_vcq *send_cq, *recv_cq; /* recv_cq NULL: send_cq */
 	struct ibv_qp_cap cap;
 	bool sq_sig_all;
-	int access;     /* what the peer may do through this vqp: enum ibv_access_flags */
+	int access;     /* the peer's access through this vqp: enum ibv_access_flags */
 	bool revocable; /* `access` may be changed later (grant.h). Both ends then keep a qp on every rail */
-	/* Taking access ends without a peer whose process has stood still in the middle of an operation for this long
-	 * (shm; other devices do not wait). 0: 20 ms. */
+	/* A revocation does not wait longer than this for a peer whose process stands still in the middle of an
+	 * operation (shm; other devices do not wait). 0: 20 ms. */
 	uint64_t revoke_ns;
-	/* A lane: it is on the node's rail of this number only, and hands back: hf_vqp_withdraw. Policy varuna alone;
-	 * not revocable. Both ends are made so, on rails of the same name, or connecting is refused. */
+	/* A lane: it is on the node's rail of this number only, and hands back its wrs: hf_vqp_withdraw. Policy varuna
+	 * alone; not revocable. Both ends must be lanes, on rails of the same name, or connecting is refused. */
 	bool hand_back;
 	unsigned rail;
 	void *context;
@@ -138,8 +138,8 @@ struct hf_vqp_service {
 int hf_vqp_serve(struct hf_node *node, const struct hf_vqp_service *service);    /* the struct stays the caller's */
 void hf_vqp_unserve(struct hf_node *node, const struct hf_vqp_service *service); /* vqps that it made stay */
 
-/* Asks `peer` to connect; `changed` reports the outcome. Without an answer the vqp stays in HF_VQP_CONNECTING. wrs
- * may be posted at once and wait; when one has waited for the budget, it fails, and the vqp with it. */
+/* Sends a connect request to `peer`; `changed` reports the outcome. Without a reply the vqp stays in HF_VQP_CONNECTING.
+ * wrs may be posted at once and wait; when one has waited for the budget, it fails, and the vqp with it. */
 int hf_vqp_connect(
 	struct hf_vqp *vqp, struct hf_peer *peer, const char *service, const void *private_data, size_t private_bytes);
 /* For programs that exchange the numbers of their vqps by other means: connects to vqp `num` of `peer`, and permits
@@ -148,10 +148,10 @@ int hf_vqp_connect(
 int hf_vqp_connect_num(struct hf_vqp *vqp, struct hf_peer *peer, uint32_t num, int access);
 /* Like the move of a qp to IBV_QPS_ERR: every wr completes as flushed, at the peer too. */
 void hf_vqp_abort(struct hf_vqp *vqp);
-/* Ends a lane by its evidence, as the loss of its rail does: both ends fence it and tell each other what executed. What
- * executed completes with success, the rest as HF_WC_NOT_EXECUTED: the first with IBV_WC_RETRY_EXC_ERR, or the status
+/* Ends a lane by its evidence, as the loss of its rail does: both ends fence it and exchange evidence. Executed wrs
+ * complete with success, the rest as HF_WC_NOT_EXECUTED: the first with IBV_WC_RETRY_EXC_ERR, or the status
  * with which it was refused, the others with IBV_WC_WR_FLUSH_ERR. A wr of which some packets executed is
- * HF_WC_UNKNOWN, as is one whose evidence was lost with a device. Nothing is sent elsewhere, nothing executes later.
+ * HF_WC_UNKNOWN, as is one whose evidence was lost with a device. Nothing is sent on another rail or executes later.
  * WRITEs that may be repeated are best posted with HF_SEND_IDEMPOTENT, which costs no log entry. A peer that does not
  * answer delays the end until its lease is over. `changed` is called at the end, on both sides. -EINVAL: not a lane. */
 int hf_vqp_withdraw(struct hf_vqp *vqp);
@@ -165,27 +165,27 @@ enum hf_vqp_state {
 	HF_VQP_INIT,       /* made; not connected */
 	HF_VQP_CONNECTING, /* waiting for the peer, or for a first qp */
 	HF_VQP_UP,         /* posting on a rail */
-	HF_VQP_RECOVERING, /* the rail failed; both ends exchange what executed and agree on another rail */
+	HF_VQP_RECOVERING, /* the rail failed; both ends exchange evidence and agree on another rail */
 	HF_VQP_ERROR,      /* final unless it was never connected; every wr completes in error */
 	HF_VQP_STATES,
 };
 enum hf_vqp_state hf_vqp_state(const struct hf_vqp *vqp);
-/* Why it was not connected, as a sentence; empty when no reason is known. */
+/* The reason why it was not connected, as a sentence; empty when no reason is known. */
 const char *hf_vqp_reason(const struct hf_vqp *vqp);
-/* Why a vqp is in HF_VQP_ERROR: the first reason that this side saw. */
+/* The reason why a vqp is in HF_VQP_ERROR: the first that this side detected. */
 enum hf_vqp_end {
-	HF_VQP_END_NONE,       /* it is not */
+	HF_VQP_END_NONE,       /* it is not in HF_VQP_ERROR */
 	HF_VQP_END_ASKED,      /* hf_vqp_abort, hf_vqp_withdraw or hf_peer_close of this side */
-	HF_VQP_END_REFUSED,    /* never connected: refused by the peer, or by this side since both do not agree */
-	HF_VQP_END_UNANSWERED, /* never connected: what was posted waited for the budget */
-	HF_VQP_END_PEER,       /* the peer's vqp ended: asked there, a program error there, or destroyed */
-	HF_VQP_END_PEER_GONE,  /* the peer's process is gone, or was out of reach for longer than its lease */
+	HF_VQP_END_REFUSED,    /* never connected: refused by the peer, or by this side for different settings */
+	HF_VQP_END_UNANSWERED, /* never connected: a posted wr waited for the budget */
+	HF_VQP_END_PEER,       /* the peer's vqp ended: by its program, a program error there, or destroyed */
+	HF_VQP_END_PEER_GONE,  /* the peer's process is gone, or was unreachable for longer than its lease */
 	HF_VQP_END_PROGRAM,    /* a wr or a receive of this side was at fault: the status */
 	HF_VQP_END_NO_PATH,    /* there was no path within the budget */
 	HF_VQP_END_PORT_HERE,  /* of a lane, or under policy none: the port of its rail is down here, */
 	HF_VQP_END_PORT_THERE, /* or there, */
 	HF_VQP_END_DEVICE,     /* or its device here died, */
-	HF_VQP_END_PATH,       /* or its wrs had no answer although both ports are up */
+	HF_VQP_END_PATH,       /* or its wrs had no response although both ports are up */
 	HF_VQP_END_UNKNOWN,    /* the outcome of a wr is unknown, and nothing of the vqp may execute behind it */
 	HF_VQP_END_NO_MEMORY,
 	HF_VQP_ENDS,
@@ -201,15 +201,14 @@ void *hf_vqp_context(const struct hf_vqp *vqp);
 struct hf_vqp_counters {
 	uint64_t posted, completed, failed; /* wrs */
 	uint64_t failovers, failbacks;
-	uint64_t resent_wrs,
-		resent_bytes;      /* handed to another qp after a failover: wrs, and what was left of their bytes */
-	uint64_t log_bytes;        /* of log entries that took a wr of their own, once for each wr */
-	uint64_t unknown;          /* wrs that completed as HF_WC_UNKNOWN */
-	uint64_t last_failover_ns; /* from the detection to traffic on another rail */
+	uint64_t resent_wrs, resent_bytes; /* posted to another qp after a failover: wrs, and the rest of their bytes */
+	uint64_t log_bytes;                /* of log entries that took a wr of their own, once for each wr */
+	uint64_t unknown;                  /* wrs that completed as HF_WC_UNKNOWN */
+	uint64_t last_failover_ns;         /* from the detection to traffic on another rail */
 };
 void hf_vqp_counters(const struct hf_vqp *vqp, struct hf_vqp_counters *counters_out);
 
-/* Memory of the logs of a vqp when all of it has been used. The logs have the size of its queues and do not grow. */
+/* Memory of the logs of a vqp when all pages are in use. The logs have the size of its queues and do not grow. */
 struct hf_vqp_memory {
 	uint64_t request_log_bytes;    /* copies of the wrs in flight, under every policy */
 	uint64_t receive_log_bytes;    /* of the receives */
@@ -219,7 +218,7 @@ void hf_vqp_memory(const struct hf_vqp *vqp, struct hf_vqp_memory *memory_out);
 
 /* ---- the data path ---- */
 
-/* wc.vendor_err of a wr that failed: whether it executed. Without evidence it is HF_WC_UNKNOWN, never a guess (V1). */
+/* wc.vendor_err of a failed wr: whether it executed. Without evidence it is HF_WC_UNKNOWN, never a guess (V1). */
 enum hf_wc_outcome {
 	HF_WC_SUCCEEDED,
 	HF_WC_NOT_EXECUTED, /* it did not take effect, and never will */
