@@ -23,7 +23,7 @@ uint32_t crc32(uint32_t crc, const void *data, size_t bytes)
 	return crc;
 }
 
-/* Below 256 bytes ISA-L folds nothing: the CPU's own instruction takes half its time there (21 against 42 ns for 224). */
+/* Below 256 bytes ISA-L folds nothing, and the CPU's own instruction takes half its time: 21 against 42 ns for 224. */
 #define SHORT_BYTES 255u
 
 #if defined(__x86_64__)

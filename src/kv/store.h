@@ -1,12 +1,12 @@
-/* store.h - the records of a node: slots by size class in pieces of memory, a hash index of keys, and an ordered
- * one if that is asked for.
+/* store.h - the records of a node: slots by size class in pieces of memory, a hash index of keys, and an ordered index
+ * if the configuration has one.
  *
- * Memory is made in pieces, a quarter of all ahead of what is used, by a helper thread, because its pages take time:
- * a store that fills rarely waits for them. It is given out from its beginning, and no slot lies in two pieces; a slot
- * that is left goes to the free list of its class. A record has the class of its size, so one that keeps its class needs no memory
- * on any node. The index has a fixed number of entries, and none is moved: an entry's number names its key until its
- * record is removed. A deleted record stays as a tombstone until then (purge.h); a removed one leaves a grave, which
- * lookups pass, where another key may come to lie.
+ * Memory is made in pieces, a quarter of all ahead of its use, by a helper thread, because its pages take time: a store
+ * that fills rarely waits for them. It is given out from its beginning, and no slot lies in two pieces; a slot that is
+ * left goes to the free list of its class. A record has the class of its size, so one that keeps its class needs no
+ * memory on any node. The index has a fixed number of entries, and none is moved: an entry's number names its key until
+ * its record is removed. A deleted record stays as a tombstone until then (purge.h); a removed record leaves a grave,
+ * which lookups pass, and in which another key may be placed.
  *
  * All but the ordered index is hf_mem_alloc memory, so that devices can register it. Owned by the kv's loop. */
 #ifndef HOLDFAST_KV_STORE_H
