@@ -37,6 +37,11 @@ static bool tells_of_footers(const struct evidence *evidence)
 	return !evidence->ended_there && !evidence->in_doubt;
 }
 
+static bool was_taken(const struct request_log_wr *entry, const struct evidence *evidence)
+{
+	return entry->message != 0 && entry->message <= evidence->consumed;
+}
+
 struct log_reading verdict_read_log(const struct request_log *log, const struct evidence *evidence)
 {
 	struct log_reading reading = {.doubt_end = UINT64_MAX};
@@ -47,6 +52,8 @@ struct log_reading verdict_read_log(const struct request_log *log, const struct 
 		if (entry->done || entry->qp_num == 0)
 			continue;
 		reading.fences = reading.fences || (entry->wr.send_flags & IBV_SEND_FENCE) != 0;
+		if (was_taken(entry, evidence))
+			reading.taken_end = at + 1;
 		if (!evidence->has_log || entry->log_entry == 0)
 			continue;
 		if (entry->log_entry == evidence->log_entry && entry->log_number == evidence->log_number) {
@@ -67,11 +74,17 @@ struct judge {
 	const struct log_reading *reading;
 };
 
+/* By what was posted behind it, on the same qp, and executed (D1). */
+static bool is_vouched_for(const struct log_reading *reading, uint64_t position)
+{
+	return position < reading->executed_end || position < reading->taken_end;
+}
+
 static enum executed by_both(const struct judge *judge, uint32_t *packets_out)
 {
 	enum executed executed = by_psn(judge->entry, judge->evidence, packets_out);
 
-	if (judge->position < judge->reading->executed_end)
+	if (is_vouched_for(judge->reading, judge->position))
 		return EXECUTED_FULLY;
 	if (executed == EXECUTED_MAYBE && judge->evidence->fenced && is_about(judge->evidence, judge->entry) &&
 		judge->position >= judge->reading->doubt_end)
@@ -131,7 +144,7 @@ static struct verdict judge_atomic(const struct judge *judge)
 	uint32_t packets;
 
 	/* Most of a batch: not looked for among the results. */
-	if (by_psn(entry, evidence, &packets) == EXECUTED_NOT && judge->position >= judge->reading->executed_end)
+	if (by_psn(entry, evidence, &packets) == EXECUTED_NOT && !is_vouched_for(judge->reading, judge->position))
 		return (struct verdict){.kind = VERDICT_REPLAY};
 	for (unsigned i = 0; is_about(evidence, entry) && i < evidence->atomic_count; i++)
 		if (evidence->atomics[i].psn == entry->first_psn)
@@ -146,7 +159,7 @@ static struct verdict judge_by_evidence(const struct judge *judge)
 	const struct request_log_wr *entry = judge->entry;
 	const struct evidence *evidence = judge->evidence;
 
-	if (entry->message != 0 && entry->message <= evidence->consumed)
+	if (was_taken(entry, evidence))
 		return (struct verdict){.kind = VERDICT_EXECUTED};
 	switch ((unsigned)entry->wr.opcode) {
 	case IBV_WR_RDMA_READ:
@@ -178,7 +191,6 @@ struct verdict verdict_judge(enum hf_policy policy, const struct request_log_wr 
 	const struct evidence *evidence, const struct log_reading *reading)
 {
 	const struct judge judge = {.entry = entry, .position = position, .evidence = evidence, .reading = reading};
-	bool taken = entry->message != 0 && entry->message <= evidence->consumed;
 	int32_t packets = packets_before_refusal(entry, evidence);
 
 	if (packets >= 0)
@@ -191,7 +203,7 @@ struct verdict verdict_judge(enum hf_policy policy, const struct request_log_wr 
 	case HF_POLICY_VARUNA:
 		return judge_by_evidence(&judge);
 	}
-	return (struct verdict){.kind = taken ? VERDICT_EXECUTED : VERDICT_REPLAY};
+	return (struct verdict){.kind = was_taken(entry, evidence) ? VERDICT_EXECUTED : VERDICT_REPLAY};
 }
 
 static void enter(enum hf_policy policy, struct request_log_wr *entry, const struct verdict *verdict)
@@ -233,7 +245,7 @@ static uint32_t finish_fenced(
 
 		if (entry->done || entry->qp_num == 0 || (entry->wr.send_flags & IBV_SEND_FENCE) == 0)
 			continue;
-		if (at < reading->executed_end || by_psn(entry, evidence, &packets) == EXECUTED_FULLY || packets > 0)
+		if (is_vouched_for(reading, at) || by_psn(entry, evidence, &packets) == EXECUTED_FULLY || packets > 0)
 			end = at;
 	}
 	for (uint64_t at = log->head; at < end; at++) {

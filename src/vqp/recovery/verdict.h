@@ -18,7 +18,9 @@
  * read the target again and compare it; a CAS that fails is a READ).
  *
  * Under `both` a wr executed when either the psn or the completion log says so. Where only the log can speak, the first
- * logged wr without an entry is in doubt, because its entry may be what was lost; those behind it did not execute.
+ * logged wr without an entry is in doubt, because its entry may be what was lost; those behind it did not execute. A
+ * message that a receive took says of all before it that they executed (D1): what the receiver was told of is behind
+ * them, and they must not execute again.
  * A wr with IBV_SEND_FENCE of which anything executed says that READs and atomics before it have completed; where that
  * is not sure, a READ is unknown: to READ again would be to read what was written behind the fence.
  *
@@ -49,6 +51,7 @@ struct verdict {
  * is seen on the way. */
 struct log_reading {
 	uint64_t executed_end; /* what was posted before it executed */
+	uint64_t taken_end;    /* the same, by a message that a receive took */
 	uint64_t doubt_end;    /* and nothing from here on: after the fence; UINT64_MAX: no such place */
 	bool fences;           /* one of them has IBV_SEND_FENCE */
 };

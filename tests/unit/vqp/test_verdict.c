@@ -302,6 +302,33 @@ static void a_second_failure_continues_from_the_verdicts(void **state)
 	request_log_free(&log);
 }
 
+/* The receiver was told of the message, and may use the memory for something else by now. */
+static void what_is_before_a_message_that_a_receive_took_executed(void **state)
+{
+	struct request_log_wr *idempotent, *write, *add, *send, *behind;
+	struct evidence evidence = {.fenced = true, .consumed = 1};
+	struct request_log log;
+
+	(void)state;
+	assert_int_equal(request_log_init(&log, 8, 1, 0), 0);
+	idempotent = add_to(&log, IBV_WR_RDMA_WRITE, 10);
+	idempotent->idempotent = true;
+	write = add_to(&log, IBV_WR_RDMA_WRITE, 11);
+	add = add_to(&log, IBV_WR_ATOMIC_FETCH_AND_ADD, 12);
+	send = add_to(&log, IBV_WR_SEND, 13);
+	send->message = 1;
+	behind = add_to(&log, IBV_WR_RDMA_WRITE, 14);
+	behind->idempotent = true;
+	assert_int_equal(enter(&log, &evidence), 1);
+	assert_true(idempotent->done);
+	assert_int_equal(idempotent->status, IBV_WC_SUCCESS);
+	assert_int_equal(write->status, IBV_WC_SUCCESS);
+	assert_int_equal(add->outcome, HF_WC_UNKNOWN); /* its value is lost */
+	assert_int_equal(send->status, IBV_WC_SUCCESS);
+	assert_false(behind->done);
+	request_log_free(&log);
+}
+
 /* A READ, and a WRITE behind a fence. */
 static void open_fenced(struct request_log *log, struct request_log_wr **read_out, struct request_log_wr **write_out)
 {
@@ -614,6 +641,7 @@ int main(void)
 		cmocka_unit_test(a_read_before_an_executed_fence_is_unknown_where_its_data_may_be_missing),
 		cmocka_unit_test(a_read_before_a_fence_that_did_not_execute_is_issued_again),
 		cmocka_unit_test(the_value_of_an_atomic_goes_where_the_wr_wants_it),
+		cmocka_unit_test(what_is_before_a_message_that_a_receive_took_executed),
 		cmocka_unit_test(what_is_unknown_is_done_and_told),
 		cmocka_unit_test(failures_of_the_path_and_of_the_program_are_kept_apart),
 		cmocka_unit_test(the_first_wr_without_an_entry_is_unknown_and_later_ones_did_not_execute),
