@@ -24,6 +24,7 @@
 #define LEASES_NS_MAX   (1 * NS_S)     /* as long for one in as many with leases that change */
 #define LEASE_NS_LEAST  (100 * NS_MS)
 #define SUSPEND_PPM     400000u /* of those: a host is suspended */
+#define REPEAT_SEEDS    8u      /* of so many seeds one has WRITEs that may be repeated */
 #define QUIT_SEEDS      4u      /* of so many groups of those, one in which programs end vqps in the midst */
 #define MASKED_PPM      350000u /* of worlds */
 #define SHARED_RC_PPM   300000u /* of worlds: standby qps are RC, not DC */
@@ -151,6 +152,7 @@ static void set_up(struct vr *vr, struct world *world, struct outcome *outcome)
 		.retry_cnt = QP_RETRY_CNT,
 		.pool_size = (unsigned)world_range(world, 1, 2),
 	};
+	vr->repeats = world->seed % REPEAT_SEEDS == 7;
 	vr->quits = world->seed / TRIGGER_SEEDS % QUIT_SEEDS == 2 || (vr->leases && world_chance(world, 500000));
 	pick_capabilities(vr);
 	vr->lingers = world_chance(world, LINGER_PPM);

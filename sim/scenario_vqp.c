@@ -14,6 +14,7 @@
 #define LEASE_NS        (BUDGET_NS / 2) /* by default */
 #define STALL_SEEDS     6u /* of so many seeds one has a process that stands still for longer than a lease */
 #define STALL_NS_MAX    (5 * NS_S)
+#define REPEAT_SEEDS    2u /* of so many seeds of `grants` one has WRITEs that may be repeated */
 #define LIVE_NS         (6 * NS_S)
 #define LIVE_OPERATIONS 5u
 #define DATA_FAULTS                                                                                                    \
@@ -92,6 +93,21 @@ void vq_ended(struct vq *vq)
 		world_violate(vq->world, "grants", "wr %u was refused in a grant that allows it", client->refused);
 }
 
+/* What is in doubt is sent again when it is declared idempotent. */
+static bool may_repeat(const struct vq *vq, const struct vq_op *op)
+{
+	return vq->repeats && vq->policy == HF_POLICY_VARUNA && op->idempotent;
+}
+
+/* Then so is all behind it that executed (V2). */
+static void check_repeat(struct vq *vq, uint32_t number)
+{
+	for (uint32_t i = number + 1; i < vq->count; i++)
+		if (vq->ops[i].generation == vq->ops[number].generation && vq->ops[i].executed > 0 &&
+			vq->ops[i].kind != VQ_SEND && !may_repeat(vq, &vq->ops[i]))
+			world_violate(vq->world, "order", "wr %u was repeated behind wr %u", number, i);
+}
+
 static void began(struct vq *vq, uint32_t number)
 {
 	const struct vq_client *client = &vq->client.client;
@@ -102,6 +118,8 @@ static void began(struct vq *vq, uint32_t number)
 	check_grant(vq, op, number);
 	if (op->begun++ == 0)
 		took_effect_first(vq, number);
+	else if (may_repeat(vq, op))
+		check_repeat(vq, number);
 	else if (vq->policy == HF_POLICY_NONE || vq->policy == HF_POLICY_VARUNA)
 		world_violate(vq->world, "once", "wr %u took effect again", number);
 	else if (op->generation == client->generation && client->vqp != NULL && op->failovers == failovers_of(client))
@@ -127,7 +145,9 @@ static void slot_written(struct vq *vq, const struct effect *effect)
 		}
 	if (offset == 0)
 		began(vq, number);
-	if (vq->policy == HF_POLICY_VARUNA && offset != op->landed)
+	if (offset < op->landed && offset > 0 && may_repeat(vq, op))
+		began(vq, number); /* what of it is in no doubt is not repeated */
+	else if (vq->policy == HF_POLICY_VARUNA && offset != op->landed && !(offset == 0 && may_repeat(vq, op)))
 		world_violate(vq->world, "once", "byte %u of wr %u took effect where byte %u was due", offset, number,
 			op->landed);
 	op->landed = offset + (uint32_t)effect->bytes;
@@ -386,6 +406,7 @@ static void run_with(struct world *world, struct outcome *outcome, enum variant 
 	ensure(vq != NULL);
 	set_up(vq, world, outcome);
 	vq->revokes = variant == GRANTS;
+	vq->repeats = vq->revokes && world->seed % REPEAT_SEEDS == 0;
 	if (variant == LANES)
 		make_lanes(vq);
 	stalls = world->seed % STALL_SEEDS == 1 && !vq->only_data_faults;

@@ -125,6 +125,7 @@ struct vr {
 	uint32_t caps_masked;         /* enum hf_dev_cap that no NIC of this world has */
 	bool lingers;                 /* vqps stay on standby qps for long, and so no messages are sent (R7) */
 	bool hca_atomics;             /* atomicity ends at the NIC (R12) */
+	bool repeats;                 /* some WRITEs are declared idempotent */
 	bool weak;                    /* of some wrs in flight the evidence of this world cannot know */
 	bool quits;                   /* programs end vqps in the midst */
 	bool leases;                  /* nodes differ in their leases, and layers want others from time to time */

@@ -141,6 +141,7 @@ static struct op *make_op(struct vr_end *end, bool signaled)
 
 	op.imm = (uint32_t)rng_next(&world->rng);
 	op.fenced = world_chance(world, 70000);
+	op.idempotent = op.kind == OP_WRITE && end->link->vr->repeats && end->flow->count % 3 != 0;
 	op.target = target + (end->flow->count % VR_SLOTS) * VR_SLOT_BYTES;
 	if (op.kind == OP_READ) /* of what one of the last wrs may have written */
 		op.target = target + world_range(world, 0, VR_SLOTS - 1) * VR_SLOT_BYTES;
@@ -244,7 +245,8 @@ static void post_list(struct vr_end *end, unsigned n)
 
 		posting->wr.wr_id = end->same_id ? SAME_ID : op->number;
 		posting->wr.next = i + 1 < n ? &postings[i + 1].wr : NULL;
-		posting->wr.send_flags = (signaled ? IBV_SEND_SIGNALED : 0) | (op->fenced ? IBV_SEND_FENCE : 0);
+		posting->wr.send_flags = (signaled ? IBV_SEND_SIGNALED : 0) | (op->fenced ? IBV_SEND_FENCE : 0) |
+					 (op->idempotent ? HF_SEND_IDEMPOTENT : 0);
 		fill_local(end, op, posting);
 		fill_remote(end, op, &posting->wr);
 	}
@@ -381,7 +383,7 @@ static bool is_beyond_evidence(struct vr_end *end, const struct op *op, const st
 
 	end->may_fail |= !end->failed && may_fail(end, op, wc);
 	end->failed = true;
-	if (wc->vendor_err == HF_WC_UNKNOWN && (op->kind == OP_WRITE || op->kind == OP_WRITE_IMM))
+	if (wc->vendor_err == HF_WC_UNKNOWN && !op->idempotent && (op->kind == OP_WRITE || op->kind == OP_WRITE_IMM))
 		end->unknown_writes++;
 	return end->may_fail || (vr->weak && (end->unknown_writes <= 1 || vr->config.evidence == HF_EVIDENCE_PSN));
 }

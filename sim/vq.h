@@ -3,8 +3,8 @@
  * The client writes once into a slot of its own per wr, adds operands that are used once, and sends messages; the
  * server only serves. Effects are watched at the server's buses. A policy that resends blindly may execute an
  * addition twice, which is counted, not condemned; everything else is held to its claim:
- *   once          under `none` nothing takes effect twice, under `varuna` not even a packet (V1), under the others
- *                 nothing whose path did not fail (R1)
+ *   once          under `none` nothing takes effect twice, under `varuna` not even a packet (V1), unless it is
+ *                 declared idempotent, under the others nothing whose path did not fail (R1)
  *   order         wrs take effect for the first time in the order in which they were posted (V2)
  *   completed     one completion a wr, in order; success says that it took effect and is there (V1, V3)
  *   lost          under the other policies no wr fails, as long as no process or NIC died or stood still for longer
@@ -49,7 +49,7 @@ struct vq_op {
 	uint32_t begun, executed; /* times */
 	uint32_t overtaken_by;    /* a later wr, which took effect sooner; 0: none did */
 	uint32_t landed;          /* bytes of a WRITE, by the latest execution */
-	bool idempotent;          /* and declared to be; it is not repeated nevertheless, in `lanes` */
+	bool idempotent;          /* and declared to be: it may be repeated, but for `lanes` */
 	bool disclaimed;          /* it failed, and was told not to have executed */
 	bool completed, succeeded;
 };
@@ -114,6 +114,7 @@ struct vq {
 	bool revokes; /* scenario `grants`: the server takes access away and gives it again */
 	bool lanes;   /* scenario `lanes`: vqps are pinned to a rail, hand back, and are withdrawn now and then */
 	bool only_data_faults;
+	bool repeats; /* some WRITEs are declared idempotent, and may be repeated */
 };
 
 extern const struct program vq_program; /* vq_nodes.c; its context is a struct vq_side */

@@ -194,7 +194,8 @@ static bool post(struct vq_side *side, uint64_t now_ns)
 	op->argument = rng_next(&vq->world->rng);
 	op->generation = client->generation;
 	op->server_memory = client->remote_addr;
-	op->idempotent = vq->lanes && op->kind == VQ_WRITE && world_chance(vq->world, 500000);
+	op->idempotent = op->kind == VQ_WRITE &&
+			 ((vq->lanes && world_chance(vq->world, 500000)) || (vq->repeats && vq->count % 2 == 0));
 	hf_vqp_counters(client->vqp, &counters);
 	op->failovers = counters.failovers;
 	op->posted_ns = vq->world->now_ns;

@@ -163,16 +163,51 @@ static bool within(uint64_t addr, uint64_t bytes, uint64_t base, uint64_t length
 	return addr >= base && addr - base + bytes <= length;
 }
 
+/* Its turn again, from the byte `at` on, and then that of those behind it. */
+static void turn_back(struct flow *flow, struct op *op, uint32_t at)
+{
+	for (uint32_t i = op->number; i < flow->count; i++) {
+		struct op *behind = &flow->ops[i];
+
+		behind->repeated = behind->repeated || behind->executed || behind->done_bytes > 0;
+		behind->executed = behind->given_up = false;
+		behind->done_bytes = 0;
+	}
+	op->done_bytes = at;
+	flow->front = op->number;
+}
+
+/* An idempotent WRITE that comes again: so do all behind it, which may be repeated therefore as well. */
+static bool comes_again(struct flow *flow, const struct effect *effect)
+{
+	const struct op *turn = front(flow);
+
+	for (uint32_t i = turn == NULL ? flow->count : turn->number + 1; flow->exactly_once && i-- > 0;) {
+		struct op *op = &flow->ops[i];
+		bool began = op->executed || op->done_bytes > 0;
+		bool missed = op->kind == OP_SEND && op->message >= flow->received;
+
+		if (op->idempotent && !op->completed && began && effect->host >= op->target &&
+			effect->host < op->target + op->done_bytes) {
+			turn_back(flow, op, (uint32_t)(effect->host - op->target));
+			return true;
+		}
+		if (began && has_effect(op) && !op->idempotent && !missed)
+			return false;
+	}
+	return false;
+}
+
 /* The requester may have been told that it executed before a NIC died with it, and keeps nothing that would show it:
  * then he goes on. A message that nobody received is missed anyway. What he was told is seen at its completion. */
 static void give_up_unseen(struct flow *flow, const struct effect *effect)
 {
 	for (struct op *op = front(flow); flow->unlogged && op != NULL && op->lost; op = front(flow)) {
 		/* Words are used again, operands are not. */
-		bool comes_again = op_is_atomic(op) ? effect->kind != EFFECT_WRITE && op->argument == effect->argument
-						    : op->target + op->done_bytes == effect->host;
+		bool its_own = op_is_atomic(op) ? effect->kind != EFFECT_WRITE && op->argument == effect->argument
+						: op->target + op->done_bytes == effect->host;
 
-		if ((op->kind != OP_WRITE && !op_is_atomic(op)) || op->failed || comes_again)
+		if ((op->kind != OP_WRITE && !op_is_atomic(op)) || op->failed || its_own)
 			return;
 		op->given_up = true;
 	}
@@ -190,7 +225,8 @@ static bool flow_wrote(struct flow *flow, const struct effect *effect)
 	}
 	if (!is_write && !within(effect->host, effect->bytes, flow->receives, window))
 		return false;
-	give_up_unseen(flow, effect);
+	if (!is_write || !comes_again(flow, effect))
+		give_up_unseen(flow, effect);
 	op = front(flow);
 	if (!is_write)
 		op = sent_again(flow, op, effect);
@@ -469,7 +505,7 @@ void flow_disclaimed(struct flow *flow, uint32_t number)
 	if (op->kind == OP_CAS && op->original != op->compare)
 		return; /* it found another value and changed nothing */
 	/* a message that nobody received leaves bytes in a receive that is not completed */
-	if (has_effect(op) && op->kind != OP_SEND && (op->executed || op->done_bytes > 0))
+	if (has_effect(op) && op->kind != OP_SEND && (op->executed || op->done_bytes > 0 || op->repeated))
 		violate(flow, "outcome", "a wr was reported as not executed and has executed, at least in part", op);
 }
 

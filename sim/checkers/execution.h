@@ -12,7 +12,8 @@
  *   isolation       a NIC writes only where somebody asked it to
  *   access          no WRITE and no atomic takes effect while the responder denies it (D5)
  *
- * A flow of a vqp runs over several NICs and promises more:
+ * A flow of a vqp runs over several NICs and promises more, but for WRITEs that are declared idempotent, which may be
+ * repeated until they complete:
  *   after-completion  nothing of a wr that has completed, with any status, takes effect (V4)
  *   outcome           a wr that completed as "not executed" did not execute, not even in part (V1)
  * What the posted queue of a dying NIC takes with it did not execute: sent again, it executes once. When its wr had
@@ -37,12 +38,14 @@ struct op {
 	uint32_t message;           /* SEND, WRITE_IMM: the k-th */
 	uint32_t imm;
 	bool unsignaled;
-	bool fenced; /* IBV_SEND_FENCE: what it writes is not seen by READs before it */
+	bool fenced;     /* IBV_SEND_FENCE: what it writes is not seen by READs before it */
+	bool idempotent; /* a WRITE of a vqp that may be repeated, and all behind it with it */
 	/* the truth */
 	uint32_t done_bytes;
 	bool executed;
 	bool lost;     /* it had executed, and a NIC died with it */
 	bool given_up; /* and nobody could know: what is behind it has taken effect */
+	bool repeated; /* it took effect before, at least in part, and its turn came again */
 	uint64_t original;
 	uint64_t sequence; /* of its last effect, among all */
 	const struct nic *nic;

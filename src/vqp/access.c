@@ -209,19 +209,12 @@ int hf_vqp_set_access(struct hf_vqp *vqp, int access, void (*done)(struct hf_vqp
 
 /* ---- what we use ---- */
 
-static void arm_all(struct hf_vqp *vqp)
-{
-	for (uint64_t at = vqp->sends.head; at < vqp->sends.tail; at++)
-		request_log_at(&vqp->sends, at)->grant = vqp->grants.armed;
-}
-
 /* What was posted before belongs to the first grant there is. */
 void access_connected(struct hf_vqp *vqp, const struct access_told *told)
 {
 	vqp->remote_access = told->access;
 	vqp->grants.theirs = vqp->grants.armed = told->grant;
 	vqp->grants.dedicated = vqp->grants.revocable || told->revocable;
-	arm_all(vqp);
 }
 
 /* The peer has taken something away: verdicts have said what executed; the rest never will (R13). */
@@ -237,7 +230,7 @@ static void end_grant(struct hf_vqp *vqp)
 			continue;
 		entry->done = true;
 		entry->status = status;
-		entry->outcome = entry->landed == 0 ? HF_WC_NOT_EXECUTED : HF_WC_UNKNOWN;
+		entry->outcome = request_log_outcome(entry);
 		entry->qp_num = 0;
 		vqp->messages -= entry->message != 0;
 		status = IBV_WC_WR_FLUSH_ERR;

@@ -248,7 +248,6 @@ static void logged(struct hf_vqp *vqp, struct request_log_wr *entry)
 	vqp->send_cq->awaited++;
 	vqp->counters.posted++;
 	flush_if_over(vqp, &vqp->sends, entry);
-	entry->grant = vqp->grants.armed;
 	flush_if_revoked(vqp, entry);
 }
 

@@ -207,14 +207,19 @@ enum ibv_wc_status request_log_refused(const struct request_log *log)
 	return IBV_WC_SUCCESS;
 }
 
+enum hf_wc_outcome request_log_outcome(const struct request_log_wr *entry)
+{
+	return entry->qp_num == 0 && entry->landed == 0 && !entry->doubted ? HF_WC_NOT_EXECUTED : HF_WC_UNKNOWN;
+}
+
 static enum hf_wc_outcome outcome(const struct request_log_wr *entry, bool oldest, bool refused)
 {
 	/* The receive that a WRITE_WITH_IMM did not find is looked for after its data were written. */
 	bool written = oldest && (entry->psns > 1 || entry->wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM);
 
-	if (entry->landed > 0)
-		return HF_WC_UNKNOWN;
-	return entry->qp_num == 0 || (refused && !written) ? HF_WC_NOT_EXECUTED : HF_WC_UNKNOWN;
+	if (refused && !written && entry->landed == 0 && !entry->doubted)
+		return HF_WC_NOT_EXECUTED;
+	return request_log_outcome(entry);
 }
 
 void request_log_fail(struct request_log *log, const struct request_log_end *end)

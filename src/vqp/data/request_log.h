@@ -34,7 +34,6 @@ struct request_log_wr {
 	/* The path it was posted on, by its our_key, and has no verdict of; qp_num 0: none, it is to be posted. */
 	uint32_t qp_num, first_psn, mtu_bytes;
 	uint32_t log_number;
-	uint32_t grant; /* of the vqp, when it was posted: nothing is replayed across grants (R13) */
 	struct request_log_received received;
 	enum ibv_wc_status status;
 	enum ibv_wc_status refused; /* by the responder, whose NAK was lost: it is not posted again. 0: it was not */
@@ -43,6 +42,7 @@ struct request_log_wr {
 	bool footed;                /* the entry and the wr execute together or not at all */
 	bool log_counted;           /* its entry has taken a wr of its own once */
 	bool idempotent;
+	bool doubted;  /* it was in doubt, and is sent again: it may have executed, whatever becomes of it later */
 	bool plain;    /* an atomic of a region in HF_ATOMIC_PLAIN: what is in doubt is sent again */
 	bool compares; /* and was, a CAS: if it finds its own value it had executed */
 	bool signaled; /* its owner wants a completion when it succeeds */
@@ -98,6 +98,8 @@ uint32_t request_log_retire(struct request_log *log, uint64_t position);
 /* The eight bytes there of what the wr reads into, which may lie in several sges; those that it has not are 0. */
 uint64_t request_log_word(const struct request_log_wr *entry, uint64_t offset);
 void request_log_put_word(const struct request_log_wr *entry, uint64_t offset, uint64_t value);
+/* Of one that fails and is not refused: whether it may have executed, in part at least. */
+enum hf_wc_outcome request_log_outcome(const struct request_log_wr *entry);
 /* Of an atomic: what it found. */
 void request_log_answer(const struct request_log_wr *entry, uint64_t original);
 /* The status of the oldest that is not done, when that was refused. */

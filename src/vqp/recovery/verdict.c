@@ -221,6 +221,7 @@ static void enter(enum hf_policy policy, struct request_log_wr *entry, const str
 		break;
 	case VERDICT_REPLAY:
 		entry->sent_before = true;
+		entry->doubted = entry->doubted || verdict->doubtful;
 		entry->compares |= verdict->doubtful && entry->plain && entry->wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
 		entry->landed += verdict->landed;
 		break;

@@ -26,7 +26,8 @@
  *
  * Invariant:
  *   VER-1  A verdict is entered into the log before anything is replayed, and leaves no trace of the qp: a second
- *          failure finds a wr that is done, or one that is to be posted from `landed` on. */
+ *          failure finds a wr that is done, or one that is to be posted from `landed` on. That it was in doubt stays:
+ *          it is not told not to have executed, whatever becomes of it. */
 #ifndef HOLDFAST_VQP_RECOVERY_VERDICT_H
 #define HOLDFAST_VQP_RECOVERY_VERDICT_H
 

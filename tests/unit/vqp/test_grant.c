@@ -204,6 +204,40 @@ static void a_revocation_ends_the_wrs_in_flight(void **state)
 	pair_close(&pair);
 }
 
+static bool has_landed(struct pair *pair)
+{
+	return __atomic_load_n(&pair->b.memory[0], __ATOMIC_RELAXED) != 0;
+}
+
+/* Its answer is lost, and nobody can say that it executed: it would be sent again, but for the revocation. */
+static void what_may_have_executed_before_a_revocation_is_unknown(void **state)
+{
+	struct ibv_send_wr wr = {
+		.opcode = IBV_WR_RDMA_WRITE, .num_sge = 1, .send_flags = IBV_SEND_SIGNALED | HF_SEND_IDEMPOTENT};
+	struct ibv_send_wr *bad;
+	struct ibv_sge sge = {.length = 64};
+	struct pair pair;
+	struct ibv_wc wc;
+
+	(void)state;
+	pair_caps_masked = HF_DEV_EXECUTED_PSN;
+	open_pair(&pair);
+	pair_caps_masked = 0;
+	sge.addr = (uintptr_t)pair.a.memory;
+	sge.lkey = pair.a.mr->lkey;
+	wr.sg_list = &sge;
+	wr.wr.rdma.remote_addr = (uintptr_t)pair.b.memory;
+	wr.wr.rdma.rkey = pair.b.mr->rkey;
+	assert_int_equal(hf_dev_set_link(hf_node_dev(pair.a.node, 0), HF_LINK_RX, false), 0);
+	assert_int_equal(hf_vqp_post_send(pair.a.vqp, &wr, &bad), 0);
+	assert_true(pair_until(&pair, has_landed));
+	set_access(&pair, IBV_ACCESS_REMOTE_READ);
+	pair_collect(&pair, &pair.a, 1, &wc);
+	assert_int_equal(wc.status, IBV_WC_REM_ACCESS_ERR);
+	assert_int_equal(wc.vendor_err, HF_WC_UNKNOWN);
+	pair_close(&pair);
+}
+
 /* The whole point: the old leader's writes do not land because the same access is given to it again. */
 static void what_was_posted_before_a_revocation_does_not_land_after_the_next_grant(void **state)
 {
@@ -347,6 +381,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(when_a_grant_is_over_each_receive_that_it_took_is_in_the_queue),
 		cmocka_unit_test(every_qp_has_the_bound_of_a_revocation),
 		cmocka_unit_test(a_revocation_ends_the_wrs_in_flight),
+		cmocka_unit_test(what_may_have_executed_before_a_revocation_is_unknown),
 		cmocka_unit_test(what_was_posted_before_a_revocation_does_not_land_after_the_next_grant),
 		cmocka_unit_test(access_that_is_given_holds_when_the_call_is_over),
 		cmocka_unit_test(access_that_was_revoked_is_revoked_on_the_other_rail_too),

@@ -428,6 +428,40 @@ static void what_is_unknown_is_done_and_told(void **state)
 	request_log_free(&log);
 }
 
+/* Nothing says whether it executed before, and no path comes in time. What the next one says is of the next one. */
+static void what_is_sent_again_in_doubt_is_unknown_when_it_fails(void **state)
+{
+	struct request_log_end ends[] = {{.first = IBV_WC_RETRY_EXC_ERR, .rest = IBV_WC_WR_FLUSH_ERR},
+		{.first = IBV_WC_REM_ACCESS_ERR, .rest = IBV_WC_WR_FLUSH_ERR, .refused = true}};
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		struct evidence none = {.fenced = true}, not_executed = executed(0);
+		struct request_log_wr *doubted, *behind;
+		struct request_log log;
+
+		assert_int_equal(request_log_init(&log, 8, 1, 0), 0);
+		doubted = add_to(&log, i == 2 ? IBV_WR_ATOMIC_FETCH_AND_ADD : IBV_WR_RDMA_WRITE, PSN);
+		doubted->idempotent = i != 2;
+		doubted->plain = i == 2; /* as its region is */
+		assert_int_equal(enter(&log, &none), 0);
+		behind = add_to(&log, IBV_WR_RDMA_WRITE, PSN + 1);
+		behind->qp_num = 0;
+		assert_false(doubted->done);
+		if (i == 1) {
+			doubted->qp_num = QP;
+			assert_int_equal(enter(&log, &not_executed), 0);
+			assert_false(doubted->done);
+		}
+		assert_int_equal(doubted->qp_num, 0);
+		assert_int_equal(request_log_outcome(doubted), HF_WC_UNKNOWN);
+		request_log_fail(&log, &ends[i == 3]);
+		assert_int_equal(doubted->outcome, HF_WC_UNKNOWN);
+		assert_int_equal(behind->outcome, HF_WC_NOT_EXECUTED);
+		request_log_free(&log);
+	}
+}
+
 /* ---- what a status says ---- */
 
 static void failures_of_the_path_and_of_the_program_are_kept_apart(void **state)
@@ -643,6 +677,7 @@ int main(void)
 		cmocka_unit_test(the_value_of_an_atomic_goes_where_the_wr_wants_it),
 		cmocka_unit_test(what_is_before_a_message_that_a_receive_took_executed),
 		cmocka_unit_test(what_is_unknown_is_done_and_told),
+		cmocka_unit_test(what_is_sent_again_in_doubt_is_unknown_when_it_fails),
 		cmocka_unit_test(failures_of_the_path_and_of_the_program_are_kept_apart),
 		cmocka_unit_test(the_first_wr_without_an_entry_is_unknown_and_later_ones_did_not_execute),
 		cmocka_unit_test(with_footers_nothing_is_unknown_but_a_wr_of_several_packets),
