@@ -90,6 +90,8 @@ void region_move_home(struct hf_vpd *pd)
 	list_for_each (at, &pd->regions) {
 		struct region *region = container_of(at, struct region, pd_link);
 
+		if (region->leaving)
+			continue;
 		(void)hf_mr_dereg(region->atomics);
 		region->atomics = NULL;
 		if (reg_atomics(pd, region, &error) != 0)
@@ -178,14 +180,14 @@ int hf_vmr_reg_atomic(struct hf_vpd *pd, void *addr, uint64_t bytes, int access,
 int hf_vmr_dereg(struct hf_vmr *mr)
 {
 	struct region *region = region_of(mr);
-	struct hf_node *node;
 	int rc;
 
 	if (mr == NULL)
 		return 0;
-	node = mr->pd->node;
-	region_tell_gone(region);
-	vqps_of(node)->regions[mr->lkey & (REGION_SLOTS_MAX - 1)] = NULL;
+	if (!region->leaving) { /* called again, the slot may be another region's */
+		region_tell_gone(region);
+		vqps_of(mr->pd->node)->regions[mr->lkey & (REGION_SLOTS_MAX - 1)] = NULL;
+	}
 	rc = region_end(region);
 	if (rc == 0)
 		region_free(region);

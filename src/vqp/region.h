@@ -36,7 +36,7 @@ struct region {
 	struct hf_mr *mrs[HF_RAILS_MAX];
 	int access;
 	struct hf_mr *atomics; /* home.h: the second one, on the home of the domain; NULL: none */
-	bool leaving;          /* it is being deregistered */
+	bool leaving;          /* it is being deregistered; where that failed, again later, and some mrs are gone */
 };
 
 static inline struct region *region_of(struct hf_vmr *mr)

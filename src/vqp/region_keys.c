@@ -63,12 +63,15 @@ uint32_t region_lkey(const struct hf_vpd *pd, uint32_t lkey, unsigned rail)
 	return region != NULL && region->mr.pd == pd ? region->mrs[rail]->lkey : 0;
 }
 
+/* Of one that is leaving nobody hears: it may have no mr on some rails. */
 static void tell(const struct region *region, struct hf_peer *peer)
 {
 	const struct home *home = &region->mr.pd->home;
 	struct region_message message = {
 		.head = {.kind = &region_kind}, .rkey = region->mr.rkey, .mode = (uint8_t)region->mr.mode};
 
+	if (region->leaving)
+		return;
 	message.home = home->rail < 0 ? HOME_TOLD_ANY : (uint8_t)(home->next < 0 ? home->rail : home->next);
 	if (region->atomics != NULL && home->next < 0)
 		message.atomic_rkey = region->atomics->rkey;

@@ -1,4 +1,4 @@
-/* Fences that fail, and qps that cannot be destroyed (docs/protocol.md, D3). */
+/* Fences that fail, qps that cannot be destroyed, and regions that cannot be deregistered (docs/protocol.md, D3). */
 #include <errno.h>
 #include <limits.h>
 #include <setjmp.h>
@@ -140,12 +140,91 @@ static void the_log_of_a_qp_that_cannot_be_destroyed_is_given_to_no_other_vqp(vo
 	pair_close(&pair);
 }
 
+static unsigned dereg_to_fail; /* the first, the second; 0: none */
+
+static int dereg_that_fails_once(struct hf_mr *mr)
+{
+	return dereg_to_fail > 0 && --dereg_to_fail == 0 ? -EBUSY : true_ops->mr_dereg(mr);
+}
+
+/* As on shm while a peer is stopped in an operation on it: on rail 1 it is gone already, and its home for atomics. */
+static struct hf_vmr *half_a_region(struct pair *pair, uint8_t *memory)
+{
+	struct hf_dev *dev = hf_node_dev(pair->a.node, 0);
+	struct hf_error error = {0};
+	struct hf_vmr *mr;
+
+	true_ops = dev->ops;
+	failing_ops = *dev->ops;
+	failing_ops.mr_dereg = dereg_that_fails_once;
+	dereg_to_fail = pair->a.pd->home.rail < 0 ? 1 : 2;
+	dev->ops = &failing_ops;
+	assert_int_equal(
+		hf_vmr_reg(pair->a.pd, memory, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC, &mr, &error),
+		0);
+	assert_int_equal(hf_vmr_dereg(mr), -EBUSY);
+	assert_int_equal(dereg_to_fail, 0);
+	return mr;
+}
+
+static void nobody_hears_of_a_region_that_is_half_deregistered(void **state)
+{
+	static uint8_t memory[4096];
+	struct hf_vmr *half;
+	struct pair pair;
+	struct ibv_wc wc;
+
+	(void)state;
+	pair_caps_masked = HF_DEV_ATOMIC_GLOBAL;
+	pair_open(&pair, HF_POLICY_VARUNA);
+	pair_caps_masked = 0;
+	half = half_a_region(&pair, memory);
+	pair_connect(&pair); /* b is the first that a's regions are told to */
+	region_announce_home(pair.a.pd);
+	region_move_home(pair.a.pd);
+	assert_null(region_of(half)->atomics);
+	assert_int_equal(pair_write(&pair, 1, 0, 4096, true), 0);
+	pair_collect(&pair, &pair.a, 1, &wc);
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	assert_int_equal(hf_vmr_dereg(half), 0);
+	hf_node_dev(pair.a.node, 0)->ops = true_ops;
+	pair_close(&pair);
+}
+
+static void to_deregister_again_leaves_a_later_region_alone(void **state)
+{
+	static uint8_t memory[4096];
+	struct hf_error error = {0};
+	struct hf_vmr *half;
+	struct pair pair;
+	struct ibv_wc wc;
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_VARUNA);
+	half = half_a_region(&pair, memory);
+	assert_int_equal(hf_vmr_dereg(pair.a.mr), 0);
+	do /* the slots in turn, so that one of them is that of the first */
+		assert_int_equal(
+			hf_vmr_reg(pair.a.pd, pair.a.memory, PAIR_BYTES, IBV_ACCESS_LOCAL_WRITE, &pair.a.mr, &error),
+			0);
+	while (((pair.a.mr->lkey ^ half->lkey) & (REGION_SLOTS_MAX - 1)) != 0);
+	pair_connect(&pair);
+	assert_int_equal(hf_vmr_dereg(half), 0);
+	assert_int_equal(pair_write(&pair, 1, 0, 4096, true), 0);
+	pair_collect(&pair, &pair.a, 1, &wc);
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	hf_node_dev(pair.a.node, 0)->ops = true_ops;
+	pair_close(&pair);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(traffic_moves_although_the_responder_cannot_fence),
 		cmocka_unit_test(traffic_waits_while_the_responder_can_neither_fence_nor_destroy),
 		cmocka_unit_test(a_qp_that_cannot_be_destroyed_is_destroyed_later),
+		cmocka_unit_test(nobody_hears_of_a_region_that_is_half_deregistered),
+		cmocka_unit_test(to_deregister_again_leaves_a_later_region_alone),
 		cmocka_unit_test(the_log_of_a_qp_that_cannot_be_destroyed_is_given_to_no_other_vqp),
 	};
 
