@@ -142,16 +142,40 @@ static int fail(struct partition_log *log, int rc, const char *why)
 	return rc;
 }
 
-static int make_room(struct partition_log *log, const struct batch *batch)
+/* An empty head may be smaller than a batch: its segment.bytes, or that of the leader then, was. It becomes larger in
+ * place, because another one would have the same name; while it is registered its file keeps its length (R-B14).
+ * -EMSGSIZE: so it is. */
+static int enlarge_head(struct partition_log *log, uint32_t bytes, struct hf_error *error)
+{
+	struct segment *head = head_of(log);
+	int32_t last_epoch = head->last_epoch;
+	int rc;
+
+	if (head->bytes > 0 || segment_fits(head, bytes))
+		return 0;
+	if (head->pins > 0)
+		return -EMSGSIZE;
+	rc = segment_reopen(&head, 0, log->config.segment_bytes, error);
+	if (rc == 0)
+		head->last_epoch = last_epoch;
+	return rc;
+}
+
+static enum kafka_error make_room(struct partition_log *log, const struct batch *batch, struct append_result *result)
 {
 	struct hf_error error = {.text = "the disk is full"};
-	int rc = 0;
+	int rc = must_roll(log, batch) ? roll(log, &error) : enlarge_head(log, (uint32_t)batch->length, &error);
 
-	if (must_roll(log, batch))
-		rc = roll(log, &error);
+	if (rc == -EMSGSIZE) {
+		result->message = "the record batch is larger than the newest segment, which clients read";
+		return KAFKA_RECORD_LIST_TOO_LARGE;
+	}
 	if (rc == 0)
 		rc = segment_prepare(head_of(log), (uint32_t)batch->length);
-	return rc == 0 ? 0 : fail(log, rc, error.text);
+	if (rc == 0)
+		return KAFKA_NONE;
+	(void)fail(log, rc, error.text);
+	return KAFKA_STORAGE_ERROR;
 }
 
 static enum kafka_error check_batch(const struct partition_log *log, const uint8_t *data, size_t bytes,
@@ -264,8 +288,9 @@ enum kafka_error partition_log_append(struct partition_log *log, const uint8_t *
 	error = check_all(log, data, bytes, &batch, result);
 	if (error != KAFKA_NONE || result->duplicate)
 		return error;
-	if (make_room(log, &batch) != 0)
-		return KAFKA_STORAGE_ERROR;
+	error = make_room(log, &batch, result);
+	if (error != KAFKA_NONE)
+		return error;
 	head = head_of(log);
 	copy_batch(head->map + head->bytes, data, (uint32_t)batch.length);
 	return take_tail(log, &batch, leader_epoch, now_ms, result);
@@ -301,11 +326,11 @@ int partition_log_grant(struct partition_log *log, uint32_t most, uint32_t batch
 	if (batch_bytes > log->config.segment_bytes || batch_bytes > log->config.max_message_bytes)
 		return -EMSGSIZE;
 	if (rc == 0 && !segment_fits(head, batch_bytes)) {
-		rc = roll(log, &error);
+		rc = head->bytes > 0 ? roll(log, &error) : enlarge_head(log, batch_bytes, &error);
 		head = head_of(log);
 	}
-	if (rc == 0 && !segment_fits(head, batch_bytes))
-		return -EMSGSIZE; /* the configuration has changed since */
+	if (rc == -EMSGSIZE)
+		return rc;
 	bytes = extent_bytes(head, most, batch_bytes);
 	if (rc == 0)
 		rc = segment_prepare(head, bytes);

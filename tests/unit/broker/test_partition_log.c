@@ -663,6 +663,76 @@ static void an_extent_is_as_large_as_there_are_pages(void **state)
 	close_flusher();
 }
 
+static enum kafka_error append_large(struct append_result *result)
+{
+	static uint8_t data[16384];
+	const struct batch_wish wish = {.records = 1, .value_bytes = 7000, .producer_id = -1, .timestamp_ms = T0};
+	size_t bytes = batches_make(&wish, data);
+
+	return partition_log_append(partition_log, data, bytes, 0, T0, result);
+}
+
+/* The empty head is as large as segment.bytes was, and has no other name. */
+static void open_log_with_a_small_head(void)
+{
+	partition_log_remove(partition_log);
+	config.segment_bytes = 4096;
+	open_log(true);
+	config.segment_bytes = SEGMENT_BYTES;
+	partition_log->config.segment_bytes = SEGMENT_BYTES;
+}
+
+static void a_batch_larger_than_the_empty_head_makes_it_larger(void **state)
+{
+	struct append_result result;
+
+	(void)state;
+	open_log_with_a_small_head();
+	assert_int_equal(append_large(&result), KAFKA_NONE);
+	assert_int_equal(segments(), 1);
+	assert_int_equal(partition_log_head(partition_log)->capacity, SEGMENT_BYTES);
+	assert_int_equal(read_all(0), 1);
+	crash();
+	open_log(false);
+	assert_int_equal(read_all(0), 1);
+}
+
+/* Who has it registered has its old length. */
+static void a_batch_larger_than_a_registered_head_is_refused(void **state)
+{
+	struct append_result result;
+	struct log_extent extent;
+	struct segment *head;
+
+	(void)state;
+	open_log_with_a_small_head();
+	head = partition_log_head(partition_log);
+	segment_pin(head);
+	assert_int_equal(append_large(&result), KAFKA_RECORD_LIST_TOO_LARGE);
+	assert_non_null(result.message);
+	assert_int_equal(partition_log_grant(partition_log, 65536, 7000, &extent), -EMSGSIZE);
+	assert_false(partition_log->failed);
+	assert_int_equal(append(1), 0);
+	segment_unpin(head);
+	assert_int_equal(append_large(&result), KAFKA_NONE);
+	assert_int_equal(read_all(0), 2);
+}
+
+static void an_extent_larger_than_the_empty_head_makes_it_larger(void **state)
+{
+	struct log_extent extent;
+
+	(void)state;
+	open_log_with_a_small_head();
+	assert_int_equal(partition_log_grant(partition_log, 65536, 7000, &extent), 0);
+	assert_true(extent.end >= 7000);
+	assert_int_equal(segments(), 1);
+	partition_log_end_grant(partition_log, &extent);
+	segment_unpin(extent.segment);
+	assert_int_equal(append(1), 0);
+	assert_int_equal(read_all(0), 1);
+}
+
 static void so_many_messages_wait_for_the_disk(void **state)
 {
 	(void)state;
@@ -742,6 +812,9 @@ int main(void)
 		LOG_TEST(pages_are_made_ahead_by_another_thread),
 		LOG_TEST(the_next_segment_is_made_before_the_head_is_full),
 		LOG_TEST(an_extent_is_as_large_as_there_are_pages),
+		LOG_TEST(a_batch_larger_than_the_empty_head_makes_it_larger),
+		LOG_TEST(a_batch_larger_than_a_registered_head_is_refused),
+		LOG_TEST(an_extent_larger_than_the_empty_head_makes_it_larger),
 		LOG_TEST(pages_of_the_head_are_made_as_it_grows),
 		LOG_TEST(leader_epochs_are_kept),
 		LOG_TEST(who_waits_is_told_of_the_bytes_that_became_readable),
