@@ -25,18 +25,26 @@ bool segment_at(const struct segment *segment, uint32_t place, struct batch *bat
 	       batch_read(segment->map + place, segment->bytes - place, batch_out) == BATCH_RIGHT;
 }
 
+/* Offsets are believed as far as they follow the index: whoever holds an extent can change those in its batches, and a
+ * follower must not be led to another place. */
 bool segment_find(const struct segment *segment, int64_t offset, uint32_t *place_out, struct batch *batch_out)
 {
-	uint32_t place;
+	int64_t next = segment->base_offset;
+	uint32_t place, entry = 0;
 
 	if (offset < segment->base_offset || offset >= segment->next_offset)
 		return false;
-	place = segment_index_place(&segment->places, (uint32_t)(offset - segment->base_offset));
+	place = segment_index_place(&segment->places, (uint32_t)(offset - segment->base_offset), &entry);
+	if (place > 0 && segment_at(segment, place, batch_out))
+		next += (int64_t)entry - batch_out->last_offset_delta;
 	while (segment_at(segment, place, batch_out)) {
+		if (batch_out->base_offset != next || next > offset)
+			return false;
 		if (batch_last_offset(batch_out) >= offset) {
 			*place_out = place;
 			return true;
 		}
+		next = batch_next_offset(batch_out);
 		place += (uint32_t)batch_out->length;
 	}
 	return false;
@@ -45,11 +53,11 @@ bool segment_find(const struct segment *segment, int64_t offset, uint32_t *place
 bool segment_find_time(
 	const struct segment *segment, int64_t timestamp_ms, uint32_t *place_out, struct batch *batch_out)
 {
-	uint32_t place;
+	uint32_t place, unused;
 
 	if (segment->max_timestamp_ms < timestamp_ms)
 		return false;
-	place = segment_index_place(&segment->places, segment_index_before(&segment->times, timestamp_ms));
+	place = segment_index_place(&segment->places, segment_index_before(&segment->times, timestamp_ms), &unused);
 	while (segment_at(segment, place, batch_out)) {
 		if (batch_out->max_timestamp_ms >= timestamp_ms) {
 			*place_out = place;

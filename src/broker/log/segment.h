@@ -80,7 +80,8 @@ void segment_accept(struct segment *segment, const struct batch *batch);
  * one, in the same place of the log's list, and holds on the old one stay good for what lies below. */
 int segment_reopen(struct segment **segment, uint32_t place, uint32_t capacity, struct hf_error *error);
 
-/* The place of the batch that has `offset`, with its header; false: there is none in this segment. */
+/* The place of the batch that has `offset`, with its header; false: there is none in this segment, or what lies before
+ * it is not what was committed any more. */
 bool segment_find(const struct segment *segment, int64_t offset, uint32_t *place_out, struct batch *batch_out);
 /* The batch that begins at this place; false: the tail, or bytes that are no batch any more. */
 bool segment_at(const struct segment *segment, uint32_t place, struct batch *batch_out);

@@ -70,7 +70,7 @@ bool segment_index_add_time(struct segment_index *index, int64_t timestamp_ms, u
 	return true;
 }
 
-uint32_t segment_index_place(const struct segment_index *index, uint32_t offset)
+uint32_t segment_index_place(const struct segment_index *index, uint32_t offset, uint32_t *entry_out)
 {
 	uint32_t low = 0,
 		 high = index->count; /* entries below low are at most `offset`, those from high on are above */
@@ -83,7 +83,10 @@ uint32_t segment_index_place(const struct segment_index *index, uint32_t offset)
 		else
 			high = middle;
 	}
-	return low == 0 ? 0 : get_be32(entry_at(index, low - 1) + 4);
+	if (low == 0)
+		return 0;
+	*entry_out = get_be32(entry_at(index, low - 1));
+	return get_be32(entry_at(index, low - 1) + 4);
 }
 
 uint32_t segment_index_before(const struct segment_index *index, int64_t timestamp_ms)

@@ -26,8 +26,8 @@ void segment_index_free(struct segment_index *index);
 bool segment_index_add_place(struct segment_index *index, uint32_t offset, uint32_t place);
 bool segment_index_add_time(struct segment_index *index, int64_t timestamp_ms, uint32_t offset);
 
-/* Of the last entry whose offset is at most `offset`; 0 when there is none. */
-uint32_t segment_index_place(const struct segment_index *index, uint32_t offset);
+/* Of the last entry whose offset, in *entry_out, is at most `offset`; 0 when there is none. */
+uint32_t segment_index_place(const struct segment_index *index, uint32_t offset, uint32_t *entry_out);
 /* The offset of the last entry whose timestamp is below `timestamp_ms`; 0 when there is none. */
 uint32_t segment_index_before(const struct segment_index *index, int64_t timestamp_ms);
 /* The timestamp of the last entry, INT64_MIN without one; its offset in *offset_out. */

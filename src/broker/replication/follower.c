@@ -233,6 +233,18 @@ void follower_hear(struct replica *replica, struct replica_link *link, const str
 
 /* ---- verifying ---- */
 
+static void say_refused(struct replica *replica, const char *wrong)
+{
+	uint64_t more;
+
+	replica->replication->counters.wrong_batches++;
+	if (!log_limit_allows(&replica->follow.refusals, hf_loop_now_ns(broker_of(replica)->loop), &more))
+		return;
+	log_error("broker: %s-%d: what the leader wrote behind offset %lld is refused: %s (%llu more times)",
+		replica->topic, replica->partition->index, (long long)partition_log_end(replica->partition->log), wrong,
+		(unsigned long long)more);
+}
+
 void follower_wrote(struct replica *replica, uint32_t grant, uint32_t bytes)
 {
 	struct follow *follow = &replica->follow;
@@ -242,9 +254,7 @@ void follower_wrote(struct replica *replica, uint32_t grant, uint32_t bytes)
 		return;
 	wrong = partition_log_accept(replica->partition->log, bytes, replica->epoch, broker_now_ms(broker_of(replica)));
 	if (wrong != NULL) {
-		log_error("broker: %s-%d: what the leader wrote behind offset %lld is refused: %s", replica->topic,
-			replica->partition->index, (long long)partition_log_end(replica->partition->log), wrong);
-		replica->replication->counters.wrong_batches++;
+		say_refused(replica, wrong);
 		join(replica);
 		return;
 	}

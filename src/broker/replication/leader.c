@@ -156,6 +156,20 @@ static void drop_laggards(struct replica *replica, uint64_t now_ns)
 
 /* ---- a follower's place ---- */
 
+/* What lies in the log is not what was committed: a holder has changed it within its extent. Others have it right. */
+static void give_up(struct replica *replica, int64_t offset)
+{
+	struct partition *partition = replica->partition;
+
+	if (partition->log->failed)
+		return;
+	partition->log->failed = true;
+	log_error("broker: %s-%d takes no more records: what lies at offset %lld was changed after it had been "
+		  "committed; start the broker again, which cuts it off",
+		replica->topic, partition->index, (long long)offset);
+	partition_take_back(partition);
+}
+
 static void push_end(struct push *push)
 {
 	if (push->segment != NULL)
@@ -218,6 +232,16 @@ static bool agrees(struct push *push, const struct kafka_replica_message *join)
 	return false;
 }
 
+/* The CRC covers neither the offset, by which it was found, nor the epoch. */
+static bool is_as_committed(
+	const struct partition_log *log, const struct segment *segment, uint32_t place, int64_t offset)
+{
+	struct batch batch;
+
+	return segment_at(segment, place, &batch) && batch_check(segment->map + place, &batch) == BATCH_RIGHT &&
+	       batch.leader_epoch == leader_epochs_at(&log->epochs, offset);
+}
+
 static void place_at(struct push *push, int64_t offset)
 {
 	struct partition_log *log = push->replica->partition->log;
@@ -225,11 +249,20 @@ static void place_at(struct push *push, int64_t offset)
 	uint32_t place;
 
 	if (partition_log_locate(log, offset, &segment, &place)) {
+		/* A follower that has refused it joins where it lies. */
+		if (place < segment->bytes && !is_as_committed(log, segment, place, offset)) {
+			give_up(push->replica, offset);
+			return;
+		}
 		if (place == segment->bytes && segment != partition_log_head(log)) {
 			segment = container_of(segment->node.next, struct segment, node);
 			place = 0;
 		}
 		send_place(push, segment, place, offset, 0);
+		return;
+	}
+	if (place == segment->bytes && offset >= segment->base_offset && offset < segment->next_offset) {
+		give_up(push->replica, offset); /* what lies before it leads elsewhere */
 		return;
 	}
 	if (offset >= segment->base_offset) { /* within a batch: it goes back to the beginning of the segment */
@@ -343,11 +376,15 @@ static bool push_one(struct push *push)
 		return false;
 	}
 	bytes = gather(push, broker_of(replica)->config.replication_batch_bytes, &first);
-	if (bytes == 0) { /* the extent ends */
+	if (bytes == 0) { /* the extent ends, or what was committed is no batch any more */
 		struct batch batch;
 
-		ensure(first > 0 && segment_at(push->segment, push->place, &batch));
-		send_place(push, push->segment, push->place, batch.base_offset, first);
+		if (first > 0 && segment_at(push->segment, push->place, &batch)) {
+			send_place(push, push->segment, push->place, batch.base_offset, first);
+		} else {
+			push_end(push);
+			give_up(replica, push->acked);
+		}
 		return false;
 	}
 	if (!replica_link_has_room(push->link, bytes))

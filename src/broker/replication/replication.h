@@ -26,6 +26,7 @@
 
 #include <holdfast/channel.h>
 
+#include "base/log.h"
 #include "broker/controller/proposal.h"
 #include "broker/log/partition.h"
 #include "broker/replication/replica_link.h"
@@ -83,6 +84,7 @@ struct follow {
 	uint32_t to, grant;
 	int64_t told; /* acknowledged under this grant; -1: nothing */
 	bool ack_due;
+	struct log_limit refusals; /* lines about what the leader wrote */
 };
 
 /* A partition that this broker has a replica of. */

@@ -1,0 +1,172 @@
+/* Three brokers, of which one has a partition that it cannot go on with. */
+#include "sim/tests/fixture.h"
+
+#include "base/log.h"
+#include "sim/broker/brokers.h"
+#include "sim/disk.h"
+#include "tests/unit/broker/batches.h"
+
+#define BROKERS     3u
+#define PATIENCE_NS (20 * NS_S) /* it bounds a failure */
+
+static struct world world;
+static struct broker_sim all;
+static unsigned refusals; /* lines about what a leader wrote */
+
+/* ---- the brokers ---- */
+
+static void hear_log(enum log_level level, const char *line, void *context)
+{
+	(void)level, (void)context;
+	refusals += strstr(line, "is refused") != NULL;
+}
+
+static const struct broker *broker_at(unsigned i)
+{
+	return all.brokers[i].broker;
+}
+
+static bool are_whole(void)
+{
+	const struct broker *brokers[BROKERS];
+
+	for (unsigned i = 0; i < BROKERS; i++)
+		brokers[i] = broker_at(i);
+	return sim_brokers_are_whole(brokers, BROKERS, SIM_BROKER_TOPIC);
+}
+
+static void run_until(bool (*reached)(void))
+{
+	uint64_t limit_ns = world.now_ns + PATIENCE_NS;
+
+	while (!reached() && world.now_ns < limit_ns)
+		world_run_until(&world, world.now_ns + NS_MS);
+	assert_true(reached());
+	assert_int_equal(world.violations, 0);
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	refusals = 0;
+	memory_reset();
+	log_set_limit(0);
+	log_set_sink(hear_log, NULL);
+	world_init(&world, 1, false);
+	memset(&all, 0, sizeof(all));
+	all.world = &world;
+	all.rails = true;
+	network_init(&all.network, &world);
+	sim_brokers_set_up(&all, BROKERS);
+	for (unsigned i = 0; i < BROKERS; i++)
+		process_start(all.brokers[i].process);
+	run_until(are_whole);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	for (unsigned i = BROKERS; i > 0; i--)
+		host_free(&all.brokers[i - 1].host);
+	network_free(&all.network);
+	world_free(&world);
+	log_set_sink(NULL, NULL);
+	return 0;
+}
+
+static struct partition *partition_at(unsigned broker)
+{
+	return topics_partition(&broker_at(broker)->topics, request_text(SIM_BROKER_TOPIC), 0);
+}
+
+static const struct controller_partition *known(void)
+{
+	return &controller_find(&broker_at(0)->controller, request_text(SIM_BROKER_TOPIC))->at[0];
+}
+
+static unsigned leading(void)
+{
+	return (unsigned)known()->leader - 1;
+}
+
+static enum kafka_error append(struct partition *partition)
+{
+	const struct batch_wish wish = {.records = 1, .value_bytes = 100, .producer_id = -1, .timestamp_ms = 1};
+	struct append_result result;
+	uint8_t data[512];
+	size_t bytes = batches_make(&wish, data);
+
+	return partition_append(partition, data, bytes, 1, &result);
+}
+
+static bool have_all(void)
+{
+	int64_t end = partition_log_end(partition_at(leading())->log);
+
+	for (unsigned i = 0; i < BROKERS; i++)
+		if (partition_at(i)->hw != end)
+			return false;
+	return true;
+}
+
+/* ---- a holder that changes what is committed ---- */
+
+static struct partition *spoilt;
+
+static bool is_given_up(void)
+{
+	return spoilt->log->failed;
+}
+
+/* Of a batch that no follower has yet. */
+static void spoil(uint32_t at)
+{
+	struct segment *head;
+
+	spoilt = partition_at(leading());
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(append(spoilt), KAFKA_NONE);
+	run_until(have_all);
+	head = partition_log_head(spoilt->log);
+	at += head->bytes;
+	assert_int_equal(append(spoilt), KAFKA_NONE);
+	head->map[at] ^= 1;
+	run_until(is_given_up);
+	world_run_until(&world, world.now_ns + NS_S);
+	assert_int_equal(world.violations, 0);
+	assert_true(refusals <= 2 * BROKERS);
+	for (unsigned i = 0; i < BROKERS; i++)
+		if (partition_at(i) != spoilt)
+			assert_int_equal(partition_log_end(partition_at(i)->log), 3);
+}
+
+static void a_batch_that_is_none_any_more_is_not_pushed(void **state)
+{
+	(void)state;
+	spoil(16); /* its magic */
+}
+
+static void a_leader_whose_own_copy_is_wrong_gives_up(void **state)
+{
+	(void)state;
+	spoil(100);
+}
+
+static void a_leader_whose_own_epoch_is_wrong_gives_up(void **state)
+{
+	(void)state;
+	spoil(12);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define REPLICAS_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+		REPLICAS_TEST(a_batch_that_is_none_any_more_is_not_pushed),
+		REPLICAS_TEST(a_leader_whose_own_copy_is_wrong_gives_up),
+		REPLICAS_TEST(a_leader_whose_own_epoch_is_wrong_gives_up),
+	};
+
+	return cmocka_run_group_tests_name("broker replicas in the simulator", tests, NULL, NULL);
+}
