@@ -1,9 +1,11 @@
 /* Three brokers, of which one has a partition that it cannot go on with. */
 #include "sim/tests/fixture.h"
 
+#include <stdio.h>
+
+#include "base/ensure.h"
 #include "base/log.h"
 #include "sim/broker/brokers.h"
-#include "sim/disk.h"
 #include "tests/unit/broker/batches.h"
 
 #define BROKERS     3u
@@ -52,7 +54,7 @@ static int set_up(void **state)
 	memory_reset();
 	log_set_limit(0);
 	log_set_sink(hear_log, NULL);
-	world_init(&world, 1, false);
+	world_init(&world, 3, false);
 	memset(&all, 0, sizeof(all));
 	all.world = &world;
 	all.rails = true;
@@ -119,6 +121,11 @@ static bool is_given_up(void)
 	return spoilt->log->failed;
 }
 
+static bool is_led_by_another(void)
+{
+	return partition_at(leading()) != spoilt && partition_at(leading())->leads;
+}
+
 /* Of a batch that no follower has yet. */
 static void spoil(uint32_t at)
 {
@@ -136,9 +143,12 @@ static void spoil(uint32_t at)
 	world_run_until(&world, world.now_ns + NS_S);
 	assert_int_equal(world.violations, 0);
 	assert_true(refusals <= 2 * BROKERS);
+	assert_true(is_led_by_another());
+	assert_int_equal(known()->isr.count, BROKERS - 1);
 	for (unsigned i = 0; i < BROKERS; i++)
 		if (partition_at(i) != spoilt)
 			assert_int_equal(partition_log_end(partition_at(i)->log), 3);
+	assert_int_equal(append(partition_at(leading())), KAFKA_NONE);
 }
 
 static void a_batch_that_is_none_any_more_is_not_pushed(void **state)
@@ -159,6 +169,79 @@ static void a_leader_whose_own_epoch_is_wrong_gives_up(void **state)
 	spoil(12);
 }
 
+/* ---- a log that can make no file ---- */
+
+static unsigned sick;
+
+/* As where its directory's file system has failed, and that of the controller's log has not. */
+static void lose_directory(unsigned broker)
+{
+	struct partition_log *log = partition_at(broker)->log;
+
+	sick = broker;
+	snprintf(log->directory, sizeof(log->directory), "nowhere");
+}
+
+static bool sick_is_out(void)
+{
+	return !controller_set_has(&known()->isr, (int32_t)sick + 1) && known()->leader != (int32_t)sick + 1 &&
+	       partition_at(leading())->leads;
+}
+
+/* Segments are short: it rolls soon. */
+static void append_until_out(void)
+{
+	uint64_t limit_ns = world.now_ns + PATIENCE_NS;
+
+	while (!sick_is_out() && world.now_ns < limit_ns) {
+		if (partition_at(leading())->leads)
+			(void)append(partition_at(leading()));
+		world_run_until(&world, world.now_ns + NS_MS);
+	}
+	assert_true(sick_is_out());
+	assert_int_equal(world.violations, 0);
+}
+
+static bool are_replicated(void)
+{
+	const struct partition *partition = partition_at(leading());
+
+	return partition->hw == partition_log_end(partition->log);
+}
+
+/* The broker's session goes on: it is only this log that has failed. */
+static void check_others_go_on(void)
+{
+	struct partition *partition = partition_at(leading());
+
+	assert_true(controller_broker(&broker_at(leading())->controller, (int32_t)sick + 1)->alive);
+	for (unsigned i = 0; i < 100; i++)
+		assert_int_equal(append(partition), KAFKA_NONE);
+	run_until(are_replicated);
+	assert_int_equal(known()->isr.count, BROKERS - 1);
+}
+
+static void a_leader_that_cannot_roll_gives_the_partition_to_another_replica(void **state)
+{
+	(void)state;
+	lose_directory(leading());
+	append_until_out();
+	check_others_go_on();
+}
+
+static void a_follower_that_cannot_roll_leaves_the_isr_at_once(void **state)
+{
+	uint64_t limit_ns = world.now_ns + NS_S; /* it need not lag behind first */
+
+	(void)state;
+	for (unsigned i = 0; i < BROKERS; i++)
+		ensure(broker_at(i)->config.lag_ns >= 2 * NS_S);
+	lose_directory((leading() + 1) % BROKERS);
+	append_until_out();
+	assert_true(world.now_ns < limit_ns);
+	check_others_go_on();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -166,6 +249,8 @@ int main(void)
 		REPLICAS_TEST(a_batch_that_is_none_any_more_is_not_pushed),
 		REPLICAS_TEST(a_leader_whose_own_copy_is_wrong_gives_up),
 		REPLICAS_TEST(a_leader_whose_own_epoch_is_wrong_gives_up),
+		REPLICAS_TEST(a_leader_that_cannot_roll_gives_the_partition_to_another_replica),
+		REPLICAS_TEST(a_follower_that_cannot_roll_leaves_the_isr_at_once),
 	};
 
 	return cmocka_run_group_tests_name("broker replicas in the simulator", tests, NULL, NULL);

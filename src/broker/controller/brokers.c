@@ -229,27 +229,38 @@ static const char *read_isr(const struct controller *controller, const struct ka
 	return controller_set_has(isr, partition->leader) ? NULL : "the leader is a member of the isr";
 }
 
-static void set_isr(
-	struct controller *controller, const struct kafka_controller_command *command, struct controller_result *result)
+/* The partition, if its leader says so and knows it; NULL: refused. */
+static struct controller_partition *led_by(const struct kafka_controller_command *command,
+	const struct controller_topic *topic, struct controller_result *result)
 {
-	const struct controller_topic *topic = controller_find_id(controller, command->topic_id);
 	struct controller_partition *partition;
-	struct controller_set isr;
-	const char *wrong;
 
 	if (topic == NULL || command->partition < 0 || command->partition >= topic->partitions) {
 		refuse(result, KAFKA_UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition");
-		return;
+		return NULL;
 	}
 	partition = &topic->at[command->partition];
 	if (partition->leader != command->broker || partition->leader_epoch != command->leader_epoch) {
 		refuse(result, KAFKA_FENCED_LEADER_EPOCH, "another broker leads");
-		return;
+		return NULL;
 	}
 	if (partition->epoch != command->partition_epoch) {
 		refuse(result, KAFKA_INVALID_UPDATE_VERSION, "the partition has changed");
-		return;
+		return NULL;
 	}
+	return partition;
+}
+
+static void set_isr(
+	struct controller *controller, const struct kafka_controller_command *command, struct controller_result *result)
+{
+	const struct controller_topic *topic = controller_find_id(controller, command->topic_id);
+	struct controller_partition *partition = led_by(command, topic, result);
+	struct controller_set isr;
+	const char *wrong;
+
+	if (partition == NULL)
+		return;
 	wrong = read_isr(controller, command, partition, &isr);
 	if (wrong != NULL) {
 		refuse(result, KAFKA_INVALID_REQUEST, wrong);
@@ -260,6 +271,22 @@ static void set_isr(
 	result->topic = topic;
 }
 
+static void resign(
+	struct controller *controller, const struct kafka_controller_command *command, struct controller_result *result)
+{
+	const struct controller_topic *topic = controller_find_id(controller, command->topic_id);
+	struct controller_partition *partition = led_by(command, topic, result);
+
+	if (partition == NULL)
+		return;
+	if (partition->isr.count < 2) {
+		refuse(result, KAFKA_INVALID_REQUEST, "nobody else is in sync");
+		return;
+	}
+	leave(controller, &topic->config, partition, command->broker);
+	result->topic = topic;
+}
+
 void controller_apply_broker(
 	struct controller *controller, const struct kafka_controller_command *command, struct controller_result *result)
 {
@@ -267,6 +294,8 @@ void controller_apply_broker(
 		register_broker(controller, command, result);
 	else if (command->kind == CONTROLLER_END_SESSION)
 		end_session(controller, command, result);
+	else if (command->kind == CONTROLLER_RESIGN)
+		resign(controller, command, result);
 	else
 		set_isr(controller, command, result);
 }

@@ -357,6 +357,7 @@ void controller_apply(
 	case CONTROLLER_REGISTER_BROKER:
 	case CONTROLLER_END_SESSION:
 	case CONTROLLER_SET_ISR:
+	case CONTROLLER_RESIGN:
 		controller_apply_broker(controller, command, result);
 		break;
 	default:

@@ -10,6 +10,8 @@
  *                    the first living member of the isr; where unclean.leader.election.enable says so and there is
  *                    none, the first living replica, whose isr it is alone
  *   SET_ISR          by the leader, in its epoch, naming the partition epoch that it knows (R-B21)
+ *   RESIGN           likewise, when its log has failed: it leaves the isr, of which it is not the last member, and the
+ *                    first other one leads in the next epoch
  *
  * Who proposes over a network repeats a command under the same {broker, incarnation, sequence}, and it is applied once.
  *
@@ -41,6 +43,7 @@ enum controller_kind {
 	CONTROLLER_REGISTER_BROKER,
 	CONTROLLER_END_SESSION,
 	CONTROLLER_SET_ISR,
+	CONTROLLER_RESIGN,
 	CONTROLLER_KINDS,
 };
 
@@ -123,7 +126,7 @@ bool controller_topic_name_is_legal(struct codec_string name);
 
 const struct controller_broker *controller_broker(const struct controller *controller, int32_t id);
 bool controller_set_has(const struct controller_set *set, int32_t broker);
-/* Commands about brokers and isrs: REGISTER_BROKER, END_SESSION, SET_ISR. */
+/* Commands about brokers and isrs: REGISTER_BROKER, END_SESSION, SET_ISR, RESIGN. */
 void controller_apply_broker(struct controller *controller, const struct kafka_controller_command *command,
 	struct controller_result *result);
 /* Its configuration is another one: where it allows that, partitions that have no leader get one. */

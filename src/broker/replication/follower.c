@@ -95,12 +95,14 @@ static void join(struct replica *replica)
 	struct kafka_replica_message message;
 
 	follow_move(follow, FOLLOW_JOINING);
-	if (log->failed || follow->link == NULL || !mesh_link_is_up(&follow->link->mesh) || !end_extent(replica))
+	if (follow->link == NULL || !mesh_link_is_up(&follow->link->mesh) || !end_extent(replica))
 		return; /* at a later tick */
 	follow->asked_ns = hf_loop_now_ns(broker_of(replica)->loop);
 	follow->incarnation = broker_of(replica)->quorum.incarnation;
-	message = (struct kafka_replica_message){
-		.attempt = ++follow->attempt, .offset = partition_log_end(log), .epoch = last_epoch(log)};
+	message = (struct kafka_replica_message){.attempt = ++follow->attempt,
+		.offset = partition_log_end(log),
+		.epoch = last_epoch(log),
+		.failed = log->failed};
 	replication_send(replica, follow->link, &message, REPLICA_JOIN);
 }
 
@@ -321,7 +323,8 @@ void follower_tick(struct replica *replica, uint64_t now_ns)
 		proceed(replica);
 	if (follow->state == FOLLOW_JOINING && now_ns >= follow->asked_ns + REPLICATION_RETRY_NS)
 		join(replica);
-	/* The leader may count this broker in sync by its present incarnation only. */
-	if (follow->state == FOLLOW_GRANTED && follow->incarnation != broker_of(replica)->quorum.incarnation)
+	/* The leader may count this broker in sync by its present incarnation only, and while its log goes on. */
+	if (follow->state == FOLLOW_GRANTED &&
+		(follow->incarnation != broker_of(replica)->quorum.incarnation || replica->partition->log->failed))
 		join(replica);
 }

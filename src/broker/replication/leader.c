@@ -79,18 +79,30 @@ static void answered(struct proposal *proposal, const struct controller_result *
 		advance(replica);
 }
 
-static void ask(struct replica *replica, const struct controller_set *isr)
+/* The isr is to be that one. */
+static void propose(struct replica *replica, struct kafka_controller_command *command, enum controller_kind kind,
+	const struct controller_set *isr)
 {
 	struct broker *broker = broker_of(replica);
+
+	command->kind = (int8_t)kind;
+	command->topic_id = replica->topic_id;
+	command->partition = replica->partition->index;
+	command->leader_epoch = replica->epoch;
+	command->partition_epoch = replica->known.epoch;
+	replica->asking = true;
+	replica->asked = *isr;
+	replica->asked_ns = hf_loop_now_ns(broker->loop);
+	replica->proposal = (struct proposal){.done = answered};
+	quorum_propose(&broker->quorum, command, &replica->proposal);
+}
+
+static void ask(struct replica *replica, const struct controller_set *isr)
+{
 	struct kafka_controller_command_command_member members[CONTROLLER_BROKERS_MAX];
 	struct kafka_controller_command command;
 
 	codec_default(kafka_controller_command_codec.root, &command);
-	command.kind = CONTROLLER_SET_ISR;
-	command.topic_id = replica->topic_id;
-	command.partition = replica->partition->index;
-	command.leader_epoch = replica->epoch;
-	command.partition_epoch = replica->known.epoch;
 	command.isr.at = members;
 	for (unsigned i = 0; i < isr->count; i++) {
 		struct replica_link *link = replication_link(replica->replication, isr->at[i]);
@@ -99,11 +111,25 @@ static void ask(struct replica *replica, const struct controller_set *isr)
 		members[command.isr.count++] = (struct kafka_controller_command_command_member){
 			.broker = isr->at[i], .incarnation = is_member ? 0 : push_of(replica, link)->incarnation};
 	}
-	replica->asking = true;
-	replica->asked = *isr;
-	replica->asked_ns = hf_loop_now_ns(broker->loop);
-	replica->proposal = (struct proposal){.done = answered};
-	quorum_propose(&broker->quorum, &command, &replica->proposal);
+	propose(replica, &command, CONTROLLER_SET_ISR, isr);
+}
+
+static bool may_ask(const struct replica *replica, uint64_t now_ns)
+{
+	return !replica->asking && now_ns >= replica->asked_ns + ASK_NS;
+}
+
+/* Others of the isr have all that was acknowledged, and disks that take more (B8). */
+static void resign(struct replica *replica, uint64_t now_ns)
+{
+	struct kafka_controller_command command;
+
+	if (!may_ask(replica, now_ns) || replica->known.isr.count < 2)
+		return;
+	codec_default(kafka_controller_command_codec.root, &command);
+	log_warn("broker: %s-%d is given to another replica, because its log here has failed", replica->topic,
+		replica->partition->index);
+	propose(replica, &command, CONTROLLER_RESIGN, &replica->known.isr);
 }
 
 /* Whoever has everything that was ever readable, and what there was when this leader began, may come in. */
@@ -113,7 +139,7 @@ static void consider(struct replica *replica, uint64_t now_ns)
 	struct controller_set isr = replica->known.isr;
 	bool wanted = false;
 
-	if (replica->asking || now_ns < replica->asked_ns + ASK_NS)
+	if (!may_ask(replica, now_ns) || partition->log->failed)
 		return;
 	for (unsigned i = 0; i < voters(replica); i++) {
 		struct push *push = &replica->pushes[i];
@@ -132,23 +158,30 @@ static void consider(struct replica *replica, uint64_t now_ns)
 		ask(replica, &isr);
 }
 
+static bool is_behind(const struct replica *replica, const struct push *push, uint64_t now_ns)
+{
+	return push->failed || now_ns >= push->caught_up_ns + broker_of(replica)->config.lag_ns;
+}
+
 static void drop_laggards(struct replica *replica, uint64_t now_ns)
 {
 	struct controller_set isr = {0};
 
-	if (replica->asking || now_ns < replica->asked_ns + ASK_NS)
+	if (!may_ask(replica, now_ns))
 		return;
 	for (unsigned i = 0; i < replica->known.isr.count; i++) {
 		int32_t id = replica->known.isr.at[i];
 		struct replica_link *link = replication_link(replica->replication, id);
 
 		if (id == broker_of(replica)->config.node_id || link == NULL ||
-			now_ns < push_of(replica, link)->caught_up_ns + broker_of(replica)->config.lag_ns)
+			!is_behind(replica, push_of(replica, link), now_ns))
 			isr.at[isr.count++] = id;
 	}
 	if (isr.count == replica->known.isr.count)
 		return;
-	log_warn("broker: %s-%d: %u replicas are behind for longer than replica.lag.time.max.ms and leave the isr",
+	log_warn("broker: %s-%d: %u replicas have failed, or are behind for longer than replica.lag.time.max.ms, and "
+		 "leave the "
+		 "isr",
 		replica->topic, replica->partition->index, replica->known.isr.count - isr.count);
 	replica->replication->counters.isr_shrinks++;
 	ask(replica, &isr);
@@ -285,7 +318,8 @@ void leader_hear_join(struct replica *replica, struct replica_link *link, const 
 	push->incarnation = message->incarnation;
 	push->acked = -1;
 	push->hw_told = -1;
-	if (agrees(push, message))
+	push->failed = message->failed;
+	if (!push->failed && agrees(push, message))
 		place_at(push, message->offset);
 }
 
@@ -465,6 +499,10 @@ void leader_tick(struct replica *replica, uint64_t now_ns)
 			push->hw_told = replica->partition->hw;
 			replica_link_say(push->link, &record);
 		}
+	}
+	if (replica->partition->log->failed) { /* followers can be behind because of what lies here */
+		resign(replica, now_ns);
+		return;
 	}
 	consider(replica, now_ns);
 	drop_laggards(replica, now_ns);

@@ -16,6 +16,9 @@
  * behind gets older segments in the same way. An extent belongs to one leader and epoch: a follower deregisters it
  * before it answers, or leads, in a later one, and takes what had landed (R-B17).
  *
+ * A follower whose log has failed says so in its JOIN and leaves the isr at once; a leader whose log has failed
+ * resigns, unless it is the last member.
+ *
  * An isr becomes smaller when the controller has said so, and larger when it was asked (R-B21): until the answer, hw
  * waits for the broker that is to come.
  *
@@ -58,6 +61,7 @@ struct push {
 	uint32_t place;
 	int64_t placed; /* PLACED: the offset there */
 	int64_t acked;  /* verified by the follower in this epoch; -1: nothing */
+	bool failed;    /* the follower's log takes nothing more */
 	int64_t hw_told;
 	uint64_t caught_up_ns; /* when the follower had all that there was then */
 	int64_t mark;          /* the leo of mark_ns: once it is acked, the follower had caught up at that time */

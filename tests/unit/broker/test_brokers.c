@@ -197,6 +197,38 @@ static void an_isr_is_changed_by_the_leader_who_knows_it(void **state)
 	assert_int_equal(partition()->leader_epoch, 1);
 }
 
+static enum kafka_error resigns(int32_t leader, int32_t epoch, int32_t partition_epoch)
+{
+	struct kafka_controller_command command = {.kind = CONTROLLER_RESIGN,
+		.topic_id = controller_find(&controller, text("t"))->id,
+		.broker = leader,
+		.leader_epoch = epoch,
+		.partition_epoch = partition_epoch};
+
+	return apply(&command);
+}
+
+static void a_leader_resigns_unless_it_is_the_last_member(void **state)
+{
+	int32_t epoch = partition()->epoch;
+
+	(void)state;
+	assert_int_equal(resigns(2, 0, epoch), KAFKA_FENCED_LEADER_EPOCH);
+	assert_int_equal(resigns(1, 1, epoch), KAFKA_FENCED_LEADER_EPOCH);
+	assert_int_equal(resigns(1, 0, epoch + 1), KAFKA_INVALID_UPDATE_VERSION);
+	assert_int_equal(resigns(1, 0, epoch), KAFKA_NONE);
+	assert_ptr_equal(result.topic, controller_find(&controller, text("t")));
+	assert_int_equal(partition()->leader, 2);
+	assert_int_equal(partition()->leader_epoch, 1);
+	assert_int_equal(partition()->epoch, epoch + 1);
+	assert_false(controller_set_has(&partition()->isr, 1));
+	assert_int_equal(resigns(2, 1, epoch + 1), KAFKA_NONE);
+	assert_int_equal(partition()->leader, 3);
+	assert_int_equal(resigns(3, 2, epoch + 2), KAFKA_INVALID_REQUEST);
+	assert_int_equal(partition()->leader, 3);
+	assert_int_equal(partition()->isr.count, 1);
+}
+
 static void a_repeated_command_is_applied_once(void **state)
 {
 	struct kafka_controller_command command = {
@@ -266,6 +298,7 @@ int main(void)
 		BROKERS_TEST(a_topic_may_allow_a_leader_that_is_not_in_sync),
 		BROKERS_TEST(another_incarnation_has_left_every_isr),
 		BROKERS_TEST(an_isr_is_changed_by_the_leader_who_knows_it),
+		BROKERS_TEST(a_leader_resigns_unless_it_is_the_last_member),
 		BROKERS_TEST(a_repeated_command_is_applied_once),
 		BROKERS_TEST(a_broker_of_another_cluster_is_refused),
 		BROKERS_TEST(an_image_is_the_same_state),
