@@ -30,15 +30,20 @@ static struct partition_log *open_log(struct fixture *f)
 	return log;
 }
 
-static void fill(struct partition_log *log)
+static void append_one(struct partition_log *log)
 {
 	const struct batch_wish wish = {.records = 1, .value_bytes = 100, .producer_id = -1};
 	struct append_result result;
 	uint8_t data[512];
 	size_t bytes = batches_make(&wish, data);
 
+	assert_int_equal(partition_log_append(log, data, bytes, 0, 0, &result), KAFKA_NONE);
+}
+
+static void fill(struct partition_log *log)
+{
 	for (int i = 0; i < BATCHES; i++)
-		assert_int_equal(partition_log_append(log, data, bytes, 0, 0, &result), KAFKA_NONE);
+		append_one(log);
 	assert_true(log->segments.next != log->segments.prev);
 }
 
@@ -93,11 +98,48 @@ static void a_log_that_cannot_be_synced_was_not_closed_in_order(void **state)
 	fixture_close(&f);
 }
 
+/* A follower begins anew where its leader's log does. */
+static void restart_at(int64_t offset)
+{
+	struct partition_log *log;
+	struct hf_error error;
+	struct fixture f;
+
+	fixture_open(&f, 1, NULL, NULL);
+	log = open_log(&f);
+	fill(log);
+	f.hosts[0].disk->bytes = 0;
+	assert_int_equal(partition_log_restart(log, offset, &error), -ENOSPC);
+	assert_true(log->failed);
+	assert_int_equal(partition_log_end(log), BATCHES);
+	check(log);
+	f.hosts[0].disk->bytes = UINT64_MAX;
+	log->failed = false;
+	assert_int_equal(partition_log_restart(log, offset, &error), 0);
+	assert_int_equal(log->start_offset, offset);
+	append_one(log);
+	assert_int_equal(partition_log_end(log), offset + 1);
+	assert_int_equal(partition_log_close(log), 0);
+	log = open_log(&f);
+	assert_int_equal(log->start_offset, offset);
+	assert_int_equal(partition_log_end(log), offset + 1);
+	assert_int_equal(partition_log_close(log), 0);
+	fixture_close(&f);
+}
+
+static void a_log_begins_anew_or_stays_as_it_is(void **state)
+{
+	(void)state;
+	restart_at(0); /* where it has a segment */
+	restart_at(1000);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_log_closed_in_order_is_whole_after_a_loss_of_power),
 		cmocka_unit_test(a_log_that_cannot_be_synced_was_not_closed_in_order),
+		cmocka_unit_test(a_log_begins_anew_or_stays_as_it_is),
 	};
 
 	return cmocka_run_group_tests_name("broker log in the simulator", tests, NULL, NULL);

@@ -32,11 +32,8 @@ static void next_segment_free(struct next_segment *next)
 	free(next);
 }
 
-/* On a helper thread. */
-static int make(struct hf_work *work)
+static int make_file(struct next_segment *next)
 {
-	struct next_segment *next = container_of(work, struct next_segment, work);
-	uint32_t first = next->capacity < FIRST_BYTES ? next->capacity : FIRST_BYTES;
 	struct hf_error error;
 	int rc = hf_file_open(next->env, next->path, HF_FILE_WRITE | HF_FILE_CREATE, &next->file);
 
@@ -44,6 +41,16 @@ static int make(struct hf_work *work)
 		rc = hf_file_resize(next->file, next->capacity);
 	if (rc == 0)
 		rc = hf_mem_map_file(next->env, next->file, 0, next->capacity, HF_MAP_SPARSE, &next->map, &error);
+	return rc;
+}
+
+/* On a helper thread. */
+static int make(struct hf_work *work)
+{
+	struct next_segment *next = container_of(work, struct next_segment, work);
+	uint32_t first = next->capacity < FIRST_BYTES ? next->capacity : FIRST_BYTES;
+	int rc = make_file(next);
+
 	while (rc == 0 && next->populated < first) {
 		uint32_t left = first - next->populated, bytes = left < PIECE_BYTES ? left : PIECE_BYTES;
 
@@ -63,8 +70,7 @@ static void made(struct hf_work *work, int rc)
 		move(next, rc == 0 ? NEXT_SEGMENT_READY : NEXT_SEGMENT_FAILED);
 }
 
-struct next_segment *next_segment_make(
-	struct hf_env *env, const char *directory, uint32_t capacity, struct hf_workers *workers)
+static struct next_segment *next_segment_new(struct hf_env *env, const char *directory, uint32_t capacity)
 {
 	struct next_segment *next = calloc(1, sizeof(*next));
 	uint64_t id;
@@ -75,8 +81,33 @@ struct next_segment *next_segment_make(
 	/* A log of the same directory that was closed may still have one on its way. */
 	hf_env_entropy(env, &id, sizeof(id));
 	snprintf(next->path, sizeof(next->path), "%s/" PREFIX "%016llx.tmp", directory, (unsigned long long)id);
-	ensure(hf_work_submit(workers, &next->work) == 0);
 	return next;
+}
+
+struct next_segment *next_segment_make(
+	struct hf_env *env, const char *directory, uint32_t capacity, struct hf_workers *workers)
+{
+	struct next_segment *next = next_segment_new(env, directory, capacity);
+
+	if (next != NULL)
+		ensure(hf_work_submit(workers, &next->work) == 0);
+	return next;
+}
+
+int next_segment_make_now(struct hf_env *env, const char *directory, uint32_t capacity, struct next_segment **next_out)
+{
+	struct next_segment *next = next_segment_new(env, directory, capacity);
+	int rc = next == NULL ? -ENOMEM : make_file(next);
+
+	*next_out = next;
+	if (rc == 0) {
+		move(next, NEXT_SEGMENT_READY);
+		return 0;
+	}
+	if (next != NULL)
+		next_segment_free(next);
+	*next_out = NULL;
+	return rc;
 }
 
 struct segment *next_segment_take(struct next_segment *next, const char *directory, int64_t base_offset,

@@ -36,6 +36,8 @@ struct next_segment {
 /* NULL: no memory. */
 struct next_segment *next_segment_make(
 	struct hf_env *env, const char *directory, uint32_t capacity, struct hf_workers *workers);
+/* The same at once, without pages; blocks for the file system. -errno: there is none. */
+int next_segment_make_now(struct hf_env *env, const char *directory, uint32_t capacity, struct next_segment **next_out);
 /* It becomes the empty segment at this base offset. NULL: it is not ready, has another capacity, or cannot have the
  * name; it stays the caller's. */
 struct segment *next_segment_take(struct next_segment *next, const char *directory, int64_t base_offset,

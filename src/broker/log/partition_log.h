@@ -124,7 +124,7 @@ void partition_log_verify_on(struct partition_log *log, uint32_t place, int32_t 
 /* The log ends at this offset, or before the batch that has it. Blocks; the epochs, producers and indexes follow.
  * -EBUSY: the segment of that offset is still registered (R-B14); nothing has changed. */
 int partition_log_truncate(struct partition_log *log, int64_t offset, int64_t now_ms, struct hf_error *error);
-/* Drops everything; the next record has this offset. */
+/* Drops everything; the next record has this offset. -errno: nothing is dropped, and the log has failed. */
 int partition_log_restart(struct partition_log *log, int64_t offset, struct hf_error *error);
 /* The head is the segment of that base offset, with its tail at `place`, and that large. -EXDEV: it lies elsewhere;
  * -EBUSY: it is still registered, as above. */

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "broker/log/checkpoint.h"
+#include "broker/log/next_segment.h"
 #include "broker/log/partition_log_parts.h"
 
 static struct segment *segment_of(struct list *node)
@@ -149,23 +150,45 @@ int partition_log_truncate(struct partition_log *log, int64_t offset, int64_t no
 	return forget_behind(log, now_ms, error);
 }
 
+/* The segment that the log is to have, which is in no list; one with its name in the log has no name any more. */
+static int make_first(struct partition_log *log, int64_t offset, struct segment **first_out, struct hf_error *error)
+{
+	struct next_segment *next;
+	int rc = next_segment_make_now(log->env, log->directory, log->config.segment_bytes, &next);
+
+	if (rc != 0)
+		return hf_error_set(error, rc, "cannot make a segment in %s: %s", log->directory, strerror(-rc));
+	*first_out = next_segment_take(
+		next, log->directory, offset, log->config.segment_bytes, log->config.index_interval_bytes);
+	if (*first_out != NULL)
+		return 0;
+	next_segment_drop(next);
+	return hf_error_set(error, -EIO, "cannot rename a segment in %s", log->directory);
+}
+
+/* There is always a segment: the new one is made before the others go. */
 int partition_log_restart(struct partition_log *log, int64_t offset, struct hf_error *error)
 {
 	struct snapshots snapshots = {.log = log, .newest = -1, .end = -1};
-	int rc;
+	struct segment *first;
+	int rc = make_first(log, offset, &first, error);
 
+	if (rc != 0) {
+		log->failed = true;
+		return rc;
+	}
 	while (!list_empty(&log->segments))
-		segment_delete(partition_log_head(log));
+		if (partition_log_head(log)->base_offset == offset)
+			segment_delete_replaced(partition_log_head(log));
+		else
+			segment_delete(partition_log_head(log));
+	list_push_back(&log->segments, &first->node);
 	leader_epochs_free(&log->epochs);
 	producer_state_free(&log->producers);
 	(void)hf_dir_list(log->env, log->directory, snapshot_found, &snapshots);
-	rc = partition_log_add(log, offset, log->config.segment_bytes, true, true, error);
-	if (rc != 0)
-		log->failed = true;
-	else
-		flusher_cut(log);
+	flusher_cut(log);
 	log->start_offset = offset;
-	return rc;
+	return 0;
 }
 
 /* ---- the same places ---- */

@@ -413,8 +413,10 @@ int segment_reopen(struct segment **segment, uint32_t place, uint32_t capacity, 
 			old->directory, strerror(-rc));
 	rc = segment_open(old->env, old->directory, old->base_offset, capacity < place ? place : capacity,
 		old->index_interval, true, SEGMENT_WHOLE, &again, NULL, error);
-	if (rc != 0)
+	if (rc != 0) {
+		(void)hf_file_resize(old->file, old->capacity); /* who reads what is gone finds zeros */
 		return rc;
+	}
 	list_insert_before(&old->node, &again->node);
 	list_remove(&old->node);
 	segment_release(old);
@@ -422,12 +424,12 @@ int segment_reopen(struct segment **segment, uint32_t place, uint32_t capacity, 
 	return 0;
 }
 
-static void segment_remove_files(const struct segment *segment)
+static void segment_remove_files(const struct segment *segment, bool is_replaced)
 {
 	static const char *const endings[] = {"log", "index", "timeindex", "snapshot"};
 	char path[SEGMENT_PATH_BYTES];
 
-	for (unsigned i = 0; i < sizeof(endings) / sizeof(*endings); i++) {
+	for (unsigned i = is_replaced; i < sizeof(endings) / sizeof(*endings); i++) {
 		segment_path(segment, endings[i], path);
 		(void)hf_file_remove(segment->env, path); /* what is not there need not be removed */
 	}
@@ -435,7 +437,14 @@ static void segment_remove_files(const struct segment *segment)
 
 void segment_delete(struct segment *segment)
 {
-	segment_remove_files(segment);
+	segment_remove_files(segment, false);
+	list_remove(&segment->node);
+	segment_release(segment);
+}
+
+void segment_delete_replaced(struct segment *segment)
+{
+	segment_remove_files(segment, true);
 	list_remove(&segment->node);
 	segment_release(segment);
 }

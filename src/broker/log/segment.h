@@ -62,6 +62,8 @@ void segment_pin(struct segment *segment);
 void segment_unpin(struct segment *segment);
 /* Out of the log: its files are removed, and the log's hold ends. */
 void segment_delete(struct segment *segment);
+/* The same, of one whose name another one has now. */
+void segment_delete_replaced(struct segment *segment);
 
 /* Whether `bytes` more fit, and an index entry for them. */
 bool segment_fits(const struct segment *segment, uint32_t bytes);
