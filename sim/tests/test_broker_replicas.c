@@ -169,6 +169,52 @@ static void a_leader_whose_own_epoch_is_wrong_gives_up(void **state)
 	spoil(12);
 }
 
+/* ---- an epoch that no leader had ---- */
+
+static bool leads_without_spoilt(void)
+{
+	return is_led_by_another() && known()->isr.count == BROKERS - 1;
+}
+
+static bool are_replicated(void)
+{
+	const struct partition *partition = partition_at(leading());
+
+	return partition->hw == partition_log_end(partition->log);
+}
+
+/* As recovery finds it on a damaged disk: nothing but the epoch is wrong. */
+static void append_of_epoch(struct partition *partition, int32_t epoch)
+{
+	const struct batch_wish wish = {.records = 1, .value_bytes = 100, .producer_id = -1, .timestamp_ms = 1};
+	struct append_result result;
+	uint8_t data[512];
+	size_t bytes = batches_make(&wish, data);
+
+	assert_int_equal(partition_log_append(partition->log, data, bytes, epoch, 1, &result), KAFKA_NONE);
+}
+
+static void a_new_leader_cuts_what_has_an_epoch_that_no_leader_had(void **state)
+{
+	struct partition *next;
+
+	(void)state;
+	spoilt = partition_at(leading());
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(append(spoilt), KAFKA_NONE);
+	run_until(have_all);
+	next = partition_at((leading() + 1) % BROKERS);
+	append_of_epoch(next, 1000);
+	assert_int_equal(partition_log_end(next->log), 4);
+	spoilt->log->failed = true;
+	run_until(leads_without_spoilt);
+	assert_ptr_equal(partition_at(leading()), next);
+	assert_int_equal(partition_log_end(next->log), 3);
+	assert_int_equal(append(next), KAFKA_NONE);
+	run_until(are_replicated);
+	assert_int_equal(partition_log_end(partition_at((leading() + 1) % BROKERS)->log), 4);
+}
+
 /* ---- a log that can make no file ---- */
 
 static unsigned sick;
@@ -200,13 +246,6 @@ static void append_until_out(void)
 	}
 	assert_true(sick_is_out());
 	assert_int_equal(world.violations, 0);
-}
-
-static bool are_replicated(void)
-{
-	const struct partition *partition = partition_at(leading());
-
-	return partition->hw == partition_log_end(partition->log);
 }
 
 /* The broker's session goes on: it is only this log that has failed. */
@@ -249,6 +288,7 @@ int main(void)
 		REPLICAS_TEST(a_batch_that_is_none_any_more_is_not_pushed),
 		REPLICAS_TEST(a_leader_whose_own_copy_is_wrong_gives_up),
 		REPLICAS_TEST(a_leader_whose_own_epoch_is_wrong_gives_up),
+		REPLICAS_TEST(a_new_leader_cuts_what_has_an_epoch_that_no_leader_had),
 		REPLICAS_TEST(a_leader_that_cannot_roll_gives_the_partition_to_another_replica),
 		REPLICAS_TEST(a_follower_that_cannot_roll_leaves_the_isr_at_once),
 	};

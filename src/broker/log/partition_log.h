@@ -124,6 +124,9 @@ void partition_log_verify_on(struct partition_log *log, uint32_t place, int32_t 
 /* The log ends at this offset, or before the batch that has it. Blocks; the epochs, producers and indexes follow.
  * -EBUSY: the segment of that offset is still registered (R-B14); nothing has changed. */
 int partition_log_truncate(struct partition_log *log, int64_t offset, int64_t now_ms, struct hf_error *error);
+/* Cuts batches of epochs above `most`, which no leader had: the CRC does not cover what the disk has of them. 0 also
+ * when there are none; others as partition_log_truncate. */
+int partition_log_cut_epochs(struct partition_log *log, int32_t most, int64_t now_ms, struct hf_error *error);
 /* Drops everything; the next record has this offset. -errno: nothing is dropped, and the log has failed. */
 int partition_log_restart(struct partition_log *log, int64_t offset, struct hf_error *error);
 /* The head is the segment of that base offset, with its tail at `place`, and that large. -EXDEV: it lies elsewhere;

@@ -150,6 +150,21 @@ int partition_log_truncate(struct partition_log *log, int64_t offset, int64_t no
 	return forget_behind(log, now_ms, error);
 }
 
+int partition_log_cut_epochs(struct partition_log *log, int32_t most, int64_t now_ms, struct hf_error *error)
+{
+	const struct leader_epochs *epochs = &log->epochs;
+	unsigned i = epochs->count;
+
+	while (i > 0 && epochs->at[i - 1].epoch > most)
+		i--;
+	if (i == epochs->count)
+		return 0;
+	log_error("broker: %s is cut at offset %lld: batches from there on have leader epochs up to %d, and no leader "
+		  "had one above %d",
+		log->directory, (long long)epochs->at[i].start_offset, epochs->at[epochs->count - 1].epoch, most);
+	return partition_log_truncate(log, epochs->at[i].start_offset, now_ms, error);
+}
+
 /* The segment that the log is to have, which is in no list; one with its name in the log has no name any more. */
 static int make_first(struct partition_log *log, int64_t offset, struct segment **first_out, struct hf_error *error)
 {

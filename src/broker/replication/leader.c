@@ -444,11 +444,26 @@ void leader_appended(struct partition *partition)
 
 /* ---- roles ---- */
 
+/* What a loss of power, or a damaged disk, left of an epoch may be larger than that of any leader. */
+static void cut_epochs(struct replica *replica)
+{
+	struct partition_log *log = replica->partition->log;
+	int64_t now_ms = broker_now_ms(broker_of(replica));
+	struct hf_error error;
+
+	if (partition_log_cut_epochs(log, replica->epoch, now_ms, &error) == 0)
+		return;
+	log->failed = true;
+	log_error("broker: %s-%d takes no more records: %s; start the broker again", replica->topic,
+		replica->partition->index, error.text);
+}
+
 void leader_begin(struct replica *replica)
 {
 	struct partition *partition = replica->partition;
 	uint64_t now_ns = hf_loop_now_ns(broker_of(replica)->loop);
 
+	cut_epochs(replica);
 	partition->leads = true;
 	partition->epoch_start = partition_log_end(partition->log);
 	for (unsigned i = 0; i < voters(replica); i++)
