@@ -157,8 +157,10 @@ static void take_overrun(struct produce_grant *grant, const uint8_t *at, uint32_
 {
 	struct segment *segment = grant->extent.segment;
 
+	/* Another extent costs the broker its bytes; who has room for its batch is given none. */
 	if (bytes != RDMA_OVERRUN_BYTES || at[0] != RDMA_OVERRUN || get_le16(at + 2) != grant->order ||
-		get_le32(at + 4) != segment->bytes - grant->extent.tail) {
+		get_le32(at + 4) != segment->bytes - grant->extent.tail ||
+		get_le32(at + 8) <= grant->extent.end - segment->bytes) {
 		over(grant);
 		return;
 	}

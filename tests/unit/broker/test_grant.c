@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "batches.h"
 #include "broker/rdma/rdma.h"
 #include "broker/rdma/rdma_wire.h"
@@ -348,12 +349,54 @@ static void a_holder_reaches_its_extent_alone(void **state)
 	close_all();
 }
 
+static uint64_t heard; /* wrs of the holder that were received */
+
+static bool is_told(void)
+{
+	struct ibv_wc wc;
+
+	while (hf_vcq_poll(waited_for->client->cq, 1, &wc) == 1)
+		heard += wc.wr_id == RECEIVE_ID;
+	return heard > 0;
+}
+
+/* Its broker answers with another extent or with the end. */
+static void say_overrun(struct holder *holder, uint32_t bytes)
+{
+	uint8_t *at = holder->client->memory;
+
+	memset(at, 0, RDMA_OVERRUN_BYTES);
+	at[0] = RDMA_OVERRUN;
+	put_le32(at + 8, bytes);
+	post(holder, IBV_WR_SEND, 0, 0, RDMA_OVERRUN_BYTES);
+	heard = 0;
+	waited_for = holder;
+	stand_until(is_told);
+}
+
+/* An extent is zeroed and registered anew, for 16 bytes. */
+static void who_has_room_for_its_batch_gets_no_other_extent(void **state)
+{
+	(void)state;
+	open_all();
+	for (unsigned i = 0; i < 3; i++) {
+		struct holder holder;
+
+		hold(&holder, &one, 0);
+		say_overrun(&holder, i == 0 ? 0 : i == 1 ? holder.bytes : holder.bytes + 1);
+		assert_int_equal(stand_partition(0)->holder != NULL, i == 2);
+		hf_vqp_destroy(holder.vqp);
+	}
+	close_all();
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_token_opens_one_vqp),
 		cmocka_unit_test(a_grant_taken_back_lets_nothing_land),
 		cmocka_unit_test(a_holder_reaches_its_extent_alone),
+		cmocka_unit_test(who_has_room_for_its_batch_gets_no_other_extent),
 	};
 
 	if (argc > 1)
