@@ -215,6 +215,36 @@ static void a_new_leader_cuts_what_has_an_epoch_that_no_leader_had(void **state)
 	assert_int_equal(partition_log_end(partition_at((leading() + 1) % BROKERS)->log), 4);
 }
 
+/* ---- grants ---- */
+
+#define LAST_TURN 0xffffu
+
+static bool has_new_grants(void)
+{
+	for (unsigned i = 0; i < BROKERS; i++)
+		if (i != leading() && broker_at(i)->replication.turns == LAST_TURN)
+			return false;
+	return true;
+}
+
+/* After so many the numbers begin anew, and 0 is none. The next one comes with the next segment, which is short. */
+static void a_grant_has_a_number(void **state)
+{
+	struct partition *partition = partition_at(leading());
+
+	(void)state;
+	for (unsigned i = 0; i < BROKERS; i++)
+		all.brokers[i].broker->replication.turns = LAST_TURN;
+	for (unsigned i = 0; i < 500 && !has_new_grants(); i++) {
+		assert_int_equal(append(partition), KAFKA_NONE);
+		world_run_until(&world, world.now_ns + NS_MS);
+	}
+	assert_true(has_new_grants());
+	assert_int_equal(append(partition), KAFKA_NONE);
+	run_until(have_all);
+	assert_int_equal(known()->isr.count, BROKERS); /* nobody has waited until they had left it */
+}
+
 /* ---- a log that can make no file ---- */
 
 static unsigned sick;
@@ -289,6 +319,7 @@ int main(void)
 		REPLICAS_TEST(a_leader_whose_own_copy_is_wrong_gives_up),
 		REPLICAS_TEST(a_leader_whose_own_epoch_is_wrong_gives_up),
 		REPLICAS_TEST(a_new_leader_cuts_what_has_an_epoch_that_no_leader_had),
+		REPLICAS_TEST(a_grant_has_a_number),
 		REPLICAS_TEST(a_leader_that_cannot_roll_gives_the_partition_to_another_replica),
 		REPLICAS_TEST(a_follower_that_cannot_roll_leaves_the_isr_at_once),
 	};

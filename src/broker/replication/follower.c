@@ -71,7 +71,9 @@ static int begin_extent(struct replica *replica, struct kafka_replica_message *g
 	follow->segment = head;
 	follow->to = (uint32_t)to;
 	follow->told = -1;
-	follow->grant = ++replication->turns << 16 | replica->slot;
+	if ((++replication->turns & 0xffff) == 0)
+		++replication->turns; /* 0 is no grant */
+	follow->grant = replication->turns << 16 | replica->slot;
 	*grant = (struct kafka_replica_message){.attempt = follow->attempt,
 		.grant = follow->grant,
 		.from = from,
