@@ -108,7 +108,7 @@ static bool take_next(struct partition_log *log, uint32_t capacity)
 int partition_log_roll(struct partition_log *log, uint32_t capacity, struct hf_error *error)
 {
 	struct segment *head = head_of(log);
-	int rc = take_next(log, capacity) ? 0 : partition_log_add(log, head->next_offset, capacity, true, true, error);
+	int rc = take_next(log, capacity) ? 0 : partition_log_add(log, head->next_offset, capacity, error);
 
 	if (rc != 0)
 		return rc;

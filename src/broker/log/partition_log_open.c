@@ -105,24 +105,23 @@ static int compare_offsets(const void *a, const void *b)
 	return (left > right) - (left < right);
 }
 
-static int add_segment(struct partition_log *log, int64_t base_offset, bool head, bool clean, struct hf_error *error)
-{
-	return partition_log_add(log, base_offset, log->config.segment_bytes, head, clean, error);
-}
-
-int partition_log_add(struct partition_log *log, int64_t base_offset, uint32_t capacity, bool head, bool clean,
-	struct hf_error *error)
+static int add_segment(struct partition_log *log, int64_t base_offset, uint32_t capacity, int64_t end_offset,
+	bool clean, struct hf_error *error)
 {
 	struct segment *segment;
-	uint64_t cut = 0;
-	int rc = segment_open(log->env, log->directory, base_offset, capacity, log->config.index_interval_bytes, head,
-		clean ? SEGMENT_WHOLE : SEGMENT_CHECK, &segment, &cut, error);
+	int rc = segment_open(log->env, log->directory, base_offset, capacity, log->config.index_interval_bytes,
+		end_offset, clean ? SEGMENT_WHOLE : SEGMENT_CHECK, &segment, NULL, error);
 
 	if (rc != 0)
 		return rc;
 	list_push_back(&log->segments, &segment->node);
 	log->flush.names = true;
 	return 0;
+}
+
+int partition_log_add(struct partition_log *log, int64_t base_offset, uint32_t capacity, struct hf_error *error)
+{
+	return add_segment(log, base_offset, capacity, SEGMENT_HEAD, true, error);
 }
 
 /* A segment that is not a part of the log any more keeps its bytes under another name. */
@@ -158,7 +157,7 @@ static int end_at_gap(struct partition_log *log, const struct found *found, unsi
 		list_remove(&last->node);
 		segment_release(last);
 	}
-	return add_segment(log, end, true, true, error);
+	return partition_log_add(log, end, log->config.segment_bytes, error);
 }
 
 /* Segments follow each other without a gap; what comes behind the first fault is not a part of the log. */
@@ -176,11 +175,12 @@ static int open_segments(struct partition_log *log, const struct found *found, b
 				"move the later segments away, or restore the directory",
 				log->directory, (long long)partition_log_head(log)->base_offset,
 				(long long)partition_log_head(log)->next_offset, (long long)found->offsets[i]);
-		rc = add_segment(log, found->offsets[i], i + 1 == found->count, clean, error);
+		rc = add_segment(log, found->offsets[i], log->config.segment_bytes,
+			i + 1 == found->count ? SEGMENT_HEAD : found->offsets[i + 1], clean, error);
 		if (rc != 0)
 			return rc;
 	}
-	return found->count > 0 ? 0 : add_segment(log, log->start_offset, true, true, error);
+	return found->count > 0 ? 0 : partition_log_add(log, log->start_offset, log->config.segment_bytes, error);
 }
 
 /* Reads the producers of the newest snapshot, and books the batches behind it. */

@@ -5,8 +5,8 @@
 
 #include "broker/log/partition_log.h"
 
-int partition_log_add(struct partition_log *log, int64_t base_offset, uint32_t capacity, bool head, bool clean,
-	struct hf_error *error);
+/* Another head. */
+int partition_log_add(struct partition_log *log, int64_t base_offset, uint32_t capacity, struct hf_error *error);
 /* Seals the head; another one begins. */
 int partition_log_roll(struct partition_log *log, uint32_t capacity, struct hf_error *error);
 /* After batches were taken: from three quarters of the head on a helper thread makes the next one (R-B26). */

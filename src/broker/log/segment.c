@@ -202,12 +202,13 @@ void segment_accept(struct segment *segment, const struct batch *batch)
 
 /* ---- opening ---- */
 
-/* Books every batch of the file's `bytes`, verified or believed; stops at the first that is not right. */
-static void segment_scan(struct segment *segment, uint32_t bytes, bool verify)
+/* Books every batch of the file's `bytes` below `end_offset`, verified or believed; stops at the first that is not
+ * right. Who could not be fenced may have written behind the last one of a sealed segment. */
+static void segment_scan(struct segment *segment, uint32_t bytes, int64_t end_offset, bool verify)
 {
 	struct batch batch;
 
-	while (segment->bytes < bytes) {
+	while (segment->bytes < bytes && segment->next_offset < end_offset) {
 		const uint8_t *at = segment->map + segment->bytes;
 
 		if (batch_read(at, bytes - segment->bytes, &batch) != BATCH_RIGHT)
@@ -240,11 +241,11 @@ static int segment_map(
 }
 
 /* Reads what the file has; of a head, zeroes what lies behind and makes it as long as it may become. */
-static int segment_load(struct segment *segment, uint32_t capacity, bool head, enum segment_trust trust,
+static int segment_load(struct segment *segment, uint32_t capacity, int64_t end_offset, enum segment_trust trust,
 	uint64_t *cut_out, struct hf_error *error)
 {
 	int64_t size = hf_file_bytes(segment->file);
-	bool grows = head && size < capacity;
+	bool head = end_offset == SEGMENT_HEAD, grows = head && size < capacity;
 	char path[SEGMENT_PATH_BYTES];
 	uint32_t bytes;
 	int rc;
@@ -263,7 +264,7 @@ static int segment_load(struct segment *segment, uint32_t capacity, bool head, e
 	if (rc != 0)
 		return rc;
 	bytes = (uint32_t)size;
-	segment_scan(segment, bytes, trust == SEGMENT_CHECK);
+	segment_scan(segment, bytes, end_offset, trust == SEGMENT_CHECK);
 	segment->populated = segment->bytes / PAGE_BYTES * PAGE_BYTES;
 	if (cut_out != NULL)
 		*cut_out = bytes - segment->bytes;
@@ -319,8 +320,8 @@ struct segment *segment_adopt(struct hf_env *env, const char *directory, int64_t
 }
 
 int segment_open(struct hf_env *env, const char *directory, int64_t base_offset, uint32_t capacity,
-	uint32_t index_interval, bool head, enum segment_trust trust, struct segment **segment_out, uint64_t *cut_out,
-	struct hf_error *error)
+	uint32_t index_interval, int64_t end_offset, enum segment_trust trust, struct segment **segment_out,
+	uint64_t *cut_out, struct hf_error *error)
 {
 	struct segment *segment;
 	char path[SEGMENT_PATH_BYTES];
@@ -338,8 +339,8 @@ int segment_open(struct hf_env *env, const char *directory, int64_t base_offset,
 	if (rc != 0)
 		hf_error_set(error, rc, "cannot open %s: %s", path, strerror(-rc));
 	else
-		rc = segment_load(segment, capacity, head, trust, cut_out, error);
-	if (rc == 0 && !head)
+		rc = segment_load(segment, capacity, end_offset, trust, cut_out, error);
+	if (rc == 0 && end_offset != SEGMENT_HEAD)
 		rc = segment_seal(segment);
 	if (rc != 0) {
 		segment_release(segment);
@@ -412,7 +413,7 @@ int segment_reopen(struct segment **segment, uint32_t place, uint32_t capacity, 
 		return hf_error_set(error, rc, "cannot shorten segment %lld in %s: %s", (long long)old->base_offset,
 			old->directory, strerror(-rc));
 	rc = segment_open(old->env, old->directory, old->base_offset, capacity < place ? place : capacity,
-		old->index_interval, true, SEGMENT_WHOLE, &again, NULL, error);
+		old->index_interval, SEGMENT_HEAD, SEGMENT_WHOLE, &again, NULL, error);
 	if (rc != 0) {
 		(void)hf_file_resize(old->file, old->capacity); /* who reads what is gone finds zeros */
 		return rc;

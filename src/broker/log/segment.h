@@ -44,11 +44,13 @@ enum segment_trust {
 	SEGMENT_CHECK, /* batches are verified, and what lies behind the last right one is zeroed */
 };
 
-/* Makes or opens the segment at this base offset. `capacity`: of a head; what a sealed one has is kept. *cut_out (NULL
- * is legal): bytes that were not right and are zero now. */
+#define SEGMENT_HEAD INT64_MAX
+/* Makes or opens the segment at this base offset. `end_offset`: SEGMENT_HEAD, or where the next one begins: what its
+ * file has from there on is no part of the log. `capacity`: of a head; what a sealed one has is kept. *cut_out (NULL is
+ * legal): bytes that were not right and are zero now. */
 int segment_open(struct hf_env *env, const char *directory, int64_t base_offset, uint32_t capacity,
-	uint32_t index_interval, bool head, enum segment_trust trust, struct segment **segment_out, uint64_t *cut_out,
-	struct hf_error *error);
+	uint32_t index_interval, int64_t end_offset, enum segment_trust trust, struct segment **segment_out,
+	uint64_t *cut_out, struct hf_error *error);
 /* The same of a file that was made under another path: empty, and not mapped yet. NULL: no memory, or it cannot have
  * the name; the file stays the caller's. */
 struct segment *segment_adopt(struct hf_env *env, const char *directory, int64_t base_offset, uint32_t index_interval,

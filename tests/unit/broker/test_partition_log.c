@@ -733,6 +733,28 @@ static void an_extent_larger_than_the_empty_head_makes_it_larger(void **state)
 	assert_int_equal(read_all(0), 1);
 }
 
+/* Who stands still and cannot be fenced goes on writing where its extent was. */
+static void what_is_written_behind_a_sealed_segment_is_not_recovered(void **state)
+{
+	struct log_extent extent;
+
+	(void)state;
+	append(2);
+	assert_int_equal(partition_log_grant(partition_log, 65536, 1, &extent), 0);
+	partition_log_leave_grant(partition_log, &extent);
+	assert_int_equal(segments(), 2);
+	append(3);
+	assert_true(extent.segment->bytes < extent.end - extent.segment->bytes);
+	memcpy(extent.segment->map + extent.segment->bytes, extent.segment->map, extent.segment->bytes);
+	batch_commit(extent.segment->map + extent.segment->bytes, 2, 0);
+	crash();
+	open_log(false);
+	segment_unpin(extent.segment);
+	assert_int_equal(partition_log_end(partition_log), 5);
+	assert_int_equal(segments(), 2);
+	assert_int_equal(read_all(0), 5);
+}
+
 static void so_many_messages_wait_for_the_disk(void **state)
 {
 	(void)state;
@@ -812,6 +834,7 @@ int main(void)
 		LOG_TEST(pages_are_made_ahead_by_another_thread),
 		LOG_TEST(the_next_segment_is_made_before_the_head_is_full),
 		LOG_TEST(an_extent_is_as_large_as_there_are_pages),
+		LOG_TEST(what_is_written_behind_a_sealed_segment_is_not_recovered),
 		LOG_TEST(a_batch_larger_than_the_empty_head_makes_it_larger),
 		LOG_TEST(a_batch_larger_than_a_registered_head_is_refused),
 		LOG_TEST(an_extent_larger_than_the_empty_head_makes_it_larger),
