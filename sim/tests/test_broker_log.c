@@ -17,6 +17,7 @@ static const struct log_config config = {.segment_bytes = 4096,
 	.segment_ms = -1,
 	.retention_ms = -1,
 	.retention_bytes = -1,
+	.timestamp_after_ms = 3600000,
 	.flush_messages = FLUSH_NEVER,
 	.flush_ms = FLUSH_NEVER};
 

@@ -38,6 +38,7 @@ void broker_config_default(struct broker_config *config)
 		.roll_ms = 604800000,
 		.retention_ms = 604800000,
 		.retention_bytes = -1,
+		.timestamp_after_ms = HOUR_MS,
 		.flush_messages = FLUSH_NEVER,
 		.flush_ms = FLUSH_NEVER,
 		.flush_scheduler_ms = FLUSH_NEVER,
@@ -185,6 +186,7 @@ static const struct hf_config_key keys[] = {
 	{"log.flush.interval.messages", HF_CONFIG_NUMBER, INTO(flush_messages), .min = 1, .max = INT64_MAX},
 	{"log.flush.interval.ms", HF_CONFIG_NUMBER, INTO(flush_ms), .min = 0, .max = INT64_MAX},
 	{"log.flush.scheduler.interval.ms", HF_CONFIG_NUMBER, INTO(flush_scheduler_ms), .min = 1, .max = INT64_MAX},
+	{"log.message.timestamp.after.max.ms", HF_CONFIG_NUMBER, INTO(timestamp_after_ms), .min = 0, .max = INT64_MAX},
 	{"log.message.timestamp.type", HF_CONFIG_CHOICE, INTO(timestamp_type), .choices = timestamp_types},
 };
 
@@ -239,6 +241,7 @@ void broker_config_topic_defaults(const struct broker_config *config, struct top
 	defaults_out->log.segment_ms = config->roll_ms;
 	defaults_out->log.retention_ms = config->retention_ms;
 	defaults_out->log.retention_bytes = config->retention_bytes;
+	defaults_out->log.timestamp_after_ms = config->timestamp_after_ms;
 	defaults_out->log.flush_messages = config->flush_messages;
 	defaults_out->log.flush_ms = config->flush_ms != FLUSH_NEVER ? config->flush_ms : config->flush_scheduler_ms;
 	defaults_out->log.min_insync_replicas = config->min_insync_replicas;

@@ -51,7 +51,7 @@ struct broker_config {
 	int64_t offsets_retention_minutes;
 	/* Of topics that do not say otherwise. */
 	uint32_t segment_bytes, index_interval_bytes, max_message_bytes;
-	int64_t roll_ms, retention_ms, retention_bytes;
+	int64_t roll_ms, retention_ms, retention_bytes, timestamp_after_ms;
 	int64_t flush_messages, flush_ms, flush_scheduler_ms; /* FLUSH_NEVER */
 	enum { BROKER_CREATE_TIME, BROKER_LOG_APPEND_TIME } timestamp_type;
 };

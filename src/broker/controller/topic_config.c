@@ -21,8 +21,9 @@ enum key {
 	UNCLEAN_ELECTION,
 	FLUSH_MESSAGES,
 	FLUSH_MS,
+	TIMESTAMP_AFTER_MS,
 };
-_Static_assert(FLUSH_MS + 1 == TOPIC_CONFIG_KEYS, "every key has a row");
+_Static_assert(TIMESTAMP_AFTER_MS + 1 == TOPIC_CONFIG_KEYS, "every key has a row");
 
 static const struct {
 	const char *name;
@@ -41,6 +42,7 @@ static const struct {
 	[UNCLEAN_ELECTION] = {"unclean.leader.election.enable", 0, 1, 1},
 	[FLUSH_MESSAGES] = {"flush.messages", 1, INT64_MAX, 5},
 	[FLUSH_MS] = {"flush.ms", 0, INT64_MAX, 5},
+	[TIMESTAMP_AFTER_MS] = {"message.timestamp.after.max.ms", 0, INT64_MAX, 5},
 };
 
 void topic_config_default(struct topic_config *config)
@@ -51,6 +53,7 @@ void topic_config_default(struct topic_config *config)
 						.segment_ms = 604800000,
 						.retention_ms = 604800000,
 						.retention_bytes = -1,
+						.timestamp_after_ms = 3600000,
 						.flush_messages = FLUSH_NEVER,
 						.flush_ms = FLUSH_NEVER,
 						.min_insync_replicas = 1}};
@@ -83,6 +86,8 @@ static int64_t get(const struct log_config *log, unsigned key)
 		return log->flush_messages;
 	case FLUSH_MS:
 		return log->flush_ms;
+	case TIMESTAMP_AFTER_MS:
+		return log->timestamp_after_ms;
 	}
 	ensure(false);
 	return 0;
@@ -125,6 +130,9 @@ static void put(struct log_config *log, unsigned key, int64_t value)
 		break;
 	case FLUSH_MS:
 		log->flush_ms = value;
+		break;
+	case TIMESTAMP_AFTER_MS:
+		log->timestamp_after_ms = value;
 		break;
 	}
 }

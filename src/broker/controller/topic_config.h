@@ -5,7 +5,7 @@
 #include "broker/codec/codec.h"
 #include "broker/log/partition_log.h"
 
-#define TOPIC_CONFIG_KEYS       12u
+#define TOPIC_CONFIG_KEYS       13u
 #define TOPIC_CONFIG_TEXT_BYTES 32u
 
 struct topic_config {

@@ -56,23 +56,37 @@ enum batch_verdict batch_read(const uint8_t *at, size_t bytes, struct batch *bat
 	return BATCH_RIGHT;
 }
 
+/* A delta that overflows is the client's; the sum only has to be defined. */
+static int64_t time_of(const struct batch *batch, const struct record *record)
+{
+	return (int64_t)((uint64_t)batch->base_timestamp_ms + (uint64_t)record->timestamp_delta);
+}
+
 /* Each record has its lengths, and the deltas count from 0. */
-static bool records_are_right(const uint8_t *at, const struct batch *batch)
+static bool records_are_right(const uint8_t *at, const struct batch *batch, int64_t *latest_ms_out)
 {
 	struct records_reader reader = records_begin(at, batch);
+	int64_t latest_ms = INT64_MIN;
 	struct record record;
 
-	for (int32_t i = 0; i < batch->count; i++)
+	for (int32_t i = 0; i < batch->count; i++) {
 		if (!records_next(&reader, &record) || record.offset_delta != i)
 			return false;
+		if (time_of(batch, &record) > latest_ms)
+			latest_ms = time_of(batch, &record);
+	}
+	if ((batch->attributes & BATCH_LOG_APPEND_TIME) == 0)
+		*latest_ms_out = latest_ms;
 	return reader.at == reader.end;
 }
 
-enum batch_verdict batch_check(const uint8_t *at, const struct batch *batch)
+enum batch_verdict batch_check(const uint8_t *at, struct batch *batch)
 {
+	batch->latest_ms = batch->max_timestamp_ms;
 	if (crc32c(0, at + CRC_FROM, (size_t)batch->length - CRC_FROM) != batch->crc)
 		return BATCH_WRONG_CRC;
-	if ((batch->attributes & (BATCH_COMPRESSION | BATCH_CONTROL)) == 0 && !records_are_right(at, batch))
+	if ((batch->attributes & (BATCH_COMPRESSION | BATCH_CONTROL)) == 0 &&
+		!records_are_right(at, batch, &batch->latest_ms))
 		return BATCH_WRONG;
 	return BATCH_RIGHT;
 }
@@ -110,6 +124,14 @@ void batch_stamp(uint8_t *at, struct batch *batch, int64_t now_ms)
 	put_be32(at + CRC_AT, batch->crc);
 }
 
+void batch_correct_time(uint8_t *at, struct batch *batch)
+{
+	batch->max_timestamp_ms = batch->latest_ms;
+	put_be64(at + 35, (uint64_t)batch->latest_ms);
+	batch->crc = crc32c(0, at + CRC_FROM, (size_t)batch->length - CRC_FROM);
+	put_be32(at + CRC_AT, batch->crc);
+}
+
 int32_t batch_sequence_after(int32_t sequence, int32_t records)
 {
 	return (int32_t)(((int64_t)sequence + records) % ((int64_t)INT32_MAX + 1));
@@ -126,8 +148,7 @@ void batch_find_time(
 	if ((batch->attributes & (BATCH_COMPRESSION | BATCH_LOG_APPEND_TIME)) != 0)
 		return;
 	while (records_next(&reader, &record)) {
-		/* A delta that overflows is the client's; the sum only has to be defined. */
-		int64_t time_ms = (int64_t)((uint64_t)batch->base_timestamp_ms + (uint64_t)record.timestamp_delta);
+		int64_t time_ms = time_of(batch, &record);
 
 		if (time_ms < timestamp_ms)
 			continue;

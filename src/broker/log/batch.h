@@ -40,6 +40,7 @@ struct batch {
 	int64_t producer_id;
 	int16_t producer_epoch;
 	int32_t base_sequence, count;
+	int64_t latest_ms; /* once it was checked: of its records, where these can be read, else max_timestamp_ms */
 };
 
 enum batch_verdict {
@@ -52,8 +53,8 @@ enum batch_verdict {
 
 /* Reads the header of the batch at the front of `bytes` bytes and checks all that can be checked without the CRC. */
 enum batch_verdict batch_read(const uint8_t *at, size_t bytes, struct batch *batch_out);
-/* The CRC, once the header is right; and, where nothing is compressed, the frame of each record. */
-enum batch_verdict batch_check(const uint8_t *at, const struct batch *batch);
+/* The CRC, once the header is right; and, where nothing is compressed, the frame of each record. Fills latest_ms. */
+enum batch_verdict batch_check(const uint8_t *at, struct batch *batch);
 /* What is wrong, for people. */
 const char *batch_fault(enum batch_verdict verdict);
 
@@ -67,6 +68,8 @@ static inline bool batch_epoch_is_whole(int32_t leader_epoch)
 void batch_commit(uint8_t *at, int64_t base_offset, int32_t leader_epoch);
 /* The time of the append in place of the client's; the CRC again. */
 void batch_stamp(uint8_t *at, struct batch *batch, int64_t now_ms);
+/* The largest timestamp of its records in place of what the client has said; the CRC again. */
+void batch_correct_time(uint8_t *at, struct batch *batch);
 
 /* The first record whose timestamp is at least this, of a batch whose largest one is: its offset and timestamp. Of a
  * compressed batch, those of the batch. */

@@ -178,7 +178,14 @@ static enum kafka_error make_room(struct partition_log *log, const struct batch 
 	return KAFKA_STORAGE_ERROR;
 }
 
-static enum kafka_error check_batch(const struct partition_log *log, const uint8_t *data, size_t bytes,
+/* What is far ahead would keep its segment for as long. */
+static bool is_too_late(const struct partition_log *log, const struct batch *batch, int64_t now_ms)
+{
+	return !log->config.log_append_time && batch->latest_ms > now_ms &&
+	       batch->latest_ms - now_ms > log->config.timestamp_after_ms;
+}
+
+static enum kafka_error check_batch(const struct partition_log *log, const uint8_t *data, size_t bytes, int64_t now_ms,
 	struct batch *batch, struct append_result *result)
 {
 	enum batch_verdict verdict = bytes > INT32_MAX ? BATCH_WRONG : batch_read(data, bytes, batch);
@@ -201,6 +208,10 @@ static enum kafka_error check_batch(const struct partition_log *log, const uint8
 	if ((batch->attributes & (BATCH_CONTROL | BATCH_TRANSACTIONAL)) != 0) {
 		result->message = "this broker has no transactions";
 		return KAFKA_INVALID_RECORD;
+	}
+	if (is_too_late(log, batch, now_ms)) {
+		result->message = "a timestamp is later than message.timestamp.after.max.ms allows";
+		return KAFKA_INVALID_TIMESTAMP;
 	}
 	if (batch->producer_id > (int64_t)PRODUCER_STATE_ID_MAX) {
 		result->message = "this producer id was never handed out";
@@ -234,8 +245,8 @@ static enum kafka_error check_producer(
 	return KAFKA_NONE;
 }
 
-static enum kafka_error check_all(
-	struct partition_log *log, const uint8_t *data, size_t bytes, struct batch *batch, struct append_result *result)
+static enum kafka_error check_all(struct partition_log *log, const uint8_t *data, size_t bytes, int64_t now_ms,
+	struct batch *batch, struct append_result *result)
 {
 	enum kafka_error error;
 
@@ -244,7 +255,7 @@ static enum kafka_error check_all(
 		result->message = "the disk of this partition failed";
 		return KAFKA_STORAGE_ERROR;
 	}
-	error = check_batch(log, data, bytes, batch, result);
+	error = check_batch(log, data, bytes, now_ms, batch, result);
 	return error == KAFKA_NONE ? check_producer(log, batch, result) : error;
 }
 
@@ -265,6 +276,8 @@ static enum kafka_error take_tail(struct partition_log *log, struct batch *batch
 	if (log->config.log_append_time) {
 		batch_stamp(head->map + head->bytes, batch, now_ms);
 		result->append_time_ms = now_ms;
+	} else if (batch->latest_ms != batch->max_timestamp_ms) {
+		batch_correct_time(head->map + head->bytes, batch);
 	}
 	if (leader_epochs_add(&log->epochs, leader_epoch, head->next_offset) != 0)
 		return KAFKA_STORAGE_ERROR; /* the bytes lie behind the tail; the next batch overwrites them */
@@ -285,7 +298,7 @@ enum kafka_error partition_log_append(struct partition_log *log, const uint8_t *
 	struct batch batch;
 
 	ensure(!log->granted);
-	error = check_all(log, data, bytes, &batch, result);
+	error = check_all(log, data, bytes, now_ms, &batch, result);
 	if (error != KAFKA_NONE || result->duplicate)
 		return error;
 	error = make_room(log, &batch, result);
@@ -355,7 +368,7 @@ enum kafka_error partition_log_commit(struct partition_log *log, const struct lo
 			.base_offset = -1, .append_time_ms = -1, .message = "the batch ends behind the extent"};
 		return KAFKA_INVALID_RECORD;
 	}
-	error = check_all(log, head->map + head->bytes, bytes, &batch, result);
+	error = check_all(log, head->map + head->bytes, bytes, now_ms, &batch, result);
 	if (error != KAFKA_NONE || result->duplicate)
 		return error;
 	if (batch.leader_epoch != BATCH_NO_EPOCH) {

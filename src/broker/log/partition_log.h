@@ -18,6 +18,7 @@
 struct log_config {
 	uint32_t segment_bytes, index_interval_bytes, max_message_bytes;
 	int64_t segment_ms, retention_ms, retention_bytes;
+	int64_t timestamp_after_ms;       /* how far records of clients may be ahead of this broker's clock */
 	int64_t flush_messages, flush_ms; /* FLUSH_NEVER */
 	bool log_append_time;
 	int64_t min_insync_replicas;

@@ -29,6 +29,7 @@ static struct log_config config = {.segment_bytes = SEGMENT_BYTES,
 	.segment_ms = -1,
 	.retention_ms = -1,
 	.retention_bytes = -1,
+	.timestamp_after_ms = 3600000,
 	.flush_messages = FLUSH_NEVER,
 	.flush_ms = FLUSH_NEVER};
 
@@ -266,6 +267,54 @@ static void what_is_wrong_is_refused_and_changes_nothing(void **state)
 	bytes = batches_make(&wish, data);
 	assert_int_equal(partition_log_append(partition_log, data, bytes, 0, T0, &result), KAFKA_UNKNOWN_PRODUCER_ID);
 	assert_int_equal(partition_log_end(partition_log), 0);
+}
+
+/* A batch that says what none of its records does: a segment would be kept until that time. */
+static void the_largest_timestamp_is_that_of_the_records(void **state)
+{
+	static uint8_t data[1024];
+	const struct batch_wish wish = {.records = 3, .value_bytes = 10, .producer_id = -1, .timestamp_ms = T0};
+	struct append_result result;
+	size_t bytes = batches_make(&wish, data);
+
+	(void)state;
+	memset(data + 35, 0x7f, 8);
+	batches_seal(data, bytes);
+	assert_int_equal(partition_log_append(partition_log, data, bytes, 0, T0, &result), KAFKA_NONE);
+	assert_int_equal(head_of_log()->max_timestamp_ms, T0 + 2);
+	assert_int_equal(read_all(0), 3); /* its CRC is right */
+	crash();
+	open_log(false);
+	assert_int_equal(partition_log_end(partition_log), 3);
+	assert_int_equal(head_of_log()->max_timestamp_ms, T0 + 2);
+}
+
+static void a_timestamp_that_is_far_ahead_is_refused(void **state)
+{
+	static uint8_t data[1024];
+	struct batch_wish wish = {
+		.records = 1, .value_bytes = 10, .producer_id = -1, .timestamp_ms = T0 + config.timestamp_after_ms};
+	struct append_result result;
+	size_t bytes = batches_make(&wish, data);
+
+	(void)state;
+	assert_int_equal(partition_log_append(partition_log, data, bytes, 0, T0, &result), KAFKA_NONE);
+	assert_int_equal(partition_log_append(partition_log, data, bytes, 0, T0 - 1, &result), KAFKA_INVALID_TIMESTAMP);
+	assert_non_null(result.message);
+	wish.timestamp_ms = INT64_MAX;
+	bytes = batches_make(&wish, data);
+	assert_int_equal(partition_log_append(partition_log, data, bytes, 0, T0, &result), KAFKA_INVALID_TIMESTAMP);
+	wish.timestamp_ms = INT64_MIN;
+	bytes = batches_make(&wish, data);
+	assert_int_equal(partition_log_append(partition_log, data, bytes, 0, T0, &result), KAFKA_NONE);
+	/* Of what is compressed the header is believed. */
+	wish.timestamp_ms = INT64_MAX;
+	bytes = batches_make(&wish, data);
+	data[22] = 1;
+	batches_seal(data, bytes);
+	assert_int_equal(partition_log_append(partition_log, data, bytes, 0, T0, &result), KAFKA_INVALID_TIMESTAMP);
+	partition_log->config.log_append_time = true;
+	assert_int_equal(partition_log_append(partition_log, data, bytes, 0, T0, &result), KAFKA_NONE);
 }
 
 static void a_duplicate_is_answered_with_its_old_offset(void **state)
@@ -822,6 +871,8 @@ int main(void)
 		LOG_TEST(a_batch_without_an_epoch_is_not_recovered),
 		LOG_TEST(a_batch_with_a_part_of_an_epoch_is_not_recovered),
 		LOG_TEST(what_is_wrong_is_refused_and_changes_nothing),
+		LOG_TEST(the_largest_timestamp_is_that_of_the_records),
+		LOG_TEST(a_timestamp_that_is_far_ahead_is_refused),
 		LOG_TEST(a_duplicate_is_answered_with_its_old_offset),
 		LOG_TEST(a_replaced_producer_is_fenced),
 		LOG_TEST(producers_are_known_after_a_restart),
