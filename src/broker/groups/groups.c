@@ -257,6 +257,8 @@ enum kafka_error groups_check(const struct groups *groups)
 
 static void drop_all(struct groups *groups)
 {
+	groups_log_stop(groups);
+	flights_stop(groups);
 	for (unsigned i = 0; i < groups->count; i++) {
 		list_for_each (at, &groups->at[i]->group->members) {
 			struct group_member *member = container_of(at, struct group_member, node);
@@ -270,7 +272,6 @@ static void drop_all(struct groups *groups)
 		entry_free(groups->at[i]);
 	}
 	hf_loop_cancel_timer(groups->broker->loop, &groups->timer);
-	groups_log_stop(groups);
 	groups->count = 0;
 	groups->snapshot_bytes = 0;
 	groups->epoch = -1;
@@ -303,7 +304,7 @@ int groups_open(struct groups *groups, struct broker *broker, struct hf_error *e
 
 	*groups = (struct groups){.broker = broker, .timer = {.fire = groups_due}, .epoch = -1};
 	list_init(&groups->snapshot.wait.node);
-	list_init(&groups->flights);
+	flights_init(&groups->flights);
 	partition = offsets_of(groups);
 	if (partition == NULL || !partition->leads)
 		return 0;
@@ -318,6 +319,7 @@ void groups_close(struct groups *groups)
 		return;
 	hf_loop_cancel_timer(groups->broker->loop, &groups->timer);
 	groups_log_stop(groups);
+	flights_stop(groups);
 	for (unsigned i = 0; i < groups->count; i++)
 		entry_free(groups->at[i]);
 	free(groups->at);

@@ -6,7 +6,7 @@
  * disk and in every log of the isr. Members are not kept: after a restart they join again.
  *
  * Among brokers the leader of __consumer_offsets-0 coordinates all groups: it reads the log when it begins to lead, and
- * drops all when another one leads. A commit is answered and taken over when it is replicated.
+ * drops all when another one leads. A commit is answered and taken over when it is replicated (flights.h).
  *
  * Owned by the broker's loop. */
 #ifndef HOLDFAST_BROKER_GROUPS_H
@@ -14,6 +14,7 @@
 
 #include <holdfast/loop.h>
 
+#include "broker/groups/flights.h"
 #include "broker/groups/group.h"
 #include "broker/groups/offsets.h"
 #include "broker/log/partition.h"
@@ -40,7 +41,7 @@ struct groups {
 		struct partition_wait wait;
 		int64_t begin, end; /* offsets; end 0: there is none, or what it replaced is given up */
 	} snapshot;
-	struct list flights; /* commits that are in the log and not taken over yet, in its order */
+	struct flights flights;
 	struct hf_timer timer;
 	int32_t epoch; /* of the leader that they were read in; -1: this broker does not coordinate */
 };

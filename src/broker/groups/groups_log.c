@@ -205,10 +205,30 @@ static void add_all(struct writing *writing, const struct groups_entry *entry, b
 	}
 }
 
-static void add_flight(struct writing *writing, const struct groups_flight *flight)
+static void add_flight(struct writing *writing, const struct flight *flight)
 {
 	for (int32_t i = 0; i < flight->count; i++)
 		add(writing, flight->group, &flight->commits[i], writing->now_ms);
+}
+
+/* Of a flight: what of it commits offsets of this topic (null: of any) is written as removed, and will not be taken
+ * over. Who waits for it is told what it would be. */
+static void remove_from_flight(struct writing *writing, struct flight *flight, struct codec_string topic)
+{
+	int32_t kept = 0;
+
+	for (int32_t i = 0; i < flight->count; i++) {
+		struct groups_commit commit = flight->commits[i];
+
+		if (topic.bytes >= 0 && (commit.topic.bytes != topic.bytes ||
+						memcmp(commit.topic.at, topic.at, (size_t)topic.bytes) != 0)) {
+			flight->commits[kept++] = commit;
+			continue;
+		}
+		commit.offset = -1;
+		add(writing, flight->group, &commit, 0);
+	}
+	flight->count = kept;
 }
 
 /* What the snapshot replaces goes once the snapshot is as safe as that was. */
@@ -233,8 +253,9 @@ static void snapshot_grown(struct partition_wait *wait, uint32_t bytes)
 }
 
 /* All offsets anew, and behind them commits that are newer. */
-static void snapshot_if_long(struct groups *groups, struct partition *partition)
+void groups_log_snapshot(struct groups *groups)
 {
+	struct partition *partition = groups_log_partition(groups);
 	int64_t begin_offset = partition_log_end(partition->log);
 	struct writing writing;
 
@@ -244,8 +265,8 @@ static void snapshot_if_long(struct groups *groups, struct partition *partition)
 	begin(&writing, groups);
 	for (unsigned i = 0; i < groups->count; i++)
 		add_all(&writing, groups->at[i], false);
-	list_for_each (at, &groups->flights)
-		add_flight(&writing, container_of(at, struct groups_flight, node));
+	list_for_each (at, &groups->flights.all)
+		add_flight(&writing, container_of(at, struct flight, node));
 	if (end(&writing) != KAFKA_NONE) {
 		log_warn("broker: %s cannot be written anew and grows on", GROUPS_TOPIC);
 		return;
@@ -261,81 +282,43 @@ void groups_log_stop(struct groups *groups)
 {
 	partition_remove_wait(&groups->snapshot.wait);
 	groups->snapshot.end = 0;
-	while (list_pop_front(&groups->flights) != NULL)
-		continue;
 }
 
-enum kafka_error groups_log_commit(struct groups *groups, struct groups_flight *flight)
+enum kafka_error groups_log_commit(struct groups *groups, struct codec_string group,
+	const struct groups_commit *commits, int32_t count, struct flight **flight_out)
 {
+	struct flight *flight = flights_make(groups, group, commits, count);
 	struct writing writing;
 	enum kafka_error error;
 
-	list_init(&flight->node);
+	if (flight == NULL)
+		return KAFKA_COORDINATOR_NOT_AVAILABLE;
 	begin(&writing, groups);
 	add_flight(&writing, flight);
 	error = end(&writing);
-	if (error != KAFKA_NONE)
+	if (error != KAFKA_NONE) {
+		flights_free(groups, flight);
 		return error;
-	flight->end = partition_log_end(writing.partition->log);
-	list_push_back(&groups->flights, &flight->node);
-	return KAFKA_NONE;
-}
-
-static enum kafka_error take(struct groups *groups, const struct groups_flight *flight)
-{
-	struct groups_entry *entry = groups_find_or_make(groups, flight->group);
-	const struct groups_commit *commits = flight->commits;
-	int64_t now_ms = broker_now_ms(groups->broker);
-
-	for (int32_t i = 0; i < flight->count; i++)
-		if (entry == NULL)
-			return KAFKA_COORDINATOR_NOT_AVAILABLE;
-		else if (commits[i].offset < 0)
-			offsets_remove(&entry->offsets, commits[i].topic, commits[i].partition);
-		else if (offsets_set(&entry->offsets, commits[i].topic, commits[i].partition, commits[i].offset,
-				 commits[i].leader_epoch, commits[i].metadata, now_ms) != 0)
-			return KAFKA_COORDINATOR_NOT_AVAILABLE;
-	return KAFKA_NONE;
-}
-
-enum kafka_error groups_log_take(struct groups *groups, struct groups_flight *flight)
-{
-	while (!flight->taken && !list_empty(&groups->flights)) {
-		struct groups_flight *first = container_of(groups->flights.next, struct groups_flight, node);
-
-		list_remove(&first->node);
-		first->error = take(groups, first);
-		first->taken = true;
 	}
-	if (!flight->taken)
-		return KAFKA_NOT_COORDINATOR;
-	if (flight->error == KAFKA_NONE)
-		snapshot_if_long(groups, groups_log_partition(groups));
-	return flight->error;
-}
-
-int64_t groups_log_newest(const struct groups *groups)
-{
-	if (list_empty(&groups->flights))
-		return 0;
-	return container_of(groups->flights.prev, struct groups_flight, node)->end;
-}
-
-bool groups_log_waits(const struct groups *groups, int64_t end)
-{
-	if (list_empty(&groups->flights))
-		return false;
-	return container_of(groups->flights.next, struct groups_flight, node)->end <= end;
+	flights_add(groups, flight, partition_log_end(writing.partition->log));
+	*flight_out = flight;
+	return KAFKA_NONE;
 }
 
 enum kafka_error groups_log_forget(struct groups *groups, struct groups_entry *entry)
 {
 	struct writing writing;
 
-	if (entry->offsets.count == 0)
+	if (entry->offsets.count == 0 && list_empty(&groups->flights.all))
 		return KAFKA_NONE;
 	begin(&writing, groups);
 	add_all(&writing, entry, true);
+	list_for_each (at, &groups->flights.all) {
+		struct flight *flight = container_of(at, struct flight, node);
+
+		if (codec_compare(entry->group->id, flight->group) == 0)
+			remove_from_flight(&writing, flight, request_text(NULL));
+	}
 	return end(&writing);
 }
 
@@ -357,7 +340,9 @@ void groups_log_expire(struct groups *groups, struct groups_entry *entry, int64_
 		return;
 	begin(&writing, groups);
 	for (unsigned i = before; i > 0; i--)
-		if (offsets->at[i - 1].committed_ms <= limit_ms)
+		if (offsets->at[i - 1].committed_ms <= limit_ms &&
+			!flights_have(&groups->flights, request_text(entry->group->id),
+				request_text(offsets->at[i - 1].topic), offsets->at[i - 1].partition))
 			remove_one(&writing, entry, &offsets->at[i - 1]);
 	if (end(&writing) != KAFKA_NONE)
 		log_warn("broker: expired offsets of group %s may be there again after a restart", entry->group->id);
@@ -379,6 +364,8 @@ void groups_log_forget_topic(struct groups *groups, struct codec_string topic)
 			if (codec_compare(offsets->at[k - 1].topic, topic) == 0)
 				remove_one(&writing, groups->at[i], &offsets->at[k - 1]);
 	}
+	list_for_each (at, &groups->flights.all)
+		remove_from_flight(&writing, container_of(at, struct flight, node), topic);
 	if (end(&writing) != KAFKA_NONE)
 		log_warn("broker: offsets of the deleted topic %.*s may be there again after a restart", topic.bytes,
 			topic.at);

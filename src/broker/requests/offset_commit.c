@@ -67,42 +67,35 @@ static void fail_all(struct kafka_offset_commit_response *response, enum kafka_e
 			response->topics.at[i].partitions.at[k].error_code = (int16_t)error;
 }
 
-/* A commit that is in the log and not replicated yet. */
+/* What is told when the commit is replicated, or that it is not in time: then it may be later. */
 struct commit {
-	struct partition_wait wait;
 	struct request *request;
 	struct kafka_offset_commit_response response;
-	const struct partition *partition;
-	struct groups_flight flight;
+	struct flight *flight; /* NULL: none is waited for */
 };
 
 static void answer(struct commit *commit, enum kafka_error error)
 {
-	list_remove(&commit->flight.node);
 	if (error != KAFKA_NONE)
 		fail_all(&commit->response, error);
 	request_answer(commit->request, &commit->response);
+}
+
+static void told(void *context, enum kafka_error error)
+{
+	struct commit *commit = context;
+
+	commit->flight = NULL;
+	answer(commit, error);
 }
 
 static void leave(struct request *request)
 {
 	struct commit *commit = request->state;
 
-	partition_remove_wait(&commit->wait);
-	list_remove(&commit->flight.node);
-}
-
-/* From a timer: the partition was telling its waits. */
-static void replicated(struct request *request)
-{
-	struct commit *commit = request->state;
-
-	answer(commit, groups_log_take(&request->broker->groups, &commit->flight));
-}
-
-static void lost(struct request *request)
-{
-	answer(request->state, KAFKA_NOT_COORDINATOR);
+	if (commit->flight != NULL)
+		commit->flight->told = NULL;
+	commit->flight = NULL;
 }
 
 static void late(struct request *request)
@@ -111,30 +104,15 @@ static void late(struct request *request)
 	answer(request->state, KAFKA_COORDINATOR_NOT_AVAILABLE);
 }
 
-static void hw_moved(struct partition_wait *wait, uint32_t bytes)
-{
-	struct commit *commit = container_of(wait, struct commit, wait);
-
-	if (bytes != UINT32_MAX && commit->partition->hw < commit->flight.end)
-		return;
-	partition_remove_wait(wait);
-	request_wait(commit->request, 0, bytes == UINT32_MAX ? lost : replicated, leave);
-}
-
 static void wait_until_replicated(struct commit *commit)
 {
 	struct request *request = commit->request;
-	struct partition *partition = groups_log_partition(&request->broker->groups);
 
 	request->state = commit;
-	commit->partition = partition;
-	if (partition->hw >= commit->flight.end) {
-		replicated(request);
-		return;
-	}
-	commit->wait.grown = hw_moved;
-	partition_add_wait(partition, &commit->wait);
+	commit->flight->told = told;
+	commit->flight->context = commit;
 	request_wait(request, COMMIT_NS, late, leave);
+	flights_settle(&request->broker->groups);
 }
 
 void offset_commit_handle(struct request *request)
@@ -144,22 +122,20 @@ void offset_commit_handle(struct request *request)
 	struct commit *commit = codec_arena_take(&request->arena, sizeof(*commit));
 	struct groups_commit *commits;
 	struct groups_entry *entry = NULL;
+	int32_t count;
 	enum kafka_error error = groups_id_is_legal(body->group_id) ? groups_check(groups) : KAFKA_INVALID_GROUP_ID;
 
 	if (commit == NULL) {
 		request_give_up(request);
 		return;
 	}
-	*commit = (struct commit){.request = request, .flight.group = body->group_id};
-	list_init(&commit->wait.node);
-	list_init(&commit->flight.node);
+	*commit = (struct commit){.request = request};
 	codec_default(kafka_offset_commit_response_codec.root, &commit->response);
-	commit->flight.count = collect(request, body, &commit->response, &commits);
-	if (commit->flight.count < 0) {
+	count = collect(request, body, &commit->response, &commits);
+	if (count < 0) {
 		request_give_up(request);
 		return;
 	}
-	commit->flight.commits = commits;
 	if (error == KAFKA_NONE) {
 		entry = groups_find_or_make(groups, body->group_id);
 		error = entry == NULL
@@ -167,9 +143,9 @@ void offset_commit_handle(struct request *request)
 				: group_may_commit(entry->group, body->member_id, body->group_instance_id,
 					  body->generation_id_or_member_epoch, hf_loop_now_ns(request->broker->loop));
 	}
-	if (error == KAFKA_NONE && commit->flight.count > 0)
-		error = groups_log_commit(groups, &commit->flight);
-	if (error == KAFKA_NONE && commit->flight.count > 0)
+	if (error == KAFKA_NONE && count > 0)
+		error = groups_log_commit(groups, body->group_id, commits, count, &commit->flight);
+	if (error == KAFKA_NONE && count > 0)
 		wait_until_replicated(commit);
 	else
 		answer(commit, error);

@@ -6,6 +6,7 @@
 #include "broker/groups/groups_log.h"
 
 #define LOOK_NS 1000000ull
+#define WAIT_NS 5000000000ull /* as OffsetCommit */
 
 enum { FIRST_WITH_LIST = 8 };
 
@@ -65,7 +66,8 @@ static bool list_all(struct request *request, const struct groups_entry *entry,
 	return true;
 }
 
-static bool answer_group(struct request *request,
+/* `error`: what is told if this broker coordinates the group. */
+static bool answer_group(struct request *request, enum kafka_error error,
 	const struct kafka_offset_fetch_request_offset_fetch_request_group *from,
 	struct kafka_offset_fetch_response_offset_fetch_response_group *to)
 {
@@ -75,6 +77,8 @@ static bool answer_group(struct request *request,
 
 	to->group_id = from->group_id;
 	to->error_code = (int16_t)groups_check(&request->broker->groups);
+	if (to->error_code == KAFKA_NONE)
+		to->error_code = (int16_t)error;
 	if (count < 0 && entry == NULL)
 		return true;
 	if (count < 0 && !list_all(request, entry, &topics, &count))
@@ -156,7 +160,7 @@ static bool narrow(struct request *request, const struct kafka_offset_fetch_resp
 	return true;
 }
 
-static void answer(struct request *request)
+static void answer(struct request *request, enum kafka_error error)
 {
 	const struct kafka_offset_fetch_request *body = request->body;
 	struct kafka_offset_fetch_request_offset_fetch_request_group one;
@@ -166,14 +170,14 @@ static void answer(struct request *request)
 
 	codec_default(kafka_offset_fetch_response_codec.root, &response);
 	if (request->version < FIRST_WITH_LIST) {
-		done = widen(request, body, &one) && answer_group(request, &one, &answer) &&
+		done = widen(request, body, &one) && answer_group(request, error, &one, &answer) &&
 		       narrow(request, &answer, &response);
 	} else {
 		response.groups.at = codec_arena_take_array(
 			&request->arena, (size_t)body->groups.count, sizeof(*response.groups.at));
 		done = response.groups.at != NULL;
 		for (int32_t i = 0; done && i < body->groups.count; i++) {
-			done = answer_group(request, &body->groups.at[i], &response.groups.at[i]);
+			done = answer_group(request, error, &body->groups.at[i], &response.groups.at[i]);
 			response.groups.count = i + 1;
 		}
 	}
@@ -187,27 +191,36 @@ static void answer(struct request *request)
 /*
  * A commit of an earlier generation may be in the log and not replicated yet. Its owner may be told that it is done
  * after the next owner has begun before it, against B9. So the answer waits for all commits that came before the
- * request; each ends in the time that OffsetCommit has.
+ * request, for the time that OffsetCommit has; after it nobody is told an older one.
  */
+struct looking {
+	int64_t newest;
+	uint64_t until_ns;
+};
+
 static void look(struct request *request)
 {
-	const int64_t *newest = request->state;
+	const struct looking *looking = request->state;
+	const struct groups *groups = &request->broker->groups;
 
-	if (groups_log_waits(&request->broker->groups, *newest))
-		request_wait(request, LOOK_NS, look, NULL);
+	if (groups_check(groups) != KAFKA_NONE || !flights_wait_below(&groups->flights, looking->newest))
+		answer(request, KAFKA_NONE);
+	else if (hf_loop_now_ns(request->broker->loop) >= looking->until_ns)
+		answer(request, KAFKA_COORDINATOR_NOT_AVAILABLE);
 	else
-		answer(request);
+		request_wait(request, LOOK_NS, look, NULL);
 }
 
 void offset_fetch_handle(struct request *request)
 {
-	int64_t *newest = codec_arena_take(&request->arena, sizeof(*newest));
+	struct looking *looking = codec_arena_take(&request->arena, sizeof(*looking));
 
-	if (newest == NULL) {
+	if (looking == NULL) {
 		request_give_up(request);
 		return;
 	}
-	*newest = groups_log_newest(&request->broker->groups);
-	request->state = newest;
+	*looking = (struct looking){.newest = flights_newest(&request->broker->groups.flights),
+		.until_ns = hf_loop_now_ns(request->broker->loop) + WAIT_NS};
+	request->state = looking;
 	look(request);
 }

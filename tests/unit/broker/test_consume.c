@@ -287,10 +287,37 @@ static void a_topic_that_comes_later_is_given_out(void **state)
 	stand_close();
 }
 
+/* ---- commits ---- */
+
+static enum kafka_error told_of; /* the last commit of commit_of_g; -1: it is in flight */
+
+static void told(void *context, enum kafka_error error)
+{
+	(void)context;
+	told_of = error;
+}
+
+static struct groups *groups_of(void)
+{
+	return &stand.broker->groups;
+}
+
+/* As a request does. */
+static struct flight *commit_of_g(int64_t offset)
+{
+	const struct groups_commit commit = {.topic = {STAND_TOPIC, 1}, .metadata = {NULL, -1}, .offset = offset};
+	struct flight *flight;
+
+	assert_int_equal(
+		groups_log_commit(groups_of(), (struct codec_string){"g", 1}, &commit, 1, &flight), KAFKA_NONE);
+	told_of = KAFKA_UNKNOWN_SERVER_ERROR;
+	flight->told = told;
+	flights_settle(groups_of());
+	return flight;
+}
+
 static void offsets_that_no_group_uses_expire(void **state)
 {
-	const struct groups_commit commit = {.topic = {STAND_TOPIC, 1}, .metadata = {NULL, -1}, .offset = 7};
-	struct groups_flight flight = {.group = {"g", 1}, .commits = &commit, .count = 1};
 	struct groups_entry *entry;
 	struct hf_error error;
 	int64_t kept_ms;
@@ -298,52 +325,26 @@ static void offsets_that_no_group_uses_expire(void **state)
 	(void)state;
 	stand_open(SEGMENT_BYTES, EXTENT_BYTES);
 	kept_ms = stand.broker->config.offsets_retention_minutes * 60000;
-	entry = groups_find_or_make(&stand.broker->groups, flight.group);
-	assert_int_equal(groups_log_commit(&stand.broker->groups, &flight), KAFKA_NONE);
-	assert_int_equal(groups_log_take(&stand.broker->groups, &flight), KAFKA_NONE);
+	entry = groups_find_or_make(groups_of(), (struct codec_string){"g", 1});
+	(void)commit_of_g(7);
+	assert_int_equal(told_of, KAFKA_NONE);
 	broker_roles_changed(stand.broker);
-	groups_expire(&stand.broker->groups);
+	groups_expire(groups_of());
 	assert_non_null(committed_by_g());
 	/* The commit is old, and its group was in use until now. */
 	entry->offsets.at[0].committed_ms -= kept_ms;
-	groups_expire(&stand.broker->groups);
+	groups_expire(groups_of());
 	assert_non_null(committed_by_g());
 	entry->used_ms -= kept_ms;
 	entry->group->state = GROUP_STABLE;
-	groups_expire(&stand.broker->groups);
+	groups_expire(groups_of());
 	assert_non_null(committed_by_g());
 	entry->group->state = GROUP_EMPTY;
-	groups_expire(&stand.broker->groups);
+	groups_expire(groups_of());
 	assert_null(committed_by_g());
 	/* The log says the same. */
-	assert_int_equal(groups_log_load(&stand.broker->groups, &error), 0);
+	assert_int_equal(groups_log_load(groups_of(), &error), 0);
 	assert_null(committed_by_g());
-	stand_close();
-}
-
-/* As when the isr shrinks: the first one is told of it at the next turn, and the second one at once. */
-static void commits_are_taken_in_the_order_of_the_log(void **state)
-{
-	const struct groups_commit commits[] = {{.topic = {STAND_TOPIC, 1}, .metadata = {NULL, -1}, .offset = 7},
-		{.topic = {STAND_TOPIC, 1}, .metadata = {NULL, -1}, .offset = 9}};
-	struct groups_flight flights[] = {{.group = {"g", 1}, .commits = &commits[0], .count = 1},
-		{.group = {"g", 1}, .commits = &commits[1], .count = 1}};
-	struct groups *groups;
-
-	(void)state;
-	stand_open(SEGMENT_BYTES, EXTENT_BYTES);
-	groups = &stand.broker->groups;
-	for (unsigned i = 0; i < 2; i++)
-		assert_int_equal(groups_log_commit(groups, &flights[i]), KAFKA_NONE);
-	assert_int_equal(groups_log_take(groups, &flights[1]), KAFKA_NONE);
-	assert_int_equal(groups_log_take(groups, &flights[0]), KAFKA_NONE);
-	assert_int_equal(committed_by_g()->offset, 9);
-	/* Another broker coordinates before it is told. */
-	flights[0].taken = false;
-	assert_int_equal(groups_log_commit(groups, &flights[0]), KAFKA_NONE);
-	groups_log_stop(groups);
-	assert_int_equal(groups_log_take(groups, &flights[0]), KAFKA_NOT_COORDINATOR);
-	assert_int_equal(committed_by_g()->offset, 9);
 	stand_close();
 }
 
@@ -357,35 +358,137 @@ static bool the_snapshot_is_on_the_disk(void)
 	return groups_log_partition(&stand.broker->groups)->log->flush.done >= stand.broker->groups.snapshot.end;
 }
 
-/* And it has what was committed meanwhile, whatever is older of that in memory. */
-static void old_offsets_go_when_a_snapshot_is_durable_and_replicated(void **state)
+/* From now on hw stays where it is. */
+static struct partition *hold_hw(void)
 {
-	const struct groups_commit old = {.topic = {STAND_TOPIC, 1}, .metadata = {NULL, -1}, .offset = 7};
-	struct groups_commit new = old;
-	struct groups_flight first = {.group = {"g", 1}, .commits = &old, .count = 1}, second = first;
-	struct groups *groups;
 	struct partition *partition;
+
+	(void)commit_of_g(7);
+	partition = groups_log_partition(groups_of());
+	partition->appended = other_replicas_lack_it;
+	return partition;
+}
+
+static bool nothing_is_in_flight(void)
+{
+	return list_empty(&groups_of()->flights.all);
+}
+
+/* What the log has is what the next coordinator reads there. */
+static void check_log_says(int64_t offset)
+{
 	struct hf_error error;
+
+	assert_int_equal(groups_log_load(groups_of(), &error), 0);
+	if (offset < 0)
+		assert_null(committed_by_g());
+	else
+		assert_int_equal(committed_by_g()->offset, offset);
+}
+
+static void a_commit_holds_although_nobody_waits_for_it(void **state)
+{
+	struct partition *partition;
 
 	(void)state;
 	stand_open(SEGMENT_BYTES, EXTENT_BYTES);
-	groups = &stand.broker->groups;
-	new.offset = 9;
-	second.commits = &new;
-	assert_int_equal(groups_log_commit(groups, &first), KAFKA_NONE);
-	assert_int_equal(groups_log_commit(groups, &second), KAFKA_NONE);
-	partition = groups_log_partition(groups);
-	partition->appended = other_replicas_lack_it;
+	partition = hold_hw();
+	commit_of_g(9)->told = NULL; /* its connection ends, or its time is over */
+	assert_int_equal(committed_by_g()->offset, 7);
+	partition_set_hw(partition, partition_log_end(partition->log));
+	stand_until(nothing_is_in_flight);
+	assert_int_equal(committed_by_g()->offset, 9);
+	check_log_says(9);
+	stand_close();
+}
+
+static void commits_are_taken_in_the_order_of_the_log(void **state)
+{
+	struct partition *partition;
+
+	(void)state;
+	stand_open(SEGMENT_BYTES, EXTENT_BYTES);
+	partition = hold_hw();
+	commit_of_g(9)->told = NULL;
+	(void)commit_of_g(8);
+	partition_set_hw(partition, partition_log_end(partition->log) - 1);
+	flights_settle(groups_of());
+	assert_int_equal(committed_by_g()->offset, 9);
+	assert_int_equal(told_of, KAFKA_UNKNOWN_SERVER_ERROR);
+	partition_set_hw(partition, partition_log_end(partition->log));
+	flights_settle(groups_of());
+	assert_int_equal(committed_by_g()->offset, 8);
+	assert_int_equal(told_of, KAFKA_NONE);
+	/* Another broker coordinates before it is told. */
+	(void)commit_of_g(10);
+	flights_stop(groups_of());
+	assert_int_equal(told_of, KAFKA_NOT_COORDINATOR);
+	assert_int_equal(committed_by_g()->offset, 8);
+	stand_close();
+}
+
+static void the_end_of_the_partition_is_told(void **state)
+{
+	(void)state;
+	stand_open(SEGMENT_BYTES, EXTENT_BYTES);
+	(void)hold_hw();
+	(void)commit_of_g(9);
+	partition_end(groups_log_partition(groups_of()));
+	stand_until(nothing_is_in_flight);
+	assert_int_equal(told_of, KAFKA_NOT_COORDINATOR);
+	assert_int_equal(committed_by_g()->offset, 7);
+	stand_close();
+}
+
+/* What is deleted does not come back with a commit that came before. */
+static void a_commit_in_flight_goes_with_its_group_and_topic(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		struct partition *partition;
+
+		stand_open(SEGMENT_BYTES, EXTENT_BYTES);
+		partition = hold_hw();
+		broker_roles_changed(stand.broker);
+		(void)commit_of_g(9);
+		if (i == 0)
+			assert_int_equal(
+				groups_delete(groups_of(), groups_find(groups_of(), (struct codec_string){"g", 1})),
+				KAFKA_NONE);
+		else
+			groups_log_forget_topic(groups_of(), (struct codec_string){STAND_TOPIC, 1});
+		partition_set_hw(partition, partition_log_end(partition->log));
+		stand_until(nothing_is_in_flight);
+		assert_int_equal(told_of, KAFKA_NONE);
+		assert_null(committed_by_g());
+		check_log_says(-1);
+		stand_close();
+	}
+}
+
+/* And it has what was committed meanwhile, whatever is older of that in memory. */
+static void old_offsets_go_when_a_snapshot_is_durable_and_replicated(void **state)
+{
+	struct partition *partition;
+	struct groups *groups;
+
+	(void)state;
+	stand_open(SEGMENT_BYTES, EXTENT_BYTES);
+	groups = groups_of();
+	partition = hold_hw();
+	(void)commit_of_g(8);
+	(void)commit_of_g(9);
 	groups->snapshot_bytes = -GROUPS_SNAPSHOT_BYTES; /* as if the log had grown so much */
-	assert_int_equal(groups_log_take(groups, &first), KAFKA_NONE);
+	partition_set_hw(partition, 2);
+	flights_settle(groups);
 	assert_int_equal(partition->log->start_offset, 0);
 	stand_until(the_snapshot_is_on_the_disk);
 	assert_int_equal(partition->log->start_offset, 0);
+	assert_int_equal(committed_by_g()->offset, 8);
 	partition_set_hw(partition, partition_log_end(partition->log));
-	assert_int_equal(partition->log->start_offset, 2);
-	assert_int_equal(committed_by_g()->offset, 7);
-	assert_int_equal(groups_log_load(groups, &error), 0);
-	assert_int_equal(committed_by_g()->offset, 9);
+	assert_int_equal(partition->log->start_offset, 3);
+	assert_int_equal(committed_by_g()->offset, 8);
+	check_log_says(9);
 	stand_close();
 }
 
@@ -393,7 +496,10 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(offsets_that_no_group_uses_expire),
+		cmocka_unit_test(a_commit_holds_although_nobody_waits_for_it),
 		cmocka_unit_test(commits_are_taken_in_the_order_of_the_log),
+		cmocka_unit_test(the_end_of_the_partition_is_told),
+		cmocka_unit_test(a_commit_in_flight_goes_with_its_group_and_topic),
 		cmocka_unit_test(old_offsets_go_when_a_snapshot_is_durable_and_replicated),
 		cmocka_unit_test(segments_are_read_one_behind_the_other),
 		cmocka_unit_test(what_is_produced_while_it_reads_is_seen),
