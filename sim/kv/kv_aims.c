@@ -7,6 +7,7 @@
 #define LOOK_NS     (50 * NS_US)
 #define REST_NS_MAX (4 * NS_MS)
 #define HELD_NS     (2200 * NS_US) /* before which no vqp leaves its rail */
+#define ASKS_NS     (200 * NS_US)  /* within which a member that was admitted asks its buddy */
 
 struct kv_act {
 	const char *name;
@@ -224,6 +225,63 @@ static bool isolated(struct kv_cluster *all)
 	}
 }
 
+static bool decides(const struct kv_cluster *all, unsigned member)
+{
+	struct hf_kv_status status;
+
+	return kv_kills_status(&all->nodes[member], &status) && status.decides;
+}
+
+/* A member returns while a third one writes what it missed. The buddy stands still until it has been asked and has the
+ * INVs too; they reach who returns late, and it could be promoted without them. */
+static bool overtaken(struct kv_cluster *all)
+{
+	struct kv_aim *aim = &all->aim;
+	unsigned buddy = aim->returns == 0, third = 3 - aim->returns - buddy;
+	struct process *process = all->nodes[buddy].endpoint.process;
+
+	switch (aim->step) {
+	case 0:
+		if (!are_idle(all))
+			return true;
+		isolate(all, aim->returns);
+		return let_write(all, third);
+	case 1:
+		if (role_of(all, aim->returns) != HF_KV_ROLE_ABSENT)
+			return true;
+		return next(all, 4 * NS_MS, 8 * NS_MS);
+	case 2:
+		if (!are_idle(all))
+			return true;
+		join_all(all);
+		return next(all, 0, 0);
+	case 3:
+		if (role_of(all, aim->returns) != HF_KV_ROLE_SHADOW)
+			return true;
+		if (!decides(all, buddy) || process->paused)
+			return false;
+		process_pause(process, false);
+		hold_back(all, aim->returns, buddy, ASKS_NS);
+		hold_back(all, third, aim->returns, 2 * HELD_NS);
+		return next(all, ASKS_NS, 2 * ASKS_NS);
+	case 4:
+		return let_write(all, third);
+	case 5:
+		if (writes_of(all, third) == aim->writes && all->world->now_ns < aim->at_ns + HELD_NS)
+			return true;
+		return next(all, 0, ASKS_NS);
+	case 6:
+		process_resume(process);
+		aim->hushed = ~(1u << aim->returns);
+		aim->reads = true;
+		return next(all, 0, 0);
+	case 7:
+		return serves(all, aim->returns) ? next(all, 0, 4 * NS_MS) : true;
+	default:
+		return false;
+	}
+}
+
 /* All end; one of those that come back as members ends again before the others have replayed what they doubt. */
 static bool cold(struct kv_cluster *all)
 {
@@ -395,6 +453,7 @@ static const struct kv_act acts[] = {
 	{.name = "last buddy", .durable = true, .turn = last_buddy},
 	{.name = "half copy", .turn = half_copy},
 	{.name = "vote", .forgetful = true, .turn = vote},
+	{.name = "overtaken", .turn = overtaken},
 };
 #define ACTS (sizeof(acts) / sizeof(*acts))
 
@@ -441,8 +500,13 @@ static void end(struct kv_cluster *all)
 	struct kv_aim *aim = &all->aim;
 
 	join_all(all);
-	for (unsigned i = 0; i < all->count; i++)
+	for (unsigned i = 0; i < all->count; i++) {
+		struct process *process = all->nodes[i].endpoint.process;
+
 		set_disk(all, i, aim->call_ns_min, aim->call_ns_max);
+		if (process->paused)
+			process_resume(process);
+	}
 	aim->act = NULL;
 	aim->hushed = 0;
 	aim->reads = false;

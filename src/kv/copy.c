@@ -256,6 +256,18 @@ static bool donate(struct hf_kv *kv, unsigned shadow)
 	return donor->cursor != from;
 }
 
+/* The INV of that write may reach the shadow late, and it would be promoted with what it had before. */
+void kv_copy_moves(struct hf_kv *kv, struct record *record)
+{
+	for (unsigned i = 0; i < kv->config.member_count; i++) {
+		const struct copy_donor *donor = &kv->copy.donors[i];
+
+		if (donor->active && donor->missed && record->missed_position >= donor->cursor &&
+			record->missed_position <= donor->end)
+			say_record(kv, i, donor->number, record);
+	}
+}
+
 static void answer_asked(struct hf_kv *kv, unsigned from, const struct wire_message *message)
 {
 	uint32_t entry = kv_store_find(&kv->store, message->key, message->key_bytes);

@@ -5,7 +5,7 @@
  *     | COPY_ASKED{key} ... ------------------>  its Partially_persisted: what it had not known to be everywhere
  *     | <--- COPY_RECORD{ts, state, key, value}, or COPY_NONE{key}: revoked (R-K15); every one is answered (R-K14)
  *     | COPY_MISSED{epoch} ------------------->  a member that was one during all of the absence (R-K18)
- *     | <----- COPY_RECORD ... COPY_END          Missed_updates: each record once, as it is now
+ *     | <----- COPY_RECORD ... COPY_END          Missed_updates: each record once, as it is now, or as it becomes
  *     | <--------------------------- COPY_NONE   it was not: another one is asked, and at last:
  *     | COPY_REQUEST{epoch} ------------------>
  *     | <----- COPY_RECORD ... COPY_END          all records
@@ -49,6 +49,8 @@ void kv_copy_forget(struct hf_kv *kv);              /* it was excluded */
 void kv_copy_installed(struct hf_kv *kv);           /* another epoch */
 void kv_copy_promoted(struct hf_kv *kv);            /* this node */
 void kv_copy_lost(struct hf_kv *kv, unsigned peer); /* the link to it */
+/* The record is about to take another place among those that were missed, and has its new value already. */
+void kv_copy_moves(struct hf_kv *kv, struct record *record);
 bool kv_copy_turn(struct hf_kv *kv, uint64_t now_ns);
 bool kv_copy_hear(struct hf_kv *kv, unsigned from, const struct wire_message *message); /* false: no memory */
 

@@ -32,6 +32,7 @@ uint32_t kv_writes_put(struct hf_kv *kv, const struct store_content *content, en
 	if (record == NULL)
 		return entry;
 	kv_durable_record(kv, record, replaces);
+	kv_copy_moves(kv, record);
 	kv_missed_note(&kv->missed, record, entry);
 	return entry;
 }
