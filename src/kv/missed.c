@@ -25,10 +25,9 @@ void kv_missed_close(struct missed *missed)
 
 void kv_missed_note(struct missed *missed, struct record *record, uint32_t entry)
 {
-	if (missed->ring == NULL)
-		return;
 	record->missed_position = ++missed->position;
-	missed->ring[missed->position & missed->mask] = entry;
+	if (missed->ring != NULL)
+		missed->ring[missed->position & missed->mask] = entry;
 }
 
 void kv_missed_expect(const struct missed *missed, const struct store *store, uint64_t position)

@@ -3,7 +3,8 @@
  * A ring of entries of the index. Each record that is applied, validated or not (R-K11), takes the next position, which
  * stands in the record too; an older mention of it in the ring thereby is none. For each absent member there is a
  * position: whatever it may lack has that one or a later one. The ring overwrites what is oldest; whose position is
- * overwritten gets a full copy. While it is not open nothing is noted. Owned by the kv's loop. */
+ * overwritten gets a full copy. While it is not open there is no ring; records take their positions all the same, which
+ * count for others too (purge.h). Owned by the kv's loop. */
 #ifndef HOLDFAST_KV_MISSED_H
 #define HOLDFAST_KV_MISSED_H
 
