@@ -181,7 +181,7 @@ static bool hear_buddy(struct hf_kv *kv, unsigned from, const struct wire_messag
 	if (message->kind == WIRE_COPY_END)
 		finish(kv);
 	else if (message->key_bytes > 0)
-		kv_doubts_revoke(kv, message);
+		return kv_doubts_revoke(kv, message);
 	else
 		hear_refusal(kv);
 	return true;

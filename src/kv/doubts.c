@@ -93,13 +93,20 @@ static bool is_wanted(const struct record *record, struct record_ts ts)
 	return (record->flags & RECORD_DOUBTFUL) != 0 || record_compare(record_ts(record), ts) < 0;
 }
 
-void kv_doubts_revoke(struct hf_kv *kv, const struct wire_message *message)
+static bool has_no_memory(void)
+{
+	log_error("kv: no memory for the records of the others; raise store_mb, and start again");
+	return false;
+}
+
+bool kv_doubts_revoke(struct hf_kv *kv, const struct wire_message *message)
 {
 	uint32_t entry = kv_store_find(&kv->store, message->key, message->key_bytes);
 	struct store_content none = {.key = message->key, .key_bytes = message->key_bytes, .flags = RECORD_TOMBSTONE};
 
-	if (entry != STORE_NO_ENTRY && (kv_store_at(&kv->store, entry)->flags & RECORD_DOUBTFUL) != 0)
-		(void)kv_writes_put(kv, &none, RECORD_VALID, true);
+	if (entry == STORE_NO_ENTRY || (kv_store_at(&kv->store, entry)->flags & RECORD_DOUBTFUL) == 0)
+		return true;
+	return kv_writes_put(kv, &none, RECORD_VALID, true) != STORE_NO_ENTRY || has_no_memory();
 }
 
 bool kv_doubts_take(struct hf_kv *kv, const struct wire_message *message, enum record_state state)
@@ -116,10 +123,8 @@ bool kv_doubts_take(struct hf_kv *kv, const struct wire_message *message, enum r
 	if (entry != STORE_NO_ENTRY && state == RECORD_VALID && kv_busy_find(kv, entry) == NULL)
 		return true; /* nothing waits for it */
 	busy = entry == STORE_NO_ENTRY ? NULL : kv_busy_get(kv, entry);
-	if (busy == NULL) {
-		log_error("kv: no memory for the records of the others; raise store_mb, and start again");
-		return false;
-	}
+	if (busy == NULL)
+		return has_no_memory();
 	if (busy->write.state != KV_WRITE_NONE) { /* a replay of an older one: a shadow begins no write */
 		list_remove(&busy->flight);
 		free(busy->inv);

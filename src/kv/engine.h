@@ -184,8 +184,8 @@ bool kv_doubts_forget(struct hf_kv *kv);
 bool kv_doubts_add(struct hf_kv *kv, uint32_t entry); /* false: no memory to remember it */
 /* What is in doubt is replayed: all members of the cold start do so, and the newest remains. False: no memory. */
 bool kv_doubts_replay(struct hf_kv *kv);
-/* The buddy has no such record: what is here in doubt never was (R-K15). */
-void kv_doubts_revoke(struct hf_kv *kv, const struct wire_message *message);
+/* The buddy has no such record: what is here in doubt never was (R-K15). False: no memory. */
+bool kv_doubts_revoke(struct hf_kv *kv, const struct wire_message *message);
 /* A record as the buddy has it, if it is newer or ours is in doubt. False: no memory. */
 bool kv_doubts_take(struct hf_kv *kv, const struct wire_message *message, enum record_state state);
 
