@@ -1,7 +1,8 @@
 /* record.h - one key with its value and its timestamp, as it lies in the store's memory.
  *
  *    0 u64 generation << 8 | state     8 u64 version  16 u32 join  20 u16 node    the timestamp, compared in this order
- *   22 u8 flags  24 u32 key_bytes  28 u32 value_bytes  32 u32 crc32c of generation, timestamp, flags, key, value
+ *   22 u8 flags  23 u8 class of its slot (store.h)  24 u32 key_bytes  28 u32 value_bytes
+ *   32 u32 crc32c of generation, timestamp, flags, key, value
  *   40 u64 log position  48 u64 missed position  64 key, value
  *
  * The generation grows with each change of what the CRC covers, and when the slot is given to another record, so that a
@@ -40,7 +41,7 @@ struct record {
 	uint64_t version;
 	uint32_t join;
 	uint16_t node;
-	uint8_t flags, zero;
+	uint8_t flags, slot_class;
 	uint32_t key_bytes, value_bytes;
 	uint32_t crc, zero2;
 	uint64_t log_position, missed_position;
@@ -49,6 +50,7 @@ struct record {
 };
 _Static_assert(offsetof(struct record, version) == 8 && offsetof(struct record, join) == 16, "layout");
 _Static_assert(offsetof(struct record, node) == 20 && offsetof(struct record, flags) == 22, "layout");
+_Static_assert(offsetof(struct record, slot_class) == 23, "layout");
 _Static_assert(offsetof(struct record, key_bytes) == 24 && offsetof(struct record, value_bytes) == 28, "layout");
 _Static_assert(offsetof(struct record, crc) == 32 && offsetof(struct record, log_position) == 40, "layout");
 _Static_assert(offsetof(struct record, missed_position) == 48 && offsetof(struct record, key) == 64, "layout");

@@ -17,6 +17,7 @@
 #define AHEAD_SHARE     4u
 #define LEAST_SHARE     8u
 #define FETCHED_LINES   3u /* of a record */
+#define KEPT_SHARE      16u /* of the bytes is not given to tombstones */
 #define OFFSET_BITS     48
 #define OFFSET_MASK     ((1ull << OFFSET_BITS) - 1)
 #define GRAVE           OFFSET_MASK /* of the index: a record was removed here */
@@ -314,25 +315,32 @@ static uint64_t slot_take(struct store *store, unsigned class)
 	if (offset + class_bytes(class) > store->made)
 		return UINT64_MAX;
 	store->used = offset + class_bytes(class);
+	record_at(store, offset)->slot_class = (uint8_t)class;
 	if (store->made - store->used < store->bytes / LEAST_SHARE)
 		(void)make_ahead(store, NULL); /* in vain: kv_store_has_room says so before it is needed */
 	return offset;
 }
 
+/* A deletion is never refused for want of memory: near the end of it a tombstone stays where its record was. */
+static bool stays(const struct store *store, const struct store_content *content, unsigned class)
+{
+	return (content->flags & RECORD_TOMBSTONE) != 0 && store->free[class] == 0 &&
+	       store->made - store->used < store->bytes / KEPT_SHARE;
+}
+
 static void slot_leave(struct store *store, uint64_t offset)
 {
 	struct record *record = record_at(store, offset);
-	unsigned class = class_of(record_bytes(record->key_bytes, record->value_bytes));
 
 	kv_store_set_state(record, RECORD_FREE);
-	record->version = store->free[class]; /* the next free one */
-	store->free[class] = offset + 1;
+	record->version = store->free[record->slot_class]; /* the next free one */
+	store->free[record->slot_class] = offset + 1;
 }
 
 static void seal(struct record *record)
 {
 	uint64_t generation = record->word >> 8;
-	uint8_t head[sizeof(generation) + offsetof(struct record, zero) - offsetof(struct record, version)];
+	uint8_t head[sizeof(generation) + offsetof(struct record, slot_class) - offsetof(struct record, version)];
 	uint32_t crc;
 
 	memcpy(head, &generation, sizeof(generation));
@@ -370,9 +378,8 @@ uint32_t kv_store_put(struct store *store, const struct store_content *content, 
 		return STORE_NO_ENTRY;
 	if (!is_new) {
 		record = kv_store_at(store, at);
-		left = (store->index[at] & OFFSET_MASK) - 1;
-		if (class_of(record_bytes(record->key_bytes, record->value_bytes)) == class)
-			left = UINT64_MAX;
+		if (record->slot_class != class && (record->slot_class < class || !stays(store, content, class)))
+			left = (store->index[at] & OFFSET_MASK) - 1;
 	}
 	offset = is_new || left != UINT64_MAX ? slot_take(store, class) : (store->index[at] & OFFSET_MASK) - 1;
 	if (offset == UINT64_MAX)

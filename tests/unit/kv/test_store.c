@@ -93,6 +93,61 @@ static void full_store_refuses_and_keeps_what_it_has(void **state)
 	assert_false(kv_store_has_room(*state, 1 << 17));
 }
 
+static uint32_t put_tombstone(struct store *store, unsigned key)
+{
+	char text[16];
+	struct store_content gone = {.key = text, .ts = {.version = 4}, .flags = RECORD_TOMBSTONE};
+
+	gone.key_bytes = (uint32_t)snprintf(text, sizeof(text), "%u", key);
+	return kv_store_put(store, &gone, RECORD_VALID);
+}
+
+static unsigned fill(struct store *store, uint32_t bytes)
+{
+	static char value[60000];
+	char key[16];
+	unsigned n = 0;
+
+	do
+		snprintf(key, sizeof(key), "%u", n);
+	while (put(store, key, value, bytes, 2) != STORE_NO_ENTRY && ++n < 4000);
+	return n;
+}
+
+/* A tombstone that found no room at one member would stop the writes of its key at all of them (R-K10). */
+static void deletion_needs_no_memory(void **state)
+{
+	struct store *store = *state;
+	unsigned n = fill(store, 1700);
+	size_t used = store->used;
+
+	assert_in_range(n, 400, 600);
+	for (unsigned i = 0; i < n; i++)
+		assert_int_not_equal(put_tombstone(store, i), STORE_NO_ENTRY);
+	assert_int_equal(store->used, used);
+	assert_int_equal(store->tombstones, n);
+	for (unsigned i = 0; i < n; i++)
+		kv_store_remove(store, put_tombstone(store, i));
+	assert_int_equal(fill(store, 1700), n); /* each in a slot of its size, as before */
+	assert_int_equal(store->used, used);
+}
+
+static void deletions_leave_room_for_the_writes_of_others(void **state)
+{
+	static const char value[80]; /* makes its slot another class than that of a tombstone */
+	struct store *store = *state;
+	unsigned n = 0;
+	char key[16];
+
+	for (; store->made - store->used >= store->bytes / 8; n++) {
+		snprintf(key, sizeof(key), "%u", n);
+		put(store, key, value, sizeof(value), 2);
+	}
+	for (unsigned i = 0; i < n; i++)
+		assert_int_not_equal(put_tombstone(store, i), STORE_NO_ENTRY);
+	assert_true(store->made - store->used >= store->bytes / 16 - 256);
+}
+
 static void memory_is_made_ahead_of_what_is_used(void **state)
 {
 	enum { BYTES = 20 << 20, RECORD = 300000 };
@@ -254,6 +309,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(record_is_found_by_its_key, open_small, close_it),
 		cmocka_unit_test_setup_teardown(entry_stays_when_the_record_moves, open_small, close_it),
 		cmocka_unit_test_setup_teardown(full_store_refuses_and_keeps_what_it_has, open_small, close_it),
+		cmocka_unit_test_setup_teardown(deletion_needs_no_memory, open_small, close_it),
+		cmocka_unit_test_setup_teardown(deletions_leave_room_for_the_writes_of_others, open_small, close_it),
 		cmocka_unit_test(memory_is_made_ahead_of_what_is_used),
 		cmocka_unit_test(a_store_fills_while_a_helper_makes_its_memory),
 		cmocka_unit_test_setup_teardown(removed_record_leaves_no_key_and_no_room_behind, open_small, close_it),
