@@ -7,6 +7,8 @@
 #include "base/log.h"
 #include "kv/engine.h"
 
+#define TURN_ENTRIES 4096u /* of the index */
+
 /* ---- the shadow ---- */
 
 /* What is here is not complete, or not wanted. Only before anything of the epoch was acknowledged. */
@@ -24,7 +26,8 @@ static bool is_whole(const struct hf_kv *kv)
 	return kv->complete != 0 && kv->complete >= kv->installed.nodes[kv->view.self].member_join;
 }
 
-/* No member that is left knows what was missed: a full copy, said once. */
+/* No member that is left knows what was missed: a full copy, said once. What is here stays, because INVs of this epoch
+ * were acknowledged; by the log it is whole no more, should this process end before it is so again. */
 static void copy_all_if_none_knows(struct hf_kv *kv)
 {
 	struct copy *copy = &kv->copy;
@@ -34,6 +37,10 @@ static void copy_all_if_none_knows(struct hf_kv *kv)
 		return;
 	copy->refused = 0;
 	copy->heals = false;
+	copy->distrusts = true;
+	kv->complete = 0;
+	kv->wiped = true;
+	kv_durable_epoch(kv);
 	log_warn("kv: no member knows what %s missed; it copies all records", kv->config.members[kv->view.self].name);
 }
 
@@ -42,6 +49,8 @@ void kv_copy_begin(struct hf_kv *kv)
 	kv->copy.wanted = true;
 	kv->copy.active = kv->copy.done = kv->copy.taken = false;
 	kv->copy.heals = is_whole(kv) && kv->config.recovery != HF_KV_COPY;
+	kv->copy.distrusts = kv->copy.revokes = false;
+	kv->copy.begun = kv->missed.position;
 	kv->copy.refused = 0;
 	kv->copy.records = 0;
 	if (!kv->copy.heals)
@@ -50,7 +59,7 @@ void kv_copy_begin(struct hf_kv *kv)
 
 void kv_copy_forget(struct hf_kv *kv)
 {
-	kv->copy.wanted = kv->copy.active = kv->copy.done = kv->copy.taken = false;
+	kv->copy.wanted = kv->copy.active = kv->copy.done = kv->copy.taken = kv->copy.revokes = false;
 	memset(kv->copy.donors, 0, sizeof(kv->copy.donors));
 }
 
@@ -66,7 +75,7 @@ void kv_copy_installed(struct hf_kv *kv)
 		if (kv->installed.nodes[i].state != CM_SHADOW)
 			kv->copy.donors[i].active = false;
 	if (kv->installed.nodes[kv->view.self].state != CM_SHADOW)
-		kv->copy.wanted = kv->copy.done = kv->copy.taken = false;
+		kv->copy.wanted = kv->copy.done = kv->copy.taken = kv->copy.revokes = false;
 }
 
 void kv_copy_promoted(struct hf_kv *kv)
@@ -118,7 +127,7 @@ static bool request(struct hf_kv *kv, uint64_t now_ns)
 	struct copy *copy = &kv->copy;
 	struct wire_message message = {.kind = WIRE_COPY_REQUEST, .epoch = kv->epoch};
 
-	if (!copy->wanted || copy->taken || (copy->active && now_ns < copy->heard_ns + COPY_SILENT_NS))
+	if (!copy->wanted || copy->taken || copy->revokes || (copy->active && now_ns < copy->heard_ns + COPY_SILENT_NS))
 		return false;
 	copy->active = find_buddy(kv, &copy->buddy);
 	if (!copy->active)
@@ -158,6 +167,22 @@ static void finish(struct hf_kv *kv)
 		copy->heals ? "caught up with" : "copied", copy->records, kv->config.members[copy->buddy].name);
 }
 
+/* All members have the rest no more: it was deleted and removed, or never was (R-K19, R-K25). */
+static bool revoke_rest(struct hf_kv *kv)
+{
+	struct copy *copy = &kv->copy;
+
+	for (unsigned n = 0; copy->revokes && n < TURN_ENTRIES; n++) {
+		if (copy->next > kv->store.mask) {
+			copy->revokes = false;
+			finish(kv);
+		} else if (!kv_doubts_revoke_older(kv, (uint32_t)copy->next++, copy->begun)) {
+			copy->revokes = false; /* the copy begins again */
+		}
+	}
+	return copy->revokes;
+}
+
 static bool take(struct hf_kv *kv, const struct wire_message *message)
 {
 	enum record_state state = message->note == RECORD_VALID ? RECORD_VALID : RECORD_INVALID;
@@ -178,7 +203,11 @@ static bool hear_buddy(struct hf_kv *kv, unsigned from, const struct wire_messag
 		return take(kv, message);
 	if (message->kind == WIRE_COPY_END && !kv_purge_read(kv, message->value, message->value_bytes))
 		return false;
-	if (message->kind == WIRE_COPY_END)
+	if (message->kind == WIRE_COPY_END && copy->distrusts) {
+		copy->active = false;
+		copy->revokes = true;
+		copy->next = 0;
+	} else if (message->kind == WIRE_COPY_END)
 		finish(kv);
 	else if (message->key_bytes > 0)
 		return kv_doubts_revoke(kv, message);
@@ -309,8 +338,10 @@ static void serve(struct hf_kv *kv, unsigned from, const struct wire_message *me
 
 bool kv_copy_turn(struct hf_kv *kv, uint64_t now_ns)
 {
-	bool some = request(kv, now_ns), done = kv->copy.taken && durable_up_to(&kv->log, kv->copy.taken_until);
+	bool some = request(kv, now_ns), done;
 
+	some |= revoke_rest(kv);
+	done = kv->copy.taken && durable_up_to(&kv->log, kv->copy.taken_until);
 	if (done && !kv->copy.done) {
 		kv_council_hurry(kv);
 		some = true;

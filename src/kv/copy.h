@@ -8,7 +8,7 @@
  *     | <----- COPY_RECORD ... COPY_END          Missed_updates: each record once, as it is now, or as it becomes
  *     | <--------------------------- COPY_NONE   it was not: another one is asked, and at last:
  *     | COPY_REQUEST{epoch} ------------------>
- *     | <----- COPY_RECORD ... COPY_END          all records
+ *     | <----- COPY_RECORD ... COPY_END          all records; what did not come is revoked: it was deleted and removed
  *
  * Writes of the epoch reach the shadow as INVs meanwhile, and go before the copy (R-K20): the newer timestamp wins,
  * unless the shadow is in doubt of its own. What the buddy has INVALID is INVALID here too, and is replayed (R-K12).
@@ -37,6 +37,9 @@ struct copy {
 	bool taken;                /* it is here */
 	uint64_t taken_until;      /* and durable at this position of the log */
 	bool heals;                /* what was missed is asked for, not all records */
+	bool distrusts;            /* no longer: what the copy does not bring is revoked, */
+	bool revokes;              /* which goes on since its end, */
+	uint64_t begun, next;      /* of all that had not changed since that position; the next entry of the index */
 	uint32_t refused;          /* members that do not know what was missed, as bits */
 	unsigned buddy;
 	uint64_t number, heard_ns;

@@ -2,6 +2,7 @@
  * (HEAL's Partially_persisted). They are DOUBTFUL until the buddy, or an INV of the epoch, says what became of them;
  * after a cold start they are replayed. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/ensure.h"
 #include "base/log.h"
@@ -99,14 +100,31 @@ static bool has_no_memory(void)
 	return false;
 }
 
+static bool revoke(struct hf_kv *kv, const void *key, uint32_t key_bytes)
+{
+	struct store_content none = {.key = key, .key_bytes = key_bytes, .flags = RECORD_TOMBSTONE};
+
+	return kv_writes_put(kv, &none, RECORD_VALID, true) != STORE_NO_ENTRY || has_no_memory();
+}
+
 bool kv_doubts_revoke(struct hf_kv *kv, const struct wire_message *message)
 {
 	uint32_t entry = kv_store_find(&kv->store, message->key, message->key_bytes);
-	struct store_content none = {.key = message->key, .key_bytes = message->key_bytes, .flags = RECORD_TOMBSTONE};
 
 	if (entry == STORE_NO_ENTRY || (kv_store_at(&kv->store, entry)->flags & RECORD_DOUBTFUL) == 0)
 		return true;
-	return kv_writes_put(kv, &none, RECORD_VALID, true) != STORE_NO_ENTRY || has_no_memory();
+	return revoke(kv, message->key, message->key_bytes);
+}
+
+bool kv_doubts_revoke_older(struct hf_kv *kv, uint32_t entry, uint64_t position)
+{
+	const struct record *record = kv_store_look(&kv->store, entry);
+	uint8_t key[HF_KV_KEY_BYTES_MAX];
+
+	if (record == NULL || record->version == 0 || record->missed_position > position)
+		return true;
+	memcpy(key, record->key, record->key_bytes);
+	return revoke(kv, key, record->key_bytes);
 }
 
 bool kv_doubts_take(struct hf_kv *kv, const struct wire_message *message, enum record_state state)
@@ -116,8 +134,11 @@ bool kv_doubts_take(struct hf_kv *kv, const struct wire_message *message, enum r
 	struct busy *busy;
 	bool replaces;
 
-	if (entry != STORE_NO_ENTRY && !is_wanted(kv_store_at(&kv->store, entry), message->ts))
+	if (entry != STORE_NO_ENTRY && !is_wanted(kv_store_at(&kv->store, entry), message->ts)) {
+		if (kv->copy.distrusts)
+			kv_missed_note(&kv->missed, kv_store_at(&kv->store, entry), entry);
 		return true;
+	}
 	replaces = entry != STORE_NO_ENTRY && (kv_store_at(&kv->store, entry)->flags & RECORD_DOUBTFUL) != 0;
 	entry = kv_writes_put(kv, &content, state, replaces);
 	if (entry != STORE_NO_ENTRY && state == RECORD_VALID && kv_busy_find(kv, entry) == NULL)

@@ -186,6 +186,8 @@ bool kv_doubts_add(struct hf_kv *kv, uint32_t entry); /* false: no memory to rem
 bool kv_doubts_replay(struct hf_kv *kv);
 /* The buddy has no such record: what is here in doubt never was (R-K15). False: no memory. */
 bool kv_doubts_revoke(struct hf_kv *kv, const struct wire_message *message);
+/* A record that has not changed since the position, if that entry has one, never was, in doubt or not. Likewise. */
+bool kv_doubts_revoke_older(struct hf_kv *kv, uint32_t entry, uint64_t position);
 /* A record as the buddy has it, if it is newer or ours is in doubt. False: no memory. */
 bool kv_doubts_take(struct hf_kv *kv, const struct wire_message *message, enum record_state state);
 

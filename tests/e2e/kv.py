@@ -294,6 +294,34 @@ def members_with_logs_that_all_end_have_everything(directory):
         _check_filled(cluster, 110)
 
 
+def member_with_an_older_log_brings_nothing_back(directory):
+    with Cluster(directory, KIND, log="LOG") as cluster:
+        clients = [cluster.client(i) for i in range(3)]
+        _fill(clients, 0, 100)
+        log = cluster.directory / f"log-{Cluster.made}-n2"
+        shutil.copytree(log, cluster.directory / "older")
+        _fill(clients, 100, 10)
+        for i in range(50):
+            assert clients[i % 3].ask("DEL", f"key{i}") == 1
+        cluster.wait("the deleted records are removed", lambda: all(cluster.status(i)["records"] == 61 for i in range(3)))
+        cluster.kill(2)
+        assert clients[0].ask("SET", "key60", "later") == "+OK"
+        shutil.rmtree(log)
+        (cluster.directory / "older").rename(log)
+        cluster.start(2)
+        cluster.wait_serving(2)
+        assert "no member knows what n2 missed" in cluster.log(2), cluster.log(2)
+        for i in range(3):
+            assert cluster.client(i).ask("MGET", *[f"key{k}" for k in range(110)]) == [None] * 50 + [
+                b"later" if k == 60 else b"%d" % k for k in range(50, 110)]
+        cluster.wait("equal members", lambda: len(set(cluster.digests())) == 1)
+        cluster.kill(2)
+        cluster.start(2)  # its log has it all
+        cluster.wait_serving(2)
+        assert cluster.client(2).ask("GET", "key0") is None and cluster.client(2).ask("GET", "key60") == b"later"
+        cluster.wait("equal members", lambda: len(set(cluster.digests())) == 1)
+
+
 def logs_of_others_are_refused(directory):
     with Cluster(directory, KIND, log="LOG") as cluster:
         settings = json.loads(cluster.path(0).read_text())
