@@ -165,8 +165,10 @@ static void choose_number(struct hf_smr *smr)
 
 static void step_ask(struct hf_smr *smr)
 {
-	if (!smr_phase_majority(smr, smr_phase_set(smr, SMR_STAGE_READ)))
+	if (!smr_phase_majority(smr, smr_phase_set(smr, SMR_STAGE_READ))) {
+		smr->majority_ns = 0; /* of one that was lost, others may have granted since */
 		return;
+	}
 	if (smr->majority_ns == 0) {
 		smr->majority_ns = smr->now_ns;
 		smr->granted_boot_ns = hf_env_boot_ns(hf_loop_env(smr->loop));

@@ -1,0 +1,88 @@
+/* Steps of one replica whose others are made up: what no run of real members does at will. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "smr/steps.h"
+
+#define SLOTS      64u
+#define SLOT_BYTES 128u
+#define VOTERS     3u
+#define SECOND     1000000000ull
+
+static struct hf_smr smr;
+static struct hf_peer *const somewhere = (struct hf_peer *)(void *)&smr; /* is not looked at */
+
+/* Member 0 of three, which follows and would elect itself; the others are there. */
+static void begin(void)
+{
+	smr = (struct hf_smr){.id = 0,
+		.incarnation = 100,
+		.role = HF_SMR_FOLLOWER,
+		.choice = 0,
+		.holder = SMR_NOBODY,
+		.wanted = SMR_NOBODY,
+		.now_ns = SECOND,
+		.geometry = {.slots = SLOTS, .slot_bytes = SLOT_BYTES, .span = SLOTS / 4, .seed = 7},
+		.config = {.patience_ns = SECOND, .pulse_ns = SECOND / 1000}};
+	assert_int_equal(hf_loop_create(hf_env_host(), &smr.loop), 0);
+	smr.log = calloc(1, SMR_LOG_SLOTS + SLOTS * SLOT_BYTES);
+	smr.back = calloc(1, SMR_BACK_BYTES);
+	assert_true(smr.log != NULL && smr.back != NULL);
+	smr.members = (struct smr_members){.index = 1, .count = VOTERS};
+	smr_calls_init(&smr);
+	for (unsigned i = 0; i < VOTERS; i++) {
+		smr.members.at[i] = (struct smr_member){.is = {.id = (uint8_t)i}, .voter = true, .incarnation = 100 + i};
+		smr.links[i] = (struct smr_link){.smr = &smr, .id = (uint8_t)i, .incarnation = 100 + i};
+		smr.links[i].elect.alive = true;
+		if (i == 0)
+			continue;
+		smr.links[i].peer = somewhere;
+		smr.here[i - 1] = &smr.links[i];
+	}
+}
+
+static void end(void)
+{
+	hf_loop_destroy(smr.loop);
+	free(smr.log);
+	free(smr.back);
+}
+
+/* It grants to others meanwhile: what they decided until then is no older leader's. */
+static void a_majority_that_was_lost_counts_from_when_it_is_there_again(void **state)
+{
+	uint64_t again_ns;
+
+	(void)state;
+	begin();
+	smr.phase = SMR_PHASE_ASK;
+	smr.links[1].stage = SMR_STAGE_READ;
+	smr.links[2].stage = SMR_STAGE_HEAD; /* is waited for */
+	(void)smr_acquire_turn(&smr);
+	assert_int_equal(smr.phase, SMR_PHASE_ASK);
+	assert_int_not_equal(smr.granted_boot_ns, 0);
+	smr_mark_lost(&smr.links[1]);
+	smr.now_ns += SECOND;
+	(void)smr_acquire_turn(&smr);
+	again_ns = hf_env_boot_ns(hf_env_host());
+	smr.links[1].stage = SMR_STAGE_READ;
+	(void)smr_acquire_turn(&smr);
+	assert_int_equal(smr.phase, SMR_PHASE_ASK); /* the other one is waited for anew */
+	assert_true(smr.granted_boot_ns >= again_ns);
+	smr.now_ns += SECOND;
+	(void)smr_acquire_turn(&smr);
+	assert_int_equal(smr.phase, SMR_PHASE_PROMISE);
+	end();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_majority_that_was_lost_counts_from_when_it_is_there_again),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
