@@ -56,6 +56,7 @@ static int snapshot_open(void *context, void **snapshot_out)
 		.until = member->sim->laps * (uint64_t)member->sim->config.slots};
 	if (snapshot->until > 0)
 		snapshot->until += member->smr->applied;
+	member->snapshots++;
 	*snapshot_out = snapshot;
 	return 0;
 }
@@ -77,7 +78,9 @@ static ssize_t snapshot_read(void *context, void *at, void *data, size_t bytes)
 
 static void snapshot_close(void *context, void *snapshot)
 {
-	(void)context;
+	struct smr_sim_member *member = context;
+
+	member->snapshots--;
 	free(snapshot);
 }
 
@@ -85,6 +88,8 @@ static int restore_open(void *context)
 {
 	struct smr_sim_member *member = context;
 
+	if (member->snapshots > 0)
+		world_violate(member->sim->world, "snapshot", "member %u gives the state that it drops", member->id);
 	member->restoring = true;
 	member->restored_left = 0;
 	return 0;

@@ -49,6 +49,7 @@ struct smr_sim_member {
 	struct world_event restart;                  /* of a process that stepped out, or whose host has power again */
 	uint64_t last_number, accepts_under, commit; /* the latter of this process, when it was last looked at */
 	bool restoring;
+	unsigned snapshots; /* that are open */
 	uint32_t restored_left, restored_place;
 };
 /* A process that ended, and where its log did. */

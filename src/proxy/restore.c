@@ -60,6 +60,7 @@ int proxy_restore_open(void *context)
 
 	if (restore == NULL)
 		return -ENOMEM;
+	proxy_snapshot_abort(proxy); /* entries that wait for it go before the flush */
 	ensure(proxy->restore == NULL);
 	restore->proxy = proxy;
 	restore->replies.done = answered;

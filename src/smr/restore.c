@@ -47,6 +47,8 @@ void smr_restore_begin(struct hf_smr *smr)
 	if (smr->restore == NULL)
 		return; /* tried again: what it lacks is found again */
 	smr_durable_save_drop(smr);
+	smr_for_links (link, smr)
+		smr_snapshot_drop(link); /* of a state that is about to go */
 	smr->restore->from = SMR_NOBODY;
 	smr->role = HF_SMR_RESTORING;
 	smr_public_role(smr);

@@ -78,9 +78,53 @@ static void a_majority_that_was_lost_counts_from_when_it_is_there_again(void **s
 	end();
 }
 
+static unsigned open_snapshots;
+
+static int snapshot_open(void *context, void **snapshot_out)
+{
+	(void)context;
+	open_snapshots++;
+	*snapshot_out = &open_snapshots;
+	return 0;
+}
+
+static void snapshot_close(void *context, void *snapshot)
+{
+	(void)context;
+	assert_ptr_equal(snapshot, &open_snapshots);
+	open_snapshots--;
+}
+
+static int restore_open(void *context)
+{
+	(void)context;
+	return 0;
+}
+
+static void who_takes_a_snapshot_gives_none(void **state)
+{
+	(void)state;
+	begin();
+	smr.app = (struct hf_smr_app){
+		.snapshot_open = snapshot_open, .snapshot_close = snapshot_close, .restore_open = restore_open};
+	smr.sessions = smr_sessions_new(4);
+	smr.links[1].snapshot = smr_snapshot_open(&smr, 1);
+	assert_non_null(smr.links[1].snapshot);
+	smr.giving_snapshots = open_snapshots;
+	smr_restore_begin(&smr);
+	assert_int_equal(smr.role, HF_SMR_RESTORING);
+	assert_null(smr.links[1].snapshot);
+	assert_int_equal(open_snapshots, 0);
+	assert_int_equal(smr.giving_snapshots, 0);
+	smr_restore_drop(&smr);
+	smr_sessions_free(smr.sessions);
+	end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(who_takes_a_snapshot_gives_none),
 		cmocka_unit_test(a_majority_that_was_lost_counts_from_when_it_is_there_again),
 	};
 

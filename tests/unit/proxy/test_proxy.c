@@ -1,0 +1,254 @@
+/* A proxy that leads a log of one member, before a memcached that the test plays. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "proxy/client.h"
+#include "proxy/snapshot.h"
+
+#define LIMIT_NS 20000000000ull
+#define TURN_NS  100000
+
+struct bed {
+	struct hf_loop *loop;
+	struct hf_node *node;
+	struct proxy *proxy;
+	struct hf_addr listen;
+	bool ready, silent; /* silent: the server does not answer */
+	int listener, server, client;
+	char directory[64];
+	struct resp_out asked, wanted; /* what the server was told so far; of that, what it has not answered */
+	struct resp_out replies;       /* to the client */
+};
+
+static struct bed bed;
+static unsigned generation;
+
+static void on_ready(void *context, const struct hf_addr *listen)
+{
+	(void)context;
+	bed.listen = *listen;
+	bed.ready = true;
+}
+
+static void on_failed(void *context, const char *why)
+{
+	(void)context;
+	fail_msg("%s", why);
+}
+
+static struct hf_addr address(uint16_t port)
+{
+	struct hf_addr addr;
+	char text[HF_ADDR_TEXT];
+
+	snprintf(text, sizeof(text), "127.%u.%u.%u", 32 + ((unsigned)getpid() >> 8) % 64, (unsigned)getpid() & 0xff,
+		1 + generation);
+	assert_int_equal(hf_addr_parse(text, &addr), 0);
+	hf_addr_set_port(&addr, port);
+	return addr;
+}
+
+static void open_server(struct sockaddr_un *path)
+{
+	*path = (struct sockaddr_un){.sun_family = AF_UNIX};
+	snprintf(bed.directory, sizeof(bed.directory), "/tmp/holdfast-proxy-XXXXXX");
+	assert_non_null(mkdtemp(bed.directory));
+	snprintf(path->sun_path, sizeof(path->sun_path), "%.60s/server", bed.directory);
+	bed.listener = socket(AF_UNIX, SOCK_STREAM, 0);
+	assert_int_equal(bind(bed.listener, (struct sockaddr *)path, sizeof(*path)), 0);
+	assert_int_equal(listen(bed.listener, 1), 0);
+}
+
+/* Each whole request is answered, as memcached does. */
+static void answer(void)
+{
+	while (!bed.silent) {
+		const char *text = (const char *)bed.wanted.data, *reply = "OK\r\n";
+		const char *end = bed.wanted.bytes == 0 ? NULL : memchr(text, '\n', bed.wanted.bytes);
+		size_t used = end == NULL ? 0 : (size_t)(end - text) + 1;
+		unsigned bytes = 0;
+
+		if (used == 0)
+			return;
+		if (strncmp(text, "version", 7) == 0)
+			reply = "VERSION 1.6\r\n";
+		if (sscanf(text, "set %*s %*s %*s %u", &bytes) == 1) {
+			used += bytes + 2;
+			reply = "STORED\r\n";
+		}
+		if (used > bed.wanted.bytes)
+			return;
+		assert_true(write(bed.server, reply, strlen(reply)) == (ssize_t)strlen(reply));
+		resp_out_drop(&bed.wanted, used);
+	}
+}
+
+static void turn(void)
+{
+	uint8_t bytes[16384];
+	ssize_t n;
+
+	(void)hf_loop_turn(bed.loop, TURN_NS);
+	n = recv(bed.server, bytes, sizeof(bytes), MSG_DONTWAIT);
+	if (n > 0) {
+		resp_out_raw(&bed.asked, bytes, (size_t)n);
+		resp_out_raw(&bed.wanted, bytes, (size_t)n);
+	}
+	answer();
+	n = bed.client < 0 ? 0 : recv(bed.client, bytes, sizeof(bytes), MSG_DONTWAIT);
+	if (n > 0)
+		resp_out_raw(&bed.replies, bytes, (size_t)n);
+}
+
+static void until(bool (*done)(void))
+{
+	uint64_t end_ns = hf_env_now_ns(hf_env_host()) + LIMIT_NS;
+
+	while (!done()) {
+		assert_true(hf_env_now_ns(hf_env_host()) < end_ns);
+		turn();
+	}
+}
+
+static bool leads(void)
+{
+	return bed.ready && hf_smr_is_leader(proxy_smr(bed.proxy));
+}
+
+static void open_bed(void)
+{
+	static const struct proxy_events events = {.ready = on_ready, .failed = on_failed};
+	static const struct hf_node_events none = {0};
+	struct hf_node_config node = {.name = "n0", .rail_count = 1, .policy = HF_POLICY_VARUNA};
+	struct hf_smr_member who = {.address_count = 1};
+	struct proxy_config config = {.memcached = true};
+	struct hf_error error = {0};
+	struct sockaddr_un path;
+
+	bed = (struct bed){.client = -1};
+	generation++;
+	assert_int_equal(hf_loop_create(hf_env_host(), &bed.loop), 0);
+	snprintf(node.fabric, sizeof(node.fabric), "test-proxy-%u-%u", (unsigned)getpid(), generation);
+	snprintf(node.rails[0].name, HF_NAME_BYTES, "r0");
+	snprintf(node.rails[0].kind, HF_NAME_BYTES, "shm");
+	node.rails[0].address = node.rails[0].control = address(18536);
+	who.addresses[0] = node.rails[0].control;
+	assert_int_equal(hf_node_open(bed.loop, &node, &none, NULL, &bed.node, &error), 0);
+	open_server(&path);
+	config.smr = (struct hf_smr_config){.cluster = "one",
+		.members = &who,
+		.member_count = 1,
+		.slots = 1024,
+		.slot_bytes = 16384};
+	config.socket = path.sun_path;
+	config.listen = address(0);
+	assert_int_equal(proxy_open(bed.node, &config, &events, NULL, &bed.proxy, &error), 0);
+	bed.server = accept(bed.listener, NULL, NULL);
+	assert_true(bed.server >= 0);
+	until(leads);
+}
+
+static void connect_client(void)
+{
+	bed.client = socket(AF_INET, SOCK_STREAM, 0);
+	assert_int_equal(connect(bed.client, &bed.listen.sa, sizeof(bed.listen.in)), 0);
+}
+
+static void close_bed(void)
+{
+	proxy_close(bed.proxy);
+	hf_node_close(bed.node);
+	hf_loop_destroy(bed.loop);
+	close(bed.listener);
+	close(bed.server);
+	if (bed.client >= 0)
+		close(bed.client);
+	resp_out_free(&bed.asked);
+	resp_out_free(&bed.wanted);
+	resp_out_free(&bed.replies);
+	strcat(bed.directory, "/server");
+	unlink(bed.directory);
+	*strrchr(bed.directory, '/') = '\0';
+	rmdir(bed.directory);
+}
+
+static void send_text(const char *text)
+{
+	assert_true(send(bed.client, text, strlen(text), 0) == (ssize_t)strlen(text));
+}
+
+static unsigned count(const struct resp_out *in, const char *text)
+{
+	unsigned n = 0;
+
+	for (size_t i = 0; i + strlen(text) <= in->bytes; i++)
+		n += memcmp(in->data + i, text, strlen(text)) == 0;
+	return n;
+}
+
+/* Where the last of these texts begins; SIZE_MAX: there is none. */
+static size_t place(const struct resp_out *in, const char *text)
+{
+	for (size_t i = in->bytes; i-- > 0;)
+		if (in->bytes - i >= strlen(text) && memcmp(in->data + i, text, strlen(text)) == 0)
+			return i;
+	return SIZE_MAX;
+}
+
+static bool is_stored(void)
+{
+	return count(&bed.replies, "STORED\r\n") == 1;
+}
+
+static bool is_held(void)
+{
+	return bed.proxy->held.bytes > 0;
+}
+
+static bool is_flushed(void)
+{
+	return place(&bed.asked, "flush_all") != SIZE_MAX;
+}
+
+/* Else the one who takes the snapshot gets keys of two states, and the entries come after the restored ones. */
+static void a_restore_ends_the_snapshot_that_is_given(void **state)
+{
+	uint8_t bytes[64];
+	void *snapshot;
+
+	(void)state;
+	open_bed();
+	connect_client();
+	send_text("set a 0 0 1\r\nx\r\n");
+	until(is_stored);
+	assert_int_equal(proxy_snapshot_open(bed.proxy, &snapshot), 0);
+	send_text("set b 0 0 1\r\ny\r\n");
+	until(is_held);
+	assert_int_equal(count(&bed.asked, "set b"), 0);
+	assert_int_equal(proxy_restore_open(bed.proxy), 0);
+	assert_int_equal(proxy_snapshot_read(bed.proxy, snapshot, bytes, sizeof(bytes)), -ECANCELED);
+	proxy_snapshot_close(bed.proxy, snapshot);
+	until(is_flushed);
+	assert_false(is_held());
+	assert_int_equal(count(&bed.asked, "set b"), 1);
+	assert_true(place(&bed.asked, "set b") < place(&bed.asked, "flush_all"));
+	assert_int_equal(proxy_restore_close(bed.proxy, false), 0);
+	close_bed();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_restore_ends_the_snapshot_that_is_given),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
