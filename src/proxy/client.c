@@ -82,6 +82,8 @@ static void run_over(struct client *client)
 	client->run.commands = 0;
 	client->run_bytes = 0;
 	resp_out_free(&client->run.raw);
+	if (client->submitting) /* client_turn, which submits it, goes on: a pipeline is no recursion */
+		return;
 	if (client->io == NULL)
 		client_free(client);
 	else
@@ -420,18 +422,33 @@ static bool client_write(struct client *client)
 	return !client->closing || client->running;
 }
 
+static void take_requests(struct client *client)
+{
+	while (!client->running && !client->closing && has_room(client) && take_next(client))
+		continue;
+	if (client->read > 0) {
+		resp_out_drop(&client->in, client->read);
+		client->read = 0;
+	}
+}
+
+/* False: it is under way, and run_over follows. */
+static bool is_answered_at_once(struct client *client)
+{
+	client->submitting = true;
+	submit(client);
+	client->submitting = false;
+	return !client->running;
+}
+
 static void client_turn(struct client *client)
 {
 	do {
-		while (!client->running && !client->closing && has_room(client) && take_next(client))
-			continue;
-		if (client->read > 0) {
-			resp_out_drop(&client->in, client->read);
-			client->read = 0;
-		}
-		if (!client->running && client->run.commands > 0) {
-			submit(client);
-			return; /* run_over comes back here */
+		take_requests(client);
+		while (!client->running && client->run.commands > 0) {
+			if (!is_answered_at_once(client))
+				return;
+			take_requests(client);
 		}
 		if (client->out.failed || !client_write(client)) {
 			client_close(client);

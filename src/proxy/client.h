@@ -25,8 +25,8 @@ struct client {
 	size_t run_bytes; /* of the entry, at most */
 	unsigned replies; /* that the client waits for */
 	unsigned draws;
-	bool running;
-	uint64_t session; /* 0: none yet */
+	bool running, submitting; /* submitting: the run may be over before that returns */
+	uint64_t session;         /* 0: none yet */
 	uint32_t sequence;
 	/* MULTI */
 	bool multi, multi_bad;

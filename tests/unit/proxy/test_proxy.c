@@ -1,5 +1,6 @@
 /* A proxy that leads a log of one member, before a memcached that the test plays. */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,8 +14,10 @@
 #include "proxy/client.h"
 #include "proxy/snapshot.h"
 
-#define LIMIT_NS 20000000000ull
-#define TURN_NS  100000
+#define LIMIT_NS    20000000000ull
+#define TURN_NS     100000
+#define STACK_BYTES (512u << 10)
+#define REFUSED     20000u
 
 struct bed {
 	struct hf_loop *loop;
@@ -244,10 +247,64 @@ static void a_restore_ends_the_snapshot_that_is_given(void **state)
 	close_bed();
 }
 
+static bool all_are_refused(void)
+{
+	return count(&bed.replies, "wrong\r\n") == REFUSED;
+}
+
+/* A client that sends all it can before the first is answered. */
+static void *send_refused(void *nothing)
+{
+	(void)nothing;
+	send_text("version\r\n");
+	for (unsigned i = 0; i < REFUSED; i++)
+		send_text("HOLDFAST a b c\r\n");
+	return NULL;
+}
+
+static bool many_wait(void)
+{
+	const struct client *client = container_of(bed.proxy->clients.next, struct client, node);
+
+	return !list_empty(&bed.proxy->clients) && client->in.bytes == REFUSED * strlen("HOLDFAST a b c\r\n");
+}
+
+static void *refuse_many(void *nothing)
+{
+	pthread_t thread;
+
+	(void)nothing;
+	open_bed();
+	connect_client();
+	bed.silent = true;
+	assert_int_equal(pthread_create(&thread, NULL, send_refused, NULL), 0);
+	until(many_wait);
+	bed.silent = false;
+	until(all_are_refused);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	close_bed();
+	return NULL;
+}
+
+/* Each is answered while it is submitted. On a small stack, which the answers do not fill. */
+static void a_pipeline_of_refused_commands_is_answered(void **state)
+{
+	pthread_attr_t attributes;
+	pthread_t thread;
+
+	(void)state;
+	assert_int_equal(pthread_attr_init(&attributes), 0);
+	assert_int_equal(pthread_attr_setstacksize(&attributes, STACK_BYTES), 0);
+	assert_int_equal(pthread_create(&thread, &attributes, refuse_many, NULL), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	pthread_attr_destroy(&attributes);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_restore_ends_the_snapshot_that_is_given),
+		cmocka_unit_test(a_pipeline_of_refused_commands_is_answered),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
