@@ -166,7 +166,8 @@ struct hf_smr_call {
  * hf_smr_flush. Evaluate conditions in apply: all members evaluate them at the same place in the log.
  *   -ENOTCONN   this member does not lead: hf_smr_leader. The call was not accepted
  *   -EAGAIN     too many calls wait already: HF_SMR_WRITABLE follows
- *   -EMSGSIZE   more than hf_smr_request_bytes_max */
+ *   -EMSGSIZE   more than hf_smr_request_bytes_max
+ *   -EINVAL     a session without a sequence, or a sequence without a session */
 int hf_smr_propose(struct hf_smr *smr, struct hf_smr_call *call);
 /* A read barrier: at done() with HF_SMR_DECIDED every request is applied here that was decided anywhere before the
  * call. The program then reads its own state. The barrier is part of the next entry, or a WRITE of 8 bytes to each

@@ -7,7 +7,8 @@
 /* ---- sessions: a request takes effect once, however often and to whichever leader it is sent ---- */
 
 /* Opens a session: call.result has its number at done(), 8 bytes, little-endian. Requests of a session carry sequences
- * 1, 2, ..., at most 8 of them pending; a request that was applied before gets its earlier result. */
+ * 1, 2, ..., at most 8 of them pending; a request that was applied before gets its earlier result. After UINT32_MAX
+ * open another session. */
 int hf_smr_session_open(struct hf_smr *smr, struct hf_smr_call *call);
 int hf_smr_session_close(struct hf_smr *smr, struct hf_smr_call *call, uint64_t session);
 

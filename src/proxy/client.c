@@ -167,6 +167,8 @@ static void submit(struct client *client)
 	}
 	run->reply.bytes = 0;
 	run->routed = run_routed;
+	if (client->sequence == UINT32_MAX) /* the next one would close the session */
+		client->session = 0;
 	if (proxy_run_writes(run) && client->session == 0) {
 		proxy_run_init(&client->open, client->proxy, RUN_OPEN);
 		client->open.routed = open_routed;

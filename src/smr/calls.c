@@ -28,18 +28,24 @@ static int admit(struct hf_smr *smr, struct hf_smr_call *call)
 	return 0;
 }
 
-int hf_smr_propose(struct hf_smr *smr, struct hf_smr_call *call)
+static int take(struct hf_smr *smr, struct hf_smr_call *call)
 {
-	int rc;
+	int rc = admit(smr, call);
 
-	if (call->bytes > hf_smr_request_bytes_max(smr))
-		return -EMSGSIZE;
-	rc = admit(smr, call);
 	if (rc != 0)
 		return rc;
 	*smr->waiting_end = call;
 	smr->waiting_end = &call->next;
 	return 0;
+}
+
+int hf_smr_propose(struct hf_smr *smr, struct hf_smr_call *call)
+{
+	if (call->bytes > hf_smr_request_bytes_max(smr))
+		return -EMSGSIZE;
+	if ((call->session == 0) != (call->sequence == 0)) /* these open and close sessions */
+		return -EINVAL;
+	return take(smr, call);
 }
 
 int hf_smr_read(struct hf_smr *smr, struct hf_smr_call *call)
@@ -60,7 +66,7 @@ int hf_smr_session_open(struct hf_smr *smr, struct hf_smr_call *call)
 	call->session = 0;
 	call->sequence = 1;
 	call->bytes = 0;
-	return hf_smr_propose(smr, call);
+	return take(smr, call);
 }
 
 int hf_smr_session_close(struct hf_smr *smr, struct hf_smr_call *call, uint64_t session)
@@ -68,7 +74,7 @@ int hf_smr_session_close(struct hf_smr *smr, struct hf_smr_call *call, uint64_t 
 	call->session = session;
 	call->sequence = 0;
 	call->bytes = 0;
-	return hf_smr_propose(smr, call);
+	return take(smr, call);
 }
 
 void smr_calls_end(struct hf_smr *smr, struct hf_smr_call *call, enum hf_smr_outcome outcome)

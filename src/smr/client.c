@@ -21,9 +21,9 @@
 #include "base/log.h"
 #include "base/order.h"
 #include "smr/client_messages.h"
+#include "smr/lane.h"
 #include "smr/served.h"
 
-#define FLIGHTS          8u /* unanswered numbers of a session: as many as members remember */
 #define SESSIONS_DEFAULT 4u
 #define PATIENCE_NS      10000000000ull
 #define RETRY_NS         1000000ull /* between two looks at what waits for a leader */
@@ -31,15 +31,6 @@
 #define RESEND_NS        50000000ull /* a member that does not answer for so long may be stopped: another is asked */
 
 enum { STRANDED, LOCAL, SENT }; /* hf_smr_request.state */
-
-struct lane {
-	uint64_t session; /* 0: none yet */
-	uint32_t sequence;
-	struct hf_smr_request open; /* that opens the session */
-	uint8_t opened[8];
-	bool opening;
-	struct hf_smr_request *flight[FLIGHTS]; /* by number */
-};
 
 struct hf_smr_client {
 	struct hf_node *node;
@@ -56,7 +47,7 @@ struct hf_smr_client {
 	_Atomic bool waiting; /* for the loop: something is queued */
 	/* the loop's */
 	struct hf_smr_request *ready, **ready_end;
-	struct lane *lanes;
+	struct smr_lane *lanes;
 	unsigned lane_count;
 	uint64_t ids;
 	struct hf_peer *peers[HF_SMR_MEMBERS_MAX];
@@ -98,10 +89,11 @@ static void push(struct hf_smr_request ***end, struct hf_smr_request *request)
 	*end = &request->next;
 }
 
-static struct lane *lane_of(struct hf_smr_client *client, const struct hf_smr_request *request, unsigned *flight_out)
+static struct smr_lane *lane_of(
+	struct hf_smr_client *client, const struct hf_smr_request *request, unsigned *flight_out)
 {
 	for (unsigned i = 0; i < client->lane_count; i++)
-		for (unsigned k = 0; k < FLIGHTS; k++)
+		for (unsigned k = 0; k < SMR_LANE_FLIGHTS; k++)
 			if (client->lanes[i].flight[k] == request) {
 				*flight_out = k;
 				return &client->lanes[i];
@@ -112,7 +104,7 @@ static struct lane *lane_of(struct hf_smr_client *client, const struct hf_smr_re
 static void land(struct hf_smr_request *request)
 {
 	unsigned k;
-	struct lane *lane = lane_of(request->client, request, &k);
+	struct smr_lane *lane = lane_of(request->client, request, &k);
 
 	if (lane != NULL)
 		lane->flight[k] = NULL;
@@ -122,7 +114,7 @@ static void land(struct hf_smr_request *request)
 
 static void opened(struct hf_smr_request *open)
 {
-	struct lane *lane = container_of(open, struct lane, open);
+	struct smr_lane *lane = container_of(open, struct smr_lane, open);
 
 	lane->opening = false;
 	if (open->outcome == HF_SMR_DECIDED && open->result_bytes == sizeof(lane->opened)) {
@@ -149,7 +141,7 @@ static void session_over(struct hf_smr_request *request)
 {
 	struct hf_smr_client *client = request->client;
 	unsigned k;
-	struct lane *lane = lane_of(client, request, &k);
+	struct smr_lane *lane = lane_of(client, request, &k);
 
 	if (lane != NULL && lane->session == request->call.session)
 		lane->session = 0;
@@ -199,9 +191,17 @@ static void proposed(struct hf_smr_call *call)
 
 /* ---- sending ---- */
 
+static int call(struct hf_smr *smr, struct hf_smr_request *request)
+{
+	if (smr == NULL)
+		return -ENOTCONN;
+	return request->call.session == 0 ? hf_smr_session_open(smr, &request->call)
+					  : hf_smr_propose(smr, &request->call);
+}
+
 static bool propose(struct hf_smr_client *client, struct hf_smr_request *request)
 {
-	int rc = client->served.smr == NULL ? -ENOTCONN : hf_smr_propose(client->served.smr, &request->call);
+	int rc = call(client->served.smr, request);
 
 	if (rc == -EMSGSIZE) {
 		land(request);
@@ -273,8 +273,9 @@ static void send_request(struct hf_smr_client *client, struct hf_smr_request *re
 	}
 }
 
-static void open_session(struct hf_smr_client *client, struct lane *lane)
+static void open_session(struct hf_smr_client *client, struct smr_lane *lane)
 {
+	lane->session = 0;
 	lane->opening = true;
 	lane->open = (struct hf_smr_request){.client = client,
 		.result = lane->opened,
@@ -290,21 +291,18 @@ static void open_session(struct hf_smr_client *client, struct lane *lane)
 static void pump(struct hf_smr_client *client)
 {
 	for (unsigned i = 0; i < client->lane_count && client->ready != NULL; i++) {
-		struct lane *lane = &client->lanes[i];
+		struct smr_lane *lane = &client->lanes[i];
 
-		if (lane->session == 0 && !lane->opening)
+		if (smr_lane_needs_session(lane))
 			open_session(client, lane);
-		while (lane->session != 0 && client->ready != NULL &&
-			lane->flight[(lane->sequence + 1) % FLIGHTS] == NULL) {
+		while (client->ready != NULL && smr_lane_has_room(lane)) {
 			struct hf_smr_request *request = client->ready;
 
 			client->ready = request->next;
 			if (client->ready == NULL)
 				client->ready_end = &client->ready;
-			request->call.session = lane->session;
-			request->call.sequence = ++lane->sequence;
 			request->id = ++client->ids;
-			lane->flight[lane->sequence % FLIGHTS] = request;
+			smr_lane_take(lane, request);
 			send_request(client, request);
 		}
 	}
@@ -341,11 +339,11 @@ static void retry(struct hf_timer *timer, uint64_t now_ns)
 	bool any = false;
 
 	for (unsigned i = 0; i < client->lane_count; i++) {
-		struct lane *lane = &client->lanes[i];
+		struct smr_lane *lane = &client->lanes[i];
 
 		if (lane->opening)
 			any |= look_at(client, &lane->open, now_ns);
-		for (unsigned k = 0; k < FLIGHTS; k++)
+		for (unsigned k = 0; k < SMR_LANE_FLIGHTS; k++)
 			if (lane->flight[k] != NULL)
 				any |= look_at(client, lane->flight[k], now_ns);
 	}
@@ -399,11 +397,11 @@ static bool client_arm(struct hf_poller *poller)
 static struct hf_smr_request *find(struct hf_smr_client *client, uint64_t id)
 {
 	for (unsigned i = 0; i < client->lane_count; i++) {
-		struct lane *lane = &client->lanes[i];
+		struct smr_lane *lane = &client->lanes[i];
 
 		if (lane->opening && lane->open.id == id)
 			return &lane->open;
-		for (unsigned k = 0; k < FLIGHTS; k++)
+		for (unsigned k = 0; k < SMR_LANE_FLIGHTS; k++)
 			if (lane->flight[k] != NULL && lane->flight[k]->id == id)
 				return lane->flight[k];
 	}
@@ -476,12 +474,12 @@ static void on_end(struct hf_channel *channel, struct hf_peer *peer, void *conte
 		if (client->peers[i] == peer)
 			client->peers[i] = NULL;
 	for (unsigned i = 0; i < client->lane_count; i++)
-		for (unsigned k = 0; k <= FLIGHTS; k++) {
-			struct lane *lane = &client->lanes[i];
-			struct hf_smr_request *request = k < FLIGHTS     ? lane->flight[k]
-							 : lane->opening ? &lane->open
-									 : NULL;
+		for (unsigned k = 0; k <= SMR_LANE_FLIGHTS; k++) {
+			struct smr_lane *lane = &client->lanes[i];
+			struct hf_smr_request *request = lane->opening ? &lane->open : NULL;
 
+			if (k < SMR_LANE_FLIGHTS)
+				request = lane->flight[k];
 			if (request == NULL || request->state != SENT || client->peers[request->sent_to] != NULL)
 				continue;
 			request->doubt = true;
@@ -561,7 +559,7 @@ static void give_up_all(struct hf_smr_client *client)
 {
 	(void)client_poll(&client->poller, 0); /* what is queued is ready */
 	for (unsigned i = 0; i < client->lane_count; i++)
-		for (unsigned k = 0; k < FLIGHTS; k++) {
+		for (unsigned k = 0; k < SMR_LANE_FLIGHTS; k++) {
 			struct hf_smr_request *request = client->lanes[i].flight[k];
 
 			client->lanes[i].flight[k] = NULL;

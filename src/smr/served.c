@@ -67,6 +67,7 @@ static void proposed(struct hf_smr_call *call)
 void smr_served_hear(struct smr_served *served, struct hf_peer *peer, const uint8_t *message, size_t bytes)
 {
 	struct request *request;
+	bool opens;
 	int rc;
 
 	if (bytes < REQUEST_BYTES || served->smr == NULL)
@@ -84,7 +85,8 @@ void smr_served_hear(struct smr_served *served, struct hf_peer *peer, const uint
 		.session = get_le64(message + 16),
 		.sequence = get_le32(message + 4)};
 	list_push_back(&served->proposed, &request->node);
-	rc = hf_smr_propose(served->smr, &request->call);
+	opens = request->call.session == 0 && request->call.sequence == 1;
+	rc = opens ? hf_smr_session_open(served->smr, &request->call) : hf_smr_propose(served->smr, &request->call);
 	if (rc != 0)
 		answer(request, rc == -EMSGSIZE ? TOO_LARGE : HF_SMR_NOT_LEADER, NULL, 0);
 }

@@ -27,6 +27,7 @@ struct bed {
 	bool ready, silent; /* silent: the server does not answer */
 	int listener, server, client;
 	char directory[64];
+	struct sockaddr_un path;
 	struct resp_out asked, wanted; /* what the server was told so far; of that, what it has not answered */
 	struct resp_out replies;       /* to the client */
 };
@@ -59,14 +60,14 @@ static struct hf_addr address(uint16_t port)
 	return addr;
 }
 
-static void open_server(struct sockaddr_un *path)
+static void open_server(void)
 {
-	*path = (struct sockaddr_un){.sun_family = AF_UNIX};
+	bed.path.sun_family = AF_UNIX;
 	snprintf(bed.directory, sizeof(bed.directory), "/tmp/holdfast-proxy-XXXXXX");
 	assert_non_null(mkdtemp(bed.directory));
-	snprintf(path->sun_path, sizeof(path->sun_path), "%.60s/server", bed.directory);
+	snprintf(bed.path.sun_path, sizeof(bed.path.sun_path), "%.60s/server", bed.directory);
 	bed.listener = socket(AF_UNIX, SOCK_STREAM, 0);
-	assert_int_equal(bind(bed.listener, (struct sockaddr *)path, sizeof(*path)), 0);
+	assert_int_equal(bind(bed.listener, (struct sockaddr *)&bed.path, sizeof(bed.path)), 0);
 	assert_int_equal(listen(bed.listener, 1), 0);
 }
 
@@ -134,7 +135,6 @@ static void open_bed(void)
 	struct hf_smr_member who = {.address_count = 1};
 	struct proxy_config config = {.memcached = true};
 	struct hf_error error = {0};
-	struct sockaddr_un path;
 
 	bed = (struct bed){.client = -1};
 	generation++;
@@ -145,13 +145,10 @@ static void open_bed(void)
 	node.rails[0].address = node.rails[0].control = address(18536);
 	who.addresses[0] = node.rails[0].control;
 	assert_int_equal(hf_node_open(bed.loop, &node, &none, NULL, &bed.node, &error), 0);
-	open_server(&path);
-	config.smr = (struct hf_smr_config){.cluster = "one",
-		.members = &who,
-		.member_count = 1,
-		.slots = 1024,
-		.slot_bytes = 16384};
-	config.socket = path.sun_path;
+	open_server();
+	config.smr = (struct hf_smr_config){
+		.cluster = "one", .members = &who, .member_count = 1, .slots = 1024, .slot_bytes = 16384};
+	config.socket = bed.path.sun_path;
 	config.listen = address(0);
 	assert_int_equal(proxy_open(bed.node, &config, &events, NULL, &bed.proxy, &error), 0);
 	bed.server = accept(bed.listener, NULL, NULL);
@@ -177,10 +174,8 @@ static void close_bed(void)
 	resp_out_free(&bed.asked);
 	resp_out_free(&bed.wanted);
 	resp_out_free(&bed.replies);
-	strcat(bed.directory, "/server");
-	unlink(bed.directory);
-	*strrchr(bed.directory, '/') = '\0';
-	rmdir(bed.directory);
+	(void)unlink(bed.path.sun_path);
+	(void)rmdir(bed.directory);
 }
 
 static void send_text(const char *text)
@@ -247,6 +242,35 @@ static void a_restore_ends_the_snapshot_that_is_given(void **state)
 	close_bed();
 }
 
+static struct client *first_client(void)
+{
+	return container_of(bed.proxy->clients.next, struct client, node);
+}
+
+static bool both_are_stored(void)
+{
+	return count(&bed.replies, "STORED\r\n") == 2;
+}
+
+static void a_client_whose_numbers_are_used_up_gets_another_session(void **state)
+{
+	uint64_t session;
+
+	(void)state;
+	open_bed();
+	connect_client();
+	send_text("set a 0 0 1\r\nx\r\n");
+	until(is_stored);
+	session = first_client()->session;
+	first_client()->sequence = UINT32_MAX;
+	send_text("set b 0 0 1\r\ny\r\n");
+	until(both_are_stored);
+	assert_int_equal(count(&bed.asked, "set b"), 1);
+	assert_int_not_equal(first_client()->session, session);
+	assert_int_equal(first_client()->sequence, 1);
+	close_bed();
+}
+
 static bool all_are_refused(void)
 {
 	return count(&bed.replies, "wrong\r\n") == REFUSED;
@@ -264,9 +288,7 @@ static void *send_refused(void *nothing)
 
 static bool many_wait(void)
 {
-	const struct client *client = container_of(bed.proxy->clients.next, struct client, node);
-
-	return !list_empty(&bed.proxy->clients) && client->in.bytes == REFUSED * strlen("HOLDFAST a b c\r\n");
+	return !list_empty(&bed.proxy->clients) && first_client()->in.bytes == REFUSED * strlen("HOLDFAST a b c\r\n");
 }
 
 static void *refuse_many(void *nothing)
@@ -304,6 +326,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_restore_ends_the_snapshot_that_is_given),
+		cmocka_unit_test(a_client_whose_numbers_are_used_up_gets_another_session),
 		cmocka_unit_test(a_pipeline_of_refused_commands_is_answered),
 	};
 

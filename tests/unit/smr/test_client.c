@@ -15,6 +15,7 @@
 #include <holdfast/smr_client.h>
 
 #include "base/bytes.h"
+#include "smr/lane.h"
 #include "trio.h"
 
 #define REQUESTS 300u
@@ -398,9 +399,31 @@ static void a_request_that_no_log_takes_is_refused(void **state)
 	close_all();
 }
 
+/* Number 0 closes a session: the request would be lost, and said to be decided. */
+static void a_lane_whose_numbers_are_used_up_opens_another_session(void **state)
+{
+	struct smr_lane lane = {.session = 7, .sequence = UINT32_MAX - 2};
+	struct hf_smr_request last[2] = {0};
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		assert_true(smr_lane_has_room(&lane));
+		smr_lane_take(&lane, &last[i]);
+	}
+	assert_int_equal(last[1].call.sequence, UINT32_MAX);
+	assert_false(smr_lane_has_room(&lane));
+	assert_false(smr_lane_needs_session(&lane)); /* these are under way */
+	lane.flight[last[1].call.sequence % SMR_LANE_FLIGHTS] = NULL;
+	assert_false(smr_lane_needs_session(&lane));
+	lane.flight[last[0].call.sequence % SMR_LANE_FLIGHTS] = NULL;
+	assert_false(smr_lane_has_room(&lane));
+	assert_true(smr_lane_needs_session(&lane));
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_lane_whose_numbers_are_used_up_opens_another_session),
 		cmocka_unit_test(clients_at_every_member_are_answered),
 		cmocka_unit_test(threads_wait_for_their_requests),
 		cmocka_unit_test(what_was_under_way_when_the_leader_went_is_decided_once),

@@ -34,7 +34,8 @@ static void begin(void)
 	smr.members = (struct smr_members){.index = 1, .count = VOTERS};
 	smr_calls_init(&smr);
 	for (unsigned i = 0; i < VOTERS; i++) {
-		smr.members.at[i] = (struct smr_member){.is = {.id = (uint8_t)i}, .voter = true, .incarnation = 100 + i};
+		smr.members.at[i] =
+			(struct smr_member){.is = {.id = (uint8_t)i}, .voter = true, .incarnation = 100 + i};
 		smr.links[i] = (struct smr_link){.smr = &smr, .id = (uint8_t)i, .incarnation = 100 + i};
 		smr.links[i].elect.alive = true;
 		if (i == 0)

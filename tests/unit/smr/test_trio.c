@@ -78,24 +78,42 @@ static void who_does_not_lead_takes_no_proposal_and_knows_who_does(void **state)
 	trio_close(&trio);
 }
 
+static uint64_t session;
+
+static void opened(struct hf_smr_call *call)
+{
+	assert_int_equal(call->outcome, HF_SMR_DECIDED);
+	assert_int_equal(call->result_bytes, 8);
+	session = get_le64(call->result);
+}
+
+static bool is_open(struct trio *trio)
+{
+	(void)trio;
+	return session != 0;
+}
+
 static void a_request_of_a_session_takes_effect_once(void **state)
 {
-	struct hf_smr_call call = {0};
-	uint64_t session;
+	struct hf_smr_call call = {.done = opened};
 	static struct trio trio;
 
 	(void)state;
 	trio_open(&trio);
 	trio_start_all(&trio);
-	call.sequence = 1;
-	assert_int_equal(trio_propose(&trio, 0, &call), HF_SMR_DECIDED); /* opens one: session 0, sequence 1 */
-	session = call.index << 8;
+	session = 0;
+	assert_int_equal(hf_smr_session_open(trio_leader(&trio)->smr, &call), 0);
+	assert_true(trio_until(&trio, is_open));
 	for (unsigned i = 0; i < 3; i++) {
 		call = (struct hf_smr_call){.session = session, .sequence = 1};
 		assert_int_equal(trio_propose(&trio, 77, &call), HF_SMR_DECIDED);
 	}
 	assert_true(trio_until(&trio, trio_all_have_applied));
 	assert_int_equal(trio.members[0].applied, 1);
+	call = (struct hf_smr_call){.session = session}; /* would close it */
+	assert_int_equal(hf_smr_propose(trio_leader(&trio)->smr, &call), -EINVAL);
+	call = (struct hf_smr_call){.sequence = 1}; /* would open another one */
+	assert_int_equal(hf_smr_propose(trio_leader(&trio)->smr, &call), -EINVAL);
 	call = (struct hf_smr_call){.session = session + 1, .sequence = 1};
 	assert_int_equal(trio_propose(&trio, 78, &call), HF_SMR_SESSION_OVER);
 	trio_close(&trio);
