@@ -44,6 +44,21 @@ static bool take(struct hf_smr *smr, struct smr_link *link)
 	return true;
 }
 
+/* Nobody of the majority was told of more, and nobody else writes here now: what is decided and is not there was lost
+ * (R-S8). */
+static bool has_lost(struct hf_smr *smr)
+{
+	struct smr_slot slot;
+
+	return smr->applied < smr->commit && smr_own_slot(smr, smr->applied, &slot) != SMR_SLOT_VALID;
+}
+
+static void fall_behind(struct hf_smr *smr)
+{
+	log_info("smr %s: member %u lacks entries that no log has any more: it takes a snapshot", smr->name, smr->id);
+	smr->behind = true;
+}
+
 void smr_catch_up_turn(struct hf_smr *smr)
 {
 	struct smr_link *from;
@@ -52,9 +67,7 @@ void smr_catch_up_turn(struct hf_smr *smr)
 		if (link->fetching || link->fetched_end <= smr->commit || link->fetched > smr->commit)
 			continue;
 		if (!take(smr, link)) {
-			log_info("smr %s: member %u lacks entries that no log has any more: it takes a snapshot",
-				smr->name, smr->id);
-			smr->behind = true;
+			fall_behind(smr);
 			return;
 		}
 	}
@@ -62,6 +75,8 @@ void smr_catch_up_turn(struct hf_smr *smr)
 	from = most_advanced(smr);
 	if (from == NULL && smr->applied == smr->commit) /* with the newest configuration that is decided (R-S20) */
 		smr_recover_begin(smr);
+	else if (from == NULL && has_lost(smr))
+		fall_behind(smr);
 	else if (from != NULL && !from->fetching)
 		(void)smr_take_in_fetch(from, smr->commit, from->commit);
 }

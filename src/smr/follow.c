@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "base/log.h"
 #include "base/order.h"
 
 #define SLOTS_A_TURN   256u
@@ -157,11 +158,33 @@ bool smr_follow_apply(struct hf_smr *smr)
 	return any;
 }
 
+/* Commit is never told ahead of its slot. One that is decided and stays away was lost: as when a device died with what
+ * it had acknowledged, and nobody was told (R-S8). Nobody writes it again, because the holder counts it as there. */
+static void watch_gap(struct hf_smr *smr)
+{
+	if (smr->applied == smr->commit) {
+		smr->gap = 0;
+	} else if (smr->gap != smr->applied) {
+		smr->gap = smr->applied;
+		smr->gap_ns = smr->now_ns;
+	} else if (smr->now_ns - smr->gap_ns > smr->config.patience_ns) {
+		log_info("smr %s: member %u lacks entry %llu, which is decided: it takes a snapshot", smr->name,
+			smr->id, (unsigned long long)smr->gap);
+		smr->behind = true;
+		smr->gap = 0;
+	}
+}
+
 bool smr_follow_turn(struct hf_smr *smr)
 {
+	bool any;
+
 	if (smr->role == HF_SMR_BLANK || smr->role == HF_SMR_RESTORING || smr->role == HF_SMR_OUT)
 		return false;
 	if (smr->phase == SMR_PHASE_NONE)
 		discover(smr);
-	return smr_follow_apply(smr);
+	any = smr_follow_apply(smr);
+	if (smr->phase == SMR_PHASE_NONE)
+		watch_gap(smr);
+	return any;
 }

@@ -88,7 +88,7 @@ void smr_restore_drop(struct hf_smr *smr)
 	smr->restore = NULL;
 }
 
-/* The member that was asked before has fallen silent; a snapshot of one that knows no more than this one is of no use;
+/* A snapshot of one that knows no more than this one is of no use; the member that was asked before has fallen silent;
  * one that leads has other things to do. */
 static unsigned worth(const struct smr_link *link)
 {
@@ -97,7 +97,7 @@ static unsigned worth(const struct smr_link *link)
 
 	if (!link->known || (link->public[SMR_PUBLIC_FLAGS] & SMR_FLAG_READY) == 0 || !link->elect.alive)
 		return 0;
-	return 1 + 4 * another + 2 * ahead + (smr_link_role(link) != HF_SMR_LEADER);
+	return 1 + 4 * ahead + 2 * another + (smr_link_role(link) != HF_SMR_LEADER);
 }
 
 static struct smr_link *choose(struct hf_smr *smr)

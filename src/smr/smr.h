@@ -82,6 +82,7 @@ struct hf_smr {
 	uint64_t oldest;                   /* the ring has nothing before, whatever its size */
 	uint64_t tail, recover_end;        /* the leader's: next index; the end of what it found */
 	uint64_t reach;                    /* valid slots were seen from commit up to there, without a gap */
+	uint64_t gap, gap_ns;              /* the decided slot that is missing here, and since when; 0: none is */
 	int holder;                        /* id; SMR_NOBODY */
 	uint64_t holder_ns;                /* since when */
 	/* an entry of several slots that is being put together */

@@ -309,9 +309,68 @@ static void who_has_lost_an_entry_counts_when_it_was_started_again(void **state)
 	trio_close(&trio);
 }
 
+/* Decided entries reach a member whose loop stands still, and the first of them is lost, as when its NIC died with it
+ * and nobody was told. */
+static void lose_a_decided_entry(struct trio *trio, unsigned id)
+{
+	struct hf_smr *smr = trio->members[id].smr;
+	uint64_t at = smr->applied;
+
+	hf_loop_remove_poller(trio->loop, &smr->poller);
+	trio_propose_many(trio, 3, 5000);
+	assert_int_equal(smr->applied, at);
+	memset(smr_slot_at(smr, at), 0, smr->geometry.slot_bytes);
+	hf_loop_add_poller(trio->loop, &smr->poller);
+}
+
+static void who_has_lost_a_decided_entry_takes_a_snapshot(void **state)
+{
+	static struct trio trio;
+	unsigned lost;
+
+	(void)state;
+	trio_open(&trio);
+	trio.config.patience_ns = 200000000;
+	trio_start_all(&trio);
+	trio_propose_many(&trio, PROPOSALS, 1000);
+	assert_true(trio_until(&trio, trio_all_have_applied));
+	lost = (trio_leader(&trio)->id + 1) % TRIO_MEMBERS;
+	lose_a_decided_entry(&trio, lost);
+	trio_propose_many(&trio, PROPOSALS, 2000);
+	assert_true(trio_until(&trio, trio_all_have_applied));
+	assert_int_equal(trio.members[lost].events[HF_SMR_RESTORED], 1);
+	trio_close(&trio);
+}
+
+/* It cannot lead without the entry, and would be elected for ever. */
+static void who_would_lead_and_has_lost_a_decided_entry_lets_another_one(void **state)
+{
+	static struct trio trio;
+	struct hf_smr *smr;
+	unsigned lost;
+
+	(void)state;
+	trio_open(&trio);
+	trio_start_all(&trio);
+	trio_propose_many(&trio, PROPOSALS, 1000);
+	assert_true(trio_until(&trio, trio_all_have_applied));
+	unwell = trio_leader(&trio)->id;
+	lost = unwell == 0 ? 1 : 0; /* the lowest one that is well is elected */
+	lose_a_decided_entry(&trio, lost);
+	smr = trio.members[lost].smr;
+	smr->config.patience_ns = 1000000000000; /* it does not wait for that */
+	hf_smr_set_well(trio.members[unwell].smr, false);
+	assert_true(trio_until(&trio, another_one_leads));
+	trio_propose_many(&trio, PROPOSALS, 2000);
+	assert_true(trio_until(&trio, trio_all_have_applied));
+	trio_close(&trio);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(who_has_lost_a_decided_entry_takes_a_snapshot),
+		cmocka_unit_test(who_would_lead_and_has_lost_a_decided_entry_lets_another_one),
 		cmocka_unit_test(what_is_proposed_is_applied_by_all_in_order),
 		cmocka_unit_test(another_member_leads_when_the_leader_is_gone),
 		cmocka_unit_test(who_does_not_lead_takes_no_proposal_and_knows_who_does),
