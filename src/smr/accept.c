@@ -39,7 +39,8 @@ bool smr_accept_post(struct smr_link *link, uint64_t from, uint64_t end)
 		.local = at,
 		.bytes = (uint32_t)(last - at) + smr_slot_bytes(&slot),
 		.at = (uint64_t)(at - smr->log),
-		.arg = end};
+		.arg = end,
+		.reads = from};
 
 	if (!smr_post(link, SMR_OUT, &post))
 		return false;

@@ -45,6 +45,7 @@ struct smr_wr {
 	enum smr_wr_type type;
 	uint32_t life; /* of the link, when it was posted */
 	uint64_t arg;
+	uint64_t reads; /* the index of the first slot here that it reads; 0: none */
 	uint64_t stamp; /* of the replica's clock of posts */
 	uint64_t posted_ns;
 };

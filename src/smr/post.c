@@ -54,6 +54,7 @@ bool smr_post(struct smr_link *link, enum smr_end_kind kind, const struct smr_po
 	end->wrs[end->tail++ % SMR_WRS_MAX] = (struct smr_wr){.type = post->type,
 		.life = link->life,
 		.arg = post->arg,
+		.reads = post->reads,
 		.stamp = ++smr->clock,
 		.posted_ns = smr->now_ns};
 	if (needs_grant(post->type))

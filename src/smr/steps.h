@@ -21,6 +21,7 @@ struct smr_post {
 	uint32_t bytes;
 	uint64_t at; /* offset in the remote region */
 	uint64_t arg;
+	uint64_t reads; /* the index of the first slot here that the wr reads; 0: none */
 	bool read;
 };
 bool smr_post(struct smr_link *link, enum smr_end_kind kind, const struct smr_post *post); /* false: no room */

@@ -122,9 +122,43 @@ static void who_takes_a_snapshot_gives_none(void **state)
 	end();
 }
 
+static struct smr_wr *post(struct smr_link *link, enum smr_wr_type type, uint64_t reads)
+{
+	struct smr_end *end = &link->ends[SMR_OUT];
+	struct smr_wr *wr = &end->wrs[end->tail++ % SMR_WRS_MAX];
+
+	*wr = (struct smr_wr){.type = type, .life = link->life, .reads = reads, .posted_ns = smr.now_ns};
+	return wr;
+}
+
+/* That one was lost with entries on their way: what was posted since reads none of them. */
+static void a_lost_follower_holds_the_ring_up_only_while_its_slots_are_read(void **state)
+{
+	struct smr_link *lost = &smr.links[1];
+
+	(void)state;
+	begin();
+	smr.role = HF_SMR_LEADER;
+	smr.applied = smr.commit = smr.tail = 50;
+	lost->stage = SMR_STAGE_CONFIRMED;
+	lost->acked = 20;
+	(void)post(lost, SMR_WR_SLOTS, 20);
+	(void)post(lost, SMR_WR_SLOTS, 23);
+	smr_mark_lost(lost);
+	lost->acked = 40; /* as when it is taken in again */
+	(void)post(lost, SMR_WR_HEAD, 0);
+	assert_int_equal(smr_recycle_floor(&smr), 20);
+	lost->ends[SMR_OUT].head++;
+	assert_int_equal(smr_recycle_floor(&smr), 23);
+	lost->ends[SMR_OUT].head++;
+	assert_int_equal(smr_recycle_floor(&smr), 50);
+	end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_lost_follower_holds_the_ring_up_only_while_its_slots_are_read),
 		cmocka_unit_test(who_takes_a_snapshot_gives_none),
 		cmocka_unit_test(a_majority_that_was_lost_counts_from_when_it_is_there_again),
 	};
