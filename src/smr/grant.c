@@ -72,6 +72,19 @@ static void tell_commit(struct hf_smr *smr)
 		publish(word, htole64(smr_slot_seal(smr->commit)));
 }
 
+/* The holder before may have been cut off within its WRITE of eight bytes: nobody has counted that promise, and those
+ * before it hold (R-S4). */
+static void keep_promise(struct hf_smr *smr)
+{
+	_Atomic uint64_t *word = (_Atomic uint64_t *)(void *)(smr->log + SMR_LOG_PROMISE);
+	uint64_t number;
+
+	if (smr_slot_open(le64toh(observe(word)), &number))
+		smr->promised = number;
+	else
+		publish(word, htole64(smr_slot_seal(smr->promised)));
+}
+
 static bool step(struct hf_smr *smr)
 {
 	struct smr_link *to = &smr->links[smr->giving_to];
@@ -81,6 +94,7 @@ static bool step(struct hf_smr *smr)
 	if (smr->giving == SMR_GIVING_REVOKE) {
 		smr->holder = smr->giving_to;
 		smr_follow_reset(smr);
+		keep_promise(smr);
 		tell_commit(smr);
 		smr->giving = smr->giving_to == smr->id ? SMR_GIVING_NONE : SMR_GIVING_GIVE;
 		if (smr->giving == SMR_GIVING_GIVE) {

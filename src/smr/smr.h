@@ -78,6 +78,7 @@ struct hf_smr {
 	struct smr_members members;        /* applied, or that of the snapshot */
 	struct smr_members heard;          /* newer, undecided as far as we know; index 0: none */
 	uint64_t began_ns;                 /* when the cluster was founded; 0: it has had a leader */
+	uint64_t promised;                 /* the word of the own log, when it was last taken from its holder */
 	uint64_t promise, commit, applied; /* applied: of slots; next to be applied */
 	uint64_t oldest;                   /* the ring has nothing before, whatever its size */
 	uint64_t tail, recover_end;        /* the leader's: next index; the end of what it found */

@@ -155,10 +155,42 @@ static void a_lost_follower_holds_the_ring_up_only_while_its_slots_are_read(void
 	end();
 }
 
+static void take_log(void)
+{
+	smr_grant_take(&smr);
+	assert_true(smr_grant_turn(&smr));
+	assert_int_equal(smr.holder, smr.id);
+}
+
+static void set_promise(uint64_t word)
+{
+	put_le64(smr.log + SMR_LOG_PROMISE, word);
+}
+
+/* The next one would choose a number below one that was promised here. */
+static void a_promise_that_was_cut_off_leaves_the_one_before(void **state)
+{
+	uint64_t number;
+
+	(void)state;
+	begin();
+	smr.holder = 1;
+	set_promise(smr_slot_seal(0x1101));
+	take_log();
+	smr.holder = 2;
+	set_promise((smr_slot_seal(0x2202) & ~0xffffull) | (smr_slot_seal(0x1101) & 0xffff));
+	assert_false(smr_slot_open(get_le64(smr.log + SMR_LOG_PROMISE), &number));
+	take_log();
+	assert_true(smr_slot_open(get_le64(smr.log + SMR_LOG_PROMISE), &number));
+	assert_int_equal(number, 0x1101);
+	end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_lost_follower_holds_the_ring_up_only_while_its_slots_are_read),
+		cmocka_unit_test(a_promise_that_was_cut_off_leaves_the_one_before),
 		cmocka_unit_test(who_takes_a_snapshot_gives_none),
 		cmocka_unit_test(a_majority_that_was_lost_counts_from_when_it_is_there_again),
 	};
