@@ -85,6 +85,31 @@ static void keep_promise(struct hf_smr *smr)
 		publish(word, htole64(smr_slot_seal(smr->promised)));
 }
 
+static uint32_t request_of(const struct smr_link *link)
+{
+	const _Atomic uint64_t *at =
+		(const _Atomic uint64_t *)(const void *)(link->smr->back + SMR_MAILBOX((size_t)link->id));
+	uint64_t value;
+
+	return smr_slot_open(le64toh(observe(at)), &value) ? (uint32_t)value : 0;
+}
+
+static void give(struct hf_smr *smr)
+{
+	struct smr_link *to = &smr->links[smr->giving_to];
+
+	smr->giving = SMR_GIVING_NONE;
+	if (request_of(to) != smr->giving_request) { /* the process that took its place has not asked (R-S25) */
+		smr->holder = SMR_NOBODY;
+		return;
+	}
+	to->granted = smr->giving_request;
+	if (to->ends[SMR_IN].vqp == NULL)
+		return;
+	smr->giving = SMR_GIVING_GIVE;
+	set_access(smr, to->ends[SMR_IN].vqp, WRITES);
+}
+
 static bool step(struct hf_smr *smr)
 {
 	struct smr_link *to = &smr->links[smr->giving_to];
@@ -96,14 +121,10 @@ static bool step(struct hf_smr *smr)
 		smr_follow_reset(smr);
 		keep_promise(smr);
 		tell_commit(smr);
-		smr->giving = smr->giving_to == smr->id ? SMR_GIVING_NONE : SMR_GIVING_GIVE;
-		if (smr->giving == SMR_GIVING_GIVE) {
-			to->granted = smr->giving_request;
-			if (to->ends[SMR_IN].vqp == NULL)
-				smr->giving = SMR_GIVING_NONE;
-			else
-				set_access(smr, to->ends[SMR_IN].vqp, WRITES);
-		}
+		if (smr->giving_to == smr->id)
+			smr->giving = SMR_GIVING_NONE;
+		else
+			give(smr);
 		return true;
 	}
 	smr->giving = SMR_GIVING_NONE;
@@ -114,15 +135,6 @@ static bool step(struct hf_smr *smr)
 }
 
 /* ---- requests ---- */
-
-static uint32_t request_of(const struct smr_link *link)
-{
-	const _Atomic uint64_t *at =
-		(const _Atomic uint64_t *)(const void *)(link->smr->back + SMR_MAILBOX((size_t)link->id));
-	uint64_t value;
-
-	return smr_slot_open(le64toh(observe(at)), &value) ? (uint32_t)value : 0;
-}
 
 static bool is_older(uint32_t request, uint32_t than)
 {

@@ -186,11 +186,30 @@ static void a_promise_that_was_cut_off_leaves_the_one_before(void **state)
 	end();
 }
 
+/* Its process ended while the holder before was cut off; another one has its place, and has not asked. */
+static void a_request_of_a_process_that_is_gone_is_not_granted(void **state)
+{
+	(void)state;
+	begin();
+	smr.holder = 2;
+	smr.choice = 1;
+	smr.giving = SMR_GIVING_REVOKE;
+	smr.giving_to = 1;
+	smr.giving_request = 5;
+	smr.giving_done = true;
+	(void)smr_grant_turn(&smr);
+	assert_int_equal(smr.giving, SMR_GIVING_NONE);
+	assert_int_equal(smr.holder, SMR_NOBODY);
+	assert_int_equal(smr.links[1].granted, 0);
+	end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_lost_follower_holds_the_ring_up_only_while_its_slots_are_read),
 		cmocka_unit_test(a_promise_that_was_cut_off_leaves_the_one_before),
+		cmocka_unit_test(a_request_of_a_process_that_is_gone_is_not_granted),
 		cmocka_unit_test(who_takes_a_snapshot_gives_none),
 		cmocka_unit_test(a_majority_that_was_lost_counts_from_when_it_is_there_again),
 	};
