@@ -50,6 +50,8 @@ void smr_public_answered(struct smr_link *link)
 		if (smr_slot_open(get_le64(at + SMR_PUBLIC_WORDS + 8 * (size_t)i), &value))
 			link->public[i] = value;
 	link->known = true;
+	if (smr_link_role(link) == HF_SMR_OUT)
+		smr_mark_lost(link);
 	number = link->public[SMR_PUBLIC_ROLE] >> 8;
 	if (number > smr->round_seen)
 		smr->round_seen = number;

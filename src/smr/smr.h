@@ -154,12 +154,18 @@ static inline enum smr_slot_state smr_own_slot(const struct hf_smr *smr, uint64_
 	return smr_slot_judge(&smr->geometry, smr_slot_at(smr, index), index, slot_out);
 }
 
-/* It votes, in a configuration that we know of, and has all that it has acknowledged. */
+static inline enum hf_smr_role smr_link_role(const struct smr_link *link)
+{
+	return (enum hf_smr_role)(link->public[SMR_PUBLIC_ROLE] & 0xff);
+}
+
+/* It votes, in a configuration that we know of, and has all that it has acknowledged: who stepped out may not, as one
+ * whose device died (R-S15). */
 static inline bool smr_is_known(const struct smr_link *link)
 {
 	const struct hf_smr *smr = link->smr;
 
-	return link->peer != NULL && !link->amnesiac &&
+	return link->peer != NULL && !link->amnesiac && smr_link_role(link) != HF_SMR_OUT &&
 	       (smr_members_votes(&smr->members, link->id, link->incarnation) ||
 		       (smr->heard.index > smr->members.index &&
 			       smr_members_votes(&smr->heard, link->id, link->incarnation)));
@@ -168,11 +174,6 @@ static inline bool smr_is_known(const struct smr_link *link)
 static inline uint64_t smr_link_commit(const struct smr_link *link)
 {
 	return link->known ? link->public[SMR_PUBLIC_COMMIT] : 0;
-}
-
-static inline enum hf_smr_role smr_link_role(const struct smr_link *link)
-{
-	return (enum hf_smr_role)(link->public[SMR_PUBLIC_ROLE] & 0xff);
 }
 
 /* Those that are here. */

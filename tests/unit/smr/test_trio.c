@@ -366,11 +366,33 @@ static void who_would_lead_and_has_lost_a_decided_entry_lets_another_one(void **
 	trio_close(&trio);
 }
 
+/* What its device had acknowledged may be lost, though its memory can be read and written over another one. */
+static void who_has_stepped_out_does_not_count(void **state)
+{
+	struct hf_smr_call call = {0};
+	static struct trio trio;
+	unsigned out, other;
+
+	(void)state;
+	trio_open(&trio);
+	trio_start_all(&trio);
+	trio_propose_many(&trio, PROPOSALS, 1000);
+	out = (trio_leader(&trio)->id + 1) % TRIO_MEMBERS;
+	other = (trio_leader(&trio)->id + 2) % TRIO_MEMBERS;
+	trio.members[out].smr->listener.events.device_died(trio.members[out].node, 0, trio.members[out].smr);
+	assert_int_equal(trio.members[out].events[HF_SMR_FAILED], 1);
+	assert_true(trio_until(&trio, leader_misses_one));
+	assert_int_equal(trio_propose(&trio, 2000, &call), HF_SMR_DECIDED);
+	assert_true(trio.members[other].smr->commit >= call.index);
+	trio_close(&trio);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_has_lost_a_decided_entry_takes_a_snapshot),
 		cmocka_unit_test(who_would_lead_and_has_lost_a_decided_entry_lets_another_one),
+		cmocka_unit_test(who_has_stepped_out_does_not_count),
 		cmocka_unit_test(what_is_proposed_is_applied_by_all_in_order),
 		cmocka_unit_test(another_member_leads_when_the_leader_is_gone),
 		cmocka_unit_test(who_does_not_lead_takes_no_proposal_and_knows_who_does),
