@@ -1,7 +1,7 @@
 /* The other members: a channel to the process of each, and three vqps with it.
  *
  *   HELLO   id and incarnation of a member, where its regions are, its three vqps, the configuration that it knows;
- *           said when the channel opens and whenever one of these changes
+ *           said when the channel opens, whenever one of these changes, and until the vqps are connected
  *   REFUSE  why it cannot be a member, in words
  *
  * Each end makes its vqps and tells their numbers, and to which one each was connected. A vqp connects to one that has
@@ -262,20 +262,50 @@ static const char *disagree(const struct hf_smr *smr, const uint8_t *hello, size
 	return text;
 }
 
+/* Two processes have one id: as one that was replaced while it was out of reach, and returns. A member displaces the
+ * other one; else the one that is here stays, as long as it lives. */
+static bool is_taken(const struct smr_link *link, const struct hf_peer *peer, uint64_t incarnation)
+{
+	const struct hf_smr *smr = link->smr;
+
+	return link->peer != NULL && link->peer != peer && link->incarnation != incarnation &&
+	       hf_peer_reached(link->peer) && link->elect.alive &&
+	       !smr_members_votes(&smr->members, link->id, incarnation) &&
+	       !(smr->heard.index > smr->members.index && smr_members_votes(&smr->heard, link->id, incarnation));
+}
+
+/* In words once: it says HELLO again. */
+static void refuse_second(struct smr_link *link, struct hf_peer *peer, uint64_t incarnation)
+{
+	char text[HF_ERROR_BYTES];
+
+	if (link->refused == incarnation)
+		return;
+	link->refused = incarnation;
+	snprintf(text, sizeof(text), "another process is member %u, and lives; end one of them", link->id);
+	refuse(link->smr, peer, text);
+}
+
 static void hear_hello(struct hf_smr *smr, struct hf_peer *peer, const uint8_t *hello, size_t bytes)
 {
 	char text[HF_ERROR_BYTES];
 	const char *why = disagree(smr, hello, bytes, text);
 	struct smr_members members;
 	struct smr_link *link;
+	uint64_t incarnation;
 
 	if (why != NULL) {
 		refuse(smr, peer, why);
 		return;
 	}
 	link = &smr->links[hello[2]];
-	if (link->peer != peer || link->incarnation != get_le64(hello + 28))
-		adopt(link, peer, get_le64(hello + 28));
+	incarnation = get_le64(hello + 28);
+	if (is_taken(link, peer, incarnation)) {
+		refuse_second(link, peer, incarnation);
+		return;
+	}
+	if (link->peer != peer || link->incarnation != incarnation)
+		adopt(link, peer, incarnation);
 	link->log_addr = get_le64(hello + 36);
 	link->back_addr = get_le64(hello + 44);
 	link->log_rkey = get_le32(hello + 52);
@@ -367,6 +397,8 @@ static void seek(struct hf_smr *smr, const struct hf_smr_member *member)
 
 void smr_link_seek(struct hf_smr *smr)
 {
+	smr_for_links (link, smr)
+		link->tell |= !link->ends[SMR_BACK].used; /* it may have refused us so far */
 	for (unsigned i = 0; i < smr->known_count; i++)
 		seek(smr, &smr->known[i]);
 	for (unsigned i = 0; i < smr->members.count; i++)

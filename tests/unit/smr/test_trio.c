@@ -5,6 +5,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "base/log.h"
 #include "smr/smr.h"
 #include "trio.h"
 
@@ -387,9 +388,70 @@ static void who_has_stepped_out_does_not_count(void **state)
 	trio_close(&trio);
 }
 
+static unsigned refusals;
+static const char *words; /* that are counted */
+
+static void count_words(enum log_level level, const char *line, void *context)
+{
+	(void)level, (void)context;
+	refusals += strstr(line, words) != NULL;
+}
+
+static void count_lines(const char *of)
+{
+	words = of;
+	refusals = 0;
+	log_set_sink(count_words, NULL);
+}
+
+static bool two_refuse(struct trio *trio)
+{
+	(void)trio;
+	return refusals >= 2;
+}
+
+static struct trio_member second;
+
+static bool second_counts(struct trio *trio)
+{
+	struct hf_smr_status status;
+
+	if (trio_leader(trio) == NULL)
+		return false;
+	hf_smr_status(trio_leader(trio)->smr, &status);
+	return status.members[second.id].confirmed && status.members[second.id].incarnation == second.smr->incarnation;
+}
+
+/* Else they displace each other for ever: each is a newcomer to the others while the other one is the member. */
+static void a_second_process_of_a_member_waits_until_the_first_has_ended(void **state)
+{
+	static struct trio trio;
+	unsigned id;
+
+	(void)state;
+	trio_open(&trio);
+	trio_start_all(&trio);
+	trio_propose_many(&trio, PROPOSALS, 1000);
+	id = (trio_leader(&trio)->id + 1) % TRIO_MEMBERS;
+	count_lines("refused as a member: another process is member");
+	trio_start_second(&trio, &second, id);
+	assert_true(trio_until(&trio, two_refuse));
+	trio_propose_many(&trio, PROPOSALS, 2000);
+	log_set_sink(NULL, NULL);
+	assert_int_equal(refusals, 2); /* once each */
+	assert_int_equal(trio.members[id].events[HF_SMR_REMOVED], 0);
+	assert_true(trio_all_follow(&trio));
+	trio_stop(&trio, id);
+	assert_true(trio_until(&trio, second_counts));
+	trio_propose_many(&trio, PROPOSALS, 3000);
+	trio_stop_member(&second);
+	trio_close(&trio);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_second_process_of_a_member_waits_until_the_first_has_ended),
 		cmocka_unit_test(who_has_lost_a_decided_entry_takes_a_snapshot),
 		cmocka_unit_test(who_would_lead_and_has_lost_a_decided_entry_lets_another_one),
 		cmocka_unit_test(who_has_stepped_out_does_not_count),

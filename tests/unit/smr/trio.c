@@ -28,7 +28,7 @@ static struct hf_addr address_of(unsigned id, unsigned rail)
 	return addr;
 }
 
-static void open_node(struct trio *trio, unsigned id)
+static void open_node(struct trio *trio, struct trio_member *member, unsigned place)
 {
 	static const struct hf_node_events events = {0};
 	struct hf_node_config config = {.rail_count = 2,
@@ -39,17 +39,17 @@ static void open_node(struct trio *trio, unsigned id)
 	struct hf_error error = {0};
 	int rc;
 
-	snprintf(config.name, sizeof(config.name), "n%u", id);
+	snprintf(config.name, sizeof(config.name), "n%u", place);
 	snprintf(config.fabric, sizeof(config.fabric), "test-smr-%u-%u", opened_by, generation);
 	for (unsigned i = 0; i < 2; i++) {
 		snprintf(config.rails[i].name, HF_NAME_BYTES, "r%u", i);
 		snprintf(config.rails[i].kind, HF_NAME_BYTES, "%s", trio_kind);
-		config.rails[i].address = config.rails[i].control = address_of(id, i);
+		config.rails[i].address = config.rails[i].control = address_of(place, i);
 		hf_addr_set_port(&config.rails[i].control, CONTROL);
 	}
-	rc = hf_node_open(trio->loop, &config, &events, trio, &trio->members[id].node, &error);
+	rc = hf_node_open(trio->loop, &config, &events, trio, &member->node, &error);
 	if (rc != 0)
-		fail_msg("node %u: %s", id, error.text);
+		fail_msg("node %u: %s", place, error.text);
 }
 
 static uint32_t apply(void *context, const struct hf_smr_applied *request, void *result)
@@ -110,7 +110,7 @@ static void on_event(void *context, const struct hf_smr_event *event)
 	member->events[event->kind]++;
 }
 
-void trio_start(struct trio *trio, unsigned id)
+static void start(struct trio *trio, struct trio_member *member, unsigned id, unsigned place)
 {
 	static const struct hf_smr_app app = {.apply = apply,
 		.snapshot_open = snapshot_open,
@@ -120,13 +120,12 @@ void trio_start(struct trio *trio, unsigned id)
 		.restore_write = restore_write,
 		.restore_close = restore_close,
 		.event = on_event};
-	struct trio_member *member = &trio->members[id];
 	struct hf_smr_config config = trio->config;
 	char directory[80];
 	struct hf_error error = {0};
 
 	*member = (struct trio_member){.trio = trio, .id = id};
-	open_node(trio, id);
+	open_node(trio, member, place);
 	config.cluster = "trio";
 	config.id = (uint8_t)id;
 	config.members = trio->who;
@@ -139,10 +138,23 @@ void trio_start(struct trio *trio, unsigned id)
 		fail_msg("member %u: %s", id, error.text);
 }
 
+void trio_start(struct trio *trio, unsigned id)
+{
+	start(trio, &trio->members[id], id, id);
+}
+
+void trio_start_second(struct trio *trio, struct trio_member *second, unsigned id)
+{
+	start(trio, second, id, TRIO_MEMBERS);
+}
+
 void trio_stop(struct trio *trio, unsigned id)
 {
-	struct trio_member *member = &trio->members[id];
+	trio_stop_member(&trio->members[id]);
+}
 
+void trio_stop_member(struct trio_member *member)
+{
 	hf_smr_stop(member->smr);
 	hf_node_close(member->node);
 	member->smr = NULL;

@@ -30,7 +30,10 @@ extern const char *trio_kind; /* of the rails: "soft", "shm" */
 
 void trio_open(struct trio *trio);
 void trio_start(struct trio *trio, unsigned id);
+/* Another process of that member, elsewhere. */
+void trio_start_second(struct trio *trio, struct trio_member *second, unsigned id);
 void trio_stop(struct trio *trio, unsigned id); /* its replica and its node */
+void trio_stop_member(struct trio_member *member);
 void trio_close(struct trio *trio);
 void trio_start_all(struct trio *trio); /* until they follow one of them */
 /* Turns the loop until done(trio), for at most 20 s; false: it did not happen. */
