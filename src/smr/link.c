@@ -25,6 +25,7 @@
 #define HELLO_BYTES  100u
 #define MODE_DURABLE 1u
 #define RETRY_NS     5000000u
+#define MISSING_NS   3000000000ull
 #define REVOKE_NS    200000u
 #define INLINE_BYTES 16u
 
@@ -381,16 +382,36 @@ void smr_link_close(struct hf_smr *smr)
 		drop(smr->here[0]);
 }
 
+/* Clusters have channels of their own, so one of another name is never met, and refuses nobody. */
+static void look_for_replica(struct hf_smr *smr, const struct hf_smr_member *member, const struct hf_peer *peer)
+{
+	struct smr_link *link = &smr->links[member->id];
+
+	if (!hf_peer_reached(peer) || hf_channel_is_open(smr->channel, peer))
+		link->missing_ns = 0;
+	else if (link->missing_ns == 0)
+		link->missing_ns = smr->now_ns;
+	else if (!link->missing_told && smr->now_ns - link->missing_ns > MISSING_NS) {
+		link->missing_told = true;
+		log_warn("smr %s: node %s, where member %u is sought, has no replica of this cluster: start it there, "
+			 "with the same name of the cluster, or correct the addresses of that member",
+			smr->name, hf_peer_name(peer), member->id);
+	}
+}
+
 static void seek(struct hf_smr *smr, const struct hf_smr_member *member)
 {
 	struct hf_error error = {0};
-	struct hf_peer *peer;
+	struct hf_peer *peer = NULL;
 
 	if (member->id == smr->id || smr->links[member->id].peer != NULL || member->address_count == 0)
 		return;
-	for (unsigned i = 0; i < member->address_count; i++)
-		if (hf_peer_find(smr->node, &member->addresses[i]) != NULL)
-			return;
+	for (unsigned i = 0; i < member->address_count && peer == NULL; i++)
+		peer = hf_peer_find(smr->node, &member->addresses[i]);
+	if (peer != NULL) {
+		look_for_replica(smr, member, peer);
+		return;
+	}
 	if (hf_peer_connect(smr->node, member->addresses, member->address_count, &peer, &error) != 0)
 		log_warn("smr %s: member %u cannot be sought: %s", smr->name, member->id, error.text);
 }

@@ -448,9 +448,32 @@ static void a_second_process_of_a_member_waits_until_the_first_has_ended(void **
 	trio_close(&trio);
 }
 
+static bool all_are_missed(struct trio *trio)
+{
+	(void)trio;
+	return refusals >= 4; /* two miss the third, and that one both of them */
+}
+
+static void who_finds_a_node_without_its_cluster_says_so(void **state)
+{
+	static struct trio trio;
+
+	(void)state;
+	trio_open(&trio);
+	count_lines("has no replica of this cluster");
+	trio_start(&trio, 0);
+	trio_start(&trio, 1);
+	trio.config.cluster = "other";
+	trio_start(&trio, 2);
+	assert_true(trio_until(&trio, all_are_missed));
+	log_set_sink(NULL, NULL);
+	trio_close(&trio);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(who_finds_a_node_without_its_cluster_says_so),
 		cmocka_unit_test(a_second_process_of_a_member_waits_until_the_first_has_ended),
 		cmocka_unit_test(who_has_lost_a_decided_entry_takes_a_snapshot),
 		cmocka_unit_test(who_would_lead_and_has_lost_a_decided_entry_lets_another_one),

@@ -126,7 +126,7 @@ static void start(struct trio *trio, struct trio_member *member, unsigned id, un
 
 	*member = (struct trio_member){.trio = trio, .id = id};
 	open_node(trio, member, place);
-	config.cluster = "trio";
+	config.cluster = trio->config.cluster == NULL ? "trio" : trio->config.cluster;
 	config.id = (uint8_t)id;
 	config.members = trio->who;
 	config.member_count = TRIO_MEMBERS;
