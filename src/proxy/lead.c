@@ -92,14 +92,25 @@ static void call_done(struct hf_smr_call *call);
 
 /* ---- members ---- */
 
+static bool adds(const struct run *run)
+{
+	struct run_cursor cursor = {0};
+
+	return proxy_run_next(run, &cursor) && proxy_command_word(cursor.request.data, &cursor.request.args[1], "ADD");
+}
+
 static void change_done(struct run *run)
 {
+	bool withdrawn = run->call.outcome == HF_SMR_NOT_LEADER && run->call.leader == run->proxy->id && adds(run);
+
 	run->reply.bytes = 0;
-	if (run->call.outcome == HF_SMR_NOT_LEADER) {
+	if (run->call.outcome == HF_SMR_NOT_LEADER && !withdrawn) {
 		finish(run, RUN_NOT_LEADER);
 		return;
 	}
-	if (run->call.outcome == HF_SMR_DECIDED)
+	if (withdrawn)
+		resp_out_error(&run->reply, "ERR the member did not come, and its removal ended this");
+	else if (run->call.outcome == HF_SMR_DECIDED)
 		resp_out_simple(&run->reply, "OK");
 	else
 		resp_out_error(
@@ -111,7 +122,7 @@ static const char *change_words(int rc)
 {
 	switch (-rc) {
 	case EBUSY:
-		return "another change of the members goes on; wait for its end";
+		return "another change of the members goes on; wait for its end, or remove the member that is awaited";
 	case EEXIST:
 		return "a member has this id already";
 	case ENOENT:

@@ -195,11 +195,35 @@ int hf_smr_add(struct hf_smr *smr, const struct hf_smr_member *member, struct hf
 	return rc;
 }
 
+/* It was asked for, is no member yet, and its CONFIG entry is not about to be written. */
+static bool is_awaited(const struct hf_smr *smr, uint8_t id)
+{
+	return smr->change_call != NULL && smr->wanted == id && !smr->change_asked &&
+	       smr_members_find(&smr->members, id) == NULL;
+}
+
+/* Nobody waits for it any more. */
+static int withdraw(struct hf_smr *smr, uint8_t id, struct hf_smr_call *call)
+{
+	smr->wanted = SMR_NOBODY;
+	smr->links[id].learner = false;
+	smr_mark_lost(&smr->links[id]);
+	end_call(smr, HF_SMR_NOT_LEADER, 0);
+	smr->calls++;
+	call->result = NULL;
+	call->result_bytes = 0;
+	call->index = smr->members.index;
+	smr_calls_end(smr, call, HF_SMR_DECIDED);
+	return 0;
+}
+
 int hf_smr_remove(struct hf_smr *smr, uint8_t id, struct hf_smr_call *call)
 {
 	struct smr_members next = smr->members;
 	int rc;
 
+	if (is_awaited(smr, id))
+		return withdraw(smr, id, call);
 	if (smr_members_find(&smr->members, id) == NULL)
 		return -ENOENT;
 	if (smr->members.count == 1)

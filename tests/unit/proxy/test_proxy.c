@@ -247,6 +247,11 @@ static struct client *first_client(void)
 	return container_of(bed.proxy->clients.next, struct client, node);
 }
 
+static bool first_client_runs(void)
+{
+	return !list_empty(&bed.proxy->clients) && first_client()->running;
+}
+
 static bool both_are_stored(void)
 {
 	return count(&bed.replies, "STORED\r\n") == 2;
@@ -268,6 +273,37 @@ static void a_client_whose_numbers_are_used_up_gets_another_session(void **state
 	assert_int_equal(count(&bed.asked, "set b"), 1);
 	assert_int_not_equal(first_client()->session, session);
 	assert_int_equal(first_client()->sequence, 1);
+	close_bed();
+}
+
+static bool is_removed(void)
+{
+	return count(&bed.replies, "OK") == 1;
+}
+
+static bool two_are_told(void)
+{
+	return count(&bed.replies, "\r\n") == 2;
+}
+
+/* The proxy does not propose the addition again. */
+static void an_addition_that_is_ended_is_answered(void **state)
+{
+	int other;
+
+	(void)state;
+	open_bed();
+	connect_client();
+	send_text("HOLDFAST ADD 3 d 127.0.0.9:18515\r\n");
+	until(first_client_runs);
+	other = bed.client;
+	connect_client();
+	send_text("HOLDFAST REMOVE MEMBER 3\r\n");
+	until(is_removed);
+	close(bed.client);
+	bed.client = other;
+	until(two_are_told);
+	assert_int_equal(count(&bed.replies, "its removal ended this"), 1);
 	close_bed();
 }
 
@@ -327,6 +363,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_restore_ends_the_snapshot_that_is_given),
 		cmocka_unit_test(a_client_whose_numbers_are_used_up_gets_another_session),
+		cmocka_unit_test(an_addition_that_is_ended_is_answered),
 		cmocka_unit_test(a_pipeline_of_refused_commands_is_answered),
 	};
 

@@ -194,6 +194,47 @@ static void a_member_is_replaced_while_another_one_is_awaited(void **state)
 	assert_int_equal(call.outcome, HF_SMR_UNKNOWN);
 }
 
+static unsigned ended;
+
+static void count_end(struct hf_smr_call *call)
+{
+	(void)call;
+	ended++;
+}
+
+static bool two_have_ended(struct trio *trio)
+{
+	(void)trio;
+	return ended == 2;
+}
+
+/* As when its address was wrong: else no other change is possible while this member leads. */
+static void an_addition_ends_when_its_member_is_removed(void **state)
+{
+	struct hf_smr_member other = {.id = 9, .name = "other"};
+	struct hf_smr_call add = {.done = count_end}, drop = {.done = count_end};
+	static struct trio trio;
+	struct hf_smr *leader;
+
+	(void)state;
+	trio_open(&trio);
+	trio_start_all(&trio);
+	leader = trio_leader(&trio)->smr;
+	ended = 0;
+	assert_int_equal(hf_smr_add(leader, &other, &add), 0);
+	assert_int_equal(hf_smr_remove(leader, 8, &drop), -ENOENT);
+	assert_int_equal(hf_smr_remove(leader, 9, &drop), 0);
+	assert_true(trio_until(&trio, two_have_ended));
+	assert_int_equal(add.outcome, HF_SMR_NOT_LEADER);
+	assert_int_equal(drop.outcome, HF_SMR_DECIDED);
+	assert_int_equal(hf_smr_remove(leader, 9, &drop), -ENOENT);
+	ended = 1;
+	assert_int_equal(hf_smr_remove(leader, (uint8_t)((trio_leader(&trio)->id + 1) % TRIO_MEMBERS), &drop), 0);
+	assert_true(trio_until(&trio, two_have_ended));
+	assert_int_equal(drop.outcome, HF_SMR_DECIDED);
+	trio_close(&trio);
+}
+
 static bool leader_misses_one(struct trio *trio)
 {
 	struct hf_smr_status status = {0};
@@ -484,6 +525,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_request_of_a_session_takes_effect_once),
 		cmocka_unit_test(a_change_that_is_refused_leaves_the_one_under_way_as_it_is),
 		cmocka_unit_test(a_member_is_replaced_while_another_one_is_awaited),
+		cmocka_unit_test(an_addition_ends_when_its_member_is_removed),
 		cmocka_unit_test(a_removal_that_leaves_no_majority_is_refused),
 		cmocka_unit_test(a_member_that_is_unwell_does_not_lead),
 		cmocka_unit_test(who_has_lost_an_entry_counts_when_it_was_started_again),
