@@ -36,8 +36,8 @@ static void listener_ready(struct hf_watch *watch, unsigned ready)
 		return;
 	if (broker->connection_count >= broker->config.max_connections) {
 		if (log_limit_allows(&refusals, hf_loop_now_ns(broker->loop), &left_out))
-			log_warn("broker: a connection is refused: there are max.connections (%u) already "
-				 "(%llu such lines left out)",
+			log_warn("broker: a connection is refused: max.connections (%u) are open; raise "
+				 "max.connections (%llu lines suppressed)",
 				broker->config.max_connections, (unsigned long long)left_out);
 		hf_io_close(io);
 		return;
@@ -163,7 +163,7 @@ void broker_name_cluster(struct broker *broker)
 		return;
 	memcpy(broker->cluster_id, broker->controller.cluster_id, sizeof(broker->cluster_id));
 	if (write_identity(broker, &error) != 0)
-		log_warn("broker: %s; whose log.dirs this is is not known after a restart", error.text);
+		log_warn("broker: %s; log.dirs has no record of its owner, and a restart cannot verify it", error.text);
 }
 
 static int identify(struct broker *broker, struct hf_error *error)

@@ -99,8 +99,8 @@ static int whole_request(struct connection *connection, size_t *bytes_out)
 		char text[HF_ADDR_TEXT];
 
 		if (log_limit_allows(&too_large, hf_loop_now_ns(connection->broker->loop), &left_out))
-			log_warn("broker: %s sent a request of %u bytes, above socket.request.max.bytes; "
-				 "the connection ends (%llu such lines left out)",
+			log_warn("broker: %s sent a request of %u bytes, above socket.request.max.bytes; the "
+				 "connection ends (%llu lines suppressed)",
 				hf_addr_format(&connection->remote, text), size, (unsigned long long)left_out);
 		return -EMSGSIZE;
 	}

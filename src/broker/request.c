@@ -20,7 +20,7 @@ static bool refuse(struct request *request, const char *why)
 	char text[HF_ADDR_TEXT];
 
 	if (log_limit_allows(&refusals, hf_loop_now_ns(request->broker->loop), &left_out))
-		log_warn("broker: %s: %s %s (version %d); the connection ends (%llu such lines left out)",
+		log_warn("broker: %s: %s %s (version %d); the connection ends (%llu lines suppressed)",
 			hf_addr_format(&request->connection->remote, text),
 			request->api == NULL ? "a request" : request->api->name, why, request->version,
 			(unsigned long long)left_out);

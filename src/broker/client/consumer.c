@@ -380,7 +380,7 @@ int hf_consumer_open(struct hf_loop *loop, struct hf_node *node, const struct hf
 	rc = leaders_open(&consumer->leaders, loop, consumer->node, config->brokers, &config->local,
 		consumer->config.request_timeout_ns, error);
 	if (rc == 0 && consumer->node != NULL && (rc = hf_vpd_alloc(consumer->node, &consumer->pd)) != 0)
-		hf_error_set(error, rc, "a consumer finds no rails at its node: %s", strerror(-rc));
+		hf_error_set(error, rc, "the consumer's node has no rails: %s", strerror(-rc));
 	if (rc != 0) {
 		hf_consumer_close(consumer);
 		return rc;

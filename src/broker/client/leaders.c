@@ -80,7 +80,7 @@ static void know_broker(struct leaders *leaders, int32_t id, const struct hf_add
 			return;
 		}
 	if (add_broker(leaders, id, addr) == NULL)
-		log_warn("client: broker %d is not used: there are too many, or no memory", id);
+		log_warn("client: broker %d is ignored: too many brokers, or no memory", id);
 }
 
 /* ---- what they speak ---- */

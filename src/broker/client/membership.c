@@ -114,7 +114,8 @@ void membership_failed(struct membership *membership, int16_t error)
 			membership_move(membership, MEMBERSHIP_JOINING);
 		break;
 	default:
-		log_error("client: the group %s refuses this consumer: Kafka's error %d", membership->group, error);
+		log_error("client: the group %s refused this consumer with Kafka's error code %d", membership->group,
+			error);
 		lose(membership, error);
 		membership->refusal = error;
 		membership_move(membership, MEMBERSHIP_OVER);

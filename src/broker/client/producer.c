@@ -382,7 +382,7 @@ static int open_buffer(struct hf_producer *producer, struct hf_error *error)
 	if (rc == 0 && producer->node != NULL) {
 		rc = hf_vpd_alloc(producer->node, &producer->pd);
 		if (rc != 0)
-			return hf_error_set(error, rc, "a producer finds no rails at its node: %s", strerror(-rc));
+			return hf_error_set(error, rc, "the producer's node has no rails: %s", strerror(-rc));
 		rc = hf_vmr_reg(
 			producer->pd, memory, each * count, IBV_ACCESS_LOCAL_WRITE, &producer->buffer_mr, error);
 	}

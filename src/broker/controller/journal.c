@@ -64,9 +64,9 @@ static int replay(struct journal *journal, const char *path, struct hf_error *er
 	}
 	free(data);
 	if (rc != 0)
-		return hf_error_set(error, rc, "%s has a command that this release does not know", path);
+		return hf_error_set(error, rc, "%s has a command of a newer release; use that release", path);
 	if (journal->end < (uint64_t)n) {
-		log_warn("broker: %s: the last %llu bytes are no whole command and are cut off", path,
+		log_warn("broker: %s: the last %llu bytes are an incomplete command and are cut off", path,
 			(unsigned long long)((uint64_t)n - journal->end));
 		rc = hf_file_resize(journal->file, journal->end);
 	}
@@ -137,7 +137,7 @@ void journal_propose(
 	int rc = journal->failed ? -EIO : append(journal, command);
 
 	if (rc != 0) {
-		log_error("broker: the controller cannot write its journal: %s; make room and start the broker again",
+		log_error("broker: the controller cannot write its journal: %s; make room and restart the broker",
 			strerror(-rc));
 		*result = (struct controller_result){
 			.error = KAFKA_STORAGE_ERROR, .message = "the controller cannot write its journal"};

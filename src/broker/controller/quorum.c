@@ -225,7 +225,7 @@ static void look_at_self(struct quorum *quorum)
 	bool registered = self != NULL && self->alive && self->incarnation == quorum->incarnation;
 
 	if (quorum->registered && !registered) {
-		log_warn("broker: the cluster has ended the session of broker %d, which joins again",
+		log_warn("broker: the controller ended the session of broker %d, which registers again",
 			quorum_self(quorum));
 		register_anew(quorum);
 	} else if (registered && !quorum->registered) {
@@ -252,7 +252,7 @@ static uint32_t apply(void *context, const struct hf_smr_applied *request, void 
 	codec_arena_init(&arena, COMMAND_BYTES);
 	if (codec_decode(&kafka_controller_command_codec, COMMAND_VERSION, request->data, request->bytes, &arena,
 		    &command, NULL) != CODEC_OK) {
-		log_error("broker: a command of the controller makes no sense and is left out");
+		log_error("broker: a command of the controller is malformed and is skipped");
 		codec_arena_free(&arena);
 		return 0;
 	}
@@ -262,7 +262,7 @@ static uint32_t apply(void *context, const struct hf_smr_applied *request, void 
 	      !list_empty(&quorum->entries);
 	if (own && command.kind == CONTROLLER_REGISTER_BROKER && result.error != KAFKA_NONE && !quorum->refused) {
 		quorum->refused = true;
-		log_error("broker: the cluster does not take broker %d: %s", quorum_self(quorum),
+		log_error("broker: the controller refuses broker %d: %s", quorum_self(quorum),
 			result.message == NULL ? "" : result.message);
 	}
 	if (quorum->registered)
@@ -367,7 +367,7 @@ static void event(void *context, const struct hf_smr_event *happened)
 	} else if (happened->kind == HF_SMR_FAILED || happened->kind == HF_SMR_REMOVED) {
 		quorum->leads = false;
 		quorum->failed = true;
-		log_warn("broker: the controller's log cannot go on here: %s; its replica starts again",
+		log_warn("broker: the replica of the controller's log failed: %s; it restarts",
 			happened->reason == NULL ? "another process took its place" : happened->reason);
 	}
 	quorum->sent_ns = 0; /* another leader may not know the command under way */
@@ -439,7 +439,7 @@ static void start_again(struct quorum *quorum)
 	quorum->smr = NULL;
 	register_anew(quorum);
 	if (start_replica(quorum, &error) != 0) {
-		log_error("broker: the controller's log cannot go on here: %s; start the broker again", error.text);
+		log_error("broker: the replica of the controller's log failed: %s; restart the broker", error.text);
 		quorum->failed = true;
 	}
 }

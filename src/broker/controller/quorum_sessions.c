@@ -82,7 +82,7 @@ static void end_session(struct quorum *quorum, const struct controller_broker *b
 	command.kind = CONTROLLER_END_SESSION;
 	command.target = broker->id;
 	command.target_incarnation = broker->incarnation;
-	log_warn("broker: broker %d was not heard for %llu ms; its session ends", broker->id,
+	log_warn("broker: no heartbeat of broker %d for %llu ms; its session ends", broker->id,
 		(unsigned long long)(quorum->broker->config.session_ns / 1000000));
 	quorum_submit(quorum, &command);
 }

@@ -64,7 +64,7 @@ static void read_starts(struct topics *topics)
 	snprintf(path, sizeof(path), "%s/log-start-offset-checkpoint", topics->directory);
 	if (checkpoint_read(topics->env, path, STARTS_MOST, &topics->start_offsets, &bytes, &error) != 0 &&
 		error.text[0] != '\0')
-		log_warn("broker: %s; records that were deleted may be there again", error.text);
+		log_warn("broker: %s; deleted records may reappear", error.text);
 }
 
 static int64_t start_now(const struct partition *partition)
@@ -96,7 +96,7 @@ void topics_write_starts(struct topics *topics)
 			rc = checkpoint_write(topics->env, path, text, bytes, &error);
 	}
 	if (rc != 0)
-		log_warn("broker: %s; records that were deleted are there again after a restart", error.text);
+		log_warn("broker: %s; deleted records reappear after a restart", error.text);
 	free(text);
 }
 
@@ -266,7 +266,7 @@ int topics_open(struct topics *topics, struct hf_env *env, const char *directory
 		if (rc != 0)
 			return hf_error_set(error, rc, "cannot remove %s: %s", path, strerror(-rc));
 	} else if (controller->topic_count > 0) {
-		log_warn("broker: %s was not closed in order; every record batch is verified", directory);
+		log_warn("broker: %s was not closed cleanly; every record batch is verified", directory);
 	}
 	read_starts(topics);
 	for (unsigned i = 0; i < controller->topic_count; i++) {

@@ -268,7 +268,7 @@ void groups_log_snapshot(struct groups *groups)
 	list_for_each (at, &groups->flights.all)
 		add_flight(&writing, container_of(at, struct flight, node));
 	if (end(&writing) != KAFKA_NONE) {
-		log_warn("broker: %s cannot be written anew and grows on", GROUPS_TOPIC);
+		log_warn("broker: %s cannot be compacted and continues to grow", GROUPS_TOPIC);
 		return;
 	}
 	groups->snapshot.begin = begin_offset;
@@ -345,7 +345,7 @@ void groups_log_expire(struct groups *groups, struct groups_entry *entry, int64_
 				request_text(offsets->at[i - 1].topic), offsets->at[i - 1].partition))
 			remove_one(&writing, entry, &offsets->at[i - 1]);
 	if (end(&writing) != KAFKA_NONE)
-		log_warn("broker: expired offsets of group %s may be there again after a restart", entry->group->id);
+		log_warn("broker: expired offsets of group %s may reappear after a restart", entry->group->id);
 	else if (offsets->count < before)
 		log_info("broker: %u offsets of group %s have expired", before - offsets->count, entry->group->id);
 }
@@ -367,6 +367,6 @@ void groups_log_forget_topic(struct groups *groups, struct codec_string topic)
 	list_for_each (at, &groups->flights.all)
 		remove_from_flight(&writing, container_of(at, struct flight, node), topic);
 	if (end(&writing) != KAFKA_NONE)
-		log_warn("broker: offsets of the deleted topic %.*s may be there again after a restart", topic.bytes,
+		log_warn("broker: offsets of the deleted topic %.*s may reappear after a restart", topic.bytes,
 			topic.at);
 }

@@ -100,7 +100,7 @@ static void book(struct partition_log *log, int64_t to)
 static void fail(struct partition_log *log, int rc)
 {
 	log->failed = true;
-	log_error("broker: %s takes no more records: it cannot be flushed: %s; mend that and start the broker again",
+	log_error("broker: %s accepts no more records: the sync failed: %s; repair the disk and restart the broker",
 		log->directory, strerror(-rc));
 }
 

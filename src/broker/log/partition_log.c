@@ -137,8 +137,8 @@ static bool must_roll(const struct partition_log *log, const struct batch *batch
 static int fail(struct partition_log *log, int rc, const char *why)
 {
 	log->failed = true;
-	log_error("broker: %s takes no more records: %s (%s); make room and start the broker again", log->directory,
-		why, strerror(-rc));
+	log_error("broker: %s accepts no more records: %s (%s); make room and restart the broker", log->directory, why,
+		strerror(-rc));
 	return rc;
 }
 

@@ -143,8 +143,7 @@ static int end_at_gap(struct partition_log *log, const struct found *found, unsi
 	struct segment *last = partition_log_head(log);
 	int64_t end = last->next_offset;
 
-	log_error("broker: %s: the log is damaged behind offset %lld and ends there now; what followed is in the %u "
-		  "files "
+	log_error("broker: %s: the log is damaged behind offset %lld and now ends there; the rest is in the %u files "
 		  "*.log.cut",
 		log->directory, (long long)end, found->count - i);
 	for (; i < found->count; i++) {

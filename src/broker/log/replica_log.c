@@ -223,7 +223,8 @@ int partition_log_arrange(
 		head = partition_log_head(log);
 	}
 	if (rc == 0 && (head->base_offset != base_offset || head->bytes != place))
-		return hf_error_set(error, -EXDEV, "%s lies in other places than at the leader", log->directory);
+		return hf_error_set(
+			error, -EXDEV, "the head of %s is at another place than the leader's", log->directory);
 	if (rc == 0 && (head->sealed || head->capacity < capacity))
 		rc = make_head(log, head, head->bytes, capacity, error);
 	return rc;

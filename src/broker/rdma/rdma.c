@@ -102,7 +102,8 @@ bool rdma_dereg(struct rdma_client *client, struct hf_vmr *mr, struct segment *s
 	ensure(stuck != NULL); /* what may still be written must not be forgotten */
 	*stuck = (struct rdma_stuck){.mr = mr, .segment = segment, .client = client};
 	list_push_back(&client->rdma->stuck, &stuck->node);
-	log_warn("broker: %s cannot be kept from %s, because a process stands still; its memory stays",
+	log_warn("broker: access of %s to %s cannot be revoked while a stopped process is in a write; the memory stays "
+		 "mapped",
 		client->peer == NULL ? "a client" : hf_peer_name(client->peer), segment->directory);
 	return false;
 }
@@ -192,8 +193,8 @@ static void refuse(struct rdma *rdma, const struct hf_vqp_request *request, cons
 	uint64_t left_out;
 
 	if (log_limit_allows(&refusals, hf_loop_now_ns(rdma->broker->loop), &left_out))
-		log_warn("broker: a vqp of %s is refused: %s (%llu such lines left out)", hf_peer_name(request->peer),
-			why, (unsigned long long)left_out);
+		log_warn("broker: a vqp of %s is refused: %s (%llu lines suppressed)", hf_peer_name(request->peer), why,
+			(unsigned long long)left_out);
 }
 
 static struct hf_vqp *on_request(const struct hf_vqp_request *request, void *reply, size_t *reply_bytes, void *context)
@@ -268,8 +269,8 @@ static int listen_for_deaths(struct rdma *rdma, struct hf_error *error)
 		.context = rdma,
 		.lease_ns = least_ns > LEASE_NS ? least_ns : LEASE_NS};
 	if (least_ns > LEASE_NS)
-		log_warn("broker: clients that are gone hold up a partition for longer than 550 ms, because "
-			 "heartbeat_ms x heartbeat_misses is above 200");
+		log_warn("broker: a lost client may block a partition for more than 550 ms; lower heartbeat_ms x "
+			 "heartbeat_misses to 200 or less");
 	return hf_node_listen(rdma->node, &rdma->listener, error);
 }
 
@@ -289,7 +290,7 @@ int rdma_open(struct broker *broker, struct hf_node *node, struct rdma **rdma_ou
 	rdma->timer = (struct hf_timer){.fire = tick, .quiet = true};
 	rc = hf_vcq_create(node, RDMA_CQE, rdma, &rdma->cq);
 	if (rc != 0)
-		hf_error_set(error, rc, "the broker cannot have a completion queue: %s", strerror(-rc));
+		hf_error_set(error, rc, "cannot create the broker's completion queue: %s", strerror(-rc));
 	if (rc == 0)
 		rc = listen_for_deaths(rdma, error);
 	rdma->listening = rc == 0;

@@ -112,7 +112,7 @@ static void fail_log(struct replica *replica, const struct hf_error *error)
 {
 	replica->partition->log->failed = true;
 	follow_move(&replica->follow, FOLLOW_JOINING);
-	log_error("broker: %s-%d follows no more: %s; make room and start the broker again", replica->topic,
+	log_error("broker: %s-%d stops following: %s; make room and restart the broker", replica->topic,
 		replica->partition->index, error->text);
 }
 
@@ -124,7 +124,7 @@ static void note_cut(struct replica *replica, int64_t offset)
 	replica->replication->counters.truncations++;
 	if (offset >= partition->hw)
 		return;
-	log_error("broker: %s-%d is cut at offset %lld, below what was committed (%lld)", replica->topic,
+	log_error("broker: %s-%d is truncated at offset %lld, below the committed offset %lld", replica->topic,
 		partition->index, (long long)offset, (long long)partition->hw);
 	replica->replication->counters.lost_hw++;
 	partition->hw = offset;
@@ -168,8 +168,8 @@ static void truncate_log(struct replica *replica, const struct kafka_replica_mes
 		return;
 	}
 	if (end < before) {
-		log_info(
-			"broker: %s-%d is cut at offset %lld of %lld, where the leader of epoch %d has another history",
+		log_info("broker: %s-%d is truncated at offset %lld of %lld, where the history of the leader of epoch "
+			 "%d differs",
 			replica->topic, replica->partition->index, (long long)end, (long long)before, replica->epoch);
 		note_cut(replica, end);
 	}

@@ -46,8 +46,8 @@ static struct mesh_link *admit(void *context, const struct hf_vqp_request *reque
 		return &link->mesh;
 	if (links->refusals++ == 0)
 		log_error("broker: %s is refused: %s", hf_peer_name(request->peer),
-			agrees ? "it is no other broker of controller.quorum.voters; give all brokers the same list"
-			       : "its version is another; run one version at all brokers");
+			agrees ? "controller.quorum.voters has no such other broker; give all brokers the same list"
+			       : "its version differs; run one version at all brokers");
 	return NULL;
 }
 
