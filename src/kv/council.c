@@ -97,14 +97,14 @@ static void event(void *context, const struct hf_smr_event *happened)
 		council->led_ns = happened->granted_ns;
 		council->look_ns = 0;
 		memset(council->granted_ns, 0, sizeof(council->granted_ns));
-		log_info("kv: %s decides who is a member", kv->config.members[kv->view.self].name);
+		log_info("kv: %s leads the membership log", kv->config.members[kv->view.self].name);
 	} else if (happened->kind == HF_SMR_FOLLOWING) {
 		council->leads = false;
 	} else if (happened->kind == HF_SMR_FAILED || happened->kind == HF_SMR_REMOVED) {
 		council->leads = false;
 		if (kv->log.env != NULL && happened->kind == HF_SMR_FAILED)
 			kv->log.failed = -EIO; /* its disk is this one's */
-		log_error("kv: the log of the members cannot go on here: %s; start this member again",
+		log_error("kv: the membership log failed here: %s; restart this member",
 			happened->reason == NULL ? "another process took its place" : happened->reason);
 	}
 }
@@ -404,9 +404,8 @@ static bool make_present(struct hf_kv *kv, uint64_t now_ns, struct cm_entry *ent
 	}
 	entry->kind = CM_COLD;
 	if (entry->present == 0 && !kv->council.hopeless)
-		log_error(
-			"kv: no member that is here has all records; bring back one of the last members with its log, "
-			"or end all members, remove their logs, and begin with nothing");
+		log_error("kv: no connected member has all records; restore one of the last members with its log, or "
+			  "stop all members, remove their logs, and start empty");
 	kv->council.hopeless = entry->present == 0;
 	return entry->present != 0;
 }
@@ -424,8 +423,8 @@ static bool make_cold(struct hf_kv *kv, uint64_t now_ns, struct cm_entry *entry)
 	if (!begun)
 		return make_present(kv, now_ns, entry);
 	if (!kv->council.hopeless)
-		log_error("kv: members have records, and none knows who was a member last; bring back the directories "
-			  "`members` in their logs, or end all members, remove their logs, and begin with nothing");
+		log_error("kv: members have records, but no list of the last members; restore the directories "
+			  "`members` in their logs, or stop all members, remove their logs, and start empty");
 	kv->council.hopeless = true;
 	return false;
 }
@@ -577,13 +576,13 @@ static bool replace_replica(struct hf_kv *kv, uint64_t now_ns)
 		council->followed_ns = now_ns;
 	if (now_ns - council->followed_ns < COUNCIL_BEHIND_LEASES * council->lease_ns)
 		return false;
-	log_warn("kv: the log of the members stands still here; its replica starts again");
+	log_warn("kv: the membership log makes no progress here; its replica restarts");
 	council->followed_ns = now_ns;
 	hf_smr_stop(council->smr);
 	council->smr = NULL;
 	council->leads = false;
 	if (start_replica(kv, &error) != 0)
-		log_error("kv: the log of the members cannot go on here: %s; start this member again", error.text);
+		log_error("kv: the membership log failed here: %s; restart this member", error.text);
 	return true;
 }
 

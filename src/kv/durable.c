@@ -103,12 +103,12 @@ static int read_record(struct hf_kv *kv, const struct log_entry *entry, uint64_t
 	at = kv_store_put(&kv->store, &content, RECORD_VALID);
 	if (at == STORE_NO_ENTRY)
 		return hf_error_set(error, -ENOMEM,
-			"kv: the log in %s has more records than store_mb, which is %u, takes; raise it",
+			"kv: the log in %s has more records than fit into store_mb (%u); raise store_mb",
 			kv->config.log, kv->config.store_mb);
 	kv_store_at(&kv->store, at)->log_position = position;
 	return keep_unmarked(&kv->durable, at, position) == 0
 		       ? 0
-		       : hf_error_set(error, -ENOMEM, "no memory for what the log is in doubt of");
+		       : hf_error_set(error, -ENOMEM, "no memory for the doubtful records of the log");
 }
 
 static int read_entry(struct hf_kv *kv, const struct log_entry *entry, uint64_t position, struct hf_error *error)
@@ -183,13 +183,13 @@ int kv_durable_open(struct hf_kv *kv, struct hf_error *error)
 	if (rc != 0)
 		return rc;
 	if (kv->log.damaged) {
-		log_warn("kv: the log in %s is damaged before its end; this member forgets it, and copies all records",
+		log_warn("kv: the log in %s is damaged before its end; this member discards it and copies all records",
 			kv->config.log);
 		kv_store_clear(&kv->store);
 		kv_durable_wipe(kv);
 	}
 	if (kv->complete != 0 && !doubt_unmarked(kv))
-		return hf_error_set(error, -ENOMEM, "no memory for what the log is in doubt of");
+		return hf_error_set(error, -ENOMEM, "no memory for the doubtful records of the log");
 	free(kv->durable.unmarked);
 	kv->durable.unmarked = NULL;
 	return 0;

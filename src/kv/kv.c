@@ -118,9 +118,8 @@ static int check_lease(const struct hf_kv *kv, struct hf_error *error)
 	if (kv->config.lease_ns > COUNCIL_SUSPECT_PART * silence_ns)
 		return 0;
 	return hf_error_set(error, -EINVAL,
-		"kv: lease_ms is %.1f, and a rail that falls silent is left only after %.1f ms; raise it above %.1f, "
-		"or "
-		"lower timeout or retry_cnt of the node",
+		"kv: lease_ms is %.1f, but a vqp leaves a rail that falls silent only after %.1f ms; raise lease_ms "
+		"above %.1f, or lower timeout or retry_cnt of the node",
 		(double)kv->config.lease_ns / 1e6, (double)silence_ns / 1e6,
 		COUNCIL_SUSPECT_PART * (double)silence_ns / 1e6);
 }

@@ -86,7 +86,7 @@ static bool recognizes(void *context, const struct mesh_link *link, struct hf_pe
 	if (strcmp(hf_peer_name(peer), link->name) == 0)
 		return true;
 	if (pool->refusals++ == 0)
-		log_error("kv: the node at the address of %s is %s; mend the list of members", link->name,
+		log_error("kv: the node at the address of %s is %s; correct the list of members", link->name,
 			hf_peer_name(peer));
 	return false;
 }

@@ -43,8 +43,8 @@ int kv_log_add_segment(struct log *log, uint64_t position, uint64_t bytes)
 static void fail(struct log *log, int rc)
 {
 	log->failed = rc;
-	log_error("kv: the log in %s cannot be written: %s; mend that, and start this member again", log->config->log,
-		rc == -ENOSPC ? "the disk is full" : strerror(-rc));
+	log_error("kv: the log in %s cannot be written: %s; make room or repair the disk, and restart this member",
+		log->config->log, rc == -ENOSPC ? "the disk is full" : strerror(-rc));
 }
 
 static uint8_t *reserve(struct log_buffer *buffer, size_t bytes)
@@ -267,7 +267,8 @@ static int begin_life(struct log *log, struct hf_error *error)
 	(void)kv_log_append(log, &entry);
 	rc = kv_log_flush_now(log);
 	return rc == 0 ? 0
-		       : hf_error_set(error, rc, "kv: the log in %s cannot be written: %s; mend that, and start again",
+		       : hf_error_set(error, rc,
+				 "kv: the log in %s cannot be written: %s; make room or repair the disk, and restart",
 				 log->config->log, strerror(-rc));
 }
 

@@ -255,7 +255,8 @@ static int settle(struct scan *scan, struct hf_error *error)
 		rc = hf_file_open(log->env, path, HF_FILE_WRITE, &log->file);
 	}
 	return rc == 0 ? 0
-		       : hf_error_set(error, rc, "kv: the log in %s cannot be written: %s; mend that, and start again",
+		       : hf_error_set(error, rc,
+				 "kv: the log in %s cannot be written: %s; make room or repair the disk, and restart",
 				 log->config->log, strerror(-rc));
 }
 

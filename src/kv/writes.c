@@ -344,8 +344,8 @@ static bool hear_inv(struct hf_kv *kv, unsigned from, const struct wire_message 
 	if (actions.apply && entry != STORE_NO_ENTRY)
 		busy = kv_busy_get(kv, entry);
 	if (actions.apply && (entry == STORE_NO_ENTRY || busy == NULL)) {
-		log_error("kv: no memory for a record of %s; raise store_mb, and start again",
-			kv->config.members[from].name);
+		log_error(
+			"kv: no memory for a record of %s; raise store_mb and restart", kv->config.members[from].name);
 		return false;
 	}
 	answer(kv, from, message, &actions, entry);
@@ -382,7 +382,7 @@ static bool hear_nack(struct hf_kv *kv, unsigned from, const struct wire_message
 	memcpy(key, record->key, record->key_bytes);
 	kv_step(&kv->view, &known, &busy->write, &event, &actions);
 	if (actions.apply && kv_writes_put(kv, &content, known.state, false) == STORE_NO_ENTRY) {
-		log_error("kv: no memory for a newer record; raise store_mb, and start again");
+		log_error("kv: no memory for a newer record; raise store_mb and restart");
 		return false;
 	}
 	carry_out(kv, busy, &known, &actions);

@@ -242,8 +242,7 @@ static void received(struct mesh_link *link, const struct ibv_wc *wc)
 		come_up(link); /* the peer knows it sooner */
 	link->taken++;
 	if (!take(link, wc)) {
-		log_error("%s: %s sends messages that make no sense; its link ends", link->mesh->config.layer,
-			link->name);
+		log_error("%s: %s sent a malformed message; its link ends", link->mesh->config.layer, link->name);
 		mesh_link_fail(link);
 	}
 	if (link->state == MESH_UP)
@@ -356,8 +355,8 @@ static int open_memory(struct mesh *mesh, struct hf_error *error)
 	if (rc == 0)
 		rc = hf_vcq_create(mesh->node, config->count * (config->receives + config->sends), mesh, &mesh->cq);
 	if (rc != 0)
-		return hf_error_set(
-			error, rc, "%s: the node cannot have a protection domain: %s", config->layer, strerror(-rc));
+		return hf_error_set(error, rc, "%s: cannot create a protection domain and its queues: %s",
+			config->layer, strerror(-rc));
 	if (config->count == 1)
 		return 0; /* there is nobody to talk to */
 	rc = hf_mem_alloc(hf_loop_env(mesh->loop), (config->count - 1) * each, &memory, error);
