@@ -44,7 +44,7 @@ void smr_abort(struct hf_smr *smr, const char *why)
 	if (smr->phase == SMR_PHASE_NONE)
 		return;
 	if (led)
-		log_info("smr %s: member %u does not lead any more: %s", smr->name, smr->id, why);
+		log_info("smr %s: member %u no longer leads: %s", smr->name, smr->id, why);
 	smr->aborted += led;
 	smr_phase_move(smr, SMR_PHASE_NONE);
 	if (smr->role != HF_SMR_OUT)

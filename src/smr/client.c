@@ -503,7 +503,7 @@ static void seek(struct hf_timer *timer, uint64_t now_ns)
 			peer = hf_peer_find(client->node, &member->addresses[k]);
 		if (peer == NULL && member->address_count > 0 &&
 			hf_peer_connect(client->node, member->addresses, member->address_count, &peer, &error) != 0)
-			log_warn("smr: member %u cannot be sought: %s", member->id, error.text);
+			log_warn("smr: cannot connect to member %u: %s", member->id, error.text);
 	}
 	hf_loop_set_timer(client->loop, timer, now_ns + SEEK_NS);
 }

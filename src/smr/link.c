@@ -126,8 +126,8 @@ static void make(struct smr_link *link, enum smr_end_kind kind)
 	int rc = hf_vqp_create(kind == SMR_BACK ? smr->back_pd : smr->log_pd, &init, &end->vqp);
 
 	if (rc != 0) {
-		log_error("smr %s: a vqp to member %u cannot be made: %s; it is tried again", smr->name, link->id,
-			strerror(-rc));
+		log_error(
+			"smr %s: cannot make a vqp to member %u: %s; trying again", smr->name, link->id, strerror(-rc));
 		end->vqp = NULL;
 		end->retry_ns = smr->now_ns + RETRY_NS;
 		return;
@@ -413,7 +413,7 @@ static void seek(struct hf_smr *smr, const struct hf_smr_member *member)
 		return;
 	}
 	if (hf_peer_connect(smr->node, member->addresses, member->address_count, &peer, &error) != 0)
-		log_warn("smr %s: member %u cannot be sought: %s", smr->name, member->id, error.text);
+		log_warn("smr %s: cannot connect to member %u: %s", smr->name, member->id, error.text);
 }
 
 void smr_link_seek(struct hf_smr *smr)

@@ -48,7 +48,7 @@ static bool shows_loss(uint64_t *hole, enum smr_slot_state state, uint64_t index
 
 static void lost_memory(struct smr_link *link, uint64_t index)
 {
-	log_error("smr %s: member %u has entry %llu and lost entry %llu: it does not count before it is started again",
+	log_error("smr %s: member %u has entry %llu but lost entry %llu: it does not count until it restarts",
 		link->smr->name, link->id, (unsigned long long)index, (unsigned long long)link->hole);
 	link->amnesiac = true;
 	smr_mark_abort(link->smr, "a member has lost entries");

@@ -70,8 +70,8 @@ void smr_recycle_turn(struct hf_smr *smr)
 		if (link->stage >= SMR_STAGE_READ) {
 			if (!smr_phase_majority(smr, smr_phase_set(smr, SMR_STAGE_PROMISED) & ~(1u << link->id)))
 				continue;
-			log_info("smr %s: member %u stands still and is left behind: it is taken in again when it goes "
-				 "on",
+			log_info("smr %s: member %u stands still and is left behind: it is taken in again when it "
+				 "resumes",
 				smr->name, link->id);
 		}
 		link->ends[SMR_OUT].stale = true;

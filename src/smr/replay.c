@@ -231,11 +231,11 @@ static void finish(struct hf_smr *smr)
 	smr_public_role(smr);
 	smr_for_links (link, smr)
 		link->tell = true;
-	log_info("smr %s: member %u goes on at entry %llu with what %s has", smr->name, smr->id,
+	log_info("smr %s: member %u resumes at entry %llu from %s", smr->name, smr->id,
 		(unsigned long long)smr->applied, durable->store.directory);
 	if (smr->members.index != 0 && !smr_members_votes(&smr->members, smr->id, smr->incarnation))
-		log_info("smr %s: member %u is no member by its own log: it waits until it is added", smr->name,
-			smr->id);
+		log_info("smr %s: the log of member %u does not list it as a voter: it waits until it is added",
+			smr->name, smr->id);
 	if (smr->members.index != 0)
 		smr_event(smr, HF_SMR_RESTORED);
 }

@@ -245,7 +245,7 @@ static void finish(struct hf_smr *smr)
 	}
 	smr->role = HF_SMR_FOLLOWER;
 	smr_durable_begin(smr, smr->applied, false);
-	log_info("smr %s: member %u has the snapshot at entry %llu, and what follows up to entry %llu", smr->name,
+	log_info("smr %s: member %u has the snapshot at entry %llu, and the entries up to entry %llu", smr->name,
 		smr->id, (unsigned long long)restore->index, (unsigned long long)smr->applied);
 	smr_restore_drop(smr);
 	smr_public_role(smr);
@@ -313,8 +313,8 @@ static void give_up(struct hf_smr *smr, const char *why)
 	struct smr_restore *restore = smr->restore;
 
 	if (restore->from >= 0)
-		log_warn("smr %s: member %u gives the snapshot of member %d up: %s; it asks again", smr->name, smr->id,
-			restore->from, why);
+		log_warn("smr %s: member %u abandons the snapshot of member %d: %s; it requests another one", smr->name,
+			smr->id, restore->from, why);
 	if (restore->opened)
 		(void)smr->app.restore_close(smr->context, false);
 	restore->opened = false;

@@ -355,7 +355,7 @@ static int lock(struct smr_store *store, struct hf_error *error)
 	rc = hf_file_lock(store->lock);
 	if (rc == -EAGAIN)
 		return hf_error_set(error, -EBUSY,
-			"%s is held by another process: end that one, or give this member a directory of its own",
+			"%s is in use by another process: end that process, or give this member a directory of its own",
 			path);
 	return rc == 0 ? 0 : hf_error_set(error, rc, "cannot lock %s: %s", path, strerror(-rc));
 }

@@ -92,7 +92,7 @@ static bool compare(struct smr_link *link)
 static void fall_behind(struct smr_link *link)
 {
 	if (smr_link_role(link) == HF_SMR_FOLLOWER) /* else it has taken one just now, or does */
-		log_info("smr %s: member %u lacks entries that the leader has no more: it takes a snapshot",
+		log_info("smr %s: member %u lacks entries that the leader no longer has: it takes a snapshot",
 			link->smr->name, link->id);
 	link->stage = SMR_STAGE_BEHIND;
 	smr_take_in_tell(link);
