@@ -150,7 +150,7 @@ struct hf_metric *hf_metric_register(const struct hf_metric_info *info)
 	pthread_mutex_lock(&registering);
 	metric = find_or_make(info);
 	if (metric == NULL && !told) {
-		log_warn("metrics: no room for %s: %u are registered; what comes later is not exported", info->name,
+		log_warn("metrics: no room for %s: all %u places are taken; later metrics are not exported", info->name,
 			registered);
 		told = true;
 	}

@@ -108,11 +108,11 @@ static int take_body(struct asking *asking, const char *path, const char *where,
 	int status = 0;
 
 	if (asking->bytes == 0)
-		return hf_error_set(error, -EPROTO, "%s answers with nothing", where);
+		return hf_error_set(error, -EPROTO, "%s sent an empty reply", where);
 	asking->answer[asking->bytes] = '\0';
 	body = strstr(asking->answer, HEAD_END);
 	if (body == NULL || sscanf(asking->answer, "HTTP/1.1 %d", &status) != 1)
-		return hf_error_set(error, -EPROTO, "%s does not speak HTTP/1.1", where);
+		return hf_error_set(error, -EPROTO, "%s did not send an HTTP/1.1 reply", where);
 	if (status != 200)
 		return hf_error_set(error, -ENOENT, "%s has no %s (status %d)", where, path, status);
 	body += strlen(HEAD_END);

@@ -117,7 +117,7 @@ int hf_stream_connect_path(struct hf_env *env, const char *path, struct hf_io **
 {
 	*io_out = NULL;
 	if (env->ops->stream_connect_path == NULL)
-		return hf_error_set(error, -EOPNOTSUPP, "this world has no sockets with a path");
+		return hf_error_set(error, -EOPNOTSUPP, "sockets with a path are not supported here");
 	return env->ops->stream_connect_path(env, path, io_out, error);
 }
 

@@ -80,9 +80,8 @@ int hf_node_listen(struct hf_node *node, struct hf_node_listener *listener, stru
 
 	if (listener->lease_ns != 0 && listener->lease_ns < least_ns)
 		return hf_error_set(error, -EINVAL,
-			"a lease of %llu ms is too short: a path is given up after heartbeat_ms x heartbeat_misses, "
-			"and "
-			"a lease takes twice as long at least, here %llu ms",
+			"a lease of %llu ms is too short: it must be at least 2 x heartbeat_ms x heartbeat_misses, "
+			"here %llu ms",
 			(unsigned long long)(listener->lease_ns / 1000000), (unsigned long long)(least_ns / 1000000));
 	while (*at != NULL)
 		at = &(*at)->next;

@@ -80,7 +80,7 @@ static void device_died(struct hf_node *node, unsigned i)
 	rail_set(node, i, false);
 	if (died_before)
 		return;
-	log_error("node %s: the device of rail %s has failed for good; the rail stays down until the process restarts",
+	log_error("node %s: the device of rail %s failed permanently; the rail stays down until the process restarts",
 		node->config.name, node->rails[i].config.name);
 	listeners_device_died(node, i);
 }
@@ -304,7 +304,7 @@ static int check_config(const struct hf_node_config *config, struct hf_error *er
 	if (config->lease_ns != 0 &&
 		lease_with_margin(config->lease_ns) > (config->budget_ns == 0 ? BUDGET_NS : config->budget_ns))
 		return hf_error_set(error, -EINVAL,
-			"a lease of %llu ms does not fit into the budget: it takes an eighth more, and 50 ms",
+			"a lease of %llu ms does not fit into the budget: lease_ms, an eighth of it and 50 ms must fit",
 			(unsigned long long)(config->lease_ns / 1000000));
 	return 0;
 }

@@ -57,7 +57,7 @@ static void open_leases(struct hf_peer *peer)
 		int rc = hf_lease_open(node->rails[i].dev, &peer->leases[i]);
 
 		if (rc != 0 && rc != -EOPNOTSUPP)
-			log_warn("peer %s: no lease on rail %s: %s; what it wrote may execute late here",
+			log_warn("peer %s: no lease on rail %s: %s; its requests may execute late here",
 				hf_peer_name(peer), hf_node_rail_name(node, i), strerror(-rc));
 	}
 }
@@ -72,7 +72,7 @@ static void close_leases(struct hf_peer *peer)
 
 static void lapse(struct hf_peer *peer)
 {
-	log_warn("peer %s: no contact for %llu ms: its queue pairs are fenced, and made anew when it is back",
+	log_warn("peer %s: no contact for %llu ms: its queue pairs are fenced, and replaced when it returns",
 		hf_peer_name(peer), (unsigned long long)(peer->lease.ours_ns / 1000000));
 	close_leases(peer);
 	open_leases(peer);

@@ -162,7 +162,7 @@ static int open_memory(struct hf_transfer *engine, const struct hf_transfer_conf
 		rc = hf_vcq_create(engine->node, 1, engine, &engine->passive_cq);
 	if (rc != 0)
 		return hf_error_set(
-			error, rc, "the transfer engine cannot have a protection domain: %s", strerror(-rc));
+			error, rc, "cannot create the protection domain of the transfer engine: %s", strerror(-rc));
 	buffers_init(&engine->buffers, hf_loop_env(engine->loop), engine->pd);
 	return probe_open(&engine->probe, hf_loop_env(engine->loop), engine->pd,
 		or_default(config->block_bytes, BLOCK_BYTES), error);

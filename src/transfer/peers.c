@@ -129,8 +129,7 @@ static void on_message(
 	if (peer == NULL)
 		return;
 	if (!wire_decode(data, bytes, &kind, message)) {
-		log_warn("transfer: a message of peer %s was dropped: it does not follow the layout; is it another "
-			 "version?",
+		log_warn("transfer: a malformed message of peer %s was dropped; run the same version at both ends",
 			hf_peer_name(node_peer));
 		return;
 	}

@@ -13,10 +13,10 @@ int hf_transfer_open_segment(
 	*segment_out = NULL;
 	if (peer == NULL || peer->node_peer == NULL || peer->segment.view.incarnation == 0)
 		return hf_error_set(
-			error, -EAGAIN, "peer %s has not said yet what it has registered", hf_peer_name(node_peer));
+			error, -EAGAIN, "peer %s has not sent its registered buffers yet", hf_peer_name(node_peer));
 	if (engine->fallback == HF_FALLBACK_REQUIRED && peer_transports(peer) < 2)
 		return hf_error_set(error, -ENETUNREACH,
-			"%u transports lead to peer %s and fallback is required, which takes two: give both ends "
+			"%u transports lead to peer %s and fallback is required, which needs two: give both ends "
 			"another rail kind in common, or an address for tcp",
 			peer_transports(peer), hf_peer_name(node_peer));
 	peer->segment.opened = true;
@@ -101,7 +101,8 @@ static int resolve(const struct hf_transfer *engine, const struct hf_transfer_re
 		return hf_error_set(error, -EINVAL, "request %u: no buffer of the segment holds its target", i);
 	permission = request->segment->view.buffers[remote].permission;
 	if ((permission & needed) == 0)
-		return hf_error_set(error, -EINVAL, "request %u: the peer does not permit this to that buffer", i);
+		return hf_error_set(
+			error, -EINVAL, "request %u: the peer does not permit this access to that buffer", i);
 	if (engine->rdma.lanes.confirm_writes && (permission & HF_TRANSFER_REMOTE_READ) == 0)
 		return hf_error_set(error, -EINVAL,
 			"request %u: confirm_writes reads WRITEs back, which the peer does not permit for that buffer",

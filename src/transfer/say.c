@@ -81,7 +81,8 @@ static void say(struct peer *peer, const struct unsaid *unsaid)
 	if (rc == -EAGAIN)
 		rc = keep(peer, unsaid);
 	if (rc != 0)
-		log_error("transfer: peer %s cannot be told (%d); transfers to it wait until it is gone",
+		log_error(
+			"transfer: cannot send a message to peer %s (error %d); transfers to it wait until it is gone",
 			hf_peer_name(peer->node_peer), -rc);
 }
 

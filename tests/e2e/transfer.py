@@ -320,7 +320,7 @@ def wrong_words_are_refused(directory):
                 (["send", "file", "nowhere", "--config", "a.json"], "'nowhere' is not an address and port"),
                 (["send", "file", "127.0.0.1", "--config", "a.json"], "is not an address and port"),
                 (["send", "missing", pair.control[0], "--config", "a.json"], "missing cannot be read"),
-                (["send", ".", pair.control[0], "--config", "a.json"], "has no name"),
+                (["send", ".", pair.control[0], "--config", "a.json"], "does not end in a name"),
                 (["send", "/dev/null", pair.control[0], "--config", "a.json"], "neither a file nor a directory"),
                 (["send", "file", pair.control[0], "--config", "missing.json"], "missing.json"),
                 (["send", "file", pair.control[0], "--config", "a.json", "--once"], "an option of the receiver"),

@@ -37,7 +37,7 @@ int broker_bench_next(struct broker_side *side, bool turns)
 		if (turns)
 			(void)hf_loop_turn(side->loop, 0);
 		if (broker_bench_now_ns() > end_ns)
-			return hf_error_set(&side->error, -ETIMEDOUT, "a record does not come");
+			return hf_error_set(&side->error, -ETIMEDOUT, "a record did not arrive");
 	}
 	return n == 1 ? 0 : n;
 }
@@ -112,7 +112,7 @@ static int look_once(struct broker_side *side)
 
 	while (looks_of(side) == before) {
 		if (hf_consumer_poll(side->consumer, &message, 1) != 0 || broker_bench_now_ns() > end_ns)
-			return hf_error_set(&side->error, -EIO, "a look finds what is not there");
+			return hf_error_set(&side->error, -EIO, "an empty fetch returned a record");
 	}
 	return 0;
 }
@@ -154,7 +154,7 @@ int broker_bench_measure_empty(struct broker_side *side, uint32_t *times, struct
 		return rc;
 	round->empty = broker_bench_quantile_us(times, LOOKS, 0.5);
 	round->empty_rate = looks_per_s(side, true);
-	return round->empty_rate > 0 ? 0 : hf_error_set(&side->error, -EIO, "a look finds what is not there");
+	return round->empty_rate > 0 ? 0 : hf_error_set(&side->error, -EIO, "an empty fetch returned a record");
 }
 
 /* The same, and records that were not read before, while the broker's process is stopped. */

@@ -43,7 +43,7 @@ int broker_bench_wait_for_all(struct broker_side *side)
 	while (hf_producer_pending(side->producer) > 0) {
 		(void)hf_loop_turn(side->loop, 0);
 		if (broker_bench_now_ns() > end_ns)
-			return hf_error_set(&side->error, -ETIMEDOUT, "a record is not answered");
+			return hf_error_set(&side->error, -ETIMEDOUT, "a record was not acknowledged");
 	}
 	return side->failed == 0 ? 0 : hf_error_set(&side->error, -EIO, "a record was refused");
 }

@@ -76,7 +76,7 @@ static int send_all(struct broker_side *side, struct rolls *rolls)
 			rolls->at_ns[rolls->count++] = now_ns;
 		}
 		if (now_ns - start_ns > BROKER_BENCH_LIMIT_NS)
-			return hf_error_set(&side->error, -ETIMEDOUT, "no extent is rolled");
+			return hf_error_set(&side->error, -ETIMEDOUT, "no extent was rolled");
 	}
 	return broker_bench_wait_for_all(side);
 }

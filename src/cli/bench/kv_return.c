@@ -78,7 +78,7 @@ static int read_steps(
 {
 	json_t *status = kv_bed_status(bed, victim);
 	const json_t *recovery = json_array_get(json_object_get(status, "recoveries"), 0);
-	int rc = recovery == NULL ? hf_error_set(&bench->error, -EPROTO, "the member tells of no recovery") : 0;
+	int rc = recovery == NULL ? hf_error_set(&bench->error, -EPROTO, "the member reports no recovery") : 0;
 
 	steps_out->start = kv_bench_number(recovery, "start_to_ack_us") / NS_PER_US;
 	steps_out->catch_up = kv_bench_number(recovery, "catch_up_to_resp_us") / NS_PER_US;

@@ -200,7 +200,7 @@ static int wait_for_rails(struct transfer_side *side, uint64_t limit_ns)
 			return failed;
 		failed = wait_for(&submitter);
 		if (hf_env_now_ns(side->env) > limit_ns)
-			return failed ? failed : hf_error_set(&side->error, -ETIMEDOUT, "a rail carries nothing");
+			return failed ? failed : hf_error_set(&side->error, -ETIMEDOUT, "a rail carries no data");
 		for (unsigned i = 0; failed && i < RETRY_TURNS; i++)
 			hf_loop_turn(side->loop, TURN_NS);
 		hf_transfer_counters(side->transfer, &counters);
@@ -219,7 +219,7 @@ static int find_far(struct transfer_side *side)
 
 	while (!failed && side->segment == NULL) {
 		if (hf_env_now_ns(side->env) > limit_ns)
-			return hf_error_set(&side->error, -ETIMEDOUT, "the far engine told no segment");
+			return hf_error_set(&side->error, -ETIMEDOUT, "the other engine sent no segment");
 		hf_loop_turn(side->loop, TURN_NS);
 		side->segment = hf_transfer_segment(side->transfer, side->peer);
 		if (side->segment != NULL && !hf_segment_buffer(side->segment, 0, &side->target, &bytes))
@@ -325,6 +325,6 @@ int transfer_sides_check(struct transfer_side *side, const struct transfer_point
 	if (!failed)
 		failed = wait_for(&submitter);
 	if (!failed && memcmp(side->memory, back, bytes) != 0)
-		failed = hf_error_set(&side->error, -EBADMSG, "other bytes were read than were written");
+		failed = hf_error_set(&side->error, -EBADMSG, "the bytes read differ from the bytes written");
 	return failed;
 }

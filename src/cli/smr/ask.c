@@ -186,7 +186,7 @@ json_t *ask_page(
 			       : json_loads(body, 0, NULL);
 		if (json == NULL)
 			hf_error_set(error, -EPROTO,
-				"%s has no page %s: it is no status address of a holdfast that replicates",
+				"%s has no page %s: give the `http` address of a node with a replica",
 				hf_addr_format(to, text), path);
 	}
 	ask_close(&ask);

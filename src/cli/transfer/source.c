@@ -72,7 +72,7 @@ static int take_title(struct copy_source *source, const char *path, struct hf_er
 	if (source->title[0] == '\0' || source->title[0] == '/' || strcmp(source->title, ".") == 0 ||
 		strcmp(source->title, "..") == 0)
 		return hf_error_set(
-			error, -EINVAL, "'%s' has no name that the copy could have; send it by its name", path);
+			error, -EINVAL, "'%s' does not end in a name for the copy; give its path by name", path);
 	return 0;
 }
 

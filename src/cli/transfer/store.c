@@ -353,7 +353,7 @@ int copy_store_settle(const struct copy_store *store, const struct copy_stored *
 	if (failed)
 		return failed;
 	if (chmod(path, (mode_t)stored->mode & 0777) != 0 || utimensat(AT_FDCWD, path, times, 0) != 0)
-		return hf_error_set(error, -errno, "%s cannot be given its mode and time: %s", path, strerror(errno));
+		return hf_error_set(error, -errno, "cannot set mode and time of %s: %s", path, strerror(errno));
 	return 0;
 }
 
@@ -379,13 +379,12 @@ int copy_store_finish(struct copy_store *store, struct hf_error *error)
 
 	if (!failed && exists(store->target))
 		return hf_error_set(
-			error, -EEXIST, "%s has come to exist meanwhile; move it away and send again", store->target);
+			error, -EEXIST, "%s was created meanwhile; move it away and send again", store->target);
 	if (!failed)
 		failed = hf_file_rename(store->env, store->part, store->target);
 	if (!failed)
 		failed = hf_file_remove(store->env, store->journal_path);
 	if (!failed)
 		failed = hf_dir_sync(store->env, store->parent);
-	return failed ? hf_error_set(error, failed, "%s cannot be given its name: %s", store->target, strerror(-failed))
-		      : 0;
+	return failed ? hf_error_set(error, failed, "cannot complete %s: %s", store->target, strerror(-failed)) : 0;
 }

@@ -108,8 +108,8 @@ static void restore(struct shm_dev *dev, struct shm_mr *mr, struct range *range)
 		mr->kind = found.movable ? MR_MAPPED : MR_FILE;
 		mr->backing = found;
 	} else if (mr->kind != MR_PRIVATE) {
-		log_error("%s: a region could not be shared again after its pages were moved; peers cannot reach it, "
-			  "register it anew",
+		log_error("%s: a region could not be shared again after its pages were moved; peers cannot reach it; "
+			  "register it again",
 			dev->dev.attr.name);
 		mr->kind = MR_PRIVATE;
 		mr->shared = false;

@@ -246,8 +246,7 @@ static int open_socket(struct soft_nic *nic, struct hf_env *env, struct hf_addr 
 {
 	if (is_wildcard(addr))
 		return hf_error_set(error, -EINVAL,
-			"a soft NIC needs an address of its own, such as 127.0.0.2: its "
-			"peers know it by that");
+			"a soft NIC needs an address of its own, such as 127.0.0.2: peers send to this address");
 	if (hf_addr_port(addr) == 0)
 		hf_addr_set_port(addr, ROCE_PORT);
 	hf_addr_format(addr, nic->address_text);
@@ -273,8 +272,7 @@ static int choose_mtu(struct soft_nic *nic, enum ibv_mtu configured, struct hf_e
 	if (nic->mtu <= largest)
 		return 0;
 	return hf_error_set(error, -EINVAL,
-		"%s: an MTU of %u does not fit through its interface, whose packets take %u at most: use that, or "
-		"leave it out",
+		"%s: an MTU of %u is too large for its interface, which carries at most %u: set that, or omit the mtu",
 		nic->address_text, 128u << configured, 128u << largest);
 }
 

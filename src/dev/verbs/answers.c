@@ -313,7 +313,7 @@ bool verbs_answers_refused(const struct verbs_qp *qp, uint64_t wr_id)
 static void fail(struct verbs_qp *qp)
 {
 	qp->answers->failed = true;
-	log_info("%s: qp %u: a wr completed with success, but its answer never arrived; the wr fails",
+	log_info("%s: qp %u: a wr completed with success, but its data did not arrive; the wr fails",
 		qp->base.dev->attr.name, qp->base.qp_num);
 	if (qp->error_ns == 0)
 		(void)verbs_qp_move(qp, IBV_QPS_ERR);

@@ -115,7 +115,8 @@ static void ring(const struct verbs_qp *qp)
 	};
 
 	if (write(qp->qp->context->cmd_fd, &command, sizeof(command)) != (ssize_t)sizeof(command))
-		log_debug("%s: qp %u: the doorbell: %s", qp->base.dev->attr.name, qp->base.qp_num, strerror(errno));
+		log_debug("%s: qp %u: cannot ring the doorbell: %s", qp->base.dev->attr.name, qp->base.qp_num,
+			strerror(errno));
 }
 
 void verbs_qps_ring(struct verbs_dev *dev, uint64_t now_ns)

@@ -80,7 +80,7 @@ static void count(struct verbs_dev *dev, struct ibv_wc *wc)
 	if (wc->status == IBV_WC_LOC_QP_OP_ERR && verbs_port_failed(dev))
 		wc->status = IBV_WC_RETRY_EXC_ERR; /* what some NICs say of what they could not send */
 	if (qp->failed_ns == 0)
-		log_debug("%s: qp %u: a wr completed with status %d (the NIC's word: 0x%x)", dev->base.attr.name,
+		log_debug("%s: qp %u: a wr completed with status %d (vendor error 0x%x)", dev->base.attr.name,
 			wc->qp_num, (int)wc->status, wc->vendor_err);
 	verbs_qp_failed(qp);
 }

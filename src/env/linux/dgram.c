@@ -42,8 +42,7 @@ static void tell_size(struct linux_dgram *socket, uint32_t bytes)
 	if (socket->told_size || linux_io_local(&socket->io.io, &local) != 0)
 		return;
 	socket->told_size = true;
-	log_warn("UDP %s: a datagram of %u bytes does not fit through its interface and is lost, and so are others; "
-		 "use a "
+	log_warn("UDP %s: a datagram of %u bytes is too large for its interface; such datagrams are lost; use a "
 		 "smaller MTU",
 		hf_addr_format(&local, text), bytes);
 }
