@@ -1,12 +1,12 @@
-/* copy.h - stores into memory that somebody else polls.
+/* copy.h - stores into memory that another thread or process polls.
  *
- * A word is stored as a word: whoever polls it never sees half of it. What ends with a word has that stored last and
- * once: memcpy may store bytes twice, and who saw the last of them may have changed the others by then. Of what is
- * short and consists of words, such as the slots of atomics (vqp/atomic/uid.h), every word is stored whole and once.
+ * A word is stored as a word: a poller never sees half of it. A copy that ends with a word stores that word last and
+ * once: memcpy may store bytes twice, and a poller that saw the last word may have changed the others by then. In short
+ * copies of words, such as the slots of atomics (vqp/atomic/uid.h), every word is stored whole and once.
  *
- * What comes before the last word is memcpy's, which ThreadSanitizer takes for a race with whoever polls a part of it
- * with atomic loads, as one-sided communication has it. Under it the same bytes are stored by relaxed atomic stores. A
- * reader who loads them plainly without having observed the last word is reported as before. */
+ * The bytes before the last word are memcpy's, which ThreadSanitizer reports as a race with atomic loads of a poller,
+ * as in one-sided communication. Under ThreadSanitizer the same bytes are stored by relaxed atomic stores. A plain load
+ * without having observed the last word is still reported. */
 #ifndef HOLDFAST_BASE_COPY_H
 #define HOLDFAST_BASE_COPY_H
 

@@ -1,6 +1,6 @@
 /* ensure.h - assertions that stay on in production.
  *
- * ensure(x) is for what only a bug of ours can break. Input of peers, files and users is validated and
+ * ensure(x) is for conditions that only our own bug can break. Input of peers, files and users is validated and
  * becomes an outcome; it never reaches an ensure(). */
 #ifndef HOLDFAST_BASE_ENSURE_H
 #define HOLDFAST_BASE_ENSURE_H

@@ -1,9 +1,9 @@
 /* order.h - memory ordering by the name of its use; protocol code contains no bare fence.
  *
- *   publish(p, v)   v, and everything written before it, is seen by a thread that observes v
- *   observe(p)      the counterpart: what was written before the publish is visible after it
- *   announce()      a store before it is seen by others before any load after it is done (Dekker)
- *   confirm()       a load before it is done before any load after it: read, then see that nothing has changed */
+ *   publish(p, v)   a thread that observes v sees v and everything written before it
+ *   observe(p)      the counterpart: everything written before the publish is visible after it
+ *   announce()      a store before it is visible to other threads before any load after it is done (Dekker)
+ *   confirm()       a load before it is done before any load after it: read, then check that nothing has changed */
 #ifndef HOLDFAST_BASE_ORDER_H
 #define HOLDFAST_BASE_ORDER_H
 

@@ -1,4 +1,4 @@
-/* table.h - from a number (of a qp, of a vqp) to what it names. Open addressing, linear probing, at most half full.
+/* table.h - from a number (of a qp, of a vqp) to its object. Open addressing, linear probing, at most half full.
  *
  * Key 0 is never stored. Not thread safe. A zeroed table is empty. */
 #ifndef HOLDFAST_BASE_TABLE_H

@@ -1,5 +1,5 @@
-/* broker.h - a Kafka broker on a loop: listeners, connections, topics, and the controller in the same process. A node
- * on the same loop, if it has one, is its way to others that speak RDMA.
+/* broker.h - a Kafka broker on a loop: listeners, connections, topics, and the controller in the same process. For RDMA
+ * it uses an optional node on the same loop.
  *
  * Owned by one loop; its objects have no locks. Opening and closing block for the file system. */
 #ifndef HOLDFAST_BROKER_BROKER_H

@@ -1,10 +1,10 @@
-/* connection.h - one client over TCP: requests in, answers out, in order.
+/* connection.h - one client over TCP: requests and answers, in order.
  *
  *   request: i32 bytes, header, body        answer: i32 bytes, header, body
  *
- * One request of a connection is served at a time; what the client sent behind it waits in the buffer and the socket.
- * So memory is bounded by socket.request.max.bytes and the arena of one request, also for a slow reader: records leave
- * from the mapping of their segment, which the request holds until they are sent.
+ * A connection serves one request at a time; further requests wait in the buffer and the socket.
+ * So memory is bounded by socket.request.max.bytes and the arena of one request, also for a slow reader: records are
+ * sent from the mapping of their segment, which the request holds until they are sent.
  *
  * Owned by the broker's loop. */
 #ifndef HOLDFAST_BROKER_CONNECTION_H

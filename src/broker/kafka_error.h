@@ -1,4 +1,4 @@
-/* kafka_error.h - Kafka's error codes, as they stand in responses. (https://kafka.apache.org/protocol) */
+/* kafka_error.h - Kafka's error codes in responses. (https://kafka.apache.org/protocol) */
 #ifndef HOLDFAST_BROKER_KAFKA_ERROR_H
 #define HOLDFAST_BROKER_KAFKA_ERROR_H
 

@@ -1,7 +1,7 @@
 /* request.h - a request from its first byte to its answer.
  *
- * A handler gets the decoded body and ends with request_answer, at once or later. Until then body and arena stay. One
- * that answers later sets `cancel`, which is called if the connection ends first, and may set the timer. */
+ * A handler gets the decoded body and ends with request_answer, at once or later. Until then body and arena stay valid.
+ * A handler that answers later sets `cancel`, which is called if the connection ends first, and may set the timer. */
 #ifndef HOLDFAST_BROKER_REQUEST_H
 #define HOLDFAST_BROKER_REQUEST_H
 

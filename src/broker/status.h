@@ -1,4 +1,4 @@
-/* status.h - what operators see of a broker: /broker.json of the node's HTTP server, and metrics of the process.
+/* status.h - the status of a broker: /broker.json of the node's HTTP server, and metrics of the process.
  *
  * A broker without a node has no page. Owned by the broker's loop. */
 #ifndef HOLDFAST_BROKER_STATUS_H

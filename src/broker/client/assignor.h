@@ -1,10 +1,10 @@
-/* assignor.h - what members of a group tell each other, and the assignor `range`: which member reads which partitions.
+/* assignor.h - the metadata of members of a group, and the assignor `range`, which assigns partitions to members.
  *
  *   subscription: i16 version, i32 n, n {i16 bytes, topic}, i32 bytes (-1: none), user data; more in later versions
  *   assignment:   i16 version, i32 n, n {i16 bytes, topic, i32 m, m i32 partition}, i32 bytes (-1: none), user data
  *
- * Big-endian, as Kafka's clients write them. Of each topic, the members that want it, in the order of their ids, read
- * ranges of partitions, the first ones one more where they do not divide evenly. Pure but for memory. */
+ * Big-endian, as Kafka's clients write them. For each topic, its subscribers, in the order of their ids, read ranges of
+ * partitions; where the ranges do not divide evenly, the first members read one more. Pure but for memory. */
 #ifndef HOLDFAST_BROKER_ASSIGNOR_H
 #define HOLDFAST_BROKER_ASSIGNOR_H
 

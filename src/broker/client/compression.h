@@ -1,9 +1,9 @@
 /* compression.h - the records of a batch compressed, by the libraries of their formats.
  *
- * gzip (RFC 1952), lz4 (its frame, of independent blocks, which Java's client demands) and zstd are what their
- * libraries write. Snappy's block stands alone, as from librdkafka, or in the frames of snappy-java, as from Java:
+ * gzip (RFC 1952), lz4 (its frame, of independent blocks, which Java's client requires) and zstd have the formats of
+ * their libraries. A Snappy block is alone, as from librdkafka, or in the frames of snappy-java, as from Java:
  * i8 0x82, "SNAPPY", i8 0, i32 version, i32 oldest version that can read it, then i32 bytes and a block, repeated,
- * big-endian. Both are read, and the first is written, which all clients read. Pure but for memory. */
+ * big-endian. Both are read; the first is written, because all clients read it. Pure but for memory. */
 #ifndef HOLDFAST_BROKER_COMPRESSION_H
 #define HOLDFAST_BROKER_COMPRESSION_H
 

@@ -1,8 +1,8 @@
-/* consumer.h - the inside of a consumer: partitions with what was read of them, and the two ways on which that comes.
+/* consumer.h - the inside of a consumer: partitions with their buffered bytes, over RDMA or TCP.
  *
- * A partition has bytes of the log in a buffer, [from, to), whole batches and the beginning of another. They come by
+ * A partition has bytes of the log in a buffer, [from, to): whole batches and the beginning of another. They come by
  * READs of a segment that the broker has registered (consumer_direct.c), through the session with that broker, or by
- * Fetch (consumer_tcp.c). Whole batches are checked (R-B15) and given out in hf_consumer_poll. */
+ * Fetch (consumer_tcp.c). hf_consumer_poll checks whole batches (R-B15) and returns their records. */
 #ifndef HOLDFAST_BROKER_CLIENT_CONSUMER_H
 #define HOLDFAST_BROKER_CLIENT_CONSUMER_H
 

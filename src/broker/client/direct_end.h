@@ -1,4 +1,4 @@
-/* direct_end.h - a client's end of a one-sided connection: a vqp, its queue, and the memory of what goes over it. */
+/* direct_end.h - a client's end of a one-sided connection: a vqp, its queue, and the memory of its messages. */
 #ifndef HOLDFAST_BROKER_CLIENT_DIRECT_END_H
 #define HOLDFAST_BROKER_CLIENT_DIRECT_END_H
 

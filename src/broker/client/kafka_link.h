@@ -1,7 +1,7 @@
-/* kafka_link.h - a client's connection to a broker over TCP: calls go out in order, and are answered in order.
+/* kafka_link.h - a client's connection to a broker over TCP: requests and responses in order.
  *
- * It connects when there is something to send. When it breaks, or an answer is late, every call under way is told, and
- * what the broker made of it is unknown. Owned by a loop. */
+ * It connects at the first call. When it breaks, or a response is late, every pending call fails, and its outcome at
+ * the broker is unknown. Owned by a loop. */
 #ifndef HOLDFAST_BROKER_KAFKA_LINK_H
 #define HOLDFAST_BROKER_KAFKA_LINK_H
 

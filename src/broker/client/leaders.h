@@ -1,12 +1,13 @@
-/* leaders.h - what a client knows of brokers: who leads which partition, connections to them, peers of its node.
+/* leaders.h - a client's view of the brokers: the leader of each partition, connections, peers of its node.
  *
- * A leader of an earlier epoch than was heard of may not know yet that there is another: it is not believed, and is
- * told the epoch, so that it refuses. Only where nothing else is heard for seconds the topic is a new one of that name.
+ * A leader of an earlier epoch than the newest known one may not have learned of its successor: its metadata is
+ * rejected, and requests carry the newer epoch, so that it refuses them. If only earlier epochs arrive for seconds, the
+ * topic is a new one of that name.
  *
- * A broker that owes an answer for a second may stand still. The others are asked then who leads, and once they say
- * that it leads nothing of ours, its connection is broken off: what was asked there is asked of the new leader.
+ * A broker that has not responded for a second may stand still. The client then requests metadata from the others; once
+ * they report that it leads none of our partitions, the connection is closed, and its requests go to the new leader.
  *
- * Owned by a loop. Nothing here waits: what is not known yet is asked for, and NULL meanwhile. */
+ * Owned by a loop. Nothing here waits: unknown data is requested, and NULL is returned meanwhile. */
 #ifndef HOLDFAST_BROKER_LEADERS_H
 #define HOLDFAST_BROKER_LEADERS_H
 

@@ -1,9 +1,9 @@
 /* membership.h - a consumer in a group of Kafka's classic protocol: it finds the coordinator, joins, gets its
- * partitions and where the group was in them, commits, and is heard of.
+ * partitions and their committed offsets, commits, and sends heartbeats.
  *
- * What gives partitions up (rejoining, leaving) and what commits by itself happens in a poll: messages that earlier
- * polls gave out are used up then. Heartbeats go in turns of the loop. Calls to the coordinator have a connection of
- * their own, because a join waits there for others. */
+ * Rejoining, leaving and automatic commits happen in a poll: messages that earlier polls returned count as processed
+ * then. Heartbeats are sent in turns of the loop. Calls to the coordinator have a connection of their own, because a
+ * join waits there for other members. */
 #ifndef HOLDFAST_BROKER_MEMBERSHIP_H
 #define HOLDFAST_BROKER_MEMBERSHIP_H
 

@@ -1,4 +1,4 @@
-/* partitioner.h - which partition a record goes to, as Java's producer decides: by murmur2 of its key; without a key,
+/* partitioner.h - the partition of a record, as Java's producer selects it: by murmur2 of its key; without a key,
  * one partition for a batch's worth of bytes, then another at random. Pure. */
 #ifndef HOLDFAST_BROKER_PARTITIONER_H
 #define HOLDFAST_BROKER_PARTITIONER_H

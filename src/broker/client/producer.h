@@ -1,9 +1,9 @@
-/* producer.h - the inside of a producer: partitions, batches, and the two ways on which batches go.
+/* producer.h - the inside of a producer: partitions and batches, over RDMA or TCP.
  *
  * A partition has batches in two lists: `queued`, not sent, and `sent`, sent in the order of their sequences and not
- * acknowledged. What a way loses is settled before anything else is sent: the broker is asked (Access) for the last
- * sequence in the log, once no grant changes that any more. Batches up to it were delivered; the others go back to
- * `queued` and get sequences anew. Each partition has a producer id of its own, so that one can begin anew alone. */
+ * acknowledged. After a loss these are settled before anything else is sent: the producer requests (Access) the last
+ * sequence in the log, once no grant can change it any more. Batches up to it were delivered; the others return to
+ * `queued` and get new sequences. Each partition has a producer id of its own, so that one can restart alone. */
 #ifndef HOLDFAST_BROKER_CLIENT_PRODUCER_H
 #define HOLDFAST_BROKER_CLIENT_PRODUCER_H
 

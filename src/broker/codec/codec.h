@@ -1,9 +1,9 @@
-/* codec.h - Kafka's messages as structs: decoding and encoding by descriptions made from Kafka's own definitions.
+/* codec.h - Kafka's messages as structs: decoding and encoding by descriptions generated from Kafka's definitions.
  *
- * scripts/kafka_messages.py makes a struct and a description of each message (broker/kafka_messages.h). One decoder and
- * one encoder follow the descriptions for every key and version.
+ * scripts/kafka_messages.py generates a struct and a description of each message (broker/kafka_messages.h). One decoder
+ * and one encoder follow the descriptions for every key and version.
  *
- * Decoded strings, bytes and records point into the bytes that were decoded; arrays lie in the arena. Pure. */
+ * Decoded strings, bytes and records point into the input; arrays are in the arena. Pure. */
 #ifndef HOLDFAST_BROKER_CODEC_H
 #define HOLDFAST_BROKER_CODEC_H
 

@@ -1,6 +1,6 @@
-/* codec_arena.h - the memory of one request: taken in order, given back at once, within a limit.
+/* codec_arena.h - the memory of one request: allocated in order, freed at once, within a limit.
  *
- * Chunks come from malloc and are kept for the next request but for large ones. Not thread safe. */
+ * Chunks come from malloc; all but large ones are kept for the next request. Not thread safe. */
 #ifndef HOLDFAST_BROKER_CODEC_ARENA_H
 #define HOLDFAST_BROKER_CODEC_ARENA_H
 

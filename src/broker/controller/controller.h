@@ -1,24 +1,24 @@
-/* controller.h - the cluster's metadata: brokers, topics, partitions and who leads them, blocks of producer ids.
+/* controller.h - the cluster's metadata: brokers, topics, partitions and their leaders, blocks of producer ids.
  *
  * A state machine of commands (commands/ControllerCommand.json): the same commands in the same order give the same
- * state, wherever they are applied. Nothing else changes it. A command is proposed as bytes, made durable by whoever
- * orders commands (journal.h in one process, quorum.h among brokers), and applied then.
+ * state at every broker. Nothing else changes it. A command is proposed as bytes, ordered and made durable (by
+ * journal.h in one process, by quorum.h among brokers), and then applied.
  *
  *   REGISTER_BROKER  another incarnation has left every isr but those of which it is the last member, and leads these
  *                    only if it is whole (R-B22)
- *   END_SESSION      a broker leaves every isr of which it is not the last member; what it led gets the next epoch and
- *                    the first living member of the isr; where unclean.leader.election.enable says so and there is
- *                    none, the first living replica, whose isr it is alone
+ *   END_SESSION      a broker leaves every isr of which it is not the last member. The first living member of the isr
+ *                    leads its partitions in the next epoch. If there is none and unclean.leader.election.enable is
+ *                    set, the first living replica leads, alone in the isr
  *   SET_ISR          by the leader, in its epoch, naming the partition epoch that it knows (R-B21)
  *   RESIGN           likewise, when its log has failed: it leaves the isr, of which it is not the last member, and the
  *                    first other one leads in the next epoch
  *
- * Who proposes over a network repeats a command under the same {broker, incarnation, sequence}, and it is applied once.
+ * A proposer over a network repeats a command under the same {broker, incarnation, sequence}; it is applied once.
  *
  * Invariants: CT-1 an isr is never empty, and part of the replicas; CT-2 a leader is a living member of the isr; CT-3
  * epochs never fall.
  *
- * Elsewhere: brokers and who leads (brokers.c), all of it as bytes (image.c). Pure but for memory. */
+ * Elsewhere: brokers and leaders (brokers.c), the state as bytes (image.c). Pure but for memory. */
 #ifndef HOLDFAST_BROKER_CONTROLLER_H
 #define HOLDFAST_BROKER_CONTROLLER_H
 

@@ -1,7 +1,7 @@
-/* journal.h - the commands of a controller that stands in one process, in a file, applied in its order.
+/* journal.h - the commands of a controller in a single process, in a file, applied in its order.
  *
  * FILE: records of {u32 bytes, u32 CRC32C of the command, command}, little-endian. A command is synced before it is
- * applied. What a crash left half written at the end is cut off. Blocks for the disk.
+ * applied. An incomplete record at the end, from a crash, is cut off. Blocks for the disk.
  *
  * With several brokers the same commands go through a replicated log; this is the one-process form of it. */
 #ifndef HOLDFAST_BROKER_JOURNAL_H

@@ -1,4 +1,4 @@
-/* proposal.h - a command on its way to the controller, and who waits for what it did.
+/* proposal.h - a command on its way to the controller, and the callback for its result.
  *
  * The struct is the caller's, usually in a request's arena, until done() or proposal_cancel. */
 #ifndef HOLDFAST_BROKER_PROPOSAL_H

@@ -1,16 +1,17 @@
 /* quorum.h - the controller among brokers: its commands in a replicated log (smr), its brokers' sessions.
  *
- *   broker                                    the one that leads the log
+ *   broker                                    the leader of the log
  *     | COMMAND, stamped {incarnation, sequence} -->  proposes it
  *     |   applied here, from the log: done
  *     | HEARTBEAT {incarnation, time} ------------->  reads: is it still the leader?
  *     | <------------------------------------- LEASE {time}
  *     |   may lead partitions until time + session    nothing heard for a session: END_SESSION
  *
- * The log is durable: what was applied survives the loss of all brokers at once. A broker that starts applies what was
- * decided before, and acts by it only once its own registration was applied: until then the state is an old one.
+ * The log is durable: applied commands survive the loss of all brokers at once. A broker that starts applies the
+ * decided commands, and acts on the state only once its own registration was applied: until then the state is an old
+ * one.
  *
- * Every broker applies every command, so nothing is answered over the network; what is not applied in time is sent
+ * Every broker applies every command, so no reply crosses the network; a command that is not applied in time is sent
  * again under the same stamp. A broker whose session was ended registers as another incarnation.
  *
  * Owned by the broker's loop. */

@@ -1,5 +1,5 @@
-/* quorum_sessions.h - sessions of brokers at the one that leads the controller's log, and the leases that come of them;
- * for quorum.c, in whose messages both go. Owned by the broker's loop. */
+/* quorum_sessions.h - sessions of brokers at the leader of the controller's log, and the leases that they give; for
+ * quorum.c, whose messages carry both. Owned by the broker's loop. */
 #ifndef HOLDFAST_BROKER_QUORUM_SESSIONS_H
 #define HOLDFAST_BROKER_QUORUM_SESSIONS_H
 

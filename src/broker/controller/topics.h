@@ -1,9 +1,9 @@
-/* topics.h - the topics of the controller as this broker serves them: open logs.
+/* topics.h - the topics of the controller at this broker: open logs.
  *
- * LOG_DIRS/TOPIC-N for each partition that this broker has a replica of, with partition.metadata: Kafka's text, whose
- * topic it is; LOG_DIRS/.kafka_cleanshutdown stands there while no broker has the directory
- * open and the last one closed it in order; LOG_DIRS/log-start-offset-checkpoint is Kafka's text: version 0, a count,
- * and "TOPIC N OFFSET" for each log whose beginning was given up.
+ * LOG_DIRS/TOPIC-N for each partition of which this broker has a replica, with partition.metadata: Kafka's text with
+ * the id of the topic; LOG_DIRS/.kafka_cleanshutdown exists while no broker has the directory open and the last one
+ * closed it cleanly; LOG_DIRS/log-start-offset-checkpoint is Kafka's text: version 0, a count,
+ * and "TOPIC N OFFSET" for each log whose beginning was deleted.
  *
  * Owned by the broker's loop; opening and closing block for the file system. */
 #ifndef HOLDFAST_BROKER_TOPICS_H

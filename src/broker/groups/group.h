@@ -5,10 +5,10 @@
  *     +---- last one left ---+-+------- join, leave, session over -----------+-------------------------------+
  *
  * In PREPARING members join again and wait; in COMPLETING they wait for the assignment, which their leader sends. Each
- * step says which waiting members get an answer (`due`); the caller sends them. A member that waits is alive; others
- * must be heard of within their session.
+ * step marks the waiting members that get a response (`due`); the caller sends the responses. A member that waits is
+ * alive; others must send a request within their session.
  *
- * Pure but for memory: time is an argument, and the caller asks for the next deadline. */
+ * Pure but for memory: time is an argument, and a function returns the next deadline. */
 #ifndef HOLDFAST_BROKER_GROUP_H
 #define HOLDFAST_BROKER_GROUP_H
 

@@ -1,9 +1,9 @@
 /* groups.h - the groups that this broker coordinates: their members' requests and their committed offsets.
  *
  * Offsets are records of the topic __consumer_offsets in Kafka's formats (messages/OffsetCommitKey.json and -Value): a
- * commit is one batch, which is in the log before it is answered. The log is read when the broker starts. When it has
- * grown by GROUPS_SNAPSHOT_BYTES, all offsets are written anew; what lies before them is given up once they are on the
- * disk and in every log of the isr. Members are not kept: after a restart they join again.
+ * commit is one batch, which is in the log before the response. The log is read when the broker starts. When it has
+ * grown by GROUPS_SNAPSHOT_BYTES, all offsets are written again; the records before them are deleted once they are on
+ * the disk and in every log of the isr. Members are not kept: after a restart they join again.
  *
  * Among brokers the leader of __consumer_offsets-0 coordinates all groups: it reads the log when it begins to lead, and
  * drops all when another one leads. A commit is answered and taken over when it is replicated (flights.h).

@@ -1,4 +1,4 @@
-/* batch.h - a record batch of Kafka's format 2, as it lies on the wire, in the log and in a producer's memory.
+/* batch.h - a record batch of Kafka's format 2, on the wire, in the log and in a producer's memory.
  *
  *    0 i64 base offset (the leader's)     23 i32 last offset delta      51 i16 producer epoch
  *    8 i32 bytes behind this field        27 i64 base timestamp, ms     53 i32 base sequence
@@ -7,7 +7,7 @@
  *   17 u32 CRC32C of 21 to the end
  *   21 i16 attributes: 0-2 compression, 3 log append time, 4 transactional, 5 control
  *
- * Big-endian. What the leader assigns lies outside the CRC, so a batch is committed where it lies. Nothing is
+ * Big-endian. The fields that the leader assigns are outside the CRC, so a batch is committed in place. Nothing is
  * decompressed. (https://kafka.apache.org/documentation/#recordbatch.) Pure. */
 #ifndef HOLDFAST_BROKER_BATCH_H
 #define HOLDFAST_BROKER_BATCH_H

@@ -1,10 +1,10 @@
-/* flusher.h - makes records durable, on helper threads, as flush.messages and flush.ms of each topic say.
+/* flusher.h - makes records durable, on helper threads, by flush.messages and flush.ms of each topic.
  *
- *   flush.messages   so many records are not on the disk: what was appended just now is acknowledged, and readable,
- *                    only once all of them are (due); records that come meanwhile wait for the next flush together
- *   flush.ms         so long after the last flush all are flushed, and nobody waits
+ *   flush.messages   when this many records are not on the disk, the last append is acknowledged, and readable,
+ *                    only once all of them are (due); records that arrive meanwhile share the next flush
+ *   flush.ms         this long after the last flush all records are flushed, and no request waits
  *
- * A log has one flush under way. It holds its segments, so logs may be cut and closed meanwhile.
+ * A log has one flush in progress. It holds its segments, so logs may be truncated and closed meanwhile.
  * Owned by the broker's loop; flusher_add, flusher_flush and flusher_close block. */
 #ifndef HOLDFAST_BROKER_FLUSHER_H
 #define HOLDFAST_BROKER_FLUSHER_H

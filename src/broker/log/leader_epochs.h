@@ -1,4 +1,4 @@
-/* leader_epochs.h - which leader epoch began at which offset: what replicas and consumers compare.
+/* leader_epochs.h - the first offset of each leader epoch, which replicas and consumers compare.
  *
  * Kept in `leader-epoch-checkpoint`, a text: version 0, the number of entries, and of each "EPOCH OFFSET", a line
  * each; both rise. */

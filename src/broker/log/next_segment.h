@@ -4,7 +4,7 @@
  *   DIRECTORY/next-0123456789abcdef.tmp   until the log rolls; then it has the name of the segment
  *
  *   MAKING --the helper thread has ended--> READY --next_segment_take--> it is gone
- *                                     \---> FAILED: the log makes the segment when it rolls, and says what is wrong
+ *                                     \---> FAILED: the log makes the segment when it rolls, and reports the error
  *   MAKING --next_segment_drop--> DROPPED --the helper thread has ended--> it is gone, with its file
  *
  * Owned by the broker's loop; next_segment_take and next_segment_drop make two calls of the file system. */

@@ -1,4 +1,4 @@
-/* partition.h - one partition of this broker: its log, its high watermark, and what waits for it to grow.
+/* partition.h - one partition of this broker: its log, its high watermark, and the requests that wait for both.
  *
  * Owned by the broker's loop. */
 #ifndef HOLDFAST_BROKER_PARTITION_H

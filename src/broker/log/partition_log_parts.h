@@ -1,5 +1,4 @@
-/* partition_log_parts.h - what partition_log.c, partition_log_open.c and replica_log.c have in common; for no
- * others. */
+/* partition_log_parts.h - shared by partition_log.c, partition_log_open.c and replica_log.c only. */
 #ifndef HOLDFAST_BROKER_PARTITION_LOG_PARTS_H
 #define HOLDFAST_BROKER_PARTITION_LOG_PARTS_H
 

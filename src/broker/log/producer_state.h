@@ -1,6 +1,6 @@
-/* producer_state.h - what a partition remembers of idempotent producers: epoch and last five batches of each.
+/* producer_state.h - a partition's record of idempotent producers: epoch and last five batches of each.
  *
- * A batch that is there already is found by its sequences, one that leaves a gap is refused. Kept across restarts in
+ * Sequences identify a batch that is in the log already; a batch that leaves a gap is refused. Kept across restarts in
  * Kafka's snapshot files:
  *
  *   i16 version 1, u32 CRC32C of what follows, i32 count, of each:

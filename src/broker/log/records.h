@@ -1,4 +1,4 @@
-/* records.h - the records of one batch that is not compressed: reading them, and making a batch.
+/* records.h - the records of an uncompressed batch: reading them, and making a batch.
  *
  * A record: varint bytes behind this field, i8 0, varint timestamp delta, varint offset delta, varint key bytes (-1:
  * null), key, varint value bytes (-1: null), value, varint n, n headers {varint key bytes, key, varint value bytes (-1:

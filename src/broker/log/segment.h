@@ -4,9 +4,9 @@
  *   DIRECTORY/00000000000000001234.index        segment_index.h; written when the segment is sealed
  *   DIRECTORY/00000000000000001234.timeindex
  *
- * The head of a log is as long as it may become (segment.bytes) and written through its mapping; zeros lie behind the
- * tail. A sealed segment ends behind its last batch, once nobody has it registered. Code that hands out a part of the
- * mapping holds the segment; it is unmapped when the last hold ends.
+ * The head of a log has its maximal length (segment.bytes) and is written through its mapping; zeros lie behind the
+ * tail. A sealed segment is cut behind its last batch, once it is no longer registered. Code that passes on a part of
+ * the mapping holds the segment; it is unmapped when the last hold ends.
  *
  * Owned by one loop. Opening, sealing and closing block for the file system. */
 #ifndef HOLDFAST_BROKER_SEGMENT_H

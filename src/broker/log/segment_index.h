@@ -1,9 +1,9 @@
-/* segment_index.h - the two indexes of a segment: entries that rise, in memory; in Kafka's files once it is sealed.
+/* segment_index.h - the two indexes of a segment: ascending entries, in memory; in Kafka's files once it is sealed.
  *
  *   .index       i32 offset - base offset, i32 place in the segment     a batch's last offset, and where it begins
  *   .timeindex   i64 timestamp (ms), i32 offset - base offset           the largest timestamp so far, and its offset
  *
- * Big-endian. An index is made anew when its segment is opened; its file is empty while the segment is written. */
+ * Big-endian. An index is rebuilt when its segment is opened; its file is empty while the segment is written. */
 #ifndef HOLDFAST_BROKER_SEGMENT_INDEX_H
 #define HOLDFAST_BROKER_SEGMENT_INDEX_H
 

@@ -1,16 +1,16 @@
-/* produce_grant.h - exclusive produce: one holder writes batch behind batch into an extent of the head by itself.
+/* produce_grant.h - exclusive produce: one holder writes batches into an extent of the head by one-sided WRITEs.
  *
  *   holder                                   broker
  *     | WRITE_WITH_IMM order, extent id -------> the batch is at the tail: check, base offset, epoch, index
  *     | <-------- ANSWER order, base offset       at once (acks=1), or when hw has passed it (acks=all)
- *     | OVERRUN: the next one does not fit ----> commits what came before; another extent
+ *     | OVERRUN: the next one does not fit ----> commits the batches before it; another extent
  *     | <-------- EXTENT
- *     | <-------- END                             another producer came, or a batch was wrong
+ *     | <-------- END                             another producer appends, or a batch was wrong
  *
- * The holder counts orders for itself, so the vqp's order is that of the log, and there are no holes in between (R-B1).
- * A batch that is wrong, there already, or not in its order ends the grant: behind it nothing is appended (R-B11). What
- * ends a grant deregisters the extent, on every rail, and only then zeroes what lies behind the tail and lets others
- * append (R-B3, R-B9). The holder goes on over TCP or asks for another grant; sequences tell it what is in the log.
+ * The holder counts orders itself, so the vqp's order is the order of the log, without holes (R-B1).
+ * A batch that is wrong, a duplicate, or out of order ends the grant: nothing is appended behind it (R-B11). The end of
+ * a grant deregisters the extent, on every rail; only then are the bytes behind the tail zeroed and other appends
+ * accepted (R-B3, R-B9). The holder continues over TCP or requests another grant; sequences show what is in the log.
  *
  * Owned by the broker's loop. */
 #ifndef HOLDFAST_BROKER_PRODUCE_GRANT_H

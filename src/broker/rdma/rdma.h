@@ -1,11 +1,11 @@
-/* rdma.h - the broker's side of RDMA: the service to which clients connect vqps, and what it has for each of them.
+/* rdma.h - the broker's side of RDMA: the service to which clients connect vqps, and the state of each client.
  *
- *   rdma -- clients   a process of a peer, with a protection domain of its own, because all peers of a domain are told
+ *   rdma -- clients   a process of a peer, with a protection domain of its own, because all peers of a domain receive
  *            |        all its keys
  *            |- grants   exclusive produce, each with a vqp          (produce_grant.h)
  *            `- readers  a vqp with REMOTE_READ alone, and slots     (reader.h)
  *
- * One completion queue has the wrs of all: who has one finds its owner by the number of the vqp. Owned by the broker's
+ * All share one completion queue; the number of the vqp identifies the owner of a completion. Owned by the broker's
  * loop. */
 #ifndef HOLDFAST_BROKER_RDMA_H
 #define HOLDFAST_BROKER_RDMA_H

@@ -1,4 +1,4 @@
-/* rdma_wire.h - what a broker and its clients say on their vqps. Little-endian.
+/* rdma_wire.h - messages of a broker and its clients on their vqps. Little-endian.
  *
  * A vqp connects to the service "broker" with a token (Access, key 30000) as its private data. The reply:
  *
@@ -12,16 +12,16 @@
  *   ANSWER    0 u8 1  1 u8 0  2 u16 order  4 i16 error  6 u16 extent id  8 u32 credits  12 u32 0
  *             16 i64 base offset  24 i64 append time, ms (-1: the client's holds)
  *   EXTENT    0 u8 2  1 u8 0  2 u16 extent id  4 u32 key  8 u64 address  16 u32 bytes  20 u32 credits  24 u64 0
- *   END       0 u8 3  1.. 0   the grant is over: Access says what is in the log of what was not answered
+ *   END       0 u8 3  1.. 0   the grant is over: Access reports which unanswered batches are in the log
  *
- * Credits say how many messages the holder may have sent on this vqp in all: they are posted receives (R-B23). A batch
- * that does not fit behind the last one, the holder SENDs OVERRUN, and gets an EXTENT (R-B5):
+ * Credits are the total of messages that the holder may send on this vqp: they are posted receives (R-B23). When a
+ * batch does not fit behind the last one, the holder SENDs OVERRUN, and gets an EXTENT (R-B5):
  *
  *   OVERRUN   0 u8 4  1 u8 0  2 u16 order  4 u32 place in the extent  8 u32 bytes  12 u32 0
  *
  * Reading. A slot has 16 bytes: mutable << 63 | generation << 48 | readable, and its complement (R-B12). `readable` is
- * the place in the segment up to which records may be read; once it is not mutable, that is all there will be, and
- * the next ATTACH goes on, in the same segment or another one. A slot of another generation is somebody else's (R-B13).
+ * the place in the segment up to which records may be read. When it is not mutable, it is final, and the next ATTACH
+ * continues, in the same segment or another one. A slot of another generation belongs to another reader (R-B13).
  *
  *   ATTACH    0 u8 5  1 u8 0  2 u16 request  4 i32 partition  8 i64 offset  16 u16 bytes  18 u16 0
  *             20 i32 leader epoch (-1: not known)  24 topic

@@ -1,4 +1,4 @@
-/* reader.h - one-sided consume: a client READs segments by itself, and a slot that says how far it may.
+/* reader.h - one-sided consume: a client READs segments by itself, up to the end of committed records in a slot.
  *
  *   client                                  broker
  *     | ATTACH partition, offset -------------> registers the segment for reading, fills a slot
@@ -7,10 +7,10 @@
  *     | READ the segment up to `readable`       nothing
  *     | RELEASE slot -------------------------> deregisters
  *
- * A slot follows the high watermark: it is stored when hw grows, and says `immutable` once hw is at the end of a sealed
- * segment (R-B12), or beyond what is registered: of a head that is what has pages by then (R-B14). A slot is one
- * reader's and segment's; freed, it comes back under another generation (R-B13). What retention has taken out of the
- * log is withdrawn from its slot 1 s before it is deregistered (R-B14).
+ * A slot follows the high watermark: it is stored when hw grows, and becomes `immutable` once hw is at the end of a
+ * sealed segment (R-B12), or beyond the registered part, which of a head are the pages allocated by then (R-B14). A
+ * slot belongs to one reader and segment; freed, it is reused under another generation (R-B13). A segment that
+ * retention deletes is withdrawn from its slot 1 s before it is deregistered (R-B14).
  *
  * Owned by the broker's loop. */
 #ifndef HOLDFAST_BROKER_READER_H

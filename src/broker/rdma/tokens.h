@@ -1,6 +1,6 @@
-/* tokens.h - what clients were promised: a token of 128 bits, good once, for 10 s.
+/* tokens.h - access tokens of clients: 128 bits, valid once, for 10 s.
  *
- * It stands for the rights that its client had on its Kafka connection (R-B25). Pure but for memory. */
+ * A token carries the rights of its client's Kafka connection (R-B25). Pure but for memory. */
 #ifndef HOLDFAST_BROKER_TOKENS_H
 #define HOLDFAST_BROKER_TOKENS_H
 

@@ -1,11 +1,11 @@
-/* replica_link.h - a link of a mesh (mesh.h) to one other broker: batches go by WRITE_WITH_IMM, what is said about them
- * by SEND.
+/* replica_link.h - a link of a mesh (mesh.h) to one other broker: batches by WRITE_WITH_IMM, messages about them by
+ * SEND.
  *
  * A SEND has records of 16 bytes: {u8 kind, 3 bytes 0, u32 grant, u64 value}, little-endian. The immediate of a WRITE
  * is the id of its grant. Credits are those of R-B23.
  *
- * Batches leave from a ring of registered memory: the log may change its segments while they are on their way. What a
- * link that fails had not delivered is lost, and followers join again.
+ * Batches are sent from a ring of registered memory: the log may change its segments while they are in flight. When a
+ * link fails, undelivered batches are lost, and followers join again.
  *
  * Owned by the broker's loop. */
 #ifndef HOLDFAST_BROKER_REPLICA_LINK_H

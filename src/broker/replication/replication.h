@@ -1,20 +1,20 @@
-/* replication.h - partitions with several replicas: the leader writes what it appends into the logs of its followers.
+/* replication.h - partitions with several replicas: the leader writes its appends into the logs of its followers.
  *
  *   follower                                            leader
  *     | JOIN {epoch, leo, epoch of the last batch} ------>  compares histories
  *     | <------------------------- TRUNCATE {epoch, end}    or, when they agree:
- *     | <--------- PLACE {offset, base, place, capacity}    where the follower goes on (R-B18)
- *     |   arranges its head, zeroes what is behind, registers an extent
+ *     | <--------- PLACE {offset, base, place, capacity}    where the follower continues (R-B18)
+ *     |   arranges its head, zeroes the rest, registers an extent
  *     | GRANT {id, from, to, address, key} -------------->
  *     | <==================== WRITE_WITH_IMM of batches     same bytes, same places; contiguous ones are joined
  *     |   verifies (R-B19), advances
- *     | ACK {id, leo} -------- SEND --------------------->  hw is what every member of the isr has
+ *     | ACK {id, leo} -------- SEND --------------------->  hw: the end that every member of the isr has
  *     | <------------------------------- HW {id, hw}        within REPLICATION_TICK_NS (R-B20)
  *     | <--------- PLACE {offset, base, place, ...}         the extent or the segment ends: the next one
  *
  * The first four go over a channel, the others over the vqp to the other broker (replica_link.h). A follower that is
  * behind gets older segments in the same way. An extent belongs to one leader and epoch: a follower deregisters it
- * before it answers, or leads, in a later one, and takes what had landed (R-B17).
+ * before it replies, or leads, in a later one, and keeps the batches that had landed (R-B17).
  *
  * A follower whose log has failed says so in its JOIN and leaves the isr at once; a leader whose log has failed
  * resigns, unless it is the last member.

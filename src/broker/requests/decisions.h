@@ -1,7 +1,7 @@
 /* decisions.h - a request that waits for commands of the controller, and is answered when all of them were applied.
  *
- * Each command has a place; `decided` is called with what it did, and `finish` when the last one is, or the time is
- * over. What is not decided by then has the error that its place had before: DECISIONS_LATE fits. Where there is one
+ * Each command has a place; `decided` is called with its result, and `finish` after the last one, or when the time is
+ * over. An undecided command has the error that its place had before, such as DECISIONS_LATE. With a single
  * broker, all of this happens within decisions_end. */
 #ifndef HOLDFAST_BROKER_DECISIONS_H
 #define HOLDFAST_BROKER_DECISIONS_H

@@ -1,4 +1,4 @@
-/* handlers.h - one handler for each key that is served; each is in the file of its name. */
+/* handlers.h - one handler for each supported key; each is in the file of its name. */
 #ifndef HOLDFAST_BROKER_HANDLERS_H
 #define HOLDFAST_BROKER_HANDLERS_H
 
