@@ -1,8 +1,8 @@
-/* clients.h - connections of clients of Redis: requests in, replies out in their order, everything bounded.
+/* clients.h - connections of Redis clients: requests in, replies out in their order, everything bounded.
  *
- * A connection is a flow. Its requests are read while fewer than CLIENT_PENDING_MAX operations of it are under way and
- * what it has not taken is less than CLIENT_OUT_BYTES; a client that takes nothing for CLIENT_STUCK_NS is closed, and
- * so is one of whose write nobody knows the outcome. Owned by the kv's loop. */
+ * A connection is a flow. Its requests are read while fewer than CLIENT_PENDING_MAX of its operations are pending and
+ * fewer than CLIENT_OUT_BYTES of replies are unsent. A client that reads nothing for CLIENT_STUCK_NS is closed, and so
+ * is a client with a write whose outcome is unknown. Owned by the kv's loop. */
 #ifndef HOLDFAST_KV_CLIENTS_H
 #define HOLDFAST_KV_CLIENTS_H
 

@@ -1,16 +1,16 @@
 /* cm.h - the configuration manager: which members are live, as a state machine on the replicated log.
  *
- * Each entry is conditional on an epoch and makes the next one; one that is late or repeated changes nothing. What is
- * decided is all that members act on (R-K17). Pure.
+ * Each entry is conditional on an epoch and makes the next one; a late or repeated entry changes nothing. Members act
+ * on decided entries only (R-K17). Pure.
  *
  *   ABSENT --ADMIT--> SHADOW --PROMOTE--> MEMBER --EXCLUDE--> ABSENT
  *
- * SUSPECT and CLEAR make no epoch. Who is suspected gets no lease from any leader that has applied SUSPECT. EXCLUDE
- * names the suspicion that it follows, which CLEAR ends.
+ * SUSPECT and CLEAR make no epoch. A suspected member gets no lease from any leader that has applied SUSPECT. EXCLUDE
+ * names the suspicion that it follows; CLEAR ends a suspicion.
  *
- * A SHADOW acknowledges every write and serves nobody, because what it has is not complete (R-K23). The last
- * MEMBER is not excluded. COLD founds the cluster, or goes on
- * after all members ended: it makes members of those that it names. */
+ * A SHADOW acknowledges every write and serves no client, because its store is not complete (R-K23). The last
+ * MEMBER is not excluded. COLD founds the cluster, or continues it after all members ended: the nodes that it names
+ * become members. */
 #ifndef HOLDFAST_KV_CM_H
 #define HOLDFAST_KV_CM_H
 
@@ -25,7 +25,7 @@ struct cm_node {
 	enum cm_node_state state;
 	uint64_t incarnation;  /* of its process; of the last one while it is absent */
 	uint32_t join;         /* epoch of its admission: part of timestamps, never given twice (R-K5) */
-	uint32_t member_join;  /* the last join with which it became a member, but for COLD's of one that was one */
+	uint32_t member_join;  /* the last join with which it became a member; a COLD of a member does not change it */
 	uint64_t absent_since; /* epoch; 0: it never was a member */
 	uint32_t suspicion;    /* its number; 0: it is not suspected */
 };

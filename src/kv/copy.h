@@ -1,18 +1,19 @@
-/* copy.h - what a shadow lacks comes from its buddy, a member that has installed its epoch: what it missed (HEAL,
+/* copy.h - recovery of a shadow from its buddy, a member that has installed its epoch: the missed updates (HEAL,
  * section V-C), or all records.
  *
  *   shadow                                   buddy
- *     | COPY_ASKED{key} ... ------------------>  its Partially_persisted: what it had not known to be everywhere
- *     | <--- COPY_RECORD{ts, state, key, value}, or COPY_NONE{key}: revoked (R-K15); every one is answered (R-K14)
+ *     | COPY_ASKED{key} ... ------------------>  its Partially_persisted: its DOUBTFUL records
+ *     | <--- COPY_RECORD{ts, state, key, value}, or COPY_NONE{key}: revoked (R-K15); each request is answered (R-K14)
  *     | COPY_MISSED{epoch} ------------------->  a member that was one during all of the absence (R-K18)
  *     | <----- COPY_RECORD ... COPY_END          Missed_updates: each record once, as it is now, or as it becomes
  *     | <--------------------------- COPY_NONE   it was not: another one is asked, and at last:
  *     | COPY_REQUEST{epoch} ------------------>
  *     | <----- COPY_RECORD ... COPY_END          all records; what did not come is revoked: it was deleted and removed
  *
- * Writes of the epoch reach the shadow as INVs meanwhile, and go before the copy (R-K20): the newer timestamp wins,
- * unless the shadow is in doubt of its own. What the buddy has INVALID is INVALID here too, and is replayed (R-K12).
- * When the buddy or the link to it is lost, another one begins anew. Owned by the kv's loop. */
+ * Writes of the epoch reach the shadow as INVs meanwhile, and take precedence over the copy (R-K20): the newer
+ * timestamp wins, unless the shadow's own record is DOUBTFUL. A record that is INVALID at the buddy becomes INVALID
+ * here too, and is replayed (R-K12). When the buddy or the link to it is lost, the recovery restarts with another one.
+ * Owned by the kv's loop. */
 #ifndef HOLDFAST_KV_COPY_H
 #define HOLDFAST_KV_COPY_H
 

@@ -1,16 +1,16 @@
-/* council.h - who is live and for how long: the configuration manager on a replicated log, leases, suspicion.
+/* council.h - membership and leases: the configuration manager on a replicated log, leases, suspicion.
  *
- * Each lease / 10 a member says ASK to all others: a heartbeat that names those it does not hear, and the request for a
- * lease. The leader of the log makes sure that it leads, by a read that begins after the request came, and grants the
- * lease from when the ASK was sent. Only while that lasts does a member answer reads and start writes.
+ * Each lease / 10 a member sends ASK to all others: a heartbeat with the list of members that it does not reach, and
+ * the request for a lease. The leader of the log confirms that it leads, by a read that begins after the request
+ * arrived, and grants the lease from the time when the ASK was sent. A member answers reads and starts writes only
+ * while its lease lasts. A shadow that has caught up reports it at once.
  *
- * A shadow that has caught up says so at once.
- *
- * The leader decides by what it heard last, one entry at a time. It suspects the member that is cut off from most
- * others, of several the one with the higher place in the list. No leader grants to it once that is applied there, and
- * one proposes to exclude it only when the lease must be over by any clock (R-K21): counted from its own last grant and
- * its takeover, or from when it applied SUSPECT. The latter no takeover puts off. Who asks again before that is
- * cleared. A member that comes back joins as a shadow, with another incarnation or the same. Owned by the kv's loop. */
+ * The leader decides by the latest reports, one entry at a time. It suspects the member that is cut off from most
+ * others; of several, the one with the higher place in the list. A leader that has applied SUSPECT grants no lease to
+ * that member, and proposes EXCLUDE only when the lease must be over by any clock (R-K21): counted from its own last
+ * grant and its takeover, or from when it applied SUSPECT, which no takeover restarts. A member that sends ASKs again
+ * before that is cleared. A member that returns joins as a shadow, with the same or another incarnation. Owned by the
+ * kv's loop. */
 #ifndef HOLDFAST_KV_COUNCIL_H
 #define HOLDFAST_KV_COUNCIL_H
 
@@ -20,21 +20,21 @@
 #include "kv/wire.h"
 
 #define COUNCIL_ASKS           10u   /* in the time of a lease */
-#define COUNCIL_INSTALL_LEASES 3u    /* an epoch is installed within so many */
-#define COUNCIL_COLD_LEASES    20u   /* so long the last members are waited for when all have ended */
-#define COUNCIL_BEHIND_LEASES  20u   /* after so many without it the replica of the log is given up */
+#define COUNCIL_INSTALL_LEASES 3u    /* an epoch is installed within this many */
+#define COUNCIL_COLD_LEASES    20u   /* wait for the last members after all have ended */
+#define COUNCIL_BEHIND_LEASES  20u   /* the replica of the log restarts after this many without progress */
 #define COUNCIL_CLOCKS_PPM     1000u /* by which two clocks differ at most */
-#define COUNCIL_SUSPECT_PART   2u    /* of the lease without a word, and a member is suspected */
+#define COUNCIL_SUSPECT_PART   2u    /* a member that is silent for 1 / this of a lease is suspected */
 
-/* What a member said last. */
+/* The last report of a member. */
 struct council_report {
 	uint64_t heard_ns; /* by the loop's clock; 0: never */
 	uint64_t incarnation, epoch;
 	uint32_t note;
-	bool heard, returned; /* returned: it has asked since it is suspected */
-	/* How far its log was durable as it said, and, at most, as its earlier processes did since it is a member. */
+	bool heard, returned; /* returned: it has sent an ASK since it is suspected */
+	/* The durable end of its log by this report, and the highest by its earlier processes since it is a member. */
 	uint64_t durable, told;
-	uint64_t complete;       /* the join as of which its store is whole; 0: it is not */
+	uint64_t complete;       /* the join for which its store is complete; 0: it is not */
 	uint64_t round, highest; /* in that epoch: purge.h */
 };
 
@@ -69,15 +69,15 @@ void kv_council_close(struct hf_kv *kv);
 /* True: there was something to do. */
 bool kv_council_turn(struct hf_kv *kv, uint64_t now_ns);
 uint64_t kv_council_wake_ns(const struct hf_kv *kv);
-/* What the leader waits for has changed here: it is said now, not at the next tenth of a lease. */
+/* A state that the leader waits for has changed here: sends an ASK now, not at the next tenth of a lease. */
 void kv_council_hurry(struct hf_kv *kv);
-/* A word of a later epoch, which waits with all behind it: the member is there, and ahead. */
+/* A message of a later epoch, which waits with all behind it: the member is reachable, and ahead. */
 void kv_council_heard(struct hf_kv *kv, unsigned from, uint64_t epoch);
-bool kv_council_hear(struct hf_kv *kv, unsigned from, const struct wire_message *message); /* false: it is wrong */
-/* Reads the clock: what comes now is judged by now (R-K22). */
+bool kv_council_hear(struct hf_kv *kv, unsigned from, const struct wire_message *message); /* false: malformed */
+/* Reads the clock, because the lease must hold at this moment (R-K22). */
 bool kv_council_has_lease(const struct hf_kv *kv);
 uint64_t kv_council_lease_left_ns(const struct hf_kv *kv);
-/* Whether the member was heard of lately; this one is. */
+/* Whether a message of the member arrived recently; true for this member. */
 bool kv_council_hears(const struct hf_kv *kv, unsigned node);
 
 #endif

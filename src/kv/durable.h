@@ -1,11 +1,11 @@
-/* durable.h - what a store keeps in its log, and what waits until it is durable there.
+/* durable.h - the log of a store, and ACKs and writes that wait for its durability.
  *
- * Each record is logged when it is applied, in that order. An ACK, and the own part of a write, waits until all that
- * was logged by then is durable (R-K4, R-K9). A flush takes a MARK with it: the position before which everything is
- * durable at all live members, that is before which no record was logged that is not VALID; it stands still in a
+ * Each record is logged when it is applied, in that order. An ACK, and the coordinator's own part of a write, waits
+ * until everything logged by then is durable (R-K4, R-K9). A flush carries a MARK: the position before which everything
+ * is durable at all live members, because every record logged before it is VALID; it does not advance in a
  * shadow (R-K16). After a restart the records behind the last MARK are DOUBTFUL (HEAL's Partially_persisted).
  *
- * Without a log all is durable at once. Owned by the kv's loop. */
+ * Without a log everything counts as durable at once. Owned by the kv's loop. */
 #ifndef HOLDFAST_KV_DURABLE_H
 #define HOLDFAST_KV_DURABLE_H
 

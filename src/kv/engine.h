@@ -1,19 +1,20 @@
-/* engine.h - what the parts of a store share: its records, the keys that are busy, its links, flows and operations.
+/* engine.h - shared state of the parts of a store: records, busy keys, links, flows and operations.
  *
- *   flows.c    operations in, in the order of their connection; answers out
- *   change.c   what an operation makes of a record (pure)
- *   writes.c   writes of this node: begun, acknowledged, replayed, ended; carries out what kv_step.c decides
- *   doubts.c   what this member does not know to be everywhere
+ *   flows.c    operations in the order of their connection, and their results
+ *   change.c   the effect of an operation on a record (pure)
+ *   writes.c   writes of this node: begin, acknowledge, replay, end; executes the actions of kv_step.c
+ *   doubts.c   DOUBTFUL records, which may not be at every member
  *   hear.c     messages of the other members
- *   busy.c     keys that wait for something
- *   council.c  who is live: leases, suspicion, entries of the replicated log; epoch.c installs what it decided
- *   copy.c     what a member that returns lacks: all records, or those that it missed (missed.c)
- *   purge.c    when deleted records go
- *   durable.c  what is logged, and what waits until that is durable; log.c writes it, log_open.c reads it at the start,
- *              recycle.c makes room
- *   status.c   what operators see of it; recovery.c has the times of recoveries
+ *   busy.c     keys with pending operations or writes
+ *   council.c  membership: leases, suspicion, entries of the replicated log; epoch.c installs its decisions
+ *   copy.c     recovery of a member that returns: all records, or the missed ones (missed.c)
+ *   purge.c    removal of deleted records
+ *   durable.c  logging, and waiting for durability; log.c writes the log, log_open.c reads it at the start,
+ *              recycle.c frees segments
+ *   status.c   status for operators; recovery.c has the times of recoveries
  *
- * A turn hears messages, replays what has been INVALID for too long, answers, and sends what the links were given. */
+ * A turn handles messages, replays records that have been INVALID for too long, completes operations, and sends the
+ * links' messages. */
 #ifndef HOLDFAST_KV_ENGINE_H
 #define HOLDFAST_KV_ENGINE_H
 

@@ -1,4 +1,4 @@
-/* kv_step.h - how a write of one record goes (Hermes, with epochs): a pure step for a record and this node's write of
+/* kv_step.h - the write protocol of one record (Hermes, with epochs): a pure step for a record and this node's write of
  * it.
  *
  *   coordinator                                   followers: every other live node
@@ -8,16 +8,16 @@
  *     all live nodes and the own log: VALID, answered
  *     | VAL{ts} --------------------------------->  VALID, if that is still the record
  *
- * A write that a newer one has superseded is obsolete and is acknowledged all the same; a read-modify-write (RMW) is
- * refused with a NACK, which carries the newer record, and begins again when that is VALID (R-K6). An RMW that is
- * replayed is refused likewise.
+ * A write that a newer one has superseded is obsolete and still acknowledged; a read-modify-write (RMW) is
+ * refused with a NACK, which carries the newer record, and restarts when that is VALID (R-K6). A replayed RMW is
+ * refused in the same way.
  *
- * A key that has no record, or a deleted one, begins above versions that its record may have had: a plain write above
- * `highest`, an RMW above `floor`, which no member's highest is below (purge.h). So of both the plain write wins, as on
- * any other base.
+ * A key without a record, or with a deleted one, begins above the versions that its record may have had: a plain write
+ * above `highest`, an RMW above `floor`, which is not above any member's highest (purge.h). So of both the plain write
+ * wins, as on any other base.
  *
- * The coordinator acknowledges no replay of its own write in flight: it ends the write itself. A write is committed by
- * it alone while it lives, so a refused RMW has not taken effect and may begin again.
+ * The coordinator acknowledges no replay of its own write in flight: it completes the write itself. Only the
+ * coordinator commits its write while it lives, so a refused RMW has not taken effect and may restart.
  *
  * Invariants, ensured here and checked by the simulator:
  *   KV-1  A record's ts never goes back, unless the record is DOUBTFUL.

@@ -1,7 +1,7 @@
-/* link.h - the stream of messages to one other member, over a link of a mesh (mesh.h): batches, and who is admitted.
+/* link.h - the stream of messages to one other member, over a link of a mesh (mesh.h): batching and admission.
  *
- * What is written during a turn leaves at its end, in SENDs that may end in the middle of a message. What a link that
- * ends had not delivered is dropped, and the owner says again what must be said (R-K7). Owned by the kv's loop. */
+ * Messages of a turn are sent at its end, in SENDs that may end in the middle of a message. When a link ends, its
+ * undelivered messages are dropped, and the owner sends the necessary ones again (R-K7). Owned by the kv's loop. */
 #ifndef HOLDFAST_KV_LINK_H
 #define HOLDFAST_KV_LINK_H
 

@@ -6,12 +6,12 @@
  * With the medium `memory` nothing is synced, and a short flush is a write within the turn: what was written survives
  * the process, and not the machine.
  *
- * A flush that fails is final (R-K9): nothing is written any more, and nothing more becomes durable. At the next
- * opening what lies behind the last MARK is written again, because the system may take pages for clean that a failed
+ * A failed flush is final (R-K9): nothing is written any more, and nothing more becomes durable. The next
+ * opening writes the entries behind the last MARK again, because the system may treat pages as clean that a failed
  * sync lost.
  *
- * Opening reads all entries (log_open.c). Segments before a position are dropped when the owner has copied what lives
- * in them. Owned by the kv's loop; only opening and closing block. */
+ * Opening reads all entries (log_open.c). Segments before a position are dropped when the owner has copied their live
+ * records. Owned by the kv's loop; only opening and closing block. */
 #ifndef HOLDFAST_KV_LOG_H
 #define HOLDFAST_KV_LOG_H
 

@@ -9,9 +9,9 @@
  *         20 u8 kind  21 u8 flags  22 u16 node  24 u64 version  32 u32 join  36 u32 key_bytes  40 u32 value_bytes
  *         48 key, value, zeros
  *
- * A reader goes on only to an entry whose CRC fits, whose sequence is the next, and whose life is the one it reads or,
- * of a LIFE, a later one. Each opening begins a life, which is durable before anything of it follows: so what a torn
- * end left behind it never continues what is written there later (R-K27).
+ * A reader continues only with an entry whose CRC fits, whose sequence is the next, and whose life is the current one
+ * or, for a LIFE, a later one. Each opening begins a life, which is durable before its entries: so entries behind a
+ * torn end never continue the entries that are written there later (R-K27).
  *
  * Pure. */
 #ifndef HOLDFAST_KV_LOG_ENTRY_H

@@ -1,4 +1,5 @@
-/* missed.h - which records changed, in the order of their last change, without values: what absent members missed.
+/* missed.h - the list of changed records, in the order of their last change, without values: updates that absent
+ * members missed.
  *
  * A ring of entries of the index. Each record that is applied, validated or not (R-K11), takes the next position, which
  * stands in the record too; an older mention of it in the ring thereby is none. For each absent member there is a

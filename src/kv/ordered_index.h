@@ -1,12 +1,13 @@
 /* ordered_index.h - the keys of a store in the order of their bytes, for scans: a crit-bit tree over the entries of the
  * hash index.
  *
- * A node has the first place at which the keys below it differ, and a key goes left or right by what it has there. So a
- * search compares one whole key, and looks at no more nodes than the keys differ at places; nothing is balanced. A byte
- * of a key has nine places: whether the key has it, and its bits. So a key lies before those that it begins.
+ * A node has the first place at which the keys below it differ; the value there sends a key left or right. So a
+ * search compares one whole key, and visits at most as many nodes as there are places at which keys differ; nothing is
+ * balanced. A byte of a key has nine places: whether the key has it, and its bits. So a key is before the keys of which
+ * it is a prefix.
  *
- * There is one node fewer than keys. Their memory, 12 bytes for each entry of the hash index, is taken at once and
- * touched as keys come. */
+ * There is one node fewer than keys. Their memory, 12 bytes for each entry of the hash index, is allocated at once and
+ * touched as keys arrive. */
 #ifndef HOLDFAST_KV_ORDERED_INDEX_H
 #define HOLDFAST_KV_ORDERED_INDEX_H
 

@@ -1,18 +1,18 @@
-/* purge.h - deleted records are removed when nothing can bring them back (R-K19).
+/* purge.h - deleted records are removed when nothing can restore them (R-K19).
  *
- * While all configured members are MEMBERs of one epoch they go through rounds together. A member says a round, in each
- * of its ASKs, when all have said the one before and every write and replay that it had begun when it said that one has
- * ended. Links are FIFO, so who has heard a round has heard all of these INVs too.
+ * While all configured members are MEMBERs of one epoch they count rounds together. A member announces a round, in each
+ * of its ASKs, when all have announced the one before and every write and replay that it had in progress at its last
+ * announcement has ended. Links are FIFO, so a member that received a round has received these INVs too.
  *
- *   round n      what is VALID here (before `horizon`) is at every member, and none begins a write below it any more
- *   round n + 1  is said by each when it has heard n
- *   round n + 2  what each had begun by then has ended: no INV older than these tombstones is left, and they may go
+ *   round n      records VALID here (before `horizon`) are at every member, and none begins a write below them any more
+ *   round n + 1  each member announces it when it has received n
+ *   round n + 2  writes in progress by then have ended: no INV older than these tombstones is left; remove them
  *
- * Who removes a tombstone forgets the version that its key had, and others may not have removed it yet. So keys begin
- * anew above any version that was removed (kv_step.h), and that in two steps, because a plain write must win over an
- * RMW on the same base wherever both begin: `highest`, of all tombstones that were ever here, which plain writes begin
- * above; and `floor`, above which RMWs begin, the least `highest` that any member said two rounds ago. Only tombstones
- * up to `floor` are removed. A member says a `highest` when it is durable. A full copy takes both along.
+ * A member that removes a tombstone loses the version of its key, and others may still have the tombstone. So keys
+ * without a record begin above every removed version (kv_step.h). There are two bounds, because a plain write must win
+ * over an RMW on the same base wherever both begin: plain writes begin above `highest`, of all tombstones that were
+ * ever here; RMWs begin above `floor`, the least `highest` that any member announced two rounds ago. Only tombstones
+ * up to `floor` are removed. A member announces a `highest` when it is durable. A full copy includes both.
  *
  * Owned by the kv's loop. */
 #ifndef HOLDFAST_KV_PURGE_H

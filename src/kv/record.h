@@ -1,14 +1,14 @@
-/* record.h - one key with its value and its timestamp, as it lies in the store's memory.
+/* record.h - one key with its value and its timestamp, in the store's memory.
  *
  *    0 u64 generation << 8 | state     8 u64 version  16 u32 join  20 u16 node    the timestamp, compared in this order
  *   22 u8 flags  23 u8 class of its slot (store.h)  24 u32 key_bytes  28 u32 value_bytes
  *   32 u32 crc32c of generation, timestamp, flags, key, value
  *   40 u64 log position  48 u64 missed position  64 key, value
  *
- * The generation grows with each change of what the CRC covers, and when the slot is given to another record, so that a
- * reader which has only the bytes can tell (R-K29). Timestamps order the writes of a key; one names one value for ever
- * (R-K5): version grows, join is the epoch in which its node was admitted, and a node starts one write of a key after
- * the other. */
+ * The generation grows with each change of the fields that the CRC covers, and when the slot is reused for another
+ * record, so that a reader of the bytes alone detects the change (R-K29). Timestamps order the writes of a key; one
+ * timestamp identifies one value for ever (R-K5): version grows, join is the epoch in which its node was admitted, and
+ * a node starts one write of a key after the other. */
 #ifndef HOLDFAST_KV_RECORD_H
 #define HOLDFAST_KV_RECORD_H
 

@@ -1,10 +1,10 @@
-/* recovery.h - when the steps of this member's recoveries were, for whoever watches (HEAL, section IX-C).
+/* recovery.h - the times of the steps of this member's recoveries, for the status (HEAL, section IX-C).
  *
- *   ADMIT installed | a buddy is asked | its answer begins | PROMOTE installed
- *        Start_to_ACK     CatchUp_to_Resp      Apply_to_end
+ *   ADMIT installed | request to a buddy | its reply begins | PROMOTE installed
+ *        Start_to_ACK      CatchUp_to_Resp      Apply_to_end
  *
- * A buddy answers only what belongs to an epoch that it has installed; asking another one begins the second step anew.
- * Records are applied as they come. Owned by the kv's loop. */
+ * A buddy replies only to requests of an epoch that it has installed; a request to another buddy restarts the second
+ * step. Records are applied as they arrive. Owned by the kv's loop. */
 #ifndef HOLDFAST_KV_RECOVERY_H
 #define HOLDFAST_KV_RECOVERY_H
 

@@ -1,8 +1,9 @@
-/* recycle.h - room in the log: what lives in its oldest segments is copied to its end, and they are dropped (R-K28).
+/* recycle.h - compaction of the log: live records of its oldest segments are copied to its end, and the segments are
+ * dropped (R-K28).
  *
- * A pass begins when the log has more than twice what the store has. It copies each record that was logged before the
- * cut, with its timestamp, and drops the segments before the cut when the copies are durable. The cut is behind no
- * record that is not VALID: it is at the last MARK at most. Owned by the kv's loop. */
+ * A pass begins when the log has more than twice the size of the store. It copies each record that was logged before
+ * the cut, with its timestamp, and drops the segments before the cut when the copies are durable. Every record before
+ * the cut is VALID: the cut is at the last MARK at most. Owned by the kv's loop. */
 #ifndef HOLDFAST_KV_RECYCLE_H
 #define HOLDFAST_KV_RECYCLE_H
 

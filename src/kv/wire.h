@@ -1,13 +1,13 @@
-/* wire.h - messages between stores. A vqp carries them as one stream of bytes: a SEND has what fits, and a message may
- * begin in one and end in another.
+/* wire.h - messages between stores. A vqp carries them as one stream of bytes: a message may begin in one SEND and end
+ * in another.
  *
  * Message, little-endian:
  *    0 u32 bytes of all of it   4 u8 kind   5 u8 flags (enum record_flag)   6 u16 node of the timestamp
  *    8 u64 epoch               16 u64 version   24 u32 join   28 u32 key_bytes   32 u32 value_bytes   36 u32 note
- *   40 u64 write: the coordinator's number for it, which ACK and NACK give back
+ *   40 u64 write: the coordinator's number for it, which ACK and NACK return
  *   48 key, value
  *
- * Pure. What a peer sends is checked here for its lengths and ranges. */
+ * Pure. Lengths and ranges of a peer's messages are checked here. */
 #ifndef HOLDFAST_KV_WIRE_H
 #define HOLDFAST_KV_WIRE_H
 

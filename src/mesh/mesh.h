@@ -1,16 +1,17 @@
-/* mesh.h - one vqp to each other member of a list: connecting, connecting again, messages with credits.
+/* mesh.h - one vqp to each other member of a list: connecting, reconnecting, messages with credits.
  *
- * Every member has the same list, in the same order. Of two members, the one that stands later connects. A vqp that
- * fails is replaced after a while; what it had not delivered is lost, and the owner says again what must be said.
+ * Every member has the same list, in the same order. Of two members, the later one connects. A vqp that
+ * fails is replaced after a while; its undelivered messages are lost, and the owner sends the necessary ones again.
  *
  * A message is a SEND or a WRITE_WITH_IMM. A SEND begins with, little-endian,
- *   0 u32 bytes that follow   4 u32 taken: how many messages of the other end this one has taken, in all
- * Credits are posted receives: a link never has more messages on their way than its peer has receives posted. The last
- * `reserve` of them are for SENDs that tell of `taken`, so that two ends which wait for each other's credits go on.
+ *   0 u32 bytes that follow   4 u32 taken: the number of messages received from the other end so far
+ * Credits are posted receives: a link never has more messages in flight than its peer has receives posted. The last
+ * `reserve` of them are for SENDs that carry `taken`, so that two ends which wait for each other's credits make
+ * progress.
  *
- * A mesh and its links belong to the owner, which embeds a mesh_link in what it keeps of a member; their fields are the
- * mesh's to write. All of it is on the node's loop, where callbacks come too, from mesh_turn or from the node's turn.
- * Nothing blocks. What fails later than mesh_open ends a link, which begins anew. */
+ * A mesh and its links belong to the owner, which embeds a mesh_link in its struct of a member; only the mesh writes
+ * their fields. Everything runs on the node's loop; callbacks come from mesh_turn or from the node's turn.
+ * Nothing blocks. A failure after mesh_open ends a link, which then reconnects. */
 #ifndef HOLDFAST_MESH_MESH_H
 #define HOLDFAST_MESH_MESH_H
 
