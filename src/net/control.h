@@ -1,18 +1,18 @@
-/* control.h - the control channel of a node: reliable, ordered messages to each peer over every path there is.
+/* control.h - the control channel of a node: reliable, ordered messages to each peer over all paths.
  *
- * A node listens on one endpoint a rail and one a management network. A path joins the endpoints of two nodes that
- * carry the same label. A node that connects needs one address that works: the HELLO that answers lists the others, and
- * all paths are brought up and kept up. What runs over the paths is one session (session.h).
+ * A node listens on one endpoint for each rail and one for each management network. A path connects the endpoints of
+ * two nodes with the same label. A node that connects needs one working address: the HELLO in reply lists the others,
+ * and the node sets up all paths and keeps them up. One session runs over the paths (session.h).
  *
- * A peer is a name and an incarnation. When another incarnation answers to the name, or no answer comes for dead_ns, or
+ * A peer is a name and an incarnation. When another incarnation has the name, or no message arrives for dead_ns, or
  * the peer sends BYE, `down` is called once and the peer is freed when that returns.
  *
- * A peer has shown that it knows the secret and, with TLS, has a certificate; where there is neither, it is on this
- * host (handshake.h). What connects and does not show it is closed and has changed nothing; its number and the time
- * that it has are bounded.
+ * A peer has proved that it has the secret and, with TLS, a certificate; without both, it is on this
+ * host (handshake.h). A connection without this proof is closed without any effect; the number of such connections and
+ * their time are bounded.
  *
- * Owned by a loop; callbacks come from it, except that control_enable and control_path_suspect report the paths they
- * end from inside. After control_close and control_peer_close no callback follows. */
+ * Owned by a loop, which makes the callbacks; only control_enable and control_path_suspect report the paths that they
+ * end from inside the call. After control_close and control_peer_close no callback follows. */
 #ifndef HOLDFAST_NET_CONTROL_H
 #define HOLDFAST_NET_CONTROL_H
 

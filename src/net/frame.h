@@ -1,7 +1,7 @@
-/* frame.h - control frames: what travels on a control stream, as bytes and as a struct. Pure; the layout is in frame.c.
+/* frame.h - frames of a control stream, as bytes and as a struct. Pure; the layout is in frame.c.
  *
- * A frame that does not follow the layout to the letter is FRAME_BAD with a reason in words; the stream it came on is
- * of no use any more, because the start of the next frame is unknown. */
+ * A frame that violates the layout is FRAME_BAD with a reason as text; its stream has to be closed, because the start
+ * of the next frame is unknown. */
 #ifndef HOLDFAST_NET_FRAME_H
 #define HOLDFAST_NET_FRAME_H
 

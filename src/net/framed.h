@@ -1,4 +1,4 @@
-/* framed.h - frames over a byte stream: collects bytes until a frame is whole, writes frames as far as there is room.
+/* framed.h - frames over a byte stream: collects bytes until a frame is complete, writes frames while there is room.
  *
  * Owned by a loop. `frame` and `broken` may close the stream; it is not touched after that. */
 #ifndef HOLDFAST_NET_FRAMED_H

@@ -1,19 +1,19 @@
-/* handshake.h - how the two ends of a control stream introduce themselves, and prove that they know the secret. Pure:
- * no clock, socket or random number of its own; what follows from it for peers and paths is conn.c's.
+/* handshake.h - the handshake of a control stream: identification of both ends, and proof of the secret. Pure:
+ * no clock, socket or random number of its own; conn.c applies its result to peers and paths.
  *
  *   dialer                                             listener
  *     | HELLO {name, incarnation, nonce} --------------> |
  *     | <------- HELLO {name, incarnation, nonce, proof} |   proof = HMAC(secret, "listener", both HELLOs)
  *     | READY {proof} ---------------------------------> |   proof = HMAC(secret, "dialer", both HELLOs, READY)
  *
- * HMAC is HMAC-SHA256. A HELLO is covered whole: its nonce, name, incarnation, addresses, and where the conversation
- * of the two nodes stood. So a recorded handshake proves nothing on another stream, whose other end chose another
- * nonce; a proof of one role is none of the other, so what a node says proves nothing to itself; and a HELLO that
- * was changed on its way does not fit the proof.
+ * HMAC is HMAC-SHA256 over the whole HELLO: nonce, name, incarnation, addresses, and the position of the two nodes'
+ * session. So a recorded handshake proves nothing on another stream, whose other end chose another
+ * nonce; a proof of one role is not valid for the other, so a reflected proof is useless; and a modified HELLO
+ * does not match the proof.
  *
- * Without a secret the proofs are zero, and the stream itself has to show who is at its other end (`trusted`): by TLS,
- * or because it comes from an address of this host. What follows the handshake is not covered: a machine in the path of
- * the packets can take the stream over, and only TLS keeps it out. */
+ * Without a secret the proofs are zero, and the stream itself has to authenticate the other end (`trusted`): by TLS,
+ * or because it comes from an address of this host. Bytes after the handshake are not covered: a machine on the path of
+ * the packets can take the stream over; only TLS prevents that. */
 #ifndef HOLDFAST_NET_HANDSHAKE_H
 #define HOLDFAST_NET_HANDSHAKE_H
 

@@ -1,11 +1,11 @@
 /* http.h - a small HTTP/1.1 server on a loop: /metrics, /health, and pages that layers register.
  *
- * GET and HEAD, keep-alive, no bodies of requests. What comes from outside is bounded: HTTP_CONNECTIONS_MAX
- * connections, of which the oldest of the address that holds most is closed for another one; HTTP_HEAD_BYTES_MAX for a
- * request; HTTP_REQUEST_NS from its first byte to its last, HTTP_IDLE_NS between two, HTTP_ANSWER_NS to take an answer.
- * What is refused gets its status and a sentence in plain text.
+ * GET and HEAD, keep-alive, no request bodies. Input is bounded: HTTP_CONNECTIONS_MAX
+ * connections, of which the oldest of the address with the most is closed for another one; HTTP_HEAD_BYTES_MAX for a
+ * request; HTTP_REQUEST_NS from its first byte to its last, HTTP_IDLE_NS between two, HTTP_ANSWER_NS to read an answer.
+ * A refused request gets its status and a sentence in plain text.
  *
- * Anybody who reaches the address can read what is served: bind it to loopback or a network of administrators.
+ * There is no access control: bind the address to loopback or an administrative network.
  *
  * Owned by a loop, on which handlers are called. */
 #ifndef HOLDFAST_NET_HTTP_H

@@ -1,4 +1,4 @@
-/* http_conn.h - what http.c (server, routes) and http_conn.c (one connection) share. */
+/* http_conn.h - shared by http.c (server, routes) and http_conn.c (one connection). */
 #ifndef HOLDFAST_NET_HTTP_CONN_H
 #define HOLDFAST_NET_HTTP_CONN_H
 

@@ -1,5 +1,5 @@
 /* http_request.h - the head of an HTTP/1.1 request, as a step: bytes in, a request or the status of a refusal out. No
- * clock and no socket. The grammar is http-parser's; here are the limits and what this server does not do: methods
+ * clock and no socket. The grammar is http-parser's; this file has the limits, and refuses methods
  * other than GET and HEAD, and requests with a body. */
 #ifndef HOLDFAST_NET_HTTP_REQUEST_H
 #define HOLDFAST_NET_HTTP_REQUEST_H

@@ -1,21 +1,21 @@
-/* peer_table.h - what control.c (peers, sessions, time) and conn.c (streams and their handshake) share.
+/* peer_table.h - shared by control.c (peers, sessions, time) and conn.c (streams and their handshake).
  *
  *   dialer                listener
- *     | HELLO ---------------> |      the stream is a stranger's
- *     | <--------------- HELLO |      the dialer knows who answered (handshake.h)
- *     | READY ---------------> |      both know the other; the stream becomes a path of the session
+ *     | HELLO ---------------> |      the stream is unauthenticated
+ *     | <--------------- HELLO |      the dialer has identified the listener (handshake.h)
+ *     | READY ---------------> |      both are identified; the stream becomes a path of the session
  *
- * A stranger has HANDSHAKE_NS and one of STRANGERS_MAX places. When all are taken, the oldest stream of the address
- * that holds most of them is closed: a host that opens streams without end takes places from itself only.
+ * An unauthenticated stream has HANDSHAKE_NS and one of STRANGERS_MAX places. When all are taken, the oldest stream of
+ * the address with the most is closed: a host that opens streams endlessly takes places from itself only.
  *
- * Without READY a HELLO proves nothing: one that a dead process left in a socket must not replace its successor. The
- * answer to a HELLO, or READY, proves that its sender lived when the stream was young: another incarnation than the one
- * we know is a successor on a stream that is younger than our knowledge, and may be a dead one on an older stream.
+ * Without READY a HELLO proves nothing: a HELLO that a dead process left in a socket must not replace its successor.
+ * The reply to a HELLO, or READY, proves that its sender lived when the stream was opened. So another incarnation than
+ * the known one is a successor if the stream is younger than the known one, and may be a dead one on an older stream.
  *
- * BYE waits for a socket that is full, for dead_ns at most: the other side has given the peer up by then.
+ * BYE waits for a full socket, for dead_ns at most: the other side has given the peer up by then.
  *
- * Who was cut off for long, or whose BYE was lost, may have forgotten a peer that has not forgotten it. So each side
- * tells in the handshake where it stands, and compares that with where it stood itself when it said HELLO. */
+ * A side that was cut off for long, or whose BYE was lost, may have dropped a peer that still has it. So each side
+ * sends the position of its session in the handshake, and compares it with its own position at its HELLO. */
 #ifndef HOLDFAST_NET_PEER_TABLE_H
 #define HOLDFAST_NET_PEER_TABLE_H
 

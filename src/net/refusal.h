@@ -1,5 +1,5 @@
-/* refusal.h - why a control stream is refused, in words for the log of the node that refuses and of the one that is
- * refused. Only a number travels: no text of a stranger reaches a log. */
+/* refusal.h - reasons to refuse a control stream, as text for the logs of both nodes. Only a number is sent: no text of
+ * an unauthenticated node reaches a log. */
 #ifndef HOLDFAST_NET_REFUSAL_H
 #define HOLDFAST_NET_REFUSAL_H
 

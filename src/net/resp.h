@@ -6,8 +6,8 @@
  *   reply     +OK  -ERR words  :1  $3 bulk string, $-1 null  *2 array of replies, *-1 null; each ends with \r\n
  *
  * The caller keeps the bytes of a request, or of a reply, from its first byte on in one piece, and calls again with
- * more behind them; what was read before is not read again. The piece may move between calls. Refusals are worded
- * as Redis words them, and end the connection there. */
+ * more bytes behind them; bytes are parsed once. The piece may move between calls. Refusals have the texts of
+ * Redis, which also ends the connection then. */
 #ifndef HOLDFAST_NET_RESP_H
 #define HOLDFAST_NET_RESP_H
 

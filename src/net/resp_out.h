@@ -1,7 +1,7 @@
-/* resp_out.h - bytes of RESP on their way out: replies, and requests to a server.
+/* resp_out.h - an output buffer of RESP: replies, and requests to a server.
  *
- * Grows as it is written to. When memory is short, what was written stays, `failed` is set and nothing more is taken:
- * the owner looks at it before he sends. */
+ * It grows with its contents. When memory is short, `failed` is set and further writes are ignored; the owner checks
+ * `failed` before it sends. */
 #ifndef HOLDFAST_NET_RESP_OUT_H
 #define HOLDFAST_NET_RESP_OUT_H
 

@@ -1,4 +1,4 @@
-/* secret.h - what the nodes of a cluster know and a stranger does not. */
+/* secret.h - the shared secret of the nodes of a cluster. */
 #ifndef HOLDFAST_NET_SECRET_H
 #define HOLDFAST_NET_SECRET_H
 

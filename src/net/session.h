@@ -1,16 +1,16 @@
-/* session.h - the conversation of two incarnations of nodes over several paths, as a pure step: no clock, socket or
- * memory of its own. Messages are numbered; whatever path carries them, each is delivered once and in order.
+/* session.h - the session of two incarnations of nodes over several paths, as a pure step: no clock, socket or
+ * memory of its own. Messages are numbered; on any path, each is delivered once and in order.
  *
- * Messages leave on one path at a time, the first that is up. A path is a reliable stream, so only the loss of a path
- * loses messages; then all that were not acknowledged leave again on the next path, and the receiver drops what it
- * has seen. Every path carries heartbeats; one that stays silent for `misses` intervals is lost. While this process is
- * kept from running it hears nobody, so a tick that comes late counts none of the delay as silence: what was said
- * meanwhile is yet to be read.
+ * Messages are sent on one path at a time, the first that is up. A path is a reliable stream, so only the loss of a
+ * path loses messages; then all unacknowledged messages are sent again on the next path, and the receiver drops
+ * duplicates. Every path carries heartbeats; a path that is silent for `misses` intervals is lost. A tick that comes
+ * late, because this process did not run, counts none of the delay as silence: messages of that time are yet to be
+ * read.
  *
  * Invariants, checked by ensure() here and by the tests:
- *   NET-1  acked <= sent <= queued: what was acknowledged was sent, what was sent was queued.
- *   NET-2  What leaves on a path begins at acked + 1 and goes on without a gap, so a gap is a lie of the peer.
- *   NET-3  The two ends of a path are of one conversation: who has forgotten it is another peer (session_mark). */
+ *   NET-1  acked <= sent <= queued: acknowledged messages were sent, sent messages were queued.
+ *   NET-2  Messages on a path begin at acked + 1 and have no gap, so a gap is an error of the peer.
+ *   NET-3  The two ends of a path are of one session: an end that has lost it is another peer (session_mark). */
 #ifndef HOLDFAST_NET_SESSION_H
 #define HOLDFAST_NET_SESSION_H
 

@@ -1,6 +1,6 @@
 /* stream.h - a stream of bytes between two processes: plain, or TLS over a plain one (tls.h).
  *
- * Owned by a loop, whose watch of stream->io tells when to go on. No call blocks. */
+ * Owned by a loop, which watches stream->io for readiness. No call blocks. */
 #ifndef HOLDFAST_NET_STREAM_H
 #define HOLDFAST_NET_STREAM_H
 

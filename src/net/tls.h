@@ -2,7 +2,7 @@
  *
  * A node has one context; each of its streams is a stream (stream.h) that reads and writes another one. The other end
  * has to show a certificate that an authority of the context signed, valid at the time of day of the env. Names in
- * certificates are not looked at: who has one of that authority is a node of the cluster.
+ * certificates are ignored: every certificate of that authority identifies a node of the cluster.
  *
  * OpenSSL has no socket here and no clock; its keys and nonces come from its own generator, not from hf_env_entropy. */
 #ifndef HOLDFAST_NET_TLS_H

@@ -1,4 +1,4 @@
-/* tls_context.h - what tls.c (certificates) and tls_stream.c (streams) share. */
+/* tls_context.h - shared by tls.c (certificates) and tls_stream.c (streams). */
 #ifndef HOLDFAST_NET_TLS_CONTEXT_H
 #define HOLDFAST_NET_TLS_CONTEXT_H
 
