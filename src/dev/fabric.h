@@ -1,6 +1,7 @@
 /* fabric.h - a device's side of a fabric: its line on the link board, its doorbell.
  *
- * The port's owner alone creates and removes the line; anybody may switch the link (holdfast/fabric.h). */
+ * The port's owner alone creates and removes the line; every process of the user may switch the link
+ * (holdfast/fabric.h). */
 #ifndef HOLDFAST_DEV_FABRIC_H
 #define HOLDFAST_DEV_FABRIC_H
 

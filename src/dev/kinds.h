@@ -1,4 +1,4 @@
-/* kinds.h - the kinds of device there are. The simulator adds its own in front of the product's. */
+/* kinds.h - the list of device kinds. The simulator adds its own in front of the product's. */
 #ifndef HOLDFAST_DEV_KINDS_H
 #define HOLDFAST_DEV_KINDS_H
 

@@ -1,4 +1,4 @@
-/* qp_rules.h - the state table of ibv_modify_qp(3): which moves a qp may make and what each needs.
+/* qp_rules.h - the state table of ibv_modify_qp(3): the legal moves of a qp and their attributes.
  *
  * Shared by every device that is not a real NIC (InfiniBand specification, 10.3.1 and 11.2.5). */
 #ifndef HOLDFAST_DEV_QP_RULES_H

@@ -1,4 +1,4 @@
-/* config_value.h - one value of a configuration file: checked against its key and put into its struct. */
+/* config_value.h - one value of a configuration file: checked against its key and stored in its struct. */
 #ifndef HOLDFAST_ENV_CONFIG_VALUE_H
 #define HOLDFAST_ENV_CONFIG_VALUE_H
 

@@ -1,6 +1,6 @@
 /* group.h - several ios to wait for as one: the group is readable while any of its members is.
  *
- * For objects that promise a single io but are woken in more than one way (a device: notifier and doorbell). */
+ * For objects that have a single io but several sources of wake-ups (a device: notifier and doorbell). */
 #ifndef HOLDFAST_ENV_GROUP_H
 #define HOLDFAST_ENV_GROUP_H
 

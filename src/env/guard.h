@@ -1,15 +1,15 @@
 /* guard.h - copies into a peer's memory that a stopped process does not resume.
  *
- * A process can be stopped anywhere, also between the look whether it may still copy and the copy. A guarded copy makes
- * both one restartable sequence (rseq(2)): a thread that was stopped or preempted in it begins again with the look.
+ * A process can be stopped anywhere, also between the check of its permission to copy and the copy. A guarded copy
+ * makes both one restartable sequence (rseq(2)): a thread that was stopped or preempted in it restarts with the check.
  *
  *   GUARD-1  After the gate was closed, a thread that is not running now stores nothing more through a guarded copy,
  *            unless it is inside the system call that copies.
  *   GUARD-2  A stop (SIGSTOP) takes hold in user mode only: a stopped thread is not inside that call.
  *
- * So whoever closes the gate waits until guard_is_out says so, and is safe from then on. It needs x86-64, Linux 4.18
- * and a C library that registers rseq (glibc 2.35); elsewhere guard_works is false and the same calls copy without
- * the promise. */
+ * So the owner closes the gate and waits until guard_is_out returns true; no copy follows then. This needs x86-64,
+ * Linux 4.18 and a C library that registers rseq (glibc 2.35); elsewhere guard_works is false and the same calls copy
+ * without the promise. */
 #ifndef HOLDFAST_ENV_GUARD_H
 #define HOLDFAST_ENV_GUARD_H
 

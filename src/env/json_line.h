@@ -1,5 +1,5 @@
-/* json_line.h - at which line of a JSON text a value stands. jansson keeps lines for syntax errors only, so the value
- * is found again in the text, which is known to be JSON. For error messages: it reads the text from its beginning. */
+/* json_line.h - the line of a value in a JSON text. jansson keeps lines for syntax errors only, so the value
+ * is searched in the text, which is valid JSON. For error messages: it reads the text from its beginning. */
 #ifndef HOLDFAST_ENV_JSON_LINE_H
 #define HOLDFAST_ENV_JSON_LINE_H
 

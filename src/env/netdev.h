@@ -1,4 +1,4 @@
-/* netdev.h - network interfaces of this host: whose port a NIC's is, and its switch. */
+/* netdev.h - network interfaces of this host: the interface of a NIC's port, and its switch. */
 #ifndef HOLDFAST_ENV_NETDEV_H
 #define HOLDFAST_ENV_NETDEV_H
 

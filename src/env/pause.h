@@ -1,4 +1,4 @@
-/* pause.h - letting time go by where hardware wants to be left alone, or waited for, and nobody can come back later. */
+/* pause.h - a blocking wait for hardware, for calls that cannot be resumed later. */
 #ifndef HOLDFAST_ENV_PAUSE_H
 #define HOLDFAST_ENV_PAUSE_H
 

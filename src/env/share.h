@@ -1,7 +1,7 @@
-/* share.h - what processes of one host share: named segments, memory of a peer, doorbells, who is alive.
+/* share.h - objects shared by processes of one host: named segments, memory of a peer, doorbells, live processes.
  *
- * The one-host part of env: the shm device and the fabric stand on it, the simulator has none of it. Everything named
- * lives in a directory of mode 0700 below /dev/shm. A process that dies leaves files behind but no lock: the next
+ * The one-host part of env: the shm device and the fabric use it, the simulator has none of it. Named objects
+ * are in a directory of mode 0700 below /dev/shm. A process that dies leaves files behind but no lock: the next
  * process finds the lock free (share_owner_lock) and removes them. */
 #ifndef HOLDFAST_ENV_SHARE_H
 #define HOLDFAST_ENV_SHARE_H

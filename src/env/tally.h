@@ -1,7 +1,7 @@
 /* tally.h - a count that a program outside of our loops waits for: a descriptor that is readable while it is not zero.
  *
- * The descriptor is handed to the program, which may put it into its own poll(2) and make it non-blocking. Counts are
- * added and taken by any thread. */
+ * The program gets the descriptor, and may use it in its own poll(2) and make it non-blocking. Any thread may add and
+ * take counts. */
 #ifndef HOLDFAST_ENV_TALLY_H
 #define HOLDFAST_ENV_TALLY_H
 

@@ -1,6 +1,7 @@
-/* world.h - what a world implements for env.h and loop.h: the host's in env/linux, the simulator's in sim/.
+/* world.h - the operations that a world implements for env.h and loop.h: the host's in env/linux, the simulator's in
+ * sim/.
  *
- * env.c checks arguments and dispatches; loop.c is the same in every world and asks it only to wait. */
+ * env.c checks arguments and dispatches; loop.c is the same in every world and calls it only to wait. */
 #ifndef HOLDFAST_ENV_WORLD_H
 #define HOLDFAST_ENV_WORLD_H
 

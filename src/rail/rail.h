@@ -1,8 +1,8 @@
 /* rail.h - health of one (local NIC, remote NIC) path, as a pure step, and the choice among paths in configured order.
  *
- * A rail whose wr failed though its links are up is paused, for twice as long each time it happens again soon. The
- * pause outlives a control path that goes and comes: it is suspected on a rail that fails, and is back at once where
- * only data is lost. */
+ * A rail whose wr failed although its links are up is paused, for twice as long each time it happens again soon. The
+ * pause continues when the control path of the rail goes down and up: a failing rail makes it suspect, and it returns
+ * at once when only data is lost. */
 #ifndef HOLDFAST_RAIL_RAIL_H
 #define HOLDFAST_RAIL_RAIL_H
 

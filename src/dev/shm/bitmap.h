@@ -1,4 +1,4 @@
-/* bitmap.h - bits of qps in shared memory: set by whoever produced something, cleared and visited by the owner. */
+/* bitmap.h - bits of qps in shared memory: set by the producer of an event, cleared and visited by the owner. */
 #ifndef HOLDFAST_DEV_SHM_BITMAP_H
 #define HOLDFAST_DEV_SHM_BITMAP_H
 

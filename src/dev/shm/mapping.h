@@ -1,10 +1,10 @@
-/* mapping.h - memory of a peer as it is mapped here, once for all rails of this process.
+/* mapping.h - memory of a peer, mapped once for all rails of this process.
  *
- * A peer registers the same memory on each of its rails. What one rail has mapped, the next one finds with its pages in
- * place: after a cut nobody waits for system calls and page faults.
+ * A peer registers the same memory on each of its rails. A mapping of one rail is reused by the next, with its pages in
+ * place: after a cut there is no wait for system calls and page faults.
  *
  * Only memory that the peer allocated as shared is looked up, because its inode numbers are of one file system and are
- * not given again while something maps the file. Of another file one mapping serves one registration. */
+ * not reused while a process maps the file. For another file, each registration has a mapping of its own. */
 #ifndef HOLDFAST_DEV_SHM_MAPPING_H
 #define HOLDFAST_DEV_SHM_MAPPING_H
 

@@ -1,4 +1,4 @@
-/* peer.h - the port of another, as it is mapped here, and its registrations (peer.c). */
+/* peer.h - the mapping of a peer's port in this process, and its registrations (peer.c). */
 #ifndef HOLDFAST_DEV_SHM_PEER_H
 #define HOLDFAST_DEV_SHM_PEER_H
 

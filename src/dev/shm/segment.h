@@ -1,15 +1,15 @@
-/* segment.h - what a port shows to its peers: the layout of its segment.
+/* segment.h - the layout of a port's segment, which its peers map.
  *
  * Every open port owns the file GID.port of its fabric's directory (GID: the port's identity in hex, 16 random bytes),
  * and files GID.N that hold the rings of its queues (arena.c). Peers map them and do the port's work themselves:
  *
- *        0  struct port_header    who it is; does its owner sleep; which qps a peer has moved to ERR
+ *        0  struct port_header    identity; whether its owner sleeps; qps that a peer has moved to ERR
  *     4096  struct mr_entry[]     registrations; a key names its entry by its low bits
  *           struct qp_slot[]      queue pairs; a qp number names its slot by its low bits
- *           struct cq_slot[]      which qps have completed receives for a cq
+ *           struct cq_slot[]      qps with completed receives for a cq
  *           struct srq_slot[]     shared receive queues
  *
- * Who writes what. Everything belongs to the port's owner, with these exceptions: the requester lines of a qp_slot
+ * Writers. The port's owner writes everything, with these exceptions: the requester lines of a qp_slot
  * belong to the one requester that is connected to it; srq_slot.head and the claims in its ring to all requesters;
  * bits of faults and of cq_slot are set by requesters and cleared by the owner; qp_slot.state is moved to ERR by a
  * requester that was refused.
@@ -22,18 +22,18 @@
  *   SEG-1  A requester touches the owner's memory only while OP_BUSY is set, and only after it has seen, behind setting
  *          it, that the qp, the registration and both links are as they must be. Setting is a sequentially consistent
  *          exchange, and so is every withdrawal by the owner (state, access, mr word): one of the two sees the other.
- *   SEG-2  What a request did counts (psn, receives consumed) if and only if the exchange that clears OP_BUSY, or moves
- *          the psn under it, succeeds. The owner takes a stuck operation over by exchanging in OP_TAKEN, so that both
- *          always agree on what was executed. A requester that finds OP_TAKEN answers OP_GIVEN once it has backed off.
- *          (An atomic looks for OP_TAKEN and then stores: when it was taken over, its evidence is withheld anyway.)
+ *   SEG-2  The effect of a request counts (psn, receives consumed) if and only if the exchange that clears OP_BUSY, or
+ *          moves the psn under it, succeeds. The owner takes a stuck operation over by exchanging in OP_TAKEN, so that
+ *          both always agree on the executed operations. A requester that finds OP_TAKEN sets OP_GIVEN once it has
+ *          backed off. (An atomic checks OP_TAKEN and then stores: when it was taken over, its evidence is withheld.)
  *   SEG-3  After OP_TAKEN the requester may still store into `touch`, one recv_slot, one atomic result and the range in
  *          `touch`: the range is moved to other pages (move.c), the slot and its ring are not reused before OP_GIVEN.
  *   SEG-4  Memory whose pages cannot be moved (a file's, a program's private memory) is stored to under guard
- *          (guard.h): the copy and a look at the op word are one. The owner waits, behind OP_TAKEN, until the thread is
- *          out of it. So are footers, wherever they go, and all stores for a qp that says so: moving the pages of a
- *          large region takes longer than the owner wants to wait.
+ *          (guard.h): the copy and the check of the op word are one. The owner waits, behind OP_TAKEN, until the thread
+ *          is out of it. So are footers, to any memory, and all stores for a qp with revoke_ns: moving the pages of a
+ *          large region takes longer than its owner may wait.
  *
- * A reader trusts nothing here: counts, offsets and lengths are checked before use. */
+ * Readers validate counts, offsets and lengths before use. */
 #ifndef HOLDFAST_DEV_SHM_SEGMENT_H
 #define HOLDFAST_DEV_SHM_SEGMENT_H
 

@@ -1,7 +1,7 @@
-/* shm.h - the shm device inside: its objects, and what its files do for one another.
+/* shm.h - the inside of the shm device: its objects, and functions between its files.
  *
- * A device belongs to one thread as dev.h says; what several threads of that rule may share (the lists of the device,
- * peers, regions, events) is under dev->lock, which the fast path does not take. */
+ * A device belongs to one thread, with the exceptions of dev.h. State that several threads may share under that rule
+ * (the lists of the device, peers, regions, events) is under dev->lock, which the fast path does not take. */
 #ifndef HOLDFAST_DEV_SHM_SHM_H
 #define HOLDFAST_DEV_SHM_SHM_H
 

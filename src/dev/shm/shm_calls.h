@@ -1,4 +1,4 @@
-/* shm_calls.h - what the files of the shm device call of one another; included by shm.h. */
+/* shm_calls.h - functions between the files of the shm device; included by shm.h. */
 #ifndef HOLDFAST_DEV_SHM_CALLS_H
 #define HOLDFAST_DEV_SHM_CALLS_H
 

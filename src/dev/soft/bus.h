@@ -1,8 +1,8 @@
-/* bus.h - how a soft NIC reaches host memory and the completion queues in it.
+/* bus.h - the access of a soft NIC to host memory and the completion queues in it.
  *
- * On a host it is the CPU's own loads and stores (bus_direct). The simulator's bus is what PCIe and a real NIC make
- * of it: writes are posted and become visible later and in pieces, an acknowledgement may leave before, atomics are a
- * read...write window against CPU and other NICs, completions travel apart from data and are lost with the NIC.
+ * On a host it is the CPU's own loads and stores (bus_direct). The simulator's bus behaves like PCIe and a real NIC:
+ * writes are posted and become visible later and in pieces, an acknowledgement may be sent before, atomics are a
+ * read...write window against CPU and other NICs, completions are separate from data and are lost with the NIC.
  * Order that every bus keeps: reads see this bus's earlier writes; a completion is visible after the writes before
  * it. */
 #ifndef HOLDFAST_DEV_SOFT_BUS_H

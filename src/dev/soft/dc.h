@@ -1,14 +1,14 @@
-/* dc.h - dynamically connected transport of soft NICs (D6): one initiator speaks to many targets, one after the other.
+/* dc.h - dynamically connected transport of soft NICs (D6): one initiator sends to many targets, one after the other.
  *
  * Every request of an initiator carries its number and the target's key (DCETH). A target keeps one stream, that is, a
- * responder, for each initiator it has heard of; psns of a stream only grow, with gaps where the initiator spoke to
- * others. An initiator changes its destination only when everything was acknowledged, and then announces by a connect
- * packet at which psn it goes on; it announces again whenever it goes back, so the announcement needs no answer. Its
- * life tells a recycled initiator from a late packet of the former one: a connect packet carries all of it, every
- * other request its lowest byte.
+ * responder, for each initiator from which it received a packet; psns of a stream only grow, with gaps where the
+ * initiator sent to others. An initiator changes its destination only when everything was acknowledged, and then
+ * announces its next psn by a connect packet; it announces again whenever it retransmits, so the announcement needs no
+ * reply. Its life distinguishes a recycled initiator from a late packet of the former one: a connect packet carries all
+ * of it, every other request its lowest byte.
  *
- * A stream is also the evidence of what executed (HF_DEV_DC_EVIDENCE). A fenced one stays as the tombstone that keeps
- * late packets out, until its initiator comes with a later life. */
+ * A stream is also the evidence of executed operations (HF_DEV_DC_EVIDENCE). A fenced stream stays as a tombstone that
+ * refuses late packets, until its initiator comes with a later life. */
 #ifndef HOLDFAST_DEV_SOFT_DC_H
 #define HOLDFAST_DEV_SOFT_DC_H
 

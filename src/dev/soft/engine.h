@@ -1,11 +1,11 @@
-/* engine.h - the RC engine of a soft NIC: queue pairs, memory regions and completion queues, moved by packets and time.
+/* engine.h - the RC engine of a soft NIC: queue pairs, memory regions and completion queues, driven by packets and
+ * time.
  *
- * Pure: time is an argument, packets are handed in and taken out of `tx`; no clock, thread, descriptor, and no
- * allocation but when an object is made (and for each initiator of a DC target). Everything here runs under the NIC's
- * lock, except the application's ends of the rings (requester_post, recv_post, completions_poll) and what is marked
- * _Atomic.
+ * Pure: time is an argument, packets are passed in and taken out of `tx`; no clock, thread or descriptor, and no
+ * allocation except for a new object (and for each initiator of a DC target). Everything here runs under the NIC's
+ * lock, except the application's ends of the rings (requester_post, recv_post, completions_poll) and _Atomic members.
  *
- * Elsewhere: the send side (requester.h), the receive side (responder.h), who drives it when (nic.c). */
+ * Elsewhere: the send side (requester.h), the receive side (responder.h), the threads that drive it (nic.c). */
 #ifndef HOLDFAST_DEV_SOFT_ENGINE_H
 #define HOLDFAST_DEV_SOFT_ENGINE_H
 

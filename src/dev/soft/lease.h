@@ -1,4 +1,4 @@
-/* lease.h - until when the qps of a peer execute requests (D9). Everything here runs under the NIC's lock. */
+/* lease.h - the time until which the qps of a peer execute requests (D9). Everything here runs under the NIC's lock. */
 #ifndef HOLDFAST_DEV_SOFT_LEASE_H
 #define HOLDFAST_DEV_SOFT_LEASE_H
 

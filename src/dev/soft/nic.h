@@ -1,4 +1,4 @@
-/* nic.h - a soft NIC: an engine, its socket, its thread, and who of those that could drive it does.
+/* nic.h - a soft NIC: an engine, its socket, its thread, and the choice of the thread that drives it.
  *
  * The thread that polls or posts drives the engine under a try-lock (the NIC is borrowed); its own thread sleeps
  * meanwhile and takes over 100 us after the last poll, some 500 us after the last of many, and at once when the

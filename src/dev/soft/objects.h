@@ -1,4 +1,4 @@
-/* objects.h - what hf_dev_ops of a soft NIC points to. Declared in dev.h, which says what each does. */
+/* objects.h - the functions in hf_dev_ops of a soft NIC; dev.h describes each. */
 #ifndef HOLDFAST_DEV_SOFT_OBJECTS_H
 #define HOLDFAST_DEV_SOFT_OBJECTS_H
 

@@ -1,4 +1,4 @@
-/* packet.h - RoCEv2 packets: what is in a UDP payload to port 4791, and the checksum that ends it.
+/* packet.h - RoCEv2 packets: the UDP payload to port 4791, and the checksum that ends it.
  *
  * Layout, big-endian (InfiniBand specification 9.2 and 9.3, annex A17):
  *   BTH   0 opcode  1 SE:1 M:1 pad:2 version:4  2 pkey:16  4 reserved:8  5 qpn:24  8 A:1 reserved:7  9 psn:24
@@ -8,8 +8,8 @@
  *   FOOT (ours, of a footed request) va:64 value:64 rkey:32 (0: none behind this packet)
  *   payload, pad to a multiple of four, ICRC:32 (least significant byte first)
  *
- * Pure: no clock, memory or descriptors. Whatever comes from outside is decoded by packet_decode, which believes
- * nothing; the ICRC is checked apart, because it covers addresses that only the receiver's socket knows. */
+ * Pure: no clock, memory or descriptors. packet_decode validates all input; the ICRC is checked separately, because it
+ * covers addresses that only the receiver's socket has. */
 #ifndef HOLDFAST_DEV_SOFT_PACKET_H
 #define HOLDFAST_DEV_SOFT_PACKET_H
 

@@ -1,4 +1,4 @@
-/* requester.h - the send side of a queue pair: what was posted, sent and acknowledged.
+/* requester.h - the send side of a queue pair: posted, sent and acknowledged wrs.
  *
  * The send queue is a ring of slots between the application (requester_post) and the engine. Internal psns have 64
  * bits; the wire's are the low 24. A wr's psns are fixed when it is posted.
@@ -6,12 +6,12 @@
  *   slots  tail ........ cursor ........ head        tail: oldest not completed; cursor: being sent; head: next post
  *   psns   acked <= next <= sent <= posted           acked: oldest not acknowledged, lies in the slot at tail
  *
- * Going back (a NAK, a time-out, a lost response) puts next to acked and cursor to tail. A READ is asked for in
- * pieces, so that responses are bounded by the same window as requests; the pieces' borders do not depend on what was
- * lost.
+ * A retransmission (after a NAK, a time-out, a lost response) sets next to acked and cursor to tail. A READ is
+ * requested in pieces, so that responses are bounded by the same window as requests; the pieces' borders do not depend
+ * on losses.
  *
- * The window starts at what any socket buffer holds, grows with what is acknowledged and is halved when something was
- * lost: a peer's buffer is not known, and a lost burst costs far more than a smaller window. */
+ * The window starts at a size that fits every socket buffer, grows with acknowledgements and is halved at a loss: the
+ * peer's buffer is not known, and a lost burst costs far more than a smaller window. */
 #ifndef HOLDFAST_DEV_SOFT_REQUESTER_H
 #define HOLDFAST_DEV_SOFT_REQUESTER_H
 

@@ -1,16 +1,16 @@
-/* responder.h - the receive side of a queue pair: requests are executed in psn order, each once, and answered.
+/* responder.h - the receive side of a queue pair: requests are executed in psn order, each once, and acknowledged.
  *
  *   expected   psn of the first request packet that has not executed: D4's evidence
- *   replay     the atomics that executed last and what they found: duplicates are answered from it, and it is D4b's
+ *   replay     the last executed atomics and their results: the source of replies to duplicates, and D4b's
  *              evidence
- *   pending    READ and atomic responses that are due, in psn order; an ACK or NAK leaves when they have
+ *   pending    READ and atomic responses that are due, in psn order; an ACK or NAK is sent after them
  *
- * A READ is executed when its data has been read into packets, so what would change memory behind it waits until then
- * (D1). Responses are made at once; when there is no room for them, the request behind is asked for again.
+ * A READ is executed when its data has been read into packets, so requests behind it that change memory wait until then
+ * (D1). Responses are made at once; when there is no room for them, the next request is refused and sent again.
  *
  * A duplicate WRITE or SEND is acknowledged again, a duplicate READ executed again. The PSN of an ACK is never that of
- * a READ or atomic, whose response is its acknowledgement: requesters exist (Linux' rxe) that would take it for the
- * response, and complete what has no data. */
+ * a READ or atomic, whose response is its acknowledgement: some requesters (Linux' rxe) would take it for the
+ * response, and complete the wr without its data. */
 #ifndef HOLDFAST_DEV_SOFT_RESPONDER_H
 #define HOLDFAST_DEV_SOFT_RESPONDER_H
 

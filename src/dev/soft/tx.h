@@ -1,11 +1,11 @@
-/* tx.h - packets on their way out, gathered into runs that one system call can send.
+/* tx.h - the queue of outgoing packets, in runs that one system call can send.
  *
- * A run is packets of one size to one peer, the last of which may be shorter: what UDP_SEGMENT can cut. Packets leave
- * in the order in which they were reserved. Memory is fixed; a full queue is answered with NULL.
+ * A run is packets of one size to one peer, the last of which may be shorter, as UDP_SEGMENT needs. Packets are sent
+ * in the order in which they were reserved. Memory is fixed; a full queue returns NULL.
  *
- * A packet lies in the run's memory, except that its payload may stay where it is: then the run has pieces, own memory
- * and foreign in turn. Foreign memory is the owner's to free or change as soon as the engine goes on, so what could not
- * be sent at once is copied (tx_settle). */
+ * A packet is in the run's memory, but its payload may stay in the application's: then the run has pieces, own and
+ * foreign memory in turn. The owner may free or change foreign memory as soon as the engine continues, so unsent
+ * payload is copied (tx_settle). */
 #ifndef HOLDFAST_DEV_SOFT_TX_H
 #define HOLDFAST_DEV_SOFT_TX_H
 

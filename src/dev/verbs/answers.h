@@ -1,18 +1,19 @@
-/* answers.h - whether the answers of READs and atomics have arrived, where a success of the NIC does not say so.
+/* answers.h - detects READs and atomics that the NIC completes with success but without their data.
  *
- * A requester that missed an acknowledgement sends again from the oldest wr that it has none of. The responder
- * acknowledges a WRITE or a SEND that arrives again by its newest psn, which may be that of a READ or an atomic behind
- * it; and some requesters take that for the answer (verbs_model.believes_acks): the wr completes with success and
- * without data. So the end of the place of each answer is marked before the wr is posted. Where the mark is still there
- * when the wr has completed, it fails as if its retries were exceeded, its qp goes to ERR, and what completed behind it
- * was flushed, as far as the program is told: the fence's evidence says what of that executed.
+ * A requester that missed an acknowledgement retransmits from its oldest unacknowledged wr. The responder acknowledges
+ * a duplicate WRITE or SEND with its newest psn, which may be that of a READ or an atomic behind it. Some requesters
+ * take that for the response (verbs_model.believes_acks): the wr completes with success and without data. So the end of
+ * the destination of each response is marked before the wr is posted. If the mark is still there when the wr has
+ * completed, the wr fails like one whose retries are exceeded, its qp goes to ERR, and later completions are reported
+ * as flushed; the fence's evidence shows which of those wrs executed.
  *
- * Of fewer than eight bytes the mark may be what was read. And nothing is marked where a wr in flight on that qp reads
- * or writes: what is still to be sent must not change. In both cases the NIC is asked whether it has sent anything
- * again since, and if it has, that answer is not believed.
+ * A response of fewer than eight bytes may equal the mark. And memory that a wr in flight on that qp reads or writes is
+ * not marked, because unsent data must not change. In both cases the response is rejected if the NIC has retransmitted
+ * anything since.
  *
- * ANSWERS-1  the memory that wrs in flight use is there in the order of the wrs, each from its post until its wr, or a
- *            later signaled one, has completed. */
+ * ANSWERS-1  the list of memory in use by wrs in flight is in the order of the wrs; each entry stays from its post
+ * until
+ *            its wr, or a later signaled one, has completed. */
 #ifndef HOLDFAST_DEV_VERBS_ANSWERS_H
 #define HOLDFAST_DEV_VERBS_ANSWERS_H
 

@@ -1,14 +1,14 @@
 /* dc.h - D6: dynamically connected queue pairs, through mlx5dv, the library of NVIDIA's NICs.
  *
- * Not run on hardware yet. What is called, with what and in which order follows mlx5dv_create_qp(3), mlx5dv_wr_post(3)
- * and the moves that the kernel's driver allows; it is checked against a provider that is not there (tests/unit/verbs).
+ * Not run on hardware yet. The calls, their arguments and order follow mlx5dv_create_qp(3), mlx5dv_wr_post(3)
+ * and the moves that the kernel's driver allows; a fake provider checks them (tests/unit/verbs).
  *
  *            RESET -> INIT            INIT -> RTR                  RTR -> RTS
  *   DCI      pkey, port               path mtu, av                 sq psn, timeout, retries, rd atomic
  *   DCT      pkey, port, access       path mtu, av, rnr timer      never: it has no send side
  *
- * The number of a target is not known before RTR. A target moves nowhere else, not to ERR either: its fence fails, and
- * it has to be destroyed. No NIC tells what of one initiator executed (HF_DEV_DC_EVIDENCE). */
+ * The number of a target is not known before RTR. A target makes no other move, not even to ERR: its fence fails, and
+ * it has to be destroyed. No NIC reports the executed operations of one initiator (HF_DEV_DC_EVIDENCE). */
 #ifndef HOLDFAST_DEV_VERBS_DC_H
 #define HOLDFAST_DEV_VERBS_DC_H
 

@@ -1,7 +1,7 @@
-/* lib.h - libibverbs, loaded when a device of this kind is asked for: one binary runs with and without it.
+/* lib.h - libibverbs, loaded when a device of this kind is opened: one binary runs with and without it.
  *
- * Only what is a symbol of the library is called through this table. The data path needs none of it: ibv_post_send(),
- * ibv_poll_cq() and their like are inline functions that go through the context of the device. */
+ * Only symbols of the library are called through this table. The data path needs none of them: ibv_post_send(),
+ * ibv_poll_cq() and others are inline functions that use the context of the device. */
 #ifndef HOLDFAST_DEV_VERBS_LIB_H
 #define HOLDFAST_DEV_VERBS_LIB_H
 

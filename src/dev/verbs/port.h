@@ -1,4 +1,4 @@
-/* port.h - the ports of this host's RDMA NICs: which there are, and which one a rail means. */
+/* port.h - the ports of this host's RDMA NICs, and the port of a rail. */
 #ifndef HOLDFAST_DEV_VERBS_PORT_H
 #define HOLDFAST_DEV_VERBS_PORT_H
 

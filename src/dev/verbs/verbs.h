@@ -1,18 +1,19 @@
 /* verbs.h - the objects of a device on libibverbs. Each wraps the library's own object of its kind.
  *
- * Beyond what verbs do by themselves:
- *   fence     ERR, and then it holds (D3) when the NIC says that it is through: it has flushed a marker, a wr and a
- *             receive of no bytes that were posted behind everything else (verbs_model.flushes_end). Where a NIC was
- *             not seen to mean that, or with a shared receive queue: a while in which a last packet may still land
+ * Additions to verbs:
+ *   fence     ERR; then it holds (D3) when the NIC has flushed a marker, a wr and a receive of no bytes that were
+ *             posted behind everything else (verbs_model.flushes_end). For a NIC on which that was not verified, or
+ *             with a shared receive queue: after a time in which a last packet may still land
  *             (verbs_model.settle_ns).
- *   evidence  the responder's psn is asked of the NIC after the fence (D4), where the model is known to tell it.
- *   silence   a NIC whose port is down may complete nothing at all: every VERBS_LOOK_NS the device asks for the state
- *             of its port, tells a change that no event told, and moves qps to ERR whose wrs have been waiting
- *             on a dead port for longer than their retries take. Who sleeps meanwhile is woken for that.
- *   answers   whether they arrived is looked at, where a success does not say it (answers.h).
- *   doorbell  some NICs may leave a wr with IBV_SEND_FENCE waiting for READs that are over (verbs_model.oversleeps):
- *             they are woken at every look, until it must have been sent or failed.
- *   last wqe  not every NIC says when a qp that failed takes nothing more from its shared receive queue: the device
+ *   evidence  the responder's psn is queried from the NIC after the fence (D4), if the model is known to report it.
+ *   silence   a NIC whose port is down may complete nothing at all: every VERBS_LOOK_NS the device reads the state
+ *             of its port, reports a change without an event, and moves qps to ERR whose wrs have been waiting
+ *             on a dead port for longer than their retries take. A sleeping loop is woken for that.
+ *   answers   responses without data are detected, where a success does not prove their arrival (answers.h).
+ *   doorbell  some NICs may leave a wr with IBV_SEND_FENCE waiting for READs that have completed
+ *             (verbs_model.oversleeps): every VERBS_LOOK_NS the device rings, until the wr must have been sent or
+ *             failed.
+ *   last wqe  not every NIC reports when a failed qp takes nothing more from its shared receive queue: the device
  *             does, when the fence would hold.
  *   quiet     some NICs must not reset or destroy a qp that was just used: it is moved to ERR, and destroyed later.
  *

@@ -1,4 +1,4 @@
-/* linux.h - the parts that the world of a Linux host is made of; host.c puts them together. */
+/* linux.h - the parts of the world of a Linux host; host.c combines them. */
 #ifndef HOLDFAST_ENV_LINUX_LINUX_H
 #define HOLDFAST_ENV_LINUX_LINUX_H
 

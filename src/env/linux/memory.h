@@ -1,4 +1,4 @@
-/* memory.h - which of this process's memory is shared, and through which descriptor.
+/* memory.h - the shared memory of this process, and its descriptors.
  *
  * A *piece* is a run of pages backed by one file. An allocation starts as one piece; share_move_pages puts pieces of
  * other files in its middle. Thread safe; for registration and fences, not for data paths. */

@@ -1,6 +1,6 @@
-/* share_dir.h - what a share_dir is.
+/* share_dir.h - the struct of a share_dir.
  *
- * It is used through a descriptor of its directory, not by its path: nobody can exchange it under us. */
+ * It is used through a descriptor of its directory, not by its path, so that no process can replace it meanwhile. */
 #ifndef HOLDFAST_ENV_LINUX_SHARE_DIR_H
 #define HOLDFAST_ENV_LINUX_SHARE_DIR_H
 
