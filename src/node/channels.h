@@ -1,4 +1,4 @@
-/* channels.h - what a node and its peers keep for channels (<holdfast/channel.h>). The messages are in channel.c. */
+/* channels.h - the state of a node and its peers for channels (<holdfast/channel.h>). The messages are in channel.c. */
 #ifndef HOLDFAST_NODE_CHANNELS_H
 #define HOLDFAST_NODE_CHANNELS_H
 

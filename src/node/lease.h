@@ -1,24 +1,24 @@
-/* lease.h - who is cut off ends alone, and the other side knows when that has happened (docs/protocol.md, R5). Pure.
+/* lease.h - a side that is cut off fences by itself, and the other side can compute when (docs/protocol.md, R5). Pure.
  *
- * Each side sends stamps of its clock and returns the newest that it heard. What was returned proves that the other
- * side heard from us when that stamp was sent, or later:
+ * Each side sends stamps of its clock and returns the newest one that it received. A returned stamp proves that the
+ * other side received a message of ours that was sent at that time, or later:
  *
  *   a  --- stamp 100 ------------>  b      heard from a
  *   a  <----- stamp 7, echo 100 --  b
  *   a: contact at 100; without a later echo a fences b's qps at 100 + lease
- *   b: that is over, whatever was lost on the way, `lease` and a margin after the last stamp that b heard
+ *   b: a's fence is certain `lease` and a margin after the last stamp that b received, whatever was lost on the way
  *
- * A stamp is heard after it was sent, so b never counts from an earlier moment than a, however long messages take; only
- * the two clocks' rates matter, and how soon a runs when it is due: the margin.
+ * A stamp is received after it was sent, so b never counts from an earlier moment than a, however long messages take.
+ * Only the rates of the two clocks matter, and the delay with which a runs: the margin.
  *
- * A lease may change. A new one is told first, and holds when the other side has returned a stamp that came with it:
- * stamps of a longer lease are too rare for a shorter one. Until then a message promises the longer of both, and never
- * less than a device was extended for.
+ * A lease may change. A new one is announced first, and holds when the other side has returned a stamp that was sent
+ * with it: stamps of a longer lease are too rare for a shorter one. Until then a message promises the longer of both,
+ * and never less than a device was extended for.
  *
- * Both sides count by the clock that goes on while a host is suspended (hf_env_boot_ns): the other host's goes on too.
+ * Both sides use the clock that counts while a host is suspended (hf_env_boot_ns), because the other host's counts too.
  *
  * Invariant:
- *   LEASE-1  While b may still hear from a with an effect on a's lease, lease_is_over says no at b. */
+ *   LEASE-1  While a message that b receives may still extend a's lease, lease_is_over is false at b. */
 #ifndef HOLDFAST_NODE_LEASE_H
 #define HOLDFAST_NODE_LEASE_H
 

@@ -1,5 +1,5 @@
-/* listeners.h - layers that are told what happens to a node, its peers and its rails (hf_node_listen). The events of
- * the program that opened the node are the first of them. */
+/* listeners.h - layers that receive the events of a node, its peers and its rails (hf_node_listen). The program that
+ * opened the node is the first of them. */
 #ifndef HOLDFAST_NODE_LISTENERS_H
 #define HOLDFAST_NODE_LISTENERS_H
 

@@ -1,8 +1,8 @@
 /* message.h - kinds of messages between nodes. Pure; the layout is in message.c.
  *
- * A layer registers its kinds with a node: of each its number, its struct, the table of its fields, and the function
- * that takes it. The first member of such a struct is its head. Both ends must have registered a kind; a message of a
- * kind that the receiver does not know does not follow the layout. */
+ * A layer registers its kinds with a node: the number of each, its struct, the table of its fields, and the function
+ * that handles it. The first member of such a struct is its head. Both ends must have registered a kind; a message of
+ * an unregistered kind violates the layout. */
 #ifndef HOLDFAST_NODE_MESSAGE_H
 #define HOLDFAST_NODE_MESSAGE_H
 

@@ -1,11 +1,11 @@
-/* node.h - one process on its rails: a node, its devices, and the layer above it. Seen in src/node and above it.
+/* node.h - one process and its rails: a node, its devices, and the layer above it. Used in src/node and above it.
  *
- *   layer above (struct node_layer)     what it does in a turn, at a tick, and when a peer comes, ends or loses a rail
+ *   layer above (struct node_layer)     callbacks for a turn, a tick, and a peer that comes, ends or loses a rail
  *        |
  *   node -- rails[] (a device and its completion queues each)
- *        `- peers   (what is known of another incarnation: peer.h)
+ *        `- peers   (the state of another incarnation: peer.h)
  *
- * The node knows nothing of the layer above but this table. That layer has the node and each peer inside of objects of
+ * The node uses the layer above through this table only. That layer embeds the node and each peer in objects of
  * its own. All of it runs on the node's loop. */
 #ifndef HOLDFAST_NODE_NODE_H
 #define HOLDFAST_NODE_NODE_H

@@ -1,4 +1,4 @@
-/* outbox.h - messages that leave together, as one of the control channel. Pure.
+/* outbox.h - several messages sent together, as one message of the control channel. Pure.
  *
  * A box is a row of messages, each behind its length:  u16 bytes, message (message.c) */
 #ifndef HOLDFAST_NODE_OUTBOX_H

@@ -1,5 +1,5 @@
-/* peer.h - what a node knows of another incarnation: its rails and whether they can be used (peer_rails.c), its
- * ports; and what is said to it (peer.c). What a program's own detectors say of it is in detector.c. */
+/* peer.h - the state of another incarnation at a node: its rails and their causes (peer_rails.c), its ports, and
+ * messages to it (peer.c). Reports of the program's own detectors are in detector.c. */
 #ifndef HOLDFAST_NODE_PEER_H
 #define HOLDFAST_NODE_PEER_H
 

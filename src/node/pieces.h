@@ -3,7 +3,7 @@
  *   message of 5,000 bytes:  piece {1,984 bytes, 3,016 left}  piece {1,984, 1,032}  piece {1,032, 0}
  *
  * Pieces of one channel arrive in order. Each but the last is full, so that no more pieces come than the message
- * needs. Memory grows with what has arrived, not with what the first piece promises. */
+ * needs. Memory grows with the bytes that have arrived, not with the length in the first piece. */
 #ifndef HOLDFAST_NODE_PIECES_H
 #define HOLDFAST_NODE_PIECES_H
 

@@ -1,12 +1,12 @@
-/* rail_cq.h - the completion queues of a rail: few, each shared by the qps of many vqps, so that polling costs the same
- * however many vqps there are.
+/* rail_cq.h - the completion queues of a rail: few, each shared by the qps of many vqps, so that the cost of polling
+ * does not depend on the number of vqps.
  *
- * Only those are polled that a qp with traffic completes into. Qps that wait for a failure (spare ones) have queues of
+ * Only queues of qps with traffic are polled. Spare qps, which wait for a failure, have queues of
  * their own, so that they cost nothing until then.
  *
- * A qp reserves room for all that it can ever complete before it is made, so that no queue overflows; when there is no
- * room left another queue is made, twice as large. What a destroyed qp had reserved is free again once the queue was
- * read to its end after that: its last completions may still have been in there.
+ * Before a qp is made it reserves room for all its possible completions, so that no queue overflows; when there is no
+ * room left another queue is made, twice as large. The reservation of a destroyed qp is released once the queue was
+ * read to its end afterwards: it may have held the qp's last completions until then.
  *
  * A completion goes to the owner of the qp, found by the number of the qp. */
 #ifndef HOLDFAST_NODE_RAIL_CQ_H

@@ -1,4 +1,4 @@
-/* rail_describe.h - what a rail can do, as its device says; peers are told. */
+/* rail_describe.h - the description of a rail, from its device's attributes, for peers. */
 #ifndef HOLDFAST_NODE_RAIL_DESCRIBE_H
 #define HOLDFAST_NODE_RAIL_DESCRIBE_H
 

@@ -1,6 +1,6 @@
-/* status.h - what a node tells of itself: metrics, and pages over HTTP when its configuration has an address for them.
+/* status.h - the status of a node: metrics, and pages over HTTP when its configuration has an address for them.
  *
- *   /              what there is
+ *   /              a list of the pages
  *   /health        JSON; 200, or 503 when no rail is up
  *   /metrics       of the process, for Prometheus
  *   /metrics.json  the same as JSON, also as /metrics/json

@@ -1,13 +1,13 @@
-/* bond.h - which rails a program's device stands on, and under which addresses its peers find it.
+/* bond.h - the rails of a program's device, and the addresses by which its peers find it.
  *
- * With a configuration file (HOLDFAST_VERBS_CONFIG) the bond is the node of that file. Without one it is made up at
- * each opening, so that several programs of one host find one another by what they tell each other anyway:
+ * With a configuration file (HOLDFAST_VERBS_CONFIG) the bond is the node of that file. Without one it is generated at
+ * each opening, so that programs of one host find one another by the addresses that they exchange anyway:
  *
  *   slot     16 bits, taken by binding its addresses; the port's lid
  *   control  127.160.HI.LO, port BOND_CONTROL_PORT: a network that is no rail; as ::ffff:127.160.HI.LO the port's gid
  *   rail i   127.(161 + i).HI.LO, its NIC (soft) and control streams
  *
- * So a gid or a lid leads to a peer's control address: a gid is the IPv4 (or IPv6) address itself, a lid replaces the
+ * So a gid or a lid determines a peer's control address: a gid is the IPv4 (or IPv6) address itself, a lid replaces the
  * low 16 bits of our own; the port is our own. */
 #ifndef HOLDFAST_PRELOAD_BOND_H
 #define HOLDFAST_PRELOAD_BOND_H

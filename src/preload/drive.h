@@ -1,12 +1,12 @@
-/* drive.h - one loop for all of a program's threads: who turns it, and when.
+/* drive.h - one loop for all threads of a program, and the thread that turns it.
  *
  * The nodes behind a program's devices belong to one loop, and a program may call from any thread. So one lock guards
  * loop, nodes and objects. A thread that polls drives the loop while it has the lock (it is borrowed); the library's
- * own thread does so when nobody has polled for 100 us, and at once when a thread of the program waits for events.
- * While the program polls, that thread naps; when there is nothing to do it sleeps until the devices have something.
- * Recovery is therefore answered whatever the program is busy with (docs/protocol.md, R2).
+ * own thread drives it when no thread has polled for 100 us, and at once when a thread of the program waits for events.
+ * While the program polls, the library's thread naps; without work it sleeps until the devices have events.
+ * So the peer's recovery gets its replies even while the program computes (docs/protocol.md, R2).
  *
- * The lock is held for the length of a call, never while anybody sleeps, and a thread that has it is not cancelled. */
+ * The lock is held for the length of a call, never during a sleep, and a thread that has it is not cancelled. */
 #ifndef HOLDFAST_PRELOAD_DRIVE_H
 #define HOLDFAST_PRELOAD_DRIVE_H
 

@@ -1,11 +1,11 @@
-/* objects.h - what programs hold in their hands: libibverbs' own structures with ours around them.
+/* objects.h - the handles of programs: libibverbs' own structures within ours.
  *
- * A program is shown a device for each bond of rails. A context opens the bond's node, which all contexts of that
+ * A program has one more device for each bond of rails. A context opens the bond's node, which all contexts of that
  * device share; protection domains, regions, completion queues and queue pairs are the vqp layer's with the public
- * part in front. A handle of a real device, which the program may use beside ours, is told by its context and goes to
- * the real libibverbs (real.h).
+ * part in front. A handle of a real device, which the program may use beside ours, is recognized by its context and
+ * goes to the real libibverbs (real.h).
  *
- * Everything here is guarded by the lock of drive.h, unless it says otherwise. */
+ * The lock of drive.h guards everything here, unless a comment states otherwise. */
 #ifndef HOLDFAST_PRELOAD_OBJECTS_H
 #define HOLDFAST_PRELOAD_OBJECTS_H
 

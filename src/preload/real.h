@@ -1,4 +1,4 @@
-/* real.h - the libibverbs behind ours, with which the program is linked: it knows the handles that are not ours. */
+/* real.h - the real libibverbs, with which the program is linked: it handles the handles of real devices. */
 #ifndef HOLDFAST_PRELOAD_REAL_H
 #define HOLDFAST_PRELOAD_REAL_H
 

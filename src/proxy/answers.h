@@ -1,9 +1,9 @@
-/* answers.h - what the latest write of each session was answered, at every replica: a write that is sent again after a
- * change of leader is not executed again, and gets that answer.
+/* answers.h - the reply to the latest write of each session, at every replica: a write that is sent again after a
+ * change of leader is not executed again, and gets that reply.
  *
- * The log's sessions decide what is executed (hf_smr_session_open); this is a memory of replies beside them. It is
- * bounded: an answer that is gone, or was given before a snapshot was restored here, leaves a client with an error that
- * says that the write took effect. */
+ * The log's sessions decide whether a write is executed (hf_smr_session_open); this file keeps replies beside them,
+ * within a bound. If a reply was dropped, or is older than a snapshot that was restored here, the client gets an error
+ * that states that the write took effect. */
 #ifndef HOLDFAST_PROXY_ANSWERS_H
 #define HOLDFAST_PROXY_ANSWERS_H
 

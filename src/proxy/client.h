@@ -1,5 +1,5 @@
-/* client.h - a client's connection, as client.c (bytes, runs) and what answers commands of the proxy's own share
- * it. */
+/* client.h - a client's connection, shared by client.c (bytes, runs) and the files that answer the proxy's own
+ * commands. */
 #ifndef HOLDFAST_PROXY_CLIENT_H
 #define HOLDFAST_PROXY_CLIENT_H
 

@@ -1,4 +1,4 @@
-/* command.h - a command of a client as all files of the proxy see it, whichever server it is for. */
+/* command.h - a command of a client, independent of the kind of server. */
 #ifndef HOLDFAST_PROXY_COMMAND_H
 #define HOLDFAST_PROXY_COMMAND_H
 

@@ -1,7 +1,7 @@
-/* deadlines.h - which keys have a deadline, and which is the first: one deadline a key. No clock.
+/* deadlines.h - keys with a deadline, one each, and the first deadline. No clock.
  *
- * Servers never end a key by themselves (their deadlines lie beyond any clock): the leader proposes entries that delete
- * what is due. Every replica keeps the list, from its own server's answers, since any may lead. */
+ * Servers never expire a key by themselves (their deadlines lie beyond any clock): the leader proposes entries that
+ * delete due keys. Every replica keeps the list, from its own server's replies, since any may lead. */
 #ifndef HOLDFAST_PROXY_DEADLINES_H
 #define HOLDFAST_PROXY_DEADLINES_H
 

@@ -1,14 +1,15 @@
-/* entry.h - what the proxy puts into the log: a request of hf_smr_propose, with one run of commands. Pure.
+/* entry.h - the format of a log entry of the proxy: a request of hf_smr_propose, with one run of commands. Pure.
  *
  * Little-endian:
  *    0 u8 version (1)   1 u8 kind: WRITE, DUE   2 u8 server   3 u8 0   4 u32 records
  *    8 u64 time_ms  of the leader, since 1970
  *   16 record[], each:
  *        0 u32 bytes   4 u8 reply   5 u8[3] 0   8 u32 key_at   12 u32 key_bytes
- *       16 bytes: a command for the server, or with ENTRY_TEXT the reply itself; padded to 8. Commands of Redis are as
- *          it gets them, those of memcached are arrays of bulk strings for memcached/inject.c
+ *       16 bytes: a command for the server, or with ENTRY_TEXT the reply itself; padded to 8. Commands of Redis have
+ *       the
+ *          form for the server, those of memcached are arrays of bulk strings for memcached/inject.c
  *
- * Everything that a clock or chance decides is in the entry, so that every server does the same with it (R-S27). */
+ * The entry contains every value of a clock or of chance, so that it has the same effect at every server (R-S27). */
 #ifndef HOLDFAST_PROXY_ENTRY_H
 #define HOLDFAST_PROXY_ENTRY_H
 

@@ -1,4 +1,4 @@
-/* objects.h - the proxy as its files see it. */
+/* objects.h - the objects of the proxy, for its own files. */
 #ifndef HOLDFAST_PROXY_OBJECTS_H
 #define HOLDFAST_PROXY_OBJECTS_H
 

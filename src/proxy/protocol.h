@@ -1,5 +1,4 @@
-/* protocol.h - what differs between the servers that a proxy may stand before: redis/ and memcached/ fill one table
- * each.
+/* protocol.h - the differences between the kinds of server of a proxy: redis/ and memcached/ fill one table each.
  *
  *   bytes of a client -> read -> find, check -> a run, as arrays of bulk strings -> the leader: rewrite -> entry
  *   -> every replica: inject -> the server -> take -> the client's reply

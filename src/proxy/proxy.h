@@ -1,11 +1,11 @@
-/* proxy.h - an unmodified Redis or memcached under replication: one proxy stands before each member's server.
+/* proxy.h - an unmodified Redis or memcached under replication: each member's server has a proxy in front of it.
  *
- * Clients speak RESP2, or memcached's text protocol, to any proxy. Writes become entries of the log (hf_smr) and are
- * injected into every server in
- * the order of the log; reads are answered by the leader's server, once the leader is confirmed; a proxy that does not
- * lead forwards to the one that does. docs/smr-proxy.md says which commands are taken, and what they mean.
+ * Clients connect to any proxy with RESP2, or memcached's text protocol. Writes become entries of the log (hf_smr) and
+ * are injected into every server in the order of the log. The leader's server answers reads, once the leader is
+ * confirmed. A proxy that does not lead forwards to the leader. docs/smr-proxy.md lists the commands and their
+ * semantics.
  *
- * The program starts the server, on a socket that nobody else reaches, empty, and ends it with the proxy. A proxy
+ * The program starts the server empty, on a private socket, and ends it with the proxy. A proxy
  * belongs to its node's loop. */
 #ifndef HOLDFAST_PROXY_PROXY_H
 #define HOLDFAST_PROXY_PROXY_H

@@ -1,10 +1,10 @@
-/* run.h - commands of one client that go together: consecutive writes, which become one entry, or consecutive reads,
- * which wait for one confirmation. A client has one run under way at a time, so its pipeline keeps its order.
+/* run.h - a group of commands of one client: consecutive writes, which become one entry, or consecutive reads,
+ * which wait for one confirmation. A client has one run in progress at a time, so its pipeline keeps its order.
  *
  *   client.c -> route.c: is this proxy the leader's?  yes: lead.c  no: forward.c -> (the leader's) forward.c -> lead.c
  *
- * A run whose leader is lost is sent again, to the next one. A write has the client's session and a sequence, by which
- * it takes effect once. */
+ * A run whose leader is lost is sent again, to the next leader. A write has the client's session and a sequence, by
+ * which it takes effect once. */
 #ifndef HOLDFAST_PROXY_RUN_H
 #define HOLDFAST_PROXY_RUN_H
 

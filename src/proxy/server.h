@@ -1,7 +1,7 @@
 /* server.h - the one connection of the proxy to its server: commands go out and replies come back in the same order.
  *
- * Entries of the log and reads take turns on it, so that a read sees every entry that was applied before it, and nobody
- * else is at that server. Owned by the proxy's loop. */
+ * Entries of the log and reads share it in order, so that a read sees every entry that was applied before it. The
+ * server has no other client. Owned by the proxy's loop. */
 #ifndef HOLDFAST_PROXY_SERVER_H
 #define HOLDFAST_PROXY_SERVER_H
 

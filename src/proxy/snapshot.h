@@ -1,8 +1,8 @@
 /* snapshot.h - the server's keys as a stream of bytes, and back. How a server lists and stores its keys is the
  * protocol's (redis/, memcached/).
  *
- * While a snapshot is read, entries that are applied wait (proxy->held): the server stands still at the index of the
- * snapshot. A replica that begins to lead gives its snapshot up. stream.h has the bytes. */
+ * While a snapshot is read, applied entries wait (proxy->held): the server stays at the index of the
+ * snapshot. A replica that begins to lead abandons its snapshot. stream.h has the format. */
 #ifndef HOLDFAST_PROXY_SNAPSHOT_H
 #define HOLDFAST_PROXY_SNAPSHOT_H
 

@@ -1,4 +1,4 @@
-/* inject.h - memcached's writes: what the leader puts into an entry, and what every replica does with it.
+/* inject.h - memcached's writes: the record in an entry, and its execution at every replica.
  *
  * A record is an array of bulk strings, in which times are moments (milliseconds as deadlines.h has them, 0: none, -1:
  * over at once):
@@ -6,10 +6,10 @@
  *   incr|decr key delta      touch key deadline      delete key      flush_all deadline      gat|gats deadline key...
  *   due key deadline         a key, or with an empty one a flush_all, whose time is over
  *
- * The proxy knows every key of its server (proxy->deadlines) with its unique, which is the place in the log of its last
- * change, and its deadline. So conditions are judged here, alike at every replica, and the server is given what takes
- * effect: a set, append, incr or delete. An incr, append or prepend that the server refuses gives the key a new unique
- * all the same: its answer comes later than the next record is judged. */
+ * The proxy has a list of all keys of its server (proxy->deadlines) with their uniques, which are the places in the log
+ * of their last changes, and their deadlines. So conditions are evaluated here, alike at every replica, and the server
+ * gets only the resulting set, append, incr or delete. An incr, append or prepend that the server refuses still gives
+ * the key a new unique, because the server's reply arrives after the next record is evaluated. */
 #ifndef HOLDFAST_PROXY_MEMCACHED_INJECT_H
 #define HOLDFAST_PROXY_MEMCACHED_INJECT_H
 

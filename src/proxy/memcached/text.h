@@ -8,7 +8,7 @@
  *   set, add, replace, append, prepend   key, flags, exptime, data [, noreply]
  *   cas                                  key, flags, exptime, unique, data [, noreply]
  *   others                               the words of their line
- * What is wrong is answered with the words of memcached 1.6. */
+ * Errors have the texts of memcached 1.6. */
 #ifndef HOLDFAST_PROXY_MEMCACHED_TEXT_H
 #define HOLDFAST_PROXY_MEMCACHED_TEXT_H
 

@@ -1,7 +1,7 @@
-/* commands.h - the commands of Redis as the proxy sees them: which are reads, writes, rewritten, its own, or refused.
+/* commands.h - classes of Redis commands: reads, writes, rewritten ones, the proxy's own, or refused.
  *
- * Ours is a list of names; Redis' own COMMAND table has the number of arguments and says which commands write. A
- * command that is not in both is refused, and so is a read of our list that Redis flags as a write. */
+ * The proxy has a list of names; Redis' own COMMAND table has the number of arguments and the flag of writes. A
+ * command that is not in both is refused, and so is a read of the list that Redis flags as a write. */
 #ifndef HOLDFAST_PROXY_REDIS_COMMANDS_H
 #define HOLDFAST_PROXY_REDIS_COMMANDS_H
 

@@ -1,4 +1,4 @@
-/* rewrite.h - a client's write as records of an entry: nothing in it depends on a clock or on chance any more. Pure.
+/* rewrite.h - a client's write as records of an entry that depend neither on a clock nor on chance. Pure.
  *
  *   SET k v EX 10        SET k v PXAT (time + 10 s + shift)       times are absolute, and beyond any server's clock
  *   EXPIRE k 10          PEXPIREAT k (time + 10 s + shift)
@@ -6,7 +6,8 @@
  *   XTRIM k MAXLEN ~ 9   XTRIM k MAXLEN = 9                       `~` depends on how nodes are filled
  *   SPOP k 2             a script: SREM of the members that the leader drew, if they are still there
  *
- * What Redis would refuse becomes a reply with its words (ENTRY_TEXT). Reads of deadlines are shifted back. */
+ * A command that Redis would refuse becomes a reply with Redis' text (ENTRY_TEXT). Reads of deadlines are shifted
+ * back. */
 #ifndef HOLDFAST_PROXY_REWRITE_H
 #define HOLDFAST_PROXY_REWRITE_H
 
