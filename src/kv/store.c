@@ -16,7 +16,7 @@
 #define PIECE_BYTES     ((size_t)1 << PIECE_BITS)
 #define AHEAD_SHARE     4u
 #define LEAST_SHARE     8u
-#define FETCHED_LINES   3u /* of a record */
+#define FETCHED_LINES   3u  /* of a record */
 #define KEPT_SHARE      16u /* of the bytes is not given to tombstones */
 #define OFFSET_BITS     48
 #define OFFSET_MASK     ((1ull << OFFSET_BITS) - 1)
@@ -315,7 +315,7 @@ static uint64_t slot_take(struct store *store, unsigned class)
 	if (offset + class_bytes(class) > store->made)
 		return UINT64_MAX;
 	store->used = offset + class_bytes(class);
-	record_at(store, offset)->slot_class = (uint8_t)class;
+	record_at(store, offset)->slot_class = (uint8_t) class;
 	if (store->made - store->used < store->bytes / LEAST_SHARE)
 		(void)make_ahead(store, NULL); /* in vain: kv_store_has_room says so before it is needed */
 	return offset;

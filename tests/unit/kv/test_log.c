@@ -109,6 +109,8 @@ static void append(struct fixture *f, uint64_t version, uint32_t bytes)
 	memset(value, (int)version, sizeof(value));
 	(void)kv_log_append(&f->log, &entry);
 	assert_true(kv_log_turn(&f->log));
+	while (f->log.flushing)
+		(void)hf_loop_turn(f->loop, 1000000000); /* a long one is the helper's */
 	assert_int_equal(f->log.durable, f->log.end);
 }
 

@@ -24,7 +24,7 @@ static int set_up(void **state)
 	struct fixture *f = calloc(1, sizeof(*f));
 
 	*state = f;
-	if (f == NULL || kv_store_open(&f->store, hf_env_host(), 1 << 20, NULL) != 0)
+	if (f == NULL || kv_store_open(&f->store, hf_env_host(), NULL, 1 << 20, NULL) != 0)
 		return -1;
 	return kv_missed_open(&f->missed, ROOM);
 }
