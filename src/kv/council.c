@@ -516,10 +516,13 @@ static bool make_entry(struct hf_kv *kv, uint64_t now_ns, struct cm_entry *entry
 
 		if (!is_reached(kv, i, now_ns) || node->state == CM_MEMBER)
 			continue;
-		if (node->state == CM_ABSENT && report->epoch == kv->cm.epoch && !is_voter(kv, i))
-			kv->council.look_ns = now_ns + MS_NS;
-		if (node->state == CM_ABSENT && (report->epoch != kv->cm.epoch || !is_voter(kv, i)))
-			continue; /* it does not follow the log yet, and would acknowledge nothing */
+		/* Until it follows the log it would acknowledge nothing. */
+		if (node->state == CM_ABSENT && report->epoch != kv->cm.epoch)
+			continue;
+		if (node->state == CM_ABSENT && !is_voter(kv, i)) {
+			kv->council.look_ns = now_ns + MS_NS; /* no message comes with the vote */
+			continue;
+		}
 		if (node->state == CM_SHADOW && ((report->note & WIRE_NOTE_COPIED) == 0 || report->epoch < node->join))
 			continue;
 		entry->kind = node->state == CM_ABSENT ? CM_ADMIT : CM_PROMOTE;
