@@ -1,4 +1,4 @@
-/* client_messages.h - what clients of a replicated log say to each other over their channel, little-endian:
+/* client_messages.h - messages between clients of a replicated log over their channel, little-endian:
  *
  *   HELLO     0 u8 type   1 u8 member, 255: none
  *   REQUEST   0 u8 type   4 u32 sequence   8 u64 id   16 u64 session   24 data

@@ -1,14 +1,14 @@
-/* durable.h - durable mode: what a member has accepted and promised goes to its WAL, and an entry is decided when a
+/* durable.h - durable mode: accepts and promises of a member go to its WAL, and an entry is decided when a
  * majority has it there.
  *
  *   slots of the own log, promise --batch, a helper thread: written, synced--> `durable` of this promise's number is
- *   published, and READ by who leads
+ *   published, and READ by the leader
  *
  * Invariants:
  *   DUR-1  Below `at` every slot is in a batch: with `number`, or as it was decided; below `sure`, as it was decided.
- *   DUR-2  What is published is durable. It belongs to a number: 0 is published between two (R-S24).
- *   DUR-3  No slot is written again before it is in a batch: what is published as applied ends at `sure`.
- *   DUR-4  A file goes once a snapshot covers it, and what the snapshot does not cover is in the next one (`carry`). */
+ *   DUR-2  A published index is durable. It belongs to a number: 0 is published between two numbers (R-S24).
+ *   DUR-3  No slot is reused before it is in a batch: the published applied index is at most `sure`.
+ *   DUR-4  A file is removed once a snapshot covers it; the rest of it is in the next file (`carry`). */
 #ifndef HOLDFAST_SMR_DURABLE_H
 #define HOLDFAST_SMR_DURABLE_H
 

@@ -1,8 +1,7 @@
-/* elect.h - who should lead, from the heartbeats of the members (Mu, section 5.1). Pure.
+/* elect.h - the preferred leader, from the heartbeats of the members (Mu, section 5.1). Pure.
  *
- * A heartbeat that changed since the last look raises a member's score, one that stood still lowers it: only a READ
- * that was answered counts, so a cut rail is no missed beat. Leaders stay: a member that leads is preferred to a lower
- * id. */
+ * A heartbeat that changed since the last READ raises a member's score, an unchanged one lowers it. Only a completed
+ * READ counts, so a cut rail is not a missed heartbeat. A member that leads is preferred to a lower id. */
 #ifndef HOLDFAST_SMR_ELECT_H
 #define HOLDFAST_SMR_ELECT_H
 

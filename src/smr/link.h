@@ -1,5 +1,5 @@
-/* link.h - what a replica keeps of another member: its process, the vqps between both, what the election knows of it,
- * and how far the leader has come with it. Owned by the replica. */
+/* link.h - a replica's state of another member: its process, the vqps between both, its score in the election, and the
+ * leader's progress with its log. Owned by the replica. */
 #ifndef HOLDFAST_SMR_LINK_H
 #define HOLDFAST_SMR_LINK_H
 

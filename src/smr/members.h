@@ -1,4 +1,4 @@
-/* members.h - a configuration: who belongs to a cluster, in which incarnation, and what a majority of it is. Pure.
+/* members.h - a configuration: the members of a cluster, their incarnations, and its majorities. Pure.
  *
  * Sets of members are bits by id. As bytes, in a CONFIG entry and between members, little-endian:
  *   u8 count; for each u8 id, u8 voter, u8 addresses, u8 0, u64 incarnation, name[32],

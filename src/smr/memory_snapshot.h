@@ -1,4 +1,4 @@
-/* memory_snapshot.h - a snapshot that is made whole when it is opened, and read in pieces.
+/* memory_snapshot.h - a snapshot that is made completely when it is opened, and read in pieces.
  *
  * For applications of a replicated log whose state is small: `read` and `close` are functions of struct hf_smr_app. */
 #ifndef HOLDFAST_SMR_MEMORY_SNAPSHOT_H

@@ -1,7 +1,7 @@
 /* served.h - requests of clients at other nodes, proposed at this node's replica and answered over the channel.
  *
- * An answer that the channel has no room for waits. One that there is no memory for is not given: the request is sent
- * again, and answered from what its session remembers. Owned by the client's loop. */
+ * An answer waits while the channel has no room. Without memory for an answer it is dropped: the client sends the
+ * request again, and gets the result that its session keeps. Owned by the client's loop. */
 #ifndef HOLDFAST_SMR_SERVED_H
 #define HOLDFAST_SMR_SERVED_H
 

@@ -1,7 +1,7 @@
-/* sessions.h - what a replica remembers of sessions, so that a request takes effect once (R-S23). Part of the state: it
- * changes in apply alone, in the same way at every member, and is part of snapshots. No I/O; one thread.
+/* sessions.h - a replica's table of sessions, so that a request takes effect once (R-S23). Part of the state: it
+ * changes only in apply, in the same way at every member, and is part of snapshots. No I/O; one thread.
  *
- * A session has the number of the place in the log where it was opened. Of its sequences the last eight are remembered
+ * A session has the number of the place in the log where it was opened. The last eight of its sequences are kept
  * with their results. When there is no room for another session, the one that was unused for longest ends.
  *
  * As bytes, little-endian: u32 count; for each, from the one unused for longest: u64 session, u32 highest, u32 mask;

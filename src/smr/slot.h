@@ -1,4 +1,4 @@
-/* slot.h - how the log lies in memory, and how what is found there is judged. Pure; any thread.
+/* slot.h - the layout of the log in memory, and the validation of its contents. Pure; any thread.
  *
  * Log region, little-endian:
  *     0 u64 promise    a word: the number below which nothing is accepted here any more
@@ -13,8 +13,8 @@
  *        40 payload
  *
  * A word is value << 16 | 16 bits of its CRC, because not every NIC writes eight bytes at once. Invariants:
- *   SLOT-1  Index and payload are covered by crc, and accept names crc: a number never stands beside another value.
- *   SLOT-2  What an earlier lap left is never valid, because the index is absolute. */
+ *   SLOT-1  Index and payload are covered by crc, and accept names crc: a number is never valid with another value.
+ *   SLOT-2  An entry of an earlier lap is never valid, because the index is absolute. */
 #ifndef HOLDFAST_SMR_SLOT_H
 #define HOLDFAST_SMR_SLOT_H
 

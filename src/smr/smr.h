@@ -1,13 +1,14 @@
-/* smr.h - the objects of a replica and how they hang together; nothing in here is seen outside of src/smr.
+/* smr.h - the objects of a replica and their relations; private to src/smr.
  *
  *   replica -- log region (slot.h), in a pd that only replication vqps have
  *    |-- background region: public words, mailboxes
- *    |-- links[], one for each other member: its process, three vqps, what the election knows of it, and how far the
- *    |           leader has brought its log
+ *    |-- links[], one for each other member: its process, three vqps, its score in the election, and the leader's
+ *    |           progress with its log
  *    `-- calls of the program: waiting, in the log, done
  *
- * Everything runs on the node's loop: what stores into the own log is what grants it away (R-S2), and the heartbeat is
- * a turn of the loop that proposes and applies (R-S19). The pure parts are slot, members, elect, sessions. */
+ * Everything runs on the node's loop: the loop that stores into the own log also grants it to others (R-S2), and a
+ * turn that proposes and applies increments the heartbeat (R-S19). The pure parts are slot, members, elect,
+ * sessions. */
 #ifndef HOLDFAST_SMR_SMR_H
 #define HOLDFAST_SMR_SMR_H
 

@@ -1,4 +1,4 @@
-/* steps.h - what the mechanisms of a replica do for each other, by the file that has it. On the node's loop. */
+/* steps.h - functions between the mechanisms of a replica, by file. On the node's loop. */
 #ifndef HOLDFAST_SMR_STEPS_H
 #define HOLDFAST_SMR_STEPS_H
 

@@ -1,17 +1,17 @@
 /* store.h - the files of a durable replica, in a directory of its own:
  *
  *   lock          held by the process that runs the replica
- *   identity      who this is; made before anything else, and never changed
- *   snapshot.G    the state before what wal.G begins with; G 0 has none
- *   wal.G         what was accepted and promised since (wal.h); the highest one is being written
+ *   identity      of the replica; made first, and never changed
+ *   snapshot.G    the state before the first entry of wal.G; G 0 has none
+ *   wal.G         accepts and promises since (wal.h); the highest one is being written
  *   snapshot.tmp  is being written
  *
  * Identity, little-endian: u64 magic, u64 cluster[2], u64 incarnation, u32 slots, u32 slot_bytes, u8 id, u8 0[3],
  * u32 CRC32C of what is before. A snapshot: a head as that of a WAL, then pieces {u32 bytes, u8 part, u8 end, u16 0,
  * u32 crc, data}; each crc is seeded with the one before.
  *
- * What was synced and reads as something else is damage: an error names the file, the offset and the remedy. What a
- * power loss left torn behind the last batch was never durable, and is cut off.
+ * Synced data that does not read back is damage: an error names the file, the offset and the remedy. A torn batch at
+ * the end, from a power loss, was never durable, and is cut off.
  *
  * All functions block. Those on the WAL are called by one thread at a time, and so are those on a snapshot. */
 #ifndef HOLDFAST_SMR_STORE_H

@@ -1,4 +1,4 @@
-/* wal.h - how what a durable replica has accepted and promised lies in its write-ahead log. Pure; any thread.
+/* wal.h - the layout of a durable replica's write-ahead log of accepts and promises. Pure; any thread.
  *
  * A file, little-endian, all parts at multiples of 8:
  *    0 u64 magic   8 u64 cluster[2]   24 u64 incarnation   32 u64 generation   40 u32 0   44 u32 CRC32C of bytes 0..43
@@ -12,7 +12,7 @@
  *           padded to 8
  *
  * Invariants:
- *   WAL-1  A batch begins behind one that is durable: whatever a power loss leaves torn is the last one.
+ *   WAL-1  A batch begins behind a durable one: only the last batch can be torn by a power loss.
  *   WAL-2  Of an index the last record counts: it has the highest number. */
 #ifndef HOLDFAST_SMR_WAL_H
 #define HOLDFAST_SMR_WAL_H
