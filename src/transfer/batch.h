@@ -1,4 +1,4 @@
-/* batch.h - a batch of requests, unordered, and what became of each.
+/* batch.h - a batch of requests, unordered, with a status for each.
  *
  * A batch has room for a fixed number of tasks; each submit adds some. Requests of one submit may be merged (merge.h);
  * each keeps a status of its own, which mirrors its owner's. Owned by the engine's loop. */

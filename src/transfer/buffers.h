@@ -1,4 +1,4 @@
-/* buffers.h - the memory that an engine has registered: its segment, as peers see it.
+/* buffers.h - the registered memory of an engine: its segment, for peers.
  *
  * Each buffer is registered on every rail (hf_vmr_reg) and has a key for tcp that no other registration ever has.
  * Owned by the engine's loop. */

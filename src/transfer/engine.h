@@ -1,4 +1,4 @@
-/* engine.h - an engine's objects and how they hang together; nothing in here is seen outside of src/transfer.
+/* engine.h - an engine's objects and their relations; private to src/transfer.
  *
  *   engine -- buffers (our segment), batches
  *    |-- peers -- segment, lanes of each rail, tcp lines

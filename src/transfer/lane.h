@@ -1,8 +1,8 @@
 /* lane.h - slices over one rail to one peer: a vqp that is pinned and hands back, remade when it ends.
  *
- * A lane's life is one vqp. When its path breaks, both ends are fenced before the slices that were out come back
- * (R-T3), and the rail monitor hears of it once, whatever was in flight (R-T12). A lane that died of one slice's
- * program error hands back the others without a retry (R-T11). */
+ * A lane's life is one vqp. When its path breaks, both ends are fenced before the slices in flight come back
+ * (R-T3), and the rail monitor gets one report, however many slices were in flight (R-T12). A lane that failed by one
+ * slice's program error hands back the others without counting a retry (R-T11). */
 #ifndef HOLDFAST_TRANSFER_LANE_H
 #define HOLDFAST_TRANSFER_LANE_H
 

@@ -1,6 +1,6 @@
-/* lane_news.h - what a lane tells of its rail: a line in the log when it is paused or recovers, and metrics.
+/* lane_news.h - reports of a lane about its rail: a line in the log when it is paused or recovers, and metrics.
  *
- * At most one line a second. What changes in between is said when the second is over, unless it has changed back. */
+ * At most one line a second. A change within the second is logged at its end, unless it was reverted. */
 #ifndef HOLDFAST_TRANSFER_LANE_NEWS_H
 #define HOLDFAST_TRANSFER_LANE_NEWS_H
 

@@ -1,6 +1,6 @@
 /* memcpy.h - requests within our own segment (segment 0): the loop copies, a slice in each turn.
  *
- * Nothing is ever out, so a withdrawal ends a job at once. Owned by the engine's loop. */
+ * No slice is ever in flight, so a withdrawal ends a job at once. Owned by the engine's loop. */
 #ifndef HOLDFAST_TRANSFER_MEMCPY_H
 #define HOLDFAST_TRANSFER_MEMCPY_H
 

@@ -1,4 +1,4 @@
-/* merge.h - which requests of one submit become one transfer (TENT, `merge_requests`). Pure.
+/* merge.h - merges requests of one submit into one transfer (TENT, `merge_requests`). Pure.
  *
  * Requests that follow each other in local memory and in the segment, with the same opcode, segment, hint, deadline
  * and buffers, become one owner; the others of the run are its aliases. Only the owner is submitted, and only the

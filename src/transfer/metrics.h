@@ -1,4 +1,4 @@
-/* metrics.h - what an engine counts, under Mooncake's names (docs/transfer.md).
+/* metrics.h - the metrics of an engine, under Mooncake's names (docs/transfer.md).
  *
  * Requests count once, when they end, by the transport that carried them last; merged ones together. An attempt is one
  * submit to one transport: a request that moved from rdma to tcp is one request of tcp, a failed attempt of rdma, and

@@ -1,4 +1,4 @@
-/* owner.h - a merged request and the transport that carries it: carries out what task.h decides.
+/* owner.h - a merged request and the transport that carries it: executes the actions of task.h.
  *
  * The owner is the only one that moves to another transport; requests that were merged into it mirror its status
  * (R-T8). Owned by the engine's loop. */

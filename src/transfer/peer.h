@@ -1,4 +1,4 @@
-/* peer.h - another engine: what it has registered, and what each transport keeps for it. */
+/* peer.h - another engine: its registered buffers, and the state of each transport for it. */
 #ifndef HOLDFAST_TRANSFER_PEER_H
 #define HOLDFAST_TRANSFER_PEER_H
 

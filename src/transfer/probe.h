@@ -1,5 +1,5 @@
-/* probe.h - memory for READs that probe a rail (R-T14) or confirm a WRITE: one half is what peers read, the other is
- * where our READs go. */
+/* probe.h - memory for READs that probe a rail (R-T14) or confirm a WRITE: peers read one half, our READs go into the
+ * other. */
 #ifndef HOLDFAST_TRANSFER_PROBE_H
 #define HOLDFAST_TRANSFER_PROBE_H
 

@@ -4,8 +4,8 @@
  * sent over a rail that is paused. The pause doubles with each trip and decays with faultless service. Only a probe
  * opens a rail again: neither the end of the pause nor a port event sends slices over a path that may be dead (R-T14).
  *
- * Errors and successes carry the monitor's `life` at the time when their lane was made: a lane that is older than the
- * last trip says nothing about the rail (R-T12). A port that is down or a peer that is dead is no error (R-T16). */
+ * Errors and successes carry the monitor's `life` from when their lane was made: a lane that is older than the
+ * last trip is no evidence about the rail (R-T12). A port that is down or a dead peer is no error (R-T16). */
 #ifndef HOLDFAST_TRANSFER_RAIL_MONITOR_H
 #define HOLDFAST_TRANSFER_RAIL_MONITOR_H
 

@@ -1,7 +1,7 @@
-/* ranges.h - which bytes of a task are done (R-T1).
+/* ranges.h - the bytes of a task that are done (R-T1).
  *
- * A sorted list of disjoint half-open ranges that do not touch each other. A byte that is reported twice is done once:
- * counters would let a task complete with a hole when a lane hands a slice back whose success is found later. */
+ * A sorted list of disjoint half-open ranges that do not touch each other. A byte that is reported twice counts once:
+ * with counters a task could complete with a hole, if a lane hands back a slice whose success is found later. */
 #ifndef HOLDFAST_TRANSFER_RANGES_H
 #define HOLDFAST_TRANSFER_RANGES_H
 

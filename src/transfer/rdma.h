@@ -1,9 +1,9 @@
 /* rdma.h - slices over the lanes of all rails to a peer. One of these is the transport rdma, over soft and
  * verbs rails, another one shm, over the rails of this machine's memory.
  *
- * Each peer has a queue of jobs and a lane for each rail; the peers have their turns one after the other (R-T18). The
- * next slice goes to the lane where it ends first (schedule.h). A job is given up when no lane is open (R-T21), at once
- * where another transport reaches the peer, else after max_timeout_ns. */
+ * Each peer has a queue of jobs and a lane for each rail; peers are served in turn (R-T18). The
+ * next slice goes to the lane where it ends first (schedule.h). A job is given up when no lane is open (R-T21): at once
+ * if another transport reaches the peer, else after max_timeout_ns. */
 #ifndef HOLDFAST_TRANSFER_RDMA_H
 #define HOLDFAST_TRANSFER_RDMA_H
 

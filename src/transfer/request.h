@@ -1,4 +1,4 @@
-/* request.h - one request of a submit, resolved: what is moved, between which buffers. Pure data. */
+/* request.h - one request of a submit, resolved to its two buffers. Pure data. */
 #ifndef HOLDFAST_TRANSFER_REQUEST_H
 #define HOLDFAST_TRANSFER_REQUEST_H
 

@@ -1,4 +1,4 @@
-/* say.h - what an engine says to a peer over their channel (wire.h). */
+/* say.h - sends an engine's messages to a peer over their channel (wire.h). */
 #ifndef HOLDFAST_TRANSFER_SAY_H
 #define HOLDFAST_TRANSFER_SAY_H
 

@@ -1,9 +1,9 @@
-/* schedule.h - which lane the next slice goes to (R-T17). Pure.
+/* schedule.h - selects the lane of the next slice (R-T17). Pure.
  *
- * Each lane has an estimate of its speed, learned from the slices that end on it. Their bytes and times are averaged
- * apart: ends come unevenly, and one soon after another is no sign of a fast lane. The next slice goes where it is
- * expected to end first: least (bytes in flight + slice) / speed. A slow lane keeps a small share in this way, so its
- * estimate stays fresh. A lane whose window is full still counts: the slice waits for it rather than take a lane
+ * Each lane has an estimate of its speed, from the slices that end on it. Their bytes and times are averaged
+ * separately: ends come unevenly, and two ends close together are no sign of a fast lane. The next slice goes to the
+ * lane with the earliest expected end: least (bytes in flight + slice) / speed. So a slow lane keeps a small share, and
+ * its estimate stays current. A lane whose window is full still counts: the slice waits for it instead of taking a lane
  * where it would end later. */
 #ifndef HOLDFAST_TRANSFER_SCHEDULE_H
 #define HOLDFAST_TRANSFER_SCHEDULE_H

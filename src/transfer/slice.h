@@ -1,8 +1,8 @@
 /* slice.h - a job cut into slices, for transports that send it piece by piece.
  *
- * Each slice is in one of three places: in the job's `unsent` list, out (the transport has it), or done. A slice that
- * is handed back is unsent again. The job is over, and freed, when none is out and none will be sent; `drained` is its
- * last event (X1). Owned by the engine's loop. */
+ * Each slice is in one of three places: in the job's `unsent` list, out (in flight at the transport), or done. A slice
+ * that is handed back is unsent again. The job is over, and freed, when none is out and none will be sent; `drained` is
+ * its last event (X1). Owned by the engine's loop. */
 #ifndef HOLDFAST_TRANSFER_SLICE_H
 #define HOLDFAST_TRANSFER_SLICE_H
 

@@ -5,7 +5,7 @@
  * the peer, at most max_failover_attempts times; only the ranges that are not done are sent again (R-T6).
  *
  * A task ends only when no slice of it is out (R-T2): the transport's DRAINED is final, nothing arrives after it.
- * Until then its status is PENDING, whatever has happened. */
+ * Until then its status is PENDING. */
 #ifndef HOLDFAST_TRANSFER_TASK_H
 #define HOLDFAST_TRANSFER_TASK_H
 

@@ -1,7 +1,7 @@
 /* tcp.h - slices over tcp streams to a peer, where its rails do not reach it.
  *
- * Each peer has `streams` streams, each of an epoch that no other stream of this engine ever has. What was sent may
- * lie in the peer's kernel when a stream ends, so the WRITEs that were out come back only when the peer has answered a
+ * Each peer has `streams` streams, each of an epoch that no other stream of this engine ever has. When a stream ends,
+ * sent data may be in the peer's kernel, so the WRITEs in flight come back only when the peer has answered a
  * FENCE of that epoch, or is gone for longer than its lease (R-T3, R-T4). READs come back at once. */
 #ifndef HOLDFAST_TRANSFER_TCP_H
 #define HOLDFAST_TRANSFER_TCP_H

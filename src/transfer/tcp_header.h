@@ -1,14 +1,14 @@
-/* tcp_header.h - what stands before each payload on a transfer stream. Pure; the layout is in tcp_header.c.
+/* tcp_header.h - the header of each payload on a transfer stream. Pure; the layout is in tcp_header.c.
  *
  *   initiator                                target
  *     | HELLO{incarnations, epoch} ------------>  the stream belongs to this epoch, which TFENCE can name
- *     | WRITE{id, key, offset} payload -------->  checked before a byte of it is taken; received in place
+ *     | WRITE{id, key, offset} payload -------->  checked before its payload is read; received in place
  *     | <-------------------------- ACK{id}       every byte is in place
  *     | READ{id, key, offset} ----------------->
  *     | <-------------------------- DATA{id} payload
  *     | <-------------------------- NAK{id, reason}   refused; the payload of a WRITE was dropped
  *
- * A header that does not follow the layout ends the stream: nothing says where the next one begins. */
+ * A header that violates the layout ends the stream, because the start of the next one is unknown. */
 #ifndef HOLDFAST_TRANSFER_TCP_HEADER_H
 #define HOLDFAST_TRANSFER_TCP_HEADER_H
 

@@ -1,10 +1,10 @@
 /* tcp_pipe.h - headers and payloads over one byte stream, for either end of a tcp transfer.
  *
- * A payload leaves the memory that it is in, and is received straight into its place: the pipe copies headers only.
- * Large writes ask the kernel not to copy either (MSG_ZEROCOPY), until it says that it did. What such a write took is
- * held until the kernel has let go of it.
+ * A payload is sent from its memory, and received directly into its place: the pipe copies headers only.
+ * Large writes are sent without a copy in the kernel (MSG_ZEROCOPY), until the kernel reports that it copies. The
+ * memory of such a write is held until the kernel has released it.
  *
- *   pieces:  first ... held, written and not let go of ... count, not written ...
+ *   pieces:  first ... held, written and not released ... count, not written ...
  *
  * Owned by a loop; callbacks come from its turns, never from tcp_pipe_send. */
 #ifndef HOLDFAST_TRANSFER_TCP_PIPE_H

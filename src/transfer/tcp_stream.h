@@ -1,6 +1,6 @@
-/* tcp_stream.h - the end of tcp transfers that asks: one stream to a target, and the slices that are out on it.
+/* tcp_stream.h - the initiator of tcp transfers: one stream to a target, and the slices in flight on it.
  *
- * A WRITE has ended when its ACK has come and the kernel has let go of its bytes; a READ when its DATA is in place.
+ * A WRITE has ended when its ACK has arrived and the kernel has released its bytes; a READ when its DATA is in place.
  * When the stream breaks, the slices that are still in `out` have not ended: the READs among them end with
  * tcp_stream_close, because only this side stores their bytes; the WRITEs end when the target is fenced for `epoch`
  * (R-T3). Owned by a loop. */

@@ -2,11 +2,11 @@
  *
  * A stream begins with a HELLO that names the initiator's incarnation, ours, and the stream's epoch; a stream for
  * another incarnation is refused (R-T22). Each WRITE is received into place and then acknowledged, each READ is
- * answered from memory, in order. What is asked for is checked before a byte of payload is taken.
+ * answered from memory, in order. A request is checked before its payload is read.
  *
- * What an initiator has sent may lie in this kernel when the initiator is gone, so its close is no fence:
- * tcp_target_fence is (R-T3). What lay in this kernel while this process stood still is placed only within the lease of
- * the initiator, which counts it as fenced afterwards (R-T5). Owned by a loop. */
+ * Data of an initiator may be in this kernel when the initiator is gone, so its close is no fence:
+ * tcp_target_fence is (R-T3). Data that was in this kernel while this process stood still is stored only within the
+ * lease of the initiator, which counts it as fenced afterwards (R-T5). Owned by a loop. */
 #ifndef HOLDFAST_TRANSFER_TCP_TARGET_H
 #define HOLDFAST_TRANSFER_TCP_TARGET_H
 

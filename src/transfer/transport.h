@@ -1,11 +1,11 @@
-/* transport.h - what carries tasks to a peer: rdma, shm and tcp, and the decorators of tests.
+/* transport.h - the interface of transports to a peer: rdma, shm and tcp, and the decorators of tests.
  *
  * A job is one task's stay on one transport. The transport cuts the ranges that are not done into slices and reports
  * to the job's events; each transport promises:
  *
  *   X1  A slice's end is final: nothing of it touches memory at either end afterwards.
- *   X2  `submit` answers for each job; a job that is not accepted left nothing behind.
- *   X3  It names the ranges that are done.
+ *   X2  `submit` returns a result for each job; a job that is not accepted has no effect.
+ *   X3  It reports the ranges that are done.
  *   X4  `withdraw` ends the job's slices within a bound: the lease at the most.
  *   X5  An end is a reason of the path, of the program, or of time.
  *

@@ -1,9 +1,9 @@
-/* wire.h - what engines say to each other over their channel. Pure; one byte of kind, then the fields of the struct.
+/* wire.h - messages between engines over their channel. Pure; one byte of kind, then the fields of the struct.
  *
  *   SEGMENT   sent when the channel opens and whenever buffers come or go: the whole segment, under a new generation
- *   FENCE     asks the target to end a tcp stream of the sender's and to place nothing more of it (R-T3)
- *   FENCED    the answer
- *   RELEASED  answers each SEGMENT: no slice is under way to a buffer that is not in it (R-T20)
+ *   FENCE     a request to the target to end a tcp stream of the sender and to store nothing more of it (R-T3)
+ *   FENCED    the reply
+ *   RELEASED  the reply to each SEGMENT: no slice is in flight to a buffer that is not in it (R-T20)
  *
  * A segment is an engine's set of registered buffers. Incarnations tell a restarted process from the one before at the
  * same address (R-T22). */
