@@ -1,9 +1,9 @@
-/* access.h - grants: what a vqp lets its peer do, and under which grant its own wrs are posted (R13).
+/* access.h - grants: the access of a vqp's peer, and the grant of the vqp's own wrs (R13).
  *
  * Invariants:
  *   ACC-1  A qp never has a flag that its vqp does not grant at that moment.
- *   ACC-2  A qp that may have carried traffic is given no flag in a later grant than the one it was connected in.
- *   ACC-3  The grant that STATE told is the one in which the next qp is connected; else that qp is not used.
+ *   ACC-2  A qp that may have carried traffic gets no flag in a later grant than the one it was connected in.
+ *   ACC-3  The grant in STATE is the one in which the next qp is connected; else that qp is not used.
  *   ACC-4  A wr is posted only to a qp of the grant that it belongs to. */
 #ifndef HOLDFAST_VQP_ACCESS_H
 #define HOLDFAST_VQP_ACCESS_H

@@ -1,5 +1,5 @@
-/* kinds.h - the kinds of messages of vqps, by number. The struct of a kind, its fields and the function that takes it
- * are beside the mechanism that it belongs to; kinds.c finds the vqp that a message is for. */
+/* kinds.h - the kinds of messages of vqps, by number. The struct of a kind, its fields and its handler
+ * are beside its mechanism; kinds.c finds the vqp of a message. */
 #ifndef HOLDFAST_VQP_KINDS_H
 #define HOLDFAST_VQP_KINDS_H
 

@@ -1,6 +1,6 @@
-/* marks.h - what was found out about a vqp where it cannot be acted on: below the exchange, in the middle of a call.
+/* marks.h - events of a vqp that cannot be handled at once: below the exchange, in the middle of a call.
  *
- * A completion, a device's event, a post that was taken in part or a grant that was revoked leave a mark. The turn of
+ * A completion, a device's event, a partial post or a revoked grant sets a mark. The turn of
  * the loop acts on all marks (failover_drain), one vqp at a time, so no event of a vqp begins inside another one. Until
  * then nothing more is posted on a path that is marked broken. */
 #ifndef HOLDFAST_VQP_MARKS_H

@@ -1,7 +1,7 @@
-/* objects.h - the objects of vqps and how they hang together; nothing in here is seen outside of src/vqp.
+/* objects.h - the objects of vqps and their relations; private to src/vqp.
  *
  *   vqps, of a node (vqps.h)
- *    |-- peers   (what vqps know of another incarnation: its regions)
+ *    |-- peers   (the vqps' state of another incarnation: its regions)
  *    |-- vpds -- regions (an mr on every rail)
  *    |-- vcqs -- vqps (the request log, the receive log, the qp in use, standby qps, the state of recovery) */
 #ifndef HOLDFAST_VQP_OBJECTS_H

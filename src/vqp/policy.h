@@ -1,4 +1,4 @@
-/* policy.h - what the policies do alike and what they do not, apart from their verdicts. Pure. */
+/* policy.h - the differences between the policies, apart from their verdicts. Pure. */
 #ifndef HOLDFAST_VQP_POLICY_H
 #define HOLDFAST_VQP_POLICY_H
 

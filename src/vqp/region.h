@@ -1,4 +1,4 @@
-/* region.h - regions on every rail: ours, and what peers have told us of theirs. */
+/* region.h - regions on every rail: ours, and those that peers have announced. */
 #ifndef HOLDFAST_VQP_REGION_H
 #define HOLDFAST_VQP_REGION_H
 

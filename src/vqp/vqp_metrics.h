@@ -1,4 +1,4 @@
-/* vqp_metrics.h - what the vqps of a node count together, also after they are gone. */
+/* vqp_metrics.h - common counters of the vqps of a node, which outlive them. */
 #ifndef HOLDFAST_VQP_VQP_METRICS_H
 #define HOLDFAST_VQP_VQP_METRICS_H
 

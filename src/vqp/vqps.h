@@ -1,4 +1,4 @@
-/* vqps.h - all that a node has of vqps: the layer that it carries (node/node.h), and what it registers. */
+/* vqps.h - the vqps of a node: the layer above it (node/node.h), and its callbacks. */
 #ifndef HOLDFAST_VQP_VQPS_H
 #define HOLDFAST_VQP_VQPS_H
 

@@ -2,18 +2,18 @@
  *
  * Two NICs of most kinds do not exclude one another: two clients that take a lock through two of them may both get it.
  * So the regions of a protection domain have one rail for atomics, their home. Elsewhere they are registered without
- * REMOTE_ATOMIC; on the home they have a second registration, whose key only atomics use. Peers are told the home with
- * the region: an atomic waits until its vqp is on that rail, and vqps go there.
+ * REMOTE_ATOMIC; on the home they have a second registration, whose key only atomics use. Peers receive the home with
+ * the region: an atomic waits until its vqp is on that rail, and vqps move there.
  *
  *   owner                                              peers
  *     | REGION(home 1, no key for atomics) ------------> |  begin no more atomics
  *     | (a peer that picks the path: MOVE(1)) ---------> |
  *     |  every vqp leaves rail 0 by an exchange, in which both ends fence
  *     |  the second registration on rail 0 is removed, another is made on rail 1
- *     | REGION(home 1, key) ---------------------------> |  atomics go on, on rail 1
+ *     | REGION(home 1, key) ---------------------------> |  atomics continue on rail 1
  *
- * It moves to where more peers can come, and back to the primary when that has been up for failback_ns and all of them
- * can return. A vqp that does not leave in time is fenced by its owner alone.
+ * It moves to a rail that more peers can reach, and back to the primary when that has been up for failback_ns and all
+ * of them can return. A vqp that does not leave in time is fenced by its owner alone.
  *
  * Invariant:
  *   HOME-1  The key for atomics on one rail is given out only after every qp that a vqp with atomic access had, or

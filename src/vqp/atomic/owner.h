@@ -1,8 +1,8 @@
-/* owner.h - the owner's own atomics where atomicity ends at the NIC: through the home of the domain, like everybody's
+/* owner.h - the owner's own atomics where atomicity ends at the NIC: through the home of the domain, like the peers'
  * (docs/protocol.md, R12), over a qp that is connected with itself.
  *
- * One after another. In HF_ATOMIC_UID with a slot of their own, so that an answer that is lost with the qp is found
- * again; in the other modes the NIC's results speak, and where it keeps none the outcome is unknown. */
+ * They run one after another. In HF_ATOMIC_UID they have a slot of their own, so that a result that is lost with the qp
+ * is recovered; in the other modes the NIC's results are the evidence, and without them the outcome is unknown. */
 #ifndef HOLDFAST_VQP_ATOMIC_OWNER_H
 #define HOLDFAST_VQP_ATOMIC_OWNER_H
 

@@ -1,10 +1,10 @@
 /* uid.h - atomics in two stages, which survive a failover on NICs that keep no atomic results (Varuna, section 3.3;
- * docs/protocol.md, R10 and R11). Pure: a step takes what the last access returned and says which accesses come next.
+ * docs/protocol.md, R10 and R11). Pure: a step takes the result of the last access and returns the next accesses.
  *
  *   requester                                       responder's memory (its CPU not involved)
  *     | WRITE slot = {s pending, swap, target} ----> slot
- *     | CAS target: compare -> UID(slot, s) -------> target    here it takes effect, with a value nobody else has
- *     | <---------------------------- original        (the application is answered)
+ *     | CAS target: compare -> UID(slot, s) -------> target    here it takes effect, with a unique value
+ *     | <---------------------------- original        (the application gets its result)
  *     | CAS slot: {s pending} -> {s done} ---------> slot
  *     | CAS target: UID -> swap -------------------> target    and the slot is free again
  *
@@ -14,13 +14,13 @@
  *
  * Invariants; the model (sim/scenario_uid_model.c) explores all interleavings of small runs for them:
  *   UID-1  A UID is in its target only while its slot holds its sequence, because the slot is written before the CAS
- *          that installs the UID and used again only once the UID was seen to be gone, or was refused.
+ *          that installs the UID and reused only once the UID was observed to be gone, or was refused.
  *   UID-2  Before a client removes a UID it moves the state of the slot to `done`, by a CAS on sequence and state.
  *          So a requester that reads its target first, and then its slot, finds one or the other if it took effect.
  *   UID-3  A UID is not installed twice, so a helper that stalled replaces nothing.
- *   UID-4  What a slot says is believed only when the target held the UID afterwards, or by a CAS that demands it.
+ *   UID-4  The contents of a slot count only when the target held the UID afterwards, or by a CAS that compares them.
  *
- * Values that merely look like a UID are told apart by the slot: its sequence or its target differs, and the value is
+ * The slot distinguishes a UID from a value that looks like one: its sequence or its target differs, and the value is
  * still there when the target is read again. */
 #ifndef HOLDFAST_VQP_ATOMIC_UID_H
 #define HOLDFAST_VQP_ATOMIC_UID_H

@@ -1,14 +1,14 @@
-/* uid_post.h - the requester's end of atomics by uid: carries out the steps of uid.h on the path in use.
+/* uid_post.h - the requester's end of atomics by uid: executes the steps of uid.h on the path in use.
  *
  * A wr that names a region in HF_ATOMIC_UID waits for its turn in the log, at log->next, and is a barrier there: it may
- * take several round trips, and nothing leaves behind it until it is over (R11; READs could, and do not).
- * What is before it on the same qp is ordered by the qp (D1). A READ is carried out as it is and its words are looked
- * at; a WRITE is refused, since it would erase a UID.
+ * take several round trips, and nothing behind it is posted until it has ended (R11; READs could be, and are not).
+ * The qp orders it behind earlier wrs on the same qp (D1). A READ is executed and its words are checked for UIDs;
+ * a WRITE is refused, since it would erase a UID.
  *
  * Invariants:
  *   UIP-1  A slot of ours is used again only when the CAS that replaces its UID has completed, or when it is known
  *          that the UID was never installed.
- *   UIP-2  What was posted to a qp that failed is looked for before anything of the operation is posted again. */
+ *   UIP-2  Before an operation of a failed qp is posted again, its trace in target and slot is searched. */
 #ifndef HOLDFAST_VQP_ATOMIC_UID_POST_H
 #define HOLDFAST_VQP_ATOMIC_UID_POST_H
 

@@ -1,15 +1,15 @@
-/* uid_slots.h - the responder's end of atomics by uid: the slots of its peers, and what it does about them itself.
+/* uid_slots.h - the responder's end of atomics by uid: the slots of its peers, and their resolution by the owner.
  *
  * A protection domain with a region in HF_ATOMIC_UID has an arena of slots, registered on every rail like any region
- * (plain, never with relaxed ordering). A peer's vqp is lent UID_SLOTS_PER_VQP of them when it asks. The node looks
- * into the slots that are lent from time to time and replaces the UIDs that their owners have left, and does so for
- * the last time when the vqp has ended and its paths are fenced; only then are they lent again, with the sequences
- * where they stood. It takes part with atomics like everybody else.
+ * (plain, never with relaxed ordering). A peer's vqp borrows UID_SLOTS_PER_VQP of them on request. The node checks
+ * borrowed slots from time to time and replaces the UIDs that their owners have left, and does so for
+ * the last time when the vqp has ended and its paths are fenced; only then are they lent again, with their current
+ * sequences. It uses atomics like every peer.
  *
- * Where NICs are not atomic with the CPU, a CAS that fails may write back what it found (soft-RoCE of Linux 6.1 does),
- * over what the CPU wrote in between: a slot would be pending again whose UID is gone, or a UID be there again. So the
- * CPU leaves the slots of vqps that live alone there; peers resolve what they meet. Those of a vqp that ended it looks
- * at for UID_LEFT_NS more, in which no other vqp gets them. */
+ * Where NICs are not atomic with the CPU, a failing CAS may write the old value back (soft-RoCE of Linux 6.1 does),
+ * over a store of the CPU in between: a slot whose UID is gone would be pending again, or a UID would reappear. So the
+ * CPU does not touch the slots of living vqps there; peers resolve the UIDs that they find. The owner checks the slots
+ * of an ended vqp for UID_LEFT_NS more, in which no other vqp gets them. */
 #ifndef HOLDFAST_VQP_ATOMIC_UID_SLOTS_H
 #define HOLDFAST_VQP_ATOMIC_UID_SLOTS_H
 

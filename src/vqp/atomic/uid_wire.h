@@ -1,4 +1,4 @@
-/* uid_wire.h - the accesses of uid.h as wrs, with the memory where NICs put what they find. Pure. */
+/* uid_wire.h - the accesses of uid.h as wrs, with the memory for their results. Pure. */
 #ifndef HOLDFAST_VQP_ATOMIC_UID_WIRE_H
 #define HOLDFAST_VQP_ATOMIC_UID_WIRE_H
 

@@ -1,21 +1,21 @@
-/* completion_log.h - what executed at a responder, written there by the requester (Varuna, section 3.2).
+/* completion_log.h - the log of executed wrs at a responder, written there by the requester (Varuna, section 3.2).
  *
  * Every vqp has a ring of 8-byte entries in memory of its responder. Behind each wr whose effect is not idempotent
  * the requester posts an inline WRITE of 8 bytes into the next entry of the ring, in the same call; by D1 it
  * executes only after the wr, so an entry that is there proves that its wr, and all before it on that qp, executed.
- * The ring is not read in normal operation. After the fence the responder looks for the newest entry and tells it to
- * the requester, who compares all 64 bits of it with those of its wrs in flight.
+ * The ring is not read in normal operation. After the fence the responder finds the newest entry and sends it to
+ * the requester, which compares all 64 bits of it with those of its wrs in flight.
  *
  *   entry, 8 bytes, little-endian
  *      0..47  pointer   to the requester's copy of the wr, in its request log
- *     48..62  stamp     how often the ring was filled before, modulo 2^15
+ *     48..62  stamp     the number of earlier rounds of the ring, modulo 2^15
  *         63  finished  1; an entry of zeros was never written
  *
  * Invariants:
- *   CLOG-1  Entries are taken in turn by whatever is logged, replays included, and each post takes a new one: so the
- *           newest in the ring is the last that executed, and stamps in the ring are at most a few turns apart.
- *   CLOG-2  A ring has as many entries as the requester has slots for wrs in flight, which is where a post is refused
- *           (-ENOMEM) when there are none: an entry is never written over while its wr may still ask for it (R17). */
+ *   CLOG-1  Entries are used in order by everything that is logged, replays included, and each post uses a new one: so
+ *           the newest in the ring is the last that executed, and stamps in the ring are at most a few rounds apart.
+ *   CLOG-2  A ring has as many entries as the requester has slots for wrs in flight; without a free slot a post fails
+ *           (-ENOMEM). So an entry is never overwritten while its wr may still need it (R17). */
 #ifndef HOLDFAST_VQP_DATA_COMPLETION_LOG_H
 #define HOLDFAST_VQP_DATA_COMPLETION_LOG_H
 

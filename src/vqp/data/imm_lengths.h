@@ -1,8 +1,8 @@
-/* imm_lengths.h - what a receive reports when only the end of a WRITE_WITH_IMM arrives (docs/protocol.md, R8).
+/* imm_lengths.h - the length in a receive when only the end of a WRITE_WITH_IMM arrives (docs/protocol.md, R8).
  *
- * Where some packets of it executed on a path that failed, or all of them and only the receive completion was lost, the
- * rest is sent again, and the device counts the rest alone. So the requester tells the original lengths of those in one
- * list, before there is a new path; the next list takes its place. */
+ * If some of its packets executed on a path that failed, or all of them and only the receive completion was lost, the
+ * rest is sent again, and the device counts the rest alone. So the requester sends the original lengths in one
+ * list, before there is a new path; the next list replaces it. */
 #ifndef HOLDFAST_VQP_DATA_IMM_LENGTHS_H
 #define HOLDFAST_VQP_DATA_IMM_LENGTHS_H
 

@@ -1,8 +1,8 @@
 /* log_slab.h - memory for the completion logs that peers write: rings are cut from slabs, which are registered once on
  * every rail for all vqps of a protection domain.
  *
- * A slab is registered for remote write and nothing else (R17: no relaxed ordering), and lives as long as its domain:
- * a ring may be written until its vqp's last qp was fenced, and so long it is given to no other vqp. */
+ * A slab is registered for remote write only (R17: no relaxed ordering), and lives as long as its domain:
+ * a ring may be written until its vqp's last qp was fenced, and is given to no other vqp before. */
 #ifndef HOLDFAST_VQP_DATA_LOG_SLAB_H
 #define HOLDFAST_VQP_DATA_LOG_SLAB_H
 

@@ -8,8 +8,8 @@
  * but for its ends. Receives are kept in the same kind of log.
  *
  * Invariants:
- *   LOG-1  head <= next <= tail; what is behind `next` was handed to the current qp, or is done.
- *   LOG-2  Completions leave in the order of positions, so one that is done waits for those before it. */
+ *   LOG-1  head <= next <= tail; wrs before `next` were posted to the current qp, or are done.
+ *   LOG-2  Completions are returned in the order of positions, so a wr that is done waits for those before it. */
 #ifndef HOLDFAST_VQP_DATA_REQUEST_LOG_H
 #define HOLDFAST_VQP_DATA_REQUEST_LOG_H
 

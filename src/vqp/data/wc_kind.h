@@ -1,9 +1,9 @@
-/* wc_kind.h - what the status of a completion says (docs/protocol.md, R16). Pure.
+/* wc_kind.h - classes of completion statuses (docs/protocol.md, R16). Pure.
  *
- *   path      no answer, or the device is broken: the exchange decides about the wrs in flight
- *   program   a wr asked for what it must not: its owner is told, no failover begins, and no rail is blamed
- *   flush     nothing by itself: the qp died of something else. If that was the other side's own program error, its
- *             vqp is in error, and the exchange says so instead of going on (CLOSED) */
+ *   path      no response, or the device is broken: the exchange decides about the wrs in flight
+ *   program   an error of the program: reported; no failover begins, and no rail is blamed
+ *   flush     no evidence by itself: the qp failed for another reason. If that was the other side's own program error,
+ *             its vqp is in error, and the exchange reports that instead of continuing (CLOSED) */
 #ifndef HOLDFAST_VQP_DATA_WC_KIND_H
 #define HOLDFAST_VQP_DATA_WC_KIND_H
 

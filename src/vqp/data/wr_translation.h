@@ -1,11 +1,11 @@
-/* wr_translation.h - the device's wrs that entries of the request log become, chained so that one call posts them.
+/* wr_translation.h - translates entries of the request log into the device's wrs, chained so that one call posts them.
  *
- * Most entries are one wr. Where more are needed for one entry, the last of them carries its signal, so that one
- * completion says that all of them executed (D2); but an atomic carries its own. They are posted together or not at
+ * Most entries are one wr. Where an entry needs more, the last of them carries its signal, so that one
+ * completion proves that all of them executed (D2); but an atomic carries its own. They are posted together or not at
  * all.
  *
- * What is written into the completion log behind a wr is a wr of its own, or where both devices know footers a footer
- * of it, which costs no packet and executes with it or not at all. */
+ * The entry of the completion log behind a wr is a wr of its own or, where both devices support footers, a footer
+ * of the wr, which costs no packet and executes with it or not at all. */
 #ifndef HOLDFAST_VQP_DATA_WR_TRANSLATION_H
 #define HOLDFAST_VQP_DATA_WR_TRANSLATION_H
 

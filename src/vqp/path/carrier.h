@@ -1,15 +1,15 @@
-/* carrier.h - the device's qp that wrs of standby qps (pool.h) leave through.
+/* carrier.h - the device's qp that sends the wrs of standby qps (pool.h).
  *
  *   standby qp of peer b  --\
  *   standby qp of peer c  ---- DC initiator of (rail, protection domain)        standby qp of peer d --- RC qp
  *
- * An RC qp carries one standby qp. A DC initiator carries those of all peers: so many are needed for a rail, not for
- * each peer. It keeps one order for all of them: where two peers take turns, each turn waits for the last
- * acknowledgement of the other (dev/soft/dc.h), and it fails as one. Then the vqps of all its standby qps settle, each
- * with the evidence of its own peer.
+ * An RC qp carries one standby qp. A DC initiator carries those of all peers, so its number depends on the rails, not
+ * on the peers. It keeps one order for all of them: where two peers take turns, each turn waits for the last
+ * acknowledgement of the other (dev/soft/dc.h), and it fails as a whole. Then the vqps of all its standby qps settle,
+ * each with the evidence of its own peer.
  *
- * Psns of an initiator are those of all its peers together. So that they can be compared at each of them, however long
- * that one had not heard of it, an initiator is given up after CARRIER_PACKETS of its life. */
+ * Psns of an initiator are those of all its peers together. So that they can be compared at each peer, however long
+ * it received nothing from the initiator, an initiator is replaced after CARRIER_PACKETS of its life. */
 #ifndef HOLDFAST_VQP_PATH_CARRIER_H
 #define HOLDFAST_VQP_PATH_CARRIER_H
 

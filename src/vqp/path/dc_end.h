@@ -1,9 +1,9 @@
-/* dc_end.h - our end of a standby qp (pool.h) over DC: the target that the peer's initiator comes to, and where our
- * initiator goes.
+/* dc_end.h - our end of a standby qp (pool.h) over DC: the target of the peer's initiator, and the destination of our
+ * initiator.
  *
- * Every standby qp has a target of its own, with a key that only its peer is told. So what a peer may do ends with its
- * target (R14), what one peer's initiator did is not mixed up with what another's did, and a fence of one standby qp
- * leaves the others alone. The initiator is shared (carrier.h). */
+ * Every standby qp has a target of its own, with a key that only its peer receives. So a peer's access ends with its
+ * target (R14), the evidence of peers stays separate, and a fence of one standby qp
+ * does not affect the others. The initiator is shared (carrier.h). */
 #ifndef HOLDFAST_VQP_PATH_DC_END_H
 #define HOLDFAST_VQP_PATH_DC_END_H
 

@@ -7,22 +7,22 @@
  * A pool belongs to a pair of protection domains of two nodes, and to one set of access rights, because a qp has one
  * of each: no vqp gets more access through a standby qp than through its own (R14). Both ends use the same standby
  * qps, as requester and as responder. The picker of the exchange makes them, offers them, and picks one at random,
- * once per vqp and failover; so many per rail, or one for so many vqps.
+ * once per vqp and failover. Their number is pool_size per rail, or one for each pool_vqps vqps.
  *
- * Where both devices have DC and tell what executed, a standby qp is a target at each end, of its own, and an
- * initiator at each end, which it has in common with those of other peers (carrier.h, dc_end.h). Elsewhere it is an
- * ordinary RC qp. In both cases there is a note of whose each wr is.
+ * Where both devices have DC with evidence, a standby qp is a target at each end, of its own, and an
+ * initiator at each end, shared with those of other peers (carrier.h, dc_end.h). Elsewhere it is an
+ * ordinary RC qp. In both cases a note records the owner of each wr.
  *
- * It fails as one (R6): whatever ends it, all its vqps settle in the exchange, each with the evidence of that one
- * standby qp, and go on elsewhere. Only the vqp whose wr was at fault sees an error. Messages wait for a dedicated
- * qp (R7), so it has no receives.
+ * It fails as a whole (R6): when it ends for any reason, all its vqps settle in the exchange, each with the evidence of
+ * that one standby qp, and continue on another path. Only the vqp whose wr was at fault gets an error. Messages wait
+ * for a dedicated qp (R7), so it has no receives.
  *
  * Invariants:
  *   POOL-1  A vqp is in the list of the one standby qp that its path names, and in no other.
  *   POOL-2  A standby qp that was fenced carries no further vqp's traffic; it is destroyed when the last has left.
- *   POOL-3  The side that does not pick says that one is broken, and keeps it until the picker has withdrawn it: a vqp
- *           that was sent there before the picker knew joins it to tell what executed, and settles again at once.
- *   POOL-4  Of an initiator, what is posted for a standby qp is over when that is fenced: its wrs have completed, or
+ *   POOL-3  The side that does not pick reports a broken one, and keeps it until the picker has withdrawn it: a vqp
+ *           that was sent there before the picker had the report joins it for its evidence, and settles again at once.
+ *   POOL-4  When a standby qp is fenced, its wrs on the initiator have ended: they have completed, or
  *           the initiator is fenced too, with all others that it carries. */
 #ifndef HOLDFAST_VQP_PATH_POOL_H
 #define HOLDFAST_VQP_PATH_POOL_H

@@ -1,11 +1,11 @@
 /* rebuild.h - a dedicated qp made in the background, for a vqp that is on a standby qp, or to go to a better rail.
  *
- *   waiting --admitted--> offered --both ends have it--> probing --a wr of ours came through--> swapping
+ *   waiting --admitted--> offered --both ends have it--> probing --a wr of ours completed--> swapping
  *
- * Only so many are under way at a time, so that thousands of them do not stand in the way of traffic; none is begun
- * just after another vqp began to fail over; and a vqp whose paths fail again and again waits longer each time. The
- * probe is what tells a rail that only looks well: traffic does not go back and forth because of it. The swap is the
- * exchange of recovery.h, which falls quiet first (R1). */
+ * The number in progress is bounded, so that thousands of rebuilds do not delay traffic; none begins
+ * just after another vqp began to fail over; and a vqp whose paths fail repeatedly waits longer each time. The
+ * probe detects a rail that only appears to be up, so that traffic does not flap. The swap is the
+ * exchange of recovery.h, which drains traffic first (R1). */
 #ifndef HOLDFAST_VQP_PATH_REBUILD_H
 #define HOLDFAST_VQP_PATH_REBUILD_H
 

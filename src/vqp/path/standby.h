@@ -1,4 +1,4 @@
-/* standby.h - one standby qp of a pool (pool.h): its life, its fence, and what it tells after that. */
+/* standby.h - one standby qp of a pool (pool.h): its life, its fence, and its evidence. */
 #ifndef HOLDFAST_VQP_PATH_STANDBY_H
 #define HOLDFAST_VQP_PATH_STANDBY_H
 

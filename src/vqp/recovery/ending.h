@@ -1,12 +1,12 @@
-/* ending.h - how a vqp that failed comes to the completions of its wrs, as a pure step (docs/protocol.md, V4).
+/* ending.h - the states of a failed vqp until the completions of its wrs, as a pure step (docs/protocol.md, V4).
  *
- *   fails --> FENCE --our path is fenced--> OVER      the program sees its completions, the other side hears CLOSED
- *               |--> ANSWER: the other side is asked to end as well, since our last wrs may execute there until then
- *               |--> LEASE:  the other side cannot be asked, or may have them where it does not fence for us
+ *   fails --> FENCE --our path is fenced--> OVER      the program gets its completions, the other side CLOSED
+ *               |--> ANSWER: a request to the other side to end as well: our last wrs may execute there until then
+ *               |--> LEASE:  the other side is unreachable, or may have them where it does not fence for us
  *
  *   ANSWER --CLOSED--> FENCE again, whose turn reports;  ANSWER, LEASE --the lease is over--> OVER
  *
- * What follows the fence is known when the vqp fails, and again when the other side ends before it is asked. */
+ * The state after the fence is decided when the vqp fails, and again when the other side ends before the request. */
 #ifndef HOLDFAST_VQP_RECOVERY_ENDING_H
 #define HOLDFAST_VQP_RECOVERY_ENDING_H
 

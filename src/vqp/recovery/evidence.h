@@ -1,7 +1,7 @@
-/* evidence.h - what one side knows of the other side's wrs after its fence; STATE of the exchange carries it.
+/* evidence.h - one side's evidence of the other side's wrs after its fence; STATE of the exchange carries it.
  *
- * It speaks about one qp of the device, or one destination of a DC initiator, not about the vqp: of wrs that were
- * posted to another one it says nothing. */
+ * It belongs to one qp of the device, or one destination of a DC initiator, not to the vqp: it is no evidence about wrs
+ * that were posted to another one. */
 #ifndef HOLDFAST_VQP_RECOVERY_EVIDENCE_H
 #define HOLDFAST_VQP_RECOVERY_EVIDENCE_H
 

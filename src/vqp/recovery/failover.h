@@ -1,4 +1,4 @@
-/* failover.h - how a vqp leaves a path and goes on with another: recovery.h decides, these carry it out. Seen only in
+/* failover.h - moves a vqp from one path to another: executes the actions of recovery.h. Private to
  * src/vqp; all of it runs on the node's loop. */
 #ifndef HOLDFAST_VQP_RECOVERY_FAILOVER_H
 #define HOLDFAST_VQP_RECOVERY_FAILOVER_H

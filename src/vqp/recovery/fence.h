@@ -1,4 +1,4 @@
-/* fence.h - whether a path is fenced yet (docs/protocol.md, D3). What a fence that fails means is in fence.c. */
+/* fence.h - the state of a path's fence (docs/protocol.md, D3). fence.c describes a fence that fails. */
 #ifndef HOLDFAST_VQP_RECOVERY_FENCE_H
 #define HOLDFAST_VQP_RECOVERY_FENCE_H
 

@@ -1,4 +1,4 @@
-/* recovery.h - how both ends of a vqp settle what becomes of it, as a pure step (docs/protocol.md, R1 and R2).
+/* recovery.h - the exchange with which both ends of a vqp recover, as a pure step (docs/protocol.md, R1 and R2).
  *
  *   either end                          the other
  *     | FENCE(e) -------------------------> |   a path failed (or: traffic is to return to the primary)
@@ -9,16 +9,16 @@
  *     | <--------------------- QP(e, qp)    |   built, receives posted
  *     | READY(e) -------------------------> |   now both post again
  *
- * Who hears a STATE of an epoch that it has not begun begins it, so FENCE is said only where the other side cannot know
- * of the failure, or the fence takes longer than a turn. Vqps whose port went down take their turns in slices
+ * An end that receives a STATE of an epoch that it has not begun begins it, so FENCE is sent only where the other side
+ * has no event of the failure, or the fence takes longer than a turn. Vqps whose port went down are fenced in groups
  * (fence_queue.c).
  *
- * A failback asks for quiet first: both hold new posts until their last wr has completed, say STATE, and fence when
- * both have said so. A failover of the same epoch overrules a failback. Of older epochs everything is ignored; a
- * failure in the middle is the next epoch.
+ * A failback drains first: both hold new posts until their last wr has completed, send STATE, and fence when
+ * both have sent it. A failover of the same epoch overrules a failback. Messages of older epochs are ignored; a
+ * failure during the exchange begins the next epoch.
  *
  * Invariants, checked by ensure() and by the tests:
- *   VQP-1  A side says STATE(e) only after its old qp was fenced and drained (failback: fell quiet).
+ *   VQP-1  A side sends STATE(e) only after its old qp was fenced and drained (failback: its wrs have completed).
  *   VQP-2  GO(e) is sent only when both STATEs of e are known. */
 #ifndef HOLDFAST_VQP_RECOVERY_RECOVERY_H
 #define HOLDFAST_VQP_RECOVERY_RECOVERY_H

@@ -1,7 +1,7 @@
-/* verdict.h - what becomes of a wr in flight when its path is lost. Pure.
+/* verdict.h - the outcome of a wr in flight when its path is lost. Pure.
  *
- * `resend` is blind: what executed while its acknowledgement was lost executes again. Only messages that a receive
- * took are known to have arrived, since the receiver's log counts them (R8); sending those again would put every
+ * `resend` uses no evidence: a wr that executed while its acknowledgement was lost executes again. Only messages that a
+ * receive took count as arrived, since the receiver's log counts them (R8); sending those again would put every
  * later message into the wrong receive.
  *
  * `varuna` judges by evidence (R3, R8):
@@ -10,24 +10,24 @@
  *   WRITE                 executed, or resumes behind the packets that did, or is unknown;
  *   WRITE_WITH_IMM        the same, but it is not over before its receive completion was read: when only that
  *                         was lost, the immediate is repeated;
- *   CAS, FAA              executed when the responder's device still knows the original value (D4b, R9), not executed,
+ *   CAS, FAA              executed when the responder's device still has the original value (D4b, R9), not executed,
  *                         or unknown: the value is lost, and is never guessed.
- * Whatever it is, when the responder says that it refused it: it fails with that status, in its turn.
- * Where the evidence is in doubt, one that is declared idempotent is sent again, and so is an atomic of a region in
- * HF_ATOMIC_PLAIN. Of these a CAS that finds its own value had executed: that is told as its success (Varuna, 3.3: to
+ * A wr of any kind that the responder refused fails with the reported status, in its turn.
+ * Where the evidence is in doubt, a wr that is declared idempotent is sent again, and so is an atomic of a region in
+ * HF_ATOMIC_PLAIN. A CAS of these that finds its own value had executed, and is reported as a success (Varuna, 3.3: to
  * read the target again and compare it; a CAS that fails is a READ).
  *
- * Under `both` a wr executed when either the psn or the completion log says so. Where only the log can speak, the first
- * logged wr without an entry is in doubt, because its entry may be what was lost; those behind it did not execute. A
- * message that a receive took says of all before it that they executed (D1): what the receiver was told of is behind
- * them, and they must not execute again.
- * A wr with IBV_SEND_FENCE of which anything executed says that READs and atomics before it have completed; where that
- * is not sure, a READ is unknown: to READ again would be to read what was written behind the fence.
+ * Under `both` a wr executed when either the psn or the completion log proves it. With the log as the only evidence,
+ * the first logged wr without an entry is in doubt, because only its entry may be lost; those behind it did not
+ * execute. A message that a receive took proves that all wrs before it executed (D1): the receiver has its data behind
+ * theirs, and they must not execute again.
+ * If any part of a wr with IBV_SEND_FENCE executed, the READs and atomics before it have completed; where that
+ * is not certain, a READ is unknown: to READ again would be to read data written behind the fence.
  *
  * Invariant:
- *   VER-1  A verdict is entered into the log before anything is replayed, and leaves no trace of the qp: a second
- *          failure finds a wr that is done, or one that is to be posted from `landed` on. That it was in doubt stays:
- *          it is not told not to have executed, whatever becomes of it. */
+ *   VER-1  A verdict is entered into the log before anything is replayed, and drops the reference to the qp: a second
+ *          failure finds a wr that is done, or one that is to be posted from `landed` on. The doubt about a wr stays: it
+ *          never completes as not executed, whatever the later outcome. */
 #ifndef HOLDFAST_VQP_RECOVERY_VERDICT_H
 #define HOLDFAST_VQP_RECOVERY_VERDICT_H
 
