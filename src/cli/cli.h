@@ -1,7 +1,7 @@
-/* cli.h - what the commands of the program share: their table, exit statuses, and how they complain.
+/* cli.h - common parts of the program's commands: their table, exit statuses, and error messages.
  *
  * A command gets argv with its own name first and returns an exit status. Figures and reports go to standard output,
- * complaints to standard error as "holdfast COMMAND: what is wrong; what to do". */
+ * errors to standard error as "holdfast COMMAND: problem; remedy". */
 #ifndef HOLDFAST_CLI_CLI_H
 #define HOLDFAST_CLI_CLI_H
 

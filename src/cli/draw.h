@@ -1,4 +1,4 @@
-/* draw.h - what pictures on a terminal are made of: figures with their unit, a curve of rates, colours. Pure. */
+/* draw.h - elements of pictures on a terminal: figures with their unit, a curve of rates, colours. Pure. */
 #ifndef HOLDFAST_CLI_DRAW_H
 #define HOLDFAST_CLI_DRAW_H
 

@@ -1,4 +1,4 @@
-/* fabric_sweep.h - removes what runs of ours that were killed have left below /dev/shm: fabrics whose name is the
+/* fabric_sweep.h - removes files of killed runs below /dev/shm: fabrics whose name is the
  * prefix and the number of a process that is gone. */
 #ifndef HOLDFAST_CLI_FABRIC_SWEEP_H
 #define HOLDFAST_CLI_FABRIC_SWEEP_H

@@ -1,4 +1,4 @@
-/* help.h - how each command is called, in a few lines; the man pages say more. */
+/* help.h - the usage of each command, in a few lines; the man pages have the details. */
 #ifndef HOLDFAST_CLI_HELP_H
 #define HOLDFAST_CLI_HELP_H
 

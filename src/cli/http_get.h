@@ -1,4 +1,4 @@
-/* http_get.h - asks a node's status server for a page. */
+/* http_get.h - reads a page of a node's status server. */
 #ifndef HOLDFAST_CLI_HTTP_GET_H
 #define HOLDFAST_CLI_HTTP_GET_H
 

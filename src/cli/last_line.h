@@ -1,4 +1,4 @@
-/* last_line.h - what a process wrote last, which is the best explanation of its end. */
+/* last_line.h - the last line that a process wrote, which is the best explanation of its end. */
 #ifndef HOLDFAST_CLI_LAST_LINE_H
 #define HOLDFAST_CLI_LAST_LINE_H
 

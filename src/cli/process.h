@@ -1,9 +1,9 @@
-/* process.h - processes, their pipes, signals and the terminal: what a program does that a library does not.
+/* process.h - processes, their pipes, signals and the terminal: functions of a program, not of a library.
  *
- * A started process has three things from us: a channel (socketpair) for lines of JSON both ways, a lifeline (the
- * reading end of a pipe whose other end only we hold) and a file for its standard error. When we end, however that
- * happens, the lifeline's end of file ends the child: SIGIO first, which wakes it, and SIGALRM a moment later for a
- * child that does not come round to look. */
+ * A started process has three descriptors of its parent: a channel (socketpair) for lines of JSON both ways, a lifeline
+ * (the reading end of a pipe whose other end only the parent has) and a file for its standard error. When the parent
+ * ends for any reason, the lifeline's end of file ends the child: SIGIO first, which wakes it, and SIGALRM a moment
+ * later for a child that does not react. */
 #ifndef HOLDFAST_CLI_PROCESS_H
 #define HOLDFAST_CLI_PROCESS_H
 

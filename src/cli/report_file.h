@@ -1,4 +1,4 @@
-/* report_file.h - a report on disk: whole or not there, and for anybody to read. */
+/* report_file.h - a report on disk: complete or absent, and readable for all users. */
 #ifndef HOLDFAST_CLI_REPORT_FILE_H
 #define HOLDFAST_CLI_REPORT_FILE_H
 

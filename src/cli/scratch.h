@@ -1,9 +1,9 @@
-/* scratch.h - a temporary directory that a killed program cannot leave behind for good.
+/* scratch.h - a temporary directory that is removed even if its program is killed.
  *
  *   DIRECTORY/holdfast-demo-UID-PID-XXXXXX/    mode 0700
  *       lock                                   held (flock) by its owner as long as it lives
  *
- * The next run removes what nobody holds any more. */
+ * The next run removes directories whose lock is free. */
 #ifndef HOLDFAST_CLI_SCRATCH_H
 #define HOLDFAST_CLI_SCRATCH_H
 

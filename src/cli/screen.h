@@ -1,5 +1,5 @@
-/* screen.h - where a command shows how it goes: a picture in place on a terminal, plain lines elsewhere, nothing
- * when the report alone is wanted. */
+/* screen.h - the progress display of a command: a picture in place on a terminal, plain lines elsewhere, nothing
+ * with --json. */
 #ifndef HOLDFAST_CLI_SCREEN_H
 #define HOLDFAST_CLI_SCREEN_H
 

@@ -1,4 +1,4 @@
-/* tree.h - what lies below a directory, in order of names. */
+/* tree.h - the entries below a directory, in order of names. */
 #ifndef HOLDFAST_CLI_TREE_H
 #define HOLDFAST_CLI_TREE_H
 

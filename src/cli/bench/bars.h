@@ -1,8 +1,8 @@
-/* bars.h - what a vqp may cost while nothing fails, and whether it keeps to that.
+/* bars.h - limits for the cost of a vqp while nothing fails, and their verdicts.
  *
- * Each bar is for one mode and some of the points, and is judged by the sure intervals of the paired slices: met at
- * a point when the interval lies below it, missed when it lies above, undecided when it holds the bar. A bar is met
- * when it is at all of its points, and missed when it is missed at one. */
+ * Each bar is for one mode and some of the points, and is judged by the 99.9 % intervals of the paired slices: met at
+ * a point when the interval is below it, missed when it is above, undecided when it contains the bar. A bar is met
+ * when it is met at all of its points, and missed when it is missed at one. */
 #ifndef HOLDFAST_CLI_BENCH_BARS_H
 #define HOLDFAST_CLI_BENCH_BARS_H
 

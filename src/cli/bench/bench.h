@@ -1,10 +1,10 @@
-/* bench.h - what the parts of `holdfast bench` tell one another.
+/* bench.h - the interface between the parts of `holdfast bench`.
  *
- * bench.c finds the set of figures that was asked for. `ground`: ground.c runs rounds and reports, measure.c measures
+ * bench.c dispatches to the set of figures. `ground`: ground.c runs rounds and reports, measure.c measures
  * our devices between two processes, peer.c reads the output of UCX's own benchmark. `verbs`, `failover`: vqp.c runs,
  * report.h reports, nodes.h has two nodes to measure with, fleet.h those of all modes at once. `transfer`: transfer.h.
  * `kv`: kv_bed.h has the processes, kv_load.h the clients.
- * process.c starts processes, pins them and lets them meet in memory. */
+ * process.c starts processes, pins them and synchronizes them in shared memory. */
 #ifndef HOLDFAST_CLI_BENCH_H
 #define HOLDFAST_CLI_BENCH_H
 

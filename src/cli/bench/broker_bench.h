@@ -1,5 +1,5 @@
-/* broker_bench.h - the parts of `holdfast bench broker`: two sides (broker_sides.c), what writing costs
- * (broker_produce.c), what reading costs (broker_consume.c), how late events are (broker_events.c), what rolling costs
+/* broker_bench.h - the parts of `holdfast bench broker`: two sides (broker_sides.c), the cost of writes
+ * (broker_produce.c) and of reads (broker_consume.c), the delay of events (broker_events.c), the cost of rolls
  * (broker_rolls.c), the page (broker_page.c). */
 #ifndef HOLDFAST_CLI_BENCH_BROKER_BENCH_H
 #define HOLDFAST_CLI_BENCH_BROKER_BENCH_H

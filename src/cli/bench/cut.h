@@ -1,16 +1,15 @@
-/* cut.h - one cut under load: what was in flight, what of it had executed, and when what was back.
+/* cut.h - one cut under load: the wrs in flight, those that had executed, and their recovery times.
  *
- * Clients keep lists of 64 wrs in flight. Every list writes a number of its own, at the end of each WRITE or as what
- * each CAS swaps in, so a look at the far side's memory tells how far the responder had come in each list when the
- * failure was found: these are the post-failure requests, as long as their completions have not come.
+ * Clients keep lists of 64 wrs in flight. Every list writes a number of its own, at the end of each WRITE or as the
+ * swap value of each CAS, so the far side's memory shows the progress of the responder in each list when the
+ * failure was detected: executed wrs without a completion are the post-failure requests.
  *
  *   cut --- detection ---> the vqp leaves its rail --- recovery ---> post-failure requests complete ... all complete
  *
  * Detection is the same for all policies (retransmission timeouts, when a cut is silent: those of some vqps expire
- * milliseconds after others'), so it is kept apart, vqp by vqp. The recovery of a cut is that of the vqp whose took
- * longest: they share the other rail, so it has waited for the others' as well. It begins with the turn of the loop in
- * which the vqp left its rail: turns of one policy are longer than another's, and part of the recovery may be in that
- * one. */
+ * milliseconds after others'), so it is measured separately, vqp by vqp. The recovery of a cut is the longest of its
+ * vqps: they share the other rail, so that vqp has waited for the others as well. It begins with the turn of the loop
+ * in which the vqp left its rail: the policies' turns differ in length, and may contain a part of the recovery. */
 #ifndef HOLDFAST_CLI_BENCH_CUT_H
 #define HOLDFAST_CLI_BENCH_CUT_H
 

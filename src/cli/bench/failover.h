@@ -1,28 +1,28 @@
-/* failover.h - what a failover costs, on the axes of Varuna's figures 11 and 12 and its table of memory.
+/* failover.h - the cost of a failover, on the axes of Varuna's figures 11 and 12 and its table of memory.
  *
- * Clients keep lists of 64 wrs in flight on rail r0, which is cut at a random moment: both ways (the ports say so), or
+ * Clients keep lists of 64 wrs in flight on rail r0, which is cut at a random moment: both ways (with port events), or
  * silently for requests or for acknowledgements only (cut.h). The policies are open at once and take turns, a cut
  * each (fleet.h). For each cut:
- *   post-failure  what was in flight when the failure was found, and had executed
+ *   post-failure  wrs in flight at the detection of the failure that had executed
  *   sent again    bytes that the vqps posted once more
- *   not executed  of these, what had not taken effect: bytes sent again, less those that took effect a second time.
- *                 The latter are known from the devices' own counters of what they executed, not from the vqps
+ *   not executed  the part of them that had not taken effect: bytes sent again, less those that took effect a second
+ *                 time. The latter come from the devices' counters of executed bytes, not from the vqps
  *   detection     from the cut until the first vqp leaves its rail: timeouts, the same for every policy
  *   recovery      from the turn of the loop in which a vqp leaves its rail until its post-failure requests have
- *                 completed, and until all that it had in flight has; of the vqp that takes longest
+ *                 completed, and until all its wrs in flight have; of the vqp that takes longest
  *
- * With the policy `none` wrs fail, and the program knows nothing of them; so these are not defined. It makes new vqps
- * and goes on, though, and the throughput over time shows how soon. Where a cut is silent nothing tells that the rail
- * is not to be taken, so the new ones come to the same one, and fail too.
+ * With the policy `none` wrs fail without evidence, so these values are not defined. The program makes new vqps
+ * and continues, and the throughput over time shows how soon. In a silent cut the new vqps have no event of the
+ * failure, so they connect to the same rail, and fail too.
  *
- * So a recovery has in it: the fence, the exchange with the other side, what is made for a path on the other rail, what
- * is sent again before the last post-failure request in the order of the list, and what other vqps do meanwhile on the
- * same core and rail. Not the timeouts. The paper does not say what its recovery time (section 5.3) begins with; a port
- * that goes down, which it injects, is told at once, so there is next to no detection in its figures either.
+ * So a recovery includes: the fence, the exchange with the other side, the setup of a path on the other rail, the bytes
+ * sent again before the last post-failure request in the order of the list, and the work of other vqps meanwhile on the
+ * same core and rail. It excludes the timeouts. The paper does not define the start of its recovery time (section 5.3);
+ * it injects a port that goes down, with an event at once, so its figures contain hardly any detection either.
  *
  * On soft a list of long WRITEs is longer than a qp's window, so most of it has neither been sent nor executed when
- * acknowledgements stop. Every policy sends that for the first time then, but it counts as sent again, since it was
- * posted. */
+ * acknowledgements stop. Every policy sends that part for the first time then, but it counts as sent again, since it
+ * was posted. */
 #ifndef HOLDFAST_CLI_BENCH_FAILOVER_H
 #define HOLDFAST_CLI_BENCH_FAILOVER_H
 

@@ -1,9 +1,9 @@
 /* fleet.h - nodes of several modes at once, in the same two processes, so that modes are compared within
- * milliseconds: the cores, their distance and who else has them are then the same for all.
+ * milliseconds: the cores, their distance and their other load are then the same for all.
  *
  * The modes share the regions of their clients, so that none has better pages or a warmer cache. One of them is in use
  * at a time; the others' loops only get the turns that their heartbeats need. The regions are mapped in both processes,
- * so the near side can look at what has arrived at the far one. */
+ * so the near side can read the data that has arrived at the far one. */
 #ifndef HOLDFAST_CLI_BENCH_FLEET_H
 #define HOLDFAST_CLI_BENCH_FLEET_H
 

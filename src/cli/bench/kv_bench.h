@@ -1,9 +1,9 @@
 /* kv_bench.h - the parts of `holdfast bench kv`. Each measures on members of its own and appends rows of figures.
  *
- *   beside    kv_beside.c   SET and GET, by turns with a Redis that has two replicas
+ *   beside    kv_beside.c   SET and GET, alternating with a Redis that has two replicas
  *   ycsb      kv_ycsb.c     YCSB's workloads A to F
- *   cost      kv_cost.c     what it costs, while all is well, to note what a member could miss
- *   kill      kv_kill.c     from a kill to the next answered write at every survivor
+ *   cost      kv_cost.c     the cost of recording missed updates, without failures
+ *   kill      kv_kill.c     from a kill to the next acknowledged write at every survivor
  *   recovery  kv_return.c   the steps of a recovery, by the amount missed, the members, the size of the store (HEAL,
  *                           figures 6 and 8)
  *   loss      kv_loss.c     throughput lost while a member is away and returns (HEAL, figure 7)

@@ -1,4 +1,4 @@
-/* kv_keys.h - which key an operation of a workload has: YCSB's distributions, each by a generator of its own. */
+/* kv_keys.h - the keys of a workload's operations: YCSB's distributions, each by a generator of its own. */
 #ifndef HOLDFAST_CLI_BENCH_KV_KEYS_H
 #define HOLDFAST_CLI_BENCH_KV_KEYS_H
 

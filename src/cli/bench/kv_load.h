@@ -1,8 +1,8 @@
-/* kv_load.h - a closed loop of reads and writes at stores that speak RESP.
+/* kv_load.h - a closed loop of reads and writes at stores with RESP.
  *
- * A connection sends a batch, waits for all of its answers, and sends the next one, at once or when a rate lets it. It
+ * A connection sends a batch, waits for all of its replies, and sends the next one, at once or at a given rate. It
  * is opened again when it ends, and a refusal counts as failed. All stores are measured by this one client, on one
- * thread, whose loop may be turned by others meanwhile: the load goes on until it is closed. */
+ * thread; other code may turn its loop meanwhile. The load continues until it is closed. */
 #ifndef HOLDFAST_CLI_BENCH_KV_LOAD_H
 #define HOLDFAST_CLI_BENCH_KV_LOAD_H
 

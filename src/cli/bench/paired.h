@@ -1,9 +1,9 @@
-/* paired.h - what many pairs of short measurements say of one thing beside another, and how surely.
+/* paired.h - comparison of two things by many pairs of short measurements, with a confidence interval.
  *
- * On a shared machine the same work takes now as long and then twice as long, and neither for a reason of ours. What
- * was measured within a few milliseconds had the same machine, though, so each pair gives a value (a ratio, a
- * difference), and their median is what is sought. The interval is the sign test's: it holds the median with 95 % of
- * certainty whatever the values' distribution, if the pairs are independent. */
+ * On a shared machine the duration of the same work varies by a factor of two for external reasons. Two measurements
+ * within a few milliseconds had the same conditions, so each pair gives a value (a ratio, a
+ * difference), and the result is their median. The interval is the sign test's: it contains the median with 95 %
+ * confidence for any distribution of the values, if the pairs are independent. */
 #ifndef HOLDFAST_CLI_BENCH_PAIRED_H
 #define HOLDFAST_CLI_BENCH_PAIRED_H
 

@@ -1,4 +1,4 @@
-/* report.h - what the sets of figures about vqps say in words and as JSON. */
+/* report.h - the reports of the sets of figures about vqps, as text and as JSON. */
 #ifndef HOLDFAST_CLI_BENCH_REPORT_H
 #define HOLDFAST_CLI_BENCH_REPORT_H
 

@@ -2,10 +2,10 @@
  *
  * A slice is a number of lists, each posted when its client's one before has completed; its time is exact, from a
  * completion after the first eighth (or from the first post when there are few) to the last completion. A block is
- * every mode once in a random order and then once in the reverse order, so that what changes steadily meanwhile is the
- * same for all. The better one of a mode's two slices, beside that of the first mode, is one pair. Of all pairs of a
- * round the medians count, as one value each: what the processes of a round have for themselves, such as the pages of
- * their buffers, is in every pair of theirs, and none of it is the mode's. */
+ * every mode once in a random order and then once in the reverse order, so that a steady drift is the same for all
+ * modes. The better one of a mode's two slices, with that of the first mode, is one pair. Each round counts as one
+ * value, the median of its pairs: properties of its processes, such as the pages of their buffers, affect all its
+ * pairs, and are no properties of the mode. */
 #ifndef HOLDFAST_CLI_BENCH_SLICES_H
 #define HOLDFAST_CLI_BENCH_SLICES_H
 

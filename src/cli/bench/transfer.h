@@ -1,9 +1,9 @@
-/* transfer.h - what the parts of `holdfast bench transfer` tell one another.
+/* transfer.h - the interface between the parts of `holdfast bench transfer`.
  *
  * transfer.c reads the command line and reports. `sweep` (transfer_sweep.c) has the axes of TENT's tebench, which
- * transfer_page.c draws; `beside` (transfer_beside.c, transfer_mooncake.c) measures beside other engines and bare
- * means, in rounds that alternate; `rails` (transfer_rails.c) has two rails of the same rate, of which one is cut and
- * slowed down; `cuts` (transfer_cuts.c) cuts all rails again and again during a copy. transfer_sides.h has two engines
+ * transfer_page.c draws; `beside` (transfer_beside.c, transfer_mooncake.c) compares with other engines and plain
+ * copies, in alternating rounds; `rails` (transfer_rails.c) has two rails of the same rate, of which one is cut and
+ * slowed down; `cuts` (transfer_cuts.c) repeatedly cuts all rails during a copy. transfer_sides.h has two engines
  * to measure with. */
 #ifndef HOLDFAST_CLI_BENCH_TRANSFER_H
 #define HOLDFAST_CLI_BENCH_TRANSFER_H

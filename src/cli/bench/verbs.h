@@ -1,4 +1,4 @@
-/* verbs.h - what a vqp costs while nothing fails, on the axes of Varuna's figures 8 to 10.
+/* verbs.h - the cost of a vqp while nothing fails, on the axes of Varuna's figures 8 to 10.
  *
  *   figure 8    WRITE of 8 B to 1 MB, one at a time and in batches of 64, 16 clients
  *   figure 9    one at a time: WRITE of 4 KB, CAS of 8 B; 1 to 16 clients

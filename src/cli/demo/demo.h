@@ -1,8 +1,8 @@
-/* demo.h - what the parts of `holdfast demo` tell one another: what to do, and what came of it.
+/* demo.h - the interface between the parts of `holdfast demo`: options and results.
  *
  * demo.c reads the command line and judges; run.c drives two nodes of one device; node.c, sender.c and receiver.c are
- * those nodes; input.c makes the file that is moved; schedule.c says when rails are cut; picture.c draws, report.c and
- * html.c write what is left. */
+ * those nodes; input.c makes the input file; schedule.c schedules the cuts; picture.c draws; report.c and html.c write
+ * the reports. */
 #ifndef HOLDFAST_CLI_DEMO_H
 #define HOLDFAST_CLI_DEMO_H
 

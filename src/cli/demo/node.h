@@ -1,6 +1,6 @@
-/* node.h - one of a demo's two nodes: a process with two rails, told what to do by the demo over its channel.
+/* node.h - one of a demo's two nodes: a process with two rails, controlled by the demo over its channel.
  *
- * Node a (the sender) WRITEs the input over and over into memory of node b (the receiver), which is a mapped file:
+ * Node a (the sender) repeatedly WRITEs the input into memory of node b (the receiver), which is a mapped file:
  *
  *   a                                                            b
  *   chunks ------ WRITE, several in flight ----------> the file, in windows of some chunks
@@ -9,8 +9,8 @@
  *                                                       further pass has begun, zeroes those that were hashed
  *   granted <------------------------------- WRITE ---- windows that may be written
  *
- * A window is written again only after it was hashed and zeroed, so every pass is proved by itself, and the counters
- * only grow, so that it does no harm when one is sent twice. */
+ * A window is written again only after it was hashed and zeroed, so every pass is verified by itself, and the counters
+ * only grow, so that a duplicate has no effect. */
 #ifndef HOLDFAST_CLI_DEMO_NODE_H
 #define HOLDFAST_CLI_DEMO_NODE_H
 

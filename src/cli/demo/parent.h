@@ -1,7 +1,7 @@
-/* parent.h - what the parent of a demo's two nodes knows while one device runs.
+/* parent.h - the state of the parent of a demo's two nodes while one device runs.
  *
- * run.c starts and stops the nodes and cuts their rails, hear.c takes in what they say, judge.c compares
- * what arrived with what was sent. */
+ * run.c starts and stops the nodes and cuts their rails, hear.c handles their messages, judge.c compares
+ * received with sent data. */
 #ifndef HOLDFAST_CLI_DEMO_PARENT_H
 #define HOLDFAST_CLI_DEMO_PARENT_H
 

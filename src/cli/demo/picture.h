@@ -1,6 +1,6 @@
-/* picture.h - what a demo looks like while it runs: a few lines on a terminal, drawn again in place.
+/* picture.h - the display of a running demo: a few lines on a terminal, redrawn in place.
  *
- * Pure: makes text from what is known; cli/screen.c puts it on the terminal. */
+ * Pure: formats the state as text; cli/screen.c writes it to the terminal. */
 #ifndef HOLDFAST_CLI_DEMO_PICTURE_H
 #define HOLDFAST_CLI_DEMO_PICTURE_H
 

@@ -1,4 +1,4 @@
-/* report.h - what a demo found, in words and as JSON. */
+/* report.h - the results of a demo, as text and as JSON. */
 #ifndef HOLDFAST_CLI_DEMO_REPORT_H
 #define HOLDFAST_CLI_DEMO_REPORT_H
 

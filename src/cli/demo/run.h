@@ -1,4 +1,4 @@
-/* run.h - one device of a demo: two nodes are started, the input is moved, rails are cut, and what came of it. */
+/* run.h - one device of a demo: starts two nodes, moves the input, cuts rails, and returns the results. */
 #ifndef HOLDFAST_CLI_DEMO_RUN_H
 #define HOLDFAST_CLI_DEMO_RUN_H
 

@@ -1,8 +1,8 @@
-/* schedule.h - when which rail is cut and restored: a pure step.
+/* schedule.h - the schedule of cuts and repairs: a pure step.
  *
- * The rail that carries the traffic is cut, after the other one was seen up; it stays down for a while and comes back.
- * Some cuts come before traffic has returned to the preferred rail and some after, so both rails take their turn and
- * the way back is used too. */
+ * The rail that carries the traffic is cut, after the other one was observed up; it stays down for a while and is
+ * restored. Some cuts come before traffic has returned to the preferred rail and some after, so that both rails are cut
+ * and fail-back is exercised too. */
 #ifndef HOLDFAST_CLI_DEMO_SCHEDULE_H
 #define HOLDFAST_CLI_DEMO_SCHEDULE_H
 

@@ -1,6 +1,5 @@
 /* ask.h - small clients for programs that wait: a command to Redis or memcached, a page over HTTP. Each call turns the
- * loop until
- * the answer is there or its time is over. */
+ * loop until the reply has arrived or its time is over. */
 #ifndef HOLDFAST_CLI_SMR_ASK_H
 #define HOLDFAST_CLI_SMR_ASK_H
 

@@ -1,5 +1,5 @@
-/* server.h - the Redis or memcached of one proxy: started empty in a directory that only this user reaches, and ended
- * with it. */
+/* server.h - the Redis or memcached of one proxy: started empty in a directory that only this user can access, and
+ * ended with the proxy. */
 #ifndef HOLDFAST_CLI_SMR_SERVER_H
 #define HOLDFAST_CLI_SMR_SERVER_H
 

@@ -1,4 +1,4 @@
-/* copy.h - the two commands of a copy, as `holdfast transfer`, demos and benchmarks run them. */
+/* copy.h - the two commands of a copy, for `holdfast transfer`, demos and benchmarks. */
 #ifndef HOLDFAST_CLI_TRANSFER_COPY_H
 #define HOLDFAST_CLI_TRANSFER_COPY_H
 

@@ -1,4 +1,4 @@
-/* demo_input.h - a directory of random bytes, and whether a copy of a tree is equal to it. */
+/* demo_input.h - a directory of random bytes, and the comparison of a copy with it. */
 #ifndef HOLDFAST_CLI_TRANSFER_DEMO_INPUT_H
 #define HOLDFAST_CLI_TRANSFER_DEMO_INPUT_H
 

@@ -1,4 +1,4 @@
-/* journal.h - what of a copy is on disk, as a file of records that only grows.
+/* journal.h - the parts of a copy that are on disk, as a file of records that only grows.
  *
  *   0 "HOLDFASTCOPY" u32 version
  *  16 record[]: u32 bytes, u32 crc32c of the message, a message of message.h
@@ -7,8 +7,8 @@
  *   HAVE      these chunks of it are on disk
  *   VERIFIED  all of it is, and has the sender's hash
  *
- * A record is written after what it tells is durable (hf_file_sync_data of the file), and a torn one at the end is
- * cut off: what the journal has, the disk has. Pure. */
+ * A record is written after its data is durable (hf_file_sync_data of the file), and a torn one at the end is
+ * cut off: everything in the journal is on disk. Pure. */
 #ifndef HOLDFAST_CLI_TRANSFER_JOURNAL_H
 #define HOLDFAST_CLI_TRANSFER_JOURNAL_H
 

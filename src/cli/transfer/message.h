@@ -1,4 +1,4 @@
-/* message.h - what the two ends of a copy tell each other over a channel of their nodes, and what a journal keeps.
+/* message.h - messages between the two ends of a copy over a channel of their nodes, and records of a journal.
  *
  *   sender                                        receiver
  *   BEGIN: the name ------------------------------>

@@ -1,7 +1,7 @@
 /* pair.h - a sender and a receiver as child processes on rails of one host, for demos and benchmarks.
  *
  * Node a sends, node b receives. Each has two rails and a management network, on loopback addresses drawn at random.
- * The parent hears several hundred times a second how far the copy is, and cuts and restores the rails. */
+ * The parent receives the progress of the copy several hundred times a second, and cuts and restores the rails. */
 #ifndef HOLDFAST_CLI_TRANSFER_PAIR_H
 #define HOLDFAST_CLI_TRANSFER_PAIR_H
 

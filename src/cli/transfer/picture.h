@@ -1,4 +1,4 @@
-/* picture.h - what a sender looks like while it sends: each rail and tcp with their bytes and rates. Pure. */
+/* picture.h - the display of a sender: each rail and tcp with their bytes and rates. Pure. */
 #ifndef HOLDFAST_CLI_TRANSFER_PICTURE_H
 #define HOLDFAST_CLI_TRANSFER_PICTURE_H
 

@@ -1,7 +1,7 @@
-/* receiver.h - takes copies of files from senders and writes them below a directory (message.h, store.h).
+/* receiver.h - receives copies of files from senders and writes them below a directory (message.h, store.h).
  *
  * Each peer that begins a copy has a session with slots of its own, into which it WRITEs chunks. A helper thread
- * writes them to disk, another one hashes what is written and syncs it before the journal has it. All calls are on the
+ * writes them to disk, another one hashes written data and syncs it before it enters the journal. All calls are on the
  * loop. */
 #ifndef HOLDFAST_CLI_TRANSFER_RECEIVER_H
 #define HOLDFAST_CLI_TRANSFER_RECEIVER_H

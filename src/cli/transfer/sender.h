@@ -1,5 +1,5 @@
 /* sender.h - sends one path to a receiver (message.h): reads files on a helper thread, WRITEs their chunks into the
- * receiver's slots, and tells it of each. All calls are on the loop. */
+ * receiver's slots, and sends a message for each. All calls are on the loop. */
 #ifndef HOLDFAST_CLI_TRANSFER_SENDER_H
 #define HOLDFAST_CLI_TRANSFER_SENDER_H
 

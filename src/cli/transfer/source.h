@@ -1,4 +1,4 @@
-/* source.h - what a sender sends: the files and directories of one path, as they were when it was listed. */
+/* source.h - the source of a sender: the files and directories of one path, at the time of its listing. */
 #ifndef HOLDFAST_CLI_TRANSFER_SOURCE_H
 #define HOLDFAST_CLI_TRANSFER_SOURCE_H
 

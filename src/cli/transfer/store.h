@@ -2,9 +2,9 @@
  *
  *   DIRECTORY/NAME                      appears when all of it is verified; never written over
  *   DIRECTORY/.NAME.holdfast-part       the file or directory until then
- *   DIRECTORY/.NAME.holdfast-journal    what of it is on disk (journal.h); locked by the receiver
+ *   DIRECTORY/.NAME.holdfast-journal    the parts of it that are on disk (journal.h); locked by the receiver
  *
- * A store that is opened again goes on from the journal. Functions marked "blocks" are called on a helper thread, one
+ * A store that is opened again continues from the journal. Functions marked "blocks" are called on a helper thread, one
  * at a time but for copy_store_commit and copy_store_settle, which may run beside the others; the rest on the loop. */
 #ifndef HOLDFAST_CLI_TRANSFER_STORE_H
 #define HOLDFAST_CLI_TRANSFER_STORE_H

@@ -1,4 +1,4 @@
-/* watch.h - a sender seen from outside, a few times a second: over which rails and transports its bytes go. */
+/* watch.h - samples of a sender, a few times a second: the bytes on each rail and transport. */
 #ifndef HOLDFAST_CLI_TRANSFER_WATCH_H
 #define HOLDFAST_CLI_TRANSFER_WATCH_H
 
