@@ -19,7 +19,7 @@ struct fabric_line {
 	int32_t pid;
 	char node[HF_NAME_BYTES], rail[HF_NAME_BYTES], kind[HF_NAME_BYTES];
 	char address[HF_ADDR_TEXT];
-	_Atomic uint32_t takings;  /* counts owners: tells a port from the one that had its line before */
+	_Atomic uint32_t takings;  /* counts owners: distinguishes a port from the earlier owner of its line */
 	_Atomic uint32_t mb_per_s; /* of what leaves; 0: no bound */
 	uint32_t reserved[2];
 };
@@ -38,8 +38,8 @@ struct share_dir *fabric_port_dir(struct fabric_port *port);
 struct hf_io *fabric_port_bell(struct fabric_port *port);
 void fabric_port_bell_clear(struct fabric_port *port);
 
-/* The line of any port of the fabric, ours included, whose link a requester looks at before each operation; NULL when
- * there is none. Valid until fabric_leave, but reused for another port once its owner has left. */
+/* The line of any port of the fabric, ours included. A requester checks its link before each operation. NULL when there
+ * is none. Valid until fabric_leave, but reused for another port once its owner has left. */
 struct fabric_line *fabric_port_find(struct fabric_port *port, const char *node, const char *rail);
 /* The bell of any port, ours included, for share_bell_ring; the caller closes it. -ENOENT: no such port. */
 int fabric_port_open_bell(struct fabric_port *port, const char *node, const char *rail, int *fd_out);

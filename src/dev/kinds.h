@@ -12,7 +12,7 @@ struct dev_kind {
 	int (*nics)(void (*found)(const struct hf_nic *nic, void *context), void *context, struct hf_error *error);
 };
 
-/* Whoever was added last is asked first, so a world can bring its own "soft". The kind stays the caller's. */
+/* The kind added last is searched first, so a world can replace "soft". The kind stays the caller's. */
 void dev_kind_add(const struct dev_kind *kind);
 
 extern const struct dev_kind shm_kind, soft_kind, verbs_kind;

@@ -6,7 +6,7 @@
 
 /* Of this host only. */
 int alarm_io_open(struct hf_io **io_out);
-/* Readable from `at_ns` of hf_env_now_ns on, until it is set anew; 0: never. */
+/* Readable from `at_ns` of hf_env_now_ns on, until it is set again; 0: never. */
 void alarm_io_set(struct hf_io *io, uint64_t at_ns);
 
 #endif

@@ -41,11 +41,11 @@ int guard_write(struct guard guard, pid_t pid, const struct iovec *local, unsign
 /* The other direction, which needs no guard. */
 int guard_read(pid_t pid, const struct iovec *local, unsigned n, uint64_t remote, size_t bytes);
 
-/* Lets the other processes of our user reach this one's memory where Yama asks for permission (ptrace_scope 1: prctl
- * PR_SET_PTRACER_ANY, for the rest of the process's life). -EPERM: not even that allows it (ptrace_scope 2 and 3). */
+/* Permits other processes of our user to access this one's memory where Yama requires it (ptrace_scope 1: prctl
+ * PR_SET_PTRACER_ANY, for the rest of the process's life). -EPERM: Yama forbids it (ptrace_scope 2 and 3). */
 int guard_admit_peers(void);
 
-/* True when that thread of a peer stores nothing more: behind a closed gate, and for threads whose guard_works. Reads
+/* True when that thread of a peer stores nothing more: behind a closed gate, and for threads with guard_works. Reads
  * /proc: some 20 us. */
 bool guard_is_out(pid_t pid, uint32_t thread);
 

@@ -9,7 +9,7 @@
 #include <holdfast/env.h>
 
 /* Opens, or makes, /dev/shm/holdfast-UID-NAME; names (of files too) have [a-z0-9._-] only, do not begin with a dot and
- * have at most SHARE_NAME_MAX bytes: -EINVAL. -EACCES when somebody else owns it or others may look into it. */
+ * have at most SHARE_NAME_MAX bytes: -EINVAL. -EACCES when another user owns it or has access to it. */
 #define SHARE_NAME_MAX 96
 bool share_name_valid(const char *name);
 struct share_dir;
@@ -51,15 +51,14 @@ bool share_slot_locked(struct share_segment *segment, unsigned slot);
 /* Waits for a short critical section of others; -ETIMEDOUT after about two seconds (its holder was stopped). */
 int share_slot_wait(struct share_segment *segment, unsigned slot);
 
-/* Memory that can be shared: which file of ours backs [addr, addr + bytes). -ENOENT: private memory, at least in part,
- * with only `writable` filled. -EFAULT: not all of it is mapped, and readable. -EXDEV: shared, but in several files
- * since a part was moved (share_move_pages of the whole makes it one again).
- * fd is ours. Of hf_mem_alloc and hf_mem_map_file it is open as long as the memory is; of other memory until the next
- * one is found, and while somebody holds it. */
+/* Memory that can be shared: the file that backs [addr, addr + bytes). -ENOENT: private memory, at least in part, with
+ * only `writable` filled. -EFAULT: not all of it is mapped, and readable. -EXDEV: shared, but in several files since a
+ * part was moved (share_move_pages of the whole makes it one again). fd is ours. For hf_mem_alloc and hf_mem_map_file
+ * it is open as long as the memory exists; for other memory until the next one is found, and while it is held. */
 struct share_backing {
 	int fd;
 	uint64_t offset;
-	uint64_t inode; /* tells a peer whether it opened the same file */
+	uint64_t inode; /* lets a peer check that it opened the same file */
 	bool writable;
 	bool movable; /* share_move_pages can move it: it is not a file's */
 	bool opened;  /* a file's, and fd was opened for this */

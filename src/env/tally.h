@@ -12,8 +12,8 @@ void tally_close(int fd);
 void tally_add(int fd);
 /* Takes one, after waiting for it unless the program made the descriptor non-blocking: -EAGAIN then; -EINTR. */
 int tally_take(int fd);
-/* Takes one without ever waiting. False: somebody who waits was quicker, or the kernel cannot do that (before 5.8): the
- * count stays. */
+/* Takes one without ever waiting. False: a waiting reader was faster, or the kernel does not support it (before 5.8):
+ * the count stays. */
 bool tally_drop(int fd);
 
 #endif

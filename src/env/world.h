@@ -14,7 +14,7 @@ struct hf_env {
 /* Every io starts with this; the rest is the world's. */
 struct hf_io {
 	const struct world_io_ops *ops;
-	struct hf_watch *watch; /* who watches it, if anybody */
+	struct hf_watch *watch; /* its watch, or NULL */
 };
 
 struct hf_file {
@@ -58,8 +58,8 @@ struct world_file_ops {
 struct world_waiter;
 
 struct world_ops {
-	/* How long a loop that found nothing to do polls on before it sleeps, unless hf_loop_set_spin says otherwise;
-	 * 0: every loop sleeps at once, and asks the waiter in every turn (as the simulator wants it). */
+	/* How long an idle loop continues to poll before it sleeps, unless hf_loop_set_spin changes it; 0: every loop
+	 * sleeps at once, and calls the waiter in every turn (as the simulator needs it). */
 	uint64_t spin_ns;
 	/* Lets other threads run between two such turns; NULL when spin_ns is 0. */
 	void (*relax)(struct hf_env *env);

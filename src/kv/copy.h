@@ -37,7 +37,7 @@ struct copy {
 	bool wanted, active, done; /* done: all that the buddy had is here, and durable */
 	bool taken;                /* it is here */
 	uint64_t taken_until;      /* and durable at this position of the log */
-	bool heals;                /* what was missed is asked for, not all records */
+	bool heals;                /* requests missed updates, not all records */
 	bool distrusts;            /* no longer: what the copy does not bring is revoked, */
 	bool revokes;              /* which goes on since its end, */
 	uint64_t begun, next;      /* of all that had not changed since that position; the next entry of the index */

@@ -42,7 +42,7 @@ struct council {
 	struct hf_smr *smr;
 	uint64_t lease_ns, suspect_ns;
 	uint64_t turn_ns;
-	uint64_t next_ask_ns, followed_ns; /* followed: when nobody was known to be ahead of this member's log */
+	uint64_t next_ask_ns, followed_ns; /* followed: when no member was known to be ahead of this member's log */
 	struct council_report reports[HF_KV_MEMBERS_MAX];
 	/* This member's lease, by its own hf_env_boot_ns. */
 	uint64_t lease_until_ns;
@@ -52,13 +52,13 @@ struct council {
 	uint64_t decided_ns; /* the last epoch, by the loop's clock */
 	/* While this member leads. */
 	bool leads;
-	uint64_t led_ns;                        /* since when nobody else can have granted */
+	uint64_t led_ns;                        /* since when no other leader can have granted */
 	uint64_t look_ns;                       /* when a member's lease is over that is to be excluded, likewise */
 	uint64_t granted_ns[HF_KV_MEMBERS_MAX]; /* the last grant of each */
 	uint64_t asked_ns[HF_KV_MEMBERS_MAX];   /* sending times of requests that are not answered; 0: none */
 	uint64_t granting_ns[HF_KV_MEMBERS_MAX];
 	struct hf_smr_call confirm, propose;
-	bool confirming, proposing, hopeless; /* hopeless: no store is whole, which was said */
+	bool confirming, proposing, hopeless; /* hopeless: no store is complete, and that was logged */
 	uint8_t entry[CM_ENTRY_BYTES];
 };
 

@@ -12,7 +12,7 @@
 #include "kv/log.h"
 #include "kv/wire.h"
 
-/* Said when the log is durable up to `position`. */
+/* Sent when the log is durable up to `position`. */
 struct promise {
 	uint64_t position;
 	unsigned to; /* an ACK to this member; the own place: the own part of the write */
@@ -49,11 +49,11 @@ static inline bool durable_up_to(const struct log *log, uint64_t position)
 {
 	return log->env == NULL || log->durable >= position;
 }
-/* Says the ACK when all that was logged is durable. */
+/* Sends the ACK when everything logged is durable. */
 void kv_durable_ack(struct hf_kv *kv, unsigned to, const struct wire_message *ack);
 void kv_durable_own(struct hf_kv *kv, struct busy *busy);
 
-/* Flushes, and says what has become durable. True: there was something to do. */
+/* Flushes, and sends the ACKs of durable records. True: there was work. */
 bool kv_durable_turn(struct hf_kv *kv);
 
 #endif

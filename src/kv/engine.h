@@ -51,7 +51,7 @@ struct op {
 	enum op_state state;
 	struct list in_flow, in_key, in_age; /* of the flow, of the busy key, of all by their deadlines */
 	uint64_t deadline_ns;
-	struct busy *key; /* OP_BEGUN: whose write is in flight */
+	struct busy *key; /* OP_BEGUN: its write is in flight */
 	uint8_t *saved;   /* the value before a write that returns it */
 };
 
@@ -75,7 +75,7 @@ struct busy {
 	uint64_t serial;    /* of the write: with it the peers name it */
 	uint8_t *inv;       /* the write's INV as it was sent */
 	uint32_t inv_bytes;
-	struct op *op; /* whose write it is; NULL: nobody's any more */
+	struct op *op; /* the operation of this write; NULL: none any more */
 };
 
 struct hf_kv {
@@ -171,8 +171,8 @@ static inline struct store_content kv_content_of(const struct wire_message *mess
 		.flags = message->flags};
 }
 
-/* For doubts.c. Every record that is written is logged, and is one that somebody may miss. replaces: it may be older
- * than the one before. STORE_NO_ENTRY: no memory. */
+/* For doubts.c. Every written record is logged, and enters the list of missed updates. replaces: it may be older than
+ * the one before. STORE_NO_ENTRY: no memory. */
 uint32_t kv_writes_put(struct hf_kv *kv, const struct store_content *content, enum record_state state, bool replaces);
 /* The record of a busy key has got this state; logged: just now. */
 void kv_writes_settle(struct hf_kv *kv, struct busy *busy, enum record_state state, bool logged);

@@ -32,7 +32,7 @@
 
 /* Where this node stands. */
 struct kv_view {
-	uint32_t live; /* nodes whose ACK a write needs, this one among them, as bits */
+	uint32_t live; /* nodes that must acknowledge a write, with this one, as bits */
 	uint32_t join; /* epoch in which this node was admitted */
 	uint16_t self;
 	uint64_t floor, highest; /* versions of deleted records */
@@ -53,7 +53,7 @@ struct kv_write {
 	uint32_t acked; /* nodes, as bits; this one when it is durable here */
 };
 
-/* What a node knows of a record. ts.version 0: it never heard of it, and it is VALID. */
+/* A node's state of a record. ts.version 0: it never received one, and it is VALID. */
 struct kv_known {
 	enum record_state state;
 	struct record_ts ts;
@@ -87,10 +87,10 @@ struct kv_actions {
 	bool send_val;   /* of the write, to all other live nodes */
 	bool committed;  /* the write has ended: it took effect */
 	bool refused;    /* the write has ended: it did not; begin again when the record is VALID */
-	bool overtaken;  /* a replay has ended, because somebody else ended that write or a newer one came */
+	bool overtaken;  /* a replay has ended, because another node completed that write or a newer one arrived */
 	bool wait;       /* KV_EVENT_WRITE: nothing was begun; again when the record is VALID */
 	bool readable;   /* the record has become VALID */
-	bool unreadable; /* it has become INVALID, or is so anew: the time until its replay begins now */
+	bool unreadable; /* it has become INVALID, or was invalidated again: the time until its replay begins now */
 };
 
 void kv_step(const struct kv_view *view, struct kv_known *known, struct kv_write *write, const struct kv_event *event,

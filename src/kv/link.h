@@ -20,7 +20,7 @@
 #define LINK_LEASE_AT   12u /* u32 us */
 
 struct link_owner {
-	/* The link is up, with nothing said yet. */
+	/* The link is up, before any message. */
 	void (*up)(void *context, unsigned peer);
 	void (*down)(void *context, unsigned peer);
 	/* Takes messages from the bytes; returns how many it used, or SIZE_MAX: they make no sense. */
@@ -36,7 +36,7 @@ struct link {
 	const struct hf_kv_member *member;
 	uint8_t *out; /* written, not sent */
 	size_t out_from, out_bytes, out_room;
-	uint8_t *in; /* heard, not whole */
+	uint8_t *in; /* received, incomplete */
 	size_t in_bytes, in_room;
 	uint32_t free_sends[LINK_SENDS], free_count;
 };
@@ -49,7 +49,7 @@ struct link_pool {
 	uint64_t refusals;
 };
 
-/* hello: of this store; a peer with another one is refused, and told so in the log. */
+/* hello: of this store; a peer with another one is refused, with a line in the log. */
 int kv_link_pool_open(struct link_pool *pool, struct hf_node *node, const struct hf_kv_config *config, unsigned self,
 	const uint8_t hello[LINK_PRIVATE_BYTES], const struct link_owner *owner, struct hf_error *error);
 void kv_link_pool_close(struct link_pool *pool);
@@ -60,7 +60,7 @@ void kv_link_pool_flush(struct link_pool *pool);
 /* Room for `bytes` of a message behind what was written; NULL: the link is not up, or there is no memory, which ends
  * the link. */
 uint8_t *kv_link_reserve(struct link *link, size_t bytes);
-/* Those that hold back messages of an epoch that was not installed are heard again. */
+/* Links that held back messages of an epoch that was not installed continue. */
 void kv_link_pool_rehear(struct link_pool *pool);
 static inline size_t kv_link_waiting(const struct link *link)
 {

@@ -24,7 +24,7 @@ int kv_missed_open(struct missed *missed, uint32_t entries); /* -ENOMEM */
 void kv_missed_close(struct missed *missed);
 
 void kv_missed_note(struct missed *missed, struct record *record, uint32_t entry);
-/* Positions behind this one are asked for soon. */
+/* Positions behind this one are requested soon. */
 void kv_missed_expect(const struct missed *missed, const struct store *store, uint64_t position);
 /* Whether all that the member missed is in the ring. */
 bool kv_missed_covers(const struct missed *missed, unsigned member);

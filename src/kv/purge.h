@@ -23,14 +23,14 @@
 #include <stdint.h>
 
 struct purge {
-	uint64_t round;         /* that this member says; 0: none in this epoch */
-	uint64_t serial;        /* writes up to this one had begun as it was said */
-	uint64_t highest;       /* that is said with it */
+	uint64_t round;         /* that this member announces; 0: none in this epoch */
+	uint64_t serial;        /* writes up to this one had begun at its announcement */
+	uint64_t highest;       /* announced with it */
 	uint64_t logged;        /* the highest that is in the log, */
 	uint64_t logged_until;  /* which ended here then */
 	uint64_t since;         /* the round in which these were found; 0: none: */
 	uint64_t horizon;       /* the position before which all records were VALID, */
-	uint64_t least_highest; /* and the least that a member said */
+	uint64_t least_highest; /* and the least that a member announced */
 	bool walks;             /* over the index: */
 	uint64_t cursor, until; /* the next entry; tombstones before that position go */
 };

@@ -21,7 +21,7 @@ void kv_recovery_admitted(struct recovery *recovery, uint64_t epoch, uint64_t no
 void kv_recovery_asked(struct recovery *recovery, uint64_t now_ns);
 void kv_recovery_answered(struct recovery *recovery, uint64_t now_ns); /* any piece of an answer */
 void kv_recovery_stopped(struct recovery *recovery);                   /* this member was excluded */
-/* It was promoted; `how` says who helped, and how. */
+/* It was promoted; `how` has the buddy and the kind of recovery. */
 void kv_recovery_ended(struct recovery *recovery, const struct hf_kv_recovery_status *how, uint64_t now_ns);
 /* The last one first; returns their number. */
 unsigned kv_recovery_list(

@@ -34,11 +34,11 @@ struct store {
 	struct hf_env *env;
 	struct hf_workers *workers; /* NULL: pieces are made when they are needed */
 	uint8_t **pieces;
-	size_t bytes, made, used; /* made: of the bytes, there are so many */
-	size_t coming;            /* so many more are being made, in these, the oldest first */
+	size_t bytes, made, used; /* made: the number of bytes allocated */
+	size_t coming;            /* the bytes being made, in these, the oldest first */
 	struct store_piece making[STORE_COMING];
 	unsigned making_first, making_count;
-	size_t refused;               /* with so many used there was no memory for more */
+	size_t refused;               /* the number in use at the last failed allocation */
 	uint64_t *index;              /* offset of the record + 1, and 16 bits of its hash above bit 48; 0: free */
 	uint32_t mask;                /* entries - 1 */
 	struct ordered_index ordered; /* without nodes: it is not kept */

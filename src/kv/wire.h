@@ -33,7 +33,7 @@ enum wire_kind {
 	WIRE_COPY_MISSED,  /* those that it missed; ts.version: 1 + where its log ended when it was opened; */
 	WIRE_COPY_ASKED,   /* and, before that request, each of which it is in doubt */
 	WIRE_COPY_RECORD,  /* the record's state is in `note` */
-	WIRE_COPY_NONE, /* with a key: there is no such record; without: who is asked does not know what was missed */
+	WIRE_COPY_NONE, /* with a key: there is no such record; without: the member has no list of the missed updates */
 	WIRE_COPY_END,  /* value: the buddy's floor and highest (purge.h) */
 	WIRE_KINDS,
 };

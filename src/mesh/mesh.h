@@ -45,11 +45,12 @@ struct mesh_link {
 	uint8_t *receives;
 	uint8_t *sends;             /* send_bytes of registered memory (mesh.mr), the owner's to use */
 	uint32_t sent, taken_there; /* messages, and those of them that the peer took */
-	uint32_t taken, told;       /* messages of the peer that were taken, and what it was told of */
+	uint32_t taken, told;       /* messages received from the peer, and the number reported to it */
 };
 
 struct mesh_owner {
-	/* Who asks for a vqp, one that stands later; NULL: no such member, which the owner has said in the log. */
+	/* The member that requests a vqp, a later one in the list; NULL: no such member, and the owner has logged it.
+	 * */
 	struct mesh_link *(*admit)(void *context, const struct hf_vqp_request *request);
 	/* Whether the node at a member's address is that member; NULL: any is. */
 	bool (*recognizes)(void *context, const struct mesh_link *link, struct hf_peer *peer);
@@ -58,7 +59,7 @@ struct mesh_owner {
 	void (*down)(void *context, struct mesh_link *link);
 	/* What a SEND brought, which is gone when this returns. False: it makes no sense, and the link ends. */
 	bool (*heard)(void *context, struct mesh_link *link, const uint8_t *at, uint32_t bytes);
-	/* A WRITE_WITH_IMM of so many bytes has landed; NULL: none is expected. */
+	/* A WRITE_WITH_IMM of this many bytes has landed; NULL: none is expected. */
 	void (*wrote)(void *context, struct mesh_link *link, uint32_t imm, uint32_t bytes);
 	/* What was posted with this number has completed. On a link that fails nothing more does; */
 	void (*sent)(void *context, struct mesh_link *link, uint32_t number);
@@ -75,7 +76,7 @@ struct mesh_config {
 	uint32_t message_bytes;            /* of a SEND with its head, at most */
 	uint32_t send_bytes;
 	int access; /* of vqps */
-	/* What a member that connects says of itself, for the peer's `admit`. */
+	/* The private data of a connecting member, for the peer's `admit`. */
 	uint8_t hello[MESH_HELLO_BYTES];
 	uint32_t hello_bytes;
 };
@@ -120,14 +121,14 @@ static inline bool mesh_link_is_up(const struct mesh_link *link)
 
 /* Whether a message may be posted. */
 bool mesh_link_has_credit(const struct mesh_link *link);
-/* Whether the peer is to be told of `taken` although there is nothing else to say. */
+/* Whether `taken` must be sent to the peer although there is no other message. */
 bool mesh_link_owes(const struct mesh_link *link);
 /* Posts a SEND of `bytes` bytes, which lie in `sends` behind MESH_HEAD_BYTES for the head, which begins at `at`. They
  * may be written again once `sent` comes with the number. The owner has no more than `sends` wrs posted. */
 void mesh_link_send(struct mesh_link *link, uint8_t *at, uint32_t bytes, uint32_t number);
 /* Posts a WRITE_WITH_IMM; sets its wr_id. */
 void mesh_link_write(struct mesh_link *link, struct ibv_send_wr *wr, uint32_t number);
-/* The link begins anew. */
+/* The link reconnects. */
 void mesh_link_fail(struct mesh_link *link);
 
 #endif

@@ -48,11 +48,11 @@ struct control_events {
 
 int control_open(struct hf_loop *loop, const struct control_config *config, const struct control_events *events,
 	void *context, struct control **control_out, struct hf_error *error);
-/* Says BYE to every peer. One whose sockets are full is not told: it gives this node up after dead_ns. NULL is
+/* Sends BYE to every peer, except where all sockets are full: such a peer gives this node up after dead_ns. NULL is
  * legal. */
 void control_close(struct control *control);
 
-/* An endpoint whose port is down carries nothing, and its streams fall silent as if cut. */
+/* An endpoint with its port down carries nothing, and its streams fall silent as if cut. */
 void control_enable(struct control *control, unsigned endpoint, bool enabled);
 
 /* Connects to the node that answers at one of these addresses; tries until it is closed. -EACCES: there is neither
@@ -62,7 +62,7 @@ int control_connect(struct control *control, const struct hf_addr *addresses, un
 /* This node as its own peer: what is sent to one of the two ends is delivered by the other. They have no paths, end
  * together, and are not closed in a callback. Their contexts are set before `up` is called, in the next turn. */
 int control_loop_back(struct control *control, struct control_peer *ends_out[2]);
-/* Says BYE, where a socket is full as soon as that has room. */
+/* Sends BYE; at a full socket as soon as it has room. */
 void control_peer_close(struct control_peer *peer);
 /* The peer with that address, connected or being dialed; NULL: none. */
 struct control_peer *control_find(struct control *control, const struct hf_addr *address);
@@ -74,17 +74,17 @@ unsigned control_peer_addresses(const struct control_peer *peer, struct hf_addr 
  * nothing for too long, or there is no memory. -ENOTCONN then, and later. */
 int control_send(struct control_peer *peer, const void *data, uint32_t bytes);
 
-/* Takes what the peer has said meanwhile, before the loop comes to it. Not from inside a callback. */
+/* Handles pending messages of the peer before the loop does. Not from inside a callback. */
 void control_hear(struct control_peer *peer);
 
-/* What the peer says does not make sense, or cannot be kept: it goes down. */
+/* The peer's messages are malformed, or cannot be kept: the peer goes down. */
 void control_peer_fail(struct control_peer *peer, const char *why);
 
 const char *control_peer_name(const struct control_peer *peer);
 uint64_t control_peer_incarnation(const struct control_peer *peer);
 bool control_path_up(const struct control_peer *peer, unsigned endpoint);
-/* The caller has found that this path is broken before its heartbeats were missed: messages move to another path at
- * once, if there is one, and this one has to come up anew. */
+/* The caller has detected that this path is broken before its heartbeats were missed: messages move to another path at
+ * once, if there is one, and this one has to come up again. */
 void control_path_suspect(struct control_peer *peer, unsigned endpoint);
 void control_peer_set_context(struct control_peer *peer, void *context);
 void *control_peer_context(const struct control_peer *peer);

@@ -17,7 +17,7 @@
 #define FRAME_REFUSED_BYTES 4u
 
 enum frame_type {
-	FRAME_HELLO = 1, /* first in either direction: who speaks */
+	FRAME_HELLO = 1, /* first in either direction: the identity of the sender */
 	FRAME_READY,     /* of the dialer, after the answer to its HELLO: its proof (handshake.h) */
 	FRAME_HEARTBEAT, /* also carries an acknowledgement */
 	FRAME_MESSAGE,   /* numbered, of the layer above */

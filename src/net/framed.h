@@ -27,7 +27,7 @@ struct framed {
 /* Takes over `stream`; the three callbacks are set. 0 or -errno, and then the stream is closed. */
 int framed_open(struct framed *framed, struct hf_loop *loop, struct stream *stream);
 void framed_close(struct framed *framed);
-/* From now on nothing is read or written, as if the cable had been pulled; the peer is not told by a FIN. */
+/* From now on nothing is read or written, as if the cable had been pulled; the peer gets no FIN. */
 void framed_mute(struct framed *framed);
 
 void framed_receive(struct framed *framed);        /* what has come, without waiting for the loop to say so */

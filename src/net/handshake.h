@@ -38,18 +38,18 @@ void handshake_init(struct handshake *handshake, const struct secret *secret, bo
 	const uint8_t nonce[FRAME_NONCE_BYTES]);
 
 /* Makes our HELLO: `hello` has our name, incarnation, label and addresses, `frame` has sequence and ack; nonce and
- * proof are added here and the frame's body is written to `body`. The listener's is made after it heard the
+ * proof are added here and the frame's body is written to `body`. The listener's is made after it received the
  * dialer's. */
 void handshake_say_hello(struct handshake *handshake, struct frame_hello *hello, struct frame *frame, uint8_t *body);
 /* Makes our READY; `frame` has sequence and ack. */
 void handshake_say_ready(const struct handshake *handshake, struct frame *frame, uint8_t body[FRAME_PROOF_BYTES]);
 
-/* Takes the other end's HELLO into handshake->hello. REFUSAL_NONE: at the dialer, the listener has proved who it is;
- * at the listener, the dialer may, with READY. *fault_out, when not NULL, says why the frame is none of the
- * protocol, and the refusal says nothing then. */
+/* Takes the other end's HELLO into handshake->hello. REFUSAL_NONE: at the dialer, the listener has proved its identity;
+ * at the listener, the dialer may, with READY. *fault_out, when not NULL, is the reason why the frame violates the
+ * protocol; the refusal is not valid then. */
 enum refusal handshake_hear_hello(
 	struct handshake *handshake, const char *our_name, const struct frame *frame, const char **fault_out);
-/* At the listener. REFUSAL_NONE: the dialer has proved who it is. */
+/* At the listener. REFUSAL_NONE: the dialer has proved its identity. */
 enum refusal handshake_hear_ready(const struct handshake *handshake, const struct frame *frame);
 
 #endif

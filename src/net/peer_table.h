@@ -26,7 +26,7 @@
 #include "net/session.h"
 #include "net/framed.h"
 
-#define HANDSHAKE_NS  1000000000ull /* a stream that has not become a path after so long is closed */
+#define HANDSHAKE_NS  1000000000ull /* a stream that has not become a path after this time is closed */
 #define DIAL_MIN_NS   20000000ull
 #define DIAL_MAX_NS   1000000000ull
 #define STRANGERS_MAX 64u /* accepted streams in their handshake */
@@ -54,7 +54,7 @@ struct conn {
 	uint64_t born; /* by control->moments */
 	struct hf_addr remote;
 	struct handshake handshake;
-	uint64_t known_as;        /* the peer, when we said HELLO: its number; 0: it was none yet */
+	uint64_t known_as;        /* the peer, when we sent HELLO: its number; 0: there was none yet */
 	struct session_mark mark; /* and where the conversation with it stood */
 	bool bye_left;            /* in CONN_BYE: it is among what the stream has to send */
 	uint64_t bye_ack;
@@ -121,11 +121,11 @@ struct control {
 
 /* conn.c */
 int conn_accept(struct control *control, unsigned endpoint, struct hf_io *io, const struct hf_addr *remote);
-/* Starts a stream to `remote`; it sits in peer->paths[endpoint] unless it only asks who is there. -EACCES: there is no
- * secret, and `remote` is not on this host. */
+/* Starts a stream to `remote`; it is in peer->paths[endpoint] unless it only identifies the node there. -EACCES: there
+ * is no secret, and `remote` is not on this host. */
 int conn_dial(struct control_peer *peer, unsigned endpoint, const struct hf_addr *remote, bool asks);
 void conn_close(struct conn *conn);
-/* The peer is being closed, and its end of the path with it: the other one is told. */
+/* The peer is being closed, and its end of the path with it: the other end is notified. */
 void conn_say_bye(struct conn *conn);
 void conn_leave(struct conn *conn); /* as conn_close, but the stream is closed later */
 void conn_mute(struct conn *conn);
@@ -146,8 +146,8 @@ void control_peer_path_lost(struct control_peer *peer, unsigned endpoint);
 void control_peer_heard(struct control_peer *peer, struct conn *conn, const struct frame *frame);
 void control_peer_pump(struct control_peer *peer);
 void control_soon(struct control *control); /* the timer fires in the next turn */
-/* What to clear away when a path is lost waits until those who are told have found another: closing a stream takes
- * longer than their whole exchange. */
+/* The cleanup of a lost path waits until the notified layers have found another: closing a stream takes longer than
+ * their whole exchange. */
 void control_later(struct control *control);
 
 #endif

@@ -18,7 +18,7 @@ enum refusal {
 
 /* For the log of the node that refuses: what does not fit, and what to do. */
 const char *refusal_here(enum refusal refusal);
-/* For the log of the node that is told of it; any number is legal. */
+/* For the log of the node that receives it; any number is legal. */
 const char *refusal_there(uint32_t code);
 
 #endif

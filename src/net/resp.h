@@ -38,7 +38,7 @@ struct resp_request {
 	uint32_t bytes_max;           /* of a request as a whole, its counts included */
 	unsigned arg_count;           /* of a whole request; 0: an empty one, to which there is no reply */
 	char error[RESP_ERROR_BYTES]; /* of a refusal: "ERR Protocol error: ..." */
-	size_t wanted;                /* after RESP_MORE: nothing is whole before so many bytes are there */
+	size_t wanted;                /* after RESP_MORE: nothing is complete before this many bytes are there */
 	size_t at;                    /* this and what follows: the reader's */
 	unsigned left;
 	bool begun;
@@ -55,7 +55,7 @@ enum resp_type {
 	RESP_ERROR,   /* text, without its '-' */
 	RESP_INTEGER, /* number */
 	RESP_BULK,    /* text */
-	RESP_ARRAY,   /* number: so many elements follow */
+	RESP_ARRAY,   /* number: the count of elements that follow */
 	RESP_NULL,    /* a null bulk string or a null array */
 };
 

@@ -18,19 +18,19 @@
 #include <stdint.h>
 
 #define SESSION_PATHS_MAX  16u
-#define SESSION_QUEUED_MAX 65536u /* a peer that acknowledges nothing for so many messages is lost */
+#define SESSION_QUEUED_MAX 65536u /* a peer that acknowledges none of this many messages is lost */
 #define SESSION_PATH_NONE  (-1)
 
 struct session_path {
 	bool up;
-	uint64_t heard_ns;        /* when the peer last said something on it */
+	uint64_t heard_ns;        /* time of the peer's last message on it */
 	uint64_t heartbeat_at_ns; /* when ours is due */
 };
 
 struct session {
 	uint64_t heartbeat_ns;
-	uint64_t silence_ns; /* a path silent for so long is lost */
-	uint64_t dead_ns;    /* without any path for so long the peer is gone */
+	uint64_t silence_ns; /* a path silent for this time is lost */
+	uint64_t dead_ns;    /* without any path for this time the peer is gone */
 	uint64_t alone_since_ns;
 	uint64_t due_ns;              /* of the next tick */
 	uint64_t queued, sent, acked; /* the last message that was queued, sent on the active path, acknowledged */
@@ -50,8 +50,8 @@ uint64_t session_queue(struct session *session);
 uint64_t session_next(const struct session *session);
 void session_sent(struct session *session);
 
-/* Where a conversation stood. What the other side tells of it later, when it makes a path of another stream, is no
- * less, unless it has forgotten this conversation: then its numbers begin anew, and neither understands the other. */
+/* The position of a session. A later report of the other side, when it makes a path of another stream, is not lower,
+ * unless it has lost this session: then its numbers begin again, and the two ends do not match. */
 struct session_mark {
 	uint64_t acked, delivered;
 };

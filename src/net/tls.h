@@ -16,7 +16,7 @@ struct tls;
 struct tls_files {
 	const char *cert; /* of this node, and what links it with the authority */
 	const char *key;  /* of that certificate; only its owner may have access to it */
-	const char *ca;   /* the authorities whose certificates are accepted */
+	const char *ca;   /* the accepted authorities */
 };
 
 /* Blocks for as long as the disk takes. -EACCES, -EINVAL and what opening answers come with words. */

@@ -19,7 +19,7 @@ struct qp_bitmap {
 _Static_assert(sizeof(struct qp_bitmap) == 64 + BITMAP_WORDS * 8, "shared layout");
 _Static_assert(SUMMARY_WORDS == 2, "qp_bitmap_any looks at both");
 
-/* Sets a bit so that the owner, who clears it before it looks, sees what was published before. */
+/* Sets a bit. The owner clears it before it reads, so it sees everything that was published before. */
 static inline void qp_bitmap_set(struct qp_bitmap *bitmap, uint32_t slot)
 {
 	uint32_t word = slot / 64;

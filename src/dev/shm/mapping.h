@@ -14,16 +14,16 @@
 #include <sys/types.h>
 
 struct mapping_place {
-	pid_t pid; /* whose descriptor fd is */
+	pid_t pid; /* the process of descriptor fd */
 	int fd;
 	uint64_t inode, offset;
 	size_t bytes;
 	bool writable;
-	bool is_file; /* the file of somebody else: it is mapped anew */
+	bool is_file; /* the file of another program: it is mapped again */
 };
 
 struct mapping;
-/* A use of it; 0 or what share_peer_map says. From any thread. */
+/* A use of it; 0 or the error of share_peer_map. From any thread. */
 int mapping_get(const struct mapping_place *place, struct mapping **mapping_out);
 void mapping_put(struct mapping *mapping); /* NULL is legal */
 void *mapping_at(const struct mapping *mapping);

@@ -114,7 +114,7 @@ enum touch_kind {
 	TOUCH_READ,
 	TOUCH_WRITE, /* mapped memory: its pages can be moved */
 	TOUCH_ATOMIC,
-	TOUCH_GUARDED, /* `touch_thread` copies under guard, whose gate is the op word, to whatever memory */
+	TOUCH_GUARDED, /* `touch_thread` copies under guard, with the op word as its gate, to any memory */
 	TOUCH_FREE,    /* neither: the requester's machine has no guard */
 };
 

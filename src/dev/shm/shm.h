@@ -24,7 +24,7 @@
 #define CHUNK_BYTES    65536u /* of a copy between two looks at whether it may go on; a multiple of every mtu */
 /* An operation that has not ended after this long is that of a process that was stopped. */
 #define STUCK_NS 20000000ull
-/* And for so long the fence waits for its thread to come out of a copy that the kernel makes for it. */
+/* The time for which the fence waits for its thread to leave a copy by the kernel. */
 #define LATE_NS 2000000000ull
 
 /* A spin lock for slow paths of a few hundred instructions at most. */
@@ -52,7 +52,7 @@ struct shm_dev {
 	struct fabric_line *line;
 	struct shm_qp *qps[QP_SLOTS];
 	struct shm_mr *_Atomic mrs[MR_SLOTS];
-	struct list stalled; /* qps with wrs that could not execute or whose acknowledgement was lost */
+	struct list stalled; /* qps with wrs that could not execute, or with a lost acknowledgement */
 	_Atomic uint32_t seen_switches;
 	_Atomic uint32_t silent_switches; /* by us, of one direction, since then */
 	uint32_t polls;
@@ -123,12 +123,12 @@ struct shm_srq {
 
 enum wr_outcome {
 	WR_DONE,
-	WR_NO_ANSWER,  /* a link is down, or there is nobody at the other end */
+	WR_NO_ANSWER,  /* a link is down, or the other end is gone */
 	WR_NO_RECEIVE, /* RNR */
 	WR_WAITS,      /* for responses of wrs before it */
 	WR_AGAIN,      /* the responder is moving the memory: try at the next poll */
 	WR_UNMAPPED,   /* this process cannot map the memory: its limits, not the path */
-	WR_FAILED,     /* sqe.status says why */
+	WR_FAILED,     /* sqe.status has the reason */
 };
 
 /* A send wr between post and poll. */

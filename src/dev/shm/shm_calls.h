@@ -14,8 +14,8 @@ struct peer *peer_get(struct shm_dev *dev, const uint8_t gid[16]); /* NULL: ther
 void peer_put(struct shm_dev *dev, struct peer *peer);
 /* A ring of the peer with `elements` of at least `bytes` each; NULL when its place makes no sense. */
 uint8_t *peer_ring(struct shm_dev *dev, struct peer *peer, const struct ring_place *place, size_t bytes);
-void peers_look_now(struct shm_dev *dev, uint64_t now_ns); /* marks those gone whose process exited, at times */
-bool peer_is_gone(struct peer *peer);                      /* asks the kernel: a system call */
+void peers_look_now(struct shm_dev *dev, uint64_t now_ns); /* marks peers of exited processes as gone, at intervals */
+bool peer_is_gone(struct peer *peer);                      /* queries the kernel: a system call */
 bool peer_was_gone(const struct peer *peer);
 void peer_ring_bell(struct peer *peer);
 /* A use of the region of a key, which is an rkey or an lkey. WR_DONE, or WR_FAILED: no such registration. */
@@ -78,8 +78,8 @@ void recv_ring_destroy(struct shm_qp *qp);
 int recv_poll(struct shm_qp *qp, int n, struct ibv_wc *wc);
 bool recv_idle(struct shm_qp *qp);     /* nothing to complete now */
 bool recv_drains(struct shm_qp *qp);   /* in ERR: its receives wait for a requester to get out of the way */
-void recv_forget(struct shm_qp *qp);   /* reset: completions that nobody polled, claims in an srq */
-void recv_last_wqe(struct shm_qp *qp); /* in ERR: says so once it is drained */
+void recv_forget(struct shm_qp *qp);   /* reset: completions that were not polled, claims in an srq */
+void recv_last_wqe(struct shm_qp *qp); /* in ERR: reports it once it is drained */
 
 /* cq.c */
 int shm_cq_create(struct hf_dev *dev, uint32_t cqe, void *context, struct hf_cq **cq_out);

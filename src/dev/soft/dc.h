@@ -22,7 +22,7 @@ void dc_streams_destroy(struct dc_streams *streams); /* NULL is legal */
 void dc_streams_stop(struct dc_streams *streams);
 void dc_streams_silence(struct dc_streams *streams);
 void dc_streams_forget(struct dc_streams *streams);
-/* A request; false: not believed. `data` is the packet as it came, for its ICRC. */
+/* A request; false: rejected. `data` is the received packet, for its ICRC. */
 bool dc_receive(struct soft_qp *target, const struct hf_addr *peer, uint16_t place, uint8_t *data, size_t bytes,
 	const struct packet *packet);
 

@@ -21,7 +21,7 @@
 #define QP_MAX          (1u << QP_INDEX_BITS)
 #define MR_BUCKETS      4096u
 #define EVENTS_MAX      256u
-#define PORT_EVENTS_MAX 4u /* of these, so many are kept for the port */
+#define PORT_EVENTS_MAX 4u /* the number of these that is reserved for the port */
 #define ENGINE_NO_TIMER UINT64_MAX
 
 struct soft_pd {
@@ -117,7 +117,7 @@ void engine_tick(struct engine *engine, uint64_t now_ns);
 /* Fills tx. True: tx was too small, send it and call again. Plain acknowledgements may be held back for a moment,
  * because the application's answer may be about to share their system call. */
 bool engine_transmit(struct engine *engine, bool hold_acks, uint64_t now_ns);
-/* The requester whose `timed` this is gets a tick then, or earlier. */
+/* The requester of this `timed` gets a tick then, or earlier. */
 void engine_time(struct engine *engine, struct list *timed, uint64_t due_ns);
 
 /* ---- objects ---- */
@@ -139,7 +139,7 @@ void engine_forget_events(struct engine *engine, void *object);
 
 /* ---- queue pairs ---- */
 
-void qp_move(struct soft_qp *qp, enum ibv_qp_state state); /* ERR flushes, RESET forgets */
+void qp_move(struct soft_qp *qp, enum ibv_qp_state state); /* ERR flushes, RESET discards */
 void qp_fail(struct soft_qp *qp);                          /* to ERR, when it is not there already */
 int qp_apply(struct soft_qp *qp, const struct ibv_qp_attr *attr, int mask, uint64_t now_ns);
 static inline enum ibv_qp_state qp_state(const struct soft_qp *qp)

@@ -19,7 +19,7 @@ void flow_init_addr(struct flow *flow, const struct hf_addr *local, const struct
 union ibv_gid flow_gid(const struct hf_addr *addr);
 bool flow_is_from(const struct flow *flow, const struct hf_addr *peer); /* host only: source ports are entropy */
 
-/* A packet whose payload stays where it is until tx has been sent, whole and sealed. False: tx is full. */
+/* A complete, sealed packet with a payload that stays in place until tx has been sent. False: tx is full. */
 bool flow_refer(struct flow *flow, struct tx *tx, struct packet *packet, const void *payload);
 /* Reserves a packet with its header; *payload_out is where payload_bytes go. NULL: tx is full. Then flow_seal or
  * flow_cancel. */

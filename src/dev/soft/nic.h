@@ -41,7 +41,7 @@ struct soft_nic {
 	_Atomic uint64_t polls;         /* that found their cq empty and drove the NIC */
 	_Atomic bool app_sleeps;        /* it called hf_dev_arm and has not polled since */
 	_Atomic uint64_t thread_due_ns; /* when the thread will look by itself */
-	_Atomic uint64_t vain_looks;    /* of the thread, while somebody else drove the NIC */
+	_Atomic uint64_t vain_looks;    /* of the thread, while another thread drove the NIC */
 	struct hf_thread *thread;
 	struct hf_io *thread_bell;
 	struct hf_loop *thread_loop;
@@ -55,7 +55,7 @@ static inline struct soft_nic *nic_of(const struct hf_dev *dev)
 	return (struct soft_nic *)dev;
 }
 
-/* Why the NIC is driven, which says what can wait. */
+/* The reason to drive the NIC, which determines the work that can wait. */
 enum nic_reason {
 	NIC_POSTED, /* what was posted leaves; what arrived waits for the next poll, unless there was none for long */
 	NIC_POLLED, /* acknowledgements can wait for what the application may be about to post */

@@ -39,7 +39,7 @@ enum packet_opcode {
 	PACKET_FETCH_ADD = 0x14,
 	/* In the manufacturer's range: a request of a DC initiator is the RC opcode with this bit set and a DCETH. */
 	PACKET_DC = 0xc0,
-	/* And with these a FOOT; whether it has a DCETH too is said in BTH (FOOTED_DC). */
+	/* And with these a FOOT; BTH has a flag for a DCETH (FOOTED_DC). */
 	PACKET_FOOTED = 0xe0,
 	PACKET_DC_CONNECT = 0xdf, /* the stream goes on at its psn; takes none itself; RETH's va is the stream's life */
 };
@@ -84,7 +84,7 @@ enum packet_trait {
 #define PACKET_PAYLOAD_MAX      4096u
 #define PACKET_PKEY             0xffffu
 
-/* One packet, decoded. Which fields count is said by `traits`. */
+/* One packet, decoded. `traits` determines the valid fields. */
 struct packet {
 	uint8_t opcode; /* of RC; a DC request has PACKET_HAS_DCETH among its traits instead */
 	uint16_t traits;
@@ -106,7 +106,7 @@ struct packet {
 	uint16_t ip_id;         /* to be sent: its place in its run, which is what the kernel writes into IPv4 */
 };
 
-/* False: not a packet that may be believed. The ICRC's bytes are part of `bytes` and not looked at. */
+/* False: not a valid packet. The ICRC's bytes are part of `bytes` and not checked. */
 bool packet_decode(const void *data, size_t bytes, struct packet *out);
 
 /* Writes everything before the payload; returns its size. traits may be zero: they follow from the opcode. */
@@ -131,7 +131,7 @@ void packet_path_init(struct packet_path *path, const struct hf_addr *from, cons
 /* The ICRC of a packet of `bytes`, as far as it goes: over header_bytes from BTH on. What follows up to the ICRC is
  * added by crc32(). `header` is written to and restored. */
 uint32_t packet_icrc(struct packet_path *path, uint16_t ip_id, size_t bytes, uint8_t *header, size_t header_bytes);
-/* Of a whole packet at `data`, whose `bytes` include the place for the ICRC, which is filled. */
+/* Fills in the ICRC of a complete packet at `data`; `bytes` includes its place. */
 void packet_seal(struct packet_path *path, uint16_t ip_id, uint8_t *data, size_t bytes);
 /* True when it is right for some value of the IPv4 identification, which a UDP socket does not show. When it is
  * guessed right that is cheap. BTH's reserved byte is set to ones, as the ICRC sees it. */

@@ -55,7 +55,7 @@ struct requester {
 	bool went_back;                  /* since acked last moved */
 	struct hf_dc_dest dest;          /* DC: where flow leads */
 	bool connected;                  /* DC: the connect packet left since the stream was (re)started */
-	uint64_t life;                   /* DC: tells this use of the qp from earlier ones; its last byte counts */
+	uint64_t life; /* DC: distinguishes this use of the qp from earlier ones; its last byte counts */
 };
 
 int requester_init(struct requester *requester, struct soft_qp *qp, const struct ibv_qp_cap *cap);
@@ -66,8 +66,8 @@ void requester_start(struct requester *requester, uint32_t psn, uint64_t now_ns)
 int requester_post(struct requester *requester, const struct hf_dc_dest *dest, struct ibv_send_wr *wr,
 	const struct hf_footer *footers, struct ibv_send_wr **bad_wr);
 
-/* After a post of so many psns: so much is on its way that its sender will look for acknowledgements soon, and what was
- * posted can leave then, in fewer system calls. */
+/* After a post of this many psns: with enough packets in flight the sender will poll for acknowledgements soon, and can
+ * send the posted wrs then, in fewer system calls. */
 bool requester_may_wait(struct requester *requester, uint64_t psns);
 
 /* True: tx is full. */

@@ -24,7 +24,7 @@
 
 struct pending_response {
 	bool atomic, started;
-	bool repeated;      /* asked for again: the first answer may have arrived meanwhile */
+	bool repeated;      /* requested again: the first response may have arrived meanwhile */
 	uint32_t psn, psns; /* what is left of it */
 	uint64_t va;
 	uint32_t rkey, bytes;

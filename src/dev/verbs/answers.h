@@ -22,7 +22,7 @@
 
 struct verbs_dev;
 struct verbs_qp;
-struct verbs_answers; /* NULL: a success of the NIC says it */
+struct verbs_answers; /* NULL: a success of the NIC proves the arrival */
 
 void verbs_answers_look(struct verbs_dev *dev); /* from time to time */
 int verbs_answers_init(struct verbs_qp *qp);
@@ -34,7 +34,7 @@ int verbs_answers_expect(struct verbs_qp *qp, const struct ibv_send_wr *wr);
 /* Of that list those from `end` on (NULL: none) were not posted: what was in their places is there again. */
 void verbs_answers_unexpect(struct verbs_qp *qp, const struct ibv_send_wr *end);
 
-/* The next signaled wr has completed with success, the NIC says: what its completion says now. */
+/* The NIC reports success of the next signaled wr; returns the status for its completion. */
 enum ibv_wc_status verbs_answers_judge(struct verbs_qp *qp);
 
 /* A wr has failed, and its qp with it: what was in the places that get no answer any more is there again. */

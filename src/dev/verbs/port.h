@@ -11,12 +11,12 @@ struct verbs_model {
 	uint32_t vendor_id;
 	const char *name;
 	uint32_t caps;      /* enum hf_dev_cap that were shown to hold */
-	uint64_t settle_ns; /* after a qp moved to ERR something may still land for so long */
+	uint64_t settle_ns; /* after a qp's move to ERR packets may still land for this time */
 	bool flushes_end;   /* but not any more when it has flushed what was posted after that */
-	uint64_t quiet_ns;  /* and for so long it must not be reset or destroyed */
+	uint64_t quiet_ns;  /* and for this time it must not be reset or destroyed */
 	bool believes_acks; /* a READ or atomic may complete with success although nothing came (answers.h) */
-	bool oversleeps;    /* a wr may wait for READs that are over (IBV_SEND_FENCE), until somebody rings */
-	uint8_t retry_most; /* a larger retry_cnt does not mean so many retries */
+	bool oversleeps;    /* a wr may wait for READs that have ended (IBV_SEND_FENCE), until a doorbell */
+	uint8_t retry_most; /* with a larger retry_cnt retries do not end */
 	bool tried;         /* the conformance suite was run on it */
 };
 
@@ -44,7 +44,7 @@ int verbs_port_each(
 int verbs_port_open(const struct verbs_lib *lib, const struct hf_dev_config *config, struct ibv_context **context_out,
 	struct verbs_port *port_out, struct hf_error *error);
 
-/* "mlx5_0/2", as hf_dev_config.nic says it. */
+/* "mlx5_0/2", as in hf_dev_config.nic. */
 const char *verbs_port_format(const struct verbs_port *port, char text_out[HF_NIC_BYTES]);
 
 /* The NIC's table has changed: where its GID is now. False: nowhere. */

@@ -31,11 +31,11 @@
 #include "env/netdev.h"
 
 #define VERBS_LOOK_NS    20000000ull   /* between two looks at the port's state */
-#define VERBS_LATELY_NS  1000000000ull /* so long a failed port explains errors */
-#define VERBS_EVENTS_MAX 1024u         /* that nobody has read yet; the newest are lost then, as from a full NIC */
+#define VERBS_LATELY_NS  1000000000ull /* time for which a failed port explains errors */
+#define VERBS_EVENTS_MAX 1024u         /* unread events; when full, the newest are lost, as from a full NIC */
 #define VERBS_EVENT_NS   50000ull      /* and at the library's queue of events, each of which is a system call */
 
-#define VERBS_MARKS_MAX 16u /* markers in one queue at a time; it has room for so many more */
+#define VERBS_MARKS_MAX 16u /* markers in one queue at a time; the queue is larger by this number */
 
 struct verbs_event {
 	struct list link;
@@ -53,15 +53,15 @@ struct verbs_dev {
 	uint64_t alarm_ns;                                /* 0: it is not set */
 	unsigned armed;                                   /* cqs that may notify */
 	struct list cqs, qps, graves, events;
-	uint64_t sent_mark, received_mark; /* wr_ids of markers, which no program guesses, and nobody else sees */
+	uint64_t sent_mark, received_mark; /* wr_ids of markers, which programs do not see */
 	struct table by_num, by_lkey;      /* qps, mrs */
 	uint64_t looked_ns, events_ns;
 	uint64_t resent;   /* verbs_port_resent(), not long ago */
 	bool resent_fresh; /* since completions were taken last */
 	unsigned event_count;
-	bool up;          /* the port, as the NIC says */
-	bool told_up;     /* and as was last told; what is to be told of the port needs no place among the events */
-	bool flapped;     /* it was down since that was told */
+	bool up;          /* the port, as the NIC reports it */
+	bool told_up;     /* and as last reported; reports of the port need no place among the events */
+	bool flapped;     /* it was down since the last report */
 	uint64_t down_ns; /* when it was last seen to go down; 0: never */
 	/* link.c */
 	struct fabric_port *fabric;
@@ -113,7 +113,7 @@ struct verbs_qp {
 	uint64_t ordered_ns; /* when the newest wr with IBV_SEND_FENCE was posted; 0: none was, or long ago */
 };
 
-/* Whether so long has passed since then. A turn's time may be older than what happened in that turn. */
+/* Whether this time has passed since then. A turn's time may be older than events of that turn. */
 static inline bool verbs_passed(uint64_t now_ns, uint64_t since_ns, uint64_t ns)
 {
 	return now_ns >= since_ns && now_ns - since_ns >= ns;
@@ -143,7 +143,7 @@ bool verbs_port_failed(struct verbs_dev *dev); /* it is down, or was a moment ag
 /* link.c: the operator's switch, which is that of the network interface. */
 int verbs_link_open(struct verbs_dev *dev, const struct hf_dev_config *config, struct hf_error *error);
 void verbs_link_close(struct verbs_dev *dev);
-void verbs_link_look(struct verbs_dev *dev); /* somebody may have switched it on the board */
+void verbs_link_look(struct verbs_dev *dev); /* it may have been switched on the board */
 int verbs_set_link(struct hf_dev *base, enum hf_link direction, bool up);
 
 /* memory.c */
@@ -174,12 +174,12 @@ int verbs_qp_move(struct verbs_qp *qp, enum ibv_qp_state to);
 int verbs_qp_query(struct hf_qp *base, struct ibv_qp_attr *attr_out, int mask);
 int verbs_qp_executed_psn(struct hf_qp *base, uint32_t *psn_out);
 void verbs_qps_tell_last(struct verbs_dev *dev, uint64_t now_ns); /* QP_LAST_WQE_REACHED of those that failed */
-void verbs_qp_failed(struct verbs_qp *qp);                        /* the NIC moved it to ERR, as a completion says */
+void verbs_qp_failed(struct verbs_qp *qp);                        /* the NIC moved it to ERR, by a completion */
 /* Moves to ERR what waits on a dead port for longer than its retries take. */
 void verbs_qps_lose_patience(struct verbs_dev *dev, uint64_t now_ns);
 /* Some want that the device looks after them, though nothing happens. */
 bool verbs_qps_wait(const struct verbs_dev *dev);
-void verbs_bury(struct verbs_dev *dev, uint64_t now_ns); /* graves whose time has come */
+void verbs_bury(struct verbs_dev *dev, uint64_t now_ns); /* graves that are due */
 void verbs_bury_all(struct verbs_dev *dev);              /* blocks until it has */
 
 /* fence.c */

@@ -10,7 +10,7 @@
 /* A mapping of [addr, addr + bytes) on fd, which the registry owns from here on. 0 or -ENOMEM. */
 int memory_add(void *addr, size_t bytes, int fd, uint64_t offset, bool writable, bool anonymous);
 
-/* Forgets the allocation that starts at addr: unmaps it and closes its descriptors. False: there is none. */
+/* Removes the allocation that starts at addr: unmaps it and closes its descriptors. False: there is none. */
 bool memory_remove(void *addr);
 
 /* 0; -ENOENT: not ours; -EXDEV: ours, but in several files. */

@@ -23,7 +23,7 @@ bool remap_is_ours(const struct mapping *mapping); /* remapped by us, whether it
 int remap_fd(uint64_t inode);                      /* -ENOENT: not open */
 void remap_hold(uint64_t inode);
 void remap_release(uint64_t inode); /* closes behind the last holder */
-/* Remaps whole pages of private, or remapped, memory into a file of their own, which nobody holds yet. */
+/* Remaps whole pages of private, or remapped, memory into a new file, which has no holder yet. */
 int remap_pages(char *addr, size_t bytes, struct hf_error *error);
 
 #endif
