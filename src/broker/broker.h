@@ -62,13 +62,13 @@ static inline int64_t broker_now_ms(const struct broker *broker) /* time of day 
 {
 	return (int64_t)(hf_env_wall_ns(broker->env) / 1000000);
 }
-/* What clients are told to connect to, who came by listener `index`. */
+/* The address advertised to clients of listener `index`. */
 const struct broker_endpoint *broker_endpoint(const struct broker *broker, unsigned index);
 
-/* The command goes to the controller; the proposal (NULL: nobody waits) is told when it was applied here, in this call
- * where there is one broker. */
+/* Sends the command to the controller; the proposal (NULL: none) is completed when it was applied here, within this
+ * call if there is one broker. */
 void broker_propose(struct broker *broker, const struct kafka_controller_command *command, struct proposal *proposal);
-/* After a command was applied, or the whole state came anew: opens, closes, leads, follows. */
+/* After a command was applied, or the whole state was replaced: opens, closes, leads, follows. */
 void broker_applied(
 	struct broker *broker, const struct kafka_controller_command *command, const struct controller_result *result);
 void broker_restored(struct broker *broker);
@@ -87,17 +87,17 @@ void broker_create_topic(
 /* The topic of committed offsets, likewise. */
 void broker_create_offsets(struct broker *broker);
 
-/* The partition, if this broker leads it; NULL, with the error that a client is told. */
+/* The partition, if this broker leads it; NULL, with the error for the client. */
 struct partition *broker_find_led(
 	const struct broker *broker, struct codec_string topic, int32_t index, enum kafka_error *error_out);
-/* Whether what the controller says is meant for this incarnation; before that its state is an old one. */
+/* Whether the controller's state applies to this incarnation; before that it is an old one. */
 bool broker_is_member(const struct broker *broker);
 /* Whether it may take records as a leader: the controller was reached within the session. */
 bool broker_has_lease(const struct broker *broker);
-/* What a log said to an offset. Without a lease another broker may lead, whose log has more: a client that is told
- * OFFSET_OUT_OF_RANGE forgets where it was, so it is told to ask that one. */
+/* The error for an offset. Without a lease another broker may lead with a longer log: OFFSET_OUT_OF_RANGE would reset
+ * the client's position, so the client is redirected instead. */
 enum kafka_error broker_range_error(const struct broker *broker, enum kafka_error error);
-/* Whom clients are told to ask about topics. */
+/* The controller that clients receive for requests about topics. */
 int32_t broker_controller(const struct broker *broker);
 /* Where clients of listener `index` find a broker; NULL: it is not alive, or has no such listener. */
 const struct controller_endpoint *broker_endpoint_of(const struct broker *broker, int32_t node, unsigned index);

@@ -60,7 +60,7 @@ struct broker_config {
 void broker_config_default(struct broker_config *config);
 /* To be read with others by hf_config_load, over defaults. */
 struct hf_config_section broker_config_section(struct broker_config *config);
-/* How often logs are looked at for flush.ms: where nothing is said, each second. */
+/* The interval of the check for flush.ms; the default is a second. */
 uint64_t broker_config_flush_check_ns(const struct broker_config *config);
 void broker_config_topic_defaults(const struct broker_config *config, struct topic_config *defaults_out);
 

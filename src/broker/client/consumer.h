@@ -35,9 +35,9 @@ struct consumer_partition {
 	struct kafka_call call; /* ListOffsets or Fetch */
 	int64_t position;       /* the next record that is given out; HF_OFFSET_BEGIN, HF_OFFSET_END */
 	int64_t next_base;      /* of the next batch; -1: any that has `position` */
-	int64_t end;            /* as the broker told it; TCP */
+	int64_t end;            /* from the broker; TCP */
 	uint64_t again_ns;
-	uint32_t life, asked_life; /* of what is asked: an answer to an earlier question means nothing */
+	uint32_t life, asked_life; /* of the pending request: a response to an earlier one is ignored */
 	/* what was read */
 	uint8_t *buffer;
 	struct hf_vmr *buffer_mr; /* with a node */
@@ -53,9 +53,9 @@ struct consumer_partition {
 	uint32_t key, place, readable,
 		reading; /* place: in the segment, of `to`; reading: bytes that are on their way */
 	uint16_t slot, generation, request;
-	uint64_t first_look;                /* which knows the slot */
+	uint64_t first_look;                /* which has the slot */
 	bool complete;                      /* `readable` is all there will be */
-	bool withdrawn;                     /* the slot is somebody else's */
+	bool withdrawn;                     /* the slot belongs to another reader */
 	struct consumer_session *in_flight; /* has a READ into the buffer, of this life or an earlier one */
 };
 
@@ -100,7 +100,7 @@ struct hf_consumer {
 void consumer_move(struct consumer_partition *partition, enum consumer_way to);
 /* From the beginning of `position`, after a while unless `at_once`. What was read and not given out is dropped. */
 void consumer_begin_anew(struct consumer_partition *partition, bool at_once);
-/* Room for so many bytes behind `to`; what was given out goes. False: no memory. No READ is under way. */
+/* Makes room for this many bytes behind `to`; drops returned records. False: no memory. No READ is in flight. */
 bool consumer_make_room(struct consumer_partition *partition, uint32_t bytes);
 /* Reads nothing until offsets are sought. What polls gave out stays until the next one. */
 void consumer_stop_all(struct hf_consumer *consumer);

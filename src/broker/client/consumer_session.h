@@ -26,7 +26,7 @@
 
 /* NULL: no memory. */
 struct consumer_session *consumer_session_of(struct hf_consumer *consumer, struct leaders_broker *broker);
-/* DOWN: asks for access, and connects when it is there. */
+/* DOWN: requests access, and connects when it has it. */
 void consumer_session_ask(struct consumer_session *session);
 /* CONNECTING: looks whether it is UP. */
 void consumer_session_connecting(struct consumer_session *session, uint64_t now_ns);

@@ -12,8 +12,8 @@ struct direct_end { /* zeroed: closed */
 	struct hf_vmr *mr;
 };
 
-/* Makes `bytes` of memory, a completion queue of `cqe` entries, and a vqp as `init` says, which uses that queue.
- * After a negative errno, direct_end_close gives back what was made. */
+/* Makes `bytes` of memory, a completion queue of `cqe` entries, and a vqp from `init`, which uses that queue. After a
+ * negative errno, direct_end_close frees the objects that were made. */
 int direct_end_open(struct direct_end *end, struct hf_node *node, struct hf_vpd *pd, uint32_t bytes, uint32_t cqe,
 	struct hf_vqp_init *init);
 void direct_end_close(struct direct_end *end);

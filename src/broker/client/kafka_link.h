@@ -40,8 +40,8 @@ struct kafka_link {
 
 void kafka_link_open(struct kafka_link *link, struct hf_loop *loop, const struct hf_addr *local,
 	const struct hf_addr *remote, uint64_t late_ns);
-void kafka_link_close(struct kafka_link *link); /* tells nobody */
-/* As if it had broken: every call under way is told. Not within `done` of one of its calls. */
+void kafka_link_close(struct kafka_link *link); /* makes no callback */
+/* As if it had broken: every pending call fails. Not within `done` of one of its calls. */
 void kafka_link_break(struct kafka_link *link);
 /* How long the oldest call has been waiting for its answer; 0: none is. */
 uint64_t kafka_link_owes_ns(const struct kafka_link *link);

@@ -27,13 +27,13 @@ struct leaders_broker {
 	int32_t id; /* -1: known by its address only */
 	struct kafka_link link;
 	struct kafka_call versions, metadata;
-	enum leaders_access access; /* whether it knows the key Access */
+	enum leaders_access access; /* whether it supports the key Access */
 	bool stalled;               /* it owes an answer for long */
 };
 
 struct leaders_partition {
-	int32_t leader, epoch; /* the leader's id, -1: nobody; -1: not known */
-	uint64_t earlier_ns;   /* since when only earlier epochs are heard; 0: they are not */
+	int32_t leader, epoch; /* the leader's id, -1: none; -1: not known */
+	uint64_t earlier_ns;   /* since when only earlier epochs arrive; 0: they do not */
 };
 
 struct leaders_topic {
@@ -51,7 +51,7 @@ struct leaders {
 	struct hf_addr local;
 	uint64_t late_ns, ask_ns; /* not before this moment again */
 	struct leaders_broker *brokers[LEADERS_BROKERS_MAX];
-	unsigned count, turn, topic_count; /* turn: whom to ask next */
+	unsigned count, turn, topic_count; /* turn: the next broker for metadata */
 	struct list topics;
 	struct hf_timer timer; /* looks for brokers that stall */
 };
@@ -63,10 +63,10 @@ void leaders_close(struct leaders *leaders);
 
 /* NULL: no memory, or the name is too long. */
 struct leaders_topic *leaders_topic(struct leaders *leaders, const char *name);
-/* Who leads it; NULL: not known yet. */
+/* The leader; NULL: not known yet. */
 struct leaders_broker *leaders_leader(struct leaders *leaders, struct leaders_topic *topic, int32_t partition);
-/* For what stands still for LEADERS_STALL_NS although no connection broke: asks again who leads, and says whether by
- * what is known it is another than `broker`. */
+/* After LEADERS_STALL_NS without progress although no connection broke: requests metadata again. True: the known leader
+ * is another one than `broker`. */
 #define LEADERS_STALL_NS 500000000ull
 bool leaders_moved(struct leaders *leaders, const struct leaders_topic *topic, int32_t partition,
 	const struct leaders_broker *broker);

@@ -37,8 +37,8 @@ struct membership {
 	struct kafka_call call, heartbeat, commit;
 	struct hf_timer timer;
 	struct assignor assignor;    /* of the leader, from COUNTING to the next join */
-	struct codec_bytes assigned; /* what SyncGroup said */
-	char **members;              /* that the leader tells what they got */
+	struct codec_bytes assigned; /* the result of SyncGroup */
+	char **members;              /* assignments that the leader sends */
 	int32_t member_count, generation;
 	uint64_t again_ns, heard_ns, committed_ns, counting_end_ns;
 	bool rejoin, leave; /* as soon as a poll comes */
@@ -61,7 +61,8 @@ void membership_failed(struct membership *membership, int16_t error);
 /* False: there is no connection, which is seen to. */
 bool membership_call(struct membership *membership, void (*done)(struct kafka_call *call, const void *response),
 	int16_t key, int16_t version, const void *request);
-/* membership_offsets.c: asks where the group was in what is assigned, and has the consumer read it from there. */
+/* membership_offsets.c: requests the committed offsets of assigned partitions, and makes the consumer read from them.
+ * */
 void membership_fetch(struct membership *membership);
 /* Commits where the consumer is. False: there is nothing to commit, or no connection. */
 bool membership_commit(struct membership *membership);

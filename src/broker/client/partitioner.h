@@ -19,7 +19,7 @@ struct partitioner_sticky {
 	int32_t partition;
 	uint64_t bytes; /* that went there; 0: none is chosen */
 };
-/* For a record of so many bytes. `random` chooses when another partition is due; after so many bytes one is. */
+/* For a record of this many bytes. After a batch's worth of bytes another partition is due, which `random` selects. */
 int32_t partitioner_without_key(
 	struct partitioner_sticky *sticky, uint64_t bytes, uint64_t batch_bytes, int32_t partitions, uint32_t random);
 

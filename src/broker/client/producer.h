@@ -54,7 +54,7 @@ struct producer_partition {
 	int64_t id;             /* the producer id; -1: none */
 	int16_t epoch;
 	int32_t next_sequence;
-	uint64_t again_ns, return_ns; /* nothing is asked before; RDMA is not tried before */
+	uint64_t again_ns, return_ns; /* no request before this time; no attempt of RDMA before this time */
 	/* DIRECT and CONNECTING */
 	struct direct_end end;                         /* its memory: receives, then OVERRUN */
 	uint64_t address, connect_end_ns, progress_ns; /* progress: the last answer, or what had to wait for none */
@@ -88,11 +88,11 @@ struct hf_producer {
 void producer_move(struct producer_partition *partition, enum producer_way to);
 /* Takes the next batch that may be sent from `queued` to `sent`, sealed; NULL: none yet. */
 struct produce_batch *producer_next(struct producer_partition *partition, uint64_t now_ns);
-/* Tells of all records; the batch is free unless its wr is under way. */
+/* Reports all records; the batch is free unless its wr is in flight. */
 void producer_delivered(
 	struct producer_partition *partition, struct produce_batch *batch, const struct hf_delivery *delivery);
 void producer_free_batch(struct producer_partition *partition, struct produce_batch *batch);
-/* Back to the front of `queued`, with sequences anew. Nothing of them is in the log. */
+/* Back to the front of `queued`, with new sequences. None of them is in the log. */
 void producer_requeue(struct producer_partition *partition);
 
 /* producer_tcp.c: the calls of a partition */

@@ -84,7 +84,7 @@ struct controller_topic {
 };
 
 struct controller {
-	char cluster_id[CONTROLLER_CLUSTER_BYTES];                /* empty: nobody has registered */
+	char cluster_id[CONTROLLER_CLUSTER_BYTES];                /* empty: no broker has registered */
 	struct controller_broker brokers[CONTROLLER_BROKERS_MAX]; /* by id */
 	unsigned broker_count;
 	struct controller_topic **topics; /* by name */

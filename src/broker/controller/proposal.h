@@ -9,10 +9,10 @@
 struct proposal {
 	/* Once, after the command was applied here: within broker_propose where there is one broker. */
 	void (*done)(struct proposal *proposal, const struct controller_result *result);
-	struct proposal **held; /* who points here while it waits; NULL: nobody */
+	struct proposal **held; /* the pointer to this struct while it waits; NULL: none */
 };
 
-/* The command goes on, and nobody is told. Also after done(). */
+/* The command continues, without a callback. Also legal after done(). */
 static inline void proposal_cancel(struct proposal *proposal)
 {
 	if (proposal->held != NULL)

@@ -26,7 +26,7 @@
 
 struct broker;
 
-struct quorum_heartbeat {             /* as it was said */
+struct quorum_heartbeat {             /* as it was sent */
 	int64_t incarnation, sent_ns; /* 0: none */
 };
 

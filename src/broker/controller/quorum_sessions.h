@@ -9,15 +9,15 @@ enum quorum_kind { QUORUM_HEARTBEAT, QUORUM_LEASE, QUORUM_COMMAND };
 
 /* ---- by quorum_sessions.c ---- */
 
-/* At the leader: a broker asks for its lease. */
+/* At the leader: a broker requests its lease. */
 void quorum_sessions_heartbeat(struct quorum *quorum, const struct kafka_quorum_message *message);
-/* At the leader: begins a read for the heartbeats that came, unless one is under way. Who sent them has a lease once
- * the read says that this is still the leader. */
+/* At the leader: begins a read for the received heartbeats, unless one is in progress. Their senders get a lease once
+ * the read confirms that this is still the leader. */
 void quorum_sessions_confirm(struct quorum *quorum);
-/* At the leader: ends sessions of brokers that were not heard for so long. A process that stood still judges nobody by
- * the time in which it did. */
+/* At the leader: ends sessions of brokers without a heartbeat for a session. Time in which this process stood still
+ * does not count. */
 void quorum_sessions_judge(struct quorum *quorum, uint64_t now_ns);
-/* At any broker: what it said at `sent_ns` was heard. */
+/* At any broker: its heartbeat of `sent_ns` was acknowledged. */
 void quorum_sessions_lease(struct quorum *quorum, int64_t incarnation, int64_t sent_ns);
 
 /* ---- by quorum.c ---- */
@@ -37,7 +37,7 @@ static inline int quorum_place(const struct quorum *quorum, int32_t broker) /* -
 			return (int)i;
 	return -1;
 }
-/* What does not arrive is said again. */
+/* Lost messages are sent again. */
 void quorum_send(struct quorum *quorum, int32_t broker, const struct kafka_quorum_message *message);
 /* Proposes it, if this broker leads; whoever wants it does so again. */
 void quorum_submit(struct quorum *quorum, const struct kafka_controller_command *command);

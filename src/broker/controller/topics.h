@@ -39,7 +39,7 @@ void topics_close(struct topics *topics);
 
 /* After a command on this topic was applied: makes logs that are missing, takes configuration over. */
 int topics_follow(struct topics *topics, const struct controller_topic *from, int64_t now_ms, struct hf_error *error);
-/* After the whole state came anew: deletes what it has not. */
+/* After the whole state was replaced: deletes topics that it lacks. */
 void topics_drop_unknown(struct topics *topics, const struct controller *controller);
 /* After it was deleted. */
 void topics_delete(struct topics *topics, struct codec_string name);
@@ -47,7 +47,7 @@ void topics_delete(struct topics *topics, struct codec_string name);
 struct topic *topics_find(const struct topics *topics, struct codec_string name);
 struct partition *topics_partition(const struct topics *topics, struct codec_string name, int32_t index); /* or NULL */
 
-/* What retention says, in all logs. */
+/* Applies retention to all logs. */
 void topics_retain(struct topics *topics, int64_t now_ms);
 /* After start offsets moved: writes the checkpoint. */
 void topics_write_starts(struct topics *topics);

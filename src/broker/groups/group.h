@@ -56,7 +56,7 @@ struct group {
 	struct list members;                /* in the order in which they came; also those that are removed and due */
 	unsigned member_count, named_count; /* of those that joined; of ids that were only handed out */
 	char *leader_id, *protocol;         /* NULL: none */
-	uint64_t deadline_ns;               /* PREPARING, COMPLETING: when they end without those who are missing */
+	uint64_t deadline_ns;               /* PREPARING, COMPLETING: when they end without the missing members */
 	uint64_t begun_ns;                  /* PREPARING */
 	bool first; /* PREPARING from EMPTY: waits the initial delay, so that the first ones come together */
 	uint64_t initial_delay_ns;
@@ -69,8 +69,8 @@ struct group_join {
 	int32_t protocol_count;
 	uint64_t session_ns, rebalance_ns;
 	uint32_t most_members; /* of the group; and as many ids that are handed out */
-	bool must_name;        /* the client knows MEMBER_ID_REQUIRED */
-	const char *fresh;     /* a member id that nobody has, for a new member */
+	bool must_name;        /* the client supports MEMBER_ID_REQUIRED */
+	const char *fresh;     /* an unused member id, for a new member */
 };
 
 struct group *group_new(struct codec_string id, uint64_t initial_delay_ns);
@@ -98,7 +98,7 @@ uint64_t group_next_ns(const struct group *group);
 
 /* A due member has its answer; one that was removed is freed. */
 void group_answered(struct group_member *member);
-/* Its request is gone: nobody waits for the answer. */
+/* Its request is gone: the response is not sent. */
 void group_abandon(struct group_member *member);
 
 bool group_is_leader(const struct group *group, const struct group_member *member);

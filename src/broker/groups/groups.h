@@ -62,7 +62,7 @@ struct groups_entry *groups_find_or_make(struct groups *groups, struct codec_str
 /* With its offsets, which are gone after a restart too. */
 enum kafka_error groups_delete(struct groups *groups, struct groups_entry *entry);
 
-/* Offsets that are older than offsets.retention.minutes, of groups that have had no members for so long, are gone. */
+/* Removes offsets that are older than offsets.retention.minutes, of groups that have had no members for that time. */
 void groups_expire(struct groups *groups);
 
 /* After each step of a group: sends the answers that are due, and sets the timer. */

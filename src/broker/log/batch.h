@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define BATCH_HEADER_BYTES 61u
-#define BATCH_LENGTH_END   12u /* where the field that tells the length ends */
+#define BATCH_LENGTH_END   12u /* the end of the length field */
 #define BATCH_NO_PRODUCER  (-1)
 #define BATCH_NO_EPOCH     (-1) /* what clients write: it is never assigned (R-B9) */
 
@@ -86,7 +86,7 @@ static inline int64_t batch_next_offset(const struct batch *batch)
 	return batch_last_offset(batch) + 1;
 }
 
-/* Sequences run from 0 to 2^31 - 1 and begin anew. */
+/* Sequences run from 0 to 2^31 - 1 and wrap. */
 int32_t batch_sequence_after(int32_t sequence, int32_t records);
 
 static inline int32_t batch_last_sequence(const struct batch *batch)

@@ -6,8 +6,8 @@
 
 #define CHECKPOINT_PATH_BYTES 512u
 
-/* Writes a file that is not there yet. A loss of power may tear it; who reads it notices, and does without. Does not
- * wait for the disk. */
+/* Writes a file that does not exist yet. A loss of power may tear it; a reader detects that, and ignores the file. Does
+ * not wait for the disk. */
 int checkpoint_put(struct hf_env *env, const char *path, const void *data, size_t bytes, struct hf_error *error);
 /* Writes PATH.tmp and renames it: a crash leaves the old file or the new one. */
 int checkpoint_write(struct hf_env *env, const char *path, const void *data, size_t bytes, struct hf_error *error);

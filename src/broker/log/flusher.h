@@ -37,7 +37,7 @@ struct log_flush {
 	int64_t done, due;
 	uint64_t since_ns; /* of the last flush */
 	bool names;        /* files were made or removed since the directory was synced */
-	/* After a flush; the log has failed if it did. NULL: nobody is told. */
+	/* Called after a flush; if that failed, the log has failed. May be NULL. */
 	void (*told)(struct partition_log *log, void *owner);
 	void *owner;
 };
@@ -56,7 +56,7 @@ int flusher_flush(struct partition_log *log);
 /* Its helper threads, for what else a log has to wait for; NULL: there are none. */
 struct hf_workers *flusher_workers(struct flusher *flusher);
 
-/* All that is in the log will be durable, and nobody waits for it; log_flush.told says when. */
+/* Makes everything in the log durable, without a waiting request; log_flush.told reports the end. */
 void flusher_start(struct partition_log *log);
 /* After records were appended, or another policy holds. */
 void flusher_look(struct partition_log *log);

@@ -19,7 +19,7 @@ struct leader_epochs {
 
 /* An epoch that is known already, or an older one, changes nothing. -ENOMEM. */
 int leader_epochs_add(struct leader_epochs *epochs, int32_t epoch, int64_t start_offset);
-/* Forgets what began at or behind this offset: the log ends there now. */
+/* Removes epochs that began at or behind this offset: the log ends there now. */
 void leader_epochs_truncate(struct leader_epochs *epochs, int64_t end_offset);
 /* The largest known epoch that is at most `epoch`, and where the next one begins; false: there is none. */
 bool leader_epochs_end(

@@ -10,7 +10,7 @@ struct partition {
 	int32_t index, leader_epoch;
 	struct partition_log *log;
 	int64_t hw;          /* the high watermark: records below it may be read */
-	bool leads;          /* in leader_epoch; else others do, or nobody */
+	bool leads;          /* in leader_epoch; false: another broker leads, or none */
 	int64_t epoch_start; /* where the log ended when it began to lead */
 	unsigned in_sync;    /* members of its isr, itself among them */
 	unsigned replicas;   /* that it has */
@@ -22,13 +22,13 @@ struct partition {
 	void *replication;
 };
 
-/* Who writes into the head by itself. Whatever else is to be appended takes the grant back first (R-B3). */
+/* The holder that writes into the head. Any other append revokes the grant first (R-B3). */
 struct partition_holder {
 	/* Afterwards nothing of it can be written or committed, and partition->holder is NULL. */
 	void (*take_back)(struct partition_holder *holder);
 };
 
-/* Something that waits for records. It is told of each growth, and of the end of the partition, until it is removed. */
+/* A wait for records. It is called at each growth, and at the end of the partition, until it is removed. */
 struct partition_wait {
 	struct list node;
 	/* `bytes` more can be read, or more is durable; UINT32_MAX: the partition ends. Must not free other waits; may
@@ -37,10 +37,10 @@ struct partition_wait {
 };
 
 void partition_init(struct partition *partition, int32_t index, struct partition_log *log);
-/* Takes a grant back and tells the waits; the log is the caller's. */
+/* Revokes a grant and calls the waits; the log is the caller's. */
 void partition_end(struct partition *partition);
 
-/* Records below it may be read now: tells the waits. It never falls. */
+/* Records below it may be read now: calls the waits. It never decreases. */
 void partition_set_hw(struct partition *partition, int64_t hw);
 
 /* Whether what is below `end` may be acknowledged: it is as durable as the topic wants it, and `all`: every member of
@@ -62,7 +62,7 @@ void partition_remove_wait(struct partition_wait *wait);
 /* Whether min.insync.replicas are in sync; of fewer replicas, all of them. */
 bool partition_has_enough(const struct partition *partition);
 
-/* KAFKA_NONE when a client that knows this epoch is right; -1: it knows none. */
+/* KAFKA_NONE when the epoch of a client is the current one; -1: it has none. */
 enum kafka_error partition_check_epoch(const struct partition *partition, int32_t epoch);
 
 #endif

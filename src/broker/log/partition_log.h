@@ -74,10 +74,9 @@ void partition_log_prepare_ahead(struct partition_log *log, uint32_t end);
  * tail, and nothing more is committed in that extent. */
 enum kafka_error partition_log_commit(struct partition_log *log, const struct log_extent *extent, uint32_t bytes,
 	int32_t leader_epoch, int64_t now_ms, struct append_result *result);
-/* Nobody writes into the extent any more: what lies behind the tail is zero again (R-B9). */
+/* The extent is no longer writable for others: zeroes the bytes behind the tail (R-B9). */
 void partition_log_end_grant(struct partition_log *log, const struct log_extent *extent);
-/* Somebody may still write there, because a process that stands still cannot be fenced: the log goes on in another
- * segment. */
+/* A stopped process may still write there, because it cannot be fenced: the log continues in another segment. */
 void partition_log_leave_grant(struct partition_log *log, const struct log_extent *extent);
 
 struct log_span { /* whole batches in a segment that is held */
@@ -111,8 +110,8 @@ bool partition_log_latest_time(const struct partition_log *log, int64_t *offset_
 
 /* Gives up records below `offset` (at most the end), and deletes segments that have no other. */
 void partition_log_advance_start(struct partition_log *log, int64_t offset);
-/* What retention.ms and retention.bytes say, and segment.ms; true: something changed. may_roll: only who leads rolls
- * (R-B18). */
+/* Applies retention.ms, retention.bytes and segment.ms; true: the log changed. may_roll: only the leader rolls (R-B18).
+ * */
 bool partition_log_retain(struct partition_log *log, int64_t now_ms, bool may_roll);
 
 /* ---- as a follower has it (replica_log.c): the same bytes at the same places as the leader (R-B18) ---- */

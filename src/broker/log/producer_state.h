@@ -26,7 +26,7 @@ struct producer {
 	int16_t epoch;
 	unsigned count; /* of batches; the newest is the last */
 	struct producer_batch batches[PRODUCER_STATE_BATCHES];
-	int64_t seen_ms; /* when it was last heard of */
+	int64_t seen_ms; /* time of its last batch */
 	struct producer *next;
 };
 
@@ -55,7 +55,7 @@ int producer_state_book(struct producer_state *state, const struct batch *batch,
 /* The last sequence that is there of this producer in this epoch, and its offset; false: there is none. */
 bool producer_state_last(
 	const struct producer_state *state, int64_t id, int16_t epoch, int32_t *sequence_out, int64_t *offset_out);
-/* Forgets those not heard of since then. */
+/* Removes producers without a batch since then. */
 void producer_state_expire(struct producer_state *state, int64_t before_ms);
 void producer_state_free(struct producer_state *state);
 

@@ -38,7 +38,7 @@ struct segment {
 	bool sealed, ahead; /* ahead: a helper thread makes pages, or could not */
 };
 
-/* How much of the file is believed. */
+/* The part of the file that is trusted without a check. */
 enum segment_trust {
 	SEGMENT_WHOLE, /* it was sealed or closed in order: CRCs are not looked at */
 	SEGMENT_CHECK, /* batches are verified, and what lies behind the last right one is zeroed */
@@ -59,7 +59,7 @@ struct segment *segment_adopt(struct hf_env *env, const char *directory, int64_t
 int segment_seal(struct segment *segment);
 void segment_hold(struct segment *segment);
 void segment_release(struct segment *segment); /* the holder's; the log has one hold of its own */
-/* A hold of who registers the mapping: the file keeps its length as well (R-B14). */
+/* A hold for a registration of the mapping: the file keeps its length as well (R-B14). */
 void segment_pin(struct segment *segment);
 void segment_unpin(struct segment *segment);
 /* Out of the log: its files are removed, and the log's hold ends. */
@@ -73,7 +73,7 @@ bool segment_fits(const struct segment *segment, uint32_t bytes);
 int segment_prepare(struct segment *segment, uint32_t bytes);
 /* A helper thread makes those below `end` that segment_prepare would make (R-B26). NULL: there is none. */
 void segment_prepare_ahead(struct segment *segment, struct hf_workers *workers, uint32_t end);
-/* So many bytes from its begin on have pages: whoever loads from behind them may die of a full disk. */
+/* The number of bytes from its begin that have pages: a load from behind them may fail by a full disk. */
 uint32_t segment_present(const struct segment *segment);
 /* The batch at the tail, whose bytes lie there, is a part of the log now: base offset, epoch, index. */
 void segment_commit(struct segment *segment, struct batch *batch, int32_t leader_epoch);

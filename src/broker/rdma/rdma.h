@@ -63,7 +63,7 @@ void rdma_close(struct rdma *rdma); /* NULL is legal */
 bool rdma_turn(struct rdma *rdma);
 bool rdma_is_idle(const struct rdma *rdma);
 
-/* A vqp of `client`, in the table, with so many receives and sends. NULL: no room. */
+/* A vqp of `client`, in the table, with this many receives and sends. NULL: no room. */
 struct hf_vqp *rdma_make_vqp(struct rdma_client *client, struct rdma_end *end, int access, bool revocable,
 	uint32_t receives, uint32_t sends);
 void rdma_drop_vqp(struct rdma *rdma, struct rdma_end *end);

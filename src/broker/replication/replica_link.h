@@ -50,7 +50,7 @@ struct replica_link {
 struct replica_link_owner {
 	void (*up)(void *context, struct replica_link *link);
 	void (*down)(void *context, struct replica_link *link);
-	/* A WRITE of so many bytes has landed under this grant. */
+	/* A WRITE of this many bytes has landed under this grant. */
 	void (*wrote)(void *context, struct replica_link *link, uint32_t grant, uint32_t bytes);
 	void (*heard)(void *context, struct replica_link *link, const struct replica_record *record);
 	void *context;
@@ -68,17 +68,17 @@ int replica_links_open(struct replica_links *links, struct hf_node *node, const 
 	unsigned self, const struct replica_link_owner *owner, struct hf_error *error);
 void replica_links_close(struct replica_links *links);
 
-/* What was said leaves. */
+/* Sends the queued messages. */
 void replica_links_flush(struct replica_links *links);
 
 /* Whether a WRITE of `bytes` bytes can be posted now. */
 bool replica_link_has_room(const struct replica_link *link, uint32_t bytes);
-/* Copies the bytes and writes them to `address` of the region `key`; the peer is told `grant`. There is room. */
+/* Copies the bytes and writes them to `address` of the region `key`; the immediate is `grant`. There is room. */
 void replica_link_write(
 	struct replica_link *link, const void *data, uint32_t bytes, uint64_t address, uint32_t key, uint32_t grant);
 /* A record goes with the next flush; a newer one of the same kind and grant takes its place. */
 void replica_link_say(struct replica_link *link, const struct replica_record *record);
-/* The link begins anew. */
+/* The link reconnects. */
 void replica_link_fail(struct replica_link *link);
 
 #endif

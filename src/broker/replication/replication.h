@@ -35,7 +35,7 @@
 #include "broker/replication/replica_link.h"
 
 #define REPLICATION_TICK_NS      10000000ull
-#define REPLICATION_RETRY_NS     100000000ull /* a follower that hears nothing joins again */
+#define REPLICATION_RETRY_NS     100000000ull /* a follower that receives nothing joins again */
 #define REPLICATION_EXTENT_BYTES (4u << 20)
 
 struct broker;
@@ -70,7 +70,7 @@ struct push {
 
 enum follow_state {
 	FOLLOW_IDLE,    /* there is no leader, or this broker is it */
-	FOLLOW_JOINING, /* waits for an answer, and asks again */
+	FOLLOW_JOINING, /* waits for a reply, and repeats the request */
 	FOLLOW_PLACED,  /* waits until the log has come to the place, and nothing old there is registered */
 	FOLLOW_GRANTED, /* the leader writes */
 	FOLLOW_STATES,
@@ -103,7 +103,7 @@ struct replica {
 	struct push pushes[CONTROLLER_BROKERS_MAX]; /* by the place of the voter */
 	struct follow follow;
 	unsigned slot; /* of its grants */
-	/* The isr that the controller was asked for. */
+	/* The isr that was requested from the controller. */
 	struct proposal proposal;
 	struct controller_set asked;
 	uint64_t asked_ns;
@@ -163,13 +163,13 @@ void leader_tick(struct replica *replica, uint64_t now_ns);
 
 /* follower.c */
 void follower_begin(struct replica *replica);
-/* false: somebody may still write into the extent; call again. */
+/* false: the leader may still write into the extent; call again. */
 bool follower_end(struct replica *replica);
 void follower_hear(struct replica *replica, struct replica_link *link, const struct kafka_replica_message *message);
 void follower_wrote(struct replica *replica, uint32_t grant, uint32_t bytes);
 void follower_hear_hw(struct replica *replica, uint32_t grant, int64_t hw);
 void follower_link_down(struct replica *replica, struct replica_link *link);
-void follower_turn(struct replica *replica); /* says what was verified */
+void follower_turn(struct replica *replica); /* acknowledges verified batches */
 void follower_tick(struct replica *replica, uint64_t now_ns);
 
 #endif

@@ -28,11 +28,11 @@ struct decisions {
 	int32_t count, left;
 };
 
-/* With memory for `count` commands, and a response of so many bytes; NULL: none is left, and the connection ends. */
+/* With memory for `count` commands, and a response of this many bytes; NULL: no memory, and the connection ends. */
 struct decisions *decisions_begin(struct request *request, size_t response_bytes, int32_t count,
 	void (*decided)(struct decisions *decisions, int32_t place, const struct controller_result *result),
 	void (*finish)(struct decisions *decisions));
-/* One for each place at most. `create`: one that controller_check knows. */
+/* One for each place at most. `create`: a command of controller_check. */
 void decisions_propose(struct decisions *decisions, int32_t place, const struct kafka_controller_command *command);
 /* The proposal of a place, for calls of the broker that propose. */
 struct proposal *decisions_expect(struct decisions *decisions, int32_t place);

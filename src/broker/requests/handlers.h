@@ -13,7 +13,7 @@ typedef void request_handler(struct request *request);
 
 struct handler {
 	int16_t key, from, to; /* the versions that are served */
-	int16_t announced;     /* the first that ApiVersions tells */
+	int16_t announced;     /* the first version in ApiVersions */
 	request_handler *handle;
 };
 
