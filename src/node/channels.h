@@ -38,12 +38,12 @@ struct remote_channel {
 };
 
 struct peer_channels {   /* of a peer */
-	bool introduced; /* it has been told of our names */
+	bool introduced; /* our names were sent to it */
 	struct remote_channel remote[HF_CHANNELS_MAX];
 	struct channel_end ends[HF_CHANNELS_MAX]; /* as channels.at */
-	unsigned turn;                            /* the end whose piece left last */
+	unsigned turn;                            /* the end of the last sent piece */
 	uint32_t left, credited;                  /* our pieces that have left; that the peer has taken */
-	uint32_t taken, told;                     /* the peer's that we have taken; that we told it */
+	uint32_t taken, told;                     /* received from the peer; acknowledged to it */
 };
 
 void channels_register(struct message_kinds *kinds);

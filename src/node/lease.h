@@ -26,14 +26,14 @@
 #include <stdint.h>
 
 struct lease {
-	uint64_t ours_ns;              /* without contact for so long we fence */
-	uint64_t told_ns;              /* that, or another, of which the other side has not heard yet */
+	uint64_t ours_ns;              /* the time without contact after which we fence */
+	uint64_t told_ns;              /* the same, or another one that the other side has not received yet */
 	uint64_t until_ns;             /* the latest moment for which the devices have extended it */
 	uint64_t changed_ns;           /* our first stamp with it; 0: none was sent yet */
 	uint64_t sent_ns;              /* our last stamp */
 	uint64_t contact_ns;           /* when we had sent the newest stamp that was returned */
-	uint64_t theirs_ns;            /* the other side's lease; 0: not told yet */
-	uint64_t heard_ns;             /* when we heard its newest stamp */
+	uint64_t theirs_ns;            /* the other side's lease; 0: not received yet */
+	uint64_t heard_ns;             /* when we received its newest stamp */
 	uint64_t stamp;                /* that one */
 	uint64_t looked_ns, silent_ns; /* lease_is_silent */
 	bool urgent;                   /* the other side is to hear of a change */
@@ -45,7 +45,7 @@ void lease_want(struct lease *lease, uint64_t ours_ns); /* from now on */
 uint64_t lease_interval_ns(const struct lease *lease);
 bool lease_must_send(const struct lease *lease, uint64_t now_ns);
 void lease_sent(struct lease *lease, uint64_t now_ns); /* a stamp of that time */
-/* Until when the devices execute by the last contact; they are told so now. */
+/* The end of the devices' leases by the last contact; the caller extends them now. */
 uint64_t lease_extended(struct lease *lease);
 /* In a message of this moment: nothing of the other side executes here for longer than that after it. */
 uint64_t lease_promise(const struct lease *lease, uint64_t now_ns);
@@ -54,7 +54,7 @@ bool lease_was_silent(const struct lease *lease, uint64_t now_ns);
 void lease_hear(struct lease *lease, uint64_t stamp, uint64_t echo, uint64_t theirs_ns, uint64_t now_ns);
 /* We had no contact for the whole lease. */
 bool lease_expired(const struct lease *lease, uint64_t now_ns);
-/* Called at each tick: nothing was heard for the other side's lease and its margin, in which this side ran. */
+/* Called at each tick: no message arrived for the other side's lease and its margin, while this side ran. */
 bool lease_is_silent(struct lease *lease, uint64_t now_ns);
 /* Of the leases of both sides. */
 uint64_t lease_longer_ns(const struct lease *lease);

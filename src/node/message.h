@@ -44,7 +44,7 @@ struct message_kind {
 	uint16_t bytes; /* of its struct */
 	const char *name;
 	struct fields fields;                              /* behind the head */
-	bool (*valid)(const struct message_head *message); /* what no field says alone; NULL: nothing */
+	bool (*valid)(const struct message_head *message); /* a check across fields; NULL: none */
 	void (*take)(struct hf_peer *peer, const struct message_head *message);
 };
 

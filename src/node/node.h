@@ -29,7 +29,7 @@ struct node_rail {
 	struct hf_watch watch;
 	struct rail_cqs cqs;
 	bool up;
-	bool fatal; /* its device said so: nothing of it answers any more */
+	bool fatal; /* its device reported it: the device does not respond any more */
 };
 
 struct node_layer {
@@ -44,11 +44,11 @@ struct node_layer {
 	void (*peer_free)(struct hf_peer *peer);
 	void (*peer_up)(struct hf_peer *peer);      /* its rails are known */
 	void (*peer_down)(struct hf_peer *peer);    /* it is gone, and freed behind this */
-	void (*peer_closing)(struct hf_peer *peer); /* it is told that we left, behind this */
+	void (*peer_closing)(struct hf_peer *peer); /* the peer is informed that we left, after this */
 	bool (*peer_in_use)(const struct hf_peer *peer);
 	void (*heard)(struct hf_peer *peer); /* some messages were taken */
-	/* Nothing was heard for as long as our lease: it may have been told that we fenced (docs/protocol.md, R5). Once
-	 * more at each tick until there is contact. */
+	/* No message arrived for our lease: the peer may count on our fence (docs/protocol.md, R5). Again at each tick
+	 * until there is contact. */
 	void (*lease_over)(struct hf_peer *peer);
 	/* A rail to it became unusable, or a port of it is down. ports_up: only heartbeats are missing. */
 	void (*rail_lost)(struct hf_peer *peer, unsigned rail, bool ports_up);
@@ -74,7 +74,7 @@ struct hf_node {
 	bool attached;           /* the poller is the loop's */
 	bool rails_untold;       /* some peer_rail may be due */
 	struct list peers;
-	struct hf_peer *own[2]; /* this node as its own peer, both ends; NULL: nothing has asked for it */
+	struct hf_peer *own[2]; /* this node as its own peer, both ends; NULL: not in use */
 	uint64_t random;
 	uint64_t turned_ns; /* when the last turn began */
 };
@@ -87,8 +87,8 @@ void node_close(struct hf_node *node); /* the layer's objects are gone, and the 
 uint32_t node_up_mask(const struct hf_node *node);
 void node_tick_soon(struct hf_node *node);
 uint32_t node_random(struct hf_node *node); /* to spread things by chance; not to keep secrets */
-void node_flush(struct hf_node *node);      /* what was said to peers leaves now */
-/* Takes what has come from those peers to which something is about to be said: the answer then goes out with it. */
+void node_flush(struct hf_node *node);      /* sends the messages to peers now */
+/* Handles pending messages of peers that are about to get a message, so that the replies are sent with it. */
 void node_hear(struct hf_node *node);
 
 #endif

@@ -12,8 +12,7 @@ struct outbox {
 };
 
 bool outbox_add(struct outbox *box, const struct message_head *message); /* false: no room left */
-/* The messages in [*at, end), one a call; false: there is no further one, or it does not follow the layout, which
- * *at == end tells apart. */
+/* The messages in [*at, end), one a call; false: there is no further one (*at == end), or it violates the layout. */
 bool outbox_next(const struct message_kinds *kinds, const uint8_t **at, const uint8_t *end, union message *message_out);
 
 #endif

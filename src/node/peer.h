@@ -12,7 +12,7 @@
 #include "node/channels.h"
 #include "node/outbox.h"
 
-/* A rail of a peer, as NODE tells it. */
+/* A rail of a peer, from its NODE message. */
 struct remote_rail {
 	char name[HF_NAME_BYTES], kind[HF_NAME_BYTES];
 	uint8_t gid[16];
@@ -32,7 +32,7 @@ struct hf_peer {
 	struct remote_rail remote[HF_RAILS_MAX];
 	int rail_map[HF_RAILS_MAX]; /* our rail -> theirs; -1: they have none of that name and kind */
 	uint32_t remote_up;         /* bit per rail of theirs */
-	uint32_t reported;          /* bit per rail of ours: of no use, as the program says */
+	uint32_t reported;          /* bit per rail of ours: excluded by the program */
 	uint64_t reported_until_ns[HF_RAILS_MAX];
 	bool control_lost[HF_RAILS_MAX]; /* our rail: its control path was up and is lost */
 	struct rail rails[HF_RAILS_MAX]; /* by our rail */
@@ -52,7 +52,7 @@ void peer_register(struct message_kinds *kinds); /* what nodes say to each other
 void peer_send(
 	struct hf_peer *peer, const struct message_head *message); /* leaves at the end of the turn, or when full */
 void peer_flush(struct hf_peer *peer);
-/* What it says does not make sense: no more of it is heard, and it goes down. */
+/* Its messages are malformed: further ones are ignored, and it goes down. */
 void peer_fail(struct hf_peer *peer, const char *why);
 bool peer_comes_first(const struct hf_peer *peer); /* of the two sides ours is the one that picks rails */
 extern const struct control_events peer_control_events;
@@ -63,7 +63,7 @@ void peer_tick(struct hf_peer *peer, uint64_t now_ns);
 /* Rails that both sides can use; bit per rail of ours. */
 uint32_t peer_usable(const struct hf_peer *peer);
 void peer_refresh_rails(struct hf_peer *peer);
-void peer_rails_tell(struct hf_node *node); /* what has changed, to those who listen */
+void peer_rails_tell(struct hf_node *node); /* reports changes to the listeners */
 void peer_rails_register(struct message_kinds *kinds);
 int peer_our_rail(const struct hf_peer *peer, uint8_t theirs); /* -1: we have none that pairs with it */
 void peer_say_ports(struct hf_peer *peer);                     /* which of our rails it may use */

@@ -19,13 +19,13 @@
 
 #define RAIL_CQS_MAX 24u
 
-/* Who is told of the completions of a qp. */
+/* The receiver of a qp's completions. */
 struct wc_sink {
 	void (*completed)(struct wc_sink *sink, const struct ibv_wc *wc);
-	void (*settled)(struct wc_sink *sink); /* once, after some were told */
-	void (*fatal)(struct wc_sink *sink);   /* the device says that the qp is dead */
+	void (*settled)(struct wc_sink *sink); /* once, after a group of completions */
+	void (*fatal)(struct wc_sink *sink);   /* the device reports that the qp is dead */
 	void (*room)(struct wc_sink *sink);    /* of those that share a qp: there is room on it again */
-	struct list link;                      /* told of some */
+	struct list link;                      /* has received some */
 };
 
 struct rail_cq {
@@ -41,7 +41,7 @@ struct rail_cqs {
 	struct rail_cq cqs[RAIL_CQS_MAX];
 	unsigned count;
 	struct table sinks; /* by the number of a qp */
-	bool reading;       /* sinks are being told */
+	bool reading;       /* sinks are being called */
 };
 
 /* Reserves `entries`; -ENOMEM: the device has no more. */
@@ -49,11 +49,11 @@ int rail_cq_reserve(struct rail_cqs *cqs, uint32_t entries, bool spare, struct r
 /* `gone`: the qp is destroyed, its completions may still be there. */
 void rail_cq_release(struct rail_cq *cq, uint32_t entries, bool gone);
 
-/* Tells the sinks; BUSY when there was something. */
+/* Calls the sinks; BUSY when there were completions. */
 enum hf_poll rail_cqs_read(struct rail_cqs *cqs);
 /* Everything that is there now: after a fence, all that the fenced qp will ever complete. */
 void rail_cqs_drain(struct rail_cqs *cqs);
-/* Asks every queue for a wake-up; false: there is something to read. */
+/* Arms every queue; false: there are completions to read. */
 bool rail_cqs_arm(struct rail_cqs *cqs);
 void rail_cqs_close(struct rail_cqs *cqs);
 

@@ -29,14 +29,14 @@ struct grants {
 	/* what we grant */
 	bool revocable;
 	uint64_t revoke_ns;  /* hf_vqp_init */
-	uint32_t ours, told; /* the grant now; the one that STATE of this exchange told */
+	uint32_t ours, told; /* the current grant; the one in STATE of this exchange */
 	bool given;          /* something was, that is not on yet */
 	void (*done)(struct hf_vqp *vqp, void *context);
 	void *context;
 	void (*over)(struct hf_vqp *vqp, void *context); /* hf_vqp_grant_over */
 	void *over_context;
 	/* what we use */
-	uint32_t theirs, armed; /* the peer's grant as told; the one that wrs belong to when they are posted */
+	uint32_t theirs, armed; /* the peer's grant as received; the grant of wrs that are posted now */
 	bool dedicated;         /* either side is revocable: no standby pool */
 	enum ibv_wc_status
 		refused; /* with which the peer refused a wr; it has still to say under which grant. 0: none */

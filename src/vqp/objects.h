@@ -40,7 +40,7 @@ struct uid_client; /* uid_post.c */
 struct hf_vpd {
 	struct list node_link, regions, audiences;
 	struct hf_node *node;
-	uint32_t num; /* of the node's; tells peers which vqps have it in common */
+	uint32_t num; /* unique in the node; identifies it for peers */
 	struct hf_pd *pds[HF_RAILS_MAX];
 	struct uid_arena *uids; /* NULL: no region needs one */
 	struct list log_slabs;
@@ -111,8 +111,8 @@ struct hf_vqp {
 	bool rail_suspect; /* a wr failed as it does when the path is broken */
 	bool told_lengths; /* and the peer has not forgotten them */
 	bool held, probing;
-	bool fence_unsaid; /* a fence that is not done at its first turn is said; else the STATE says it as well */
-	bool doomed;       /* a wr is unknown: it fails once it knows where the other side may post */
+	bool fence_unsaid; /* FENCE is sent if the fence is not done at its first turn; else STATE implies it */
+	bool doomed;       /* a wr is unknown: the vqp fails once it has the path where the other side may post */
 	enum fence fence;  /* of the path in use, while it is being fenced */
 	struct pool *pool; /* that it may fall back on */
 	struct rebuild rebuild;
@@ -132,7 +132,7 @@ struct hf_vqp {
 	struct hf_vqp_counters counters;
 };
 
-/* So many wrs left the request log. */
+/* This many wrs left the request log. */
 static inline void vcq_left(struct hf_vqp *vqp, uint64_t wrs)
 {
 	vqp->send_cq->awaited -= wrs;
@@ -169,8 +169,8 @@ static inline bool vqp_is_ending(const struct hf_vqp *vqp)
 	return ending_goes_on(&vqp->ending);
 }
 
-/* Until when the peer may write for a vqp that ends, although its paths are fenced: it has heard so by then, or its
- * lease is over. 0: it may not; UINT64_MAX: nobody can tell. */
+/* The time until which the peer may write for a vqp that ends, although its paths are fenced: by then the peer has
+ * received the end, or its lease is over. 0: it may not; UINT64_MAX: not known. */
 static inline uint64_t vqp_strays_until(const struct hf_vqp *vqp)
 {
 	const struct hf_node *node = vqp->node;
@@ -232,8 +232,8 @@ bool post_quiet(const struct hf_vqp *vqp);
 /* completions.c */
 void completions_init(struct hf_vqp *vqp);
 enum hf_poll completions_turn(struct hf_node *node); /* reads the queues of every rail in use */
-/* For who found nothing: reads them, unless that was done since the caller looked last; *looked is the caller's, 0 at
- * first. False: they were not read, and what came before that reading was there already. */
+/* For a poll without completions: reads the queues, unless they were read since the caller's last poll; *looked is the
+ * caller's, 0 at first. False: they were not read, because earlier completions were already available. */
 bool completions_look(struct hf_node *node, uint64_t *looked);
 
 /* failback.c */

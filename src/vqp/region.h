@@ -44,7 +44,7 @@ static inline struct region *region_of(struct hf_vmr *mr)
 	return container_of(mr, struct region, mr);
 }
 
-/* A peer that is told of a domain's regions, for as long as a vqp connects it with them. */
+/* A peer that receives a domain's regions, for as long as a vqp connects it with them. */
 struct region_audience {
 	struct list pd_link;
 	struct hf_peer *peer;
@@ -62,7 +62,7 @@ struct remote_region {
 
 uint32_t region_lkey(const struct hf_vpd *pd, uint32_t lkey, unsigned rail); /* 0: no such region */
 enum region_lookup { REGION_FOUND, REGION_UNKNOWN, REGION_REFUSED };
-/* On a rail of ours. Unknown ones are asked for, once; the vqps are pumped when the answer comes. */
+/* On a rail of ours. Unknown ones are requested, once; the vqps are pumped when the reply arrives. */
 enum region_lookup region_rkey(struct hf_vqp *vqp, uint32_t rkey, unsigned rail, uint32_t *rkey_out);
 /* The same for an atomic, which also waits until the vqp is at the region's home. */
 enum region_lookup region_rkey_atomic(struct hf_vqp *vqp, uint32_t rkey, unsigned rail, uint32_t *rkey_out);
@@ -71,9 +71,9 @@ void region_move_home(struct hf_vpd *pd);
 /* What the peer has announced under that key; NULL: nothing, yet or any more. */
 const struct remote_region *region_remote(const struct hf_peer *peer, uint32_t rkey);
 void region_free(struct region *region);
-void region_tell_all(const struct region *region); /* those who know the domain */
+void region_tell_all(const struct region *region); /* the peers that have the domain */
 void region_tell_gone(const struct region *region);
-/* The vqp is connected: its peer is told of the regions, unless another vqp brought it there before. -ENOMEM. */
+/* The vqp is connected: sends the regions to its peer, unless another vqp caused that before. -ENOMEM. */
 int region_join(struct hf_vqp *vqp);
 void region_leave(struct hf_vqp *vqp); /* it has failed, or its peer is gone; twice is legal */
 

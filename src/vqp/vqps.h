@@ -33,10 +33,10 @@ struct vqps {
 	bool fence_answered;         /* some vqp has resumed since there were none */
 	struct hf_timer fence_timer; /* of a node that sleeps: when a fence is tried again */
 	struct list marked;          /* marks.h */
-	struct list cold;            /* vqps whose verdicts are near: fence_queue_warm */
+	struct list cold;            /* vqps with verdicts soon: fence_queue_warm */
 	struct list resumed;         /* vqps on a new path, which post at the next turn */
 	uint64_t readings;           /* of the queues of all rails: completions_turn */
-	struct list owner_ended;     /* owner.h: atomics of the owner whose end is to be told */
+	struct list owner_ended;     /* owner.h: ended atomics of the owner before their done() */
 	struct list recovering;      /* vqps in the exchange, looked at whenever a rail changes and at every tick */
 };
 
@@ -50,8 +50,8 @@ struct vqp_peer {
 	struct hf_peer peer;
 	struct remote_region *regions; /* open addressing by rkey; a power of two */
 	uint32_t region_slots, region_used;
-	uint32_t silent; /* bit per rail of ours: as peers_silent says; looked at at the next tick */
-	bool answered;   /* it has told of a region: wrs may have waited for that, until peers_heard */
+	uint32_t silent; /* bit per rail of ours: by peers_silent; checked at the next tick */
+	bool answered;   /* it has sent a region: wrs may have waited for that, until peers_heard */
 	bool has_uids;   /* it has announced a region in HF_ATOMIC_UID */
 	bool has_plain;  /* or one in HF_ATOMIC_PLAIN */
 };

@@ -49,12 +49,12 @@ bool home_needed(const struct hf_node *node);
 /* An atomic of ours has to wait for the other side's home. */
 void home_wait(struct hf_vqp *vqp, int rail);
 void home_reached(struct hf_vqp *vqp);
-/* It has waited for so long that it will not be done. */
+/* It has waited for the whole budget and fails. */
 bool home_despairs(const struct hf_vqp *vqp, uint64_t now_ns);
-/* The other side, whose home it is, asks the picker to leave for that rail. */
+/* The other side, the owner of the home, requests that the picker move to that rail. */
 /* The path that the vqp had was fenced, or destroyed. */
 void home_left(struct hf_vqp *vqp);
-/* But now it is on a qp that the move had withdrawn, and that the other side named before it heard of it. */
+/* But now it is on a qp that the move had withdrawn, and that the other side had named before it received that. */
 void home_took_withdrawn(struct hf_vqp *vqp);
 void home_tick(struct hf_node *node, uint64_t now_ns);
 

@@ -13,8 +13,8 @@ struct owner;
 /* The home is moving: true when nothing of ours arrives through the old one any more. */
 bool owner_left(struct hf_vpd *pd);
 void owner_tick(struct hf_vpd *pd);
-enum hf_poll owner_turn(struct hf_node *node); /* tells one that has ended; anything may be gone then */
-/* Its atomics are told: those that have not ended, -ECANCELED. */
+enum hf_poll owner_turn(struct hf_node *node); /* calls done() of one that has ended, which may destroy any object */
+/* Calls done() of its atomics: those that have not ended with -ECANCELED. */
 void owner_leave_region(struct hf_vpd *pd, const struct hf_vmr *mr);
 void owner_close(struct hf_vpd *pd);
 

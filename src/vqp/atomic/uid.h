@@ -48,7 +48,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a slot is written as 
 
 uint64_t uid_make(uint32_t index, uint64_t sequence);
 uint64_t uid_word(uint64_t sequence, enum uid_state state);
-/* False: it is no UID of a responder with so many slots. True: it may be one; its slot knows. */
+/* False: it is no UID of a responder with this many slots. True: it may be one; its slot decides. */
 bool uid_decode(uint64_t value, uint32_t slots, uint32_t *index_out, uint64_t *sequence_out);
 /* Whether this is what the slot of `uid` must hold while the UID is in `target`. */
 bool uid_slot_matches(const struct uid_slot *slot, uint64_t uid, uint64_t target);
@@ -81,7 +81,7 @@ enum uid_kind {
 	UID_CAS,
 	UID_FAA,        /* read, then CAS until it succeeds */
 	UID_READ,       /* the value that a UID stands for */
-	UID_DIRECT_CAS, /* of a client whose answers cannot be lost: without a slot */
+	UID_DIRECT_CAS, /* of a client that cannot lose responses: without a slot */
 	UID_DIRECT_FAA,
 	UID_RESOLVE, /* removes what may be left of the slot `index` */
 };
@@ -92,7 +92,7 @@ enum uid_op_state {
 	UID_OP_TRY,          /* waiting for the CAS that takes effect */
 	UID_OP_SLOT,         /* the target held what looks like a UID: waiting for its slot */
 	UID_OP_HELP,         /* waiting for the CAS that replaces it by the value */
-	UID_OP_AGAIN,        /* waiting for the target again, to believe what the slot said */
+	UID_OP_AGAIN,        /* waiting for the target again, to confirm the slot's contents */
 	UID_OP_CHECK_TARGET, /* the answer of the CAS was lost: waiting for the target */
 	UID_OP_CHECK_SLOT,   /* and then for our slot */
 	UID_OP_FIND,         /* resolving: waiting for the slot */
@@ -108,7 +108,7 @@ struct uid_op {
 	uint64_t target;
 	uint64_t compare, argument; /* argument: swap, or what is added */
 	uint64_t swap;              /* of this try */
-	uint64_t seen, meant;       /* in the target; what its slot says that it stands for */
+	uint64_t seen, meant;       /* in the target; the value in its slot */
 	uint64_t original;          /* once it is over */
 	bool installed;             /* once it is over: to be confirmed */
 };

@@ -39,13 +39,13 @@ struct log_writer {
 	uint64_t turn;    /* entries taken so far */
 };
 
-/* Takes the next entry for the wr whose copy is at `pointer`; returns its number in the ring. */
+/* Takes the next entry for the wr with its copy at `pointer`; returns its number in the ring. */
 uint32_t completion_log_take(struct log_writer *writer, const void *pointer, uint64_t *entry_out);
 
 /* The newest entry of a ring; false: nothing was ever written. */
 bool completion_log_newest(const uint64_t *ring, uint32_t entries, uint32_t *number_out, uint64_t *entry_out);
 
-/* The entries that a requester with so many wrs in flight needs. */
+/* The number of entries for a requester with this many wrs in flight. */
 uint32_t completion_log_entries_for(uint32_t wrs);
 
 #endif

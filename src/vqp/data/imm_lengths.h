@@ -10,7 +10,7 @@
 
 #define LENGTHS_PER_MESSAGE 32u
 
-/* The k-th message of the sender has so many bytes, however many of them are still to come. */
+/* The total length of the sender's k-th message, including bytes that have arrived. */
 struct message_length {
 	uint64_t message;
 	uint32_t bytes;

@@ -23,12 +23,12 @@ struct request_log_received {
 	unsigned wc_flags;
 };
 
-/* A vqp has one for each wr that may be in flight, so nothing is in here that can be told from elsewhere. */
+/* A vqp has one for each wr that may be in flight, so it has no member that can be derived. */
 struct request_log_wr {
 	struct ibv_send_wr wr; /* first; sg_list points to the log's own sges */
 	uint64_t message;      /* number, from 1, of a wr that takes a receive; 0 otherwise */
 	uint64_t bytes;        /* of a receive: received */
-	uint64_t landed;       /* of a WRITE: so many bytes took effect on paths that failed; it resumes behind them */
+	uint64_t landed;       /* of a WRITE: the bytes that took effect on failed paths; it resumes behind them */
 	uint64_t log_entry;    /* of the completion log, written behind it; 0: none */
 	uint32_t psns;         /* packets that it takes: on the path it was posted to, before that an upper bound */
 	/* The path it was posted on, by its our_key, and has no verdict of; qp_num 0: none, it is to be posted. */
@@ -36,7 +36,8 @@ struct request_log_wr {
 	uint32_t log_number;
 	struct request_log_received received;
 	enum ibv_wc_status status;
-	enum ibv_wc_status refused; /* by the responder, whose NAK was lost: it is not posted again. 0: it was not */
+	enum ibv_wc_status
+		refused; /* refused by the responder, with a lost NAK: it is not posted again. 0: it was not */
 	enum hf_wc_outcome outcome; /* of one that failed */
 	uint8_t rail;               /* of that qp */
 	bool footed;                /* the entry and the wr execute together or not at all */
@@ -46,7 +47,7 @@ struct request_log_wr {
 	bool plain;    /* an atomic of a region in HF_ATOMIC_PLAIN: what is in doubt is sent again */
 	bool compares; /* and was, a CAS: if it finds its own value it had executed */
 	bool signaled; /* its owner wants a completion when it succeeds */
-	bool reports;  /* the device was asked for one, for the owner or to make room */
+	bool reports;  /* a completion was requested from the device, for the owner or to make room */
 	bool done;
 	bool polled;      /* its completion, ahead of others before it */
 	bool sent_before; /* handed to a qp that has failed since */
@@ -86,7 +87,7 @@ struct ibv_send_wr *request_log_lend(struct request_log *log);
 /* The first of those, as request_log_copy: sges (and inline bytes) that are elsewhere are copied. */
 struct request_log_wr *request_log_adopt(struct request_log *log);
 
-/* Forgets all there is, done or not; what comes next has the next position as ever. */
+/* Drops all entries, done or not; the next one has the next position. */
 void request_log_empty(struct request_log *log);
 
 /* Prefetches the posted wrs and the memory that atomics answer to: verdicts are about to be entered, and the entries

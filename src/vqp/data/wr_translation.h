@@ -18,9 +18,9 @@
 
 struct wr_translation {
 	struct ibv_send_wr wrs[TRANSLATION_WRS];
-	uint64_t positions[TRANSLATION_WRS]; /* in the log: whose wr it is */
+	uint64_t positions[TRANSLATION_WRS]; /* in the log: of the wr's entry */
 	struct ibv_sge sges[TRANSLATION_SGES];
-	struct hf_footer footers[TRANSLATION_WRS]; /* where the path knows them */
+	struct hf_footer footers[TRANSLATION_WRS]; /* where the path has them */
 	uint64_t words
 		[TRANSLATION_WRS]; /* what log writes write: inline, so that the post has read it when it returns */
 	unsigned wr_count, sge_count, room; /* room: of wrs, for what the qp can take now */
@@ -35,8 +35,8 @@ static inline const struct hf_footer *wr_translation_footers(const struct wr_tra
 {
 	return translation->footed ? translation->footers : NULL;
 }
-/* Compiles the wr at `position` for the path in use, from its first byte that has not landed. False: it cannot leave
- * yet, because its rkey had to be asked for. */
+/* Compiles the wr at `position` for the path in use, from its first byte that has not landed. False: it cannot be
+ * posted yet, because its rkey was requested from the peer. */
 bool wr_translation_add(struct wr_translation *translation, struct hf_vqp *vqp, uint64_t position, bool signal);
 
 #endif

@@ -53,10 +53,11 @@ void carrier_break(struct carrier *carrier);
 int carrier_end(struct carrier *carrier);   /* as path_end_qp */
 void carrier_stop(struct carrier *carrier); /* now: nothing of it arrives any more; may block as fence_insist */
 
-/* So many wrs the vqp may post now. It takes its turn behind those that wait: lists of others that were posted later
- * would keep it from ever finding room otherwise. */
+/* The number of wrs that the vqp may post now. It queues behind waiting vqps: otherwise later lists of others could
+ * keep it from ever finding room. */
 uint32_t carrier_room(const struct hf_vqp *vqp);
-/* As hf_qp_post_send, all or nothing of the list. -ENOMEM: so many do not fit now; the vqp is pumped when some do. */
+/* As hf_qp_post_send, all of the list or none. -ENOMEM: the list does not fit now; the vqp is pumped when there is
+ * room. */
 int carrier_post_send(
 	struct hf_vqp *vqp, struct ibv_send_wr *wr, const struct hf_footer *footers, struct ibv_send_wr **bad_wr);
 void carrier_wait(struct hf_vqp *vqp);

@@ -29,7 +29,7 @@ int dc_end_start(const struct hf_node *node, struct path *path, bool is_initiato
 struct dc_end *dc_end_make(struct hf_vpd *pd, unsigned rail, int access, struct hf_lease *lease, struct wc_sink *sink);
 void dc_end_free(struct hf_node *node, struct dc_end *end); /* NULL is legal */
 
-/* What the other end is told, and tells. */
+/* The description of an end, sent and received. */
 /* Part of POOL and POOL_QP; with it, qp_num and psn of the offer are of an initiator. */
 struct dc_told {
 	uint8_t used; /* 0: not over DC */

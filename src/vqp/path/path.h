@@ -46,7 +46,7 @@ struct path {
 	int access;         /* what it grants */
 	bool ready;         /* both sides can send */
 	bool footers;       /* both devices know them: see wr_translation.h */
-	/* A backup that is of no use any more; the picker may go to it before it hears so. */
+	/* A backup that is not usable any more; the picker may move to it before it receives the report. */
 	bool withdrawn;
 	bool active;                             /* in use, or was: its completions are polled for */
 	uint64_t fence_since_ns, fence_retry_ns; /* the fence has failed since; is tried again then; 0: neither */
@@ -78,9 +78,9 @@ struct path_message {
 #define PATH_MESSAGE_FIELDS                                                                                            \
 	FIELD_STRUCT(struct path_message, offer, &path_offer_layout), FIELD_MAX(struct path_message, about_qp, NUM_MASK)
 
-/* Tells the other side of that path, in a message of that kind and of the epoch now. */
+/* Sends that path to the other side, in a message of that kind and of the current epoch. */
 void path_say(struct hf_vqp *vqp, const struct vqp_kind *kind, const struct path *path, enum path_source cached);
-bool path_has_footers(const struct hf_node *node, unsigned rail); /* the device of that rail knows them */
+bool path_has_footers(const struct hf_node *node, unsigned rail); /* the device of that rail supports them */
 int path_create(struct hf_vqp *vqp, struct path *path, unsigned rail);
 struct path_need {
 	const struct hf_qp_init *init; /* but for its queues, which come from the rail */

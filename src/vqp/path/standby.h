@@ -39,7 +39,7 @@ struct standby {
 	uint64_t posted_end; /* behind its newest wr, by the numbers of the carrier */
 };
 
-/* On the pool's list, not connected; over DC, with one of so many initiators. NULL: the device has no room. */
+/* On the pool's list, not connected; over DC, with one of this many initiators. NULL: the device has no room. */
 struct standby *standby_make(struct pool *pool, unsigned rail, bool dc, unsigned initiators);
 int standby_connect(struct hf_vqp *vqp, struct standby *standby, const struct pool_message *theirs);
 void standby_free(struct standby *standby); /* no vqp is on it */

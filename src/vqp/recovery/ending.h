@@ -46,7 +46,7 @@ static inline bool ending_goes_on(const struct ending *ending)
 	return ending->state != ENDING_NOT && ending->state != ENDING_OVER;
 }
 
-/* The other side was asked to end, or is to be. */
+/* The other side got a request to end, or will get it. */
 static inline bool ending_asks(const struct ending *ending)
 {
 	return ending->state == ENDING_ANSWER || (ending->state == ENDING_FENCE && ending->next == ENDING_ANSWER);

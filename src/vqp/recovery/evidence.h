@@ -15,7 +15,7 @@ struct evidence {
 	bool has_psn;
 	uint32_t executed_psn;     /* of the first request packet that did not execute */
 	bool in_doubt;             /* whether that one did is not known, only what is behind it did not */
-	struct hf_refusal refusal; /* the responder refused that request; status 0: none that it knows of */
+	struct hf_refusal refusal; /* the request that the responder refused; status 0: none recorded */
 	unsigned atomic_count;
 	struct hf_atomic_result atomics[EVIDENCE_ATOMICS]; /* newest first */
 	bool has_log;
@@ -26,7 +26,7 @@ struct evidence {
 	bool answers_unsure;    /* what our own device took to be an answer may never have landed */
 	uint32_t grant, access; /* what that side grants now (R13) */
 	bool resumes;           /* a WRITE_WITH_IMM of that side may go on in its middle */
-	uint64_t consumed;      /* messages whose receive completions were read, since the vqp was made */
+	uint64_t consumed;      /* messages with a polled receive completion, since the vqp was made */
 };
 
 #endif

@@ -55,7 +55,7 @@ struct log_message {
 	struct message_head head;
 	uint64_t addr;
 	uint32_t entries; /* a power of two */
-	uint32_t footers; /* bit per rail of the sender: its device knows them */
+	uint32_t footers; /* bit per rail of the sender: its device supports them */
 	uint32_t rkeys[HF_RAILS_MAX];
 };
 void exchange_say_log(struct hf_vqp *vqp, struct log_message *message); /* fills in its head */

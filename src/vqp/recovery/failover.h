@@ -28,8 +28,8 @@ void exchange_say_state(struct hf_vqp *vqp);
 void exchange_say_ready(struct hf_vqp *vqp);
 /* Before the other side has a new path, so that no message that resumes is there sooner (R8). */
 void exchange_tell_lengths(struct hf_vqp *vqp);
-/* What broke the data path has probably broken control on that rail, and the exchange is not to wait for heartbeats to
- * tell. But a qp that died of a program's error says nothing about its rail, nor does a flush. */
+/* A failure of the data path has probably broken control on that rail too, and the exchange must not wait for missed
+ * heartbeats. But a qp that failed by a program's error is no evidence about its rail, nor is a flush. */
 bool exchange_suspects_rail(const struct hf_vqp *vqp);
 void exchange_message(struct hf_vqp *vqp, const struct message_head *message);
 /* CLOSED promises the other side that nothing of its wrs happens any more on the path that this vqp was on, so it
@@ -38,7 +38,7 @@ uint32_t exchange_standby(const struct hf_vqp *vqp);
 void exchange_say_closed(struct hf_vqp *vqp, uint32_t standby);
 void exchange_closed(struct hf_vqp *vqp, const struct message_head *message);
 void exchange_answer_closed(struct hf_peer *peer, const struct message_head *message);
-/* Of a vqp that failed and is fenced: the other side is to end too, and says CLOSED when it has. */
+/* Of a vqp that failed and is fenced: the other side is to end too, and sends CLOSED when it has. */
 void exchange_ask_end(struct hf_vqp *vqp);
 void exchange_ended(struct hf_vqp *vqp, const struct message_head *message);
 
@@ -55,7 +55,7 @@ enum next_path {
 	NEXT_PATH_READY,  /* the picker may post */
 	NEXT_PATH_FAILED, /* there is none: the next epoch */
 };
-enum next_path next_path_go(struct hf_vqp *vqp);    /* the picker takes a path and says GO */
+enum next_path next_path_go(struct hf_vqp *vqp);    /* the picker takes a path and sends GO */
 enum next_path next_path_match(struct hf_vqp *vqp); /* the other end takes its match */
 /* After this GO the picker posts without an answer. */
 bool next_path_goes_at_once(const struct hf_vqp *vqp, unsigned cached);
@@ -63,8 +63,8 @@ bool next_path_goes_at_once(const struct hf_vqp *vqp, unsigned cached);
 /* backup.c */
 bool backup_offer(struct hf_vqp *vqp, unsigned rail); /* a qp on one more rail; false: the device refuses */
 void backup_offer_all(struct hf_vqp *vqp);            /* where the policy or a revocable grant wants them */
-/* The one of that rail is not to be used any more, and nothing arrives through it: the latter in time, which is asked
- * for again and again. */
+/* The path of that rail must not be used any more, and nothing may arrive through it: its fence is repeated until it
+ * holds. */
 void backup_withdraw(struct hf_vqp *vqp, unsigned rail);
 bool backup_is_withdrawn(struct hf_vqp *vqp, unsigned rail, uint64_t now_ns);
 /* The one of that rail becomes the path in use, when both sides have one. */

@@ -96,7 +96,7 @@ struct recovery {
 	bool spent; /* the budget of this outage */
 };
 
-/* retries_ns: for so long a wr may wait on a path before it fails. */
+/* retries_ns: the longest time that a wr waits on a path before it fails. */
 void recovery_init(struct recovery *recovery, bool picks, uint64_t budget_ns, uint64_t retries_ns);
 /* Returns the actions, to be done in the order of their bits. */
 unsigned recovery_step(struct recovery *recovery, const struct recovery_event *event, uint64_t now_ns);

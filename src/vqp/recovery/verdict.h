@@ -48,8 +48,8 @@ struct verdict {
 	bool doubtful;             /* REPLAY: it may have executed */
 };
 
-/* What the completion log says of the wrs in flight, by their positions in `log`; and one thing about themselves that
- * is seen on the way. */
+/* The evidence of the completion log about the wrs in flight, by their positions in `log`; and one property of these
+ * wrs. */
 struct log_reading {
 	uint64_t executed_end; /* what was posted before it executed */
 	uint64_t taken_end;    /* the same, by a message that a receive took */
@@ -61,8 +61,8 @@ struct log_reading verdict_read_log(const struct request_log *log, const struct 
 struct verdict verdict_judge(enum hf_policy policy, const struct request_log_wr *entry, uint64_t position,
 	const struct evidence *evidence, const struct log_reading *reading);
 
-/* Before the verdicts: whether wrs that had completed are lost, because the responder's device died before they were in
- * memory, or before it had told of a message. `messages`: how many were posted since the vqp was made. */
+/* Before the verdicts: whether completed wrs are lost, because the responder's device died before they were in memory,
+ * or before it had reported a message. `messages`: the number posted since the vqp was made. */
 bool verdict_lost(
 	struct request_log *log, uint64_t messages, const struct evidence *evidence, const struct log_reading *reading);
 
