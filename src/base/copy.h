@@ -16,11 +16,11 @@
 #include <string.h>
 
 #define COPY_WORD_BYTES  8u
-#define COPY_WORDS_BYTES 32u /* at most so many are stored word by word */
+#define COPY_WORDS_BYTES 32u /* the longest copy that is stored word by word */
 
-/* Asks for the cache line of the last byte that will be stored: who polls it has it, and it travels while we do what
- * comes before the store. A poller takes it back as soon as it has arrived, so it is worth while only when the store
- * follows within the time that a line takes. */
+/* Prefetches the cache line of the last byte that will be stored: the poller's core has it, and the transfer overlaps
+ * with the work before the store. A poller takes the line back as soon as it has arrived, so the prefetch helps only
+ * when the store follows within the time of a line transfer. */
 #define COPY_EXPECT_BYTES 8192u
 
 static inline void copy_expect(const void *last)

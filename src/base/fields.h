@@ -33,7 +33,7 @@ struct field {
 	uint16_t offset;   /* of the member in its struct */
 	uint16_t bytes;    /* of an element */
 	uint16_t elements; /* at most, where they are counted; else exactly */
-	/* The field that says how many elements there are, earlier in the table. Its bytes are 0: not counted. */
+	/* The field with the number of elements, earlier in the table. Its bytes are 0: not counted. */
 	uint16_t count_offset, count_bytes;
 	uint64_t min, max;
 	const struct fields *of;
@@ -71,7 +71,7 @@ struct field {
 		.type = FIELD_RAW, .offset = offsetof(type_, member), .bytes = FIELD_SIZE(type_, member),              \
 		.elements = 1                                                                                          \
 	}
-/* As many bytes, or structs, as the member `count_` says. */
+/* Bytes, or structs; their number is in the member `count_`. */
 #define FIELD_COUNTED(type_, member, count_)                                                                           \
 	{                                                                                                              \
 		.type = FIELD_RAW, .offset = offsetof(type_, member), .bytes = 1,                                      \

@@ -25,7 +25,7 @@ void log_line(enum log_level level, const char *format, ...) __attribute__((form
 /* The simulator's checkers hear every line: with 0 no limit holds. Default: 1 s. */
 void log_set_limit(uint64_t limit_ns);
 
-/* At most one line a second; says how many were left out. Zero-initialised; not shared between threads. */
+/* At most one line a second; returns the number of suppressed lines. Zero-initialised; not shared between threads. */
 struct log_limit {
 	uint64_t next_ns;
 	uint64_t suppressed;

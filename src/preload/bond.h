@@ -14,7 +14,7 @@
 
 #include "preload/objects.h"
 
-/* What the environment asks for. -EINVAL, ... with words. */
+/* The settings of the environment. -EINVAL, ... with a text. */
 int bond_configure(struct bond *bond, struct hf_error *error);
 /* Opens bond->node. */
 int bond_open(struct bond *bond, struct hf_loop *loop, struct hf_error *error);

@@ -63,7 +63,7 @@ struct cq {
 	struct list channel_link;
 	unsigned queued;     /* events that wait in the channel */
 	unsigned given;      /* events that the program got; it acknowledges as many before the cq can go */
-	struct table shared; /* queue pairs whose receives, of a shared queue, complete here; by number */
+	struct table shared; /* queue pairs on a shared receive queue that complete here; by number */
 };
 
 struct shared_receive {

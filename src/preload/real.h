@@ -4,7 +4,7 @@
 
 /* The next function of this name after ours; NULL when there is no libibverbs. */
 void *real_find(const char *name);
-/* For a foreign handle, which nobody but a real libibverbs can have made. */
+/* For a foreign handle, which only a real libibverbs can have made. */
 void *real_need(const char *name);
 
 /* Calls go like REAL(ibv_alloc_pd)(context). */

@@ -25,7 +25,7 @@ struct answer {
 	bool orphan;         /* its session went on: freed when it is whole */
 };
 
-/* Waits for an answer that is not whole; removed from its list before told() is called. */
+/* Waits for an incomplete answer; removed from its list before told() is called. */
 struct answer_waiter {
 	struct list node;
 	void (*told)(struct answer_waiter *waiter, const struct resp_out *reply);
@@ -42,8 +42,7 @@ void proxy_answers_init(struct answers *answers);
 void proxy_answers_free(struct answers *answers);
 void proxy_answers_forget(struct answers *answers); /* those that are whole */
 
-/* The reply of this write is to come, with so many commands; what the session was answered before goes. NULL: no
- * memory. */
+/* The reply of this write follows, with this many commands; replaces the session's earlier answer. NULL: no memory. */
 struct answer *proxy_answers_begin(struct answers *answers, uint64_t session, uint32_t sequence, unsigned commands);
 /* NULL: it is not kept. */
 struct answer *proxy_answers_find(struct answers *answers, uint64_t session, uint32_t sequence);

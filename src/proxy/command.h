@@ -13,11 +13,11 @@ struct resp_out;
 enum command_class {
 	COMMAND_READ,    /* by the leader's server, once the leader is confirmed */
 	COMMAND_WRITE,   /* an entry of the log */
-	COMMAND_DRAW,    /* a write that the leader's server is asked for first: SPOP */
-	COMMAND_ASK,     /* of this proxy's own server, whichever it is: it says nothing of the data */
+	COMMAND_DRAW,    /* a write that needs a query of the leader's server first: SPOP */
+	COMMAND_ASK,     /* of this proxy's own server, in any role: the reply does not depend on the data */
 	COMMAND_OWN,     /* the proxy answers */
 	COMMAND_SCRIPT,  /* a write where the operator allows scripts */
-	COMMAND_CHANGE,  /* of the members: HOLDFAST, which no server knows */
+	COMMAND_CHANGE,  /* of the members: HOLDFAST, which no server has */
 	COMMAND_REFUSED, /* with the reason */
 };
 

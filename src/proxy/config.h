@@ -10,9 +10,9 @@ struct proxy_settings {
 	struct hf_smr_member members[HF_SMR_MEMBERS_MAX]; /* this node is the one of its name */
 	unsigned member_count;
 	enum hf_smr_preset preset;
-	uint32_t slots, slot_bytes;                          /* 0: not said */
+	uint32_t slots, slot_bytes;                          /* 0: not given */
 	struct hf_addr listen;                               /* for clients */
-	char redis[HF_PATH_BYTES], memcached[HF_PATH_BYTES]; /* the server; empty: not said */
+	char redis[HF_PATH_BYTES], memcached[HF_PATH_BYTES]; /* the server; empty: not given */
 	char directory[HF_PATH_BYTES];                       /* of the log's files; empty: memory is the storage */
 	bool scripts;
 	uint64_t silence_ns;
@@ -20,8 +20,8 @@ struct proxy_settings {
 
 struct hf_config_section proxy_config_section(struct proxy_settings *settings_out);
 
-/* The configuration of the log of the member with this name; -ENOENT with words: there is none. `settings` outlives
- * it. What is not said is as the server wants it. */
+/* The configuration of the log of the member with this name; -ENOENT with a text: there is none. `settings` outlives
+ * it. Keys that are not given have the defaults of the kind of server. */
 int proxy_config_smr(const struct proxy_settings *settings, const char *name, bool memcached,
 	struct hf_smr_config *config_out, struct hf_error *error);
 

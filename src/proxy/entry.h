@@ -23,7 +23,7 @@
 enum entry_kind {
 	ENTRY_WRITE = 1, /* of a client */
 	ENTRY_MULTI,     /* the same; its answer is an array of what its commands answer */
-	ENTRY_DUE,       /* keys whose time is over */
+	ENTRY_DUE,       /* expired keys */
 	ENTRY_KINDS,
 };
 
@@ -37,12 +37,12 @@ enum entry_server {
 /* What becomes of the server's reply. */
 enum entry_reply {
 	ENTRY_PLAIN, /* it is the client's */
-	ENTRY_DROP,  /* nobody gets it */
+	ENTRY_DROP,  /* dropped */
 	ENTRY_TTL,   /* of PEXPIRETIME: seconds left, rounded; for TTL */
 	ENTRY_PTTL,  /* milliseconds left */
 	ENTRY_AT,    /* the second of the deadline */
 	ENTRY_PAT,   /* its millisecond */
-	ENTRY_TEXT,  /* the server is not asked: the record is the client's reply */
+	ENTRY_TEXT,  /* not sent to the server: the record is the client's reply */
 	ENTRY_GETS,  /* of memcached: with uniques of ours; not in entries */
 	ENTRY_REPLIES,
 };

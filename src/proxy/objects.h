@@ -11,7 +11,7 @@
 #include "proxy/run.h"
 
 #define PROXY_ARGS_MAX    65536u         /* of a command */
-#define PROXY_PATIENCE_NS 30000000000ull /* a run that finds no leader for so long ends with an error */
+#define PROXY_PATIENCE_NS 30000000000ull /* a run that finds no leader for this time ends with an error */
 
 struct proxy {
 	struct hf_node *node;
@@ -68,7 +68,7 @@ void proxy_set_deadline(struct proxy *proxy, const uint8_t *key, size_t key_byte
 int proxy_client_listen(struct proxy *proxy, struct hf_error *error);
 void proxy_client_close_all(struct proxy *proxy);
 
-/* status.c: a page of the node's HTTP server, which must not be asked once the proxy is closed */
+/* status.c: a page of the node's HTTP server, which must not be called once the proxy is closed */
 int proxy_status_open(struct proxy *proxy, struct hf_error *error);
 
 /* forward.c */

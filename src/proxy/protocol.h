@@ -46,7 +46,7 @@ struct protocol {
 	void (*rewrite)(const struct command *command, const struct command_args *request, uint64_t now_ms,
 		struct resp_out *entry);
 	void (*rewrite_due)(struct resp_out *entry, const uint8_t *key, size_t key_bytes, int64_t shifted_ms);
-	/* Asks the server for a read: one reply. */
+	/* Sends a read to the server: one reply. */
 	void (*ask)(struct proxy *proxy, const struct command *command, const struct command_args *request,
 		uint64_t now_ms, struct server_gather *gather);
 
@@ -54,12 +54,12 @@ struct protocol {
 	/* A record goes to the server: one reply to `gather`. `unique` grows from one record to the next. */
 	void (*inject)(struct proxy *proxy, const struct entry_record *record, uint64_t time_ms, uint64_t unique,
 		struct server_gather *gather);
-	/* Asks the server what it is, and whether the answer will do. */
+	/* Queries the kind and version of the server, and checks the reply. */
 	const char *hello;
 	bool (*hear_hello)(struct proxy *proxy, const uint8_t *reply, size_t bytes);
 
 	/* ---- snapshots ---- */
-	/* Asks for the next keys, or puts them: snapshot.h. */
+	/* Requests the next keys, or stores them: snapshot.h. */
 	void (*snapshot_more)(struct proxy_snapshot *snapshot);
 	const char *flush; /* empties the server */
 	/* The command that stores a key of a snapshot; false: it is damaged, or memory is short. */

@@ -21,7 +21,7 @@ struct proxy_config {
 	bool memcached;        /* it is one; else Redis */
 	struct hf_addr listen; /* for clients */
 	bool scripts;          /* EVAL is taken: its author vouches that it does the same at every server */
-	uint64_t silence_ns;   /* a server that does not answer for so long is over; 0: 10 s */
+	uint64_t silence_ns;   /* a server that does not reply for this time is ended; 0: 10 s */
 };
 
 struct proxy_events {

@@ -51,7 +51,7 @@ struct run {
 	struct list node;
 	/* route.c */
 	uint64_t id, since_ns;
-	int leader; /* to whom it was sent */
+	int leader; /* the member that it was sent to */
 	bool doubt; /* a sending of it may have taken effect */
 	void (*routed)(struct run *run);
 	/* lead.c */
@@ -90,7 +90,7 @@ void proxy_lead_due(struct proxy *proxy);
 /* Takes it to the leader, whoever that is, as often as that takes; routed() follows, perhaps at once, with a status
  * that is neither RUN_NOT_LEADER nor, before the patience is over, RUN_UNKNOWN. */
 void proxy_route(struct run *run);
-/* Something changed: who leads, a channel. */
+/* The leader or a channel changed. */
 void proxy_route_again(struct proxy *proxy);
 /* The proxy of this member is gone, or does not lead any more. */
 void proxy_route_lost(struct proxy *proxy, int member);

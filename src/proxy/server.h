@@ -21,7 +21,7 @@ struct server_gather {
 	void (*done)(struct server_gather *gather);
 };
 
-/* A command that was asked. */
+/* A pending command. */
 struct server_question {
 	enum entry_reply reply;
 	uint64_t now_ms;
@@ -55,13 +55,13 @@ int proxy_server_open(struct hf_loop *loop, const char *path, uint64_t silence_n
 	struct proxy_server **server_out, struct hf_error *error);
 void proxy_server_close(struct proxy_server *server); /* drops what waits; NULL is legal */
 
-/* Sends one command. Its reply goes to `gather` as `reply` says; without one it is dropped. Text is copied. */
+/* Sends one command. `reply` determines how its reply goes to `gather`; without one it is dropped. Text is copied. */
 void proxy_server_ask(struct proxy_server *server, const void *command, size_t bytes, enum entry_reply reply,
 	uint64_t now_ms, struct server_gather *gather);
 /* The same, with a note for protocol->take. */
 void proxy_server_ask_noted(struct proxy_server *server, const struct resp_out *command,
 	const struct server_question *question, struct server_gather *gather);
-/* Redis: asks for the deadline of a key: events.deadline has it. */
+/* Redis: requests the deadline of a key: events.deadline has it. */
 void proxy_server_ask_deadline(struct proxy_server *server, const uint8_t *key, size_t key_bytes);
 /* How many commands wait for their replies. */
 unsigned proxy_server_waiting(const struct proxy_server *server);

@@ -9,7 +9,7 @@
 #include "proxy/objects.h"
 #include "proxy/stream.h"
 
-/* One at a time: protocol->snapshot_more asks for some keys and puts them into `out`, then that is read. */
+/* One at a time: protocol->snapshot_more requests some keys and puts them into `out`, then that is read. */
 struct proxy_snapshot {
 	struct proxy *proxy;
 	bool asked; /* a question is at the server */

@@ -27,7 +27,7 @@ struct smr_elect_candidate {
 	bool alive, ready, leading; /* ready: it could lead */
 	uint64_t number;            /* of one that leads */
 };
-/* Voters alone. -1: nobody. */
+/* Among voters. -1: none. */
 int smr_elect_choose(const struct smr_elect_candidate *candidates, unsigned count);
 
 #endif

@@ -49,11 +49,11 @@ struct smr_wr {
 	uint64_t stamp; /* of the replica's clock of posts */
 	uint64_t posted_ns;
 };
-/* The vqp of one kind between two members. Ours is connected to the one that the other end told last. */
+/* The vqp of one kind between two members. Ours is connected to the number that the other end sent last. */
 enum smr_end_kind { SMR_OUT, SMR_IN, SMR_BACK, SMR_ENDS }; /* OUT: we write into its log */
 struct smr_end {
 	struct hf_vqp *vqp;
-	uint32_t theirs;   /* its number there; 0: not told */
+	uint32_t theirs;   /* its number there; 0: not received */
 	uint32_t target;   /* what that one was connected to; 0: nothing yet */
 	uint32_t consumed; /* the last one that one of ours was connected to */
 	bool used;         /* ours was connected */
@@ -64,9 +64,9 @@ struct smr_end {
 	uint32_t head, tail;
 };
 
-/* How far the leader, or who wants to be, has come with a member. */
+/* The progress of the leader, or of a candidate, with a member. */
 enum smr_stage {
-	SMR_STAGE_NONE,    /* nothing is asked */
+	SMR_STAGE_NONE,    /* nothing is requested */
 	SMR_STAGE_ASKED,   /* the request is in its mailbox, or will be */
 	SMR_STAGE_GRANTED, /* it has acked; the vqp is to learn of the grant */
 	SMR_STAGE_HEAD,    /* promise and commit are being read */

@@ -24,7 +24,7 @@ void smr_served_close(struct smr_served *served);
 void smr_served_hear(struct smr_served *served, struct hf_peer *peer, const uint8_t *message, size_t bytes);
 /* The channel has room again. */
 void smr_served_flush(struct smr_served *served);
-/* Nobody waits for its answers. */
+/* Its answers are dropped. */
 void smr_served_forget(struct smr_served *served, const struct hf_peer *peer);
 
 #endif

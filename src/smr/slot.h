@@ -46,7 +46,7 @@ struct smr_geometry {
 };
 
 struct smr_slot {
-	uint64_t accept, index, commit; /* commit 0: it is not to be believed */
+	uint64_t accept, index, commit; /* commit 0: not valid */
 	uint32_t bytes, crc;
 	uint16_t kind, requests;
 };

@@ -28,7 +28,7 @@
 
 enum smr_phase { /* of an acquisition */
 	SMR_PHASE_NONE,
-	SMR_PHASE_TAKE,    /* the own log, from everybody */
+	SMR_PHASE_TAKE,    /* the own log, from all others */
 	SMR_PHASE_ASK,     /* until a majority has granted and was read */
 	SMR_PHASE_PROMISE, /* until a majority has the promise */
 	SMR_PHASE_CATCH_UP,
@@ -47,7 +47,7 @@ struct hf_smr {
 	void *context;
 	struct hf_smr_config config;
 	char name[16];
-	struct hf_smr_member known[HF_SMR_MEMBERS_MAX]; /* whom the program named */
+	struct hf_smr_member known[HF_SMR_MEMBERS_MAX]; /* named by the program */
 	unsigned known_count;
 	uint64_t cluster[2];
 	struct smr_geometry geometry;
@@ -66,12 +66,12 @@ struct hf_smr {
 	struct hf_timer pulse;
 	uint64_t pulse_ns; /* when the next one is due */
 	bool attached, stopping;
-	bool unwell; /* as the program says */
+	bool unwell; /* as set by the program */
 	uint64_t now_ns;
 
 	enum hf_smr_role role;
 	uint64_t number, round_seen; /* ours; the highest round seen */
-	int choice;                  /* whom we would elect */
+	int choice;                  /* the preferred leader */
 	int leader_told;
 	uint64_t number_told;
 
@@ -133,7 +133,7 @@ struct hf_smr {
 	struct hf_smr_member wanted_member;
 	struct hf_smr_call *change_call;
 	int wanted;            /* id that hf_smr_add or hf_smr_remove named */
-	bool change_asked;     /* `next` is what was asked for, not a process that takes a member's place */
+	bool change_asked;     /* `next` was requested, and is no process that takes a member's place */
 	bool changing;         /* `next` is about to be logged, or in the log */
 	const char *reason;    /* why it stepped out */
 	const char *abort_why; /* marks: steps.h */

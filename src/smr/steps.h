@@ -37,7 +37,7 @@ void smr_public_answered(struct smr_link *link);
 void smr_public_role(struct hf_smr *smr);
 bool smr_public_ready(const struct hf_smr *smr);
 
-/* grant.c: the own log and who holds it */
+/* grant.c: the own log and its holder */
 bool smr_grant_turn(struct hf_smr *smr);
 void smr_grant_take(struct hf_smr *smr); /* the own log for ourselves */
 void smr_grant_destroyed(struct smr_link *link);

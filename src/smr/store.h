@@ -66,12 +66,12 @@ int smr_store_snapshot_piece(
 int smr_store_snapshot_sync(struct smr_store *store, uint64_t generation, struct hf_error *error);
 int smr_store_snapshot_name(struct smr_store *store, uint64_t generation, struct hf_error *error);
 void smr_store_snapshot_drop(struct smr_store *store);
-/* Removes what is older than that generation, whose snapshot is finished. */
+/* Removes files older than that generation, which has a finished snapshot. */
 int smr_store_trim(struct smr_store *store, uint64_t base, uint64_t generation, struct hf_error *error);
 
 void smr_store_path(const struct smr_store *store, const char *name, uint64_t generation, bool numbered,
 	char path_out[SMR_STORE_PATH_BYTES + SMR_STORE_NAME_BYTES]);
-/* Says of damage what to do; returns -EBADMSG. */
+/* Sets the error for damage, with its remedy; returns -EBADMSG. */
 int smr_store_damaged(const char *path, uint64_t offset, const char *what, struct hf_error *error);
 
 /* ---- reading: store_read.c ---- */

@@ -13,7 +13,7 @@ struct lane_news {
 	const char *rail, *peer; /* names */
 	struct hf_metric *state, *pause, *trips, *bytes;
 	struct log_limit limit;
-	bool paused, told_paused; /* as it is, and as the log says */
+	bool paused, told_paused; /* the current state, and the logged one */
 	bool early;               /* it recovered before the end of the pause */
 	unsigned untold;          /* trips since the last line */
 };

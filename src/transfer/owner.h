@@ -43,7 +43,7 @@ void owner_init(struct owner *owner, struct owner_context *context, const struct
 void owner_free(struct owner *owner); /* of one that has ended, or never began */
 
 void owner_begin(struct owner *owner);
-/* Of one alias; the owner is cancelled when all have asked. */
+/* Of one alias; the owner is cancelled when all aliases are. */
 void owner_cancel(struct owner *owner);
 
 #endif

@@ -8,10 +8,10 @@
 #include "transfer/tcp.h"
 #include "transfer/wire.h"
 
-/* What the peer has registered, as it said last. */
+/* The peer's registered buffers, by its last message. */
 struct hf_segment {
 	struct peer *peer;
-	struct wire_segment view; /* incarnation 0: nothing was said yet */
+	struct wire_segment view; /* incarnation 0: no message yet */
 	bool opened;              /* by the caller, who may name it */
 };
 

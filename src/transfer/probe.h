@@ -14,13 +14,13 @@ struct probe_memory {
 	struct hf_vmr *mr;
 };
 
-/* Halves of so many bytes, at most PROBE_BYTES_MAX. */
+/* Halves of this many bytes, at most PROBE_BYTES_MAX. */
 int probe_open(
 	struct probe_memory *probe, struct hf_env *env, struct hf_vpd *pd, uint64_t bytes, struct hf_error *error);
 void probe_close(struct probe_memory *probe); /* legal on zeroed memory */
 
 struct wire_probe probe_describe(const struct probe_memory *probe);
-/* Where a READ of so many bytes goes, or of fewer where the half is smaller. */
+/* The destination of a READ of this many bytes, or of fewer if the half is smaller. */
 struct ibv_sge probe_sge(const struct probe_memory *probe, uint32_t bytes);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "transfer/peer.h"
 
-void say_describe_segment(struct hf_transfer *engine, struct wire_segment *segment); /* what say_segment tells */
+void say_describe_segment(struct hf_transfer *engine, struct wire_segment *segment); /* the content of say_segment */
 void say_segment(struct peer *peer);
 void say_fence(struct peer *peer, uint32_t epoch); /* nothing when the peer is gone: its lease is over */
 void say_fenced(struct peer *peer, uint32_t epoch, uint64_t answered);

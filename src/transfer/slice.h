@@ -39,7 +39,7 @@ struct slice_job {
 	struct slice slices[];
 };
 
-/* How many slices of `block` bytes or more a job of so many bytes and holes has at the most. */
+/* The largest number of slices of `block` bytes or more in a job of this many bytes and holes. */
 unsigned slice_count_most(uint64_t length, unsigned holes, uint64_t block);
 
 /* Cuts what is not done of `above` into slices of `block` bytes or more; puts it at the end of
@@ -58,7 +58,7 @@ void slice_back(struct slice *slice);
 void slice_job_hold(struct slice_job *job);
 void slice_job_release(struct slice_job *job);
 
-/* Whether a slice whose key the peer refused is to be sent again: once, when the segment has changed since (R-T10). */
+/* Whether a slice with a refused key is to be sent again: once, when the segment has changed since (R-T10). */
 bool slice_refreshes(struct slice *slice);
 
 /* Ends of the job. Each may free it, when no slice is out. */

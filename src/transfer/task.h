@@ -50,7 +50,7 @@ enum task_action {
 	TASK_SWITCHED = 1u << 2, /* the transport changed from `from_priority`: log and count the failover (R-T9) */
 	TASK_LIMIT = 1u << 3,    /* it failed: the failover limit is reached */
 	TASK_NO_MORE = 1u << 4,  /* it failed: no further transport reaches the peer */
-	TASK_END = 1u << 5,      /* `status` is final and may be told */
+	TASK_END = 1u << 5,      /* `status` is final and may be reported */
 };
 
 #define TASK_UNSPEC 0xffu
@@ -63,7 +63,7 @@ struct task_config {
 struct task {
 	const struct task_config *config;
 	enum task_state state;
-	enum hf_transfer_status status; /* as it is told */
+	enum hf_transfer_status status; /* as reported */
 	enum hf_transfer_status reason; /* DRAINING: what it ends as; PENDING: it moves to another transport */
 	uint64_t length;
 	struct ranges done;

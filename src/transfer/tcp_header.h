@@ -40,7 +40,7 @@ struct tcp_header {
 	enum tcp_header_type type;
 	enum tcp_nak reason;
 	uint32_t epoch;  /* of the initiator's, one for each stream that it ever opens */
-	uint32_t length; /* of the payload; READ: that is asked for */
+	uint32_t length; /* of the payload; READ: the requested length */
 	uint64_t id;     /* of the slice; HELLO: incarnation of the initiator */
 	uint64_t key;    /* of the buffer; HELLO: incarnation of the target */
 	uint64_t offset; /* in the buffer */

@@ -30,7 +30,7 @@ struct tcp_pipe_events {
 	/* Nothing comes or goes any more. The owner closes the pipe. */
 	void (*broken)(struct tcp_pipe *pipe, const char *reason);
 	void (*room)(struct tcp_pipe *pipe); /* there is room at the end of an event */
-	/* The kernel has let go of pieces. May close the pipe. NULL: not told. */
+	/* The kernel has released pieces. May close the pipe. May be NULL. */
 	void (*let_go)(struct tcp_pipe *pipe);
 };
 
@@ -66,9 +66,9 @@ int tcp_pipe_open(struct tcp_pipe *pipe, struct hf_loop *loop, struct hf_io *io,
 void tcp_pipe_close(struct tcp_pipe *pipe); /* legal on a closed one */
 
 bool tcp_pipe_has_room(const struct tcp_pipe *pipe);
-/* With room. The payload (header->length bytes, where the type has one) stays as it is until the pipe is closed or the
- * other end has answered. It is queued until tcp_pipe_push, or the end of the event in which it was sent. A stream that
- * breaks says so in a later turn. */
+/* With room. The payload (header->length bytes, if the type has one) must not change until the pipe is closed or the
+ * other end has answered. It is queued until tcp_pipe_push, or the end of the event in which it was sent. A broken
+ * stream is reported in a later turn. */
 void tcp_pipe_send(struct tcp_pipe *pipe, const struct tcp_header *header, const uint8_t *payload);
 /* Whether the kernel has let go of the n-th piece that was sent; the first one is 0. */
 static inline bool tcp_pipe_has_let_go(const struct tcp_pipe *pipe, uint64_t n)

@@ -36,10 +36,10 @@ int tcp_target_open(struct hf_loop *loop, const struct tcp_target_config *config
 void tcp_target_close(struct tcp_target *target);                /* NULL is legal */
 struct hf_addr tcp_target_addr(const struct tcp_target *target); /* where it listens */
 
-/* When this returns, nothing of the initiator's stream is placed any more; `admits` refuses one whose HELLO has not
- * come yet. Returns the last id of that stream that was placed or answered; 0: none was. */
+/* After the return nothing of the initiator's stream is stored any more; `admits` refuses a stream without its HELLO
+ * yet. Returns the last id of that stream that was stored or answered; 0: none was. */
 uint64_t tcp_target_fence(struct tcp_target *target, uint64_t initiator, uint32_t epoch);
-/* Extends the leases of the streams, and ends the streams whose lease is over. Due several times in a lease. */
+/* Extends the leases of the streams, and ends streams with an expired lease. Due several times in a lease. */
 void tcp_target_turn(struct tcp_target *target, uint64_t now_ns);
 /* Ends all streams of the initiator: it is gone. */
 void tcp_target_end(struct tcp_target *target, uint64_t initiator);

@@ -33,7 +33,7 @@ struct wire_buffer {
 	uint8_t permission;
 };
 
-struct wire_probe { /* memory that anybody may read: a probe of a rail reads all of it */
+struct wire_probe { /* memory that every peer may read: a probe of a rail reads all of it */
 	uint64_t addr;
 	uint32_t bytes, rkey;
 };

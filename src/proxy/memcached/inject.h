@@ -21,7 +21,7 @@ void proxy_memcached_rewrite_due(struct resp_out *entry, const uint8_t *key, siz
 void proxy_memcached_inject(struct proxy *proxy, const struct entry_record *record, uint64_t time_ms, uint64_t unique,
 	struct server_gather *gather);
 
-/* get, gets: appends the line for the server, and asks. */
+/* get, gets: appends the line for the server, and sends it. */
 void proxy_memcached_ask_keys(struct proxy *proxy, const struct command_args *request, unsigned first, bool uniques,
 	enum entry_reply reply, struct server_gather *gather);
 /* "set key flags 0 bytes", and the data. */

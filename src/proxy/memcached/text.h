@@ -29,12 +29,12 @@ enum memcached_form {
 	TEXT_REST, /* the words of the line are not looked at here */
 };
 
-/* As resp_request_read; its args are the command's. An error with RESP_WHOLE is the reply to this request, and without
- * arguments there is none. *skip_out: so many bytes behind it belong to it, and are dropped. */
+/* As resp_request_read; its args are the command's. An error with RESP_WHOLE is the reply to this request; without
+ * arguments there is no reply. *skip_out: the number of bytes behind it that belong to it, and are dropped. */
 enum resp_outcome proxy_text_read(
 	struct resp_request *request, uint8_t *data, size_t bytes, size_t *used_out, size_t *skip_out);
 
-/* NULL: no command that the proxy knows. Names have one case. */
+/* NULL: not a command of the proxy. Names are case-sensitive. */
 const struct command *proxy_text_find(const uint8_t *name, size_t bytes);
 bool proxy_text_wants_reply(const struct command *command, const struct command_args *request);
 

@@ -33,7 +33,7 @@ enum command_form {
 
 #define COMMANDS_MAX 320u
 
-/* What Redis says of our list. */
+/* Redis' flags for our list. */
 struct commands {
 	int16_t arity[COMMANDS_MAX]; /* as Redis has it: negative for a least number; 0: Redis does not know it */
 	bool clash[COMMANDS_MAX];    /* a read of ours that writes */
