@@ -2,7 +2,7 @@
  *
  * Product code reads no clock, opens no socket or file, starts no thread and draws no random number except through
  * this header. There are two worlds: the host's (hf_env_host) and the simulator's, which runs the same code in
- * virtual time. No function blocks unless its comment says so.
+ * virtual time. No function blocks unless its comment states it.
  *
  * Loops, timers and readiness are in loop.h; objects shared by processes of one host are internal (env/share.h). */
 #ifndef HOLDFAST_ENV_H

@@ -67,7 +67,7 @@ struct hf_config_section hf_kv_config_section(struct hf_kv_config *config_out);
 
 /* Reads the log, which takes about a second for a GiB. -EINVAL: the configuration is wrong, or the log is another
  * member's; -EAGAIN: another process has the log; -EEXIST: the node has a store; -ENOMEM; other -errno: `listen`
- * cannot be bound, or the log not be read or written. The error says more. The configuration is copied. The node
+ * cannot be bound, or the log not be read or written. `error` has the details. The configuration is copied. The node
  * outlives the store. */
 int hf_kv_open(struct hf_node *node, const struct hf_kv_config *config, struct hf_kv **kv_out, struct hf_error *error);
 /* Drops pending operations without calling done(); closes flows. NULL is legal. */

@@ -43,7 +43,7 @@ struct hf_vmr {
 /* Registers in mode HF_ATOMIC_NATIVE. Blocks. */
 int hf_vmr_reg(
 	struct hf_vpd *pd, void *addr, uint64_t bytes, int access, struct hf_vmr **mr_out, struct hf_error *error);
-/* The same in any mode. -EINVAL: the mode does not allow that access; the error says which. */
+/* The same in any mode. -EINVAL: the mode does not allow that access, which `error` names. */
 int hf_vmr_reg_atomic(struct hf_vpd *pd, void *addr, uint64_t bytes, int access, enum hf_atomic_mode mode,
 	struct hf_vmr **mr_out, struct hf_error *error);
 /* After a return of 0 no remote operation touches the memory, on any rail, whichever rail a vqp uses or moves to. A
