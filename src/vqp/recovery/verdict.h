@@ -26,8 +26,8 @@
  *
  * Invariant:
  *   VER-1  A verdict is entered into the log before anything is replayed, and drops the reference to the qp: a second
- *          failure finds a wr that is done, or one that is to be posted from `landed` on. The doubt about a wr stays: it
- *          never completes as not executed, whatever the later outcome. */
+ *          failure finds a wr that is done, or one that is to be posted from `landed` on. The doubt about a wr stays:
+ *          it never completes as not executed, whatever the later outcome. */
 #ifndef HOLDFAST_VQP_RECOVERY_VERDICT_H
 #define HOLDFAST_VQP_RECOVERY_VERDICT_H
 
