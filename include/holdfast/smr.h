@@ -58,7 +58,8 @@ struct hf_smr_config {
 	uint32_t slots;       /* of the ring; a power of two, 16 to 2^20; 0: 4096 */
 	uint32_t slot_bytes;  /* a power of two, 128 to 65536; 0: 256. A large request takes several slots */
 	uint32_t window;      /* entries in flight, 1 to HF_SMR_WINDOW_MAX; 0: 8 */
-	uint32_t sessions;    /* kept at a time; 0: 1024. A further session ends the one unused for longest */
+	uint32_t
+		sessions; /* kept at a time, at most 2^20; 0: 1024. A further session ends the one unused for longest */
 	/* Durable mode: a directory of this member's own; made if it is missing. NULL: the log is in memory. */
 	const char *directory;
 	/* The size of the WAL at which a snapshot is taken; 0: 64 MiB. While leading: four times as many. */

@@ -18,6 +18,7 @@
 #define SPAN_MAX       64u
 #define SCRATCH_BYTES  262144u /* for each link */
 #define SESSIONS       1024u
+#define SESSIONS_MAX   (1u << 20)
 #define WAL_BYTES      (64u << 20)
 #define MAGIC          0x31676f6c746c6f68ull
 #define CQES           (HF_SMR_MEMBERS_MAX * SMR_WRS_MAX)
@@ -184,6 +185,14 @@ static bool is_power_within(uint32_t value, uint32_t least, uint32_t most)
 	return value >= least && value <= most && (value & (value - 1)) == 0;
 }
 
+static bool is_listed_before(const struct hf_smr_config *config, unsigned at)
+{
+	for (unsigned i = 0; i < at; i++)
+		if (config->members[i].id == config->members[at].id)
+			return true;
+	return false;
+}
+
 static int check(const struct hf_smr_config *config, const struct hf_smr_app *app, struct hf_error *error)
 {
 	bool listed = false;
@@ -194,6 +203,9 @@ static int check(const struct hf_smr_config *config, const struct hf_smr_app *ap
 			return hf_error_set(error, -EINVAL,
 				"smr: member %u: an id is below %u, and at most %u addresses", config->members[i].id,
 				HF_SMR_MEMBERS_MAX, HF_SMR_ADDRESSES_MAX);
+		if (is_listed_before(config, i))
+			return hf_error_set(error, -EINVAL,
+				"smr: member %u is listed twice; each needs an id of its own", config->members[i].id);
 		listed |= config->members[i].id == config->id;
 	}
 	if (app->apply == NULL)
@@ -207,6 +219,9 @@ static int check(const struct hf_smr_config *config, const struct hf_smr_app *ap
 		return hf_error_set(error, -EINVAL,
 			"smr %s: %u slots of %u bytes: both are powers of two, 16 to 2^20 and 128 to 65536",
 			config->cluster, config->slots, config->slot_bytes);
+	if (config->sessions > SESSIONS_MAX)
+		return hf_error_set(error, -EINVAL, "smr %s: %u sessions: at most %u", config->cluster,
+			config->sessions, SESSIONS_MAX);
 	if (config->window > HF_SMR_WINDOW_MAX)
 		return hf_error_set(error, -EINVAL, "smr %s: window %u: at most %u", config->cluster, config->window,
 			HF_SMR_WINDOW_MAX);

@@ -1,4 +1,5 @@
 /* Steps of one replica whose others are made up: what no run of real members does at will. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -77,6 +78,12 @@ static void a_majority_that_was_lost_counts_from_when_it_is_there_again(void **s
 	(void)smr_acquire_turn(&smr);
 	assert_int_equal(smr.phase, SMR_PHASE_PROMISE);
 	end();
+}
+
+static uint32_t apply_nothing(void *context, const struct hf_smr_applied *request, void *result)
+{
+	(void)context, (void)request, (void)result;
+	return 0;
 }
 
 static unsigned open_snapshots;
@@ -204,9 +211,27 @@ static void a_request_of_a_process_that_is_gone_is_not_granted(void **state)
 	end();
 }
 
+static void configurations_that_make_no_sense_are_refused(void **state)
+{
+	const struct hf_smr_member twice[2] = {{.id = 3}, {.id = 3}};
+	struct hf_smr_config config = {.cluster = "one", .id = 3, .members = twice, .member_count = 2};
+	const struct hf_smr_app app = {.apply = apply_nothing};
+	struct hf_error error = {0};
+	struct hf_smr *none;
+
+	(void)state;
+	assert_int_equal(hf_smr_start(NULL, &config, &app, NULL, &none, &error), -EINVAL);
+	assert_non_null(strstr(error.text, "listed twice"));
+	config.member_count = 1;
+	config.sessions = 0x80000001u;
+	assert_int_equal(hf_smr_start(NULL, &config, &app, NULL, &none, &error), -EINVAL);
+	assert_non_null(strstr(error.text, "sessions"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(configurations_that_make_no_sense_are_refused),
 		cmocka_unit_test(a_lost_follower_holds_the_ring_up_only_while_its_slots_are_read),
 		cmocka_unit_test(a_promise_that_was_cut_off_leaves_the_one_before),
 		cmocka_unit_test(a_request_of_a_process_that_is_gone_is_not_granted),
