@@ -4,19 +4,17 @@
 
 #include "base/log.h"
 
-static void end_calls(struct hf_smr *smr)
+/* Those below `kept` are answered when they are applied. */
+static void end_logged(struct hf_smr *smr, uint64_t kept)
 {
-	struct hf_smr_call *call, *next;
+	struct hf_smr_call *call = smr->logged, *next;
 
-	while (smr_follow_apply(smr)) /* what is decided is answered first */
-		continue;
-	call = smr->logged;
 	smr->logged = NULL;
 	smr->logged_end = &smr->logged;
 	for (; call != NULL; call = next) {
 		next = call->next;
 		call->next = NULL;
-		if (call->wait < smr->commit) { /* decided, and about to be applied */
+		if (call->wait < kept) {
 			*smr->logged_end = call;
 			smr->logged_end = &call->next;
 			continue;
@@ -24,6 +22,20 @@ static void end_calls(struct hf_smr *smr)
 		smr->unknown++;
 		smr_calls_end(smr, call, HF_SMR_UNKNOWN);
 	}
+}
+
+void smr_abort_calls(struct hf_smr *smr)
+{
+	end_logged(smr, 0);
+}
+
+static void end_calls(struct hf_smr *smr)
+{
+	struct hf_smr_call *call, *next;
+
+	while (smr_follow_apply(smr)) /* what is decided is answered first */
+		continue;
+	end_logged(smr, smr->commit);
 	for (call = smr->waiting; call != NULL; call = next) {
 		next = call->next;
 		smr_calls_end(smr, call, HF_SMR_NOT_LEADER);

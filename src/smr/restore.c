@@ -49,6 +49,7 @@ void smr_restore_begin(struct hf_smr *smr)
 	smr_durable_save_drop(smr);
 	smr_for_links (link, smr)
 		smr_snapshot_drop(link); /* of a state that is about to go */
+	smr_abort_calls(smr);            /* the snapshot has what they did, and no results */
 	smr->restore->from = SMR_NOBODY;
 	smr->role = HF_SMR_RESTORING;
 	smr_public_role(smr);

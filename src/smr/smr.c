@@ -35,6 +35,7 @@ static void step_out(struct hf_smr *smr, enum hf_smr_event_kind kind, const char
 	smr->reason = reason;
 	smr->role = HF_SMR_OUT;
 	smr_abort(smr, reason);
+	smr_abort_calls(smr);
 	smr_restore_drop(smr);
 	smr_durable_save_drop(smr);
 	smr_public_role(smr);
@@ -409,6 +410,7 @@ void hf_smr_stop(struct hf_smr *smr)
 	smr->stopping = true;
 	if (smr->attached) {
 		smr_abort(smr, "it is stopped");
+		smr_abort_calls(smr);
 		(void)smr_calls_finish(smr);
 		hf_loop_remove_poller(smr->loop, &smr->poller);
 		hf_loop_cancel_timer(smr->loop, &smr->pulse);

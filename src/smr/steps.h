@@ -93,6 +93,7 @@ bool smr_read_post(struct smr_link *link); /* the commit word */
 /* abort.c */
 void smr_abort(struct hf_smr *smr, const char *why);
 void smr_abort_check(struct hf_smr *smr);
+void smr_abort_calls(struct hf_smr *smr); /* also those that are decided: nothing more is applied one by one */
 
 /* calls.c */
 void smr_calls_init(struct hf_smr *smr);

@@ -228,10 +228,44 @@ static void configurations_that_make_no_sense_are_refused(void **state)
 	assert_non_null(strstr(error.text, "sessions"));
 }
 
+static unsigned answered;
+
+static void count_answer(struct hf_smr_call *call)
+{
+	assert_int_equal(call->outcome, HF_SMR_UNKNOWN);
+	answered++;
+}
+
+/* It is decided, and a snapshot takes the place of applying it: its result is lost. */
+static void a_decided_call_that_a_snapshot_covers_ends(void **state)
+{
+	struct hf_smr_call call = {.done = count_answer, .wait = 10};
+
+	(void)state;
+	begin();
+	smr.app.restore_open = restore_open;
+	smr.phase = SMR_PHASE_LEAD;
+	smr.role = HF_SMR_LEADER;
+	smr.applied = 5;
+	smr.commit = smr.tail = 20;
+	smr.calls = 1;
+	smr.logged = &call;
+	smr.copy = calloc(1, SLOT_BYTES);
+	answered = 0;
+	smr_restore_begin(&smr);
+	assert_true(smr_calls_finish(&smr));
+	assert_int_equal(answered, 1);
+	assert_int_equal(smr.calls, 0);
+	smr_restore_drop(&smr);
+	free(smr.copy);
+	end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(configurations_that_make_no_sense_are_refused),
+		cmocka_unit_test(a_decided_call_that_a_snapshot_covers_ends),
 		cmocka_unit_test(a_lost_follower_holds_the_ring_up_only_while_its_slots_are_read),
 		cmocka_unit_test(a_promise_that_was_cut_off_leaves_the_one_before),
 		cmocka_unit_test(a_request_of_a_process_that_is_gone_is_not_granted),

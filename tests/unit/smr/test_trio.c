@@ -511,9 +511,30 @@ static void who_finds_a_node_without_its_cluster_says_so(void **state)
 	trio_close(&trio);
 }
 
+/* As when it stopped to lead before it could apply the entry. */
+static void a_call_that_is_decided_and_not_applied_ends_with_the_replica(void **state)
+{
+	struct hf_smr_call call = {.done = count_end};
+	static struct trio trio;
+	struct hf_smr *smr;
+
+	(void)state;
+	trio_open(&trio);
+	trio_start_all(&trio);
+	smr = trio.members[(trio_leader(&trio)->id + 1) % TRIO_MEMBERS].smr;
+	smr->calls++;
+	smr->logged = &call;
+	smr->logged_end = &call.next;
+	ended = 0;
+	trio_close(&trio);
+	assert_int_equal(ended, 1);
+	assert_int_equal(call.outcome, HF_SMR_UNKNOWN);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_call_that_is_decided_and_not_applied_ends_with_the_replica),
 		cmocka_unit_test(who_finds_a_node_without_its_cluster_says_so),
 		cmocka_unit_test(a_second_process_of_a_member_waits_until_the_first_has_ended),
 		cmocka_unit_test(who_has_lost_a_decided_entry_takes_a_snapshot),
