@@ -53,7 +53,7 @@ struct hf_smr_request {
 int hf_smr_client_open(struct hf_node *node, const struct hf_smr_client_config *config,
 	struct hf_smr_client **client_out, struct hf_error *error);
 /* On the loop's thread, after hf_smr_stop of its replica, when no other thread uses it. Pending requests end as
- * UNKNOWN or NOT_LEADER. NULL is legal. */
+ * UNKNOWN or NOT_LEADER with -ECANCELED, and so does a request that done() submits meanwhile. NULL is legal. */
 void hf_smr_client_close(struct hf_smr_client *client);
 
 /* ---- from any thread ---- */

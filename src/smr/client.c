@@ -555,7 +555,7 @@ int hf_smr_client_open(struct hf_node *node, const struct hf_smr_client_config *
 	return 0;
 }
 
-static void give_up_all(struct hf_smr_client *client)
+static void give_up_those_there(struct hf_smr_client *client)
 {
 	(void)client_poll(&client->poller, 0); /* what is queued is ready */
 	for (unsigned i = 0; i < client->lane_count; i++)
@@ -574,6 +574,15 @@ static void give_up_all(struct hf_smr_client *client)
 		client->ready = request->next;
 		give_up(request, -ECANCELED);
 	}
+	client->ready_end = &client->ready;
+}
+
+/* Also what done() of one submits. */
+static void give_up_all(struct hf_smr_client *client)
+{
+	do
+		give_up_those_there(client);
+	while (observe(&client->waiting));
 }
 
 void hf_smr_client_close(struct hf_smr_client *client)

@@ -221,6 +221,33 @@ static void requests_of_a_client_that_is_closed_end(void **state)
 	trio_close(&trio);
 }
 
+static struct hf_smr_request *again; /* is submitted when the first one ends */
+
+static void submit_again(struct hf_smr_request *request)
+{
+	ended++;
+	if (again != NULL && again != request) {
+		struct hf_smr_request *next = again;
+
+		again = NULL;
+		hf_smr_client_submit(request->client, next);
+	}
+}
+
+static void what_is_submitted_while_a_client_is_closed_ends(void **state)
+{
+	struct hf_smr_request first = {.done = submit_again}, second = {.done = submit_again};
+
+	(void)state;
+	open_all();
+	again = &second;
+	hf_smr_client_submit(clients[0], &first);
+	close_all();
+	assert_int_equal(ended, 2);
+	assert_int_equal(second.outcome, HF_SMR_NOT_LEADER);
+	assert_int_equal(second.error, -ECANCELED);
+}
+
 /* ---- a member that does not answer everything ---- */
 
 #define LIMIT_NS 20000000000ull
@@ -428,6 +455,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(threads_wait_for_their_requests),
 		cmocka_unit_test(what_was_under_way_when_the_leader_went_is_decided_once),
 		cmocka_unit_test(requests_of_a_client_that_is_closed_end),
+		cmocka_unit_test(what_is_submitted_while_a_client_is_closed_ends),
 		cmocka_unit_test(a_request_without_an_answer_is_sent_again_while_others_flow),
 		cmocka_unit_test(a_request_does_not_wait_for_a_member_that_was_killed),
 		cmocka_unit_test(a_request_that_no_log_takes_is_refused),
