@@ -531,10 +531,99 @@ static void a_call_that_is_decided_and_not_applied_ends_with_the_replica(void **
 	assert_int_equal(call.outcome, HF_SMR_UNKNOWN);
 }
 
+#define MANY_CALLS 20000u
+
+static bool is_writable(struct trio *trio)
+{
+	return trio_leader(trio) != NULL && trio_leader(trio)->events[HF_SMR_WRITABLE] > 0;
+}
+
+static bool all_have_ended(struct trio *trio)
+{
+	(void)trio;
+	return ended == MANY_CALLS;
+}
+
+static void who_proposes_too_much_is_told_when_there_is_room(void **state)
+{
+	static struct hf_smr_call calls[MANY_CALLS];
+	static struct trio trio;
+	unsigned taken = 0;
+	int rc = 0;
+
+	(void)state;
+	trio_open(&trio);
+	trio_start_all(&trio);
+	ended = 0;
+	for (unsigned i = 0; i < MANY_CALLS; i++)
+		calls[i] = (struct hf_smr_call){.done = count_end, .data = &words, .bytes = 4};
+	while (taken < MANY_CALLS && rc == 0) {
+		rc = hf_smr_propose(trio_leader(&trio)->smr, &calls[taken]);
+		taken += rc == 0;
+	}
+	assert_int_equal(rc, -EAGAIN);
+	assert_true(trio_until(&trio, is_writable));
+	while (taken < MANY_CALLS)
+		assert_int_equal(hf_smr_propose(trio_leader(&trio)->smr, &calls[taken++]), 0);
+	assert_true(trio_until(&trio, all_have_ended));
+	for (unsigned i = 0; i < MANY_CALLS; i++)
+		assert_int_equal(calls[i].outcome, HF_SMR_DECIDED);
+	trio_close(&trio);
+}
+
+static bool all_refuse(struct trio *trio)
+{
+	(void)trio;
+	return refusals >= 8; /* two and the third, both ways: a line at who refuses and at who is refused */
+}
+
+static void members_with_other_slots_refuse_each_other(void **state)
+{
+	static struct trio trio;
+
+	(void)state;
+	trio_open(&trio);
+	count_lines("slots of 256 bytes at member");
+	trio.config.slots = 1024;
+	trio_start(&trio, 0);
+	trio_start(&trio, 1);
+	trio.config.slots = 512;
+	trio_start(&trio, 2);
+	assert_true(trio_until(&trio, all_refuse));
+	log_set_sink(NULL, NULL);
+	assert_null(trio_leader(&trio));
+	trio_close(&trio);
+}
+
+static void the_last_voter_is_not_removed(void **state)
+{
+	struct hf_smr_call call = {.done = change_done};
+	static struct trio trio;
+	unsigned leader;
+
+	(void)state;
+	trio_open(&trio);
+	trio_start_all(&trio);
+	leader = trio_leader(&trio)->id;
+	for (unsigned i = 1; i < TRIO_MEMBERS; i++) {
+		changed = false;
+		assert_int_equal(
+			hf_smr_remove(trio.members[leader].smr, (uint8_t)((leader + i) % TRIO_MEMBERS), &call), 0);
+		assert_true(trio_until(&trio, is_changed));
+		assert_int_equal(call.outcome, HF_SMR_DECIDED);
+	}
+	assert_int_equal(hf_smr_remove(trio.members[leader].smr, (uint8_t)leader, &call), -EINVAL);
+	trio_propose_many(&trio, PROPOSALS, 1000);
+	trio_close(&trio);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_call_that_is_decided_and_not_applied_ends_with_the_replica),
+		cmocka_unit_test(who_proposes_too_much_is_told_when_there_is_room),
+		cmocka_unit_test(members_with_other_slots_refuse_each_other),
+		cmocka_unit_test(the_last_voter_is_not_removed),
 		cmocka_unit_test(who_finds_a_node_without_its_cluster_says_so),
 		cmocka_unit_test(a_second_process_of_a_member_waits_until_the_first_has_ended),
 		cmocka_unit_test(who_has_lost_a_decided_entry_takes_a_snapshot),
