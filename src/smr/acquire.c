@@ -11,10 +11,7 @@
 #include "base/order.h"
 #include "smr/durable.h"
 
-#define GRACE_NS         50000u /* for members that have not granted yet, once a majority has */
-#define VERDICT_GRANTED  1u
-#define VERDICT_OVER     3u
-#define VERDICT_STRANGER 4u
+#define GRACE_NS 50000u /* for members that have not granted yet, once a majority has */
 
 /* ---- asking ---- */
 
@@ -51,9 +48,9 @@ void smr_acquire_acked(struct smr_link *link)
 
 	if (!smr_slot_open(le64toh(observe(at)), &value) || value >> 24 != link->request)
 		return;
-	if ((value & 0xff) == VERDICT_OVER)
+	if ((value & 0xff) == SMR_VERDICT_OVER)
 		smr_acquire_ask(link, true);
-	if ((value & 0xff) != VERDICT_GRANTED)
+	if ((value & 0xff) != SMR_VERDICT_GRANTED)
 		return;
 	link->grant = value >> 8 & 0xffff;
 	link->stage = SMR_STAGE_GRANTED;

@@ -14,8 +14,6 @@
 #define READS  IBV_ACCESS_REMOTE_READ
 #define WRITES (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)
 
-enum verdict { VERDICT_NONE, VERDICT_GRANTED, VERDICT_LATER, VERDICT_OVER, VERDICT_STRANGER, VERDICT_GIVE };
-
 /* ---- one change of the holder ---- */
 
 static void changed(struct hf_vqp *vqp, void *context)
@@ -147,34 +145,34 @@ static bool has_state(const struct hf_smr *smr)
 	return smr->role == HF_SMR_FOLLOWER || smr->role == HF_SMR_ACQUIRING || smr->role == HF_SMR_LEADER;
 }
 
-static enum verdict judge(const struct smr_link *link, uint32_t request)
+static enum smr_verdict judge(const struct smr_link *link, uint32_t request)
 {
 	const struct hf_smr *smr = link->smr;
 
 	if (smr->giving != SMR_GIVING_NONE && smr->giving_to == link->id)
-		return VERDICT_NONE; /* about to be */
+		return SMR_VERDICT_NONE; /* about to be */
 	if (link->granted != 0 && request == link->granted)
-		return link->grant_holds ? VERDICT_GRANTED : VERDICT_OVER;
+		return link->grant_holds ? SMR_VERDICT_GRANTED : SMR_VERDICT_OVER;
 	if (link->granted != 0 && is_older(request, link->granted))
-		return VERDICT_OVER;
+		return SMR_VERDICT_OVER;
 	if (!smr_is_known(link))
-		return VERDICT_STRANGER;
+		return SMR_VERDICT_STRANGER;
 	if (smr->choice != link->id || !has_state(smr) || smr->giving != SMR_GIVING_NONE ||
 		link->ends[SMR_IN].vqp == NULL || hf_vqp_state(link->ends[SMR_IN].vqp) != HF_VQP_UP)
-		return VERDICT_LATER;
-	return VERDICT_GIVE;
+		return SMR_VERDICT_LATER;
+	return SMR_VERDICT_GIVE;
 }
 
-static bool tell(struct smr_link *link, uint32_t request, enum verdict verdict)
+static bool tell(struct smr_link *link, uint32_t request, enum smr_verdict verdict)
 {
-	uint64_t grant = verdict == VERDICT_GRANTED ? hf_vqp_grant(link->ends[SMR_IN].vqp) & 0xffff : 0;
+	uint64_t grant = verdict == SMR_VERDICT_GRANTED ? hf_vqp_grant(link->ends[SMR_IN].vqp) & 0xffff : 0;
 	uint64_t word = htole64(smr_slot_seal((uint64_t)request << 24 | grant << 8 | verdict));
 	const struct smr_post post = {.type = SMR_WR_ACK,
 		.local = &word,
 		.bytes = sizeof(word),
 		.at = SMR_MAILBOX((uint64_t)link->smr->id) + 8};
 
-	if (verdict == VERDICT_NONE || (request == link->told_request && verdict == link->told_verdict))
+	if (verdict == SMR_VERDICT_NONE || (request == link->told_request && verdict == link->told_verdict))
 		return false;
 	if (!smr_post(link, SMR_BACK, &post))
 		return false;
@@ -187,12 +185,12 @@ static bool consider(struct smr_link *link)
 {
 	struct hf_smr *smr = link->smr;
 	uint32_t request = request_of(link);
-	enum verdict verdict;
+	enum smr_verdict verdict;
 
 	if (request == 0)
 		return false;
 	verdict = judge(link, request);
-	if (verdict != VERDICT_GIVE)
+	if (verdict != SMR_VERDICT_GIVE)
 		return tell(link, request, verdict);
 	if (smr->phase != SMR_PHASE_NONE)
 		smr_mark_abort(smr, "another member is to lead"); /* its turn comes behind that */

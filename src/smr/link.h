@@ -22,11 +22,18 @@ enum smr_public {
 	SMR_PUBLIC_COMMIT,
 	SMR_PUBLIC_DURABLE,
 	SMR_PUBLIC_DURABLE_ROUND,
-	SMR_PUBLIC_CONFIG, /* index */
-	SMR_PUBLIC_FLAGS,  /* holder + 1 << 8 | flags */
+	SMR_PUBLIC_FLAGS, /* holder + 1 << 8 | flags */
 	SMR_PUBLIC_COUNT,
 };
 #define SMR_FLAG_READY 1u
+enum smr_verdict {        /* on a request, in an ack: request << 24 | grant << 8 | verdict */
+	SMR_VERDICT_NONE, /* not told yet */
+	SMR_VERDICT_GRANTED,
+	SMR_VERDICT_LATER,
+	SMR_VERDICT_OVER,     /* ask anew */
+	SMR_VERDICT_STRANGER, /* no member: as LATER */
+	SMR_VERDICT_GIVE,     /* not told: it is about to be granted */
+};
 
 /* ---- what is posted ---- */
 
