@@ -32,7 +32,7 @@ static int send_change(const struct hf_addr *proxy, const char *line)
 		rc = ask_redis(&ask, line, WAIT_NS, &reply);
 	if (rc == -ETIMEDOUT)
 		status = cli_refuse(COMMAND, "no answer in 60 s: a member that is added has to run and to reach the "
-					     "others; the change goes on");
+					     "others; the change goes on until it does, or its id is removed");
 	else if (rc != 0)
 		status = cli_refuse(COMMAND, "%s does not answer: %s", hf_addr_format(proxy, text), strerror(-rc));
 	else if (reply.type == RESP_ERROR)
