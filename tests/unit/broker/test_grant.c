@@ -37,6 +37,7 @@ struct holder {
 	struct hf_vqp *vqp;
 	uint64_t address; /* of the extent */
 	uint32_t key, bytes;
+	uint16_t id;                   /* of the extent */
 	unsigned posted, done, failed; /* wrs */
 };
 
@@ -159,6 +160,7 @@ static void connect_with(struct holder *holder, struct client *client, const uin
 		return;
 	reply = hf_vqp_reply(holder->vqp, &bytes);
 	assert_int_equal(bytes, RDMA_GRANT_BYTES);
+	holder->id = get_le16(reply + 2);
 	holder->address = get_le64(reply + 8);
 	holder->key = get_le32(reply + 16);
 	holder->bytes = get_le32(reply + 20);
@@ -173,18 +175,25 @@ static void hold(struct holder *holder, struct client *client, int32_t partition
 	assert_int_equal(hf_vqp_state(holder->vqp), HF_VQP_UP);
 }
 
-static void post(struct holder *holder, enum ibv_wr_opcode opcode, uint64_t address, uint32_t key, uint32_t bytes)
+static void post_imm(
+	struct holder *holder, enum ibv_wr_opcode opcode, uint64_t address, uint32_t key, uint32_t bytes, uint32_t imm)
 {
 	struct ibv_sge sge = {
 		.addr = (uintptr_t)holder->client->memory, .length = bytes, .lkey = holder->client->mr->lkey};
 	struct ibv_send_wr wr = {.sg_list = &sge,
 				   .num_sge = 1,
 				   .opcode = opcode,
+				   .imm_data = imm,
 				   .wr.rdma = {.remote_addr = address, .rkey = key}},
 			   *bad;
 
 	assert_int_equal(hf_vqp_post_send(holder->vqp, &wr, &bad), 0);
 	holder->posted++;
+}
+
+static void post(struct holder *holder, enum ibv_wr_opcode opcode, uint64_t address, uint32_t key, uint32_t bytes)
+{
+	post_imm(holder, opcode, address, key, bytes, 0);
 }
 
 static bool has_ended(void)
@@ -390,12 +399,68 @@ static void who_has_room_for_its_batch_gets_no_other_extent(void **state)
 	close_all();
 }
 
+static void write_batch(struct holder *holder, uint16_t order, uint16_t id)
+{
+	const struct batch_wish wish = {.records = 1, .value_bytes = 100, .producer_id = -1, .sequence = -1};
+	uint32_t bytes = (uint32_t)batches_make(&wish, holder->client->memory);
+
+	post_imm(holder, IBV_WR_RDMA_WRITE_WITH_IMM, holder->address, holder->key, bytes, rdma_imm(order, id));
+	heard = 0;
+	waited_for = holder;
+	stand_until(is_told);
+}
+
+/* It names its order (R-B1). */
+static void a_batch_that_is_not_due_ends_the_grant(void **state)
+{
+	(void)state;
+	open_all();
+	for (uint16_t order = 0; order < 3; order++) {
+		struct holder holder;
+
+		hold(&holder, &one, 0);
+		write_batch(&holder, order, holder.id);
+		assert_int_equal(stand_partition(0)->holder != NULL, order == 0);
+		assert_int_equal(partition_log_end(stand_partition(0)->log), 1);
+		hf_vqp_destroy(holder.vqp);
+	}
+	close_all();
+}
+
+/* What is said of the extent before is not booked in the next one (R-B2). */
+static void a_batch_with_the_id_of_the_extent_before_ends_the_grant(void **state)
+{
+	(void)state;
+	open_all();
+	for (int64_t i = 0; i < 2; i++) {
+		struct holder holder;
+		const uint8_t *entry = one.memory + WRITE_BYTES;
+		uint16_t before;
+
+		hold(&holder, &one, 0);
+		before = holder.id;
+		say_overrun(&holder, holder.bytes + 1);
+		assert_int_equal(entry[0], RDMA_EXTENT);
+		holder.id = get_le16(entry + 2);
+		holder.key = get_le32(entry + 4);
+		holder.address = get_le64(entry + 8);
+		post_receive(&holder);
+		write_batch(&holder, 0, i == 0 ? holder.id : before);
+		assert_int_equal(stand_partition(0)->holder != NULL, i == 0);
+		assert_int_equal(partition_log_end(stand_partition(0)->log), 1);
+		hf_vqp_destroy(holder.vqp);
+	}
+	close_all();
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_token_opens_one_vqp),
 		cmocka_unit_test(a_grant_taken_back_lets_nothing_land),
 		cmocka_unit_test(a_holder_reaches_its_extent_alone),
+		cmocka_unit_test(a_batch_that_is_not_due_ends_the_grant),
+		cmocka_unit_test(a_batch_with_the_id_of_the_extent_before_ends_the_grant),
 		cmocka_unit_test(who_has_room_for_its_batch_gets_no_other_extent),
 	};
 
