@@ -82,9 +82,14 @@ static struct partition *partition_at(unsigned broker)
 	return topics_partition(&broker_at(broker)->topics, request_text(SIM_BROKER_TOPIC), 0);
 }
 
+static const struct controller_partition *known_at(unsigned broker)
+{
+	return &controller_find(&broker_at(broker)->controller, request_text(SIM_BROKER_TOPIC))->at[0];
+}
+
 static const struct controller_partition *known(void)
 {
-	return &controller_find(&broker_at(0)->controller, request_text(SIM_BROKER_TOPIC))->at[0];
+	return known_at(0);
 }
 
 static unsigned leading(void)
@@ -311,6 +316,43 @@ static void a_follower_that_cannot_roll_leaves_the_isr_at_once(void **state)
 	check_others_go_on();
 }
 
+static unsigned returning;
+
+static bool is_led_by_who_returned(void)
+{
+	const struct partition *partition = broker_at(returning) == NULL ? NULL : partition_at(returning);
+
+	return partition != NULL && partition->leads;
+}
+
+/* Who comes into sync with it later takes over. */
+static void a_leader_that_has_failed_alone_waits_for_another_replica(void **state)
+{
+	unsigned leader = leading();
+	int64_t end;
+
+	(void)state;
+	returning = (leader + 1) % BROKERS;
+	process_crash(all.brokers[returning].process);
+	lose_directory((leader + 2) % BROKERS);
+	while (known_at(leader)->isr.count > 1) {
+		(void)append(partition_at(leader));
+		world_run_until(&world, world.now_ns + NS_MS);
+		assert_true(world.now_ns < PATIENCE_NS);
+	}
+	lose_directory(leader);
+	while (append(partition_at(leader)) == KAFKA_NONE)
+		continue;
+	assert_true(partition_at(leader)->log->failed);
+	end = partition_at(leader)->hw;
+	world_run_until(&world, world.now_ns + NS_S);
+	assert_int_equal(known_at(leader)->leader, (int32_t)leader + 1);
+	process_start(all.brokers[returning].process);
+	run_until(is_led_by_who_returned);
+	assert_int_equal(partition_log_end(partition_at(returning)->log), end);
+	assert_int_equal(append(partition_at(returning)), KAFKA_NONE);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -322,6 +364,7 @@ int main(void)
 		REPLICAS_TEST(a_grant_has_a_number),
 		REPLICAS_TEST(a_leader_that_cannot_roll_gives_the_partition_to_another_replica),
 		REPLICAS_TEST(a_follower_that_cannot_roll_leaves_the_isr_at_once),
+		REPLICAS_TEST(a_leader_that_has_failed_alone_waits_for_another_replica),
 	};
 
 	return cmocka_run_group_tests_name("broker replicas in the simulator", tests, NULL, NULL);

@@ -139,7 +139,7 @@ static void consider(struct replica *replica, uint64_t now_ns)
 	struct controller_set isr = replica->known.isr;
 	bool wanted = false;
 
-	if (!may_ask(replica, now_ns) || partition->log->failed)
+	if (!may_ask(replica, now_ns))
 		return;
 	for (unsigned i = 0; i < voters(replica); i++) {
 		struct push *push = &replica->pushes[i];
@@ -515,10 +515,9 @@ void leader_tick(struct replica *replica, uint64_t now_ns)
 			replica_link_say(push->link, &record);
 		}
 	}
-	if (replica->partition->log->failed) { /* followers can be behind because of what lies here */
+	if (replica->partition->log->failed)
 		resign(replica, now_ns);
-		return;
-	}
 	consider(replica, now_ns);
-	drop_laggards(replica, now_ns);
+	if (!replica->partition->log->failed) /* followers can be behind because of what lies here */
+		drop_laggards(replica, now_ns);
 }
