@@ -283,6 +283,11 @@ static void deliver(struct world_event *event)
 
 /* ---- the io ---- */
 
+static size_t waiting_bytes(const struct stream *stream)
+{
+	return stream->outbox_bytes + (stream->peer == NULL ? 0 : stream->peer->unread_bytes);
+}
+
 static unsigned stream_ready(struct sim_io *io)
 {
 	struct stream *stream = stream_of(&io->io);
@@ -290,7 +295,7 @@ static unsigned stream_ready(struct sim_io *io)
 	if (stream->state == STREAM_BROKEN)
 		return HF_READABLE | HF_WRITABLE;
 	return (stream->unread_bytes > 0 || stream->ended ? (unsigned)HF_READABLE : 0) |
-	       (stream->state == STREAM_OPEN && stream->outbox_bytes < WINDOW_BYTES ? (unsigned)HF_WRITABLE : 0);
+	       (stream->state == STREAM_OPEN && waiting_bytes(stream) < WINDOW_BYTES ? (unsigned)HF_WRITABLE : 0);
 }
 
 static size_t some_of(struct stream *stream, size_t bytes)
@@ -304,6 +309,7 @@ static ssize_t stream_read(struct hf_io *io, void *data, size_t bytes)
 {
 	struct stream *stream = stream_of(io);
 	size_t moved = 0;
+	bool was_full;
 
 	process_step(stream->base.process);
 	if (stream->base.process->muted)
@@ -324,7 +330,10 @@ static ssize_t stream_read(struct hf_io *io, void *data, size_t bytes)
 			free(segment);
 		}
 	}
+	was_full = stream->peer != NULL && waiting_bytes(stream->peer) >= WINDOW_BYTES;
 	stream->unread_bytes -= moved;
+	if (was_full && moved > 0)
+		wake(stream->peer);
 	if (moved > 0)
 		return (ssize_t)moved;
 	return stream->state == STREAM_BROKEN ? stream->error : stream->ended ? 0 : -EAGAIN;
@@ -336,7 +345,7 @@ static ssize_t stream_writev(struct hf_io *io, const struct iovec *pieces, unsig
 	size_t bytes = 0, waiting;
 
 	process_step(stream->base.process);
-	waiting = stream->outbox_bytes + (stream->peer == NULL ? 0 : stream->peer->unread_bytes);
+	waiting = waiting_bytes(stream);
 	if (stream->base.process->muted)
 		return -ECONNRESET;
 	if (stream->state == STREAM_BROKEN)
