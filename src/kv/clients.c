@@ -77,9 +77,60 @@ static int client_write(struct client *client)
 	return client->out.failed ? -ENOMEM : 0;
 }
 
+static size_t unsent_bytes(const struct client *client)
+{
+	size_t bytes = client->out.bytes + client->behind_bytes;
+
+	if (!list_empty(&client->pendings))
+		bytes += container_of(client->pendings.prev, struct pending, node)->after.bytes;
+	return bytes;
+}
+
 static bool client_is_full(const struct client *client)
 {
-	return client->pending_count >= CLIENT_PENDING_MAX || client->out.bytes >= CLIENT_OUT_BYTES;
+	return client->pending_count >= CLIENT_PENDING_MAX || client->pending_bytes >= CLIENT_REQUEST_BYTES ||
+	       unsent_bytes(client) >= CLIENT_OUT_BYTES;
+}
+
+static size_t pending_bytes(const struct pending *pending)
+{
+	return (size_t)pending->op.key_bytes + pending->op.value_bytes;
+}
+
+void kv_clients_add(struct client *client, struct pending *pending)
+{
+	if (!list_empty(&client->pendings))
+		client->behind_bytes += container_of(client->pendings.prev, struct pending, node)->after.bytes;
+	list_push_back(&client->pendings, &pending->node);
+	client->pending_count++;
+	client->pending_bytes += pending_bytes(pending);
+}
+
+void kv_clients_remove(struct client *client, struct pending *pending)
+{
+	bool last = client->pendings.prev == &pending->node;
+
+	list_remove(&pending->node);
+	if (!last)
+		client->behind_bytes -= pending->after.bytes;
+	else if (!list_empty(&client->pendings))
+		client->behind_bytes -= container_of(client->pendings.prev, struct pending, node)->after.bytes;
+	client->pending_count--;
+	client->pending_bytes -= pending_bytes(pending);
+	resp_out_free(&pending->after);
+	free(pending);
+	kv_flows_hold(client->flow, client->out.bytes >= CLIENT_OUT_BYTES);
+	kv_clients_set_dirty(client);
+}
+
+/* What a large request took is given back. */
+static void shrink_in(struct client *client)
+{
+	if (client->in_bytes > 0 || client->in_room <= READ_BYTES)
+		return;
+	free(client->in);
+	client->in = NULL;
+	client->in_room = 0;
 }
 
 static void client_parse(struct client *client)
@@ -110,6 +161,7 @@ static void client_parse(struct client *client)
 	if (from > 0)
 		memmove(client->in, client->in + from, client->in_bytes - from);
 	client->in_bytes -= from;
+	shrink_in(client);
 }
 
 /* 0; -errno: the connection is over. */
@@ -139,6 +191,7 @@ static int client_read(struct client *client)
 /* False: it is closed. */
 static bool client_settle(struct client *client)
 {
+	bool was_full = client_is_full(client);
 	unsigned wanted = 0;
 
 	list_remove(&client->dirty);
@@ -147,12 +200,15 @@ static bool client_settle(struct client *client)
 		client_close(client);
 		return false;
 	}
+	kv_flows_hold(client->flow, client->out.bytes >= CLIENT_OUT_BYTES);
 	if (client->out.bytes > 0)
 		wanted |= HF_WRITABLE;
-	if (!client->quitting && !client->broken && !client_is_full(client))
+	if (!client->quitting && !client->broken && !client_is_full(client) && client->held == 0)
 		wanted |= HF_READABLE;
 	if (client->watch.wanted != wanted)
 		hf_loop_watch(client->clients->kv->loop, &client->watch, client->io, wanted);
+	if (was_full && client->in_bytes > 0 && !client_is_full(client))
+		kv_clients_set_dirty(client); /* what was read, and left, is due */
 	return true;
 }
 
@@ -257,17 +313,19 @@ void kv_clients_close(struct clients *clients)
 
 bool kv_clients_turn(struct clients *clients)
 {
+	struct list now;
 	bool some = false;
 
 	if (clients == NULL)
 		return false;
-	for (; !list_empty(&clients->dirty); some = true) {
-		struct client *client = container_of(clients->dirty.next, struct client, dirty);
+	list_init(&now);
+	for (struct list *at; (at = list_pop_front(&clients->dirty)) != NULL;)
+		list_push_back(&now, at);
+	for (struct list *at; (at = list_pop_front(&now)) != NULL; some = true) {
+		struct client *client = container_of(at, struct client, dirty);
 
-		list_remove(&client->dirty);
 		client_parse(client); /* what was left because too much was under way */
-		if (client_settle(client))
-			list_remove(&client->dirty);
+		(void)client_settle(client);
 	}
 	return some;
 }

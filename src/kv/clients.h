@@ -1,8 +1,10 @@
 /* clients.h - connections of Redis clients: requests in, replies out in their order, everything bounded.
  *
- * A connection is a flow. Its requests are read while fewer than CLIENT_PENDING_MAX of its operations are pending and
- * fewer than CLIENT_OUT_BYTES of replies are unsent. A client that reads nothing for CLIENT_STUCK_NS is closed, and so
- * is a client with a write whose outcome is unknown. Owned by the kv's loop. */
+ * A connection is a flow. Its requests are read while fewer than CLIENT_PENDING_MAX of its operations are pending, with
+ * fewer than CLIENT_REQUEST_BYTES, and fewer than CLIENT_OUT_BYTES of replies are unsent or wait behind operations. With
+ * more of them unsent its flow is held, and no pending operation begins or completes: one reply more is the most that
+ * accumulates. A client that reads nothing for CLIENT_STUCK_NS is closed, and so is a client with a write whose outcome
+ * is unknown. Owned by the kv's loop. */
 #ifndef HOLDFAST_KV_CLIENTS_H
 #define HOLDFAST_KV_CLIENTS_H
 
@@ -40,6 +42,8 @@ struct client {
 	struct hf_kv_flow *flow;
 	struct list pendings;
 	unsigned pending_count;
+	size_t pending_bytes; /* of their keys and values */
+	size_t behind_bytes;  /* of replies behind them, but for those behind the last one */
 	struct resp_request request;
 	struct resp_arg args[CLIENT_ARGS_MAX];
 	uint8_t *in;
@@ -64,6 +68,9 @@ unsigned kv_clients_count(const struct clients *clients);
 struct hf_kv *kv_clients_kv(const struct clients *clients);
 
 void kv_clients_set_dirty(struct client *client); /* it has something to be sent, or to be closed for */
+void kv_clients_add(struct client *client, struct pending *pending);
+/* And frees it; holds the flow, if the client has not taken enough. */
+void kv_clients_remove(struct client *client, struct pending *pending);
 
 /* ---- commands.c ---- */
 /* Answers a request, or begins its operations. False: it waits until all that is under way has ended. */

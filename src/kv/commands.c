@@ -135,8 +135,8 @@ static void done(struct hf_kv_op *op)
 		client->sum = 0;
 		client->failed = HF_KV_OK;
 	}
-	if (client->broken || op->result == HF_KV_UNKNOWN) {
-		client->broken = true; /* not knowing closes the connection without a reply */
+	if (client->broken || op->result == HF_KV_UNKNOWN || client->pendings.next != &pending->node) {
+		client->broken = true; /* not knowing closes the connection without a reply; nor is one out of order */
 	} else if (pending->reply == reply_element && is_error(op->result)) {
 		if (pending->index == 0)
 			resp_out_array(out, pending->count);
@@ -152,11 +152,7 @@ static void done(struct hf_kv_op *op)
 	if (!client->broken && pending->after.bytes > 0)
 		resp_out_raw(out, pending->after.data, pending->after.bytes);
 	client->out.failed |= pending->after.failed;
-	resp_out_free(&pending->after);
-	list_remove(&pending->node);
-	client->pending_count--;
-	kv_clients_set_dirty(client);
-	free(pending);
+	kv_clients_remove(client, pending);
 }
 
 /* ---- operations ---- */
@@ -200,8 +196,7 @@ static void post(struct pending *pending, void (*reply)(struct pending *pending,
 	struct client *client = pending->client;
 
 	pending->reply = reply;
-	list_push_back(&client->pendings, &pending->node);
-	client->pending_count++;
+	kv_clients_add(client, pending);
 	hf_kv_post(client->flow, &pending->op);
 }
 

@@ -60,6 +60,7 @@ struct hf_kv_flow {
 	struct list ops;             /* in order */
 	struct list in_kv, in_ready; /* of all flows; of those with something to answer or to begin */
 	bool running, closed;
+	bool held; /* nothing is answered or begun: who posts has not taken the answers so far */
 };
 
 /* A key that waits for something: it has a write of this node in flight, is INVALID, or operations wait for it. */
@@ -202,6 +203,8 @@ void kv_flows_wake(struct hf_kv *kv, struct list *waiters); /* the operations th
 void kv_flows_forget(struct hf_kv *kv);
 void kv_flows_finish(struct hf_kv *kv, struct op *op, enum hf_kv_result result);
 void kv_flows_begun(struct busy *busy, struct op *op); /* its write is in flight */
+/* While a flow is held its operations wait, and those that have not begun wait for their whole budget again. */
+void kv_flows_hold(struct hf_kv_flow *flow, bool held);
 bool kv_flows_turn(struct hf_kv *kv, uint64_t now_ns); /* answers; ends what waited for too long */
 uint64_t kv_flows_wake_ns(const struct hf_kv *kv);
 void kv_flows_close_all(struct hf_kv *kv);

@@ -249,7 +249,7 @@ static void flow_run(struct hf_kv_flow *flow)
 		return;
 	flow->running = true;
 	list_remove(&flow->in_ready);
-	while (!flow->closed && (deliver(flow) || (op = next_to_begin(flow)) != NULL)) {
+	while (!flow->closed && !flow->held && (deliver(flow) || (op = next_to_begin(flow)) != NULL)) {
 		if (op != NULL)
 			try(kv, op);
 		op = NULL;
@@ -258,6 +258,13 @@ static void flow_run(struct hf_kv_flow *flow)
 	list_remove(&flow->in_ready);
 	if (flow->closed)
 		hf_kv_flow_close(flow);
+}
+
+void kv_flows_hold(struct hf_kv_flow *flow, bool held)
+{
+	if (flow->held && !held)
+		set_ready(flow);
+	flow->held = held;
 }
 
 struct hf_kv_flow *hf_kv_flow_open(struct hf_kv *kv)
@@ -287,6 +294,13 @@ void hf_kv_flow_close(struct hf_kv_flow *flow)
 	free(flow);
 }
 
+static void set_deadline(struct hf_kv *kv, struct op *op)
+{
+	op->deadline_ns = hf_loop_now_ns(kv->loop) + kv->config.budget_ns;
+	list_remove(&op->in_age);
+	list_push_back(&kv->ages, &op->in_age);
+}
+
 void hf_kv_post(struct hf_kv_flow *flow, struct hf_kv_op *user)
 {
 	struct hf_kv *kv = flow->kv;
@@ -304,10 +318,10 @@ void hf_kv_post(struct hf_kv_flow *flow, struct hf_kv_op *user)
 	}
 	op->user = user;
 	op->flow = flow;
-	op->deadline_ns = hf_loop_now_ns(kv->loop) + kv->config.budget_ns;
 	list_init(&op->in_key);
+	list_init(&op->in_age);
 	list_push_back(&flow->ops, &op->in_flow);
-	list_push_back(&kv->ages, &op->in_age);
+	set_deadline(kv, op);
 	if (user->value_bytes > HF_KV_VALUE_BYTES_MAX)
 		kv_flows_finish(kv, op, HF_KV_TOO_LARGE);
 	flow_run(flow);
@@ -320,6 +334,10 @@ static void end_late(struct hf_kv *kv, struct op *op)
 {
 	bool begun = op->state == OP_BEGUN;
 
+	if (op->flow->held && op->state == OP_QUEUED) {
+		set_deadline(kv, op);
+		return;
+	}
 	if (begun)
 		op->key->op = NULL;
 	kv_flows_finish(kv, op, begun ? HF_KV_UNKNOWN : kv_council_has_lease(kv) ? HF_KV_TRY_AGAIN : HF_KV_NO_LEASE);
