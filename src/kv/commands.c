@@ -447,6 +447,14 @@ static void run_config(const struct request *request)
 	resp_out_text(out, kv_commands_arg_is(request, 2, "appendonly") ? "no" : "");
 }
 
+/* What survives the end of all processes, and of what. */
+static const char *media_of(const struct hf_kv *kv)
+{
+	if (kv->config.log[0] == '\0')
+		return "none";
+	return kv->config.medium == HF_KV_FILE ? "file" : "memory";
+}
+
 static void run_info(const struct request *request)
 {
 	struct clients *clients = request->client->clients;
@@ -457,14 +465,15 @@ static void run_info(const struct request *request)
 	hf_kv_status(kv_clients_kv(clients), &status);
 	n = snprintf(text, sizeof(text),
 		"# Server\r\nredis_version:7.0.0\r\nserver_name:holdfast\r\n# Clients\r\nconnected_clients:%u\r\n"
-		"# Memory\r\nused_memory:%" PRIu64 "\r\nmaxmemory:%" PRIu64 "\r\n# Persistence\r\nmedia:none\r\n"
+		"# Memory\r\nused_memory:%" PRIu64 "\r\nmaxmemory:%" PRIu64 "\r\n# Persistence\r\nmedia:%s\r\n"
 		"# Replication\r\nrole:master\r\nepoch:%" PRIu64 "\r\nlive:0x%x\r\nserving:%u\r\ndecides:%u\r\n"
 		"excluded:%" PRIu64 "\r\ncopied:%" PRIu64 "\r\nhealed:%" PRIu64 "\r\n"
 		"# Stats\r\npurged:%" PRIu64 "\r\nwrites:%" PRIu64 "\r\nreads:%" PRIu64 "\r\nreplays:%" PRIu64
 		"\r\nrefusals:%" PRIu64 "\r\n# Keyspace\r\ndb0:keys=%" PRIu64 ",expires=0,avg_ttl=0\r\n",
-		kv_clients_count(clients), status.store_used_bytes, status.store_bytes, status.epoch, status.live,
-		status.serving, status.decides, status.excluded, status.copied, status.healed, status.purged,
-		status.writes, status.reads, status.replays, status.refusals, status.keys);
+		kv_clients_count(clients), status.store_used_bytes, status.store_bytes,
+		media_of(kv_clients_kv(clients)), status.epoch, status.live, status.serving, status.decides,
+		status.excluded, status.copied, status.healed, status.purged, status.writes, status.reads,
+		status.replays, status.refusals, status.keys);
 	resp_out_bulk(kv_commands_out(request->client), text, (size_t)n);
 }
 

@@ -242,6 +242,7 @@ static struct promise *promise_add(struct hf_kv *kv)
 
 		if (ring == NULL) {
 			kv->log.failed = -ENOMEM;
+			log_error("kv: no memory for acknowledgements that wait for the log; this member leaves");
 			return NULL;
 		}
 		for (uint64_t i = durable->first; i < durable->next; i++)

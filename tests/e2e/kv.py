@@ -192,7 +192,7 @@ def stopped_member_serves_nothing_stale_and_gets_what_it_missed(directory):
         for i in range(50):
             assert returned.ask("GET", f"key{i}") == (b"after" if i < 20 else b"before")
         said = _info(returned)
-        assert (said["excluded"], said["copied"], said["healed"]) == ("1", "0", "1"), said
+        assert (said["excluded"], said["copied"], said["healed"], said["media"]) == ("1", "0", "1", "none"), said
         cluster.wait("equal members", lambda: len(set(cluster.digests())) == 1)
 
 
@@ -274,7 +274,7 @@ def killed_member_with_a_log_gets_only_what_it_missed(directory):
             cluster.start(2)
             cluster.wait_serving(2)
             said = _info(cluster.client(2))
-            assert (said["copied"], said["healed"]) == ("0", "1"), said
+            assert (said["copied"], said["healed"], said["media"]) == ("0", "1", medium), said
             records = re.search(r"n2 has caught up with (\d+) records", cluster.log(2))
             assert records and 31 <= int(records.group(1)) < 100, cluster.log(2)
             _check_filled(cluster, 130)
