@@ -1,10 +1,10 @@
 /* clients.h - connections of Redis clients: requests in, replies out in their order, everything bounded.
  *
  * A connection is a flow. Its requests are read while fewer than CLIENT_PENDING_MAX of its operations are pending, with
- * fewer than CLIENT_REQUEST_BYTES, and fewer than CLIENT_OUT_BYTES of replies are unsent or wait behind operations. With
- * more of them unsent its flow is held, and no pending operation begins or completes: one reply more is the most that
- * accumulates. A client that reads nothing for CLIENT_STUCK_NS is closed, and so is a client with a write whose outcome
- * is unknown. Owned by the kv's loop. */
+ * fewer than CLIENT_REQUEST_BYTES, and fewer than CLIENT_OUT_BYTES of replies are unsent or wait behind operations.
+ * With more of them unsent its flow is held, and no pending operation begins or completes: one reply more is the most
+ * that accumulates. A client that reads nothing for CLIENT_STUCK_NS is closed, and so is a client with a write whose
+ * outcome is unknown. Owned by the kv's loop. */
 #ifndef HOLDFAST_KV_CLIENTS_H
 #define HOLDFAST_KV_CLIENTS_H
 
