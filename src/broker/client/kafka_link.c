@@ -7,7 +7,7 @@
 
 #include "base/bytes.h"
 
-#define HEADER_BYTES 10u /* key, version, correlation id, a null client id */
+#define HEADER_BYTES 10u /* key, version, correlation id, a null client id; of a flexible version then: no tags */
 #define ARENA_BYTES  (128u << 20)
 #define AGAIN_NS     20000000ull
 #define IN_MOST      (128u << 20)
@@ -22,11 +22,13 @@ static void disconnect(struct kafka_link *link)
 	link->in_bytes = link->out_from = link->out_to = 0;
 }
 
-void kafka_link_break(struct kafka_link *link)
+static void end(struct kafka_link *link, int reason)
 {
 	struct list calls, *node;
 
 	disconnect(link);
+	if (link->broken == 0)
+		link->broken = reason;
 	link->again_ns = hf_loop_now_ns(link->loop) + AGAIN_NS;
 	list_init(&calls);
 	while ((node = list_pop_front(&link->calls)) != NULL)
@@ -37,6 +39,11 @@ void kafka_link_break(struct kafka_link *link)
 		call->waiting = false;
 		call->done(call, NULL);
 	}
+}
+
+void kafka_link_break(struct kafka_link *link)
+{
+	end(link, -ECONNABORTED);
 }
 
 uint64_t kafka_link_owes_ns(const struct kafka_link *link)
@@ -79,17 +86,29 @@ static void watch_lateness(struct kafka_link *link)
 			container_of(link->calls.next, struct kafka_call, node)->sent_ns + link->late_ns);
 }
 
+/* ApiVersions has the old header in every version, so that a client of any age can read it. */
+static int16_t header_version(const struct kafka_call *call)
+{
+	return call->api->key != KAFKA_API_VERSIONS && codec_in(call->api->response->flexible, call->version);
+}
+
 static int answer(struct kafka_link *link, const uint8_t *at, size_t bytes)
 {
 	struct list *node = link->calls.next;
 	struct kafka_call *call = container_of(node, struct kafka_call, node);
+	struct kafka_response_header header;
+	size_t used;
 	void *response;
 
-	if (node == &link->calls || bytes < 4 || (int32_t)get_be32(at) != call->correlation)
+	if (node == &link->calls)
 		return -EPROTO;
 	codec_arena_reset(&link->arena, ARENA_BYTES);
+	if (codec_decode(&kafka_response_header_codec, header_version(call), at, bytes, &link->arena, &header, &used) !=
+			CODEC_OK ||
+		header.correlation_id != call->correlation)
+		return -EPROTO;
 	response = codec_arena_take(&link->arena, call->api->response->root->bytes);
-	if (response == NULL || codec_decode(call->api->response, call->version, at + 4, bytes - 4, &link->arena,
+	if (response == NULL || codec_decode(call->api->response, call->version, at + used, bytes - used, &link->arena,
 					response, NULL) != CODEC_OK)
 		return -EPROTO;
 	list_remove(&call->node);
@@ -163,30 +182,34 @@ static void link_ready(struct hf_watch *watch, unsigned ready)
 	if (rc == 0 && (ready & HF_READABLE) != 0)
 		rc = pull(link);
 	if (rc != 0)
-		kafka_link_break(link);
+		end(link, rc);
 	want(link);
 }
 
 static void late(struct hf_timer *timer, uint64_t now_ns)
 {
 	(void)now_ns;
-	kafka_link_break(container_of(timer, struct kafka_link, timer));
+	end(container_of(timer, struct kafka_link, timer), -ETIMEDOUT);
 }
 
 static bool connect_now(struct kafka_link *link)
 {
 	struct hf_error error;
+	int rc;
 
 	if (link->io != NULL)
 		return true;
 	if (hf_loop_now_ns(link->loop) < link->again_ns)
 		return false;
 	link->again_ns = hf_loop_now_ns(link->loop) + AGAIN_NS;
-	if (hf_stream_connect(hf_loop_env(link->loop), &link->local, &link->remote, &link->io, &error) != 0) {
+	rc = hf_stream_connect(hf_loop_env(link->loop), &link->local, &link->remote, &link->io, &error);
+	if (rc != 0) {
+		link->broken = rc;
 		link->io = NULL;
 		return false;
 	}
-	if (hf_loop_watch(link->loop, &link->watch, link->io, HF_READABLE | HF_WRITABLE) == 0)
+	link->broken = hf_loop_watch(link->loop, &link->watch, link->io, HF_READABLE | HF_WRITABLE);
+	if (link->broken == 0)
 		return true;
 	disconnect(link);
 	return false;
@@ -212,7 +235,7 @@ bool kafka_link_call(
 	struct kafka_link *link, struct kafka_call *call, int16_t key, int16_t version, const void *request)
 {
 	struct codec_arena arena;
-	bool idle = link->out_from == link->out_to, taken;
+	bool idle = link->out_from == link->out_to, flexible, taken;
 	uint8_t *data;
 	size_t bytes;
 
@@ -223,13 +246,16 @@ bool kafka_link_call(
 	call->version = version;
 	call->correlation = ++link->correlation;
 	call->sent_ns = hf_loop_now_ns(link->loop);
-	bytes = codec_encode(call->api->request, version, request, &arena, 4 + HEADER_BYTES, &data, NULL);
+	flexible = codec_in(call->api->request->flexible, version);
+	bytes = codec_encode(call->api->request, version, request, &arena, 4 + HEADER_BYTES + flexible, &data, NULL);
 	if (bytes > 0) {
 		put_be32(data, (uint32_t)(bytes - 4));
 		put_be16(data + 4, (uint16_t)key);
 		put_be16(data + 6, (uint16_t)version);
 		put_be32(data + 8, (uint32_t)call->correlation);
 		put_be16(data + 12, UINT16_MAX);
+		if (flexible)
+			data[4 + HEADER_BYTES] = 0;
 	}
 	taken = bytes > 0 && put_out(link, data, bytes);
 	codec_arena_free(&arena);
@@ -239,7 +265,7 @@ bool kafka_link_call(
 	list_push_back(&link->calls, &call->node);
 	watch_lateness(link);
 	if (idle)
-		(void)push(link); /* not connected yet, or broken: the watch tells */
+		link->broken = push(link); /* the watch tells that it broke, but not the reason again */
 	want(link);
 	return true;
 }

@@ -36,6 +36,7 @@ struct kafka_link {
 	size_t out_from, out_to, out_room, in_bytes, in_room;
 	int32_t correlation;
 	uint64_t late_ns, again_ns; /* after this time an answer is late; not before this moment another connection */
+	int broken;                 /* why the last connection ended, -errno; -ETIMEDOUT: an answer was late */
 };
 
 void kafka_link_open(struct kafka_link *link, struct hf_loop *loop, const struct hf_addr *local,
