@@ -43,7 +43,7 @@ bool leaders_parse(struct codec_string host, int32_t port, struct hf_addr *out)
 	return host.bytes > 0 && port >= 0 && parse_host(host.at, (size_t)host.bytes, port, out);
 }
 
-static struct leaders_broker *find_broker(const struct leaders *leaders, int32_t id)
+struct leaders_broker *leaders_find(const struct leaders *leaders, int32_t id)
 {
 	for (unsigned i = 0; i < leaders->count; i++)
 		if (leaders->brokers[i]->id == id)
@@ -65,22 +65,27 @@ static struct leaders_broker *add_broker(struct leaders *leaders, int32_t id, co
 }
 
 /* A broker of the first list gets its id when it tells its own address; one that has moved has another connection. */
-static void know_broker(struct leaders *leaders, int32_t id, const struct hf_addr *addr)
+bool leaders_know(struct leaders *leaders, int32_t id, struct codec_string host, int32_t port)
 {
-	struct leaders_broker *broker = find_broker(leaders, id);
+	struct leaders_broker *broker = leaders_find(leaders, id);
+	struct hf_addr addr;
 
+	if (!leaders_parse(host, port, &addr))
+		return false;
 	if (broker != NULL) {
-		if (!hf_addr_equal(&broker->link.remote, addr))
-			broker->link.remote = *addr; /* from the next connection on */
-		return;
+		if (!hf_addr_equal(&broker->link.remote, &addr))
+			broker->link.remote = addr; /* from the next connection on */
+		return true;
 	}
 	for (unsigned i = 0; i < leaders->count; i++)
-		if (leaders->brokers[i]->id < 0 && hf_addr_equal(&leaders->brokers[i]->link.remote, addr)) {
+		if (leaders->brokers[i]->id < 0 && hf_addr_equal(&leaders->brokers[i]->link.remote, &addr)) {
 			leaders->brokers[i]->id = id;
-			return;
+			return true;
 		}
-	if (add_broker(leaders, id, addr) == NULL)
-		log_warn("client: broker %d is ignored: too many brokers, or no memory", id);
+	if (add_broker(leaders, id, &addr) != NULL)
+		return true;
+	log_warn("client: broker %d is ignored: too many brokers, or no memory", id);
+	return false;
 }
 
 /* ---- what they speak ---- */
@@ -96,6 +101,11 @@ static void doubt(const struct leaders_broker *broker)
 	}
 }
 
+static const struct codec_range *serves(const struct leaders_broker *broker, int16_t key)
+{
+	return &broker->served[codec_find_api(kafka_apis, KAFKA_APIS, key) - kafka_apis];
+}
+
 static void versions_known(struct kafka_call *call, const void *response)
 {
 	struct leaders_broker *broker = container_of(call, struct leaders_broker, versions);
@@ -105,10 +115,16 @@ static void versions_known(struct kafka_call *call, const void *response)
 		doubt(broker);
 		return;
 	}
-	broker->access = LEADERS_ACCESS_NO;
-	for (int32_t i = 0; i < versions->api_keys.count; i++)
-		if (versions->api_keys.at[i].api_key == KAFKA_ACCESS)
-			broker->access = LEADERS_ACCESS_YES;
+	for (unsigned i = 0; i < KAFKA_APIS; i++)
+		broker->served[i] = (struct codec_range){0, -1};
+	for (int32_t i = 0; i < versions->api_keys.count; i++) {
+		const struct kafka_api_versions_response_api_version *key = &versions->api_keys.at[i];
+		const struct codec_api *api = codec_find_api(kafka_apis, KAFKA_APIS, key->api_key);
+
+		if (api != NULL)
+			broker->served[api - kafka_apis] = (struct codec_range){key->min_version, key->max_version};
+	}
+	broker->access = serves(broker, KAFKA_ACCESS)->to < 0 ? LEADERS_ACCESS_NO : LEADERS_ACCESS_YES;
 }
 
 static void ask_versions(struct leaders_broker *broker)
@@ -120,6 +136,12 @@ static void ask_versions(struct leaders_broker *broker)
 	broker->versions.done = versions_known;
 	if (!kafka_link_call(&broker->link, &broker->versions, KAFKA_API_VERSIONS, 0, &request))
 		doubt(broker);
+}
+
+const struct codec_range *leaders_versions(struct leaders_broker *broker, int16_t key)
+{
+	ask_versions(broker);
+	return broker->access == LEADERS_ACCESS_UNKNOWN ? NULL : serves(broker, key);
 }
 
 /* ---- topics ---- */
@@ -191,15 +213,13 @@ static void metadata_known(struct kafka_call *call, const void *response)
 	struct leaders_broker *from = container_of(call, struct leaders_broker, metadata);
 	struct leaders *leaders = from->leaders;
 	const struct kafka_metadata_response *metadata = response;
-	struct hf_addr addr;
 
 	if (metadata == NULL)
 		return;
 	for (int32_t i = 0; i < metadata->brokers.count; i++) {
 		const struct kafka_metadata_response_metadata_response_broker *at = &metadata->brokers.at[i];
 
-		if (leaders_parse(at->host, at->port, &addr))
-			know_broker(leaders, at->node_id, &addr);
+		(void)leaders_know(leaders, at->node_id, at->host, at->port);
 	}
 	for (int32_t i = 0; i < metadata->topics.count; i++) {
 		struct leaders_topic *topic = find_topic(leaders, metadata->topics.at[i].name);
@@ -288,7 +308,7 @@ struct leaders_broker *leaders_leader(struct leaders *leaders, struct leaders_to
 	if (topic->stale)
 		ask_metadata(leaders);
 	else if (partition < topic->count)
-		broker = find_broker(leaders, topic->at[partition].leader);
+		broker = leaders_find(leaders, topic->at[partition].leader);
 	if (broker == NULL || broker->id < 0)
 		return NULL;
 	ask_versions(broker);

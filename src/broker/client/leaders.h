@@ -27,8 +27,9 @@ struct leaders_broker {
 	int32_t id; /* -1: known by its address only */
 	struct kafka_link link;
 	struct kafka_call versions, metadata;
-	enum leaders_access access; /* whether it supports the key Access */
-	bool stalled;               /* it owes an answer for long */
+	enum leaders_access access;            /* whether it supports the key Access */
+	struct codec_range served[KAFKA_APIS]; /* of each key of kafka_apis, once `access` is known */
+	bool stalled;                          /* it owes an answer for long */
 };
 
 struct leaders_partition {
@@ -74,6 +75,13 @@ static inline int32_t leaders_epoch(const struct leaders_topic *topic, int32_t p
 {
 	return partition < topic->count ? topic->at[partition].epoch : -1;
 }
+/* The versions of a key that it serves, from > to: none. NULL: not known yet; it is asked, and while
+ * versions.waiting it may answer. */
+const struct codec_range *leaders_versions(struct leaders_broker *broker, int16_t key);
+/* Takes up where a broker is. False: that is no address, there are too many, or no memory. */
+bool leaders_know(struct leaders *leaders, int32_t id, struct codec_string host, int32_t port);
+/* NULL: it is not known. */
+struct leaders_broker *leaders_find(const struct leaders *leaders, int32_t id);
 /* A broker for what any of them can answer; NULL: none was found. */
 struct leaders_broker *leaders_any(struct leaders *leaders);
 /* Its partitions; 0: not known yet. */
