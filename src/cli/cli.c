@@ -9,16 +9,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void complain(const char *command, const char *format, va_list arguments)
+{
+	fprintf(stderr, "holdfast %s: ", command);
+	vfprintf(stderr, format, arguments);
+	fputc('\n', stderr);
+}
+
 int cli_refuse(const char *command, const char *format, ...)
 {
 	va_list arguments;
 
-	fprintf(stderr, "holdfast %s: ", command);
 	va_start(arguments, format);
-	vfprintf(stderr, format, arguments);
+	complain(command, format, arguments);
 	va_end(arguments);
-	fputc('\n', stderr);
 	return EXIT_WRONG_INPUT;
+}
+
+int cli_fail(const char *command, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	complain(command, format, arguments);
+	va_end(arguments);
+	return EXIT_FOUND;
 }
 
 int cli_refuse_option(const char *command, char **argv, int answer)

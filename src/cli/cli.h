@@ -38,11 +38,16 @@ int smr_proxy_command(int argc, char **argv);
 int broker_command(int argc, char **argv);
 int produce_command(int argc, char **argv);
 int consume_command(int argc, char **argv);
+int topics_command(int argc, char **argv);
+int groups_command(int argc, char **argv);
 int version_command(int argc, char **argv);
 int help_command(int argc, char **argv);
 
 /* Complains on standard error and returns EXIT_WRONG_INPUT. */
 int cli_refuse(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Complains on standard error about a fault that was found while the command ran; returns EXIT_FOUND. */
+int cli_fail(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Complains about what getopt_long(3) just refused (its own messages are silenced by a leading ':' or '+:' and
  * opterr 0), or about an argument too many; returns EXIT_WRONG_INPUT. */
