@@ -80,6 +80,27 @@ static const struct {
 		    "  -K, --key-separator C  print the key and this character before each record\n"
 		    "  -D, --delimiter C    the end of each record; default: \\n\n"
 		    "  --config FILE        a node with rails: records are read by RDMA; default: TCP\n"},
+	{"topics", "--brokers HOST:PORT,... [list] [--timeout S] [--json]\n"
+		   "       holdfast topics --brokers HOST:PORT,... describe NAME [--timeout S] [--json]\n"
+		   "       holdfast topics --brokers HOST:PORT,... create NAME [--partitions N] [--replicas N]\n"
+		   "                       [--config KEY=VALUE]... [--timeout S] [--json]\n"
+		   "       holdfast topics --brokers HOST:PORT,... delete NAME [--timeout S] [--json]\n\n"
+		   "list shows all topics; describe shows leader, replicas and isr of each partition of one.\n\n"
+		   "  -b, --brokers LIST   addresses of brokers, separated by commas\n"
+		   "  --partitions N       of the new topic; default: the broker's configuration\n"
+		   "  --replicas N         of each partition; default: the broker's configuration\n"
+		   "  --config KEY=VALUE   a configuration of the new topic, such as retention.ms=60000\n"
+		   "  --timeout S          wait this many seconds for an answer; default: 10\n"
+		   "  --json               print nothing but the outcome, as JSON\n"},
+	{"groups",
+		"--brokers HOST:PORT,... [list] [--timeout S] [--json]\n"
+		"       holdfast groups --brokers HOST:PORT,... describe GROUP [--timeout S] [--json]\n"
+		"       holdfast groups --brokers HOST:PORT,... delete GROUP [--timeout S] [--json]\n\n"
+		"list shows all groups; describe shows the members of one and, for each partition, the committed\n"
+		"offset, the end and the lag between them; delete removes a group without members, and its offsets.\n\n"
+		"  -b, --brokers LIST   addresses of brokers, separated by commas\n"
+		"  --timeout S          wait this many seconds for an answer; default: 10\n"
+		"  --json               print nothing but the outcome, as JSON\n"},
 	{"smr", "status ADDRESS [--follow] [--json]\n"
 		"       holdfast smr members add PROXY ID NAME CONTROL...\n"
 		"       holdfast smr members remove PROXY ID\n"

@@ -17,6 +17,8 @@ static const struct command commands[] = {
 	{"broker", broker_command, "serve Kafka's protocol to stock clients"},
 	{"produce", produce_command, "write lines into a topic of a broker, as records"},
 	{"consume", consume_command, "read the records of a partition, as lines"},
+	{"topics", topics_command, "list, describe, create and delete topics of brokers"},
+	{"groups", groups_command, "list, describe and delete groups of consumers"},
 	{"smr", smr_command, "show and change the members of a replicated log; a demo"},
 	{"smr-proxy", smr_proxy_command, "put an unmodified Redis under a replicated log"},
 	{"link", link_command, "switch a link down or up"},
