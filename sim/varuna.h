@@ -2,9 +2,10 @@
  *
  * Every pair of nodes has a few links, a link being a vqp on either side. Both ends post all kinds of work: WRITEs of
  * several packets, WRITE_WITH_IMM, SEND, READ, CAS and FAA, signaled and not, inline, of several sges, fenced, in
- * lists. The two ends of a link may have queues of different sizes, and in some worlds programs abort or destroy vqps
- * in the midst. Words for atomics are shared by all links that lead to a node. What takes effect is seen at the buses
- * of the NICs; the claims of checkers/execution.h for flows of a vqp hold over all NICs, and besides them:
+ * lists. The two ends of a link may have queues of different sizes, and in some worlds programs abort or destroy vqps,
+ * or close peers, in the midst. Words for atomics are shared by all links that lead to a node. What takes effect is
+ * seen at the buses of the NICs; the claims of checkers/execution.h for flows of a vqp hold over all NICs, and besides
+ * them:
  *   lost            no wr fails unless the faults made evidence or a fence impossible (V1: no vacuous unknowns); where
  *                   evidence is weaker a vqp fails with one WRITE at most that is unknown, if it keeps a log
  *   outcome         a wr that fails says whether it was not executed or is unknown; the former is true
@@ -128,6 +129,7 @@ struct vr {
 	bool repeats;                 /* some WRITEs are declared idempotent */
 	bool weak;                    /* of some wrs in flight the evidence of this world cannot know */
 	bool quits;                   /* programs end vqps in the midst */
+	bool closed;                  /* one of them has closed a peer */
 	bool leases;                  /* nodes differ in their leases, and layers want others from time to time */
 	bool short_budget;
 	bool stopping; /* nothing new is posted */

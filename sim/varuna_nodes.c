@@ -19,6 +19,7 @@
 #define QUIT_PPM           1000u /* of turns of a program, while it has wrs in flight on the vqp */
 #define QUIT_UNTOLD_PPM    50000u
 #define QUIT_STALLED_PPM   20000u /* and while the other end stands still */
+#define CLOSE_OF           3u     /* one in so many of those that do not destroy the vqp closes the peer */
 #define SERVICE            "links"
 #define LAYER_PPM          700000u /* of changes after which a layer wants a lease */
 #define LAYER_NS_MIN       (10 * NS_MS)
@@ -70,7 +71,7 @@ static void peer_down(struct hf_peer *peer, void *context)
 		if (peer == node->peers[i])
 			node->peers[i] = NULL; /* closed behind us; its vqps are in error */
 	node->peers_failed += node->vr->leases;
-	if (node->vr->leases && node->vr->faults.count == 0)
+	if (node->vr->leases && node->vr->faults.count == 0 && !node->vr->closed)
 		world_violate(node->vr->world, "calm", "a peer of %s ended without a fault", node->name);
 }
 
@@ -205,6 +206,30 @@ static uint32_t quit_ppm(struct vr_end *end)
 	return stands_still(vr_other(end)->node) ? QUIT_STALLED_PPM : QUIT_PPM;
 }
 
+/* All vqps that the node has with that peer end; once hf_peer_close has returned, nothing happens here any more. */
+static void close_peer(struct vr_node *node, struct hf_peer *peer)
+{
+	struct vr_end *ended[VR_LINKS];
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < node->vr->link_count; i++) {
+		struct vr_end *end = end_of(node, &node->vr->links[i]);
+
+		if (end != NULL && end->vqp != NULL && end->vqp->peer == peer && end->accepted)
+			ended[n++] = end;
+	}
+	for (unsigned i = 0; i < VR_NODES; i++)
+		if (node->peers[i] == peer)
+			node->peers[i] = NULL;
+	node->vr->closed = true;
+	hf_peer_close(peer);
+	for (unsigned i = 0; i < n; i++) {
+		ended[i]->link->quit = true;
+		ended[i]->flow->requester_fenced = true;
+		vr_other(ended[i])->flow->responder_fenced = true;
+	}
+}
+
 /* Once hf_vqp_destroy has returned, nothing is told of what is in flight, and neither answers nor messages land. */
 static bool quit(struct vr_end *end, uint64_t now_ns)
 {
@@ -215,7 +240,10 @@ static bool quit(struct vr_end *end, uint64_t now_ns)
 		return false;
 	end->link->quit = true;
 	if (world_chance(vr->world, 500000)) {
-		hf_vqp_abort(end->vqp);
+		if (vr->short_budget && end->flow->count % CLOSE_OF == 0 && end->vqp->peer != NULL)
+			close_peer(end->node, end->vqp->peer);
+		else
+			hf_vqp_abort(end->vqp);
 		return true;
 	}
 	drop_vqp(end);

@@ -152,6 +152,9 @@ struct hf_peer *hf_peer_find(struct hf_node *node, const struct hf_addr *address
 /* This node as its own peer, for two of its vqps that are connected to each other by hf_vqp_connect_num: one of them
  * takes end 0, the other end 1. Both ends live until the node is closed. NULL: no memory, or there is no such end. */
 struct hf_peer *hf_peer_own(struct hf_node *node, unsigned end);
+/* Ends the connection and its vqps: nothing of the peer executes here any more when this returns, and wrs of ours that
+ * have not completed fail. Those that may be under way to it complete, as HF_WC_UNKNOWN, when its lease is over (V4);
+ * `changed` of their vqps is called then. NULL is legal. */
 void hf_peer_close(struct hf_peer *peer);
 /* Closes peers that have not answered and that no vqp connects to. For programs that keep no peers of their own. */
 void hf_peer_close_unanswered(struct hf_node *node);

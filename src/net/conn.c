@@ -243,7 +243,7 @@ static void conn_answered(struct conn *conn, const struct frame *hello)
 	}
 	if (other != NULL && other->incarnation != conn->handshake.hello.incarnation) {
 		log_info("control: peer %s restarted; its old vqps end", conn->handshake.hello.name);
-		control_peer_gone(other);
+		control_peer_over(other);
 		if (other == peer)
 			return;
 	} else if (other != NULL && other == peer && !conn_is_remembered(conn, peer, hello)) {
@@ -301,7 +301,7 @@ static void conn_introduced(struct conn *conn, const struct frame *ready)
 	}
 	if (peer != NULL && peer->incarnation != conn->handshake.hello.incarnation) {
 		log_info("control: peer %s restarted; its old vqps end", peer->name);
-		control_peer_gone(peer);
+		control_peer_over(peer);
 		peer = NULL;
 	} else if (peer != NULL && !conn_is_remembered(conn, peer, ready)) {
 		log_info("control: peer %s has dropped this connection; the peer is down until it connects again",

@@ -59,6 +59,12 @@ void control_peer_gone(struct control_peer *peer)
 	control_soon(peer->control);
 }
 
+void control_peer_over(struct control_peer *peer)
+{
+	peer->ended = true;
+	control_peer_gone(peer);
+}
+
 void control_peer_path_up(struct control_peer *peer, unsigned endpoint)
 {
 	struct control *control = peer->control;
@@ -115,7 +121,7 @@ void control_peer_heard(struct control_peer *peer, struct conn *conn, const stru
 	}
 	if (frame->type == FRAME_BYE) {
 		log_debug("control: peer %s closes the connection", peer->name);
-		control_peer_gone(peer);
+		control_peer_over(peer);
 		return;
 	}
 	peer_forget_acknowledged(peer);
@@ -237,7 +243,7 @@ void control_peer_close(struct control_peer *peer)
 	peer->gone = true;
 	peer_say_bye(peer);
 	if (peer->twin != NULL) {
-		control_peer_gone(peer->twin);
+		control_peer_over(peer->twin);
 		peer->twin->twin = NULL;
 	}
 	peer_free(peer);
@@ -592,6 +598,11 @@ unsigned control_peer_addresses(const struct control_peer *peer, struct hf_addr 
 	for (unsigned i = 0; !peer->known && i < peer->bootstrap_count; i++)
 		addresses_out[n++] = peer->bootstrap[i];
 	return n;
+}
+
+bool control_peer_ended(const struct control_peer *peer)
+{
+	return peer->ended;
 }
 
 const char *control_peer_name(const struct control_peer *peer)

@@ -80,6 +80,9 @@ void control_hear(struct control_peer *peer);
 /* The peer's messages are malformed, or cannot be kept: the peer goes down. */
 void control_peer_fail(struct control_peer *peer, const char *why);
 
+/* In `down`: its process has let go of all that it had with this one before it was heard, since it said BYE, or another
+ * incarnation answers. False: it may go on, and believe that it is connected. */
+bool control_peer_ended(const struct control_peer *peer);
 const char *control_peer_name(const struct control_peer *peer);
 uint64_t control_peer_incarnation(const struct control_peer *peer);
 bool control_path_up(const struct control_peer *peer, unsigned endpoint);

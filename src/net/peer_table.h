@@ -74,6 +74,7 @@ struct control_peer {
 	bool known; /* the peer answered: name, incarnation and session are set */
 	bool told;  /* `up` was called */
 	bool gone;  /* `down` is due at the next turn */
+	bool ended; /* control_peer_ended */
 	bool dials;
 	struct control_peer *twin; /* the other end of a loopback; NULL: it is another node */
 	char name[FRAME_NAME_BYTES];
@@ -141,6 +142,7 @@ struct control_peer *control_peer_find(struct control *control, const char *name
 struct control_peer *control_peer_create(struct control *control, void *context);
 void control_peer_know(struct control_peer *peer, const struct frame_hello *hello);
 void control_peer_gone(struct control_peer *peer);
+void control_peer_over(struct control_peer *peer); /* the same, and control_peer_ended */
 void control_peer_path_up(struct control_peer *peer, unsigned endpoint);
 void control_peer_path_lost(struct control_peer *peer, unsigned endpoint);
 void control_peer_heard(struct control_peer *peer, struct conn *conn, const struct frame *frame);

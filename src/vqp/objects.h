@@ -25,7 +25,6 @@
 #include "vqp/data/log_slab.h"
 #include "vqp/policy.h"
 #include "vqp/path/path.h"
-#include "node/peer.h"
 #include "vqp/path/rebuild.h"
 #include "vqp/recovery/recovery.h"
 #include "vqp/region.h"
@@ -195,6 +194,8 @@ bool vqp_forsake(struct hf_vqp *vqp);
 void vqp_fail(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest, bool tell);
 /* The same where the other side may not have fenced: wrs complete when its lease is over as well. */
 void vqp_fail_with_lease(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest);
+/* The same where the peer is gone, or about to be, and nobody is asked or told; `lease`: it may go on executing. */
+void vqp_fail_alone(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest, bool lease);
 /* The same where what was posted may be on its way: it completes when the other side has fenced as well (V4). */
 void vqp_abort(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest);
 void vqp_drop_path(struct hf_vqp *vqp);    /* the one in use, which is fenced, or was never connected */
@@ -228,6 +229,7 @@ bool post_probe(struct hf_vqp *vqp);           /* on the path in use, unless one
 bool post_may_probe(const struct hf_vqp *vqp); /* the peer permits something that would do */
 bool post_probe_on(struct hf_vqp *vqp, struct path *path);
 bool post_quiet(const struct hf_vqp *vqp);
+bool post_may_execute(const struct hf_vqp *vqp); /* something is under way that is not over, and is no READ */
 
 /* completions.c */
 void completions_init(struct hf_vqp *vqp);

@@ -121,8 +121,11 @@ static bool look_for_successor(struct hf_vqp *vqp, struct hf_peer *gone)
 	return peer != NULL;
 }
 
+/* It may have ended for itself only: then it executes what is under way until its lease is over. */
 void peers_down(struct hf_peer *peer)
 {
+	bool over = control_peer_ended(peer->control);
+
 	list_for_each (at, &vqps_of(peer->node)->vqps) {
 		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
 
@@ -130,13 +133,13 @@ void peers_down(struct hf_peer *peer)
 			continue;
 		if (vqp_uses(vqp, peer) && (loses_wrs(vqp) || !vqp_forsake(vqp))) {
 			end_for(vqp, HF_VQP_END_PEER_GONE);
-			vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR, false);
+			vqp_fail_alone(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_RETRY_EXC_ERR, !over && post_may_execute(vqp));
 		}
 		if (vqp->peer == peer) {
 			/* Its turn or its probe's completion may come before the vqp is fenced. */
 			rebuild_end(vqp, false, 0);
 			region_leave(vqp);
-			vqp->peer = NULL;
+			fence_queue_lose_peer(vqp, over);
 		}
 	}
 }
@@ -148,14 +151,15 @@ void peers_closing(struct hf_peer *peer)
 
 		if (vqp_uses(vqp, peer)) {
 			end_for(vqp, HF_VQP_END_ASKED);
-			vqp_fail(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, false);
+			vqp_fail_alone(vqp, IBV_WC_WR_FLUSH_ERR, IBV_WC_WR_FLUSH_ERR, post_may_execute(vqp));
 		}
 		if (vqp->peer == peer) {
 			vqp_end_paths(vqp, true); /* BYE lets the peer report: nothing of it happens here any more */
 			region_leave(vqp);
-			vqp->peer = NULL;
+			fence_queue_lose_peer(vqp, !post_may_execute(vqp));
 		}
 	}
+	pool_free_peer(peer);
 }
 
 bool peers_in_use(const struct hf_peer *peer)

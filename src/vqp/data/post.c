@@ -149,7 +149,8 @@ void post_pump(struct hf_vqp *vqp)
 
 	if (vqp->forsaken) {
 		if (vqp->state == HF_VQP_UP && log->next < log->tail)
-			vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR, false);
+			vqp_fail_alone(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR,
+				vqp->peer == NULL && post_may_execute(vqp));
 		return;
 	}
 	if (vqp->state == HF_VQP_UP && !vqp->held)
@@ -174,6 +175,17 @@ bool post_quiet(const struct hf_vqp *vqp)
 		if (!request_log_at(&vqp->sends, at)->done)
 			return false;
 	return uid_post_quiet(vqp);
+}
+
+bool post_may_execute(const struct hf_vqp *vqp)
+{
+	for (uint64_t at = vqp->sends.head; at < vqp->sends.next; at++) {
+		const struct request_log_wr *entry = request_log_at(&vqp->sends, at);
+
+		if (!entry->done && entry->wr.opcode != IBV_WR_RDMA_READ)
+			return true;
+	}
+	return !uid_post_quiet(vqp);
 }
 
 bool post_may_probe(const struct hf_vqp *vqp)

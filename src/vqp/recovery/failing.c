@@ -54,9 +54,19 @@ void vqp_fail_with_lease(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_
 	fail(vqp, (struct request_log_end){.first = first, .rest = rest}, ENDING_LEASE, true);
 }
 
+void vqp_fail_alone(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest, bool lease)
+{
+	fail(vqp, (struct request_log_end){.first = first, .rest = rest}, lease ? ENDING_LEASE : ENDING_OVER, false);
+}
+
+/* READs end here: what is read for them over there changes nothing, and its answers do not land. */
 void vqp_abort(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest)
 {
-	bool asks = vqp->peer != NULL && !post_quiet(vqp);
+	bool waits = post_may_execute(vqp);
 
-	fail(vqp, (struct request_log_end){.first = first, .rest = rest}, asks ? ENDING_ANSWER : ENDING_OVER, true);
+	if (waits && vqp->peer == NULL)
+		vqp_fail_alone(vqp, first, rest, true);
+	else
+		fail(vqp, (struct request_log_end){.first = first, .rest = rest}, waits ? ENDING_ANSWER : ENDING_OVER,
+			true);
 }

@@ -278,7 +278,8 @@ void failover_broken(struct hf_vqp *vqp)
 
 	if (vqp->forsaken) {
 		end_for(vqp, HF_VQP_END_PEER);
-		vqp_fail(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR, false);
+		vqp_fail_alone(
+			vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR, vqp->peer == NULL && post_may_execute(vqp));
 		return;
 	}
 	vqp->path_broken = true;

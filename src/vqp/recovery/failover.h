@@ -47,6 +47,9 @@ enum hf_poll fence_queue_turn(struct hf_node *node);
 /* When there is nothing else to do: verdicts of those that wait for the other side's STATE find what they read in the
  * cache. False: there are none. */
 bool fence_queue_warm(struct hf_node *node);
+/* The vqp has no peer any more. Its wrs complete when that one's lease is over; `over`: nothing of them goes on there,
+ * and nobody waits. */
+void fence_queue_lose_peer(struct hf_vqp *vqp, bool over);
 bool fence_queue_waits(const struct hf_vqp *vqp); /* nothing to do for it before a completion comes, or a tick */
 
 /* next_path.c */

@@ -62,21 +62,35 @@ static bool lease_has_ended(const struct hf_vqp *vqp)
 {
 	uint64_t now_ns = hf_env_boot_ns(vqp->node->env);
 
-	return vqp->peer == NULL || lease_is_over(&vqp->peer->lease, now_ns) ||
+	if (vqp->peer == NULL && vqp->lease_ns == 0)
+		return true;
+	return (vqp->peer != NULL && lease_is_over(&vqp->peer->lease, now_ns)) ||
 	       now_ns - vqp->strays_ns >= lease_with_margin(vqp->lease_ns);
 }
 
-/* From the moment at which our path is fenced and the peer is asked. Its lease counts, not ours, and it may change. */
+/* From the moment at which our path is fenced and the peer is asked. Its lease counts, not ours, and it may change.
+ * Where there is no peer any more, from when it was lost: nothing has extended its lease since. */
 static void count_lease(struct hf_vqp *vqp, bool anew)
 {
-	uint64_t lease_ns = vqp->peer == NULL ? 0 : lease_longer_ns(&vqp->peer->lease);
+	uint64_t lease_ns;
 
+	if (vqp->peer == NULL)
+		return;
+	lease_ns = lease_longer_ns(&vqp->peer->lease);
 	if (anew || vqp->strays_ns == 0) {
 		vqp->strays_ns = hf_env_boot_ns(vqp->node->env);
 		vqp->lease_ns = 0;
 	}
 	if (lease_ns > vqp->lease_ns)
 		vqp->lease_ns = lease_ns;
+}
+
+void fence_queue_lose_peer(struct hf_vqp *vqp, bool over)
+{
+	count_lease(vqp, !waits_for_lease(vqp));
+	if (over || lease_is_over(&vqp->peer->lease, hf_env_boot_ns(vqp->node->env)))
+		vqp->lease_ns = 0;
+	vqp->peer = NULL;
 }
 
 /* Nothing to do for it before a completion comes, or a tick. */

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "node/peer.h"
 #include "pair.h"
 #include "unit/env/child.h"
 
@@ -81,12 +82,11 @@ static void connect_to_target(void)
 }
 
 /* The word `word` of the target's memory, and of ours. */
-static struct ibv_wc post(enum ibv_wr_opcode opcode, unsigned word)
+static void post(enum ibv_wr_opcode opcode, unsigned word)
 {
 	struct ibv_sge sge = {.addr = (uintptr_t)pair.a.memory + 8 * word, .length = 8, .lkey = pair.a.mr->lkey};
 	struct ibv_send_wr wr = {.opcode = opcode, .sg_list = &sge, .num_sge = 1, .send_flags = IBV_SEND_SIGNALED};
 	struct ibv_send_wr *bad;
-	struct ibv_wc wc;
 
 	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
 		wr.wr.atomic.remote_addr = remote.addr + 8 * word;
@@ -97,33 +97,58 @@ static struct ibv_wc post(enum ibv_wr_opcode opcode, unsigned word)
 		wr.wr.rdma.rkey = remote.rkey;
 	}
 	assert_int_equal(hf_vqp_post_send(pair.a.vqp, &wr, &bad), 0);
+}
+
+static struct ibv_wc complete(enum ibv_wr_opcode opcode, unsigned word)
+{
+	struct ibv_wc wc;
+
+	post(opcode, word);
 	pair_collect(&pair, &pair.a, 1, &wc);
 	return wc;
 }
 
 static uint64_t read_word(unsigned word)
 {
-	assert_int_equal(post(IBV_WR_RDMA_READ, word).status, IBV_WC_SUCCESS);
+	assert_int_equal(complete(IBV_WR_RDMA_READ, word).status, IBV_WC_SUCCESS);
 	return pair_word(pair.a.memory + 8 * word);
+}
+
+static void stop_target(void)
+{
+	int status;
+
+	assert_int_equal(kill(target.pid, SIGSTOP), 0);
+	assert_int_equal(waitpid(target.pid, &status, WUNTRACED), target.pid);
+	assert_true(WIFSTOPPED(status));
+}
+
+/* The word is 0 there, and is to become another one. */
+static void prepare(unsigned word)
+{
+	const uint64_t written = WRITTEN;
+
+	connect_to_target();
+	assert_int_equal(read_word(word), 0);
+	memcpy(pair.a.memory + 8 * word, &written, sizeof(written));
+}
+
+static void check_unknown(const struct ibv_wc *wc)
+{
+	assert_int_not_equal(wc->status, IBV_WC_SUCCESS);
+	if (policy == HF_POLICY_VARUNA)
+		assert_int_equal(wc->vendor_err, HF_WC_UNKNOWN);
 }
 
 /* The packets wait in the socket of the target's NIC, before those of the next connection on that rail. */
 static void check_final(enum ibv_wr_opcode opcode, unsigned word)
 {
-	const uint64_t written = WRITTEN;
 	struct ibv_wc wc;
-	int status;
 
-	connect_to_target();
-	assert_int_equal(read_word(word), 0);
-	memcpy(pair.a.memory + 8 * word, &written, sizeof(written));
-	assert_int_equal(kill(target.pid, SIGSTOP), 0);
-	assert_int_equal(waitpid(target.pid, &status, WUNTRACED), target.pid);
-	assert_true(WIFSTOPPED(status));
-	wc = post(opcode, word);
-	assert_int_not_equal(wc.status, IBV_WC_SUCCESS);
-	if (policy == HF_POLICY_VARUNA)
-		assert_int_equal(wc.vendor_err, HF_WC_UNKNOWN);
+	prepare(word);
+	stop_target();
+	wc = complete(opcode, word);
+	check_unknown(&wc);
 	assert_int_equal(kill(target.pid, SIGCONT), 0);
 	connect_to_target();
 	assert_int_equal(hf_vqp_rail(pair.a.vqp), 0);
@@ -140,6 +165,79 @@ static void nor_does_an_addition(void **state)
 {
 	(void)state;
 	check_final(IBV_WR_ATOMIC_FETCH_AND_ADD, 2);
+}
+
+static void close_peer(void)
+{
+	hf_peer_close(pair.a.peer);
+	pair.a.peer = NULL;
+}
+
+static void abort_and_close(void)
+{
+	hf_vqp_abort(pair.a.vqp);
+	pair_turn(&pair, 3, 0);
+	close_peer();
+}
+
+/* As when it cannot be told of something: it goes on, and knows nothing of that. */
+static void give_up(void)
+{
+	peer_fail(pair.a.peer, "the test wants it");
+}
+
+/* The target goes on within its lease, and executes what waits for it. That is over when the WRITE completes. */
+static void check_waits(unsigned word, void (*end)(void), enum hf_vqp_end why)
+{
+	struct ibv_wc wc;
+
+	prepare(word);
+	stop_target();
+	post(IBV_WR_RDMA_WRITE, word);
+	pair_turn(&pair, 3, 0); /* it has left */
+	end();
+	pair_turn(&pair, 3, 0);
+	assert_int_equal(hf_vcq_poll(pair.a.cq, 1, &wc), 0);
+	assert_int_equal(kill(target.pid, SIGCONT), 0);
+	pair_collect(&pair, &pair.a, 1, &wc);
+	check_unknown(&wc);
+	assert_int_equal(hf_vqp_end(pair.a.vqp, NULL), why);
+	connect_to_target();
+}
+
+static void a_write_that_may_execute_behind_a_close_completes_later(void **state)
+{
+	(void)state;
+	check_waits(3, close_peer, HF_VQP_END_ASKED);
+}
+
+static void nor_does_a_close_cut_short_an_abort(void **state)
+{
+	(void)state;
+	check_waits(4, abort_and_close, HF_VQP_END_ASKED);
+}
+
+static void a_peer_that_is_given_up_may_execute_until_its_lease_is_over(void **state)
+{
+	(void)state;
+	check_waits(5, give_up, HF_VQP_END_PEER_GONE);
+}
+
+static void a_read_does_not_hold_up_a_close(void **state)
+{
+	struct ibv_wc wc;
+
+	(void)state;
+	prepare(6);
+	stop_target();
+	post(IBV_WR_RDMA_READ, 6);
+	pair_turn(&pair, 3, 0);
+	close_peer();
+	pair_turn(&pair, 3, 0);
+	assert_int_equal(hf_vcq_poll(pair.a.cq, 1, &wc), 1);
+	check_unknown(&wc);
+	assert_int_equal(kill(target.pid, SIGCONT), 0);
+	connect_to_target();
 }
 
 /* ---- both ---- */
@@ -176,6 +274,10 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_write_to_a_stopped_process_does_not_execute_when_it_goes_on),
 		cmocka_unit_test(nor_does_an_addition),
+		cmocka_unit_test(a_write_that_may_execute_behind_a_close_completes_later),
+		cmocka_unit_test(nor_does_a_close_cut_short_an_abort),
+		cmocka_unit_test(a_peer_that_is_given_up_may_execute_until_its_lease_is_over),
+		cmocka_unit_test(a_read_does_not_hold_up_a_close),
 	};
 
 	policy = argc > 1 && strcmp(argv[1], "none") == 0 ? HF_POLICY_NONE : HF_POLICY_VARUNA;
