@@ -323,7 +323,8 @@ int hf_vqp_post_recv(struct hf_vqp *vqp, struct ibv_recv_wr *wr, struct ibv_recv
 	for (; wr != NULL; wr = wr->next) {
 		struct ibv_send_wr copy = {.wr_id = wr->wr_id, .sg_list = wr->sg_list, .num_sge = wr->num_sge};
 
-		if (wr->num_sge < 0 || (uint32_t)wr->num_sge > vqp->cap.max_recv_sge)
+		if (wr->num_sge < 0 || (uint32_t)wr->num_sge > vqp->cap.max_recv_sge ||
+			(wr->num_sge > 0 && wr->sg_list == NULL))
 			rc = -EINVAL;
 		else if (request_log_full(&vqp->recvs))
 			rc = -ENOMEM;

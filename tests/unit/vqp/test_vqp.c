@@ -401,6 +401,20 @@ static void a_program_error_is_reported_and_starts_no_failover(void **state)
 	pair_close(&pair);
 }
 
+static void a_receive_without_a_list_is_refused(void **state)
+{
+	struct ibv_recv_wr none = {.wr_id = 2}, wr = {.wr_id = 1, .num_sge = 1, .next = &none}, *bad = NULL;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_VARUNA);
+	pair_connect(&pair);
+	assert_int_equal(hf_vqp_post_recv(pair.a.vqp, &wr, &bad), -EINVAL);
+	assert_ptr_equal(bad, &wr);
+	assert_int_equal(hf_vqp_post_recv(pair.a.vqp, &none, &bad), 0);
+	pair_close(&pair);
+}
+
 static void unsignaled_wrs_make_room_and_no_completion(void **state)
 {
 	struct pair pair;
@@ -917,6 +931,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(without_a_policy_a_cut_is_an_error),
 		cmocka_unit_test(without_any_path_wrs_complete_in_error_within_the_budget),
 		cmocka_unit_test(a_program_error_is_reported_and_starts_no_failover),
+		cmocka_unit_test(a_receive_without_a_list_is_refused),
 		cmocka_unit_test(unsignaled_wrs_make_room_and_no_completion),
 		cmocka_unit_test(a_completion_is_polled_for_by_request),
 		cmocka_unit_test(wrs_of_the_vqp_are_posted_without_a_copy),
