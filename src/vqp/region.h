@@ -61,6 +61,8 @@ struct remote_region {
 };
 
 uint32_t region_lkey(const struct hf_vpd *pd, uint32_t lkey, unsigned rail); /* 0: no such region */
+/* The sge names a region of ours, and some of its bytes lie outside of that. */
+bool region_ends_before(const struct hf_vpd *pd, const struct ibv_sge *sge);
 enum region_lookup { REGION_FOUND, REGION_UNKNOWN, REGION_REFUSED };
 /* On a rail of ours. Unknown ones are requested, once; the vqps are pumped when the reply arrives. */
 enum region_lookup region_rkey(struct hf_vqp *vqp, uint32_t rkey, unsigned rail, uint32_t *rkey_out);

@@ -63,6 +63,17 @@ uint32_t region_lkey(const struct hf_vpd *pd, uint32_t lkey, unsigned rail)
 	return region != NULL && region->mr.pd == pd ? region->mrs[rail]->lkey : 0;
 }
 
+bool region_ends_before(const struct hf_vpd *pd, const struct ibv_sge *sge)
+{
+	const struct region *region = find(pd->node, sge->lkey);
+	uint64_t offset;
+
+	if (region == NULL || region->mr.pd != pd)
+		return false;
+	offset = sge->addr - (uintptr_t)region->mr.addr;
+	return offset > region->mr.bytes || sge->length > region->mr.bytes - offset;
+}
+
 /* Of one that is leaving nobody hears: it may have no mr on some rails. */
 static void tell(const struct region *region, struct hf_peer *peer)
 {

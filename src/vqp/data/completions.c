@@ -1,6 +1,7 @@
 /* Completions of the qp in use: what they say about wrs in the log, and about the path (docs/protocol.md, R16). */
 #include "vqp/path/pool.h"
 
+#include "dev/qp_rules.h"
 #include "vqp/atomic/uid_post.h"
 #include "vqp/data/wc_kind.h"
 
@@ -27,10 +28,23 @@ static void retire(struct hf_vqp *vqp, uint64_t end)
 		recovery_progress(&vqp->recovery);
 }
 
+/* Bytes that it was to send lie outside of their region. That was so when its turn came, and nothing behind it has left
+ * then. Other local errors may come when what had left already is sent once more, or when an answer lands. */
+static bool was_never_sent(const struct hf_vqp *vqp, const struct ibv_send_wr *wr, enum ibv_wc_status status)
+{
+	bool outside = false;
+
+	for (int i = 0; i < wr->num_sge; i++)
+		outside |= region_ends_before(vqp->pd, &wr->sg_list[i]);
+	return outside && status == IBV_WC_LOC_PROT_ERR && !qp_rules_has_answer(wr->opcode);
+}
+
 /* A wr failed because of what it asked for: it is reported, and the vqp is in error like a plain qp would be. */
 static void fail_one(struct hf_vqp *vqp, uint64_t position, enum ibv_wc_status status)
 {
 	retire(vqp, position); /* D1: all before it executed */
+	if (was_never_sent(vqp, &request_log_at(&vqp->sends, position)->wr, status))
+		request_log_take_back(&vqp->sends, position + 1);
 	vqp_fail(vqp, status, IBV_WC_WR_FLUSH_ERR, true);
 }
 

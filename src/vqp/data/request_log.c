@@ -207,6 +207,12 @@ enum ibv_wc_status request_log_refused(const struct request_log *log)
 	return IBV_WC_SUCCESS;
 }
 
+void request_log_take_back(struct request_log *log, uint64_t position)
+{
+	for (uint64_t at = position; at < log->next; at++)
+		request_log_at(log, at)->qp_num = 0;
+}
+
 enum hf_wc_outcome request_log_outcome(const struct request_log_wr *entry)
 {
 	return entry->qp_num == 0 && entry->landed == 0 && !entry->doubted ? HF_WC_NOT_EXECUTED : HF_WC_UNKNOWN;

@@ -105,6 +105,8 @@ enum hf_wc_outcome request_log_outcome(const struct request_log_wr *entry);
 void request_log_answer(const struct request_log_wr *entry, uint64_t original);
 /* The status of the oldest that is not done, when that was refused. */
 enum ibv_wc_status request_log_refused(const struct request_log *log);
+/* What is there from `position` on never left, although it was posted. */
+void request_log_take_back(struct request_log *log, uint64_t position);
 /* How the wrs end that are not done when a vqp fails: the oldest of them, and the others. */
 struct request_log_end {
 	enum ibv_wc_status first, rest;
