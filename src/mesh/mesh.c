@@ -410,13 +410,12 @@ void mesh_close(struct mesh *mesh)
 		hf_vqp_destroy(mesh->dead[i].vqp);
 	for (unsigned i = 0; i < mesh->config.count && mesh->owner.ended != NULL; i++)
 		mesh->owner.ended(mesh->owner.context, mesh->links[i]);
-	if (mesh->mr != NULL)
-		(void)hf_vmr_dereg(mesh->mr);
+	/* A process that is stopped in an operation may still store there. */
+	if (hf_vmr_dereg(mesh->mr) == 0 && mesh->memory != NULL)
+		hf_mem_free(hf_loop_env(mesh->loop), mesh->memory);
 	if (mesh->cq != NULL)
 		(void)hf_vcq_destroy(mesh->cq);
 	if (mesh->pd != NULL)
 		(void)hf_vpd_free(mesh->pd);
-	if (mesh->memory != NULL)
-		hf_mem_free(hf_loop_env(mesh->loop), mesh->memory);
 	*mesh = (struct mesh){0};
 }

@@ -377,18 +377,21 @@ int hf_smr_start(struct hf_node *node, const struct hf_smr_config *config, const
 	return 0;
 }
 
+/* A process of this host that is stopped in an operation may still store there: then the memory stays. */
+static void free_region(struct hf_env *env, struct hf_vmr *mr, void *memory)
+{
+	if (hf_vmr_dereg(mr) == 0)
+		hf_mem_free(env, memory);
+}
+
 static void close_memory(struct hf_smr *smr)
 {
 	struct hf_env *env = hf_loop_env(smr->loop);
 
-	(void)hf_vmr_dereg(smr->log_mr);
-	(void)hf_vmr_dereg(smr->back_mr);
-	(void)hf_vmr_dereg(smr->scratch_mr);
-	(void)hf_vmr_dereg(smr->look_mr);
-	hf_mem_free(env, smr->log);
-	hf_mem_free(env, smr->back);
-	hf_mem_free(env, smr->scratch);
-	hf_mem_free(env, smr->look);
+	free_region(env, smr->log_mr, smr->log);
+	free_region(env, smr->back_mr, smr->back);
+	free_region(env, smr->scratch_mr, smr->scratch);
+	free_region(env, smr->look_mr, smr->look);
 	if (smr->log_cq != NULL)
 		(void)hf_vcq_destroy(smr->log_cq);
 	if (smr->back_cq != NULL)

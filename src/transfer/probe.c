@@ -18,9 +18,7 @@ int probe_open(
 
 void probe_close(struct probe_memory *probe)
 {
-	if (probe->mr != NULL)
-		(void)hf_vmr_dereg(probe->mr);
-	if (probe->memory != NULL)
+	if (hf_vmr_dereg(probe->mr) == 0)
 		hf_mem_free(probe->env, probe->memory);
 	*probe = (struct probe_memory){0};
 }

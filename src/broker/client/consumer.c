@@ -84,9 +84,7 @@ bool consumer_make_room(struct consumer_partition *partition, uint32_t bytes)
 	}
 	if (have > 0)
 		memcpy(buffer, partition->buffer, have);
-	if (partition->buffer_mr != NULL)
-		(void)hf_vmr_dereg(partition->buffer_mr);
-	if (partition->buffer != NULL)
+	if (hf_vmr_dereg(partition->buffer_mr) == 0)
 		hf_mem_free(env, partition->buffer);
 	partition->buffer = buffer;
 	partition->buffer_mr = mr;
@@ -400,9 +398,7 @@ void hf_consumer_close(struct hf_consumer *consumer)
 	while (!list_empty(&consumer->partitions)) {
 		struct consumer_partition *partition = partition_of(list_pop_front(&consumer->partitions));
 
-		if (partition->buffer_mr != NULL)
-			(void)hf_vmr_dereg(partition->buffer_mr);
-		if (partition->buffer != NULL)
+		if (hf_vmr_dereg(partition->buffer_mr) == 0)
 			hf_mem_free(hf_loop_env(consumer->loop), partition->buffer);
 		compression_free(&partition->unpacked);
 		free(partition);

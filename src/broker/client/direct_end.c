@@ -23,9 +23,7 @@ void direct_end_close(struct direct_end *end)
 	hf_vqp_destroy(end->vqp);
 	if (end->cq != NULL)
 		(void)hf_vcq_destroy(end->cq);
-	if (end->mr != NULL)
-		(void)hf_vmr_dereg(end->mr);
-	if (end->memory != NULL)
+	if (hf_vmr_dereg(end->mr) == 0)
 		hf_mem_free(end->env, end->memory);
 	*end = (struct direct_end){0};
 }

@@ -455,11 +455,9 @@ void hf_producer_close(struct hf_producer *producer)
 		free(producer->batches[i].deliveries);
 	free(producer->batches);
 	free(producer->packed);
-	if (producer->buffer_mr != NULL)
-		(void)hf_vmr_dereg(producer->buffer_mr);
+	if (hf_vmr_dereg(producer->buffer_mr) == 0 && producer->buffer != NULL)
+		hf_mem_free(hf_loop_env(producer->loop), producer->buffer);
 	if (producer->pd != NULL)
 		(void)hf_vpd_free(producer->pd);
-	if (producer->buffer != NULL)
-		hf_mem_free(hf_loop_env(producer->loop), producer->buffer);
 	free(producer);
 }

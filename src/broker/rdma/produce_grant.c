@@ -388,9 +388,7 @@ void produce_grant_close(struct produce_grant *grant)
 	if (grant->partition != NULL)
 		take_back(&grant->holder);
 	rdma_drop_vqp(rdma, &grant->end);
-	if (grant->mr != NULL)
-		(void)hf_vmr_dereg(grant->mr);
-	if (grant->memory != NULL)
+	if (hf_vmr_dereg(grant->mr) == 0)
 		hf_mem_free(rdma->broker->env, grant->memory);
 	list_remove(&grant->node);
 	free(grant);

@@ -303,13 +303,9 @@ void reader_close(struct reader *reader)
 		if (reader->slots[i].segment != NULL)
 			free_slot(&reader->slots[i]);
 	rdma_drop_vqp(reader->client->rdma, &reader->end);
-	if (reader->words_mr != NULL)
-		(void)hf_vmr_dereg(reader->words_mr);
-	if (reader->mr != NULL)
-		(void)hf_vmr_dereg(reader->mr);
-	if (reader->words != NULL)
+	if (hf_vmr_dereg(reader->words_mr) == 0)
 		hf_mem_free(env, reader->words);
-	if (reader->memory != NULL)
+	if (hf_vmr_dereg(reader->mr) == 0)
 		hf_mem_free(env, reader->memory);
 	list_remove(&reader->node);
 	free(reader);

@@ -72,9 +72,8 @@ static void down(void *context, struct mesh_link *at)
 
 static void free_posted(struct replica_link *link, struct replica_link_posted *posted)
 {
-	if (posted->large_mr != NULL)
-		(void)hf_vmr_dereg(posted->large_mr);
-	hf_mem_free(hf_loop_env(link->mesh.mesh->loop), posted->large);
+	if (hf_vmr_dereg(posted->large_mr) == 0)
+		hf_mem_free(hf_loop_env(link->mesh.mesh->loop), posted->large);
 	*posted = (struct replica_link_posted){0};
 }
 

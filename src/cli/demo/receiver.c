@@ -181,14 +181,10 @@ static void clean_up(struct receiver *receiver)
 
 	hf_vqp_destroy(node->vqp);
 	node->vqp = NULL;
-	if (receiver->copy_mr != NULL)
-		hf_vmr_dereg(receiver->copy_mr);
-	if (receiver->progress_mr != NULL)
-		hf_vmr_dereg(receiver->progress_mr);
-	if (receiver->progress != NULL)
-		hf_mem_free(node->env, receiver->progress);
-	if (receiver->copy != NULL)
+	if (hf_vmr_dereg(receiver->copy_mr) == 0)
 		hf_mem_free(node->env, receiver->copy);
+	if (hf_vmr_dereg(receiver->progress_mr) == 0)
+		hf_mem_free(node->env, receiver->progress);
 	hf_file_close(receiver->file);
 	digest_destroy(receiver->digest);
 }

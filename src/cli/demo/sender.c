@@ -389,14 +389,10 @@ static void clean_up(struct sender *sender)
 
 	hf_vqp_destroy(node->vqp);
 	node->vqp = NULL;
-	if (sender->chunks_mr != NULL)
-		hf_vmr_dereg(sender->chunks_mr);
-	if (sender->grant_mr != NULL)
-		hf_vmr_dereg(sender->grant_mr);
-	if (sender->grant != NULL)
-		hf_mem_free(node->env, sender->grant);
-	if (sender->chunks != NULL)
+	if (hf_vmr_dereg(sender->chunks_mr) == 0)
 		hf_mem_free(node->env, sender->chunks);
+	if (hf_vmr_dereg(sender->grant_mr) == 0)
+		hf_mem_free(node->env, sender->grant);
 	hf_file_close(sender->file);
 }
 

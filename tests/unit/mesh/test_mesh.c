@@ -1,4 +1,5 @@
 /* A mesh of two members: a stands first, b connects to it. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -429,6 +430,35 @@ static void a_message_outlives_its_rail(void **state)
 	close_both();
 }
 
+static int dereg_that_fails(struct hf_mr *mr)
+{
+	(void)mr;
+	return -EBUSY;
+}
+
+/* As on shm while a process is stopped in the middle of an operation: it stores there when it goes on. */
+static void memory_that_cannot_be_deregistered_stays(void **state)
+{
+	struct hf_dev_ops failing;
+	const struct hf_dev_ops *true_ops;
+	struct hf_env *env;
+	uint8_t *memory;
+
+	(void)state;
+	connect_both();
+	env = hf_loop_env(pair.loop);
+	true_ops = hf_node_dev(pair.b.node, 0)->ops;
+	failing = *true_ops;
+	failing.mr_dereg = dereg_that_fails;
+	hf_node_dev(pair.b.node, 0)->ops = &failing;
+	memory = second.mesh.memory;
+	mesh_close(&second.mesh);
+	hf_node_dev(pair.b.node, 0)->ops = true_ops;
+	memory[0] = 1;
+	close_both();
+	hf_mem_free(env, memory);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -444,6 +474,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_write_is_told_with_its_immediate),
 		cmocka_unit_test(a_write_that_nobody_expects_ends_the_link),
 		cmocka_unit_test(a_message_outlives_its_rail),
+		cmocka_unit_test(memory_that_cannot_be_deregistered_stays),
 	};
 
 	pair_kind = argc > 1 ? argv[1] : "soft";
