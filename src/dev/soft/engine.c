@@ -181,7 +181,7 @@ void engine_ring_doorbell(struct soft_qp *qp)
 	while (!atomic_compare_exchange_weak(&engine->doorbells, &first, qp));
 }
 
-bool engine_answer_doorbells(struct engine *engine, uint64_t now_ns)
+bool engine_answer_doorbells(struct engine *engine)
 {
 	struct soft_qp *qp;
 
@@ -192,7 +192,6 @@ bool engine_answer_doorbells(struct engine *engine, uint64_t now_ns)
 		struct soft_qp *next = qp->doorbell_next;
 
 		atomic_store(&qp->doorbell_rung, false); /* before looking: a later post rings again */
-		(void)now_ns;
 		if (qp_state(qp) == IBV_QPS_ERR)
 			qp_move(qp, IBV_QPS_ERR);
 		else if (list_empty(&qp->requester.busy))

@@ -111,7 +111,7 @@ void engine_init(struct engine *engine, struct hf_dev *dev, struct soft_bus *bus
 void engine_receive(struct engine *engine, const struct hf_addr *peer, uint16_t place, uint8_t *data, size_t bytes,
 	uint64_t now_ns);
 /* Looks at what was posted; true when there was something. */
-bool engine_answer_doorbells(struct engine *engine, uint64_t now_ns);
+bool engine_answer_doorbells(struct engine *engine);
 /* Fires what is due and renews deadline_ns. */
 void engine_tick(struct engine *engine, uint64_t now_ns);
 /* Fills tx. True: tx was too small, send it and call again. Plain acknowledgements may be held back for a moment,

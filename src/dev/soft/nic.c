@@ -137,7 +137,7 @@ enum hf_poll nic_drive(struct soft_nic *nic, enum nic_reason reason, uint64_t no
 	bool busy, hold_acks;
 
 	link_look(nic);
-	busy = engine_answer_doorbells(engine, now_ns);
+	busy = engine_answer_doorbells(engine);
 	if (reason != NIC_POSTED || now_ns - nic->received_ns > RECV_GAP_NS) {
 		nic->received_ns = now_ns;
 		busy = receive(nic, now_ns) || busy;

@@ -226,7 +226,7 @@ int objects_qp_destroy(struct hf_qp *base)
 	struct soft_qp *qp = (struct soft_qp *)base;
 
 	pthread_mutex_lock(&nic->lock);
-	engine_answer_doorbells(&nic->engine, hf_env_now_ns(base->dev->env)); /* it may be among those who rang */
+	engine_answer_doorbells(&nic->engine); /* it may be among those who rang */
 	qp_move(qp, IBV_QPS_RESET);
 	nic->engine.bus->ops->drain(nic->engine.bus);
 	engine_remove_qp(&nic->engine, qp);

@@ -246,7 +246,7 @@ static void step(struct world *world)
 	for (int i = 0; i < 2; i++) {
 		struct engine *engine = &world->host[i].engine;
 
-		engine_answer_doorbells(engine, world->now_ns);
+		engine_answer_doorbells(engine);
 		engine_tick(engine, world->now_ns);
 		if (i == 1 && ++world->steps % world->answer_every != 0)
 			continue;
@@ -478,13 +478,13 @@ static void an_answer_leaves_behind_the_acknowledgement_of_what_it_answers(void 
 	(void)state;
 	post_recv(world, 7, 0, 8);
 	post(world, IBV_WR_SEND, 1, 0, 0, 8);
-	engine_answer_doorbells(&a->engine, 0);
+	engine_answer_doorbells(&a->engine);
 	engine_transmit(&a->engine, false, 0);
 	engine_receive(&b->engine, &a->engine.local, 0, a->engine.tx.runs[0].data, a->engine.tx.runs[0].bytes, 0);
 	assert_true(b->qp.responder.ack_due);
 	assert_int_equal(requester_post(&b->qp.requester, NULL, &answer, NULL, &bad), 0);
 	engine_ring_doorbell(&b->qp);
-	engine_answer_doorbells(&b->engine, 0);
+	engine_answer_doorbells(&b->engine);
 	engine_transmit(&b->engine, true, 0);
 	first = b->engine.tx.runs[0].data;
 	assert_int_equal(first[0], PACKET_ACK);
@@ -537,7 +537,7 @@ static void packets_of_others_are_counted_and_dropped(void **state)
 	(void)state;
 	fill(world->host[0].memory, 8, 1);
 	post(world, IBV_WR_RDMA_WRITE, 1, 0, 0, 8);
-	engine_answer_doorbells(&world->host[0].engine, 0);
+	engine_answer_doorbells(&world->host[0].engine);
 	engine_transmit(&world->host[0].engine, false, 0);
 	packet = tx->runs[0].data;
 	assert_int_equal(hf_addr_parse("127.0.0.3:4791", &stranger), 0);
@@ -749,7 +749,7 @@ static void a_batch_is_acknowledged_at_its_end(void **state)
 			.wr.rdma = {.remote_addr = 0x10000 + 8 * i, .rkey = KEY}};
 	assert_int_equal(requester_post(&host->qp.requester, NULL, wr, NULL, &bad), 0);
 	engine_ring_doorbell(&host->qp);
-	engine_answer_doorbells(&host->engine, 0);
+	engine_answer_doorbells(&host->engine);
 	engine_transmit(&host->engine, false, 0);
 	assert_int_equal(run->bytes, 10 * run->segment_bytes);
 	for (unsigned i = 0; i < 10; i++)
