@@ -447,7 +447,8 @@ static void stop_follower(struct smr_sim *sim)
 	process_resume(sim->members[stopped].endpoint.process);
 }
 
-static void run_stop(struct world *world, struct outcome *outcome, void (*stop)(struct smr_sim *sim))
+/* `leaders`: how many lead in turn, without another reason (R-S17). */
+static void run_stop(struct world *world, struct outcome *outcome, void (*stop)(struct smr_sim *sim), unsigned leaders)
 {
 	struct smr_sim *sim = calloc(1, sizeof(*sim));
 	struct process *processes[SMR_SIM_MEMBERS_MAX];
@@ -470,6 +471,8 @@ static void run_stop(struct world *world, struct outcome *outcome, void (*stop)(
 	sim->faults.quiet_ns = world->now_ns;
 	run_until_alive(sim);
 	run_until_settled(sim);
+	if (world->violations == 0 && sim->led != leaders)
+		world_violate(world, "stay", "%u members led in turn, and %u had a reason", sim->led, leaders);
 	outcome->failovers += sim->led - 1;
 	tear_down(sim);
 	free(sim);
@@ -477,7 +480,7 @@ static void run_stop(struct world *world, struct outcome *outcome, void (*stop)(
 
 static void run_failover(struct world *world, struct outcome *outcome)
 {
-	run_stop(world, outcome, stop_or_cut_leader);
+	run_stop(world, outcome, stop_or_cut_leader, 2);
 }
 
 const struct scenario scenario_smr_failover = {
@@ -488,7 +491,7 @@ const struct scenario scenario_smr_failover = {
 
 static void run_holdup(struct world *world, struct outcome *outcome)
 {
-	run_stop(world, outcome, stop_follower);
+	run_stop(world, outcome, stop_follower, 1);
 }
 
 const struct scenario scenario_smr_holdup = {
@@ -519,7 +522,7 @@ static void replace_follower(struct smr_sim *sim)
 
 static void run_newcomer(struct world *world, struct outcome *outcome)
 {
-	run_stop(world, outcome, replace_follower);
+	run_stop(world, outcome, replace_follower, 1);
 }
 
 const struct scenario scenario_smr_newcomer = {
