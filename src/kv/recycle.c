@@ -40,8 +40,8 @@ static bool begin(struct hf_kv *kv)
 	const struct log *log = &kv->log;
 
 	if (log->segment_count <= SEGMENTS_MIN || log->segments[0].position < log->drop_before ||
-		log->end - log->segments[0].position <
-			GROWTH * kv->store.used + SEGMENTS_MIN * kv->config.segment_bytes)
+		log->end - log->segments[0].position < GROWTH * (kv->store.made - store_undivided(&kv->store)) +
+							       SEGMENTS_MIN * kv->config.segment_bytes)
 		return false;
 	kv->recycle.cut = find_cut(log);
 	if (kv->recycle.cut == 0)

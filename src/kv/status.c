@@ -23,7 +23,7 @@ void hf_kv_status(const struct hf_kv *kv, struct hf_kv_status *status_out)
 	status_out->lease_left_ns = kv_council_lease_left_ns(kv);
 	status_out->records = kv->store.records;
 	status_out->keys = kv->store.records - kv->store.tombstones;
-	status_out->store_used_bytes = kv->store.used;
+	status_out->store_used_bytes = kv->store.made - store_undivided(&kv->store);
 	status_out->store_bytes = kv->store.bytes;
 	status_out->self = kv->view.self;
 	status_out->member_count = kv->config.member_count;

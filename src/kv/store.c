@@ -173,8 +173,11 @@ int kv_store_open(struct store *store, struct hf_env *env, struct hf_loop *loop,
 		entries *= 2;
 	*store = (struct store){.env = env, .bytes = bytes, .mask = entries - 1, .refused = SIZE_MAX};
 	store->pieces = calloc(bytes / PIECE_BYTES + 1, sizeof(*store->pieces));
-	if (store->pieces == NULL)
+	store->uses = calloc(bytes / PIECE_BYTES + 1, sizeof(*store->uses));
+	if (store->pieces == NULL || store->uses == NULL) {
+		kv_store_close(store);
 		return hf_error_set(error, -ENOMEM, "no memory for a store");
+	}
 	if (loop != NULL)
 		rc = hf_workers_open(loop, "kv-store", 1, STORE_COMING, &store->workers, error);
 	if (rc == 0 && loop != NULL)
@@ -205,6 +208,7 @@ void kv_store_close(struct store *store)
 	for (size_t at = 0; at < store->made; at += PIECE_BYTES)
 		hf_mem_free(store->env, store->pieces[at >> PIECE_BITS]);
 	free(store->pieces);
+	free(store->uses);
 	kv_ordered_index_close(&store->ordered);
 	if (store->index != NULL)
 		hf_mem_free(store->env, store->index);
@@ -218,8 +222,10 @@ void kv_store_clear(struct store *store)
 		memset(store->pieces[at >> PIECE_BITS], 0,
 			store->used - at < PIECE_BYTES ? store->used - at : PIECE_BYTES);
 	memset(store->free, 0, sizeof(store->free));
+	memset(store->uses, 0, (store->bytes / PIECE_BYTES + 1) * sizeof(*store->uses));
 	kv_ordered_index_clear(&store->ordered);
-	store->used = 0;
+	store->used = store->spare = store->again = store->again_end = 0;
+	store->emptied = 0;
 	store->records = store->tombstones = store->graves = 0;
 }
 
@@ -299,6 +305,95 @@ void kv_store_fetch(const struct store *store, uint32_t entry)
 
 /* ---- slots ---- */
 
+/* Free ones are linked by what a record has in `version`, the next one, and `log_position`, the one before: offset + 1.
+ */
+static void free_push(struct store *store, uint64_t offset)
+{
+	struct record *record = record_at(store, offset);
+	uint64_t *first = &store->free[record->slot_class];
+
+	record->version = *first;
+	record->log_position = 0;
+	if (*first != 0)
+		record_at(store, *first - 1)->log_position = offset + 1;
+	*first = offset + 1;
+}
+
+static void free_remove(struct store *store, uint64_t offset)
+{
+	const struct record *record = record_at(store, offset);
+
+	if (record->version != 0)
+		record_at(store, record->version - 1)->log_position = record->log_position;
+	if (record->log_position != 0)
+		record_at(store, record->log_position - 1)->version = record->version;
+	else
+		store->free[record->slot_class] = record->version;
+}
+
+static size_t piece_bytes(const struct store *store, uint64_t start)
+{
+	return store->bytes - start < PIECE_BYTES ? store->bytes - start : PIECE_BYTES;
+}
+
+/* No slot of it has a record: all are free, of whatever class. */
+static void empty_piece(struct store *store, uint64_t start)
+{
+	struct store_use *use = &store->uses[start >> PIECE_BITS];
+
+	for (uint64_t at = start; at < start + use->end; at += class_bytes(record_at(store, at)->slot_class))
+		free_remove(store, at);
+	use->end = 0;
+	if (store->used - start < PIECE_BYTES) {
+		store->used = start; /* it was given out last */
+		return;
+	}
+	if (store->again - start < PIECE_BYTES && store->again < store->again_end) {
+		store->spare -= store->again_end - store->again;
+		store->again = store->again_end = 0;
+	}
+	store->spare += piece_bytes(store, start);
+	use->next = store->emptied;
+	store->emptied = (uint32_t)(start >> PIECE_BITS) + 1;
+}
+
+/* Of a piece that is given out anew; UINT64_MAX: there is none. */
+static uint64_t divide_again(struct store *store, size_t bytes)
+{
+	uint64_t offset;
+
+	if (store->again_end - store->again < bytes && store->emptied != 0) {
+		uint32_t number = store->emptied - 1;
+
+		store->spare -= store->again_end - store->again;
+		store->emptied = store->uses[number].next;
+		store->again = (size_t)number << PIECE_BITS;
+		store->again_end = store->again + piece_bytes(store, store->again);
+	}
+	if (store->again_end - store->again < bytes)
+		return UINT64_MAX;
+	offset = store->again;
+	store->again += bytes;
+	store->spare -= bytes;
+	return offset;
+}
+
+/* UINT64_MAX: none is left. */
+static uint64_t divide(struct store *store, size_t bytes)
+{
+	uint64_t offset = divide_again(store, bytes);
+
+	if (offset != UINT64_MAX)
+		return offset;
+	offset = store->used;
+	if ((offset & (PIECE_BYTES - 1)) + bytes > PIECE_BYTES)
+		offset = (offset + PIECE_BYTES - 1) & ~(uint64_t)(PIECE_BYTES - 1);
+	if (offset + bytes > store->made)
+		return UINT64_MAX;
+	store->used = offset + bytes;
+	return offset;
+}
+
 /* UINT64_MAX: none is left. */
 static uint64_t slot_take(struct store *store, unsigned class)
 {
@@ -306,16 +401,16 @@ static uint64_t slot_take(struct store *store, unsigned class)
 
 	if (store->free[class] != 0) {
 		offset = store->free[class] - 1;
-		store->free[class] = record_at(store, offset)->version;
-		return offset;
+		free_remove(store, offset);
+	} else {
+		offset = divide(store, class_bytes(class));
+		if (offset == UINT64_MAX)
+			return UINT64_MAX;
+		record_at(store, offset)->slot_class = (uint8_t) class;
+		store->uses[offset >> PIECE_BITS].end =
+			(uint32_t)(offset & (PIECE_BYTES - 1)) + (uint32_t)class_bytes(class);
 	}
-	offset = store->used;
-	if ((offset & (PIECE_BYTES - 1)) + class_bytes(class) > PIECE_BYTES)
-		offset = (offset + PIECE_BYTES - 1) & ~(uint64_t)(PIECE_BYTES - 1);
-	if (offset + class_bytes(class) > store->made)
-		return UINT64_MAX;
-	store->used = offset + class_bytes(class);
-	record_at(store, offset)->slot_class = (uint8_t) class;
+	store->uses[offset >> PIECE_BITS].slots++;
 	if (store->made - store->used < store->bytes / LEAST_SHARE)
 		(void)make_ahead(store, NULL); /* in vain: kv_store_has_room says so before it is needed */
 	return offset;
@@ -325,16 +420,17 @@ static uint64_t slot_take(struct store *store, unsigned class)
 static bool stays(const struct store *store, const struct store_content *content, unsigned class)
 {
 	return (content->flags & RECORD_TOMBSTONE) != 0 && store->free[class] == 0 &&
-	       store->made - store->used < store->bytes / KEPT_SHARE;
+	       store_undivided(store) < store->bytes / KEPT_SHARE;
 }
 
 static void slot_leave(struct store *store, uint64_t offset)
 {
-	struct record *record = record_at(store, offset);
+	struct store_use *use = &store->uses[offset >> PIECE_BITS];
 
-	kv_store_set_state(record, RECORD_FREE);
-	record->version = store->free[record->slot_class]; /* the next free one */
-	store->free[record->slot_class] = offset + 1;
+	kv_store_set_state(record_at(store, offset), RECORD_FREE);
+	free_push(store, offset);
+	if (--use->slots == 0)
+		empty_piece(store, offset & ~(uint64_t)(PIECE_BYTES - 1));
 }
 
 static void seal(struct record *record)
@@ -441,7 +537,7 @@ void kv_store_set_flags(struct record *record, uint8_t flags)
 
 bool kv_store_has_room(const struct store *store, size_t reserve)
 {
-	return store->made + store->coming - store->used >= reserve &&
+	return store_undivided(store) + store->coming >= reserve &&
 	       store->records + store->graves < store->mask / 8 * 6;
 }
 

@@ -3,10 +3,10 @@
  *
  * Memory is made in pieces, a quarter of all ahead of its use, by a helper thread, because its pages take time: a store
  * that fills rarely waits for them. It is given out from its beginning, and no slot lies in two pieces; a slot that is
- * left goes to the free list of its class. A record has the class of its size, so one that keeps its class needs no
- * memory on any node. The index has a fixed number of entries, and none is moved: an entry's number names its key until
- * its record is removed. A deleted record stays as a tombstone until then (purge.h); a removed record leaves a grave,
- * which lookups pass, and in which another key may be placed.
+ * left goes to the free list of its class, and a piece whose last record left is given out anew. A record has the class
+ * of its size, so one that keeps its class needs no memory on any node. The index has a fixed number of entries, and
+ * none is moved: an entry's number names its key until its record is removed. A deleted record stays as a tombstone
+ * until then (purge.h); a removed record leaves a grave, which lookups pass, and in which another key may be placed.
  *
  * All but the ordered index is hf_mem_alloc memory, so that devices can register it. Owned by the kv's loop. */
 #ifndef HOLDFAST_KV_STORE_H
@@ -30,11 +30,21 @@ struct store_piece {
 	void *memory;
 };
 
+/* What a piece is used for. */
+struct store_use {
+	uint32_t slots, end; /* slots that have a record; bytes that are divided into slots */
+	uint32_t next;       /* number + 1 of the next one that is to be given out anew */
+};
+
 struct store {
 	struct hf_env *env;
 	struct hf_workers *workers; /* NULL: pieces are made when they are needed */
 	uint8_t **pieces;
 	size_t bytes, made, used; /* made: the number of bytes allocated */
+	struct store_use *uses;   /* of each piece */
+	uint32_t emptied;         /* number + 1 of the first piece that is to be given out again, */
+	size_t again, again_end;  /* and the rest of the last one that was */
+	size_t spare;             /* bytes of both */
 	size_t coming;            /* the bytes being made, in these, the oldest first */
 	struct store_piece making[STORE_COMING];
 	unsigned making_first, making_count;
@@ -46,6 +56,12 @@ struct store {
 	uint64_t highest;             /* version of a tombstone that was ever put */
 	uint64_t free[STORE_CLASSES]; /* offset + 1 of the first free slot */
 };
+
+/* Of the memory there is, so much is not divided into slots. */
+static inline size_t store_undivided(const struct store *store)
+{
+	return store->made - store->used + store->spare;
+}
 
 /* loop: has a helper make memory; NULL: none does. -ENOMEM and those of hf_workers_open, with words. */
 int kv_store_open(struct store *store, struct hf_env *env, struct hf_loop *loop, size_t bytes, struct hf_error *error);

@@ -148,6 +148,71 @@ static void deletions_leave_room_for_the_writes_of_others(void **state)
 	assert_true(store->made - store->used >= store->bytes / 16 - 256);
 }
 
+/* Memory of records of one size serves others when all of a piece are gone. */
+static void memory_of_removed_records_comes_back(void **state)
+{
+	enum { BYTES = 12 << 20 };
+	static const uint32_t sizes[] = {1500, 40000, 100, 58000, 5000};
+	struct store store;
+	uint64_t empty;
+
+	(void)state;
+	assert_int_equal(kv_store_open(&store, hf_env_host(), NULL, BYTES, NULL), 0);
+	empty = kv_store_digest(&store);
+	for (unsigned round = 0; round < 20; round++) {
+		uint32_t bytes = sizes[round % 5];
+		unsigned n = fill(&store, bytes);
+		char key[16];
+
+		assert_true(n == 4000 || (uint64_t)n * bytes > BYTES / 5 * 2);
+		for (unsigned i = 0; i < n; i++) {
+			struct record *record;
+
+			snprintf(key, sizeof(key), "%u", i);
+			record = kv_store_at(&store, kv_store_find(&store, key, (uint32_t)strlen(key)));
+			assert_int_equal(record->value_bytes, bytes);
+			assert_int_equal(record->crc, crc_of(record));
+		}
+		for (unsigned i = 0; i < n; i++) /* in another order than they came */
+			kv_store_remove(&store, put_tombstone(&store, (i * 7919u) % n));
+		if (n % 7919u != 0)
+			assert_true(kv_store_digest(&store) == empty);
+		assert_int_equal(store.records, 0);
+		assert_int_equal(store_undivided(&store), store.made);
+		assert_true(kv_store_has_room(&store, BYTES / 8));
+	}
+	kv_store_close(&store);
+}
+
+/* A piece whose records stay keeps theirs. */
+static void records_stay_when_those_of_other_pieces_go(void **state)
+{
+	enum { BYTES = 12 << 20 };
+	struct store store;
+	unsigned n, kept = 0;
+	char key[16];
+
+	(void)state;
+	assert_int_equal(kv_store_open(&store, hf_env_host(), NULL, BYTES, NULL), 0);
+	n = fill(&store, 30000);
+	for (unsigned i = 0; i < n; i++)
+		if (i % 200 != 0)
+			kv_store_remove(&store, put_tombstone(&store, i));
+		else
+			kept++;
+	assert_true(store_undivided(&store) > 0);
+	for (unsigned i = 0; i < n; i += 200) {
+		struct record *record;
+
+		snprintf(key, sizeof(key), "%u", i);
+		record = kv_store_at(&store, kv_store_find(&store, key, (uint32_t)strlen(key)));
+		assert_int_equal(record->value_bytes, 30000);
+		assert_int_equal(record->crc, crc_of(record));
+	}
+	assert_int_equal(store.records, kept);
+	kv_store_close(&store);
+}
+
 static void memory_is_made_ahead_of_what_is_used(void **state)
 {
 	enum { BYTES = 20 << 20, RECORD = 300000 };
@@ -311,6 +376,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(full_store_refuses_and_keeps_what_it_has, open_small, close_it),
 		cmocka_unit_test_setup_teardown(deletion_needs_no_memory, open_small, close_it),
 		cmocka_unit_test_setup_teardown(deletions_leave_room_for_the_writes_of_others, open_small, close_it),
+		cmocka_unit_test(memory_of_removed_records_comes_back),
+		cmocka_unit_test(records_stay_when_those_of_other_pieces_go),
 		cmocka_unit_test(memory_is_made_ahead_of_what_is_used),
 		cmocka_unit_test(a_store_fills_while_a_helper_makes_its_memory),
 		cmocka_unit_test_setup_teardown(removed_record_leaves_no_key_and_no_room_behind, open_small, close_it),
