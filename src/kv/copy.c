@@ -108,39 +108,66 @@ static bool find_buddy(const struct hf_kv *kv, unsigned *buddy_out)
 	return false;
 }
 
+/* Some of what is in doubt. An answer has about the size of the record that is here, so the buddy has few bytes that
+ * wait. */
 static void ask_doubts(struct hf_kv *kv)
 {
-	for (uint32_t i = 0; i < kv->doubt_count; i++) {
-		const struct record *record = kv_store_at(&kv->store, kv->doubts[i]);
+	struct copy *copy = &kv->copy;
+	uint64_t bytes = 0;
+
+	for (unsigned n = 0; n < COPY_ASKED_MAX && bytes < COPY_TURN_BYTES && copy->asked < kv->doubt_count; n++) {
+		const struct record *record = kv_store_at(&kv->store, kv->doubts[copy->asked++]);
 		struct wire_message message = {.kind = WIRE_COPY_ASKED,
 			.epoch = kv->epoch,
-			.write = kv->copy.number,
+			.write = copy->number,
 			.key = record->key,
 			.key_bytes = record->key_bytes};
 
-		kv_writes_say(kv, kv->copy.buddy, &message);
+		kv_writes_say(kv, copy->buddy, &message);
+		bytes += (uint64_t)record->key_bytes + record->value_bytes;
 	}
+}
+
+static void ask_rest(struct hf_kv *kv)
+{
+	struct copy *copy = &kv->copy;
+	struct wire_message message = {.kind = WIRE_COPY_REQUEST, .epoch = kv->epoch, .write = copy->number};
+
+	if (copy->heals) {
+		message.kind = WIRE_COPY_MISSED;
+		message.ts.version = 1 + kv->log.opened_end;
+	}
+	kv_writes_say(kv, copy->buddy, &message);
+	copy->requested = true;
+}
+
+/* What is asked for next, when all before it has been answered. */
+static void ask(struct hf_kv *kv)
+{
+	struct copy *copy = &kv->copy;
+
+	if (!copy->active || copy->requested || copy->answered < copy->asked)
+		return;
+	ask_doubts(kv);
+	if (copy->asked == kv->doubt_count)
+		ask_rest(kv);
 }
 
 static bool request(struct hf_kv *kv, uint64_t now_ns)
 {
 	struct copy *copy = &kv->copy;
-	struct wire_message message = {.kind = WIRE_COPY_REQUEST, .epoch = kv->epoch};
 
 	if (!copy->wanted || copy->taken || copy->revokes || (copy->active && now_ns < copy->heard_ns + COPY_SILENT_NS))
 		return false;
 	copy->active = find_buddy(kv, &copy->buddy);
 	if (!copy->active)
 		return false;
-	message.write = copy->number = ++kv->serial;
+	copy->number = ++kv->serial;
 	copy->heard_ns = now_ns;
-	if (copy->heals) {
-		message.kind = WIRE_COPY_MISSED;
-		message.ts.version = 1 + kv->log.opened_end;
-	}
+	copy->requested = false;
+	copy->asked = copy->answered = 0;
 	kv_recovery_asked(&kv->recovery, now_ns);
-	ask_doubts(kv);
-	kv_writes_say(kv, copy->buddy, &message);
+	ask(kv);
 	return true;
 }
 
@@ -199,6 +226,10 @@ static bool hear_buddy(struct hf_kv *kv, unsigned from, const struct wire_messag
 		return true; /* of a copy that was given up */
 	copy->heard_ns = hf_loop_now_ns(kv->loop);
 	kv_recovery_answered(&kv->recovery, copy->heard_ns);
+	if (!copy->requested) {
+		copy->answered++; /* in their order */
+		ask(kv);
+	}
 	if (message->kind == WIRE_COPY_RECORD)
 		return take(kv, message);
 	if (message->kind == WIRE_COPY_END && !kv_purge_read(kv, message->value, message->value_bytes))

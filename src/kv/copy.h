@@ -2,7 +2,7 @@
  * section V-C), or all records.
  *
  *   shadow                                   buddy
- *     | COPY_ASKED{key} ... ------------------>  its Partially_persisted: its DOUBTFUL records
+ *     | COPY_ASKED{key} ... ------------------>  its Partially_persisted: its DOUBTFUL records, some at once
  *     | <--- COPY_RECORD{ts, state, key, value}, or COPY_NONE{key}: revoked (R-K15); each request is answered (R-K14)
  *     | COPY_MISSED{epoch} ------------------->  a member that was one during all of the absence (R-K18)
  *     | <----- COPY_RECORD ... COPY_END          Missed_updates: each record once, as it is now, or as it becomes
@@ -22,6 +22,7 @@
 #include "kv/wire.h"
 
 #define COPY_TURN_BYTES (64u << 10) /* that wait for the shadow's link */
+#define COPY_ASKED_MAX  256u        /* records in doubt that are asked for at once */
 #define COPY_SILENT_NS  1000000000ull
 
 struct hf_kv;
@@ -41,6 +42,8 @@ struct copy {
 	bool distrusts;            /* no longer: what the copy does not bring is revoked, */
 	bool revokes;              /* which goes on since its end, */
 	uint64_t begun, next;      /* of all that had not changed since that position; the next entry of the index */
+	bool requested;            /* all that is in doubt was asked for, and then for the rest; until then */
+	uint32_t asked, answered;  /* so many of the records in doubt were */
 	uint32_t refused;          /* members that do not know what was missed, as bits */
 	unsigned buddy;
 	uint64_t number, heard_ns;
