@@ -43,7 +43,8 @@ static void note_absences(struct hf_kv *kv, const struct cm *before)
 
 		if (is->state == CM_MEMBER) {
 			kv->missed.from[i] = 0;
-			kv->council.reports[i].told = 0; /* what its log was before counts no more */
+			if (kv->council.reports[i].incarnation == is->incarnation)
+				kv->council.reports[i].told = 0; /* its earlier log no longer counts */
 		} else if (was->state == CM_MEMBER)
 			kv->missed.from[i] = oldest;
 	}
