@@ -51,10 +51,11 @@ struct hf_kv_config {
 	 * process that restarts has no records. */
 	char log[HF_KV_PATH_BYTES];
 	enum hf_kv_medium medium;
-	uint64_t segment_bytes; /* of a file of the log, about; 0: 64 MiB */
-	uint32_t missed_mb;     /* MiB for the list of updates that absent members missed, at most 16383; 0: 64 */
-	bool unnoted;           /* there is no such list: absent members copy all records. For comparison */
-	bool ordered;           /* keys are kept in order, for HFSCAN; each new key costs time */
+	uint64_t segment_bytes;  /* of a file of the log, about; 0: 64 MiB */
+	uint32_t missed_mb;      /* MiB for the list of updates that absent members missed, at most 16383; 0: 64 */
+	uint32_t missed_entries; /* changes of records in that list; 0: as many as it has room for */
+	bool unnoted;            /* there is no such list: absent members copy all records. For comparison */
+	bool ordered;            /* keys are kept in order, for HFSCAN; each new key costs time */
 	enum hf_kv_recovery recovery;
 	uint32_t store_mb;  /* MiB for records; 0: 256 */
 	uint64_t lease_ns;  /* a member that is silent for this long is excluded; 0: 100 ms */

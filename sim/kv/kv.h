@@ -109,10 +109,11 @@ struct kv_cluster {
 	enum kv_keep keep;
 	enum hf_kv_recovery recovery;
 	uint64_t segment_bytes;
-	uint64_t stands_ns; /* turns that are torn may take so much longer, in all that an operation sees */
-	bool calm;          /* nothing fails but members that are killed while all serve, and have answered writes */
-	bool recoveries;    /* kills are for recoveries */
-	bool standard;      /* nodes have their defaults; clients hardly rest, and write small values, without RMWs */
+	uint32_t missed_entries; /* 0: the list of what was missed is never full */
+	uint64_t stands_ns;      /* turns that are torn may take so much longer, in all that an operation sees */
+	bool calm;       /* nothing fails but members that are killed while all serve, and have answered writes */
+	bool recoveries; /* kills are for recoveries */
+	bool standard;   /* nodes have their defaults; clients hardly rest, and write small values, without RMWs */
 	bool stopping;
 	/* kv_kills.c */
 	struct world_event killer, filler;

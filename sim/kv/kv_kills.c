@@ -277,7 +277,7 @@ static void look(struct world_event *event)
 	find_ended(all);
 	if (all->recovery == HF_KV_STOP)
 		check_stopped(all);
-	if (all->recovery != HF_KV_COPY && all->keep != KV_KEEP_NOTHING && !all->disks)
+	if (all->recovery != HF_KV_COPY && all->keep != KV_KEEP_NOTHING && !all->disks && all->missed_entries == 0)
 		check_copies(all);
 	if (all->killed != 0 && !all->aim.holds && (quiet || world->now_ns >= all->revive_ns))
 		kv_kills_revive(all, UINT32_MAX);

@@ -256,6 +256,7 @@ static void configure_store(const struct kv_cluster *all, struct hf_kv_config *c
 	*config = (struct hf_kv_config){.member_count = all->count,
 		.store_mb = 1,
 		.missed_mb = 1,
+		.missed_entries = all->missed_entries,
 		.lease_ns = all->lease_ns,
 		.replay_ns = all->replay_ns,
 		.budget_ns = all->op_budget_ns,

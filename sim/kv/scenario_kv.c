@@ -6,9 +6,11 @@
 #include "base/ensure.h"
 #include "sim/kv/kv.h"
 
-#define LIVE_NS         (12 * NS_S)
-#define LIVE_OPERATIONS 5u
-#define TEARS_PPM       300u
+#define LIVE_NS          (12 * NS_S)
+#define LIVE_OPERATIONS  5u
+#define TEARS_PPM        300u
+#define FEW_MISSED_SEEDS 8u /* one of so many has a list of what was missed that overflows: */
+#define FEW_MISSED       8u /* of so many changes, or a few times more */
 #define KV_FAULTS                                                                                                      \
 	(FAULT_BIT(FAULT_CUT) | FAULT_BIT(FAULT_CUT_TX) | FAULT_BIT(FAULT_CUT_RX) | FAULT_BIT(FAULT_PORT_DOWN) |       \
 		FAULT_BIT(FAULT_FLAP) | FAULT_BIT(FAULT_LOSS) | FAULT_BIT(FAULT_DELAY) | FAULT_BIT(FAULT_DUPLICATE) |  \
@@ -55,8 +57,11 @@ static void set_up(struct kv_cluster *all, struct world *world, struct outcome *
 	all->recovery = pick_recovery(world, plan);
 	all->recoveries = plan->recoveries;
 	all->segment_bytes = 1024u << world_range(world, 0, 6);
+	if (world->seed % FEW_MISSED_SEEDS == FEW_MISSED_SEEDS - 2)
+		all->missed_entries = FEW_MISSED << world->seed / FEW_MISSED_SEEDS % 4;
 	all->aims = plan->aims;
 	if (plan->aims) {
+		all->missed_entries = 0;
 		all->count = 3;
 		all->keep = kv_aims_keep(world, all->keep);
 		all->recovery = world_chance(world, 850000) ? HF_KV_HEAL : HF_KV_COPY;
@@ -150,7 +155,8 @@ static void plan_faults(struct kv_cluster *all, struct process **processes, uint
 		world->tear_ns_max = 2 * all->lease_ns;
 		all->stands_ns = 5 * world->tear_ns_max;
 	}
-	all->calm = faults == 0 && !stalls && !disks && !plan->recoveries && !plan->tears && !plan->aims;
+	all->calm = faults == 0 && !stalls && !disks && !plan->recoveries && !plan->tears && !plan->aims &&
+		    all->missed_entries == 0;
 	kv_kills_start(all, kills, disks);
 	if (plan->aims)
 		kv_aims_start(all);

@@ -153,6 +153,8 @@ static struct hf_kv *make(struct hf_node *node, const struct hf_kv_config *confi
 		.timer = {.fire = fired, .quiet = true}};
 	kv->config.store_mb = (uint32_t)or_default(config->store_mb, STORE_MB);
 	kv->config.missed_mb = (uint32_t)or_default(config->missed_mb, MISSED_MB);
+	kv->config.missed_entries =
+		(uint32_t)or_default(config->missed_entries, kv->config.missed_mb << 18); /* of 4 bytes */
 	kv->config.replay_ns = or_default(config->replay_ns, REPLAY_NS);
 	kv->config.budget_ns = or_default(config->budget_ns, BUDGET_NS);
 	kv->config.lease_ns = or_default(config->lease_ns, LEASE_NS);
@@ -183,7 +185,7 @@ static int open_store(struct hf_kv *kv, struct hf_error *error)
 	if (rc != 0)
 		return rc;
 	if (!kv->config.unnoted)
-		rc = kv_missed_open(&kv->missed, kv->config.missed_mb << 18); /* 4 bytes each */
+		rc = kv_missed_open(&kv->missed, kv->config.missed_entries);
 	if (rc != 0)
 		return hf_error_set(error, rc, "no memory for what absent members miss; lower missed_mb");
 	rc = kv_busy_open(kv);
