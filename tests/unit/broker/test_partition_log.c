@@ -301,14 +301,14 @@ static void a_timestamp_that_is_far_ahead_is_refused(void **state)
 	assert_int_equal(partition_log_append(partition_log, data, bytes, 0, T0, &result), KAFKA_NONE);
 	assert_int_equal(partition_log_append(partition_log, data, bytes, 0, T0 - 1, &result), KAFKA_INVALID_TIMESTAMP);
 	assert_non_null(result.message);
-	wish.timestamp_ms = INT64_MAX;
+	wish.timestamp_ms = INT64_MAX - 1;
 	bytes = batches_make(&wish, data);
 	assert_int_equal(partition_log_append(partition_log, data, bytes, 0, T0, &result), KAFKA_INVALID_TIMESTAMP);
 	wish.timestamp_ms = INT64_MIN;
 	bytes = batches_make(&wish, data);
 	assert_int_equal(partition_log_append(partition_log, data, bytes, 0, T0, &result), KAFKA_NONE);
 	/* Of what is compressed the header is believed. */
-	wish.timestamp_ms = INT64_MAX;
+	wish.timestamp_ms = INT64_MAX - 1;
 	bytes = batches_make(&wish, data);
 	data[22] = 1;
 	batches_seal(data, bytes);
