@@ -41,7 +41,8 @@ static void copy_all_if_none_knows(struct hf_kv *kv)
 	kv->complete = 0;
 	kv->wiped = true;
 	kv_durable_epoch(kv);
-	log_warn("kv: no member knows what %s missed; it copies all records", kv->config.members[kv->view.self].name);
+	log_warn("kv: no member has the updates that %s missed; it copies all records",
+		kv->config.members[kv->view.self].name);
 }
 
 void kv_copy_begin(struct hf_kv *kv)

@@ -67,9 +67,8 @@ def pipelined_requests_are_answered_in_order(directory):
             client.send("GET", "key")
             client.send("PING", i)
         for i in range(300):
-            assert client.reply() == "+OK"
-            assert client.reply() == b"%d" % i
-            assert client.reply() == b"%d" % i
+            replies = [client.reply() for _ in range(3)]
+            assert replies == ["+OK", b"%d" % i, b"%d" % i], (i, replies)
 
 
 def wrong_requests_are_refused_in_words(directory):
@@ -325,7 +324,7 @@ def member_with_an_older_log_brings_nothing_back(directory):
         (cluster.directory / "older").rename(log)
         cluster.start(2)
         cluster.wait_serving(2)
-        assert "no member knows what n2 missed" in cluster.log(2), cluster.log(2)
+        assert "no member has the updates that n2 missed" in cluster.log(2), cluster.log(2)
         for i in range(3):
             assert cluster.client(i).ask("MGET", *[f"key{k}" for k in range(110)]) == [None] * 50 + [
                 b"later" if k == 60 else b"%d" % k for k in range(50, 110)]
