@@ -19,7 +19,7 @@
 #define QUIT_PPM           1000u /* of turns of a program, while it has wrs in flight on the vqp */
 #define QUIT_UNTOLD_PPM    50000u
 #define QUIT_STALLED_PPM   20000u /* and while the other end stands still */
-#define CLOSE_OF           3u     /* one in so many of those that do not destroy the vqp closes the peer */
+#define CLOSE_OF           5u     /* one in so many of those that do not destroy the vqp closes the peer */
 #define SERVICE            "links"
 #define LAYER_PPM          700000u /* of changes after which a layer wants a lease */
 #define LAYER_NS_MIN       (10 * NS_MS)
