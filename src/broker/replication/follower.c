@@ -97,11 +97,12 @@ static void join(struct replica *replica)
 	struct kafka_replica_message message;
 
 	follow_move(follow, FOLLOW_JOINING);
+	follow->attempt++; /* replies to an earlier one may still come */
 	if (follow->link == NULL || !mesh_link_is_up(&follow->link->mesh) || !end_extent(replica))
 		return; /* at a later tick */
 	follow->asked_ns = hf_loop_now_ns(broker_of(replica)->loop);
 	follow->incarnation = broker_of(replica)->quorum.incarnation;
-	message = (struct kafka_replica_message){.attempt = ++follow->attempt,
+	message = (struct kafka_replica_message){.attempt = follow->attempt,
 		.offset = partition_log_end(log),
 		.epoch = last_epoch(log),
 		.failed = log->failed};
@@ -314,6 +315,7 @@ void follower_link_down(struct replica *replica, struct replica_link *link)
 	if (follow->link != link || follow->state == FOLLOW_IDLE)
 		return;
 	follow_move(follow, FOLLOW_JOINING);
+	follow->attempt++;
 	follow->asked_ns = 0;
 }
 
@@ -326,7 +328,7 @@ void follower_tick(struct replica *replica, uint64_t now_ns)
 	if (follow->state == FOLLOW_JOINING && now_ns >= follow->asked_ns + REPLICATION_RETRY_NS)
 		join(replica);
 	/* The leader may count this broker in sync by its present incarnation only, and while its log goes on. */
-	if (follow->state == FOLLOW_GRANTED &&
+	if ((follow->state == FOLLOW_PLACED || follow->state == FOLLOW_GRANTED) &&
 		(follow->incarnation != broker_of(replica)->quorum.incarnation || replica->partition->log->failed))
 		join(replica);
 }
