@@ -365,13 +365,6 @@ static bool lease_is_over(const struct hf_kv *kv, unsigned node)
 	return hf_env_boot_ns(kv->env) > lease_over_ns(kv, node);
 }
 
-/* The log's lock passed from one process of the member to the next: the one that had a lease is dead (R-K26). */
-static bool is_replaced(const struct hf_kv *kv, unsigned node, uint64_t now_ns)
-{
-	return kv->log.env != NULL && is_fresh(kv, node, now_ns) &&
-	       kv->council.reports[node].incarnation != kv->cm.nodes[node].incarnation;
-}
-
 /* An exclusion is due when the lease is over, and waits for no heartbeat. */
 static void look_again(struct hf_kv *kv, unsigned node, uint64_t now_ns)
 {
@@ -448,7 +441,7 @@ static bool make_anew(struct hf_kv *kv, uint64_t now_ns, struct cm_entry *entry)
 
 		if (node->state != CM_MEMBER)
 			continue;
-		if ((!lease_is_over(kv, i) && !is_replaced(kv, i, now_ns)) ||
+		if (!lease_is_over(kv, i) ||
 			(is_fresh(kv, i, now_ns) && council->reports[i].incarnation == node->incarnation))
 			return false;
 		all &= is_fresh(kv, i, now_ns);
@@ -489,8 +482,7 @@ static void fill_node(const struct hf_kv *kv, unsigned node, enum cm_kind kind, 
 /* Of the one that is lost, and of those that are so no more. */
 static bool make_suspicion(struct hf_kv *kv, int lost, uint64_t now_ns, struct cm_entry *entry)
 {
-	if (lost >= 0 && (kv->cm.nodes[lost].suspicion == 0 || lease_is_over(kv, (unsigned)lost) ||
-				 is_replaced(kv, (unsigned)lost, now_ns))) {
+	if (lost >= 0 && (kv->cm.nodes[lost].suspicion == 0 || lease_is_over(kv, (unsigned)lost))) {
 		fill_node(kv, (unsigned)lost, kv->cm.nodes[lost].suspicion == 0 ? CM_SUSPECT : CM_EXCLUDE, entry);
 		return true;
 	}
