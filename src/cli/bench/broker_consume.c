@@ -6,7 +6,7 @@
 
 #define LOOKS       20000u
 #define LOOKS_NS    500000000ull
-#define POLLS       1024u /* between two looks at the clock */
+#define POLLS       256u /* between two looks at the clock */
 #define LARGE       1500u
 #define LARGE_WARM  100u
 #define BATCH_BYTES 80u /* of the header of a batch, and of its one record */
@@ -147,7 +147,7 @@ int broker_bench_measure_empty(struct broker_side *side, uint32_t *times, struct
 
 		rc = look_once(side);
 		times[i] = (uint32_t)(broker_bench_now_ns() - start_ns);
-		if (i % 1024 == 0)
+		if (i % POLLS == 0)
 			(void)hf_loop_turn(side->loop, 0);
 	}
 	if (rc != 0)
