@@ -20,8 +20,10 @@ static const struct smr_members *newest(const struct hf_smr *smr)
 
 void smr_change_heard(struct hf_smr *smr, const struct smr_members *members)
 {
-	if (members->index > newest(smr)->index && members->index >= smr->applied)
-		smr->heard = *members;
+	if (members->index <= newest(smr)->index || members->index < smr->applied)
+		return;
+	smr->heard = *members;
+	smr->lost = true; /* its majority is needed too (R-S20) */
 }
 
 /* ---- what is applied ---- */
