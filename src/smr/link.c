@@ -315,7 +315,7 @@ static void hear_hello(struct hf_smr *smr, struct hf_peer *peer, const uint8_t *
 	take_vqp(link, SMR_OUT, get_le32(hello + 64), get_le32(hello + 84));
 	take_vqp(link, SMR_BACK, get_le32(hello + 68), get_le32(hello + 88));
 	if (smr_members_decode(hello + HELLO_BYTES, bytes - HELLO_BYTES, &members)) {
-		members.index = get_le64(hello + 72);
+		members.index = link->config_index = get_le64(hello + 72);
 		smr_found_heard(smr, &members);
 	}
 }

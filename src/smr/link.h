@@ -91,8 +91,9 @@ struct smr_link {
 	uint8_t id;
 	struct hf_peer *peer; /* NULL: out of reach */
 	uint64_t incarnation;
-	uint64_t refused;    /* of the last process that was told that its place is taken */
-	uint64_t missing_ns; /* since when a node is where it is sought, and it is not there; 0: not so */
+	uint64_t config_index; /* of the configuration that it has applied, as it last said */
+	uint64_t refused;      /* of the last process that was told that its place is taken */
+	uint64_t missing_ns;   /* since when a node is where it is sought, and it is not there; 0: not so */
 	bool missing_told;
 	uint64_t log_addr, back_addr;
 	uint32_t log_rkey, back_rkey;

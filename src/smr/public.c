@@ -14,12 +14,26 @@ void smr_public_store(struct hf_smr *smr, enum smr_public word, uint64_t value)
 	publish(at, htole64(smr_slot_seal(value & SMR_WORD_MAX)));
 }
 
+/* A newer configuration is decided, and a member that could lead has applied it. That one needs its majority alone,
+ * and this one that of the former configuration too, whose members may have gone (R-S20). */
+static bool gives_way(const struct hf_smr *smr)
+{
+	if (smr->phase > SMR_PHASE_ASK || smr->heard.index <= smr->members.index)
+		return false;
+	smr_for_links (link, smr)
+		if (link->config_index >= smr->heard.index && smr_is_known(link) && link->known && link->elect.alive &&
+			(link->public[SMR_PUBLIC_FLAGS] & SMR_FLAG_READY) != 0)
+			return true;
+	return false;
+}
+
 /* Who is no member, has no state, or takes a snapshot neither leads nor grants (R-S15, R-S22). */
 bool smr_public_ready(const struct hf_smr *smr)
 {
 	return (smr->role == HF_SMR_FOLLOWER || smr->role == HF_SMR_ACQUIRING || smr->role == HF_SMR_LEADER) &&
 	       smr_members_votes(&smr->members, smr->id, smr->incarnation) &&
-	       (smr->heard.index <= smr->members.index || smr_members_votes(&smr->heard, smr->id, smr->incarnation));
+	       (smr->heard.index <= smr->members.index || smr_members_votes(&smr->heard, smr->id, smr->incarnation)) &&
+	       !gives_way(smr);
 }
 
 void smr_public_role(struct hf_smr *smr)

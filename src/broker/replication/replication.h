@@ -79,8 +79,8 @@ enum follow_state {
 struct follow {
 	enum follow_state state;
 	struct replica_link *link; /* of the leader */
-	uint32_t attempt;    /* the number of the last JOIN; a reply has it too */
-	int64_t incarnation; /* of this broker, when it joined */
+	uint32_t attempt;          /* the number of the last JOIN; a reply has it too */
+	int64_t incarnation;       /* of this broker, when it joined */
 	uint64_t asked_ns;
 	struct kafka_replica_message place; /* PLACED */
 	struct hf_vmr *mr;                  /* the extent; NULL: none */
