@@ -3,7 +3,8 @@
  * In each mode of a region, on NICs with and without what that mode needs to know. Whatever the memory holds in
  * between, the values that were asked for and answered must be those of words that change one at a time:
  *   linear      for each word, checkers/linear.h explains every answer
- *   lost        an atomic that fails had a reason: its client died, or its outcome can not be known in this mode
+ *   lost        an atomic that fails had a reason: its client died, or its grant ended, or its outcome can not be known
+ *               in this mode
  *   quiet       when nobody does anything any more the memory holds values, and slots of vqps that ended are back
  *   liveness    when all has healed there is progress
  *
@@ -55,6 +56,8 @@ struct atomics_side {
 	unsigned served_count;
 	struct hf_vmr_atomic own;
 	struct atomics_op *own_op; /* NULL: none is under way */
+	uint64_t next_grant_ns;
+	bool withdrawn; /* nobody may do atomics at the moment */
 };
 
 struct atomics {
@@ -66,7 +69,8 @@ struct atomics {
 	uint64_t last[ATOMICS_WORDS]; /* seen by somebody: good to compare with */
 	enum hf_atomic_mode mode;
 	enum hf_policy policy;
-	bool hca; /* atomicity ends at the NIC */
+	bool hca;     /* atomicity ends at the NIC */
+	bool revokes; /* the owner takes access away and gives it again */
 	bool crashed, may_be_unknown, stopping;
 	uint64_t succeeded_since_quiet;
 	struct outcome *outcome;

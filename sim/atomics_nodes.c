@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <holdfast/grant.h>
+
 #include "base/bytes.h"
 #include "base/ensure.h"
 #include "sim/atomics.h"
@@ -12,6 +14,7 @@
 #define POLL_MAX     16
 #define REST_NS_MAX  (2 * NS_MS)
 #define OWN_NS_MAX   (20 * NS_MS)
+#define GRANT_NS_MAX (40 * NS_MS)
 #define RETRY_NS     (5 * NS_MS)
 #define BUDGET_NS    (2 * NS_S)
 #define ACCESS       (IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
@@ -102,6 +105,14 @@ static bool renew(struct atomics_side *side, uint64_t now_ns)
 	return true;
 }
 
+/* Armed again once it is told of a grant that is worth it. */
+static bool may_post(struct atomics_side *side)
+{
+	if (!hf_vqp_armed(side->vqp) && side->completed == side->posted && hf_vqp_remote_access(side->vqp) == ACCESS)
+		(void)hf_vqp_rearm(side->vqp);
+	return hf_vqp_armed(side->vqp);
+}
+
 static bool post(struct atomics_side *side, uint64_t now_ns)
 {
 	struct world *world = side->run->world;
@@ -111,7 +122,7 @@ static bool post(struct atomics_side *side, uint64_t now_ns)
 
 	if (side->vqp == NULL || side->remote_addr == 0 || now_ns < side->next_ns || side->run->stopping ||
 		side->posted == ATOMICS_OPS || side->posted - side->completed >= ATOMICS_DEPTH ||
-		hf_vqp_state(side->vqp) == HF_VQP_ERROR)
+		hf_vqp_state(side->vqp) == HF_VQP_ERROR || !may_post(side))
 		return false;
 	op = atomics_choose(side);
 	sge.lkey = side->endpoint.mr->lkey;
@@ -143,6 +154,7 @@ static struct hf_vqp *on_request(const struct hf_vqp_request *request, void *rep
 		.recv_cq = side->endpoint.cq,
 		.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
 		.access = ACCESS,
+		.revocable = side->run->revokes,
 	};
 
 	(void)request;
@@ -162,6 +174,21 @@ static void drop_dead_vqps(struct atomics_side *side)
 			hf_vqp_destroy(side->served[i]);
 			side->served[i] = NULL;
 		}
+}
+
+/* Off, and on again at any moment after that: at once, too, and while the exchange about it is under way. READs may
+ * stay. */
+static void change_grants(struct atomics_side *side, uint64_t now_ns)
+{
+	struct world *world = side->run->world;
+	bool off = !side->withdrawn && world->now_ns < side->run->faults.quiet_ns;
+	int access = !off ? ACCESS : world_chance(world, 500000) ? IBV_ACCESS_REMOTE_READ : 0;
+
+	for (unsigned i = 0; (side->withdrawn || off) && i < side->served_count; i++)
+		if (side->served[i] != NULL)
+			(void)hf_vqp_set_access(side->served[i], access, NULL, NULL);
+	side->withdrawn = off;
+	side->next_grant_ns = now_ns + (world_range(world, 0, GRANT_NS_MAX) >> (off ? world_range(world, 0, 12) : 0));
 }
 
 static void own_done(struct hf_vmr_atomic *atomic, int rc)
@@ -220,6 +247,8 @@ static enum hf_poll poll_side(struct hf_poller *poller, uint64_t now_ns)
 
 	if (side->number == 0) {
 		drop_dead_vqps(side);
+		if (side->run->revokes && now_ns >= side->next_grant_ns)
+			change_grants(side, now_ns);
 		busy |= own_atomic(side, now_ns);
 	} else {
 		busy |= renew(side, now_ns);
@@ -236,7 +265,11 @@ static bool arm_side(struct hf_poller *poller)
 	endpoint_arm(&side->endpoint);
 	if (poll_cq(side) > 0)
 		return false;
-	if (side->next_ns > now_ns)
+	if (side->number == 0 && side->run->revokes)
+		hf_loop_set_timer(side->endpoint.loop, &side->endpoint.timer,
+			side->next_ns > now_ns && side->next_ns < side->next_grant_ns ? side->next_ns
+										      : side->next_grant_ns);
+	else if (side->next_ns > now_ns)
 		hf_loop_set_timer(side->endpoint.loop, &side->endpoint.timer, side->next_ns);
 	else if (side->retry_ns > now_ns)
 		hf_loop_set_timer(side->endpoint.loop, &side->endpoint.timer, side->retry_ns);

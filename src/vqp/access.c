@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "vqp/objects.h"
+#include "vqp/atomic/uid_post.h"
 
 /* ---- what we grant ---- */
 
@@ -235,6 +235,7 @@ static void end_grant(struct hf_vqp *vqp)
 		vqp->messages -= entry->message != 0;
 		status = IBV_WC_WR_FLUSH_ERR;
 	}
+	uid_post_abandon(vqp);
 	log->next = log->tail;
 	vqp->grants.armed = 0;
 	vcq_note(vqp);
@@ -269,8 +270,10 @@ static void take_grant(struct hf_vqp *vqp, const struct message_head *message)
 
 	if (told->grant == vqp->evidence.grant)
 		vqp->evidence.access = told->access;
-	if (told->grant == vqp->grants.theirs)
-		vqp->remote_access = told->access;
+	if (told->grant != vqp->grants.theirs)
+		return;
+	vqp->remote_access = told->access;
+	post_pump(vqp); /* UIDs of atomics may have waited for it */
 }
 
 uint32_t hf_vqp_remote_grant(const struct hf_vqp *vqp)

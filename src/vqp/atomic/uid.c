@@ -237,10 +237,15 @@ void uid_step(struct uid_op *op, const struct uid_result *result, struct uid_pla
 	}
 }
 
+bool uid_in_doubt(const struct uid_op *op)
+{
+	return op->state == UID_OP_TRY || op->state == UID_OP_CHECK_TARGET || op->state == UID_OP_CHECK_SLOT;
+}
+
 void uid_lost(struct uid_op *op, struct uid_plan *plan)
 {
 	*plan = (struct uid_plan){0};
-	if (op->state == UID_OP_TRY || op->state == UID_OP_CHECK_TARGET || op->state == UID_OP_CHECK_SLOT)
+	if (uid_in_doubt(op))
 		read_target(op, UID_OP_CHECK_TARGET, plan);
 	else if (op->state != UID_OP_OVER)
 		uid_begin(op, plan);

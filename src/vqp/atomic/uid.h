@@ -118,7 +118,10 @@ void uid_begin(struct uid_op *op, struct uid_plan *plan);
 void uid_step(struct uid_op *op, const struct uid_result *result, struct uid_plan *plan);
 /* The path failed and was fenced before the plan's last answer came; the plan is for another path. */
 void uid_lost(struct uid_op *op, struct uid_plan *plan);
-/* Replaces the UID that `op` installed. Does no harm when done again; afterwards the slot is free. */
+/* The UID of its last try may be in the target, and whether it is is not known yet. */
+bool uid_in_doubt(const struct uid_op *op);
+/* Replaces the UID that `op` installed; or may have, in doubt on a path that was fenced. Does no harm when done again;
+ * afterwards the slot is free. */
 void uid_confirm(const struct uid_op *op, struct uid_plan *plan);
 
 #endif

@@ -223,6 +223,8 @@ void uid_post_confirm(struct hf_vqp *vqp)
 {
 	struct uid_client *uid = vqp->uid;
 
+	if ((vqp->remote_access & IBV_ACCESS_REMOTE_ATOMIC) == 0)
+		return; /* it was taken away, and may be given again */
 	for (unsigned i = 0; uid != NULL && i < uid->lent_count; i++) {
 		struct lent_slot *slot = &uid->lent[i];
 		struct uid_plan plan;
@@ -270,6 +272,7 @@ static bool begin(struct hf_vqp *vqp, const struct request_log_wr *entry)
 			.target = wr->wr.atomic.remote_addr,
 			.compare = wr->wr.atomic.compare_add,
 			.argument = is_cas ? wr->wr.atomic.swap : wr->wr.atomic.compare_add};
+		uid->lent[uid->mine].rkey = wr->wr.atomic.rkey;
 		uid_begin(&uid->op, &uid->plan);
 	}
 	uid->active = true;
@@ -323,15 +326,21 @@ static void over(struct hf_vqp *vqp, struct request_log_wr *entry)
 	vqp->sends.next++;
 }
 
-static void atomic_over(struct hf_vqp *vqp, struct request_log_wr *entry)
+/* Until it is confirmed, should its UID be installed. */
+static void leave_slot(struct uid_client *uid, bool may_be_installed)
 {
-	struct uid_client *uid = vqp->uid;
 	struct lent_slot *slot = &uid->lent[uid->mine];
 
 	slot->sequence = uid->op.sequence;
-	slot->state = uid->op.installed ? SLOT_OWING : SLOT_IDLE;
+	slot->state = may_be_installed ? SLOT_OWING : SLOT_IDLE;
 	slot->op = uid->op;
-	slot->rkey = rkey_of(&entry->wr);
+}
+
+static void atomic_over(struct hf_vqp *vqp, struct request_log_wr *entry)
+{
+	struct uid_client *uid = vqp->uid;
+
+	leave_slot(uid, uid->op.installed);
 	request_log_put_word(entry, 0, uid->op.original);
 	over(vqp, entry);
 }
@@ -402,6 +411,17 @@ void uid_post_lost(struct hf_vqp *vqp)
 	if (uid->active && uid->posted && !uid->whole)
 		uid_lost(&uid->op, &uid->plan);
 	uid->posted = false;
+}
+
+void uid_post_abandon(struct hf_vqp *vqp)
+{
+	struct uid_client *uid = vqp->uid;
+
+	if (uid == NULL || !uid->active)
+		return;
+	if (uid->lent[uid->mine].state == SLOT_BUSY) /* not of a READ */
+		leave_slot(uid, uid_in_doubt(&uid->op));
+	uid->active = uid->posted = false;
 }
 
 bool uid_post_quiet(const struct hf_vqp *vqp)

@@ -7,7 +7,8 @@
  *
  * Invariants:
  *   UIP-1  A slot of ours is used again only when the CAS that replaces its UID has completed, or when it is known
- *          that the UID was never installed.
+ *          that the UID was never installed. So an operation whose outcome nobody looks for any more, because its
+ *          grant is over, owes that CAS as well: it does nothing where there is no UID.
  *   UIP-2  Before an operation of a failed qp is posted again, its trace in target and slot is searched. */
 #ifndef HOLDFAST_VQP_ATOMIC_UID_POST_H
 #define HOLDFAST_VQP_ATOMIC_UID_POST_H
@@ -18,12 +19,15 @@
 bool uid_post_takes(const struct hf_vqp *vqp, const struct request_log_wr *entry);
 /* Does what can be done for the wr at log->next, which is one of those. */
 void uid_post_pump(struct hf_vqp *vqp);
-/* Replaces the UIDs of operations that are over: before anything else is posted. */
+/* Replaces the UIDs of operations that are over: before anything else is posted. They wait while the peer grants no
+ * atomics. */
 void uid_post_confirm(struct hf_vqp *vqp);
 /* A wr with WR_UID succeeded. */
 void uid_post_completed(struct hf_vqp *vqp, const struct ibv_wc *wc);
 /* The path was fenced. */
 void uid_post_lost(struct hf_vqp *vqp);
+/* The path was fenced, and the wr that has begun, if there is one, is ended without its outcome. */
+void uid_post_abandon(struct hf_vqp *vqp);
 /* Nothing of ours is on its way. */
 bool uid_post_quiet(const struct hf_vqp *vqp);
 void uid_post_slots(struct hf_vqp *vqp, const struct message_head *message); /* SLOTS came */

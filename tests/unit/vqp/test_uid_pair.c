@@ -7,6 +7,8 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include <holdfast/grant.h>
+
 #include "pair.h"
 #include "vqp/atomic/uid.h"
 #include "vqp/atomic/uid_slots.h"
@@ -21,6 +23,8 @@ struct bed {
 	uint64_t *results; /* a's */
 };
 
+static bool revocable; /* b's vqp */
+
 static void open_bed_without(struct bed *bed, uint32_t caps)
 {
 	struct hf_error error = {0};
@@ -33,6 +37,7 @@ static void open_bed_without(struct bed *bed, uint32_t caps)
 	assert_int_equal(
 		hf_vmr_reg_atomic(bed->pair.b.pd, bed->words, WORDS * 8, ACCESS, HF_ATOMIC_UID, &bed->mr, &error), 0);
 	bed->results = (uint64_t *)(void *)bed->pair.a.memory;
+	bed->pair.revocable = revocable;
 	pair_connect(&bed->pair);
 }
 
@@ -250,13 +255,13 @@ static void the_slots_of_a_dead_vqp_are_resolved_before_they_are_lent_again(void
 }
 
 /* What a requester has left, or not yet come to: returns the slot. */
-static struct uid_slot *leave_a_uid(struct bed *bed, uint64_t sequence)
+static struct uid_slot *leave_a_uid(struct bed *bed, uint32_t index, uint64_t sequence)
 {
-	struct uid_slot *slot = &bed->mr->pd->uids->slots[1];
+	struct uid_slot *slot = &bed->mr->pd->uids->slots[index];
 
 	*slot = (struct uid_slot){
 		.word = uid_word(sequence, UID_PENDING), .swap = 44, .target = (uintptr_t)&bed->words[2]};
-	__atomic_store_n(&bed->words[2], uid_make(1, sequence), __ATOMIC_RELEASE);
+	__atomic_store_n(&bed->words[2], uid_make(index, sequence), __ATOMIC_RELEASE);
 	return slot;
 }
 
@@ -277,7 +282,7 @@ static void the_owner_replaces_uids_that_peers_leave(void **state)
 	(void)state;
 	open_bed(&bed);
 	add_one(&bed);
-	slot = leave_a_uid(&bed, 900);
+	slot = leave_a_uid(&bed, 1, 900);
 	uid_slots_tick(bed.pair.b.node, 1);
 	assert_int_equal(bed.words[2], 44);
 	assert_int_equal(slot->word, uid_word(900, UID_DONE));
@@ -292,7 +297,7 @@ static void where_nics_are_not_atomic_with_the_cpu_it_leaves_living_peers_alone(
 	(void)state;
 	open_bed_without(&bed, HF_DEV_ATOMIC_GLOBAL);
 	add_one(&bed);
-	slot = leave_a_uid(&bed, 900);
+	slot = leave_a_uid(&bed, 1, 900);
 	uid_slots_tick(bed.pair.b.node, 1);
 	assert_int_equal(bed.words[2], uid_make(1, 900));
 	assert_int_equal(slot->word, uid_word(900, UID_PENDING));
@@ -313,7 +318,7 @@ static void where_a_nic_may_write_a_uid_back_the_slots_of_the_dead_are_watched_f
 	loan = &bed.mr->pd->uids->loans[0];
 	hf_vqp_destroy(bed.pair.b.vqp);
 	bed.pair.b.vqp = NULL;
-	(void)leave_a_uid(&bed, 900); /* as a CAS does that failed, and began before */
+	(void)leave_a_uid(&bed, 1, 900); /* as a CAS does that failed, and began before */
 	uid_slots_tick(bed.pair.b.node, loan->free_ns - UID_LEFT_NS - 1); /* its turn began before it ended */
 	uid_slots_tick(bed.pair.b.node, loan->free_ns - 1);
 	assert_int_equal(bed.words[2], 44);
@@ -321,6 +326,118 @@ static void where_a_nic_may_write_a_uid_back_the_slots_of_the_dead_are_watched_f
 	uid_slots_tick(bed.pair.b.node, loan->free_ns);
 	assert_int_equal(loan->vqp, 0);
 	close_bed(&bed);
+}
+
+/* ---- grants that end (R13) ---- */
+
+#define GRANTED     (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+#define UNSETTLED   3u /* the word of the operations that a grant takes with it */
+#define OTHERS_SLOT 100u
+
+static bool may_be_armed(struct pair *pair)
+{
+	return hf_vqp_remote_access(pair->a.vqp) == GRANTED && hf_vqp_state(pair->a.vqp) == HF_VQP_UP;
+}
+
+static bool is_disarmed(struct pair *pair)
+{
+	return !hf_vqp_armed(pair->a.vqp) && hf_vqp_state(pair->a.vqp) == HF_VQP_UP;
+}
+
+static bool is_settled(struct pair *pair)
+{
+	return !pair->b.vqp->grants.given;
+}
+
+/* The first operation of a grant that ends: its answer, if it has one, is lost. */
+static enum hf_wc_outcome end_grant_of(struct bed *bed, enum ibv_wr_opcode opcode, uint64_t compare, uint64_t swap)
+{
+	struct hf_dev *dev = hf_node_dev(bed->pair.a.node, (unsigned)hf_vqp_rail(bed->pair.a.vqp));
+	uint64_t before = __atomic_load_n(&bed->words[UNSETTLED], __ATOMIC_ACQUIRE);
+	struct hf_vqp_counters counters, later;
+	struct ibv_wc wc;
+
+	assert_int_equal(hf_dev_set_link(dev, HF_LINK_RX, false), 0);
+	post(bed, 0, opcode, UNSETTLED, compare, swap);
+	for (unsigned i = 0; i < 1000 && opcode == IBV_WR_ATOMIC_CMP_AND_SWP &&
+			     __atomic_load_n(&bed->words[UNSETTLED], __ATOMIC_ACQUIRE) == before;
+		i++)
+		pair_turn(&bed->pair, 1, 1000000);
+	(void)hf_vqp_set_access(bed->pair.b.vqp, IBV_ACCESS_REMOTE_READ, NULL, NULL);
+	pair_collect(&bed->pair, &bed->pair.a, 1, &wc);
+	assert_int_equal(wc.status, IBV_WC_REM_ACCESS_ERR);
+	assert_int_equal(hf_dev_set_link(dev, HF_LINK_RX, true), 0);
+	assert_true(pair_until(&bed->pair, is_disarmed));
+	hf_vqp_counters(bed->pair.a.vqp, &counters);
+	pair_turn_for(&bed->pair, 20000000);
+	hf_vqp_counters(bed->pair.a.vqp, &later);
+	assert_int_equal(later.failovers, counters.failovers); /* nothing is tried that the grant does not allow */
+	return (enum hf_wc_outcome)wc.vendor_err;
+}
+
+static void grant_again(struct bed *bed)
+{
+	(void)hf_vqp_set_access(bed->pair.b.vqp, GRANTED, NULL, NULL);
+	assert_true(pair_until(&bed->pair, may_be_armed));
+	assert_true(pair_until(&bed->pair, is_settled));
+	assert_int_equal(hf_vqp_rearm(bed->pair.a.vqp), 0);
+}
+
+static uint64_t do_one(struct bed *bed, enum ibv_wr_opcode opcode, unsigned word, uint64_t compare_add, uint64_t swap)
+{
+	struct ibv_wc wc;
+
+	bed->results[1] = 0xbad;
+	post(bed, 1, opcode, word, compare_add, swap);
+	pair_collect(&bed->pair, &bed->pair.a, 1, &wc);
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	return bed->results[1];
+}
+
+/* More often than the vqp has slots. */
+static void an_operation_that_its_grant_took_with_it_is_not_the_next_ones(void **state)
+{
+	static const uint32_t without[] = {0, HF_DEV_ATOMIC_GLOBAL};
+	const unsigned rounds = 2 * UID_SLOTS_PER_VQP;
+	struct bed bed;
+
+	(void)state;
+	revocable = true;
+	for (unsigned k = 0; k < 2; k++) {
+		open_bed_without(&bed, without[k]);
+		for (unsigned i = 0; i < rounds; i++) {
+			assert_int_equal(end_grant_of(&bed, IBV_WR_ATOMIC_CMP_AND_SWP, i, i + 1), HF_WC_UNKNOWN);
+			grant_again(&bed);
+			assert_int_equal(do_one(&bed, IBV_WR_ATOMIC_FETCH_AND_ADD, 4, 10, 0), 10 * i);
+			assert_int_equal(do_one(&bed, IBV_WR_RDMA_READ, UNSETTLED, 0, 0), i + 1);
+			assert_int_equal(do_one(&bed, IBV_WR_RDMA_READ, 4, 0, 0), 10 * (i + 1));
+		}
+		/* when its UIDs are replaced, these are done too */
+		assert_int_equal(do_one(&bed, IBV_WR_ATOMIC_FETCH_AND_ADD, UNSETTLED, 0, 0), rounds);
+		pair_turn_for(&bed.pair, 20000000);
+		assert_int_equal(__atomic_load_n(&bed.words[UNSETTLED], __ATOMIC_ACQUIRE), rounds);
+		assert_int_equal(__atomic_load_n(&bed.words[4], __ATOMIC_ACQUIRE), 10 * rounds);
+		close_bed(&bed);
+	}
+	revocable = false;
+}
+
+/* Or what is next would be posted as it is, without a uid, and without a look at those of others. */
+static void nor_is_a_read(void **state)
+{
+	struct bed bed;
+
+	(void)state;
+	revocable = true;
+	open_bed(&bed);
+	(void)do_one(&bed, IBV_WR_ATOMIC_FETCH_AND_ADD, UNSETTLED, 1, 0);
+	assert_int_equal(end_grant_of(&bed, IBV_WR_RDMA_READ, 0, 0), HF_WC_NOT_EXECUTED);
+	grant_again(&bed);
+	(void)leave_a_uid(&bed, OTHERS_SLOT, 900);
+	assert_int_equal(do_one(&bed, IBV_WR_ATOMIC_CMP_AND_SWP, 2, 44, 9), 44);
+	assert_int_equal(value_of(&bed, 2), 9);
+	close_bed(&bed);
+	revocable = false;
 }
 
 int main(int argc, char **argv)
@@ -336,6 +453,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(the_owner_replaces_uids_that_peers_leave),
 		cmocka_unit_test(where_nics_are_not_atomic_with_the_cpu_it_leaves_living_peers_alone),
 		cmocka_unit_test(where_a_nic_may_write_a_uid_back_the_slots_of_the_dead_are_watched_for_a_while),
+		cmocka_unit_test(an_operation_that_its_grant_took_with_it_is_not_the_next_ones),
+		cmocka_unit_test(nor_is_a_read),
 	};
 
 	if (argc > 1)
