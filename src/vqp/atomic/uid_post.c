@@ -30,7 +30,8 @@ struct uid_client {
 	struct hf_vmr *mr;
 	struct uid_scratch *scratch;
 
-	bool active;   /* the wr at log->next has begun */
+	bool active; /* the wr at `position` has begun: that at log->next, unless some before it are sent again */
+	uint64_t position;
 	bool posted;   /* and waits for a completion */
 	bool whole;    /* a READ: of the whole, before its words */
 	uint64_t word; /* a READ: the offset of the word in question */
@@ -51,6 +52,14 @@ static uint32_t rkey_of(const struct ibv_send_wr *wr)
 	return qp_rules_is_atomic(wr->opcode) ? wr->wr.atomic.rkey : wr->wr.rdma.rkey;
 }
 
+/* Also when its region has gone since. */
+static bool has_begun(const struct hf_vqp *vqp, const struct request_log_wr *entry)
+{
+	const struct uid_client *uid = vqp->uid;
+
+	return uid != NULL && uid->active && entry == request_log_at(&vqp->sends, uid->position);
+}
+
 bool uid_post_takes(const struct hf_vqp *vqp, const struct request_log_wr *entry)
 {
 	const struct remote_region *region;
@@ -59,6 +68,8 @@ bool uid_post_takes(const struct hf_vqp *vqp, const struct request_log_wr *entry
 	if (!vqp_peer_of(vqp->peer)->has_uids || entry->bytes == 0 || wr->opcode == IBV_WR_SEND ||
 		wr->opcode == IBV_WR_SEND_WITH_IMM)
 		return false;
+	if (has_begun(vqp, entry))
+		return true;
 	region = region_remote(vqp->peer, rkey_of(wr));
 	return region != NULL && region->mode == HF_ATOMIC_UID;
 }
@@ -276,6 +287,7 @@ static bool begin(struct hf_vqp *vqp, const struct request_log_wr *entry)
 		uid_begin(&uid->op, &uid->plan);
 	}
 	uid->active = true;
+	uid->position = vqp->sends.next;
 	return true;
 }
 
@@ -373,8 +385,10 @@ static void op_completed(struct hf_vqp *vqp)
 		return;
 	}
 	uid_step(&uid->op, &result, &uid->plan);
-	if (uid->op.state != UID_OP_CHECK_SLOT)
+	if (uid->op.state != UID_OP_CHECK_SLOT) {
 		entry->qp_num = 0;
+		entry->doubted = false;
+	}
 	if (uid->op.state != UID_OP_OVER)
 		return;
 	if (qp_rules_is_atomic(entry->wr.opcode)) {
@@ -408,8 +422,11 @@ void uid_post_lost(struct hf_vqp *vqp)
 	for (unsigned i = 0; i < uid->lent_count; i++)
 		if (uid->lent[i].state == SLOT_CONFIRMING)
 			uid->lent[i].state = SLOT_OWING;
-	if (uid->active && uid->posted && !uid->whole)
+	if (uid->active && uid->posted && !uid->whole) {
 		uid_lost(&uid->op, &uid->plan);
+		/* also when its outcome is not found, because the region has gone */
+		request_log_at(&vqp->sends, uid->position)->doubted = uid_in_doubt(&uid->op);
+	}
 	uid->posted = false;
 }
 

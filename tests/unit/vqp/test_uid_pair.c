@@ -440,6 +440,29 @@ static void nor_is_a_read(void **state)
 	revocable = false;
 }
 
+static void an_operation_in_doubt_whose_region_is_gone_is_unknown(void **state)
+{
+	struct hf_dev *dev;
+	struct ibv_wc wc;
+	struct bed bed;
+
+	(void)state;
+	open_bed(&bed);
+	add_one(&bed);
+	dev = hf_node_dev(bed.pair.a.node, (unsigned)hf_vqp_rail(bed.pair.a.vqp));
+	assert_int_equal(hf_dev_set_link(dev, HF_LINK_RX, false), 0);
+	post(&bed, 0, IBV_WR_ATOMIC_CMP_AND_SWP, 3, 0, 7);
+	for (unsigned i = 0; i < 1000 && __atomic_load_n(&bed.words[3], __ATOMIC_ACQUIRE) == 0; i++)
+		pair_turn(&bed.pair, 1, 1000000);
+	assert_int_equal(hf_vmr_dereg(bed.mr), 0);
+	bed.mr = NULL;
+	pair_collect(&bed.pair, &bed.pair.a, 1, &wc);
+	assert_int_equal(bed.words[3], 7); /* it took effect */
+	assert_int_equal(wc.status, IBV_WC_REM_ACCESS_ERR);
+	assert_int_equal(wc.vendor_err, HF_WC_UNKNOWN);
+	close_bed(&bed);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -455,6 +478,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(where_a_nic_may_write_a_uid_back_the_slots_of_the_dead_are_watched_for_a_while),
 		cmocka_unit_test(an_operation_that_its_grant_took_with_it_is_not_the_next_ones),
 		cmocka_unit_test(nor_is_a_read),
+		cmocka_unit_test(an_operation_in_doubt_whose_region_is_gone_is_unknown),
 	};
 
 	if (argc > 1)
