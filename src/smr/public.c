@@ -14,14 +14,14 @@ void smr_public_store(struct hf_smr *smr, enum smr_public word, uint64_t value)
 	publish(at, htole64(smr_slot_seal(value & SMR_WORD_MAX)));
 }
 
-/* A newer configuration is decided, and a member that could lead has applied it. That one needs its majority alone,
- * and this one that of the former configuration too, whose members may have gone (R-S20). */
+/* A member that could lead has applied a newer configuration. That one needs its majority alone, and this one that of
+ * the former configuration too, whose members may have gone (R-S20). */
 static bool gives_way(const struct hf_smr *smr)
 {
-	if (smr->phase > SMR_PHASE_ASK || smr->heard.index <= smr->members.index)
+	if (smr->phase > SMR_PHASE_ASK)
 		return false;
 	smr_for_links (link, smr)
-		if (link->config_index >= smr->heard.index && smr_is_known(link) && link->known && link->elect.alive &&
+		if (link->config_index > smr->members.index && smr_is_known(link) && link->known && link->elect.alive &&
 			(link->public[SMR_PUBLIC_FLAGS] & SMR_FLAG_READY) != 0)
 			return true;
 	return false;
