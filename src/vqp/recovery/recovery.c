@@ -4,7 +4,7 @@
 
 #define BIT(n) (1u << (n))
 #define HELD_PART                                                                                                      \
-	4 /* of the budget, and the time that a wr waits on it: a path that was there for so long ends an outage */
+	2 /* of the budget, and the time that a wr waits on it: a path that was there for so long ends an outage */
 
 static const unsigned recovery_allowed[RECOVERY_STATES] = {
 	[RECOVERY_IDLE] = BIT(RECOVERY_QUIET) | BIT(RECOVERY_FENCE),
