@@ -103,8 +103,8 @@ unsigned recovery_step(struct recovery *recovery, const struct recovery_event *e
 /* What is waited for in that state, for people. */
 const char *recovery_state_name(enum recovery_state state);
 /* A wr completed on the new path: the outage is over and the next one has a budget of its own. Where none is waiting,
- * as at a responder that never posts, it is over when traffic may flow; and in any case when the path was there for a
- * quarter of the budget, besides the time that a wr waits there before it fails. */
+ * as at a responder that never posts, it is over when traffic may flow; and in any case when the path was there for
+ * half of the budget, besides the time that a wr waits there before it fails. */
 void recovery_progress(struct recovery *recovery);
 
 #endif
