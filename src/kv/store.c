@@ -15,7 +15,7 @@
 #define PIECE_BITS      22u
 #define PIECE_BYTES     ((size_t)1 << PIECE_BITS)
 #define AHEAD_SHARE     4u
-#define LEAST_SHARE     8u
+#define LEAST_SHARE     8u  /* of the bytes is ahead of what is used, at least */
 #define FETCHED_LINES   3u  /* of a record */
 #define KEPT_SHARE      16u /* of the bytes is not given to tombstones */
 #define OFFSET_BITS     48
