@@ -14,6 +14,7 @@ import glob
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -99,7 +100,7 @@ def sweep():
 
 
 def run(build, base, suites, without, processes, wrapper=None):
-    """Begins a run of meson that logs below this name: of these suites, or of all but some."""
+    """Begins a run of meson: of these suites, or of all but some. Returns it and the path of its log."""
     command = ["meson", "test", "-C", build, "--no-rebuild", "--print-errorlogs", "--logbase", base,
                "--timeout-multiplier", TIMEOUTS, "--num-processes", str(processes)]
     for option, names in (("--suite", suites), ("--no-suite", without)):
@@ -107,21 +108,24 @@ def run(build, base, suites, without, processes, wrapper=None):
             command += [option, name]
     if wrapper is not None:
         command += ["--wrapper", wrapper]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        base += "-" + shlex.split(wrapper)[0]  # meson names the log so
+    log = os.path.join(build, "meson-logs", base + ".json")
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL), log
 
 
 def run_all(build, without):
-    """The exit status, and the names of the logs."""
+    """The exit status, and what the logs say of each test."""
     cores, background = os.cpu_count() or 1, [suite for suite in BACKGROUND if suite not in without]
     # One more than there are cores: many tests mostly sleep.
-    runs = {"testlog": run(build, "testlog", [], without + background, cores + 1)}
+    runs = [run(build, "testlog", [], without + background, cores + 1)]
     if background:
-        runs["testlog-background"] = run(build, "testlog-background", background, [], cores, YIELD)
-    return max(one.wait() for one in runs.values()), list(runs)
+        runs.append(run(build, "testlog-background", background, [], cores, YIELD))
+    status = max(process.wait() for process, _ in runs)
+    return status, [test for _, log in runs for test in read_log(log)]
 
 
-def read_log(build, base):
-    with open(os.path.join(build, "meson-logs", base + ".json"), encoding="utf-8") as log:
+def read_log(path):
+    with open(path, encoding="utf-8") as log:
         return [json.loads(line) for line in log if line.strip()]
 
 
@@ -132,8 +136,7 @@ def main():
     options = parser.parse_args()
 
     sweep()
-    status, bases = run_all(options.build, options.no_suite)
-    tests = [test for base in bases for test in read_log(options.build, base)]
+    status, tests = run_all(options.build, options.no_suite)
 
     passed, failed, skipped = 0, [], []
     for test in tests:
