@@ -60,7 +60,7 @@ int codec_compare(const char *text, struct codec_string other)
 {
 	size_t bytes = strlen(text);
 	size_t least = bytes < (size_t)other.bytes ? bytes : (size_t)other.bytes;
-	int order = memcmp(text, other.at, least);
+	int order = least == 0 ? 0 : memcmp(text, other.at, least); /* an empty one may be at NULL */
 
 	return order != 0 ? order : bytes < (size_t)other.bytes ? -1 : bytes > (size_t)other.bytes;
 }
