@@ -6,10 +6,8 @@
 
 #include "base/order.h"
 
-#define BOARD_FILE     "board"
-#define BOARD_MAGIC    0x44424648u /* "HFBD" */
-#define BOARD_VERSION  1u
-#define BOARD_ATTEMPTS 8 /* at opening one that others make and remove meanwhile */
+#define BOARD_MAGIC   0x44424648u /* "HFBD" */
+#define BOARD_VERSION 1u
 
 #define SLOT_BOARD       0u
 #define SLOT_OWNER(line) (1u + (line))

@@ -37,6 +37,9 @@ static_assert(offsetof(struct board_memory, removed) == 16, "layout of the board
 static_assert(offsetof(struct board_memory, line) == 64, "layout of the board");
 static_assert(sizeof(struct board_memory) == 64 + BOARD_LINES * 192, "layout of the board");
 
+#define BOARD_FILE     "board"
+#define BOARD_ATTEMPTS 64 /* to open one while others make and remove it */
+
 /* One opening of it; not shared between threads. */
 struct board {
 	struct share_dir *dir;

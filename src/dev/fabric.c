@@ -185,8 +185,29 @@ static bool has_live_port(struct board *board)
 	return false;
 }
 
-/* A directory without a board: somebody died while making it. */
-static int remove_remains(const char *name)
+static void remove_file(const char *name, void *context)
+{
+	if (strcmp(name, BOARD_FILE) != 0)
+		share_dir_remove(context, name);
+}
+
+/* With the lock held. A process that opens the fabric meanwhile makes a new board as soon as this one has no name, maybe
+ * in the same directory, which then stays. */
+static int remove_all(struct board *board)
+{
+	int code;
+
+	publish(&board->memory->removed, 1); /* processes that wait for the lock see it then */
+	code = share_dir_list(board->dir, remove_file, board->dir);
+	if (code == 0)
+		code = share_dir_remove(board->dir, BOARD_FILE);
+	if (code == 0)
+		code = share_dir_delete(board->dir);
+	return code == -ENOTEMPTY || code == -ENOENT ? 0 : code;
+}
+
+/* A directory without a board is empty: its maker died, or is about to make a board. */
+static int remove_empty(const char *name)
 {
 	struct share_dir *dir;
 	int code = share_dir_find(name, &dir, NULL);
@@ -195,7 +216,7 @@ static int remove_remains(const char *name)
 		return code;
 	code = share_dir_delete(dir);
 	share_dir_close(dir);
-	return code;
+	return code == -ENOTEMPTY ? -EBUSY : code;
 }
 
 int hf_fabric_remove(const char *name)
@@ -204,7 +225,7 @@ int hf_fabric_remove(const char *name)
 	int code = board_open(name, false, &board, NULL);
 
 	if (code == -ENOENT)
-		return remove_remains(name);
+		return remove_empty(name);
 	if (code != 0)
 		return code;
 	code = board_lock(&board, NULL);
@@ -212,8 +233,7 @@ int hf_fabric_remove(const char *name)
 		code = -EBUSY;
 		board_unlock(&board);
 	} else if (code == 0) {
-		publish(&board.memory->removed, 1); /* whoever waits for the lock learns it then */
-		code = share_dir_delete(board.dir);
+		code = remove_all(&board);
 		board_unlock(&board);
 	}
 	board_close(&board);

@@ -22,7 +22,7 @@ void share_dir_close(struct share_dir *dir);
 /* Calls found(name, context) for every file. */
 int share_dir_list(struct share_dir *dir, void (*found)(const char *name, void *context), void *context);
 int share_dir_remove(struct share_dir *dir, const char *file);
-/* Removes the directory with all its files; the handle stays to be closed, nothing can be made through it any more. */
+/* Removes the directory: -ENOTEMPTY while it has files. Its handle is closed as before; it makes no files any more. */
 int share_dir_delete(struct share_dir *dir);
 
 /* A file of the directory, mapped shared and writable, zeroed when new. */

@@ -158,18 +158,9 @@ int share_dir_remove(struct share_dir *dir, const char *file)
 	return unlinkat(dir->fd, file, 0) == 0 ? 0 : -errno;
 }
 
-static void remove_file(const char *name, void *context)
-{
-	share_dir_remove(context, name);
-}
-
 int share_dir_delete(struct share_dir *dir)
 {
-	int error = share_dir_list(dir, remove_file, dir);
-
-	if (error == 0 && rmdir(dir->path) != 0)
-		error = -errno;
-	return error;
+	return rmdir(dir->path) == 0 ? 0 : -errno;
 }
 
 /* ---- segments ---- */

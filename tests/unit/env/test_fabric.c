@@ -356,6 +356,38 @@ static void a_removed_fabric_is_not_joined_through_an_old_handle(void **state)
 	fabric_leave(port);
 }
 
+/* As two programs that open and close a device again and again. */
+static int come_and_go(struct child *child, void *context)
+{
+	struct hf_dev_config config = {.kind = "shm", .fabric = fabric_name, .node = context, .rail = "r0"};
+
+	(void)child;
+	for (unsigned i = 0; i < 2000; i++) {
+		struct fabric_port *port;
+		struct share_segment segment;
+
+		if (fabric_join(env, &config, "", &port, NULL) != 0)
+			return 1;
+		if (share_segment_create(fabric_port_dir(port), context, 4096, &segment, NULL) != 0)
+			return 2;
+		share_segment_close(&segment);
+		share_dir_remove(fabric_port_dir(port), context);
+		fabric_leave(port);
+		(void)hf_fabric_remove(fabric_name);
+	}
+	return 0;
+}
+
+static void a_port_joins_while_others_remove_the_fabric(void **state)
+{
+	struct child children[] = {
+		child_start(come_and_go, "a"), child_start(come_and_go, "b"), child_start(come_and_go, "c")};
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(child_end(&children[i]), 0);
+}
+
 static void a_board_of_another_version_is_refused_in_words(void **state)
 {
 	struct share_dir *dir;
@@ -410,6 +442,7 @@ int main(void)
 		WITH_FABRIC(a_process_killed_while_it_held_the_board_does_not_keep_it),
 		WITH_FABRIC(lines_of_the_dead_are_reused_when_the_board_is_full),
 		WITH_FABRIC(a_removed_fabric_is_not_joined_through_an_old_handle),
+		WITH_FABRIC(a_port_joins_while_others_remove_the_fabric),
 		WITH_FABRIC(a_board_of_another_version_is_refused_in_words),
 		WITH_FABRIC(every_fabric_of_the_user_is_listed),
 	};

@@ -36,9 +36,15 @@ static int set_up(void **state)
 	return share_dir_open(dir_name, &dir, NULL);
 }
 
+static void remove_file(const char *name, void *context)
+{
+	share_dir_remove(context, name);
+}
+
 static int tear_down(void **state)
 {
 	(void)state;
+	share_dir_list(dir, remove_file, dir);
 	share_dir_delete(dir);
 	share_dir_close(dir);
 	return 0;
