@@ -15,6 +15,7 @@ KV_ROUNDS ?= 7
 STORE_FAULTS ?= 100 30 20
 STORE_CUTS ?= 100
 BROKER_FAULTS ?= 200
+BROKER_KILLS ?= 100
 BROKER_ROUNDS ?= 3
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?= $(basename $(notdir $(wildcard fuzz/fuzz_*.c)))
@@ -66,7 +67,7 @@ check-kafka: all ## Unmodified Kafka clients, which it fetches, against our brok
 	@scripts/deps.sh kafka || echo "check-kafka: without Java: the packages of group kafka cannot be had here"
 	@python3 scripts/check_kafka.py $(BUILD)
 
-stress: all ## Real processes: 1,000 cuts over shm, 200 over soft, 200 killed leaders of a Redis, 400 killed members of stores, 200 cuts of theirs, clients and rails of brokers
+stress: all ## Real processes: 1,000 cuts over shm, 200 over soft, 200 killed leaders of a Redis, 400 killed members of stores, 200 cuts of theirs, clients, rails and leaders of brokers
 	@$(BUILD)/tests/stress/stress shm $(SHM_CUTS) 2>$(BUILD)/stress-shm.log
 	@$(BUILD)/tests/stress/stress soft $(SOFT_CUTS) 2>$(BUILD)/stress-soft.log
 	@$(BUILD)/tests/stress/stress soft 20 --policy resend 2>$(BUILD)/stress-resend.log
@@ -84,6 +85,9 @@ stress: all ## Real processes: 1,000 cuts over shm, 200 over soft, 200 killed le
 		$(BUILD)/holdfast $(BUILD)/tests/e2e/judge $$kind $(STORE_CUTS) || exit 1; done
 	@for kind in shm soft; do python3 tests/e2e/broker_faults.py \
 		$(BUILD)/holdfast $(BROKER_FAULTS) $(BROKER_FAULTS) $$kind || exit 1; done
+	@python3 tests/e2e/broker_kills.py $(BUILD)/holdfast $(BROKER_KILLS)
+	@scripts/deps.sh kafka && python3 scripts/kafka_beside.py $(BUILD) 4.1.1 || echo "stress: without VerifiableProducer: Java, Maven or Kafka's jars cannot be had here"
+	@python3 tests/e2e/broker_verifiable.py $(BUILD)/holdfast $(BROKER_KILLS)
 
 bench: ## Measures beside UCX, vqps, failovers: 15 min (VERBS_SECONDS=40 FAILOVER_CUTS=11); build/bench*.json, .html
 	@scripts/deps.sh build bench

@@ -6,6 +6,7 @@ import queue
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 
 import beside
@@ -178,3 +179,7 @@ def memory_mib(pid, logs):
         elif words[0] == "Rss:" and counts:
             kib += int(words[1])
     return kib / 1024
+
+
+if __name__ == "__main__":  # kafka_beside.py BUILD VERSION: fetches the jars for tests
+    sys.exit(0 if fetch_jars(sys.argv[2], pathlib.Path(sys.argv[1]).resolve() / "kafka") is not None else 1)
