@@ -9,7 +9,7 @@
  *   told       no producer is told that a record failed
  *   liveness   when all has healed every producer goes on, and every reader reads to the end
  *   replicas   among three: the logs on the disks are the same in the end (checkers/replica_files.h), and every
- *              follower knows the high watermark (R-B20)
+ *              follower knows the high watermark (R-B20), and deletes the records that its leader has deleted
  *
  * Elsewhere: the programs (rdma_nodes.c), what the memory of brokers must be (rdma_checks.c), the run
  * (rdma_scenario.c). */
@@ -112,5 +112,8 @@ void rdma_sim_observe(struct rdma_sim_broker *broker); /* whose node is open */
 void rdma_sim_look(struct rdma_sim *all);              /* from now on, again and again */
 /* Whether every replica knows that all of its log may be read. */
 bool rdma_sim_knows_hw(const struct rdma_sim *all);
+/* Leaders delete all records; whether no replica has any. */
+void rdma_sim_delete_records(const struct rdma_sim *all);
+bool rdma_sim_has_deleted(const struct rdma_sim *all);
 
 #endif

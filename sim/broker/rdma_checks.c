@@ -170,3 +170,26 @@ bool rdma_sim_knows_hw(const struct rdma_sim *all)
 		}
 	return true;
 }
+
+void rdma_sim_delete_records(const struct rdma_sim *all)
+{
+	for (int32_t k = 0; k < (int32_t)RDMA_SIM_PARTITIONS; k++)
+		for (unsigned i = 0; i < all->count; i++) {
+			struct partition *partition = partition_of(&all->brokers[i], k);
+
+			if (partition != NULL && partition->leads)
+				partition_log_advance_start(partition->log, partition->hw);
+		}
+}
+
+bool rdma_sim_has_deleted(const struct rdma_sim *all)
+{
+	for (int32_t k = 0; k < (int32_t)RDMA_SIM_PARTITIONS; k++)
+		for (unsigned i = 0; i < all->count; i++) {
+			const struct partition *partition = partition_of(&all->brokers[i], k);
+
+			if (partition == NULL || partition->log->start_offset != partition_log_end(partition->log))
+				return false;
+		}
+	return true;
+}

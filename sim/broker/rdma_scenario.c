@@ -298,6 +298,10 @@ static void settle_replicas(struct rdma_sim *all)
 		run_until(all, all_are_equal, "replicas have different logs on their disks");
 	if (all->world->violations == 0)
 		run_until(all, rdma_sim_knows_hw, "a follower was not told the high watermark");
+	if (all->world->violations == 0) {
+		rdma_sim_delete_records(all);
+		run_until(all, rdma_sim_has_deleted, "a follower kept records that its leader had deleted");
+	}
 }
 
 static void tear_down(struct rdma_sim *all)

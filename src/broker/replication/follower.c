@@ -276,6 +276,17 @@ void follower_hear_hw(struct replica *replica, uint32_t grant, int64_t hw)
 		partition_set_hw(replica->partition, hw < leo ? hw : leo);
 }
 
+void follower_hear_start(struct replica *replica, uint32_t grant, int64_t offset)
+{
+	struct partition_log *log = replica->partition->log;
+
+	if (replica->follow.mr == NULL || replica->follow.grant != grant || offset <= log->start_offset ||
+		offset > partition_log_end(log))
+		return;
+	partition_log_advance_start(log, offset);
+	replica->replication->starts_moved = true;
+}
+
 void follower_turn(struct replica *replica)
 {
 	struct follow *follow = &replica->follow;

@@ -232,6 +232,7 @@ static void send_place(struct push *push, struct segment *segment, uint32_t plac
 	push->segment = segment;
 	push->place = place;
 	push->placed = offset;
+	push->start_told = partition->log->start_offset;
 	push_move(push, PUSH_PLACED);
 	replication_send(push->replica, push->link, &message, REPLICA_PLACE);
 }
@@ -497,23 +498,37 @@ void leader_link_down(struct replica *replica, struct replica_link *link)
 		push_end(push_of(replica, link));
 }
 
+/* A follower deletes the same records as soon as it has all of those before them. */
+static void tell_progress(struct push *push)
+{
+	const struct partition *partition = push->replica->partition;
+	int64_t start = partition->log->start_offset;
+	struct replica_record hw = {.kind = REPLICA_RECORD_HW, .grant = push->grant, .value = (uint64_t)partition->hw};
+	struct replica_record deleted = {.kind = REPLICA_RECORD_START, .grant = push->grant, .value = (uint64_t)start};
+
+	if (push->hw_told != partition->hw) {
+		push->hw_told = partition->hw;
+		replica_link_say(push->link, &hw);
+	}
+	if (push->start_told != start && push->acked >= start) {
+		push->start_told = start;
+		replica_link_say(push->link, &deleted);
+	}
+}
+
 void leader_tick(struct replica *replica, uint64_t now_ns)
 {
 	int64_t leo = partition_log_end(replica->partition->log);
 
 	for (unsigned i = 0; i < voters(replica); i++) {
 		struct push *push = &replica->pushes[i];
-		struct replica_record record = {
-			.kind = REPLICA_RECORD_HW, .grant = push->grant, .value = (uint64_t)replica->partition->hw};
 
 		if (push->state == PUSH_IDLE)
 			continue;
 		if (push->acked >= leo)
 			push->caught_up_ns = now_ns;
-		if (push->state == PUSH_READY && push->hw_told != replica->partition->hw) {
-			push->hw_told = replica->partition->hw;
-			replica_link_say(push->link, &record);
-		}
+		if (push->state == PUSH_READY)
+			tell_progress(push);
 	}
 	if (replica->partition->log->failed)
 		resign(replica, now_ns);

@@ -20,8 +20,9 @@
 #define REPLICA_LINK_RING_BYTES   (4u << 20)
 
 enum replica_record_kind {
-	REPLICA_RECORD_ACK, /* follower: the log is verified up to this offset */
-	REPLICA_RECORD_HW,  /* leader: the high watermark (R-B20) */
+	REPLICA_RECORD_ACK,   /* follower: the log is verified up to this offset */
+	REPLICA_RECORD_HW,    /* leader: the high watermark (R-B20) */
+	REPLICA_RECORD_START, /* leader: records below this offset are deleted */
 };
 
 struct replica_record {

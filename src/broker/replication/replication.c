@@ -132,7 +132,7 @@ static void wrote(void *context, struct replica_link *link, uint32_t grant, uint
 		follower_wrote(replica, grant, bytes);
 }
 
-/* Grants are numbered by the follower: an ACK names one of the peer's, an HW one of our own. */
+/* Grants are numbered by the follower: an ACK names one of the peer's, HW and START one of our own. */
 static void heard_record(void *context, struct replica_link *link, const struct replica_record *record)
 {
 	struct replication *replication = context;
@@ -140,6 +140,8 @@ static void heard_record(void *context, struct replica_link *link, const struct 
 
 	if (record->kind == REPLICA_RECORD_HW && replica != NULL)
 		follower_hear_hw(replica, record->grant, (int64_t)record->value);
+	if (record->kind == REPLICA_RECORD_START && replica != NULL)
+		follower_hear_start(replica, record->grant, (int64_t)record->value);
 	if (record->kind != REPLICA_RECORD_ACK)
 		return;
 	list_for_each (at, &replication->replicas)
@@ -307,6 +309,9 @@ static void tick(struct hf_timer *timer, uint64_t now_ns)
 		else
 			follower_tick(replica, now_ns);
 	}
+	if (replication->starts_moved)
+		topics_write_starts(&replication->broker->topics);
+	replication->starts_moved = false;
 	replication->roles_changed(replication->broker);
 	hf_loop_set_timer(replication->broker->loop, timer, now_ns + REPLICATION_TICK_NS);
 }

@@ -10,6 +10,7 @@
  *     |   verifies (R-B19), advances
  *     | ACK {id, leo} -------- SEND --------------------->  hw: the end that every member of the isr has
  *     | <------------------------------- HW {id, hw}        within REPLICATION_TICK_NS (R-B20)
+ *     | <------------------------- START {id, offset}       likewise: where the log begins, after records were deleted
  *     | <--------- PLACE {offset, base, place, ...}         the extent or the segment ends: the next one
  *
  * The first four go over a channel, the others over the vqp to the other broker (replica_link.h). A follower that is
@@ -62,7 +63,7 @@ struct push {
 	int64_t placed; /* PLACED: the offset there */
 	int64_t acked;  /* verified by the follower in this epoch; -1: nothing */
 	bool failed;    /* the follower's log takes nothing more */
-	int64_t hw_told;
+	int64_t hw_told, start_told;
 	uint64_t caught_up_ns; /* when the follower had all that there was then */
 	int64_t mark;          /* the leo of mark_ns: once it is acked, the follower had caught up at that time */
 	uint64_t mark_ns;
@@ -127,6 +128,7 @@ struct replication {
 	struct replication_counters counters;
 	void (*roles_changed)(struct broker *broker);
 	bool attached;
+	bool starts_moved; /* of followers' logs: written at the next tick, once for all */
 };
 
 /* roles_changed: partitions may have begun or ended to lead by themselves, outside of replication_follow. */
@@ -168,6 +170,7 @@ bool follower_end(struct replica *replica);
 void follower_hear(struct replica *replica, struct replica_link *link, const struct kafka_replica_message *message);
 void follower_wrote(struct replica *replica, uint32_t grant, uint32_t bytes);
 void follower_hear_hw(struct replica *replica, uint32_t grant, int64_t hw);
+void follower_hear_start(struct replica *replica, uint32_t grant, int64_t offset);
 void follower_link_down(struct replica *replica, struct replica_link *link);
 void follower_turn(struct replica *replica); /* acknowledges verified batches */
 void follower_tick(struct replica *replica, uint64_t now_ns);
