@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""mutants.py BUILD [--write] [NAME...] - proves that the simulator catches the bugs it is there to catch.
+"""mutants.py BUILD [--write] [NAME...] - proves that the simulator, or a unit test, catches the bugs it is there to catch.
 
 A mutant is sim/mutants/NAME.patch: a change of one or more .c files of the product that breaks one rule. Above the
 diff it says, one a line:
@@ -8,6 +8,10 @@ diff it says, one a line:
     Run: arguments of holdfast-sim that find it
     Caught by: words that the simulator's verdict must contain
     Seed: one of these seeds that finds it (--write puts it there)
+
+Instead of `Run:` and `Seed:` it may have the unit test that finds it, for bugs that no honest peer in the simulator shows:
+
+    Test: a program below BUILD and its arguments; its output must contain the words of `Caught by:`
 
 The patch is applied to a copy below BUILD/mutants, the changed files are compiled with the commands of BUILD and linked
 in front of the product's archive; nothing in the product knows about it. A mutant is caught when the simulator
@@ -59,11 +63,13 @@ class Mutant:
         self.breaks, self.caught_by = field(self.text, "Breaks"), field(self.text, "Caught by")
         self.arguments = shlex.split(field(self.text, "Run") or "")
         self.path, self.seed, self.found = path, field(self.text, "Seed"), None
+        self.test = shlex.split(field(self.text, "Test") or "")
+        self.program = self.test[0] if self.test else SIMULATOR
 
     def patch(self):
         files = re.findall(r"^\+\+\+ b/(\S+)", self.text, re.M)
-        if not (self.breaks and self.caught_by and self.arguments and files):
-            raise Broken("needs the lines Breaks:, Run: and Caught by: above a diff of a/ and b/")
+        if not (self.breaks and self.caught_by and bool(self.arguments) != bool(self.test) and files):
+            raise Broken("needs the lines Breaks:, Run: or Test:, and Caught by: above a diff of a/ and b/")
         shutil.rmtree(self.tree, ignore_errors=True)
         for name in files:
             if not name.endswith(".c"):
@@ -96,7 +102,7 @@ class Mutant:
         raise Broken(f"{name} is not part of the build")
 
     def link(self, objects, command):
-        program = os.path.join(self.tree, SIMULATOR)
+        program = os.path.join(self.tree, os.path.basename(self.program))
         words = shlex.split(command)
         at = words.index("-o")
         words[at + 1:at + 2] = [program] + objects
@@ -122,6 +128,17 @@ class Mutant:
             raise Broken("the unchanged simulator fails the same seed\n" + control.stdout[-4000:])
         return True
 
+    def caught_by_test(self, program):
+        done = run([program] + self.test[1:], self.build)
+        if done.returncode == 0:
+            return False, "survived: " + " ".join(self.test)
+        if self.caught_by not in done.stdout:
+            return False, f'failed without "{self.caught_by}"\n' + done.stdout[-4000:]
+        control = run([os.path.join(self.build, self.program)] + self.test[1:], self.build)
+        if control.returncode != 0:
+            raise Broken("the unchanged test fails\n" + control.stdout[-4000:])
+        return True, ""
+
     def seed_of(self, said):
         for line in said.splitlines():
             found = re.match(r"VIOLATION seed (\d+): ", line)
@@ -135,9 +152,11 @@ class Mutant:
         with open(self.path, "w", encoding="utf-8") as file:
             file.write(re.sub(r"^(Caught by:.*\n)", lambda head: head.group(1) + line, text, count=1, flags=re.M))
 
-    def attempt(self, commands, link_command, controls):
+    def attempt(self, commands, link_commands, controls):
         objects = [self.compile(name, commands) for name in self.patch()]
-        program = self.link(objects, link_command)
+        program = self.link(objects, link_commands[self.program])
+        if self.test:
+            return self.caught_by_test(program)
         if self.seed is not None and self.caught_by_seed(program):
             return True, ""
         control = controls.of(self)
@@ -186,11 +205,11 @@ class Controls:
         return self.runs[key].result()
 
 
-def link_command_of(build):
-    done = run(["ninja", "-t", "commands", SIMULATOR], build)
-    links = [line for line in done.stdout.splitlines() if re.search(rf"-o {SIMULATOR}\s", line)]
+def link_command_of(build, program):
+    done = run(["ninja", "-t", "commands", program], build)
+    links = [line for line in done.stdout.splitlines() if re.search(rf"-o {re.escape(program)}\s", line)]
     if done.returncode != 0 or not links:
-        raise SystemExit(f"mutants: {SIMULATOR} is no target of {build}\n{done.stdout}")
+        raise SystemExit(f"mutants: {program} is no target of {build}\n{done.stdout}")
     return links[-1]
 
 
@@ -207,12 +226,12 @@ def main():
     mutants = [mutant for mutant in mutants if not wanted or mutant.name in wanted]
     with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as file:
         commands = json.load(file)
-    link_command = link_command_of(build)
+    link_commands = {program: link_command_of(build, program) for program in {mutant.program for mutant in mutants}}
     controls = Controls(build, mutants)
 
     def attempt(mutant):
         try:
-            return mutant.attempt(commands, link_command, controls)
+            return mutant.attempt(commands, link_commands, controls)
         except Broken as why:
             return False, str(why)
 
