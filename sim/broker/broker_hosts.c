@@ -4,6 +4,7 @@
 
 #include "base/ensure.h"
 #include "sim/broker/brokers.h"
+#include "sim/broker/split.h"
 #include "sim/endpoint.h"
 
 #define CONTROL_PORT 7000u
@@ -175,6 +176,8 @@ static void configure_broker(struct sim_broker *broker, uint32_t index_interval)
 	config->min_insync_replicas = all->count / 2 + 1;
 	/* Of three seeds one has followers that are left behind by what faults do to links. */
 	config->lag_ns = all->world->seed % 3 == 1 ? 100 * NS_MS : 2 * NS_S;
+	if (all->splits)
+		config->lag_ns = SPLIT_LAG_NS;
 	for (unsigned i = 0; i < all->count; i++) {
 		struct broker_voter *voter = &config->voters.at[config->voters.count++];
 

@@ -11,8 +11,8 @@
  *   replicas   among three: the logs on the disks are the same in the end (checkers/replica_files.h), and every
  *              follower knows the high watermark (R-B20), and deletes the records that its leader has deleted
  *
- * Elsewhere: the programs (rdma_nodes.c), what the memory of brokers must be (rdma_checks.c), the run
- * (rdma_scenario.c). */
+ * Elsewhere: the programs (rdma_nodes.c), what the memory of brokers must be (rdma_checks.c), producers that fail while
+ * all else is well (holders.h), the run (rdma_scenario.c). */
 #ifndef HOLDFAST_SIM_BROKER_BROKER_RDMA_H
 #define HOLDFAST_SIM_BROKER_BROKER_RDMA_H
 
@@ -36,6 +36,7 @@
 
 struct rdma_sim;
 struct rdma_liar;
+struct holders;
 
 /* A node on a loop, of the broker or of a client. */
 struct rdma_sim_end {
@@ -58,7 +59,7 @@ struct rdma_sim_broker {
 
 struct rdma_sim_sent {
 	struct rdma_sim_client *client;
-	uint64_t number;
+	uint64_t number, sent_ns;
 	unsigned losses; /* of power, when it was sent */
 };
 
@@ -92,6 +93,7 @@ struct rdma_sim {
 	uint64_t rdma_batches, rdma_records, settled, writes;
 	struct rdma_liar *liar; /* liar.h; NULL: all are honest */
 	uint64_t lies;
+	struct holders *holders;   /* holders.h; NULL: all kinds of faults instead */
 	uint64_t led, truncations; /* of brokers that are gone */
 	unsigned losses;           /* of power */
 	bool flushes;              /* with flush.messages=1: a loss of power loses nothing */

@@ -5,6 +5,7 @@
 #include "base/ensure.h"
 #include "sim/broker/brokers.h"
 #include "sim/broker/groups.h"
+#include "sim/broker/split.h"
 #include "sim/checkers/replica_files.h"
 
 #define LIVE_NS      (20 * NS_S)
@@ -41,7 +42,7 @@ static void set_up_client(struct broker_sim *all, unsigned i)
 	network_add_port(&all->network, &client->host, 0, address);
 }
 
-enum extra { WITH_NOTHING, WITH_GROUP, WITH_OUR_GROUP, WITH_SYNC };
+enum extra { WITH_NOTHING, WITH_GROUP, WITH_OUR_GROUP, WITH_SYNC, WITH_SPLITS };
 
 static void set_up(
 	struct broker_sim *all, struct world *world, struct outcome *outcome, unsigned count, enum extra extra)
@@ -51,6 +52,7 @@ static void set_up(
 	all->world = world;
 	all->outcome = outcome;
 	all->flushes = extra == WITH_SYNC;
+	all->splits = extra == WITH_SPLITS;
 	all->rails = count > 1 || extra == WITH_OUR_GROUP;
 	network_init(&all->network, world);
 	all->network.stream_limit_ns = 2 * NS_S;
@@ -283,6 +285,33 @@ static void settle_replicas(struct broker_sim *all)
 		run_until(all, all_are_equal, "replicas have different logs on their disks");
 }
 
+/* What goes wrong, and when. */
+static void plan(struct broker_sim *all, struct process *const *processes, unsigned n, uint64_t quiet_ns)
+{
+	struct world *world = all->world;
+
+	faults_plan(&all->faults, &all->network, processes, n, all->rails ? RAIL_FAULTS : BROKER_FAULTS,
+		all->splits ? 0 : (unsigned)world_range(world, 0, 6), quiet_ns);
+	if (all->splits) {
+		split_start(all);
+		return;
+	}
+	all->faults.may_begin = may_begin;
+	all->faults.changed = fault_changed;
+	if ((all->count > 1 || all->group != NULL) && world_chance(world, 300000)) /* for longer than a session */
+		faults_plan_stall(&all->faults, FAULT_PAUSE, 500 * NS_MS);
+	all->killer = (struct world_event){.fire = kill_next, .what = "killer", .outermost = true};
+	world_schedule(world, &all->killer, world_range(world, 20 * NS_MS, 200 * NS_MS));
+	if (all->group != NULL)
+		sim_group_start(all);
+	all->apart = (struct apart){.network = &all->network,
+		.brokers = (const struct process *const *)processes,
+		.count = all->count,
+		.quiet_ns = quiet_ns,
+		.choose = choose_apart};
+	apart_plan(&all->apart);
+}
+
 static void run_brokers(
 	struct world *world, struct outcome *outcome, unsigned count, uint64_t quiet_ns, enum extra extra)
 {
@@ -300,27 +329,13 @@ static void run_brokers(
 		processes[n++] = all->group->processes[i];
 	for (unsigned i = 0; i < n; i++)
 		process_start(processes[i]);
-	faults_plan(&all->faults, &all->network, processes, n, all->rails ? RAIL_FAULTS : BROKER_FAULTS,
-		(unsigned)world_range(world, 0, 6), quiet_ns);
-	all->faults.may_begin = may_begin;
-	all->faults.changed = fault_changed;
-	if ((count > 1 || all->group != NULL) && world_chance(world, 300000)) /* for longer than a session */
-		faults_plan_stall(&all->faults, FAULT_PAUSE, 500 * NS_MS);
-	all->killer = (struct world_event){.fire = kill_next, .what = "killer", .outermost = true};
-	world_schedule(world, &all->killer, world_range(world, 20 * NS_MS, 200 * NS_MS));
-	if (all->group != NULL)
-		sim_group_start(all);
-	all->apart = (struct apart){.network = &all->network,
-		.brokers = (const struct process *const *)processes,
-		.count = count,
-		.quiet_ns = quiet_ns,
-		.choose = choose_apart};
-	apart_plan(&all->apart);
+	plan(all, processes, n, quiet_ns);
 	world_run_until(world, quiet_ns);
 	settle(all);
 	settle_replicas(all);
 	world_cancel(world, &all->killer);
 	world_cancel(world, &all->apart.event);
+	split_end(all);
 	for (unsigned i = 0; i < count; i++)
 		sim_broker_count(&all->brokers[i]);
 	outcome->failovers += count > 1 && all->led > SIM_BROKER_PARTITIONS ? all->led - SIM_BROKER_PARTITIONS : 0;
@@ -366,6 +381,11 @@ static void run_sync(struct world *world, struct outcome *outcome)
 		WITH_SYNC);
 }
 
+static void run_isr(struct world *world, struct outcome *outcome)
+{
+	run_brokers(world, outcome, 3, world_range(world, 2000 * NS_MS, 6000 * NS_MS), WITH_SPLITS);
+}
+
 const struct scenario scenario_broker_one = {
 	.name = "broker-one",
 	.what = "a Kafka broker that is killed and loses its power, with producers and readers over TCP",
@@ -399,4 +419,11 @@ const struct scenario scenario_broker_sync = {
 	.what = "a Kafka broker or three with flush.messages=1 that lose their power, one or all at once: nothing is "
 		"lost",
 	.run = run_sync,
+};
+
+const struct scenario scenario_broker_isr = {
+	.name = "broker-isr",
+	.only_when_named = true, /* a test of its own */
+	.what = "three Kafka brokers whose leader one follower cannot reach, and is killed then",
+	.run = run_isr,
 };

@@ -5,8 +5,8 @@
  *   replicas   among three: the logs on the disks are the same in the end (checkers/replica_files.h)
  *
  * Clients of three brokers ask one after another for the leader. Elsewhere: the client's side of the protocol (wire.c),
- * the clients (broker_nodes.c), a consumer group beside them (groups.c), the brokers (broker_hosts.c), the runs
- * (broker_scenario.c). */
+ * the clients (broker_nodes.c), a consumer group beside them (groups.c), a leader that one follower does not reach
+ * (split.c), the brokers (broker_hosts.c), the runs (broker_scenario.c). */
 #ifndef HOLDFAST_SIM_BROKER_BROKERS_H
 #define HOLDFAST_SIM_BROKER_BROKERS_H
 
@@ -28,6 +28,7 @@
 
 struct broker_sim;
 struct sim_group;
+struct split;
 
 struct sim_client {
 	struct broker_sim *all;
@@ -75,10 +76,12 @@ struct broker_sim {
 	struct sim_client clients[SIM_BROKER_CLIENTS];
 	struct partition_account accounts[SIM_BROKER_PARTITIONS];
 	struct sim_group *group; /* groups.h; NULL: none */
+	struct split *split;     /* split.h; NULL: all kinds of faults instead */
 	struct world_event killer;
 	struct apart apart;
 	unsigned losses; /* of power, of all brokers there are */
 	bool flushes;    /* with flush.messages=1: a loss of power loses nothing */
+	bool splits;     /* leaders are split from a follower */
 	bool rails;      /* brokers are nodes: more than one always are */
 	bool down;       /* brokers are */
 	bool nic_dead;   /* of a broker, which is to be started anew */

@@ -6,6 +6,7 @@
 #include "base/bytes.h"
 #include "base/ensure.h"
 #include "sim/broker/broker_rdma.h"
+#include "sim/broker/holders.h"
 #include "sim/endpoint.h"
 
 #define CONTROL_PORT    7000u
@@ -203,6 +204,7 @@ static void delivered(void *context, const struct hf_delivery *delivery)
 	if (sent->losses == all->losses && delivery->offset >= 0)
 		partition_acked(&all->accounts[client->partition], (uint64_t)delivery->offset, client->end.index,
 			sent->number, 1);
+	holders_judge(client, sent->sent_ns);
 	all->outcome->operations++;
 	all->rdma_batches += delivery->rdma;
 	client->done_since_quiet += all->world->now_ns >= all->faults.quiet_ns;
@@ -226,7 +228,7 @@ static bool send_some(struct rdma_sim_client *client, uint64_t now_ns)
 	for (uint64_t i = 0; i < count; i++) {
 		struct rdma_sim_sent *sent = &client->sent[client->number];
 
-		*sent = (struct rdma_sim_sent){client, client->number, all->losses};
+		*sent = (struct rdma_sim_sent){client, client->number, world->now_ns, all->losses};
 		put_le32(value, client->end.index);
 		put_le64(value + 4, client->number);
 		if (hf_producer_send(client->producer, &record, delivered, sent) != 0)

@@ -5,6 +5,7 @@
 #include "base/ensure.h"
 #include "sim/broker/broker_rdma.h"
 #include "sim/broker/brokers.h"
+#include "sim/broker/holders.h"
 #include "sim/broker/liar.h"
 #include "sim/disk.h"
 #include "sim/checkers/replica_files.h"
@@ -308,6 +309,7 @@ static void tear_down(struct rdma_sim *all)
 {
 	for (unsigned i = 0; i < all->count; i++)
 		rdma_sim_count(&all->brokers[i]);
+	holders_end(all);
 	all->outcome->failovers += all->led > RDMA_SIM_PARTITIONS ? all->led - RDMA_SIM_PARTITIONS : 0;
 	all->outcome->truncated += all->truncations;
 	for (unsigned i = hosts(all); i > 0; i--)
@@ -317,7 +319,29 @@ static void tear_down(struct rdma_sim *all)
 	free(all);
 }
 
-enum extra { WITH_NOTHING, WITH_LIAR, WITH_SYNC };
+enum extra { WITH_NOTHING, WITH_LIAR, WITH_SYNC, WITH_HOLDERS };
+
+/* What goes wrong, and when. */
+static void plan(struct rdma_sim *all, struct process *const *processes, unsigned n, uint64_t quiet_ns, bool holders)
+{
+	struct world *world = all->world;
+
+	faults_plan(&all->faults, &all->network, processes, n, RDMA_FAULTS,
+		holders ? 0 : (unsigned)world_range(world, 0, 10), quiet_ns);
+	if (holders) {
+		holders_start(all);
+		return;
+	}
+	if (all->count > 1 && world_chance(world, 300000)) /* somebody stands still for longer than a session */
+		faults_plan_stall(&all->faults, FAULT_PAUSE, SESSION_NS);
+	all->apart = (struct apart){.network = &all->network,
+		.brokers = (const struct process *const *)processes,
+		.count = all->count,
+		.quiet_ns = quiet_ns,
+		.choose = choose_apart};
+	apart_plan(&all->apart);
+	all->killer = (struct world_event){.fire = kill_next, .what = "killer", .outermost = true};
+}
 
 static void run(struct world *world, struct outcome *outcome, unsigned count, uint64_t quiet_ns, enum extra extra)
 {
@@ -340,19 +364,10 @@ static void run(struct world *world, struct outcome *outcome, unsigned count, ui
 		process_start(processes[i]);
 	if (hostile)
 		process_start(all->liar->end.process);
-	faults_plan(
-		&all->faults, &all->network, processes, n, RDMA_FAULTS, (unsigned)world_range(world, 0, 10), quiet_ns);
-	if (count > 1 && world_chance(world, 300000)) /* somebody stands still for longer than a session */
-		faults_plan_stall(&all->faults, FAULT_PAUSE, SESSION_NS);
-	all->apart = (struct apart){.network = &all->network,
-		.brokers = (const struct process *const *)processes,
-		.count = count,
-		.quiet_ns = quiet_ns,
-		.choose = choose_apart};
-	apart_plan(&all->apart);
-	all->killer = (struct world_event){.fire = kill_next, .what = "killer", .outermost = true};
+	plan(all, processes, n, quiet_ns, extra == WITH_HOLDERS);
 	rdma_sim_look(all);
-	world_schedule(world, &all->killer, world_range(world, 20 * NS_MS, 200 * NS_MS));
+	if (all->holders == NULL)
+		world_schedule(world, &all->killer, world_range(world, 20 * NS_MS, 200 * NS_MS));
 	world_run_until(world, quiet_ns);
 	settle(all);
 	if (count > 1)
@@ -387,6 +402,12 @@ static void run_three(struct world *world, struct outcome *outcome)
 	run(world, outcome, 3, world_range(world, 1500 * NS_MS, 4000 * NS_MS), WITH_NOTHING);
 }
 
+/* Of two seeds one has one broker. */
+static void run_holders(struct world *world, struct outcome *outcome)
+{
+	run(world, outcome, world->seed % 2 == 0 ? 1 : 3, world_range(world, 3000 * NS_MS, 6000 * NS_MS), WITH_HOLDERS);
+}
+
 const struct scenario scenario_broker_rdma = {
 	.name = "broker-rdma",
 	.what = "a Kafka broker under one-sided producers and readers that are killed and stopped, as it is itself",
@@ -413,4 +434,12 @@ const struct scenario scenario_broker_rdma_sync = {
 	.what = "one-sided producers and readers of brokers with flush.messages=1 that lose their power: nothing is "
 		"lost",
 	.run = run_sync,
+};
+
+const struct scenario scenario_broker_holders = {
+	.name = "broker-holders",
+	.only_when_named = true, /* a test of its own */
+	.what = "one-sided producers of one broker or three that are killed or stand still: no partition stands for "
+		"long",
+	.run = run_holders,
 };
