@@ -13,7 +13,7 @@ import program
 
 SMALL = ["-X", "batch.size=16384"]  # batches that fit a small segment
 FETCH, METADATA, OFFSET_COMMIT, JOIN_GROUP, LIST_GROUPS = 1, 3, 8, 11, 16
-INCONSISTENT_GROUP_PROTOCOL, INVALID_GROUP_ID = 23, 24
+OFFSET_METADATA_TOO_LARGE, INCONSISTENT_GROUP_PROTOCOL, INVALID_GROUP_ID = 12, 23, 24
 NUMBERS = "".join(f"{n}\n" for n in range(1000))
 
 
@@ -276,6 +276,17 @@ def a_group_id_with_a_nul_is_refused(directory):
             join = _text(group) + struct.pack(">i", 10000) + _text("") + _text("consumer") + struct.pack(">i", 0)
             assert client.ask(JOIN_GROUP, 0, join)[:2] == struct.pack(">h", INVALID_GROUP_ID)
         assert client.ask(LIST_GROUPS, 0, b"") == struct.pack(">hi", 0, 0)
+
+
+def metadata_of_a_commit_has_a_limit(directory):
+    with _Broker(directory, offsets_topic_replication_factor=1) as broker:
+        client = _Client(broker)
+        client.ask(METADATA, 4, struct.pack(">i", 1) + _text("numbers") + b"\x01")
+        for size, error in ((4096, 0), (4097, OFFSET_METADATA_TOO_LARGE)):
+            commit = (_text("readers") + struct.pack(">i", -1) + _text("") + struct.pack(">qi", -1, 1) + _text("numbers")
+                      + struct.pack(">iiq", 1, 0, 7) + _text("x" * size))
+            answer = client.ask(OFFSET_COMMIT, 2, commit)
+            assert answer == struct.pack(">i", 1) + _text("numbers") + struct.pack(">iih", 1, 0, error), (size, answer)
 
 
 def groups_that_nobody_uses_take_no_room(directory):

@@ -41,7 +41,41 @@ static char *copy_text(struct codec_string text)
 	return text.bytes < 0 ? NULL : strndup(text.bytes == 0 ? "" : text.at, (size_t)text.bytes);
 }
 
+/* ---- the budget ---- */
+
+/* What costs `from` bytes is to cost `to`; false: there is no room. */
+static bool recharge(struct group_budget *budget, size_t from, size_t to)
+{
+	ensure(budget->used >= from);
+	if (to > from && to - from > budget->most - budget->used)
+		return false;
+	budget->used = budget->used - from + to;
+	return true;
+}
+
+static size_t text_bytes(struct codec_string text)
+{
+	return text.bytes < 0 ? 0 : (size_t)text.bytes;
+}
+
+static size_t protocol_bytes(const struct group_join *join)
+{
+	size_t bytes = 0;
+
+	for (int32_t i = 0; i < join->protocol_count; i++)
+		bytes += text_bytes(join->protocols[i].name) + (size_t)join->protocols[i].metadata.bytes;
+	return bytes;
+}
+
 /* ---- members ---- */
+
+static void clear_assignment(struct group_member *member)
+{
+	(void)recharge(member->budget, (size_t)member->assignment_bytes, 0);
+	free(member->assignment);
+	member->assignment = NULL;
+	member->assignment_bytes = 0;
+}
 
 static void clear_protocols(struct group_member *member)
 {
@@ -56,16 +90,22 @@ static void member_free(struct group_member *member)
 {
 	list_remove(&member->node);
 	clear_protocols(member);
+	clear_assignment(member);
+	(void)recharge(member->budget, member->own_bytes + member->protocol_bytes, 0);
 	free(member->id);
 	free(member->instance_id);
 	free(member->client_id);
 	free(member->client_host);
-	free(member->assignment);
 	free(member);
 }
 
 static bool set_protocols(struct group_member *member, const struct group_join *join)
 {
+	size_t bytes = protocol_bytes(join);
+
+	if (!recharge(member->budget, member->protocol_bytes, bytes))
+		return false;
+	member->protocol_bytes = bytes;
 	clear_protocols(member);
 	for (int32_t i = 0; i < join->protocol_count; i++) {
 		struct group_protocol *to = &member->protocols[i];
@@ -167,10 +207,19 @@ static void remove_member(struct group *group, struct group_member *member, enum
 
 static struct group_member *add_member(struct group *group, const struct group_join *join)
 {
-	struct group_member *member = calloc(1, sizeof(*member));
+	size_t bytes = sizeof(struct group_member) + strlen(join->fresh) + text_bytes(join->instance_id) +
+		       text_bytes(join->client_id) + strlen(join->client_host);
+	struct group_member *member;
 
-	if (member == NULL)
+	if (!recharge(group->budget, 0, bytes))
 		return NULL;
+	member = calloc(1, sizeof(*member));
+	if (member == NULL) {
+		(void)recharge(group->budget, bytes, 0);
+		return NULL;
+	}
+	member->budget = group->budget;
+	member->own_bytes = bytes;
 	list_init(&member->node);
 	member->id = strdup(join->fresh);
 	member->instance_id = copy_text(join->instance_id);
@@ -278,9 +327,7 @@ static void complete(struct group *group, uint64_t now_ns)
 			continue;
 		if (first == NULL)
 			first = member;
-		free(member->assignment);
-		member->assignment = NULL;
-		member->assignment_bytes = 0;
+		clear_assignment(member);
 		member->deadline_ns = now_ns + member->session_ns;
 		make_due(member, KAFKA_NONE);
 	}
@@ -447,8 +494,9 @@ static enum kafka_error join_instance(struct group *group, const struct group_jo
 		return KAFKA_COORDINATOR_NOT_AVAILABLE;
 	}
 	member->assignment = old->assignment;
-	member->assignment_bytes = old->assignment_bytes;
+	member->assignment_bytes = old->assignment_bytes; /* and what it costs */
 	old->assignment = NULL;
+	old->assignment_bytes = 0;
 	remove_member(group, old, KAFKA_FENCED_INSTANCE_ID);
 	if (was_leader)
 		set_text(&group->leader_id, member->id);
@@ -508,15 +556,20 @@ static enum kafka_error find_asking(struct group *group, struct codec_string mem
 
 static bool assign(struct group_member *member, struct codec_bytes assignment)
 {
-	uint8_t *copy = malloc((size_t)assignment.bytes + 1);
+	size_t bytes = assignment.bytes < 0 ? 0 : (size_t)assignment.bytes;
+	bool fits = recharge(member->budget, (size_t)member->assignment_bytes, bytes);
+	uint8_t *copy = fits ? malloc(bytes + 1) : NULL;
 
-	if (copy == NULL)
+	if (copy == NULL) {
+		if (fits)
+			(void)recharge(member->budget, bytes, (size_t)member->assignment_bytes);
 		return false;
-	if (assignment.bytes > 0)
-		memcpy(copy, assignment.at, (size_t)assignment.bytes);
+	}
+	if (bytes > 0)
+		memcpy(copy, assignment.at, bytes);
 	free(member->assignment);
 	member->assignment = copy;
-	member->assignment_bytes = assignment.bytes;
+	member->assignment_bytes = (int32_t)bytes;
 	return true;
 }
 
@@ -672,7 +725,7 @@ struct codec_bytes group_metadata(const struct group *group, const struct group_
 	return (struct codec_bytes){NULL, 0};
 }
 
-struct group *group_new(struct codec_string id, uint64_t initial_delay_ns)
+struct group *group_new(struct codec_string id, uint64_t initial_delay_ns, struct group_budget *budget)
 {
 	struct group *group = calloc(1, sizeof(*group));
 
@@ -681,6 +734,7 @@ struct group *group_new(struct codec_string id, uint64_t initial_delay_ns)
 	list_init(&group->members);
 	list_init(&group->node);
 	group->initial_delay_ns = initial_delay_ns;
+	group->budget = budget;
 	group->id = copy_text(id);
 	if (group->id == NULL) {
 		free(group);

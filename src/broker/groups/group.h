@@ -8,6 +8,9 @@
  * step marks the waiting members that get a response (`due`); the caller sends the responses. A member that waits is
  * alive; others must send a request within their session.
  *
+ * Members, with metadata and assignments of any size, share a budget of memory with those of other groups; beyond it a
+ * member does not join, and an assignment is not taken.
+ *
  * Pure but for memory: time is an argument, and a function returns the next deadline. */
 #ifndef HOLDFAST_BROKER_GROUP_H
 #define HOLDFAST_BROKER_GROUP_H
@@ -19,6 +22,10 @@
 #define GROUP_PROTOCOLS_MAX 32u
 
 enum group_state { GROUP_EMPTY, GROUP_PREPARING, GROUP_COMPLETING, GROUP_STABLE, GROUP_STATES };
+
+struct group_budget {
+	size_t used, most; /* bytes */
+};
 
 struct group_protocol {
 	char *name;
@@ -40,8 +47,10 @@ struct group_member {
 	unsigned protocol_count;
 	uint8_t *assignment;
 	int32_t assignment_bytes;
-	bool named;   /* its id was handed out, and it has not joined with it yet */
-	bool removed; /* out of the group; kept until its answer was sent */
+	struct group_budget *budget;
+	size_t own_bytes, protocol_bytes; /* of the budget, besides the assignment */
+	bool named;                       /* its id was handed out, and it has not joined with it yet */
+	bool removed;                     /* out of the group; kept until its answer was sent */
 	enum group_wait wait;
 	bool due;               /* its wait is over: it gets an answer */
 	enum kafka_error error; /* of that answer */
@@ -60,6 +69,7 @@ struct group {
 	uint64_t begun_ns;                  /* PREPARING */
 	bool first; /* PREPARING from EMPTY: waits the initial delay, so that the first ones come together */
 	uint64_t initial_delay_ns;
+	struct group_budget *budget;
 };
 
 struct group_join {
@@ -73,7 +83,7 @@ struct group_join {
 	const char *fresh;     /* an unused member id, for a new member */
 };
 
-struct group *group_new(struct codec_string id, uint64_t initial_delay_ns);
+struct group *group_new(struct codec_string id, uint64_t initial_delay_ns, struct group_budget *budget);
 void group_free(struct group *group); /* no member waits */
 
 /* A request of this member that waits is due: another one of it has come. Answer it before the other is served. */

@@ -87,7 +87,7 @@ struct groups_entry *groups_find_or_make(struct groups *groups, struct codec_str
 	entry = calloc(1, sizeof(*entry));
 	if (entry == NULL)
 		return NULL;
-	entry->group = group_new(id, (uint64_t)groups->broker->config.rebalance_delay_ms * NS_PER_MS);
+	entry->group = group_new(id, (uint64_t)groups->broker->config.rebalance_delay_ms * NS_PER_MS, &groups->budget);
 	if (entry->group == NULL) {
 		free(entry);
 		return NULL;
@@ -302,7 +302,8 @@ int groups_open(struct groups *groups, struct broker *broker, struct hf_error *e
 	struct partition *partition;
 	int rc;
 
-	*groups = (struct groups){.broker = broker, .timer = {.fire = groups_due}, .epoch = -1};
+	*groups = (struct groups){
+		.broker = broker, .timer = {.fire = groups_due}, .budget = {.most = GROUPS_MEMBERS_BYTES}, .epoch = -1};
 	list_init(&groups->snapshot.wait.node);
 	flights_init(&groups->flights);
 	partition = offsets_of(groups);

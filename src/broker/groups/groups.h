@@ -8,6 +8,9 @@
  * Among brokers the leader of __consumer_offsets-0 coordinates all groups: it reads the log when it begins to lead, and
  * drops all when another one leads. A commit is answered and taken over when it is replicated (flights.h).
  *
+ * Memory: members share GROUPS_MEMBERS_BYTES. Offsets are at most one for each partition in each of GROUPS_MAX groups,
+ * with metadata of at most offset.metadata.max.bytes.
+ *
  * Owned by the broker's loop. */
 #ifndef HOLDFAST_BROKER_GROUPS_H
 #define HOLDFAST_BROKER_GROUPS_H
@@ -23,6 +26,7 @@
 #define GROUPS_TOPIC          "__consumer_offsets"
 #define GROUPS_MAX            100000u
 #define GROUPS_SNAPSHOT_BYTES (16 << 20)
+#define GROUPS_MEMBERS_BYTES  (256u << 20) /* of all members of all groups */
 
 struct groups_entry {
 	struct group *group;
@@ -35,7 +39,8 @@ struct groups {
 	struct broker *broker;
 	struct groups_entry **at; /* by id */
 	unsigned count, capacity;
-	uint64_t ids;           /* member ids that were made */
+	uint64_t ids; /* member ids that were made */
+	struct group_budget budget;
 	int64_t snapshot_bytes; /* size of the log after the last snapshot */
 	struct groups_snapshot {
 		struct partition_wait wait;

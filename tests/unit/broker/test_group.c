@@ -15,8 +15,10 @@
 #define SESSION   (100 * MS)
 #define REBALANCE (500 * MS)
 #define MOST      4
+#define BUDGET    65536
 
 static struct group *group;
+static struct group_budget budget;
 static uint64_t now;
 
 static struct codec_string text(const char *at)
@@ -28,7 +30,8 @@ static int set_up(void **state)
 {
 	(void)state;
 	now = 1000 * MS;
-	group = group_new(text("g"), DELAY);
+	budget = (struct group_budget){.most = BUDGET};
+	group = group_new(text("g"), DELAY, &budget);
 	return 0;
 }
 
@@ -36,6 +39,7 @@ static int tear_down(void **state)
 {
 	(void)state;
 	group_free(group);
+	assert_int_equal(budget.used, 0);
 	return 0;
 }
 
@@ -128,7 +132,7 @@ static void without_an_initial_delay_the_first_member_begins(void **state)
 
 	(void)state;
 	group_free(group);
-	group = group_new(text("g"), 0);
+	group = group_new(text("g"), 0, &budget);
 	a = join("a");
 	assert_int_equal(group->generation, 1);
 	expect_answer(a, KAFKA_NONE);
@@ -373,6 +377,41 @@ static void a_full_group_takes_no_member_and_hands_out_no_id(void **state)
 	assert_int_equal(group->member_count, MOST);
 }
 
+/* Of all members of all groups. */
+static void members_hold_no_more_memory_than_their_budget(void **state)
+{
+	struct group_member *a, *b;
+
+	(void)state;
+	make_two(&a, &b);
+	budget.most = budget.used + 2;
+	assert_int_equal(join_as("", "c", NULL, "m", false, &a), KAFKA_COORDINATOR_NOT_AVAILABLE);
+	assert_int_equal(join_as("b", "", NULL, "much", false, &b), KAFKA_COORDINATOR_NOT_AVAILABLE);
+	assert_int_equal(b->protocols[0].metadata_bytes, 1); /* as before */
+	assert_int_equal(join_as("b", "", NULL, "mmm", false, &b), KAFKA_NONE);
+	assert_int_equal(budget.used, budget.most);
+	assert_int_equal(group_member_leave(group, text("b"), text(NULL), now), KAFKA_NONE);
+	expect_answer(b, KAFKA_UNKNOWN_MEMBER_ID);
+	join("c");
+}
+
+static void an_assignment_beyond_the_budget_is_not_taken(void **state)
+{
+	struct group_member *a, *b;
+
+	(void)state;
+	a = join("a");
+	b = join("b");
+	now += DELAY;
+	group_tick(group, now);
+	expect_answer(a, KAFKA_NONE);
+	expect_answer(b, KAFKA_NONE);
+	budget.most = budget.used + 1;
+	assert_int_equal(sync_as("a", 1, "a", "b"), KAFKA_NONE);
+	assert_int_equal(group->state, GROUP_COMPLETING);
+	assert_false(a->due);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -391,6 +430,8 @@ int main(void)
 		GROUP_TEST(only_members_of_the_generation_commit),
 		GROUP_TEST(a_full_group_takes_no_member_and_hands_out_no_id),
 		GROUP_TEST(a_member_whose_connection_ended_is_no_longer_waited_for),
+		GROUP_TEST(members_hold_no_more_memory_than_their_budget),
+		GROUP_TEST(an_assignment_beyond_the_budget_is_not_taken),
 	};
 
 	return cmocka_run_group_tests_name("group", tests, NULL, NULL);
