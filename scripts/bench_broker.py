@@ -7,7 +7,8 @@ Kafka comes from Maven Central (into BUILD/kafka, once): KRaft in combined mode,
     one     one broker of each. Ours over shm and soft by `holdfast bench broker`, whose broker and client have a core each;
             Kafka by Java's clients and by a raw client that polls its socket (tests/kafka/bench_raw.c)
     stock   the same stock clients over TCP at both: raw, librdkafka, Java's
-    events  400 a second for ten seconds and 1,000 at once in their middle: from when one is due to when it is read
+    events  400 a second for ten seconds and 1,000 at once in their middle: from when one is due to when it is read; ours over
+            shm and soft
     three   three brokers of each, three replicas, acks=all; ours over shm; and ours with replication batches of some sizes
 
 Events and replication batches are measured in the first round only. A round for which --minutes leave no time is left out.
@@ -226,23 +227,23 @@ class Bench:
                 "events", kafka.address, topic, acks, RATE, 10000, BURST)
 
     @staticmethod
-    def _events(words, row):
-        yield {"kind": "events", "name": f"Holdfast shm, {words}"} | {
+    def _events(kind, words, row):
+        yield {"kind": "events", "name": f"Holdfast {kind}, {words}"} | {
             f"{key}_us": row[name] for key, name in (("mean", "events_us"), ("constant", "events_constant_us"),
                                                      ("burst", "events_burst_us"))}
 
-    def events_of_ours(self, words):
-        row, = _json_of([self.holdfast, "bench", "broker", "events", "--device", "shm", "--rounds", "1", "--json"])
-        yield from self._events(words, row)
+    def events_of_ours(self, kind, words):
+        row, = _json_of([self.holdfast, "bench", "broker", "events", "--device", kind, "--rounds", "1", "--json"])
+        yield from self._events(kind, words, row)
 
     # ---- three brokers ----
 
     @contextlib.contextmanager
-    def cluster(self, count=3, **settings):
-        """Brokers of ours, over shm; and what starts a client of that number that measures parts."""
+    def cluster(self, count=3, kind="shm", **settings):
+        """Brokers of ours; and what starts a client of that number that measures parts."""
         directory = pathlib.Path(tempfile.mkdtemp(dir=self.directory))
         try:
-            with broker_cluster.Cluster(str(self.holdfast), directory, count, log_segment_bytes=kafka_beside.SEGMENT_BYTES,
+            with broker_cluster.Cluster(str(self.holdfast), directory, count, kind, log_segment_bytes=kafka_beside.SEGMENT_BYTES,
                                         **settings) as brokers:
                 def measure(*parts, number=0):
                     config = directory / f"client-{number}.json"
@@ -275,9 +276,9 @@ class Bench:
                 point[f"b{size}_mb_s"] = self.java.ask("produce", kafka.address, topic, size, "all", MS, 0)["mb_s"]
         yield point
 
-    def events_of_three(self):
-        with self.cluster() as measure:
-            yield from self._events("three replicas", measure("events"))
+    def events_of_three(self, kind):
+        with self.cluster(kind=kind) as measure:
+            yield from self._events(kind, "three replicas", measure("events"))
 
     def replication_batches(self):
         for most in BATCHES:
@@ -343,7 +344,8 @@ class Bench:
                         self.step(f"throughput of stock clients, {SIZES[size]}", self.stock_throughput, both, size)
                     self.step("empty Fetches", self.stock_empty, both)
                 if "events" in wanted and i == 0:
-                    self.step("events", self.events_of_ours, "no replicas")
+                    for kind in ("shm", "soft"):
+                        self.step(f"events over {kind}", self.events_of_ours, kind, "no replicas")
                     if kafka is not None:
                         self.step("events at Kafka", self.events_of_kafka, kafka, "no replicas", 1)
             if kafka is not None and "stock" in wanted:
@@ -357,7 +359,8 @@ class Bench:
                     if kafka is not None:
                         self.step("three of Kafka", self.three_of_kafka, kafka)
                 if "events" in wanted and i == 0:
-                    self.step("events with replicas", self.events_of_three)
+                    for kind in ("shm", "soft"):
+                        self.step(f"events with replicas over {kind}", self.events_of_three, kind)
                     if kafka is not None:
                         self.step("events with replicas at Kafka", self.events_of_kafka, kafka, "three replicas", 3)
         if "three" in wanted:
@@ -398,9 +401,10 @@ def _bars():
     yield 6, "32 KiB, one record a fetch", ("consume", java, "mb_s"), ("consume", shm, "mb_s"), "above", 9
     yield 7, "end to end over soft", ("end to end", java, "p50_us"), ("end to end", soft, "p50_us"), "below", 5.8
     yield 7, "end to end over shm", ("end to end", java, "p50_us"), ("end to end", shm, "p50_us"), "below", 50
-    for words in ("no replicas", "three replicas"):
-        yield (7, f"delay of events, {words}", ("events", f"Kafka, {words}", "mean_us"), ("events", f"{shm}, {words}", "mean_us"),
-               "below", 3.3)
+    for kind, name in (("shm", shm), ("soft", soft)):
+        for words in ("no replicas", "three replicas"):
+            yield (7, f"delay of events over {kind}, {words}", ("events", f"Kafka, {words}", "mean_us"),
+                   ("events", f"{name}, {words}", "mean_us"), "below", 3.3)
     for size in SIZES.values():
         for client, bar in (("raw", 0.6), ("librdkafka", 0.8), ("Java", 1.0)):
             figure = ("stock latency", f"{client} {size}")
