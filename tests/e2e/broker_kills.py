@@ -63,7 +63,7 @@ def _high_watermark(address):
     return offset if error == 0 else -1
 
 
-def _time_to_progress(cluster, killed, begun):
+def _time_to_progress(cluster, killed, begun, check):
     """From the kill until a leader has acknowledged more than it began with."""
     first = {}
     while time.monotonic() < begun + LIMIT_S:
@@ -72,6 +72,7 @@ def _time_to_progress(cluster, killed, begun):
             if offset > first.setdefault(i, offset if offset >= 0 else 1 << 62):
                 return time.monotonic() - begun
             first[i] = min(first[i], offset) if offset >= 0 else first[i]
+        check()
         time.sleep(0.002)
     raise AssertionError(f"no acknowledgement within {LIMIT_S} s after the leader was killed")
 
@@ -85,11 +86,18 @@ class _Writer(threading.Thread):
         self.count, self.ending = 0, False
 
     def run(self):
-        while not self.ending:
-            self.process.stdin.write("".join(f"{n}\n" for n in range(self.count, self.count + 50)))
-            self.process.stdin.flush()
-            self.count += 50
-            time.sleep(0.005)
+        try:
+            while not self.ending:
+                self.process.stdin.write("".join(f"{n}\n" for n in range(self.count, self.count + 50)))
+                self.process.stdin.flush()
+                self.count += 50
+                time.sleep(0.005)
+        except BrokenPipeError:
+            pass  # it has ended, as its status and its errors say
+
+    def check(self):
+        status = self.process.poll()
+        assert status is None, f"the producer ended with status {status}: {self.process.stderr.read()[-2000:]}"
 
     def end(self):
         self.ending = True
@@ -105,8 +113,9 @@ def _kcat_producer(cluster):
             "-X", "retry.backoff.ms=20", "-X", "topic.metadata.refresh.fast.interval.ms=20"]
 
 
-def _leader_is_lost(cluster, how):
-    """Kills it, or stops it until another leads; returns the time to the next acknowledgement."""
+def _leader_is_lost(cluster, how, check=lambda: None):
+    """Kills it, or stops it until another leads; returns the time to the next acknowledgement. `check` fails when the
+    producer has ended."""
     _wait_until(lambda: len(_partition(cluster)["isrs"]) == 3, "not all replicas are in sync")
     leader = _partition(cluster)["leader"] - 1
     joins = cluster.joins(leader)
@@ -114,7 +123,7 @@ def _leader_is_lost(cluster, how):
         cluster.stop(leader, how)
     else:
         cluster.processes[leader].send_signal(how)
-    taken = _time_to_progress(cluster, leader, time.monotonic())
+    taken = _time_to_progress(cluster, leader, time.monotonic(), check)
     if how == signal.SIGKILL:
         cluster.start(leader)
         cluster.wait_until_joined([leader], before=joins)
@@ -131,7 +140,7 @@ def leaders_are_killed_and_nothing_is_lost(directory):
         _kcat(cluster, "-L", "-t", TOPIC)
         writer = _Writer(_kcat_producer(cluster))
         writer.start()
-        times = [_leader_is_lost(cluster, signal.SIGKILL) for _ in range(KILLS)]
+        times = [_leader_is_lost(cluster, signal.SIGKILL, writer.check) for _ in range(KILLS)]
         writer.end()
         expected = "".join(f"{n}\n" for n in range(writer.count))
         for i, way in enumerate((["-C", "-t", TOPIC, "-o", "beginning", "-e", "-q"],
@@ -161,7 +170,8 @@ def _follow_leaders(directory, rails):
         writer = _Writer(sides["produce"])
         try:
             writer.start()
-            times = [_leader_is_lost(cluster, how) for _ in range(KILLS) for how in (signal.SIGKILL, signal.SIGSTOP)]
+            times = [_leader_is_lost(cluster, how, writer.check) for _ in range(KILLS)
+                     for how in (signal.SIGKILL, signal.SIGSTOP)]
             said = writer.end()
             expected = "".join(f"{n}\n" for n in range(writer.count))
 
