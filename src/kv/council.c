@@ -12,7 +12,9 @@
 #include "smr/memory_snapshot.h"
 
 #define MS_NS     1000000ull
-#define ASK_BYTES 32u
+#define KEPT_AT   32u
+#define TOLD_AT   (KEPT_AT + TOLD_BYTES)
+#define ASK_BYTES (TOLD_AT + TOLD_BYTES * HF_KV_MEMBERS_MAX)
 
 /* ---- the state machine on the log ---- */
 
@@ -273,6 +275,7 @@ static bool confirm(struct hf_kv *kv)
 static void ask(struct hf_kv *kv, uint64_t now_ns)
 {
 	uint8_t value[ASK_BYTES];
+	struct told kept = {.incarnation = kv->cm.nodes[kv->view.self].incarnation};
 	struct wire_message message = {.kind = WIRE_ASK,
 		.value = value,
 		.value_bytes = ASK_BYTES,
@@ -285,6 +288,9 @@ static void ask(struct hf_kv *kv, uint64_t now_ns)
 	put_le64(value + 8, kv->complete);
 	put_le64(value + 16, kv->purge.round);
 	put_le64(value + 24, kv->purge.highest);
+	kept.durable = kv_log_end_of(&kv->log, kept.incarnation);
+	kv_told_write(&kept, 1, value + KEPT_AT);
+	kv_told_write(kv->told, HF_KV_MEMBERS_MAX, value + TOLD_AT);
 	if (kv->copy.done)
 		message.note |= WIRE_NOTE_COPIED;
 	if (!kv_store_has_room(&kv->store, kv->reserve) || kv->log.low)
@@ -335,6 +341,10 @@ bool kv_council_hear(struct hf_kv *kv, unsigned from, const struct wire_message 
 	report->complete = get_le64(message->value + 8);
 	report->round = get_le64(message->value + 16);
 	report->highest = get_le64(message->value + 24);
+	kv_told_read(&report->kept, 1, message->value + KEPT_AT, TOLD_BYTES);
+	kv_told_read(report->told_by, HF_KV_MEMBERS_MAX, message->value + TOLD_AT, ASK_BYTES - TOLD_AT);
+	if (report->incarnation == kv->cm.nodes[from].incarnation)
+		kv_told_note(&kv->told[from], report->incarnation, report->durable);
 	if (council->suspicion[from] != 0 && report->incarnation == kv->cm.nodes[from].incarnation) {
 		report->returned = true;
 		council->look_ns = 0;
@@ -384,13 +394,43 @@ static bool all_are_new(const struct hf_kv *kv, uint64_t now_ns)
 	return true;
 }
 
-/* A member of the last epoch has all that was answered, if its store is whole. */
-static bool may_begin(const struct hf_kv *kv, unsigned node, bool again)
+/* Its log lacks its last process that was a member, or a part of it that the process had reported (R-K25). */
+static bool is_older(const struct hf_kv *kv, unsigned node, uint64_t now_ns)
+{
+	const struct told *kept = &kv->council.reports[node].kept;
+
+	if (kept->incarnation != kv->cm.nodes[node].incarnation || kept->durable == 0)
+		return true;
+	for (unsigned i = 0; i < kv->config.member_count; i++)
+		if (is_fresh(kv, i, now_ns) && kv_told_is_behind(kept, &kv->council.reports[i].told_by[node]))
+			return true;
+	return false;
+}
+
+static void log_older(struct hf_kv *kv, unsigned node)
+{
+	const char *name = kv->config.members[node].name;
+
+	if ((kv->council.older & 1u << node) == 0)
+		log_error("kv: the log of %s is an older copy: it ends before a state that %s had reported; it copies all "
+			  "records from the members that begin. If none begins, restore the last log of %s",
+			name, name, name);
+	kv->council.older |= 1u << node;
+}
+
+/* A member of the last epoch has all that was answered, if its store is whole, and its log is no older copy. */
+static bool may_begin(struct hf_kv *kv, unsigned node, bool again, uint64_t now_ns)
 {
 	const struct cm_node *last = &kv->cm.nodes[node];
 
-	return kv->cm.epoch == 0 ||
-	       (last->state == CM_MEMBER && (again || kv->council.reports[node].complete >= last->member_join));
+	if (kv->cm.epoch == 0)
+		return true;
+	if (last->state != CM_MEMBER || (!again && kv->council.reports[node].complete < last->member_join))
+		return false;
+	if (again || !is_older(kv, node, now_ns))
+		return true;
+	log_older(kv, node);
+	return false;
 }
 
 static bool make_present(struct hf_kv *kv, uint64_t now_ns, struct cm_entry *entry)
@@ -399,7 +439,7 @@ static bool make_present(struct hf_kv *kv, uint64_t now_ns, struct cm_entry *ent
 
 	for (unsigned i = 0; i < kv->config.member_count; i++) {
 		entry->incarnation[i] = kv->council.reports[i].incarnation;
-		if (is_fresh(kv, i, now_ns) && may_begin(kv, i, again))
+		if (is_fresh(kv, i, now_ns) && may_begin(kv, i, again, now_ns))
 			entry->present |= (uint8_t)(1u << i);
 	}
 	entry->kind = CM_COLD;
@@ -444,7 +484,8 @@ static bool make_anew(struct hf_kv *kv, uint64_t now_ns, struct cm_entry *entry)
 		if (!lease_is_over(kv, i) ||
 			(is_fresh(kv, i, now_ns) && council->reports[i].incarnation == node->incarnation))
 			return false;
-		all &= is_fresh(kv, i, now_ns);
+		/* Before it follows the log of the members, it cannot report what its last process had. */
+		all &= is_fresh(kv, i, now_ns) && council->reports[i].epoch == kv->cm.epoch;
 	}
 	return (all || (now_ns > council->decided_ns + COUNCIL_COLD_LEASES * council->lease_ns &&
 			       hf_env_boot_ns(kv->env) > council->led_ns + COUNCIL_COLD_LEASES * council->lease_ns)) &&

@@ -17,6 +17,7 @@
 #include <holdfast/smr.h>
 
 #include "kv/cm.h"
+#include "kv/told.h"
 #include "kv/wire.h"
 
 #define COUNCIL_ASKS           10u   /* in the time of a lease */
@@ -36,6 +37,8 @@ struct council_report {
 	uint64_t durable, told;
 	uint64_t complete;       /* the join for which its store is complete; 0: it is not */
 	uint64_t round, highest; /* in that epoch: purge.h */
+	/* Of its own log, the part of its last process that was a member; and what it has of all members' reports. */
+	struct told kept, told_by[HF_KV_MEMBERS_MAX];
 };
 
 struct council {
@@ -59,6 +62,7 @@ struct council {
 	uint64_t granting_ns[HF_KV_MEMBERS_MAX];
 	struct hf_smr_call confirm, propose;
 	bool confirming, proposing, hopeless; /* hopeless: no store is complete, and that was logged */
+	uint32_t older;                       /* members with an older copy of their log, of which that was logged */
 	uint8_t entry[CM_ENTRY_BYTES];
 };
 

@@ -118,6 +118,7 @@ static int read_entry(struct hf_kv *kv, const struct log_entry *entry, uint64_t 
 		return 0;
 	case LOG_MARK:
 		forget_marked(&kv->durable, entry->ts.version);
+		kv_told_read(kv->told, kv->config.member_count, entry->value, entry->value_bytes);
 		return 0;
 	case LOG_WRITE:
 	case LOG_DELETE:
@@ -178,8 +179,8 @@ int kv_durable_open(struct hf_kv *kv, struct hf_error *error)
 
 	if (kv->config.log[0] == '\0')
 		return 0;
-	rc = kv_log_open(
-		&kv->log, kv->loop, &kv->config, kv->config.members[kv->view.self].name, read_entries, kv, error);
+	rc = kv_log_open(&kv->log, kv->loop, &kv->config, kv->config.members[kv->view.self].name, kv->incarnation,
+		read_entries, kv, error);
 	if (rc != 0)
 		return rc;
 	if (kv->log.damaged) {
@@ -201,7 +202,8 @@ static void mark(struct hf_kv *kv)
 {
 	struct log *log = &kv->log;
 	uint64_t position = log->durable;
-	struct log_entry entry = {.kind = LOG_MARK};
+	uint8_t told[TOLD_BYTES * HF_KV_MEMBERS_MAX];
+	struct log_entry entry = {.kind = LOG_MARK, .value = told, .value_bytes = TOLD_BYTES * kv->config.member_count};
 
 	if (!kv->member)
 		return;
@@ -217,6 +219,7 @@ static void mark(struct hf_kv *kv)
 	if (kv->config.unnoted && position < log->mark + kv->config.segment_bytes)
 		return; /* nobody heals by it; segments are freed up to it */
 	entry.ts.version = position;
+	kv_told_write(kv->told, kv->config.member_count, told);
 	(void)kv_log_append(log, &entry);
 	log->mark = position;
 }

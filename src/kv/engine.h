@@ -9,6 +9,7 @@
  *   council.c  membership: leases, suspicion, entries of the replicated log; epoch.c installs its decisions
  *   copy.c     recovery of a member that returns: all records, or the missed ones (missed.c)
  *   purge.c    removal of deleted records
+ *   told.c     reports of the durable end of each log, against older copies
  *   durable.c  logging, and waiting for durability; log.c writes the log, log_open.c reads it at the start,
  *              recycle.c frees segments
  *   status.c   status for operators; recovery.c has the times of recoveries
@@ -33,6 +34,7 @@
 #include "kv/purge.h"
 #include "kv/recovery.h"
 #include "kv/store.h"
+#include "kv/told.h"
 #include "kv/wire.h"
 
 struct clients;
@@ -103,6 +105,7 @@ struct hf_kv {
 	struct log log;
 	struct durable durable;
 	struct recycle recycle;
+	struct told told[HF_KV_MEMBERS_MAX]; /* by the process of each that is the last one in the log of the members */
 
 	uint32_t complete; /* the join as of which this store is whole; 0: it is not */
 	bool wiped;        /* by its log it was, and what it had is gone */

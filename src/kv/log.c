@@ -38,6 +38,31 @@ int kv_log_add_segment(struct log *log, uint64_t position, uint64_t bytes)
 	return 0;
 }
 
+int kv_log_add_life(struct log *log, uint64_t incarnation)
+{
+	if (log->life_count == log->life_room) {
+		size_t room = log->life_room == 0 ? 16 : 2 * log->life_room;
+		struct log_life *lives = realloc(log->lives, room * sizeof(*lives));
+
+		if (lives == NULL)
+			return -ENOMEM;
+		log->lives = lives;
+		log->life_room = room;
+	}
+	if (log->life_count > 0)
+		log->lives[log->life_count - 1].end = log->end;
+	log->lives[log->life_count++] = (struct log_life){.incarnation = incarnation, .end = UINT64_MAX};
+	return 0;
+}
+
+uint64_t kv_log_end_of(const struct log *log, uint64_t incarnation)
+{
+	for (size_t i = log->life_count; i > 0; i--)
+		if (log->lives[i - 1].incarnation == incarnation)
+			return log->lives[i - 1].end < log->durable ? log->lives[i - 1].end : log->durable;
+	return 0;
+}
+
 /* ---- appending ---- */
 
 static void fail(struct log *log, int rc)
@@ -173,7 +198,7 @@ static void prepare(struct log *log)
 	flush->rolls = last == NULL || last->bytes >= log->config->segment_bytes;
 	flush->to = flush->rolls ? (struct log_segment){.position = log->durable} : *last;
 	if (flush->rolls) {
-		struct log_head head = {.position = log->durable, .life = log->life};
+		struct log_head head = {.position = log->durable, .life = log->life, .incarnation = log->incarnation};
 		struct log_entry first;
 
 		ensure(kv_log_entry_read(flush->data.at, flush->data.bytes, &first));
@@ -259,9 +284,11 @@ static int lock(struct log *log, struct hf_error *error)
 /* A life of its own, durable before anything follows. */
 static int begin_life(struct log *log, struct hf_error *error)
 {
-	struct log_entry entry = {.kind = LOG_LIFE};
-	int rc;
+	struct log_entry entry = {.kind = LOG_LIFE, .ts = {.version = log->incarnation}};
+	int rc = kv_log_add_life(log, log->incarnation);
 
+	if (rc != 0)
+		return hf_error_set(error, rc, "no memory for a log");
 	log->life++;
 	log->opened_end = log->durable = log->end;
 	(void)kv_log_append(log, &entry);
@@ -273,11 +300,11 @@ static int begin_life(struct log *log, struct hf_error *error)
 }
 
 int kv_log_open(struct log *log, struct hf_loop *loop, const struct hf_kv_config *config, const char *member,
-	log_reader *reader, void *context, struct hf_error *error)
+	uint64_t incarnation, log_reader *reader, void *context, struct hf_error *error)
 {
 	int rc;
 
-	*log = (struct log){.env = hf_loop_env(loop), .config = config, .member = member};
+	*log = (struct log){.env = hf_loop_env(loop), .config = config, .member = member, .incarnation = incarnation};
 	rc = lock(log, error);
 	if (rc == 0)
 		rc = kv_log_read_all(log, reader, context, error);
@@ -301,6 +328,7 @@ void kv_log_close(struct log *log)
 	hf_file_close(log->file);
 	hf_file_close(log->lock);
 	free(log->segments);
+	free(log->lives);
 	free(log->filling.at);
 	free(log->flush.data.at);
 	*log = (struct log){0};

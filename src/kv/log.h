@@ -29,6 +29,11 @@ struct log_segment {
 	uint64_t position, bytes; /* of entries; of a file there are LOG_HEAD_BYTES more */
 };
 
+/* One opening of the log: the process, and where its entries end. */
+struct log_life {
+	uint64_t incarnation, end; /* UINT64_MAX: it is this process */
+};
+
 /* Bytes that grow. */
 struct log_buffer {
 	uint8_t *at;
@@ -55,6 +60,9 @@ struct log {
 	struct hf_file *lock, *file; /* file: of the last segment */
 	struct log_segment *segments;
 	size_t segment_count, segment_room;
+	struct log_life *lives; /* those that were read, and this one, in order */
+	size_t life_count, life_room;
+	uint64_t incarnation;  /* of this process */
 	uint64_t end, durable; /* positions */
 	uint64_t opened_end;   /* where the log ended when it was opened */
 	uint64_t mark;         /* of the last MARK */
@@ -77,7 +85,7 @@ typedef int log_reader(void *context, const struct log_entry *entries, const uin
 /* -EAGAIN: another process has it; -EINVAL: it belongs to another cluster or member; -errno of the disk; with words.
  * The configuration outlives the log. */
 int kv_log_open(struct log *log, struct hf_loop *loop, const struct hf_kv_config *config, const char *member,
-	log_reader *reader, void *context, struct hf_error *error);
+	uint64_t incarnation, log_reader *reader, void *context, struct hf_error *error);
 /* Flushes what was appended, if it can. A log that was never opened is legal. */
 void kv_log_close(struct log *log);
 
@@ -89,13 +97,16 @@ static inline bool log_is_idle(const struct log *log)
 }
 /* Begins a flush if one is due; true: it did. */
 bool kv_log_turn(struct log *log);
+/* Where the entries of that process end, as far as they are durable; 0: the log has none. */
+uint64_t kv_log_end_of(const struct log *log, uint64_t incarnation);
 /* Segments that end at or before the position are removed with the next flushes. */
 void kv_log_drop(struct log *log, uint64_t position);
 
 /* ---- between log.c and log_open.c ---- */
 void kv_log_path(const struct log *log, uint64_t position, char path[LOG_PATH_BYTES]);
 int kv_log_add_segment(struct log *log, uint64_t position, uint64_t bytes);
-int kv_log_flush_now(struct log *log); /* blocks */
+int kv_log_add_life(struct log *log, uint64_t incarnation); /* from the end of the log on */
+int kv_log_flush_now(struct log *log);                      /* blocks */
 /* Reads what is there: segments, end, sequence, life and mark are set; the file of the last segment is open. */
 int kv_log_read_all(struct log *log, log_reader *reader, void *context, struct hf_error *error);
 

@@ -7,7 +7,7 @@
 #include "base/bytes.h"
 #include "base/crc.h"
 
-#define MAGIC     0x31474f4c564b4648ull /* HFKVLOG1 */
+#define MAGIC     0x32474f4c564b4648ull /* HFKVLOG2 */
 #define FLAGS     (RECORD_TOMBSTONE | RECORD_RMW)
 #define CRC_BYTES 4u
 
@@ -77,6 +77,7 @@ void kv_log_head_write(const struct log_head *head, uint8_t at[LOG_HEAD_BYTES])
 	put_le64(at + 16, head->position);
 	put_le64(at + 24, head->sequence);
 	put_le32(at + 32, head->life);
+	put_le64(at + 40, head->incarnation);
 	memcpy(at + 64, head->cluster, sizeof(head->cluster));
 	memcpy(at + 128, head->member, sizeof(head->member));
 	put_le32(at + 8, crc32c(0, at + 12, LOG_HEAD_BYTES - 12));
@@ -87,8 +88,10 @@ bool kv_log_head_read(const uint8_t *at, size_t bytes, struct log_head *head_out
 	if (bytes < LOG_HEAD_BYTES || get_le64(at) != MAGIC ||
 		crc32c(0, at + 12, LOG_HEAD_BYTES - 12) != get_le32(at + 8))
 		return false;
-	*head_out = (struct log_head){
-		.position = get_le64(at + 16), .sequence = get_le64(at + 24), .life = get_le32(at + 32)};
+	*head_out = (struct log_head){.position = get_le64(at + 16),
+		.sequence = get_le64(at + 24),
+		.life = get_le32(at + 32),
+		.incarnation = get_le64(at + 40)};
 	memcpy(head_out->cluster, at + 64, sizeof(head_out->cluster));
 	memcpy(head_out->member, at + 128, sizeof(head_out->member));
 	return head_out->cluster[sizeof(head_out->cluster) - 1] == '\0' &&

@@ -3,7 +3,8 @@
  * A segment is a file: a head of 256 bytes, then entries. Positions count the bytes of entries, heads left out, from
  * the beginning of the log; the head says which one its segment begins at. Little-endian:
  *
- *   head   0 u64 "HFKVLOG1"   8 u32 crc32c of what follows   16 u64 position   24 u64 sequence   32 u32 life
+ *   head   0 u64 "HFKVLOG2"   8 u32 crc32c of what follows   16 u64 position   24 u64 sequence   32 u32 life
+ *         40 u64 incarnation of the process of that life
  *         64 name of the cluster  128 name of the member  256
  *   entry  0 u32 crc32c of what follows   4 u32 bytes of all of it, a multiple of 64   8 u64 sequence   16 u32 life
  *         20 u8 kind  21 u8 flags  22 u16 node  24 u64 version  32 u32 join  36 u32 key_bytes  40 u32 value_bytes
@@ -26,11 +27,11 @@
 #define LOG_UNIT        64u
 
 enum log_kind {
-	LOG_LIFE,    /* the log was opened: life + 1 */
+	LOG_LIFE,    /* the log was opened: life + 1; `version`: the incarnation of the process */
 	LOG_WRITE,   /* a record, newer than what is known */
 	LOG_DELETE,  /* the same, a tombstone */
 	LOG_REPLACE, /* a record, whatever is known; version 0: there was none (R-K15) */
-	LOG_MARK,    /* all before position `version` is durable at all live members */
+	LOG_MARK,    /* all before position `version` is durable at all live members; value: told.h */
 	LOG_EPOCH,   /* `version` is installed; join: as of which this store is whole, or 0 */
 	LOG_WIPE,    /* nothing before counts */
 	LOG_FLOOR,   /* value: u64 floor, u64 highest of deleted records (purge.h) */
@@ -56,7 +57,7 @@ bool kv_log_entry_read(const uint8_t *at, size_t bytes, struct log_entry *entry_
 bool kv_log_entry_follows(const struct log_entry *entry, uint64_t sequence, uint32_t life);
 
 struct log_head {
-	uint64_t position, sequence;
+	uint64_t position, sequence, incarnation;
 	uint32_t life;
 	char cluster[64], member[64];
 };

@@ -112,6 +112,8 @@ static int read_batch(struct scan *scan, const uint8_t *at, size_t bytes, size_t
 			log->mark = entry->ts.version;
 		else if (entry->kind == LOG_WIPE)
 			log->mark = log->end;
+		else if (entry->kind == LOG_LIFE && kv_log_add_life(log, entry->ts.version) != 0)
+			return -ENOMEM;
 		positions[n++] = log->end;
 		*used_out += kv_log_entry_bytes(entry);
 		log->end += kv_log_entry_bytes(entry);
@@ -151,16 +153,17 @@ static int read_entries(struct scan *scan, struct hf_file *file, struct hf_error
 static int take_segment(struct scan *scan, const struct log_head *head, struct hf_file *file, struct hf_error *error)
 {
 	struct log *log = scan->log;
-	int rc;
+	int rc = 0;
 
 	if (log->segment_count == 0) {
 		log->end = log->mark = head->position;
 		log->sequence = head->sequence;
 		log->life = head->life;
+		rc = kv_log_add_life(log, head->incarnation);
 	}
 	scan->follows = head->position == log->end && head->sequence == log->sequence && head->life >= log->life;
-	if (!scan->follows)
-		return 0;
+	if (rc != 0 || !scan->follows)
+		return rc;
 	rc = kv_log_add_segment(log, head->position, 0);
 	return rc == 0 ? read_entries(scan, file, error) : rc;
 }

@@ -25,7 +25,8 @@ enum wire_kind {
 	WIRE_VAL,  /* no value */
 	/* Each lease / 10 to every other member: a heartbeat, and the request for a lease, which the leader answers.
 	 * `write` is when it was sent. Value: u64 up to where its log is durable, u64 as of which join its store is
-	 * whole, u64 round and u64 highest (purge.h). */
+	 * whole, u64 round and u64 highest (purge.h); the report of the log of its last process that was a member, and
+	 * those that it has of all members (told.h). */
 	WIRE_ASK,
 	WIRE_GRANT, /* `write` of the ASK comes back */
 	/* What a shadow lacks: `write` is the number of the request. */

@@ -25,6 +25,7 @@ struct fixture {
 	struct hf_kv_config config;
 	struct log log;
 	struct hf_error error;
+	uint64_t incarnation; /* of the last process */
 	/* what was read */
 	unsigned lives, count;
 	uint64_t versions[VALUES_MAX];
@@ -93,7 +94,7 @@ static int read_entries(void *context, const struct log_entry *entries, const ui
 static int open_log(struct fixture *f)
 {
 	f->lives = f->count = 0;
-	return kv_log_open(&f->log, f->loop, &f->config, "a", read_entries, f, &f->error);
+	return kv_log_open(&f->log, f->loop, &f->config, "a", ++f->incarnation, read_entries, f, &f->error);
 }
 
 static void append(struct fixture *f, uint64_t version, uint32_t bytes)
@@ -283,17 +284,68 @@ static void damage_before_the_last_segment_is_told(void **state)
 	kv_log_close(&f->log);
 }
 
+/* The end of each process's part, also when its LIFE is in a segment that is gone. */
+static void the_end_of_each_process_is_known(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t ends[4] = {0};
+
+	f->config.segment_bytes = 200;
+	for (unsigned life = 1; life < 4; life++) {
+		assert_int_equal(open_log(f), 0);
+		assert_int_equal(f->incarnation, life);
+		for (uint64_t i = 1; i <= 9; i++)
+			append(f, i, 100);
+		for (unsigned i = 1; i < life; i++)
+			assert_int_equal(kv_log_end_of(&f->log, i), i == 1 && life == 3 ? 0 : ends[i]);
+		ends[life] = f->log.end;
+		assert_int_equal(kv_log_end_of(&f->log, life), ends[life]);
+		assert_int_equal(kv_log_end_of(&f->log, life + 1), 0);
+		if (life == 2) { /* from within this life on */
+			kv_log_drop(&f->log, f->log.segments[f->log.segment_count - 1].position);
+			append(f, 10, 100);
+			assert_true(f->log.segments[0].position > ends[1]);
+			ends[life] = f->log.end;
+		}
+		kv_log_close(&f->log);
+	}
+}
+
+/* Each process writes something of its own, so the part that another one had does not grow. */
+static void a_process_that_an_older_log_lacks_has_no_end(void **state)
+{
+	static uint8_t older[FILE_BYTES_MAX];
+	struct fixture *f = *state;
+	size_t bytes;
+
+	assert_int_equal(open_log(f), 0);
+	append(f, 1, 4);
+	bytes = load(f, 0, older);
+	append(f, 2, 4);
+	assert_int_equal(kv_log_end_of(&f->log, 1), 3 * LOG_UNIT);
+	kv_log_close(&f->log);
+	assert_int_equal(open_log(f), 0);
+	kv_log_close(&f->log);
+	store(f, 0, older, bytes);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(open_log(f), 0);
+		assert_int_equal(kv_log_end_of(&f->log, 1), 2 * LOG_UNIT);
+		assert_int_equal(kv_log_end_of(&f->log, 2), 0);
+		kv_log_close(&f->log);
+	}
+}
+
 static void a_log_of_others_is_refused(void **state)
 {
 	struct fixture *f = *state;
 	struct log other = {0};
 
 	assert_int_equal(open_log(f), 0);
-	assert_int_equal(kv_log_open(&other, f->loop, &f->config, "a", read_entries, f, &f->error), -EAGAIN);
+	assert_int_equal(kv_log_open(&other, f->loop, &f->config, "a", 1, read_entries, f, &f->error), -EAGAIN);
 	assert_non_null(strstr(f->error.text, "another process uses the log"));
 	kv_log_close(&other);
 	kv_log_close(&f->log);
-	assert_int_equal(kv_log_open(&other, f->loop, &f->config, "b", read_entries, f, &f->error), -EINVAL);
+	assert_int_equal(kv_log_open(&other, f->loop, &f->config, "b", 1, read_entries, f, &f->error), -EINVAL);
 	assert_non_null(strstr(f->error.text, "is that of member a of cluster test"));
 	kv_log_close(&other);
 	snprintf(f->config.cluster, sizeof(f->config.cluster), "other");
@@ -311,6 +363,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_torn_end_ends_the_log, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(what_lies_behind_a_torn_entry_never_comes_back, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(damage_before_the_last_segment_is_told, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(the_end_of_each_process_is_known, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_process_that_an_older_log_lacks_has_no_end, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_log_of_others_is_refused, set_up, tear_down),
 	};
 
