@@ -11,8 +11,8 @@
  *   failover     when a process is killed while all is well, every other member answers writes again within a lease and
  *                20 ms (K6): kv-failover
  *
- * Elsewhere: the programs of the nodes and their clients (kv_nodes.c), who is killed (kv_kills.c), the run and the
- * verdict (scenario_kv.c, scenario_kv_failover.c). */
+ * Elsewhere: the programs of the nodes and their clients (kv_nodes.c), who is killed (kv_kills.c), older copies of logs
+ * (kv_images.c), the run and the verdict (scenario_kv.c, scenario_kv_failover.c). */
 #ifndef HOLDFAST_SIM_KV_KV_H
 #define HOLDFAST_SIM_KV_KV_H
 
@@ -72,11 +72,20 @@ struct kv_node {
 	bool logged;                             /* it has answered a write: its log says that it was a member */
 	/* kv_kills.c: it served at the last look; it copies all records, until it serves */
 	bool serves, copies;
+	bool older;                             /* kv_images.c: its next process gets the older copy of its log */
 	uint64_t stopped_epoch, stopped_writes; /* kv_kills.c: begun in an epoch with a member that returns */
 };
 
 /* What the stores keep over the end of their process. */
 enum kv_keep { KV_KEEP_NOTHING, KV_KEEP_MEMORY, KV_KEEP_FILE };
+
+/* kv_images.c: an older copy of the log of a member. */
+struct kv_image {
+	bool wanted;
+	struct kv_node *node; /* NULL: none is there */
+	uint64_t taken_ns, due_ns;
+	struct kv_image_file *files;
+};
 
 /* kv_aims.c: the act that is on. */
 struct kv_aim {
@@ -113,6 +122,7 @@ struct kv_cluster {
 	uint64_t stands_ns;      /* turns that are torn may take so much longer, in all that an operation sees */
 	bool calm;       /* nothing fails but members that are killed while all serve, and have answered writes */
 	bool recoveries; /* kills are for recoveries */
+	bool colds;      /* most kills are of all members at once */
 	bool standard;   /* nodes have their defaults; clients hardly rest, and write small values, without RMWs */
 	bool stopping;
 	/* kv_kills.c */
@@ -122,6 +132,7 @@ struct kv_cluster {
 	uint64_t kill_ns, revive_ns;
 	struct disk *full;   /* that has no room at present */
 	uint64_t full_bytes; /* and had so much */
+	struct kv_image image;
 	struct kv_aim aim;
 	bool aims; /* kv_aims.c kills, not kv_kills.c; there are few keys */
 };
@@ -135,6 +146,12 @@ bool kv_kills_has_work(const struct kv_node *node);
 /* power: with that of its host. */
 void kv_kills_kill(struct kv_cluster *all, unsigned i, bool power);
 void kv_kills_revive(struct kv_cluster *all, uint32_t members); /* of these, as bits, those that were killed */
+
+/* ---- kv_images.c ---- */
+void kv_images_look(struct kv_cluster *all);                         /* takes a copy when it is time */
+void kv_images_killed(struct kv_cluster *all, struct kv_node *node); /* the copy may be put in the log's place */
+void kv_images_put(struct kv_node *node);                            /* which is done when it starts */
+void kv_images_free(struct kv_cluster *all);
 
 /* ---- kv_aims.c ---- */
 enum kv_keep kv_aims_keep(const struct world *world, enum kv_keep picked); /* as the acts of this seed need it */

@@ -109,6 +109,7 @@ void kv_kills_kill(struct kv_cluster *all, unsigned i, bool power)
 	else
 		process_crash(process);
 	all->killed |= 1u << i;
+	kv_images_killed(all, &all->nodes[i]);
 }
 
 static bool picks_power(const struct kv_cluster *all)
@@ -172,7 +173,8 @@ static bool kill_at_work(struct kv_cluster *all)
 	if (!kv_kills_all_serve(all) || node->endpoint.process->paused || !kv_kills_has_work(node))
 		return false;
 	all->outcome->in_doubt++;
-	if (all->keep != KV_KEEP_NOTHING && !any_suspended(all) && world_chance(all->world, 250000))
+	if (all->keep != KV_KEEP_NOTHING && !any_suspended(all) &&
+		world_chance(all->world, all->colds ? 700000 : 250000))
 		kill_all(all);
 	else
 		kv_kills_kill(all, node->index, picks_power(all));
@@ -275,6 +277,7 @@ static void look(struct world_event *event)
 	if (quiet)
 		set_disks(all, false);
 	find_ended(all);
+	kv_images_look(all);
 	if (all->recovery == HF_KV_STOP)
 		check_stopped(all);
 	if (all->recovery != HF_KV_COPY && all->keep != KV_KEEP_NOTHING && !all->disks && all->missed_entries == 0)

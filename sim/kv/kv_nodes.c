@@ -307,6 +307,7 @@ static int start_node(struct process *process, void *context)
 	(void)process;
 	configure_node(node, &config);
 	configure_store(node->all, &store);
+	kv_images_put(node);
 	rc = endpoint_open(&node->endpoint, &config, NULL, NULL, 16);
 	if (rc == 0 && (rc = hf_kv_open(node->endpoint.node, &store, &node->kv, &error)) != 0 && rc != -EIO &&
 		rc != -ENOSPC)
@@ -368,6 +369,7 @@ void kv_nodes_free(struct kv_cluster *all)
 	for (unsigned i = 0; i < all->count; i++)
 		host_free(&all->nodes[i].endpoint.host);
 	network_free(&all->network);
+	kv_images_free(all);
 	for (unsigned i = 0; i < KV_REGISTERS; i++)
 		registers_free(&all->registers[i]);
 	for (unsigned i = 0; i < KV_COUNTERS; i++)

@@ -11,6 +11,7 @@
 #define TEARS_PPM        300u
 #define FEW_MISSED_SEEDS 8u /* one of so many has a list of what was missed that overflows: */
 #define FEW_MISSED       8u /* of so many changes, or a few times more */
+#define OLDER_SEEDS      5u /* in one of so many the log of a member that was killed is an older copy */
 #define KV_FAULTS                                                                                                      \
 	(FAULT_BIT(FAULT_CUT) | FAULT_BIT(FAULT_CUT_TX) | FAULT_BIT(FAULT_CUT_RX) | FAULT_BIT(FAULT_PORT_DOWN) |       \
 		FAULT_BIT(FAULT_FLAP) | FAULT_BIT(FAULT_LOSS) | FAULT_BIT(FAULT_DELAY) | FAULT_BIT(FAULT_DUPLICATE) |  \
@@ -26,13 +27,14 @@ struct plan {
 	unsigned stall_seeds, stalls; /* processes that stand still for longer than a lease, so often */
 	unsigned faults_max;          /* of the network and others */
 	bool recoveries;              /* kills are for those that return, and for who helps them */
+	bool colds;                   /* all members end at once, and one may come back with an older log */
 	bool tears;                   /* turns are torn for longer than a lease */
 	bool aims;                    /* faults are aimed at steps of the protocol, on few keys */
 };
 
 static enum kv_keep pick_keep(struct world *world, const struct plan *plan)
 {
-	if (world_chance(world, plan->recoveries ? 150000 : 300000))
+	if (!plan->colds && world_chance(world, plan->recoveries ? 150000 : 300000))
 		return KV_KEEP_NOTHING;
 	return world_chance(world, 300000) ? KV_KEEP_MEMORY : KV_KEEP_FILE;
 }
@@ -56,9 +58,12 @@ static void set_up(struct kv_cluster *all, struct world *world, struct outcome *
 	all->keep = pick_keep(world, plan);
 	all->recovery = pick_recovery(world, plan);
 	all->recoveries = plan->recoveries;
+	all->colds = plan->colds;
 	all->segment_bytes = 1024u << world_range(world, 0, 6);
 	if (world->seed % FEW_MISSED_SEEDS == FEW_MISSED_SEEDS - 2)
 		all->missed_entries = FEW_MISSED << world->seed / FEW_MISSED_SEEDS % 4;
+	all->image.wanted =
+		(plan->colds || world->seed % OLDER_SEEDS == OLDER_SEEDS - 1) && all->keep != KV_KEEP_NOTHING;
 	all->aims = plan->aims;
 	if (plan->aims) {
 		all->missed_entries = 0;
@@ -166,7 +171,7 @@ static void run_plan(struct world *world, struct outcome *outcome, const struct 
 {
 	struct kv_cluster *all = calloc(1, sizeof(*all));
 	struct process *processes[KV_NODES_MAX];
-	uint64_t quiet_ns = world_range(world, 300 * NS_MS, 1000 * NS_MS) * (plan->recoveries ? 2 : 1);
+	uint64_t quiet_ns = world_range(world, 300 * NS_MS, 1000 * NS_MS) * (plan->recoveries || plan->colds ? 2 : 1);
 
 	ensure(all != NULL);
 	set_up(all, world, outcome, plan);
@@ -209,6 +214,12 @@ static void run_lease(struct world *world, struct outcome *outcome)
 	run_plan(world, outcome, &(struct plan){.stall_seeds = 1, .stalls = 4, .faults_max = 6, .tears = true});
 }
 
+static void run_cold(struct world *world, struct outcome *outcome)
+{
+	run_plan(world, outcome,
+		&(struct plan){.kill_seeds = 1, .stall_seeds = 3, .stalls = 1, .faults_max = 2, .colds = true});
+}
+
 static void run_aim(struct world *world, struct outcome *outcome)
 {
 	run_plan(world, outcome, &(struct plan){.aims = true});
@@ -233,6 +244,13 @@ const struct scenario scenario_kv_lease = {
 	.only_when_named = true,
 	.what = "the same; processes stand still for longer than a lease, also within a turn",
 	.run = run_lease,
+};
+
+const struct scenario scenario_kv_cold = {
+	.name = "kv-cold",
+	.only_when_named = true,
+	.what = "the same; all members end at once, and one may come back with an older copy of its log",
+	.run = run_cold,
 };
 
 const struct scenario scenario_kv_aim = {
