@@ -13,6 +13,7 @@ struct outcome {
 	uint64_t in_doubt; /* faults that hit work in flight */
 	uint64_t excluded, copied,
 		healed;      /* members of stores; those that returned by a full copy, or by what they missed */
+	uint64_t torn_logs;  /* an entry was lost, and those behind it were not */
 	uint64_t older_logs; /* an older copy took the place of the log of a store's member */
 	uint64_t purged;     /* deleted records that members of stores removed */
 	/* Members of stores that were killed while one returned: in all, and of those that one, its buddy, who

@@ -5,6 +5,7 @@
  *   replicas     all members have the same records once all is quiet
  *   budget       nothing waits beyond the operation's budget (K6)
  *   liveness     when all has healed there is progress at every member
+ *   log          a process goes on where the log that it finds ends by checkers/store_log.h (R-K27)
  *   stop         with `recovery = stop` no write is begun while a member returns
  *   heals        a member whose log says that it was one does not copy all records while another one is there that was
  *                all the while; with `recovery = copy` it always does
@@ -72,6 +73,9 @@ struct kv_node {
 	bool logged;                             /* it has answered a write: its log says that it was a member */
 	/* kv_kills.c: it served at the last look; it copies all records, until it serves */
 	bool serves, copies;
+	uint8_t *tail; /* kv_images.c: its last segment as it was before the power went; NULL: none */
+	size_t tail_bytes;
+	uint64_t tail_position;
 	bool older;                             /* kv_images.c: its next process gets the older copy of its log */
 	uint64_t stopped_epoch, stopped_writes; /* kv_kills.c: begun in an epoch with a member that returns */
 };
@@ -122,7 +126,8 @@ struct kv_cluster {
 	uint64_t stands_ns;      /* turns that are torn may take so much longer, in all that an operation sees */
 	bool calm;       /* nothing fails but members that are killed while all serve, and have answered writes */
 	bool recoveries; /* kills are for recoveries */
-	bool colds;      /* most kills are of all members at once */
+	bool colds;      /* most kills are of all members at once, */
+	bool early;      /* and the next one may be before they serve */
 	bool standard;   /* nodes have their defaults; clients hardly rest, and write small values, without RMWs */
 	bool stopping;
 	/* kv_kills.c */
@@ -148,9 +153,11 @@ void kv_kills_kill(struct kv_cluster *all, unsigned i, bool power);
 void kv_kills_revive(struct kv_cluster *all, uint32_t members); /* of these, as bits, those that were killed */
 
 /* ---- kv_images.c ---- */
-void kv_images_look(struct kv_cluster *all);                         /* takes a copy when it is time */
-void kv_images_killed(struct kv_cluster *all, struct kv_node *node); /* the copy may be put in the log's place */
-void kv_images_put(struct kv_node *node);                            /* which is done when it starts */
+void kv_images_look(struct kv_cluster *all);                        /* takes a copy when it is time */
+void kv_images_kills(struct kv_cluster *all, struct kv_node *node); /* the copy may be put in the log's place */
+/* Before its host loses power: of what is not durable all but the first entry survives. */
+void kv_images_tears(struct kv_node *node);
+void kv_images_put(struct kv_node *node); /* which is done when it starts */
 void kv_images_free(struct kv_cluster *all);
 
 /* ---- kv_aims.c ---- */

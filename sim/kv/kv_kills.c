@@ -8,6 +8,9 @@
 #define SYNC_FAILS_PPM 500u
 #define FULL_NS_MAX    (100 * NS_MS)
 #define FULL_BYTES_MAX (16u << 10)
+#define EARLY_PPM      300000u /* of the kills of all members are so soon after the last one: */
+#define EARLY_NS_MAX   (20 * NS_MS)
+#define SLOW_NS_MAX    (2 * NS_MS) /* what a call of a disk takes where all members end */
 
 /* ---- how the members are ---- */
 
@@ -104,12 +107,14 @@ void kv_kills_kill(struct kv_cluster *all, unsigned i, bool power)
 
 	world_count_fault(all->world, power ? FAULT_HOST_STOP : FAULT_PROCESS_CRASH);
 	all->calm &= all->nodes[i].logged;
+	kv_images_kills(all, &all->nodes[i]);
+	if (power && all->colds)
+		kv_images_tears(&all->nodes[i]);
 	if (power)
 		host_stop(process->host);
 	else
 		process_crash(process);
 	all->killed |= 1u << i;
-	kv_images_killed(all, &all->nodes[i]);
 }
 
 static bool picks_power(const struct kv_cluster *all)
@@ -170,6 +175,11 @@ static bool kill_at_work(struct kv_cluster *all)
 {
 	struct kv_node *node = &all->nodes[world_range(all->world, 0, all->count - 1)];
 
+	if (all->early && !any_suspended(all)) {
+		all->calm = false;
+		kill_all(all);
+		return true;
+	}
 	if (!kv_kills_all_serve(all) || node->endpoint.process->paused || !kv_kills_has_work(node))
 		return false;
 	all->outcome->in_doubt++;
@@ -244,6 +254,15 @@ static void set_disks(struct kv_cluster *all, bool fail)
 		all->nodes[i].endpoint.host.disk->sync_fails_ppm = fail ? SYNC_FAILS_PPM : 0;
 }
 
+/* A flush then has many entries, and a power loss tears it. */
+static void slow_disks(struct kv_cluster *all)
+{
+	uint64_t ns = world_range(all->world, NS_US, SLOW_NS_MAX);
+
+	for (unsigned i = 0; i < all->count; i++)
+		all->nodes[i].endpoint.host.disk->call_ns_max += ns;
+}
+
 static void empty_disk(struct world_event *event)
 {
 	struct kv_cluster *all = container_of(event, struct kv_cluster, filler);
@@ -292,7 +311,10 @@ static void look(struct world_event *event)
 		killed |= kill_at_work(all);
 	if (killed) {
 		all->revive_ns = world->now_ns + world_range(world, NS_US, KILL_NS_MAX);
-		all->kill_ns = all->recoveries ? 0 : all->revive_ns + world_range(world, NS_US, KILL_NS_MAX);
+		all->early = all->colds && world_chance(world, EARLY_PPM);
+		all->kill_ns = all->recoveries ? 0
+					       : all->revive_ns + world_range(world, NS_US,
+									  all->early ? EARLY_NS_MAX : KILL_NS_MAX);
 	}
 	world_schedule(world, event, world->now_ns + (quiet ? REST_NS : world_range(world, NS_US, LOOK_NS_MAX)));
 }
@@ -312,6 +334,8 @@ void kv_kills_start(struct kv_cluster *all, bool kills, bool disks)
 		set_disks(all, true);
 	if (disks && world_chance(world, 500000))
 		world_schedule(world, &all->filler, world_range(world, 50 * NS_MS, all->faults.quiet_ns - FULL_NS_MAX));
+	if (all->colds && world_chance(world, 500000))
+		slow_disks(all);
 	if (all->aims)
 		all->revive_ns = UINT64_MAX;
 	if (kills || disks || all->aims)

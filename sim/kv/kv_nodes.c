@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/ensure.h"
+#include "sim/checkers/store_log.h"
 #include "sim/kv/kv.h"
 
 #define CONTROL_PORT    7000u
@@ -302,16 +303,20 @@ static int start_node(struct process *process, void *context)
 	struct hf_node_config config;
 	struct hf_kv_config store;
 	struct hf_error error = {0};
+	struct store_log_end end;
+	const char *wrong;
 	int rc;
 
-	(void)process;
 	configure_node(node, &config);
 	configure_store(node->all, &store);
 	kv_images_put(node);
+	end = store_log_find_end(&process->env, store.log);
 	rc = endpoint_open(&node->endpoint, &config, NULL, NULL, 16);
 	if (rc == 0 && (rc = hf_kv_open(node->endpoint.node, &store, &node->kv, &error)) != 0 && rc != -EIO &&
 		rc != -ENOSPC)
 		world_violate(node->all->world, "start", "%s", error.text);
+	if (rc == 0 && store.log[0] != '\0' && (wrong = store_log_check(&process->env, store.log, &end)) != NULL)
+		world_violate(node->all->world, "log", "%s", wrong);
 	if (rc == 0)
 		rc = start_clients(node);
 	if (rc == 0)

@@ -412,8 +412,8 @@ static void log_older(struct hf_kv *kv, unsigned node)
 	const char *name = kv->config.members[node].name;
 
 	if ((kv->council.older & 1u << node) == 0)
-		log_error("kv: the log of %s is an older copy: it ends before a state that %s had reported; it copies all "
-			  "records from the members that begin. If none begins, restore the last log of %s",
+		log_error("kv: the log of %s is an older copy: it ends before a state that %s had reported; it copies "
+			  "all records from the members that begin. If none begins, restore the last log of %s",
 			name, name, name);
 	kv->council.older |= 1u << node;
 }
