@@ -134,7 +134,12 @@ static int read_entry(struct hf_kv *kv, const struct log_entry *entry, uint64_t 
 		forget_marked(&kv->durable, UINT64_MAX);
 		return 0;
 	case LOG_FLOOR:
-		return kv_purge_read(kv, entry->value, entry->value_bytes) ? 0 : -EPROTO;
+		if (kv_purge_read(kv, entry->value, entry->value_bytes))
+			return 0;
+		return hf_error_set(error, -EPROTO,
+			"kv: the log in %s has an entry of another version; remove it, and this member copies all "
+			"records",
+			kv->config.log);
 	case LOG_KINDS:
 		break;
 	}

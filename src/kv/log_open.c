@@ -83,6 +83,11 @@ static int read_file(struct log *log, uint64_t position, uint8_t **data_out, siz
 	return n < 0 ? (int)n : 0;
 }
 
+static int set_unread(const struct log *log, int rc, struct hf_error *error)
+{
+	return hf_error_set(error, rc, "kv: the log in %s cannot be read: %s", log->config->log, strerror(-rc));
+}
+
 static int check_owner(const struct log *log, const struct log_head *head, struct hf_error *error)
 {
 	if (strcmp(head->cluster, log->config->cluster) == 0 && strcmp(head->member, log->member) == 0)
@@ -113,7 +118,7 @@ static int read_batch(struct scan *scan, const uint8_t *at, size_t bytes, size_t
 		else if (entry->kind == LOG_WIPE)
 			log->mark = log->end;
 		else if (entry->kind == LOG_LIFE && kv_log_add_life(log, entry->ts.version) != 0)
-			return -ENOMEM;
+			return set_unread(log, -ENOMEM, error);
 		positions[n++] = log->end;
 		*used_out += kv_log_entry_bytes(entry);
 		log->end += kv_log_entry_bytes(entry);
@@ -139,7 +144,7 @@ static int read_entries(struct scan *scan, struct hf_file *file, struct hf_error
 			from = 0;
 			n = hf_file_read_at(file, scan->piece + end, PIECE_BYTES - end, offset);
 			if (n < 0)
-				return (int)n;
+				return set_unread(scan->log, (int)n, error);
 			more = (size_t)n == PIECE_BYTES - end && n > 0;
 			offset += (size_t)n;
 			end += (size_t)n;
@@ -162,10 +167,11 @@ static int take_segment(struct scan *scan, const struct log_head *head, struct h
 		rc = kv_log_add_life(log, head->incarnation);
 	}
 	scan->follows = head->position == log->end && head->sequence == log->sequence && head->life >= log->life;
-	if (rc != 0 || !scan->follows)
-		return rc;
-	rc = kv_log_add_segment(log, head->position, 0);
-	return rc == 0 ? read_entries(scan, file, error) : rc;
+	if (rc == 0 && scan->follows)
+		rc = kv_log_add_segment(log, head->position, 0);
+	if (rc != 0)
+		return set_unread(log, rc, error);
+	return scan->follows ? read_entries(scan, file, error) : 0;
 }
 
 static int read_segment(struct scan *scan, uint64_t position, struct hf_error *error)
@@ -188,8 +194,7 @@ static int read_segment(struct scan *scan, uint64_t position, struct hf_error *e
 		if (rc == 0 && scan->is_segment)
 			rc = take_segment(scan, &head, file, error);
 	} else {
-		rc = (int)n;
-		hf_error_set(error, rc, "kv: the log in %s cannot be read: %s", log->config->log, strerror(-rc));
+		rc = set_unread(log, (int)n, error);
 	}
 	hf_file_close(file);
 	return rc;
@@ -271,7 +276,7 @@ int kv_log_read_all(struct log *log, log_reader *reader, void *context, struct h
 
 	rc = rc != 0 ? rc : scan.piece == NULL ? -ENOMEM : scan.rc;
 	if (rc != 0)
-		hf_error_set(error, rc, "kv: the log in %s cannot be read: %s", log->config->log, strerror(-rc));
+		set_unread(log, rc, error);
 	if (scan.count > 0)
 		qsort(scan.positions, scan.count, sizeof(*scan.positions), by_position);
 	scan.follows = true;
