@@ -1,18 +1,20 @@
 /* kv.pml - the store without a leader as a model: writes, crashes and recoveries of one record, and the rules without
  * which it fails (docs/kv.md, <Linearizable, Synch>).
  *
- * Three nodes; WRITES writes, of which RMWS may be RMWs; CRASHES crashes. A crash loses the memory; the log keeps what
- * was flushed, and of what was not yet acknowledged either. A node that was excluded is admitted as a shadow with what
- * its log has, acknowledges, asks a buddy, and is promoted. The deciding of members is one atomic step each; every node
- * installs it later. INV, ACK, VAL, the buddy's answer and its application are steps of their own, in any order; messages
- * that wait while their sender crashes are lost, but for VALs, which may come at any time.
+ * Three nodes; WRITES writes, of which RMWS may be RMWs; CRASHES crashes. A crash loses the memory; the log keeps
+ * what was flushed, and of what was not yet acknowledged either. A node that was excluded is admitted as a shadow
+ * with what its log has, acknowledges, asks a buddy, and is promoted. The deciding of members is one atomic step
+ * each; every node installs it later. INV, ACK, VAL, the begin of the buddy's list, its answer and the answer's
+ * application are steps of their own, in any order; messages that wait while their sender crashes are lost, but for
+ * VALs, which may come at any time.
  *
  * Claims, asserted where a write is answered or a value is read:
  *   K1  nothing older is read, nor begins with a lower timestamp, than what was answered or read before; one timestamp
  *       names one value; between an RMW and its base no other write took effect
  *   K2  what was answered or read is durable at every member
  *
- * -DWITHOUT_RK2 (5, 11, 12, 13, 14, 18) leaves one rule out; spin then finds an execution that breaks a claim.
+ * -DWITHOUT_RK2 (5, 11, 12, 13, 14, 18) leaves one rule out, and -DWITHOUT_MOVED the sending of a listed record that
+ * changes before its turn; spin then finds an execution that breaks a claim.
  * scripts/spin.py makes these searches: what holds with two writes and one crash, and with one write and two crashes. A
  * violation may take two of each. R-K15 and R-K16 are not tried: with one record what is newer is all there is. */
 #ifndef WRITES
@@ -64,11 +66,13 @@ bool replays[NODES];
 /* What node a, which is absent, misses, as node n knows: PAIR(n, a). */
 bool covers[NODES * NODES], missed[NODES * NODES];
 /* A shadow: its record is one that it asks for; the buddy's answer. */
-mtype = {NOTHING, ON_ITS_WAY};
+mtype = {NOTHING, BEGUN, ON_ITS_WAY};
 bool asks[NODES];
 mtype answer[NODES] = NOTHING;
 byte answer_record[NODES];
 bool answer_has[NODES], answer_valid[NODES], answer_listed[NODES];
+/* BEGUN: the buddy, which has not come to the record in its list; the record when it began. */
+byte buddy[NODES], listed[NODES];
 
 #define SERVES(n) (up[n] && is[n] == MEMBER && (members[n] & BIT(n)))
 #define LIVE(n)   (up[n] && is[n] != ABSENT && (live[n] & BIT(n)))
@@ -304,6 +308,8 @@ inline crash(n)
 	installed[n] = 0; live[n] = 0; members[n] = 0;
 	asks[n] = false;
 	answer[n] = NOTHING;
+	buddy[n] = 0;
+	listed[n] = 0;
 	answer_record[n] = 0;
 	answer_has[n] = false;
 	answer_valid[n] = false;
@@ -333,15 +339,35 @@ inline admit(r)
 #else
 #define MAY_HELP(b, r) (SERVES(b) && installed[b] >= joined[r] && covers[PAIR(b, r)])
 #endif
-#define HELPS(b, r) (up[r] && is[r] == SHADOW && answer[r] == NOTHING && MAY_HELP(b, r))
+#define WAITS(r)    (up[r] && is[r] == SHADOW && answer[r] == BEGUN)
+#define HELPS(b, r) (up[r] && is[r] == SHADOW && MAY_HELP(b, r) && \
+	(answer[r] == NOTHING || answer[r] == BEGUN && !(MAY_HELP(buddy[r], r))))
+
+/* A record of the list that changes before its turn is sent then: here it is sent as it is later. */
+#ifdef WITHOUT_MOVED
+#define LISTED(b, r) (missed[PAIR(b, r)] && (answer[r] != BEGUN || record[b] == listed[r]))
+#else
+#define LISTED(b, r) (missed[PAIR(b, r)])
+#endif
 
 inline help(b, r)
 {
-	answer_listed[r] = missed[PAIR(b, r)];
+	answer_listed[r] = LISTED(b, r);
 	answer_has[r] = asks[r] || answer_listed[r];
 	answer_record[r] = (answer_has[r] -> record[b] : 0);
 	answer_valid[r] = answer_has[r] && state[b] == VALID;
-	answer[r] = ON_ITS_WAY
+	answer[r] = ON_ITS_WAY;
+	buddy[r] = 0; /* last: `b` may be this */
+	listed[r] = 0
+}
+
+/* What is asked for is answered at once, and an empty list is; else other steps may come first. */
+inline begin_help(b, r)
+{
+	if
+	:: asks[r] || !missed[PAIR(b, r)] -> answer[r] = NOTHING; help(b, r)
+	:: else -> answer[r] = BEGUN; buddy[r] = b; listed[r] = record[b]
+	fi
 }
 
 inline take_answer(r)
@@ -426,8 +452,9 @@ end:	do
 		epoch++; is[n] = ABSENT; settle() }
 	/* Its return. */
 	:: d_step { !up[n] && is[n] == ABSENT && (is[x] == MEMBER || is[y] == MEMBER) -> admit(n); settle() }
-	:: d_step { HELPS(x, n) -> help(x, n); settle() }
-	:: d_step { HELPS(y, n) -> help(y, n); settle() }
+	:: d_step { HELPS(x, n) -> begin_help(x, n); settle() }
+	:: d_step { HELPS(y, n) -> begin_help(y, n); settle() }
+	:: d_step { WAITS(n) && MAY_HELP(buddy[n], n) -> help(buddy[n], n); settle() }
 	:: d_step { up[n] && is[n] == SHADOW && answer[n] == ON_ITS_WAY -> apply_answer(n); settle() }
 	od
 }

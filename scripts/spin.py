@@ -31,6 +31,7 @@ RUNS = [
     ("kv", "-DWITHOUT_RK13", "R-K13 left out: doubt outranks an INV", FAILS),
     ("kv", "-DWITHOUT_RK14", "R-K14 left out: no answer when the doubt has ended", FAILS),
     ("kv", "-DWITHOUT_RK18", "R-K18 left out: any member is a buddy, at once", FAILS),
+    ("kv", "-DWITHOUT_MOVED", "K3: a listed record that changes before its turn is not sent", FAILS),
     ("lease", "", "two members decide by turns", HOLDS),
     ("lease", "-DWITHOUT_TAKEOVER", "R-K21: a new leader counts its own grants alone", FAILS),
     ("lease", "-DWITHOUT_REFUSAL", "R-K21: a suspected member is granted leases", FAILS),
