@@ -1,5 +1,7 @@
 #include "sim/smr/smr_watch.h"
 
+#include <string.h>
+
 #include "sim/checkers/torn_slots.h"
 #include "sim/device.h"
 #include "smr/durable.h"
@@ -164,6 +166,50 @@ static void check_durable(const struct smr_sim *sim, const struct hf_smr *smr)
 				(unsigned long long)i);
 }
 
+/* ---- configurations ---- */
+
+static void check_members(const struct smr_sim *sim, const struct hf_smr *smr, const struct smr_members *members)
+{
+	if (!smr_phase_majority_of(smr, members, smr_phase_set(smr, SMR_STAGE_PROMISED)))
+		world_violate(sim->world, "newer", "member %u goes on without a majority of the members of entry %llu",
+			smr->id, (unsigned long long)members->index);
+}
+
+static void check_logged(const struct smr_sim *sim, const struct hf_smr *smr)
+{
+	uint8_t bytes[SMR_MEMBERS_BYTES];
+	struct smr_members members;
+	struct smr_slot slot;
+	size_t n = 0;
+
+	for (uint64_t i = smr->commit; i < smr->tail; i++) {
+		if (smr_own_slot(smr, i, &slot) != SMR_SLOT_VALID || (slot.kind & SMR_KINDS_MASK) != SMR_CONFIG)
+			continue;
+		n = (slot.kind & SMR_FIRST) != 0 ? 0 : n;
+		if (n + slot.bytes > sizeof(bytes))
+			continue;
+		memcpy(bytes + n, smr_slot_at(smr, i) + SMR_SLOT_HEADER, slot.bytes);
+		n += slot.bytes;
+		if ((slot.kind & SMR_LAST) == 0 || !smr_members_decode(bytes, n, &members))
+			continue;
+		members.index = i;
+		check_members(sim, smr, &members);
+	}
+}
+
+/* What a member that is there has applied, and has said. */
+static void check_told(const struct smr_sim *sim, const struct hf_smr *smr)
+{
+	for (unsigned i = 0; i < sim->count; i++) {
+		const struct hf_smr *other = sim->members[i].smr;
+		const struct smr_link *link = &smr->links[i];
+
+		if (other != NULL && link->peer != NULL && link->incarnation == other->incarnation &&
+			link->config_index == other->members.index && link->config_index > smr->members.index)
+			check_members(sim, smr, &other->members);
+	}
+}
+
 void smr_watch_turn(struct smr_sim_member *member)
 {
 	const struct hf_smr *smr = member->smr;
@@ -181,6 +227,10 @@ void smr_watch_turn(struct smr_sim_member *member)
 	if (!smr->lost && !smr_phase_majority(smr, smr_phase_set(smr, SMR_STAGE_PROMISED)))
 		world_violate(sim->world, "majority", "member %u goes on under number %llu without a majority",
 			member->id, (unsigned long long)smr->number);
+	if (!smr->lost) {
+		check_logged(sim, smr);
+		check_told(sim, smr);
+	}
 	if (smr->number != member->accepts_under)
 		check_promise(sim, member->id, smr->number);
 	member->accepts_under = smr->number;

@@ -4,6 +4,8 @@
  *   majority  who accepts entries has had the logs of a majority since it chose its number (R-S5)
  *   promise   the number under which a member accepts entries was promised to a majority before the first one (R-S4);
  *             in durable mode, on disks (R-S24)
+ *   newer     who accepts entries has the logs of a majority of each configuration that is in its log, or that another
+ *             member has applied and has told (R-S20)
  *   decided   what a leader takes for decided, a majority of the newest configuration has, each member in the
  *             incarnation that it names (R-S15, R-S20, R-S22)
  *   memory    a process that starts without its memory is another incarnation (R-S15)
