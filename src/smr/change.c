@@ -13,16 +13,11 @@
 
 #include "base/log.h"
 
-static const struct smr_members *newest(const struct hf_smr *smr)
-{
-	return smr->heard.index > smr->members.index ? &smr->heard : &smr->members;
-}
-
 void smr_change_heard(struct hf_smr *smr, const struct smr_members *members)
 {
-	if (members->index <= newest(smr)->index || members->index < smr->applied)
+	if (members->index <= smr->told.index || members->index < smr->applied)
 		return;
-	smr->heard = *members;
+	smr->told = *members;
 	smr->lost = true; /* its majority is needed too (R-S20) */
 }
 
@@ -131,8 +126,8 @@ static void log_change(struct hf_smr *smr)
 	bytes = smr_members_encode(&smr->next, smr->batch);
 	if (!smr_accept_append(smr, SMR_CONFIG, 0, smr->batch, bytes))
 		return;
-	smr->heard = smr->next;
-	smr->heard.index = smr->tail - 1;
+	smr->found = smr->next;
+	smr->found.index = smr->tail - 1;
 }
 
 /* At each pulse. */
@@ -142,12 +137,10 @@ void smr_change_turn(struct hf_smr *smr)
 	struct smr_members next = smr->members;
 	struct smr_member member = {.voter = true};
 
-	if (smr->heard.index != 0 && smr->applied > smr->heard.index)
-		smr->heard.index = 0; /* the own log says what came of it */
 	if (smr->role != HF_SMR_LEADER)
 		return;
 	if (smr->changing) {
-		if (smr->heard.index <= smr->members.index)
+		if (!smr_counts_told(smr) && !smr_counts_found(smr))
 			log_change(smr);
 		return;
 	}

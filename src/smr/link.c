@@ -270,9 +270,7 @@ static bool is_taken(const struct smr_link *link, const struct hf_peer *peer, ui
 	const struct hf_smr *smr = link->smr;
 
 	return link->peer != NULL && link->peer != peer && link->incarnation != incarnation &&
-	       hf_peer_reached(link->peer) && link->elect.alive &&
-	       !smr_members_votes(&smr->members, link->id, incarnation) &&
-	       !(smr->heard.index > smr->members.index && smr_members_votes(&smr->heard, link->id, incarnation));
+	       hf_peer_reached(link->peer) && link->elect.alive && !smr_is_voter(smr, link->id, incarnation);
 }
 
 /* In words once: it says HELLO again. */

@@ -59,6 +59,17 @@ void smr_members_drop(struct smr_members *members, unsigned id)
 		}
 }
 
+bool smr_members_same(const struct smr_members *a, const struct smr_members *b)
+{
+	if (a->index != b->index || a->count != b->count)
+		return false;
+	for (unsigned i = 0; i < a->count; i++)
+		if (a->at[i].is.id != b->at[i].is.id || a->at[i].incarnation != b->at[i].incarnation ||
+			a->at[i].voter != b->at[i].voter)
+			return false;
+	return true;
+}
+
 static void encode_address(const struct hf_addr *addr, uint8_t *out)
 {
 	put_le16(out, (uint16_t)addr->sa.sa_family);

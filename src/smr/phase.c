@@ -51,5 +51,6 @@ bool smr_phase_majority_of(const struct hf_smr *smr, const struct smr_members *m
 bool smr_phase_majority(const struct hf_smr *smr, uint32_t set)
 {
 	return smr_phase_majority_of(smr, &smr->members, set) &&
-	       (smr->heard.index <= smr->members.index || smr_phase_majority_of(smr, &smr->heard, set));
+	       (!smr_counts_told(smr) || smr_phase_majority_of(smr, &smr->told, set)) &&
+	       (!smr_counts_found(smr) || smr_phase_majority_of(smr, &smr->found, set));
 }

@@ -32,8 +32,8 @@ bool smr_public_ready(const struct hf_smr *smr)
 {
 	return (smr->role == HF_SMR_FOLLOWER || smr->role == HF_SMR_ACQUIRING || smr->role == HF_SMR_LEADER) &&
 	       smr_members_votes(&smr->members, smr->id, smr->incarnation) &&
-	       (smr->heard.index <= smr->members.index || smr_members_votes(&smr->heard, smr->id, smr->incarnation)) &&
-	       !gives_way(smr);
+	       (!smr_counts_told(smr) || smr_members_votes(&smr->told, smr->id, smr->incarnation)) &&
+	       (!smr_counts_found(smr) || smr_members_votes(&smr->found, smr->id, smr->incarnation)) && !gives_way(smr);
 }
 
 void smr_public_role(struct hf_smr *smr)

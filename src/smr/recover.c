@@ -108,31 +108,51 @@ static void fill_holes(struct hf_smr *smr)
 	}
 }
 
-/* A configuration that may be decided: its members are asked too (R-S20). */
-static bool finds_members(struct hf_smr *smr)
+/* The last configuration that may be decided, and its first slot; false: there is none. The first slots of its entry
+ * may be applied already. */
+static bool last_members(const struct hf_smr *smr, struct smr_members *last_out, uint64_t *first_out)
 {
+	uint32_t bytes = smr->entry_first == 0 ? 0 : smr->entry_bytes;
+	uint64_t first = smr->entry_first;
 	struct smr_members members;
 	struct smr_slot slot;
-	uint32_t bytes = 0;
+	bool any = false;
 
+	memcpy(smr->batch, smr->entry, bytes);
 	for (uint64_t i = smr->commit; i < smr->recover_last; i++) {
 		if (smr_own_slot(smr, i, &slot) != SMR_SLOT_VALID || (slot.kind & SMR_KINDS_MASK) != SMR_CONFIG)
 			continue;
-		if ((slot.kind & SMR_FIRST) != 0)
+		if ((slot.kind & SMR_FIRST) != 0) {
+			first = i;
 			bytes = 0;
+		}
 		if (bytes + slot.bytes > smr->geometry.span * smr->geometry.slot_bytes)
-			return false;
+			continue;
 		memcpy(smr->batch + bytes, smr_slot_at(smr, i) + SMR_SLOT_HEADER, slot.bytes);
 		bytes += slot.bytes;
 		if ((slot.kind & SMR_LAST) == 0 || !smr_members_decode(smr->batch, bytes, &members))
 			continue;
 		members.index = i;
-		if (smr->heard.index == i || i <= smr->members.index)
-			return false;
-		smr->heard = members;
-		return true;
+		*last_out = members;
+		*first_out = first;
+		any = true;
 	}
-	return false;
+	return any;
+}
+
+/* Its members are asked too (R-S20). It was logged when all before it was decided, a configuration among that as well.
+ * What an earlier recovery found and this one does not was never decided, and is forgotten. */
+static bool finds_members(struct hf_smr *smr)
+{
+	struct smr_members members = {0};
+	uint64_t first = 0;
+	bool any = last_members(smr, &members, &first);
+	bool is_new = any && !smr_members_same(&members, &smr->found) && !smr_members_same(&members, &smr->told);
+
+	if (any)
+		smr_follow_commit(smr, first);
+	smr->found = members;
+	return is_new;
 }
 
 static void finish(struct hf_smr *smr)

@@ -77,7 +77,8 @@ struct hf_smr {
 
 	/* the log */
 	struct smr_members members;        /* applied, or that of the snapshot */
-	struct smr_members heard;          /* newer, undecided as far as we know; index 0: none */
+	struct smr_members told;           /* newer, decided: another member has applied it; index 0: none */
+	struct smr_members found;          /* newer, in the own log since the last recovery, or logged by us; 0: none */
 	uint64_t began_ns;                 /* when the cluster was founded; 0: it has had a leader */
 	uint64_t promised;                 /* the word of the own log, when it was last taken from its holder */
 	uint64_t promise, commit, applied; /* applied: of slots; next to be applied */
@@ -160,16 +161,35 @@ static inline enum hf_smr_role smr_link_role(const struct smr_link *link)
 	return (enum hf_smr_role)(link->public[SMR_PUBLIC_ROLE] & 0xff);
 }
 
-/* It votes, in a configuration that we know of, and has all that it has acknowledged: who stepped out may not, as one
+/* Whether these need a majority too (R-S20), besides those that are applied. */
+static inline bool smr_counts_told(const struct hf_smr *smr)
+{
+	return smr->told.index > smr->members.index && smr->told.index >= smr->applied;
+}
+
+/* A majority of those that were told has all that is below their entry. */
+static inline bool smr_counts_found(const struct hf_smr *smr)
+{
+	return smr->found.index > smr->members.index && smr->found.index >= smr->applied &&
+	       smr->found.index > smr->told.index;
+}
+
+/* In a configuration that we know of. */
+static inline bool smr_is_voter(const struct hf_smr *smr, unsigned id, uint64_t incarnation)
+{
+	return smr_members_votes(&smr->members, id, incarnation) ||
+	       (smr_counts_told(smr) && smr_members_votes(&smr->told, id, incarnation)) ||
+	       (smr_counts_found(smr) && smr_members_votes(&smr->found, id, incarnation));
+}
+
+/* It votes, and has all that it has acknowledged: who stepped out may not, as one
  * whose device died (R-S15). */
 static inline bool smr_is_known(const struct smr_link *link)
 {
 	const struct hf_smr *smr = link->smr;
 
 	return link->peer != NULL && !link->amnesiac && smr_link_role(link) != HF_SMR_OUT &&
-	       (smr_members_votes(&smr->members, link->id, link->incarnation) ||
-		       (smr->heard.index > smr->members.index &&
-			       smr_members_votes(&smr->heard, link->id, link->incarnation)));
+	       smr_is_voter(smr, link->id, link->incarnation);
 }
 
 static inline uint64_t smr_link_commit(const struct smr_link *link)

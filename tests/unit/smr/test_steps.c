@@ -261,6 +261,191 @@ static void a_decided_call_that_a_snapshot_covers_ends(void **state)
 	end();
 }
 
+/* ---- configurations that a recovery finds ---- */
+
+#define FIRST_SLOT 2u /* of the first one */
+#define ENTRY      5u /* slots that a configuration of three takes */
+#define PROCESSES  6u /* three are members */
+
+static void begin_members(void)
+{
+	begin();
+	smr.chunk = smr.geometry.span;
+	smr.number = 3 << 8;
+	smr.holder = 0;
+	smr.commit = smr.applied = FIRST_SLOT;
+	smr.entry = calloc(smr.geometry.span, SLOT_BYTES);
+	smr.batch = calloc(smr.geometry.span, SLOT_BYTES);
+	smr.copy = calloc(1, SLOT_BYTES);
+	assert_true(smr.entry != NULL && smr.batch != NULL && smr.copy != NULL);
+	for (unsigned i = 1; i < PROCESSES; i++) {
+		smr.links[i] =
+			(struct smr_link){.smr = &smr, .id = (uint8_t)i, .incarnation = 100 + i, .peer = somewhere};
+		smr.links[i].scratch = calloc(smr.chunk, SLOT_BYTES);
+		assert_non_null(smr.links[i].scratch);
+		smr.here[i - 1] = &smr.links[i];
+	}
+}
+
+static void end_members(void)
+{
+	for (unsigned i = 1; i < PROCESSES; i++)
+		free(smr.links[i].scratch);
+	free(smr.copy);
+	free(smr.batch);
+	free(smr.entry);
+	end();
+}
+
+/* Member 0 and two others. */
+static struct smr_members trio_of(uint64_t index, uint8_t second, uint8_t third)
+{
+	const uint8_t ids[] = {0, second, third};
+	struct smr_members members = {.index = index, .count = VOTERS};
+
+	for (unsigned i = 0; i < VOTERS; i++)
+		members.at[i] = (struct smr_member){.is = {.id = ids[i]}, .voter = true, .incarnation = 100u + ids[i]};
+	return members;
+}
+
+/* Slots from `first` on, in a log whose slot of index `from` is at `at`. */
+static void put_members(uint8_t *at, uint64_t from, uint64_t first, const struct smr_members *members, uint64_t round)
+{
+	const uint32_t most = SLOT_BYTES - SMR_SLOT_HEADER;
+	uint8_t bytes[SMR_MEMBERS_BYTES];
+	uint32_t left = smr_members_encode(members, bytes);
+
+	for (uint32_t i = 0; i < ENTRY; i++) {
+		struct smr_slot slot = {.index = first + i,
+			.kind = (uint16_t)(SMR_CONFIG | (i == 0 ? SMR_FIRST : 0) | (i + 1 == ENTRY ? SMR_LAST : 0)),
+			.bytes = left < most ? left : most};
+
+		(void)smr_slot_store(
+			&smr.geometry, at + (first + i - from) * SLOT_BYTES, &slot, round << 8, bytes + i * most);
+		left -= slot.bytes;
+	}
+	assert_int_equal(left, 0);
+}
+
+/* In the log of another member, as a recovery that begins now will read it. */
+static void put_there(unsigned id, uint64_t first, const struct smr_members *members, uint64_t round)
+{
+	put_members(smr.links[id].scratch, smr.commit, first, members, round);
+}
+
+/* All are read. True: it goes on with what it found. */
+static bool recover(void)
+{
+	smr.phase = SMR_PHASE_CATCH_UP;
+	smr.abort_why = NULL;
+	smr_recover_begin(&smr);
+	while (smr.phase == SMR_PHASE_RECOVER && smr.abort_why == NULL) {
+		uint64_t lap = (smr.recover_at | (SLOTS - 1)) + 1, stop = smr.recover_at + smr.chunk;
+
+		for (unsigned i = 1; i < PROCESSES; i++) {
+			smr.links[i].stage = SMR_STAGE_PROMISED;
+			smr.links[i].fetched = smr.recover_at;
+			smr.links[i].fetched_end = stop < lap ? stop : lap;
+		}
+		smr_recover_turn(&smr);
+		for (unsigned i = 1; i < PROCESSES; i++)
+			memset(smr.links[i].scratch, 0, smr.chunk * SLOT_BYTES);
+	}
+	if (smr.abort_why != NULL)
+		smr_abort(&smr, smr.abort_why);
+	return smr.phase == SMR_PHASE_NOOP;
+}
+
+static bool is_enough(unsigned one, unsigned other)
+{
+	return smr_phase_majority(&smr, 1u | 1u << one | 1u << other);
+}
+
+/* It was asleep while two configurations were decided, and reads the first one alone. */
+static void who_was_told_of_a_configuration_does_not_forget_it(void **state)
+{
+	const struct smr_members first = trio_of(FIRST_SLOT + ENTRY - 1, 1, 3), second = trio_of(100, 4, 5);
+
+	(void)state;
+	begin_members();
+	smr_change_heard(&smr, &second);
+	put_there(1, FIRST_SLOT, &first, 1);
+	(void)recover();
+	assert_false(is_enough(1, 2)); /* of those who were members, and of the first ones */
+	assert_true(smr_phase_majority(&smr, 1u | 1u << 1 | 1u << 4));
+	end_members();
+}
+
+/* The second one is not found before the members of the first one are asked. */
+static void each_configuration_in_the_log_needs_its_majority(void **state)
+{
+	const struct smr_members first = trio_of(FIRST_SLOT + ENTRY - 1, 1, 3);
+	const struct smr_members second = trio_of(FIRST_SLOT + 2 * ENTRY - 1, 4, 5);
+
+	(void)state;
+	begin_members();
+	put_there(1, FIRST_SLOT, &first, 1);
+	assert_false(recover());
+	put_there(2, FIRST_SLOT, &first, 1);
+	put_there(2, FIRST_SLOT + ENTRY, &second, 1);
+	assert_false(recover());
+	assert_false(is_enough(1, 2));
+	assert_true(smr_phase_majority(&smr, 1u | 1u << 1 | 1u << 4));
+	assert_int_equal(smr.members.index, first.index); /* the second one was logged behind decided entries alone */
+	end_members();
+}
+
+/* Another leader's has its place: the one that was found before was not decided. */
+static void a_configuration_that_was_abandoned_is_replaced(void **state)
+{
+	const struct smr_members first = trio_of(FIRST_SLOT + ENTRY - 1, 1, 3), other = trio_of(first.index, 4, 5);
+
+	(void)state;
+	begin_members();
+	put_there(1, FIRST_SLOT, &first, 1);
+	assert_false(recover());
+	put_there(2, FIRST_SLOT, &other, 5);
+	assert_false(recover());
+	assert_false(is_enough(1, 2));
+	smr.number = 6 << 8;
+	assert_true(recover());
+	end_members();
+}
+
+/* Nothing has its place. */
+static void a_configuration_that_was_abandoned_needs_no_majority(void **state)
+{
+	const struct smr_members first = trio_of(FIRST_SLOT + ENTRY - 1, 4, 5);
+	struct smr_slot noop = {.kind = SMR_NOOP | SMR_FIRST | SMR_LAST};
+
+	(void)state;
+	begin_members();
+	put_there(1, FIRST_SLOT, &first, 1);
+	assert_false(recover());
+	assert_false(is_enough(1, 2));
+	for (noop.index = FIRST_SLOT; noop.index < FIRST_SLOT + ENTRY; noop.index++)
+		(void)smr_slot_store(&smr.geometry, smr.links[2].scratch + (noop.index - FIRST_SLOT) * SLOT_BYTES,
+			&noop, 5 << 8, NULL);
+	assert_true(recover());
+	assert_true(is_enough(1, 2));
+	end_members();
+}
+
+/* A leader died when a majority had half of it. */
+static void a_configuration_whose_first_slots_are_applied_is_found(void **state)
+{
+	const struct smr_members first = trio_of(FIRST_SLOT + ENTRY - 1, 4, 5);
+
+	(void)state;
+	begin_members();
+	put_members(smr_slot_at(&smr, FIRST_SLOT), FIRST_SLOT, FIRST_SLOT, &first, 1);
+	smr_follow_commit(&smr, FIRST_SLOT + 2);
+	assert_true(smr_follow_apply(&smr));
+	assert_false(recover());
+	assert_false(is_enough(1, 2));
+	end_members();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -270,6 +455,11 @@ int main(void)
 		cmocka_unit_test(a_promise_that_was_cut_off_leaves_the_one_before),
 		cmocka_unit_test(a_request_of_a_process_that_is_gone_is_not_granted),
 		cmocka_unit_test(who_takes_a_snapshot_gives_none),
+		cmocka_unit_test(who_was_told_of_a_configuration_does_not_forget_it),
+		cmocka_unit_test(each_configuration_in_the_log_needs_its_majority),
+		cmocka_unit_test(a_configuration_that_was_abandoned_is_replaced),
+		cmocka_unit_test(a_configuration_that_was_abandoned_needs_no_majority),
+		cmocka_unit_test(a_configuration_whose_first_slots_are_applied_is_found),
 		cmocka_unit_test(a_majority_that_was_lost_counts_from_when_it_is_there_again),
 	};
 
