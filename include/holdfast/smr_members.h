@@ -23,8 +23,9 @@ int hf_smr_session_close(struct hf_smr *smr, struct hf_smr_call *call, uint64_t 
 int hf_smr_add(struct hf_smr *smr, const struct hf_smr_member *member, struct hf_smr_call *call);
 /* Of a member, or of the id that hf_smr_add waits for: that one is done at once. -EHOSTDOWN: no majority of the
  * remaining members follows, so no entry could be decided any more: start the members that are down, or remove them
- * first. HF_SMR_NOT_LEADER: that became true meanwhile. -EINVAL: it is the last member; -ENOENT: no such member; -EBUSY
- * and -ENOTCONN as above. */
+ * first. HF_SMR_NOT_LEADER: that became true meanwhile. Done when a majority of the remaining members has applied it:
+ * stop the process then, or when it reports HF_SMR_REMOVED. -EINVAL: it is the last member; -ENOENT: no such member;
+ * -EBUSY and -ENOTCONN as above. */
 int hf_smr_remove(struct hf_smr *smr, uint8_t id, struct hf_smr_call *call);
 
 /* ---- status ---- */

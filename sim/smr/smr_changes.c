@@ -2,6 +2,8 @@
 
 #include <errno.h>
 
+#include "sim/smr/smr_watch.h"
+
 #define LEAST        3u
 #define LEAST_DOWN   2u /* while a member is down: it goes, or the one that is refused does */
 #define PAUSE_NS     (5 * NS_MS)
@@ -29,6 +31,8 @@ static void done(struct hf_smr_call *call)
 {
 	struct smr_changes *changes = container_of(call, struct smr_changes, call);
 
+	if (call->outcome == HF_SMR_DECIDED)
+		smr_watch_settled(changes->leader);
 	world_note(changes->sim->world, "smr-changed", (uint64_t)call->outcome);
 	changes->sim->changing = false;
 	if (call->outcome == HF_SMR_DECIDED && changes->adds)
@@ -71,6 +75,7 @@ static int change_one(struct smr_changes *changes)
 	if (sim->changing || leader == NULL || leader->endpoint.process->paused)
 		return -EBUSY;
 	changes->call = (struct hf_smr_call){.done = done};
+	changes->leader = leader;
 	if (!is_listed(&status, id))
 		return whole ? add(changes, leader, id) : -EBUSY;
 	if (status.member_count <= (whole ? LEAST : LEAST_DOWN))

@@ -8,6 +8,7 @@
 struct smr_changes {
 	struct world_event event;
 	struct smr_sim *sim;
+	struct smr_sim_member *leader; /* that was asked last */
 	struct hf_smr_call call;
 	uint64_t until_ns;
 	unsigned added, removed, refused;

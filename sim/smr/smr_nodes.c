@@ -154,6 +154,8 @@ static void event(void *context, const struct hf_smr_event *event)
 		sim->aborts += member->leads;
 		member->leads = false;
 		member->out = true;
+		if (!failed && smr_members_find(&member->smr->members, member->id) == NULL)
+			smr_watch_settled(member); /* no other process has its place */
 		if (event->reason != NULL && strstr(event->reason, "damaged") != NULL)
 			world_violate(sim->world, "damage", "member %u: %s", member->id, event->reason);
 		if (failed && member->endpoint.host.disk->bytes == 0 &&

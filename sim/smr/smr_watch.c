@@ -210,6 +210,28 @@ static void check_told(const struct smr_sim *sim, const struct hf_smr *smr)
 	}
 }
 
+/* A process that has ended, or reads its disk, may have applied it. */
+static bool lacks(const struct smr_sim *sim, const struct smr_member *voter, uint64_t index)
+{
+	const struct hf_smr *smr = sim->members[voter->is.id].smr;
+
+	return smr != NULL && smr->incarnation == voter->incarnation && smr->replay == NULL &&
+	       smr->members.index < index;
+}
+
+void smr_watch_settled(const struct smr_sim_member *member)
+{
+	const struct smr_members *members = &member->smr->members;
+	unsigned without = 0;
+
+	for (unsigned i = 0; i < members->count; i++)
+		without += lacks(member->sim, &members->at[i], members->index);
+	if (2 * without >= members->count)
+		world_violate(member->sim->world, "settled", "member %u %s, and %u of %u members have not applied that",
+			member->id, smr_members_find(members, member->id) == NULL ? "was removed" : "answers a change",
+			without, members->count);
+}
+
 void smr_watch_turn(struct smr_sim_member *member)
 {
 	const struct hf_smr *smr = member->smr;

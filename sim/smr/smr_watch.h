@@ -8,6 +8,8 @@
  *             member has applied and has told (R-S20)
  *   decided   what a leader takes for decided, a majority of the newest configuration has, each member in the
  *             incarnation that it names (R-S15, R-S20, R-S22)
+ *   settled   a change of members is answered, and a removed member steps out, when a majority of those who are members
+ *             then has applied it: one of them is alive as long as a majority is (R-S20)
  *   memory    a process that starts without its memory is another incarnation (R-S15)
  *   durable   what is published as durable under a number was accepted under it, or a later one (R-S24)
  *   sure      what a member will not write into its WAL again is there, and decided (DUR-1) */
@@ -18,6 +20,7 @@
 
 void smr_watch_start(struct smr_sim_member *member); /* its replica was started, or could not be */
 void smr_watch_turn(struct smr_sim_member *member);
-void smr_watch_end(struct smr_sim_member *member); /* its replica is about to stop */
+void smr_watch_end(struct smr_sim_member *member);           /* its replica is about to stop */
+void smr_watch_settled(const struct smr_sim_member *member); /* it answers a change, or was removed by one */
 
 #endif

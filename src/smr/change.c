@@ -6,12 +6,15 @@
  * A process that takes the place of a member (the same id, another incarnation) is wanted by itself. A member that
  * goes needs no snapshot; but an entry is not logged that those who follow now could not decide, because nobody leads
  * without majorities of both, and who died may never return. Until its CONFIG entry a learner counts for nothing
- * (R-S22). Whoever knows of a newer configuration than it has applied needs majorities of both (R-S20). */
+ * (R-S22). Whoever knows of a newer configuration than it has applied needs majorities of both (R-S20). So a change is
+ * done when a majority of the new configuration has applied it: one of these is alive as long as a majority is, and
+ * needs no other one. Until then a member that was removed stays, because those who have not applied it need it. */
 #include "smr/steps.h"
 
 #include <errno.h>
 
 #include "base/log.h"
+#include "smr/durable.h"
 
 void smr_change_heard(struct hf_smr *smr, const struct smr_members *members)
 {
@@ -34,6 +37,35 @@ static void end_call(struct hf_smr *smr, enum hf_smr_outcome outcome, uint64_t i
 	smr_calls_end(smr, call, outcome);
 }
 
+/* A majority of the members has applied that they are. */
+static bool is_settled(const struct hf_smr *smr)
+{
+	uint32_t set = smr_durable_floor(smr) > smr->members.index ? 1u << smr->id : 0;
+
+	smr_for_links (link, smr)
+		if (smr_is_known(link) && link->known && link->public[SMR_PUBLIC_APPLIED] > smr -> members.index)
+			set |= 1u << link->id;
+	return smr_phase_majority_of(smr, &smr->members, set);
+}
+
+/* At each pulse. */
+static void settle(struct hf_smr *smr)
+{
+	if ((!smr->leaving && smr->changed == 0) || !is_settled(smr))
+		return;
+	smr->removed |= smr->leaving;
+	if (smr->changed != 0)
+		end_call(smr, HF_SMR_DECIDED, smr->changed);
+	smr->changed = 0;
+}
+
+/* Of a restart: it may have been added again since, or is added now. */
+static bool is_removed(const struct hf_smr *smr, bool was)
+{
+	return (was || smr->leaving) && smr->replay == NULL &&
+	       !smr_members_votes(&smr->members, smr->id, smr->incarnation);
+}
+
 void smr_change_applied(struct hf_smr *smr, uint64_t index)
 {
 	struct smr_members members;
@@ -52,12 +84,11 @@ void smr_change_applied(struct hf_smr *smr, uint64_t index)
 	if (smr->change_asked) {
 		smr->change_asked = false;
 		smr->wanted = SMR_NOBODY;
-		end_call(smr, HF_SMR_DECIDED, index);
+		smr->changed = index;
 	}
 	smr_event(smr, HF_SMR_MEMBERS);
-	/* Of a restart: it may have been added again since, or is added now. */
-	if (was && smr->replay == NULL && !smr_members_votes(&smr->members, smr->id, smr->incarnation))
-		smr->removed = true;
+	smr->leaving = is_removed(smr, was);
+	smr->removed = smr->leaving && smr_members_find(&smr->members, smr->id) != NULL; /* nobody counts it any more */
 }
 
 /* ---- the leader ---- */
@@ -137,6 +168,7 @@ void smr_change_turn(struct hf_smr *smr)
 	struct smr_members next = smr->members;
 	struct smr_member member = {.voter = true};
 
+	settle(smr);
 	if (smr->role != HF_SMR_LEADER)
 		return;
 	if (smr->changing) {
@@ -156,6 +188,7 @@ void smr_change_turn(struct hf_smr *smr)
 void smr_change_end(struct hf_smr *smr)
 {
 	smr->changing = smr->change_asked = false;
+	smr->changed = 0;
 	smr->wanted = SMR_NOBODY;
 	smr_for_links (link, smr)
 		link->learner = false;

@@ -136,10 +136,12 @@ struct hf_smr {
 	int wanted;            /* id that hf_smr_add or hf_smr_remove named */
 	bool change_asked;     /* `next` was requested, and is no process that takes a member's place */
 	bool changing;         /* `next` is about to be logged, or in the log */
+	uint64_t changed;      /* the entry of the change that was asked for, once it is applied here; 0: none */
 	const char *reason;    /* why it stepped out */
 	const char *abort_why; /* marks: steps.h */
 	const char *failed;
 	bool lost, behind, removed;
+	bool leaving; /* it is removed, and stays until a majority of those who are left has applied that */
 
 	uint64_t decided, aborted, unknown, read_count, granted;
 	unsigned failover_count;

@@ -446,6 +446,74 @@ static void a_configuration_whose_first_slots_are_applied_is_found(void **state)
 	end_members();
 }
 
+/* The entry is decided, and applied here. */
+static void change_members(const struct smr_members *members)
+{
+	put_members(smr_slot_at(&smr, FIRST_SLOT), FIRST_SLOT, FIRST_SLOT, members, 1);
+	smr_follow_commit(&smr, FIRST_SLOT + ENTRY);
+	assert_true(smr_follow_apply(&smr));
+	assert_int_equal(smr.members.index, members->index);
+}
+
+static void show_applied(unsigned id, uint64_t applied)
+{
+	smr.links[id].known = true;
+	smr.links[id].public[SMR_PUBLIC_APPLIED] = applied;
+}
+
+static void count_decided(struct hf_smr_call *call)
+{
+	assert_int_equal(call->outcome, HF_SMR_DECIDED);
+	answered++;
+}
+
+/* Those who have not applied it need a majority of the members before: with this one it would be gone. */
+static void a_change_is_answered_when_a_majority_has_applied_it(void **state)
+{
+	const struct smr_members members = trio_of(FIRST_SLOT + ENTRY - 1, 1, 3);
+	struct hf_smr_call call = {.done = count_decided};
+
+	(void)state;
+	begin_members();
+	smr.role = HF_SMR_LEADER;
+	smr.phase = SMR_PHASE_LEAD;
+	smr.change_call = &call;
+	smr.change_asked = smr.changing = true;
+	smr.calls = 1;
+	answered = 0;
+	change_members(&members);
+	show_applied(1, members.index);
+	show_applied(2, members.index + 1); /* is no member any more */
+	smr_change_turn(&smr);
+	assert_false(smr_calls_finish(&smr));
+	show_applied(1, members.index + 1);
+	smr_change_turn(&smr);
+	assert_true(smr_calls_finish(&smr));
+	assert_int_equal(answered, 1);
+	assert_int_equal(call.index, members.index);
+	end_members();
+}
+
+/* They count it until they have applied that. */
+static void a_removed_member_stays_until_a_majority_has_applied_it(void **state)
+{
+	struct smr_members members = trio_of(FIRST_SLOT + ENTRY - 1, 3, 5);
+
+	(void)state;
+	members.at[0].is.id = 1;
+	members.at[0].incarnation = 101;
+	begin_members();
+	change_members(&members);
+	show_applied(1, members.index + 1);
+	show_applied(2, members.index + 1);
+	smr_change_turn(&smr);
+	assert_false(smr.removed);
+	show_applied(5, members.index + 1);
+	smr_change_turn(&smr);
+	assert_true(smr.removed);
+	end_members();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -460,6 +528,8 @@ int main(void)
 		cmocka_unit_test(a_configuration_that_was_abandoned_is_replaced),
 		cmocka_unit_test(a_configuration_that_was_abandoned_needs_no_majority),
 		cmocka_unit_test(a_configuration_whose_first_slots_are_applied_is_found),
+		cmocka_unit_test(a_change_is_answered_when_a_majority_has_applied_it),
+		cmocka_unit_test(a_removed_member_stays_until_a_majority_has_applied_it),
 		cmocka_unit_test(a_majority_that_was_lost_counts_from_when_it_is_there_again),
 	};
 
