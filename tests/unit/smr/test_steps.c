@@ -1,9 +1,14 @@
 /* Steps of one replica whose others are made up: what no run of real members does at will. */
 #include <errno.h>
+#include <sched.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "smr/steps.h"
@@ -257,6 +262,86 @@ static void a_decided_call_that_a_snapshot_covers_ends(void **state)
 	assert_int_equal(answered, 1);
 	assert_int_equal(smr.calls, 0);
 	smr_restore_drop(&smr);
+	free(smr.copy);
+	end();
+}
+
+/* ---- a slot that is written while it is applied ---- */
+
+#define WHOLE      500000u
+#define DATA_BYTES 64u
+
+static unsigned whole, mixed;
+
+static uint32_t apply_one_value(void *context, const struct hf_smr_applied *request, void *result)
+{
+	const uint8_t *data = request->data;
+
+	(void)context, (void)result;
+	whole++;
+	for (uint32_t i = 1; i < request->bytes; i++)
+		mixed += data[i] != data[0];
+	return 0;
+}
+
+static void put_request(uint8_t *at, uint8_t byte)
+{
+	const struct smr_slot slot = {.index = SMR_FIRST_INDEX,
+		.bytes = 16 + DATA_BYTES,
+		.kind = SMR_REQUESTS | SMR_FIRST | SMR_LAST,
+		.requests = 1};
+	uint8_t payload[16 + DATA_BYTES] = {0};
+
+	put_le32(payload + 12, DATA_BYTES);
+	memset(payload + 16, byte, DATA_BYTES);
+	(void)smr_slot_store(&smr.geometry, at, &slot, 1 << 8, payload);
+}
+
+/* Another process, as a device is. */
+static pid_t write_in_turn(uint8_t *slot)
+{
+	static uint8_t values[2][SLOT_BYTES];
+	pid_t writer;
+
+	put_request(values[0], 'a');
+	put_request(values[1], 'b');
+	memcpy(slot, values[0], SLOT_BYTES);
+	writer = fork();
+	for (unsigned i = 0; writer == 0; i++) {
+		memcpy(slot, values[i % 2], SLOT_BYTES);
+		__asm__ volatile("" ::: "memory");
+	}
+	return writer;
+}
+
+static void a_slot_that_is_written_meanwhile_is_applied_whole(void **state)
+{
+	const size_t bytes = SMR_LOG_SLOTS + SLOTS * SLOT_BYTES;
+	pid_t writer;
+
+	(void)state;
+	begin();
+	free(smr.log);
+	smr.log = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(smr.log, MAP_FAILED);
+	smr.entry = calloc(smr.geometry.span, SLOT_BYTES);
+	smr.copy = calloc(1, SLOT_BYTES);
+	smr.app.apply = apply_one_value;
+	whole = mixed = 0;
+	writer = write_in_turn(smr_slot_at(&smr, SMR_FIRST_INDEX));
+	assert_int_not_equal(writer, -1);
+	while (whole < WHOLE) {
+		smr.applied = SMR_FIRST_INDEX;
+		smr.commit = SMR_FIRST_INDEX + 1;
+		if (!smr_follow_apply(&smr))
+			(void)sched_yield(); /* the writer may stand still in mid-copy */
+	}
+	(void)kill(writer, SIGKILL);
+	(void)waitpid(writer, NULL, 0);
+	assert_int_equal(mixed, 0);
+	(void)munmap(smr.log, bytes);
+	smr.log = NULL;
+	free(smr.entry);
 	free(smr.copy);
 	end();
 }
@@ -530,6 +615,7 @@ int main(void)
 		cmocka_unit_test(a_configuration_whose_first_slots_are_applied_is_found),
 		cmocka_unit_test(a_change_is_answered_when_a_majority_has_applied_it),
 		cmocka_unit_test(a_removed_member_stays_until_a_majority_has_applied_it),
+		cmocka_unit_test(a_slot_that_is_written_meanwhile_is_applied_whole),
 		cmocka_unit_test(a_majority_that_was_lost_counts_from_when_it_is_there_again),
 	};
 
