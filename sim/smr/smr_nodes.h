@@ -50,6 +50,11 @@ struct smr_sim_member {
 	uint64_t last_number, accepts_under, commit; /* the latter of this process, when it was last looked at */
 	bool restoring;
 	unsigned snapshots; /* that are open */
+	uint64_t granted;   /* so far, by this process */
+	struct {
+		uint64_t incarnation;
+		uint32_t request;
+	} granted_to[SMR_SIM_MEMBERS_MAX]; /* last */
 	uint32_t restored_left, restored_place;
 };
 /* A process that ended, and where its log did. */

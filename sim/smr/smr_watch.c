@@ -6,6 +6,7 @@
 #include "sim/device.h"
 #include "smr/durable.h"
 #include "smr/steps.h"
+#include "vqp/objects.h"
 
 static void look_at_slots(
 	struct smr_sim_member *member, const struct hf_smr *smr, uint64_t at, const uint8_t *data, size_t bytes)
@@ -67,10 +68,96 @@ void smr_watch_start(struct smr_sim_member *member)
 		check_incarnation(member->sim, member->id, member->smr->incarnation);
 	if (member->smr != NULL)
 		log_memory_start(&member->sim->logs, member->id, member->smr->log);
-	member->accepts_under = member->commit = 0;
+	member->accepts_under = member->commit = member->granted = 0;
+	memset(member->granted_to, 0, sizeof(member->granted_to));
 	for (unsigned i = 0; i < SMR_SIM_RAILS; i++) {
 		member->observers[i] = (struct bus_observer){.effect = on_effect};
 		bus_observe(&nic_of(hf_node_dev(member->endpoint.node, i))->bus, &member->observers[i]);
+	}
+}
+
+/* ---- grants ---- */
+
+static void check_access(const struct smr_sim *sim, const struct hf_smr *smr)
+{
+	for (unsigned i = 0; i < sim->count; i++) {
+		const struct hf_vqp *vqp = smr->links[i].ends[SMR_IN].vqp;
+
+		if (vqp != NULL && smr->links[i].granted == 0 && (vqp->access & IBV_ACCESS_REMOTE_WRITE) != 0)
+			world_violate(sim->world, "access",
+				"member %u may write into the log of member %u, which granted it nothing", i, smr->id);
+	}
+}
+
+/* Requests of a process are numbered from 1 on. In durable mode an incarnation is several processes. */
+static void check_grant(struct smr_sim_member *member, const struct smr_link *to)
+{
+	const struct smr_sim *sim = member->sim;
+	const struct hf_smr *asker = sim->members[to->id].smr;
+
+	if (asker != NULL && asker->incarnation == to->incarnation && asker->requests < to->granted)
+		world_violate(sim->world, "asked",
+			"member %u grants its log for request %u of member %u, which made %u", member->id, to->granted,
+			to->id, asker->requests);
+	if (member->granted_to[to->id].incarnation == to->incarnation &&
+		member->granted_to[to->id].request == to->granted)
+		world_violate(sim->world, "once", "member %u grants request %u of member %u twice", member->id,
+			to->granted, to->id);
+	member->granted_to[to->id].incarnation = to->incarnation;
+	member->granted_to[to->id].request = to->granted;
+}
+
+static void check_armed(const struct smr_sim *sim, const struct hf_smr *smr)
+{
+	for (unsigned i = 0; i < sim->count; i++) {
+		const struct smr_link *link = &smr->links[i];
+		const struct hf_vqp *vqp = link->ends[SMR_OUT].vqp;
+		const struct hf_smr *owner = sim->members[i].smr;
+		uint32_t granted = 0;
+
+		if (owner != NULL && owner->incarnation == link->incarnation &&
+			owner->links[smr->id].incarnation == smr->incarnation)
+			granted = owner->links[smr->id].granted;
+		if (link->stage < SMR_STAGE_HEAD || vqp == NULL)
+			continue;
+		if (vqp->grants.armed != 0 && (vqp->grants.armed & 0xffff) != link->grant) /* 0: revoked since */
+			world_violate(sim->world, "armed", "member %u uses grant %u of member %u, and its ack names %u",
+				smr->id, vqp->grants.armed, i, link->grant);
+		if (granted != 0 && granted != link->request)
+			world_violate(sim->world, "armed",
+				"member %u uses the log of member %u for request %u, which was granted request %u",
+				smr->id, i, link->request, granted);
+	}
+}
+
+static void check_grants(struct smr_sim_member *member)
+{
+	const struct hf_smr *smr = member->smr;
+
+	check_access(member->sim, smr);
+	check_armed(member->sim, smr);
+	if (!member->sim->durable && smr->granted != member->granted && smr->holder >= 0 && smr->holder != smr->id)
+		check_grant(member, &smr->links[smr->holder]);
+	member->granted = smr->granted;
+}
+
+/* ---- what is being read ---- */
+
+/* By a member that leads now: an entry of its own is where a wr reads an earlier one. */
+static void check_reads(const struct smr_sim *sim, const struct hf_smr *smr)
+{
+	for (unsigned i = 0; i < sim->count; i++) {
+		const struct smr_end *end = &smr->links[i].ends[SMR_OUT];
+
+		for (uint32_t k = end->head; k != end->tail; k++) {
+			uint64_t index = end->wrs[k % SMR_WRS_MAX].reads;
+			uint64_t there = index == 0 ? 0 : get_le64(smr_slot_at(smr, index) + 8);
+
+			if (there > index && there >= smr->noop_index)
+				world_violate(sim->world, "reused",
+					"member %u has reused the slot of entry %llu, which a wr to member %u reads",
+					smr->id, (unsigned long long)index, i);
+		}
 	}
 }
 
@@ -215,8 +302,7 @@ static bool lacks(const struct smr_sim *sim, const struct smr_member *voter, uin
 {
 	const struct hf_smr *smr = sim->members[voter->is.id].smr;
 
-	return smr != NULL && smr->incarnation == voter->incarnation && smr->replay == NULL &&
-	       smr->members.index < index;
+	return smr != NULL && smr->incarnation == voter->incarnation && smr->replay == NULL && smr->applied <= index;
 }
 
 void smr_watch_settled(const struct smr_sim_member *member)
@@ -241,8 +327,10 @@ void smr_watch_turn(struct smr_sim_member *member)
 		return;
 	if (sim->durable && smr->replay == NULL && smr->restore == NULL)
 		check_durable(sim, smr);
+	check_grants(member);
 	if (smr->phase < SMR_PHASE_NOOP)
 		return;
+	check_reads(sim, smr);
 	if (smr->holder != smr->id)
 		world_violate(sim->world, "holder", "member %u accepts entries, and member %d holds its log",
 			member->id, smr->holder);

@@ -1,6 +1,11 @@
 /* smr_watch.h - what checkers see of members: what NICs write into their logs, and what a member that accepts entries
  * relies on. Claims of its own:
  *   holder    who accepts entries holds its own log (R-S2)
+ *   access    a vqp into a log begins without REMOTE_WRITE (R-S25)
+ *   asked     who is granted a log has made that request in this incarnation (R-S25)
+ *   once      a request is granted once (R-S3)
+ *   armed     who uses a log was granted it for its last request, and posts in the grant that the ack names (R-S3)
+ *   reused    a leader reuses no slot that a wr reads (R-S14)
  *   majority  who accepts entries has had the logs of a majority since it chose its number (R-S5)
  *   promise   the number under which a member accepts entries was promised to a majority before the first one (R-S4);
  *             in durable mode, on disks (R-S24)
