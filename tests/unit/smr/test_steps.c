@@ -599,6 +599,25 @@ static void a_removed_member_stays_until_a_majority_has_applied_it(void **state)
 	end_members();
 }
 
+/* It was added again since, or is added now. */
+static void who_reads_its_removal_from_its_disk_stays(void **state)
+{
+	struct smr_members members = trio_of(FIRST_SLOT + ENTRY - 1, 3, 5);
+
+	(void)state;
+	members.at[0].is.id = 1;
+	members.at[0].incarnation = 101;
+	begin_members();
+	smr.replay = (struct smr_replay *)(void *)&smr; /* is not looked at */
+	change_members(&members);
+	smr.replay = NULL;
+	for (unsigned i = 1; i < PROCESSES; i++)
+		show_applied(i, members.index + 1);
+	smr_change_turn(&smr);
+	assert_false(smr.removed);
+	end_members();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -616,6 +635,7 @@ int main(void)
 		cmocka_unit_test(a_change_is_answered_when_a_majority_has_applied_it),
 		cmocka_unit_test(a_removed_member_stays_until_a_majority_has_applied_it),
 		cmocka_unit_test(a_slot_that_is_written_meanwhile_is_applied_whole),
+		cmocka_unit_test(who_reads_its_removal_from_its_disk_stays),
 		cmocka_unit_test(a_majority_that_was_lost_counts_from_when_it_is_there_again),
 	};
 
