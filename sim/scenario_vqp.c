@@ -60,23 +60,30 @@ static uint64_t failovers_of(const struct vq_client *client)
 	return counters.failovers;
 }
 
-static void check_grant(struct vq *vq, const struct vq_op *op, uint32_t number)
+/* The grant that it was posted in was taken away. */
+static bool grant_is_over(const struct vq *vq, const struct vq_op *op)
 {
 	for (unsigned i = 0; i < vq->server.server.count; i++) {
 		const struct vq_served *served = &vq->server.server.served[i];
 
-		if (served->vqp != NULL && served->generation == op->generation &&
-			op->posted_ns < served->revoked_ns[op->kind])
-			world_violate(vq->world, "grants", "wr %u took effect in another grant than it was posted in",
-				number);
+		if (served->generation == op->generation && op->posted_ns < served->revoked_ns[op->kind])
+			return true;
 	}
+	return false;
 }
 
-/* A grant that ends leaves the vqp alive. */
+static void check_grant(struct vq *vq, const struct vq_op *op, uint32_t number)
+{
+	if (grant_is_over(vq, op))
+		world_violate(vq->world, "grants", "wr %u took effect in another grant than it was posted in", number);
+}
+
+/* A grant that ends leaves the vqp alive, which may end for another reason just then. */
 static void keep_refusal(struct vq *vq, uint32_t number, enum ibv_wc_status status)
 {
 	struct vq_client *client = &vq->client.client;
-	bool refused = status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR;
+	bool refused = (status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR) &&
+		       !grant_is_over(vq, &vq->ops[number]);
 
 	if (refused && hf_vqp_state(client->vqp) == HF_VQP_ERROR &&
 		(number == client->first || vq->ops[number - 1].succeeded))
