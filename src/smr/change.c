@@ -40,10 +40,11 @@ static void end_call(struct hf_smr *smr, enum hf_smr_outcome outcome, uint64_t i
 /* A majority of the members has applied that they are. */
 static bool is_settled(const struct hf_smr *smr)
 {
-	uint32_t set = smr_durable_floor(smr) > smr->members.index ? 1u << smr->id : 0;
+	uint64_t index = smr->members.index;
+	uint32_t set = smr_durable_floor(smr) > index ? 1u << smr->id : 0;
 
 	smr_for_links (link, smr)
-		if (smr_is_known(link) && link->known && link->public[SMR_PUBLIC_APPLIED] > smr -> members.index)
+		if (smr_is_known(link) && link->known && link->public[SMR_PUBLIC_APPLIED] > index)
 			set |= 1u << link->id;
 	return smr_phase_majority_of(smr, &smr->members, set);
 }
