@@ -191,8 +191,8 @@ static void remove_file(const char *name, void *context)
 		share_dir_remove(context, name);
 }
 
-/* With the lock held. A process that opens the fabric meanwhile makes a new board as soon as this one has no name, maybe
- * in the same directory, which then stays. */
+/* With the lock held. A process that opens the fabric meanwhile makes a new board as soon as this one has no name; the
+ * directory stays if the new board is in it. */
 static int remove_all(struct board *board)
 {
 	int code;
