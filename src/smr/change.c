@@ -72,7 +72,7 @@ void smr_change_applied(struct hf_smr *smr, uint64_t index)
 	struct smr_members members;
 	bool was = smr_members_votes(&smr->members, smr->id, smr->incarnation);
 
-	if (!smr_members_decode(smr->entry, smr->entry_bytes, &members) || index <= smr->members.index)
+	if (!smr_members_decode(smr->entry, smr->begun.bytes, &members) || index <= smr->members.index)
 		return;
 	members.index = index;
 	smr->members = members;

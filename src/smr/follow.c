@@ -76,9 +76,9 @@ static void apply_request(struct hf_smr *smr, const struct hf_smr_applied *reque
 /* Whole requests; what a peer wrote beside them is not looked at. */
 static void apply_entry(struct hf_smr *smr, uint64_t index)
 {
-	const uint8_t *at = smr->entry, *stop = at + smr->entry_bytes;
+	const uint8_t *at = smr->entry, *stop = at + smr->begun.bytes;
 
-	for (uint32_t i = 0; i < smr->entry_requests && (size_t)(stop - at) >= REQUEST_HEADER; i++) {
+	for (uint32_t i = 0; i < smr->begun.requests && (size_t)(stop - at) >= REQUEST_HEADER; i++) {
 		struct hf_smr_applied request = {.index = index,
 			.position = i,
 			.data = at + REQUEST_HEADER,
@@ -96,20 +96,9 @@ static void apply_entry(struct hf_smr *smr, uint64_t index)
 
 static void add_slot(struct hf_smr *smr, const struct smr_slot *slot, const uint8_t *payload)
 {
-	if ((slot->kind & SMR_FIRST) != 0) {
-		smr->entry_first = slot->index;
-		smr->entry_bytes = 0;
-		smr->entry_requests = slot->requests;
-	}
-	if (smr->entry_first == 0 || smr->entry_bytes + slot->bytes > smr->geometry.span * smr->geometry.slot_bytes) {
-		smr->entry_first = 0; /* slots that make no whole entry are skipped */
+	if (!smr_entry_add(&smr->begun, smr->entry, &smr->geometry, slot, payload))
 		return;
-	}
-	memcpy(smr->entry + smr->entry_bytes, payload, slot->bytes);
-	smr->entry_bytes += slot->bytes;
-	if ((slot->kind & SMR_LAST) == 0)
-		return;
-	smr->entry_first = 0;
+	smr->begun.first = 0;
 	if ((slot->kind & SMR_KINDS_MASK) == SMR_REQUESTS)
 		apply_entry(smr, slot->index);
 	else if ((slot->kind & SMR_KINDS_MASK) == SMR_CONFIG)

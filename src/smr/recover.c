@@ -112,29 +112,21 @@ static void fill_holes(struct hf_smr *smr)
  * may be applied already. */
 static bool last_members(const struct hf_smr *smr, struct smr_members *last_out, uint64_t *first_out)
 {
-	uint32_t bytes = smr->entry_first == 0 ? 0 : smr->entry_bytes;
-	uint64_t first = smr->entry_first;
+	struct smr_entry entry = smr->begun;
 	struct smr_members members;
 	struct smr_slot slot;
 	bool any = false;
 
-	memcpy(smr->batch, smr->entry, bytes);
+	memcpy(smr->batch, smr->entry, entry.first == 0 ? 0 : entry.bytes);
 	for (uint64_t i = smr->commit; i < smr->recover_last; i++) {
 		if (smr_own_slot(smr, i, &slot) != SMR_SLOT_VALID || (slot.kind & SMR_KINDS_MASK) != SMR_CONFIG)
 			continue;
-		if ((slot.kind & SMR_FIRST) != 0) {
-			first = i;
-			bytes = 0;
-		}
-		if (bytes + slot.bytes > smr->geometry.span * smr->geometry.slot_bytes)
-			continue;
-		memcpy(smr->batch + bytes, smr_slot_at(smr, i) + SMR_SLOT_HEADER, slot.bytes);
-		bytes += slot.bytes;
-		if ((slot.kind & SMR_LAST) == 0 || !smr_members_decode(smr->batch, bytes, &members))
+		if (!smr_entry_add(&entry, smr->batch, &smr->geometry, &slot, smr_slot_at(smr, i) + SMR_SLOT_HEADER) ||
+			!smr_members_decode(smr->batch, entry.bytes, &members))
 			continue;
 		members.index = i;
 		*last_out = members;
-		*first_out = first;
+		*first_out = entry.first;
 		any = true;
 	}
 	return any;

@@ -212,7 +212,7 @@ static int close_state(struct hf_smr *smr)
 	smr->applied = smr->oldest = restore->index;
 	if (smr->commit < restore->index)
 		smr->commit = restore->index;
-	smr->entry_first = 0;
+	smr->begun.first = 0;
 	smr_follow_reset(smr);
 	if (restore->members.index > smr->members.index)
 		smr->members = restore->members;

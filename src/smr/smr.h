@@ -18,6 +18,7 @@
 
 #include "base/bytes.h"
 #include "base/list.h"
+#include "smr/entry.h"
 #include "smr/link.h"
 #include "smr/members.h"
 #include "smr/sessions.h"
@@ -90,8 +91,7 @@ struct hf_smr {
 	uint64_t holder_ns;                /* since when */
 	/* an entry of several slots that is being put together */
 	uint8_t *entry, *batch, *copy; /* batch: that is about to be logged; copy: of a slot */
-	uint32_t entry_bytes, entry_requests;
-	uint64_t entry_first; /* 0: none */
+	struct smr_entry begun;
 	uint8_t result[HF_SMR_RESULT_BYTES];
 	struct smr_sessions *sessions;
 

@@ -77,7 +77,7 @@ static uint32_t put_log(struct hf_smr *smr, struct smr_snapshot *snapshot)
 {
 	uint8_t *at = snapshot->piece + HEAD_BYTES;
 
-	put_le64(at, smr->entry_first != 0 ? smr->entry_first : smr->applied);
+	put_le64(at, smr->begun.first != 0 ? smr->begun.first : smr->applied);
 	put_le64(at + 8, smr->members.index);
 	return head(snapshot, SMR_SAY_PIECE, 16 + smr_members_encode(&smr->members, at + 16));
 }
@@ -169,7 +169,7 @@ static uint32_t next_of_tail(struct hf_smr *smr, struct smr_snapshot *snapshot)
 
 	if (snapshot->broken)
 		return end(snapshot, false);
-	if (caught_up && !snapshot->last && smr->entry_first == 0)
+	if (caught_up && !snapshot->last && smr->begun.first == 0)
 		snapshot->last = snapshot->tail_end - snapshot->tail_next <= smr->geometry.slots / 4 ||
 				 snapshot->rounds++ == TAIL_ROUNDS;
 	if (!caught_up && !snapshot->last && snapshot->tail_bytes - snapshot->tail_sent < PIECE_BYTES)
