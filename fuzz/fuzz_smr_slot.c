@@ -40,6 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		ensure(smr_slot_seal(value) == get_le64(at));
 	/* one that was stored, with a byte that is not */
 	slot = (struct smr_slot){.index = get_le32(at), .commit = get_le16(at), .kind = get_le16(at + 4)};
+	slot.origin = get_le64(at + 16);
 	slot.bytes = at[6] % (SLOT_BYTES - SMR_SLOT_HEADER + 1);
 	(void)smr_slot_store(&geometry, stored, &slot, at[7], at + 8);
 	judge(stored, slot.index);

@@ -9,7 +9,8 @@
 #include "base/ensure.h"
 
 #define SLOTS_AT 4096u
-#define HEADER   40u
+#define HEADER   48u
+#define AT_CRC   32u
 #define FIRST    2u /* entry 1 founds the cluster and is in no log */
 
 static uint64_t word_at(const uint8_t *at)
@@ -153,10 +154,10 @@ static bool read_slot(const struct log_memory *memory, const uint8_t *region, ui
 
 	*index = word_at(slot + 8);
 	*number = word_at(slot) >> 24;
-	*crc = half_at(slot + 24);
+	*crc = half_at(slot + AT_CRC);
 	return word_at(slot) != 0 && bytes <= memory->slot_bytes - HEADER && *index % memory->slots == place &&
 	       *index < LOG_MEMORY_ENTRIES && (word_at(slot) & 0xffffff) == (*crc & 0xffffff) &&
-	       crc32c(crc32c(memory->seed, slot + 8, 16), slot + HEADER, bytes) == *crc;
+	       crc32c(crc32c(memory->seed, slot + 8, AT_CRC - 8), slot + HEADER, bytes) == *crc;
 }
 
 /* An accept word alone is about a value that its owner may have stored itself, as a leader of before. */

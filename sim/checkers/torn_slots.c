@@ -28,12 +28,12 @@ static void mix(uint8_t *slot, const uint8_t *data, size_t bytes, enum mixture m
 		memcpy(slot + at, kept, sizeof(kept));
 }
 
-/* Index, length, kind and payload; `slot` is as long as a slot is. */
+/* Index, length, kind, origin and payload; `slot` is as long as a slot is. */
 static bool has_value_of(const uint8_t *mixed, const uint8_t *slot)
 {
 	uint32_t bytes = get_le32(slot + 16);
 
-	return memcmp(mixed + 8, slot + 8, 16) == 0 &&
+	return memcmp(mixed + 8, slot + 8, SMR_SLOT_CRC - 8) == 0 &&
 	       memcmp(mixed + SMR_SLOT_HEADER, slot + SMR_SLOT_HEADER, bytes) == 0;
 }
 
@@ -75,14 +75,14 @@ void torn_slots_write(struct world *world, const struct smr_geometry *geometry, 
 	if (words <= 1)
 		return;
 	for (unsigned mixture = 0; mixture < MIXTURES; mixture++) {
-		size_t word = (get_le32(data + 24) + mixture) % looked;
+		size_t word = (get_le32(data + SMR_SLOT_CRC) + mixture) % looked;
 
 		memcpy(mixed, old, geometry->slot_bytes);
 		mix(mixed, data, bytes, (enum mixture)mixture, word);
 		check(world, geometry, old, whole, mixed);
 	}
 	store_other(geometry, old, whole);
-	if (smr_slot_word(0, get_le32(old + 24)) == smr_slot_word(0, get_le32(whole + 24)))
+	if (smr_slot_word(0, get_le32(old + SMR_SLOT_CRC)) == smr_slot_word(0, get_le32(whole + SMR_SLOT_CRC)))
 		return; /* one value in 2^24 has the tag of another one */
 	memcpy(mixed, old, geometry->slot_bytes);
 	mix(mixed, data, bytes, FIRST_WORDS, 1);

@@ -267,14 +267,21 @@ static void check_logged(const struct smr_sim *sim, const struct hf_smr *smr)
 	uint8_t bytes[SMR_MEMBERS_BYTES];
 	struct smr_members members;
 	struct smr_slot slot;
+	uint64_t next = 0; /* the origin of the next slot; 0: none continues anything */
 	size_t n = 0;
 
 	for (uint64_t i = smr->commit; i < smr->tail; i++) {
 		if (smr_own_slot(smr, i, &slot) != SMR_SLOT_VALID || (slot.kind & SMR_KINDS_MASK) != SMR_CONFIG)
 			continue;
-		n = (slot.kind & SMR_FIRST) != 0 ? 0 : n;
-		if (n + slot.bytes > sizeof(bytes))
+		if ((slot.kind & SMR_FIRST) != 0) {
+			n = 0;
+			next = slot.origin;
+		}
+		if (slot.origin != next || n + slot.bytes > sizeof(bytes)) {
+			next = 0;
 			continue;
+		}
+		next++;
 		memcpy(bytes + n, smr_slot_at(smr, i) + SMR_SLOT_HEADER, slot.bytes);
 		n += slot.bytes;
 		if ((slot.kind & SMR_LAST) == 0 || !smr_members_decode(bytes, n, &members))

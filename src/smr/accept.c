@@ -72,6 +72,7 @@ bool smr_accept_append(struct hf_smr *smr, enum smr_kind kind, uint16_t requests
 	ensure(smr->holder == smr->id); /* R-S2 */
 	for (uint32_t i = 0; i < slots; i++) {
 		struct smr_slot slot = {.index = smr->tail + i,
+			.origin = smr_slot_origin(smr->number) + i,
 			.commit = smr->commit,
 			.bytes = bytes < most ? bytes : most,
 			.kind = (uint16_t)(kind | (i == 0 ? SMR_FIRST : 0) | (i + 1 == slots ? SMR_LAST : 0)),

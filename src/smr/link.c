@@ -21,7 +21,7 @@
 #include "base/log.h"
 #include "base/order.h"
 
-#define VERSION      4u
+#define VERSION      5u
 #define HELLO_BYTES  100u
 #define MODE_DURABLE 1u
 #define RETRY_NS     5000000u

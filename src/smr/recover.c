@@ -91,7 +91,7 @@ static bool choose(struct hf_smr *smr, uint64_t index)
 		return true;
 	smr->recover_last = index + 1;
 	if (best == own)
-		put_le64(own, smr_slot_word(smr->number, get_le32(own + 24)));
+		put_le64(own, smr_slot_word(smr->number, get_le32(own + SMR_SLOT_CRC)));
 	else
 		smr_slot_copy(&smr->geometry, own, best, smr->number);
 	return true;
@@ -99,7 +99,9 @@ static bool choose(struct hf_smr *smr, uint64_t index)
 
 static void fill_holes(struct hf_smr *smr)
 {
-	struct smr_slot slot, noop = {.kind = SMR_NOOP | SMR_FIRST | SMR_LAST, .commit = smr->commit};
+	struct smr_slot slot, noop = {.origin = smr_slot_origin(smr->number),
+				      .commit = smr->commit,
+				      .kind = SMR_NOOP | SMR_FIRST | SMR_LAST};
 
 	for (uint64_t i = smr->commit; i < smr->recover_last; i++) {
 		noop.index = i;
@@ -119,9 +121,10 @@ static bool last_members(const struct hf_smr *smr, struct smr_members *last_out,
 
 	memcpy(smr->batch, smr->entry, entry.first == 0 ? 0 : entry.bytes);
 	for (uint64_t i = smr->commit; i < smr->recover_last; i++) {
-		if (smr_own_slot(smr, i, &slot) != SMR_SLOT_VALID || (slot.kind & SMR_KINDS_MASK) != SMR_CONFIG)
+		if (smr_own_slot(smr, i, &slot) != SMR_SLOT_VALID)
 			continue;
 		if (!smr_entry_add(&entry, smr->batch, &smr->geometry, &slot, smr_slot_at(smr, i) + SMR_SLOT_HEADER) ||
+			(slot.kind & SMR_KINDS_MASK) != SMR_CONFIG ||
 			!smr_members_decode(smr->batch, entry.bytes, &members))
 			continue;
 		members.index = i;

@@ -10,9 +10,10 @@
 #define AT_BYTES    16u
 #define AT_KIND     20u
 #define AT_REQUESTS 22u
-#define AT_CRC      24u
-#define AT_CHECK    28u
-#define AT_COMMIT   32u
+#define AT_ORIGIN   24u
+#define AT_CRC      SMR_SLOT_CRC
+#define AT_CHECK    36u
+#define AT_COMMIT   40u
 #define WORD_SALT   0x5a17u /* so that memory of zeros is no word */
 
 _Static_assert(AT_COMMIT + 8 == SMR_SLOT_HEADER, "the layout of slot.h");
@@ -36,6 +37,7 @@ enum smr_slot_state smr_slot_judge(
 	confirm();
 	*slot_out = (struct smr_slot){.accept = get_le64(header),
 		.index = get_le64(header + AT_INDEX),
+		.origin = get_le64(header + AT_ORIGIN),
 		.commit = get_le64(header + AT_COMMIT),
 		.bytes = get_le32(header + AT_BYTES),
 		.crc = get_le32(header + AT_CRC),
@@ -67,6 +69,7 @@ uint32_t smr_slot_store(const struct smr_geometry *geometry, uint8_t *at, const 
 	put_le32(at + AT_BYTES, slot->bytes);
 	put_le16(at + AT_KIND, slot->kind);
 	put_le16(at + AT_REQUESTS, slot->requests);
+	put_le64(at + AT_ORIGIN, slot->origin);
 	if (slot->bytes > 0)
 		memcpy(at + SMR_SLOT_HEADER, payload, slot->bytes);
 	crc = crc_of(geometry, at, at + SMR_SLOT_HEADER, slot->bytes);

@@ -7,14 +7,17 @@
  *  4096 slot[], slot_bytes each; index i lies in slot i mod slots:
  *         0 u64 accept   number << 24 | the low 24 bits of crc; 0: nothing was accepted
  *         8 u64 index   16 u32 bytes   20 u16 kind   22 u16 requests
- *        24 u32 crc      CRC32C of bytes 8..23 and the payload, seeded with the cluster's id
- *        28 u32 check    the same of index and commit
- *        32 u64 commit   the leader's when it wrote this; never above index
- *        40 payload
+ *        24 u64 origin   the number under which the entry was proposed << 16 | the place of this slot in it, from 0
+ *        32 u32 crc      CRC32C of bytes 8..31 and the payload, seeded with the cluster's id
+ *        36 u32 check    the same of index and commit
+ *        40 u64 commit   the leader's when it wrote this; never above index
+ *        48 payload
  *
  * A word is value << 16 | 16 bits of its CRC, because not every NIC writes eight bytes at once. Invariants:
  *   SLOT-1  Index and payload are covered by crc, and accept names crc: a number is never valid with another value.
- *   SLOT-2  An entry of an earlier lap is never valid, because the index is absolute. */
+ *   SLOT-2  An entry of an earlier lap is never valid, because the index is absolute.
+ *   SLOT-3  Slots form an entry only if one leader proposed them as one: a slot keeps its origin when it is copied
+ *           under another number, and a leader proposes one entry at an index. */
 #ifndef HOLDFAST_SMR_SLOT_H
 #define HOLDFAST_SMR_SLOT_H
 
@@ -28,7 +31,8 @@
 #define SMR_LOG_SLOTS   4096u
 
 #define SMR_SLOT_ACCEPT 0u
-#define SMR_SLOT_HEADER 40u
+#define SMR_SLOT_CRC    32u
+#define SMR_SLOT_HEADER 48u
 
 enum smr_kind {
 	SMR_REQUESTS = 1,
@@ -46,7 +50,7 @@ struct smr_geometry {
 };
 
 struct smr_slot {
-	uint64_t accept, index, commit; /* commit 0: not valid */
+	uint64_t accept, index, origin, commit; /* commit 0: not valid */
 	uint32_t bytes, crc;
 	uint16_t kind, requests;
 };
@@ -77,6 +81,12 @@ static inline uint64_t smr_slot_number(const struct smr_slot *slot)
 static inline uint64_t smr_slot_word(uint64_t number, uint32_t crc)
 {
 	return number << 24 | (crc & 0xffffff);
+}
+
+/* Of the first slot of an entry; each further slot has one more. */
+static inline uint64_t smr_slot_origin(uint64_t number)
+{
+	return number << 16;
 }
 
 #define SMR_WORD_MAX ((1ull << 48) - 1)

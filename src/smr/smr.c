@@ -20,7 +20,7 @@
 #define SESSIONS       1024u
 #define SESSIONS_MAX   (1u << 20)
 #define WAL_BYTES      (64u << 20)
-#define MAGIC          0x31676f6c746c6f68ull
+#define MAGIC          0x32676f6c746c6f68ull
 #define CQES           (HF_SMR_MEMBERS_MAX * SMR_WRS_MAX)
 #define SLACK_NS       1000u
 #define MS             1000000ull

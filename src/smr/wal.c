@@ -5,7 +5,7 @@
 #include "base/bytes.h"
 #include "base/crc.h"
 
-#define HEAD_MAGIC  0x314c41576c6f4831ull
+#define HEAD_MAGIC  0x324c41576c6f4831ull
 #define BATCH_MAGIC 0x68637442u
 #define HEAD_CRC    44u
 #define AT_CRC      4u

@@ -402,6 +402,7 @@ static void put_members(uint8_t *at, uint64_t from, uint64_t first, const struct
 
 	for (uint32_t i = 0; i < ENTRY; i++) {
 		struct smr_slot slot = {.index = first + i,
+			.origin = smr_slot_origin(round << 8) + i,
 			.kind = (uint16_t)(SMR_CONFIG | (i == 0 ? SMR_FIRST : 0) | (i + 1 == ENTRY ? SMR_LAST : 0)),
 			.bytes = left < most ? left : most};
 
@@ -618,6 +619,104 @@ static void who_reads_its_removal_from_its_disk_stays(void **state)
 	end_members();
 }
 
+/* ---- entries of two slots ---- */
+
+#define PAIR 2u
+
+/* Slots [from, end) of an entry that was proposed in `round` at FIRST_SLOT, as accepted in round `accepted`. */
+static void put_pair(uint8_t *at, unsigned from, unsigned end, uint8_t byte, uint64_t round, uint64_t accepted)
+{
+	const uint32_t most = SLOT_BYTES - SMR_SLOT_HEADER, bytes = 16 + SLOT_BYTES - SMR_SLOT_HEADER;
+	uint8_t payload[16 + SLOT_BYTES] = {0};
+
+	put_le32(payload + 12, most);
+	memset(payload + 16, byte, most);
+	for (unsigned i = from; i < end; i++) {
+		const struct smr_slot slot = {.index = FIRST_SLOT + i,
+			.origin = smr_slot_origin(round << 8) + i,
+			.kind = (uint16_t)(SMR_REQUESTS | (i == 0 ? SMR_FIRST : SMR_LAST)),
+			.requests = 1,
+			.bytes = i == 0 ? most : bytes - most};
+
+		(void)smr_slot_store(
+			&smr.geometry, at + i * SLOT_BYTES, &slot, accepted << 8, payload + (size_t)i * most);
+	}
+}
+
+static void begin_pair(void)
+{
+	begin_members();
+	smr.number = 9 << 8;
+	smr.app.apply = apply_one_value;
+	whole = mixed = 0;
+}
+
+static void decide_pair(void)
+{
+	assert_true(recover());
+	smr_follow_commit(&smr, FIRST_SLOT + PAIR);
+	assert_true(smr_follow_apply(&smr));
+	assert_int_equal(smr.applied, FIRST_SLOT + PAIR);
+	assert_int_equal(smr.begun.first, 0);
+	assert_int_equal(mixed, 0);
+}
+
+/* A WRITE of the newer entry was torn between its slots. */
+static void slots_of_two_proposals_are_no_entry(void **state)
+{
+	(void)state;
+	begin_pair();
+	put_pair(smr.links[1].scratch, 0, 1, 'y', 5, 5);
+	put_pair(smr.links[2].scratch, 0, PAIR, 'x', 1, 1);
+	decide_pair();
+	assert_int_equal(whole, 0);
+	end_members();
+}
+
+static void slots_of_one_proposal_are_an_entry_whatever_their_numbers(void **state)
+{
+	(void)state;
+	begin_pair();
+	put_pair(smr.links[1].scratch, 0, 1, 'x', 1, 5);
+	put_pair(smr.links[2].scratch, 0, PAIR, 'x', 1, 1);
+	decide_pair();
+	assert_int_equal(whole, 1);
+	end_members();
+}
+
+static void a_slot_that_continues_nothing_is_skipped(void **state)
+{
+	const struct smr_slot noop = {.index = FIRST_SLOT, .kind = SMR_NOOP | SMR_FIRST | SMR_LAST};
+
+	(void)state;
+	begin_pair();
+	put_pair(smr.links[2].scratch, 0, PAIR, 'x', 1, 1);
+	(void)smr_slot_store(&smr.geometry, smr.links[1].scratch, &noop, 5 << 8, NULL);
+	decide_pair();
+	assert_int_equal(whole, 0);
+	end_members();
+}
+
+/* Neither by a recovery nor when it is applied. */
+static void slots_of_two_configurations_are_none(void **state)
+{
+	const struct smr_members older = trio_of(FIRST_SLOT + ENTRY - 1, 1, 3), newer = trio_of(older.index, 4, 5);
+
+	(void)state;
+	begin_members();
+	put_there(1, FIRST_SLOT, &newer, 5);
+	memset(smr.links[1].scratch + 2 * SLOT_BYTES, 0, (ENTRY - 2) * SLOT_BYTES);
+	put_there(2, FIRST_SLOT, &older, 1);
+	smr.number = 6 << 8;
+	assert_true(recover());
+	assert_true(is_enough(1, 2));
+	smr_follow_commit(&smr, FIRST_SLOT + ENTRY);
+	assert_true(smr_follow_apply(&smr));
+	assert_int_equal(smr.applied, FIRST_SLOT + ENTRY);
+	assert_int_equal(smr.members.index, 1);
+	end_members();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -637,6 +736,10 @@ int main(void)
 		cmocka_unit_test(a_slot_that_is_written_meanwhile_is_applied_whole),
 		cmocka_unit_test(who_reads_its_removal_from_its_disk_stays),
 		cmocka_unit_test(a_majority_that_was_lost_counts_from_when_it_is_there_again),
+		cmocka_unit_test(slots_of_two_proposals_are_no_entry),
+		cmocka_unit_test(slots_of_one_proposal_are_an_entry_whatever_their_numbers),
+		cmocka_unit_test(a_slot_that_continues_nothing_is_skipped),
+		cmocka_unit_test(slots_of_two_configurations_are_none),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
