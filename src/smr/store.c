@@ -8,7 +8,7 @@
 #include "base/bytes.h"
 #include "base/crc.h"
 
-#define IDENTITY_MAGIC 0x31646e4964486d53ull
+#define IDENTITY_MAGIC 0x32646e4964486d53ull
 #define IDENTITY_BYTES 48u
 #define IDENTITY_CRC   44u
 #define SYNC_BYTES     (4u << 20) /* of a snapshot, so that its last sync is short */
@@ -92,9 +92,14 @@ static int read_identity(struct smr_store *store, const struct smr_store_identit
 	hf_file_close(file);
 	if (n < 0)
 		return hf_error_set(error, (int)n, "cannot read %s: %s", path, strerror((int)-n));
-	if (n != (ssize_t)sizeof(found) || get_le64(found) != IDENTITY_MAGIC ||
-		get_le32(found + IDENTITY_CRC) != crc32c(0, found, IDENTITY_CRC))
+	if (n != (ssize_t)sizeof(found) || get_le32(found + IDENTITY_CRC) != crc32c(0, found, IDENTITY_CRC))
 		return smr_store_damaged(path, 0, "its checksum is another one", error);
+	if (get_le64(found) != IDENTITY_MAGIC) /* its WAL has slots of another layout */
+		return hf_error_set(error, -EINVAL,
+			"%s is of another version of Holdfast, whose files this one does not read; start the member "
+			"with "
+			"that version, or with an empty directory",
+			path);
 	same.incarnation = store->incarnation = get_le64(found + 24);
 	encode_identity(&same, own);
 	if (memcmp(own, found, sizeof(own)) != 0)

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "base/bytes.h"
+#include "base/crc.h"
 #include "smr/store.h"
 
 #define SEED    77u
@@ -280,6 +282,31 @@ static void a_file_that_is_missing_is_damage(void **state)
 	tear_down(&bed);
 }
 
+/* An identity that begins with another magic, and is whole. */
+static void files_of_another_version_are_refused(void **state)
+{
+	struct bed bed;
+	struct hf_error error = {0};
+	struct hf_file *file;
+	uint8_t bytes[48];
+	char path[128];
+
+	(void)state;
+	set_up(&bed);
+	append(&bed, 1);
+	smr_store_close(&bed.store);
+	path_of(&bed, "identity", path);
+	assert_int_equal(hf_file_open(hf_env_host(), path, HF_FILE_WRITE, &file), 0);
+	assert_int_equal(hf_file_read_at(file, bytes, sizeof(bytes), 0), sizeof(bytes));
+	bytes[7]--;
+	put_le32(bytes + 44, crc32c(0, bytes, 44));
+	assert_int_equal(hf_file_write_at(file, bytes, sizeof(bytes), 0), sizeof(bytes));
+	hf_file_close(file);
+	assert_int_equal(try_open(&bed, &error), -EINVAL);
+	assert_non_null(strstr(error.text, "/identity is of another version"));
+	tear_down(&bed);
+}
+
 static void a_directory_has_one_replica_and_one_process(void **state)
 {
 	struct smr_store_identity other = identity;
@@ -311,6 +338,7 @@ int main(void)
 		cmocka_unit_test(a_changed_byte_before_the_last_batch_is_damage_with_its_place),
 		cmocka_unit_test(files_are_read_on_from_the_newest_snapshot),
 		cmocka_unit_test(a_file_that_is_missing_is_damage),
+		cmocka_unit_test(files_of_another_version_are_refused),
 		cmocka_unit_test(a_directory_has_one_replica_and_one_process),
 	};
 
