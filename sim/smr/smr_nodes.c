@@ -225,7 +225,7 @@ static bool start_call(struct smr_sim_member *member, struct smr_sim_call *call)
 		call->least = replicas_read_begins(sim->replicas);
 		rc = hf_smr_read(member->smr, &call->call);
 	} else {
-		uint32_t most = world_chance(sim->world, 50000) ? sim->bytes_max : 64;
+		uint32_t most = world_chance(sim->world, sim->large_ppm) ? sim->bytes_max : 64;
 
 		call->op = replicas_propose(sim->replicas);
 		call->call.bytes = (uint32_t)world_range(sim->world, 4, most);

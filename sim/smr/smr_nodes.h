@@ -83,9 +83,10 @@ struct smr_sim {
 	uint32_t repeated; /* sent again */
 	struct smr_sim_gone gone[SMR_SIM_GONE_MAX];
 	unsigned gone_count;
-	bool power_only; /* hits are losses of power at all hosts */
-	bool durable;    /* processes that die come back with what is on their disks */
-	unsigned laps;   /* of the ring that go by while a snapshot is read, and proposals are few */
+	bool power_only;    /* hits are losses of power at all hosts */
+	bool durable;       /* processes that die come back with what is on their disks */
+	uint32_t large_ppm; /* of the requests without a session */
+	unsigned laps;      /* of the ring that go by while a snapshot is read, and proposals are few */
 };
 
 void smr_sim_member_init(struct smr_sim_member *member);

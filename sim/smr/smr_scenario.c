@@ -7,6 +7,7 @@
 #include "sim/smr/smr_changes.h"
 #include "sim/smr/smr_gaps.h"
 #include "sim/smr/smr_hits.h"
+#include "smr/smr.h"
 
 #define QUIET_NS         (1 * NS_S)
 #define LIVE_NS          (8 * NS_S)
@@ -22,6 +23,9 @@
 #define HOLDUP_NS        (60 * NS_MS)
 #define LAPS_MAX         4u
 #define NEWCOMER_NS      (300 * NS_MS)
+#define LARGE_PPM        50000u
+#define TORN_LARGE_PPM   600000u
+#define TORN_WAIT_NS     (30 * NS_MS)
 #define WAL_BYTES_MIN    (1u << 10)
 #define WAL_BYTES_MAX    (64u << 10)
 #define SLOW_CALL_NS_MIN (3 * NS_MS)
@@ -53,6 +57,7 @@ static void set_up(struct smr_sim *sim, struct world *world, struct outcome *out
 		.window = (uint32_t)world_range(world, 1, HF_SMR_WINDOW_MAX)};
 	log_memory_init(&sim->logs, world, count, sim->config.slots, sim->config.slot_bytes, sim->config.cluster);
 	sim->bytes_max = sim->config.slots / 4 * 200;
+	sim->large_ppm = LARGE_PPM;
 	network_init(&sim->network, world);
 	sim->network.stream_limit_ns = 8 * NS_S;
 	for (unsigned i = 0; i < count; i++) {
@@ -447,14 +452,15 @@ static void stop_follower(struct smr_sim *sim)
 	process_resume(sim->members[stopped].endpoint.process);
 }
 
-/* `leaders`: how many lead in turn, without another reason (R-S17). */
-static void run_stop(struct world *world, struct outcome *outcome, void (*stop)(struct smr_sim *sim), unsigned leaders)
+/* `leaders`: how many lead in turn, without another reason (R-S17); 0: any number. */
+static void run_stop(struct world *world, struct outcome *outcome, unsigned count, void (*stop)(struct smr_sim *sim),
+	unsigned leaders)
 {
 	struct smr_sim *sim = calloc(1, sizeof(*sim));
 	struct process *processes[SMR_SIM_MEMBERS_MAX];
 
 	ensure(sim != NULL);
-	set_up(sim, world, outcome, world_chance(world, 700000) ? 3 : 5);
+	set_up(sim, world, outcome, count);
 	sim->config.preset = HF_SMR_FAST;
 	sim->config.pulse_ns = sim->config.silent_ns = sim->config.stuck_ns = sim->config.patience_ns =
 		sim->config.idle_ns = 0;
@@ -471,16 +477,21 @@ static void run_stop(struct world *world, struct outcome *outcome, void (*stop)(
 	sim->faults.quiet_ns = world->now_ns;
 	run_until_alive(sim);
 	run_until_settled(sim);
-	if (world->violations == 0 && sim->led != leaders)
+	if (world->violations == 0 && leaders != 0 && sim->led != leaders)
 		world_violate(world, "stay", "%u members led in turn, and %u had a reason", sim->led, leaders);
 	outcome->failovers += sim->led - 1;
 	tear_down(sim);
 	free(sim);
 }
 
+static unsigned three_or_five(struct world *world)
+{
+	return world_chance(world, 700000) ? 3 : 5;
+}
+
 static void run_failover(struct world *world, struct outcome *outcome)
 {
-	run_stop(world, outcome, stop_or_cut_leader, 2);
+	run_stop(world, outcome, three_or_five(world), stop_or_cut_leader, 2);
 }
 
 const struct scenario scenario_smr_failover = {
@@ -491,7 +502,7 @@ const struct scenario scenario_smr_failover = {
 
 static void run_holdup(struct world *world, struct outcome *outcome)
 {
-	run_stop(world, outcome, stop_follower, 1);
+	run_stop(world, outcome, three_or_five(world), stop_follower, 1);
 }
 
 const struct scenario scenario_smr_holdup = {
@@ -522,7 +533,7 @@ static void replace_follower(struct smr_sim *sim)
 
 static void run_newcomer(struct world *world, struct outcome *outcome)
 {
-	run_stop(world, outcome, replace_follower, 1);
+	run_stop(world, outcome, three_or_five(world), replace_follower, 1);
 }
 
 const struct scenario scenario_smr_newcomer = {
@@ -530,4 +541,82 @@ const struct scenario scenario_smr_newcomer = {
 	.only_when_named = true, /* few seeds suffice */
 	.what = "a replicated log whose ring goes round while a newcomer takes a snapshot: one is enough",
 	.run = run_newcomer,
+};
+
+/* ---- a WRITE that is torn between two slots ---- */
+
+static void cut_off(struct smr_sim *sim, unsigned id, int by)
+{
+	for (unsigned i = 0; i < sim->network.port_count; i++)
+		if (sim->network.ports[i].host == &sim->members[id].endpoint.host)
+			sim->network.ports[i].cut_rx += (unsigned)by;
+}
+
+/* Slots that this leader has in the log of that member, behind the last one that was decided when it began. */
+static unsigned slots_of(const struct smr_sim *sim, unsigned leader, unsigned id)
+{
+	const struct hf_smr *smr = sim->members[leader].smr;
+	struct smr_slot slot;
+	unsigned n = 0;
+
+	for (uint64_t i = smr->noop_index; i < smr->tail; i++)
+		n += smr_own_slot(sim->members[id].smr, i, &slot) == SMR_SLOT_VALID &&
+		     smr_slot_number(&slot) == smr->number;
+	return n;
+}
+
+static bool may_go_on(const struct world *world, uint64_t limit_ns)
+{
+	return world->violations == 0 && world->now_ns < limit_ns;
+}
+
+/* The first leader leaves entries in its log that no other log has. The third member stops once the second one leads,
+ * so the entries of that one are undecided. A part of them reaches the first leader, over its own entries. Then the
+ * first and the third member decide what is there. */
+static void tear_entry(struct smr_sim *sim)
+{
+	struct world *world = sim->world;
+	unsigned first = leader_but(sim, SMR_SIM_MEMBERS_MAX), second, third;
+	const struct hf_smr *smr = sim->members[first].smr;
+	uint64_t limit_ns = world->now_ns + TORN_WAIT_NS;
+
+	sim->large_ppm = TORN_LARGE_PPM;
+	switch_writes(sim, first, 1);
+	while (smr->tail - smr->commit <= smr->geometry.span / 2 && may_go_on(world, limit_ns))
+		world_run_until(world, world->now_ns + NS_US);
+	process_pause(sim->members[first].endpoint.process, true);
+	switch_writes(sim, first, -1);
+	while ((second = leader_but(sim, first)) == SMR_SIM_MEMBERS_MAX && may_go_on(world, limit_ns))
+		world_run_until(world, world->now_ns + NS_US / 10);
+	if (second == SMR_SIM_MEMBERS_MAX)
+		return;
+	third = 3 - first - second;
+	process_pause(sim->members[third].endpoint.process, true);
+	world_run_until(world, world->now_ns + 100 * NS_US);
+	process_resume(sim->members[first].endpoint.process);
+	while (slots_of(sim, second, first) < 2 && may_go_on(world, limit_ns))
+		world_run_until(world, world->now_ns + NS_US / 10);
+	world_trace(world, "  member %u has %u of %u slots of member %u", first, slots_of(sim, second, first),
+		(unsigned)(sim->members[second].smr->tail - sim->members[second].smr->noop_index), second);
+	cut_off(sim, first, 1);
+	process_pause(sim->members[second].endpoint.process, true);
+	world_run_until(world, world->now_ns + NS_MS);
+	cut_off(sim, first, -1);
+	process_resume(sim->members[third].endpoint.process);
+	network_healed(&sim->network);
+	while (leader_but(sim, second) == SMR_SIM_MEMBERS_MAX && may_go_on(world, limit_ns + TORN_WAIT_NS))
+		world_run_until(world, world->now_ns + NS_US);
+	process_resume(sim->members[second].endpoint.process);
+}
+
+static void run_torn(struct world *world, struct outcome *outcome)
+{
+	run_stop(world, outcome, 3, tear_entry, 0);
+}
+
+const struct scenario scenario_smr_torn = {
+	.name = "smr-torn",
+	.only_when_named = true, /* few worlds have what it looks for */
+	.what = "a replicated log whose leaders stop in turn, one in mid-WRITE, over entries that nobody decided",
+	.run = run_torn,
 };
