@@ -514,13 +514,22 @@ const struct scenario scenario_smr_holdup = {
 
 /* ---- a snapshot while the ring goes round ---- */
 
+static bool may_go_on(const struct world *world, uint64_t limit_ns)
+{
+	return world->violations == 0 && world->now_ns < limit_ns;
+}
+
 /* A process takes a member's place, and what is decided while its snapshot is read is more than a ring holds. */
 static void replace_follower(struct smr_sim *sim)
 {
 	struct world *world = sim->world;
-	struct smr_sim_member *member = &sim->members[leader_but(sim, SMR_SIM_MEMBERS_MAX) == 0 ? 1 : 0];
+	struct smr_sim_member *member;
 	uint64_t end_ns = world->now_ns + NEWCOMER_NS;
 
+	while (may_go_on(world, end_ns) &&
+		!all_follow(sim)) /* where one was left behind, the leader has a reason to end */
+		world_run_until(world, world->now_ns + 10 * NS_US);
+	member = &sim->members[leader_but(sim, SMR_SIM_MEMBERS_MAX) == 0 ? 1 : 0];
 	sim->laps = (unsigned)world_range(world, 1, LAPS_MAX);
 	process_crash(member->endpoint.process);
 	process_start(member->endpoint.process);
@@ -563,11 +572,6 @@ static unsigned slots_of(const struct smr_sim *sim, unsigned leader, unsigned id
 		n += smr_own_slot(sim->members[id].smr, i, &slot) == SMR_SLOT_VALID &&
 		     smr_slot_number(&slot) == smr->number;
 	return n;
-}
-
-static bool may_go_on(const struct world *world, uint64_t limit_ns)
-{
-	return world->violations == 0 && world->now_ns < limit_ns;
 }
 
 /* The first leader leaves entries in its log that no other log has. The third member stops once the second one leads,
