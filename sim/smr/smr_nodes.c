@@ -159,7 +159,9 @@ static void event(void *context, const struct hf_smr_event *event)
 		if (event->reason != NULL && strstr(event->reason, "damaged") != NULL)
 			world_violate(sim->world, "damage", "member %u: %s", member->id, event->reason);
 		if (failed && member->endpoint.host.disk->bytes == 0 &&
-			strstr(event->reason, "the disk is full") == NULL && strstr(event->reason, "a device") == NULL)
+			strstr(event->reason, "the disk is full") == NULL &&
+			strstr(event->reason, "a device") == NULL && /* or its disk failed just then */
+			strstr(event->reason, "Input/output error") == NULL)
 			world_violate(
 				sim->world, "words", "the disk of member %u is full: %s", member->id, event->reason);
 		if (sim->durable)

@@ -161,7 +161,8 @@ static uint32_t end(struct smr_snapshot *snapshot, bool whole)
 	return head(snapshot, SMR_SAY_END, 1);
 }
 
-/* Ends with a whole entry. What is less than a piece waits until the taker has those before. */
+/* It may end in the middle of an entry: the rest may not be decided before the taker follows. What is less than a piece
+ * waits until the taker has those before. */
 static uint32_t next_of_tail(struct hf_smr *smr, struct smr_snapshot *snapshot)
 {
 	bool caught_up = snapshot->sent == snapshot->taken;
@@ -169,7 +170,7 @@ static uint32_t next_of_tail(struct hf_smr *smr, struct smr_snapshot *snapshot)
 
 	if (snapshot->broken)
 		return end(snapshot, false);
-	if (caught_up && !snapshot->last && smr->begun.first == 0)
+	if (caught_up && !snapshot->last)
 		snapshot->last = snapshot->tail_end - snapshot->tail_next <= smr->geometry.slots / 4 ||
 				 snapshot->rounds++ == TAIL_ROUNDS;
 	if (!caught_up && !snapshot->last && snapshot->tail_bytes - snapshot->tail_sent < PIECE_BYTES)
