@@ -87,7 +87,7 @@ class Pair:
     def __init__(self, directory, *command, configure=None, port_option="-p", client=("127.0.0.1",)):
         """`client`: what the client has on its command line and the server has not."""
         need(command[0])
-        self.configure = configure
+        self.configure, self.period_s = configure, 0
         self.directory, self.fabric = directory, f"test-verbs-{DEVICE}-{os.getpid()}-{next(_PAIRS)}"
         port = _free_port()
         command = [*command, port_option, str(port)]
@@ -119,7 +119,8 @@ class Pair:
 
     def end_period(self):
         """perftest with -D has periods, and goes to the next at SIGALRM: with -f one that is not counted, one that is,
-        and another that is not. So a test need not wait for their time."""
+        and another that is not. So a test need not wait for their time, but for self.period_s."""
+        time.sleep(self.period_s)
         for process in (self.client, self.server):
             if process.poll() is None and _has_alarm(process, "SigCgt"):
                 process.send_signal(signal.SIGALRM)

@@ -10,6 +10,7 @@ import program
 from verbs_pair import DEVICE, Over, Pair, Unsteady, need, until
 
 UNSTEADY_RUNS = 5
+PERIOD_S = 0.01
 PINGPONGS = {"shm": 60000, "soft": 8000}  # at first: some seconds on a slow machine
 PINGPONGS_BY_EVENTS = {"shm": 8000, "soft": 3000}
 DOUBLINGS = 6
@@ -54,9 +55,11 @@ def _run_counted(pair, cuts):
 
 
 def _runs(directory, *command, cuts=0, words=(), run=_run):
-    for _ in range(UNSTEADY_RUNS):
+    for number in range(UNSTEADY_RUNS):
+        pair = Pair(directory, *command)
+        pair.period_s = PERIOD_S * 4**number  # on a busy machine nothing may happen for a while
         try:
-            said = run(Pair(directory, *command), cuts)
+            said = run(pair, cuts)
             break
         except Unsteady as unsteady:
             why = unsteady

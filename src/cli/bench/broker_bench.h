@@ -62,6 +62,7 @@ struct broker_side {
 	char address[256];
 	char topics[TOPICS][64]; /* of this round */
 	unsigned told, failed;
+	uint64_t turned_ns; /* when the loop had a turn while something was measured without */
 };
 
 uint64_t broker_bench_now_ns(void);
