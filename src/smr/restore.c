@@ -90,15 +90,15 @@ void smr_restore_drop(struct hf_smr *smr)
 }
 
 /* A snapshot of one that knows no more than this one is of no use; the member that was asked before has fallen silent;
- * one that leads has other things to do. */
+ * one without heartbeats may be a leader that waits for this member to follow; one that leads has other tasks. */
 static unsigned worth(const struct smr_link *link)
 {
 	const struct hf_smr *smr = link->smr;
 	unsigned another = link->id != smr->restore->from, ahead = smr_link_commit(link) > smr->applied;
 
-	if (!link->known || (link->public[SMR_PUBLIC_FLAGS] & SMR_FLAG_READY) == 0 || !link->elect.alive)
+	if (!link->known || (link->public[SMR_PUBLIC_FLAGS] & SMR_FLAG_READY) == 0)
 		return 0;
-	return 1 + 4 * ahead + 2 * another + (smr_link_role(link) != HF_SMR_LEADER);
+	return 1 + 8 * ahead + 4 * another + 2 * link->elect.alive + (smr_link_role(link) != HF_SMR_LEADER);
 }
 
 static struct smr_link *choose(struct hf_smr *smr)
