@@ -6,8 +6,9 @@
 
 #include "base/order.h"
 
-#define BOARD_MAGIC   0x44424648u /* "HFBD" */
-#define BOARD_VERSION 1u
+#define BOARD_MAGIC    0x44424648u /* "HFBD" */
+#define BOARD_VERSION  1u
+#define BOARD_ATTEMPTS 64 /* to open one while others make and remove it */
 
 #define SLOT_BOARD       0u
 #define SLOT_OWNER(line) (1u + (line))
@@ -56,16 +57,14 @@ static int open_once(const char *fabric, bool create, struct board *board, struc
 		board->memory = board->segment.addr;
 		code = board_lock(board, error);
 	}
-	if (code == 0) {
+	if (code == 0)
 		code = check_head(board->memory, fabric, error);
-		board_unlock(board);
-	}
 	if (code != 0)
-		board_close(board);
+		board_close(board); /* and the lock is free */
 	return code;
 }
 
-int board_open(const char *fabric, bool create, struct board *board, struct hf_error *error)
+int board_open_locked(const char *fabric, bool create, struct board *board, struct hf_error *error)
 {
 	struct hf_error last = {0}; /* of what goes right in the end nothing is said */
 	int code = open_once(fabric, create, board, &last);
@@ -77,6 +76,15 @@ int board_open(const char *fabric, bool create, struct board *board, struct hf_e
 		*error = last;
 	if (code == -ENOENT && !create)
 		return hf_error_set(error, code, "there is no fabric %s", fabric);
+	return code;
+}
+
+int board_open(const char *fabric, bool create, struct board *board, struct hf_error *error)
+{
+	int code = board_open_locked(fabric, create, board, error);
+
+	if (code == 0)
+		board_unlock(board);
 	return code;
 }
 

@@ -37,8 +37,7 @@ static_assert(offsetof(struct board_memory, removed) == 16, "layout of the board
 static_assert(offsetof(struct board_memory, line) == 64, "layout of the board");
 static_assert(sizeof(struct board_memory) == 64 + BOARD_LINES * 192, "layout of the board");
 
-#define BOARD_FILE     "board"
-#define BOARD_ATTEMPTS 64 /* to open one while others make and remove it */
+#define BOARD_FILE "board"
 
 /* One opening of it; not shared between threads. */
 struct board {
@@ -49,6 +48,7 @@ struct board {
 
 /* -ENOENT unless it is there or `create`; -EPROTO: of another version. */
 int board_open(const char *fabric, bool create, struct board *board, struct hf_error *error);
+int board_open_locked(const char *fabric, bool create, struct board *board, struct hf_error *error);
 void board_close(struct board *board); /* harmless on a zeroed one, and twice */
 
 /* 0; -ENOENT: the fabric was removed; -ETIMEDOUT: a stopped process holds it. */

@@ -222,20 +222,14 @@ static int remove_empty(const char *name)
 int hf_fabric_remove(const char *name)
 {
 	struct board board;
-	int code = board_open(name, false, &board, NULL);
+	int code = board_open_locked(name, false, &board, NULL);
 
 	if (code == -ENOENT)
 		return remove_empty(name);
 	if (code != 0)
 		return code;
-	code = board_lock(&board, NULL);
-	if (code == 0 && has_live_port(&board)) {
-		code = -EBUSY;
-		board_unlock(&board);
-	} else if (code == 0) {
-		code = remove_all(&board);
-		board_unlock(&board);
-	}
+	code = has_live_port(&board) ? -EBUSY : remove_all(&board);
+	board_unlock(&board);
 	board_close(&board);
 	return code;
 }

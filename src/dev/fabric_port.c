@@ -112,20 +112,6 @@ static int take_line(struct hf_env *env, struct fabric_port *port, const struct 
 	return 0;
 }
 
-/* Others may remove the fabric between the two steps. */
-static int open_locked(const char *fabric, struct board *board, struct hf_error *error)
-{
-	int code = -ENOENT;
-
-	for (unsigned i = 0; i < BOARD_ATTEMPTS && code == -ENOENT; i++) {
-		board_close(board);
-		code = board_open(fabric, true, board, error);
-		if (code == 0)
-			code = board_lock(board, error);
-	}
-	return code;
-}
-
 int fabric_join(struct hf_env *env, const struct hf_dev_config *config, const char *address,
 	struct fabric_port **port_out, struct hf_error *error)
 {
@@ -138,7 +124,7 @@ int fabric_join(struct hf_env *env, const struct hf_dev_config *config, const ch
 	port = calloc(1, sizeof(*port));
 	if (port == NULL)
 		return hf_error_set(error, -ENOMEM, "out of memory");
-	code = open_locked(config->fabric, &port->board, error);
+	code = board_open_locked(config->fabric, true, &port->board, error);
 	if (code == 0) {
 		code = take_line(env, port, config, address, error);
 		board_unlock(&port->board);
