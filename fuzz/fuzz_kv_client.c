@@ -1,14 +1,11 @@
 /* What a client of Redis sends to a member of a store: requests of any kind, in pieces whose size the first byte
  * chooses. A store of one member runs in this process; what it answers is RESP, and it goes on serving others. */
-#include <holdfast/kv.h>
-
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/ensure.h"
 #include "net/resp.h"
+#include "store_bed.h"
 
 #define INPUT_MAX 65536u
 #define TURNS_MAX 200000u
@@ -18,40 +15,17 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
-static struct {
-	struct hf_loop *loop;
-	struct hf_node *node;
-	struct hf_kv *kv;
-	struct hf_addr address;
-} bed;
+static struct store_bed bed;
+static struct hf_addr address;
 
 static void open_bed(void)
 {
-	struct hf_node_config node = {.rail_count = 1};
 	struct hf_kv_config kv = {.member_count = 1, .store_mb = 8, .missed_mb = 1, .lease_ns = 1000000000ull};
 	struct hf_kv_status status = {0};
-	struct hf_error error = {0};
-	uint64_t own;
 
-	ensure(hf_loop_create(hf_env_host(), &bed.loop) == 0);
-	hf_env_entropy(hf_env_host(), &own, sizeof(own));
-	snprintf(node.name, sizeof(node.name), "n");
-	snprintf(node.fabric, sizeof(node.fabric), "fuzz-%08x", (unsigned)own);
-	snprintf(node.rails[0].name, sizeof(node.rails[0].name), "r0");
-	snprintf(node.rails[0].kind, sizeof(node.rails[0].kind), "shm");
-	ensure(hf_addr_parse("127.0.0.1:0", &node.rails[0].control) == 0);
-	node.rails[0].address = node.rails[0].control;
-	snprintf(kv.cluster, sizeof(kv.cluster), "fuzz");
-	snprintf(kv.members[0].name, sizeof(kv.members[0].name), "n");
-	ensure(hf_addr_parse("127.0.0.1:1", &kv.members[0].control[0]) == 0);
-	kv.members[0].control_count = 1;
-	kv.listen = node.rails[0].control;
-	if (hf_node_open(bed.loop, &node, NULL, NULL, &bed.node, &error) != 0 ||
-		hf_kv_open(bed.node, &kv, &bed.kv, &error) != 0) {
-		fprintf(stderr, "%s\n", error.text);
-		ensure(false);
-	}
-	ensure(hf_kv_address(bed.kv, &bed.address) == 0);
+	ensure(hf_addr_parse("127.0.0.1:0", &kv.listen) == 0);
+	store_bed_open(&bed, &kv);
+	ensure(hf_kv_address(bed.kv, &address) == 0);
 	for (unsigned i = 0; !status.serving; i++) {
 		ensure(i < TURNS_MAX);
 		(void)hf_loop_turn(bed.loop, TURN_NS);
@@ -92,7 +66,7 @@ static void talk(const uint8_t *data, size_t bytes, size_t piece)
 	memcpy(all, data, bytes);
 	memcpy(all + bytes, END, sizeof(END) - 1);
 	bytes += sizeof(END) - 1;
-	ensure(hf_stream_connect(hf_env_host(), NULL, &bed.address, &io, NULL) == 0);
+	ensure(hf_stream_connect(hf_env_host(), NULL, &address, &io, NULL) == 0);
 	for (unsigned i = 0; !end; i++) {
 		ssize_t n = 0;
 

@@ -1,9 +1,6 @@
 /* What another member sends to a store that is a member, or a shadow, of an epoch with it: bytes as they are, or
  * messages whose lengths and ranges fit, whatever else they contain. The store has writes in flight. It takes the bytes
  * or ends the link, and goes on. */
-#include <holdfast/kv.h>
-
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +8,7 @@
 #include "base/ensure.h"
 #include "base/log.h"
 #include "kv/engine.h"
+#include "store_bed.h"
 
 #define INPUT_MAX   16384u
 #define MEMBERS     3u
@@ -32,45 +30,22 @@ struct posted {
 /* A store of its own for each role: a shadow becomes a member by a copy, which never ends here. */
 static struct bed {
 	bool shadow;
-	struct hf_loop *loop;
-	struct hf_node *node;
-	struct hf_kv *kv;
+	struct store_bed store;
 	struct hf_kv_flow *flow;
 	struct posted posted[FLIGHTS];
 } beds[2];
 
 static void open_bed(struct bed *bed)
 {
-	struct hf_node_config node = {.rail_count = 1};
 	struct hf_kv_config kv = {.member_count = MEMBERS,
 		.store_mb = 8,
 		.missed_mb = 1,
 		.lease_ns = 1000000000ull,
 		.budget_ns = 1000000000ull};
-	struct hf_error error = {0};
-	uint64_t own;
 
 	log_set_level(LOG_ERROR);
-	ensure(hf_loop_create(hf_env_host(), &bed->loop) == 0);
-	hf_env_entropy(hf_env_host(), &own, sizeof(own));
-	snprintf(node.name, sizeof(node.name), "n0");
-	snprintf(node.fabric, sizeof(node.fabric), "fuzz-%08x", (unsigned)own);
-	snprintf(node.rails[0].name, sizeof(node.rails[0].name), "r0");
-	snprintf(node.rails[0].kind, sizeof(node.rails[0].kind), "shm");
-	ensure(hf_addr_parse("127.0.0.1:0", &node.rails[0].control) == 0);
-	node.rails[0].address = node.rails[0].control;
-	snprintf(kv.cluster, sizeof(kv.cluster), "fuzz");
-	for (unsigned i = 0; i < MEMBERS; i++) {
-		snprintf(kv.members[i].name, sizeof(kv.members[i].name), "n%u", i);
-		ensure(hf_addr_parse("127.0.0.1:1", &kv.members[i].control[0]) == 0);
-		kv.members[i].control_count = 1;
-	}
-	if (hf_node_open(bed->loop, &node, NULL, NULL, &bed->node, &error) != 0 ||
-		hf_kv_open(bed->node, &kv, &bed->kv, &error) != 0) {
-		fprintf(stderr, "%s\n", error.text);
-		ensure(false);
-	}
-	bed->flow = hf_kv_flow_open(bed->kv);
+	store_bed_open(&bed->store, &kv);
+	bed->flow = hf_kv_flow_open(bed->store.kv);
 	ensure(bed->flow != NULL);
 }
 
@@ -78,30 +53,30 @@ static void open_bed(struct bed *bed)
  * excluded and admitted. */
 static void decide(struct bed *bed)
 {
-	struct cm *cm = &bed->kv->cm;
+	struct cm *cm = &bed->store.kv->cm;
 	struct cm_node *shadow = &cm->nodes[bed->shadow ? 0 : 2];
 
 	cm->epoch = cm->epoch < EPOCH ? EPOCH : cm->epoch + 1;
 	for (unsigned i = 0; i < MEMBERS; i++)
 		cm->nodes[i] = (struct cm_node){.state = CM_MEMBER, .join = 1, .member_join = 1, .incarnation = 1 + i};
-	cm->nodes[0].incarnation = bed->kv->incarnation;
+	cm->nodes[0].incarnation = bed->store.kv->incarnation;
 	shadow->state = CM_SHADOW;
 	shadow->join = (uint32_t)cm->epoch;
 	shadow->absent_since = cm->epoch - 1;
-	bed->kv->council.lease_until_ns = UINT64_MAX;
+	bed->store.kv->council.lease_until_ns = UINT64_MAX;
 }
 
 /* No link is up, so the request has not left. */
 static void pretend_request(struct bed *bed)
 {
-	struct copy *copy = &bed->kv->copy;
+	struct copy *copy = &bed->store.kv->copy;
 
 	if (!bed->shadow || !copy->wanted || copy->taken)
 		return;
 	copy->active = copy->requested = true;
 	copy->buddy = 1;
-	copy->number = ++bed->kv->serial;
-	copy->heard_ns = hf_loop_now_ns(bed->loop);
+	copy->number = ++bed->store.kv->serial;
+	copy->heard_ns = hf_loop_now_ns(bed->store.loop);
 }
 
 static void posted_ended(struct hf_kv_op *op)
@@ -133,7 +108,7 @@ static void post_all(struct bed *bed)
 static void turn(const struct bed *bed)
 {
 	for (unsigned i = 0; i < TURNS; i++)
-		(void)hf_loop_turn(bed->loop, 0);
+		(void)hf_loop_turn(bed->store.loop, 0);
 }
 
 /* The number of a write in flight, which ACKs and NACKs name, or of the copy. */
@@ -176,18 +151,18 @@ static size_t mend(const struct hf_kv *kv, const uint8_t *data, size_t bytes, st
 
 static void hear(const struct bed *bed, unsigned peer, const uint8_t *data, size_t bytes)
 {
-	size_t used = kv_hear_messages(bed->kv, peer, data, bytes);
+	size_t used = kv_hear_messages(bed->store.kv, peer, data, bytes);
 
 	ensure(used == SIZE_MAX || used <= bytes);
 	if (used == SIZE_MAX)
-		bed->kv->links.owner.down(bed->kv, peer);
+		bed->store.kv->links.owner.down(bed->store.kv, peer);
 }
 
 static void hear_mended(const struct bed *bed, unsigned peer, const uint8_t *data, size_t bytes)
 {
 	while (bytes >= 16) {
 		struct wire_message message, read;
-		size_t used = mend(bed->kv, data, bytes, &message), length;
+		size_t used = mend(bed->store.kv, data, bytes, &message), length;
 		uint8_t *at;
 
 		/* What its kind does not carry is left out, one part after the other. */
@@ -220,7 +195,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	if (bytes < 2 || bytes > INPUT_MAX)
 		return 0;
 	bed->shadow = (data[0] & 1) != 0;
-	if (bed->loop == NULL)
+	if (bed->store.loop == NULL)
 		open_bed(bed);
 	decide(bed);
 	turn(bed);
