@@ -69,7 +69,7 @@ void smr_durable_failed(struct smr_durable *durable, const struct hf_error *erro
 static inline uint64_t smr_durable_floor(const struct hf_smr *smr)
 {
 	const struct smr_durable *durable = smr->durable;
-	uint64_t floor = smr->begun.first != 0 ? smr->begun.first : smr->applied;
+	uint64_t floor = smr_applied_entries(smr);
 
 	if (durable == NULL)
 		return floor;

@@ -15,7 +15,7 @@
 #include "base/ensure.h"
 #include "base/log.h"
 
-#define COMMIT_AT    36u /* of a slot: its check, and the commit that it covers */
+#define COMMIT_AT    SMR_SLOT_CHECK /* of a slot: its check, and the commit that it covers */
 #define COMMIT_BYTES (SMR_SLOT_HEADER - COMMIT_AT)
 #define NOTHING      2 /* was read */
 

@@ -12,7 +12,7 @@
 #define AT_REQUESTS 22u
 #define AT_ORIGIN   24u
 #define AT_CRC      SMR_SLOT_CRC
-#define AT_CHECK    36u
+#define AT_CHECK    SMR_SLOT_CHECK
 #define AT_COMMIT   40u
 #define WORD_SALT   0x5a17u /* so that memory of zeros is no word */
 

@@ -32,6 +32,7 @@
 
 #define SMR_SLOT_ACCEPT 0u
 #define SMR_SLOT_CRC    32u
+#define SMR_SLOT_CHECK  36u
 #define SMR_SLOT_HEADER 48u
 
 enum smr_kind {

@@ -163,6 +163,12 @@ static inline enum hf_smr_role smr_link_role(const struct smr_link *link)
 	return (enum hf_smr_role)(link->public[SMR_PUBLIC_ROLE] & 0xff);
 }
 
+/* All below it is applied in whole entries. */
+static inline uint64_t smr_applied_entries(const struct hf_smr *smr)
+{
+	return smr->begun.first != 0 ? smr->begun.first : smr->applied;
+}
+
 /* Whether these need a majority too (R-S20), besides those that are applied. */
 static inline bool smr_counts_told(const struct hf_smr *smr)
 {
@@ -184,8 +190,8 @@ static inline bool smr_is_voter(const struct hf_smr *smr, unsigned id, uint64_t 
 	       (smr_counts_found(smr) && smr_members_votes(&smr->found, id, incarnation));
 }
 
-/* It votes, and has all that it has acknowledged: who stepped out may not, as one
- * whose device died (R-S15). */
+/* It votes, and has all that it has acknowledged: a member that stepped out may lack some, as one whose device died
+ * (R-S15). */
 static inline bool smr_is_known(const struct smr_link *link)
 {
 	const struct hf_smr *smr = link->smr;

@@ -77,7 +77,7 @@ static uint32_t put_log(struct hf_smr *smr, struct smr_snapshot *snapshot)
 {
 	uint8_t *at = snapshot->piece + HEAD_BYTES;
 
-	put_le64(at, smr->begun.first != 0 ? smr->begun.first : smr->applied);
+	put_le64(at, smr_applied_entries(smr));
 	put_le64(at + 8, smr->members.index);
 	return head(snapshot, SMR_SAY_PIECE, 16 + smr_members_encode(&smr->members, at + 16));
 }

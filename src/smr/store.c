@@ -96,9 +96,8 @@ static int read_identity(struct smr_store *store, const struct smr_store_identit
 		return smr_store_damaged(path, 0, "its checksum is another one", error);
 	if (get_le64(found) != IDENTITY_MAGIC) /* its WAL has slots of another layout */
 		return hf_error_set(error, -EINVAL,
-			"%s is of another version of Holdfast, whose files this one does not read; start the member "
-			"with "
-			"that version, or with an empty directory",
+			"%s is of another version of Holdfast, whose files this one does not read; start the "
+			"member with that version, or with an empty directory",
 			path);
 	same.incarnation = store->incarnation = get_le64(found + 24);
 	encode_identity(&same, own);

@@ -28,9 +28,9 @@ int broker_bench_read_only(struct broker_side *side, unsigned topic, uint32_t by
 }
 
 /* What is measured is without turns, but for one at times. */
-static void turn(struct broker_side *side, bool now, uint64_t now_ns)
+static void turn(struct broker_side *side, bool each_time, uint64_t now_ns)
 {
-	if (!now && now_ns - side->turned_ns < TURN_NS)
+	if (!each_time && now_ns - side->turned_ns < TURN_NS)
 		return;
 	(void)hf_loop_turn(side->loop, 0);
 	side->turned_ns = now_ns;

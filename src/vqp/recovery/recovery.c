@@ -3,8 +3,8 @@
 #include "base/ensure.h"
 
 #define BIT(n) (1u << (n))
-#define HELD_PART                                                                                                      \
-	2 /* of the budget, and the time that a wr waits on it: a path that was there for so long ends an outage */
+/* Of the budget, and the time that a wr waits on it: a path that was there for so long ends an outage. */
+#define HELD_PART 2
 
 static const unsigned recovery_allowed[RECOVERY_STATES] = {
 	[RECOVERY_IDLE] = BIT(RECOVERY_QUIET) | BIT(RECOVERY_FENCE),
