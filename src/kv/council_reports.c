@@ -1,0 +1,128 @@
+/* ASK: the heartbeat of a member, which reports its state to all others. */
+#include "kv/council_parts.h"
+
+#include "base/bytes.h"
+#include "kv/engine.h"
+
+#define KEPT_AT   32u
+#define TOLD_AT   (KEPT_AT + TOLD_BYTES)
+#define ASK_BYTES (TOLD_AT + TOLD_BYTES * HF_KV_MEMBERS_MAX)
+
+bool kv_council_is_fresh(const struct hf_kv *kv, unsigned node, uint64_t now_ns)
+{
+	const struct council_report *report = &kv->council.reports[node];
+
+	return report->heard && now_ns < report->heard_ns + kv->council.suspect_ns;
+}
+
+bool kv_council_hears(const struct hf_kv *kv, unsigned node)
+{
+	return node == kv->view.self || kv_council_is_fresh(kv, node, hf_loop_now_ns(kv->loop));
+}
+
+static uint32_t unheard(const struct hf_kv *kv, uint64_t now_ns)
+{
+	uint32_t bits = 0;
+
+	for (unsigned i = 0; i < kv->config.member_count; i++)
+		if (i != kv->view.self && !kv_council_is_fresh(kv, i, now_ns))
+			bits |= 1u << i;
+	return bits;
+}
+
+void kv_council_excuse_all(struct hf_kv *kv, uint64_t now_ns)
+{
+	struct council *council = &kv->council;
+
+	if (now_ns > council->turn_ns + council->suspect_ns / 2)
+		for (unsigned i = 0; i < HF_KV_MEMBERS_MAX; i++)
+			council->reports[i].heard_ns = now_ns;
+	council->turn_ns = now_ns;
+}
+
+void kv_council_ask(struct hf_kv *kv, uint64_t now_ns)
+{
+	uint8_t value[ASK_BYTES];
+	struct told kept = {.incarnation = kv->cm.nodes[kv->view.self].incarnation};
+	struct wire_message message = {.kind = WIRE_ASK,
+		.value = value,
+		.value_bytes = ASK_BYTES,
+		.epoch = kv->epoch,
+		.write = hf_env_boot_ns(kv->env),
+		.note = unheard(kv, now_ns),
+		.ts = {.version = kv->incarnation, .node = kv->view.self}};
+
+	put_le64(value, kv->log.durable);
+	put_le64(value + 8, kv->complete);
+	put_le64(value + 16, kv->purge.round);
+	put_le64(value + 24, kv->purge.highest);
+	kept.durable = kv_log_end_of(&kv->log, kept.incarnation);
+	kv_told_write(&kept, 1, value + KEPT_AT);
+	kv_told_write(kv->told, HF_KV_MEMBERS_MAX, value + TOLD_AT);
+	if (kv->copy.done)
+		message.note |= WIRE_NOTE_COPIED;
+	if (!kv_store_has_room(&kv->store, kv->reserve) || kv->log.low)
+		message.note |= WIRE_NOTE_NO_ROOM;
+	if (kv->log.env != NULL && kv->complete == 0 && !kv->wiped)
+		message.note |= WIRE_NOTE_NEW;
+	for (unsigned i = 0; i < kv->config.member_count; i++)
+		if (i != kv->view.self)
+			kv_writes_say(kv, i, &message);
+	(void)kv_council_hear(kv, kv->view.self, &message);
+}
+
+void kv_council_hurry(struct hf_kv *kv)
+{
+	kv->council.next_ask_ns = 0;
+}
+
+void kv_council_heard(struct hf_kv *kv, unsigned from, uint64_t epoch)
+{
+	struct council_report *report = &kv->council.reports[from];
+
+	report->heard_ns = hf_loop_now_ns(kv->loop);
+	if (epoch > report->epoch) {
+		report->epoch = epoch;
+		report->note &= ~WIRE_NOTE_COPIED; /* that was in an epoch before */
+		report->round = report->highest = 0;
+	}
+}
+
+bool kv_council_hear(struct hf_kv *kv, unsigned from, const struct wire_message *message)
+{
+	struct council *council = &kv->council;
+	struct council_report *report = &council->reports[from];
+
+	if (message->kind == WIRE_GRANT) {
+		kv_council_take_grant(kv, message->write);
+		return true;
+	}
+	if (message->value_bytes != ASK_BYTES)
+		return false;
+	if (report->epoch != message->epoch || report->note != message->note)
+		council->look_ns = 0; /* it may be admitted now, or promoted */
+	if (!kv_council_is_fresh(kv, from, hf_loop_now_ns(kv->loop)))
+		kv_council_hurry(kv); /* it is admitted once this node reports that it is heard */
+	if (report->heard && report->incarnation != message->ts.version && report->durable > report->told)
+		report->told = report->durable;
+	report->heard = true;
+	report->heard_ns = hf_loop_now_ns(kv->loop);
+	report->incarnation = message->ts.version;
+	report->epoch = message->epoch;
+	report->note = message->note;
+	report->durable = get_le64(message->value);
+	report->complete = get_le64(message->value + 8);
+	report->round = get_le64(message->value + 16);
+	report->highest = get_le64(message->value + 24);
+	kv_told_read(&report->kept, 1, message->value + KEPT_AT, TOLD_BYTES);
+	kv_told_read(report->told_by, HF_KV_MEMBERS_MAX, message->value + TOLD_AT, ASK_BYTES - TOLD_AT);
+	if (report->incarnation == kv->cm.nodes[from].incarnation)
+		kv_told_note(&kv->told[from], report->incarnation, report->durable);
+	if (council->suspicion[from] != 0 && report->incarnation == kv->cm.nodes[from].incarnation) {
+		report->returned = true;
+		council->look_ns = 0;
+	}
+	if (council->leads)
+		council->asked_ns[from] = message->write;
+	return true;
+}
