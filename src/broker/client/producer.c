@@ -259,6 +259,12 @@ static int64_t choose(struct hf_producer *producer, const struct hf_record *reco
 	return partitioner_without_key(&topic->sticky, bytes, producer->config.batch_bytes, count, random);
 }
 
+/* Else the batch takes more records until the loop's turn, and to look for answers costs more than to add a record. */
+static bool may_post(const struct producer_partition *partition)
+{
+	return list_empty(&partition->sent) || batch_of(partition->queued.next)->closed;
+}
+
 int hf_producer_send(
 	struct hf_producer *producer, const struct hf_record *record, hf_delivered *delivered, void *context)
 {
@@ -290,7 +296,7 @@ int hf_producer_send(
 	}
 	if (rc != 0 && batch->writer.count == 0)
 		producer_free_batch(partition, batch);
-	else if (partition->way == PRODUCER_DIRECT)
+	else if (partition->way == PRODUCER_DIRECT && may_post(partition))
 		(void)producer_direct_turn(partition, hf_loop_now_ns(producer->loop));
 	return rc;
 }
