@@ -8,6 +8,7 @@ SOFT_CUTS ?= 200
 LATE_RUNS ?= 67
 REDIS_KILLS ?= 100
 MEMCACHED_KILLS ?= 100
+PROXY_SECONDS ?= 600
 TRANSFER_KILLS ?= 50
 SESSION_REQUESTS ?= 100000
 SMR_ROUNDS ?= 3
@@ -77,6 +78,7 @@ stress: all ## Real processes: 1,000 cuts over shm, 200 over soft, 200 killed le
 	@python3 tests/e2e/smr_proxy_kills.py $(BUILD)/holdfast $(REDIS_KILLS)
 	@python3 tests/e2e/smr_proxy_durable.py $(BUILD)/holdfast $(REDIS_KILLS)
 	@python3 tests/e2e/smr_memcached_kills.py $(BUILD)/holdfast $(MEMCACHED_KILLS)
+	@python3 tests/e2e/smr_proxy_steady.py $(BUILD)/holdfast $(PROXY_SECONDS)
 	@$(BUILD)/tests/stress/sessions $(SESSION_REQUESTS) 50 2>$(BUILD)/sessions.log
 	@python3 tests/e2e/transfer_killed.py $(BUILD)/holdfast $(TRANSFER_KILLS)
 	@for run in "shm 3 file" "soft 3 memory" "shm 5 none" "soft 5 file"; do python3 tests/e2e/kv_kills.py \
