@@ -400,6 +400,11 @@ static void op_completed(struct hf_vqp *vqp)
 	check_words(vqp, entry);
 }
 
+bool uid_post_confirms(uint64_t wr_id)
+{
+	return (wr_id & WR_UID) != 0 && CONFIRMED(wr_id) != 0;
+}
+
 void uid_post_completed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 {
 	struct uid_client *uid = vqp->uid;

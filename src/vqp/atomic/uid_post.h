@@ -22,6 +22,8 @@ void uid_post_pump(struct hf_vqp *vqp);
 /* Replaces the UIDs of operations that are over: before anything else is posted. They wait while the peer grants no
  * atomics. */
 void uid_post_confirm(struct hf_vqp *vqp);
+/* A wr_id of uid_post_confirm. Its region may be gone before the vqp knows: only the qp fails then. */
+bool uid_post_confirms(uint64_t wr_id);
 /* A wr with WR_UID succeeded. */
 void uid_post_completed(struct hf_vqp *vqp, const struct ibv_wc *wc);
 /* The path was fenced. */

@@ -51,7 +51,7 @@ static void fail_one(struct hf_vqp *vqp, uint64_t position, enum ibv_wc_status s
 static void send_failed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 {
 	enum wc_kind kind = wc_kind_of(wc->status, vqp->node->rails[vqp->path->rail].up);
-	bool probe = (wc->wr_id & WR_PROBE) != 0;
+	bool own = (wc->wr_id & WR_PROBE) != 0 || uid_post_confirms(wc->wr_id); /* no wr of the program */
 
 	if (vqp->state != HF_VQP_UP && vqp->state != HF_VQP_RECOVERING)
 		return;
@@ -62,14 +62,14 @@ static void send_failed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 		marks_broken(vqp);
 		return;
 	}
-	if (kind == WC_PROGRAM && !probe && vqp->lane >= 0 && (wc->wr_id & WR_UID) == 0) {
+	if (kind == WC_PROGRAM && !own && vqp->lane >= 0 && (wc->wr_id & WR_UID) == 0) {
 		end_for_program(vqp, wc->status);
 		retire(vqp, POSITION(wc->wr_id));
 		request_log_at(&vqp->sends, POSITION(wc->wr_id))->refused = wc->status;
 		marks_broken(vqp); /* the others are handed back by evidence */
 		return;
 	}
-	if (kind == WC_PROGRAM && !probe) {
+	if (kind == WC_PROGRAM && !own) {
 		fail_one(vqp, POSITION(wc->wr_id), wc->status);
 		return;
 	}

@@ -328,6 +328,36 @@ static void where_a_nic_may_write_a_uid_back_the_slots_of_the_dead_are_watched_f
 	close_bed(&bed);
 }
 
+/* The requester confirms its slot while the owner lets the region go, and learns of that later. */
+static void a_confirmation_that_comes_too_late_fails_no_other_wr(void **state)
+{
+	struct hf_error error = {0};
+	struct ibv_wc wc;
+	struct bed bed;
+	struct hf_vmr *other;
+
+	(void)state;
+	open_bed(&bed);
+	for (unsigned i = 0; i < 20; i++) {
+		struct hf_vmr *gone = bed.mr;
+
+		assert_int_equal(
+			hf_vmr_reg_atomic(bed.pair.b.pd, bed.words, WORDS * 8, ACCESS, HF_ATOMIC_UID, &other, &error),
+			0);
+		pair_turn(&bed.pair, 8, 1000000);
+		post(&bed, 0, IBV_WR_ATOMIC_FETCH_AND_ADD, 2, 1, 0);
+		pair_collect(&bed.pair, &bed.pair.a, 1, &wc);
+		assert_int_equal(wc.status, IBV_WC_SUCCESS);
+		assert_int_equal(hf_vmr_dereg(gone), 0);
+		bed.mr = other;
+		post(&bed, 1, IBV_WR_ATOMIC_FETCH_AND_ADD, 2, 1, 0);
+		pair_collect(&bed.pair, &bed.pair.a, 1, &wc);
+		assert_int_equal(wc.status, IBV_WC_SUCCESS);
+		assert_int_equal(bed.results[1], 2 * i + 1);
+	}
+	close_bed(&bed);
+}
+
 /* ---- grants that end (R13) ---- */
 
 #define GRANTED     (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
@@ -476,6 +506,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(the_owner_replaces_uids_that_peers_leave),
 		cmocka_unit_test(where_nics_are_not_atomic_with_the_cpu_it_leaves_living_peers_alone),
 		cmocka_unit_test(where_a_nic_may_write_a_uid_back_the_slots_of_the_dead_are_watched_for_a_while),
+		cmocka_unit_test(a_confirmation_that_comes_too_late_fails_no_other_wr),
 		cmocka_unit_test(an_operation_that_its_grant_took_with_it_is_not_the_next_ones),
 		cmocka_unit_test(nor_is_a_read),
 		cmocka_unit_test(an_operation_in_doubt_whose_region_is_gone_is_unknown),
