@@ -145,7 +145,7 @@ void batch_find_time(
 
 	*offset_out = batch->base_offset;
 	*timestamp_out = batch->max_timestamp_ms;
-	if ((batch->attributes & (BATCH_COMPRESSION | BATCH_LOG_APPEND_TIME)) != 0)
+	if ((batch->attributes & (BATCH_COMPRESSION | BATCH_CONTROL | BATCH_LOG_APPEND_TIME)) != 0)
 		return;
 	while (records_next(&reader, &record)) {
 		int64_t time_ms = time_of(batch, &record);

@@ -72,7 +72,7 @@ void batch_stamp(uint8_t *at, struct batch *batch, int64_t now_ms);
 void batch_correct_time(uint8_t *at, struct batch *batch);
 
 /* The first record whose timestamp is at least this, of a batch whose largest one is: its offset and timestamp. Of a
- * compressed batch, those of the batch. */
+ * compressed batch or a control batch, those of the batch. */
 void batch_find_time(const uint8_t *at, const struct batch *batch, int64_t timestamp_ms, int64_t *offset_out,
 	int64_t *timestamp_out);
 
