@@ -68,7 +68,7 @@ check-kafka: all ## Unmodified Kafka clients, which it fetches, against our brok
 	@scripts/deps.sh kafka || echo "check-kafka: without Java: the packages of group kafka cannot be had here"
 	@python3 scripts/check_kafka.py $(BUILD)
 
-stress: all ## Real processes: 1,000 cuts over shm, 200 over soft, 200 killed leaders of a Redis, 400 killed members of stores, 200 cuts of theirs, clients, rails and leaders of brokers
+stress: all ## Real processes: 1,000 cuts over shm, 200 over soft, 200 killed leaders of a Redis, 20 minutes of proxies, 400 killed members of stores, 200 cuts of theirs, clients, rails and leaders of brokers
 	@$(BUILD)/tests/stress/stress shm $(SHM_CUTS) 2>$(BUILD)/stress-shm.log
 	@$(BUILD)/tests/stress/stress soft $(SOFT_CUTS) 2>$(BUILD)/stress-soft.log
 	@$(BUILD)/tests/stress/stress soft 20 --policy resend 2>$(BUILD)/stress-resend.log

@@ -50,6 +50,13 @@ static void note_absences(struct hf_kv *kv, const struct cm *before)
 	}
 }
 
+static void log_epoch(const struct hf_kv *kv)
+{
+	log_info("kv: epoch %" PRIu64 ": members 0x%x, shadows 0x%x; %s is %s", kv->epoch, kv_cm_in(&kv->cm, CM_MEMBER),
+		kv_cm_in(&kv->cm, CM_SHADOW), kv->config.members[kv->view.self].name,
+		state_names[kv->live ? kv->cm.nodes[kv->view.self].state : CM_ABSENT]);
+}
+
 bool kv_epoch_install(struct hf_kv *kv)
 {
 	const struct cm_node *self = &kv->cm.nodes[kv->view.self];
@@ -63,9 +70,8 @@ bool kv_epoch_install(struct hf_kv *kv)
 	kv->live = self->state != CM_ABSENT && self->incarnation == kv->incarnation;
 	kv->member = kv->live && self->state == CM_MEMBER;
 	kv->view.live = kv_cm_live(&kv->cm);
-	log_info("kv: epoch %" PRIu64 ": members 0x%x, shadows 0x%x; %s is %s", kv->epoch, kv_cm_in(&kv->cm, CM_MEMBER),
-		kv_cm_in(&kv->cm, CM_SHADOW), kv->config.members[kv->view.self].name,
-		state_names[kv->live ? self->state : CM_ABSENT]);
+	if (kv->live || was_live) /* else it reads what the log of the members has of the past */
+		log_epoch(kv);
 	if (was_live && !(kv->live && same))
 		leave(kv);
 	else if (was_live)
