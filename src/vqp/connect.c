@@ -292,9 +292,12 @@ static void explain_refusal(struct hf_vqp *vqp, const char *terms)
 	else if (vqp->wanted_num != 0)
 		hf_error_set(
 			reason, 0, "node %s refused: it has no vqp %u that connects to this one", who, vqp->wanted_num);
-	else
+	else {
 		hf_error_set(reason, 0, "node %s refused: its service '%s' returned no vqp, or does not exist", who,
 			vqp->service);
+		log_warn("vqp %u: %s", vqp->num, hf_vqp_reason(vqp)); /* perhaps for now: the caller asks again */
+		return;
+	}
 	log_error("vqp %u: %s", vqp->num, hf_vqp_reason(vqp));
 }
 
