@@ -525,19 +525,21 @@ static void replace_follower(struct smr_sim *sim)
 	struct world *world = sim->world;
 	struct smr_sim_member *member;
 	uint64_t end_ns = world->now_ns + NEWCOMER_NS;
+	uint32_t before;
 
 	while (may_go_on(world, end_ns) &&
 		!all_follow(sim)) /* where one was left behind, the leader has a reason to end */
 		world_run_until(world, world->now_ns + 10 * NS_US);
 	member = &sim->members[leader_but(sim, SMR_SIM_MEMBERS_MAX) == 0 ? 1 : 0];
 	sim->laps = (unsigned)world_range(world, 1, LAPS_MAX);
+	before = sim->restored; /* by members that were left behind */
 	process_crash(member->endpoint.process);
 	process_start(member->endpoint.process);
-	while (world->violations == 0 && world->now_ns < end_ns && (sim->restored == 0 || !all_follow(sim)))
+	while (world->violations == 0 && world->now_ns < end_ns && (sim->restored == before || !all_follow(sim)))
 		world_run_until(world, world->now_ns + NS_MS);
-	if (sim->restored != 1 || !all_follow(sim))
+	if (sim->restored != before + 1 || !all_follow(sim))
 		world_violate(world, "newcomer", "member %u has taken %u snapshots, and does %s", member->id,
-			sim->restored, all_follow(sim) ? "follow" : "not follow yet");
+			sim->restored - before, all_follow(sim) ? "follow" : "not follow yet");
 }
 
 static void run_newcomer(struct world *world, struct outcome *outcome)
