@@ -160,6 +160,86 @@ static void what_is_deleted_is_withdrawn(void **state)
 	stand_close();
 }
 
+/* Two segments one behind the other have the same slot, and a look that was on its way is of the first (R-B13). */
+static void a_slot_returns_under_another_generation(void **state)
+{
+	const struct rdma_client *client;
+	const struct reader_slot *slot;
+	uint16_t first;
+
+	(void)state;
+	open_both(&(struct hf_consumer_config){.fetch_bytes = 2000});
+	stand_send_all(0, 0, 600, 200);
+	assert_int_equal(hf_consumer_seek(stand.consumer, STAND_TOPIC, 0, HF_OFFSET_BEGIN), 0);
+	stand_receive(0, 10, 0);
+	client = container_of(stand.broker->rdma->clients.next, struct rdma_client, node);
+	slot = container_of(client->readers.next, struct reader, node)->slots;
+	first = slot->generation;
+	assert_non_null(slot->segment);
+	stand_receive(10, 590, 0);
+	assert_true(stats().attached > 2);
+	assert_int_not_equal(slot->generation, first);
+	stand_close();
+}
+
+/* As a holder can leave it, which writes until its extent is deregistered. */
+static void a_batch_that_is_damaged_is_not_given_out(void **state)
+{
+	uint64_t end_ns = hf_env_now_ns(hf_env_host()) + STAND_PATIENCE_NS;
+	struct hf_message message;
+	struct segment *head;
+	uint8_t *byte;
+
+	(void)state;
+	open_both(&(struct hf_consumer_config){0});
+	stand_send_all(0, 0, 3, 200);
+	head = container_of(stand_partition(0)->log->segments.prev, struct segment, node);
+	byte = &head->map[head->bytes / 3 * 2 - 5]; /* of the second of three batches */
+	*byte ^= 1;
+	assert_int_equal(hf_consumer_seek(stand.consumer, STAND_TOPIC, 0, HF_OFFSET_BEGIN), 0);
+	stand_receive(0, 1, 0);
+	while (stats().anew < 2 && hf_env_now_ns(hf_env_host()) < end_ns) {
+		assert_int_equal(hf_consumer_poll(stand.consumer, &message, 1), 0);
+		(void)hf_loop_turn(stand.pair.loop, 1000000);
+	}
+	assert_true(stats().anew >= 2);
+	*byte ^= 1;
+	stand_receive(1, 2, 0);
+	stand_close();
+}
+
+/* Polls until the position is known, for so long. */
+static int64_t position_within(uint64_t ns)
+{
+	uint64_t end_ns = hf_env_now_ns(hf_env_host()) + ns;
+	struct hf_message message;
+
+	while (hf_consumer_position(stand.consumer, STAND_TOPIC, 0) < 0 && hf_env_now_ns(hf_env_host()) < end_ns) {
+		assert_int_equal(hf_consumer_poll(stand.consumer, &message, 1), 0);
+		(void)hf_loop_turn(stand.pair.loop, 1000000);
+	}
+	return hf_consumer_position(stand.consumer, STAND_TOPIC, 0);
+}
+
+/* What was acknowledged may lie behind the hw of a leader that is new. */
+static void the_end_is_told_when_the_hw_has_come_to_the_epoch(void **state)
+{
+	struct partition *partition;
+
+	(void)state;
+	open_both(&(struct hf_consumer_config){0});
+	stand_send_all(0, 0, 5, 200);
+	partition = stand_partition(0);
+	partition->epoch_start = partition->hw + 1;
+	assert_int_equal(hf_consumer_seek(stand.consumer, STAND_TOPIC, 0, HF_OFFSET_END), 0);
+	assert_true(position_within(200000000) < 0);
+	partition->epoch_start = 0;
+	assert_int_equal(position_within(STAND_PATIENCE_NS), 5);
+	stand_send_all(0, 5, 1, 200);
+	stand_receive(5, 1, 0);
+	stand_close();
+}
+
 static void without_rails_it_fetches(void **state)
 {
 	(void)state;
@@ -507,6 +587,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(it_begins_in_the_middle_and_goes_back),
 		cmocka_unit_test(two_partitions_have_slots_of_their_own),
 		cmocka_unit_test(what_is_deleted_is_withdrawn),
+		cmocka_unit_test(a_slot_returns_under_another_generation),
+		cmocka_unit_test(a_batch_that_is_damaged_is_not_given_out),
+		cmocka_unit_test(the_end_is_told_when_the_hw_has_come_to_the_epoch),
 		cmocka_unit_test(without_rails_it_fetches),
 		cmocka_unit_test(a_session_that_is_lost_is_opened_again),
 		cmocka_unit_test(packed_batches_are_written_and_read_by_rdma),

@@ -427,6 +427,22 @@ static void a_batch_that_is_not_due_ends_the_grant(void **state)
 	close_all();
 }
 
+/* What lies behind a refused batch has its place behind that (R-B11). */
+static void a_batch_that_is_refused_ends_the_grant(void **state)
+{
+	struct holder holder;
+
+	(void)state;
+	open_all();
+	hold(&holder, &one, 0);
+	stand_partition(0)->log->config.max_message_bytes = 16;
+	write_batch(&holder, 0, holder.id);
+	assert_null(stand_partition(0)->holder);
+	assert_int_equal(partition_log_end(stand_partition(0)->log), 0);
+	hf_vqp_destroy(holder.vqp);
+	close_all();
+}
+
 /* What is said of the extent before is not booked in the next one (R-B2). */
 static void a_batch_with_the_id_of_the_extent_before_ends_the_grant(void **state)
 {
@@ -460,6 +476,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_grant_taken_back_lets_nothing_land),
 		cmocka_unit_test(a_holder_reaches_its_extent_alone),
 		cmocka_unit_test(a_batch_that_is_not_due_ends_the_grant),
+		cmocka_unit_test(a_batch_that_is_refused_ends_the_grant),
 		cmocka_unit_test(a_batch_with_the_id_of_the_extent_before_ends_the_grant),
 		cmocka_unit_test(who_has_room_for_its_batch_gets_no_other_extent),
 	};
