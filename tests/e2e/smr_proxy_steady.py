@@ -4,6 +4,7 @@ memcached, while nothing is killed: the leader of the beginning leads to the end
 
 A machine that stands still for longer than the preset `calm` bears (30 ms) fails it: it is part of `make stress` only."""
 import asyncio
+import gc
 import sys
 
 import program
@@ -24,6 +25,7 @@ async def _run(codec, cluster, seconds, history):
 def _load(directory, codec, cluster_of):
     seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 600
     history = smr_proxy_kills._History()
+    gc.disable()  # of millions of operations it takes a second, which would be the slowest answer
     with cluster_of(directory) as cluster:
         codec.prepare(cluster)
         leader = cluster.leader()
