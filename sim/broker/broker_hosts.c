@@ -133,7 +133,8 @@ bool sim_brokers_are_whole(const struct broker *const *brokers, unsigned count, 
 		const struct controller_topic *known =
 			brokers[i] == NULL ? NULL : controller_find(&brokers[i]->controller, request_text(topic));
 
-		if (known == NULL || !brokers[i]->quorum.registered)
+		if (known == NULL || !brokers[i]->quorum.registered || quorum_leader(&brokers[i]->quorum) < 0 ||
+			quorum_leader(&brokers[i]->quorum) != quorum_leader(&brokers[0]->quorum))
 			return false;
 		for (int32_t k = 0; k < known->partitions; k++)
 			if (known->at[k].leader < 0 || known->at[k].isr.count < count)

@@ -87,6 +87,17 @@ static void next_batch(struct sim_client *client)
 	client->count = 0;
 }
 
+/* What is not answered: an idempotent producer sends it again, another one cannot know and goes on behind it. */
+static void give_up(struct sim_client *client)
+{
+	if (!client->idempotent && client->in_doubt) {
+		partition_given_up(
+			&client->all->accounts[client->partition], client->index, client->number, client->count);
+		next_batch(client);
+	}
+	client->in_doubt = false;
+}
+
 static void producer_ready(struct sim_client *client)
 {
 	struct world *world = client->all->world;
@@ -108,12 +119,10 @@ static void producer_ready(struct sim_client *client)
 	send_batch(client);
 }
 
-/* The same batch again, at another broker; who cannot know whether it is there already goes on behind it. */
+/* At another broker. */
 static void again(struct sim_client *client)
 {
-	if (!client->idempotent && client->in_doubt)
-		next_batch(client);
-	client->in_doubt = false;
+	give_up(client);
 	ask_next(client);
 	wire_rest(&client->wire, world_range(client->all->world, NS_US, 3 * NS_MS));
 }
@@ -257,14 +266,12 @@ static void client_answered(struct wire *wire, const void *response)
 	}
 }
 
-/* An idempotent producer sends the same batch again; another one cannot know and goes on. */
 static void client_broken(struct wire *wire)
 {
 	struct sim_client *client = client_of(wire);
 
-	if (!client->reads && !client->idempotent && client->in_doubt)
-		next_batch(client);
-	client->in_doubt = false;
+	if (!client->reads)
+		give_up(client);
 	client->broker = (client->broker + 1) % client->all->count;
 	wire->remote = *address_of(client->all, client->broker);
 }

@@ -99,7 +99,8 @@ void sim_rails_configure(const struct host *host, unsigned number, struct hf_nod
 void sim_rails_add_port(struct host *host, unsigned number, unsigned rail);
 /* What its counters say before it goes. */
 void sim_broker_count(struct sim_broker *broker);
-/* Whether every replica of the topic is in sync, as every broker knows it. NULL: it is down. */
+/* Whether every replica of the topic is in sync, as every broker knows it, and all name one leader of the controller:
+ * what an earlier one has proposed may yet make an isr smaller. NULL: it is down. */
 bool sim_brokers_are_whole(const struct broker *const *brokers, unsigned count, const char *topic);
 /* Which of them leads the topic's first partition; -1: none that is up. */
 int sim_brokers_leading(const struct broker *const *brokers, unsigned count, const char *topic);

@@ -5,7 +5,7 @@
  *   batch    only whole batches with a right CRC and an assigned epoch are given to readers (B5)
  *   dense    offsets have no gaps (B2)
  *   one-log  an offset means the same record for all and for ever (B2)
- *   order    a producer's records are in its order (B3)
+ *   order    a producer's records are in its order (B3); a batch that it gave up may come later, or never
  *   once     and there once (B4)
  *   kept     what was acknowledged is there, at the offset that was told (B1)
  *
@@ -30,8 +30,9 @@ struct partition_record {
 struct partition_account {
 	struct world *world;
 	const char *name;
-	struct partition_record records[PARTITION_RECORDS_MAX]; /* by offset */
-	uint64_t end;                                           /* behind the last that was seen */
+	struct partition_record records[PARTITION_RECORDS_MAX];        /* by offset */
+	uint64_t end;                                                  /* behind the last that was seen */
+	bool given_up[PARTITION_PRODUCERS_MAX][PARTITION_RECORDS_MAX]; /* by number */
 	bool lossy; /* power was lost once: numbers may be missing or repeated */
 };
 
@@ -43,6 +44,8 @@ void partition_given(struct partition_account *account, uint64_t offset, const u
 /* A producer was told that its records from `number` on begin at `offset`. */
 void partition_acked(
 	struct partition_account *account, uint64_t offset, uint32_t producer, uint64_t number, uint32_t count);
+/* A producer goes on behind these records, though the request that has them may be under way. */
+void partition_given_up(struct partition_account *account, uint32_t producer, uint64_t number, uint32_t count);
 /* The host lost its power: what was seen or told before need not be there any more. */
 void partition_lost(struct partition_account *account);
 /* A reader has read everything. */
