@@ -87,6 +87,12 @@ void producer_delivered(
 		producer_free_batch(partition, batch);
 }
 
+bool producer_gathers(const struct producer_partition *partition)
+{
+	return !batch_of(partition->queued.next)->closed && !list_empty(&partition->sent) &&
+	       !partition->producer->flushing;
+}
+
 static bool may_close(const struct producer_partition *partition, const struct produce_batch *batch, uint64_t now_ns)
 {
 	const struct hf_producer *producer = partition->producer;
@@ -259,12 +265,6 @@ static int64_t choose(struct hf_producer *producer, const struct hf_record *reco
 	return partitioner_without_key(&topic->sticky, bytes, producer->config.batch_bytes, count, random);
 }
 
-/* Else the batch takes more records until the loop's turn, and to look for answers costs more than to add a record. */
-static bool may_post(const struct producer_partition *partition)
-{
-	return list_empty(&partition->sent) || batch_of(partition->queued.next)->closed;
-}
-
 int hf_producer_send(
 	struct hf_producer *producer, const struct hf_record *record, hf_delivered *delivered, void *context)
 {
@@ -296,7 +296,7 @@ int hf_producer_send(
 	}
 	if (rc != 0 && batch->writer.count == 0)
 		producer_free_batch(partition, batch);
-	else if (partition->way == PRODUCER_DIRECT && may_post(partition))
+	else if (partition->way == PRODUCER_DIRECT && !producer_gathers(partition))
 		(void)producer_direct_turn(partition, hf_loop_now_ns(producer->loop));
 	return rc;
 }

@@ -86,6 +86,9 @@ struct hf_producer {
 
 /* producer.c */
 void producer_move(struct producer_partition *partition, enum producer_way to);
+/* Others are on their way, so the next batch of `queued`, which is not empty, takes more records meanwhile. To look for
+ * answers costs more than to add a record. */
+bool producer_gathers(const struct producer_partition *partition);
 /* Takes the next batch that may be sent from `queued` to `sent`, sealed; NULL: none yet. */
 struct produce_batch *producer_next(struct producer_partition *partition, uint64_t now_ns);
 /* Reports all records; the batch is free unless its wr is in flight. */

@@ -287,10 +287,7 @@ static bool post_all(struct producer_partition *partition, uint64_t now_ns)
 			producer_delivered(partition, batch, &delivery);
 			continue;
 		}
-		/* Others on their way: this one takes more records meanwhile. */
-		if (!batch->closed && !list_empty(&partition->sent) && !partition->producer->flushing)
-			break;
-		if (bytes > partition->batch_max)
+		if (producer_gathers(partition) || bytes > partition->batch_max)
 			break;
 		if (bytes > partition->extent_bytes - partition->used) {
 			partition->lost |= !say_overrun(partition, bytes);
