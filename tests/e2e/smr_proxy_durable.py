@@ -16,30 +16,19 @@ class _Durable(smr_proxy._Cluster):
         super().configure(i)
 
 
-async def _kill_all(cluster, count, stop):
+async def _kill_all(cluster, count):
     loop = asyncio.get_running_loop()
-    try:
-        for _ in range(count):
-            await asyncio.sleep(random.uniform(0.05, 0.8))
-            for i in random.sample(range(3), 3):
-                cluster.processes[i].kill()
-            for i in range(3):
-                cluster.processes[i].wait()
-            for i in random.sample(range(3), 3):
-                cluster.start(i)
-                await asyncio.sleep(random.uniform(0, 0.05))
-            await loop.run_in_executor(None, cluster.leader)
-        await asyncio.sleep(0.5)
-    finally:
-        stop.set()
-
-
-async def _run(cluster, count, history):
-    stop = asyncio.Event()
-    connections, numbers = iter(range(10**9)), iter(range(10**9))
-    await asyncio.gather(_kill_all(cluster, count, stop),
-                         *[kills._client(kills._Redis, host, history, connections, numbers, stop)
-                           for host in cluster.hosts for _ in range(kills.CLIENTS_AT_EACH)])
+    for _ in range(count):
+        await asyncio.sleep(random.uniform(0.05, 0.8))
+        for i in random.sample(range(3), 3):
+            cluster.processes[i].kill()
+        for i in range(3):
+            cluster.processes[i].wait()
+        for i in random.sample(range(3), 3):
+            cluster.start(i)
+            await asyncio.sleep(random.uniform(0, 0.05))
+        await loop.run_in_executor(None, cluster.leader)
+    await asyncio.sleep(0.5)
 
 
 def nothing_answered_is_lost_when_all_members_are_killed(directory):
@@ -51,7 +40,7 @@ def nothing_answered_is_lost_when_all_members_are_killed(directory):
     cluster = _Durable(directory)
     try:
         cluster.leader()
-        asyncio.run(_run(cluster, count, history))
+        asyncio.run(kills._run(kills._Redis, cluster, history, _kill_all(cluster, count)))
         history.check()
         cluster.wait_alike()
         for key in range(kills.KEYS):

@@ -119,27 +119,31 @@ async def _client(codec, host, history, connections, numbers, stop):
         writer.close()
 
 
-async def _kill_leaders(cluster, kills, stop):
+async def _kill_leaders(cluster, kills):
     loop = asyncio.get_running_loop()
-    try:
-        for _ in range(kills):
-            await asyncio.sleep(random.uniform(0.2, 0.6))
-            leader = await loop.run_in_executor(None, cluster.leader)
-            cluster.kill(leader)
-            await asyncio.sleep(random.uniform(0.1, 0.4))
-            cluster.start(leader)
-            await loop.run_in_executor(None, cluster.wait_back, leader)
-        await asyncio.sleep(0.3)
-    finally:
-        stop.set()
+    for _ in range(kills):
+        await asyncio.sleep(random.uniform(0.2, 0.6))
+        leader = await loop.run_in_executor(None, cluster.leader)
+        cluster.kill(leader)
+        await asyncio.sleep(random.uniform(0.1, 0.4))
+        cluster.start(leader)
+        await loop.run_in_executor(None, cluster.wait_back, leader)
+    await asyncio.sleep(0.3)
 
 
-async def _run(codec, cluster, kills, history):
+async def _run(codec, cluster, history, meanwhile):
+    """Clients at all proxies until `meanwhile`, a coroutine, has ended."""
     stop = asyncio.Event()
     connections, numbers = iter(range(10**9)), iter(range(10**9))
-    await asyncio.gather(_kill_leaders(cluster, kills, stop),
-                         *[_client(codec, host, history, connections, numbers, stop)
-                           for host in cluster.hosts for _ in range(CLIENTS_AT_EACH)])
+
+    async def end():
+        try:
+            await meanwhile
+        finally:
+            stop.set()
+
+    await asyncio.gather(end(), *[_client(codec, host, history, connections, numbers, stop)
+                                  for host in cluster.hosts for _ in range(CLIENTS_AT_EACH)])
 
 
 def _kill(directory, kills, codec=_Redis, cluster_of=smr_proxy._cluster, **settings):
@@ -149,7 +153,7 @@ def _kill(directory, kills, codec=_Redis, cluster_of=smr_proxy._cluster, **setti
     program.say(f"# seed {seed}")
     with cluster_of(directory, **settings) as cluster:
         codec.prepare(cluster)
-        asyncio.run(_run(codec, cluster, kills, history))
+        asyncio.run(_run(codec, cluster, history, _kill_leaders(cluster, kills)))
         history.check()
         cluster.wait_alike()
         for key in range(KEYS):

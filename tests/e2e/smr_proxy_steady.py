@@ -14,14 +14,6 @@ import smr_proxy
 import smr_proxy_kills
 
 
-async def _run(codec, cluster, seconds, history):
-    stop = asyncio.Event()
-    connections, numbers = iter(range(10**9)), iter(range(10**9))
-    asyncio.get_running_loop().call_later(seconds, stop.set)
-    await asyncio.gather(*[smr_proxy_kills._client(codec, host, history, connections, numbers, stop)
-                           for host in cluster.hosts for _ in range(smr_proxy_kills.CLIENTS_AT_EACH)])
-
-
 def _load(directory, codec, cluster_of):
     seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 600
     history = smr_proxy_kills._History()
@@ -30,7 +22,7 @@ def _load(directory, codec, cluster_of):
         codec.prepare(cluster)
         leader = cluster.leader()
         number = cluster.status(leader)["number"]
-        asyncio.run(_run(codec, cluster, seconds, history))
+        asyncio.run(smr_proxy_kills._run(codec, cluster, history, asyncio.sleep(seconds)))
         history.check()
         cluster.wait_alike()
         assert cluster.leader() == leader and cluster.status(leader)["number"] == number, cluster.log(leader)[-2000:]
