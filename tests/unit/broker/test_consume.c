@@ -60,10 +60,17 @@ static void what_is_produced_while_it_reads_is_seen(void **state)
 	stand_close();
 }
 
-static void check_registered(void)
+/* The broker's end of the consumer's session. */
+static struct reader *broker_reader(void)
 {
 	const struct rdma_client *client = container_of(stand.broker->rdma->clients.next, struct rdma_client, node);
-	const struct reader *reader = container_of(client->readers.next, struct reader, node);
+
+	return container_of(client->readers.next, struct reader, node);
+}
+
+static void check_registered(void)
+{
+	const struct reader *reader = broker_reader();
 
 	for (unsigned i = 0; i < RDMA_SLOTS; i++)
 		if (reader->slots[i].segment != NULL)
@@ -163,7 +170,6 @@ static void what_is_deleted_is_withdrawn(void **state)
 /* Two segments one behind the other have the same slot, and a look that was on its way is of the first (R-B13). */
 static void a_slot_returns_under_another_generation(void **state)
 {
-	const struct rdma_client *client;
 	const struct reader_slot *slot;
 	uint16_t first;
 
@@ -172,8 +178,7 @@ static void a_slot_returns_under_another_generation(void **state)
 	stand_send_all(0, 0, 600, 200);
 	assert_int_equal(hf_consumer_seek(stand.consumer, STAND_TOPIC, 0, HF_OFFSET_BEGIN), 0);
 	stand_receive(0, 10, 0);
-	client = container_of(stand.broker->rdma->clients.next, struct rdma_client, node);
-	slot = container_of(client->readers.next, struct reader, node)->slots;
+	slot = broker_reader()->slots;
 	first = slot->generation;
 	assert_non_null(slot->segment);
 	stand_receive(10, 590, 0);
@@ -255,15 +260,13 @@ static void without_rails_it_fetches(void **state)
 static void a_session_that_is_lost_is_opened_again(void **state)
 {
 	uint64_t end_ns = hf_env_now_ns(hf_env_host()) + STAND_PATIENCE_NS;
-	struct rdma_client *client;
 
 	(void)state;
 	open_both(&(struct hf_consumer_config){.return_ns = 50000000});
 	stand_send_all(0, 0, 10, 100);
 	assert_int_equal(hf_consumer_seek(stand.consumer, STAND_TOPIC, 0, HF_OFFSET_BEGIN), 0);
 	stand_receive(0, 10, 0);
-	client = container_of(stand.broker->rdma->clients.next, struct rdma_client, node);
-	hf_vqp_abort(container_of(client->readers.next, struct reader, node)->end.vqp);
+	hf_vqp_abort(broker_reader()->end.vqp);
 	stand_send_all(0, 10, 10, 100);
 	stand_receive(10, 10, 0);
 	assert_int_equal(stats().losses, 1);

@@ -274,6 +274,17 @@ static void add_one(struct bed *bed)
 	assert_int_equal(wc.status, IBV_WC_SUCCESS);
 }
 
+static uint64_t do_one(struct bed *bed, enum ibv_wr_opcode opcode, unsigned word, uint64_t compare_add, uint64_t swap)
+{
+	struct ibv_wc wc;
+
+	bed->results[1] = 0xbad;
+	post(bed, 1, opcode, word, compare_add, swap);
+	pair_collect(&bed->pair, &bed->pair.a, 1, &wc);
+	assert_int_equal(wc.status, IBV_WC_SUCCESS);
+	return bed->results[1];
+}
+
 static void the_owner_replaces_uids_that_peers_leave(void **state)
 {
 	struct uid_slot *slot;
@@ -332,7 +343,6 @@ static void where_a_nic_may_write_a_uid_back_the_slots_of_the_dead_are_watched_f
 static void a_confirmation_that_comes_too_late_fails_no_other_wr(void **state)
 {
 	struct hf_error error = {0};
-	struct ibv_wc wc;
 	struct bed bed;
 	struct hf_vmr *other;
 
@@ -345,15 +355,10 @@ static void a_confirmation_that_comes_too_late_fails_no_other_wr(void **state)
 			hf_vmr_reg_atomic(bed.pair.b.pd, bed.words, WORDS * 8, ACCESS, HF_ATOMIC_UID, &other, &error),
 			0);
 		pair_turn(&bed.pair, 8, 1000000);
-		post(&bed, 0, IBV_WR_ATOMIC_FETCH_AND_ADD, 2, 1, 0);
-		pair_collect(&bed.pair, &bed.pair.a, 1, &wc);
-		assert_int_equal(wc.status, IBV_WC_SUCCESS);
+		add_one(&bed);
 		assert_int_equal(hf_vmr_dereg(gone), 0);
 		bed.mr = other;
-		post(&bed, 1, IBV_WR_ATOMIC_FETCH_AND_ADD, 2, 1, 0);
-		pair_collect(&bed.pair, &bed.pair.a, 1, &wc);
-		assert_int_equal(wc.status, IBV_WC_SUCCESS);
-		assert_int_equal(bed.results[1], 2 * i + 1);
+		assert_int_equal(do_one(&bed, IBV_WR_ATOMIC_FETCH_AND_ADD, 2, 1, 0), 2 * i + 1);
 	}
 	close_bed(&bed);
 }
@@ -411,17 +416,6 @@ static void grant_again(struct bed *bed)
 	assert_true(pair_until(&bed->pair, may_be_armed));
 	assert_true(pair_until(&bed->pair, is_settled));
 	assert_int_equal(hf_vqp_rearm(bed->pair.a.vqp), 0);
-}
-
-static uint64_t do_one(struct bed *bed, enum ibv_wr_opcode opcode, unsigned word, uint64_t compare_add, uint64_t swap)
-{
-	struct ibv_wc wc;
-
-	bed->results[1] = 0xbad;
-	post(bed, 1, opcode, word, compare_add, swap);
-	pair_collect(&bed->pair, &bed->pair.a, 1, &wc);
-	assert_int_equal(wc.status, IBV_WC_SUCCESS);
-	return bed->results[1];
 }
 
 /* More often than the vqp has slots. */
