@@ -119,7 +119,7 @@ static void producer_ready(struct sim_client *client)
 	send_batch(client);
 }
 
-/* At another broker. */
+/* Goes on at another broker. */
 static void again(struct sim_client *client)
 {
 	give_up(client);
@@ -270,8 +270,7 @@ static void client_broken(struct wire *wire)
 {
 	struct sim_client *client = client_of(wire);
 
-	if (!client->reads)
-		give_up(client);
+	give_up(client);
 	client->broker = (client->broker + 1) % client->all->count;
 	wire->remote = *address_of(client->all, client->broker);
 }

@@ -282,6 +282,7 @@ static void explain_refusal(struct hf_vqp *vqp, const char *terms)
 {
 	struct hf_error *reason = reason_of(vqp);
 	const char *who = hf_peer_name(vqp->peer);
+	enum log_level level = LOG_ERROR;
 	char ours[HF_NAME_BYTES];
 
 	terms_of(vqp->node, vqp->lane, ours);
@@ -295,10 +296,9 @@ static void explain_refusal(struct hf_vqp *vqp, const char *terms)
 	else {
 		hf_error_set(reason, 0, "node %s refused: its service '%s' returned no vqp, or does not exist", who,
 			vqp->service);
-		log_warn("vqp %u: %s", vqp->num, hf_vqp_reason(vqp)); /* perhaps for now: the caller asks again */
-		return;
+		level = LOG_WARN; /* perhaps for now: the caller asks again */
 	}
-	log_error("vqp %u: %s", vqp->num, hf_vqp_reason(vqp));
+	log_line(level, "vqp %u: %s", vqp->num, hf_vqp_reason(vqp));
 }
 
 static void explain_silence(struct hf_vqp *vqp)
