@@ -35,7 +35,7 @@
 #define VQ_SLOT_BYTES 4096u
 #define VQ_RECEIVES   32u
 #define VQ_DEPTH      16u
-#define VQ_VQPS_MAX   64u /* that a server sees in a run */
+#define VQ_VQPS_MAX   1024u /* that a server sees in a run, whose pauses prolong it */
 
 enum vq_kind { VQ_WRITE, VQ_FAA, VQ_SEND, VQ_KINDS };
 

@@ -237,8 +237,8 @@ static struct hf_vqp *on_request(const struct hf_vqp_request *request, void *rep
 		.rail = request->lane > 0 ? (unsigned)request->lane : 0,
 	};
 
-	if (request->private_bytes != 4 || side->server.count == VQ_VQPS_MAX ||
-		hf_vqp_create(side->endpoint.pd, &init, &served->vqp) != 0)
+	ensure(side->server.count < VQ_VQPS_MAX);
+	if (request->private_bytes != 4 || hf_vqp_create(side->endpoint.pd, &init, &served->vqp) != 0)
 		return NULL;
 	side->server.count++;
 	*served = (struct vq_served){
