@@ -9,12 +9,13 @@ import time
 
 
 class Cluster:
-    """`count` brokers in `directory`, on rails of one kind; `node` are keys of a node, theirs and their clients', and
-    `settings` of the section broker."""
+    """`count` brokers in `directory`, on rails of one kind; `node` are keys of a node, theirs and their clients',
+    `settings` of the section broker, and `devices` the addresses of each broker's rails where they are not those of its
+    control ports."""
 
     made = 0
 
-    def __init__(self, holdfast, directory, count=3, kind="shm", node=None, **settings):
+    def __init__(self, holdfast, directory, count=3, kind="shm", node=None, devices=None, **settings):
         Cluster.made += 1
         self.holdfast, self.directory, self.count = holdfast, pathlib.Path(directory), count
         self.processes, self.logs = [None] * count, []
@@ -26,7 +27,8 @@ class Cluster:
         voters = ",".join(f"{i + 1}@{rail}:18800" for i in range(count) for rail in self.hosts[i])
         for i in range(count):
             rails = [{"name": f"r{rail}", "kind": kind, "control": f"{host}:18800"}
-                     | ({"address": host} if kind == "soft" else {}) for rail, host in enumerate(self.hosts[i])]
+                     | ({"address": devices[i][rail]} if devices else {"address": host} if kind == "soft" else {})
+                     for rail, host in enumerate(self.hosts[i])]
             broker = {"node.id": i + 1, "listeners": f"PLAINTEXT://{self.hosts[i][0]}:9092", "log.dirs": f"logs-{i + 1}",
                       "controller.quorum.voters": voters, "default.replication.factor": count,
                       "min.insync.replicas": count // 2 + 1, "group.initial.rebalance.delay.ms": 100}

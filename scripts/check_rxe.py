@@ -14,7 +14,7 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PIECES = ("conformance", "demo", "perftest", "stress")
+PIECES = ("conformance", "demo", "perftest", "services", "stress")
 ON_DEMAND = ("interop",)  # minutes of it; see also `make check-network`
 UNAVAILABLE, GUEST_DIED = 77, 126  # of rxe_vm.py
 GUESTS_MAX = 2  # rxe of Linux 6.1 locks up now and then (docs/devices.md), and that is not what is checked here

@@ -64,7 +64,11 @@ perftest() {
 }
 say_perftest() { grep -cE "^ +[0-9]+ +[0-9]+ +[0-9.]+" "$1" | sed 's/$/ programs gave figures/'; }
 
-[ $# -gt 0 ] || set -- conformance demo perftest stress
+# The four services, each on three nodes or two.
+services() { python3 "$here"/../tests/rxe/services.py "$build"/holdfast 2>&1; }
+say_services() { grep -cE "^ok" "$1" | sed 's/$/ tests passed/'; }
+
+[ $# -gt 0 ] || set -- conformance demo perftest services stress
 for piece in "$@"; do
 	began=$SECONDS
 	if $piece | tee /run/check/"$piece".out; then word=ok; else word=FAILED failed=$((failed + 1)); fi

@@ -52,12 +52,14 @@ class Client:
 
 
 class Cluster:
-    """`count` members on rails of one kind, in a directory of their own."""
+    """`count` members on rails of one kind, in a directory of their own; `node` are keys of each member's node, `devices`
+    the addresses of each member's rails where they are not those of its control ports."""
 
     made = 0
 
-    def __init__(self, directory, kind, count=3, **settings):
+    def __init__(self, directory, kind, count=3, node=None, devices=None, **settings):
         Cluster.made += 1
+        self.node, self.devices = node or {}, devices
         self.directory, self.kind, self.count = pathlib.Path(directory), kind, count
         self.processes = [None] * count
         self.fabric = f"test-kv-{os.getpid()}-{Cluster.made}"
@@ -71,11 +73,12 @@ class Cluster:
 
     def write(self, i, members, settings):
         rails = [{"name": f"r{rail}", "kind": self.kind, "control": f"{host}:18700"}
-                 | ({"address": host} if self.kind == "soft" else {}) for rail, host in enumerate(self.hosts[i])]
+                 | ({"address": self.devices[i][rail]} if self.devices else {"address": host} if self.kind == "soft" else {})
+                 for rail, host in enumerate(self.hosts[i])]
         kv = {"cluster": "test", "store_mb": 32, "lease_ms": 1000, "members": members, "listen": f"{self.hosts[i][0]}:7600"} | settings
         if "log" in settings:
             kv["log"] = str(self.directory / f"log-{Cluster.made}-n{i}")
-        self.path(i).write_text(json.dumps({"name": f"n{i}", "fabric": self.fabric, "rails": rails, "http": self.http(i),
+        self.path(i).write_text(json.dumps(self.node | {"name": f"n{i}", "fabric": self.fabric, "rails": rails, "http": self.http(i),
                                             "kv": kv}))
 
     def path(self, i):

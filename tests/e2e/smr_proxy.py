@@ -44,13 +44,16 @@ class _Cluster:
     def needs():
         _needs_redis()
 
+    def rail(self, _):
+        return {"kind": "shm"}
+
     def configure(self, i):
         host = self.hosts[i]
         members = [{"id": k, "name": NAMES[k], "control": [f"{at}:18515"]} for k, at in enumerate(self.hosts)]
         section = {"cluster": "test", "members": members, "listen": f"{host}:6379", **self.settings}
         (self.directory / f"{NAMES[i]}.json").write_text(json.dumps({
             "name": NAMES[i], "fabric": self.fabric,
-            "rails": [{"name": "r0", "kind": "shm", "control": f"{host}:18515"}],
+            "rails": [self.rail(i) | {"name": "r0", "control": f"{host}:18515"}],
             "http": f"{host}:8080", "smr-proxy": section}))
 
     def start(self, i):

@@ -60,23 +60,31 @@ static double rate_of(struct smr_side *side, const void *data, unsigned at_a_tim
 	return total / ((double)(hf_env_now_ns(hf_env_host()) - start_ns) / 1e9);
 }
 
+/* One after the other, with a turn of the loop now and then: a NIC in user space answers the others in turns. */
+static int propose_each(struct smr_side *side, const void *data, uint32_t *times, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		if (!smr_side_propose(side, data, &times[i]))
+			return -EAGAIN;
+		if (i % 64 == 0)
+			(void)hf_loop_turn(side->loop, 0);
+	}
+	return 0;
+}
+
 static int measure_latency(struct bench_meeting *meeting, void *context)
 {
-	static uint32_t times[PROPOSALS];
+	static uint32_t times[PROPOSALS > WARM ? PROPOSALS : WARM];
 	static const uint8_t data[SMR_BYTES];
 	const struct smr_task *task = context;
 	struct latency *at = task->result;
 	struct smr_side side = {0};
-	uint32_t ns;
 	int rc = smr_side_lead(&side, meeting, true, task);
 
-	for (unsigned i = 0; rc == 0 && i < WARM; i++)
-		rc = smr_side_propose(&side, data, &ns) ? 0 : -EAGAIN;
-	for (unsigned i = 0; rc == 0 && i < PROPOSALS; i++) {
-		rc = smr_side_propose(&side, data, &times[i]) ? 0 : -EAGAIN;
-		if (i % 64 == 0)
-			(void)hf_loop_turn(side.loop, 0);
-	}
+	if (rc == 0)
+		rc = propose_each(&side, data, times, WARM);
+	if (rc == 0)
+		rc = propose_each(&side, data, times, PROPOSALS);
 	if (rc == 0) {
 		bench_sort_times(times, PROPOSALS);
 		at->median = times[PROPOSALS / 2];
@@ -92,7 +100,7 @@ static int measure_latency(struct bench_meeting *meeting, void *context)
 
 /* ---- the report ---- */
 
-static json_t *latencies(unsigned rounds, unsigned *generation, FILE *log)
+static json_t *latencies(unsigned rounds, struct smr_bed *bed, FILE *log)
 {
 	double medians[ROUNDS_MAX], tails[ROUNDS_MAX], lines[ROUNDS_MAX];
 	unsigned n = 0;
@@ -103,7 +111,7 @@ static json_t *latencies(unsigned rounds, unsigned *generation, FILE *log)
 		int rc = bench_cache_line_ns(&at->line_before);
 
 		if (rc == 0)
-			rc = smr_side_together(measure_latency, smr_side_only_follow, &task, generation);
+			rc = smr_side_together(measure_latency, smr_side_only_follow, &task, bed);
 		if (rc != 0 || bench_cache_line_ns(&at->line_after) != 0)
 			return NULL;
 		fprintf(log,
@@ -122,8 +130,38 @@ static json_t *latencies(unsigned rounds, unsigned *generation, FILE *log)
 struct options {
 	unsigned rounds, failovers, cuts, seconds, entries;
 	const char *directory; /* durable proposals alone are measured */
+	struct smr_bed bed;
 	bool json;
 };
+
+static int read_device(struct smr_bed *bed, const char *kind)
+{
+	if (strcmp(kind, "shm") != 0 && strcmp(kind, "soft") != 0)
+		return bench_refuse("devices are shm and soft, and --verbs takes addresses; not", kind);
+	bed->kind = kind;
+	return 0;
+}
+
+/* The addresses of the members' devices, with a comma between them. */
+static int read_verbs(struct options *options, const char *list)
+{
+	const char *rest = list;
+
+	for (unsigned i = 0; i < SMR_MEMBERS; i++) {
+		size_t bytes = strcspn(rest, ",");
+		char text[HF_ADDR_TEXT];
+
+		(void)snprintf(text, sizeof(text), "%.*s", (int)bytes, rest);
+		if (bytes >= sizeof(text) || hf_addr_parse(text, &options->bed.devices[i]) != 0)
+			return bench_refuse("--verbs takes three addresses with commas between them, not", list);
+		rest += bytes + (rest[bytes] == ',');
+	}
+	if (*rest != '\0')
+		return bench_refuse("--verbs takes three addresses with commas between them, not", list);
+	options->bed.kind = "verbs";
+	options->cuts = 0;
+	return 0;
+}
 
 static int read_options(int argc, char **argv, struct options *options)
 {
@@ -133,8 +171,9 @@ static int read_options(int argc, char **argv, struct options *options)
 	} numbers[] = {{"--rounds", &options->rounds, ROUNDS_MAX}, {"--failovers", &options->failovers, FAILOVERS_MAX},
 		{"--cuts", &options->cuts, CUTS_MAX}, {"--seconds", &options->seconds, 3600},
 		{"--entries", &options->entries, 1000000000}};
+	int status = 0;
 
-	for (int i = 1; i < argc; i++) {
+	for (int i = 1; status == 0 && i < argc; i++) {
 		unsigned k = 0;
 
 		options->json |= strcmp(argv[i], "--json") == 0;
@@ -142,6 +181,14 @@ static int read_options(int argc, char **argv, struct options *options)
 			continue;
 		if (strcmp(argv[i], "--durable") == 0 && i + 1 < argc) {
 			options->directory = argv[++i];
+			continue;
+		}
+		if (strcmp(argv[i], "--device") == 0 && i + 1 < argc) {
+			status = read_device(&options->bed, argv[++i]);
+			continue;
+		}
+		if (strcmp(argv[i], "--verbs") == 0 && i + 1 < argc) {
+			status = read_verbs(options, argv[++i]);
 			continue;
 		}
 		while (k < sizeof(numbers) / sizeof(numbers[0]) && strcmp(argv[i], numbers[k].name) != 0)
@@ -152,7 +199,7 @@ static int read_options(int argc, char **argv, struct options *options)
 		if (*numbers[k].value > numbers[k].most)
 			return bench_refuse("too many:", argv[i]);
 	}
-	return 0;
+	return status;
 }
 
 static bool add(json_t *array, json_t *part)
@@ -170,9 +217,9 @@ static bool add(json_t *array, json_t *part)
 /* A part of which there are to be none is left out. */
 int bench_smr(int argc, char **argv)
 {
-	struct options options = {ROUNDS_DEFAULT, FAILOVERS, CUTS, MISS_SECONDS, MISS_ENTRIES, NULL, false};
+	struct options options = {
+		ROUNDS_DEFAULT, FAILOVERS, CUTS, MISS_SECONDS, MISS_ENTRIES, NULL, {.kind = "shm"}, false};
 	json_t *array = json_array();
-	unsigned generation = 0;
 	bool well = true;
 	FILE *log;
 	int status;
@@ -184,15 +231,15 @@ int bench_smr(int argc, char **argv)
 		return status;
 	log = options.json ? stderr : stdout;
 	if (options.directory != NULL) {
-		well = add(array, smr_durable(options.directory, &generation, log));
+		well = add(array, smr_durable(options.directory, &options.bed, log));
 		options.rounds = options.failovers = options.cuts = 0;
 	}
 	if (options.rounds > 0)
-		well = add(array, latencies(options.rounds, &generation, log));
+		well = add(array, latencies(options.rounds, &options.bed, log));
 	if (well && options.failovers > 0)
-		well = add(array, smr_failovers(options.failovers, &generation, log));
+		well = add(array, smr_failovers(options.failovers, &options.bed, log));
 	if (well && options.cuts > 0)
-		well = add(array, smr_steady(options.cuts, options.seconds, options.entries, &generation, log));
+		well = add(array, smr_steady(options.cuts, options.seconds, options.entries, &options.bed, log));
 	(void)json_dumpf(array, stdout, CLI_JSON_STYLE);
 	puts("");
 	json_decref(array);

@@ -14,7 +14,15 @@
 #define SMR_LIMIT_NS 5000000000ull
 #define SMR_BYTES    64u
 
+/* Where the members are. */
+struct smr_bed {
+	const char *kind;                    /* of the devices of all members: shm, soft or verbs */
+	struct hf_addr devices[SMR_MEMBERS]; /* verbs: of each member's device; else not used */
+	unsigned generation;                 /* of the next members */
+};
+
 struct smr_task {
+	const struct smr_bed *bed;
 	unsigned generation; /* tells the members of one measurement from those before */
 	bool patient;        /* nobody else leads, though this process does not run for a while */
 	bool killed;         /* the far process is, when all goes well */
@@ -61,15 +69,15 @@ bool smr_side_propose(struct smr_side *side, const void *data, uint32_t *ns_out)
 /* Runs both sides. On a busy machine another member may come to lead first: others are made, and at last it gives
  * up. */
 int smr_side_together(int (*near)(struct bench_meeting *, void *), int (*far)(struct bench_meeting *, void *),
-	struct smr_task *task, unsigned *generation);
+	struct smr_task *task, struct smr_bed *bed);
 
 /* ---- the parts of the benchmark: what each adds to the report; NULL: it failed ---- */
 
 /* `holdfast bench smr members`: argv[0] is "members"; an exit status. */
 int smr_changes(int argc, char **argv);
-json_t *smr_durable(const char *directory, unsigned *generation, FILE *log);
-json_t *smr_failovers(unsigned count, unsigned *generation, FILE *log);
+json_t *smr_durable(const char *directory, struct smr_bed *bed, FILE *log);
+json_t *smr_failovers(unsigned count, struct smr_bed *bed, FILE *log);
 /* Rails are cut `cuts` times; a follower is stopped, then killed, for at least `seconds` and `entries`. */
-json_t *smr_steady(unsigned cuts, unsigned seconds, unsigned entries, unsigned *generation, FILE *log);
+json_t *smr_steady(unsigned cuts, unsigned seconds, unsigned entries, struct smr_bed *bed, FILE *log);
 
 #endif

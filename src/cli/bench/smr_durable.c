@@ -52,12 +52,12 @@ static int measure(struct bench_meeting *meeting, void *context)
 	return rc;
 }
 
-json_t *smr_durable(const char *directory, unsigned *generation, FILE *log)
+json_t *smr_durable(const char *directory, struct smr_bed *bed, FILE *log)
 {
 	struct latency latency = {0};
 	struct smr_task task = {.patient = true, .directory = directory, .look_ns = 50000, .result = &latency};
 
-	if (smr_side_together(measure, smr_side_only_follow, &task, generation) != 0)
+	if (smr_side_together(measure, smr_side_only_follow, &task, bed) != 0)
 		return NULL;
 	fprintf(log, "  durable proposal of 64 B: median %.0f us, p99 %.0f\n", latency.median / 1e3, latency.p99 / 1e3);
 	return json_pack("{s:s, s:f, s:f, s:i}", "name", "smr_propose_durable_64", "median_ns", latency.median,

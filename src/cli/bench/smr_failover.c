@@ -141,12 +141,12 @@ static json_t *histogram(const double *totals, unsigned n)
 	return list;
 }
 
-static int measure(struct failover *at, enum way way, unsigned *generation)
+static int measure(struct failover *at, enum way way, struct smr_bed *bed)
 {
 	struct smr_task task = {.killed = way == KILLED, .result = at};
 
 	at->way = way;
-	return smr_side_together(follow, lead, &task, generation);
+	return smr_side_together(follow, lead, &task, bed);
 }
 
 static double median_of(const struct failover *list, unsigned n, size_t member)
@@ -158,7 +158,7 @@ static double median_of(const struct failover *list, unsigned n, size_t member)
 	return bench_median(values, n);
 }
 
-json_t *smr_failovers(unsigned count, unsigned *generation, FILE *log)
+json_t *smr_failovers(unsigned count, struct smr_bed *bed, FILE *log)
 {
 	static struct failover list[1024];
 	double totals[1024], median;
@@ -170,7 +170,7 @@ json_t *smr_failovers(unsigned count, unsigned *generation, FILE *log)
 		for (unsigned i = 0; i < n; i++) {
 			struct failover *at = &list[i];
 
-			if (measure(at, way, generation) != 0) {
+			if (measure(at, way, bed) != 0) {
 				json_decref(found);
 				return NULL;
 			}

@@ -89,18 +89,21 @@ static void on_event(void *context, const struct hf_smr_event *event)
 static int set_rails(struct smr_side *side, unsigned id, unsigned rails, int near_pid, const struct smr_task *task,
 	struct hf_node_config *config)
 {
+	const struct smr_bed *bed = task->bed;
+
 	for (unsigned rail = 0; rail < rails; rail++) {
 		char text[HF_ADDR_TEXT];
 
-		snprintf(text, sizeof(text), "127.%u.%u.%u:%u", 200 + ((unsigned)near_pid >> 8) % 50,
-			(unsigned)near_pid & 0xff, 1 + id + SMR_MEMBERS * (task->generation % 80), CONTROL + rail);
+		snprintf(text, sizeof(text), "127.%u.%u.%u:%u", 200 + ((unsigned)near_pid >> 8) % 25 + 25 * rail,
+			(unsigned)near_pid & 0xff, 1 + id + SMR_MEMBERS * (task->generation % 80), CONTROL);
 		if (hf_addr_parse(text, &side->who[id].addresses[rail]) != 0)
 			return hf_error_set(&side->error, -1, "%s is no address", text);
 		side->who[id].address_count = rail + 1;
 		snprintf(config->rails[rail].name, HF_NAME_BYTES, "r%u", rail);
-		snprintf(config->rails[rail].kind, HF_NAME_BYTES, "shm");
+		snprintf(config->rails[rail].kind, HF_NAME_BYTES, "%s", bed->kind);
 		config->rails[rail].control = side->who[id].addresses[rail];
-		config->rails[rail].address = config->rails[rail].control;
+		config->rails[rail].address =
+			strcmp(bed->kind, "verbs") == 0 ? bed->devices[id] : config->rails[rail].control;
 		hf_addr_set_port(&config->rails[rail].address, 0);
 	}
 	return 0;
@@ -263,12 +266,13 @@ bool smr_side_propose(struct smr_side *side, const void *data, uint32_t *ns_out)
 }
 
 int smr_side_together(int (*near)(struct bench_meeting *, void *), int (*far)(struct bench_meeting *, void *),
-	struct smr_task *task, unsigned *generation)
+	struct smr_task *task, struct smr_bed *bed)
 {
 	int rc = -EAGAIN;
 
 	for (unsigned i = 0; i < ATTEMPTS && rc == -EAGAIN; i++) {
-		task->generation = (*generation)++;
+		task->bed = bed;
+		task->generation = bed->generation++;
 		rc = bench_together(near, far, task);
 		if (rc == -ECHILD && task->killed)
 			rc = 0;

@@ -238,14 +238,14 @@ static json_t *report(const struct steady *at, FILE *log)
 		(int)at->snapshots, "returned_us", (double)at->returned_ns / 1e3);
 }
 
-json_t *smr_steady(unsigned cuts, unsigned seconds, unsigned entries, unsigned *generation, FILE *log)
+json_t *smr_steady(unsigned cuts, unsigned seconds, unsigned entries, struct smr_bed *bed, FILE *log)
 {
 	json_t *found = json_array();
 
 	for (enum way way = UNDISTURBED; way < WAYS; way++) {
 		struct steady at = {.way = way, .cuts = cuts, .seconds = seconds, .entries = entries};
 		struct smr_task task = {.rails = 2, .two_near = true, .result = &at};
-		int rc = smr_side_together(lead, follow, &task, generation);
+		int rc = smr_side_together(lead, follow, &task, bed);
 
 		if (rc == 0 && !at.lost && (!at.alike || ((way == STOPPED || way == KILLED) && at.snapshots == 0))) {
 			fprintf(stderr, "holdfast bench: %s: the follower has another state, or no snapshot\n",
