@@ -22,7 +22,7 @@ struct evidence {
 	uint32_t log_number; /* the newest entry of the completion log, and where it is; log_entry 0: there is none */
 	uint64_t log_entry;
 	bool ended_there;       /* theirs could not: of a wr, bytes may be in memory and its footer not */
-	bool no_replay;         /* what did not execute, or may have, is not sent again (hand_back.c) */
+	bool no_replay;         /* what did not execute, or may have, is not sent again (hand_back.c; policy `none`) */
 	bool answers_unsure;    /* what our own device took to be an answer may never have landed */
 	uint32_t grant, access; /* what that side grants now (R13) */
 	bool resumes;           /* a WRITE_WITH_IMM of that side may go on in its middle */

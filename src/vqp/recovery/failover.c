@@ -18,6 +18,14 @@ static bool answers_unsure(const struct hf_vqp *vqp)
 	       (vqp->node->rails[path->rail].dev->attr.caps & HF_DEV_SEND_FENCE) == 0;
 }
 
+/* Under `none` an exchange is for the first path, for a way back when nothing is in flight, or for a change of grants,
+ * which ends what is. But the end that picks may have posted to a path while the other one lost it before it was ready:
+ * that may have executed. */
+static bool must_not_repeat(const struct hf_vqp *vqp)
+{
+	return !policy_recovers(vqp->node->config.policy) && vqp->evidence.grant == vqp->grants.theirs;
+}
+
 /* Behind a wr that is unknown nothing of the vqp executes (V2), as behind one that failed on a plain qp: a WRITE of a
  * flag must not become visible when the data before it may be missing. */
 static void settle(struct hf_vqp *vqp)
@@ -32,7 +40,7 @@ static void settle(struct hf_vqp *vqp)
 		vqp->doomed = true;
 	}
 	vqp->evidence.answers_unsure = answers_unsure(vqp);
-	vqp->evidence.no_replay = hand_back_is_due(vqp);
+	vqp->evidence.no_replay = hand_back_is_due(vqp) || must_not_repeat(vqp);
 	unknown = verdict_enter(vqp->node->config.policy, &vqp->sends, &vqp->evidence, &reading);
 	if (unknown > 0) {
 		log_warn("vqp %u: no evidence of %u wrs; they complete as unknown, and the vqp fails", vqp->num,
@@ -59,21 +67,8 @@ static void settle(struct hf_vqp *vqp)
 		exchange_tell_lengths(vqp);
 }
 
-/* Under `none` an exchange is for the first path, for a way back when nothing is in flight, or for a change of grants,
- * which ends what is. But the end that picks may have posted to the first path while the other one lost it before it
- * was ready: that may have executed, and would have no verdict. */
-static bool would_repeat(const struct hf_vqp *vqp)
-{
-	return !policy_recovers(vqp->node->config.policy) && vqp->recovery.kind == RECOVERY_FAILOVER &&
-	       !vqp->grants.dedicated && !post_quiet(vqp);
-}
-
 static void begin_fence(struct hf_vqp *vqp)
 {
-	if (would_repeat(vqp)) {
-		vqp_abort(vqp, IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR);
-		return;
-	}
 	vqp->path_cut = false;
 	if (vqp->path->qp != NULL)
 		vqp->path_broken = true;

@@ -42,6 +42,12 @@ static bool was_taken(const struct request_log_wr *entry, const struct evidence 
 	return entry->message != 0 && entry->message <= evidence->consumed;
 }
 
+static bool is_newest_atomic(const struct request_log_wr *entry, const struct evidence *evidence)
+{
+	return evidence->atomic_count > 0 && is_about(evidence, entry) && qp_rules_is_atomic(entry->wr.opcode) &&
+	       evidence->atomics[0].psn == entry->first_psn;
+}
+
 struct log_reading verdict_read_log(const struct request_log *log, const struct evidence *evidence)
 {
 	struct log_reading reading = {.doubt_end = UINT64_MAX};
@@ -54,6 +60,8 @@ struct log_reading verdict_read_log(const struct request_log *log, const struct 
 		reading.fences = reading.fences || (entry->wr.send_flags & IBV_SEND_FENCE) != 0;
 		if (was_taken(entry, evidence))
 			reading.taken_end = at + 1;
+		if (is_newest_atomic(entry, evidence))
+			reading.found_end = at + 1;
 		if (!evidence->has_log || entry->log_entry == 0)
 			continue;
 		if (entry->log_entry == evidence->log_entry && entry->log_number == evidence->log_number) {
@@ -77,7 +85,7 @@ struct judge {
 /* By what was posted behind it, on the same qp, and executed (D1). */
 static bool is_vouched_for(const struct log_reading *reading, uint64_t position)
 {
-	return position < reading->executed_end || position < reading->taken_end;
+	return position < reading->executed_end || position < reading->taken_end || position < reading->found_end;
 }
 
 static enum executed by_both(const struct judge *judge, uint32_t *packets_out)
@@ -197,6 +205,9 @@ struct verdict verdict_judge(enum hf_policy policy, const struct request_log_wr 
 		return refusal(entry, evidence, (uint32_t)packets);
 	switch (policy) {
 	case HF_POLICY_NONE:
+		if (evidence->no_replay && !was_taken(entry, evidence))
+			return (struct verdict){.kind = VERDICT_UNKNOWN};
+		break;
 	case HF_POLICY_RESEND:
 	case HF_POLICY_RESEND_CACHE:
 		break;

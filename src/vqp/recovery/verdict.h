@@ -20,7 +20,7 @@
  * Under `both` a wr executed when either the psn or the completion log proves it. With the log as the only evidence,
  * the first logged wr without an entry is in doubt, because only its entry may be lost; those behind it did not
  * execute. A message that a receive took proves that all wrs before it executed (D1): the receiver has its data behind
- * theirs, and they must not execute again.
+ * theirs, and they must not execute again. So does an atomic of which the device has the original value.
  * If any part of a wr with IBV_SEND_FENCE executed, the READs and atomics before it have completed; where that
  * is not certain, a READ is unknown: to READ again would be to read data written behind the fence.
  *
@@ -53,6 +53,7 @@ struct verdict {
 struct log_reading {
 	uint64_t executed_end; /* what was posted before it executed */
 	uint64_t taken_end;    /* the same, by a message that a receive took */
+	uint64_t found_end;    /* the same, by an atomic of which the device has the original value */
 	uint64_t doubt_end;    /* and nothing from here on: after the fence; UINT64_MAX: no such place */
 	bool fences;           /* one of them has IBV_SEND_FENCE */
 };
