@@ -43,6 +43,7 @@ enum op_state {
 	OP_QUEUED,  /* behind others of its flow */
 	OP_WAITING, /* for its key */
 	OP_BEGUN,   /* its write is in flight */
+	OP_REFUSED, /* its write was, and may be replayed until the newer record is VALID (R-K6) */
 	OP_DONE,    /* to be answered when those before it are */
 };
 
@@ -200,7 +201,8 @@ bool kv_doubts_take(struct hf_kv *kv, const struct wire_message *message, enum r
 size_t kv_hear_messages(void *context, unsigned peer, const uint8_t *at, size_t bytes);
 
 /* ---- flows.c ---- */
-void kv_flows_wait(struct list *waiters, struct op *op, bool first);
+void kv_flows_wait(struct list *waiters, struct op *op);
+void kv_flows_refused(struct list *waiters, struct op *op); /* its write was; it is the next to try again */
 void kv_flows_wake(struct hf_kv *kv, struct list *waiters); /* the operations that wait there try again */
 /* All operations end: unknown, or not begun. */
 void kv_flows_forget(struct hf_kv *kv);

@@ -14,7 +14,8 @@ static void op_move(struct op *op, enum op_state to)
 	static const unsigned allowed[] = {
 		[OP_QUEUED] = 1u << OP_WAITING | 1u << OP_BEGUN | 1u << OP_DONE,
 		[OP_WAITING] = 1u << OP_WAITING | 1u << OP_BEGUN | 1u << OP_DONE,
-		[OP_BEGUN] = 1u << OP_WAITING | 1u << OP_DONE,
+		[OP_BEGUN] = 1u << OP_REFUSED | 1u << OP_DONE,
+		[OP_REFUSED] = 1u << OP_REFUSED | 1u << OP_WAITING | 1u << OP_DONE,
 		[OP_DONE] = 0,
 	};
 
@@ -76,14 +77,23 @@ void kv_flows_begun(struct busy *busy, struct op *op)
 	op_move(op, OP_BEGUN);
 }
 
-void kv_flows_wait(struct list *waiters, struct op *op, bool first)
+void kv_flows_wait(struct list *waiters, struct op *op)
 {
-	op_move(op, OP_WAITING);
+	op_move(op, op->state == OP_REFUSED ? OP_REFUSED : OP_WAITING);
 	list_remove(&op->in_key);
-	if (first)
-		list_push_front(waiters, &op->in_key);
-	else
-		list_push_back(waiters, &op->in_key);
+	list_push_back(waiters, &op->in_key);
+}
+
+void kv_flows_refused(struct list *waiters, struct op *op)
+{
+	op_move(op, OP_REFUSED);
+	list_push_front(waiters, &op->in_key);
+}
+
+/* The result of an operation that ends before its write is known to have committed, or to have been superseded. */
+static enum hf_kv_result early(const struct op *op, enum hf_kv_result result)
+{
+	return op->state == OP_BEGUN || op->state == OP_REFUSED ? HF_KV_UNKNOWN : result;
 }
 
 /* ---- beginning ---- */
@@ -160,29 +170,31 @@ static void try(struct hf_kv *kv, struct op *op)
 	struct busy *busy;
 
 	if (result != HF_KV_OK) {
-		kv_flows_finish(kv, op, result);
+		kv_flows_finish(kv, op, early(op, result));
 		return;
 	}
 	if (!kv_council_has_lease(kv)) {
-		kv_flows_wait(&kv->unleased, op, false);
+		kv_flows_wait(&kv->unleased, op);
 		return;
 	}
 	if (kv->config.recovery == HF_KV_STOP && !change_is_read(user) && kv_cm_in(&kv->installed, CM_SHADOW) != 0) {
-		kv_flows_wait(&kv->stopped, op, false);
+		kv_flows_wait(&kv->stopped, op);
 		return;
 	}
 	entry = kv_store_find(&kv->store, user->key, user->key_bytes);
 	record = entry == STORE_NO_ENTRY ? NULL : kv_store_at(&kv->store, entry);
 	if (record == NULL || record_state(record) == RECORD_VALID ||
 		(!change_is_read(user) && !kv_change_is_rmw(user))) {
+		if (op->state == OP_REFUSED)
+			op_move(op, OP_WAITING); /* all live members have the newer record */
 		finish_changed(kv, op, record);
 		return;
 	}
 	busy = kv_busy_get(kv, entry);
 	if (busy == NULL)
-		kv_flows_finish(kv, op, HF_KV_NO_MEMORY);
+		kv_flows_finish(kv, op, early(op, HF_KV_NO_MEMORY));
 	else
-		kv_flows_wait(&busy->waiters, op, false);
+		kv_flows_wait(&busy->waiters, op);
 }
 
 void kv_flows_wake(struct hf_kv *kv, struct list *waiters)
@@ -329,29 +341,25 @@ void hf_kv_post(struct hf_kv_flow *flow, struct hf_kv_op *user)
 
 /* ---- turns ---- */
 
-/* One that has begun may take effect yet; others never do. */
 static void end_late(struct hf_kv *kv, struct op *op)
 {
-	bool begun = op->state == OP_BEGUN;
-
 	if (op->flow->held && op->state == OP_QUEUED) {
 		set_deadline(kv, op);
 		return;
 	}
-	if (begun)
+	if (op->state == OP_BEGUN)
 		op->key->op = NULL;
-	kv_flows_finish(kv, op, begun ? HF_KV_UNKNOWN : kv_council_has_lease(kv) ? HF_KV_TRY_AGAIN : HF_KV_NO_LEASE);
+	kv_flows_finish(kv, op, early(op, kv_council_has_lease(kv) ? HF_KV_TRY_AGAIN : HF_KV_NO_LEASE));
 }
 
 void kv_flows_forget(struct hf_kv *kv)
 {
 	while (!list_empty(&kv->ages)) {
 		struct op *op = container_of(kv->ages.next, struct op, in_age);
-		bool begun = op->state == OP_BEGUN;
 
-		if (begun)
+		if (op->state == OP_BEGUN)
 			op->key->op = NULL;
-		kv_flows_finish(kv, op, begun ? HF_KV_UNKNOWN : HF_KV_LOADING);
+		kv_flows_finish(kv, op, early(op, HF_KV_LOADING));
 	}
 }
 

@@ -17,7 +17,8 @@
  * wins, as on any other base.
  *
  * The coordinator acknowledges no replay of its own write in flight: it completes the write itself. Only the
- * coordinator commits its write while it lives, so a refused RMW has not taken effect and may restart.
+ * coordinator commits its write while it lives, so a refused RMW may restart when the newer record is VALID. When the
+ * coordinator is excluded before that, a member without the newer record replays the RMW: it is unknown until then.
  *
  * Invariants, ensured here and checked by the simulator:
  *   KV-1  A record's ts never goes back, unless the record is DOUBTFUL.

@@ -124,7 +124,7 @@ static void end_write(struct hf_kv *kv, struct busy *busy, const struct kv_actio
 	} else {
 		ensure(actions->refused);
 		kv->counters.refusals++;
-		kv_flows_wait(&busy->waiters, op, true);
+		kv_flows_refused(&busy->waiters, op);
 	}
 }
 
@@ -205,14 +205,14 @@ enum write_outcome kv_writes_begin(struct hf_kv *kv, struct op *op, const struct
 	if (busy == NULL)
 		return WRITE_NO_MEMORY;
 	if (busy->write.state != KV_WRITE_NONE) {
-		kv_flows_wait(&busy->waiters, op, false);
+		kv_flows_wait(&busy->waiters, op);
 		return WRITE_WAITS;
 	}
 	known = known_of(kv_store_at(&kv->store, busy->entry));
 	kv->view.highest = kv->store.highest;
 	kv_step(&kv->view, &known, &busy->write, &event, &actions);
 	if (actions.wait) {
-		kv_flows_wait(&busy->waiters, op, false);
+		kv_flows_wait(&busy->waiters, op);
 		return WRITE_WAITS;
 	}
 	made.ts = known.ts;
