@@ -14,7 +14,8 @@
 #define SETTLE_NS       (200 * NS_MS) /* for confirmations, and the owner's look into the slots */
 #define CONFIRM_NS      (4 * NS_S)    /* for those that wait for a rail */
 #define REVOKE_SEEDS    4u            /* of so many seeds by uid one has grants that end */
-#define NEVER           0xdeadull     /* no word ever holds it: a READ is a CAS that fails */
+#define OFF_HOME_NS     NS_MS /* more than a NIC that is atomic with nobody else holds the result of an atomic back */
+#define NEVER           0xdeadull /* no word ever holds it: a READ is a CAS that fails */
 #define ATOMICS_FAULTS                                                                                                 \
 	(FAULT_BIT(FAULT_CUT) | FAULT_BIT(FAULT_CUT_TX) | FAULT_BIT(FAULT_CUT_RX) | FAULT_BIT(FAULT_PORT_DOWN) |       \
 		FAULT_BIT(FAULT_FLAP) | FAULT_BIT(FAULT_LOSS) | FAULT_BIT(FAULT_DELAY) | FAULT_BIT(FAULT_DUPLICATE) |  \
@@ -36,6 +37,13 @@ static void keep_promise(struct atomics_side *side, struct atomics_op *op)
 			op->kind = ATOMICS_READ;
 }
 
+/* A READ by a rail that is not the home returns what is in memory, and the home's NIC may hold a newer value. */
+static uint64_t earliest(const struct atomics *run, const struct atomics_op *op)
+{
+	return run->hca && op->kind == ATOMICS_READ && op->posted_ns > OFF_HOME_NS ? op->posted_ns - OFF_HOME_NS
+										   : op->posted_ns;
+}
+
 struct atomics_op *atomics_choose(struct atomics_side *side)
 {
 	struct atomics *run = side->run;
@@ -52,7 +60,7 @@ struct atomics_op *atomics_choose(struct atomics_side *side)
 	op->compare = op->kind == ATOMICS_READ ? NEVER : run->last[op->word];
 	op->posted_ns = run->world->now_ns;
 	is_cas = op->kind != ATOMICS_FAA;
-	op->linear = linear_post(&run->words[op->word], is_cas, op->argument, op->compare, op->posted_ns);
+	op->linear = linear_post(&run->words[op->word], is_cas, op->argument, op->compare, earliest(run, op));
 	return op;
 }
 
