@@ -129,14 +129,32 @@ static void ask_doubts(struct hf_kv *kv)
 	}
 }
 
+/* Of the last processes; returns their number. */
+static unsigned parts_of(const struct log *log, struct told parts[COPY_PARTS_MAX])
+{
+	size_t first = log->life_count > COPY_PARTS_MAX ? log->life_count - COPY_PARTS_MAX : 0;
+	unsigned n = 0;
+
+	for (size_t i = first; i < log->life_count; i++, n++)
+		parts[n] = (struct told){.incarnation = log->lives[i].incarnation,
+			.durable = kv_log_end_of(log, log->lives[i].incarnation)};
+	return n;
+}
+
 static void ask_rest(struct hf_kv *kv)
 {
 	struct copy *copy = &kv->copy;
 	struct wire_message message = {.kind = WIRE_COPY_REQUEST, .epoch = kv->epoch, .write = copy->number};
+	struct told parts[COPY_PARTS_MAX];
+	uint8_t value[COPY_PARTS_MAX * TOLD_BYTES];
 
 	if (copy->heals) {
+		unsigned n = parts_of(&kv->log, parts);
+
+		kv_told_write(parts, n, value);
 		message.kind = WIRE_COPY_MISSED;
-		message.ts.version = 1 + kv->log.opened_end;
+		message.value = value;
+		message.value_bytes = n * TOLD_BYTES;
 	}
 	kv_writes_say(kv, copy->buddy, &message);
 	copy->requested = true;
@@ -345,6 +363,19 @@ static void answer_asked(struct hf_kv *kv, unsigned from, const struct wire_mess
 		say_record(kv, from, message->write, record);
 }
 
+/* The shadow's log lacks a part of what its last process that was a member had reported (R-K25). The parts of later
+ * processes do not count, so a restart does not make an older log believable. */
+static bool is_older(const struct told *told, const struct wire_message *message)
+{
+	struct told parts[COPY_PARTS_MAX] = {0};
+
+	kv_told_read(parts, COPY_PARTS_MAX, message->value, message->value_bytes);
+	for (unsigned i = 0; i < COPY_PARTS_MAX && told->incarnation != 0; i++)
+		if (parts[i].incarnation == told->incarnation)
+			return kv_told_is_behind(&parts[i], told);
+	return told->incarnation != 0;
+}
+
 /* A member begins to give what a shadow asks for. */
 static void serve(struct hf_kv *kv, unsigned from, const struct wire_message *message)
 {
@@ -356,8 +387,7 @@ static void serve(struct hf_kv *kv, unsigned from, const struct wire_message *me
 		return;
 	}
 	if (message->kind == WIRE_COPY_MISSED) {
-		/* A log that ends before what it had told is an older one (R-K25). */
-		if (!kv_missed_covers(&kv->missed, from) || message->ts.version <= kv->council.reports[from].told) {
+		if (!kv_missed_covers(&kv->missed, from) || is_older(&kv->council.reports[from].told, message)) {
 			kv_writes_say(kv, from, &none);
 			return;
 		}

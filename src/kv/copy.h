@@ -4,7 +4,7 @@
  *   shadow                                   buddy
  *     | COPY_ASKED{key} ... ------------------>  its Partially_persisted: its DOUBTFUL records, some at once
  *     | <--- COPY_RECORD{ts, state, key, value}, or COPY_NONE{key}: revoked (R-K15); each request is answered (R-K14)
- *     | COPY_MISSED{epoch} ------------------->  a member that was one during all of the absence (R-K18)
+ *     | COPY_MISSED{epoch, parts of the log} ->  a member that was one during all of the absence (R-K18)
  *     | <----- COPY_RECORD ... COPY_END          Missed_updates: each record once, as it is now, or as it becomes
  *     | <--------------------------- COPY_NONE   it was not: another one is asked, and at last:
  *     | COPY_REQUEST{epoch} ------------------>
@@ -23,6 +23,7 @@
 
 #define COPY_TURN_BYTES (64u << 10) /* that wait for the shadow's link */
 #define COPY_ASKED_MAX  256u        /* records in doubt that are asked for at once */
+#define COPY_PARTS_MAX  64u         /* parts of its log that a shadow names; of an older process nothing is believed */
 #define COPY_SILENT_NS  1000000000ull
 
 struct hf_kv;

@@ -33,9 +33,9 @@ struct council_report {
 	uint64_t incarnation, epoch;
 	uint32_t note;
 	bool heard, returned; /* returned: it has sent an ASK since it is suspected */
-	/* The durable end of its log by this report, and the highest by its earlier processes since it is a member. */
-	uint64_t durable, told;
-	uint64_t complete;       /* the join for which its store is complete; 0: it is not */
+	uint64_t durable;     /* the end of its log */
+	struct told told;     /* the last report of its process that was a member, while others report in its place */
+	uint64_t complete;    /* the join for which its store is complete; 0: it is not */
 	uint64_t round, highest; /* in that epoch: purge.h */
 	/* Of its own log, the part of its last process that was a member; and what it has of all members' reports. */
 	struct told kept, told_by[HF_KV_MEMBERS_MAX];

@@ -103,8 +103,8 @@ bool kv_council_hear(struct hf_kv *kv, unsigned from, const struct wire_message 
 		council->look_ns = 0; /* it may be admitted now, or promoted */
 	if (!kv_council_is_fresh(kv, from, hf_loop_now_ns(kv->loop)))
 		kv_council_hurry(kv); /* it is admitted once this node reports that it is heard */
-	if (report->heard && report->incarnation != message->ts.version && report->durable > report->told)
-		report->told = report->durable;
+	if (report->incarnation != message->ts.version && report->durable > 0 && report->told.incarnation == 0)
+		kv_told_note(&report->told, report->incarnation, report->durable);
 	report->heard = true;
 	report->heard_ns = hf_loop_now_ns(kv->loop);
 	report->incarnation = message->ts.version;

@@ -163,15 +163,19 @@ static int read_entries(void *context, const struct log_entry *entries, const ui
 	return rc;
 }
 
-/* What was logged behind the last MARK may be here alone, or older than elsewhere. */
+/* What was logged behind the last MARK may be here alone, or older than elsewhere; but a record of version 0 is the
+ * absence of one that a buddy did not have, and nobody needs that. */
 static bool doubt_unmarked(struct hf_kv *kv)
 {
 	const struct durable *durable = &kv->durable;
 
 	for (size_t i = durable->unmarked_first; i < durable->unmarked_count; i++) {
 		uint32_t entry = durable->unmarked[i].entry;
+		struct record *record = kv_store_at(&kv->store, entry);
 
-		kv_store_set_state(kv_store_at(&kv->store, entry), RECORD_INVALID);
+		if (record->version == 0)
+			continue;
+		kv_store_set_state(record, RECORD_INVALID);
 		if (!kv_doubts_add(kv, entry))
 			return false;
 	}

@@ -20,16 +20,28 @@ static void leave(struct hf_kv *kv)
 	memset(kv->missed.from, 0, sizeof(kv->missed.from));
 }
 
+/* Members of the cold start that were excluded before this one had installed it: no write was acknowledged meanwhile. */
+static void note_absences_since_cold(struct hf_kv *kv)
+{
+	uint64_t oldest = kv_writes_oldest(kv);
+
+	for (unsigned i = 0; i < kv->config.member_count; i++)
+		if (kv->installed.nodes[i].state != CM_MEMBER && kv->installed.nodes[i].absent_since > kv->view.join)
+			kv->missed.from[i] = oldest;
+}
+
 /* A cold start makes members of those whose stores are whole; others come in as shadows. */
 static void enter(struct hf_kv *kv)
 {
 	if (!kv->member) {
 		kv_recovery_admitted(&kv->recovery, kv->epoch, hf_loop_now_ns(kv->loop));
 		kv_copy_begin(kv);
-	} else if (kv_doubts_replay(kv))
+	} else if (kv_doubts_replay(kv)) {
 		kv->complete = kv->view.join;
-	else
+		note_absences_since_cold(kv);
+	} else {
 		kv_epoch_fail(kv);
+	}
 }
 
 /* Members that go: what they may lack begins with what is not known to be everywhere now (R-K11). A shadow notes it
@@ -44,7 +56,7 @@ static void note_absences(struct hf_kv *kv, const struct cm *before)
 		if (is->state == CM_MEMBER) {
 			kv->missed.from[i] = 0;
 			if (kv->council.reports[i].incarnation == is->incarnation)
-				kv->council.reports[i].told = 0; /* its earlier log no longer counts */
+				kv->council.reports[i].told = (struct told){0}; /* its earlier log no longer counts */
 		} else if (was->state == CM_MEMBER)
 			kv->missed.from[i] = oldest;
 	}

@@ -15,7 +15,7 @@
 #define REPLAY_NS     50000000ull
 #define BUDGET_NS     5000000000ull
 #define RESERVE_SHARE 8u /* of the memory is kept for the writes of others */
-#define VERSION       4u /* of the messages */
+#define VERSION       5u /* of the messages */
 #define LEASE_NS      100000000ull
 #define SEGMENT_BYTES (64u << 20)
 #define QP_TIMEOUT_NS 4096ull /* of a timeout of 0, as in ibv_qp_attr */

@@ -290,7 +290,7 @@ static int begin_life(struct log *log, struct hf_error *error)
 	if (rc != 0)
 		return hf_error_set(error, rc, "no memory for a log");
 	log->life++;
-	log->opened_end = log->durable = log->end;
+	log->durable = log->end;
 	(void)kv_log_append(log, &entry);
 	rc = kv_log_flush_now(log);
 	return rc == 0 ? 0

@@ -64,7 +64,6 @@ struct log {
 	size_t life_count, life_room;
 	uint64_t incarnation;  /* of this process */
 	uint64_t end, durable; /* positions */
-	uint64_t opened_end;   /* where the log ended when it was opened */
 	uint64_t mark;         /* of the last MARK */
 	uint64_t drop_before;
 	uint64_t sequence; /* of the next entry */

@@ -19,7 +19,7 @@ static const struct {
 	[WIRE_ASK] = {false, true, true, true},
 	[WIRE_GRANT] = {false, false, false, false},
 	[WIRE_COPY_REQUEST] = {false, false, false, false},
-	[WIRE_COPY_MISSED] = {false, false, true, false},
+	[WIRE_COPY_MISSED] = {false, true, false, false},
 	[WIRE_COPY_ASKED] = {true, false, false, false},
 	[WIRE_COPY_NONE] = {true, false, false, false},
 	[WIRE_COPY_RECORD] = {true, true, true, true},

@@ -31,9 +31,9 @@ enum wire_kind {
 	WIRE_GRANT, /* `write` of the ASK comes back */
 	/* What a shadow lacks: `write` is the number of the request. */
 	WIRE_COPY_REQUEST, /* all records */
-	WIRE_COPY_MISSED,  /* those that it missed; ts.version: 1 + where its log ended when it was opened; */
-	WIRE_COPY_ASKED,   /* and, before that request, each of which it is in doubt */
-	WIRE_COPY_RECORD,  /* the record's state is in `note` */
+	WIRE_COPY_MISSED, /* those that it missed; value: the parts of its log by process (told.h), the oldest first; */
+	WIRE_COPY_ASKED,  /* and, before that request, each of which it is in doubt */
+	WIRE_COPY_RECORD, /* the record's state is in `note` */
 	WIRE_COPY_NONE, /* with a key: there is no such record; without: the member has no list of the missed updates */
 	WIRE_COPY_END,  /* value: the buddy's floor and highest (purge.h) */
 	WIRE_KINDS,
