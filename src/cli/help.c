@@ -186,7 +186,7 @@ static const struct {
 		"  --handicap N     verbs: N % more work in each mode but none, to test the method\n"
 		"  --no-peer        without UCX\n"
 		"  --device KIND    only this kind of device; transfer: or tcp\n"
-		"  --verbs LIST     smr: addresses of the members' verbs devices, which may be the same; nothing is cut\n"
+		"  --verbs LIST     smr: addresses of the members' verbs devices; some may be the same; no cuts\n"
 		"  --mode NAME      only this mode (resend, resend-cache, varuna, ...) beside none; none: beside "
 		"itself\n"
 		"  --figure N       only the points of this figure of the Varuna paper\n"

@@ -20,7 +20,7 @@ static void leave(struct hf_kv *kv)
 	memset(kv->missed.from, 0, sizeof(kv->missed.from));
 }
 
-/* Members of the cold start that were excluded before this one had installed it: no write was acknowledged meanwhile. */
+/* Of members of a cold start that were excluded before this one installed it. No write was acknowledged before that. */
 static void note_absences_since_cold(struct hf_kv *kv)
 {
 	uint64_t oldest = kv_writes_oldest(kv);
