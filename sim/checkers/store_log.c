@@ -9,7 +9,7 @@
 #include "base/crc.h"
 #include "base/ensure.h"
 
-#define SEGMENTS_MAX 256u
+#define SEGMENTS_MAX 4096u
 #define PATH_BYTES   64u
 #define HEAD_BYTES   256u
 #define ENTRY_UNIT   64u
