@@ -20,44 +20,33 @@ static void leave(struct hf_kv *kv)
 	memset(kv->missed.from, 0, sizeof(kv->missed.from));
 }
 
-/* Of members of a cold start that were excluded before this one installed it. No write was acknowledged before that. */
-static void note_absences_since_cold(struct hf_kv *kv)
-{
-	uint64_t oldest = kv_writes_oldest(kv);
-
-	for (unsigned i = 0; i < kv->config.member_count; i++)
-		if (kv->installed.nodes[i].state != CM_MEMBER && kv->installed.nodes[i].absent_since > kv->view.join)
-			kv->missed.from[i] = oldest;
-}
-
 /* A cold start makes members of those whose stores are whole; others come in as shadows. */
 static void enter(struct hf_kv *kv)
 {
 	if (!kv->member) {
 		kv_recovery_admitted(&kv->recovery, kv->epoch, hf_loop_now_ns(kv->loop));
 		kv_copy_begin(kv);
-	} else if (kv_doubts_replay(kv)) {
+	} else if (kv_doubts_replay(kv))
 		kv->complete = kv->view.join;
-		note_absences_since_cold(kv);
-	} else {
+	else
 		kv_epoch_fail(kv);
-	}
 }
 
-/* Members that go: what they may lack begins with what is not known to be everywhere now (R-K11). A shadow notes it
- * too: it has every write of the epoch that they left, and what it is yet to get comes behind. */
-static void note_absences(struct hf_kv *kv, const struct cm *before)
+/* Members that went after that epoch, the last one that was installed here or in which this node joined: what they may
+ * lack begins with what is not known to be everywhere now (R-K11). A shadow notes it too: it has every write of the
+ * epoch that they left, and what it is yet to get comes behind. */
+static void note_absences(struct hf_kv *kv, uint64_t since)
 {
 	uint64_t oldest = kv_writes_oldest(kv);
 
 	for (unsigned i = 0; i < kv->config.member_count; i++) {
-		const struct cm_node *was = &before->nodes[i], *is = &kv->installed.nodes[i];
+		const struct cm_node *node = &kv->installed.nodes[i];
 
-		if (is->state == CM_MEMBER) {
+		if (node->state == CM_MEMBER) {
 			kv->missed.from[i] = 0;
-			if (kv->council.reports[i].incarnation == is->incarnation)
+			if (kv->council.reports[i].incarnation == node->incarnation)
 				kv->council.reports[i].told = (struct told){0}; /* its earlier log no longer counts */
-		} else if (was->state == CM_MEMBER)
+		} else if (node->absent_since > since)
 			kv->missed.from[i] = oldest;
 	}
 }
@@ -73,7 +62,7 @@ bool kv_epoch_install(struct hf_kv *kv)
 {
 	const struct cm_node *self = &kv->cm.nodes[kv->view.self];
 	bool was_live = kv->live, was_member = kv->member, same = self->join == kv->view.join;
-	struct cm before = kv->installed;
+	uint64_t before = kv->epoch;
 
 	if (kv->cm.epoch == kv->epoch || kv->failed)
 		return false;
@@ -86,12 +75,12 @@ bool kv_epoch_install(struct hf_kv *kv)
 		log_epoch(kv);
 	if (was_live && !(kv->live && same))
 		leave(kv);
-	else if (was_live)
-		note_absences(kv, &before);
 	kv->view.join = self->join;
 
 	if (kv->live && !(was_live && same))
 		enter(kv);
+	if (kv->live)
+		note_absences(kv, was_live && same ? before : kv->view.join);
 	kv_durable_epoch(kv);
 	if (kv->live && was_live && same)
 		kv_writes_install(kv);
