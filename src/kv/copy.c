@@ -129,7 +129,7 @@ static void ask_doubts(struct hf_kv *kv)
 	}
 }
 
-/* Of the last processes; returns their number. */
+/* Of the last processes; returns their number. The process that begins the first segment may be there twice. */
 static unsigned parts_of(const struct log *log, struct told parts[COPY_PARTS_MAX])
 {
 	size_t first = log->life_count > COPY_PARTS_MAX ? log->life_count - COPY_PARTS_MAX : 0;
@@ -369,11 +369,13 @@ static bool is_older(const struct told *told, const struct wire_message *message
 {
 	struct told parts[COPY_PARTS_MAX] = {0};
 
+	if (told->incarnation == 0)
+		return false;
 	kv_told_read(parts, COPY_PARTS_MAX, message->value, message->value_bytes);
-	for (unsigned i = 0; i < COPY_PARTS_MAX && told->incarnation != 0; i++)
+	for (unsigned i = 0; i < COPY_PARTS_MAX; i++)
 		if (parts[i].incarnation == told->incarnation)
 			return kv_told_is_behind(&parts[i], told);
-	return told->incarnation != 0;
+	return true;
 }
 
 /* A member begins to give what a shadow asks for. */

@@ -163,8 +163,8 @@ static int read_entries(void *context, const struct log_entry *entries, const ui
 	return rc;
 }
 
-/* What was logged behind the last MARK may be here alone, or older than elsewhere; but a record of version 0 is the
- * absence of one that a buddy did not have, and nobody needs that. */
+/* What was logged behind the last MARK may be here alone, or older than elsewhere. A record of version 0 is in no
+ * doubt: a buddy did not have it (R-K15). */
 static bool doubt_unmarked(struct hf_kv *kv)
 {
 	const struct durable *durable = &kv->durable;
