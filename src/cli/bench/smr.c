@@ -142,21 +142,24 @@ static int read_device(struct smr_bed *bed, const char *kind)
 	return 0;
 }
 
-/* The addresses of the members' devices, with a comma between them. */
-static int read_verbs(struct options *options, const char *list)
+/* With a comma between them. */
+static bool parse_addresses(const char *list, struct hf_addr addresses[SMR_MEMBERS])
 {
-	const char *rest = list;
-
 	for (unsigned i = 0; i < SMR_MEMBERS; i++) {
-		size_t bytes = strcspn(rest, ",");
+		size_t bytes = strcspn(list, ",");
 		char text[HF_ADDR_TEXT];
 
-		(void)snprintf(text, sizeof(text), "%.*s", (int)bytes, rest);
-		if (bytes >= sizeof(text) || hf_addr_parse(text, &options->bed.devices[i]) != 0)
-			return bench_refuse("--verbs takes three addresses with commas between them, not", list);
-		rest += bytes + (rest[bytes] == ',');
+		(void)snprintf(text, sizeof(text), "%.*s", (int)bytes, list);
+		if (bytes >= sizeof(text) || hf_addr_parse(text, &addresses[i]) != 0)
+			return false;
+		list += bytes + (list[bytes] == ',');
 	}
-	if (*rest != '\0')
+	return *list == '\0';
+}
+
+static int read_verbs(struct options *options, const char *list)
+{
+	if (!parse_addresses(list, options->bed.devices))
 		return bench_refuse("--verbs takes three addresses with commas between them, not", list);
 	options->bed.kind = "verbs";
 	options->cuts = 0;

@@ -18,18 +18,17 @@
 struct smr_bed {
 	const char *kind;                    /* of the devices of all members: shm, soft or verbs */
 	struct hf_addr devices[SMR_MEMBERS]; /* verbs: of each member's device; else not used */
-	unsigned generation;                 /* of the next members */
+	unsigned generation;                 /* tells the members of one measurement from those before */
 };
 
 struct smr_task {
 	const struct smr_bed *bed;
-	unsigned generation; /* tells the members of one measurement from those before */
-	bool patient;        /* nobody else leads, though this process does not run for a while */
-	bool killed;         /* the far process is, when all goes well */
-	uint32_t slots;      /* of the log; 0: the default */
-	unsigned rails;      /* 0: one */
-	uint64_t look_ns;    /* followers that sleep look at their logs so often; 0: every ms */
-	bool two_near;       /* the process of the leader has a follower, too */
+	bool patient;     /* nobody else leads, though this process does not run for a while */
+	bool killed;      /* the far process is, when all goes well */
+	uint32_t slots;   /* of the log; 0: the default */
+	unsigned rails;   /* 0: one */
+	uint64_t look_ns; /* followers that sleep look at their logs so often; 0: every ms */
+	bool two_near;    /* the process of the leader has a follower, too */
 	/* Durable: each member has a directory of its own below it. NULL: memory is the storage. */
 	const char *directory;
 	void *result; /* of the near process */

@@ -95,7 +95,7 @@ static int set_rails(struct smr_side *side, unsigned id, unsigned rails, int nea
 		char text[HF_ADDR_TEXT];
 
 		snprintf(text, sizeof(text), "127.%u.%u.%u:%u", 200 + ((unsigned)near_pid >> 8) % 25 + 25 * rail,
-			(unsigned)near_pid & 0xff, 1 + id + SMR_MEMBERS * (task->generation % 80), CONTROL);
+			(unsigned)near_pid & 0xff, 1 + id + SMR_MEMBERS * (bed->generation % 80), CONTROL);
 		if (hf_addr_parse(text, &side->who[id].addresses[rail]) != 0)
 			return hf_error_set(&side->error, -1, "%s is no address", text);
 		side->who[id].address_count = rail + 1;
@@ -135,7 +135,8 @@ static int open_member(struct smr_side *side, unsigned id, int near_pid, const s
 	int rc = 0;
 
 	if (task->directory != NULL) {
-		(void)snprintf(directory, sizeof(directory), "%.150s/%u-%u", task->directory, task->generation, id);
+		(void)snprintf(
+			directory, sizeof(directory), "%.150s/%u-%u", task->directory, task->bed->generation, id);
 		replica.directory = directory;
 	}
 
@@ -147,7 +148,7 @@ static int open_member(struct smr_side *side, unsigned id, int near_pid, const s
 	}
 	if (rc != 0)
 		return rc;
-	snprintf(config.name, sizeof(config.name), "m%u-%u", task->generation, id);
+	snprintf(config.name, sizeof(config.name), "m%u-%u", task->bed->generation, id);
 	bench_fabric_name(config.fabric, near_pid);
 	side->counters[id] = (struct smr_counter){.side = side};
 	rc = hf_node_open(side->loop, &config, &events, side, &side->nodes[id], &side->error);
@@ -270,9 +271,9 @@ int smr_side_together(int (*near)(struct bench_meeting *, void *), int (*far)(st
 {
 	int rc = -EAGAIN;
 
+	task->bed = bed;
 	for (unsigned i = 0; i < ATTEMPTS && rc == -EAGAIN; i++) {
-		task->bed = bed;
-		task->generation = bed->generation++;
+		bed->generation++;
 		rc = bench_together(near, far, task);
 		if (rc == -ECHILD && task->killed)
 			rc = 0;
