@@ -26,9 +26,7 @@ class Cluster:
                       for i in range(count)]
         voters = ",".join(f"{i + 1}@{rail}:18800" for i in range(count) for rail in self.hosts[i])
         for i in range(count):
-            rails = [{"name": f"r{rail}", "kind": kind, "control": f"{host}:18800"}
-                     | ({"address": devices[i][rail]} if devices else {"address": host} if kind == "soft" else {})
-                     for rail, host in enumerate(self.hosts[i])]
+            rails = self.rails(self.hosts[i], devices and devices[i])
             broker = {"node.id": i + 1, "listeners": f"PLAINTEXT://{self.hosts[i][0]}:9092", "log.dirs": f"logs-{i + 1}",
                       "controller.quorum.voters": voters, "default.replication.factor": count,
                       "min.insync.replicas": count // 2 + 1, "group.initial.rebalance.delay.ms": 100}
@@ -39,12 +37,18 @@ class Cluster:
     def path(self, i):
         return self.directory / f"broker-{i + 1}.json"
 
-    def client(self, name, number):
+    def rails(self, hosts, devices=None):
+        """Control ports at `hosts`; a soft NIC has the same address, others that of `devices`."""
+        addresses = devices or (hosts if self.kind == "soft" else [])
+        rails = [{"name": f"r{rail}", "kind": self.kind, "control": f"{host}:18800"} for rail, host in enumerate(hosts)]
+        for rail, address in zip(rails, addresses):
+            rail["address"] = address
+        return rails
+
+    def client(self, name, number, devices=None):
         """The configuration of a client's node on the brokers' rails; clients have numbers of their own."""
         hosts = [f"127.{112 + 2 * number + rail}.{self.hosts[0][0].split('.', 2)[2]}" for rail in range(2)]
-        return self.node | {"name": name, "rails": [
-            {"name": f"r{rail}", "kind": self.kind, "control": f"{host}:18800"} | ({"address": host} if self.kind == "soft" else {})
-            for rail, host in enumerate(hosts)]}
+        return self.node | {"name": name, "rails": self.rails(hosts, devices)}
 
     @property
     def address(self):

@@ -85,11 +85,8 @@ def a_killed_member_of_the_store_returns(directory):
 def records_outlive_the_broker_that_leads(directory):
     with broker_cluster.Cluster(program.HOLDFAST, directory, kind="verbs", node=NODE, devices=DEVICES) as cluster:
         cluster.start_all()
-        client = cluster.client("client", 1)
-        for rail, address in zip(client["rails"], A):
-            rail["address"] = address
         path = pathlib.Path(directory) / "client.json"
-        path.write_text(json.dumps(client))
+        path.write_text(json.dumps(cluster.client("client", 1, devices=A)))
         lines = [f"{i}\n" for i in range(RECORDS)]
         _produce(cluster, path, lines[:RECORDS // 2])
         cluster.stop(0, signal.SIGKILL)
