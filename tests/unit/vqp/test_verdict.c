@@ -302,25 +302,6 @@ static void a_second_failure_continues_from_the_verdicts(void **state)
 	request_log_free(&log);
 }
 
-#define ENTRIES 4u
-
-static struct request_log_wr *log_to(struct request_log *log, struct log_writer *writer, enum ibv_wr_opcode opcode)
-{
-	struct request_log_wr *entry = add_to(log, opcode, 10);
-
-	entry->log_number = completion_log_take(writer, &entry->wr, &entry->log_entry);
-	return entry;
-}
-
-static struct evidence newest(const struct request_log_wr *entry)
-{
-	return (struct evidence){.qp_num = QP,
-		.fenced = true,
-		.has_log = true,
-		.log_number = entry == NULL ? 0 : entry->log_number,
-		.log_entry = entry == NULL ? 0 : entry->log_entry};
-}
-
 /* The receiver was told of the message, and may use the memory for something else by now. */
 static void what_is_before_a_message_that_a_receive_took_executed(void **state)
 {
@@ -344,30 +325,6 @@ static void what_is_before_a_message_that_a_receive_took_executed(void **state)
 	assert_int_equal(write->status, IBV_WC_SUCCESS);
 	assert_int_equal(add->outcome, HF_WC_UNKNOWN); /* its value is lost */
 	assert_int_equal(send->status, IBV_WC_SUCCESS);
-	assert_false(behind->done);
-	request_log_free(&log);
-}
-
-/* Its entry in the completion log is lost, and the WRITE before it has none: sent again, that would overtake it. */
-static void what_is_before_an_atomic_that_executed_executed(void **state)
-{
-	struct log_writer writer = {.entries = ENTRIES};
-	struct request_log_wr *idempotent, *add, *behind;
-	struct evidence evidence = newest(NULL);
-	struct request_log log;
-
-	(void)state;
-	assert_int_equal(request_log_init(&log, 8, 1, 0), 0);
-	idempotent = add_to(&log, IBV_WR_RDMA_WRITE, 10);
-	idempotent->idempotent = true;
-	add = log_to(&log, &writer, IBV_WR_ATOMIC_FETCH_AND_ADD);
-	add->first_psn = 12;
-	behind = log_to(&log, &writer, IBV_WR_RDMA_WRITE);
-	evidence.atomics[evidence.atomic_count++] = (struct hf_atomic_result){.psn = 12, .original = 7};
-	assert_int_equal(enter(&log, &evidence), 0);
-	assert_true(idempotent->done);
-	assert_true(add->done);
-	assert_int_equal(add->status, IBV_WC_SUCCESS);
 	assert_false(behind->done);
 	request_log_free(&log);
 }
@@ -526,6 +483,25 @@ static void failures_of_the_path_and_of_the_program_are_kept_apart(void **state)
 
 /* ---- by the completion log ---- */
 
+#define ENTRIES 4u
+
+static struct request_log_wr *log_to(struct request_log *log, struct log_writer *writer, enum ibv_wr_opcode opcode)
+{
+	struct request_log_wr *entry = add_to(log, opcode, 10);
+
+	entry->log_number = completion_log_take(writer, &entry->wr, &entry->log_entry);
+	return entry;
+}
+
+static struct evidence newest(const struct request_log_wr *entry)
+{
+	return (struct evidence){.qp_num = QP,
+		.fenced = true,
+		.has_log = true,
+		.log_number = entry == NULL ? 0 : entry->log_number,
+		.log_entry = entry == NULL ? 0 : entry->log_entry};
+}
+
 static void the_first_wr_without_an_entry_is_unknown_and_later_ones_did_not_execute(void **state)
 {
 	struct log_writer writer = {.entries = ENTRIES};
@@ -634,6 +610,30 @@ static void an_entry_says_that_all_before_it_executed(void **state)
 	request_log_free(&log);
 }
 
+/* Its entry in the completion log is lost, and the WRITE before it has none: sent again, that would overtake it. */
+static void what_is_before_an_atomic_that_executed_executed(void **state)
+{
+	struct log_writer writer = {.entries = ENTRIES};
+	struct request_log_wr *idempotent, *add, *behind;
+	struct evidence evidence = newest(NULL);
+	struct request_log log;
+
+	(void)state;
+	assert_int_equal(request_log_init(&log, 8, 1, 0), 0);
+	idempotent = add_to(&log, IBV_WR_RDMA_WRITE, 10);
+	idempotent->idempotent = true;
+	add = log_to(&log, &writer, IBV_WR_ATOMIC_FETCH_AND_ADD);
+	add->first_psn = 12;
+	behind = log_to(&log, &writer, IBV_WR_RDMA_WRITE);
+	evidence.atomics[evidence.atomic_count++] = (struct hf_atomic_result){.psn = 12, .original = 7};
+	assert_int_equal(enter(&log, &evidence), 0);
+	assert_true(idempotent->done);
+	assert_true(add->done);
+	assert_int_equal(add->status, IBV_WC_SUCCESS);
+	assert_false(behind->done);
+	request_log_free(&log);
+}
+
 /* Every bit of an entry counts: with fewer bits of stamp an old entry is taken for a new one, and the wr vanishes. */
 static void an_entry_of_an_earlier_turn_says_nothing(void **state)
 {
@@ -700,13 +700,13 @@ int main(void)
 		cmocka_unit_test(a_read_before_a_fence_that_did_not_execute_is_issued_again),
 		cmocka_unit_test(the_value_of_an_atomic_goes_where_the_wr_wants_it),
 		cmocka_unit_test(what_is_before_a_message_that_a_receive_took_executed),
-		cmocka_unit_test(what_is_before_an_atomic_that_executed_executed),
 		cmocka_unit_test(what_is_unknown_is_done_and_told),
 		cmocka_unit_test(what_is_sent_again_in_doubt_is_unknown_when_it_fails),
 		cmocka_unit_test(failures_of_the_path_and_of_the_program_are_kept_apart),
 		cmocka_unit_test(the_first_wr_without_an_entry_is_unknown_and_later_ones_did_not_execute),
 		cmocka_unit_test(with_footers_nothing_is_unknown_but_a_wr_of_several_packets),
 		cmocka_unit_test(an_entry_says_that_all_before_it_executed),
+		cmocka_unit_test(what_is_before_an_atomic_that_executed_executed),
 		cmocka_unit_test(an_entry_of_an_earlier_turn_says_nothing),
 		cmocka_unit_test(the_psn_decides_where_the_log_cannot),
 	};
