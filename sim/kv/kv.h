@@ -13,7 +13,7 @@
  *                20 ms (K6): kv-failover
  *
  * Elsewhere: the programs of the nodes and their clients (kv_nodes.c), who is killed (kv_kills.c), older copies of logs
- * (kv_images.c), the run and the verdict (scenario_kv.c, scenario_kv_failover.c). */
+ * (kv_images.c), the run and the verdict (scenario_kv.c, scenario_kv_calm.c). */
 #ifndef HOLDFAST_SIM_KV_KV_H
 #define HOLDFAST_SIM_KV_KV_H
 

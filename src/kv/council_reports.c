@@ -63,6 +63,7 @@ void kv_council_ask(struct hf_kv *kv, uint64_t now_ns)
 		message.note |= WIRE_NOTE_COPIED;
 	if (!kv_store_has_room(&kv->store, kv->reserve) || kv->log.low)
 		message.note |= WIRE_NOTE_NO_ROOM;
+	log_look(&kv->log);
 	if (kv->log.env != NULL && kv->complete == 0 && !kv->wiped)
 		message.note |= WIRE_NOTE_NEW;
 	for (unsigned i = 0; i < kv->config.member_count; i++)

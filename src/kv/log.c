@@ -195,7 +195,8 @@ static void prepare(struct log *log)
 	flush->data = log->filling;
 	log->filling = empty;
 	log->filling.bytes = 0;
-	flush->rolls = last == NULL || last->bytes >= log->config->segment_bytes;
+	log->looks = false;
+	flush->rolls = flush->data.bytes > 0 && (last == NULL || last->bytes >= log->config->segment_bytes);
 	flush->to = flush->rolls ? (struct log_segment){.position = log->durable} : *last;
 	if (flush->rolls) {
 		struct log_head head = {.position = log->durable, .life = log->life, .incarnation = log->incarnation};
@@ -225,7 +226,7 @@ int kv_log_flush_now(struct log *log)
 
 bool kv_log_turn(struct log *log)
 {
-	if (log->env == NULL || log->failed != 0 || log->flushing || log->filling.bytes == 0)
+	if (log->env == NULL || log->failed != 0 || log->flushing || (log->filling.bytes == 0 && !log->looks))
 		return false;
 	if (!is_synced(log) && log->filling.bytes <= WITHIN_TURN_MAX) {
 		(void)kv_log_flush_now(log);

@@ -73,6 +73,7 @@ struct log {
 	bool flushing;
 	bool damaged; /* entries that were durable could not be read: what was read is not all */
 	bool low;     /* the disk is nearly full */
+	bool looks;   /* a flush is due though nothing was appended */
 	int failed;   /* -errno of a flush: final */
 };
 
@@ -100,6 +101,12 @@ bool kv_log_turn(struct log *log);
 uint64_t kv_log_end_of(const struct log *log, uint64_t incarnation);
 /* Segments that end at or before the position are removed with the next flushes. */
 void kv_log_drop(struct log *log, uint64_t position);
+/* While the disk is nearly full nothing may be appended, so no flush tells that it has room again: this makes one due,
+ * which removes segments and asks the disk. */
+static inline void log_look(struct log *log)
+{
+	log->looks = log->low;
+}
 
 /* ---- between log.c and log_open.c ---- */
 void kv_log_path(const struct log *log, uint64_t position, char path[LOG_PATH_BYTES]);

@@ -97,6 +97,13 @@ static int open_log(struct fixture *f)
 	return kv_log_open(&f->log, f->loop, &f->config, "a", ++f->incarnation, read_entries, f, &f->error);
 }
 
+static void wait_flushed(struct fixture *f)
+{
+	while (f->log.flushing)
+		(void)hf_loop_turn(f->loop, 1000000000); /* a long one is the helper's */
+	assert_int_equal(f->log.durable, f->log.end);
+}
+
 static void append(struct fixture *f, uint64_t version, uint32_t bytes)
 {
 	static uint8_t value[VALUE_BYTES_MAX];
@@ -110,9 +117,7 @@ static void append(struct fixture *f, uint64_t version, uint32_t bytes)
 	memset(value, (int)version, sizeof(value));
 	(void)kv_log_append(&f->log, &entry);
 	assert_true(kv_log_turn(&f->log));
-	while (f->log.flushing)
-		(void)hf_loop_turn(f->loop, 1000000000); /* a long one is the helper's */
-	assert_int_equal(f->log.durable, f->log.end);
+	wait_flushed(f);
 }
 
 static size_t load(const struct fixture *f, uint64_t position, uint8_t data[FILE_BYTES_MAX])
@@ -180,6 +185,36 @@ static void segments_follow_each_other_and_can_be_dropped(void **state)
 	assert_int_equal(f->versions[f->count - 1], 21);
 	assert_true(f->count < 21 && f->versions[0] > 1);
 	assert_false(f->log.damaged);
+	kv_log_close(&f->log);
+}
+
+/* A disk that was nearly full has room again, and nothing is appended: a flush without entries notes it. */
+static void room_is_noted_though_nothing_is_appended(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t segment_bytes = 200;
+
+	f->config.segment_bytes = segment_bytes;
+	assert_int_equal(open_log(f), 0);
+	for (uint64_t i = 1; i <= 6; i++)
+		append(f, i, 100);
+	log_look(&f->log);
+	assert_false(kv_log_turn(&f->log));
+	f->config.segment_bytes = 1ull << 60;
+	append(f, 7, 100);
+	assert_true(f->log.low);
+	assert_false(kv_log_turn(&f->log));
+	f->config.segment_bytes = segment_bytes;
+	kv_log_drop(&f->log, f->log.segments[3].position);
+	log_look(&f->log);
+	assert_true(kv_log_turn(&f->log));
+	wait_flushed(f);
+	assert_false(f->log.low);
+	assert_int_equal(f->log.segments[0].position, f->log.drop_before);
+	assert_false(kv_log_turn(&f->log));
+	kv_log_close(&f->log);
+	assert_int_equal(open_log(f), 0);
+	assert_int_equal(f->versions[f->count - 1], 7);
 	kv_log_close(&f->log);
 }
 
@@ -359,6 +394,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(all_that_was_flushed_is_read, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(segments_follow_each_other_and_can_be_dropped, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(room_is_noted_though_nothing_is_appended, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_long_segment_is_read_piece_by_piece, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_torn_end_ends_the_log, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(what_lies_behind_a_torn_entry_never_comes_back, set_up, tear_down),

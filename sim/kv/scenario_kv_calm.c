@@ -1,8 +1,12 @@
-/* A member's process is killed while all is well: how long the others answer no write. In virtual time, so that only
- * the protocol counts. kv-takeovers: with a lease that lasts longer than anyone decides who is a member. */
+/* One fault while all is well, at the defaults, in virtual time: only the protocol counts.
+ *
+ *   kv-failover   a member's process is killed: how long the others answer no write
+ *   kv-takeovers  the same with a lease that lasts longer than any member decides who is one
+ *   kv-room       a member's disk is full for a while: all members refuse SETs meanwhile, and answer them afterwards */
 #include <stdlib.h>
 
 #include "base/ensure.h"
+#include "sim/disk.h"
 #include "sim/kv/kv.h"
 
 #define LEASE_NS  (100 * NS_MS) /* the default, as all that follows */
@@ -17,7 +21,11 @@
 #define DECIDES_NS    (100 * NS_MS) /* at least, before it stands still */
 #define STANDS_NS     (40 * NS_MS)  /* at least: another one decides */
 
-static void set_up(struct kv_cluster *all, struct world *world, struct outcome *outcome, uint64_t lease_ns)
+#define FREE_BYTES_MIN (1u << 20)  /* of a full disk: what was begun finds room there */
+#define FREE_BYTES_MAX (64u << 20) /* less than two segments */
+
+static void set_up(
+	struct kv_cluster *all, struct world *world, struct outcome *outcome, uint64_t lease_ns, enum kv_keep least)
 {
 	all->world = world;
 	all->outcome = outcome;
@@ -25,7 +33,7 @@ static void set_up(struct kv_cluster *all, struct world *world, struct outcome *
 	all->lease_ns = lease_ns;
 	all->op_budget_ns = BUDGET_NS;
 	all->replay_ns = REPLAY_NS;
-	all->keep = (enum kv_keep)world_range(world, KV_KEEP_NOTHING, KV_KEEP_FILE);
+	all->keep = (enum kv_keep)world_range(world, least, KV_KEEP_FILE);
 	all->standard = true;
 	kv_nodes_make(all);
 }
@@ -121,19 +129,46 @@ static void kill_and_stall(struct kv_cluster *all)
 				all->nodes[i].endpoint.host.name);
 }
 
-static void run(struct world *world, struct outcome *outcome, uint64_t lease_ns, void (*kill)(struct kv_cluster *all))
+/* A member whose last answered write is not where it should be. */
+static void check_written(const struct kv_cluster *all, uint64_t since_ns, bool written, const char *what)
+{
+	for (unsigned i = 0; i < all->count; i++)
+		if ((all->nodes[i].written_ns >= since_ns) != written)
+			world_violate(all->world, "room", "%s %s", all->nodes[i].endpoint.host.name, what);
+}
+
+/* A record of any size may be refused: clients write, and delete nothing. */
+static void fill_disk(struct kv_cluster *all)
+{
+	struct world *world = all->world;
+	struct disk *disk = all->nodes[world_range(world, 0, all->count - 1)].endpoint.host.disk;
+	uint64_t bytes = disk->bytes, since_ns;
+
+	world_count_fault(world, FAULT_DISK_FULL);
+	disk->bytes = disk_used_bytes(disk) + world_range(world, FREE_BYTES_MIN, FREE_BYTES_MAX);
+	since_ns = world->now_ns + LEASE_NS;
+	world_run_until(world, since_ns + world_range(world, LEASE_NS, 4 * LEASE_NS));
+	check_written(all, since_ns, false, "answers writes while the disk of a member is full");
+	disk->bytes = bytes;
+	since_ns = world->now_ns + LEASE_NS;
+	world_run_until(world, since_ns + LEASE_NS);
+	check_written(all, since_ns, true, "answers no write though the disks have room again");
+}
+
+static void run(struct world *world, struct outcome *outcome, uint64_t lease_ns, enum kv_keep least,
+	void (*fault)(struct kv_cluster *all))
 {
 	struct kv_cluster *all = calloc(1, sizeof(*all));
 
 	ensure(all != NULL);
-	set_up(all, world, outcome, lease_ns);
+	set_up(all, world, outcome, lease_ns, least);
 	for (unsigned i = 0; i < all->count; i++)
 		process_start(all->nodes[i].endpoint.process);
 	while (world->now_ns < BEGIN_NS && !kv_kills_all_serve(all))
 		world_run_until(world, world->now_ns + NS_MS);
 	if (kv_kills_all_serve(all)) {
 		world_run_until(world, world->now_ns + CALM_NS + world_range(world, 0, CALM_NS));
-		kill(all);
+		fault(all);
 	} else {
 		world_violate(world, "liveness", "the members do not begin");
 	}
@@ -144,12 +179,17 @@ static void run(struct world *world, struct outcome *outcome, uint64_t lease_ns,
 
 static void run_failover(struct world *world, struct outcome *outcome)
 {
-	run(world, outcome, LEASE_NS, kill_in_calm);
+	run(world, outcome, LEASE_NS, KV_KEEP_NOTHING, kill_in_calm);
 }
 
 static void run_takeovers(struct world *world, struct outcome *outcome)
 {
-	run(world, outcome, LONG_LEASE_NS, kill_and_stall);
+	run(world, outcome, LONG_LEASE_NS, KV_KEEP_NOTHING, kill_and_stall);
+}
+
+static void run_room(struct world *world, struct outcome *outcome)
+{
+	run(world, outcome, LEASE_NS, KV_KEEP_MEMORY, fill_disk);
 }
 
 const struct scenario scenario_kv_failover = {
@@ -164,4 +204,11 @@ const struct scenario scenario_kv_takeovers = {
 	.only_when_named = true,
 	.what = "the same; then whoever decides who is a member stands still, again and again, and another one decides",
 	.run = run_takeovers,
+};
+
+const struct scenario scenario_kv_room = {
+	.name = "kv-room",
+	.only_when_named = true,
+	.what = "the same; the disk of a member is full for a while: SETs are refused at all, and answered afterwards",
+	.run = run_room,
 };
