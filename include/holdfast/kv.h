@@ -57,7 +57,7 @@ struct hf_kv_config {
 	bool unnoted;            /* there is no such list: absent members copy all records. For comparison */
 	bool ordered;            /* keys are kept in order, for HFSCAN; each new key costs time */
 	enum hf_kv_recovery recovery;
-	uint32_t store_mb;  /* MiB for records; 0: 256 */
+	uint32_t store_mb;  /* MiB for records; 0: 256. Below 32 a record of 1 MiB may find no room at a member */
 	uint64_t lease_ns;  /* a member that is silent for this long is excluded; 0: 100 ms */
 	uint64_t replay_ns; /* a write that its coordinator has not completed by then is replayed; 0: 50 ms */
 	uint64_t budget_ns; /* the longest time that an operation waits; 0: 5 s */

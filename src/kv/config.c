@@ -23,7 +23,7 @@ static const struct hf_config_key kv_keys[] = {
 	{"listen", HF_CONFIG_ADDRESS, KV(listen)},
 	{"log", HF_CONFIG_PATH, KV(log)},
 	{"medium", HF_CONFIG_CHOICE, KV(medium), .choices = media},
-	{"store_mb", HF_CONFIG_NUMBER, KV(store_mb), .min = 1, .max = 1u << 20},
+	{"store_mb", HF_CONFIG_NUMBER, KV(store_mb), .min = 32, .max = 1u << 20},
 	{"lease_ms", HF_CONFIG_MILLISECONDS, KV(lease_ns)},
 	{"missed_mb", HF_CONFIG_NUMBER, KV(missed_mb), .min = 1, .max = (1u << 14) - 1},
 	{"unnoted", HF_CONFIG_BOOL, KV(unnoted)},
