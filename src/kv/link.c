@@ -58,6 +58,23 @@ static bool lives_at(const struct hf_peer *peer, const struct hf_kv_member *memb
 	return false;
 }
 
+/* A peer tries again and again; one reason is logged once. */
+static bool is_new(const char **refusal, const char *wrong)
+{
+	bool is = *refusal != wrong;
+
+	*refusal = wrong;
+	return is;
+}
+
+static const char **refusal_of(struct link_pool *pool, const struct hf_peer *peer)
+{
+	for (unsigned i = 0; i < pool->count; i++)
+		if (strcmp(hf_peer_name(peer), pool->links[i].member->name) == 0)
+			return &pool->links[i].refusal;
+	return &pool->refusal;
+}
+
 static struct mesh_link *admit(void *context, const struct hf_vqp_request *request)
 {
 	struct link_pool *pool = context;
@@ -74,7 +91,7 @@ static struct mesh_link *admit(void *context, const struct hf_vqp_request *reque
 	}
 	if (wrong == NULL)
 		return &link->mesh;
-	if (pool->refusals++ == 0)
+	if (is_new(refusal_of(pool, request->peer), wrong))
 		log_error("kv: %s is refused: %s", hf_peer_name(request->peer), wrong);
 	return NULL;
 }
@@ -85,7 +102,7 @@ static bool recognizes(void *context, const struct mesh_link *link, struct hf_pe
 
 	if (strcmp(hf_peer_name(peer), link->name) == 0)
 		return true;
-	if (pool->refusals++ == 0)
+	if (is_new(&pool->links[link->place].refusal, "another node"))
 		log_error("kv: the node at the address of %s is %s; correct the list of members", link->name,
 			hf_peer_name(peer));
 	return false;
@@ -105,6 +122,7 @@ static void up(void *context, struct mesh_link *at)
 	for (uint32_t i = 0; i < LINK_SENDS; i++)
 		link->free_sends[i] = i;
 	forget_bytes(link);
+	link->refusal = NULL;
 	pool->owner.up(pool->owner.context, at->place);
 }
 

@@ -39,6 +39,7 @@ struct link {
 	uint8_t *in; /* received, incomplete */
 	size_t in_bytes, in_room;
 	uint32_t free_sends[LINK_SENDS], free_count;
+	const char *refusal; /* why the member was refused last, since the link was up */
 };
 
 struct link_pool {
@@ -46,7 +47,7 @@ struct link_pool {
 	struct link_owner owner;
 	struct link links[HF_KV_MEMBERS_MAX];
 	unsigned count;
-	uint64_t refusals;
+	const char *refusal; /* why a node that is no member was refused last */
 };
 
 /* hello: of this store; a peer with another one is refused, with a line in the log. */
