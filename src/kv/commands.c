@@ -477,12 +477,24 @@ static void run_info(const struct request *request)
 	resp_out_bulk(kv_commands_out(request->client), text, (size_t)n);
 }
 
+/* Only a member with a lease knows of all records. */
+static bool may_answer(const struct request *request, struct hf_kv_status *status)
+{
+	const struct hf_kv *kv = kv_clients_kv(request->client->clients);
+	const char *wrong = kv_scan_refusal(kv);
+
+	hf_kv_status(kv, status);
+	if (wrong != NULL)
+		resp_out_error(kv_commands_out(request->client), "%s", wrong);
+	return wrong == NULL;
+}
+
 static void run_dbsize(const struct request *request)
 {
 	struct hf_kv_status status;
 
-	hf_kv_status(kv_clients_kv(request->client->clients), &status);
-	resp_out_integer(kv_commands_out(request->client), (int64_t)status.keys);
+	if (may_answer(request, &status))
+		resp_out_integer(kv_commands_out(request->client), (int64_t)status.keys);
 }
 
 static void run_digest(const struct request *request)
@@ -498,8 +510,8 @@ static void run_wait(const struct request *request)
 {
 	struct hf_kv_status status;
 
-	hf_kv_status(kv_clients_kv(request->client->clients), &status);
-	resp_out_integer(kv_commands_out(request->client), status.live == 0 ? 0 : __builtin_popcount(status.live) - 1);
+	if (may_answer(request, &status))
+		resp_out_integer(kv_commands_out(request->client), __builtin_popcount(status.live) - 1);
 }
 
 /* ---- the table ---- */
