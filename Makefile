@@ -3,6 +3,7 @@ BUILD ?= build
 SEEDS ?= 1000
 NIGHTLY_SEEDS ?= 100000
 NIGHTLY_NAMED_SEEDS ?= 10000
+NIGHTLY_STORE_SEEDS ?= 50000
 SHM_CUTS ?= 1000
 SOFT_CUTS ?= 200
 LATE_RUNS ?= 67
@@ -123,10 +124,11 @@ bench-broker: all ## The broker beside Kafka 4.1.1, stock clients at both: at mo
 sim: all ## Seeded clusters in virtual time (SEEDS=1000), or one again (SEED=n TRACE=1)
 	@$(BUILD)/holdfast-sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(TRACE),--trace) $(SIM_ARGS)
 
-nightly: all ## The same with NIGHTLY_SEEDS=100000, then those that run only when named (NIGHTLY_NAMED_SEEDS=10000), on all cores
+nightly: all ## The same with NIGHTLY_SEEDS=100000, stores with 50000, others that run only when named with 10000; all cores
 	@jobs=$$(n=$$(nproc); echo $$((n > 16 ? 16 : n))); nice $(BUILD)/holdfast-sim --seeds $(NIGHTLY_SEEDS) --jobs $$jobs && \
 		for scenario in $$($(BUILD)/holdfast-sim --help | sed -n 's/^\* \([a-z-]*\) .*/\1/p'); do \
-		nice $(BUILD)/holdfast-sim --scenario $$scenario --seeds $(NIGHTLY_NAMED_SEEDS) --jobs $$jobs || exit 1; done
+		case $$scenario in kv|kv-heal|kv-lease) seeds=$(NIGHTLY_STORE_SEEDS);; *) seeds=$(NIGHTLY_NAMED_SEEDS);; esac; \
+		nice $(BUILD)/holdfast-sim --scenario $$scenario --seeds $$seeds --jobs $$jobs || exit 1; done
 
 fuzz: ## Every parser of foreign bytes, under ASan and UBSan (FUZZ_SECONDS=60 each)
 	@scripts/deps.sh build fuzz
