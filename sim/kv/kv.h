@@ -9,11 +9,13 @@
  *   stop         with `recovery = stop` no write is begun while a member returns
  *   heals        a member whose log says that it was one does not copy all records while another one is there that was
  *                all the while; with `recovery = copy` it always does
+ *   order        operations of a connection are in its order, those of different keys too (R-K8): kv-order
  *   failover     when a process is killed while all is well, every other member answers writes again within a lease and
  *                20 ms (K6): kv-failover
  *
  * Elsewhere: the programs of the nodes and their clients (kv_nodes.c), who is killed (kv_kills.c), older copies of logs
- * (kv_images.c), the run and the verdict (scenario_kv.c, scenario_kv_calm.c). */
+ * (kv_images.c), the run and the verdict (scenario_kv.c, scenario_kv_calm.c,
+ * scenario_kv_order.c). */
 #ifndef HOLDFAST_SIM_KV_KV_H
 #define HOLDFAST_SIM_KV_KV_H
 
@@ -130,6 +132,7 @@ struct kv_cluster {
 	bool early;      /* and the next one may be before they serve */
 	bool standard;   /* nodes have their defaults; clients hardly rest, and write small values, without RMWs */
 	bool stopping;
+	bool (*work)(struct kv_client *client); /* posts what clients do; NULL: they do as kv_nodes.c says */
 	/* kv_kills.c */
 	struct world_event killer, filler;
 	bool kills, disks;
@@ -164,6 +167,12 @@ void kv_images_free(struct kv_cluster *all);
 enum kv_keep kv_aims_keep(const struct world *world, enum kv_keep picked); /* as the acts of this seed need it */
 void kv_aims_start(struct kv_cluster *all);
 void kv_aims_stop(struct kv_cluster *all);
+
+/* ---- scenario_kv_calm.c ---- */
+/* Three or five members with the defaults, which keep at least so much. */
+void kv_calm_set_up(
+	struct kv_cluster *all, struct world *world, struct outcome *outcome, uint64_t lease_ns, enum kv_keep least);
+bool kv_calm_begin(struct kv_cluster *all); /* until all have served for a while; false: a violation */
 
 /* ---- kv_nodes.c ---- */
 extern const struct program kv_program;     /* its context is a struct kv_node */

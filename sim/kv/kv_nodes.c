@@ -187,6 +187,10 @@ static bool run_client(struct kv_client *client, uint64_t now_ns)
 
 	if (all->stopping || now_ns < client->next_ns)
 		return false;
+	if (all->work != NULL) {
+		client->next_ns = now_ns + world_range(all->world, 1, client->rest_ns_max);
+		return all->work(client);
+	}
 	if ((all->aim.hushed & 1u << client->node->index) != 0) {
 		client->next_ns = now_ns + world_range(all->world, 1, HUSH_NS);
 		return false;

@@ -24,7 +24,7 @@
 #define FREE_BYTES_MIN (1u << 20)  /* of a full disk: what was begun finds room there */
 #define FREE_BYTES_MAX (64u << 20) /* less than two segments */
 
-static void set_up(
+void kv_calm_set_up(
 	struct kv_cluster *all, struct world *world, struct outcome *outcome, uint64_t lease_ns, enum kv_keep least)
 {
 	all->world = world;
@@ -155,23 +155,31 @@ static void fill_disk(struct kv_cluster *all)
 	check_written(all, since_ns, true, "answers no write though the disks have room again");
 }
 
+bool kv_calm_begin(struct kv_cluster *all)
+{
+	struct world *world = all->world;
+
+	for (unsigned i = 0; i < all->count; i++)
+		process_start(all->nodes[i].endpoint.process);
+	while (world->now_ns < BEGIN_NS && !kv_kills_all_serve(all))
+		world_run_until(world, world->now_ns + NS_MS);
+	if (!kv_kills_all_serve(all)) {
+		world_violate(world, "liveness", "the members do not begin");
+		return false;
+	}
+	world_run_until(world, world->now_ns + CALM_NS + world_range(world, 0, CALM_NS));
+	return true;
+}
+
 static void run(struct world *world, struct outcome *outcome, uint64_t lease_ns, enum kv_keep least,
 	void (*fault)(struct kv_cluster *all))
 {
 	struct kv_cluster *all = calloc(1, sizeof(*all));
 
 	ensure(all != NULL);
-	set_up(all, world, outcome, lease_ns, least);
-	for (unsigned i = 0; i < all->count; i++)
-		process_start(all->nodes[i].endpoint.process);
-	while (world->now_ns < BEGIN_NS && !kv_kills_all_serve(all))
-		world_run_until(world, world->now_ns + NS_MS);
-	if (kv_kills_all_serve(all)) {
-		world_run_until(world, world->now_ns + CALM_NS + world_range(world, 0, CALM_NS));
+	kv_calm_set_up(all, world, outcome, lease_ns, least);
+	if (kv_calm_begin(all))
 		fault(all);
-	} else {
-		world_violate(world, "liveness", "the members do not begin");
-	}
 	all->stopping = true;
 	kv_nodes_free(all);
 	free(all);
