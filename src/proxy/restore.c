@@ -67,6 +67,7 @@ int proxy_restore_open(void *context)
 	proxy->restore = restore;
 	proxy_answers_forget(&proxy->answers);
 	proxy_deadlines_free(&proxy->deadlines);
+	proxy_server_forget_deadlines(proxy->server);
 	proxy_server_ask(proxy->server, flush, strlen(flush), ENTRY_DROP, 0, NULL);
 	return 0;
 }

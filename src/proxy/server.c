@@ -315,6 +315,12 @@ void proxy_server_ask_deadline(struct proxy_server *server, const uint8_t *key, 
 	server_note(server);
 }
 
+void proxy_server_forget_deadlines(struct proxy_server *server)
+{
+	for (unsigned i = 0; i < server->count; i++)
+		server->ring[(server->first + i) & (server->room - 1)].deadline = false;
+}
+
 unsigned proxy_server_waiting(const struct proxy_server *server)
 {
 	return server->count;

@@ -63,6 +63,8 @@ void proxy_server_ask_noted(struct proxy_server *server, const struct resp_out *
 	const struct server_question *question, struct server_gather *gather);
 /* Redis: requests the deadline of a key: events.deadline has it. */
 void proxy_server_ask_deadline(struct proxy_server *server, const uint8_t *key, size_t key_bytes);
+/* Replies to those that were requested so far are dropped: the keys are others now. */
+void proxy_server_forget_deadlines(struct proxy_server *server);
 /* How many commands wait for their replies. */
 unsigned proxy_server_waiting(const struct proxy_server *server);
 

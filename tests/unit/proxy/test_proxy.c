@@ -1,4 +1,4 @@
-/* A proxy that leads a log of one member, before a memcached that the test plays. */
+/* A proxy that leads a log of one member, before a memcached or a Redis that the test plays. */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -24,7 +24,7 @@ struct bed {
 	struct hf_node *node;
 	struct proxy *proxy;
 	struct hf_addr listen;
-	bool ready, silent; /* silent: the server does not answer */
+	bool redis, ready, silent; /* silent: the server does not answer */
 	int listener, server, client;
 	char directory[64];
 	struct sockaddr_un path;
@@ -71,8 +71,30 @@ static void open_server(void)
 	assert_int_equal(listen(bed.listener, 1), 0);
 }
 
-/* Each whole request is answered, as memcached does. */
-static void answer(void)
+/* Each whole request is answered, as a Redis whose keys have no deadlines does. */
+static void answer_redis(void)
+{
+	struct resp_request request;
+	struct resp_arg args[8];
+	size_t used;
+
+	while (!bed.silent) {
+		const char *reply = "+OK\r\n";
+
+		resp_request_init(&request, args, 8, 1u << 20);
+		if (resp_request_read(&request, bed.wanted.data, bed.wanted.bytes, &used) != RESP_WHOLE)
+			return;
+		if (proxy_command_word(bed.wanted.data, &args[0], "COMMAND"))
+			reply = "*0\r\n";
+		if (proxy_command_word(bed.wanted.data, &args[0], "PEXPIRETIME"))
+			reply = ":-1\r\n";
+		assert_true(write(bed.server, reply, strlen(reply)) == (ssize_t)strlen(reply));
+		resp_out_drop(&bed.wanted, used);
+	}
+}
+
+/* Likewise, as memcached does. */
+static void answer_memcached(void)
 {
 	while (!bed.silent) {
 		const char *text = (const char *)bed.wanted.data, *reply = "OK\r\n";
@@ -106,7 +128,10 @@ static void turn(void)
 		resp_out_raw(&bed.asked, bytes, (size_t)n);
 		resp_out_raw(&bed.wanted, bytes, (size_t)n);
 	}
-	answer();
+	if (bed.redis)
+		answer_redis();
+	else
+		answer_memcached();
 	n = bed.client < 0 ? 0 : recv(bed.client, bytes, sizeof(bytes), MSG_DONTWAIT);
 	if (n > 0)
 		resp_out_raw(&bed.replies, bytes, (size_t)n);
@@ -127,16 +152,16 @@ static bool leads(void)
 	return bed.ready && hf_smr_is_leader(proxy_smr(bed.proxy));
 }
 
-static void open_bed(void)
+static void open_bed_of(bool redis)
 {
 	static const struct proxy_events events = {.ready = on_ready, .failed = on_failed};
 	static const struct hf_node_events none = {0};
 	struct hf_node_config node = {.name = "n0", .rail_count = 1, .policy = HF_POLICY_VARUNA};
 	struct hf_smr_member who = {.address_count = 1};
-	struct proxy_config config = {.memcached = true};
+	struct proxy_config config = {.memcached = !redis};
 	struct hf_error error = {0};
 
-	bed = (struct bed){.client = -1};
+	bed = (struct bed){.redis = redis, .client = -1};
 	generation++;
 	assert_int_equal(hf_loop_create(hf_env_host(), &bed.loop), 0);
 	snprintf(node.fabric, sizeof(node.fabric), "test-proxy-%u-%u", (unsigned)getpid(), generation);
@@ -154,6 +179,11 @@ static void open_bed(void)
 	bed.server = accept(bed.listener, NULL, NULL);
 	assert_true(bed.server >= 0);
 	until(leads);
+}
+
+static void open_bed(void)
+{
+	open_bed_of(false);
 }
 
 static void connect_client(void)
@@ -239,6 +269,43 @@ static void a_restore_ends_the_snapshot_that_is_given(void **state)
 	assert_int_equal(count(&bed.asked, "set b"), 1);
 	assert_true(place(&bed.asked, "set b") < place(&bed.asked, "flush_all"));
 	assert_int_equal(proxy_restore_close(bed.proxy, false), 0);
+	close_bed();
+}
+
+static bool none_waits(void)
+{
+	return proxy_server_waiting(bed.proxy->server) == 0;
+}
+
+/* Else that key is never deleted, once this member leads. */
+static void a_deadline_asked_before_a_restore_changes_no_restored_key(void **state)
+{
+	static const uint8_t key[] = "k", value[] = "v";
+	struct resp_out stream = {0};
+	struct deadline *listed;
+
+	(void)state;
+	open_bed_of(true);
+	bed.silent = true;
+	proxy_server_ask_deadline(bed.proxy->server, key, 1);
+	assert_int_equal(proxy_restore_open(bed.proxy), 0);
+	proxy_stream_begin(&stream, ENTRY_OF_REDIS);
+	proxy_stream_put(&stream,
+		&(struct stream_key){
+			.key = key, .key_bytes = 1, .value = value, .value_bytes = 1, .deadline_ms = INT64_MAX / 2});
+	proxy_stream_end(&stream, 1);
+	assert_int_equal(proxy_restore_write(bed.proxy, stream.data, stream.bytes), 0);
+	bed.silent = false;
+	until(none_waits);
+	assert_int_equal(proxy_restore_close(bed.proxy, true), 0);
+	listed = proxy_deadlines_get(&bed.proxy->deadlines, key, 1);
+	assert_non_null(listed);
+	assert_int_equal(listed->ms, INT64_MAX / 2);
+	/* one that is asked behind the restored keys counts */
+	proxy_server_ask_deadline(bed.proxy->server, key, 1);
+	until(none_waits);
+	assert_null(proxy_deadlines_get(&bed.proxy->deadlines, key, 1));
+	resp_out_free(&stream);
 	close_bed();
 }
 
@@ -362,6 +429,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_restore_ends_the_snapshot_that_is_given),
+		cmocka_unit_test(a_deadline_asked_before_a_restore_changes_no_restored_key),
 		cmocka_unit_test(a_client_whose_numbers_are_used_up_gets_another_session),
 		cmocka_unit_test(an_addition_that_is_ended_is_answered),
 		cmocka_unit_test(a_pipeline_of_refused_commands_is_answered),
