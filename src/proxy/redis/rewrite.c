@@ -271,8 +271,10 @@ static void rewrite_xtrim(const struct command_args *request, struct resp_out *e
 {
 	size_t record = proxy_entry_record(entry, ENTRY_PLAIN);
 
-	resp_out_array(entry, write_trim(NULL, request, 0, request->count));
-	(void)write_trim(entry, request, 0, request->count);
+	resp_out_array(entry, 2 + write_trim(NULL, request, 2, request->count));
+	proxy_command_put(entry, request, 0);
+	proxy_command_put(entry, request, 1);
+	(void)write_trim(entry, request, 2, request->count);
 	proxy_entry_record_end(entry, record);
 }
 

@@ -138,6 +138,7 @@ static void stream_ids_are_the_leaders(void **state)
 	expect("XADD s MAXLEN ~ 10 5-1 LIMIT ~", "XADD s MAXLEN = 10 5-1 LIMIT ~", NULL);
 	expect("XTRIM s MAXLEN ~ 10 LIMIT 5", "XTRIM s MAXLEN = 10", NULL);
 	expect("XTRIM s MINID 5", "XTRIM s MINID 5", NULL);
+	expect("XTRIM ~ MAXLEN ~ 10", "XTRIM ~ MAXLEN = 10", NULL);
 }
 
 static void members_are_those_that_the_leader_drew(void **state)
