@@ -7,7 +7,9 @@
 #include "proxy/snapshot.h"
 #include "proxy/stream.h"
 
-#define WAITING_MOST 4096u /* commands at the server before more is taken */
+/* At the server before more is taken. */
+#define WAITING_MOST      4096u                    /* commands */
+#define UNSENT_BYTES_MOST (SERVER_QUEUE_BYTES / 4) /* of them; a key may add what its value has */
 
 struct proxy_restore {
 	struct proxy *proxy;
@@ -114,7 +116,7 @@ int proxy_restore_write(void *context, const void *data, size_t bytes)
 	ensure(restore != NULL);
 	if (restore->failed)
 		return -EIO;
-	if (restore->waiting > WAITING_MOST)
+	if (restore->waiting > WAITING_MOST || proxy_server_unsent(proxy->server) > UNSENT_BYTES_MOST)
 		return -EAGAIN;
 	resp_out_raw(&restore->in, data, bytes);
 	if (restore->in.failed || !take_keys(restore))

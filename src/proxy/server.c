@@ -243,7 +243,7 @@ static void server_note(struct proxy_server *server)
 {
 	uint64_t now_ns = hf_loop_now_ns(server->loop);
 
-	if (server->out.bytes - server->sent > SERVER_QUEUE_BYTES || server->out.failed)
+	if (proxy_server_unsent(server) > SERVER_QUEUE_BYTES || server->out.failed)
 		server_break(server, "the server is too slow: more than %s of commands wait", "256 MiB");
 	else if (server->count == 1 || server->silence.heap_slot == 0) {
 		server->heard_ns = now_ns;
@@ -324,6 +324,11 @@ void proxy_server_forget_deadlines(struct proxy_server *server)
 unsigned proxy_server_waiting(const struct proxy_server *server)
 {
 	return server->count;
+}
+
+size_t proxy_server_unsent(const struct proxy_server *server)
+{
+	return server->out.bytes - server->sent;
 }
 
 int proxy_server_open(struct hf_loop *loop, const char *path, uint64_t silence_ns,

@@ -67,5 +67,7 @@ void proxy_server_ask_deadline(struct proxy_server *server, const uint8_t *key, 
 void proxy_server_forget_deadlines(struct proxy_server *server);
 /* How many commands wait for their replies. */
 unsigned proxy_server_waiting(const struct proxy_server *server);
+/* Bytes of commands that the server has not taken yet. */
+size_t proxy_server_unsent(const struct proxy_server *server);
 
 #endif

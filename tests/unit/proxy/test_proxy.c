@@ -18,6 +18,7 @@
 #define TURN_NS     100000
 #define STACK_BYTES (512u << 10)
 #define REFUSED     20000u
+#define LARGE_BYTES (4u << 20)
 
 struct bed {
 	struct hf_loop *loop;
@@ -309,6 +310,53 @@ static void a_deadline_asked_before_a_restore_changes_no_restored_key(void **sta
 	close_bed();
 }
 
+static struct resp_out large;
+static unsigned refusals;
+
+static int restore_large(void)
+{
+	int rc = proxy_restore_write(bed.proxy, large.data, large.bytes);
+
+	assert_true(rc == 0 || rc == -EAGAIN);
+	refusals += rc == -EAGAIN;
+	return rc;
+}
+
+static bool large_is_taken(void)
+{
+	return restore_large() == 0;
+}
+
+/* Else what waits for the server ends this member, and does so again when it restarts. */
+static void a_restore_of_large_values_waits_for_the_server(void **state)
+{
+	static uint8_t value[LARGE_BYTES];
+	struct resp_out begin = {0};
+
+	(void)state;
+	open_bed_of(true);
+	bed.silent = true;
+	assert_int_equal(proxy_restore_open(bed.proxy), 0);
+	proxy_stream_begin(&begin, ENTRY_OF_REDIS);
+	assert_int_equal(proxy_restore_write(bed.proxy, begin.data, begin.bytes), 0);
+	large = (struct resp_out){0};
+	refusals = 0;
+	proxy_stream_put(&large, &(struct stream_key){.key = (const uint8_t *)"k",
+					 .key_bytes = 1,
+					 .value = value,
+					 .value_bytes = LARGE_BYTES,
+					 .deadline_ms = -1});
+	for (size_t queued = 0; refusals == 0; queued += LARGE_BYTES) {
+		assert_true(queued < SERVER_QUEUE_BYTES);
+		(void)restore_large();
+	}
+	until(large_is_taken);
+	assert_int_equal(proxy_restore_close(bed.proxy, false), 0);
+	resp_out_free(&begin);
+	resp_out_free(&large);
+	close_bed();
+}
+
 static struct client *first_client(void)
 {
 	return container_of(bed.proxy->clients.next, struct client, node);
@@ -430,6 +478,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_restore_ends_the_snapshot_that_is_given),
 		cmocka_unit_test(a_deadline_asked_before_a_restore_changes_no_restored_key),
+		cmocka_unit_test(a_restore_of_large_values_waits_for_the_server),
 		cmocka_unit_test(a_client_whose_numbers_are_used_up_gets_another_session),
 		cmocka_unit_test(an_addition_that_is_ended_is_answered),
 		cmocka_unit_test(a_pipeline_of_refused_commands_is_answered),
