@@ -27,6 +27,7 @@ static void end_logged(struct hf_smr *smr, uint64_t kept)
 void smr_abort_calls(struct hf_smr *smr)
 {
 	end_logged(smr, 0);
+	smr_change_end(smr);
 }
 
 static void end_calls(struct hf_smr *smr)

@@ -49,12 +49,12 @@ static bool is_settled(const struct hf_smr *smr)
 	return smr_phase_majority_of(smr, &smr->members, set);
 }
 
-/* At each pulse. */
+/* At each pulse. A member that leaves answers a pulse before, so that its program passes the answer on. */
 static void settle(struct hf_smr *smr)
 {
 	if ((!smr->leaving && smr->changed == 0) || !is_settled(smr))
 		return;
-	smr->removed |= smr->leaving;
+	smr->removed |= smr->changed == 0;
 	if (smr->changed != 0)
 		end_call(smr, HF_SMR_DECIDED, smr->changed);
 	smr->changed = 0;
@@ -186,13 +186,16 @@ void smr_change_turn(struct hf_smr *smr)
 		begin(smr, &next, smr->wanted == learner->id);
 }
 
+/* Leadership is over, or the replica is. The removal of a leader, which ends its leadership, is answered by settle. */
 void smr_change_end(struct hf_smr *smr)
 {
 	smr->changing = smr->change_asked = false;
-	smr->changed = 0;
 	smr->wanted = SMR_NOBODY;
 	smr_for_links (link, smr)
 		link->learner = false;
+	if (smr->leaving && smr->changed != 0 && smr->role != HF_SMR_OUT && !smr->stopping)
+		return;
+	smr->changed = 0;
 	end_call(smr, HF_SMR_UNKNOWN, 0);
 }
 

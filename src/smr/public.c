@@ -27,13 +27,16 @@ static bool gives_way(const struct hf_smr *smr)
 	return false;
 }
 
-/* Who is no member, has no state, or takes a snapshot neither leads nor grants (R-S15, R-S22). */
+/* Who is no member, has no state, or takes a snapshot neither leads nor grants (R-S15, R-S22). A leader that logs its
+ * own removal leads until that is decided. */
 bool smr_public_ready(const struct hf_smr *smr)
 {
 	return (smr->role == HF_SMR_FOLLOWER || smr->role == HF_SMR_ACQUIRING || smr->role == HF_SMR_LEADER) &&
 	       smr_members_votes(&smr->members, smr->id, smr->incarnation) &&
 	       (!smr_counts_told(smr) || smr_members_votes(&smr->told, smr->id, smr->incarnation)) &&
-	       (!smr_counts_found(smr) || smr_members_votes(&smr->found, smr->id, smr->incarnation)) && !gives_way(smr);
+	       (smr->role == HF_SMR_LEADER || !smr_counts_found(smr) ||
+		       smr_members_votes(&smr->found, smr->id, smr->incarnation)) &&
+	       !gives_way(smr);
 }
 
 void smr_public_role(struct hf_smr *smr)

@@ -259,6 +259,63 @@ static void an_addition_ends_when_its_member_is_removed(void **state)
 	trio_close(&trio);
 }
 
+static struct trio_member *removed;
+
+static bool is_deposed(struct trio *trio)
+{
+	(void)trio;
+	return !hf_smr_is_leader(removed->smr);
+}
+
+static bool has_left(struct trio *trio)
+{
+	(void)trio;
+	return removed->events[HF_SMR_REMOVED] == 1;
+}
+
+/* It leads no more when it has applied that, and answers when the others need it no more. */
+static void a_leader_that_is_removed_answers_before_it_leaves(void **state)
+{
+	struct hf_smr_call call = {.done = count_end};
+	static struct trio trio;
+
+	(void)state;
+	trio_open(&trio);
+	trio_start_all(&trio);
+	removed = trio_leader(&trio);
+	ended = 1;
+	remove_member(&trio, removed->smr, removed->id, &call);
+	assert_true(trio_until(&trio, two_have_ended));
+	assert_int_equal(call.outcome, HF_SMR_DECIDED);
+	assert_false(has_left(&trio)); /* so that the program can pass the answer on */
+	assert_true(trio_until(&trio, has_left));
+	trio_stop(&trio, removed->id);
+	assert_int_equal(ended, 2);
+	assert_true(trio_until(&trio, trio_all_follow));
+	trio_propose_many(&trio, PROPOSALS, 1000);
+	trio_close(&trio);
+}
+
+/* Its program stops it before the others have applied the removal. */
+static void a_leader_that_is_removed_and_stopped_answers_once(void **state)
+{
+	struct hf_smr_call call = {.done = count_end};
+	static struct trio trio;
+
+	(void)state;
+	trio_open(&trio);
+	trio_start_all(&trio);
+	removed = trio_leader(&trio);
+	ended = 1;
+	remove_member(&trio, removed->smr, removed->id, &call);
+	assert_true(trio_until(&trio, is_deposed));
+	assert_int_equal(ended, 1);
+	trio_stop(&trio, removed->id);
+	assert_int_equal(ended, 2);
+	assert_int_equal(call.outcome, HF_SMR_UNKNOWN);
+	trio_close(&trio);
+}
+
 static bool leader_misses_one(struct trio *trio)
 {
 	struct hf_smr_status status = {0};
@@ -659,6 +716,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_change_that_is_refused_leaves_the_one_under_way_as_it_is),
 		cmocka_unit_test(a_member_is_replaced_while_another_one_is_awaited),
 		cmocka_unit_test(an_addition_ends_when_its_member_is_removed),
+		cmocka_unit_test(a_leader_that_is_removed_answers_before_it_leaves),
+		cmocka_unit_test(a_leader_that_is_removed_and_stopped_answers_once),
 		cmocka_unit_test(a_removal_that_leaves_no_majority_is_refused),
 		cmocka_unit_test(a_member_that_is_unwell_does_not_lead),
 		cmocka_unit_test(who_has_lost_an_entry_counts_when_it_was_started_again),
