@@ -80,7 +80,9 @@ void proxy_route_lost(struct proxy *proxy, int member)
 	list_for_each_safe (at, &proxy->sent) {
 		struct run *run = container_of(at, struct run, node);
 
-		if (run->leader != member)
+		/* A change is answered while the member runs, also after its leadership; the next leader would find it
+		 * done. */
+		if (run->leader != member || (run->kind == RUN_CHANGE && proxy->peers[member] != NULL))
 			continue;
 		list_remove(&run->node);
 		run->doubt |= proxy_run_writes(run);
