@@ -64,6 +64,9 @@ struct hf_smr_config {
 	const char *directory;
 	/* The size of the WAL at which a snapshot is taken; 0: 64 MiB. While leading: four times as many. */
 	uint64_t wal_bytes;
+	/* The program does not serve while a snapshot is read. So a leader does not take one at that size: it hands
+	 * leadership on, and takes it as a follower. Nobody else leads at twice the size: it takes one. */
+	bool snapshots_pause;
 };
 
 /* ---- callbacks of the program ---- */

@@ -187,6 +187,7 @@ static void configure(struct smr_sim *sim, enum kind kind)
 		sim->founders = FOUNDERS;
 	if (sim->durable)
 		sim->config.wal_bytes = world_range(world, WAL_BYTES_MIN, WAL_BYTES_MAX);
+	sim->config.snapshots_pause = kind == DURABLE && sim->config.wal_bytes % 4 == 0; /* drawn already */
 	if (kind == CALM)
 		sim->config.pulse_ns = sim->config.silent_ns = sim->config.stuck_ns = sim->config.patience_ns =
 			sim->config.idle_ns = 0;

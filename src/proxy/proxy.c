@@ -284,6 +284,7 @@ int proxy_open(struct hf_node *node, const struct proxy_config *config, const st
 	proxy->context = context;
 	proxy->smr_config = config->smr;
 	proxy->smr_config.sessions = ANSWERS_SESSIONS;
+	proxy->smr_config.snapshots_pause = true;
 	proxy->id = config->smr.id;
 	proxy->protocol = config->memcached ? &proxy_memcached : &proxy_redis;
 	proxy->listen = config->listen;

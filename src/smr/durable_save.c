@@ -119,6 +119,15 @@ static void carry_from(struct smr_durable *durable, uint64_t index)
 
 /* ---- of the own state ---- */
 
+static bool another_can_lead(const struct hf_smr *smr)
+{
+	smr_for_links (link, smr)
+		if (link->stage == SMR_STAGE_CONFIRMED && smr_is_known(link) && link->elect.alive &&
+			(link->public[SMR_PUBLIC_FLAGS] & SMR_FLAG_READY) != 0)
+			return true;
+	return false;
+}
+
 static void begin_own(struct smr_durable *durable)
 {
 	struct hf_smr *smr = durable->smr;
@@ -127,6 +136,11 @@ static void begin_own(struct smr_durable *durable)
 	if (durable->since < limit || durable->rotate || durable->appending ||
 		(smr->role != HF_SMR_FOLLOWER && smr->role != HF_SMR_LEADER))
 		return;
+	if (smr->role == HF_SMR_LEADER && smr->config.snapshots_pause && durable->since < 2 * limit &&
+		another_can_lead(smr)) {
+		smr_public_yield(smr);
+		return;
+	}
 	durable->since = 0; /* one that cannot be had is tried again later */
 	durable->own = smr_snapshot_open(smr, 0);
 	if (durable->own == NULL)

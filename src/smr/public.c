@@ -6,6 +6,7 @@
 
 #define BECOMING_PULSES 20u
 #define FOUNDING_NS     20000000u
+#define YIELDING_NS     1000000000u
 
 void smr_public_store(struct hf_smr *smr, enum smr_public word, uint64_t value)
 {
@@ -107,11 +108,23 @@ static bool is_stuck(const struct hf_smr *smr)
 	       smr->now_ns - smr->undecided_ns > smr->config.stuck_ns;
 }
 
+/* Leadership is handed on: this member leads until another one has a majority, and does not prefer itself again. */
+static bool yields(const struct hf_smr *smr)
+{
+	return smr->yields_ns != 0 && smr->now_ns - smr->yields_ns < YIELDING_NS;
+}
+
+void smr_public_yield(struct hf_smr *smr)
+{
+	if (!yields(smr))
+		smr->yields_ns = smr->now_ns;
+}
+
 void smr_public_beat(struct hf_smr *smr)
 {
 	_Atomic uint64_t *at = (_Atomic uint64_t *)(void *)(smr->back + SMR_PUBLIC_HEARTBEAT);
 
-	if (!is_stuck(smr) && !smr->unwell)
+	if (!is_stuck(smr) && !smr->unwell && !yields(smr))
 		publish(at, htole64(le64toh(observe(at)) + 1));
 }
 
@@ -144,7 +157,7 @@ static int choose(struct hf_smr *smr)
 		return SMR_NOBODY;
 	if (smr_public_ready(smr) && !awaits_founder(smr))
 		candidates[n++] = (struct smr_elect_candidate){.id = smr->id,
-			.alive = !smr->unwell,
+			.alive = !smr->unwell && (!yields(smr) || smr->role == HF_SMR_LEADER),
 			.ready = smr_public_ready(smr),
 			.leading = smr->role == HF_SMR_LEADER,
 			.number = smr->number};
@@ -167,6 +180,8 @@ static void tell_leader(struct hf_smr *smr)
 		return;
 	smr->leader_told = leader;
 	smr->number_told = number;
+	if (leader != SMR_NOBODY)
+		smr->yields_ns = 0;
 	smr_event(smr, HF_SMR_FOLLOWING);
 }
 

@@ -33,6 +33,7 @@ uint32_t smr_post_room(const struct smr_link *link);
 void smr_public_store(struct hf_smr *smr, enum smr_public word, uint64_t value);
 void smr_public_pulse(struct hf_smr *smr);
 void smr_public_beat(struct hf_smr *smr);
+void smr_public_yield(struct hf_smr *smr); /* hands leadership on, within a second */
 void smr_public_answered(struct smr_link *link);
 void smr_public_role(struct hf_smr *smr);
 bool smr_public_ready(const struct hf_smr *smr);

@@ -89,6 +89,37 @@ static void a_member_returns_with_its_files_or_without(void **state)
 	remove_directory(&trio);
 }
 
+static struct trio_member *first;
+
+static bool has_handed_on(struct trio *trio)
+{
+	const struct trio_member *leader = trio_leader(trio);
+	struct hf_smr_call call = {0};
+
+	if (leader == NULL || leader != first)
+		return leader != NULL && first->snapshots > 0;
+	(void)trio_propose(trio, 1, &call); /* unknown where that ends its leadership */
+	return false;
+}
+
+/* Else its clients wait until that is read. */
+static void who_pauses_for_a_snapshot_hands_leadership_on_before(void **state)
+{
+	static struct trio trio;
+
+	(void)state;
+	trio_open(&trio);
+	make_directory(&trio);
+	trio.config.wal_bytes = WAL_BYTES;
+	trio.config.snapshots_pause = true;
+	trio_start_all(&trio);
+	first = trio_leader(&trio);
+	assert_true(trio_until(&trio, has_handed_on));
+	assert_true(trio_until(&trio, trio_all_have_applied));
+	trio_close(&trio);
+	remove_directory(&trio);
+}
+
 /* ---- members that differ ---- */
 
 static char heard[8192];
@@ -151,6 +182,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_was_answered_is_there_after_all_have_ended),
+		cmocka_unit_test(who_pauses_for_a_snapshot_hands_leadership_on_before),
 		cmocka_unit_test(a_member_returns_with_its_files_or_without),
 		cmocka_unit_test(members_with_other_sessions_are_refused),
 		cmocka_unit_test(members_of_another_mode_are_refused),

@@ -66,10 +66,11 @@ static uint32_t apply(void *context, const struct hf_smr_applied *request, void 
 /* The state is the log; a snapshot is a copy of it. */
 static int snapshot_open(void *context, void **snapshot_out)
 {
-	const struct trio_member *member = context;
+	struct trio_member *member = context;
 	struct smr_memory_snapshot *copy = smr_memory_snapshot_new(member->applied * sizeof(member->log[0]));
 
 	assert_non_null(copy);
+	member->snapshots++;
 	memcpy(copy->data, member->log, copy->bytes);
 	*snapshot_out = copy;
 	return 0;

@@ -14,7 +14,8 @@ struct trio_member {
 	struct hf_smr *smr;
 	uint32_t log[TRIO_LOG_MAX]; /* what was applied: the first four bytes of each request */
 	uint32_t applied;
-	size_t restored; /* bytes of the log, while a snapshot is taken */
+	size_t restored;    /* bytes of the log, while a snapshot is taken */
+	unsigned snapshots; /* that it began to give */
 	struct hf_smr_event last;
 	unsigned events[HF_SMR_FAILED + 1];
 };
