@@ -10,6 +10,7 @@ import smr_proxy_kills
 
 class _Memcached:
     PORT = smr_memcached.PORT
+    beside = None
 
     @staticmethod
     def say(key, counts):

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""smr_proxy_kills.py PROGRAM [KILLS] - clients at all three proxies while leaders are killed; held to this:
+"""smr_proxy_kills.py PROGRAM [KILLS] - clients and a redis-benchmark at each of three proxies while leaders are killed;
+held to this:
 
   * every acknowledged INCR is there: the values that a key was counted to are all different, and those that are missing
     are not more than the INCRs that were not answered
@@ -7,9 +8,11 @@
     stands before INCR to v + 1; an operation that began after another one had ended must not stand before it
   * the commands of one connection keep their order
   * in the end all three servers have the same data (DEBUG DIGEST)
+  * a redis-benchmark ends only with its connections
 """
 import asyncio
 import random
+import re
 import sys
 import time
 
@@ -20,6 +23,10 @@ KEYS = 16
 CLIENTS_AT_EACH = 3
 PIPELINE = 4
 ANSWER_S = 40
+BENCHMARK_S = 3
+BENCHMARK = "redis-benchmark -p 6379 -c 2 -q -r 1000 -n 200 -t set,get,incr,sadd,hset,zadd -h".split()
+# of redis-benchmark, when it has lost its connections; its CONFIG GET is refused
+LOST = re.compile(r"Server closed the connection|Connection (reset by peer|refused)|Broken pipe|fetch server CONFIG")
 
 
 class _History:
@@ -56,6 +63,24 @@ class _History:
             last[operation[3]] = operation[2]
 
 
+async def _benchmark(host, stop):
+    """One redis-benchmark after another, with keys of their own. Returns how many came to their end."""
+    count = 0
+    while not stop.is_set():
+        process = await asyncio.create_subprocess_exec(*BENCHMARK, host, stdout=asyncio.subprocess.DEVNULL,
+                                                       stderr=asyncio.subprocess.PIPE)
+        try:
+            words = (await asyncio.wait_for(process.communicate(), BENCHMARK_S))[1].decode()
+        except asyncio.TimeoutError:  # it goes on without those of its connections that it cannot write to
+            words = ""
+            process.kill()
+            await process.wait()
+        assert all(LOST.search(line) for line in words.splitlines()), words
+        count += process.returncode == 0
+        await asyncio.sleep(0.02)
+    return count
+
+
 class _Redis:
     """How INCR and GET are said to Redis, and what is answered: a number, 0 when there is no key, None when the
     connection ended."""
@@ -78,6 +103,8 @@ class _Redis:
     @staticmethod
     def prepare(_cluster):
         pass
+
+    beside = staticmethod(_benchmark)
 
     @staticmethod
     def count(cluster, i, key):
@@ -131,8 +158,8 @@ async def _kill_leaders(cluster, kills):
     await asyncio.sleep(0.3)
 
 
-async def _run(codec, cluster, history, meanwhile):
-    """Clients at all proxies until `meanwhile`, a coroutine, has ended."""
+async def _run(codec, cluster, history, meanwhile, beside=None):
+    """Clients at all proxies until `meanwhile`, a coroutine, has ended; returns what `beside` returns for each host."""
     stop = asyncio.Event()
     connections, numbers = iter(range(10**9)), iter(range(10**9))
 
@@ -142,8 +169,10 @@ async def _run(codec, cluster, history, meanwhile):
         finally:
             stop.set()
 
-    await asyncio.gather(end(), *[_client(codec, host, history, connections, numbers, stop)
-                                  for host in cluster.hosts for _ in range(CLIENTS_AT_EACH)])
+    others = [beside(host, stop) for host in cluster.hosts] if beside else []
+    done = await asyncio.gather(*others, end(), *[_client(codec, host, history, connections, numbers, stop)
+                                                  for host in cluster.hosts for _ in range(CLIENTS_AT_EACH)])
+    return done[:len(others)]
 
 
 def _kill(directory, kills, codec=_Redis, cluster_of=smr_proxy._cluster, **settings):
@@ -153,12 +182,16 @@ def _kill(directory, kills, codec=_Redis, cluster_of=smr_proxy._cluster, **setti
     program.say(f"# seed {seed}")
     with cluster_of(directory, **settings) as cluster:
         codec.prepare(cluster)
-        asyncio.run(_run(codec, cluster, history, _kill_leaders(cluster, kills)))
+        benchmarks = asyncio.run(_run(codec, cluster, history, _kill_leaders(cluster, kills), codec.beside))
         history.check()
         cluster.wait_alike()
         for key in range(KEYS):
             counts = [place // 2 for _, _, place, _, _ in history.operations[key]]
             assert codec.count(cluster, key % 3, key) >= max(counts, default=0)
+        if codec.beside:
+            keys = int(cluster.cli(0, "DBSIZE"))
+            program.say(f"# redis-benchmark came to its end {sum(benchmarks)} times, and made {keys - KEYS} keys")
+            assert keys > KEYS
     doubt = sum(history.doubt.values())
     program.say(f"# {kills} leaders killed: {history.acknowledged} counts acknowledged, {doubt} in doubt with "
                 f"{history.lost_connections} lost connections, slowest answer {history.slowest * 1e3:.0f} ms")
