@@ -86,6 +86,11 @@ enum smr_stage {
 	SMR_STAGES,
 };
 
+/* What holds the ring up stands at an index, and since when; 0: nothing is held up. */
+struct smr_stall {
+	uint64_t at, since_ns;
+};
+
 struct smr_link {
 	struct hf_smr *smr;
 	uint8_t id;
@@ -128,7 +133,7 @@ struct smr_link {
 	bool amnesiac;                     /* it lost entries that it had */
 	uint64_t fetched, fetched_end;     /* slots in the scratch memory; from == end: none */
 	uint64_t posted_stamp, done_stamp; /* of WRITEs that need the grant */
-	uint64_t stalled_ns;               /* since when nothing of it completed; 0: nothing is out */
+	struct smr_stall stall;            /* it holds the leader's ring up */
 	uint8_t *scratch;
 	struct smr_snapshot *snapshot; /* that is being given to it; NULL: none */
 	bool learner;                  /* it is to become a member */

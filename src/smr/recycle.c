@@ -42,21 +42,30 @@ uint64_t smr_recycle_floor(const struct hf_smr *smr)
 	return floor;
 }
 
+static void note_stall(const struct hf_smr *smr, struct smr_stall *stall, bool holds_up, uint64_t index)
+{
+	if (!holds_up)
+		stall->since_ns = 0;
+	else if (stall->since_ns == 0 || stall->at != index)
+		*stall = (struct smr_stall){.at = index, .since_ns = smr->now_ns};
+}
+
+static bool is_nearly_full(const struct hf_smr *smr, uint64_t floor)
+{
+	return smr->tail - floor + smr->geometry.span > smr->geometry.slots;
+}
+
 static bool stands_still(const struct hf_smr *smr, struct smr_link *link, uint64_t floor)
 {
 	const struct smr_end *end = &link->ends[SMR_OUT];
 	bool late = has_wrs_out(link) &&
 		    smr->now_ns - end->wrs[end->head % SMR_WRS_MAX].posted_ns > smr->config.patience_ns;
-	bool holds_up = link->stage == SMR_STAGE_CONFIRMED &&
-			smr->tail - floor + smr->geometry.span > smr->geometry.slots &&
+	bool holds_up = link->stage == SMR_STAGE_CONFIRMED && is_nearly_full(smr, floor) &&
 			link->public[SMR_PUBLIC_APPLIED] <= floor && smr->applied > link->public[SMR_PUBLIC_APPLIED];
 
-	if (!holds_up)
-		link->stalled_ns = 0;
-	else if (link->stalled_ns == 0)
-		link->stalled_ns = smr->now_ns;
+	note_stall(smr, &link->stall, holds_up, link->public[SMR_PUBLIC_APPLIED]);
 	return late || (holds_up && !link->elect.alive) ||
-	       (holds_up && smr->now_ns - link->stalled_ns > smr->config.patience_ns);
+	       (holds_up && smr->now_ns - link->stall.since_ns > smr->config.patience_ns);
 }
 
 /* At each pulse. */

@@ -233,6 +233,30 @@ static void configurations_that_make_no_sense_are_refused(void **state)
 	assert_non_null(strstr(error.text, "sessions"));
 }
 
+/* It is slow, and what it has applied grows. */
+static void a_follower_that_moves_is_not_left_behind(void **state)
+{
+	struct smr_link *slow = &smr.links[1];
+
+	(void)state;
+	begin();
+	smr.role = HF_SMR_LEADER;
+	smr.phase = SMR_PHASE_LEAD;
+	smr.links[2].stage = slow->stage = SMR_STAGE_CONFIRMED;
+	smr.links[2].public[SMR_PUBLIC_APPLIED] = smr.applied = smr.commit = smr.tail = SLOTS;
+	for (unsigned i = 0; i < 4; i++) {
+		slow->public[SMR_PUBLIC_APPLIED]++;
+		smr_recycle_turn(&smr);
+		smr.now_ns += SECOND * 2 / 3;
+		smr_recycle_turn(&smr);
+		assert_false(slow->ends[SMR_OUT].stale);
+	}
+	smr.now_ns += SECOND;
+	smr_recycle_turn(&smr);
+	assert_true(slow->ends[SMR_OUT].stale);
+	end();
+}
+
 static unsigned answered;
 
 static void count_answer(struct hf_smr_call *call)
@@ -721,6 +745,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(configurations_that_make_no_sense_are_refused),
+		cmocka_unit_test(a_follower_that_moves_is_not_left_behind),
 		cmocka_unit_test(a_decided_call_that_a_snapshot_covers_ends),
 		cmocka_unit_test(a_lost_follower_holds_the_ring_up_only_while_its_slots_are_read),
 		cmocka_unit_test(a_promise_that_was_cut_off_leaves_the_one_before),
