@@ -32,6 +32,7 @@ struct disk {
 	/* Tests and scenarios may set these. */
 	uint64_t bytes;                    /* that files can have in all */
 	uint64_t call_ns_min, call_ns_max; /* what a worker's call takes */
+	uint64_t hangs_until_ns;           /* none ends before */
 	uint32_t sync_fails_ppm;
 	size_t piece_bytes; /* of what a power loss leaves; 0: drawn */
 	bool sync_lies;     /* it succeeds, and nothing is durable */

@@ -28,10 +28,15 @@ struct disk *disk_create(struct host *host)
 struct world_waiter *disk_blocks(struct process *process)
 {
 	const struct disk *disk = process->host->disk;
+	struct world *world = process_world(process);
+	uint64_t call_ns;
 
 	if (process->in_turn == NULL || !process->in_turn->worker)
 		return NULL;
-	actor_blocks(process->in_turn, world_range(process_world(process), disk->call_ns_min, disk->call_ns_max));
+	call_ns = world_range(world, disk->call_ns_min, disk->call_ns_max);
+	if (disk->hangs_until_ns > world->now_ns + call_ns)
+		call_ns = disk->hangs_until_ns - world->now_ns;
+	actor_blocks(process->in_turn, call_ns);
 	return process->in_turn;
 }
 

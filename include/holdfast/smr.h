@@ -50,9 +50,10 @@ struct hf_smr_config {
 	const struct hf_smr_member *members; /* the founding members, with this one; or the known members */
 	unsigned member_count;
 	enum hf_smr_preset preset;
-	uint64_t pulse_ns;    /* interval of the READs of the other members' public words */
-	uint64_t silent_ns;   /* a member that does not answer for this long has failed */
-	uint64_t stuck_ns;    /* a leader that has not decided a proposal for this long lets others lead */
+	uint64_t pulse_ns;  /* interval of the READs of the other members' public words */
+	uint64_t silent_ns; /* a member that does not answer for this long has failed */
+	/* A leader lets others lead that has not decided a proposal for this long, or whose disk keeps it from that. */
+	uint64_t stuck_ns;
 	uint64_t patience_ns; /* a follower that stands still for this long, and holds others up, is left behind */
 	uint64_t idle_ns;     /* interval in which an idle leader proves its lead; 0: 1 ms, 10 ms with HF_SMR_CALM */
 	uint32_t slots;       /* of the ring; a power of two, 16 to 2^20; 0: 4096 */

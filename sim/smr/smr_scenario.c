@@ -12,7 +12,8 @@
 #define QUIET_NS         (1 * NS_S)
 #define LIVE_NS          (8 * NS_S)
 #define LIVE_DECIDED     20u
-#define GAP_NS           (1 * NS_S) /* half the budget for which a vqp without a path waits */
+#define GAP_NS           (1 * NS_S)    /* half the budget for which a vqp without a path waits */
+#define DISK_GAP_NS      (400 * NS_MS) /* twice the patience */
 #define SETTLE_NS        (2 * NS_S)
 #define FIRST_LEAD_NS    (500 * NS_MS)
 #define FAILOVER_NS      (10 * NS_MS)  /* a NIC that repeats a packet takes 1 ms */
@@ -30,6 +31,9 @@
 #define WAL_BYTES_MAX    (64u << 10)
 #define SLOW_CALL_NS_MIN (3 * NS_MS)
 #define SLOW_CALL_NS_MAX (30 * NS_MS)
+#define HANGS_PPM        500000u
+#define HANG_NS_MIN      (300 * NS_MS) /* longer than patience */
+#define HANG_NS_MAX      (2500 * NS_MS)
 #define SMR_FAULTS                                                                                                     \
 	(FAULT_BIT(FAULT_CUT) | FAULT_BIT(FAULT_CUT_TX) | FAULT_BIT(FAULT_CUT_RX) | FAULT_BIT(FAULT_PORT_DOWN) |       \
 		FAULT_BIT(FAULT_FLAP) | FAULT_BIT(FAULT_LOSS) | FAULT_BIT(FAULT_DELAY) | FAULT_BIT(FAULT_DUPLICATE) |  \
@@ -216,6 +220,10 @@ static void slow_a_disk(struct smr_sim *sim)
 {
 	struct disk *disk = sim->members[world_range(sim->world, 0, sim->count - 1)].endpoint.host.disk;
 
+	if (world_chance(sim->world, HANGS_PPM)) {
+		disk->hangs_until_ns = sim->world->now_ns + world_range(sim->world, HANG_NS_MIN, HANG_NS_MAX);
+		return;
+	}
 	disk->call_ns_min = SLOW_CALL_NS_MIN;
 	disk->call_ns_max = SLOW_CALL_NS_MAX;
 }
@@ -246,7 +254,7 @@ static void run(
 	smr_hits_plan(&plan, sim, hits, sim->faults.quiet_ns);
 	sim->faults.changed = fault_changed;
 	if (sim->durable && !sim->moving)
-		smr_gaps_watch(&gaps, sim, &plan, GAP_NS);
+		smr_gaps_watch(&gaps, sim, &plan, kind == SLOW_DISK ? DISK_GAP_NS : GAP_NS);
 	if (sim->moving)
 		smr_changes_begin(&changes, sim, sim->faults.quiet_ns);
 	run_until_alive(sim);
@@ -310,7 +318,7 @@ const struct scenario scenario_smr_durable = {
 
 static void run_slow_disk(struct world *world, struct outcome *outcome)
 {
-	run(world, outcome, SLOW_DISK, 0, 0, (unsigned)world_range(world, 1, SMR_HITS_MAX / 2));
+	run(world, outcome, SLOW_DISK, 0, 0, (unsigned)world_range(world, 0, SMR_HITS_MAX / 2));
 }
 
 const struct scenario scenario_smr_slow_disk = {

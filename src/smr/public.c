@@ -97,15 +97,20 @@ static void look_at(struct smr_link *link)
 		(void)smr_post(link, SMR_BACK, &post);
 }
 
-/* What was proposed, or the proof that this member leads, is out for too long: its heartbeat is withheld (R-S19). So it
- * is, every other time, while a member tries to lead and does not come to it: cut off towards the others only, it would
- * be preferred for ever, though none of its requests arrives. */
+static bool is_over(const struct hf_smr *smr, uint64_t since_ns)
+{
+	return since_ns != 0 && smr->now_ns - since_ns > smr->config.stuck_ns;
+}
+
+/* What was proposed, or the proof that this member leads, is out for too long, or what waits has no room for as long,
+ * because the own disk hangs: its heartbeat is withheld (R-S19). So it is, every other time, while a member tries to
+ * lead and does not come to it: cut off towards the others only, it would be preferred for ever, though none of its
+ * requests arrives. */
 static bool is_stuck(const struct hf_smr *smr)
 {
 	if (smr->role == HF_SMR_ACQUIRING)
 		return (smr->now_ns - smr->acquiring_ns) / smr->config.stuck_ns % 2 == 1;
-	return smr->role == HF_SMR_LEADER && smr->undecided_ns != 0 &&
-	       smr->now_ns - smr->undecided_ns > smr->config.stuck_ns;
+	return smr->role == HF_SMR_LEADER && (is_over(smr, smr->undecided_ns) || is_over(smr, smr->stall.since_ns));
 }
 
 /* Leadership is handed on: this member leads until another one has a majority, and does not prefer itself again. */

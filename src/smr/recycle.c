@@ -71,8 +71,10 @@ static bool stands_still(const struct hf_smr *smr, struct smr_link *link, uint64
 /* At each pulse. */
 void smr_recycle_turn(struct hf_smr *smr)
 {
-	uint64_t floor = smr_recycle_floor(smr);
+	uint64_t floor = smr_recycle_floor(smr), own = smr_durable_floor(smr);
+	bool waits = smr->role == HF_SMR_LEADER && smr->waiting != NULL && is_nearly_full(smr, own);
 
+	note_stall(smr, &smr->stall, waits, own);
 	smr_for_links (link, smr) {
 		if (!stands_still(smr, link, floor))
 			continue;

@@ -114,6 +114,7 @@ struct hf_smr {
 	/* leading */
 	uint64_t clock; /* of posts */
 	uint64_t commit_told, told_ns, undecided_ns;
+	struct smr_stall stall; /* the own disk holds up what waits */
 	bool idle_out;
 	uint64_t idle_stamp;
 
