@@ -246,6 +246,9 @@ static void check_durable(const struct smr_sim *sim, const struct hf_smr *smr)
 		world_violate(sim->world, "sure", "member %u would not write entry %llu again, and %s", smr->id,
 			(unsigned long long)durable->sure - 1,
 			durable->sure > smr->commit ? "it is not decided" : "its WAL does not have it");
+	if (durable->at != 0 && smr_own_slot(smr, smr_durable_floor(smr), &slot) == SMR_SLOT_LATER)
+		world_violate(sim->world, "reused", "member %u needs entry %llu, and its slot has entry %llu", smr->id,
+			(unsigned long long)smr_durable_floor(smr), (unsigned long long)slot.index);
 	for (uint64_t i = smr->commit; i < durable->shown; i++)
 		if (smr_own_slot(smr, i, &slot) == SMR_SLOT_VALID && smr_slot_number(&slot) < durable->shown_number)
 			world_violate(sim->world, "durable",

@@ -84,6 +84,7 @@ void smr_durable_answered(struct smr_link *link);
 bool smr_durable_look(struct hf_smr *smr);
 bool smr_durable_promised(const struct smr_link *link);
 uint64_t smr_durable_end(const struct smr_link *link);
+uint64_t smr_durable_room_end(const struct smr_link *link); /* what is below goes over no slot that it needs (DUR-3) */
 bool smr_durable_own_promised(const struct hf_smr *smr);
 uint64_t smr_durable_own_end(const struct hf_smr *smr);
 

@@ -15,12 +15,14 @@ static uint8_t *memory_of(const struct smr_link *link)
 
 void smr_durable_seen(struct smr_link *link, const uint8_t *words)
 {
-	uint64_t incarnation, number, durable;
+	uint64_t incarnation, number, durable, applied;
 
 	if (!smr_slot_open(get_le64(words), &incarnation) || incarnation != link->incarnation ||
 		!smr_slot_open(get_le64(words + 8 * (size_t)SMR_PUBLIC_DURABLE_ROUND), &number) ||
 		!smr_slot_open(get_le64(words + 8 * (size_t)SMR_PUBLIC_DURABLE), &durable))
 		return;
+	if (smr_slot_open(get_le64(words + 8 * (size_t)SMR_PUBLIC_APPLIED), &applied))
+		link->public[SMR_PUBLIC_APPLIED] = applied;
 	if (number != link->durable_number) {
 		link->durable_number = number;
 		link->durable = link->durable_next = 0;
@@ -47,6 +49,11 @@ uint64_t smr_durable_end(const struct smr_link *link)
 	if (link->smr->durable == NULL)
 		return UINT64_MAX;
 	return link->durable_number == link->smr->number ? link->durable : 0;
+}
+
+uint64_t smr_durable_room_end(const struct smr_link *link)
+{
+	return link->smr->durable == NULL ? UINT64_MAX : link->public[SMR_PUBLIC_APPLIED] + link->smr->geometry.slots;
 }
 
 bool smr_durable_own_promised(const struct hf_smr *smr)

@@ -5,12 +5,13 @@
 bool smr_read_post(struct smr_link *link)
 {
 	struct hf_smr *smr = link->smr;
-	uint64_t word = htole64(smr_slot_seal(smr->commit));
+	/* never ahead of the slots (R-S9) */
+	uint64_t commit = smr->commit < link->sent ? smr->commit : link->sent, word = htole64(smr_slot_seal(commit));
 	const struct smr_post post = {
 		.type = SMR_WR_COMMIT, .local = &word, .bytes = sizeof(word), .at = SMR_LOG_COMMIT};
 
-	/* never ahead of the slots (R-S9) */
-	return link->stage == SMR_STAGE_CONFIRMED && link->sent >= smr->commit && smr_post(link, SMR_OUT, &post);
+	return (link->stage == SMR_STAGE_TAKING || link->stage == SMR_STAGE_CONFIRMED) &&
+	       smr_post(link, SMR_OUT, &post);
 }
 
 static bool is_confirmed(const struct hf_smr *smr, uint64_t stamp)

@@ -2,7 +2,8 @@
  * member among them, becomes ours; where nobody has one, a NOOP does.
  *
  * Slots are read in chunks until as many have no valid value as may be undecided behind the last valid one (R-S8). Each
- * chunk needs the answers of a majority; the rest is waited for shortly. */
+ * chunk needs the answers of a majority; the rest is waited for shortly. A value that lacks room here is read again
+ * when it has: its slot has an entry that is not applied, or not on the own disk (DUR-3). */
 #include "smr/durable.h"
 #include "smr/steps.h"
 
@@ -54,8 +55,15 @@ static void lost_memory(struct smr_link *link, uint64_t index)
 	smr_mark_abort(link->smr, "a member has lost entries");
 }
 
-/* The value with the highest number. False: a later lap is there already, so we are behind. */
-static bool choose(struct hf_smr *smr, uint64_t index)
+static bool has_room(const struct hf_smr *smr, uint64_t index)
+{
+	return index - smr_durable_floor(smr) < smr->geometry.slots;
+}
+
+enum choice { CHOICE_MADE, CHOICE_WAITS, CHOICE_BEHIND };
+
+/* The value with the highest number. BEHIND: a later lap is there already. */
+static enum choice choose(struct hf_smr *smr, uint64_t index)
 {
 	uint8_t *own = smr_slot_at(smr, index);
 	const uint8_t *best = NULL;
@@ -77,7 +85,7 @@ static bool choose(struct hf_smr *smr, uint64_t index)
 			continue;
 		state = smr_slot_judge(&smr->geometry, at, index, &slot);
 		if (state == SMR_SLOT_LATER)
-			return false;
+			return CHOICE_BEHIND;
 		if (!link->amnesiac && shows_loss(&link->hole, state, index))
 			lost_memory(link, index);
 		if (link->amnesiac)
@@ -88,13 +96,15 @@ static bool choose(struct hf_smr *smr, uint64_t index)
 		}
 	}
 	if (best == NULL)
-		return true;
+		return CHOICE_MADE;
 	smr->recover_last = index + 1;
+	if (best != own && !has_room(smr, index))
+		return CHOICE_WAITS;
 	if (best == own)
 		put_le64(own, smr_slot_word(smr->number, get_le32(own + SMR_SLOT_CRC)));
 	else
 		smr_slot_copy(&smr->geometry, own, best, smr->number);
-	return true;
+	return CHOICE_MADE;
 }
 
 static void fill_holes(struct hf_smr *smr)
@@ -162,12 +172,35 @@ static void finish(struct hf_smr *smr)
 	smr_phase_move(smr, SMR_PHASE_NOOP);
 }
 
+/* The value at recover_at has no room. If that cannot change, the members that have applied more give a snapshot. */
+static bool waits(struct hf_smr *smr)
+{
+	if (smr->recover_at >= smr->recover_last || has_room(smr, smr->recover_at))
+		return false;
+	smr->behind |= smr_durable_floor(smr) == smr_applied_entries(smr);
+	return true;
+}
+
+static void choose_until(struct hf_smr *smr, uint64_t end)
+{
+	enum choice choice = CHOICE_MADE;
+	uint64_t i = smr->recover_at;
+
+	while (i < end && (choice = choose(smr, i)) == CHOICE_MADE)
+		i++;
+	smr->behind |= choice == CHOICE_BEHIND;
+	smr->recover_at = i;
+	smr->majority_ns = 0;
+}
+
 void smr_recover_turn(struct hf_smr *smr)
 {
 	uint64_t end = chunk_end(smr);
 	uint32_t answered = 1u << smr->id;
 	bool all = true;
 
+	if (waits(smr))
+		return;
 	smr_for_links (link, smr) {
 		if (link->stage != SMR_STAGE_PROMISED)
 			continue;
@@ -185,13 +218,7 @@ void smr_recover_turn(struct hf_smr *smr)
 		smr->majority_ns = smr->now_ns;
 	if (!all && smr->now_ns - smr->majority_ns < GRACE_NS)
 		return;
-	for (uint64_t i = smr->recover_at; i < end; i++)
-		if (!choose(smr, i)) {
-			smr->behind = true;
-			return;
-		}
-	smr->recover_at = end;
-	smr->majority_ns = 0;
-	if (end >= smr->recover_last + smr->geometry.span)
+	choose_until(smr, end);
+	if (smr->recover_at == end && end >= smr->recover_last + smr->geometry.span)
 		finish(smr);
 }

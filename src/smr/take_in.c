@@ -1,7 +1,9 @@
 /* Bringing a member's log to ours, at an acquisition or whenever it grants later (Mu, Listing 4). Its slots are read
  * before they are written: a value that is there already gets the accept word only, and none when it is decided, so
  * that a decided value is never torn (R-S7). What we have appended ourselves since is in no log, and is written
- * unread. */
+ * unread. In durable mode nothing is written over slots that its disk may lack (DUR-3): a member whose disk hangs stays
+ * unconfirmed until it has room, so it holds nothing up. In memory it may be lapped, and takes a snapshot. */
+#include "smr/durable.h"
 #include "smr/steps.h"
 
 #include "base/log.h"
@@ -98,11 +100,13 @@ static void fall_behind(struct smr_link *link)
 	smr_take_in_tell(link);
 }
 
-/* At each pulse, until it takes a snapshot. */
+/* At each pulse: until it takes a snapshot; and until it is confirmed, because its disk may need the commit index. */
 void smr_take_in_tell(struct smr_link *link)
 {
 	uint8_t message[9] = {SMR_SAY_BEHIND};
 
+	if (link->stage == SMR_STAGE_TAKING)
+		(void)smr_read_post(link);
 	put_le64(message + 1, smr_take_in_oldest(link->smr));
 	if (link->stage == SMR_STAGE_BEHIND && smr_link_role(link) == HF_SMR_FOLLOWER)
 		(void)hf_channel_send(link->smr->channel, link->peer, message, sizeof(message));
@@ -111,7 +115,7 @@ void smr_take_in_tell(struct smr_link *link)
 bool smr_take_in_turn(struct smr_link *link)
 {
 	struct hf_smr *smr = link->smr;
-	uint64_t before = link->sent;
+	uint64_t before = link->sent, room_end = smr_durable_room_end(link);
 
 	while (link->sent < smr->tail && smr_post_room(link) > WRS_KEPT) {
 		bool unread = link->sent < smr->recover_end;
@@ -121,6 +125,8 @@ bool smr_take_in_turn(struct smr_link *link)
 			fall_behind(link);
 			return true;
 		}
+		if (link->sent >= room_end)
+			break;
 		if (unread && (link->sent < link->fetched || link->sent >= link->fetched_end)) {
 			if (!link->fetching)
 				(void)smr_take_in_fetch(link, link->sent, smr->recover_end);
@@ -130,6 +136,7 @@ bool smr_take_in_turn(struct smr_link *link)
 			break;
 		end = end < lap ? end : lap;
 		end = end < smr->tail ? end : smr->tail;
+		end = end < room_end ? end : room_end;
 		if (unread ? !compare(link) : !smr_accept_post(link, link->sent, end))
 			break;
 	}
