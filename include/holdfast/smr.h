@@ -56,9 +56,11 @@ struct hf_smr_config {
 	uint64_t stuck_ns;
 	uint64_t patience_ns; /* a follower that stands still for this long, and holds others up, is left behind */
 	uint64_t idle_ns;     /* interval in which an idle leader proves its lead; 0: 1 ms, 10 ms with HF_SMR_CALM */
-	uint32_t slots;       /* of the ring; a power of two, 16 to 2^20; 0: 4096 */
-	uint32_t slot_bytes;  /* a power of two, 128 to 65536; 0: 256. A large request takes several slots */
-	uint32_t window;      /* entries in flight, 1 to HF_SMR_WINDOW_MAX; 0: 8 */
+	/* Of the ring; a power of two, 16 to 2^20; 0: 4096. A configuration has 1 + 124 bytes for each member, in slots
+	 * with 48 bytes less, and at most a quarter of the ring: 16 slots of 128 bytes suffice for two members. */
+	uint32_t slots;
+	uint32_t slot_bytes; /* a power of two, 128 to 65536; 0: 256. A large request takes several slots */
+	uint32_t window;     /* entries in flight, 1 to HF_SMR_WINDOW_MAX; 0: 8 */
 	uint32_t
 		sessions; /* kept at a time, at most 2^20; 0: 1024. A further session ends the one unused for longest */
 	/* Durable mode: a directory of this member's own; made if it is missing. NULL: the log is in memory. */

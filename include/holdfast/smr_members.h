@@ -18,8 +18,8 @@ int hf_smr_session_close(struct hf_smr *smr, struct hf_smr_call *call, uint64_t 
  * takes the place of a member with the same id needs no call, and is not delayed by one. The change continues until the
  * process is connected, this member leads no more (HF_SMR_UNKNOWN), or hf_smr_remove of that id ends it
  * (HF_SMR_NOT_LEADER, while this member leads); other changes are refused meanwhile, so start the process first.
- * -EBUSY: another change is in progress; -EEXIST: the id is taken; -EINVAL: id or number of addresses; -ENOTCONN: this
- * member does not lead. */
+ * -EBUSY: another change is in progress; -EEXIST: the id is taken; -EINVAL: id or number of addresses; -ENOSPC: the
+ * ring is too small for the configuration of one more (slots in smr.h); -ENOTCONN: this member does not lead. */
 int hf_smr_add(struct hf_smr *smr, const struct hf_smr_member *member, struct hf_smr_call *call);
 /* Of a member, or of the id that hf_smr_add waits for: that one is done at once. -EHOSTDOWN: no majority of the
  * remaining members follows, so no entry could be decided any more: start the members that are down, or remove them

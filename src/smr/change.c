@@ -221,6 +221,8 @@ int hf_smr_add(struct hf_smr *smr, const struct hf_smr_member *member, struct hf
 		return -EINVAL;
 	if (smr_members_find(&smr->members, member->id) != NULL)
 		return -EEXIST;
+	if (smr_members_slots(smr->members.count + 1, smr->geometry.slot_bytes) > smr->geometry.span)
+		return -ENOSPC;
 	rc = take_call(smr, call, member->id);
 	if (rc == 0) /* else another member may be on its way */
 		smr->wanted_member = *member;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "smr/slot.h"
 
 _Static_assert(SMR_MEMBERS_EACH == 12 + 32 + 80, "the layout of members.h");
 
@@ -94,6 +95,13 @@ static bool decode_address(const uint8_t *in, struct hf_addr *addr)
 		memcpy(&addr->in6.sin6_addr, in + 4, sizeof(addr->in6.sin6_addr));
 	hf_addr_set_port(addr, get_le16(in + 2));
 	return true;
+}
+
+uint32_t smr_members_slots(unsigned count, uint32_t slot_bytes)
+{
+	uint32_t most = slot_bytes - SMR_SLOT_HEADER;
+
+	return (1 + count * SMR_MEMBERS_EACH + most - 1) / most;
 }
 
 uint32_t smr_members_encode(const struct smr_members *members, uint8_t *out)

@@ -32,6 +32,8 @@ bool smr_members_same(const struct smr_members *a, const struct smr_members *b);
 int smr_members_put(struct smr_members *members, const struct smr_member *member); /* in place of its id; -ENOSPC */
 void smr_members_drop(struct smr_members *members, unsigned id);
 
+/* Slots that the CONFIG entry of `count` members takes. */
+uint32_t smr_members_slots(unsigned count, uint32_t slot_bytes);
 uint32_t smr_members_encode(const struct smr_members *members, uint8_t *out);
 bool smr_members_decode(const uint8_t *data, size_t bytes, struct smr_members *members_out); /* index is left 0 */
 

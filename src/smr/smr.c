@@ -194,6 +194,11 @@ static bool is_listed_before(const struct hf_smr_config *config, unsigned at)
 	return false;
 }
 
+static uint32_t span_of(const struct hf_smr_config *config)
+{
+	return config->slots / 4 < SPAN_MAX ? config->slots / 4 : SPAN_MAX;
+}
+
 static int check(const struct hf_smr_config *config, const struct hf_smr_app *app, struct hf_error *error)
 {
 	bool listed = false;
@@ -220,6 +225,13 @@ static int check(const struct hf_smr_config *config, const struct hf_smr_app *ap
 		return hf_error_set(error, -EINVAL,
 			"smr %s: %u slots of %u bytes: both are powers of two, 16 to 2^20 and 128 to 65536",
 			config->cluster, config->slots, config->slot_bytes);
+	if (smr_members_slots(config->member_count, config->slot_bytes) > span_of(config))
+		return hf_error_set(error, -EINVAL,
+			"smr %s: the configuration of %u members takes %u slots of %u bytes, and an entry has at most "
+			"%u of %u: set more slots, or larger ones",
+			config->cluster, config->member_count,
+			smr_members_slots(config->member_count, config->slot_bytes), config->slot_bytes,
+			span_of(config), config->slots);
 	if (config->sessions > SESSIONS_MAX)
 		return hf_error_set(error, -EINVAL, "smr %s: %u sessions: at most %u", config->cluster,
 			config->sessions, SESSIONS_MAX);
@@ -236,8 +248,8 @@ static void set_geometry(struct hf_smr *smr)
 	memcpy(smr->cluster, smr->name, sizeof(smr->cluster));
 	*geometry = (struct smr_geometry){.slots = smr->config.slots,
 		.slot_bytes = smr->config.slot_bytes,
+		.span = span_of(&smr->config),
 		.seed = crc32c(0, smr->cluster, sizeof(smr->cluster))};
-	geometry->span = geometry->slots / 4 < SPAN_MAX ? geometry->slots / 4 : SPAN_MAX;
 	smr->chunk = SCRATCH_BYTES / geometry->slot_bytes;
 	if (smr->chunk > geometry->span)
 		smr->chunk = geometry->span;
@@ -272,7 +284,7 @@ static int open_memory(struct hf_smr *smr, struct hf_error *error)
 	if (rc != 0)
 		return hf_error_set(error, rc, "smr %s: no queues on this node: %s", smr->name, strerror(-rc));
 	smr->entry = malloc(entry);
-	smr->batch = malloc(entry);
+	smr->batch = malloc(entry > SMR_MEMBERS_BYTES ? entry : SMR_MEMBERS_BYTES);
 	smr->copy = malloc(smr->geometry.slot_bytes);
 	smr->sessions = smr_sessions_new(smr->config.sessions);
 	if (smr->entry == NULL || smr->batch == NULL || smr->copy == NULL || smr->sessions == NULL)

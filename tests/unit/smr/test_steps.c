@@ -233,6 +233,29 @@ static void configurations_that_make_no_sense_are_refused(void **state)
 	assert_non_null(strstr(error.text, "sessions"));
 }
 
+/* Its CONFIG entry could never be written: nothing would be proposed any more. */
+static void a_ring_that_is_too_small_for_its_members_is_refused(void **state)
+{
+	struct hf_smr_member who[5] = {{.id = 0}, {.id = 1}, {.id = 2}, {.id = 3}, {.id = 4}};
+	struct hf_smr_config config = {
+		.cluster = "one", .members = who, .member_count = 5, .slots = 16, .slot_bytes = SLOT_BYTES};
+	const struct hf_smr_app app = {.apply = apply_nothing};
+	struct hf_error error = {0};
+	struct hf_smr_call call = {0};
+	struct hf_smr *none;
+
+	(void)state;
+	assert_int_equal(hf_smr_start(NULL, &config, &app, NULL, &none, &error), -EINVAL);
+	assert_non_null(strstr(error.text, "5 members takes 8 slots of 128 bytes, and an entry has at most 4 of 16"));
+	begin();
+	smr.role = HF_SMR_LEADER;
+	smr.geometry.span = smr_members_slots(VOTERS, SLOT_BYTES);
+	assert_int_equal(hf_smr_add(&smr, &who[4], &call), -ENOSPC);
+	smr.geometry.span = smr_members_slots(VOTERS + 1, SLOT_BYTES);
+	assert_int_equal(hf_smr_add(&smr, &who[4], &call), 0);
+	end();
+}
+
 /* It is slow, and what it has applied grows. */
 static void a_follower_that_moves_is_not_left_behind(void **state)
 {
@@ -745,6 +768,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(configurations_that_make_no_sense_are_refused),
+		cmocka_unit_test(a_ring_that_is_too_small_for_its_members_is_refused),
 		cmocka_unit_test(a_follower_that_moves_is_not_left_behind),
 		cmocka_unit_test(a_decided_call_that_a_snapshot_covers_ends),
 		cmocka_unit_test(a_lost_follower_holds_the_ring_up_only_while_its_slots_are_read),
