@@ -120,6 +120,47 @@ static void a_request_of_a_session_takes_effect_once(void **state)
 	trio_close(&trio);
 }
 
+static void closed(struct hf_smr_call *call)
+{
+	assert_int_equal(call->outcome, HF_SMR_DECIDED);
+	session = 0;
+}
+
+static bool is_closed(struct trio *trio)
+{
+	(void)trio;
+	return session == 0;
+}
+
+/* Its last request is among those that are refused, although it took effect. */
+static void a_request_of_a_session_that_was_closed_is_refused(void **state)
+{
+	struct hf_smr_call call = {.done = opened};
+	static struct trio trio;
+	uint64_t number;
+
+	(void)state;
+	trio_open(&trio);
+	trio_start_all(&trio);
+	session = 0;
+	assert_int_equal(hf_smr_session_open(trio_leader(&trio)->smr, &call), 0);
+	assert_true(trio_until(&trio, is_open));
+	number = session;
+	call = (struct hf_smr_call){.session = number, .sequence = 1};
+	assert_int_equal(trio_propose(&trio, 77, &call), HF_SMR_DECIDED);
+	call = (struct hf_smr_call){.done = closed};
+	assert_int_equal(hf_smr_session_close(trio_leader(&trio)->smr, &call, number), 0);
+	assert_true(trio_until(&trio, is_closed));
+	for (uint32_t sequence = 1; sequence < 3; sequence++) {
+		call = (struct hf_smr_call){.session = number, .sequence = sequence};
+		assert_int_equal(trio_propose(&trio, 78, &call), HF_SMR_SESSION_OVER);
+	}
+	assert_true(trio_until(&trio, trio_all_have_applied));
+	for (unsigned i = 0; i < TRIO_MEMBERS; i++)
+		assert_int_equal(trio.members[i].applied, 1);
+	trio_close(&trio);
+}
+
 static bool changed;
 
 static void change_done(struct hf_smr_call *call)
@@ -713,6 +754,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(another_member_leads_when_the_leader_is_gone),
 		cmocka_unit_test(who_does_not_lead_takes_no_proposal_and_knows_who_does),
 		cmocka_unit_test(a_request_of_a_session_takes_effect_once),
+		cmocka_unit_test(a_request_of_a_session_that_was_closed_is_refused),
 		cmocka_unit_test(a_change_that_is_refused_leaves_the_one_under_way_as_it_is),
 		cmocka_unit_test(a_member_is_replaced_while_another_one_is_awaited),
 		cmocka_unit_test(an_addition_ends_when_its_member_is_removed),
