@@ -57,7 +57,7 @@ static void send_failed(struct hf_vqp *vqp, const struct ibv_wc *wc)
 		return;
 	/* Also when the other side was quicker to say that the qp is lost: otherwise the wr would break the next one,
 	 * which others may share. */
-	if (access_may_be_revoked(vqp, POSITION(wc->wr_id), wc->status)) {
+	if (!own && access_may_be_revoked(vqp, POSITION(wc->wr_id), wc->status)) {
 		retire(vqp, POSITION(wc->wr_id));
 		marks_broken(vqp);
 		return;
