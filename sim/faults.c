@@ -5,6 +5,7 @@
 #include "sim/device.h"
 
 #define LEAD_NS_MAX       (500 * NS_US)
+#define EXCHANGE_NS_MAX   (500 * NS_US) /* of the failover that a holdup is to hit */
 #define FLAP_NS_MAX       (3 * NS_MS)
 #define SLOW_BITS_MIN     10000000u /* per second */
 #define SLOW_BITS_MAX     1000000000u
@@ -449,10 +450,38 @@ void faults_plan_silence(struct faults *faults, uint64_t least_ns)
 	}
 }
 
+void faults_plan_holdup(struct faults *faults, uint64_t least_ns)
+{
+	static const enum fault_kind kinds[] = {FAULT_CLOG, FAULT_CONTROL_HELD};
+	struct world *world = faults->world;
+	const struct process *process = faults->processes[world_range(world, 0, faults->process_count - 1)];
+	uint64_t at_ns = world_range(world, world->now_ns, faults->quiet_ns - least_ns);
+	uint64_t duration_ns = world_range(world, least_ns, faults->quiet_ns - at_ns);
+	struct network *network = faults->network;
+	struct fault *first = add(faults, at_ns, FAULT_PORT_DOWN);
+
+	first->duration_ns = duration_ns;
+	at_ns += world_range(world, 0, EXCHANGE_NS_MAX) >> world_range(world, 0, 6);
+	for (unsigned i = 0; i < network->port_count * network->port_count * 2; i++) {
+		struct port *port = &network->ports[i / 2 / network->port_count];
+		struct port *other = &network->ports[i / 2 % network->port_count];
+		bool held = port->host == process->host && other->host != port->host && other->rail == port->rail;
+		struct fault *fault = held ? add(faults, at_ns, kinds[i % 2]) : NULL;
+
+		if (fault == NULL)
+			continue;
+		fault->port = port;
+		fault->other = other;
+		fault->duration_ns = duration_ns;
+		if (port->rail == 0)
+			first->port = port;
+	}
+}
+
 static bool is_silence(const struct fault *fault, const struct host *host, uint64_t least_ns)
 {
-	return fault->kind == FAULT_DATA_LOST && fault->port->host == host && fault->duration_ns >= least_ns &&
-	       fault->begin.slot == 0;
+	return (fault->kind == FAULT_DATA_LOST || fault->kind == FAULT_CLOG) && fault->port->host == host &&
+	       fault->duration_ns >= least_ns && fault->begin.slot == 0;
 }
 
 unsigned faults_silences(const struct faults *faults, const struct host *host, uint64_t least_ns)

@@ -50,7 +50,10 @@ void faults_plan_stall(struct faults *faults, enum fault_kind kind, uint64_t lea
 
 /* And one that takes all data of all ports of one host, for at least `least_ns`, while its streams pass. */
 void faults_plan_silence(struct faults *faults, uint64_t least_ns);
-/* How often so far such a loss began or ended at a port of that host; whether one goes on. */
+/* And one that holds up all data and streams that leave one host, for at least `least_ns`. It begins with the failover
+ * from a port of that host which goes down. */
+void faults_plan_holdup(struct faults *faults, uint64_t least_ns);
+/* How often so far such a loss or holdup began or ended at a port of that host; whether one goes on. */
 bool faults_is_silent(const struct faults *faults, const struct host *host, uint64_t least_ns);
 unsigned faults_silences(const struct faults *faults, const struct host *host, uint64_t least_ns);
 

@@ -23,6 +23,7 @@
 #define SILENCE_NS_MAX  (2500 * NS_MS) /* where a silence has a short budget */
 #define LEASES_NS_MAX   (1 * NS_S)     /* as long for one in as many with leases that change */
 #define LEASE_NS_LEAST  (100 * NS_MS)
+#define HOLDUP_PPM      700000u /* of worlds without leases of devices */
 #define SUSPEND_PPM     400000u /* of those: a host is suspended */
 #define REPEAT_SEEDS    8u      /* of so many seeds one has WRITEs that may be repeated */
 #define QUIT_SEEDS      4u      /* of so many groups of those, one in which programs end vqps in the midst */
@@ -153,8 +154,10 @@ static void set_up(struct vr *vr, struct world *world, struct outcome *outcome)
 		.pool_size = (unsigned)world_range(world, 1, 2),
 	};
 	vr->repeats = world->seed % REPEAT_SEEDS == 7;
-	vr->quits = world->seed / TRIGGER_SEEDS % QUIT_SEEDS == 2 || (vr->leases && world_chance(world, 500000));
+	vr->quits = world->seed / TRIGGER_SEEDS % QUIT_SEEDS == 2 ||
+		    ((vr->leases || vr->no_device_leases) && world_chance(world, 500000));
 	pick_capabilities(vr);
+	vr->caps_masked |= vr->no_device_leases ? HF_DEV_LEASE : 0;
 	vr->lingers = world_chance(world, LINGER_PPM);
 	for (unsigned i = 0; i < VR_RAILS; i++)
 		vr->config.rails[i].mtu = mtu;
@@ -176,7 +179,7 @@ static void set_up(struct vr *vr, struct world *world, struct outcome *outcome)
 			node->endpoint.host.qp_wr = QP_WR_FEW;
 		if (world_chance(world, NO_DC_PPM))
 			node->endpoint.host.caps_masked |= HF_DEV_DC;
-		if (vr->leases && world_chance(world, 700000))
+		if (vr->no_device_leases || (vr->leases && world_chance(world, 700000)))
 			node->lease_ns = world_range(world, LEASE_NS_LEAST, lease_of(vr));
 		node->endpoint.process = process_create(&node->endpoint.host, node->name, &vr_program, node);
 	}
@@ -318,8 +321,9 @@ static void run_with(struct world *world, struct outcome *outcome, const struct 
 	ensure(vr != NULL);
 	vr->hca_atomics = variant->hca_atomics;
 	vr->leases = world->seed % STALL_SEEDS == 3;
-	vr->short_budget = vr->leases || (silence && world->seed / STALL_SEEDS % 2 == 0);
-	if (stalls || silence || vr->leases)
+	vr->no_device_leases = world->seed % STALL_SEEDS == 5;
+	vr->short_budget = vr->leases || vr->no_device_leases || (silence && world->seed / STALL_SEEDS % 2 == 0);
+	if (stalls || silence || vr->leases || vr->no_device_leases)
 		quiet_ns += vr->leases ? LEASES_NS_MAX : vr->short_budget ? SILENCE_NS_MAX : STALL_NS_MAX;
 	set_up(vr, world, outcome);
 	for (unsigned i = 0; i < vr->node_count; i++)
@@ -329,12 +333,16 @@ static void run_with(struct world *world, struct outcome *outcome, const struct 
 		vr->triggers = true;
 		fault_count = world->seed % (2 * TRIGGER_SEEDS) == 0 ? 0 : fault_count;
 	}
-	faults_plan(&vr->faults, &vr->network, processes, vr->node_count, variant->faults, fault_count, quiet_ns);
+	faults_plan(&vr->faults, &vr->network, processes, vr->node_count,
+		vr->no_device_leases ? variant->faults & ~FAULT_BIT(FAULT_PAUSE) : variant->faults, fault_count,
+		quiet_ns);
 	if (stalls)
 		faults_plan_stall(&vr->faults, FAULT_PAUSE, lease_of(vr));
 	if (vr->leases && fault_count > 0)
 		faults_plan_stall(
 			&vr->faults, world_chance(world, SUSPEND_PPM) ? FAULT_SUSPEND : FAULT_PAUSE, VR_LEASE_MIN_NS);
+	if (vr->no_device_leases && world_chance(world, HOLDUP_PPM))
+		faults_plan_holdup(&vr->faults, vr->config.budget_ns);
 	if (silence)
 		faults_plan_silence(&vr->faults, vr->config.budget_ns);
 	world_run_until(world, quiet_ns);

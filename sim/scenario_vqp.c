@@ -14,6 +14,8 @@
 #define LEASE_NS        (BUDGET_NS / 2) /* by default */
 #define STALL_SEEDS     6u /* of so many seeds one has a process that stands still for longer than a lease */
 #define STALL_NS_MAX    (5 * NS_S)
+#define BUDGET_NS_SHORT (600 * NS_MS) /* where devices keep no leases (D9): in as many seeds of `grants` */
+#define HOLDUP_NS_MAX   (2500 * NS_MS)
 #define REPEAT_SEEDS    2u /* of so many seeds of `grants` one has WRITEs that may be repeated */
 #define LIVE_NS         (6 * NS_S)
 #define LIVE_OPERATIONS 5u
@@ -408,7 +410,7 @@ static void run_with(struct world *world, struct outcome *outcome, enum variant 
 	struct process *processes[2];
 	struct hf_vqp_counters counters;
 	uint64_t quiet_ns = world_range(world, 100 * NS_MS, 600 * NS_MS);
-	bool stalls;
+	bool stalls, no_device_leases;
 
 	ensure(vq != NULL);
 	set_up(vq, world, outcome);
@@ -417,11 +419,21 @@ static void run_with(struct world *world, struct outcome *outcome, enum variant 
 	if (variant == LANES)
 		make_lanes(vq);
 	stalls = world->seed % STALL_SEEDS == 1 && !vq->only_data_faults;
-	quiet_ns += stalls ? STALL_NS_MAX : 0;
+	no_device_leases = vq->revokes && world->seed % STALL_SEEDS == 5;
+	if (no_device_leases) {
+		vq->caps_masked |= HF_DEV_LEASE;
+		vq->budget_ns = BUDGET_NS_SHORT;
+	}
+	quiet_ns += stalls ? STALL_NS_MAX : no_device_leases ? HOLDUP_NS_MAX : 0;
 	process_start(processes[0] = vq->server.endpoint.process);
 	process_start(processes[1] = vq->client.endpoint.process);
-	faults_plan(&vq->faults, &vq->network, processes, 2, vq->only_data_faults ? DATA_FAULTS : VQ_FAULTS,
+	faults_plan(&vq->faults, &vq->network, processes, 2,
+		vq->only_data_faults ? DATA_FAULTS
+		: no_device_leases   ? VQ_FAULTS & ~FAULT_BIT(FAULT_PAUSE)
+				     : VQ_FAULTS,
 		(unsigned)world_range(world, 0, 8), quiet_ns);
+	if (no_device_leases)
+		faults_plan_holdup(&vq->faults, BUDGET_NS_SHORT);
 	if (stalls)
 		faults_plan_stall(&vq->faults, FAULT_PAUSE, LEASE_NS);
 	world_run_until(world, quiet_ns);

@@ -131,6 +131,7 @@ struct vr {
 	bool quits;                   /* programs end vqps in the midst */
 	bool closed;                  /* one of them has closed a peer */
 	bool leases;                  /* nodes differ in their leases, and layers want others from time to time */
+	bool no_device_leases;        /* devices have no D9, so no process stands still for as long as a lease */
 	bool short_budget;
 	bool stopping; /* nothing new is posted */
 };

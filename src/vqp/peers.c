@@ -50,7 +50,8 @@ void peers_heard(struct hf_peer *peer)
 	(void)failover_drain(peer->node);
 }
 
-/* What was made beforehand was made under the lease that is over, and executes nothing any more. */
+/* What was made beforehand was made under the lease that is over. The picker may have moved to it without notice, and
+ * the device may keep no leases (D9): so it is fenced, and at each tick without contact again until the fence holds. */
 static void withdraw_spares(struct hf_peer *peer)
 {
 	list_for_each (at, &vqps_of(peer->node)->vqps) {
@@ -59,8 +60,10 @@ static void withdraw_spares(struct hf_peer *peer)
 		if (vqp->peer != peer)
 			continue;
 		rebuild_end(vqp, false, 0);
-		for (unsigned rail = 0; rail < peer->node->rail_count; rail++)
+		for (unsigned rail = 0; rail < peer->node->rail_count; rail++) {
 			backup_withdraw(vqp, rail);
+			(void)backup_is_withdrawn(vqp, rail, hf_env_now_ns(peer->node->env));
+		}
 	}
 	pool_break_peer(peer);
 }

@@ -464,7 +464,7 @@ void pool_break_peer(struct hf_peer *peer)
 		if (pool->peer != peer)
 			continue;
 		list_for_each (on, &pool->qps)
-			standby_break(container_of(on, struct standby, link));
+			standby_retire(container_of(on, struct standby, link));
 	}
 }
 

@@ -53,7 +53,7 @@ void pool_join(struct hf_vqp *vqp, struct standby *standby); /* becomes the vqp'
 
 bool pool_turn(struct hf_node *node);
 void pool_tick(struct hf_node *node, uint64_t now_ns);
-void pool_break_peer(struct hf_peer *peer); /* every standby qp for it */
+void pool_break_peer(struct hf_peer *peer); /* every standby qp for it: standby_retire */
 void pool_free_peer(struct hf_peer *peer);
 void pool_free_pd(struct hf_vpd *pd);
 

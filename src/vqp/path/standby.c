@@ -1,5 +1,6 @@
 #include "vqp/path/standby.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "base/ensure.h"
@@ -181,6 +182,26 @@ int standby_end(struct standby *standby)
 	standby_break(standby);
 	standby->fenced = true;
 	return 0;
+}
+
+static int fence_rc(struct carrier *carrier)
+{
+	int rc = carrier->fenced ? 0 : hf_qp_fence(carrier->path.qp);
+
+	carrier->fenced = rc == 0;
+	return rc;
+}
+
+void standby_retire(struct standby *standby)
+{
+	int rc;
+
+	standby_break(standby);
+	if (standby->users > 0)
+		return;
+	rc = standby->dc != NULL ? dc_end_fence(standby->dc) : fence_rc(standby->carrier);
+	if (rc != 0 && rc != -EINPROGRESS)
+		(void)(standby->dc != NULL ? dc_end_end(standby->dc) : carrier_end(standby->carrier));
 }
 
 void standby_evict(struct hf_vqp *vqp)

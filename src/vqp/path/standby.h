@@ -51,6 +51,8 @@ uint64_t standby_fence_retry_ns(const struct standby *standby);
 /* The vqp ends now: nothing of it happens on the standby qp any more, and the others settle. */
 void standby_evict(struct hf_vqp *vqp);
 int standby_end(struct standby *standby); /* as path_end_qp, of what cannot be fenced */
+/* It breaks. One without vqps is fenced, or ended where that fails; while that goes on the caller asks again. */
+void standby_retire(struct standby *standby);
 bool standby_is_ended(const struct standby *standby);
 
 /* After the fence, as hf_qp_executed_psn, hf_qp_atomic_results and hf_qp_refusal: of the peer's wrs on it. */

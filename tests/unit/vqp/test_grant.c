@@ -110,6 +110,29 @@ static bool b_has_a_backup(struct pair *pair)
 	return pair->b.vqp->backup[1].qp != NULL;
 }
 
+static bool b_has_a_ready_backup(struct pair *pair)
+{
+	return pair->b.vqp->backup[1].ready;
+}
+
+/* R5: the picker may have moved to it without notice, and its wrs may come late. */
+static void a_backup_is_fenced_when_the_lease_is_over(void **state)
+{
+	struct ibv_qp_attr attr;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_VARUNA);
+	pair.revocable = true;
+	pair_connect(&pair);
+	assert_true(pair_until(&pair, b_has_a_ready_backup));
+	peers_lease_over(pair.b.peer);
+	assert_int_equal(hf_qp_query(pair.b.vqp->backup[1].qp, &attr, IBV_QP_STATE), 0);
+	assert_int_equal(attr.qp_state, IBV_QPS_ERR);
+	a_write(&pair, IBV_WC_SUCCESS);
+	pair_close(&pair);
+}
+
 static unsigned over_called, received_when_over;
 
 /* What is in b's queue at that moment; a poll would look for more. */
@@ -378,6 +401,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(only_a_revocable_vqp_can_change_what_it_grants),
+		cmocka_unit_test(a_backup_is_fenced_when_the_lease_is_over),
 		cmocka_unit_test(when_a_grant_is_over_each_receive_that_it_took_is_in_the_queue),
 		cmocka_unit_test(every_qp_has_the_bound_of_a_revocation),
 		cmocka_unit_test(a_revocation_ends_the_wrs_in_flight),

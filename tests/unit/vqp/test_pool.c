@@ -274,6 +274,30 @@ static void an_initiator_is_fenced_with_wrs_that_were_not_answered_and_only_then
 	}
 }
 
+/* R5: the picker may have moved a vqp to it without notice, and the wrs of that may come late. */
+static void a_standby_qp_without_vqps_is_fenced_when_the_lease_is_over(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	for (unsigned shared = 0; shared < 2; shared++) {
+		struct standby *standby;
+
+		pair_caps_masked = HF_DEV_LEASE | (shared ? HF_DEV_DC_EVIDENCE : 0);
+		fleet_open_with_pool(&pair);
+		standby = pool_pick(theirs[0], 1);
+		assert_non_null(standby);
+		assert_int_equal(standby->dc != NULL, is_dc() && !shared);
+		peers_lease_over(pair.b.peer);
+		assert_true(standby->dc != NULL ? standby->dc->fenced : standby->carrier->fenced);
+		fleet_write_all(&pair);
+		fleet_collect(&pair, FLEET_MAX);
+		assert_true(pair_until(&pair, fleet_has_pool));
+		pair_close(&pair);
+	}
+	pair_caps_masked = 0;
+}
+
 static bool others_up(struct pair *pair)
 {
 	(void)pair;
@@ -423,6 +447,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(without_evidence_of_dc_the_standby_qp_is_an_rc_qp),
 		cmocka_unit_test(an_initiator_is_given_up_before_its_psns_are_ambiguous),
 		cmocka_unit_test(an_initiator_is_fenced_with_wrs_that_were_not_answered_and_only_then),
+		cmocka_unit_test(a_standby_qp_without_vqps_is_fenced_when_the_lease_is_over),
 		cmocka_unit_test(on_a_standby_qp_only_the_culprit_sees_its_error),
 		cmocka_unit_test(a_vqp_that_ends_on_a_standby_qp_disturbs_no_other),
 		cmocka_unit_test(a_vqp_that_ends_waits_for_the_fence_that_the_others_need),
