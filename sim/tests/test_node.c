@@ -10,6 +10,7 @@
 #include "sim/endpoint.h"
 
 #define CONTROL_PORT 7000
+#define HTTP_PORT    80
 #define HEARTBEAT_NS (5 * NS_MS)
 #define LEASE_NS     (200 * NS_MS)
 #define BUDGET_NS    (10 * NS_S)
@@ -113,6 +114,8 @@ static int start(struct process *process, void *context)
 	config.rails[0].control = address;
 	if (without_rails)
 		config.management[config.management_count++] = address;
+	config.http = f.ports[side - sides]->address;
+	hf_addr_set_port(&config.http, HTTP_PORT);
 	*side = (struct side){.cause = HF_RAIL_PEER};
 	assert_int_equal(hf_loop_create(&process->env, &side->loop), 0);
 	assert_int_equal(hf_node_open(side->loop, &config, &events, side, &side->node, NULL), 0);
@@ -263,12 +266,32 @@ static void a_device_that_died_is_told_to_every_layer_once(void **state)
 	fixture_close(&f);
 }
 
+/* What node a answers. */
+static void ask_health(char *answer, size_t bytes)
+{
+	static const char request[] = "GET /health HTTP/1.1\r\nHost: a\r\n\r\n";
+	struct hf_addr there = f.ports[0]->address;
+	struct hf_io *io;
+	size_t used;
+
+	hf_addr_set_port(&there, HTTP_PORT);
+	assert_int_equal(hf_stream_connect(fixture_env(&f, 1), &f.ports[1]->address, &there, &io, NULL), 0);
+	fixture_run(&f, 10 * NS_MS);
+	assert_int_equal(hf_stream_write(io, request, strlen(request)), strlen(request));
+	fixture_run(&f, 10 * NS_MS);
+	used = (size_t)hf_stream_read(io, answer, bytes - 1);
+	assert_in_range(used, 1, bytes - 1);
+	answer[used] = '\0';
+	hf_io_close(io);
+}
+
 static void nodes_without_rails_have_peers_and_channels(void **state)
 {
 	const struct hf_node_config nothing = {.name = "c"};
 	struct hf_error error = {0};
 	struct hf_node *node;
 	struct hf_vpd *pd;
+	char answer[1024];
 
 	(void)state;
 	without_rails = true;
@@ -279,6 +302,9 @@ static void nodes_without_rails_have_peers_and_channels(void **state)
 	assert_int_equal(hf_channel_send(sides[0].channel, sides[0].peer, "x", 1), 0);
 	assert_int_equal(hf_peer_rail(sides[0].peer, 0), HF_RAIL_PEER);
 	assert_int_equal(hf_vpd_alloc(sides[0].node, &pd), -ENODEV);
+	ask_health(answer, sizeof(answer));
+	assert_non_null(strstr(answer, "HTTP/1.1 200"));
+	assert_non_null(strstr(answer, "\"status\":\"ok\",\"rails\":{},\"peers\":1"));
 	assert_int_equal(hf_node_open(sides[0].loop, &nothing, NULL, NULL, &node, &error), -EINVAL);
 	assert_non_null(strstr(error.text, "management"));
 	process_crash(f.processes[1]);

@@ -60,16 +60,16 @@ static void health_page(const struct http_request *request, struct http_answer *
 {
 	const struct hf_node *node = context;
 	json_t *rails = json_object(), *root;
-	unsigned up = 0;
+	bool well = node->rail_count == 0;
 
 	(void)request;
 	for (unsigned i = 0; i < node->rail_count; i++) {
-		up += node->rails[i].up;
+		well |= node->rails[i].up;
 		json_object_set_new(rails, node->rails[i].config.name, json_string(node->rails[i].up ? "up" : "down"));
 	}
-	root = json_pack("{s:s, s:s, s:o, s:i}", "node", node->config.name, "status", up > 0 ? "ok" : "no rail is up",
+	root = json_pack("{s:s, s:s, s:o, s:i}", "node", node->config.name, "status", well ? "ok" : "no rail is up",
 		"rails", rails, "peers", (int)peers_up(node));
-	answer->status = up > 0 ? 200 : 503;
+	answer->status = well ? 200 : 503;
 	answer->type = JSON_TYPE;
 	answer->body = root == NULL ? NULL : json_dumps(root, JSON_COMPACT);
 	json_decref(root);

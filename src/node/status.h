@@ -1,7 +1,7 @@
 /* status.h - the status of a node: metrics, and pages over HTTP when its configuration has an address for them.
  *
  *   /              a list of the pages
- *   /health        JSON; 200, or 503 when no rail is up
+ *   /health        JSON; 200, or 503 when the node has rails and none is up
  *   /metrics       of the process, for Prometheus
  *   /metrics.json  the same as JSON, also as /metrics/json
  *
