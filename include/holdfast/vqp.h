@@ -112,8 +112,9 @@ struct hf_vqp_init {
 };
 int hf_vqp_create(struct hf_vpd *pd, const struct hf_vqp_init *init, struct hf_vqp **vqp_out);
 /* Drops completions that were not polled. NULL is legal. On a standby qp that other vqps use it blocks until the qp
- * is fenced, 40 ms at most. If the fence takes longer, the qp is destroyed with its evidence, and wrs of the other
- * vqps may complete as HF_WC_UNKNOWN. A qp in an operation that cannot be ended (hf_vmr_dereg) ends later. */
+ * is fenced: for about 50 ms at most, and over DC for 50 ms at each of two qps. If the fence takes longer, the qp is
+ * destroyed with its evidence, and wrs of the other vqps may complete as HF_WC_UNKNOWN. A qp in an operation that
+ * cannot be ended (hf_vmr_dereg) ends later. */
 void hf_vqp_destroy(struct hf_vqp *vqp);
 
 /* ---- connecting ---- */

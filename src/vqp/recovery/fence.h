@@ -21,7 +21,7 @@ bool fence_sleeps(const struct hf_vqp *vqp, uint64_t now_ns);                 /*
 uint64_t fence_retry_ns(const struct hf_vqp *vqp);
 /* What the device's answer to a try means. */
 enum fence fence_judge(struct hf_vqp *vqp, struct path *path, int rc, uint64_t now_ns);
-/* Repeats the fence until it does not return -EINPROGRESS, for some 40 ms at most: for callers that cannot resume
+/* Repeats the fence until it does not return -EINPROGRESS, for about 50 ms at most: for callers that cannot resume
  * later. Blocks. */
 int fence_insist(struct hf_dev *dev, int (*ask)(void *what), void *what);
 void fence_put_off(struct path *path, uint64_t now_ns); /* the qp could not even be destroyed: tried again later */
