@@ -301,27 +301,29 @@ static int check_config(const struct hf_node_config *config, struct hf_error *er
 	if (config->rail_count == 0 && config->management_count == 0)
 		return hf_error_set(error, -EINVAL,
 			"a node needs a rail, or without rails a management address for its control connections");
-	if (config->lease_ns != 0 &&
-		lease_with_margin(config->lease_ns) > (config->budget_ns == 0 ? BUDGET_NS : config->budget_ns))
+	if (lease_with_margin(config->lease_ns) > config->budget_ns)
 		return hf_error_set(error, -EINVAL,
-			"a lease of %llu ms does not fit into the budget: lease_ms, an eighth of it and 50 ms must fit",
-			(unsigned long long)(config->lease_ns / 1000000));
+			"a lease of %llu ms does not fit into the budget of %llu ms: "
+			"lease_ms, an eighth of it and 50 ms must fit",
+			(unsigned long long)(config->lease_ns / 1000000),
+			(unsigned long long)(config->budget_ns / 1000000));
 	return 0;
 }
 
 int node_open(struct hf_node *node, struct hf_loop *loop, const struct hf_node_config *config,
 	const struct hf_node_events *events, void *context, const struct node_layer *layer, struct hf_error *error)
 {
-	int rc = check_config(config, error);
+	int rc;
 
 	list_init(&node->peers);
 	node->layer = layer;
 	node->loop = loop;
 	node->env = hf_loop_env(loop);
-	if (rc != 0)
-		return rc;
 	node->config = *config;
 	fill_defaults(&node->config);
+	rc = check_config(&node->config, error);
+	if (rc != 0)
+		return rc;
 	if (events != NULL)
 		node->program.events = *events;
 	node->program.context = context;

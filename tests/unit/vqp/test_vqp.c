@@ -912,6 +912,10 @@ static void a_lease_that_does_not_fit_into_the_budget_is_refused(void **state)
 	assert_int_equal(hf_loop_create(hf_env_host(), &loop), 0);
 	assert_int_equal(hf_node_open(loop, &config, NULL, NULL, &node, &error), -EINVAL);
 	assert_non_null(strstr(error.text, "900 ms does not fit"));
+	config.budget_ns = 100000000;
+	config.lease_ns = 0; /* half of the budget */
+	assert_int_equal(hf_node_open(loop, &config, NULL, NULL, &node, &error), -EINVAL);
+	assert_non_null(strstr(error.text, "50 ms does not fit"));
 	hf_loop_destroy(loop);
 }
 
