@@ -22,15 +22,15 @@
 /* Sets the peer's access through this vqp (enum ibv_access_flags). After a return of 0 the new access holds on
  * every path, including paths that are being built, and the data of WRITEs that executed before is visible (D5); for
  * receives see hf_vqp_grant_over. -EINPROGRESS: done(vqp, context) is called once when that holds, or when the vqp
- * has failed; it must not destroy the vqp, and a later call replaces it. -EINVAL: not revocable. */
+ * has failed; it must not destroy anything, like `changed`, and a later call replaces it. -EINVAL: not revocable. */
 int hf_vqp_set_access(struct hf_vqp *vqp, int access, void (*done)(struct hf_vqp *vqp, void *context), void *context);
 
 /* The number of the grant that this side gives; it grows with each revocation. */
 uint32_t hf_vqp_grant(const struct hf_vqp *vqp);
 /* 0: every earlier grant is over: no wr that the peer posted under it executes, and each receive that such a wr took
  * has its completion in the queue. -EINPROGRESS: over(vqp, context) is called once when that holds; it must not
- * destroy the vqp, and a later call replaces it. If the peer is gone and does not reply, the call comes with the
- * end of the vqp, at the latest when the lease is over. */
+ * destroy anything, and a later call replaces it. If the peer is gone and does not reply, the call comes with the end
+ * of the vqp, at the latest when the lease is over. */
 int hf_vqp_grant_over(struct hf_vqp *vqp, void (*over)(struct hf_vqp *vqp, void *context), void *context);
 
 /* The last number of the peer's grant that arrived: hf_vqp_grant of its vqp. 0: none yet. `changed` is called when it
