@@ -236,16 +236,21 @@ static void peer_say_bye(struct control_peer *peer)
 			conn_say_bye(peer->paths[i]);
 }
 
+static void end_twin(struct control_peer *peer)
+{
+	if (peer->twin == NULL)
+		return;
+	control_peer_over(peer->twin);
+	peer->twin->twin = NULL;
+}
+
 void control_peer_close(struct control_peer *peer)
 {
 	if (peer == NULL)
 		return;
 	peer->gone = true;
 	peer_say_bye(peer);
-	if (peer->twin != NULL) {
-		control_peer_over(peer->twin);
-		peer->twin->twin = NULL;
-	}
+	end_twin(peer);
 	peer_free(peer);
 }
 
@@ -379,6 +384,7 @@ static void control_bury(struct control *control)
 
 	while ((peer = find_gone(control)) != NULL) {
 		control->events.down(peer, control->context);
+		end_twin(peer);
 		peer_free(peer);
 	}
 }

@@ -68,6 +68,9 @@ struct hf_peer *peer_open(struct hf_node *node, struct control_peer *control)
 void peer_free_memory(struct hf_peer *peer)
 {
 	peer_lease_end(peer);
+	for (unsigned i = 0; i < 2; i++)
+		if (peer->node->own[i] == peer)
+			peer->node->own[i] = NULL;
 	list_remove(&peer->node_link);
 	node_status_peers(peer->node);
 	peer->node->layer->peer_free(peer);
@@ -260,7 +263,6 @@ static int open_own(struct hf_node *node)
 			control_peer_set_context(ends[i], node->own[i]);
 		} else if (node->own[i] != NULL) {
 			peer_free_memory(node->own[i]);
-			node->own[i] = NULL;
 		}
 	}
 	return rc;
@@ -268,7 +270,7 @@ static int open_own(struct hf_node *node)
 
 struct hf_peer *hf_peer_own(struct hf_node *node, unsigned end)
 {
-	if (end > 1 || (node->own[0] == NULL && open_own(node) != 0))
+	if (end > 1 || (node->own[end] == NULL && open_own(node) != 0))
 		return NULL;
 	return node->own[end];
 }

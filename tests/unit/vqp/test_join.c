@@ -514,9 +514,8 @@ static void the_next_incarnation_is_not_refused(void **state)
 }
 
 /* Two of a's: the second one takes the place of b's. */
-static void open_own(struct pair *pair, struct hf_vqp *ends[2])
+static void connect_own(struct pair *pair, struct hf_vqp *ends[2])
 {
-	pair_open(pair, HF_POLICY_VARUNA);
 	for (unsigned i = 0; i < 2; i++) {
 		pair_make_vqp(pair, &pair->a);
 		ends[i] = pair->a.vqp;
@@ -553,7 +552,8 @@ static void two_vqps_of_a_node_connect_and_go_on_through_a_cut(void **state)
 	int rail;
 
 	(void)state;
-	open_own(&pair, ends);
+	pair_open(&pair, HF_POLICY_VARUNA);
+	connect_own(&pair, ends);
 	for (unsigned i = 0; i < 2; i++) {
 		memset(pair.a.memory, (int)i + 1, 64);
 		write_own(&pair, ends[i], i);
@@ -572,12 +572,38 @@ static void two_vqps_of_a_node_connect_and_go_on_through_a_cut(void **state)
 	pair_close(&pair);
 }
 
+static bool has_no_own_peer(struct pair *pair)
+{
+	return pair->a.node->own[0] == NULL && pair->a.node->own[1] == NULL;
+}
+
+/* As when there is no memory for a message between them. */
+static void when_one_end_of_a_loopback_fails_both_end_and_the_next_is_made(void **state)
+{
+	struct hf_vqp *ends[2];
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_VARUNA);
+	for (unsigned i = 0; i < 2; i++) {
+		connect_own(&pair, ends);
+		write_own(&pair, ends[0], 0);
+		peer_fail(hf_peer_own(pair.a.node, i), "the test says so");
+		assert_true(pair_until(&pair, has_no_own_peer));
+		for (unsigned k = 0; k < 2; k++)
+			hf_vqp_destroy(ends[k]);
+	}
+	pair.a.vqp = NULL;
+	pair_close(&pair);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_side_may_call_long_before_the_other),
 		cmocka_unit_test(both_sides_may_call_at_once),
 		cmocka_unit_test(two_vqps_of_a_node_connect_and_go_on_through_a_cut),
+		cmocka_unit_test(when_one_end_of_a_loopback_fails_both_end_and_the_next_is_made),
 		cmocka_unit_test(what_was_posted_before_a_reset_is_forgotten),
 		cmocka_unit_test(without_a_queue_for_receives_they_complete_in_that_of_sends),
 		cmocka_unit_test(a_vqp_that_was_to_be_connected_is_not_reset),
