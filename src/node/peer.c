@@ -125,6 +125,7 @@ static void send_node(struct hf_peer *peer)
 		rail_describe(node->rails[i].dev, &message.rails[i]);
 	}
 	peer_send(peer, &message.head);
+	peer->introduced = true;
 }
 
 static void on_up(struct control_peer *control, void *context)

@@ -26,8 +26,9 @@ struct hf_peer {
 	struct hf_node *node;
 	struct control_peer *control; /* NULL: gone */
 	void *context;
-	bool up;     /* its NODE message came */
-	bool failed; /* peer_fail */
+	bool introduced; /* our NODE message, the first of all, was sent */
+	bool up;         /* its NODE message came */
+	bool failed;     /* peer_fail */
 	unsigned rail_count;
 	struct remote_rail remote[HF_RAILS_MAX];
 	int rail_map[HF_RAILS_MAX]; /* our rail -> theirs; -1: they have none of that name and kind */

@@ -154,7 +154,8 @@ void peer_say_ports(struct hf_peer *peer)
 {
 	const struct rails_message message = {.head = {.kind = &rails_kind}, .up = detector_up_mask(peer)};
 
-	peer_send(peer, &message.head);
+	if (peer->introduced)
+		peer_send(peer, &message.head);
 }
 
 int peer_our_rail(const struct hf_peer *peer, uint8_t theirs)

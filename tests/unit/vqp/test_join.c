@@ -7,6 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "net/peer_table.h"
 #include "pair.h"
 #include "vqp/path/pool.h"
 
@@ -572,6 +573,29 @@ static void two_vqps_of_a_node_connect_and_go_on_through_a_cut(void **state)
 	pair_close(&pair);
 }
 
+static bool b_has_a_peer(struct pair *pair)
+{
+	return pair->b.peer != NULL;
+}
+
+/* A peer takes anything before NODE for malformed; NODE itself tells which ports are up. */
+static void nothing_is_said_of_ports_before_a_node_is_introduced(void **state)
+{
+	struct hf_peer *peer;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_VARUNA);
+	assert_int_equal(hf_peer_connect(pair.a.node, &pair.control[1][1], 1, &peer, NULL), 0);
+	while (hf_peer_name(peer)[0] == '\0') /* it answered, and no path is up yet */
+		pair_turn(&pair, 1, 1000000);
+	assert_int_equal(hf_peer_report(peer, 1), 0);
+	assert_true(list_empty(&peer->control->outgoing));
+	assert_true(pair_until(&pair, b_has_a_peer));
+	assert_int_equal(pair.b.peer->remote_up, 1);
+	pair_close(&pair);
+}
+
 static bool has_no_own_peer(struct pair *pair)
 {
 	return pair->a.node->own[0] == NULL && pair->a.node->own[1] == NULL;
@@ -604,6 +628,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(both_sides_may_call_at_once),
 		cmocka_unit_test(two_vqps_of_a_node_connect_and_go_on_through_a_cut),
 		cmocka_unit_test(when_one_end_of_a_loopback_fails_both_end_and_the_next_is_made),
+		cmocka_unit_test(nothing_is_said_of_ports_before_a_node_is_introduced),
 		cmocka_unit_test(what_was_posted_before_a_reset_is_forgotten),
 		cmocka_unit_test(without_a_queue_for_receives_they_complete_in_that_of_sends),
 		cmocka_unit_test(a_vqp_that_was_to_be_connected_is_not_reset),
