@@ -388,7 +388,7 @@ static void a_node_with_tls_and_one_without_say_so(void **state)
 		fixture_run(&s.f, 10 * NS_S);
 		assert_int_equal(s.a.ups + s.b.ups, 0);
 		says(&s, "TLS: it does not speak TLS");
-		says(&s, "it speaks TLS and this node does not");
+		says(&s, "that node uses TLS and this node does not");
 		stand_close(&s);
 	}
 }

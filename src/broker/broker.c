@@ -140,8 +140,9 @@ static int read_identity(struct broker *broker, const char *text, const char *pa
 		sscanf(node, "node.id=%d", &id) != 1)
 		return hf_error_set(error, -EBADMSG, "%s has no cluster.id and node.id; restore it", path);
 	if (id != broker->config.node_id)
-		return hf_error_set(error, -EINVAL, "%s belongs to node.id %d, and the configuration says %d", path, id,
-			broker->config.node_id);
+		return hf_error_set(error, -EINVAL,
+			"%s belongs to node.id %d, and this broker has node.id %d: correct node.id or log.dirs", path,
+			id, broker->config.node_id);
 	return 0;
 }
 

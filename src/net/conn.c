@@ -292,7 +292,7 @@ static void conn_introduced(struct conn *conn, const struct frame *ready)
 	struct control_peer *peer = control_peer_find(control, conn->handshake.hello.name);
 
 	if (!conn_labels_match(conn)) {
-		conn_drop(conn, "it connected across rails");
+		conn_drop(conn, "it connects two rails of different names; check the rails of both nodes");
 		return;
 	}
 	if (conn_may_be_stale(conn, peer)) {
@@ -346,7 +346,7 @@ static void conn_ready(struct conn *conn, const struct frame *frame)
 	enum refusal refusal;
 
 	if (frame->type != FRAME_READY) {
-		conn_drop(conn, "it did not say READY");
+		conn_drop(conn, "that node did not send READY after HELLO");
 		return;
 	}
 	refusal = handshake_hear_ready(&conn->handshake, frame);
@@ -373,7 +373,7 @@ static void conn_frame(struct framed *framed, const struct frame *frame)
 		break;
 	case CONN_PATH:
 		if (frame->type == FRAME_HELLO || frame->type == FRAME_READY)
-			conn_drop(conn, "it introduced itself twice");
+			conn_drop(conn, "that node sent HELLO or READY twice");
 		else
 			control_peer_heard(conn->peer, conn, frame);
 		break;

@@ -167,7 +167,7 @@ void control_peer_pump(struct control_peer *peer)
 /* Nothing is left out of what a peer is told: it would wait for it for ever, or believe something else. */
 static int give_up(struct control_peer *peer, const char *why)
 {
-	log_error("control: peer %s is down: %s", peer->name, why);
+	log_error("control: peer %s is down until it connects again: %s", peer->name, why);
 	control_peer_gone(peer);
 	return -ENOTCONN;
 }
@@ -186,13 +186,13 @@ int control_send(struct control_peer *peer, const void *data, uint32_t bytes)
 	if (!peer->known || peer->gone)
 		return -ENOTCONN;
 	if (peer->twin != NULL)
-		return loopback_send(peer, data, bytes) == 0 ? 0 : give_up(peer, "no memory for what it is to be told");
+		return loopback_send(peer, data, bytes) == 0 ? 0 : give_up(peer, "no memory for a message to it");
 	sequence = session_queue(&peer->session);
 	if (sequence == 0)
-		return give_up(peer, "it acknowledges nothing");
+		return give_up(peer, "too many messages to it are unacknowledged");
 	out = malloc(sizeof(*out) + bytes);
 	if (out == NULL)
-		return give_up(peer, "no memory for what it is to be told");
+		return give_up(peer, "no memory for a message to it");
 	out->sequence = sequence;
 	out->bytes = bytes;
 	memcpy(out->data, data, bytes);

@@ -95,7 +95,7 @@ static const char *prefix_fault(const uint8_t *at, size_t bytes)
 	uint8_t magic[4];
 
 	if (frame_is_tls(at, bytes))
-		return "it speaks TLS and this node does not; give both nodes \"tls\", or none";
+		return "that node uses TLS and this node does not; give both nodes \"tls\", or none";
 	put_le32(magic, FRAME_MAGIC);
 	if (memcmp(at, magic, bytes < sizeof(magic) ? bytes : sizeof(magic)) != 0)
 		return "this is not a control stream (bad magic)";

@@ -16,8 +16,8 @@ static const struct {
 				"give both nodes the same secret_file, or \"tls\"",
 		"that node has neither secret nor TLS and accepts only nodes of its own host; "
 		"give both nodes the same secret_file, or \"tls\""},
-	[REFUSAL_TLS] = {"it speaks TLS and this node does not; give both nodes \"tls\", or none",
-		"this node speaks TLS and that node does not; give both nodes \"tls\", or none"},
+	[REFUSAL_TLS] = {"that node uses TLS and this node does not; give both nodes \"tls\", or none",
+		"this node uses TLS and that node does not; give both nodes \"tls\", or none"},
 	[REFUSAL_NAME] = {"that node has the name of this node; give every node a name of its own",
 		"that node has the name of this node; give every node a name of its own"},
 };

@@ -317,7 +317,7 @@ static void take_credit(struct hf_peer *peer, const struct message_head *head)
 	struct peer_channels *channels = &peer->channels;
 
 	if (message->taken - channels->credited > channels->left - channels->credited) {
-		peer_fail(peer, "it has taken more than it was sent");
+		peer_fail(peer, "it acknowledges more channel messages than this node sent");
 		return;
 	}
 	channels->credited = message->taken;
@@ -370,10 +370,10 @@ static void take_into(struct hf_channel *channel, struct hf_peer *peer, const st
 		deliver(channel, peer, data, bytes);
 		break;
 	case PIECES_VIOLATION:
-		peer_fail(peer, "pieces of a message are missing");
+		peer_fail(peer, "it left out pieces of a channel message");
 		break;
 	case PIECES_NO_MEMORY:
-		peer_fail(peer, "no memory for its message");
+		peer_fail(peer, "no memory for a channel message from it");
 		break;
 	}
 }

@@ -166,5 +166,5 @@ void peer_lease_tick(struct hf_peer *peer)
 	if (lease_must_send(&peer->lease, now_ns))
 		say(peer, now_ns);
 	if (lease_is_silent(&peer->lease, now_ns) && listeners_lease_ns(peer->node) != 0 && !peer->failed)
-		peer_fail(peer, "nothing was heard from it for as long as its lease");
+		peer_fail(peer, "no message arrived for the length of its lease");
 }

@@ -132,7 +132,7 @@ static void begin(struct hf_vqp *vqp, uint32_t remote_num, const struct end_told
 	vqp->remote_pd = theirs->pd;
 	rc = region_join(vqp);
 	if (rc != 0) {
-		log_error("vqp %u: %s", vqp->num, strerror(-rc));
+		log_error("vqp %u ends: its peer cannot be told the keys of regions: %s", vqp->num, strerror(-rc));
 		end_for(vqp, HF_VQP_END_NO_MEMORY);
 		vqp_fail(vqp, IBV_WC_GENERAL_ERR, IBV_WC_WR_FLUSH_ERR, true);
 		return;

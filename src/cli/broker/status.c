@@ -48,7 +48,7 @@ static void print_status(const json_t *json)
 	json_array_foreach(json_object_get(json, "brokers"), i, one)
 	{
 		printf("  broker %.0f %s\n", watch_number(one, "id"),
-			json_is_true(json_object_get(one, "alive")) ? "lives" : "is not heard");
+			json_is_true(json_object_get(one, "alive")) ? "is up" : "is down");
 	}
 	json_array_foreach(json_object_get(json, "partitions"), i, one)
 	{

@@ -200,7 +200,7 @@ int demo_node_command(int argc, char **argv)
 	process_wait_readable(&channel_fd, 1, SETUP_WAIT_MS);
 	node.setup = channel_receive(&node.channel);
 	if (node.setup == NULL)
-		return cli_refuse("demo-node", "was told nothing by the demo that started it");
+		return cli_refuse("demo-node", "received no setup from the demo that started it");
 	node.env = hf_env_host();
 	status = run(&node);
 	if (process_parent_gone())

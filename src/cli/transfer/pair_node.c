@@ -137,7 +137,7 @@ int pair_node_command(int argc, char **argv)
 		    &node.device, "fabric", &node.fabric, "base", &base, "source", &node.source, "into", &node.into,
 		    "scratch", &node.scratch, "rate", &rate, "burst", &burst, "fallback_off", &fallback_off) != 0 ||
 		hf_addr_parse(base, &node.base) != 0)
-		return cli_refuse("transfer-node", "was told nothing by the program that started it");
+		return cli_refuse("transfer-node", "received no setup from the program that started it");
 	configure(&node);
 	status = run(&node, (uint64_t)rate, (uint64_t)burst, fallback_off != 0);
 	if (process_parent_gone()) {
