@@ -64,7 +64,7 @@ static bool stands_still(const struct hf_smr *smr, struct smr_link *link, uint64
 			link->public[SMR_PUBLIC_APPLIED] <= floor && smr->applied > link->public[SMR_PUBLIC_APPLIED];
 
 	note_stall(smr, &link->stall, holds_up, link->public[SMR_PUBLIC_APPLIED]);
-	return late || (holds_up && !link->elect.alive) ||
+	return late || (holds_up && link->elect.score < SMR_ELECT_FAILED) ||
 	       (holds_up && smr->now_ns - link->stall.since_ns > smr->config.patience_ns);
 }
 
