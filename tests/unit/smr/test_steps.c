@@ -43,7 +43,7 @@ static void begin(void)
 		smr.members.at[i] =
 			(struct smr_member){.is = {.id = (uint8_t)i}, .voter = true, .incarnation = 100 + i};
 		smr.links[i] = (struct smr_link){.smr = &smr, .id = (uint8_t)i, .incarnation = 100 + i};
-		smr.links[i].elect.alive = true;
+		smr.links[i].elect = (struct smr_elect){.score = SMR_ELECT_SCORE_MAX, .alive = true};
 		if (i == 0)
 			continue;
 		smr.links[i].peer = somewhere;
@@ -277,6 +277,26 @@ static void a_follower_that_moves_is_not_left_behind(void **state)
 	smr.now_ns += SECOND;
 	smr_recycle_turn(&smr);
 	assert_true(slow->ends[SMR_OUT].stale);
+	end();
+}
+
+/* It has come so recently that too few of its heartbeats were seen; one whose heartbeat stands has failed. */
+static void a_follower_that_is_new_is_not_left_behind(void **state)
+{
+	struct smr_link *new = &smr.links[1];
+
+	(void)state;
+	begin();
+	smr.role = HF_SMR_LEADER;
+	smr.phase = SMR_PHASE_LEAD;
+	smr.links[2].stage = new->stage = SMR_STAGE_CONFIRMED;
+	smr.links[2].public[SMR_PUBLIC_APPLIED] = smr.applied = smr.commit = smr.tail = SLOTS;
+	new->elect = (struct smr_elect){.score = SMR_ELECT_FAILED};
+	smr_recycle_turn(&smr);
+	assert_false(new->ends[SMR_OUT].stale);
+	smr_elect_silent(&new->elect);
+	smr_recycle_turn(&smr);
+	assert_true(new->ends[SMR_OUT].stale);
 	end();
 }
 
@@ -770,6 +790,7 @@ int main(void)
 		cmocka_unit_test(configurations_that_make_no_sense_are_refused),
 		cmocka_unit_test(a_ring_that_is_too_small_for_its_members_is_refused),
 		cmocka_unit_test(a_follower_that_moves_is_not_left_behind),
+		cmocka_unit_test(a_follower_that_is_new_is_not_left_behind),
 		cmocka_unit_test(a_decided_call_that_a_snapshot_covers_ends),
 		cmocka_unit_test(a_lost_follower_holds_the_ring_up_only_while_its_slots_are_read),
 		cmocka_unit_test(a_promise_that_was_cut_off_leaves_the_one_before),
