@@ -10,6 +10,7 @@
 #include "trio.h"
 
 #define PROPOSALS 200u
+#define TRIES     300u /* turns of the loop in which a member tries to lead */
 
 static void what_is_proposed_is_applied_by_all_in_order(void **state)
 {
@@ -367,6 +368,38 @@ static bool leader_misses_one(struct trio *trio)
 	for (unsigned i = 0; i < status.member_count; i++)
 		confirmed += status.members[i].confirmed;
 	return confirmed == TRIO_MEMBERS - 1;
+}
+
+static struct trio_member *deluded;
+static unsigned tries;
+
+/* All others seem dead to it, and it prefers itself. */
+static bool has_tried_or_leads(struct trio *trio)
+{
+	(void)trio;
+	smr_for_links (link, deluded->smr)
+		smr_elect_silent(&link->elect);
+	tries += deluded->smr->role == HF_SMR_ACQUIRING;
+	return tries == TRIES || deluded->events[HF_SMR_LEADING] > 0;
+}
+
+/* R-S16 */
+static void a_log_is_granted_only_to_the_member_that_its_owner_prefers(void **state)
+{
+	struct trio_member *leader;
+	static struct trio trio;
+
+	(void)state;
+	trio_open(&trio);
+	trio_start_all(&trio);
+	leader = trio_leader(&trio);
+	deluded = &trio.members[(leader->id + 1) % TRIO_MEMBERS];
+	tries = 0;
+	assert_true(trio_until(&trio, has_tried_or_leads));
+	assert_int_equal(deluded->events[HF_SMR_LEADING], 0);
+	assert_true(trio_until(&trio, trio_all_follow));
+	trio_propose_many(&trio, PROPOSALS, 1000);
+	trio_close(&trio);
 }
 
 /* Two would be left, one of them dead: nobody could decide anything, and nobody would lead. */
@@ -760,6 +793,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(an_addition_ends_when_its_member_is_removed),
 		cmocka_unit_test(a_leader_that_is_removed_answers_before_it_leaves),
 		cmocka_unit_test(a_leader_that_is_removed_and_stopped_answers_once),
+		cmocka_unit_test(a_log_is_granted_only_to_the_member_that_its_owner_prefers),
 		cmocka_unit_test(a_removal_that_leaves_no_majority_is_refused),
 		cmocka_unit_test(a_member_that_is_unwell_does_not_lead),
 		cmocka_unit_test(who_has_lost_an_entry_counts_when_it_was_started_again),
