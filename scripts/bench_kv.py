@@ -12,6 +12,7 @@ Three members of each on this host, in memory (/dev/shm). Rounds alternate:
                              "Trying a partial resynchronization" to its first answer with the last value
                    exec_ms   from exec to that first answer; ours: until it serves
                Redis forgets where it was when it is killed: it is told to save and to end instead
+    set        a SET, set or put at a time, by the same kind of client of one connection, at the leader; ours at any member
     loss       a closed loop of clients at the survivors, one write in five; what they get done from 1 s before a member is
                killed to 2 s after it serves again, against as long a time without a failure
 
@@ -25,6 +26,7 @@ import json
 import os
 import pathlib
 import re
+import socket
 import statistics
 import subprocess
 import sys
@@ -37,6 +39,7 @@ VALUE = b"v" * 100
 PATHS = 1000  # of ZooKeeper in the closed loop
 CLIENTS = 4   # of the closed loop, at each survivor
 BEFORE_S, AFTER_S = 1, 2
+SETS, SETS_BEFORE = 2000, 200  # timed, and before them
 
 
 def _ours(build, *arguments):
@@ -168,6 +171,51 @@ def _loss_of_zookeeper(zookeeper, absence_s):
     return {"lost_percent": 100 * (1 - failing / window_s / calm)}
 
 
+# ---- set ----
+
+
+class Holdfast:
+    """A store of three members, with logs in memory."""
+    def __init__(self, processes, build):
+        self.hosts = [[f"{beside.NET}.{61 + 2 * i + rail}" for rail in range(2)] for i in range(3)]
+        members = [{"name": f"h{i}", "control": [f"{host}:18515" for host in hosts]} for i, hosts in enumerate(self.hosts)]
+        for i, hosts in enumerate(self.hosts):
+            rails = [{"name": f"r{rail}", "kind": "shm", "control": f"{host}:18515"} for rail, host in enumerate(hosts)]
+            path = processes.directory / f"h{i}.json"
+            path.write_text(json.dumps({
+                "name": f"h{i}", "fabric": f"bench-kv-{os.getpid()}", "rails": rails,
+                "kv": {"members": members, "listen": f"{hosts[0]}:7600", "log": f"h{i}", "medium": "memory"}}))
+            processes.start(f"h{i}", build / "holdfast", "kv", "--config", path)
+        beside.until("a store that serves", self.leader)
+
+    def leader(self):
+        with contextlib.suppress(OSError, AssertionError):
+            self.writer(0)()
+            return True
+        return None
+
+    def writer(self, i):
+        stream = socket.create_connection((self.hosts[i][0], 7600), timeout=20)
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        message = b"*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$%d\r\n%s\r\n" % (len(beside.VALUE), beside.VALUE)
+
+        def write():
+            stream.sendall(message)
+            assert stream.recv(4096) == b"+OK\r\n"
+        return write
+
+
+def _set_of(other, i):
+    write, took_us = other.writer(i), []
+    for n in range(SETS_BEFORE + SETS):
+        begin = time.perf_counter()
+        write()
+        if n >= SETS_BEFORE:
+            took_us.append((time.perf_counter() - begin) * 1e6)
+    took_us.sort()
+    return {"p50_us": took_us[SETS // 2], "p99_us": took_us[SETS * 99 // 100]}
+
+
 # ---- rounds ----
 
 
@@ -183,6 +231,9 @@ def _plan(build, options):
             ("recovery", "holdfast", lambda: _recovery_of_ours(build, options.missed)),
             ("recovery", "ZooKeeper", apart(beside.ZooKeeper, _recovery_of_zookeeper, options.missed)),
             ("recovery", "Redis", apart(beside.RedisWait, _recovery_of_redis, options.missed)),
+            ("set", "holdfast", lambda: beside.run_with(lambda at: Holdfast(at, build), lambda ours: _set_of(ours, 0))),
+            ("set", "ZooKeeper", apart(beside.ZooKeeper, lambda other: _set_of(other, other.leader()))),
+            ("set", "etcd", apart(beside.Etcd, lambda other: _set_of(other, other.leader()))),
             ("loss", "holdfast", lambda: _loss_of_ours(build, options.absence)),
             ("loss", "ZooKeeper", apart(beside.ZooKeeper, _loss_of_zookeeper, options.absence))]
 
@@ -207,7 +258,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--missed", type=int, default=100000)
     parser.add_argument("--absence", type=float, default=6)
-    parser.add_argument("--only", choices=["fail-over", "recovery", "loss"])
+    parser.add_argument("--only", choices=["fail-over", "recovery", "set", "loss"])
     parser.add_argument("--out", type=pathlib.Path)
     options = parser.parse_args()
     points, skipped = [], {}

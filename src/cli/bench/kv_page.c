@@ -119,6 +119,7 @@ static void put_others(FILE *to, const json_t *rows)
 	put_bars(to, "Throughput lost with a member that fails and returns (figure 9)", "%", rows, "loss", "name",
 		"lost_percent");
 	put_bars(to, "From kill -9 of the leader to the next answered write", "ms", rows, "fail-over", "name", "ms");
+	put_bars(to, "One write at a time", "us", rows, "set", "name", "p50_us");
 }
 
 static void put_page(FILE *to, const void *context)
