@@ -52,7 +52,7 @@ struct hf_smr_config {
 	enum hf_smr_preset preset;
 	uint64_t pulse_ns;  /* interval of the READs of the other members' public words */
 	uint64_t silent_ns; /* a member that does not answer for this long has failed */
-	/* A leader lets others lead that has not decided a proposal for this long, or whose disk keeps it from that. */
+	/* A leader lets others lead when it, or its own disk, has not got on with a proposal for this long. */
 	uint64_t stuck_ns;
 	uint64_t patience_ns; /* a follower that stands still for this long, and holds others up, is left behind */
 	uint64_t idle_ns;     /* interval in which an idle leader proves its lead; 0: 1 ms, 10 ms with HF_SMR_CALM */
@@ -68,7 +68,7 @@ struct hf_smr_config {
 	/* The size of the WAL at which a snapshot is taken; 0: 64 MiB. While leading: four times as many. */
 	uint64_t wal_bytes;
 	/* The program does not serve while a snapshot is read. So a leader does not take one at that size: it hands
-	 * leadership on, and takes it as a follower. Nobody else leads at twice the size: it takes one. */
+	 * leadership on, and takes it as a follower. When no other member leads at twice the size, it takes one. */
 	bool snapshots_pause;
 };
 

@@ -129,7 +129,7 @@ static void kill_and_stall(struct kv_cluster *all)
 				all->nodes[i].endpoint.host.name);
 }
 
-/* A member whose last answered write is not where it should be. */
+/* Every member has answered a write since then, or none has. */
 static void check_written(const struct kv_cluster *all, uint64_t since_ns, bool written, const char *what)
 {
 	for (unsigned i = 0; i < all->count; i++)
@@ -137,7 +137,7 @@ static void check_written(const struct kv_cluster *all, uint64_t since_ns, bool 
 			world_violate(all->world, "room", "%s %s", all->nodes[i].endpoint.host.name, what);
 }
 
-/* A record of any size may be refused: clients write, and delete nothing. */
+/* Clients write and delete nothing: no DEL flushes the log and so finds the room again. */
 static void fill_disk(struct kv_cluster *all)
 {
 	struct world *world = all->world;

@@ -278,7 +278,7 @@ static bool none_waits(void)
 	return proxy_server_waiting(bed.proxy->server) == 0;
 }
 
-/* Else that key is never deleted, once this member leads. */
+/* With the old deadline the key is never deleted once this member leads. */
 static void a_deadline_asked_before_a_restore_changes_no_restored_key(void **state)
 {
 	static const uint8_t key[] = "k", value[] = "v";
@@ -327,7 +327,7 @@ static bool large_is_taken(void)
 	return restore_large() == 0;
 }
 
-/* Else what waits for the server ends this member, and does so again when it restarts. */
+/* Without the bound the commands that wait for the server end this member, again after each restart. */
 static void a_restore_of_large_values_waits_for_the_server(void **state)
 {
 	static uint8_t value[LARGE_BYTES];

@@ -102,7 +102,7 @@ static bool has_handed_on(struct trio *trio)
 	return false;
 }
 
-/* Else its clients wait until that is read. */
+/* A leader that takes the snapshot itself makes its clients wait until the state is read. */
 static void who_pauses_for_a_snapshot_hands_leadership_on_before(void **state)
 {
 	static struct trio trio;

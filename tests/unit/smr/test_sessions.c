@@ -47,7 +47,7 @@ static void the_session_unused_for_longest_ends(void **state)
 	expect_order(full());
 }
 
-/* Else members that took a snapshot would end another session than the others. */
+/* A member that took a snapshot ends the same session as the others. */
 static void a_snapshot_keeps_the_order_of_use(void **state)
 {
 	struct smr_sessions *given = full(), *taken = smr_sessions_new(ROOM);

@@ -383,7 +383,7 @@ static bool has_tried_or_leads(struct trio *trio)
 	return tries == TRIES || deluded->events[HF_SMR_LEADING] > 0;
 }
 
-/* R-S16 */
+/* A member that takes all others for dead asks for their logs in vain (R-S16). */
 static void a_log_is_granted_only_to_the_member_that_its_owner_prefers(void **state)
 {
 	struct trio_member *leader;
