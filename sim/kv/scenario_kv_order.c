@@ -44,7 +44,7 @@ struct side {
 	struct hf_kv_op ops[STEPS];
 	int64_t numbers[STEPS]; /* what a GET found, and a sum; 0: nothing */
 	uint64_t at_ns;         /* UINT64_MAX: they are posted */
-	unsigned count, done;
+	unsigned count, done;   /* count: 0 before the first round */
 };
 
 struct pair {
@@ -156,7 +156,6 @@ static void run_rounds(struct order *order)
 
 	for (unsigned i = 0; i < KV_CLIENTS; i++)
 		begin_round(order, i);
-	order->all.work = post;
 	while (rounds < ROUNDS && world->violations == 0 && world->now_ns < limit_ns) {
 		world_run_until(world, world->now_ns + LOOK_NS);
 		for (unsigned i = 0; i < KV_CLIENTS; i++)
@@ -170,12 +169,6 @@ static void run_rounds(struct order *order)
 		world_violate(world, "liveness", "%u of %u rounds ended", rounds, ROUNDS);
 }
 
-static bool post_nothing(struct kv_client *client)
-{
-	(void)client;
-	return false;
-}
-
 static void run(struct world *world, struct outcome *outcome)
 {
 	struct order *order = calloc(1, sizeof(*order));
@@ -183,7 +176,7 @@ static void run(struct world *world, struct outcome *outcome)
 
 	ensure(order != NULL);
 	kv_calm_set_up(all, world, outcome, LEASE_NS, KV_KEEP_NOTHING);
-	all->work = post_nothing;
+	all->work = post;
 	if (kv_calm_begin(all))
 		run_rounds(order);
 	all->stopping = true;

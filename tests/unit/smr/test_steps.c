@@ -256,17 +256,23 @@ static void a_ring_that_is_too_small_for_its_members_is_refused(void **state)
 	end();
 }
 
-/* It is slow, and what it has applied grows. */
-static void a_follower_that_moves_is_not_left_behind(void **state)
+/* Returns the follower that holds the ring up; the other one has applied all. */
+static struct smr_link *lead_with_a_full_ring(void)
 {
-	struct smr_link *slow = &smr.links[1];
-
-	(void)state;
 	begin();
 	smr.role = HF_SMR_LEADER;
 	smr.phase = SMR_PHASE_LEAD;
-	smr.links[2].stage = slow->stage = SMR_STAGE_CONFIRMED;
+	smr.links[1].stage = smr.links[2].stage = SMR_STAGE_CONFIRMED;
 	smr.links[2].public[SMR_PUBLIC_APPLIED] = smr.applied = smr.commit = smr.tail = SLOTS;
+	return &smr.links[1];
+}
+
+/* It is slow, and what it has applied grows. */
+static void a_follower_that_moves_is_not_left_behind(void **state)
+{
+	struct smr_link *slow = lead_with_a_full_ring();
+
+	(void)state;
 	for (unsigned i = 0; i < 4; i++) {
 		slow->public[SMR_PUBLIC_APPLIED]++;
 		smr_recycle_turn(&smr);
@@ -283,14 +289,9 @@ static void a_follower_that_moves_is_not_left_behind(void **state)
 /* It has come so recently that too few of its heartbeats were seen; one whose heartbeat stands has failed. */
 static void a_follower_that_is_new_is_not_left_behind(void **state)
 {
-	struct smr_link *new = &smr.links[1];
+	struct smr_link *new = lead_with_a_full_ring();
 
 	(void)state;
-	begin();
-	smr.role = HF_SMR_LEADER;
-	smr.phase = SMR_PHASE_LEAD;
-	smr.links[2].stage = new->stage = SMR_STAGE_CONFIRMED;
-	smr.links[2].public[SMR_PUBLIC_APPLIED] = smr.applied = smr.commit = smr.tail = SLOTS;
 	new->elect = (struct smr_elect){.score = SMR_ELECT_FAILED};
 	smr_recycle_turn(&smr);
 	assert_false(new->ends[SMR_OUT].stale);

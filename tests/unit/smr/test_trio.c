@@ -315,6 +315,15 @@ static bool has_left(struct trio *trio)
 	return removed->events[HF_SMR_REMOVED] == 1;
 }
 
+static void begin_removal_of_leader(struct trio *trio, struct hf_smr_call *call)
+{
+	trio_open(trio);
+	trio_start_all(trio);
+	removed = trio_leader(trio);
+	ended = 1;
+	remove_member(trio, removed->smr, removed->id, call);
+}
+
 /* It leads no more when it has applied that, and answers when the others need it no more. */
 static void a_leader_that_is_removed_answers_before_it_leaves(void **state)
 {
@@ -322,11 +331,7 @@ static void a_leader_that_is_removed_answers_before_it_leaves(void **state)
 	static struct trio trio;
 
 	(void)state;
-	trio_open(&trio);
-	trio_start_all(&trio);
-	removed = trio_leader(&trio);
-	ended = 1;
-	remove_member(&trio, removed->smr, removed->id, &call);
+	begin_removal_of_leader(&trio, &call);
 	assert_true(trio_until(&trio, two_have_ended));
 	assert_int_equal(call.outcome, HF_SMR_DECIDED);
 	assert_false(has_left(&trio)); /* so that the program can pass the answer on */
@@ -345,11 +350,7 @@ static void a_leader_that_is_removed_and_stopped_answers_once(void **state)
 	static struct trio trio;
 
 	(void)state;
-	trio_open(&trio);
-	trio_start_all(&trio);
-	removed = trio_leader(&trio);
-	ended = 1;
-	remove_member(&trio, removed->smr, removed->id, &call);
+	begin_removal_of_leader(&trio, &call);
 	assert_true(trio_until(&trio, is_deposed));
 	assert_int_equal(ended, 1);
 	trio_stop(&trio, removed->id);
