@@ -291,18 +291,24 @@ int carrier_end(struct carrier *carrier)
 	return 0;
 }
 
-static int ask_fence(void *qp)
+int carrier_fence(struct carrier *carrier)
 {
-	return hf_qp_fence(qp);
+	int rc = carrier->fenced ? 0 : hf_qp_fence(carrier->path.qp);
+
+	carrier->fenced = rc == 0;
+	return rc;
+}
+
+static int ask_fence(void *carrier)
+{
+	return carrier_fence(carrier);
 }
 
 void carrier_stop(struct carrier *carrier)
 {
-	struct hf_qp *qp = carrier->path.qp;
+	const struct hf_qp *qp = carrier->path.qp;
 
 	carrier_break(carrier);
-	if (!carrier->fenced && qp != NULL)
-		carrier->fenced = fence_insist(qp->dev, ask_fence, qp) == 0;
-	if (!carrier->fenced)
+	if (!carrier->fenced && (qp == NULL || fence_insist(qp->dev, ask_fence, carrier) != 0))
 		(void)carrier_end(carrier);
 }

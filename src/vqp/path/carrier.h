@@ -50,6 +50,7 @@ void carrier_drop(struct carrier *carrier, struct list *standby_link); /* with t
 
 /* All vqps of all its standby qps have to settle. */
 void carrier_break(struct carrier *carrier);
+int carrier_fence(struct carrier *carrier); /* as hf_qp_fence */
 int carrier_end(struct carrier *carrier);   /* as path_end_qp */
 void carrier_stop(struct carrier *carrier); /* now: nothing of it arrives any more; may block as fence_insist */
 

@@ -184,14 +184,6 @@ int standby_end(struct standby *standby)
 	return 0;
 }
 
-static int fence_rc(struct carrier *carrier)
-{
-	int rc = carrier->fenced ? 0 : hf_qp_fence(carrier->path.qp);
-
-	carrier->fenced = rc == 0;
-	return rc;
-}
-
 void standby_retire(struct standby *standby)
 {
 	int rc;
@@ -199,7 +191,7 @@ void standby_retire(struct standby *standby)
 	standby_break(standby);
 	if (standby->users > 0)
 		return;
-	rc = standby->dc != NULL ? dc_end_fence(standby->dc) : fence_rc(standby->carrier);
+	rc = standby->dc != NULL ? dc_end_fence(standby->dc) : carrier_fence(standby->carrier);
 	if (rc != 0 && rc != -EINPROGRESS)
 		(void)(standby->dc != NULL ? dc_end_end(standby->dc) : carrier_end(standby->carrier));
 }
