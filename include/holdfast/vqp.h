@@ -227,7 +227,7 @@ enum hf_wc_outcome {
 };
 
 /* A send flag beside those of verbs: this wr may execute twice. Without evidence it is sent again, and it takes no
- * entry in the completion log. */
+ * entry in the completion log: if the peer's NIC acknowledges it and dies with it, nothing shows the loss. */
 #define HF_SEND_IDEMPOTENT (1u << 24)
 
 /* Like ibv_post_send(3). Inline payloads are copied. Other buffers, those of receives too, belong to the vqp until

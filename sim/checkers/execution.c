@@ -198,16 +198,18 @@ static bool comes_again(struct flow *flow, const struct effect *effect)
 	return false;
 }
 
-/* The requester may have been told that it executed before a NIC died with it, and keeps nothing that would show it:
- * then he goes on. A message that nobody received is missed anyway. What he was told is seen at its completion. */
+/* A NIC acknowledged the wr and died with it, and no log entry shows the loss: then the requester goes on. A message that
+ * nobody received is missed anyway. Whether the wr succeeded is seen at its completion. */
 static void give_up_unseen(struct flow *flow, const struct effect *effect)
 {
-	for (struct op *op = front(flow); flow->unlogged && op != NULL && op->lost; op = front(flow)) {
+	for (struct op *op = front(flow); op != NULL && op->lost; op = front(flow)) {
 		/* Words are used again, operands are not. */
 		bool its_own = op_is_atomic(op) ? effect->kind != EFFECT_WRITE && op->argument == effect->argument
 						: op->target + op->done_bytes == effect->host;
 
-		if ((op->kind != OP_WRITE && !op_is_atomic(op)) || op->failed || its_own)
+		if ((!flow->unlogged && !op->idempotent) || op->failed || its_own)
+			return;
+		if (op->kind != OP_WRITE && !op_is_atomic(op))
 			return;
 		op->given_up = true;
 	}

@@ -17,8 +17,8 @@
  *   after-completion  nothing of a wr that has completed, with any status, takes effect (V4)
  *   outcome           a wr that completed as "not executed" did not execute, not even in part (V1)
  * What the posted queue of a dying NIC takes with it did not execute: sent again, it executes once. When its wr had
- * been acknowledged already, nothing behind it may take effect any more (V2): the vqp has to fail, unless it keeps no
- * log that would show it (unlogged). */
+ * been acknowledged already, nothing behind it may take effect any more (V2): the vqp has to fail, unless no entry of a
+ * log would show it (unlogged, or a WRITE declared idempotent). */
 #ifndef HOLDFAST_SIM_CHECKERS_EXECUTION_H
 #define HOLDFAST_SIM_CHECKERS_EXECUTION_H
 

@@ -71,7 +71,7 @@ static void complete(struct bed *bed, uint32_t number, enum ibv_wc_status status
 }
 
 struct story {
-	bool unlogged;
+	bool unlogged, idempotent;
 	enum op_kind kind;
 	enum ibv_wc_status status; /* that the lost wr completes with in the end */
 };
@@ -88,6 +88,7 @@ static unsigned violations_of(const struct story *story, unsigned *runs)
 		open_bed(&bed, seed, story->unlogged);
 		if (lose_one(&bed, story->kind)) {
 			++*runs;
+			bed.flow->ops[0].idempotent = story->idempotent;
 			post_and_execute(&bed, OP_WRITE, &bed.buses[1]);
 			complete(&bed, 0, story->status);
 			violations += bed.world.violations > 0;
@@ -110,6 +111,15 @@ static void nothing_takes_effect_behind_a_wr_that_a_nic_died_with(void **state)
 static void but_who_was_told_of_success_and_keeps_no_log_may_go_on(void **state)
 {
 	const struct story story = {.kind = OP_WRITE, .unlogged = true};
+	unsigned runs, violations = violations_of(&story, &runs);
+
+	(void)state;
+	assert_int_equal(violations, 0);
+}
+
+static void nor_has_an_idempotent_write_an_entry(void **state)
+{
+	const struct story story = {.kind = OP_WRITE, .idempotent = true};
 	unsigned runs, violations = violations_of(&story, &runs);
 
 	(void)state;
@@ -207,6 +217,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nothing_takes_effect_behind_a_wr_that_a_nic_died_with),
 		cmocka_unit_test(but_who_was_told_of_success_and_keeps_no_log_may_go_on),
+		cmocka_unit_test(nor_has_an_idempotent_write_an_entry),
 		cmocka_unit_test(who_was_told_of_failure_may_not),
 		cmocka_unit_test(nor_behind_a_message_since_the_receives_count),
 		cmocka_unit_test(a_read_may_return_the_half_of_a_word_that_was_written_behind_it),
