@@ -31,20 +31,14 @@ static int measure(struct kv_bench *bench, const struct kv_dialect *dialect, con
 		.keys = KV_BENCH_KEYS,
 		.value_bytes = KV_BENCH_BYTES};
 	struct kv_load *load = kv_load_open(bench->loop, &config);
-	const struct kv_load_counts *counts;
-	uint64_t began_ns;
-	int rc = load == NULL ? -ENOMEM : kv_load_run(load, kv_bench_now_ns(bench) + WARM_NS, 0);
+	int rc = load == NULL ? -ENOMEM : kv_load_measure(load, WARM_NS, SLICE_NS, &slice_out->rate);
 
 	if (rc == 0) {
-		kv_load_reset(load);
-		began_ns = kv_bench_now_ns(bench);
-		rc = kv_load_run(load, began_ns + SLICE_NS, 0);
-		counts = kv_load_counts(load);
+		const struct kv_load_counts *counts = kv_load_counts(load);
 		const struct histogram *of = shape == SHAPE_GET ? &counts->gets : &counts->sets;
 
-		*slice_out = (struct slice){.p50_us = (double)histogram_quantile(of, 0.5) / NS_PER_US,
-			.p99_us = (double)histogram_quantile(of, 0.99) / NS_PER_US,
-			.rate = (double)counts->done / ((double)(kv_bench_now_ns(bench) - began_ns) / 1e9)};
+		slice_out->p50_us = (double)histogram_quantile(of, 0.5) / NS_PER_US;
+		slice_out->p99_us = (double)histogram_quantile(of, 0.99) / NS_PER_US;
 	}
 	kv_load_close(load);
 	return rc;

@@ -34,19 +34,12 @@ static int measure(struct kv_bench *bench, const struct kv_bed *bed, const struc
 		.keys = KV_BENCH_KEYS,
 		.value_bytes = KV_BENCH_BYTES};
 	struct kv_load *load;
-	uint64_t began_ns;
 	int rc;
 
 	for (unsigned i = 0; i < count; i++)
 		to[i] = bed->members[i].clients;
 	load = kv_load_open(bench->loop, &config);
-	rc = load == NULL ? -ENOMEM : kv_load_run(load, kv_bench_now_ns(bench) + WARM_NS, 0);
-	if (rc == 0) {
-		kv_load_reset(load);
-		began_ns = kv_bench_now_ns(bench);
-		rc = kv_load_run(load, began_ns + SLICE_NS, 0);
-		*rate_out = (double)kv_load_counts(load)->done * NS_PER_S / (double)(kv_bench_now_ns(bench) - began_ns);
-	}
+	rc = load == NULL ? -ENOMEM : kv_load_measure(load, WARM_NS, SLICE_NS, rate_out);
 	kv_load_close(load);
 	return rc;
 }

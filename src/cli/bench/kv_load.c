@@ -341,6 +341,21 @@ int kv_load_run(struct kv_load *load, uint64_t until_ns, uint64_t operations)
 	return 0;
 }
 
+int kv_load_measure(struct kv_load *load, uint64_t warm_ns, uint64_t ns, double *rate_out)
+{
+	int rc = kv_load_run(load, now_ns(load) + warm_ns, 0);
+	uint64_t began_ns = now_ns(load);
+
+	if (rc != 0)
+		return rc;
+	kv_load_reset(load);
+	rc = kv_load_run(load, began_ns + ns, 0);
+	if (rc == 0 && load->counts.done == 0)
+		rc = kv_load_run(load, UINT64_MAX, 1);
+	*rate_out = (double)load->counts.done * 1e9 / (double)(now_ns(load) - began_ns);
+	return rc;
+}
+
 int kv_load_fill(struct kv_load *load)
 {
 	int rc;

@@ -18,18 +18,11 @@ static const struct workload {
 	{"F", 0, 50, 0, 0, KV_KEYS_ZIPFIAN}};
 #define WORKLOADS (sizeof(workloads) / sizeof(*workloads))
 
-static int run_once(struct kv_bench *bench, struct kv_load *load, double *rate, double *get_us, double *set_us)
+static int run_once(struct kv_load *load, double *rate, double *get_us, double *set_us)
 {
 	const struct kv_load_counts *counts = kv_load_counts(load);
-	uint64_t began_ns;
-	int rc = kv_load_run(load, kv_bench_now_ns(bench) + WARM_NS, 0);
+	int rc = kv_load_measure(load, WARM_NS, SLICE_NS, rate);
 
-	if (rc != 0)
-		return rc;
-	kv_load_reset(load);
-	began_ns = kv_bench_now_ns(bench);
-	rc = kv_load_run(load, began_ns + SLICE_NS, 0);
-	*rate = (double)counts->done * NS_PER_S / (double)(kv_bench_now_ns(bench) - began_ns);
 	*get_us = (double)histogram_quantile(&counts->gets, 0.5) / NS_PER_US;
 	*set_us = (double)histogram_quantile(&counts->sets, 0.5) / NS_PER_US;
 	return rc;
@@ -61,7 +54,7 @@ static int run_workload(
 	if (load == NULL)
 		return -ENOMEM;
 	for (unsigned i = 0; rc == 0 && i < bench->rounds; i++)
-		rc = run_once(bench, load, &rate[i], &get_us[i], &set_us[i]);
+		rc = run_once(load, &rate[i], &get_us[i], &set_us[i]);
 	*keys = kv_load_keys(load);
 	kv_load_close(load);
 	if (rc != 0)
