@@ -59,7 +59,7 @@ static void put_page(FILE *to, const void *context)
 	put_skipped(to, json_object_get(beside, "skipped"));
 	page_rows_table(to, "What was to be shown", json_object_get(beside, "bars"));
 	for (unsigned i = 0; i < sizeof(charts) / sizeof(*charts); i++)
-		page_rows_bars(to, &charts[i], medians);
+		page_rows_chart(to, &charts[i], medians);
 	page_rows_table(to, "Medians of the rounds", medians);
 }
 

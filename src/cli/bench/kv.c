@@ -53,38 +53,6 @@ int kv_bench_fill(struct kv_bench *bench, const struct hf_addr *to, uint32_t key
 	return rc;
 }
 
-/* ---- the report ---- */
-
-static int report(const struct kv_bench *bench, json_t *all)
-{
-	if (bench->out != NULL && json_dump_file(all, bench->out, CLI_JSON_STYLE) != 0) {
-		cli_refuse("bench", "%s cannot be written: %s", bench->out, strerror(errno));
-		return EXIT_FOUND;
-	}
-	if (bench->html != NULL && kv_bench_page(bench, all) != 0) {
-		cli_refuse("bench", "%s cannot be written", bench->html);
-		return EXIT_FOUND;
-	}
-	return bench->json ? cli_print_json(json_incref(all)) : cli_flush("bench");
-}
-
-/* Figures of other services, for the page. */
-static int take_others(const struct kv_bench *bench, json_t *all)
-{
-	json_error_t error;
-	json_t *others = json_load_file(bench->with, 0, &error);
-	json_t *medians = json_object_get(others, "medians");
-
-	if (!json_is_array(medians)) {
-		json_decref(others);
-		cli_refuse("bench", "%s has no figures of scripts/bench_kv.py", bench->with);
-		return EXIT_WRONG_INPUT;
-	}
-	json_object_set(all, "others", medians);
-	json_decref(others);
-	return EXIT_DONE;
-}
-
 /* ---- the command ---- */
 
 static int take_part(struct kv_bench *bench, const char *name)
@@ -138,15 +106,15 @@ static int parse(int argc, char **argv, struct kv_bench *bench)
 	opterr = 0;
 	while (status == EXIT_DONE && (c = getopt_long(argc, argv, ":", known, NULL)) != -1) {
 		if (c == 'o')
-			bench->out = optarg;
+			bench->files.out = optarg;
 		else if (c == 'h')
-			bench->html = optarg;
+			bench->files.html = optarg;
 		else if (c == 'w')
-			bench->with = optarg;
+			bench->files.with = optarg;
 		else if (c == 'R')
 			status = take_way(bench, optarg);
 		else if (c == 'j')
-			bench->json = true;
+			bench->files.json = true;
 		else if (c == '?' || c == ':')
 			status = cli_refuse_option("bench", argv, c);
 		else
@@ -156,7 +124,7 @@ static int parse(int argc, char **argv, struct kv_bench *bench)
 		status = take_part(bench, argv[optind]);
 	if (bench->parts == 0)
 		bench->parts = (1u << KV_BENCH_PARTS) - 1;
-	bench->log = bench->json ? stderr : stdout;
+	bench->log = bench->files.json ? stderr : stdout;
 	return status;
 }
 
@@ -201,10 +169,10 @@ int bench_kv(int argc, char **argv)
 		return cli_refuse("bench", "cannot make a loop");
 	process_catch_signals();
 	all = json_object();
-	status = bench.with == NULL ? EXIT_DONE : take_others(&bench, all);
+	status = bench_files_take(&bench.files, "bench_kv.py", all);
 	if (status == EXIT_DONE) {
 		status = run_parts(&bench, all);
-		written = report(&bench, all);
+		written = bench_files_write(&bench.files, all, kv_bench_page);
 		status = status != EXIT_DONE ? status : written;
 	}
 	json_decref(all);

@@ -15,6 +15,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "cli/bench/files.h"
 #include "cli/bench/kv_bed.h"
 #include "cli/bench/kv_load.h"
 
@@ -41,8 +42,7 @@ struct kv_bench {
 	unsigned missed;               /* 0: several amounts */
 	double absence_s;              /* of a member in `loss` */
 	const char *recovery;          /* of the ways to return only this one; NULL: all */
-	const char *out, *html, *with; /* with: figures of scripts/bench_kv.py for the page; NULL: none */
-	bool json;
+	struct bench_files files;      /* with: of scripts/bench_kv.py */
 	FILE *log;
 	struct hf_loop *loop;
 	struct hf_error error;
@@ -56,7 +56,7 @@ int kv_bench_kill(struct kv_bench *bench, json_t *rows);
 int kv_bench_recovery(struct kv_bench *bench, json_t *rows);
 int kv_bench_loss(struct kv_bench *bench, json_t *rows);
 /* The page of all rows, by part: 0 or -errno. */
-int kv_bench_page(const struct kv_bench *bench, const json_t *all);
+int kv_bench_page(const char *path, const json_t *all);
 
 #define KV_BENCH_WAYS 3u
 extern const char *const kv_bench_ways[KV_BENCH_WAYS];

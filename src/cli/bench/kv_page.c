@@ -107,7 +107,7 @@ static void put_bars(FILE *to, const char *title, const char *unit, const json_t
 	const struct page_rows what = {
 		.title = title, .unit = unit, .kind = kind, .label = name, .values = {{.key = key}}};
 
-	page_rows_bars(to, &what, rows);
+	page_rows_chart(to, &what, rows);
 }
 
 static void put_others(FILE *to, const json_t *rows)
@@ -141,8 +141,7 @@ static void put_page(FILE *to, const void *context)
 		page_rows_table(to, "others", json_object_get(all, "others"));
 }
 
-int kv_bench_page(const struct kv_bench *bench, const json_t *all)
+int kv_bench_page(const char *path, const json_t *all)
 {
-	return page_write(
-		bench->html, "The store: beside others, after a kill, and when a member returns", put_page, all);
+	return page_write(path, "The store: beside others, after a kill, and when a member returns", put_page, all);
 }

@@ -31,23 +31,35 @@ static bool take_values(const json_t *row, const struct page_rows *what, double 
 	return any;
 }
 
-void page_rows_bars(FILE *to, const struct page_rows *what, const json_t *rows)
+static void read_label(const json_t *row, const char *key, char label[PAGE_LABEL_BYTES])
+{
+	const json_t *value = json_object_get(row, key);
+
+	if (json_is_number(value))
+		snprintf(label, PAGE_LABEL_BYTES, "%g", json_number_value(value));
+	else
+		snprintf(label, PAGE_LABEL_BYTES, "%s", value == NULL ? "" : json_string_value(value));
+}
+
+void page_rows_chart(FILE *to, const struct page_rows *what, const json_t *rows)
 {
 	double values[PAGE_ROWS_KEYS][PAGE_ROWS_POINTS] = {{0}};
 	struct page_rows_labels labels = {0};
-	struct page_chart chart = {
-		.title = what->title, .unit = what->unit, .label = page_rows_label, .context = &labels, .bars = true};
+	struct page_chart chart = {.title = what->title,
+		.unit = what->unit,
+		.label = page_rows_label,
+		.context = &labels,
+		.bars = !what->lines,
+		.log_scale = what->lines};
 	json_t *row;
 	size_t i;
 
 	json_array_foreach(rows, i, row)
 	{
-		const char *text = json_string_value(json_object_get(row, what->label));
-
 		if (chart.n == PAGE_ROWS_POINTS || (what->kind != NULL && !page_rows_has(row, "kind", what->kind)) ||
 			!take_values(row, what, values, chart.n))
 			continue;
-		snprintf(labels.text[chart.n++], PAGE_LABEL_BYTES, "%s", text == NULL ? "" : text);
+		read_label(row, what->label, labels.text[chart.n++]);
 	}
 	for (unsigned k = 0; k < PAGE_ROWS_KEYS && what->values[k].key != NULL; k++) {
 		chart.lines[k].name = what->values[k].name == NULL ? what->title : what->values[k].name;
@@ -71,9 +83,13 @@ void page_rows_table(FILE *to, const char *title, const json_t *rows)
 		fputs("<tr>", to);
 		json_object_foreach(row, key, value)
 		{
+			if (!json_is_string(value) && !json_is_number(value) && !json_is_boolean(value))
+				continue;
 			fprintf(to, "<td>%s ", key);
 			if (json_is_string(value))
 				page_text(to, json_string_value(value));
+			else if (json_is_boolean(value))
+				fputs(json_is_true(value) ? "yes" : "no", to);
 			else
 				fprintf(to, "%.6g", json_number_value(value));
 			fputs("</td>", to);

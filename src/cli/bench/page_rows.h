@@ -26,10 +26,11 @@ struct page_rows {
 	struct {
 		const char *key, *name; /* no key: no more; no name: the title's */
 	} values[PAGE_ROWS_KEYS];
+	bool lines; /* on a logarithmic scale, instead of bars */
 };
 
-/* Bars side by side for each row that has one of the keys; nothing when there is no such row. */
-void page_rows_bars(FILE *to, const struct page_rows *what, const json_t *rows);
+/* Bars side by side for each row that has one of the keys, or a line for each key; nothing when there is no such row. */
+void page_rows_chart(FILE *to, const struct page_rows *what, const json_t *rows);
 void page_rows_table(FILE *to, const char *title, const json_t *rows);
 
 #endif

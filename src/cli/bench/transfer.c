@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/bench/files.h"
 #include "cli/cli.h"
 #include "cli/process.h"
 
@@ -25,8 +26,7 @@ static const char *const part_names[PARTS] = {"sweep", "beside", "rails", "cuts"
 struct request {
 	struct transfer_options options;
 	unsigned parts;
-	const char *out, *html;
-	bool json;
+	struct bench_files files;
 };
 
 static const struct option known[] = {{"device", required_argument, NULL, 'd'}, {"only", required_argument, NULL, 'y'},
@@ -69,16 +69,16 @@ static int parse_option(int answer, const char *value, struct request *request)
 		request->options.mooncake = value;
 		return 0;
 	case 'o':
-		request->out = value;
+		request->files.out = value;
 		return 0;
 	case 'h':
-		request->html = value;
+		request->files.html = value;
 		return 0;
 	case 'q':
 		request->options.quick = true;
 		return 0;
 	case 'j':
-		request->json = true;
+		request->files.json = true;
 		return 0;
 	default:
 		return parse_value(answer, value, request);
@@ -116,7 +116,7 @@ static int parse(int argc, char **argv, struct request *request)
 		return bench_refuse("this set has shm, soft and tcp, not", request->options.device);
 	if (request->parts == 0)
 		request->parts = (1u << PARTS) - 1;
-	request->options.log = request->json ? stderr : stdout;
+	request->options.log = request->files.json ? stderr : stdout;
 	return refused;
 }
 
@@ -149,21 +149,6 @@ static int run_part(const struct request *request, enum part part, json_t *all)
 	return failed == -EINTR ? EXIT_INTERRUPTED : EXIT_FOUND;
 }
 
-static int write_report(const struct request *request, json_t *all)
-{
-	const json_t *sweep = json_object_get(all, "sweep");
-
-	if (request->out != NULL && json_dump_file(all, request->out, CLI_JSON_STYLE) != 0) {
-		cli_refuse("bench", "%s cannot be written: %s", request->out, strerror(errno));
-		return EXIT_FOUND;
-	}
-	if (request->html != NULL && sweep != NULL && transfer_page(sweep, request->html) != 0) {
-		cli_refuse("bench", "%s cannot be written", request->html);
-		return EXIT_FOUND;
-	}
-	return request->json ? cli_print_json(json_incref(all)) : cli_flush("bench");
-}
-
 int bench_transfer(int argc, char **argv)
 {
 	struct request request;
@@ -180,7 +165,7 @@ int bench_transfer(int argc, char **argv)
 
 			status = part > status ? part : status;
 		}
-	written = write_report(&request, all);
+	written = bench_files_write(&request.files, all, transfer_page);
 	json_decref(all);
 	return status != EXIT_DONE ? status : written;
 }

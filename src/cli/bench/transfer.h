@@ -37,6 +37,6 @@ int transfer_bare_stream(double *mb_s_out, struct hf_error *error);
 double transfer_memcpy(uint64_t bytes);
 
 /* The page: throughput by block size, a chart for each mix. */
-int transfer_page(const json_t *rows, const char *path);
+int transfer_page(const char *path, const json_t *all); /* nothing without a sweep */
 
 #endif

@@ -96,7 +96,9 @@ static void put_page(FILE *to, const void *rows)
 	}
 }
 
-int transfer_page(const json_t *rows, const char *path)
+int transfer_page(const char *path, const json_t *all)
 {
-	return page_write(path, "Transfers between two processes of one host", put_page, rows);
+	const json_t *sweep = json_object_get(all, "sweep");
+
+	return sweep == NULL ? 0 : page_write(path, "Transfers between two processes of one host", put_page, sweep);
 }
