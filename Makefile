@@ -102,9 +102,11 @@ bench: ## Measures beside UCX, vqps, failovers: 15 min (VERBS_SECONDS=40 FAILOVE
 		--html $(BUILD)/bench-failover.html
 	@$(MAKE) --no-print-directory bench-transfer
 
-bench-smr: all ## A replicated log beside etcd, ZooKeeper, Redis with WAIT and Sentinel; 5 min (SMR_ROUNDS=3); build/bench-smr.json
+bench-smr: all ## A replicated log beside etcd, ZooKeeper, Redis, Sentinel; 10 min (SMR_ROUNDS=3); build/bench-smr*.json, .html
 	@scripts/deps.sh beside || echo "bench-smr: without what is missing: the packages of group beside cannot be had here"
-	@python3 scripts/bench_smr.py $(BUILD) --rounds $(SMR_ROUNDS) --out $(BUILD)/bench-smr.json
+	@python3 scripts/bench_smr.py $(BUILD) --rounds $(SMR_ROUNDS) --out $(BUILD)/bench-smr-beside.json
+	@$(BUILD)/holdfast bench smr --failovers 100 --with $(BUILD)/bench-smr-beside.json --out $(BUILD)/bench-smr.json \
+		--html $(BUILD)/bench-smr.html $(BENCH_ARGS)
 
 bench-transfer: all ## What transfers carry, beside UCX and Mooncake, and while all rails are cut 20 times: 5 min
 	@$(BUILD)/holdfast bench transfer --out $(BUILD)/bench-transfer.json --html $(BUILD)/bench-transfer.html \

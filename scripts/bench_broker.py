@@ -26,7 +26,6 @@ import pathlib
 import re
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -367,17 +366,6 @@ class Bench:
             self.step("replication batches", self.replication_batches)
 
 
-def medians_of(points):
-    rows = {}
-    for point in points:
-        row = rows.setdefault((point["kind"], point["name"]), {})
-        for key, value in point.items():
-            if isinstance(value, (int, float)) and key != "load":
-                row.setdefault(key, []).append(value)
-    return [{"kind": kind, "name": name} | {key: statistics.median(values) for key, values in row.items()}
-            for (kind, name), row in rows.items()]
-
-
 def _bars():
     """(line, words, theirs, ours, how, bar): a figure is (kind, name, key), theirs is ours again where line 11 compares two of ours;
     "below" wants theirs / ours at least the bar, "above"
@@ -468,7 +456,7 @@ def main():
         finally:
             if bench.java is not None:
                 bench.java.close()
-    medians = medians_of(bench.points)
+    medians = beside.medians_of(bench.points)
     bars = judge(medians)
     print("ratios of the medians:")
     for row in bars:

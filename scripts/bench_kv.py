@@ -27,7 +27,6 @@ import os
 import pathlib
 import re
 import socket
-import statistics
 import subprocess
 import sys
 import threading
@@ -239,17 +238,11 @@ def _plan(build, options):
 
 
 def _medians(points):
-    found, ways = collections.defaultdict(list), {}
+    """With the ways that a recovery took."""
+    ways = collections.defaultdict(set)
     for point in points:
-        ways.setdefault((point["kind"], point["name"]), set()).add(point.get("way", ""))
-        for key, value in point.items():
-            if isinstance(value, float):
-                found[point["kind"], point["name"], key].append(value)
-    rows = []
-    for (kind, name), seen in ways.items():
-        row = {"kind": kind, "name": name, "way": ", ".join(sorted(seen))}
-        rows.append(row | {key: statistics.median(values) for (k, n, key), values in found.items() if (k, n) == (kind, name)})
-    return rows
+        ways[point["kind"], point["name"]].add(point.get("way", ""))
+    return [row | {"way": ", ".join(sorted(ways[row["kind"], row["name"]]))} for row in beside.medians_of(points)]
 
 
 def main():

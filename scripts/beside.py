@@ -10,8 +10,10 @@ import random
 import shutil
 import signal
 import socket
+import statistics
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -64,6 +66,32 @@ class Processes:
     def close(self):
         for name in list(self.running):
             self.kill(name)
+
+
+@contextlib.contextmanager
+def busy_cores():
+    """No core sleeps: a process of the lowest class spins on each, and gives way to all others."""
+    code = ("import os, sys; os.sched_setaffinity(0, [int(sys.argv[1])]); os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\n"
+            "while True: pass")
+    spinners = [subprocess.Popen([sys.executable, "-c", code, str(core)]) for core in sorted(os.sched_getaffinity(0))]
+    try:
+        yield
+    finally:
+        for spinner in spinners:
+            spinner.kill()
+            spinner.wait()
+
+
+def medians_of(points):
+    """A row for each kind and name, with the median of each of its figures."""
+    rows = {}
+    for point in points:
+        row = rows.setdefault((point["kind"], point["name"]), {})
+        for key, value in point.items():
+            if isinstance(value, (int, float)) and key != "load":
+                row.setdefault(key, []).append(value)
+    return [{"kind": kind, "name": name} | {key: statistics.median(values) for key, values in row.items()}
+            for (kind, name), row in rows.items()]
 
 
 # ---- the others: start(), a connection with write(), and who leads ----

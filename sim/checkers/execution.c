@@ -198,8 +198,8 @@ static bool comes_again(struct flow *flow, const struct effect *effect)
 	return false;
 }
 
-/* A NIC acknowledged the wr and died with it, and no log entry shows the loss: then the requester goes on. A message that
- * nobody received is missed anyway. Whether the wr succeeded is seen at its completion. */
+/* A NIC acknowledged the wr and died with it, and no log entry shows the loss: then the requester goes on. A message
+ * that nobody received is missed anyway. Whether the wr succeeded is seen at its completion. */
 static void give_up_unseen(struct flow *flow, const struct effect *effect)
 {
 	for (struct op *op = front(flow); op != NULL && op->lost; op = front(flow)) {

@@ -1,4 +1,4 @@
-"""`holdfast bench verbs`, `failover`, `broker`, `kv` and `smr members`: what they measure is there and makes sense. No figure is judged."""
+"""`holdfast bench verbs`, `failover`, `broker`, `kv` and `smr`: what they measure is there and makes sense. No figure is judged."""
 import itertools
 import json
 import pathlib
@@ -240,6 +240,27 @@ def kv_measures_beside_redis_and_after_a_kill(directory):
         raise program.Skip(report["beside"][0]["skipped"])
     assert [row["shape"] for row in report["beside"]] == ["SET, c=1", "GET, c=1", "SET, c=16 P=16"], report
     assert all(row["p50_us"] > 0 and row["rate_ratio"] > 0 for row in report["beside"]), report
+
+
+def smr_measures_proposals_and_stopped_leaders(directory):
+    """No figure is judged."""
+    program.run(directory, "bench", "smr", "--rounds", "1", "--failovers", "1", "--cuts", "1", "--seconds", "1", "--entries", "1000",
+                "--out", "smr.json", "--html", "smr.html", check=0)
+    report = json.loads(pathlib.Path(directory, "smr.json").read_text())
+    assert 0 < report["propose"][0]["median_ns"] <= report["propose"][0]["p99_ns"] and report["propose"][0]["jitter"] >= 1, report
+    assert [row["batch"] for row in report["batches"]] == [1, 2, 4, 8, 16, 32, 64, 128], report
+    assert all(row[f"per_s_{n}"] > 0 and row[f"entry_ns_{n}"] > 0 for row in report["batches"] for n in (1, 2, 4, 8)), report
+    assert [row["leader"] for row in report["failover"]] == ["asleep", "stopped", "killed"], report
+    assert all(sum(bucket["failovers"] for bucket in row["histogram"]) == row["failovers"] for row in report["failover"]), report
+    assert [row["disturbed_by"] for row in report["steady"]] == ["undisturbed", "rails cut", "follower stopped", "follower killed"]
+    page = pathlib.Path(directory, "smr.html").read_text()
+    assert page.rstrip().endswith("</html>") and "in flight" in page and "asleep" in page, page
+
+
+def smr_refuses_figures_that_are_none(directory):
+    pathlib.Path(directory, "not.json").write_text("{}")
+    done = program.run(directory, "bench", "smr", "--with", "not.json", check=2)
+    assert "not.json has no figures of scripts/bench_smr.py" in done.stderr, done.stderr
 
 
 def members_of_a_log_come_and_go_and_nothing_is_lost(directory):

@@ -96,6 +96,8 @@ int bench_own_pid(void);
 
 /* Half a round trip of a cache line between the two cores, in ns; which tells near cores from far ones. */
 int bench_cache_line_ns(double *ns_out);
+/* The machine's jitter: bursts of eight such round trips, p99 divided by the median. */
+int bench_jitter(double *ratio_out);
 int bench_measure(const struct bench_figure *figure, double *value_out, struct hf_error *error);
 /* -ENOENT: ucx_perftest is not installed. */
 int bench_peer_measure(const struct bench_figure *figure, double *value_out, struct hf_error *error);

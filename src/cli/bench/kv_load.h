@@ -50,8 +50,8 @@ void kv_load_close(struct kv_load *load); /* NULL is legal */
 /* Goes on until then, or until `operations` more have ended (0: no limit). -ETIMEDOUT: not one ended for 20 s;
  * -EINTR. */
 int kv_load_run(struct kv_load *load, uint64_t until_ns, uint64_t operations);
-/* Goes on for `warm_ns`, counts from then on, and goes on for `ns`, or longer until one operation has succeeded: a store
- * that stands still has a low rate, not none. *rate_out: successful operations a second. As above. */
+/* Goes on for `warm_ns`, counts from then on, and goes on for `ns`, or longer until one operation has succeeded: a
+ * store that stands still has a low rate, not none. *rate_out: successful operations a second. As above. */
 int kv_load_measure(struct kv_load *load, uint64_t warm_ns, uint64_t ns, double *rate_out);
 /* Writes each key once. As above. */
 int kv_load_fill(struct kv_load *load);

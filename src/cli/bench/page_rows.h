@@ -29,7 +29,8 @@ struct page_rows {
 	bool lines; /* on a logarithmic scale, instead of bars */
 };
 
-/* Bars side by side for each row that has one of the keys, or a line for each key; nothing when there is no such row. */
+/* Bars side by side for each row that has one of the keys, or a line for each key; nothing when there is no such
+ * row. */
 void page_rows_chart(FILE *to, const struct page_rows *what, const json_t *rows);
 void page_rows_table(FILE *to, const char *title, const json_t *rows);
 

@@ -2,8 +2,12 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-#define EXACT_MAX 500u /* above, the binomial is as good as normal */
+#include "base/ensure.h"
+
+#define EXACT_MAX     500u /* above, the binomial is as good as normal */
+#define MEDIAN_AT_MAX 1024u
 
 const char *const paired_verdict_names[] = {"met", "missed", "undecided"};
 
@@ -30,6 +34,16 @@ double bench_median(double *values, unsigned n)
 {
 	qsort(values, n, sizeof(*values), ascending);
 	return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+double bench_median_at(const void *list, unsigned n, size_t bytes, size_t member)
+{
+	double values[MEDIAN_AT_MAX];
+
+	ensure(n <= MEDIAN_AT_MAX);
+	for (unsigned i = 0; i < n; i++)
+		memcpy(&values[i], (const char *)list + i * bytes + member, sizeof(double));
+	return bench_median(values, n);
 }
 
 /* How many values lie outside the interval on each side: as many as fewer than which n tosses of a coin show with a

@@ -8,6 +8,7 @@
 #define HOLDFAST_CLI_BENCH_PAIRED_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct paired {
@@ -29,6 +30,8 @@ enum paired_verdict paired_judge_once(const struct paired *paired, double most);
 extern const char *const paired_verdict_names[];
 
 double bench_median(double *values, unsigned n); /* sorts them; n > 0 */
+/* Of a double in each of `n` structs of `bytes`; n at most 1,024. */
+double bench_median_at(const void *list, unsigned n, size_t bytes, size_t member);
 void bench_sort_times(uint32_t *times, unsigned n);
 
 #endif

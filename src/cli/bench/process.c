@@ -264,6 +264,7 @@ void bench_kill(int *pid)
 
 #define LINE_BATCHES 200u
 #define LINE_ROUNDS  200u
+#define BURST_ROUNDS 8u
 
 static bool line_wait(const _Atomic uint64_t *ball, uint64_t value)
 {
@@ -307,6 +308,33 @@ static int line_near(struct bench_meeting *meeting, void *context)
 int bench_cache_line_ns(double *ns_out)
 {
 	return bench_together(line_near, line_far, ns_out);
+}
+
+static int jitter_near(struct bench_meeting *meeting, void *context)
+{
+	static uint32_t bursts[LINE_BATCHES * LINE_ROUNDS / BURST_ROUNDS];
+	const unsigned n = sizeof(bursts) / sizeof(*bursts);
+	struct hf_env *env = hf_env_host();
+	uint64_t i = 0;
+
+	for (unsigned burst = 0; burst < n; burst++) {
+		uint64_t start_ns = hf_env_now_ns(env);
+
+		for (unsigned k = 0; k < BURST_ROUNDS; k++) {
+			publish(&meeting->near.ball, ++i);
+			if (!line_wait(&meeting->far.ball, i))
+				return -ETIMEDOUT;
+		}
+		bursts[burst] = (uint32_t)(hf_env_now_ns(env) - start_ns);
+	}
+	bench_sort_times(bursts, n);
+	*(double *)context = (double)bursts[n / 100 * 99] / bursts[n / 2];
+	return 0;
+}
+
+int bench_jitter(double *ratio_out)
+{
+	return bench_together(jitter_near, line_far, ratio_out);
 }
 
 /* ---- other programs ---- */

@@ -14,6 +14,9 @@
 #define SMR_LIMIT_NS 5000000000ull
 #define SMR_BYTES    64u
 
+#define SMR_ROUNDS_MAX    99u
+#define SMR_FAILOVERS_MAX 1000u
+
 /* Where the members are. */
 struct smr_bed {
 	const char *kind;                    /* of the devices of all members: shm, soft or verbs */
@@ -62,6 +65,8 @@ int smr_side_only_follow(struct bench_meeting *meeting, void *task);
 bool smr_side_all_follow(const struct smr_side *side);
 void smr_side_close(struct smr_side *side);
 
+/* The done() of a call whose data become NULL by it. */
+void smr_side_answered(struct hf_smr_call *call);
 /* One proposal, from the call to its end; false: it was not decided. */
 bool smr_side_propose(struct smr_side *side, const void *data, uint32_t *ns_out);
 
@@ -70,13 +75,15 @@ bool smr_side_propose(struct smr_side *side, const void *data, uint32_t *ns_out)
 int smr_side_together(int (*near)(struct bench_meeting *, void *), int (*far)(struct bench_meeting *, void *),
 	struct smr_task *task, struct smr_bed *bed);
 
-/* ---- the parts of the benchmark: what each adds to the report; NULL: it failed ---- */
+/* ---- the parts of the benchmark: each adds arrays of rows to `all`, by name; false: it failed ---- */
 
 /* `holdfast bench smr members`: argv[0] is "members"; an exit status. */
 int smr_changes(int argc, char **argv);
-json_t *smr_durable(const char *directory, struct smr_bed *bed, FILE *log);
-json_t *smr_failovers(unsigned count, struct smr_bed *bed, FILE *log);
+bool smr_durable(const char *directory, struct smr_bed *bed, json_t *all, FILE *log);
+bool smr_propose(unsigned rounds, struct smr_bed *bed, json_t *all, FILE *log);
+bool smr_failovers(unsigned count, struct smr_bed *bed, json_t *all, FILE *log);
 /* Rails are cut `cuts` times; a follower is stopped, then killed, for at least `seconds` and `entries`. */
-json_t *smr_steady(unsigned cuts, unsigned seconds, unsigned entries, struct smr_bed *bed, FILE *log);
+bool smr_steady(unsigned cuts, unsigned seconds, unsigned entries, struct smr_bed *bed, json_t *all, FILE *log);
+int smr_page(const char *path, const json_t *all); /* 0 or -errno */
 
 #endif

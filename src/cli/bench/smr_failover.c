@@ -6,8 +6,7 @@
  *
  * The far process has the leader, the near one both followers; it stops the leader, and its clock has both ends. */
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
+#include <stddef.h>
 
 #include <holdfast/env.h>
 
@@ -151,45 +150,44 @@ static int measure(struct failover *at, enum way way, struct smr_bed *bed)
 
 static double median_of(const struct failover *list, unsigned n, size_t member)
 {
-	double values[1024];
-
-	for (unsigned i = 0; i < n; i++)
-		memcpy(&values[i], (const char *)&list[i] + member, sizeof(double));
-	return bench_median(values, n);
+	return bench_median_at(list, n, sizeof(*list), member);
 }
 
-json_t *smr_failovers(unsigned count, struct smr_bed *bed, FILE *log)
+static void report(const struct failover *list, double *totals, unsigned n, json_t *rows, FILE *log)
 {
-	static struct failover list[1024];
-	double totals[1024], median;
-	json_t *found = json_array();
+	double median = bench_median(totals, n); /* sorts them */
+	double seen = median_of(list, n, offsetof(struct failover, seen_us));
+	double detected = median_of(list, n, offsetof(struct failover, detected_us));
+	double granted = median_of(list, n, offsetof(struct failover, granted_us));
+	double leading = median_of(list, n, offsetof(struct failover, leading_us));
 
+	fprintf(log,
+		"  leader %s, %u times: another leads after %.0f us (median), p99 %.0f, longest %.0f; last seen %.0f, "
+		"detected %.0f, granted %.0f, leading %.0f (medians)\n",
+		ways[list->way], n, median, at_most(totals, n, 0.99), totals[n - 1], seen, detected, granted, leading);
+	json_array_append_new(
+		rows, json_pack("{s:s, s:f, s:f, s:f, s:i, s:f, s:f, s:f, s:f, s:o}", "leader", ways[list->way],
+			      "median_us", median, "p99_us", at_most(totals, n, 0.99), "longest_us", totals[n - 1],
+			      "failovers", (int)n, "seen_us", seen, "detected_us", detected, "granted_us", granted,
+			      "leading_us", leading, "histogram", histogram(totals, n)));
+}
+
+bool smr_failovers(unsigned count, struct smr_bed *bed, json_t *all, FILE *log)
+{
+	static struct failover list[SMR_FAILOVERS_MAX];
+	double totals[SMR_FAILOVERS_MAX];
+	json_t *rows = json_array();
+
+	json_object_set_new(all, "failover", rows);
 	for (enum way way = ASLEEP; way < WAYS; way++) {
 		unsigned n = way == KILLED ? KILLS(count) : HALF(count);
 
 		for (unsigned i = 0; i < n; i++) {
-			struct failover *at = &list[i];
-
-			if (measure(at, way, bed) != 0) {
-				json_decref(found);
-				return NULL;
-			}
-			totals[i] = at->total_us;
+			if (measure(&list[i], way, bed) != 0)
+				return false;
+			totals[i] = list[i].total_us;
 		}
-		median = bench_median(totals, n); /* sorts them */
-		fprintf(log,
-			"  leader %s, %u times: another leads after %.0f us (median), p99 %.0f, longest %.0f; last "
-			"seen %.0f, "
-			"detected %.0f, granted %.0f, leading %.0f (medians)\n",
-			ways[way], n, median, at_most(totals, n, 0.99), totals[n - 1],
-			median_of(list, n, offsetof(struct failover, seen_us)),
-			median_of(list, n, offsetof(struct failover, detected_us)),
-			median_of(list, n, offsetof(struct failover, granted_us)),
-			median_of(list, n, offsetof(struct failover, leading_us)));
-		json_array_append_new(
-			found, json_pack("{s:s, s:s, s:f, s:f, s:f, s:i, s:o}", "name", "smr_failover", "leader",
-				       ways[way], "median_us", median, "p99_us", at_most(totals, n, 0.99), "longest_us",
-				       totals[n - 1], "failovers", (int)n, "histogram", histogram(totals, n)));
+		report(list, totals, n, rows, log);
 	}
-	return found;
+	return true;
 }

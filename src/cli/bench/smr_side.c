@@ -244,14 +244,14 @@ int smr_side_only_follow(struct bench_meeting *meeting, void *context)
 	return rc;
 }
 
-static void answered(struct hf_smr_call *call)
+void smr_side_answered(struct hf_smr_call *call)
 {
 	call->data = NULL;
 }
 
 bool smr_side_propose(struct smr_side *side, const void *data, uint32_t *ns_out)
 {
-	struct hf_smr_call call = {.done = answered, .data = data, .bytes = SMR_BYTES};
+	struct hf_smr_call call = {.done = smr_side_answered, .data = data, .bytes = SMR_BYTES};
 	struct hf_env *env = hf_env_host();
 	uint64_t start_ns = hf_env_now_ns(env);
 

@@ -71,16 +71,11 @@ static int follow(struct bench_meeting *meeting, void *context)
 
 /* ---- the leader ---- */
 
-static void answered(struct hf_smr_call *call)
-{
-	call->data = NULL;
-}
-
 /* The loop turns also while there is no answer: it is what changes to another rail. */
 static int propose(struct run *run)
 {
 	static const uint8_t data[SMR_BYTES];
-	struct hf_smr_call call = {.done = answered, .data = data, .bytes = SMR_BYTES};
+	struct hf_smr_call call = {.done = smr_side_answered, .data = data, .bytes = SMR_BYTES};
 	struct steady *at = run->at;
 	uint64_t end_ns, took_ns;
 
@@ -232,16 +227,17 @@ static json_t *report(const struct steady *at, FILE *log)
 		fprintf(log, ", by %u snapshots, %.0f ms after it returned", at->snapshots,
 			(double)at->returned_ns / 1e6);
 	fputs("\n", log);
-	return json_pack("{s:s, s:s, s:I, s:f, s:I, s:b, s:i, s:i, s:f}", "name", "smr_steady", "disturbed_by",
-		ways[at->way], "proposals", (json_int_t)at->proposals, "longest_us", (double)at->longest_ns / 1e3,
-		"over_5_ms", (json_int_t)at->late, "leader_changed", (int)at->lost, "cuts", (int)at->done, "snapshots",
+	return json_pack("{s:s, s:I, s:f, s:I, s:b, s:i, s:i, s:f}", "disturbed_by", ways[at->way], "proposals",
+		(json_int_t)at->proposals, "longest_us", (double)at->longest_ns / 1e3, "over_5_ms",
+		(json_int_t)at->late, "leader_changed", (int)at->lost, "cuts", (int)at->done, "snapshots",
 		(int)at->snapshots, "returned_us", (double)at->returned_ns / 1e3);
 }
 
-json_t *smr_steady(unsigned cuts, unsigned seconds, unsigned entries, struct smr_bed *bed, FILE *log)
+bool smr_steady(unsigned cuts, unsigned seconds, unsigned entries, struct smr_bed *bed, json_t *all, FILE *log)
 {
-	json_t *found = json_array();
+	json_t *rows = json_array();
 
+	json_object_set_new(all, "steady", rows);
 	for (enum way way = UNDISTURBED; way < WAYS; way++) {
 		struct steady at = {.way = way, .cuts = cuts, .seconds = seconds, .entries = entries};
 		struct smr_task task = {.rails = 2, .two_near = true, .result = &at};
@@ -252,11 +248,9 @@ json_t *smr_steady(unsigned cuts, unsigned seconds, unsigned entries, struct smr
 				ways[way]);
 			rc = -EIO;
 		}
-		if (rc != 0) {
-			json_decref(found);
-			return NULL;
-		}
-		json_array_append_new(found, report(&at, log));
+		if (rc != 0)
+			return false;
+		json_array_append_new(rows, report(&at, log));
 	}
-	return found;
+	return true;
 }
