@@ -1,4 +1,4 @@
-/* The control channel of processes that seldom get a core. */
+/* The control channel of processes that seldom get a core, or that answer late. */
 #include "sim/tests/fixture.h"
 
 #include "net/control.h"
@@ -6,6 +6,9 @@
 #define STARVED_NS (1500 * NS_MS) /* longer than an introduction may take */
 #define CORE_NS    (100 * NS_US)
 #define TURNS      20u
+#define PAUSE_NS   (1 * NS_S)   /* that between two tries without an answer grows to this */
+#define SOON_NS    (10 * NS_MS) /* less than the shortest one */
+#define RAILS      2u
 
 struct node {
 	struct control *control;
@@ -45,17 +48,19 @@ static void on_message(struct control_peer *peer, const void *data, uint32_t byt
 
 static const struct control_events events = {.up = on_up, .down = on_down, .path = on_path, .message = on_message};
 
-static void node_open(struct fixture *f, unsigned i, struct node *node)
+static void node_open(struct fixture *f, unsigned i, unsigned rails, struct node *node)
 {
-	static const char *const addresses[2] = {"10.0.0.1:18500", "10.0.0.2:18500"};
-	struct frame_endpoint endpoint = {.label = "r0", .addr = fixture_addr(addresses[i])};
+	static const char *const addresses[2][RAILS] = {
+		{"10.0.0.1:18500", "10.0.0.1:18501"}, {"10.0.0.2:18500", "10.0.0.2:18501"}};
+	const struct frame_endpoint endpoints[RAILS] = {{.label = "r0", .addr = fixture_addr(addresses[i][0])},
+		{.label = "r1", .addr = fixture_addr(addresses[i][1])}};
 	struct control_config config = {.name = i == 0 ? "a" : "b",
 		.incarnation = i + 1,
 		.heartbeat_ns = 20 * NS_MS,
 		.misses = 4,
 		.dead_ns = 5 * NS_S,
-		.endpoint_count = 1,
-		.endpoints = &endpoint,
+		.endpoint_count = rails,
+		.endpoints = endpoints,
 		.secret = &node->secret};
 	struct hf_error error = {0};
 
@@ -83,8 +88,8 @@ static void processes_that_seldom_get_a_core_meet_nevertheless(void **state)
 
 	(void)state;
 	fixture_open(&f, 7, NULL, NULL);
-	node_open(&f, 0, &nodes[0]);
-	node_open(&f, 1, &nodes[1]);
+	node_open(&f, 0, 1, &nodes[0]);
+	node_open(&f, 1, 1, &nodes[1]);
 	assert_int_equal(control_connect(nodes[0].control, &there, 1, NULL, &peer), 0);
 	for (unsigned i = 0; i < 2; i++)
 		process_pause(f.processes[i], false);
@@ -103,10 +108,42 @@ static void processes_that_seldom_get_a_core_meet_nevertheless(void **state)
 	fixture_close(&f);
 }
 
+static void answer_late(uint64_t absent_ns)
+{
+	struct hf_addr there = fixture_addr("10.0.0.2:18500");
+	struct control_peer *peer;
+	struct node nodes[2];
+	struct fixture f;
+
+	fixture_open(&f, 8, NULL, NULL);
+	node_open(&f, 0, RAILS, &nodes[0]);
+	assert_int_equal(control_connect(nodes[0].control, &there, 1, NULL, &peer), 0);
+	fixture_run(&f, absent_ns);
+	node_open(&f, 1, RAILS, &nodes[1]);
+	for (unsigned i = 0; i < PAUSE_NS / NS_MS && nodes[0].ups == 0; i++)
+		fixture_run(&f, NS_MS);
+	fixture_run(&f, SOON_NS);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(nodes[i].paths, RAILS);
+		node_close(&nodes[i]);
+	}
+	fixture_close(&f);
+}
+
+/* The pauses between tries without an answer grow, and the first rail does not wait for the last of them. The tries use
+ * the rails in turn. */
+static void a_peer_that_answers_late_is_reached_on_all_rails_at_once(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < RAILS; i++)
+		answer_late(3 * PAUSE_NS + i * PAUSE_NS);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(processes_that_seldom_get_a_core_meet_nevertheless),
+		cmocka_unit_test(a_peer_that_answers_late_is_reached_on_all_rails_at_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -43,6 +43,7 @@ void control_peer_know(struct control_peer *peer, const struct frame_hello *hell
 	if (peer->known)
 		return;
 	peer->known = true;
+	peer->dial_at_ns[0] = peer->dial_wait_ns[0] = 0; /* peer_ask's, which may have waited long for an answer */
 	memcpy(peer->name, hello->name, sizeof(peer->name));
 	peer->incarnation = hello->incarnation;
 	peer->known_at = ++control->moments;
