@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/ensure.h"
+#include "dev/qp_rules.h"
 
 #define CACHE_LINE 64u
 
@@ -174,10 +175,13 @@ uint32_t request_log_retire(struct request_log *log, uint64_t position)
 		entry->status = IBV_WC_SUCCESS;
 		if (entry->compares)
 			request_log_answer(entry, request_log_word(entry, 0));
-		if (entry->log_entry != 0) {
-			log->last_entry = entry->log_entry;
-			log->last_number = entry->log_number;
-		}
+		if (log->answered.entry != 0)
+			log->last = log->answered; /* it was posted before this one (D1) */
+		log->answered.entry = 0;
+		if (entry->log_entry != 0 && !entry->footed && qp_rules_is_atomic(entry->wr.opcode))
+			log->answered = (struct log_place){entry->log_entry, entry->log_number};
+		else if (entry->log_entry != 0)
+			log->last = (struct log_place){entry->log_entry, entry->log_number};
 		n++;
 	}
 	return n;

@@ -62,8 +62,12 @@ struct request_log {
 	struct request_log_wr *slots;
 	struct ibv_sge *sges;
 	uint8_t *inlines;
-	uint64_t last_entry; /* of the completion log: that of the last wr which is known to have got there; 0: none */
-	uint32_t last_number;
+	/* Of the completion log: the last entry that is known to be there; 0: none. That of an atomic which has
+	 * completed by its answer may be missing until something behind it completes. */
+	struct log_place {
+		uint64_t entry;
+		uint32_t number;
+	} last, answered;
 };
 
 int request_log_init(struct request_log *log, uint32_t capacity, uint32_t max_sge, uint32_t max_inline);

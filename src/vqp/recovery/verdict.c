@@ -294,15 +294,27 @@ static bool lost_messages(const struct request_log *log, uint64_t messages, cons
 	return evidence->fenced && acknowledged > evidence->consumed;
 }
 
+static bool is_newest(const struct log_place *place, const struct evidence *evidence)
+{
+	return evidence->log_entry == place->entry && evidence->log_number == place->number;
+}
+
+/* A device that was fenced has lost nothing that it acknowledged, only the entry behind an atomic that it answered. */
+static bool log_is_whole(const struct request_log *log, const struct evidence *evidence)
+{
+	if (log->answered.entry == 0)
+		return log->last.entry == 0 || is_newest(&log->last, evidence);
+	return is_newest(&log->answered, evidence) || (!evidence->ended_there && is_newest(&log->last, evidence));
+}
+
 bool verdict_lost(
 	struct request_log *log, uint64_t messages, const struct evidence *evidence, const struct log_reading *reading)
 {
-	bool kept = log->last_entry == 0 || evidence->has_psn || !evidence->has_log || reading->executed_end > 0 ||
-		    (evidence->log_entry == log->last_entry && evidence->log_number == log->last_number);
+	bool kept = evidence->has_psn || !evidence->has_log || reading->executed_end > 0 || log_is_whole(log, evidence);
 
-	if (reading->executed_end > 0) {
-		log->last_entry = evidence->log_entry;
-		log->last_number = evidence->log_number;
+	if (kept && evidence->has_log) {
+		log->last = (struct log_place){evidence->log_entry, evidence->log_number};
+		log->answered.entry = 0;
 	}
 	return !kept || lost_messages(log, messages, evidence);
 }

@@ -398,7 +398,7 @@ static void a_wr_on_a_standby_qp_has_its_entry_in_the_log(void **state)
 		assert_non_null(ours[i]->path->shared);
 		assert_true(completion_log_newest(ring->entries, ring->slab->ring_entries, &number, &entry));
 		assert_int_equal(number, turn & (ours[i]->log.entries - 1));
-		assert_true(entry == ours[i]->sends.last_entry);
+		assert_true(entry == ours[i]->sends.last.entry);
 	}
 	pair_close(&pair);
 }

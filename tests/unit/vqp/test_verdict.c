@@ -240,6 +240,53 @@ static void an_acknowledged_message_that_no_receive_took_is_lost(void **state)
 	request_log_free(&log);
 }
 
+/* Its entry is a WRITE of its own, which may be lost with the path. */
+static void an_atomic_that_was_answered_may_lack_its_entry(void **state)
+{
+	struct evidence evidence = {.qp_num = QP, .fenced = true, .has_log = true, .log_entry = 8, .log_number = 1};
+	struct request_log_wr *write, *add, *read;
+	struct request_log log;
+
+	(void)state;
+	assert_int_equal(request_log_init(&log, 8, 1, 0), 0);
+	write = add_to(&log, IBV_WR_RDMA_WRITE, 10);
+	write->log_entry = 8;
+	write->log_number = 1;
+	add = add_to(&log, IBV_WR_ATOMIC_FETCH_AND_ADD, 12);
+	add->log_entry = 9;
+	add->log_number = 2;
+	assert_int_equal(request_log_retire(&log, 1), 2);
+	evidence.ended_there = true; /* the device died, perhaps with the atomic */
+	assert_true(is_lost(&log, 0, &evidence));
+	evidence.ended_there = false;
+	assert_false(is_lost(&log, 0, &evidence));
+
+	/* On the next path what is behind it completes: the entry that never came is not missed there. */
+	read = add_to(&log, IBV_WR_RDMA_READ, 14);
+	assert_int_equal(request_log_retire(&log, 2), 1);
+	assert_true(read->done);
+	assert_false(is_lost(&log, 0, &evidence));
+	request_log_free(&log);
+}
+
+static void what_completes_behind_an_atomic_shows_its_entry(void **state)
+{
+	struct evidence evidence = {.qp_num = QP, .fenced = true, .has_log = true};
+	struct request_log_wr *add;
+	struct request_log log;
+
+	(void)state;
+	assert_int_equal(request_log_init(&log, 8, 1, 0), 0);
+	add = add_to(&log, IBV_WR_ATOMIC_FETCH_AND_ADD, 12);
+	add->log_entry = 9;
+	add_to(&log, IBV_WR_RDMA_READ, 14);
+	assert_int_equal(request_log_retire(&log, 1), 2);
+	assert_true(is_lost(&log, 0, &evidence));
+	evidence.log_entry = 9;
+	assert_false(is_lost(&log, 0, &evidence));
+	request_log_free(&log);
+}
+
 /* Its NAK was lost. A READ before it is issued again, and it fails when that is done. */
 static void what_the_responder_refused_is_not_sent_again(void **state)
 {
@@ -692,6 +739,8 @@ int main(void)
 		cmocka_unit_test(what_is_declared_idempotent_is_never_unknown),
 		cmocka_unit_test(a_footer_that_is_missing_says_nothing_when_the_nic_died),
 		cmocka_unit_test(a_footer_that_is_missing_says_nothing_where_the_device_is_in_doubt),
+		cmocka_unit_test(an_atomic_that_was_answered_may_lack_its_entry),
+		cmocka_unit_test(what_completes_behind_an_atomic_shows_its_entry),
 		cmocka_unit_test(what_the_responder_refused_is_not_sent_again),
 		cmocka_unit_test(an_acknowledged_message_that_no_receive_took_is_lost),
 		cmocka_unit_test(a_second_failure_continues_from_the_verdicts),
