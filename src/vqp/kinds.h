@@ -36,6 +36,7 @@ enum {
 	MESSAGE_SLOTS_ASK, /* a vqp wants to do atomics by uid */
 	MESSAGE_SLOTS,     /* what it may use for that; lent_slots 0: nothing is left */
 	MESSAGE_MOVE,      /* to the picker: our home of atomics is to be on that rail */
+	MESSAGE_HOMES,     /* rails on which our home may be as well as where it is */
 	MESSAGE_GRANT,     /* more may be done than before */
 	MESSAGE_CLOSED,    /* the vqp is in error or was destroyed; about_qp: of the standby qp that it was on */
 };

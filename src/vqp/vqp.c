@@ -74,6 +74,7 @@ int hf_vqp_create(struct hf_vpd *pd, const struct hf_vqp_init *init, struct hf_v
 	vqp->pd = pd;
 	vqp->path = &vqp->own_path;
 	vqp->home_rail = -1;
+	vqp->homes_told = vqp->homes_theirs = HOMES_ALL;
 	vqp->send_cq = init->send_cq;
 	vqp->recv_cq = init->recv_cq != NULL ? init->recv_cq : init->send_cq;
 	vqp->cap = init->cap;

@@ -15,6 +15,10 @@
  * It moves to a rail that more peers can reach, and back to the primary when that has been up for failback_ns and all
  * of them can return. A vqp that does not leave in time is fenced by its owner alone.
  *
+ * A vqp with atomics in both directions needs both homes on one rail. Where a pair of nodes has lost a rail, their homes
+ * leave it, and a third node, which reaches both on that rail, has to follow. So each owner tells its peers the rails on
+ * which most of its peers can reach it (HOMES), and of equal rails it takes the one that most peers name.
+ *
  * Invariant:
  *   HOME-1  The key for atomics on one rail is given out only after every qp that a vqp with atomic access had, or
  *           could have taken, on the rail before was fenced or destroyed, and the registration there was removed. */
@@ -24,8 +28,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <holdfast/node.h>
+
 #define HOME_ANY       (-1) /* atomicity is global */
 #define HOME_ELSEWHERE (-2) /* on a rail that we do not have in common */
+#define HOMES_ALL      ((1u << HF_RAILS_MAX) - 1)
 
 struct hf_node;
 struct hf_vpd;

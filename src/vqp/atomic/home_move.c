@@ -26,9 +26,30 @@ static void take_move(struct hf_vqp *vqp, const struct message_head *head)
 
 static const struct vqp_kind move_kind = VQP_KIND(MESSAGE_MOVE, "MOVE", struct move_message, move_fields, take_move);
 
+struct homes_message {
+	struct message_head head;
+	uint32_t rails; /* of the sender, as bits */
+};
+static const struct field homes_fields[] = {FIELD_MAX(struct homes_message, rails, HOMES_ALL)};
+
+static void take_homes(struct hf_vqp *vqp, const struct message_head *head)
+{
+	const struct homes_message *homes = (const void *)head;
+
+	vqp->homes_theirs = 0;
+	for (unsigned rail = 0; rail < vqp->node->rail_count; rail++)
+		if (vqp->peer->rail_map[rail] >= 0 && (homes->rails & 1u << vqp->peer->rail_map[rail]) != 0)
+			vqp->homes_theirs |= 1u << rail;
+	node_tick_soon(vqp->node);
+}
+
+static const struct vqp_kind homes_kind =
+	VQP_KIND(MESSAGE_HOMES, "HOMES", struct homes_message, homes_fields, take_homes);
+
 void home_register(struct message_kinds *kinds)
 {
 	message_register(kinds, &move_kind.kind);
+	message_register(kinds, &homes_kind.kind);
 }
 
 /* ---- leaving ---- */
@@ -102,6 +123,7 @@ static void advance(struct hf_vpd *pd, uint64_t now_ns)
 struct votes {
 	unsigned can[HF_RAILS_MAX];    /* vqps that can come */
 	unsigned stable[HF_RAILS_MAX]; /* of them, for so long that they may as well return */
+	unsigned named[HF_RAILS_MAX];  /* of them, those whose own home may be there */
 };
 
 static void count(const struct hf_vpd *pd, uint64_t now_ns, struct votes *votes)
@@ -115,9 +137,39 @@ static void count(const struct hf_vpd *pd, uint64_t now_ns, struct votes *votes)
 			if ((usable & 1u << rail) == 0)
 				continue;
 			votes->can[rail]++;
+			votes->named[rail] += (vqp->homes_theirs & 1u << rail) != 0;
 			votes->stable[rail] +=
 				now_ns - vqp->peer->rails[rail].up_since_ns >= pd->node->config.failback_ns;
 		}
+	}
+}
+
+static bool is_better(const struct votes *votes, unsigned rail, unsigned than)
+{
+	return votes->can[rail] > votes->can[than] ||
+	       (votes->can[rail] == votes->can[than] && votes->named[rail] > votes->named[than]);
+}
+
+/* The rails on which most peers can reach it. */
+static void tell_homes(struct hf_vpd *pd, const struct votes *votes)
+{
+	struct homes_message message = {0};
+	unsigned most = 0;
+
+	for (unsigned rail = 0; rail < pd->node->rail_count; rail++)
+		most = votes->can[rail] > most ? votes->can[rail] : most;
+	for (unsigned rail = 0; rail < pd->node->rail_count; rail++)
+		message.rails |= votes->can[rail] == most ? 1u << rail : 0;
+	if (message.rails == (1u << pd->node->rail_count) - 1)
+		message.rails = HOMES_ALL;
+	list_for_each (at, &vqps_of(pd->node)->vqps) {
+		struct hf_vqp *vqp = container_of(at, struct hf_vqp, node_link);
+
+		if (!concerns(pd, vqp) || vqp->state != HF_VQP_UP || vqp->homes_told == message.rails)
+			continue;
+		vqp->homes_told = message.rails;
+		message.head = kinds_head(vqp, &homes_kind);
+		peer_send(vqp->peer, &message.head);
 	}
 }
 
@@ -128,12 +180,13 @@ static void decide(struct hf_vpd *pd, uint64_t now_ns)
 	uint32_t up = node_up_mask(pd->node);
 
 	count(pd, now_ns, &votes);
+	tell_homes(pd, &votes);
 	for (unsigned rail = 1; rail < pd->node->rail_count; rail++)
-		if (votes.can[rail] > votes.can[most])
+		if (is_better(&votes, rail, most))
 			most = rail;
 	if (votes.can[most] == 0) /* no peer has a say: for the owner's own */
 		most = pd->node->rails[home].up || up == 0 ? home : (unsigned)rail_choose(up);
-	if (votes.can[most] > votes.can[home] || (votes.can[most] == 0 && most != home))
+	if (is_better(&votes, most, home) || (votes.can[most] == 0 && most != home))
 		begin(pd, (int)most, now_ns);
 	else if (most < home && votes.stable[most] == votes.can[home] && votes.can[home] > 0 &&
 		 now_ns - pd->home.since_ns >= pd->node->config.failback_ns)

@@ -72,6 +72,43 @@ static void atomics_have_a_rail_of_their_own_and_follow_the_peers(void **state)
 	pair_caps_masked = 0;
 }
 
+static void see_rail_0(struct end *end, bool usable)
+{
+	end->peer->control_lost[0] = !usable;
+	peer_refresh_rails(end->peer);
+}
+
+static bool homes_are_1(struct pair *pair)
+{
+	return pair->a.pd->home.rail == 1 && home_is_1(pair);
+}
+
+static bool homes_are_0(struct pair *pair)
+{
+	return pair->a.pd->home.rail == 0 && home_is_0(pair);
+}
+
+/* As where the other side has a third node that it reaches on that rail only. */
+static void a_home_follows_the_home_of_the_other_side(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	pair_caps_masked = HF_DEV_ATOMIC_GLOBAL;
+	pair_open(&pair, HF_POLICY_VARUNA);
+	pair_connect(&pair);
+	see_rail_0(&pair.a, false);
+	assert_true(pair_until(&pair, homes_are_1));
+	add_one(&pair, 0);
+	expect(&pair, 0);
+	see_rail_0(&pair.a, true);
+	assert_true(pair_until(&pair, homes_are_0));
+	add_one(&pair, 1);
+	expect(&pair, 1);
+	pair_close(&pair);
+	pair_caps_masked = 0;
+}
+
 /* A tick goes by the time at which its turn began. */
 static void who_began_to_wait_for_the_home_in_the_turn_of_a_tick_does_not_despair(void **state)
 {
@@ -585,6 +622,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(atomics_have_a_rail_of_their_own_and_follow_the_peers),
+		cmocka_unit_test(a_home_follows_the_home_of_the_other_side),
 		cmocka_unit_test(where_atomicity_is_global_no_rail_is_special),
 		cmocka_unit_test(who_began_to_wait_for_the_home_in_the_turn_of_a_tick_does_not_despair),
 		cmocka_unit_test(the_owner_goes_through_the_home_too),
