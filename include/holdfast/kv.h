@@ -71,6 +71,11 @@ struct hf_config_section hf_kv_config_section(struct hf_kv_config *config_out);
  * cannot be bound, or the log not be read or written. `error` has the details. The configuration is copied. The node
  * outlives the store. */
 int hf_kv_open(struct hf_node *node, const struct hf_kv_config *config, struct hf_kv **kv_out, struct hf_error *error);
+/* For a member that ends on purpose: it gives its lease up, completes the writes that it has begun, and asks to be
+ * excluded, so that the writes of the others do not wait for the end of its lease. New operations wait. Turn the loop
+ * until it has left, and close it; that takes a lease at most, and as long when too few members stay. */
+void hf_kv_leave(struct hf_kv *kv);
+bool hf_kv_has_left(const struct hf_kv *kv);
 /* Drops pending operations without calling done(); closes flows. NULL is legal. */
 void hf_kv_close(struct hf_kv *kv);
 

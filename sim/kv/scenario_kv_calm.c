@@ -2,6 +2,7 @@
  *
  *   kv-failover   a member's process is killed: how long the others answer no write
  *   kv-takeovers  the same with a lease that lasts longer than any member decides who is one
+ *   kv-leave      a member leaves, or its process is killed and replaced at once: nobody waits for the end of its lease
  *   kv-room       a member's disk is full for a while: all members refuse SETs meanwhile, and answer them afterwards */
 #include <stdlib.h>
 
@@ -20,6 +21,16 @@
 #define LONG_LEASE_NS (1 * NS_S)
 #define DECIDES_NS    (100 * NS_MS) /* at least, before it stands still */
 #define STANDS_NS     (40 * NS_MS)  /* at least: another one decides */
+
+#define LEAVES  4u
+#define AWAY_NS (200 * NS_MS) /* at most */
+/* Without an answered write, at most: a quarter of a lease when a member leaves; three of them when it is killed,
+ * perhaps while it decides who is a member, and replaced. */
+#define LEAVE_NS   (25 * NS_MS)
+#define REPLACE_NS (75 * NS_MS)
+#define LOOK_NS    (100 * NS_US)
+#define RETURN_NS  (10 * NS_S)
+#define SOON_NS    (10 * NS_MS)
 
 #define FREE_BYTES_MIN (1u << 20)  /* of a full disk: what was begun finds room there */
 #define FREE_BYTES_MAX (64u << 20) /* less than two segments */
@@ -67,10 +78,15 @@ static uint64_t last_gap_end(const struct kv_cluster *all, unsigned victim)
 	return longest->gap_end_ns;
 }
 
-static void kill_one(struct kv_cluster *all, unsigned victim)
+static void forget_gaps(struct kv_cluster *all)
 {
 	for (unsigned i = 0; i < all->count; i++)
 		all->nodes[i].gap_ns = 0;
+}
+
+static void kill_one(struct kv_cluster *all, unsigned victim)
+{
+	forget_gaps(all);
 	world_count_fault(all->world, FAULT_PROCESS_CRASH);
 	process_crash(all->nodes[victim].endpoint.process);
 }
@@ -127,6 +143,85 @@ static void kill_and_stall(struct kv_cluster *all)
 		if (i != victim && all->nodes[i].written_ns < killed_ns + LONG_LEASE_NS)
 			world_violate(world, "failover", "%s answers no write while those that decide take turns",
 				all->nodes[i].endpoint.host.name);
+}
+
+static void leave(struct kv_cluster *all, unsigned leaver)
+{
+	struct world *world = all->world;
+	struct kv_node *node = &all->nodes[leaver];
+	struct hf_kv_status status;
+
+	forget_gaps(all);
+	hf_kv_leave(node->kv);
+	while (world->violations == 0 && !hf_kv_has_left(node->kv)) {
+		world_run_until(world, world->now_ns + LOOK_NS);
+		hf_kv_status(node->kv, &status);
+		if (status.lease_left_ns > 0)
+			world_violate(world, "leave", "%s leaves, and has a lease", node->endpoint.host.name);
+	}
+	if (status.members[leaver].role != HF_KV_ROLE_ABSENT)
+		world_violate(
+			world, "leave", "%s is a member a lease after it asked to leave", node->endpoint.host.name);
+	world_count_fault(world, FAULT_PROCESS_CRASH);
+	process_crash(node->endpoint.process);
+	world_run_until(world, world->now_ns + world_range(world, NS_US, AWAY_NS));
+}
+
+/* All, one soon after the other: a majority is not excluded, so each of these may begin again. */
+static void leave_together(struct kv_cluster *all)
+{
+	struct world *world = all->world;
+	struct hf_kv_status status;
+	unsigned members = 0;
+
+	for (unsigned i = 0; i < all->count; i++) {
+		hf_kv_leave(all->nodes[i].kv);
+		world_run_until(world, world->now_ns + world_range(world, 0, SOON_NS));
+	}
+	world_run_until(world, world->now_ns + LEASE_NS + SOON_NS);
+	if (world->violations > 0)
+		return;
+	for (unsigned i = 0; i < all->count; i++) {
+		hf_kv_status(all->nodes[i].kv, &status);
+		members += status.members[i].role == HF_KV_ROLE_MEMBER;
+		if (!hf_kv_has_left(all->nodes[i].kv))
+			world_violate(world, "leave", "%s has not left", all->nodes[i].endpoint.host.name);
+	}
+	if (members <= all->count / 2)
+		world_violate(world, "leave", "all have left, and %u of %u are members", members, all->count);
+}
+
+/* By turns, and all in the end. */
+static void leave_in_calm(struct kv_cluster *all)
+{
+	struct world *world = all->world;
+
+	for (unsigned n = 0; n < LEAVES && world->violations == 0; n++) {
+		unsigned leaver = pick_victim(all);
+		struct kv_node *node = &all->nodes[leaver];
+		bool replaced = all->keep != KV_KEEP_NOTHING && world_chance(world, 500000);
+		uint64_t since_ns = world->now_ns;
+
+		if (replaced)
+			kill_one(all, leaver);
+		else
+			leave(all, leaver);
+		process_start(node->endpoint.process);
+		while (world->violations == 0 && world->now_ns < since_ns + RETURN_NS && !kv_kills_all_serve(all))
+			world_run_until(world, world->now_ns + NS_MS);
+		world_run_until(world, world->now_ns + CALM_NS);
+		for (unsigned i = 0; i < all->count; i++) {
+			if (i == leaver)
+				continue;
+			world_note(world, "kv-leave", all->nodes[i].gap_ns);
+			if (all->nodes[i].gap_ns > (replaced ? REPLACE_NS : LEAVE_NS) ||
+				all->nodes[i].written_ns < since_ns)
+				world_violate(world, "leave", "%s answered no write for %.1f ms when %s %s",
+					all->nodes[i].endpoint.host.name, (double)all->nodes[i].gap_ns / 1e6,
+					node->endpoint.host.name, replaced ? "was replaced" : "left");
+		}
+	}
+	leave_together(all);
 }
 
 /* Every member has answered a write since then, or none has. */
@@ -195,6 +290,11 @@ static void run_takeovers(struct world *world, struct outcome *outcome)
 	run(world, outcome, LONG_LEASE_NS, KV_KEEP_NOTHING, kill_and_stall);
 }
 
+static void run_leave(struct world *world, struct outcome *outcome)
+{
+	run(world, outcome, LEASE_NS, KV_KEEP_NOTHING, leave_in_calm);
+}
+
 static void run_room(struct world *world, struct outcome *outcome)
 {
 	run(world, outcome, LEASE_NS, KV_KEEP_MEMORY, fill_disk);
@@ -212,6 +312,13 @@ const struct scenario scenario_kv_takeovers = {
 	.only_when_named = true,
 	.what = "the same; then whoever decides who is a member stands still, again and again, and another one decides",
 	.run = run_takeovers,
+};
+
+const struct scenario scenario_kv_leave = {
+	.name = "kv-leave",
+	.only_when_named = true,
+	.what = "the same; members leave, or are killed and replaced at once: nobody waits for the end of a lease",
+	.run = run_leave,
 };
 
 const struct scenario scenario_kv_room = {

@@ -144,6 +144,10 @@ bool kv_council_turn(struct hf_kv *kv, uint64_t now_ns)
 	bool some = false;
 
 	kv_council_excuse_all(kv, now_ns);
+	if (council->leave == COUNCIL_DRAINS && list_empty(&kv->flights)) {
+		council->leave = COUNCIL_LEAVES;
+		kv_council_hurry(kv);
+	}
 	if (now_ns >= council->next_ask_ns) {
 		if (!kv->failed)
 			kv_council_ask(kv, now_ns);

@@ -9,8 +9,9 @@
  * others; of several, the one with the higher place in the list. A leader that has applied SUSPECT grants no lease to
  * that member, and proposes EXCLUDE only when the lease must be over by any clock (R-K21): counted from its own last
  * grant and its takeover, or from when it applied SUSPECT, which no takeover restarts. A member that sends ASKs again
- * before that is cleared. A member that returns joins as a shadow, with the same or another incarnation. Owned by the
- * kv's loop. */
+ * before that is cleared. Nobody waits for the lease of a process that has given it up (hf_kv_leave), or that has
+ * ended: the next one holds the lock of its log. A member that returns joins as a shadow, with the same or another
+ * incarnation. Owned by the kv's loop. */
 #ifndef HOLDFAST_KV_COUNCIL_H
 #define HOLDFAST_KV_COUNCIL_H
 
@@ -41,6 +42,13 @@ struct council_report {
 	struct told kept, told_by[HF_KV_MEMBERS_MAX];
 };
 
+/* Of a member that ends on purpose. */
+enum council_leave {
+	COUNCIL_STAYS,
+	COUNCIL_DRAINS, /* it has no lease any more; the writes that it began go on */
+	COUNCIL_LEAVES, /* it asks to be excluded */
+};
+
 struct council {
 	struct hf_smr *smr;
 	uint64_t lease_ns, suspect_ns;
@@ -49,6 +57,8 @@ struct council {
 	struct council_report reports[HF_KV_MEMBERS_MAX];
 	/* This member's lease, by its own hf_env_boot_ns. */
 	uint64_t lease_until_ns;
+	enum council_leave leave;
+	uint64_t leave_until_ns; /* by the loop's clock */
 	/* Which suspicion of each was applied last, and when, likewise. */
 	uint32_t suspicion[HF_KV_MEMBERS_MAX];
 	uint64_t suspected_ns[HF_KV_MEMBERS_MAX];
@@ -81,6 +91,9 @@ bool kv_council_hear(struct hf_kv *kv, unsigned from, const struct wire_message 
 /* Reads the clock, because the lease must hold at this moment (R-K22). */
 bool kv_council_has_lease(const struct hf_kv *kv);
 uint64_t kv_council_lease_left_ns(const struct hf_kv *kv);
+/* hf_kv_leave and hf_kv_has_left. */
+void kv_council_leave(struct hf_kv *kv);
+bool kv_council_has_left(const struct hf_kv *kv);
 /* Whether a message of the member arrived recently; true for this member. */
 bool kv_council_hears(const struct hf_kv *kv, unsigned node);
 

@@ -22,6 +22,36 @@ static unsigned cut_off(const struct hf_kv *kv, unsigned node, uint64_t now_ns)
 	return votes;
 }
 
+/* It has asked to be excluded. */
+static bool leaves(const struct hf_kv *kv, unsigned node, uint64_t now_ns)
+{
+	const struct council_report *report = &kv->council.reports[node];
+
+	return kv_council_is_fresh(kv, node, now_ns) && report->incarnation == kv->cm.nodes[node].incarnation &&
+	       (report->note & WIRE_NOTE_LEAVES) != 0;
+}
+
+/* Its process has no lease that counts: it gave it up, or it has ended, because the next one holds the lock. */
+static bool has_no_lease(const struct hf_kv *kv, unsigned node, uint64_t now_ns)
+{
+	const struct council_report *report = &kv->council.reports[node];
+
+	return leaves(kv, node, now_ns) ||
+	       (kv_council_is_fresh(kv, node, now_ns) && report->incarnation != kv->cm.nodes[node].incarnation &&
+		       (report->note & WIRE_NOTE_LOCKED) != 0);
+}
+
+/* Whether those that stay are enough for the log of the members. Where more leave, all are members when they return. */
+static bool enough_stay(const struct hf_kv *kv, uint64_t now_ns)
+{
+	unsigned stay = 0;
+
+	for (unsigned i = 0; i < kv->config.member_count; i++)
+		stay += kv->cm.nodes[i].state == CM_MEMBER && kv_council_is_fresh(kv, i, now_ns) &&
+			!leaves(kv, i, now_ns);
+	return stay > kv->config.member_count / 2;
+}
+
 /* A process that was replaced is given up by all; one that does not follow the log too, for it acknowledges nothing. */
 static unsigned votes_against(const struct hf_kv *kv, unsigned node, uint64_t now_ns)
 {
@@ -31,6 +61,8 @@ static unsigned votes_against(const struct hf_kv *kv, unsigned node, uint64_t no
 		(report->incarnation != kv->cm.nodes[node].incarnation ||
 			(report->epoch < kv->cm.epoch &&
 				now_ns > kv->council.decided_ns + COUNCIL_INSTALL_LEASES * kv->council.lease_ns)))
+		return HF_KV_MEMBERS_MAX;
+	if (leaves(kv, node, now_ns) && enough_stay(kv, now_ns))
 		return HF_KV_MEMBERS_MAX;
 	return cut_off(kv, node, now_ns);
 }
@@ -216,7 +248,8 @@ static void fill_node(const struct hf_kv *kv, unsigned node, enum cm_kind kind, 
 /* Of the one that is lost, and of those that are so no more. */
 static bool make_suspicion(struct hf_kv *kv, int lost, uint64_t now_ns, struct cm_entry *entry)
 {
-	if (lost >= 0 && (kv->cm.nodes[lost].suspicion == 0 || kv_council_lease_is_over(kv, (unsigned)lost))) {
+	if (lost >= 0 && (kv->cm.nodes[lost].suspicion == 0 || kv_council_lease_is_over(kv, (unsigned)lost) ||
+				 has_no_lease(kv, (unsigned)lost, now_ns))) {
 		fill_node(kv, (unsigned)lost, kv->cm.nodes[lost].suspicion == 0 ? CM_SUSPECT : CM_EXCLUDE, entry);
 		return true;
 	}
@@ -248,7 +281,7 @@ static bool make_entry(struct hf_kv *kv, uint64_t now_ns, struct cm_entry *entry
 		const struct council_report *report = &kv->council.reports[i];
 		const struct cm_node *node = &kv->cm.nodes[i];
 
-		if (!is_reached(kv, i, now_ns) || node->state == CM_MEMBER)
+		if (!is_reached(kv, i, now_ns) || node->state == CM_MEMBER || (report->note & WIRE_NOTE_LEAVES) != 0)
 			continue;
 		/* Until it follows the log it would acknowledge nothing. */
 		if (node->state == CM_ABSENT && report->epoch != kv->cm.epoch)

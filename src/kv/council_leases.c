@@ -21,9 +21,44 @@ void kv_council_take_grant(struct hf_kv *kv, uint64_t asked_ns)
 {
 	uint64_t until_ns = asked_ns + kv->council.lease_ns;
 
+	if (kv->council.leave != COUNCIL_STAYS)
+		return;
 	if (until_ns > kv->council.lease_until_ns)
 		kv->council.lease_until_ns = until_ns;
 	kv_flows_wake(kv, &kv->unleased);
+}
+
+void kv_council_leave(struct hf_kv *kv)
+{
+	struct council *council = &kv->council;
+
+	if (council->leave != COUNCIL_STAYS)
+		return;
+	council->leave = COUNCIL_DRAINS;
+	council->lease_until_ns = 0;
+	council->leave_until_ns = hf_loop_now_ns(kv->loop) + council->lease_ns;
+}
+
+/* If this member leads the log, the others may not know yet what is decided: the next leader would tell them late. */
+static bool all_know(const struct hf_kv *kv, uint64_t now_ns)
+{
+	for (unsigned i = 0; i < kv->config.member_count; i++)
+		if (kv->cm.nodes[i].state == CM_MEMBER && kv_council_is_fresh(kv, i, now_ns) &&
+			kv->council.reports[i].epoch < kv->cm.epoch)
+			return false;
+	return true;
+}
+
+/* After a lease at most: that would be over by then as well. */
+bool kv_council_has_left(const struct hf_kv *kv)
+{
+	const struct cm_node *self = &kv->cm.nodes[kv->view.self];
+	uint64_t now_ns = hf_loop_now_ns(kv->loop);
+
+	if (kv->council.leave == COUNCIL_STAYS)
+		return false;
+	return now_ns >= kv->council.leave_until_ns ||
+	       ((self->state == CM_ABSENT || self->incarnation != kv->incarnation) && all_know(kv, now_ns));
 }
 
 static void grant(struct hf_kv *kv, unsigned node, uint64_t asked_ns)

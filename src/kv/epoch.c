@@ -11,7 +11,11 @@ static const char *const state_names[CM_NODE_STATES] = {"absent", "a shadow", "a
 static void leave(struct hf_kv *kv)
 {
 	kv->counters.excluded++;
-	log_warn("kv: %s was excluded from its cluster; it joins again", kv->config.members[kv->view.self].name);
+	if (kv->council.leave == COUNCIL_STAYS)
+		log_warn(
+			"kv: %s was excluded from its cluster; it joins again", kv->config.members[kv->view.self].name);
+	else
+		log_info("kv: %s has left its cluster", kv->config.members[kv->view.self].name);
 	kv_flows_forget(kv);
 	if (!kv_doubts_forget(kv))
 		kv->complete = 0;

@@ -232,6 +232,16 @@ int hf_kv_open(struct hf_node *node, const struct hf_kv_config *config, struct h
 	return 0;
 }
 
+void hf_kv_leave(struct hf_kv *kv)
+{
+	kv_council_leave(kv);
+}
+
+bool hf_kv_has_left(const struct hf_kv *kv)
+{
+	return kv_council_has_left(kv);
+}
+
 void hf_kv_close(struct hf_kv *kv)
 {
 	if (kv == NULL)

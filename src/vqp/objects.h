@@ -128,8 +128,7 @@ struct hf_vqp {
 	int home_rail;                /* of the other side's atomics, as far as it mattered; -1 */
 	uint64_t home_wait_ns;        /* an atomic has waited for it since; 0: none does */
 	bool home_leaves;             /* ours is moving away from its path */
-	uint32_t homes_told;          /* our rails on which our home may be, as the other side knows; */
-	uint32_t homes_theirs;        /* our rails on which its home may be */
+	uint32_t homes_told, homes_theirs; /* our rails on which our home may be, as it was told; and theirs */
 	struct hf_vqp_counters counters;
 };
 

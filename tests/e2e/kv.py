@@ -286,6 +286,23 @@ def killed_member_with_a_log_gets_only_what_it_missed(directory):
             _check_filled(cluster, 130)
 
 
+def member_that_is_told_to_end_leaves(directory):
+    """Had it been killed, the others would wait for its lease."""
+    with Cluster(directory, KIND, log="LOG", lease_ms=20000) as cluster:
+        clients = [cluster.client(i) for i in range(3)]
+        _fill(clients, 0, 100)
+        for i in (2, 0):
+            cluster.signal(i, signal.SIGTERM)
+            assert cluster.processes[i].wait(60) == 0, cluster.log(i)
+            assert cluster.status(1)["members"][i]["role"] == "absent", cluster.status(1)
+            assert f"n{i} has left its cluster" in cluster.log(i), cluster.log(i)
+            assert clients[1].ask("SET", "key0", "0") == "+OK"
+            cluster.kill(i)
+            cluster.start(i)
+            cluster.wait_serving(i)
+        _check_filled(cluster, 100)
+
+
 def members_with_logs_that_all_end_have_everything(directory):
     with Cluster(directory, KIND, log="LOG") as cluster:
         _fill([cluster.client(i) for i in range(3)], 0, 100)

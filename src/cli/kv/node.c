@@ -1,4 +1,4 @@
-/* `holdfast kv`: one member of a store, until it is told to end. */
+/* `holdfast kv`: one member of a store, until it is told to end. It leaves its cluster then. */
 #include "cli/cli.h"
 
 #include <holdfast/kv.h>
@@ -12,6 +12,7 @@
 #include "cli/process.h"
 
 #define SLEEP_NS 200000000ull /* between two looks at whether it was told to end */
+#define LEAVE_NS 1000000ull   /* and at whether it has left */
 
 struct options {
 	const char *config;
@@ -67,6 +68,9 @@ static int serve(const struct hf_node_config *node_config, const struct hf_kv_co
 			(void)hf_loop_turn(loop, SLEEP_NS);
 			hf_kv_status(kv, &status);
 		}
+		hf_kv_leave(kv);
+		while (!status.failed && !hf_kv_has_left(kv))
+			(void)hf_loop_turn(loop, LEAVE_NS);
 		if (status.failed)
 			rc = hf_error_set(&error, -EIO, "%s has left its cluster, because its log cannot be written",
 				node_config->name);

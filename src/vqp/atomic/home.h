@@ -15,9 +15,9 @@
  * It moves to a rail that more peers can reach, and back to the primary when that has been up for failback_ns and all
  * of them can return. A vqp that does not leave in time is fenced by its owner alone.
  *
- * A vqp with atomics in both directions needs both homes on one rail. Where a pair of nodes has lost a rail, their homes
- * leave it, and a third node, which reaches both on that rail, has to follow. So each owner tells its peers the rails on
- * which most of its peers can reach it (HOMES), and of equal rails it takes the one that most peers name.
+ * A vqp with atomics in both directions needs both homes on one rail. Where a pair of nodes has lost a rail, their
+ * homes leave it, and a third node, which reaches both on that rail, has to follow. So each owner tells its peers the
+ * rails on which most of its peers can reach it (HOMES), and of equal rails it takes the one that most peers name.
  *
  * Invariant:
  *   HOME-1  The key for atomics on one rail is given out only after every qp that a vqp with atomic access had, or
