@@ -54,8 +54,9 @@ struct hf_kv_config {
 	uint64_t segment_bytes;  /* of a file of the log, about; 0: 64 MiB */
 	uint32_t missed_mb;      /* MiB for the list of updates that absent members missed, at most 16383; 0: 64 */
 	uint32_t missed_entries; /* changes of records in that list; 0: as many as it has room for */
-	bool unnoted;            /* there is no such list: absent members copy all records. For comparison */
-	bool ordered;            /* keys are kept in order, for HFSCAN; each new key costs time */
+	uint32_t copy_mbps; /* 10^6 bytes a second that this member sends of a full copy, at least 10; 0: no limit */
+	bool unnoted;       /* there is no such list: absent members copy all records. For comparison */
+	bool ordered;       /* keys are kept in order, for HFSCAN; each new key costs time */
 	enum hf_kv_recovery recovery;
 	uint32_t store_mb;  /* MiB for records; 0: 256. Below 32 a record of 1 MiB may find no room at a member */
 	uint64_t lease_ns;  /* a member that is silent for this long is excluded; 0: 100 ms */

@@ -26,6 +26,7 @@ static const struct hf_config_key kv_keys[] = {
 	{"store_mb", HF_CONFIG_NUMBER, KV(store_mb), .min = 32, .max = 1u << 20},
 	{"lease_ms", HF_CONFIG_MILLISECONDS, KV(lease_ns)},
 	{"missed_mb", HF_CONFIG_NUMBER, KV(missed_mb), .min = 1, .max = (1u << 14) - 1},
+	{"copy_mbps", HF_CONFIG_NUMBER, KV(copy_mbps), .min = 10, .max = 1000000},
 	{"unnoted", HF_CONFIG_BOOL, KV(unnoted)},
 	{"ordered", HF_CONFIG_BOOL, KV(ordered)},
 	{"recovery", HF_CONFIG_CHOICE, KV(recovery), .choices = recoveries},

@@ -309,14 +309,42 @@ static void say_end(struct hf_kv *kv, unsigned shadow, uint64_t number)
 	kv_writes_say(kv, shadow, &message);
 }
 
-static bool donate(struct hf_kv *kv, unsigned shadow)
+/* A full copy has a share of the members' time, and leaves the rest to clients. */
+static bool is_paced(const struct hf_kv *kv, const struct copy_donor *donor)
+{
+	return donor->active && !donor->missed && kv->config.copy_mbps > 0;
+}
+
+static void pace(const struct hf_kv *kv, struct copy_donor *donor, const struct record *record, uint64_t now_ns)
+{
+	uint64_t bytes = WIRE_HEAD_BYTES + record->key_bytes + record->value_bytes;
+
+	if (is_paced(kv, donor))
+		donor->next_ns =
+			(donor->next_ns > now_ns ? donor->next_ns : now_ns) + bytes * 1000 / kv->config.copy_mbps;
+}
+
+uint64_t kv_copy_wake_ns(const struct hf_kv *kv, uint64_t now_ns)
+{
+	uint64_t wake_ns = UINT64_MAX;
+
+	for (unsigned i = 0; i < kv->config.member_count; i++) {
+		const struct copy_donor *donor = &kv->copy.donors[i];
+
+		if (is_paced(kv, donor) && donor->next_ns > now_ns && donor->next_ns < wake_ns)
+			wake_ns = donor->next_ns;
+	}
+	return wake_ns;
+}
+
+static bool donate(struct hf_kv *kv, unsigned shadow, uint64_t now_ns)
 {
 	struct copy_donor *donor = &kv->copy.donors[shadow];
 	struct wire_message none = {.kind = WIRE_COPY_NONE, .epoch = kv->epoch, .write = donor->number};
 	bool lost = donor->missed && !kv_missed_covers(&kv->missed, shadow); /* it was overwritten meanwhile */
 	uint64_t from = donor->cursor;
 
-	while (donor->active && mesh_link_is_up(&kv->links.links[shadow].mesh) &&
+	while (donor->active && donor->next_ns <= now_ns && mesh_link_is_up(&kv->links.links[shadow].mesh) &&
 		kv_link_waiting(&kv->links.links[shadow]) < COPY_TURN_BYTES) {
 		uint32_t entry;
 
@@ -329,8 +357,10 @@ static bool donate(struct hf_kv *kv, unsigned shadow)
 			return true;
 		}
 		entry = next_entry(kv, donor);
-		if (entry != STORE_NO_ENTRY && kv_store_at(&kv->store, entry)->version != 0)
+		if (entry != STORE_NO_ENTRY && kv_store_at(&kv->store, entry)->version != 0) {
+			pace(kv, donor, kv_store_at(&kv->store, entry), now_ns);
 			say_record(kv, shadow, donor->number, kv_store_at(&kv->store, entry));
+		}
 	}
 	return donor->cursor != from;
 }
@@ -413,7 +443,7 @@ bool kv_copy_turn(struct hf_kv *kv, uint64_t now_ns)
 	kv->copy.done = done;
 	for (unsigned i = 0; i < kv->config.member_count; i++)
 		if (kv->copy.donors[i].active)
-			some |= donate(kv, i);
+			some |= donate(kv, i, now_ns);
 	return some;
 }
 

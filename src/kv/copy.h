@@ -33,6 +33,7 @@ struct copy_donor {
 	uint64_t number;     /* of the request */
 	uint64_t cursor;     /* the next entry of the index, or the next position of what was missed, */
 	uint64_t end;        /* and the last one */
+	uint64_t next_ns;    /* of all records: by copy_mbps the next one goes then */
 };
 
 struct copy {
@@ -60,6 +61,7 @@ void kv_copy_lost(struct hf_kv *kv, unsigned peer); /* the link to it */
 /* The record is about to take another place among those that were missed, and has its new value already. */
 void kv_copy_moves(struct hf_kv *kv, struct record *record);
 bool kv_copy_turn(struct hf_kv *kv, uint64_t now_ns);
+uint64_t kv_copy_wake_ns(const struct hf_kv *kv, uint64_t now_ns);
 bool kv_copy_hear(struct hf_kv *kv, unsigned from, const struct wire_message *message); /* false: no memory */
 
 #endif

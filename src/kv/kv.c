@@ -76,7 +76,7 @@ static bool kv_arm(struct hf_poller *poller)
 	if (kv_poll(poller, now_ns) == HF_BUSY)
 		return false;
 	wake_ns = least(least(kv_writes_wake_ns(kv), kv_flows_wake_ns(kv)), mesh_wake_ns(&kv->links.mesh));
-	wake_ns = least(wake_ns, kv_council_wake_ns(kv));
+	wake_ns = least(wake_ns, least(kv_council_wake_ns(kv), kv_copy_wake_ns(kv, now_ns)));
 	if (wake_ns == UINT64_MAX)
 		hf_loop_cancel_timer(kv->loop, &kv->timer);
 	else

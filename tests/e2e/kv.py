@@ -270,6 +270,19 @@ def member_of_those_that_note_nothing_copies_all_records(directory):
         _check_filled(cluster, 110)
 
 
+def a_full_copy_has_no_more_than_copy_mbps(directory):
+    with Cluster(directory, KIND, copy_mbps=10) as cluster:
+        client = cluster.client(0)
+        for i in range(10):
+            assert client.ask("SET", f"large{i}", b"x" * 500000) == "+OK"
+        cluster.kill(2)
+        cluster.start(2)
+        cluster.wait_serving(2)
+        recovery = cluster.status(2)["recoveries"][0]
+        assert not recovery["healed"] and recovery["apply_to_end_us"] >= 400000, recovery  # 5 MB but for the first record
+        assert cluster.client(2).ask("GET", "large9") == b"x" * 500000
+
+
 def killed_member_with_a_log_gets_only_what_it_missed(directory):
     for medium in ("file", "memory"):
         with Cluster(directory, KIND, log="LOG", medium=medium) as cluster:
