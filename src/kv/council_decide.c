@@ -41,7 +41,8 @@ static bool has_no_lease(const struct hf_kv *kv, unsigned node, uint64_t now_ns)
 		       (report->note & WIRE_NOTE_LOCKED) != 0);
 }
 
-/* Whether those that stay are enough for the log of the members. Where more leave, all are members when they return. */
+/* Whether those that stay are enough for the log of the members. If more leave, they remain members, and begin again
+ * together. */
 static bool enough_stay(const struct hf_kv *kv, uint64_t now_ns)
 {
 	unsigned stay = 0;

@@ -175,9 +175,10 @@ uint32_t request_log_retire(struct request_log *log, uint64_t position)
 		entry->status = IBV_WC_SUCCESS;
 		if (entry->compares)
 			request_log_answer(entry, request_log_word(entry, 0));
-		if (log->answered.entry != 0)
-			log->last = log->answered; /* it was posted before this one (D1) */
-		log->answered.entry = 0;
+		if (log->answered.entry != 0) { /* it was posted before this one (D1) */
+			log->last = log->answered;
+			log->answered.entry = 0;
+		}
 		if (entry->log_entry != 0 && !entry->footed && qp_rules_is_atomic(entry->wr.opcode))
 			log->answered = (struct log_place){entry->log_entry, entry->log_number};
 		else if (entry->log_entry != 0)
