@@ -3,6 +3,7 @@
  *   kv-failover   a member's process is killed: how long the others answer no write
  *   kv-takeovers  the same with a lease that lasts longer than any member decides who is one
  *   kv-leave      a member leaves, or its process is killed and replaced at once: nobody waits for the end of its lease
+ *   kv-rails      one rail of a member after the other is cut silently: the epoch stays, and no operation fails
  *   kv-room       a member's disk is full for a while: all members refuse SETs meanwhile, and answer them afterwards */
 #include <stdlib.h>
 
@@ -31,6 +32,10 @@
 #define LOOK_NS    (100 * NS_US)
 #define RETURN_NS  (10 * NS_S)
 #define SOON_NS    (10 * NS_MS)
+
+#define CUTS    8u
+#define CUT_NS  (300 * NS_MS) /* three leases, at most */
+#define MEND_NS (300 * NS_MS) /* until the rail carries data again */
 
 #define FREE_BYTES_MIN (1u << 20)  /* of a full disk: what was begun finds room there */
 #define FREE_BYTES_MAX (64u << 20) /* less than two segments */
@@ -232,6 +237,44 @@ static void check_written(const struct kv_cluster *all, uint64_t since_ns, bool 
 			world_violate(all->world, "room", "%s %s", all->nodes[i].endpoint.host.name, what);
 }
 
+static uint64_t epoch_of(const struct kv_node *node)
+{
+	struct hf_kv_status status;
+
+	hf_kv_status(node->kv, &status);
+	return status.epoch;
+}
+
+/* No port event tells of it. */
+static void cut_rails(struct kv_cluster *all)
+{
+	struct world *world = all->world;
+	uint64_t epoch = epoch_of(&all->nodes[0]), failed = all->outcome->refused + all->outcome->unknown;
+
+	for (unsigned n = 0; n < CUTS && world->violations == 0; n++) {
+		struct port *port = &all->network.ports[world_range(world, 0, all->network.port_count - 1)];
+
+		world_count_fault(world, FAULT_CUT);
+		world_note(world, port->host->name, port->rail);
+		port->cut_tx++;
+		port->cut_rx++;
+		world_run_until(world, world->now_ns + world_range(world, NS_MS, CUT_NS));
+		port->cut_tx--;
+		port->cut_rx--;
+		world_run_until(world, world->now_ns + MEND_NS);
+		for (unsigned i = 0; i < all->count; i++) {
+			if (epoch_of(&all->nodes[i]) != epoch)
+				world_violate(world, "rails", "a rail of %s was cut, and there is another epoch",
+					port->host->name);
+			if (all->nodes[i].written_ns + LEASE_NS < world->now_ns)
+				world_violate(world, "rails", "%s answers no write after a rail was cut",
+					all->nodes[i].endpoint.host.name);
+		}
+	}
+	if (all->outcome->refused + all->outcome->unknown != failed)
+		world_violate(world, "rails", "operations failed while rails were cut one after the other");
+}
+
 /* Clients write and delete nothing: no DEL flushes the log and so finds the room again. */
 static void fill_disk(struct kv_cluster *all)
 {
@@ -295,6 +338,11 @@ static void run_leave(struct world *world, struct outcome *outcome)
 	run(world, outcome, LEASE_NS, KV_KEEP_NOTHING, leave_in_calm);
 }
 
+static void run_rails(struct world *world, struct outcome *outcome)
+{
+	run(world, outcome, LEASE_NS, KV_KEEP_NOTHING, cut_rails);
+}
+
 static void run_room(struct world *world, struct outcome *outcome)
 {
 	run(world, outcome, LEASE_NS, KV_KEEP_MEMORY, fill_disk);
@@ -319,6 +367,13 @@ const struct scenario scenario_kv_leave = {
 	.only_when_named = true,
 	.what = "the same; members leave, or are killed and replaced at once: nobody waits for the end of a lease",
 	.run = run_leave,
+};
+
+const struct scenario scenario_kv_rails = {
+	.name = "kv-rails",
+	.only_when_named = true,
+	.what = "the same; one rail after the other is cut silently: the epoch stays, and no operation fails",
+	.run = run_rails,
 };
 
 const struct scenario scenario_kv_room = {

@@ -627,6 +627,11 @@ bool control_path_up(const struct control_peer *peer, unsigned endpoint)
 	return peer->known && peer->session.paths[endpoint].up;
 }
 
+int control_path_used(const struct control_peer *peer)
+{
+	return peer->known ? peer->session.active : SESSION_PATH_NONE;
+}
+
 void control_peer_set_context(struct control_peer *peer, void *context)
 {
 	peer->context = context;

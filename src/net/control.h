@@ -86,6 +86,7 @@ bool control_peer_ended(const struct control_peer *peer);
 const char *control_peer_name(const struct control_peer *peer);
 uint64_t control_peer_incarnation(const struct control_peer *peer);
 bool control_path_up(const struct control_peer *peer, unsigned endpoint);
+int control_path_used(const struct control_peer *peer); /* where messages leave; -1: there is none */
 /* The caller has detected that this path is broken before its heartbeats were missed: messages move to another path at
  * once, if there is one, and this one has to come up again. */
 void control_path_suspect(struct control_peer *peer, unsigned endpoint);

@@ -70,7 +70,8 @@ int peer_our_rail(const struct hf_peer *peer, uint8_t theirs); /* -1: we have no
 void peer_say_ports(struct hf_peer *peer);                     /* which of our rails it may use */
 void peer_ports(struct hf_peer *peer, uint32_t up);            /* theirs, as they say */
 bool peer_ports_up(const struct hf_peer *peer, unsigned rail);
-void peer_suspect(struct hf_peer *peer, unsigned rail); /* a wr failed there, though the ports are up */
+void peer_suspect(struct hf_peer *peer, unsigned rail); /* nothing is heard there, though the ports are up */
+int peer_control_rail(const struct hf_peer *peer);      /* whose control path messages leave on; -1: none of a rail's */
 void peer_rails_tick(struct hf_peer *peer, uint64_t now_ns);
 
 /* ---- peer_lease.c ---- */

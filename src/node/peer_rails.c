@@ -191,6 +191,13 @@ void peer_suspect(struct hf_peer *peer, unsigned rail)
 	node_tick_soon(peer->node);
 }
 
+int peer_control_rail(const struct hf_peer *peer)
+{
+	int path = peer->control == NULL ? -1 : control_path_used(peer->control);
+
+	return path < (int)peer->node->rail_count ? path : -1;
+}
+
 void peer_rails_tick(struct hf_peer *peer, uint64_t now_ns)
 {
 	struct rail_actions actions;

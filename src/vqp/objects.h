@@ -200,9 +200,9 @@ void vqp_fail_alone(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_st
 /* The same where what was posted may be on its way: it completes when the other side has fenced as well (V4). */
 void vqp_abort(struct hf_vqp *vqp, enum ibv_wc_status first, enum ibv_wc_status rest);
 void vqp_drop_path(struct hf_vqp *vqp);    /* the one in use, which is fenced, or was never connected */
+void vqp_drop_backups(struct hf_vqp *vqp); /* nothing arrives through them any more */
 void vqp_forget_paths(struct hf_vqp *vqp); /* all of them */
-/* The same now, for paths that are not fenced; it may block. Nothing arrives any more; `reads`: what completed before
- * is read. */
+/* The same now, for paths that are not fenced; it may block. `reads`: what completed before is read. */
 void vqp_end_paths(struct hf_vqp *vqp, bool reads);
 
 /* end.c: why it ends. Only what is noted first counts. */

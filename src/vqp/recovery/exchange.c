@@ -259,8 +259,8 @@ void exchange_ended(struct hf_vqp *vqp, const struct message_head *message)
 {
 	bool strays = leaves_strays(vqp, message);
 
-	if (strays && ending_asks(&vqp->ending))
-		vqp->strays_ns = 0;
+	if (strays && ending_asks(&vqp->ending) && vqp->ending.state == ENDING_FENCE)
+		vqp->strays_ns = 0; /* else the lease counts since our fence, as before: nothing has left since then */
 	(void)ending_step(&vqp->ending, strays ? ENDING_EVENT_STRAYS : ENDING_EVENT_CLOSED);
 	marks_fence(vqp);
 }

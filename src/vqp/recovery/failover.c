@@ -7,7 +7,8 @@
 
 /* A SEND may wait for its receive for as long as the application pleases. A failback does not wait for that, or new
  * wrs would: it becomes a failover, which judges the last wrs by evidence. */
-#define QUIET_PATIENCE_NS 100000000ull
+#define QUIET_PATIENCE_NS    100000000ull
+#define FAILBACK_PATIENCE_NS 25000000ull
 
 /* Our qp was ended, since its fence was hopeless; or there never was one; or the device is one that may be wrong. */
 static bool answers_unsure(const struct hf_vqp *vqp)
@@ -304,6 +305,22 @@ bool failover_drain(struct hf_node *node)
 	return any;
 }
 
+/* A failback holds posts, and its messages leave on the first control path that is up: perhaps that of the rail to
+ * which it returns. If that rail falls silent again now, no data show it, and heartbeats show it late. The rail that
+ * the vqp leaves has carried its last wr. */
+static void suspect_return(struct hf_vqp *vqp, uint64_t now_ns)
+{
+	const struct recovery *recovery = &vqp->recovery;
+	bool leaves = recovery->state == RECOVERY_EXCHANGE || recovery->state == RECOVERY_PATH;
+	int rail = peer_control_rail(vqp->peer);
+
+	if (recovery->kind != RECOVERY_FAILBACK || now_ns < recovery->since_ns + FAILBACK_PATIENCE_NS)
+		return;
+	if ((leaves && rail >= 0 && rail != (int)vqp->path->rail) ||
+		(recovery->state == RECOVERY_BUILD && rail == recovery->rail))
+		peer_suspect(vqp->peer, (unsigned)rail);
+}
+
 void failover_tick(struct hf_vqp *vqp, uint64_t now_ns)
 {
 	struct recovery_event event = {.type = RECOVERY_EVENT_RAILS};
@@ -315,6 +332,7 @@ void failover_tick(struct hf_vqp *vqp, uint64_t now_ns)
 		failover_broken(vqp);
 	if (vqp->recovery.state == RECOVERY_QUIET && now_ns >= vqp->recovery.since_ns + QUIET_PATIENCE_NS)
 		failover_broken(vqp);
+	suspect_return(vqp, now_ns);
 	failover_event(vqp, &event);
 	backup_offer_all(vqp);
 	if (vqp->grants.done != NULL || vqp->grants.over != NULL)

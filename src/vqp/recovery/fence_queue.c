@@ -124,6 +124,8 @@ static bool progress_ending(struct hf_vqp *vqp)
 
 	if (waits_for_lease(vqp))
 		count_lease(vqp, (actions & ENDING_ASK) != 0);
+	if (actions & ENDING_ASK)
+		vqp_drop_backups(vqp); /* the picker may have moved to one: the request says CLOSED */
 	if ((actions & ENDING_ASK) && vqp->peer != NULL)
 		exchange_ask_end(vqp);
 	if (waits_for_lease(vqp) && lease_has_ended(vqp))

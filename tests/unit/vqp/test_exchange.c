@@ -192,9 +192,36 @@ static void what_the_other_side_fenced_nowhere_is_not_over_before_it_cannot_exec
 	}
 }
 
+static bool asks_for_the_end(struct pair *pair)
+{
+	(void)pair;
+	return ours[0]->ending.state == ENDING_ANSWER;
+}
+
+/* Nothing has left since it was fenced, so that time counts, however late the answer is. */
+static void a_late_answer_does_not_begin_the_wait_for_the_lease_anew(void **state)
+{
+	const struct closed_message closed = {0};
+	struct pair pair;
+	uint64_t fenced_ns;
+
+	(void)state;
+	fleet_open_on_standby(&pair);
+	assert_int_equal(fleet_write(&pair, 0, pair.b.mr->rkey), 0);
+	hf_vqp_abort(ours[0]);
+	assert_true(pair_until(&pair, asks_for_the_end));
+	fenced_ns = ours[0]->strays_ns;
+	assert_true(fenced_ns > 0);
+	exchange_ended(ours[0], &closed.head);
+	assert_int_equal(ours[0]->ending.next, ENDING_LEASE);
+	assert_int_equal(ours[0]->strays_ns, fenced_ns);
+	pair_close(&pair);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_late_answer_does_not_begin_the_wait_for_the_lease_anew),
 		cmocka_unit_test(a_log_that_strays_may_write_is_given_to_no_other_vqp),
 		cmocka_unit_test(vqps_that_the_other_side_asks_about_are_fenced_in_one_turn_in_that_order),
 		cmocka_unit_test(who_is_told_of_a_standby_qp_before_it_joined_the_pool_finds_it),

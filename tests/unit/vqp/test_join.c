@@ -194,6 +194,34 @@ static void a_number_that_nobody_has_is_refused(void **state)
 	pair_close(&pair);
 }
 
+static bool both_have_a_backup(struct pair *pair)
+{
+	return pair->a.vqp->backup[1].ready && pair->b.vqp->backup[1].ready;
+}
+
+static bool asks_for_the_end(struct pair *pair)
+{
+	return pair->a.vqp->ending.state == ENDING_ANSWER;
+}
+
+/* The request says that nothing of the other side's wrs happens here any more; but it may have moved to a backup. */
+static void who_asks_for_the_end_has_no_backup_any_more(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, HF_POLICY_VARUNA);
+	pair.revocable = true;
+	pair_connect(&pair);
+	assert_true(pair_until(&pair, both_have_a_backup));
+	pair_cut(&pair, 0, false);
+	assert_int_equal(pair_add(&pair, 0, 0, 0, 1), 0);
+	hf_vqp_abort(pair.a.vqp);
+	assert_true(pair_until(&pair, asks_for_the_end));
+	assert_null(pair.a.vqp->backup[1].qp);
+	pair_close(&pair);
+}
+
 static void an_aborted_vqp_flushes_on_both_sides(void **state)
 {
 	struct ibv_wc wc[2];
@@ -633,6 +661,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(without_a_queue_for_receives_they_complete_in_that_of_sends),
 		cmocka_unit_test(a_vqp_that_was_to_be_connected_is_not_reset),
 		cmocka_unit_test(a_number_that_nobody_has_is_refused),
+		cmocka_unit_test(who_asks_for_the_end_has_no_backup_any_more),
 		cmocka_unit_test(an_aborted_vqp_flushes_on_both_sides),
 		cmocka_unit_test(receives_stay_when_the_other_side_ends_and_a_send_fails),
 		cmocka_unit_test(what_is_in_flight_when_the_other_side_ends_fails_by_its_own_retries),
