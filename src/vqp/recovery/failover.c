@@ -9,6 +9,7 @@
  * wrs would: it becomes a failover, which judges the last wrs by evidence. */
 #define QUIET_PATIENCE_NS    100000000ull
 #define FAILBACK_PATIENCE_NS 25000000ull
+#define FAILBACK_DOUBLINGS   3u
 
 /* Our qp was ended, since its fence was hopeless; or there never was one; or the device is one that may be wrong. */
 static bool answers_unsure(const struct hf_vqp *vqp)
@@ -132,6 +133,8 @@ static void do_resume(struct hf_vqp *vqp)
 	vqps_of(vqp->node)->fence_answered = vqps_of(vqp->node)->fence_slice != 0;
 	if (!first)
 		count_resumed(vqp, now_ns);
+	if (vqp->recovery.kind == RECOVERY_FAILBACK)
+		vqp->recovery.stalls = 0;
 	log_debug("vqp %u: traffic is on rail %s", vqp->num, hf_node_rail_name(vqp->node, vqp->path->rail));
 	vqp->detected_ns = 0;
 	(void)path_post_recvs(vqp, vqp->path);
@@ -307,18 +310,21 @@ bool failover_drain(struct hf_node *node)
 
 /* A failback holds posts, and its messages leave on the first control path that is up: perhaps that of the rail to
  * which it returns. If that rail falls silent again now, no data show it, and heartbeats show it late. The rail that
- * the vqp leaves has carried its last wr. */
+ * the vqp leaves has carried its last wr. The other end may only be slow: in the next one it has twice the time. */
 static void suspect_return(struct hf_vqp *vqp, uint64_t now_ns)
 {
-	const struct recovery *recovery = &vqp->recovery;
+	struct recovery *recovery = &vqp->recovery;
 	bool leaves = recovery->state == RECOVERY_EXCHANGE || recovery->state == RECOVERY_PATH;
 	int rail = peer_control_rail(vqp->peer);
 
-	if (recovery->kind != RECOVERY_FAILBACK || now_ns < recovery->since_ns + FAILBACK_PATIENCE_NS)
+	if (recovery->kind != RECOVERY_FAILBACK ||
+		now_ns < recovery->since_ns + (FAILBACK_PATIENCE_NS << recovery->stalls))
 		return;
 	if ((leaves && rail >= 0 && rail != (int)vqp->path->rail) ||
-		(recovery->state == RECOVERY_BUILD && rail == recovery->rail))
+		(recovery->state == RECOVERY_BUILD && rail == recovery->rail)) {
+		recovery->stalls += recovery->stalls < FAILBACK_DOUBLINGS;
 		peer_suspect(vqp->peer, (unsigned)rail);
+	}
 }
 
 void failover_tick(struct hf_vqp *vqp, uint64_t now_ns)

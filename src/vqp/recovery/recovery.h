@@ -93,7 +93,8 @@ struct recovery {
 	uint64_t budget_ns, held_ns;
 	uint64_t since_ns, resumed_ns; /* when traffic stopped, when it last went on */
 	bool stopped, idle;
-	bool spent; /* the budget of this outage */
+	bool spent;      /* the budget of this outage */
+	unsigned stalls; /* failbacks in a row that made no progress in time */
 };
 
 /* retries_ns: the longest time that a wr waits on a path before it fails. */
