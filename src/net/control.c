@@ -43,7 +43,8 @@ void control_peer_know(struct control_peer *peer, const struct frame_hello *hell
 	if (peer->known)
 		return;
 	peer->known = true;
-	peer->dial_at_ns[0] = peer->dial_wait_ns[0] = 0; /* peer_ask's, which may have waited long for an answer */
+	if (peer->dial_wait_ns[0] > DIAL_MIN_NS) /* peer_ask's, which has waited long for an answer */
+		peer->dial_at_ns[0] = peer->dial_wait_ns[0] = 0;
 	memcpy(peer->name, hello->name, sizeof(peer->name));
 	peer->incarnation = hello->incarnation;
 	peer->known_at = ++control->moments;
