@@ -38,7 +38,7 @@ VALUE = b"v" * 100
 PATHS = 1000  # of ZooKeeper in the closed loop
 CLIENTS = 4   # of the closed loop, at each survivor
 BEFORE_S, AFTER_S = 1, 2
-SETS, SETS_BEFORE = 2000, 200  # timed, and before them
+SETS = 2000   # timed, one after the other
 
 
 def _ours(build, *arguments):
@@ -205,14 +205,8 @@ class Holdfast:
 
 
 def _set_of(other, i):
-    write, took_us = other.writer(i), []
-    for n in range(SETS_BEFORE + SETS):
-        begin = time.perf_counter()
-        write()
-        if n >= SETS_BEFORE:
-            took_us.append((time.perf_counter() - begin) * 1e6)
-    took_us.sort()
-    return {"p50_us": took_us[SETS // 2], "p99_us": took_us[SETS * 99 // 100]}
+    found = beside.measure(other.writer(i), SETS)
+    return {"p50_us": found["median_us"], "p99_us": found["p99_us"]}
 
 
 # ---- rounds ----

@@ -12,7 +12,8 @@ Three members of each on this host, in memory where they can (/dev/shm). Rounds 
                 medians, what replication adds to the proxy, and its throughput against WAIT 2
     fail-over   the leader gets SIGKILL; until the next write is answered
 
-`holdfast bench smr --with FILE` draws what this script writes. What cannot be had here is skipped, in words. Nobody else should use the machine's cores meanwhile.
+`holdfast bench smr --with FILE` draws what this script writes. What cannot be had here is skipped, in words. Nobody else
+should use the machine's cores meanwhile.
 """
 import argparse
 import http.client
@@ -26,21 +27,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 
 import beside
-
-
-def _measure(write, n, warm=200):
-    for _ in range(warm):
-        write()
-    times = []
-    for _ in range(n):
-        begin = time.perf_counter_ns()
-        write()
-        times.append(time.perf_counter_ns() - begin)
-    times.sort()
-    return {"median_us": times[n // 2] / 1e3, "p99_us": times[n * 99 // 100] / 1e3}
 
 
 class Proxy:
@@ -85,7 +73,7 @@ class Proxy:
 
 
 def _propose_of(other):
-    return _measure(other.writer(other.leader()), 2000)
+    return beside.measure(other.writer(other.leader()), 2000)
 
 
 def _busy(work):
@@ -94,26 +82,23 @@ def _busy(work):
         return work()
 
 
-def _ours(build):
-    done = subprocess.run([build / "holdfast", "bench", "smr", "--json", "--rounds", "1", "--failovers", "0", "--cuts", "0"],
-                          text=True, capture_output=True, timeout=500, check=False)
+def _bench_smr(build, part, *words):
+    done = subprocess.run([build / "holdfast", "bench", "smr", "--json", *words], text=True, capture_output=True, timeout=500,
+                          check=False)
     if done.returncode != 0:
-        raise beside.Missing("holdfast bench smr came to no figures: " + done.stderr[-300:])
-    return _in_us(json.loads(done.stdout)["propose"][0])
-
-
-def _in_us(row):
+        raise beside.Missing(f"holdfast bench smr {' '.join(words)} came to no figures: " + done.stderr[-300:])
+    row = json.loads(done.stdout)[part][0]
     return {key.replace("_ns", "_us"): row[key] / 1e3 for key in ("median_ns", "p99_ns")}
+
+
+def _ours(build):
+    return _bench_smr(build, "propose", "--rounds", "1", "--failovers", "0", "--cuts", "0")
 
 
 def _durable(build):
     """One proposal after the other, each synced by a majority, below BUILD, as etcd's are there."""
     with tempfile.TemporaryDirectory(prefix="holdfast-durable-", dir=build) as directory:
-        done = subprocess.run([build / "holdfast", "bench", "smr", "--json", "--durable", directory], text=True,
-                              capture_output=True, timeout=300, check=False)
-    if done.returncode != 0:
-        raise beside.Missing("holdfast bench smr --durable came to no figures: " + done.stderr[-300:])
-    return _in_us(json.loads(done.stdout)["durable"][0])
+        return _bench_smr(build, "durable", "--durable", directory)
 
 
 def _ratios(medians):

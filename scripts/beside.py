@@ -82,6 +82,18 @@ def busy_cores():
             spinner.wait()
 
 
+def measure(write, n, warm=200):
+    for _ in range(warm):
+        write()
+    times = []
+    for _ in range(n):
+        begin = time.perf_counter_ns()
+        write()
+        times.append(time.perf_counter_ns() - begin)
+    times.sort()
+    return {"median_us": times[n // 2] / 1e3, "p99_us": times[n * 99 // 100] / 1e3}
+
+
 def medians_of(points):
     """A row for each kind and name, with the median of each of its figures."""
     rows = {}

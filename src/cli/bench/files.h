@@ -14,7 +14,7 @@ struct bench_files {
 
 /* Adds the rows that the script has as "medians" to `all` as "others"; nothing without --with. An exit status. */
 int bench_files_take(const struct bench_files *files, const char *script, json_t *all);
-/* `page` writes to a path and returns 0 or -errno. An exit status. */
+/* `page` writes to a path and returns 0 or -errno; without --html it is not called. An exit status. */
 int bench_files_write(const struct bench_files *files, json_t *all, int (*page)(const char *path, const json_t *all));
 
 #endif

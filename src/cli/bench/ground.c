@@ -4,6 +4,7 @@
  * far apart the two cores are just then, which changes while a virtual machine runs; a round in which it changed is
  * measured again, a bounded number of times. A figure is the median of its rounds, its ratio that of their ratios. */
 #include "cli/bench/bench.h"
+#include "cli/bench/files.h"
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -37,10 +38,10 @@ static const struct bench_figure figures[] = {
 #define FIGURES (sizeof(figures) / sizeof(figures[0]))
 
 struct options {
-	const char *out;  /* file for the JSON */
+	struct bench_files files;
 	const char *only; /* a part of the names */
 	unsigned rounds;
-	bool json, peer;
+	bool peer;
 };
 
 struct rounds {
@@ -138,20 +139,9 @@ static json_t *report(const struct bench_figure *figure, struct rounds *rounds, 
 	return object;
 }
 
-static int write_report(json_t *array, const struct options *options)
-{
-	if (options->out != NULL && json_dump_file(array, options->out, CLI_JSON_STYLE) != 0) {
-		fprintf(stderr, "holdfast bench: %s cannot be written: %s\n", options->out, strerror(errno));
-		return FAILED;
-	}
-	if (options->json && (json_dumpf(array, stdout, CLI_JSON_STYLE) != 0 || puts("") < 0))
-		return FAILED;
-	return fflush(stdout) == 0 ? DONE : FAILED;
-}
-
 static int run(struct options *options)
 {
-	FILE *log = options->json ? stderr : stdout; /* --json leaves standard output to the JSON */
+	FILE *log = options->files.json ? stderr : stdout; /* --json leaves standard output to the JSON */
 	json_t *array = json_array();
 	static struct rounds rounds;
 	int status = DONE;
@@ -168,7 +158,7 @@ static int run(struct options *options)
 		fprintf(stderr, "holdfast bench: no figure is called like '%s'; leave out --only to see all\n",
 			options->only);
 		status = WRONG_INPUT;
-	} else if (write_report(array, options) != DONE) {
+	} else if (bench_files_write(&options->files, array, NULL) != DONE) {
 		status = FAILED;
 	}
 	json_decref(array);
@@ -192,13 +182,13 @@ int bench_ground(int argc, char **argv)
 		const char *next = i + 1 < argc ? argv[i + 1] : NULL;
 
 		if (strcmp(argv[i], "--json") == 0 && (next == NULL || next[0] == '-')) {
-			options.json = true;
+			options.files.json = true;
 		} else if (strcmp(argv[i], "--no-peer") == 0) {
 			options.peer = false;
 		} else if (next == NULL) {
 			return bench_refuse("unknown or incomplete argument", argv[i]);
 		} else if (strcmp(argv[i], "--out") == 0 || strcmp(argv[i], "--json") == 0) {
-			options.out = argv[++i];
+			options.files.out = argv[++i];
 		} else if (strcmp(argv[i], "--only") == 0) {
 			options.only = argv[++i];
 		} else if (strcmp(argv[i], "--rounds") == 0) {

@@ -285,21 +285,30 @@ static int line_far(struct bench_meeting *meeting, void *context)
 	return 0;
 }
 
+/* So many round trips; `ball` counts them all. */
+static int line_time(struct bench_meeting *meeting, uint64_t *ball, unsigned rounds, uint64_t *ns_out)
+{
+	struct hf_env *env = hf_env_host();
+	uint64_t start_ns = hf_env_now_ns(env);
+
+	for (unsigned k = 0; k < rounds; k++) {
+		publish(&meeting->near.ball, ++*ball);
+		if (!line_wait(&meeting->far.ball, *ball))
+			return -ETIMEDOUT;
+	}
+	*ns_out = hf_env_now_ns(env) - start_ns;
+	return 0;
+}
+
 static int line_near(struct bench_meeting *meeting, void *context)
 {
 	static double batches[LINE_BATCHES];
-	struct hf_env *env = hf_env_host();
-	uint64_t i = 0;
+	uint64_t ball = 0, took_ns;
 
 	for (unsigned batch = 0; batch < LINE_BATCHES; batch++) {
-		uint64_t start_ns = hf_env_now_ns(env);
-
-		for (unsigned k = 0; k < LINE_ROUNDS; k++) {
-			publish(&meeting->near.ball, ++i);
-			if (!line_wait(&meeting->far.ball, i))
-				return -ETIMEDOUT;
-		}
-		batches[batch] = (double)(hf_env_now_ns(env) - start_ns) / (2 * LINE_ROUNDS);
+		if (line_time(meeting, &ball, LINE_ROUNDS, &took_ns) != 0)
+			return -ETIMEDOUT;
+		batches[batch] = (double)took_ns / (2 * LINE_ROUNDS);
 	}
 	*(double *)context = bench_median(batches, LINE_BATCHES);
 	return 0;
@@ -314,18 +323,12 @@ static int jitter_near(struct bench_meeting *meeting, void *context)
 {
 	static uint32_t bursts[LINE_BATCHES * LINE_ROUNDS / BURST_ROUNDS];
 	const unsigned n = sizeof(bursts) / sizeof(*bursts);
-	struct hf_env *env = hf_env_host();
-	uint64_t i = 0;
+	uint64_t ball = 0, took_ns;
 
 	for (unsigned burst = 0; burst < n; burst++) {
-		uint64_t start_ns = hf_env_now_ns(env);
-
-		for (unsigned k = 0; k < BURST_ROUNDS; k++) {
-			publish(&meeting->near.ball, ++i);
-			if (!line_wait(&meeting->far.ball, i))
-				return -ETIMEDOUT;
-		}
-		bursts[burst] = (uint32_t)(hf_env_now_ns(env) - start_ns);
+		if (line_time(meeting, &ball, BURST_ROUNDS, &took_ns) != 0)
+			return -ETIMEDOUT;
+		bursts[burst] = (uint32_t)took_ns;
 	}
 	bench_sort_times(bursts, n);
 	*(double *)context = (double)bursts[n / 100 * 99] / bursts[n / 2];
