@@ -43,8 +43,6 @@ void control_peer_know(struct control_peer *peer, const struct frame_hello *hell
 	if (peer->known)
 		return;
 	peer->known = true;
-	if (peer->dial_wait_ns[0] > DIAL_MIN_NS) /* peer_ask's, which has waited long for an answer */
-		peer->dial_at_ns[0] = peer->dial_wait_ns[0] = 0;
 	memcpy(peer->name, hello->name, sizeof(peer->name));
 	peer->incarnation = hello->incarnation;
 	peer->known_at = ++control->moments;
@@ -72,7 +70,7 @@ void control_peer_path_up(struct control_peer *peer, unsigned endpoint)
 	struct control *control = peer->control;
 
 	session_path_up(&peer->session, endpoint, hf_loop_now_ns(control->loop));
-	peer->dial_wait_ns[endpoint] = 0;
+	peer->dial[endpoint].wait_ns = 0;
 	log_debug("control: peer %s: path %s is up", peer->name, control->endpoints[endpoint].label);
 	if (!peer->told) {
 		peer->told = true;
@@ -271,12 +269,20 @@ static bool endpoint_dials(const struct control *control, unsigned i)
 	return control->endpoints[i].addr.sa.sa_family != AF_UNSPEC && control->listeners[i].enabled;
 }
 
+static void dial_pause(struct dial_pause *pause, uint64_t now_ns)
+{
+	pause->wait_ns = pause->wait_ns == 0 ? DIAL_MIN_NS : pause->wait_ns * 2;
+	if (pause->wait_ns > DIAL_MAX_NS)
+		pause->wait_ns = DIAL_MAX_NS;
+	pause->until_ns = now_ns + pause->wait_ns;
+}
+
 /* No answer yet: dials each address in turn, from each endpoint in turn. */
 static void peer_ask(struct control_peer *peer, uint64_t now_ns)
 {
 	struct control *control = peer->control;
 
-	if (now_ns < peer->dial_at_ns[0])
+	if (now_ns < peer->ask.until_ns)
 		return;
 	for (unsigned i = 0; i < peer->bootstrap_count; i++) {
 		unsigned endpoint = (i + peer->bootstrap_turn) % control->endpoint_count;
@@ -285,23 +291,18 @@ static void peer_ask(struct control_peer *peer, uint64_t now_ns)
 			(void)conn_dial(peer, endpoint, &peer->bootstrap[i], true);
 	}
 	peer->bootstrap_turn++;
-	peer->dial_wait_ns[0] = peer->dial_wait_ns[0] == 0 ? DIAL_MIN_NS : peer->dial_wait_ns[0] * 2;
-	if (peer->dial_wait_ns[0] > DIAL_MAX_NS)
-		peer->dial_wait_ns[0] = DIAL_MAX_NS;
-	peer->dial_at_ns[0] = now_ns + peer->dial_wait_ns[0];
+	dial_pause(&peer->ask, now_ns);
 }
 
 static void peer_dial(struct control_peer *peer, unsigned i, uint64_t now_ns)
 {
 	struct control *control = peer->control;
 	const struct hf_addr *remote = remote_of(peer, control->endpoints[i].label);
-	uint64_t *wait_ns = &peer->dial_wait_ns[i];
 
-	if (peer->paths[i] != NULL || remote == NULL || !endpoint_dials(control, i) || now_ns < peer->dial_at_ns[i])
+	if (peer->paths[i] != NULL || remote == NULL || !endpoint_dials(control, i) || now_ns < peer->dial[i].until_ns)
 		return;
 	(void)conn_dial(peer, i, remote, false);
-	*wait_ns = *wait_ns == 0 ? DIAL_MIN_NS : *wait_ns * 2 > DIAL_MAX_NS ? DIAL_MAX_NS : *wait_ns * 2;
-	peer->dial_at_ns[i] = now_ns + *wait_ns;
+	dial_pause(&peer->dial[i], now_ns);
 }
 
 /* ---- time ---- */
@@ -483,7 +484,7 @@ void control_enable(struct control *control, unsigned endpoint, bool enabled)
 	list_for_each (at, &control->peers) {
 		struct control_peer *peer = container_of(at, struct control_peer, node);
 
-		peer->dial_at_ns[endpoint] = peer->dial_wait_ns[endpoint] = 0;
+		peer->ask = peer->dial[endpoint] = (struct dial_pause){0};
 	}
 	if (enabled)
 		control_soon(control);

@@ -67,6 +67,11 @@ struct outgoing { /* a message until it is acknowledged */
 	uint8_t data[];
 };
 
+/* Between one try to dial and the next: doubles from DIAL_MIN_NS to DIAL_MAX_NS. */
+struct dial_pause {
+	uint64_t until_ns, wait_ns;
+};
+
 struct control_peer {
 	struct list node;
 	struct control *control;
@@ -88,8 +93,8 @@ struct control_peer {
 	unsigned bootstrap_count, bootstrap_turn;
 	unsigned remote_count;
 	struct frame_endpoint remote[FRAME_ENDPOINTS_MAX];
-	struct conn *paths[FRAME_ENDPOINTS_MAX]; /* by our endpoint: dialing or up */
-	uint64_t dial_at_ns[FRAME_ENDPOINTS_MAX], dial_wait_ns[FRAME_ENDPOINTS_MAX];
+	struct conn *paths[FRAME_ENDPOINTS_MAX];          /* by our endpoint: dialing or up */
+	struct dial_pause ask, dial[FRAME_ENDPOINTS_MAX]; /* without an answer; by our endpoint */
 };
 
 struct listener {
