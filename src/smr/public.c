@@ -135,13 +135,23 @@ void smr_public_beat(struct hf_smr *smr)
 
 /* ---- the choice ---- */
 
-/* Who was just granted our log is given the time to lead before a lower id that came up meanwhile is preferred. */
+/* The holder of our log wrote a promise there, so a majority has granted it theirs. */
+static bool has_promised(const struct hf_smr *smr)
+{
+	const _Atomic uint64_t *word = (const _Atomic uint64_t *)(const void *)(smr->log + SMR_LOG_PROMISE);
+	uint64_t number;
+
+	return smr_slot_open(le64toh(observe(word)), &number) && number > smr->promised;
+}
+
+/* A member that was granted our log is preferred to a lower id that came up meanwhile: for a while, and with a majority
+ * until it leads or is stuck, since what it has to recover may be long (R-S17). */
 static bool is_becoming(const struct smr_link *link)
 {
 	const struct hf_smr *smr = link->smr;
 
 	return smr->holder == link->id && link->grant_holds && smr_link_role(link) == HF_SMR_ACQUIRING &&
-	       smr->now_ns - smr->holder_ns < BECOMING_PULSES * smr->config.pulse_ns;
+	       (smr->now_ns - smr->holder_ns < BECOMING_PULSES * smr->config.pulse_ns || has_promised(smr));
 }
 
 /* A cluster that was founded just now: the lowest id is there, though its score is not high enough yet. Once a leader
