@@ -111,6 +111,7 @@ static void whole(struct smr_durable *durable)
 
 static void carry_from(struct smr_durable *durable, uint64_t index)
 {
+	ensure(index >= durable->smr->oldest); /* DUR-4: the ring has the slots for the next file */
 	durable->rotate = true;
 	durable->rotated = false;
 	durable->carry = durable->carried = index;
@@ -135,6 +136,8 @@ static void begin_own(struct smr_durable *durable)
 
 	if (durable->since < limit || durable->rotate || durable->appending ||
 		(smr->role != HF_SMR_FOLLOWER && smr->role != HF_SMR_LEADER))
+		return;
+	if (smr_applied_entries(smr) < smr->oldest) /* the first slots of an entry came with a snapshot's tail */
 		return;
 	if (smr->role == HF_SMR_LEADER && smr->config.snapshots_pause && durable->since < 2 * limit &&
 		another_can_lead(smr)) {
