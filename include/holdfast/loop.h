@@ -38,7 +38,8 @@ uint64_t hf_loop_prepare(struct hf_loop *loop, uint64_t max_sleep_ns);
 void hf_loop_wait(struct hf_loop *loop, uint64_t sleep_ns);
 
 /* How long the loop continues to poll after its last work before it sleeps: 0, not at all; UINT64_MAX, it never sleeps.
- * The default is 20 us. No effect where a loop never spins: on a host with one core, and in the simulator. */
+ * The default is 20 us. No effect where a loop never spins: on a host with one core, and in the simulator. A loop that
+ * finds a computing program on its core does not spin for a while, unless it never sleeps. */
 void hf_loop_set_spin(struct hf_loop *loop, uint64_t spin_ns);
 /* How much later than a timer is due the kernel may end a sleep: it combines wake-ups of that time. 0, the default:
  * the slack of the thread (50 us). A thread keeps the slack of the loop that it slept in last. The simulator has

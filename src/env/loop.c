@@ -7,7 +7,11 @@
  *                                                       +--one has work again--> another turn
  *
  * While pollers find work the waiter is asked once per IO_CHECK_NS only: its system call costs more than most polls.
- * In a turn that is hurried it is not asked at all. */
+ * In a turn that is hurried it is not asked at all.
+ *
+ * A yield gives a slice of the core away, to programs of the lowest priority too, and takes milliseconds where such a
+ * program computes. A thread that wakes gets the core from it at once. So a loop that lost a yield sleeps instead of
+ * spinning, for longer each time that it finds the program still there. */
 #include "env/world.h"
 
 #include <errno.h>
@@ -20,6 +24,10 @@
 
 #define IO_CHECK_NS 5000u
 
+#define LOST_NS       400000u /* a yield that lasts longer is lost */
+#define SHARED_NS_MIN 10000000u
+#define SHARED_NS_MAX 640000000u
+
 struct hf_loop {
 	struct hf_env *env;
 	struct world_waiter *waiter;
@@ -29,10 +37,11 @@ struct hf_loop {
 	uint64_t now_ns;
 	uint64_t spin_ns;
 	uint64_t busy_at_ns, io_checked_ns;
-	bool now_stale; /* a sleep lies between now_ns and the present */
-	bool busy;      /* this turn found work */
-	bool again;     /* it did not, but a quiet timer fired after the pollers were polled */
-	bool hurried;   /* and the program waits for its end */
+	uint64_t shared_ns, shared_until_ns; /* the core is, with a program that does not yield */
+	bool now_stale;                      /* a sleep lies between now_ns and the present */
+	bool busy;                           /* this turn found work */
+	bool again;                          /* it did not, but a quiet timer fired after the pollers were polled */
+	bool hurried;                        /* and the program waits for its end */
 	bool in_turn;
 	_Atomic bool stopping;
 };
@@ -223,6 +232,29 @@ void hf_loop_unwatch(struct hf_watch *watch)
 
 /* ---- a turn ---- */
 
+static bool spins(const struct hf_loop *loop)
+{
+	if (loop->spin_ns == UINT64_MAX)
+		return true;
+	return loop->now_ns >= loop->shared_until_ns && loop->now_ns - loop->busy_at_ns < loop->spin_ns;
+}
+
+static void yield(struct hf_loop *loop)
+{
+	uint64_t since_ns = loop->spin_ns > 0 ? hf_env_now_ns(loop->env) : 0, now_ns;
+
+	env_relax(loop->env);
+	if (loop->spin_ns == 0)
+		return;
+	now_ns = hf_env_now_ns(loop->env);
+	if (now_ns - since_ns < LOST_NS)
+		return;
+	loop->shared_ns = now_ns - loop->shared_until_ns < loop->shared_ns ? 2 * loop->shared_ns : SHARED_NS_MIN;
+	if (loop->shared_ns > SHARED_NS_MAX)
+		loop->shared_ns = SHARED_NS_MAX;
+	loop->shared_until_ns = now_ns + loop->shared_ns;
+}
+
 /* How long the loop may sleep; 0 while there is work or may be soon. */
 static uint64_t sleep_ns(struct hf_loop *loop, uint64_t max_sleep_ns)
 {
@@ -230,7 +262,7 @@ static uint64_t sleep_ns(struct hf_loop *loop, uint64_t max_sleep_ns)
 
 	if (max_sleep_ns == 0 || atomic_load_explicit(&loop->stopping, memory_order_relaxed))
 		return 0;
-	if (loop->busy || loop->again || loop->now_ns - loop->busy_at_ns < loop->spin_ns)
+	if (loop->busy || loop->again || spins(loop))
 		return 0;
 	if (!each_poller(loop, arm_one))
 		return 0;
@@ -272,7 +304,7 @@ enum hf_poll hf_loop_turn(struct hf_loop *loop, uint64_t max_sleep_ns)
 		if (ops->waiter_wait(loop->waiter, wait_ns) > 0)
 			loop->busy = true;
 		else if (!loop->busy && wait_ns == 0)
-			env_relax(loop->env);
+			yield(loop);
 	}
 	if (loop->busy)
 		loop->busy_at_ns = hf_loop_now_ns(loop);

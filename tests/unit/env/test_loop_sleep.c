@@ -23,7 +23,7 @@ struct world_waiter {
 	unsigned looks, sleeps; /* waits that were not to sleep, and those that were */
 };
 
-static uint64_t time_ns;
+static uint64_t time_ns, yield_ns; /* yield_ns: the time that a yield takes */
 static struct world_waiter waiter;
 static struct world_ops ops;
 static struct hf_env world = {.ops = &ops};
@@ -38,6 +38,7 @@ static uint64_t now_ns(struct hf_env *env)
 static void relax(struct hf_env *env)
 {
 	(void)env;
+	time_ns += yield_ns;
 }
 
 static int waiter_open(struct hf_env *env, struct hf_loop *of, struct world_waiter **waiter_out)
@@ -83,6 +84,7 @@ static int set_up(void **state)
 		.waiter_slack = waiter_slack,
 	};
 	time_ns = 1000000 * US;
+	yield_ns = 0;
 	return hf_loop_create(&world, &loop);
 }
 
@@ -111,13 +113,18 @@ static enum hf_poll poll_counted(struct hf_poller *poller, uint64_t at_ns)
 }
 
 /* Turns until the loop sleeps, that one included. */
-static unsigned turns_until_sleep(void)
+static unsigned turns_until_sleep_of(uint64_t max_ns)
 {
 	unsigned turns = 0;
 
 	for (unsigned before = waiter.sleeps; waiter.sleeps == before; turns++)
-		hf_loop_turn(loop, LONG_NS);
+		hf_loop_turn(loop, max_ns);
 	return turns;
+}
+
+static unsigned turns_until_sleep(void)
+{
+	return turns_until_sleep_of(LONG_NS);
 }
 
 struct pulse {
@@ -223,6 +230,47 @@ static void a_loop_spins_for_as_long_as_it_was_told(void **state)
 	hf_loop_remove_poller(loop, &poller.poller);
 }
 
+static void work_once(struct counted_poller *poller)
+{
+	poller->work = 1;
+	hf_loop_turn(loop, LONG_NS);
+}
+
+static void a_loop_that_lost_the_core_by_a_yield_sleeps_for_some_time(void **state)
+{
+	struct counted_poller poller = {.poller.poll = poll_counted};
+	uint64_t lost_ns = 0;
+
+	(void)state;
+	hf_loop_add_poller(loop, &poller.poller);
+	yield_ns = 3000 * US;
+	work_once(&poller);
+	turns_until_sleep_of(US);
+	yield_ns = 0;
+	work_once(&poller);
+	assert_int_equal(turns_until_sleep_of(US), 1);
+	time_ns += 20000 * US;
+	work_once(&poller);
+	assert_true(turns_until_sleep_of(US) > SPIN_NS / TURN_NS / 2);
+
+	/* where every yield is lost, little of a second is */
+	yield_ns = 3000 * US;
+	for (uint64_t end_ns = time_ns + 10000000 * US; time_ns < end_ns; time_ns += 100 * US) {
+		uint64_t before_ns = time_ns;
+
+		work_once(&poller);
+		turns_until_sleep_of(1);
+		lost_ns += time_ns - before_ns >= yield_ns ? yield_ns : 0;
+	}
+	assert_in_range(lost_ns, 1, 200000 * US);
+	hf_loop_set_spin(loop, UINT64_MAX);
+	waiter.sleeps = 0;
+	for (unsigned turn = 0; turn < 1000; turn++)
+		hf_loop_turn(loop, LONG_NS);
+	assert_int_equal(waiter.sleeps, 0);
+	hf_loop_remove_poller(loop, &poller.poller);
+}
+
 /* While pollers find work, descriptors are looked at now and then, also by a loop that does not spin. */
 static void a_busy_loop_that_does_not_spin_looks_at_descriptors_now_and_then(void **state)
 {
@@ -304,6 +352,7 @@ int main(void)
 		WITH_LOOP(what_a_quiet_timer_gives_to_do_is_done_before_the_loop_sleeps),
 		WITH_LOOP(a_turn_before_a_sleep_outside_of_turns_follows_a_quiet_timer_too),
 		WITH_LOOP(a_loop_spins_for_as_long_as_it_was_told),
+		WITH_LOOP(a_loop_that_lost_the_core_by_a_yield_sleeps_for_some_time),
 		WITH_LOOP(a_busy_loop_that_does_not_spin_looks_at_descriptors_now_and_then),
 		WITH_LOOP(where_no_loop_spins_none_does),
 		WITH_LOOP(a_world_is_told_the_slack_and_may_have_none),
