@@ -1,7 +1,8 @@
-/* The control channel of processes that seldom get a core, or that answer late. */
+/* The control channel of processes that seldom get a core, that answer late, or whose addresses lead elsewhere. */
 #include "sim/tests/fixture.h"
 
 #include "net/control.h"
+#include "net/peer_table.h"
 
 #define STARVED_NS (1500 * NS_MS) /* longer than an introduction may take */
 #define CORE_NS    (100 * NS_US)
@@ -50,11 +51,12 @@ static const struct control_events events = {.up = on_up, .down = on_down, .path
 
 static void node_open(struct fixture *f, unsigned i, unsigned rails, struct node *node)
 {
-	static const char *const addresses[2][RAILS] = {
-		{"10.0.0.1:18500", "10.0.0.1:18501"}, {"10.0.0.2:18500", "10.0.0.2:18501"}};
+	static const char *const addresses[3][RAILS] = {{"10.0.0.1:18500", "10.0.0.1:18501"},
+		{"10.0.0.2:18500", "10.0.0.2:18501"}, {"10.0.0.2:18502", "10.0.0.2:18503"}};
+	static const char *const names[3] = {"a", "b", "c"};
 	const struct frame_endpoint endpoints[RAILS] = {{.label = "r0", .addr = fixture_addr(addresses[i][0])},
 		{.label = "r1", .addr = fixture_addr(addresses[i][1])}};
-	struct control_config config = {.name = i == 0 ? "a" : "b",
+	struct control_config config = {.name = names[i],
 		.incarnation = i + 1,
 		.heartbeat_ns = 20 * NS_MS,
 		.misses = 4,
@@ -66,7 +68,7 @@ static void node_open(struct fixture *f, unsigned i, unsigned rails, struct node
 
 	*node = (struct node){0};
 	assert_int_equal(secret_set("every node knows this", 21, &node->secret, &error), 0);
-	assert_int_equal(hf_loop_create(fixture_env(f, i), &node->loop), 0);
+	assert_int_equal(hf_loop_create(fixture_env(f, i == 0 ? 0 : 1), &node->loop), 0);
 	if (control_open(node->loop, &config, &events, node, &node->control, &error) != 0)
 		fail_msg("%s", error.text);
 }
@@ -139,11 +141,40 @@ static void a_peer_that_answers_late_is_reached_on_all_rails_at_once(void **stat
 		answer_late(3 * PAUSE_NS + i * PAUSE_NS);
 }
 
+/* One of the peer's addresses leads to a node that is connected too, by its own addresses. */
+static void another_node_at_an_address_of_a_peer_costs_that_path_only(void **state)
+{
+	struct hf_addr there[2] = {fixture_addr("10.0.0.2:18500"), fixture_addr("10.0.0.2:18502")};
+	struct control_peer *peers[2];
+	struct node nodes[3];
+	struct fixture f;
+
+	(void)state;
+	fixture_open(&f, 9, NULL, NULL);
+	node_open(&f, 0, RAILS, &nodes[0]);
+	node_open(&f, 1, 1, &nodes[1]);
+	node_open(&f, 2, 1, &nodes[2]);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(control_connect(nodes[0].control, &there[i], 1, NULL, &peers[i]), 0);
+	fixture_run(&f, PAUSE_NS);
+	assert_int_equal(nodes[0].ups, 2);
+	peers[0]->remote[peers[0]->remote_count++] = (struct frame_endpoint){.label = "r1", .addr = there[1]};
+	fixture_run(&f, 3 * PAUSE_NS);
+	assert_int_equal(nodes[0].downs, 0);
+	assert_int_equal(nodes[0].paths, 2);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(nodes[i].downs, 0);
+		node_close(&nodes[i]);
+	}
+	fixture_close(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(processes_that_seldom_get_a_core_meet_nevertheless),
 		cmocka_unit_test(a_peer_that_answers_late_is_reached_on_all_rails_at_once),
+		cmocka_unit_test(another_node_at_an_address_of_a_peer_costs_that_path_only),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

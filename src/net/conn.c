@@ -230,6 +230,12 @@ static bool conn_may_be_stale(const struct conn *conn, const struct control_peer
 	return peer != NULL && peer->incarnation != conn->handshake.hello.incarnation && conn->born < peer->known_at;
 }
 
+/* An address of the peer leads to another node. */
+static bool conn_is_with_another(const struct conn *conn, const struct control_peer *peer)
+{
+	return peer->known && strcmp(peer->name, conn->handshake.hello.name) != 0;
+}
+
 /* We dialed, and this is who answered. */
 static void conn_answered(struct conn *conn, const struct frame *hello)
 {
@@ -251,12 +257,12 @@ static void conn_answered(struct conn *conn, const struct frame *hello)
 			peer->name);
 		control_peer_gone(peer);
 		return;
-	} else if (other != NULL && other != peer) {
+	} else if (other != NULL && other != peer && !conn_is_with_another(conn, peer)) {
 		log_warn("control: peer %s is connected already; the second connection is dropped", other->name);
 		control_peer_gone(peer);
 		return;
 	}
-	if (peer->known && strcmp(peer->name, conn->handshake.hello.name) != 0) {
+	if (conn_is_with_another(conn, peer)) {
 		conn_drop(conn, "another node answers at an address of the peer");
 		return;
 	}
