@@ -211,7 +211,9 @@ static void take_ask(struct hf_vqp *vqp, const struct message_head *ask)
 		message.first_slot = group * UID_SLOTS_PER_VQP;
 		message.lent_slots = UID_SLOTS_PER_VQP;
 		for (uint32_t i = 0; i < UID_SLOTS_PER_VQP; i++) {
-			uint64_t sequence = load(&arena->slots[message.first_slot + i].word) >> UID_STATE_BITS;
+			/* the peer may have written anything there */
+			uint64_t word = load(&arena->slots[message.first_slot + i].word),
+				 sequence = word >> UID_STATE_BITS & UID_SEQUENCE_MAX;
 
 			if (message.sequence < sequence)
 				message.sequence = sequence;

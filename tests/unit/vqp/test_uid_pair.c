@@ -110,6 +110,23 @@ static void atomics_and_reads_return_what_the_word_meant(void **state)
 	close_bed(&bed);
 }
 
+/* A peer reaches its slots with any WRITE. */
+static void garbage_in_lent_slots_costs_their_borrower_its_atomics_only(void **state)
+{
+	struct ibv_wc wc;
+	struct bed bed;
+
+	(void)state;
+	open_bed(&bed);
+	for (unsigned i = 0; i < bed.pair.b.pd->uids->count; i++)
+		bed.pair.b.pd->uids->slots[i].word = UINT64_MAX;
+	post(&bed, 0, IBV_WR_ATOMIC_FETCH_AND_ADD, 3, 10, 0);
+	pair_collect(&bed.pair, &bed.pair.a, 1, &wc);
+	assert_int_not_equal(wc.status, IBV_WC_SUCCESS);
+	assert_int_equal(value_of(&bed, 3), 0);
+	close_bed(&bed);
+}
+
 static void reads_of_many_words_are_looked_at_word_by_word(void **state)
 {
 	const uint64_t hostile = uid_make(1, 12345); /* a value, though it looks like a uid */
@@ -499,6 +516,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(atomics_and_reads_return_what_the_word_meant),
+		cmocka_unit_test(garbage_in_lent_slots_costs_their_borrower_its_atomics_only),
 		cmocka_unit_test(reads_of_many_words_are_looked_at_word_by_word),
 		cmocka_unit_test(a_write_is_refused_because_it_would_erase_a_uid),
 		cmocka_unit_test(a_region_by_uid_cannot_be_open_to_writes),
