@@ -404,9 +404,13 @@ unsigned responder_atomic_results(const struct responder *responder, struct hf_a
 {
 	unsigned kept = responder->qp->attr.max_dest_rd_atomic, filled = 0;
 
-	for (; filled < n && filled < responder->replay_count && filled < kept; filled++)
-		results_out[filled] =
-			responder->replay[(responder->replay_next + RD_ATOMIC_MAX - 1 - filled) % RD_ATOMIC_MAX];
+	for (unsigned i = 0; filled < n && i < responder->replay_count && i < kept; i++) {
+		const struct hf_atomic_result *result =
+			&responder->replay[(responder->replay_next + RD_ATOMIC_MAX - 1 - i) % RD_ATOMIC_MAX];
+
+		if (psn_diff(result->psn, responder->expected) < 0) /* else psns have wrapped since */
+			results_out[filled++] = *result;
+	}
 	return filled;
 }
 

@@ -27,6 +27,8 @@ static enum step send_read_packet(struct responder *responder, struct pending_re
 	const void *host = NULL;
 	uint8_t *at, *payload;
 
+	if ((qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_READ) == 0) /* revoked since the request came */
+		return STEP_REFUSED;
 	if (bytes > 0 && (host = engine_remote(engine, qp->base.pd, response->rkey, response->va, bytes,
 				  IBV_ACCESS_REMOTE_READ)) == NULL)
 		return STEP_REFUSED;

@@ -442,6 +442,41 @@ static void acknowledgements_that_are_lost_leave_the_evidence(void **state)
 	destroy(world);
 }
 
+/* The answer to a READ is read from memory when it is sent. */
+static void a_read_that_was_accepted_returns_nothing_after_access_was_taken_away(void **state)
+{
+	struct world *world = build(1, 7);
+	struct soft_qp *qp = &world->host[1].qp;
+
+	(void)state;
+	world->answer_every = STEPS_MAX;
+	post(world, IBV_WR_RDMA_READ, 1, 50000, 1024, 100000);
+	for (unsigned i = 0; i < 10; i++)
+		step(world);
+	assert_true(qp->responder.pending_count > 0);
+	qp->attr.qp_access_flags &= ~(unsigned)IBV_ACCESS_REMOTE_READ;
+	fill(world->host[1].memory + 1024, 100000, 77);
+	world->answer_every = 1;
+	assert_int_equal(next_wc(world, 0).status, IBV_WC_REM_ACCESS_ERR);
+	for (unsigned i = 0; i < 100000; i++)
+		assert_int_equal(world->host[0].memory[50000 + i], 0);
+	destroy(world);
+}
+
+static void results_from_a_lap_of_psns_before_are_no_evidence(void **state)
+{
+	struct world *world = build(1, 7);
+	struct hf_atomic_result results[4];
+
+	(void)state;
+	post(world, IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0, 8, 8);
+	assert_int_equal(next_wc(world, 0).status, IBV_WC_SUCCESS);
+	assert_int_equal(responder_atomic_results(&world->host[1].qp.responder, results, 4), 1);
+	world->host[1].qp.responder.expected = FIRST_PSN - 2; /* some 2^24 packets later */
+	assert_int_equal(responder_atomic_results(&world->host[1].qp.responder, results, 4), 0);
+	destroy(world);
+}
+
 /* Host 1 sends seldom: before it answers it has the WRITE, whose acknowledgement is due, and what is behind it. */
 static void a_response_acknowledges_what_is_before_it(void **state)
 {
@@ -789,6 +824,8 @@ int main(void)
 		cmocka_unit_test(late_responses_do_not_make_later_reads_too_many),
 		cmocka_unit_test(a_request_is_given_up_when_its_retries_are_spent),
 		cmocka_unit_test(acknowledgements_that_are_lost_leave_the_evidence),
+		cmocka_unit_test(a_read_that_was_accepted_returns_nothing_after_access_was_taken_away),
+		cmocka_unit_test(results_from_a_lap_of_psns_before_are_no_evidence),
 		cmocka_unit_test(a_response_acknowledges_what_is_before_it),
 		cmocka_unit_test(an_answer_leaves_behind_the_acknowledgement_of_what_it_answers),
 		cmocka_unit_test(a_message_waits_for_its_receive),
