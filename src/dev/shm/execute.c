@@ -32,12 +32,15 @@ static inline bool op_begin(struct shm_qp *qp, const struct sqe *sqe)
 	return false;
 }
 
-static void op_abort(struct shm_qp *qp)
+/* False: the owner has taken it over. */
+static bool op_abort(struct shm_qp *qp)
 {
 	uint64_t busy = qp->op | OP_BUSY;
+	bool ours = atomic_compare_exchange_strong(&qp->remote->op, &busy, qp->op);
 
-	if (!atomic_compare_exchange_strong(&qp->remote->op, &busy, qp->op))
+	if (!ours)
 		lost(qp);
+	return ours;
 }
 
 static inline bool op_commit(struct shm_qp *qp, uint32_t psns, uint32_t receives, bool more)
@@ -410,8 +413,7 @@ bool execute_read_again(struct shm_qp *qp, struct sqe *sqe)
 	if (!op_begin(qp, sqe) || check(qp, sqe, region, IBV_ACCESS_REMOTE_READ) != WR_DONE)
 		return false;
 	outcome = load(qp, region, sqe->remote_addr - region->iova, &to, sqe->bytes);
-	op_abort(qp);
-	return outcome == WR_DONE;
+	return op_abort(qp) && outcome == WR_DONE;
 }
 
 /* ---- atomics ---- */

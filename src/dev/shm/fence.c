@@ -276,9 +276,11 @@ int shm_qp_atomic_results(struct hf_qp *base, struct hf_atomic_result *results_o
 	for (uint32_t i = 0; i < RD_ATOMIC && i < written && (uint32_t)filled < n && (uint32_t)filled < limit; i++) {
 		const struct atomic_result *result = &qp->shared->results[(written - 1 - i) % RD_ATOMIC];
 
-		if (psn_diff(atomic_load(&result->psn), psn) < 0)
-			results_out[filled++] = (struct hf_atomic_result){
-				.psn = atomic_load(&result->psn), .original = atomic_load(&result->original)};
+		uint32_t of = psn_add(atomic_load(&result->psn), 0); /* the requester may have written anything */
+
+		if (psn_diff(of, psn) < 0)
+			results_out[filled++] =
+				(struct hf_atomic_result){.psn = of, .original = atomic_load(&result->original)};
 	}
 	return filled;
 }

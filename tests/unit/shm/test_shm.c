@@ -7,6 +7,8 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +19,7 @@
 #include <holdfast/fabric.h>
 #include "base/order.h"
 #include "bed.h"
+#include "dev/shm/shm.h"
 
 /* ---- many ---- */
 
@@ -159,6 +162,77 @@ static void writes_that_wait_for_the_link_keep_their_places(void **state)
 	assert_int_equal(taken, pair[0].qp->cap.max_send_wr);
 	assert_int_equal(hf_dev_set_link(pair[1].dev, HF_LINK_BOTH, true), 0);
 	close_pair(pair);
+}
+
+static void psns_that_cannot_be_are_no_atomic_result(void **state)
+{
+	struct hf_atomic_result results[4];
+	struct end pair[2];
+	struct qp_slot *shared;
+
+	(void)state;
+	open_pair(pair);
+	shared = shm_qp_of(pair[1].qp)->shared;
+	shared->results[0].psn = UINT32_MAX;
+	shared->atomics = 1;
+	assert_int_equal(hf_qp_fence(pair[1].qp), 0);
+	assert_int_equal(hf_qp_atomic_results(pair[1].qp, results, 4), 1);
+	assert_int_equal(results[0].psn, 0xffffff);
+	close_pair(pair);
+}
+
+static _Atomic bool is_over;
+
+/* The owner: fences its qp in the middle of the next operation. */
+static void *fence_a_busy_qp(void *context)
+{
+	struct end *owner = context;
+	struct shm_qp *qp = shm_qp_of(owner->qp);
+
+	qp->stuck_ns = 0;
+	while (!atomic_load(&is_over) && (atomic_load(&qp->shared->op) & OP_BUSY) == 0)
+		cpu_relax();
+	(void)hf_qp_fence(owner->qp);
+	return NULL;
+}
+
+/* The answer to a READ is lost, so it executes again, and the owner takes that over. False: it came too late. */
+static bool reads_again_from_a_fenced_qp(void)
+{
+	struct end pair[2];
+	struct ibv_sge sge;
+	pthread_t owner;
+	bool taken;
+	struct ibv_wc wc;
+
+	open_end(&pair[0], "a", BIG, false);
+	open_end(&pair[1], "b", BIG, false);
+	to_rtr(&pair[0], &(struct card){.gid = hf_dev_gid(pair[1].dev), .qp_num = pair[1].qp->qp_num});
+	to_rtr(&pair[1], &(struct card){.gid = hf_dev_gid(pair[0].dev), .qp_num = pair[0].qp->qp_num});
+	to_rts(&pair[0]);
+	to_rts(&pair[1]);
+	sge = sge_of(&pair[0], BIG);
+	assert_int_equal(hf_dev_set_link(pair[0].dev, HF_LINK_RX, false), 0);
+	assert_int_equal(post(&pair[0], IBV_WR_RDMA_READ, &sge, (uintptr_t)pair[1].mem, pair[1].mr->rkey), 0);
+	assert_int_equal(hf_cq_poll(pair[0].cq, 1, &wc), 0);
+	atomic_store(&is_over, false);
+	assert_int_equal(pthread_create(&owner, NULL, fence_a_busy_qp, &pair[1]), 0);
+	assert_int_equal(hf_dev_set_link(pair[0].dev, HF_LINK_RX, true), 0);
+	wc = next_wc(&pair[0]);
+	atomic_store(&is_over, true);
+	assert_int_equal(pthread_join(owner, NULL), 0);
+	taken = (atomic_load(&shm_qp_of(pair[1].qp)->shared->op) & OP_TAKEN) != 0;
+	if (taken)
+		assert_int_not_equal(wc.status, IBV_WC_SUCCESS);
+	close_pair(pair);
+	return taken;
+}
+
+static void a_read_that_executes_again_fails_when_the_owner_fences_it(void **state)
+{
+	(void)state;
+	while (!reads_again_from_a_fenced_qp())
+		continue;
 }
 
 /* ---- memory ---- */
@@ -454,6 +528,8 @@ int main(void)
 		cmocka_unit_test(thousands_of_qps_share_a_port),
 		cmocka_unit_test(writes_that_executed_and_want_no_completion_take_no_places),
 		cmocka_unit_test(writes_that_wait_for_the_link_keep_their_places),
+		cmocka_unit_test(psns_that_cannot_be_are_no_atomic_result),
+		cmocka_unit_test(a_read_that_executes_again_fails_when_the_owner_fences_it),
 		cmocka_unit_test(private_memory_is_written_read_and_received_into),
 		cmocka_unit_test(memory_that_is_not_there_is_not_registered),
 		cmocka_unit_test(private_memory_that_was_unmapped_while_registered_is_refused),
