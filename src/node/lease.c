@@ -3,6 +3,12 @@
 #define STAMPS_PER_LEASE 8u
 #define SILENT_STAMPS    2u
 #define MARGIN_NS        50000000ull /* for a tick, and for a loop that is late */
+#define INTERVAL_NS_MIN  1000000u    /* whatever the other side promises */
+
+static uint64_t longer(uint64_t a_ns, uint64_t b_ns)
+{
+	return a_ns > b_ns ? a_ns : b_ns;
+}
 
 void lease_init(struct lease *lease, uint64_t ours_ns, uint64_t now_ns)
 {
@@ -23,7 +29,7 @@ uint64_t lease_interval_ns(const struct lease *lease)
 {
 	bool theirs = lease->theirs_ns != 0 && lease->theirs_ns < lease->ours_ns;
 
-	return (theirs ? lease->theirs_ns : lease->ours_ns) / STAMPS_PER_LEASE;
+	return longer((theirs ? lease->theirs_ns : lease->ours_ns) / STAMPS_PER_LEASE, INTERVAL_NS_MIN);
 }
 
 bool lease_must_send(const struct lease *lease, uint64_t now_ns)
@@ -44,11 +50,6 @@ uint64_t lease_extended(struct lease *lease)
 	if (lease->contact_ns + lease->ours_ns > lease->until_ns)
 		lease->until_ns = lease->contact_ns + lease->ours_ns;
 	return lease->contact_ns + lease->ours_ns;
-}
-
-static uint64_t longer(uint64_t a_ns, uint64_t b_ns)
-{
-	return a_ns > b_ns ? a_ns : b_ns;
 }
 
 uint64_t lease_promise(const struct lease *lease, uint64_t now_ns)

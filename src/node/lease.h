@@ -25,6 +25,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define LEASE_NS_MAX 3600000000000ull /* no message promises more */
+
 struct lease {
 	uint64_t ours_ns;              /* the time without contact after which we fence */
 	uint64_t told_ns;              /* the same, or another one that the other side has not received yet */

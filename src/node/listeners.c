@@ -66,6 +66,11 @@ uint64_t listeners_lease_ns(const struct hf_node *node)
 	return least_ns;
 }
 
+uint64_t listeners_least_lease_ns(const struct hf_node *node)
+{
+	return 2 * node->config.heartbeat_ns * node->config.heartbeat_misses;
+}
+
 static void refresh_leases(struct hf_node *node)
 {
 	list_for_each (at, &node->peers)
@@ -75,7 +80,7 @@ static void refresh_leases(struct hf_node *node)
 
 int hf_node_listen(struct hf_node *node, struct hf_node_listener *listener, struct hf_error *error)
 {
-	uint64_t least_ns = 2 * node->config.heartbeat_ns * node->config.heartbeat_misses;
+	uint64_t least_ns = listeners_least_lease_ns(node);
 	struct hf_node_listener **at = &node->program.next;
 
 	if (listener->lease_ns != 0 && listener->lease_ns < least_ns)

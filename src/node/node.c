@@ -284,7 +284,7 @@ static void fill_defaults(struct hf_node_config *config)
 	if (config->budget_ns == 0)
 		config->budget_ns = BUDGET_NS;
 	if (config->lease_ns == 0)
-		config->lease_ns = config->budget_ns / 2;
+		config->lease_ns = config->budget_ns / 2 < LEASE_NS_MAX ? config->budget_ns / 2 : LEASE_NS_MAX;
 	if (config->pool_size == 0)
 		config->pool_size = 1;
 	if (config->timeout == 0)
@@ -301,6 +301,9 @@ static int check_config(const struct hf_node_config *config, struct hf_error *er
 	if (config->rail_count == 0 && config->management_count == 0)
 		return hf_error_set(error, -EINVAL,
 			"a node needs a rail, or without rails a management address for its control connections");
+	if (config->lease_ns > LEASE_NS_MAX)
+		return hf_error_set(error, -EINVAL, "a lease of %llu ms is too long: it must be at most an hour",
+			(unsigned long long)(config->lease_ns / 1000000));
 	if (lease_with_margin(config->lease_ns) > config->budget_ns)
 		return hf_error_set(error, -EINVAL,
 			"a lease of %llu ms does not fit into the budget of %llu ms: "

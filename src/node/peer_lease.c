@@ -18,7 +18,7 @@ struct lease_message { /* lease.h */
 static const struct field lease_fields[] = {
 	FIELD_ANY(struct lease_message, stamp),
 	FIELD_ANY(struct lease_message, echo),
-	FIELD_ANY(struct lease_message, lease_ns),
+	FIELD_MAX(struct lease_message, lease_ns, LEASE_NS_MAX),
 	FIELD_ANY(struct lease_message, wish_ns),
 };
 
@@ -99,12 +99,13 @@ static uint64_t shorter_ns(uint64_t lease_ns, uint64_t wish_ns)
 	return wish_ns != 0 && wish_ns < lease_ns ? wish_ns : lease_ns;
 }
 
-/* The shortest of the configuration, of layers here, and of layers there. */
+/* The shortest of the configuration, of layers here, and of layers there as long as heartbeats fit into it. */
 static uint64_t wanted_ns(const struct hf_peer *peer)
 {
 	uint64_t lease_ns = shorter_ns(peer->node->config.lease_ns, listeners_lease_ns(peer->node));
+	uint64_t least_ns = listeners_least_lease_ns(peer->node);
 
-	return shorter_ns(lease_ns, peer->wish_ns);
+	return shorter_ns(lease_ns, peer->wish_ns != 0 && peer->wish_ns < least_ns ? least_ns : peer->wish_ns);
 }
 
 void peer_refresh_lease(struct hf_peer *peer)

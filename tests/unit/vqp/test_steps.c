@@ -9,7 +9,6 @@
 
 #include "rail/rail.h"
 #include "vqp/recovery/failover.h"
-#include "node/lease.h"
 #include "vqp/data/request_log.h"
 #include "vqp/atomic/uid_slots.h"
 #include "vqp/objects.h"
@@ -688,73 +687,6 @@ static void a_region_in_no_mode_of_atomics_is_not_believed(void **state)
 	assert_false(message_decode(&kinds, at, bytes, &out));
 }
 
-/* ---- leases ---- */
-
-#define LEASE_NS 1000000000ull
-
-/* Only what comes back counts: that the other side is heard does not say that it hears us. */
-static void a_lease_lasts_from_the_newest_stamp_that_came_back(void **state)
-{
-	struct lease lease;
-
-	(void)state;
-	lease_init(&lease, LEASE_NS, 100);
-	assert_true(lease_must_send(&lease, 1000));
-	lease_sent(&lease, 1000);
-	assert_false(lease_must_send(&lease, 1001));
-	lease_hear(&lease, 5, 1000, LEASE_NS, 500000000);
-	assert_false(lease_expired(&lease, 1000 + LEASE_NS - 1));
-	lease_hear(&lease, 6, 1000, LEASE_NS, 900000000); /* heard again, with nothing new of ours */
-	assert_true(lease_expired(&lease, 1000 + LEASE_NS));
-	lease_hear(&lease, 7, 5000, LEASE_NS, 900000000); /* of a stamp that was never sent */
-	assert_true(lease_expired(&lease, 1000 + LEASE_NS));
-}
-
-static void stamps_that_are_missing_are_noticed(void **state)
-{
-	const uint64_t interval_ns = LEASE_NS / 8;
-	struct lease lease;
-
-	(void)state;
-	lease_init(&lease, LEASE_NS, 1);
-	assert_false(lease_was_silent(&lease, 10 * LEASE_NS)); /* it has not said a word yet */
-	lease_hear(&lease, 5, 0, LEASE_NS, LEASE_NS);
-	assert_false(lease_was_silent(&lease, LEASE_NS + 2 * interval_ns));
-	assert_true(lease_was_silent(&lease, LEASE_NS + 2 * interval_ns + 1));
-}
-
-/* Whatever messages are lost or late: when one side is sure that the other has fenced, it has. */
-static void nobody_counts_on_a_lease_that_still_runs(void **state)
-{
-	struct lease holder, user;
-	uint64_t sent = 0, told = LEASE_NS, executes_until;
-
-	(void)state;
-	lease_init(&holder, LEASE_NS, 1);
-	lease_init(&user, LEASE_NS, 1);
-	executes_until = lease_extended(&holder);
-	for (uint64_t now = 1, random = 1; now < 100 * LEASE_NS; now += LEASE_NS / 16) {
-		random = random * 6364136223846793005ull + 1442695040888963407ull;
-		if (lease_is_over(&user, now) && user.theirs_ns != 0)
-			assert_true(lease_expired(&holder, now) && now >= executes_until);
-		if (random >> 40 & 1) /* layers come and go */
-			lease_want(&holder, LEASE_NS >> (random >> 41 & 3));
-		if (lease_must_send(&holder, now)) {
-			lease_sent(&holder, sent = now);
-			told = lease_promise(&holder, now);
-		}
-		if (lease_must_send(&user, now))
-			lease_sent(&user, now);
-		if (random >> 60 < 3) /* late by anything: what is delivered was sent before */
-			lease_hear(&user, sent, holder.stamp, told, now);
-		if (random >> 58 < 9)
-			lease_hear(&holder, user.sent_ns, user.stamp, LEASE_NS, now);
-		if (!lease_expired(&holder, now) && lease_extended(&holder) > executes_until)
-			executes_until = lease_extended(&holder);
-	}
-	assert_true(sent > 0);
-}
-
 /* ---- configuration ---- */
 
 static void refused(const char *text, const char *words)
@@ -892,65 +824,6 @@ static void strays_are_waited_for_until_the_lease_is_over(void **state)
 	}
 }
 
-/* Stamps of the longer lease are rarer than the shorter one lasts: it would be over without a fault. */
-static void a_shorter_lease_holds_when_the_other_side_has_heard_of_it(void **state)
-{
-	struct lease lease;
-
-	(void)state;
-	lease_init(&lease, LEASE_NS, 100);
-	assert_int_equal(lease_extended(&lease), 100 + LEASE_NS);
-	lease_sent(&lease, 1000);
-	assert_false(lease_must_send(&lease, 1001));
-	lease_want(&lease, LEASE_NS / 4);
-	assert_true(lease_must_send(&lease, 2000)); /* it is told now */
-	lease_sent(&lease, 2000);
-	assert_int_equal(lease_promise(&lease, 2000), LEASE_NS);
-	lease_hear(&lease, 7, 1000, LEASE_NS, 3000); /* a stamp from before */
-	assert_false(lease_expired(&lease, 1000 + LEASE_NS / 4));
-	lease_hear(&lease, 8, 2000, LEASE_NS, 4000);
-	assert_true(lease_expired(&lease, 2000 + LEASE_NS / 4));
-	assert_true(lease_must_send(&lease, 4000)); /* a promise of less */
-	/* But a device executes until then, whatever this side knows. */
-	assert_int_equal(lease_promise(&lease, 4000), 100 + LEASE_NS - 4000);
-	assert_int_equal(lease_promise(&lease, 100 + LEASE_NS), LEASE_NS / 4);
-}
-
-static void a_longer_lease_holds_when_the_other_side_has_heard_of_it(void **state)
-{
-	struct lease lease;
-
-	(void)state;
-	lease_init(&lease, LEASE_NS / 4, 100);
-	lease_sent(&lease, 1000);
-	lease_want(&lease, LEASE_NS);
-	assert_true(lease_must_send(&lease, 2000));
-	lease_sent(&lease, 2000);
-	assert_int_equal(lease_promise(&lease, 2000), LEASE_NS);
-	lease_hear(&lease, 7, 1000, LEASE_NS, 3000); /* a stamp from before */
-	assert_true(lease_expired(&lease, 1000 + LEASE_NS / 4));
-	lease_hear(&lease, 8, 2000, LEASE_NS, 4000);
-	assert_false(lease_expired(&lease, 2000 + LEASE_NS / 4));
-	assert_true(lease_expired(&lease, 2000 + LEASE_NS));
-}
-
-/* Time in which this side did not run does not count: what was said meanwhile is yet to be read. */
-static void silence_counts_only_while_this_side_runs(void **state)
-{
-	const uint64_t tick_ns = 20000000, all_ns = lease_with_margin(LEASE_NS);
-	struct lease lease;
-	uint64_t now_ns;
-
-	(void)state;
-	lease_init(&lease, LEASE_NS, 0);
-	lease_hear(&lease, 7, 0, LEASE_NS, 0);
-	assert_false(lease_is_silent(&lease, 10 * LEASE_NS)); /* it stood still */
-	lease_hear(&lease, 8, 0, LEASE_NS, 10 * LEASE_NS);
-	for (now_ns = 10 * LEASE_NS; now_ns < 10 * LEASE_NS + all_ns; now_ns += tick_ns)
-		assert_false(lease_is_silent(&lease, now_ns));
-	assert_true(lease_is_silent(&lease, now_ns));
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -983,12 +856,6 @@ int main(void)
 		cmocka_unit_test(a_kind_that_no_layer_registered_is_refused),
 		cmocka_unit_test(several_messages_travel_as_one_until_it_is_full),
 		cmocka_unit_test(a_region_in_no_mode_of_atomics_is_not_believed),
-		cmocka_unit_test(a_lease_lasts_from_the_newest_stamp_that_came_back),
-		cmocka_unit_test(stamps_that_are_missing_are_noticed),
-		cmocka_unit_test(a_shorter_lease_holds_when_the_other_side_has_heard_of_it),
-		cmocka_unit_test(a_longer_lease_holds_when_the_other_side_has_heard_of_it),
-		cmocka_unit_test(silence_counts_only_while_this_side_runs),
-		cmocka_unit_test(nobody_counts_on_a_lease_that_still_runs),
 		cmocka_unit_test(a_configuration_is_read_in_full),
 		cmocka_unit_test(what_is_wrong_in_a_configuration_is_named_with_its_line),
 		cmocka_unit_test(a_missing_file_is_named),

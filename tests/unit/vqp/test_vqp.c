@@ -916,6 +916,10 @@ static void a_lease_that_does_not_fit_into_the_budget_is_refused(void **state)
 	config.lease_ns = 0; /* half of the budget */
 	assert_int_equal(hf_node_open(loop, &config, NULL, NULL, &node, &error), -EINVAL);
 	assert_non_null(strstr(error.text, "50 ms does not fit"));
+	config.budget_ns = 36000000000000;
+	config.lease_ns = 3600001000000;
+	assert_int_equal(hf_node_open(loop, &config, NULL, NULL, &node, &error), -EINVAL);
+	assert_non_null(strstr(error.text, "at most an hour"));
 	hf_loop_destroy(loop);
 }
 
