@@ -90,12 +90,15 @@ static bool is_due_at(const struct produce_grant *grant, uint32_t at)
 static void over(struct produce_grant *grant)
 {
 	struct partition *partition = grant->partition;
+	uint32_t at = grant->answered;
 
 	if (grant->state == PRODUCE_GRANT_OVER)
 		return;
 	close_extent(grant);
-	while (grant->committed != grant->answered && !is_due_at(grant, grant->committed - 1))
-		grant->committed--; /* whether replicas have it, its holder asks the next leader */
+	/* Whether replicas have the others, its holder asks the next leader. */
+	while (at != grant->committed && is_due_at(grant, at))
+		at++;
+	grant->committed = at;
 	partition->holder = NULL;
 	grant->partition = NULL;
 	grant->over_ns = hf_loop_now_ns(grant->client->rdma->broker->loop);

@@ -116,6 +116,7 @@ static void make_token(int32_t partition, uint8_t bytes[RDMA_TOKEN_BYTES])
 	memcpy(bytes, token->bytes, RDMA_TOKEN_BYTES);
 	token->kind = ACCESS_PRODUCE;
 	token->partition = partition;
+	token->all = true;
 	token->leader_epoch = stand_partition(partition)->leader_epoch;
 	snprintf(token->topic, sizeof(token->topic), "%s", STAND_TOPIC);
 }
@@ -399,14 +400,20 @@ static void who_has_room_for_its_batch_gets_no_other_extent(void **state)
 	close_all();
 }
 
-static void write_batch(struct holder *holder, uint16_t order, uint16_t id)
+static uint32_t post_batch(struct holder *holder, uint64_t address, uint16_t order, uint16_t id)
 {
 	const struct batch_wish wish = {.records = 1, .value_bytes = 100, .producer_id = -1, .sequence = -1};
 	uint32_t bytes = (uint32_t)batches_make(&wish, holder->client->memory);
 
-	post_imm(holder, IBV_WR_RDMA_WRITE_WITH_IMM, holder->address, holder->key, bytes, rdma_imm(order, id));
+	post_imm(holder, IBV_WR_RDMA_WRITE_WITH_IMM, address, holder->key, bytes, rdma_imm(order, id));
 	heard = 0;
 	waited_for = holder;
+	return bytes;
+}
+
+static void write_batch(struct holder *holder, uint16_t order, uint16_t id)
+{
+	(void)post_batch(holder, holder->address, order, id);
 	stand_until(is_told);
 }
 
@@ -439,6 +446,37 @@ static void a_batch_that_is_refused_ends_the_grant(void **state)
 	write_batch(&holder, 0, holder.id);
 	assert_null(stand_partition(0)->holder);
 	assert_int_equal(partition_log_end(stand_partition(0)->log), 0);
+	hf_vqp_destroy(holder.vqp);
+	close_all();
+}
+
+static void is_not_replicated(struct partition *partition)
+{
+	(void)partition;
+}
+
+static bool has_committed_one(void)
+{
+	return partition_log_end(stand_partition(0)->log) == 1;
+}
+
+/* Its answer at once does not take along those that wait for replicas: the holder hears only the end (B1). */
+static void what_no_replica_has_is_not_acknowledged_when_the_next_batch_is_refused(void **state)
+{
+	struct holder holder;
+	uint32_t bytes;
+
+	(void)state;
+	open_all();
+	hold(&holder, &one, 0);
+	stand_partition(0)->appended = is_not_replicated;
+	bytes = post_batch(&holder, holder.address, 0, holder.id);
+	stand_until(has_committed_one);
+	stand_partition(0)->log->config.max_message_bytes = 16;
+	(void)post_batch(&holder, holder.address + bytes, 1, holder.id);
+	stand_until(is_told);
+	assert_null(stand_partition(0)->holder);
+	assert_int_equal(one.memory[WRITE_BYTES], RDMA_END);
 	hf_vqp_destroy(holder.vqp);
 	close_all();
 }
@@ -477,6 +515,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_holder_reaches_its_extent_alone),
 		cmocka_unit_test(a_batch_that_is_not_due_ends_the_grant),
 		cmocka_unit_test(a_batch_that_is_refused_ends_the_grant),
+		cmocka_unit_test(what_no_replica_has_is_not_acknowledged_when_the_next_batch_is_refused),
 		cmocka_unit_test(a_batch_with_the_id_of_the_extent_before_ends_the_grant),
 		cmocka_unit_test(who_has_room_for_its_batch_gets_no_other_extent),
 	};
