@@ -80,11 +80,17 @@ static void close_extent(struct produce_grant *grant)
 
 /* ---- the end ---- */
 
+static bool has_enough(const struct produce_grant *grant)
+{
+	return !grant->token.all || partition_has_enough(grant->partition);
+}
+
 static bool is_due_at(const struct produce_grant *grant, uint32_t at)
 {
 	int64_t due = grant->answers[at % RDMA_CREDITS].due_offset;
 
-	return due == 0 || grant->partition == NULL || partition_has_settled(grant->partition, due, grant->token.all);
+	return due == 0 || grant->partition == NULL ||
+	       (partition_has_settled(grant->partition, due, grant->token.all) && has_enough(grant));
 }
 
 static void over(struct produce_grant *grant)
@@ -131,7 +137,7 @@ static enum kafka_error may_commit(const struct produce_grant *grant)
 {
 	if (!broker_has_lease(grant->client->rdma->broker))
 		return KAFKA_NOT_LEADER_OR_FOLLOWER;
-	return grant->token.all && !partition_has_enough(grant->partition) ? KAFKA_NOT_ENOUGH_REPLICAS : KAFKA_NONE;
+	return has_enough(grant) ? KAFKA_NONE : KAFKA_NOT_ENOUGH_REPLICAS;
 }
 
 static void take_batch(struct produce_grant *grant, uint32_t imm, uint32_t bytes)
@@ -302,6 +308,9 @@ bool produce_grant_turn(struct produce_grant *grant, uint64_t now_ns)
 		produce_grant_close(grant);
 		return true;
 	}
+	/* hw has passed batches as members left the isr: its holder asks again until there are enough. */
+	if (grant->state == PRODUCE_GRANT_OPEN && grant->answered != grant->committed && !has_enough(grant))
+		over(grant);
 	prepare_next(grant);
 	return tell(grant);
 }

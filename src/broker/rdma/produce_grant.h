@@ -5,7 +5,7 @@
  *     | <-------- ANSWER order, base offset       at once (acks=1), or when hw has passed it (acks=all)
  *     | OVERRUN: the next one does not fit ----> commits the batches before it; another extent
  *     | <-------- EXTENT
- *     | <-------- END                             another producer appends, or a batch was wrong
+ *     | <-------- END                             another producer appends, a batch was wrong, or too few are in sync
  *
  * The holder counts orders itself, so the vqp's order is the order of the log, without holes (R-B1).
  * A batch that is wrong, a duplicate, or out of order ends the grant: nothing is appended behind it (R-B11). The end of

@@ -36,6 +36,10 @@ static void settle(struct request *request, struct kafka_access_response *respon
 		refuse(response, KAFKA_NOT_LEADER_OR_FOLLOWER, "this broker does not reach the controller");
 		return;
 	}
+	if (body->acks != 1 && !partition_has_enough(partition)) {
+		refuse(response, KAFKA_NOT_ENOUGH_REPLICAS, NULL);
+		return;
+	}
 	if (codec_compare(GROUPS_TOPIC, body->topic) == 0) {
 		refuse(response, KAFKA_INVALID_TOPIC, "this topic is the broker's own");
 		return;

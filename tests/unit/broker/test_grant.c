@@ -481,6 +481,29 @@ static void what_no_replica_has_is_not_acknowledged_when_the_next_batch_is_refus
 	close_all();
 }
 
+/* hw passes what waits when the other members leave the isr (B1). */
+static void what_too_few_replicas_have_is_not_acknowledged(void **state)
+{
+	struct partition *partition;
+	struct holder holder;
+
+	(void)state;
+	open_all();
+	hold(&holder, &one, 0);
+	partition = stand_partition(0);
+	partition->appended = is_not_replicated;
+	(void)post_batch(&holder, holder.address, 0, holder.id);
+	stand_until(has_committed_one);
+	partition->replicas = 3;
+	partition->log->config.min_insync_replicas = 2;
+	partition_set_hw(partition, 1);
+	stand_until(is_told);
+	assert_null(partition->holder);
+	assert_int_equal(one.memory[WRITE_BYTES], RDMA_END);
+	hf_vqp_destroy(holder.vqp);
+	close_all();
+}
+
 /* What is said of the extent before is not booked in the next one (R-B2). */
 static void a_batch_with_the_id_of_the_extent_before_ends_the_grant(void **state)
 {
@@ -516,6 +539,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_batch_that_is_not_due_ends_the_grant),
 		cmocka_unit_test(a_batch_that_is_refused_ends_the_grant),
 		cmocka_unit_test(what_no_replica_has_is_not_acknowledged_when_the_next_batch_is_refused),
+		cmocka_unit_test(what_too_few_replicas_have_is_not_acknowledged),
 		cmocka_unit_test(a_batch_with_the_id_of_the_extent_before_ends_the_grant),
 		cmocka_unit_test(who_has_room_for_its_batch_gets_no_other_extent),
 	};

@@ -151,6 +151,40 @@ static void what_may_be_taken_later_is_sent_again(void **state)
 	stand_close();
 }
 
+static void is_not_replicated(struct partition *partition)
+{
+	(void)partition;
+}
+
+static bool has_committed_one(void)
+{
+	return partition_log_end(stand_partition(0)->log) == 1;
+}
+
+/* Its producer asks what became of it until there are enough replicas (B1). */
+static void what_too_few_replicas_have_is_told_later(void **state)
+{
+	struct partition *partition;
+
+	(void)state;
+	stand_open(SEGMENT_BYTES, EXTENT_BYTES);
+	stand_open_producer(&(struct hf_producer_config){.batch_records = 1, .return_ns = 1000000});
+	partition = stand_partition(0);
+	partition->appended = is_not_replicated;
+	assert_int_equal(stand_send(0, 0, 100), 0);
+	stand_until(has_committed_one);
+	partition->replicas = 3;
+	partition->log->config.min_insync_replicas = 2;
+	partition_set_hw(partition, 1);
+	pair_turn_for(&stand.pair, 100000000);
+	assert_int_equal(stand.told, 0);
+	partition->log->config.min_insync_replicas = 1;
+	stand_until(stand_is_flushed);
+	assert_int_equal(stand.failed, 0);
+	stand_check_numbers(0, 0, 1);
+	stand_close();
+}
+
 static bool nothing_is_held(void)
 {
 	return stand_partition(0)->holder == NULL;
@@ -249,6 +283,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(another_producer_takes_the_grant_back_and_nothing_is_lost),
 		cmocka_unit_test(a_batch_that_is_wrong_ends_the_grant_and_the_rest_goes_on),
 		cmocka_unit_test(what_may_be_taken_later_is_sent_again),
+		cmocka_unit_test(what_too_few_replicas_have_is_told_later),
 		cmocka_unit_test(a_client_that_is_gone_leaves_nothing_behind_the_tail),
 		cmocka_unit_test(a_token_is_worth_nothing_in_another_epoch),
 		cmocka_unit_test(without_rails_it_goes_over_tcp),
