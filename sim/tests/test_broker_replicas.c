@@ -220,6 +220,28 @@ static void a_new_leader_cuts_what_has_an_epoch_that_no_leader_had(void **state)
 	assert_int_equal(partition_log_end(partition_at((leading() + 1) % BROKERS)->log), 4);
 }
 
+static bool leads_again(void)
+{
+	return spoilt->leads;
+}
+
+/* As where a peer stood still in the middle of a write as the controller named the leader. */
+static void who_begins_to_lead_at_a_tick_knows_the_isr(void **state)
+{
+	struct replica *replica;
+
+	(void)state;
+	spoilt = partition_at(leading());
+	replica = spoilt->replication;
+	leader_end(replica);
+	replica->epoch = -1;
+	spoilt->in_sync = spoilt->replicas = 1;
+	run_until(leads_again);
+	assert_int_equal(spoilt->in_sync, BROKERS);
+	assert_int_equal(spoilt->replicas, BROKERS);
+	run_until(have_all);
+}
+
 /* ---- grants ---- */
 
 #define LAST_TURN 0xffffu
@@ -361,6 +383,7 @@ int main(void)
 		REPLICAS_TEST(a_leader_whose_own_copy_is_wrong_gives_up),
 		REPLICAS_TEST(a_leader_whose_own_epoch_is_wrong_gives_up),
 		REPLICAS_TEST(a_new_leader_cuts_what_has_an_epoch_that_no_leader_had),
+		REPLICAS_TEST(who_begins_to_lead_at_a_tick_knows_the_isr),
 		REPLICAS_TEST(a_grant_has_a_number),
 		REPLICAS_TEST(a_leader_that_cannot_roll_gives_the_partition_to_another_replica),
 		REPLICAS_TEST(a_follower_that_cannot_roll_leaves_the_isr_at_once),

@@ -168,9 +168,10 @@ static void settle(struct replica *replica)
 	if (epoch < 0)
 		return;
 	partition->leader_epoch = epoch;
-	if (replica->known.leader == broker->config.node_id)
+	if (replica->known.leader == broker->config.node_id) {
 		leader_begin(replica);
-	else if (replica->known.leader >= 0)
+		leader_know(replica);
+	} else if (replica->known.leader >= 0)
 		follower_begin(replica);
 }
 
