@@ -59,6 +59,7 @@ static int32_t first_of(const struct controller *controller, const struct contro
 static void elect(
 	const struct controller *controller, const struct topic_config *config, struct controller_partition *partition)
 {
+	partition->doubtful = false;
 	partition->leader = first_of(controller, partition, &partition->isr);
 	if (partition->leader < 0 && config->log.unclean_election &&
 		(partition->leader = first_of(controller, partition, &partition->replicas)) >= 0)
@@ -94,18 +95,20 @@ static void leave(struct controller *controller, const struct topic_config *conf
 static void come_back(struct controller *controller, const struct topic_config *config,
 	struct controller_partition *partition, int32_t broker)
 {
-	if (partition->leader >= 0 || !controller_set_has(&partition->isr, broker))
+	if (partition->leader >= 0 || partition->doubtful || !controller_set_has(&partition->isr, broker))
 		return;
 	elect(controller, config, partition);
 	partition->epoch++;
 }
 
-/* What it had acknowledged is on its disk, however it ended. */
-static void come_back_flushed(struct controller *controller, const struct topic_config *config,
+/* What it had acknowledged is on its disk only where each record was flushed. Elsewhere its log may be short, and stays
+ * so when it comes back again. */
+static void come_back_short(struct controller *controller, const struct topic_config *config,
 	struct controller_partition *partition, int32_t broker)
 {
 	if (config->log.flush_messages == 1)
 		come_back(controller, config, partition, broker);
+	partition->doubtful |= partition->leader < 0 && controller_set_has(&partition->isr, broker);
 }
 
 /* Where the topic allows it, whatever it has will do. */
@@ -193,7 +196,7 @@ static void register_broker(
 		copy_text(endpoint->host, sizeof(endpoint->host), command->endpoints.at[i].host);
 		endpoint->port = command->endpoints.at[i].port;
 	}
-	each_partition(controller, broker->id, command->whole ? come_back : come_back_flushed);
+	each_partition(controller, broker->id, command->whole ? come_back : come_back_short);
 	each_partition(controller, broker->id, come_back_unclean);
 }
 

@@ -5,7 +5,7 @@
  * journal.h in one process, by quorum.h among brokers), and then applied.
  *
  *   REGISTER_BROKER  another incarnation has left every isr but those of which it is the last member, and leads these
- *                    only if it is whole (R-B22)
+ *                    only if it is whole, and was whenever it came back since it led (R-B22)
  *   END_SESSION      a broker leaves every isr of which it is not the last member. The first living member of the isr
  *                    leads its partitions in the next epoch. If there is none and unclean.leader.election.enable is
  *                    set, the first living replica leads, alone in the isr
@@ -73,6 +73,7 @@ struct controller_partition {
 	struct controller_set replicas, isr; /* the preferred leader first */
 	int32_t leader;                      /* -1: none */
 	int32_t leader_epoch, epoch;
+	bool doubtful; /* its last member has come back without all that it had; until the next election */
 };
 
 struct controller_topic {

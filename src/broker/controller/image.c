@@ -64,7 +64,8 @@ static bool save_topic(
 			.isr = {partition->isr.at, (int32_t)partition->isr.count},
 			.leader = partition->leader,
 			.leader_epoch = partition->leader_epoch,
-			.epoch = partition->epoch};
+			.epoch = partition->epoch,
+			.doubtful = partition->doubtful};
 	}
 	return true;
 }
@@ -148,8 +149,10 @@ static bool load_topic(struct controller *controller, const struct kafka_control
 		const struct kafka_controller_image_image_partition *at = &from->partitions.at[i];
 		struct controller_partition *to = &topic->at[i];
 
-		*to = (struct controller_partition){
-			.leader = at->leader, .leader_epoch = at->leader_epoch, .epoch = at->epoch};
+		*to = (struct controller_partition){.leader = at->leader,
+			.leader_epoch = at->leader_epoch,
+			.epoch = at->epoch,
+			.doubtful = at->doubtful};
 		if (!load_set(&to->replicas, at->replicas.at, at->replicas.count) ||
 			!load_set(&to->isr, at->isr.at, at->isr.count))
 			return false;

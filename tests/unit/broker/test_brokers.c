@@ -118,10 +118,11 @@ static void the_last_member_stays_and_leads_again_only_if_it_is_whole(void **sta
 	assert_true(controller_set_has(&partition()->isr, 1));
 	assert_int_equal(registers(2, 21, true), KAFKA_NONE);
 	assert_int_equal(partition()->leader, -1);
-	assert_int_equal(registers(1, 11, false), KAFKA_NONE);
-	assert_int_equal(partition()->leader, -1);
-	assert_int_equal(registers(1, 12, true), KAFKA_NONE);
+	assert_int_equal(registers(1, 11, true), KAFKA_NONE);
 	assert_int_equal(partition()->leader, 1);
+	ends(1, 11);
+	assert_int_equal(registers(1, 12, false), KAFKA_NONE);
+	assert_int_equal(partition()->leader, -1);
 }
 
 static enum kafka_error sets(const char *name, const char *value)
@@ -131,6 +132,42 @@ static enum kafka_error sets(const char *name, const char *value)
 		.kind = CONTROLLER_SET_CONFIGS, .topic = text("t"), .configs = {&config, 1}};
 
 	return apply(&command);
+}
+
+static void load_image(void)
+{
+	struct codec_arena arena;
+	uint8_t *image;
+	size_t bytes;
+
+	codec_arena_init(&arena, 1u << 20);
+	bytes = controller_save(&controller, &arena, &image);
+	controller_free(&controller);
+	controller_init(&controller, &defaults);
+	assert_true(controller_load(&controller, image, bytes));
+	codec_arena_free(&arena);
+}
+
+/* Its process lives on, or is closed in order later, but its log is as short as it was (R-B22). */
+static void a_last_member_that_was_not_whole_once_leads_only_where_the_topic_allows_it(void **state)
+{
+	(void)state;
+	ends(2, 20);
+	ends(3, 30);
+	ends(1, 10);
+	assert_int_equal(registers(1, 11, false), KAFKA_NONE);
+	for (int64_t i = 12; i < 15; i++) {
+		load_image();
+		assert_int_equal(registers(1, i, true), KAFKA_NONE);
+		assert_int_equal(partition()->leader, -1);
+		assert_true(controller_set_has(&partition()->isr, 1));
+	}
+	assert_int_equal(sets("unclean.leader.election.enable", "true"), KAFKA_NONE);
+	assert_int_equal(partition()->leader, 1);
+	assert_int_equal(sets("unclean.leader.election.enable", "false"), KAFKA_NONE);
+	ends(1, 14);
+	assert_int_equal(registers(1, 15, true), KAFKA_NONE);
+	assert_int_equal(partition()->leader, 1);
 }
 
 static void a_topic_may_allow_a_leader_that_is_not_in_sync(void **state)
@@ -295,6 +332,7 @@ int main(void)
 		BROKERS_TEST(partitions_are_spread),
 		BROKERS_TEST(a_session_that_ends_moves_leaders),
 		BROKERS_TEST(the_last_member_stays_and_leads_again_only_if_it_is_whole),
+		BROKERS_TEST(a_last_member_that_was_not_whole_once_leads_only_where_the_topic_allows_it),
 		BROKERS_TEST(a_topic_may_allow_a_leader_that_is_not_in_sync),
 		BROKERS_TEST(another_incarnation_has_left_every_isr),
 		BROKERS_TEST(an_isr_is_changed_by_the_leader_who_knows_it),
