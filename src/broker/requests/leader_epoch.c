@@ -7,6 +7,8 @@ static void answer_partition(struct request *request, struct codec_string topic,
 {
 	enum kafka_error error;
 	const struct partition *partition = broker_find_led(request->broker, topic, from->partition, &error);
+	const struct leader_epochs *epochs;
+	int64_t end;
 
 	if (error == KAFKA_NONE)
 		error = partition_check_epoch(partition, from->current_leader_epoch);
@@ -14,13 +16,19 @@ static void answer_partition(struct request *request, struct codec_string topic,
 		.error_code = (int16_t)error, .partition = from->partition, .leader_epoch = -1, .end_offset = -1};
 	if (error != KAFKA_NONE)
 		return;
+	epochs = &partition->log->epochs;
+	end = partition_log_end(partition->log);
 	if (from->leader_epoch == partition->leader_epoch) {
 		to->leader_epoch = partition->leader_epoch;
-		to->end_offset = partition_log_end(partition->log);
+		to->end_offset = end;
 		return;
 	}
-	(void)leader_epochs_end(&partition->log->epochs, from->leader_epoch, partition_log_end(partition->log),
-		&to->leader_epoch, &to->end_offset);
+	if (leader_epochs_end(epochs, from->leader_epoch, end, &to->leader_epoch, &to->end_offset) ||
+		from->leader_epoch < 0 || from->leader_epoch > partition->leader_epoch)
+		return;
+	/* Older than all that is here: to answer that nothing is known would say that its records were truncated. */
+	to->leader_epoch = from->leader_epoch;
+	to->end_offset = epochs->count > 0 ? epochs->at[0].start_offset : end;
 }
 
 void leader_epoch_handle(struct request *request)

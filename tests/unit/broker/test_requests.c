@@ -1,0 +1,118 @@
+/* Requests of Kafka's protocol, and their answers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "batches.h"
+#include "broker/client/kafka_link.h"
+#include "stand.h"
+
+#define LATE_NS STAND_PATIENCE_NS
+
+static struct kafka_link link;
+static bool is_over; /* the call */
+
+static int set_up(void **state)
+{
+	struct hf_addr local, remote;
+
+	(void)state;
+	stand_open(65536, 16384);
+	assert_int_equal(hf_addr_parse("127.0.0.1:0", &local), 0);
+	assert_int_equal(hf_addr_parse(stand.address, &remote), 0);
+	kafka_link_open(&link, stand.pair.loop, &local, &remote, LATE_NS);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	kafka_link_close(&link);
+	stand_close();
+	return 0;
+}
+
+static bool has_answer(void)
+{
+	return is_over;
+}
+
+static void ask(struct kafka_call *call, int16_t key, int16_t version, const void *request)
+{
+	is_over = false;
+	assert_true(kafka_link_call(&link, call, key, version, request));
+	stand_until(has_answer);
+}
+
+static size_t make_batch(uint8_t *data)
+{
+	const struct batch_wish wish = {.records = 1, .value_bytes = 100, .producer_id = -1, .timestamp_ms = 5};
+
+	return batches_make(&wish, data);
+}
+
+static void append(struct partition *partition)
+{
+	uint8_t data[512];
+	struct append_result result;
+
+	assert_int_equal(partition_append(partition, data, make_batch(data), 5, &result), KAFKA_NONE);
+}
+
+/* ---- OffsetForLeaderEpoch ---- */
+
+static struct kafka_offset_for_leader_epoch_response_epoch_end_offset epoch_end;
+
+static void epoch_answered(struct kafka_call *call, const void *response)
+{
+	const struct kafka_offset_for_leader_epoch_response *answer = response;
+
+	(void)call;
+	assert_non_null(answer);
+	epoch_end = answer->topics.at[0].partitions.at[0];
+	is_over = true;
+}
+
+static void check_epoch(int32_t asked, int32_t epoch, int64_t end)
+{
+	struct kafka_offset_for_leader_epoch_request_offset_for_leader_partition partition = {
+		.current_leader_epoch = -1, .leader_epoch = asked};
+	struct kafka_offset_for_leader_epoch_request_offset_for_leader_topic topic = {
+		.topic = {STAND_TOPIC, 1}, .partitions = {&partition, 1}};
+	const struct kafka_offset_for_leader_epoch_request request = {.replica_id = -1, .topics = {&topic, 1}};
+	struct kafka_call call = {.done = epoch_answered};
+
+	ask(&call, KAFKA_OFFSET_FOR_LEADER_EPOCH, 4, &request);
+	assert_int_equal(epoch_end.error_code, KAFKA_NONE);
+	assert_int_equal(epoch_end.leader_epoch, epoch);
+	assert_int_equal(epoch_end.end_offset, end);
+}
+
+/* A client would take it for the end of all that it has read. */
+static void an_epoch_without_records_ends_where_the_next_one_begins(void **state)
+{
+	(void)state;
+	stand_partition(0)->leader_epoch = 1;
+	check_epoch(0, 0, 0);
+	append(stand_partition(0));
+	check_epoch(0, 0, 0);
+	check_epoch(1, 1, 1);
+	stand_partition(0)->leader_epoch = 3;
+	append(stand_partition(0));
+	check_epoch(2, 1, 1);
+	check_epoch(-1, -1, -1);
+	check_epoch(3, 3, 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define REQUESTS_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+		REQUESTS_TEST(an_epoch_without_records_ends_where_the_next_one_begins),
+	};
+
+	pair_kind = "shm";
+	return cmocka_run_group_tests_name("requests", tests, NULL, NULL);
+}
