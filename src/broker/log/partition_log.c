@@ -464,9 +464,7 @@ bool partition_log_find_time(
 	uint32_t place;
 
 	list_for_each (at, &log->segments) {
-		if (!segment_find_time(segment_of(at), timestamp_ms, &place, &batch))
-			continue;
-		if (batch_last_offset(&batch) < log->start_offset)
+		if (!segment_find_time(segment_of(at), timestamp_ms, log->start_offset, &place, &batch))
 			continue;
 		batch_find_time(segment_of(at)->map + place, &batch, timestamp_ms, offset_out, timestamp_out);
 		if (*offset_out < log->start_offset)

@@ -50,8 +50,8 @@ bool segment_find(const struct segment *segment, int64_t offset, uint32_t *place
 	return false;
 }
 
-bool segment_find_time(
-	const struct segment *segment, int64_t timestamp_ms, uint32_t *place_out, struct batch *batch_out)
+bool segment_find_time(const struct segment *segment, int64_t timestamp_ms, int64_t offset, uint32_t *place_out,
+	struct batch *batch_out)
 {
 	uint32_t place, unused;
 
@@ -59,7 +59,7 @@ bool segment_find_time(
 		return false;
 	place = segment_index_place(&segment->places, segment_index_before(&segment->times, timestamp_ms), &unused);
 	while (segment_at(segment, place, batch_out)) {
-		if (batch_out->max_timestamp_ms >= timestamp_ms) {
+		if (batch_out->max_timestamp_ms >= timestamp_ms && batch_last_offset(batch_out) >= offset) {
 			*place_out = place;
 			return true;
 		}

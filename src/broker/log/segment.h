@@ -89,8 +89,8 @@ int segment_reopen(struct segment **segment, uint32_t place, uint32_t capacity, 
 bool segment_find(const struct segment *segment, int64_t offset, uint32_t *place_out, struct batch *batch_out);
 /* The batch that begins at this place; false: the tail, or bytes that are no batch any more. */
 bool segment_at(const struct segment *segment, uint32_t place, struct batch *batch_out);
-/* The first batch whose largest timestamp is at least this; false: none. */
-bool segment_find_time(
-	const struct segment *segment, int64_t timestamp_ms, uint32_t *place_out, struct batch *batch_out);
+/* The first batch that ends at or behind `offset` and whose largest timestamp is at least this; false: none. */
+bool segment_find_time(const struct segment *segment, int64_t timestamp_ms, int64_t offset, uint32_t *place_out,
+	struct batch *batch_out);
 
 #endif

@@ -381,6 +381,11 @@ static void an_offset_is_found_by_its_time(void **state)
 	assert_false(partition_log_find_time(partition_log, T0 + 5000, &offset, &timestamp));
 	assert_true(partition_log_latest_time(partition_log, &offset, &timestamp));
 	assert_int_equal(offset, 499);
+	partition_log_advance_start(partition_log, 250); /* within a segment */
+	assert_true(container_of(partition_log->segments.next, struct segment, node)->base_offset < 245);
+	assert_true(partition_log_find_time(partition_log, T0, &offset, &timestamp));
+	assert_int_equal(offset, 250);
+	assert_int_equal(timestamp, T0 + 2500);
 }
 
 static void what_is_old_or_too_much_is_deleted(void **state)
