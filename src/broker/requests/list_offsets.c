@@ -10,7 +10,7 @@ static void answer_partition(struct request *request, struct codec_string topic,
 	enum kafka_error error;
 	const struct partition *partition = broker_find_led(request->broker, topic, from->partition_index, &error);
 	int64_t offset = -1, timestamp = -1;
-	bool found = true;
+	bool found = true, behind_hw;
 
 	if (error == KAFKA_NONE)
 		error = partition_check_epoch(partition, from->current_leader_epoch);
@@ -22,9 +22,7 @@ static void answer_partition(struct request *request, struct codec_string topic,
 		.leader_epoch = -1};
 	if (error != KAFKA_NONE)
 		return;
-	if (from->timestamp == LATEST && partition->hw < partition->epoch_start)
-		to->error_code = KAFKA_OFFSET_NOT_AVAILABLE; /* what was acknowledged may lie behind it (R-B16) */
-	else if (from->timestamp == LATEST)
+	if (from->timestamp == LATEST)
 		offset = partition->hw;
 	else if (from->timestamp == EARLIEST)
 		offset = partition->log->start_offset;
@@ -34,7 +32,10 @@ static void answer_partition(struct request *request, struct codec_string topic,
 		found = partition_log_find_time(partition->log, from->timestamp, &offset, &timestamp);
 	else
 		to->error_code = KAFKA_UNSUPPORTED_VERSION;
-	if (!found || to->error_code != KAFKA_NONE)
+	behind_hw = found && from->timestamp != EARLIEST && offset >= partition->hw;
+	if (behind_hw && partition->hw < partition->epoch_start)
+		to->error_code = KAFKA_OFFSET_NOT_AVAILABLE; /* it may have been acknowledged (R-B16) */
+	if (!found || to->error_code != KAFKA_NONE || (behind_hw && from->timestamp != LATEST))
 		return;
 	to->offset = offset;
 	to->timestamp = timestamp;

@@ -106,11 +106,69 @@ static void an_epoch_without_records_ends_where_the_next_one_begins(void **state
 	check_epoch(3, 3, 2);
 }
 
+/* ---- ListOffsets ---- */
+
+#define LATEST        (-1)
+#define MAX_TIMESTAMP (-3)
+
+static struct kafka_list_offsets_response_list_offsets_partition_response listed;
+
+static void offset_answered(struct kafka_call *call, const void *response)
+{
+	const struct kafka_list_offsets_response *answer = response;
+
+	(void)call;
+	assert_non_null(answer);
+	listed = answer->topics.at[0].partitions.at[0];
+	is_over = true;
+}
+
+static void check_offset(int64_t timestamp_ms, enum kafka_error error, int64_t offset)
+{
+	struct kafka_list_offsets_request_list_offsets_partition partition = {
+		.current_leader_epoch = -1, .timestamp = timestamp_ms};
+	struct kafka_list_offsets_request_list_offsets_topic topic = {
+		.name = {STAND_TOPIC, 1}, .partitions = {&partition, 1}};
+	const struct kafka_list_offsets_request request = {.replica_id = -1, .topics = {&topic, 1}};
+	struct kafka_call call = {.done = offset_answered};
+
+	ask(&call, KAFKA_LIST_OFFSETS, 7, &request);
+	assert_int_equal(listed.error_code, error);
+	assert_int_equal(listed.offset, offset);
+}
+
+static void is_not_replicated(struct partition *partition)
+{
+	(void)partition;
+}
+
+static void a_time_is_found_below_the_hw(void **state)
+{
+	const int64_t times[] = {5, MAX_TIMESTAMP};
+	struct partition *partition = stand_partition(0);
+
+	(void)state;
+	partition->appended = is_not_replicated;
+	append(partition);
+	for (unsigned i = 0; i < 2; i++) {
+		partition->hw = 0;
+		check_offset(times[i], KAFKA_NONE, -1);
+		partition->epoch_start = 1;
+		check_offset(times[i], KAFKA_OFFSET_NOT_AVAILABLE, -1);
+		check_offset(LATEST, KAFKA_OFFSET_NOT_AVAILABLE, -1);
+		partition->hw = 1;
+		check_offset(times[i], KAFKA_NONE, 0);
+		check_offset(LATEST, KAFKA_NONE, 1);
+		partition->epoch_start = 0;
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define REQUESTS_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 		REQUESTS_TEST(an_epoch_without_records_ends_where_the_next_one_begins),
+		REQUESTS_TEST(a_time_is_found_below_the_hw),
 	};
 
 	pair_kind = "shm";
