@@ -139,11 +139,16 @@ static void stop_waiting(struct request *request)
 	request->cancel = NULL;
 }
 
+void request_break(struct request *request, const char *why)
+{
+	refuse(request, why);
+	hf_loop_set_timer(request->broker->loop, &request->connection->idle, 0);
+}
+
 void request_give_up(struct request *request)
 {
 	/* No answer is better than a wrong one: the client sees its connection end and asks again. */
-	refuse(request, "has an answer that takes more memory than a request may");
-	hf_loop_set_timer(request->broker->loop, &request->connection->idle, 0);
+	request_break(request, "has an answer that takes more memory than a request may");
 }
 
 void request_answer(struct request *request, const void *response)

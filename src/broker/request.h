@@ -42,7 +42,9 @@ bool request_serve(struct request *request, const uint8_t *data, size_t bytes);
 
 /* Encodes the response, a struct of the request's key, and sends it in its turn. */
 void request_answer(struct request *request, const void *response);
-/* There is no memory for an answer: the connection ends soon. */
+/* Ends without an answer, and the connection soon. `why` stands in the log, behind the name of the request. */
+void request_break(struct request *request, const char *why);
+/* The same, because there is no memory for an answer. */
 void request_give_up(struct request *request);
 /* Ends without an answer: acks=0. */
 void request_answer_none(struct request *request);

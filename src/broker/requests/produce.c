@@ -208,6 +208,15 @@ static struct produce *begin(struct request *request)
 	return produce->waits != NULL && make_response(request, &produce->response) ? produce : NULL;
 }
 
+static bool has_error(const struct kafka_produce_response *response)
+{
+	for (int32_t i = 0; i < response->responses.count; i++)
+		for (int32_t k = 0; k < response->responses.at[i].partition_responses.count; k++)
+			if (response->responses.at[i].partition_responses.at[k].error_code != KAFKA_NONE)
+				return true;
+	return false;
+}
+
 void produce_handle(struct request *request)
 {
 	const struct kafka_produce_request *body = request->body;
@@ -226,8 +235,10 @@ void produce_handle(struct request *request)
 		append_all(produce);
 	if (produce->wait_count > 0)
 		wait_for_replicas(produce);
-	else if (body->acks == 0)
-		request_answer_none(request);
-	else
+	else if (body->acks != 0)
 		request_answer(request, &produce->response);
+	else if (has_error(&produce->response))
+		request_break(request, "with acks=0 has records that were refused"); /* its client asks who leads */
+	else
+		request_answer_none(request);
 }

@@ -5,11 +5,13 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <errno.h>
+
 #include "batches.h"
 #include "broker/client/kafka_link.h"
 #include "stand.h"
 
-#define LATE_NS STAND_PATIENCE_NS
+#define LATE_NS (STAND_PATIENCE_NS / 4)
 
 static struct kafka_link link;
 static bool is_over; /* the call */
@@ -163,12 +165,56 @@ static void a_time_is_found_below_the_hw(void **state)
 	}
 }
 
+/* ---- Produce ---- */
+
+static bool was_answered;
+
+static void ended(struct kafka_call *call, const void *response)
+{
+	(void)call;
+	was_answered = response != NULL;
+	is_over = true;
+}
+
+static void produce_without_acks(struct kafka_call *call, int32_t partition)
+{
+	uint8_t data[512];
+	struct kafka_produce_request_partition_produce_data records = {
+		.index = partition, .records = {data, (int32_t)make_batch(data)}};
+	struct kafka_produce_request_topic_produce_data topic = {
+		.name = {STAND_TOPIC, 1}, .partition_data = {&records, 1}};
+	const struct kafka_produce_request request = {
+		.transactional_id = {NULL, -1}, .timeout_ms = 1000, .topic_data = {&topic, 1}};
+
+	assert_true(kafka_link_call(&link, call, KAFKA_PRODUCE, 7, &request));
+}
+
+/* The end of the connection is all that it can be told. */
+static void who_wants_no_answer_is_told_of_a_refusal(void **state)
+{
+	const struct kafka_api_versions_request request = {.client_software_name = {"t", 1}};
+	struct kafka_call produce = {.done = ended}, versions = {.done = ended};
+
+	(void)state;
+	produce_without_acks(&produce, 0);
+	list_remove(&produce.node); /* it waits for no answer */
+	ask(&versions, KAFKA_API_VERSIONS, 0, &request);
+	assert_true(was_answered);
+	assert_int_equal(partition_log_end(stand_partition(0)->log), 1);
+	is_over = false;
+	produce_without_acks(&produce, 2);
+	stand_until(has_answer);
+	assert_false(was_answered);
+	assert_int_equal(link.broken, -EPIPE);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define REQUESTS_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 		REQUESTS_TEST(an_epoch_without_records_ends_where_the_next_one_begins),
 		REQUESTS_TEST(a_time_is_found_below_the_hw),
+		REQUESTS_TEST(who_wants_no_answer_is_told_of_a_refusal),
 	};
 
 	pair_kind = "shm";
