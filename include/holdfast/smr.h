@@ -97,7 +97,7 @@ struct hf_smr_app {
 	void (*snapshot_close)(void *context, void *snapshot); /* also of a snapshot that was not read to its end */
 
 	/* Drops the state; the snapshot follows in pieces. No snapshot is open, and nothing is applied until
-	 * restore_close. */
+	 * restore_close. 0; -EAGAIN: it is called again soon; -errno: it failed. */
 	int (*restore_open)(void *context);
 	/* 0; -EAGAIN: the same piece is given again soon; -errno: it failed, and restore_close follows. */
 	int (*restore_write)(void *context, const void *data, size_t bytes);

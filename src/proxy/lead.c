@@ -73,7 +73,7 @@ static void read_confirmed(struct run *run)
 	struct run_cursor cursor = {0};
 	uint64_t now_ms = proxy_now_ms(run->proxy);
 
-	if (run->proxy->snapshot != NULL) { /* entries that are applied are not at the server yet */
+	if (proxy_is_held(run->proxy)) { /* entries that are applied are not at the server yet */
 		list_push_back(&run->proxy->held_reads, &run->node);
 		return;
 	}

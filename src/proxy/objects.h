@@ -51,6 +51,8 @@ struct proxy {
 	struct proxy_snapshot *snapshot; /* one is read: what is applied waits in `held` */
 	struct proxy_restore *restore;
 	struct resp_out held;
+	size_t held_at;                       /* of held: the server has what is before */
+	struct hf_poller injector;            /* of what is held */
 	struct resp_arg args[PROXY_ARGS_MAX]; /* of the command that is looked at */
 };
 
@@ -61,6 +63,8 @@ void proxy_fail(struct proxy *proxy, const char *format, ...) __attribute__((for
 void proxy_fail_kind(struct proxy *proxy);
 /* An entry of the log goes to the server. */
 void proxy_inject(struct proxy *proxy, const struct hf_smr_applied *request);
+/* The server has not all entries that are applied. */
+bool proxy_is_held(const struct proxy *proxy);
 /* The deadline of a key, as the servers have it (shifted), or DEADLINE_NEVER: listed. */
 void proxy_set_deadline(struct proxy *proxy, const uint8_t *key, size_t key_bytes, int64_t shifted_ms);
 

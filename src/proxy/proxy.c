@@ -14,7 +14,7 @@
 #define NS_PER_MS   1000000ull
 #define SILENCE_NS  10000000000ull
 #define WORDS_BYTES 256u
-#define HELD_BYTES  (256u << 20) /* of entries that wait for a snapshot to be read */
+#define HELD_BYTES  (256u << 20) /* of entries that wait for a snapshot, or for the server behind one */
 
 uint64_t proxy_now_ms(const struct proxy *proxy)
 {
@@ -96,7 +96,7 @@ static void inject(struct proxy *proxy, const void *data, size_t bytes, uint64_t
 		proxy_fail(proxy, "an entry of the log is damaged; run the same version at all members");
 }
 
-/* An entry that waits for a snapshot to be read. Its gather lives until its replies are there. */
+/* An entry that waits for a snapshot, and for those before it. Its gather lives until its replies are there. */
 struct held {
 	struct server_gather *gather;
 	uint64_t unique;
@@ -109,25 +109,56 @@ static void hold(struct proxy *proxy, const void *data, size_t bytes, uint64_t u
 
 	resp_out_raw(&proxy->held, &head, sizeof(head));
 	resp_out_raw(&proxy->held, data, bytes);
-	if (proxy->held.bytes > HELD_BYTES || proxy->held.failed)
+	if (proxy->held.failed)
+		proxy_fail(proxy, "no memory for the entries that wait for a snapshot");
+	if (proxy->held.bytes - proxy->held_at <= HELD_BYTES)
+		return;
+	if (proxy->snapshot != NULL)
 		proxy_snapshot_abort(proxy);
+	else
+		proxy_fail(proxy, "the server is too slow: more than 256 MiB of entries wait");
+}
+
+bool proxy_is_held(const struct proxy *proxy)
+{
+	return proxy->snapshot != NULL || proxy->held.bytes > 0;
 }
 
 void proxy_inject_held(struct proxy *proxy)
 {
-	struct resp_out held = proxy->held;
+	struct resp_out *held = &proxy->held;
 	struct held head;
 
-	proxy->held = (struct resp_out){0};
-	if (held.failed)
-		proxy_fail(proxy, "no memory for the entries that wait for a snapshot");
-	for (size_t at = 0; at < held.bytes && !proxy->failed; at += sizeof(head) + head.bytes) {
-		memcpy(&head, held.data + at, sizeof(head));
-		inject(proxy, held.data + at + sizeof(head), head.bytes, head.unique, head.gather);
+	while (proxy->held_at < held->bytes && !proxy->failed &&
+		proxy_server_unsent(proxy->server) <= SERVER_UNSENT_MOST) {
+		memcpy(&head, held->data + proxy->held_at, sizeof(head));
+		inject(proxy, held->data + proxy->held_at + sizeof(head), head.bytes, head.unique, head.gather);
+		proxy->held_at += sizeof(head) + head.bytes;
 	}
-	resp_out_free(&held);
+	if (proxy->held_at < held->bytes) {
+		if (proxy->held_at > held->bytes / 2) {
+			resp_out_drop(held, proxy->held_at);
+			proxy->held_at = 0;
+		}
+		return;
+	}
+	resp_out_free(held);
+	proxy->held_at = 0;
 	if (!proxy->failed && !proxy->closing)
 		proxy_lead_held(proxy);
+}
+
+/* The server takes the entries in portions: all at once are more than may wait for it. */
+static enum hf_poll inject_more(struct hf_poller *poller, uint64_t now_ns)
+{
+	struct proxy *proxy = container_of(poller, struct proxy, injector);
+
+	(void)now_ns;
+	if (proxy->failed || proxy->snapshot != NULL || proxy->held.bytes == 0 ||
+		proxy_server_unsent(proxy->server) > SERVER_UNSENT_MOST)
+		return HF_IDLE;
+	proxy_inject_held(proxy);
+	return HF_BUSY;
 }
 
 void proxy_inject(struct proxy *proxy, const struct hf_smr_applied *request)
@@ -136,7 +167,7 @@ void proxy_inject(struct proxy *proxy, const struct hf_smr_applied *request)
 		begin_answer(proxy, request->data, request->bytes, request->session, request->sequence);
 	uint64_t unique = (request->index << UNIQUE_BITS) + ((uint64_t)request->position << UNIQUE_BITS / 2);
 
-	if (proxy->snapshot != NULL)
+	if (proxy_is_held(proxy))
 		hold(proxy, request->data, request->bytes, unique, gather);
 	else
 		inject(proxy, request->data, request->bytes, unique, gather);
@@ -314,6 +345,8 @@ int proxy_open(struct hf_node *node, const struct proxy_config *config, const st
 		proxy_close(proxy);
 		return rc;
 	}
+	proxy->injector.poll = inject_more;
+	hf_loop_add_poller(proxy->loop, &proxy->injector);
 	say_hello(proxy);
 	*proxy_out = proxy;
 	return 0;
@@ -324,6 +357,8 @@ void proxy_close(struct proxy *proxy)
 	if (proxy == NULL)
 		return;
 	proxy->closing = true;
+	if (proxy->injector.poll != NULL)
+		hf_loop_remove_poller(proxy->loop, &proxy->injector);
 	hf_loop_cancel_timer(proxy->loop, &proxy->due);
 	hf_smr_stop(proxy->smr);
 	proxy->smr = NULL;

@@ -8,8 +8,7 @@
 #include "proxy/stream.h"
 
 /* At the server before more is taken. */
-#define WAITING_MOST      4096u                    /* commands */
-#define UNSENT_BYTES_MOST (SERVER_QUEUE_BYTES / 4) /* of them; a key may add what its value has */
+#define WAITING_MOST 4096u /* commands */
 
 struct proxy_restore {
 	struct proxy *proxy;
@@ -58,11 +57,14 @@ int proxy_restore_open(void *context)
 {
 	struct proxy *proxy = context;
 	const char *flush = proxy->protocol->flush;
-	struct proxy_restore *restore = calloc(1, sizeof(*restore));
+	struct proxy_restore *restore;
 
+	proxy_snapshot_abort(proxy);
+	if (proxy_is_held(proxy)) /* those entries go before the flush */
+		return -EAGAIN;
+	restore = calloc(1, sizeof(*restore));
 	if (restore == NULL)
 		return -ENOMEM;
-	proxy_snapshot_abort(proxy); /* entries that wait for it go before the flush */
 	ensure(proxy->restore == NULL);
 	restore->proxy = proxy;
 	restore->replies.done = answered;
@@ -116,7 +118,7 @@ int proxy_restore_write(void *context, const void *data, size_t bytes)
 	ensure(restore != NULL);
 	if (restore->failed)
 		return -EIO;
-	if (restore->waiting > WAITING_MOST || proxy_server_unsent(proxy->server) > UNSENT_BYTES_MOST)
+	if (restore->waiting > WAITING_MOST || proxy_server_unsent(proxy->server) > SERVER_UNSENT_MOST)
 		return -EAGAIN;
 	resp_out_raw(&restore->in, data, bytes);
 	if (restore->in.failed || !take_keys(restore))

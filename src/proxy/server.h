@@ -12,6 +12,8 @@
 #include "proxy/entry.h"
 
 #define SERVER_QUEUE_BYTES (256u << 20) /* of commands that wait for their replies: it has failed beyond that */
+/* Who can wait sends nothing beyond this; a command, or an entry, may still add what it has. */
+#define SERVER_UNSENT_MOST (SERVER_QUEUE_BYTES / 4)
 
 /* Replies that belong together. done() is called when all that are counted in `left` are in `out`, in the order of
  * their commands; the owner's from there on. */

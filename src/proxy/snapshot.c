@@ -61,7 +61,7 @@ int proxy_snapshot_open(void *context, void **snapshot_out)
 	struct proxy *proxy = context;
 	struct proxy_snapshot *snapshot;
 
-	if (proxy->snapshot != NULL || proxy->restore != NULL)
+	if (proxy_is_held(proxy) || proxy->restore != NULL)
 		return -EBUSY;
 	snapshot = calloc(1, sizeof(*snapshot));
 	if (snapshot == NULL)

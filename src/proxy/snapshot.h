@@ -2,7 +2,8 @@
  * protocol's (redis/, memcached/).
  *
  * While a snapshot is read, applied entries wait (proxy->held): the server stays at the index of the
- * snapshot. A replica that begins to lead abandons its snapshot. stream.h has the format. */
+ * snapshot. Afterwards the server gets them in portions, and later entries wait behind them. A replica that begins to
+ * lead abandons its snapshot. stream.h has the format. */
 #ifndef HOLDFAST_PROXY_SNAPSHOT_H
 #define HOLDFAST_PROXY_SNAPSHOT_H
 
@@ -34,6 +35,6 @@ void proxy_snapshot_fail(struct proxy_snapshot *snapshot, int rc);
 void proxy_snapshot_abort(struct proxy *proxy);
 void proxy_snapshot_free(struct proxy *proxy); /* and a restore that is under way */
 void proxy_restore_free(struct proxy *proxy);
-void proxy_inject_held(struct proxy *proxy);
+void proxy_inject_held(struct proxy *proxy); /* as much as the server may have at once */
 
 #endif

@@ -357,6 +357,80 @@ static void a_restore_of_large_values_waits_for_the_server(void **state)
 	close_bed();
 }
 
+static void inject_entry(struct resp_out *entry)
+{
+	proxy_inject(bed.proxy, &(struct hf_smr_applied){.data = entry->data, .bytes = (uint32_t)entry->bytes});
+}
+
+static void put_record(struct resp_out *entry, const char *name, const uint8_t *key, size_t bytes)
+{
+	size_t record = proxy_entry_record(entry, ENTRY_DROP);
+
+	resp_out_array(entry, 2);
+	resp_out_text(entry, name);
+	resp_out_bulk(entry, key, bytes);
+	proxy_entry_key(entry, record, entry->bytes - 2 - bytes, bytes);
+	proxy_entry_record_end(entry, record);
+}
+
+/* With the deadlines that are requested for their keys, they are more than may wait for the server. */
+static void entries_that_waited_for_a_snapshot_do_not_overrun_the_server(void **state)
+{
+	static const uint8_t key[44];
+	struct resp_out entry = {0};
+	uint8_t bytes[64];
+	void *snapshot, *second;
+
+	(void)state;
+	open_bed_of(true);
+	proxy_entry_begin(&entry, ENTRY_OF_REDIS, ENTRY_WRITE, 0);
+	while (entry.bytes < 60000)
+		put_record(&entry, "PERSIST", key, sizeof(key));
+	assert_int_equal(proxy_snapshot_open(bed.proxy, &snapshot), 0);
+	while (bed.proxy->snapshot != NULL)
+		inject_entry(&entry);
+	assert_int_equal(proxy_snapshot_read(bed.proxy, snapshot, bytes, sizeof(bytes)), -ECANCELED);
+	proxy_snapshot_close(bed.proxy, snapshot);
+	assert_true(is_held());
+	assert_true(proxy_server_unsent(bed.proxy->server) < SERVER_QUEUE_BYTES / 2);
+	assert_int_equal(proxy_snapshot_open(bed.proxy, &second), -EBUSY);
+	assert_int_equal(proxy_restore_open(bed.proxy), -EAGAIN);
+	resp_out_free(&entry);
+	close_bed();
+}
+
+static bool all_are_answered(void)
+{
+	return !is_held() && none_waits();
+}
+
+static void entries_that_waited_reach_the_server_in_order(void **state)
+{
+	static uint8_t key[1u << 19];
+	struct resp_out entry = {0}, last = {0};
+	void *snapshot;
+	unsigned n = 0;
+
+	(void)state;
+	open_bed_of(true);
+	proxy_entry_begin(&entry, ENTRY_OF_REDIS, ENTRY_WRITE, 0);
+	put_record(&entry, "large", key, sizeof(key));
+	proxy_entry_begin(&last, ENTRY_OF_REDIS, ENTRY_WRITE, 0);
+	put_record(&last, "last", key, 1);
+	assert_int_equal(proxy_snapshot_open(bed.proxy, &snapshot), 0);
+	for (; bed.proxy->held.bytes <= SERVER_UNSENT_MOST; n++)
+		inject_entry(&entry);
+	proxy_snapshot_close(bed.proxy, snapshot);
+	assert_true(is_held());
+	inject_entry(&last);
+	until(all_are_answered);
+	assert_int_equal(count(&bed.asked, "large"), n);
+	assert_true(place(&bed.asked, "large") < place(&bed.asked, "last"));
+	resp_out_free(&entry);
+	resp_out_free(&last);
+	close_bed();
+}
+
 static struct client *first_client(void)
 {
 	return container_of(bed.proxy->clients.next, struct client, node);
@@ -479,6 +553,8 @@ int main(void)
 		cmocka_unit_test(a_restore_ends_the_snapshot_that_is_given),
 		cmocka_unit_test(a_deadline_asked_before_a_restore_changes_no_restored_key),
 		cmocka_unit_test(a_restore_of_large_values_waits_for_the_server),
+		cmocka_unit_test(entries_that_waited_for_a_snapshot_do_not_overrun_the_server),
+		cmocka_unit_test(entries_that_waited_reach_the_server_in_order),
 		cmocka_unit_test(a_client_whose_numbers_are_used_up_gets_another_session),
 		cmocka_unit_test(an_addition_that_is_ended_is_answered),
 		cmocka_unit_test(a_pipeline_of_refused_commands_is_answered),
