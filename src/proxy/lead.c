@@ -334,7 +334,6 @@ static void set_due_timer(struct proxy *proxy, int64_t wait_ms)
 		hf_loop_now_ns(proxy->loop) + (wait_ms < 1 ? 1 : (uint64_t)wait_ms) * NS_PER_MS);
 }
 
-/* The server's answers, which take these keys from the list, come a little later. */
 static void due_done(struct hf_smr_call *call)
 {
 	struct proxy *proxy = container_of(call, struct proxy, due_call);
@@ -367,6 +366,11 @@ void proxy_lead_due(struct proxy *proxy)
 
 	if (first == NULL || proxy->due_proposed || proxy->smr == NULL || !hf_smr_is_leader(proxy->smr))
 		return;
+	/* The server's answers take keys from the list: until then the same keys would be proposed again. */
+	if (proxy_is_held(proxy) || !proxy_server_passed(proxy->server, proxy->due_mark)) {
+		set_due_timer(proxy, 1);
+		return;
+	}
 	n = proxy_deadlines_due(&proxy->deadlines, shifted_ms, due, DUE_BATCH);
 	if (n == 0) {
 		set_due_timer(proxy, first->ms - shifted_ms);

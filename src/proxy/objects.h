@@ -33,6 +33,7 @@ struct proxy {
 	struct hf_smr_call due_call;
 	struct resp_out due_entry;
 	bool due_proposed;
+	uint64_t due_mark; /* at the server, behind the last keys that were due */
 	/* clients */
 	struct hf_addr listen;
 	struct hf_io *listener;

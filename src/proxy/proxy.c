@@ -92,6 +92,8 @@ static void inject(struct proxy *proxy, const void *data, size_t bytes, uint64_t
 		proxy->protocol->inject(proxy, &record, reader.time_ms, unique++, gather);
 	if (proxy->failed)
 		return;
+	if (reader.kind == ENTRY_DUE)
+		proxy->due_mark = proxy_server_mark(proxy->server);
 	if (reader.left > 0)
 		proxy_fail(proxy, "an entry of the log is damaged; run the same version at all members");
 }

@@ -37,6 +37,7 @@ struct proxy_server {
 	struct resp_reply reply;
 	struct waiting *ring; /* of `room`, a power of two */
 	unsigned room, first, count;
+	uint64_t asked; /* commands and texts so far */
 	bool broken;
 };
 
@@ -226,6 +227,7 @@ static bool push(struct proxy_server *server, const struct waiting *waiting)
 		server->first = 0;
 	}
 	server->ring[(server->first + server->count++) & (server->room - 1)] = *waiting;
+	server->asked++;
 	return true;
 }
 
@@ -324,6 +326,16 @@ void proxy_server_forget_deadlines(struct proxy_server *server)
 unsigned proxy_server_waiting(const struct proxy_server *server)
 {
 	return server->count;
+}
+
+uint64_t proxy_server_mark(const struct proxy_server *server)
+{
+	return server->asked;
+}
+
+bool proxy_server_passed(const struct proxy_server *server, uint64_t mark)
+{
+	return server->asked - server->count >= mark;
 }
 
 size_t proxy_server_unsent(const struct proxy_server *server)

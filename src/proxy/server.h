@@ -69,6 +69,9 @@ void proxy_server_ask_deadline(struct proxy_server *server, const uint8_t *key, 
 void proxy_server_forget_deadlines(struct proxy_server *server);
 /* How many commands wait for their replies. */
 unsigned proxy_server_waiting(const struct proxy_server *server);
+/* A place behind the commands so far, and whether all before it are answered. */
+uint64_t proxy_server_mark(const struct proxy_server *server);
+bool proxy_server_passed(const struct proxy_server *server, uint64_t mark);
 /* Bytes of commands that the server has not taken yet. */
 size_t proxy_server_unsent(const struct proxy_server *server);
 

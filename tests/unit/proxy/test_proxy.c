@@ -16,6 +16,7 @@
 
 #define LIMIT_NS    20000000000ull
 #define TURN_NS     100000
+#define SILENT_NS   200000000ull
 #define STACK_BYTES (512u << 10)
 #define REFUSED     20000u
 #define LARGE_BYTES (4u << 20)
@@ -431,6 +432,31 @@ static void entries_that_waited_reach_the_server_in_order(void **state)
 	close_bed();
 }
 
+static bool key_is_proposed(void)
+{
+	return count(&bed.asked, "EVAL") > 0;
+}
+
+/* Else the log gets the same keys each millisecond, as long as the server is behind. */
+static void due_keys_are_proposed_once_while_the_server_is_silent(void **state)
+{
+	uint64_t end_ns;
+
+	(void)state;
+	open_bed_of(true);
+	bed.silent = true;
+	proxy_set_deadline(bed.proxy, (const uint8_t *)"k", 1, 1);
+	until(key_is_proposed);
+	end_ns = hf_env_now_ns(hf_env_host()) + SILENT_NS;
+	while (hf_env_now_ns(hf_env_host()) < end_ns)
+		turn();
+	assert_int_equal(count(&bed.asked, "EVAL"), 1);
+	bed.silent = false;
+	until(none_waits);
+	assert_int_equal(bed.proxy->deadlines.count, 0);
+	close_bed();
+}
+
 static struct client *first_client(void)
 {
 	return container_of(bed.proxy->clients.next, struct client, node);
@@ -555,6 +581,7 @@ int main(void)
 		cmocka_unit_test(a_restore_of_large_values_waits_for_the_server),
 		cmocka_unit_test(entries_that_waited_for_a_snapshot_do_not_overrun_the_server),
 		cmocka_unit_test(entries_that_waited_reach_the_server_in_order),
+		cmocka_unit_test(due_keys_are_proposed_once_while_the_server_is_silent),
 		cmocka_unit_test(a_client_whose_numbers_are_used_up_gets_another_session),
 		cmocka_unit_test(an_addition_that_is_ended_is_answered),
 		cmocka_unit_test(a_pipeline_of_refused_commands_is_answered),
