@@ -16,6 +16,7 @@
 #define RECORD_BYTES   1024u        /* what an entry adds to a command, at most: a script, say */
 #define FORWARD_MOST   (960u << 10) /* bytes of a run: it fits a message to the leader */
 #define DRAWS_MOST     1000u
+#define TOO_LARGE      "ERR the command makes an entry that is too large for the log; send less at once"
 
 static void client_turn(struct client *client);
 
@@ -60,7 +61,7 @@ static size_t entry_bytes(const struct command_args *request)
 	size_t bytes = RECORD_BYTES;
 
 	for (unsigned i = 0; i < request->count; i++)
-		bytes += request->args[i].bytes + 16;
+		bytes += request->args[i].bytes + (request->args[i].bytes < 1000 ? 8 : 16);
 	return bytes;
 }
 
@@ -133,7 +134,7 @@ static void run_routed(struct run *run)
 		put_errors(client, "UNKNOWN the command took effect once, and its reply is lost: read instead");
 		break;
 	case RUN_TOO_LARGE:
-		put_errors(client, "ERR the command makes an entry that is too large for the log; send less at once");
+		put_errors(client, TOO_LARGE);
 		break;
 	case RUN_STATUSES:
 		ensure(false);
@@ -215,6 +216,16 @@ static void ask(struct client *client, const struct command *command, const stru
 
 /* ---- requests ---- */
 
+/* A refusal, in its turn. */
+static enum client_taken refuse(struct client *client, const char *words)
+{
+	if (client->run.commands > 0)
+		return CLIENT_LATER;
+	client->proxy->protocol->put_error(&client->out, words);
+	client->multi_bad |= client->multi;
+	return CLIENT_TAKEN;
+}
+
 static enum client_taken join(
 	struct client *client, enum run_kind kind, const struct command *command, const struct command_args *request)
 {
@@ -226,6 +237,8 @@ static enum client_taken join(
 			client->run_bytes + bytes > run_bytes_max(client->proxy)))
 		return CLIENT_LATER;
 	if (run->commands == 0) {
+		if (kind != RUN_READ && bytes > run_bytes_max(client->proxy)) /* nor would the key fit when it is due */
+			return refuse(client, TOO_LARGE);
 		proxy_run_init(run, client->proxy, kind);
 		client->draws = client->replies = 0;
 	}
@@ -268,16 +281,6 @@ static bool ends_multi(const struct command_args *request)
 		if (proxy_command_word(request->data, &request->args[0], words[i]))
 			return true;
 	return false;
-}
-
-/* A refusal, in its turn. */
-static enum client_taken refuse(struct client *client, const char *words)
-{
-	if (client->run.commands > 0)
-		return CLIENT_LATER;
-	client->proxy->protocol->put_error(&client->out, words);
-	client->multi_bad |= client->multi;
-	return CLIENT_TAKEN;
 }
 
 static enum client_taken take(struct client *client, const struct command_args *request)

@@ -356,6 +356,17 @@ static int propose_due(struct proxy *proxy, uint64_t now_ms, const struct deadli
 	return hf_smr_propose(proxy->smr, &proxy->due_call);
 }
 
+/* As many of the keys as fit in an entry. One that does not fit by itself is left, and those behind it go on. */
+static int propose_some(struct proxy *proxy, uint64_t now_ms, const struct deadline *const *due, size_t left)
+{
+	int rc = -EMSGSIZE;
+
+	for (; rc == -EMSGSIZE && left > 0; due++, left--)
+		for (size_t n = left; rc == -EMSGSIZE && n > 0; n /= 2)
+			rc = propose_due(proxy, now_ms, due, n);
+	return rc;
+}
+
 void proxy_lead_due(struct proxy *proxy)
 {
 	const struct deadline *due[DUE_BATCH], *first = proxy_deadlines_first(&proxy->deadlines);
@@ -376,9 +387,7 @@ void proxy_lead_due(struct proxy *proxy)
 		set_due_timer(proxy, first->ms - shifted_ms);
 		return;
 	}
-	do
-		rc = propose_due(proxy, now_ms, due, n);
-	while (rc == -EMSGSIZE && (n /= 2) > 0);
+	rc = propose_some(proxy, now_ms, due, n);
 	proxy->due_proposed = rc == 0;
 	if (rc != 0)
 		set_due_timer(proxy, rc == -EAGAIN ? 1 : DUE_MS);

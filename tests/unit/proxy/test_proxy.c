@@ -20,6 +20,7 @@
 #define STACK_BYTES (512u << 10)
 #define REFUSED     20000u
 #define LARGE_BYTES (4u << 20)
+#define KEY_BYTES   ((960u << 10) - 500)
 
 struct bed {
 	struct hf_loop *loop;
@@ -76,6 +77,9 @@ static void open_server(void)
 /* Each whole request is answered, as a Redis whose keys have no deadlines does. */
 static void answer_redis(void)
 {
+	static const char table[] = "*3\r\n*3\r\n$3\r\nset\r\n:-3\r\n*1\r\n+write\r\n"
+				    "*3\r\n$3\r\ndel\r\n:-2\r\n*1\r\n+write\r\n"
+				    "*3\r\n$6\r\nexpire\r\n:-3\r\n*1\r\n+write\r\n";
 	struct resp_request request;
 	struct resp_arg args[8];
 	size_t used;
@@ -87,7 +91,7 @@ static void answer_redis(void)
 		if (resp_request_read(&request, bed.wanted.data, bed.wanted.bytes, &used) != RESP_WHOLE)
 			return;
 		if (proxy_command_word(bed.wanted.data, &args[0], "COMMAND"))
-			reply = "*0\r\n";
+			reply = table;
 		if (proxy_command_word(bed.wanted.data, &args[0], "PEXPIRETIME"))
 			reply = ":-1\r\n";
 		assert_true(write(bed.server, reply, strlen(reply)) == (ssize_t)strlen(reply));
@@ -457,6 +461,57 @@ static void due_keys_are_proposed_once_while_the_server_is_silent(void **state)
 	close_bed();
 }
 
+/* A key of an earlier version, which took its command. */
+static void a_due_key_that_fits_in_no_entry_delays_no_other_key(void **state)
+{
+	size_t bytes;
+	uint8_t *key;
+
+	(void)state;
+	open_bed_of(true);
+	bytes = hf_smr_request_bytes_max(proxy_smr(bed.proxy)) - 150;
+	key = calloc(1, bytes);
+	assert_non_null(key);
+	proxy_set_deadline(bed.proxy, key, bytes, 1);
+	proxy_set_deadline(bed.proxy, (const uint8_t *)"k", 1, 2);
+	until(key_is_proposed);
+	until(none_waits);
+	assert_int_equal(bed.proxy->deadlines.count, 1);
+	free(key);
+	close_bed();
+}
+
+static bool is_told(void)
+{
+	return count(&bed.replies, "\r\n") == 1;
+}
+
+/* The entry that deletes the key is longer than that of the command. */
+static void a_command_that_leaves_an_entry_no_room_is_refused(void **state)
+{
+	static uint8_t key[KEY_BYTES];
+	struct resp_out request = {0};
+
+	(void)state;
+	open_bed_of(true);
+	connect_client();
+	resp_out_array(&request, 3);
+	resp_out_text(&request, "EXPIRE");
+	resp_out_bulk(&request, key, sizeof(key));
+	resp_out_text(&request, "10");
+	while (request.bytes > 0) {
+		ssize_t n = send(bed.client, request.data, request.bytes, MSG_DONTWAIT);
+
+		resp_out_drop(&request, n < 0 ? 0 : (size_t)n);
+		turn();
+	}
+	until(is_told);
+	assert_int_equal(count(&bed.replies, "too large"), 1);
+	assert_int_equal(count(&bed.asked, "EXPIRE"), 0);
+	resp_out_free(&request);
+	close_bed();
+}
+
 static struct client *first_client(void)
 {
 	return container_of(bed.proxy->clients.next, struct client, node);
@@ -582,6 +637,8 @@ int main(void)
 		cmocka_unit_test(entries_that_waited_for_a_snapshot_do_not_overrun_the_server),
 		cmocka_unit_test(entries_that_waited_reach_the_server_in_order),
 		cmocka_unit_test(due_keys_are_proposed_once_while_the_server_is_silent),
+		cmocka_unit_test(a_due_key_that_fits_in_no_entry_delays_no_other_key),
+		cmocka_unit_test(a_command_that_leaves_an_entry_no_room_is_refused),
 		cmocka_unit_test(a_client_whose_numbers_are_used_up_gets_another_session),
 		cmocka_unit_test(an_addition_that_is_ended_is_answered),
 		cmocka_unit_test(a_pipeline_of_refused_commands_is_answered),
