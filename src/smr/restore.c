@@ -111,6 +111,17 @@ static struct smr_link *choose(struct hf_smr *smr)
 	return best;
 }
 
+static void say_more(struct hf_smr *smr, uint32_t taken)
+{
+	struct smr_restore *restore = smr->restore;
+	uint8_t message[9] = {SMR_SAY_MORE};
+
+	put_le32(message + 1, restore->number);
+	put_le32(message + 5, taken);
+	if (restore->from >= 0 && smr->links[restore->from].peer != NULL)
+		(void)hf_channel_send(smr->channel, smr->links[restore->from].peer, message, sizeof(message));
+}
+
 static void ask(struct hf_smr *smr)
 {
 	struct smr_restore *restore = smr->restore;
@@ -119,6 +130,8 @@ static void ask(struct hf_smr *smr)
 
 	drop_pieces(restore);
 	restore->since_ns = smr->now_ns;
+	if (link == NULL || link->id != restore->from)
+		say_more(smr, SMR_TAKEN_STOP);
 	if (link == NULL)
 		return;
 	restore->from = link->id;
@@ -272,7 +285,7 @@ static int take_piece(struct hf_smr *smr, const struct piece *piece)
 		return take_sessions(restore, piece) ? 0 : -EINVAL;
 	rc = open_state(smr);
 	if (rc == 0 && !piece->end && piece->part == 2)
-		return smr->app.restore_write(smr->context, piece->data, piece->bytes);
+		return piece->bytes == 0 ? 0 : smr->app.restore_write(smr->context, piece->data, piece->bytes);
 	if (rc == 0)
 		rc = close_state(smr);
 	if (rc == 0 && !piece->end && !take_tail(smr, piece))
@@ -288,7 +301,7 @@ static void took_piece(struct hf_smr *smr, const struct piece *piece)
 		.part = piece->part, .end = piece->end, .data = piece->data, .bytes = piece->bytes};
 
 	restore->taken++;
-	if (smr->durable == NULL || restore->from == FROM_DISK) {
+	if (smr->durable == NULL || restore->from == FROM_DISK || piece->bytes == 0) {
 		free(piece->data);
 		if (piece->end)
 			finish(smr);
@@ -296,17 +309,6 @@ static void took_piece(struct hf_smr *smr, const struct piece *piece)
 	}
 	restore->saving = piece->end;
 	smr_durable_save_taken(smr, &saved, piece->data, smr->applied);
-}
-
-static void say_more(struct hf_smr *smr)
-{
-	struct smr_restore *restore = smr->restore;
-	uint8_t message[9] = {SMR_SAY_MORE};
-
-	put_le32(message + 1, restore->number);
-	put_le32(message + 5, restore->taken);
-	if (restore->from >= 0 && smr->links[restore->from].peer != NULL)
-		(void)hf_channel_send(smr->channel, smr->links[restore->from].peer, message, sizeof(message));
 }
 
 static void give_up(struct hf_smr *smr, const char *why)
@@ -353,7 +355,7 @@ bool smr_restore_turn(struct hf_smr *smr)
 		took_piece(smr, &piece);
 		if (piece.end)
 			return true;
-		say_more(smr);
+		say_more(smr, restore->taken);
 	}
 	if (restore->from >= 0 && restore->taken == restore->came && smr->now_ns - restore->since_ns > PATIENCE_NS)
 		give_up(smr, "nothing comes any more");

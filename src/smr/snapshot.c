@@ -4,7 +4,8 @@
  *   taker                                   giver
  *     | ASK: u32 number ---------------------> opens the application's snapshot, keeps sessions as they are
  *     | <--- PIECE: u32 number, u32 piece, u8 part, data     part 0: the log; 1: sessions; 2: the application's
- *     | MORE: u32 number, u32 pieces taken --> goes on, WINDOW pieces ahead
+ *     |                                      an empty one of part 2: the application is not ready yet
+ *     | MORE: u32 number, u32 pieces taken --> goes on, WINDOW pieces ahead; SMR_TAKEN_STOP: ends
  *     | <--- PIECE                             part 3: the tail
  *     | <--- END: u32 number, u32 pieces, u8 whole
  *
@@ -25,11 +26,14 @@
 #define PIECE_BYTES    SMR_STORE_PIECE_BYTES /* the longest slot is one */
 #define HEAD_BYTES     10u                   /* u8 kind, u32 number, u32 piece, u8 part */
 #define TAIL_BYTES_MAX (64u << 20)
-#define TAIL_ROUNDS    16u /* after which it ends however much comes meanwhile */
+#define TAIL_ROUNDS    16u            /* after which it ends however much comes meanwhile */
+#define ALIVE_NS       100000000ull   /* then an empty piece says that it goes on */
+#define ABANDONED_NS   30000000000ull /* a taker that takes nothing for so long has gone elsewhere */
 
 struct smr_snapshot {
 	uint32_t number, sent, taken;
-	uint64_t index; /* the next to be applied */
+	uint64_t sent_ns, taken_ns; /* when they changed last */
+	uint64_t index;             /* the next to be applied */
 	unsigned part;
 	uint8_t *sessions;
 	size_t sessions_bytes, sessions_sent;
@@ -206,6 +210,7 @@ static void begin(struct smr_link *link, uint32_t number)
 	if (link->snapshot == NULL)
 		return;
 	smr->giving_snapshots++;
+	link->snapshot->sent_ns = link->snapshot->taken_ns = smr->now_ns;
 	if (!keep_begun(smr, link->snapshot)) {
 		smr_snapshot_drop(link);
 		return;
@@ -264,15 +269,23 @@ static bool give(struct smr_link *link)
 	struct smr_snapshot *snapshot = link->snapshot;
 	bool any = false;
 
+	if (snapshot->sent - snapshot->taken == WINDOW && smr->now_ns - snapshot->taken_ns > ABANDONED_NS) {
+		log_warn("smr %s: member %u takes no more of its snapshot", smr->name, link->id);
+		smr_snapshot_drop(link);
+		return true;
+	}
 	while (snapshot->sent - snapshot->taken < WINDOW) {
 		if (snapshot->waiting == 0 && !snapshot->over)
 			snapshot->waiting = next_piece(smr, snapshot);
+		if (snapshot->waiting == 0 && snapshot->part == 2 && smr->now_ns - snapshot->sent_ns > ALIVE_NS)
+			snapshot->waiting = head(snapshot, SMR_SAY_PIECE, 0);
 		if (snapshot->waiting == 0)
 			return any;
 		if (hf_channel_send(smr->channel, link->peer, snapshot->piece, snapshot->waiting) != 0)
 			return any;
 		snapshot->waiting = 0;
 		snapshot->sent++;
+		snapshot->sent_ns = smr->now_ns;
 		any = true;
 		if (snapshot->over) {
 			smr_snapshot_drop(link);
@@ -291,13 +304,23 @@ bool smr_snapshot_turn(struct hf_smr *smr)
 	return any;
 }
 
-void smr_snapshot_heard(struct smr_link *link, uint8_t kind, const uint8_t *data, size_t bytes)
+static void more(struct smr_link *link, uint32_t taken)
 {
 	struct smr_snapshot *snapshot = link->snapshot;
 
+	if (taken == SMR_TAKEN_STOP) {
+		smr_snapshot_drop(link);
+	} else if (taken <= snapshot->sent) {
+		snapshot->taken = taken;
+		snapshot->taken_ns = link->smr->now_ns;
+	}
+}
+
+void smr_snapshot_heard(struct smr_link *link, uint8_t kind, const uint8_t *data, size_t bytes)
+{
 	if (kind == SMR_SAY_ASK && bytes == 4)
 		begin(link, get_le32(data));
-	else if (kind == SMR_SAY_MORE && bytes == 8 && snapshot != NULL && get_le32(data) == snapshot->number &&
-		 get_le32(data + 4) <= snapshot->sent)
-		snapshot->taken = get_le32(data + 4);
+	else if (kind == SMR_SAY_MORE && bytes == 8 && link->snapshot != NULL &&
+		 get_le32(data) == link->snapshot->number)
+		more(link, get_le32(data + 4));
 }

@@ -130,6 +130,7 @@ void smr_change_end(struct hf_smr *smr);
 
 /* snapshot.c, restore.c: messages of the channel to the member; their first byte */
 enum { SMR_SAY_HELLO = 1, SMR_SAY_REFUSE, SMR_SAY_ASK, SMR_SAY_PIECE, SMR_SAY_END, SMR_SAY_MORE, SMR_SAY_BEHIND };
+#define SMR_TAKEN_STOP UINT32_MAX /* in SMR_SAY_MORE: the taker wants no more of the snapshot */
 void smr_snapshot_heard(struct smr_link *link, uint8_t kind, const uint8_t *data, size_t bytes);
 bool smr_snapshot_turn(struct hf_smr *smr);
 void smr_snapshot_drop(struct smr_link *link);

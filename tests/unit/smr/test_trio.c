@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "smr/smr.h"
+#include "smr/steps.h"
 #include "trio.h"
 
 #define PROPOSALS 200u
@@ -540,6 +541,102 @@ static void who_has_lost_a_decided_entry_takes_a_snapshot(void **state)
 	trio_close(&trio);
 }
 
+static const struct trio_member *taker;
+
+static bool none_gives(struct trio *trio)
+{
+	return trio->members[0].open + trio->members[1].open + trio->members[2].open == 0;
+}
+
+static bool one_gives(struct trio *trio)
+{
+	return !none_gives(trio);
+}
+
+static bool taker_has_it(struct trio *trio)
+{
+	(void)trio;
+	return taker->events[HF_SMR_RESTORED] == 1;
+}
+
+static bool is_ready_to_give(struct trio *trio)
+{
+	for (unsigned id = 0; id < TRIO_MEMBERS; id++)
+		if (trio->members[id].open > 0)
+			return hf_env_now_ns(hf_env_host()) - trio->members[id].opened_ns > trio->slow_ns;
+	return false;
+}
+
+/* A member has lost an entry, and takes a snapshot from one that is not ready to give it. */
+static struct trio_member *begin_slow_snapshot(struct trio *trio, uint64_t slow_ns)
+{
+	trio_open(trio);
+	trio->config.patience_ns = 200000000;
+	trio->slow_ns = slow_ns;
+	trio_start_all(trio);
+	trio_propose_many(trio, PROPOSALS, 1000);
+	assert_true(trio_until(trio, trio_all_have_applied));
+	taker = &trio->members[(trio_leader(trio)->id + 1) % TRIO_MEMBERS];
+	lose_a_decided_entry(trio, taker->id);
+	assert_true(trio_until(trio, one_gives));
+	for (unsigned id = 0; id < TRIO_MEMBERS; id++)
+		if (trio->members[id].open > 0)
+			return &trio->members[id];
+	return NULL;
+}
+
+/* Else the taker abandons it, and each one that it asks then. */
+static void who_is_slow_to_give_a_snapshot_is_awaited(void **state)
+{
+	static struct trio trio;
+	const struct trio_member *giver;
+
+	(void)state;
+	giver = begin_slow_snapshot(&trio, 700000000);
+	assert_true(trio_until(&trio, taker_has_it));
+	assert_int_equal(giver->snapshots, 1);
+	assert_true(trio_until(&trio, none_gives));
+	assert_true(trio_until(&trio, trio_all_have_applied));
+	trio_close(&trio);
+}
+
+/* A snapshot that stays open holds what the program applies. */
+static void who_gives_a_snapshot_is_told_that_another_one_gives_it(void **state)
+{
+	static struct trio trio;
+	struct trio_member *giver;
+
+	(void)state;
+	giver = begin_slow_snapshot(&trio, 100000000);
+	hf_loop_remove_poller(trio.loop, &giver->smr->poller);
+	assert_true(trio_until(&trio, taker_has_it));
+	hf_loop_add_poller(trio.loop, &giver->smr->poller);
+	assert_int_equal(giver->snapshots, 1);
+	assert_true(trio_until(&trio, none_gives));
+	trio_close(&trio);
+}
+
+/* As one that has asked elsewhere, and could not say so. */
+static void who_gives_a_snapshot_that_nobody_takes_closes_it(void **state)
+{
+	static struct trio trio;
+	struct trio_member *giver;
+
+	(void)state;
+	giver = begin_slow_snapshot(&trio, 1000000000);
+	hf_loop_remove_poller(trio.loop, &taker->smr->poller);
+	assert_true(trio_until(&trio, is_ready_to_give));
+	giver->smr->now_ns += 20000000000;
+	(void)smr_snapshot_turn(giver->smr);
+	assert_int_equal(giver->open, 1);
+	giver->smr->now_ns += 20000000000;
+	(void)smr_snapshot_turn(giver->smr);
+	assert_int_equal(giver->open, 0);
+	hf_loop_add_poller(trio.loop, &taker->smr->poller);
+	assert_true(trio_until(&trio, taker_has_it));
+	trio_close(&trio);
+}
+
 /* It cannot lead without the entry, and would be elected for ever. */
 static void who_would_lead_and_has_lost_a_decided_entry_lets_another_one(void **state)
 {
@@ -782,6 +879,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(who_finds_a_node_without_its_cluster_says_so),
 		cmocka_unit_test(a_second_process_of_a_member_waits_until_the_first_has_ended),
 		cmocka_unit_test(who_has_lost_a_decided_entry_takes_a_snapshot),
+		cmocka_unit_test(who_is_slow_to_give_a_snapshot_is_awaited),
+		cmocka_unit_test(who_gives_a_snapshot_is_told_that_another_one_gives_it),
+		cmocka_unit_test(who_gives_a_snapshot_that_nobody_takes_closes_it),
 		cmocka_unit_test(who_would_lead_and_has_lost_a_decided_entry_lets_another_one),
 		cmocka_unit_test(who_has_stepped_out_does_not_count),
 		cmocka_unit_test(what_is_proposed_is_applied_by_all_in_order),

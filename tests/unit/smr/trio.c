@@ -1,5 +1,6 @@
 #include "trio.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -71,9 +72,28 @@ static int snapshot_open(void *context, void **snapshot_out)
 
 	assert_non_null(copy);
 	member->snapshots++;
+	member->open++;
+	member->opened_ns = hf_env_now_ns(hf_env_host());
 	memcpy(copy->data, member->log, copy->bytes);
 	*snapshot_out = copy;
 	return 0;
+}
+
+static ssize_t snapshot_read(void *context, void *snapshot, void *data, size_t bytes)
+{
+	const struct trio_member *member = context;
+
+	if (hf_env_now_ns(hf_env_host()) - member->opened_ns < member->trio->slow_ns)
+		return -EAGAIN;
+	return smr_memory_snapshot_read(context, snapshot, data, bytes);
+}
+
+static void snapshot_close(void *context, void *snapshot)
+{
+	struct trio_member *member = context;
+
+	member->open--;
+	smr_memory_snapshot_close(context, snapshot);
 }
 
 static int restore_open(void *context)
@@ -115,8 +135,8 @@ static void start(struct trio *trio, struct trio_member *member, unsigned id, un
 {
 	static const struct hf_smr_app app = {.apply = apply,
 		.snapshot_open = snapshot_open,
-		.snapshot_read = smr_memory_snapshot_read,
-		.snapshot_close = smr_memory_snapshot_close,
+		.snapshot_read = snapshot_read,
+		.snapshot_close = snapshot_close,
 		.restore_open = restore_open,
 		.restore_write = restore_write,
 		.restore_close = restore_close,

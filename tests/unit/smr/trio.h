@@ -16,12 +16,15 @@ struct trio_member {
 	uint32_t applied;
 	size_t restored;    /* bytes of the log, while a snapshot is taken */
 	unsigned snapshots; /* that it began to give */
+	unsigned open;      /* of them, not closed yet */
+	uint64_t opened_ns;
 	struct hf_smr_event last;
 	unsigned events[HF_SMR_FAILED + 1];
 };
 struct trio {
 	struct hf_loop *loop;
 	struct hf_smr_config config;
+	uint64_t slow_ns;   /* a snapshot is ready so long after it was opened */
 	char directory[64]; /* each member has one below; empty: memory is the storage */
 	struct hf_smr_member who[TRIO_MEMBERS];
 	struct trio_member members[TRIO_MEMBERS];
