@@ -117,12 +117,13 @@ void proxy_redis_snapshot_more(struct proxy_snapshot *snapshot)
 
 bool proxy_redis_restore(struct proxy *proxy, const struct stream_key *key, struct resp_out *command)
 {
-	resp_out_array(command, 5);
+	resp_out_array(command, 6);
 	resp_out_text(command, "RESTORE");
 	resp_out_bulk(command, key->key, key->key_bytes);
 	resp_out_decimal(command, key->deadline_ms < 0 ? 0 : key->deadline_ms);
 	resp_out_bulk(command, key->value, key->value_bytes);
 	resp_out_text(command, "ABSTTL");
+	resp_out_text(command, "REPLACE"); /* SCAN may return a key twice */
 	return key->deadline_ms < 0 ||
 	       proxy_deadlines_set(&proxy->deadlines, key->key, key->key_bytes, key->deadline_ms) == 0;
 }

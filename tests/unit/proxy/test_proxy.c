@@ -28,6 +28,7 @@ struct bed {
 	struct proxy *proxy;
 	struct hf_addr listen;
 	bool redis, ready, silent; /* silent: the server does not answer */
+	unsigned restored;         /* keys */
 	int listener, server, client;
 	char directory[64];
 	struct sockaddr_un path;
@@ -94,6 +95,9 @@ static void answer_redis(void)
 			reply = table;
 		if (proxy_command_word(bed.wanted.data, &args[0], "PEXPIRETIME"))
 			reply = ":-1\r\n";
+		if (proxy_command_word(bed.wanted.data, &args[0], "RESTORE") && bed.restored++ > 0 &&
+			!proxy_command_word(bed.wanted.data, &args[request.arg_count - 1], "REPLACE"))
+			reply = "-BUSYKEY Target key name already exists.\r\n";
 		assert_true(write(bed.server, reply, strlen(reply)) == (ssize_t)strlen(reply));
 		resp_out_drop(&bed.wanted, used);
 	}
@@ -311,6 +315,31 @@ static void a_deadline_asked_before_a_restore_changes_no_restored_key(void **sta
 	proxy_server_ask_deadline(bed.proxy->server, key, 1);
 	until(none_waits);
 	assert_null(proxy_deadlines_get(&bed.proxy->deadlines, key, 1));
+	resp_out_free(&stream);
+	close_bed();
+}
+
+/* As one in which SCAN returned a key twice. */
+static void a_snapshot_may_have_a_key_twice(void **state)
+{
+	static const struct stream_key key = {.key = (const uint8_t *)"k",
+		.key_bytes = 1,
+		.value = (const uint8_t *)"v",
+		.value_bytes = 1,
+		.deadline_ms = -1};
+	struct resp_out stream = {0};
+
+	(void)state;
+	open_bed_of(true);
+	assert_int_equal(proxy_restore_open(bed.proxy), 0);
+	proxy_stream_begin(&stream, ENTRY_OF_REDIS);
+	proxy_stream_put(&stream, &key);
+	proxy_stream_put(&stream, &key);
+	proxy_stream_end(&stream, 2);
+	assert_int_equal(proxy_restore_write(bed.proxy, stream.data, stream.bytes), 0);
+	until(none_waits);
+	assert_int_equal(bed.restored, 2);
+	assert_int_equal(proxy_restore_close(bed.proxy, true), 0);
 	resp_out_free(&stream);
 	close_bed();
 }
@@ -633,6 +662,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_restore_ends_the_snapshot_that_is_given),
 		cmocka_unit_test(a_deadline_asked_before_a_restore_changes_no_restored_key),
+		cmocka_unit_test(a_snapshot_may_have_a_key_twice),
 		cmocka_unit_test(a_restore_of_large_values_waits_for_the_server),
 		cmocka_unit_test(entries_that_waited_for_a_snapshot_do_not_overrun_the_server),
 		cmocka_unit_test(entries_that_waited_reach_the_server_in_order),
