@@ -16,6 +16,7 @@
 
 #define LIMIT_NS    20000000000ull
 #define TURN_NS     100000
+#define TURN_BYTES  (256u << 10)
 #define SILENT_NS   200000000ull
 #define STACK_BYTES (512u << 10)
 #define REFUSED     20000u
@@ -129,7 +130,7 @@ static void answer_memcached(void)
 
 static void turn(void)
 {
-	uint8_t bytes[16384];
+	static uint8_t bytes[TURN_BYTES];
 	ssize_t n;
 
 	(void)hf_loop_turn(bed.loop, TURN_NS);
