@@ -340,14 +340,12 @@ static void skip(struct client *client)
 	client->skip -= n;
 }
 
-/* Nothing more can be read. */
+/* Nothing more can be read: what failed to be read may be changed. */
 static void refuse_rest(struct client *client, const char *error)
 {
-	char words[COMMAND_WORDS];
-
-	(void)snprintf(words, sizeof(words), "%s; here a request has at most %u bytes and %u arguments", error,
-		run_bytes_max(client->proxy), PROXY_ARGS_MAX);
-	client->closing = refuse(client, words) == CLIENT_TAKEN; /* after what came before */
+	(void)snprintf(client->refusal, sizeof(client->refusal),
+		"%s; here a request has at most %u bytes and %u arguments", error, run_bytes_max(client->proxy),
+		PROXY_ARGS_MAX);
 }
 
 /* Takes the next request, if one is whole and its turn has come. */
@@ -358,10 +356,16 @@ static bool take_next(struct client *client)
 	struct command_args args;
 	enum client_taken taken = CLIENT_TAKEN;
 	size_t used, after = 0;
+	bool is_line;
 
+	if (client->refusal[0] != '\0') {
+		client->closing = refuse(client, client->refusal) == CLIENT_TAKEN; /* after what came before */
+		return false;
+	}
 	skip(client);
 	if (client->in.bytes - client->read < client->wanted)
 		return false;
+	is_line = client->in.data[client->read] != '*';
 	resp_request_init(&request, proxy->args, PROXY_ARGS_MAX, run_bytes_max(proxy));
 	switch (proxy->protocol->read(
 		&request, client->in.data + client->read, client->in.bytes - client->read, &used, &after)) {
@@ -370,7 +374,7 @@ static bool take_next(struct client *client)
 		return false;
 	case RESP_REFUSED:
 		refuse_rest(client, request.error);
-		return false;
+		return true;
 	case RESP_WHOLE:
 		break;
 	}
@@ -382,7 +386,7 @@ static bool take_next(struct client *client)
 	else if (args.count > 0)
 		taken = take(client, &args);
 	if (taken == CLIENT_LATER) {
-		if (proxy->protocol->read_changes && args.data[0] != '*')
+		if (proxy->protocol->read_changes && is_line)
 			put_back(client, &args, used);
 		return false;
 	}

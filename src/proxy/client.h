@@ -14,10 +14,11 @@ struct client {
 	struct hf_io *io; /* NULL: the client is gone, and its run is not back yet */
 	struct hf_watch watch;
 	struct resp_out in, out;
-	size_t read, sent; /* of in, of out */
-	size_t wanted;     /* bytes of `in` before which no request is whole */
-	size_t skip;       /* bytes that come next and are dropped */
-	bool closing;      /* once `out` is written */
+	size_t read, sent;           /* of in, of out */
+	size_t wanted;               /* bytes of `in` before which no request is whole */
+	size_t skip;                 /* bytes that come next and are dropped */
+	bool closing;                /* once `out` is written */
+	char refusal[COMMAND_WORDS]; /* of what cannot be read, when its turn comes; empty: none */
 	uint64_t id;
 	char name[CLIENT_NAME_BYTES];
 	/* What is under way, or is gathered. */

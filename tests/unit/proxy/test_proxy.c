@@ -542,6 +542,35 @@ static void a_command_that_leaves_an_entry_no_room_is_refused(void **state)
 	close_bed();
 }
 
+static bool two_are_told(void)
+{
+	return count(&bed.replies, "\r\n") == 2;
+}
+
+/* Reading a line resolves its quotes in place: read again, it would be another command. */
+static void a_malformed_line_behind_a_write_is_refused(void **state)
+{
+	(void)state;
+	open_bed_of(true);
+	connect_client();
+	send_text("SET a 1\r\nDEL \"x\" y\"\n");
+	until(two_are_told);
+	assert_int_equal(place(&bed.replies, "+OK\r\n-ERR Protocol error: unbalanced quotes"), 0);
+	assert_int_equal(count(&bed.asked, "DEL"), 0);
+	close_bed();
+}
+
+static void a_line_behind_a_write_may_begin_with_a_quoted_star(void **state)
+{
+	(void)state;
+	open_bed_of(true);
+	connect_client();
+	send_text("SET a 1\r\n\"*1\" b\r\n");
+	until(two_are_told);
+	assert_int_equal(place(&bed.replies, "+OK\r\n-ERR unknown command '*1'"), 0);
+	close_bed();
+}
+
 static struct client *first_client(void)
 {
 	return container_of(bed.proxy->clients.next, struct client, node);
@@ -579,11 +608,6 @@ static void a_client_whose_numbers_are_used_up_gets_another_session(void **state
 static bool is_removed(void)
 {
 	return count(&bed.replies, "OK") == 1;
-}
-
-static bool two_are_told(void)
-{
-	return count(&bed.replies, "\r\n") == 2;
 }
 
 /* The proxy does not propose the addition again. */
@@ -670,6 +694,8 @@ int main(void)
 		cmocka_unit_test(due_keys_are_proposed_once_while_the_server_is_silent),
 		cmocka_unit_test(a_due_key_that_fits_in_no_entry_delays_no_other_key),
 		cmocka_unit_test(a_command_that_leaves_an_entry_no_room_is_refused),
+		cmocka_unit_test(a_malformed_line_behind_a_write_is_refused),
+		cmocka_unit_test(a_line_behind_a_write_may_begin_with_a_quoted_star),
 		cmocka_unit_test(a_client_whose_numbers_are_used_up_gets_another_session),
 		cmocka_unit_test(an_addition_that_is_ended_is_answered),
 		cmocka_unit_test(a_pipeline_of_refused_commands_is_answered),
