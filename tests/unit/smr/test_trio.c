@@ -165,6 +165,30 @@ static void a_request_of_a_session_that_was_closed_is_refused(void **state)
 
 static bool changed;
 
+static struct {
+	struct hf_smr *leader;
+	uint8_t id;
+	struct hf_smr_call *call;
+	int rc;
+} removal;
+
+static bool removal_is_answered(struct trio *trio)
+{
+	(void)trio;
+	removal.rc = hf_smr_remove(removal.leader, removal.id, removal.call);
+	return removal.rc != -EHOSTDOWN;
+}
+
+/* Once the leader has counted enough heartbeats of those that are left. */
+static void remove_member(struct trio *trio, struct hf_smr *leader, unsigned id, struct hf_smr_call *call)
+{
+	removal.leader = leader;
+	removal.id = (uint8_t)id;
+	removal.call = call;
+	assert_true(trio_until(trio, removal_is_answered));
+	assert_int_equal(removal.rc, 0);
+}
+
 static void change_done(struct hf_smr_call *call)
 {
 	(void)call;
@@ -193,7 +217,7 @@ static void a_change_that_is_refused_leaves_the_one_under_way_as_it_is(void **st
 	leader = trio_leader(&trio)->smr;
 	out = (trio_leader(&trio)->id + 1) % TRIO_MEMBERS;
 	changed = false;
-	assert_int_equal(hf_smr_remove(leader, (uint8_t)out, &first), 0);
+	remove_member(&trio, leader, out, &first);
 	assert_true(trio_until(&trio, is_changed));
 	assert_int_equal(first.outcome, HF_SMR_DECIDED);
 	trio_stop(&trio, out);
@@ -249,30 +273,6 @@ static bool two_have_ended(struct trio *trio)
 {
 	(void)trio;
 	return ended == 2;
-}
-
-static struct {
-	struct hf_smr *leader;
-	uint8_t id;
-	struct hf_smr_call *call;
-	int rc;
-} removal;
-
-static bool removal_is_answered(struct trio *trio)
-{
-	(void)trio;
-	removal.rc = hf_smr_remove(removal.leader, removal.id, removal.call);
-	return removal.rc != -EHOSTDOWN;
-}
-
-/* Once the leader has counted enough heartbeats of those that are left. */
-static void remove_member(struct trio *trio, struct hf_smr *leader, unsigned id, struct hf_smr_call *call)
-{
-	removal.leader = leader;
-	removal.id = (uint8_t)id;
-	removal.call = call;
-	assert_true(trio_until(trio, removal_is_answered));
-	assert_int_equal(removal.rc, 0);
 }
 
 /* As when its address was wrong: else no other change is possible while this member leads. */
