@@ -203,6 +203,19 @@ def a_source_that_changes_meanwhile_is_told(directory):
         assert (pair.into / "file").read_bytes() == path.read_bytes()
 
 
+def a_file_that_vanishes_meanwhile_is_told(directory):
+    source = pathlib.Path(directory) / "set"
+    _make(source / "a", 8 * MIB)
+    _make(source / "z", 3 * MIB)
+    with _Pair(directory) as pair:
+        receiver = pair.receive()
+        sender = pair.start_send("set", "--rate", "4")
+        program.read_until(receiver, ["receiving it"])
+        (source / "z").unlink()
+        said, errors = sender.communicate(timeout=END_LIMIT_S)
+        assert sender.returncode == 1 and "z cannot be read" in errors, said + errors
+
+
 def the_status_of_a_sender_tells_of_its_rails(directory):
     _make(pathlib.Path(directory) / "file", 60 * MIB)
     with _Pair(directory) as pair:

@@ -227,7 +227,7 @@ static int read_chunk(struct slot *slot)
 	uint8_t *at = slot->sender->memory + (size_t)slot->number * COPY_CHUNK_BYTES;
 	ssize_t n;
 
-	if (slot->chunk == 0) {
+	if (file->file == NULL) {
 		int failed = hf_file_open(slot->sender->env, file->source->path, 0, &file->file);
 
 		if (failed)
