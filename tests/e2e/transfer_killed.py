@@ -157,6 +157,24 @@ def a_sender_that_starts_again_at_once_takes_over(directory):
         transfer._same(source, pair.into / "set")
 
 
+def what_the_source_has_no_longer_is_not_in_the_copy(directory):
+    source = pathlib.Path(directory) / "set"
+    transfer._make(source / "a", 2 * MIB)
+    transfer._make(source / "b" / "c" / "part", 40 * MIB)
+    transfer._make(source / "d", MIB)
+    with transfer._Pair(directory) as pair:
+        receiver = pair.receive()
+        sender = pair.start_send("set", "--rate", "10")
+        program.read_until(receiver, ["receiving it"])
+        _wait_for_bytes(pair, 8 * MIB, sender)
+        sender.send_signal(signal.SIGKILL)
+        sender.communicate()
+        (source / "b" / "c" / "part").unlink()
+        (source / "b" / "c").rmdir()
+        pair.send("set")
+        transfer._same(source, pair.into / "set")
+
+
 def a_receiver_restarted_at_the_address_gets_nothing_of_its_predecessor(directory):
     _, total, share = _prepare(directory, "predecessor")
     with transfer._Pair(directory) as pair:

@@ -10,6 +10,7 @@
 #include "base/crc.h"
 #include "base/ensure.h"
 #include "cli/transfer/journal.h"
+#include "cli/tree.h"
 
 #define JOURNAL_BYTES_MOST (1ll << 30)
 #define STORED_LEAST       64u
@@ -364,7 +365,7 @@ static int sync_directories(const struct copy_store *store)
 	for (uint32_t i = 0; !failed && i < store->count; i++) {
 		char path[COPY_PATH_BYTES];
 
-		if (store->stored[i] == NULL || !store->stored[i]->directory)
+		if (store->stored[i] == NULL || !store->stored[i]->named || !store->stored[i]->directory)
 			continue;
 		failed = path_of(store, store->stored[i], path, NULL);
 		if (!failed)
@@ -373,10 +374,59 @@ static int sync_directories(const struct copy_store *store)
 	return failed;
 }
 
+/* Of earlier copies, and not of this one. */
+struct stray {
+	struct stray *next;
+	bool directory;
+	char path[];
+};
+
+struct stray_walk {
+	const struct copy_store *store;
+	struct stray *last; /* first in the list: what is in a directory comes before it */
+};
+
+static int note_stray(const struct tree_file *found, void *context)
+{
+	struct stray_walk *walk = context;
+	const struct copy_stored *stored = find(walk->store, found->name);
+	size_t path_bytes = strlen(found->path) + 1;
+	struct stray *stray;
+
+	if (stored != NULL && stored->named)
+		return 0;
+	stray = malloc(sizeof(*stray) + path_bytes);
+	if (stray == NULL)
+		return -ENOMEM;
+	*stray = (struct stray){.next = walk->last, .directory = found->kind == TREE_DIRECTORY};
+	memcpy(stray->path, found->path, path_bytes);
+	walk->last = stray;
+	return 0;
+}
+
+static int remove_strays(const struct copy_store *store)
+{
+	struct stray_walk walk = {.store = store};
+	int failed = tree_each(store->part, TREE_ALL, note_stray, &walk);
+
+	while (walk.last != NULL) {
+		struct stray *stray = walk.last;
+
+		walk.last = stray->next;
+		if (!failed)
+			failed = stray->directory ? hf_dir_remove(store->env, stray->path)
+						  : hf_file_remove(store->env, stray->path);
+		free(stray);
+	}
+	return failed;
+}
+
 int copy_store_finish(struct copy_store *store, struct hf_error *error)
 {
-	int failed = store->directory ? sync_directories(store) : 0;
+	int failed = store->directory ? remove_strays(store) : 0;
 
+	if (!failed && store->directory)
+		failed = sync_directories(store);
 	if (!failed && exists(store->target))
 		return hf_error_set(
 			error, -EEXIST, "%s was created meanwhile; move it away and send again", store->target);

@@ -65,7 +65,7 @@ void copy_store_describe(const struct copy_stored *stored, struct copy_file *fil
 int copy_store_settle(const struct copy_store *store, const struct copy_stored *stored, struct hf_error *error);
 /* Blocks. Adds records to the journal, durably. */
 int copy_store_commit(struct copy_store *store, const uint8_t *records, size_t bytes, struct hf_error *error);
-/* Blocks. Gives the copy its name, durably, and removes the journal. */
+/* Blocks. Removes what was not named in this copy, gives the copy its name, durably, and removes the journal. */
 int copy_store_finish(struct copy_store *store, struct hf_error *error);
 
 #endif
