@@ -316,6 +316,14 @@ static void write_done(struct hf_work *work, int result)
 	hash_on(file);
 }
 
+static bool is_being_written(const struct session *session, const struct session_file *file, uint64_t chunk)
+{
+	for (unsigned i = 0; i < COPY_SLOTS; i++)
+		if (session->slots[i].file == file && session->slots[i].chunk.chunk == chunk)
+			return true;
+	return false;
+}
+
 void intake_chunk(struct session *session, const struct copy_chunk *chunk)
 {
 	struct session_file *file = find_file(session, chunk->file);
@@ -323,7 +331,7 @@ void intake_chunk(struct session *session, const struct copy_chunk *chunk)
 
 	if (file == NULL || slot->file != NULL || chunk->chunk >= copy_chunks(file->stored->bytes) ||
 		chunk->bytes != copy_chunk_bytes(file->stored->bytes, chunk->chunk) ||
-		copy_stored_has(file->stored, chunk->chunk)) {
+		copy_stored_has(file->stored, chunk->chunk) || is_being_written(session, file, chunk->chunk)) {
 		session_fail(session, "the sender sends a chunk out of turn; the versions of both ends differ");
 		return;
 	}
