@@ -254,6 +254,8 @@ void owner_begin(struct owner *owner)
 
 void owner_cancel(struct owner *owner)
 {
+	if (owner->task.state == TASK_ENDED) /* its segment may be gone */
+		return;
 	if (++owner->cancels >= owner->aliases)
 		step(owner, TASK_EVENT_CANCEL, NULL);
 }

@@ -952,6 +952,25 @@ static void a_peer_that_goes_ends_the_tasks_to_it(void **state)
 	close_fixture(&f);
 }
 
+static void a_task_that_has_ended_is_canceled_without_its_segment(void **state)
+{
+	struct fixture f;
+
+	(void)state;
+	open_fixture(&f, &defaults);
+	assert_int_equal(hf_transfer_close(f.b.engine), 0);
+	f.b.engine = NULL;
+	for (unsigned i = 0; i < LIMIT && hf_transfer_segment(f.a.engine, f.pair.a.peer) != NULL; i++)
+		turn(&f);
+	assert_int_equal(submit(&f, HF_TRANSFER_WRITE, 0, BYTES), 0);
+	assert_int_equal(hf_transfer_batch_status(f.batch), HF_TRANSFER_FAILED);
+	hf_transfer_close_segment(f.segment);
+	assert_int_equal(peers_of(f.a.engine), 0);
+	assert_int_equal(hf_transfer_cancel(f.batch, 0), 0);
+	assert_int_equal(hf_transfer_batch_status(f.batch), HF_TRANSFER_FAILED);
+	close_fixture(&f);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -980,6 +999,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(unregister_under_load_takes_no_key_away_from_a_slice),
 		cmocka_unit_test(without_any_control_path_writes_stay_pending_until_the_lease_is_over),
 		cmocka_unit_test(a_peer_that_goes_ends_the_tasks_to_it),
+		cmocka_unit_test(a_task_that_has_ended_is_canceled_without_its_segment),
 	};
 
 	if (argc > 1)
