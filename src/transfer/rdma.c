@@ -192,13 +192,13 @@ static bool send_slices(struct rdma_peer *rails, uint64_t now_ns)
 
 static void give_up_stranded(struct rdma_peer *rails, uint64_t now_ns)
 {
-	list_for_each_safe (at, &rails->jobs) {
-		struct slice_job *job = container_of(at, struct slice_job, link);
-		bool patient = !job->above->movable && now_ns - job->begun_ns < rails->transport->max_timeout_ns;
-
-		if (!patient)
-			slice_job_give_up(job);
+	if (has_open_rail(rails)) {
+		rails->stranded_ns = 0;
+		return;
 	}
+	if (rails->stranded_ns == 0)
+		rails->stranded_ns = now_ns;
+	slice_jobs_give_up_stranded(&rails->jobs, rails->stranded_ns, rails->transport->max_timeout_ns, now_ns);
 }
 
 /* A slice that has been out for too long ends with its lane. */
@@ -234,8 +234,7 @@ bool rdma_peer_turn(struct rdma_peer *rails, uint64_t now_ns)
 		busy |= lane_turn(&rails->lanes[i], is_reachable(rails, i), from, now_ns);
 	}
 	busy |= send_slices(rails, now_ns);
-	if (!has_open_rail(rails))
-		give_up_stranded(rails, now_ns);
+	give_up_stranded(rails, now_ns);
 	return busy;
 }
 

@@ -23,7 +23,8 @@ struct rdma_peer {
 	struct rdma_transport *transport;
 	struct peer *peer;
 	struct list jobs;
-	uint32_t made; /* bit per rail: lanes that were initialised */
+	uint32_t made;        /* bit per rail: lanes that were initialised */
+	uint64_t stranded_ns; /* since when no rail is open; 0: one is */
 	struct lane lanes[HF_RAILS_MAX];
 };
 

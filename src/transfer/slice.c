@@ -158,3 +158,14 @@ void slice_job_fail(struct slice_job *job)
 {
 	tell_end(job, job->above->events->program_error);
 }
+
+void slice_jobs_give_up_stranded(struct list *jobs, uint64_t stranded_ns, uint64_t patience_ns, uint64_t now_ns)
+{
+	list_for_each_safe (at, jobs) {
+		struct slice_job *job = container_of(at, struct slice_job, link);
+		uint64_t since_ns = job->begun_ns > stranded_ns ? job->begun_ns : stranded_ns;
+
+		if (job->above->movable || now_ns - since_ns >= patience_ns)
+			slice_job_give_up(job);
+	}
+}

@@ -66,4 +66,8 @@ void slice_job_withdraw(struct slice_job *job);
 void slice_job_give_up(struct slice_job *job);
 void slice_job_fail(struct slice_job *job); /* a reason of the program */
 
+/* Nothing has carried the jobs of a queue since stranded_ns: those that may move to another transport are given up, and
+ * those that have waited for `patience_ns` (T4). */
+void slice_jobs_give_up_stranded(struct list *jobs, uint64_t stranded_ns, uint64_t patience_ns, uint64_t now_ns);
+
 #endif

@@ -320,17 +320,6 @@ static bool is_stuck(const struct tcp_line *line, uint64_t now_ns)
 	return now_ns - oldest->slice->sent_ns >= line->peer->transport->max_timeout_ns;
 }
 
-/* Where no other transport reaches the peer, a job waits for tcp as it does for rails (T4). */
-static void give_up_stranded(struct tcp_peer *tcp_peer, uint64_t now_ns)
-{
-	list_for_each_safe (at, &tcp_peer->jobs) {
-		struct slice_job *job = container_of(at, struct slice_job, link);
-
-		if (job->above->movable || now_ns - job->begun_ns >= tcp_peer->transport->max_timeout_ns)
-			slice_job_give_up(job);
-	}
-}
-
 /* Slices of WRITEs come back, and their jobs with them, when the peer has fenced their stream. */
 static bool has_slices_out(const struct tcp_peer *tcp_peer)
 {
@@ -338,6 +327,20 @@ static bool has_slices_out(const struct tcp_peer *tcp_peer)
 		if (tcp_peer->lines[i].state != TCP_LINE_CLOSED && !list_empty(&tcp_peer->lines[i].stream.out))
 			return true;
 	return false;
+}
+
+static void give_up_stranded(struct tcp_peer *tcp_peer, uint64_t now_ns)
+{
+	if (tcp_peer->failures < FAILURES_MOST) {
+		tcp_peer->stranded_ns = 0;
+		return;
+	}
+	if (tcp_peer->stranded_ns == 0)
+		tcp_peer->stranded_ns = now_ns;
+	slice_jobs_give_up_stranded(
+		&tcp_peer->jobs, tcp_peer->stranded_ns, tcp_peer->transport->max_timeout_ns, now_ns);
+	if (list_empty(&tcp_peer->jobs) && !has_slices_out(tcp_peer))
+		tcp_peer->failures = 0; /* the next job tries again */
 }
 
 bool tcp_peer_turn(struct tcp_peer *tcp_peer, uint64_t now_ns)
@@ -354,11 +357,7 @@ bool tcp_peer_turn(struct tcp_peer *tcp_peer, uint64_t now_ns)
 		if (line->state == TCP_LINE_OPEN)
 			busy |= fill_line(line);
 	}
-	if (tcp_peer->failures >= FAILURES_MOST) {
-		give_up_stranded(tcp_peer, now_ns);
-		if (list_empty(&tcp_peer->jobs) && !has_slices_out(tcp_peer))
-			tcp_peer->failures = 0; /* the next job tries again */
-	}
+	give_up_stranded(tcp_peer, now_ns);
 	return busy;
 }
 

@@ -45,7 +45,8 @@ struct tcp_peer {
 	struct tcp_transport *transport;
 	struct peer *peer;
 	struct list jobs;
-	unsigned failures; /* streams in a row that carried nothing */
+	unsigned failures;    /* streams in a row that carried nothing */
+	uint64_t stranded_ns; /* since when the peer counts as out of reach; 0: it does not */
 	uint64_t bytes;
 	struct tcp_line lines[TCP_STREAMS_MAX];
 };

@@ -9,18 +9,18 @@
 
 #define LIMIT 100000u /* turns */
 
-static struct hf_transfer *open_engine(
-	struct end *end, uint8_t *memory, size_t bytes, const struct hf_transfer_events *events, void *context)
+static struct hf_transfer *open_engine(const struct engines *engines, struct end *end, uint8_t *memory,
+	const struct hf_transfer_events *events, void *context)
 {
-	struct hf_transfer_config config = {0};
+	struct hf_transfer_config config = engines->config;
 	struct hf_transfer *engine;
 	struct hf_error error = {0};
 
 	assert_int_equal(hf_addr_parse("127.0.0.1", &config.listen), 0);
 	if (hf_transfer_open(end->node, &config, events, context, &engine, &error) != 0)
 		fail_msg("%s", error.text);
-	assert_int_equal(
-		hf_transfer_register(engine, memory, bytes, HF_TRANSFER_REMOTE_READ | HF_TRANSFER_REMOTE_WRITE, &error),
+	assert_int_equal(hf_transfer_register(engine, memory, engines->bytes,
+				 HF_TRANSFER_REMOTE_READ | HF_TRANSFER_REMOTE_WRITE, &error),
 		0);
 	return engine;
 }
@@ -43,8 +43,8 @@ void engines_open(struct engines *engines, size_t bytes, const struct hf_transfe
 		engines->from[i] = (uint8_t)(i * 131 + i / 257 + 1);
 	pair_management = true;
 	pair_open(pair, HF_POLICY_VARUNA);
-	engines->a = open_engine(&pair->a, engines->from, bytes, events, context);
-	engines->b = open_engine(&pair->b, engines->to, bytes, events, context);
+	engines->a = open_engine(engines, &pair->a, engines->from, events, context);
+	engines->b = open_engine(engines, &pair->b, engines->to, events, context);
 	assert_int_equal(hf_peer_connect(pair->a.node, &pair->control[1][0], 1, &pair->a.peer, NULL), 0);
 	for (unsigned i = 0; i < LIMIT && engines->segment == NULL; i++) {
 		engines_turn(engines);

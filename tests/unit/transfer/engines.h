@@ -9,6 +9,7 @@
 
 struct engines {
 	struct pair pair;
+	struct hf_transfer_config config; /* of both engines; the caller's, before engines_open */
 	struct hf_transfer *a, *b;
 	size_t bytes;               /* of each buffer */
 	uint8_t *from, *to;         /* a's, which is filled, and b's, which is zero */

@@ -573,32 +573,6 @@ static void a_program_error_blames_no_rail_and_fails_no_other_task(void **state)
 	close_fixture(&f);
 }
 
-/* R-T10: a time-out moves on like a failure. At 1 MB/s no slice ends in time. */
-static void a_time_out_fails_over_like_a_failure(void **state)
-{
-	const struct hf_transfer_config config = {.block_bytes = CHUNK, .max_timeout_ns = SECOND / 50};
-	struct hf_transfer_counters counters;
-	struct fixture f;
-
-	(void)state;
-	if (strcmp(pair_kind, "shm") == 0) {
-		print_message("skipped: shm has no rate\n");
-		skip();
-	}
-	open_fixture(&f, &config);
-	wait_for_rails(&f);
-	fill(f.a.memory);
-	for (unsigned i = 0; i < 2; i++)
-		assert_int_equal(hf_dev_set_rate(hf_node_dev(f.pair.a.node, i), 1), 0);
-	submit_chunks(&f);
-	settle(&f);
-	assert_int_equal(hf_transfer_batch_status(f.batch), HF_TRANSFER_COMPLETED);
-	assert_memory_equal(f.a.memory, f.b.memory, BYTES);
-	hf_transfer_counters(f.a.engine, &counters);
-	assert_true(counters.failovers[HF_TRANSPORT_RDMA][HF_TRANSPORT_TCP] > 0);
-	close_fixture(&f);
-}
-
 /* T4: the last transport that is left does not give up at its first troubles. */
 static void a_task_waits_for_tcp_where_nothing_else_reaches_the_peer(void **state)
 {
@@ -987,7 +961,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(the_page_of_the_engine_tells_of_peers_rails_and_failovers),
 		cmocka_unit_test(a_rail_at_a_tenth_of_the_speed_gets_less_than_a_fifth_of_the_bytes),
 		cmocka_unit_test(a_program_error_blames_no_rail_and_fails_no_other_task),
-		cmocka_unit_test(a_time_out_fails_over_like_a_failure),
 		cmocka_unit_test(a_task_waits_for_tcp_where_nothing_else_reaches_the_peer),
 		cmocka_unit_test(a_task_that_tcp_cannot_carry_fails_in_time),
 		cmocka_unit_test(a_busy_port_is_refused_in_words),

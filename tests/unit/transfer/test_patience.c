@@ -1,0 +1,140 @@
+/* How long an engine waits: for a slice and for a rail. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engines.h"
+
+#define BYTES  (8u << 20)
+#define CHUNK  (1u << 20)
+#define SECOND 1000000000ull
+#define LIMIT  100000u /* turns */
+
+struct fixture {
+	struct engines engines;
+	struct hf_transfer_batch *batch;
+};
+
+static struct hf_transfer_request request_of(struct fixture *f, enum hf_transfer_opcode opcode)
+{
+	return (struct hf_transfer_request){.opcode = opcode,
+		.source = f->engines.from,
+		.segment = f->engines.segment,
+		.target_offset = f->engines.target,
+		.length = BYTES};
+}
+
+static bool rails_come_first(struct fixture *f)
+{
+	const struct hf_transfer_request request = request_of(f, HF_TRANSFER_WRITE);
+
+	return hf_transfer_resolve(f->engines.a, &request, 0) != HF_TRANSPORT_TCP;
+}
+
+static void wait_for_rails(struct fixture *f, bool there)
+{
+	for (unsigned i = 0; i < LIMIT && rails_come_first(f) != there; i++)
+		engines_turn(&f->engines);
+	assert_true(rails_come_first(f) == there);
+}
+
+static void switch_rails(struct fixture *f, bool up)
+{
+	for (unsigned rail = 0; rail < 2; rail++)
+		pair_cut(&f->engines.pair, rail, up);
+}
+
+static void slow_rails(struct fixture *f, uint32_t mb)
+{
+	for (unsigned rail = 0; rail < 2; rail++)
+		assert_int_equal(hf_dev_set_rate(hf_node_dev(f->engines.pair.a.node, rail), mb), 0);
+}
+
+static void open_fixture(struct fixture *f, const struct hf_transfer_config *config)
+{
+	*f = (struct fixture){.engines.config = *config};
+	engines_open(&f->engines, BYTES, NULL, NULL);
+	assert_int_equal(hf_transfer_batch_alloc(f->engines.a, 1, NULL, NULL, &f->batch), 0);
+	wait_for_rails(f, true);
+}
+
+static void submit(struct fixture *f, enum hf_transfer_opcode opcode)
+{
+	const struct hf_transfer_request request = request_of(f, opcode);
+	unsigned first;
+
+	assert_int_equal(hf_transfer_submit(f->batch, &request, 1, &first, NULL), 0);
+}
+
+static void close_fixture(struct fixture *f)
+{
+	for (unsigned i = 0; i < LIMIT && hf_transfer_batch_status(f->batch) == HF_TRANSFER_PENDING; i++)
+		engines_turn(&f->engines);
+	assert_int_equal(hf_transfer_batch_status(f->batch), HF_TRANSFER_COMPLETED);
+	assert_memory_equal(f->engines.from, f->engines.to, BYTES);
+	assert_int_equal(hf_transfer_batch_free(f->batch), 0);
+	engines_close(&f->engines);
+}
+
+static void needs_a_rate(void)
+{
+	if (strcmp(pair_kind, "shm") == 0) {
+		print_message("skipped: shm has no rate\n");
+		skip();
+	}
+}
+
+/* R-T10: a time-out moves on like a failure. At 1 MB/s no slice ends in time. */
+static void a_time_out_fails_over_like_a_failure(void **state)
+{
+	const struct hf_transfer_config config = {.block_bytes = CHUNK, .max_timeout_ns = SECOND / 50};
+	struct hf_transfer_counters counters;
+	struct fixture f;
+
+	(void)state;
+	needs_a_rate();
+	open_fixture(&f, &config);
+	slow_rails(&f, 1);
+	submit(&f, HF_TRANSFER_WRITE);
+	for (unsigned i = 0; i < LIMIT && hf_transfer_batch_status(f.batch) == HF_TRANSFER_PENDING; i++)
+		engines_turn(&f.engines);
+	hf_transfer_counters(f.engines.a, &counters);
+	assert_true(counters.failovers[HF_TRANSPORT_RDMA][HF_TRANSPORT_TCP] > 0);
+	close_fixture(&f);
+}
+
+/* T4: the wait for a rail begins when the last one is cut, not when the task began. */
+static void without_fallback_a_task_waits_for_a_rail_that_was_cut(void **state)
+{
+	const struct hf_transfer_config config = {
+		.fallback = HF_FALLBACK_OFF, .max_timeout_ns = SECOND, .window_bytes = CHUNK / 8};
+	struct fixture f;
+
+	(void)state;
+	needs_a_rate();
+	open_fixture(&f, &config);
+	slow_rails(&f, 3);
+	submit(&f, HF_TRANSFER_WRITE);
+	pair_turn_for(&f.engines.pair, config.max_timeout_ns + SECOND / 10);
+	switch_rails(&f, false);
+	wait_for_rails(&f, false);
+	for (unsigned i = 0; i < 10; i++)
+		engines_turn(&f.engines);
+	switch_rails(&f, true);
+	close_fixture(&f);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_time_out_fails_over_like_a_failure),
+		cmocka_unit_test(without_fallback_a_task_waits_for_a_rail_that_was_cut),
+	};
+
+	if (argc > 1)
+		pair_kind = argv[1];
+	return cmocka_run_group_tests_name(pair_kind, tests, NULL, NULL);
+}
