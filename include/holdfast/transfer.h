@@ -49,7 +49,7 @@ struct hf_transfer_config {
 	/* A peer without contact for this time, an eighth of it and 50 ms is dead (hf_node_listen). Only then do
 	 * WRITEs end that it may have received. 0: 2 s, or longer where the node's heartbeats need it. */
 	uint64_t lease_ns;
-	uint64_t max_timeout_ns;  /* a slice in flight for longer ends with its lane; 0: 10 s */
+	uint64_t max_timeout_ns;  /* a lane whose slice, a tcp stream whose next byte takes longer ends; 0: 10 s */
 	uint64_t cancel_grace_ns; /* from a cancel until slices in flight are withdrawn; 0: 100 ms */
 	unsigned streams;         /* of tcp to a peer; 0: 2; at most 8 */
 	/* A WRITE over a rail completes when a READ behind it on its lane has completed, so that a NIC that dies with

@@ -271,7 +271,8 @@ static bool send_one(struct tcp_line *line)
 		slice_back(slice);
 		return true;
 	}
-	slice->sent_ns = hf_loop_now_ns(line->peer->transport->loop);
+	if (list_empty(&line->stream.out))
+		line->progress_ns = hf_loop_now_ns(line->peer->transport->loop);
 	slice->key = view->buffers[buffer].key;
 	slice->generation = view->generation;
 	sent->slice = slice;
@@ -310,14 +311,13 @@ bool tcp_peer_is_released(const struct tcp_peer *tcp_peer)
 	return true;
 }
 
-static bool is_stuck(const struct tcp_line *line, uint64_t now_ns)
+static bool is_stuck(struct tcp_line *line, uint64_t now_ns)
 {
-	const struct tcp_sent *oldest;
-
-	if (list_empty(&line->stream.out))
-		return false;
-	oldest = sent_of(container_of(line->stream.out.next, struct tcp_slice, link));
-	return now_ns - oldest->slice->sent_ns >= line->peer->transport->max_timeout_ns;
+	if (line->moved != line->stream.pipe.moved) {
+		line->moved = line->stream.pipe.moved;
+		line->progress_ns = now_ns;
+	}
+	return !list_empty(&line->stream.out) && now_ns - line->progress_ns >= line->peer->transport->max_timeout_ns;
 }
 
 /* Slices of WRITEs come back, and their jobs with them, when the peer has fenced their stream. */

@@ -37,7 +37,8 @@ struct tcp_line {
 	struct tcp_peer *peer;
 	enum tcp_line_state state;
 	struct tcp_stream stream;
-	bool answered; /* the stream has carried a slice */
+	bool answered;               /* the stream has carried a slice */
+	uint64_t moved, progress_ns; /* bytes at the last look, and when they were more, or the first slice came */
 	uint64_t retry_ns, backoff_ns;
 };
 

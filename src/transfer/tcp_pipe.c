@@ -76,6 +76,7 @@ static ssize_t write_pieces(struct tcp_pipe *pipe)
 static void note_written(struct tcp_pipe *pipe, uint64_t bytes)
 {
 	pipe->written += bytes;
+	pipe->moved += bytes;
 	while (pipe->count > 0) {
 		struct tcp_piece *piece = piece_at(pipe, pipe->held);
 		uint64_t whole = TCP_HEADER_BYTES + (uint64_t)piece->payload_bytes;
@@ -195,6 +196,7 @@ static bool receive(struct tcp_pipe *pipe)
 			return false;
 		}
 		bytes += (uint64_t)n;
+		pipe->moved += (uint64_t)n;
 		if (pipe->payload_left > 0) {
 			note_read(pipe, (uint32_t)n);
 			continue;

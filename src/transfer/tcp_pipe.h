@@ -55,6 +55,7 @@ struct tcp_pipe {
 	unsigned first, held, count;
 	uint64_t written;      /* of the first of `count` */
 	uint64_t sent, gone;   /* pieces in all: given to the pipe, let go of */
+	uint64_t moved;        /* bytes in all that the kernel took and gave */
 	bool copies;           /* keeping gains nothing on this stream */
 	uint32_t kept, let_go; /* calls of hf_stream_writev_kept: made, over */
 	bool paused;           /* no header is read */

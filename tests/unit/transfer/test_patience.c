@@ -1,4 +1,4 @@
-/* How long an engine waits: for a slice and for a rail. */
+/* How long an engine waits: for a slice, for a stream and for a rail. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -127,11 +127,38 @@ static void without_fallback_a_task_waits_for_a_rail_that_was_cut(void **state)
 	close_fixture(&f);
 }
 
+static void turn_late(struct fixture *f, uint64_t ns)
+{
+	uint64_t until_ns = hf_env_now_ns(hf_env_host()) + ns;
+
+	engines_turn(&f->engines);
+	while (hf_env_now_ns(hf_env_host()) < until_ns)
+		continue;
+}
+
+/* A turn takes 1 MiB from a stream at the most: the slice takes longer than max_timeout_ns, and moves in each turn. */
+static void a_slow_stream_that_moves_is_not_ended(void **state)
+{
+	const struct hf_transfer_config config = {.shm_block_bytes = BYTES, .max_timeout_ns = SECOND / 5};
+	struct fixture f;
+
+	(void)state;
+	open_fixture(&f, &config);
+	switch_rails(&f, false);
+	wait_for_rails(&f, false);
+	submit(&f, HF_TRANSFER_READ);
+	for (unsigned i = 0; i < 50 && hf_transfer_batch_status(f.batch) == HF_TRANSFER_PENDING; i++)
+		turn_late(&f, SECOND / 25);
+	assert_int_equal(hf_transfer_batch_status(f.batch), HF_TRANSFER_COMPLETED);
+	close_fixture(&f);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_time_out_fails_over_like_a_failure),
 		cmocka_unit_test(without_fallback_a_task_waits_for_a_rail_that_was_cut),
+		cmocka_unit_test(a_slow_stream_that_moves_is_not_ended),
 	};
 
 	if (argc > 1)
