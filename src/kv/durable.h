@@ -45,9 +45,10 @@ void kv_durable_epoch(struct hf_kv *kv); /* it, `complete` and what kv_durable_f
 void kv_durable_floor(struct hf_kv *kv); /* versions of deleted records */
 void kv_durable_wipe(struct hf_kv *kv);  /* nothing that was logged counts */
 
+/* A log that has failed keeps nothing of this turn, and its end stands still. */
 static inline bool durable_up_to(const struct log *log, uint64_t position)
 {
-	return log->env == NULL || log->durable >= position;
+	return log->env == NULL || (log->failed == 0 && log->durable >= position);
 }
 /* Sends the ACK when everything logged is durable. */
 void kv_durable_ack(struct hf_kv *kv, unsigned to, const struct wire_message *ack);

@@ -1,4 +1,4 @@
-/* What of a log is in doubt when a store opens it. */
+/* What of a log is in doubt when a store opens it, and what is acknowledged when it fails. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,6 +6,7 @@
 /* cmocka needs those before it */
 #include <cmocka.h>
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include "kv/engine.h"
 
 #define STORE_BYTES (1u << 20)
+#define OTHER       1u
 
 static struct hf_error error;
 
@@ -70,6 +72,13 @@ static void forget(const char *name, void *context)
 	unlink(path);
 }
 
+static void remove_log(const char *log, char *directory)
+{
+	(void)hf_dir_list(hf_env_host(), log, forget, (void *)(uintptr_t)log);
+	rmdir(log);
+	rmdir(directory);
+}
+
 /* A buddy had no such record, and said so. To replay that would be to send a record of version 0. */
 static void the_absence_of_a_record_is_in_no_doubt(void **state)
 {
@@ -94,15 +103,69 @@ static void the_absence_of_a_record_is_in_no_doubt(void **state)
 	snprintf(log, sizeof(log), "%s", kv->config.log);
 	close_store(kv);
 	hf_loop_destroy(loop);
-	(void)hf_dir_list(hf_env_host(), log, forget, log);
-	rmdir(log);
-	rmdir(directory);
+	remove_log(log, directory);
+}
+
+static void hear_inv(struct hf_kv *kv, const char *key)
+{
+	struct wire_message inv = {.kind = WIRE_INV,
+		.epoch = kv->epoch,
+		.write = 1,
+		.ts = {.version = 2, .join = 1, .node = OTHER},
+		.key = (const uint8_t *)key,
+		.key_bytes = (uint32_t)strlen(key)};
+	uint8_t bytes[WIRE_HEAD_BYTES + 16];
+
+	kv_wire_write(&inv, bytes);
+	assert_int_equal(kv_hear_messages(kv, OTHER, bytes, kv_wire_bytes(&inv)), kv_wire_bytes(&inv));
+}
+
+/* The end of the log does not move any more, and all before it is durable. */
+static void nothing_is_acknowledged_once_the_log_has_failed(void **state)
+{
+	char directory[] = "/tmp/test-kv-durable-XXXXXX", log[HF_KV_PATH_BYTES];
+	struct hf_loop *loop;
+	struct hf_kv *kv;
+	struct link *link;
+
+	(void)state;
+	assert_non_null(mkdtemp(directory));
+	assert_int_equal(hf_loop_create(hf_env_host(), &loop), 0);
+	kv = open_store(loop, directory);
+	assert_int_equal(kv_busy_open(kv), 0);
+	assert_int_equal(kv_missed_open(&kv->missed, 1u << 10), 0);
+	list_init(&kv->invalid);
+	list_init(&kv->unsettled);
+	kv->live = kv->member = true;
+	kv->epoch = 1;
+	kv->view.live = 1u | 1u << OTHER;
+	kv->config.member_count = 2;
+	link = &kv->links.links[OTHER];
+	link->mesh.state = MESH_UP;
+
+	hear_inv(kv, "logged");
+	assert_int_equal(kv_link_waiting(link), 0);
+	assert_true(kv_durable_turn(kv));
+	assert_int_equal(kv_link_waiting(link), WIRE_HEAD_BYTES);
+	assert_true(kv->log.durable == kv->log.end);
+	kv->log.failed = -EIO;
+	hear_inv(kv, "lost");
+	assert_int_equal(kv_link_waiting(link), WIRE_HEAD_BYTES);
+
+	snprintf(log, sizeof(log), "%s", kv->config.log);
+	free(link->out);
+	kv_missed_close(&kv->missed);
+	kv_busy_free_all(kv);
+	close_store(kv);
+	hf_loop_destroy(loop);
+	remove_log(log, directory);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_absence_of_a_record_is_in_no_doubt),
+		cmocka_unit_test(nothing_is_acknowledged_once_the_log_has_failed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
