@@ -23,6 +23,8 @@ void kv_council_take_grant(struct hf_kv *kv, uint64_t asked_ns)
 
 	if (kv->council.leave != COUNCIL_STAYS)
 		return;
+	if (asked_ns > hf_env_boot_ns(kv->env))
+		return; /* a process asked before this one, in another boot */
 	if (until_ns > kv->council.lease_until_ns)
 		kv->council.lease_until_ns = until_ns;
 	kv_flows_wake(kv, &kv->unleased);

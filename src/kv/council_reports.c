@@ -110,6 +110,8 @@ bool kv_council_hear(struct hf_kv *kv, unsigned from, const struct wire_message 
 		kv_council_hurry(kv); /* it is admitted once this node reports that it is heard */
 	if (report->incarnation != message->ts.version && report->durable > 0 && report->told.incarnation == 0)
 		kv_told_note(&report->told, report->incarnation, report->durable);
+	if (report->incarnation != message->ts.version)
+		council->asked_ns[from] = council->granting_ns[from] = 0; /* by the clock of another boot, it may be */
 	report->heard = true;
 	report->heard_ns = hf_loop_now_ns(kv->loop);
 	report->incarnation = message->ts.version;

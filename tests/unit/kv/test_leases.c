@@ -1,0 +1,93 @@
+/* Leases across the restart of a machine, whose boot clock begins anew. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka needs those before it */
+#include <cmocka.h>
+
+#include <stdlib.h>
+
+#include "kv/engine.h"
+
+#define OTHER    1u
+#define LEASE_NS 100000000ull
+#define ASKED_NS 1000000000000ull
+
+/* The bytes of its report do not matter. */
+static void hear_ask(struct hf_kv *kv, uint64_t incarnation, uint64_t asked_ns)
+{
+	static const uint8_t report[32 + TOLD_BYTES + TOLD_BYTES * HF_KV_MEMBERS_MAX];
+	struct wire_message message = {.kind = WIRE_ASK,
+		.write = asked_ns,
+		.ts = {.version = incarnation, .node = OTHER},
+		.value = report,
+		.value_bytes = sizeof(report)};
+
+	assert_true(kv_council_hear(kv, OTHER, &message));
+}
+
+static void hear_grant(struct hf_kv *kv, uint64_t asked_ns)
+{
+	assert_true(kv_council_hear(kv, OTHER, &(struct wire_message){.kind = WIRE_GRANT, .write = asked_ns}));
+}
+
+static int set_up(void **state)
+{
+	struct hf_kv *kv = calloc(1, sizeof(*kv));
+
+	*state = kv;
+	if (kv == NULL || hf_loop_create(hf_env_host(), &kv->loop) != 0)
+		return -1;
+	kv->env = hf_env_host();
+	kv->config.member_count = 2;
+	kv->council.lease_ns = LEASE_NS;
+	list_init(&kv->unleased);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct hf_kv *kv = *state;
+
+	hf_loop_destroy(kv->loop);
+	free(kv);
+	return 0;
+}
+
+/* The first process asked a leader that was one no longer when it could have granted, and is one again. */
+static void no_process_gets_what_the_one_before_it_asked_for(void **state)
+{
+	struct hf_kv *kv = *state;
+
+	kv->council.leads = true;
+	hear_ask(kv, 7, ASKED_NS);
+	assert_int_equal(kv->council.asked_ns[OTHER], ASKED_NS);
+	kv->council.granting_ns[OTHER] = ASKED_NS;
+	kv->council.leads = false;
+	hear_ask(kv, 8, 1);
+	assert_int_equal(kv->council.asked_ns[OTHER], 0);
+	assert_int_equal(kv->council.granting_ns[OTHER], 0);
+}
+
+static void a_lease_is_not_longer_than_it_can_be(void **state)
+{
+	struct hf_kv *kv = *state;
+	uint64_t now_ns = hf_env_boot_ns(kv->env);
+
+	hear_grant(kv, now_ns + 1000 * LEASE_NS);
+	assert_false(kv_council_has_lease(kv));
+	hear_grant(kv, now_ns);
+	assert_true(kv_council_lease_left_ns(kv) <= LEASE_NS);
+	assert_int_equal(kv->council.lease_until_ns, now_ns + LEASE_NS);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(no_process_gets_what_the_one_before_it_asked_for, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_lease_is_not_longer_than_it_can_be, set_up, tear_down),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
