@@ -138,8 +138,10 @@ static bool is_short_of(const struct store *store, size_t bytes)
 
 bool kv_store_grow(struct store *store)
 {
+	bool is_last = next_bytes(store) < PIECE_BYTES; /* and shorter: another one must not lie where it ends */
+
 	if (!is_short_of(store, store->bytes / AHEAD_SHARE) || store->used == store->refused ||
-		store->making_count == STORE_COMING)
+		store->making_count == STORE_COMING || (is_last && store->coming > 0))
 		return false;
 	if (store->workers != NULL)
 		begin_piece(store);

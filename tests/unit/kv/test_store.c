@@ -5,11 +5,13 @@
 /* cmocka needs those before it */
 #include <cmocka.h>
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/crc.h"
+#include "env/world.h"
 #include "kv/store.h"
 
 static int open_small(void **state)
@@ -368,6 +370,56 @@ static void a_store_fills_while_a_helper_makes_its_memory(void **state)
 	hf_loop_destroy(loop);
 }
 
+static unsigned larges, refused_large; /* allocations of 4 MiB */
+
+static int refuse_one_piece(struct hf_env *env, size_t bytes, void **addr_out, struct hf_error *error)
+{
+	(void)env;
+	if (bytes == 4 << 20 && ++larges == refused_large)
+		return hf_error_set(error, -ENOMEM, "no memory");
+	return hf_env_host()->ops->mem_alloc(hf_env_host(), bytes, addr_out, error);
+}
+
+/* The last piece is a short one. It takes no other piece's place, though that one is refused. */
+static void no_record_is_lost_when_memory_is_refused_for_a_while(void **state)
+{
+	enum { BYTES = 33 << 20, LARGES = 9, RECORD = 60000 }; /* LARGES: the index, and eight pieces */
+	static char value[RECORD];
+	struct world_ops ops = *hf_env_host()->ops;
+	struct hf_env env = {.ops = &ops};
+	struct hf_loop *loop;
+	struct store store;
+	unsigned n = 0;
+	char key[16];
+
+	(void)state;
+	ops.mem_alloc = refuse_one_piece;
+	larges = 0;
+	refused_large = LARGES;
+	assert_int_equal(hf_loop_create(hf_env_host(), &loop), 0);
+	assert_int_equal(kv_store_open(&store, &env, loop, BYTES, NULL), 0);
+	for (;; n++) {
+		snprintf(key, sizeof(key), "%u", n);
+		memset(value, (int)(n % 251), sizeof(value));
+		if (put(&store, key, value, sizeof(value), 2) == STORE_NO_ENTRY)
+			break;
+		if (larges < LARGES && store.used > BYTES - BYTES / 4 - (1 << 20))
+			while (kv_store_grow(&store))
+				continue;
+		while (larges >= LARGES && store.making_count > 0)
+			(void)hf_loop_turn(loop, 1000000);
+	}
+	assert_int_equal(store.made, BYTES);
+	while (n-- > 0) {
+		snprintf(key, sizeof(key), "%u", n);
+		memset(value, (int)(n % 251), sizeof(value));
+		assert_memory_equal(record_value(kv_store_at(&store, kv_store_find(&store, key, (uint32_t)strlen(key)))),
+			value, sizeof(value));
+	}
+	kv_store_close(&store);
+	hf_loop_destroy(loop);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -380,6 +432,7 @@ int main(void)
 		cmocka_unit_test(records_stay_when_those_of_other_pieces_go),
 		cmocka_unit_test(memory_is_made_ahead_of_what_is_used),
 		cmocka_unit_test(a_store_fills_while_a_helper_makes_its_memory),
+		cmocka_unit_test(no_record_is_lost_when_memory_is_refused_for_a_while),
 		cmocka_unit_test_setup_teardown(removed_record_leaves_no_key_and_no_room_behind, open_small, close_it),
 		cmocka_unit_test_setup_teardown(graves_go_when_nothing_lies_behind_them, open_small, close_it),
 		cmocka_unit_test_setup_teardown(highest_version_of_a_deleted_record_is_kept, open_small, close_it),
