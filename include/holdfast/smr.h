@@ -127,6 +127,8 @@ struct hf_smr_event {
 	uint64_t granted_ns;
 	uint64_t index;
 	const char *reason;
+	/* FAILED: of a device, not of its disk: another replica may take the place of this one. */
+	bool device_died;
 };
 
 /* ---- running ---- */

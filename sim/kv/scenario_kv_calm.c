@@ -4,10 +4,12 @@
  *   kv-takeovers  the same with a lease that lasts longer than any member decides who is one
  *   kv-leave      a member leaves, or its process is killed and replaced at once: nobody waits for the end of its lease
  *   kv-rails      one rail of a member after the other is cut silently: the epoch stays, and no operation fails
+ *   kv-device     the device of one rail of a member dies: the member stays, and the list of members changes as before
  *   kv-room       a member's disk is full for a while: all members refuse SETs meanwhile, and answer them afterwards */
 #include <stdlib.h>
 
 #include "base/ensure.h"
+#include "sim/device.h"
 #include "sim/disk.h"
 #include "sim/kv/kv.h"
 
@@ -36,6 +38,8 @@
 #define CUTS    8u
 #define CUT_NS  (300 * NS_MS) /* three leases, at most */
 #define MEND_NS (300 * NS_MS) /* until the rail carries data again */
+
+#define DEVICE_NS (1 * NS_S) /* until a replica is there in place of the one that was lost with the device */
 
 #define FREE_BYTES_MIN (1u << 20)  /* of a full disk: what was begun finds room there */
 #define FREE_BYTES_MAX (64u << 20) /* less than two segments */
@@ -275,6 +279,33 @@ static void cut_rails(struct kv_cluster *all)
 		world_violate(world, "rails", "operations failed while rails were cut one after the other");
 }
 
+/* Another member is killed then: of three, the list of members needs the replica at the one that lost its device. */
+static void lose_device(struct kv_cluster *all)
+{
+	struct world *world = all->world;
+	const struct port *port = &all->network.ports[world_range(world, 0, all->network.port_count - 1)];
+	uint64_t killed_ns;
+	unsigned loser = 0;
+	struct hf_kv_status status;
+
+	while (&all->nodes[loser].endpoint.host != port->host)
+		loser++;
+	world_count_fault(world, FAULT_NIC_CRASH);
+	nic_crash(nic_at(port), true);
+	world_run_until(world, world->now_ns + DEVICE_NS);
+	hf_kv_status(all->nodes[loser].kv, &status);
+	if (status.failed || !kv_kills_all_serve(all))
+		world_violate(world, "device", "%s lost the device of a rail, and %s", port->host->name,
+			status.failed ? "has left" : "not all members serve");
+	killed_ns = world->now_ns;
+	kill_one(all, (loser + 1) % all->count);
+	world_run_until(world, killed_ns + AFTER_NS + LEASE_NS);
+	for (unsigned i = 0; i < all->count; i++)
+		if (i != (loser + 1) % all->count && all->nodes[i].written_ns < killed_ns + AFTER_NS)
+			world_violate(world, "device", "%s answers no write since another member was killed",
+				all->nodes[i].endpoint.host.name);
+}
+
 /* Clients write and delete nothing: no DEL flushes the log and so finds the room again. */
 static void fill_disk(struct kv_cluster *all)
 {
@@ -343,6 +374,11 @@ static void run_rails(struct world *world, struct outcome *outcome)
 	run(world, outcome, LEASE_NS, KV_KEEP_NOTHING, cut_rails);
 }
 
+static void run_device(struct world *world, struct outcome *outcome)
+{
+	run(world, outcome, LEASE_NS, KV_KEEP_NOTHING, lose_device);
+}
+
 static void run_room(struct world *world, struct outcome *outcome)
 {
 	run(world, outcome, LEASE_NS, KV_KEEP_MEMORY, fill_disk);
@@ -374,6 +410,13 @@ const struct scenario scenario_kv_rails = {
 	.only_when_named = true,
 	.what = "the same; one rail after the other is cut silently: the epoch stays, and no operation fails",
 	.run = run_rails,
+};
+
+const struct scenario scenario_kv_device = {
+	.name = "kv-device",
+	.only_when_named = true,
+	.what = "the same; the device of a rail dies: its member stays, and the list of members changes as before",
+	.run = run_device,
 };
 
 const struct scenario scenario_kv_room = {

@@ -97,6 +97,9 @@ static void event(void *context, const struct hf_smr_event *happened)
 		council->leads = false;
 	} else if (happened->kind == HF_SMR_FAILED || happened->kind == HF_SMR_REMOVED) {
 		council->leads = false;
+		council->smr_lost = happened->device_died;
+		if (council->smr_lost)
+			return;
 		if (kv->log.env != NULL && happened->kind == HF_SMR_FAILED)
 			kv->log.failed = -EIO; /* its disk is this one's */
 		log_error("kv: the membership log failed here: %s; restart this member",
@@ -116,23 +119,31 @@ static bool is_behind(const struct hf_kv *kv, uint64_t now_ns)
 	return false;
 }
 
-/* Others have installed an epoch that the log never brings here: another replica takes the place of this one. */
-static bool replace_replica(struct hf_kv *kv, uint64_t now_ns)
+/* Another replica takes the place of this one. */
+static void replace_replica(struct hf_kv *kv, uint64_t now_ns)
 {
 	struct council *council = &kv->council;
 	struct hf_error error = {0};
+
+	log_warn("kv: the membership log makes no progress here; its replica restarts");
+	council->followed_ns = now_ns;
+	council->smr_lost = council->leads = false;
+	hf_smr_stop(council->smr);
+	council->smr = NULL;
+	if (start_replica(kv, &error) != 0)
+		log_error("kv: the membership log failed here: %s; restart this member", error.text);
+}
+
+/* Others have installed an epoch that the log never brings here. */
+static bool replace_if_behind(struct hf_kv *kv, uint64_t now_ns)
+{
+	struct council *council = &kv->council;
 
 	if (!is_behind(kv, now_ns))
 		council->followed_ns = now_ns;
 	if (now_ns - council->followed_ns < COUNCIL_BEHIND_LEASES * council->lease_ns)
 		return false;
-	log_warn("kv: the membership log makes no progress here; its replica restarts");
-	council->followed_ns = now_ns;
-	hf_smr_stop(council->smr);
-	council->smr = NULL;
-	council->leads = false;
-	if (start_replica(kv, &error) != 0)
-		log_error("kv: the membership log failed here: %s; restart this member", error.text);
+	replace_replica(kv, now_ns);
 	return true;
 }
 
@@ -144,6 +155,8 @@ bool kv_council_turn(struct hf_kv *kv, uint64_t now_ns)
 	bool some = false;
 
 	kv_council_excuse_all(kv, now_ns);
+	if (council->smr_lost)
+		replace_replica(kv, now_ns);
 	if (council->leave == COUNCIL_DRAINS && list_empty(&kv->flights)) {
 		council->leave = COUNCIL_LEAVES;
 		kv_council_hurry(kv);
@@ -152,7 +165,7 @@ bool kv_council_turn(struct hf_kv *kv, uint64_t now_ns)
 		if (!kv->failed)
 			kv_council_ask(kv, now_ns);
 		council->next_ask_ns = now_ns + council->lease_ns / COUNCIL_ASKS;
-		some = kv_council_propose(kv, now_ns) || replace_replica(kv, now_ns);
+		some = kv_council_propose(kv, now_ns) || replace_if_behind(kv, now_ns);
 	} else if (now_ns >= council->look_ns) {
 		some = kv_council_propose(kv, now_ns);
 	}

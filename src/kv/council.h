@@ -51,6 +51,7 @@ enum council_leave {
 
 struct council {
 	struct hf_smr *smr;
+	bool smr_lost; /* with a device: another replica takes its place */
 	uint64_t lease_ns, suspect_ns;
 	uint64_t turn_ns;
 	uint64_t next_ask_ns, followed_ns; /* followed: when no member was known to be ahead of this member's log */

@@ -24,6 +24,7 @@ void smr_event(struct hf_smr *smr, enum hf_smr_event_kind kind)
 	if (kind == HF_SMR_MEMBERS)
 		event.index = smr->members.index;
 	event.reason = smr->reason;
+	event.device_died = smr->device_died;
 	if (smr->app.event != NULL && !smr->stopping)
 		smr->app.event(smr->context, &event);
 }

@@ -304,9 +304,12 @@ static int open_memory(struct hf_smr *smr, struct hf_error *error)
 
 static void device_died(struct hf_node *node, unsigned rail, void *context)
 {
+	struct hf_smr *smr = context;
+
 	(void)node, (void)rail;
+	smr->device_died = true;
 	/* What it had acknowledged may be lost: this member would forget what it has accepted (R-S15). */
-	step_out(context, HF_SMR_FAILED,
+	step_out(smr, HF_SMR_FAILED,
 		"a device of this node died, and with it what it had acknowledged; start the replica again");
 }
 

@@ -67,6 +67,7 @@ struct hf_smr {
 	struct hf_timer pulse;
 	uint64_t pulse_ns; /* when the next one is due */
 	bool attached, stopping;
+	bool device_died;   /* of this node */
 	bool unwell;        /* as set by the program */
 	uint64_t yields_ns; /* since when it hands leadership on; 0: it does not */
 	uint64_t now_ns;
