@@ -1,7 +1,9 @@
 /* Streams: TCP and sockets with a path, never blocking, small writes sent at once (TCP_NODELAY).
  *
  * A connect that fails before it returns (loopback refuses at once) is reported like one that fails later: by the
- * first read or write. The descriptor of such a stream is ready at once, because a socket that is not connected is. */
+ * first read or write. The descriptor of such a stream is ready at once, because a socket that is not connected is.
+ *
+ * A peer whose host has vanished ends an accepted stream by keep-alive, after the times of Redis. */
 #include "env/linux/linux.h"
 
 #include <errno.h>
@@ -13,6 +15,9 @@
 #include <unistd.h>
 
 #define LISTEN_BACKLOG 128
+#define KEEP_IDLE_S    300
+#define KEEP_AGAIN_S   100
+#define KEEP_TRIES     3
 
 #define KEPT_MOST 64u
 
@@ -187,6 +192,17 @@ static const struct world_io_ops listener_ops = {
 	.accept = accept_stream,
 };
 
+/* Accepted streams inherit it. */
+static void keep_alive(int fd)
+{
+	const int on = 1, idle_s = KEEP_IDLE_S, again_s = KEEP_AGAIN_S, tries = KEEP_TRIES;
+
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &again_s, sizeof(again_s));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &tries, sizeof(tries));
+}
+
 int linux_stream_listen(struct hf_env *env, const struct hf_addr *local, struct hf_io **io_out, struct hf_error *error)
 {
 	int fd = socket(local->sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -199,6 +215,7 @@ int linux_stream_listen(struct hf_env *env, const struct hf_addr *local, struct 
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 	if (local->sa.sa_family == AF_INET6)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+	keep_alive(fd);
 	if (bind(fd, &local->sa, addr_bytes(local)) == 0 && listen(fd, LISTEN_BACKLOG) == 0)
 		return linux_io_new(fd, &listener_ops, io_out);
 	code = -errno;

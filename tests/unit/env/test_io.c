@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <ifaddrs.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -381,6 +382,30 @@ static void a_stream_carries_bytes_and_its_end_from_a_chosen_address(void **stat
 	hf_io_close(b);
 }
 
+static int option_of(const struct hf_io *io, int level, int option)
+{
+	int value = -1;
+	socklen_t bytes = sizeof(value);
+
+	assert_int_equal(getsockopt(io_fd(io), level, option, &value, &bytes), 0);
+	return value;
+}
+
+/* Else a server keeps the place of every client whose host has vanished. */
+static void an_accepted_stream_ends_when_the_host_of_its_peer_has_vanished(void **state)
+{
+	struct hf_io *a, *b;
+
+	(void)state;
+	connect_pair("127.0.0.1", &a, &b);
+	assert_int_equal(option_of(b, SOL_SOCKET, SO_KEEPALIVE), 1);
+	assert_int_equal(option_of(b, IPPROTO_TCP, TCP_KEEPIDLE), 300);
+	assert_int_equal(option_of(b, IPPROTO_TCP, TCP_KEEPINTVL), 100);
+	assert_int_equal(option_of(b, IPPROTO_TCP, TCP_KEEPCNT), 3);
+	hf_io_close(a);
+	hf_io_close(b);
+}
+
 static void a_full_stream_says_so_and_is_writable_again_later(void **state)
 {
 	static char block[65536];
@@ -559,6 +584,7 @@ int main(void)
 		WITH_LOOP(a_socket_of_roce_forbids_fragmenting_and_stays_unconnected),
 		WITH_LOOP(datagrams_of_roce_have_identification_0),
 		WITH_LOOP(a_stream_carries_bytes_and_its_end_from_a_chosen_address),
+		WITH_LOOP(an_accepted_stream_ends_when_the_host_of_its_peer_has_vanished),
 		WITH_LOOP(a_full_stream_says_so_and_is_writable_again_later),
 		WITH_LOOP(writing_to_a_stream_whose_peer_is_gone_is_an_error_not_a_signal),
 		WITH_LOOP(a_refused_connection_is_told_by_readiness_and_the_first_read),
