@@ -344,8 +344,10 @@ static bool donate(struct hf_kv *kv, unsigned shadow, uint64_t now_ns)
 	bool lost = donor->missed && !kv_missed_covers(&kv->missed, shadow); /* it was overwritten meanwhile */
 	uint64_t from = donor->cursor;
 
-	while (donor->active && donor->next_ns <= now_ns && mesh_link_is_up(&kv->links.links[shadow].mesh) &&
-		kv_link_waiting(&kv->links.links[shadow]) < COPY_TURN_BYTES) {
+	for (unsigned n = 0; n < TURN_ENTRIES && donor->active && donor->next_ns <= now_ns &&
+			     mesh_link_is_up(&kv->links.links[shadow].mesh) &&
+			     kv_link_waiting(&kv->links.links[shadow]) < COPY_TURN_BYTES;
+		n++) {
 		uint32_t entry;
 
 		if (donor->cursor > donor->end || lost) {

@@ -10,10 +10,11 @@
 
 #include "kv/engine.h"
 
-#define STORE_BYTES (1u << 20)
-#define MEMBERS     3u
-#define OTHER       1u /* the one that was away */
-#define EPOCH       5u
+#define STORE_BYTES  (1u << 20)
+#define MEMBERS      3u
+#define TURN_ENTRIES 4096u /* at most */
+#define OTHER        1u    /* the one that was away */
+#define EPOCH        5u
 
 static struct hf_error error;
 
@@ -96,11 +97,33 @@ static void an_older_log_gets_no_list_however_long_it_has_grown(void **state)
 	assert_false(is_served(kv, other, 2));
 }
 
+/* Else a member with a large index that is nearly empty is taken for dead. */
+static void a_donor_walks_a_part_of_its_index_in_a_turn(void **state)
+{
+	struct hf_kv *kv = *state;
+	struct copy_donor *donor = &kv->copy.donors[OTHER];
+	unsigned turns = 0;
+
+	kv->member = true;
+	kv->installed.nodes[OTHER].state = CM_SHADOW;
+	kv->links.links[OTHER].mesh.state = MESH_UP;
+	assert_true(kv_copy_hear(kv, OTHER, &(struct wire_message){.kind = WIRE_COPY_REQUEST}));
+	for (; donor->active; turns++) {
+		uint64_t before = donor->cursor;
+
+		assert_true(kv_copy_turn(kv, 1));
+		assert_in_range(donor->cursor - before, 0, TURN_ENTRIES);
+	}
+	assert_in_range(turns, kv->store.mask / TURN_ENTRIES, kv->store.mask);
+	free(kv->links.links[OTHER].out);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(an_exclusion_that_comes_with_a_cold_start_is_noted, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(an_older_log_gets_no_list_however_long_it_has_grown, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_donor_walks_a_part_of_its_index_in_a_turn, set_up, tear_down),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
