@@ -219,6 +219,8 @@ void kv_store_close(struct store *store)
 
 void kv_store_clear(struct store *store)
 {
+	if (store->used == 0 && store->graves == 0)
+		return; /* its pages may never have been touched */
 	memset(store->index, 0, ((size_t)store->mask + 1) * sizeof(*store->index));
 	for (size_t at = 0; at < store->used; at += PIECE_BYTES)
 		memset(store->pieces[at >> PIECE_BITS], 0,

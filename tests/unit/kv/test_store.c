@@ -95,6 +95,24 @@ static void full_store_refuses_and_keeps_what_it_has(void **state)
 	assert_false(kv_store_has_room(*state, 1 << 17));
 }
 
+/* To write the index of a large store takes longer than a lease. */
+static void a_store_without_a_record_is_cleared_at_once(void **state)
+{
+	struct store *store = *state;
+
+	store->index[7] = 1;
+	kv_store_clear(store);
+	assert_int_equal(store->index[7], 1);
+	store->index[7] = 0;
+	(void)put(store, "one", "first", 5, 2);
+	kv_store_remove(store, kv_store_find(store, "one", 3));
+	(void)put(store, "two", "x", 1, 2);
+	kv_store_clear(store);
+	assert_int_equal(kv_store_find(store, "two", 3), STORE_NO_ENTRY);
+	assert_int_equal(kv_store_find(store, "one", 3), STORE_NO_ENTRY);
+	assert_int_equal(store->records + store->graves, 0);
+}
+
 static uint32_t put_tombstone(struct store *store, unsigned key)
 {
 	char text[16];
@@ -413,8 +431,9 @@ static void no_record_is_lost_when_memory_is_refused_for_a_while(void **state)
 	while (n-- > 0) {
 		snprintf(key, sizeof(key), "%u", n);
 		memset(value, (int)(n % 251), sizeof(value));
-		assert_memory_equal(record_value(kv_store_at(&store, kv_store_find(&store, key, (uint32_t)strlen(key)))),
-			value, sizeof(value));
+		assert_memory_equal(
+			record_value(kv_store_at(&store, kv_store_find(&store, key, (uint32_t)strlen(key)))), value,
+			sizeof(value));
 	}
 	kv_store_close(&store);
 	hf_loop_destroy(loop);
@@ -425,6 +444,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(record_is_found_by_its_key, open_small, close_it),
 		cmocka_unit_test_setup_teardown(entry_stays_when_the_record_moves, open_small, close_it),
+		cmocka_unit_test_setup_teardown(a_store_without_a_record_is_cleared_at_once, open_small, close_it),
 		cmocka_unit_test_setup_teardown(full_store_refuses_and_keeps_what_it_has, open_small, close_it),
 		cmocka_unit_test_setup_teardown(deletion_needs_no_memory, open_small, close_it),
 		cmocka_unit_test_setup_teardown(deletions_leave_room_for_the_writes_of_others, open_small, close_it),
