@@ -3,6 +3,7 @@
 #include "sim/tests/fixture.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <malloc.h>
 #include <stdio.h>
 
@@ -28,7 +29,7 @@ struct stand {
 	struct hf_kv *kv;
 	struct hf_io *io; /* the client's */
 	size_t got;
-	char first[64]; /* of what it read */
+	char first[96]; /* of what it read */
 	bool ended;
 	size_t before;
 };
@@ -291,6 +292,23 @@ static void nothing_is_read_behind_a_request_that_waits(void **state)
 	assert_int_equal(strncmp(s->first, "+OK\r\n:1\r\n+PONG\r\n", 16), 0);
 }
 
+/* It takes several turns: the index has 2^18 entries. */
+static void requests_behind_a_digest_are_answered_behind_it(void **state)
+{
+	struct stand *s = *state;
+	char expected[96];
+	int bytes;
+
+	send_all(s, "SET k v\r\nHFDIGEST\r\nPING\r\nHFDIGEST\r\n");
+	fixture_run(&s->f, SECOND_NS);
+	take(s);
+	bytes = snprintf(expected, sizeof(expected), "+OK\r\n$16\r\n%016" PRIx64 "\r\n+PONG\r\n$16\r\n%016" PRIx64,
+		hf_kv_digest(s->kv), hf_kv_digest(s->kv));
+	assert_int_equal(s->got, bytes + 2);
+	s->first[bytes] = '\0';
+	assert_string_equal(s->first, expected);
+}
+
 static void values_that_wait_are_bounded(void **state)
 {
 	struct stand *s = *state;
@@ -334,6 +352,7 @@ int main(void)
 		TEST(slow_reader_gets_every_value),
 		TEST(replies_behind_a_write_are_bounded),
 		TEST(nothing_is_read_behind_a_request_that_waits),
+		TEST(requests_behind_a_digest_are_answered_behind_it),
 		TEST(values_that_wait_are_bounded),
 		TEST(half_a_request_costs_what_was_sent),
 	};

@@ -207,7 +207,8 @@ static bool client_settle(struct client *client)
 		wanted |= HF_READABLE;
 	if (client->watch.wanted != wanted)
 		hf_loop_watch(client->clients->kv->loop, &client->watch, client->io, wanted);
-	if (was_full && client->in_bytes > 0 && !client_is_full(client))
+	if ((was_full || (client->held > 0 && client->pending_count == 0)) && client->in_bytes > 0 &&
+		!client_is_full(client))
 		kv_clients_set_dirty(client); /* what was read, and left, is due */
 	return true;
 }

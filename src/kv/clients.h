@@ -52,7 +52,11 @@ struct client {
 	int64_t sum;              /* of the keys of a request so far */
 	struct resp_out rows;     /* likewise: keys and values */
 	enum hf_kv_result failed; /* likewise: the first error */
-	size_t held;              /* bytes of a request that is read and waits until nothing is under way; 0: none */
+	/* Bytes of a request that is read, and waits until nothing is under way, or goes on in the next turn; 0: none.
+	 */
+	size_t held;
+	uint64_t digest,
+		digest_at; /* of the records so far; the next entry of the index, 0: there is no such request */
 	uint64_t id;
 	char name[CLIENT_NAME_BYTES];
 	bool resp3, quitting, broken;
@@ -73,7 +77,8 @@ void kv_clients_add(struct client *client, struct pending *pending);
 void kv_clients_remove(struct client *client, struct pending *pending);
 
 /* ---- commands.c ---- */
-/* Answers a request, or begins its operations. False: it waits until all that is under way has ended. */
+/* Answers a request, or begins its operations. False: it waits until all that is under way has ended, or goes on in
+ * the next turn. */
 bool kv_commands_run(struct client *client, const uint8_t *data);
 /* A reply that needs no record: at once, or behind those that are under way. */
 struct resp_out *kv_commands_out(struct client *client);

@@ -12,6 +12,8 @@
 #include "base/ensure.h"
 #include "kv/clients.h"
 
+#define DIGEST_TURN_BYTES (256u << 10)
+
 const uint8_t *kv_commands_arg(const struct request *request, unsigned i, uint32_t *bytes_out)
 {
 	*bytes_out = request->client->args[i].bytes;
@@ -497,12 +499,19 @@ static void run_dbsize(const struct request *request)
 		resp_out_integer(kv_commands_out(request->client), (int64_t)status.keys);
 }
 
+/* A part of the records; the request is held until it comes to the end of them. */
 static void run_digest(const struct request *request)
 {
+	struct client *client = request->client;
+	const struct store *store = &kv_clients_kv(client->clients)->store;
 	char text[20];
 
-	snprintf(text, sizeof(text), "%016" PRIx64, hf_kv_digest(kv_clients_kv(request->client->clients)));
-	resp_out_text(kv_commands_out(request->client), text);
+	client->digest += kv_store_digest(store, &client->digest_at, DIGEST_TURN_BYTES);
+	if (client->digest_at <= store->mask)
+		return;
+	snprintf(text, sizeof(text), "%016" PRIx64, client->digest);
+	resp_out_text(kv_commands_out(client), text);
+	client->digest = client->digest_at = 0;
 }
 
 /* Every member has what was answered. */
@@ -573,7 +582,7 @@ bool kv_commands_run(struct client *client, const uint8_t *data)
 				command->name);
 		else
 			command->run(&request);
-		return true;
+		return client->digest_at == 0;
 	}
 	snprintf(name, sizeof(name), "%.*s", (int)(client->args[0].bytes < 30 ? client->args[0].bytes : 30),
 		(const char *)data + client->args[0].at);

@@ -271,5 +271,7 @@ int hf_kv_address(const struct hf_kv *kv, struct hf_addr *address_out)
 
 uint64_t hf_kv_digest(const struct hf_kv *kv)
 {
-	return kv_store_digest(&kv->store);
+	uint64_t at = 0;
+
+	return kv_store_digest(&kv->store, &at, UINT64_MAX);
 }

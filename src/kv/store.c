@@ -545,14 +545,17 @@ bool kv_store_has_room(const struct store *store, size_t reserve)
 	       store->records + store->graves < store->mask / 8 * 6;
 }
 
-uint64_t kv_store_digest(const struct store *store)
+uint64_t kv_store_digest(const struct store *store, uint64_t *at, uint64_t bytes_max)
 {
-	uint64_t sum = 0;
+	uint64_t sum = 0, bytes = 0;
 
-	for (uint64_t i = 0; i <= store->mask; i++) {
-		const struct record *record = kv_store_look(store, i);
+	for (; *at <= store->mask && bytes < bytes_max; ++*at) {
+		const struct record *record = kv_store_look(store, *at);
 		uint32_t head, body;
 
+		bytes += sizeof(*store->index);
+		if (record != NULL)
+			bytes += record_bytes(record->key_bytes, record->value_bytes);
 		if (record == NULL || (record->flags & RECORD_TOMBSTONE) != 0)
 			continue;
 		head = crc32c(0, &record->version, offsetof(struct record, flags) - offsetof(struct record, version));

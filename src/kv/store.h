@@ -100,7 +100,9 @@ void kv_store_set_flags(struct record *record, uint8_t flags); /* and the CRC */
 
 /* Whether a put of any size would succeed, with so much of the memory kept back. */
 bool kv_store_has_room(const struct store *store, size_t reserve);
-/* Of keys, values and timestamps; deleted records and the order of entries do not count. */
-uint64_t kv_store_digest(const struct store *store);
+/* Of keys, values and timestamps; deleted records and the order of entries do not count. Of the entries from *at, as
+ * many as take so many bytes; those of all parts add up. *at: where the next part begins, behind the last entry when
+ * there is none. */
+uint64_t kv_store_digest(const struct store *store, uint64_t *at, uint64_t bytes_max);
 
 #endif

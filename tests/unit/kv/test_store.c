@@ -40,6 +40,13 @@ static uint32_t put(struct store *store, const char *key, const void *value, uin
 	return kv_store_put(store, &content, RECORD_VALID);
 }
 
+static uint64_t digest_of(const struct store *store)
+{
+	uint64_t at = 0;
+
+	return kv_store_digest(store, &at, UINT64_MAX);
+}
+
 static uint32_t crc_of(const struct record *record)
 {
 	uint64_t generation = record->word >> 8;
@@ -178,7 +185,7 @@ static void memory_of_removed_records_comes_back(void **state)
 
 	(void)state;
 	assert_int_equal(kv_store_open(&store, hf_env_host(), NULL, BYTES, NULL), 0);
-	empty = kv_store_digest(&store);
+	empty = digest_of(&store);
 	for (unsigned round = 0; round < 20; round++) {
 		uint32_t bytes = sizes[round % 5];
 		unsigned n = fill(&store, bytes);
@@ -196,7 +203,7 @@ static void memory_of_removed_records_comes_back(void **state)
 		for (unsigned i = 0; i < n; i++) /* in another order than they came */
 			kv_store_remove(&store, put_tombstone(&store, (i * 7919u) % n));
 		if (n % 7919u != 0)
-			assert_true(kv_store_digest(&store) == empty);
+			assert_true(digest_of(&store) == empty);
 		assert_int_equal(store.records, 0);
 		assert_int_equal(store_undivided(&store), store.made);
 		assert_true(kv_store_has_room(&store, BYTES / 8));
@@ -326,7 +333,7 @@ static void highest_version_of_a_deleted_record_is_kept(void **state)
 {
 	struct store_content gone = {.key = "one", .key_bytes = 3, .ts = {.version = 9}, .flags = RECORD_TOMBSTONE};
 	struct store *store = *state;
-	uint64_t empty = kv_store_digest(store);
+	uint64_t empty = digest_of(store);
 
 	put(store, "one", "x", 1, 20);
 	assert_int_equal(store->highest, 0);
@@ -334,7 +341,27 @@ static void highest_version_of_a_deleted_record_is_kept(void **state)
 	assert_int_equal(store->highest, 9);
 	assert_int_equal(store->tombstones, 0);
 	(void)kv_store_put(store, &gone, RECORD_VALID);
-	assert_true(kv_store_digest(store) == empty); /* others have removed it already */
+	assert_true(digest_of(store) == empty); /* others have removed it already */
+}
+
+static void digest_of_the_parts_is_that_of_all(void **state)
+{
+	enum { PART = 4096, VALUE = 1000 };
+	static char value[VALUE];
+	struct store *store = *state;
+	uint64_t at = 0, before, sum = 0;
+	char key[16];
+
+	for (unsigned i = 0; i < 100; i++) {
+		snprintf(key, sizeof(key), "%u", i);
+		(void)put(store, key, value, sizeof(value), 2 + i);
+	}
+	while (at <= store->mask) {
+		before = at;
+		sum += kv_store_digest(store, &at, PART);
+		assert_in_range(at - before, 1, PART / sizeof(*store->index));
+	}
+	assert_true(sum == digest_of(store));
 }
 
 static void digest_does_not_depend_on_order_or_place(void **state)
@@ -348,9 +375,9 @@ static void digest_does_not_depend_on_order_or_place(void **state)
 	put(*state, "b", "2", 1, 2);
 	put(&other, "b", "2", 1, 2);
 	put(&other, "a", "1", 1, 4);
-	assert_true(kv_store_digest(*state) == kv_store_digest(&other));
+	assert_true(digest_of(*state) == digest_of(&other));
 	put(&other, "a", "3", 1, 4);
-	assert_true(kv_store_digest(*state) != kv_store_digest(&other));
+	assert_true(digest_of(*state) != digest_of(&other));
 	kv_store_close(&other);
 }
 
@@ -456,6 +483,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(removed_record_leaves_no_key_and_no_room_behind, open_small, close_it),
 		cmocka_unit_test_setup_teardown(graves_go_when_nothing_lies_behind_them, open_small, close_it),
 		cmocka_unit_test_setup_teardown(highest_version_of_a_deleted_record_is_kept, open_small, close_it),
+		cmocka_unit_test_setup_teardown(digest_of_the_parts_is_that_of_all, open_small, close_it),
 		cmocka_unit_test_setup_teardown(digest_does_not_depend_on_order_or_place, open_small, close_it),
 	};
 
