@@ -38,10 +38,9 @@ static void show(struct smr_durable *durable, uint64_t number, uint64_t at)
 static void see_number(struct smr_durable *durable)
 {
 	struct hf_smr *smr = durable->smr;
-	const _Atomic uint64_t *word = (const _Atomic uint64_t *)(const void *)(smr->log + SMR_LOG_PROMISE);
 	uint64_t number;
 
-	if (smr_slot_open(le64toh(observe(word)), &number) && number > durable->number) {
+	if (smr_grant_promise(smr, &number) && number > durable->number) {
 		durable->number = number;
 		durable->at = durable->sure; /* what was not decided counts when it has this number (R-S24) */
 	} else {

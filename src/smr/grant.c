@@ -70,6 +70,13 @@ static void tell_commit(struct hf_smr *smr)
 		publish(word, htole64(smr_slot_seal(smr->commit)));
 }
 
+bool smr_grant_promise(const struct hf_smr *smr, uint64_t *number_out)
+{
+	const _Atomic uint64_t *word = (const _Atomic uint64_t *)(const void *)(smr->log + SMR_LOG_PROMISE);
+
+	return smr_slot_open(le64toh(observe(word)), number_out);
+}
+
 /* The holder before may have been cut off within its WRITE of eight bytes: nobody has counted that promise, and those
  * before it hold (R-S4). */
 static void keep_promise(struct hf_smr *smr)
@@ -77,7 +84,7 @@ static void keep_promise(struct hf_smr *smr)
 	_Atomic uint64_t *word = (_Atomic uint64_t *)(void *)(smr->log + SMR_LOG_PROMISE);
 	uint64_t number;
 
-	if (smr_slot_open(le64toh(observe(word)), &number))
+	if (smr_grant_promise(smr, &number))
 		smr->promised = number;
 	else
 		publish(word, htole64(smr_slot_seal(smr->promised)));

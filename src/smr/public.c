@@ -138,10 +138,9 @@ void smr_public_beat(struct hf_smr *smr)
 /* The holder of our log wrote a promise there, so a majority has granted it theirs. */
 static bool has_promised(const struct hf_smr *smr)
 {
-	const _Atomic uint64_t *word = (const _Atomic uint64_t *)(const void *)(smr->log + SMR_LOG_PROMISE);
 	uint64_t number;
 
-	return smr_slot_open(le64toh(observe(word)), &number) && number > smr->promised;
+	return smr_grant_promise(smr, &number) && number > smr->promised;
 }
 
 /* A member that was granted our log is preferred to a lower id that came up meanwhile: for a while, and with a majority

@@ -39,6 +39,7 @@ void smr_public_role(struct hf_smr *smr);
 bool smr_public_ready(const struct hf_smr *smr);
 
 /* grant.c: the own log and its holder */
+bool smr_grant_promise(const struct hf_smr *smr, uint64_t *number_out); /* in the own log; false: none, or torn */
 bool smr_grant_turn(struct hf_smr *smr);
 void smr_grant_take(struct hf_smr *smr); /* the own log for ourselves */
 void smr_grant_destroyed(struct smr_link *link);

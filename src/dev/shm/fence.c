@@ -275,7 +275,6 @@ int shm_qp_atomic_results(struct hf_qp *base, struct hf_atomic_result *results_o
 	psn = OP_PSN(evidence(qp));
 	for (uint32_t i = 0; i < RD_ATOMIC && i < written && (uint32_t)filled < n && (uint32_t)filled < limit; i++) {
 		const struct atomic_result *result = &qp->shared->results[(written - 1 - i) % RD_ATOMIC];
-
 		uint32_t of = psn_add(atomic_load(&result->psn), 0); /* the requester may have written anything */
 
 		if (psn_diff(of, psn) < 0)

@@ -169,6 +169,12 @@ static bool lent(const struct uid_arena *arena, uint32_t num, uint32_t *group_ou
 	return false;
 }
 
+/* Of a slot, in which its borrower may have written anything. */
+static uint64_t sequence_at(const struct uid_arena *arena, uint32_t index)
+{
+	return load(&arena->slots[index].word) >> UID_STATE_BITS & UID_SEQUENCE_MAX;
+}
+
 static const struct field slots_fields[] = {
 	FIELD_ANY(struct slots_message, rkey),
 	FIELD_ANY(struct slots_message, addr),
@@ -211,9 +217,7 @@ static void take_ask(struct hf_vqp *vqp, const struct message_head *ask)
 		message.first_slot = group * UID_SLOTS_PER_VQP;
 		message.lent_slots = UID_SLOTS_PER_VQP;
 		for (uint32_t i = 0; i < UID_SLOTS_PER_VQP; i++) {
-			/* the peer may have written anything there */
-			uint64_t word = load(&arena->slots[message.first_slot + i].word),
-				 sequence = word >> UID_STATE_BITS & UID_SEQUENCE_MAX;
+			uint64_t sequence = sequence_at(arena, message.first_slot + i);
 
 			if (message.sequence < sequence)
 				message.sequence = sequence;
@@ -261,7 +265,7 @@ bool uid_slots_owner(struct hf_vpd *pd, uint32_t *index_out, uint64_t *sequence_
 		return false;
 	pd->uids->loans[group].vqp = UID_OWNER;
 	*index_out = group * UID_SLOTS_PER_VQP;
-	*sequence_out = load(&pd->uids->slots[*index_out].word) >> UID_STATE_BITS & UID_SEQUENCE_MAX;
+	*sequence_out = sequence_at(pd->uids, *index_out);
 	return true;
 }
 
