@@ -439,15 +439,6 @@ static void a_removal_that_leaves_no_majority_is_refused(void **state)
 	trio_close(&trio);
 }
 
-static unsigned unwell;
-
-static bool another_one_leads(struct trio *trio)
-{
-	const struct trio_member *leader = trio_leader(trio);
-
-	return leader != NULL && leader->id != unwell;
-}
-
 /* Whose program cannot serve lets another one lead, and follows. */
 static void a_member_that_is_unwell_does_not_lead(void **state)
 {
@@ -457,11 +448,11 @@ static void a_member_that_is_unwell_does_not_lead(void **state)
 	trio_open(&trio);
 	trio_start_all(&trio);
 	trio_propose_many(&trio, PROPOSALS, 1000);
-	unwell = trio_leader(&trio)->id;
-	hf_smr_set_well(trio.members[unwell].smr, false);
-	assert_true(trio_until(&trio, another_one_leads));
+	trio.unwell = trio_leader(&trio)->id;
+	hf_smr_set_well(trio.members[trio.unwell].smr, false);
+	assert_true(trio_until(&trio, trio_another_one_leads));
 	trio_propose_many(&trio, PROPOSALS, 2000);
-	hf_smr_set_well(trio.members[unwell].smr, true);
+	hf_smr_set_well(trio.members[trio.unwell].smr, true);
 	assert_true(trio_until(&trio, trio_all_follow));
 	assert_true(trio_until(&trio, trio_all_have_applied));
 	trio_close(&trio);
@@ -480,7 +471,7 @@ static bool two_are_confirmed(struct trio *trio)
 	struct hf_smr_status status;
 	unsigned confirmed = 0;
 
-	if (!another_one_leads(trio))
+	if (!trio_another_one_leads(trio))
 		return false;
 	hf_smr_status(trio_leader(trio)->smr, &status);
 	for (unsigned i = 0; i < status.member_count; i++)
@@ -499,10 +490,10 @@ static void who_has_lost_an_entry_counts_when_it_was_started_again(void **state)
 	trio_start_all(&trio);
 	trio_propose_many(&trio, PROPOSALS, 1000);
 	assert_true(trio_until(&trio, trio_all_have_applied));
-	unwell = trio_leader(&trio)->id;
-	lost = unwell == TRIO_MEMBERS - 1 ? 1 : TRIO_MEMBERS - 1; /* the lowest one that is well leads next */
-	lose_an_entry(trio.members[unwell].smr, trio.members[lost].smr);
-	hf_smr_set_well(trio.members[unwell].smr, false);
+	trio.unwell = trio_leader(&trio)->id;
+	lost = trio.unwell == TRIO_MEMBERS - 1 ? 1 : TRIO_MEMBERS - 1; /* the lowest one that is well leads next */
+	lose_an_entry(trio.members[trio.unwell].smr, trio.members[lost].smr);
+	hf_smr_set_well(trio.members[trio.unwell].smr, false);
 	assert_true(trio_until(&trio, two_are_confirmed));
 	hf_smr_status(trio_leader(&trio)->smr, &status);
 	assert_false(status.members[lost].confirmed);
@@ -510,169 +501,6 @@ static void who_has_lost_an_entry_counts_when_it_was_started_again(void **state)
 	trio_stop(&trio, lost);
 	trio_start(&trio, lost);
 	assert_true(trio_until(&trio, trio_all_follow));
-	assert_true(trio_until(&trio, trio_all_have_applied));
-	trio_close(&trio);
-}
-
-/* Decided entries reach a member whose loop stands still, and the first of them is lost, as when its NIC died with it
- * and nobody was told. */
-static void lose_a_decided_entry(struct trio *trio, unsigned id)
-{
-	struct hf_smr *smr = trio->members[id].smr;
-	uint64_t at = smr->applied;
-
-	hf_loop_remove_poller(trio->loop, &smr->poller);
-	trio_propose_many(trio, 3, 5000);
-	assert_int_equal(smr->applied, at);
-	memset(smr_slot_at(smr, at), 0, smr->geometry.slot_bytes);
-	hf_loop_add_poller(trio->loop, &smr->poller);
-}
-
-static void who_has_lost_a_decided_entry_takes_a_snapshot(void **state)
-{
-	static struct trio trio;
-	unsigned lost;
-
-	(void)state;
-	trio_open(&trio);
-	trio.config.patience_ns = 200000000;
-	trio_start_all(&trio);
-	trio_propose_many(&trio, PROPOSALS, 1000);
-	assert_true(trio_until(&trio, trio_all_have_applied));
-	lost = (trio_leader(&trio)->id + 1) % TRIO_MEMBERS;
-	lose_a_decided_entry(&trio, lost);
-	trio_propose_many(&trio, PROPOSALS, 2000);
-	assert_true(trio_until(&trio, trio_all_have_applied));
-	assert_int_equal(trio.members[lost].events[HF_SMR_RESTORED], 1);
-	trio_close(&trio);
-}
-
-static const struct trio_member *taker;
-
-static bool none_gives(struct trio *trio)
-{
-	return trio->members[0].open + trio->members[1].open + trio->members[2].open == 0;
-}
-
-static bool one_gives(struct trio *trio)
-{
-	return !none_gives(trio);
-}
-
-static bool taker_has_it(struct trio *trio)
-{
-	(void)trio;
-	return taker->events[HF_SMR_RESTORED] == 1;
-}
-
-static bool is_ready_to_give(struct trio *trio)
-{
-	for (unsigned id = 0; id < TRIO_MEMBERS; id++)
-		if (trio->members[id].open > 0)
-			return hf_env_now_ns(hf_env_host()) - trio->members[id].opened_ns > trio->slow_ns;
-	return false;
-}
-
-/* A member has lost an entry, and takes a snapshot from one that is not ready to give it. */
-static struct trio_member *begin_slow_snapshot(struct trio *trio, uint64_t slow_ns)
-{
-	trio_open(trio);
-	trio->config.patience_ns = 200000000;
-	trio->slow_ns = slow_ns;
-	trio_start_all(trio);
-	trio_propose_many(trio, PROPOSALS, 1000);
-	assert_true(trio_until(trio, trio_all_have_applied));
-	taker = &trio->members[(trio_leader(trio)->id + 1) % TRIO_MEMBERS];
-	lose_a_decided_entry(trio, taker->id);
-	assert_true(trio_until(trio, one_gives));
-	for (unsigned id = 0; id < TRIO_MEMBERS; id++)
-		if (trio->members[id].open > 0)
-			return &trio->members[id];
-	return NULL;
-}
-
-/* Else the taker abandons it, and each one that it asks then. */
-static void who_is_slow_to_give_a_snapshot_is_awaited(void **state)
-{
-	static struct trio trio;
-	const struct trio_member *giver;
-
-	(void)state;
-	giver = begin_slow_snapshot(&trio, 700000000);
-	assert_true(trio_until(&trio, taker_has_it));
-	assert_int_equal(giver->snapshots, 1);
-	assert_true(trio_until(&trio, none_gives));
-	assert_true(trio_until(&trio, trio_all_have_applied));
-	trio_close(&trio);
-}
-
-/* A snapshot that stays open holds what the program applies. */
-static void who_gives_a_snapshot_is_told_that_another_one_gives_it(void **state)
-{
-	static struct trio trio;
-	struct trio_member *giver;
-
-	(void)state;
-	giver = begin_slow_snapshot(&trio, 100000000);
-	hf_loop_remove_poller(trio.loop, &giver->smr->poller);
-	assert_true(trio_until(&trio, taker_has_it));
-	hf_loop_add_poller(trio.loop, &giver->smr->poller);
-	assert_int_equal(giver->snapshots, 1);
-	assert_true(trio_until(&trio, none_gives));
-	trio_close(&trio);
-}
-
-/* As one that has asked elsewhere, and could not say so. */
-static void who_gives_a_snapshot_that_nobody_takes_closes_it(void **state)
-{
-	static struct trio trio;
-	struct trio_member *giver;
-
-	(void)state;
-	giver = begin_slow_snapshot(&trio, 1000000000);
-	hf_loop_remove_poller(trio.loop, &taker->smr->poller);
-	assert_true(trio_until(&trio, is_ready_to_give));
-	giver->smr->now_ns += 20000000000;
-	(void)smr_snapshot_turn(giver->smr);
-	assert_int_equal(giver->open, 1);
-	giver->smr->now_ns += 20000000000;
-	(void)smr_snapshot_turn(giver->smr);
-	assert_int_equal(giver->open, 0);
-	hf_loop_add_poller(trio.loop, &taker->smr->poller);
-	assert_true(trio_until(&trio, taker_has_it));
-	trio_close(&trio);
-}
-
-/* While two members acquire the logs, the one that leads first may be deposed by the other. */
-static void propose_until_decided(struct trio *trio, uint32_t value)
-{
-	struct hf_smr_call call = {0};
-
-	do
-		assert_true(trio_until(trio, another_one_leads));
-	while (trio_propose(trio, value, &call) != HF_SMR_DECIDED);
-}
-
-/* It cannot lead without the entry, and would be elected for ever. */
-static void who_would_lead_and_has_lost_a_decided_entry_lets_another_one(void **state)
-{
-	static struct trio trio;
-	struct hf_smr *smr;
-	unsigned lost;
-
-	(void)state;
-	trio_open(&trio);
-	trio_start_all(&trio);
-	trio_propose_many(&trio, PROPOSALS, 1000);
-	assert_true(trio_until(&trio, trio_all_have_applied));
-	unwell = trio_leader(&trio)->id;
-	lost = unwell == 0 ? 1 : 0; /* the lowest one that is well is elected */
-	lose_a_decided_entry(&trio, lost);
-	smr = trio.members[lost].smr;
-	smr->config.patience_ns = 1000000000000; /* it does not wait for that */
-	hf_smr_set_well(trio.members[unwell].smr, false);
-	for (uint32_t i = 0; i < PROPOSALS; i++)
-		propose_until_decided(&trio, 2000 + i);
 	assert_true(trio_until(&trio, trio_all_have_applied));
 	trio_close(&trio);
 }
@@ -894,11 +722,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(the_last_voter_is_not_removed),
 		cmocka_unit_test(who_finds_a_node_without_its_cluster_says_so),
 		cmocka_unit_test(a_second_process_of_a_member_waits_until_the_first_has_ended),
-		cmocka_unit_test(who_has_lost_a_decided_entry_takes_a_snapshot),
-		cmocka_unit_test(who_is_slow_to_give_a_snapshot_is_awaited),
-		cmocka_unit_test(who_gives_a_snapshot_is_told_that_another_one_gives_it),
-		cmocka_unit_test(who_gives_a_snapshot_that_nobody_takes_closes_it),
-		cmocka_unit_test(who_would_lead_and_has_lost_a_decided_entry_lets_another_one),
 		cmocka_unit_test(who_has_stepped_out_does_not_count),
 		cmocka_unit_test(what_is_proposed_is_applied_by_all_in_order),
 		cmocka_unit_test(another_member_leads_when_the_leader_is_gone),

@@ -224,6 +224,13 @@ struct trio_member *trio_leader(struct trio *trio)
 	return NULL;
 }
 
+bool trio_another_one_leads(struct trio *trio)
+{
+	const struct trio_member *leader = trio_leader(trio);
+
+	return leader != NULL && leader->id != trio->unwell;
+}
+
 bool trio_all_follow(struct trio *trio)
 {
 	const struct trio_member *leader = trio_leader(trio);

@@ -24,6 +24,7 @@ struct trio_member {
 struct trio {
 	struct hf_loop *loop;
 	struct hf_smr_config config;
+	unsigned unwell;    /* id of a member that is told not to lead */
 	uint64_t slow_ns;   /* a snapshot is ready so long after it was opened */
 	char directory[64]; /* each member has one below; empty: memory is the storage */
 	struct hf_smr_member who[TRIO_MEMBERS];
@@ -43,6 +44,7 @@ void trio_start_all(struct trio *trio); /* until they follow one of them */
 /* Turns the loop until done(trio), for at most 20 s; false: it did not happen. */
 bool trio_until(struct trio *trio, bool (*done)(struct trio *trio));
 struct trio_member *trio_leader(struct trio *trio); /* NULL: nobody leads */
+bool trio_another_one_leads(struct trio *trio);     /* than the unwell one */
 /* Proposes at the leader, and waits for the outcome. */
 enum hf_smr_outcome trio_propose(struct trio *trio, uint32_t value, struct hf_smr_call *call_out);
 void trio_propose_many(struct trio *trio, uint32_t count, uint32_t from); /* values from there on; each is decided */
