@@ -89,16 +89,18 @@ void smr_restore_drop(struct hf_smr *smr)
 	smr->restore = NULL;
 }
 
-/* A snapshot of one that knows no more than this one is of no use; the member that was asked before has fallen silent;
- * one without heartbeats may be a leader that waits for this member to follow; one that leads has other tasks. */
+/* A snapshot of one that has applied no more than this one is of no use; what is applied may reach a slow disk, and be
+ * told, later than what is decided; the member that was asked before has fallen silent; one without heartbeats may be a
+ * leader that waits for this member to follow; one that leads has other tasks. */
 static unsigned worth(const struct smr_link *link)
 {
 	const struct hf_smr *smr = link->smr;
-	unsigned another = link->id != smr->restore->from, ahead = smr_link_commit(link) > smr->applied;
+	unsigned another = link->id != smr->restore->from, knows = smr_link_commit(link) > smr->applied;
+	unsigned has = link->public[SMR_PUBLIC_APPLIED] > smr -> applied;
 
 	if (!link->known || (link->public[SMR_PUBLIC_FLAGS] & SMR_FLAG_READY) == 0)
 		return 0;
-	return 1 + 8 * ahead + 4 * another + 2 * link->elect.alive + (smr_link_role(link) != HF_SMR_LEADER);
+	return 1 + 16 * has + 8 * knows + 4 * another + 2 * link->elect.alive + (smr_link_role(link) != HF_SMR_LEADER);
 }
 
 static struct smr_link *choose(struct hf_smr *smr)

@@ -12,16 +12,28 @@
 
 /* Decided entries reach a member whose loop stands still, and the first of them is lost, as when its NIC died with it
  * and nobody was told. */
+static void lose_a_decided_entry_of(struct trio *trio, uint32_t set)
+{
+	uint64_t at = trio_leader(trio)->smr->applied;
+
+	for (unsigned id = 0; id < TRIO_MEMBERS; id++)
+		if ((set & 1u << id) != 0)
+			hf_loop_remove_poller(trio->loop, &trio->members[id].smr->poller);
+	trio_propose_many(trio, 3, 5000);
+	for (unsigned id = 0; id < TRIO_MEMBERS; id++) {
+		struct hf_smr *smr = trio->members[id].smr;
+
+		if ((set & 1u << id) == 0)
+			continue;
+		assert_int_equal(smr->applied, at);
+		memset(smr_slot_at(smr, at), 0, smr->geometry.slot_bytes);
+		hf_loop_add_poller(trio->loop, &smr->poller);
+	}
+}
+
 static void lose_a_decided_entry(struct trio *trio, unsigned id)
 {
-	struct hf_smr *smr = trio->members[id].smr;
-	uint64_t at = smr->applied;
-
-	hf_loop_remove_poller(trio->loop, &smr->poller);
-	trio_propose_many(trio, 3, 5000);
-	assert_int_equal(smr->applied, at);
-	memset(smr_slot_at(smr, at), 0, smr->geometry.slot_bytes);
-	hf_loop_add_poller(trio->loop, &smr->poller);
+	lose_a_decided_entry_of(trio, 1u << id);
 }
 
 static void who_has_lost_a_decided_entry_takes_a_snapshot(void **state)
@@ -59,6 +71,29 @@ static bool taker_has_it(struct trio *trio)
 {
 	(void)trio;
 	return taker->events[HF_SMR_RESTORED] == 1;
+}
+
+/* S7: its snapshot would be of no use. The one that leads, which has other tasks, gives it. */
+static void a_member_that_is_behind_as_well_is_not_asked(void **state)
+{
+	static struct trio trio;
+	struct trio_member *other;
+
+	(void)state;
+	trio_open(&trio);
+	trio_start_all(&trio);
+	trio_propose_many(&trio, PROPOSALS, 1000);
+	assert_true(trio_until(&trio, trio_all_have_applied));
+	taker = &trio.members[(trio_leader(&trio)->id + 1) % TRIO_MEMBERS];
+	other = &trio.members[(trio_leader(&trio)->id + 2) % TRIO_MEMBERS];
+	other->smr->config.patience_ns = 1000000000000; /* it waits for the entry */
+	taker->smr->config.patience_ns = 200000000;
+	lose_a_decided_entry_of(&trio, 1u << taker->id | 1u << other->id);
+	assert_true(trio_until(&trio, taker_has_it));
+	assert_int_equal(other->snapshots, 0);
+	other->smr->config.patience_ns = 200000000;
+	assert_true(trio_until(&trio, trio_all_have_applied));
+	trio_close(&trio);
 }
 
 static bool is_ready_to_give(struct trio *trio)
@@ -177,6 +212,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_has_lost_a_decided_entry_takes_a_snapshot),
+		cmocka_unit_test(a_member_that_is_behind_as_well_is_not_asked),
 		cmocka_unit_test(who_is_slow_to_give_a_snapshot_is_awaited),
 		cmocka_unit_test(who_gives_a_snapshot_is_told_that_another_one_gives_it),
 		cmocka_unit_test(who_gives_a_snapshot_that_nobody_takes_closes_it),
