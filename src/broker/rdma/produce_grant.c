@@ -44,6 +44,7 @@ static int open_extent(struct produce_grant *grant, uint32_t batch_bytes)
 		log_warn("broker: %s: an extent cannot be registered: %s", log->directory, error.text);
 		partition_log_end_grant(log, extent);
 		segment_unpin(extent->segment);
+		*extent = (struct log_extent){0};
 		return rc;
 	}
 	grant->id++;

@@ -54,8 +54,6 @@ static void follow(struct reader_slot *slot)
 	}
 	complete = beyond || (segment->sealed && slot->readable == segment->bytes);
 	store(slot, !complete);
-	if (complete)
-		unfollow(slot);
 }
 
 /* Its generation is no longer what the reader was told. */

@@ -10,7 +10,8 @@
  * A slot follows the high watermark: it is stored when hw grows, and becomes `immutable` once hw is at the end of a
  * sealed segment (R-B12), or beyond the registered part, which of a head are the pages allocated by then (R-B14). A
  * slot belongs to one reader and segment; freed, it is reused under another generation (R-B13). A segment that
- * retention deletes is withdrawn from its slot 1 s before it is deregistered (R-B14).
+ * retention deletes, or of a partition that this broker no longer leads, is withdrawn from its slot 1 s before it is
+ * deregistered (R-B14).
  *
  * Owned by the broker's loop. */
 #ifndef HOLDFAST_BROKER_READER_H
@@ -21,7 +22,7 @@
 struct reader_slot {
 	struct partition_wait wait;
 	struct reader *reader;
-	struct partition *partition; /* NULL: it is not followed: complete, withdrawn or free */
+	struct partition *partition; /* NULL: it is withdrawn or free */
 	struct segment *segment;     /* pinned; NULL: the slot is free */
 	struct hf_vmr *mr;
 	uint16_t generation;

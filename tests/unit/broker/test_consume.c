@@ -187,6 +187,23 @@ static void a_slot_returns_under_another_generation(void **state)
 	stand_close();
 }
 
+/* Also one that is complete: its segment is pinned, and who follows the next leader cannot truncate it. */
+static void slots_are_withdrawn_when_the_partition_ends(void **state)
+{
+	const struct reader_slot *slot;
+
+	(void)state;
+	open_both(&(struct hf_consumer_config){.fetch_bytes = 2000});
+	stand_send_all(0, 0, 600, 200);
+	assert_int_equal(hf_consumer_seek(stand.consumer, STAND_TOPIC, 0, HF_OFFSET_BEGIN), 0);
+	stand_receive(0, 10, 0);
+	slot = broker_reader()->slots;
+	assert_true(slot->segment->sealed);
+	partition_end(stand_partition(0));
+	assert_int_not_equal(slot->withdrawn_ns, 0);
+	stand_close();
+}
+
 /* As a holder can leave it, which writes until its extent is deregistered. */
 static void a_batch_that_is_damaged_is_not_given_out(void **state)
 {
@@ -591,6 +608,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(two_partitions_have_slots_of_their_own),
 		cmocka_unit_test(what_is_deleted_is_withdrawn),
 		cmocka_unit_test(a_slot_returns_under_another_generation),
+		cmocka_unit_test(slots_are_withdrawn_when_the_partition_ends),
 		cmocka_unit_test(a_batch_that_is_damaged_is_not_given_out),
 		cmocka_unit_test(the_end_is_told_when_the_hw_has_come_to_the_epoch),
 		cmocka_unit_test(without_rails_it_fetches),

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -400,6 +401,39 @@ static void who_has_room_for_its_batch_gets_no_other_extent(void **state)
 	close_all();
 }
 
+static bool no_room; /* for another region */
+
+int __real_hf_vmr_reg(struct hf_vpd *pd, void *addr, uint64_t bytes, int access, struct hf_vmr **mr_out,
+	struct hf_error *error);
+int __wrap_hf_vmr_reg(struct hf_vpd *pd, void *addr, uint64_t bytes, int access, struct hf_vmr **mr_out,
+	struct hf_error *error);
+
+/* Linked in its place (--wrap). */
+int __wrap_hf_vmr_reg(
+	struct hf_vpd *pd, void *addr, uint64_t bytes, int access, struct hf_vmr **mr_out, struct hf_error *error)
+{
+	return no_room ? hf_error_set(error, -ENOSPC, "no room for another region")
+		       : __real_hf_vmr_reg(pd, addr, bytes, access, mr_out, error);
+}
+
+static void an_extent_that_cannot_be_registered_ends_the_grant(void **state)
+{
+	struct holder holder;
+
+	(void)state;
+	open_all();
+	hold(&holder, &one, 0);
+	no_room = true;
+	say_overrun(&holder, holder.bytes + 1);
+	no_room = false;
+	assert_null(stand_partition(0)->holder);
+	hf_vqp_destroy(holder.vqp);
+	append_as_tcp_does(0);
+	hold(&holder, &one, 0);
+	hf_vqp_destroy(holder.vqp);
+	close_all();
+}
+
 static uint32_t post_batch(struct holder *holder, uint64_t address, uint16_t order, uint16_t id)
 {
 	const struct batch_wish wish = {.records = 1, .value_bytes = 100, .producer_id = -1, .sequence = -1};
@@ -536,6 +570,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_token_opens_one_vqp),
 		cmocka_unit_test(a_grant_taken_back_lets_nothing_land),
 		cmocka_unit_test(a_holder_reaches_its_extent_alone),
+		cmocka_unit_test(an_extent_that_cannot_be_registered_ends_the_grant),
 		cmocka_unit_test(a_batch_that_is_not_due_ends_the_grant),
 		cmocka_unit_test(a_batch_that_is_refused_ends_the_grant),
 		cmocka_unit_test(what_no_replica_has_is_not_acknowledged_when_the_next_batch_is_refused),
