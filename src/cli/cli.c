@@ -83,6 +83,23 @@ int cli_flush(const char *command)
 	return EXIT_FOUND;
 }
 
+json_t *cli_json_text(const char *at, size_t bytes)
+{
+	json_t *json = memchr(at, '\0', bytes) == NULL ? json_stringn(at, bytes) : NULL;
+	char *copy;
+
+	if (json != NULL)
+		return json;
+	copy = malloc(bytes);
+	if (copy == NULL)
+		return NULL;
+	for (size_t i = 0; i < bytes; i++)
+		copy[i] = at[i] > '\0' && at[i] <= '~' ? at[i] : '?';
+	json = json_stringn(copy, bytes);
+	free(copy);
+	return json;
+}
+
 int cli_print_json(json_t *json)
 {
 	int failed;

@@ -61,6 +61,9 @@ int cli_take_number(const char *command, const char *option, const char *text, d
 
 #define CLI_JSON_STYLE (JSON_INDENT(2) | JSON_REAL_PRECISION(9)) /* of all that is printed, and of reports in files */
 
+/* A text; bytes that are no UTF-8, and NULs, become '?'. NULL: no memory. */
+json_t *cli_json_text(const char *at, size_t bytes);
+
 /* Prints JSON to standard output with a newline and drops the reference; returns EXIT_DONE, or EXIT_FOUND when the
  * output could not be written (a full disk, a closed pipe). */
 int cli_print_json(json_t *json);

@@ -136,6 +136,18 @@ def a_file_of_each_odd_size_arrives(directory):
             assert (pair.into / path.name).read_bytes() == path.read_bytes()
 
 
+def names_that_are_no_utf_8_arrive(directory):
+    source = pathlib.Path(directory) / "set\udcff"
+    source.mkdir()
+    _make(source / "file\udcfe", MIB)
+    with _Pair(directory) as pair:
+        pair.receive("--json", "--once")
+        assert pair.send(source)["name"] == "set?"
+        _same(source, pair.into / source.name)
+        received = json.loads(pair.receiver.communicate(timeout=60)[0])
+        assert received["done"] and received["name"] == "set?", received
+
+
 def without_rails_tcp_carries_all(directory):
     _make(pathlib.Path(directory) / "file", 5 * MIB)
     with _Pair(directory, rails=0) as pair:

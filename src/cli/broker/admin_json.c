@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/cli.h"
+
 struct order {
 	const char *text;
 	json_int_t number;
@@ -13,24 +15,7 @@ struct order {
 
 json_t *admin_json_text(struct codec_string text)
 {
-	json_t *json;
-	char *copy;
-
-	if (text.bytes < 0)
-		return json_null();
-	if (memchr(text.at == NULL ? "" : text.at, '\0', (size_t)text.bytes) == NULL) {
-		json = json_stringn(text.at == NULL ? "" : text.at, (size_t)text.bytes);
-		if (json != NULL)
-			return json;
-	}
-	copy = malloc((size_t)text.bytes);
-	if (copy == NULL)
-		return NULL;
-	for (int32_t i = 0; i < text.bytes; i++)
-		copy[i] = text.at[i] > '\0' && text.at[i] <= '~' ? text.at[i] : '?';
-	json = json_stringn(copy, (size_t)text.bytes);
-	free(copy);
-	return json;
+	return text.bytes < 0 ? json_null() : cli_json_text(text.at == NULL ? "" : text.at, (size_t)text.bytes);
 }
 
 json_t *admin_json_ids(const int32_t *ids, int32_t count)

@@ -6,7 +6,7 @@
 
 #include "broker/codec/codec.h"
 
-/* A text; null for a null. Bytes that are no UTF-8, and NULs, become '?'. */
+/* cli_json_text; null for a null. */
 json_t *admin_json_text(struct codec_string text);
 json_t *admin_json_ids(const int32_t *ids, int32_t count);
 /* The array in the order of its elements' texts of `key`, and then of their numbers of `number` (NULL: none). */

@@ -31,9 +31,11 @@ static void on_begun(const struct copy_receipt *receipt, void *context)
 
 static json_t *receipt_json(const struct copy_receipt *receipt)
 {
-	return json_pack("{s:s, s:s, s:b, s:s, s:i, s:I, s:I, s:f}", "name", receipt->name, "from", receipt->from,
-		"done", receipt->why.text[0] == '\0', "why", receipt->why.text, "files", (int)receipt->files, "bytes",
-		(json_int_t)receipt->bytes, "new_bytes", (json_int_t)receipt->new_bytes, "seconds",
+	return json_pack("{s:o, s:s, s:b, s:o, s:i, s:I, s:I, s:f}", "name",
+		cli_json_text(receipt->name, strlen(receipt->name)), "from", receipt->from, "done",
+		receipt->why.text[0] == '\0', "why", cli_json_text(receipt->why.text, strlen(receipt->why.text)),
+		"files", (int)receipt->files, "bytes", (json_int_t)receipt->bytes, "new_bytes",
+		(json_int_t)receipt->new_bytes, "seconds",
 		receipt->begun_ns == 0 ? 0.0 : (double)(receipt->ended_ns - receipt->begun_ns) / NS_A_SECOND);
 }
 

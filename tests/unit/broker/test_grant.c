@@ -403,10 +403,10 @@ static void who_has_room_for_its_batch_gets_no_other_extent(void **state)
 
 static bool no_room; /* for another region */
 
-int __real_hf_vmr_reg(struct hf_vpd *pd, void *addr, uint64_t bytes, int access, struct hf_vmr **mr_out,
-	struct hf_error *error);
-int __wrap_hf_vmr_reg(struct hf_vpd *pd, void *addr, uint64_t bytes, int access, struct hf_vmr **mr_out,
-	struct hf_error *error);
+int __real_hf_vmr_reg(
+	struct hf_vpd *pd, void *addr, uint64_t bytes, int access, struct hf_vmr **mr_out, struct hf_error *error);
+int __wrap_hf_vmr_reg(
+	struct hf_vpd *pd, void *addr, uint64_t bytes, int access, struct hf_vmr **mr_out, struct hf_error *error);
 
 /* Linked in its place (--wrap). */
 int __wrap_hf_vmr_reg(
