@@ -99,6 +99,12 @@ static bool draw_again(struct client *client)
 	       memcmp(run->reply.data, REWRITE_AGAIN, sizeof(REWRITE_AGAIN) - 1) == 0 && ++client->draws < DRAWS_MOST;
 }
 
+/* A change of the members that the leader before may have made: the next one finds no such member, or finds it there. */
+static bool is_refused_again(const struct run *run)
+{
+	return run->kind == RUN_CHANGE && run->doubt && run->reply.bytes > 0 && run->reply.data[0] == '-';
+}
+
 static void run_routed(struct run *run)
 {
 	struct client *client = container_of(run, struct client, run);
@@ -109,7 +115,11 @@ static void run_routed(struct run *run)
 			submit(client);
 			return;
 		}
-		resp_out_raw(&client->out, run->reply.data, run->reply.bytes);
+		if (is_refused_again(run))
+			put_errors(client,
+				"UNKNOWN the leader was lost; the change may have taken effect: holdfast smr status");
+		else
+			resp_out_raw(&client->out, run->reply.data, run->reply.bytes);
 		break;
 	case RUN_SESSION_OVER:
 		client->session = 0;

@@ -85,7 +85,7 @@ void proxy_route_lost(struct proxy *proxy, int member)
 		if (run->leader != member || (run->kind == RUN_CHANGE && proxy->peers[member] != NULL))
 			continue;
 		list_remove(&run->node);
-		run->doubt |= proxy_run_writes(run);
+		run->doubt |= proxy_run_writes(run) || run->kind == RUN_CHANGE;
 		strand(run);
 	}
 }

@@ -631,6 +631,43 @@ static void an_addition_that_is_ended_is_answered(void **state)
 	close_bed();
 }
 
+static bool does_not_lead(void)
+{
+	return !leads();
+}
+
+static bool is_stranded(void)
+{
+	return !list_empty(&bed.proxy->stranded);
+}
+
+static bool is_unknown(void)
+{
+	return count(&bed.replies, "UNKNOWN the leader was lost") == 1;
+}
+
+/* The leader that is lost may have removed it. */
+static void a_change_that_is_sent_again_and_refused_is_unknown(void **state)
+{
+	struct run *run;
+
+	(void)state;
+	open_bed();
+	connect_client();
+	hf_smr_set_well(bed.proxy->smr, false);
+	until(does_not_lead);
+	send_text("HOLDFAST REMOVE MEMBER 3\r\n");
+	until(is_stranded);
+	run = &first_client()->run;
+	list_remove(&run->node);
+	run->leader = 1;
+	list_push_back(&bed.proxy->sent, &run->node); /* as to a leader that is lost then */
+	proxy_route_lost(bed.proxy, 1);
+	hf_smr_set_well(bed.proxy->smr, true);
+	until(is_unknown);
+	close_bed();
+}
+
 static bool all_are_refused(void)
 {
 	return count(&bed.replies, "wrong\r\n") == REFUSED;
@@ -698,6 +735,7 @@ int main(void)
 		cmocka_unit_test(a_line_behind_a_write_may_begin_with_a_quoted_star),
 		cmocka_unit_test(a_client_whose_numbers_are_used_up_gets_another_session),
 		cmocka_unit_test(an_addition_that_is_ended_is_answered),
+		cmocka_unit_test(a_change_that_is_sent_again_and_refused_is_unknown),
 		cmocka_unit_test(a_pipeline_of_refused_commands_is_answered),
 	};
 
