@@ -81,6 +81,8 @@ void replicas_read_ends(struct replicas *replicas, unsigned member, uint32_t lea
 		world_violate(replicas->world, "fresh",
 			"a read at member %u saw %u requests, and %u had been answered when it began", member,
 			replicas->next[member], least);
+	if (replicas->answered_end < replicas->next[member]) /* what one read saw, later ones see */
+		replicas->answered_end = replicas->next[member];
 }
 
 void replicas_settled(struct replicas *replicas, unsigned member)

@@ -204,6 +204,9 @@ static void done(struct hf_smr_call *hf_call)
 		replicas_disclaim(sim->replicas, call->op);
 		break;
 	case HF_SMR_UNKNOWN:
+		if (hf_smr_is_leader(member->smr) && member->smr->number == call->number)
+			world_violate(
+				sim->world, "told", "request %u is said to be unknown by a member that leads", call->op);
 		sim->unknown++;
 		sim->outcome->unknown++;
 		break;
@@ -221,6 +224,7 @@ static bool start_call(struct smr_sim_member *member, struct smr_sim_call *call)
 	call->reads = world_chance(sim->world, 200000);
 	call->call = (struct hf_smr_call){.done = done};
 	call->client = NULL;
+	call->number = member->smr->number;
 	if (!call->reads && sim->sessions) {
 		rc = smr_client_start(call);
 	} else if (call->reads) {

@@ -33,6 +33,7 @@ struct smr_sim_call {
 	struct smr_sim_client *client; /* NULL: without a session */
 	struct smr_sim_member *member;
 	uint32_t op, least;
+	uint64_t number; /* under which the member led when the call began */
 	uint8_t *data;
 	bool busy, reads;
 };

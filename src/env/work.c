@@ -148,17 +148,23 @@ static void tell(struct hf_workers *workers, struct hf_work *work, int result)
 	work->done(work, result);
 }
 
-static void tell_finished(struct hf_workers *workers)
+static struct hf_work *next_finished(struct hf_workers *workers)
 {
-	struct work_list finished;
 	struct hf_work *work;
 
 	pthread_mutex_lock(&workers->lock);
-	finished = workers->finished;
-	workers->finished = (struct work_list){0};
+	work = list_pop(&workers->finished);
 	pthread_mutex_unlock(&workers->lock);
+	return work;
+}
+
+/* One by one: a done() may wait for another one (hf_work_wait). Those that a done() submits again are told later. */
+static void tell_finished(struct hf_workers *workers)
+{
+	struct hf_work *work;
+
 	workers->telling = true;
-	while ((work = list_pop(&finished)) != NULL)
+	for (unsigned most = workers->works; most > 0 && (work = next_finished(workers)) != NULL; most--)
 		tell(workers, work, work->result);
 	workers->telling = false;
 }

@@ -49,9 +49,26 @@ static bool is_settled(const struct hf_smr *smr)
 	return smr_phase_majority_of(smr, &smr->members, set);
 }
 
+/* A member that was out of reach may apply its own removal never: nobody gives it that entry any more. It hears the
+ * configuration from those that have applied it. */
+static bool was_removed(const struct hf_smr *smr)
+{
+	const struct smr_member *now = smr_members_find(&smr->told, smr->id);
+	uint32_t set = 0;
+
+	if (!smr_counts_told(smr) || !smr_members_votes(&smr->members, smr->id, smr->incarnation) ||
+		smr_members_votes(&smr->told, smr->id, smr->incarnation))
+		return false;
+	smr_for_links (link, smr)
+		if (link->peer != NULL && link->config_index >= smr->told.index)
+			set |= 1u << link->id;
+	return now != NULL || smr_members_majority(&smr->told, set);
+}
+
 /* At each pulse. A member that leaves answers a pulse before, so that its program passes the answer on. */
 static void settle(struct hf_smr *smr)
 {
+	smr->removed |= was_removed(smr);
 	if ((!smr->leaving && smr->changed == 0) || !is_settled(smr))
 		return;
 	smr->removed |= smr->changed == 0;
@@ -67,15 +84,23 @@ static bool is_removed(const struct hf_smr *smr, bool was)
 	       !smr_members_votes(&smr->members, smr->id, smr->incarnation);
 }
 
+void smr_change_members(struct hf_smr *smr, const struct smr_members *members)
+{
+	bool was = smr_members_votes(&smr->members, smr->id, smr->incarnation);
+
+	smr->members = *members;
+	smr->leaving = is_removed(smr, was);
+	smr->removed = smr->leaving && smr_members_find(members, smr->id) != NULL; /* nobody counts it any more */
+}
+
 void smr_change_applied(struct hf_smr *smr, uint64_t index)
 {
 	struct smr_members members;
-	bool was = smr_members_votes(&smr->members, smr->id, smr->incarnation);
 
 	if (!smr_members_decode(smr->entry, smr->begun.bytes, &members) || index <= smr->members.index)
 		return;
 	members.index = index;
-	smr->members = members;
+	smr_change_members(smr, &members);
 	smr->lost = true; /* the majority is another one now (R-S20) */
 	smr_for_links (link, smr) {
 		link->tell = true;
@@ -88,8 +113,6 @@ void smr_change_applied(struct hf_smr *smr, uint64_t index)
 		smr->changed = index;
 	}
 	smr_event(smr, HF_SMR_MEMBERS);
-	smr->leaving = is_removed(smr, was);
-	smr->removed = smr->leaving && smr_members_find(&smr->members, smr->id) != NULL; /* nobody counts it any more */
 }
 
 /* ---- the leader ---- */

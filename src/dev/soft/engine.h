@@ -95,7 +95,7 @@ struct engine {
 	struct tx tx;
 	struct list timed;    /* requesters that wait for a time */
 	uint64_t deadline_ns; /* when engine_tick is due, at the latest */
-	uint64_t boot_ns;     /* behind the latest receive; leases go by it */
+	uint64_t boot_ns;     /* at the latest packet; leases go by it */
 
 	struct hf_dev_event events[EVENTS_MAX];
 	unsigned first_event;

@@ -11,6 +11,8 @@
 #define RATE_BURST_NS      200000u
 #define RECV_GAP_NS        20000u /* an application that posts and never polls looks for what arrived every so often */
 
+/* The clock of leases is read for each packet: this thread may have been stopped before it for longer than they last
+ * (D9). */
 static void receive_run(struct soft_nic *nic, const struct hf_dgram *run, uint64_t now_ns)
 {
 	uint8_t *data = run->data;
@@ -19,6 +21,7 @@ static void receive_run(struct soft_nic *nic, const struct hf_dgram *run, uint64
 	for (uint32_t at = 0; at < run->bytes; at += segment) {
 		uint32_t left = run->bytes - at;
 
+		nic->engine.boot_ns = hf_env_boot_ns(nic->base.env);
 		if ((nic->link_seen & HF_LINK_RX) == 0)
 			nic->engine.counters.dropped_link_down++;
 		else
@@ -27,8 +30,6 @@ static void receive_run(struct soft_nic *nic, const struct hf_dgram *run, uint64
 	}
 }
 
-/* The clock of leases is read behind the receive: this thread may have been stopped before for longer than they last
- * (D9). What a stop of that length leaves is the rest of one receive. */
 static bool receive(struct soft_nic *nic, uint64_t now_ns)
 {
 	bool any = false;
@@ -39,8 +40,6 @@ static bool receive(struct soft_nic *nic, uint64_t now_ns)
 		for (unsigned i = 0; i < RECV_RUNS; i++)
 			nic->received[i].bytes = HF_DGRAM_MAX_BYTES;
 		n = hf_dgram_recv(nic->socket, nic->received, RECV_RUNS);
-		if (n > 0)
-			nic->engine.boot_ns = hf_env_boot_ns(nic->base.env);
 		for (int i = 0; i < n; i++)
 			receive_run(nic, &nic->received[i], now_ns);
 		any = any || n > 0;

@@ -87,28 +87,31 @@ static bool queue_is_full(int error)
 }
 
 /* Sends `n` messages; whatever concerns one peer only is skipped. How many are gone; less when the queue is full. */
-static unsigned send_messages(int fd, struct mmsghdr *messages, unsigned n)
+static unsigned send_messages(struct linux_dgram *socket, struct mmsghdr *messages, unsigned n)
 {
 	unsigned gone = 0;
 
 	while (gone < n) {
-		int sent = sendmmsg(fd, messages + gone, n - gone, MSG_DONTWAIT | MSG_NOSIGNAL);
+		int sent = sendmmsg(socket->io.fd, messages + gone, n - gone, MSG_DONTWAIT | MSG_NOSIGNAL);
 
-		if (sent > 0)
+		if (sent > 0) {
 			gone += (unsigned)sent;
-		else if (sent < 0 && errno == EINTR)
 			continue;
-		else if (queue_is_full(errno))
+		}
+		if (sent < 0 && errno == EINTR)
+			continue;
+		if (queue_is_full(errno))
 			break;
-		else
-			gone++;
+		if (errno == EMSGSIZE)
+			tell_size(socket, (uint32_t)messages[gone].msg_hdr.msg_iov->iov_len);
+		gone++;
 	}
 	return gone;
 }
 
 /* Cuts a run here. 1: it is gone; pieces that found the queue full in its middle are lost, as the network may lose
  * them. 0: the queue was full before the first. */
-static unsigned send_pieces(int fd, const struct hf_dgram *dgram)
+static unsigned send_pieces(struct linux_dgram *socket, const struct hf_dgram *dgram)
 {
 	struct mmsghdr messages[DGRAM_BATCH];
 	struct iovec iov[DGRAM_BATCH];
@@ -128,7 +131,7 @@ static unsigned send_pieces(int fd, const struct hf_dgram *dgram)
 			messages[n].msg_hdr.msg_name = (void *)&dgram->peer.sa;
 			at += piece.bytes;
 		}
-		gone = send_messages(fd, messages, n);
+		gone = send_messages(socket, messages, n);
 		if (gone < n)
 			return first > 0 || gone > 0;
 	}
@@ -136,7 +139,7 @@ static unsigned send_pieces(int fd, const struct hf_dgram *dgram)
 }
 
 /* The same for a payload in pieces, which are joined first: this is the slow way anyhow. */
-static unsigned send_gathered(int fd, const struct hf_dgram *dgram)
+static unsigned send_gathered(struct linux_dgram *socket, const struct hf_dgram *dgram)
 {
 	static _Thread_local char joined[HF_DGRAM_MAX_BYTES];
 	struct hf_dgram whole = *dgram;
@@ -151,12 +154,12 @@ static unsigned send_gathered(int fd, const struct hf_dgram *dgram)
 		whole.bytes += (uint32_t)piece->iov_len;
 	}
 	whole.piece_count = 0;
-	return send_pieces(fd, &whole);
+	return send_pieces(socket, &whole);
 }
 
-static unsigned cut_and_send(int fd, const struct hf_dgram *dgram)
+static unsigned cut_and_send(struct linux_dgram *socket, const struct hf_dgram *dgram)
 {
-	return dgram->piece_count > 0 ? send_gathered(fd, dgram) : send_pieces(fd, dgram);
+	return dgram->piece_count > 0 ? send_gathered(socket, dgram) : send_pieces(socket, dgram);
 }
 
 /* Sends a batch from the start of dgrams; how many are gone, 0 when the queue is full. */
@@ -169,7 +172,7 @@ static unsigned send_some(struct linux_dgram *socket, const struct hf_dgram *dgr
 	int sent;
 
 	if (is_run(&dgrams[0]) && !socket->kernel_cuts)
-		return cut_and_send(socket->io.fd, &dgrams[0]);
+		return cut_and_send(socket, &dgrams[0]);
 	for (; count < n && count < DGRAM_BATCH; count++) {
 		if (is_run(&dgrams[count]) && !socket->kernel_cuts)
 			break;
@@ -184,13 +187,13 @@ static unsigned send_some(struct linux_dgram *socket, const struct hf_dgram *dgr
 		return (unsigned)sent;
 	if (queue_is_full(errno))
 		return 0;
-	if (errno == EMSGSIZE)
-		tell_size(socket, is_run(&dgrams[0]) ? dgrams[0].segment_bytes : dgrams[0].bytes);
+	if (!is_run(&dgrams[0]) && errno == EMSGSIZE)
+		tell_size(socket, dgrams[0].bytes);
 	if (!is_run(&dgrams[0]))
 		return 1; /* lost on the way to its peer: refused, unreachable, too big */
 	if (errno == EIO)
 		socket->kernel_cuts = false; /* the way out cannot checksum, which cutting needs */
-	return cut_and_send(socket->io.fd, &dgrams[0]);
+	return cut_and_send(socket, &dgrams[0]);
 }
 
 static int dgram_send(struct hf_io *io, const struct hf_dgram *dgrams, unsigned n)

@@ -366,6 +366,31 @@ static void a_leader_that_is_removed_and_stopped_answers_once(void **state)
 	trio_close(&trio);
 }
 
+/* As one that was out of reach meanwhile: the entry is kept from it, and it hears of the new configuration. */
+static void a_member_that_missed_its_removal_is_told(void **state)
+{
+	struct hf_smr_call call = {.done = count_end};
+	static struct trio trio;
+	struct hf_smr *smr;
+
+	(void)state;
+	trio_open(&trio);
+	trio.config.patience_ns = 1000000000000;
+	trio_start_all(&trio);
+	removed = &trio.members[(trio_leader(&trio)->id + 1) % TRIO_MEMBERS];
+	smr = removed->smr;
+	assert_true(trio_until(&trio, trio_all_have_applied));
+	hf_loop_remove_poller(trio.loop, &smr->poller);
+	ended = 1;
+	remove_member(&trio, trio_leader(&trio)->smr, removed->id, &call);
+	assert_true(trio_until(&trio, two_have_ended));
+	memset(smr_slot_at(smr, smr->applied), 0, smr->geometry.slot_bytes);
+	hf_loop_add_poller(trio.loop, &smr->poller);
+	assert_true(trio_until(&trio, has_left));
+	assert_int_equal(smr->members.count, TRIO_MEMBERS); /* it has not applied the removal */
+	trio_close(&trio);
+}
+
 static bool leader_misses_one(struct trio *trio)
 {
 	struct hf_smr_status status = {0};
@@ -733,6 +758,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(an_addition_ends_when_its_member_is_removed),
 		cmocka_unit_test(a_leader_that_is_removed_answers_before_it_leaves),
 		cmocka_unit_test(a_leader_that_is_removed_and_stopped_answers_once),
+		cmocka_unit_test(a_member_that_missed_its_removal_is_told),
 		cmocka_unit_test(a_log_is_granted_only_to_the_member_that_its_owner_prefers),
 		cmocka_unit_test(a_removal_that_leaves_no_majority_is_refused),
 		cmocka_unit_test(a_member_that_is_unwell_does_not_lead),

@@ -11,10 +11,11 @@
 #include <holdfast/fabric.h>
 
 #include "dev/soft/nic.h"
+#include "env/world.h"
 
 static char fabric[HF_NAME_BYTES];
 
-static struct soft_nic *open_nic(void)
+static struct soft_nic *open_nic_in(struct hf_env *env)
 {
 	struct hf_dev_config config = {.kind = "soft", .fabric = fabric, .node = "a", .rail = "r0"};
 	struct hf_error error;
@@ -24,8 +25,13 @@ static struct soft_nic *open_nic(void)
 	snprintf(fabric, sizeof(fabric), "test-link-%d", (int)getpid());
 	snprintf(address, sizeof(address), "127.90.%d.%d", (int)getpid() / 250 % 250, 1 + (int)getpid() % 250);
 	assert_int_equal(hf_addr_parse(address, &config.address), 0);
-	assert_int_equal(hf_dev_open(hf_env_host(), &config, &dev, &error), 0);
+	assert_int_equal(hf_dev_open(env, &config, &dev, &error), 0);
 	return nic_of(dev);
+}
+
+static struct soft_nic *open_nic(void)
+{
+	return open_nic_in(hf_env_host());
 }
 
 static void close_nic(struct soft_nic *nic)
@@ -126,6 +132,45 @@ static void cqs_polled_in_turn_drive_the_nic_once_a_round(void **state)
 	close_nic(nic);
 }
 
+static _Atomic unsigned boot_reads;
+
+static uint64_t count_boot_ns(struct hf_env *env)
+{
+	(void)env;
+	boot_reads++;
+	return hf_env_boot_ns(hf_env_host());
+}
+
+/* A NIC that was stopped behind a receive executes nothing of the rest when its leases are over (D9). */
+static void the_clock_of_leases_is_read_for_each_packet(void **state)
+{
+	struct world_ops ops = *hf_env_host()->ops;
+	struct hf_env env = *hf_env_host();
+	struct hf_dgram packets[RECV_RUNS];
+	struct hf_addr local = {0};
+	struct soft_nic *nic;
+	struct hf_io *socket;
+	uint8_t data[64] = {0};
+
+	(void)state;
+	ops.boot_ns = count_boot_ns;
+	env.ops = &ops;
+	nic = open_nic_in(&env);
+	assert_int_equal(hf_addr_parse("127.0.0.1:0", &local), 0);
+	assert_int_equal(hf_dgram_open(hf_env_host(), &local, 0, &socket, NULL), 0);
+	for (unsigned i = 0; i < RECV_RUNS; i++)
+		packets[i] = (struct hf_dgram){.peer = nic->engine.local, .data = data, .bytes = sizeof(data)};
+	pthread_mutex_lock(&nic->lock); /* all wait for one receive */
+	boot_reads = 0;
+	assert_int_equal(hf_dgram_send(socket, packets, RECV_RUNS), RECV_RUNS);
+	while (nic->engine.counters.packets_received < RECV_RUNS)
+		(void)nic_drive(nic, NIC_POLLED, hf_env_now_ns(&env));
+	assert_int_equal(boot_reads, RECV_RUNS);
+	pthread_mutex_unlock(&nic->lock);
+	hf_io_close(socket);
+	close_nic(nic);
+}
+
 /* Whoever holds it may have been preempted, by the NIC's thread even. */
 static void a_nic_that_somebody_holds_is_not_waited_for_by_its_socket(void **state)
 {
@@ -149,6 +194,7 @@ int main(void)
 		cmocka_unit_test(a_flap_that_nobody_saw_is_told),
 		cmocka_unit_test(a_flap_of_one_direction_is_silent),
 		cmocka_unit_test(events_that_nobody_reads_do_not_hide_those_of_the_port),
+		cmocka_unit_test(the_clock_of_leases_is_read_for_each_packet),
 		cmocka_unit_test(a_nic_that_somebody_holds_is_not_waited_for_by_its_socket),
 		cmocka_unit_test(cqs_polled_in_turn_drive_the_nic_once_a_round),
 	};

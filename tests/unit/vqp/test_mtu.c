@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "env/netdev.h"
 #include "pair.h"
 
@@ -96,12 +97,49 @@ static void large_writes_arrive_over_an_ethernet(void **state)
 	pair_close(&pair);
 }
 
+static unsigned lines;
+
+static void count_lines(enum log_level level, const char *line, void *context)
+{
+	(void)level, (void)context;
+	lines += strstr(line, "too large for its interface") != NULL;
+}
+
+/* Runs as well as single ones: the kernel refuses to cut a run, and Holdfast cuts it. */
+static void datagrams_that_no_longer_fit_are_told_once(void **state)
+{
+	static uint8_t data[4800];
+	struct hf_dgram dgram = {.data = data};
+	struct hf_addr local;
+	struct hf_io *io;
+
+	(void)state;
+	require_namespace();
+	assert_true(set_mtu("lo", 900));
+	log_set_sink(count_lines, NULL);
+	assert_int_equal(hf_addr_parse("127.0.0.2:9", &dgram.peer), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		dgram.bytes = i == 0 ? 1200 : 4800;
+		dgram.segment_bytes = i == 0 ? 0 : 1200;
+		assert_int_equal(hf_addr_parse("127.0.0.2:0", &local), 0);
+		assert_int_equal(hf_dgram_open(hf_env_host(), &local, HF_DGRAM_ROCE, &io, NULL), 0);
+		lines = 0;
+		for (unsigned more = 0; more < 3; more++)
+			assert_int_equal(hf_dgram_send(io, &dgram, 1), 1);
+		assert_int_equal(lines, 1);
+		hf_io_close(io);
+	}
+	log_set_sink(NULL, NULL);
+	assert_true(set_mtu("lo", ETHERNET_MTU));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_mtu_is_the_largest_that_the_interface_carries),
 		cmocka_unit_test(one_that_does_not_fit_is_refused_with_words),
 		cmocka_unit_test(large_writes_arrive_over_an_ethernet),
+		cmocka_unit_test(datagrams_that_no_longer_fit_are_told_once),
 	};
 
 	enter_namespace();

@@ -13,6 +13,7 @@ enum { WORKS = 200 };
 struct counted {
 	struct hf_work work;
 	unsigned number, again; /* done() submits it so often again */
+	struct counted *awaits; /* by done() */
 	unsigned runs;          /* the helper's until done() */
 	unsigned dones, cancels;
 	int result;
@@ -38,6 +39,8 @@ static void done(struct hf_work *work, int result)
 	dones++;
 	counted->dones++;
 	counted->result = result;
+	if (counted->awaits != NULL)
+		counted->awaits->result = hf_work_wait(workers, &counted->awaits->work);
 	if (counted->again == 0)
 		return;
 	counted->again--;
@@ -173,6 +176,22 @@ static void a_work_that_is_waited_for_runs_once_and_is_not_done(void **state)
 		assert_int_equal(works[i].runs, 2);
 }
 
+/* Also when both have finished before either is told: the helper begins the third one behind them. The simulator's
+ * helpers stand still here. */
+static void a_done_may_wait_for_another_work(void **state)
+{
+	(void)state;
+	open_workers(1, WORKS);
+	works[0].awaits = &works[1];
+	submit(3);
+	for (unsigned tries = 0; tries < 1000000 && hf_work_cancel(workers, &works[2].work); tries++)
+		assert_int_equal(hf_work_submit(workers, &works[2].work), 0);
+	bed_until(one_done);
+	assert_int_equal(works[1].result, 1001);
+	assert_int_equal(works[1].dones, 0);
+	hf_workers_close(workers);
+}
+
 static void closing_ends_what_runs_and_cancels_what_waits(void **state)
 {
 	(void)state;
@@ -209,6 +228,7 @@ int main(void)
 		IN_BED(a_cancelled_work_does_not_run_and_is_not_done),
 		IN_BED(cancelled_works_make_room),
 		IN_BED(a_work_that_is_waited_for_runs_once_and_is_not_done),
+		IN_BED(a_done_may_wait_for_another_work),
 		IN_BED(closing_ends_what_runs_and_cancels_what_waits),
 		IN_BED(numbers_that_make_no_sense_are_refused_in_words),
 	};
