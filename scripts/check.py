@@ -120,7 +120,8 @@ def run_all(build, without):
     runs = [run(build, "testlog", [], without + background, cores + 1)]
     if background:
         runs.append(run(build, "testlog-background", background, [], cores, YIELD))
-    status = max(process.wait() for process, _ in runs)
+    # The first one that is not 0: that of a process killed by a signal is negative.
+    status = next((status for status in [process.wait() for process, _ in runs] if status != 0), 0)
     return status, [test for _, log in runs for test in read_log(log)]
 
 

@@ -200,7 +200,7 @@ class Controls:
             seeds = ["--seeds", str(self.seeds[key])] if self.seeds[key] else []
             try:
                 self.runs[key].set_result(run([os.path.join(self.build, SIMULATOR), *key, *seeds], self.build))
-            except Broken as why:
+            except (Broken, OSError) as why:
                 self.runs[key].set_exception(why)
         return self.runs[key].result()
 

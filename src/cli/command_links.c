@@ -32,18 +32,17 @@ static void list_fabric(const char *name, void *context)
 	static struct hf_link_info links[LINKS_MAX];
 	struct listing *listing = context;
 	struct hf_fabric *fabric;
-	unsigned n;
-	int failed = hf_fabric_open(name, false, &fabric, &listing->error);
+	int n, failed = hf_fabric_open(name, false, &fabric, &listing->error);
 
 	if (failed) {
 		if (listing->only != NULL)
 			listing->failed = failed; /* of all, one may have gone since it was listed */
 		return;
 	}
-	n = (unsigned)hf_fabric_links(fabric, links, LINKS_MAX);
+	n = hf_fabric_links(fabric, links, LINKS_MAX); /* < 0: it was removed meanwhile */
 	if (n > LINKS_MAX)
 		n = LINKS_MAX;
-	for (unsigned i = 0; i < n; i++)
+	for (int i = 0; i < n; i++)
 		json_array_append_new(listing->links,
 			json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:b, s:b, s:b, s:s, s:i}", "fabric", name, "node",
 				links[i].node, "rail", links[i].rail, "device", links[i].kind, "address",

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "cli/help.h"
 #include "cli/version.h"
@@ -79,6 +80,18 @@ int version_command(int argc, char **argv)
 	return cli_flush("version");
 }
 
+/* A store has a descriptor for each piece of its memory, a server for each client: the usual soft limit of 1,024 is for
+ * programs with select(2). */
+static void raise_descriptors(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int main(int argc, char **argv)
 {
 	const struct command *command;
@@ -103,5 +116,7 @@ int main(int argc, char **argv)
 			help_print(command->name, command->what, stdout);
 			return cli_flush("help");
 		}
+	if (command->run != run_command) /* it starts another program */
+		raise_descriptors();
 	return command->run(argc - 1, argv + 1);
 }

@@ -104,6 +104,8 @@ int board_lock(struct board *board, struct hf_error *error)
 			error, code, "a stopped process holds the link board; continue it (`kill -CONT`) or kill it");
 	if (observe(&board->memory->removed) == 0)
 		return 0;
+	if (share_segment_has_name(&board->segment)) /* its remover, which had the lock, died before it came to that */
+		(void)share_dir_remove(board->dir, BOARD_FILE);
 	board_unlock(board);
 	return hf_error_set(error, -ENOENT, "the fabric was removed");
 }

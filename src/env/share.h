@@ -37,6 +37,7 @@ int share_segment_create(struct share_dir *dir, const char *file, size_t bytes, 
 	struct hf_error *error); /* -EEXIST: it is there */
 int share_segment_open(struct share_dir *dir, const char *file, struct share_segment *out, struct hf_error *error);
 void share_segment_close(struct share_segment *segment);
+bool share_segment_has_name(const struct share_segment *segment); /* its file was not removed */
 /* A lock that the kernel drops with its owner. True: this process holds it now, and an earlier owner has ended. */
 bool share_owner_lock(struct share_segment *segment);
 /* True when a live process, this one included, holds it. */

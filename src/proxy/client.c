@@ -13,7 +13,6 @@
 #define READ_BYTES     16384u
 #define OUT_BYTES_MOST (1u << 20)   /* a client that does not take its replies is not read from */
 #define RUN_COMMANDS   128u         /* that go together */
-#define RECORD_BYTES   1024u        /* what an entry adds to a command, at most: a script, say */
 #define FORWARD_MOST   (960u << 10) /* bytes of a run: it fits a message to the leader */
 #define DRAWS_MOST     1000u
 #define TOO_LARGE      "ERR the command makes an entry that is too large for the log; send less at once"
@@ -51,19 +50,10 @@ static uint32_t run_bytes_max(const struct proxy *proxy)
 {
 	uint32_t most = proxy->smr == NULL ? FORWARD_MOST : hf_smr_request_bytes_max(proxy->smr);
 
-	return most < FORWARD_MOST ? most : FORWARD_MOST;
+	return (most < FORWARD_MOST ? most : FORWARD_MOST) - ENTRY_HEAD_BYTES;
 }
 
 /* ---- runs ---- */
-
-static size_t entry_bytes(const struct command_args *request)
-{
-	size_t bytes = RECORD_BYTES;
-
-	for (unsigned i = 0; i < request->count; i++)
-		bytes += request->args[i].bytes + (request->args[i].bytes < 1000 ? 8 : 16);
-	return bytes;
-}
 
 static void put_errors(struct client *client, const char *words)
 {
@@ -240,7 +230,7 @@ static enum client_taken join(
 	struct client *client, enum run_kind kind, const struct command *command, const struct command_args *request)
 {
 	struct run *run = &client->run;
-	size_t bytes = entry_bytes(request);
+	size_t bytes = client->proxy->protocol->entry_bytes(command, request);
 
 	if (run->commands > 0 &&
 		(run->kind != kind || kind == RUN_DRAW || kind == RUN_CHANGE || run->commands == RUN_COMMANDS ||
@@ -272,7 +262,7 @@ static void queue(struct client *client, const struct command *command, const st
 		client->multi_bad = true;
 		return;
 	}
-	client->run_bytes += entry_bytes(request);
+	client->run_bytes += client->proxy->protocol->entry_bytes(command, request);
 	if (client->run_bytes > run_bytes_max(client->proxy)) {
 		resp_out_error(&client->out, "ERR the transaction is too large for an entry of the log");
 		client->multi_bad = true;

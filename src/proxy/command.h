@@ -42,6 +42,8 @@ struct command_args {
 bool proxy_command_word(const uint8_t *data, const struct resp_arg *arg, const char *word);
 /* Appends argument i as a bulk string. */
 void proxy_command_put(struct resp_out *out, const struct command_args *request, unsigned i);
+/* Bytes of the request as an array of bulk strings, at most. */
+size_t proxy_command_bytes(const struct command_args *request);
 /* Appends the request as an array of bulk strings: the form in which the proxy keeps commands, of either server. */
 void proxy_command_append(struct resp_out *out, const struct command_args *request);
 

@@ -19,6 +19,7 @@
 
 #define ENTRY_HEAD_BYTES   16u
 #define ENTRY_RECORD_BYTES 16u
+#define ENTRY_ROOM_BYTES   24u /* of a record: its head and padding */
 
 enum entry_kind {
 	ENTRY_WRITE = 1, /* of a client */

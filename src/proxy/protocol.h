@@ -41,6 +41,9 @@ struct protocol {
 	enum client_taken (*own)(
 		struct client *client, const struct command *command, const struct command_args *request);
 
+	/* Bytes of an entry that its records take, at most. */
+	size_t (*entry_bytes)(const struct command *command, const struct command_args *request);
+
 	/* ---- at the leader ---- */
 	/* The records of a write, and of a key that is due. */
 	void (*rewrite)(const struct command *command, const struct command_args *request, uint64_t now_ms,

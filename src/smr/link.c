@@ -399,8 +399,10 @@ static void look_for_replica(struct hf_smr *smr, const struct hf_smr_member *mem
 
 static void seek(struct hf_smr *smr, const struct hf_smr_member *member)
 {
+	static struct log_limit failures;
 	struct hf_error error = {0};
 	struct hf_peer *peer = NULL;
+	uint64_t left_out;
 
 	if (member->id == smr->id || smr->links[member->id].peer != NULL || member->address_count == 0)
 		return;
@@ -410,8 +412,10 @@ static void seek(struct hf_smr *smr, const struct hf_smr_member *member)
 		look_for_replica(smr, member, peer);
 		return;
 	}
-	if (hf_peer_connect(smr->node, member->addresses, member->address_count, &peer, &error) != 0)
-		log_warn("smr %s: cannot connect to member %u: %s", smr->name, member->id, error.text);
+	if (hf_peer_connect(smr->node, member->addresses, member->address_count, &peer, &error) != 0 &&
+		log_limit_allows(&failures, smr->now_ns, &left_out))
+		log_warn("smr %s: cannot connect to member %u: %s (%llu lines suppressed)", smr->name, member->id,
+			error.text, (unsigned long long)left_out);
 }
 
 void smr_link_seek(struct hf_smr *smr)

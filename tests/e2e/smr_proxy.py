@@ -232,6 +232,8 @@ def what_the_proxy_does_not_take_is_refused_in_words(directory):
                                "DEBUG DIGEST": "configuration"}.items():
             answer = it.cli(0, *command.split())
             assert words in answer, f"{command}: {answer}"
+        many = it.cli(0, text="MULTI\n" + "INCR many\n" * 900 + "EXEC\n").splitlines()
+        assert many[-1] == "900" and many.count("QUEUED") == 900, many[-3:]
         found = it.cli(0, text="MULTI\nSET k 1\nWATCH k\nEXEC\nGET k\n")
         assert "EXECABORT" in found, found
         assert it.cli(1, "GET", "k") == ""

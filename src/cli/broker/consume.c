@@ -75,6 +75,8 @@ static int read_on(struct consuming *consuming)
 			print(options, &messages[i]);
 		if (n < 0)
 			return n;
+		if (n > 0 && fflush(stdout) != 0) /* what is not written must not be committed */
+			return -errno;
 		consuming->count += (uint64_t)n;
 		if (options->count > 0 && consuming->count == options->count)
 			return 0;
@@ -82,7 +84,6 @@ static int read_on(struct consuming *consuming)
 			continue;
 		if (options->exits && at_end(consuming))
 			return 0;
-		fflush(stdout);
 		(void)hf_loop_turn(consuming->client->loop, RECORDS_TURN_NS);
 	}
 	return 0;
@@ -121,9 +122,11 @@ static int consume(struct records_client *client, const struct records_options *
 		rc = hf_consumer_join(consuming.consumer, &group);
 	if (rc == 0)
 		rc = read_on(&consuming);
-	if (options->group != NULL)
+	if (options->group != NULL && !ferror(stdout))
 		leave(&consuming);
 	hf_consumer_close(consuming.consumer);
+	if (ferror(stdout))
+		return cli_fail("consume", "standard output cannot be written: %s", strerror(-rc));
 	if (rc != 0)
 		return cli_refuse("consume", "cannot read on: %s", strerror(-rc));
 	return cli_flush("consume");

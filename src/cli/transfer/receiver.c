@@ -199,6 +199,7 @@ static void finish_done(struct hf_work *work, int result)
 		session_fail(session, "%s", session->error.text);
 		return;
 	}
+	session->receipt.why.text[0] = '\0'; /* the copy is whole, also if its sender has gone meanwhile */
 	if (session->state == SESSION_FINISHING)
 		close_store(session);
 }

@@ -250,6 +250,13 @@ void share_segment_close(struct share_segment *segment)
 	*segment = (struct share_segment){.fd = -1};
 }
 
+bool share_segment_has_name(const struct share_segment *segment)
+{
+	struct stat status;
+
+	return fstat(segment->fd, &status) == 0 && status.st_nlink > 0;
+}
+
 /* ---- locks ---- */
 
 static bool lock_byte(int fd, off_t byte, short type)

@@ -9,6 +9,7 @@
 #define MS_PER_S      1000
 #define RELATIVE_MOST (60 * 60 * 24 * 30) /* seconds; a larger number is a moment: memcached's own rule */
 #define NUMBER_BYTES  24u
+#define NUMBERS_BYTES 64u /* that become longer: flags and a deadline */
 #define AT_ONCE       (-1)
 #define NEVER         0
 
@@ -50,6 +51,12 @@ static void put_request(const struct command *command, const struct command_args
 			put_flags(entry, request, i);
 		else
 			proxy_command_put(entry, request, i);
+}
+
+size_t proxy_memcached_bytes(const struct command *command, const struct command_args *request)
+{
+	(void)command;
+	return ENTRY_ROOM_BYTES + NUMBERS_BYTES + proxy_command_bytes(request);
 }
 
 void proxy_memcached_rewrite(

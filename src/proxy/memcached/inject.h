@@ -15,6 +15,7 @@
 
 #include "proxy/objects.h"
 
+size_t proxy_memcached_bytes(const struct command *command, const struct command_args *request);
 void proxy_memcached_rewrite(
 	const struct command *command, const struct command_args *request, uint64_t now_ms, struct resp_out *entry);
 void proxy_memcached_rewrite_due(struct resp_out *entry, const uint8_t *key, size_t key_bytes, int64_t shifted_ms);

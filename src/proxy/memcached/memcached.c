@@ -248,6 +248,7 @@ const struct protocol proxy_memcached = {
 	.wants_reply = proxy_text_wants_reply,
 	.put_error = put_error,
 	.own = own,
+	.entry_bytes = proxy_memcached_bytes,
 	.rewrite = proxy_memcached_rewrite,
 	.rewrite_due = proxy_memcached_rewrite_due,
 	.ask = ask,

@@ -108,6 +108,7 @@ const struct protocol proxy_redis = {
 	.wants_reply = wants_reply,
 	.put_error = put_error,
 	.own = client_own,
+	.entry_bytes = proxy_rewrite_bytes,
 	.rewrite = proxy_rewrite,
 	.rewrite_due = proxy_rewrite_due,
 	.ask = ask,

@@ -6,6 +6,9 @@
 
 #include "base/ensure.h"
 
+#define DEADLINE_BYTES 320u  /* of due_script and its arguments, or of a refusal */
+#define SCRIPT_BYTES   1024u /* of the others */
+
 #define MS_PER_S 1000
 #define MS_MOST  100000000000000ll /* 3,000 years: no deadline lies farther away */
 
@@ -393,6 +396,41 @@ static void rewrite_moved(const struct command_args *request, unsigned key, stru
 			mark_key(entry, record, request, i);
 	}
 	proxy_entry_record_end(entry, record);
+}
+
+size_t proxy_rewrite_bytes(const struct command *command, const struct command_args *request)
+{
+	size_t bytes = ENTRY_ROOM_BYTES + proxy_command_bytes(request);
+
+	switch ((enum command_form)command->form) {
+	case FORM_SET:
+	case FORM_GETEX:
+	case FORM_SETEX:
+	case FORM_PSETEX:
+	case FORM_EXPIRE:
+	case FORM_PEXPIRE:
+	case FORM_EXPIREAT:
+	case FORM_PEXPIREAT:
+	case FORM_RESTORE: /* a deadline, and what is due already; or a refusal */
+		if (command->form != FORM_SET || request->count > 3)
+			bytes += DEADLINE_BYTES + ENTRY_ROOM_BYTES + (request->count > 1 ? request->args[1].bytes : 0);
+		break;
+	case FORM_XADD:
+	case FORM_SPOP: /* a script; the leader adds the members that it draws */
+		bytes += SCRIPT_BYTES;
+		break;
+	case FORM_TTL:
+	case FORM_PTTL:
+	case FORM_EXPIRETIME:
+	case FORM_PEXPIRETIME:
+	case FORM_XTRIM:
+	case FORM_MOVED:
+	case FORM_PLAIN:
+	case FORM_XREAD:
+	case FORM_SUB:
+		break;
+	}
+	return bytes;
 }
 
 void proxy_rewrite(

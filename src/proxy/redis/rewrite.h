@@ -15,6 +15,8 @@
 #include "proxy/entry.h"
 
 /* Appends the records of a write. */
+/* Bytes of an entry that this takes, at most. */
+size_t proxy_rewrite_bytes(const struct command *command, const struct command_args *request);
 void proxy_rewrite(
 	const struct command *command, const struct command_args *request, uint64_t now_ms, struct resp_out *entry);
 /* A read: writes the command for the server, and returns what to do with its reply. */

@@ -274,6 +274,20 @@ static void what_a_killed_process_had_is_free_at_once(void **state)
 	hf_fabric_close(fabric);
 }
 
+/* It had said so on the board, which it removes last. */
+static void a_fabric_whose_remover_died_is_made_anew(void **state)
+{
+	struct hf_error error = {""};
+	struct board board;
+
+	(void)state;
+	fabric_leave(join("a", "r0"));
+	assert_int_equal(board_open(fabric_name, false, &board, &error), 0);
+	atomic_store(&board.memory->removed, 1);
+	board_close(&board);
+	fabric_leave(join("a", "r0"));
+}
+
 static void a_link_stays_as_switched_when_its_owner_dies_but_not_when_it_leaves(void **state)
 {
 	struct child child = child_start(join_and_wait, "a");
@@ -438,6 +452,7 @@ int main(void)
 		WITH_FABRIC(switching_a_link_that_is_not_there_names_those_that_are),
 		WITH_FABRIC(a_fabric_that_is_not_there_is_not_made_by_looking),
 		WITH_FABRIC(what_a_killed_process_had_is_free_at_once),
+		WITH_FABRIC(a_fabric_whose_remover_died_is_made_anew),
 		WITH_FABRIC(a_link_stays_as_switched_when_its_owner_dies_but_not_when_it_leaves),
 		WITH_FABRIC(a_process_killed_while_it_held_the_board_does_not_keep_it),
 		WITH_FABRIC(lines_of_the_dead_are_reused_when_the_board_is_full),

@@ -82,6 +82,7 @@ static void expect(const char *text, const char *first, const char *second)
 	proxy_entry_begin(&entry, ENTRY_OF_REDIS, ENTRY_WRITE, NOW_MS);
 	proxy_rewrite(command, &request, NOW_MS, &entry);
 	expect_entry(&entry, records, second == NULL ? 1 : 2);
+	assert_true(entry.bytes <= ENTRY_HEAD_BYTES + proxy_rewrite_bytes(command, &request));
 	resp_out_free(&entry);
 }
 
