@@ -1,5 +1,5 @@
 /* lease.pml - leases of the store and exclusions as a model: no lease outlives the exclusion of its member (R-K21 of
- * docs/kv.md), whoever decides who is a member.
+ * docs/rules.md), whoever decides who is a member.
  *
  * Two members decide by turns; a third one, X, asks both for leases. The log of the members is one sequence: SUSPECT of
  * X, CLEAR, SUSPECT, ...; who takes over has applied all of it, and from then on nothing is decided for the one before.

@@ -291,6 +291,23 @@ def check_protocol(text, sources, mutants):
                    "name the one that shows the rule")
 
 
+RULE = r"(?:R-)?[KSBT][1-9]\d?|X[1-9]|(?:KV|SLOT|DUR|WAL|CT)-\d"
+CITING = (("docs", ".md"), ("models", ".pml"), ("scripts", ".py"), ("sim/mutants", ".patch"))
+
+
+def check_rules(text, files):
+    """docs/rules.md has a row for every rule of the services that a comment, a model, a mutant or a page cites."""
+    rows = set(re.findall(rf"^\| ({RULE}) \|", text, re.M))
+    for file in files:
+        is_code = file.path.endswith((".c", ".h"))
+        if file.under(["tests/tidy"]):
+            continue
+        for found in re.finditer(rf"(?<![\w.-])(?:{RULE})(?![\w-])", file.text):
+            if (not is_code or file.code[found.start()] == " ") and found.group(0) not in rows:
+                yield (f"{file.path}:{line_of(file.text, found.start())}: rules: docs/rules.md has no "
+                       f"{found.group(0)}; cite the rule that is meant, or write it there first")
+
+
 PREFIXED = ("base", "env", "net", "dev", "rail", "node", "vqp", "mesh", "transfer", "smr", "kv", "broker", "proxy")
 DEFINED = re.compile(r"^(?!static|typedef|struct \w+ \{|#|_Static_assert)[\w *]*?\b(\w+)\([^;{}]*\)\n\{$", re.M)
 
@@ -338,6 +355,14 @@ def sources_of(root):
                         yield Source(os.path.relpath(path, root), file.read())
 
 
+def pages_of(root):
+    for folder, ending in CITING:
+        for name in sorted(os.listdir(os.path.join(root, folder))):
+            if name.endswith(ending):
+                with open(os.path.join(root, folder, name), encoding="utf-8") as file:
+                    yield Source(f"{folder}/{name}", file.read())
+
+
 def main():
     parser = argparse.ArgumentParser(description="checks style")
     parser.add_argument("--root", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
@@ -346,9 +371,11 @@ def main():
     found = [message for source in sources for message in check(source)]
     with open(os.path.join(root, "docs", "protocol.md"), encoding="utf-8") as file:
         protocol = file.read()
+    with open(os.path.join(root, "docs", "rules.md"), encoding="utf-8") as file:
+        rules = file.read()
     mutants = {name[:-len(".patch")] for name in os.listdir(os.path.join(root, "sim", "mutants")) if name.endswith(".patch")}
     found += list(check_guards(sources)) + list(check_prefixes(sources)) + list(check_protocol(protocol, sources, mutants))
-    found += list(check_format(root, sources))
+    found += list(check_rules(rules, sources + list(pages_of(root)))) + list(check_format(root, sources))
     for message in found:
         print(message)
     print(f"tidy: {len(sources)} files, {len(found)} to mend" if found else f"tidy: {len(sources)} files, all fine")

@@ -90,6 +90,14 @@ PROTOCOL_CASES = [
 ]
 
 
+RULES_PAGE = "| R-K1 | An epoch |\n| DUR-1 | A batch |\n"
+RULES_CASES = [
+    ("a rule of a service that is cited stands in docs/rules.md", "src/x.c", "/* R-K2 */", "/* R-K1, DUR-1 */"),
+    ("a mutant cites a rule that stands there", "sim/mutants/x.patch", "Breaks: DUR-2: it", "Breaks: DUR-1: it"),
+    ("only comments of code cite rules", "src/x.c", "int x; /* K1 */", "int K1;"),
+]
+
+
 PREFIX_CASES = [
     ("what is not static begins with the name of a file of its layer", "int table_put(int a)\n{\n}",
      "int list_put(int a)\n{\n}"),
@@ -104,7 +112,7 @@ def rules_broken(path, text):
 
 
 def main():
-    print(f"1..{len(CASES) + len(PROTOCOL_CASES) + len(PREFIX_CASES) + 2}")
+    print(f"1..{len(CASES) + len(PROTOCOL_CASES) + len(PREFIX_CASES) + len(RULES_CASES) + 2}")
     all_fine, seen = True, set()
     for number, (sentence, path, bad, good, rule) in enumerate(CASES, 1):
         refused = rules_broken(path, bad).get(rule)
@@ -130,6 +138,11 @@ def main():
         print(f"{'ok' if fine else 'not ok'} {number} - {sentence}")
     for number, (sentence, bad, good) in enumerate(PREFIX_CASES, len(CASES) + len(PROTOCOL_CASES) + 3):
         counts = [len(list(tidy.check_prefixes([tidy.Source("src/base/list.c", text)]))) for text in (bad, good)]
+        fine = counts == [1, 0]
+        all_fine &= fine
+        print(f"{'ok' if fine else 'not ok'} {number} - {sentence}")
+    for number, (sentence, path, bad, good) in enumerate(RULES_CASES, number + 1):
+        counts = [len(list(tidy.check_rules(RULES_PAGE, [tidy.Source(path, text)]))) for text in (bad, good)]
         fine = counts == [1, 0]
         all_fine &= fine
         print(f"{'ok' if fine else 'not ok'} {number} - {sentence}")

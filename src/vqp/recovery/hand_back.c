@@ -1,5 +1,4 @@
-/* Lanes: vqps that are pinned to one rail, and hand back what they have when that is lost (PROTOCOL-transfer.md, "Who
- * decides what").
+/* Lanes: vqps that are pinned to one rail, and hand back what they have when that is lost (docs/transfer.md).
  *
  *   either end                          the other
  *     | FENCE(e) -------------------------> |   the path broke, or hf_vqp_withdraw

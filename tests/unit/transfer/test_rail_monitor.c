@@ -1,4 +1,4 @@
-/* The rail monitor of transfers, step by step (docs: PROTOCOL-transfer, rules R-T12 to R-T16). */
+/* The rail monitor of transfers, step by step (docs/rules.md, R-T12 to R-T16). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
