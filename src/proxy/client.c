@@ -89,7 +89,8 @@ static bool draw_again(struct client *client)
 	       memcmp(run->reply.data, REWRITE_AGAIN, sizeof(REWRITE_AGAIN) - 1) == 0 && ++client->draws < DRAWS_MOST;
 }
 
-/* A change of the members that the leader before may have made: the next one finds no such member, or finds it there. */
+/* A change of the members that the leader before may have made: the next one finds no such member, or finds it
+ * there. */
 static bool is_refused_again(const struct run *run)
 {
 	return run->kind == RUN_CHANGE && run->doubt && run->reply.bytes > 0 && run->reply.data[0] == '-';
