@@ -226,6 +226,19 @@ static void server_broken(void *context, const char *why)
 	proxy_fail(context, "%s", why);
 }
 
+/* Another member leads meanwhile, whose server answers. */
+static void server_unwell(void *context, bool unwell)
+{
+	struct proxy *proxy = context;
+
+	if (unwell)
+		log_warn("proxy: the server does not answer; this member does not lead until it does");
+	else
+		log_info("proxy: the server answers again");
+	if (proxy->smr != NULL)
+		hf_smr_set_well(proxy->smr, !unwell);
+}
+
 void proxy_set_deadline(struct proxy *proxy, const uint8_t *key, size_t key_bytes, int64_t shifted_ms)
 {
 	const struct deadline *first = proxy_deadlines_first(&proxy->deadlines);
@@ -304,7 +317,8 @@ static void say_hello(struct proxy *proxy)
 int proxy_open(struct hf_node *node, const struct proxy_config *config, const struct proxy_events *events,
 	void *context, struct proxy **proxy_out, struct hf_error *error)
 {
-	static const struct server_events server_events = {.broken = server_broken, .deadline = server_deadline};
+	static const struct server_events server_events = {
+		.broken = server_broken, .unwell = server_unwell, .deadline = server_deadline};
 	struct proxy *proxy = calloc(1, sizeof(*proxy));
 	int rc;
 

@@ -11,6 +11,7 @@
 
 #define READ_BYTES  65536u
 #define WORDS_BYTES 160u
+#define UNWELL_PART 10u /* of the time after which the server is broken */
 
 /* A command whose reply is awaited, or a text that waits for the replies before it. */
 struct waiting {
@@ -38,7 +39,7 @@ struct proxy_server {
 	struct waiting *ring; /* of `room`, a power of two */
 	unsigned room, first, count;
 	uint64_t asked; /* commands and texts so far */
-	bool broken;
+	bool unwell, broken;
 };
 
 static void server_break(struct proxy_server *server, const char *format, const char *detail)
@@ -169,6 +170,19 @@ static void read_replies(struct proxy_server *server)
 	server->read = 0;
 }
 
+static void await_reply(struct proxy_server *server)
+{
+	uint64_t ns = server->unwell ? server->silence_ns : server->silence_ns / UNWELL_PART;
+
+	hf_loop_set_timer(server->loop, &server->silence, server->heard_ns + ns);
+}
+
+static void set_unwell(struct proxy_server *server, bool unwell)
+{
+	server->unwell = unwell;
+	server->events->unwell(server->context, unwell);
+}
+
 static void server_read(struct proxy_server *server)
 {
 	uint8_t *room = resp_out_reserve(&server->in, READ_BYTES);
@@ -183,6 +197,10 @@ static void server_read(struct proxy_server *server)
 	}
 	server->in.bytes += (size_t)n;
 	server->heard_ns = hf_loop_now_ns(server->loop);
+	if (server->unwell) {
+		set_unwell(server, false);
+		await_reply(server);
+	}
 	read_replies(server);
 }
 
@@ -200,13 +218,17 @@ static void server_ready(struct hf_watch *watch, unsigned ready)
 static void silence_over(struct hf_timer *timer, uint64_t now_ns)
 {
 	struct proxy_server *server = container_of(timer, struct proxy_server, silence);
+	uint64_t ns = now_ns - server->heard_ns;
 
 	if (server->count == 0)
 		return;
-	if (now_ns - server->heard_ns >= server->silence_ns)
+	if (ns >= server->silence_ns) {
 		server_break(server, "the server did not answer for too long%s", "");
-	else
-		hf_loop_set_timer(server->loop, timer, server->heard_ns + server->silence_ns);
+		return;
+	}
+	if (!server->unwell && ns >= server->silence_ns / UNWELL_PART)
+		set_unwell(server, true);
+	await_reply(server);
 }
 
 /* ---- asking ---- */
@@ -249,7 +271,7 @@ static void server_note(struct proxy_server *server)
 		server_break(server, "the server is too slow: more than %s of commands wait", "256 MiB");
 	else if (server->count == 1 || server->silence.heap_slot == 0) {
 		server->heard_ns = now_ns;
-		hf_loop_set_timer(server->loop, &server->silence, now_ns + server->silence_ns);
+		await_reply(server);
 	}
 }
 

@@ -258,6 +258,19 @@ def a_server_that_dies_takes_its_replica_with_it(directory):
         assert it.cli((leader + 1) % 3, "GET", "k") == "1"
 
 
+def a_server_that_hangs_leads_no_more_and_is_ended(directory):
+    with _cluster(directory) as it:
+        leader = it.leader()
+        it.cli(leader, "SET", "k", "1")
+        server = program.children(it.processes[leader].pid)[0]
+        os.kill(server, signal.SIGSTOP)
+        assert it.cli((leader + 1) % 3, "INCR", "k") == "2"
+        assert it.processes[leader].poll() is None and "does not answer; this member does not lead" in it.log(leader)
+        assert it.processes[leader].wait(30) == 1
+        assert "the server did not answer for too long" in it.log(leader)
+        it.processes[leader] = None
+
+
 def clients_that_are_gone_count_until_their_writes_end(directory):
     write, most = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\n1\r\n", 1000
     with _cluster(directory) as it:

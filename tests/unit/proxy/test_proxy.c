@@ -646,6 +646,21 @@ static bool is_unknown(void)
 	return count(&bed.replies, "UNKNOWN the leader was lost") == 1;
 }
 
+/* R-S19 */
+static void a_member_whose_server_is_silent_does_not_lead(void **state)
+{
+	(void)state;
+	open_bed();
+	connect_client();
+	bed.silent = true;
+	send_text("set a 0 0 1\r\nx\r\n");
+	until(does_not_lead);
+	bed.silent = false;
+	until(leads);
+	until(is_stored);
+	close_bed();
+}
+
 /* The leader that is lost may have removed it. */
 static void a_change_that_is_sent_again_and_refused_is_unknown(void **state)
 {
@@ -736,6 +751,7 @@ int main(void)
 		cmocka_unit_test(a_client_whose_numbers_are_used_up_gets_another_session),
 		cmocka_unit_test(an_addition_that_is_ended_is_answered),
 		cmocka_unit_test(a_change_that_is_sent_again_and_refused_is_unknown),
+		cmocka_unit_test(a_member_whose_server_is_silent_does_not_lead),
 		cmocka_unit_test(a_pipeline_of_refused_commands_is_answered),
 	};
 
