@@ -41,10 +41,10 @@ all: $(BUILD)/build.ninja ## Builds build/holdfast, the library and the simulato
 demo: all ## Moves files over two rails that are cut meanwhile (DEMO_ARGS="--quick --input PATH")
 	@$(BUILD)/holdfast demo $(DEMO_ARGS)
 
-demo-kv: all ## Two clients count at a store; a rail is cut, a member is killed, and returns with everything
+demo-kv: all ## Two clients count at a store while a rail is cut and a member is killed and restarted; no count is lost
 	@python3 scripts/demo_kv.py $(BUILD)/holdfast
 
-demo-broker: all ## kcat, a stock Kafka client, on three brokers, of which the one that leads is killed
+demo-broker: all ## kcat writes to three brokers, the leader is killed, and all records are read back
 	@python3 scripts/demo_broker.py $(BUILD)/holdfast
 
 demo-transfer: all ## Copies a directory; both rails are cut, tcp takes over, the rails return (DEMO_ARGS="--quick")
@@ -126,7 +126,7 @@ bench-broker: all ## The broker beside Kafka 4.1.1, stock clients at both: at mo
 sim: all ## Seeded clusters in virtual time (SEEDS=1000), or one again (SEED=n TRACE=1)
 	@$(BUILD)/holdfast-sim $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(if $(TRACE),--trace) $(SIM_ARGS)
 
-nightly: all ## The same with NIGHTLY_SEEDS=100000, stores with 50000, others that run only when named with 10000; all cores
+nightly: all ## The same with NIGHTLY_SEEDS=100000, stores with 50000, others that run only when named with 10000; up to 16 cores
 	@jobs=$$(n=$$(nproc); echo $$((n > 16 ? 16 : n))); nice $(BUILD)/holdfast-sim --seeds $(NIGHTLY_SEEDS) --jobs $$jobs && \
 		for scenario in $$($(BUILD)/holdfast-sim --help | sed -n 's/^\* \([a-z-]*\) .*/\1/p'); do \
 		case $$scenario in kv|kv-heal|kv-lease) seeds=$(NIGHTLY_STORE_SEEDS);; *) seeds=$(NIGHTLY_NAMED_SEEDS);; esac; \
@@ -139,11 +139,11 @@ fuzz: ## Every parser of foreign bytes, under ASan and UBSan (FUZZ_SECONDS=60 ea
 	@ninja -C $(BUILD)-fuzz --quiet $(addprefix fuzz/,$(FUZZ_TARGETS))
 	@python3 scripts/fuzz.py $(BUILD)-fuzz $(FUZZ_SECONDS) $(FUZZ_TARGETS)
 
-spin: all ## The protocol models of models/: each holds, and fails with any one rule left out
+spin: all ## Searches the models of models/ with spin; each fails when one rule is removed
 	@scripts/deps.sh build
 	@python3 scripts/spin.py $(BUILD)
 
-tidy: all ## What STYLE asks for and a program can check
+tidy: all ## The rules of CONTRIBUTING.md that a program can check
 	@python3 scripts/tidy.py
 	@python3 scripts/cycles.py
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tidy.py [--root DIR] - checks what STYLE asks for and a program can check; each message names the substitute.
+"""tidy.py [--root DIR] - checks the rules of CONTRIBUTING.md that a program can check; each message names the substitute.
 
     PATH:LINE: RULE: what is wrong; what to do instead
 
