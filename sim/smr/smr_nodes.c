@@ -205,8 +205,8 @@ static void done(struct hf_smr_call *hf_call)
 		break;
 	case HF_SMR_UNKNOWN:
 		if (hf_smr_is_leader(member->smr) && member->smr->number == call->number)
-			world_violate(
-				sim->world, "told", "request %u is said to be unknown by a member that leads", call->op);
+			world_violate(sim->world, "told", "request %u is said to be unknown by a member that leads",
+				call->op);
 		sim->unknown++;
 		sim->outcome->unknown++;
 		break;

@@ -105,15 +105,17 @@ static int no_such_link(struct board *board, const char *node, const char *rail,
 		length == 0 ? "are none" : "are", there);
 }
 
-static void switch_line(struct fabric_line *line, enum hf_link direction, bool up)
+/* False: it was so before. */
+static bool switch_line(struct fabric_line *line, enum hf_link direction, bool up)
 {
 	uint32_t before = atomic_load(&line->link);
 	uint32_t after = up ? before | (uint32_t)direction : before & ~(uint32_t)direction;
 
 	if (after == before)
-		return;
+		return false;
 	atomic_store(&line->link, after);
 	atomic_fetch_add(&line->switches, 1);
+	return true;
 }
 
 static void ring(struct board *board, unsigned line)
@@ -142,8 +144,7 @@ int hf_fabric_set_link(struct hf_fabric *fabric, const char *node, const char *r
 	line = board_find(board, node, rail);
 	if (line < 0) {
 		code = no_such_link(board, node, rail, error);
-	} else {
-		switch_line(&board->memory->line[line], direction, up);
+	} else if (switch_line(&board->memory->line[line], direction, up)) {
 		ring(board, (unsigned)line);
 	}
 	board_unlock(board);

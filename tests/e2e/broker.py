@@ -135,6 +135,16 @@ def a_waiting_consumer_gets_what_is_produced(directory):
         assert reader.wait(timeout=60) == 0
 
 
+def lines_that_cannot_be_written_are_not_committed(directory):
+    with _Broker(directory, group_initial_rebalance_delay_ms=0) as broker:
+        _kcat(broker, "-P", "-t", "numbers", text=NUMBERS)
+        group = [program.HOLDFAST, "consume", "--broker", broker.address, "--topic", "numbers", "--group", "g"]
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = subprocess.run(group, cwd=directory, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        assert done.returncode == 1 and "standard output cannot be written" in done.stderr, done
+        assert program.run(directory, *group[1:], "--count", "1000", check=0).stdout == NUMBERS
+
+
 def a_group_goes_on_where_it_was(directory):
     def read_in_group(broker):
         return _kcat(broker, "-G", "readers", "-X", "auto.offset.reset=earliest", "-e", "-q", "numbers")

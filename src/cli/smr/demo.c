@@ -224,7 +224,8 @@ static int count(struct demo *demo, struct ask *ask, uint64_t for_ns, double *ga
 		if (reply.type != RESP_INTEGER || reply.number != demo->acknowledged + 1) {
 			(void)snprintf(demo->why, sizeof(demo->why),
 				"count %" PRId64 " was answered with %.*s: lost, or counted twice",
-				demo->acknowledged + 1, reply.type == RESP_INTEGER ? (int)strlen("another one") : (int)reply.bytes,
+				demo->acknowledged + 1,
+				reply.type == RESP_INTEGER ? (int)strlen("another one") : (int)reply.bytes,
 				reply.type == RESP_INTEGER ? "another one" : (const char *)reply.text);
 			return -EBADMSG;
 		}

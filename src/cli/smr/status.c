@@ -24,17 +24,17 @@ static void print_status(const json_t *json)
 	size_t i;
 
 	if (watch_number(json, "leader") >= 0)
-		printf("member %.0f (%s): member %.0f leads", watch_number(json, "id"), watch_text(json, "role"),
-			watch_number(json, "leader"));
+		printf("member %.0f (%s): member %.0f leads, number %.0f", watch_number(json, "id"),
+			watch_text(json, "role"), watch_number(json, "leader"), watch_number(json, "number"));
 	else
 		printf("member %.0f (%s): no leader is known", watch_number(json, "id"), watch_text(json, "role"));
 	printf("; decided below %.0f, applied below %.0f, floor %.0f\n", watch_number(json, "commit"),
 		watch_number(json, "applied"), watch_number(json, "floor"));
 	print_members(json);
 	json_array_foreach(json_object_get(json, "failovers"), i, failover)
-		printf("  began to lead: detection %.0f us, grants %.0f us, catch-up %.0f us\n",
-			watch_number(failover, "detection_us"), watch_number(failover, "grant_us"),
-			watch_number(failover, "catch_up_us"));
+		printf("  began to lead, number %.0f: detection %.0f us, grants %.0f us, catch-up %.0f us\n",
+			watch_number(failover, "number"), watch_number(failover, "detection_us"),
+			watch_number(failover, "grant_us"), watch_number(failover, "catch_up_us"));
 }
 
 int smr_status(int argc, char **argv)

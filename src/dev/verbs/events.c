@@ -243,6 +243,8 @@ bool verbs_arm(struct hf_dev *base)
 
 	verbs_take_notifications(dev);
 	take_events(dev, hf_env_now_ns(base->env));
+	if (dev->fabric != NULL)
+		fabric_port_bell_clear(dev->fabric); /* also after two switches that no look saw */
 	verbs_link_look(dev);
 	set_alarm(dev, verbs_qps_wait(dev) ? dev->looked_ns + VERBS_LOOK_NS : 0);
 	return !something_pends(dev);

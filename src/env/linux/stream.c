@@ -7,12 +7,15 @@
 #include "env/linux/linux.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/errqueue.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#include "base/log.h"
 
 #define LISTEN_BACKLOG 128
 #define KEEP_IDLE_S    300
@@ -168,6 +171,36 @@ static int new_stream(int fd, int connect_error, struct hf_io **io_out)
 	return 0;
 }
 
+struct linux_listener {
+	struct linux_io io;
+	int spare; /* a descriptor, to be given up when there are no others; -1: none */
+	struct log_limit refusals;
+};
+
+/* A listener that cannot accept stays readable, and its loop would never sleep. So the client is accepted with the
+ * spare descriptor, and sees its connection closed. */
+static int refuse_one(struct linux_listener *listener)
+{
+	struct hf_addr local = {0};
+	char text[HF_ADDR_TEXT];
+	uint64_t left_out;
+	bool refused;
+
+	if (listener->spare >= 0)
+		close(listener->spare);
+	listener->spare = accept4(listener->io.fd, NULL, NULL, SOCK_CLOEXEC);
+	refused = listener->spare >= 0; /* else there was no connection: the kernel looks for a descriptor first */
+	if (refused && log_limit_allows(&listener->refusals, linux_now_ns(NULL), &left_out) &&
+		linux_io_local(&listener->io.io, &local) == 0)
+		log_warn("TCP %s: a connection is refused because this process has no descriptor left; raise its limit "
+			 "(ulimit -n) (%llu lines suppressed)",
+			hf_addr_format(&local, text), (unsigned long long)left_out);
+	if (listener->spare >= 0)
+		close(listener->spare);
+	listener->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	return refused ? -EMFILE : -EAGAIN;
+}
+
 static int accept_stream(struct hf_io *io, struct hf_io **io_out, struct hf_addr *peer_out)
 {
 	struct hf_addr peer;
@@ -179,6 +212,8 @@ static int accept_stream(struct hf_io *io, struct hf_io **io_out, struct hf_addr
 		memset(&peer, 0, sizeof(peer));
 		fd = accept4(io_fd(io), &peer.sa, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
 	} while (fd < 0 && (errno == EINTR || errno == ECONNABORTED));
+	if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+		return refuse_one(container_of(io, struct linux_listener, io.io));
 	if (fd < 0)
 		return -errno;
 	if (peer_out != NULL)
@@ -186,11 +221,36 @@ static int accept_stream(struct hf_io *io, struct hf_io **io_out, struct hf_addr
 	return new_stream(fd, 0, io_out);
 }
 
+static void listener_close(struct hf_io *io)
+{
+	struct linux_listener *listener = container_of(io, struct linux_listener, io.io);
+
+	if (listener->spare >= 0)
+		close(listener->spare);
+	linux_io_close(io);
+}
+
 static const struct world_io_ops listener_ops = {
-	.close = linux_io_close,
+	.close = listener_close,
 	.local = linux_io_local,
 	.accept = accept_stream,
 };
+
+static int listener_new(int fd, struct hf_io **io_out)
+{
+	struct linux_listener *listener = calloc(1, sizeof(*listener));
+
+	if (listener == NULL) {
+		close(fd);
+		return -ENOMEM;
+	}
+	listener->io.io.ops = &listener_ops;
+	listener->io.fd = fd;
+	list_init(&listener->io.node);
+	listener->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	*io_out = &listener->io.io;
+	return 0;
+}
 
 /* Accepted streams inherit it. */
 static void keep_alive(int fd)
@@ -217,7 +277,7 @@ int linux_stream_listen(struct hf_env *env, const struct hf_addr *local, struct 
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
 	keep_alive(fd);
 	if (bind(fd, &local->sa, addr_bytes(local)) == 0 && listen(fd, LISTEN_BACKLOG) == 0)
-		return linux_io_new(fd, &listener_ops, io_out);
+		return listener_new(fd, io_out);
 	code = -errno;
 	close(fd);
 	return linux_bind_error(local, "listening on", code, error);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -484,6 +485,30 @@ static void a_tcp_port_in_use_is_refused_in_words(void **state)
 	hf_io_close(listener);
 }
 
+/* Else its listener would stay readable, and the loop would never sleep. */
+static void without_descriptors_a_connection_is_refused(void **state)
+{
+	struct hf_addr addr, local = address("127.0.0.1");
+	struct hf_io *listener = listen_at("127.0.0.1:0", &addr), *client, *accepted;
+	struct rlimit before, none;
+	char byte;
+
+	(void)state;
+	assert_int_equal(hf_stream_connect(env, &local, &addr, &client, NULL), 0);
+	wait_for(listener, HF_READABLE);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	none = before;
+	none.rlim_cur = (rlim_t)io_fd(client) + 1; /* the lowest free one */
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	assert_int_equal(hf_stream_accept(listener, &accepted, NULL), -EMFILE);
+	assert_int_equal(hf_stream_accept(listener, &accepted, NULL), -EAGAIN);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	wait_for(client, HF_READABLE);
+	assert_int_equal(hf_stream_read(client, &byte, 1), 0);
+	hf_io_close(client);
+	hf_io_close(listener);
+}
+
 static void a_stream_to_a_path_carries_bytes_and_a_missing_one_is_refused_in_words(void **state)
 {
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
@@ -589,6 +614,7 @@ int main(void)
 		WITH_LOOP(writing_to_a_stream_whose_peer_is_gone_is_an_error_not_a_signal),
 		WITH_LOOP(a_refused_connection_is_told_by_readiness_and_the_first_read),
 		WITH_LOOP(a_tcp_port_in_use_is_refused_in_words),
+		WITH_LOOP(without_descriptors_a_connection_is_refused),
 		WITH_LOOP(a_stream_to_a_path_carries_bytes_and_a_missing_one_is_refused_in_words),
 		WITH_LOOP(what_an_io_cannot_do_is_answered_and_not_done),
 	};
