@@ -47,7 +47,10 @@ static const struct {
 	       "  ADDRESS         the \"http\" of a member's configuration, such as 127.0.0.1:8080\n"
 	       "  --follow        show the status each second, until interrupted\n"
 	       "  --json          print nothing but the status, as JSON\n"},
-	{"broker", "--config FILE\n\n"
+	{"broker", "--config FILE\n"
+		   "       holdfast broker status ADDRESS [--follow] [--json]\n\n"
+		   "status shows brokers, partitions, leaders and isrs from the view of one broker; ADDRESS is the "
+		   "\"http\"\nof its node.\n\n"
 		   "  --config FILE    a configuration with a section `broker`, whose keys have Kafka's names, "
 		   "such as\n"
 		   "                   {\"broker\": {\"node.id\": 1, \"listeners\": \"PLAINTEXT://127.0.0.1:9092\",\n"
@@ -122,7 +125,8 @@ static const struct {
 		      "                  the server to run; default: redis-server\n"
 		      "  --directory DIR this member's files; a write is acknowledged once a majority has it on disk\n"
 		      "  --scripts       accept EVAL; scripts must have the same effect at every server\n"},
-	{"link", "up|down NODE/RAIL [--fabric NAME] [--direction tx|rx|both] [--json]\n\n"
+	{"link", "up|down NODE/RAIL [--fabric NAME] [--direction tx|rx|both] [--json]\n"
+		 "       holdfast link rate NODE/RAIL MB/S|off [--fabric NAME] [--json]\n\n"
 		 "  --fabric NAME     needed when there is more than one fabric\n"
 		 "  --direction WAY   cut or restore only sending (tx) or receiving (rx); default: both\n"
 		 "  --json            print the switched link as JSON\n"},
@@ -181,7 +185,8 @@ static const struct {
 		"scripts/bench_broker.py\n"
 		"  --only PART      only figures, or cuts, with this in their names, such as 'CAS cut "
 		"acknowledgements'\n"
-		"  --rounds N       number of rounds, default: 11 (transfer: 7); a figure is the median\n"
+		"  --rounds N       number of rounds, default: 11 (transfer, kv: 7; broker: 5; smr members: 20); a figure "
+		"is the median\n"
 		"  --seconds N      verbs: for each device, measure undecided points again until then; default: 45\n"
 		"                   smr: a follower is away for this time, default: 3, and for --entries, default: "
 		"100000\n"
