@@ -138,7 +138,6 @@ static bool start_connecting(struct mesh_link *link, uint64_t now_ns)
 {
 	struct mesh *mesh = link->mesh;
 	const struct mesh_config *config = &mesh->config;
-	static struct log_limit failures;
 	struct hf_error error = {0};
 	struct hf_peer *peer;
 	struct hf_vqp *vqp;
@@ -150,7 +149,7 @@ static bool start_connecting(struct mesh_link *link, uint64_t now_ns)
 	peer = find_peer(link);
 	if (peer == NULL) {
 		if (hf_peer_connect(mesh->node, link->addresses, link->address_count, &peer, &error) != 0 &&
-			log_limit_allows(&failures, now_ns, &left_out))
+			log_limit_allows(&mesh->unconnected, now_ns, &left_out))
 			log_warn("%s: no connection to %s: %s (%llu lines suppressed)", config->layer, link->name,
 				error.text, (unsigned long long)left_out);
 		return true;

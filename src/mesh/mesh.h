@@ -18,6 +18,7 @@
 #include <holdfast/vqp.h>
 
 #include "base/list.h"
+#include "base/log.h"
 
 #define MESH_MEMBERS_MAX 16u
 #define MESH_HELLO_BYTES 32u
@@ -98,6 +99,7 @@ struct mesh {
 		struct hf_vqp *vqp;
 	} dead[4 * MESH_MEMBERS_MAX];
 	unsigned dead_count;
+	struct log_limit unconnected; /* members that no connection is begun to */
 };
 
 /* links: config->count of them. `sends` of a link is there when this returns. Whatever it returns, mesh_close is legal,

@@ -399,7 +399,6 @@ static void look_for_replica(struct hf_smr *smr, const struct hf_smr_member *mem
 
 static void seek(struct hf_smr *smr, const struct hf_smr_member *member)
 {
-	static struct log_limit failures;
 	struct hf_error error = {0};
 	struct hf_peer *peer = NULL;
 	uint64_t left_out;
@@ -413,7 +412,7 @@ static void seek(struct hf_smr *smr, const struct hf_smr_member *member)
 		return;
 	}
 	if (hf_peer_connect(smr->node, member->addresses, member->address_count, &peer, &error) != 0 &&
-		log_limit_allows(&failures, smr->now_ns, &left_out))
+		log_limit_allows(&smr->unconnected, smr->now_ns, &left_out))
 		log_warn("smr %s: cannot connect to member %u: %s (%llu lines suppressed)", smr->name, member->id,
 			error.text, (unsigned long long)left_out);
 }

@@ -96,7 +96,7 @@ static unsigned worth(const struct smr_link *link)
 {
 	const struct hf_smr *smr = link->smr;
 	unsigned another = link->id != smr->restore->from, knows = smr_link_commit(link) > smr->applied;
-	unsigned has = link->public[SMR_PUBLIC_APPLIED] > smr -> applied;
+	unsigned has = smr->applied < link->public[SMR_PUBLIC_APPLIED];
 
 	if (!link->known || (link->public[SMR_PUBLIC_FLAGS] & SMR_FLAG_READY) == 0)
 		return 0;

@@ -18,6 +18,7 @@
 
 #include "base/bytes.h"
 #include "base/list.h"
+#include "base/log.h"
 #include "smr/entry.h"
 #include "smr/link.h"
 #include "smr/members.h"
@@ -149,6 +150,7 @@ struct hf_smr {
 	uint64_t decided, aborted, unknown, read_count, granted;
 	unsigned failover_count;
 	struct hf_smr_failover failovers[HF_SMR_FAILOVERS];
+	struct log_limit unconnected; /* members that no connection is begun to */
 };
 
 static inline uint8_t *smr_slot_at(const struct hf_smr *smr, uint64_t index)
