@@ -2,6 +2,7 @@
 
 #include <holdfast/kv.h>
 
+#include <ctype.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -81,6 +82,11 @@ void kv_log_head_write(const struct log_head *head, uint8_t at[LOG_HEAD_BYTES])
 	memcpy(at + 64, head->cluster, sizeof(head->cluster));
 	memcpy(at + 128, head->member, sizeof(head->member));
 	put_le32(at + 8, crc32c(0, at + 12, LOG_HEAD_BYTES - 12));
+}
+
+bool kv_log_head_is_foreign(const uint8_t *at, size_t bytes)
+{
+	return bytes >= 8 && memcmp(at, "HFKVLOG", 7) == 0 && get_le64(at) != MAGIC && isdigit(at[7]);
 }
 
 bool kv_log_head_read(const uint8_t *at, size_t bytes, struct log_head *head_out)

@@ -63,6 +63,7 @@ struct log_head {
 };
 
 void kv_log_head_write(const struct log_head *head, uint8_t at[LOG_HEAD_BYTES]);
+bool kv_log_head_is_foreign(const uint8_t *at, size_t bytes);                      /* of another version's layout */
 bool kv_log_head_read(const uint8_t *at, size_t bytes, struct log_head *head_out); /* false: there is none */
 
 #endif

@@ -55,15 +55,25 @@ static int32_t first_of(const struct controller *controller, const struct contro
 }
 
 /* A member of the isr, in the next epoch. Where the topic allows it any replica, who is the isr then: what others had
- * beyond its log is lost. */
+ * beyond its log is lost. A member whose log is gone is the last choice. */
 static void elect(
 	const struct controller *controller, const struct topic_config *config, struct controller_partition *partition)
 {
-	partition->doubtful = false;
-	partition->leader = first_of(controller, partition, &partition->isr);
-	if (partition->leader < 0 && config->log.unclean_election &&
-		(partition->leader = first_of(controller, partition, &partition->replicas)) >= 0)
-		partition->isr = (struct controller_set){.at = {partition->leader}, .count = 1};
+	struct controller_set others = partition->replicas;
+
+	if (partition->emptied)
+		for (unsigned i = 0; i < partition->isr.count; i++)
+			set_remove(&others, partition->isr.at[i]);
+	partition->leader = partition->emptied ? -1 : first_of(controller, partition, &partition->isr);
+	if (partition->leader < 0 && config->log.unclean_election) {
+		partition->leader = first_of(controller, partition, &others);
+		if (partition->leader < 0)
+			partition->leader = first_of(controller, partition, &partition->replicas);
+		if (partition->leader >= 0)
+			partition->isr = (struct controller_set){.at = {partition->leader}, .count = 1};
+	}
+	if (partition->leader >= 0)
+		partition->doubtful = partition->emptied = false;
 	do
 		partition->leader_epoch++;
 	while (!batch_epoch_is_whole(partition->leader_epoch));
@@ -109,6 +119,15 @@ static void come_back_short(struct controller *controller, const struct topic_co
 	if (config->log.flush_messages == 1)
 		come_back(controller, config, partition, broker);
 	partition->doubtful |= partition->leader < 0 && controller_set_has(&partition->isr, broker);
+}
+
+/* Its disk is another one: it has nothing of what it had acknowledged. */
+static void come_back_empty(struct controller *controller, const struct topic_config *config,
+	struct controller_partition *partition, int32_t broker)
+{
+	(void)controller, (void)config;
+	if (partition->leader < 0 && controller_set_has(&partition->isr, broker))
+		partition->doubtful = partition->emptied = true;
 }
 
 /* Where the topic allows it, whatever it has will do. */
@@ -169,6 +188,7 @@ static void register_broker(
 	struct controller *controller, const struct kafka_controller_command *command, struct controller_result *result)
 {
 	struct controller_broker *broker;
+	bool empty; /* its directory names no cluster yet */
 
 	if (controller->cluster_id[0] != '\0' && command->cluster_id.bytes > 0 &&
 		codec_compare(controller->cluster_id, command->cluster_id) != 0) {
@@ -184,6 +204,7 @@ static void register_broker(
 		copy_text(controller->cluster_id, sizeof(controller->cluster_id), command->cluster_id);
 	else if (controller->cluster_id[0] == '\0')
 		(void)controller_id_text(command->topic_id, controller->cluster_id);
+	empty = command->cluster_id.bytes <= 0 && broker->incarnation != command->incarnation;
 	if (broker->incarnation != command->incarnation || !broker->alive) {
 		broker->alive = false;
 		each_partition(controller, broker->id, leave);
@@ -196,7 +217,7 @@ static void register_broker(
 		copy_text(endpoint->host, sizeof(endpoint->host), command->endpoints.at[i].host);
 		endpoint->port = command->endpoints.at[i].port;
 	}
-	each_partition(controller, broker->id, command->whole ? come_back : come_back_short);
+	each_partition(controller, broker->id, empty ? come_back_empty : command->whole ? come_back : come_back_short);
 	each_partition(controller, broker->id, come_back_unclean);
 }
 

@@ -73,7 +73,8 @@ struct controller_partition {
 	struct controller_set replicas, isr; /* the preferred leader first */
 	int32_t leader;                      /* -1: none */
 	int32_t leader_epoch, epoch;
-	bool doubtful; /* its last member has come back without all that it had; until the next election */
+	/* Until the next election: its last member has come back without all that it had, or with nothing at all. */
+	bool doubtful, emptied;
 };
 
 struct controller_topic {

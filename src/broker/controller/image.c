@@ -65,7 +65,8 @@ static bool save_topic(
 			.leader = partition->leader,
 			.leader_epoch = partition->leader_epoch,
 			.epoch = partition->epoch,
-			.doubtful = partition->doubtful};
+			.doubtful = partition->doubtful,
+			.emptied = partition->emptied};
 	}
 	return true;
 }
@@ -152,7 +153,8 @@ static bool load_topic(struct controller *controller, const struct kafka_control
 		*to = (struct controller_partition){.leader = at->leader,
 			.leader_epoch = at->leader_epoch,
 			.epoch = at->epoch,
-			.doubtful = at->doubtful};
+			.doubtful = at->doubtful,
+			.emptied = at->emptied};
 		if (!load_set(&to->replicas, at->replicas.at, at->replicas.count) ||
 			!load_set(&to->isr, at->isr.at, at->isr.count))
 			return false;

@@ -24,7 +24,7 @@ static enum kafka_error apply(const struct kafka_controller_command *command)
 	return result.error;
 }
 
-static enum kafka_error registers(int32_t broker, int64_t incarnation, bool whole)
+static enum kafka_error registers_with(int32_t broker, int64_t incarnation, bool whole, struct codec_string cluster_id)
 {
 	struct kafka_controller_command_command_endpoint endpoint = {text("PLAINTEXT"), text("host"), 9092};
 	struct kafka_controller_command command = {.kind = CONTROLLER_REGISTER_BROKER,
@@ -32,9 +32,15 @@ static enum kafka_error registers(int32_t broker, int64_t incarnation, bool whol
 		.incarnation = incarnation,
 		.sequence = 1,
 		.whole = whole,
+		.cluster_id = cluster_id,
 		.endpoints = {&endpoint, 1}};
 
 	return apply(&command);
+}
+
+static enum kafka_error registers(int32_t broker, int64_t incarnation, bool whole)
+{
+	return registers_with(broker, incarnation, whole, text(controller.cluster_id));
 }
 
 static enum kafka_error ends(int32_t broker, int64_t incarnation)
@@ -168,6 +174,25 @@ static void a_last_member_that_was_not_whole_once_leads_only_where_the_topic_all
 	ends(1, 14);
 	assert_int_equal(registers(1, 15, true), KAFKA_NONE);
 	assert_int_equal(partition()->leader, 1);
+}
+
+/* Its disk was replaced: a flush of each record does not bring them back, and any other replica has more (R-B22). */
+static void a_last_member_that_returns_with_nothing_is_the_last_choice(void **state)
+{
+	(void)state;
+	assert_int_equal(sets("flush.messages", "1"), KAFKA_NONE);
+	ends(2, 20);
+	ends(3, 30);
+	ends(1, 10);
+	assert_int_equal(registers_with(1, 11, true, text("")), KAFKA_NONE);
+	assert_int_equal(partition()->leader, -1);
+	load_image();
+	assert_int_equal(registers(3, 31, true), KAFKA_NONE);
+	assert_int_equal(partition()->leader, -1);
+	assert_int_equal(sets("unclean.leader.election.enable", "true"), KAFKA_NONE);
+	assert_int_equal(partition()->leader, 3);
+	assert_int_equal(partition()->isr.count, 1);
+	assert_int_equal(partition()->isr.at[0], 3);
 }
 
 static void a_topic_may_allow_a_leader_that_is_not_in_sync(void **state)
@@ -333,6 +358,7 @@ int main(void)
 		BROKERS_TEST(a_session_that_ends_moves_leaders),
 		BROKERS_TEST(the_last_member_stays_and_leads_again_only_if_it_is_whole),
 		BROKERS_TEST(a_last_member_that_was_not_whole_once_leads_only_where_the_topic_allows_it),
+		BROKERS_TEST(a_last_member_that_returns_with_nothing_is_the_last_choice),
 		BROKERS_TEST(a_topic_may_allow_a_leader_that_is_not_in_sync),
 		BROKERS_TEST(another_incarnation_has_left_every_isr),
 		BROKERS_TEST(an_isr_is_changed_by_the_leader_who_knows_it),

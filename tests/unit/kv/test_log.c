@@ -168,6 +168,29 @@ static void all_that_was_flushed_is_read(void **state)
 	kv_log_close(&f->log);
 }
 
+/* It is neither read nor removed. */
+static void a_log_of_another_layout_is_refused(void **state)
+{
+	static uint8_t data[FILE_BYTES_MAX];
+	struct fixture *f = *state;
+	size_t bytes;
+
+	assert_int_equal(open_log(f), 0);
+	append(f, 1, 100);
+	kv_log_close(&f->log);
+	bytes = load(f, 0, data);
+	data[7]--;
+	store(f, 0, data, bytes);
+	assert_int_equal(open_log(f), -EPROTO);
+	assert_non_null(strstr(f->error.text, "another version"));
+	kv_log_close(&f->log);
+	data[7]++;
+	store(f, 0, data, bytes);
+	assert_int_equal(open_log(f), 0);
+	assert_int_equal(f->count, 1);
+	kv_log_close(&f->log);
+}
+
 static void segments_follow_each_other_and_can_be_dropped(void **state)
 {
 	struct fixture *f = *state;
@@ -393,6 +416,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(all_that_was_flushed_is_read, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_log_of_another_layout_is_refused, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(segments_follow_each_other_and_can_be_dropped, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(room_is_noted_though_nothing_is_appended, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_long_segment_is_read_piece_by_piece, set_up, tear_down),
