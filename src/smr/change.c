@@ -49,6 +49,13 @@ static bool is_settled(const struct hf_smr *smr)
 	return smr_phase_majority_of(smr, &smr->members, set);
 }
 
+/* This process has applied entries as a voter. One that began with files of before may be about to be added again. */
+static void note_part(struct hf_smr *smr)
+{
+	if ((smr->role == HF_SMR_FOLLOWER || smr->role == HF_SMR_LEADER) && smr->applied > smr->began_at)
+		smr->took_part |= smr_members_votes(&smr->members, smr->id, smr->incarnation);
+}
+
 /* A member that was out of reach may apply its own removal never: nobody gives it that entry any more. It hears the
  * configuration from those that have applied it. */
 static bool was_removed(const struct hf_smr *smr)
@@ -56,7 +63,7 @@ static bool was_removed(const struct hf_smr *smr)
 	const struct smr_member *now = smr_members_find(&smr->told, smr->id);
 	uint32_t set = 0;
 
-	if (!smr_counts_told(smr) || !smr_members_votes(&smr->members, smr->id, smr->incarnation) ||
+	if (!smr->took_part || !smr_counts_told(smr) || !smr_members_votes(&smr->members, smr->id, smr->incarnation) ||
 		smr_members_votes(&smr->told, smr->id, smr->incarnation))
 		return false;
 	smr_for_links (link, smr)
@@ -68,6 +75,7 @@ static bool was_removed(const struct hf_smr *smr)
 /* At each pulse. A member that leaves answers a pulse before, so that its program passes the answer on. */
 static void settle(struct hf_smr *smr)
 {
+	note_part(smr);
 	smr->removed |= was_removed(smr);
 	if ((!smr->leaving && smr->changed == 0) || !is_settled(smr))
 		return;
@@ -84,13 +92,16 @@ static bool is_removed(const struct hf_smr *smr, bool was)
 	       !smr_members_votes(&smr->members, smr->id, smr->incarnation);
 }
 
-void smr_change_members(struct hf_smr *smr, const struct smr_members *members)
+static void set_members(struct hf_smr *smr, const struct smr_members *members, bool was)
 {
-	bool was = smr_members_votes(&smr->members, smr->id, smr->incarnation);
-
 	smr->members = *members;
 	smr->leaving = is_removed(smr, was);
 	smr->removed = smr->leaving && smr_members_find(members, smr->id) != NULL; /* nobody counts it any more */
+}
+
+void smr_change_restored(struct hf_smr *smr, const struct smr_members *members)
+{
+	set_members(smr, members, smr->took_part && smr_members_votes(&smr->members, smr->id, smr->incarnation));
 }
 
 void smr_change_applied(struct hf_smr *smr, uint64_t index)
@@ -100,7 +111,7 @@ void smr_change_applied(struct hf_smr *smr, uint64_t index)
 	if (!smr_members_decode(smr->entry, smr->begun.bytes, &members) || index <= smr->members.index)
 		return;
 	members.index = index;
-	smr_change_members(smr, &members);
+	set_members(smr, &members, smr_members_votes(&smr->members, smr->id, smr->incarnation));
 	smr->lost = true; /* the majority is another one now (R-S20) */
 	smr_for_links (link, smr) {
 		link->tell = true;

@@ -221,6 +221,7 @@ static void finish(struct hf_smr *smr)
 
 	durable->number = durable->shown_number = smr->replay->number;
 	durable->logged_end = smr->replay->end;
+	smr->began_at = smr->replay->end > smr->applied ? smr->replay->end : smr->applied;
 	durable->since = durable->store.wal_bytes;
 	put_le64(smr->log + SMR_LOG_PROMISE, smr_slot_seal(durable->number));
 	smr_replay_drop(smr);

@@ -230,7 +230,7 @@ static int close_state(struct hf_smr *smr)
 	smr->begun.first = 0;
 	smr_follow_reset(smr);
 	if (restore->members.index > smr->members.index)
-		smr_change_members(smr, &restore->members);
+		smr_change_restored(smr, &restore->members);
 	return 0;
 }
 

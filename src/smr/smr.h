@@ -145,7 +145,9 @@ struct hf_smr {
 	const char *abort_why; /* marks: steps.h */
 	const char *failed;
 	bool lost, behind, removed;
-	bool leaving; /* it is removed, and stays until a majority of those who are left has applied that */
+	uint64_t began_at; /* behind the entries on the disk when this process began */
+	bool took_part;    /* change.c */
+	bool leaving;      /* it is removed, and stays until a majority of those who are left has applied that */
 
 	uint64_t decided, aborted, unknown, read_count, granted;
 	unsigned failover_count;

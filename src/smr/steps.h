@@ -126,7 +126,7 @@ void smr_found_turn(struct hf_smr *smr);
 void smr_found_heard(struct hf_smr *smr, const struct smr_members *members);
 void smr_change_heard(struct hf_smr *smr, const struct smr_members *members);
 void smr_change_applied(struct hf_smr *smr, uint64_t index);
-void smr_change_members(struct hf_smr *smr, const struct smr_members *members); /* as of now it has applied these */
+void smr_change_restored(struct hf_smr *smr, const struct smr_members *members); /* those of a snapshot */
 void smr_change_turn(struct hf_smr *smr);
 void smr_change_end(struct hf_smr *smr);
 
