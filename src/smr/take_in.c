@@ -21,8 +21,11 @@ void smr_take_in_begin(struct smr_link *link)
 {
 	uint64_t from = link->commit > smr_link_commit(link) ? link->commit : smr_link_commit(link);
 
-	if (from > link->smr->tail)
-		from = link->smr->tail;
+	/* A later leader has decided more: what we have there counts for nothing (R-S5). */
+	if (from > link->smr->tail) {
+		link->smr->abort_why = "a member has entries that a later leader has decided";
+		return;
+	}
 	link->acked = link->sent = from;
 	link->fetched = link->fetched_end = 0;
 	link->fetching = false;
