@@ -191,9 +191,8 @@ static int read_segment(struct scan *scan, uint64_t position, struct hf_error *e
 		scan->follows = false;
 		if (kv_log_head_is_foreign(scan->piece, (size_t)n))
 			rc = hf_error_set(error, -EPROTO,
-				"kv: %s has the layout of another version; run that version, or give this member an "
-				"empty "
-				"`log`: it copies all records from the others",
+				"kv: %s has the layout of another version; run that version, or give this member "
+				"an empty `log`: it copies all records from the others",
 				path);
 		if (scan->is_segment)
 			rc = check_owner(log, &head, error);

@@ -246,12 +246,16 @@ def scripts_are_taken_where_the_operator_vouches_for_them(directory):
         it.wait_alike()
 
 
+def _signal_the_leaders_server(it, number):
+    leader = it.leader()
+    it.cli(leader, "SET", "k", "1")
+    os.kill(program.children(it.processes[leader].pid)[0], number)
+    return leader
+
+
 def a_server_that_dies_takes_its_replica_with_it(directory):
     with _cluster(directory) as it:
-        leader = it.leader()
-        it.cli(leader, "SET", "k", "1")
-        server = program.children(it.processes[leader].pid)[0]
-        os.kill(server, signal.SIGKILL)
+        leader = _signal_the_leaders_server(it, signal.SIGKILL)
         assert it.processes[leader].wait(20) == 1
         assert "was killed by signal 9" in it.log(leader) or "ended the connection" in it.log(leader)
         it.processes[leader] = None
@@ -260,10 +264,7 @@ def a_server_that_dies_takes_its_replica_with_it(directory):
 
 def a_server_that_hangs_leads_no_more_and_is_ended(directory):
     with _cluster(directory) as it:
-        leader = it.leader()
-        it.cli(leader, "SET", "k", "1")
-        server = program.children(it.processes[leader].pid)[0]
-        os.kill(server, signal.SIGSTOP)
+        leader = _signal_the_leaders_server(it, signal.SIGSTOP)
         assert it.cli((leader + 1) % 3, "INCR", "k") == "2"
         assert it.processes[leader].poll() is None and "does not answer; this member does not lead" in it.log(leader)
         assert it.processes[leader].wait(30) == 1

@@ -187,10 +187,11 @@ static unsigned send_some(struct linux_dgram *socket, const struct hf_dgram *dgr
 		return (unsigned)sent;
 	if (queue_is_full(errno))
 		return 0;
-	if (!is_run(&dgrams[0]) && errno == EMSGSIZE)
-		tell_size(socket, dgrams[0].bytes);
-	if (!is_run(&dgrams[0]))
+	if (!is_run(&dgrams[0])) {
+		if (errno == EMSGSIZE)
+			tell_size(socket, dgrams[0].bytes);
 		return 1; /* lost on the way to its peer: refused, unreachable, too big */
+	}
 	if (errno == EIO)
 		socket->kernel_cuts = false; /* the way out cannot checksum, which cutting needs */
 	return cut_and_send(socket, &dgrams[0]);

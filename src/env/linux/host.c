@@ -81,9 +81,7 @@ int linux_io_new(int fd, const struct world_io_ops *ops, struct hf_io **io_out)
 		close(fd);
 		return -ENOMEM;
 	}
-	io->io.ops = ops;
-	io->fd = fd;
-	list_init(&io->node);
+	linux_io_init(io, fd, ops);
 	*io_out = &io->io;
 	return 0;
 }

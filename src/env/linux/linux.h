@@ -18,6 +18,13 @@ static inline int io_fd(const struct hf_io *io)
 	return container_of(io, const struct linux_io, io)->fd;
 }
 
+static inline void linux_io_init(struct linux_io *io, int fd, const struct world_io_ops *ops)
+{
+	io->io.ops = ops;
+	io->fd = fd;
+	list_init(&io->node);
+}
+
 /* Takes the descriptor: on failure (-ENOMEM) it is closed. */
 int linux_io_new(int fd, const struct world_io_ops *ops, struct hf_io **io_out);
 void linux_io_close(struct hf_io *io);

@@ -163,9 +163,7 @@ static int new_stream(int fd, int connect_error, struct hf_io **io_out)
 		return -ENOMEM;
 	}
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-	stream->io.io.ops = &stream_ops;
-	stream->io.fd = fd;
-	list_init(&stream->io.node);
+	linux_io_init(&stream->io, fd, &stream_ops);
 	stream->connect_error = connect_error;
 	*io_out = &stream->io.io;
 	return 0;
@@ -244,9 +242,7 @@ static int listener_new(int fd, struct hf_io **io_out)
 		close(fd);
 		return -ENOMEM;
 	}
-	listener->io.io.ops = &listener_ops;
-	listener->io.fd = fd;
-	list_init(&listener->io.node);
+	linux_io_init(&listener->io, fd, &listener_ops);
 	listener->spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	*io_out = &listener->io.io;
 	return 0;

@@ -14,9 +14,9 @@
 #include "proxy/redis/commands.h"
 #include "proxy/entry.h"
 
-/* Appends the records of a write. */
-/* Bytes of an entry that this takes, at most. */
+/* Bytes of an entry that proxy_rewrite appends, at most. */
 size_t proxy_rewrite_bytes(const struct command *command, const struct command_args *request);
+/* Appends the records of a write. */
 void proxy_rewrite(
 	const struct command *command, const struct command_args *request, uint64_t now_ms, struct resp_out *entry);
 /* A read: writes the command for the server, and returns what to do with its reply. */

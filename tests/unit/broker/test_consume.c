@@ -167,6 +167,16 @@ static void what_is_deleted_is_withdrawn(void **state)
 	stand_close();
 }
 
+/* The slot of a reader that is in the first of several segments. */
+static struct reader_slot *begin_in_the_first_segment(void)
+{
+	open_both(&(struct hf_consumer_config){.fetch_bytes = 2000});
+	stand_send_all(0, 0, 600, 200);
+	assert_int_equal(hf_consumer_seek(stand.consumer, STAND_TOPIC, 0, HF_OFFSET_BEGIN), 0);
+	stand_receive(0, 10, 0);
+	return broker_reader()->slots;
+}
+
 /* Two segments one behind the other have the same slot, and a look that was on its way is of the first (R-B13). */
 static void a_slot_returns_under_another_generation(void **state)
 {
@@ -174,11 +184,7 @@ static void a_slot_returns_under_another_generation(void **state)
 	uint16_t first;
 
 	(void)state;
-	open_both(&(struct hf_consumer_config){.fetch_bytes = 2000});
-	stand_send_all(0, 0, 600, 200);
-	assert_int_equal(hf_consumer_seek(stand.consumer, STAND_TOPIC, 0, HF_OFFSET_BEGIN), 0);
-	stand_receive(0, 10, 0);
-	slot = broker_reader()->slots;
+	slot = begin_in_the_first_segment();
 	first = slot->generation;
 	assert_non_null(slot->segment);
 	stand_receive(10, 590, 0);
@@ -193,11 +199,7 @@ static void slots_are_withdrawn_when_the_partition_ends(void **state)
 	const struct reader_slot *slot;
 
 	(void)state;
-	open_both(&(struct hf_consumer_config){.fetch_bytes = 2000});
-	stand_send_all(0, 0, 600, 200);
-	assert_int_equal(hf_consumer_seek(stand.consumer, STAND_TOPIC, 0, HF_OFFSET_BEGIN), 0);
-	stand_receive(0, 10, 0);
-	slot = broker_reader()->slots;
+	slot = begin_in_the_first_segment();
 	assert_true(slot->segment->sealed);
 	partition_end(stand_partition(0));
 	assert_int_not_equal(slot->withdrawn_ns, 0);
