@@ -75,8 +75,8 @@ static int read_on(struct consuming *consuming)
 			print(options, &messages[i]);
 		if (n < 0)
 			return n;
-		if (n > 0 && fflush(stdout) != 0) /* what is not written must not be committed */
-			return -errno;
+		if (n > 0 && (fflush(stdout) != 0 || ferror(stdout))) /* what is not written must not be committed */
+			return errno == 0 ? -EIO : -errno;
 		consuming->count += (uint64_t)n;
 		if (options->count > 0 && consuming->count == options->count)
 			return 0;
