@@ -11,6 +11,8 @@
 #define SLOTS_AT 4096u
 #define HEADER   48u
 #define AT_CRC   32u
+#define CONFIG   3u
+#define LAST     0x200u
 #define FIRST    2u /* entry 1 founds the cluster and is in no log */
 
 static uint64_t word_at(const uint8_t *at)
@@ -62,34 +64,35 @@ void log_memory_free(struct log_memory *memory)
 		free(memory->copy[i]);
 	free(memory->before);
 	free(memory->entries);
+	log_members_free(&memory->members);
 }
 
-void log_memory_start(struct log_memory *memory, unsigned member, const uint8_t *region)
+void log_memory_start(struct log_memory *memory, unsigned member, const uint8_t *region, const uint64_t *incarnation)
 {
 	memory->region[member] = region;
+	memory->incarnation[member] = incarnation;
 	memory->told[member] = FIRST;
-	memory->voted &= ~(1u << member);
 	memset(memory->copy[member], 0, region_bytes(memory));
 }
 
-static bool is_majority(const struct log_memory *memory, uint32_t set)
+static uint64_t bit_of(struct log_memory *memory, unsigned member)
 {
-	return 2 * (unsigned)__builtin_popcount(set) > memory->count;
+	return log_members_bit(&memory->members, member, *memory->incarnation[member]);
 }
 
-static void move_on(struct log_memory *memory)
-{
-	while (memory->chosen_end < LOG_MEMORY_ENTRIES && memory->entries[memory->chosen_end].chosen_number != 0)
-		memory->chosen_end++;
-}
-
-static void check_paxos(struct log_memory *memory, uint64_t index, const struct log_memory_accept *accept)
+/* All below the index is chosen. */
+static void choose(struct log_memory *memory, uint64_t index)
 {
 	struct log_memory_entry *entry = &memory->entries[index];
 
-	if (is_majority(memory, accept->set) && (entry->chosen_number == 0 || accept->number < entry->chosen_number)) {
-		entry->chosen_number = accept->number;
-		entry->chosen_crc = accept->crc;
+	for (unsigned i = 0; i < entry->count; i++) {
+		const struct log_memory_accept *accept = &entry->accepts[i];
+
+		if ((entry->chosen_number == 0 || accept->number < entry->chosen_number) &&
+			log_members_majority(&memory->members, index, accept->crc, accept->set)) {
+			entry->chosen_number = accept->number;
+			entry->chosen_crc = accept->crc;
+		}
 	}
 	for (unsigned i = 0; entry->chosen_number != 0 && i < entry->count; i++)
 		if (entry->accepts[i].number > entry->chosen_number && entry->accepts[i].crc != entry->chosen_crc)
@@ -97,30 +100,36 @@ static void check_paxos(struct log_memory *memory, uint64_t index, const struct 
 				"entry %" PRIu64 " has another value under number %" PRIu64
 				" than a majority accepted under number %" PRIu64,
 				index, entry->accepts[i].number, entry->chosen_number);
-	move_on(memory);
+}
+
+static void move_on(struct log_memory *memory)
+{
+	for (; memory->chosen_end < LOG_MEMORY_ENTRIES; memory->chosen_end++) {
+		const struct log_memory_entry *entry = &memory->entries[memory->chosen_end];
+
+		choose(memory, memory->chosen_end);
+		if (entry->chosen_number == 0)
+			break;
+		log_members_chosen(&memory->members, memory->chosen_end, entry->chosen_crc);
+	}
 }
 
 void log_memory_lost(struct log_memory *memory, unsigned member, uint64_t decided, uint64_t durable)
 {
+	uint64_t bit = memory->incarnation[member] == NULL ? 0 : bit_of(memory, member);
+
 	for (uint64_t index = decided; index < LOG_MEMORY_ENTRIES; index++) {
 		struct log_memory_entry *entry = &memory->entries[index];
 
 		entry->chosen_number = 0;
-		for (unsigned i = 0; i < entry->count; i++) {
-			struct log_memory_accept *accept = &entry->accepts[i];
-
-			if (index >= durable)
-				accept->set &= ~(1u << member);
-			if (is_majority(memory, accept->set) &&
-				(entry->chosen_number == 0 || accept->number < entry->chosen_number)) {
-				entry->chosen_number = accept->number;
-				entry->chosen_crc = accept->crc;
-			}
-		}
+		for (unsigned i = 0; index >= durable && i < entry->count; i++)
+			entry->accepts[i].set &= ~bit;
 	}
 	memory->decided_end = decided;
-	if (memory->chosen_end > decided)
+	if (memory->chosen_end > decided) {
 		memory->chosen_end = decided;
+		log_members_back(&memory->members, decided);
+	}
 	move_on(memory);
 }
 
@@ -141,8 +150,11 @@ static void accepted(struct log_memory *memory, unsigned member, uint64_t index,
 	if (at->crc != crc)
 		world_violate(memory->world, "value", "entry %" PRIu64 " has two values under number %" PRIu64, index,
 			number);
-	at->set |= 1u << member;
-	check_paxos(memory, index, at);
+	at->set |= bit_of(memory, member);
+	if (index < memory->chosen_end)
+		choose(memory, index);
+	else if (index == memory->chosen_end)
+		move_on(memory);
 }
 
 /* The slot at a place of a region; false: it holds no value. */
@@ -172,6 +184,16 @@ static void adopt_own_store(struct log_memory *memory, unsigned member, uint32_t
 	memcpy(memory->copy[member] + at + 8, memory->region[member] + at + 8, memory->slot_bytes - 8);
 }
 
+static void see_config(struct log_memory *memory, const uint8_t *region, uint32_t place)
+{
+	const uint8_t *slot = region + SLOTS_AT + place * (size_t)memory->slot_bytes;
+	uint32_t kind = half_at(slot + 20) & 0xffff;
+
+	if ((kind & 0xff) == CONFIG)
+		log_members_saw(&memory->members, word_at(slot + 8), half_at(slot + AT_CRC), word_at(slot + 24),
+			(kind & LAST) != 0, slot + HEADER, half_at(slot + 16));
+}
+
 static void look(struct log_memory *memory, const struct log_memory_owner *owner, uint32_t place)
 {
 	unsigned member = owner->member;
@@ -183,8 +205,7 @@ static void look(struct log_memory *memory, const struct log_memory_owner *owner
 	if (!read_slot(memory, memory->copy[member], place, &index, &number, &crc))
 		return;
 	memory->seen++;
-	if (memory->members_change)
-		return;
+	see_config(memory, memory->copy[member], place);
 	leader = (unsigned)(number & 0xff);
 	/* What is decided is written again as it was, under the number that it has. */
 	if (index >= memory->chosen_end && (int)leader != holder)
@@ -196,8 +217,7 @@ static void look(struct log_memory *memory, const struct log_memory_owner *owner
 		read_slot(memory, memory->region[leader], place, &its_index, &its_number, &its_crc) &&
 		its_index == index && its_number == number)
 		accepted(memory, leader, index, number, its_crc);
-	if ((owner->voters & 1u << member) != 0)
-		accepted(memory, member, index, number, crc);
+	accepted(memory, member, index, number, crc);
 }
 
 static bool has_other(const struct log_memory *memory, const uint8_t *region, uint64_t index)
@@ -250,12 +270,13 @@ static void keep(struct log_memory *memory, unsigned member, size_t offset, size
 }
 
 /* It is one of the majority that accepted what is decided. */
-static bool has_decided(const struct log_memory *memory, unsigned member, uint64_t index)
+static bool has_decided(struct log_memory *memory, unsigned member, uint64_t index)
 {
 	const struct log_memory_entry *entry = index < LOG_MEMORY_ENTRIES ? &memory->entries[index] : NULL;
 
 	for (unsigned i = 0; entry != NULL && entry->chosen_number != 0 && i < entry->count; i++)
-		if (entry->accepts[i].number == entry->chosen_number && (entry->accepts[i].set & 1u << member) != 0)
+		if (entry->accepts[i].number == entry->chosen_number &&
+			(entry->accepts[i].set & bit_of(memory, member)) != 0)
 			return true;
 	return false;
 }
@@ -312,19 +333,6 @@ static void check_promise(struct log_memory *memory, unsigned member, int holder
 		memory->promised[member] = number;
 }
 
-/* What a leader wrote there when the process did not count yet. */
-static void begins_to_vote(struct log_memory *memory, unsigned member)
-{
-	uint64_t index, number;
-	uint32_t crc;
-
-	memory->voted |= 1u << member;
-	for (uint32_t place = 0; place < memory->slots && !memory->members_change; place++)
-		if (read_slot(memory, memory->copy[member], place, &index, &number, &crc) &&
-			index >= memory->chosen_end)
-			accepted(memory, member, index, number, crc);
-}
-
 bool log_memory_has(const struct log_memory *memory, unsigned member, uint64_t index)
 {
 	const uint8_t *slot = memory->copy[member] + SLOTS_AT + index % memory->slots * (size_t)memory->slot_bytes;
@@ -339,9 +347,6 @@ void log_memory_write(struct log_memory *memory, const struct log_memory_owner *
 	int holder = owner->holder;
 
 	memory->writes++;
-	for (unsigned i = 0; i < memory->count; i++)
-		if ((owner->voters & ~memory->voted & 1u << i) != 0)
-			begins_to_vote(memory, i);
 	if (holder < 0 || holder == (int)member)
 		world_violate(memory->world, "holder",
 			"%zu bytes at %zu are written into the log of member %u, which %s holds", bytes, offset, member,
@@ -350,7 +355,7 @@ void log_memory_write(struct log_memory *memory, const struct log_memory_owner *
 	memcpy(memory->copy[member] + offset, data, bytes);
 	if (offset == 0 && bytes == 8)
 		check_promise(memory, member, holder, word_at(data) >> 16);
-	if (offset == 8 && bytes == 8 && !memory->members_change)
+	if (offset == 8 && bytes == 8)
 		check_told(memory, owner, word_at(data) >> 16);
 	if (offset >= SLOTS_AT)
 		look_at_slots(memory, owner, offset, bytes);

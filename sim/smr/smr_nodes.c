@@ -401,7 +401,7 @@ static void stop_member(struct process *process, void *context)
 		log_memory_lost(&member->sim->logs, member->id, decided_end(member->sim),
 			member->smr == NULL ? 0 : member->smr->durable->shown);
 	smr_watch_end(member);
-	log_memory_start(&member->sim->logs, member->id, NULL);
+	log_memory_start(&member->sim->logs, member->id, NULL, NULL);
 	hf_smr_stop(member->smr);
 	member->smr = NULL;
 	member->sim->aborts += member->leads;

@@ -186,7 +186,7 @@ static void configure(struct smr_sim *sim, enum kind kind)
 	sim->durable = kind == DURABLE || kind == SLOW_DISK || kind == MEMBERS_DISKS;
 	sim->power_only = kind == SLOW_DISK;
 	sim->sessions = kind == CLIENTS;
-	sim->moving = sim->logs.members_change = kind == MEMBERS || kind == MEMBERS_DISKS;
+	sim->moving = kind == MEMBERS || kind == MEMBERS_DISKS;
 	if (sim->moving)
 		sim->founders = FOUNDERS;
 	if (sim->durable)
@@ -271,6 +271,8 @@ static void run(
 		world_violate(world, "vacuous", "the buses showed %llu slots", (unsigned long long)sim->logs.seen);
 	if (world->violations == 0 && sim->moving && changes.added == 0)
 		world_violate(world, "vacuous", "no member was added");
+	if (world->violations == 0 && sim->logs.members.chosen_count < 1 + changes.added + changes.removed)
+		world_violate(world, "vacuous", "the buses showed fewer configurations than the log has");
 	outcome->failovers += sim->led - 1;
 	outcome->in_doubt += plan.in_doubt;
 	world_cancel(world, &changes.event);

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/ensure.h"
 #include "sim/checkers/torn_slots.h"
 #include "sim/device.h"
 #include "smr/durable.h"
@@ -22,19 +23,17 @@ static void look_at_slots(
 	}
 }
 
-/* The processes that the holder of its log counts. */
-static uint32_t voters_there(const struct smr_sim_member *member)
+/* Before anything is written into a log. */
+static void found(struct smr_sim_member *member)
 {
-	const struct smr_sim *sim = member->sim;
-	const struct hf_smr *own = member->smr;
-	const struct hf_smr *holder = own->holder < 0 ? NULL : sim->members[own->holder].smr;
-	uint32_t set = holder == NULL ? 1u << member->id : 0;
+	const struct smr_members *founders = &member->sim->members[member->smr->holder].smr->members;
+	struct log_members_voter voters[HF_SMR_MEMBERS_MAX];
 
-	for (unsigned i = 0; holder != NULL && i < sim->count; i++)
-		if (sim->members[i].smr != NULL &&
-			smr_members_votes(&holder->members, i, sim->members[i].smr->incarnation))
-			set |= 1u << i;
-	return set;
+	ensure(founders->index == 1);
+	for (unsigned i = 0; i < founders->count; i++)
+		voters[i] = (struct log_members_voter){
+			.member = founders->at[i].is.id, .incarnation = founders->at[i].incarnation};
+	log_members_found(&member->sim->logs.members, voters, founders->count);
 }
 
 static void on_effect(struct bus_observer *observer, const struct effect *effect)
@@ -47,10 +46,11 @@ static void on_effect(struct bus_observer *observer, const struct effect *effect
 	if (effect->kind != EFFECT_WRITE || effect->host < log || effect->host >= end)
 		return;
 	look_at_slots(member, smr, effect->host - log, effect->data, effect->bytes);
+	if (member->sim->logs.members.chosen_count == 0 && smr->holder >= 0)
+		found(member);
 	log_memory_write(&member->sim->logs,
 		&(struct log_memory_owner){.member = member->id,
 			.holder = smr->holder,
-			.voters = voters_there(member),
 			.applied = smr->restore != NULL ? UINT64_MAX : smr->applied},
 		effect->host - log, effect->data, effect->bytes);
 }
@@ -67,7 +67,7 @@ void smr_watch_start(struct smr_sim_member *member)
 	if (member->smr != NULL && !member->sim->durable)
 		check_incarnation(member->sim, member->id, member->smr->incarnation);
 	if (member->smr != NULL)
-		log_memory_start(&member->sim->logs, member->id, member->smr->log);
+		log_memory_start(&member->sim->logs, member->id, member->smr->log, &member->smr->incarnation);
 	member->accepts_under = member->commit = member->granted = 0;
 	memset(member->granted_to, 0, sizeof(member->granted_to));
 	for (unsigned i = 0; i < SMR_SIM_RAILS; i++) {
@@ -175,13 +175,18 @@ static bool has_promised(const struct smr_sim *sim, unsigned id, uint64_t number
 
 static void check_promise(const struct smr_sim *sim, unsigned id, uint64_t number)
 {
-	unsigned n = !sim->durable;
+	const struct smr_members *members = &sim->members[id].smr->members;
+	unsigned voters = 0, n = 0;
 
-	for (unsigned i = 0; i < sim->count; i++)
-		n += (sim->durable || i != id) && has_promised(sim, i, number);
-	if (!sim->moving && 2 * n <= sim->count)
+	for (unsigned i = 0; i < members->count; i++) {
+		unsigned voter = members->at[i].is.id;
+
+		voters += members->at[i].voter;
+		n += members->at[i].voter && ((!sim->durable && voter == id) || has_promised(sim, voter, number));
+	}
+	if (2 * n <= voters)
 		world_violate(sim->world, "promise",
-			"member %u accepts entries under a number that %u members promised", id, n);
+			"member %u accepts entries under a number that %u of %u voters promised", id, n, voters);
 }
 
 /* ---- what is decided ---- */
