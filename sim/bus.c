@@ -103,7 +103,7 @@ static void step(struct world_event *event)
 {
 	struct nic_bus *bus = container_of(event, struct nic_bus, step);
 
-	bus->held = bus->nic != NULL && bus->nic->process->torn;
+	bus->held = bus->nic != NULL && bus->nic->process->torn && !bus->nic->process->nics_go_on;
 	if (bus->held)
 		return;
 	while (!list_empty(&bus->queue)) {

@@ -147,6 +147,40 @@ static int nic_qp_fence_dc(struct hf_qp *target, const struct hf_dc_source *sour
 	return fence_on_bus(target, source);
 }
 
+static int nic_qp_modify(struct hf_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+	struct nic *nic = nic_of(qp->dev);
+
+	process_device_step(nic->process);
+	return nic->engine->qp_modify(qp, attr, mask);
+}
+
+static int nic_qp_post_send(struct hf_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+{
+	struct nic *nic = nic_of(qp->dev);
+
+	process_device_step(nic->process);
+	return nic->engine->qp_post_send(qp, wr, bad_wr);
+}
+
+static int nic_qp_post_send_dc(
+	struct hf_qp *qp, const struct hf_dc_dest *dest, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+{
+	struct nic *nic = nic_of(qp->dev);
+
+	process_device_step(nic->process);
+	return nic->engine->qp_post_send_dc(qp, dest, wr, bad_wr);
+}
+
+static int nic_qp_post_send_footed(struct hf_qp *qp, const struct hf_dc_dest *dest, struct ibv_send_wr *wr,
+	const struct hf_footer *footers, struct ibv_send_wr **bad_wr)
+{
+	struct nic *nic = nic_of(qp->dev);
+
+	process_device_step(nic->process);
+	return nic->engine->qp_post_send_footed(qp, dest, wr, footers, bad_wr);
+}
+
 static int nic_get_event(struct hf_dev *dev, struct hf_dev_event *event_out)
 {
 	struct nic *nic = nic_of(dev);
@@ -193,6 +227,10 @@ static int open_on_bus(
 	nic->ops.qp_destroy = nic_qp_destroy;
 	nic->ops.qp_fence = nic_qp_fence;
 	nic->ops.qp_fence_dc = nic_qp_fence_dc;
+	nic->ops.qp_modify = nic_qp_modify;
+	nic->ops.qp_post_send = nic_qp_post_send;
+	nic->ops.qp_post_send_dc = nic_qp_post_send_dc;
+	nic->ops.qp_post_send_footed = nic_qp_post_send_footed;
 	nic->ops.get_event = nic_get_event;
 	nic->dev->ops = &nic->ops;
 	nic->port->dark = false;

@@ -17,7 +17,8 @@
 #define WAKE_NS_MAX    3000u
 #define PREEMPT_PPM    500u /* of turns, which are delayed by up to PREEMPT_NS_MAX */
 #define PREEMPT_NS_MAX 200000u
-#define TEAR_SHIFT_MAX 8u /* uniform in the exponent */
+#define DEVICE_TIMES   20u /* a step at a device is torn as often as so many others, of which there are many more */
+#define TEAR_SHIFT_MAX 8u  /* uniform in the exponent */
 #define SLEEP_FOREVER  UINT64_MAX
 
 struct actor_thread {
@@ -286,14 +287,20 @@ static bool something_ready(struct world_waiter *actor)
 	return false;
 }
 
+static bool stands_still(const struct process *process, bool nic)
+{
+	return (nic ? process->nics_paused : process->paused) || process->host->suspended ||
+	       (process->torn && !(nic && process->nics_go_on));
+}
+
 static void take_turn(struct world_event *event)
 {
 	struct world_waiter *actor = container_of(event, struct world_waiter, turn);
 	struct world *world = process_world(actor->process);
+	struct world_waiter *torn = actor->process->in_turn;
 	enum hf_poll poll;
 
-	actor->deferred = (actor->nic ? actor->process->nics_paused : actor->process->paused) ||
-			  actor->process->host->suspended || actor->process->torn;
+	actor->deferred = stands_still(actor->process, actor->nic);
 	if (actor->deferred)
 		return;
 	actor->in_turn = true;
@@ -301,7 +308,7 @@ static void take_turn(struct world_event *event)
 	actor->sleep_ns = SLEEP_FOREVER;
 	poll = hf_loop_turn(actor->loop, SLEEP_FOREVER);
 	actor->in_turn = false;
-	actor->process->in_turn = NULL;
+	actor->process->in_turn = torn;
 	if (poll == HF_BUSY || actor->sleep_ns == 0 || something_ready(actor))
 		schedule_turn(actor, world_range(world, STEP_NS_MIN, STEP_NS_MAX));
 	else if (actor->sleep_ns != SLEEP_FOREVER)
@@ -314,24 +321,41 @@ void process_tear(struct process *process, uint64_t ns)
 	struct world *world = process_world(process);
 
 	ensure(process->in_turn != NULL && !process->torn);
-	world_trace(world, "  %s is torn for %.3f us at most", process->name, (double)ns / 1e3);
+	world_trace(world, "  %s is torn for %.3f us at most%s", process->name, (double)ns / 1e3,
+		process->nics_go_on ? ", its NICs go on" : "");
 	process->torn = true;
 	world_pass(world, world->now_ns + ns);
-	process->torn = false;
+	process->torn = process->nics_go_on = false;
 	list_for_each (at, &process->nics)
 		bus_release(&container_of(at, struct nic, node)->bus);
 	kick_deferred(process);
 }
 
-void process_step(struct process *process)
+static bool is_step_torn(const struct process *process, unsigned times)
 {
 	struct world *world = process_world(process);
 
-	if (world->tears_ppm == 0 || process->in_turn == NULL || process->torn)
+	return world->tears_ppm > 0 && process->in_turn != NULL && !process->torn &&
+	       world_chance(world, times * world->tears_ppm);
+}
+
+static uint64_t tear_ns(struct world *world)
+{
+	return 1 + (world_range(world, 0, world->tear_ns_max) >> world_range(world, 0, TEAR_SHIFT_MAX));
+}
+
+void process_step(struct process *process)
+{
+	if (is_step_torn(process, 1))
+		process_tear(process, tear_ns(process_world(process)));
+}
+
+void process_device_step(struct process *process)
+{
+	if (!is_step_torn(process, DEVICE_TIMES))
 		return;
-	if (world_chance(world, world->tears_ppm))
-		process_tear(process,
-			1 + (world_range(world, 0, world->tear_ns_max) >> world_range(world, 0, TEAR_SHIFT_MAX)));
+	process->nics_go_on = !process->in_turn->nic && world_chance(process_world(process), 500000);
+	process_tear(process, tear_ns(process_world(process)));
 }
 
 void actor_blocks(struct world_waiter *worker, uint64_t ns)

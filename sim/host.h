@@ -6,8 +6,9 @@
  * A program is what a process runs. Crashing a process mutes it (nothing that it does is seen by anybody) and then
  * lets the program take its objects apart, so that a crash leaks nothing of the test's own memory.
  *
- * A turn may be torn: between two of its steps, which are its calls of env, time passes and other processes go on. Its
- * own stands still meanwhile, NICs too, and what arrives for it waits.
+ * A turn may be torn: between two of its steps, which are its calls of env and those that post to a device or modify a
+ * queue pair, time passes and other processes go on. Its own stands still meanwhile, and what arrives for it waits. Its
+ * NICs do so in every second tear at a device, and in all others: then they take and give what they have.
  *
  * Invariants: an actor never runs inside another one's turn of the same process; a paused process runs NIC actors at
  * most; nothing of a dead process runs. */
@@ -62,7 +63,7 @@ struct process {
 	struct rng entropy;
 	enum hf_thread_kind opening;  /* of the thread whose loop is being made */
 	struct world_waiter *in_turn; /* the actor of this process that runs now, if one does */
-	bool torn;                    /* that actor's turn */
+	bool torn, nics_go_on;        /* that actor's turn; meanwhile */
 };
 
 /* One loop of a process: what waiter_open makes. */
@@ -145,6 +146,7 @@ unsigned actor_wait(struct world_waiter *actor, uint64_t max_ns);
 /* Between two steps of a turn: tears it by chance, as the world has it. Not while the caller holds what an event of
  * another process could change. */
 void process_step(struct process *process);
+void process_device_step(struct process *process); /* likewise; the caller is in no code of a device */
 /* Tears the turn that the process is in. */
 void process_tear(struct process *process, uint64_t ns);
 

@@ -37,8 +37,7 @@ static void add(struct log_members *members, uint64_t index, uint64_t voters)
 {
 	members->chosen = realloc(members->chosen, (members->chosen_count + 1) * sizeof(*members->chosen));
 	ensure(members->chosen != NULL);
-	members->chosen[members->chosen_count++] =
-		(struct log_members_configuration){.index = index, .voters = voters};
+	members->chosen[members->chosen_count++] = (struct log_members_configuration){.index = index, .voters = voters};
 }
 
 void log_members_found(struct log_members *members, const struct log_members_voter *voters, unsigned count)

@@ -343,6 +343,9 @@ void smr_watch_turn(struct smr_sim_member *member)
 	if (sim->durable && smr->replay == NULL && smr->restore == NULL)
 		check_durable(sim, smr);
 	check_grants(member);
+	if (smr->members.index == 1 && smr->members.count != sim->founders)
+		world_violate(sim->world, "founders", "member %u is in a cluster that %u of %u members founded",
+			member->id, smr->members.count, sim->founders);
 	if (smr->phase < SMR_PHASE_NOOP)
 		return;
 	check_reads(sim, smr);
